@@ -1,0 +1,102 @@
+package activities
+
+import (
+	"context"
+	"io"
+	"iter"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// Registry knows the agents. Plans are immutable and found by hash for as long as a turn may need them.
+type Registry interface {
+	// Resolve returns the current plan of an agent and its hash; the empty name is the tenant's default. An unknown agent is
+	// [agent.CodeNotFound] with Field "agent".
+	Resolve(ctx context.Context, tenant, name string) (agent.Plan, string, error)
+	// Plan returns the plan of a hash, also when it is no longer current.
+	Plan(ctx context.Context, hash string) (agent.Plan, error)
+}
+
+// Models finds the model behind a profile of a plan.
+type Models interface {
+	Model(ctx context.Context, m agent.PlanModel) (agent.Model, error)
+}
+
+// Tools finds a granted tool by toolkit and exact name.
+type Tools interface {
+	Tool(toolkit, name string) (agent.Tool, error)
+}
+
+// TurnStore keeps sessions, turns, steps, transcripts and results. Every write is idempotent on its key and atomic.
+type TurnStore interface {
+	// Begin records the turn (once, by TurnID), appends it to its session's queue and says where it stands. It is asked again by a
+	// waiting turn. The turn that becomes ready has its input appended to the transcript in the same transaction.
+	Begin(ctx context.Context, t agent.TurnRecord) (agent.Begun, error)
+	// Turn returns what is known of a turn; [agent.CodeNotFound] when nothing is. The record's Tenant is for the caller to check.
+	Turn(ctx context.Context, id agent.TurnID) (agent.TurnState, error)
+	// Prompt returns the messages that a model call sees: transcript up to the cursor (or, with HistoryFresh, the turn's own
+	// input), then the turn's earlier steps, tool results directly behind the message that asked for them, in the order of its calls.
+	Prompt(ctx context.Context, q agent.PromptQuery) ([]agent.Message, error)
+	// ModelStep and ToolStep return a finished step, ok false when there is none.
+	ModelStep(ctx context.Context, key agent.StepKey) (s agent.ModelStep, ok bool, err error)
+	ToolStep(ctx context.Context, key agent.StepKey) (s agent.ToolStep, ok bool, err error)
+	// SaveModelStep stores a finished model call with its ledger rows, SaveToolStep a finished tool call. A writer whose epoch is
+	// no longer the producer's newest gets [agent.ErrFenced]. The first complete step stands: saving again changes nothing.
+	SaveModelStep(ctx context.Context, s agent.ModelStep) error
+	SaveToolStep(ctx context.Context, s agent.ToolStep) error
+	// ChargeUsage adds ledger rows of model calls that failed after they were billed.
+	ChargeUsage(ctx context.Context, key agent.StepKey, tenant string, rows []agent.UsageEntry) error
+	// Steps returns all finished steps of a turn in order.
+	Steps(ctx context.Context, id agent.TurnID) ([]agent.ModelStep, []agent.ToolStep, error)
+	// Finish ends the turn in one transaction: steps to transcript (a call without a result gets one that says the turn ended first),
+	// result, session release (the next turn in line becomes the holder), events. The first to finish a turn wins.
+	Finish(ctx context.Context, f agent.FinishRecord) (agent.Finished, error)
+	// SaveApproval records that a call waits for a person, once; Approvals lists those of a turn.
+	SaveApproval(ctx context.Context, tenant string, a agent.Approval) error
+	Approvals(ctx context.Context, id agent.TurnID) ([]agent.Approval, error)
+	// ResolveApproval stores a decision. Deciding twice is [agent.CodeConflict] unless it is the same decision by the same
+	// person, which is accepted silently; an unknown approval is [agent.CodeNotFound]; one of a finished turn [agent.CodeConflict].
+	ResolveApproval(ctx context.Context, id agent.TurnID, d agent.Decision) (agent.Approval, error)
+}
+
+
+// EventLog is the log of every turn's events (DESIGN §4). StreamID is the turn id.
+type EventLog interface {
+	// Begin makes its caller the only valid instance of a producer: the epoch is one higher than the last, and if an earlier epoch
+	// had written events, a reset{producer, from_index} event is appended. [agent.ErrStreamClosed] after the terminal event.
+	Begin(ctx context.Context, streamID, producer string) (agent.Fence, agent.Appended, error)
+	// Append adds a batch, idempotent by (producer, epoch, batch): a repeated batch changes nothing and answers as the first time.
+	// Indices are contiguous. [agent.ErrFenced] and [agent.ErrStreamClosed] tell the producer to stop.
+	Append(ctx context.Context, f agent.Fence, batch int64, events []agent.Event) (agent.Appended, error)
+	// Touch asks, without writing, whether the producer may go on.
+	Touch(ctx context.Context, f agent.Fence) (agent.Appended, error)
+	// Cancel marks the stream: every later Append and Touch answers Cancelled. Idempotent; a closed stream stays as it is.
+	Cancel(ctx context.Context, streamID string) error
+	// Close appends events of which the last is terminal; the first to close wins, and closing again does nothing.
+	Close(ctx context.Context, streamID string, events []agent.Event) error
+	// Follow yields the events after an index, in order, waiting for new ones, and ends after the terminal event. A stream that does
+	// not exist yet is one without events. [agent.ErrGap] when events after the index have expired. A slow consumer stalls only itself.
+	Follow(ctx context.Context, streamID string, after int64) iter.Seq2[agent.Event, error]
+	// Tail says where a stream stands without reading it.
+	Tail(ctx context.Context, streamID string) (agent.StreamTail, error)
+}
+
+// Blobs is the content-addressed store: write once, verified on read.
+type Blobs interface {
+	// Put stores the bytes of r under their sha-256 and returns "cas://sha256:<hex>".
+	Put(ctx context.Context, tenant string, r io.Reader) (ref string, err error)
+	// Open returns the bytes of a reference; a foreign or unknown one is [agent.CodeNotFound].
+	Open(ctx context.Context, tenant, ref string) (io.ReadCloser, error)
+}
+
+// Runs knows the workflows behind turns. All of it is best effort except Closed.
+type Runs interface {
+	// Closed reports whether the turn's workflow is closed or does not exist.
+	Closed(ctx context.Context, id agent.TurnID) (bool, error)
+	// Ready tells a waiting turn that it holds its session.
+	Ready(ctx context.Context, id agent.TurnID) error
+	// Interrupt asks a turn to cancel.
+	Interrupt(ctx context.Context, id agent.TurnID, c agent.CancelRequest) error
+	// Tokens signals a batch of a turn's tokens to the workflow that asked for them.
+	Tokens(ctx context.Context, to agent.StreamTo, batch agent.TokenBatch) error
+}

@@ -1,0 +1,38 @@
+package agent
+
+import (
+	"context"
+	"iter"
+)
+
+// Channel is a way in: it turns native messages into envelopes and events into native answers, and holds no agent logic.
+type Channel interface {
+	Serve(ctx context.Context, in Inbox) error
+}
+
+// Envelope is one message with addressing.
+type Envelope struct {
+	Channel string      // http, grpc, cli, telegram, …
+	Sender  string      // who, for the audit trail; empty when unknown
+	Request TurnRequest // tenant and user already taken from the credential where there is one
+}
+
+// Receipt says which turn a submitted envelope became.
+type Receipt struct {
+	TurnID    TurnID    `json:"turn_id"`
+	SessionID SessionID `json:"session_id"`
+	StreamID  string    `json:"stream_id"`
+	Joined    bool      `json:"-"` // the turn existed already
+}
+
+// Inbox is the one invocation path (seed 001): every door submits here.
+type Inbox interface {
+	// Submit checks the request and starts its turn, or joins the turn that was started with the same id before.
+	Submit(ctx context.Context, e Envelope) (Receipt, error)
+	// Follow yields the turn's events after an index, in order, until the terminal one.
+	Follow(ctx context.Context, id TurnID, after int64) iter.Seq2[Event, error]
+	// Decide answers an approval.
+	Decide(ctx context.Context, id TurnID, d Decision) error
+	// Cancel asks the turn to stop; what it produced is stored.
+	Cancel(ctx context.Context, id TurnID, c CancelRequest) error
+}

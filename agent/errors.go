@@ -1,0 +1,107 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Code classifies an [Error]. It is mapped in exactly two files: activities to Temporal retryability, gateway to gRPC and
+// HTTP status.
+type Code string
+
+// The codes. Conflict and Cancelled are additions to the house's list: a busy session or a decision made twice is neither
+// invalid nor unavailable, and a cancelled call is no failure of anyone's.
+const (
+	CodeInvalid     Code = "invalid"
+	CodeNotFound    Code = "not_found"
+	CodeDenied      Code = "denied"
+	CodeConflict    Code = "conflict"
+	CodeRateLimited Code = "rate_limited"
+	CodeUnavailable Code = "unavailable"
+	CodeOverflow    Code = "overflow"
+	CodeCancelled   Code = "cancelled"
+	CodeInternal    Code = "internal"
+)
+
+// Error is the one error type with a meaning across packages.
+type Error struct {
+	Code       Code
+	Op         string        // what was being done, e.g. "call model"; may be empty
+	Field      string        // path of the offending field, e.g. "messages[0].role"; empty when no field is at fault
+	RetryAfter time.Duration // how long the other side asked to wait; 0 when it did not
+	Err        error         // the cause, never nil
+}
+
+func (e *Error) Error() string {
+	s := e.Err.Error()
+	if e.Field != "" {
+		s = e.Field + ": " + s
+	}
+	if e.Op != "" {
+		s = e.Op + ": " + s
+	}
+	return s
+}
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// Errorf makes an [Error] of a code; %w wraps.
+func Errorf(code Code, op, format string, args ...any) *Error {
+	return &Error{Code: code, Op: op, Err: fmt.Errorf(format, args...)}
+}
+
+// Invalid makes a [CodeInvalid] error about a field.
+func Invalid(field, format string, args ...any) *Error {
+	return &Error{Code: CodeInvalid, Field: field, Err: fmt.Errorf(format, args...)}
+}
+
+// CodeOf returns the code of the first [Error] in err's chain, [CodeInternal] when there is none, "" for nil.
+func CodeOf(err error) Code {
+	if err == nil {
+		return ""
+	}
+	var e *Error
+	if errors.As(err, &e) {
+		return e.Code
+	}
+	return CodeInternal
+}
+
+// Failure is an error as data: what a result, an event or a verdict carries (seed 004 §2.2).
+type Failure struct {
+	Type      string `json:"type"`            // a [Code] or a [StopReason]
+	Message   string `json:"message"`         // for a person; never a secret
+	Retryable bool   `json:"retryable"`       // whether the same request may succeed later
+	Tool      string `json:"tool,omitempty"`  // the tool that failed
+	Step      string `json:"step,omitempty"`  // the pipeline step that failed
+	Field     string `json:"field,omitempty"` // the field at fault
+}
+
+// FailureOf turns an error into data.
+func FailureOf(err error) *Failure {
+	if err == nil {
+		return nil
+	}
+	f := &Failure{Type: string(CodeOf(err)), Message: err.Error()}
+	var e *Error
+	if errors.As(err, &e) {
+		f.Field = e.Field
+	}
+	switch CodeOf(err) {
+	case CodeRateLimited, CodeUnavailable:
+		f.Retryable = true
+	default:
+	}
+	return f
+}
+
+// AsError turns a failure that crossed a wire back into an [Error].
+func (f *Failure) AsError() *Error {
+	switch c := Code(f.Type); c {
+	case CodeInvalid, CodeNotFound, CodeDenied, CodeConflict, CodeRateLimited, CodeUnavailable, CodeOverflow, CodeCancelled:
+		return &Error{Code: c, Err: errors.New(f.Message)}
+	default:
+		return &Error{Code: CodeInternal, Err: errors.New(f.Message)}
+	}
+}

@@ -1,0 +1,38 @@
+package agent
+
+import "context"
+
+// Middleware decorates the calls of an agent, activity-side, so that changing it never breaks replay (DESIGN §6). In a list,
+// BeforeModel runs in order, AfterModel in reverse, and of the wrappers the first is the outermost. Embed [Pass] to implement
+// only some hooks.
+type Middleware interface {
+	// BeforeModel may change the request of a model call.
+	BeforeModel(ctx context.Context, inv Invocation, req *ModelRequest) error
+	// WrapModel may repeat, replace or observe a model call. Each run of next is a new epoch of the stream.
+	WrapModel(next ModelFunc) ModelFunc
+	// AfterModel may change the reply before it is stored, and may jump where its plan declares it.
+	AfterModel(ctx context.Context, inv Invocation, reply *ModelReply) (Jump, error)
+	// WrapTool may repeat, replace or observe a tool call.
+	WrapTool(next ToolFunc) ToolFunc
+}
+
+// ModelFunc is a model call as middleware sees it.
+type ModelFunc func(ctx context.Context, inv Invocation, req ModelRequest) (ModelReply, error)
+
+// ToolFunc is a tool call as middleware sees it.
+type ToolFunc func(ctx context.Context, inv Invocation, call ToolCall) (ToolResult, error)
+
+// Pass is the middleware that does nothing.
+type Pass struct{}
+
+// BeforeModel leaves the request as it is.
+func (Pass) BeforeModel(context.Context, Invocation, *ModelRequest) error { return nil }
+
+// WrapModel returns next.
+func (Pass) WrapModel(next ModelFunc) ModelFunc { return next }
+
+// AfterModel leaves the reply as it is.
+func (Pass) AfterModel(context.Context, Invocation, *ModelReply) (Jump, error) { return JumpNone, nil }
+
+// WrapTool returns next.
+func (Pass) WrapTool(next ToolFunc) ToolFunc { return next }

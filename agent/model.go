@@ -1,0 +1,41 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+)
+
+// Model generates one reply. Implementations make exactly one request per call and never retry: retries are middleware's
+// (DESIGN §6). emit receives fragments as they arrive; an error from emit aborts the request and is returned as it is. The
+// error of a provider is an [*Error] with the code, and RetryAfter where the provider named one. A connection cut in the
+// middle of a stream is [CodeUnavailable], never a short success.
+type Model interface {
+	Generate(ctx context.Context, req ModelRequest, emit func(Delta) error) (ModelReply, error)
+}
+
+// ModelRequest is one prompt.
+type ModelRequest struct {
+	Model        string          // the provider's name for the model
+	System       string          // the system prompt; stable per plan
+	Messages     []Message       // user, assistant and tool messages in order
+	Tools        []ToolSpec      // what the model may call
+	ToolChoice   string          // "", "auto", "none", "required", or a tool's name
+	Temperature  *float64        // nil: the provider's default
+	MaxTokens    int             // 0: the provider's default
+	OutputSchema json.RawMessage // JSON Schema of the answer; empty: free text
+}
+
+// Delta is a streamed fragment on its way to becoming events; never authoritative. One field is set.
+type Delta struct {
+	Text      string
+	Reasoning string
+	Block     *Block // a whole block other than text: an image, a citation, a server tool call
+}
+
+// ModelReply is the whole answer.
+type ModelReply struct {
+	Blocks       []Block // reasoning, text and tool calls in the model's order
+	Usage        Usage   // CostUSD is filled by the caller from the profile's prices
+	FinishReason FinishReason
+	Model        string // as the provider reports it
+}

@@ -1,0 +1,62 @@
+package agent
+
+import "encoding/json"
+
+// TurnStatus is how a turn ended.
+type TurnStatus string
+
+// The three ends of a turn.
+const (
+	TurnCompleted TurnStatus = "completed"
+	TurnFailed    TurnStatus = "failed"
+	TurnCancelled TurnStatus = "cancelled"
+)
+
+// StopReason says why a turn ended.
+type StopReason string
+
+// The stop reasons. Those named after a limit end a turn as failed.
+const (
+	StopEndTurn    StopReason = "end_turn"    // the model answered without asking for tools
+	StopMaxTokens  StopReason = "max_tokens"  // the model ran into its output bound
+	StopCancelled  StopReason = "cancelled"   // somebody cancelled or interrupted
+	StopModelError StopReason = "model_error" // the provider failed for good
+	StopModelCalls StopReason = "model_call_limit"
+	StopToolCalls  StopReason = "tool_call_limit"
+	StopTokens     StopReason = "token_limit"
+	StopCost       StopReason = "cost_limit"
+	StopWallTime   StopReason = "wall_time_limit"
+	StopTerminated StopReason = "terminated" // the workflow is gone without a word
+	StopRefused    StopReason = "refused"    // the request was not acceptable
+	StopInternal   StopReason = "internal_error"
+)
+
+// AgentStepOutput is the result of a turn: what the workflow returns, what the terminal event carries, what the HTTP API
+// answers (DESIGN §3). Every field is always present; Output and Blocks are capped and ResultRef carries the rest.
+type AgentStepOutput struct {
+	TurnID          TurnID          `json:"turn_id"`
+	SessionID       SessionID       `json:"session_id"`
+	Agent           string          `json:"agent"`
+	AgentInstanceID string          `json:"agent_instance_id"`
+	Status          TurnStatus      `json:"status"`
+	Output          string          `json:"output"`
+	Blocks          []Block         `json:"blocks"`
+	Structured      json.RawMessage `json:"structured"`     // null when no schema was asked for
+	ResultRef       string          `json:"result_ref"`     // artifact://<uuid>
+	ResultPreview   json.RawMessage `json:"result_preview"` // {type,row_count,sample}; null without data
+	ToolCalls       []ToolCallNote  `json:"tool_calls"`
+	Usage           Usage           `json:"usage"`
+	StopReason      StopReason      `json:"stop_reason"`
+	Error           *Failure        `json:"error"`
+	StreamID        string          `json:"stream_id"`
+	ExecutionTimeMS int64           `json:"execution_time_ms"`
+	Model           string          `json:"model"`
+}
+
+// ToolCallNote says in a result which tool was called and how it went; the arguments and outputs are in the transcript.
+type ToolCallNote struct {
+	ID     CallID `json:"id"`
+	Tool   string `json:"tool"`
+	Status string `json:"status"` // success or error
+	Ref    string `json:"ref,omitempty"`
+}

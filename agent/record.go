@@ -1,0 +1,133 @@
+package agent
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// TurnRecord is what the store keeps of a turn from its beginning.
+type TurnRecord struct {
+	TurnID     TurnID
+	RunID      string // of the workflow that drives it; empty for one not started yet
+	Tenant     string
+	SessionID  SessionID
+	Agent      string
+	InstanceID string
+	PlanHash   string
+	Model      string // profile asked for; empty: the plan's default
+	Channel    string
+	UserID     string
+	OnBusy     OnBusy
+	History    History
+	Input      []Message
+	Context    InvocationContext
+	QueueLimit int // most turns waiting in one session
+}
+
+// BeginAnswer is where a turn stands in its session.
+type BeginAnswer string
+
+// The answers. Busy is for OnBusyReject and for a full queue (Overflow).
+const (
+	BeginReady     BeginAnswer = "ready"
+	BeginBehind    BeginAnswer = "behind"
+	BeginDuplicate BeginAnswer = "duplicate"
+	BeginBusy      BeginAnswer = "busy"
+	BeginOverflow  BeginAnswer = "overflow"
+)
+
+// Begun answers a TurnRecord.
+type Begun struct {
+	Answer    BeginAnswer
+	Cursor    int64            // ready: the transcript's position that this turn sees, its own input included
+	Holder    TurnID           // behind, busy: who holds the session
+	Position  int              // behind: 1 for the next in line
+	Output    *AgentStepOutput // duplicate: the stored result
+	PlanHash  string           // ready, behind: as recorded the first time
+	StartedAt time.Time        // when the turn was first seen
+}
+
+// StepKey names one entry of a turn's steps.
+type StepKey struct {
+	TurnID TurnID
+	Step   int    // 1 for the first model call
+	CallID CallID // empty for the model's reply
+}
+
+// ModelStep is a finished model call.
+type ModelStep struct {
+	Key     StepKey
+	Fence   Fence
+	Tenant  string
+	Blocks  []Block
+	Verdict ModelVerdict
+	Calls   []UsageEntry // one per epoch that reached the provider, this one included
+}
+
+// UsageEntry is one row of the ledger, keyed by turn, step and epoch so that it counts once (DESIGN §6).
+type UsageEntry struct {
+	Epoch Epoch
+	Model string
+	Usage Usage
+}
+
+// ToolStep is a finished tool call.
+type ToolStep struct {
+	Key        StepKey
+	Fence      Fence
+	Tenant     string
+	Name       string
+	Args       json.RawMessage
+	Result     Block           // the tool_result block
+	Data       json.RawMessage // inline dataset; nil when none or in the blob store
+	Preview    json.RawMessage
+	Verdict    ToolVerdict
+	DurationMS int64
+}
+
+// PromptQuery asks for the messages a model call sees.
+type PromptQuery struct {
+	TurnID    TurnID
+	Tenant    string
+	SessionID SessionID
+	Cursor    int64
+	History   History
+	Step      int // steps before this one are included
+}
+
+// FinishRecord ends a turn.
+type FinishRecord struct {
+	TurnID    TurnID
+	Tenant    string
+	SessionID SessionID
+	Output    AgentStepOutput // capped for the API; ResultRef is filled by the store
+	Result    json.RawMessage // {output, blocks, data, structured}; nil when ResultRef is a cas:// reference
+	CASID     string          // sha256:… when the result is in the blob store
+	JobID     string          // seed 004: the job; the turn id's UUID form when there is none
+	RunID     string
+	NodeID    string
+	CacheHit  bool
+	Events    []Event // appended last in the same transaction; the last is terminal
+}
+
+// Finished answers a FinishRecord.
+type Finished struct {
+	Output AgentStepOutput // as stored: the first writer's, when somebody else had finished the turn
+	Next   TurnID          // the turn that now holds the session; empty when none waits
+	Logged bool            // the events are in the log already
+}
+
+// TurnState is what the store knows of a turn.
+type TurnState struct {
+	Record    TurnRecord
+	State     string // queued, running, or the final TurnStatus
+	Cursor    int64  // as in Begun; 0 while queued
+	StartedAt time.Time
+	Output    *AgentStepOutput // once finished
+}
+
+// The states of a turn before its end.
+const (
+	StateQueued  = "queued"
+	StateRunning = "running"
+)

@@ -1,0 +1,150 @@
+package agent
+
+import (
+	"encoding/json"
+	"fmt"
+)
+
+// History says whether a turn sees its conversation.
+type History string
+
+// HistoryLoad is the default; HistoryFresh starts clean (seed 001: chat_history=[]).
+const (
+	HistoryLoad  History = "load"
+	HistoryFresh History = "fresh"
+)
+
+// Mode says how a turn is driven.
+type Mode string
+
+// ModeDurable, the default, runs the turn as a workflow; ModeDirect without Temporal.
+const (
+	ModeDurable Mode = "durable"
+	ModeDirect  Mode = "direct"
+)
+
+// OnBusy says what a turn does when its session is running another one (DESIGN §3).
+type OnBusy string
+
+// The three answers to a busy session; OnBusyQueue is the default.
+const (
+	OnBusyQueue     OnBusy = "queue"
+	OnBusyInterrupt OnBusy = "interrupt"
+	OnBusyReject    OnBusy = "reject"
+)
+
+// TurnRequest asks for one turn. It is the input of the workflow AgentTurn, typed by hand on the command line, and the body of
+// POST /v1/turns (DESIGN §3). Exactly one of Message and Messages is given.
+type TurnRequest struct {
+	TurnID         TurnID            `json:"turn_id,omitempty"`
+	Agent          string            `json:"agent,omitempty"`      // empty: routing decides
+	SessionID      SessionID         `json:"session_id,omitempty"` // empty: a session of its own, named after the turn
+	Message        string            `json:"message,omitempty"`
+	Messages       []Message         `json:"messages,omitempty"`
+	Context        InvocationContext `json:"context,omitzero"`
+	History        History           `json:"history,omitempty"`
+	Mode           Mode              `json:"mode,omitempty"`
+	Model          string            `json:"model,omitempty"` // must be on the plan's list
+	Limits         *Limits           `json:"limits,omitempty"`
+	StreamTo       *StreamTo         `json:"stream_to,omitempty"`
+	Channel        string            `json:"channel,omitempty"`
+	IdempotencyKey string            `json:"idempotency_key,omitempty"`
+	OutputSchema   json.RawMessage   `json:"output_schema,omitempty"`
+	OnBusy         OnBusy            `json:"on_busy,omitempty"`
+}
+
+// InvocationContext is the envelope that routing sees (seed 000 §6).
+type InvocationContext struct {
+	Tenant   string         `json:"tenant,omitempty"`
+	UserID   string         `json:"user_id,omitempty"`
+	UserRole string         `json:"user_role,omitempty"`
+	UIPage   string         `json:"ui_page,omitempty"`
+	Flags    map[string]any `json:"flags,omitempty"`
+	Metadata map[string]any `json:"metadata,omitempty"`
+}
+
+// StreamTo names the workflow that receives a turn's token batches as signals (DESIGN §4).
+type StreamTo struct {
+	WorkflowID string `json:"workflow_id"`
+	Signal     string `json:"signal"`
+	IntervalMS int    `json:"interval_ms,omitempty"` // 100–1,000; 0: 250
+}
+
+// Input returns the inbound messages: Messages, or Message as one user message.
+func (r *TurnRequest) Input() []Message {
+	if len(r.Messages) > 0 {
+		return r.Messages
+	}
+	return []Message{UserText(r.Message)}
+}
+
+// Validate checks shape and bounds; the error names the field. maxBytes bounds the inbound text, 0 for no bound.
+func (r *TurnRequest) Validate(maxBytes int) error {
+	switch {
+	case r.Message == "" && len(r.Messages) == 0:
+		return Invalid("message", "is empty: give message or messages")
+	case r.Message != "" && len(r.Messages) > 0:
+		return Invalid("messages", "give message or messages, not both")
+	case r.SessionID != "" && !r.SessionID.Valid():
+		return Invalid("session_id", "want 1 to 128 of A-Z a-z 0-9 . _ -")
+	case r.TurnID != "" && !ValidName(string(r.TurnID)):
+		return Invalid("turn_id", "want 1 to 128 of A-Z a-z 0-9 . _ -")
+	case r.Agent != "" && !ValidName(r.Agent):
+		return Invalid("agent", "want 1 to 128 of A-Z a-z 0-9 . _ -")
+	case r.Context.Tenant != "" && !ValidName(r.Context.Tenant):
+		return Invalid("context.tenant", "want 1 to 128 of A-Z a-z 0-9 . _ -")
+	case len(r.IdempotencyKey) > 256:
+		return Invalid("idempotency_key", "is %d bytes, at most 256", len(r.IdempotencyKey))
+	}
+	if err := r.validateEnums(); err != nil {
+		return err
+	}
+	size := len(r.Message)
+	for i := range r.Messages {
+		if err := r.Messages[i].Validate(fmt.Sprintf("messages[%d]", i)); err != nil {
+			return err
+		}
+		for j := range r.Messages[i].Blocks {
+			b := &r.Messages[i].Blocks[j]
+			size += len(b.Text) + len(b.Base64) + len(b.Output) + len(b.Args) + len(b.Value)
+		}
+	}
+	if maxBytes > 0 && size > maxBytes {
+		e := Invalid("message", "is %d bytes, at most %d", size, maxBytes)
+		e.Code = CodeOverflow
+		return e
+	}
+	if r.Limits != nil {
+		return r.Limits.Validate("limits")
+	}
+	return nil
+}
+
+func (r *TurnRequest) validateEnums() error {
+	switch r.History {
+	case "", HistoryLoad, HistoryFresh:
+	default:
+		return Invalid("history", "want load or fresh, got %q", r.History)
+	}
+	switch r.Mode {
+	case "", ModeDurable, ModeDirect:
+	default:
+		return Invalid("mode", "want durable or direct, got %q", r.Mode)
+	}
+	switch r.OnBusy {
+	case "", OnBusyQueue, OnBusyInterrupt, OnBusyReject:
+	default:
+		return Invalid("on_busy", "want queue, interrupt or reject, got %q", r.OnBusy)
+	}
+	if s := r.StreamTo; s != nil {
+		switch {
+		case s.WorkflowID == "":
+			return Invalid("stream_to.workflow_id", "is empty")
+		case s.Signal == "":
+			return Invalid("stream_to.signal", "is empty")
+		case s.IntervalMS != 0 && (s.IntervalMS < 100 || s.IntervalMS > 1000):
+			return Invalid("stream_to.interval_ms", "is %d, want 100 to 1,000", s.IntervalMS)
+		}
+	}
+	return nil
+}

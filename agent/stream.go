@@ -1,0 +1,45 @@
+package agent
+
+import "errors"
+
+// What the event log answers besides ordinary failures (DESIGN §4).
+var (
+	// ErrFenced tells a producer that a newer epoch of itself has begun: stop, and stop what you are doing.
+	ErrFenced = errors.New("fenced: a newer epoch of this producer has begun")
+	// ErrStreamClosed tells a producer that the stream has its terminal event.
+	ErrStreamClosed = errors.New("stream is closed")
+	// ErrGap tells a reader that events it asked for have expired.
+	ErrGap = errors.New("gap: events before this offset have expired")
+)
+
+// Fence is the right of one producer to append to one stream, valid until the producer begins again.
+type Fence struct {
+	StreamID string
+	Producer string // e.g. model/2, tool/2/call_x
+	Epoch    Epoch
+}
+
+// Appended is the log's answer to a batch or a touch.
+type Appended struct {
+	LastIndex int64 // the stream's last index
+	Cancelled bool  // the stream was marked: stop soon
+}
+
+// StreamTail is where a stream stands.
+type StreamTail struct {
+	LastIndex  int64
+	FirstIndex int64 // the oldest event still kept, 0 when there is none
+	Closed     bool  // the terminal event is in
+	Cancelled  bool
+}
+
+// TokenBatch is what a workflow that passed stream_to receives as a signal (DESIGN §4). Batches of one turn are numbered from 1
+// within an attempt; a batch with a higher Attempt of the same Step voids the earlier ones of that step.
+type TokenBatch struct {
+	TurnID  TurnID `json:"turn_id"`
+	Step    int    `json:"step"`
+	Attempt int64  `json:"attempt"`
+	Batch   int    `json:"batch"`
+	Text    string `json:"text"`
+	Done    bool   `json:"done,omitempty"` // the model call has ended
+}

@@ -1,0 +1,77 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+)
+
+// ToolSpec describes a tool to a model and to the runtime.
+type ToolSpec struct {
+	Name        string          `json:"name"`
+	Description string          `json:"description"`
+	Parameters  json.RawMessage `json:"parameters"`       // JSON Schema of the arguments, an object
+	Strict      bool            `json:"strict,omitempty"` // ask the provider to enforce the schema
+
+	Idempotent     bool `json:"idempotent,omitempty"`      // calling twice has the effect of calling once
+	InherentlySafe bool `json:"inherently_safe,omitempty"` // never needs an approval, whatever the arguments
+	ClientSide     bool `json:"client_side,omitempty"`     // runs at the caller; its result comes by "provide"
+}
+
+// Tool is one callable. A tool that fails says so in its result, for the model to see and correct; an error means that the tool
+// could not be reached, for the runtime to retry (DESIGN §7). Tools read no environment.
+type Tool interface {
+	Spec() ToolSpec
+	Call(ctx context.Context, inv Invocation, call ToolCall) (ToolResult, error)
+}
+
+// EffectFree is implemented by a tool for which some calls have no side effects: such a call needs no approval, may be repeated,
+// and may run as a local activity. Arguments that do not parse have no effects.
+type EffectFree interface {
+	EffectFree(args json.RawMessage) bool
+}
+
+// Summarizer is implemented by a tool that can describe a call in a few words, e.g. "3 steps".
+type Summarizer interface {
+	Summarize(args json.RawMessage) string
+}
+
+// Toolkit is a named set of tools.
+type Toolkit interface {
+	Name() string
+	Tools() []Tool
+}
+
+// ToolCall is a model's request.
+type ToolCall struct {
+	ID   CallID          `json:"id"`
+	Name string          `json:"name"`
+	Args json.RawMessage `json:"args"`
+}
+
+// ToolResult is a tool's answer. Output is what the model sees and what is stored; when it exceeds the inline bound the runtime
+// moves it to the blob store and shows the model Preview and a cas:// reference instead.
+type ToolResult struct {
+	Output  json.RawMessage // any JSON
+	Data    json.RawMessage // the dataset within the output that becomes the turn's result data; may be nil
+	Preview json.RawMessage // {type,row_count,sample} of Data; may be nil
+	Failure *Failure        // set when the tool failed
+}
+
+// Invocation gives a tool or middleware the facts of the call it serves.
+type Invocation struct {
+	Tenant         string
+	TurnID         TurnID
+	SessionID      SessionID
+	UserID         string
+	Step           int
+	Attempt        int64  // the producer's epoch, 1 for the first
+	IdempotencyKey string // the same for every attempt of this call
+	Progress       func(message string)
+}
+
+// Report sends progress when anybody listens.
+func (i Invocation) Report(message string) {
+	if i.Progress != nil {
+		i.Progress(message)
+	}
+}

@@ -1,0 +1,113 @@
+package agent
+
+import "encoding/json"
+
+// FinishReason says why a model stopped writing.
+type FinishReason string
+
+// The finish reasons every provider adapter maps to.
+const (
+	FinishStop          FinishReason = "stop"
+	FinishToolCalls     FinishReason = "tool_calls"
+	FinishLength        FinishReason = "length"
+	FinishContentFilter FinishReason = "content_filter"
+)
+
+// Gate says whether a tool call may run.
+type Gate string
+
+// The gates: GateNone runs, GateApproval waits for a person.
+const (
+	GateNone     Gate = "none"
+	GateApproval Gate = "approval"
+)
+
+// Jump lets middleware steer the loop (LangChain v1 jump_to).
+type Jump string
+
+// The jumps; the empty string is JumpNone.
+const (
+	JumpNone  Jump = "none"
+	JumpModel Jump = "model"
+	JumpTools Jump = "tools"
+	JumpEnd   Jump = "end"
+)
+
+// ModelVerdict is what the pure core learns of one model call: references and counts, never content (DESIGN §3).
+type ModelVerdict struct {
+	Calls        []CallVerdict `json:"calls,omitempty"` // in the model's order
+	Usage        Usage         `json:"usage"`
+	FinishReason FinishReason  `json:"finish_reason,omitempty"`
+	Jump         Jump          `json:"jump,omitempty"`
+	Cancelled    bool          `json:"cancelled,omitempty"` // the stream was marked; what was produced is stored
+	Failure      *Failure      `json:"failure,omitempty"`   // the provider failed for good
+	Model        string        `json:"model,omitempty"`     // who answered
+}
+
+// CallVerdict is one tool call as the core sees it.
+type CallVerdict struct {
+	ID      CallID `json:"id"`
+	Name    string `json:"name"`
+	Summary string `json:"summary,omitempty"` // for the Web UI, e.g. execute_pipeline(3 steps); at most 100 bytes
+	Local   bool   `json:"local,omitempty"`   // free of side effects and expected to be quick
+	Gate    Gate   `json:"gate,omitempty"`    // empty: none
+	Rule    string `json:"rule,omitempty"`    // what gated it
+}
+
+// ToolVerdict is one finished tool call as the core sees it.
+type ToolVerdict struct {
+	ID        CallID `json:"id"`
+	Failed    bool   `json:"failed,omitempty"`
+	Ref       string `json:"ref,omitempty"`
+	Cancelled bool   `json:"cancelled,omitempty"`
+}
+
+// DecisionKind is a person's answer to an approval (LangChain v1 human_in_the_loop).
+type DecisionKind string
+
+// The four decisions.
+const (
+	DecisionApprove DecisionKind = "approve"
+	DecisionEdit    DecisionKind = "edit"
+	DecisionReject  DecisionKind = "reject"
+	DecisionRespond DecisionKind = "respond"
+)
+
+// Decision answers one approval: the input of the update and the signal "decide".
+type Decision struct {
+	ApprovalID string          `json:"approval_id"`
+	Decision   DecisionKind    `json:"decision"`
+	Args       json.RawMessage `json:"args,omitempty"`    // edit: the arguments to run with
+	Message    string          `json:"message,omitempty"` // reject: why; respond: the tool's answer
+	Remember   bool            `json:"remember,omitempty"`
+	By         string          `json:"by"`
+}
+
+// DecisionVerdict is a decision after it was judged and stored: the call runs, or it has been answered.
+type DecisionVerdict struct {
+	ApprovalID string       `json:"approval_id"`
+	CallID     CallID       `json:"call_id"`
+	Decision   DecisionKind `json:"decision"`
+	Run        bool         `json:"run"` // approve and edit: run it; else the answer is stored as the call's result
+	By         string       `json:"by,omitempty"`
+}
+
+// Approval is a tool call that waits for a person.
+type Approval struct {
+	ApprovalID string          `json:"approval_id"`
+	TurnID     TurnID          `json:"turn_id"`
+	CallID     CallID          `json:"call_id"`
+	Step       int             `json:"step"`
+	ToolName   string          `json:"tool_name"`
+	Args       json.RawMessage `json:"args,omitempty"`
+	Rule       string          `json:"rule,omitempty"`
+	Decision   DecisionKind    `json:"decision,omitempty"` // once resolved
+	By         string          `json:"by,omitempty"`
+	Message    string          `json:"message,omitempty"`
+}
+
+// CancelRequest asks a turn to stop: the input of the update and the signal "cancel".
+type CancelRequest struct {
+	Reason string `json:"reason,omitempty"`
+	By     string `json:"by,omitempty"`
+}
