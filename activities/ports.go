@@ -59,7 +59,6 @@ type TurnStore interface {
 	ResolveApproval(ctx context.Context, id agent.TurnID, d agent.Decision) (agent.Approval, error)
 }
 
-
 // EventLog is the log of every turn's events (DESIGN §4). StreamID is the turn id.
 type EventLog interface {
 	// Begin makes its caller the only valid instance of a producer: the epoch is one higher than the last, and if an earlier epoch
@@ -89,14 +88,21 @@ type Blobs interface {
 	Open(ctx context.Context, tenant, ref string) (io.ReadCloser, error)
 }
 
-// Runs knows the workflows behind turns. All of it is best effort except Closed.
+// Runs knows the workflows behind turns, by workflow id. All of it is best effort except Closed.
 type Runs interface {
-	// Closed reports whether the turn's workflow is closed or does not exist.
-	Closed(ctx context.Context, id agent.TurnID) (bool, error)
+	// Start starts the workflow of a turn that is queued already, or does nothing when it runs.
+	Start(ctx context.Context, r agent.TurnRequest) error
+	// Closed reports whether the workflow is closed or does not exist.
+	Closed(ctx context.Context, workflowID string) (bool, error)
 	// Ready tells a waiting turn that it holds its session.
-	Ready(ctx context.Context, id agent.TurnID) error
+	Ready(ctx context.Context, workflowID string) error
 	// Interrupt asks a turn to cancel.
-	Interrupt(ctx context.Context, id agent.TurnID, c agent.CancelRequest) error
-	// Tokens signals a batch of a turn's tokens to the workflow that asked for them.
+	Interrupt(ctx context.Context, workflowID string, c agent.CancelRequest) error
+	// Tokens signals a batch of a turn's tokens to the workflow that asked for them. [agent.CodeNotFound] when it is gone.
 	Tokens(ctx context.Context, to agent.StreamTo, batch agent.TokenBatch) error
+}
+
+// Middleware builds the decorators that a plan names, in its order.
+type Middleware interface {
+	Chain(p *agent.Plan) ([]agent.Middleware, error)
 }

@@ -8,7 +8,7 @@ import (
 // TurnRecord is what the store keeps of a turn from its beginning.
 type TurnRecord struct {
 	TurnID     TurnID
-	RunID      string // of the workflow that drives it; empty for one not started yet
+	WorkflowID string // of the workflow that drives it; turn/<id> unless it was started by hand
 	Tenant     string
 	SessionID  SessionID
 	Agent      string
@@ -38,13 +38,15 @@ const (
 
 // Begun answers a TurnRecord.
 type Begun struct {
-	Answer    BeginAnswer
-	Cursor    int64            // ready: the transcript's position that this turn sees, its own input included
-	Holder    TurnID           // behind, busy: who holds the session
-	Position  int              // behind: 1 for the next in line
-	Output    *AgentStepOutput // duplicate: the stored result
-	PlanHash  string           // ready, behind: as recorded the first time
-	StartedAt time.Time        // when the turn was first seen
+	Answer         BeginAnswer
+	Cursor         int64            // ready: the transcript's position that this turn sees, its own input included
+	Holder         TurnID           // behind, busy: who holds the session
+	HolderWorkflow string           // its workflow id
+	HolderSince    time.Time        // when it became the holder
+	Position       int              // behind: 1 for the next in line
+	Output         *AgentStepOutput // duplicate: the stored result
+	PlanHash       string           // ready, behind: as recorded the first time
+	StartedAt      time.Time        // when the turn was first seen
 }
 
 // StepKey names one entry of a turn's steps.
@@ -112,9 +114,10 @@ type FinishRecord struct {
 
 // Finished answers a FinishRecord.
 type Finished struct {
-	Output AgentStepOutput // as stored: the first writer's, when somebody else had finished the turn
-	Next   TurnID          // the turn that now holds the session; empty when none waits
-	Logged bool            // the events are in the log already
+	Output       AgentStepOutput // as stored: the first writer's, when somebody else had finished the turn
+	Next         TurnID          // the turn that now holds the session; empty when none waits
+	NextWorkflow string          // its workflow id
+	Logged       bool            // the events are in the log already
 }
 
 // TurnState is what the store knows of a turn.

@@ -42,4 +42,13 @@ type TokenBatch struct {
 	Batch   int    `json:"batch"`
 	Text    string `json:"text"`
 	Done    bool   `json:"done,omitempty"` // the model call has ended
+
+	Pending []PendingApproval `json:"pending,omitempty"` // the turn waits for a person
+}
+
+// PendingApproval names an approval that a turn waits for.
+type PendingApproval struct {
+	ApprovalID string `json:"approval_id"`
+	CallID     CallID `json:"call_id"`
+	ToolName   string `json:"tool_name"`
 }

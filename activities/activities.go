@@ -1,0 +1,97 @@
+package activities
+
+import (
+	"errors"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// Config is what [New] needs; every field but the bounds is required.
+type Config struct {
+	Registry   Registry
+	Models     Models
+	Tools      Tools
+	Middleware Middleware
+	Store      TurnStore
+	Log        EventLog
+	Blobs      Blobs
+	Runs       Runs
+	Logger     *zap.Logger
+
+	MaxMessageBytes    int           // of a request's messages; 0: 1 MiB
+	QueueLength        int           // most turns waiting in one session; 0: 100
+	BatchInterval      time.Duration // how long tokens gather before they go to the log; 0: 25 ms
+	InlineBytes        int           // a tool output beyond this goes to the blob store; 0: 32 KiB
+	MaxInlineBytes     int           // a result beyond this goes to the blob store; 0: 10 MiB (seed 004 §1.4)
+	OutputBytes        int           // most output in the API's answer; 0: 64 KiB
+	HistoryOutputBytes int           // most output in the workflow's result; 0: 1 KiB
+	TurnEvents         int           // a turn continues as new after so many history events; 0: when the server suggests it
+	ConversationEvents int           // a conversation likewise; 0: 2,000
+	SearchAttributes   func() bool   // whether the namespace knows ours; nil: no
+}
+
+// Activities holds the functions that touch the world on behalf of a turn. Only the methods listed in [Activities.Registered] are
+// activities.
+type Activities struct {
+	Config
+}
+
+// New checks the configuration and fills in the bounds.
+func New(c Config) (*Activities, error) {
+	for _, required := range []struct {
+		name string
+		port any
+	}{
+		{"Registry", c.Registry}, {"Models", c.Models}, {"Tools", c.Tools}, {"Middleware", c.Middleware}, {"Store", c.Store},
+		{"Log", c.Log}, {"Blobs", c.Blobs}, {"Runs", c.Runs},
+	} {
+		if required.port == nil {
+			return nil, errors.New("activities: " + required.name + " is missing")
+		}
+	}
+	if c.Logger == nil {
+		c.Logger = zap.NewNop()
+	}
+	c.MaxMessageBytes = orDefault(c.MaxMessageBytes, 1<<20)
+	c.QueueLength = orDefault(c.QueueLength, 100)
+	c.InlineBytes = orDefault(c.InlineBytes, 32<<10)
+	c.MaxInlineBytes = orDefault(c.MaxInlineBytes, 10<<20)
+	c.OutputBytes = orDefault(c.OutputBytes, 64<<10)
+	c.HistoryOutputBytes = orDefault(c.HistoryOutputBytes, 1<<10)
+	c.ConversationEvents = orDefault(c.ConversationEvents, 2000)
+	if c.BatchInterval <= 0 {
+		c.BatchInterval = 25 * time.Millisecond
+	}
+	if c.SearchAttributes == nil {
+		c.SearchAttributes = func() bool { return false }
+	}
+	return &Activities{Config: c}, nil
+}
+
+func orDefault(n, def int) int {
+	if n <= 0 {
+		return def
+	}
+	return n
+}
+
+// Registered lists the activities under the names that histories hold.
+func (a *Activities) Registered() []struct {
+	Name string
+	Func any
+} {
+	return []struct {
+		Name string
+		Func any
+	}{
+		{"BeginTurn", a.BeginTurn},
+		{"CallModel", a.CallModel},
+		{"CallTool", a.CallTool},
+		{"RequestApproval", a.RequestApproval},
+		{"Decide", a.Decide},
+		{"CancelTurn", a.CancelTurn},
+		{"StoreTurn", a.StoreTurn},
+		{"QueueMessage", a.QueueMessage},
+	}
+}

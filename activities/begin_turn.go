@@ -1,0 +1,241 @@
+package activities
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"go.temporal.io/sdk/converter"
+	"go.uber.org/zap"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/strict"
+)
+
+// CoreVersion is the version of the pure core that new turns begin with; the composition root holds it against turn.Version.
+const CoreVersion = 1
+
+// orphanAfter is how long a holder without a running workflow is given: a door may have queued it a moment before it starts it.
+const orphanAfter = 10 * time.Second
+
+// turnNamespace makes turn ids out of tenants and idempotency keys.
+var turnNamespace = uuid.MustParse("6f1c2a0e-6a5b-5d0a-9d36-0f6f2b5f7d11")
+
+// BeginTurn checks a request strictly, binds it to a plan, and puts the turn in its session's queue (DESIGN §3, step 2). It is
+// idempotent and is asked again by a turn that waits. Bad requests come back as a verdict; an error is trouble of the runtime's.
+func (a *Activities) BeginTurn(ctx context.Context, raw converter.RawValue, in BeginTurnInput) (BeginTurnResult, error) {
+	var req agent.TurnRequest
+	var err error
+	if p := raw.Payload(); p == nil || len(p.GetData()) == 0 {
+		err = agent.Invalid("", "the workflow needs one argument, a turn request such as {\"message\":\"hello\"}")
+	} else {
+		err = strict.Decode(p.GetData(), &req)
+	}
+	if err != nil {
+		return a.refuse(ctx, agent.TurnID(in.RunID), err)
+	}
+	out, err := a.Begin(ctx, req, in)
+	if err != nil {
+		if code := agent.CodeOf(err); !retryable(code) {
+			return a.refuse(ctx, TurnIDOf(&req, in.RunID), err)
+		}
+		return BeginTurnResult{}, temporalError(err)
+	}
+	return out, nil
+}
+
+// Begin is BeginTurn for callers that hold a decoded request: a door that must know at once whether the session is busy.
+func (a *Activities) Begin(ctx context.Context, req agent.TurnRequest, in BeginTurnInput) (BeginTurnResult, error) {
+	record, plan, err := a.recordOf(ctx, &req, in)
+	if err != nil {
+		return BeginTurnResult{}, err
+	}
+	begun, err := a.Store.Begin(ctx, record)
+	if err != nil {
+		return BeginTurnResult{}, err
+	}
+	if in.Again && begun.Answer == agent.BeginBehind {
+		if begun, err = a.passOver(ctx, record, begun); err != nil {
+			return BeginTurnResult{}, err
+		}
+	}
+	out := BeginTurnResult{
+		Turn: TurnRef{
+			TurnID: record.TurnID, Tenant: record.Tenant, SessionID: record.SessionID, Agent: record.Agent,
+			InstanceID: record.InstanceID, PlanHash: begun.PlanHash, Cursor: begun.Cursor, Model: record.Model, History: record.History,
+			UserID: record.UserID,
+		},
+		Limits: plan.Limits.Lower(req.Limits), ModelName: modelName(&plan, record.Model), ContinueAsNew: a.TurnEvents, CoreVersion: CoreVersion, SearchAttributes: a.SearchAttributes(), StreamTo: req.StreamTo,
+		Holder: begun.Holder, Position: begun.Position,
+	}
+	switch begun.Answer {
+	case agent.BeginReady:
+		out.Verdict = VerdictReady
+		if in.RunID == "" { // queued ahead of its workflow, which will announce itself
+			return out, nil
+		}
+		return out, a.announce(ctx, out.Turn)
+	case agent.BeginBehind:
+		out.Verdict = VerdictBehind
+		if req.OnBusy == agent.OnBusyInterrupt && !in.Again {
+			a.interrupt(ctx, begun)
+		}
+		return out, nil
+	case agent.BeginDuplicate:
+		out.Verdict, out.Output = VerdictDuplicate, capped(begun.Output, a.HistoryOutputBytes)
+		return out, nil
+	case agent.BeginBusy:
+		return out, agent.Errorf(agent.CodeConflict, "", "session %q is busy with turn %s", record.SessionID, begun.Holder)
+	case agent.BeginOverflow:
+		return out, agent.Errorf(agent.CodeRateLimited, "", "session %q has %d turns waiting already", record.SessionID, a.QueueLength)
+	default:
+		return out, agent.Errorf(agent.CodeInternal, "begin turn", "unknown answer %q", begun.Answer)
+	}
+}
+
+// Check is everything that can be known of a request without recording it: shape, size, agent and model.
+func (a *Activities) Check(ctx context.Context, req *agent.TurnRequest) (agent.Plan, string, error) {
+	if err := req.Validate(a.MaxMessageBytes); err != nil {
+		return agent.Plan{}, "", err
+	}
+	if req.Mode == agent.ModeDirect {
+		return agent.Plan{}, "", agent.Invalid("mode", "direct turns do not exist yet; leave it out or say durable")
+	}
+	if len(req.OutputSchema) > 0 {
+		return agent.Plan{}, "", agent.Invalid("output_schema", "structured output does not exist yet; leave it out")
+	}
+	plan, hash, err := a.Registry.Resolve(ctx, tenant(req), req.Agent)
+	if err != nil {
+		return agent.Plan{}, "", err
+	}
+	if _, err := plan.Model(req.Model); err != nil {
+		return agent.Plan{}, "", err
+	}
+	return plan, hash, nil
+}
+
+// modelName is the provider's name of the model that a turn will ask first.
+func modelName(p *agent.Plan, profile string) string {
+	m, err := p.Model(profile)
+	if err != nil {
+		return profile
+	}
+	return m.Model
+}
+
+// TurnIDOf is the id of a request's turn: its own, else one made of tenant and idempotency key, else the fallback (DESIGN §3).
+func TurnIDOf(req *agent.TurnRequest, fallback string) agent.TurnID {
+	switch {
+	case req.TurnID != "":
+		return req.TurnID
+	case req.IdempotencyKey != "":
+		return agent.TurnID(uuid.NewSHA1(turnNamespace, []byte(tenant(req)+"\x00"+req.IdempotencyKey)).String())
+	default:
+		return agent.TurnID(fallback)
+	}
+}
+
+func tenant(req *agent.TurnRequest) string {
+	if req.Context.Tenant == "" {
+		return agent.DefaultTenant
+	}
+	return req.Context.Tenant
+}
+
+// recordOf checks a request and makes its record. A request with a turn id and no message is for a turn that was queued before
+// its workflow began (QueueMessage): what was recorded then stands.
+func (a *Activities) recordOf(ctx context.Context, req *agent.TurnRequest, in BeginTurnInput) (agent.TurnRecord, agent.Plan, error) {
+	if req.TurnID != "" && req.Message == "" && len(req.Messages) == 0 {
+		t, err := a.Store.Turn(ctx, req.TurnID)
+		switch {
+		case err == nil && t.Record.Tenant == tenant(req):
+			plan, err := a.Registry.Plan(ctx, t.Record.PlanHash)
+			return t.Record, plan, err
+		case err != nil && agent.CodeOf(err) != agent.CodeNotFound:
+			return agent.TurnRecord{}, agent.Plan{}, err
+		}
+	}
+	plan, hash, err := a.Check(ctx, req)
+	if err != nil {
+		return agent.TurnRecord{}, agent.Plan{}, err
+	}
+	return a.record(req, &plan, hash, in), plan, nil
+}
+
+func (a *Activities) record(req *agent.TurnRequest, plan *agent.Plan, hash string, in BeginTurnInput) agent.TurnRecord {
+	id := TurnIDOf(req, in.RunID)
+	session := req.SessionID
+	if session == "" {
+		session = agent.SessionID(id)
+	}
+	return agent.TurnRecord{
+		TurnID: id, WorkflowID: in.WorkflowID, Tenant: tenant(req), SessionID: session, Agent: plan.Agent, InstanceID: plan.InstanceID,
+		PlanHash: hash, Model: req.Model, Channel: req.Channel, UserID: req.Context.UserID, OnBusy: req.OnBusy, History: req.History,
+		Input: req.Input(), Context: req.Context, QueueLimit: a.QueueLength,
+	}
+}
+
+// announce emits status RUNNING.
+func (a *Activities) announce(ctx context.Context, t TurnRef) error {
+	return a.emit(ctx, t, "turn", agent.Event{Type: agent.EventStatus, Status: agent.StatusRunning})
+}
+
+// emit appends events of a producer that writes them all at once.
+func (a *Activities) emit(ctx context.Context, t TurnRef, producer string, events ...agent.Event) error {
+	fence, _, err := a.Log.Begin(ctx, string(t.TurnID), producer)
+	if err != nil {
+		return fmt.Errorf("begin %s: %w", producer, err)
+	}
+	for i := range events {
+		events[i].Meta.TurnID, events[i].Meta.AgentInstanceID = t.TurnID, t.InstanceID
+	}
+	if _, err := a.Log.Append(ctx, fence, 1, events); err != nil {
+		return fmt.Errorf("append %s: %w", producer, err)
+	}
+	return nil
+}
+
+// interrupt asks the holder of the session to stop: through the log, which its model call reads, and by signal, which a pause reads.
+func (a *Activities) interrupt(ctx context.Context, begun agent.Begun) {
+	if err := a.Log.Cancel(ctx, string(begun.Holder)); err != nil {
+		a.Logger.Warn("marking the holder's stream", zap.String("turn", string(begun.Holder)), zap.Error(err))
+	}
+	if err := a.Runs.Interrupt(ctx, begun.HolderWorkflow, agent.CancelRequest{Reason: "interrupted by a newer message"}); err != nil {
+		a.Logger.Warn("interrupting the holder", zap.String("turn", string(begun.Holder)), zap.Error(err))
+	}
+}
+
+// passOver ends a holder that nobody runs any more and asks again where the turn stands.
+func (a *Activities) passOver(ctx context.Context, record agent.TurnRecord, begun agent.Begun) (agent.Begun, error) {
+	if time.Since(begun.HolderSince) < orphanAfter {
+		return begun, nil
+	}
+	closed, err := a.Runs.Closed(ctx, begun.HolderWorkflow)
+	if err != nil || !closed {
+		return begun, err
+	}
+	if err := a.Terminate(ctx, begun.Holder); err != nil {
+		return begun, fmt.Errorf("pass over turn %s: %w", begun.Holder, err)
+	}
+	return a.Store.Begin(ctx, record)
+}
+
+// refuse ends the stream of a turn that never began and hands the reason to the workflow. The stream of a turn that exists is
+// somebody else's and stays as it is.
+func (a *Activities) refuse(ctx context.Context, id agent.TurnID, cause error) (BeginTurnResult, error) {
+	f := agent.FailureOf(cause)
+	if _, err := a.Store.Turn(ctx, id); err == nil {
+		return BeginTurnResult{Verdict: VerdictRefused, Refusal: f}, nil
+	} else if agent.CodeOf(err) != agent.CodeNotFound {
+		return BeginTurnResult{}, temporalError(err)
+	}
+	out := agent.AgentStepOutput{
+		TurnID: id, Status: agent.TurnFailed, StopReason: agent.StopRefused, Error: f, StreamID: string(id),
+		Blocks: []agent.Block{}, ToolCalls: []agent.ToolCallNote{},
+	}
+	if err := a.Log.Close(ctx, string(id), terminalEvents(&out)); err != nil {
+		return BeginTurnResult{}, temporalError(err)
+	}
+	return BeginTurnResult{Verdict: VerdictRefused, Refusal: f, Turn: TurnRef{TurnID: id}}, nil
+}

@@ -1,0 +1,238 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"go.uber.org/zap"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// maxCallsPerReply bounds what one reply may ask for; a provider that exceeds it is broken.
+const maxCallsPerReply = 128
+
+// CallModel makes the model call of a step: prompt, middleware, stream, store. It returns what the core must know and nothing of
+// what was said. A step that is stored already is not called again.
+func (a *Activities) CallModel(ctx context.Context, in CallModelInput) (agent.ModelVerdict, error) {
+	defer heartbeat(ctx)()
+	v, err := a.callModel(ctx, in)
+	return v, temporalError(err)
+}
+
+func (a *Activities) callModel(ctx context.Context, in CallModelInput) (agent.ModelVerdict, error) {
+	key := agent.StepKey{TurnID: in.Turn.TurnID, Step: in.Step}
+	if step, ok, err := a.Store.ModelStep(ctx, key); err != nil || ok {
+		return step.Verdict, err
+	}
+	run, err := a.newModelRun(ctx, in)
+	if err != nil {
+		return agent.ModelVerdict{}, err
+	}
+	reply, err := run.generate(ctx)
+	switch {
+	case err == nil:
+	case errors.Is(err, errCancelled):
+		reply = run.partial()
+	case run.provider(err):
+		if err := a.Store.ChargeUsage(ctx, key, in.Turn.Tenant, run.ledger); err != nil {
+			return agent.ModelVerdict{}, err
+		}
+		return agent.ModelVerdict{Failure: agent.FailureOf(err), Usage: run.spent(), Model: run.profile.Model}, nil
+	default:
+		return agent.ModelVerdict{}, err
+	}
+	verdict := agent.ModelVerdict{
+		Calls: a.judge(&run.plan, reply.Blocks), Usage: run.spent(), FinishReason: reply.FinishReason, Jump: run.jump,
+		Cancelled: errors.Is(err, errCancelled), Model: reply.Model,
+	}
+	if run.fence.StreamID == "" { // cancelled before the first run: nothing to store
+		return verdict, nil
+	}
+	err = a.Store.SaveModelStep(ctx, agent.ModelStep{
+		Key: key, Fence: run.fence, Tenant: in.Turn.Tenant, Blocks: reply.Blocks, Verdict: verdict, Calls: run.ledger,
+	})
+	return verdict, err
+}
+
+// modelRun is one model call with all its repetitions.
+type modelRun struct {
+	a       *Activities
+	in      CallModelInput
+	plan    agent.Plan
+	profile agent.PlanModel
+	model   agent.Model
+	chain   []agent.Middleware
+	request agent.ModelRequest
+
+	fence      agent.Fence // of the latest epoch
+	ledger     []agent.UsageEntry
+	text       strings.Builder // of the latest epoch
+	jump       agent.Jump
+	runtimeErr error // trouble of the runtime's own, which no middleware may swallow
+}
+
+func (a *Activities) newModelRun(ctx context.Context, in CallModelInput) (*modelRun, error) {
+	plan, err := a.Registry.Plan(ctx, in.Turn.PlanHash)
+	if err != nil {
+		return nil, fmt.Errorf("load plan %s: %w", in.Turn.PlanHash, err)
+	}
+	r := &modelRun{a: a, in: in, plan: plan}
+	if r.profile, err = plan.Model(in.Turn.Model); err != nil {
+		return nil, err
+	}
+	if r.model, err = a.Models.Model(ctx, r.profile); err != nil {
+		return nil, fmt.Errorf("find model %q: %w", r.profile.Profile, err)
+	}
+	if r.chain, err = a.Middleware.Chain(&plan); err != nil {
+		return nil, err
+	}
+	messages, err := a.Store.Prompt(ctx, agent.PromptQuery{
+		TurnID: in.Turn.TurnID, Tenant: in.Turn.Tenant, SessionID: in.Turn.SessionID, Cursor: in.Turn.Cursor, History: in.Turn.History,
+		Step: in.Step,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("load prompt: %w", err)
+	}
+	r.request = agent.ModelRequest{
+		Model: r.profile.Model, System: system(&plan, in.Turn.SessionID), Messages: messages, Temperature: r.profile.Temperature,
+		MaxTokens: r.profile.MaxTokens,
+	}
+	for i := range plan.Tools {
+		r.request.Tools = append(r.request.Tools, plan.Tools[i].Spec)
+	}
+	return r, nil
+}
+
+// system is the plan's prompt, byte-stable for the provider's cache, with the session behind it: tools ask for it (seed 004 §5.1).
+func system(p *agent.Plan, s agent.SessionID) string {
+	return strings.TrimSpace(p.System + "\n\nSession: " + string(s))
+}
+
+// generate runs the hooks around the call; the first middleware is the outermost.
+func (r *modelRun) generate(ctx context.Context) (agent.ModelReply, error) {
+	inv := agent.Invocation{
+		Tenant: r.in.Turn.Tenant, TurnID: r.in.Turn.TurnID, SessionID: r.in.Turn.SessionID, UserID: r.in.Turn.UserID, Step: r.in.Step,
+	}
+	for _, m := range r.chain {
+		if err := m.BeforeModel(ctx, inv, &r.request); err != nil {
+			return agent.ModelReply{}, err
+		}
+	}
+	call := r.once
+	for i := len(r.chain) - 1; i >= 0; i-- {
+		call = r.chain[i].WrapModel(call)
+	}
+	reply, err := call(ctx, inv, r.request)
+	if r.runtimeErr != nil {
+		return agent.ModelReply{}, r.runtimeErr
+	}
+	if err != nil {
+		return agent.ModelReply{}, err
+	}
+	for i := len(r.chain) - 1; i >= 0; i-- {
+		jump, err := r.chain[i].AfterModel(ctx, inv, &reply)
+		if err != nil {
+			return agent.ModelReply{}, err
+		}
+		if jump != "" && jump != agent.JumpNone {
+			r.jump = jump
+		}
+	}
+	if err := tidyCalls(reply.Blocks); err != nil {
+		return agent.ModelReply{}, err
+	}
+	return reply, nil
+}
+
+// once is one request to the provider in one epoch of the stream.
+func (r *modelRun) once(ctx context.Context, _ agent.Invocation, req agent.ModelRequest) (agent.ModelReply, error) {
+	p, work, err := r.a.produce(ctx, r.in.Turn, fmt.Sprintf("model/%d", r.in.Step))
+	if err != nil {
+		return agent.ModelReply{}, r.own(err)
+	}
+	r.fence = p.fence
+	r.text.Reset()
+	tokens := r.a.signalTokens(ctx, r.in, int64(p.fence.Epoch))
+	defer tokens.close()
+	reply, err := r.model.Generate(work, req, func(d agent.Delta) error {
+		r.text.WriteString(d.Text)
+		tokens.add(d.Text)
+		return p.emit(work, deltaEvents(d)...)
+	})
+	cause := context.Cause(work)
+	usage := priced(reply.Usage, r.profile)
+	if usage != (agent.Usage{}) {
+		r.ledger = append(r.ledger, agent.UsageEntry{Epoch: p.fence.Epoch, Model: r.profile.Model, Usage: usage})
+	}
+	if err == nil && cause == nil {
+		err = p.emit(work, agent.Event{Type: agent.EventUsage, Usage: &usage, Model: reply.Model})
+	}
+	if closeErr := p.close(ctx); closeErr != nil {
+		return agent.ModelReply{}, r.own(closeErr)
+	}
+	switch {
+	case ctx.Err() != nil:
+		return agent.ModelReply{}, r.own(context.Cause(ctx))
+	case cause != nil && !errors.Is(cause, errCancelled):
+		return agent.ModelReply{}, r.own(cause)
+	case cause != nil:
+		return agent.ModelReply{}, errCancelled
+	}
+	if err != nil {
+		r.a.Logger.Info("model call", zap.String("turn", string(r.in.Turn.TurnID)), zap.Int("step", r.in.Step), zap.Error(err))
+	}
+	return reply, err
+}
+
+// own remembers an error as the runtime's.
+func (r *modelRun) own(err error) error {
+	if !errors.Is(err, errCancelled) {
+		r.runtimeErr = err
+	}
+	return err
+}
+
+// provider reports whether an error is the provider's or a middleware's: data for the core.
+func (r *modelRun) provider(err error) bool { return r.runtimeErr == nil && err != nil }
+
+// partial is what had been said when the turn was cancelled. Calls are left out: they will not run.
+func (r *modelRun) partial() agent.ModelReply {
+	reply := agent.ModelReply{Model: r.profile.Model}
+	if r.text.Len() > 0 {
+		reply.Blocks = []agent.Block{agent.Text(r.text.String())}
+	}
+	return reply
+}
+
+func (r *modelRun) spent() agent.Usage {
+	var u agent.Usage
+	for _, e := range r.ledger {
+		u = u.Add(e.Usage)
+	}
+	return u
+}
+
+func deltaEvents(d agent.Delta) []agent.Event {
+	var out []agent.Event
+	if d.Text != "" {
+		out = append(out, agent.Event{Type: agent.EventToken, Text: d.Text})
+	}
+	if d.Reasoning != "" {
+		out = append(out, agent.Event{Type: agent.EventContent, ContentBlocks: []agent.Block{{Type: agent.BlockReasoning, Reasoning: d.Reasoning}}})
+	}
+	if d.Block != nil {
+		out = append(out, agent.Event{Type: agent.EventContent, ContentBlocks: []agent.Block{*d.Block}})
+	}
+	return out
+}
+
+// priced fills in the cost from the profile's prices, in USD.
+func priced(u agent.Usage, m agent.PlanModel) agent.Usage {
+	const million = 1e6
+	fresh := u.InputTokens - u.CachedTokens
+	u.CostUSD = (float64(fresh)*m.InputPerMTok + float64(u.CachedTokens)*m.CachedPerMTok + float64(u.OutputTokens)*m.OutputPerMTok) / million
+	return u
+}

@@ -1,0 +1,249 @@
+package activities
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// toolEpochs is how often an unreachable tool is tried before the model is told.
+const toolEpochs = 3
+
+// outcomeUnknown is the failure type of a call whose earlier attempt may have taken effect (DESIGN §7).
+const outcomeUnknown = "outcome_unknown"
+
+// CallTool runs one tool call of a step and stores its result. A tool that fails is data for the model; one that cannot be reached
+// is an error for Temporal to retry, a bounded number of times. A call that is stored already does not run again.
+func (a *Activities) CallTool(ctx context.Context, in CallToolInput) (agent.ToolVerdict, error) {
+	defer heartbeat(ctx)()
+	v, err := a.callTool(ctx, in)
+	return v, temporalError(err)
+}
+
+func (a *Activities) callTool(ctx context.Context, in CallToolInput) (agent.ToolVerdict, error) {
+	key := agent.StepKey{TurnID: in.Turn.TurnID, Step: in.Step, CallID: in.CallID}
+	if step, ok, err := a.Store.ToolStep(ctx, key); err != nil || ok {
+		return step.Verdict, err
+	}
+	run, err := a.newToolRun(ctx, in)
+	if err != nil {
+		return agent.ToolVerdict{}, err
+	}
+	p, work, err := a.produce(ctx, in.Turn, "tool/"+fmt.Sprint(in.Step)+"/"+string(in.CallID))
+	if errors.Is(err, errCancelled) {
+		return agent.ToolVerdict{ID: in.CallID, Cancelled: true}, nil
+	}
+	if err != nil {
+		return agent.ToolVerdict{}, err
+	}
+	started := time.Now()
+	result, err := run.call(work, p)
+	cause := context.Cause(work)
+	switch {
+	case ctx.Err() != nil:
+		_ = p.close(context.WithoutCancel(ctx)) // the attempt is over; its events may as well be seen
+		return agent.ToolVerdict{}, context.Cause(ctx)
+	case errors.Is(cause, errCancelled):
+		return agent.ToolVerdict{ID: in.CallID, Cancelled: true}, p.close(ctx)
+	case cause != nil:
+		_ = p.close(ctx) // cause says more
+		return agent.ToolVerdict{}, cause
+	case err != nil:
+		if closeErr := p.close(ctx); closeErr != nil {
+			return agent.ToolVerdict{}, closeErr
+		}
+		return agent.ToolVerdict{}, err
+	}
+	step, err := run.step(ctx, key, p.fence, result, time.Since(started))
+	if err != nil {
+		_ = p.close(ctx) // err says more
+		return agent.ToolVerdict{}, err
+	}
+	_ = p.emit(work, agent.Event{ // a cancelled stream still takes it
+		Type: agent.EventToolEnd, ToolCallID: in.CallID, ToolName: in.Name, Output: step.Result.Output, Ref: step.Result.Ref,
+		Failed: step.Verdict.Failed,
+	})
+	if err := p.close(ctx); err != nil {
+		return agent.ToolVerdict{}, err
+	}
+	return step.Verdict, a.Store.SaveToolStep(ctx, step)
+}
+
+// toolRun is one tool call with what it needs.
+type toolRun struct {
+	a      *Activities
+	in     CallToolInput
+	block  agent.Block // the call
+	spec   agent.ToolSpec
+	tool   agent.Tool // nil when the call is refused
+	refuse string
+	chain  []agent.Middleware
+}
+
+func (a *Activities) newToolRun(ctx context.Context, in CallToolInput) (*toolRun, error) {
+	r := &toolRun{a: a, in: in}
+	reply, ok, err := a.Store.ModelStep(ctx, agent.StepKey{TurnID: in.Turn.TurnID, Step: in.Step})
+	if err != nil {
+		return nil, err
+	}
+	if !ok {
+		return nil, agent.Errorf(agent.CodeInternal, "call tool", "step %d of turn %s has no model reply", in.Step, in.Turn.TurnID)
+	}
+	if r.block, err = callOf(reply.Blocks, in.CallID); err != nil {
+		return nil, err
+	}
+	if in.Decided {
+		if err := r.edited(ctx); err != nil {
+			return nil, err
+		}
+	}
+	plan, err := a.Registry.Plan(ctx, in.Turn.PlanHash)
+	if err != nil {
+		return nil, fmt.Errorf("load plan %s: %w", in.Turn.PlanHash, err)
+	}
+	if r.chain, err = a.Middleware.Chain(&plan); err != nil {
+		return nil, err
+	}
+	granted, ok := plan.Tool(in.Name)
+	if !ok {
+		r.refuse = fmt.Sprintf("%s: not granted in toolkit", in.Name)
+		return r, nil
+	}
+	if r.block.Error != "" {
+		r.refuse = r.block.Error
+		return r, nil
+	}
+	r.spec = granted.Spec
+	r.tool, err = a.Tools.Tool(granted.Toolkit, in.Name)
+	if err != nil {
+		r.refuse = err.Error()
+	}
+	return r, nil
+}
+
+func callOf(blocks []agent.Block, id agent.CallID) (agent.Block, error) {
+	for i := range blocks {
+		if blocks[i].Type == agent.BlockToolCall && blocks[i].ID == string(id) {
+			return blocks[i], nil
+		}
+	}
+	return agent.Block{}, agent.Errorf(agent.CodeInternal, "call tool", "the reply has no call %q", id)
+}
+
+// edited takes the arguments that a person put in place of the model's.
+func (r *toolRun) edited(ctx context.Context) error {
+	approvals, err := r.a.Store.Approvals(ctx, r.in.Turn.TurnID)
+	if err != nil {
+		return err
+	}
+	for i := range approvals {
+		p := &approvals[i]
+		if p.Step == r.in.Step && p.CallID == r.in.CallID && p.Decision == agent.DecisionEdit {
+			r.block.Args = p.Args
+		}
+	}
+	return nil
+}
+
+// call runs the tool in its epoch, with progress as events.
+func (r *toolRun) call(ctx context.Context, p *producer) (agent.ToolResult, error) {
+	start := agent.Event{Type: agent.EventToolStart, ToolCallID: r.in.CallID, ToolName: r.in.Name, Input: r.block.Args}
+	if err := p.emit(ctx, start); err != nil {
+		return agent.ToolResult{}, err
+	}
+	if r.tool == nil {
+		return failed(&agent.Failure{Type: string(agent.CodeDenied), Message: r.refuse, Tool: r.in.Name}), nil
+	}
+	if p.fence.Epoch > 1 && !r.spec.Idempotent && !effectFree(r.tool, r.block.Args) {
+		return failed(&agent.Failure{
+			Type: outcomeUnknown, Tool: r.in.Name,
+			Message: "an earlier attempt of this call was cut off and may have taken effect; it was not repeated",
+		}), nil
+	}
+	inv := agent.Invocation{
+		Tenant: r.in.Turn.Tenant, TurnID: r.in.Turn.TurnID, SessionID: r.in.Turn.SessionID, UserID: r.in.Turn.UserID, Step: r.in.Step,
+		Attempt: int64(p.fence.Epoch), IdempotencyKey: fmt.Sprintf("%s/%d/%s", r.in.Turn.TurnID, r.in.Step, r.in.CallID),
+		Progress: func(message string) {
+			_ = p.emit(ctx, agent.Event{ // the work's context says what an error would
+				Type: agent.EventToolProgress, ToolCallID: r.in.CallID, ToolName: r.in.Name, Text: clip(message, 1000),
+			})
+		},
+	}
+	call := r.tool.Call
+	for i := len(r.chain) - 1; i >= 0; i-- {
+		call = r.chain[i].WrapTool(call)
+	}
+	result, err := call(ctx, inv, agent.ToolCall{ID: r.in.CallID, Name: r.in.Name, Args: r.block.Args})
+	if err == nil || ctx.Err() != nil {
+		return result, err
+	}
+	if retryable(agent.CodeOf(err)) && p.fence.Epoch < toolEpochs {
+		return agent.ToolResult{}, err
+	}
+	f := agent.FailureOf(err)
+	f.Tool = r.in.Name
+	r.a.Logger.Warn("tool call", zap.String("turn", string(r.in.Turn.TurnID)), zap.String("tool", r.in.Name), zap.Error(err))
+	return failed(f), nil
+}
+
+func failed(f *agent.Failure) agent.ToolResult { return agent.ToolResult{Failure: f} }
+
+// step turns a result into what is stored: bounded for the model, whole in the blob store when it is too large.
+func (r *toolRun) step(ctx context.Context, key agent.StepKey, fence agent.Fence, result agent.ToolResult, took time.Duration) (agent.ToolStep, error) {
+	block := agent.Block{Type: agent.BlockToolResult, ToolCallID: key.CallID, Name: r.in.Name, Status: agent.ResultSuccess, Output: result.Output}
+	s := agent.ToolStep{
+		Key: key, Fence: fence, Tenant: r.in.Turn.Tenant, Name: r.in.Name, Args: r.block.Args, Data: result.Data, Preview: result.Preview,
+		DurationMS: took.Milliseconds(),
+	}
+	if result.Failure != nil {
+		output, err := json.Marshal(map[string]*agent.Failure{"error": result.Failure})
+		if err != nil {
+			return s, err
+		}
+		block.Status, block.Output = agent.ResultError, output
+	}
+	if len(block.Output) == 0 {
+		block.Output = json.RawMessage("null")
+	}
+	if len(block.Output) > r.a.InlineBytes {
+		if err := r.offload(ctx, &block, result); err != nil {
+			return s, err
+		}
+	}
+	if len(s.Data) > r.a.MaxInlineBytes {
+		s.Data = nil
+	}
+	s.Result = block
+	s.Verdict = agent.ToolVerdict{ID: key.CallID, Failed: result.Failure != nil, Ref: block.Ref}
+	return s, nil
+}
+
+// offload moves a large output to the blob store and leaves the model a reference and a preview. The dataset is stored when there
+// is one, so that the reference can be the input of another pipeline (seed 004 §7.2).
+func (r *toolRun) offload(ctx context.Context, block *agent.Block, result agent.ToolResult) error {
+	whole := result.Data
+	if len(whole) == 0 {
+		whole = block.Output
+	}
+	ref, err := r.a.Blobs.Put(ctx, r.in.Turn.Tenant, bytes.NewReader(whole))
+	if err != nil {
+		return fmt.Errorf("store output of %s: %w", r.in.Name, err)
+	}
+	preview := result.Preview
+	if len(preview) == 0 {
+		preview, err = json.Marshal(map[string]any{"type": "json", "bytes": len(whole)})
+		if err != nil {
+			return err
+		}
+	}
+	block.Ref = ref
+	block.Output, err = json.Marshal(map[string]json.RawMessage{"ref": json.RawMessage(`"` + ref + `"`), "preview": preview})
+	return err
+}

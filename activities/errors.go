@@ -1,0 +1,40 @@
+package activities
+
+import (
+	"errors"
+
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// retryable is the one table from error codes to Temporal's retries. What reaches it is trouble of the runtime's own: a provider's
+// or a tool's failure is data by then (DESIGN §6, §7).
+func retryable(c agent.Code) bool {
+	switch c {
+	case agent.CodeUnavailable, agent.CodeRateLimited, agent.CodeInternal:
+		return true
+	case agent.CodeInvalid, agent.CodeNotFound, agent.CodeDenied, agent.CodeConflict, agent.CodeOverflow, agent.CodeCancelled:
+		return false
+	default:
+		return true
+	}
+}
+
+// temporalError turns an error into what Temporal acts on; its type is the code.
+func temporalError(err error) error {
+	if err == nil {
+		return nil
+	}
+	if errors.Is(err, agent.ErrFenced) || errors.Is(err, agent.ErrStreamClosed) {
+		return temporal.NewNonRetryableApplicationError(err.Error(), "fenced", err)
+	}
+	var application *temporal.ApplicationError
+	if errors.As(err, &application) || temporal.IsCanceledError(err) {
+		return err
+	}
+	code := agent.CodeOf(err)
+	return temporal.NewApplicationErrorWithOptions(err.Error(), string(code), temporal.ApplicationErrorOptions{
+		NonRetryable: !retryable(code), Cause: err, Details: []any{agent.FailureOf(err)},
+	})
+}

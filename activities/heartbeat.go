@@ -1,0 +1,34 @@
+package activities
+
+import (
+	"context"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+)
+
+// heartbeatInterval is by the clock and not by tokens: a silent model is no dead worker (DESIGN §4).
+const heartbeatInterval = 5 * time.Second
+
+// heartbeat tells Temporal that the worker lives, until the function it returns is called. Outside an activity it does nothing.
+func heartbeat(ctx context.Context) (stop func()) {
+	if !activity.IsActivity(ctx) || activity.GetInfo(ctx).IsLocalActivity {
+		return func() {}
+	}
+	done := make(chan struct{})
+	go func() {
+		tick := time.NewTicker(heartbeatInterval)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				activity.RecordHeartbeat(ctx)
+			case <-done:
+				return
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return func() { close(done) }
+}

@@ -1,0 +1,139 @@
+package activities
+
+import "github.com/turnstone-run/turnstone/agent"
+
+// TurnRef names a turn to its activities: references only.
+type TurnRef struct {
+	TurnID     agent.TurnID    `json:"turn_id"`
+	Tenant     string          `json:"tenant"`
+	SessionID  agent.SessionID `json:"session_id"`
+	Agent      string          `json:"agent"`
+	InstanceID string          `json:"instance_id"`
+	PlanHash   string          `json:"plan_hash"`
+	Cursor     int64           `json:"cursor"`
+	Model      string          `json:"model,omitempty"`   // profile asked for
+	History    agent.History   `json:"history,omitempty"` // empty: load
+	UserID     string          `json:"user_id,omitempty"`
+}
+
+// BeginTurnInput says which run asks; the request comes beside it, raw.
+type BeginTurnInput struct {
+	WorkflowID string `json:"workflow_id"`
+	RunID      string `json:"run_id"` // the first of the chain
+	Again      bool   `json:"again,omitempty"`
+}
+
+// Verdict is BeginTurn's answer to a request.
+type Verdict string
+
+// The verdicts (DESIGN §3).
+const (
+	VerdictReady     Verdict = "ready"
+	VerdictBehind    Verdict = "behind"
+	VerdictDuplicate Verdict = "duplicate"
+	VerdictRefused   Verdict = "refused"
+)
+
+// BeginTurnResult says where the turn stands and what it is bound to.
+type BeginTurnResult struct {
+	Verdict          Verdict                `json:"verdict"`
+	Turn             TurnRef                `json:"turn"`
+	Limits           agent.Limits           `json:"limits"`
+	ModelName        string                 `json:"model_name,omitempty"`
+	CoreVersion      int                    `json:"core_version"`
+	SearchAttributes bool                   `json:"search_attributes,omitempty"` // the namespace knows ours
+	StreamTo         *agent.StreamTo        `json:"stream_to,omitempty"`
+	ContinueAsNew    int                    `json:"continue_as_new_events,omitempty"` // 0: when the server suggests it
+	Holder           agent.TurnID           `json:"holder,omitempty"`                 // behind
+	Position         int                    `json:"position,omitempty"`               // behind
+	Output           *agent.AgentStepOutput `json:"output,omitempty"`                 // duplicate
+	Refusal          *agent.Failure         `json:"refusal,omitempty"`                // refused
+}
+
+// CallModelInput asks for the model call of a step.
+type CallModelInput struct {
+	Turn     TurnRef         `json:"turn"`
+	Step     int             `json:"step"`
+	StreamTo *agent.StreamTo `json:"stream_to,omitempty"`
+}
+
+// CallToolInput asks for one tool call of a step; the arguments are with the stored model reply.
+type CallToolInput struct {
+	Turn    TurnRef      `json:"turn"`
+	Step    int          `json:"step"`
+	CallID  agent.CallID `json:"call_id"`
+	Name    string       `json:"name"`
+	Decided bool         `json:"decided,omitempty"` // a person was asked: the arguments may have been edited
+}
+
+// RequestApprovalInput names the calls of a step that wait for a person.
+type RequestApprovalInput struct {
+	Turn     TurnRef         `json:"turn"`
+	Step     int             `json:"step"`
+	Calls    []ApprovalCall  `json:"calls"`
+	StreamTo *agent.StreamTo `json:"stream_to,omitempty"`
+}
+
+// ApprovalCall is one call that waits.
+type ApprovalCall struct {
+	ID   agent.CallID `json:"id"`
+	Rule string       `json:"rule,omitempty"`
+}
+
+// RequestApprovalResult gives the approvals in the order of the calls.
+type RequestApprovalResult struct {
+	Pending []agent.PendingApproval `json:"pending"`
+}
+
+// DecideInput is a decision to judge.
+type DecideInput struct {
+	Turn     TurnRef        `json:"turn"`
+	Decision agent.Decision `json:"decision"`
+}
+
+// DecideResult is the judgement: a verdict for the core, or a refusal for the person.
+type DecideResult struct {
+	Verdict *agent.DecisionVerdict `json:"verdict,omitempty"`
+	Refusal *agent.Failure         `json:"refusal,omitempty"`
+}
+
+// CancelTurnInput marks a turn's stream.
+type CancelTurnInput struct {
+	TurnID agent.TurnID        `json:"turn_id"`
+	Cancel agent.CancelRequest `json:"cancel"`
+}
+
+// StoreTurnInput is how a turn ended.
+type StoreTurnInput struct {
+	Turn      TurnRef          `json:"turn"`
+	Status    agent.TurnStatus `json:"status"`
+	Stop      agent.StopReason `json:"stop"`
+	Failure   *agent.Failure   `json:"failure,omitempty"`
+	Usage     agent.Usage      `json:"usage"`
+	Model     string           `json:"model,omitempty"`
+	ElapsedMS int64            `json:"elapsed_ms"`
+}
+
+// QueueMessageInput is a message for a session, sent to one of its workflows: a running turn or the conversation.
+type QueueMessageInput struct {
+	TurnID    agent.TurnID            `json:"turn_id"` // of the turn that the message becomes
+	Agent     string                  `json:"agent,omitempty"`
+	SessionID agent.SessionID         `json:"session_id"`
+	Context   agent.InvocationContext `json:"context,omitzero"`
+	Message   Message                 `json:"message"`
+	Start     bool                    `json:"start,omitempty"` // start the turn too; else the caller does
+}
+
+// Message is the input of the update and the signal "message".
+type Message struct {
+	Message string       `json:"message"`
+	OnBusy  agent.OnBusy `json:"on_busy,omitempty"`
+}
+
+// QueueMessageResult says where the message's turn stands, or why there is none.
+type QueueMessageResult struct {
+	TurnID        agent.TurnID   `json:"turn_id"`
+	Position      int            `json:"position"`
+	Refusal       *agent.Failure `json:"refusal,omitempty"`
+	ContinueAsNew int            `json:"continue_as_new_events,omitempty"` // after how many events a conversation continues
+}

@@ -1,0 +1,162 @@
+package activities
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"go.uber.org/zap"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// StoreTurn ends a turn: result, transcript, session release and terminal event in one transaction, then a word to the next turn
+// (DESIGN §3, step 4). Idempotent: whoever finishes a turn first has the last word, and everybody gets that word.
+func (a *Activities) StoreTurn(ctx context.Context, in StoreTurnInput) (agent.AgentStepOutput, error) {
+	out, err := a.Finish(ctx, in)
+	if err != nil {
+		return agent.AgentStepOutput{}, temporalError(err)
+	}
+	return *capped(&out, a.HistoryOutputBytes), nil
+}
+
+// Finish is StoreTurn with the output as the API gives it.
+func (a *Activities) Finish(ctx context.Context, in StoreTurnInput) (agent.AgentStepOutput, error) {
+	models, tools, err := a.Store.Steps(ctx, in.Turn.TurnID)
+	if err != nil {
+		return agent.AgentStepOutput{}, fmt.Errorf("load steps: %w", err)
+	}
+	out := compose(in, models, tools)
+	record := agent.FinishRecord{TurnID: in.Turn.TurnID, Tenant: in.Turn.Tenant, SessionID: in.Turn.SessionID, NodeID: in.Turn.Agent}
+	if err := a.keepResult(ctx, &record, &out, tools); err != nil {
+		return agent.AgentStepOutput{}, err
+	}
+	record.Output = *capped(&out, a.OutputBytes)
+	record.Events = terminalEvents(&record.Output)
+	done, err := a.Store.Finish(ctx, record)
+	if err != nil {
+		return agent.AgentStepOutput{}, fmt.Errorf("finish turn: %w", err)
+	}
+	if !done.Logged {
+		if err := a.Log.Close(ctx, string(in.Turn.TurnID), terminalEvents(&done.Output)); err != nil {
+			return agent.AgentStepOutput{}, fmt.Errorf("close stream: %w", err)
+		}
+	}
+	if done.Next != "" {
+		if err := a.Runs.Ready(ctx, done.NextWorkflow); err != nil { // it asks again by itself
+			a.Logger.Info("waking the next turn", zap.String("turn", string(done.Next)), zap.Error(err))
+		}
+	}
+	return done.Output, nil
+}
+
+// Terminate ends a turn whose workflow is gone without a word.
+func (a *Activities) Terminate(ctx context.Context, id agent.TurnID) error {
+	t, err := a.Store.Turn(ctx, id)
+	if err != nil {
+		return err
+	}
+	_, err = a.Finish(ctx, StoreTurnInput{
+		Turn: TurnRef{
+			TurnID: id, Tenant: t.Record.Tenant, SessionID: t.Record.SessionID, Agent: t.Record.Agent, InstanceID: t.Record.InstanceID,
+		},
+		Status: agent.TurnFailed, Stop: agent.StopTerminated,
+		Failure: &agent.Failure{Type: string(agent.StopTerminated), Message: "the turn's workflow ended without a result", Retryable: true},
+	})
+	return err
+}
+
+// compose makes the result out of the steps: the words of the last reply, the data of the last tool that had some.
+func compose(in StoreTurnInput, models []agent.ModelStep, tools []agent.ToolStep) agent.AgentStepOutput {
+	out := agent.AgentStepOutput{
+		TurnID: in.Turn.TurnID, SessionID: in.Turn.SessionID, Agent: in.Turn.Agent, AgentInstanceID: in.Turn.InstanceID, Status: in.Status,
+		Blocks: []agent.Block{}, ToolCalls: []agent.ToolCallNote{}, Usage: in.Usage, StopReason: in.Stop, Error: in.Failure,
+		StreamID: string(in.Turn.TurnID), ExecutionTimeMS: in.ElapsedMS, Model: in.Model,
+	}
+	if n := len(models); n > 0 {
+		for _, b := range models[n-1].Blocks {
+			if b.Type != agent.BlockToolCall {
+				out.Blocks = append(out.Blocks, b)
+			}
+		}
+		out.Output = agent.Normalize(out.Blocks)
+	}
+	for i := range tools {
+		t := &tools[i]
+		out.ToolCalls = append(out.ToolCalls, agent.ToolCallNote{ID: t.Key.CallID, Tool: t.Name, Status: t.Result.Status, Ref: t.Result.Ref})
+		if len(t.Preview) > 0 {
+			out.ResultPreview = t.Preview
+		}
+	}
+	return out
+}
+
+// result is what a reference resolves to.
+type result struct {
+	Output  string          `json:"output"`
+	Blocks  []agent.Block   `json:"blocks"`
+	Data    json.RawMessage `json:"data,omitempty"`
+	DataRef string          `json:"data_ref,omitempty"` // cas:// reference of data too large to be here
+}
+
+// keepResult fills in the result: inline below the bound of seed 004 §1.4, else in the blob store.
+func (a *Activities) keepResult(ctx context.Context, record *agent.FinishRecord, out *agent.AgentStepOutput, tools []agent.ToolStep) error {
+	r := result{Output: out.Output, Blocks: out.Blocks}
+	for i := range tools {
+		if t := &tools[i]; len(t.Preview) > 0 {
+			r.Data, r.DataRef = t.Data, ""
+			if len(t.Data) == 0 {
+				r.DataRef = t.Result.Ref
+			}
+		}
+	}
+	raw, err := json.Marshal(r)
+	if err != nil {
+		return fmt.Errorf("encode result: %w", err)
+	}
+	if len(raw) < a.MaxInlineBytes {
+		record.Result = raw
+		return nil
+	}
+	ref, err := a.Blobs.Put(ctx, record.Tenant, bytes.NewReader(raw))
+	if err != nil {
+		return fmt.Errorf("store result: %w", err)
+	}
+	record.CASID = strings.TrimPrefix(ref, "cas://")
+	return nil
+}
+
+// terminalEvents are the last events of a stream: what went wrong, if anything, and the end (seed 000 §5.6).
+func terminalEvents(out *agent.AgentStepOutput) []agent.Event {
+	var events []agent.Event
+	meta := agent.EventMeta{TurnID: out.TurnID, AgentInstanceID: out.AgentInstanceID, Producer: "turn"}
+	if out.Error != nil {
+		events = append(events, agent.Event{Meta: meta, Type: agent.EventError, Error: out.Error})
+	}
+	return append(events, agent.Event{
+		Meta: meta, Type: agent.EventStatus, Status: agent.TerminalStatus(out.Status), Reason: string(out.StopReason), Result: out,
+	})
+}
+
+// capped bounds an output to n bytes of text; the blocks go when they would exceed it. The whole is behind ResultRef.
+func capped(out *agent.AgentStepOutput, n int) *agent.AgentStepOutput {
+	if out == nil {
+		return nil
+	}
+	c := *out
+	size := 0
+	for i := range c.Blocks {
+		b := &c.Blocks[i]
+		size += len(b.Text) + len(b.Reasoning) + len(b.Base64) + len(b.Value) + len(b.Output) + len(b.Signature)
+	}
+	if size > n {
+		c.Blocks = []agent.Block{}
+	}
+	c.Output = clip(c.Output, n)
+	if len(c.ResultPreview) > n {
+		c.ResultPreview = nil
+	}
+	return &c
+}

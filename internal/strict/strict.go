@@ -1,0 +1,107 @@
+// Package strict decodes JSON from outside: unknown fields, wrong types, duplicate names and trailing data are refused with the
+// path of the field (DESIGN §3). It is built on go-json-experiment, the coming encoding/json/v2, because encoding/json names a
+// field but not its path, and takes the last of two equal names.
+package strict
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// Decode decodes one JSON value into v. Its error is an [agent.Error] of [agent.CodeInvalid] with the field as a path such as
+// messages[0].role; malformed JSON names the offset instead.
+func Decode(data []byte, v any) error {
+	err := json.Unmarshal(data, v, json.RejectUnknownMembers(true))
+	if err == nil {
+		return nil
+	}
+	var semantic *json.SemanticError
+	if errors.As(err, &semantic) {
+		return agent.Invalid(Path(string(semantic.JSONPointer)), "%s", reason(semantic))
+	}
+	var syntax *jsontext.SyntacticError
+	if errors.As(err, &syntax) {
+		if errors.Is(err, jsontext.ErrDuplicateName) {
+			return agent.Invalid(Path(string(syntax.JSONPointer)), "is given twice")
+		}
+		return agent.Invalid(Path(string(syntax.JSONPointer)), "malformed JSON at byte %d: %w", syntax.ByteOffset, syntax.Err)
+	}
+	return agent.Invalid("", "malformed JSON: %w", err)
+}
+
+func reason(e *json.SemanticError) string {
+	if errors.Is(e, json.ErrUnknownName) {
+		return "unknown field"
+	}
+	if e.JSONKind != 0 && e.GoType != nil {
+		s := fmt.Sprintf("want %s, got %s", want(e.GoType.Kind().String()), kind(e.JSONKind))
+		if e.Err != nil {
+			s += ": " + e.Err.Error()
+		}
+		return s
+	}
+	if e.Err != nil {
+		return e.Err.Error()
+	}
+	return "wrong type"
+}
+
+// want names a Go kind in the words of JSON.
+func want(k string) string {
+	switch {
+	case strings.HasPrefix(k, "int"), strings.HasPrefix(k, "uint"):
+		return "a whole number"
+	case strings.HasPrefix(k, "float"):
+		return "a number"
+	case k == "string":
+		return "a string"
+	case k == "bool":
+		return "true or false"
+	case k == "slice", k == "array":
+		return "an array"
+	default:
+		return "an object"
+	}
+}
+
+func kind(k jsontext.Kind) string {
+	switch k {
+	case 'n':
+		return "null"
+	case 't', 'f':
+		return "a boolean"
+	case '"':
+		return "a string"
+	case '0':
+		return "a number"
+	case '{', '}':
+		return "an object"
+	case '[', ']':
+		return "an array"
+	default:
+		return k.String()
+	}
+}
+
+// Path turns a JSON pointer (/messages/0/role) into the form that errors use (messages[0].role).
+func Path(pointer string) string {
+	var b strings.Builder
+	for _, token := range strings.Split(strings.TrimPrefix(pointer, "/"), "/") {
+		if _, err := strconv.Atoi(token); err == nil && b.Len() > 0 {
+			b.WriteString("[" + token + "]")
+			continue
+		}
+		if b.Len() > 0 {
+			b.WriteByte('.')
+		}
+		b.WriteString(strings.NewReplacer("~1", "/", "~0", "~").Replace(token))
+	}
+	return b.String()
+}

@@ -1,0 +1,44 @@
+package turn
+
+import "github.com/turnstone-run/turnstone/agent"
+
+// Kind is what an [Action] asks the driver to do.
+type Kind int
+
+// The kinds of action.
+const (
+	CallModel Kind = iota + 1 // call the model for Step, then AfterModel
+	CallTools                 // run Calls in parallel, collect in order, then AfterTools
+	Await                     // wait until somebody decides one of Calls, then AfterDecision
+	Finish                    // store the turn as Status with Stop and Failure
+)
+
+// Action is the one thing to do next.
+type Action struct {
+	Kind    Kind
+	Step    int    // CallModel, CallTools, Await
+	Calls   []Call // CallTools: to run; Await: undecided
+	Status  agent.TurnStatus
+	Stop    agent.StopReason
+	Failure *agent.Failure
+}
+
+// Progress is how far one tool call has come.
+type Progress int
+
+// The progress of a call; a gated one starts as Gated, any other as Runnable.
+const (
+	Gated Progress = iota + 1
+	Runnable
+	Done
+)
+
+// Call is one tool call of the current step.
+type Call struct {
+	ID       agent.CallID `json:"id"`
+	Name     string       `json:"name"`
+	Summary  string       `json:"summary,omitempty"`
+	Local    bool         `json:"local,omitempty"`
+	Rule     string       `json:"rule,omitempty"`
+	Progress Progress     `json:"progress"`
+}

@@ -1,0 +1,172 @@
+package turn
+
+import "github.com/turnstone-run/turnstone/agent"
+
+// Version is the version of the rules in this package, recorded by BeginTurn.
+const Version = 1
+
+// hardModelCalls and hardToolCalls end a turn whose limits are all off; no useful turn comes near them.
+const (
+	hardModelCalls = 1_000
+	hardToolCalls  = 10_000
+)
+
+// State is a turn between two actions.
+type State struct {
+	Version    int              `json:"version"`
+	Limits     agent.Limits     `json:"limits"`
+	Step       int              `json:"step"` // of the last model call, 0 before the first
+	ModelCalls int              `json:"model_calls"`
+	ToolCalls  int              `json:"tool_calls"`
+	Usage      agent.Usage      `json:"usage"`
+	ElapsedMS  int64            `json:"elapsed_ms"` // active time, human pauses not counted
+	Model      string           `json:"model,omitempty"`
+	Calls      []Call           `json:"calls,omitempty"` // of the current step; empty while the model is next
+	Cancelled  bool             `json:"cancelled,omitempty"`
+	Stop       agent.StopReason `json:"stop,omitempty"` // set once the turn is over
+	Failure    *agent.Failure   `json:"failure,omitempty"`
+}
+
+// New starts a turn under the given limits.
+func New(version int, limits agent.Limits) State { return State{Version: version, Limits: limits} }
+
+// Next says what to do now. It never changes anything: asked twice, it answers twice the same.
+func (s State) Next() Action {
+	switch {
+	case s.Cancelled:
+		return Action{Kind: Finish, Status: agent.TurnCancelled, Stop: agent.StopCancelled}
+	case s.Stop != "":
+		return Action{Kind: Finish, Status: s.status(), Stop: s.Stop, Failure: s.Failure}
+	case len(s.Calls) > 0:
+		return s.nextForCalls()
+	}
+	if stop := s.exhausted(); stop != "" {
+		return s.limit(stop)
+	}
+	return Action{Kind: CallModel, Step: s.Step + 1}
+}
+
+// nextForCalls waits for every decision of the step before it runs anything, as LangChain's human_in_the_loop does.
+func (s State) nextForCalls() Action {
+	if gated := s.calls(Gated); len(gated) > 0 {
+		return Action{Kind: Await, Step: s.Step, Calls: gated}
+	}
+	if s.over(s.Limits.WallTimeSec*1000, s.ElapsedMS) {
+		return s.limit(agent.StopWallTime)
+	}
+	return Action{Kind: CallTools, Step: s.Step, Calls: s.calls(Runnable)}
+}
+
+// AfterModel takes the verdict of the model call of step Step+1.
+func (s State) AfterModel(v agent.ModelVerdict) State {
+	s.Step++
+	s.ModelCalls++
+	s.Usage = s.Usage.Add(v.Usage)
+	if v.Model != "" {
+		s.Model = v.Model
+	}
+	switch {
+	case v.Cancelled:
+		s.Cancelled = true
+		return s
+	case v.Failure != nil:
+		s.Stop, s.Failure = agent.StopModelError, v.Failure
+		return s
+	}
+	switch v.Jump {
+	case agent.JumpEnd:
+		s.Stop = agent.StopEndTurn
+		return s
+	case agent.JumpModel:
+		return s
+	case agent.JumpNone, agent.JumpTools, "":
+	}
+	if len(v.Calls) == 0 {
+		s.Stop = agent.StopEndTurn
+		if v.FinishReason == agent.FinishLength {
+			s.Stop = agent.StopMaxTokens
+		}
+		return s
+	}
+	return s.withCalls(v.Calls)
+}
+
+// withCalls takes on the calls of a step, or ends the turn when they are more than its limit allows.
+func (s State) withCalls(verdicts []agent.CallVerdict) State {
+	s.ToolCalls += len(verdicts)
+	if s.ToolCalls > hardToolCalls || (s.Limits.ToolCalls > 0 && s.ToolCalls > s.Limits.ToolCalls) {
+		return s.stopAt(agent.StopToolCalls)
+	}
+	s.Calls = make([]Call, 0, len(verdicts))
+	for _, v := range verdicts {
+		c := Call{ID: v.ID, Name: v.Name, Summary: v.Summary, Local: v.Local, Rule: v.Rule, Progress: Runnable}
+		if v.Gate == agent.GateApproval {
+			c.Progress = Gated
+		}
+		s.Calls = append(s.Calls, c)
+	}
+	return s
+}
+
+// AfterTools takes the verdicts of the calls that the last CallTools named. A call without a verdict counts as answered: the
+// driver has had its chance, and the turn must end.
+func (s State) AfterTools(verdicts []agent.ToolVerdict) State {
+	for _, v := range verdicts {
+		if v.Cancelled {
+			s.Cancelled = true
+		}
+	}
+	s.Calls = nil
+	return s
+}
+
+// AfterDecision takes a judged decision. One about a call that does not wait changes nothing.
+func (s State) AfterDecision(v agent.DecisionVerdict) State {
+	next := make([]Call, len(s.Calls))
+	copy(next, s.Calls)
+	for i := range next {
+		if next[i].ID != v.CallID || next[i].Progress != Gated {
+			continue
+		}
+		next[i].Progress = Done
+		if v.Run {
+			next[i].Progress = Runnable
+		}
+		break
+	}
+	s.Calls = next
+	if len(s.calls(Gated)) == 0 && len(s.calls(Runnable)) == 0 {
+		s.Calls = nil
+	}
+	return s
+}
+
+// Cancel ends the turn at the next action.
+func (s State) Cancel() State {
+	s.Cancelled = true
+	return s
+}
+
+// Spend adds active time in milliseconds.
+func (s State) Spend(ms int64) State {
+	if ms > 0 {
+		s.ElapsedMS += ms
+	}
+	return s
+}
+
+// Fail ends the turn for a reason of the driver's.
+func (s State) Fail(stop agent.StopReason, f *agent.Failure) State {
+	s.Stop, s.Failure, s.Calls = stop, f, nil
+	return s
+}
+
+func (s State) calls(p Progress) []Call {
+	var out []Call
+	for i := range s.Calls {
+		if s.Calls[i].Progress == p {
+			out = append(out, s.Calls[i])
+		}
+	}
+	return out
+}

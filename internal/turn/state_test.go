@@ -1,0 +1,117 @@
+package turn_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/turn"
+)
+
+func call(id string, gate agent.Gate) agent.CallVerdict {
+	return agent.CallVerdict{ID: agent.CallID(id), Name: "tool_" + id, Gate: gate}
+}
+
+func TestTurnWithoutTools(t *testing.T) {
+	s := turn.New(turn.Version, agent.Limits{})
+	require.Equal(t, turn.Action{Kind: turn.CallModel, Step: 1}, s.Next())
+	require.Equal(t, s.Next(), s.Next(), "Next changes nothing")
+
+	s = s.AfterModel(agent.ModelVerdict{FinishReason: agent.FinishStop, Usage: agent.Usage{InputTokens: 3, OutputTokens: 4}, Model: "m"})
+	require.Equal(t, turn.Action{Kind: turn.Finish, Status: agent.TurnCompleted, Stop: agent.StopEndTurn}, s.Next())
+	require.Equal(t, agent.Usage{InputTokens: 3, OutputTokens: 4}, s.Usage)
+	require.Equal(t, "m", s.Model)
+}
+
+func TestTurnWithTools(t *testing.T) {
+	s := turn.New(turn.Version, agent.Limits{})
+	s = s.AfterModel(agent.ModelVerdict{Calls: []agent.CallVerdict{call("a", ""), call("b", agent.GateNone)}})
+	a := s.Next()
+	require.Equal(t, turn.CallTools, a.Kind)
+	require.Equal(t, 1, a.Step)
+	require.Len(t, a.Calls, 2)
+	require.Equal(t, agent.CallID("a"), a.Calls[0].ID)
+
+	s = s.AfterTools([]agent.ToolVerdict{{ID: "a"}, {ID: "b", Failed: true}})
+	require.Equal(t, turn.Action{Kind: turn.CallModel, Step: 2}, s.Next())
+}
+
+func TestDecisionsComeInAnyOrder(t *testing.T) {
+	s := turn.New(turn.Version, agent.Limits{})
+	s = s.AfterModel(agent.ModelVerdict{Calls: []agent.CallVerdict{
+		call("a", agent.GateApproval), call("b", agent.GateNone), call("c", agent.GateApproval),
+	}})
+	a := s.Next()
+	require.Equal(t, turn.Await, a.Kind)
+	require.Len(t, a.Calls, 2, "nothing runs before everything is decided")
+
+	before := s
+	s = s.AfterDecision(agent.DecisionVerdict{CallID: "c", Run: false})
+	require.Equal(t, turn.Await, before.Next().Kind)
+	require.Len(t, before.Next().Calls, 2, "a state is a value")
+	require.Len(t, s.Next().Calls, 1)
+
+	require.Equal(t, s, s.AfterDecision(agent.DecisionVerdict{CallID: "b", Run: false}), "b does not wait")
+	require.Equal(t, s, s.AfterDecision(agent.DecisionVerdict{CallID: "nobody", Run: true}))
+
+	s = s.AfterDecision(agent.DecisionVerdict{CallID: "a", Run: true})
+	a = s.Next()
+	require.Equal(t, turn.CallTools, a.Kind)
+	require.Len(t, a.Calls, 2)
+	require.Equal(t, agent.CallID("a"), a.Calls[0].ID)
+	require.Equal(t, agent.CallID("b"), a.Calls[1].ID)
+}
+
+func TestEveryCallAnsweredByAPersonGoesBackToTheModel(t *testing.T) {
+	s := turn.New(turn.Version, agent.Limits{}).AfterModel(agent.ModelVerdict{Calls: []agent.CallVerdict{call("a", agent.GateApproval)}})
+	s = s.AfterDecision(agent.DecisionVerdict{CallID: "a", Decision: agent.DecisionRespond})
+	require.Equal(t, turn.Action{Kind: turn.CallModel, Step: 2}, s.Next())
+}
+
+func TestEnds(t *testing.T) {
+	tooMuch := agent.ModelVerdict{Calls: []agent.CallVerdict{call("a", "")}, Usage: agent.Usage{InputTokens: 60, OutputTokens: 60, CostUSD: 0.2}}
+	tools := []agent.ToolVerdict{{ID: "a"}}
+	failure := &agent.Failure{Type: "unavailable", Message: "gone"}
+	cases := map[string]struct {
+		limits agent.Limits
+		run    func(turn.State) turn.State
+		status agent.TurnStatus
+		stop   agent.StopReason
+	}{
+		"length": {run: func(s turn.State) turn.State {
+			return s.AfterModel(agent.ModelVerdict{FinishReason: agent.FinishLength})
+		}, status: agent.TurnCompleted, stop: agent.StopMaxTokens},
+		"jump end":     {run: func(s turn.State) turn.State { v := tooMuch; v.Jump = agent.JumpEnd; return s.AfterModel(v) }, status: agent.TurnCompleted, stop: agent.StopEndTurn},
+		"model failed": {run: func(s turn.State) turn.State { return s.AfterModel(agent.ModelVerdict{Failure: failure}) }, status: agent.TurnFailed, stop: agent.StopModelError},
+		"model cancelled": {run: func(s turn.State) turn.State {
+			return s.AfterModel(agent.ModelVerdict{Cancelled: true, Calls: []agent.CallVerdict{call("a", "")}})
+		}, status: agent.TurnCancelled, stop: agent.StopCancelled},
+		"tool cancelled": {run: func(s turn.State) turn.State {
+			return s.AfterModel(tooMuch).AfterTools([]agent.ToolVerdict{{ID: "a", Cancelled: true}})
+		}, status: agent.TurnCancelled, stop: agent.StopCancelled},
+		"cancelled while waiting": {run: func(s turn.State) turn.State {
+			return s.AfterModel(agent.ModelVerdict{Calls: []agent.CallVerdict{call("a", agent.GateApproval)}}).Cancel()
+		}, status: agent.TurnCancelled, stop: agent.StopCancelled},
+		"model calls":       {limits: agent.Limits{ModelCalls: 1}, run: func(s turn.State) turn.State { return s.AfterModel(tooMuch).AfterTools(tools) }, status: agent.TurnFailed, stop: agent.StopModelCalls},
+		"tool calls":        {limits: agent.Limits{ToolCalls: 1}, run: func(s turn.State) turn.State { return s.AfterModel(tooMuch).AfterTools(tools).AfterModel(tooMuch) }, status: agent.TurnFailed, stop: agent.StopToolCalls},
+		"tokens":            {limits: agent.Limits{Tokens: 120}, run: func(s turn.State) turn.State { return s.AfterModel(tooMuch).AfterTools(tools) }, status: agent.TurnFailed, stop: agent.StopTokens},
+		"cost":              {limits: agent.Limits{CostUSD: 0.2}, run: func(s turn.State) turn.State { return s.AfterModel(tooMuch).AfterTools(tools) }, status: agent.TurnFailed, stop: agent.StopCost},
+		"time before tools": {limits: agent.Limits{WallTimeSec: 1}, run: func(s turn.State) turn.State { return s.AfterModel(tooMuch).Spend(1000) }, status: agent.TurnFailed, stop: agent.StopWallTime},
+		"time before model": {limits: agent.Limits{WallTimeSec: 1}, run: func(s turn.State) turn.State { return s.Spend(1500) }, status: agent.TurnFailed, stop: agent.StopWallTime},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			a := c.run(turn.New(turn.Version, c.limits)).Next()
+			require.Equal(t, turn.Finish, a.Kind)
+			require.Equal(t, c.status, a.Status)
+			require.Equal(t, c.stop, a.Stop)
+			require.Equal(t, c.status == agent.TurnFailed, a.Failure != nil)
+		})
+	}
+}
+
+func TestJumpModelAsksAgain(t *testing.T) {
+	s := turn.New(turn.Version, agent.Limits{}).AfterModel(agent.ModelVerdict{Jump: agent.JumpModel})
+	require.Equal(t, turn.Action{Kind: turn.CallModel, Step: 2}, s.Next())
+}

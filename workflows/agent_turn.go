@@ -1,0 +1,209 @@
+package workflows
+
+import (
+	"time"
+
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/turnstone-run/turnstone/activities"
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/turn"
+)
+
+// AgentTurn runs one turn: one inbound message to one final result (DESIGN §3). The request is taken raw and checked by BeginTurn,
+// so that a bad one is refused with the field's name instead of failing to decode. carry is for continue-as-new alone; a person
+// on the command line leaves it out.
+//
+// A turn that fails completes with status "failed"; the workflow itself fails only when the request is refused.
+func AgentTurn(ctx workflow.Context, request converter.RawValue, carry *Carry) (agent.AgentStepOutput, error) {
+	t := newTurn(ctx, carry)
+	if err := t.listen(ctx); err != nil {
+		return agent.AgentStepOutput{}, err
+	}
+	// From here on nothing is cancelled from outside: a cancel marks the stream, and the turn ends in order.
+	ctx, _ = workflow.NewDisconnectedContext(ctx)
+	if carry == nil {
+		if out, err := t.begin(ctx, request); out != nil || err != nil {
+			return t.leave(ctx, out, err)
+		}
+	}
+	return t.run(ctx)
+}
+
+// run interprets the core's actions until the turn is over.
+func (t *agentTurn) run(ctx workflow.Context) (agent.AgentStepOutput, error) {
+	for {
+		if t.cancelled {
+			t.state = t.state.Cancel()
+		}
+		action := t.state.Next()
+		t.show(ctx, action)
+		switch action.Kind {
+		case turn.CallModel:
+			t.callModel(ctx, action)
+		case turn.CallTools:
+			t.callTools(ctx, action)
+		case turn.Await:
+			t.await(ctx, action)
+		case turn.Finish:
+			return t.finish(ctx, action)
+		}
+		if t.due(ctx) {
+			return agent.AgentStepOutput{}, t.continueAsNew(ctx)
+		}
+	}
+}
+
+// begin asks BeginTurn until the turn holds its session. It returns an output when the turn is over already.
+func (t *agentTurn) begin(ctx workflow.Context, request converter.RawValue) (*agent.AgentStepOutput, error) {
+	info := workflow.GetInfo(ctx)
+	in := activities.BeginTurnInput{WorkflowID: info.WorkflowExecution.ID, RunID: info.FirstRunID}
+	pause := askAgainFirst
+	for {
+		var begun activities.BeginTurnResult
+		if err := quick(ctx, "begin", acts.BeginTurn, &begun, request, in); err != nil {
+			return nil, err
+		}
+		t.bind(ctx, &begun)
+		switch begun.Verdict {
+		case activities.VerdictReady:
+			t.ready = true
+			return nil, nil
+		case activities.VerdictDuplicate:
+			return begun.Output, nil
+		case activities.VerdictRefused:
+			return nil, temporal.NewNonRetryableApplicationError(refusal(begun.Refusal), begun.Refusal.Type, nil, begun.Refusal)
+		case activities.VerdictBehind:
+		}
+		t.showQueued(ctx, &begun)
+		t.waitForSession(ctx, pause)
+		if t.cancelled {
+			t.state = t.state.Cancel()
+			out, err := t.finish(ctx, t.state.Next())
+			return &out, err
+		}
+		in.Again, pause = true, min(2*pause, askAgainMost)
+	}
+}
+
+func refusal(f *agent.Failure) string { return f.Message }
+
+// waitForSession waits for the signal that the session is free, for a cancel, or until it is time to ask again.
+func (t *agentTurn) waitForSession(ctx workflow.Context, pause time.Duration) {
+	timerCtx, stop := workflow.WithCancel(ctx)
+	defer stop()
+	awake := false
+	s := workflow.NewSelector(ctx)
+	s.AddReceive(workflow.GetSignalChannel(ctx, SignalReady), func(c workflow.ReceiveChannel, _ bool) {
+		c.Receive(ctx, nil)
+		awake = true
+	})
+	s.AddReceive(t.wakeup, func(c workflow.ReceiveChannel, _ bool) {
+		c.Receive(ctx, nil)
+		awake = true
+	})
+	s.AddFuture(workflow.NewTimer(timerCtx, pause), func(workflow.Future) { awake = true })
+	for !awake && !t.cancelled {
+		s.Select(ctx)
+	}
+}
+
+func (t *agentTurn) callModel(ctx workflow.Context, a turn.Action) {
+	started := workflow.Now(ctx)
+	var v agent.ModelVerdict
+	in := activities.CallModelInput{Turn: t.ref, Step: a.Step, StreamTo: t.streamTo}
+	err := workflow.ExecuteActivity(modelOptions(ctx, t.modelSummary(a.Step)), acts.CallModel, in).Get(ctx, &v)
+	t.spend(ctx, started)
+	if err != nil {
+		t.state = t.state.Fail(agent.StopInternal, internalFailure(err))
+		return
+	}
+	t.state = t.state.AfterModel(v)
+}
+
+// callTools starts the calls of a step in the model's order and collects them in the same order. A call without side effects runs
+// as a local activity, and as a normal one when it turns out to be slow.
+func (t *agentTurn) callTools(ctx workflow.Context, a turn.Action) {
+	started := workflow.Now(ctx)
+	verdicts := make([]agent.ToolVerdict, len(a.Calls))
+	failures := make([]error, len(a.Calls))
+	wg := workflow.NewWaitGroup(ctx)
+	for i, c := range a.Calls {
+		wg.Add(1)
+		workflow.Go(ctx, func(ctx workflow.Context) {
+			defer wg.Done()
+			failures[i] = t.callTool(ctx, a.Step, c, &verdicts[i])
+		})
+	}
+	wg.Wait(ctx)
+	t.spend(ctx, started)
+	for _, err := range failures {
+		if err != nil {
+			t.state = t.state.Fail(agent.StopInternal, internalFailure(err))
+			return
+		}
+	}
+	t.state = t.state.AfterTools(verdicts)
+}
+
+func (t *agentTurn) callTool(ctx workflow.Context, step int, c turn.Call, v *agent.ToolVerdict) error {
+	in := activities.CallToolInput{Turn: t.ref, Step: step, CallID: c.ID, Name: c.Name, Decided: c.Rule != ""}
+	if c.Local {
+		err := workflow.ExecuteLocalActivity(quickOptions(ctx, c.Summary, 1), acts.CallTool, in).Get(ctx, v)
+		if err == nil || final(err) {
+			return err
+		}
+	}
+	return workflow.ExecuteActivity(toolOptions(ctx, c.Summary), acts.CallTool, in).Get(ctx, v)
+}
+
+// await asks for approvals once per step and then waits for a decision or a cancel.
+func (t *agentTurn) await(ctx workflow.Context, a turn.Action) {
+	if t.asked != a.Step {
+		in := activities.RequestApprovalInput{Turn: t.ref, Step: a.Step, StreamTo: t.streamTo}
+		for _, c := range a.Calls {
+			in.Calls = append(in.Calls, activities.ApprovalCall{ID: c.ID, Rule: c.Rule})
+		}
+		var out activities.RequestApprovalResult
+		if err := quick(ctx, "request approval", acts.RequestApproval, &out, in); err != nil {
+			t.state = t.state.Fail(agent.StopInternal, internalFailure(err))
+			return
+		}
+		t.asked, t.pending = a.Step, out.Pending
+		t.show(ctx, a)
+	}
+	_ = workflow.Await(ctx, func() bool { return len(t.verdicts) > 0 || t.cancelled }) // a disconnected context is never cancelled
+	for _, v := range t.verdicts {
+		t.state = t.state.AfterDecision(v)
+		t.resolve(v.ApprovalID)
+	}
+	t.verdicts = nil
+}
+
+// finish stores the turn, without limit: nothing else remembers it.
+func (t *agentTurn) finish(ctx workflow.Context, a turn.Action) (agent.AgentStepOutput, error) {
+	t.pending, t.finished = nil, true
+	in := activities.StoreTurnInput{
+		Turn: t.ref, Status: a.Status, Stop: a.Stop, Failure: a.Failure, Usage: t.state.Usage, Model: t.state.Model,
+		ElapsedMS: t.state.ElapsedMS,
+	}
+	var out agent.AgentStepOutput
+	err := quick(ctx, "store", acts.StoreTurn, &out, in)
+	if !t.ready { // the caller of begin leaves
+		return out, err
+	}
+	return t.leave(ctx, &out, err)
+}
+
+// leave lets handlers finish before the workflow ends, so that no caller of an update is left without an answer.
+func (t *agentTurn) leave(ctx workflow.Context, out *agent.AgentStepOutput, err error) (agent.AgentStepOutput, error) {
+	t.finished = true
+	_ = workflow.Await(ctx, t.quiet(ctx)) // a disconnected context is never cancelled
+	if err != nil || out == nil {
+		return agent.AgentStepOutput{}, err
+	}
+	t.showDone(ctx, out)
+	return *out, nil
+}

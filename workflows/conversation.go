@@ -1,0 +1,221 @@
+package workflows
+
+import (
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/turnstone-run/turnstone/activities"
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+const (
+	defaultIdle = 24 * time.Hour
+	// maxPending bounds the messages that a conversation holds beyond the one it is answering.
+	maxPending = 100
+	// conversationEvents is after how many events a conversation continues as new until an activity has told it otherwise.
+	conversationEvents = 2000
+)
+
+// ConversationInput starts a thread of turns (DESIGN §3).
+type ConversationInput struct {
+	SessionID   agent.SessionID         `json:"session_id"`
+	Context     agent.InvocationContext `json:"context,omitzero"`
+	Agent       string                  `json:"agent,omitempty"`
+	IdleTimeout string                  `json:"idle_timeout,omitempty"` // a Go duration; the conversation closes after so long without a message; default 24h
+}
+
+// ConversationCarry is what a conversation takes along when it continues as new: references and counters.
+type ConversationCarry struct {
+	Turns   int            `json:"turns"`
+	Pending []agent.TurnID `json:"pending,omitempty"` // queued turns whose workflow has not been started
+	Last    *LastTurn      `json:"last,omitempty"`
+	Limit   int            `json:"continue_as_new_events,omitempty"`
+}
+
+// LastTurn says how the latest turn of a conversation ended.
+type LastTurn struct {
+	TurnID    agent.TurnID     `json:"turn_id"`
+	Status    agent.TurnStatus `json:"status"`
+	ResultRef string           `json:"result_ref"`
+}
+
+// ConversationResult is what a closed conversation returns.
+type ConversationResult struct {
+	SessionID agent.SessionID `json:"session_id"`
+	Turns     int             `json:"turns"`
+	Last      *LastTurn       `json:"last"`
+}
+
+// Conversation is a long-lived, addressable thread of turns: messages come by update or signal, each runs as a child [AgentTurn],
+// tokens come back as signals so that the query "state" shows the answer growing, and pauses for a person are surfaced. It
+// continues as new after a number of events, between two turns.
+func Conversation(ctx workflow.Context, in ConversationInput, carry *ConversationCarry) (ConversationResult, error) {
+	c, err := newConversation(ctx, in, carry)
+	if err != nil {
+		return ConversationResult{}, err
+	}
+	if err := c.listen(ctx); err != nil {
+		return ConversationResult{}, err
+	}
+	for {
+		switch {
+		case c.due(ctx):
+			return ConversationResult{}, c.continueAsNew(ctx)
+		case len(c.pending) > 0:
+			next := c.pending[0]
+			c.pending = c.pending[1:]
+			if err := c.run(ctx, next); err != nil {
+				return ConversationResult{}, err
+			}
+		case c.closed:
+			_ = workflow.Await(ctx, c.quiet(ctx)) // only a cancel interrupts it, and then the conversation ends anyway
+			if len(c.pending) > 0 {
+				continue
+			}
+			return ConversationResult{SessionID: c.in.SessionID, Turns: c.turns, Last: c.last}, nil
+		default:
+			if err := c.idle(ctx); err != nil {
+				return ConversationResult{}, err
+			}
+		}
+	}
+}
+
+// conversation is a conversation in the memory of its workflow.
+type conversation struct {
+	in      ConversationInput
+	timeout time.Duration
+	limit   int
+	turns   int
+	pending []agent.TurnID
+	last    *LastTurn
+	closed  bool
+
+	current  agent.TurnID // the child at work
+	step     int          // of the partial text
+	attempt  int64
+	partial  string
+	waiting  []agent.PendingApproval
+	handling int
+
+	messages, decides, tokens workflow.ReceiveChannel
+}
+
+func newConversation(ctx workflow.Context, in ConversationInput, carry *ConversationCarry) (*conversation, error) {
+	c := &conversation{
+		in: in, timeout: defaultIdle, limit: conversationEvents,
+		messages: workflow.GetSignalChannel(ctx, UpdateMessage), decides: workflow.GetSignalChannel(ctx, UpdateDecide),
+		tokens: workflow.GetSignalChannel(ctx, SignalTokens),
+	}
+	if !in.SessionID.Valid() {
+		return nil, invalidInput("session_id: want 1 to 128 of A-Z a-z 0-9 . _ -")
+	}
+	if in.IdleTimeout != "" {
+		d, err := time.ParseDuration(in.IdleTimeout)
+		if err != nil || d <= 0 {
+			return nil, invalidInput("idle_timeout: want a duration such as 30m, got " + in.IdleTimeout)
+		}
+		c.timeout = d
+	}
+	if carry != nil {
+		c.turns, c.pending, c.last = carry.Turns, carry.Pending, carry.Last
+		if carry.Limit > 0 {
+			c.limit = carry.Limit
+		}
+	}
+	return c, nil
+}
+
+func invalidInput(message string) error {
+	return temporal.NewNonRetryableApplicationError(message, string(agent.CodeInvalid), nil)
+}
+
+// run runs one turn as a child and waits for its end. A child that fails is the turn's trouble, not the conversation's.
+func (c *conversation) run(ctx workflow.Context, id agent.TurnID) error {
+	c.current, c.partial, c.step, c.attempt, c.waiting = id, "", 0, 0, nil
+	defer func() { c.current, c.waiting = "", nil }()
+	child := workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{
+		WorkflowID: id.WorkflowID(), StaticSummary: "turn of " + string(c.in.SessionID), WaitForCancellation: true,
+	})
+	request := agent.TurnRequest{
+		TurnID: id, SessionID: c.in.SessionID, Context: agent.InvocationContext{Tenant: c.in.Context.Tenant},
+		StreamTo: &agent.StreamTo{WorkflowID: workflow.GetInfo(ctx).WorkflowExecution.ID, Signal: SignalTokens},
+	}
+	var out agent.AgentStepOutput
+	err := workflow.ExecuteChildWorkflow(child, AgentTurnType, request, nil).Get(ctx, &out)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	c.turns++
+	if err != nil {
+		workflow.GetLogger(ctx).Warn("turn failed", "turn", id, "error", err)
+		c.last = &LastTurn{TurnID: id, Status: agent.TurnFailed}
+		return nil
+	}
+	c.last = &LastTurn{TurnID: id, Status: out.Status, ResultRef: out.ResultRef}
+	return nil
+}
+
+// idle waits for a message, for the word to close, or until nobody has said anything for too long.
+func (c *conversation) idle(ctx workflow.Context) error {
+	ok, err := workflow.AwaitWithTimeout(ctx, c.timeout, func() bool { return len(c.pending) > 0 || c.closed || c.due(ctx) })
+	if err == nil && !ok {
+		c.closed = true
+	}
+	return err
+}
+
+func (c *conversation) due(ctx workflow.Context) bool {
+	info := workflow.GetInfo(ctx)
+	return info.GetCurrentHistoryLength() >= c.limit || info.GetContinueAsNewSuggested()
+}
+
+// continueAsNew starts the next run once every signal has been taken in and every handler has finished. What the handlers have
+// queued by then goes along by reference.
+func (c *conversation) continueAsNew(ctx workflow.Context) error {
+	if err := workflow.Await(ctx, c.quiet(ctx)); err != nil {
+		return err
+	}
+	c.drainTokens()
+	return workflow.NewContinueAsNewError(ctx, ConversationType, c.in, &ConversationCarry{
+		Turns: c.turns, Pending: c.pending, Last: c.last, Limit: c.limit,
+	})
+}
+
+func (c *conversation) quiet(ctx workflow.Context) func() bool {
+	return func() bool {
+		return c.handling == 0 && c.messages.Len() == 0 && c.decides.Len() == 0 && workflow.AllHandlersFinished(ctx)
+	}
+}
+
+// drainTokens drops batches of turns that are over: their text is in the transcript.
+func (c *conversation) drainTokens() {
+	for c.tokens.ReceiveAsync(nil) {
+		continue
+	}
+}
+
+// take puts a message into the session's queue. The text goes to the store; the conversation keeps the turn's id.
+func (c *conversation) take(ctx workflow.Context, id agent.TurnID, m activities.Message) (MessageReceipt, error) {
+	c.handling++
+	defer func() { c.handling-- }()
+	if c.closed {
+		return MessageReceipt{}, temporal.NewNonRetryableApplicationError("the conversation is closed", string(agent.CodeConflict), nil)
+	}
+	if len(c.pending) >= maxPending {
+		return MessageReceipt{}, temporal.NewNonRetryableApplicationError("too many messages are waiting", string(agent.CodeRateLimited), nil)
+	}
+	in := activities.QueueMessageInput{TurnID: id, Agent: c.in.Agent, SessionID: c.in.SessionID, Context: c.in.Context, Message: m}
+	var out activities.QueueMessageResult
+	if err := quick(ctx, "message", acts.QueueMessage, &out, in); err != nil {
+		return MessageReceipt{}, err
+	}
+	if out.Refusal != nil {
+		return MessageReceipt{}, refused(out.Refusal)
+	}
+	c.limit = out.ContinueAsNew
+	c.pending = append(c.pending, id)
+	return MessageReceipt{TurnID: id, Position: out.Position}, nil
+}

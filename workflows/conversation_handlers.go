@@ -1,0 +1,147 @@
+package workflows
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/google/uuid"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/turnstone-run/turnstone/activities"
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// maxPartial bounds the growing answer that the query shows; the whole is in the stream.
+const maxPartial = 16 << 10
+
+// ConversationView answers a conversation's query "state".
+type ConversationView struct {
+	SessionID agent.SessionID         `json:"session_id"`
+	Status    string                  `json:"status"` // idle, running, waiting, closed
+	Turns     int                     `json:"turns"`
+	TurnID    agent.TurnID            `json:"turn_id,omitempty"` // of the turn at work
+	Partial   string                  `json:"partial_text"`      // its answer so far
+	Waiting   []agent.PendingApproval `json:"pending"`           // what it waits for
+	Queued    []agent.TurnID          `json:"queued"`
+	Last      *LastTurn               `json:"last"`
+}
+
+func (c *conversation) view() ConversationView {
+	v := ConversationView{
+		SessionID: c.in.SessionID, Status: "idle", Turns: c.turns, TurnID: c.current, Partial: c.partial, Waiting: c.waiting,
+		Queued: c.pending, Last: c.last,
+	}
+	switch {
+	case len(c.waiting) > 0:
+		v.Status = "waiting"
+	case c.current != "":
+		v.Status = "running"
+	case c.closed:
+		v.Status = "closed"
+	}
+	if v.Waiting == nil {
+		v.Waiting = []agent.PendingApproval{}
+	}
+	if v.Queued == nil {
+		v.Queued = []agent.TurnID{}
+	}
+	return v
+}
+
+func (c *conversation) listen(ctx workflow.Context) error {
+	c.listenToSignals(ctx)
+	return errors.Join(
+		workflow.SetQueryHandlerWithOptions(ctx, QueryState, func() (ConversationView, error) { return c.view(), nil },
+			workflow.QueryHandlerOptions{Description: "The thread's state and the answer so far"}),
+		workflow.SetUpdateHandlerWithOptions(ctx, UpdateMessage,
+			func(ctx workflow.Context, m activities.Message) (MessageReceipt, error) {
+				parent := agent.TurnID(workflow.GetInfo(ctx).WorkflowExecution.ID + workflow.GetInfo(ctx).FirstRunID)
+				return c.take(ctx, messageTurn(ctx, parent), m)
+			}, workflow.UpdateHandlerOptions{Description: "Says something: {message, on_busy?}"}),
+		workflow.SetUpdateHandlerWithOptions(ctx, UpdateDecide, c.decide,
+			workflow.UpdateHandlerOptions{Description: "Answers an approval of the turn at work"}),
+	)
+}
+
+// listenToSignals takes in what comes as signals. A message's turn is named after its place in the run, which replays the same.
+func (c *conversation) listenToSignals(ctx workflow.Context) {
+	workflow.GoNamed(ctx, "messages", func(ctx workflow.Context) {
+		for n := 1; ; n++ {
+			var m activities.Message
+			if !c.messages.Receive(ctx, &m) {
+				return
+			}
+			name := fmt.Sprintf("%s\x00%d", workflow.GetInfo(ctx).WorkflowExecution.RunID, n)
+			id := agent.TurnID(uuid.NewSHA1(messageNamespace, []byte(name)).String())
+			if _, err := c.take(ctx, id, m); err != nil {
+				workflow.GetLogger(ctx).Warn("message refused", "error", err)
+			}
+		}
+	})
+	workflow.GoNamed(ctx, "decisions", func(ctx workflow.Context) {
+		for {
+			var d agent.Decision
+			if !c.decides.Receive(ctx, &d) {
+				return
+			}
+			if err := c.decide(ctx, d); err != nil {
+				workflow.GetLogger(ctx).Warn("decision refused", "approval", d.ApprovalID, "error", err)
+			}
+		}
+	})
+	workflow.GoNamed(ctx, "tokens", func(ctx workflow.Context) {
+		for {
+			var b agent.TokenBatch
+			if !c.tokens.Receive(ctx, &b) {
+				return
+			}
+			c.hear(b)
+		}
+	})
+	workflow.GoNamed(ctx, "close", func(ctx workflow.Context) {
+		workflow.GetSignalChannel(ctx, SignalClose).Receive(ctx, nil)
+		c.closed = true
+	})
+}
+
+// hear adds a batch to the growing answer. A newer attempt of a step voids what the older one said.
+func (c *conversation) hear(b agent.TokenBatch) {
+	if b.TurnID != c.current {
+		return
+	}
+	if len(b.Pending) > 0 {
+		c.waiting = b.Pending
+		return
+	}
+	if b.Step < c.step || (b.Step == c.step && b.Attempt < c.attempt) {
+		return
+	}
+	if b.Step > c.step || b.Attempt > c.attempt {
+		c.step, c.attempt, c.partial = b.Step, b.Attempt, ""
+	}
+	if len(c.partial) < maxPartial {
+		c.partial += b.Text
+	}
+}
+
+// decide passes a decision on to the turn at work, which judges it.
+func (c *conversation) decide(ctx workflow.Context, d agent.Decision) error {
+	c.handling++
+	defer func() { c.handling-- }()
+	if c.current == "" {
+		return temporal.NewNonRetryableApplicationError("no turn is at work", string(agent.CodeConflict), nil)
+	}
+	err := workflow.SignalExternalWorkflow(ctx, c.current.WorkflowID(), "", UpdateDecide, d).Get(ctx, nil)
+	if err != nil {
+		return fmt.Errorf("pass decision on to %s: %w", c.current, err)
+	}
+	var left []agent.PendingApproval
+	for _, p := range c.waiting {
+		if p.ApprovalID != d.ApprovalID {
+			left = append(left, p)
+		}
+	}
+	c.waiting = left
+	return nil
+}

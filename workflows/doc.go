@@ -1,0 +1,3 @@
+// Package workflows sequences turns: [AgentTurn] carries out what internal/turn decides by calling activities, and [Conversation]
+// runs a thread of turns. There is no I/O here, no clock but the workflow's, no map and no marshalling (docs/determinism.md).
+package workflows

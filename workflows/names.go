@@ -1,0 +1,34 @@
+package workflows
+
+import (
+	"github.com/turnstone-run/turnstone/activities"
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// The names that clients, histories and the command line use (DESIGN §3). Never change one.
+const (
+	TaskQueue = "turnstone"
+
+	AgentTurnType    = "AgentTurn"
+	ConversationType = "Conversation"
+
+	UpdateDecide  = "decide" // also a signal
+	UpdateCancel  = "cancel" // also a signal
+	UpdateMessage = "message"
+	QueryState    = "state"
+	SignalReady   = "ready"
+	SignalTokens  = "tokens"
+	SignalClose   = "close"
+
+	AttributeTenant  = "TurnstoneTenant"
+	AttributeAgent   = "TurnstoneAgent"
+	AttributeSession = "TurnstoneSession"
+)
+
+// ConversationID is the workflow id of a session's conversation.
+func ConversationID(tenant string, s agent.SessionID) string {
+	return "conversation/" + tenant + "/" + string(s)
+}
+
+// acts is the nil-typed handle through which workflows name activities: a rename is a compile error.
+var acts *activities.Activities

@@ -1,0 +1,56 @@
+package workflows
+
+import (
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+)
+
+const (
+	// quickCeiling bounds one attempt of a local activity: one that runs long blocks queries, updates and cancellation.
+	quickCeiling = 2 * time.Second
+	// quickTotal bounds all quick attempts; then the same function runs as a normal activity.
+	quickTotal = 5 * time.Second
+	// storeTimeout bounds one attempt of a normal activity that only talks to the store.
+	storeTimeout = 30 * time.Second
+	// modelTimeout bounds one attempt of a model call; the provider's silence is bounded elsewhere.
+	modelTimeout = 30 * time.Minute
+	// toolTimeout bounds one attempt of a tool call.
+	toolTimeout = 10 * time.Minute
+	// heartbeatTimeout is how long a dead worker goes unnoticed; the activities heartbeat every 5 s.
+	heartbeatTimeout = 15 * time.Second
+	// askAgainFirst and askAgainMost space the questions of a waiting turn whose "ready" signal may have been lost.
+	askAgainFirst = 30 * time.Second
+	askAgainMost  = 10 * time.Minute
+)
+
+// patient retries for as long as the runtime's own dependencies are away: what cannot succeed says so as a non-retryable error.
+func patient() *temporal.RetryPolicy {
+	return &temporal.RetryPolicy{InitialInterval: 500 * time.Millisecond, BackoffCoefficient: 2, MaximumInterval: 15 * time.Second}
+}
+
+func quickOptions(ctx workflow.Context, summary string, attempts int32) workflow.Context {
+	return workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{
+		StartToCloseTimeout: quickCeiling, ScheduleToCloseTimeout: quickTotal, Summary: summary,
+		RetryPolicy: &temporal.RetryPolicy{InitialInterval: 100 * time.Millisecond, BackoffCoefficient: 2, MaximumAttempts: attempts},
+	})
+}
+
+func storeOptions(ctx workflow.Context, summary string) workflow.Context {
+	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		StartToCloseTimeout: storeTimeout, RetryPolicy: patient(), Summary: summary,
+	})
+}
+
+func modelOptions(ctx workflow.Context, summary string) workflow.Context {
+	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		StartToCloseTimeout: modelTimeout, HeartbeatTimeout: heartbeatTimeout, RetryPolicy: patient(), Summary: summary,
+	})
+}
+
+func toolOptions(ctx workflow.Context, summary string) workflow.Context {
+	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		StartToCloseTimeout: toolTimeout, HeartbeatTimeout: heartbeatTimeout, RetryPolicy: patient(), Summary: summary,
+	})
+}

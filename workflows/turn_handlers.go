@@ -1,0 +1,140 @@
+package workflows
+
+import (
+	"errors"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/google/uuid"
+
+	"github.com/turnstone-run/turnstone/activities"
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// maxHandlers bounds the handlers of one turn that may be at work at once.
+const maxHandlers = 64
+
+// messageNamespace makes the turn ids of messages out of the update that brought them.
+var messageNamespace = uuid.MustParse("0d7b3a7e-52c8-5a44-8a39-3f6a6f2f5f02")
+
+// errOver refuses what comes after the end.
+var errOver = temporal.NewNonRetryableApplicationError("the turn is over", string(agent.CodeConflict), nil)
+
+// listen registers the query, the updates and the signals of a turn.
+func (t *agentTurn) listen(ctx workflow.Context) error {
+	// Handlers outlive a cancel of the workflow: it is one of the things they handle.
+	free, _ := workflow.NewDisconnectedContext(ctx)
+	t.listenToSignals(ctx, free)
+	open := workflow.UpdateHandlerOptions{}
+	open.Description = "Answers an approval: {approval_id, decision: approve|edit|reject|respond, args?, message?, by}"
+	return errors.Join(
+		workflow.SetQueryHandlerWithOptions(ctx, QueryState, func() (TurnView, error) { return t.view(), nil },
+			workflow.QueryHandlerOptions{Description: "Where the turn stands and what it waits for"}),
+		workflow.SetUpdateHandlerWithOptions(ctx, UpdateDecide, t.decide, open),
+		workflow.SetUpdateHandlerWithOptions(ctx, UpdateCancel, t.cancel,
+			workflow.UpdateHandlerOptions{Description: "Stops the turn; what it produced is stored: {reason?, by?}"}),
+		workflow.SetUpdateHandlerWithOptions(ctx, UpdateMessage, t.message,
+			workflow.UpdateHandlerOptions{Description: "Sends a message to the turn's session: {message, on_busy?}"}),
+	)
+}
+
+// listenToSignals serves the signals of the same names, for tools that know no updates, and Temporal's own cancel.
+func (t *agentTurn) listenToSignals(ctx, free workflow.Context) {
+	workflow.GoNamed(free, "decide", func(ctx workflow.Context) {
+		for {
+			var d agent.Decision
+			t.decides.Receive(ctx, &d)
+			if _, err := t.decide(ctx, d); err != nil {
+				workflow.GetLogger(ctx).Warn("decision refused", "approval", d.ApprovalID, "error", err)
+			}
+		}
+	})
+	workflow.GoNamed(free, "cancel", func(ctx workflow.Context) {
+		for {
+			var c agent.CancelRequest
+			t.cancels.Receive(ctx, &c)
+			_ = t.cancel(ctx, c) // the log was away: the flag is set all the same
+		}
+	})
+	workflow.GoNamed(free, "cancelled", func(free workflow.Context) {
+		if ctx.Done().Receive(free, nil); ctx.Err() != nil {
+			_ = t.cancel(free, agent.CancelRequest{Reason: "the workflow was cancelled"}) // as above
+		}
+	})
+}
+
+// decide judges a decision in an activity and hands the verdict to the core.
+func (t *agentTurn) decide(ctx workflow.Context, d agent.Decision) (agent.DecisionVerdict, error) {
+	if t.finished || t.handling >= maxHandlers {
+		return agent.DecisionVerdict{}, errOver
+	}
+	t.handling++
+	defer func() { t.handling-- }()
+	if err := workflow.Await(ctx, func() bool { return t.ready || t.finished }); err != nil {
+		return agent.DecisionVerdict{}, err
+	}
+	var out activities.DecideResult
+	if err := quick(ctx, "decide", acts.Decide, &out, activities.DecideInput{Turn: t.ref, Decision: d}); err != nil {
+		return agent.DecisionVerdict{}, err
+	}
+	if out.Verdict == nil {
+		return agent.DecisionVerdict{}, refused(out.Refusal)
+	}
+	t.verdicts = append(t.verdicts, *out.Verdict)
+	return *out.Verdict, nil
+}
+
+// cancel marks the turn's stream, which aborts its model call within a second, and wakes whatever waits.
+func (t *agentTurn) cancel(ctx workflow.Context, c agent.CancelRequest) error {
+	if t.finished {
+		return errOver
+	}
+	t.cancelled = true
+	t.wakeup.SendAsync(true)
+	if t.ref.TurnID == "" {
+		return nil // begin will see the flag
+	}
+	t.handling++
+	defer func() { t.handling-- }()
+	return quick(ctx, "cancel", acts.CancelTurn, nil, activities.CancelTurnInput{TurnID: t.ref.TurnID, Cancel: c})
+}
+
+// MessageReceipt answers the update "message".
+type MessageReceipt struct {
+	TurnID   agent.TurnID `json:"turn_id"`
+	Position int          `json:"position"`
+}
+
+// message queues a message for the turn's session, as Submit would, and starts its turn.
+func (t *agentTurn) message(ctx workflow.Context, m activities.Message) (MessageReceipt, error) {
+	if t.finished || t.handling >= maxHandlers {
+		return MessageReceipt{}, errOver
+	}
+	t.handling++
+	defer func() { t.handling-- }()
+	if err := workflow.Await(ctx, func() bool { return t.ready || t.finished }); err != nil {
+		return MessageReceipt{}, err
+	}
+	in := activities.QueueMessageInput{
+		TurnID: messageTurn(ctx, t.ref.TurnID), Agent: t.ref.Agent, SessionID: t.ref.SessionID,
+		Context: agent.InvocationContext{Tenant: t.ref.Tenant, UserID: t.ref.UserID}, Message: m, Start: true,
+	}
+	var out activities.QueueMessageResult
+	if err := workflow.ExecuteActivity(storeOptions(ctx, "message"), acts.QueueMessage, in).Get(ctx, &out); err != nil {
+		return MessageReceipt{}, err
+	}
+	if out.Refusal != nil {
+		return MessageReceipt{}, refused(out.Refusal)
+	}
+	return MessageReceipt{TurnID: out.TurnID, Position: out.Position}, nil
+}
+
+// messageTurn is the turn of the message that the current update brought; the same however often the update is retried.
+func messageTurn(ctx workflow.Context, parent agent.TurnID) agent.TurnID {
+	return agent.TurnID(uuid.NewSHA1(messageNamespace, []byte(string(parent)+"\x00"+workflow.GetCurrentUpdateInfo(ctx).ID)).String())
+}
+
+func refused(f *agent.Failure) error {
+	return temporal.NewNonRetryableApplicationError(f.Message, f.Type, nil, f)
+}

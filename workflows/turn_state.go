@@ -1,0 +1,127 @@
+package workflows
+
+import (
+	"errors"
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/turnstone-run/turnstone/activities"
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/turn"
+)
+
+// Carry is what a turn takes along when it continues as new: references and counters (DESIGN §3).
+type Carry struct {
+	Turn          activities.TurnRef      `json:"turn"`
+	State         turn.State              `json:"state"`
+	StreamTo      *agent.StreamTo         `json:"stream_to,omitempty"`
+	Asked         int                     `json:"asked,omitempty"` // the step whose approvals have been requested
+	Pending       []agent.PendingApproval `json:"pending,omitempty"`
+	ContinueAsNew int                     `json:"continue_as_new_events,omitempty"`
+}
+
+// agentTurn is a turn in the memory of its workflow.
+type agentTurn struct {
+	ref      activities.TurnRef
+	state    turn.State
+	streamTo *agent.StreamTo
+	events   int // continue as new after so many; 0: when the server suggests it
+
+	asked    int
+	pending  []agent.PendingApproval
+	verdicts []agent.DecisionVerdict // judged, not yet with the core
+
+	ready     bool // the turn holds its session
+	cancelled bool
+	finished  bool
+	handling  int // handlers at work
+	attrs     bool
+	position  int
+	holder    agent.TurnID
+	status    string
+	wakeup    workflow.Channel // wakes a waiting turn for a cancel
+	decides   workflow.ReceiveChannel
+	cancels   workflow.ReceiveChannel
+}
+
+func newTurn(ctx workflow.Context, carry *Carry) *agentTurn {
+	t := &agentTurn{
+		status: "starting", wakeup: workflow.NewBufferedChannel(ctx, 1),
+		decides: workflow.GetSignalChannel(ctx, UpdateDecide), cancels: workflow.GetSignalChannel(ctx, UpdateCancel),
+	}
+	if carry != nil {
+		t.ref, t.state, t.streamTo = carry.Turn, carry.State, carry.StreamTo
+		t.asked, t.pending, t.events, t.ready, t.attrs = carry.Asked, carry.Pending, carry.ContinueAsNew, true, true
+	}
+	return t
+}
+
+// bind takes over what BeginTurn found out.
+func (t *agentTurn) bind(ctx workflow.Context, b *activities.BeginTurnResult) {
+	t.ref, t.streamTo, t.events = b.Turn, b.StreamTo, b.ContinueAsNew
+	t.position, t.holder = b.Position, b.Holder
+	t.state = turn.New(b.CoreVersion, b.Limits)
+	t.state.Model = b.ModelName
+	if b.SearchAttributes && !t.attrs && b.Verdict != activities.VerdictRefused {
+		t.attrs = true
+		t.index(ctx)
+	}
+}
+
+// due reports whether the turn should continue as new.
+func (t *agentTurn) due(ctx workflow.Context) bool {
+	info := workflow.GetInfo(ctx)
+	if t.events > 0 && info.GetCurrentHistoryLength() >= t.events {
+		return true
+	}
+	return info.GetContinueAsNewSuggested()
+}
+
+// continueAsNew starts the turn's next run. Everything that has arrived is taken in first, so that nothing is lost.
+func (t *agentTurn) continueAsNew(ctx workflow.Context) error {
+	_ = workflow.Await(ctx, t.quiet(ctx)) // a disconnected context is never cancelled
+	for _, v := range t.verdicts {
+		t.state = t.state.AfterDecision(v)
+		t.resolve(v.ApprovalID)
+	}
+	if t.cancelled {
+		t.state = t.state.Cancel()
+	}
+	request := agent.TurnRequest{TurnID: t.ref.TurnID, SessionID: t.ref.SessionID}
+	return workflow.NewContinueAsNewError(ctx, AgentTurnType, request, &Carry{
+		Turn: t.ref, State: t.state, StreamTo: t.streamTo, Asked: t.asked, Pending: t.pending, ContinueAsNew: t.events,
+	})
+}
+
+// quiet reports whether no handler is at work and no signal waits to be handled.
+func (t *agentTurn) quiet(ctx workflow.Context) func() bool {
+	return func() bool {
+		return t.handling == 0 && t.decides.Len() == 0 && t.cancels.Len() == 0 && workflow.AllHandlersFinished(ctx)
+	}
+}
+
+func (t *agentTurn) resolve(approvalID string) {
+	var left []agent.PendingApproval
+	for _, p := range t.pending {
+		if p.ApprovalID != approvalID {
+			left = append(left, p)
+		}
+	}
+	t.pending = left
+}
+
+func (t *agentTurn) spend(ctx workflow.Context, since time.Time) {
+	t.state = t.state.Spend(workflow.Now(ctx).Sub(since).Milliseconds())
+}
+
+// internalFailure is the trouble of the runtime's own, as data; the cause's type and words come from activities' error table.
+func internalFailure(err error) *agent.Failure {
+	f := &agent.Failure{Type: string(agent.CodeInternal), Message: err.Error(), Retryable: true}
+	var application *temporal.ApplicationError
+	if errors.As(err, &application) {
+		f.Type, f.Message, f.Retryable = application.Type(), application.Message(), !application.NonRetryable()
+	}
+	return f
+}

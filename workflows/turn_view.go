@@ -1,0 +1,105 @@
+package workflows
+
+import (
+	"fmt"
+	"strings"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/turnstone-run/turnstone/activities"
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/turn"
+)
+
+// TurnView answers the query "state". What has been said so far is in the stream, never here: a workflow holds no content.
+type TurnView struct {
+	TurnID    agent.TurnID            `json:"turn_id"`
+	SessionID agent.SessionID         `json:"session_id"`
+	Agent     string                  `json:"agent"`
+	Status    string                  `json:"status"` // starting, queued, running, waiting, finished
+	Step      int                     `json:"step"`
+	PlanHash  string                  `json:"plan_hash"`
+	Pending   []agent.PendingApproval `json:"pending"`
+	Usage     agent.Usage             `json:"usage"`
+	Model     string                  `json:"model"`
+	StreamID  string                  `json:"stream_id"`
+	Holder    agent.TurnID            `json:"holder,omitempty"`   // queued: whose end it waits for
+	Position  int                     `json:"position,omitempty"` // queued: 1 is next
+	Cancelled bool                    `json:"cancelled"`
+}
+
+func (t *agentTurn) view() TurnView {
+	v := TurnView{
+		TurnID: t.ref.TurnID, SessionID: t.ref.SessionID, Agent: t.ref.Agent, Status: t.status, Step: t.state.Step,
+		PlanHash: t.ref.PlanHash, Pending: t.pending, Usage: t.state.Usage, Model: t.state.Model, StreamID: string(t.ref.TurnID),
+		Cancelled: t.cancelled,
+	}
+	if v.Pending == nil {
+		v.Pending = []agent.PendingApproval{}
+	}
+	if !t.ready {
+		v.Holder, v.Position = t.holder, t.position
+	}
+	return v
+}
+
+var (
+	attributeTenant  = temporal.NewSearchAttributeKeyKeyword(AttributeTenant)
+	attributeAgent   = temporal.NewSearchAttributeKeyKeyword(AttributeAgent)
+	attributeSession = temporal.NewSearchAttributeKeyKeyword(AttributeSession)
+)
+
+// index makes the turn findable in the Web UI. Only called where BeginTurn found the attributes registered: an unknown one would
+// leave the workflow task failing for ever.
+func (t *agentTurn) index(ctx workflow.Context) {
+	err := workflow.UpsertTypedSearchAttributes(ctx, attributeTenant.ValueSet(t.ref.Tenant), attributeAgent.ValueSet(t.ref.Agent),
+		attributeSession.ValueSet(string(t.ref.SessionID)))
+	if err != nil {
+		workflow.GetLogger(ctx).Warn("search attributes", "error", err)
+	}
+}
+
+// show says in the Web UI what the turn is doing, in Markdown. It costs no history.
+func (t *agentTurn) show(ctx workflow.Context, a turn.Action) {
+	var b strings.Builder
+	fmt.Fprintf(&b, "**%s** · session `%s`\n\n", t.ref.Agent, t.ref.SessionID)
+	switch a.Kind {
+	case turn.CallModel:
+		t.status = "running"
+		fmt.Fprintf(&b, "Step %d: asking the model.\n", a.Step)
+	case turn.CallTools:
+		t.status = "running"
+		fmt.Fprintf(&b, "Step %d: running tools.\n", a.Step)
+		for _, c := range a.Calls {
+			fmt.Fprintf(&b, "- `%s`\n", c.Summary)
+		}
+	case turn.Await:
+		t.status = "waiting"
+		fmt.Fprintf(&b, "Step %d: **waiting for a person**.\n", a.Step)
+		for _, p := range t.pending {
+			fmt.Fprintf(&b, "\n`%s` wants to run. To approve:\n\n```\ntemporal workflow update execute --workflow-id %s --name %s "+
+				"--input '{\"approval_id\":\"%s\",\"decision\":\"approve\",\"by\":\"you\"}'\n```\n",
+				p.ToolName, workflow.GetInfo(ctx).WorkflowExecution.ID, UpdateDecide, p.ApprovalID)
+		}
+	case turn.Finish:
+		t.status = "running"
+		fmt.Fprintf(&b, "Storing the result (%s).\n", a.Stop)
+	}
+	workflow.SetCurrentDetails(ctx, b.String())
+}
+
+func (t *agentTurn) showQueued(ctx workflow.Context, b *activities.BeginTurnResult) {
+	t.status = "queued"
+	workflow.SetCurrentDetails(ctx, fmt.Sprintf("Waiting in session `%s`, position %d, behind turn `%s`.", t.ref.SessionID, b.Position, b.Holder))
+}
+
+func (t *agentTurn) showDone(ctx workflow.Context, out *agent.AgentStepOutput) {
+	t.status = "finished"
+	workflow.SetCurrentDetails(ctx, fmt.Sprintf("**%s** (%s). Result: `%s`", out.Status, out.StopReason, out.ResultRef))
+}
+
+// modelSummary is what the Web UI shows beside a model call.
+func (t *agentTurn) modelSummary(step int) string {
+	return fmt.Sprintf("%s · step %d", t.state.Model, step)
+}
