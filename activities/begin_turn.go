@@ -230,10 +230,7 @@ func (a *Activities) refuse(ctx context.Context, id agent.TurnID, cause error) (
 	} else if agent.CodeOf(err) != agent.CodeNotFound {
 		return BeginTurnResult{}, temporalError(err)
 	}
-	out := agent.AgentStepOutput{
-		TurnID: id, Status: agent.TurnFailed, StopReason: agent.StopRefused, Error: f, StreamID: string(id),
-		Blocks: []agent.Block{}, ToolCalls: []agent.ToolCallNote{},
-	}
+	out := unbegun(id, agent.StopRefused, f)
 	if err := a.Log.Close(ctx, string(id), terminalEvents(&out)); err != nil {
 		return BeginTurnResult{}, temporalError(err)
 	}

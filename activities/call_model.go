@@ -67,6 +67,9 @@ type modelRun struct {
 	chain   []agent.Middleware
 	request agent.ModelRequest
 
+	base       context.Context //nolint:containedctx // the activity's, for what must happen after the work was stopped
+	stop       context.CancelCauseFunc
+	last       *producer   // still open: it watches for a cancel between two epochs
 	fence      agent.Fence // of the latest epoch
 	ledger     []agent.UsageEntry
 	text       strings.Builder // of the latest epoch
@@ -79,7 +82,7 @@ func (a *Activities) newModelRun(ctx context.Context, in CallModelInput) (*model
 	if err != nil {
 		return nil, fmt.Errorf("load plan %s: %w", in.Turn.PlanHash, err)
 	}
-	r := &modelRun{a: a, in: in, plan: plan}
+	r := &modelRun{a: a, in: in, plan: plan, base: ctx}
 	if r.profile, err = plan.Model(in.Turn.Model); err != nil {
 		return nil, err
 	}
@@ -121,13 +124,22 @@ func (r *modelRun) generate(ctx context.Context) (agent.ModelReply, error) {
 			return agent.ModelReply{}, err
 		}
 	}
+	ctx, r.stop = context.WithCancelCause(ctx)
+	defer r.stop(nil)
 	call := r.once
 	for i := len(r.chain) - 1; i >= 0; i-- {
 		call = r.chain[i].WrapModel(call)
 	}
 	reply, err := call(ctx, inv, r.request)
-	if r.runtimeErr != nil {
+	cancelled := errors.Is(context.Cause(ctx), errCancelled)
+	if settleErr := r.settle(); settleErr != nil && r.runtimeErr == nil {
+		r.runtimeErr = settleErr
+	}
+	switch {
+	case r.runtimeErr != nil:
 		return agent.ModelReply{}, r.runtimeErr
+	case cancelled:
+		return agent.ModelReply{}, errCancelled
 	}
 	if err != nil {
 		return agent.ModelReply{}, err
@@ -149,42 +161,51 @@ func (r *modelRun) generate(ctx context.Context) (agent.ModelReply, error) {
 
 // once is one request to the provider in one epoch of the stream.
 func (r *modelRun) once(ctx context.Context, _ agent.Invocation, req agent.ModelRequest) (agent.ModelReply, error) {
-	p, work, err := r.a.produce(ctx, r.in.Turn, fmt.Sprintf("model/%d", r.in.Step))
+	if err := r.settle(); err != nil {
+		return agent.ModelReply{}, r.own(err)
+	}
+	p, work, err := r.a.produce(r.base, r.in.Turn, fmt.Sprintf("model/%d", r.in.Step))
 	if err != nil {
 		return agent.ModelReply{}, r.own(err)
 	}
-	r.fence = p.fence
+	r.last, r.fence = p, p.fence
 	r.text.Reset()
-	tokens := r.a.signalTokens(ctx, r.in, int64(p.fence.Epoch))
+	defer context.AfterFunc(ctx, func() { p.stop(context.Cause(ctx)) })()
+	context.AfterFunc(work, func() { // also while a middleware waits for its next try
+		if errors.Is(context.Cause(work), errCancelled) {
+			r.stop(errCancelled)
+		}
+	})
+	tokens := r.a.signalTokens(r.base, r.in, int64(p.fence.Epoch))
 	defer tokens.close()
 	reply, err := r.model.Generate(work, req, func(d agent.Delta) error {
 		r.text.WriteString(d.Text)
 		tokens.add(d.Text)
 		return p.emit(work, deltaEvents(d)...)
 	})
-	cause := context.Cause(work)
 	usage := priced(reply.Usage, r.profile)
 	if usage != (agent.Usage{}) {
 		r.ledger = append(r.ledger, agent.UsageEntry{Epoch: p.fence.Epoch, Model: r.profile.Model, Usage: usage})
 	}
-	if err == nil && cause == nil {
-		err = p.emit(work, agent.Event{Type: agent.EventUsage, Usage: &usage, Model: reply.Model})
-	}
-	if closeErr := p.close(ctx); closeErr != nil {
-		return agent.ModelReply{}, r.own(closeErr)
-	}
-	switch {
-	case ctx.Err() != nil:
-		return agent.ModelReply{}, r.own(context.Cause(ctx))
-	case cause != nil && !errors.Is(cause, errCancelled):
+	if cause := context.Cause(work); cause != nil {
 		return agent.ModelReply{}, r.own(cause)
-	case cause != nil:
-		return agent.ModelReply{}, errCancelled
 	}
 	if err != nil {
 		r.a.Logger.Info("model call", zap.String("turn", string(r.in.Turn.TurnID)), zap.Int("step", r.in.Step), zap.Error(err))
+		return reply, err
 	}
-	return reply, err
+	_ = p.emit(work, agent.Event{Type: agent.EventUsage, Usage: &usage, Model: reply.Model}) // settle says what an error would
+	return reply, nil
+}
+
+// settle ends the latest producer: everything it was given is in the log then.
+func (r *modelRun) settle() error {
+	if r.last == nil {
+		return nil
+	}
+	p := r.last
+	r.last = nil
+	return p.close(r.base)
 }
 
 // own remembers an error as the runtime's.

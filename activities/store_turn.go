@@ -52,9 +52,14 @@ func (a *Activities) Finish(ctx context.Context, in StoreTurnInput) (agent.Agent
 	return done.Output, nil
 }
 
-// Terminate ends a turn whose workflow is gone without a word.
+// Terminate ends a turn whose workflow is gone without a word. One that was never recorded has only a stream to end.
 func (a *Activities) Terminate(ctx context.Context, id agent.TurnID) error {
+	gone := &agent.Failure{Type: string(agent.StopTerminated), Message: "the turn's workflow ended without a result", Retryable: true}
 	t, err := a.Store.Turn(ctx, id)
+	if agent.CodeOf(err) == agent.CodeNotFound {
+		out := unbegun(id, agent.StopTerminated, gone)
+		return a.Log.Close(ctx, string(id), terminalEvents(&out))
+	}
 	if err != nil {
 		return err
 	}
@@ -62,10 +67,17 @@ func (a *Activities) Terminate(ctx context.Context, id agent.TurnID) error {
 		Turn: TurnRef{
 			TurnID: id, Tenant: t.Record.Tenant, SessionID: t.Record.SessionID, Agent: t.Record.Agent, InstanceID: t.Record.InstanceID,
 		},
-		Status: agent.TurnFailed, Stop: agent.StopTerminated,
-		Failure: &agent.Failure{Type: string(agent.StopTerminated), Message: "the turn's workflow ended without a result", Retryable: true},
+		Status: agent.TurnFailed, Stop: agent.StopTerminated, Failure: gone,
 	})
 	return err
+}
+
+// unbegun is the result of a turn that the store knows nothing of.
+func unbegun(id agent.TurnID, stop agent.StopReason, f *agent.Failure) agent.AgentStepOutput {
+	return agent.AgentStepOutput{
+		TurnID: id, Status: agent.TurnFailed, StopReason: stop, Error: f, StreamID: string(id), Blocks: []agent.Block{},
+		ToolCalls: []agent.ToolCallNote{},
+	}
 }
 
 // compose makes the result out of the steps: the words of the last reply, the data of the last tool that had some.

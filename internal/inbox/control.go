@@ -1,0 +1,76 @@
+package inbox
+
+import (
+	"context"
+
+	"github.com/google/uuid"
+	"go.temporal.io/sdk/client"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/gateway"
+	"github.com/turnstone-run/turnstone/workflows"
+)
+
+// Decide answers an approval through the turn's update, so that the answer is the judgement.
+func (b *Inbox) Decide(ctx context.Context, id agent.TurnID, d agent.Decision) error {
+	t, err := b.running(ctx, id)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	handle, err := b.Temporal.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
+		UpdateID: uuid.NewString(), WorkflowID: t.Record.WorkflowID, UpdateName: workflows.UpdateDecide, Args: []any{d},
+		WaitForStage: client.WorkflowUpdateStageCompleted,
+	})
+	if err != nil {
+		return temporalError("decide", err)
+	}
+	return temporalError("decide", handle.Get(ctx, nil))
+}
+
+// Cancel marks the turn's stream, which stops the model within a second, and tells the workflow, which may be waiting for a person
+// or for its session.
+func (b *Inbox) Cancel(ctx context.Context, id agent.TurnID, c agent.CancelRequest) error {
+	t, err := b.running(ctx, id)
+	if err != nil {
+		return err
+	}
+	if err := b.Log.Cancel(ctx, string(id)); err != nil {
+		return err
+	}
+	runs := Runs{Temporal: b.Temporal}
+	err = runs.Interrupt(ctx, t.Record.WorkflowID, c)
+	if agent.CodeOf(err) == agent.CodeNotFound { // it ended, or it never will by itself
+		_, err = b.settle(ctx, id)
+	}
+	return err
+}
+
+// Provide is for client-side tools, which no agent has yet.
+func (b *Inbox) Provide(ctx context.Context, id agent.TurnID, r gateway.ProvidedResult) error {
+	if _, err := b.running(ctx, id); err != nil {
+		return err
+	}
+	return agent.Errorf(agent.CodeConflict, "", "nothing waits for a result of call %q", r.ToolCallID)
+}
+
+// running returns a turn that has not ended.
+func (b *Inbox) running(ctx context.Context, id agent.TurnID) (agent.TurnState, error) {
+	t, err := b.Store.Turn(ctx, id)
+	if err != nil {
+		if agent.CodeOf(err) != agent.CodeNotFound {
+			return t, err
+		}
+		// Started a moment ago, perhaps: its workflow has the turn's id then.
+		runs := Runs{Temporal: b.Temporal}
+		if closed, closedErr := runs.Closed(ctx, id.WorkflowID()); closedErr != nil || closed {
+			return t, err
+		}
+		t.Record.WorkflowID, t.State = id.WorkflowID(), agent.StateQueued
+	}
+	if t.Output != nil {
+		return t, agent.Errorf(agent.CodeConflict, "", "turn %s is over", id)
+	}
+	return t, nil
+}

@@ -1,0 +1,170 @@
+package inbox
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"strings"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/gateway"
+)
+
+// Turn returns a turn's state. One that looks alive is checked against its workflow, so that a terminated turn is not alive for ever.
+func (b *Inbox) Turn(ctx context.Context, tenant string, id agent.TurnID) (gateway.TurnView, error) {
+	t, err := b.Store.Turn(ctx, id)
+	if agent.CodeOf(err) == agent.CodeNotFound {
+		return b.unrecorded(ctx, id)
+	}
+	if err != nil {
+		return gateway.TurnView{}, err
+	}
+	if tenant != gateway.AnyTenant && t.Record.Tenant != tenant {
+		return gateway.TurnView{}, unknown(id)
+	}
+	if t.Output == nil {
+		settled, err := b.settle(ctx, id)
+		if err != nil {
+			return gateway.TurnView{}, err
+		}
+		if settled {
+			if t, err = b.Store.Turn(ctx, id); err != nil {
+				return gateway.TurnView{}, err
+			}
+		}
+	}
+	v := gateway.TurnView{
+		TurnID: id, SessionID: t.Record.SessionID, StreamID: string(id), Tenant: t.Record.Tenant, Agent: t.Record.Agent, State: t.State,
+		StartedAt: t.StartedAt, Output: t.Output,
+	}
+	if v.Tail, err = b.Log.Tail(ctx, string(id)); err != nil {
+		return gateway.TurnView{}, err
+	}
+	if t.Output == nil {
+		if v.Pending, err = b.pending(ctx, &t); err != nil {
+			return gateway.TurnView{}, err
+		}
+		if len(v.Pending) > 0 {
+			v.State = gateway.StateWaiting
+		}
+	}
+	return v, nil
+}
+
+// unrecorded answers for a turn without a record: started a moment ago, refused, or never heard of.
+func (b *Inbox) unrecorded(ctx context.Context, id agent.TurnID) (gateway.TurnView, error) {
+	v := gateway.TurnView{TurnID: id, StreamID: string(id), State: agent.StateQueued}
+	var err error
+	if v.Tail, err = b.Log.Tail(ctx, string(id)); err != nil {
+		return gateway.TurnView{}, err
+	}
+	if v.Tail.Closed {
+		for e, err := range b.Log.Follow(ctx, string(id), v.Tail.LastIndex-1) {
+			if err != nil {
+				return gateway.TurnView{}, err
+			}
+			if e.Terminal() && e.Result != nil {
+				v.Output, v.State = e.Result, string(e.Result.Status)
+			}
+		}
+		return v, nil
+	}
+	runs := Runs{Temporal: b.Temporal}
+	closed, err := runs.Closed(ctx, id.WorkflowID())
+	if err != nil {
+		return gateway.TurnView{}, err
+	}
+	if closed {
+		return gateway.TurnView{}, unknown(id)
+	}
+	return v, nil
+}
+
+func unknown(id agent.TurnID) error {
+	return agent.Errorf(agent.CodeNotFound, "", "there is no turn %q", id)
+}
+
+// pending lists the approvals of a turn that nobody has decided.
+func (b *Inbox) pending(ctx context.Context, t *agent.TurnState) ([]agent.Approval, error) {
+	if t.Output != nil {
+		return nil, nil
+	}
+	all, err := b.Store.Approvals(ctx, t.Record.TurnID)
+	var out []agent.Approval
+	for i := range all {
+		if all[i].Decision == "" {
+			out = append(out, all[i])
+		}
+	}
+	return out, err
+}
+
+// Result resolves artifact://, cas://, a result id or a turn id: the one function behind every reference.
+func (b *Inbox) Result(ctx context.Context, tenant, ref string) (gateway.ResultView, error) {
+	if strings.HasPrefix(ref, "cas://") {
+		if tenant == gateway.AnyTenant {
+			tenant = agent.DefaultTenant
+		}
+		body, err := b.Blobs.Open(ctx, tenant, ref)
+		return gateway.ResultView{Ref: ref, Size: -1, Body: body}, err
+	}
+	row, err := b.Store.Result(ctx, tenant, ref)
+	if err != nil {
+		return gateway.ResultView{}, err
+	}
+	v := gateway.ResultView{Ref: row.Output.ResultRef, TurnID: row.TurnID}
+	if row.CASID == "" {
+		data := row.Data
+		if len(data) == 0 {
+			data = []byte("null")
+		}
+		v.Size, v.Body = int64(len(data)), io.NopCloser(bytes.NewReader(data))
+		return v, nil
+	}
+	v.Size = -1
+	v.Body, err = b.Blobs.Open(ctx, row.Tenant, "cas://"+row.CASID)
+	return v, err
+}
+
+// Messages returns a page of a session's transcript.
+func (b *Inbox) Messages(ctx context.Context, tenant string, s agent.SessionID, after int64, limit int) (gateway.MessagePage, error) {
+	rows, err := b.Store.Messages(ctx, tenant, s, after, limit+1)
+	if err != nil {
+		return gateway.MessagePage{}, err
+	}
+	page := gateway.MessagePage{SessionID: s, Messages: []gateway.SessionMessage{}, Next: after, More: len(rows) > limit}
+	for i := range rows[:min(len(rows), limit)] {
+		m := &rows[i]
+		page.Messages = append(page.Messages, gateway.SessionMessage{
+			Position: m.Position, TurnID: m.TurnID, CreatedAt: m.CreatedAt, Role: m.Message.Role, Blocks: m.Message.Blocks,
+		})
+		page.Next = m.Position
+	}
+	return page, nil
+}
+
+// Agents lists the agents that the tenant may name.
+func (b *Inbox) Agents(ctx context.Context, tenant string) ([]gateway.AgentInfo, error) {
+	var out []gateway.AgentInfo
+	for i, p := range b.Config.Agents.Agents() {
+		_, hash, err := b.Config.Agents.Resolve(ctx, tenant, p.Agent)
+		if err != nil {
+			return nil, err
+		}
+		info := gateway.AgentInfo{Name: p.Agent, InstanceID: p.InstanceID, Default: i == 0, PlanHash: hash, Limits: p.Limits}
+		for _, m := range p.Models {
+			info.Models = append(info.Models, m.Profile)
+		}
+		for _, t := range p.Tools {
+			info.Tools = append(info.Tools, gateway.ToolInfo{
+				Name: t.Spec.Name, Description: t.Spec.Description, Toolkit: t.Toolkit, SourceNodeName: t.SourceNodeName,
+				IsFromToolkit: t.IsFromToolkit,
+			})
+		}
+		out = append(out, info)
+	}
+	return out, nil
+}
+
+// Health asks every dependency.
+func (b *Inbox) Health(ctx context.Context) gateway.Health { return b.Config.Health(ctx) }

@@ -1,0 +1,117 @@
+package inbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/workflows"
+)
+
+// callTimeout bounds one call to the Temporal frontend.
+const callTimeout = 10 * time.Second
+
+// Runs knows the workflows behind turns; it satisfies activities.Runs.
+type Runs struct {
+	Temporal  client.Client
+	TaskQueue string
+	Eager     bool
+}
+
+// Start starts the workflow of a turn, or does nothing when it has been started before.
+func (r *Runs) Start(ctx context.Context, req agent.TurnRequest) error {
+	_, err := r.start(ctx, req)
+	return err
+}
+
+// start reports whether the turn had been started before: its id is taken for ever.
+func (r *Runs) start(ctx context.Context, req agent.TurnRequest) (joined bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	_, err = r.Temporal.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
+		ID: req.TurnID.WorkflowID(), TaskQueue: r.TaskQueue, EnableEagerStart: r.Eager,
+		WorkflowIDReusePolicy:                    enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
+		WorkflowIDConflictPolicy:                 enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
+		WorkflowExecutionErrorWhenAlreadyStarted: true,
+		StaticSummary:                            "session " + string(req.SessionID),
+	}, workflows.AgentTurnType, req)
+	var started *serviceerror.WorkflowExecutionAlreadyStarted
+	if errors.As(err, &started) {
+		return true, nil
+	}
+	return false, temporalError("start turn", err)
+}
+
+// Closed reports whether the workflow is closed or does not exist.
+func (r *Runs) Closed(ctx context.Context, workflowID string) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	d, err := r.Temporal.DescribeWorkflowExecution(ctx, workflowID, "")
+	var notFound *serviceerror.NotFound
+	if errors.As(err, &notFound) {
+		return true, nil
+	}
+	if err != nil {
+		return false, temporalError("describe turn", err)
+	}
+	status := d.GetWorkflowExecutionInfo().GetStatus()
+	return status != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING && status != enumspb.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW, nil
+}
+
+// Ready tells a waiting turn that it holds its session.
+func (r *Runs) Ready(ctx context.Context, workflowID string) error {
+	return r.signal(ctx, workflowID, workflows.SignalReady, nil)
+}
+
+// Interrupt asks a turn to cancel.
+func (r *Runs) Interrupt(ctx context.Context, workflowID string, c agent.CancelRequest) error {
+	return r.signal(ctx, workflowID, workflows.UpdateCancel, c)
+}
+
+// Tokens signals a batch of tokens.
+func (r *Runs) Tokens(ctx context.Context, to agent.StreamTo, batch agent.TokenBatch) error {
+	return r.signal(ctx, to.WorkflowID, to.Signal, batch)
+}
+
+func (r *Runs) signal(ctx context.Context, workflowID, name string, arg any) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	return temporalError("signal "+name, r.Temporal.SignalWorkflow(ctx, workflowID, "", name, arg))
+}
+
+// temporalError gives an error of the Temporal client a code.
+func temporalError(op string, err error) error {
+	if err == nil {
+		return nil
+	}
+	code := agent.CodeUnavailable
+	var (
+		notFound    *serviceerror.NotFound
+		invalid     *serviceerror.InvalidArgument
+		denied      *serviceerror.PermissionDenied
+		exhausted   *serviceerror.ResourceExhausted
+		application *temporal.ApplicationError
+	)
+	switch {
+	case errors.As(err, &application):
+		return &agent.Error{Code: agent.Code(application.Type()), Err: errors.New(application.Message())}
+	case errors.As(err, &notFound):
+		code = agent.CodeNotFound
+	case errors.As(err, &invalid):
+		code = agent.CodeInvalid
+	case errors.As(err, &denied):
+		code = agent.CodeDenied
+	case errors.As(err, &exhausted):
+		code = agent.CodeRateLimited
+	case errors.Is(err, context.Canceled):
+		return fmt.Errorf("%s: %w", op, err)
+	}
+	return &agent.Error{Code: code, Op: op, Err: err}
+}

@@ -1,0 +1,53 @@
+// Package middleware holds the built-in middleware, one file each, under LangChain v1's names (DESIGN §6).
+package middleware
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// Factory makes a middleware from the options of a plan.
+type Factory func(options json.RawMessage) (agent.Middleware, error)
+
+// Builtin lists the middleware of this package by name.
+func Builtin() []Named { return []Named{{Name: "model_retry", New: newModelRetry}} }
+
+// Named is a middleware that plans can name.
+type Named struct {
+	Name string
+	New  Factory
+}
+
+// Set builds the chains of plans.
+type Set struct{ factories map[string]Factory }
+
+// NewSet refuses two of one name.
+func NewSet(all ...Named) (*Set, error) {
+	s := &Set{factories: make(map[string]Factory, len(all))}
+	for _, n := range all {
+		if _, ok := s.factories[n.Name]; ok {
+			return nil, fmt.Errorf("middleware %q is given twice", n.Name)
+		}
+		s.factories[n.Name] = n.New
+	}
+	return s, nil
+}
+
+// Chain builds the middleware of a plan in its order.
+func (s *Set) Chain(p *agent.Plan) ([]agent.Middleware, error) {
+	out := make([]agent.Middleware, 0, len(p.Middleware))
+	for i, m := range p.Middleware {
+		f, ok := s.factories[m.Name]
+		if !ok {
+			return nil, agent.Invalid(fmt.Sprintf("middleware[%d].name", i), "there is no middleware %q", m.Name)
+		}
+		built, err := f(m.Options)
+		if err != nil {
+			return nil, fmt.Errorf("middleware[%d] %s: %w", i, m.Name, err)
+		}
+		out = append(out, built)
+	}
+	return out, nil
+}
