@@ -1,0 +1,189 @@
+package activities_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnstone-run/turnstone/activities"
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+func TestModelCallStreamsAndStores(t *testing.T) {
+	h := newHarness(t)
+	ref := h.begin(agent.TurnRequest{TurnID: "t1", SessionID: "s1"})
+	h.model.script(says("Hel", "lo", " there"))
+	in := activities.CallModelInput{Turn: ref, Step: 1}
+	v, err := h.CallModel(t.Context(), in)
+	require.NoError(t, err)
+	require.Equal(t, agent.FinishStop, v.FinishReason)
+	require.Equal(t, "scripted-1", v.Model)
+	require.InDelta(t, 100e-6+100e-6, v.Usage.CostUSD, 1e-9)
+	require.Empty(t, v.Calls)
+	require.Equal(t, "Hello there", text(h.events("t1")))
+
+	again, err := h.CallModel(t.Context(), in)
+	require.NoError(t, err)
+	require.Equal(t, v, again)
+	require.Len(t, h.model.seen, 1, "a stored step is not asked for again")
+
+	prompt := h.model.seen[0]
+	require.Equal(t, "You are an analyst.\n\nSession: s1", prompt.System)
+	require.Equal(t, []agent.Message{agent.UserText("hello")}, prompt.Messages)
+	require.Equal(t, "lookup", prompt.Tools[0].Name)
+}
+
+func TestModelRetryIsANewEpoch(t *testing.T) {
+	h := newHarness(t)
+	ref := h.begin(agent.TurnRequest{TurnID: "t1"})
+	h.model.script(
+		func(_ context.Context, _ agent.ModelRequest, emit func(agent.Delta) error) (agent.ModelReply, error) {
+			if err := emit(agent.Delta{Text: "lost words"}); err != nil {
+				return agent.ModelReply{}, err
+			}
+			// Cut off in mid-stream, billed all the same, and seen by readers.
+			require.Eventually(t, func() bool { return text(h.events("t1")) == "lost words" }, 5*time.Second, 10*time.Millisecond)
+			return agent.ModelReply{Usage: agent.Usage{OutputTokens: 7}}, agent.Errorf(agent.CodeUnavailable, "", "connection cut")
+		},
+		says("all is ", "well"))
+	v, err := h.CallModel(t.Context(), activities.CallModelInput{Turn: ref, Step: 1})
+	require.NoError(t, err)
+	require.Equal(t, int64(17), v.Usage.OutputTokens, "what the retry billed again counts")
+	events := h.events("t1")
+	require.Contains(t, types(events), agent.EventReset)
+	require.Equal(t, "all is well", text(events))
+}
+
+func TestProviderFailureIsData(t *testing.T) {
+	h := newHarness(t)
+	ref := h.begin(agent.TurnRequest{TurnID: "t1"})
+	denied := func(context.Context, agent.ModelRequest, func(agent.Delta) error) (agent.ModelReply, error) {
+		return agent.ModelReply{}, agent.Errorf(agent.CodeDenied, "call model", "bad key")
+	}
+	h.model.script(denied, denied)
+	v, err := h.CallModel(t.Context(), activities.CallModelInput{Turn: ref, Step: 1})
+	require.NoError(t, err)
+	require.Equal(t, "denied", v.Failure.Type)
+	require.Len(t, h.model.seen, 1, "a refusal is not tried again")
+
+	limited := func(context.Context, agent.ModelRequest, func(agent.Delta) error) (agent.ModelReply, error) {
+		return agent.ModelReply{}, &agent.Error{Code: agent.CodeRateLimited, RetryAfter: time.Hour, Err: context.DeadlineExceeded}
+	}
+	h.model.script(limited, limited)
+	v, err = h.CallModel(t.Context(), activities.CallModelInput{Turn: ref, Step: 2})
+	require.NoError(t, err)
+	require.Equal(t, "rate_limited", v.Failure.Type)
+	require.True(t, v.Failure.Retryable)
+	require.Len(t, h.model.seen, 2, "nobody waits for an hour")
+}
+
+func TestCancelStopsTheModelWithinASecond(t *testing.T) {
+	h := newHarness(t)
+	ref := h.begin(agent.TurnRequest{TurnID: "t1"})
+	stopped := make(chan struct{})
+	h.model.script(hangs("so far", stopped))
+	done := make(chan agent.ModelVerdict, 1)
+	go func() {
+		v, err := h.CallModel(t.Context(), activities.CallModelInput{Turn: ref, Step: 1})
+		if err == nil {
+			done <- v
+		}
+		close(done)
+	}()
+	require.Eventually(t, func() bool { return text(h.events("t1")) == "so far" }, 5*time.Second, 10*time.Millisecond)
+	require.NoError(t, h.CancelTurn(t.Context(), activities.CancelTurnInput{TurnID: "t1"}))
+	select {
+	case <-stopped:
+	case <-time.After(time.Second):
+		require.Fail(t, "the model was not stopped within a second")
+	}
+	v, ok := <-done
+	require.True(t, ok)
+	require.True(t, v.Cancelled)
+	models, _, err := h.store.Steps(t.Context(), "t1")
+	require.NoError(t, err)
+	require.Equal(t, "so far", agent.Normalize(models[0].Blocks), "what was said is stored")
+}
+
+func TestCancelInterruptsTheWaitForARetry(t *testing.T) {
+	h := newHarness(t)
+	ref := h.begin(agent.TurnRequest{TurnID: "t1"})
+	failed := make(chan struct{})
+	h.model.script(func(context.Context, agent.ModelRequest, func(agent.Delta) error) (agent.ModelReply, error) {
+		close(failed)
+		return agent.ModelReply{}, &agent.Error{Code: agent.CodeRateLimited, RetryAfter: time.Second, Err: context.DeadlineExceeded}
+	})
+	go func() {
+		<-failed
+		_ = h.CancelTurn(context.WithoutCancel(t.Context()), activities.CancelTurnInput{TurnID: "t1"})
+	}()
+	v, err := h.CallModel(t.Context(), activities.CallModelInput{Turn: ref, Step: 1})
+	require.NoError(t, err)
+	require.True(t, v.Cancelled)
+	require.Len(t, h.model.seen, 1)
+}
+
+func TestZombieWritesNothingMore(t *testing.T) {
+	h := newHarness(t)
+	ref := h.begin(agent.TurnRequest{TurnID: "t1"})
+	stopped := make(chan struct{})
+	h.model.script(hangs("zombie", stopped), says("the living"))
+	zombie := make(chan error, 1)
+	go func() {
+		_, err := h.CallModel(t.Context(), activities.CallModelInput{Turn: ref, Step: 1})
+		zombie <- err
+	}()
+	require.Eventually(t, func() bool { return text(h.events("t1")) == "zombie" }, 5*time.Second, 10*time.Millisecond)
+
+	_, err := h.CallModel(t.Context(), activities.CallModelInput{Turn: ref, Step: 1})
+	require.NoError(t, err)
+	require.ErrorContains(t, <-zombie, "fenced")
+	<-stopped
+	require.Equal(t, "the living", text(h.events("t1")))
+	models, _, err := h.store.Steps(t.Context(), "t1")
+	require.NoError(t, err)
+	require.Equal(t, "the living", agent.Normalize(models[0].Blocks))
+}
+
+func TestTokensAreSignalled(t *testing.T) {
+	h := newHarness(t)
+	ref := h.begin(agent.TurnRequest{TurnID: "t1"})
+	h.model.script(says("one ", "two ", "three"))
+	_, err := h.CallModel(t.Context(), activities.CallModelInput{Turn: ref, Step: 1, StreamTo: &agent.StreamTo{WorkflowID: "w", Signal: "s", IntervalMS: 100}})
+	require.NoError(t, err)
+	var all string
+	for i, b := range h.runs.batches {
+		require.Equal(t, i+1, b.Batch)
+		all += b.Text
+	}
+	require.Equal(t, "one two three", all)
+	require.True(t, h.runs.batches[len(h.runs.batches)-1].Done)
+}
+
+func TestVerdictsOfCalls(t *testing.T) {
+	h := newHarness(t)
+	ref := h.begin(agent.TurnRequest{TurnID: "t1"})
+	stranger := toolCall("c", `{}`)
+	stranger.Name = "format_disk"
+	h.model.script(calls(toolCall("a", `{}`), toolCall("a", ``), stranger,
+		agent.Block{Type: agent.BlockInvalidToolCall, ID: "d", Name: "lookup", Error: "unexpected end of JSON"}))
+	v, err := h.CallModel(t.Context(), activities.CallModelInput{Turn: ref, Step: 1})
+	require.NoError(t, err)
+	require.Equal(t, []agent.CallVerdict{
+		{ID: "a", Name: "lookup", Summary: "lookup", Gate: agent.GateApproval, Rule: "not inherently safe"},
+		{ID: "a_2", Name: "lookup", Summary: "lookup", Gate: agent.GateApproval, Rule: "not inherently safe"},
+		{ID: "c", Name: "format_disk", Summary: "format_disk", Local: true},
+		{ID: "d", Name: "lookup", Summary: "lookup", Local: true},
+	}, v.Calls)
+	for id, message := range map[string]string{"c": "not granted in toolkit", "d": "unexpected end of JSON"} {
+		tv, err := h.CallTool(t.Context(), activities.CallToolInput{Turn: ref, Step: 1, CallID: agent.CallID(id), Name: map[string]string{"c": "format_disk", "d": "lookup"}[id]})
+		require.NoError(t, err)
+		require.True(t, tv.Failed)
+		_, tools, err := h.store.Steps(t.Context(), "t1")
+		require.NoError(t, err)
+		require.Contains(t, string(tools[len(tools)-1].Result.Output), message)
+	}
+	require.Zero(t, h.tool.count)
+}

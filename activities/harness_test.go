@@ -1,0 +1,260 @@
+package activities_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap/zaptest"
+
+	"github.com/turnstone-run/turnstone/activities"
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/catalog"
+	"github.com/turnstone-run/turnstone/internal/devstack/pgdev/pgtest"
+	"github.com/turnstone-run/turnstone/internal/middleware"
+	"github.com/turnstone-run/turnstone/internal/postgres"
+	"github.com/turnstone-run/turnstone/internal/stream/pgstream"
+)
+
+func TestMain(m *testing.M) { pgtest.Main(m) }
+
+// harness is a set of activities on a real database, with a scripted model and tool.
+type harness struct {
+	*activities.Activities
+	t     *testing.T
+	store *postgres.Store
+	log   *pgstream.Log
+	model scripted
+	tool  *fakeTool
+	runs  *fakeRuns
+	blobs *fakeBlobs
+}
+
+func newHarness(t *testing.T, change ...func(*activities.Config)) *harness {
+	t.Helper()
+	ctx := t.Context()
+	pool, err := postgres.Open(ctx, postgres.Config{URL: pgtest.New(t)})
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	require.NoError(t, postgres.Migrate(ctx, pool))
+	h := &harness{t: t, store: postgres.NewStore(pool, postgres.Config{}), tool: &fakeTool{}, runs: &fakeRuns{}, blobs: &fakeBlobs{}}
+	h.log, err = pgstream.New(ctx, pgstream.Config{Pool: pool, Logger: zaptest.NewLogger(t)})
+	require.NoError(t, err)
+	t.Cleanup(h.log.Stop)
+	registry, err := catalog.New(h.store, agent.Plan{
+		Agent: "analyst", InstanceID: "analyst@1", System: "You are an analyst.",
+		Models: []agent.PlanModel{{Profile: "default", Model: "scripted-1", InputPerMTok: 1, OutputPerMTok: 10}, {Profile: "other", Model: "scripted-2"}},
+		Tools:  []agent.PlanTool{{Spec: agent.ToolSpec{Name: "lookup", Parameters: json.RawMessage(`{"type":"object"}`)}, Toolkit: "fake"}},
+		Middleware: []agent.PlanMiddleware{{
+			Name: "model_retry", Options: json.RawMessage(`{"max_retries":1,"initial_delay":0.01,"max_delay":1}`),
+		}},
+		Limits: agent.Limits{ModelCalls: 25, ToolCalls: 50},
+	})
+	require.NoError(t, err)
+	set, err := middleware.NewSet(middleware.Builtin()...)
+	require.NoError(t, err)
+	cfg := activities.Config{
+		Registry: registry, Models: &h.model, Tools: h.tool, Middleware: set, Store: h.store, Log: h.log, Blobs: h.blobs, Runs: h.runs,
+		Logger: zaptest.NewLogger(t),
+	}
+	for _, c := range change {
+		c(&cfg)
+	}
+	h.Activities, err = activities.New(cfg)
+	require.NoError(t, err)
+	return h
+}
+
+// begin begins a turn that holds its session.
+func (h *harness) begin(req agent.TurnRequest) activities.TurnRef {
+	h.t.Helper()
+	if req.Message == "" {
+		req.Message = "hello"
+	}
+	out, err := h.Begin(h.t.Context(), req, activities.BeginTurnInput{WorkflowID: "turn/" + string(req.TurnID), RunID: "run-" + h.t.Name()})
+	require.NoError(h.t, err)
+	require.Equal(h.t, activities.VerdictReady, out.Verdict)
+	return out.Turn
+}
+
+// events reads what is in the turn's log now.
+func (h *harness) events(id agent.TurnID) []agent.Event {
+	h.t.Helper()
+	tail, err := h.log.Tail(h.t.Context(), string(id))
+	require.NoError(h.t, err)
+	var out []agent.Event
+	for e, err := range h.log.Follow(h.t.Context(), string(id), 0) {
+		require.NoError(h.t, err)
+		require.Equal(h.t, int64(len(out)+1), e.Meta.EventIndex, "contiguous")
+		out = append(out, e)
+		if e.Meta.EventIndex == tail.LastIndex {
+			break
+		}
+	}
+	return out
+}
+
+// text joins the tokens that a reader would show: those that no reset voids.
+func text(events []agent.Event) string {
+	var out string
+	for i, e := range events {
+		void := false
+		for _, r := range events[i:] {
+			void = void || (r.Type == agent.EventReset && r.Producer == e.Meta.Producer && e.Meta.EventIndex >= r.FromIndex)
+		}
+		if e.Type == agent.EventToken && !void {
+			out += e.Text
+		}
+	}
+	return out
+}
+
+func types(events []agent.Event) []agent.EventType {
+	out := make([]agent.EventType, 0, len(events))
+	for _, e := range events {
+		out = append(out, e.Type)
+	}
+	return out
+}
+
+// scripted is a model that plays one step after the other.
+type scripted struct {
+	mu    sync.Mutex
+	steps []play
+	seen  []agent.ModelRequest
+}
+
+type play func(ctx context.Context, req agent.ModelRequest, emit func(agent.Delta) error) (agent.ModelReply, error)
+
+func (s *scripted) script(steps ...play) { s.steps = steps }
+
+func (s *scripted) Model(context.Context, agent.PlanModel) (agent.Model, error) { return s, nil }
+
+func (s *scripted) Generate(ctx context.Context, req agent.ModelRequest, emit func(agent.Delta) error) (agent.ModelReply, error) {
+	s.mu.Lock()
+	s.seen = append(s.seen, req)
+	if len(s.steps) == 0 {
+		s.mu.Unlock()
+		return agent.ModelReply{}, errors.New("the script is over")
+	}
+	next := s.steps[0]
+	s.steps = s.steps[1:]
+	s.mu.Unlock()
+	return next(ctx, req, emit)
+}
+
+// says streams words and ends.
+func says(words ...string) play {
+	return func(_ context.Context, req agent.ModelRequest, emit func(agent.Delta) error) (agent.ModelReply, error) {
+		var all string
+		for _, w := range words {
+			if err := emit(agent.Delta{Text: w}); err != nil {
+				return agent.ModelReply{}, err
+			}
+			all += w
+		}
+		return agent.ModelReply{
+			Blocks: []agent.Block{agent.Text(all)}, FinishReason: agent.FinishStop, Model: req.Model,
+			Usage: agent.Usage{InputTokens: 100, OutputTokens: 10},
+		}, nil
+	}
+}
+
+func calls(blocks ...agent.Block) play {
+	return func(_ context.Context, req agent.ModelRequest, _ func(agent.Delta) error) (agent.ModelReply, error) {
+		return agent.ModelReply{Blocks: blocks, FinishReason: agent.FinishToolCalls, Model: req.Model}, nil
+	}
+}
+
+func toolCall(id, args string) agent.Block {
+	return agent.Block{Type: agent.BlockToolCall, ID: id, Name: "lookup", Args: json.RawMessage(args)}
+}
+
+// hangs says something and then waits to be stopped.
+func hangs(first string, stopped chan<- struct{}) play {
+	return func(ctx context.Context, _ agent.ModelRequest, emit func(agent.Delta) error) (agent.ModelReply, error) {
+		defer close(stopped)
+		if err := emit(agent.Delta{Text: first}); err != nil {
+			return agent.ModelReply{}, err
+		}
+		<-ctx.Done()
+		return agent.ModelReply{}, context.Cause(ctx)
+	}
+}
+
+// fakeTool is the toolkit "fake" with one tool.
+type fakeTool struct {
+	call  func(ctx context.Context, inv agent.Invocation, call agent.ToolCall) (agent.ToolResult, error)
+	free  bool
+	count int
+}
+
+func (f *fakeTool) Tool(kit, name string) (agent.Tool, error) {
+	if kit != "fake" || name != "lookup" {
+		return nil, agent.Errorf(agent.CodeNotFound, "", "not granted in toolkit")
+	}
+	return f, nil
+}
+
+func (f *fakeTool) Spec() agent.ToolSpec            { return agent.ToolSpec{Name: "lookup"} }
+func (f *fakeTool) EffectFree(json.RawMessage) bool { return f.free }
+
+func (f *fakeTool) Call(ctx context.Context, inv agent.Invocation, call agent.ToolCall) (agent.ToolResult, error) {
+	f.count++
+	return f.call(ctx, inv, call)
+}
+
+type fakeRuns struct {
+	mu      sync.Mutex
+	closed  map[string]bool
+	ready   []string
+	stopped []string
+	batches []agent.TokenBatch
+}
+
+func (f *fakeRuns) Start(context.Context, agent.TurnRequest) error { return nil }
+
+func (f *fakeRuns) Closed(_ context.Context, id string) (bool, error) { return f.closed[id], nil }
+
+func (f *fakeRuns) Ready(_ context.Context, id string) error {
+	f.ready = append(f.ready, id)
+	return nil
+}
+
+func (f *fakeRuns) Interrupt(_ context.Context, id string, _ agent.CancelRequest) error {
+	f.stopped = append(f.stopped, id)
+	return nil
+}
+
+func (f *fakeRuns) Tokens(_ context.Context, _ agent.StreamTo, b agent.TokenBatch) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.batches = append(f.batches, b)
+	return nil
+}
+
+// fakeBlobs keeps blobs in memory.
+type fakeBlobs struct{ m sync.Map }
+
+func (f *fakeBlobs) Put(_ context.Context, _ string, r io.Reader) (string, error) {
+	b, err := io.ReadAll(r)
+	sum := sha256.Sum256(b)
+	ref := "cas://sha256:" + hex.EncodeToString(sum[:])
+	f.m.Store(ref, b)
+	return ref, err
+}
+
+func (f *fakeBlobs) Open(_ context.Context, _, ref string) (io.ReadCloser, error) {
+	b, ok := f.m.Load(ref)
+	if !ok {
+		return nil, agent.Errorf(agent.CodeNotFound, "", "no %s", ref)
+	}
+	return io.NopCloser(bytes.NewReader(b.([]byte))), nil
+}

@@ -1,0 +1,163 @@
+package activities_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	commonpb "go.temporal.io/api/common/v1"
+	"go.temporal.io/sdk/converter"
+
+	"github.com/turnstone-run/turnstone/activities"
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+func raw(s string) converter.RawValue {
+	return converter.NewRawValue(&commonpb.Payload{Metadata: map[string][]byte{"encoding": []byte("json/plain")}, Data: []byte(s)})
+}
+
+func TestBadRequestsAreRefusedByField(t *testing.T) {
+	h := newHarness(t, func(c *activities.Config) { c.MaxMessageBytes = 1000 })
+	cases := map[string]struct{ in, field string }{
+		"nothing":       {``, ""},
+		"not JSON":      {`hello`, ""},
+		"unknown field": {`{"message":"x","agnt":"analyst"}`, "agnt"},
+		"wrong type":    {`{"message":"x","limits":{"tool_calls":"3"}}`, "limits.tool_calls"},
+		"no message":    {`{}`, "message"},
+		"two messages":  {`{"message":"x","messages":[{"role":"user","blocks":[{"type":"text","text":"y"}]}]}`, "messages"},
+		"bad role":      {`{"messages":[{"role":"boss","blocks":[{"type":"text","text":"y"}]}]}`, "messages[0].role"},
+		"bad block":     {`{"messages":[{"role":"user","blocks":[{"type":"text","text":"y"},{"type":"image"}]}]}`, "messages[0].blocks[1]"},
+		"unknown agent": {`{"message":"x","agent":"nobody"}`, "agent"},
+		"unknown model": {`{"message":"x","model":"gpt-99"}`, "model"},
+		"bad session":   {`{"message":"x","session_id":"a b"}`, "session_id"},
+		"too large":     {`{"message":"` + strings.Repeat("x", 1001) + `"}`, "message"},
+		"bad on_busy":   {`{"message":"x","on_busy":"panic"}`, "on_busy"},
+		"bad stream_to": {`{"message":"x","stream_to":{"workflow_id":"w","signal":"s","interval_ms":5}}`, "stream_to.interval_ms"},
+		"direct":        {`{"message":"x","mode":"direct"}`, "mode"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			id := agent.TurnID("run-" + strings.ReplaceAll(name, " ", "-"))
+			out, err := h.BeginTurn(t.Context(), raw(c.in), activities.BeginTurnInput{WorkflowID: "w", RunID: string(id)})
+			require.NoError(t, err)
+			require.Equal(t, activities.VerdictRefused, out.Verdict)
+			require.Equal(t, c.field, out.Refusal.Field, out.Refusal.Message)
+			events := h.events(id)
+			require.Equal(t, []agent.EventType{agent.EventError, agent.EventStatus}, types(events))
+			require.True(t, events[1].Terminal())
+			_, err = h.store.Turn(t.Context(), id)
+			require.Equal(t, agent.CodeNotFound, agent.CodeOf(err), "nothing is stored of it")
+		})
+	}
+	require.Empty(t, h.model.seen)
+}
+
+func TestTurnIDs(t *testing.T) {
+	require.Equal(t, agent.TurnID("mine"), activities.TurnIDOf(&agent.TurnRequest{TurnID: "mine", IdempotencyKey: "k"}, "run"))
+	require.Equal(t, agent.TurnID("run"), activities.TurnIDOf(&agent.TurnRequest{}, "run"))
+	a := activities.TurnIDOf(&agent.TurnRequest{IdempotencyKey: "k"}, "run")
+	require.Equal(t, a, activities.TurnIDOf(&agent.TurnRequest{IdempotencyKey: "k", Context: agent.InvocationContext{Tenant: "default"}}, "other"))
+	require.NotEqual(t, a, activities.TurnIDOf(&agent.TurnRequest{IdempotencyKey: "k", Context: agent.InvocationContext{Tenant: "b"}}, "run"))
+}
+
+func TestWholeTurn(t *testing.T) {
+	h := newHarness(t)
+	ref := h.begin(agent.TurnRequest{TurnID: "3f0c9f3e-34ff-4a0f-8f5e-0f4f3a1b2c3d", SessionID: "s1"})
+	h.tool.free = true
+	h.tool.call = returns(agent.ToolResult{
+		Output: json.RawMessage(`{"rows":[1,2]}`), Data: json.RawMessage(`[1,2]`), Preview: json.RawMessage(`{"type":"dataset","row_count":2,"sample":[1,2]}`),
+	}, nil)
+	h.model.script(calls(toolCall("a", `{}`)), says("two rows"))
+	_, err := h.CallModel(t.Context(), activities.CallModelInput{Turn: ref, Step: 1})
+	require.NoError(t, err)
+	_, err = h.CallTool(t.Context(), activities.CallToolInput{Turn: ref, Step: 1, CallID: "a", Name: "lookup"})
+	require.NoError(t, err)
+	v, err := h.CallModel(t.Context(), activities.CallModelInput{Turn: ref, Step: 2})
+	require.NoError(t, err)
+
+	in := activities.StoreTurnInput{Turn: ref, Status: agent.TurnCompleted, Stop: agent.StopEndTurn, Usage: v.Usage, Model: v.Model, ElapsedMS: 12}
+	out, err := h.StoreTurn(t.Context(), in)
+	require.NoError(t, err)
+	require.Equal(t, "two rows", out.Output)
+	require.Equal(t, []agent.Block{agent.Text("two rows")}, out.Blocks)
+	require.Equal(t, []agent.ToolCallNote{{ID: "a", Tool: "lookup", Status: "success"}}, out.ToolCalls)
+	require.JSONEq(t, `{"type":"dataset","row_count":2,"sample":[1,2]}`, string(out.ResultPreview))
+	require.True(t, strings.HasPrefix(out.ResultRef, "artifact://"))
+
+	in.Status, in.Stop = agent.TurnFailed, agent.StopTerminated
+	again, err := h.StoreTurn(t.Context(), in)
+	require.NoError(t, err)
+	first, err := json.Marshal(out)
+	require.NoError(t, err)
+	second, err := json.Marshal(again)
+	require.NoError(t, err)
+	require.JSONEq(t, string(first), string(second), "the first to finish has the last word")
+	events := h.events(ref.TurnID)
+	require.True(t, events[len(events)-1].Terminal())
+	require.Equal(t, agent.StatusCompleted, events[len(events)-1].Status)
+
+	row, err := h.store.Result(t.Context(), "default", out.ResultRef)
+	require.NoError(t, err)
+	require.JSONEq(t, `{"output":"two rows","blocks":[{"type":"text","text":"two rows"}],"data":[1,2]}`, string(row.Data))
+
+	duplicate, err := h.Begin(t.Context(), agent.TurnRequest{TurnID: ref.TurnID, SessionID: "s1", Message: "hello"}, activities.BeginTurnInput{RunID: "r"})
+	require.NoError(t, err)
+	require.Equal(t, activities.VerdictDuplicate, duplicate.Verdict)
+	require.Equal(t, "two rows", duplicate.Output.Output)
+
+	next := h.begin(agent.TurnRequest{TurnID: "t2", SessionID: "s1", Message: "and now?"})
+	h.model.script(says("."))
+	_, err = h.CallModel(t.Context(), activities.CallModelInput{Turn: next, Step: 1})
+	require.NoError(t, err)
+	prompt := h.model.seen[2].Messages
+	require.Len(t, prompt, 5, "user, assistant with the call, tool, assistant, user")
+	require.Equal(t, agent.UserText("and now?"), prompt[4])
+}
+
+func TestLongOutputIsCappedInHistoryAlone(t *testing.T) {
+	h := newHarness(t)
+	ref := h.begin(agent.TurnRequest{TurnID: "t1"})
+	long := strings.Repeat("many words ", 4000)
+	h.model.script(says(long))
+	_, err := h.CallModel(t.Context(), activities.CallModelInput{Turn: ref, Step: 1})
+	require.NoError(t, err)
+	out, err := h.StoreTurn(t.Context(), activities.StoreTurnInput{Turn: ref, Status: agent.TurnCompleted, Stop: agent.StopEndTurn})
+	require.NoError(t, err)
+	require.LessOrEqual(t, len(out.Output), 1024)
+	require.Empty(t, out.Blocks)
+	row, err := h.store.Result(t.Context(), "default", out.ResultRef)
+	require.NoError(t, err)
+	require.Contains(t, string(row.Data), long)
+	events := h.events("t1")
+	require.Equal(t, long, events[len(events)-1].Result.Output, "readers of the stream get 64 KiB")
+}
+
+func TestBusySession(t *testing.T) {
+	h := newHarness(t, func(c *activities.Config) { c.QueueLength = 1 })
+	h.begin(agent.TurnRequest{TurnID: "t1", SessionID: "s1"})
+	ask := func(id agent.TurnID, busy agent.OnBusy) (activities.BeginTurnResult, error) {
+		return h.Begin(t.Context(), agent.TurnRequest{TurnID: id, SessionID: "s1", Message: "x", OnBusy: busy}, activities.BeginTurnInput{WorkflowID: "turn/" + string(id), RunID: "r"})
+	}
+	_, err := ask("t2", agent.OnBusyReject)
+	require.Equal(t, agent.CodeConflict, agent.CodeOf(err))
+	out, err := ask("t3", agent.OnBusyInterrupt)
+	require.NoError(t, err)
+	require.Equal(t, activities.VerdictBehind, out.Verdict)
+	require.Equal(t, agent.TurnID("t1"), out.Holder)
+	require.Equal(t, 1, out.Position)
+	require.Equal(t, []string{"turn/t1"}, h.runs.stopped)
+	tail, err := h.log.Tail(t.Context(), "t1")
+	require.NoError(t, err)
+	require.True(t, tail.Cancelled)
+	_, err = ask("t4", agent.OnBusyQueue)
+	require.Equal(t, agent.CodeRateLimited, agent.CodeOf(err), "the queue is full")
+
+	ref := activities.TurnRef{TurnID: "t1", Tenant: "default", SessionID: "s1"}
+	_, err = h.StoreTurn(t.Context(), activities.StoreTurnInput{Turn: ref, Status: agent.TurnCancelled, Stop: agent.StopCancelled})
+	require.NoError(t, err)
+	require.Equal(t, []string{"turn/t3"}, h.runs.ready, "the next turn is told")
+	out, err = ask("t3", agent.OnBusyInterrupt)
+	require.NoError(t, err)
+	require.Equal(t, activities.VerdictReady, out.Verdict)
+}
