@@ -1,0 +1,82 @@
+package devstack_test
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnstone-run/turnstone/internal/devstack"
+	"github.com/turnstone-run/turnstone/internal/devstack/pgdev"
+)
+
+func TestStackStartsWhatIsAskedFor(t *testing.T) {
+	t.Parallel()
+	var said []string
+	stack, err := devstack.Start(t.Context(), devstack.Config{
+		Temporal: &devstack.TemporalConfig{EnableUI: true},
+		Postgres: &pgdev.Config{},
+		Flights:  &devstack.FlightsConfig{},
+		Progress: func(text string) { said = append(said, text) },
+	})
+	require.NoError(t, err)
+	pid := stack.Postgres.Pid()
+	require.Contains(t, fetch(t, stack.Flights.URL()+"/flights?origin=NYC&dest=LAX&limit=1"), `"price"`)
+	require.Contains(t, fetch(t, stack.Temporal.UIURL()), "/_app/immutable/")
+	require.NotZero(t, pid)
+	require.Contains(t, said, "starting the Temporal server…")
+	require.Contains(t, said, "initialising PostgreSQL (first run)…")
+
+	require.NoError(t, stack.Close(t.Context()))
+	require.NoError(t, stack.Close(t.Context()), "closing twice is harmless")
+	require.Zero(t, stack.Postgres.Pid())
+	for _, address := range []string{stack.Temporal.Address(), stack.Flights.URL()[len("http://"):]} {
+		_, err := new(net.Dialer).DialContext(t.Context(), "tcp", address)
+		require.Error(t, err, "%s still answers", address)
+	}
+
+	empty, err := devstack.Start(t.Context(), devstack.Config{})
+	require.NoError(t, err)
+	require.Equal(t, &devstack.Stack{}, empty)
+	require.NoError(t, empty.Close(t.Context()))
+}
+
+func TestStackThatCannotStartLeavesNothing(t *testing.T) {
+	t.Parallel()
+	busy, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer busy.Close()
+	port := portOf(t, busy.Addr().String())
+
+	dir, err := os.MkdirTemp("", "devstack-test-")
+	require.NoError(t, err)
+	require.NoError(t, os.Chmod(dir, 0o755)) // for the user that root's PostgreSQL runs as
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+
+	cfg := devstack.Config{
+		DataDir:  dir,
+		Postgres: &pgdev.Config{},
+		Flights:  &devstack.FlightsConfig{Port: port},
+	}
+	_, err = devstack.Start(t.Context(), cfg)
+	require.ErrorIs(t, err, devstack.ErrPortInUse)
+	require.ErrorContains(t, err, strconv.Itoa(port))
+	require.NoFileExists(t, filepath.Join(dir, "postgres", "data", "postmaster.pid"), "the database was stopped again")
+
+	cfg.AnyPort = true
+	stack, err := devstack.Start(t.Context(), cfg)
+	require.NoError(t, err, "and its folder is free")
+	require.NoError(t, stack.Close(t.Context()))
+}
+
+func portOf(t *testing.T, address string) int {
+	t.Helper()
+	_, text, err := net.SplitHostPort(address)
+	require.NoError(t, err)
+	port, err := strconv.Atoi(text)
+	require.NoError(t, err)
+	return port
+}

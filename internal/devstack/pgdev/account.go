@@ -1,0 +1,104 @@
+//go:build unix
+
+package pgdev
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"syscall"
+)
+
+// account is the user that the server runs as.
+type account struct {
+	name     string
+	uid, gid uint32
+	switched bool // not our own user: give files away, drop privileges
+}
+
+// serverAccount is our own user, or for root the first of postgres and nobody, since PostgreSQL refuses root.
+func serverAccount() (account, error) {
+	uid := os.Geteuid()
+	if uid != 0 {
+		return account{name: strconv.Itoa(uid), uid: uint32(uid), gid: uint32(os.Getegid())}, nil
+	}
+	for _, name := range []string{"postgres", "nobody"} {
+		u, err := user.Lookup(name)
+		if err != nil {
+			continue
+		}
+		uid, errUID := strconv.ParseUint(u.Uid, 10, 32)
+		gid, errGID := strconv.ParseUint(u.Gid, 10, 32)
+		if errUID == nil && errGID == nil && uid != 0 {
+			return account{name: name, uid: uint32(uid), gid: uint32(gid), switched: true}, nil
+		}
+	}
+	return account{}, errors.New("PostgreSQL refuses to run as root, and neither of the users postgres and nobody exists; " +
+		"create one or run as an ordinary user")
+}
+
+// own gives path to the account.
+func (a account) own(path string) error {
+	if !a.switched {
+		return nil
+	}
+	return os.Chown(path, int(a.uid), int(a.gid))
+}
+
+// CheckDir reports whether a server can keep its data under dir, which need not exist yet. Only root has to
+// care: its server runs as another user, who must be able to pass through every parent folder; a root home of
+// mode 0700 stops it. The error names the folder.
+func CheckDir(dir string) error {
+	acct, err := serverAccount()
+	if err != nil {
+		return err
+	}
+	return acct.canReach(dir)
+}
+
+func (a account) canReach(dir string) error {
+	if !a.switched {
+		return nil
+	}
+	path, err := filepath.Abs(dir)
+	if err != nil {
+		return fmt.Errorf("data directory %q: %w", dir, err)
+	}
+	for {
+		info, err := os.Stat(path)
+		switch {
+		case errors.Is(err, os.ErrNotExist): // still to be made, with a mode that lets it pass
+		case err != nil:
+			return fmt.Errorf("data directory %q: %w", dir, err)
+		case !info.IsDir():
+			return fmt.Errorf("data directory %q: %q is not a folder", dir, path)
+		case !a.mayEnter(info):
+			return fmt.Errorf("data directory %q: the folder %q (%s) cannot be entered by the user %s, which runs the "+
+				"database because PostgreSQL refuses root; choose another place, for example under /var/lib, or run as "+
+				"an ordinary user", dir, path, info.Mode(), a.name)
+		}
+		parent := filepath.Dir(path)
+		if parent == path {
+			return nil
+		}
+		path = parent
+	}
+}
+
+func (a account) mayEnter(info os.FileInfo) bool {
+	mode := info.Mode().Perm()
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	switch {
+	case !ok:
+		return true // unknowable here; PostgreSQL will say so itself
+	case stat.Uid == a.uid:
+		return mode&0o100 != 0
+	case stat.Gid == a.gid:
+		return mode&0o010 != 0
+	default:
+		return mode&0o001 != 0
+	}
+}

@@ -1,0 +1,161 @@
+//go:build unix
+
+package pgdev
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/turnstone-run/turnstone/internal/devstack/dirlock"
+)
+
+// home is the folder of one server and the lock on it.
+type home struct {
+	dir  string
+	acct account
+	lock *dirlock.Lock
+}
+
+func (h *home) data() string { return filepath.Join(h.dir, "data") }
+
+// openHome makes the folder when missing and takes its lock.
+func openHome(dir string, acct account) (*home, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, fmt.Errorf("data directory %q: %w", dir, err)
+	}
+	if err := acct.canReach(dir); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("data directory: %w", err)
+	}
+	// Links resolved, so that the path equals the working directory the kernel reports for a server.
+	if dir, err = filepath.EvalSymlinks(dir); err != nil {
+		return nil, fmt.Errorf("data directory: %w", err)
+	}
+	// Again, for a umask that made folders which the server's user cannot enter.
+	if err := acct.canReach(dir); err != nil {
+		return nil, err
+	}
+	lock, err := dirlock.Acquire(dir)
+	if err != nil {
+		return nil, fmt.Errorf("data directory %q: %w", dir, err)
+	}
+	return &home{dir: dir, acct: acct, lock: lock}, nil
+}
+
+// major is the release that wrote the cluster; 0 when there is none yet.
+func (h *home) major() (int, error) {
+	raw, err := os.ReadFile(filepath.Join(h.data(), "PG_VERSION"))
+	if errors.Is(err, os.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("cluster version: %w", err)
+	}
+	major, err := strconv.Atoi(strings.TrimSpace(string(raw)))
+	if err != nil {
+		return 0, fmt.Errorf("cluster version in %q: %w", h.data(), err)
+	}
+	return major, nil
+}
+
+// create makes the cluster beside its final place and moves it there when complete: an interrupted first run
+// leaves nothing that looks like a cluster.
+func (h *home) create(ctx context.Context, inst installation, durable bool, log *zap.Logger) error {
+	ctx, cancel := context.WithTimeout(ctx, initTimeout)
+	defer cancel()
+
+	if entries, err := os.ReadDir(h.data()); err == nil && len(entries) > 0 {
+		return fmt.Errorf("%q exists but is not a PostgreSQL cluster; move it away", h.data())
+	}
+	fresh := h.data() + ".new"
+	if err := os.RemoveAll(fresh); err != nil {
+		return fmt.Errorf("remove half-made cluster: %w", err)
+	}
+	if err := os.Mkdir(fresh, 0o700); err != nil {
+		return fmt.Errorf("make cluster folder: %w", err)
+	}
+	if err := h.acct.own(fresh); err != nil {
+		return fmt.Errorf("make cluster folder: %w", err)
+	}
+	// Trust is safe: only the socket's folder leads to the server, and only its owner may enter that.
+	args := []string{
+		"--pgdata=" + fresh, "--username=" + superuser, "--auth-local=trust", "--auth-host=reject",
+		"--encoding=UTF8", "--no-locale", "--no-instructions",
+	}
+	if !durable {
+		args = append(args, "--no-sync")
+	}
+	if err := run(ctx, h.acct, log, inst.program("initdb"), args...); err != nil {
+		return fmt.Errorf("initialise cluster: %w", err)
+	}
+	if err := os.Rename(fresh, h.data()); err != nil {
+		return fmt.Errorf("put cluster in place: %w", err)
+	}
+	return nil
+}
+
+// postmaster is what a server says about itself in postmaster.pid.
+type postmaster struct {
+	pid   int
+	ready bool
+}
+
+// postmaster reads postmaster.pid; false when there is none that can be read.
+func (h *home) postmaster() (postmaster, bool) {
+	raw, err := os.ReadFile(filepath.Join(h.data(), "postmaster.pid"))
+	if err != nil {
+		return postmaster{}, false
+	}
+	// Lines: pid, data directory, start time, port, socket folder, listen address, shared memory, status.
+	lines := strings.Split(string(raw), "\n")
+	pid, err := strconv.Atoi(strings.TrimSpace(lines[0]))
+	if err != nil || pid <= 1 {
+		return postmaster{}, false
+	}
+	return postmaster{pid: pid, ready: len(lines) > 7 && strings.TrimSpace(lines[7]) == "ready"}, true
+}
+
+// evict deals with what a former owner left. We hold the lock, so that owner is dead: its server, if it still
+// runs, is asked to stop and waited for; a pid file that names no server of ours is removed, because the number
+// may by now belong to some other process and would keep ours from starting.
+func (h *home) evict(ctx context.Context, log *zap.Logger) error {
+	ctx, cancel := context.WithTimeout(ctx, orphanGrace)
+	defer cancel()
+	asked := false
+	for {
+		former, ok := h.postmaster()
+		if !ok {
+			return nil
+		}
+		if !serves(former.pid, h.data()) {
+			if err := os.Remove(filepath.Join(h.data(), "postmaster.pid")); err != nil && !errors.Is(err, os.ErrNotExist) {
+				return fmt.Errorf("remove stale pid file: %w", err)
+			}
+			return nil
+		}
+		if !asked {
+			asked = true
+			log.Info("stopping the PostgreSQL server that a former run left", zap.Int("pid", former.pid))
+			if err := syscall.Kill(former.pid, syscall.SIGINT); err != nil && !errors.Is(err, syscall.ESRCH) {
+				return fmt.Errorf("%w: stop the PostgreSQL server %d on %q: %w", dirlock.ErrInUse, former.pid, h.data(), err)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%w: the PostgreSQL server %d still runs on %q", dirlock.ErrInUse, former.pid, h.data())
+		case <-time.After(pollInterval):
+		}
+	}
+}

@@ -1,0 +1,125 @@
+//go:build unix
+
+package pgdev
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/turnstone-run/turnstone/internal/devstack/dirlock"
+)
+
+const (
+	ephemeralPrefix = "turnstone-pg-"
+	socketPrefix    = "turnstone-sock-"
+
+	// maxSocketPath is the shortest limit of the supported systems (macOS: 104 bytes with the final zero).
+	maxSocketPath = 103
+
+	sweepAge   = 2 * time.Minute // younger folders may be in the making
+	sweepLimit = 20              // folders removed per start
+)
+
+// temporaryRoots are the places for throw-away folders, best first. The system's own choice may be one that
+// root's server cannot enter.
+func temporaryRoots() []string {
+	return slices.Compact([]string{os.TempDir(), "/tmp", "/var/tmp"})
+}
+
+// makeEphemeral makes the home of a throw-away server, and removes homes whose owners were killed.
+func makeEphemeral(acct account) (string, error) {
+	var firstErr error
+	for _, root := range temporaryRoots() {
+		err := acct.canReach(root)
+		if err == nil {
+			sweep(root)
+			var dir string
+			if dir, err = os.MkdirTemp(root, ephemeralPrefix); err == nil {
+				err = os.Chmod(dir, 0o711) // MkdirTemp's 0700 would shut the server's user out
+			}
+			if err == nil {
+				return dir, nil
+			}
+		}
+		if firstErr == nil {
+			firstErr = err
+		}
+	}
+	return "", fmt.Errorf("temporary folder for PostgreSQL: %w", firstErr)
+}
+
+// sweep removes throw-away homes of ours that nobody holds the lock of. Best effort.
+func sweep(root string) {
+	dirs, err := filepath.Glob(filepath.Join(root, ephemeralPrefix+"*"))
+	if err != nil {
+		return
+	}
+	for _, dir := range dirs[:min(len(dirs), sweepLimit)] {
+		info, err := os.Lstat(dir)
+		if err != nil || !info.IsDir() || time.Since(info.ModTime()) < sweepAge {
+			continue
+		}
+		if stat, ok := info.Sys().(*syscall.Stat_t); !ok || int(stat.Uid) != os.Geteuid() {
+			continue
+		}
+		lock, err := dirlock.Acquire(dir)
+		if err != nil {
+			continue
+		}
+		h := &home{dir: dir}
+		if left, ok := h.postmaster(); !ok || !serves(left.pid, h.data()) {
+			_ = os.RemoveAll(dir)
+		}
+		_ = lock.Release()
+	}
+}
+
+// makeSocketFolder makes the folder of the socket, inside home when the path will do. Only the server's user and
+// our group may enter: that is what protects a server that trusts everyone.
+func makeSocketFolder(h *home) (string, error) {
+	dir := filepath.Join(h.dir, "socket")
+	if !socketFits(dir) {
+		var err error
+		if dir, err = shortSocketFolder(h.acct); err != nil {
+			return "", err
+		}
+	} else if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", fmt.Errorf("socket folder: %w", err)
+	}
+	if !h.acct.switched {
+		return dir, os.Chmod(dir, 0o700)
+	}
+	if err := os.Chown(dir, int(h.acct.uid), os.Getegid()); err != nil {
+		return "", fmt.Errorf("socket folder: %w", err)
+	}
+	if err := os.Chmod(dir, 0o770); err != nil {
+		return "", fmt.Errorf("socket folder: %w", err)
+	}
+	return dir, nil
+}
+
+func shortSocketFolder(acct account) (string, error) {
+	for _, root := range temporaryRoots() {
+		if acct.canReach(root) != nil || !socketFits(filepath.Join(root, socketPrefix+"0000000000")) {
+			continue
+		}
+		dir, err := os.MkdirTemp(root, socketPrefix)
+		if err != nil {
+			return "", fmt.Errorf("socket folder: %w", err)
+		}
+		return dir, nil
+	}
+	return "", errors.New("socket folder: no temporary folder with a short and plain enough path")
+}
+
+// socketFits reports whether the socket's whole path in dir is short enough for the kernel, and free of what
+// connection strings and PostgreSQL's list of folders would take for separators.
+func socketFits(dir string) bool {
+	return len(filepath.Join(dir, ".s.PGSQL."+port)) <= maxSocketPath && !strings.ContainsAny(dir, ` ,"'\`)
+}

@@ -1,0 +1,66 @@
+package devstack
+
+import (
+	"context"
+	"os/exec"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A child started at the wrong moment inherits the listeners for a moment; the server would die of that.
+func TestChosenPortsAreFreeWhileChildrenStart(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var children sync.WaitGroup
+	for range 2 {
+		children.Go(func() {
+			for ctx.Err() == nil {
+				_ = exec.CommandContext(ctx, "true").Run()
+			}
+		})
+	}
+	defer children.Wait()
+	defer cancel()
+	for range 150 {
+		ports, err := choosePorts(false, make([]wantedPort, 4)...)
+		require.NoError(t, err)
+		for _, port := range ports {
+			// The server's own way to open a port, which the kernel refuses while a copy listens.
+			listener, err := listen(port)
+			require.NoError(t, err)
+			require.NoError(t, release(listener))
+		}
+	}
+}
+
+func TestChoosePorts(t *testing.T) {
+	busy, err := listen(0)
+	require.NoError(t, err)
+	defer busy.Close()
+	taken := portOf(busy)
+
+	free, err := choosePorts(false, make([]wantedPort, 8)...)
+	require.NoError(t, err)
+	require.Len(t, slices.Compact(slices.Sorted(slices.Values(free))), 8, "all distinct")
+	for _, port := range free {
+		listener, err := listen(port)
+		require.NoError(t, err, "still free for who asks by number")
+		require.NoError(t, listener.Close())
+	}
+
+	same, err := choosePorts(false, wantedPort{"this", free[0]})
+	require.NoError(t, err)
+	require.Equal(t, free[:1], same, "a wanted port that is free is taken")
+
+	_, err = choosePorts(false, wantedPort{"this", free[0]}, wantedPort{"the demo", taken})
+	require.ErrorIs(t, err, ErrPortInUse)
+	require.ErrorContains(t, err, "the demo wants port")
+	_, err = choosePorts(false, wantedPort{"this", free[0]}, wantedPort{"that", free[0]})
+	require.ErrorIs(t, err, ErrPortInUse, "one port for two")
+
+	other, err := choosePorts(true, wantedPort{"the demo", taken})
+	require.NoError(t, err)
+	require.NotEqual(t, taken, other[0])
+}

@@ -1,0 +1,110 @@
+package devstack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/operatorservice/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+)
+
+// awaitFrontend waits until the namespace can be used and has the search attributes.
+func (t *Temporal) awaitFrontend(ctx context.Context, attributes map[string]enumspb.IndexedValueType) error {
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+
+	conn, err := grpc.NewClient(t.address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return fmt.Errorf("connect to %s: %w", t.address, err)
+	}
+	defer conn.Close()
+
+	workflows := workflowservice.NewWorkflowServiceClient(conn)
+	if err := until(ctx, func() error {
+		_, err := workflows.DescribeNamespace(ctx, &workflowservice.DescribeNamespaceRequest{Namespace: t.namespace})
+		return err
+	}); err != nil {
+		return fmt.Errorf("wait for the frontend: %w", err)
+	}
+	return t.ensureSearchAttributes(ctx, workflows, operatorservice.NewOperatorServiceClient(conn), attributes)
+}
+
+// ensureSearchAttributes registers what is missing. A namespace made by this start has them already; one from an
+// earlier start may not.
+func (t *Temporal) ensureSearchAttributes(
+	ctx context.Context,
+	workflows workflowservice.WorkflowServiceClient,
+	operator operatorservice.OperatorServiceClient,
+	wanted map[string]enumspb.IndexedValueType,
+) error {
+	var known map[string]enumspb.IndexedValueType
+	if err := until(ctx, func() error {
+		list, err := operator.ListSearchAttributes(ctx, &operatorservice.ListSearchAttributesRequest{Namespace: t.namespace})
+		known = list.GetCustomAttributes()
+		return err
+	}); err != nil {
+		return fmt.Errorf("list search attributes: %w", err)
+	}
+	missing := make(map[string]enumspb.IndexedValueType)
+	for name, kind := range wanted {
+		switch have, ok := known[name]; {
+		case !ok:
+			missing[name] = kind
+		case have != kind:
+			return fmt.Errorf("search attribute %s is a %s in namespace %q, want %s", name, have, t.namespace, kind)
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	if err := until(ctx, func() error {
+		_, err := operator.AddSearchAttributes(ctx, &operatorservice.AddSearchAttributesRequest{
+			Namespace: t.namespace, SearchAttributes: missing,
+		})
+		if status.Code(err) == codes.InvalidArgument { // such as more of a type than the database has columns for
+			return backoff.Permanent(err)
+		}
+		return err
+	}); err != nil {
+		return fmt.Errorf("add search attributes: %w", err)
+	}
+	// They count once the frontend has read the namespace again.
+	for _, name := range slices.Sorted(maps.Keys(missing)) {
+		if err := until(ctx, func() error {
+			_, err := workflows.CountWorkflowExecutions(ctx, &workflowservice.CountWorkflowExecutionsRequest{
+				Namespace: t.namespace, Query: name + " IS NOT NULL",
+			})
+			return err
+		}); err != nil {
+			return fmt.Errorf("wait for search attribute %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// until repeats try, at a steady pace, until it succeeds, fails permanently, or ctx ends; the error then also says
+// what was wrong last.
+func until(ctx context.Context, try func() error) error {
+	var last error
+	_, err := backoff.Retry(ctx, func() (struct{}, error) {
+		err := try()
+		if err != nil && ctx.Err() == nil {
+			last = err
+		}
+		return struct{}{}, err
+	}, backoff.WithBackOff(backoff.NewConstantBackOff(20*time.Millisecond)), backoff.WithMaxElapsedTime(readyTimeout))
+	if err != nil && ctx.Err() != nil {
+		return errors.Join(err, last)
+	}
+	return err
+}

@@ -1,0 +1,268 @@
+package devstack_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/log"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+	"go.temporal.io/server/common/headers"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/turnstone-run/turnstone/internal/devstack"
+	"github.com/turnstone-run/turnstone/internal/devstack/dirlock"
+)
+
+// ownerArg makes the test binary act as a program that owns a server, to be killed by a test.
+const ownerArg = "own-a-server"
+
+func TestMain(m *testing.M) {
+	if len(os.Args) == 3 && os.Args[1] == ownerArg {
+		ownServer(os.Args[2])
+	}
+	os.Exit(m.Run())
+}
+
+// ownServer starts a server on dir, runs a workflow, says so and waits to be killed.
+func ownServer(dir string) {
+	ctx := context.Background()
+	server, err := devstack.StartTemporal(ctx, devstack.TemporalConfig{DataDir: dir, SearchAttributes: attributes()})
+	if err == nil {
+		err = runGreeting(ctx, server, "killed", "acme")
+	}
+	if err != nil {
+		fmt.Println("error:", err)
+		os.Exit(1)
+	}
+	fmt.Println("done")
+	select {}
+}
+
+func attributes() map[string]enumspb.IndexedValueType {
+	keyword := enumspb.INDEXED_VALUE_TYPE_KEYWORD
+	return map[string]enumspb.IndexedValueType{"TurnstoneTenant": keyword, "TurnstoneAgent": keyword, "TurnstoneSession": keyword}
+}
+
+func greet(ctx workflow.Context, name string) (string, error) {
+	// Upserted from inside, as a turn does: an attribute unknown to the server would hang the workflow here.
+	tenant := temporal.NewSearchAttributeKeyKeyword("TurnstoneTenant")
+	if err := workflow.UpsertTypedSearchAttributes(ctx, tenant.ValueSet(name)); err != nil {
+		return "", err
+	}
+	return "hello " + name, nil
+}
+
+func TestKeptStateComesBack(t *testing.T) {
+	t.Parallel()
+	cfg := devstack.TemporalConfig{DataDir: t.TempDir()}
+
+	// An earlier release, say, that knew of no search attributes.
+	first := startTemporal(t, cfg)
+	_, err := devstack.StartTemporal(t.Context(), cfg)
+	require.ErrorIs(t, err, dirlock.ErrInUse, "one server per folder")
+	require.Empty(t, first.UIURL())
+	require.NoError(t, first.Stop())
+	require.NoError(t, first.Stop(), "stopping twice is harmless")
+
+	cfg.SearchAttributes = attributes()
+	second := startTemporal(t, cfg)
+	require.NoError(t, runGreeting(t.Context(), second, "kept", "acme"))
+	require.NoError(t, second.Stop())
+
+	third := startTemporal(t, cfg)
+	requireKept(t, third, "kept", "acme")
+	require.NoError(t, third.Stop())
+
+	cfg.SearchAttributes = map[string]enumspb.IndexedValueType{"TurnstoneTenant": enumspb.INDEXED_VALUE_TYPE_INT}
+	_, err = devstack.StartTemporal(t.Context(), cfg)
+	require.ErrorContains(t, err, "TurnstoneTenant is a Keyword")
+}
+
+func TestStateOutlivesAKilledProcess(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	owner := exec.CommandContext(t.Context(), os.Args[0], ownerArg, dir)
+	out, err := owner.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, owner.Start())
+	line, err := bufio.NewReader(out).ReadString('\n')
+	require.NoError(t, err)
+	require.Equal(t, "done\n", line)
+	require.NoError(t, owner.Process.Kill())
+	require.Error(t, owner.Wait())
+
+	server := startTemporal(t, devstack.TemporalConfig{DataDir: dir, SearchAttributes: attributes()})
+	requireKept(t, server, "killed", "acme")
+	require.NoError(t, runGreeting(t.Context(), server, "after", "globex"))
+}
+
+func TestInterruptedFirstStartBeginsAgain(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "100% a?b #1") // the path becomes part of a URI
+	require.NoError(t, os.Mkdir(dir, 0o700))
+	database := filepath.Join(dir, "temporal-"+headers.ServerVersion+".db")
+	require.NoError(t, os.WriteFile(database, nil, 0o600)) // a file without tables is a valid database
+	require.NoError(t, os.WriteFile(database+".incomplete", nil, 0o600))
+
+	server := startTemporal(t, devstack.TemporalConfig{DataDir: dir, SearchAttributes: attributes()})
+	require.NoError(t, runGreeting(t.Context(), server, "fresh", "acme"))
+	require.NoFileExists(t, database+".incomplete")
+	info, err := os.Stat(database)
+	require.NoError(t, err)
+	require.NotZero(t, info.Size(), "the data is where it should be")
+}
+
+func TestServersInOneProcessDoNotMeet(t *testing.T) {
+	t.Parallel()
+	core, logs := observer.New(zap.WarnLevel)
+	cfg := devstack.TemporalConfig{SearchAttributes: attributes(), EnableUI: true, Logger: zap.New(core)}
+	one, two := startTemporal(t, cfg), startTemporal(t, cfg)
+	require.NotEqual(t, one.Address(), two.Address())
+	require.NoError(t, runGreeting(t.Context(), one, "lonely", "acme"))
+
+	c := dial(t, two)
+	_, err := c.DescribeWorkflowExecution(t.Context(), "lonely", "")
+	require.ErrorContains(t, err, "not found")
+	c.Close()
+
+	script := regexp.MustCompile(`/_app/immutable/entry/start\.[^"]+\.js`)
+	for _, server := range []*devstack.Temporal{one, two} {
+		page := fetch(t, server.UIURL())
+		require.Regexp(t, script, page)
+		require.NotEmpty(t, fetch(t, server.UIURL()+script.FindString(page)), "the page's script is served")
+		require.Regexp(t, `"name": ?"default"`, fetch(t, server.UIURL()+"/api/v1/namespaces/default"), "the UI reaches its server")
+	}
+	require.Empty(t, logs.All(), "a healthy server is quiet")
+}
+
+func TestBusyPort(t *testing.T) {
+	t.Parallel()
+	taken := startTemporal(t, devstack.TemporalConfig{})
+	port := portOf(t, taken.Address())
+
+	_, err := devstack.StartTemporal(t.Context(), devstack.TemporalConfig{FrontendPort: port})
+	require.ErrorIs(t, err, devstack.ErrPortInUse)
+	_, err = devstack.StartTemporal(t.Context(), devstack.TemporalConfig{UIPort: port, EnableUI: true})
+	require.ErrorIs(t, err, devstack.ErrPortInUse)
+	require.ErrorContains(t, err, "Web UI")
+
+	other := startTemporal(t, devstack.TemporalConfig{FrontendPort: port, AnyPort: true})
+	require.NotEqual(t, taken.Address(), other.Address())
+}
+
+func startTemporal(t *testing.T, cfg devstack.TemporalConfig) *devstack.Temporal {
+	t.Helper()
+	began := time.Now()
+	server, err := devstack.StartTemporal(t.Context(), cfg)
+	require.NoError(t, err)
+	t.Logf("started in %s", time.Since(began).Round(time.Millisecond))
+	t.Cleanup(func() {
+		began := time.Now()
+		require.NoError(t, server.Stop())
+		t.Logf("stopped in %s", time.Since(began).Round(time.Millisecond))
+	})
+	return server
+}
+
+func dial(t *testing.T, server *devstack.Temporal) client.Client {
+	t.Helper()
+	c, err := client.Dial(client.Options{HostPort: server.Address(), Namespace: server.Namespace(), Logger: quiet{}})
+	require.NoError(t, err)
+	return c
+}
+
+// runGreeting runs one workflow on a worker of its own.
+func runGreeting(ctx context.Context, server *devstack.Temporal, id, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	c, err := client.Dial(client.Options{HostPort: server.Address(), Namespace: server.Namespace(), Logger: quiet{}})
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	w := worker.New(c, "greetings", worker.Options{})
+	w.RegisterWorkflow(greet)
+	if err := w.Start(); err != nil {
+		return err
+	}
+	defer w.Stop()
+
+	agent := temporal.NewSearchAttributeKeyKeyword("TurnstoneAgent")
+	run, err := c.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
+		ID: id, TaskQueue: "greetings",
+		TypedSearchAttributes: temporal.NewSearchAttributes(agent.ValueSet("greeter")),
+	}, greet, name)
+	if err != nil {
+		return err
+	}
+	var answer string
+	if err := run.Get(ctx, &answer); err != nil {
+		return err
+	}
+	if answer != "hello "+name {
+		return fmt.Errorf("workflow %s answered %q", id, answer)
+	}
+	return nil
+}
+
+// requireKept checks a greeting that an earlier server ran.
+func requireKept(t *testing.T, server *devstack.Temporal, id, name string) {
+	t.Helper()
+	c := dial(t, server)
+	defer c.Close()
+	var answer string
+	require.NoError(t, c.GetWorkflow(t.Context(), id, "").Get(t.Context(), &answer))
+	require.Equal(t, "hello "+name, answer)
+	requireListed(t, c, fmt.Sprintf("TurnstoneTenant = %q AND TurnstoneAgent = 'greeter'", name), id)
+}
+
+// requireListed waits until the visibility store answers query with exactly the workflow id.
+func requireListed(t *testing.T, c client.Client, query, id string) {
+	t.Helper()
+	require.EventuallyWithT(t, func(t *assert.CollectT) {
+		list, err := c.ListWorkflow(context.Background(), &workflowservice.ListWorkflowExecutionsRequest{Query: query})
+		if assert.NoError(t, err) && assert.Len(t, list.GetExecutions(), 1) {
+			assert.Equal(t, id, list.GetExecutions()[0].GetExecution().GetWorkflowId())
+		}
+	}, 30*time.Second, 50*time.Millisecond)
+}
+
+func fetch(t *testing.T, url string) string {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
+	require.NoError(t, err)
+	resp, err := (&http.Client{Timeout: 10 * time.Second}).Do(request)
+	require.NoError(t, err)
+	body, err := io.ReadAll(resp.Body)
+	require.NoError(t, resp.Body.Close())
+	require.NoError(t, err)
+	require.Equal(t, http.StatusOK, resp.StatusCode, string(body))
+	return string(body)
+}
+
+// quiet drops the SDK's own log lines.
+type quiet struct{}
+
+var _ log.Logger = quiet{}
+
+func (quiet) Debug(string, ...any) {}
+func (quiet) Info(string, ...any)  {}
+func (quiet) Warn(string, ...any)  {}
+func (quiet) Error(string, ...any) {}

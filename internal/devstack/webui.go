@@ -1,0 +1,79 @@
+package devstack
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/temporalio/ui-server/v2/server"
+	uiconfig "github.com/temporalio/ui-server/v2/server/config"
+	"github.com/temporalio/ui-server/v2/server/server_options"
+)
+
+// webUI is the Temporal Web UI in this process.
+type webUI struct {
+	url    string
+	server *server.Server
+	ended  chan struct{}
+}
+
+// startWebUI serves the UI for the frontend at address and waits until it answers. The caller has checked that
+// the port is free: the UI's own code ends the process when it is not.
+func startWebUI(ctx context.Context, port int, address string, cfg TemporalConfig) (*webUI, error) {
+	ui := &webUI{
+		url: "http://" + hostPort(port),
+		server: server.NewServer(server_options.WithConfigProvider(&uiconfig.Config{
+			TemporalGRPCAddress: address,
+			Host:                loopback,
+			Port:                port,
+			EnableUI:            true,
+			DefaultNamespace:    cfg.Namespace,
+			Codec:               uiconfig.Codec{Endpoint: cfg.CodecEndpoint},
+			HideLogs:            true,
+			DisableNewsFetch:    true,                                // nothing leaves the machine
+			CORS:                uiconfig.CORS{CookieInsecure: true}, // plain HTTP on the loopback address
+		})),
+		ended: make(chan struct{}),
+	}
+	go func() {
+		defer close(ui.ended)
+		_ = ui.server.Start() // nil after stop; it never returns another error
+	}()
+	if err := ui.awaitAnswer(ctx); err != nil {
+		ui.stop()
+		return nil, err
+	}
+	return ui, nil
+}
+
+func (ui *webUI) awaitAnswer(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	err := until(ctx, func() error {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, ui.url+"/healthz", http.NoBody)
+		if err != nil {
+			return err
+		}
+		resp, err := client.Do(req)
+		if err != nil {
+			return err
+		}
+		defer resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			return fmt.Errorf("status %s", resp.Status)
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("wait for the Web UI: %w", err)
+	}
+	return nil
+}
+
+// stop closes the listener and all connections and waits for the server to end.
+func (ui *webUI) stop() {
+	ui.server.Stop()
+	<-ui.ended
+}
