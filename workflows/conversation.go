@@ -89,6 +89,7 @@ type conversation struct {
 	timeout time.Duration
 	limit   int
 	turns   int
+	ran     bool // a turn, since this run began
 	pending []agent.TurnID
 	last    *LastTurn
 	closed  bool
@@ -148,7 +149,7 @@ func (c *conversation) run(ctx workflow.Context, id agent.TurnID) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	c.turns++
+	c.turns, c.ran = c.turns+1, true
 	if err != nil {
 		workflow.GetLogger(ctx).Warn("turn failed", "turn", id, "error", err)
 		c.last = &LastTurn{TurnID: id, Status: agent.TurnFailed}
@@ -167,9 +168,10 @@ func (c *conversation) idle(ctx workflow.Context) error {
 	return err
 }
 
+// due reports whether to continue as new: never before a turn has run, so that a bound that is too small does not spin.
 func (c *conversation) due(ctx workflow.Context) bool {
 	info := workflow.GetInfo(ctx)
-	return info.GetCurrentHistoryLength() >= c.limit || info.GetContinueAsNewSuggested()
+	return c.ran && (info.GetCurrentHistoryLength() >= c.limit || info.GetContinueAsNewSuggested())
 }
 
 // continueAsNew starts the next run once every signal has been taken in and every handler has finished. What the handlers have
@@ -215,7 +217,9 @@ func (c *conversation) take(ctx workflow.Context, id agent.TurnID, m activities.
 	if out.Refusal != nil {
 		return MessageReceipt{}, refused(out.Refusal)
 	}
-	c.limit = out.ContinueAsNew
+	if out.ContinueAsNew > 0 {
+		c.limit = out.ContinueAsNew
+	}
 	c.pending = append(c.pending, id)
 	return MessageReceipt{TurnID: id, Position: out.Position}, nil
 }
