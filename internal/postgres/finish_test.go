@@ -1,0 +1,264 @@
+package postgres_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/postgres"
+)
+
+// events returns the stream's events as the log keeps them.
+func (b *bench) events(stream string) []agent.Event {
+	b.t.Helper()
+	rows, err := b.pool.Query(b.t.Context(), `SELECT event FROM events WHERE stream_id = $1 ORDER BY event_index`, stream)
+	require.NoError(b.t, err)
+	var all []agent.Event
+	for rows.Next() {
+		var e agent.Event
+		require.NoError(b.t, rows.Scan(&e))
+		all = append(all, e)
+	}
+	require.NoError(b.t, rows.Err())
+	return all
+}
+
+// requireSame compares what goes over the wire: byte for byte as JSON, where an absent raw value and null are one.
+func requireSame(t testing.TB, want, got any, msg ...any) {
+	t.Helper()
+	x, err := json.Marshal(want)
+	require.NoError(t, err)
+	y, err := json.Marshal(got)
+	require.NoError(t, err)
+	require.Equal(t, string(x), string(y), msg...)
+}
+
+func TestFinishPromotesSteps(t *testing.T) {
+	b := newBench(t, postgres.Config{})
+	b.ready("t1", "s")
+	require.NoError(t, b.SaveModelStep(t.Context(), modelStep("t1", 1, 1, call("b"), call("a"))))
+	failed := toolStep("t1", 1, "a", 1)
+	failed.Result.Status, failed.Verdict.Failed, failed.Verdict.Ref = agent.ResultError, true, "cas://sha256:00"
+	require.NoError(t, b.SaveToolStep(t.Context(), failed))
+	require.NoError(t, b.SaveToolStep(t.Context(), toolStep("t1", 1, "b", 1)))
+	require.NoError(t, b.SaveModelStep(t.Context(), modelStep("t1", 2, 1, agent.Text("more"), call("a"), call("d"))))
+	require.NoError(t, b.SaveToolStep(t.Context(), toolStep("t1", 2, "d", 1)))
+	require.NoError(t, b.SaveModelStep(t.Context(), modelStep("t1", 3, 1))) // cancelled before it said anything
+
+	f := finish("t1", "s")
+	f.Output.Status = agent.TurnCancelled
+	b.finish(f)
+	require.Equal(t, []string{
+		"user: question t1",
+		"assistant: call(b) call(a)", "tool: success(b) error(a)",
+		"assistant: more call(a) call(d)", "tool: error(a) success(d)",
+	}, b.transcript("s"))
+	page, err := b.Messages(t.Context(), tenant, "s", 4, 1)
+	require.NoError(t, err)
+	require.JSONEq(t, `{"error":"the turn ended before this tool call finished"}`, string(page[0].Message.Blocks[0].Output))
+	require.Equal(t, "lookup", page[0].Message.Blocks[0].Name)
+
+	rows, err := b.pool.Query(t.Context(),
+		`SELECT step || call_id || ' ' || name || ' ' || status || ' ' || ref || ' ' || duration_ms FROM tool_calls ORDER BY step, call_id`)
+	require.NoError(t, err)
+	var calls []string
+	for rows.Next() {
+		var line string
+		require.NoError(t, rows.Scan(&line))
+		calls = append(calls, line)
+	}
+	require.NoError(t, rows.Err())
+	require.Equal(t, []string{
+		"1a lookup error cas://sha256:00 7", "1b lookup success  7", "2a lookup unfinished  0", "2d lookup success  7",
+	}, calls)
+}
+
+func TestFinishStoresTheResult(t *testing.T) {
+	b := newBench(t, postgres.Config{})
+	id := newID()
+	b.ready(id, "s")
+	f := finish(id, "s")
+	done := b.finish(f)
+	require.True(t, done.Logged)
+	ref, found := strings.CutPrefix(done.Output.ResultRef, "artifact://")
+	require.True(t, found)
+	want := f.Output
+	want.ResultRef = done.Output.ResultRef
+	requireSame(t, want, done.Output)
+
+	for _, by := range []string{done.Output.ResultRef, ref, id} {
+		row, err := b.Result(t.Context(), tenant, by)
+		require.NoError(t, err, by)
+		requireSame(t, want, row.Output)
+		require.JSONEq(t, string(f.Result), string(row.Data))
+		require.Equal(t, ref, row.ResultID)
+		require.Equal(t, id, row.JobID, "the job is the turn")
+		require.Equal(t, id, row.RunID)
+		require.Equal(t, "analyst", row.NodeID)
+		require.EqualValues(t, 15, row.TokensUsed)
+		require.Empty(t, row.CASID)
+		_, err = b.Result(t.Context(), "evil", by)
+		requireCode(t, agent.CodeNotFound, err)
+	}
+	_, err := b.Result(t.Context(), tenant, "artifact://"+id)
+	requireCode(t, agent.CodeNotFound, err)
+	_, err = b.Result(t.Context(), tenant, "cas://sha256:00")
+	requireCode(t, agent.CodeInvalid, err)
+
+	state, err := b.Turn(t.Context(), agent.TurnID(id))
+	require.NoError(t, err)
+	requireSame(t, &want, state.Output)
+	require.Equal(t, string(agent.TurnCompleted), state.State)
+	duplicate := b.begin(turn(id, "s"))
+	require.Equal(t, agent.BeginDuplicate, duplicate.Answer)
+	requireSame(t, &want, duplicate.Output)
+
+	events := b.events(id)
+	require.Len(t, events, 2)
+	require.True(t, events[1].Terminal())
+	requireSame(t, &want, events[1].Result, "the terminal event has the reference too")
+	require.Empty(t, f.Events[1].Result.ResultRef, "the caller's record is left alone")
+}
+
+func TestFinishKeepsWhatItIsGiven(t *testing.T) {
+	b := newBench(t, postgres.Config{})
+	b.ready("not-a-uuid", "s")
+	f := finish("not-a-uuid", "s")
+	f.Result, f.CASID, f.RunID, f.NodeID, f.CacheHit = nil, "sha256:abc", "run-7", "node-7", true
+	f.Output.Status, f.Output.Error = agent.TurnFailed, &agent.Failure{Type: "model_error", Message: "gone"}
+	f.Output.Usage.InputTokens = 1 << 40
+	b.finish(f)
+	row, err := b.Result(t.Context(), tenant, "not-a-uuid")
+	require.NoError(t, err)
+	require.Nil(t, row.Data)
+	require.Equal(t, "sha256:abc", row.CASID)
+	require.Equal(t, "run-7", row.RunID)
+	require.Equal(t, "node-7", row.NodeID)
+	require.True(t, row.CacheHit)
+	require.EqualValues(t, 1<<31-1, row.TokensUsed, "an INTEGER, as in the seed")
+	require.EqualValues(t, 5, uuid.MustParse(row.JobID).Version())
+	var kind string
+	require.NoError(t, b.pool.QueryRow(t.Context(), `SELECT error->>'type' FROM agent_results`).Scan(&kind))
+	require.Equal(t, "model_error", kind)
+}
+
+func TestFinishOfATakenJob(t *testing.T) {
+	b := newBench(t, postgres.Config{})
+	job := newID()
+	for _, id := range []string{"t1", "t2"} {
+		b.ready(id, "s")
+		f := finish(id, "s")
+		f.JobID = job
+		b.finish(f)
+	}
+	first, err := b.Result(t.Context(), tenant, "t1")
+	require.NoError(t, err)
+	second, err := b.Result(t.Context(), tenant, "t2")
+	require.NoError(t, err)
+	require.Equal(t, job, first.JobID)
+	require.NotEqual(t, job, second.JobID, "the turn ends all the same")
+}
+
+func TestFinishAlwaysStoresWhatJSONBCannot(t *testing.T) {
+	b := newBench(t, postgres.Config{})
+	deep := strings.Repeat("[", 5000) + strings.Repeat("]", 5000)
+	for i, raw := range []string{
+		`"nul \u0000, half \ud800 and \udc00x, whole \ud83d\ude00, not \\u0000"`, `{"n":[1e999999,-1E+99999,1e-99999,1.50]}`, deep,
+		"\"bad \xff utf-8\"", `"` + strings.Repeat("9", 10) + `"`, strings.Repeat("9", 140_000),
+	} {
+		id := fmt.Sprintf("t%d", i)
+		b.ready(id, "s")
+		f := finish(id, "s")
+		f.Result = json.RawMessage(`{"data":` + raw + `}`)
+		f.Output.ResultPreview = json.RawMessage(raw)
+		f.Output.Output, f.NodeID = "\x00 \xff", "\x00n\xff"
+		f.Output.Error = &agent.Failure{Type: "internal", Message: "\x00"}
+		done := b.finish(f)
+		row, err := b.Result(t.Context(), tenant, id)
+		require.NoError(t, err)
+		require.NotEmpty(t, row.Data)
+		require.Equal(t, done.Output.ResultRef, row.Output.ResultRef)
+	}
+}
+
+func TestFirstFinisherWins(t *testing.T) {
+	b := newBench(t, postgres.Config{})
+	const finishers = 8
+	for round := range 5 {
+		id := fmt.Sprintf("t%d", round)
+		b.ready(id, "s")
+		require.NoError(t, b.SaveModelStep(t.Context(), modelStep(id, 1, 1, agent.Text("said"))))
+		done := make([]agent.Finished, finishers)
+		errs := make([]error, finishers)
+		var wg sync.WaitGroup
+		for i := range finishers {
+			f := finish(id, "s")
+			f.Output.Output = fmt.Sprintf("finisher %d", i)
+			wg.Go(func() { done[i], errs[i] = b.Finish(t.Context(), f) })
+		}
+		wg.Wait()
+		for i := range finishers {
+			require.NoError(t, errs[i])
+			requireSame(t, done[0], done[i], "all get the first writer's output")
+		}
+		events := b.events(id)
+		require.Len(t, events, 2)
+		requireSame(t, done[0].Output, *events[1].Result)
+		require.Len(t, b.transcript("s"), 2*(round+1))
+	}
+}
+
+func TestFinishOfUnknownTurns(t *testing.T) {
+	b := newBench(t, postgres.Config{})
+	refused := finish("t1", "s")
+	refused.Output.Status, refused.Events[1].Status = agent.TurnFailed, agent.StatusFailed
+	for range 2 {
+		done := b.finish(refused)
+		require.True(t, done.Logged)
+		require.Equal(t, refused.Output, done.Output)
+	}
+	require.Len(t, b.events("t1"), 2)
+	require.Zero(t, b.count("turns"))
+	require.Zero(t, b.count("agent_results"))
+
+	b.ready("t2", "s")
+	foreign := finish("t2", "s")
+	foreign.Tenant = "evil"
+	_, err := b.Finish(t.Context(), foreign)
+	requireCode(t, agent.CodeNotFound, err)
+	require.Empty(t, b.events("t2"))
+
+	unended := finish("t2", "s")
+	unended.Output.Status = "paused"
+	_, err = b.Finish(t.Context(), unended)
+	requireCode(t, agent.CodeInvalid, err)
+}
+
+func TestFinishIsAtomicWithItsEvents(t *testing.T) {
+	b := newBench(t, postgres.Config{})
+	b.ready("t1", "s")
+	broken := finish("t1", "s")
+	broken.Events = broken.Events[:1] // no terminal event: the log refuses
+	_, err := b.Finish(t.Context(), broken)
+	requireCode(t, agent.CodeInvalid, err)
+	require.Zero(t, b.count("agent_results"))
+	state, err := b.Turn(t.Context(), "t1")
+	require.NoError(t, err)
+	require.Equal(t, agent.StateRunning, state.State)
+	require.True(t, b.finish(finish("t1", "s")).Logged)
+}
+
+func TestFinishLeavesASeparateLogAlone(t *testing.T) {
+	b := newBench(t, postgres.Config{SeparateLog: true})
+	b.ready("t1", "s")
+	require.False(t, b.finish(finish("t1", "s")).Logged)
+	require.False(t, b.finish(finish("t1", "s")).Logged)
+	require.False(t, b.finish(finish("never begun", "s")).Logged)
+	require.Zero(t, b.count("events"))
+}

@@ -1,0 +1,78 @@
+package postgres
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/tern/v2/migrate"
+)
+
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+const (
+	versionTable   = "turnstone_schema_version"
+	migrateTimeout = 10 * time.Minute // an index on a large table takes its time
+	closeTimeout   = 2 * time.Second
+)
+
+// ErrSchemaNewer says that a newer release of Turnstone has migrated the database: this one must not write to it.
+var ErrSchemaNewer = errors.New("the database belongs to a newer release of Turnstone")
+
+// Migrate brings the schema of the pool's database up to date. Any number of processes may do so at once: an advisory lock lets
+// one work and the others find nothing left to do. Each migration is one transaction. A database with migrations that this
+// binary does not know is refused with [ErrSchemaNewer] and left as it is.
+func Migrate(ctx context.Context, pool *pgxpool.Pool) error {
+	known, err := fs.Sub(migrations, "migrations")
+	if err != nil {
+		return fmt.Errorf("read migrations: %w", err)
+	}
+	return migrateTo(ctx, pool, known)
+}
+
+func migrateTo(ctx context.Context, pool *pgxpool.Pool, known fs.FS) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, migrateTimeout)
+	defer cancel()
+
+	// A connection of its own: a migration, and the wait for another process to finish one, may take longer than the pool
+	// allows a statement.
+	cfg := pool.Config().ConnConfig.Copy()
+	cfg.RuntimeParams["statement_timeout"] = "0"
+	cfg.RuntimeParams["lock_timeout"] = "0"
+	conn, err := pgx.ConnectConfig(ctx, cfg)
+	if err != nil {
+		return mapError("migrate", err)
+	}
+	defer func() {
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+		defer cancel()
+		if closeErr := conn.Close(closing); err == nil && closeErr != nil {
+			err = mapError("migrate", closeErr)
+		}
+	}()
+
+	m, err := migrate.NewMigrator(ctx, conn, versionTable)
+	if err != nil {
+		return mapError("migrate: version table", err)
+	}
+	if err := m.LoadMigrations(known); err != nil {
+		return fmt.Errorf("load migrations: %w", err)
+	}
+	version, err := m.GetCurrentVersion(ctx)
+	if err != nil {
+		return mapError("migrate: version", err)
+	}
+	if newest := int32(len(m.Migrations)); version > newest {
+		return fmt.Errorf("%w: its schema is at version %d, this binary knows versions up to %d", ErrSchemaNewer, version, newest)
+	}
+	if err := m.Migrate(ctx); err != nil {
+		return mapError("migrate", err)
+	}
+	return nil
+}

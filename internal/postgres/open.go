@@ -1,0 +1,132 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"go.uber.org/zap"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// minMajor is the oldest PostgreSQL release in use: the event log needs multiranges.
+const minMajor = 14
+
+// Bounds that the server keeps for every connection, in the form of its settings; a setting in the URL wins. Statements take
+// milliseconds; the bounds are for what should never happen.
+const (
+	statementTimeout = "30s"
+	lockTimeout      = "15s" // a session's row is held for two round trips at a time
+	idleInTxTimeout  = "15s" // a client that died between its two batches keeps its session locked for so long
+)
+
+const (
+	defaultMaxConns       = 10
+	defaultConnectTimeout = 30 * time.Second
+	attemptTimeout        = 5 * time.Second
+)
+
+// Open connects to PostgreSQL and waits, trying again, until a server answers that can be used: release 14 or newer, a database
+// in UTF-8. It gives up after [Config.ConnectTimeout] with [agent.CodeUnavailable], and at once when trying again cannot help
+// ([agent.CodeInvalid]: the URL, the credentials, the database name, the release, the encoding).
+func Open(ctx context.Context, c Config) (*pgxpool.Pool, error) {
+	c = c.withDefaults()
+	cfg, err := pgxpool.ParseConfig(c.URL)
+	if err != nil {
+		return nil, &agent.Error{Code: agent.CodeInvalid, Op: "open postgres", Field: "url", Err: err}
+	}
+	cfg.MaxConns = c.MaxConns
+	cfg.MaxConnLifetime = time.Hour
+	cfg.MaxConnLifetimeJitter = 10 * time.Minute
+	cfg.MaxConnIdleTime = 10 * time.Minute
+	if cfg.ConnConfig.ConnectTimeout == 0 {
+		cfg.ConnConfig.ConnectTimeout = attemptTimeout
+	}
+	for name, value := range map[string]string{
+		"application_name":                    "turnstone",
+		"statement_timeout":                   statementTimeout,
+		"lock_timeout":                        lockTimeout,
+		"idle_in_transaction_session_timeout": idleInTxTimeout,
+		"default_transaction_isolation":       "read committed", // what every statement here is written for
+	} {
+		if _, given := cfg.ConnConfig.RuntimeParams[name]; !given {
+			cfg.ConnConfig.RuntimeParams[name] = value
+		}
+	}
+	cfg.AfterConnect = checkServer
+
+	pool, err := pgxpool.NewWithConfig(ctx, cfg)
+	if err != nil {
+		return nil, mapError("open postgres", err)
+	}
+	if err := awaitServer(ctx, pool, c); err != nil {
+		pool.Close()
+		return nil, err
+	}
+	return pool, nil
+}
+
+func awaitServer(ctx context.Context, pool *pgxpool.Pool, c Config) error {
+	retry := backoff.NewExponentialBackOff()
+	retry.InitialInterval = 100 * time.Millisecond
+	retry.MaxInterval = 3 * time.Second
+	_, err := backoff.Retry(ctx, func() (struct{}, error) {
+		err := pool.Ping(ctx)
+		if err != nil && hopeless(err) {
+			return struct{}{}, backoff.Permanent(err)
+		}
+		return struct{}{}, err
+	},
+		backoff.WithBackOff(retry),
+		backoff.WithMaxElapsedTime(c.ConnectTimeout),
+		backoff.WithNotify(func(err error, wait time.Duration) {
+			c.Logger.Warn("PostgreSQL does not answer, trying again", zap.Duration("wait", wait), zap.Error(err))
+		}),
+	)
+	switch {
+	case err == nil:
+		return nil
+	case hopeless(err):
+		return &agent.Error{Code: agent.CodeInvalid, Op: "open postgres", Err: err}
+	default:
+		return &agent.Error{Code: agent.CodeUnavailable, Op: "open postgres", Err: err}
+	}
+}
+
+// hopeless reports whether the same attempt would fail for ever: the server said no to who we are or where we want to go, or
+// cannot serve us.
+func hopeless(err error) bool {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) {
+		switch {
+		case strings.HasPrefix(pg.Code, "28"), // authorization
+			pg.Code == "3D000", // no such database
+			pg.Code == "42704": // no such setting
+			return true
+		}
+	}
+	return errors.Is(err, errUnusableServer)
+}
+
+var errUnusableServer = errors.New("this PostgreSQL cannot be used")
+
+func checkServer(_ context.Context, conn *pgx.Conn) error {
+	version := conn.PgConn().ParameterStatus("server_version")
+	digits, _, _ := strings.Cut(version, ".")
+	digits, _, _ = strings.Cut(digits, " ")
+	if major, err := strconv.Atoi(digits); err == nil && major < minMajor {
+		return fmt.Errorf("%w: release %s, want %d or newer", errUnusableServer, version, minMajor)
+	}
+	if enc := conn.PgConn().ParameterStatus("server_encoding"); enc != "UTF8" {
+		return fmt.Errorf("%w: the database is encoded in %s, want UTF8", errUnusableServer, enc)
+	}
+	return nil
+}

@@ -1,0 +1,123 @@
+package postgres
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// Positions are contiguous, so the bound on messages is one on positions.
+const readPrompt = `
+SELECT position, role, blocks, size, turn_id = $3 FROM (
+	SELECT *, sum(size) OVER (ORDER BY position DESC ROWS UNBOUNDED PRECEDING) AS total
+	FROM messages
+	WHERE tenant = $1 AND session_id = $2 AND position <= $4 AND position > $4::bigint - $6 AND (NOT $5 OR turn_id = $3)
+) m WHERE total <= $7 OR turn_id = $3 ORDER BY position`
+
+const readStepsBefore = stepOutline + ` WHERE s.turn_id = $1 AND t.tenant = $2 AND s.step < $3 ORDER BY s.step, s.call_id`
+
+// promptMessage is a message on its way into a prompt.
+type promptMessage struct {
+	agent.Message
+	position int64
+	size     int  // bytes of its blocks as JSON
+	own      bool // of the turn that asks
+}
+
+// Prompt returns what a model call sees: the session's transcript up to the cursor, or only the turn's own input with
+// [agent.HistoryFresh]; then the turn's steps before q.Step, each tool message directly behind the message that asked. It is one
+// round trip.
+//
+// Beyond [Config.PromptMessages] and [Config.PromptBytes] the oldest messages are left out, in whole exchanges: what is left of
+// the transcript starts with a user message. The turn's own input is always there, and of its steps the newest ones.
+func (s *Store) Prompt(ctx context.Context, q agent.PromptQuery) ([]agent.Message, error) {
+	const op = "load prompt"
+	var (
+		b     pgx.Batch
+		past  []promptMessage
+		steps []step
+	)
+	b.Queue(readPrompt, q.Tenant, q.SessionID, q.TurnID, q.Cursor, q.History == agent.HistoryFresh, s.cfg.PromptMessages,
+		s.cfg.PromptBytes).Query(func(rows pgx.Rows) (err error) {
+		past, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (m promptMessage, err error) {
+			err = row.Scan(&m.position, &m.Role, &m.Blocks, &m.size, &m.own)
+			return m, err
+		})
+		return err
+	})
+	b.Queue(readStepsBefore, q.TurnID, q.Tenant, q.Step).Query(func(rows pgx.Rows) (err error) {
+		steps, err = pgx.CollectRows(rows, scanStep)
+		return err
+	})
+	if err := s.pool.SendBatch(ctx, &b).Close(); err != nil {
+		return nil, mapError(op, err)
+	}
+	models, tools, err := splitSteps(steps)
+	if err != nil {
+		return nil, mapError(op, err)
+	}
+	cut := q.History != agent.HistoryFresh && len(past) > 0 && past[0].position > 1
+	return assemble(past, cut, exchanges(models, tools, steps), budget{messages: s.cfg.PromptMessages, bytes: s.cfg.PromptBytes}), nil
+}
+
+// exchange is a model's reply with the results of its calls: kept or left out as a whole.
+type exchange struct {
+	messages []agent.Message
+	size     int
+}
+
+func exchanges(models []agent.ModelStep, tools []agent.ToolStep, steps []step) []exchange {
+	sizes := make(map[int]int, len(models))
+	for i := range steps {
+		sizes[steps[i].key.Step] += len(steps[i].content)
+	}
+	results := indexTools(tools)
+	all := make([]exchange, len(models))
+	for i := range models {
+		all[i] = exchange{messages: promoteStep(&models[i], results), size: sizes[models[i].Key.Step]}
+	}
+	return all
+}
+
+// budget is what is left of a prompt's bounds.
+type budget struct{ messages, bytes int }
+
+// take uses the budget up, and reports whether it was enough.
+func (b *budget) take(messages, bytes int) bool {
+	b.messages -= messages
+	b.bytes -= bytes
+	return b.messages >= 0 && b.bytes >= 0
+}
+
+// assemble fits a prompt into its budget, from the newest message to the oldest. past ends with the turn's own input; cut says that
+// its beginning has been left out already.
+func assemble(past []promptMessage, cut bool, steps []exchange, left budget) []agent.Message {
+	own := len(past)
+	for own > 0 && past[own-1].own {
+		own--
+		left.take(1, past[own].size)
+	}
+	first := len(steps)
+	for first > 0 && (left.take(len(steps[first-1].messages), steps[first-1].size) || first == len(steps)) {
+		first--
+	}
+	start := own
+	for start > 0 && left.take(1, past[start-1].size) {
+		start--
+	}
+	if cut || start > 0 {
+		for start < own && past[start].Role != agent.RoleUser {
+			start++
+		}
+	}
+	messages := make([]agent.Message, 0, len(past)-start+2*(len(steps)-first))
+	for _, m := range past[start:] {
+		messages = append(messages, m.Message)
+	}
+	for _, e := range steps[first:] {
+		messages = append(messages, e.messages...)
+	}
+	return messages
+}

@@ -1,0 +1,131 @@
+package postgres_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/postgres"
+)
+
+func (b *bench) prompt(q agent.PromptQuery) []string {
+	b.t.Helper()
+	q.Tenant, q.SessionID = tenant, "s"
+	messages, err := b.Prompt(b.t.Context(), q)
+	require.NoError(b.t, err)
+	lines := make([]string, len(messages))
+	for i, m := range messages {
+		lines[i] = render(m)
+	}
+	return lines
+}
+
+func TestPrompt(t *testing.T) {
+	b := newBench(t, postgres.Config{})
+	b.ready("t1", "s")
+	require.NoError(t, b.SaveModelStep(t.Context(), modelStep("t1", 1, 1, agent.Text("hello"))))
+	b.finish(finish("t1", "s"))
+	cursor := b.ready("t2", "s").Cursor
+	require.EqualValues(t, 3, cursor)
+	require.NoError(t, b.SaveModelStep(t.Context(), modelStep("t2", 1, 1, agent.Text("let me see"), call("c2"), call("c1"))))
+	require.NoError(t, b.SaveToolStep(t.Context(), toolStep("t2", 1, "c1", 1)))
+	require.NoError(t, b.SaveToolStep(t.Context(), toolStep("t2", 1, "c2", 1)))
+	require.NoError(t, b.SaveModelStep(t.Context(), modelStep("t2", 2, 1, call("c3"))))
+
+	past := []string{"user: question t1", "assistant: hello"}
+	own := []string{"user: question t2"}
+	first := []string{"assistant: let me see call(c2) call(c1)", "tool: success(c2) success(c1)"}
+	second := []string{"assistant: call(c3)", "tool: error(c3)"}
+	join := func(parts ...[]string) []string {
+		var all []string
+		for _, p := range parts {
+			all = append(all, p...)
+		}
+		return all
+	}
+	q := agent.PromptQuery{TurnID: "t2", Cursor: cursor, History: agent.HistoryLoad}
+	for step, want := range map[int][]string{1: join(past, own), 2: join(past, own, first), 3: join(past, own, first, second)} {
+		q.Step = step
+		require.Equal(t, want, b.prompt(q), "step %d", step)
+	}
+	q.History = agent.HistoryFresh
+	require.Equal(t, join(own, first), b.prompt(agent.PromptQuery{TurnID: "t2", Cursor: cursor, History: agent.HistoryFresh, Step: 2}))
+
+	foreign, err := b.Prompt(t.Context(), agent.PromptQuery{TurnID: "t2", Tenant: "evil", SessionID: "s", Cursor: cursor, Step: 3})
+	require.NoError(t, err)
+	require.Empty(t, foreign)
+
+	// Others may wait: what they say is not seen.
+	b.begin(turn("t3", "s"))
+	require.Equal(t, join(past, own), b.prompt(agent.PromptQuery{TurnID: "t2", Cursor: cursor, Step: 1}))
+}
+
+func TestPromptIsBounded(t *testing.T) {
+	const turns = 12
+	text := strings.Repeat("x", 1000)
+	b := newBench(t, postgres.Config{})
+	for i := range turns {
+		id := fmt.Sprintf("t%02d", i)
+		b.ready(id, "s")
+		require.NoError(t, b.SaveModelStep(t.Context(), modelStep(id, 1, 1, call("c1"))))
+		require.NoError(t, b.SaveToolStep(t.Context(), toolStep(id, 1, "c1", 1)))
+		require.NoError(t, b.SaveModelStep(t.Context(), modelStep(id, 2, 1, agent.Text(text))))
+		b.finish(finish(id, "s"))
+	}
+	b.ready("now", "s")
+	for step := 1; step <= 3; step++ {
+		require.NoError(t, b.SaveModelStep(t.Context(), modelStep("now", step, 1, call("c1"))))
+		require.NoError(t, b.SaveToolStep(t.Context(), toolStep("now", step, "c1", 1)))
+	}
+	const cursor = 4*turns + 1
+	tests := map[string]struct {
+		cfg  postgres.Config
+		step int
+		want int // messages
+	}{
+		"everything fits":         {postgres.Config{}, 1, 4*turns + 1},
+		"two exchanges":           {postgres.Config{PromptMessages: 9}, 1, 9},
+		"no half exchange":        {postgres.Config{PromptMessages: 12}, 1, 9},
+		"steps come first":        {postgres.Config{PromptMessages: 9}, 4, 7},
+		"bytes":                   {postgres.Config{PromptBytes: 2800}, 1, 9},
+		"only the newest steps":   {postgres.Config{PromptMessages: 6}, 4, 5},
+		"input and the last step": {postgres.Config{PromptMessages: 1}, 4, 3},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			b := &bench{Store: postgres.NewStore(b.pool, test.cfg), t: t, pool: b.pool}
+			got := b.prompt(agent.PromptQuery{TurnID: "now", Cursor: cursor, Step: test.step})
+			require.Len(t, got, test.want, "%s", strings.Join(got, "\n"))
+			require.True(t, strings.HasPrefix(got[0], "user:"), got[0])
+			require.Contains(t, got, "user: question now")
+		})
+	}
+}
+
+func TestPromptOfLongSessionReadsOnlyItsWindow(t *testing.T) {
+	b := newBench(t, postgres.Config{PromptBytes: 64 << 10})
+	long := turn("long", "s")
+	long.Input = nil
+	for range 3000 {
+		long.Input = append(long.Input, agent.UserText(strings.Repeat("y", 200)))
+	}
+	b.begin(long)
+	b.finish(finish("long", "s"))
+	cursor := b.ready("now", "s").Cursor
+	got := b.prompt(agent.PromptQuery{TurnID: "now", Cursor: cursor, Step: 1})
+	require.Greater(t, len(got), 200)
+	require.Less(t, len(got), 330)
+
+	page, err := b.Messages(t.Context(), tenant, "s", 0, 5000)
+	require.NoError(t, err)
+	require.Less(t, len(page), 330, "pages are bounded in bytes")
+	rest, err := b.Messages(t.Context(), tenant, "s", page[len(page)-1].Position, 1)
+	require.NoError(t, err)
+	require.Len(t, rest, 1)
+	require.Equal(t, page[len(page)-1].Position+1, rest[0].Position)
+	_, err = b.Messages(t.Context(), "evil", "s", 0, 10)
+	requireCode(t, agent.CodeNotFound, err)
+}

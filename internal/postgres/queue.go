@@ -1,0 +1,230 @@
+package postgres
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// session is a locked row of sessions, with its holder's turn. The zero holder means that the session is free.
+type session struct {
+	holder         agent.TurnID
+	holderWorkflow string
+	holderSince    time.Time
+	lastSeq        int64
+	lastPosition   int64
+}
+
+// place is what is known of a turn that begins, again or for the first time.
+type place struct {
+	known      bool // the fields below are set
+	tenant     string
+	session    agent.SessionID
+	state      string
+	cursor     int64 // 0 before the input is in the transcript
+	workflowID string
+	planHash   string
+	createdAt  time.Time
+	output     *agent.AgentStepOutput // finished
+
+	waiting int // turns queued in the session
+	ahead   int // those of them that were there before this one
+}
+
+const ensureSession = `
+INSERT INTO sessions (tenant, session_id) VALUES ($1, $2) ON CONFLICT DO NOTHING`
+
+const lockSession = `
+SELECT coalesce(holder, ''), last_seq, last_position FROM sessions WHERE tenant = $1 AND session_id = $2 FOR UPDATE`
+
+// A statement of its own: it must see what was committed while lockSession waited.
+const readHolder = `
+SELECT t.workflow_id, coalesce(t.held_at, t.created_at)
+FROM sessions s JOIN turns t ON t.turn_id = s.holder
+WHERE s.tenant = $1 AND s.session_id = $2`
+
+const readPlace = `
+SELECT t.tenant, t.session_id, t.state, coalesce(t.cursor, 0), t.workflow_id, t.plan_hash, t.created_at, r.output
+FROM turns t LEFT JOIN agent_results r ON r.turn_id = t.turn_id
+WHERE t.turn_id = $1`
+
+const countQueue = `
+SELECT count(*), count(*) FILTER (WHERE q.seq < (SELECT seq FROM turns WHERE turn_id = $3))
+FROM turns q WHERE q.tenant = $1 AND q.session_id = $2 AND q.state = 'queued'`
+
+const insertTurn = `
+INSERT INTO turns (turn_id, tenant, session_id, seq, state, cursor, workflow_id, agent, instance_id, plan_hash, model, channel,
+	user_id, on_busy, history, input, context, created_at, held_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)`
+
+const continueTurn = `
+UPDATE turns SET state = $2, cursor = nullif($3::bigint, 0), workflow_id = $4,
+	held_at = CASE WHEN $2 = 'running' THEN coalesce(held_at, clock_timestamp()) END
+WHERE turn_id = $1`
+
+const advanceSession = `
+UPDATE sessions SET holder = nullif($3, ''), last_seq = $4, last_position = $5 WHERE tenant = $1 AND session_id = $2`
+
+// Begin records the turn once, by its id, and says where it stands in its session (DESIGN §3). The order of a session's turns is the
+// order in which their first Begin was committed. Answers:
+//
+//   - ready: the turn holds the session and its input is in the transcript; asked again, the same answer with the same cursor
+//   - behind: it waits, Position 1 being next; for on_busy interrupt it is the caller who asks the holder to stop
+//   - busy (on_busy reject) and overflow (the queue is full): nothing was stored
+//   - duplicate: it has finished, and this is its output
+//
+// A turn id that is taken, by another tenant or session or by a turn that another workflow drives, is [agent.CodeConflict].
+func (s *Store) Begin(ctx context.Context, t agent.TurnRecord) (agent.Begun, error) {
+	const op = "begin turn"
+	input, err := encodeMessages(t.Input)
+	if err != nil {
+		return agent.Begun{}, err
+	}
+	var (
+		held  session
+		place place
+		begun agent.Begun
+	)
+	err = transact(ctx, s.pool, func(b *pgx.Batch) {
+		b.Queue(ensureSession, t.Tenant, t.SessionID)
+		b.Queue(lockSession, t.Tenant, t.SessionID).QueryRow(func(row pgx.Row) error {
+			return row.Scan(&held.holder, &held.lastSeq, &held.lastPosition)
+		})
+		b.Queue(readHolder, t.Tenant, t.SessionID).QueryRow(func(row pgx.Row) error {
+			return optional(row.Scan(&held.holderWorkflow, &held.holderSince))
+		})
+		b.Queue(readPlace, t.TurnID).QueryRow(func(row pgx.Row) error {
+			err := row.Scan(&place.tenant, &place.session, &place.state, &place.cursor, &place.workflowID, &place.planHash,
+				&place.createdAt, &place.output)
+			place.known = err == nil
+			return optional(err)
+		})
+		b.Queue(countQueue, t.Tenant, t.SessionID, t.TurnID).QueryRow(func(row pgx.Row) error {
+			return row.Scan(&place.waiting, &place.ahead)
+		})
+	}, func(b *pgx.Batch) error {
+		if err := place.conflict(&t); err != nil {
+			return err
+		}
+		begun = stand(&t, held, place, s.queueLimit(&t))
+		return s.queueBegin(b, &t, input, held, place, &begun)
+	})
+	if err != nil {
+		return agent.Begun{}, mapError(op, err)
+	}
+	return begun, nil
+}
+
+func (s *Store) queueLimit(t *agent.TurnRecord) int {
+	if t.QueueLimit > 0 {
+		return t.QueueLimit
+	}
+	return s.cfg.QueueLimit
+}
+
+// conflict refuses a turn id that means another turn. It says nothing about that turn.
+func (p *place) conflict(t *agent.TurnRecord) error {
+	switch {
+	case !p.known:
+		return nil
+	case p.tenant != t.Tenant || p.session != t.SessionID:
+	case p.output == nil && p.workflowID != "" && t.WorkflowID != "" && p.workflowID != t.WorkflowID:
+	default:
+		return nil
+	}
+	return &agent.Error{
+		Code: agent.CodeConflict, Op: "begin turn", Field: "turn_id",
+		Err: agent.Errorf(agent.CodeConflict, "", "%q is taken", t.TurnID),
+	}
+}
+
+// stand decides where a turn stands. It is the whole rule of the queue; the cursor of a turn that has just become ready is not
+// known yet and left 0.
+func stand(t *agent.TurnRecord, held session, p place, limit int) agent.Begun {
+	begun := agent.Begun{
+		Holder: held.holder, HolderWorkflow: held.holderWorkflow, HolderSince: held.holderSince,
+		PlanHash: t.PlanHash, StartedAt: time.Now().UTC().Truncate(time.Microsecond),
+	}
+	if p.known {
+		begun.PlanHash, begun.StartedAt, begun.Cursor = p.planHash, p.createdAt, p.cursor
+	}
+	switch {
+	case p.known && p.output != nil:
+		return agent.Begun{Answer: agent.BeginDuplicate, Output: p.output, PlanHash: p.planHash, StartedAt: p.createdAt}
+	case held.holder == t.TurnID, held.holder == "" && p.ahead == 0 && (p.known || p.waiting == 0):
+		begun.Answer = agent.BeginReady
+		begun.Holder, begun.HolderWorkflow, begun.HolderSince = "", "", time.Time{}
+	case p.known:
+		begun.Answer, begun.Position = agent.BeginBehind, p.ahead+1
+	case t.OnBusy == agent.OnBusyReject:
+		begun.Answer = agent.BeginBusy
+	case p.waiting >= limit:
+		begun.Answer = agent.BeginOverflow
+	default:
+		begun.Answer, begun.Position = agent.BeginBehind, p.waiting+1
+	}
+	return begun
+}
+
+// queueBegin queues the writes that make an answer true, none when it is true already, and fills in the cursor.
+func (s *Store) queueBegin(b *pgx.Batch, t *agent.TurnRecord, input encoded, held session, p place, begun *agent.Begun) error {
+	state := agent.StateRunning
+	switch begun.Answer {
+	case agent.BeginBehind:
+		state = agent.StateQueued
+	case agent.BeginReady:
+	default:
+		return nil
+	}
+	workflowID := t.WorkflowID
+	if p.known && p.workflowID != "" {
+		workflowID = p.workflowID
+	}
+	appends := begun.Answer == agent.BeginReady && begun.Cursor == 0
+	if appends {
+		begun.Cursor = held.lastPosition + int64(len(input.roles))
+	}
+	switch {
+	case !p.known:
+		if err := queueInsertTurn(b, t, state, held.lastSeq+1, begun); err != nil {
+			return err
+		}
+	case appends || workflowID != p.workflowID:
+		b.Queue(continueTurn, t.TurnID, state, begun.Cursor, workflowID)
+	default:
+		return nil
+	}
+	if appends {
+		input.queue(b, t.Tenant, t.SessionID, t.TurnID, held.lastPosition)
+		held.holder, held.lastPosition = t.TurnID, begun.Cursor
+	}
+	if !p.known {
+		held.lastSeq++
+	}
+	b.Queue(advanceSession, t.Tenant, t.SessionID, held.holder, held.lastSeq, held.lastPosition)
+	return nil
+}
+
+func queueInsertTurn(b *pgx.Batch, t *agent.TurnRecord, state string, seq int64, begun *agent.Begun) error {
+	input, err := encode(t.Input)
+	if err != nil {
+		return err
+	}
+	invocation, err := encode(t.Context)
+	if err != nil {
+		return err
+	}
+	var (
+		cursor *int64
+		heldAt *time.Time
+	)
+	if begun.Answer == agent.BeginReady {
+		cursor, heldAt = &begun.Cursor, &begun.StartedAt
+	}
+	b.Queue(insertTurn, t.TurnID, t.Tenant, t.SessionID, seq, state, cursor, t.WorkflowID, t.Agent, t.InstanceID, t.PlanHash, t.Model,
+		t.Channel, t.UserID, t.OnBusy, t.History, input, invocation, begun.StartedAt, heldAt)
+	return nil
+}

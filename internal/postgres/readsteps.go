@@ -1,0 +1,145 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// stepColumns are what [scanStep] reads. The ledger's rows of a model call come as one JSON array.
+const stepColumns = `
+SELECT s.turn_id, s.step, s.call_id, s.producer, s.epoch, t.tenant, s.content, s.verdict, s.name, s.args, s.data, s.preview,
+	s.duration_ms, CASE WHEN s.call_id = '' THEN (
+		SELECT json_agg(json_build_object('Epoch', l.epoch, 'Model', l.model, 'Usage', json_build_object(
+			'input_tokens', l.input_tokens, 'output_tokens', l.output_tokens, 'cached_tokens', l.cached_tokens,
+			'reasoning_tokens', l.reasoning_tokens, 'cost_usd', l.cost_usd)) ORDER BY l.epoch)
+		FROM usage_ledger l WHERE l.turn_id = s.turn_id AND l.step = s.step) END
+FROM turn_steps s JOIN turns t ON t.turn_id = s.turn_id`
+
+// stepOutline has the columns of stepColumns without what is large and not part of a transcript.
+const stepOutline = `
+SELECT s.turn_id, s.step, s.call_id, s.producer, s.epoch, t.tenant, s.content, s.verdict, s.name, NULL::json, NULL::json, NULL::json,
+	s.duration_ms, NULL::json
+FROM turn_steps s JOIN turns t ON t.turn_id = s.turn_id`
+
+const (
+	readStep  = stepColumns + ` WHERE s.turn_id = $1 AND s.step = $2 AND s.call_id = $3`
+	readSteps = stepColumns + ` WHERE s.turn_id = $1 ORDER BY s.step, s.call_id`
+)
+
+// step is one row of turn_steps: a model's reply when its key has no call id, else a tool's answer.
+type step struct {
+	key      agent.StepKey
+	fence    agent.Fence
+	tenant   string
+	content  []byte
+	verdict  []byte
+	name     string
+	args     []byte
+	data     []byte
+	preview  []byte
+	duration int64
+	calls    []agent.UsageEntry
+}
+
+func scanStep(row pgx.CollectableRow) (s step, err error) {
+	err = row.Scan(&s.key.TurnID, &s.key.Step, &s.key.CallID, &s.fence.Producer, &s.fence.Epoch, &s.tenant, &s.content, &s.verdict,
+		&s.name, &s.args, &s.data, &s.preview, &s.duration, &s.calls)
+	s.fence.StreamID = string(s.key.TurnID)
+	return s, err
+}
+
+func (s *step) model() (agent.ModelStep, error) {
+	m := agent.ModelStep{Key: s.key, Fence: s.fence, Tenant: s.tenant, Calls: s.calls}
+	if err := json.Unmarshal(s.content, &m.Blocks); err != nil {
+		return agent.ModelStep{}, err
+	}
+	return m, json.Unmarshal(s.verdict, &m.Verdict)
+}
+
+func (s *step) tool() (agent.ToolStep, error) {
+	t := agent.ToolStep{
+		Key: s.key, Fence: s.fence, Tenant: s.tenant, Name: s.name, Args: s.args, Data: s.data, Preview: s.preview,
+		DurationMS: s.duration,
+	}
+	if err := json.Unmarshal(s.content, &t.Result); err != nil {
+		return agent.ToolStep{}, err
+	}
+	return t, json.Unmarshal(s.verdict, &t.Verdict)
+}
+
+// ModelStep returns the finished model call of a step; ok is false when there is none.
+func (s *Store) ModelStep(ctx context.Context, key agent.StepKey) (m agent.ModelStep, ok bool, err error) {
+	key.CallID = ""
+	found, ok, err := s.step(ctx, key)
+	if err != nil || !ok {
+		return agent.ModelStep{}, false, err
+	}
+	if m, err = found.model(); err != nil {
+		return agent.ModelStep{}, false, mapError("decode step", err)
+	}
+	return m, true, nil
+}
+
+// ToolStep returns the finished tool call of a step; ok is false when there is none.
+func (s *Store) ToolStep(ctx context.Context, key agent.StepKey) (t agent.ToolStep, ok bool, err error) {
+	if key.CallID == "" {
+		return agent.ToolStep{}, false, nil
+	}
+	found, ok, err := s.step(ctx, key)
+	if err != nil || !ok {
+		return agent.ToolStep{}, false, err
+	}
+	if t, err = found.tool(); err != nil {
+		return agent.ToolStep{}, false, mapError("decode step", err)
+	}
+	return t, true, nil
+}
+
+func (s *Store) step(ctx context.Context, key agent.StepKey) (step, bool, error) {
+	rows, err := s.pool.Query(ctx, readStep, key.TurnID, key.Step, key.CallID)
+	if err != nil {
+		return step{}, false, mapError("read step", err)
+	}
+	found, err := pgx.CollectRows(rows, scanStep)
+	if err != nil || len(found) == 0 {
+		return step{}, false, mapError("read step", err)
+	}
+	return found[0], true, nil
+}
+
+// Steps returns all finished steps of a turn: model calls by step, tool calls by step and then by call id.
+func (s *Store) Steps(ctx context.Context, id agent.TurnID) ([]agent.ModelStep, []agent.ToolStep, error) {
+	rows, err := s.pool.Query(ctx, readSteps, id)
+	if err != nil {
+		return nil, nil, mapError("read steps", err)
+	}
+	found, err := pgx.CollectRows(rows, scanStep)
+	if err != nil {
+		return nil, nil, mapError("read steps", err)
+	}
+	models, tools, err := splitSteps(found)
+	return models, tools, mapError("decode steps", err)
+}
+
+func splitSteps(found []step) (models []agent.ModelStep, tools []agent.ToolStep, err error) {
+	for i := range found {
+		if found[i].key.CallID == "" {
+			m, err := found[i].model()
+			if err != nil {
+				return nil, nil, err
+			}
+			models = append(models, m)
+			continue
+		}
+		t, err := found[i].tool()
+		if err != nil {
+			return nil, nil, err
+		}
+		tools = append(tools, t)
+	}
+	return models, tools, nil
+}

@@ -1,0 +1,77 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+const artifactScheme = "artifact://"
+
+// ResultRow is a stored result (seed 004 §3.1). The bytes are in Data or, when they were too large for a row, in the blob store under
+// CASID.
+type ResultRow struct {
+	ResultID        string
+	Tenant          string
+	JobID           string
+	RunID           string
+	NodeID          string
+	TurnID          agent.TurnID
+	SessionID       agent.SessionID
+	Data            json.RawMessage // {output, blocks, data, structured}; nil when CASID is set, and when there is none
+	CASID           string          // sha256:…
+	S3Ref           string          // never written by this release
+	TokensUsed      int64
+	CacheHit        bool
+	ExecutionTimeMS int64
+	CreatedAt       time.Time // when the turn was first seen
+	CompletedAt     time.Time
+	Output          agent.AgentStepOutput
+}
+
+// A result id and a turn id may look alike; the result id comes first.
+const readResult = `
+SELECT result_id::text, tenant, job_id::text, run_id, node_id, turn_id, session_id, result_data, coalesce(cas_id, ''), coalesce(s3_ref, ''),
+	tokens_used, cache_hit, execution_time_ms, created_at, completed_at, output
+FROM agent_results WHERE (result_id = $2 OR turn_id = $3) AND (tenant = $1 OR $1 = '*')
+ORDER BY result_id = $2 DESC NULLS LAST LIMIT 1`
+
+// Result resolves artifact://<result_id>, a bare result id, or the id of a finished turn. What the tenant does not have is
+// [agent.CodeNotFound] ("*" is every tenant, for a system without authentication), another scheme [agent.CodeInvalid]: cas:// references are the blob store's.
+func (s *Store) Result(ctx context.Context, tenant, ref string) (ResultRow, error) {
+	const op = "read result"
+	id, isArtifact := strings.CutPrefix(ref, artifactScheme)
+	if !isArtifact && strings.Contains(ref, "://") {
+		return ResultRow{}, &agent.Error{
+			Code: agent.CodeInvalid, Op: op, Field: "ref", Err: agent.Errorf(agent.CodeInvalid, "", "%q is no artifact", ref),
+		}
+	}
+	var (
+		resultID *uuid.UUID
+		turnID   *string
+	)
+	if parsed, err := uuid.Parse(id); err == nil {
+		resultID = &parsed
+	}
+	if !isArtifact {
+		turnID = &id
+	}
+	rows, err := s.pool.Query(ctx, readResult, tenant, resultID, turnID)
+	if err != nil {
+		return ResultRow{}, mapError(op, err)
+	}
+	found, err := pgx.CollectRows(rows, pgx.RowToStructByPos[ResultRow])
+	switch {
+	case err != nil:
+		return ResultRow{}, mapError(op, err)
+	case len(found) == 0:
+		return ResultRow{}, agent.Errorf(agent.CodeNotFound, op, "%q is not known", ref)
+	}
+	return found[0], nil
+}

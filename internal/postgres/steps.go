@@ -1,0 +1,148 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// stepAllowed asks whether a producer may store a step: the turn has not ended (live) and no newer epoch of the producer has begun
+// (newest). Both stay true until the transaction ends, because their rows are locked.
+const stepAllowed = `
+WITH turn AS (
+	SELECT state IN ('queued', 'running') AS live FROM turns WHERE turn_id = $1 AND tenant = $2 FOR SHARE
+), producer AS (
+	SELECT epoch FROM stream_producers WHERE stream_id = $3 AND producer = $4 FOR SHARE
+), allowed AS (
+	SELECT live, coalesce((SELECT epoch FROM producer), 0) <= $5::bigint AS newest FROM turn
+)`
+
+const saveModelStep = stepAllowed + `, step AS (
+	INSERT INTO turn_steps (turn_id, step, call_id, producer, epoch, content, verdict)
+	SELECT $1, $6::integer, '', $4, $5::bigint, $7::json, $8::json FROM allowed WHERE live AND newest
+	ON CONFLICT DO NOTHING
+)
+SELECT live, newest FROM allowed`
+
+const saveToolStep = stepAllowed + `, step AS (
+	INSERT INTO turn_steps (turn_id, step, call_id, producer, epoch, content, verdict, name, args, data, preview, duration_ms)
+	SELECT $1, $6::integer, $7, $4, $5::bigint, $8::json, $9::json, $10, $11::json, $12::json, $13::json, $14::bigint
+	FROM allowed WHERE live AND newest
+	ON CONFLICT DO NOTHING
+)
+SELECT live, newest FROM allowed`
+
+const chargeUsage = `
+INSERT INTO usage_ledger
+	(turn_id, step, epoch, tenant, model, input_tokens, output_tokens, cached_tokens, reasoning_tokens, cost_usd)
+SELECT $1, $3::integer, u.epoch, $2, u.model, u.input, u.output, u.cached, u.reasoning, u.cost::numeric
+FROM turns t, unnest($4::bigint[], $5::text[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[], $10::float8[])
+	AS u (epoch, model, input, output, cached, reasoning, cost)
+WHERE t.turn_id = $1 AND t.tenant = $2
+ON CONFLICT DO NOTHING`
+
+// SaveModelStep stores a finished model call and its ledger rows. The first complete step stands: saving again changes nothing. A
+// writer that was overtaken by a newer epoch of its producer, or by the end of the turn, gets [agent.ErrFenced]; its ledger rows
+// are kept even so, because the money was spent.
+func (s *Store) SaveModelStep(ctx context.Context, m agent.ModelStep) error {
+	const op = "save model step"
+	content, err := encode(m.Blocks)
+	if err != nil {
+		return mapError(op, err)
+	}
+	verdict, err := encode(m.Verdict)
+	if err != nil {
+		return mapError(op, err)
+	}
+	var b pgx.Batch
+	b.Queue(saveModelStep, m.Key.TurnID, m.Tenant, m.Fence.StreamID, m.Fence.Producer, m.Fence.Epoch, m.Key.Step, content, verdict).
+		QueryRow(func(row pgx.Row) error { return allowed(row, m.Key.TurnID) })
+	queueCharge(&b, m.Key, m.Tenant, m.Calls)
+	return mapError(op, s.pool.SendBatch(ctx, &b).Close())
+}
+
+// SaveToolStep stores a finished tool call, under the rules of [Store.SaveModelStep].
+func (s *Store) SaveToolStep(ctx context.Context, t agent.ToolStep) error {
+	const op = "save tool step"
+	if t.Key.CallID == "" {
+		return &agent.Error{Code: agent.CodeInvalid, Op: op, Field: "call_id", Err: fmt.Errorf("is empty")}
+	}
+	var columns [5][]byte
+	for i, encodeColumn := range []func() ([]byte, error){
+		func() ([]byte, error) { return encode(t.Result) },
+		func() ([]byte, error) { return encode(t.Verdict) },
+		func() ([]byte, error) { return encodeRaw(t.Args) },
+		func() ([]byte, error) { return encodeRaw(t.Data) },
+		func() ([]byte, error) { return encodeRaw(t.Preview) },
+	} {
+		var err error
+		if columns[i], err = encodeColumn(); err != nil {
+			return mapError(op, err)
+		}
+	}
+	row := s.pool.QueryRow(ctx, saveToolStep, t.Key.TurnID, t.Tenant, t.Fence.StreamID, t.Fence.Producer, t.Fence.Epoch, t.Key.Step,
+		t.Key.CallID, columns[0], columns[1], plain(t.Name), columns[2], columns[3], columns[4], t.DurationMS)
+	return mapError(op, allowed(row, t.Key.TurnID))
+}
+
+func allowed(row pgx.Row, id agent.TurnID) error {
+	var live, newest bool
+	err := row.Scan(&live, &newest)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return unknownTurn("", id)
+	case err != nil:
+		return err
+	case !live:
+		return fmt.Errorf("turn %q has ended: %w", id, agent.ErrFenced)
+	case !newest:
+		return agent.ErrFenced
+	default:
+		return nil
+	}
+}
+
+// ChargeUsage adds ledger rows of model calls that were billed but stored no step. Keyed by turn, step and epoch: charging again
+// changes nothing.
+func (s *Store) ChargeUsage(ctx context.Context, key agent.StepKey, tenant string, rows []agent.UsageEntry) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	var b pgx.Batch
+	queueCharge(&b, key, tenant, rows)
+	b.Queue(turnExists, key.TurnID, tenant).QueryRow(func(row pgx.Row) error {
+		err := row.Scan()
+		if errors.Is(err, pgx.ErrNoRows) {
+			return unknownTurn("", key.TurnID)
+		}
+		return err
+	})
+	return mapError("charge usage", s.pool.SendBatch(ctx, &b).Close())
+}
+
+const turnExists = `
+SELECT FROM turns WHERE turn_id = $1 AND tenant = $2`
+
+func queueCharge(b *pgx.Batch, key agent.StepKey, tenant string, rows []agent.UsageEntry) {
+	n := len(rows)
+	if n == 0 {
+		return
+	}
+	var (
+		epochs                           = make([]int64, n)
+		models                           = make([]string, n)
+		input, output, cached, reasoning = make([]int64, n), make([]int64, n), make([]int64, n), make([]int64, n)
+		costs                            = make([]float64, n)
+	)
+	for i, r := range rows {
+		epochs[i], models[i] = int64(r.Epoch), plain(r.Model)
+		input[i], output[i] = r.Usage.InputTokens, r.Usage.OutputTokens
+		cached[i], reasoning[i] = r.Usage.CachedTokens, r.Usage.ReasoningTokens
+		costs[i] = r.Usage.CostUSD
+	}
+	b.Queue(chargeUsage, key.TurnID, tenant, key.Step, epochs, models, input, output, cached, reasoning, costs)
+}

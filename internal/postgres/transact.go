@@ -1,0 +1,46 @@
+package postgres
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// rollbackTimeout bounds the clean-up of a connection; one that takes longer is closed, which rolls back as well.
+const rollbackTimeout = 2 * time.Second
+
+// transact runs one transaction in two round trips: begin and everything that read queues, then everything that write queues and
+// commit. write sees what the callbacks of read's queries have set. When it queues nothing there is nothing to commit: the
+// transaction is rolled back, with whatever read wrote. Errors are those of pgx, or write's own.
+func transact(ctx context.Context, pool *pgxpool.Pool, read func(*pgx.Batch), write func(*pgx.Batch) error) error {
+	conn, err := pool.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer release(ctx, conn)
+
+	var first, second pgx.Batch
+	first.BeginTx(pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
+	read(&first)
+	if err := conn.SendBatch(ctx, &first).Close(); err != nil {
+		return err
+	}
+	if err := write(&second); err != nil || second.Len() == 0 {
+		return err
+	}
+	second.Queue("commit")
+	return conn.SendBatch(ctx, &second).Close()
+}
+
+// release gives a connection back, out of its transaction. The pool closes one that is still in it.
+func release(ctx context.Context, conn *pgxpool.Conn) {
+	defer conn.Release()
+	if pg := conn.Conn().PgConn(); pg.IsClosed() || pg.TxStatus() == 'I' {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
+	defer cancel()
+	_, _ = conn.Exec(ctx, "rollback") // on failure Release closes the connection
+}

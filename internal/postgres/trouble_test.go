@@ -1,0 +1,234 @@
+package postgres_test
+
+import (
+	"context"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/devstack/pgdev/pgtest"
+	"github.com/turnstone-run/turnstone/internal/postgres"
+)
+
+// killWhileBlocked runs work while lock is held by somebody else, kills the server's side of its connection once it waits for the
+// lock, and returns the error of work.
+func (b *bench) killWhileBlocked(lock string, work func() error) error {
+	b.t.Helper()
+	defer b.blocked(lock)()
+	failed := make(chan error, 1)
+	go func() { failed <- work() }()
+	require.Eventually(b.t, func() bool {
+		var killed int
+		err := b.pool.QueryRow(b.t.Context(), `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+			WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&killed)
+		return err == nil && killed == 1
+	}, 10*time.Second, 5*time.Millisecond)
+	return <-failed
+}
+
+// blocked holds lock until the function that it returns is called.
+func (b *bench) blocked(lock string) (release func()) {
+	b.t.Helper()
+	holder, err := b.pool.Begin(b.t.Context())
+	require.NoError(b.t, err)
+	_, err = holder.Exec(b.t.Context(), lock)
+	require.NoError(b.t, err)
+	return func() { require.NoError(b.t, holder.Rollback(b.t.Context())) }
+}
+
+// awaitWaiting waits until as many connections wait for locks.
+func (b *bench) awaitWaiting(want int) {
+	b.t.Helper()
+	require.Eventually(b.t, func() bool {
+		var waiting int
+		err := b.pool.QueryRow(b.t.Context(), `SELECT count(*) FROM pg_stat_activity
+			WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&waiting)
+		return err == nil && waiting == want
+	}, 10*time.Second, 5*time.Millisecond)
+}
+
+// A producer cannot begin again between the moment its older epoch was found valid and the moment its step is stored.
+func TestProducerWaitsForTheStepOfItsOlderEpoch(t *testing.T) {
+	b := newBench(t, postgres.Config{})
+	b.ready("t1", "s")
+	step := modelStep("t1", 1, b.epoch("t1", "model/1"), agent.Text("said"))
+	saved, begun := make(chan error, 1), make(chan error, 1)
+
+	release := b.blocked(`LOCK TABLE usage_ledger IN EXCLUSIVE MODE`)
+	go func() { saved <- b.SaveModelStep(t.Context(), step) }()
+	b.awaitWaiting(1)
+	go func() {
+		_, err := b.pool.Exec(t.Context(), `SELECT turnstone_begin('t1', 'model/1')`)
+		begun <- err
+	}()
+	b.awaitWaiting(2)
+	release()
+	require.NoError(t, <-saved)
+	require.NoError(t, <-begun)
+}
+
+// A turn cannot queue behind a holder that is about to release the session without seeing that the queue has changed.
+func TestBeginWaitsForFinish(t *testing.T) {
+	b := newBench(t, postgres.Config{})
+	b.ready("t1", "s")
+	require.NoError(t, b.SaveModelStep(t.Context(), modelStep("t1", 1, 1, agent.Text("said"))))
+	finished := make(chan error, 1)
+	begun := make(chan agent.Begun, 1)
+
+	release := b.blocked(`LOCK TABLE messages IN EXCLUSIVE MODE`)
+	go func() {
+		_, err := b.Finish(t.Context(), finish("t1", "s"))
+		finished <- err
+	}()
+	b.awaitWaiting(1)
+	go func() {
+		answer, err := b.Begin(t.Context(), turn("t2", "s"))
+		if err != nil {
+			t.Error(err)
+		}
+		begun <- answer
+	}()
+	b.awaitWaiting(2)
+	release()
+	require.NoError(t, <-finished)
+	answer := <-begun
+	require.Equal(t, agent.BeginReady, answer.Answer)
+	require.EqualValues(t, 3, answer.Cursor)
+}
+
+func TestKilledConnectionLeavesNothingHalfStored(t *testing.T) {
+	b := newBench(t, postgres.Config{})
+
+	requireCode(t, agent.CodeUnavailable, b.killWhileBlocked(`LOCK TABLE messages IN EXCLUSIVE MODE`, func() error {
+		_, err := b.Begin(t.Context(), turn("t1", "s"))
+		return err
+	}))
+	require.Zero(t, b.count("turns")+b.count("sessions")+b.count("messages"))
+	b.ready("t1", "s")
+	b.begin(turn("t2", "s"))
+
+	step := modelStep("t1", 1, 1, agent.Text("said"))
+	requireCode(t, agent.CodeUnavailable, b.killWhileBlocked(`LOCK TABLE usage_ledger IN EXCLUSIVE MODE`, func() error {
+		return b.SaveModelStep(t.Context(), step)
+	}))
+	require.Zero(t, b.count("turn_steps")+b.count("usage_ledger"), "a step and its bill are one")
+	require.NoError(t, b.SaveModelStep(t.Context(), step))
+
+	b.epoch("t1", "model/1") // so that the stream has a row to lock
+	requireCode(t, agent.CodeUnavailable, b.killWhileBlocked(`SELECT FROM streams WHERE stream_id = 't1' FOR UPDATE`, func() error {
+		_, err := b.Finish(t.Context(), finish("t1", "s"))
+		return err
+	}))
+	require.Zero(t, b.count("agent_results")+b.count("events"))
+	require.Len(t, b.transcript("s"), 1)
+	require.Equal(t, 1, b.begin(turn("t2", "s")).Position, "the session is still held")
+
+	require.EqualValues(t, "t2", b.finish(finish("t1", "s")).Next)
+	require.Len(t, b.transcript("s"), 2)
+}
+
+func TestCancelledCallReleasesItsLocks(t *testing.T) {
+	b := newBench(t, postgres.Config{})
+	b.ready("t1", "s")
+	b.epoch("t1", "model/1")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	release := b.blocked(`SELECT FROM streams WHERE stream_id = 't1' FOR UPDATE`)
+	failed := make(chan error, 1)
+	go func() {
+		_, err := b.Finish(ctx, finish("t1", "s"))
+		failed <- err
+	}()
+	b.awaitWaiting(1)
+	cancel()
+	requireCode(t, agent.CodeCancelled, <-failed)
+	release()
+	require.True(t, b.finish(finish("t1", "s")).Logged)
+}
+
+func TestStoreSurvivesARestart(t *testing.T) {
+	server := pgtest.Server(t)
+	pool, err := postgres.Open(t.Context(), postgres.Config{URL: server.DSN()})
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	require.NoError(t, postgres.Migrate(t.Context(), pool))
+	b := &bench{Store: postgres.NewStore(pool, postgres.Config{}), t: t, pool: pool}
+	b.ready("t1", "s")
+
+	require.NoError(t, server.Suspend(t.Context()))
+	_, err = b.Finish(t.Context(), finish("t1", "s"))
+	requireCode(t, agent.CodeUnavailable, err)
+	requireCode(t, agent.CodeUnavailable, b.SaveModelStep(t.Context(), modelStep("t1", 1, 1, agent.Text("x"))))
+
+	require.NoError(t, server.Resume(t.Context()))
+	require.Eventually(t, func() bool {
+		_, err := b.Finish(t.Context(), finish("t1", "s"))
+		return err == nil
+	}, 30*time.Second, 50*time.Millisecond)
+	require.Equal(t, agent.BeginDuplicate, b.begin(turn("t1", "s")).Answer)
+}
+
+// countingConn counts round trips: how often the client speaks after it has listened.
+type countingConn struct {
+	net.Conn
+	listened atomic.Bool
+	trips    *atomic.Int64
+}
+
+func (c *countingConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	c.listened.Store(true)
+	return n, err
+}
+
+func (c *countingConn) Write(p []byte) (int, error) {
+	if c.listened.Swap(false) {
+		c.trips.Add(1)
+	}
+	return c.Conn.Write(p)
+}
+
+func TestRoundTrips(t *testing.T) {
+	b := newBench(t, postgres.Config{})
+	var trips atomic.Int64
+	cfg := b.pool.Config()
+	cfg.MaxConns = 1
+	dial := cfg.ConnConfig.DialFunc
+	cfg.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := dial(ctx, network, addr)
+		return &countingConn{Conn: conn, trips: &trips}, err
+	}
+	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	b.Store = postgres.NewStore(pool, postgres.Config{})
+
+	measure := func(f func()) int64 {
+		before := trips.Load()
+		f()
+		return trips.Load() - before
+	}
+	for _, id := range []string{"warm up", "measured"} { // the first turn prepares the statements
+		begin := measure(func() { b.ready(id, "s") })
+		queue := measure(func() { b.begin(turn(id+" next", "s")) })
+		again := measure(func() { b.ready(id, "s") })
+		model := measure(func() { require.NoError(t, b.SaveModelStep(t.Context(), modelStep(id, 1, 1, call("c1")))) })
+		tool := measure(func() { require.NoError(t, b.SaveToolStep(t.Context(), toolStep(id, 1, "c1", 1))) })
+		prompt := measure(func() {
+			_, err := b.Prompt(t.Context(), agent.PromptQuery{TurnID: agent.TurnID(id), Tenant: tenant, SessionID: "s", Cursor: 1, Step: 2})
+			require.NoError(t, err)
+		})
+		finished := measure(func() { b.finish(finish(id, "s")) })
+		b.ready(id+" next", "s")
+		b.finish(finish(id+" next", "s"))
+		if id == "measured" {
+			require.Equal(t, []int64{2, 2, 2, 1, 1, 1, 2}, []int64{begin, queue, again, model, tool, prompt, finished},
+				"begin, begin behind, begin again, model step, tool step, prompt, finish")
+		}
+	}
+}

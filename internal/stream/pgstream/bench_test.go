@@ -1,0 +1,142 @@
+package pgstream_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/devstack/pgdev"
+	"github.com/turnstone-run/turnstone/internal/devstack/pgdev/pgtest"
+	"github.com/turnstone-run/turnstone/internal/stream/pgstream"
+)
+
+// benchmarkPools runs a benchmark on a server that forgets (fsync off: the cost of the code) and on one that keeps what it
+// promised (fsync on: with the cost of the disk).
+func benchmarkPools(b *testing.B, run func(b *testing.B, pool *pgxpool.Pool)) {
+	b.Run("fsync=off", func(b *testing.B) { run(b, migrated(b, pgtest.New(b)+"&pool_max_conns=10")) })
+	b.Run("fsync=on", func(b *testing.B) {
+		dir, err := os.MkdirTemp("", "turnstone-bench-")
+		require.NoError(b, err)
+		b.Cleanup(func() { require.NoError(b, os.RemoveAll(dir)) })
+		require.NoError(b, os.Chmod(dir, 0o755)) //nolint:gosec // the server runs as another user
+		server, err := pgdev.Start(b.Context(), pgdev.Config{DataDir: filepath.Join(dir, "data")})
+		require.NoError(b, err)
+		b.Cleanup(func() { require.NoError(b, server.Stop(context.Background())) })
+		run(b, migrated(b, server.DSN()+"&pool_max_conns=10"))
+	})
+}
+
+// BenchmarkAppend is one producer that waits for each batch.
+func BenchmarkAppend(b *testing.B) {
+	benchmarkPools(b, func(b *testing.B, pool *pgxpool.Pool) {
+		for _, size := range []int{1, 10, 100} {
+			b.Run(fmt.Sprint("events=", size), func(b *testing.B) {
+				log := open(b, pool, pgstream.Config{})
+				f, _, err := log.Begin(b.Context(), b.Name()+fmt.Sprint(b.N), "model/1")
+				require.NoError(b, err)
+				events := make([]agent.Event, size)
+				for i := range events {
+					events[i] = agent.Event{Type: agent.EventToken, Text: "some words"}
+				}
+				batch := int64(0)
+				for b.Loop() {
+					batch++
+					if _, err := log.Append(b.Context(), f, batch, events); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
+	})
+}
+
+// BenchmarkFollow is streams at 20 batches a second each, with one follower each in another process's log: from Append being
+// called to the event being yielded.
+func BenchmarkFollow(b *testing.B) {
+	benchmarkPools(b, func(b *testing.B, pool *pgxpool.Pool) {
+		for _, streams := range []int{1, 100} {
+			b.Run(fmt.Sprint("streams=", streams), func(b *testing.B) {
+				for b.Loop() {
+					relay(b, pool, fmt.Sprint(b.Name(), time.Now().UnixNano()), streams)
+				}
+			})
+		}
+	})
+}
+
+func relay(b *testing.B, pool *pgxpool.Pool, prefix string, streams int) {
+	const batches, interval = 40, 50 * time.Millisecond
+	writer, reader := open(b, pool, pgstream.Config{}), open(b, pool, pgstream.Config{})
+	var (
+		mu             sync.Mutex
+		delays, writes []time.Duration
+	)
+	g, ctx := errgroup.WithContext(b.Context())
+	for s := range streams {
+		id := fmt.Sprint(prefix, "/", s)
+		sent := make([]time.Time, batches+2)
+		var sentMu sync.Mutex
+		g.Go(func() error {
+			var got []time.Duration
+			for e, err := range reader.Follow(ctx, id, 0) {
+				if err != nil {
+					return err
+				}
+				sentMu.Lock()
+				got = append(got, time.Since(sent[e.Meta.EventIndex]))
+				sentMu.Unlock()
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			delays = append(delays, got...)
+			return nil
+		})
+		g.Go(func() error {
+			f, _, err := writer.Begin(ctx, id, "model/1")
+			if err != nil {
+				return err
+			}
+			time.Sleep(interval * time.Duration(s) / time.Duration(streams)) // spread
+			tick := time.NewTicker(interval)
+			defer tick.Stop()
+			for i := range int64(batches) {
+				<-tick.C
+				start := time.Now()
+				sentMu.Lock()
+				sent[i+1] = start
+				sentMu.Unlock()
+				if _, err := writer.Append(ctx, f, i, token("some words")); err != nil {
+					return err
+				}
+				took := time.Since(start)
+				mu.Lock()
+				writes = append(writes, took)
+				mu.Unlock()
+			}
+			sentMu.Lock()
+			sent[batches+1] = time.Now()
+			sentMu.Unlock()
+			return writer.Close(ctx, id, completed)
+		})
+	}
+	require.NoError(b, g.Wait())
+	require.Len(b, delays, streams*(batches+1))
+	report(b, "delay", delays)
+	report(b, "append", writes)
+}
+
+func report(b *testing.B, name string, d []time.Duration) {
+	slices.Sort(d)
+	b.ReportMetric(float64(d[len(d)/2].Microseconds())/1000, name+"-p50-ms")
+	b.ReportMetric(float64(d[len(d)*99/100].Microseconds())/1000, name+"-p99-ms")
+}

@@ -1,0 +1,178 @@
+package pgstream
+
+import (
+	"context"
+	"iter"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/stream"
+)
+
+const (
+	// What a follower holds at most: a page, and the event that exceeds it.
+	pageEvents = 500
+	pageBytes  = stream.MaxBatchBytes
+
+	// outage is how long a follower waits for the database to come back. The producer of the stream waits as well, and the
+	// turn outlives three minutes (DESIGN §3).
+	outage = 10 * time.Minute
+)
+
+// Follow yields the events after an index; see activities.EventLog. It waits out an absent database for ten minutes before it
+// ends with [agent.CodeUnavailable], with which it also ends when the log is stopped.
+func (l *Log) Follow(ctx context.Context, streamID string, after int64) iter.Seq2[agent.Event, error] {
+	return func(yield func(agent.Event, error) bool) {
+		if err := l.follow(ctx, streamID, after, yield); err != nil {
+			yield(agent.Event{}, err)
+		}
+	}
+}
+
+// follow returns nil when the stream has ended or the consumer has had enough.
+func (l *Log) follow(ctx context.Context, id string, after int64, yield func(agent.Event, error) bool) error {
+	if err := stream.CheckStream(id); err != nil {
+		return err
+	}
+	if after < 0 {
+		return agent.Invalid("after", "is negative")
+	}
+	sub := l.hub.subscribe(id)
+	defer sub.cancel()
+	for {
+		p, err := l.read(ctx, id, after)
+		if err != nil {
+			return err
+		}
+		for _, e := range p.events {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if !yield(e, nil) {
+				return nil
+			}
+			after = e.Meta.EventIndex
+		}
+		if after < p.last {
+			continue
+		}
+		if p.closed {
+			return nil
+		}
+		if err := l.await(ctx, sub, after); err != nil {
+			return err
+		}
+	}
+}
+
+// await returns nil when there may be something after an index.
+func (l *Log) await(ctx context.Context, sub *subscription, after int64) error {
+	for !sub.due(after) {
+		select {
+		case <-sub.wake:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-l.life.Done():
+			return agent.Errorf(agent.CodeUnavailable, "follow stream", "%w", errStopped)
+		}
+	}
+	return nil
+}
+
+// page is a piece of a stream and where the stream stood when it was read.
+type page struct {
+	events []agent.Event
+	last   int64
+	closed bool
+}
+
+// read reads a page, again and again while the database is away.
+func (l *Log) read(ctx context.Context, id string, after int64) (page, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(l.life, func() { cancel(errStopped) })()
+	p, err := backoff.Retry(ctx, func() (page, error) {
+		p, err := l.readOnce(ctx, id, after)
+		if err != nil && agent.CodeOf(err) != agent.CodeUnavailable {
+			return page{}, backoff.Permanent(err)
+		}
+		return p, err
+	}, backoff.WithBackOff(impatient()), backoff.WithMaxElapsedTime(outage))
+	switch {
+	case err == nil:
+		return p, nil
+	case context.Cause(ctx) == errStopped: //nolint:errorlint // the cause itself, wrapped by nobody
+		return page{}, agent.Errorf(agent.CodeUnavailable, "follow stream", "%w", errStopped)
+	case ctx.Err() != nil:
+		return page{}, ctx.Err()
+	default:
+		return page{}, err
+	}
+}
+
+// impatient backs off from 50 ms to 2 s: somebody is watching.
+func impatient() *backoff.ExponentialBackOff {
+	b := backoff.NewExponentialBackOff()
+	b.InitialInterval = 50 * time.Millisecond
+	b.MaxInterval = 2 * time.Second
+	return b
+}
+
+func (l *Log) readOnce(ctx context.Context, id string, after int64) (page, error) {
+	const op = "follow stream"
+	if err := l.readers.Acquire(ctx, 1); err != nil {
+		return page{}, fail(ctx, op, err)
+	}
+	defer l.readers.Release(1)
+	bounded, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	rows, err := l.cfg.Pool.Query(bounded, sqlPage, id, after, pageEvents, pageBytes)
+	if err != nil {
+		return page{}, fail(ctx, op, err)
+	}
+	var (
+		p      page
+		first  int64
+		index  *int64
+		body   []byte
+		bodies [][]byte
+	)
+	if _, err := pgx.ForEachRow(rows, []any{&first, &p.last, &p.closed, &index, &body}, func() error {
+		if index != nil {
+			bodies = append(bodies, body)
+		}
+		return nil
+	}); err != nil {
+		return page{}, fail(ctx, op, err)
+	}
+	if after >= p.last {
+		return p, nil
+	}
+	if after+1 < first {
+		return page{}, agent.ErrGap
+	}
+	p.events, err = decode(bodies, after+1)
+	return p, err
+}
+
+// decode reads the events from an index on, of which there must be at least one, without a hole.
+func decode(bodies [][]byte, index int64) ([]agent.Event, error) {
+	if len(bodies) == 0 {
+		return nil, agent.Errorf(agent.CodeInternal, "follow stream", "event %d is missing", index)
+	}
+	events := make([]agent.Event, len(bodies))
+	for i, body := range bodies {
+		e, err := stream.Decode(body)
+		if err != nil {
+			return nil, err
+		}
+		if want := index + int64(i); e.Meta.EventIndex != want {
+			return nil, agent.Errorf(agent.CodeInternal, "follow stream", "event %d where %d belongs", e.Meta.EventIndex, want)
+		}
+		events[i] = e
+	}
+	return events, nil
+}

@@ -1,0 +1,100 @@
+package pgstream
+
+import "sync"
+
+// hub tells followers that there is something to read. It knows the followed streams only.
+type hub struct {
+	mu     sync.Mutex
+	topics map[string]*topic
+}
+
+type topic struct {
+	newest int64 // highest index heard of
+	subs   map[*subscription]struct{}
+}
+
+// subscription is one follower's place in the hub.
+type subscription struct {
+	hub    *hub
+	stream string
+	topic  *topic
+	stale  bool          // read again whatever the index says; guarded by the hub's mutex
+	wake   chan struct{} // holds one signal
+}
+
+func newHub() *hub { return &hub{topics: map[string]*topic{}} }
+
+func (h *hub) subscribe(stream string) *subscription {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	t, ok := h.topics[stream]
+	if !ok {
+		t = &topic{subs: map[*subscription]struct{}{}}
+		h.topics[stream] = t
+	}
+	s := &subscription{hub: h, stream: stream, topic: t, wake: make(chan struct{}, 1)}
+	t.subs[s] = struct{}{}
+	return s
+}
+
+func (s *subscription) cancel() {
+	s.hub.mu.Lock()
+	defer s.hub.mu.Unlock()
+	delete(s.topic.subs, s)
+	if len(s.topic.subs) == 0 {
+		delete(s.hub.topics, s.stream)
+	}
+}
+
+// due reports whether there may be events after an index. Asking takes back what resync said.
+func (s *subscription) due(after int64) bool {
+	s.hub.mu.Lock()
+	defer s.hub.mu.Unlock()
+	due := s.stale || s.topic.newest > after
+	s.stale = false
+	return due
+}
+
+// advance says that a stream has reached an index.
+func (h *hub) advance(stream string, index int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	t, ok := h.topics[stream]
+	if !ok || index <= t.newest {
+		return
+	}
+	t.newest = index
+	for s := range t.subs {
+		s.signal()
+	}
+}
+
+// resync makes every follower read again: notifications may have been missed.
+func (h *hub) resync() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, t := range h.topics {
+		for s := range t.subs {
+			s.stale = true
+			s.signal()
+		}
+	}
+}
+
+func (s *subscription) signal() {
+	select {
+	case s.wake <- struct{}{}:
+	default: // it has one to look at
+	}
+}
+
+// streams lists what is followed.
+func (h *hub) streams() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	ids := make([]string, 0, len(h.topics))
+	for id := range h.topics {
+		ids = append(ids, id)
+	}
+	return ids
+}

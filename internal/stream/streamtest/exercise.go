@@ -1,0 +1,126 @@
+// Package streamtest is the conformance suite of the event log (DESIGN §4): what one implementation answers, all answer.
+package streamtest
+
+import (
+	"context"
+	"iter"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// Log is the port under test, the same as activities.EventLog.
+type Log interface {
+	Begin(ctx context.Context, streamID, producer string) (agent.Fence, agent.Appended, error)
+	Append(ctx context.Context, f agent.Fence, batch int64, events []agent.Event) (agent.Appended, error)
+	Touch(ctx context.Context, f agent.Fence) (agent.Appended, error)
+	Cancel(ctx context.Context, streamID string) error
+	Close(ctx context.Context, streamID string, events []agent.Event) error
+	Follow(ctx context.Context, streamID string, after int64) iter.Seq2[agent.Event, error]
+	Tail(ctx context.Context, streamID string) (agent.StreamTail, error)
+}
+
+// Expirer is what a log needs beside the port, for the suite to make a gap.
+type Expirer interface {
+	// Expire deletes the events of streams closed before a time and returns how many there were.
+	Expire(ctx context.Context, before time.Time) (int64, error)
+}
+
+// Exercise runs the suite. newLog returns a log that ends with its test; several may share their storage.
+func Exercise(t *testing.T, newLog func(t *testing.T) Log) {
+	for _, group := range [][]testCase{writing, fencing, ending, following, outliving} {
+		for _, c := range group {
+			t.Run(c.name, func(t *testing.T) { c.run(t, newLog(t)) })
+		}
+	}
+	t.Run("model", func(t *testing.T) { model(t, newLog(t)) })
+}
+
+type testCase struct {
+	name string
+	run  func(t *testing.T, log Log)
+}
+
+// patience bounds every wait of the suite; nothing waits as long unless it is broken.
+const patience = 20 * time.Second
+
+func token(text string) agent.Event { return agent.Event{Type: agent.EventToken, Text: text} }
+
+func tokens(texts ...string) []agent.Event {
+	events := make([]agent.Event, len(texts))
+	for i, s := range texts {
+		events[i] = token(s)
+	}
+	return events
+}
+
+func terminal(s agent.EventStatusValue) []agent.Event {
+	return []agent.Event{{Type: agent.EventStatus, Status: s, Reason: string(agent.StopEndTurn)}}
+}
+
+func begin(t require.TestingT, ctx context.Context, log Log, id, producer string) agent.Fence {
+	f, _, err := log.Begin(ctx, id, producer)
+	require.NoError(t, err)
+	return f
+}
+
+func write(t require.TestingT, ctx context.Context, log Log, f agent.Fence, batch int64, texts ...string) agent.Appended {
+	a, err := log.Append(ctx, f, batch, tokens(texts...))
+	require.NoError(t, err)
+	return a
+}
+
+func finish(t require.TestingT, ctx context.Context, log Log, id string) {
+	require.NoError(t, log.Close(ctx, id, terminal(agent.StatusCompleted)))
+}
+
+// readN reads the first n events after an index, and all of them to the end of the stream for n < 0.
+func readN(t require.TestingT, log Log, id string, after int64, n int) []agent.Event {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	var got []agent.Event
+	if n == 0 {
+		return got
+	}
+	for e, err := range log.Follow(ctx, id, after) {
+		require.NoError(t, err, "after %d events", len(got))
+		require.Equal(t, after+int64(len(got))+1, e.Meta.EventIndex, "indices are contiguous")
+		got = append(got, e)
+		if len(got) == n {
+			break
+		}
+	}
+	return got
+}
+
+func readAll(t require.TestingT, log Log, id string, after int64) []agent.Event {
+	return readN(t, log, id, after, -1)
+}
+
+func texts(events []agent.Event) []string {
+	var got []string
+	for i := range events {
+		switch events[i].Type {
+		case agent.EventToken:
+			got = append(got, events[i].Text)
+		case agent.EventReset:
+			got = append(got, "reset")
+		default:
+			got = append(got, string(events[i].Status))
+		}
+	}
+	return got
+}
+
+// followError reads until the stream ends and returns the error that ended it.
+func followError(ctx context.Context, log Log, id string, after int64) error {
+	for _, err := range log.Follow(ctx, id, after) {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
