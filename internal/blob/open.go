@@ -1,0 +1,116 @@
+package blob
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"hash"
+	"io"
+
+	"github.com/klauspost/compress/zstd"
+	"gocloud.dev/blob"
+	"gocloud.dev/gcerrors"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+const (
+	opOpen = "open blob"
+	opRead = "read blob"
+	// maxWindow bounds the decoder's memory whatever a stream asks for; the encoder's default window is 8 MiB.
+	maxWindow = 8 << 20
+)
+
+// Open returns the content of a reference. What was read is proven to be the content once Read has answered io.EOF: a corrupted
+// blob ends with an error ([agent.CodeInternal]) instead. ctx must live until the reader is closed.
+//
+// [agent.CodeInvalid] for a malformed reference or tenant; [agent.CodeNotFound] for one that this tenant does not have.
+func (s *Store) Open(ctx context.Context, tenant, ref string) (io.ReadCloser, error) {
+	if err := checkTenant(tenant); err != nil {
+		return nil, err
+	}
+	digest, err := ParseRef(ref)
+	if err != nil {
+		return nil, err
+	}
+	r, err := s.bucket.NewReader(ctx, objectKey(tenant, digest), nil)
+	if err != nil {
+		if gcerrors.Code(err) == gcerrors.NotFound {
+			return nil, agent.Errorf(agent.CodeNotFound, opOpen, "no blob %s", ref)
+		}
+		return nil, fail(ctx, opOpen, err)
+	}
+	source := &source{r: r}
+	z, err := zstd.NewReader(source, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow))
+	if err != nil {
+		return nil, errors.Join(agent.Errorf(agent.CodeInternal, opOpen, "%w", err), r.Close())
+	}
+	return &verified{ctx: ctx, ref: ref, digest: digest, source: source, object: r, z: z, hash: sha256.New(), left: s.maxBytes}, nil
+}
+
+// source remembers why the bucket's stream ended, which the decoder's errors do not tell from a corrupted one.
+type source struct {
+	r   io.Reader
+	err error // other than io.EOF
+}
+
+func (s *source) Read(p []byte) (int, error) {
+	n, err := s.r.Read(p)
+	if err != nil && err != io.EOF { //nolint:errorlint // the contract of io.Reader
+		s.err = err
+	}
+	return n, err
+}
+
+// verified compares the hash at the end.
+type verified struct {
+	ctx         context.Context //nolint:containedctx // that of the reader, to classify its errors
+	ref, digest string
+	source      *source
+	object      *blob.Reader
+	z           *zstd.Decoder
+	hash        hash.Hash
+	left        int64
+	end         error // sticky
+}
+
+func (v *verified) Read(p []byte) (int, error) {
+	if v.end != nil {
+		return 0, v.end
+	}
+	n, err := v.z.Read(p)
+	if int64(n) > v.left { // nothing that Put wrote; perhaps made to expand
+		v.end = agent.Errorf(agent.CodeInternal, opRead, "%s is corrupted: larger than any blob", v.ref)
+		return 0, v.end
+	}
+	v.left -= int64(n)
+	v.hash.Write(p[:n])
+	switch {
+	case err == nil:
+		return n, nil
+	case err != io.EOF && v.source.err != nil: //nolint:errorlint // the contract of io.Reader
+		v.end = fail(v.ctx, opRead, v.source.err)
+	case err != io.EOF: //nolint:errorlint // as above
+		v.end = agent.Errorf(agent.CodeInternal, opRead, "%s is corrupted: %w", v.ref, err)
+	case hex.EncodeToString(v.hash.Sum(nil)) != v.digest:
+		v.end = agent.Errorf(agent.CodeInternal, opRead, "%s is corrupted: its content has another hash", v.ref)
+	default:
+		v.end = io.EOF
+	}
+	return n, v.end
+}
+
+// Close releases the reader. It says nothing of what was not read.
+func (v *verified) Close() error {
+	v.z.Close()
+	if v.end == nil {
+		v.end = errClosed
+	}
+	if err := v.object.Close(); err != nil {
+		return fail(v.ctx, opRead, err)
+	}
+	return nil
+}
+
+var errClosed = errors.New("read blob: reader is closed")
