@@ -1,0 +1,158 @@
+package anthropic_test
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/llm/anthropic"
+)
+
+// canned answers every request with one body and keeps the request.
+type canned struct {
+	body string
+	sent []byte
+	url  string
+}
+
+func (c *canned) RoundTrip(req *http.Request) (*http.Response, error) {
+	c.sent, _ = io.ReadAll(req.Body)
+	c.url = req.URL.String()
+	return &http.Response{
+		StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"text/event-stream"}}, Request: req,
+		Body: io.NopCloser(strings.NewReader(c.body)),
+	}, nil
+}
+
+func generate(t *testing.T, c *canned, baseURL string, req agent.ModelRequest) (agent.ModelReply, error) {
+	t.Helper()
+	m, err := anthropic.New(anthropic.Config{APIKey: "k", BaseURL: baseURL, HTTPClient: &http.Client{Transport: c}})
+	require.NoError(t, err)
+	return m.Generate(t.Context(), req, func(agent.Delta) error { return nil })
+}
+
+func stream(events ...string) string {
+	var b strings.Builder
+	for _, e := range events {
+		var kind struct{ Type string }
+		_ = json.Unmarshal([]byte(e), &kind)
+		b.WriteString("event: " + kind.Type + "\ndata: " + e + "\n\n")
+	}
+	return b.String()
+}
+
+const (
+	start = `{"type":"message_start","message":{"model":"claude-1","usage":` +
+		`{"input_tokens":5,"cache_creation_input_tokens":30,"cache_read_input_tokens":200,"output_tokens":1}}}`
+	ended = `{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":17}}`
+	stop  = `{"type":"message_stop"}`
+)
+
+var hello = agent.ModelRequest{Model: "m", Messages: []agent.Message{agent.UserText("Hello")}}
+
+func TestUsageCountsTheCacheIn(t *testing.T) {
+	reply, err := generate(t, &canned{body: stream(start, ended, stop)}, "", hello)
+	require.NoError(t, err)
+	require.Equal(t, agent.Usage{InputTokens: 235, OutputTokens: 17, CachedTokens: 200}, reply.Usage)
+	require.Equal(t, "claude-1", reply.Model)
+}
+
+func TestFailedReplyKeepsWhatArrived(t *testing.T) {
+	reply, err := generate(t, &canned{body: stream(start,
+		`{"type":"content_block_start","index":0,"content_block":{"type":"text","text":"Ha"}}`,
+		`{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"lf"}}`,
+	)}, "", hello)
+	require.Equal(t, agent.CodeUnavailable, agent.CodeOf(err))
+	require.Equal(t, []agent.Block{agent.Text("Half")}, reply.Blocks)
+	require.Equal(t, agent.Usage{InputTokens: 235, OutputTokens: 1, CachedTokens: 200}, reply.Usage)
+}
+
+// Thinking comes back as it was sent, redacted or not, and so does a block of a kind we do not know, except that nobody takes it.
+func TestBlocksGoBackAsTheyCame(t *testing.T) {
+	reply, err := generate(t, &canned{body: stream(start,
+		`{"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":"","signature":""}}`,
+		`{"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"Hm."}}`,
+		`{"type":"content_block_delta","index":0,"delta":{"type":"signature_delta","signature":"c2ln"}}`,
+		`{"type":"content_block_start","index":1,"content_block":{"type":"redacted_thinking","data":"b3BhcXVl"}}`,
+		`{"type":"content_block_start","index":2,"content_block":{"type":"from_the_future","x":1}}`,
+		`{"type":"content_block_start","index":3,"content_block":{"type":"tool_use","id":"t1","name":"f","input":{"whole":true}}}`,
+		ended, stop,
+	)}, "", hello)
+	require.NoError(t, err)
+	require.Equal(t, []agent.Block{
+		{Type: agent.BlockReasoning, Reasoning: "Hm.", Signature: "c2ln"},
+		{Type: agent.BlockReasoning, Extras: json.RawMessage(`{"type":"redacted_thinking","data":"b3BhcXVl"}`)},
+		{Type: agent.BlockNonStandard, Value: json.RawMessage(`{"type":"from_the_future","x":1}`)},
+		{Type: agent.BlockToolCall, ID: "t1", Name: "f", Args: json.RawMessage(`{"whole":true}`)},
+	}, reply.Blocks)
+
+	c := &canned{body: stream(start, ended, stop)}
+	req := hello
+	req.Messages = append(req.Messages, agent.Message{Role: agent.RoleAssistant, Blocks: reply.Blocks})
+	_, err = generate(t, c, "", req)
+	require.NoError(t, err)
+	var sent struct {
+		Messages []struct{ Content json.RawMessage }
+	}
+	require.NoError(t, json.Unmarshal(c.sent, &sent))
+	require.JSONEq(t, `[{"type":"thinking","thinking":"Hm.","signature":"c2ln"},{"type":"redacted_thinking","data":"b3BhcXVl"},`+
+		`{"type":"tool_use","id":"t1","name":"f","input":{"whole":true}}]`, string(sent.Messages[1].Content))
+}
+
+func TestForeignCallIDsFitThePattern(t *testing.T) {
+	c := &canned{body: stream(start, ended, stop)}
+	req := hello
+	req.Messages = append(req.Messages,
+		agent.Message{Role: agent.RoleAssistant, Blocks: []agent.Block{{Type: agent.BlockToolCall, ID: "functions.f:0", Name: "f"}}},
+		agent.Message{Role: agent.RoleTool, Blocks: []agent.Block{{Type: agent.BlockToolResult, ToolCallID: "functions.f:0", Status: "success"}}})
+	_, err := generate(t, c, "", req)
+	require.NoError(t, err)
+	require.Contains(t, string(c.sent), `"id":"functions_f_0"`)
+	require.Contains(t, string(c.sent), `"tool_use_id":"functions_f_0"`)
+}
+
+func TestDocuments(t *testing.T) {
+	c := &canned{body: stream(start, ended, stop)}
+	req := hello
+	req.Messages = []agent.Message{{Role: agent.RoleUser, Blocks: []agent.Block{
+		{Type: agent.BlockFile, Base64: "QUJD", MIMEType: "application/pdf"},
+		{Type: agent.BlockFile, Base64: "QUJD", MIMEType: "text/markdown"},
+		{Type: agent.BlockFile, URL: "https://example.org/a.pdf"},
+		agent.Text(" "), // the API refuses white space
+	}}}
+	_, err := generate(t, c, "https://proxy.example.org/anthropic/v1/", req)
+	require.NoError(t, err)
+	var sent struct {
+		Messages []struct{ Content json.RawMessage }
+	}
+	require.NoError(t, json.Unmarshal(c.sent, &sent))
+	require.JSONEq(t, `[{"type":"document","source":{"type":"base64","media_type":"application/pdf","data":"QUJD"}},`+
+		`{"type":"document","source":{"type":"text","media_type":"text/plain","data":"ABC"}},`+
+		`{"type":"document","source":{"type":"url","url":"https://example.org/a.pdf"}}]`, string(sent.Messages[0].Content))
+	require.Equal(t, "https://proxy.example.org/anthropic/v1/messages", c.url)
+}
+
+// FuzzStream: whatever a server sends, the answer is an error or a reply that can be stored and sent back.
+func FuzzStream(f *testing.F) {
+	f.Add([]byte(stream(start, ended, stop)))
+	f.Add([]byte(stream(start, `{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"","name":"f","input":7}}`, ended)))
+	f.Add([]byte(stream(`{"type":"error","error":{"type":"overloaded_error","message":"m"}}`)))
+	f.Add([]byte("event: error\ndata: nonsense\n\nevent: message_delta\ndata: []\n\n"))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		reply, err := generate(t, &canned{body: string(body)}, "", hello)
+		if err != nil {
+			require.NotEqual(t, agent.CodeInternal, agent.CodeOf(err))
+			return
+		}
+		for i := range reply.Blocks {
+			require.NoError(t, reply.Blocks[i].Validate("block"))
+		}
+		_, err = json.Marshal(reply.Blocks)
+		require.NoError(t, err)
+	})
+}

@@ -1,0 +1,158 @@
+package langchain
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/tmc/langchaingo/llms"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/llm/dialog"
+)
+
+// messages is the projection of the canonical messages to langchaingo's; the package comment lists what it drops. The error names the
+// block that has no counterpart at all.
+func (t traits) messages(req agent.ModelRequest) ([]llms.MessageContent, error) {
+	var out []llms.MessageContent
+	if req.System != "" {
+		out = append(out, llms.TextParts(llms.ChatMessageTypeSystem, req.System))
+	}
+	for i, m := range dialog.Pair(req.Messages) {
+		role, err := roleOf(m.Role)
+		if err != nil {
+			return nil, err
+		}
+		parts, err := partsOf(fmt.Sprintf("messages[%d]", i), m)
+		if err != nil {
+			return nil, err
+		}
+		if t.oneText {
+			parts = joinText(parts)
+		}
+		switch {
+		case len(parts) == 0:
+		case role == llms.ChatMessageTypeTool, t.onePart && role == llms.ChatMessageTypeAI:
+			for _, p := range parts { // its clients read the first part of such a message only
+				out = append(out, llms.MessageContent{Role: role, Parts: []llms.ContentPart{p}})
+			}
+		default:
+			out = append(out, llms.MessageContent{Role: role, Parts: parts})
+		}
+	}
+	return out, nil
+}
+
+func roleOf(r agent.Role) (llms.ChatMessageType, error) {
+	switch r {
+	case agent.RoleSystem:
+		return llms.ChatMessageTypeSystem, nil
+	case agent.RoleUser:
+		return llms.ChatMessageTypeHuman, nil
+	case agent.RoleAssistant:
+		return llms.ChatMessageTypeAI, nil
+	case agent.RoleTool:
+		return llms.ChatMessageTypeTool, nil
+	default:
+		return "", agent.Invalid("role", "unknown role %q", r)
+	}
+}
+
+func partsOf(path string, m agent.Message) ([]llms.ContentPart, error) {
+	var parts []llms.ContentPart
+	for i := range m.Blocks {
+		b := &m.Blocks[i]
+		at := fmt.Sprintf("%s.blocks[%d]", path, i)
+		switch {
+		case b.Type == agent.BlockText && strings.TrimSpace(b.Text) != "":
+			parts = append(parts, llms.TextPart(b.Text))
+		case b.Type == agent.BlockImage && b.URL != "":
+			parts = append(parts, llms.ImageURLPart(b.URL))
+		case b.Type == agent.BlockImage && b.Base64 != "":
+			data, err := base64.StdEncoding.DecodeString(b.Base64)
+			if err != nil {
+				return nil, agent.Invalid(at+".base64", "%w", err)
+			}
+			parts = append(parts, llms.BinaryPart(b.MIMEType, data))
+		case b.Type == agent.BlockImage, b.Type == agent.BlockAudio, b.Type == agent.BlockFile:
+			return nil, agent.Invalid(at, "langchaingo carries no %s of this kind", b.Type)
+		case dialog.IsCall(b):
+			parts = append(parts, llms.ToolCall{
+				ID: b.ID, Type: "function",
+				FunctionCall: &llms.FunctionCall{Name: b.Name, Arguments: string(dialog.Arguments(b))},
+			})
+		case b.Type == agent.BlockToolResult:
+			parts = append(parts, llms.ToolCallResponse{
+				ToolCallID: string(b.ToolCallID), Name: b.Name, Content: dialog.ResultTextMarked(b),
+			})
+		}
+	}
+	return parts, nil
+}
+
+// joinText puts the texts of a message into its first text part.
+func joinText(parts []llms.ContentPart) []llms.ContentPart {
+	var joined []llms.ContentPart
+	first := -1
+	for _, p := range parts {
+		text, ok := p.(llms.TextContent)
+		switch {
+		case ok && first < 0:
+			first = len(joined)
+			joined = append(joined, p)
+		case ok:
+			head, _ := joined[first].(llms.TextContent)
+			joined[first] = llms.TextPart(head.Text + "\n" + text.Text)
+		default:
+			joined = append(joined, p)
+		}
+	}
+	return joined
+}
+
+func options(req agent.ModelRequest) ([]llms.CallOption, error) {
+	options := []llms.CallOption{llms.WithModel(req.Model)}
+	if req.Temperature != nil {
+		options = append(options, llms.WithTemperature(*req.Temperature))
+	}
+	if req.MaxTokens > 0 {
+		options = append(options, llms.WithMaxTokens(req.MaxTokens))
+	}
+	if len(req.Tools) == 0 {
+		return options, nil
+	}
+	tools := make([]llms.Tool, 0, len(req.Tools))
+	for i := range req.Tools {
+		spec := &req.Tools[i]
+		schema, err := plainSchema(fmt.Sprintf("tools[%d].parameters", i), spec.Parameters)
+		if err != nil {
+			return nil, err
+		}
+		tools = append(tools, llms.Tool{Type: "function", Function: &llms.FunctionDefinition{
+			Name: spec.Name, Description: spec.Description, Parameters: schema, Strict: spec.Strict,
+		}})
+	}
+	options = append(options, llms.WithTools(tools))
+	switch req.ToolChoice {
+	case "":
+	case "auto", "none", "required":
+		options = append(options, llms.WithToolChoice(req.ToolChoice))
+	default:
+		options = append(options, llms.WithToolChoice(llms.ToolChoice{Type: "function", Function: &llms.FunctionReference{Name: req.ToolChoice}}))
+	}
+	return options, nil
+}
+
+// plainSchema is the schema in plain maps: some of langchaingo's clients look into it.
+func plainSchema(field string, raw json.RawMessage) (map[string]any, error) {
+	checked, err := dialog.Schema(field, raw)
+	if err != nil || len(raw) == 0 {
+		return checked, err
+	}
+	var schema map[string]any
+	if err := json.Unmarshal(raw, &schema); err != nil {
+		return nil, agent.Invalid(field, "%w", err)
+	}
+	return schema, nil
+}

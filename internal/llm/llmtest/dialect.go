@@ -1,0 +1,71 @@
+package llmtest
+
+import (
+	"encoding/json"
+	"net/http"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// Reply is what a scripted provider says.
+type Reply struct {
+	Events []Event
+	Usage  agent.Usage
+	Finish agent.FinishReason
+}
+
+// Event is one fragment on the wire; one field is set (Signature goes with the reasoning before it).
+type Event struct {
+	Reasoning string
+	Signature string
+	Text      string
+	Call      *Fragment
+}
+
+// Fragment is a piece of a tool call: ID and Name come with the first piece of an index.
+type Fragment struct {
+	Index          int
+	ID, Name, Args string
+}
+
+// Sent is what a request body says, read in its dialect.
+type Sent struct {
+	Temperature *float64
+	ToolChoice  string   // auto, none, required, or a tool's name
+	Tools       []string // their names
+	Parts       int      // content parts of the first user message
+	Results     []string // ids of the calls that have results, in order
+	Signature   string   // of the first thinking block
+	Schema      bool     // an output schema
+}
+
+// Dialect is a provider's wire format.
+type Dialect interface {
+	BaseURL(server string) string
+	Path() string // of a request
+	ContentType() string
+	Key(h http.Header) (key string, ok bool)         // the credential in a request; ok false where the dialect has none
+	Frames(r Reply) []string                         // a whole reply, piece by piece as it crosses the wire
+	Fault(kind, message string) string               // a failure within a stream
+	Refusal(status int, kind, message string) string // the body of a failure response
+	Malformed() string                               // a frame that does not parse
+	Idle() string                                    // a frame without content
+	Reported(u agent.Usage) agent.Usage              // what of a usage the dialect can say
+	Kinds() bool                                     // a Fault says its kind
+	Signs() bool                                     // reasoning is signed and goes back
+	Sent(body []byte) (Sent, error)
+}
+
+// object is a JSON object of a frame.
+type object = map[string]any
+
+func marshal(v any) string {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return "unmarshalable: " + err.Error()
+	}
+	return string(b)
+}
+
+// ModelName is the model of every scripted reply.
+const ModelName = "scripted-1"

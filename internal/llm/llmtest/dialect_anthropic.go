@@ -1,0 +1,192 @@
+package llmtest
+
+import (
+	"encoding/json"
+	"net/http"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// Anthropic is the dialect of the messages API.
+type Anthropic struct{}
+
+// BaseURL implements Dialect.
+func (Anthropic) BaseURL(server string) string { return server }
+
+// Path implements Dialect.
+func (Anthropic) Path() string { return "/v1/messages" }
+
+// ContentType implements Dialect.
+func (Anthropic) ContentType() string { return "text/event-stream; charset=utf-8" }
+
+// Key implements Dialect.
+func (Anthropic) Key(h http.Header) (string, bool) { return h.Get("X-Api-Key"), true }
+
+func event(kind string, fields object) string {
+	fields["type"] = kind
+	return "event: " + kind + "\ndata: " + marshal(fields) + "\n\n"
+}
+
+// Frames implements Dialect. Text and reasoning that follow each other share a content block; the calls keep theirs open to the end,
+// so that their fragments may interleave by index.
+func (d Anthropic) Frames(r Reply) []string {
+	w := &anthropicWriter{blocks: map[int]int{}}
+	w.add(event("message_start", object{"message": object{
+		"id": "msg_1", "type": "message", "role": "assistant", "model": ModelName, "content": []object{},
+		"stop_reason": nil, "stop_sequence": nil,
+		"usage": object{
+			"input_tokens": r.Usage.InputTokens - r.Usage.CachedTokens, "cache_creation_input_tokens": 0,
+			"cache_read_input_tokens": r.Usage.CachedTokens, "output_tokens": 1, "service_tier": "standard",
+		},
+	}}), event("ping", object{}))
+	for _, e := range r.Events {
+		w.event(e)
+	}
+	w.stop()
+	for i := range w.calls {
+		w.add(event("content_block_stop", object{"index": w.calls[i]}))
+	}
+	w.add(event("message_delta", object{
+		"delta": object{"stop_reason": anthropicReasons[r.Finish], "stop_sequence": nil},
+		"usage": object{"output_tokens": r.Usage.OutputTokens, "output_tokens_details": object{"thinking_tokens": r.Usage.ReasoningTokens}},
+	}), event("message_stop", object{}))
+	return w.frames
+}
+
+var anthropicReasons = map[agent.FinishReason]string{
+	agent.FinishStop: "end_turn", agent.FinishToolCalls: "tool_use", agent.FinishLength: "max_tokens", agent.FinishContentFilter: "refusal",
+}
+
+type anthropicWriter struct {
+	frames []string
+	next   int         // index of the next content block
+	open   string      // kind of the open text or thinking block
+	blocks map[int]int // call index → content block index
+	calls  []int
+}
+
+func (w *anthropicWriter) add(frames ...string) { w.frames = append(w.frames, frames...) }
+
+func (w *anthropicWriter) stop() {
+	if w.open != "" {
+		w.add(event("content_block_stop", object{"index": w.next - 1}))
+	}
+	w.open = ""
+}
+
+func (w *anthropicWriter) start(kind string, block object) {
+	if w.open == kind {
+		return
+	}
+	w.stop()
+	w.add(event("content_block_start", object{"index": w.next, "content_block": block}))
+	w.next++
+	w.open = kind
+}
+
+func (w *anthropicWriter) delta(index int, delta object) {
+	w.add(event("content_block_delta", object{"index": index, "delta": delta}))
+}
+
+func (w *anthropicWriter) event(e Event) {
+	switch {
+	case e.Text != "":
+		w.start("text", object{"type": "text", "text": ""})
+		w.delta(w.next-1, object{"type": "text_delta", "text": e.Text})
+	case e.Reasoning != "":
+		w.start("thinking", object{"type": "thinking", "thinking": "", "signature": ""})
+		w.delta(w.next-1, object{"type": "thinking_delta", "thinking": e.Reasoning})
+	case e.Signature != "":
+		w.delta(w.next-1, object{"type": "signature_delta", "signature": e.Signature})
+	case e.Call != nil:
+		w.call(e.Call)
+	}
+}
+
+func (w *anthropicWriter) call(f *Fragment) {
+	index, ok := w.blocks[f.Index]
+	if !ok {
+		w.stop()
+		index = w.next
+		w.next++
+		w.blocks[f.Index] = index
+		w.calls = append(w.calls, index)
+		w.add(event("content_block_start", object{
+			"index": index, "content_block": object{"type": "tool_use", "id": f.ID, "name": f.Name, "input": object{}},
+		}))
+	}
+	w.delta(index, object{"type": "input_json_delta", "partial_json": f.Args})
+}
+
+// Fault implements Dialect.
+func (Anthropic) Fault(kind, message string) string {
+	return event("error", object{"error": object{"type": kind, "message": message}})
+}
+
+// Refusal implements Dialect.
+func (Anthropic) Refusal(_ int, kind, message string) string {
+	return marshal(object{"type": "error", "error": object{"type": kind, "message": message}, "request_id": "req_1"})
+}
+
+// Malformed implements Dialect.
+func (Anthropic) Malformed() string {
+	return "event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"ind\n\n"
+}
+
+// Idle implements Dialect.
+func (Anthropic) Idle() string { return event("ping", object{}) }
+
+// Reported implements Dialect.
+func (Anthropic) Reported(u agent.Usage) agent.Usage { return u }
+
+// Kinds implements Dialect.
+func (Anthropic) Kinds() bool { return true }
+
+// Signs implements Dialect.
+func (Anthropic) Signs() bool { return true }
+
+// Sent implements Dialect.
+func (Anthropic) Sent(body []byte) (Sent, error) {
+	type part struct {
+		Type, Signature string
+		ToolUseID       string `json:"tool_use_id"`
+	}
+	var req struct {
+		Temperature *float64
+		ToolChoice  json.RawMessage `json:"tool_choice"`
+		Tools       []struct{ Name string }
+		Messages    []struct {
+			Role    string
+			Content json.RawMessage
+		}
+		OutputConfig struct{ Format struct{ Type string } } `json:"output_config"`
+	}
+	if err := json.Unmarshal(body, &req); err != nil {
+		return Sent{}, err
+	}
+	s := Sent{Temperature: req.Temperature, Schema: req.OutputConfig.Format.Type == "json_schema", ToolChoice: namedChoice(req.ToolChoice)}
+	if s.ToolChoice == "any" {
+		s.ToolChoice = "required"
+	}
+	for _, t := range req.Tools {
+		s.Tools = append(s.Tools, t.Name)
+	}
+	for _, m := range req.Messages {
+		if m.Role == "user" && s.Parts == 0 {
+			s.Parts = partsOf(m.Content)
+		}
+		var parts []part
+		if json.Unmarshal(m.Content, &parts) != nil {
+			continue // plain text
+		}
+		for _, p := range parts {
+			switch p.Type {
+			case "tool_result":
+				s.Results = append(s.Results, p.ToolUseID)
+			case "thinking":
+				s.Signature = p.Signature
+			}
+		}
+	}
+	return s, nil
+}

@@ -1,0 +1,153 @@
+package llmtest
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// OpenAI is the dialect of chat completions.
+type OpenAI struct{}
+
+// BaseURL implements Dialect.
+func (OpenAI) BaseURL(server string) string { return server + "/v1" }
+
+// Path implements Dialect.
+func (OpenAI) Path() string { return "/v1/chat/completions" }
+
+// ContentType implements Dialect.
+func (OpenAI) ContentType() string { return "text/event-stream; charset=utf-8" }
+
+// Key implements Dialect.
+func (OpenAI) Key(h http.Header) (string, bool) {
+	return strings.TrimPrefix(h.Get("Authorization"), "Bearer "), true
+}
+
+func (OpenAI) chunk(choices []object, usage any) string {
+	return "data: " + marshal(object{
+		"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1764547200, "model": ModelName,
+		"service_tier": "default", "system_fingerprint": "fp_1", "choices": choices, "usage": usage,
+	}) + "\n\n"
+}
+
+func (d OpenAI) delta(delta object, finish any) string {
+	return d.chunk([]object{{"index": 0, "delta": delta, "logprobs": nil, "finish_reason": finish}}, nil)
+}
+
+// Frames implements Dialect.
+func (d OpenAI) Frames(r Reply) []string {
+	frames := []string{": keep-alive\n\n", d.delta(object{"role": "assistant", "content": "", "refusal": nil}, nil)}
+	seen := map[int]bool{}
+	for _, e := range r.Events {
+		switch {
+		case e.Text != "":
+			frames = append(frames, d.delta(object{"content": e.Text}, nil))
+		case e.Reasoning != "":
+			frames = append(frames, d.delta(object{"reasoning_content": e.Reasoning}, nil))
+		case e.Call != nil:
+			call := object{"index": e.Call.Index, "function": object{"arguments": e.Call.Args}}
+			if !seen[e.Call.Index] {
+				call = object{
+					"index": e.Call.Index, "id": e.Call.ID, "type": "function",
+					"function": object{"name": e.Call.Name, "arguments": e.Call.Args},
+				}
+			}
+			seen[e.Call.Index] = true
+			frames = append(frames, d.delta(object{"tool_calls": []object{call}}, nil))
+		}
+	}
+	return append(frames, d.delta(object{}, string(r.Finish)), d.chunk([]object{}, object{
+		"prompt_tokens": r.Usage.InputTokens, "completion_tokens": r.Usage.OutputTokens,
+		"total_tokens":              r.Usage.InputTokens + r.Usage.OutputTokens,
+		"prompt_tokens_details":     object{"cached_tokens": r.Usage.CachedTokens, "audio_tokens": 0},
+		"completion_tokens_details": object{"reasoning_tokens": r.Usage.ReasoningTokens, "audio_tokens": 0},
+	}), "data: [DONE]\n\n")
+}
+
+// Fault implements Dialect.
+func (OpenAI) Fault(kind, message string) string {
+	return "data: " + marshal(object{"error": object{"message": message, "type": kind, "param": nil, "code": nil}}) + "\n\n"
+}
+
+// Refusal implements Dialect.
+func (OpenAI) Refusal(_ int, kind, message string) string {
+	return marshal(object{"error": object{"message": message, "type": "invalid_request_error", "param": nil, "code": kind}})
+}
+
+// Malformed implements Dialect.
+func (OpenAI) Malformed() string { return "data: {\"id\":\"chatcmpl-1\",\"choices\":[{\"ind\n\n" }
+
+// Idle implements Dialect.
+func (OpenAI) Idle() string { return ": keep-alive\n\n" }
+
+// Reported implements Dialect.
+func (OpenAI) Reported(u agent.Usage) agent.Usage { return u }
+
+// Kinds implements Dialect.
+func (OpenAI) Kinds() bool { return true }
+
+// Signs implements Dialect.
+func (OpenAI) Signs() bool { return false }
+
+// Sent implements Dialect.
+func (OpenAI) Sent(body []byte) (Sent, error) {
+	var req struct {
+		Temperature *float64
+		ToolChoice  json.RawMessage `json:"tool_choice"`
+		Tools       []struct{ Function struct{ Name string } }
+		Messages    []struct {
+			Role       string
+			Content    json.RawMessage
+			ToolCallID string `json:"tool_call_id"`
+		}
+		ResponseFormat struct{ Type string } `json:"response_format"`
+	}
+	if err := json.Unmarshal(body, &req); err != nil {
+		return Sent{}, err
+	}
+	s := Sent{Temperature: req.Temperature, Schema: req.ResponseFormat.Type == "json_schema", ToolChoice: namedChoice(req.ToolChoice)}
+	for _, t := range req.Tools {
+		s.Tools = append(s.Tools, t.Function.Name)
+	}
+	for _, m := range req.Messages {
+		switch {
+		case m.Role == "user" && s.Parts == 0:
+			s.Parts = partsOf(m.Content)
+		case m.Role == "tool":
+			s.Results = append(s.Results, m.ToolCallID)
+		}
+	}
+	return s, nil
+}
+
+// namedChoice reads "auto", {"function":{"name":…}} or Anthropic's {"type":…,"name":…}.
+func namedChoice(raw json.RawMessage) string {
+	var word string
+	if json.Unmarshal(raw, &word) == nil {
+		return word
+	}
+	var named struct {
+		Name     string
+		Function struct{ Name string }
+		Type     string
+	}
+	if json.Unmarshal(raw, &named) != nil {
+		return ""
+	}
+	for _, s := range []string{named.Name, named.Function.Name, named.Type} {
+		if s != "" {
+			return s
+		}
+	}
+	return ""
+}
+
+func partsOf(content json.RawMessage) int {
+	var parts []json.RawMessage
+	if json.Unmarshal(content, &parts) != nil {
+		return 1
+	}
+	return len(parts)
+}

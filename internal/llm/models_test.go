@@ -1,0 +1,81 @@
+package llm_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/llm"
+)
+
+// finder is the port activities.Models.
+type finder interface {
+	Model(ctx context.Context, m agent.PlanModel) (agent.Model, error)
+}
+
+var _ finder = (*llm.Models)(nil)
+
+const local = "http://127.0.0.1:1/v1"
+
+func TestModelsFindsEveryProvider(t *testing.T) {
+	keyed := llm.Config{APIKey: "k", BaseURL: local}
+	m, err := llm.New(llm.OpenAI(keyed), llm.Anthropic(keyed), llm.Ollama(llm.Config{}), llm.Offline(llm.Config{BaseURL: local}),
+		llm.Compatible("vllm", llm.Config{BaseURL: local}), llm.LangChainOpenAI(keyed), llm.LangChainAnthropic(keyed),
+		llm.LangChainOllama(llm.Config{}))
+	require.NoError(t, err)
+	for _, name := range []string{
+		"openai", "anthropic", "ollama", "offline", "vllm", "langchain-openai", "langchain-anthropic", "langchain-ollama",
+	} {
+		model, err := m.Model(t.Context(), agent.PlanModel{Provider: name, Model: "x"})
+		require.NoError(t, err, name)
+		require.NotNil(t, model)
+	}
+	_, err = m.Model(t.Context(), agent.PlanModel{Provider: "acme"})
+	require.Equal(t, agent.CodeInvalid, agent.CodeOf(err))
+	require.ErrorContains(t, err, `unknown model provider "acme": configured are anthropic, langchain-anthropic`)
+}
+
+func TestModelsRefusesBadProviders(t *testing.T) {
+	for text, provider := range map[string]llm.Provider{
+		`"openai": api_key: is empty`:                            llm.OpenAI(llm.Config{}),
+		`"anthropic": api_key: is empty`:                         llm.Anthropic(llm.Config{}),
+		`"offline": base_url: is empty`:                          llm.Offline(llm.Config{}),
+		`"ollama": base_url: want an absolute http or https URL`: llm.Ollama(llm.Config{BaseURL: "localhost"}),
+		`"" is given twice, or without a name`:                   {},
+	} {
+		_, err := llm.New(provider)
+		require.ErrorContains(t, err, text)
+		require.Equal(t, agent.CodeInvalid, agent.CodeOf(err))
+	}
+	_, err := llm.New(llm.Ollama(llm.Config{}), llm.Ollama(llm.Config{}))
+	require.ErrorContains(t, err, `"ollama" is given twice`)
+}
+
+func TestModelsOpensOncePerTimeout(t *testing.T) {
+	var mu sync.Mutex
+	timeouts := map[string]int{}
+	p := llm.Offline(llm.Config{BaseURL: local})
+	open := p.Open
+	p.Open = func(cfg llm.Config) (agent.Model, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		timeouts[cfg.Timeout.String()]++
+		return open(cfg)
+	}
+	m, err := llm.New(p)
+	require.NoError(t, err)
+	var wg sync.WaitGroup
+	for i := range 40 {
+		wg.Go(func() {
+			_, err := m.Model(t.Context(), agent.PlanModel{Provider: "offline", Model: "any", TimeoutSec: i % 2 * 7})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	require.Equal(t, map[string]int{"2m0s": 1, "7s": 1}, timeouts)
+}

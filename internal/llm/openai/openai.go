@@ -1,0 +1,90 @@
+// Package openai is an [agent.Model] over the official OpenAI SDK: chat completions, streamed, with usage. It also speaks to
+// everything that calls itself OpenAI-compatible, by base URL. docs/adr/0002 says why it is not langchaingo's client.
+//
+// What a conversation loses here: reasoning is not sent back (the API takes none), nor are annotations, server tool calls and
+// non-standard blocks.
+package openai
+
+import (
+	"context"
+	"errors"
+
+	sdk "github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/option"
+	"github.com/openai/openai-go/v3/packages/ssestream"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/llm/wire"
+)
+
+// BaseURL is OpenAI's own.
+const BaseURL = "https://api.openai.com/v1"
+
+// Config is the configuration of the client; BaseURL includes the version, e.g. http://127.0.0.1:11434/v1.
+type Config = wire.Config
+
+type model struct {
+	client      *wire.Client
+	completions sdk.ChatCompletionService
+	official    bool // of OpenAI or Azure: knows max_completion_tokens, which others do not
+}
+
+// New makes the model. A key is needed for OpenAI's own base URL only. An error is [agent.CodeInvalid] with the field.
+func New(cfg Config) (agent.Model, error) { return NewNamed("openai", cfg) }
+
+// NewNamed is New for a provider of another name that speaks the same protocol; errors name it.
+func NewNamed(provider string, cfg Config) (agent.Model, error) {
+	client, err := wire.NewClient(provider, BaseURL, cfg)
+	if err != nil {
+		return nil, err
+	}
+	cfg = client.Config()
+	if cfg.APIKey == "" && cfg.BaseURL == BaseURL {
+		return nil, agent.Invalid("api_key", "is empty")
+	}
+	// The service without the SDK's client: that one reads the environment.
+	opts := []option.RequestOption{option.WithBaseURL(cfg.BaseURL), option.WithHTTPClient(client.HTTP()), option.WithMaxRetries(0)}
+	if cfg.APIKey != "" {
+		opts = append(opts, option.WithAPIKey(cfg.APIKey))
+	}
+	return &model{client: client, completions: sdk.NewChatCompletionService(opts...), official: official(cfg.BaseURL)}, nil
+}
+
+// Generate streams one chat completion. When it fails after the stream began, the reply holds the text and usage that had arrived.
+func (m *model) Generate(ctx context.Context, req agent.ModelRequest, emit func(agent.Delta) error) (agent.ModelReply, error) {
+	params, err := m.params(req)
+	if err != nil {
+		return agent.ModelReply{}, m.client.Refuse(err)
+	}
+	call := m.client.Begin(ctx, emit)
+	defer call.End()
+	stream := m.completions.NewStreaming(call.Context(), params)
+	defer func() { _ = stream.Close() }()
+
+	r := reply{call: call, model: req.Model}
+	for stream.Next() {
+		chunk := stream.Current()
+		if err := r.add(&chunk); err != nil {
+			return r.partial(), call.Failure(err)
+		}
+	}
+	if err := call.Failure(streamError(call, stream.Err())); err != nil {
+		return r.partial(), err
+	}
+	if r.finish == "" {
+		return r.partial(), call.Cut()
+	}
+	return r.whole(), nil
+}
+
+// streamError tells the SDK's errors apart: what the provider reported within the stream, and what did not parse.
+func streamError(call *wire.Call, err error) error {
+	if err == nil {
+		return nil
+	}
+	var reported *ssestream.StreamError
+	if errors.As(err, &reported) {
+		return call.StreamError(reported.Event.Data)
+	}
+	return call.Malformed(err)
+}

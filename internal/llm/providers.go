@@ -1,0 +1,60 @@
+package llm
+
+import (
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/llm/anthropic"
+	"github.com/turnstone-run/turnstone/internal/llm/langchain"
+	"github.com/turnstone-run/turnstone/internal/llm/ollama"
+	"github.com/turnstone-run/turnstone/internal/llm/openai"
+	"github.com/turnstone-run/turnstone/internal/llm/wire"
+)
+
+// Config is the configuration of any provider.
+type Config = wire.Config
+
+// Provider is a named way to open models: the name is what profiles refer to.
+type Provider struct {
+	Name   string
+	Config Config
+	Open   func(Config) (agent.Model, error)
+}
+
+// OpenAI is the provider "openai".
+func OpenAI(cfg Config) Provider { return Provider{Name: "openai", Config: cfg, Open: openai.New} }
+
+// Anthropic is the provider "anthropic".
+func Anthropic(cfg Config) Provider {
+	return Provider{Name: "anthropic", Config: cfg, Open: anthropic.New}
+}
+
+// Ollama is the provider "ollama"; the base URL includes /v1.
+func Ollama(cfg Config) Provider { return Provider{Name: "ollama", Config: cfg, Open: ollama.New} }
+
+// Offline is the provider "offline": the model server of the embedded stack, which speaks OpenAI's protocol. It has no base URL of
+// its own.
+func Offline(cfg Config) Provider { return Compatible("offline", cfg) }
+
+// Compatible is a provider of any name that speaks OpenAI's protocol at a base URL.
+func Compatible(name string, cfg Config) Provider {
+	return Provider{Name: name, Config: cfg, Open: func(cfg Config) (agent.Model, error) {
+		if cfg.BaseURL == "" {
+			return nil, agent.Invalid("base_url", "is empty")
+		}
+		return openai.NewNamed(name, cfg)
+	}}
+}
+
+// LangChainOpenAI is the provider "langchain-openai": langchaingo's own client, with the gaps that docs/adr/0002 lists.
+func LangChainOpenAI(cfg Config) Provider {
+	return Provider{Name: "langchain-openai", Config: cfg, Open: langchain.OpenAI}
+}
+
+// LangChainAnthropic is the provider "langchain-anthropic": see [LangChainOpenAI].
+func LangChainAnthropic(cfg Config) Provider {
+	return Provider{Name: "langchain-anthropic", Config: cfg, Open: langchain.Anthropic}
+}
+
+// LangChainOllama is the provider "langchain-ollama": see [LangChainOpenAI]. It calls no tools.
+func LangChainOllama(cfg Config) Provider {
+	return Provider{Name: "langchain-ollama", Config: cfg, Open: langchain.Ollama}
+}

@@ -1,0 +1,189 @@
+package wire
+
+import (
+	"encoding/json"
+	"math"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// maxRetryAfter bounds what a provider may ask for; longer waits are its way of saying no.
+const maxRetryAfter = 24 * time.Hour
+
+// statusError is the one table from HTTP status to code:
+//
+//	400, 422, other 4xx  invalid        401, 402, 403        denied
+//	404                  not_found      413                  overflow
+//	429                  rate_limited   408, 5xx, 529        unavailable
+//
+// What the body says refines it: a prompt beyond the context window is overflow whatever its status, and an account without credit
+// is denied although OpenAI answers 429, because waiting does not help.
+func (c *Client) statusError(status int, h http.Header, body []byte) *agent.Error {
+	kind, message := explain(body)
+	e := c.errorf(codeOf(status, kind, message), "%s", describe(status, kind, message))
+	e.RetryAfter = retryAfter(h, time.Now())
+	return e
+}
+
+// StreamError is the failure that a provider reports within a stream it began with 200; data is the JSON that carries it.
+func (c *Call) StreamError(data []byte) error {
+	kind, message := explain(data)
+	status, err := strconv.Atoi(kind) // some gateways send the status as the code
+	if err != nil {
+		status = 0
+	}
+	return c.client.errorf(codeOf(status, kind, message), "in mid-stream: %s", describe(status, kind, message))
+}
+
+func codeOf(status int, kind, message string) agent.Code {
+	switch kind {
+	case "context_length_exceeded", "request_too_large":
+		return agent.CodeOverflow
+	case "insufficient_quota", "billing_error":
+		return agent.CodeDenied
+	}
+	if (status == 0 || status == http.StatusBadRequest) && tellsOverflow(message) {
+		return agent.CodeOverflow
+	}
+	switch {
+	case status == 0:
+		return codeOfKind(kind)
+	case status == http.StatusUnauthorized, status == http.StatusForbidden, status == http.StatusPaymentRequired:
+		return agent.CodeDenied
+	case status == http.StatusNotFound:
+		return agent.CodeNotFound
+	case status == http.StatusRequestEntityTooLarge:
+		return agent.CodeOverflow
+	case status == http.StatusTooManyRequests:
+		return agent.CodeRateLimited
+	case status == http.StatusRequestTimeout, status >= 500:
+		return agent.CodeUnavailable
+	default:
+		return agent.CodeInvalid
+	}
+}
+
+// codeOfKind maps the error types of OpenAI and Anthropic where there is no status to go by.
+func codeOfKind(kind string) agent.Code {
+	switch kind {
+	case "invalid_request_error":
+		return agent.CodeInvalid
+	case "authentication_error", "permission_error", "invalid_api_key":
+		return agent.CodeDenied
+	case "not_found_error", "model_not_found":
+		return agent.CodeNotFound
+	case "rate_limit_error", "rate_limit_exceeded", "tokens", "requests":
+		return agent.CodeRateLimited
+	default: // overloaded_error, api_error, server_error, timeout_error and whatever comes
+		return agent.CodeUnavailable
+	}
+}
+
+// tellsOverflow recognises the texts of providers that have no code for a prompt beyond the context window.
+func tellsOverflow(message string) bool {
+	m := strings.ToLower(message)
+	for _, s := range []string{"maximum context length", "prompt is too long", "context window", "exceeds the available context size"} {
+		if strings.Contains(m, s) {
+			return true
+		}
+	}
+	return false
+}
+
+// explain finds kind and message in an error body of any of the shapes in use:
+//
+//	{"error":{"message":…,"type":…,"code":…}}   OpenAI and its kin, Anthropic
+//	{"error":"…"}                              Ollama
+//	{"message":…} {"detail":…}                 gateways and frameworks
+//
+// Both are empty when it is none of them.
+func explain(body []byte) (kind, message string) {
+	var outer struct {
+		Error   json.RawMessage `json:"error"`
+		Message json.RawMessage `json:"message"`
+		Detail  json.RawMessage `json:"detail"`
+	}
+	if json.Unmarshal(body, &outer) != nil {
+		return "", ""
+	}
+	var inner struct {
+		Message string          `json:"message"`
+		Type    string          `json:"type"`
+		Code    json.RawMessage `json:"code"`
+	}
+	if json.Unmarshal(outer.Error, &inner) == nil && (inner.Message != "" || inner.Type != "" || len(inner.Code) > 0) {
+		if code := scalar(inner.Code); code != "" {
+			return code, inner.Message
+		}
+		return inner.Type, inner.Message
+	}
+	for _, raw := range []json.RawMessage{outer.Error, outer.Message, outer.Detail} {
+		if s := scalar(raw); s != "" {
+			return "", s
+		}
+	}
+	return "", ""
+}
+
+// scalar returns a JSON string or number as text, "" for anything else.
+func scalar(raw json.RawMessage) string {
+	var s string
+	if json.Unmarshal(raw, &s) == nil {
+		return s
+	}
+	var n json.Number
+	if json.Unmarshal(raw, &n) == nil {
+		return n.String()
+	}
+	return ""
+}
+
+func describe(status int, kind, message string) string {
+	var parts []string
+	if status != 0 {
+		text := http.StatusText(status)
+		if status == 529 { // Anthropic's own
+			text = "Overloaded"
+		}
+		parts = append(parts, strings.TrimSpace(strconv.Itoa(status)+" "+text))
+	}
+	if message != "" {
+		parts = append(parts, message)
+	}
+	s := strings.Join(parts, ": ")
+	if kind != "" {
+		s = strings.TrimSpace(s + " (" + kind + ")")
+	}
+	if s == "" {
+		return "an error without a text"
+	}
+	return s
+}
+
+// retryAfter reads how long the provider asked to wait: Retry-After-Ms, or Retry-After in seconds or as an HTTP date.
+func retryAfter(h http.Header, now time.Time) time.Duration {
+	for _, v := range []struct {
+		header string
+		unit   time.Duration
+	}{{"Retry-After-Ms", time.Millisecond}, {"Retry-After", time.Second}} {
+		text := strings.TrimSpace(h.Get(v.header))
+		if text == "" {
+			continue
+		}
+		if n, err := strconv.ParseFloat(text, 64); err == nil && !math.IsNaN(n) {
+			return clamp(n * float64(v.unit))
+		}
+		if at, err := http.ParseTime(text); err == nil {
+			return clamp(float64(at.Sub(now)))
+		}
+	}
+	return 0
+}
+
+func clamp(d float64) time.Duration {
+	return time.Duration(max(0, min(d, float64(maxRetryAfter))))
+}

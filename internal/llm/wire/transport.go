@@ -1,0 +1,132 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"time"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// Bounds of what the transport reads besides a reply.
+const (
+	maxErrorBody = 64 << 10
+	// drainTime and drainBytes bound what Close still reads, so that a finished stream gives its connection back: the end marker
+	// of a reply usually arrives together with the end of the body.
+	drainTime  = 20 * time.Millisecond
+	drainBytes = 4 << 10
+)
+
+var errSilent = errors.New("silent")
+
+// transport judges responses and watches their bodies. Against the letter of [http.RoundTripper] it returns an error for a response
+// that is none of success: no SDK keeps status, Retry-After and body together, and here they are.
+type transport struct {
+	client *Client
+	next   http.RoundTripper
+}
+
+func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
+	call, _ := req.Context().Value(callKey{}).(*Call)
+	ctx, cancel := context.WithCancelCause(req.Context())
+	timer := time.AfterFunc(t.client.cfg.Timeout, func() { cancel(errSilent) })
+	res, err := t.next.RoundTrip(req.WithContext(ctx))
+	timer.Stop()
+	if err != nil {
+		err = t.networkError(ctx, err)
+		cancel(nil)
+		return nil, note(call, err)
+	}
+	res.Body = &body{
+		ReadCloser: res.Body, transport: t, call: call, ctx: ctx, cancel: cancel, timer: timer,
+		left: wireRatio * t.client.cfg.MaxReplyBytes,
+	}
+	if err := t.judge(res); err != nil {
+		cancel(nil)
+		_ = res.Body.Close()
+		return nil, note(call, err)
+	}
+	return res, nil
+}
+
+// judge returns the failure that a response stands for, nil for one worth reading. A redirect is a failure: followed, it would carry
+// the prompt, and with some providers the key, to a host that nobody configured.
+func (t *transport) judge(res *http.Response) error {
+	if res.StatusCode >= 200 && res.StatusCode < 400 {
+		// A captive portal, a proxy's error page, or the wrong base URL.
+		if media, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type")); media == "text/html" {
+			return t.client.errorf(agent.CodeUnavailable, "answered %d with an HTML page: is the base URL right?", res.StatusCode)
+		}
+		return nil
+	}
+	text, err := io.ReadAll(io.LimitReader(res.Body, maxErrorBody))
+	if err != nil && len(text) == 0 {
+		text = nil // the status says enough
+	}
+	return t.client.statusError(res.StatusCode, res.Header, text)
+}
+
+func (t *transport) networkError(ctx context.Context, err error) error {
+	if errors.Is(context.Cause(ctx), errSilent) {
+		return t.client.silent()
+	}
+	if ctx.Err() != nil {
+		return err // the caller's own doing: Failure tells which
+	}
+	return t.client.unavailable(err)
+}
+
+// note records a failure with the exchange and passes it on.
+func note(call *Call, err error) error {
+	if call != nil {
+		call.record(err)
+	}
+	return err
+}
+
+// body watches the bytes of a response: silence runs only while somebody waits for them.
+type body struct {
+	io.ReadCloser
+	transport *transport
+	call      *Call
+	ctx       context.Context
+	cancel    context.CancelCauseFunc
+	timer     *time.Timer
+	left      int64
+	end       error // the error that ended reading, io.EOF included
+}
+
+func (b *body) Read(p []byte) (int, error) {
+	if b.end != nil {
+		return 0, b.end
+	}
+	b.timer.Reset(b.transport.client.cfg.Timeout)
+	n, err := b.ReadCloser.Read(p)
+	b.timer.Stop()
+	b.left -= int64(n)
+	switch {
+	case err == io.EOF: //nolint:errorlint // the contract of io.Reader
+		b.end = err
+	case err != nil:
+		b.end = note(b.call, b.transport.networkError(b.ctx, err))
+	case b.left < 0:
+		c := b.transport.client
+		b.end = note(b.call, c.errorf(agent.CodeOverflow, "the reply exceeds %d bytes on the wire", wireRatio*c.cfg.MaxReplyBytes))
+		b.cancel(nil)
+	}
+	return n, b.end
+}
+
+func (b *body) Close() error {
+	if b.end == nil && b.ctx.Err() == nil {
+		b.timer.Reset(drainTime)
+		_, _ = io.CopyN(io.Discard, b.ReadCloser, drainBytes)
+		b.timer.Stop()
+	}
+	err := b.ReadCloser.Close()
+	b.cancel(nil)
+	return err
+}
