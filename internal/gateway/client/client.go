@@ -1,0 +1,238 @@
+// Package client is the client side of the gateway's HTTP API: one method per endpoint, and a [Client.Follow] that survives
+// lost connections by resuming at the last event it has seen. Errors are [agent.Error]s with the code and field that the server
+// named; those of a server that did not answer wrap [ErrUnreachable].
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/gateway"
+)
+
+// ErrUnreachable is in the chain of an error when no server answered.
+var ErrUnreachable = errors.New("cannot reach the server")
+
+// maxErrorBody bounds what is read of a response that is an error.
+const maxErrorBody = 64 << 10
+
+// Config says where the server is.
+type Config struct {
+	Server string       // http://host:port, with a path where a proxy adds one
+	Tenant string       // empty: the server's default
+	HTTP   *http.Client // nil: a client of its own
+
+	CallTimeout time.Duration // of everything but following and reading results; default 60 s
+	IdleTimeout time.Duration // a stream silent for longer is taken for dead; above the server's heartbeat; default 45 s
+	Patience    time.Duration // how long Follow tries to reconnect without seeing an event; default 2 min
+	MaxEvent    int           // bytes of one event; default 16 MiB
+}
+
+// Client calls one server. It is safe for concurrent use.
+type Client struct {
+	cfg  Config
+	base *url.URL
+}
+
+// New checks the configuration; it does not connect.
+func New(cfg Config) (*Client, error) {
+	base, err := url.Parse(cfg.Server)
+	if err != nil || (base.Scheme != "http" && base.Scheme != "https") || base.Host == "" || base.RawQuery != "" {
+		return nil, agent.Invalid("server", "want http://host:port, got %q", cfg.Server)
+	}
+	if cfg.HTTP == nil {
+		cfg.HTTP = &http.Client{}
+	}
+	for d, fallback := range map[*time.Duration]time.Duration{
+		&cfg.CallTimeout: time.Minute, &cfg.IdleTimeout: 45 * time.Second, &cfg.Patience: 2 * time.Minute,
+	} {
+		if *d <= 0 {
+			*d = fallback
+		}
+	}
+	if cfg.MaxEvent <= 0 {
+		cfg.MaxEvent = 16 << 20
+	}
+	return &Client{cfg: cfg, base: base}, nil
+}
+
+// Start submits a turn and returns without waiting for it. A request without an idempotency key gets one, so that the HTTP
+// client's own retry of a lost connection never starts a second turn.
+func (c *Client) Start(ctx context.Context, r agent.TurnRequest) (agent.Receipt, error) {
+	if r.IdempotencyKey == "" {
+		r.IdempotencyKey = uuid.NewString()
+	}
+	var out agent.Receipt
+	return out, c.call(ctx, http.MethodPost, []string{"turns"}, url.Values{"wait": {"false"}}, r, &out)
+}
+
+// Turn is the state of a turn and, once it has ended, its output.
+type Turn struct {
+	State   string
+	Pending []agent.Approval
+	Output  *agent.AgentStepOutput
+}
+
+// Turn asks for the state of a turn.
+func (c *Client) Turn(ctx context.Context, id agent.TurnID) (Turn, error) {
+	var raw json.RawMessage
+	if err := c.call(ctx, http.MethodGet, []string{"turns", string(id)}, nil, nil, &raw); err != nil {
+		return Turn{}, err
+	}
+	var state struct {
+		State   string           `json:"state"`
+		Pending []agent.Approval `json:"pending"`
+	}
+	if err := json.Unmarshal(raw, &state); err != nil {
+		return Turn{}, fmt.Errorf("decode turn: %w", err)
+	}
+	t := Turn{State: state.State, Pending: state.Pending}
+	switch agent.TurnStatus(state.State) {
+	case agent.TurnCompleted, agent.TurnFailed, agent.TurnCancelled:
+		t.Output = new(agent.AgentStepOutput)
+		if err := json.Unmarshal(raw, t.Output); err != nil {
+			return Turn{}, fmt.Errorf("decode turn output: %w", err)
+		}
+	}
+	return t, nil
+}
+
+// Decide answers an approval.
+func (c *Client) Decide(ctx context.Context, id agent.TurnID, d agent.Decision) error {
+	return c.call(ctx, http.MethodPost, []string{"turns", string(id), "decisions"}, nil, d, nil)
+}
+
+// Provide hands in the result of a client-side tool.
+func (c *Client) Provide(ctx context.Context, id agent.TurnID, r gateway.ProvidedResult) error {
+	return c.call(ctx, http.MethodPost, []string{"turns", string(id), "results"}, nil, r, nil)
+}
+
+// Cancel asks a turn to stop.
+func (c *Client) Cancel(ctx context.Context, id agent.TurnID, r agent.CancelRequest) error {
+	return c.call(ctx, http.MethodPost, []string{"turns", string(id), "cancel"}, nil, r, nil)
+}
+
+// Agents lists the agents that a request may name.
+func (c *Client) Agents(ctx context.Context) ([]gateway.AgentInfo, error) {
+	var out struct {
+		Agents []gateway.AgentInfo `json:"agents"`
+	}
+	return out.Agents, c.into(ctx, &out, "agents")
+}
+
+// Messages returns a page of a session's transcript behind a position; limit 0 is the server's.
+func (c *Client) Messages(ctx context.Context, s agent.SessionID, after int64, limit int) (gateway.MessagePage, error) {
+	var out gateway.MessagePage
+	query := url.Values{"after": {strconv.FormatInt(after, 10)}, "limit": {strconv.Itoa(limit)}}
+	err := c.call(ctx, http.MethodGet, []string{"sessions", string(s), "messages"}, query, nil, &out)
+	return out, err
+}
+
+// Result opens a stored result by reference, result id or turn id. The caller closes Body.
+func (c *Client) Result(ctx context.Context, ref string) (gateway.ResultView, error) {
+	resp, err := c.send(ctx, http.MethodGet, []string{"results", ref}, nil, nil, nil)
+	if err != nil {
+		return gateway.ResultView{}, err
+	}
+	return gateway.ResultView{
+		Ref: resp.Header.Get("Turnstone-Result-Ref"), TurnID: agent.TurnID(resp.Header.Get("Turnstone-Turn-Id")),
+		MediaType: resp.Header.Get("Content-Type"), Size: resp.ContentLength, Body: resp.Body,
+	}, nil
+}
+
+func (c *Client) into(ctx context.Context, out any, path ...string) error {
+	return c.call(ctx, http.MethodGet, path, nil, nil, out)
+}
+
+// call sends a request and decodes the answer; in and out may be nil.
+func (c *Client) call(ctx context.Context, method string, path []string, query url.Values, in, out any) error {
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.CallTimeout)
+	defer cancel()
+	var body []byte
+	if in != nil {
+		var err error
+		if body, err = json.Marshal(in); err != nil {
+			return fmt.Errorf("encode request: %w", err)
+		}
+	}
+	resp, err := c.send(ctx, method, path, query, body, nil)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close() //nolint:errcheck // read-only
+	if out == nil {
+		return nil
+	}
+	if err := json.NewDecoder(resp.Body).Decode(out); err != nil {
+		return fmt.Errorf("decode answer of %s %s: %w", method, strings.Join(path, "/"), err)
+	}
+	return nil
+}
+
+// send sends a request and turns every answer but a success into an error.
+func (c *Client) send(
+	ctx context.Context, method string, path []string, query url.Values, body []byte, header http.Header,
+) (*http.Response, error) {
+	escaped := make([]string, len(path))
+	for i, p := range path {
+		escaped[i] = url.PathEscape(p)
+	}
+	u := c.base.JoinPath("v1").JoinPath(escaped...)
+	u.RawQuery = query.Encode()
+	req, err := http.NewRequestWithContext(ctx, method, u.String(), bytes.NewReader(body))
+	if err != nil {
+		return nil, fmt.Errorf("make request: %w", err)
+	}
+	if header != nil {
+		req.Header = header
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	if c.cfg.Tenant != "" {
+		req.Header.Set("Turnstone-Tenant", c.cfg.Tenant)
+	}
+	resp, err := c.cfg.HTTP.Do(req)
+	if err != nil {
+		if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+			return nil, &agent.Error{Code: agent.CodeCancelled, Err: context.Cause(ctx)}
+		}
+		return nil, &agent.Error{Code: agent.CodeUnavailable, Err: fmt.Errorf("%w at %s: %w", ErrUnreachable, c.base, errors.Unwrap(err))}
+	}
+	if resp.StatusCode < 300 {
+		return resp, nil
+	}
+	defer resp.Body.Close() //nolint:errcheck // read-only
+	return nil, errorOf(resp)
+}
+
+// errorOf reads the error that a response is.
+func errorOf(resp *http.Response) error {
+	var retryAfter time.Duration
+	if seconds, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && seconds > 0 {
+		retryAfter = time.Duration(seconds) * time.Second
+	}
+	var body struct {
+		Error *agent.Failure `json:"error"`
+	}
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))
+	if err == nil {
+		err = json.Unmarshal(text, &body)
+	}
+	if err != nil || body.Error == nil {
+		body.Error = &agent.Failure{Message: fmt.Sprintf("the server answered %s", resp.Status)}
+	}
+	return gateway.ErrorOfStatus(resp.StatusCode, body.Error, retryAfter)
+}

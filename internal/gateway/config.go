@@ -1,0 +1,91 @@
+package gateway
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// Config is what a gateway needs. Zero durations and counts take the defaults of [Limits].
+type Config struct {
+	HTTPAddr string // host:port; port 0 takes a free one; empty: no HTTP
+	GRPCAddr string // likewise for gRPC
+
+	Runtime Runtime      // required
+	Metrics http.Handler // GET /metrics; nil: 404
+	Logger  *zap.Logger  // nil: silent
+	Version string       // shown by GET /health
+
+	// AllowedHosts are names besides the loopback ones that a request's Host may carry, without port; "*" allows every one.
+	// AllowedOrigins are origins (scheme://host[:port]) besides those, "*" likewise. Both guard a gateway without authentication
+	// against pages of foreign sites (DESIGN §8).
+	AllowedHosts   []string
+	AllowedOrigins []string
+
+	Limits Limits
+}
+
+// Limits bound what callers can make the gateway hold.
+type Limits struct {
+	BodyBytes    int64         // of a request body or gRPC message; default 8 MiB
+	HeaderBytes  int           // of a request's headers; default 64 KiB
+	Connections  int           // of HTTP, in all; default 4,096
+	Streams      int           // followers and waiting requests, HTTP and gRPC together; default 2,000
+	ReadTimeout  time.Duration // for a request's headers, and again for its body; default 30 s
+	WriteTimeout time.Duration // until a client must have taken what was written; default 30 s
+	IdleTimeout  time.Duration // of a kept-alive connection; default 2 min
+	CallTimeout  time.Duration // of a call that does not wait for a turn; default 30 s
+	WaitTimeout  time.Duration // how long POST /v1/turns waits for the end of a turn before it answers 202; default 15 min
+	Heartbeat    time.Duration // between comments on an idle event stream; default 15 s
+	HealthEvery  time.Duration // between answers of the gRPC health watch; default 5 s
+	MessagePage  int           // most messages in one page; default 200
+	StreamBuffer int           // events read ahead of a slow follower; default 64
+	ResultPart   int           // bytes of one part of a gRPC result; default 256 KiB
+}
+
+func orElse[N ~int | ~int64](v *N, d N) {
+	if *v <= 0 {
+		*v = d
+	}
+}
+
+func (l *Limits) fill() {
+	orElse(&l.BodyBytes, 8<<20)
+	orElse(&l.HeaderBytes, 64<<10)
+	orElse(&l.Connections, 4096)
+	orElse(&l.Streams, 2000)
+	orElse(&l.ReadTimeout, 30*time.Second)
+	orElse(&l.WriteTimeout, 30*time.Second)
+	orElse(&l.IdleTimeout, 2*time.Minute)
+	orElse(&l.CallTimeout, 30*time.Second)
+	orElse(&l.WaitTimeout, 15*time.Minute)
+	orElse(&l.Heartbeat, 15*time.Second)
+	orElse(&l.HealthEvery, 5*time.Second)
+	orElse(&l.MessagePage, 200)
+	orElse(&l.StreamBuffer, 64)
+	orElse(&l.ResultPart, 256<<10)
+}
+
+// validate fills in the defaults and lists every fault.
+func (c *Config) validate() error {
+	var faults []error
+	if c.Runtime == nil {
+		faults = append(faults, errors.New("runtime is missing"))
+	}
+	if c.HTTPAddr == "" && c.GRPCAddr == "" {
+		faults = append(faults, errors.New("neither an HTTP nor a gRPC address is given"))
+	}
+	for _, o := range c.AllowedOrigins {
+		if _, err := parseOrigin(o); o != anything && err != nil {
+			faults = append(faults, fmt.Errorf("allowed origin %q: %w", o, err))
+		}
+	}
+	if c.Logger == nil {
+		c.Logger = zap.NewNop()
+	}
+	c.Limits.fill()
+	return errors.Join(faults...)
+}

@@ -1,0 +1,82 @@
+package gateway
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/strict"
+)
+
+// decodeBody reads a JSON body strictly: an unknown or repeated member, a wrong type, invalid UTF-8 and anything behind the
+// document are invalid, with the path of the culprit as the error's Field. A body over the bound is an overflow and is not read
+// to its end.
+func (s *httpServer) decodeBody(w http.ResponseWriter, r *http.Request, into any) error {
+	if err := checkContentType(r.Header.Get("Content-Type")); err != nil {
+		return err
+	}
+	limit := s.cfg.Limits.BodyBytes
+	if r.ContentLength > limit {
+		// The rest of the body will not be read: do not let the connection be reused for it.
+		w.Header().Set("Connection", "close")
+		return tooLarge(limit)
+	}
+	// The deadline is for the body alone: were it to stand, it would end a streamed answer.
+	control := http.NewResponseController(w)
+	if err := control.SetReadDeadline(time.Now().Add(s.cfg.Limits.ReadTimeout)); err != nil {
+		return fmt.Errorf("set read deadline: %w", err)
+	}
+	err := decodeStrict(http.MaxBytesReader(w, r.Body, limit), into)
+	if cerr := control.SetReadDeadline(time.Time{}); cerr != nil && err == nil {
+		return fmt.Errorf("clear read deadline: %w", cerr)
+	}
+	return err
+}
+
+func tooLarge(limit int64) error {
+	return agent.Errorf(agent.CodeOverflow, "", "the body is larger than %d bytes", limit)
+}
+
+func checkContentType(value string) error {
+	if value == "" {
+		return nil
+	}
+	media, params, err := mime.ParseMediaType(value)
+	if err != nil || media != "application/json" {
+		return agent.Invalid("", "want Content-Type application/json, got %.100q", value)
+	}
+	if charset, ok := params["charset"]; ok && !strings.EqualFold(charset, "utf-8") {
+		return agent.Invalid("", "want charset utf-8, got %.100q", charset)
+	}
+	return nil
+}
+
+// decodeStrict reads exactly one JSON document. Errors of the reader other than its bound mean that the client went away.
+func decodeStrict(r io.Reader, into any) error {
+	data, err := io.ReadAll(r)
+	var tooBig *http.MaxBytesError
+	switch {
+	case errors.As(err, &tooBig):
+		return tooLarge(tooBig.Limit)
+	case err != nil:
+		return agent.Errorf(agent.CodeCancelled, "read body", "%w", err)
+	case len(bytes.TrimSpace(data)) == 0:
+		return agent.Invalid("", "the body is empty: want a JSON object")
+	}
+	err = strict.Decode(data, into)
+	var known *agent.Error
+	if errors.As(err, &known) && len(known.Field) > maxPath {
+		// The caller chose this name: do not let him choose the size of our answer and of our log.
+		return agent.Invalid(utf8(known.Field[:maxPath])+"…", "is no field of ours")
+	}
+	return err
+}
+
+// maxPath bounds the paths of fields and URLs in errors and logs.
+const maxPath = 256

@@ -1,0 +1,210 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/protoadapt"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// TypeGap is the failure type of a reader who asked for events that have expired (DESIGN §4). It is no [agent.Code], because
+// only readers of a stream can meet it.
+const TypeGap = "gap"
+
+// errorDomain is the domain of every google.rpc.ErrorInfo that the gateway sends.
+const errorDomain = "turnstone"
+
+// statusClientClosed answers a call that was cancelled. It is nginx's and grpc-gateway's number; the RFCs have none.
+const statusClientClosed = 499
+
+// mapping is one row of the error table.
+type mapping struct {
+	kind string // the failure's type
+	http int
+	grpc codes.Code
+}
+
+// errorTable is the one table between failure types, HTTP status and gRPC status (DESIGN §8).
+//
+//nolint:gochecknoglobals // a constant in all but syntax
+var errorTable = [...]mapping{
+	{string(agent.CodeInvalid), http.StatusBadRequest, codes.InvalidArgument},
+	{string(agent.CodeNotFound), http.StatusNotFound, codes.NotFound},
+	{string(agent.CodeDenied), http.StatusForbidden, codes.PermissionDenied},
+	{string(agent.CodeConflict), http.StatusConflict, codes.Aborted},
+	{string(agent.CodeRateLimited), http.StatusTooManyRequests, codes.ResourceExhausted},
+	{string(agent.CodeUnavailable), http.StatusServiceUnavailable, codes.Unavailable},
+	{string(agent.CodeOverflow), http.StatusRequestEntityTooLarge, codes.ResourceExhausted},
+	{string(agent.CodeCancelled), statusClientClosed, codes.Canceled},
+	{string(agent.CodeInternal), http.StatusInternalServerError, codes.Internal},
+	{TypeGap, http.StatusGone, codes.OutOfRange},
+}
+
+func mappingOf(kind string) mapping {
+	for _, m := range errorTable {
+		if m.kind == kind {
+			return m
+		}
+	}
+	return mapping{kind: string(agent.CodeInternal), http: http.StatusInternalServerError, grpc: codes.Internal}
+}
+
+// failureOf turns an error into what callers may see of it: the text of an internal error stays in the log, because it may
+// name hosts, statements or files.
+func failureOf(err error) *agent.Failure {
+	var known *agent.Error
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, agent.ErrGap):
+		return &agent.Failure{Type: TypeGap, Message: agent.ErrGap.Error()}
+	case errors.As(err, &known):
+	case errors.Is(err, context.Canceled):
+		return &agent.Failure{Type: string(agent.CodeCancelled), Message: "the call was cancelled"}
+	case errors.Is(err, context.DeadlineExceeded):
+		return &agent.Failure{Type: string(agent.CodeUnavailable), Message: "the call took too long", Retryable: true}
+	}
+	f := agent.FailureOf(err)
+	if f.Type == string(agent.CodeInternal) {
+		f.Message = "internal error; the server's log has the details under this request's id"
+	}
+	return f
+}
+
+// retryAfterOf returns how long a caller should wait before the same request makes sense, 0 when waiting does not help.
+func retryAfterOf(err error, f *agent.Failure) time.Duration {
+	var e *agent.Error
+	if errors.As(err, &e) && e.RetryAfter > 0 {
+		return e.RetryAfter
+	}
+	if f.Retryable {
+		return time.Second
+	}
+	return 0
+}
+
+// grpcError turns an error into a status with its details. A status that is one already is left alone.
+func grpcError(err error) error {
+	if err == nil {
+		return nil
+	}
+	if _, ok := status.FromError(err); ok && agentError(err) == nil {
+		return err
+	}
+	f := failureOf(err)
+	code := mappingOf(f.Type).grpc
+	if agentError(err) == nil && errors.Is(err, context.DeadlineExceeded) {
+		code = codes.DeadlineExceeded // gRPC has a word for it, the table not
+	}
+	st := status.New(code, utf8(f.Message))
+	details := []protoadapt.MessageV1{
+		protoadapt.MessageV1Of(failureToProto(f)),
+		&errdetails.ErrorInfo{Reason: strings.ToUpper(f.Type), Domain: errorDomain},
+	}
+	if f.Field != "" {
+		details = append(details, &errdetails.BadRequest{FieldViolations: []*errdetails.BadRequest_FieldViolation{
+			{Field: f.Field, Description: utf8(f.Message)},
+		}})
+	}
+	if wait := retryAfterOf(err, f); wait > 0 {
+		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(wait)})
+	}
+	if with, derr := st.WithDetails(details...); derr == nil {
+		st = with
+	}
+	return st.Err()
+}
+
+func agentError(err error) *agent.Error {
+	var e *agent.Error
+	if errors.As(err, &e) {
+		return e
+	}
+	return nil
+}
+
+// ErrorOfStatus is the client's side of the table: the error behind the HTTP status and the failure of a response. kind is the
+// failure's type where the body had one, and decides alone then.
+func ErrorOfStatus(httpStatus int, f *agent.Failure, retryAfter time.Duration) error {
+	kind := ""
+	if f != nil {
+		kind = f.Type
+	}
+	if kind == TypeGap || (kind == "" && httpStatus == http.StatusGone) {
+		return agent.ErrGap
+	}
+	if mappingOf(kind).kind != kind {
+		kind = kindOfHTTP(httpStatus)
+	}
+	e := &agent.Error{Code: agent.Code(kind), RetryAfter: retryAfter, Err: errors.New(http.StatusText(httpStatus))}
+	if f != nil {
+		e.Field = f.Field
+		if f.Message != "" {
+			// The text names the field already, and so does [agent.Error.Error].
+			e.Err = errors.New(strings.TrimPrefix(f.Message, f.Field+": "))
+		}
+	}
+	return e
+}
+
+// kindOfHTTP classifies the answer of something that does not speak our error body, such as a proxy.
+func kindOfHTTP(httpStatus int) string {
+	for _, m := range errorTable {
+		if m.http == httpStatus {
+			return m.kind
+		}
+	}
+	switch {
+	case httpStatus == http.StatusBadGateway || httpStatus == http.StatusGatewayTimeout:
+		return string(agent.CodeUnavailable)
+	case httpStatus == http.StatusUnauthorized:
+		return string(agent.CodeDenied)
+	case httpStatus >= 400 && httpStatus < 500:
+		return string(agent.CodeInvalid)
+	default:
+		return string(agent.CodeInternal)
+	}
+}
+
+// ErrorOfGRPC is the client's side for gRPC: the error behind a status.
+func ErrorOfGRPC(err error) error {
+	st, ok := status.FromError(err)
+	if !ok || st.Code() == codes.OK {
+		return err
+	}
+	var retryAfter time.Duration
+	var f *agent.Failure
+	for _, d := range st.Details() {
+		switch d := d.(type) {
+		case *errdetails.RetryInfo:
+			retryAfter = d.GetRetryDelay().AsDuration()
+		case *failureProto:
+			f = failureFromProto(d)
+		}
+	}
+	if f == nil {
+		f = &agent.Failure{Type: kindOfGRPC(st.Code()), Message: st.Message()}
+	}
+	return ErrorOfStatus(mappingOf(f.Type).http, f, retryAfter)
+}
+
+func kindOfGRPC(c codes.Code) string {
+	for _, m := range errorTable {
+		if m.grpc == c {
+			return m.kind
+		}
+	}
+	if c == codes.DeadlineExceeded {
+		return string(agent.CodeUnavailable)
+	}
+	return string(agent.CodeInternal)
+}

@@ -1,0 +1,196 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/net/netutil"
+	"google.golang.org/grpc"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// errClosing is why a stream ends when the gateway shuts down: its turn goes on, and the client resumes elsewhere or later.
+//
+//nolint:gochecknoglobals // a sentinel
+var errClosing = &agent.Error{
+	Code: agent.CodeUnavailable, RetryAfter: time.Second,
+	Err: errors.New("the server is shutting down; the turn goes on: resume its events where you are"),
+}
+
+// Gateway serves one [Runtime] over HTTP and gRPC. Create it with [New]; [Gateway.Start] once; [Gateway.Shutdown] once.
+type Gateway struct {
+	cfg  Config
+	http *http.Server
+	grpc *grpc.Server
+
+	unused unusedConns
+
+	httpListener net.Listener
+	grpcListener net.Listener
+
+	streams chan struct{} // one place per follower
+	closing context.Context
+	close   context.CancelFunc
+	serving sync.WaitGroup
+	failed  chan error
+}
+
+// New checks the configuration, reporting every fault, and prepares both servers without opening a port.
+func New(cfg Config) (*Gateway, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, fmt.Errorf("configure gateway: %w", err)
+	}
+	g := &Gateway{cfg: cfg, streams: make(chan struct{}, cfg.Limits.Streams), failed: make(chan error, 2)}
+	g.unused.open = map[net.Conn]struct{}{}
+	g.closing, g.close = context.WithCancel(context.Background())
+	if cfg.HTTPAddr != "" {
+		g.http = newHTTPServer(g)
+	}
+	if cfg.GRPCAddr != "" {
+		g.grpc = newGRPCServer(g)
+	}
+	return g, nil
+}
+
+// Start opens the ports and serves until Shutdown. It returns once both ports accept connections.
+func (g *Gateway) Start(ctx context.Context) error {
+	var lc net.ListenConfig
+	if g.http != nil {
+		l, err := lc.Listen(ctx, "tcp", g.cfg.HTTPAddr)
+		if err != nil {
+			return fmt.Errorf("listen for HTTP on %s: %w", g.cfg.HTTPAddr, err)
+		}
+		g.httpListener = netutil.LimitListener(l, g.cfg.Limits.Connections)
+	}
+	if g.grpc != nil {
+		l, err := lc.Listen(ctx, "tcp", g.cfg.GRPCAddr)
+		if err != nil {
+			if g.httpListener != nil {
+				err = errors.Join(err, g.httpListener.Close())
+			}
+			return fmt.Errorf("listen for gRPC on %s: %w", g.cfg.GRPCAddr, err)
+		}
+		g.grpcListener = netutil.LimitListener(l, g.cfg.Limits.Connections)
+	}
+	if g.http != nil {
+		g.serve("HTTP", func() error {
+			if err := g.http.Serve(g.httpListener); !errors.Is(err, http.ErrServerClosed) {
+				return err
+			}
+			return nil
+		})
+	}
+	if g.grpc != nil {
+		g.serve("gRPC", func() error { return g.grpc.Serve(g.grpcListener) })
+	}
+	g.cfg.Logger.Info("gateway is listening", zap.String("http", g.HTTPAddr()), zap.String("grpc", g.GRPCAddr()))
+	return nil
+}
+
+func (g *Gateway) serve(name string, run func() error) {
+	g.serving.Go(func() {
+		if err := run(); err != nil {
+			g.failed <- fmt.Errorf("serve %s: %w", name, err)
+		}
+	})
+}
+
+// Failed yields the error of a server that stopped by itself.
+func (g *Gateway) Failed() <-chan error { return g.failed }
+
+// HTTPAddr is the host:port that HTTP listens on, empty when it does not.
+func (g *Gateway) HTTPAddr() string { return addrOf(g.httpListener) }
+
+// GRPCAddr is the host:port that gRPC listens on, empty when it does not.
+func (g *Gateway) GRPCAddr() string { return addrOf(g.grpcListener) }
+
+func addrOf(l net.Listener) string {
+	if l == nil {
+		return ""
+	}
+	return l.Addr().String()
+}
+
+// Shutdown stops accepting, ends every stream behind its last whole event so that clients can resume, and lets short calls
+// finish. When ctx ends first, what is left is cut off and ctx's error returned.
+func (g *Gateway) Shutdown(ctx context.Context) error {
+	g.close()
+	var err error
+	var done sync.WaitGroup
+	if g.grpcListener != nil {
+		done.Go(func() {
+			cut := context.AfterFunc(ctx, g.grpc.Stop)
+			defer cut()
+			g.grpc.GracefulStop()
+		})
+	}
+	if g.httpListener != nil {
+		g.unused.close()
+		if err = g.http.Shutdown(ctx); err != nil {
+			err = errors.Join(fmt.Errorf("shut down HTTP: %w", err), g.http.Close())
+		}
+	}
+	done.Wait()
+	g.serving.Wait()
+	return err
+}
+
+// enter takes a place among the followers; too many are refused instead of queued. leave gives the place back.
+func (g *Gateway) enter() (leave func(), err error) {
+	select {
+	case g.streams <- struct{}{}:
+		return func() { <-g.streams }, nil
+	default:
+		return nil, &agent.Error{
+			Code: agent.CodeRateLimited, RetryAfter: 5 * time.Second,
+			Err: fmt.Errorf("%d clients follow events already", g.cfg.Limits.Streams),
+		}
+	}
+}
+
+// untilClosing derives a context that also ends, with the cause errClosing, when the gateway shuts down.
+func (g *Gateway) untilClosing(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(g.closing, func() { cancel(errClosing) })
+	return ctx, func() {
+		stop()
+		cancel(nil)
+	}
+}
+
+// turn looks a turn up as the caller may see it.
+func (g *Gateway) turn(ctx context.Context, who identity, id agent.TurnID) (TurnView, error) {
+	if !agent.ValidName(string(id)) {
+		return TurnView{}, agent.Errorf(agent.CodeNotFound, "", "no turn %.140q", id)
+	}
+	return g.cfg.Runtime.Turn(ctx, who.lookup(), id)
+}
+
+// submit checks what every door checks and hands the request to the runtime.
+func (g *Gateway) submit(ctx context.Context, who identity, door string, r *agent.TurnRequest) (agent.Receipt, error) {
+	if r.StreamTo != nil {
+		return agent.Receipt{}, errStreamTo()
+	}
+	if err := who.sign(r); err != nil {
+		return agent.Receipt{}, err
+	}
+	if r.Channel == "" {
+		r.Channel = door
+	}
+	if err := r.Validate(int(g.cfg.Limits.BodyBytes)); err != nil {
+		return agent.Receipt{}, err
+	}
+	return g.cfg.Runtime.Submit(ctx, agent.Envelope{Channel: door, Sender: r.Context.UserID, Request: *r})
+}
+
+// errStreamTo refuses stream_to: through a door it would let any caller signal any workflow (DESIGN §4).
+func errStreamTo() error {
+	return agent.Invalid("stream_to", "is for workflows only: follow the turn's events instead")
+}

@@ -1,0 +1,390 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"runtime/debug"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/reflection"
+	"google.golang.org/grpc/status"
+
+	"github.com/turnstone-run/turnstone/agent"
+	pb "github.com/turnstone-run/turnstone/proto/turnstone/v1"
+)
+
+// grpcServer is the gRPC door. Flow control is gRPC's own: Send blocks while a client does not read, which stalls that client's
+// follow loop and nothing else.
+type grpcServer struct {
+	pb.UnimplementedAgentRuntimeServer
+	*Gateway
+}
+
+func newGRPCServer(g *Gateway) *grpc.Server {
+	s := &grpcServer{Gateway: g}
+	l := &g.cfg.Limits
+	server := grpc.NewServer(
+		grpc.MaxRecvMsgSize(int(l.BodyBytes)),
+		grpc.MaxHeaderListSize(uint32(l.HeaderBytes)), //nolint:gosec // a configured size, far below the bound
+		grpc.MaxConcurrentStreams(1000),
+		grpc.ConnectionTimeout(l.ReadTimeout),
+		grpc.KeepaliveParams(keepalive.ServerParameters{
+			MaxConnectionIdle: 15 * time.Minute, Time: 30 * time.Second, Timeout: l.WriteTimeout,
+		}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
+		grpc.UnaryInterceptor(s.aroundUnary),
+		grpc.StreamInterceptor(s.aroundStream),
+	)
+	pb.RegisterAgentRuntimeServer(server, s)
+	grpc_health_v1.RegisterHealthServer(server, &grpcHealth{Gateway: g})
+	reflection.Register(server)
+	return server
+}
+
+// aroundUnary is the outside of every unary call: panic net, error table, access log.
+func (s *grpcServer) aroundUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (resp any, err error) {
+	defer func(start time.Time) { err = s.end(ctx, info.FullMethod, start, err, recover()) }(time.Now())
+	return next(ctx, req)
+}
+
+// aroundStream is the same for streams.
+func (s *grpcServer) aroundStream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
+	defer func(start time.Time) { err = s.end(ss.Context(), info.FullMethod, start, err, recover()) }(time.Now())
+	return next(srv, ss)
+}
+
+func (s *grpcServer) end(ctx context.Context, method string, start time.Time, err error, panicked any) error {
+	level := zapcore.InfoLevel
+	fields := []zap.Field{zap.String("method", method), zap.Duration("took", time.Since(start))}
+	if p, ok := peer.FromContext(ctx); ok {
+		fields = append(fields, zap.Stringer("remote", p.Addr))
+	}
+	if panicked != nil {
+		err = fmt.Errorf("panic: %v", panicked)
+		fields = append(fields, zap.ByteString("stack", debug.Stack()))
+	}
+	out := grpcError(err)
+	fields = append(fields, zap.Stringer("code", status.Code(out)))
+	if err != nil {
+		fields = append(fields, zap.Error(err))
+	}
+	if status.Code(out) == codes.Internal {
+		level = zapcore.ErrorLevel
+	}
+	s.cfg.Logger.Log(level, "grpc call", fields...)
+	return out
+}
+
+// call bounds a call that does not wait for a turn; the client's own deadline counts where it is sooner.
+func (s *grpcServer) call(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, s.cfg.Limits.CallTimeout)
+}
+
+// submitCall names the caller and submits his request.
+func (s *grpcServer) submitCall(ctx context.Context, p *pb.TurnRequest) (identity, agent.Receipt, error) {
+	who, err := grpcCaller(ctx)
+	if err != nil {
+		return who, agent.Receipt{}, err
+	}
+	req := requestFromProto(p)
+	if err := checkTexts(&req); err != nil {
+		return who, agent.Receipt{}, err
+	}
+	ctx, cancel := s.call(ctx)
+	defer cancel()
+	receipt, err := s.submit(ctx, who, "grpc", &req)
+	if who.tenant == "" {
+		who.tenant = req.Context.Tenant
+	}
+	return who, receipt, err
+}
+
+func turnMetadata(id agent.TurnID) metadata.MD { return metadata.Pairs(turnIDHeader, string(id)) }
+
+// checkText refuses a "JSON text" field that is none; the HTTP door's decoder has done so already.
+func checkText(path string, text json.RawMessage) error {
+	if len(text) > 0 && !json.Valid(text) {
+		return agent.Invalid(path, "is not JSON")
+	}
+	return nil
+}
+
+func checkTexts(r *agent.TurnRequest) error {
+	if err := checkText("output_schema", r.OutputSchema); err != nil {
+		return err
+	}
+	for i := range r.Messages {
+		for j := range r.Messages[i].Blocks {
+			b := &r.Messages[i].Blocks[j]
+			for _, f := range []struct {
+				name string
+				text json.RawMessage
+			}{{"args", b.Args}, {"output", b.Output}, {"value", b.Value}, {"extras", b.Extras}} {
+				if err := checkText(fmt.Sprintf("messages[%d].blocks[%d].%s", i, j, f.name), f.text); err != nil {
+					return err
+				}
+			}
+			for k := range b.Annotations {
+				path := fmt.Sprintf("messages[%d].blocks[%d].annotations[%d].extras", i, j, k)
+				if err := checkText(path, b.Annotations[k].Extras); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// Invoke implements the service.
+func (s *grpcServer) Invoke(ctx context.Context, p *pb.TurnRequest) (*pb.AgentStepOutput, error) {
+	leave, err := s.enter()
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	who, receipt, err := s.submitCall(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	if err := grpc.SetHeader(ctx, turnMetadata(receipt.TurnID)); err != nil {
+		return nil, fmt.Errorf("set header: %w", err)
+	}
+	ctx, cancel := s.untilClosing(ctx)
+	defer cancel()
+	end, err := s.await(ctx, who, receipt)
+	if err != nil {
+		return nil, err
+	}
+	if end.Output == nil {
+		return nil, waitingError(receipt, end.Pending)
+	}
+	return outputToProto(end.Output), nil
+}
+
+// waitingError answers an Invoke whose turn waits for a person. It is no failure of the turn, but a unary call has no other way
+// to say that its answer is not there yet.
+func waitingError(r agent.Receipt, pending []agent.Approval) error {
+	st := status.New(codes.FailedPrecondition,
+		fmt.Sprintf("turn %s waits for a person: answer with Decide, then Follow its events", r.TurnID))
+	with, err := st.WithDetails(
+		&errdetails.ErrorInfo{
+			Reason: "AWAITING_APPROVAL", Domain: errorDomain, Metadata: map[string]string{"turn_id": string(r.TurnID)},
+		},
+		&pb.WaitingTurn{
+			TurnId: string(r.TurnID), SessionId: string(r.SessionID), StreamId: r.StreamID, State: StateWaiting,
+			Pending: each(pending, approvalToProto),
+		},
+	)
+	if err != nil {
+		return st.Err()
+	}
+	return with.Err()
+}
+
+// Stream implements the service.
+func (s *grpcServer) Stream(p *pb.TurnRequest, out grpc.ServerStreamingServer[pb.Event]) error {
+	leave, err := s.enter()
+	if err != nil {
+		return err
+	}
+	defer leave()
+	_, receipt, err := s.submitCall(out.Context(), p)
+	if err != nil {
+		return err
+	}
+	return s.send(out, receipt.TurnID, 0)
+}
+
+// Follow implements the service.
+func (s *grpcServer) Follow(p *pb.FollowRequest, out grpc.ServerStreamingServer[pb.Event]) error {
+	after := p.GetAfterIndex()
+	if after < 0 {
+		return agent.Invalid("after_index", "want 0 or more, got %d", after)
+	}
+	v, err := s.lookup(out.Context(), p.GetTurnId())
+	if err != nil {
+		return err
+	}
+	if over, err := resumable(&v, after); err != nil || over {
+		return err
+	}
+	leave, err := s.enter()
+	if err != nil {
+		return err
+	}
+	defer leave()
+	return s.send(out, v.TurnID, after)
+}
+
+// lookup finds the turn that a message names, as its caller may see it.
+func (s *grpcServer) lookup(ctx context.Context, id string) (TurnView, error) {
+	who, err := grpcCaller(ctx)
+	if err != nil {
+		return TurnView{}, err
+	}
+	if id == "" {
+		return TurnView{}, agent.Invalid("turn_id", "is empty")
+	}
+	ctx, cancel := s.call(ctx)
+	defer cancel()
+	return s.turn(ctx, who, agent.TurnID(id))
+}
+
+// send copies a turn's events to a stream. The header goes first, so that a client knows the turn before its first event.
+func (s *grpcServer) send(out grpc.ServerStreamingServer[pb.Event], id agent.TurnID, after int64) error {
+	if err := out.SendHeader(turnMetadata(id)); err != nil {
+		return fmt.Errorf("send header: %w", err)
+	}
+	ctx, cancel := s.untilClosing(out.Context())
+	defer cancel()
+	for e, err := range s.cfg.Runtime.Follow(ctx, id, after) {
+		if ctx.Err() != nil {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		if err := out.Send(eventToProto(&e)); err != nil {
+			return err //nolint:wrapcheck // a status of gRPC itself
+		}
+		if e.Terminal() {
+			return nil
+		}
+	}
+	return context.Cause(ctx)
+}
+
+// ListAgents implements the service.
+func (s *grpcServer) ListAgents(ctx context.Context, p *pb.ListAgentsRequest) (*pb.ListAgentsResponse, error) {
+	who, err := grpcCaller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if p.GetTenant() != "" {
+		if who, err = namedTenant(p.GetTenant()); err != nil {
+			return nil, err
+		}
+	}
+	ctx, cancel := s.call(ctx)
+	defer cancel()
+	agents, err := s.cfg.Runtime.Agents(ctx, who.own())
+	if err != nil {
+		return nil, err
+	}
+	return &pb.ListAgentsResponse{Agents: each(agents, agentInfoToProto)}, nil
+}
+
+// Decide implements the service.
+func (s *grpcServer) Decide(ctx context.Context, p *pb.DecideRequest) (*pb.DecideResponse, error) {
+	d := agent.Decision{
+		ApprovalID: p.GetApprovalId(), Decision: agent.DecisionKind(p.GetDecision()), Args: rawOf(p.GetArgs()),
+		Message: p.GetMessage(), Remember: p.GetRemember(), By: p.GetBy(),
+	}
+	if err := checkDecision(&d); err != nil {
+		return nil, err
+	}
+	v, err := s.lookup(ctx, p.GetTurnId())
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := s.call(ctx)
+	defer cancel()
+	if err := s.cfg.Runtime.Decide(ctx, v.TurnID, d); err != nil {
+		return nil, err
+	}
+	return &pb.DecideResponse{}, nil
+}
+
+// Provide implements the service.
+func (s *grpcServer) Provide(ctx context.Context, p *pb.ProvideRequest) (*pb.ProvideResponse, error) {
+	r := ProvidedResult{ToolCallID: agent.CallID(p.GetToolCallId()), Result: rawOf(p.GetResult()), Error: p.GetError()}
+	if err := r.Validate(); err != nil {
+		return nil, err
+	}
+	if err := checkText("result", r.Result); err != nil {
+		return nil, err
+	}
+	v, err := s.lookup(ctx, p.GetTurnId())
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := s.call(ctx)
+	defer cancel()
+	if err := s.cfg.Runtime.Provide(ctx, v.TurnID, r); err != nil {
+		return nil, err
+	}
+	return &pb.ProvideResponse{}, nil
+}
+
+// Cancel implements the service.
+func (s *grpcServer) Cancel(ctx context.Context, p *pb.CancelRequest) (*pb.CancelResponse, error) {
+	v, err := s.lookup(ctx, p.GetTurnId())
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := s.call(ctx)
+	defer cancel()
+	if err := s.cfg.Runtime.Cancel(ctx, v.TurnID, agent.CancelRequest{Reason: p.GetReason(), By: p.GetBy()}); err != nil {
+		return nil, err
+	}
+	return &pb.CancelResponse{}, nil
+}
+
+// GetTurn implements the service.
+func (s *grpcServer) GetTurn(ctx context.Context, p *pb.GetTurnRequest) (*pb.GetTurnResponse, error) {
+	v, err := s.lookup(ctx, p.GetTurnId())
+	if err != nil {
+		return nil, err
+	}
+	return viewToProto(&v), nil
+}
+
+// GetResult implements the service.
+func (s *grpcServer) GetResult(p *pb.GetResultRequest, out grpc.ServerStreamingServer[pb.GetResultResponse]) error {
+	who, err := grpcCaller(out.Context())
+	if err != nil {
+		return err
+	}
+	ref, err := resultRef(p.GetRef())
+	if err != nil {
+		return err
+	}
+	ctx, cancel := s.untilClosing(out.Context())
+	defer cancel()
+	v, err := s.cfg.Runtime.Result(ctx, who.lookup(), ref)
+	if err != nil {
+		return err
+	}
+	defer v.Body.Close() //nolint:errcheck // read-only
+	part := &pb.GetResultResponse{Ref: v.Ref, MediaType: mediaTypeOf(v.MediaType), Size: v.Size}
+	for {
+		// Fresh each time: a sent message is gRPC's.
+		buf := make([]byte, s.cfg.Limits.ResultPart)
+		n, err := io.ReadFull(v.Body, buf)
+		end := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+		if err != nil && !end {
+			return fmt.Errorf("read result %s: %w", v.Ref, err)
+		}
+		if part.Data = buf[:n]; n > 0 || part.Ref != "" {
+			if err := out.Send(part); err != nil {
+				return err //nolint:wrapcheck // a status of gRPC itself
+			}
+		}
+		if end {
+			return nil
+		}
+		part = &pb.GetResultResponse{}
+	}
+}

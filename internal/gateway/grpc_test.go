@@ -1,0 +1,338 @@
+package gateway_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/reflection/grpc_reflection_v1"
+	"google.golang.org/grpc/status"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/gateway"
+	"github.com/turnstone-run/turnstone/internal/gateway/gatewaytest"
+	pb "github.com/turnstone-run/turnstone/proto/turnstone/v1"
+)
+
+func (d *door) dial() *grpc.ClientConn {
+	d.t.Helper()
+	conn, err := grpc.NewClient(d.GRPCAddr(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	require.NoError(d.t, err)
+	d.t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+func detail[T any](t *testing.T, err error) T {
+	t.Helper()
+	for _, d := range status.Convert(err).Details() {
+		if v, ok := d.(T); ok {
+			return v
+		}
+	}
+	require.Failf(t, "no such detail", "%T in %v", *new(T), status.Convert(err).Details())
+	panic("unreachable")
+}
+
+func collect(t *testing.T, s grpc.ServerStreamingClient[pb.Event]) []*pb.Event {
+	t.Helper()
+	var events []*pb.Event
+	for {
+		e, err := s.Recv()
+		if errors.Is(err, io.EOF) {
+			return events
+		}
+		require.NoError(t, err)
+		events = append(events, e)
+	}
+}
+
+func TestInvoke(t *testing.T) {
+	d := open(t, nil)
+	d.rt.Script = says("three flights")
+	c := pb.NewAgentRuntimeClient(d.dial())
+	var header metadata.MD
+	out, err := c.Invoke(t.Context(), &pb.TurnRequest{Agent: "analyst", Message: "fetch"}, grpc.Header(&header))
+	require.NoError(t, err)
+	require.Equal(t, "three flights", out.GetOutput())
+	require.Equal(t, "completed", out.GetStatus())
+	require.Equal(t, []string{"turn-1"}, header.Get("turnstone-turn-id"))
+	require.Equal(t, "grpc", d.rt.Submitted()[0].Channel)
+	require.Equal(t, agent.DefaultTenant, d.rt.Submitted()[0].Request.Context.Tenant)
+
+	// The HTTP door tells the same.
+	viaHTTP := decode[agent.AgentStepOutput](t, d.send("GET", "/v1/turns/turn-1", ""))
+	require.Equal(t, viaHTTP.Output, out.GetOutput())
+	require.Equal(t, viaHTTP.ResultRef, out.GetResultRef())
+}
+
+func TestInvokeMeetsAPause(t *testing.T) {
+	d := open(t, nil)
+	d.rt.Script = func(rt *gatewaytest.Runtime, id agent.TurnID, _ agent.TurnRequest) {
+		rt.Emit(id, agent.Event{Type: agent.EventApprovalRequested, Approval: &agent.Approval{
+			ApprovalID: "a1", ToolName: "send_mail", Args: json.RawMessage(`{"to":"x"}`),
+		}}, gatewaytest.Status(agent.StatusWaiting))
+	}
+	_, err := pb.NewAgentRuntimeClient(d.dial()).Invoke(t.Context(), &pb.TurnRequest{Message: "x"})
+	require.Equal(t, codes.FailedPrecondition, status.Code(err))
+	require.Equal(t, "AWAITING_APPROVAL", detail[*errdetails.ErrorInfo](t, err).GetReason())
+	waiting := detail[*pb.WaitingTurn](t, err)
+	require.Equal(t, "turn-1", waiting.GetTurnId())
+	require.JSONEq(t, `{"to":"x"}`, waiting.GetPending()[0].GetArgs())
+}
+
+func TestInvokeDeadlineLeavesTheTurnRunning(t *testing.T) {
+	d := open(t, nil)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err := pb.NewAgentRuntimeClient(d.dial()).Invoke(ctx, &pb.TurnRequest{Message: "x", TurnId: "t"})
+	require.Equal(t, codes.DeadlineExceeded, status.Code(err))
+	require.Eventually(t, func() bool { return d.rt.Followers() == 0 }, 5*time.Second, time.Millisecond)
+	require.Contains(t, string(d.send("GET", "/v1/turns/t", "").body), `"state":"running"`)
+}
+
+func TestStreamAndFollow(t *testing.T) {
+	d := open(t, nil)
+	d.rt.Script = says("one two")
+	c := pb.NewAgentRuntimeClient(d.dial())
+	s, err := c.Stream(t.Context(), &pb.TurnRequest{Message: "x"})
+	require.NoError(t, err)
+	header, err := s.Header()
+	require.NoError(t, err)
+	require.Equal(t, []string{"turn-1"}, header.Get("turnstone-turn-id"))
+	all := collect(t, s)
+	require.Len(t, all, 4)
+	require.Equal(t, "COMPLETED", all[3].GetStatus())
+	require.Equal(t, "one two", all[3].GetResult().GetOutput())
+	for after := range int64(5) {
+		s, err := c.Follow(t.Context(), &pb.FollowRequest{TurnId: "turn-1", AfterIndex: after})
+		require.NoError(t, err)
+		rest := collect(t, s)
+		require.Len(t, rest, 4-int(after))
+		for i, e := range rest {
+			require.Equal(t, after+int64(i)+1, e.GetMeta().GetEventIndex())
+		}
+	}
+}
+
+func TestFollowFaults(t *testing.T) {
+	d := open(t, nil)
+	d.begin("t")
+	d.rt.Emit("t", gatewaytest.Token("a"), gatewaytest.Token("b"))
+	c := pb.NewAgentRuntimeClient(d.dial())
+	follow := func(r *pb.FollowRequest) error {
+		s, err := c.Follow(t.Context(), r)
+		require.NoError(t, err)
+		_, err = s.Recv()
+		return err
+	}
+	require.Equal(t, codes.NotFound, status.Code(follow(&pb.FollowRequest{TurnId: "u"})))
+	require.Equal(t, codes.InvalidArgument, status.Code(follow(&pb.FollowRequest{})))
+	err := follow(&pb.FollowRequest{TurnId: "t", AfterIndex: -1})
+	require.Equal(t, "after_index", detail[*errdetails.BadRequest](t, err).GetFieldViolations()[0].GetField())
+	d.rt.Expire(2)
+	err = follow(&pb.FollowRequest{TurnId: "t"})
+	require.Equal(t, codes.OutOfRange, status.Code(err))
+	require.Equal(t, "GAP", detail[*errdetails.ErrorInfo](t, err).GetReason())
+	require.ErrorIs(t, gateway.ErrorOfGRPC(err), agent.ErrGap)
+}
+
+func TestSlowGRPCFollowerStallsOnlyItself(t *testing.T) {
+	d := open(t, nil)
+	d.begin("t")
+	c := pb.NewAgentRuntimeClient(d.dial())
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	slow, err := c.Follow(ctx, &pb.FollowRequest{TurnId: "t"})
+	require.NoError(t, err)
+	for range 8 {
+		d.rt.Emit("t", gatewaytest.Token(strings.Repeat("x", 1<<20)))
+	}
+	d.rt.Finish("t", agent.TurnCompleted, "done")
+	quick, err := pb.NewAgentRuntimeClient(d.dial()).Follow(t.Context(), &pb.FollowRequest{TurnId: "t"})
+	require.NoError(t, err)
+	require.Len(t, collect(t, quick), 9)
+	require.Equal(t, 1, d.rt.Followers(), "the slow one has not read and is held by flow control")
+	require.Len(t, collect(t, slow), 9)
+}
+
+func TestGRPCBadRequests(t *testing.T) {
+	d := open(t, func(c *gateway.Config) { c.Limits.BodyBytes = 1 << 20 })
+	d.rt.Script = says("never")
+	d.rt.Refuse = func(e agent.Envelope) error {
+		if e.Request.SessionID == "limited" {
+			return &agent.Error{Code: agent.CodeRateLimited, RetryAfter: 3 * time.Second, Err: errors.New("slow down")}
+		}
+		if e.Request.SessionID == "bug" {
+			return errors.New("secret")
+		}
+		return nil
+	}
+	block := func(b *pb.Block) []*pb.Message { return []*pb.Message{{Role: "user", Blocks: []*pb.Block{b}}} }
+	cases := map[string]struct {
+		req   *pb.TurnRequest
+		code  codes.Code
+		field string
+	}{
+		"nothing":       {&pb.TurnRequest{}, codes.InvalidArgument, "message"},
+		"role":          {&pb.TurnRequest{Messages: []*pb.Message{{Role: "king"}}}, codes.InvalidArgument, "messages[0].role"},
+		"nil message":   {&pb.TurnRequest{Messages: []*pb.Message{nil}}, codes.InvalidArgument, "messages[0].role"},
+		"limits":        {&pb.TurnRequest{Message: "x", Limits: &pb.Limits{ToolCalls: -1}}, codes.InvalidArgument, "limits.tool_calls"},
+		"JSON text":     {&pb.TurnRequest{Message: "x", OutputSchema: "{"}, codes.InvalidArgument, "output_schema"},
+		"JSON in block": {&pb.TurnRequest{Messages: block(&pb.Block{Type: "tool_call", Id: "c", Name: "n", Args: "{"})}, codes.InvalidArgument, "messages[0].blocks[0].args"},
+		"too large":     {&pb.TurnRequest{Message: strings.Repeat("x", 2<<20)}, codes.ResourceExhausted, ""},
+		"limited":       {&pb.TurnRequest{Message: "x", SessionId: "limited"}, codes.ResourceExhausted, ""},
+		"bug":           {&pb.TurnRequest{Message: "x", SessionId: "bug"}, codes.Internal, ""},
+	}
+	c := pb.NewAgentRuntimeClient(d.dial())
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			_, err := c.Invoke(t.Context(), tc.req)
+			require.Equal(t, tc.code, status.Code(err), "%v", err)
+			require.NotContains(t, err.Error(), "secret")
+			if tc.field != "" {
+				require.Equal(t, tc.field, detail[*errdetails.BadRequest](t, err).GetFieldViolations()[0].GetField())
+				require.Equal(t, tc.field, detail[*pb.Failure](t, err).GetField())
+			}
+			if name == "limited" {
+				require.Equal(t, 3*time.Second, detail[*errdetails.RetryInfo](t, err).GetRetryDelay().AsDuration())
+			}
+			s, err := c.Stream(t.Context(), tc.req)
+			require.NoError(t, err)
+			_, err = s.Recv()
+			require.Equal(t, tc.code, status.Code(err))
+		})
+	}
+	require.Empty(t, d.rt.Submitted())
+}
+
+func TestGRPCActionsAndReads(t *testing.T) {
+	d := open(t, func(c *gateway.Config) { c.Limits.ResultPart = 1000 })
+	d.rt.AgentList = []agent.Plan{{Tenant: "default", Agent: "analyst"}, {Tenant: "acme", Agent: "clerk"}}
+	var decided agent.Decision
+	var provided gateway.ProvidedResult
+	var cancelled agent.CancelRequest
+	d.rt.Decided = func(_ agent.TurnID, v agent.Decision) error { decided = v; return nil }
+	d.rt.Provided = func(_ agent.TurnID, v gateway.ProvidedResult) error {
+		provided = v
+		return agent.Errorf(agent.CodeConflict, "", "nothing waits for it")
+	}
+	d.rt.Cancelled = func(_ agent.TurnID, v agent.CancelRequest) error { cancelled = v; return nil }
+	d.begin("t")
+	c := pb.NewAgentRuntimeClient(d.dial())
+	ctx := t.Context()
+
+	_, err := c.Decide(ctx, &pb.DecideRequest{TurnId: "t", ApprovalId: "a", Decision: "edit", Args: `{"k":1}`, By: "ops"})
+	require.NoError(t, err)
+	require.Equal(t, agent.Decision{ApprovalID: "a", Decision: agent.DecisionEdit, Args: json.RawMessage(`{"k":1}`), By: "ops"}, decided)
+	_, err = c.Decide(ctx, &pb.DecideRequest{TurnId: "t", ApprovalId: "a", Decision: "maybe"})
+	require.Equal(t, codes.InvalidArgument, status.Code(err))
+	_, err = c.Decide(ctx, &pb.DecideRequest{TurnId: "u", ApprovalId: "a", Decision: "approve"})
+	require.Equal(t, codes.NotFound, status.Code(err))
+	_, err = c.Provide(ctx, &pb.ProvideRequest{TurnId: "t", ToolCallId: "c", Result: `[1]`})
+	require.Equal(t, codes.Aborted, status.Code(err))
+	require.JSONEq(t, `[1]`, string(provided.Result))
+	_, err = c.Provide(ctx, &pb.ProvideRequest{TurnId: "t", ToolCallId: "c", Result: `[`})
+	require.Equal(t, codes.InvalidArgument, status.Code(err))
+	_, err = c.Cancel(ctx, &pb.CancelRequest{TurnId: "t", Reason: "enough"})
+	require.NoError(t, err)
+	require.Equal(t, "enough", cancelled.Reason)
+
+	view, err := c.GetTurn(ctx, &pb.GetTurnRequest{TurnId: "t"})
+	require.NoError(t, err)
+	require.Equal(t, "running", view.GetState())
+	require.Nil(t, view.GetResult())
+	_, err = c.GetTurn(metadata.AppendToOutgoingContext(ctx, "turnstone-tenant", "other"), &pb.GetTurnRequest{TurnId: "t"})
+	require.Equal(t, codes.NotFound, status.Code(err))
+
+	list, err := c.ListAgents(ctx, &pb.ListAgentsRequest{Tenant: "acme"})
+	require.NoError(t, err)
+	require.Equal(t, "clerk", list.GetAgents()[0].GetName())
+
+	for _, size := range []int{0, 1, 1000, 1001, 25_000} {
+		document := bytes.Repeat([]byte("x"), size)
+		d.rt.Store("artifact://big", document)
+		s, err := c.GetResult(ctx, &pb.GetResultRequest{Ref: "artifact://big"})
+		require.NoError(t, err)
+		var got []byte
+		parts := 0
+		for {
+			part, err := s.Recv()
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			require.NoError(t, err)
+			if parts == 0 {
+				require.Equal(t, "artifact://big", part.GetRef())
+				require.Equal(t, int64(size), part.GetSize())
+			}
+			parts++
+			got = append(got, part.GetData()...)
+		}
+		require.Equal(t, string(document), string(got))
+	}
+}
+
+func TestGRPCHealthAndReflection(t *testing.T) {
+	d := open(t, func(c *gateway.Config) { c.Limits.HealthEvery = 5 * time.Millisecond })
+	conn := d.dial()
+	h := grpc_health_v1.NewHealthClient(conn)
+	got, err := h.Check(t.Context(), &grpc_health_v1.HealthCheckRequest{Service: "turnstone.v1.AgentRuntime"})
+	require.NoError(t, err)
+	require.Equal(t, grpc_health_v1.HealthCheckResponse_SERVING, got.GetStatus())
+	_, err = h.Check(t.Context(), &grpc_health_v1.HealthCheckRequest{Service: "nope"})
+	require.Equal(t, codes.NotFound, status.Code(err))
+	watch, err := h.Watch(t.Context(), &grpc_health_v1.HealthCheckRequest{})
+	require.NoError(t, err)
+	got, err = watch.Recv()
+	require.NoError(t, err)
+	require.Equal(t, grpc_health_v1.HealthCheckResponse_SERVING, got.GetStatus())
+	d.rt.Break("postgres")
+	got, err = watch.Recv()
+	require.NoError(t, err)
+	require.Equal(t, grpc_health_v1.HealthCheckResponse_NOT_SERVING, got.GetStatus())
+
+	r, err := grpc_reflection_v1.NewServerReflectionClient(conn).ServerReflectionInfo(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, r.Send(&grpc_reflection_v1.ServerReflectionRequest{
+		MessageRequest: &grpc_reflection_v1.ServerReflectionRequest_ListServices{},
+	}))
+	resp, err := r.Recv()
+	require.NoError(t, err)
+	require.Contains(t, resp.String(), "turnstone.v1.AgentRuntime")
+	require.NoError(t, r.CloseSend())
+	_, err = r.Recv()
+	require.ErrorIs(t, err, io.EOF)
+}
+
+func TestGRPCShutdownAndPanic(t *testing.T) {
+	d := open(t, nil)
+	d.begin("t")
+	c := pb.NewAgentRuntimeClient(d.dial())
+	d.rt.Refuse = func(agent.Envelope) error { panic("secret") }
+	_, err := c.Invoke(t.Context(), &pb.TurnRequest{Message: "x"})
+	require.Equal(t, codes.Internal, status.Code(err))
+	require.NotContains(t, err.Error(), "secret")
+
+	s, err := c.Follow(t.Context(), &pb.FollowRequest{TurnId: "t"})
+	require.NoError(t, err)
+	_, err = s.Header()
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	require.NoError(t, d.Shutdown(ctx))
+	_, err = s.Recv()
+	require.Equal(t, codes.Unavailable, status.Code(err))
+	require.ErrorContains(t, err, "resume")
+}

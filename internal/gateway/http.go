@@ -1,0 +1,133 @@
+package gateway
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// Paths that other code of this package names.
+const (
+	pathHealth  = "/health"
+	pathMetrics = "/metrics"
+	pathTurns   = "/v1/turns"
+)
+
+// turnIDHeader names the turn that a response is about.
+const turnIDHeader = "Turnstone-Turn-Id"
+
+// httpServer is the HTTP door.
+type httpServer struct {
+	*Gateway
+
+	guard guard
+	mux   *http.ServeMux
+}
+
+func newHTTPServer(g *Gateway) *http.Server {
+	s := &httpServer{
+		Gateway: g, guard: guard{hosts: g.cfg.AllowedHosts, origins: g.cfg.AllowedOrigins}, mux: http.NewServeMux(),
+	}
+	s.route(pathTurns, methods{http.MethodPost: s.postTurn})
+	s.route("/v1/turns/{id}", methods{http.MethodGet: s.getTurn})
+	s.route("/v1/turns/{id}/events", methods{http.MethodGet: s.getEvents})
+	s.route("/v1/turns/{id}/decisions", methods{http.MethodPost: s.postDecision})
+	s.route("/v1/turns/{id}/results", methods{http.MethodPost: s.postProvided})
+	s.route("/v1/turns/{id}/cancel", methods{http.MethodPost: s.postCancel})
+	s.route("/v1/turns/{id}/messages", methods{http.MethodPost: s.postMessage})
+	s.route("/v1/agents", methods{http.MethodGet: s.getAgents})
+	s.route("/v1/results/{ref...}", methods{http.MethodGet: s.getResult})
+	s.route("/v1/sessions/{id}/messages", methods{http.MethodGet: s.getMessages})
+	s.route(pathHealth, methods{http.MethodGet: s.getHealth})
+	if g.cfg.Metrics != nil {
+		s.route(pathMetrics, methods{http.MethodGet: func(w http.ResponseWriter, r *http.Request) error {
+			g.cfg.Metrics.ServeHTTP(w, r)
+			return nil
+		}})
+	}
+	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		s.fail(w, agent.Errorf(agent.CodeNotFound, "", "no such path: %.200q", r.URL.Path))
+	})
+	log, err := zap.NewStdLogAt(g.cfg.Logger, zap.DebugLevel)
+	if err != nil {
+		log = nil // cannot happen for a level that exists; nil is the standard logger
+	}
+	return &http.Server{
+		Handler:           s,
+		ReadHeaderTimeout: g.cfg.Limits.ReadTimeout,
+		IdleTimeout:       g.cfg.Limits.IdleTimeout,
+		MaxHeaderBytes:    g.cfg.Limits.HeaderBytes,
+		ErrorLog:          log,
+		ConnState:         g.unused.note,
+		// No ReadTimeout and WriteTimeout: they would end streams. decodeBody and the writers set their own deadlines.
+	}
+}
+
+// errorBody is the body of every response that is an error.
+type errorBody struct {
+	Error *agent.Failure `json:"error"`
+}
+
+// write answers with JSON. An error of writing is the client's going away and of no interest.
+func (s *httpServer) write(w http.ResponseWriter, status int, v any) {
+	body, err := encode(v)
+	if err != nil {
+		s.cfg.Logger.Error("encode response", zap.Error(err))
+		status, body = http.StatusInternalServerError, []byte(`{"error":{"type":"internal","message":"internal error","retryable":false}}`+"\n")
+	}
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("Cache-Control", "no-store")
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	s.extendWrite(w)
+	w.WriteHeader(status)
+	_, _ = w.Write(body)
+}
+
+// extendWrite gives the client another WriteTimeout to take what comes next.
+func (s *httpServer) extendWrite(w http.ResponseWriter) {
+	// An error means that the writer has no deadlines, as in a test with a recorder.
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(s.cfg.Limits.WriteTimeout))
+}
+
+// encode writes JSON on one line, ending in a newline, without HTML escapes: nobody embeds this in a page.
+func encode(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return nil, err //nolint:wrapcheck // the caller says what it was encoding
+	}
+	return b.Bytes(), nil
+}
+
+// call bounds a call that does not wait for a turn.
+func (s *httpServer) call(r *http.Request) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(r.Context(), s.cfg.Limits.CallTimeout)
+}
+
+// retrySeconds renders a Retry-After, rounding up so that nobody comes too early.
+func retrySeconds(d time.Duration) string {
+	return strconv.FormatInt(int64((d+time.Second-1)/time.Second), 10)
+}
+
+// queryInt reads a whole number of 0 or more from the query; name is also the field of the error.
+func queryInt(r *http.Request, name string) (int64, error) {
+	return wholeNumber(name, cmp.Or(r.URL.Query().Get(name), "0"))
+}
+
+func wholeNumber(name, value string) (int64, error) {
+	n, err := strconv.ParseInt(value, 10, 64)
+	if err != nil || n < 0 {
+		return 0, agent.Invalid(name, "want a whole number of 0 or more, got %.60q", value)
+	}
+	return n, nil
+}

@@ -1,0 +1,176 @@
+package gateway
+
+import (
+	"io"
+	"mime"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// resultRefHeader carries the canonical reference of a result.
+const resultRefHeader = "Turnstone-Result-Ref"
+
+// copyBytes is how much of a result is written under one deadline.
+const copyBytes = 256 << 10
+
+// getAgents is GET /v1/agents.
+func (s *httpServer) getAgents(w http.ResponseWriter, r *http.Request) error {
+	who, err := caller(r)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := s.call(r)
+	defer cancel()
+	agents, err := s.cfg.Runtime.Agents(ctx, who.own())
+	if err != nil {
+		return err
+	}
+	list := make([]AgentInfo, len(agents))
+	for i, a := range agents {
+		if a.Models == nil {
+			a.Models = []string{}
+		}
+		if a.Tools == nil {
+			a.Tools = []ToolInfo{}
+		}
+		list[i] = a
+	}
+	s.write(w, http.StatusOK, map[string][]AgentInfo{"agents": list})
+	return nil
+}
+
+// getResult is GET /v1/results/{ref}: the stored document itself, streamed. ref is a result id, a turn id, or a reference, whose
+// slashes may be escaped or not.
+func (s *httpServer) getResult(w http.ResponseWriter, r *http.Request) error {
+	who, err := caller(r)
+	if err != nil {
+		return err
+	}
+	ref, err := resultRef(r.PathValue("ref"))
+	if err != nil {
+		return err
+	}
+	// Opening is bounded; reading goes on for as long as the client takes what comes.
+	ctx, cancel := s.untilClosing(r.Context())
+	defer cancel()
+	v, err := s.cfg.Runtime.Result(ctx, who.lookup(), ref)
+	if err != nil {
+		return err
+	}
+	defer v.Body.Close() //nolint:errcheck // read-only
+	h := w.Header()
+	h.Set("Content-Type", mediaTypeOf(v.MediaType))
+	h.Set("Cache-Control", "no-store")
+	h.Set(resultRefHeader, v.Ref)
+	if v.TurnID != "" {
+		h.Set(turnIDHeader, string(v.TurnID))
+	}
+	if v.Size >= 0 {
+		h.Set("Content-Length", strconv.FormatInt(v.Size, 10))
+	}
+	w.WriteHeader(http.StatusOK)
+	if r.Method == http.MethodHead {
+		return nil
+	}
+	for {
+		s.extendWrite(w)
+		if _, err := io.CopyN(w, v.Body, copyBytes); err == io.EOF { //nolint:errorlint // CopyN returns it bare
+			return nil
+		} else if err != nil {
+			return quietly(err)
+		}
+	}
+}
+
+// resultRef accepts artifact://x, artifact:/x (what a path cleaner makes of it), cas://x likewise, and a bare id.
+func resultRef(ref string) (string, error) {
+	for _, scheme := range []string{"artifact:", "cas:"} {
+		if rest, ok := strings.CutPrefix(ref, scheme); ok {
+			ref = scheme + "//" + strings.TrimLeft(rest, "/")
+		}
+	}
+	if ref == "" || len(ref) > maxPath || strings.ContainsFunc(ref, func(c rune) bool { return c <= ' ' || c > '~' }) {
+		return "", agent.Errorf(agent.CodeNotFound, "", "no result %.140q", ref)
+	}
+	return ref, nil
+}
+
+// mediaTypeOf never lets stored content pass as something that a browser would run.
+func mediaTypeOf(stored string) string {
+	if stored == "" {
+		return "application/json"
+	}
+	if _, _, err := mime.ParseMediaType(stored); err != nil {
+		return "application/octet-stream"
+	}
+	return stored
+}
+
+// getMessages is GET /v1/sessions/{id}/messages?after=&limit=.
+func (s *httpServer) getMessages(w http.ResponseWriter, r *http.Request) error {
+	who, err := caller(r)
+	if err != nil {
+		return err
+	}
+	session := agent.SessionID(r.PathValue("id"))
+	if !session.Valid() {
+		return agent.Errorf(agent.CodeNotFound, "", "no session %.140q", session)
+	}
+	after, err := queryInt(r, "after")
+	if err != nil {
+		return err
+	}
+	limit, err := queryInt(r, "limit")
+	if err != nil {
+		return err
+	}
+	most := int64(s.cfg.Limits.MessagePage)
+	if limit == 0 || limit > most {
+		limit = most
+	}
+	ctx, cancel := s.call(r)
+	defer cancel()
+	page, err := s.cfg.Runtime.Messages(ctx, who.own(), session, after, int(limit))
+	if err != nil {
+		return err
+	}
+	if page.Messages == nil {
+		page.Messages = []SessionMessage{}
+	}
+	s.write(w, http.StatusOK, page)
+	return nil
+}
+
+// healthBody is the body of GET /health.
+type healthBody struct {
+	Status       string           `json:"status"` // ok or unavailable
+	Version      string           `json:"version,omitempty"`
+	Dependencies []dependencyBody `json:"dependencies"`
+}
+
+type dependencyBody struct {
+	Name   string  `json:"name"`
+	OK     bool    `json:"ok"`
+	Detail string  `json:"detail,omitempty"`
+	TookMS float64 `json:"took_ms"`
+}
+
+// getHealth is GET /health: 200 only when a turn can run.
+func (s *httpServer) getHealth(w http.ResponseWriter, r *http.Request) error {
+	ctx, cancel := s.call(r)
+	defer cancel()
+	h := s.cfg.Runtime.Health(ctx)
+	body := healthBody{Status: "ok", Version: s.cfg.Version, Dependencies: make([]dependencyBody, len(h.Dependencies))}
+	for i, d := range h.Dependencies {
+		body.Dependencies[i] = dependencyBody{Name: d.Name, OK: d.OK, Detail: d.Detail, TookMS: float64(d.Took.Microseconds()) / 1000}
+	}
+	status := http.StatusOK
+	if !h.OK || s.closing.Err() != nil {
+		status, body.Status = http.StatusServiceUnavailable, "unavailable"
+	}
+	s.write(w, status, body)
+	return nil
+}

@@ -1,0 +1,514 @@
+package gateway_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/gateway"
+	"github.com/turnstone-run/turnstone/internal/gateway/gatewaytest"
+)
+
+// door is a gateway on loopback ports over a scripted runtime.
+type door struct {
+	*gateway.Gateway
+
+	rt  *gatewaytest.Runtime
+	url string
+	t   *testing.T
+}
+
+func open(t *testing.T, change func(*gateway.Config)) *door {
+	t.Helper()
+	rt := gatewaytest.New()
+	cfg := gateway.Config{HTTPAddr: "127.0.0.1:0", GRPCAddr: "127.0.0.1:0", Runtime: rt, Version: "test"}
+	if change != nil {
+		change(&cfg)
+	}
+	g, err := gateway.New(cfg)
+	require.NoError(t, err)
+	require.NoError(t, g.Start(t.Context()))
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 10*time.Second)
+		defer cancel()
+		require.NoError(t, g.Shutdown(ctx))
+		require.Empty(t, g.Failed())
+		require.Eventually(t, func() bool { return rt.Followers() == 0 }, 5*time.Second, time.Millisecond, "a follow loop outlived the gateway")
+	})
+	return &door{Gateway: g, rt: rt, url: "http://" + g.HTTPAddr(), t: t}
+}
+
+// says makes every turn answer with text.
+func says(text string) func(*gatewaytest.Runtime, agent.TurnID, agent.TurnRequest) {
+	return func(rt *gatewaytest.Runtime, id agent.TurnID, _ agent.TurnRequest) { rt.Say(id, text) }
+}
+
+type answer struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
+func (d *door) send(method, path, body string, header ...string) answer {
+	d.t.Helper()
+	req, err := http.NewRequestWithContext(d.t.Context(), method, d.url+path, strings.NewReader(body))
+	require.NoError(d.t, err)
+	for i := 0; i+1 < len(header); i += 2 {
+		if header[i] == "Host" {
+			req.Host = header[i+1]
+			continue
+		}
+		req.Header.Set(header[i], header[i+1])
+	}
+	resp, err := http.DefaultClient.Do(req)
+	require.NoError(d.t, err)
+	defer resp.Body.Close()
+	data, err := io.ReadAll(resp.Body)
+	require.NoError(d.t, err)
+	return answer{resp.StatusCode, resp.Header, data}
+}
+
+func (a answer) failure(t *testing.T) agent.Failure {
+	t.Helper()
+	require.Equal(t, "application/json", a.header.Get("Content-Type"))
+	var body struct {
+		Error *agent.Failure `json:"error"`
+	}
+	require.NoError(t, json.Unmarshal(a.body, &body), "%s", a.body)
+	require.NotNil(t, body.Error, "%s", a.body)
+	return *body.Error
+}
+
+func decode[T any](t *testing.T, a answer) T {
+	t.Helper()
+	var v T
+	require.NoError(t, json.Unmarshal(a.body, &v), "%s", a.body)
+	return v
+}
+
+func TestPostTurnWaitsForTheResult(t *testing.T) {
+	d := open(t, nil)
+	d.rt.Script = says("here are three flights")
+	a := d.send("POST", "/v1/turns", `{"agent":"analyst","message":"fetch flights","session_id":"s1","context":{"tenant":"acme"}}`,
+		"Idempotency-Key", "k1", "Content-Type", "application/json; charset=utf-8")
+	require.Equal(t, 200, a.status, "%s", a.body)
+	require.Equal(t, "turn-1", a.header.Get("Turnstone-Turn-Id"))
+	require.Equal(t, "/v1/turns/turn-1", a.header.Get("Location"))
+	require.NotEmpty(t, a.header.Get("X-Request-Id"))
+
+	// Every field of the output is present, lists as lists.
+	fields := decode[map[string]json.RawMessage](t, a)
+	for _, name := range []string{
+		"turn_id", "session_id", "agent", "agent_instance_id", "status", "output", "blocks", "structured", "result_ref",
+		"result_preview", "tool_calls", "usage", "stop_reason", "error", "stream_id", "execution_time_ms", "model",
+	} {
+		require.Contains(t, fields, name)
+	}
+	require.JSONEq(t, `[]`, string(fields["tool_calls"]))
+	out := decode[agent.AgentStepOutput](t, a)
+	require.Equal(t, "here are three flights", out.Output)
+	require.Equal(t, agent.TurnCompleted, out.Status)
+
+	e := d.rt.Submitted()[0]
+	require.Equal(t, "http", e.Channel)
+	require.Equal(t, "http", e.Request.Channel)
+	require.Equal(t, "acme", e.Request.Context.Tenant)
+	require.Equal(t, "k1", e.Request.IdempotencyKey)
+
+	// The same key joins the same turn.
+	again := d.send("POST", "/v1/turns", `{"message":"fetch flights"}`, "Idempotency-Key", "k1", "Turnstone-Tenant", "acme")
+	require.Equal(t, string(a.body), string(again.body))
+}
+
+func TestPostTurnEndsAndStates(t *testing.T) {
+	approval := &agent.Approval{ApprovalID: "a1", TurnID: "turn-1", CallID: "c1", ToolName: "send_mail", Args: json.RawMessage(`{"to":"x"}`)}
+	cases := map[string]struct {
+		script func(rt *gatewaytest.Runtime, id agent.TurnID)
+		status int
+		want   string // within the body
+	}{
+		"failed": {
+			func(rt *gatewaytest.Runtime, id agent.TurnID) { rt.Finish(id, agent.TurnFailed, "") }, 200, `"status":"failed"`,
+		},
+		"cancelled": {
+			func(rt *gatewaytest.Runtime, id agent.TurnID) { rt.Finish(id, agent.TurnCancelled, "") }, 200, `"status":"cancelled"`,
+		},
+		"waits for a person": {
+			func(rt *gatewaytest.Runtime, id agent.TurnID) {
+				rt.Emit(id, gatewaytest.Status(agent.StatusRunning),
+					agent.Event{Type: agent.EventApprovalRequested, Approval: approval}, gatewaytest.Status(agent.StatusWaiting))
+			}, 202, `"state":"waiting","status":"waiting","pending":[{"approval_id":"a1"`,
+		},
+		"waits in line, then runs": {
+			func(rt *gatewaytest.Runtime, id agent.TurnID) {
+				rt.Emit(id, gatewaytest.Status(agent.StatusWaiting))
+				rt.Say(id, "done")
+			}, 200, `"output":"done"`,
+		},
+		"was approved before it waited": {
+			func(rt *gatewaytest.Runtime, id agent.TurnID) {
+				rt.Emit(id, agent.Event{Type: agent.EventApprovalRequested, Approval: approval},
+					agent.Event{Type: agent.EventApprovalResolved, Approval: approval}, gatewaytest.Status(agent.StatusWaiting))
+				rt.Say(id, "sent")
+			}, 200, `"output":"sent"`,
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			d := open(t, nil)
+			d.rt.Script = func(rt *gatewaytest.Runtime, id agent.TurnID, _ agent.TurnRequest) { c.script(rt, id) }
+			a := d.send("POST", "/v1/turns", `{"message":"x"}`)
+			require.Equal(t, c.status, a.status, "%s", a.body)
+			require.Contains(t, string(a.body), c.want)
+		})
+	}
+}
+
+func TestRepeatedRequestIgnoresPausesOfThePast(t *testing.T) {
+	d := open(t, nil)
+	approval := &agent.Approval{ApprovalID: "a1", ToolName: "send_mail"}
+	a := d.send("POST", "/v1/turns?wait=false", `{"message":"x","turn_id":"t"}`)
+	require.Equal(t, 202, a.status)
+	require.JSONEq(t, `{"turn_id":"t","session_id":"t","stream_id":"t"}`, string(a.body))
+	d.rt.Emit("t", gatewaytest.Status(agent.StatusRunning), agent.Event{Type: agent.EventApprovalRequested, Approval: approval},
+		gatewaytest.Status(agent.StatusWaiting), agent.Event{Type: agent.EventApprovalResolved, Approval: approval},
+		gatewaytest.Status(agent.StatusRunning))
+	got := make(chan answer, 1)
+	go func() { got <- d.send("POST", "/v1/turns", `{"message":"x","turn_id":"t"}`) }()
+	require.Eventually(t, func() bool { return d.rt.Followers() == 1 }, 5*time.Second, time.Millisecond)
+	d.rt.Finish("t", agent.TurnCompleted, "sent")
+	require.Equal(t, 200, (<-got).status)
+}
+
+func TestWaitHasAnEnd(t *testing.T) {
+	d := open(t, func(c *gateway.Config) { c.Limits.WaitTimeout = 10 * time.Millisecond })
+	a := d.send("POST", "/v1/turns", `{"message":"x"}`)
+	require.Equal(t, 202, a.status)
+	require.Contains(t, string(a.body), `"state":"running"`)
+}
+
+func TestBadRequests(t *testing.T) {
+	d := open(t, nil)
+	d.rt.Script = says("never")
+	d.rt.Refuse = func(e agent.Envelope) error {
+		switch {
+		case e.Request.Agent == "nobody":
+			return &agent.Error{Code: agent.CodeNotFound, Field: "agent", Err: errors.New(`no agent "nobody"`)}
+		case e.Request.SessionID == "busy":
+			return agent.Errorf(agent.CodeConflict, "", "session busy is running another turn")
+		case e.Request.SessionID == "limited":
+			return &agent.Error{Code: agent.CodeRateLimited, RetryAfter: 1500 * time.Millisecond, Err: errors.New("slow down")}
+		case e.Request.SessionID == "down":
+			return agent.Errorf(agent.CodeUnavailable, "", "storage is away")
+		case e.Request.SessionID == "bug":
+			return errors.New("dial postgres://user:secret@db")
+		}
+		return nil
+	}
+	cases := map[string]struct {
+		path, body string
+		header     []string
+		status     int
+		kind       string
+		field      string
+	}{
+		"malformed":            {body: `{"message":`, status: 400, kind: "invalid", field: "message"},
+		"empty body":           {body: ``, status: 400, kind: "invalid"},
+		"not an object":        {body: `["x"]`, status: 400, kind: "invalid"},
+		"trailing data":        {body: `{"message":"x"} {}`, status: 400, kind: "invalid"},
+		"unknown field":        {body: `{"message":"x","nope":1}`, status: 400, kind: "invalid", field: "nope"},
+		"unknown, nested":      {body: `{"message":"x","limits":{"tool_cals":1}}`, status: 400, kind: "invalid", field: "limits.tool_cals"},
+		"wrong type":           {body: `{"message":7}`, status: 400, kind: "invalid", field: "message"},
+		"string for number":    {body: `{"message":"x","limits":{"tool_calls":"9"}}`, status: 400, kind: "invalid", field: "limits.tool_calls"},
+		"fraction for integer": {body: `{"message":"x","limits":{"tool_calls":1.5}}`, status: 400, kind: "invalid", field: "limits.tool_calls"},
+		"negative limit":       {body: `{"message":"x","limits":{"tokens":-1}}`, status: 400, kind: "invalid", field: "limits.tokens"},
+		"twice":                {body: `{"message":"x","message":"y"}`, status: 400, kind: "invalid", field: "message"},
+		"wrong role":           {body: `{"messages":[{"role":"king","blocks":[{"type":"text","text":"x"}]}]}`, status: 400, kind: "invalid", field: "messages[0].role"},
+		"role is a number":     {body: `{"messages":[{"role":1}]}`, status: 400, kind: "invalid", field: "messages[0].role"},
+		"block is wrong":       {body: `{"messages":[{"role":"user","blocks":[{"type":"image"}]}]}`, status: 400, kind: "invalid", field: "messages[0].blocks[0]"},
+		"no message":           {body: `{"agent":"analyst"}`, status: 400, kind: "invalid", field: "message"},
+		"empty message":        {body: `{"message":""}`, status: 400, kind: "invalid", field: "message"},
+		"message is null":      {body: `{"message":null}`, status: 400, kind: "invalid", field: "message"},
+		"message and messages": {body: `{"message":"x","messages":[{"role":"user","blocks":[{"type":"text","text":"y"}]}]}`, status: 400, kind: "invalid", field: "messages"},
+		"session id":           {body: `{"message":"x","session_id":"a b"}`, status: 400, kind: "invalid", field: "session_id"},
+		"stream_to":            {body: `{"message":"x","stream_to":{"workflow_id":"w","signal":"s"}}`, status: 400, kind: "invalid", field: "stream_to"},
+		"on_busy":              {body: `{"message":"x","on_busy":"maybe"}`, status: 400, kind: "invalid", field: "on_busy"},
+		"content type":         {body: `message=x`, header: []string{"Content-Type", "application/x-www-form-urlencoded"}, status: 400, kind: "invalid"},
+		"charset":              {body: `{"message":"x"}`, header: []string{"Content-Type", "application/json; charset=latin1"}, status: 400, kind: "invalid"},
+		"wait":                 {path: "?wait=maybe", body: `{"message":"x"}`, status: 400, kind: "invalid", field: "wait"},
+		"two keys":             {body: `{"message":"x","idempotency_key":"a"}`, header: []string{"Idempotency-Key", "b"}, status: 400, kind: "invalid", field: "idempotency_key"},
+		"two tenants":          {body: `{"message":"x","context":{"tenant":"a"}}`, header: []string{"Turnstone-Tenant", "b"}, status: 400, kind: "invalid", field: "context.tenant"},
+		"tenant":               {body: `{"message":"x"}`, header: []string{"Turnstone-Tenant", "a b"}, status: 400, kind: "invalid", field: "tenant"},
+		"unknown agent":        {body: `{"message":"x","agent":"nobody"}`, status: 404, kind: "not_found", field: "agent"},
+		"busy":                 {body: `{"message":"x","session_id":"busy"}`, status: 409, kind: "conflict"},
+		"limited":              {body: `{"message":"x","session_id":"limited"}`, status: 429, kind: "rate_limited"},
+		"down":                 {body: `{"message":"x","session_id":"down"}`, status: 503, kind: "unavailable"},
+		"bug":                  {body: `{"message":"x","session_id":"bug"}`, status: 500, kind: "internal"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			for _, accept := range []string{"application/json", "text/event-stream"} {
+				a := d.send("POST", "/v1/turns"+c.path, c.body, append(c.header, "Accept", accept)...)
+				require.Equal(t, c.status, a.status, "%s", a.body)
+				f := a.failure(t)
+				require.Equal(t, c.kind, f.Type)
+				require.Equal(t, c.field, f.Field)
+				require.NotEmpty(t, f.Message)
+				require.NotContains(t, f.Message, "secret")
+				require.Equal(t, c.status == 429 || c.status == 503, f.Retryable)
+				switch c.status {
+				case 429:
+					require.Equal(t, "2", a.header.Get("Retry-After"))
+				case 503:
+					require.Equal(t, "1", a.header.Get("Retry-After"))
+				default:
+					require.Empty(t, a.header.Get("Retry-After"))
+				}
+			}
+		})
+	}
+	require.Empty(t, d.rt.Submitted(), "a refused request must not start a turn")
+}
+
+func TestUnknownPathsAndMethods(t *testing.T) {
+	d := open(t, nil)
+	for _, path := range []string{"/", "/v1", "/v1/nope", "/v1/turns/x/nope", "/metrics"} {
+		a := d.send("GET", path, "")
+		require.Equal(t, 404, a.status, path)
+		require.Equal(t, "not_found", a.failure(t).Type)
+	}
+	for request, allow := range map[string]string{
+		"GET /v1/turns": "POST", "DELETE /v1/turns/t": "GET, HEAD", "POST /v1/turns/t/events": "GET, HEAD",
+		"GET /v1/turns/t/decisions": "POST", "PUT /health": "GET, HEAD", "POST /v1/agents": "GET, HEAD",
+	} {
+		method, path, _ := strings.Cut(request, " ")
+		a := d.send(method, path, "")
+		require.Equal(t, 405, a.status, request)
+		require.Equal(t, allow, a.header.Get("Allow"), request)
+		require.Equal(t, "invalid", a.failure(t).Type)
+	}
+}
+
+// meter counts what is read of an endless body.
+type meter struct{ read atomic.Int64 }
+
+func (m *meter) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = 'x'
+	}
+	m.read.Add(int64(len(p)))
+	return len(p), nil
+}
+
+func TestTooLargeBodyIsNotRead(t *testing.T) {
+	d := open(t, func(c *gateway.Config) { c.Limits.BodyBytes = 1 << 20 })
+	const size = 50 << 20
+	for name, length := range map[string]int64{"known length": size, "unknown length": -1} {
+		t.Run(name, func(t *testing.T) {
+			body := &meter{}
+			req, err := http.NewRequestWithContext(t.Context(), "POST", d.url+"/v1/turns",
+				io.LimitReader(io.MultiReader(strings.NewReader(`{"message":"`), body), size))
+			require.NoError(t, err)
+			req.ContentLength = length
+			resp, err := http.DefaultClient.Do(req)
+			require.NoError(t, err)
+			defer resp.Body.Close()
+			require.Equal(t, 413, resp.StatusCode)
+			data, err := io.ReadAll(resp.Body)
+			require.NoError(t, err)
+			require.Contains(t, string(data), `"type":"overflow"`)
+			require.Less(t, body.read.Load(), int64(size/2), "the client should have been stopped early")
+		})
+	}
+	d.rt.Script = says("ok")
+	a := d.send("POST", "/v1/turns", `{"message":"`+strings.Repeat("x", 1<<19)+`"}`)
+	require.Equal(t, 200, a.status, "a body within the bound passes")
+}
+
+func TestGetTurn(t *testing.T) {
+	d := open(t, nil)
+	d.send("POST", "/v1/turns?wait=false", `{"message":"x","turn_id":"t","context":{"tenant":"acme"}}`)
+	d.rt.Emit("t", gatewaytest.Status(agent.StatusRunning))
+	a := d.send("GET", "/v1/turns/t", "")
+	require.Equal(t, 200, a.status)
+	require.JSONEq(t, `{"turn_id":"t","session_id":"t","stream_id":"t","agent":"analyst","state":"running","status":"running",
+		"started_at":"2026-11-21T12:00:00Z","last_event_index":1}`, string(a.body))
+	d.rt.Finish("t", agent.TurnCompleted, "done")
+	a = d.send("GET", "/v1/turns/t?tenant=acme", "")
+	require.Contains(t, string(a.body), `"output":"done"`)
+	require.Contains(t, string(a.body), `"state":"completed"`)
+	for _, path := range []string{"/v1/turns/unknown", "/v1/turns/%20%20", "/v1/turns/t?tenant=other", "/v1/turns/t/events?tenant=other"} {
+		require.Equal(t, "not_found", d.send("GET", path, "").failure(t).Type, path)
+	}
+	require.Equal(t, "not_found", d.send("GET", "/v1/turns/t", "", "Turnstone-Tenant", "other").failure(t).Type)
+}
+
+func TestActions(t *testing.T) {
+	d := open(t, nil)
+	var decided agent.Decision
+	var provided gateway.ProvidedResult
+	var cancelled agent.CancelRequest
+	d.rt.Decided = func(_ agent.TurnID, v agent.Decision) error {
+		decided = v
+		if v.ApprovalID == "twice" {
+			return agent.Errorf(agent.CodeConflict, "", "approval twice is decided already")
+		}
+		return nil
+	}
+	d.rt.Provided = func(_ agent.TurnID, v gateway.ProvidedResult) error { provided = v; return nil }
+	d.rt.Cancelled = func(_ agent.TurnID, v agent.CancelRequest) error { cancelled = v; return nil }
+	d.send("POST", "/v1/turns?wait=false", `{"message":"x","turn_id":"t","session_id":"s"}`)
+	cases := []struct {
+		path, body string
+		status     int
+		want       string // within the body; for errors the field
+	}{
+		{"decisions", `{"approval_id":"a","decision":"approve","by":"ops"}`, 200, `"decision":"approve"`},
+		{"decisions", `{"approval_id":"a","decision":"edit","args":{"k":3},"by":"ops"}`, 200, `"decision":"edit"`},
+		{"decisions", `{"approval_id":"a","decision":"respond","message":"42"}`, 200, `"decision":"respond"`},
+		{"decisions", `{"approval_id":"twice","decision":"reject"}`, 409, ``},
+		{"decisions", `{"approval_id":"a","decision":"edit"}`, 400, `args`},
+		{"decisions", `{"approval_id":"a","decision":"edit","args":[1]}`, 400, `args`},
+		{"decisions", `{"approval_id":"a","decision":"respond"}`, 400, `message`},
+		{"decisions", `{"approval_id":"a","decision":"perhaps"}`, 400, `decision`},
+		{"decisions", `{"decision":"approve"}`, 400, `approval_id`},
+		{"decisions", `{"approval_id":"a","decision":"approve","extra":1}`, 400, `extra`},
+		{"decisions", ``, 400, ``},
+		{"results", `{"tool_call_id":"c","result":{"rows":[1,2]}}`, 200, `"tool_call_id":"c"`},
+		{"results", `{"tool_call_id":"c","error":"no camera"}`, 200, `"tool_call_id":"c"`},
+		{"results", `{"tool_call_id":"c"}`, 400, `result`},
+		{"results", `{"tool_call_id":"c","result":1,"error":"x"}`, 400, `error`},
+		{"results", `{"result":1}`, 400, `tool_call_id`},
+		{"cancel", ``, 202, `"turn_id":"t"`},
+		{"cancel", `{"reason":"changed my mind","by":"me"}`, 202, `"session_id":"s"`},
+		{"cancel", `{"reasons":1}`, 400, `reasons`},
+		{"messages", `{"message":"and now?","on_busy":"interrupt"}`, 202, `"position":1`},
+		{"messages", `{"message":"and now?","session_id":"other"}`, 400, `session_id`},
+		{"messages", `{"message":"x","context":{"tenant":"other"}}`, 400, `context.tenant`},
+		{"messages", `{"message":"x","stream_to":{"workflow_id":"w","signal":"s"}}`, 400, `stream_to`},
+		{"messages", `{}`, 400, `message`},
+	}
+	for _, c := range cases {
+		t.Run(c.path+c.body, func(t *testing.T) {
+			a := d.send("POST", "/v1/turns/t/"+c.path, c.body)
+			require.Equal(t, c.status, a.status, "%s", a.body)
+			if c.status >= 400 {
+				require.Equal(t, c.want, a.failure(t).Field, "%s", a.body)
+				return
+			}
+			require.Contains(t, string(a.body), c.want)
+			require.Equal(t, 404, d.send("POST", "/v1/turns/unknown/"+c.path, c.body).status)
+		})
+	}
+	require.Equal(t, "twice", decided.ApprovalID)
+	require.Equal(t, "no camera", provided.Error)
+	require.Equal(t, agent.CancelRequest{Reason: "changed my mind", By: "me"}, cancelled)
+	sent := d.rt.Submitted()
+	require.Equal(t, agent.SessionID("s"), sent[1].Request.SessionID)
+	require.Equal(t, agent.OnBusyInterrupt, sent[1].Request.OnBusy)
+}
+
+func TestReads(t *testing.T) {
+	d := open(t, func(c *gateway.Config) {
+		c.Metrics = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "up 1\n") })
+		c.Limits.MessagePage = 2
+	})
+	d.rt.AgentList = []agent.Plan{{Tenant: "default", Agent: "analyst", InstanceID: "analyst@1"}, {Tenant: "acme", Agent: "clerk"}}
+	require.JSONEq(t, `{"agents":[{"name":"analyst","instance_id":"analyst@1","description":"","default":true,"plan_hash":"",
+		"models":[],"tools":[],"limits":{}}]}`, string(d.send("GET", "/v1/agents", "").body))
+	require.Contains(t, string(d.send("GET", "/v1/agents", "", "Turnstone-Tenant", "acme").body), "clerk")
+
+	a := d.send("GET", "/health", "")
+	require.Equal(t, 200, a.status)
+	require.JSONEq(t, `{"status":"ok","version":"test","dependencies":[{"name":"temporal","ok":true,"took_ms":1},
+		{"name":"postgres","ok":true,"took_ms":1}]}`, string(a.body))
+	d.rt.Break("postgres")
+	a = d.send("GET", "/health", "")
+	require.Equal(t, 503, a.status)
+	require.Contains(t, string(a.body), "connection refused")
+	require.Equal(t, "up 1\n", string(d.send("GET", "/metrics", "").body))
+
+	big := bytes.Repeat([]byte("0123456789"), 300_000)
+	d.rt.Store("artifact://r1", big)
+	d.rt.Store("cas://sha256:00", []byte(`{}`))
+	for _, path := range []string{"artifact:%2F%2Fr1", "artifact://r1", "cas:%2F%2Fsha256:00"} {
+		a = d.send("GET", "/v1/results/"+path, "")
+		require.Equal(t, 200, a.status, path)
+		require.NotEmpty(t, a.header.Get("Turnstone-Result-Ref"))
+		require.NotEmpty(t, a.header.Get("Content-Length"))
+	}
+	require.Equal(t, big, d.send("GET", "/v1/results/artifact:%2F%2Fr1", "").body)
+	for _, path := range []string{"none", "", "%00", strings.Repeat("x", 300)} {
+		require.Equal(t, "not_found", d.send("GET", "/v1/results/"+path, "").failure(t).Type, path)
+	}
+
+	for range 3 {
+		d.send("POST", "/v1/turns?wait=false", `{"message":"hi","session_id":"s"}`)
+	}
+	page := decode[gateway.MessagePage](t, d.send("GET", "/v1/sessions/s/messages", ""))
+	require.Len(t, page.Messages, 2)
+	require.True(t, page.More)
+	page = decode[gateway.MessagePage](t, d.send("GET", fmt.Sprintf("/v1/sessions/s/messages?after=%d&limit=1000", page.Next), ""))
+	require.Len(t, page.Messages, 1)
+	require.False(t, page.More)
+	require.Equal(t, "limit", d.send("GET", "/v1/sessions/s/messages?limit=-1", "").failure(t).Field)
+	require.Equal(t, "after", d.send("GET", "/v1/sessions/s/messages?after=x", "").failure(t).Field)
+	require.Equal(t, 404, d.send("GET", "/v1/sessions/a%20b/messages", "").status)
+}
+
+func TestRequestIDs(t *testing.T) {
+	d := open(t, nil)
+	require.Equal(t, "mine-1", d.send("GET", "/health", "", "X-Request-Id", "mine-1").header.Get("X-Request-Id"))
+	got := d.send("GET", "/health", "", "X-Request-Id", `"><script>`).header.Get("X-Request-Id")
+	require.NotContains(t, got, "script")
+	require.NotEmpty(t, got)
+}
+
+func TestPanicIsAnInternalError(t *testing.T) {
+	d := open(t, nil)
+	d.rt.Refuse = func(agent.Envelope) error { panic("secret") }
+	f := d.send("POST", "/v1/turns", `{"message":"x"}`).failure(t)
+	require.Equal(t, "internal", f.Type)
+	require.NotContains(t, f.Message, "secret")
+	require.Equal(t, 200, d.send("GET", "/health", "").status)
+}
+
+func TestConfigFaultsAreListed(t *testing.T) {
+	_, err := gateway.New(gateway.Config{AllowedOrigins: []string{"example.com"}})
+	require.ErrorContains(t, err, "runtime")
+	require.ErrorContains(t, err, "address")
+	require.ErrorContains(t, err, "example.com")
+	g, err := gateway.New(gateway.Config{Runtime: gatewaytest.New(), HTTPAddr: "127.0.0.1:0", GRPCAddr: "256.0.0.1:0"})
+	require.NoError(t, err)
+	require.ErrorContains(t, g.Start(t.Context()), "gRPC")
+}
+
+// frames reads an event stream frame by frame.
+func frames(body io.Reader) func() (string, error) {
+	r := bufio.NewReader(body)
+	return func() (string, error) {
+		var b strings.Builder
+		for {
+			line, err := r.ReadString('\n')
+			if err != nil {
+				return b.String(), err
+			}
+			if line == "\n" {
+				return b.String(), nil
+			}
+			b.WriteString(line)
+		}
+	}
+}

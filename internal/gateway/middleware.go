@@ -1,0 +1,160 @@
+package gateway
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"regexp"
+	"runtime/debug"
+	"time"
+
+	"github.com/google/uuid"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// requestIDHeader names a request across systems; a sane one is kept, any other replaced.
+const requestIDHeader = "X-Request-Id"
+
+//nolint:gochecknoglobals // a constant in all but syntax
+var requestIDPattern = regexp.MustCompile(`^[A-Za-z0-9._-]{1,128}$`)
+
+// recorder notes what is known of a response for the access log.
+type recorder struct {
+	http.ResponseWriter
+	status int // 0 until the header is written
+	bytes  int64
+	err    error // what the handler failed with
+}
+
+// Unwrap lets http.ResponseController reach the connection.
+func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
+
+func (r *recorder) WriteHeader(status int) {
+	if r.status == 0 {
+		r.status = status
+	}
+	r.ResponseWriter.WriteHeader(status)
+}
+
+func (r *recorder) Write(b []byte) (int, error) {
+	if r.status == 0 {
+		r.status = http.StatusOK
+	}
+	n, err := r.ResponseWriter.Write(b)
+	r.bytes += int64(n)
+	return n, err //nolint:wrapcheck // a writer passes on what its writer says
+}
+
+// ServeHTTP is the outside of every HTTP request: id, guard, panic net, access log.
+func (s *httpServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	start := time.Now()
+	rec := &recorder{ResponseWriter: w}
+	id := r.Header.Get(requestIDHeader)
+	if !requestIDPattern.MatchString(id) {
+		id = uuid.NewString()
+	}
+	h := w.Header()
+	h.Set(requestIDHeader, id)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Content-Security-Policy", "default-src 'none'; sandbox")
+
+	defer func() {
+		p := recover()
+		s.access(r, rec, id, time.Since(start), p)
+		if p == nil {
+			return
+		}
+		if rec.status != 0 {
+			panic(http.ErrAbortHandler) //nolint:forbidigo // net/http's way to cut off a response that has begun
+		}
+		s.fail(rec, fmt.Errorf("panic: %v", p))
+	}()
+	if err := s.guard.check(r); err != nil {
+		s.fail(rec, err)
+		return
+	}
+	s.mux.ServeHTTP(rec, r)
+}
+
+// access writes the one log line of a request. Probes are logged at debug, our own faults at error.
+func (s *httpServer) access(r *http.Request, rec *recorder, id string, took time.Duration, panicked any) {
+	level := zapcore.InfoLevel
+	fields := []zap.Field{
+		zap.String("method", r.Method), zap.String("path", clip(r.URL.Path, maxPath)), zap.String("route", r.Pattern),
+		zap.Int("status", rec.status), zap.Int64("bytes", rec.bytes), zap.Duration("took", took),
+		zap.String("remote", r.RemoteAddr), zap.String("request_id", id),
+	}
+	switch {
+	case panicked != nil && panicked != http.ErrAbortHandler:
+		level = zapcore.ErrorLevel
+		fields = append(fields, zap.Any("panic", panicked), zap.ByteString("stack", debug.Stack()))
+	case rec.err != nil && failureOf(rec.err).Type == string(agent.CodeInternal):
+		level = zapcore.ErrorLevel
+	case r.Pattern == pathHealth || r.Pattern == pathMetrics:
+		level = zapcore.DebugLevel
+	}
+	if rec.err != nil {
+		fields = append(fields, zap.Error(rec.err))
+	}
+	s.cfg.Logger.Log(level, "http request", fields...)
+}
+
+func clip(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return text[:most] + "…"
+}
+
+// handler is an HTTP handler that may fail: the error becomes the response, unless that has begun.
+type handler func(w http.ResponseWriter, r *http.Request) error
+
+// methods serves one path: a method that is missing gets 405 with Allow.
+type methods map[string]handler
+
+func (s *httpServer) route(path string, m methods) {
+	allow := ""
+	for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodDelete} {
+		_, ok := m[method]
+		if _, get := m[http.MethodGet]; ok || (method == http.MethodHead && get) {
+			if allow != "" {
+				allow += ", "
+			}
+			allow += method
+		}
+	}
+	s.mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
+		h, ok := m[r.Method]
+		if !ok && r.Method == http.MethodHead {
+			h, ok = m[http.MethodGet]
+		}
+		if !ok {
+			w.Header().Set("Allow", allow)
+			s.write(w, http.StatusMethodNotAllowed, errorBody{Error: &agent.Failure{
+				Type: string(agent.CodeInvalid), Message: fmt.Sprintf("%.20s is not allowed here, only %s", r.Method, allow),
+			}})
+			return
+		}
+		if err := h(w, r); err != nil {
+			s.fail(w, err)
+		}
+	})
+}
+
+// fail answers with an error, once.
+func (s *httpServer) fail(w http.ResponseWriter, err error) {
+	if rec, ok := w.(*recorder); ok {
+		rec.err = errors.Join(rec.err, err)
+		if rec.status != 0 {
+			return // too late: the response has begun
+		}
+	}
+	f := failureOf(err)
+	if wait := retryAfterOf(err, f); wait > 0 {
+		w.Header().Set("Retry-After", retrySeconds(wait))
+	}
+	s.write(w, mappingOf(f.Type).http, errorBody{Error: f})
+}

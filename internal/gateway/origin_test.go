@@ -1,0 +1,85 @@
+package gateway_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnstone-run/turnstone/internal/gateway"
+)
+
+func TestHostAndOrigin(t *testing.T) {
+	d := open(t, func(c *gateway.Config) {
+		c.AllowedHosts = []string{"turnstone.internal"}
+		c.AllowedOrigins = []string{"https://console.example.com"}
+	})
+	cases := []struct {
+		host, origin string
+		ok           bool
+	}{
+		{host: "localhost", ok: true},
+		{host: "LOCALHOST:8080", ok: true},
+		{host: "127.0.0.1:8080", ok: true},
+		{host: "127.8.8.8", ok: true},
+		{host: "[::1]:8080", ok: true},
+		{host: "[::1]", ok: true},
+		{host: "[::ffff:127.0.0.1]:80", ok: true},
+		{host: "turnstone.internal:8080", ok: true},
+
+		{host: "evil.example.com"},
+		{host: "127.0.0.1.evil.example.com"}, // DNS rebinding
+		{host: "127.0.0.1.nip.io:8080"},
+		{host: "localhost.evil.example.com"},
+		{host: "localhost."},
+		{host: "evil.localhost"},
+		{host: "turnstone.internal.evil.com"},
+		{host: "192.168.1.7:8080"},
+		{host: "10.0.0.1"},
+		{host: "0.0.0.0:8080"},
+		{host: "169.254.169.254"},
+		{host: "[::]:8080"},
+		{host: "[fe80::1]"},
+		{host: "2130706433"}, // 127.0.0.1 as a number
+		{host: "0x7f.1"},
+
+		{host: "localhost", origin: "http://localhost:3000", ok: true},
+		{host: "localhost", origin: "http://127.0.0.1:8233", ok: true},
+		{host: "localhost", origin: "http://[::1]:3000", ok: true},
+		{host: "localhost", origin: "https://console.example.com", ok: true},
+		{host: "turnstone.internal:8080", origin: "http://turnstone.internal:8080", ok: true},
+		{host: "turnstone.internal:8080", origin: "http://turnstone.internal:9999"},
+		{host: "localhost", origin: "http://console.example.com"},
+		{host: "localhost", origin: "https://console.example.com:444"},
+		{host: "localhost", origin: "null"},
+		{host: "localhost", origin: "https://evil.example.com"},
+		{host: "localhost", origin: "http://localhost.evil.example.com"},
+		{host: "localhost", origin: "http://localhost@evil.example.com"},
+		{host: "localhost", origin: "file://"},
+		{host: "localhost", origin: "chrome-extension://localhost"},
+		{host: "localhost", origin: "http://192.168.1.7"},
+	}
+	for _, c := range cases {
+		t.Run(c.host+" "+c.origin, func(t *testing.T) {
+			header := []string{"Host", c.host}
+			if c.origin != "" {
+				header = append(header, "Origin", c.origin)
+			}
+			for _, path := range []string{"/health", "/v1/agents"} {
+				a := d.send("GET", path, "", header...)
+				if c.ok {
+					require.Equal(t, 200, a.status, "%s", a.body)
+					continue
+				}
+				require.Equal(t, 403, a.status)
+				f := a.failure(t)
+				require.Equal(t, "denied", f.Type)
+				require.Contains(t, f.Message, "setting: allowed")
+			}
+		})
+	}
+}
+
+func TestAnyHostAndOrigin(t *testing.T) {
+	d := open(t, func(c *gateway.Config) { c.AllowedHosts, c.AllowedOrigins = []string{"*"}, []string{"*"} })
+	require.Equal(t, 200, d.send("GET", "/health", "", "Host", "anything.example.com", "Origin", "null").status)
+}

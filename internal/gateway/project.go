@@ -1,0 +1,356 @@
+package gateway
+
+import (
+	"encoding/json"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/turnstone-run/turnstone/agent"
+	pb "github.com/turnstone-run/turnstone/proto/turnstone/v1"
+)
+
+// This file is the one projection between the vocabulary and proto (DESIGN §2). It is lossless, which FuzzProjection proves, up
+// to what proto cannot say: an empty list is no list, an empty JSON text is none, and text that is no UTF-8 is repaired.
+
+type failureProto = pb.Failure
+
+func utf8(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
+
+func each[A, B any](in []A, f func(*A) B) []B {
+	if len(in) == 0 {
+		return nil
+	}
+	out := make([]B, len(in))
+	for i := range in {
+		out[i] = f(&in[i])
+	}
+	return out
+}
+
+// eachOf is each for the pointers of which proto makes its lists.
+func eachOf[A, B any](in []*A, f func(*A) B) []B {
+	if len(in) == 0 {
+		return nil
+	}
+	out := make([]B, len(in))
+	for i := range in {
+		out[i] = f(in[i])
+	}
+	return out
+}
+
+func textOf(raw json.RawMessage) string { return utf8(string(raw)) }
+
+func rawOf(text string) json.RawMessage {
+	if text == "" {
+		return nil
+	}
+	return json.RawMessage(text)
+}
+
+func timeToProto(t time.Time) *timestamppb.Timestamp {
+	if t.IsZero() {
+		return nil
+	}
+	return timestamppb.New(t)
+}
+
+func timeFromProto(t *timestamppb.Timestamp) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.AsTime()
+}
+
+func structToProto(m map[string]any) (*structpb.Struct, error) {
+	if m == nil {
+		return nil, nil //nolint:nilnil // no struct is the projection of no map
+	}
+	return structpb.NewStruct(m)
+}
+
+func structFromProto(s *structpb.Struct) map[string]any {
+	if s == nil {
+		return nil
+	}
+	return s.AsMap()
+}
+
+func int64ToProto(n *int) *int64 {
+	if n == nil {
+		return nil
+	}
+	v := int64(*n)
+	return &v
+}
+
+func intFromProto(n *int64) *int {
+	if n == nil {
+		return nil
+	}
+	v := int(*n)
+	return &v
+}
+
+// requestToProto fails on flags or metadata that JSON cannot hold, and on stream_to, which no door accepts.
+func requestToProto(r *agent.TurnRequest) (*pb.TurnRequest, error) {
+	if r.StreamTo != nil {
+		return nil, errStreamTo()
+	}
+	out := &pb.TurnRequest{
+		TurnId: utf8(string(r.TurnID)), Agent: utf8(r.Agent), SessionId: utf8(string(r.SessionID)), Message: utf8(r.Message),
+		Messages: each(r.Messages, messageToProto), History: utf8(string(r.History)), Mode: utf8(string(r.Mode)),
+		Model: utf8(r.Model), Channel: utf8(r.Channel), IdempotencyKey: utf8(r.IdempotencyKey), OutputSchema: textOf(r.OutputSchema),
+		OnBusy: utf8(string(r.OnBusy)),
+	}
+	if r.Limits != nil {
+		out.Limits = limitsToProto(*r.Limits)
+	}
+	c := &r.Context
+	flags, err := structToProto(c.Flags)
+	if err != nil {
+		return nil, agent.Invalid("context.flags", "%w", err)
+	}
+	metadata, err := structToProto(c.Metadata)
+	if err != nil {
+		return nil, agent.Invalid("context.metadata", "%w", err)
+	}
+	out.Context = &pb.InvocationContext{
+		Tenant: utf8(c.Tenant), UserId: utf8(c.UserID), UserRole: utf8(c.UserRole), UiPage: utf8(c.UIPage),
+		Flags: flags, Metadata: metadata,
+	}
+	return out, nil
+}
+
+func requestFromProto(p *pb.TurnRequest) agent.TurnRequest {
+	c := p.GetContext()
+	out := agent.TurnRequest{
+		TurnID: agent.TurnID(p.GetTurnId()), Agent: p.GetAgent(), SessionID: agent.SessionID(p.GetSessionId()),
+		Message: p.GetMessage(), Messages: eachOf(p.GetMessages(), messageFromProto),
+		Context: agent.InvocationContext{
+			Tenant: c.GetTenant(), UserID: c.GetUserId(), UserRole: c.GetUserRole(), UIPage: c.GetUiPage(),
+			Flags: structFromProto(c.GetFlags()), Metadata: structFromProto(c.GetMetadata()),
+		},
+		History: agent.History(p.GetHistory()), Mode: agent.Mode(p.GetMode()), Model: p.GetModel(), Channel: p.GetChannel(),
+		IdempotencyKey: p.GetIdempotencyKey(), OutputSchema: rawOf(p.GetOutputSchema()), OnBusy: agent.OnBusy(p.GetOnBusy()),
+	}
+	if l := p.GetLimits(); l != nil {
+		limits := limitsFromProto(l)
+		out.Limits = &limits
+	}
+	return out
+}
+
+func limitsToProto(l agent.Limits) *pb.Limits {
+	return &pb.Limits{
+		ModelCalls: int64(l.ModelCalls), ToolCalls: int64(l.ToolCalls), Tokens: l.Tokens, CostUsd: l.CostUSD,
+		WallTimeSec: l.WallTimeSec,
+	}
+}
+
+func limitsFromProto(p *pb.Limits) agent.Limits {
+	return agent.Limits{
+		ModelCalls: int(p.GetModelCalls()), ToolCalls: int(p.GetToolCalls()), Tokens: p.GetTokens(), CostUSD: p.GetCostUsd(),
+		WallTimeSec: p.GetWallTimeSec(),
+	}
+}
+
+func messageToProto(m *agent.Message) *pb.Message {
+	return &pb.Message{Role: utf8(string(m.Role)), Blocks: each(m.Blocks, blockToProto)}
+}
+
+func messageFromProto(p *pb.Message) agent.Message {
+	return agent.Message{Role: agent.Role(p.GetRole()), Blocks: eachOf(p.GetBlocks(), blockFromProto)}
+}
+
+func blockToProto(b *agent.Block) *pb.Block {
+	return &pb.Block{
+		Type: utf8(string(b.Type)), Id: utf8(b.ID), Text: utf8(b.Text), Annotations: each(b.Annotations, annotationToProto),
+		Reasoning: utf8(b.Reasoning), Signature: utf8(b.Signature), Url: utf8(b.URL), Base64: utf8(b.Base64),
+		FileId: utf8(b.FileID), MimeType: utf8(b.MIMEType), Name: utf8(b.Name), Args: textOf(b.Args),
+		ToolCallId: utf8(string(b.ToolCallID)), Status: utf8(b.Status), Output: textOf(b.Output), Ref: utf8(b.Ref),
+		Error: utf8(b.Error), Value: textOf(b.Value), Extras: textOf(b.Extras),
+	}
+}
+
+func blockFromProto(p *pb.Block) agent.Block {
+	return agent.Block{
+		Type: agent.BlockType(p.GetType()), ID: p.GetId(), Text: p.GetText(),
+		Annotations: eachOf(p.GetAnnotations(), annotationFromProto), Reasoning: p.GetReasoning(), Signature: p.GetSignature(),
+		URL: p.GetUrl(), Base64: p.GetBase64(), FileID: p.GetFileId(), MIMEType: p.GetMimeType(), Name: p.GetName(),
+		Args: rawOf(p.GetArgs()), ToolCallID: agent.CallID(p.GetToolCallId()), Status: p.GetStatus(), Output: rawOf(p.GetOutput()),
+		Ref: p.GetRef(), Error: p.GetError(), Value: rawOf(p.GetValue()), Extras: rawOf(p.GetExtras()),
+	}
+}
+
+func annotationToProto(a *agent.Annotation) *pb.Annotation {
+	return &pb.Annotation{
+		Type: utf8(a.Type), Id: utf8(a.ID), Url: utf8(a.URL), Title: utf8(a.Title), StartIndex: int64ToProto(a.StartIndex),
+		EndIndex: int64ToProto(a.EndIndex), CitedText: utf8(a.CitedText), Extras: textOf(a.Extras),
+	}
+}
+
+func annotationFromProto(p *pb.Annotation) agent.Annotation {
+	return agent.Annotation{
+		Type: p.GetType(), ID: p.GetId(), URL: p.GetUrl(), Title: p.GetTitle(), StartIndex: intFromProto(p.StartIndex),
+		EndIndex: intFromProto(p.EndIndex), CitedText: p.GetCitedText(), Extras: rawOf(p.GetExtras()),
+	}
+}
+
+func outputToProto(o *agent.AgentStepOutput) *pb.AgentStepOutput {
+	if o == nil {
+		return nil
+	}
+	return &pb.AgentStepOutput{
+		TurnId: utf8(string(o.TurnID)), SessionId: utf8(string(o.SessionID)), Agent: utf8(o.Agent),
+		AgentInstanceId: utf8(o.AgentInstanceID), Status: utf8(string(o.Status)), Output: utf8(o.Output),
+		Blocks: each(o.Blocks, blockToProto), Structured: textOf(o.Structured), ResultRef: utf8(o.ResultRef),
+		ResultPreview: textOf(o.ResultPreview), ToolCalls: each(o.ToolCalls, noteToProto), Usage: usageToProto(&o.Usage),
+		StopReason: utf8(string(o.StopReason)), Error: failureToProto(o.Error), StreamId: utf8(o.StreamID),
+		ExecutionTimeMs: o.ExecutionTimeMS, Model: utf8(o.Model),
+	}
+}
+
+func outputFromProto(p *pb.AgentStepOutput) *agent.AgentStepOutput {
+	if p == nil {
+		return nil
+	}
+	o := &agent.AgentStepOutput{
+		TurnID: agent.TurnID(p.GetTurnId()), SessionID: agent.SessionID(p.GetSessionId()), Agent: p.GetAgent(),
+		AgentInstanceID: p.GetAgentInstanceId(), Status: agent.TurnStatus(p.GetStatus()), Output: p.GetOutput(),
+		Blocks: eachOf(p.GetBlocks(), blockFromProto), Structured: rawOf(p.GetStructured()), ResultRef: p.GetResultRef(),
+		ResultPreview: rawOf(p.GetResultPreview()), ToolCalls: eachOf(p.GetToolCalls(), noteFromProto),
+		StopReason: agent.StopReason(p.GetStopReason()), Error: failureFromProto(p.GetError()), StreamID: p.GetStreamId(),
+		ExecutionTimeMS: p.GetExecutionTimeMs(), Model: p.GetModel(),
+	}
+	if u := usageFromProto(p.GetUsage()); u != nil {
+		o.Usage = *u
+	}
+	return o
+}
+
+func noteToProto(n *agent.ToolCallNote) *pb.ToolCallNote {
+	return &pb.ToolCallNote{Id: utf8(string(n.ID)), Tool: utf8(n.Tool), Status: utf8(n.Status), Ref: utf8(n.Ref)}
+}
+
+func noteFromProto(p *pb.ToolCallNote) agent.ToolCallNote {
+	return agent.ToolCallNote{ID: agent.CallID(p.GetId()), Tool: p.GetTool(), Status: p.GetStatus(), Ref: p.GetRef()}
+}
+
+func usageToProto(u *agent.Usage) *pb.Usage {
+	if u == nil {
+		return nil
+	}
+	return &pb.Usage{
+		InputTokens: u.InputTokens, OutputTokens: u.OutputTokens, CachedTokens: u.CachedTokens,
+		ReasoningTokens: u.ReasoningTokens, CostUsd: u.CostUSD,
+	}
+}
+
+func usageFromProto(p *pb.Usage) *agent.Usage {
+	if p == nil {
+		return nil
+	}
+	return &agent.Usage{
+		InputTokens: p.GetInputTokens(), OutputTokens: p.GetOutputTokens(), CachedTokens: p.GetCachedTokens(),
+		ReasoningTokens: p.GetReasoningTokens(), CostUSD: p.GetCostUsd(),
+	}
+}
+
+func failureToProto(f *agent.Failure) *pb.Failure {
+	if f == nil {
+		return nil
+	}
+	return &pb.Failure{
+		Type: utf8(f.Type), Message: utf8(f.Message), Retryable: f.Retryable, Tool: utf8(f.Tool), Step: utf8(f.Step),
+		Field: utf8(f.Field),
+	}
+}
+
+func failureFromProto(p *pb.Failure) *agent.Failure {
+	if p == nil {
+		return nil
+	}
+	return &agent.Failure{
+		Type: p.GetType(), Message: p.GetMessage(), Retryable: p.GetRetryable(), Tool: p.GetTool(), Step: p.GetStep(),
+		Field: p.GetField(),
+	}
+}
+
+func approvalToProto(a *agent.Approval) *pb.Approval {
+	if a == nil {
+		return nil
+	}
+	return &pb.Approval{
+		ApprovalId: utf8(a.ApprovalID), TurnId: utf8(string(a.TurnID)), CallId: utf8(string(a.CallID)), Step: int64(a.Step),
+		ToolName: utf8(a.ToolName), Args: textOf(a.Args), Rule: utf8(a.Rule), Decision: utf8(string(a.Decision)), By: utf8(a.By),
+		Message: utf8(a.Message),
+	}
+}
+
+func approvalFromProto(p *pb.Approval) *agent.Approval {
+	if p == nil {
+		return nil
+	}
+	return &agent.Approval{
+		ApprovalID: p.GetApprovalId(), TurnID: agent.TurnID(p.GetTurnId()), CallID: agent.CallID(p.GetCallId()),
+		Step: int(p.GetStep()), ToolName: p.GetToolName(), Args: rawOf(p.GetArgs()), Rule: p.GetRule(),
+		Decision: agent.DecisionKind(p.GetDecision()), By: p.GetBy(), Message: p.GetMessage(),
+	}
+}
+
+func eventToProto(e *agent.Event) *pb.Event {
+	m := &e.Meta
+	return &pb.Event{
+		Meta: &pb.EventMeta{
+			StreamId: utf8(m.StreamID), EventIndex: m.EventIndex, TurnId: utf8(string(m.TurnID)), Attempt: m.Attempt,
+			Producer: utf8(m.Producer), AgentInstanceId: utf8(m.AgentInstanceID), Time: timeToProto(m.Time),
+		},
+		Type: utf8(string(e.Type)), Status: utf8(string(e.Status)), Reason: utf8(e.Reason), Result: outputToProto(e.Result),
+		Text: utf8(e.Text), ContentBlocks: each(e.ContentBlocks, blockToProto), ToolCallId: utf8(string(e.ToolCallID)),
+		ToolName: utf8(e.ToolName), Input: textOf(e.Input), Output: textOf(e.Output), Ref: utf8(e.Ref), Failed: e.Failed,
+		Approval: approvalToProto(e.Approval), Route: textOf(e.Route), Usage: usageToProto(e.Usage), Model: utf8(e.Model),
+		Producer: utf8(e.Producer), FromIndex: e.FromIndex, Error: failureToProto(e.Error),
+	}
+}
+
+func eventFromProto(p *pb.Event) agent.Event {
+	m := p.GetMeta()
+	return agent.Event{
+		Meta: agent.EventMeta{
+			StreamID: m.GetStreamId(), EventIndex: m.GetEventIndex(), TurnID: agent.TurnID(m.GetTurnId()), Attempt: m.GetAttempt(),
+			Producer: m.GetProducer(), AgentInstanceID: m.GetAgentInstanceId(), Time: timeFromProto(m.GetTime()),
+		},
+		Type: agent.EventType(p.GetType()), Status: agent.EventStatusValue(p.GetStatus()), Reason: p.GetReason(),
+		Result: outputFromProto(p.GetResult()), Text: p.GetText(), ContentBlocks: eachOf(p.GetContentBlocks(), blockFromProto),
+		ToolCallID: agent.CallID(p.GetToolCallId()), ToolName: p.GetToolName(), Input: rawOf(p.GetInput()),
+		Output: rawOf(p.GetOutput()), Ref: p.GetRef(), Failed: p.GetFailed(), Approval: approvalFromProto(p.GetApproval()),
+		Route: rawOf(p.GetRoute()), Usage: usageFromProto(p.GetUsage()), Model: p.GetModel(), Producer: p.GetProducer(),
+		FromIndex: p.GetFromIndex(), Error: failureFromProto(p.GetError()),
+	}
+}
+
+func agentInfoToProto(a *AgentInfo) *pb.AgentInfo {
+	return &pb.AgentInfo{
+		Name: utf8(a.Name), InstanceId: utf8(a.InstanceID), Description: utf8(a.Description), Default: a.Default,
+		PlanHash: utf8(a.PlanHash), Models: each(a.Models, func(s *string) string { return utf8(*s) }),
+		Tools: each(a.Tools, func(t *ToolInfo) *pb.ToolInfo {
+			return &pb.ToolInfo{
+				Name: utf8(t.Name), Description: utf8(t.Description), Toolkit: utf8(t.Toolkit),
+				SourceNodeName: utf8(t.SourceNodeName), IsFromToolkit: t.IsFromToolkit,
+			}
+		}),
+		Limits: limitsToProto(a.Limits),
+	}
+}
+
+func viewToProto(v *TurnView) *pb.GetTurnResponse {
+	return &pb.GetTurnResponse{
+		TurnId: utf8(string(v.TurnID)), SessionId: utf8(string(v.SessionID)), StreamId: utf8(v.StreamID), Tenant: utf8(v.Tenant),
+		Agent: utf8(v.Agent), State: utf8(v.State), StartedAt: timeToProto(v.StartedAt), LastEventIndex: v.Tail.LastIndex,
+		Pending: each(v.Pending, approvalToProto), Result: outputToProto(v.Output),
+	}
+}

@@ -1,0 +1,142 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"time"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// AnyTenant is the tenant argument of a caller who is not confined to one: without authentication, a turn or result id is
+// enough to see it. It can never be a tenant's name, because it has no valid shape. Once credentials name the tenant it is
+// not passed any more.
+const AnyTenant = "*"
+
+// Runtime is what the doors need of the system behind them. Errors are [agent.Error]s; anything else is reported to callers as
+// internal, without its text. All methods return soon after ctx ends.
+//
+// Inbox.Follow may yield [agent.ErrGap]. Inbox.Decide, Inbox.Cancel and Provide take no tenant: the gateway calls Turn first.
+type Runtime interface {
+	agent.Inbox // Submit, Follow, Decide, Cancel
+
+	// Turn returns a turn's state and, when it has finished, its output. [agent.CodeNotFound] for one that is unknown or belongs
+	// to another tenant, in the same words. tenant may be [AnyTenant].
+	Turn(ctx context.Context, tenant string, id agent.TurnID) (TurnView, error)
+	// Provide hands in the result of a client-side tool. [agent.CodeConflict] when nothing waits for it.
+	Provide(ctx context.Context, id agent.TurnID, r ProvidedResult) error
+	// Message submits m to the session of the turn; the request's own session id is ignored. position is 0 when the new turn
+	// runs at once, 1 for the next in line.
+	Message(ctx context.Context, id agent.TurnID, m agent.TurnRequest) (r agent.Receipt, position int, err error)
+	// Result opens a stored result by artifact:// reference, cas:// reference, result id or turn id. The caller closes Body.
+	// tenant may be [AnyTenant]; a cas:// reference is then one of [agent.DefaultTenant].
+	Result(ctx context.Context, tenant, ref string) (ResultView, error)
+	// Messages returns a session's transcript behind a position, at most limit messages. [agent.CodeNotFound] for a session that
+	// has none.
+	Messages(ctx context.Context, tenant string, s agent.SessionID, after int64, limit int) (MessagePage, error)
+	// Agents lists what the tenant may name in a request.
+	Agents(ctx context.Context, tenant string) ([]AgentInfo, error)
+	// Health asks every dependency, within ctx.
+	Health(ctx context.Context) Health
+}
+
+// StateWaiting is the state of a turn that waits for a person. The others are [agent.StateQueued], [agent.StateRunning] and the
+// three of [agent.TurnStatus].
+const StateWaiting = "waiting"
+
+// TurnView is a turn as its callers see it: the body of GET /v1/turns/{id} while it runs (with Output, that body is the output
+// plus State, see http_turns.go).
+type TurnView struct {
+	TurnID    agent.TurnID
+	SessionID agent.SessionID
+	StreamID  string
+	Tenant    string
+	Agent     string
+	State     string
+	StartedAt time.Time
+	Tail      agent.StreamTail       // where its events stand
+	Pending   []agent.Approval       // what waits for a person
+	Output    *agent.AgentStepOutput // once finished
+}
+
+// ProvidedResult is the result of a client-side tool: exactly one of Result and Error is given (DESIGN §3, update provide).
+type ProvidedResult struct {
+	ToolCallID agent.CallID    `json:"tool_call_id"`
+	Result     json.RawMessage `json:"result,omitempty"` // any JSON
+	Error      string          `json:"error,omitempty"`  // what went wrong, for the model to read
+}
+
+// Validate checks the shape; the error names the field.
+func (r *ProvidedResult) Validate() error {
+	switch {
+	case r.ToolCallID == "":
+		return agent.Invalid("tool_call_id", "is empty")
+	case len(r.Result) > 0 && r.Error != "":
+		return agent.Invalid("error", "give result or error, not both")
+	case len(r.Result) == 0 && r.Error == "":
+		return agent.Invalid("result", "give result or error")
+	}
+	return nil
+}
+
+// ResultView is a stored result, open for reading.
+type ResultView struct {
+	Ref       string        // the canonical reference, artifact:// or cas://
+	TurnID    agent.TurnID  // empty for a blob that belongs to no single turn
+	MediaType string        // empty: application/json
+	Size      int64         // bytes; -1 when not known
+	Body      io.ReadCloser // streamed, so that a result of any size costs no memory
+}
+
+// MessagePage is a part of a session's transcript, oldest first.
+type MessagePage struct {
+	SessionID agent.SessionID  `json:"session_id"`
+	Messages  []SessionMessage `json:"messages"`
+	Next      int64            `json:"next"` // pass as after for the next page; the position of the last message here
+	More      bool             `json:"more"`
+}
+
+// SessionMessage is one message of a transcript.
+type SessionMessage struct {
+	Position  int64         `json:"position"` // from 1, ascending within the session
+	TurnID    agent.TurnID  `json:"turn_id"`
+	CreatedAt time.Time     `json:"created_at"`
+	Role      agent.Role    `json:"role"`
+	Blocks    []agent.Block `json:"blocks"`
+}
+
+// AgentInfo describes an agent to those who may call it.
+type AgentInfo struct {
+	Name        string       `json:"name"`
+	InstanceID  string       `json:"instance_id"`
+	Description string       `json:"description"`
+	Default     bool         `json:"default"` // answers requests that name no agent
+	PlanHash    string       `json:"plan_hash"`
+	Models      []string     `json:"models"` // profiles a request may name, the default first
+	Tools       []ToolInfo   `json:"tools"`
+	Limits      agent.Limits `json:"limits"`
+}
+
+// ToolInfo describes a tool that an agent is granted (seed 000 §5.5).
+type ToolInfo struct {
+	Name           string `json:"name"`
+	Description    string `json:"description"`
+	Toolkit        string `json:"toolkit"`
+	SourceNodeName string `json:"source_node_name"`
+	IsFromToolkit  bool   `json:"is_from_toolkit"`
+}
+
+// Health says whether a turn can run, and what of its dependencies answers.
+type Health struct {
+	OK           bool // the worker polls and a turn can run
+	Dependencies []Dependency
+}
+
+// Dependency is one thing the system needs, or would like to have.
+type Dependency struct {
+	Name   string // temporal, worker, postgres, event_log, …
+	OK     bool
+	Detail string // for a person; no secrets
+	Took   time.Duration
+}

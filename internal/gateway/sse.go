@@ -1,0 +1,169 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// flushBytes is how much an eventWriter gathers at most before it writes.
+const flushBytes = 64 << 10
+
+// eventWriter writes events in the wire format of server-sent events: id is the event_index, event the type, data the event's
+// JSON on one line. What one write carries is one batch: everything that was ready.
+type eventWriter struct {
+	w       http.ResponseWriter
+	control *http.ResponseController
+	timeout time.Duration
+	buf     bytes.Buffer
+}
+
+// begin sends the header at once, so that a client knows its stream stands before the first event.
+func (o *eventWriter) begin() error {
+	h := o.w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Accel-Buffering", "no") // tells nginx not to gather
+	o.w.WriteHeader(http.StatusOK)
+	o.buf.WriteString("retry: 1000\n\n")
+	return o.flush()
+}
+
+// add appends one event to the batch. An event without an index is not one of the log: it gets no id, so that a client which
+// resumes repeats the last true one.
+func (o *eventWriter) add(e *agent.Event) error {
+	data, err := encode(e)
+	if err != nil {
+		return fmt.Errorf("encode event %d: %w", e.Meta.EventIndex, err)
+	}
+	if e.Meta.EventIndex > 0 {
+		o.buf.WriteString("id: ")
+		o.buf.WriteString(strconv.FormatInt(e.Meta.EventIndex, 10))
+		o.buf.WriteByte('\n')
+	}
+	o.buf.WriteString("event: ")
+	o.buf.WriteString(string(e.Type))
+	o.buf.WriteString("\ndata: ")
+	o.buf.Write(data) // ends in a newline
+	o.buf.WriteByte('\n')
+	return nil
+}
+
+// flush sends the batch. A client that does not take it in time is gone.
+func (o *eventWriter) flush() error {
+	if err := o.control.SetWriteDeadline(time.Now().Add(o.timeout)); err != nil {
+		return fmt.Errorf("%w: set write deadline: %w", errGone, err)
+	}
+	_, err := o.w.Write(o.buf.Bytes())
+	o.buf.Reset()
+	if err == nil {
+		err = o.control.Flush()
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", errGone, err)
+	}
+	return nil
+}
+
+// read is what a follow loop hands over: an event, or why there are no more.
+type read struct {
+	event agent.Event
+	err   error
+}
+
+// follow copies events until the log ends them, the client goes, or ctx ends.
+func (o *eventWriter) follow(ctx context.Context, events iter.Seq2[agent.Event, error], l *Limits) error {
+	ctx, cancel := context.WithCancel(ctx)
+	reads := readAhead(ctx, events, l.StreamBuffer)
+	defer func() {
+		cancel()
+		for range reads { //nolint:revive // wait until the reader has ended
+		}
+	}()
+	idle := time.NewTicker(l.Heartbeat)
+	defer idle.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil // the client went, or the gateway closes: in both cases the stream just ends and can be resumed
+		case <-idle.C:
+			o.buf.WriteString(":\n\n")
+			if err := o.flush(); err != nil {
+				return err
+			}
+		case next, ok := <-reads:
+			if !ok {
+				return nil
+			}
+			more, err := o.batch(ctx, next, reads)
+			if err != nil || !more {
+				return err
+			}
+			idle.Reset(l.Heartbeat)
+		}
+	}
+}
+
+// batch writes an event and all that are ready behind it; more is false when the stream is over.
+func (o *eventWriter) batch(ctx context.Context, next read, reads <-chan read) (more bool, err error) {
+	for ok := true; ok; {
+		if next.err != nil {
+			return false, o.fail(ctx, next.err)
+		}
+		if err := o.add(&next.event); err != nil {
+			return false, errors.Join(err, o.flush())
+		}
+		if o.buf.Len() >= flushBytes {
+			break
+		}
+		select {
+		case next, ok = <-reads:
+			if !ok {
+				return false, o.flush()
+			}
+		default:
+			ok = false
+		}
+	}
+	return true, o.flush()
+}
+
+// fail ends the stream with an error event, unless the end is the reader's own.
+func (o *eventWriter) fail(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return o.flush()
+	}
+	if aerr := o.add(&agent.Event{Type: agent.EventError, Error: failureOf(err)}); aerr != nil {
+		return aerr
+	}
+	if errors.Is(err, agent.ErrGap) {
+		return o.flush()
+	}
+	return errors.Join(err, o.flush())
+}
+
+// readAhead runs the follow loop, at most buffer events ahead of its consumer; it ends with ctx or the events.
+func readAhead(ctx context.Context, events iter.Seq2[agent.Event, error], buffer int) <-chan read {
+	out := make(chan read, buffer)
+	go func() {
+		defer close(out)
+		for e, err := range events {
+			select {
+			case out <- read{event: e, err: err}:
+			case <-ctx.Done():
+				return
+			}
+			if err != nil || e.Terminal() {
+				return
+			}
+		}
+	}()
+	return out
+}

@@ -1,0 +1,256 @@
+package gateway_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/gateway"
+	"github.com/turnstone-run/turnstone/internal/gateway/gatewaytest"
+)
+
+// begin starts a turn that the test drives.
+func (d *door) begin(id agent.TurnID) {
+	d.t.Helper()
+	a := d.send("POST", "/v1/turns?wait=false", fmt.Sprintf(`{"message":"x","turn_id":%q}`, id))
+	require.Equal(d.t, 202, a.status, "%s", a.body)
+}
+
+// follow opens an event stream; its end is the test's to close or await.
+func (d *door) follow(ctx context.Context, path string, header ...string) *http.Response {
+	d.t.Helper()
+	req, err := http.NewRequestWithContext(ctx, "GET", d.url+path, nil)
+	require.NoError(d.t, err)
+	for i := 0; i+1 < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	resp, err := http.DefaultClient.Do(req)
+	require.NoError(d.t, err)
+	d.t.Cleanup(func() { _ = resp.Body.Close() })
+	return resp
+}
+
+func TestEventsOnTheWire(t *testing.T) {
+	d := open(t, nil)
+	d.begin("t")
+	resp := d.follow(t.Context(), "/v1/turns/t/events")
+	require.Equal(t, 200, resp.StatusCode)
+	for name, want := range map[string]string{
+		"Content-Type": "text/event-stream", "Cache-Control": "no-store", "X-Accel-Buffering": "no", "Turnstone-Turn-Id": "t",
+	} {
+		require.Equal(t, want, resp.Header.Get(name))
+	}
+	next := frames(resp.Body)
+	frame, err := next()
+	require.NoError(t, err)
+	require.Equal(t, "retry: 1000\n", frame)
+
+	// Each event arrives as soon as it is there, on one line, whatever it contains.
+	d.rt.Emit("t", gatewaytest.Token("a\nb <&> \u2028 ü"))
+	frame, err = next()
+	require.NoError(t, err)
+	require.Equal(t, "id: 1\nevent: token\n"+`data: {"meta":{"stream_id":"t","event_index":1,"turn_id":"t","attempt":1,"producer":"model/1",`+
+		`"time":"2026-11-21T12:00:00Z"},"type":"token","text":"a\nb <&> \u2028 ü"}`+"\n", frame)
+	d.rt.Emit("t", agent.Event{Type: agent.EventToolStart, ToolName: "execute_pipeline", Input: json.RawMessage("{\n  \"pipeline\": []\n}")})
+	frame, err = next()
+	require.NoError(t, err)
+	require.Contains(t, frame, `"input":{"pipeline":[]}`)
+	d.rt.Finish("t", agent.TurnCompleted, "done")
+	frame, err = next()
+	require.NoError(t, err)
+	require.Contains(t, frame, `"status":"COMPLETED"`)
+	_, err = next()
+	require.ErrorIs(t, err, io.EOF, "the stream closes behind the terminal event")
+}
+
+func TestResumeIsByteExact(t *testing.T) {
+	d := open(t, nil)
+	d.begin("t")
+	d.rt.Say("t", "one two three four five")
+	whole := string(d.send("GET", "/v1/turns/t/events", "").body)
+	events := strings.SplitAfter(whole, "\n\n")[1:] // without the retry hint
+	require.Len(t, events, 8)                       // RUNNING, five tokens, COMPLETED, and what is behind the last
+	for after := range 6 {
+		want := strings.Join(events[after:], "")
+		for _, header := range [][]string{{"Last-Event-ID", fmt.Sprint(after)}, nil} {
+			path := "/v1/turns/t/events?after_index=999"
+			if header == nil {
+				path = fmt.Sprintf("/v1/turns/t/events?after_index=%d", after)
+			}
+			got := string(d.send("GET", path, "", header...).body)
+			require.Equal(t, "retry: 1000\n\n"+want, got, "after %d", after)
+		}
+	}
+	for _, after := range []string{"7", "8", "9000000000000000000"} {
+		a := d.send("GET", "/v1/turns/t/events", "", "Last-Event-ID", after)
+		require.Equal(t, 204, a.status)
+		require.Empty(t, a.body)
+	}
+	for _, bad := range []string{"-1", "x", "1.5", "9223372036854775808", "0x1"} {
+		require.Equal(t, "after_index", d.send("GET", "/v1/turns/t/events?after_index="+bad, "").failure(t).Field)
+		a := d.send("GET", "/v1/turns/t/events", "", "Last-Event-ID", bad)
+		require.Equal(t, 400, a.status)
+		require.Equal(t, "Last-Event-ID", a.failure(t).Field)
+	}
+}
+
+func TestPostTurnStreams(t *testing.T) {
+	d := open(t, nil)
+	d.rt.Script = says("hello there")
+	post := func(header ...string) answer {
+		return d.send("POST", "/v1/turns", `{"message":"x","idempotency_key":"k"}`, append(header, "Accept", "text/event-stream")...)
+	}
+	first := post("Last-Event-ID", "3") // a new turn has no past to skip
+	require.Equal(t, "text/event-stream", first.header.Get("Content-Type"))
+	require.Equal(t, "turn-1", first.header.Get("Turnstone-Turn-Id"))
+	require.Equal(t, string(first.body), string(d.send("GET", "/v1/turns/turn-1/events", "").body))
+	// Repeating the request resumes.
+	require.Equal(t, string(d.send("GET", "/v1/turns/turn-1/events?after_index=3", "").body), string(post("Last-Event-ID", "3").body))
+	require.Equal(t, 204, post("Last-Event-ID", "4").status)
+}
+
+func TestGap(t *testing.T) {
+	d := open(t, nil)
+	d.begin("t")
+	d.rt.Emit("t", gatewaytest.Token("a"), gatewaytest.Token("b"), gatewaytest.Token("c"))
+	d.rt.Expire(3)
+	a := d.send("GET", "/v1/turns/t/events", "")
+	require.Equal(t, 410, a.status, "known before the first byte")
+	require.Equal(t, "gap", a.failure(t).Type)
+	require.Equal(t, 410, d.send("GET", "/v1/turns/t/events?after_index=1", "").status, "one short of what is kept")
+
+	// Met later, it is an error event without an id, and the end.
+	resp := d.follow(t.Context(), "/v1/turns/t/events?after_index=2")
+	next := frames(resp.Body)
+	_, err := next()
+	require.NoError(t, err)
+	frame, err := next()
+	require.NoError(t, err)
+	require.Contains(t, frame, "id: 3")
+	d.rt.Expire(9)
+	d.rt.Emit("t", gatewaytest.Token("d"))
+	frame, err = next()
+	require.NoError(t, err)
+	require.NotContains(t, frame, "id:")
+	require.Contains(t, frame, "event: error\n")
+	require.Contains(t, frame, `"error":{"type":"gap"`)
+	_, err = next()
+	require.ErrorIs(t, err, io.EOF)
+}
+
+func TestHeartbeat(t *testing.T) {
+	d := open(t, func(c *gateway.Config) { c.Limits.Heartbeat = 5 * time.Millisecond })
+	d.begin("t")
+	next := frames(d.follow(t.Context(), "/v1/turns/t/events").Body)
+	_, err := next()
+	require.NoError(t, err)
+	for range 2 {
+		frame, err := next()
+		require.NoError(t, err)
+		require.Equal(t, ":\n", frame)
+	}
+}
+
+func TestDisconnectLeavesTheTurnAlone(t *testing.T) {
+	d := open(t, nil)
+	d.rt.Cancelled = func(agent.TurnID, agent.CancelRequest) error { t.Error("a viewer cancelled the turn"); return nil }
+	d.begin("t")
+	ctx, cancel := context.WithCancel(t.Context())
+	resp := d.follow(ctx, "/v1/turns/t/events")
+	require.Eventually(t, func() bool { return d.rt.Followers() == 1 }, 5*time.Second, time.Millisecond)
+	cancel()
+	require.Eventually(t, func() bool { return d.rt.Followers() == 0 }, 5*time.Second, time.Millisecond, "the follow loop goes with its client")
+	_, err := io.ReadAll(resp.Body)
+	require.Error(t, err)
+	d.rt.Say("t", "still here")
+	require.Contains(t, string(d.send("GET", "/v1/turns/t", "").body), "still here")
+}
+
+func TestStuckClientIsDroppedAndDisturbsNobody(t *testing.T) {
+	d := open(t, func(c *gateway.Config) { c.Limits.WriteTimeout = time.Second })
+	d.begin("t")
+	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", d.HTTPAddr())
+	require.NoError(t, err)
+	defer conn.Close()
+	require.NoError(t, conn.(*net.TCPConn).SetReadBuffer(4096))
+	_, err = fmt.Fprintf(conn, "GET /v1/turns/t/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return d.rt.Followers() == 1 }, 5*time.Second, time.Millisecond)
+
+	// More than all buffers between it and us hold; it reads nothing. Another reader gets everything meanwhile.
+	text := strings.Repeat("x", 1<<20)
+	for range 16 {
+		d.rt.Emit("t", gatewaytest.Token(text))
+	}
+	d.rt.Finish("t", agent.TurnCompleted, "done")
+	whole := d.send("GET", "/v1/turns/t/events", "")
+	require.Equal(t, 17, strings.Count(string(whole.body), "\nid: "))
+	require.Eventually(t, func() bool { return d.rt.Followers() == 0 }, 10*time.Second, time.Millisecond, "the stuck client is dropped")
+}
+
+func TestTooManyFollowers(t *testing.T) {
+	d := open(t, func(c *gateway.Config) { c.Limits.Streams = 1 })
+	d.begin("t")
+	d.follow(t.Context(), "/v1/turns/t/events")
+	a := d.send("GET", "/v1/turns/t/events", "")
+	require.Equal(t, 429, a.status)
+	require.Equal(t, "5", a.header.Get("Retry-After"))
+	before := len(d.rt.Submitted())
+	require.Equal(t, 429, d.send("POST", "/v1/turns", `{"message":"x"}`).status)
+	require.Len(t, d.rt.Submitted(), before, "a refused request starts nothing")
+}
+
+func TestWaitingRequestsCountAsFollowers(t *testing.T) {
+	d := open(t, func(c *gateway.Config) { c.Limits.Streams = 1 })
+	done := make(chan answer, 1)
+	go func() { done <- d.send("POST", "/v1/turns", `{"message":"x","turn_id":"t"}`) }()
+	require.Eventually(t, func() bool { return d.rt.Followers() == 1 }, 5*time.Second, time.Millisecond)
+	require.Equal(t, 429, d.send("GET", "/v1/turns/t/events", "").status)
+	d.rt.Say("t", "done")
+	require.Equal(t, 200, (<-done).status)
+	require.Equal(t, 200, d.send("GET", "/v1/turns/t/events", "").status, "the place is free again")
+}
+
+func TestShutdownEndsStreamsSoThatTheyResume(t *testing.T) {
+	d := open(t, nil)
+	d.begin("t")
+	d.rt.Emit("t", gatewaytest.Token("a"))
+	resp := d.follow(t.Context(), "/v1/turns/t/events")
+	next := frames(resp.Body)
+	for range 2 {
+		_, err := next()
+		require.NoError(t, err)
+	}
+	waiting := make(chan answer, 1)
+	go func() { waiting <- d.send("POST", "/v1/turns", `{"message":"x","turn_id":"u"}`) }()
+	require.Eventually(t, func() bool { return d.rt.Followers() == 2 }, 5*time.Second, time.Millisecond)
+
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	require.NoError(t, d.Shutdown(ctx))
+	_, err := next()
+	require.ErrorIs(t, err, io.EOF, "the stream ends cleanly, behind a whole event")
+	a := <-waiting
+	require.Equal(t, 202, a.status, "the turn was accepted and goes on")
+	require.Contains(t, string(a.body), `"turn_id":"u"`)
+}
+
+func TestShutdownDoesNotWaitForUnusedConnections(t *testing.T) {
+	d := open(t, nil)
+	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", d.HTTPAddr())
+	require.NoError(t, err)
+	defer conn.Close()
+	require.Equal(t, 200, d.send("GET", "/health", "").status) // by now the one before has been accepted
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancel()
+	require.NoError(t, d.Shutdown(ctx))
+}

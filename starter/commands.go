@@ -1,0 +1,255 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/gateway/client"
+)
+
+// turnFlags are what chat and start let a request say.
+type turnFlags struct{ session, agent, model, key string }
+
+func (f *turnFlags) register(cmd *cobra.Command) {
+	cmd.Flags().StringVarP(&f.session, "session", "s", "", "conversation to continue, or the name of a new one")
+	cmd.Flags().StringVarP(&f.agent, "agent", "a", "", "agent to ask (default: routing decides)")
+	cmd.Flags().StringVarP(&f.model, "model", "m", "", "one of the agent's models")
+}
+
+func (f *turnFlags) request(message string) agent.TurnRequest {
+	return agent.TurnRequest{
+		Agent: f.agent, SessionID: agent.SessionID(f.session), Message: message, Model: f.model, Channel: "cli", IdempotencyKey: f.key,
+	}
+}
+
+func (a *app) startCommand() *cobra.Command {
+	var f turnFlags
+	cmd := &cobra.Command{
+		Use: "start <message>", Short: "Start a turn and print its ids without waiting", Args: cobra.MinimumNArgs(1),
+		Example: `  starter start "summarize the last quarter"
+  starter start --agent analyst --session q3 --output json "and the one before?"
+  starter tail "$(starter start "fetch flights" -o json | jq -r .turn_id)"`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.call(cmd.Context(), func(ctx context.Context, c *client.Client) error {
+				r, err := c.Start(ctx, f.request(strings.Join(args, " ")))
+				if err != nil {
+					return err
+				}
+				if a.output == "json" {
+					return a.printJSON(r)
+				}
+				fmt.Fprintf(a.out, "turn     %s\nsession  %s\n", r.TurnID, r.SessionID)
+				return nil
+			})
+		},
+	}
+	f.register(cmd)
+	cmd.Flags().StringVar(&f.key, "idempotency-key", "", "the same key is the same turn, however often it is started")
+	return cmd
+}
+
+func (a *app) tailCommand() *cobra.Command {
+	var after int64
+	cmd := &cobra.Command{
+		Use: "tail <turn>", Short: "Follow a turn to its end", Args: cobra.ExactArgs(1),
+		Long: "Follow the events of a turn until it ends, and exit with its outcome. Ctrl-C stops following; the turn goes on.",
+		Example: `  starter tail turn-42
+  starter tail turn-42 --after 100 --output json   # one event per line`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id, err := turnArg(args[0])
+			if err != nil {
+				return err
+			}
+			if after < 0 {
+				return usageError{fmt.Errorf("--after is %d, want 0 or more", after)}
+			}
+			return a.call(cmd.Context(), func(ctx context.Context, c *client.Client) error {
+				return a.tail(ctx, c, id, after)
+			})
+		},
+	}
+	cmd.Flags().Int64Var(&after, "after", 0, "begin behind this event_index")
+	return cmd
+}
+
+func (a *app) tail(ctx context.Context, c *client.Client, id agent.TurnID, after int64) error {
+	screen := newScreen(a.out, a.errOut)
+	lines := json.NewEncoder(a.out)
+	lines.SetEscapeHTML(false)
+	for e, err := range c.Follow(ctx, id, after) {
+		if err != nil {
+			return err
+		}
+		if a.output == "json" {
+			if err := lines.Encode(e); err != nil {
+				return fmt.Errorf("print event: %w", err)
+			}
+		} else {
+			screen.show(&e)
+		}
+		if e.Terminal() {
+			return endOf(&e)
+		}
+	}
+	// Nothing came: the turn had ended before.
+	t, err := c.Turn(ctx, id)
+	if err != nil {
+		return err
+	}
+	if t.Output != nil && t.Output.Status != agent.TurnCompleted {
+		return turnEnded{t.Output.Status}
+	}
+	return nil
+}
+
+// endOf turns a terminal event into what the command returns.
+func endOf(e *agent.Event) error {
+	switch e.Status {
+	case agent.StatusCompleted:
+		return nil
+	case agent.StatusCancelled:
+		return turnEnded{agent.TurnCancelled}
+	default:
+		return turnEnded{agent.TurnFailed}
+	}
+}
+
+func (a *app) cancelCommand() *cobra.Command {
+	var r agent.CancelRequest
+	cmd := &cobra.Command{
+		Use: "cancel <turn>", Short: "Ask a turn to stop", Args: cobra.ExactArgs(1),
+		Long:    "Ask a turn to stop. The model's request is aborted within a second; what was produced is stored.",
+		Example: `  starter cancel turn-42 --reason "wrong airport"`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id, err := turnArg(args[0])
+			if err != nil {
+				return err
+			}
+			return a.call(cmd.Context(), func(ctx context.Context, c *client.Client) error {
+				if err := c.Cancel(ctx, id, r); err != nil {
+					return err
+				}
+				return a.done(map[string]string{"turn_id": string(id)}, "asked turn %s to stop", id)
+			})
+		},
+	}
+	cmd.Flags().StringVar(&r.Reason, "reason", "", "why, for the record")
+	cmd.Flags().StringVar(&r.By, "by", "", "who, for the record")
+	return cmd
+}
+
+// done says that an action is done.
+func (a *app) done(fields map[string]string, format string, args ...any) error {
+	if a.output == "json" {
+		return a.printJSON(fields)
+	}
+	fmt.Fprintf(a.out, format+"\n", args...)
+	return nil
+}
+
+func (a *app) decideCommand() *cobra.Command {
+	var d agent.Decision
+	var edited string
+	cmd := &cobra.Command{
+		Use: "decide <turn> <approval> approve|edit|reject|respond", Short: "Answer an approval that a turn waits for",
+		Args: cobra.ExactArgs(3), ValidArgs: []string{"approve", "edit", "reject", "respond"},
+		Example: `  starter decide turn-42 a1 approve
+  starter decide turn-42 a1 edit --args '{"to":"ops@example.com"}'
+  starter decide turn-42 a1 reject --message "not today"
+  starter decide turn-42 a1 respond --message "the answer is 42"`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id, err := turnArg(args[0])
+			if err != nil {
+				return err
+			}
+			d.ApprovalID, d.Decision = args[1], agent.DecisionKind(args[2])
+			if edited != "" {
+				if !json.Valid([]byte(edited)) {
+					return usageError{fmt.Errorf("--args is not JSON: %s", edited)}
+				}
+				d.Args = json.RawMessage(edited)
+			}
+			return a.call(cmd.Context(), func(ctx context.Context, c *client.Client) error {
+				if err := c.Decide(ctx, id, d); err != nil {
+					return err
+				}
+				return a.done(map[string]string{
+					"turn_id": string(id), "approval_id": d.ApprovalID, "decision": string(d.Decision),
+				}, "%s: %s", d.ApprovalID, d.Decision)
+			})
+		},
+	}
+	cmd.Flags().StringVar(&edited, "args", "", "edit: the arguments to run with, as JSON")
+	cmd.Flags().StringVar(&d.Message, "message", "", "reject: why; respond: what the model gets as the tool's answer")
+	cmd.Flags().BoolVar(&d.Remember, "remember", false, "do not ask again for the same call in this session")
+	cmd.Flags().StringVar(&d.By, "by", "", "who decides, for the record")
+	return cmd
+}
+
+func (a *app) resultsCommand() *cobra.Command {
+	results := &cobra.Command{Use: "results", Short: "Stored results", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
+		return cmd.Help()
+	}}
+	results.AddCommand(&cobra.Command{
+		Use: "get <reference or id>", Short: "Print a stored result", Args: cobra.ExactArgs(1),
+		Long: "Print a stored result as it is: artifact:// or cas:// reference, result id, or turn id.",
+		Example: `  starter results get artifact://7f1c…
+  starter results get turn-42 | jq .data`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.call(cmd.Context(), func(ctx context.Context, c *client.Client) error {
+				v, err := c.Result(ctx, args[0])
+				if err != nil {
+					return err
+				}
+				defer v.Body.Close() //nolint:errcheck // read-only
+				if _, err := io.Copy(a.out, v.Body); err != nil {
+					return fmt.Errorf("read result %s: %w", args[0], err)
+				}
+				return nil
+			})
+		},
+	})
+	return results
+}
+
+func (a *app) agentsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "agents", Short: "List the agents that can be asked", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.call(cmd.Context(), func(ctx context.Context, c *client.Client) error {
+				agents, err := c.Agents(ctx)
+				if err != nil {
+					return err
+				}
+				if a.output == "json" {
+					return a.printJSON(agents)
+				}
+				w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+				fmt.Fprintln(w, "AGENT\tMODELS\tTOOLS\tDESCRIPTION")
+				for _, info := range agents {
+					name := info.Name
+					if info.Default {
+						name += " (default)"
+					}
+					var tools []string
+					for _, t := range info.Tools {
+						tools = append(tools, t.Name)
+					}
+					fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", name, strings.Join(info.Models, ", "), strings.Join(tools, ", "),
+						oneLine(info.Description, 80))
+				}
+				if err := w.Flush(); err != nil {
+					return fmt.Errorf("print: %w", err)
+				}
+				return nil
+			})
+		},
+	}
+}

@@ -1,0 +1,185 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/gateway/client"
+)
+
+const defaultServer = "http://127.0.0.1:8080"
+
+// app is one run of the command line, with everything it takes from its process.
+type app struct {
+	in          io.Reader
+	out, errOut io.Writer
+	interrupts  <-chan os.Signal
+	server      string // from the environment; the flag overrides it
+	version     string
+
+	tenant string
+	output string // text or json
+	lines  *lineReader
+}
+
+const longHelp = `starter talks to a running Turnstone server.
+
+Exit codes:
+  0    the turn completed, or the command did what it should
+  1    the turn failed, or the server had an internal error
+  2    wrong flags or arguments, or the server refused the request
+  3    the server cannot be reached, or is not available
+  4    the turn was cancelled
+  130  interrupted`
+
+const rootExample = `  # ask once
+  starter chat "fetch flights from NYC to LAX, sort by price, show top 3"
+
+  # a conversation, line by line
+  starter chat --session trip-1
+
+  # start now, look later
+  starter start "fetch flights from NYC to LAX" --output json
+  starter tail <turn>
+  starter results get <turn>`
+
+// run executes one command line and returns the exit code.
+func (a *app) run(ctx context.Context, args []string) int {
+	a.lines = newLineReader(a.in)
+	root := a.root()
+	root.SetArgs(append([]string{}, args...)) // nil would mean the arguments of this process
+	err := root.ExecuteContext(ctx)
+	if err != nil && !errors.As(err, new(turnEnded)) {
+		fmt.Fprintf(a.errOut, "Error: %v\n", err)
+		if hint := hintFor(err); hint != "" {
+			fmt.Fprintln(a.errOut, hint)
+		}
+	}
+	return exitCode(err)
+}
+
+func hintFor(err error) string {
+	switch {
+	case errors.Is(err, client.ErrUnreachable):
+		return "Is it running? Start one with: go run ./dev   or point --server (or TURNSTONE_SERVER) to it."
+	case errors.As(err, new(usageError)):
+		return `See "starter help".`
+	default:
+		return ""
+	}
+}
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use: "starter", Short: "Talk to a running Turnstone server", Long: longHelp, Example: rootExample,
+		SilenceUsage: true, SilenceErrors: true, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SetIn(a.in)
+	root.SetOut(a.out)
+	root.SetErr(a.errOut)
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	flags := root.PersistentFlags()
+	flags.StringVar(&a.server, "server", cmp.Or(a.server, defaultServer), "address of the server (env TURNSTONE_SERVER)")
+	flags.StringVar(&a.tenant, "tenant", "", "tenant to act for (default: the server's)")
+	flags.StringVarP(&a.output, "output", "o", "text", "text or json")
+	root.PersistentPreRunE = func(*cobra.Command, []string) error {
+		if a.output != "text" && a.output != "json" {
+			return usageError{fmt.Errorf("--output is %q, want text or json", a.output)}
+		}
+		return nil
+	}
+	root.AddCommand(a.chatCommand(), a.startCommand(), a.tailCommand(), a.cancelCommand(), a.decideCommand(), a.resultsCommand(),
+		a.agentsCommand(), a.versionCommand())
+	root.AddCommand(a.setupCommands()...)
+	markUsage(root)
+	return root
+}
+
+// markUsage makes the argument faults that cobra finds exit as usage errors.
+func markUsage(cmd *cobra.Command) {
+	if check := cmd.Args; check != nil {
+		cmd.Args = func(cmd *cobra.Command, args []string) error {
+			if err := check(cmd, args); err != nil {
+				return usageError{err}
+			}
+			return nil
+		}
+	}
+	for _, sub := range cmd.Commands() {
+		markUsage(sub)
+	}
+}
+
+func (a *app) client() (*client.Client, error) {
+	return client.New(client.Config{Server: a.server, Tenant: a.tenant})
+}
+
+// call runs one request that Ctrl-C may break off.
+func (a *app) call(ctx context.Context, do func(context.Context, *client.Client) error) error {
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	done := make(chan struct{})
+	defer close(done)
+	go func() {
+		select {
+		case <-a.interrupts:
+			cancel(errInterrupted)
+		case <-done:
+		}
+	}()
+	return do(ctx, c)
+}
+
+func (a *app) printJSON(v any) error {
+	e := json.NewEncoder(a.out)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	if err := e.Encode(v); err != nil {
+		return fmt.Errorf("print: %w", err)
+	}
+	return nil
+}
+
+func (a *app) versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			if a.output == "json" {
+				return a.printJSON(map[string]string{"version": a.version})
+			}
+			fmt.Fprintln(a.out, "starter", a.version)
+			return nil
+		},
+	}
+}
+
+// buildVersion is what the Go toolchain stamped: the module's version, or the commit of a build from a checkout.
+func buildVersion() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok || info.Main.Version == "" {
+		return "(devel)"
+	}
+	return info.Main.Version
+}
+
+// turnArg checks the id of a turn before it becomes part of an address.
+func turnArg(id string) (agent.TurnID, error) {
+	if !agent.ValidName(id) {
+		return "", usageError{fmt.Errorf("%q is no turn id", id)}
+	}
+	return agent.TurnID(id), nil
+}
