@@ -1,0 +1,142 @@
+package offline
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const slowToken = 50 * time.Millisecond
+
+// reply is what the model says: text, or tool calls.
+type reply struct {
+	text   string
+	calls  []toolCall
+	pace   time.Duration // for each token; 0: the configured one
+	finish string        // stop, tool_calls or length
+}
+
+// respond is the model. It depends on nothing but the request and the configuration.
+func (m *Model) respond(req *request) reply {
+	r := m.think(req)
+	r.finish = "stop"
+	if len(r.calls) > 0 {
+		r.finish = "tool_calls"
+		return r
+	}
+	if pieces := pieces(r.text); req.maxTokens() > 0 && len(pieces) > req.maxTokens() {
+		r.text, r.finish = strings.Join(pieces[:req.maxTokens()], ""), "length"
+	}
+	return r
+}
+
+func (m *Model) think(req *request) reply {
+	last := lastUser(req.Messages)
+	if last < 0 {
+		return reply{text: introduction(m.cfg.FlightsURL != "")}
+	}
+	in := parseIntent(req.Messages[last].text)
+	if end := req.Messages[len(req.Messages)-1]; end.Role == "tool" {
+		text := toolAnswer(trailingResults(req.Messages), in.ignored)
+		if in.assumed {
+			text += "\nNo route was given, so these are flights from " + in.origin + " to " + in.dest + ".\n"
+		}
+		return reply{text: text}
+	}
+	if in.say > 0 {
+		r := reply{text: numbered(in.say)}
+		if in.slowly {
+			r.pace = slowToken
+		}
+		return r
+	}
+	if !in.understood() {
+		return reply{text: introduction(m.cfg.FlightsURL != "")}
+	}
+	if in.origin != "" && in.url == "" && m.cfg.FlightsURL == "" {
+		return reply{text: "I understood that you look for flights, but no flights API is configured here. Give me a URL to fetch.\n"}
+	}
+	args, ok := plan(&in, recall(req.Messages), m.cfg.FlightsURL)
+	switch {
+	case !ok:
+		return reply{text: "I understood what to do with the rows, but there are none yet in this conversation. Fetch some first.\n"}
+	case !req.offers(toolName):
+		return reply{text: "I understood the request, but it needs the tool " + toolName + ", which I was not offered.\n"}
+	}
+	n := 1
+	if in.twice && req.parallel() {
+		n = 2
+	}
+	var r reply
+	for i := range n {
+		r.calls = append(r.calls, toolCall{
+			ID: callID(req, i), Type: "function", Function: function{Name: toolName, Arguments: string(args)},
+		})
+	}
+	return r
+}
+
+// trailingResults are the tool messages that end the conversation.
+func trailingResults(messages []message) []string {
+	i := len(messages)
+	for i > 0 && messages[i-1].Role == "tool" {
+		i--
+	}
+	var out []string
+	for _, m := range messages[i:] {
+		out = append(out, m.text)
+	}
+	return out
+}
+
+// callID is the same for the same conversation and position, and differs in all others.
+func callID(req *request, position int) string {
+	h := sha256.New()
+	_ = json.NewEncoder(h).Encode(req.Messages) // a hash takes everything
+	h.Write([]byte(strconv.Itoa(position)))
+	return "call_" + hex.EncodeToString(h.Sum(nil))[:24]
+}
+
+// pieces splits text into tokens: a word and the space after it.
+func pieces(s string) []string {
+	var out []string
+	for s != "" {
+		i := strings.IndexAny(s, " \n")
+		if i < 0 {
+			return append(out, s)
+		}
+		for i < len(s) && (s[i] == ' ' || s[i] == '\n') {
+			i++
+		}
+		out = append(out, s[:i])
+		s = s[i:]
+	}
+	return out
+}
+
+// fragmentRunes is how much of a call's arguments one chunk carries.
+const fragmentRunes = 12
+
+// fragments splits arguments, never within a character.
+func fragments(s string) []string {
+	var out []string
+	runes := []rune(s)
+	for len(runes) > 0 {
+		n := min(fragmentRunes, len(runes))
+		out = append(out, string(runes[:n]))
+		runes = runes[n:]
+	}
+	return out
+}
+
+// tokens counts what a reply cost.
+func (r *reply) tokens() int {
+	n := len(pieces(r.text))
+	for _, c := range r.calls {
+		n += len(fragments(c.Function.Arguments)) + 1
+	}
+	return n
+}

@@ -1,0 +1,94 @@
+package pipeline
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// fault is an error that becomes a failed result. Field is relative to the step until the step's position is known.
+type fault struct {
+	failure agent.Failure
+}
+
+func (f *fault) Error() string { return f.failure.Message }
+
+func faultf(code agent.Code, field, format string, args ...any) *fault {
+	return &fault{failure: agent.Failure{Type: string(code), Field: field, Message: fmt.Sprintf(format, args...)}}
+}
+
+func invalid(field, format string, args ...any) *fault {
+	return faultf(agent.CodeInvalid, field, format, args...)
+}
+
+// at returns err with the place it happened at. Errors that are not faults are returned as they are.
+func at(err error, step string, position int) error {
+	var f *fault
+	if !errors.As(err, &f) {
+		return err
+	}
+	path := fmt.Sprintf("pipeline[%d]", position)
+	if f.failure.Field != "" {
+		path += "." + f.failure.Field
+	}
+	located := f.failure
+	located.Step, located.Field = step, path
+	return &fault{failure: located}
+}
+
+// faultOf turns an error of a strict decoder or of a port into a fault about field, unless it is one for the runtime.
+func faultOf(err error, field string) *fault {
+	f := agent.FailureOf(err)
+	if f.Field == "" || field != "" {
+		f.Field = field
+	}
+	var e *agent.Error
+	if errors.As(err, &e) && e.Field != "" { // the message repeats the field otherwise
+		f.Message = e.Err.Error()
+	}
+	return &fault{failure: *f}
+}
+
+// ended is the error of a call whose context ended.
+func ended(ctx context.Context) error {
+	return agent.Errorf(agent.CodeCancelled, "call "+ToolName, "%w", context.Cause(ctx))
+}
+
+// failed makes the result of a fault; any other error stays an error.
+func failed(err error, done []stepReport) (agent.ToolResult, error) {
+	var f *fault
+	if !errors.As(err, &f) {
+		return agent.ToolResult{}, err
+	}
+	failure := f.failure
+	failure.Tool = ToolName
+	if failure.Step != "" {
+		failure.Message = failure.Step + ": " + failure.Message
+	}
+	if done == nil {
+		done = []stepReport{}
+	}
+	out, err := marshal(struct {
+		Error *agent.Failure `json:"error"`
+		Steps []stepReport   `json:"steps"`
+	}{&failure, done})
+	if err != nil {
+		return agent.ToolResult{}, agent.Errorf(agent.CodeInternal, "call "+ToolName, "encode failure: %w", err)
+	}
+	return agent.ToolResult{Output: out, Failure: &failure}, nil
+}
+
+// marshal is json.Marshal without the HTML escapes, which only cost tokens.
+func marshal(v any) (json.RawMessage, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, fmt.Errorf("encode JSON: %w", err)
+	}
+	return bytes.TrimRight(b.Bytes(), "\n"), nil
+}

@@ -1,0 +1,184 @@
+package pipeline
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/turnstone-run/turnstone/internal/strict"
+)
+
+// program is a call's arguments, checked.
+type program struct {
+	inputRef string
+	steps    []step
+}
+
+// parse reads arguments strictly; its error is a *fault.
+func parse(args json.RawMessage) (*program, error) {
+	if len(args) > MaxArgs {
+		return nil, faultf("overflow", "", "the arguments are %d bytes, at most %d", len(args), MaxArgs)
+	}
+	var in struct {
+		SessionID *string           `json:"session_id"` // context tracking is the runtime's; any string will do
+		Pipeline  []json.RawMessage `json:"pipeline"`
+		InputRef  *string           `json:"input_ref"`
+	}
+	if err := strict.Decode(args, &in); err != nil {
+		return nil, faultOf(err, "")
+	}
+	switch {
+	case in.SessionID == nil:
+		return nil, invalid("session_id", "is required")
+	case in.Pipeline == nil:
+		return nil, invalid("pipeline", "is required")
+	case len(in.Pipeline) > MaxSteps:
+		return nil, faultf("overflow", "pipeline", "has %d steps, at most %d", len(in.Pipeline), MaxSteps)
+	}
+	p := &program{}
+	if in.InputRef != nil {
+		p.inputRef = *in.InputRef
+	}
+	known := kinds()
+	for i, raw := range in.Pipeline {
+		s, name, err := parseStep(known, raw)
+		if err != nil {
+			return nil, at(err, name, i)
+		}
+		if err := p.place(s, i); err != nil {
+			return nil, at(err, name, i)
+		}
+		p.steps = append(p.steps, s)
+	}
+	if len(p.steps) == 0 && p.inputRef == "" {
+		return nil, invalid("pipeline", "has no steps")
+	}
+	return p, nil
+}
+
+// place checks that rows have one source: the first step or input_ref.
+func (p *program) place(s step, position int) error {
+	_, fetches := s.(*httpRequest)
+	switch {
+	case fetches && position > 0:
+		return invalid("step", "http_request must be the first step: its rows would replace those before it")
+	case fetches && p.inputRef != "":
+		return invalid("step", "give http_request or input_ref, not both")
+	case !fetches && position == 0 && p.inputRef == "":
+		return invalid("step", "there are no rows yet: start with http_request or give input_ref")
+	}
+	return nil
+}
+
+// parseStep reads one step. The name is returned with an error as well, where it could be read.
+func parseStep(known []kind, raw json.RawMessage) (step, string, error) {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &fields); err != nil || fields == nil {
+		return nil, "", invalid("", "want an object, got %s", describe(raw))
+	}
+	var name *string
+	if err := json.Unmarshal(fields["step"], &name); err != nil || name == nil {
+		if _, given := fields["step"]; !given {
+			return nil, "", invalid("step", "is required")
+		}
+		return nil, "", invalid("step", "want a string, got %s", describe(fields["step"]))
+	}
+	i := slices.IndexFunc(known, func(k kind) bool { return k.name == *name })
+	if i < 0 {
+		names := make([]string, len(known))
+		for j := range known {
+			names[j] = known[j].name
+		}
+		return nil, "", invalid("step", "unknown step %q: want one of %s", clip(*name), strings.Join(names, ", "))
+	}
+	k := known[i]
+	if k.decode == nil {
+		return nil, k.name, faultf("not_found", "step", "is not available yet")
+	}
+	raw, err := onlyTaken(k, fields)
+	if err != nil {
+		return nil, k.name, err
+	}
+	s, err := k.decode(raw)
+	return s, k.name, err
+}
+
+// onlyTaken refuses fields that the step does not take and drops those that are null: models in strict mode fill in every optional
+// field of the schema that way.
+func onlyTaken(k kind, fields map[string]json.RawMessage) (json.RawMessage, error) {
+	delete(fields, "step")
+	for _, name := range sortedKeys(fields) {
+		if string(fields[name]) == "null" && inSchema(name) {
+			delete(fields, name)
+			continue
+		}
+		if !slices.Contains(k.takes, name) {
+			return nil, invalid(clip(name), "%s has no such field: it takes %s", k.name, strings.Join(k.takes, ", "))
+		}
+	}
+	raw, err := json.Marshal(fields)
+	if err != nil {
+		return nil, fmt.Errorf("encode step: %w", err)
+	}
+	return raw, nil
+}
+
+// inSchema reports whether the schema gives steps a field of this name.
+func inSchema(name string) bool {
+	switch name {
+	case "url", "method", "params", "field", "order", "condition", "fields", "k", "by", "agg", "left", "right", "on", "query", "pattern",
+		"format":
+		return true
+	default:
+		return false
+	}
+}
+
+// decodeInto reads a step's fields strictly.
+func decodeInto(raw json.RawMessage, v any) error {
+	if err := strict.Decode(raw, v); err != nil {
+		return faultOf(err, "")
+	}
+	return nil
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// describe names what a JSON value is.
+func describe(raw json.RawMessage) string {
+	if len(raw) == 0 {
+		return "nothing"
+	}
+	switch raw[0] {
+	case '{':
+		return "an object"
+	case '[':
+		return "an array"
+	case '"':
+		return "a string"
+	case 't', 'f':
+		return "a boolean"
+	case 'n':
+		return "null"
+	default:
+		return "a number"
+	}
+}
+
+// maxQuote bounds what a message quotes of the arguments or of a response.
+const maxQuote = 80
+
+func clip(s string) string {
+	if len(s) <= maxQuote {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxQuote], "") + "…"
+}

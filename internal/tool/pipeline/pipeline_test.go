@@ -1,0 +1,351 @@
+package pipeline_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/egress"
+	"github.com/turnstone-run/turnstone/internal/tool/pipeline"
+	"github.com/turnstone-run/turnstone/internal/tool/tooltest"
+)
+
+// datasets are stored by reference.
+type datasets map[string]string
+
+func (d datasets) Open(_ context.Context, tenant, ref string) (io.ReadCloser, error) {
+	if ref == "cas://down" {
+		return nil, agent.Errorf(agent.CodeUnavailable, "open", "store is away")
+	}
+	s, ok := d[tenant+"/"+ref]
+	if !ok {
+		return nil, agent.Errorf(agent.CodeNotFound, "open", "no dataset %q", ref)
+	}
+	return io.NopCloser(strings.NewReader(s)), nil
+}
+
+// client reaches nothing but the given servers.
+func client(t *testing.T, cfg egress.Config, urls ...string) *egress.Client {
+	t.Helper()
+	for _, u := range urls {
+		cfg.AllowPrivate = append(cfg.AllowPrivate, strings.TrimPrefix(u, "http://"))
+	}
+	c, err := egress.New(cfg)
+	require.NoError(t, err)
+	t.Cleanup(c.CloseIdleConnections)
+	return c
+}
+
+func call(t *testing.T, cfg pipeline.Config, args string) agent.ToolResult {
+	t.Helper()
+	res, err := pipeline.New(cfg).Tools()[0].Call(t.Context(), agent.Invocation{Tenant: "acme", IdempotencyKey: "key-1"},
+		agent.ToolCall{ID: "call_1", Name: pipeline.ToolName, Args: json.RawMessage(args)})
+	require.NoError(t, err)
+	tooltest.CheckResult(t, res)
+	return res
+}
+
+// over runs steps on rows given as JSON.
+func over(t *testing.T, rows, steps string) agent.ToolResult {
+	t.Helper()
+	return call(t, pipeline.Config{Datasets: datasets{"acme/cas://x": rows}},
+		fmt.Sprintf(`{"session_id":"s","input_ref":"cas://x","pipeline":[%s]}`, steps))
+}
+
+func rows(t *testing.T, res agent.ToolResult) string {
+	t.Helper()
+	require.Nil(t, res.Failure)
+	return string(res.Data)
+}
+
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	tooltest.Exercise(t, pipeline.New(pipeline.Config{HTTP: client(t, egress.Config{}), Datasets: datasets{}}))
+}
+
+// The schema is the seed's, and what the seed shows as examples fits it.
+func TestSchemaTakesTheSeedsExamples(t *testing.T) {
+	t.Parallel()
+	raw, err := os.ReadFile("schema.json")
+	require.NoError(t, err)
+	spec := pipeline.New(pipeline.Config{}).Tools()[0].Spec()
+	require.Equal(t, string(raw), string(spec.Parameters))
+	require.True(t, spec.Strict)
+	doc, err := jsonschema.UnmarshalJSON(strings.NewReader(string(raw)))
+	require.NoError(t, err)
+	c := jsonschema.NewCompiler()
+	require.NoError(t, c.AddResource("s.json", doc))
+	s, err := c.Compile("s.json")
+	require.NoError(t, err)
+	for _, args := range []string{
+		`{"session_id":"test-123","pipeline":[{"step":"http_request","url":"api.flights.com/search","params":{"origin":"NYC","dest":"LAX"}},{"step":"table_sort","field":"price","order":"asc"},{"step":"top_k","k":3}]}`,
+		`{"session_id":"test-123","input_ref":"cas://sha256:x","pipeline":[{"step":"table_filter","condition":{"field":"price","op":"<","value":500}}]}`,
+	} {
+		v, err := jsonschema.UnmarshalJSON(strings.NewReader(args))
+		require.NoError(t, err)
+		require.NoError(t, s.Validate(v))
+		require.NotEqual(t, "invalid arguments", pipeline.New(pipeline.Config{}).Tools()[0].(agent.Summarizer).Summarize([]byte(args)))
+	}
+}
+
+func TestFlights(t *testing.T) {
+	t.Parallel()
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.RawQuery != "dest=LAX&origin=NYC" || r.Header.Get("Accept") != "application/json" {
+			w.WriteHeader(http.StatusBadRequest)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json; charset=utf-8")
+		fmt.Fprint(w, `[{"id":1,"price":299.10},{"id":2,"price":99},{"id":3,"price":299.1},{"id":4,"price":1000}]`)
+	}))
+	t.Cleanup(srv.Close)
+	args := fmt.Sprintf(`{"session_id":"s","pipeline":[{"step":"http_request","url":%q,"method":"GET","params":{"origin":"NYC","dest":"LAX"}},
+		{"step":"table_sort","field":"price","order":"asc","k":null},{"step":"top_k","k":3}]}`, srv.URL)
+
+	var progress []string
+	res, err := pipeline.New(pipeline.Config{HTTP: client(t, egress.Config{}, srv.URL)}).Tools()[0].Call(t.Context(),
+		agent.Invocation{Progress: func(s string) { progress = append(progress, s) }},
+		agent.ToolCall{Args: json.RawMessage(args)})
+	require.NoError(t, err)
+	tooltest.CheckResult(t, res)
+	want := `[{"id":2,"price":99},{"id":1,"price":299.10},{"id":3,"price":299.1}]`
+	require.Equal(t, want, rows(t, res))
+	require.Equal(t, `{"type":"dataset","row_count":3,"sample":`+want+`}`, string(res.Preview))
+	require.Equal(t, []string{"http_request: 4 rows", "table_sort: 4 rows", "top_k: 3 rows"}, progress)
+	var out struct {
+		Rows     json.RawMessage `json:"rows"`
+		RowCount int             `json:"row_count"`
+		Steps    []struct {
+			Step    string `json:"step"`
+			RowsIn  int    `json:"rows_in"`
+			RowsOut int    `json:"rows_out"`
+			MS      *int64 `json:"ms"`
+		} `json:"steps"`
+	}
+	require.NoError(t, json.Unmarshal(res.Output, &out))
+	require.Equal(t, 3, out.RowCount)
+	require.Equal(t, want, string(out.Rows))
+	require.Len(t, out.Steps, 3)
+	require.Equal(t, "top_k", out.Steps[2].Step)
+	require.Equal(t, 4, out.Steps[2].RowsIn)
+	require.Equal(t, 3, out.Steps[2].RowsOut)
+	require.NotNil(t, out.Steps[2].MS)
+}
+
+func TestPostSendsJSONAndTheIdempotencyKey(t *testing.T) {
+	t.Parallel()
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		fmt.Fprintf(w, `{"method":%q,"type":%q,"key":%q,"query":%q,"body":%s}`, r.Method, r.Header.Get("Content-Type"),
+			r.Header.Get("Idempotency-Key"), r.URL.RawQuery, body)
+	}))
+	t.Cleanup(srv.Close)
+	res := call(t, pipeline.Config{HTTP: client(t, egress.Config{}, srv.URL)},
+		fmt.Sprintf(`{"session_id":"s","pipeline":[{"step":"http_request","url":"%s/?a=b","method":"POST","params":{"x":1.50,"y":"<&>"}}]}`, srv.URL))
+	require.JSONEq(t, `[{"method":"POST","type":"application/json","key":"key-1","query":"a=b","body":{"x":1.50,"y":"<&>"}}]`, rows(t, res))
+}
+
+func TestEffectsAndSummaries(t *testing.T) {
+	t.Parallel()
+	tool := pipeline.New(pipeline.Config{}).Tools()[0]
+	free, sum := tool.(agent.EffectFree), tool.(agent.Summarizer)
+	many := strings.Repeat(`,{"step":"table_sort","field":"a"}`, 9)
+	tests := []struct {
+		args    string
+		free    bool
+		summary string
+	}{
+		{`{"session_id":"s","pipeline":[{"step":"http_request","url":"a.com"},{"step":"table_sort","field":"p"},{"step":"top_k","k":3}]}`, true, "http_request → table_sort → top_k"},
+		{`{"session_id":"s","pipeline":[{"step":"http_request","url":"a.com","method":"POST"}]}`, false, "http_request"},
+		{`{"session_id":"s","pipeline":[{"step":"http_request","url":"a.com"}` + many + `]}`, true, "10 steps"},
+		{`{"session_id":"s","pipeline":[{"step":"http_request","url":"a.com","METHOD":"POST"}]}`, true, "invalid arguments"},
+		{`{"session_id":"s","pipeline":[{"step":"http_request","url":"a.com","method":"GET","method":"POST"}]}`, true, "invalid arguments"},
+		{`nonsense`, true, "invalid arguments"},
+	}
+	for _, tt := range tests {
+		require.Equal(t, tt.free, free.EffectFree(json.RawMessage(tt.args)), tt.args)
+		require.Equal(t, tt.summary, sum.Summarize(json.RawMessage(tt.args)), tt.args)
+	}
+}
+
+func TestBadArguments(t *testing.T) {
+	t.Parallel()
+	fetch := `{"step":"http_request","url":"a.com"}`
+	pipe := func(steps ...string) string {
+		return `{"session_id":"s","pipeline":[` + strings.Join(steps, ",") + `]}`
+	}
+	tests := []struct {
+		name, args, step, field, says string
+	}{
+		{"no session", `{"pipeline":[]}`, "", "session_id", "required"},
+		{"session of another type", `{"session_id":7,"pipeline":[]}`, "", "session_id", "string"},
+		{"no pipeline", `{"session_id":"s"}`, "", "pipeline", "required"},
+		{"empty pipeline", pipe(), "", "pipeline", "no steps"},
+		{"pipeline of another type", `{"session_id":"s","pipeline":{}}`, "", "pipeline", "array"},
+		{"unknown field", `{"session_id":"s","pipeline":[],"x":1}`, "", "x", "unknown"},
+		{"too many steps", pipe(strings.Split(strings.Repeat(fetch+"|", 50)+fetch, "|")...), "", "pipeline", "51 steps"},
+		{"step is no object", pipe(fetch, `"top_k"`), "", "pipeline[1]", "a string"},
+		{"step without a name", pipe(`{}`), "", "pipeline[0].step", "required"},
+		{"step's name of another type", pipe(`{"step":3}`), "", "pipeline[0].step", "a number"},
+		{"unknown step", pipe(fetch, `{"step":"drop_table"}`), "", "pipeline[1].step", `"drop_table"`},
+		{"step to come", pipe(fetch, `{"step":"groupby","by":["a"],"agg":"sum","field":"b"}`), "groupby", "pipeline[1].step", "not available yet"},
+		{"field given twice", pipe(fetch, `{"step":"top_k","k":1,"k":2}`), "", "pipeline[1].k", "twice"},
+		{"field of another step", pipe(fetch, `{"step":"top_k","k":1,"order":"asc"}`), "top_k", "pipeline[1].order", "it takes k"},
+		{"k missing", pipe(fetch, `{"step":"top_k"}`), "top_k", "pipeline[1].k", "required"},
+		{"k null", pipe(fetch, `{"step":"top_k","k":null}`), "top_k", "pipeline[1].k", "required"},
+		{"k a string", pipe(fetch, `{"step":"top_k","k":"3"}`), "top_k", "pipeline[1].k", "string"},
+		{"k a fraction", pipe(fetch, `{"step":"top_k","k":1.5}`), "top_k", "pipeline[1].k", "1.5"},
+		{"k zero", pipe(fetch, `{"step":"top_k","k":0}`), "top_k", "pipeline[1].k", "at least 1"},
+		{"order", pipe(fetch, `{"step":"table_sort","field":"a","order":"up"}`), "table_sort", "pipeline[1].order", `"up"`},
+		{"order's case", pipe(fetch, `{"step":"table_sort","field":"a","Order":"asc"}`), "table_sort", "pipeline[1].Order", "no such field"},
+		{"sort without a field", pipe(fetch, `{"step":"table_sort"}`), "table_sort", "pipeline[1].field", "required"},
+		{"sort with both", pipe(fetch, `{"step":"table_sort","field":"a","fields":["b"]}`), "table_sort", "pipeline[1].fields", "not both"},
+		{"select nothing", pipe(fetch, `{"step":"table_select","fields":[]}`), "table_select", "pipeline[1].fields", "at least one"},
+		{"select a number", pipe(fetch, `{"step":"table_select","fields":["a",1]}`), "table_select", "pipeline[1].fields[1]", "string"},
+		{"select twice", pipe(fetch, `{"step":"table_select","fields":["a","a"]}`), "table_select", "pipeline[1].fields[1]", "twice"},
+		{"no condition", pipe(fetch, `{"step":"table_filter"}`), "table_filter", "pipeline[1].condition", "required"},
+		{"condition a string", pipe(fetch, `{"step":"table_filter","condition":"price<5"}`), "table_filter", "pipeline[1].condition", "a string"},
+		{"operator", pipe(fetch, `{"step":"table_filter","condition":{"and":[{"field":"a","op":"~","value":1}]}}`), "table_filter", "pipeline[1].condition.and[0].op", `"~"`},
+		{"no value", pipe(fetch, `{"step":"table_filter","condition":{"not":{"field":"a","op":"="}}}`), "table_filter", "pipeline[1].condition.not.value", "required"},
+		{"field a number", pipe(fetch, `{"step":"table_filter","condition":{"field":1,"op":"=","value":1}}`), "table_filter", "pipeline[1].condition.field", "string"},
+		{"pattern", pipe(fetch, `{"step":"table_filter","condition":{"field":"a","op":"matches","value":"("}}`), "table_filter", "pipeline[1].condition.value", "pattern"},
+		{"in a string", pipe(fetch, `{"step":"table_filter","condition":{"field":"a","op":"in","value":"x"}}`), "table_filter", "pipeline[1].condition.value", "array"},
+		{"less than an object", pipe(fetch, `{"step":"table_filter","condition":{"field":"a","op":"<","value":{}}}`), "table_filter", "pipeline[1].condition.value", "an object"},
+		{"and with more", pipe(fetch, `{"step":"table_filter","condition":{"and":[],"field":"a"}}`), "table_filter", "pipeline[1].condition", "alone"},
+		{"empty or", pipe(fetch, `{"step":"table_filter","condition":{"or":[]}}`), "table_filter", "pipeline[1].condition.or", "empty"},
+		{"deep condition", pipe(fetch, `{"step":"table_filter","condition":`+strings.Repeat(`{"not":`, 20)+`{}`+strings.Repeat(`}`, 20)+`}`), "table_filter", "pipeline[1].condition", "deep"},
+		{"no rows yet", pipe(`{"step":"top_k","k":1}`), "top_k", "pipeline[0].step", "no rows yet"},
+		{"second request", pipe(fetch, fetch), "http_request", "pipeline[1].step", "first"},
+		{"request and input_ref", `{"session_id":"s","input_ref":"x","pipeline":[` + fetch + `]}`, "http_request", "pipeline[0].step", "not both"},
+		{"no url", pipe(`{"step":"http_request"}`), "http_request", "pipeline[0].url", "required"},
+		{"bad url", pipe(`{"step":"http_request","url":"https://a b/"}`), "http_request", "pipeline[0].url", "valid"},
+		{"method", pipe(`{"step":"http_request","url":"a.com","method":"DELETE"}`), "http_request", "pipeline[0].method", `"DELETE"`},
+		{"params a list", pipe(`{"step":"http_request","url":"a.com","params":[]}`), "http_request", "pipeline[0].params", "object"},
+		{"params nested", pipe(`{"step":"http_request","url":"a.com","params":{"a":{}}}`), "http_request", "pipeline[0].params.a", "object"},
+		{"metadata service", pipe(`{"step":"http_request","url":"http://169.254.169.254/latest"}`), "http_request", "pipeline[0].url", "not a public address"},
+		{"localhost", pipe(`{"step":"http_request","url":"http://localhost:1/"}`), "http_request", "pipeline[0].url", "not a public address"},
+		{"file", pipe(`{"step":"http_request","url":"file:///etc/passwd"}`), "http_request", "pipeline[0].url", ""},
+		{"unknown input", `{"session_id":"s","input_ref":"cas://y","pipeline":[]}`, "", "input_ref", "cas://y"},
+	}
+	cfg := pipeline.Config{HTTP: client(t, egress.Config{}), Datasets: datasets{}}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			res := call(t, cfg, tt.args)
+			require.NotNil(t, res.Failure)
+			require.Equal(t, tt.field, res.Failure.Field, res.Failure.Message)
+			require.Equal(t, tt.step, res.Failure.Step)
+			require.Equal(t, pipeline.ToolName, res.Failure.Tool)
+			require.Contains(t, res.Failure.Message, tt.says)
+			require.False(t, res.Failure.Retryable)
+			require.Contains(t, string(res.Output), `"error":{`)
+		})
+	}
+}
+
+func TestUpstreamTrouble(t *testing.T) {
+	t.Parallel()
+	write := func(code int, contentType, body string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", contentType)
+			w.Header().Set("Retry-After", "7")
+			w.WriteHeader(code)
+			_, _ = io.WriteString(w, body)
+		}
+	}
+	hang := func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // else the server does not see the client leave
+		<-r.Context().Done()
+	}
+	tests := []struct {
+		name, method string
+		h            http.HandlerFunc
+		typ          agent.Code
+		retryable    bool
+		says         string
+	}{
+		{"500", "GET", write(500, "text/html", "<html>boom"), agent.CodeUnavailable, true, "500 Internal Server Error"},
+		{"500 to a POST", "POST", write(500, "text/html", ""), agent.CodeUnavailable, false, "500"},
+		{"503 to a POST", "POST", write(503, "text/html", ""), agent.CodeUnavailable, true, "retry after 7"},
+		{"429", "GET", write(429, "application/json", `{"error":"slow down"}`), agent.CodeRateLimited, true, "slow down"},
+		{"404", "GET", write(404, "text/plain", "no such flight"), agent.CodeNotFound, false, "no such flight"},
+		{"403", "GET", write(403, "text/html", ""), agent.CodeDenied, false, "403"},
+		{"400", "GET", write(400, "application/problem+json", `{"detail":"bad origin"}`), agent.CodeInvalid, false, "bad origin"},
+		{"HTML", "GET", write(200, "text/html; charset=utf-8", "<html>"), agent.CodeInvalid, false, `"text/html; charset=utf-8", not JSON`},
+		{"HTML as text", "GET", write(200, "text/plain", "<html>"), agent.CodeInvalid, false, "not JSON"},
+		{"CSV", "GET", write(200, "text/csv", "a,b"), agent.CodeInvalid, false, "not JSON"},
+		{"Latin-1", "GET", write(200, "application/json; charset=iso-8859-1", "[]"), agent.CodeInvalid, false, "UTF-8"},
+		{"empty", "GET", write(200, "application/json", " "), agent.CodeInvalid, false, "empty body"},
+		{"cut off", "GET", write(200, "application/json", `[{"a":1},{"a"`), agent.CodeInvalid, false, "malformed JSON"},
+		{"two documents", "GET", write(200, "application/json", `[1] [2]`), agent.CodeInvalid, false, "follows its end"},
+		{"a number", "GET", write(200, "application/json", `42`), agent.CodeInvalid, false, "a number"},
+		{"several arrays", "GET", write(200, "application/json", `{"b":[{}],"a":[{}]}`), agent.CodeInvalid, false, "a, b"},
+		{"too many rows", "GET", write(200, "application/json", `[1,2,3,4,5,6,7,8,9,10,11]`), agent.CodeOverflow, false, "10 rows"},
+		{"2 GB", "GET", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "2147483648")
+			_, _ = io.WriteString(w, "[")
+		}, agent.CodeOverflow, false, "larger than 1000 bytes"},
+		{"endless", "GET", func(w http.ResponseWriter, _ *http.Request) {
+			for {
+				if _, err := w.Write([]byte(strings.Repeat("[", 512))); err != nil {
+					return
+				}
+			}
+		}, agent.CodeOverflow, false, "larger than 1000 bytes"},
+		{"hang", "GET", hang, agent.CodeUnavailable, true, "timed out"},
+		{"hang of a POST", "POST", hang, agent.CodeUnavailable, false, "unknown"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			srv := httptest.NewServer(tt.h)
+			t.Cleanup(srv.Close)
+			cfg := egress.Config{MaxBytes: 1000, Timeout: 500 * time.Millisecond}
+			res := call(t, pipeline.Config{HTTP: client(t, cfg, srv.URL), MaxRows: 10},
+				fmt.Sprintf(`{"session_id":"s","pipeline":[{"step":"http_request","url":"%s/?key=hunter2","method":%q}]}`, srv.URL, tt.method))
+			require.NotNil(t, res.Failure)
+			require.Equal(t, string(tt.typ), res.Failure.Type, res.Failure.Message)
+			require.Equal(t, tt.retryable, res.Failure.Retryable)
+			require.Equal(t, "http_request", res.Failure.Step)
+			require.Contains(t, res.Failure.Message, tt.says)
+			require.NotContains(t, res.Failure.Message, "hunter2")
+		})
+	}
+}
+
+func TestCancelledWhileWaiting(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	srv := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		cancel()
+		<-r.Context().Done()
+	}))
+	t.Cleanup(srv.Close)
+	_, err := pipeline.New(pipeline.Config{HTTP: client(t, egress.Config{}, srv.URL)}).Tools()[0].Call(ctx, agent.Invocation{},
+		agent.ToolCall{Args: json.RawMessage(fmt.Sprintf(`{"session_id":"s","pipeline":[{"step":"http_request","url":%q}]}`, srv.URL))})
+	require.ErrorIs(t, err, context.Canceled)
+	require.Equal(t, agent.CodeCancelled, agent.CodeOf(err))
+}
+
+func TestDatasets(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, `[{"a":1}]`, rows(t, over(t, `{"rows":[{"a":1}],"row_count":1,"steps":[{"step":"top_k"}]}`, ``)))
+
+	res := call(t, pipeline.Config{}, `{"session_id":"s","input_ref":"cas://x","pipeline":[]}`)
+	require.Equal(t, "input_ref", res.Failure.Field)
+
+	_, err := pipeline.New(pipeline.Config{Datasets: datasets{}}).Tools()[0].Call(t.Context(), agent.Invocation{},
+		agent.ToolCall{Args: json.RawMessage(`{"session_id":"s","input_ref":"cas://down","pipeline":[]}`)})
+	require.Equal(t, agent.CodeUnavailable, agent.CodeOf(err), "a store that is away is for the runtime to retry")
+}

@@ -1,0 +1,43 @@
+package pipeline
+
+import (
+	"context"
+	"encoding/json"
+)
+
+// tableFilter keeps the rows for which its condition holds: {"step":"table_filter","condition":{"field":"price","op":"<","value":500}}.
+type tableFilter struct{ condition condition }
+
+func (*tableFilter) name() string { return "table_filter" }
+
+func decodeTableFilter(raw json.RawMessage) (step, error) {
+	var in struct {
+		Condition json.RawMessage `json:"condition"`
+	}
+	if err := decodeInto(raw, &in); err != nil {
+		return nil, err
+	}
+	if in.Condition == nil {
+		return nil, invalid("condition", "is required")
+	}
+	left := maxConditions
+	c, err := parseCondition(in.Condition, "condition", 1, &left)
+	return &tableFilter{condition: c}, err
+}
+
+func (s *tableFilter) run(ctx context.Context, _ *run, rows []row) ([]row, error) {
+	kept := make([]row, 0, min(len(rows), checkEvery))
+	for i, r := range rows {
+		if err := alive(ctx, i); err != nil {
+			return nil, err
+		}
+		ok, err := s.condition.holds(r)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			kept = append(kept, r)
+		}
+	}
+	return kept, s.condition.check(rows)
+}

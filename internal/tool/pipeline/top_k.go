@@ -1,0 +1,34 @@
+package pipeline
+
+import (
+	"context"
+	"encoding/json"
+	"math"
+)
+
+// topK keeps the first K rows: {"step":"top_k","k":3}.
+type topK struct{ k int }
+
+func (*topK) name() string { return "top_k" }
+
+func decodeTopK(raw json.RawMessage) (step, error) {
+	var in struct {
+		K *float64 `json:"k"` // JSON Schema counts 3.0 as an integer
+	}
+	if err := decodeInto(raw, &in); err != nil {
+		return nil, err
+	}
+	switch {
+	case in.K == nil:
+		return nil, invalid("k", "is required")
+	case *in.K != math.Trunc(*in.K):
+		return nil, invalid("k", "want a whole number, got %v", *in.K)
+	case *in.K < 1:
+		return nil, invalid("k", "want at least 1, got %v", *in.K)
+	}
+	return &topK{k: int(min(*in.K, math.MaxInt32))}, nil
+}
+
+func (s *topK) run(_ context.Context, _ *run, rows []row) ([]row, error) {
+	return rows[:min(s.k, len(rows))], nil
+}

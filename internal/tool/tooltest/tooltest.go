@@ -1,0 +1,155 @@
+// Package tooltest is the suite that every toolkit passes. It knows nothing of what a tool does; it holds tools to the contract of
+// [agent.Tool]: whatever a model sends is answered, a bad call by a failed result and not by an error, and nothing panics.
+package tooltest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// How long a call with bad arguments, or with a context that has ended, may take. Generous: the machine may be busy.
+const prompt = 5 * time.Second
+
+// maxSummary is the bound of [agent.CallVerdict.Summary].
+const maxSummary = 100
+
+// Exercise runs the suite on a toolkit. Its tools must not be able to reach anything outside the test.
+func Exercise(t *testing.T, kit agent.Toolkit) {
+	t.Helper()
+	name := regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
+	require.Regexp(t, name, kit.Name())
+	require.NotEmpty(t, kit.Tools())
+	seen := map[string]bool{}
+	for _, tool := range kit.Tools() {
+		spec := tool.Spec()
+		require.Regexp(t, name, spec.Name)
+		require.False(t, seen[spec.Name], "two tools are named %q", spec.Name)
+		seen[spec.Name] = true
+		t.Run(spec.Name, func(t *testing.T) { exerciseTool(t, tool) })
+	}
+}
+
+func exerciseTool(t *testing.T, tool agent.Tool) {
+	t.Helper()
+	t.Run("spec", func(t *testing.T) { checkSpec(t, tool) })
+	for _, bad := range badArguments() {
+		t.Run("arguments/"+bad.name, func(t *testing.T) { checkBad(t, tool, bad.args) })
+	}
+	t.Run("cancelled context", func(t *testing.T) { checkCancelled(t, tool) })
+}
+
+func checkSpec(t *testing.T, tool agent.Tool) {
+	t.Helper()
+	spec := tool.Spec()
+	require.NotEmpty(t, spec.Description)
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(spec.Parameters))
+	require.NoError(t, err, "parameters are JSON")
+	object, ok := doc.(map[string]any)
+	require.True(t, ok, "parameters are an object")
+	require.Equal(t, "object", object["type"], "arguments are an object")
+	c := jsonschema.NewCompiler()
+	require.NoError(t, c.AddResource("parameters.json", doc))
+	_, err = c.Compile("parameters.json")
+	require.NoError(t, err, "parameters are a JSON Schema")
+
+	clear(spec.Parameters)
+	require.True(t, json.Valid(tool.Spec().Parameters), "Spec gives away its own bytes: a caller can change them")
+}
+
+type arguments struct {
+	name string
+	args string
+}
+
+func badArguments() []arguments {
+	return []arguments{
+		{"none", ""},
+		{"null", "null"},
+		{"number", "42"},
+		{"string", `"x"`},
+		{"array", "[]"},
+		{"empty object", "{}"},
+		{"cut off", `{"a":`},
+		{"not JSON", "<html>"},
+		{"two values", "{} {}"},
+		{"unknown field", `{"\u0000 no such field":1}`},
+		{"invalid UTF-8", "{\"a\":\"\xff\xfe\"}"},
+		{"deep", strings.Repeat(`{"a":`, 20_000) + "1" + strings.Repeat("}", 20_000)},
+		{"deep array", strings.Repeat("[", 100_000)},
+		{"huge", `{"a":"` + strings.Repeat("x", 4<<20) + `"}`},
+		{"huge number", `{"a":1e999999999}`},
+	}
+}
+
+func checkBad(t *testing.T, tool agent.Tool, args string) {
+	t.Helper()
+	call := agent.ToolCall{ID: "call_1", Name: tool.Spec().Name, Args: json.RawMessage(args)}
+	ctx, cancel := context.WithTimeout(t.Context(), prompt)
+	defer cancel()
+	res, err := tool.Call(ctx, invocation(), call)
+	require.NoError(t, err, "arguments are the model's mistake, not the runtime's")
+	require.NoError(t, ctx.Err(), "took more than %s", prompt)
+	require.NotNil(t, res.Failure, "the call must fail")
+	require.NotEmpty(t, res.Failure.Type)
+	require.NotEmpty(t, res.Failure.Message)
+	require.Less(t, len(res.Failure.Message), 4096, "a message does not repeat the arguments")
+	require.False(t, res.Failure.Retryable, "the same arguments stay wrong")
+	CheckResult(t, res)
+
+	if e, ok := tool.(agent.EffectFree); ok {
+		require.True(t, e.EffectFree(call.Args), "arguments that do not parse have no effects")
+	}
+	if s, ok := tool.(agent.Summarizer); ok {
+		require.LessOrEqual(t, len(s.Summarize(call.Args)), maxSummary)
+	}
+}
+
+func checkCancelled(t *testing.T, tool agent.Tool) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	began := time.Now()
+	res, err := tool.Call(ctx, invocation(), agent.ToolCall{ID: "call_1", Name: tool.Spec().Name, Args: json.RawMessage(`{}`)})
+	require.Less(t, time.Since(began), prompt)
+	if err != nil {
+		require.ErrorIs(t, err, context.Canceled)
+		return
+	}
+	require.NotNil(t, res.Failure)
+}
+
+// CheckResult holds a result to its shape: everything in it is JSON, and Data is a part of Output.
+func CheckResult(t *testing.T, res agent.ToolResult) {
+	t.Helper()
+	require.True(t, json.Valid(res.Output), "output is JSON: %.200s", res.Output)
+	if res.Data != nil {
+		require.True(t, json.Valid(res.Data), "data is JSON: %.200s", res.Data)
+		require.True(t, bytes.Contains(res.Output, res.Data), "data is a part of the output")
+	}
+	if res.Preview == nil {
+		return
+	}
+	var preview struct {
+		Type     string            `json:"type"`
+		RowCount *int              `json:"row_count"`
+		Sample   []json.RawMessage `json:"sample"`
+	}
+	require.NoError(t, json.Unmarshal(res.Preview, &preview))
+	require.NotEmpty(t, preview.Type)
+	require.NotNil(t, preview.RowCount)
+	require.LessOrEqual(t, len(res.Preview), 32<<10, "a preview is shown to models and people")
+}
+
+func invocation() agent.Invocation {
+	return agent.Invocation{Tenant: agent.DefaultTenant, TurnID: "t", SessionID: "s", Step: 1, Attempt: 1, IdempotencyKey: "k"}
+}
