@@ -1,0 +1,58 @@
+package egress
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/url"
+	"strings"
+)
+
+// boundedBody reads at most left bytes of a response and then fails, so that a response without an announced length, or one that
+// decompresses to a thousand times its size, costs no more memory than the bound.
+type boundedBody struct {
+	ctx   context.Context //nolint:containedctx // lives exactly as long as the request it belongs to
+	body  io.ReadCloser
+	left  int64
+	bound int64
+	host  string
+}
+
+func (b *boundedBody) Read(p []byte) (int, error) {
+	if b.left < 0 {
+		return 0, tooLarge(b.host, b.bound)
+	}
+	if int64(len(p)) > b.left+1 { // one more than allowed, to tell "exactly" from "more"
+		p = p[:b.left+1]
+	}
+	n, err := b.body.Read(p)
+	b.left -= int64(n)
+	if b.left < 0 {
+		return n - 1, tooLarge(b.host, b.bound)
+	}
+	if err == nil || errors.Is(err, io.EOF) {
+		return n, err //nolint:wrapcheck // io.EOF must stay itself
+	}
+	return n, failure(b.ctx, b.host, err)
+}
+
+func (b *boundedBody) Close() error { return b.body.Close() }
+
+// maxReason bounds what an error quotes: net/http quotes what a server sent in place of a response.
+const maxReason = 200
+
+// reason says what went wrong without the URL that *url.Error and the addresses that *net.OpError carry.
+func reason(err error) string {
+	if u := (*url.Error)(nil); errors.As(err, &u) {
+		err = u.Err
+	}
+	if o := (*net.OpError)(nil); errors.As(err, &o) {
+		err = o.Err
+	}
+	s := err.Error()
+	if len(s) > maxReason {
+		s = strings.ToValidUTF8(s[:maxReason], "") + "…"
+	}
+	return s
+}

@@ -1,0 +1,186 @@
+package egress
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// The defaults of a [Config].
+const (
+	DefaultMaxBytes     = 32 << 20
+	DefaultTimeout      = 30 * time.Second
+	DefaultMaxRedirects = 5
+)
+
+const (
+	dialTimeout     = 10 * time.Second
+	maxHeaderBytes  = 64 << 10
+	maxConnsPerHost = 16
+	maxIdleConns    = 32
+	idleTimeout     = 30 * time.Second
+	userAgent       = "turnstone-egress/1"
+)
+
+// Config says where requests may go and what they may cost.
+type Config struct {
+	// AllowHosts are the hosts that may be asked: "api.example.com", "*.example.com" (any name below it), either with ":port".
+	// Empty: any public host.
+	AllowHosts []string
+	// AllowPrivate are exceptions from the refusal of private addresses: "10.1.2.3:8080", "name.internal:8080", "10.0.0.0/8" or
+	// "10.0.0.0/8:8080". A name or address given here with its port need not be on AllowHosts as well.
+	AllowPrivate []string
+	// MaxBytes bounds a response's body, as sent and as decompressed. 0: 32 MiB.
+	MaxBytes int64
+	// Timeout bounds a request from its first byte to the last of the response, redirects included. 0: 30 s.
+	Timeout time.Duration
+	// MaxRedirects bounds how many are followed. 0: 5; negative: none.
+	MaxRedirects int
+}
+
+// Client sends requests within the bounds of a [Config]. It is safe for concurrent use.
+type Client struct {
+	guard        *guard
+	dialer       net.Dialer
+	http         http.Client
+	maxBytes     int64
+	maxRedirects int
+}
+
+// New checks the configuration and makes a client. The error is [agent.CodeInvalid] and names the entry at fault.
+func New(cfg Config) (*Client, error) {
+	g, err := newGuard(cfg.AllowHosts, cfg.AllowPrivate)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case cfg.MaxBytes < 0:
+		return nil, agent.Invalid("max_bytes", "is negative")
+	case cfg.Timeout < 0:
+		return nil, agent.Invalid("timeout", "is negative")
+	}
+	c := &Client{guard: g, maxBytes: cfg.MaxBytes, maxRedirects: max(cfg.MaxRedirects, 0), dialer: net.Dialer{Timeout: dialTimeout}}
+	if cfg.MaxBytes == 0 {
+		c.maxBytes = DefaultMaxBytes
+	}
+	if cfg.MaxRedirects == 0 {
+		c.maxRedirects = DefaultMaxRedirects
+	}
+	timeout := cfg.Timeout
+	if timeout == 0 {
+		timeout = DefaultTimeout
+	}
+	c.http = http.Client{
+		Timeout:       timeout,
+		CheckRedirect: c.checkRedirect,
+		Transport: &http.Transport{
+			Proxy:                  nil, // never from the environment: a proxy would connect where we must not
+			DialContext:            c.dial,
+			ForceAttemptHTTP2:      true,
+			TLSHandshakeTimeout:    dialTimeout,
+			ResponseHeaderTimeout:  timeout,
+			MaxResponseHeaderBytes: maxHeaderBytes,
+			MaxConnsPerHost:        maxConnsPerHost,
+			MaxIdleConns:           maxIdleConns,
+			IdleConnTimeout:        idleTimeout,
+		},
+	}
+	return c, nil
+}
+
+// Do sends a request and returns the response to it, or to the last redirect. The caller closes the body; reading more of it than
+// the bound is an overflow. The request itself is not changed.
+//
+// Errors are [agent.Error]: invalid (the URL), denied (the host, the address or a redirect's), overflow (announced or read size,
+// too many redirects), unavailable (DNS, connection, TLS, time), cancelled (the request's context ended). Any HTTP status is a
+// response, not an error.
+func (c *Client) Do(req *http.Request) (*http.Response, error) {
+	out := req.Clone(req.Context())
+	if err := c.guard.checkURL(out.URL); err != nil {
+		return nil, err
+	}
+	out.Host = ""
+	if out.Header.Get("User-Agent") == "" {
+		out.Header.Set("User-Agent", userAgent)
+	}
+	host := out.URL.Host
+	resp, err := c.http.Do(out)
+	if err != nil {
+		return nil, failure(req.Context(), host, err)
+	}
+	host = resp.Request.URL.Host
+	if resp.ContentLength > c.maxBytes {
+		_ = resp.Body.Close() // nothing of it is wanted
+		return nil, tooLarge(host, c.maxBytes)
+	}
+	resp.Body = &boundedBody{ctx: req.Context(), body: resp.Body, left: c.maxBytes, bound: c.maxBytes, host: host}
+	return resp, nil
+}
+
+// CloseIdleConnections closes connections that no request uses.
+func (c *Client) CloseIdleConnections() { c.http.CloseIdleConnections() }
+
+// dial connects to addr, a host and port as the URL has them; the guard sees each address that the name resolved to.
+func (c *Client) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	d := c.dialer
+	d.Control = c.guard.control(addr)
+	return d.DialContext(ctx, network, addr)
+}
+
+// keptAcrossOrigins are the headers that a redirect to another origin may take along. net/http drops Authorization and cookies by
+// itself but not, say, X-Api-Key.
+var keptAcrossOrigins = map[string]bool{
+	"Accept": true, "Accept-Encoding": true, "Accept-Language": true, "Content-Type": true, "User-Agent": true,
+}
+
+func (c *Client) checkRedirect(req *http.Request, via []*http.Request) error {
+	if len(via) > c.maxRedirects {
+		return agent.Errorf(agent.CodeOverflow, op(via[0].URL.Host), "redirects more than %d times", c.maxRedirects)
+	}
+	if err := c.guard.checkURL(req.URL); err != nil {
+		return err
+	}
+	req.Header.Del("Referer") // net/http puts the whole last URL there, query included
+	first := via[0].URL
+	if req.URL.Scheme != first.Scheme || req.URL.Host != first.Host {
+		for name := range req.Header {
+			if !keptAcrossOrigins[name] {
+				delete(req.Header, name)
+			}
+		}
+	}
+	return nil
+}
+
+func op(host string) string { return "request " + host }
+
+func tooLarge(host string, bound int64) *agent.Error {
+	return agent.Errorf(agent.CodeOverflow, op(host), "response is larger than %d bytes", bound)
+}
+
+// failure turns what net/http answered into an error that says nothing of the URL but its host. Our own refusals, from the control
+// hook or a redirect, are somewhere in the chain.
+func failure(ctx context.Context, host string, err error) error {
+	if ctx.Err() != nil {
+		return &agent.Error{Code: agent.CodeCancelled, Op: op(host), Err: context.Cause(ctx)}
+	}
+	var own *agent.Error
+	if errors.As(err, &own) {
+		return own
+	}
+	var dns *net.DNSError
+	var timeout interface{ Timeout() bool }
+	switch {
+	case errors.As(err, &dns) && dns.IsNotFound:
+		return agent.Errorf(agent.CodeUnavailable, op(host), "host not found")
+	case errors.As(err, &dns):
+		return agent.Errorf(agent.CodeUnavailable, op(host), "the host's name could not be resolved")
+	case errors.As(err, &timeout) && timeout.Timeout():
+		return agent.Errorf(agent.CodeUnavailable, op(host), "timed out")
+	}
+	return &agent.Error{Code: agent.CodeUnavailable, Op: op(host), Err: errors.New(reason(err))}
+}

@@ -1,0 +1,269 @@
+package egress
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/net/dns/dnsmessage"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// upstream starts a server and a client that may reach it.
+func upstream(t *testing.T, cfg Config, h http.HandlerFunc) (*Client, string) {
+	t.Helper()
+	srv := httptest.NewServer(h)
+	t.Cleanup(srv.Close)
+	cfg.AllowPrivate = append(cfg.AllowPrivate, strings.TrimPrefix(srv.URL, "http://"))
+	c, err := New(cfg)
+	require.NoError(t, err)
+	t.Cleanup(c.CloseIdleConnections)
+	return c, srv.URL
+}
+
+// get reads a URL to its end.
+func get(t *testing.T, c *Client, url string) (string, error) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	require.NoError(t, err)
+	resp, err := c.Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	return string(b), err
+}
+
+func TestGet(t *testing.T) {
+	t.Parallel()
+	c, url := upstream(t, Config{}, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "hello "+r.URL.RawQuery) })
+	body, err := get(t, c, url+"/?a=b")
+	require.NoError(t, err)
+	require.Equal(t, "hello a=b", body)
+}
+
+func TestNoProxyFromTheEnvironment(t *testing.T) {
+	t.Setenv("HTTP_PROXY", "http://127.0.0.1:1")
+	t.Setenv("http_proxy", "http://127.0.0.1:1")
+	c, err := New(Config{})
+	require.NoError(t, err)
+	require.Nil(t, c.http.Transport.(*http.Transport).Proxy)
+}
+
+func TestSize(t *testing.T) {
+	t.Parallel()
+	var gz bytes.Buffer
+	z := gzip.NewWriter(&gz)
+	_, err := z.Write(make([]byte, 1<<20))
+	require.NoError(t, err)
+	require.NoError(t, z.Close())
+
+	tests := []struct {
+		name string
+		h    http.HandlerFunc
+		code agent.Code
+	}{
+		{"exactly the bound", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 1000)) }, ""},
+		{"announced too large", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "2147483648")
+			_, _ = w.Write([]byte("x"))
+		}, agent.CodeOverflow},
+		{"endless", func(w http.ResponseWriter, _ *http.Request) {
+			for {
+				if _, err := w.Write(make([]byte, 4096)); err != nil {
+					return
+				}
+			}
+		}, agent.CodeOverflow},
+		{"too large once decompressed", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Encoding", "gzip")
+			_, _ = w.Write(gz.Bytes()[:])
+		}, agent.CodeOverflow},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			c, url := upstream(t, Config{MaxBytes: 2000}, tt.h)
+			body, err := get(t, c, url)
+			require.Equal(t, tt.code, agent.CodeOf(err), "%v", err)
+			require.LessOrEqual(t, len(body), 2000)
+		})
+	}
+}
+
+func TestTime(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name string
+		h    http.HandlerFunc
+	}{
+		{"no header", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }},
+		{"no end of the body", func(w http.ResponseWriter, r *http.Request) {
+			_, _ = w.Write([]byte("x"))
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			c, url := upstream(t, Config{Timeout: 100 * time.Millisecond}, tt.h)
+			_, err := get(t, c, url)
+			require.Equal(t, agent.CodeUnavailable, agent.CodeOf(err))
+			require.ErrorContains(t, err, "timed out")
+		})
+	}
+}
+
+func TestCancelledContext(t *testing.T) {
+	t.Parallel()
+	c, url := upstream(t, Config{}, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	require.NoError(t, err)
+	_, err = c.Do(req) //nolint:bodyclose // there is none
+	require.Equal(t, agent.CodeCancelled, agent.CodeOf(err))
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+}
+
+func TestUnavailable(t *testing.T) {
+	t.Parallel()
+	c, url := upstream(t, Config{}, func(w http.ResponseWriter, _ *http.Request) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err == nil {
+			_ = conn.Close()
+		}
+	})
+	_, err := get(t, c, url+"/secret-path?token=hunter2")
+	require.Equal(t, agent.CodeUnavailable, agent.CodeOf(err))
+	require.ErrorContains(t, err, "127.0.0.1")
+	require.NotContains(t, err.Error(), "hunter2")
+	require.NotContains(t, err.Error(), "secret-path")
+}
+
+func TestRedirects(t *testing.T) {
+	t.Parallel()
+	var other atomic.Pointer[http.Request]
+	target := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { other.Store(r) }))
+	t.Cleanup(target.Close)
+	cfg := Config{AllowPrivate: []string{strings.TrimPrefix(target.URL, "http://")}, MaxRedirects: 2}
+	c, url := upstream(t, cfg, func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/loop":
+			http.Redirect(w, r, "/loop", http.StatusFound)
+		case "/metadata":
+			http.Redirect(w, r, "http://169.254.169.254/latest", http.StatusFound)
+		case "/file":
+			http.Redirect(w, r, "file:///etc/passwd", http.StatusFound)
+		case "/user":
+			http.Redirect(w, r, "http://u:p@"+r.Host+"/", http.StatusFound)
+		case "/other":
+			http.Redirect(w, r, target.URL+"/x", http.StatusFound)
+		case "/twice":
+			http.Redirect(w, r, "/once", http.StatusFound)
+		case "/once":
+			http.Redirect(w, r, "/", http.StatusFound)
+		default:
+			fmt.Fprint(w, "arrived"+r.Referer())
+		}
+	})
+
+	for path, code := range map[string]agent.Code{
+		"/loop": agent.CodeOverflow, "/metadata": agent.CodeDenied, "/file": agent.CodeInvalid, "/user": agent.CodeInvalid,
+	} {
+		_, err := get(t, c, url+path)
+		require.Equal(t, code, agent.CodeOf(err), "%s: %v", path, err)
+	}
+	body, err := get(t, c, url+"/twice")
+	require.NoError(t, err)
+	require.Equal(t, "arrived", body, "a redirect is followed, without Referer")
+
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/other?key=hunter2", nil)
+	require.NoError(t, err)
+	req.Header.Set("X-Api-Key", "hunter2")
+	req.Header.Set("Accept", "application/json")
+	resp, err := c.Do(req)
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	got := other.Load()
+	require.NotNil(t, got)
+	require.Empty(t, got.Header.Get("X-Api-Key"), "a credential followed a redirect to another origin")
+	require.Empty(t, got.Header.Get("Referer"))
+	require.Equal(t, "application/json", got.Header.Get("Accept"))
+}
+
+// A name that resolves to a public address when checked and to loopback when dialled must not pass. Here every name resolves to
+// loopback, and the server that would answer exists.
+func TestNameThatResolvesToLoopback(t *testing.T) {
+	t.Parallel()
+	var reached atomic.Bool
+	srv := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached.Store(true) }))
+	t.Cleanup(srv.Close)
+	_, port, err := net.SplitHostPort(srv.Listener.Addr().String())
+	require.NoError(t, err)
+
+	c, err := New(Config{})
+	require.NoError(t, err)
+	dns := serveDNS(t, [4]byte{127, 0, 0, 1})
+	c.dialer.Resolver = &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "udp", dns)
+	}}
+	_, err = get(t, c, "http://rebind.example.com:"+port+"/")
+	require.Equal(t, agent.CodeDenied, agent.CodeOf(err), "%v", err)
+	require.ErrorContains(t, err, "rebind.example.com")
+	require.False(t, reached.Load())
+
+	c.guard, err = newGuard(nil, []string{"rebind.example.com:" + port})
+	require.NoError(t, err)
+	_, err = get(t, c, "http://rebind.example.com:"+port+"/")
+	require.NoError(t, err, "the test's resolver does not work")
+	require.True(t, reached.Load())
+}
+
+// serveDNS answers every question for an A record with ip.
+func serveDNS(t *testing.T, ip [4]byte) string {
+	t.Helper()
+	conn, err := (&net.ListenConfig{}).ListenPacket(t.Context(), "udp", "127.0.0.1:0")
+	require.NoError(t, err)
+	done := make(chan struct{})
+	t.Cleanup(func() { _ = conn.Close(); <-done })
+	go func() {
+		defer close(done)
+		buf := make([]byte, 1500)
+		for {
+			n, from, err := conn.ReadFrom(buf)
+			if errors.Is(err, net.ErrClosed) {
+				return
+			}
+			var m dnsmessage.Message
+			if m.Unpack(buf[:n]) != nil || len(m.Questions) == 0 {
+				continue
+			}
+			m.Response, m.Authoritative, m.Additionals = true, true, nil
+			if q := m.Questions[0]; q.Type == dnsmessage.TypeA {
+				m.Answers = []dnsmessage.Resource{{
+					Header: dnsmessage.ResourceHeader{Name: q.Name, Type: q.Type, Class: q.Class},
+					Body:   &dnsmessage.AResource{A: ip},
+				}}
+			}
+			if out, err := m.Pack(); err == nil {
+				_, _ = conn.WriteTo(out, from)
+			}
+		}
+	}()
+	return conn.LocalAddr().String()
+}

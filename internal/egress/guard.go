@@ -1,0 +1,208 @@
+package egress
+
+import (
+	"net"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"code.dny.dev/ssrf"
+	"golang.org/x/net/idna"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// guard judges URLs before DNS and addresses after it.
+type guard struct {
+	hosts   []hostRule     // the allow-list; empty: any
+	names   []hostRule     // private exceptions by name or address, always with a port
+	nets    []netRule      // private exceptions by network
+	special *ssrf.Guardian // knows the special-purpose addresses
+}
+
+// hostRule matches a host, or with wild any name below it; port 0 matches any.
+type hostRule struct {
+	host string
+	wild bool
+	port uint16
+}
+
+// netRule matches addresses; port 0 matches any.
+type netRule struct {
+	prefix netip.Prefix
+	port   uint16
+}
+
+func newGuard(hosts, private []string) (*guard, error) {
+	g := &guard{special: ssrf.New(ssrf.WithAnyPort())}
+	for i, s := range hosts {
+		r, err := parseHostRule(s)
+		if err != nil {
+			return nil, agent.Invalid(index("allow_hosts", i), "%q: %w", s, err)
+		}
+		g.hosts = append(g.hosts, r)
+	}
+	for i, s := range private {
+		if err := g.allowPrivate(s); err != nil {
+			return nil, agent.Invalid(index("allow_private", i), "%q: %w", s, err)
+		}
+	}
+	return g, nil
+}
+
+func index(field string, i int) string { return field + "[" + strconv.Itoa(i) + "]" }
+
+// checkURL judges what can be judged without DNS, and puts the host into its canonical form: lower case, ASCII, no final dot.
+func (g *guard) checkURL(u *url.URL) error {
+	if u.Scheme != "http" && u.Scheme != "https" {
+		return agent.Invalid("url", "scheme %q: want http or https", u.Scheme)
+	}
+	if u.User != nil {
+		return agent.Invalid("url", "has user information; credentials belong in an auth profile")
+	}
+	host, err := canonicalHost(u.Hostname())
+	if err != nil {
+		return err
+	}
+	port, err := portOf(u)
+	if err != nil {
+		return err
+	}
+	explicit := u.Port()
+	u.Host = host
+	if explicit != "" {
+		u.Host = net.JoinHostPort(host, explicit)
+	} else if strings.Contains(host, ":") {
+		u.Host = "[" + host + "]"
+	}
+	if len(g.hosts) > 0 && !matchHost(g.hosts, host, port) && !g.privateHost(host, port) {
+		return agent.Errorf(agent.CodeDenied, op(u.Host), "the host is not on the allow-list")
+	}
+	// A literal address needs no DNS: refused here, it costs no connection and reads better. The control hook judges it again.
+	if ip, err := netip.ParseAddr(host); err == nil {
+		return g.checkAddr(host, netip.AddrPortFrom(ip, port))
+	}
+	return nil
+}
+
+// control returns the hook for one dial. A socket is created for an address only after the hook has agreed to that address.
+func (g *guard) control(addr string) func(network, address string, c syscall.RawConn) error {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		host = addr
+	}
+	return func(_, address string, _ syscall.RawConn) error {
+		ip, err := netip.ParseAddrPort(address)
+		if err != nil {
+			return agent.Errorf(agent.CodeDenied, op(host), "%q is no address", address)
+		}
+		return g.checkAddr(host, ip)
+	}
+}
+
+// checkAddr judges an address that host resolved to.
+func (g *guard) checkAddr(host string, to netip.AddrPort) error {
+	ip := to.Addr()
+	if ip.Zone() == "" {
+		for _, r := range g.nets {
+			if r.prefix.Contains(ip.Unmap()) && (r.port == 0 || r.port == to.Port()) {
+				return nil
+			}
+		}
+		if matchHost(g.names, host, to.Port()) {
+			return nil
+		}
+	}
+	// The library refuses every IPv6 address outside 2000::/3, and with it the mapped and translated forms of IPv4 addresses.
+	if err := g.special.SafeAddr(ip); err != nil {
+		return agent.Errorf(agent.CodeDenied, op(host), "%s is not a public address", ip)
+	}
+	return nil
+}
+
+// privateHost reports whether the private exceptions name this host with this port.
+func (g *guard) privateHost(host string, port uint16) bool {
+	if matchHost(g.names, host, port) {
+		return true
+	}
+	ip, err := netip.ParseAddr(host)
+	if err != nil {
+		return false
+	}
+	for _, r := range g.nets {
+		if r.prefix.Contains(ip.Unmap()) && (r.port == 0 || r.port == port) {
+			return true
+		}
+	}
+	return false
+}
+
+func matchHost(rules []hostRule, host string, port uint16) bool {
+	for _, r := range rules {
+		if r.port != 0 && r.port != port {
+			continue
+		}
+		if host == r.host && !r.wild || r.wild && strings.HasSuffix(host, "."+r.host) {
+			return true
+		}
+	}
+	return false
+}
+
+// canonicalHost refuses what resolvers disagree about: an IPv4 address in octal, hexadecimal, decimal or short form is 127.0.0.1 to
+// one and a name to another.
+func canonicalHost(host string) (string, error) {
+	host = strings.TrimSuffix(host, ".")
+	if host == "" {
+		return "", agent.Invalid("url", "has no host")
+	}
+	if ip, err := netip.ParseAddr(host); err == nil {
+		if ip.Zone() != "" {
+			return "", agent.Invalid("url", "an address with a zone is refused")
+		}
+		return ip.String(), nil
+	}
+	for i := range len(host) {
+		if host[i] >= 0x80 {
+			ascii, err := idna.Lookup.ToASCII(host)
+			if err != nil {
+				return "", agent.Invalid("url", "the host is not a valid name")
+			}
+			return canonicalHost(ascii)
+		}
+	}
+	host = strings.ToLower(host)
+	last := host[strings.LastIndexByte(host, '.')+1:]
+	if last == "" || isNumber(last) {
+		return "", agent.Invalid("url", "the host %q is no valid name or dotted address", host)
+	}
+	if strings.ContainsAny(host, ":%/\\@ []") {
+		return "", agent.Invalid("url", "the host is not a valid name")
+	}
+	return host, nil
+}
+
+// isNumber reports whether resolvers may read a host's last label as part of an IPv4 address (the URL standard's "ends in a number").
+func isNumber(label string) bool {
+	if _, err := strconv.ParseUint(label, 0, 64); err == nil {
+		return true
+	}
+	return strings.Trim(label, "0123456789") == ""
+}
+
+func portOf(u *url.URL) (uint16, error) {
+	switch s := u.Port(); {
+	case s != "":
+		n, err := strconv.ParseUint(s, 10, 16)
+		if err != nil || n == 0 {
+			return 0, agent.Invalid("url", "port %q: want 1 to 65535", s)
+		}
+		return uint16(n), nil
+	case u.Scheme == "http":
+		return 80, nil
+	default:
+		return 443, nil
+	}
+}
