@@ -55,7 +55,7 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 // judge returns the failure that a response stands for, nil for one worth reading. A redirect is a failure: followed, it would carry
 // the prompt, and with some providers the key, to a host that nobody configured.
 func (t *transport) judge(res *http.Response) error {
-	if res.StatusCode >= 200 && res.StatusCode < 400 {
+	if res.StatusCode >= 200 && res.StatusCode < 300 {
 		// A captive portal, a proxy's error page, or the wrong base URL.
 		if media, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type")); media == "text/html" {
 			return t.client.errorf(agent.CodeUnavailable, "answered %d with an HTML page: is the base URL right?", res.StatusCode)
