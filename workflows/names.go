@@ -1,6 +1,8 @@
 package workflows
 
 import (
+	enumspb "go.temporal.io/api/enums/v1"
+
 	"github.com/turnstone-run/turnstone/activities"
 	"github.com/turnstone-run/turnstone/agent"
 )
@@ -32,3 +34,12 @@ func ConversationID(tenant string, s agent.SessionID) string {
 
 // acts is the nil-typed handle through which workflows name activities: a rename is a compile error.
 var acts *activities.Activities
+
+// SearchAttributes are the names and types that make turns findable; all are keywords.
+func SearchAttributes() map[string]enumspb.IndexedValueType {
+	return map[string]enumspb.IndexedValueType{
+		AttributeTenant:  enumspb.INDEXED_VALUE_TYPE_KEYWORD,
+		AttributeAgent:   enumspb.INDEXED_VALUE_TYPE_KEYWORD,
+		AttributeSession: enumspb.INDEXED_VALUE_TYPE_KEYWORD,
+	}
+}

@@ -1,0 +1,214 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"go.uber.org/zap"
+
+	"github.com/turnstone-run/turnstone"
+	"github.com/turnstone-run/turnstone/internal/app"
+	"github.com/turnstone-run/turnstone/internal/devstack"
+	"github.com/turnstone-run/turnstone/internal/devstack/offline"
+	"github.com/turnstone-run/turnstone/internal/devstack/pgdev"
+	"github.com/turnstone-run/turnstone/workflows"
+)
+
+// The ports that the embedded stack prefers (DESIGN §8).
+const (
+	temporalPort = 7233
+	uiPort       = 8233
+)
+
+type stackOptions struct {
+	data      string
+	ephemeral bool
+	anyPort   bool // take free ports where the preferred ones are in use
+}
+
+// house is everything that was started.
+type house struct {
+	settings *turnstone.Settings
+	stack    *devstack.Stack
+	model    *offline.Server
+	service  *turnstone.Service
+	scratch  string // folder to remove at the end
+}
+
+// start starts the stack, then the service on it.
+func (d *dev) start(ctx context.Context, o stackOptions) (h *house, err error) {
+	settings, err := app.Load(app.Sources{Flags: d.flags, Env: d.env, Dir: "."})
+	if err != nil {
+		return nil, err
+	}
+	h = &house{settings: settings}
+	defer func() {
+		if err != nil {
+			stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+			defer cancel()
+			err = errors.Join(err, h.stop(stopCtx))
+		}
+	}()
+	if o.ephemeral {
+		o.data = ""
+		if h.scratch, err = os.MkdirTemp("", "turnstone-dev-"); err != nil {
+			return nil, err
+		}
+	} else if o.data, err = filepath.Abs(o.data); err != nil {
+		return nil, err
+	}
+	logger, err := d.logger()
+	if err != nil {
+		return nil, err
+	}
+	if h.stack, err = devstack.Start(ctx, d.config(settings, o, logger)); err != nil {
+		return nil, err
+	}
+	if err := d.furnish(ctx, h, o); err != nil {
+		return nil, err
+	}
+	d.say("starting worker and gateway…")
+	if h.service, err = turnstone.New(turnstone.Config{Settings: settings, Logger: logger}); err != nil {
+		return nil, err
+	}
+	return h, h.service.Start(ctx)
+}
+
+func (d *dev) config(settings *turnstone.Settings, o stackOptions, logger *zap.Logger) devstack.Config {
+	cfg := devstack.Config{
+		DataDir: o.data, AnyPort: o.anyPort, Logger: logger, Progress: d.say, Flights: &devstack.FlightsConfig{},
+		Temporal: &devstack.TemporalConfig{
+			FrontendPort: temporalPort, UIPort: uiPort, EnableUI: true, SearchAttributes: workflows.SearchAttributes(),
+		},
+	}
+	if settings.Database.URL == "" {
+		cfg.Postgres = &pgdev.Config{}
+	}
+	return cfg
+}
+
+// furnish points the settings at what was started.
+func (d *dev) furnish(ctx context.Context, h *house, o stackOptions) error {
+	set := h.settings
+	set.Temporal.Address, set.Temporal.Namespace = h.stack.Temporal.Address(), h.stack.Temporal.Namespace()
+	if h.stack.Postgres != nil {
+		set.Database.URL = app.Secret(h.stack.Postgres.DSN())
+	}
+	folder := o.data
+	if o.ephemeral {
+		folder = h.scratch
+	}
+	set.Storage.BlobURL = app.Secret("file://" + filepath.Join(folder, "blobs"))
+	flights, err := url.Parse(h.stack.Flights.URL())
+	if err != nil {
+		return err
+	}
+	set.Egress.AllowPrivate = append(slices.Clone(set.Egress.AllowPrivate), flights.Host)
+	if o.anyPort {
+		set.HTTP.Addr, set.GRPC.Addr = freeOr(set.HTTP.Addr), freeOr(set.GRPC.Addr)
+	}
+	if d.model != "" {
+		set.LLM.Model = d.model
+	}
+	if set.LLM.Provider != app.ProviderOffline || set.LLM.BaseURL != "" {
+		return nil
+	}
+	h.model, err = offline.Start(ctx, "127.0.0.1:0", offline.Config{FlightsURL: h.stack.Flights.URL() + "/flights"})
+	if err != nil {
+		return fmt.Errorf("start offline model: %w", err)
+	}
+	set.LLM.BaseURL, set.LLM.Model = h.model.BaseURL(), offline.ModelName
+	return nil
+}
+
+// freeOr returns addr when nobody listens there, else the same host with any port.
+func freeOr(addr string) string {
+	l, err := net.Listen("tcp", addr)
+	if err == nil {
+		_ = l.Close() // it was only asked whether it is free
+		return addr
+	}
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return addr
+	}
+	return net.JoinHostPort(host, "0")
+}
+
+// announce prints where everything is.
+func (h *house) announce(w io.Writer) {
+	model := h.settings.LLM.Provider + " · " + h.settings.LLM.Model
+	fmt.Fprintf(w, `
+  HTTP API   http://%s
+  gRPC       %s
+  Temporal   %s (namespace %s, task queue %s)
+  Web UI     %s
+  model      %s
+
+Try:
+  go run ./starter chat "%s" --server http://%s
+`, h.service.HTTPAddr(), h.service.GRPCAddr(), h.settings.Temporal.Address, h.settings.Temporal.Namespace, h.settings.Temporal.TaskQueue,
+		h.stack.Temporal.UIURL(), model, defaultPrompt, h.service.HTTPAddr())
+}
+
+// wait waits for the end of ctx or of a part, and stops everything.
+func (h *house) wait(ctx context.Context) error {
+	var failure error
+	var database <-chan struct{}
+	if h.stack.Postgres != nil {
+		database = h.stack.Postgres.Exited()
+	}
+	select {
+	case <-ctx.Done():
+	case failure = <-h.service.Failed():
+	case <-database:
+		failure = errors.New("PostgreSQL ended by itself")
+	}
+	stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+	defer cancel()
+	return errors.Join(failure, h.stop(stopCtx))
+}
+
+// stop stops what was started, the service before what it uses.
+func (h *house) stop(ctx context.Context) error {
+	var faults []error
+	if h.service != nil {
+		faults = append(faults, h.service.Stop(ctx))
+	}
+	if h.model != nil {
+		faults = append(faults, h.model.Close(ctx))
+	}
+	if h.stack != nil {
+		faults = append(faults, h.stack.Close(ctx))
+	}
+	if h.scratch != "" {
+		faults = append(faults, os.RemoveAll(h.scratch))
+	}
+	return errors.Join(faults...)
+}
+
+func (d *dev) say(what string) { fmt.Fprintf(d.notes, "· %s\n", what) }
+
+func (d *dev) logger() (*zap.Logger, error) {
+	level := "error"
+	if d.verbose {
+		level = "info"
+	}
+	return app.Logger(app.Log{Level: level, Format: "console"})
+}
+
+// defaultData is a folder that PostgreSQL can use: root's server runs as another user, to whom root's home is closed.
+func defaultData() string {
+	here := ".turnstone"
+	if abs, err := filepath.Abs(here); err == nil && pgdev.CheckDir(abs) == nil {
+		return here
+	}
+	return "/var/lib/turnstone"
+}

@@ -1,0 +1,221 @@
+package e2e_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/turnstone-run/turnstone/agent"
+	turnstonev1 "github.com/turnstone-run/turnstone/proto/turnstone/v1"
+	"github.com/turnstone-run/turnstone/workflows"
+)
+
+// mainJob is the prompt that the product is shown with.
+const mainJob = "fetch flights from NYC to LAX, sort by price, show top 3"
+
+// run starts a turn and follows it to its end.
+func (s *system) run(req agent.TurnRequest) (*agent.AgentStepOutput, []agent.Event) {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
+	defer cancel()
+	receipt, err := s.client.Start(ctx, req)
+	require.NoError(s.t, err)
+	return s.follow(ctx, receipt.TurnID)
+}
+
+func (s *system) follow(ctx context.Context, id agent.TurnID) (*agent.AgentStepOutput, []agent.Event) {
+	s.t.Helper()
+	var events []agent.Event
+	for e, err := range s.client.Follow(ctx, id, 0) {
+		require.NoError(s.t, err)
+		require.Equal(s.t, int64(len(events)+1), e.Meta.EventIndex, "contiguous")
+		events = append(events, e)
+	}
+	require.NotEmpty(s.t, events)
+	last := events[len(events)-1]
+	require.True(s.t, last.Terminal(), "%+v", last)
+	terminals := 0
+	for i := range events {
+		if events[i].Terminal() {
+			terminals++
+		}
+	}
+	require.Equal(s.t, 1, terminals)
+	return last.Result, events
+}
+
+// closed waits until the workflow of a turn is closed and returns its result.
+func (s *system) closed(id agent.TurnID) agent.AgentStepOutput {
+	s.t.Helper()
+	var out agent.AgentStepOutput
+	require.NoError(s.t, s.Temporal().GetWorkflow(s.t.Context(), id.WorkflowID(), "").Get(s.t.Context(), &out))
+	return out
+}
+
+// shownText is what a reader shows: tokens that no reset voids.
+func shownText(events []agent.Event) string {
+	var text string
+	for i, e := range events {
+		void := false
+		for _, r := range events[i:] {
+			void = void || (r.Type == agent.EventReset && r.Producer == e.Meta.Producer && e.Meta.EventIndex >= r.FromIndex)
+		}
+		if e.Type == agent.EventToken && !void {
+			text += e.Text
+		}
+	}
+	return text
+}
+
+func count(events []agent.Event, kind agent.EventType) (n int) {
+	for i := range events {
+		if events[i].Type == kind {
+			n++
+		}
+	}
+	return n
+}
+
+func TestMainJob(t *testing.T) {
+	s := start(t)
+	out, events := s.run(agent.TurnRequest{Message: mainJob, SessionID: "trip"})
+	require.Equal(t, agent.TurnCompleted, out.Status, "%+v", out.Error)
+	require.Equal(t, agent.StopEndTurn, out.StopReason)
+	require.Contains(t, out.Output, "234", "the cheapest flight")
+	require.Equal(t, out.Output, shownText(events))
+	require.JSONEq(t, `3`, string(field(t, out.ResultPreview, "row_count")))
+	require.Len(t, out.ToolCalls, 1)
+	require.Equal(t, "success", out.ToolCalls[0].Status)
+	require.Equal(t, 1, count(events, agent.EventToolStart))
+	require.GreaterOrEqual(t, count(events, agent.EventToolProgress), 3)
+	require.Equal(t, 2, count(events, agent.EventUsage))
+	require.Zero(t, count(events, agent.EventReset))
+
+	require.JSONEq(t, encode(t, out), encode(t, s.closed(out.TurnID)), "the workflow returns what the stream ended with")
+	h := s.replay("tool_turn", out.TurnID.WorkflowID(), "")
+	n, bytes := size(h)
+	t.Logf("one-tool turn: %d events, %d bytes", n, bytes)
+	require.LessOrEqual(t, n, 21)
+	require.LessOrEqual(t, bytes, 6<<10)
+
+	body := s.get("/v1/results/" + out.ResultRef[len("artifact://"):])
+	var result struct {
+		Output string            `json:"output"`
+		Data   []json.RawMessage `json:"data"`
+	}
+	require.NoError(t, json.Unmarshal(body, &result))
+	require.Equal(t, out.Output, result.Output)
+	require.Len(t, result.Data, 3)
+}
+
+func field(t *testing.T, raw json.RawMessage, name string) json.RawMessage {
+	t.Helper()
+	var m map[string]json.RawMessage
+	require.NoError(t, json.Unmarshal(raw, &m))
+	return m[name]
+}
+
+func encode(t *testing.T, v any) string {
+	t.Helper()
+	raw, err := json.Marshal(v)
+	require.NoError(t, err)
+	return string(raw)
+}
+
+// get fetches a path of the HTTP door.
+func (s *system) get(path string) []byte {
+	s.t.Helper()
+	resp, err := http.Get("http://" + s.HTTPAddr() + path)
+	require.NoError(s.t, err)
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	require.NoError(s.t, err)
+	require.Equal(s.t, http.StatusOK, resp.StatusCode, "%s", body)
+	return body
+}
+
+// alike takes away what may differ between two runs of the same turn.
+func alike(t *testing.T, out agent.AgentStepOutput) string {
+	t.Helper()
+	out.TurnID, out.SessionID, out.StreamID, out.ResultRef, out.ExecutionTimeMS = "", "", "", "", 0
+	for i := range out.ToolCalls {
+		out.ToolCalls[i].ID = ""
+	}
+	return encode(t, out)
+}
+
+func TestSameTurnThroughFourDoors(t *testing.T) {
+	s := start(t)
+	results := map[string]agent.AgentStepOutput{}
+
+	// The command line.
+	binary := filepath.Join(t.TempDir(), "starter")
+	build := exec.Command("go", "build", "-o", binary, "../starter")
+	build.Stderr = os.Stderr
+	require.NoError(t, build.Run())
+	chat := exec.Command(binary, "chat", mainJob, "--server", "http://"+s.HTTPAddr(), "--session", "by-cli")
+	shown, err := chat.CombinedOutput()
+	require.NoError(t, err, "%s", shown)
+	require.Contains(t, string(shown), "execute_pipeline")
+	var page struct {
+		Messages []struct {
+			TurnID agent.TurnID `json:"turn_id"`
+		} `json:"messages"`
+	}
+	require.NoError(t, json.Unmarshal(s.get("/v1/sessions/by-cli/messages"), &page))
+	require.Len(t, page.Messages, 4)
+	results["starter"] = s.closed(page.Messages[0].TurnID)
+	require.Contains(t, string(shown), results["starter"].Output)
+
+	// HTTP, waiting for the result.
+	resp, err := http.Post("http://"+s.HTTPAddr()+"/v1/turns", "application/json", bytes.NewReader([]byte(`{"message":"`+mainJob+`"}`)))
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	require.Equal(t, http.StatusOK, resp.StatusCode)
+	var out agent.AgentStepOutput
+	require.NoError(t, json.NewDecoder(resp.Body).Decode(&out))
+	results["http"] = out
+
+	// gRPC.
+	conn, err := grpc.NewClient(s.GRPCAddr(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	require.NoError(t, err)
+	defer conn.Close()
+	invoked, err := turnstonev1.NewAgentRuntimeClient(conn).Invoke(t.Context(), &turnstonev1.TurnRequest{Message: mainJob})
+	require.NoError(t, err)
+	results["grpc"] = s.closed(agent.TurnID(invoked.GetTurnId()))
+	require.Equal(t, results["grpc"].Output, invoked.GetOutput())
+
+	// A workflow typed by hand: the payload is what the temporal command line sends.
+	run, err := s.Temporal().ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: "by-hand", TaskQueue: s.set.Temporal.TaskQueue},
+		workflows.AgentTurnType, json.RawMessage(`{"agent":"analyst","message":"`+mainJob+`"}`))
+	require.NoError(t, err)
+	out = agent.AgentStepOutput{}
+	require.NoError(t, run.Get(t.Context(), &out))
+	require.Equal(t, run.GetRunID(), string(out.TurnID), "a turn started by hand is named after its first run")
+	require.Equal(t, out.TurnID, agent.TurnID(out.SessionID))
+	results["temporal"] = out
+
+	for door, got := range results {
+		require.JSONEq(t, alike(t, results["temporal"]), alike(t, got), door)
+		s.replay("", workflowOf(door, got), "")
+	}
+}
+
+func workflowOf(door string, out agent.AgentStepOutput) string {
+	if door == "temporal" {
+		return "by-hand"
+	}
+	return out.TurnID.WorkflowID()
+}

@@ -1,0 +1,122 @@
+package e2e_test
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"os"
+	"regexp"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/turnstone-run/turnstone"
+	"github.com/turnstone-run/turnstone/internal/app"
+	"github.com/turnstone-run/turnstone/internal/devstack"
+	"github.com/turnstone-run/turnstone/internal/devstack/offline"
+	"github.com/turnstone-run/turnstone/internal/devstack/pgdev/pgtest"
+	"github.com/turnstone-run/turnstone/internal/gateway/client"
+	"github.com/turnstone-run/turnstone/workflows"
+)
+
+// shared is what all tests of the process use: a Temporal server, the sample API and the offline model. Each test has a task queue
+// and a database of its own.
+var shared struct {
+	stack *devstack.Stack
+	model *offline.Server
+}
+
+func TestMain(m *testing.M) { os.Exit(runTests(m)) }
+
+func runTests(m *testing.M) int {
+	ctx := context.Background()
+	var err error
+	shared.stack, err = devstack.Start(ctx, devstack.Config{
+		AnyPort: true, Flights: &devstack.FlightsConfig{},
+		Temporal: &devstack.TemporalConfig{SearchAttributes: workflows.SearchAttributes()},
+	})
+	if err == nil {
+		shared.model, err = offline.Start(ctx, "127.0.0.1:0", offline.Config{FlightsURL: shared.stack.Flights.URL() + "/flights", TokenDelay: -1})
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "start stack:", err)
+		return 1
+	}
+	code := m.Run()
+	stop, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	if err := shared.model.Close(stop); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	if err := shared.stack.Close(stop); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	return code
+}
+
+var unfit = regexp.MustCompile(`[^A-Za-z0-9_.-]`)
+
+// settingsFor is the configuration of a test: its own queue, database and blobs, any free ports.
+func settingsFor(t *testing.T, change ...func(*app.Config)) *app.Config {
+	t.Helper()
+	s := app.Default()
+	s.HTTP.Addr, s.GRPC.Addr = "127.0.0.1:0", "127.0.0.1:0"
+	s.Temporal.Address, s.Temporal.Namespace = shared.stack.Temporal.Address(), shared.stack.Temporal.Namespace()
+	s.Temporal.TaskQueue = unfit.ReplaceAllString(t.Name(), "-")
+	s.Storage.BlobURL = app.Secret("file://" + t.TempDir())
+	s.LLM.Provider, s.LLM.Model, s.LLM.BaseURL = app.ProviderOffline, offline.ModelName, shared.model.BaseURL()
+	flights, err := url.Parse(shared.stack.Flights.URL())
+	require.NoError(t, err)
+	s.Egress.AllowPrivate = []string{flights.Host}
+	s.ShutdownTimeout = 15 * time.Second
+	for _, c := range change {
+		c(&s)
+	}
+	if s.Database.URL == "" {
+		s.Database.URL = app.Secret(pgtest.New(t))
+	}
+	return &s
+}
+
+// system is a running service with a client of its HTTP door.
+type system struct {
+	*turnstone.Service
+	t      *testing.T
+	set    *app.Config
+	client *client.Client
+}
+
+func start(t *testing.T, change ...func(*app.Config)) *system {
+	t.Helper()
+	return startWith(t, settingsFor(t, change...))
+}
+
+func startWith(t *testing.T, set *app.Config) *system {
+	t.Helper()
+	service, err := turnstone.New(turnstone.Config{Settings: set, Logger: testLogger(t)})
+	require.NoError(t, err)
+	require.NoError(t, service.Start(t.Context()))
+	s := &system{Service: service, t: t, set: set}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		defer cancel()
+		require.NoError(t, service.Stop(ctx))
+	})
+	s.client, err = client.New(client.Config{Server: "http://" + service.HTTPAddr()})
+	require.NoError(t, err)
+	return s
+}
+
+// testLogger shows warnings of a failed test; the services outlive the test's own log by a moment, so it writes to stderr.
+func testLogger(t *testing.T) *zap.Logger {
+	t.Helper()
+	cfg := zap.NewDevelopmentConfig()
+	cfg.Level = zap.NewAtomicLevelAt(zapcore.WarnLevel)
+	cfg.DisableStacktrace = true
+	logger, err := cfg.Build()
+	require.NoError(t, err)
+	return logger.Named(t.Name())
+}

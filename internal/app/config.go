@@ -1,0 +1,258 @@
+package app
+
+import (
+	"time"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// Config is everything that can be set from outside, in one place. [Load] fills it from turnstone.yaml, the environment and flags,
+// each overriding the one before; [Default] holds what applies when nothing is said. A field's path in YAML (http.addr) gives its
+// variable (TURNSTONE_HTTP_ADDR) and its flag (--http-addr); the tag env names further variables that many tools share, help is the
+// line that --help and docs/configuration.md show.
+//
+// A Config is made once at start and not changed afterwards.
+type Config struct {
+	// DataDir keeps what has no other home: blobs, and the state of the embedded stack. Default ".turnstone". [Load] makes it absolute.
+	DataDir string `yaml:"data_dir" help:"folder for local state"`
+	// ShutdownTimeout bounds the drain after SIGTERM; what still runs then goes to another worker. Default 30s (DESIGN §9).
+	ShutdownTimeout time.Duration `yaml:"shutdown_timeout" help:"how long work may finish after a stop signal"`
+
+	HTTP         HTTP         `yaml:"http"`
+	GRPC         GRPC         `yaml:"grpc"`
+	Gateway      Gateway      `yaml:"gateway"`
+	Temporal     Temporal     `yaml:"temporal"`
+	Database     Database     `yaml:"database"`
+	Storage      Storage      `yaml:"storage"`
+	Events       Events       `yaml:"events"`
+	Turn         Turn         `yaml:"turn"`
+	Conversation Conversation `yaml:"conversation"`
+	LLM          LLM          `yaml:"llm"`
+	// Models are further model profiles by name; only YAML can give them. What one leaves out is as in [Default], not as in llm.
+	Models []Model `yaml:"models" help:"further model profiles (YAML only)"`
+	Egress Egress  `yaml:"egress"`
+	Log    Log     `yaml:"log"`
+
+	origins  map[string]string // field path → where its value came from; absent: default
+	warnings []string
+}
+
+// HTTP is the REST, SSE and WebSocket door (DESIGN §8).
+type HTTP struct {
+	// Addr is host:port; port 0 takes a free one. Default "127.0.0.1:8080": there is no authentication yet.
+	Addr string `yaml:"addr" help:"address of REST, SSE and WebSocket (host:port)"`
+	// MaxBodyBytes bounds a request body and a gRPC message. Default 1MiB.
+	MaxBodyBytes Size `yaml:"max_body_bytes" help:"largest request body"`
+	// ReadHeaderTimeout bounds the arrival of a request's headers, and again of its body. Default 10s.
+	ReadHeaderTimeout time.Duration `yaml:"read_header_timeout" help:"how long a client may take to send its request"`
+	// AllowedHosts are names a Host header may carry besides the loopback ones, without port; "*" allows every one. Default none.
+	AllowedHosts []string `yaml:"allowed_hosts" help:"Host names accepted besides loopback"`
+	// AllowedOrigins are origins (scheme://host[:port]) that pages may call from, "*" likewise. Default none.
+	AllowedOrigins []string `yaml:"allowed_origins" help:"Origins accepted besides loopback"`
+}
+
+// GRPC is the gRPC door (DESIGN §8).
+type GRPC struct {
+	// Addr is host:port; port 0 takes a free one. Default "127.0.0.1:9090".
+	Addr string `yaml:"addr" help:"address of gRPC (host:port)"`
+}
+
+// Gateway decides whether a worker also serves HTTP and gRPC (DESIGN §2).
+type Gateway struct {
+	// Enabled starts both doors in the worker's process. Default true.
+	Enabled bool `yaml:"enabled" help:"serve HTTP and gRPC from this process"`
+}
+
+// Temporal holds our overrides only: address, namespace, API key and TLS come from TEMPORAL_* variables and temporal.toml, as for
+// every SDK and for the CLI ([TemporalOptions]; DESIGN §9).
+type Temporal struct {
+	// Address is the frontend's host:port. Default empty: the profile's, else 127.0.0.1:7233.
+	Address string `yaml:"address" env:"TEMPORAL_ADDRESS" help:"Temporal frontend (host:port); empty: the profile's, else 127.0.0.1:7233"`
+	// Namespace default empty: the profile's, else "default".
+	Namespace string `yaml:"namespace" env:"TEMPORAL_NAMESPACE" help:"Temporal namespace; empty: the profile's, else default"`
+	// Profile is a section of the configuration file. Default empty: "default", if there is one.
+	Profile string `yaml:"profile" env:"TEMPORAL_PROFILE" help:"profile in temporal.toml"`
+	// ConfigFile default empty: temporalio/temporal.toml in the user's configuration folder, if it exists.
+	ConfigFile string `yaml:"config_file" env:"TEMPORAL_CONFIG_FILE" help:"path of temporal.toml"`
+	// TaskQueue is where turns and activities are asked for. Default "turnstone" (DESIGN §3).
+	TaskQueue string `yaml:"task_queue" help:"task queue of turns and activities"`
+	// EagerStart lets a worker that starts a turn run its first task without a round trip. Default true; false where the server refuses it.
+	EagerStart bool `yaml:"eager_start" help:"start turns on this worker without a round trip"`
+	// MaxConcurrentActivities, …LocalActivities and …WorkflowTasks bound what one worker runs at once. Default 200 each.
+	MaxConcurrentActivities      int `yaml:"max_concurrent_activities" help:"activities running at once"`
+	MaxConcurrentLocalActivities int `yaml:"max_concurrent_local_activities" help:"local activities running at once"`
+	MaxConcurrentWorkflowTasks   int `yaml:"max_concurrent_workflow_tasks" help:"workflow tasks running at once"`
+
+	WorkerVersioning WorkerVersioning `yaml:"worker_versioning"`
+}
+
+// WorkerVersioning names this build to Temporal's worker deployments. Both empty, the default: not versioned.
+type WorkerVersioning struct {
+	// Deployment is the name that all versions of the worker share. Default empty.
+	Deployment string `yaml:"deployment" help:"worker deployment name; empty: not versioned"`
+	// BuildID is this build's version. Default empty.
+	BuildID string `yaml:"build_id" help:"build id within the deployment"`
+}
+
+// Database is PostgreSQL (seed 004 appendix B, as one URL).
+type Database struct {
+	// URL is a PostgreSQL URL or DSN. Default empty: the embedded stack's own; a worker needs one.
+	URL Secret `yaml:"url" env:"DATABASE_URL" help:"PostgreSQL URL"`
+	// MaxConns bounds this process's connections. Default 10.
+	MaxConns int `yaml:"max_conns" help:"most database connections"`
+}
+
+// Storage is where results live (seed 004 §1.4 and appendix B).
+type Storage struct {
+	// MaxInlineBytes: a larger result goes to the blob store instead of JSONB. Default 10485760 (10 MiB).
+	MaxInlineBytes Size `yaml:"max_inline_bytes" help:"largest result kept in the database"`
+	// BlobURL is a bucket (file://, s3://, gs://, azblob://). Default: the folder blobs of data_dir, filled in by [Load]. It is a
+	// secret because such a URL may carry credentials in its query.
+	BlobURL Secret `yaml:"blob_url" help:"bucket URL of the blob store; empty: the folder blobs in data_dir"`
+}
+
+// Kinds of event log.
+const (
+	LogPostgres = "postgres"
+	LogMemory   = "memory" // one process only
+)
+
+// Events is the event log (DESIGN §4).
+type Events struct {
+	// Log is [LogPostgres] or [LogMemory]. Default postgres.
+	Log string `yaml:"log" help:"postgres, or memory for one process only"`
+	// BatchInterval is how long tokens gather before they are written. Default 25ms; 1ms to 1s.
+	BatchInterval time.Duration `yaml:"batch_interval" help:"how long tokens gather before they are written"`
+	// Retention is how long a closed stream can be followed. Default 168h.
+	Retention time.Duration `yaml:"retention" help:"how long a finished stream can be read"`
+}
+
+// Turn holds the ceilings of one turn (DESIGN §§3, 6). A plan or request can only lower the limits.
+type Turn struct {
+	// ModelCalls bounds iterations of the loop. Default 25; 0: no bound.
+	ModelCalls int `yaml:"model_calls" help:"model calls of one turn; 0: no bound"`
+	// ToolCalls default 50; 0: no bound.
+	ToolCalls int `yaml:"tool_calls" help:"tool calls of one turn; 0: no bound"`
+	// WallTime is measured from the turn's start, human pauses not counted, in whole seconds. Default 1h; 0: no bound.
+	WallTime time.Duration `yaml:"wall_time" help:"duration of one turn without human pauses; 0: no bound"`
+	// Tokens is input plus output over all model calls. Default 0: no bound.
+	Tokens int64 `yaml:"tokens" help:"input and output tokens of one turn; 0: no bound"`
+	// CostUSD is over all model calls, by the prices in llm and models. Default 0: no bound.
+	CostUSD float64 `yaml:"cost_usd" help:"cost of one turn in USD; 0: no bound"`
+	// MaxMessageBytes bounds the messages of a request, together. Default 1MiB.
+	MaxMessageBytes Size `yaml:"max_message_bytes" help:"largest message of a request"`
+	// QueueLength is how many turns may wait in one session. Default 100.
+	QueueLength int `yaml:"queue_length" help:"turns waiting in one session"`
+	// HistoryOutputBytes: more of the answer is left out of the workflow's result; result_ref has the rest. Default 1024.
+	HistoryOutputBytes Size `yaml:"history_output_bytes" help:"output kept in workflow history"`
+	// OutputBytes likewise for what the API answers. Default 64KiB.
+	OutputBytes Size `yaml:"output_bytes" help:"output in an answer of the API"`
+	// ContinueAsNewEvents is a count of history events. Default 0: when the server suggests it.
+	ContinueAsNewEvents int `yaml:"continue_as_new_events" help:"history events before a turn continues as new; 0: the server's suggestion"`
+}
+
+// Limits are the ceilings that a plan starts from.
+func (t Turn) Limits() agent.Limits {
+	return agent.Limits{
+		ModelCalls:  t.ModelCalls,
+		ToolCalls:   t.ToolCalls,
+		Tokens:      t.Tokens,
+		CostUSD:     t.CostUSD,
+		WallTimeSec: int64(t.WallTime / time.Second),
+	}
+}
+
+// Conversation bounds the workflow of that name (DESIGN §3).
+type Conversation struct {
+	// ContinueAsNewEvents is a count of history events. Default 2000.
+	ContinueAsNewEvents int `yaml:"continue_as_new_events" help:"history events before a conversation continues as new"`
+	// IdleTimeout closes a conversation that nobody writes to. Default 24h.
+	IdleTimeout time.Duration `yaml:"idle_timeout" help:"silence after which a conversation closes"`
+}
+
+// Providers of models.
+const (
+	ProviderOpenAI    = "openai" // also everything compatible with it, by base_url
+	ProviderAnthropic = "anthropic"
+	ProviderOllama    = "ollama"
+	ProviderOffline   = "offline" // the deterministic model of the embedded stack
+)
+
+// LLM is a model profile: which model answers, and how (seed 004 appendix B). The one under llm is the default profile.
+type LLM struct {
+	// Provider default empty; [Load] then takes openai or anthropic, whichever key is in the environment (in this order), else offline.
+	Provider string `yaml:"provider" help:"openai, anthropic, ollama or offline; empty: by the key that is set"`
+	// Model is the provider's name for it. Default empty; [Load] fills in gpt-4o for openai and "offline" for offline.
+	Model string `yaml:"model" help:"model name; empty: gpt-4o for openai"`
+	// BaseURL is an http or https URL. Default empty: the provider's own.
+	BaseURL string `yaml:"base_url" help:"API of the provider; empty: its own"`
+	// APIKey default empty: OPENAI_API_KEY or ANTHROPIC_API_KEY, by provider.
+	APIKey Secret `yaml:"api_key" help:"API key; empty: OPENAI_API_KEY or ANTHROPIC_API_KEY, by provider"`
+	// Temperature is 0 to 2. Default 0.1.
+	Temperature float64 `yaml:"temperature" help:"sampling temperature, 0 to 2"`
+	// MaxTokens bounds one reply. Default 4000.
+	MaxTokens int `yaml:"max_tokens" help:"tokens of one reply"`
+	// TimeoutSec is the longest silence between two bytes, in seconds, not the longest call. Default 120.
+	TimeoutSec int `yaml:"timeout_sec" help:"longest silence of the provider in seconds"`
+	// MaxRetries is how often the middleware model_retry tries again; the SDKs' own retries are off (DESIGN §6). Default 2.
+	MaxRetries int `yaml:"max_retries" help:"retries of a failed model call"`
+	// InputPerMTok, CachedPerMTok and OutputPerMTok are prices in USD per million tokens, for the ledger. Default 0: not known.
+	InputPerMTok  float64 `yaml:"input_per_mtok" help:"USD per million input tokens"`
+	CachedPerMTok float64 `yaml:"cached_per_mtok" help:"USD per million cached input tokens"`
+	OutputPerMTok float64 `yaml:"output_per_mtok" help:"USD per million output tokens"`
+}
+
+// Model is a further model profile.
+type Model struct {
+	// Name is what requests and definitions call it: 1 to 64 of [A-Za-z0-9._-], not "default", each once.
+	Name string `yaml:"name" help:"name of the profile"`
+	LLM  `yaml:",inline"`
+}
+
+// Egress bounds every request made for a model (DESIGN §7).
+type Egress struct {
+	// AllowHosts are "api.example.com" or "*.example.com", either with ":port". Default none: any public host.
+	AllowHosts []string `yaml:"allow_hosts" help:"hosts that tools may ask; empty: every public one"`
+	// AllowPrivate are private addresses allowed all the same: "10.1.2.3:8080", "name.internal:8080", "10.0.0.0/8[:port]". Default none.
+	AllowPrivate []string `yaml:"allow_private" help:"private addresses that tools may ask (host:port or CIDR)"`
+	// MaxBytes bounds a response, as sent and as decompressed. Default 32MiB.
+	MaxBytes Size `yaml:"max_bytes" help:"largest response"`
+	// Timeout bounds one request, redirects included. Default 30s.
+	Timeout time.Duration `yaml:"timeout" help:"duration of one request"`
+}
+
+// Log is what the process tells its operator.
+type Log struct {
+	// Level is debug, info, warn or error. Default info.
+	Level string `yaml:"level" help:"debug, info, warn or error"`
+	// Format is json, or console for people. Default json.
+	Format string `yaml:"format" help:"json or console"`
+}
+
+// Default is the configuration when nothing is said.
+func Default() Config {
+	return Config{
+		DataDir:         ".turnstone",
+		ShutdownTimeout: 30 * time.Second,
+		HTTP:            HTTP{Addr: "127.0.0.1:8080", MaxBodyBytes: 1 << 20, ReadHeaderTimeout: 10 * time.Second},
+		GRPC:            GRPC{Addr: "127.0.0.1:9090"},
+		Gateway:         Gateway{Enabled: true},
+		Temporal: Temporal{
+			TaskQueue: "turnstone", EagerStart: true,
+			MaxConcurrentActivities: 200, MaxConcurrentLocalActivities: 200, MaxConcurrentWorkflowTasks: 200,
+		},
+		Database: Database{MaxConns: 10},
+		Storage:  Storage{MaxInlineBytes: 10 << 20},
+		Events:   Events{Log: LogPostgres, BatchInterval: 25 * time.Millisecond, Retention: 168 * time.Hour},
+		Turn: Turn{
+			ModelCalls: 25, ToolCalls: 50, WallTime: time.Hour, MaxMessageBytes: 1 << 20, QueueLength: 100,
+			HistoryOutputBytes: 1 << 10, OutputBytes: 64 << 10,
+		},
+		Conversation: Conversation{ContinueAsNewEvents: 2000, IdleTimeout: 24 * time.Hour},
+		LLM:          defaultLLM(),
+		Egress:       Egress{MaxBytes: 32 << 20, Timeout: 30 * time.Second},
+		Log:          Log{Level: "info", Format: "json"},
+	}
+}
+
+func defaultLLM() LLM { return LLM{Temperature: 0.1, MaxTokens: 4000, TimeoutSec: 120, MaxRetries: 2} }

@@ -1,0 +1,156 @@
+package app
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+)
+
+// maxFileBytes bounds turnstone.yaml.
+const maxFileBytes = 1 << 20
+
+// Sources is where [Load] looks. Nothing else is read: no process environment, no working folder.
+type Sources struct {
+	Flags *pflag.FlagSet // parsed, with the flags of [AddFlags]; nil: none
+	Env   []string       // "NAME=value" as in os.Environ; an empty value counts as unset
+	Dir   string         // what relative paths start from; holds turnstone.yaml unless --config or TURNSTONE_CONFIG name another file
+	Base  *Config        // what applies when nothing is said; nil: [Default]
+}
+
+// Load reads the file, the environment and the flags, each overriding the one before, fills in what depends on other settings, and
+// validates. Its error joins every fault found ([Faults]); then there is no Config.
+//
+// String values in the file may hold ${NAME} and ${NAME:-default} (seed 004 appendix B); $${ is a literal ${. The default also
+// applies when the variable is empty; without one an unset variable is a fault.
+func Load(src Sources) (*Config, error) {
+	cfg := Default()
+	if src.Base != nil {
+		cfg = *src.Base
+	}
+	cfg.Models = slices.Clone(cfg.Models) // complete fills in keys
+	cfg.origins, cfg.warnings = map[string]string{}, nil
+	l := loader{cfg: &cfg, env: environ(src.Env), fields: fields(&cfg)}
+	l.file(src)
+	l.environment(src.Env)
+	if src.Flags != nil {
+		l.flags(src.Flags)
+	}
+	l.complete(src.Dir)
+	l.validate()
+	if err := l.faults.err(); err != nil {
+		return nil, err
+	}
+	return &cfg, nil
+}
+
+// Warnings are variables that look meant for us and are not: a typing mistake, or what Kubernetes sets for a service named turnstone.
+func (c Config) Warnings() []string { return slices.Clone(c.warnings) }
+
+// Origin says where a setting's value came from: "turnstone.yaml:12", a variable's name, "--flag", or "default".
+func (c Config) Origin(path string) string {
+	if o, ok := c.origins[path]; ok {
+		return o
+	}
+	return "default"
+}
+
+// loader is one call of Load.
+type loader struct {
+	cfg    *Config
+	env    map[string]string
+	fields []field // of cfg
+	faults faults
+}
+
+func environ(list []string) map[string]string {
+	env := make(map[string]string, len(list))
+	for _, entry := range list {
+		if name, value, ok := strings.Cut(entry, "="); ok {
+			env[name] = value
+		}
+	}
+	return env
+}
+
+// file reads the YAML file, if there is one or one was asked for.
+func (l *loader) file(src Sources) {
+	name, wanted := l.env[configEnv], l.env[configEnv] != ""
+	if src.Flags != nil && src.Flags.Changed(configFlag) {
+		name, wanted = src.Flags.Lookup(configFlag).Value.String(), true
+	}
+	if !wanted {
+		name = configFile
+	}
+	data, err := readBounded(inDir(src.Dir, name))
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && !wanted:
+	case err != nil:
+		l.faults.add("", "", "read configuration %q: %s", name, err)
+	default:
+		l.yaml(name, data)
+	}
+}
+
+func readBounded(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() //nolint:errcheck // nothing was written
+	data, err := io.ReadAll(io.LimitReader(f, maxFileBytes+1))
+	if err == nil && len(data) > maxFileBytes {
+		err = errors.New("larger than 1 MiB")
+	}
+	return data, err
+}
+
+func inDir(dir, path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(dir, path)
+}
+
+// set stores a text and notes where it came from.
+func (l *loader) set(path string, value reflect.Value, text, origin string) {
+	if err := setText(value, text); err != nil {
+		l.faults.add(origin, path, "%s", err)
+		return
+	}
+	l.cfg.origins[path] = origin
+}
+
+func (l *loader) environment(list []string) {
+	for _, f := range l.fields {
+		for _, name := range f.Env {
+			if value := l.env[name]; value != "" {
+				l.set(f.Path, f.value, value, name)
+				break
+			}
+		}
+	}
+	// TURNSTONE_SERVER belongs to the command line, which may share an environment with a worker.
+	known := append(Variables(), "TURNSTONE_SERVER")
+	for _, entry := range list {
+		name, _, _ := strings.Cut(entry, "=")
+		if strings.HasPrefix(name, envPrefix) && !slices.Contains(known, name) {
+			l.cfg.warnings = append(l.cfg.warnings, name+" is set and is no setting of Turnstone")
+		}
+	}
+	slices.Sort(l.cfg.warnings)
+}
+
+func (l *loader) flags(flags *pflag.FlagSet) {
+	for _, f := range l.fields {
+		if flags.Changed(f.Flag) {
+			l.set(f.Path, f.value, flags.Lookup(f.Flag).Value.String(), "--"+f.Flag)
+		}
+	}
+}

@@ -1,0 +1,90 @@
+package inbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/operatorservice/v1"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/client"
+	"go.uber.org/zap"
+
+	"github.com/turnstone-run/turnstone/workflows"
+)
+
+// recheck is how often a namespace without the attributes is asked again.
+const recheck = time.Minute
+
+// HasAttributes reports whether the namespace knows the search attributes of turns.
+func HasAttributes(ctx context.Context, c client.Client, namespace string) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	known, err := c.OperatorService().ListSearchAttributes(ctx, &operatorservice.ListSearchAttributesRequest{Namespace: namespace})
+	if err != nil {
+		return false, temporalError("list search attributes", err)
+	}
+	for name, kind := range workflows.SearchAttributes() {
+		if known.GetCustomAttributes()[name] != kind {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// AddAttributes registers the search attributes, those that are missing; it is what "starter setup" does.
+func AddAttributes(ctx context.Context, c client.Client, namespace string) error {
+	for name, kind := range workflows.SearchAttributes() {
+		_, err := c.OperatorService().AddSearchAttributes(ctx, &operatorservice.AddSearchAttributesRequest{
+			Namespace: namespace, SearchAttributes: map[string]enumspb.IndexedValueType{name: kind},
+		})
+		var exists *serviceerror.AlreadyExists
+		if err != nil && !errors.As(err, &exists) {
+			return fmt.Errorf("register search attribute %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// AttributeWatch knows whether the namespace has the attributes. Turns run without them, with one warning.
+type AttributeWatch struct {
+	Temporal  client.Client
+	Namespace string
+	Logger    *zap.Logger
+
+	known atomic.Bool
+}
+
+// Known answers from memory.
+func (w *AttributeWatch) Known() bool { return w.known.Load() }
+
+// Check asks the server.
+func (w *AttributeWatch) Check(ctx context.Context) error {
+	known, err := HasAttributes(ctx, w.Temporal, w.Namespace)
+	w.known.Store(known)
+	return err
+}
+
+// Run asks again now and then until the answer is yes.
+func (w *AttributeWatch) Run(ctx context.Context) {
+	if w.Known() {
+		return
+	}
+	w.Logger.Warn("the namespace lacks Turnstone's search attributes: turns run without them; register them with \"starter setup\"",
+		zap.String("namespace", w.Namespace))
+	tick := time.NewTicker(recheck)
+	defer tick.Stop()
+	for !w.Known() {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			if err := w.Check(ctx); err != nil {
+				w.Logger.Debug("search attributes", zap.Error(err))
+			}
+		}
+	}
+}

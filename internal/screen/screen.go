@@ -1,0 +1,298 @@
+// Package screen shows the events of a turn to a person at a terminal.
+package screen
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"unicode"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// screen shows the events of one turn: the answer on out, everything about it on notes. What is shown cannot be taken back, so a
+// producer that starts again (reset) is silent for as long as it repeats what stands there already.
+type Screen struct {
+	out, notes io.Writer
+	producers  map[string]*shown
+	current    string          // the producer whose text is being shown
+	calls      map[string]bool // tool calls announced
+	midLine    bool            // out is inside a line
+	answered   bool            // the current step has shown text
+}
+
+// shown is the text of one producer: what stands on the screen, and what is true.
+type shown struct {
+	visible string
+	text    string
+	pieces  []piece
+}
+
+// piece remembers where in the text an event begins, so that a reset can cut there.
+type piece struct {
+	index int64
+	start int
+}
+
+func New(out, notes io.Writer) *Screen {
+	return &Screen{out: out, notes: notes, producers: map[string]*shown{}, calls: map[string]bool{}}
+}
+
+// show displays the next event.
+func (s *Screen) Show(e *agent.Event) {
+	switch e.Type {
+	case agent.EventToken:
+		s.token(e)
+	case agent.EventReset:
+		s.reset(e)
+	case agent.EventContent:
+		for i := range e.ContentBlocks {
+			s.block(&e.ContentBlocks[i])
+		}
+	case agent.EventToolStart:
+		s.toolStart(e)
+	case agent.EventToolProgress:
+		s.note("  … %s", oneLine(e.Text, 200))
+	case agent.EventToolEnd:
+		s.toolEnd(e)
+	case agent.EventApprovalRequested:
+		s.approval(e.Approval)
+	case agent.EventApprovalResolved:
+		if a := e.Approval; a != nil {
+			s.note("✓ %s: %s%s", a.ApprovalID, a.Decision, by(a.By))
+		}
+	case agent.EventError:
+		if e.Error != nil {
+			s.note("! %s: %s", e.Error.Type, e.Error.Message)
+		}
+	case agent.EventStatus:
+		s.status(e)
+	case agent.EventUsage, agent.EventRoute:
+	}
+}
+
+func (s *Screen) token(e *agent.Event) {
+	p := s.producer(e.Meta.Producer)
+	p.pieces = append(p.pieces, piece{e.Meta.EventIndex, len(p.text)})
+	p.text += e.Text
+	s.catchUp(p)
+}
+
+func (s *Screen) producer(name string) *shown {
+	if s.current != name {
+		s.settle()
+		s.freshLine()
+		s.current, s.answered = name, false
+	}
+	p, ok := s.producers[name]
+	if !ok {
+		p = &shown{}
+		s.producers[name] = p
+	}
+	return p
+}
+
+// catchUp makes the screen show a producer's text, writing only what is missing.
+func (s *Screen) catchUp(p *shown) {
+	switch {
+	case strings.HasPrefix(p.visible, p.text):
+		return // repeats what stands there
+	case strings.HasPrefix(p.text, p.visible):
+		s.write(p.text[len(p.visible):])
+	default:
+		s.note("↻ the model started again; the text above is void")
+		s.write(p.text)
+	}
+	p.visible = p.text
+}
+
+// settle is for the end of a producer: one that started again and ended shorter leaves void text on the screen.
+func (s *Screen) settle() {
+	p, ok := s.producers[s.current]
+	if !ok || len(p.text) >= len(p.visible) {
+		return
+	}
+	s.note("↻ the model started again; the text above is void")
+	s.write(p.text)
+	p.visible = p.text
+}
+
+func (s *Screen) reset(e *agent.Event) {
+	p, ok := s.producers[e.Producer]
+	if !ok {
+		return
+	}
+	for i, at := range p.pieces {
+		if at.index >= e.FromIndex {
+			p.text, p.pieces = p.text[:at.start], p.pieces[:i]
+			return
+		}
+	}
+}
+
+func (s *Screen) write(text string) {
+	if text == "" {
+		return
+	}
+	text = printable(text)
+	_, _ = io.WriteString(s.out, text)
+	s.midLine = !strings.HasSuffix(text, "\n")
+	s.answered = true
+}
+
+func (s *Screen) freshLine() {
+	if s.midLine {
+		_, _ = io.WriteString(s.out, "\n")
+		s.midLine = false
+	}
+}
+
+func (s *Screen) note(format string, args ...any) {
+	s.freshLine()
+	fmt.Fprintln(s.notes, printable(fmt.Sprintf(format, args...)))
+}
+
+func (s *Screen) block(b *agent.Block) {
+	switch b.Type {
+	case agent.BlockReasoning:
+		if b.Reasoning != "" {
+			s.note("~ %s", oneLine(b.Reasoning, 200))
+		}
+	case agent.BlockImage, agent.BlockAudio, agent.BlockFile:
+		s.note("[%s %s%s]", b.Type, b.MIMEType, oneLine(" "+b.URL+b.FileID, 200))
+	default:
+	}
+}
+
+// toolStart announces a call once, with the steps of a pipeline one by one.
+func (s *Screen) toolStart(e *agent.Event) {
+	id := string(e.ToolCallID)
+	if s.calls[id] {
+		s.note("→ %s again", e.ToolName)
+		return
+	}
+	s.calls[id] = true
+	s.settle()
+	var in struct {
+		Pipeline []map[string]json.RawMessage `json:"pipeline"`
+	}
+	if err := json.Unmarshal(e.Input, &in); err != nil || len(in.Pipeline) == 0 {
+		s.note("→ %s %s", e.ToolName, oneLine(string(e.Input), 200))
+		return
+	}
+	s.note("→ %s", e.ToolName)
+	for i, step := range in.Pipeline {
+		s.note("  %d. %s", i+1, stepLine(step))
+	}
+}
+
+// stepLine shows a step as its name and its other members in the order of their names.
+func stepLine(step map[string]json.RawMessage) string {
+	var name string
+	if json.Unmarshal(step["step"], &name) != nil {
+		name = "?"
+	}
+	rest := make(map[string]json.RawMessage, len(step))
+	for k, v := range step {
+		if k != "step" {
+			rest[k] = v
+		}
+	}
+	if len(rest) == 0 {
+		return name
+	}
+	text, err := json.Marshal(rest) // sorts the names
+	if err != nil {
+		return name
+	}
+	return name + " " + oneLine(string(text), 160)
+}
+
+func (s *Screen) toolEnd(e *agent.Event) {
+	outcome, text := "done", oneLine(string(e.Output), 160)
+	if e.Failed {
+		outcome = "failed"
+	}
+	if e.Ref != "" {
+		text = e.Ref
+	}
+	s.note("← %s %s: %s", e.ToolName, outcome, text)
+}
+
+func (s *Screen) approval(a *agent.Approval) {
+	if a == nil {
+		return
+	}
+	s.note("? %s wants to run: %s", a.ToolName, oneLine(string(a.Args), 400))
+	s.note("  starter decide %s %s approve", a.TurnID, a.ApprovalID)
+}
+
+func (s *Screen) status(e *agent.Event) {
+	switch e.Status {
+	case agent.StatusWaiting:
+		if e.Reason != "" {
+			s.note("… waiting: %s", e.Reason)
+		}
+	case agent.StatusCompleted, agent.StatusFailed, agent.StatusCancelled:
+		s.end(e)
+	case agent.StatusRunning:
+	}
+}
+
+// end closes the answer, giving it whole where it was not streamed, and says what became of the turn.
+func (s *Screen) end(e *agent.Event) {
+	s.settle()
+	r := e.Result
+	if r == nil {
+		s.note("turn %s", strings.ToLower(string(e.Status)))
+		return
+	}
+	if !s.answered {
+		s.write(r.Output)
+	}
+	s.freshLine()
+	if r.Status != agent.TurnCompleted {
+		why := string(r.StopReason)
+		if r.Error != nil {
+			why = r.Error.Type + ": " + r.Error.Message
+		}
+		s.note("turn %s: %s", r.Status, why)
+	}
+	line := fmt.Sprintf("— turn %s · session %s · %.1f s · %d tokens", r.TurnID, r.SessionID, float64(r.ExecutionTimeMS)/1000,
+		r.Usage.InputTokens+r.Usage.OutputTokens)
+	if r.ResultRef != "" {
+		line += " · " + r.ResultRef
+	}
+	s.note("%s", line)
+}
+
+func by(who string) string {
+	if who == "" {
+		return ""
+	}
+	return " by " + who
+}
+
+// oneLine makes text fit one line of at most most characters.
+func oneLine(text string, most int) string {
+	text = strings.TrimRight(strings.Join(strings.Fields(text), " "), " ")
+	if r := []rune(text); len(r) > most {
+		return string(r[:most]) + "…"
+	}
+	return text
+}
+
+// printable keeps a model's or a tool's text from steering the terminal.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n' || r == '\t' || !unicode.IsControl(r):
+			return r
+		case r == '\r':
+			return -1
+		default:
+			return '\uFFFD'
+		}
+	}, text)
+}

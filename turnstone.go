@@ -1,0 +1,302 @@
+// Package turnstone composes the runtime: New(Config) → Run(ctx). A worker with tools of one's own is ten lines:
+//
+//	settings, err := turnstone.Load(os.Args[1:], os.Environ())
+//	…
+//	service, err := turnstone.New(turnstone.Config{Settings: settings, Toolkits: []agent.Toolkit{mine}})
+//	…
+//	err = service.Run(ctx)
+package turnstone
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"go.temporal.io/sdk/client"
+	sdkworker "go.temporal.io/sdk/worker"
+	"go.uber.org/zap"
+
+	"github.com/turnstone-run/turnstone/activities"
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/app"
+	"github.com/turnstone-run/turnstone/internal/blob"
+	"github.com/turnstone-run/turnstone/internal/gateway"
+	"github.com/turnstone-run/turnstone/internal/inbox"
+	"github.com/turnstone-run/turnstone/internal/llm"
+	"github.com/turnstone-run/turnstone/internal/middleware"
+	"github.com/turnstone-run/turnstone/internal/postgres"
+	"github.com/turnstone-run/turnstone/internal/stream/memory"
+	"github.com/turnstone-run/turnstone/internal/stream/pgstream"
+	"github.com/turnstone-run/turnstone/internal/tool"
+)
+
+// The adapters satisfy the ports: asserted here, where both are known (STYLE §3).
+var (
+	_ activities.TurnStore  = (*postgres.Store)(nil)
+	_ activities.EventLog   = (*pgstream.Log)(nil)
+	_ activities.EventLog   = (*memory.Log)(nil)
+	_ activities.Blobs      = (*blob.Store)(nil)
+	_ activities.Runs       = (*inbox.Runs)(nil)
+	_ activities.Models     = (*llm.Models)(nil)
+	_ activities.Tools      = (*tool.Registry)(nil)
+	_ activities.Middleware = (*middleware.Set)(nil)
+)
+
+// Settings is the configuration that files, environment and flags give.
+type Settings = app.Config
+
+// Middleware is a middleware of one's own under the name that agents use.
+type Middleware = middleware.Named
+
+// Config is what [New] needs: settings, and what the user adds in Go.
+type Config struct {
+	Settings   *Settings
+	Toolkits   []agent.Toolkit // besides the built-in ones
+	Middleware []Middleware    // besides the built-in ones
+	Env        []string        // as in os.Environ, for TEMPORAL_* variables; nil: none
+	Logger     *zap.Logger     // nil: as the settings say
+}
+
+// Service is a worker and, unless told otherwise, the gateway, in one process.
+type Service struct {
+	cfg    Config
+	logger *zap.Logger
+
+	pool      *pgxpool.Pool
+	log       activities.EventLog
+	closeLog  func()
+	blobs     *blob.Store
+	temporal  client.Client
+	namespace string
+	worker    sdkworker.Worker
+	gateway   *gateway.Gateway
+	failed    chan error
+	stop      context.CancelFunc
+	tasks     sync.WaitGroup
+}
+
+// New checks the configuration; nothing is opened yet.
+func New(cfg Config) (*Service, error) {
+	if cfg.Settings == nil {
+		return nil, errors.New("turnstone: no settings")
+	}
+	if cfg.Settings.Database.URL == "" {
+		return nil, agent.Invalid("database.url", "is empty: set DATABASE_URL, or use the embedded stack (go run ./dev)")
+	}
+	logger := cfg.Logger
+	if logger == nil {
+		var err error
+		if logger, err = app.Logger(cfg.Settings.Log); err != nil {
+			return nil, err
+		}
+	}
+	return &Service{cfg: cfg, logger: logger, failed: make(chan error, 2), stop: func() {}, closeLog: func() {}}, nil
+}
+
+// Run starts the service, waits until ctx ends or something fails for good, and stops it within the shutdown timeout.
+func (s *Service) Run(ctx context.Context) error {
+	if err := s.Start(ctx); err != nil {
+		return err
+	}
+	var failure error
+	select {
+	case <-ctx.Done():
+		s.logger.Info("draining")
+	case failure = <-s.Failed():
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.Settings.ShutdownTimeout)
+	defer cancel()
+	return errors.Join(failure, s.Stop(ctx))
+}
+
+// Failed yields what ended the service from within.
+func (s *Service) Failed() <-chan error { return s.failed }
+
+// Start opens what the service needs, in the order of dependency, and begins to poll and to serve. What was opened is closed again
+// when a later part fails.
+func (s *Service) Start(ctx context.Context) (err error) {
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.Stop(context.WithoutCancel(ctx)))
+		}
+	}()
+	background, stop := context.WithCancel(context.WithoutCancel(ctx))
+	s.stop = stop
+	store, err := s.openStore(ctx)
+	if err != nil {
+		return err
+	}
+	if err := s.openTemporal(ctx); err != nil {
+		return err
+	}
+	watch := &inbox.AttributeWatch{Temporal: s.temporal, Namespace: s.namespace, Logger: s.logger}
+	if err := watch.Check(ctx); err != nil {
+		return fmt.Errorf("look at the namespace: %w", err)
+	}
+	s.tasks.Go(func() { watch.Run(background) })
+	return s.compose(ctx, store, watch)
+}
+
+// openStore connects to PostgreSQL, brings its schema up to date and opens the event log and the blob store.
+func (s *Service) openStore(ctx context.Context) (*postgres.Store, error) {
+	set := s.cfg.Settings
+	pg := postgres.Config{URL: set.Database.URL.Reveal(), MaxConns: int32(set.Database.MaxConns), Logger: s.logger} //nolint:gosec // validated
+	var err error
+	if s.pool, err = postgres.Open(ctx, pg); err != nil {
+		return nil, err
+	}
+	if err := postgres.Migrate(ctx, s.pool); err != nil {
+		return nil, err
+	}
+	if err := s.openLog(ctx); err != nil {
+		return nil, err
+	}
+	if s.blobs, err = blob.Open(ctx, set.Storage.BlobURL.Reveal()); err != nil {
+		return nil, fmt.Errorf("open blob store: %w", err)
+	}
+	pg.SeparateLog = set.Events.Log == app.LogMemory
+	return postgres.NewStore(s.pool, pg), nil
+}
+
+// openLog opens the event log: in the database, or in this process for one that has no other.
+func (s *Service) openLog(ctx context.Context) error {
+	set := s.cfg.Settings.Events
+	if set.Log == app.LogMemory {
+		log, err := memory.New(memory.Config{})
+		s.log = log
+		return err
+	}
+	log, err := pgstream.New(ctx, pgstream.Config{Pool: s.pool, Logger: s.logger, Retention: set.Retention})
+	if err != nil {
+		return err
+	}
+	s.log, s.closeLog = log, log.Stop
+	return nil
+}
+
+func (s *Service) openTemporal(ctx context.Context) error {
+	options, err := app.TemporalOptions(s.cfg.Settings.Temporal, s.cfg.Env)
+	if err != nil {
+		return err
+	}
+	options.Logger = app.TemporalLogger(s.logger)
+	if options.Namespace == "" {
+		options.Namespace = client.DefaultNamespace
+	}
+	s.namespace = options.Namespace
+	if s.temporal, err = client.DialContext(ctx, options); err != nil {
+		return fmt.Errorf("connect to Temporal at %s: %w", options.HostPort, err)
+	}
+	return nil
+}
+
+// compose wires activities, worker and gateway.
+func (s *Service) compose(ctx context.Context, store *postgres.Store, watch *inbox.AttributeWatch) error {
+	set := s.cfg.Settings
+	parts, err := app.Build(set, store, s.blobs, s.cfg.Toolkits, s.cfg.Middleware)
+	if err != nil {
+		return err
+	}
+	runs := &inbox.Runs{Temporal: s.temporal, TaskQueue: set.Temporal.TaskQueue, Eager: set.Temporal.EagerStart}
+	acts, err := activities.New(activities.Config{
+		Registry: parts.Registry, Models: parts.Models, Tools: parts.Tools, Middleware: parts.Middleware, Store: store, Log: s.log,
+		Blobs: s.blobs, Runs: runs, Logger: s.logger, MaxMessageBytes: int(set.Turn.MaxMessageBytes), QueueLength: set.Turn.QueueLength,
+		BatchInterval: set.Events.BatchInterval, MaxInlineBytes: int(set.Storage.MaxInlineBytes),
+		OutputBytes: int(set.Turn.OutputBytes), HistoryOutputBytes: int(set.Turn.HistoryOutputBytes), TurnEvents: set.Turn.ContinueAsNewEvents,
+		ConversationEvents: set.Conversation.ContinueAsNewEvents, SearchAttributes: watch.Known,
+	})
+	if err != nil {
+		return err
+	}
+	if err := s.startWorker(acts); err != nil {
+		return err
+	}
+	if !set.Gateway.Enabled {
+		return nil
+	}
+	health := &health{service: s, queue: set.Temporal.TaskQueue, namespace: s.namespace}
+	box := inbox.New(inbox.Config{
+		Temporal: s.temporal, Activities: acts, Store: store, Log: s.log, Blobs: s.blobs, Agents: parts.Registry, Health: health.check,
+		Logger: s.logger, TaskQueue: set.Temporal.TaskQueue, Eager: set.Temporal.EagerStart,
+	})
+	return s.startGateway(ctx, box)
+}
+
+// startGateway serves HTTP and gRPC; a listener that fails later ends the service.
+func (s *Service) startGateway(ctx context.Context, box *inbox.Inbox) error {
+	set := s.cfg.Settings
+	metrics := prometheus.NewRegistry()
+	metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		collectors.NewBuildInfoCollector())
+	var err error
+	s.gateway, err = gateway.New(gateway.Config{
+		HTTPAddr: set.HTTP.Addr, GRPCAddr: set.GRPC.Addr, Runtime: box, Metrics: promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}),
+		Logger: s.logger, Version: app.Version(), AllowedHosts: set.HTTP.AllowedHosts, AllowedOrigins: set.HTTP.AllowedOrigins,
+		Limits: gateway.Limits{BodyBytes: int64(set.HTTP.MaxBodyBytes), ReadTimeout: set.HTTP.ReadHeaderTimeout},
+	})
+	if err != nil {
+		return err
+	}
+	if err := s.gateway.Start(ctx); err != nil {
+		return err
+	}
+	go func() {
+		if err, ok := <-s.gateway.Failed(); ok {
+			s.failed <- err
+		}
+	}()
+	return nil
+}
+
+// HTTPAddr is where the gateway serves HTTP, "" without one.
+func (s *Service) HTTPAddr() string {
+	if s.gateway == nil {
+		return ""
+	}
+	return s.gateway.HTTPAddr()
+}
+
+// GRPCAddr is where the gateway serves gRPC, "" without one.
+func (s *Service) GRPCAddr() string {
+	if s.gateway == nil {
+		return ""
+	}
+	return s.gateway.GRPCAddr()
+}
+
+// Temporal is the service's client, for programs that start or inspect workflows beside it. Nil before Start.
+func (s *Service) Temporal() client.Client { return s.temporal }
+
+// Stop drains: first the doors, then the worker, then what both need. Stopping twice does nothing.
+func (s *Service) Stop(ctx context.Context) error {
+	var faults []error
+	if s.gateway != nil {
+		faults = append(faults, s.gateway.Shutdown(ctx))
+	}
+	if s.worker != nil {
+		s.worker.Stop()
+		s.worker = nil
+	}
+	s.stop()
+	s.tasks.Wait()
+	if s.temporal != nil {
+		s.temporal.Close()
+		s.temporal = nil
+	}
+	s.closeLog()
+	s.closeLog = func() {}
+	if s.blobs != nil {
+		faults = append(faults, s.blobs.Close())
+		s.blobs = nil
+	}
+	if s.pool != nil {
+		s.pool.Close()
+		s.pool = nil
+	}
+	return errors.Join(faults...)
+}

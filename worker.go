@@ -1,0 +1,40 @@
+package turnstone
+
+import (
+	"fmt"
+	"time"
+
+	sdkworker "go.temporal.io/sdk/worker"
+
+	"github.com/turnstone-run/turnstone/activities"
+	"github.com/turnstone-run/turnstone/workflows"
+)
+
+// drainMargin is left of the shutdown timeout for the doors and the database once the worker has drained.
+const drainMargin = 5 * time.Second
+
+// startWorker begins to poll.
+func (s *Service) startWorker(acts *activities.Activities) error {
+	set := s.cfg.Settings
+	options := sdkworker.Options{
+		MaxConcurrentActivityExecutionSize:      set.Temporal.MaxConcurrentActivities,
+		MaxConcurrentLocalActivityExecutionSize: set.Temporal.MaxConcurrentLocalActivities,
+		MaxConcurrentWorkflowTaskExecutionSize:  set.Temporal.MaxConcurrentWorkflowTasks,
+		WorkerStopTimeout:                       max(set.ShutdownTimeout-drainMargin, time.Second),
+		OnFatalError:                            func(err error) { s.failed <- fmt.Errorf("worker: %w", err) },
+	}
+	if v := set.Temporal.WorkerVersioning; v.Deployment != "" {
+		options.DeploymentOptions = sdkworker.DeploymentOptions{
+			UseVersioning: true,
+			Version:       sdkworker.WorkerDeploymentVersion{DeploymentName: v.Deployment, BuildID: v.BuildID},
+		}
+	}
+	w := sdkworker.New(s.temporal, set.Temporal.TaskQueue, options)
+	workflows.Register(w)
+	workflows.RegisterActivities(w, acts)
+	if err := w.Start(); err != nil {
+		return fmt.Errorf("start worker: %w", err)
+	}
+	s.worker = w
+	return nil
+}
