@@ -23,9 +23,7 @@ func (s *httpServer) decodeBody(w http.ResponseWriter, r *http.Request, into any
 	}
 	limit := s.cfg.Limits.BodyBytes
 	if r.ContentLength > limit {
-		// The rest of the body will not be read: do not let the connection be reused for it.
-		w.Header().Set("Connection", "close")
-		return tooLarge(limit)
+		return s.refuseBody(w, r, tooLarge(limit))
 	}
 	// The deadline is for the body alone: were it to stand, it would end a streamed answer.
 	control := http.NewResponseController(w)
@@ -35,6 +33,31 @@ func (s *httpServer) decodeBody(w http.ResponseWriter, r *http.Request, into any
 	err := decodeStrict(http.MaxBytesReader(w, r.Body, limit), into)
 	if cerr := control.SetReadDeadline(time.Time{}); cerr != nil && err == nil {
 		return fmt.Errorf("clear read deadline: %w", cerr)
+	}
+	if agent.CodeOf(err) == agent.CodeOverflow {
+		return s.refuseBody(w, r, err)
+	}
+	return err
+}
+
+// How much of a refused body is thrown away, and for how long at most. Many clients read no answer before they have sent
+// everything; hanging up on one in the middle would show it a broken connection instead of the reason (nginx: lingering close).
+const (
+	lingerBytes = 64 << 20
+	lingerTime  = 5 * time.Second
+)
+
+// refuseBody answers at once, then throws away what the client may still be sending.
+func (s *httpServer) refuseBody(w http.ResponseWriter, r *http.Request, err error) error {
+	control := http.NewResponseController(w)
+	duplex := control.EnableFullDuplex() // else net/http reads a part of the body before it answers
+	w.Header().Set("Connection", "close")
+	s.fail(w, err)
+	if duplex != nil || control.Flush() != nil || r.Header.Get("Expect") != "" {
+		return err // one who expects 100-continue has not begun to send
+	}
+	if control.SetReadDeadline(time.Now().Add(lingerTime)) == nil {
+		_, _ = io.CopyN(io.Discard, r.Body, lingerBytes) // its end, whatever the reason, is the end of the matter
 	}
 	return err
 }

@@ -363,7 +363,7 @@ func (s *grpcServer) GetResult(p *pb.GetResultRequest, out grpc.ServerStreamingS
 	}
 	ctx, cancel := s.untilClosing(out.Context())
 	defer cancel()
-	v, err := s.cfg.Runtime.Result(ctx, who.lookup(), ref)
+	v, err := s.open(ctx, cancel, who, ref)
 	if err != nil {
 		return err
 	}

@@ -1,11 +1,13 @@
 package gateway
 
 import (
+	"context"
 	"io"
 	"mime"
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/turnstone-run/turnstone/agent"
 )
@@ -53,10 +55,9 @@ func (s *httpServer) getResult(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	// Opening is bounded; reading goes on for as long as the client takes what comes.
 	ctx, cancel := s.untilClosing(r.Context())
 	defer cancel()
-	v, err := s.cfg.Runtime.Result(ctx, who.lookup(), ref)
+	v, err := s.open(ctx, cancel, who, ref)
 	if err != nil {
 		return err
 	}
@@ -83,6 +84,21 @@ func (s *httpServer) getResult(w http.ResponseWriter, r *http.Request) error {
 			return quietly(err)
 		}
 	}
+}
+
+// open opens a result. Opening is bounded; reading goes on for as long as the client takes what comes and ctx lasts, so the bound
+// cannot be a deadline of ctx.
+func (g *Gateway) open(ctx context.Context, cancel context.CancelFunc, who identity, ref string) (ResultView, error) {
+	bound := time.AfterFunc(g.cfg.Limits.CallTimeout, cancel)
+	v, err := g.cfg.Runtime.Result(ctx, who.lookup(), ref)
+	if err != nil {
+		if !bound.Stop() {
+			return v, context.DeadlineExceeded
+		}
+		return v, err
+	}
+	bound.Stop()
+	return v, nil
 }
 
 // resultRef accepts artifact://x, artifact:/x (what a path cleaner makes of it), cas://x likewise, and a bare id.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -329,9 +330,23 @@ func TestTooLargeBodyIsNotRead(t *testing.T) {
 			data, err := io.ReadAll(resp.Body)
 			require.NoError(t, err)
 			require.Contains(t, string(data), `"type":"overflow"`)
-			require.Less(t, body.read.Load(), int64(size/2), "the client should have been stopped early")
+			require.Less(t, body.read.Load(), int64(size-1), "the client should have been stopped early")
 		})
 	}
+
+	// A client that reads nothing before it has sent everything gets its answer too.
+	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", d.HTTPAddr())
+	require.NoError(t, err)
+	defer conn.Close()
+	_, err = fmt.Fprintf(conn, "POST /v1/turns HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n", size)
+	require.NoError(t, err)
+	_, err = io.Copy(conn, io.LimitReader(&meter{}, size))
+	require.NoError(t, err)
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	require.NoError(t, err)
+	require.Equal(t, 413, resp.StatusCode)
+	require.NoError(t, resp.Body.Close())
+
 	d.rt.Script = says("ok")
 	a := d.send("POST", "/v1/turns", `{"message":"`+strings.Repeat("x", 1<<19)+`"}`)
 	require.Equal(t, 200, a.status, "a body within the bound passes")

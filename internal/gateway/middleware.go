@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 	"regexp"
@@ -63,14 +62,14 @@ func (s *httpServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 	defer func() {
 		p := recover()
-		s.access(r, rec, id, time.Since(start), p)
-		if p == nil {
-			return
+		begun := rec.status != 0
+		if p != nil && !begun {
+			s.fail(rec, fmt.Errorf("panic: %v", p))
 		}
-		if rec.status != 0 {
+		s.access(r, rec, id, time.Since(start), p)
+		if p != nil && begun {
 			panic(http.ErrAbortHandler) //nolint:forbidigo // net/http's way to cut off a response that has begun
 		}
-		s.fail(rec, fmt.Errorf("panic: %v", p))
 	}()
 	if err := s.guard.check(r); err != nil {
 		s.fail(rec, err)
@@ -147,7 +146,9 @@ func (s *httpServer) route(path string, m methods) {
 // fail answers with an error, once.
 func (s *httpServer) fail(w http.ResponseWriter, err error) {
 	if rec, ok := w.(*recorder); ok {
-		rec.err = errors.Join(rec.err, err)
+		if rec.err == nil {
+			rec.err = err
+		}
 		if rec.status != 0 {
 			return // too late: the response has begun
 		}

@@ -271,6 +271,7 @@ func TestStreamedText(t *testing.T) {
 	chunks := events(t, resp.Body)
 	list := choices(t, chunks)
 	require.Len(t, list, 5, "a first chunk, one for each word, a last one")
+	require.Len(t, chunks, 5, "no chunk of usage: it was not asked for")
 	require.Equal(t, "assistant", list[0].Delta.Role)
 	var b strings.Builder
 	for _, d := range list[:4] {

@@ -3,6 +3,7 @@ package pipeline_test
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -110,6 +111,21 @@ func TestSort(t *testing.T) {
 			require.Equal(t, tt.want, ids(t, over(t, tt.data, `{"step":"table_sort",`+tt.step+`}`)))
 		})
 	}
+}
+
+// Sorting of a few rows is stable by accident; of many only on purpose.
+func TestSortOfManyEqualRowsIsStable(t *testing.T) {
+	t.Parallel()
+	var data, want []string
+	for i := range 500 {
+		data = append(data, fmt.Sprintf(`{"id":%d,"p":%d}`, i, i%2))
+	}
+	for first := range 2 {
+		for i := first; i < 500; i += 2 {
+			want = append(want, strconv.Itoa(i))
+		}
+	}
+	require.Equal(t, strings.Join(want, " "), ids(t, over(t, "["+strings.Join(data, ",")+"]", `{"step":"table_sort","field":"p"}`)))
 }
 
 func TestSelectAndTopK(t *testing.T) {
