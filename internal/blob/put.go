@@ -124,8 +124,8 @@ type intake struct {
 }
 
 func (in *intake) Read(p []byte) (int, error) {
-	if in.err == nil && in.ctx.Err() != nil {
-		in.err = &agent.Error{Code: agent.CodeCancelled, Op: opPut, Err: in.ctx.Err()}
+	if in.err == nil {
+		in.err = interrupted(in.ctx, opPut)
 	}
 	if in.err != nil {
 		return 0, in.err

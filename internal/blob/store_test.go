@@ -100,7 +100,8 @@ func TestForeignAndUnknown(t *testing.T) {
 		require.NoError(t, err)
 
 		for _, bad := range []string{
-			"", "cas://", "cas://sha256:", "artifact://x", ref[:len(ref)-1], ref + "0", strings.ToUpper(ref), strings.Replace(ref, "cas://sha256:", "cas://sha256:../", 1)[:77],
+			"", "cas://", "cas://sha256:", "artifact://x", ref[:len(ref)-1], ref + "0", strings.ToUpper(ref),
+			strings.Replace(ref, "cas://sha256:", "cas://sha256:../", 1)[:77],
 		} {
 			_, err = get(t.Context(), s, "acme", bad)
 			require.Equal(t, agent.CodeInvalid, agent.CodeOf(err), "%q: %v", bad, err)
@@ -327,7 +328,10 @@ func TestBucketAway(t *testing.T) {
 }
 
 func FuzzParseRef(f *testing.F) {
-	for _, seed := range []string{"", "cas://sha256:", "cas://sha256:" + strings.Repeat("a", 64), "cas://sha256:" + strings.Repeat("A", 64), "cas://md5:00", "cas://sha256:../../etc/passwd"} {
+	for _, seed := range []string{
+		"", "cas://sha256:", "cas://sha256:" + strings.Repeat("a", 64), "cas://sha256:" + strings.Repeat("A", 64),
+		"cas://md5:00", "cas://sha256:../../etc/passwd",
+	} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, ref string) {

@@ -28,7 +28,7 @@ func (l *Log) Follow(ctx context.Context, streamID string, after int64) iter.Seq
 
 // follow returns nil when the stream has ended or the consumer has had enough.
 func (l *Log) follow(ctx context.Context, id string, after int64, yield func(agent.Event, error) bool) error {
-	if err := checkStream(ctx, id); err != nil {
+	if err := stream.CheckStream(id); err != nil {
 		return err
 	}
 	if after < 0 {
@@ -37,6 +37,9 @@ func (l *Log) follow(ctx context.Context, id string, after int64, yield func(age
 	w := l.watch(id)
 	defer l.unwatch(id, w)
 	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		r, err := l.read(id, w, after)
 		if err != nil {
 			return err

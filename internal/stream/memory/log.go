@@ -85,7 +85,8 @@ func (l *Log) Begin(ctx context.Context, streamID, producerName string) (agent.F
 	p, ok := s.producers[producerName]
 	if !ok {
 		if len(s.producers) >= l.cfg.MaxEvents {
-			return agent.Fence{}, s.appended(), agent.Errorf(agent.CodeOverflow, "begin producer", "stream %q has %d producers", streamID, len(s.producers))
+			err := agent.Errorf(agent.CodeOverflow, "begin producer", "stream %q has %d producers", streamID, len(s.producers))
+			return agent.Fence{}, s.appended(), err
 		}
 		p = &producer{}
 		s.producers[producerName] = p
@@ -213,7 +214,7 @@ func checkNames(ctx context.Context, streamID, producerName string) error {
 }
 
 func checkStream(ctx context.Context, streamID string) error {
-	if err := ctx.Err(); err != nil {
+	if err := stream.Interrupted(ctx, "use event log"); err != nil {
 		return err
 	}
 	return stream.CheckStream(streamID)

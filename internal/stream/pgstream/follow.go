@@ -91,12 +91,15 @@ type page struct {
 
 // read reads a page, again and again while the database is away.
 func (l *Log) read(ctx context.Context, id string, after int64) (page, error) {
+	if l.life.Err() != nil {
+		return page{}, agent.Errorf(agent.CodeUnavailable, "follow stream", "%w", errStopped)
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(l.life, func() { cancel(errStopped) })()
 	p, err := backoff.Retry(ctx, func() (page, error) {
 		p, err := l.readOnce(ctx, id, after)
-		if err != nil && agent.CodeOf(err) != agent.CodeUnavailable {
+		if err != nil && (ctx.Err() != nil || agent.CodeOf(err) != agent.CodeUnavailable) {
 			return page{}, backoff.Permanent(err)
 		}
 		return p, err

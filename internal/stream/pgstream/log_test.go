@@ -31,13 +31,32 @@ func migrated(t testing.TB, dsn string) *pgxpool.Pool {
 	pool, err := pgxpool.New(t.Context(), dsn)
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
-	migration, err := os.ReadFile("../../postgres/migrations/002_events.sql")
-	require.NoError(t, err)
-	up, _, found := strings.Cut(string(migration), "---- create above / drop below ----")
-	require.True(t, found)
+	up, _ := migration(t)
 	_, err = pool.Exec(t.Context(), up)
 	require.NoError(t, err)
 	return pool
+}
+
+func migration(t testing.TB) (up, down string) {
+	t.Helper()
+	file, err := os.ReadFile("../../postgres/migrations/002_events.sql")
+	require.NoError(t, err)
+	up, down, found := strings.Cut(string(file), "---- create above / drop below ----")
+	require.True(t, found)
+	return up, down
+}
+
+func TestMigrationGoesBothWays(t *testing.T) {
+	pool := migrated(t, pgtest.New(t))
+	up, down := migration(t)
+	for _, sql := range []string{down, up, down} {
+		_, err := pool.Exec(t.Context(), sql)
+		require.NoError(t, err)
+	}
+	var left int
+	require.NoError(t, pool.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM pg_class WHERE relnamespace = 'public'::regnamespace) +
+		(SELECT count(*) FROM pg_proc WHERE pronamespace = 'public'::regnamespace)`).Scan(&left))
+	require.Zero(t, left)
 }
 
 // open starts a log that stops before its pool closes.

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/puddle/v2"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/stream"
 )
 
 const (
@@ -53,10 +54,10 @@ const (
 )
 
 // fail classifies an error of the database. What a caller can cure by asking again is [agent.CodeUnavailable]; the caller's own
-// cancelled or expired context stays what it is.
+// cancelled or expired context is not the database's fault.
 func fail(ctx context.Context, op string, err error) error {
-	if cause := ctx.Err(); cause != nil {
-		return &agent.Error{Code: agent.CodeCancelled, Op: op, Err: cause}
+	if interrupted := stream.Interrupted(ctx, op); interrupted != nil {
+		return interrupted
 	}
 	if unavailable(err) {
 		return agent.Errorf(agent.CodeUnavailable, op, "%w", err)

@@ -157,9 +157,13 @@ var following = []testCase{
 
 		_, err := log.Append(ctx, agent.Fence{StreamID: "open", Producer: "p", Epoch: 1}, 2, tokens("c"))
 		require.ErrorIs(t, err, context.Canceled)
+		require.Equal(t, agent.CodeCancelled, agent.CodeOf(err))
 		ctx, cancel = context.WithTimeout(t.Context(), 10*time.Millisecond)
 		defer cancel()
 		require.ErrorIs(t, followError(ctx, log, "open", 2), context.DeadlineExceeded)
+		_, err = log.Append(ctx, agent.Fence{StreamID: "open", Producer: "p", Epoch: 1}, 2, tokens("c"))
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Equal(t, agent.CodeUnavailable, agent.CodeOf(err))
 	}},
 
 	{"a follower can be used again", func(t *testing.T, log Log) {
