@@ -2,9 +2,13 @@ package activities
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
+	lru "github.com/hashicorp/golang-lru/v2"
 	"go.uber.org/zap"
+
+	"github.com/turnstone-run/turnstone/agent"
 )
 
 // Config is what [New] needs; every field but the bounds is required.
@@ -35,6 +39,8 @@ type Config struct {
 // activities.
 type Activities struct {
 	Config
+
+	turns *lru.Cache[agent.TurnID, facts]
 }
 
 // New checks the configuration and fills in the bounds.
@@ -66,7 +72,11 @@ func New(c Config) (*Activities, error) {
 	if c.SearchAttributes == nil {
 		c.SearchAttributes = func() bool { return false }
 	}
-	return &Activities{Config: c}, nil
+	turns, err := lru.New[agent.TurnID, facts](cachedTurns)
+	if err != nil {
+		return nil, fmt.Errorf("turn cache: %w", err)
+	}
+	return &Activities{Config: c, turns: turns}, nil
 }
 
 func orDefault(n, def int) int {

@@ -17,7 +17,11 @@ func (a *Activities) RequestApproval(ctx context.Context, in RequestApprovalInpu
 }
 
 func (a *Activities) requestApproval(ctx context.Context, in RequestApprovalInput) (RequestApprovalResult, error) {
-	reply, ok, err := a.Store.ModelStep(ctx, agent.StepKey{TurnID: in.Turn.TurnID, Step: in.Step})
+	turn, err := a.turn(ctx, in.TurnID)
+	if err != nil {
+		return RequestApprovalResult{}, err
+	}
+	reply, ok, err := a.Store.ModelStep(ctx, agent.StepKey{TurnID: in.TurnID, Step: in.Step})
 	if err != nil {
 		return RequestApprovalResult{}, err
 	}
@@ -32,20 +36,20 @@ func (a *Activities) requestApproval(ctx context.Context, in RequestApprovalInpu
 			return RequestApprovalResult{}, err
 		}
 		p := agent.Approval{
-			ApprovalID: approvalID(in.Turn.TurnID, in.Step, c.ID), TurnID: in.Turn.TurnID, CallID: c.ID, Step: in.Step, ToolName: block.Name,
+			ApprovalID: approvalID(in.TurnID, in.Step, c.ID), TurnID: in.TurnID, CallID: c.ID, Step: in.Step, ToolName: block.Name,
 			Args: block.Args, Rule: c.Rule,
 		}
-		if err := a.Store.SaveApproval(ctx, in.Turn.Tenant, p); err != nil {
+		if err := a.Store.SaveApproval(ctx, turn.Tenant, p); err != nil {
 			return RequestApprovalResult{}, err
 		}
 		out.Pending = append(out.Pending, agent.PendingApproval{ApprovalID: p.ApprovalID, CallID: c.ID, ToolName: block.Name})
 		events = append(events, agent.Event{Type: agent.EventApprovalRequested, Approval: &p, ToolCallID: c.ID, ToolName: block.Name})
 	}
 	events = append(events, agent.Event{Type: agent.EventStatus, Status: agent.StatusWaiting, Reason: "awaiting_approval"})
-	if err := a.emit(ctx, in.Turn, fmt.Sprintf("approval/%d", in.Step), events...); err != nil || in.StreamTo == nil {
+	if err := a.emit(ctx, turn.TurnRef, fmt.Sprintf("approval/%d", in.Step), events...); err != nil || in.StreamTo == nil {
 		return out, err
 	}
-	batch := agent.TokenBatch{TurnID: in.Turn.TurnID, Step: in.Step, Pending: out.Pending}
+	batch := agent.TokenBatch{TurnID: in.TurnID, Step: in.Step, Pending: out.Pending}
 	if err := a.Runs.Tokens(ctx, *in.StreamTo, batch); err != nil {
 		a.Logger.Warn("signalling a pause", zap.String("workflow", in.StreamTo.WorkflowID), zap.Error(err))
 	}
@@ -63,7 +67,11 @@ func (a *Activities) Decide(ctx context.Context, in DecideInput) (DecideResult, 
 	if err := checkDecision(&in.Decision); err != nil {
 		return DecideResult{Refusal: agent.FailureOf(err)}, nil
 	}
-	p, err := a.Store.ResolveApproval(ctx, in.Turn.TurnID, in.Decision)
+	turn, err := a.turn(ctx, in.TurnID)
+	if err != nil {
+		return DecideResult{}, temporalError(err)
+	}
+	p, err := a.Store.ResolveApproval(ctx, in.TurnID, in.Decision)
 	if err != nil {
 		if !retryable(agent.CodeOf(err)) {
 			return DecideResult{Refusal: agent.FailureOf(err)}, nil
@@ -72,11 +80,11 @@ func (a *Activities) Decide(ctx context.Context, in DecideInput) (DecideResult, 
 	}
 	run := in.Decision.Decision == agent.DecisionApprove || in.Decision.Decision == agent.DecisionEdit
 	if !run {
-		if err := a.answer(ctx, in, &p); err != nil {
+		if err := a.answer(ctx, turn.TurnRef, &in.Decision, &p); err != nil {
 			return DecideResult{}, temporalError(err)
 		}
 	}
-	err = a.emit(ctx, in.Turn, "decision/"+p.ApprovalID,
+	err = a.emit(ctx, turn.TurnRef, "decision/"+p.ApprovalID,
 		agent.Event{Type: agent.EventApprovalResolved, Approval: &p, ToolCallID: p.CallID, ToolName: p.ToolName},
 		agent.Event{Type: agent.EventStatus, Status: agent.StatusRunning})
 	if err != nil {
@@ -111,11 +119,11 @@ func checkDecision(d *agent.Decision) error {
 }
 
 // answer stores a person's words as the result of a call that will not run.
-func (a *Activities) answer(ctx context.Context, in DecideInput, p *agent.Approval) error {
+func (a *Activities) answer(ctx context.Context, t TurnRef, d *agent.Decision, p *agent.Approval) error {
 	block := agent.Block{Type: agent.BlockToolResult, ToolCallID: p.CallID, Name: p.ToolName, Status: agent.ResultSuccess}
-	content := any(in.Decision.Message)
-	if in.Decision.Decision == agent.DecisionReject {
-		reason := in.Decision.Message
+	content := any(d.Message)
+	if d.Decision == agent.DecisionReject {
+		reason := d.Message
 		if reason == "" {
 			reason = "a person rejected this call"
 		}
@@ -127,9 +135,9 @@ func (a *Activities) answer(ctx context.Context, in DecideInput, p *agent.Approv
 		return err
 	}
 	block.Output = output
-	key := agent.StepKey{TurnID: in.Turn.TurnID, Step: p.Step, CallID: p.CallID}
+	key := agent.StepKey{TurnID: t.TurnID, Step: p.Step, CallID: p.CallID}
 	return a.Store.SaveToolStep(ctx, agent.ToolStep{
-		Key: key, Fence: agent.Fence{StreamID: string(in.Turn.TurnID), Producer: "decision/" + p.ApprovalID, Epoch: 1}, Tenant: in.Turn.Tenant,
+		Key: key, Fence: agent.Fence{StreamID: string(t.TurnID), Producer: "decision/" + p.ApprovalID, Epoch: 1}, Tenant: t.Tenant,
 		Name: p.ToolName, Args: p.Args, Result: block,
 		Verdict: agent.ToolVerdict{ID: p.CallID, Failed: block.Status == agent.ResultError},
 	})

@@ -60,18 +60,16 @@ func (a *Activities) Begin(ctx context.Context, req agent.TurnRequest, in BeginT
 			return BeginTurnResult{}, err
 		}
 	}
+	turn := factsOf(&record, begun.PlanHash, begun.Cursor)
 	out := BeginTurnResult{
-		Turn: TurnRef{
-			TurnID: record.TurnID, Tenant: record.Tenant, SessionID: record.SessionID, Agent: record.Agent,
-			InstanceID: record.InstanceID, PlanHash: begun.PlanHash, Cursor: begun.Cursor, Model: record.Model, History: record.History,
-			UserID: record.UserID,
-		},
-		Limits: plan.Limits.Lower(req.Limits), ModelName: modelName(&plan, record.Model), ContinueAsNew: a.TurnEvents, CoreVersion: CoreVersion, SearchAttributes: a.SearchAttributes(), StreamTo: req.StreamTo,
-		Holder: begun.Holder, Position: begun.Position,
+		Turn: turn.TurnRef, Limits: plan.Limits.Lower(req.Limits), ModelName: modelName(&plan, record.Model), ContinueAsNew: a.TurnEvents,
+		CoreVersion: CoreVersion, SearchAttributes: a.SearchAttributes(), StreamTo: req.StreamTo, Holder: begun.Holder,
+		Position: begun.Position,
 	}
 	switch begun.Answer {
 	case agent.BeginReady:
 		out.Verdict = VerdictReady
+		a.remember(turn)
 		if in.RunID == "" { // queued ahead of its workflow, which will announce itself
 			return out, nil
 		}

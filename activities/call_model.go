@@ -23,7 +23,7 @@ func (a *Activities) CallModel(ctx context.Context, in CallModelInput) (agent.Mo
 }
 
 func (a *Activities) callModel(ctx context.Context, in CallModelInput) (agent.ModelVerdict, error) {
-	key := agent.StepKey{TurnID: in.Turn.TurnID, Step: in.Step}
+	key := agent.StepKey{TurnID: in.TurnID, Step: in.Step}
 	if step, ok, err := a.Store.ModelStep(ctx, key); err != nil || ok {
 		return step.Verdict, err
 	}
@@ -37,7 +37,7 @@ func (a *Activities) callModel(ctx context.Context, in CallModelInput) (agent.Mo
 	case errors.Is(err, errCancelled):
 		reply = run.partial()
 	case run.provider(err):
-		if err := a.Store.ChargeUsage(ctx, key, in.Turn.Tenant, run.ledger); err != nil {
+		if err := a.Store.ChargeUsage(ctx, key, run.turn.Tenant, run.ledger); err != nil {
 			return agent.ModelVerdict{}, err
 		}
 		return agent.ModelVerdict{Failure: agent.FailureOf(err), Usage: run.spent(), Model: run.profile.Model}, nil
@@ -52,7 +52,7 @@ func (a *Activities) callModel(ctx context.Context, in CallModelInput) (agent.Mo
 		return verdict, nil
 	}
 	err = a.Store.SaveModelStep(ctx, agent.ModelStep{
-		Key: key, Fence: run.fence, Tenant: in.Turn.Tenant, Blocks: reply.Blocks, Verdict: verdict, Calls: run.ledger,
+		Key: key, Fence: run.fence, Tenant: run.turn.Tenant, Blocks: reply.Blocks, Verdict: verdict, Calls: run.ledger,
 	})
 	return verdict, err
 }
@@ -61,6 +61,7 @@ func (a *Activities) callModel(ctx context.Context, in CallModelInput) (agent.Mo
 type modelRun struct {
 	a       *Activities
 	in      CallModelInput
+	turn    facts
 	plan    agent.Plan
 	profile agent.PlanModel
 	model   agent.Model
@@ -78,12 +79,16 @@ type modelRun struct {
 }
 
 func (a *Activities) newModelRun(ctx context.Context, in CallModelInput) (*modelRun, error) {
-	plan, err := a.Registry.Plan(ctx, in.Turn.PlanHash)
+	turn, err := a.turn(ctx, in.TurnID)
 	if err != nil {
-		return nil, fmt.Errorf("load plan %s: %w", in.Turn.PlanHash, err)
+		return nil, err
 	}
-	r := &modelRun{a: a, in: in, plan: plan, base: ctx}
-	if r.profile, err = plan.Model(in.Turn.Model); err != nil {
+	plan, err := a.Registry.Plan(ctx, turn.PlanHash)
+	if err != nil {
+		return nil, fmt.Errorf("load plan %s: %w", turn.PlanHash, err)
+	}
+	r := &modelRun{a: a, in: in, turn: turn, plan: plan, base: ctx}
+	if r.profile, err = plan.Model(turn.model); err != nil {
 		return nil, err
 	}
 	if r.model, err = a.Models.Model(ctx, r.profile); err != nil {
@@ -93,14 +98,13 @@ func (a *Activities) newModelRun(ctx context.Context, in CallModelInput) (*model
 		return nil, err
 	}
 	messages, err := a.Store.Prompt(ctx, agent.PromptQuery{
-		TurnID: in.Turn.TurnID, Tenant: in.Turn.Tenant, SessionID: in.Turn.SessionID, Cursor: in.Turn.Cursor, History: in.Turn.History,
-		Step: in.Step,
+		TurnID: turn.TurnID, Tenant: turn.Tenant, SessionID: turn.SessionID, Cursor: turn.cursor, History: turn.history, Step: in.Step,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("load prompt: %w", err)
 	}
 	r.request = agent.ModelRequest{
-		Model: r.profile.Model, System: system(&plan, in.Turn.SessionID), Messages: messages, Temperature: r.profile.Temperature,
+		Model: r.profile.Model, System: system(&plan, turn.SessionID), Messages: messages, Temperature: r.profile.Temperature,
 		MaxTokens: r.profile.MaxTokens,
 	}
 	for i := range plan.Tools {
@@ -117,7 +121,7 @@ func system(p *agent.Plan, s agent.SessionID) string {
 // generate runs the hooks around the call; the first middleware is the outermost.
 func (r *modelRun) generate(ctx context.Context) (agent.ModelReply, error) {
 	inv := agent.Invocation{
-		Tenant: r.in.Turn.Tenant, TurnID: r.in.Turn.TurnID, SessionID: r.in.Turn.SessionID, UserID: r.in.Turn.UserID, Step: r.in.Step,
+		Tenant: r.turn.Tenant, TurnID: r.turn.TurnID, SessionID: r.turn.SessionID, UserID: r.turn.user, Step: r.in.Step,
 	}
 	for _, m := range r.chain {
 		if err := m.BeforeModel(ctx, inv, &r.request); err != nil {
@@ -164,7 +168,7 @@ func (r *modelRun) once(ctx context.Context, _ agent.Invocation, req agent.Model
 	if err := r.settle(); err != nil {
 		return agent.ModelReply{}, r.own(err)
 	}
-	p, work, err := r.a.produce(r.base, r.in.Turn, fmt.Sprintf("model/%d", r.in.Step))
+	p, work, err := r.a.produce(r.base, r.turn.TurnRef, fmt.Sprintf("model/%d", r.in.Step))
 	if err != nil {
 		return agent.ModelReply{}, r.own(err)
 	}
@@ -191,7 +195,7 @@ func (r *modelRun) once(ctx context.Context, _ agent.Invocation, req agent.Model
 		return agent.ModelReply{}, r.own(cause)
 	}
 	if err != nil {
-		r.a.Logger.Info("model call", zap.String("turn", string(r.in.Turn.TurnID)), zap.Int("step", r.in.Step), zap.Error(err))
+		r.a.Logger.Info("model call", zap.String("turn", string(r.in.TurnID)), zap.Int("step", r.in.Step), zap.Error(err))
 		return reply, err
 	}
 	_ = p.emit(work, agent.Event{Type: agent.EventUsage, Usage: &usage, Model: reply.Model}) // settle says what an error would

@@ -2,6 +2,7 @@ package activities_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,7 +16,7 @@ func TestModelCallStreamsAndStores(t *testing.T) {
 	h := newHarness(t)
 	ref := h.begin(agent.TurnRequest{TurnID: "t1", SessionID: "s1"})
 	h.model.script(says("Hel", "lo", " there"))
-	in := activities.CallModelInput{Turn: ref, Step: 1}
+	in := activities.CallModelInput{TurnID: ref.TurnID, Step: 1}
 	v, err := h.CallModel(t.Context(), in)
 	require.NoError(t, err)
 	require.Equal(t, agent.FinishStop, v.FinishReason)
@@ -48,7 +49,7 @@ func TestModelRetryIsANewEpoch(t *testing.T) {
 			return agent.ModelReply{Usage: agent.Usage{OutputTokens: 7}}, agent.Errorf(agent.CodeUnavailable, "", "connection cut")
 		},
 		says("all is ", "well"))
-	v, err := h.CallModel(t.Context(), activities.CallModelInput{Turn: ref, Step: 1})
+	v, err := h.CallModel(t.Context(), activities.CallModelInput{TurnID: ref.TurnID, Step: 1})
 	require.NoError(t, err)
 	require.Equal(t, int64(17), v.Usage.OutputTokens, "what the retry billed again counts")
 	events := h.events("t1")
@@ -63,7 +64,7 @@ func TestProviderFailureIsData(t *testing.T) {
 		return agent.ModelReply{}, agent.Errorf(agent.CodeDenied, "call model", "bad key")
 	}
 	h.model.script(denied, denied)
-	v, err := h.CallModel(t.Context(), activities.CallModelInput{Turn: ref, Step: 1})
+	v, err := h.CallModel(t.Context(), activities.CallModelInput{TurnID: ref.TurnID, Step: 1})
 	require.NoError(t, err)
 	require.Equal(t, "denied", v.Failure.Type)
 	require.Len(t, h.model.seen, 1, "a refusal is not tried again")
@@ -72,7 +73,7 @@ func TestProviderFailureIsData(t *testing.T) {
 		return agent.ModelReply{}, &agent.Error{Code: agent.CodeRateLimited, RetryAfter: time.Hour, Err: context.DeadlineExceeded}
 	}
 	h.model.script(limited, limited)
-	v, err = h.CallModel(t.Context(), activities.CallModelInput{Turn: ref, Step: 2})
+	v, err = h.CallModel(t.Context(), activities.CallModelInput{TurnID: ref.TurnID, Step: 2})
 	require.NoError(t, err)
 	require.Equal(t, "rate_limited", v.Failure.Type)
 	require.True(t, v.Failure.Retryable)
@@ -86,7 +87,7 @@ func TestCancelStopsTheModelWithinASecond(t *testing.T) {
 	h.model.script(hangs("so far", stopped))
 	done := make(chan agent.ModelVerdict, 1)
 	go func() {
-		v, err := h.CallModel(t.Context(), activities.CallModelInput{Turn: ref, Step: 1})
+		v, err := h.CallModel(t.Context(), activities.CallModelInput{TurnID: ref.TurnID, Step: 1})
 		if err == nil {
 			done <- v
 		}
@@ -119,7 +120,7 @@ func TestCancelInterruptsTheWaitForARetry(t *testing.T) {
 		<-failed
 		_ = h.CancelTurn(context.WithoutCancel(t.Context()), activities.CancelTurnInput{TurnID: "t1"})
 	}()
-	v, err := h.CallModel(t.Context(), activities.CallModelInput{Turn: ref, Step: 1})
+	v, err := h.CallModel(t.Context(), activities.CallModelInput{TurnID: ref.TurnID, Step: 1})
 	require.NoError(t, err)
 	require.True(t, v.Cancelled)
 	require.Len(t, h.model.seen, 1)
@@ -132,12 +133,12 @@ func TestZombieWritesNothingMore(t *testing.T) {
 	h.model.script(hangs("zombie", stopped), says("the living"))
 	zombie := make(chan error, 1)
 	go func() {
-		_, err := h.CallModel(t.Context(), activities.CallModelInput{Turn: ref, Step: 1})
+		_, err := h.CallModel(t.Context(), activities.CallModelInput{TurnID: ref.TurnID, Step: 1})
 		zombie <- err
 	}()
 	require.Eventually(t, func() bool { return text(h.events("t1")) == "zombie" }, 5*time.Second, 10*time.Millisecond)
 
-	_, err := h.CallModel(t.Context(), activities.CallModelInput{Turn: ref, Step: 1})
+	_, err := h.CallModel(t.Context(), activities.CallModelInput{TurnID: ref.TurnID, Step: 1})
 	require.NoError(t, err)
 	require.ErrorContains(t, <-zombie, "fenced")
 	<-stopped
@@ -151,7 +152,7 @@ func TestTokensAreSignalled(t *testing.T) {
 	h := newHarness(t)
 	ref := h.begin(agent.TurnRequest{TurnID: "t1"})
 	h.model.script(says("one ", "two ", "three"))
-	_, err := h.CallModel(t.Context(), activities.CallModelInput{Turn: ref, Step: 1, StreamTo: &agent.StreamTo{WorkflowID: "w", Signal: "s", IntervalMS: 100}})
+	_, err := h.CallModel(t.Context(), activities.CallModelInput{TurnID: ref.TurnID, Step: 1, StreamTo: &agent.StreamTo{WorkflowID: "w", Signal: "s", IntervalMS: 100}})
 	require.NoError(t, err)
 	var all string
 	for i, b := range h.runs.batches {
@@ -169,7 +170,7 @@ func TestVerdictsOfCalls(t *testing.T) {
 	stranger.Name = "format_disk"
 	h.model.script(calls(toolCall("a", `{}`), toolCall("a", ``), stranger,
 		agent.Block{Type: agent.BlockInvalidToolCall, ID: "d", Name: "lookup", Error: "unexpected end of JSON"}))
-	v, err := h.CallModel(t.Context(), activities.CallModelInput{Turn: ref, Step: 1})
+	v, err := h.CallModel(t.Context(), activities.CallModelInput{TurnID: ref.TurnID, Step: 1})
 	require.NoError(t, err)
 	require.Equal(t, []agent.CallVerdict{
 		{ID: "a", Name: "lookup", Summary: "lookup", Gate: agent.GateApproval, Rule: "not inherently safe"},
@@ -178,12 +179,16 @@ func TestVerdictsOfCalls(t *testing.T) {
 		{ID: "d", Name: "lookup", Summary: "lookup", Local: true},
 	}, v.Calls)
 	for id, message := range map[string]string{"c": "not granted in toolkit", "d": "unexpected end of JSON"} {
-		tv, err := h.CallTool(t.Context(), activities.CallToolInput{Turn: ref, Step: 1, CallID: agent.CallID(id), Name: map[string]string{"c": "format_disk", "d": "lookup"}[id]})
+		tv, err := h.CallTool(t.Context(), activities.CallToolInput{TurnID: ref.TurnID, Step: 1, CallID: agent.CallID(id)})
 		require.NoError(t, err)
 		require.True(t, tv.Failed)
 		_, tools, err := h.store.Steps(t.Context(), "t1")
 		require.NoError(t, err)
-		require.Contains(t, string(tools[len(tools)-1].Result.Output), message)
+		found := false
+		for _, step := range tools {
+			found = found || (step.Key.CallID == agent.CallID(id) && strings.Contains(string(step.Result.Output), message))
+		}
+		require.True(t, found, message)
 	}
 	require.Zero(t, h.tool.count)
 }

@@ -28,7 +28,7 @@ func (a *Activities) CallTool(ctx context.Context, in CallToolInput) (agent.Tool
 }
 
 func (a *Activities) callTool(ctx context.Context, in CallToolInput) (agent.ToolVerdict, error) {
-	key := agent.StepKey{TurnID: in.Turn.TurnID, Step: in.Step, CallID: in.CallID}
+	key := agent.StepKey{TurnID: in.TurnID, Step: in.Step, CallID: in.CallID}
 	if step, ok, err := a.Store.ToolStep(ctx, key); err != nil || ok {
 		return step.Verdict, err
 	}
@@ -36,7 +36,7 @@ func (a *Activities) callTool(ctx context.Context, in CallToolInput) (agent.Tool
 	if err != nil {
 		return agent.ToolVerdict{}, err
 	}
-	p, work, err := a.produce(ctx, in.Turn, "tool/"+fmt.Sprint(in.Step)+"/"+string(in.CallID))
+	p, work, err := a.produce(ctx, run.turn.TurnRef, "tool/"+fmt.Sprint(in.Step)+"/"+string(in.CallID))
 	if errors.Is(err, errCancelled) {
 		return agent.ToolVerdict{ID: in.CallID, Cancelled: true}, nil
 	}
@@ -67,7 +67,7 @@ func (a *Activities) callTool(ctx context.Context, in CallToolInput) (agent.Tool
 		return agent.ToolVerdict{}, err
 	}
 	_ = p.emit(work, agent.Event{ // a cancelled stream still takes it
-		Type: agent.EventToolEnd, ToolCallID: in.CallID, ToolName: in.Name, Output: step.Result.Output, Ref: step.Result.Ref,
+		Type: agent.EventToolEnd, ToolCallID: in.CallID, ToolName: run.block.Name, Output: step.Result.Output, Ref: step.Result.Ref,
 		Failed: step.Verdict.Failed,
 	})
 	if err := p.close(ctx); err != nil {
@@ -80,21 +80,25 @@ func (a *Activities) callTool(ctx context.Context, in CallToolInput) (agent.Tool
 type toolRun struct {
 	a      *Activities
 	in     CallToolInput
+	turn   facts
 	block  agent.Block // the call
 	spec   agent.ToolSpec
 	tool   agent.Tool // nil when the call is refused
-	refuse string
+	refuse *agent.Failure
 	chain  []agent.Middleware
 }
 
 func (a *Activities) newToolRun(ctx context.Context, in CallToolInput) (*toolRun, error) {
 	r := &toolRun{a: a, in: in}
-	reply, ok, err := a.Store.ModelStep(ctx, agent.StepKey{TurnID: in.Turn.TurnID, Step: in.Step})
+	reply, ok, err := a.Store.ModelStep(ctx, agent.StepKey{TurnID: in.TurnID, Step: in.Step})
 	if err != nil {
 		return nil, err
 	}
 	if !ok {
-		return nil, agent.Errorf(agent.CodeInternal, "call tool", "step %d of turn %s has no model reply", in.Step, in.Turn.TurnID)
+		return nil, agent.Errorf(agent.CodeInternal, "call tool", "step %d of turn %s has no model reply", in.Step, in.TurnID)
+	}
+	if r.turn, err = a.turn(ctx, in.TurnID); err != nil {
+		return nil, err
 	}
 	if r.block, err = callOf(reply.Blocks, in.CallID); err != nil {
 		return nil, err
@@ -104,26 +108,26 @@ func (a *Activities) newToolRun(ctx context.Context, in CallToolInput) (*toolRun
 			return nil, err
 		}
 	}
-	plan, err := a.Registry.Plan(ctx, in.Turn.PlanHash)
+	plan, err := a.Registry.Plan(ctx, r.turn.PlanHash)
 	if err != nil {
-		return nil, fmt.Errorf("load plan %s: %w", in.Turn.PlanHash, err)
+		return nil, fmt.Errorf("load plan %s: %w", r.turn.PlanHash, err)
 	}
 	if r.chain, err = a.Middleware.Chain(&plan); err != nil {
 		return nil, err
 	}
-	granted, ok := plan.Tool(in.Name)
+	granted, ok := plan.Tool(r.block.Name)
 	if !ok {
-		r.refuse = fmt.Sprintf("%s: not granted in toolkit", in.Name)
+		r.refuse = &agent.Failure{Type: string(agent.CodeDenied), Message: r.block.Name + ": not granted in toolkit"}
 		return r, nil
 	}
 	if r.block.Error != "" {
-		r.refuse = r.block.Error
+		r.refuse = &agent.Failure{Type: string(agent.CodeInvalid), Message: r.block.Error, Field: "args"}
 		return r, nil
 	}
 	r.spec = granted.Spec
-	r.tool, err = a.Tools.Tool(granted.Toolkit, in.Name)
+	r.tool, err = a.Tools.Tool(granted.Toolkit, r.block.Name)
 	if err != nil {
-		r.refuse = err.Error()
+		r.refuse = agent.FailureOf(err)
 	}
 	return r, nil
 }
@@ -139,7 +143,7 @@ func callOf(blocks []agent.Block, id agent.CallID) (agent.Block, error) {
 
 // edited takes the arguments that a person put in place of the model's.
 func (r *toolRun) edited(ctx context.Context) error {
-	approvals, err := r.a.Store.Approvals(ctx, r.in.Turn.TurnID)
+	approvals, err := r.a.Store.Approvals(ctx, r.in.TurnID)
 	if err != nil {
 		return err
 	}
@@ -154,25 +158,26 @@ func (r *toolRun) edited(ctx context.Context) error {
 
 // call runs the tool in its epoch, with progress as events.
 func (r *toolRun) call(ctx context.Context, p *producer) (agent.ToolResult, error) {
-	start := agent.Event{Type: agent.EventToolStart, ToolCallID: r.in.CallID, ToolName: r.in.Name, Input: r.block.Args}
+	start := agent.Event{Type: agent.EventToolStart, ToolCallID: r.in.CallID, ToolName: r.block.Name, Input: r.block.Args}
 	if err := p.emit(ctx, start); err != nil {
 		return agent.ToolResult{}, err
 	}
 	if r.tool == nil {
-		return failed(&agent.Failure{Type: string(agent.CodeDenied), Message: r.refuse, Tool: r.in.Name}), nil
+		r.refuse.Tool = r.block.Name
+		return failed(r.refuse), nil
 	}
 	if p.fence.Epoch > 1 && !r.spec.Idempotent && !effectFree(r.tool, r.block.Args) {
 		return failed(&agent.Failure{
-			Type: outcomeUnknown, Tool: r.in.Name,
+			Type: outcomeUnknown, Tool: r.block.Name,
 			Message: "an earlier attempt of this call was cut off and may have taken effect; it was not repeated",
 		}), nil
 	}
 	inv := agent.Invocation{
-		Tenant: r.in.Turn.Tenant, TurnID: r.in.Turn.TurnID, SessionID: r.in.Turn.SessionID, UserID: r.in.Turn.UserID, Step: r.in.Step,
-		Attempt: int64(p.fence.Epoch), IdempotencyKey: fmt.Sprintf("%s/%d/%s", r.in.Turn.TurnID, r.in.Step, r.in.CallID),
+		Tenant: r.turn.Tenant, TurnID: r.turn.TurnID, SessionID: r.turn.SessionID, UserID: r.turn.user, Step: r.in.Step,
+		Attempt: int64(p.fence.Epoch), IdempotencyKey: fmt.Sprintf("%s/%d/%s", r.in.TurnID, r.in.Step, r.in.CallID),
 		Progress: func(message string) {
 			_ = p.emit(ctx, agent.Event{ // the work's context says what an error would
-				Type: agent.EventToolProgress, ToolCallID: r.in.CallID, ToolName: r.in.Name, Text: clip(message, 1000),
+				Type: agent.EventToolProgress, ToolCallID: r.in.CallID, ToolName: r.block.Name, Text: clip(message, 1000),
 			})
 		},
 	}
@@ -180,7 +185,7 @@ func (r *toolRun) call(ctx context.Context, p *producer) (agent.ToolResult, erro
 	for i := len(r.chain) - 1; i >= 0; i-- {
 		call = r.chain[i].WrapTool(call)
 	}
-	result, err := call(ctx, inv, agent.ToolCall{ID: r.in.CallID, Name: r.in.Name, Args: r.block.Args})
+	result, err := call(ctx, inv, agent.ToolCall{ID: r.in.CallID, Name: r.block.Name, Args: r.block.Args})
 	if err == nil || ctx.Err() != nil {
 		return result, err
 	}
@@ -188,8 +193,8 @@ func (r *toolRun) call(ctx context.Context, p *producer) (agent.ToolResult, erro
 		return agent.ToolResult{}, err
 	}
 	f := agent.FailureOf(err)
-	f.Tool = r.in.Name
-	r.a.Logger.Warn("tool call", zap.String("turn", string(r.in.Turn.TurnID)), zap.String("tool", r.in.Name), zap.Error(err))
+	f.Tool = r.block.Name
+	r.a.Logger.Warn("tool call", zap.String("turn", string(r.in.TurnID)), zap.String("tool", r.block.Name), zap.Error(err))
 	return failed(f), nil
 }
 
@@ -197,9 +202,9 @@ func failed(f *agent.Failure) agent.ToolResult { return agent.ToolResult{Failure
 
 // step turns a result into what is stored: bounded for the model, whole in the blob store when it is too large.
 func (r *toolRun) step(ctx context.Context, key agent.StepKey, fence agent.Fence, result agent.ToolResult, took time.Duration) (agent.ToolStep, error) {
-	block := agent.Block{Type: agent.BlockToolResult, ToolCallID: key.CallID, Name: r.in.Name, Status: agent.ResultSuccess, Output: result.Output}
+	block := agent.Block{Type: agent.BlockToolResult, ToolCallID: key.CallID, Name: r.block.Name, Status: agent.ResultSuccess, Output: result.Output}
 	s := agent.ToolStep{
-		Key: key, Fence: fence, Tenant: r.in.Turn.Tenant, Name: r.in.Name, Args: r.block.Args, Data: result.Data, Preview: result.Preview,
+		Key: key, Fence: fence, Tenant: r.turn.Tenant, Name: r.block.Name, Args: r.block.Args, Data: result.Data, Preview: result.Preview,
 		DurationMS: took.Milliseconds(),
 	}
 	if result.Failure != nil {
@@ -232,9 +237,9 @@ func (r *toolRun) offload(ctx context.Context, block *agent.Block, result agent.
 	if len(whole) == 0 {
 		whole = block.Output
 	}
-	ref, err := r.a.Blobs.Put(ctx, r.in.Turn.Tenant, bytes.NewReader(whole))
+	ref, err := r.a.Blobs.Put(ctx, r.turn.Tenant, bytes.NewReader(whole))
 	if err != nil {
-		return fmt.Errorf("store output of %s: %w", r.in.Name, err)
+		return fmt.Errorf("store output of %s: %w", r.block.Name, err)
 	}
 	preview := result.Preview
 	if len(preview) == 0 {

@@ -19,9 +19,9 @@ func asked(t *testing.T, free bool) (*harness, activities.CallToolInput) {
 	h.tool.free = free
 	ref := h.begin(agent.TurnRequest{TurnID: "t1", SessionID: "s1"})
 	h.model.script(calls(toolCall("a", `{"q":1}`)))
-	_, err := h.CallModel(t.Context(), activities.CallModelInput{Turn: ref, Step: 1})
+	_, err := h.CallModel(t.Context(), activities.CallModelInput{TurnID: ref.TurnID, Step: 1})
 	require.NoError(t, err)
-	return h, activities.CallToolInput{Turn: ref, Step: 1, CallID: "a", Name: "lookup"}
+	return h, activities.CallToolInput{TurnID: ref.TurnID, Step: 1, CallID: "a"}
 }
 
 func returns(r agent.ToolResult, err error) func(context.Context, agent.Invocation, agent.ToolCall) (agent.ToolResult, error) {
@@ -129,7 +129,7 @@ func TestApproval(t *testing.T) {
 	h.tool.call = func(_ context.Context, _ agent.Invocation, call agent.ToolCall) (agent.ToolResult, error) {
 		return agent.ToolResult{Output: call.Args}, nil
 	}
-	out, err := h.RequestApproval(t.Context(), activities.RequestApprovalInput{Turn: in.Turn, Step: 1, Calls: []activities.ApprovalCall{{ID: "a", Rule: "r"}}})
+	out, err := h.RequestApproval(t.Context(), activities.RequestApprovalInput{TurnID: in.TurnID, Step: 1, Calls: []activities.ApprovalCall{{ID: "a", Rule: "r"}}})
 	require.NoError(t, err)
 	id := out.Pending[0].ApprovalID
 
@@ -142,16 +142,16 @@ func TestApproval(t *testing.T) {
 		"unknown":     {ApprovalID: "nope", Decision: agent.DecisionApprove},
 	}
 	for name, d := range refusals {
-		r, err := h.Decide(t.Context(), activities.DecideInput{Turn: in.Turn, Decision: d})
+		r, err := h.Decide(t.Context(), activities.DecideInput{TurnID: in.TurnID, Decision: d})
 		require.NoError(t, err, name)
 		require.Nil(t, r.Verdict, name)
 		require.NotEmpty(t, r.Refusal.Message, name)
 	}
 	edit := agent.Decision{ApprovalID: id, Decision: agent.DecisionEdit, Args: json.RawMessage(`{"q":2}`), By: "ann"}
-	r, err := h.Decide(t.Context(), activities.DecideInput{Turn: in.Turn, Decision: edit})
+	r, err := h.Decide(t.Context(), activities.DecideInput{TurnID: in.TurnID, Decision: edit})
 	require.NoError(t, err)
 	require.True(t, r.Verdict.Run)
-	r, err = h.Decide(t.Context(), activities.DecideInput{Turn: in.Turn, Decision: agent.Decision{ApprovalID: id, Decision: agent.DecisionReject, By: "bob"}})
+	r, err = h.Decide(t.Context(), activities.DecideInput{TurnID: in.TurnID, Decision: agent.Decision{ApprovalID: id, Decision: agent.DecisionReject, By: "bob"}})
 	require.NoError(t, err)
 	require.Equal(t, "conflict", r.Refusal.Type, "nobody decides twice")
 
@@ -163,17 +163,17 @@ func TestApproval(t *testing.T) {
 
 func TestRejectedCallIsAnswered(t *testing.T) {
 	h, in := asked(t, false)
-	out, err := h.RequestApproval(t.Context(), activities.RequestApprovalInput{Turn: in.Turn, Step: 1, Calls: []activities.ApprovalCall{{ID: "a"}}})
+	out, err := h.RequestApproval(t.Context(), activities.RequestApprovalInput{TurnID: in.TurnID, Step: 1, Calls: []activities.ApprovalCall{{ID: "a"}}})
 	require.NoError(t, err)
 	d := agent.Decision{ApprovalID: out.Pending[0].ApprovalID, Decision: agent.DecisionReject, Message: "too dear", By: "ann"}
 	for range 2 { // the same decision by the same person is accepted silently
-		r, err := h.Decide(t.Context(), activities.DecideInput{Turn: in.Turn, Decision: d})
+		r, err := h.Decide(t.Context(), activities.DecideInput{TurnID: in.TurnID, Decision: d})
 		require.NoError(t, err)
 		require.False(t, r.Verdict.Run)
 	}
 	require.Contains(t, string(h.result().Result.Output), "too dear")
 	h.model.script(says("a pity"))
-	_, err = h.CallModel(t.Context(), activities.CallModelInput{Turn: in.Turn, Step: 2})
+	_, err = h.CallModel(t.Context(), activities.CallModelInput{TurnID: in.TurnID, Step: 2})
 	require.NoError(t, err)
 	last := h.model.seen[1].Messages
 	require.Equal(t, agent.RoleTool, last[len(last)-1].Role, "the model sees the answer")

@@ -1,8 +1,13 @@
 package activities
 
-import "github.com/turnstone-run/turnstone/agent"
+import (
+	"encoding/json"
 
-// TurnRef names a turn to its activities: references only.
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// TurnRef is what a workflow knows of its turn: references only. Activities are given the id alone and look up the rest, so that
+// history does not repeat it with every call.
 type TurnRef struct {
 	TurnID     agent.TurnID    `json:"turn_id"`
 	Tenant     string          `json:"tenant"`
@@ -10,10 +15,6 @@ type TurnRef struct {
 	Agent      string          `json:"agent"`
 	InstanceID string          `json:"instance_id"`
 	PlanHash   string          `json:"plan_hash"`
-	Cursor     int64           `json:"cursor"`
-	Model      string          `json:"model,omitempty"`   // profile asked for
-	History    agent.History   `json:"history,omitempty"` // empty: load
-	UserID     string          `json:"user_id,omitempty"`
 }
 
 // BeginTurnInput says which run asks; the request comes beside it, raw.
@@ -52,23 +53,22 @@ type BeginTurnResult struct {
 
 // CallModelInput asks for the model call of a step.
 type CallModelInput struct {
-	Turn     TurnRef         `json:"turn"`
+	TurnID   agent.TurnID    `json:"turn_id"`
 	Step     int             `json:"step"`
 	StreamTo *agent.StreamTo `json:"stream_to,omitempty"`
 }
 
 // CallToolInput asks for one tool call of a step; the arguments are with the stored model reply.
 type CallToolInput struct {
-	Turn    TurnRef      `json:"turn"`
+	TurnID  agent.TurnID `json:"turn_id"`
 	Step    int          `json:"step"`
 	CallID  agent.CallID `json:"call_id"`
-	Name    string       `json:"name"`
 	Decided bool         `json:"decided,omitempty"` // a person was asked: the arguments may have been edited
 }
 
 // RequestApprovalInput names the calls of a step that wait for a person.
 type RequestApprovalInput struct {
-	Turn     TurnRef         `json:"turn"`
+	TurnID   agent.TurnID    `json:"turn_id"`
 	Step     int             `json:"step"`
 	Calls    []ApprovalCall  `json:"calls"`
 	StreamTo *agent.StreamTo `json:"stream_to,omitempty"`
@@ -87,7 +87,7 @@ type RequestApprovalResult struct {
 
 // DecideInput is a decision to judge.
 type DecideInput struct {
-	Turn     TurnRef        `json:"turn"`
+	TurnID   agent.TurnID   `json:"turn_id"`
 	Decision agent.Decision `json:"decision"`
 }
 
@@ -105,7 +105,7 @@ type CancelTurnInput struct {
 
 // StoreTurnInput is how a turn ended.
 type StoreTurnInput struct {
-	Turn      TurnRef          `json:"turn"`
+	TurnID    agent.TurnID     `json:"turn_id"`
 	Status    agent.TurnStatus `json:"status"`
 	Stop      agent.StopReason `json:"stop"`
 	Failure   *agent.Failure   `json:"failure,omitempty"`
@@ -136,4 +136,14 @@ type QueueMessageResult struct {
 	Position      int            `json:"position"`
 	Refusal       *agent.Failure `json:"refusal,omitempty"`
 	ContinueAsNew int            `json:"continue_as_new_events,omitempty"` // after how many events a conversation continues
+}
+
+// StoreTurnResult is what the workflow cannot know of its result; it composes the rest. History holds it twice, so it is lean.
+type StoreTurnResult struct {
+	Output        string                 `json:"output"`
+	Blocks        []agent.Block          `json:"blocks,omitempty"` // nil when they are the output as one text block
+	ResultRef     string                 `json:"result_ref"`
+	ResultPreview json.RawMessage        `json:"result_preview,omitempty"`
+	ToolCalls     []agent.ToolCallNote   `json:"tool_calls,omitempty"`
+	Final         *agent.AgentStepOutput `json:"final,omitempty"` // somebody else had ended the turn: their word
 }

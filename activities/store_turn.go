@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"strings"
 
 	"go.uber.org/zap"
@@ -14,22 +15,36 @@ import (
 
 // StoreTurn ends a turn: result, transcript, session release and terminal event in one transaction, then a word to the next turn
 // (DESIGN §3, step 4). Idempotent: whoever finishes a turn first has the last word, and everybody gets that word.
-func (a *Activities) StoreTurn(ctx context.Context, in StoreTurnInput) (agent.AgentStepOutput, error) {
-	out, err := a.Finish(ctx, in)
+func (a *Activities) StoreTurn(ctx context.Context, in StoreTurnInput) (StoreTurnResult, error) {
+	whole, err := a.Finish(ctx, in)
 	if err != nil {
-		return agent.AgentStepOutput{}, temporalError(err)
+		return StoreTurnResult{}, temporalError(err)
 	}
-	return *capped(&out, a.HistoryOutputBytes), nil
+	out := capped(&whole, a.HistoryOutputBytes)
+	if out.Status != in.Status || out.StopReason != in.Stop || out.Usage != in.Usage {
+		return StoreTurnResult{Final: out}, nil
+	}
+	r := StoreTurnResult{
+		Output: out.Output, Blocks: out.Blocks, ResultRef: out.ResultRef, ResultPreview: out.ResultPreview, ToolCalls: out.ToolCalls,
+	}
+	if len(r.Blocks) == 1 && out.Output != "" && reflect.DeepEqual(r.Blocks[0], agent.Text(out.Output)) {
+		r.Blocks = nil
+	}
+	return r, nil
 }
 
 // Finish is StoreTurn with the output as the API gives it.
 func (a *Activities) Finish(ctx context.Context, in StoreTurnInput) (agent.AgentStepOutput, error) {
-	models, tools, err := a.Store.Steps(ctx, in.Turn.TurnID)
+	turn, err := a.turn(ctx, in.TurnID)
+	if err != nil {
+		return agent.AgentStepOutput{}, err
+	}
+	models, tools, err := a.Store.Steps(ctx, in.TurnID)
 	if err != nil {
 		return agent.AgentStepOutput{}, fmt.Errorf("load steps: %w", err)
 	}
-	out := compose(in, models, tools)
-	record := agent.FinishRecord{TurnID: in.Turn.TurnID, Tenant: in.Turn.Tenant, SessionID: in.Turn.SessionID, NodeID: in.Turn.Agent}
+	out := compose(&turn.TurnRef, in, models, tools)
+	record := agent.FinishRecord{TurnID: in.TurnID, Tenant: turn.Tenant, SessionID: turn.SessionID, NodeID: turn.Agent}
 	if err := a.keepResult(ctx, &record, &out, tools); err != nil {
 		return agent.AgentStepOutput{}, err
 	}
@@ -40,7 +55,7 @@ func (a *Activities) Finish(ctx context.Context, in StoreTurnInput) (agent.Agent
 		return agent.AgentStepOutput{}, fmt.Errorf("finish turn: %w", err)
 	}
 	if !done.Logged {
-		if err := a.Log.Close(ctx, string(in.Turn.TurnID), terminalEvents(&done.Output)); err != nil {
+		if err := a.Log.Close(ctx, string(in.TurnID), terminalEvents(&done.Output)); err != nil {
 			return agent.AgentStepOutput{}, fmt.Errorf("close stream: %w", err)
 		}
 	}
@@ -55,7 +70,7 @@ func (a *Activities) Finish(ctx context.Context, in StoreTurnInput) (agent.Agent
 // Terminate ends a turn whose workflow is gone without a word. One that was never recorded has only a stream to end.
 func (a *Activities) Terminate(ctx context.Context, id agent.TurnID) error {
 	gone := &agent.Failure{Type: string(agent.StopTerminated), Message: "the turn's workflow ended without a result", Retryable: true}
-	t, err := a.Store.Turn(ctx, id)
+	_, err := a.Store.Turn(ctx, id)
 	if agent.CodeOf(err) == agent.CodeNotFound {
 		out := unbegun(id, agent.StopTerminated, gone)
 		return a.Log.Close(ctx, string(id), terminalEvents(&out))
@@ -63,12 +78,7 @@ func (a *Activities) Terminate(ctx context.Context, id agent.TurnID) error {
 	if err != nil {
 		return err
 	}
-	_, err = a.Finish(ctx, StoreTurnInput{
-		Turn: TurnRef{
-			TurnID: id, Tenant: t.Record.Tenant, SessionID: t.Record.SessionID, Agent: t.Record.Agent, InstanceID: t.Record.InstanceID,
-		},
-		Status: agent.TurnFailed, Stop: agent.StopTerminated, Failure: gone,
-	})
+	_, err = a.Finish(ctx, StoreTurnInput{TurnID: id, Status: agent.TurnFailed, Stop: agent.StopTerminated, Failure: gone})
 	return err
 }
 
@@ -81,11 +91,11 @@ func unbegun(id agent.TurnID, stop agent.StopReason, f *agent.Failure) agent.Age
 }
 
 // compose makes the result out of the steps: the words of the last reply, the data of the last tool that had some.
-func compose(in StoreTurnInput, models []agent.ModelStep, tools []agent.ToolStep) agent.AgentStepOutput {
+func compose(t *TurnRef, in StoreTurnInput, models []agent.ModelStep, tools []agent.ToolStep) agent.AgentStepOutput {
 	out := agent.AgentStepOutput{
-		TurnID: in.Turn.TurnID, SessionID: in.Turn.SessionID, Agent: in.Turn.Agent, AgentInstanceID: in.Turn.InstanceID, Status: in.Status,
+		TurnID: t.TurnID, SessionID: t.SessionID, Agent: t.Agent, AgentInstanceID: t.InstanceID, Status: in.Status,
 		Blocks: []agent.Block{}, ToolCalls: []agent.ToolCallNote{}, Usage: in.Usage, StopReason: in.Stop, Error: in.Failure,
-		StreamID: string(in.Turn.TurnID), ExecutionTimeMS: in.ElapsedMS, Model: in.Model,
+		StreamID: string(t.TurnID), ExecutionTimeMS: in.ElapsedMS, Model: in.Model,
 	}
 	if n := len(models); n > 0 {
 		for _, b := range models[n-1].Blocks {

@@ -34,7 +34,7 @@ func (a *Activities) signalTokens(ctx context.Context, in CallModelInput, epoch 
 	}
 	s := &tokenSignals{
 		runs: a.Runs, to: *in.StreamTo, logger: a.Logger, closing: make(chan struct{}), ended: make(chan struct{}),
-		base: agent.TokenBatch{TurnID: in.Turn.TurnID, Step: in.Step, Attempt: epoch},
+		base: agent.TokenBatch{TurnID: in.TurnID, Step: in.Step, Attempt: epoch},
 	}
 	go s.run(ctx)
 	return s

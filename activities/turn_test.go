@@ -69,18 +69,18 @@ func TestWholeTurn(t *testing.T) {
 		Output: json.RawMessage(`{"rows":[1,2]}`), Data: json.RawMessage(`[1,2]`), Preview: json.RawMessage(`{"type":"dataset","row_count":2,"sample":[1,2]}`),
 	}, nil)
 	h.model.script(calls(toolCall("a", `{}`)), says("two rows"))
-	_, err := h.CallModel(t.Context(), activities.CallModelInput{Turn: ref, Step: 1})
+	_, err := h.CallModel(t.Context(), activities.CallModelInput{TurnID: ref.TurnID, Step: 1})
 	require.NoError(t, err)
-	_, err = h.CallTool(t.Context(), activities.CallToolInput{Turn: ref, Step: 1, CallID: "a", Name: "lookup"})
+	_, err = h.CallTool(t.Context(), activities.CallToolInput{TurnID: ref.TurnID, Step: 1, CallID: "a"})
 	require.NoError(t, err)
-	v, err := h.CallModel(t.Context(), activities.CallModelInput{Turn: ref, Step: 2})
+	v, err := h.CallModel(t.Context(), activities.CallModelInput{TurnID: ref.TurnID, Step: 2})
 	require.NoError(t, err)
 
-	in := activities.StoreTurnInput{Turn: ref, Status: agent.TurnCompleted, Stop: agent.StopEndTurn, Usage: v.Usage, Model: v.Model, ElapsedMS: 12}
+	in := activities.StoreTurnInput{TurnID: ref.TurnID, Status: agent.TurnCompleted, Stop: agent.StopEndTurn, Usage: v.Usage, Model: v.Model, ElapsedMS: 12}
 	out, err := h.StoreTurn(t.Context(), in)
 	require.NoError(t, err)
 	require.Equal(t, "two rows", out.Output)
-	require.Equal(t, []agent.Block{agent.Text("two rows")}, out.Blocks)
+	require.Nil(t, out.Blocks, "the same text need not be in history once more")
 	require.Equal(t, []agent.ToolCallNote{{ID: "a", Tool: "lookup", Status: "success"}}, out.ToolCalls)
 	require.JSONEq(t, `{"type":"dataset","row_count":2,"sample":[1,2]}`, string(out.ResultPreview))
 	require.True(t, strings.HasPrefix(out.ResultRef, "artifact://"))
@@ -88,11 +88,9 @@ func TestWholeTurn(t *testing.T) {
 	in.Status, in.Stop = agent.TurnFailed, agent.StopTerminated
 	again, err := h.StoreTurn(t.Context(), in)
 	require.NoError(t, err)
-	first, err := json.Marshal(out)
-	require.NoError(t, err)
-	second, err := json.Marshal(again)
-	require.NoError(t, err)
-	require.JSONEq(t, string(first), string(second), "the first to finish has the last word")
+	require.NotNil(t, again.Final, "the first to finish has the last word")
+	require.Equal(t, agent.TurnCompleted, again.Final.Status)
+	require.Equal(t, out.ResultRef, again.Final.ResultRef)
 	events := h.events(ref.TurnID)
 	require.True(t, events[len(events)-1].Terminal())
 	require.Equal(t, agent.StatusCompleted, events[len(events)-1].Status)
@@ -108,7 +106,7 @@ func TestWholeTurn(t *testing.T) {
 
 	next := h.begin(agent.TurnRequest{TurnID: "t2", SessionID: "s1", Message: "and now?"})
 	h.model.script(says("."))
-	_, err = h.CallModel(t.Context(), activities.CallModelInput{Turn: next, Step: 1})
+	_, err = h.CallModel(t.Context(), activities.CallModelInput{TurnID: next.TurnID, Step: 1})
 	require.NoError(t, err)
 	prompt := h.model.seen[2].Messages
 	require.Len(t, prompt, 5, "user, assistant with the call, tool, assistant, user")
@@ -120,9 +118,9 @@ func TestLongOutputIsCappedInHistoryAlone(t *testing.T) {
 	ref := h.begin(agent.TurnRequest{TurnID: "t1"})
 	long := strings.Repeat("many words ", 4000)
 	h.model.script(says(long))
-	_, err := h.CallModel(t.Context(), activities.CallModelInput{Turn: ref, Step: 1})
+	_, err := h.CallModel(t.Context(), activities.CallModelInput{TurnID: ref.TurnID, Step: 1})
 	require.NoError(t, err)
-	out, err := h.StoreTurn(t.Context(), activities.StoreTurnInput{Turn: ref, Status: agent.TurnCompleted, Stop: agent.StopEndTurn})
+	out, err := h.StoreTurn(t.Context(), activities.StoreTurnInput{TurnID: ref.TurnID, Status: agent.TurnCompleted, Stop: agent.StopEndTurn})
 	require.NoError(t, err)
 	require.LessOrEqual(t, len(out.Output), 1024)
 	require.Empty(t, out.Blocks)
@@ -154,7 +152,7 @@ func TestBusySession(t *testing.T) {
 	require.Equal(t, agent.CodeRateLimited, agent.CodeOf(err), "the queue is full")
 
 	ref := activities.TurnRef{TurnID: "t1", Tenant: "default", SessionID: "s1"}
-	_, err = h.StoreTurn(t.Context(), activities.StoreTurnInput{Turn: ref, Status: agent.TurnCancelled, Stop: agent.StopCancelled})
+	_, err = h.StoreTurn(t.Context(), activities.StoreTurnInput{TurnID: ref.TurnID, Status: agent.TurnCancelled, Stop: agent.StopCancelled})
 	require.NoError(t, err)
 	require.Equal(t, []string{"turn/t3"}, h.runs.ready, "the next turn is told")
 	out, err = ask("t3", agent.OnBusyInterrupt)

@@ -105,7 +105,7 @@ func (d *dev) furnish(ctx context.Context, h *house, o stackOptions) error {
 	if o.ephemeral {
 		folder = h.scratch
 	}
-	set.Storage.BlobURL = app.Secret("file://" + filepath.Join(folder, "blobs"))
+	set.Storage.BlobURL = app.Secret((&url.URL{Scheme: "file", Path: filepath.Join(folder, "blobs")}).String())
 	flights, err := url.Parse(h.stack.Flights.URL())
 	if err != nil {
 		return err

@@ -113,7 +113,7 @@ func (t *agentTurn) waitForSession(ctx workflow.Context, pause time.Duration) {
 func (t *agentTurn) callModel(ctx workflow.Context, a turn.Action) {
 	started := workflow.Now(ctx)
 	var v agent.ModelVerdict
-	in := activities.CallModelInput{Turn: t.ref, Step: a.Step, StreamTo: t.streamTo}
+	in := activities.CallModelInput{TurnID: t.ref.TurnID, Step: a.Step, StreamTo: t.streamTo}
 	err := workflow.ExecuteActivity(modelOptions(ctx, t.modelSummary(a.Step)), acts.CallModel, in).Get(ctx, &v)
 	t.spend(ctx, started)
 	if err != nil {
@@ -149,7 +149,7 @@ func (t *agentTurn) callTools(ctx workflow.Context, a turn.Action) {
 }
 
 func (t *agentTurn) callTool(ctx workflow.Context, step int, c turn.Call, v *agent.ToolVerdict) error {
-	in := activities.CallToolInput{Turn: t.ref, Step: step, CallID: c.ID, Name: c.Name, Decided: c.Rule != ""}
+	in := activities.CallToolInput{TurnID: t.ref.TurnID, Step: step, CallID: c.ID, Decided: c.Rule != ""}
 	if c.Local {
 		err := workflow.ExecuteLocalActivity(quickOptions(ctx, c.Summary, 1), acts.CallTool, in).Get(ctx, v)
 		if err == nil || final(err) {
@@ -162,7 +162,7 @@ func (t *agentTurn) callTool(ctx workflow.Context, step int, c turn.Call, v *age
 // await asks for approvals once per step and then waits for a decision or a cancel.
 func (t *agentTurn) await(ctx workflow.Context, a turn.Action) {
 	if t.asked != a.Step {
-		in := activities.RequestApprovalInput{Turn: t.ref, Step: a.Step, StreamTo: t.streamTo}
+		in := activities.RequestApprovalInput{TurnID: t.ref.TurnID, Step: a.Step, StreamTo: t.streamTo}
 		for _, c := range a.Calls {
 			in.Calls = append(in.Calls, activities.ApprovalCall{ID: c.ID, Rule: c.Rule})
 		}
@@ -186,15 +186,39 @@ func (t *agentTurn) await(ctx workflow.Context, a turn.Action) {
 func (t *agentTurn) finish(ctx workflow.Context, a turn.Action) (agent.AgentStepOutput, error) {
 	t.pending, t.finished = nil, true
 	in := activities.StoreTurnInput{
-		Turn: t.ref, Status: a.Status, Stop: a.Stop, Failure: a.Failure, Usage: t.state.Usage, Model: t.state.Model,
+		TurnID: t.ref.TurnID, Status: a.Status, Stop: a.Stop, Failure: a.Failure, Usage: t.state.Usage, Model: t.state.Model,
 		ElapsedMS: t.state.ElapsedMS,
 	}
-	var out agent.AgentStepOutput
-	err := quick(ctx, "store", acts.StoreTurn, &out, in)
+	var stored activities.StoreTurnResult
+	err := quick(ctx, "store", acts.StoreTurn, &stored, in)
+	out := t.output(a, &stored)
 	if !t.ready { // the caller of begin leaves
 		return out, err
 	}
 	return t.leave(ctx, &out, err)
+}
+
+// output composes the turn's result out of what was stored and what the workflow knows, which history then holds once less.
+func (t *agentTurn) output(a turn.Action, s *activities.StoreTurnResult) agent.AgentStepOutput {
+	if s.Final != nil {
+		return *s.Final
+	}
+	out := agent.AgentStepOutput{
+		TurnID: t.ref.TurnID, SessionID: t.ref.SessionID, Agent: t.ref.Agent, AgentInstanceID: t.ref.InstanceID, Status: a.Status,
+		Output: s.Output, Blocks: s.Blocks, ResultRef: s.ResultRef, ResultPreview: s.ResultPreview, ToolCalls: s.ToolCalls,
+		Usage: t.state.Usage, StopReason: a.Stop, Error: a.Failure, StreamID: string(t.ref.TurnID), ExecutionTimeMS: t.state.ElapsedMS,
+		Model: t.state.Model,
+	}
+	if out.Blocks == nil {
+		out.Blocks = []agent.Block{}
+		if out.Output != "" {
+			out.Blocks = append(out.Blocks, agent.Text(out.Output))
+		}
+	}
+	if out.ToolCalls == nil {
+		out.ToolCalls = []agent.ToolCallNote{}
+	}
+	return out
 }
 
 // leave lets handlers finish before the workflow ends, so that no caller of an update is left without an answer.

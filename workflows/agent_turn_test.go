@@ -41,8 +41,8 @@ func newEnv(t *testing.T) *testsuite.TestWorkflowEnvironment {
 
 func stores(env *testsuite.TestWorkflowEnvironment) {
 	env.OnActivity("StoreTurn", mock.Anything, mock.Anything).Return(
-		func(_ context.Context, in activities.StoreTurnInput) (agent.AgentStepOutput, error) {
-			return agent.AgentStepOutput{TurnID: in.Turn.TurnID, Status: in.Status, StopReason: in.Stop, Error: in.Failure, Usage: in.Usage}, nil
+		func(_ context.Context, in activities.StoreTurnInput) (activities.StoreTurnResult, error) {
+			return activities.StoreTurnResult{Output: "said", ResultRef: "artifact://" + string(in.TurnID)}, nil
 		}).Once()
 }
 
@@ -66,7 +66,7 @@ func TestTurn(t *testing.T) {
 		}).Once()
 	env.OnActivity("CallModel", mock.Anything, mock.Anything).Return(
 		func(_ context.Context, in activities.CallModelInput) (agent.ModelVerdict, error) {
-			require.Equal(t, ref, in.Turn)
+			require.Equal(t, ref.TurnID, in.TurnID)
 			usage := agent.Usage{InputTokens: 1, OutputTokens: 2}
 			if in.Step == 2 {
 				return agent.ModelVerdict{FinishReason: agent.FinishStop, Usage: usage}, nil

@@ -75,7 +75,7 @@ func (t *agentTurn) decide(ctx workflow.Context, d agent.Decision) (agent.Decisi
 		return agent.DecisionVerdict{}, err
 	}
 	var out activities.DecideResult
-	if err := quick(ctx, "decide", acts.Decide, &out, activities.DecideInput{Turn: t.ref, Decision: d}); err != nil {
+	if err := quick(ctx, "decide", acts.Decide, &out, activities.DecideInput{TurnID: t.ref.TurnID, Decision: d}); err != nil {
 		return agent.DecisionVerdict{}, err
 	}
 	if out.Verdict == nil {
@@ -118,7 +118,7 @@ func (t *agentTurn) message(ctx workflow.Context, m activities.Message) (Message
 	}
 	in := activities.QueueMessageInput{
 		TurnID: messageTurn(ctx, t.ref.TurnID), Agent: t.ref.Agent, SessionID: t.ref.SessionID,
-		Context: agent.InvocationContext{Tenant: t.ref.Tenant, UserID: t.ref.UserID}, Message: m, Start: true,
+		Context: agent.InvocationContext{Tenant: t.ref.Tenant}, Message: m, Start: true,
 	}
 	var out activities.QueueMessageResult
 	if err := workflow.ExecuteActivity(storeOptions(ctx, "message"), acts.QueueMessage, in).Get(ctx, &out); err != nil {

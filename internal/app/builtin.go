@@ -1,3 +1,4 @@
+// Package app holds the configuration and the explicit list of everything built in.
 package app
 
 import (

@@ -182,8 +182,8 @@ const (
 type LLM struct {
 	// Provider default empty; [Load] then takes openai or anthropic, whichever key is in the environment (in this order), else offline.
 	Provider string `yaml:"provider" help:"openai, anthropic, ollama or offline; empty: by the key that is set"`
-	// Model is the provider's name for it. Default empty; [Load] fills in gpt-4o for openai and "offline" for offline.
-	Model string `yaml:"model" help:"model name; empty: gpt-4o for openai"`
+	// Model is the provider's name for it. Default empty; [Load] fills in what it knows for the provider, unless base_url names another service.
+	Model string `yaml:"model" help:"model name; empty: gpt-4o for openai, claude-sonnet-5-5 for anthropic"`
 	// BaseURL is an http or https URL. Default empty: the provider's own.
 	BaseURL string `yaml:"base_url" help:"API of the provider; empty: its own"`
 	// APIKey default empty: OPENAI_API_KEY or ANTHROPIC_API_KEY, by provider.

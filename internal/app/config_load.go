@@ -13,14 +13,15 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// maxFileBytes bounds turnstone.yaml.
-const maxFileBytes = 1 << 20
+// maxFileBytes bounds turnstone.yaml. The parser's time grows with the square of the nesting: a file of this size that is nothing but
+// brackets costs seconds, one of 1 MiB would cost half an hour.
+const maxFileBytes = 64 << 10
 
-// Sources is where [Load] looks. Nothing else is read: no process environment, no working folder.
+// Sources is where [Load] looks; it does not read the process's environment.
 type Sources struct {
 	Flags *pflag.FlagSet // parsed, with the flags of [AddFlags]; nil: none
 	Env   []string       // "NAME=value" as in os.Environ; an empty value counts as unset
-	Dir   string         // what relative paths start from; holds turnstone.yaml unless --config or TURNSTONE_CONFIG name another file
+	Dir   string         // what relative paths start from, usually "."; holds turnstone.yaml unless --config or TURNSTONE_CONFIG name another file
 	Base  *Config        // what applies when nothing is said; nil: [Default]
 }
 
@@ -30,6 +31,10 @@ type Sources struct {
 // String values in the file may hold ${NAME} and ${NAME:-default} (seed 004 appendix B); $${ is a literal ${. The default also
 // applies when the variable is empty; without one an unset variable is a fault.
 func Load(src Sources) (*Config, error) {
+	var err error
+	if src.Dir, err = filepath.Abs(src.Dir); err != nil { // data_dir must survive a change of folder, and file:// needs a full path
+		return nil, &Fault{Message: "find the working folder: " + err.Error()}
+	}
 	cfg := Default()
 	if src.Base != nil {
 		cfg = *src.Base
@@ -44,7 +49,7 @@ func Load(src Sources) (*Config, error) {
 	}
 	l.complete(src.Dir)
 	l.validate()
-	if err := l.faults.err(); err != nil {
+	if err = l.faults.err(); err != nil {
 		return nil, err
 	}
 	return &cfg, nil
@@ -106,7 +111,7 @@ func readBounded(path string) ([]byte, error) {
 	defer f.Close() //nolint:errcheck // nothing was written
 	data, err := io.ReadAll(io.LimitReader(f, maxFileBytes+1))
 	if err == nil && len(data) > maxFileBytes {
-		err = errors.New("larger than 1 MiB")
+		err = errors.New("larger than 64 KiB")
 	}
 	return data, err
 }

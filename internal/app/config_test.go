@@ -59,6 +59,19 @@ func plain(cfg app.Config) string {
 	return fmt.Sprintf("%s\n%v\n%s %s %s", encoded, err, cfg.Database.URL.Reveal(), cfg.Storage.BlobURL.Reveal(), cfg.LLM.APIKey.Reveal())
 }
 
+func TestPathsBecomeFull(t *testing.T) {
+	src := sources(t, "data_dir: state dir\ntemporal: {config_file: t.toml}", nil)
+	t.Chdir(src.Dir)
+	src.Dir = "."
+	cfg, err := app.Load(src)
+	require.NoError(t, err)
+	dir, err := os.Getwd()
+	require.NoError(t, err)
+	require.Equal(t, filepath.Join(dir, "state dir"), cfg.DataDir)
+	require.Equal(t, "file://"+dir+"/state%20dir/blobs", cfg.Storage.BlobURL.Reveal())
+	require.Equal(t, filepath.Join(dir, "t.toml"), cfg.Temporal.ConfigFile)
+}
+
 func TestEachSourceOverridesTheOneBefore(t *testing.T) {
 	const file = "turn:\n  queue_length: 2\ndatabase:\n  url: postgres://file/db\ntemporal:\n  namespace: file\n"
 	cases := map[string]struct {
@@ -164,8 +177,8 @@ func TestFileIsFound(t *testing.T) {
 	require.ErrorContains(t, err, `read configuration "missing.yaml"`)
 	_, err = app.Load(sources(t, "", nil, "--config", "."))
 	require.Error(t, err)
-	_, err = app.Load(sources(t, strings.Repeat("#", 1<<20+1), nil))
-	require.ErrorContains(t, err, "larger than 1 MiB")
+	_, err = app.Load(sources(t, strings.Repeat("#", 64<<10+1), nil))
+	require.ErrorContains(t, err, "larger than 64 KiB")
 }
 
 func TestModelsAndKeys(t *testing.T) {

@@ -134,7 +134,7 @@ func (l *loader) models(file string, n ast.Node, into *[]Model, path string) {
 	if !ok {
 		return
 	}
-	*into = make([]Model, len(items))
+	*into = sized[Model](len(items))
 	for i, item := range items {
 		at := fmt.Sprintf("%s[%d]", path, i)
 		(*into)[i].LLM = defaultLLM()
@@ -148,14 +148,19 @@ func (l *loader) list(file string, n ast.Node, into *[]string, path string) {
 	if !ok {
 		return
 	}
-	*into = nil
-	if len(items) > 0 { // an empty list overrides, and is the same as none
-		*into = make([]string, len(items))
-	}
+	*into = sized[string](len(items))
 	for i, item := range items {
 		l.scalar(file, item, reflect.ValueOf(&(*into)[i]).Elem(), fmt.Sprintf("%s[%d]", path, i))
 	}
 	l.cfg.origins[path] = place(file, n)
+}
+
+// sized is nil for an empty list: it overrides, and is the same as none.
+func sized[T any](n int) []T {
+	if n == 0 {
+		return nil
+	}
+	return make([]T, n)
 }
 
 func (l *loader) items(file string, n ast.Node, path string) ([]ast.Node, bool) {

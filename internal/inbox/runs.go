@@ -35,12 +35,16 @@ func (r *Runs) Start(ctx context.Context, req agent.TurnRequest) error {
 func (r *Runs) start(ctx context.Context, req agent.TurnRequest) (joined bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
+	summary := ""
+	if req.SessionID != "" {
+		summary = "session " + string(req.SessionID)
+	}
 	_, err = r.Temporal.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
 		ID: req.TurnID.WorkflowID(), TaskQueue: r.TaskQueue, EnableEagerStart: r.Eager,
 		WorkflowIDReusePolicy:                    enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
 		WorkflowIDConflictPolicy:                 enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
 		WorkflowExecutionErrorWhenAlreadyStarted: true,
-		StaticSummary:                            "session " + string(req.SessionID),
+		StaticSummary:                            summary,
 	}, workflows.AgentTurnType, req)
 	var started *serviceerror.WorkflowExecutionAlreadyStarted
 	if errors.As(err, &started) {

@@ -19,12 +19,16 @@ func (b *Inbox) Submit(ctx context.Context, e agent.Envelope) (agent.Receipt, er
 // and no second reject can slip in between.
 func (b *Inbox) submit(ctx context.Context, e agent.Envelope, queueFirst bool) (agent.Receipt, int, error) {
 	req := e.Request
-	req.Channel = e.Channel
+	if req.Channel == "" {
+		req.Channel = e.Channel
+	}
 	chosen := req.TurnID != ""
 	req.TurnID = activities.TurnIDOf(&req, uuid.NewString())
-	if req.SessionID == "" {
-		req.SessionID = agent.SessionID(req.TurnID)
+	session := req.SessionID
+	if session == "" {
+		session = agent.SessionID(req.TurnID)
 	}
+	req.IdempotencyKey = "" // the turn's id says it
 	if _, _, err := b.Activities.Check(ctx, &req); err != nil {
 		return agent.Receipt{}, 0, err
 	}
@@ -46,7 +50,7 @@ func (b *Inbox) submit(ctx context.Context, e agent.Envelope, queueFirst bool) (
 	if err != nil {
 		return agent.Receipt{}, 0, err
 	}
-	return agent.Receipt{TurnID: req.TurnID, SessionID: req.SessionID, StreamID: string(req.TurnID), Joined: joined}, position, nil
+	return agent.Receipt{TurnID: req.TurnID, SessionID: session, StreamID: string(req.TurnID), Joined: joined}, position, nil
 }
 
 // own refuses a turn id that belongs to another tenant or session, in words that say nothing of theirs.

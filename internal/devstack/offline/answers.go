@@ -12,7 +12,7 @@ import (
 // What an answer shows of a table.
 const (
 	shownRows    = 10
-	shownColumns = 10
+	shownColumns = 5
 	shownCell    = 40 // runes
 	shownText    = 500
 )
@@ -185,7 +185,9 @@ func writeRows(b *strings.Builder, rows []json.RawMessage, n int) {
 		}
 		b.WriteString("|\n")
 	}
-	fmt.Fprintf(b, "\nFields: %s.\n", clipRunes(strings.Join(columns, ", "), shownText))
+	if more := columns[len(table):]; len(more) > 0 {
+		fmt.Fprintf(b, "\nAlso there: %s.\n", clipRunes(strings.Join(more, ", "), shownText))
+	}
 }
 
 // memberNames lists an object's names in order; nil when it is none or has none.

@@ -155,7 +155,7 @@ func TestAnswersAboutToolResults(t *testing.T) {
 		says         []string
 	}{
 		{"rows", `{"rows":[{"id":"F1","price":99.50,"note":"a|b"},{"id":"F2","price":120}],"row_count":2,"steps":[]}`,
-			[]string{"Found 2 rows:\n\n| id | price | note |\n|---|---|---|\n| F1 | 99.50 | a\\|b |\n| F2 | 120 |  |\n\nFields: id, price, note.\n"}},
+			[]string{"Found 2 rows:\n\n| id | price | note |\n|---|---|---|\n| F1 | 99.50 | a\\|b |\n| F2 | 120 |  |\n"}},
 		{"many rows", `{"rows":[` + many + `],"row_count":12}`, []string{"Found 12 rows; the first 10:"}},
 		{"no rows", `{"rows":[],"row_count":0}`, []string{"Found no rows."}},
 		{"rows that are no objects", `{"rows":[1,"x"],"row_count":2}`, []string{"- 1\n- x\n"}},

@@ -13,7 +13,7 @@ import (
 // The sample that a preview shows: so many rows, as far as they fit into so many bytes.
 const (
 	sampleRows  = 5
-	sampleBytes = 8 << 10
+	sampleBytes = 256 // history holds a preview twice
 )
 
 // stepReport says what one step did.

@@ -164,7 +164,7 @@ func TestFaultsOfTheRows(t *testing.T) {
 
 func TestPreviewIsSmall(t *testing.T) {
 	t.Parallel()
-	big := strings.Repeat("x", 3<<10)
+	big := strings.Repeat("x", 100)
 	res := over(t, fmt.Sprintf(`[{"a":%q},{"a":%q},{"a":%q},{"a":1},{"a":1},{"a":1}]`, big, big, big), ``)
 	tooltest.CheckResult(t, res)
 	var preview struct {

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"strconv"
-	"strings"
 
 	"github.com/turnstone-run/turnstone/agent"
 )
@@ -97,26 +96,16 @@ func (t *tool) EffectFree(args json.RawMessage) bool {
 	return true
 }
 
-// maxSummary is the bound of [agent.CallVerdict.Summary], less the tool's name and brackets around it.
-const maxSummary = 100 - len(ToolName) - len("()")
-
-// Summarize names the steps, or counts them when the names are too many.
+// Summarize counts the steps: it goes into the turn's history, twice.
 func (t *tool) Summarize(args json.RawMessage) string {
 	p, err := parse(args)
 	if err != nil {
 		return "invalid arguments"
 	}
-	names := make([]string, len(p.steps))
-	for i, s := range p.steps {
-		names[i] = s.name()
-	}
-	if s := strings.Join(names, " → "); s != "" && len(s) <= maxSummary {
-		return s
-	}
-	if len(names) == 1 {
+	if len(p.steps) == 1 {
 		return "1 step"
 	}
-	return strconv.Itoa(len(names)) + " steps"
+	return strconv.Itoa(len(p.steps)) + " steps"
 }
 
 // Call runs the pipeline; see the package comment for what is a failure and what an error.

@@ -1,0 +1,51 @@
+package activities
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// cachedTurns is how many turns a process keeps the facts of.
+const cachedTurns = 4096
+
+// facts are what activities know of a turn. They do not change once the turn holds its session.
+type facts struct {
+	TurnRef
+
+	cursor  int64
+	model   string // profile asked for
+	history agent.History
+	user    string
+}
+
+func factsOf(r *agent.TurnRecord, planHash string, cursor int64) facts {
+	return facts{
+		TurnRef: TurnRef{
+			TurnID: r.TurnID, Tenant: r.Tenant, SessionID: r.SessionID, Agent: r.Agent, InstanceID: r.InstanceID, PlanHash: planHash,
+		},
+		cursor: cursor, model: r.Model, history: r.History, user: r.UserID,
+	}
+}
+
+// remember keeps the facts of a turn that holds its session, so that its activities in this process need not ask the store.
+func (a *Activities) remember(f facts) {
+	if f.cursor > 0 {
+		a.turns.Add(f.TurnID, f)
+	}
+}
+
+// turn returns the facts of a turn, from memory where this process began it.
+func (a *Activities) turn(ctx context.Context, id agent.TurnID) (facts, error) {
+	if f, ok := a.turns.Get(id); ok {
+		return f, nil
+	}
+	t, err := a.Store.Turn(ctx, id)
+	if err != nil {
+		return facts{}, fmt.Errorf("load turn %s: %w", id, err)
+	}
+	f := factsOf(&t.Record, t.Record.PlanHash, t.Cursor)
+	a.remember(f)
+	return f, nil
+}
