@@ -61,6 +61,12 @@ func TestPrompt(t *testing.T) {
 	// Others may wait: what they say is not seen.
 	b.begin(turn("t3", "s"))
 	require.Equal(t, join(past, own), b.prompt(agent.PromptQuery{TurnID: "t2", Cursor: cursor, Step: 1}))
+
+	// Nor is what was said after the cursor, when a turn that was passed over asks late.
+	b.finish(finish("t2", "s"))
+	b.ready("t3", "s")
+	late := b.prompt(agent.PromptQuery{TurnID: "t2", Cursor: cursor, Step: 1})
+	require.Equal(t, join(past, own), late)
 }
 
 func TestPromptIsBounded(t *testing.T) {

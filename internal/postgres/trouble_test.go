@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"context"
 	"net"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -31,15 +32,28 @@ func (b *bench) killWhileBlocked(lock string, work func() error) error {
 	return <-failed
 }
 
-// blocked holds lock until the function that it returns is called.
+// blocked runs a statement whose locks it holds until the function that it returns is called, at the latest until the test ends.
+// Row locks only: a table lock would hold up others while they prepare their statements, before they are in a transaction.
 func (b *bench) blocked(lock string) (release func()) {
 	b.t.Helper()
 	holder, err := b.pool.Begin(b.t.Context())
 	require.NoError(b.t, err)
+	release = sync.OnceFunc(func() { _ = holder.Rollback(context.WithoutCancel(b.t.Context())) })
+	b.t.Cleanup(release)
 	_, err = holder.Exec(b.t.Context(), lock)
 	require.NoError(b.t, err)
-	return func() { require.NoError(b.t, holder.Rollback(b.t.Context())) }
+	return release
 }
+
+const (
+	lockLedgerRow = `INSERT INTO usage_ledger VALUES ('t1', 1, 1, 'other', 'm', 0, 0, 0, 0, 0)`
+	lockTurnID    = `WITH s AS (INSERT INTO sessions (tenant, session_id) VALUES ('other', 'other') RETURNING *)
+		INSERT INTO turns (turn_id, tenant, session_id, seq, state, workflow_id, agent, instance_id, plan_hash, model, channel, user_id,
+			on_busy, history, input, context)
+		SELECT 't1', tenant, session_id, 1, 'queued', '', '', '', '', '', '', '', '', '', '[]', '{}' FROM s`
+	lockTurnRow   = `SELECT FROM turns WHERE turn_id = 't1' FOR UPDATE`
+	lockStreamRow = `SELECT FROM streams WHERE stream_id = 't1' FOR UPDATE`
+)
 
 // awaitWaiting waits until as many connections wait for locks.
 func (b *bench) awaitWaiting(want int) {
@@ -59,7 +73,7 @@ func TestProducerWaitsForTheStepOfItsOlderEpoch(t *testing.T) {
 	step := modelStep("t1", 1, b.epoch("t1", "model/1"), agent.Text("said"))
 	saved, begun := make(chan error, 1), make(chan error, 1)
 
-	release := b.blocked(`LOCK TABLE usage_ledger IN EXCLUSIVE MODE`)
+	release := b.blocked(lockLedgerRow)
 	go func() { saved <- b.SaveModelStep(t.Context(), step) }()
 	b.awaitWaiting(1)
 	go func() {
@@ -80,7 +94,7 @@ func TestBeginWaitsForFinish(t *testing.T) {
 	finished := make(chan error, 1)
 	begun := make(chan agent.Begun, 1)
 
-	release := b.blocked(`LOCK TABLE messages IN EXCLUSIVE MODE`)
+	release := b.blocked(lockTurnRow)
 	go func() {
 		_, err := b.Finish(t.Context(), finish("t1", "s"))
 		finished <- err
@@ -104,7 +118,7 @@ func TestBeginWaitsForFinish(t *testing.T) {
 func TestKilledConnectionLeavesNothingHalfStored(t *testing.T) {
 	b := newBench(t, postgres.Config{})
 
-	requireCode(t, agent.CodeUnavailable, b.killWhileBlocked(`LOCK TABLE messages IN EXCLUSIVE MODE`, func() error {
+	requireCode(t, agent.CodeUnavailable, b.killWhileBlocked(lockTurnID, func() error {
 		_, err := b.Begin(t.Context(), turn("t1", "s"))
 		return err
 	}))
@@ -113,14 +127,14 @@ func TestKilledConnectionLeavesNothingHalfStored(t *testing.T) {
 	b.begin(turn("t2", "s"))
 
 	step := modelStep("t1", 1, 1, agent.Text("said"))
-	requireCode(t, agent.CodeUnavailable, b.killWhileBlocked(`LOCK TABLE usage_ledger IN EXCLUSIVE MODE`, func() error {
+	requireCode(t, agent.CodeUnavailable, b.killWhileBlocked(lockLedgerRow, func() error {
 		return b.SaveModelStep(t.Context(), step)
 	}))
 	require.Zero(t, b.count("turn_steps")+b.count("usage_ledger"), "a step and its bill are one")
 	require.NoError(t, b.SaveModelStep(t.Context(), step))
 
 	b.epoch("t1", "model/1") // so that the stream has a row to lock
-	requireCode(t, agent.CodeUnavailable, b.killWhileBlocked(`SELECT FROM streams WHERE stream_id = 't1' FOR UPDATE`, func() error {
+	requireCode(t, agent.CodeUnavailable, b.killWhileBlocked(lockStreamRow, func() error {
 		_, err := b.Finish(t.Context(), finish("t1", "s"))
 		return err
 	}))
@@ -138,7 +152,7 @@ func TestCancelledCallReleasesItsLocks(t *testing.T) {
 	b.epoch("t1", "model/1")
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	release := b.blocked(`SELECT FROM streams WHERE stream_id = 't1' FOR UPDATE`)
+	release := b.blocked(lockStreamRow)
 	failed := make(chan error, 1)
 	go func() {
 		_, err := b.Finish(ctx, finish("t1", "s"))
