@@ -46,7 +46,10 @@ func (a *Activities) callModel(ctx context.Context, in CallModelInput) (agent.Mo
 	}
 	verdict := agent.ModelVerdict{
 		Calls: a.judge(&run.plan, reply.Blocks), Usage: run.spent(), FinishReason: reply.FinishReason, Jump: run.jump,
-		Cancelled: errors.Is(err, errCancelled), Model: reply.Model,
+		Cancelled: errors.Is(err, errCancelled),
+	}
+	if reply.Model != run.profile.Model { // the workflow knows the plan's
+		verdict.Model = reply.Model
 	}
 	if run.fence.StreamID == "" { // cancelled before the first run: nothing to store
 		return verdict, nil

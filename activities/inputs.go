@@ -141,7 +141,8 @@ type QueueMessageResult struct {
 // StoreTurnResult is what the workflow cannot know of its result; it composes the rest. History holds it twice, so it is lean.
 type StoreTurnResult struct {
 	Output        string                 `json:"output"`
-	Blocks        []agent.Block          `json:"blocks,omitempty"` // nil when they are the output as one text block
+	Plain         bool                   `json:"plain,omitempty"` // the blocks are the output as one text block
+	Blocks        []agent.Block          `json:"blocks,omitempty"`
 	ResultRef     string                 `json:"result_ref"`
 	ResultPreview json.RawMessage        `json:"result_preview,omitempty"`
 	ToolCalls     []agent.ToolCallNote   `json:"tool_calls,omitempty"`

@@ -27,8 +27,8 @@ func (a *Activities) StoreTurn(ctx context.Context, in StoreTurnInput) (StoreTur
 	r := StoreTurnResult{
 		Output: out.Output, Blocks: out.Blocks, ResultRef: out.ResultRef, ResultPreview: out.ResultPreview, ToolCalls: out.ToolCalls,
 	}
-	if len(r.Blocks) == 1 && out.Output != "" && reflect.DeepEqual(r.Blocks[0], agent.Text(out.Output)) {
-		r.Blocks = nil
+	if len(r.Blocks) == 1 && reflect.DeepEqual(r.Blocks[0], agent.Text(out.Output)) {
+		r.Plain, r.Blocks = true, nil
 	}
 	return r, nil
 }

@@ -80,6 +80,7 @@ func TestWholeTurn(t *testing.T) {
 	out, err := h.StoreTurn(t.Context(), in)
 	require.NoError(t, err)
 	require.Equal(t, "two rows", out.Output)
+	require.True(t, out.Plain)
 	require.Nil(t, out.Blocks, "the same text need not be in history once more")
 	require.Equal(t, []agent.ToolCallNote{{ID: "a", Tool: "lookup", Status: "success"}}, out.ToolCalls)
 	require.JSONEq(t, `{"type":"dataset","row_count":2,"sample":[1,2]}`, string(out.ResultPreview))

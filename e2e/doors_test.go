@@ -149,7 +149,10 @@ func (s *system) get(path string) []byte {
 // alike takes away what may differ between two runs of the same turn.
 func alike(t *testing.T, out agent.AgentStepOutput) string {
 	t.Helper()
+	require.NotZero(t, out.Usage.InputTokens)
+	require.NotZero(t, out.Usage.OutputTokens)
 	out.TurnID, out.SessionID, out.StreamID, out.ResultRef, out.ExecutionTimeMS = "", "", "", "", 0
+	out.Usage = agent.Usage{} // the prompt holds the session's name
 	for i := range out.ToolCalls {
 		out.ToolCalls[i].ID = ""
 	}

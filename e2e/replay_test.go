@@ -47,5 +47,22 @@ func (s *system) replay(name, workflowID, runID string) *historypb.History {
 	return h
 }
 
+// runs lists the run ids of a chain of continued runs, the first first.
+func (s *system) runs(workflowID string) []string {
+	s.t.Helper()
+	var ids []string
+	for next := s.firstRun(workflowID); next != ""; {
+		ids = append(ids, next)
+		events := s.history(workflowID, next).GetEvents()
+		next = events[len(events)-1].GetWorkflowExecutionContinuedAsNewEventAttributes().GetNewExecutionRunId()
+	}
+	return ids
+}
+
+func (s *system) firstRun(workflowID string) string {
+	s.t.Helper()
+	return s.history(workflowID, "").GetEvents()[0].GetWorkflowExecutionStartedEventAttributes().GetFirstExecutionRunId()
+}
+
 // size is what a history costs: events and bytes.
 func size(h *historypb.History) (events, bytes int) { return len(h.GetEvents()), proto.Size(h) }

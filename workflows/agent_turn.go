@@ -209,11 +209,11 @@ func (t *agentTurn) output(a turn.Action, s *activities.StoreTurnResult) agent.A
 		Usage: t.state.Usage, StopReason: a.Stop, Error: a.Failure, StreamID: string(t.ref.TurnID), ExecutionTimeMS: t.state.ElapsedMS,
 		Model: t.state.Model,
 	}
-	if out.Blocks == nil {
+	switch {
+	case s.Plain:
+		out.Blocks = []agent.Block{agent.Text(s.Output)}
+	case out.Blocks == nil:
 		out.Blocks = []agent.Block{}
-		if out.Output != "" {
-			out.Blocks = append(out.Blocks, agent.Text(out.Output))
-		}
 	}
 	if out.ToolCalls == nil {
 		out.ToolCalls = []agent.ToolCallNote{}

@@ -29,6 +29,9 @@ func (b *Inbox) submit(ctx context.Context, e agent.Envelope, queueFirst bool) (
 		session = agent.SessionID(req.TurnID)
 	}
 	req.IdempotencyKey = "" // the turn's id says it
+	if req.Context.Tenant == agent.DefaultTenant {
+		req.Context.Tenant = ""
+	}
 	if _, _, err := b.Activities.Check(ctx, &req); err != nil {
 		return agent.Receipt{}, 0, err
 	}

@@ -185,9 +185,6 @@ func writeRows(b *strings.Builder, rows []json.RawMessage, n int) {
 		}
 		b.WriteString("|\n")
 	}
-	if more := columns[len(table):]; len(more) > 0 {
-		fmt.Fprintf(b, "\nAlso there: %s.\n", clipRunes(strings.Join(more, ", "), shownText))
-	}
 }
 
 // memberNames lists an object's names in order; nil when it is none or has none.

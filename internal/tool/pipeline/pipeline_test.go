@@ -166,8 +166,8 @@ func TestEffectsAndSummaries(t *testing.T) {
 		free    bool
 		summary string
 	}{
-		{`{"session_id":"s","pipeline":[{"step":"http_request","url":"a.com"},{"step":"table_sort","field":"p"},{"step":"top_k","k":3}]}`, true, "http_request → table_sort → top_k"},
-		{`{"session_id":"s","pipeline":[{"step":"http_request","url":"a.com","method":"POST"}]}`, false, "http_request"},
+		{`{"session_id":"s","pipeline":[{"step":"http_request","url":"a.com"},{"step":"table_sort","field":"p"},{"step":"top_k","k":3}]}`, true, "3 steps"},
+		{`{"session_id":"s","pipeline":[{"step":"http_request","url":"a.com","method":"POST"}]}`, false, "1 step"},
 		{`{"session_id":"s","pipeline":[{"step":"http_request","url":"a.com"}` + many + `]}`, true, "10 steps"},
 		{`{"session_id":"s","pipeline":[{"step":"http_request","url":"a.com","METHOD":"POST"}]}`, true, "invalid arguments"},
 		{`{"session_id":"s","pipeline":[{"step":"http_request","url":"a.com","method":"GET","method":"POST"}]}`, true, "invalid arguments"},

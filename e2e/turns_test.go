@@ -1,0 +1,207 @@
+package e2e_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/app"
+)
+
+func TestSimpleTurn(t *testing.T) {
+	s := start(t)
+	out, events := s.run(agent.TurnRequest{Message: "say 20 words"})
+	require.Equal(t, agent.TurnCompleted, out.Status)
+	require.True(t, strings.HasPrefix(out.Output, "word1 word2"), out.Output)
+	require.Equal(t, out.Output, shownText(events))
+	s.closed(out.TurnID)
+	s.replay("simple_turn", out.TurnID.WorkflowID(), "")
+}
+
+func TestParallelToolsKeepTheStreamContiguous(t *testing.T) {
+	s := start(t)
+	out, events := s.run(agent.TurnRequest{Message: "fetch twice flights from NYC to LAX, sort by price, show top 2"})
+	require.Equal(t, agent.TurnCompleted, out.Status, "%+v", out.Error)
+	require.Len(t, out.ToolCalls, 2)
+	require.Equal(t, 2, count(events, agent.EventToolStart))
+	require.Equal(t, 2, count(events, agent.EventToolEnd))
+	s.closed(out.TurnID)
+	s.replay("parallel_tools", out.TurnID.WorkflowID(), "")
+}
+
+func TestIdempotencyKeyJoinsTheTurn(t *testing.T) {
+	s := start(t)
+	req := agent.TurnRequest{Message: "say 3 words", IdempotencyKey: "order-1"}
+	first, _ := s.run(req)
+	second, _ := s.run(req)
+	require.Equal(t, first.TurnID, second.TurnID)
+	require.Equal(t, first.ResultRef, second.ResultRef)
+	req.Context.Tenant = "other"
+	third, _ := s.run(req)
+	require.NotEqual(t, first.TurnID, third.TurnID)
+}
+
+// TestHistoryDoesNotGrow: turn 1 and turn N of a session, and an answer of 10 and of 10,000 tokens, cost the same history.
+func TestHistoryDoesNotGrow(t *testing.T) {
+	s := start(t)
+	turns := 20
+	if n, err := strconv.Atoi(os.Getenv("TURNSTONE_HISTORY_TURNS")); err == nil {
+		turns = n
+	}
+	cost := func(req agent.TurnRequest) (int, int) {
+		out, _ := s.run(req)
+		require.Equal(t, agent.TurnCompleted, out.Status, "%+v", out.Error)
+		s.closed(out.TurnID)
+		return size(s.replay("", out.TurnID.WorkflowID(), ""))
+	}
+	firstEvents, firstBytes := cost(agent.TurnRequest{Message: mainJob, SessionID: "long"})
+	for range turns - 2 {
+		s.run(agent.TurnRequest{Message: "say 5 words", SessionID: "long"})
+	}
+	lastEvents, lastBytes := cost(agent.TurnRequest{Message: mainJob, SessionID: "long"})
+	t.Logf("one-tool turn: turn 1 %d events %d bytes, turn %d %d events %d bytes", firstEvents, firstBytes, turns, lastEvents, lastBytes)
+	require.Equal(t, firstEvents, lastEvents)
+	require.InDelta(t, firstBytes, lastBytes, 64)
+	require.LessOrEqual(t, lastEvents, 21)
+
+	shortEvents, shortBytes := cost(agent.TurnRequest{Message: "say 10 words"})
+	longEvents, longBytes := cost(agent.TurnRequest{Message: "say 10000 words"})
+	t.Logf("answer of 10 tokens %d events %d bytes, of 10,000 tokens %d events %d bytes", shortEvents, shortBytes, longEvents, longBytes)
+	require.LessOrEqual(t, longEvents, shortEvents+6, "a few more for workflow-task timing, none for tokens")
+	require.LessOrEqual(t, longBytes, shortBytes+2*1024+512, "at most the capped output, twice")
+}
+
+func TestCancelStopsTheModelAndKeepsWhatWasSaid(t *testing.T) {
+	s := start(t)
+	receipt, err := s.client.Start(t.Context(), agent.TurnRequest{Message: "say 400 words slowly", SessionID: "c"})
+	require.NoError(t, err)
+	s.awaitText(receipt.TurnID, "word3")
+	asked := time.Now()
+	require.NoError(t, s.client.Cancel(t.Context(), receipt.TurnID, agent.CancelRequest{By: "test"}))
+	out, events := s.follow(t.Context(), receipt.TurnID)
+	require.Less(t, time.Since(asked), 5*time.Second)
+	require.Equal(t, agent.TurnCancelled, out.Status)
+	require.Equal(t, agent.StopCancelled, out.StopReason)
+	require.Contains(t, out.Output, "word3")
+	require.Equal(t, out.Output, shownText(events))
+	s.closed(receipt.TurnID)
+	s.replay("cancelled_turn", receipt.TurnID.WorkflowID(), "")
+
+	next, _ := s.run(agent.TurnRequest{Message: "say 2 words", SessionID: "c"})
+	require.Equal(t, agent.TurnCompleted, next.Status, "the session is free again")
+}
+
+// awaitText waits until the stream of a turn has shown a text.
+func (s *system) awaitText(id agent.TurnID, text string) {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), 30*time.Second)
+	defer cancel()
+	var shown string
+	for e, err := range s.client.Follow(ctx, id, 0) {
+		require.NoError(s.t, err)
+		if shown += e.Text; strings.Contains(shown, text) {
+			return
+		}
+		require.False(s.t, e.Terminal(), "the turn ended before it said %q: %+v", text, e.Result)
+	}
+	require.Fail(s.t, "the stream ended")
+}
+
+func TestBusySession(t *testing.T) {
+	s := start(t)
+	holder, err := s.client.Start(t.Context(), agent.TurnRequest{Message: "say 400 words slowly", SessionID: "busy"})
+	require.NoError(t, err)
+	s.awaitText(holder.TurnID, "word2")
+
+	_, err = s.client.Start(t.Context(), agent.TurnRequest{Message: "hello", SessionID: "busy", OnBusy: agent.OnBusyReject})
+	require.Equal(t, agent.CodeConflict, agent.CodeOf(err))
+
+	out, _ := s.run(agent.TurnRequest{Message: "say 2 words", SessionID: "busy", OnBusy: agent.OnBusyInterrupt})
+	require.Equal(t, agent.TurnCompleted, out.Status)
+	interrupted, _ := s.follow(t.Context(), holder.TurnID)
+	require.Equal(t, agent.TurnCancelled, interrupted.Status)
+	s.closed(out.TurnID)
+	s.replay("queued_turn", out.TurnID.WorkflowID(), "")
+	s.replay("", holder.TurnID.WorkflowID(), "")
+}
+
+func TestFiftyMessagesAtOnce(t *testing.T) {
+	s := start(t)
+	const n = 50
+	type ended struct {
+		out    *agent.AgentStepOutput
+		events []agent.Event
+	}
+	receipts := make([]agent.Receipt, n)
+	started := make(chan error, n)
+	for i := range n {
+		go func() {
+			var err error
+			receipts[i], err = s.client.Start(t.Context(), agent.TurnRequest{Message: fmt.Sprintf("say %d words", i+1), SessionID: "crowd"})
+			started <- err
+		}()
+	}
+	for range n {
+		require.NoError(t, <-started)
+	}
+	results := make([]ended, n)
+	for i := range n {
+		results[i].out, results[i].events = s.follow(t.Context(), receipts[i].TurnID)
+		require.Equal(t, agent.TurnCompleted, results[i].out.Status)
+		require.Len(t, strings.Fields(results[i].out.Output), i+1, "each its own answer")
+	}
+	for i := range n { // one at a time: no two turns overlap
+		for j := range n {
+			if i != j {
+				a, b := results[i].events, results[j].events
+				apart := a[len(a)-1].Meta.Time.Before(b[0].Meta.Time) || b[len(b)-1].Meta.Time.Before(a[0].Meta.Time)
+				require.True(t, apart, "turns %d and %d ran at the same time", i, j)
+			}
+		}
+	}
+	page, err := s.client.Messages(t.Context(), "crowd", 0, 200)
+	require.NoError(t, err)
+	require.Len(t, page.Messages, 2*n, "none lost, none twice")
+	for i := 0; i < 2*n; i += 2 {
+		require.Equal(t, agent.RoleUser, page.Messages[i].Role)
+		require.Equal(t, agent.RoleAssistant, page.Messages[i+1].Role)
+		require.Equal(t, page.Messages[i].TurnID, page.Messages[i+1].TurnID)
+	}
+}
+
+func TestTurnContinuesAsNew(t *testing.T) {
+	s := start(t, func(c *app.Config) { c.Turn.ContinueAsNewEvents = 8 })
+	out, _ := s.run(agent.TurnRequest{Message: mainJob})
+	require.Equal(t, agent.TurnCompleted, out.Status, "%+v", out.Error)
+	require.JSONEq(t, encode(t, out), encode(t, s.closed(out.TurnID)), "the caller gets the last run's result")
+	runs := s.runs(out.TurnID.WorkflowID())
+	require.Greater(t, len(runs), 1)
+	for i, run := range runs {
+		s.replay(fmt.Sprintf("turn_continued_%d", i+1), out.TurnID.WorkflowID(), run)
+	}
+}
+
+func TestTerminatedTurnGetsItsTerminalEvent(t *testing.T) {
+	s := start(t)
+	receipt, err := s.client.Start(t.Context(), agent.TurnRequest{Message: "say 400 words slowly", SessionID: "t"})
+	require.NoError(t, err)
+	s.awaitText(receipt.TurnID, "word2")
+	require.NoError(t, s.Temporal().TerminateWorkflow(t.Context(), receipt.TurnID.WorkflowID(), "", "test"))
+	view, err := s.client.Turn(t.Context(), receipt.TurnID) // whoever looks finds out
+	require.NoError(t, err)
+	require.NotNil(t, view.Output)
+	require.Equal(t, agent.StopTerminated, view.Output.StopReason)
+	out, _ := s.follow(t.Context(), receipt.TurnID)
+	require.Equal(t, agent.TurnFailed, out.Status)
+	require.Contains(t, out.Error.Message, "ended without a result")
+
+	next, _ := s.run(agent.TurnRequest{Message: "say 2 words", SessionID: "t"})
+	require.Equal(t, agent.TurnCompleted, next.Status, "the session is free again")
+}
