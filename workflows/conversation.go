@@ -31,6 +31,7 @@ type ConversationCarry struct {
 	Turns   int            `json:"turns"`
 	Pending []agent.TurnID `json:"pending,omitempty"` // queued turns whose workflow has not been started
 	Last    *LastTurn      `json:"last,omitempty"`
+	Closed  bool           `json:"closed,omitempty"`
 	Limit   int            `json:"continue_as_new_events,omitempty"`
 }
 
@@ -100,15 +101,16 @@ type conversation struct {
 	partial  string
 	waiting  []agent.PendingApproval
 	handling int
+	order    workflow.Mutex // messages enter the session's queue in the order in which their turns are started
 
-	messages, decides, tokens workflow.ReceiveChannel
+	messages, decides, tokens, closes workflow.ReceiveChannel
 }
 
 func newConversation(ctx workflow.Context, in ConversationInput, carry *ConversationCarry) (*conversation, error) {
 	c := &conversation{
-		in: in, timeout: defaultIdle, limit: conversationEvents,
+		in: in, timeout: defaultIdle, limit: conversationEvents, order: workflow.NewMutex(ctx),
 		messages: workflow.GetSignalChannel(ctx, UpdateMessage), decides: workflow.GetSignalChannel(ctx, UpdateDecide),
-		tokens: workflow.GetSignalChannel(ctx, SignalTokens),
+		tokens: workflow.GetSignalChannel(ctx, SignalTokens), closes: workflow.GetSignalChannel(ctx, SignalClose),
 	}
 	if !in.SessionID.Valid() {
 		return nil, invalidInput("session_id: want 1 to 128 of A-Z a-z 0-9 . _ -")
@@ -121,7 +123,7 @@ func newConversation(ctx workflow.Context, in ConversationInput, carry *Conversa
 		c.timeout = d
 	}
 	if carry != nil {
-		c.turns, c.pending, c.last = carry.Turns, carry.Pending, carry.Last
+		c.turns, c.pending, c.last, c.closed = carry.Turns, carry.Pending, carry.Last, carry.Closed
 		if carry.Limit > 0 {
 			c.limit = carry.Limit
 		}
@@ -182,13 +184,13 @@ func (c *conversation) continueAsNew(ctx workflow.Context) error {
 	}
 	c.drainTokens()
 	return workflow.NewContinueAsNewError(ctx, ConversationType, c.in, &ConversationCarry{
-		Turns: c.turns, Pending: c.pending, Last: c.last, Limit: c.limit,
+		Turns: c.turns, Pending: c.pending, Last: c.last, Closed: c.closed, Limit: c.limit,
 	})
 }
 
 func (c *conversation) quiet(ctx workflow.Context) func() bool {
 	return func() bool {
-		return c.handling == 0 && c.messages.Len() == 0 && c.decides.Len() == 0 && workflow.AllHandlersFinished(ctx)
+		return c.handling == 0 && c.messages.Len() == 0 && c.decides.Len() == 0 && c.closes.Len() == 0 && workflow.AllHandlersFinished(ctx)
 	}
 }
 
@@ -199,10 +201,15 @@ func (c *conversation) drainTokens() {
 	}
 }
 
-// take puts a message into the session's queue. The text goes to the store; the conversation keeps the turn's id.
+// take puts a message into the session's queue. The text goes to the store; the conversation keeps the turn's id. One at a time: two
+// turns that stood in the queue the other way round would wait for each other.
 func (c *conversation) take(ctx workflow.Context, id agent.TurnID, m activities.Message) (MessageReceipt, error) {
 	c.handling++
 	defer func() { c.handling-- }()
+	if err := c.order.Lock(ctx); err != nil {
+		return MessageReceipt{}, err
+	}
+	defer c.order.Unlock()
 	if c.closed {
 		return MessageReceipt{}, temporal.NewNonRetryableApplicationError("the conversation is closed", string(agent.CodeConflict), nil)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/google/uuid"
+	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
@@ -56,53 +57,32 @@ func (c *conversation) listen(ctx workflow.Context) error {
 			workflow.QueryHandlerOptions{Description: "The thread's state and the answer so far"}),
 		workflow.SetUpdateHandlerWithOptions(ctx, UpdateMessage,
 			func(ctx workflow.Context, m activities.Message) (MessageReceipt, error) {
-				parent := agent.TurnID(workflow.GetInfo(ctx).WorkflowExecution.ID + workflow.GetInfo(ctx).FirstRunID)
-				return c.take(ctx, messageTurn(ctx, parent), m)
+				return c.take(ctx, messageTurn(ctx, agent.TurnID(workflow.GetInfo(ctx).FirstRunID)), m)
 			}, workflow.UpdateHandlerOptions{Description: "Says something: {message, on_busy?}"}),
 		workflow.SetUpdateHandlerWithOptions(ctx, UpdateDecide, c.decide,
 			workflow.UpdateHandlerOptions{Description: "Answers an approval of the turn at work"}),
 	)
 }
 
-// listenToSignals takes in what comes as signals. A message's turn is named after its place in the run, which replays the same.
+// listenToSignals takes in what comes as signals. A message's turn is named after its place in the run, which replays the same; the
+// run is the original one, so that a reset names it the same too.
 func (c *conversation) listenToSignals(ctx workflow.Context) {
-	workflow.GoNamed(ctx, "messages", func(ctx workflow.Context) {
-		for n := 1; ; n++ {
-			var m activities.Message
-			if !c.messages.Receive(ctx, &m) {
-				return
-			}
-			name := fmt.Sprintf("%s\x00%d", workflow.GetInfo(ctx).WorkflowExecution.RunID, n)
-			id := agent.TurnID(uuid.NewSHA1(messageNamespace, []byte(name)).String())
-			if _, err := c.take(ctx, id, m); err != nil {
-				workflow.GetLogger(ctx).Warn("message refused", "error", err)
-			}
+	n := 0
+	serve(ctx, "messages", c.messages, func(ctx workflow.Context, m activities.Message) {
+		n++
+		name := fmt.Sprintf("%s\x00%d", workflow.GetInfo(ctx).OriginalRunID, n)
+		id := agent.TurnID(uuid.NewSHA1(messageNamespace, []byte(name)).String())
+		if _, err := c.take(ctx, id, m); err != nil {
+			workflow.GetLogger(ctx).Warn("message refused", "error", err)
 		}
 	})
-	workflow.GoNamed(ctx, "decisions", func(ctx workflow.Context) {
-		for {
-			var d agent.Decision
-			if !c.decides.Receive(ctx, &d) {
-				return
-			}
-			if err := c.decide(ctx, d); err != nil {
-				workflow.GetLogger(ctx).Warn("decision refused", "approval", d.ApprovalID, "error", err)
-			}
+	serve(ctx, "decisions", c.decides, func(ctx workflow.Context, d agent.Decision) {
+		if err := c.decide(ctx, d); err != nil {
+			workflow.GetLogger(ctx).Warn("decision refused", "approval", d.ApprovalID, "error", err)
 		}
 	})
-	workflow.GoNamed(ctx, "tokens", func(ctx workflow.Context) {
-		for {
-			var b agent.TokenBatch
-			if !c.tokens.Receive(ctx, &b) {
-				return
-			}
-			c.hear(b)
-		}
-	})
-	workflow.GoNamed(ctx, "close", func(ctx workflow.Context) {
-		workflow.GetSignalChannel(ctx, SignalClose).Receive(ctx, nil)
-		c.closed = true
-	})
+	serve(ctx, "tokens", c.tokens, func(_ workflow.Context, b agent.TokenBatch) { c.hear(b) })
+	serve(ctx, "close", c.closes, func(workflow.Context, converter.RawValue) { c.closed = true })
 }
 
 // hear adds a batch to the growing answer. A newer attempt of a step voids what the older one said.

@@ -41,21 +41,13 @@ func (t *agentTurn) listen(ctx workflow.Context) error {
 
 // listenToSignals serves the signals of the same names, for tools that know no updates, and Temporal's own cancel.
 func (t *agentTurn) listenToSignals(ctx, free workflow.Context) {
-	workflow.GoNamed(free, "decide", func(ctx workflow.Context) {
-		for {
-			var d agent.Decision
-			t.decides.Receive(ctx, &d)
-			if _, err := t.decide(ctx, d); err != nil {
-				workflow.GetLogger(ctx).Warn("decision refused", "approval", d.ApprovalID, "error", err)
-			}
+	serve(free, "decide", t.decides, func(ctx workflow.Context, d agent.Decision) {
+		if _, err := t.decide(ctx, d); err != nil {
+			workflow.GetLogger(ctx).Warn("decision refused", "approval", d.ApprovalID, "error", err)
 		}
 	})
-	workflow.GoNamed(free, "cancel", func(ctx workflow.Context) {
-		for {
-			var c agent.CancelRequest
-			t.cancels.Receive(ctx, &c)
-			_ = t.cancel(ctx, c) // the log was away: the flag is set all the same
-		}
+	serve(free, "cancel", t.cancels, func(ctx workflow.Context, c agent.CancelRequest) {
+		_ = t.cancel(ctx, c) // the log was away: the flag is set all the same
 	})
 	workflow.GoNamed(free, "cancelled", func(free workflow.Context) {
 		if ctx.Done().Receive(free, nil); ctx.Err() != nil {
