@@ -25,6 +25,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/app"
 	"github.com/turnstone-run/turnstone/internal/blob"
+	"github.com/turnstone-run/turnstone/internal/cluster"
 	"github.com/turnstone-run/turnstone/internal/gateway"
 	"github.com/turnstone-run/turnstone/internal/inbox"
 	"github.com/turnstone-run/turnstone/internal/llm"
@@ -134,7 +135,7 @@ func (s *Service) Start(ctx context.Context) (err error) {
 	if err := s.openTemporal(ctx); err != nil {
 		return err
 	}
-	watch := &inbox.AttributeWatch{Temporal: s.temporal, Namespace: s.namespace, Logger: s.logger}
+	watch := &cluster.AttributeWatch{Temporal: s.temporal, Namespace: s.namespace, Logger: s.logger}
 	if err := watch.Check(ctx); err != nil {
 		return fmt.Errorf("look at the namespace: %w", err)
 	}
@@ -185,9 +186,6 @@ func (s *Service) openTemporal(ctx context.Context) error {
 		return err
 	}
 	options.Logger = app.TemporalLogger(s.logger)
-	if options.Namespace == "" {
-		options.Namespace = client.DefaultNamespace
-	}
 	s.namespace = options.Namespace
 	if s.temporal, err = client.DialContext(ctx, options); err != nil {
 		return fmt.Errorf("connect to Temporal at %s: %w", options.HostPort, err)
@@ -196,7 +194,7 @@ func (s *Service) openTemporal(ctx context.Context) error {
 }
 
 // compose wires activities, worker and gateway.
-func (s *Service) compose(ctx context.Context, store *postgres.Store, watch *inbox.AttributeWatch) error {
+func (s *Service) compose(ctx context.Context, store *postgres.Store, watch *cluster.AttributeWatch) error {
 	set := s.cfg.Settings
 	parts, err := app.Build(set, store, s.blobs, s.cfg.Toolkits, s.cfg.Middleware)
 	if err != nil {

@@ -41,7 +41,7 @@ type ModelVerdict struct {
 	Jump         Jump          `json:"jump,omitempty"`
 	Cancelled    bool          `json:"cancelled,omitempty"` // the stream was marked; what was produced is stored
 	Failure      *Failure      `json:"failure,omitempty"`   // the provider failed for good
-	Model        string        `json:"model,omitempty"`     // who answered
+	Model        string        `json:"model,omitempty"`     // who answered, when it is not the model that was asked
 }
 
 // CallVerdict is one tool call as the core sees it.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/gateway/client"
+	"github.com/turnstone-run/turnstone/internal/screen"
 )
 
 // cancelPatience bounds the request that a Ctrl-C makes.
@@ -112,10 +113,11 @@ func (s *chatSession) turn(ctx context.Context, message string) error {
 			}
 		}
 	}()
-	t := chatTurn{chatSession: s, id: receipt.TurnID, screen: newScreen(s.out, s.errOut)}
+	answer := s.out
 	if s.output == "json" {
-		t.screen.out = io.Discard
+		answer = io.Discard
 	}
+	t := chatTurn{chatSession: s, id: receipt.TurnID, screen: screen.New(answer, s.errOut)}
 	if interrupted {
 		if err := t.cancel(ctx); err != nil {
 			return err
@@ -154,7 +156,7 @@ type chatTurn struct {
 	*chatSession
 
 	id         agent.TurnID
-	screen     *screen
+	screen     *screen.Screen
 	pending    []agent.Approval
 	waiting    bool
 	mute       bool // the input has ended: nobody can be asked
@@ -201,7 +203,7 @@ func (t *chatTurn) run(ctx context.Context, events <-chan followed) error {
 // cancel asks the turn to stop; its events tell when it has.
 func (t *chatTurn) cancel(ctx context.Context) error {
 	t.cancelling = true
-	t.screen.note("cancelling turn %s — Ctrl-C again leaves at once", t.id)
+	t.screen.Note("cancelling turn %s — Ctrl-C again leaves at once", t.id)
 	ctx, stop := context.WithTimeout(ctx, cancelPatience)
 	defer stop()
 	return t.client.Cancel(ctx, t.id, agent.CancelRequest{Reason: "interrupted at the terminal"})
@@ -209,7 +211,7 @@ func (t *chatTurn) cancel(ctx context.Context) error {
 
 // take shows an event; done is true for the last.
 func (t *chatTurn) take(e *agent.Event) (done bool, err error) {
-	t.screen.show(e)
+	t.screen.Show(e)
 	switch e.Type {
 	case agent.EventApprovalRequested:
 		if e.Approval != nil {
@@ -264,10 +266,10 @@ func (t *chatTurn) answer(ctx context.Context, line string) error {
 	case "":
 		t.pending = t.pending[1:]
 	case agent.CodeConflict: // somebody else was quicker
-		t.screen.note("! %v", err)
+		t.screen.Note("! %v", err)
 		t.pending = t.pending[1:]
 	case agent.CodeInvalid:
-		t.screen.note("! %v", err)
+		t.screen.Note("! %v", err)
 	default:
 		return err
 	}

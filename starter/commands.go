@@ -12,6 +12,7 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/gateway/client"
+	"github.com/turnstone-run/turnstone/internal/screen"
 )
 
 // turnFlags are what chat and start let a request say.
@@ -80,7 +81,7 @@ func (a *app) tailCommand() *cobra.Command {
 }
 
 func (a *app) tail(ctx context.Context, c *client.Client, id agent.TurnID, after int64) error {
-	screen := newScreen(a.out, a.errOut)
+	display := screen.New(a.out, a.errOut)
 	lines := json.NewEncoder(a.out)
 	lines.SetEscapeHTML(false)
 	for e, err := range c.Follow(ctx, id, after) {
@@ -92,7 +93,7 @@ func (a *app) tail(ctx context.Context, c *client.Client, id agent.TurnID, after
 				return fmt.Errorf("print event: %w", err)
 			}
 		} else {
-			screen.show(&e)
+			display.Show(&e)
 		}
 		if e.Terminal() {
 			return endOf(&e)
@@ -243,7 +244,7 @@ func (a *app) agentsCommand() *cobra.Command {
 						tools = append(tools, t.Name)
 					}
 					fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", name, strings.Join(info.Models, ", "), strings.Join(tools, ", "),
-						oneLine(info.Description, 80))
+						screen.OneLine(info.Description, 80))
 				}
 				if err := w.Flush(); err != nil {
 					return fmt.Errorf("print: %w", err)

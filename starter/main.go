@@ -12,7 +12,7 @@ func main() {
 	interrupts := make(chan os.Signal, 2)
 	signal.Notify(interrupts, os.Interrupt)
 	a := &app{
-		in: os.Stdin, out: os.Stdout, errOut: os.Stderr, interrupts: interrupts, server: os.Getenv("TURNSTONE_SERVER"),
+		in: os.Stdin, out: os.Stdout, errOut: os.Stderr, interrupts: interrupts, server: os.Getenv("TURNSTONE_SERVER"), env: os.Environ(),
 		version: buildVersion(),
 	}
 	os.Exit(a.run(context.Background(), os.Args[1:]))

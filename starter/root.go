@@ -23,7 +23,8 @@ type app struct {
 	in          io.Reader
 	out, errOut io.Writer
 	interrupts  <-chan os.Signal
-	server      string // from the environment; the flag overrides it
+	server      string   // from the environment; the flag overrides it
+	env         []string // for TEMPORAL_* variables, which only setup reads
 	version     string
 
 	tenant string

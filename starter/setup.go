@@ -1,7 +1,42 @@
 package main
 
-import "github.com/spf13/cobra"
+import (
+	"fmt"
 
-// setupCommands are the commands that prepare a Temporal cluster and a database instead of talking to a server, such as the
-// registration of search attributes. There are none yet.
-func (a *app) setupCommands() []*cobra.Command { return nil }
+	"github.com/spf13/cobra"
+	"go.temporal.io/sdk/client"
+
+	"github.com/turnstone-run/turnstone/internal/cluster"
+)
+
+// setupCommands are the commands that prepare a Temporal cluster instead of talking to a server.
+func (a *app) setupCommands() []*cobra.Command {
+	var to cluster.Connection
+	cmd := &cobra.Command{
+		Use: "setup", Short: "Register Turnstone's search attributes on a Temporal cluster", Args: cobra.NoArgs,
+		Long: `Registers the search attributes TurnstoneTenant, TurnstoneAgent and TurnstoneSession in a namespace, those that are missing. Turns
+run without them too; the Web UI then cannot find turns by tenant, agent and session.
+
+The connection is that of the temporal command line: TEMPORAL_* variables, or a profile in temporal.toml.`,
+		Example: "  starter setup --address 127.0.0.1:7233\n  starter setup --profile production",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			options, err := cluster.Options(to, a.env)
+			if err != nil {
+				return usageError{err}
+			}
+			temporal, err := client.DialContext(cmd.Context(), options)
+			if err != nil {
+				return fmt.Errorf("connect to Temporal: %w", err)
+			}
+			defer temporal.Close()
+			if err := cluster.AddAttributes(cmd.Context(), temporal, options.Namespace); err != nil {
+				return err
+			}
+			return a.done(map[string]string{"namespace": options.Namespace}, "namespace %s has Turnstone's search attributes", options.Namespace)
+		},
+	}
+	cmd.Flags().StringVar(&to.Address, "address", "", "Temporal frontend (host:port)")
+	cmd.Flags().StringVar(&to.Namespace, "namespace", "", "Temporal namespace")
+	cmd.Flags().StringVar(&to.Profile, "profile", "", "profile in temporal.toml")
+	return []*cobra.Command{cmd}
+}

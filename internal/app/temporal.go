@@ -1,67 +1,14 @@
 package app
 
 import (
-	"fmt"
-	"os"
-	"slices"
-	"strings"
-
 	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/contrib/envconfig"
+
+	"github.com/turnstone-run/turnstone/internal/cluster"
 )
 
-// What the SDK assumes, said here so that it can be shown and written to.
-const (
-	defaultTemporalAddress   = "127.0.0.1:7233"
-	defaultTemporalNamespace = "default"
-)
-
-// TemporalOptions says how to reach Temporal: a profile of temporal.toml, TEMPORAL_* variables (API key, mTLS, headers; env is as in
-// os.Environ), and over both what cfg names. So profiles, keys and certificates that work with the CLI work here. The caller adds
-// logger, metrics and interceptors. Errors name the file, profile or key pair at fault and hold no secret.
-//
-// Where cfg.ConfigFile is empty and TEMPORAL_CONFIG_FILE too, the SDK finds the user's configuration folder by itself.
+// TemporalOptions says how to reach Temporal: see [cluster.Options].
 func TemporalOptions(cfg Temporal, env []string) (client.Options, error) {
-	if cfg.ConfigFile != "" { // the SDK passes over a file that is missing, also one that was asked for
-		if _, err := os.Stat(cfg.ConfigFile); err != nil {
-			return client.Options{}, fmt.Errorf("read temporal.config_file: %w", err)
-		}
-	}
-	opts, err := envconfig.LoadClientOptions(envconfig.LoadClientOptionsRequest{
-		ConfigFilePath:    cfg.ConfigFile,
-		ConfigFileProfile: cfg.Profile,
-		EnvLookup:         lookup(env),
-	})
-	if err != nil {
-		return client.Options{}, fmt.Errorf("load Temporal profile %q: %w", cfg.Profile, err)
-	}
-	if cfg.Address != "" {
-		opts.HostPort = cfg.Address
-	}
-	if cfg.Namespace != "" {
-		opts.Namespace = cfg.Namespace
-	}
-	if opts.HostPort == "" {
-		opts.HostPort = defaultTemporalAddress
-	}
-	if opts.Namespace == "" {
-		opts.Namespace = defaultTemporalNamespace
-	}
-	return opts, nil
-}
-
-// lookup is an environment for the SDK: NAME=value entries, a later one overriding an earlier.
-type lookup []string
-
-// Environ is the list itself.
-func (l lookup) Environ() []string { return l }
-
-// LookupEnv finds a variable.
-func (l lookup) LookupEnv(name string) (string, bool) {
-	for _, entry := range slices.Backward(l) {
-		if n, value, ok := strings.Cut(entry, "="); ok && n == name {
-			return value, true
-		}
-	}
-	return "", false
+	return cluster.Options(cluster.Connection{
+		Address: cfg.Address, Namespace: cfg.Namespace, Profile: cfg.Profile, ConfigFile: cfg.ConfigFile,
+	}, env)
 }

@@ -35,11 +35,12 @@ type piece struct {
 	start int
 }
 
+// New makes a screen: the answer goes to out, everything about it to notes.
 func New(out, notes io.Writer) *Screen {
 	return &Screen{out: out, notes: notes, producers: map[string]*shown{}, calls: map[string]bool{}}
 }
 
-// show displays the next event.
+// Show displays the next event.
 func (s *Screen) Show(e *agent.Event) {
 	switch e.Type {
 	case agent.EventToken:
@@ -53,18 +54,18 @@ func (s *Screen) Show(e *agent.Event) {
 	case agent.EventToolStart:
 		s.toolStart(e)
 	case agent.EventToolProgress:
-		s.note("  … %s", oneLine(e.Text, 200))
+		s.Note("  … %s", OneLine(e.Text, 200))
 	case agent.EventToolEnd:
 		s.toolEnd(e)
 	case agent.EventApprovalRequested:
 		s.approval(e.Approval)
 	case agent.EventApprovalResolved:
 		if a := e.Approval; a != nil {
-			s.note("✓ %s: %s%s", a.ApprovalID, a.Decision, by(a.By))
+			s.Note("✓ %s: %s%s", a.ApprovalID, a.Decision, by(a.By))
 		}
 	case agent.EventError:
 		if e.Error != nil {
-			s.note("! %s: %s", e.Error.Type, e.Error.Message)
+			s.Note("! %s: %s", e.Error.Type, e.Error.Message)
 		}
 	case agent.EventStatus:
 		s.status(e)
@@ -101,7 +102,7 @@ func (s *Screen) catchUp(p *shown) {
 	case strings.HasPrefix(p.text, p.visible):
 		s.write(p.text[len(p.visible):])
 	default:
-		s.note("↻ the model started again; the text above is void")
+		s.Note("↻ the model started again; the text above is void")
 		s.write(p.text)
 	}
 	p.visible = p.text
@@ -113,7 +114,7 @@ func (s *Screen) settle() {
 	if !ok || len(p.text) >= len(p.visible) {
 		return
 	}
-	s.note("↻ the model started again; the text above is void")
+	s.Note("↻ the model started again; the text above is void")
 	s.write(p.text)
 	p.visible = p.text
 }
@@ -148,7 +149,8 @@ func (s *Screen) freshLine() {
 	}
 }
 
-func (s *Screen) note(format string, args ...any) {
+// Note writes a line about the turn, on a line of its own.
+func (s *Screen) Note(format string, args ...any) {
 	s.freshLine()
 	fmt.Fprintln(s.notes, printable(fmt.Sprintf(format, args...)))
 }
@@ -157,10 +159,10 @@ func (s *Screen) block(b *agent.Block) {
 	switch b.Type {
 	case agent.BlockReasoning:
 		if b.Reasoning != "" {
-			s.note("~ %s", oneLine(b.Reasoning, 200))
+			s.Note("~ %s", OneLine(b.Reasoning, 200))
 		}
 	case agent.BlockImage, agent.BlockAudio, agent.BlockFile:
-		s.note("[%s %s%s]", b.Type, b.MIMEType, oneLine(" "+b.URL+b.FileID, 200))
+		s.Note("[%s %s%s]", b.Type, b.MIMEType, OneLine(" "+b.URL+b.FileID, 200))
 	default:
 	}
 }
@@ -169,7 +171,7 @@ func (s *Screen) block(b *agent.Block) {
 func (s *Screen) toolStart(e *agent.Event) {
 	id := string(e.ToolCallID)
 	if s.calls[id] {
-		s.note("→ %s again", e.ToolName)
+		s.Note("→ %s again", e.ToolName)
 		return
 	}
 	s.calls[id] = true
@@ -178,12 +180,12 @@ func (s *Screen) toolStart(e *agent.Event) {
 		Pipeline []map[string]json.RawMessage `json:"pipeline"`
 	}
 	if err := json.Unmarshal(e.Input, &in); err != nil || len(in.Pipeline) == 0 {
-		s.note("→ %s %s", e.ToolName, oneLine(string(e.Input), 200))
+		s.Note("→ %s %s", e.ToolName, OneLine(string(e.Input), 200))
 		return
 	}
-	s.note("→ %s", e.ToolName)
+	s.Note("→ %s", e.ToolName)
 	for i, step := range in.Pipeline {
-		s.note("  %d. %s", i+1, stepLine(step))
+		s.Note("  %d. %s", i+1, stepLine(step))
 	}
 }
 
@@ -206,33 +208,33 @@ func stepLine(step map[string]json.RawMessage) string {
 	if err != nil {
 		return name
 	}
-	return name + " " + oneLine(string(text), 160)
+	return name + " " + OneLine(string(text), 160)
 }
 
 func (s *Screen) toolEnd(e *agent.Event) {
-	outcome, text := "done", oneLine(string(e.Output), 160)
+	outcome, text := "done", OneLine(string(e.Output), 160)
 	if e.Failed {
 		outcome = "failed"
 	}
 	if e.Ref != "" {
 		text = e.Ref
 	}
-	s.note("← %s %s: %s", e.ToolName, outcome, text)
+	s.Note("← %s %s: %s", e.ToolName, outcome, text)
 }
 
 func (s *Screen) approval(a *agent.Approval) {
 	if a == nil {
 		return
 	}
-	s.note("? %s wants to run: %s", a.ToolName, oneLine(string(a.Args), 400))
-	s.note("  starter decide %s %s approve", a.TurnID, a.ApprovalID)
+	s.Note("? %s wants to run: %s", a.ToolName, OneLine(string(a.Args), 400))
+	s.Note("  starter decide %s %s approve", a.TurnID, a.ApprovalID)
 }
 
 func (s *Screen) status(e *agent.Event) {
 	switch e.Status {
 	case agent.StatusWaiting:
 		if e.Reason != "" {
-			s.note("… waiting: %s", e.Reason)
+			s.Note("… waiting: %s", e.Reason)
 		}
 	case agent.StatusCompleted, agent.StatusFailed, agent.StatusCancelled:
 		s.end(e)
@@ -245,7 +247,7 @@ func (s *Screen) end(e *agent.Event) {
 	s.settle()
 	r := e.Result
 	if r == nil {
-		s.note("turn %s", strings.ToLower(string(e.Status)))
+		s.Note("turn %s", strings.ToLower(string(e.Status)))
 		return
 	}
 	if !s.answered {
@@ -257,14 +259,14 @@ func (s *Screen) end(e *agent.Event) {
 		if r.Error != nil {
 			why = r.Error.Type + ": " + r.Error.Message
 		}
-		s.note("turn %s: %s", r.Status, why)
+		s.Note("turn %s: %s", r.Status, why)
 	}
 	line := fmt.Sprintf("— turn %s · session %s · %.1f s · %d tokens", r.TurnID, r.SessionID, float64(r.ExecutionTimeMS)/1000,
 		r.Usage.InputTokens+r.Usage.OutputTokens)
 	if r.ResultRef != "" {
 		line += " · " + r.ResultRef
 	}
-	s.note("%s", line)
+	s.Note("%s", line)
 }
 
 func by(who string) string {
@@ -274,8 +276,8 @@ func by(who string) string {
 	return " by " + who
 }
 
-// oneLine makes text fit one line of at most most characters.
-func oneLine(text string, most int) string {
+// OneLine makes text fit one line of at most most characters.
+func OneLine(text string, most int) string {
 	text = strings.TrimRight(strings.Join(strings.Fields(text), " "), " ")
 	if r := []rune(text); len(r) > most {
 		return string(r[:most]) + "…"

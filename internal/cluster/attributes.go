@@ -1,4 +1,4 @@
-package inbox
+package cluster
 
 import (
 	"context"
@@ -16,8 +16,12 @@ import (
 	"github.com/turnstone-run/turnstone/workflows"
 )
 
-// recheck is how often a namespace without the attributes is asked again.
-const recheck = time.Minute
+const (
+	// callTimeout bounds one call to the Temporal frontend.
+	callTimeout = 10 * time.Second
+	// recheck is how often a namespace without the attributes is asked again.
+	recheck = time.Minute
+)
 
 // HasAttributes reports whether the namespace knows the search attributes of turns.
 func HasAttributes(ctx context.Context, c client.Client, namespace string) (bool, error) {
@@ -25,7 +29,7 @@ func HasAttributes(ctx context.Context, c client.Client, namespace string) (bool
 	defer cancel()
 	known, err := c.OperatorService().ListSearchAttributes(ctx, &operatorservice.ListSearchAttributesRequest{Namespace: namespace})
 	if err != nil {
-		return false, temporalError("list search attributes", err)
+		return false, fmt.Errorf("list search attributes: %w", err)
 	}
 	for name, kind := range workflows.SearchAttributes() {
 		if known.GetCustomAttributes()[name] != kind {
