@@ -41,7 +41,7 @@ type Config struct {
 type HTTP struct {
 	// Addr is host:port; port 0 takes a free one. Default "127.0.0.1:8080": there is no authentication yet.
 	Addr string `yaml:"addr" help:"address of REST, SSE and WebSocket (host:port)"`
-	// MaxBodyBytes bounds a request body and a gRPC message. Default 1MiB.
+	// MaxBodyBytes bounds a request body and a gRPC message; JSON may write a message several times its size. Default 8MiB.
 	MaxBodyBytes Size `yaml:"max_body_bytes" help:"largest request body"`
 	// ReadHeaderTimeout bounds the arrival of a request's headers, and again of its body. Default 10s.
 	ReadHeaderTimeout time.Duration `yaml:"read_header_timeout" help:"how long a client may take to send its request"`
@@ -166,8 +166,6 @@ func (t Turn) Limits() agent.Limits {
 type Conversation struct {
 	// ContinueAsNewEvents is a count of history events. Default 2000.
 	ContinueAsNewEvents int `yaml:"continue_as_new_events" help:"history events before a conversation continues as new"`
-	// IdleTimeout closes a conversation that nobody writes to. Default 24h.
-	IdleTimeout time.Duration `yaml:"idle_timeout" help:"silence after which a conversation closes"`
 }
 
 // Providers of models.
@@ -234,7 +232,7 @@ func Default() Config {
 	return Config{
 		DataDir:         ".turnstone",
 		ShutdownTimeout: 30 * time.Second,
-		HTTP:            HTTP{Addr: "127.0.0.1:8080", MaxBodyBytes: 1 << 20, ReadHeaderTimeout: 10 * time.Second},
+		HTTP:            HTTP{Addr: "127.0.0.1:8080", MaxBodyBytes: 8 << 20, ReadHeaderTimeout: 10 * time.Second},
 		GRPC:            GRPC{Addr: "127.0.0.1:9090"},
 		Gateway:         Gateway{Enabled: true},
 		Temporal: Temporal{
@@ -248,7 +246,7 @@ func Default() Config {
 			ModelCalls: 25, ToolCalls: 50, WallTime: time.Hour, MaxMessageBytes: 1 << 20, QueueLength: 100,
 			HistoryOutputBytes: 1 << 10, OutputBytes: 64 << 10,
 		},
-		Conversation: Conversation{ContinueAsNewEvents: 2000, IdleTimeout: 24 * time.Hour},
+		Conversation: Conversation{ContinueAsNewEvents: 2000},
 		LLM:          defaultLLM(),
 		Egress:       Egress{MaxBytes: 32 << 20, Timeout: 30 * time.Second},
 		Log:          Log{Level: "info", Format: "json"},

@@ -127,7 +127,6 @@ func (l *loader) turns() {
 		between(l, "turn.continue_as_new_events", t.ContinueAsNewEvents, 20, 40_000)
 	}
 	between(l, "conversation.continue_as_new_events", c.ContinueAsNewEvents, 20, 40_000)
-	between(l, "conversation.idle_timeout", c.IdleTimeout, time.Second, 10*365*24*time.Hour)
 }
 
 func modelPath(i int) string { return fmt.Sprintf("models[%d]", i) }

@@ -62,7 +62,7 @@ func tools(specs []agent.ToolSpec) ([]sdk.ChatCompletionToolUnionParam, error) {
 		if specs[i].Description != "" {
 			f.Description = sdk.String(specs[i].Description)
 		}
-		if specs[i].Strict {
+		if specs[i].Strict && fitsStrict(specs[i].Parameters) {
 			f.Strict = sdk.Bool(true)
 		}
 		tools = append(tools, sdk.ChatCompletionFunctionTool(f))
