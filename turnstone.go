@@ -96,6 +96,9 @@ func New(cfg Config) (*Service, error) {
 			return nil, err
 		}
 	}
+	for _, warning := range cfg.Settings.Warnings() {
+		logger.Warn(warning)
+	}
 	return &Service{cfg: cfg, logger: logger, failed: make(chan error, 2), stop: func() {}, closeLog: func() {}}, nil
 }
 
@@ -200,7 +203,9 @@ func (s *Service) compose(ctx context.Context, store *postgres.Store, watch *clu
 	if err != nil {
 		return err
 	}
-	runs := &inbox.Runs{Temporal: s.temporal, TaskQueue: set.Temporal.TaskQueue, Eager: set.Temporal.EagerStart}
+	// Not under Worker Versioning: an eager start takes the worker that asks, whichever version is current.
+	eager := set.Temporal.EagerStart && set.Temporal.WorkerVersioning.Deployment == ""
+	runs := &inbox.Runs{Temporal: s.temporal, TaskQueue: set.Temporal.TaskQueue, Eager: eager}
 	acts, err := activities.New(activities.Config{
 		Registry: parts.Registry, Models: parts.Models, Tools: parts.Tools, Middleware: parts.Middleware, Store: store, Log: s.log,
 		Blobs: s.blobs, Runs: runs, Logger: s.logger, MaxMessageBytes: int(set.Turn.MaxMessageBytes), QueueLength: set.Turn.QueueLength,
@@ -220,7 +225,7 @@ func (s *Service) compose(ctx context.Context, store *postgres.Store, watch *clu
 	health := &health{service: s, queue: set.Temporal.TaskQueue, namespace: s.namespace}
 	box := inbox.New(inbox.Config{
 		Temporal: s.temporal, Activities: acts, Store: store, Log: s.log, Blobs: s.blobs, Agents: parts.Registry, Health: health.check,
-		Logger: s.logger, TaskQueue: set.Temporal.TaskQueue, Eager: set.Temporal.EagerStart,
+		Logger: s.logger, TaskQueue: set.Temporal.TaskQueue, Eager: eager,
 	})
 	return s.startGateway(ctx, box)
 }
