@@ -109,6 +109,9 @@ func checkDecision(d *agent.Decision) error {
 	default:
 		return agent.Invalid("decision", "want approve, edit, reject or respond, got %q", d.Decision)
 	}
+	if d.Remember {
+		return agent.Invalid("remember", "does not exist yet; leave it out")
+	}
 	if d.Decision == agent.DecisionRespond && d.Message == "" {
 		return agent.Invalid("message", "decision respond needs the answer")
 	}

@@ -37,7 +37,7 @@ func (a *Activities) BeginTurn(ctx context.Context, raw converter.RawValue, in B
 	}
 	out, err := a.Begin(ctx, req, in)
 	if err != nil {
-		if code := agent.CodeOf(err); !retryable(code) {
+		if code := agent.CodeOf(err); !retryable(code) || code == agent.CodeRateLimited { // a full queue is an answer, not trouble
 			return a.refuse(ctx, TurnIDOf(&req, in.RunID), err)
 		}
 		return BeginTurnResult{}, temporalError(err)
@@ -76,7 +76,7 @@ func (a *Activities) Begin(ctx context.Context, req agent.TurnRequest, in BeginT
 		return out, a.announce(ctx, out.Turn)
 	case agent.BeginBehind:
 		out.Verdict = VerdictBehind
-		if req.OnBusy == agent.OnBusyInterrupt && !in.Again {
+		if record.OnBusy == agent.OnBusyInterrupt && begun.HolderSince.Before(begun.StartedAt) { // not whoever came to hold it since
 			a.interrupt(ctx, begun)
 		}
 		return out, nil

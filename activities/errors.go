@@ -1,6 +1,7 @@
 package activities
 
 import (
+	"context"
 	"errors"
 
 	"go.temporal.io/sdk/temporal"
@@ -34,7 +35,9 @@ func temporalError(err error) error {
 		return err
 	}
 	code := agent.CodeOf(err)
+	// Workflows cancel no activity: a context that was cancelled belongs to a worker that stops, and another one goes on.
+	stopped := errors.Is(err, context.Canceled)
 	return temporal.NewApplicationErrorWithOptions(err.Error(), string(code), temporal.ApplicationErrorOptions{
-		NonRetryable: !retryable(code), Cause: err, Details: []any{agent.FailureOf(err)},
+		NonRetryable: !retryable(code) && !stopped, Cause: err, Details: []any{agent.FailureOf(err)},
 	})
 }

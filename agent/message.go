@@ -137,7 +137,7 @@ func (m Message) Validate(path string) error {
 func (b *Block) Validate(path string) error {
 	switch b.Type {
 	case BlockText:
-		if b.Text == "" {
+		if strings.TrimSpace(b.Text) == "" {
 			return Invalid(path+".text", "is empty")
 		}
 	case BlockReasoning, BlockInvalidToolCall:

@@ -3,6 +3,7 @@ package agent
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 )
 
 // History says whether a turn sees its conversation.
@@ -81,7 +82,7 @@ func (r *TurnRequest) Input() []Message {
 // Validate checks shape and bounds; the error names the field. maxBytes bounds the inbound text, 0 for no bound.
 func (r *TurnRequest) Validate(maxBytes int) error {
 	switch {
-	case r.Message == "" && len(r.Messages) == 0:
+	case strings.TrimSpace(r.Message) == "" && len(r.Messages) == 0:
 		return Invalid("message", "is empty: give message or messages")
 	case r.Message != "" && len(r.Messages) > 0:
 		return Invalid("messages", "give message or messages, not both")

@@ -25,6 +25,7 @@ import (
 const (
 	temporalPort = 7233
 	uiPort       = 8233
+	flightsPort  = 8234 // the same after a restart: kept conversations name it
 )
 
 type stackOptions struct {
@@ -43,12 +44,12 @@ type house struct {
 }
 
 // start starts the stack, then the service on it.
-func (d *dev) start(ctx context.Context, o stackOptions) (h *house, err error) {
+func (d *dev) start(ctx context.Context, o stackOptions) (_ *house, err error) {
 	settings, err := app.Load(app.Sources{Flags: d.flags, Env: d.env, Dir: "."})
 	if err != nil {
 		return nil, err
 	}
-	h = &house{settings: settings}
+	h := &house{settings: settings}
 	defer func() {
 		if err != nil {
 			stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
@@ -83,7 +84,7 @@ func (d *dev) start(ctx context.Context, o stackOptions) (h *house, err error) {
 
 func (d *dev) config(settings *turnstone.Settings, o stackOptions, logger *zap.Logger) devstack.Config {
 	cfg := devstack.Config{
-		DataDir: o.data, AnyPort: o.anyPort, Logger: logger, Progress: d.say, Flights: &devstack.FlightsConfig{},
+		DataDir: o.data, AnyPort: o.anyPort, Logger: logger, Progress: d.say, Flights: &devstack.FlightsConfig{Port: flightsPort},
 		Temporal: &devstack.TemporalConfig{
 			FrontendPort: temporalPort, UIPort: uiPort, EnableUI: true, SearchAttributes: workflows.SearchAttributes(),
 		},

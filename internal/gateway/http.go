@@ -19,6 +19,7 @@ const (
 	pathHealth  = "/health"
 	pathMetrics = "/metrics"
 	pathTurns   = "/v1/turns"
+	pathResults = "/v1/results/"
 )
 
 // turnIDHeader names the turn that a response is about.
@@ -44,7 +45,7 @@ func newHTTPServer(g *Gateway) *http.Server {
 	s.route("/v1/turns/{id}/cancel", methods{http.MethodPost: s.postCancel})
 	s.route("/v1/turns/{id}/messages", methods{http.MethodPost: s.postMessage})
 	s.route("/v1/agents", methods{http.MethodGet: s.getAgents})
-	s.route("/v1/results/{ref...}", methods{http.MethodGet: s.getResult})
+	s.route(pathResults+"{ref...}", methods{http.MethodGet: s.getResult})
 	s.route("/v1/sessions/{id}/messages", methods{http.MethodGet: s.getMessages})
 	s.route(pathHealth, methods{http.MethodGet: s.getHealth})
 	if g.cfg.Metrics != nil {

@@ -3,8 +3,10 @@ package gateway
 import (
 	"fmt"
 	"net/http"
+	"path"
 	"regexp"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -75,7 +77,19 @@ func (s *httpServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.fail(rec, err)
 		return
 	}
-	s.mux.ServeHTTP(rec, r)
+	s.mux.ServeHTTP(rec, wholeReference(r))
+}
+
+// wholeReference keeps the two slashes of a reference in a path, artifact://… or cas://…: the mux would answer with a redirect to the
+// path without them.
+func wholeReference(r *http.Request) *http.Request {
+	if !strings.HasPrefix(r.URL.Path, pathResults) || !strings.Contains(r.URL.Path, "//") {
+		return r
+	}
+	clean := r.Clone(r.Context())
+	clean.URL.Path = path.Clean(r.URL.Path) // resultRef puts the second slash back
+	clean.URL.RawPath = ""
+	return clean
 }
 
 // access writes the one log line of a request. Probes are logged at debug, our own faults at error.

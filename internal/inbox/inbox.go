@@ -22,6 +22,8 @@ const idleCheck = 30 * time.Second
 // Store is what the inbox reads besides what the activities need.
 type Store interface {
 	activities.TurnStore
+	// Waiting returns the turn that holds the session while a person has not decided one of its approvals, "" when there is none.
+	Waiting(ctx context.Context, tenant string, id agent.SessionID) (agent.TurnID, error)
 	Result(ctx context.Context, tenant, ref string) (postgres.ResultRow, error)
 	Messages(ctx context.Context, tenant string, id agent.SessionID, after int64, limit int) ([]postgres.TranscriptMessage, error)
 }

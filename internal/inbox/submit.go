@@ -11,13 +11,13 @@ import (
 
 // Submit checks a request and starts its turn. A turn that was started before with the same id is joined.
 func (b *Inbox) Submit(ctx context.Context, e agent.Envelope) (agent.Receipt, error) {
-	receipt, _, err := b.submit(ctx, e, false)
+	receipt, _, err := b.submit(ctx, e)
 	return receipt, err
 }
 
-// submit queues the turn before it starts it when the caller must know at once where it stands: the answer is then the queue's,
-// and no second reject can slip in between.
-func (b *Inbox) submit(ctx context.Context, e agent.Envelope, queueFirst bool) (agent.Receipt, int, error) {
+// submit queues a turn of a named session before it starts it: messages run in the order in which they were accepted, a full queue
+// or a rejection is answered at once, and nothing can slip in between.
+func (b *Inbox) submit(ctx context.Context, e agent.Envelope) (agent.Receipt, int, error) {
 	req := e.Request
 	if req.Channel == "" {
 		req.Channel = e.Channel
@@ -40,8 +40,13 @@ func (b *Inbox) submit(ctx context.Context, e agent.Envelope, queueFirst bool) (
 			return agent.Receipt{}, 0, err
 		}
 	}
+	if req.SessionID != "" && req.OnBusy == "" {
+		if err := b.awaited(ctx, &req); err != nil {
+			return agent.Receipt{}, 0, err
+		}
+	}
 	position := 0
-	if queueFirst || req.OnBusy == agent.OnBusyReject {
+	if req.SessionID != "" {
 		begun, err := b.Activities.Begin(ctx, req, activities.BeginTurnInput{WorkflowID: req.TurnID.WorkflowID()})
 		if err != nil {
 			return agent.Receipt{}, 0, err
@@ -69,10 +74,24 @@ func (b *Inbox) own(ctx context.Context, req *agent.TurnRequest) error {
 	if tenant == "" {
 		tenant = agent.DefaultTenant
 	}
-	if t.Record.Tenant != tenant {
+	if t.Record.Tenant != tenant || (req.SessionID != "" && t.Record.SessionID != req.SessionID) {
 		return &agent.Error{Code: agent.CodeConflict, Field: "turn_id", Err: agent.Errorf(agent.CodeConflict, "", "is taken")}
 	}
 	return nil
+}
+
+// awaited refuses a message to a session that waits for a person, unless it says what to do about that (DESIGN §8). A repeated
+// request for the very turn that waits joins it.
+func (b *Inbox) awaited(ctx context.Context, req *agent.TurnRequest) error {
+	tenant := req.Context.Tenant
+	if tenant == "" {
+		tenant = agent.DefaultTenant
+	}
+	waiting, err := b.Store.Waiting(ctx, tenant, req.SessionID)
+	if err != nil || waiting == "" || waiting == req.TurnID {
+		return err
+	}
+	return agent.Errorf(agent.CodeConflict, "", "awaiting_approval: turn %s waits for a person; say on_busy queue or interrupt", waiting)
 }
 
 // Message submits m to the session of a turn.
@@ -81,18 +100,9 @@ func (b *Inbox) Message(ctx context.Context, id agent.TurnID, m agent.TurnReques
 	if err != nil {
 		return agent.Receipt{}, 0, err
 	}
-	if m.OnBusy == "" {
-		pending, err := b.pending(ctx, &t)
-		if err != nil {
-			return agent.Receipt{}, 0, err
-		}
-		if len(pending) > 0 {
-			return agent.Receipt{}, 0, agent.Errorf(agent.CodeConflict, "", "awaiting_approval: the session waits for a person; say on_busy to queue or interrupt")
-		}
-	}
 	m.SessionID, m.Context.Tenant = t.Record.SessionID, t.Record.Tenant
 	if m.Agent == "" {
 		m.Agent = t.Record.Agent
 	}
-	return b.submit(ctx, agent.Envelope{Channel: "http", Request: m}, true)
+	return b.submit(ctx, agent.Envelope{Channel: "http", Request: m})
 }

@@ -145,3 +145,17 @@ func sameJSON(a, b json.RawMessage) bool {
 	}
 	return bytes.Equal(x.Bytes(), y.Bytes())
 }
+
+const readWaiting = `
+SELECT s.holder FROM sessions s
+WHERE s.tenant = $1 AND s.session_id = $2 AND EXISTS (SELECT FROM approvals a WHERE a.turn_id = s.holder AND a.decision IS NULL)`
+
+// Waiting returns the turn that holds a session while a person has not decided one of its approvals, "" when there is none.
+func (s *Store) Waiting(ctx context.Context, tenant string, id agent.SessionID) (agent.TurnID, error) {
+	var holder agent.TurnID
+	err := s.pool.QueryRow(ctx, readWaiting, tenant, id).Scan(&holder)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return "", nil
+	}
+	return holder, mapError("read session", err)
+}

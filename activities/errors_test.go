@@ -1,0 +1,37 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+func TestTemporalError(t *testing.T) {
+	for name, c := range map[string]struct {
+		err   error
+		retry bool
+		kind  string
+	}{
+		"away":            {agent.Errorf(agent.CodeUnavailable, "finish", "no route to host"), true, "unavailable"},
+		"a bug":           {errors.New("index out of range"), true, "internal"},
+		"a bad request":   {agent.Invalid("message", "is empty"), false, "invalid"},
+		"fenced":          {fmt.Errorf("save: %w", agent.ErrFenced), false, "fenced"},
+		"turn cancelled":  {errCancelled, false, "cancelled"},
+		"a stopped query": {fmt.Errorf("finish turn: %w", &agent.Error{Code: agent.CodeCancelled, Err: context.Canceled}), true, "cancelled"},
+		"a stopped wait":  {fmt.Errorf("wait: %w", context.Canceled), true, "internal"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got *temporal.ApplicationError
+			require.ErrorAs(t, temporalError(c.err), &got)
+			require.Equal(t, c.retry, !got.NonRetryable())
+			require.Equal(t, c.kind, got.Type())
+		})
+	}
+	require.NoError(t, temporalError(nil))
+}
