@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -13,6 +14,9 @@ import (
 
 // maxCallsPerReply bounds what one reply may ask for; a provider that exceeds it is broken.
 const maxCallsPerReply = 128
+
+// errOutOfTime is the cause with which a model call ends when the turn's wall time has run out.
+var errOutOfTime = agent.Errorf(agent.CodeCancelled, "", "the turn ran out of time")
 
 // CallModel makes the model call of a step: prompt, middleware, stream, store. It returns what the core must know and nothing of
 // what was said. A step that is stored already is not called again.
@@ -34,7 +38,7 @@ func (a *Activities) callModel(ctx context.Context, in CallModelInput) (agent.Mo
 	reply, err := run.generate(ctx)
 	switch {
 	case err == nil:
-	case errors.Is(err, errCancelled):
+	case errors.Is(err, errCancelled), errors.Is(err, errOutOfTime):
 		reply = run.partial()
 	case run.provider(err):
 		if err := a.Store.ChargeUsage(ctx, key, run.turn.Tenant, run.ledger); err != nil {
@@ -46,7 +50,7 @@ func (a *Activities) callModel(ctx context.Context, in CallModelInput) (agent.Mo
 	}
 	verdict := agent.ModelVerdict{
 		Calls: a.judge(&run.plan, reply.Blocks), Usage: run.spent(), FinishReason: reply.FinishReason, Jump: run.jump,
-		Cancelled: errors.Is(err, errCancelled),
+		Cancelled: errors.Is(err, errCancelled), OutOfTime: errors.Is(err, errOutOfTime),
 	}
 	if reply.Model != run.profile.Model { // the workflow knows the plan's
 		verdict.Model = reply.Model
@@ -131,6 +135,11 @@ func (r *modelRun) generate(ctx context.Context) (agent.ModelReply, error) {
 			return agent.ModelReply{}, err
 		}
 	}
+	if r.in.BudgetMS > 0 {
+		var free context.CancelFunc
+		ctx, free = context.WithTimeoutCause(ctx, time.Duration(r.in.BudgetMS)*time.Millisecond, errOutOfTime)
+		defer free()
+	}
 	ctx, r.stop = context.WithCancelCause(ctx)
 	defer r.stop(nil)
 	call := r.once
@@ -138,15 +147,15 @@ func (r *modelRun) generate(ctx context.Context) (agent.ModelReply, error) {
 		call = r.chain[i].WrapModel(call)
 	}
 	reply, err := call(ctx, inv, r.request)
-	cancelled := errors.Is(context.Cause(ctx), errCancelled)
+	stopped := context.Cause(ctx)
 	if settleErr := r.settle(); settleErr != nil && r.runtimeErr == nil {
 		r.runtimeErr = settleErr
 	}
 	switch {
 	case r.runtimeErr != nil:
 		return agent.ModelReply{}, r.runtimeErr
-	case cancelled:
-		return agent.ModelReply{}, errCancelled
+	case errors.Is(stopped, errCancelled), errors.Is(stopped, errOutOfTime):
+		return agent.ModelReply{}, stopped
 	}
 	if err != nil {
 		return agent.ModelReply{}, err
@@ -217,7 +226,7 @@ func (r *modelRun) settle() error {
 
 // own remembers an error as the runtime's.
 func (r *modelRun) own(err error) error {
-	if !errors.Is(err, errCancelled) {
+	if !errors.Is(err, errCancelled) && !errors.Is(err, errOutOfTime) {
 		r.runtimeErr = err
 	}
 	return err

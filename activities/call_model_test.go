@@ -192,3 +192,18 @@ func TestVerdictsOfCalls(t *testing.T) {
 	}
 	require.Zero(t, h.tool.count)
 }
+
+func TestTimeRunsOutDuringTheCall(t *testing.T) {
+	h := newHarness(t)
+	ref := h.begin(agent.TurnRequest{TurnID: "t1"})
+	stopped := make(chan struct{})
+	h.model.script(hangs("so far", stopped))
+	v, err := h.CallModel(t.Context(), activities.CallModelInput{TurnID: ref.TurnID, Step: 1, BudgetMS: 200})
+	require.NoError(t, err)
+	<-stopped
+	require.True(t, v.OutOfTime)
+	require.Nil(t, v.Failure)
+	models, _, err := h.store.Steps(t.Context(), "t1")
+	require.NoError(t, err)
+	require.Equal(t, "so far", agent.Normalize(models[0].Blocks))
+}

@@ -55,6 +55,7 @@ type BeginTurnResult struct {
 type CallModelInput struct {
 	TurnID   agent.TurnID    `json:"turn_id"`
 	Step     int             `json:"step"`
+	BudgetMS int64           `json:"budget_ms,omitempty"` // the turn's time that is left; 0: no bound
 	StreamTo *agent.StreamTo `json:"stream_to,omitempty"`
 }
 

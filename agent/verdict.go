@@ -39,9 +39,10 @@ type ModelVerdict struct {
 	Usage        Usage         `json:"usage"`
 	FinishReason FinishReason  `json:"finish_reason,omitempty"`
 	Jump         Jump          `json:"jump,omitempty"`
-	Cancelled    bool          `json:"cancelled,omitempty"` // the stream was marked; what was produced is stored
-	Failure      *Failure      `json:"failure,omitempty"`   // the provider failed for good
-	Model        string        `json:"model,omitempty"`     // who answered, when it is not the model that was asked
+	Cancelled    bool          `json:"cancelled,omitempty"`   // the stream was marked; what was produced is stored
+	OutOfTime    bool          `json:"out_of_time,omitempty"` // the turn's wall time ran out; what was produced is stored
+	Failure      *Failure      `json:"failure,omitempty"`     // the provider failed for good
+	Model        string        `json:"model,omitempty"`       // who answered, when it is not the model that was asked
 }
 
 // CallVerdict is one tool call as the core sees it.

@@ -57,6 +57,14 @@ func (s State) nextForCalls() Action {
 	return Action{Kind: CallTools, Step: s.Step, Calls: s.calls(Runnable)}
 }
 
+// BudgetMS is how much active time the turn has left, 0 when there is no bound; at least 1 while the turn may act.
+func (s State) BudgetMS() int64 {
+	if s.Limits.WallTimeSec == 0 {
+		return 0
+	}
+	return max(s.Limits.WallTimeSec*1000-s.ElapsedMS, 1)
+}
+
 // AfterModel takes the verdict of the model call of step Step+1.
 func (s State) AfterModel(v agent.ModelVerdict) State {
 	s.Step++
@@ -69,6 +77,8 @@ func (s State) AfterModel(v agent.ModelVerdict) State {
 	case v.Cancelled:
 		s.Cancelled = true
 		return s
+	case v.OutOfTime:
+		return s.stopAt(agent.StopWallTime)
 	case v.Failure != nil:
 		s.Stop, s.Failure = agent.StopModelError, v.Failure
 		return s

@@ -82,7 +82,10 @@ func TestEnds(t *testing.T) {
 		"length": {run: func(s turn.State) turn.State {
 			return s.AfterModel(agent.ModelVerdict{FinishReason: agent.FinishLength})
 		}, status: agent.TurnCompleted, stop: agent.StopMaxTokens},
-		"jump end":     {run: func(s turn.State) turn.State { v := tooMuch; v.Jump = agent.JumpEnd; return s.AfterModel(v) }, status: agent.TurnCompleted, stop: agent.StopEndTurn},
+		"jump end": {run: func(s turn.State) turn.State { v := tooMuch; v.Jump = agent.JumpEnd; return s.AfterModel(v) }, status: agent.TurnCompleted, stop: agent.StopEndTurn},
+		"time during model": {limits: agent.Limits{WallTimeSec: 1}, run: func(s turn.State) turn.State {
+			return s.AfterModel(agent.ModelVerdict{OutOfTime: true})
+		}, status: agent.TurnFailed, stop: agent.StopWallTime},
 		"model failed": {run: func(s turn.State) turn.State { return s.AfterModel(agent.ModelVerdict{Failure: failure}) }, status: agent.TurnFailed, stop: agent.StopModelError},
 		"model cancelled": {run: func(s turn.State) turn.State {
 			return s.AfterModel(agent.ModelVerdict{Cancelled: true, Calls: []agent.CallVerdict{call("a", "")}})
@@ -109,6 +112,13 @@ func TestEnds(t *testing.T) {
 			require.Equal(t, c.status == agent.TurnFailed, a.Failure != nil)
 		})
 	}
+}
+
+func TestBudget(t *testing.T) {
+	require.Zero(t, turn.New(turn.Version, agent.Limits{}).Spend(500).BudgetMS())
+	s := turn.New(turn.Version, agent.Limits{WallTimeSec: 2}).Spend(500)
+	require.Equal(t, int64(1500), s.BudgetMS())
+	require.Equal(t, int64(1), s.Spend(9000).BudgetMS())
 }
 
 func TestJumpModelAsksAgain(t *testing.T) {

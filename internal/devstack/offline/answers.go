@@ -119,8 +119,8 @@ func readFailure(content string) (failed, bool) {
 		Failure json.RawMessage `json:"failure"`
 		failed
 	}
-	content = strings.TrimPrefix(content, "Error: ") // how providers without a flag for it mark a failed call
-	if json.Unmarshal([]byte(content), &outer) != nil {
+	body := strings.TrimPrefix(content, "Error: ") // how providers without a flag for it mark a failed call
+	if json.Unmarshal([]byte(body), &outer) != nil {
 		text := strings.TrimSpace(content)
 		return failed{Message: clipRunes(text, shownText)}, len(text) >= 5 && strings.EqualFold(text[:5], "error")
 	}
