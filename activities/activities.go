@@ -49,8 +49,14 @@ func New(c Config) (*Activities, error) {
 		name string
 		port any
 	}{
-		{"Registry", c.Registry}, {"Models", c.Models}, {"Tools", c.Tools}, {"Middleware", c.Middleware}, {"Store", c.Store},
-		{"Log", c.Log}, {"Blobs", c.Blobs}, {"Runs", c.Runs},
+		{"Registry", c.Registry},
+		{"Models", c.Models},
+		{"Tools", c.Tools},
+		{"Middleware", c.Middleware},
+		{"Store", c.Store},
+		{"Log", c.Log},
+		{"Blobs", c.Blobs},
+		{"Runs", c.Runs},
 	} {
 		if required.port == nil {
 			return nil, errors.New("activities: " + required.name + " is missing")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -160,8 +161,8 @@ func (r *modelRun) generate(ctx context.Context) (agent.ModelReply, error) {
 	if err != nil {
 		return agent.ModelReply{}, err
 	}
-	for i := len(r.chain) - 1; i >= 0; i-- {
-		jump, err := r.chain[i].AfterModel(ctx, inv, &reply)
+	for _, v := range slices.Backward(r.chain) {
+		jump, err := v.AfterModel(ctx, inv, &reply)
 		if err != nil {
 			return agent.ModelReply{}, err
 		}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -182,8 +183,8 @@ func (r *toolRun) call(ctx context.Context, p *producer) (agent.ToolResult, erro
 		},
 	}
 	call := r.tool.Call
-	for i := len(r.chain) - 1; i >= 0; i-- {
-		call = r.chain[i].WrapTool(call)
+	for _, v := range slices.Backward(r.chain) {
+		call = v.WrapTool(call)
 	}
 	result, err := call(ctx, inv, agent.ToolCall{ID: r.in.CallID, Name: r.block.Name, Args: r.block.Args})
 	if err == nil || ctx.Err() != nil {

@@ -61,8 +61,7 @@ func CodeOf(err error) Code {
 	if err == nil {
 		return ""
 	}
-	var e *Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Code
 	}
 	return CodeInternal
@@ -84,8 +83,7 @@ func FailureOf(err error) *Failure {
 		return nil
 	}
 	f := &Failure{Type: string(CodeOf(err)), Message: err.Error()}
-	var e *Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*Error](err); ok {
 		f.Field = e.Field
 	}
 	switch CodeOf(err) {

@@ -119,8 +119,7 @@ func (t *agentTurn) spend(ctx workflow.Context, since time.Time) {
 // internalFailure is the trouble of the runtime's own, as data; the cause's type and words come from activities' error table.
 func internalFailure(err error) *agent.Failure {
 	f := &agent.Failure{Type: string(agent.CodeInternal), Message: err.Error(), Retryable: true}
-	var application *temporal.ApplicationError
-	if errors.As(err, &application) {
+	if application, ok := errors.AsType[*temporal.ApplicationError](err); ok {
 		f.Type, f.Message, f.Retryable = application.Type(), application.Message(), !application.NonRetryable()
 	}
 	return f

@@ -231,8 +231,8 @@ func TestThePageIsComplete(t *testing.T) {
 	require.NoError(t, err)
 	rows := map[string]string{}
 	for line := range strings.SplitSeq(string(page), "\n") {
-		if strings.HasPrefix(line, "| `") {
-			name, _, _ := strings.Cut(strings.TrimPrefix(line, "| `"), "`")
+		if after, ok := strings.CutPrefix(line, "| `"); ok {
+			name, _, _ := strings.Cut(after, "`")
 			rows[name] = line
 		}
 	}
@@ -240,8 +240,8 @@ func TestThePageIsComplete(t *testing.T) {
 		require.Equal(t, row(s), rows[s.Path])
 		delete(rows, s.Path)
 	}
-	for i := range reflect.TypeFor[app.LLM]().NumField() {
-		name := reflect.TypeFor[app.LLM]().Field(i).Tag.Get("yaml")
+	for field := range reflect.TypeFor[app.LLM]().Fields() {
+		name := field.Tag.Get("yaml")
 		require.Contains(t, string(page), "`llm."+name+"`")
 	}
 	require.Contains(t, string(page), "`models`")

@@ -69,7 +69,7 @@ func redactURL(s, otherwise string) string {
 	}
 	b.WriteString(u.Host + u.EscapedPath())
 	separator := "?"
-	for _, parameter := range strings.Split(u.RawQuery, "&") {
+	for parameter := range strings.SplitSeq(u.RawQuery, "&") {
 		if name, _, ok := strings.Cut(parameter, "="); ok {
 			b.WriteString(separator + name + "=" + redacted)
 		} else if parameter != "" { // a bare word may be a token

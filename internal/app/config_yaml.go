@@ -25,8 +25,7 @@ func (l *loader) yaml(name string, data []byte) {
 	file, err := parser.ParseBytes(data, 0)
 	if err != nil {
 		source, message := name, "malformed YAML"
-		var syntax yaml.Error
-		if errors.As(err, &syntax) {
+		if syntax, ok := errors.AsType[yaml.Error](err); ok {
 			message += ": " + firstLine(syntax.GetMessage())
 			if t := syntax.GetToken(); t != nil && t.Position != nil {
 				source = fmt.Sprintf("%s:%d", name, t.Position.Line)

@@ -57,7 +57,7 @@ type source struct {
 
 func (s *source) Read(p []byte) (int, error) {
 	n, err := s.r.Read(p)
-	if err != nil && err != io.EOF { //nolint:errorlint // the contract of io.Reader
+	if err != nil && err != io.EOF {
 		s.err = err
 	}
 	return n, err

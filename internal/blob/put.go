@@ -137,7 +137,7 @@ func (in *intake) Read(p []byte) (int, error) {
 	}
 	in.left -= int64(n)
 	in.hash.Write(p[:n])
-	if err != nil && err != io.EOF { //nolint:errorlint // the contract of io.Reader
+	if err != nil && err != io.EOF {
 		in.err = fmt.Errorf("%s: read content: %w", opPut, err)
 		err = in.err
 	}

@@ -168,8 +168,7 @@ func failure(ctx context.Context, host string, err error) error {
 	if ctx.Err() != nil {
 		return &agent.Error{Code: agent.CodeCancelled, Op: op(host), Err: context.Cause(ctx)}
 	}
-	var own *agent.Error
-	if errors.As(err, &own) {
+	if own, ok := errors.AsType[*agent.Error](err); ok {
 		return own
 	}
 	var dns *net.DNSError

@@ -90,7 +90,7 @@ func TestSize(t *testing.T) {
 		}, agent.CodeOverflow},
 		{"too large once decompressed", func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Encoding", "gzip")
-			_, _ = w.Write(gz.Bytes()[:])
+			_, _ = w.Write(gz.Bytes())
 		}, agent.CodeOverflow},
 	}
 	for _, tt := range tests {
@@ -135,7 +135,7 @@ func TestCancelledContext(t *testing.T) {
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	require.NoError(t, err)
-	_, err = c.Do(req) //nolint:bodyclose // there is none
+	_, err = c.Do(req)
 	require.Equal(t, agent.CodeCancelled, agent.CodeOf(err))
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 }

@@ -125,8 +125,7 @@ func grpcError(err error) error {
 }
 
 func agentError(err error) *agent.Error {
-	var e *agent.Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*agent.Error](err); ok {
 		return e
 	}
 	return nil

@@ -18,7 +18,7 @@ import (
 
 // errClosing is why a stream ends when the gateway shuts down: its turn goes on, and the client resumes elsewhere or later.
 //
-//nolint:gochecknoglobals // a sentinel
+
 var errClosing = &agent.Error{
 	Code: agent.CodeUnavailable, RetryAfter: time.Second,
 	Err: errors.New("the server is shutting down; the turn goes on: resume its events where you are"),

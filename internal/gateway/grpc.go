@@ -377,7 +377,7 @@ func (s *grpcServer) GetResult(p *pb.GetResultRequest, out grpc.ServerStreamingS
 		if err != nil && !end {
 			return fmt.Errorf("read result %s: %w", v.Ref, err)
 		}
-		if part.Data = buf[:n]; n > 0 || part.Ref != "" {
+		if part.Data = buf[:n]; n > 0 || part.GetRef() != "" {
 			if err := out.Send(part); err != nil {
 				return err //nolint:wrapcheck // a status of gRPC itself
 			}

@@ -319,7 +319,7 @@ func TestTooLargeBodyIsNotRead(t *testing.T) {
 	for name, length := range map[string]int64{"known length": size, "unknown length": -1} {
 		t.Run(name, func(t *testing.T) {
 			body := &meter{}
-			req, err := http.NewRequestWithContext(t.Context(), "POST", d.url+"/v1/turns",
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, d.url+"/v1/turns",
 				io.LimitReader(io.MultiReader(strings.NewReader(`{"message":"`), body), size))
 			require.NoError(t, err)
 			req.ContentLength = length

@@ -79,8 +79,8 @@ func (f *filler) fill(v reflect.Value) {
 			}
 		}
 	case reflect.Struct:
-		for i := range v.NumField() {
-			f.fill(v.Field(i))
+		for _, field := range v.Fields() {
+			f.fill(field)
 		}
 	default:
 		panic("the filler does not know " + v.Type().String())

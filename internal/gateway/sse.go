@@ -84,7 +84,7 @@ func (o *eventWriter) follow(ctx context.Context, events iter.Seq2[agent.Event, 
 	reads := readAhead(ctx, events, l.StreamBuffer)
 	defer func() {
 		cancel()
-		for range reads { //nolint:revive // wait until the reader has ended
+		for range reads {
 		}
 	}()
 	idle := time.NewTicker(l.Heartbeat)

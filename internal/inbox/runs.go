@@ -46,8 +46,7 @@ func (r *Runs) start(ctx context.Context, req agent.TurnRequest) (joined bool, e
 		WorkflowExecutionErrorWhenAlreadyStarted: true,
 		StaticSummary:                            summary,
 	}, workflows.AgentTurnType, req)
-	var started *serviceerror.WorkflowExecutionAlreadyStarted
-	if errors.As(err, &started) {
+	if _, ok := errors.AsType[*serviceerror.WorkflowExecutionAlreadyStarted](err); ok {
 		return true, nil
 	}
 	return false, temporalError("start turn", err)
@@ -58,8 +57,7 @@ func (r *Runs) Closed(ctx context.Context, workflowID string) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	d, err := r.Temporal.DescribeWorkflowExecution(ctx, workflowID, "")
-	var notFound *serviceerror.NotFound
-	if errors.As(err, &notFound) {
+	if _, ok := errors.AsType[*serviceerror.NotFound](err); ok {
 		return true, nil
 	}
 	if err != nil {

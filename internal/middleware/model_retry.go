@@ -56,7 +56,7 @@ func (m *modelRetry) WrapModel(next agent.ModelFunc) agent.ModelFunc {
 		reply, err := backoff.Retry(ctx, func() (agent.ModelReply, error) {
 			reply, err := next(ctx, inv, req)
 			return reply, m.classify(err)
-		}, backoff.WithBackOff(wait), backoff.WithMaxTries(uint(*m.options.MaxRetries)+1), backoff.WithMaxElapsedTime(0)) //nolint:gosec // 0 to 20
+		}, backoff.WithBackOff(wait), backoff.WithMaxTries(uint(*m.options.MaxRetries)+1), backoff.WithMaxElapsedTime(0))
 		return reply, unwrap(err)
 	}
 }
@@ -82,12 +82,10 @@ func (m *modelRetry) classify(err error) error {
 
 // unwrap takes away what this file put around an error.
 func unwrap(err error) error {
-	var asked *waitError
-	if errors.As(err, &asked) {
+	if asked, ok := errors.AsType[*waitError](err); ok {
 		return asked.cause
 	}
-	var permanent *backoff.PermanentError
-	if errors.As(err, &permanent) {
+	if permanent, ok := errors.AsType[*backoff.PermanentError](err); ok {
 		return permanent.Err
 	}
 	return err

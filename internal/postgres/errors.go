@@ -22,8 +22,7 @@ func mapError(op string, err error) error {
 	if err == nil {
 		return nil
 	}
-	var ours *agent.Error
-	if errors.As(err, &ours) {
+	if _, ok := errors.AsType[*agent.Error](err); ok {
 		return err
 	}
 	if errors.Is(err, agent.ErrFenced) {

@@ -104,8 +104,7 @@ func awaitServer(ctx context.Context, pool *pgxpool.Pool, c Config) error {
 // hopeless reports whether the same attempt would fail for ever: the server said no to who we are or where we want to go, or
 // cannot serve us.
 func hopeless(err error) bool {
-	var pg *pgconn.PgError
-	if errors.As(err, &pg) {
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
 		switch {
 		case strings.HasPrefix(pg.Code, "28"), // authorization
 			pg.Code == "3D000", // no such database

@@ -22,12 +22,10 @@ func Decode(data []byte, v any) error {
 	if err == nil {
 		return nil
 	}
-	var semantic *json.SemanticError
-	if errors.As(err, &semantic) {
+	if semantic, ok := errors.AsType[*json.SemanticError](err); ok {
 		return agent.Invalid(Path(string(semantic.JSONPointer)), "%s", reason(semantic))
 	}
-	var syntax *jsontext.SyntacticError
-	if errors.As(err, &syntax) {
+	if syntax, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
 		if errors.Is(err, jsontext.ErrDuplicateName) {
 			return agent.Invalid(Path(string(syntax.JSONPointer)), "is given twice")
 		}
@@ -93,7 +91,7 @@ func kind(k jsontext.Kind) string {
 // Path turns a JSON pointer (/messages/0/role) into the form that errors use (messages[0].role).
 func Path(pointer string) string {
 	var b strings.Builder
-	for _, token := range strings.Split(strings.TrimPrefix(pointer, "/"), "/") {
+	for token := range strings.SplitSeq(strings.TrimPrefix(pointer, "/"), "/") {
 		if _, err := strconv.Atoi(token); err == nil && b.Len() > 0 {
 			b.WriteString("[" + token + "]")
 			continue

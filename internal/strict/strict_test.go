@@ -2,7 +2,6 @@ package strict_test
 
 import (
 	"encoding/json"
-	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -33,7 +32,7 @@ func TestDecodeNamesTheField(t *testing.T) {
 			var r agent.TurnRequest
 			err := strict.Decode([]byte(c.in), &r)
 			var e *agent.Error
-			require.True(t, errors.As(err, &e), "%v", err)
+			require.ErrorAs(t, err, &e, "%v", err)
 			require.Equal(t, agent.CodeInvalid, e.Code)
 			require.Equal(t, c.field, e.Field, "%v", err)
 			require.ErrorContains(t, err, c.message)

@@ -1,6 +1,7 @@
 package offline
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -111,7 +112,7 @@ func (p *parser) count() (int, bool) {
 	return 0, false
 }
 
-// say N words [slowly]
+// say N words [slowly].
 func (p *parser) say() bool {
 	if !p.is("say") {
 		return false
@@ -125,7 +126,7 @@ func (p *parser) say() bool {
 	return true
 }
 
-// fetch twice
+// fetch twice.
 func (p *parser) twice() bool {
 	if _, ok := p.oneOf("fetch", "get"); !ok || !p.is("twice") {
 		return false
@@ -177,7 +178,7 @@ func (p *parser) route() bool {
 		return false
 	}
 	dest, knownToo, ok := p.place()
-	if !ok || p.in.origin != "" || !from && !(known && knownToo) {
+	if !ok || p.in.origin != "" || !from && (!known || !knownToo) {
 		return false
 	}
 	p.in.origin, p.in.dest = origin, dest
@@ -353,10 +354,5 @@ func (p *parser) field() (string, bool) {
 }
 
 func contains(list []string, s string) bool {
-	for _, x := range list {
-		if x == s {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(list, s)
 }

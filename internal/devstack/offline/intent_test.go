@@ -23,7 +23,7 @@ func TestPromptsBecomePipelines(t *testing.T) {
 	require.NoError(t, err)
 	var got strings.Builder
 	n := 0
-	for _, line := range strings.Split(string(golden), "\n") {
+	for line := range strings.SplitSeq(string(golden), "\n") {
 		prompt, ok := strings.CutPrefix(line, "> ")
 		if !ok {
 			continue

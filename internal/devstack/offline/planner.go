@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
 )
 
 const (
@@ -148,8 +149,8 @@ func recall(messages []message) earlier {
 
 // lastUser is the position of the last user message, -1 without one.
 func lastUser(messages []message) int {
-	for i := len(messages) - 1; i >= 0; i-- {
-		if messages[i].Role == "user" {
+	for i, message := range slices.Backward(messages) {
+		if message.Role == "user" {
 			return i
 		}
 	}

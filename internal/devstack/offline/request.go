@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -96,8 +97,7 @@ func decodeRequest(body []byte, models []string) (*request, *apiError) {
 	}
 	req := &request{}
 	if err := json.Unmarshal(body, req); err != nil {
-		var wrong *json.UnmarshalTypeError
-		if errors.As(err, &wrong) {
+		if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 			return nil, badRequest(wrong.Field, "invalid_type", "Invalid type for '%s': expected %s, but got %s instead.", wrong.Field, wrong.Type.Kind(), wrong.Value)
 		}
 		return nil, badRequest("", "", "The request could not be read.")
@@ -107,10 +107,8 @@ func decodeRequest(body []byte, models []string) (*request, *apiError) {
 			return nil, e
 		}
 	}
-	for _, m := range models {
-		if m == req.Model {
-			return req, nil
-		}
+	if slices.Contains(models, req.Model) {
+		return req, nil
 	}
 	return nil, refuse(http.StatusNotFound, "", "model_not_found", "The model `%.100s` does not exist or you do not have access to it.", req.Model)
 }

@@ -101,8 +101,7 @@ func (m *Model) complete(w http.ResponseWriter, r *http.Request) {
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err != nil {
-		var large *http.MaxBytesError
-		if errors.As(err, &large) {
+		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 			writeError(w, refuse(http.StatusRequestEntityTooLarge, "", "", "The request is larger than %d bytes.", maxBody))
 			return
 		}

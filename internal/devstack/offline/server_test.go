@@ -154,15 +154,21 @@ func TestAnswersAboutToolResults(t *testing.T) {
 		name, result string
 		says         []string
 	}{
-		{"rows", `{"rows":[{"id":"F1","price":99.50,"note":"a|b"},{"id":"F2","price":120}],"row_count":2,"steps":[]}`,
-			[]string{"Found 2 rows:\n\n| id | price | note |\n|---|---|---|\n| F1 | 99.50 | a\\|b |\n| F2 | 120 |  |\n"}},
+		{
+			"rows", `{"rows":[{"id":"F1","price":99.50,"note":"a|b"},{"id":"F2","price":120}],"row_count":2,"steps":[]}`,
+			[]string{"Found 2 rows:\n\n| id | price | note |\n|---|---|---|\n| F1 | 99.50 | a\\|b |\n| F2 | 120 |  |\n"},
+		},
 		{"many rows", `{"rows":[` + many + `],"row_count":12}`, []string{"Found 12 rows; the first 10:"}},
 		{"no rows", `{"rows":[],"row_count":0}`, []string{"Found no rows."}},
 		{"rows that are no objects", `{"rows":[1,"x"],"row_count":2}`, []string{"- 1\n- x\n"}},
-		{"stored elsewhere", `{"ref":"cas://sha256:00ff","preview":{"type":"dataset","row_count":50,"sample":[{"id":1}]}}`,
-			[]string{"Found 50 rows; the first 1:", "cas://sha256:00ff"}},
-		{"failure", `{"error":{"type":"unavailable","message":"http_request: request api.x: timed out","retryable":true,"step":"http_request","field":"pipeline[0]"}}`,
-			[]string{"That did not work: http_request: request api.x: timed out (pipeline[0]).", "Trying again later may help."}},
+		{
+			"stored elsewhere", `{"ref":"cas://sha256:00ff","preview":{"type":"dataset","row_count":50,"sample":[{"id":1}]}}`,
+			[]string{"Found 50 rows; the first 1:", "cas://sha256:00ff"},
+		},
+		{
+			"failure", `{"error":{"type":"unavailable","message":"http_request: request api.x: timed out","retryable":true,"step":"http_request","field":"pipeline[0]"}}`,
+			[]string{"That did not work: http_request: request api.x: timed out (pipeline[0]).", "Trying again later may help."},
+		},
 		{"failure as text", `Error: out of money`, []string{"That did not work: Error: out of money."}},
 		{"something else", `{"temperature":20}`, []string{"The tool answered:", `{"temperature":20}`}},
 	}

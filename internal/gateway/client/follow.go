@@ -65,8 +65,7 @@ func (f *follower) run(ctx context.Context) error {
 			pause.Reset()
 		}
 		wait := pause.NextBackOff()
-		var known *agent.Error
-		if errors.As(err, &known) {
+		if known, ok := errors.AsType[*agent.Error](err); ok {
 			wait = max(wait, min(known.RetryAfter, f.client.cfg.Patience))
 		}
 		select {

@@ -83,8 +83,7 @@ func streamError(call *wire.Call, err error) error {
 	if err == nil {
 		return nil
 	}
-	var reported *sdk.Error
-	if errors.As(err, &reported) {
+	if reported, ok := errors.AsType[*sdk.Error](err); ok {
 		return call.StreamError([]byte(reported.RawJSON()))
 	}
 	return call.Malformed(err)

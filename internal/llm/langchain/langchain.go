@@ -15,6 +15,7 @@ package langchain
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"time"
 
@@ -95,11 +96,11 @@ func finished(res *llms.ContentResponse) bool {
 
 // lost reports text that was streamed but is not in the answer.
 func (g *gate) lost(res *llms.ContentResponse) bool {
-	text := ""
+	var text strings.Builder
 	for _, c := range res.Choices {
-		text += c.Content
+		text.WriteString(c.Content)
 	}
-	return g.text && text == ""
+	return g.text && text.String() == ""
 }
 
 // gate stands between langchaingo's callbacks and the exchange: some of its clients read on in a goroutine that outlives the call.

@@ -78,8 +78,8 @@ func replyCases() []testCase {
 			long := strings.Repeat("0123456789abcdef", 20_000)
 			o := generate(c.model(c.replies(TextReply(long, len(long)))), ask())
 			require.NoError(c, o.err)
-			require.True(c, agent.Normalize(o.reply.Blocks) == long, "the text differs")
-			require.True(c, o.text == long, "the deltas differ")
+			require.Equal(c, agent.Normalize(o.reply.Blocks), long, "the text differs")
+			require.Equal(c, o.text, long, "the deltas differ")
 		}},
 		{"reply/one tool call", func(c *C) {
 			args := `{"city":"東京","days":3,"note":"a \"quoted\" \\ thing"}`

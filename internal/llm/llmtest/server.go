@@ -87,7 +87,7 @@ func (x *exchange) send(frames ...string) {
 		if _, err := io.WriteString(x.w, f); err != nil {
 			return
 		}
-		x.w.(http.Flusher).Flush() //nolint:forcetypeassert // net/http's writers are flushers
+		x.w.(http.Flusher).Flush()
 	}
 }
 

@@ -82,8 +82,7 @@ func streamError(call *wire.Call, err error) error {
 	if err == nil {
 		return nil
 	}
-	var reported *ssestream.StreamError
-	if errors.As(err, &reported) {
+	if reported, ok := errors.AsType[*ssestream.StreamError](err); ok {
 		return call.StreamError(reported.Event.Data)
 	}
 	return call.Malformed(err)

@@ -70,12 +70,14 @@ func TestCompatibleServers(t *testing.T) {
 		), "data: [DONE]\n\n", ""), []agent.Block{call("a", `{}`), call("b", `{}`)}, agent.FinishToolCalls},
 		"reasoning, the other field": {
 			stream(`{"reasoning":"Hm."}`, `{"content":"Yes."}`),
-			[]agent.Block{{Type: agent.BlockReasoning, Reasoning: "Hm."}, agent.Text("Yes.")}, agent.FinishStop,
+			[]agent.Block{{Type: agent.BlockReasoning, Reasoning: "Hm."}, agent.Text("Yes.")},
+			agent.FinishStop,
 		},
 		"a refusal": {stream(`{"refusal":"I will not."}`), []agent.Block{agent.Text("I will not.")}, agent.FinishContentFilter},
 		"a second choice": {
 			"data: {\"choices\":[{\"index\":1,\"delta\":{\"content\":\"other\"}}]}\n\n" + stream(`{"content":"Yes."}`),
-			[]agent.Block{agent.Text("Yes.")}, agent.FinishStop,
+			[]agent.Block{agent.Text("Yes.")},
+			agent.FinishStop,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -97,8 +97,7 @@ func (c *Call) Failure(err error) error {
 	if err == nil {
 		return nil
 	}
-	var known *agent.Error
-	if errors.As(err, &known) {
+	if known, ok := errors.AsType[*agent.Error](err); ok {
 		return known
 	}
 	return c.client.unavailable(err)
@@ -137,8 +136,7 @@ func (c *Call) Malformed(err error) error {
 // that err names.
 func (c *Client) Refuse(err error) error {
 	e := c.errorf(agent.CodeInvalid, "%w", err)
-	var invalid *agent.Error
-	if errors.As(err, &invalid) {
+	if invalid, ok := errors.AsType[*agent.Error](err); ok {
 		e = c.errorf(invalid.Code, "%w", invalid.Err)
 		e.Field = invalid.Field
 	}
@@ -154,8 +152,7 @@ func (c *Call) record(err error) {
 }
 
 func (c *Client) unavailable(err error) *agent.Error {
-	var outer *url.Error
-	if errors.As(err, &outer) {
+	if outer, ok := errors.AsType[*url.Error](err); ok {
 		err = outer.Err // a URL may carry a credential
 	}
 	return c.errorf(agent.CodeUnavailable, "%w", err)

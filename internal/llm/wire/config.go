@@ -72,8 +72,7 @@ func (c Config) withDefaults(baseURL string) (Config, error) {
 func validateBaseURL(s string) error {
 	u, err := url.Parse(s)
 	if err != nil {
-		var parse *url.Error
-		if errors.As(err, &parse) {
+		if parse, ok := errors.AsType[*url.Error](err); ok {
 			err = parse.Err // without the URL, which may carry a credential
 		}
 		return agent.Invalid("base_url", "is no URL: %w", err)

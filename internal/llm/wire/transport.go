@@ -108,7 +108,7 @@ func (b *body) Read(p []byte) (int, error) {
 	b.timer.Stop()
 	b.left -= int64(n)
 	switch {
-	case err == io.EOF: //nolint:errorlint // the contract of io.Reader
+	case err == io.EOF:
 		b.end = err
 	case err != nil:
 		b.end = note(b.call, b.transport.networkError(b.ctx, err))

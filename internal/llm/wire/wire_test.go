@@ -45,7 +45,7 @@ func TestConfigNeverShowsItsSecrets(t *testing.T) {
 	cfg := Config{APIKey: "sk-secret", BaseURL: "https://user:sk-secret@example.org/v1?key=sk-secret"}
 	var log bytes.Buffer
 	slog.New(slog.NewTextHandler(&log, nil)).Info("config", "cfg", cfg)
-	for _, text := range []string{fmt.Sprint(cfg), fmt.Sprintf("%+v", cfg), fmt.Sprintf("%#v", cfg), fmt.Sprintf("%s", cfg), log.String()} {
+	for _, text := range []string{fmt.Sprint(cfg), fmt.Sprintf("%+v", cfg), fmt.Sprintf("%#v", cfg), cfg.String(), log.String()} {
 		require.NotContains(t, text, "sk-secret")
 		require.Contains(t, text, "example.org/v1")
 	}
@@ -146,7 +146,7 @@ func TestTimeoutOfTheHTTPClient(t *testing.T) {
 	defer call.End()
 	req, err := http.NewRequestWithContext(call.Context(), http.MethodGet, s.URL, nil)
 	require.NoError(t, err)
-	_, err = c.HTTP().Do(req) //nolint:bodyclose // there is none
+	_, err = c.HTTP().Do(req)
 	err = call.Failure(err)
 	require.Equal(t, agent.CodeUnavailable, agent.CodeOf(err))
 	require.ErrorContains(t, err, "call model: p: ")

@@ -28,7 +28,7 @@ func benchmarkPools(b *testing.B, run func(b *testing.B, pool *pgxpool.Pool)) {
 		dir, err := os.MkdirTemp("", "turnstone-bench-")
 		require.NoError(b, err)
 		b.Cleanup(func() { require.NoError(b, os.RemoveAll(dir)) })
-		require.NoError(b, os.Chmod(dir, 0o755)) //nolint:gosec // the server runs as another user
+		require.NoError(b, os.Chmod(dir, 0o755))
 		server, err := pgdev.Start(b.Context(), pgdev.Config{DataDir: filepath.Join(dir, "data")})
 		require.NoError(b, err)
 		b.Cleanup(func() { require.NoError(b, server.Stop(context.Background())) })

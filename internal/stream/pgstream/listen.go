@@ -154,5 +154,5 @@ func pause(ctx context.Context, d time.Duration) bool {
 
 // jitter returns d ± 20 %, so that processes started together do not poll together.
 func jitter(d time.Duration) time.Duration {
-	return d - d/5 + rand.N(2*d/5+1) //nolint:gosec // no secret
+	return d - d/5 + rand.N(2*d/5+1)
 }

@@ -66,8 +66,7 @@ func fail(ctx context.Context, op string, err error) error {
 }
 
 func unavailable(err error) bool {
-	var pg *pgconn.PgError
-	if errors.As(err, &pg) {
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
 		switch {
 		case strings.HasPrefix(pg.Code, "08"), // connection exceptions
 			strings.HasPrefix(pg.Code, "53"),                           // insufficient resources: connections, disk, memory

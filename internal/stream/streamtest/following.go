@@ -2,7 +2,6 @@ package streamtest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -216,7 +215,7 @@ var outliving = []testCase{
 			_, err := log.Append(ctx, f, b, tokens(text))
 			cancel()
 			if err != nil {
-				require.True(t, errors.Is(err, context.DeadlineExceeded), "%v", err)
+				require.ErrorIs(t, err, context.DeadlineExceeded, "%v", err)
 			}
 			write(t, t.Context(), log, f, b, text)
 		}

@@ -162,8 +162,7 @@ func closed(dec *jsontext.Decoder) error {
 }
 
 func malformed(err error) error {
-	var syntax *jsontext.SyntacticError
-	if errors.As(err, &syntax) {
+	if syntax, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
 		return agent.Errorf(agent.CodeInvalid, "", "is malformed JSON at byte %d: %s", syntax.ByteOffset, clip(syntax.Err.Error()))
 	}
 	return agent.Errorf(agent.CodeInvalid, "", "is malformed JSON: it ends too early")

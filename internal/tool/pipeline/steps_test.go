@@ -131,7 +131,7 @@ func TestSortOfManyEqualRowsIsStable(t *testing.T) {
 func TestSelectAndTopK(t *testing.T) {
 	t.Parallel()
 	const data = `[{"id":1,"p":{"total":1.50,"c":"USD"},"legs":["x","y"]},{"id":2}]`
-	require.Equal(t, `[{"p.total":1.50,"legs.1":"y","id":1},{"p.total":null,"legs.1":null,"id":2}]`,
+	require.JSONEq(t, `[{"p.total":1.50,"legs.1":"y","id":1},{"p.total":null,"legs.1":null,"id":2}]`,
 		rows(t, over(t, data, `{"step":"table_select","fields":["p.total","legs.1","id"]}`)))
 	require.Equal(t, `[{"id":2}]`, rows(t, over(t, data, `{"step":"table_sort","field":"id","order":"desc"},{"step":"top_k","k":1}`)))
 	require.Equal(t, "1 2", ids(t, over(t, data, `{"step":"top_k","k":1e30}`)))
