@@ -14,7 +14,7 @@ import (
 
 // A worker with a tool of one's own. It needs Temporal and PostgreSQL, so this example is compiled but not run; examples/customtool is
 // the same as a program.
-func Example() {
+func Example() { //nolint:testableexamples // it needs servers
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	settings, err := turnstone.Load(os.Args[1:], os.Environ())
@@ -83,7 +83,7 @@ func (greet) Call(_ context.Context, _ agent.Invocation, call agent.ToolCall) (a
 	var args struct{ Name string }
 	if err := json.Unmarshal(call.Args, &args); err != nil {
 		f := &agent.Failure{Type: string(agent.CodeInvalid), Message: err.Error()}
-		return agent.ToolResult{Output: json.RawMessage("null"), Failure: f}, nil
+		return agent.ToolResult{Output: json.RawMessage("null"), Failure: f}, nil //nolint:nilerr // a failed tool is data
 	}
 	output, err := json.Marshal("Hello, " + args.Name + "!")
 	return agent.ToolResult{Output: output}, err

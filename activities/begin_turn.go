@@ -20,7 +20,7 @@ const CoreVersion = 1
 const orphanAfter = 10 * time.Second
 
 // turnNamespace makes turn ids out of tenants and idempotency keys.
-var turnNamespace = uuid.MustParse("6f1c2a0e-6a5b-5d0a-9d36-0f6f2b5f7d11")
+var turnNamespace = uuid.MustParse("6f1c2a0e-6a5b-5d0a-9d36-0f6f2b5f7d11") //nolint:gochecknoglobals // a constant in all but syntax
 
 // BeginTurn checks a request strictly, binds it to a plan, and puts the turn in its session's queue (DESIGN §3, step 2). It is
 // idempotent and is asked again by a turn that waits. Bad requests come back as a verdict; an error is trouble of the runtime's.

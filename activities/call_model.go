@@ -144,8 +144,8 @@ func (r *modelRun) generate(ctx context.Context) (agent.ModelReply, error) {
 	ctx, r.stop = context.WithCancelCause(ctx)
 	defer r.stop(nil)
 	call := r.once
-	for i := len(r.chain) - 1; i >= 0; i-- {
-		call = r.chain[i].WrapModel(call)
+	for _, m := range slices.Backward(r.chain) {
+		call = m.WrapModel(call)
 	}
 	reply, err := call(ctx, inv, r.request)
 	stopped := context.Cause(ctx)

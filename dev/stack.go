@@ -113,7 +113,7 @@ func (d *dev) furnish(ctx context.Context, h *house, o stackOptions) error {
 	}
 	set.Egress.AllowPrivate = append(slices.Clone(set.Egress.AllowPrivate), flights.Host)
 	if o.anyPort {
-		set.HTTP.Addr, set.GRPC.Addr = freeOr(set.HTTP.Addr), freeOr(set.GRPC.Addr)
+		set.HTTP.Addr, set.GRPC.Addr = freeOr(ctx, set.HTTP.Addr), freeOr(ctx, set.GRPC.Addr)
 	}
 	if d.model != "" {
 		set.LLM.Model = d.model
@@ -130,8 +130,8 @@ func (d *dev) furnish(ctx context.Context, h *house, o stackOptions) error {
 }
 
 // freeOr returns addr when nobody listens there, else the same host with any port.
-func freeOr(addr string) string {
-	l, err := net.Listen("tcp", addr)
+func freeOr(ctx context.Context, addr string) string {
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
 	if err == nil {
 		_ = l.Close() // it was only asked whether it is free
 		return addr

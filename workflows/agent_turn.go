@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"go.temporal.io/sdk/converter"
-	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/turnstone-run/turnstone/activities"
@@ -70,11 +69,11 @@ func (t *agentTurn) begin(ctx workflow.Context, request converter.RawValue) (*ag
 		switch begun.Verdict {
 		case activities.VerdictReady:
 			t.ready = true
-			return nil, nil
+			return nil, nil //nolint:nilnil // nothing is over and nothing is wrong: the turn begins
 		case activities.VerdictDuplicate:
 			return begun.Output, nil
 		case activities.VerdictRefused:
-			return nil, temporal.NewNonRetryableApplicationError(refusal(begun.Refusal), begun.Refusal.Type, nil, begun.Refusal)
+			return nil, refused(begun.Refusal)
 		case activities.VerdictBehind:
 		}
 		t.showQueued(ctx, &begun)
@@ -87,8 +86,6 @@ func (t *agentTurn) begin(ctx workflow.Context, request converter.RawValue) (*ag
 		in.Again, pause = true, min(2*pause, askAgainMost)
 	}
 }
-
-func refusal(f *agent.Failure) string { return f.Message }
 
 // waitForSession waits for the signal that the session is free, for a cancel, or until it is time to ask again.
 func (t *agentTurn) waitForSession(ctx workflow.Context, pause time.Duration) {

@@ -122,7 +122,7 @@ func TestConversationPassesDecisionsOn(t *testing.T) {
 			queues(t, env, 0)
 			heard := 0
 			env.OnWorkflow(workflows.AgentTurnType, mock.Anything, mock.Anything, mock.Anything).Return(
-				func(ctx workflow.Context, raw converter.RawValue, _ *workflows.Carry) (agent.AgentStepOutput, error) {
+				func(ctx workflow.Context, _ converter.RawValue, _ *workflows.Carry) (agent.AgentStepOutput, error) {
 					var got agent.Decision
 					workflow.GetSignalChannel(ctx, "decide").Receive(ctx, &got)
 					require.Equal(t, d, got)

@@ -33,7 +33,7 @@ func ConversationID(tenant string, s agent.SessionID) string {
 }
 
 // acts is the nil-typed handle through which workflows name activities: a rename is a compile error.
-var acts *activities.Activities
+var acts *activities.Activities //nolint:gochecknoglobals // always nil: it only names methods
 
 // SearchAttributes are the names and types that make turns findable; all are keywords.
 func SearchAttributes() map[string]enumspb.IndexedValueType {

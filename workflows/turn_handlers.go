@@ -15,7 +15,7 @@ import (
 const maxHandlers = 64
 
 // messageNamespace makes the turn ids of messages out of the update that brought them.
-var messageNamespace = uuid.MustParse("0d7b3a7e-52c8-5a44-8a39-3f6a6f2f5f02")
+var messageNamespace = uuid.MustParse("0d7b3a7e-52c8-5a44-8a39-3f6a6f2f5f02") //nolint:gochecknoglobals // a constant in all but syntax
 
 // errOver refuses what comes after the end.
 var errOver = temporal.NewNonRetryableApplicationError("the turn is over", string(agent.CodeConflict), nil)

@@ -44,6 +44,7 @@ func (t *agentTurn) view() TurnView {
 	return v
 }
 
+//nolint:gochecknoglobals // constants in all but syntax
 var (
 	attributeTenant  = temporal.NewSearchAttributeKeyKeyword(AttributeTenant)
 	attributeAgent   = temporal.NewSearchAttributeKeyKeyword(AttributeAgent)
