@@ -12,7 +12,9 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
+	"github.com/cenkalti/backoff/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -36,6 +38,9 @@ import (
 	"github.com/turnstone-run/turnstone/internal/tool"
 )
 
+// temporalPatience is how long a start waits for Temporal, as long as for PostgreSQL: both may be starting too.
+const temporalPatience = 30 * time.Second
+
 // The adapters satisfy the ports: asserted here, where both are known (STYLE §3).
 var (
 	_ activities.TurnStore  = (*postgres.Store)(nil)
@@ -58,7 +63,7 @@ type Middleware = middleware.Named
 type Config struct {
 	Settings   *Settings
 	Toolkits   []agent.Toolkit // besides the built-in ones
-	Middleware []Middleware    // besides the built-in ones
+	Middleware []Middleware    // besides the built-in ones, within model_retry
 	Env        []string        // as in os.Environ, for TEMPORAL_* variables; nil: none
 	Logger     *zap.Logger     // nil: as the settings say
 }
@@ -190,7 +195,9 @@ func (s *Service) openTemporal(ctx context.Context) error {
 	}
 	options.Logger = app.TemporalLogger(s.logger)
 	s.namespace = options.Namespace
-	if s.temporal, err = client.DialContext(ctx, options); err != nil {
+	s.temporal, err = backoff.Retry(ctx, func() (client.Client, error) { return client.DialContext(ctx, options) },
+		backoff.WithMaxElapsedTime(temporalPatience))
+	if err != nil {
 		return fmt.Errorf("connect to Temporal at %s: %w", options.HostPort, err)
 	}
 	return nil

@@ -205,3 +205,66 @@ func TestTerminatedTurnGetsItsTerminalEvent(t *testing.T) {
 	next, _ := s.run(agent.TurnRequest{Message: "say 2 words", SessionID: "t"})
 	require.Equal(t, agent.TurnCompleted, next.Status, "the session is free again")
 }
+
+// TestMessagesRunInTheOrderInWhichTheyWereAccepted: whoever has an answer to one request before sending the next keeps that order.
+func TestMessagesRunInTheOrderInWhichTheyWereAccepted(t *testing.T) {
+	s := start(t)
+	const n = 20
+	var last agent.Receipt
+	for i := range n {
+		var err error
+		last, err = s.client.Start(t.Context(), agent.TurnRequest{Message: fmt.Sprintf("say %d words", i+1), SessionID: "line"})
+		require.NoError(t, err)
+	}
+	s.follow(t.Context(), last.TurnID)
+	page, err := s.client.Messages(t.Context(), "line", 0, 200)
+	require.NoError(t, err)
+	require.Len(t, page.Messages, 2*n)
+	for i := range n {
+		require.Equal(t, fmt.Sprintf("say %d words", i+1), page.Messages[2*i].Blocks[0].Text)
+	}
+}
+
+func TestFullQueueIsAnsweredAtOnce(t *testing.T) {
+	s := start(t, func(c *app.Config) { c.Turn.QueueLength = 2 })
+	holder, err := s.client.Start(t.Context(), agent.TurnRequest{Message: "say 300 words slowly", SessionID: "full"})
+	require.NoError(t, err)
+	s.awaitText(holder.TurnID, "word1")
+	for range 2 {
+		_, err := s.client.Start(t.Context(), agent.TurnRequest{Message: "say 1 words", SessionID: "full"})
+		require.NoError(t, err)
+	}
+	_, err = s.client.Start(t.Context(), agent.TurnRequest{Message: "say 1 words", SessionID: "full"})
+	require.Equal(t, agent.CodeRateLimited, agent.CodeOf(err))
+	require.NoError(t, s.client.Cancel(t.Context(), holder.TurnID, agent.CancelRequest{}))
+	s.follow(t.Context(), holder.TurnID)
+}
+
+// TestApprovalGoesThroughTheDoors: a pipeline that posts waits for a person; a message meanwhile is told so.
+func TestApprovalGoesThroughTheDoors(t *testing.T) {
+	post := `{"session_id":"x","pipeline":[{"step":"http_request","url":"http://192.0.2.1/orders","method":"POST"}]}`
+	s := start(t, newScript(t, calls("execute_pipeline", post), says("a pity")).model)
+	receipt, err := s.client.Start(t.Context(), agent.TurnRequest{Message: "order it", SessionID: "shop"})
+	require.NoError(t, err)
+	var pending []agent.Approval
+	require.Eventually(t, func() bool {
+		turn, err := s.client.Turn(t.Context(), receipt.TurnID)
+		require.NoError(t, err)
+		pending = turn.Pending
+		return len(pending) == 1
+	}, 10*time.Second, 20*time.Millisecond)
+	require.Equal(t, "execute_pipeline", pending[0].ToolName)
+
+	_, err = s.client.Start(t.Context(), agent.TurnRequest{Message: "hello?", SessionID: "shop"})
+	require.ErrorContains(t, err, "awaiting_approval")
+	decision := agent.Decision{ApprovalID: pending[0].ApprovalID, Decision: agent.DecisionReject, Message: "too dear", By: "ann"}
+	require.NoError(t, s.client.Decide(t.Context(), receipt.TurnID, decision))
+	out, events := s.follow(t.Context(), receipt.TurnID)
+	require.Equal(t, agent.TurnCompleted, out.Status, "%+v", out.Error)
+	require.Equal(t, "error", out.ToolCalls[0].Status)
+	require.Equal(t, 1, count(events, agent.EventApprovalRequested))
+	require.Equal(t, 1, count(events, agent.EventApprovalResolved))
+	require.Error(t, s.client.Decide(t.Context(), receipt.TurnID, decision), "too late")
+	s.closed(receipt.TurnID)
+	s.replay("approval_turn", receipt.TurnID.WorkflowID(), "")
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/middleware"
 	"github.com/turnstone-run/turnstone/internal/tool"
 )
 
@@ -15,14 +16,18 @@ const defaultProfile = "default"
 //go:embed analyst.md
 var analystPrompt string
 
-// analyst is the agent that answers when a request names none. It becomes a catalog document with the catalog.
-func analyst(c *Config, profiles []profile, tools *tool.Registry) agent.Plan {
+// analyst is the agent that answers when a request names none: with every toolkit, and after model_retry the middleware that the user
+// adds. It becomes a catalog document with the catalog.
+func analyst(c *Config, profiles []profile, tools *tool.Registry, more []middleware.Named) agent.Plan {
 	p := agent.Plan{
 		Agent: "analyst", Tenant: agent.DefaultTenant, InstanceID: "analyst@1", System: analystPrompt, Limits: c.Turn.Limits(),
 		Models: []agent.PlanModel{}, Tools: []agent.PlanTool{},
 		Middleware: []agent.PlanMiddleware{{
 			Name: "model_retry", Options: json.RawMessage(fmt.Sprintf(`{"max_retries":%d}`, c.LLM.MaxRetries)),
 		}},
+	}
+	for _, m := range more {
+		p.Middleware = append(p.Middleware, agent.PlanMiddleware{Name: m.Name})
 	}
 	for _, m := range profiles {
 		p.Models = append(p.Models, m.model)

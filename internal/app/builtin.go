@@ -77,7 +77,7 @@ func Build(c *Config, plans catalog.PlanStore, data pipeline.Datasets, kits []ag
 	if parts.Models, err = llm.New(providers...); err != nil {
 		return nil, err
 	}
-	parts.Registry, err = catalog.New(plans, analyst(c, profiles, parts.Tools))
+	parts.Registry, err = catalog.New(plans, analyst(c, profiles, parts.Tools, more))
 	return parts, err
 }
 
