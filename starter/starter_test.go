@@ -171,7 +171,7 @@ func TestChatLoopKeepsTheSession(t *testing.T) {
 }
 
 func TestChatShowsNothingTwice(t *testing.T) {
-	say := func(text string) agent.Event { return gatewaytest.Token(text) }
+	say := gatewaytest.Token
 	reset := func(from int64) agent.Event {
 		return agent.Event{Type: agent.EventReset, Producer: "model/1", FromIndex: from}
 	}

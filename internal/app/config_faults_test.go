@@ -151,7 +151,8 @@ func TestExpansion(t *testing.T) {
 		"models: [{name: '${A}', provider: ollama, model: |-\n  ${A}\n  }]\n"
 	_, err := app.Load(sources(t, file, env))
 	require.Error(t, err, "a block text inside a flow mapping is malformed")
-	file = file[:strings.Index(file, "models")] + "models:\n  - name: ${A}\n    provider: ollama\n    model: |-\n      ${A}\n"
+	head, _, _ := strings.Cut(file, "models")
+	file = head + "models:\n  - name: ${A}\n    provider: ollama\n    model: |-\n      ${A}\n"
 	cfg, err := app.Load(sources(t, file, env))
 	require.NoError(t, err)
 	require.Equal(t, 7, cfg.Database.MaxConns)

@@ -212,6 +212,7 @@ func (l *loader) scalar(file string, n ast.Node, into reflect.Value, path string
 	}
 }
 
+//nolint:gochecknoglobals // a constant in all but syntax
 var wanted = map[string]string{
 	"string": "a text", "secret": "a text", "bool": "true or false", "integer": "a whole number", "number": "a number",
 	"size": "a size in bytes such as 1048576 or 10MiB", "duration": "a duration such as 30s or 1h30m",

@@ -64,7 +64,7 @@ func Start(ctx context.Context, cfg Config) (*Stack, error) {
 	stack := &Stack{}
 	// Not WithContext: a part that is told to give up would hide what the other one did wrong.
 	var group errgroup.Group
-	faults := make([]error, 3)
+	var faults [3]error
 	if cfg.Temporal != nil {
 		group.Go(func() error {
 			progress("starting the Temporal server…")
@@ -85,7 +85,7 @@ func Start(ctx context.Context, cfg Config) (*Stack, error) {
 		})
 	}
 	if group.Wait() != nil {
-		return nil, errors.Join(append(faults, stack.Close(context.WithoutCancel(ctx)))...)
+		return nil, errors.Join(append(faults[:], stack.Close(context.WithoutCancel(ctx)))...)
 	}
 	return stack, nil
 }

@@ -21,10 +21,17 @@ type wantedPort struct {
 	port    int // 0 takes any
 }
 
+// heldPort is a port that nobody else can take while we listen on it.
+type heldPort struct {
+	*net.TCPListener
+
+	addr *net.TCPAddr
+}
+
 // choosePorts turns wishes into distinct free ports, in the same order. A wanted port in use is an error, or with
 // anyPort replaced. All ports are held until all are found, then released together for their users.
 func choosePorts(anyPort bool, wanted ...wantedPort) ([]int, error) {
-	var held []*net.TCPListener
+	var held []*heldPort
 	var fault error
 	for _, want := range wanted {
 		listener, err := hold(want, anyPort)
@@ -36,7 +43,7 @@ func choosePorts(anyPort bool, wanted ...wantedPort) ([]int, error) {
 	}
 	ports := make([]int, 0, len(held))
 	for _, listener := range held {
-		ports = append(ports, portOf(listener))
+		ports = append(ports, listener.addr.Port)
 		fault = errors.Join(fault, release(listener))
 	}
 	if fault != nil {
@@ -46,7 +53,7 @@ func choosePorts(anyPort bool, wanted ...wantedPort) ([]int, error) {
 }
 
 // hold opens a listener for one wish.
-func hold(want wantedPort, anyPort bool) (*net.TCPListener, error) {
+func hold(want wantedPort, anyPort bool) (*heldPort, error) {
 	listener, err := listen(want.port)
 	if want.port != 0 && anyPort && errors.Is(err, syscall.EADDRINUSE) {
 		listener, err = listen(0)
@@ -58,9 +65,9 @@ func hold(want wantedPort, anyPort bool) (*net.TCPListener, error) {
 	case err != nil:
 		return nil, fmt.Errorf("port for %s: %w", want.purpose, err)
 	}
-	if portOf(listener) != want.port {
+	if listener.addr.Port != want.port {
 		if err := reserve(listener); err != nil {
-			return nil, errors.Join(fmt.Errorf("reserve port %d: %w", portOf(listener), err), listener.Close())
+			return nil, errors.Join(fmt.Errorf("reserve port %d: %w", listener.addr.Port, err), listener.Close())
 		}
 	}
 	return listener, nil
@@ -68,48 +75,53 @@ func hold(want wantedPort, anyPort bool) (*net.TCPListener, error) {
 
 // release closes the listener and waits until the port is free indeed: where this process starts a child just now,
 // that child has a copy of the listener until it runs its own program.
-func release(listener *net.TCPListener) error {
+func release(listener *heldPort) error {
 	if err := listener.Close(); err != nil {
 		return err
 	}
 	for deadline := time.Now().Add(reserveTimeout); ; time.Sleep(time.Millisecond) {
-		conn, err := net.DialTCP("tcp4", nil, listener.Addr().(*net.TCPAddr))
+		conn, err := net.DialTCP("tcp4", nil, listener.addr)
 		if err != nil {
-			return nil
+			return nil //nolint:nilerr // nobody answers: the port is free
 		}
 		if err := conn.Close(); err != nil {
 			return err
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("%w: something still listens on %s", ErrPortInUse, listener.Addr())
+			return fmt.Errorf("%w: something still listens on %s", ErrPortInUse, listener.addr)
 		}
 	}
 }
 
-func portOf(listener *net.TCPListener) int { return listener.Addr().(*net.TCPAddr).Port }
-
-func listen(port int) (*net.TCPListener, error) {
-	return net.ListenTCP("tcp4", &net.TCPAddr{IP: net.ParseIP(loopback), Port: port})
+func listen(port int) (*heldPort, error) {
+	listener, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: net.ParseIP(loopback), Port: port})
+	if err != nil {
+		return nil, err
+	}
+	addr, ok := listener.Addr().(*net.TCPAddr)
+	if !ok {
+		return nil, errors.Join(fmt.Errorf("listen on %s, which is no TCP address", listener.Addr()), listener.Close())
+	}
+	return &heldPort{listener, addr}, nil
 }
 
 // reserve keeps the kernel from giving the listener's port, once closed, to the next program that asks for any: a
 // connection closed from the listening side leaves the port in TIME_WAIT for a minute, which those who ask for it
 // by number do not mind. Only Linux hands ports out at random; the others go round.
-func reserve(listener *net.TCPListener) error {
+func reserve(listener *heldPort) error {
 	if runtime.GOOS != "linux" {
 		return nil
 	}
 	if err := listener.SetDeadline(time.Now().Add(reserveTimeout)); err != nil {
 		return err
 	}
-	near, err := net.DialTCP("tcp4", nil, listener.Addr().(*net.TCPAddr))
+	near, err := net.DialTCP("tcp4", nil, listener.addr)
 	if err != nil {
 		return err
 	}
-	defer near.Close() // after far, whose side then waits
 	far, err := listener.Accept()
 	if err != nil {
-		return err
+		return errors.Join(err, near.Close())
 	}
-	return far.Close()
+	return errors.Join(far.Close(), near.Close()) // far first: its side then waits
 }

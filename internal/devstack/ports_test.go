@@ -39,7 +39,7 @@ func TestChoosePorts(t *testing.T) {
 	busy, err := listen(0)
 	require.NoError(t, err)
 	defer busy.Close()
-	taken := portOf(busy)
+	taken := busy.addr.Port
 
 	free, err := choosePorts(false, make([]wantedPort, 8)...)
 	require.NoError(t, err)

@@ -27,7 +27,7 @@ func (t *Temporal) awaitFrontend(ctx context.Context, attributes map[string]enum
 	if err != nil {
 		return fmt.Errorf("connect to %s: %w", t.address, err)
 	}
-	defer conn.Close()
+	defer conn.Close() //nolint:errcheck // nothing is on its way any more
 
 	workflows := workflowservice.NewWorkflowServiceClient(conn)
 	if err := until(ctx, func() error {

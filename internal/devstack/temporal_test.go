@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/workflowservice/v1"
@@ -236,12 +235,11 @@ func requireKept(t *testing.T, server *devstack.Temporal, id, name string) {
 // requireListed waits until the visibility store answers query with exactly the workflow id.
 func requireListed(t *testing.T, c client.Client, query, id string) {
 	t.Helper()
-	require.EventuallyWithT(t, func(t *assert.CollectT) {
+	require.Eventually(t, func() bool {
 		list, err := c.ListWorkflow(context.Background(), &workflowservice.ListWorkflowExecutionsRequest{Query: query})
-		if assert.NoError(t, err) && assert.Len(t, list.GetExecutions(), 1) {
-			assert.Equal(t, id, list.GetExecutions()[0].GetExecution().GetWorkflowId())
-		}
-	}, 30*time.Second, 50*time.Millisecond)
+		found := list.GetExecutions()
+		return err == nil && len(found) == 1 && found[0].GetExecution().GetWorkflowId() == id
+	}, 30*time.Second, 50*time.Millisecond, "%s lists exactly %s", query, id)
 }
 
 func fetch(t *testing.T, url string) string {

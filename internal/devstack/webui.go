@@ -60,7 +60,7 @@ func (ui *webUI) awaitAnswer(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		defer resp.Body.Close()
+		defer resp.Body.Close() //nolint:errcheck // read-only
 		if resp.StatusCode != http.StatusOK {
 			return fmt.Errorf("status %s", resp.Status)
 		}

@@ -133,6 +133,8 @@ func (c *Client) dial(ctx context.Context, network, addr string) (net.Conn, erro
 
 // keptAcrossOrigins are the headers that a redirect to another origin may take along. net/http drops Authorization and cookies by
 // itself but not, say, X-Api-Key.
+//
+//nolint:gochecknoglobals // a constant in all but syntax
 var keptAcrossOrigins = map[string]bool{
 	"Accept": true, "Accept-Encoding": true, "Accept-Language": true, "Content-Type": true, "User-Agent": true,
 }

@@ -19,7 +19,6 @@ import (
 // requestIDHeader names a request across systems; a sane one is kept, any other replaced.
 const requestIDHeader = "X-Request-Id"
 
-//nolint:gochecknoglobals // a constant in all but syntax
 var requestIDPattern = regexp.MustCompile(`^[A-Za-z0-9._-]{1,128}$`)
 
 // recorder notes what is known of a response for the access log.
@@ -101,7 +100,7 @@ func (s *httpServer) access(r *http.Request, rec *recorder, id string, took time
 		zap.String("remote", r.RemoteAddr), zap.String("request_id", id),
 	}
 	switch {
-	case panicked != nil && panicked != http.ErrAbortHandler:
+	case panicked != nil && panicked != http.ErrAbortHandler: //nolint:errorlint // net/http, too, takes no wrapped one
 		level = zapcore.ErrorLevel
 		fields = append(fields, zap.Any("panic", panicked), zap.ByteString("stack", debug.Stack()))
 	case rec.err != nil && failureOf(rec.err).Type == string(agent.CodeInternal):

@@ -264,6 +264,8 @@ func clamp(n int64) int32 {
 }
 
 // jobNamespace makes job ids of turn ids that are no UUIDs.
+//
+//nolint:gochecknoglobals // a constant in all but syntax
 var jobNamespace = uuid.NewSHA1(uuid.NameSpaceURL, []byte("https://turnstone.run/job"))
 
 // jobID is the job that a result belongs to: the one that was named, else the turn id; either as it is when it is a UUID, and as the

@@ -68,7 +68,7 @@ func migrateTo(ctx context.Context, pool *pgxpool.Pool, known fs.FS) (err error)
 	if err != nil {
 		return mapError("migrate: version", err)
 	}
-	if newest := int32(len(m.Migrations)); version > newest {
+	if newest := len(m.Migrations); int(version) > newest {
 		return fmt.Errorf("%w: its schema is at version %d, this binary knows versions up to %d", ErrSchemaNewer, version, newest)
 	}
 	if err := m.Migrate(ctx); err != nil {

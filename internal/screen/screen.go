@@ -11,7 +11,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// screen shows the events of one turn: the answer on out, everything about it on notes. What is shown cannot be taken back, so a
+// Screen shows the events of one turn: the answer on out, everything about it on notes. What is shown cannot be taken back, so a
 // producer that starts again (reset) is silent for as long as it repeats what stands there already.
 type Screen struct {
 	out, notes io.Writer

@@ -88,7 +88,8 @@ func badRequest(param, code, format string, args ...any) *apiError {
 func decodeRequest(body []byte, models []string) (*request, *apiError) {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(body, &members); err != nil || members == nil {
-		return nil, badRequest("", "", "We could not parse the JSON body of your request. (HINT: This likely means you aren't using your HTTP library correctly. The API expects a JSON payload.)")
+		return nil, badRequest("", "", "We could not parse the JSON body of your request. "+
+			"(HINT: This likely means you aren't using your HTTP library correctly. The API expects a JSON payload.)")
 	}
 	for name := range members {
 		if !knownParameter(name) {
@@ -98,7 +99,8 @@ func decodeRequest(body []byte, models []string) (*request, *apiError) {
 	req := &request{}
 	if err := json.Unmarshal(body, req); err != nil {
 		if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-			return nil, badRequest(wrong.Field, "invalid_type", "Invalid type for '%s': expected %s, but got %s instead.", wrong.Field, wrong.Type.Kind(), wrong.Value)
+			return nil, badRequest(wrong.Field, "invalid_type",
+				"Invalid type for '%s': expected %s, but got %s instead.", wrong.Field, wrong.Type.Kind(), wrong.Value)
 		}
 		return nil, badRequest("", "", "The request could not be read.")
 	}
@@ -124,7 +126,8 @@ func checkParameters(req *request) *apiError {
 	case req.Temperature != nil && (*req.Temperature < 0 || *req.Temperature > 2):
 		return badRequest("temperature", "decimal_out_of_range", "Invalid 'temperature': expected a value from 0 to 2, but got %v instead.", *req.Temperature)
 	case req.MaxTokens != nil && *req.MaxTokens < 1:
-		return badRequest("max_tokens", "integer_below_min_value", "Invalid 'max_tokens': integer below minimum value. Expected a value >= 1, but got %d instead.", *req.MaxTokens)
+		return badRequest("max_tokens", "integer_below_min_value",
+			"Invalid 'max_tokens': integer below minimum value. Expected a value >= 1, but got %d instead.", *req.MaxTokens)
 	case req.MaxCompletionTokens != nil && *req.MaxCompletionTokens < 1:
 		return badRequest("max_completion_tokens", "integer_below_min_value",
 			"Invalid 'max_completion_tokens': integer below minimum value. Expected a value >= 1, but got %d instead.", *req.MaxCompletionTokens)
@@ -182,8 +185,8 @@ func checkMessages(req *request) *apiError {
 }
 
 func unanswered(at string, ids []string) *apiError {
-	return badRequest(at, "", "An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'. The following tool_call_ids did not have response messages: %.500s",
-		strings.Join(ids, ", "))
+	return badRequest(at, "", "An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'. "+
+		"The following tool_call_ids did not have response messages: %.500s", strings.Join(ids, ", "))
 }
 
 // contentText joins the text of a message's content: a string, null, or parts of which those of another kind are passed over.

@@ -59,7 +59,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	}
 	s := &Server{cfg: cfg, home: h}
 	if err := s.start(ctx); err != nil {
-		s.discard()
+		_ = s.discard() // which logs what it could not do; err is what matters
 		return nil, err
 	}
 	return s, nil

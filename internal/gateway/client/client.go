@@ -142,7 +142,7 @@ func (c *Client) Messages(ctx context.Context, s agent.SessionID, after int64, l
 
 // Result opens a stored result by reference, result id or turn id. The caller closes Body.
 func (c *Client) Result(ctx context.Context, ref string) (gateway.ResultView, error) {
-	resp, err := c.send(ctx, http.MethodGet, []string{"results", ref}, nil, nil, nil)
+	resp, err := c.send(ctx, http.MethodGet, []string{"results", ref}, nil, nil, nil) //nolint:bodyclose // the caller closes ResultView.Body
 	if err != nil {
 		return gateway.ResultView{}, err
 	}

@@ -186,7 +186,7 @@ func (rt *Runtime) Store(ref string, document []byte) {
 	rt.results[ref] = document
 }
 
-// Status, Token and the like make events of the common kinds.
+// Status makes a status event.
 func Status(s agent.EventStatusValue) agent.Event {
 	return agent.Event{Type: agent.EventStatus, Status: s}
 }

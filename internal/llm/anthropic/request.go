@@ -17,7 +17,7 @@ func params(req agent.ModelRequest) (sdk.MessageNewParams, error) {
 		return sdk.MessageNewParams{}, err
 	}
 	params := sdk.MessageNewParams{
-		Model: sdk.Model(req.Model), MaxTokens: DefaultMaxTokens, System: system, Messages: messages,
+		Model: req.Model, MaxTokens: DefaultMaxTokens, System: system, Messages: messages,
 	}
 	if req.MaxTokens > 0 {
 		params.MaxTokens = int64(req.MaxTokens)

@@ -2,6 +2,7 @@ package llmtest
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"sync"
 
@@ -108,7 +109,7 @@ func replyCases() []testCase {
 			}, o.reply.Blocks)
 		}},
 		{"reply/text and tool call", func(c *C) {
-			events := append(TextReply("Let me look.", 4).Events, callEvents(0, "call_a", "forecast", `{"city":"NYC"}`)...)
+			events := slices.Concat(TextReply("Let me look.", 4).Events, callEvents(0, "call_a", "forecast", `{"city":"NYC"}`))
 			o := generate(c.model(c.replies(callsReply(events...))), withTools())
 			require.NoError(c, o.err)
 			require.Equal(c, []agent.Block{agent.Text("Let me look."), call("call_a", "forecast", `{"city":"NYC"}`)}, o.reply.Blocks)

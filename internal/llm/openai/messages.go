@@ -87,6 +87,7 @@ func userParts(path string, blocks []agent.Block) ([]sdk.ChatCompletionContentPa
 	return parts, nil
 }
 
+//nolint:gochecknoglobals // a constant in all but syntax
 var audioFormats = map[string]string{
 	"audio/wav": "wav", "audio/x-wav": "wav", "audio/wave": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3",
 }

@@ -183,7 +183,10 @@ func (l *Log) Close(ctx context.Context, streamID string, events []agent.Event) 
 	l.write(s, b, "", 0)
 	s.closedAt = time.Now()
 	l.closed.Add(streamID, s)
-	for l.bytes > l.cfg.MaxBytes && l.expireOldest() { // the end of a turn always finds room, at the cost of older ones
+	for l.bytes > l.cfg.MaxBytes { // the end of a turn always finds room, at the cost of older ones
+		if !l.expireOldest() {
+			break
+		}
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package streamtest
 
 import (
 	"context"
+	"fmt"
 	"iter"
 	"testing"
 	"time"
@@ -61,39 +62,53 @@ func terminal(s agent.EventStatusValue) []agent.Event {
 	return []agent.Event{{Type: agent.EventStatus, Status: s, Reason: string(agent.StopEndTurn)}}
 }
 
+//nolint:revive // t comes first, as with require itself
 func begin(t require.TestingT, ctx context.Context, log Log, id, producer string) agent.Fence {
 	f, _, err := log.Begin(ctx, id, producer)
 	require.NoError(t, err)
 	return f
 }
 
+//nolint:revive // t comes first, as with require itself
 func write(t require.TestingT, ctx context.Context, log Log, f agent.Fence, batch int64, texts ...string) agent.Appended {
 	a, err := log.Append(ctx, f, batch, tokens(texts...))
 	require.NoError(t, err)
 	return a
 }
 
+//nolint:revive // t comes first, as with require itself
 func finish(t require.TestingT, ctx context.Context, log Log, id string) {
 	require.NoError(t, log.Close(ctx, id, terminal(agent.StatusCompleted)))
 }
 
 // readN reads the first n events after an index, and all of them to the end of the stream for n < 0.
 func readN(t require.TestingT, log Log, id string, after int64, n int) []agent.Event {
+	got, err := tryReadN(log, id, after, n)
+	require.NoError(t, err)
+	return got
+}
+
+// tryReadN is readN for goroutines other than the test's, which may not end it.
+func tryReadN(log Log, id string, after int64, n int) ([]agent.Event, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	var got []agent.Event
 	if n == 0 {
-		return got
+		return got, nil
 	}
 	for e, err := range log.Follow(ctx, id, after) {
-		require.NoError(t, err, "after %d events", len(got))
-		require.Equal(t, after+int64(len(got))+1, e.Meta.EventIndex, "indices are contiguous")
+		if err != nil {
+			return got, fmt.Errorf("after %d events: %w", len(got), err)
+		}
+		if want := after + int64(len(got)) + 1; e.Meta.EventIndex != want {
+			return got, fmt.Errorf("event index %d instead of %d: indices are contiguous", e.Meta.EventIndex, want)
+		}
 		got = append(got, e)
 		if len(got) == n {
 			break
 		}
 	}
-	return got
+	return got, nil
 }
 
 func readAll(t require.TestingT, log Log, id string, after int64) []agent.Event {

@@ -94,12 +94,17 @@ var following = []testCase{
 		ctx := t.Context()
 		f := begin(t, ctx, log, "s", "p")
 		write(t, ctx, log, f, 1, "1")
-		got := make(chan []agent.Event, 1)
-		go func() { got <- readAll(t, log, "s", 2) }()
+		var got []agent.Event
+		var g errgroup.Group
+		g.Go(func() (err error) {
+			got, err = tryReadN(log, "s", 2, -1)
+			return err
+		})
 		write(t, ctx, log, f, 2, "2")
 		write(t, ctx, log, f, 3, "3")
 		finish(t, ctx, log, "s")
-		require.Equal(t, []string{"3", "COMPLETED"}, texts(<-got))
+		require.NoError(t, g.Wait())
+		require.Equal(t, []string{"3", "COMPLETED"}, texts(got))
 	}},
 
 	{"a slow follower stalls only itself", func(t *testing.T, log Log) {

@@ -166,7 +166,7 @@ var writing = []testCase{
 		require.Equal(t, agent.CodeOverflow, agent.CodeOf(err), "%v", err)
 		_, err = log.Append(ctx, f, 1, tokens(strings.Repeat("x", 2<<20), strings.Repeat("x", 2<<20)))
 		require.Equal(t, agent.CodeOverflow, agent.CodeOf(err), "%v", err)
-		err = log.Close(ctx, "s", append(many, terminal(agent.StatusCompleted)...))
+		err = log.Close(ctx, "s", slices.Concat(many, terminal(agent.StatusCompleted)))
 		require.Equal(t, agent.CodeOverflow, agent.CodeOf(err), "%v", err)
 
 		a, err := log.Append(ctx, f, 1, many[:1000])

@@ -73,13 +73,9 @@ func Server(t testing.TB) *pgdev.Server {
 // Main runs the tests of a package, stops the shared server and exits. Call it from TestMain.
 func Main(m *testing.M) {
 	code := m.Run()
-	shared.Lock()
-	defer shared.Unlock()
-	if shared.server != nil {
-		if err := stop(shared.server); err != nil {
-			fmt.Fprintln(os.Stderr, "stop PostgreSQL:", err)
-			code = max(code, 1)
-		}
+	if err := stopShared(); err != nil {
+		fmt.Fprintln(os.Stderr, "stop PostgreSQL:", err)
+		code = max(code, 1)
 	}
 	os.Exit(code)
 }
@@ -95,6 +91,15 @@ func sharedServer(t testing.TB) *pgdev.Server {
 		t.Fatalf("start PostgreSQL: %v", shared.err)
 	}
 	return shared.server
+}
+
+func stopShared() error {
+	shared.Lock()
+	defer shared.Unlock()
+	if shared.server == nil {
+		return nil
+	}
+	return stop(shared.server)
 }
 
 func start() (*pgdev.Server, error) {
