@@ -137,6 +137,8 @@ type QueueMessageResult struct {
 	Position      int            `json:"position"`
 	Refusal       *agent.Failure `json:"refusal,omitempty"`
 	ContinueAsNew int            `json:"continue_as_new_events,omitempty"` // after how many events a conversation continues
+
+	SearchAttributes bool `json:"search_attributes,omitempty"` // the namespace knows ours
 }
 
 // StoreTurnResult is what the workflow cannot know of its result; it composes the rest. History holds it twice, so it is lean.

@@ -9,7 +9,7 @@ import (
 // QueueMessage puts a message into its session's queue as a turn of its own, so that the workflow that took it need not keep the
 // text: it holds the turn's id. Idempotent by that id.
 func (a *Activities) QueueMessage(ctx context.Context, in QueueMessageInput) (QueueMessageResult, error) {
-	out := QueueMessageResult{TurnID: in.TurnID, ContinueAsNew: a.ConversationEvents}
+	out := QueueMessageResult{TurnID: in.TurnID, ContinueAsNew: a.ConversationEvents, SearchAttributes: a.SearchAttributes()}
 	req := agent.TurnRequest{
 		TurnID: in.TurnID, Agent: in.Agent, SessionID: in.SessionID, Context: in.Context, Message: in.Message.Message,
 		OnBusy: in.Message.OnBusy, Channel: "workflow",

@@ -91,6 +91,7 @@ type conversation struct {
 	limit   int
 	turns   int
 	ran     bool // a turn, since this run began
+	attrs   bool // the search attributes are set
 	pending []agent.TurnID
 	last    *LastTurn
 	closed  bool
@@ -123,6 +124,7 @@ func newConversation(ctx workflow.Context, in ConversationInput, carry *Conversa
 		c.timeout = d
 	}
 	if carry != nil {
+		c.attrs = true
 		c.turns, c.pending, c.last, c.closed = carry.Turns, carry.Pending, carry.Last, carry.Closed
 		if carry.Limit > 0 {
 			c.limit = carry.Limit
@@ -223,6 +225,10 @@ func (c *conversation) take(ctx workflow.Context, id agent.TurnID, m activities.
 	}
 	if out.Refusal != nil {
 		return MessageReceipt{}, refused(out.Refusal)
+	}
+	if out.SearchAttributes && !c.attrs {
+		c.attrs = true
+		c.index(ctx)
 	}
 	if out.ContinueAsNew > 0 {
 		c.limit = out.ContinueAsNew

@@ -61,6 +61,18 @@ func (t *agentTurn) index(ctx workflow.Context) {
 	}
 }
 
+// index makes a conversation findable, likewise.
+func (c *conversation) index(ctx workflow.Context) {
+	tenant := c.in.Context.Tenant
+	if tenant == "" {
+		tenant = agent.DefaultTenant
+	}
+	err := workflow.UpsertTypedSearchAttributes(ctx, attributeTenant.ValueSet(tenant), attributeSession.ValueSet(string(c.in.SessionID)))
+	if err != nil {
+		workflow.GetLogger(ctx).Warn("search attributes", "error", err)
+	}
+}
+
 // show says in the Web UI what the turn is doing, in Markdown. It costs no history.
 func (t *agentTurn) show(ctx workflow.Context, a turn.Action) {
 	var b strings.Builder

@@ -1,0 +1,311 @@
+//go:build unix
+
+package e2e_test
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/app"
+	"github.com/turnstone-run/turnstone/internal/gateway/client"
+)
+
+// readyTimeout is how long a worker process may take until its door says that a turn can run.
+const readyTimeout = time.Minute
+
+// bench is a place for worker processes that share a queue and a database, with a service of the test's own beside them that looks at
+// the same database and has a queue of its own: the workers' turns are theirs alone.
+type bench struct {
+	*system
+	env []string
+}
+
+func newBench(t *testing.T, change ...func(*app.Config)) *bench {
+	t.Helper()
+	set := settingsFor(t, change...)
+	b := &bench{env: environment(set)}
+	set.Temporal.TaskQueue += "-observer"
+	b.system = startWith(t, set)
+	return b
+}
+
+// environment is a configuration as a worker process takes it.
+func environment(c *app.Config) []string {
+	return []string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "TURNSTONE_LOG_LEVEL=warn", "TURNSTONE_LOG_FORMAT=console",
+		"TURNSTONE_GRPC_ADDR=127.0.0.1:0",
+		"TURNSTONE_TEMPORAL_ADDRESS=" + c.Temporal.Address, "TURNSTONE_TEMPORAL_NAMESPACE=" + c.Temporal.Namespace,
+		"TURNSTONE_TEMPORAL_TASK_QUEUE=" + c.Temporal.TaskQueue,
+		"TURNSTONE_DATABASE_URL=" + c.Database.URL.Reveal(), "TURNSTONE_STORAGE_BLOB_URL=" + c.Storage.BlobURL.Reveal(),
+		"TURNSTONE_LLM_PROVIDER=" + c.LLM.Provider, "TURNSTONE_LLM_MODEL=" + c.LLM.Model, "TURNSTONE_LLM_BASE_URL=" + c.LLM.BaseURL,
+		"TURNSTONE_LLM_API_KEY=" + c.LLM.APIKey.Reveal(),
+	}
+}
+
+// build makes a binary out of a package or file.
+func build(t *testing.T, source string) string {
+	t.Helper()
+	binary := filepath.Join(t.TempDir(), "worker")
+	out, err := exec.Command("go", "build", "-o", binary, source).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	return binary
+}
+
+// process is a worker process with its HTTP door.
+type process struct {
+	t      *testing.T
+	cmd    *exec.Cmd
+	exited chan struct{}
+	door   *client.Client
+}
+
+// spawn starts a worker whose door is at an address, with more variables, and waits until a turn can run. It is killed when the test ends, if it still
+// lives; what it wrote is shown if the test failed.
+func (b *bench) spawn(binary, addr string, env []string, args ...string) *process {
+	b.t.Helper()
+	p := &process{t: b.t, cmd: exec.Command(binary, args...), exited: make(chan struct{})}
+	var written strings.Builder
+	p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = b.t.TempDir(), &written, &written
+	p.cmd.Env = slices.Concat(b.env, env, []string{"TURNSTONE_HTTP_ADDR=" + addr})
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a signal to the test is none to the worker
+	require.NoError(b.t, p.cmd.Start())
+	go func() {
+		_ = p.cmd.Wait() // it is killed more often than not
+		close(p.exited)
+	}()
+	b.t.Cleanup(func() {
+		p.end(syscall.SIGKILL)
+		if b.t.Failed() {
+			b.t.Logf("worker at %s wrote:\n%s", addr, written.String())
+		}
+	})
+	require.Eventually(b.t, func() bool {
+		resp, err := http.Get("http://" + addr + "/health")
+		if err != nil {
+			return false
+		}
+		defer resp.Body.Close()
+		return resp.StatusCode == http.StatusOK
+	}, readyTimeout, 50*time.Millisecond, "a worker that is ready")
+	var err error
+	p.door, err = client.New(client.Config{Server: "http://" + addr})
+	require.NoError(b.t, err)
+	return p
+}
+
+func (p *process) signal(s os.Signal) {
+	p.t.Helper()
+	require.NoError(p.t, p.cmd.Process.Signal(s))
+}
+
+// end sends a last signal and waits until the process is gone.
+func (p *process) end(s os.Signal) {
+	_ = p.cmd.Process.Signal(s) // it may be gone already
+	<-p.exited
+}
+
+// freeAddr is an address that nobody listens on. A worker started again gets the same one, so that its viewers find it.
+func freeAddr(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// TestWorkerProcess does to worker processes what happens to them in production.
+func TestWorkerProcess(t *testing.T) {
+	binary := build(t, "../worker")
+	t.Run("killed", func(t *testing.T) { t.Parallel(); testKilledWorker(t, binary) })
+	t.Run("drained", func(t *testing.T) { t.Parallel(); testDrainedWorker(t, binary) })
+	t.Run("frozen", func(t *testing.T) { t.Parallel(); testFrozenWorker(t, binary) })
+}
+
+// testKilledWorker: a worker is killed in mid-stream and started again. A viewer who stays sees the reset and the text once.
+func testKilledWorker(t *testing.T, binary string) {
+	b, addr := newBench(t), freeAddr(t)
+	first := b.spawn(binary, addr, nil)
+	receipt, err := first.door.Start(t.Context(), agent.TurnRequest{Message: "say 200 words slowly", SessionID: "killed"})
+	require.NoError(t, err)
+	viewer := live(t, first.door, receipt.TurnID)
+	b.awaitText(receipt.TurnID, "word5")
+	first.end(syscall.SIGKILL)
+	b.spawn(binary, addr, nil)
+	out, events := b.sound("retried_model_call", receipt)
+	require.Equal(t, agent.TurnCompleted, out.Status, "%+v", out.Error)
+	require.Len(t, strings.Fields(out.Output), 200)
+	require.Equal(t, 1, count(events, agent.EventReset))
+	require.Equal(t, events, viewer(), "who stayed saw what there is to see")
+}
+
+// testDrainedWorker: a worker told to stop gives up a call that takes too long; another one takes the turn over.
+func testDrainedWorker(t *testing.T, binary string) {
+	const answer = "said by the second worker"
+	provider := newScript(t, func(x *exchange) { x.begins("said by the first"); x.hold() }, says(answer))
+	b := newBench(t, provider.model)
+	first := b.spawn(binary, freeAddr(t), []string{"TURNSTONE_SHUTDOWN_TIMEOUT=6s"})
+	receipt, err := first.door.Start(t.Context(), agent.TurnRequest{Message: "hello", SessionID: "drained"})
+	require.NoError(t, err)
+	b.awaitText(receipt.TurnID, "first")
+	b.spawn(binary, freeAddr(t), nil)
+	asked := time.Now()
+	first.end(syscall.SIGTERM)
+	require.Less(t, time.Since(asked), 10*time.Second, "it stops in time")
+	require.True(t, first.cmd.ProcessState.Success(), "%s", first.cmd.ProcessState)
+	out, events := b.sound("drained_worker", receipt)
+	require.Equal(t, agent.TurnCompleted, out.Status, "%+v", out.Error)
+	require.Equal(t, answer, out.Output)
+	require.Equal(t, 1, count(events, agent.EventReset))
+}
+
+// testFrozenWorker: a worker is cut off for so long that another one takes its turn over and ends it. When it comes back it still has
+// text to write: none of it is seen, and it stops asking the model.
+func testFrozenWorker(t *testing.T, binary string) {
+	const answer = "said by the one who took over"
+	replaced, spoken, gone := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	provider := newScript(t,
+		func(x *exchange) {
+			x.begins("said by the zombie")
+			if x.until(replaced) {
+				x.begins(" words of the dead")
+				close(spoken)
+				x.hold()
+			}
+			close(gone)
+		},
+		says(answer))
+	b := newBench(t, provider.model)
+	toTemporal := newLine(t, b.set.Temporal.Address)
+	zombie := b.spawn(binary, freeAddr(t), []string{"TURNSTONE_TEMPORAL_ADDRESS=" + toTemporal.Addr().String()})
+	receipt, err := zombie.door.Start(t.Context(), agent.TurnRequest{Message: "hello", SessionID: "frozen"})
+	require.NoError(t, err)
+	b.awaitText(receipt.TurnID, "zombie")
+	zombie.signal(syscall.SIGSTOP)
+	toTemporal.cut() // for good: when it comes back, Temporal cannot tell it that its attempt is over; only the log can
+	b.spawn(binary, freeAddr(t), nil)
+	out, before := b.sound("frozen_worker", receipt)
+	require.Equal(t, agent.TurnCompleted, out.Status, "%+v", out.Error)
+	require.Equal(t, answer, out.Output)
+	require.Equal(t, 1, count(before, agent.EventReset))
+
+	close(replaced)
+	await(t, spoken, "the model has more for the zombie")
+	zombie.signal(syscall.SIGCONT)
+	await(t, gone, "the zombie leaves its model")
+	zombie.end(syscall.SIGTERM) // whatever it had to say is said
+	_, after := b.follow(t.Context(), receipt.TurnID)
+	require.Equal(t, before, after)
+	b.storedOnce(out, before)
+}
+
+// line is a connection to a server that can be cut.
+type line struct {
+	net.Listener
+
+	mu    sync.Mutex
+	ends  []net.Conn
+	isCut bool
+}
+
+func newLine(t *testing.T, server string) *line {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	l := &line{Listener: listener}
+	t.Cleanup(l.cut)
+	go func() {
+		for {
+			near, err := listener.Accept()
+			if err != nil {
+				return // cut
+			}
+			far, err := net.Dial("tcp", server)
+			if err != nil {
+				_ = near.Close() // as the server would
+				continue
+			}
+			l.join(near, far)
+		}
+	}()
+	return l
+}
+
+// join passes on what both ends say, until the cut.
+func (l *line) join(near, far net.Conn) {
+	l.mu.Lock()
+	l.ends = append(l.ends, near, far)
+	isCut := l.isCut
+	l.mu.Unlock()
+	if isCut {
+		l.cut()
+		return
+	}
+	for _, way := range [][2]net.Conn{{near, far}, {far, near}} {
+		go func() {
+			_, _ = io.Copy(way[0], way[1]) // ends when either end does
+			_, _ = way[0].Close(), way[1].Close()
+		}()
+	}
+}
+
+func (l *line) cut() {
+	_ = l.Close() // may be cut already, as may all below
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.isCut = true
+	for _, c := range l.ends {
+		_ = c.Close()
+	}
+}
+
+// TestEffectIsNotRepeated: a tool has taken effect and its worker dies before it answers. The next worker does not call it again; the
+// model is told that nobody knows.
+func TestEffectIsNotRepeated(t *testing.T) {
+	t.Parallel()
+	var effects atomic.Int64
+	taken, over := make(chan struct{}), make(chan struct{})
+	world := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		if effects.Add(1) == 1 {
+			close(taken)
+		}
+		<-over
+	}))
+	defer world.Close()
+	defer close(over)
+	const answer = "I do not know whether it is booked"
+	provider := newScript(t, calls("book", `{"flight":"TS 1"}`), says(answer))
+	b := newBench(t, provider.model)
+	binary := build(t, "faults_effect_worker.go")
+	first := b.spawn(binary, freeAddr(t), nil, world.URL)
+	receipt, err := first.door.Start(t.Context(), agent.TurnRequest{Message: "book it", SessionID: "effect"})
+	require.NoError(t, err)
+	await(t, taken, "the tool is called")
+	b.awaitEvent(receipt.TurnID, agent.EventToolStart)
+	first.end(syscall.SIGKILL)
+	b.spawn(binary, freeAddr(t), nil, world.URL)
+	out, events := b.sound("unknown_outcome", receipt)
+	require.Equal(t, agent.TurnCompleted, out.Status, "%+v", out.Error)
+	require.Equal(t, answer, out.Output)
+	require.EqualValues(t, 1, effects.Load(), "the effect happened once")
+	require.Len(t, out.ToolCalls, 1)
+	require.Equal(t, agent.ResultError, out.ToolCalls[0].Status)
+	require.Equal(t, 1, count(events, agent.EventReset))
+	asked := provider.requests()
+	require.Contains(t, asked[1].body, "outcome_unknown", "the model is told")
+	require.NotContains(t, asked[0].body, "outcome_unknown")
+}
