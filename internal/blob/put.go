@@ -17,9 +17,6 @@ import (
 
 const opPut = "put blob"
 
-// The object is not for the bucket to interpret.
-var objectOptions = blob.WriterOptions{ContentType: "application/zstd", DisableContentTypeDetection: true}
-
 // Put stores what r yields and returns its reference, cas://sha256:<hex>. Content that is there already is not written again.
 //
 // [agent.CodeOverflow] for content above the bound, [agent.CodeUnavailable] when the bucket cannot be reached; an error of r is
@@ -83,8 +80,9 @@ func (s *Store) putLarge(ctx context.Context, tenant string, in *intake, head io
 func (s *Store) write(ctx context.Context, key string, r io.Reader, in *intake) error {
 	writing, abort := context.WithCancel(ctx)
 	defer abort()
-	options := objectOptions
-	w, err := s.bucket.NewWriter(writing, key, &options)
+	w, err := s.bucket.NewWriter(writing, key, &blob.WriterOptions{
+		ContentType: "application/zstd", DisableContentTypeDetection: true, // the object is not for the bucket to interpret
+	})
 	if err != nil {
 		return fail(ctx, opPut, err)
 	}
