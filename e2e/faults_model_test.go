@@ -189,7 +189,7 @@ func TestProviderTrouble(t *testing.T) {
 			require.NoError(t, err)
 			out, events := s.follow(t.Context(), receipt.TurnID)
 			asked := provider.requests()
-			require.Equal(t, c.requests, len(asked), "requests") // not Len: it would print them //nolint:testifylint // see above
+			require.Equal(t, c.requests, len(asked), "requests") //nolint:testifylint // Len would print them
 			require.Equal(t, c.resets, count(events, agent.EventReset))
 			if c.apart > 0 {
 				require.GreaterOrEqual(t, asked[1].at.Sub(asked[0].at), c.apart)
