@@ -188,3 +188,38 @@ func TestStateAndUpdatesOfATurn(t *testing.T) {
 	s.closed(receipt.TurnID)
 	s.replay("turn_with_updates", receipt.TurnID.WorkflowID(), "")
 }
+
+// TestConversationSurfacesPauses: each turn waits for a person, is decided through the conversation, and the thread goes on, while it
+// continues as new after every turn.
+func TestConversationSurfacesPauses(t *testing.T) {
+	post := `{"session_id":"x","pipeline":[{"step":"http_request","url":"http://192.0.2.1/orders","method":"POST"}]}`
+	model := newScript(t, calls("execute_pipeline", post), says("one"), calls("execute_pipeline", post), says("two"), calls("execute_pipeline", post), says("three"))
+	s := start(t, model.model, func(c *app.Config) { c.Conversation.ContinueAsNewEvents = 10 })
+	id := s.converse("careful")
+	for i := range 3 {
+		turn := s.say(id, fmt.Sprintf("order number %d", i+1))
+		var v workflows.ConversationView
+		require.Eventually(t, func() bool {
+			v = s.view(id)
+			return len(v.Waiting) == 1 && v.TurnID == turn
+		}, 20*time.Second, 50*time.Millisecond)
+		require.Equal(t, "waiting", v.Status)
+		d := agent.Decision{ApprovalID: v.Waiting[0].ApprovalID, Decision: agent.DecisionRespond, Message: "done by hand", By: "ann"}
+		require.NoError(t, s.Temporal().SignalWorkflow(t.Context(), id, "", "decide", d))
+		out, _ := s.follow(t.Context(), turn)
+		require.Equal(t, agent.TurnCompleted, out.Status, "%+v", out.Error)
+		require.Equal(t, []string{"one", "two", "three"}[i], out.Output)
+	}
+	require.Eventually(t, func() bool { return s.view(id).Turns == 3 }, 20*time.Second, 50*time.Millisecond)
+	require.NoError(t, s.Temporal().SignalWorkflow(t.Context(), id, "", workflows.SignalClose, nil))
+	require.NoError(t, s.Temporal().GetWorkflow(t.Context(), id, "").Get(t.Context(), nil))
+	runs := s.runs(id)
+	require.Greater(t, len(runs), 2)
+	for i, run := range runs {
+		name := ""
+		if i == 0 {
+			name = "conversation_with_pause"
+		}
+		s.replay(name, id, run)
+	}
+}
