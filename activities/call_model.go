@@ -16,7 +16,11 @@ import (
 // maxCallsPerReply bounds what one reply may ask for; a provider that exceeds it is broken.
 const maxCallsPerReply = 128
 
-// errOutOfTime is the cause with which a model call ends when the turn's wall time has run out.
+// longestCall bounds a model call with its repetitions. It is below the activity's own timeout, after which the call would be made,
+// and billed, again.
+const longestCall = 25 * time.Minute
+
+// errOutOfTime is the cause with which a model call ends when its time, or the turn's, has run out.
 var errOutOfTime = agent.Errorf(agent.CodeCancelled, "", "the turn ran out of time")
 
 // CallModel makes the model call of a step: prompt, middleware, stream, store. It returns what the core must know and nothing of
@@ -136,11 +140,12 @@ func (r *modelRun) generate(ctx context.Context) (agent.ModelReply, error) {
 			return agent.ModelReply{}, err
 		}
 	}
+	budget := longestCall
 	if r.in.BudgetMS > 0 {
-		var free context.CancelFunc
-		ctx, free = context.WithTimeoutCause(ctx, time.Duration(r.in.BudgetMS)*time.Millisecond, errOutOfTime)
-		defer free()
+		budget = min(budget, time.Duration(r.in.BudgetMS)*time.Millisecond)
 	}
+	ctx, free := context.WithTimeoutCause(ctx, budget, errOutOfTime)
+	defer free()
 	ctx, r.stop = context.WithCancelCause(ctx)
 	defer r.stop(nil)
 	call := r.once

@@ -110,7 +110,7 @@ func (t *agentTurn) waitForSession(ctx workflow.Context, pause time.Duration) {
 func (t *agentTurn) callModel(ctx workflow.Context, a turn.Action) {
 	started := workflow.Now(ctx)
 	var v agent.ModelVerdict
-	in := activities.CallModelInput{TurnID: t.ref.TurnID, Step: a.Step, BudgetMS: t.state.BudgetMS(), StreamTo: t.streamTo}
+	in := activities.CallModelInput{TurnID: t.ref.TurnID, Step: a.Step, BudgetMS: t.budgetMS(), StreamTo: t.streamTo}
 	err := workflow.ExecuteActivity(modelOptions(ctx, t.modelSummary(a.Step)), acts.CallModel, in).Get(ctx, &v)
 	t.spend(ctx, started)
 	if err != nil {

@@ -116,6 +116,15 @@ func (t *agentTurn) spend(ctx workflow.Context, since time.Time) {
 	t.state = t.state.Spend(workflow.Now(ctx).Sub(since).Milliseconds())
 }
 
+// budgetMS is the time that the turn has left for a model call, 0 when the call's own timeout is stricter.
+func (t *agentTurn) budgetMS() int64 {
+	ms := t.state.BudgetMS()
+	if ms >= modelTimeout.Milliseconds() {
+		return 0
+	}
+	return ms
+}
+
 // internalFailure is the trouble of the runtime's own, as data; the cause's type and words come from activities' error table.
 func internalFailure(err error) *agent.Failure {
 	f := &agent.Failure{Type: string(agent.CodeInternal), Message: err.Error(), Retryable: true}
