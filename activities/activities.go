@@ -26,6 +26,7 @@ type Config struct {
 	MaxMessageBytes    int           // of a request's messages; 0: 1 MiB
 	QueueLength        int           // most turns waiting in one session; 0: 100
 	BatchInterval      time.Duration // how long tokens gather before they go to the log; 0: 25 ms
+	ToolTimeout        time.Duration // longest tool call, below the activity's own timeout; 0: 8 min
 	InlineBytes        int           // a tool output beyond this goes to the blob store; 0: 32 KiB
 	MaxInlineBytes     int           // a result beyond this goes to the blob store; 0: 10 MiB (seed 004 §1.4)
 	OutputBytes        int           // most output in the API's answer; 0: 64 KiB
@@ -72,6 +73,9 @@ func New(c Config) (*Activities, error) {
 	c.OutputBytes = orDefault(c.OutputBytes, 64<<10)
 	c.HistoryOutputBytes = orDefault(c.HistoryOutputBytes, 1<<10)
 	c.ConversationEvents = orDefault(c.ConversationEvents, 2000)
+	if c.ToolTimeout <= 0 {
+		c.ToolTimeout = 8 * time.Minute
+	}
 	if c.BatchInterval <= 0 {
 		c.BatchInterval = 25 * time.Millisecond
 	}

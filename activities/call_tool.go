@@ -186,9 +186,17 @@ func (r *toolRun) call(ctx context.Context, p *producer) (agent.ToolResult, erro
 	for _, v := range slices.Backward(r.chain) {
 		call = v.WrapTool(call)
 	}
-	result, err := call(ctx, inv, agent.ToolCall{ID: r.in.CallID, Name: r.block.Name, Args: r.block.Args})
-	if err == nil || ctx.Err() != nil {
+	bounded, free := context.WithTimeout(ctx, r.a.ToolTimeout)
+	defer free()
+	result, err := call(bounded, inv, agent.ToolCall{ID: r.in.CallID, Name: r.block.Name, Args: r.block.Args})
+	switch {
+	case err == nil, ctx.Err() != nil:
 		return result, err
+	case bounded.Err() != nil:
+		return failed(&agent.Failure{
+			Type: string(agent.CodeUnavailable), Tool: r.block.Name, Retryable: true,
+			Message: fmt.Sprintf("the call took longer than %s and was stopped", r.a.ToolTimeout),
+		}), nil
 	}
 	if retryable(agent.CodeOf(err)) && p.fence.Epoch < toolEpochs {
 		return agent.ToolResult{}, err

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -13,9 +14,9 @@ import (
 )
 
 // asked begins a turn whose first step has asked for one tool call.
-func asked(t *testing.T, free bool) (*harness, activities.CallToolInput) {
+func asked(t *testing.T, free bool, change ...func(*activities.Config)) (*harness, activities.CallToolInput) {
 	t.Helper()
-	h := newHarness(t)
+	h := newHarness(t, change...)
 	h.tool.free = free
 	ref := h.begin(agent.TurnRequest{TurnID: "t1", SessionID: "s1"})
 	h.model.script(calls(toolCall("a", `{"q":1}`)))
@@ -177,4 +178,16 @@ func TestRejectedCallIsAnswered(t *testing.T) {
 	require.NoError(t, err)
 	last := h.model.seen[1].Messages
 	require.Equal(t, agent.RoleTool, last[len(last)-1].Role, "the model sees the answer")
+}
+
+func TestToolThatNeverAnswersIsStopped(t *testing.T) {
+	h, in := asked(t, true, func(c *activities.Config) { c.ToolTimeout = 50 * time.Millisecond })
+	h.tool.call = func(ctx context.Context, _ agent.Invocation, _ agent.ToolCall) (agent.ToolResult, error) {
+		<-ctx.Done()
+		return agent.ToolResult{}, ctx.Err()
+	}
+	v, err := h.CallTool(t.Context(), in)
+	require.NoError(t, err)
+	require.True(t, v.Failed)
+	require.Contains(t, string(h.result().Result.Output), "took longer than 50ms")
 }
