@@ -110,7 +110,9 @@ func TestMainJob(t *testing.T) {
 	require.LessOrEqual(t, n, 21)
 	require.LessOrEqual(t, bytes, 6<<10)
 
-	body := s.get("/v1/results/" + out.ResultRef[len("artifact://"):])
+	body := s.get("/v1/results/" + out.ResultRef)
+	require.JSONEq(t, string(body), string(s.get("/v1/results/"+out.ResultRef[len("artifact://"):])))
+	require.JSONEq(t, string(body), string(s.get("/v1/results/"+string(out.TurnID))))
 	var result struct {
 		Output string            `json:"output"`
 		Data   []json.RawMessage `json:"data"`

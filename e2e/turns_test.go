@@ -2,7 +2,10 @@ package e2e_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"strconv"
 	"strings"
@@ -267,4 +270,38 @@ func TestApprovalGoesThroughTheDoors(t *testing.T) {
 	require.Error(t, s.client.Decide(t.Context(), receipt.TurnID, decision), "too late")
 	s.closed(receipt.TurnID)
 	s.replay("approval_turn", receipt.TurnID.WorkflowID(), "")
+}
+
+// TestLargeResult: rows that are too many for a prompt are behind a cas:// reference, and the result has them all.
+func TestLargeResult(t *testing.T) {
+	rows := make([]string, 2000)
+	for i := range rows {
+		rows[i] = fmt.Sprintf(`{"id":%d,"name":"row number %d"}`, i, i)
+	}
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write([]byte("[" + strings.Join(rows, ",") + "]"))
+	}))
+	defer api.Close()
+	s := start(t, func(c *app.Config) {
+		c.Egress.AllowPrivate = append(c.Egress.AllowPrivate, api.Listener.Addr().String())
+	})
+	out, _ := s.run(agent.TurnRequest{Message: "fetch " + api.URL + "/rows", SessionID: "large"})
+	require.Equal(t, agent.TurnCompleted, out.Status, "%+v", out.Error)
+	ref := out.ToolCalls[0].Ref
+	require.True(t, strings.HasPrefix(ref, "cas://sha256:"), ref)
+	var data []json.RawMessage
+	require.NoError(t, json.Unmarshal(s.get("/v1/results/"+ref), &data))
+	require.Len(t, data, len(rows))
+	require.JSONEq(t, string(s.get("/v1/results/"+ref)), string(field(t, s.get("/v1/results/"+out.ResultRef), "data")))
+}
+
+func TestPrivateAddressesAreRefused(t *testing.T) {
+	s := start(t)
+	for _, url := range []string{"http://169.254.169.254/latest", "http://127.0.0.1:22/", "http://[::1]/", "http://2130706433/", "http://localhost/"} {
+		out, _ := s.run(agent.TurnRequest{Message: "fetch " + url})
+		require.Equal(t, agent.TurnCompleted, out.Status, "the model says what went wrong")
+		require.Equal(t, "error", out.ToolCalls[0].Status, url)
+		require.Contains(t, out.Output, "That did not work", url)
+	}
 }
