@@ -305,3 +305,11 @@ func TestPrivateAddressesAreRefused(t *testing.T) {
 		require.Contains(t, out.Output, "That did not work", url)
 	}
 }
+
+func TestMemoryEventLog(t *testing.T) {
+	s := start(t, func(c *app.Config) { c.Events.Log = app.LogMemory })
+	out, events := s.run(agent.TurnRequest{Message: mainJob})
+	require.Equal(t, agent.TurnCompleted, out.Status, "%+v", out.Error)
+	require.Equal(t, out.Output, shownText(events))
+	require.JSONEq(t, encode(t, out), encode(t, s.closed(out.TurnID)))
+}

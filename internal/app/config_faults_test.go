@@ -96,6 +96,7 @@ func TestOneFault(t *testing.T) {
 		"reference to no number": {"database: {max_conns: '${N}'}", []string{"N=ten"}, "turnstone.yaml:1: database.max_conns: want a whole number"},
 		"size overflow":          {"http: {max_body_bytes: 9999999999999999999999}", nil, "http.max_body_bytes"},
 		"size negative":          {"http: {max_body_bytes: -5}", nil, "http.max_body_bytes: want 1KiB to 1GiB, got -5"},
+		"memory without gateway": {"events: {log: memory}\ngateway: {enabled: false}", nil, "turnstone.yaml:1: events.log: memory serves one process only"},
 		"message above body":     {"http: {max_body_bytes: 1MiB}\nturn: {max_message_bytes: 2MiB}", nil, "turnstone.yaml:2: turn.max_message_bytes: is above http.max_body_bytes (1MiB)"},
 		"same address":           {"grpc: {addr: '127.0.0.1:8080'}", nil, "grpc.addr: is the address of HTTP as well"},
 		"half versioned":         {"temporal: {worker_versioning: {build_id: x}}", nil, "temporal.worker_versioning: want deployment and build_id together"},

@@ -100,6 +100,9 @@ func (l *loader) stores() {
 		}
 	}
 	l.oneOf("events.log", cfg.Events.Log, LogPostgres, LogMemory)
+	if cfg.Events.Log == LogMemory && !cfg.Gateway.Enabled {
+		l.fault("events.log", "memory serves one process only, and this one would have no gateway to read it: enable the gateway or use postgres")
+	}
 	between(l, "events.batch_interval", cfg.Events.BatchInterval, time.Millisecond, time.Second)
 	between(l, "events.retention", cfg.Events.Retention, time.Minute, 10*365*24*time.Hour)
 }
