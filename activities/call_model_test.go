@@ -10,6 +10,7 @@ import (
 
 	"github.com/turnstone-run/turnstone/activities"
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/stream/streamtest"
 )
 
 func TestModelCallStreamsAndStores(t *testing.T) {
@@ -23,7 +24,7 @@ func TestModelCallStreamsAndStores(t *testing.T) {
 	require.Empty(t, v.Model, "the workflow knows it")
 	require.InDelta(t, 100e-6+100e-6, v.Usage.CostUSD, 1e-9)
 	require.Empty(t, v.Calls)
-	require.Equal(t, "Hello there", text(h.events("t1")))
+	require.Equal(t, "Hello there", streamtest.Shown(h.events("t1")))
 
 	again, err := h.CallModel(t.Context(), in)
 	require.NoError(t, err)
@@ -45,7 +46,7 @@ func TestModelRetryIsANewEpoch(t *testing.T) {
 				return agent.ModelReply{}, err
 			}
 			// Cut off in mid-stream, billed all the same, and seen by readers.
-			require.Eventually(t, func() bool { return text(h.events("t1")) == "lost words" }, 5*time.Second, 10*time.Millisecond)
+			require.Eventually(t, func() bool { return streamtest.Shown(h.events("t1")) == "lost words" }, 5*time.Second, 10*time.Millisecond)
 			return agent.ModelReply{Usage: agent.Usage{OutputTokens: 7}}, agent.Errorf(agent.CodeUnavailable, "", "connection cut")
 		},
 		says("all is ", "well"))
@@ -54,7 +55,7 @@ func TestModelRetryIsANewEpoch(t *testing.T) {
 	require.Equal(t, int64(17), v.Usage.OutputTokens, "what the retry billed again counts")
 	events := h.events("t1")
 	require.Contains(t, types(events), agent.EventReset)
-	require.Equal(t, "all is well", text(events))
+	require.Equal(t, "all is well", streamtest.Shown(events))
 }
 
 func TestProviderFailureIsData(t *testing.T) {
@@ -93,7 +94,7 @@ func TestCancelStopsTheModelWithinASecond(t *testing.T) {
 		}
 		close(done)
 	}()
-	require.Eventually(t, func() bool { return text(h.events("t1")) == "so far" }, 5*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return streamtest.Shown(h.events("t1")) == "so far" }, 5*time.Second, 10*time.Millisecond)
 	require.NoError(t, h.CancelTurn(t.Context(), activities.CancelTurnInput{TurnID: "t1"}))
 	select {
 	case <-stopped:
@@ -136,13 +137,13 @@ func TestZombieWritesNothingMore(t *testing.T) {
 		_, err := h.CallModel(t.Context(), activities.CallModelInput{TurnID: ref.TurnID, Step: 1})
 		zombie <- err
 	}()
-	require.Eventually(t, func() bool { return text(h.events("t1")) == "zombie" }, 5*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return streamtest.Shown(h.events("t1")) == "zombie" }, 5*time.Second, 10*time.Millisecond)
 
 	_, err := h.CallModel(t.Context(), activities.CallModelInput{TurnID: ref.TurnID, Step: 1})
 	require.NoError(t, err)
 	require.ErrorContains(t, <-zombie, "fenced")
 	<-stopped
-	require.Equal(t, "the living", text(h.events("t1")))
+	require.Equal(t, "the living", streamtest.Shown(h.events("t1")))
 	models, _, err := h.store.Steps(t.Context(), "t1")
 	require.NoError(t, err)
 	require.Equal(t, "the living", agent.Normalize(models[0].Blocks))

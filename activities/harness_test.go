@@ -101,21 +101,6 @@ func (h *harness) events(id agent.TurnID) []agent.Event {
 	return out
 }
 
-// text joins the tokens that a reader would show: those that no reset voids.
-func text(events []agent.Event) string {
-	var out string
-	for i, e := range events {
-		void := false
-		for _, r := range events[i:] {
-			void = void || (r.Type == agent.EventReset && r.Producer == e.Meta.Producer && e.Meta.EventIndex >= r.FromIndex)
-		}
-		if e.Type == agent.EventToken && !void {
-			out += e.Text
-		}
-	}
-	return out
-}
-
 func types(events []agent.Event) []agent.EventType {
 	out := make([]agent.EventType, 0, len(events))
 	for _, e := range events {

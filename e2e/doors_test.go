@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/stream/streamtest"
 	turnstonev1 "github.com/turnstone-run/turnstone/proto/turnstone/v1"
 	"github.com/turnstone-run/turnstone/workflows"
 )
@@ -64,21 +65,6 @@ func (s *system) closed(id agent.TurnID) agent.AgentStepOutput {
 	return out
 }
 
-// shownText is what a reader shows: tokens that no reset voids.
-func shownText(events []agent.Event) string {
-	var text string
-	for i, e := range events {
-		void := false
-		for _, r := range events[i:] {
-			void = void || (r.Type == agent.EventReset && r.Producer == e.Meta.Producer && e.Meta.EventIndex >= r.FromIndex)
-		}
-		if e.Type == agent.EventToken && !void {
-			text += e.Text
-		}
-	}
-	return text
-}
-
 func count(events []agent.Event, kind agent.EventType) (n int) {
 	for i := range events {
 		if events[i].Type == kind {
@@ -94,7 +80,7 @@ func TestMainJob(t *testing.T) {
 	require.Equal(t, agent.TurnCompleted, out.Status, "%+v", out.Error)
 	require.Equal(t, agent.StopEndTurn, out.StopReason)
 	require.Contains(t, out.Output, "234", "the cheapest flight")
-	require.Equal(t, out.Output, shownText(events))
+	require.Equal(t, out.Output, streamtest.Shown(events))
 	require.JSONEq(t, `3`, string(field(t, out.ResultPreview, "row_count")))
 	require.Len(t, out.ToolCalls, 1)
 	require.Equal(t, "success", out.ToolCalls[0].Status)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/gateway/client"
+	"github.com/turnstone-run/turnstone/internal/stream/streamtest"
 )
 
 // sound checks what holds of a turn with one spoken answer whatever happened to it, and returns its end: the stream is contiguous
@@ -21,7 +22,7 @@ func (s *system) sound(name string, receipt agent.Receipt) (*agent.AgentStepOutp
 	ctx, cancel := context.WithTimeout(s.t.Context(), 2*time.Minute)
 	defer cancel()
 	out, events := s.follow(ctx, receipt.TurnID)
-	require.Equal(s.t, out.Output, shownText(events), "text is shown once")
+	require.Equal(s.t, out.Output, streamtest.Shown(events), "text is shown once")
 
 	result := s.closed(receipt.TurnID)
 	require.Equal(s.t, out.Status, result.Status)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/app"
+	"github.com/turnstone-run/turnstone/internal/stream/streamtest"
 )
 
 func TestSimpleTurn(t *testing.T) {
@@ -23,7 +24,7 @@ func TestSimpleTurn(t *testing.T) {
 	out, events := s.run(agent.TurnRequest{Message: "say 20 words"})
 	require.Equal(t, agent.TurnCompleted, out.Status)
 	require.True(t, strings.HasPrefix(out.Output, "word1 word2"), out.Output)
-	require.Equal(t, out.Output, shownText(events))
+	require.Equal(t, out.Output, streamtest.Shown(events))
 	s.closed(out.TurnID)
 	s.replay("simple_turn", out.TurnID.WorkflowID(), "")
 }
@@ -93,7 +94,7 @@ func TestCancelStopsTheModelAndKeepsWhatWasSaid(t *testing.T) {
 	require.Equal(t, agent.TurnCancelled, out.Status)
 	require.Equal(t, agent.StopCancelled, out.StopReason)
 	require.Contains(t, out.Output, "word3")
-	require.Equal(t, out.Output, shownText(events))
+	require.Equal(t, out.Output, streamtest.Shown(events))
 	s.closed(receipt.TurnID)
 	s.replay("cancelled_turn", receipt.TurnID.WorkflowID(), "")
 
@@ -310,6 +311,6 @@ func TestMemoryEventLog(t *testing.T) {
 	s := start(t, func(c *app.Config) { c.Events.Log = app.LogMemory })
 	out, events := s.run(agent.TurnRequest{Message: mainJob})
 	require.Equal(t, agent.TurnCompleted, out.Status, "%+v", out.Error)
-	require.Equal(t, out.Output, shownText(events))
+	require.Equal(t, out.Output, streamtest.Shown(events))
 	require.JSONEq(t, encode(t, out), encode(t, s.closed(out.TurnID)))
 }

@@ -172,17 +172,9 @@ func onlyOne(got []string) []string {
 
 // visible is a reader that obeys resets: the texts of each producer that still stand.
 func visible(events []agent.Event) map[string][]string {
-	void := func(i int) bool {
-		for _, r := range events[i+1:] {
-			if r.Type == agent.EventReset && r.Producer == events[i].Meta.Producer && events[i].Meta.EventIndex >= r.FromIndex {
-				return true
-			}
-		}
-		return false
-	}
 	got := map[string][]string{}
 	for i := range events {
-		if events[i].Type == agent.EventToken && !void(i) {
+		if events[i].Type == agent.EventToken && !void(events, i) {
 			got[events[i].Meta.Producer] = append(got[events[i].Meta.Producer], events[i].Text)
 		}
 	}

@@ -62,7 +62,7 @@ func model(t *testing.T, log Log) {
 			},
 			"append": func(t *rapid.T) { // also repeated batches, and those of fenced epochs
 				if len(fences) == 0 {
-					t.Skip("nobody has begun")
+					return // nobody has begun
 				}
 				// Mostly one of the youngest.
 				i := len(fences) - 1 - rapid.IntRange(0, min(len(fences)-1, 4)).Draw(t, "fence")
@@ -100,14 +100,14 @@ func model(t *testing.T, log Log) {
 			},
 			"cancel": func(t *rapid.T) {
 				if !rapid.SampledFrom([]bool{false, false, true}).Draw(t, "really") {
-					t.Skip("seldom")
+					return // seldom
 				}
 				require.NoError(t, log.Cancel(ctx, id))
 				o.cancelled = o.cancelled || !o.closed
 			},
 			"close": func(t *rapid.T) {
 				if rapid.IntRange(0, 7).Draw(t, "really") > 0 {
-					t.Skip("seldom")
+					return // seldom
 				}
 				require.NoError(t, log.Close(ctx, id, terminal(agent.StatusCompleted)))
 				if !o.closed {
