@@ -231,8 +231,8 @@ func (s *Service) compose(ctx context.Context, store *postgres.Store, watch *clu
 	}
 	health := &health{service: s, queue: set.Temporal.TaskQueue, namespace: s.namespace}
 	box := inbox.New(inbox.Config{
-		Temporal: s.temporal, Activities: acts, Store: store, Log: s.log, Blobs: s.blobs, Agents: parts.Registry, Health: health.check,
-		Logger: s.logger, TaskQueue: set.Temporal.TaskQueue, Eager: eager,
+		Temporal: s.temporal, Runs: runs, Activities: acts, Store: store, Log: s.log, Blobs: s.blobs, Agents: parts.Registry, Health: health.check,
+		Logger: s.logger,
 	})
 	return s.startGateway(ctx, box)
 }

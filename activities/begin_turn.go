@@ -103,7 +103,7 @@ func (a *Activities) Check(ctx context.Context, req *agent.TurnRequest) (agent.P
 	if len(req.OutputSchema) > 0 {
 		return agent.Plan{}, "", agent.Invalid("output_schema", "structured output does not exist yet; leave it out")
 	}
-	plan, hash, err := a.Registry.Resolve(ctx, tenant(req), req.Agent)
+	plan, hash, err := a.Registry.Resolve(ctx, req.Context.TenantName(), req.Agent)
 	if err != nil {
 		return agent.Plan{}, "", err
 	}
@@ -128,17 +128,10 @@ func TurnIDOf(req *agent.TurnRequest, fallback string) agent.TurnID {
 	case req.TurnID != "":
 		return req.TurnID
 	case req.IdempotencyKey != "":
-		return agent.TurnID(uuid.NewSHA1(turnNamespace, []byte(tenant(req)+"\x00"+req.IdempotencyKey)).String())
+		return agent.TurnID(uuid.NewSHA1(turnNamespace, []byte(req.Context.TenantName()+"\x00"+req.IdempotencyKey)).String())
 	default:
 		return agent.TurnID(fallback)
 	}
-}
-
-func tenant(req *agent.TurnRequest) string {
-	if req.Context.Tenant == "" {
-		return agent.DefaultTenant
-	}
-	return req.Context.Tenant
 }
 
 // recordOf checks a request and makes its record. A request with a turn id and no message is for a turn that was queued before
@@ -147,7 +140,7 @@ func (a *Activities) recordOf(ctx context.Context, req *agent.TurnRequest, in Be
 	if req.TurnID != "" && req.Message == "" && len(req.Messages) == 0 {
 		t, err := a.Store.Turn(ctx, req.TurnID)
 		switch {
-		case err == nil && t.Record.Tenant == tenant(req):
+		case err == nil && t.Record.Tenant == req.Context.TenantName():
 			plan, err := a.Registry.Plan(ctx, t.Record.PlanHash)
 			return t.Record, plan, err
 		case err != nil && agent.CodeOf(err) != agent.CodeNotFound:
@@ -168,7 +161,7 @@ func (a *Activities) record(req *agent.TurnRequest, plan *agent.Plan, hash strin
 		session = agent.SessionID(id)
 	}
 	return agent.TurnRecord{
-		TurnID: id, WorkflowID: in.WorkflowID, Tenant: tenant(req), SessionID: session, Agent: plan.Agent, InstanceID: plan.InstanceID,
+		TurnID: id, WorkflowID: in.WorkflowID, Tenant: req.Context.TenantName(), SessionID: session, Agent: plan.Agent, InstanceID: plan.InstanceID,
 		PlanHash: hash, Model: req.Model, Channel: req.Channel, UserID: req.Context.UserID, OnBusy: req.OnBusy, History: req.History,
 		Input: req.Input(), Context: req.Context, QueueLimit: a.QueueLength,
 	}

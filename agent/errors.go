@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -51,9 +52,28 @@ func Errorf(code Code, op, format string, args ...any) *Error {
 	return &Error{Code: code, Op: op, Err: fmt.Errorf(format, args...)}
 }
 
+// FieldErrorf makes an [Error] of a code about a field; %w wraps.
+func FieldErrorf(code Code, field, format string, args ...any) *Error {
+	return &Error{Code: code, Field: field, Err: fmt.Errorf(format, args...)}
+}
+
 // Invalid makes a [CodeInvalid] error about a field.
 func Invalid(field, format string, args ...any) *Error {
-	return &Error{Code: CodeInvalid, Field: field, Err: fmt.Errorf(format, args...)}
+	return FieldErrorf(CodeInvalid, field, format, args...)
+}
+
+// Interrupted returns nil while ctx lives. Then it is the context's own error, as [CodeCancelled] when somebody cancelled and as
+// [CodeUnavailable] when the caller's time ran out.
+func Interrupted(ctx context.Context, op string) error {
+	err := ctx.Err()
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, context.DeadlineExceeded):
+		return &Error{Code: CodeUnavailable, Op: op, Err: err}
+	default:
+		return &Error{Code: CodeCancelled, Op: op, Err: err}
+	}
 }
 
 // CodeOf returns the code of the first [Error] in err's chain, [CodeInternal] when there is none, "" for nil.

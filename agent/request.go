@@ -64,6 +64,14 @@ type InvocationContext struct {
 	Metadata map[string]any `json:"metadata,omitempty"`
 }
 
+// TenantName is the tenant, [DefaultTenant] when the context names none.
+func (c *InvocationContext) TenantName() string {
+	if c.Tenant == "" {
+		return DefaultTenant
+	}
+	return c.Tenant
+}
+
 // StreamTo names the workflow that receives a turn's token batches as signals (DESIGN §4).
 type StreamTo struct {
 	WorkflowID string `json:"workflow_id"`

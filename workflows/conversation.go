@@ -228,7 +228,7 @@ func (c *conversation) take(ctx workflow.Context, id agent.TurnID, m activities.
 	}
 	if out.SearchAttributes && !c.attrs {
 		c.attrs = true
-		c.index(ctx)
+		index(ctx, attributeTenant.ValueSet(c.in.Context.TenantName()), attributeSession.ValueSet(string(c.in.SessionID)))
 	}
 	if out.ContinueAsNew > 0 {
 		c.limit = out.ContinueAsNew

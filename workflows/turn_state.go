@@ -66,7 +66,8 @@ func (t *agentTurn) bind(ctx workflow.Context, b *activities.BeginTurnResult) {
 	t.state.Model = b.ModelName
 	if b.SearchAttributes && !t.attrs && b.Verdict != activities.VerdictRefused {
 		t.attrs = true
-		t.index(ctx)
+		index(ctx, attributeTenant.ValueSet(t.ref.Tenant), attributeAgent.ValueSet(t.ref.Agent),
+			attributeSession.ValueSet(string(t.ref.SessionID)))
 	}
 }
 

@@ -51,24 +51,10 @@ var (
 	attributeSession = temporal.NewSearchAttributeKeyKeyword(AttributeSession)
 )
 
-// index makes the turn findable in the Web UI. Only called where BeginTurn found the attributes registered: an unknown one would
-// leave the workflow task failing for ever.
-func (t *agentTurn) index(ctx workflow.Context) {
-	err := workflow.UpsertTypedSearchAttributes(ctx, attributeTenant.ValueSet(t.ref.Tenant), attributeAgent.ValueSet(t.ref.Agent),
-		attributeSession.ValueSet(string(t.ref.SessionID)))
-	if err != nil {
-		workflow.GetLogger(ctx).Warn("search attributes", "error", err)
-	}
-}
-
-// index makes a conversation findable, likewise.
-func (c *conversation) index(ctx workflow.Context) {
-	tenant := c.in.Context.Tenant
-	if tenant == "" {
-		tenant = agent.DefaultTenant
-	}
-	err := workflow.UpsertTypedSearchAttributes(ctx, attributeTenant.ValueSet(tenant), attributeSession.ValueSet(string(c.in.SessionID)))
-	if err != nil {
+// index makes a turn or a conversation findable in the Web UI. Only called where an activity found the attributes registered: an
+// unknown one would leave the workflow task failing for ever.
+func index(ctx workflow.Context, attributes ...temporal.SearchAttributeUpdate) {
+	if err := workflow.UpsertTypedSearchAttributes(ctx, attributes...); err != nil {
 		workflow.GetLogger(ctx).Warn("search attributes", "error", err)
 	}
 }

@@ -123,7 +123,7 @@ type intake struct {
 
 func (in *intake) Read(p []byte) (int, error) {
 	if in.err == nil {
-		in.err = interrupted(in.ctx, opPut)
+		in.err = agent.Interrupted(in.ctx, opPut)
 	}
 	if in.err != nil {
 		return 0, in.err

@@ -124,7 +124,7 @@ func (s *Store) Sweep(ctx context.Context, before time.Time) (int, error) {
 // fail classifies an error of the bucket: what asking again may cure is [agent.CodeUnavailable], and a bucket that cannot be
 // reached says so in many ways.
 func fail(ctx context.Context, op string, err error) error {
-	if err := interrupted(ctx, op); err != nil {
+	if err := agent.Interrupted(ctx, op); err != nil {
 		return err
 	}
 	code := agent.CodeUnavailable
@@ -136,17 +136,4 @@ func fail(ctx context.Context, op string, err error) error {
 	default:
 	}
 	return agent.Errorf(code, op, "%w", err)
-}
-
-// interrupted returns nil while ctx lives, and then what ended it.
-func interrupted(ctx context.Context, op string) error {
-	err := ctx.Err()
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, context.DeadlineExceeded):
-		return &agent.Error{Code: agent.CodeUnavailable, Op: op, Err: err}
-	default:
-		return &agent.Error{Code: agent.CodeCancelled, Op: op, Err: err}
-	}
 }

@@ -90,7 +90,7 @@ func (r *Registry) Resolve(ctx context.Context, _, name string) (agent.Plan, str
 		}
 		return c.plan, c.hash, nil
 	}
-	return agent.Plan{}, "", &agent.Error{Code: agent.CodeNotFound, Field: "agent", Err: fmt.Errorf("there is no agent %q", name)}
+	return agent.Plan{}, "", agent.FieldErrorf(agent.CodeNotFound, "agent", "there is no agent %q", name)
 }
 
 // Plan returns the plan of a hash; one whose stored bytes do not have that hash is refused.

@@ -39,10 +39,9 @@ func (b *Inbox) Cancel(ctx context.Context, id agent.TurnID, c agent.CancelReque
 	if err := b.Log.Cancel(ctx, string(id)); err != nil {
 		return err
 	}
-	runs := Runs{Temporal: b.Temporal}
-	err = runs.Interrupt(ctx, t.Record.WorkflowID, c)
+	err = b.Runs.Interrupt(ctx, t.Record.WorkflowID, c)
 	if agent.CodeOf(err) == agent.CodeNotFound { // it ended, or it never will by itself
-		_, err = b.settle(ctx, id)
+		return b.settle(ctx, id)
 	}
 	return err
 }
@@ -63,8 +62,7 @@ func (b *Inbox) running(ctx context.Context, id agent.TurnID) (agent.TurnState, 
 			return t, err
 		}
 		// Started a moment ago, perhaps: its workflow has the turn's id then.
-		runs := Runs{Temporal: b.Temporal}
-		if closed, closedErr := runs.Closed(ctx, id.WorkflowID()); closedErr != nil || closed {
+		if closed, closedErr := b.Runs.Closed(ctx, id.WorkflowID()); closedErr != nil || closed {
 			return t, err
 		}
 		t.Record.WorkflowID, t.State = id.WorkflowID(), agent.StateQueued

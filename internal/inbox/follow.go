@@ -43,7 +43,7 @@ func (b *Inbox) watch(ctx context.Context, id agent.TurnID, heard <-chan struct{
 			return
 		case <-heard:
 		case <-idle.C:
-			if _, err := b.settle(ctx, id); err != nil && ctx.Err() == nil {
+			if err := b.settle(ctx, id); err != nil && ctx.Err() == nil {
 				b.Logger.Warn("checking a silent turn", zap.String("turn", string(id)), zap.Error(err))
 			}
 		}
@@ -51,22 +51,26 @@ func (b *Inbox) watch(ctx context.Context, id agent.TurnID, heard <-chan struct{
 	}
 }
 
-// settle gives a turn whose workflow is gone its terminal event, and reports whether it did.
-func (b *Inbox) settle(ctx context.Context, id agent.TurnID) (bool, error) {
+// settle gives a turn whose workflow is gone its terminal event.
+func (b *Inbox) settle(ctx context.Context, id agent.TurnID) error {
 	tail, err := b.Log.Tail(ctx, string(id))
 	if err != nil || tail.Closed {
-		return false, err
+		return err
 	}
-	workflowID := id.WorkflowID()
 	t, err := b.Store.Turn(ctx, id)
-	switch {
-	case err == nil && t.Record.WorkflowID != "":
-		workflowID = t.Record.WorkflowID
-	case err != nil && agent.CodeOf(err) != agent.CodeNotFound:
-		return false, err
+	if err != nil && agent.CodeOf(err) != agent.CodeNotFound {
+		return err
 	}
-	runs := Runs{Temporal: b.Temporal}
-	closed, err := runs.Closed(ctx, workflowID)
+	_, err = b.endOrphan(ctx, id, t.Record.WorkflowID)
+	return err
+}
+
+// endOrphan ends a turn that has not ended when its workflow is closed or does not exist, and reports whether it was so.
+func (b *Inbox) endOrphan(ctx context.Context, id agent.TurnID, workflowID string) (bool, error) {
+	if workflowID == "" { // not recorded
+		workflowID = id.WorkflowID()
+	}
+	closed, err := b.Runs.Closed(ctx, workflowID)
 	if err != nil || !closed {
 		return false, err
 	}

@@ -42,6 +42,7 @@ type Agents interface {
 // Config is what [New] needs.
 type Config struct {
 	Temporal   client.Client
+	Runs       *Runs
 	Activities *activities.Activities
 	Store      Store
 	Log        activities.EventLog
@@ -49,8 +50,6 @@ type Config struct {
 	Agents     Agents
 	Health     func(ctx context.Context) gateway.Health
 	Logger     *zap.Logger
-	TaskQueue  string
-	Eager      bool          // ask for eager workflow start
 	IdleCheck  time.Duration // 0: 30 s
 }
 

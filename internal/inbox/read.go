@@ -23,11 +23,11 @@ func (b *Inbox) Turn(ctx context.Context, tenant string, id agent.TurnID) (gatew
 		return gateway.TurnView{}, unknown(id)
 	}
 	if t.Output == nil {
-		settled, err := b.settle(ctx, id)
+		ended, err := b.endOrphan(ctx, id, t.Record.WorkflowID)
 		if err != nil {
 			return gateway.TurnView{}, err
 		}
-		if settled {
+		if ended {
 			if t, err = b.Store.Turn(ctx, id); err != nil {
 				return gateway.TurnView{}, err
 			}
@@ -69,8 +69,7 @@ func (b *Inbox) unrecorded(ctx context.Context, id agent.TurnID) (gateway.TurnVi
 		}
 		return v, nil
 	}
-	runs := Runs{Temporal: b.Temporal}
-	closed, err := runs.Closed(ctx, id.WorkflowID())
+	closed, err := b.Runs.Closed(ctx, id.WorkflowID())
 	if err != nil {
 		return gateway.TurnView{}, err
 	}

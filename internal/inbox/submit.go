@@ -53,8 +53,7 @@ func (b *Inbox) submit(ctx context.Context, e agent.Envelope) (agent.Receipt, in
 		}
 		position = begun.Position
 	}
-	runs := Runs{Temporal: b.Temporal, TaskQueue: b.TaskQueue, Eager: b.Eager}
-	joined, err := runs.start(ctx, req)
+	joined, err := b.Runs.start(ctx, req)
 	if err != nil {
 		return agent.Receipt{}, 0, err
 	}
@@ -70,12 +69,8 @@ func (b *Inbox) own(ctx context.Context, req *agent.TurnRequest) error {
 	case err != nil:
 		return err
 	}
-	tenant := req.Context.Tenant
-	if tenant == "" {
-		tenant = agent.DefaultTenant
-	}
-	if t.Record.Tenant != tenant || (req.SessionID != "" && t.Record.SessionID != req.SessionID) {
-		return &agent.Error{Code: agent.CodeConflict, Field: "turn_id", Err: agent.Errorf(agent.CodeConflict, "", "is taken")}
+	if t.Record.Tenant != req.Context.TenantName() || (req.SessionID != "" && t.Record.SessionID != req.SessionID) {
+		return agent.FieldErrorf(agent.CodeConflict, "turn_id", "is taken")
 	}
 	return nil
 }
@@ -83,11 +78,7 @@ func (b *Inbox) own(ctx context.Context, req *agent.TurnRequest) error {
 // awaited refuses a message to a session that waits for a person, unless it says what to do about that (DESIGN §8). A repeated
 // request for the very turn that waits joins it.
 func (b *Inbox) awaited(ctx context.Context, req *agent.TurnRequest) error {
-	tenant := req.Context.Tenant
-	if tenant == "" {
-		tenant = agent.DefaultTenant
-	}
-	waiting, err := b.Store.Waiting(ctx, tenant, req.SessionID)
+	waiting, err := b.Store.Waiting(ctx, req.Context.TenantName(), req.SessionID)
 	if err != nil || waiting == "" || waiting == req.TurnID {
 		return err
 	}

@@ -2,9 +2,7 @@ package stream
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
-	"errors"
 	"strings"
 	"unicode/utf8"
 
@@ -114,20 +112,6 @@ func Decode(body []byte) (agent.Event, error) {
 		return agent.Event{}, agent.Errorf(agent.CodeInternal, "decode event", "%w", err)
 	}
 	return e, nil
-}
-
-// Interrupted returns nil while ctx lives. Then it is the context's own error, as [agent.CodeCancelled] when somebody cancelled and
-// as [agent.CodeUnavailable] when the caller's time ran out.
-func Interrupted(ctx context.Context, op string) error {
-	err := ctx.Err()
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, context.DeadlineExceeded):
-		return &agent.Error{Code: agent.CodeUnavailable, Op: op, Err: err}
-	default:
-		return &agent.Error{Code: agent.CodeCancelled, Op: op, Err: err}
-	}
 }
 
 // CheckStream refuses a stream id that is empty, long or not plain text with [agent.CodeInvalid].

@@ -217,7 +217,7 @@ func checkNames(ctx context.Context, streamID, producerName string) error {
 }
 
 func checkStream(ctx context.Context, streamID string) error {
-	if err := stream.Interrupted(ctx, "use event log"); err != nil {
+	if err := agent.Interrupted(ctx, "use event log"); err != nil {
 		return err
 	}
 	return stream.CheckStream(streamID)

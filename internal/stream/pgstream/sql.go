@@ -11,7 +11,6 @@ import (
 	"github.com/jackc/puddle/v2"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/stream"
 )
 
 const (
@@ -56,7 +55,7 @@ const (
 // fail classifies an error of the database. What a caller can cure by asking again is [agent.CodeUnavailable]; the caller's own
 // cancelled or expired context is not the database's fault.
 func fail(ctx context.Context, op string, err error) error {
-	if interrupted := stream.Interrupted(ctx, op); interrupted != nil {
+	if interrupted := agent.Interrupted(ctx, op); interrupted != nil {
 		return interrupted
 	}
 	if unavailable(err) {
