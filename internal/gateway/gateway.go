@@ -40,6 +40,7 @@ type Gateway struct {
 	close   context.CancelFunc
 	serving sync.WaitGroup
 	failed  chan error
+	over    sync.Once // closes failed
 }
 
 // New checks the configuration, reporting every fault, and prepares both servers without opening a port.
@@ -80,12 +81,7 @@ func (g *Gateway) Start(ctx context.Context) error {
 		g.grpcListener = netutil.LimitListener(l, g.cfg.Limits.Connections)
 	}
 	if g.http != nil {
-		g.serve("HTTP", func() error {
-			if err := g.http.Serve(g.httpListener); !errors.Is(err, http.ErrServerClosed) {
-				return err
-			}
-			return nil
-		})
+		g.serve("HTTP", func() error { return g.http.Serve(g.httpListener) })
 	}
 	if g.grpc != nil {
 		g.serve("gRPC", func() error { return g.grpc.Serve(g.grpcListener) })
@@ -96,13 +92,14 @@ func (g *Gateway) Start(ctx context.Context) error {
 
 func (g *Gateway) serve(name string, run func() error) {
 	g.serving.Go(func() {
-		if err := run(); err != nil {
+		// A server that was told to stop says so in its own words, also one that had not begun to serve by then.
+		if err := run(); err != nil && g.closing.Err() == nil {
 			g.failed <- fmt.Errorf("serve %s: %w", name, err)
 		}
 	})
 }
 
-// Failed yields the error of a server that stopped by itself.
+// Failed yields the error of a server that stopped by itself; Shutdown closes it.
 func (g *Gateway) Failed() <-chan error { return g.failed }
 
 // HTTPAddr is the host:port that HTTP listens on, empty when it does not.
@@ -139,6 +136,7 @@ func (g *Gateway) Shutdown(ctx context.Context) error {
 	}
 	done.Wait()
 	g.serving.Wait()
+	g.over.Do(func() { close(g.failed) })
 	return err
 }
 
