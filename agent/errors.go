@@ -89,12 +89,13 @@ func CodeOf(err error) Code {
 
 // Failure is an error as data: what a result, an event or a verdict carries (seed 004 §2.2).
 type Failure struct {
-	Type      string `json:"type"`            // a [Code] or a [StopReason]
-	Message   string `json:"message"`         // for a person; never a secret
-	Retryable bool   `json:"retryable"`       // whether the same request may succeed later
-	Tool      string `json:"tool,omitempty"`  // the tool that failed
-	Step      string `json:"step,omitempty"`  // the pipeline step that failed
-	Field     string `json:"field,omitempty"` // the field at fault
+	Type      string `json:"type"`             // a [Code] or a [StopReason]
+	Message   string `json:"message"`          // for a person; never a secret
+	Retryable bool   `json:"retryable"`        // whether the same request may succeed later
+	Tool      string `json:"tool,omitempty"`   // the tool that failed
+	Step      string `json:"step,omitempty"`   // the pipeline step that failed
+	Field     string `json:"field,omitempty"`  // the field at fault
+	Faults    Faults `json:"faults,omitempty"` // all that is wrong with catalog documents
 }
 
 // FailureOf turns an error into data.
@@ -105,6 +106,9 @@ func FailureOf(err error) *Failure {
 	f := &Failure{Type: string(CodeOf(err)), Message: err.Error()}
 	if e, ok := errors.AsType[*Error](err); ok {
 		f.Field = e.Field
+	}
+	if faults, ok := errors.AsType[Faults](err); ok {
+		f.Faults = faults
 	}
 	switch CodeOf(err) {
 	case CodeRateLimited, CodeUnavailable:

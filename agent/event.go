@@ -66,6 +66,9 @@ type Event struct {
 	Ref        string          `json:"ref,omitempty"`          // tool_end: cas:// reference of a large output
 	Failed     bool            `json:"failed,omitempty"`       // tool_end
 
+	SourceNodeName string `json:"source_node_name,omitempty"` // tool_start, tool_end: the node that the tool comes from (seed 000 §5.5)
+	IsFromToolkit  bool   `json:"is_from_toolkit,omitempty"`  // tool_start, tool_end
+
 	Approval *Approval       `json:"approval,omitempty"` // approval_*
 	Route    json.RawMessage `json:"route,omitempty"`    // route
 	Usage    *Usage          `json:"usage,omitempty"`    // usage: of one model call

@@ -11,34 +11,71 @@ type Plan struct {
 	Schema     string           `json:"schema"` // [PlanSchema]
 	Tenant     string           `json:"tenant"`
 	Agent      string           `json:"agent"`       // the name callers use
-	InstanceID string           `json:"instance_id"` // unique per tenant, agent and version
+	InstanceID string           `json:"instance_id"` // unique per tenant, agent and version: "analyst@1", "acme/analyst@1"
+	Node       string           `json:"node"`        // node id and version: "agent@1"
 	System     string           `json:"system"`
 	Models     []PlanModel      `json:"models"` // the first is the default; a request may choose another by profile
 	Tools      []PlanTool       `json:"tools"`
 	Middleware []PlanMiddleware `json:"middleware"`
 	Limits     Limits           `json:"limits"`
+
+	RateLimits   RateLimits      `json:"rate_limits,omitzero"`
+	OutputSchema json.RawMessage `json:"output_schema,omitempty"`
+	Prepare      []PlanStep      `json:"prepare,omitempty"`   // what happens before the first model call, in order
+	Delegates    []string        `json:"delegates,omitempty"` // agents that this one may hand work to
+}
+
+// PlanStep is one step of the preparation: so far the search of a knowledge collection.
+type PlanStep struct {
+	Kind       string  `json:"kind"` // retrieve
+	Collection string  `json:"collection"`
+	Tenant     string  `json:"tenant"` // the collection's
+	TopK       int     `json:"top_k"`
+	MinScore   float64 `json:"min_score,omitempty"`
 }
 
 // PlanModel is one model that the agent may use.
 type PlanModel struct {
-	Profile       string   `json:"profile"`  // the name in configuration and in requests
-	Provider      string   `json:"provider"` // openai, anthropic, ollama, …
-	Model         string   `json:"model"`    // the provider's name
-	Temperature   *float64 `json:"temperature,omitempty"`
-	MaxTokens     int      `json:"max_tokens,omitempty"`
-	InputPerMTok  float64  `json:"input_per_mtok,omitempty"` // USD per million tokens
-	CachedPerMTok float64  `json:"cached_per_mtok,omitempty"`
-	OutputPerMTok float64  `json:"output_per_mtok,omitempty"`
-	TimeoutSec    int      `json:"timeout_sec,omitempty"` // longest silence of the provider
+	Profile       string    `json:"profile"`            // the name in configuration and in requests
+	Provider      string    `json:"provider"`           // openai, anthropic, ollama, …
+	Model         string    `json:"model"`              // the provider's name
+	BaseURL       string    `json:"base_url,omitempty"` // empty: the provider's own, or the configuration's
+	Auth          *PlanAuth `json:"auth,omitempty"`     // nil: the configuration's key
+	Temperature   *float64  `json:"temperature,omitempty"`
+	MaxTokens     int       `json:"max_tokens,omitempty"`
+	InputPerMTok  float64   `json:"input_per_mtok,omitempty"` // USD per million tokens
+	CachedPerMTok float64   `json:"cached_per_mtok,omitempty"`
+	OutputPerMTok float64   `json:"output_per_mtok,omitempty"`
+	TimeoutSec    int       `json:"timeout_sec,omitempty"` // longest silence of the provider
 }
 
 // PlanTool is one tool that the agent is granted.
 type PlanTool struct {
-	Spec           ToolSpec `json:"spec"`
-	Toolkit        string   `json:"toolkit"`
-	SourceNodeName string   `json:"source_node_name"` // seed 000 §5.5
-	IsFromToolkit  bool     `json:"is_from_toolkit"`
-	Allow          bool     `json:"allow,omitempty"` // needs no approval by the plan's word
+	Spec           ToolSpec        `json:"spec"`
+	Toolkit        string          `json:"toolkit"`          // the code's name in the process
+	Binding        string          `json:"binding"`          // what granted it: a binding's name, or the node's id
+	Node           string          `json:"node"`             // node id and version: "pipeline@1"
+	SourceNodeName string          `json:"source_node_name"` // seed 000 §5.5
+	IsFromToolkit  bool            `json:"is_from_toolkit"`
+	Approval       Approve         `json:"approval,omitempty"`   // never: needs no approval by the plan's word; always: whatever the call
+	Parameters     json.RawMessage `json:"parameters,omitempty"` // the binding's, defaults filled in
+	Auth           []PlanAuth      `json:"auth,omitempty"`
+}
+
+// PlanAuth is an auth profile as a plan holds it: references to secrets, never secrets.
+type PlanAuth struct {
+	Name         string   `json:"name"`
+	Type         AuthType `json:"type"`
+	Secret       string   `json:"secret,omitempty"`
+	Header       string   `json:"header,omitempty"`
+	Query        string   `json:"query,omitempty"`
+	Username     string   `json:"username,omitempty"`
+	Password     string   `json:"password,omitempty"`
+	ClientID     string   `json:"client_id,omitempty"`
+	ClientSecret string   `json:"client_secret,omitempty"`
+	TokenURL     string   `json:"token_url,omitempty"`
+	Scopes       []string `json:"scopes,omitempty"`
+	Hosts        []string `json:"hosts,omitempty"`
 }
 
 // PlanMiddleware is one middleware with its options, in order.

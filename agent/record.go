@@ -11,10 +11,7 @@ type TurnRecord struct {
 	WorkflowID string // of the workflow that drives it; turn/<id> unless it was started by hand
 	Tenant     string
 	SessionID  SessionID
-	Agent      string
-	InstanceID string
-	PlanHash   string
-	Model      string // profile asked for; empty: the plan's default
+	Binding
 	Channel    string
 	UserID     string
 	OnBusy     OnBusy
@@ -22,6 +19,15 @@ type TurnRecord struct {
 	Input      []Message
 	Context    InvocationContext
 	QueueLimit int // most turns waiting in one session
+}
+
+// Binding is what a turn is bound to from its beginning, whatever the catalog says later.
+type Binding struct {
+	Agent      string
+	InstanceID string
+	PlanHash   string
+	Model      string         // profile asked for, by the request or by a route; empty: the plan's default
+	Route      *RouteDecision // how the turn came to its agent; nil for turns from before
 }
 
 // BeginAnswer is where a turn stands in its session.
@@ -45,7 +51,7 @@ type Begun struct {
 	HolderSince    time.Time        // when it became the holder
 	Position       int              // behind: 1 for the next in line
 	Output         *AgentStepOutput // duplicate: the stored result
-	PlanHash       string           // ready, behind: as recorded the first time
+	Binding                         // ready, behind: as recorded the first time
 	StartedAt      time.Time        // when the turn was first seen
 }
 

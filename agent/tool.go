@@ -35,6 +35,12 @@ type Summarizer interface {
 	Summarize(args json.RawMessage) string
 }
 
+// Configurable is implemented by a toolkit that takes parameters: a JSON Schema of an object, from which its node definition is made.
+// A binding's parameters reach its tools as [Invocation.Parameters].
+type Configurable interface {
+	Properties() json.RawMessage
+}
+
 // Toolkit is a named set of tools.
 type Toolkit interface {
 	Name() string
@@ -55,23 +61,4 @@ type ToolResult struct {
 	Data    json.RawMessage // the dataset within the output that becomes the turn's result data; may be nil
 	Preview json.RawMessage // {type,row_count,sample} of Data; may be nil
 	Failure *Failure        // set when the tool failed
-}
-
-// Invocation gives a tool or middleware the facts of the call it serves.
-type Invocation struct {
-	Tenant         string
-	TurnID         TurnID
-	SessionID      SessionID
-	UserID         string
-	Step           int
-	Attempt        int64  // the producer's epoch, 1 for the first
-	IdempotencyKey string // the same for every attempt of this call
-	Progress       func(message string)
-}
-
-// Report sends progress when anybody listens.
-func (i Invocation) Report(message string) {
-	if i.Progress != nil {
-		i.Progress(message)
-	}
 }

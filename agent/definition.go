@@ -1,0 +1,207 @@
+package agent
+
+import "encoding/json"
+
+// NodeType says what a node is.
+type NodeType string
+
+// The node types.
+const (
+	NodeAgent   NodeType = "agent"
+	NodeTool    NodeType = "tool"
+	NodeToolkit NodeType = "toolkit"
+)
+
+// NodeDefinition is a versioned type of agent, tool or toolkit (seed 000 §5.2). Its Properties say which parameters an
+// [AgentInstance] or a [ToolBinding] may give, with their defaults.
+type NodeDefinition struct {
+	Kind        Kind              `json:"kind"`
+	NodeID      string            `json:"node_id"`
+	Version     string            `json:"version"`
+	Type        NodeType          `json:"type"`
+	Description string            `json:"description,omitempty"`
+	Labels      map[string]string `json:"labels,omitempty"`
+	Properties  json.RawMessage   `json:"properties,omitempty"` // JSON Schema of an object
+
+	// Prompt is an agent's system prompt; {{name}} stands for a parameter. Empty: {{system_message}}.
+	Prompt string `json:"prompt,omitempty"`
+	// Middleware of a node runs outside of the instance's own.
+	Middleware []PlanMiddleware `json:"middleware,omitempty"`
+
+	// Toolkit names the code of a tool or toolkit; empty: the node's id. Tool picks one of its tools, for a node of type tool.
+	Toolkit string `json:"toolkit,omitempty"`
+	Tool    string `json:"tool,omitempty"`
+}
+
+// AgentInstance is a tenant's configured agent.
+type AgentInstance struct {
+	Kind        Kind              `json:"kind"`
+	Tenant      string            `json:"tenant,omitempty"` // empty: [DefaultTenant]; [SharedTenant]: every tenant's
+	Name        string            `json:"name"`             // what callers say
+	Version     string            `json:"version,omitempty"`
+	Description string            `json:"description,omitempty"`
+	Labels      map[string]string `json:"labels,omitempty"`
+	NodeID      string            `json:"node_id"`
+	NodeVersion string            `json:"node_version"`
+	Parameters  json.RawMessage   `json:"parameters,omitempty"` // as the node's properties say
+	// Models are profiles, the default first. Empty: every profile that the configuration gives.
+	Models       []string         `json:"models,omitempty"`
+	Tools        []ToolGrant      `json:"tools,omitempty"`
+	Middleware   []PlanMiddleware `json:"middleware,omitempty"`
+	Limits       Limits           `json:"limits,omitzero"`
+	RateLimits   RateLimits       `json:"rate_limits,omitzero"`
+	OutputSchema json.RawMessage  `json:"output_schema,omitempty"`
+	Knowledge    []string         `json:"knowledge,omitempty"` // collections
+	Delegates    []string         `json:"delegates,omitempty"` // agents that it may hand work to; no cycles
+	Disabled     bool             `json:"disabled,omitempty"`  // hidden; of a shared name, for this tenant
+}
+
+// Approve says when a person is asked before a tool runs.
+type Approve string
+
+// The policies. ApproveDefault: unless the tool or this call of it is known to be safe.
+const (
+	ApproveDefault Approve = "default"
+	ApproveAlways  Approve = "always"
+	ApproveNever   Approve = "never"
+)
+
+// ToolGrant gives an agent the tools of a binding, or of a tool or toolkit node by its id. In a document it may be the bare name.
+type ToolGrant struct {
+	Toolkit  string   `json:"toolkit"`
+	Tools    []string `json:"tools,omitempty"`    // of these names alone; empty: all
+	Approval Approve  `json:"approval,omitempty"` // empty: as the binding says
+}
+
+// ToolBinding is a tool or toolkit node with its parameters filled in.
+type ToolBinding struct {
+	Kind        Kind              `json:"kind"`
+	Tenant      string            `json:"tenant,omitempty"`
+	Name        string            `json:"name"`
+	Description string            `json:"description,omitempty"`
+	Labels      map[string]string `json:"labels,omitempty"`
+	NodeID      string            `json:"node_id"`
+	NodeVersion string            `json:"node_version"`
+	Parameters  json.RawMessage   `json:"parameters,omitempty"`
+	Tools       []string          `json:"tools,omitempty"` // of these names alone; empty: all
+	Auth        []string          `json:"auth,omitempty"`  // auth profiles that its requests may use
+	Approval    Approve           `json:"approval,omitempty"`
+}
+
+// ModelProfile is a model that agents may use.
+type ModelProfile struct {
+	Kind        Kind              `json:"kind"`
+	Tenant      string            `json:"tenant,omitempty"`
+	Name        string            `json:"name"`
+	Description string            `json:"description,omitempty"`
+	Labels      map[string]string `json:"labels,omitempty"`
+	Provider    string            `json:"provider"` // openai, anthropic, ollama, offline
+	Model       string            `json:"model"`    // the provider's name
+	BaseURL     string            `json:"base_url,omitempty"`
+	Auth        string            `json:"auth,omitempty"` // auth profile, of type bearer or api_key; empty: the configuration's key
+	Temperature *float64          `json:"temperature,omitempty"`
+	MaxTokens   int               `json:"max_tokens,omitempty"`
+	TimeoutSec  int               `json:"timeout_sec,omitempty"`
+	Price       ModelPrice        `json:"price,omitzero"`
+}
+
+// ModelPrice is in USD per million tokens.
+type ModelPrice struct {
+	InputPerMTok  float64 `json:"input_per_mtok,omitempty"`
+	CachedPerMTok float64 `json:"cached_per_mtok,omitempty"`
+	OutputPerMTok float64 `json:"output_per_mtok,omitempty"`
+}
+
+// AuthType is how requests prove who sends them.
+type AuthType string
+
+// The types of auth profiles.
+const (
+	AuthBearer AuthType = "bearer"
+	AuthAPIKey AuthType = "api_key"
+	AuthBasic  AuthType = "basic"
+	AuthOAuth2 AuthType = "oauth2_client_credentials"
+)
+
+// AuthProfile says where secrets are, never what they are: Secret, Password and ClientSecret are references such as env:NAME or
+// file:/path.
+type AuthProfile struct {
+	Kind         Kind              `json:"kind"`
+	Tenant       string            `json:"tenant,omitempty"`
+	Name         string            `json:"name"`
+	Description  string            `json:"description,omitempty"`
+	Labels       map[string]string `json:"labels,omitempty"`
+	Type         AuthType          `json:"type"`
+	Secret       string            `json:"secret,omitempty"`   // bearer, api_key
+	Header       string            `json:"header,omitempty"`   // api_key in a header of this name
+	Query        string            `json:"query,omitempty"`    // api_key in a query parameter of this name
+	Username     string            `json:"username,omitempty"` // basic
+	Password     string            `json:"password,omitempty"` // basic
+	ClientID     string            `json:"client_id,omitempty"`
+	ClientSecret string            `json:"client_secret,omitempty"`
+	TokenURL     string            `json:"token_url,omitempty"`
+	Scopes       []string          `json:"scopes,omitempty"`
+	Hosts        []string          `json:"hosts,omitempty"` // where it may be sent: host, *.host, either with :port; empty: nowhere but to a model's base_url
+}
+
+// RouteTable chooses an agent for requests that name none. A tenant's own tables come before the shared ones.
+type RouteTable struct {
+	Kind         Kind              `json:"kind"`
+	Tenant       string            `json:"tenant,omitempty"`
+	Name         string            `json:"name"`
+	Description  string            `json:"description,omitempty"`
+	Labels       map[string]string `json:"labels,omitempty"`
+	DefaultAgent string            `json:"default_agent,omitempty"` // one of a tenant's tables may name it
+	Rules        []RouteRule       `json:"rules,omitempty"`
+}
+
+// RouteRule is one rule. The one with the highest priority that matches decides; among equals the first.
+type RouteRule struct {
+	Name        string    `json:"name"` // once in its table
+	Description string    `json:"description,omitempty"`
+	Priority    int       `json:"priority,omitempty"`
+	When        RouteWhen `json:"when,omitzero"` // all of it must hold; nothing: always
+	Agent       string    `json:"agent"`
+	Model       string    `json:"model,omitempty"` // one of the agent's profiles
+	Disabled    bool      `json:"disabled,omitempty"`
+}
+
+// RouteWhen are the conditions of a rule. Of a list one must match; an entry that ends in * matches what begins so.
+type RouteWhen struct {
+	Role       []string                   `json:"role,omitempty"`
+	Page       []string                   `json:"page,omitempty"`
+	Channel    []string                   `json:"channel,omitempty"`
+	Tenant     []string                   `json:"tenant,omitempty"`
+	Flags      map[string]json.RawMessage `json:"flags,omitempty"`      // equal, by name
+	Metadata   map[string]json.RawMessage `json:"metadata,omitempty"`   // equal, by dotted path; a list: one of it
+	Expression string                     `json:"expression,omitempty"` // CEL, of type bool
+}
+
+// KnowledgeCollection is a body of text that agents may search.
+type KnowledgeCollection struct {
+	Kind        Kind              `json:"kind"`
+	Tenant      string            `json:"tenant,omitempty"`
+	Name        string            `json:"name"`
+	Description string            `json:"description,omitempty"`
+	Labels      map[string]string `json:"labels,omitempty"`
+	Embedding   string            `json:"embedding,omitempty"` // model profile; empty: full-text search alone
+	Sources     []KnowledgeSource `json:"sources,omitempty"`
+	ChunkSize   int               `json:"chunk_size,omitempty"`    // characters; 0: 1,000
+	Overlap     int               `json:"chunk_overlap,omitempty"` // characters
+	TopK        int               `json:"top_k,omitempty"`         // passages per search; 0: 4
+	MinScore    float64           `json:"min_score,omitempty"`     // 0 to 1
+}
+
+// KnowledgeSource is where text comes from; one of its fields is given.
+type KnowledgeSource struct {
+	URL  string `json:"url,omitempty"`
+	Text string `json:"text,omitempty"`
+	Ref  string `json:"ref,omitempty"` // cas:// or artifact://
+}
+
+// RateLimits bound how often an agent may be asked; 0 means no bound.
+type RateLimits struct {
+	RequestsPerMinute int   `json:"requests_per_minute"`
+	TokensPerMinute   int64 `json:"tokens_per_minute"`
+	ConcurrentTurns   int   `json:"concurrent_turns"`
+}
