@@ -25,6 +25,9 @@ func caller(r *http.Request) (identity, error) {
 	return namedTenant(cmp.Or(r.Header.Get(tenantKey), r.URL.Query().Get("tenant")))
 }
 
+// headerCaller is caller for the paths on which the query says what is asked for, and not who asks.
+func headerCaller(r *http.Request) (identity, error) { return namedTenant(r.Header.Get(tenantKey)) }
+
 // grpcCaller names who sent a gRPC call.
 func grpcCaller(ctx context.Context) (identity, error) {
 	if values := metadata.ValueFromIncomingContext(ctx, tenantKey); len(values) > 0 {

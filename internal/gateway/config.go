@@ -15,6 +15,7 @@ type Config struct {
 	GRPCAddr string // likewise for gRPC
 
 	Runtime Runtime      // required
+	Catalog Catalog      // required
 	Metrics http.Handler // GET /metrics; nil: 404
 	Logger  *zap.Logger  // nil: silent
 	Version string       // shown by GET /health
@@ -74,6 +75,9 @@ func (c *Config) validate() error {
 	var faults []error
 	if c.Runtime == nil {
 		faults = append(faults, errors.New("runtime is missing"))
+	}
+	if c.Catalog == nil {
+		faults = append(faults, errors.New("catalog is missing"))
 	}
 	if c.HTTPAddr == "" && c.GRPCAddr == "" {
 		faults = append(faults, errors.New("neither an HTTP nor a gRPC address is given"))

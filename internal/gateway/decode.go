@@ -21,23 +21,32 @@ func (s *httpServer) decodeBody(w http.ResponseWriter, r *http.Request, into any
 	if err := checkContentType(r.Header.Get("Content-Type")); err != nil {
 		return err
 	}
+	data, err := s.readBody(w, r)
+	if err != nil {
+		return err
+	}
+	return decodeJSON(data, into)
+}
+
+// readBody reads a body, within its bounds of size and time.
+func (s *httpServer) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	limit := s.cfg.Limits.BodyBytes
 	if r.ContentLength > limit {
-		return s.refuseBody(w, r, tooLarge(limit))
+		return nil, s.refuseBody(w, r, tooLarge(limit))
 	}
 	// The deadline is for the body alone: were it to stand, it would end a streamed answer.
 	control := http.NewResponseController(w)
 	if err := control.SetReadDeadline(time.Now().Add(s.cfg.Limits.ReadTimeout)); err != nil {
-		return fmt.Errorf("set read deadline: %w", err)
+		return nil, fmt.Errorf("set read deadline: %w", err)
 	}
-	err := decodeStrict(http.MaxBytesReader(w, r.Body, limit), into)
+	data, err := readAll(http.MaxBytesReader(w, r.Body, limit))
 	if cerr := control.SetReadDeadline(time.Time{}); cerr != nil && err == nil {
-		return fmt.Errorf("clear read deadline: %w", cerr)
+		return nil, fmt.Errorf("clear read deadline: %w", cerr)
 	}
 	if agent.CodeOf(err) == agent.CodeOverflow {
-		return s.refuseBody(w, r, err)
+		return nil, s.refuseBody(w, r, err)
 	}
-	return err
+	return data, err
 }
 
 // How much of a refused body is thrown away, and for how long at most. Many clients read no answer before they have sent
@@ -80,19 +89,25 @@ func checkContentType(value string) error {
 	return nil
 }
 
-// decodeStrict reads exactly one JSON document. Errors of the reader other than its bound mean that the client went away.
-func decodeStrict(r io.Reader, into any) error {
+// readAll reads a body. Errors of the reader other than its bound mean that the client went away.
+func readAll(r io.Reader) ([]byte, error) {
 	data, err := io.ReadAll(r)
 	var tooBig *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooBig):
-		return tooLarge(tooBig.Limit)
+		return nil, tooLarge(tooBig.Limit)
 	case err != nil:
-		return agent.Errorf(agent.CodeCancelled, "read body", "%w", err)
-	case len(bytes.TrimSpace(data)) == 0:
+		return nil, agent.Errorf(agent.CodeCancelled, "read body", "%w", err)
+	}
+	return data, nil
+}
+
+// decodeJSON reads exactly one JSON document.
+func decodeJSON(data []byte, into any) error {
+	if len(bytes.TrimSpace(data)) == 0 {
 		return agent.Invalid("", "the body is empty: want a JSON object")
 	}
-	err = strict.Decode(data, into)
+	err := strict.Decode(data, into)
 	var known *agent.Error
 	if errors.As(err, &known) && len(known.Field) > maxPath {
 		// The caller chose this name: do not let him choose the size of our answer and of our log.

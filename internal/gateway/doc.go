@@ -1,8 +1,8 @@
-// Package gateway is the network door of the system: HTTP (REST and server-sent events) and gRPC over one port, [Runtime].
+// Package gateway is the network door of the system: HTTP (REST and server-sent events) and gRPC over two ports, [Runtime] and [Catalog].
 //
-//	HTTP client ── middleware.go ── http_*.go ─┐
-//	                                            ├── Runtime
-//	gRPC client ── grpc.go ── project.go ──────┘
+//	HTTP client ── middleware.go ── http_*.go ──────┬── Runtime
+//	                                                │
+//	gRPC client ── grpc*.go ── project*.go ─────────┴── catalog_calls.go ── Catalog
 //
 // It holds no agent logic and no state of a turn: it decodes strictly (decode.go), names the caller (caller.go), calls the
 // runtime, and maps errors (errors.go) and messages (project.go) each in one place. Everything that streams follows the event

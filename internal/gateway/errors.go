@@ -60,7 +60,10 @@ func mappingOf(kind string) mapping {
 
 // failureOf turns an error into what callers may see of it: the text of an internal error stays in the log, because it may
 // name hosts, statements or files.
-func failureOf(err error) *agent.Failure {
+func failureOf(err error) *agent.Failure { return failureWithin(err, faultBytes) }
+
+// failureWithin is failureOf with so many bytes of faults at most.
+func failureWithin(err error, most int) *agent.Failure {
 	var known *agent.Error
 	switch {
 	case err == nil:
@@ -74,8 +77,11 @@ func failureOf(err error) *agent.Failure {
 		return &agent.Failure{Type: string(agent.CodeUnavailable), Message: "the call took too long", Retryable: true}
 	}
 	f := agent.FailureOf(err)
-	if f.Type == string(agent.CodeInternal) {
-		f.Message = "internal error; the server's log has the details under this request's id"
+	switch {
+	case f.Type == string(agent.CodeInternal):
+		f.Message, f.Faults = "internal error; the server's log has the details under this request's id", nil
+	case len(f.Faults) > 0:
+		f.Message, f.Faults = summary(f.Faults), someFaults(f.Faults, most)
 	}
 	return f
 }
@@ -100,7 +106,7 @@ func grpcError(err error) error {
 	if _, ok := status.FromError(err); ok && agentError(err) == nil {
 		return err
 	}
-	f := failureOf(err)
+	f := failureWithin(err, grpcFaultBytes)
 	code := mappingOf(f.Type).grpc
 	if agentError(err) == nil && errors.Is(err, context.DeadlineExceeded) {
 		code = codes.DeadlineExceeded // gRPC has a word for it, the table not
@@ -110,10 +116,8 @@ func grpcError(err error) error {
 		protoadapt.MessageV1Of(failureToProto(f)),
 		&errdetails.ErrorInfo{Reason: strings.ToUpper(f.Type), Domain: errorDomain},
 	}
-	if f.Field != "" {
-		details = append(details, &errdetails.BadRequest{FieldViolations: []*errdetails.BadRequest_FieldViolation{
-			{Field: f.Field, Description: utf8(f.Message)},
-		}})
+	if violations := violationsOf(f); len(violations) > 0 {
+		details = append(details, &errdetails.BadRequest{FieldViolations: violations})
 	}
 	if wait := retryAfterOf(err, f); wait > 0 {
 		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(wait)})
@@ -147,7 +151,10 @@ func ErrorOfStatus(httpStatus int, f *agent.Failure, retryAfter time.Duration) e
 	e := &agent.Error{Code: agent.Code(kind), RetryAfter: retryAfter, Err: errors.New(http.StatusText(httpStatus))}
 	if f != nil {
 		e.Field = f.Field
-		if f.Message != "" {
+		switch {
+		case len(f.Faults) > 0:
+			e.Err = f.Faults
+		case f.Message != "":
 			// The text names the field already, and so does [agent.Error.Error].
 			e.Err = errors.New(strings.TrimPrefix(f.Message, f.Field+": "))
 		}

@@ -2,9 +2,11 @@ package gateway
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -37,6 +39,51 @@ func TestErrorsCrossBothWires(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestFaultsCrossBothWires(t *testing.T) {
+	faults := agent.Faults{
+		{File: "a.yaml", Line: 3, Column: 7, Document: "RouteTable default/main", Path: "rules[2].agent", Message: "there is no agent \"x\""},
+		{Document: "ModelProfile */gpt", Message: "is used by an agent"},
+		{File: "b.yaml", Message: "unknown kind"},
+	}
+	f := failureOf(fmt.Errorf("apply: %w", faults.Err()))
+	wire, err := encode(errorBody{Error: f})
+	require.NoError(t, err)
+	var body errorBody
+	require.NoError(t, json.Unmarshal(wire, &body))
+	for name, got := range map[string]error{
+		"http": ErrorOfStatus(http.StatusBadRequest, body.Error, 0), "grpc": ErrorOfGRPC(grpcError(faults.Err())),
+	} {
+		require.Equal(t, agent.CodeInvalid, agent.CodeOf(got), name)
+		back, ok := errors.AsType[agent.Faults](got)
+		require.True(t, ok, name)
+		require.Equal(t, faults, back, name)
+	}
+}
+
+func TestFaultsAreBounded(t *testing.T) {
+	var faults agent.Faults
+	for i := range 10_000 {
+		faults = append(faults, agent.Fault{File: strings.Repeat("ü", 1000), Line: i, Path: "p", Document: "d", Message: strings.Repeat("m", 600)})
+	}
+	for name, most := range map[string]int{"http": faultBytes, "grpc": grpcFaultBytes} {
+		some := someFaults(faults, most)
+		size := 0
+		for _, f := range some {
+			size += len(f.String())
+		}
+		require.Less(t, size, most+1000, name)
+		require.Equal(t, fmt.Sprintf("… and %d more", len(faults)-(len(some)-1)), some[len(some)-1].Message, name)
+	}
+	require.Len(t, someFaults(faults[:1], 1), 1, "one is always told")
+	require.Empty(t, someFaults(nil, 100))
+	f := failureOf(faults.Err())
+	require.Less(t, len(f.Message), 600)
+	require.Contains(t, f.Message, "(and 9999 more)")
+	body, err := encode(errorBody{Error: f})
+	require.NoError(t, err)
+	require.Less(t, len(body), 64<<10, "what our own client reads of an error")
 }
 
 func TestErrorsOfOthers(t *testing.T) {

@@ -17,14 +17,12 @@ import (
 )
 
 // errClosing is why a stream ends when the gateway shuts down: its turn goes on, and the client resumes elsewhere or later.
-//
-
 var errClosing = &agent.Error{
 	Code: agent.CodeUnavailable, RetryAfter: time.Second,
-	Err: errors.New("the server is shutting down; the turn goes on: resume its events where you are"),
+	Err: errors.New("the server is shutting down: resume the stream where you are; a turn goes on meanwhile"),
 }
 
-// Gateway serves one [Runtime] over HTTP and gRPC. Create it with [New]; [Gateway.Start] once; [Gateway.Shutdown] once.
+// Gateway serves one [Runtime] and one [Catalog] over HTTP and gRPC. Create it with [New]; [Gateway.Start] once; [Gateway.Shutdown] once.
 type Gateway struct {
 	cfg  Config
 	http *http.Server
@@ -161,6 +159,11 @@ func (g *Gateway) untilClosing(ctx context.Context) (context.Context, context.Ca
 		stop()
 		cancel(nil)
 	}
+}
+
+// bounded bounds a call that does not wait for a turn; the caller's own deadline counts where it is sooner.
+func (g *Gateway) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, g.cfg.Limits.CallTimeout)
 }
 
 // turn looks a turn up as the caller may see it.

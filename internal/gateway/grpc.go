@@ -48,6 +48,7 @@ func newGRPCServer(g *Gateway) *grpc.Server {
 		grpc.StreamInterceptor(s.aroundStream),
 	)
 	pb.RegisterAgentRuntimeServer(server, s)
+	pb.RegisterCatalogServer(server, &grpcCatalog{Gateway: g})
 	grpc_health_v1.RegisterHealthServer(server, &grpcHealth{Gateway: g})
 	reflection.Register(server)
 	return server
@@ -78,18 +79,13 @@ func (s *grpcServer) end(ctx context.Context, method string, start time.Time, er
 	out := grpcError(err)
 	fields = append(fields, zap.Stringer("code", status.Code(out)))
 	if err != nil {
-		fields = append(fields, zap.Error(err))
+		fields = append(fields, logged(err))
 	}
 	if status.Code(out) == codes.Internal {
 		level = zapcore.ErrorLevel
 	}
 	s.cfg.Logger.Log(level, "grpc call", fields...)
 	return out
-}
-
-// call bounds a call that does not wait for a turn; the client's own deadline counts where it is sooner.
-func (s *grpcServer) call(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, s.cfg.Limits.CallTimeout)
 }
 
 // submitCall names the caller and submits his request.
@@ -102,7 +98,7 @@ func (s *grpcServer) submitCall(ctx context.Context, p *pb.TurnRequest) (identit
 	if err := checkTexts(&req); err != nil {
 		return who, agent.Receipt{}, err
 	}
-	ctx, cancel := s.call(ctx)
+	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	receipt, err := s.submit(ctx, who, "grpc", &req)
 	if who.tenant == "" {
@@ -237,7 +233,7 @@ func (s *grpcServer) lookup(ctx context.Context, id string) (TurnView, error) {
 	if id == "" {
 		return TurnView{}, agent.Invalid("turn_id", "is empty")
 	}
-	ctx, cancel := s.call(ctx)
+	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	return s.turn(ctx, who, agent.TurnID(id))
 }
@@ -266,26 +262,6 @@ func (s *grpcServer) send(out grpc.ServerStreamingServer[pb.Event], id agent.Tur
 	return context.Cause(ctx)
 }
 
-// ListAgents implements the service.
-func (s *grpcServer) ListAgents(ctx context.Context, p *pb.ListAgentsRequest) (*pb.ListAgentsResponse, error) {
-	who, err := grpcCaller(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if p.GetTenant() != "" {
-		if who, err = namedTenant(p.GetTenant()); err != nil {
-			return nil, err
-		}
-	}
-	ctx, cancel := s.call(ctx)
-	defer cancel()
-	agents, err := s.cfg.Runtime.Agents(ctx, who.own())
-	if err != nil {
-		return nil, err
-	}
-	return &pb.ListAgentsResponse{Agents: each(agents, agentInfoToProto)}, nil
-}
-
 // Decide implements the service.
 func (s *grpcServer) Decide(ctx context.Context, p *pb.DecideRequest) (*pb.DecideResponse, error) {
 	d := agent.Decision{
@@ -299,7 +275,7 @@ func (s *grpcServer) Decide(ctx context.Context, p *pb.DecideRequest) (*pb.Decid
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := s.call(ctx)
+	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	if err := s.cfg.Runtime.Decide(ctx, v.TurnID, d); err != nil {
 		return nil, err
@@ -320,7 +296,7 @@ func (s *grpcServer) Provide(ctx context.Context, p *pb.ProvideRequest) (*pb.Pro
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := s.call(ctx)
+	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	if err := s.cfg.Runtime.Provide(ctx, v.TurnID, r); err != nil {
 		return nil, err
@@ -334,7 +310,7 @@ func (s *grpcServer) Cancel(ctx context.Context, p *pb.CancelRequest) (*pb.Cance
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := s.call(ctx)
+	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	if err := s.cfg.Runtime.Cancel(ctx, v.TurnID, agent.CancelRequest{Reason: p.GetReason(), By: p.GetBy()}); err != nil {
 		return nil, err

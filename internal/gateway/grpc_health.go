@@ -18,12 +18,14 @@ type grpcHealth struct {
 	*Gateway
 }
 
-// Check implements the service: "" and turnstone.v1.AgentRuntime are known.
+// Check implements the service: "" and the two of turnstone.v1 are known.
 func (h *grpcHealth) Check(ctx context.Context, p *grpc_health_v1.HealthCheckRequest) (*grpc_health_v1.HealthCheckResponse, error) {
-	if name := p.GetService(); name != "" && name != pb.AgentRuntime_ServiceDesc.ServiceName {
+	switch name := p.GetService(); name {
+	case "", pb.AgentRuntime_ServiceDesc.ServiceName, pb.Catalog_ServiceDesc.ServiceName:
+		return h.ask(ctx), nil
+	default:
 		return nil, status.Errorf(codes.NotFound, "unknown service %.100q", name)
 	}
-	return h.ask(ctx), nil
 }
 
 func (h *grpcHealth) ask(ctx context.Context) *grpc_health_v1.HealthCheckResponse {

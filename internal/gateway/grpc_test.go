@@ -219,7 +219,7 @@ func TestGRPCBadRequests(t *testing.T) {
 
 func TestGRPCActionsAndReads(t *testing.T) {
 	d := open(t, func(c *gateway.Config) { c.Limits.ResultPart = 1000 })
-	d.rt.AgentList = []agent.Plan{{Tenant: "default", Agent: "analyst"}, {Tenant: "acme", Agent: "clerk"}}
+	d.catalog.AgentList = []agent.AgentInfo{{Name: "analyst"}, {Tenant: "acme", Name: "clerk"}}
 	var decided agent.Decision
 	var provided gateway.ProvidedResult
 	var cancelled agent.CancelRequest
@@ -288,14 +288,16 @@ func TestGRPCHealthAndReflection(t *testing.T) {
 	d := open(t, func(c *gateway.Config) { c.Limits.HealthEvery = 5 * time.Millisecond })
 	conn := d.dial()
 	h := grpc_health_v1.NewHealthClient(conn)
-	got, err := h.Check(t.Context(), &grpc_health_v1.HealthCheckRequest{Service: "turnstone.v1.AgentRuntime"})
-	require.NoError(t, err)
-	require.Equal(t, grpc_health_v1.HealthCheckResponse_SERVING, got.GetStatus())
-	_, err = h.Check(t.Context(), &grpc_health_v1.HealthCheckRequest{Service: "nope"})
+	for _, service := range []string{"turnstone.v1.AgentRuntime", "turnstone.v1.Catalog"} {
+		got, err := h.Check(t.Context(), &grpc_health_v1.HealthCheckRequest{Service: service})
+		require.NoError(t, err)
+		require.Equal(t, grpc_health_v1.HealthCheckResponse_SERVING, got.GetStatus())
+	}
+	_, err := h.Check(t.Context(), &grpc_health_v1.HealthCheckRequest{Service: "nope"})
 	require.Equal(t, codes.NotFound, status.Code(err))
 	watch, err := h.Watch(t.Context(), &grpc_health_v1.HealthCheckRequest{})
 	require.NoError(t, err)
-	got, err = watch.Recv()
+	got, err := watch.Recv()
 	require.NoError(t, err)
 	require.Equal(t, grpc_health_v1.HealthCheckResponse_SERVING, got.GetStatus())
 	d.rt.Break("postgres")
@@ -311,6 +313,7 @@ func TestGRPCHealthAndReflection(t *testing.T) {
 	resp, err := r.Recv()
 	require.NoError(t, err)
 	require.Contains(t, resp.String(), "turnstone.v1.AgentRuntime")
+	require.Contains(t, resp.String(), "turnstone.v1.Catalog")
 	require.NoError(t, r.CloseSend())
 	_, err = r.Recv()
 	require.ErrorIs(t, err, io.EOF)

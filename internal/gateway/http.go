@@ -45,6 +45,8 @@ func newHTTPServer(g *Gateway) *http.Server {
 	s.route("/v1/turns/{id}/cancel", methods{http.MethodPost: s.postCancel})
 	s.route("/v1/turns/{id}/messages", methods{http.MethodPost: s.postMessage})
 	s.route("/v1/agents", methods{http.MethodGet: s.getAgents})
+	s.route("/v1/routes/dry-run", methods{http.MethodPost: s.postRoute})
+	s.routeCatalog()
 	s.route(pathResults+"{ref...}", methods{http.MethodGet: s.getResult})
 	s.route("/v1/sessions/{id}/messages", methods{http.MethodGet: s.getMessages})
 	s.route(pathHealth, methods{http.MethodGet: s.getHealth})
@@ -112,7 +114,7 @@ func encode(v any) ([]byte, error) {
 
 // call bounds a call that does not wait for a turn.
 func (s *httpServer) call(r *http.Request) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(r.Context(), s.cfg.Limits.CallTimeout)
+	return s.bounded(r.Context())
 }
 
 // retrySeconds renders a Retry-After, rounding up so that nobody comes too early.

@@ -18,32 +18,6 @@ const resultRefHeader = "Turnstone-Result-Ref"
 // copyBytes is how much of a result is written under one deadline.
 const copyBytes = 256 << 10
 
-// getAgents is GET /v1/agents.
-func (s *httpServer) getAgents(w http.ResponseWriter, r *http.Request) error {
-	who, err := caller(r)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := s.call(r)
-	defer cancel()
-	agents, err := s.cfg.Runtime.Agents(ctx, who.own())
-	if err != nil {
-		return err
-	}
-	list := make([]AgentInfo, len(agents))
-	for i, a := range agents {
-		if a.Models == nil {
-			a.Models = []string{}
-		}
-		if a.Tools == nil {
-			a.Tools = []ToolInfo{}
-		}
-		list[i] = a
-	}
-	s.write(w, http.StatusOK, map[string][]AgentInfo{"agents": list})
-	return nil
-}
-
 // getResult is GET /v1/results/{ref}: the stored document itself, streamed. ref is a result id, a turn id, or a reference, whose
 // slashes may be escaped or not.
 func (s *httpServer) getResult(w http.ResponseWriter, r *http.Request) error {

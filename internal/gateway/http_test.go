@@ -25,15 +25,16 @@ import (
 type door struct {
 	*gateway.Gateway
 
-	rt  *gatewaytest.Runtime
-	url string
-	t   *testing.T
+	rt      *gatewaytest.Runtime
+	catalog *gatewaytest.Catalog
+	url     string
+	t       *testing.T
 }
 
 func open(t *testing.T, change func(*gateway.Config)) *door {
 	t.Helper()
-	rt := gatewaytest.New()
-	cfg := gateway.Config{HTTPAddr: "127.0.0.1:0", GRPCAddr: "127.0.0.1:0", Runtime: rt, Version: "test"}
+	rt, catalog := gatewaytest.New(), &gatewaytest.Catalog{}
+	cfg := gateway.Config{HTTPAddr: "127.0.0.1:0", GRPCAddr: "127.0.0.1:0", Runtime: rt, Catalog: catalog, Version: "test"}
 	if change != nil {
 		change(&cfg)
 	}
@@ -45,9 +46,9 @@ func open(t *testing.T, change func(*gateway.Config)) *door {
 		defer cancel()
 		require.NoError(t, g.Shutdown(ctx))
 		require.Empty(t, g.Failed())
-		require.Eventually(t, func() bool { return rt.Followers() == 0 }, 5*time.Second, time.Millisecond, "a follow loop outlived the gateway")
+		require.Eventually(t, func() bool { return rt.Followers()+catalog.Watchers() == 0 }, 5*time.Second, time.Millisecond, "a follow loop outlived the gateway")
 	})
-	return &door{Gateway: g, rt: rt, url: "http://" + g.HTTPAddr(), t: t}
+	return &door{Gateway: g, rt: rt, catalog: catalog, url: "http://" + g.HTTPAddr(), t: t}
 }
 
 // says makes every turn answer with text.
@@ -292,6 +293,9 @@ func TestUnknownPathsAndMethods(t *testing.T) {
 	for request, allow := range map[string]string{
 		"GET /v1/turns": "POST", "DELETE /v1/turns/t": "GET, HEAD", "POST /v1/turns/t/events": "GET, HEAD",
 		"GET /v1/turns/t/decisions": "POST", "PUT /health": "GET, HEAD", "POST /v1/agents": "GET, HEAD",
+		"GET /v1/routes/dry-run": "POST", "GET /v1/catalog/apply": "POST", "GET /v1/catalog/publish": "POST",
+		"POST /v1/catalog/documents/ModelProfile/m": "GET, HEAD, DELETE", "DELETE /v1/catalog/documents": "GET, HEAD",
+		"POST /v1/catalog/stream": "GET, HEAD", "POST /v1/catalog/status": "GET, HEAD", "POST /v1/catalog/plans/x": "GET, HEAD",
 	} {
 		method, path, _ := strings.Cut(request, " ")
 		a := d.send(method, path, "")
@@ -371,9 +375,10 @@ func TestPanicIsAnInternalError(t *testing.T) {
 func TestConfigFaultsAreListed(t *testing.T) {
 	_, err := gateway.New(gateway.Config{AllowedOrigins: []string{"example.com"}})
 	require.ErrorContains(t, err, "runtime")
+	require.ErrorContains(t, err, "catalog")
 	require.ErrorContains(t, err, "address")
 	require.ErrorContains(t, err, "example.com")
-	g, err := gateway.New(gateway.Config{Runtime: gatewaytest.New(), HTTPAddr: "127.0.0.1:0", GRPCAddr: "256.0.0.1:0"})
+	g, err := gateway.New(gateway.Config{Runtime: gatewaytest.New(), Catalog: &gatewaytest.Catalog{}, HTTPAddr: "127.0.0.1:0", GRPCAddr: "256.0.0.1:0"})
 	require.NoError(t, err)
 	require.ErrorContains(t, g.Start(t.Context()), "gRPC")
 }

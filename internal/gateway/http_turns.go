@@ -259,7 +259,8 @@ func (s *httpServer) serveEvents(w http.ResponseWriter, r *http.Request, v *Turn
 	if err := out.begin(); err != nil || r.Method == http.MethodHead {
 		return quietly(err)
 	}
-	return quietly(out.follow(ctx, s.cfg.Runtime.Follow(ctx, v.TurnID, after), &s.cfg.Limits))
+	l := &s.cfg.Limits
+	return quietly(out.follow(ctx, framesOf(s.cfg.Runtime.Follow(ctx, v.TurnID, after), eventFrame), l.StreamBuffer, l.Heartbeat))
 }
 
 // errGone marks that the client stopped taking what we write; nobody is left to tell.

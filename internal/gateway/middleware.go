@@ -109,10 +109,15 @@ func (s *httpServer) access(r *http.Request, rec *recorder, id string, took time
 		level = zapcore.DebugLevel
 	}
 	if rec.err != nil {
-		fields = append(fields, zap.Error(rec.err))
+		fields = append(fields, logged(rec.err))
 	}
 	s.cfg.Logger.Log(level, "http request", fields...)
 }
+
+// logged is an error for the log: that of a catalog with thousands of faults is long.
+func logged(err error) zap.Field { return zap.String("error", utf8(clip(err.Error(), maxLogged))) }
+
+const maxLogged = 16 << 10
 
 func clip(text string, most int) string {
 	if len(text) <= most {

@@ -12,8 +12,9 @@ import (
 	pb "github.com/turnstone-run/turnstone/proto/turnstone/v1"
 )
 
-// This file is the one projection between the vocabulary and proto (DESIGN §2). It is lossless, which FuzzProjection proves, up
-// to what proto cannot say: an empty list is no list, an empty JSON text is none, and text that is no UTF-8 is repaired.
+// This file and project_catalog.go are the one projection between the vocabulary and proto (DESIGN §2). It is lossless, which
+// FuzzProjection and TestCatalogProjection prove, up to what proto cannot say: an empty list is no list, an empty JSON text is none,
+// and text that is no UTF-8 is repaired.
 
 type failureProto = pb.Failure
 
@@ -126,14 +127,10 @@ func requestToProto(r *agent.TurnRequest) (*pb.TurnRequest, error) {
 }
 
 func requestFromProto(p *pb.TurnRequest) agent.TurnRequest {
-	c := p.GetContext()
 	out := agent.TurnRequest{
 		TurnID: agent.TurnID(p.GetTurnId()), Agent: p.GetAgent(), SessionID: agent.SessionID(p.GetSessionId()),
 		Message: p.GetMessage(), Messages: eachOf(p.GetMessages(), messageFromProto),
-		Context: agent.InvocationContext{
-			Tenant: c.GetTenant(), UserID: c.GetUserId(), UserRole: c.GetUserRole(), UIPage: c.GetUiPage(),
-			Flags: structFromProto(c.GetFlags()), Metadata: structFromProto(c.GetMetadata()),
-		},
+		Context: contextFromProto(p.GetContext()),
 		History: agent.History(p.GetHistory()), Mode: agent.Mode(p.GetMode()), Model: p.GetModel(), Channel: p.GetChannel(),
 		IdempotencyKey: p.GetIdempotencyKey(), OutputSchema: rawOf(p.GetOutputSchema()), OnBusy: agent.OnBusy(p.GetOnBusy()),
 	}
@@ -142,6 +139,13 @@ func requestFromProto(p *pb.TurnRequest) agent.TurnRequest {
 		out.Limits = &limits
 	}
 	return out
+}
+
+func contextFromProto(p *pb.InvocationContext) agent.InvocationContext {
+	return agent.InvocationContext{
+		Tenant: p.GetTenant(), UserID: p.GetUserId(), UserRole: p.GetUserRole(), UIPage: p.GetUiPage(),
+		Flags: structFromProto(p.GetFlags()), Metadata: structFromProto(p.GetMetadata()),
+	}
 }
 
 func limitsToProto(l agent.Limits) *pb.Limits {
@@ -266,7 +270,7 @@ func failureToProto(f *agent.Failure) *pb.Failure {
 	}
 	return &pb.Failure{
 		Type: utf8(f.Type), Message: utf8(f.Message), Retryable: f.Retryable, Tool: utf8(f.Tool), Step: utf8(f.Step),
-		Field: utf8(f.Field),
+		Field: utf8(f.Field), Faults: each(f.Faults, faultToProto),
 	}
 }
 
@@ -276,7 +280,21 @@ func failureFromProto(p *pb.Failure) *agent.Failure {
 	}
 	return &agent.Failure{
 		Type: p.GetType(), Message: p.GetMessage(), Retryable: p.GetRetryable(), Tool: p.GetTool(), Step: p.GetStep(),
-		Field: p.GetField(),
+		Field: p.GetField(), Faults: eachOf(p.GetFaults(), faultFromProto),
+	}
+}
+
+func faultToProto(f *agent.Fault) *pb.Fault {
+	return &pb.Fault{
+		File: utf8(f.File), Line: int64(f.Line), Column: int64(f.Column), Document: utf8(f.Document), Path: utf8(f.Path),
+		Message: utf8(f.Message),
+	}
+}
+
+func faultFromProto(p *pb.Fault) agent.Fault {
+	return agent.Fault{
+		File: p.GetFile(), Line: int(p.GetLine()), Column: int(p.GetColumn()), Document: p.GetDocument(), Path: p.GetPath(),
+		Message: p.GetMessage(),
 	}
 }
 
@@ -314,6 +332,7 @@ func eventToProto(e *agent.Event) *pb.Event {
 		ToolName: utf8(e.ToolName), Input: textOf(e.Input), Output: textOf(e.Output), Ref: utf8(e.Ref), Failed: e.Failed,
 		Approval: approvalToProto(e.Approval), Route: textOf(e.Route), Usage: usageToProto(e.Usage), Model: utf8(e.Model),
 		Producer: utf8(e.Producer), FromIndex: e.FromIndex, Error: failureToProto(e.Error),
+		SourceNodeName: utf8(e.SourceNodeName), IsFromToolkit: e.IsFromToolkit,
 	}
 }
 
@@ -330,20 +349,7 @@ func eventFromProto(p *pb.Event) agent.Event {
 		Output: rawOf(p.GetOutput()), Ref: p.GetRef(), Failed: p.GetFailed(), Approval: approvalFromProto(p.GetApproval()),
 		Route: rawOf(p.GetRoute()), Usage: usageFromProto(p.GetUsage()), Model: p.GetModel(), Producer: p.GetProducer(),
 		FromIndex: p.GetFromIndex(), Error: failureFromProto(p.GetError()),
-	}
-}
-
-func agentInfoToProto(a *AgentInfo) *pb.AgentInfo {
-	return &pb.AgentInfo{
-		Name: utf8(a.Name), InstanceId: utf8(a.InstanceID), Description: utf8(a.Description), Default: a.Default,
-		PlanHash: utf8(a.PlanHash), Models: each(a.Models, func(s *string) string { return utf8(*s) }),
-		Tools: each(a.Tools, func(t *ToolInfo) *pb.ToolInfo {
-			return &pb.ToolInfo{
-				Name: utf8(t.Name), Description: utf8(t.Description), Toolkit: utf8(t.Toolkit),
-				SourceNodeName: utf8(t.SourceNodeName), IsFromToolkit: t.IsFromToolkit,
-			}
-		}),
-		Limits: limitsToProto(a.Limits),
+		SourceNodeName: p.GetSourceNodeName(), IsFromToolkit: p.GetIsFromToolkit(),
 	}
 }
 

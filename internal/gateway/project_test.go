@@ -186,7 +186,7 @@ func FuzzDecodeRequest(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		var r agent.TurnRequest
-		err := decodeStrict(bytes.NewReader(body), &r)
+		err := decodeJSON(body, &r)
 		if err == nil {
 			err = r.Validate(1 << 20)
 		}
@@ -203,7 +203,7 @@ func FuzzDecodeRequest(f *testing.F) {
 		again, err := json.Marshal(r)
 		require.NoError(t, err)
 		var second agent.TurnRequest
-		require.NoError(t, decodeStrict(bytes.NewReader(again), &second))
+		require.NoError(t, decodeJSON(again, &second))
 		p, err := requestToProto(&r)
 		require.NoError(t, err)
 		_, err = proto.Marshal(p)

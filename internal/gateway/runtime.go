@@ -35,8 +35,6 @@ type Runtime interface {
 	// Messages returns a session's transcript behind a position, at most limit messages. [agent.CodeNotFound] for a session that
 	// has none.
 	Messages(ctx context.Context, tenant string, s agent.SessionID, after int64, limit int) (MessagePage, error)
-	// Agents lists what the tenant may name in a request.
-	Agents(ctx context.Context, tenant string) ([]AgentInfo, error)
 	// Health asks every dependency, within ctx.
 	Health(ctx context.Context) Health
 }
@@ -104,27 +102,6 @@ type SessionMessage struct {
 	CreatedAt time.Time     `json:"created_at"`
 	Role      agent.Role    `json:"role"`
 	Blocks    []agent.Block `json:"blocks"`
-}
-
-// AgentInfo describes an agent to those who may call it.
-type AgentInfo struct {
-	Name        string       `json:"name"`
-	InstanceID  string       `json:"instance_id"`
-	Description string       `json:"description"`
-	Default     bool         `json:"default"` // answers requests that name no agent
-	PlanHash    string       `json:"plan_hash"`
-	Models      []string     `json:"models"` // profiles a request may name, the default first
-	Tools       []ToolInfo   `json:"tools"`
-	Limits      agent.Limits `json:"limits"`
-}
-
-// ToolInfo describes a tool that an agent is granted (seed 000 §5.5).
-type ToolInfo struct {
-	Name           string `json:"name"`
-	Description    string `json:"description"`
-	Toolkit        string `json:"toolkit"`
-	SourceNodeName string `json:"source_node_name"`
-	IsFromToolkit  bool   `json:"is_from_toolkit"`
 }
 
 // Health says whether a turn can run, and what of its dependencies answers.

@@ -16,8 +16,8 @@ import (
 // flushBytes is how much an eventWriter gathers at most before it writes.
 const flushBytes = 64 << 10
 
-// eventWriter writes events in the wire format of server-sent events: id is the event_index, event the type, data the event's
-// JSON on one line. What one write carries is one batch: everything that was ready.
+// eventWriter writes events in the wire format of server-sent events: id is where to resume, event the type, data the event's JSON
+// on one line. What one write carries is one batch: everything that was ready.
 type eventWriter struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
@@ -36,20 +36,43 @@ func (o *eventWriter) begin() error {
 	return o.flush()
 }
 
-// add appends one event to the batch. An event without an index is not one of the log: it gets no id, so that a client which
-// resumes repeats the last true one.
-func (o *eventWriter) add(e *agent.Event) error {
-	data, err := encode(e)
-	if err != nil {
-		return fmt.Errorf("encode event %d: %w", e.Meta.EventIndex, err)
+// frame is one event on its way to a client.
+type frame struct {
+	id   int64 // where to resume behind it; 0: it gets none, so that a client which resumes repeats the last true one
+	name string
+	data any  // encoded as JSON
+	last bool // nothing follows
+}
+
+// eventFrame makes a frame of an event of a turn. One without an index is not one of the log.
+func eventFrame(e *agent.Event) frame {
+	return frame{id: e.Meta.EventIndex, name: string(e.Type), data: e, last: e.Terminal()}
+}
+
+// framesOf turns what is followed into frames.
+func framesOf[T any](events iter.Seq2[T, error], wrap func(*T) frame) iter.Seq2[frame, error] {
+	return func(yield func(frame, error) bool) {
+		for e, err := range events {
+			if !yield(wrap(&e), err) {
+				return
+			}
+		}
 	}
-	if e.Meta.EventIndex > 0 {
+}
+
+// add appends one frame to the batch.
+func (o *eventWriter) add(f *frame) error {
+	data, err := encode(f.data)
+	if err != nil {
+		return fmt.Errorf("encode event %d: %w", f.id, err)
+	}
+	if f.id > 0 {
 		o.buf.WriteString("id: ")
-		o.buf.WriteString(strconv.FormatInt(e.Meta.EventIndex, 10))
+		o.buf.WriteString(strconv.FormatInt(f.id, 10))
 		o.buf.WriteByte('\n')
 	}
 	o.buf.WriteString("event: ")
-	o.buf.WriteString(string(e.Type))
+	o.buf.WriteString(f.name)
 	o.buf.WriteString("\ndata: ")
 	o.buf.Write(data) // ends in a newline
 	o.buf.WriteByte('\n')
@@ -72,22 +95,23 @@ func (o *eventWriter) flush() error {
 	return nil
 }
 
-// read is what a follow loop hands over: an event, or why there are no more.
+// read is what a follow loop hands over: a frame, or why there are no more.
 type read struct {
-	event agent.Event
+	frame frame
 	err   error
 }
 
-// follow copies events until the log ends them, the client goes, or ctx ends.
-func (o *eventWriter) follow(ctx context.Context, events iter.Seq2[agent.Event, error], l *Limits) error {
+// follow copies frames until their source ends, the client goes, or ctx ends. It reads at most ahead frames that the client has not
+// taken, and one more.
+func (o *eventWriter) follow(ctx context.Context, frames iter.Seq2[frame, error], ahead int, heartbeat time.Duration) error {
 	ctx, cancel := context.WithCancel(ctx)
-	reads := readAhead(ctx, events, l.StreamBuffer)
+	reads := readAhead(ctx, frames, ahead)
 	defer func() {
 		cancel()
 		for range reads {
 		}
 	}()
-	idle := time.NewTicker(l.Heartbeat)
+	idle := time.NewTicker(heartbeat)
 	defer idle.Stop()
 	for {
 		select {
@@ -106,7 +130,7 @@ func (o *eventWriter) follow(ctx context.Context, events iter.Seq2[agent.Event, 
 			if err != nil || !more {
 				return err
 			}
-			idle.Reset(l.Heartbeat)
+			idle.Reset(heartbeat)
 		}
 	}
 }
@@ -117,7 +141,7 @@ func (o *eventWriter) batch(ctx context.Context, next read, reads <-chan read) (
 		if next.err != nil {
 			return false, o.fail(ctx, next.err)
 		}
-		if err := o.add(&next.event); err != nil {
+		if err := o.add(&next.frame); err != nil {
 			return false, errors.Join(err, o.flush())
 		}
 		if o.buf.Len() >= flushBytes {
@@ -140,7 +164,8 @@ func (o *eventWriter) fail(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return o.flush()
 	}
-	if aerr := o.add(&agent.Event{Type: agent.EventError, Error: failureOf(err)}); aerr != nil {
+	end := eventFrame(&agent.Event{Type: agent.EventError, Error: failureOf(err)})
+	if aerr := o.add(&end); aerr != nil {
 		return aerr
 	}
 	if errors.Is(err, agent.ErrGap) {
@@ -149,18 +174,18 @@ func (o *eventWriter) fail(ctx context.Context, err error) error {
 	return errors.Join(err, o.flush())
 }
 
-// readAhead runs the follow loop, at most buffer events ahead of its consumer; it ends with ctx or the events.
-func readAhead(ctx context.Context, events iter.Seq2[agent.Event, error], buffer int) <-chan read {
-	out := make(chan read, buffer)
+// readAhead runs the follow loop, at most ahead frames before its consumer; it ends with ctx or the frames.
+func readAhead(ctx context.Context, frames iter.Seq2[frame, error], ahead int) <-chan read {
+	out := make(chan read, ahead)
 	go func() {
 		defer close(out)
-		for e, err := range events {
+		for f, err := range frames {
 			select {
-			case out <- read{event: e, err: err}:
+			case out <- read{frame: f, err: err}:
 			case <-ctx.Done():
 				return
 			}
-			if err != nil || e.Terminal() {
+			if err != nil || f.last {
 				return
 			}
 		}

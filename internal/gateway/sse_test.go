@@ -194,7 +194,7 @@ func TestStuckClientIsDroppedAndDisturbsNobody(t *testing.T) {
 	d.rt.Finish("t", agent.TurnCompleted, "done")
 	whole := d.send("GET", "/v1/turns/t/events", "")
 	require.Equal(t, 17, strings.Count(string(whole.body), "\nid: "))
-	require.Eventually(t, func() bool { return d.rt.Followers() == 0 }, 10*time.Second, time.Millisecond, "the stuck client is dropped")
+	require.Eventually(t, func() bool { return d.rt.Followers() == 0 }, 30*time.Second, time.Millisecond, "the stuck client is dropped")
 }
 
 func TestTooManyFollowers(t *testing.T) {

@@ -1,5 +1,5 @@
-// Package gatewaytest is a [gateway.Runtime] in memory for tests of doors and clients: turns follow a script, or the test itself
-// drives them event by event.
+// Package gatewaytest is a [gateway.Runtime] and a [gateway.Catalog] in memory for tests of doors and clients: turns follow a script,
+// or the test itself drives them event by event.
 package gatewaytest
 
 import (
@@ -29,8 +29,6 @@ type Runtime struct {
 	Decided   func(id agent.TurnID, d agent.Decision) error
 	Provided  func(id agent.TurnID, r gateway.ProvidedResult) error
 	Cancelled func(id agent.TurnID, c agent.CancelRequest) error
-
-	AgentList []agent.Plan // listed by Agents
 
 	mu      sync.Mutex
 	broken  string // the dependency that Health reports as down
@@ -328,26 +326,6 @@ func (rt *Runtime) Messages(
 		page.Next = position
 	}
 	return page, nil
-}
-
-// Agents implements [gateway.Runtime].
-func (rt *Runtime) Agents(_ context.Context, tenant string) ([]gateway.AgentInfo, error) {
-	var list []gateway.AgentInfo
-	for i := range rt.AgentList {
-		p := &rt.AgentList[i]
-		if p.Tenant != tenant {
-			continue
-		}
-		info := gateway.AgentInfo{Name: p.Agent, InstanceID: p.InstanceID, Description: p.System, Default: len(list) == 0, Limits: p.Limits}
-		for _, m := range p.Models {
-			info.Models = append(info.Models, m.Profile)
-		}
-		for _, t := range p.Tools {
-			info.Tools = append(info.Tools, gateway.ToolInfo{Name: t.Spec.Name, Toolkit: t.Toolkit})
-		}
-		list = append(list, info)
-	}
-	return list, nil
 }
 
 // Break makes Health report a dependency as down.

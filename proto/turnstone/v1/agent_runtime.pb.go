@@ -154,11 +154,20 @@ func (x *WaitingTurn) GetPending() []*Approval {
 	return nil
 }
 
-// ListAgentsRequest asks for the agents of a tenant.
+// ListAgentsRequest asks for the agents that a tenant may name; empty fields do not filter.
 type ListAgentsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Empty: the caller's.
-	Tenant        string `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	// Empty: the caller's; *: the agents of every tenant.
+	Tenant string `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	NodeId string `protobuf:"bytes,2,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	// Granted, by its name.
+	Tool string `protobuf:"bytes,3,opt,name=tool,proto3" json:"tool,omitempty"`
+	// All must be equal; at most 16.
+	Labels map[string]string `protobuf:"bytes,4,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// 1 to 1000; 0: 100.
+	PageSize int32 `protobuf:"varint,5,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// next_page_token of the page before; empty: the first.
+	PageToken     string `protobuf:"bytes,6,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -200,10 +209,49 @@ func (x *ListAgentsRequest) GetTenant() string {
 	return ""
 }
 
-// ListAgentsResponse lists agents.
+func (x *ListAgentsRequest) GetNodeId() string {
+	if x != nil {
+		return x.NodeId
+	}
+	return ""
+}
+
+func (x *ListAgentsRequest) GetTool() string {
+	if x != nil {
+		return x.Tool
+	}
+	return ""
+}
+
+func (x *ListAgentsRequest) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+func (x *ListAgentsRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListAgentsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+// ListAgentsResponse is a page of agents.
 type ListAgentsResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Agents        []*AgentInfo           `protobuf:"bytes,1,rep,name=agents,proto3" json:"agents,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Agents []*AgentInfo           `protobuf:"bytes,1,rep,name=agents,proto3" json:"agents,omitempty"`
+	// Empty: this was the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// Of the catalog.
+	Revision      int64 `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -245,37 +293,47 @@ func (x *ListAgentsResponse) GetAgents() []*AgentInfo {
 	return nil
 }
 
-// AgentInfo describes an agent.
-type AgentInfo struct {
-	state       protoimpl.MessageState `protogen:"open.v1"`
-	Name        string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	InstanceId  string                 `protobuf:"bytes,2,opt,name=instance_id,json=instanceId,proto3" json:"instance_id,omitempty"`
-	Description string                 `protobuf:"bytes,3,opt,name=description,proto3" json:"description,omitempty"`
-	// Answers requests that name no agent.
-	Default  bool   `protobuf:"varint,4,opt,name=default,proto3" json:"default,omitempty"`
-	PlanHash string `protobuf:"bytes,5,opt,name=plan_hash,json=planHash,proto3" json:"plan_hash,omitempty"`
-	// What a request may name as model, the default first.
-	Models        []string    `protobuf:"bytes,6,rep,name=models,proto3" json:"models,omitempty"`
-	Tools         []*ToolInfo `protobuf:"bytes,7,rep,name=tools,proto3" json:"tools,omitempty"`
-	Limits        *Limits     `protobuf:"bytes,8,opt,name=limits,proto3" json:"limits,omitempty"`
+func (x *ListAgentsResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+func (x *ListAgentsResponse) GetRevision() int64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+// RouteRequest is what routing sees of a turn.
+type RouteRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As a turn would name it; empty: the rules decide.
+	Agent     string `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
+	SessionId string `protobuf:"bytes,2,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// As in TurnRequest.
+	Channel       string             `protobuf:"bytes,3,opt,name=channel,proto3" json:"channel,omitempty"`
+	Context       *InvocationContext `protobuf:"bytes,4,opt,name=context,proto3" json:"context,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *AgentInfo) Reset() {
-	*x = AgentInfo{}
+func (x *RouteRequest) Reset() {
+	*x = RouteRequest{}
 	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *AgentInfo) String() string {
+func (x *RouteRequest) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*AgentInfo) ProtoMessage() {}
+func (*RouteRequest) ProtoMessage() {}
 
-func (x *AgentInfo) ProtoReflect() protoreflect.Message {
+func (x *RouteRequest) ProtoReflect() protoreflect.Message {
 	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -287,93 +345,61 @@ func (x *AgentInfo) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use AgentInfo.ProtoReflect.Descriptor instead.
-func (*AgentInfo) Descriptor() ([]byte, []int) {
+// Deprecated: Use RouteRequest.ProtoReflect.Descriptor instead.
+func (*RouteRequest) Descriptor() ([]byte, []int) {
 	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{4}
 }
 
-func (x *AgentInfo) GetName() string {
+func (x *RouteRequest) GetAgent() string {
 	if x != nil {
-		return x.Name
+		return x.Agent
 	}
 	return ""
 }
 
-func (x *AgentInfo) GetInstanceId() string {
+func (x *RouteRequest) GetSessionId() string {
 	if x != nil {
-		return x.InstanceId
+		return x.SessionId
 	}
 	return ""
 }
 
-func (x *AgentInfo) GetDescription() string {
+func (x *RouteRequest) GetChannel() string {
 	if x != nil {
-		return x.Description
+		return x.Channel
 	}
 	return ""
 }
 
-func (x *AgentInfo) GetDefault() bool {
+func (x *RouteRequest) GetContext() *InvocationContext {
 	if x != nil {
-		return x.Default
-	}
-	return false
-}
-
-func (x *AgentInfo) GetPlanHash() string {
-	if x != nil {
-		return x.PlanHash
-	}
-	return ""
-}
-
-func (x *AgentInfo) GetModels() []string {
-	if x != nil {
-		return x.Models
+		return x.Context
 	}
 	return nil
 }
 
-func (x *AgentInfo) GetTools() []*ToolInfo {
-	if x != nil {
-		return x.Tools
-	}
-	return nil
+// RouteResponse says which agent would answer.
+type RouteResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Decision      *RouteDecision         `protobuf:"bytes,1,opt,name=decision,proto3" json:"decision,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
-func (x *AgentInfo) GetLimits() *Limits {
-	if x != nil {
-		return x.Limits
-	}
-	return nil
-}
-
-// ToolInfo describes a tool that an agent is granted.
-type ToolInfo struct {
-	state          protoimpl.MessageState `protogen:"open.v1"`
-	Name           string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Description    string                 `protobuf:"bytes,2,opt,name=description,proto3" json:"description,omitempty"`
-	Toolkit        string                 `protobuf:"bytes,3,opt,name=toolkit,proto3" json:"toolkit,omitempty"`
-	SourceNodeName string                 `protobuf:"bytes,4,opt,name=source_node_name,json=sourceNodeName,proto3" json:"source_node_name,omitempty"`
-	IsFromToolkit  bool                   `protobuf:"varint,5,opt,name=is_from_toolkit,json=isFromToolkit,proto3" json:"is_from_toolkit,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
-}
-
-func (x *ToolInfo) Reset() {
-	*x = ToolInfo{}
+func (x *RouteResponse) Reset() {
+	*x = RouteResponse{}
 	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *ToolInfo) String() string {
+func (x *RouteResponse) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*ToolInfo) ProtoMessage() {}
+func (*RouteResponse) ProtoMessage() {}
 
-func (x *ToolInfo) ProtoReflect() protoreflect.Message {
+func (x *RouteResponse) ProtoReflect() protoreflect.Message {
 	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -385,44 +411,234 @@ func (x *ToolInfo) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use ToolInfo.ProtoReflect.Descriptor instead.
-func (*ToolInfo) Descriptor() ([]byte, []int) {
+// Deprecated: Use RouteResponse.ProtoReflect.Descriptor instead.
+func (*RouteResponse) Descriptor() ([]byte, []int) {
 	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{5}
 }
 
-func (x *ToolInfo) GetName() string {
+func (x *RouteResponse) GetDecision() *RouteDecision {
 	if x != nil {
-		return x.Name
+		return x.Decision
+	}
+	return nil
+}
+
+// RouteDecision is which agent answers, and why.
+type RouteDecision struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Agent string                 `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
+	// A profile; empty: the agent's default.
+	Model string `protobuf:"bytes,2,opt,name=model,proto3" json:"model,omitempty"`
+	// named: the request names the agent; rule: a rule matched; default: the tenant's default agent.
+	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	// The table of the rule that matched, as tenant/name.
+	Table string `protobuf:"bytes,4,opt,name=table,proto3" json:"table,omitempty"`
+	// The rule that matched.
+	Rule string `protobuf:"bytes,5,opt,name=rule,proto3" json:"rule,omitempty"`
+	// The request names an agent that the rules would not have chosen.
+	Mismatch bool `protobuf:"varint,6,opt,name=mismatch,proto3" json:"mismatch,omitempty"`
+	// The one that they would have chosen.
+	Expected string `protobuf:"bytes,7,opt,name=expected,proto3" json:"expected,omitempty"`
+	// Of the catalog.
+	Revision int64 `protobuf:"varint,8,opt,name=revision,proto3" json:"revision,omitempty"`
+	// Every rule in the order of evaluation.
+	Rules         []*RuleVerdict `protobuf:"bytes,9,rep,name=rules,proto3" json:"rules,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RouteDecision) Reset() {
+	*x = RouteDecision{}
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RouteDecision) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RouteDecision) ProtoMessage() {}
+
+func (x *RouteDecision) ProtoReflect() protoreflect.Message {
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RouteDecision.ProtoReflect.Descriptor instead.
+func (*RouteDecision) Descriptor() ([]byte, []int) {
+	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *RouteDecision) GetAgent() string {
+	if x != nil {
+		return x.Agent
 	}
 	return ""
 }
 
-func (x *ToolInfo) GetDescription() string {
+func (x *RouteDecision) GetModel() string {
 	if x != nil {
-		return x.Description
+		return x.Model
 	}
 	return ""
 }
 
-func (x *ToolInfo) GetToolkit() string {
+func (x *RouteDecision) GetReason() string {
 	if x != nil {
-		return x.Toolkit
+		return x.Reason
 	}
 	return ""
 }
 
-func (x *ToolInfo) GetSourceNodeName() string {
+func (x *RouteDecision) GetTable() string {
 	if x != nil {
-		return x.SourceNodeName
+		return x.Table
 	}
 	return ""
 }
 
-func (x *ToolInfo) GetIsFromToolkit() bool {
+func (x *RouteDecision) GetRule() string {
 	if x != nil {
-		return x.IsFromToolkit
+		return x.Rule
+	}
+	return ""
+}
+
+func (x *RouteDecision) GetMismatch() bool {
+	if x != nil {
+		return x.Mismatch
 	}
 	return false
+}
+
+func (x *RouteDecision) GetExpected() string {
+	if x != nil {
+		return x.Expected
+	}
+	return ""
+}
+
+func (x *RouteDecision) GetRevision() int64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+func (x *RouteDecision) GetRules() []*RuleVerdict {
+	if x != nil {
+		return x.Rules
+	}
+	return nil
+}
+
+// RuleVerdict says of one rule why it did or did not match.
+type RuleVerdict struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Table         string                 `protobuf:"bytes,1,opt,name=table,proto3" json:"table,omitempty"`
+	Rule          string                 `protobuf:"bytes,2,opt,name=rule,proto3" json:"rule,omitempty"`
+	Priority      int64                  `protobuf:"varint,3,opt,name=priority,proto3" json:"priority,omitempty"`
+	Matched       bool                   `protobuf:"varint,4,opt,name=matched,proto3" json:"matched,omitempty"`
+	Chosen        bool                   `protobuf:"varint,5,opt,name=chosen,proto3" json:"chosen,omitempty"`
+	Reason        string                 `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
+	Agent         string                 `protobuf:"bytes,7,opt,name=agent,proto3" json:"agent,omitempty"`
+	Model         string                 `protobuf:"bytes,8,opt,name=model,proto3" json:"model,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RuleVerdict) Reset() {
+	*x = RuleVerdict{}
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RuleVerdict) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RuleVerdict) ProtoMessage() {}
+
+func (x *RuleVerdict) ProtoReflect() protoreflect.Message {
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RuleVerdict.ProtoReflect.Descriptor instead.
+func (*RuleVerdict) Descriptor() ([]byte, []int) {
+	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *RuleVerdict) GetTable() string {
+	if x != nil {
+		return x.Table
+	}
+	return ""
+}
+
+func (x *RuleVerdict) GetRule() string {
+	if x != nil {
+		return x.Rule
+	}
+	return ""
+}
+
+func (x *RuleVerdict) GetPriority() int64 {
+	if x != nil {
+		return x.Priority
+	}
+	return 0
+}
+
+func (x *RuleVerdict) GetMatched() bool {
+	if x != nil {
+		return x.Matched
+	}
+	return false
+}
+
+func (x *RuleVerdict) GetChosen() bool {
+	if x != nil {
+		return x.Chosen
+	}
+	return false
+}
+
+func (x *RuleVerdict) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *RuleVerdict) GetAgent() string {
+	if x != nil {
+		return x.Agent
+	}
+	return ""
+}
+
+func (x *RuleVerdict) GetModel() string {
+	if x != nil {
+		return x.Model
+	}
+	return ""
 }
 
 // DecideRequest answers an approval of a turn.
@@ -444,7 +660,7 @@ type DecideRequest struct {
 
 func (x *DecideRequest) Reset() {
 	*x = DecideRequest{}
-	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[6]
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -456,7 +672,7 @@ func (x *DecideRequest) String() string {
 func (*DecideRequest) ProtoMessage() {}
 
 func (x *DecideRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[6]
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -469,7 +685,7 @@ func (x *DecideRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecideRequest.ProtoReflect.Descriptor instead.
 func (*DecideRequest) Descriptor() ([]byte, []int) {
-	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{6}
+	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *DecideRequest) GetTurnId() string {
@@ -530,7 +746,7 @@ type DecideResponse struct {
 
 func (x *DecideResponse) Reset() {
 	*x = DecideResponse{}
-	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[7]
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -542,7 +758,7 @@ func (x *DecideResponse) String() string {
 func (*DecideResponse) ProtoMessage() {}
 
 func (x *DecideResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[7]
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -555,7 +771,7 @@ func (x *DecideResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecideResponse.ProtoReflect.Descriptor instead.
 func (*DecideResponse) Descriptor() ([]byte, []int) {
-	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{7}
+	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{9}
 }
 
 // ProvideRequest hands in exactly one of result and error.
@@ -572,7 +788,7 @@ type ProvideRequest struct {
 
 func (x *ProvideRequest) Reset() {
 	*x = ProvideRequest{}
-	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[8]
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -584,7 +800,7 @@ func (x *ProvideRequest) String() string {
 func (*ProvideRequest) ProtoMessage() {}
 
 func (x *ProvideRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[8]
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -597,7 +813,7 @@ func (x *ProvideRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProvideRequest.ProtoReflect.Descriptor instead.
 func (*ProvideRequest) Descriptor() ([]byte, []int) {
-	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{8}
+	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ProvideRequest) GetTurnId() string {
@@ -637,7 +853,7 @@ type ProvideResponse struct {
 
 func (x *ProvideResponse) Reset() {
 	*x = ProvideResponse{}
-	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[9]
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -649,7 +865,7 @@ func (x *ProvideResponse) String() string {
 func (*ProvideResponse) ProtoMessage() {}
 
 func (x *ProvideResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[9]
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -662,7 +878,7 @@ func (x *ProvideResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProvideResponse.ProtoReflect.Descriptor instead.
 func (*ProvideResponse) Descriptor() ([]byte, []int) {
-	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{9}
+	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{11}
 }
 
 // CancelRequest asks a turn to stop.
@@ -677,7 +893,7 @@ type CancelRequest struct {
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[10]
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -689,7 +905,7 @@ func (x *CancelRequest) String() string {
 func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[10]
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -702,7 +918,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
-	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{10}
+	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *CancelRequest) GetTurnId() string {
@@ -735,7 +951,7 @@ type CancelResponse struct {
 
 func (x *CancelResponse) Reset() {
 	*x = CancelResponse{}
-	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[11]
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -747,7 +963,7 @@ func (x *CancelResponse) String() string {
 func (*CancelResponse) ProtoMessage() {}
 
 func (x *CancelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[11]
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -760,7 +976,7 @@ func (x *CancelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelResponse.ProtoReflect.Descriptor instead.
 func (*CancelResponse) Descriptor() ([]byte, []int) {
-	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{11}
+	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{13}
 }
 
 // GetTurnRequest names a turn.
@@ -773,7 +989,7 @@ type GetTurnRequest struct {
 
 func (x *GetTurnRequest) Reset() {
 	*x = GetTurnRequest{}
-	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[12]
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -785,7 +1001,7 @@ func (x *GetTurnRequest) String() string {
 func (*GetTurnRequest) ProtoMessage() {}
 
 func (x *GetTurnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[12]
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -798,7 +1014,7 @@ func (x *GetTurnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTurnRequest.ProtoReflect.Descriptor instead.
 func (*GetTurnRequest) Descriptor() ([]byte, []int) {
-	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{12}
+	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *GetTurnRequest) GetTurnId() string {
@@ -830,7 +1046,7 @@ type GetTurnResponse struct {
 
 func (x *GetTurnResponse) Reset() {
 	*x = GetTurnResponse{}
-	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[13]
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -842,7 +1058,7 @@ func (x *GetTurnResponse) String() string {
 func (*GetTurnResponse) ProtoMessage() {}
 
 func (x *GetTurnResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[13]
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -855,7 +1071,7 @@ func (x *GetTurnResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTurnResponse.ProtoReflect.Descriptor instead.
 func (*GetTurnResponse) Descriptor() ([]byte, []int) {
-	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{13}
+	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *GetTurnResponse) GetTurnId() string {
@@ -938,7 +1154,7 @@ type GetResultRequest struct {
 
 func (x *GetResultRequest) Reset() {
 	*x = GetResultRequest{}
-	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[14]
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -950,7 +1166,7 @@ func (x *GetResultRequest) String() string {
 func (*GetResultRequest) ProtoMessage() {}
 
 func (x *GetResultRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[14]
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -963,7 +1179,7 @@ func (x *GetResultRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetResultRequest.ProtoReflect.Descriptor instead.
 func (*GetResultRequest) Descriptor() ([]byte, []int) {
-	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{14}
+	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *GetResultRequest) GetRef() string {
@@ -989,7 +1205,7 @@ type GetResultResponse struct {
 
 func (x *GetResultResponse) Reset() {
 	*x = GetResultResponse{}
-	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[15]
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1001,7 +1217,7 @@ func (x *GetResultResponse) String() string {
 func (*GetResultResponse) ProtoMessage() {}
 
 func (x *GetResultResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[15]
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1014,7 +1230,7 @@ func (x *GetResultResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetResultResponse.ProtoReflect.Descriptor instead.
 func (*GetResultResponse) Descriptor() ([]byte, []int) {
-	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{15}
+	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *GetResultResponse) GetRef() string {
@@ -1049,7 +1265,7 @@ var File_turnstone_v1_agent_runtime_proto protoreflect.FileDescriptor
 
 const file_turnstone_v1_agent_runtime_proto_rawDesc = "" +
 	"\n" +
-	" turnstone/v1/agent_runtime.proto\x12\fturnstone.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18turnstone/v1/event.proto\x1a\x1aturnstone/v1/message.proto\x1a\x17turnstone/v1/turn.proto\"I\n" +
+	" turnstone/v1/agent_runtime.proto\x12\fturnstone.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18turnstone/v1/agent.proto\x1a\x18turnstone/v1/event.proto\x1a\x1aturnstone/v1/message.proto\x1a\x17turnstone/v1/turn.proto\"I\n" +
 	"\rFollowRequest\x12\x17\n" +
 	"\aturn_id\x18\x01 \x01(\tR\x06turnId\x12\x1f\n" +
 	"\vafter_index\x18\x02 \x01(\x03R\n" +
@@ -1060,27 +1276,49 @@ const file_turnstone_v1_agent_runtime_proto_rawDesc = "" +
 	"session_id\x18\x02 \x01(\tR\tsessionId\x12\x1b\n" +
 	"\tstream_id\x18\x03 \x01(\tR\bstreamId\x12\x14\n" +
 	"\x05state\x18\x04 \x01(\tR\x05state\x120\n" +
-	"\apending\x18\x05 \x03(\v2\x16.turnstone.v1.ApprovalR\apending\"+\n" +
+	"\apending\x18\x05 \x03(\v2\x16.turnstone.v1.ApprovalR\apending\"\x94\x02\n" +
 	"\x11ListAgentsRequest\x12\x16\n" +
-	"\x06tenant\x18\x01 \x01(\tR\x06tenant\"E\n" +
+	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x17\n" +
+	"\anode_id\x18\x02 \x01(\tR\x06nodeId\x12\x12\n" +
+	"\x04tool\x18\x03 \x01(\tR\x04tool\x12C\n" +
+	"\x06labels\x18\x04 \x03(\v2+.turnstone.v1.ListAgentsRequest.LabelsEntryR\x06labels\x12\x1b\n" +
+	"\tpage_size\x18\x05 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x06 \x01(\tR\tpageToken\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x89\x01\n" +
 	"\x12ListAgentsResponse\x12/\n" +
-	"\x06agents\x18\x01 \x03(\v2\x17.turnstone.v1.AgentInfoR\x06agents\"\x8d\x02\n" +
-	"\tAgentInfo\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1f\n" +
-	"\vinstance_id\x18\x02 \x01(\tR\n" +
-	"instanceId\x12 \n" +
-	"\vdescription\x18\x03 \x01(\tR\vdescription\x12\x18\n" +
-	"\adefault\x18\x04 \x01(\bR\adefault\x12\x1b\n" +
-	"\tplan_hash\x18\x05 \x01(\tR\bplanHash\x12\x16\n" +
-	"\x06models\x18\x06 \x03(\tR\x06models\x12,\n" +
-	"\x05tools\x18\a \x03(\v2\x16.turnstone.v1.ToolInfoR\x05tools\x12,\n" +
-	"\x06limits\x18\b \x01(\v2\x14.turnstone.v1.LimitsR\x06limits\"\xac\x01\n" +
-	"\bToolInfo\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
-	"\vdescription\x18\x02 \x01(\tR\vdescription\x12\x18\n" +
-	"\atoolkit\x18\x03 \x01(\tR\atoolkit\x12(\n" +
-	"\x10source_node_name\x18\x04 \x01(\tR\x0esourceNodeName\x12&\n" +
-	"\x0fis_from_toolkit\x18\x05 \x01(\bR\risFromToolkit\"\xbf\x01\n" +
+	"\x06agents\x18\x01 \x03(\v2\x17.turnstone.v1.AgentInfoR\x06agents\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1a\n" +
+	"\brevision\x18\x03 \x01(\x03R\brevision\"\x98\x01\n" +
+	"\fRouteRequest\x12\x14\n" +
+	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x02 \x01(\tR\tsessionId\x12\x18\n" +
+	"\achannel\x18\x03 \x01(\tR\achannel\x129\n" +
+	"\acontext\x18\x04 \x01(\v2\x1f.turnstone.v1.InvocationContextR\acontext\"H\n" +
+	"\rRouteResponse\x127\n" +
+	"\bdecision\x18\x01 \x01(\v2\x1b.turnstone.v1.RouteDecisionR\bdecision\"\x82\x02\n" +
+	"\rRouteDecision\x12\x14\n" +
+	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x14\n" +
+	"\x05model\x18\x02 \x01(\tR\x05model\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x14\n" +
+	"\x05table\x18\x04 \x01(\tR\x05table\x12\x12\n" +
+	"\x04rule\x18\x05 \x01(\tR\x04rule\x12\x1a\n" +
+	"\bmismatch\x18\x06 \x01(\bR\bmismatch\x12\x1a\n" +
+	"\bexpected\x18\a \x01(\tR\bexpected\x12\x1a\n" +
+	"\brevision\x18\b \x01(\x03R\brevision\x12/\n" +
+	"\x05rules\x18\t \x03(\v2\x19.turnstone.v1.RuleVerdictR\x05rules\"\xc9\x01\n" +
+	"\vRuleVerdict\x12\x14\n" +
+	"\x05table\x18\x01 \x01(\tR\x05table\x12\x12\n" +
+	"\x04rule\x18\x02 \x01(\tR\x04rule\x12\x1a\n" +
+	"\bpriority\x18\x03 \x01(\x03R\bpriority\x12\x18\n" +
+	"\amatched\x18\x04 \x01(\bR\amatched\x12\x16\n" +
+	"\x06chosen\x18\x05 \x01(\bR\x06chosen\x12\x16\n" +
+	"\x06reason\x18\x06 \x01(\tR\x06reason\x12\x14\n" +
+	"\x05agent\x18\a \x01(\tR\x05agent\x12\x14\n" +
+	"\x05model\x18\b \x01(\tR\x05model\"\xbf\x01\n" +
 	"\rDecideRequest\x12\x17\n" +
 	"\aturn_id\x18\x01 \x01(\tR\x06turnId\x12\x1f\n" +
 	"\vapproval_id\x18\x02 \x01(\tR\n" +
@@ -1126,13 +1364,14 @@ const file_turnstone_v1_agent_runtime_proto_rawDesc = "" +
 	"\n" +
 	"media_type\x18\x02 \x01(\tR\tmediaType\x12\x12\n" +
 	"\x04size\x18\x03 \x01(\x03R\x04size\x12\x12\n" +
-	"\x04data\x18\x04 \x01(\fR\x04data2\x87\x05\n" +
+	"\x04data\x18\x04 \x01(\fR\x04data2\xc9\x05\n" +
 	"\fAgentRuntime\x12B\n" +
 	"\x06Invoke\x12\x19.turnstone.v1.TurnRequest\x1a\x1d.turnstone.v1.AgentStepOutput\x12:\n" +
 	"\x06Stream\x12\x19.turnstone.v1.TurnRequest\x1a\x13.turnstone.v1.Event0\x01\x12<\n" +
 	"\x06Follow\x12\x1b.turnstone.v1.FollowRequest\x1a\x13.turnstone.v1.Event0\x01\x12O\n" +
 	"\n" +
-	"ListAgents\x12\x1f.turnstone.v1.ListAgentsRequest\x1a .turnstone.v1.ListAgentsResponse\x12C\n" +
+	"ListAgents\x12\x1f.turnstone.v1.ListAgentsRequest\x1a .turnstone.v1.ListAgentsResponse\x12@\n" +
+	"\x05Route\x12\x1a.turnstone.v1.RouteRequest\x1a\x1b.turnstone.v1.RouteResponse\x12C\n" +
 	"\x06Decide\x12\x1b.turnstone.v1.DecideRequest\x1a\x1c.turnstone.v1.DecideResponse\x12F\n" +
 	"\aProvide\x12\x1c.turnstone.v1.ProvideRequest\x1a\x1d.turnstone.v1.ProvideResponse\x12C\n" +
 	"\x06Cancel\x12\x1b.turnstone.v1.CancelRequest\x1a\x1c.turnstone.v1.CancelResponse\x12F\n" +
@@ -1151,62 +1390,70 @@ func file_turnstone_v1_agent_runtime_proto_rawDescGZIP() []byte {
 	return file_turnstone_v1_agent_runtime_proto_rawDescData
 }
 
-var file_turnstone_v1_agent_runtime_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_turnstone_v1_agent_runtime_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_turnstone_v1_agent_runtime_proto_goTypes = []any{
 	(*FollowRequest)(nil),         // 0: turnstone.v1.FollowRequest
 	(*WaitingTurn)(nil),           // 1: turnstone.v1.WaitingTurn
 	(*ListAgentsRequest)(nil),     // 2: turnstone.v1.ListAgentsRequest
 	(*ListAgentsResponse)(nil),    // 3: turnstone.v1.ListAgentsResponse
-	(*AgentInfo)(nil),             // 4: turnstone.v1.AgentInfo
-	(*ToolInfo)(nil),              // 5: turnstone.v1.ToolInfo
-	(*DecideRequest)(nil),         // 6: turnstone.v1.DecideRequest
-	(*DecideResponse)(nil),        // 7: turnstone.v1.DecideResponse
-	(*ProvideRequest)(nil),        // 8: turnstone.v1.ProvideRequest
-	(*ProvideResponse)(nil),       // 9: turnstone.v1.ProvideResponse
-	(*CancelRequest)(nil),         // 10: turnstone.v1.CancelRequest
-	(*CancelResponse)(nil),        // 11: turnstone.v1.CancelResponse
-	(*GetTurnRequest)(nil),        // 12: turnstone.v1.GetTurnRequest
-	(*GetTurnResponse)(nil),       // 13: turnstone.v1.GetTurnResponse
-	(*GetResultRequest)(nil),      // 14: turnstone.v1.GetResultRequest
-	(*GetResultResponse)(nil),     // 15: turnstone.v1.GetResultResponse
-	(*Approval)(nil),              // 16: turnstone.v1.Approval
-	(*Limits)(nil),                // 17: turnstone.v1.Limits
-	(*timestamppb.Timestamp)(nil), // 18: google.protobuf.Timestamp
-	(*AgentStepOutput)(nil),       // 19: turnstone.v1.AgentStepOutput
-	(*TurnRequest)(nil),           // 20: turnstone.v1.TurnRequest
-	(*Event)(nil),                 // 21: turnstone.v1.Event
+	(*RouteRequest)(nil),          // 4: turnstone.v1.RouteRequest
+	(*RouteResponse)(nil),         // 5: turnstone.v1.RouteResponse
+	(*RouteDecision)(nil),         // 6: turnstone.v1.RouteDecision
+	(*RuleVerdict)(nil),           // 7: turnstone.v1.RuleVerdict
+	(*DecideRequest)(nil),         // 8: turnstone.v1.DecideRequest
+	(*DecideResponse)(nil),        // 9: turnstone.v1.DecideResponse
+	(*ProvideRequest)(nil),        // 10: turnstone.v1.ProvideRequest
+	(*ProvideResponse)(nil),       // 11: turnstone.v1.ProvideResponse
+	(*CancelRequest)(nil),         // 12: turnstone.v1.CancelRequest
+	(*CancelResponse)(nil),        // 13: turnstone.v1.CancelResponse
+	(*GetTurnRequest)(nil),        // 14: turnstone.v1.GetTurnRequest
+	(*GetTurnResponse)(nil),       // 15: turnstone.v1.GetTurnResponse
+	(*GetResultRequest)(nil),      // 16: turnstone.v1.GetResultRequest
+	(*GetResultResponse)(nil),     // 17: turnstone.v1.GetResultResponse
+	nil,                           // 18: turnstone.v1.ListAgentsRequest.LabelsEntry
+	(*Approval)(nil),              // 19: turnstone.v1.Approval
+	(*AgentInfo)(nil),             // 20: turnstone.v1.AgentInfo
+	(*InvocationContext)(nil),     // 21: turnstone.v1.InvocationContext
+	(*timestamppb.Timestamp)(nil), // 22: google.protobuf.Timestamp
+	(*AgentStepOutput)(nil),       // 23: turnstone.v1.AgentStepOutput
+	(*TurnRequest)(nil),           // 24: turnstone.v1.TurnRequest
+	(*Event)(nil),                 // 25: turnstone.v1.Event
 }
 var file_turnstone_v1_agent_runtime_proto_depIdxs = []int32{
-	16, // 0: turnstone.v1.WaitingTurn.pending:type_name -> turnstone.v1.Approval
-	4,  // 1: turnstone.v1.ListAgentsResponse.agents:type_name -> turnstone.v1.AgentInfo
-	5,  // 2: turnstone.v1.AgentInfo.tools:type_name -> turnstone.v1.ToolInfo
-	17, // 3: turnstone.v1.AgentInfo.limits:type_name -> turnstone.v1.Limits
-	18, // 4: turnstone.v1.GetTurnResponse.started_at:type_name -> google.protobuf.Timestamp
-	16, // 5: turnstone.v1.GetTurnResponse.pending:type_name -> turnstone.v1.Approval
-	19, // 6: turnstone.v1.GetTurnResponse.result:type_name -> turnstone.v1.AgentStepOutput
-	20, // 7: turnstone.v1.AgentRuntime.Invoke:input_type -> turnstone.v1.TurnRequest
-	20, // 8: turnstone.v1.AgentRuntime.Stream:input_type -> turnstone.v1.TurnRequest
-	0,  // 9: turnstone.v1.AgentRuntime.Follow:input_type -> turnstone.v1.FollowRequest
-	2,  // 10: turnstone.v1.AgentRuntime.ListAgents:input_type -> turnstone.v1.ListAgentsRequest
-	6,  // 11: turnstone.v1.AgentRuntime.Decide:input_type -> turnstone.v1.DecideRequest
-	8,  // 12: turnstone.v1.AgentRuntime.Provide:input_type -> turnstone.v1.ProvideRequest
-	10, // 13: turnstone.v1.AgentRuntime.Cancel:input_type -> turnstone.v1.CancelRequest
-	12, // 14: turnstone.v1.AgentRuntime.GetTurn:input_type -> turnstone.v1.GetTurnRequest
-	14, // 15: turnstone.v1.AgentRuntime.GetResult:input_type -> turnstone.v1.GetResultRequest
-	19, // 16: turnstone.v1.AgentRuntime.Invoke:output_type -> turnstone.v1.AgentStepOutput
-	21, // 17: turnstone.v1.AgentRuntime.Stream:output_type -> turnstone.v1.Event
-	21, // 18: turnstone.v1.AgentRuntime.Follow:output_type -> turnstone.v1.Event
-	3,  // 19: turnstone.v1.AgentRuntime.ListAgents:output_type -> turnstone.v1.ListAgentsResponse
-	7,  // 20: turnstone.v1.AgentRuntime.Decide:output_type -> turnstone.v1.DecideResponse
-	9,  // 21: turnstone.v1.AgentRuntime.Provide:output_type -> turnstone.v1.ProvideResponse
-	11, // 22: turnstone.v1.AgentRuntime.Cancel:output_type -> turnstone.v1.CancelResponse
-	13, // 23: turnstone.v1.AgentRuntime.GetTurn:output_type -> turnstone.v1.GetTurnResponse
-	15, // 24: turnstone.v1.AgentRuntime.GetResult:output_type -> turnstone.v1.GetResultResponse
-	16, // [16:25] is the sub-list for method output_type
-	7,  // [7:16] is the sub-list for method input_type
-	7,  // [7:7] is the sub-list for extension type_name
-	7,  // [7:7] is the sub-list for extension extendee
-	0,  // [0:7] is the sub-list for field type_name
+	19, // 0: turnstone.v1.WaitingTurn.pending:type_name -> turnstone.v1.Approval
+	18, // 1: turnstone.v1.ListAgentsRequest.labels:type_name -> turnstone.v1.ListAgentsRequest.LabelsEntry
+	20, // 2: turnstone.v1.ListAgentsResponse.agents:type_name -> turnstone.v1.AgentInfo
+	21, // 3: turnstone.v1.RouteRequest.context:type_name -> turnstone.v1.InvocationContext
+	6,  // 4: turnstone.v1.RouteResponse.decision:type_name -> turnstone.v1.RouteDecision
+	7,  // 5: turnstone.v1.RouteDecision.rules:type_name -> turnstone.v1.RuleVerdict
+	22, // 6: turnstone.v1.GetTurnResponse.started_at:type_name -> google.protobuf.Timestamp
+	19, // 7: turnstone.v1.GetTurnResponse.pending:type_name -> turnstone.v1.Approval
+	23, // 8: turnstone.v1.GetTurnResponse.result:type_name -> turnstone.v1.AgentStepOutput
+	24, // 9: turnstone.v1.AgentRuntime.Invoke:input_type -> turnstone.v1.TurnRequest
+	24, // 10: turnstone.v1.AgentRuntime.Stream:input_type -> turnstone.v1.TurnRequest
+	0,  // 11: turnstone.v1.AgentRuntime.Follow:input_type -> turnstone.v1.FollowRequest
+	2,  // 12: turnstone.v1.AgentRuntime.ListAgents:input_type -> turnstone.v1.ListAgentsRequest
+	4,  // 13: turnstone.v1.AgentRuntime.Route:input_type -> turnstone.v1.RouteRequest
+	8,  // 14: turnstone.v1.AgentRuntime.Decide:input_type -> turnstone.v1.DecideRequest
+	10, // 15: turnstone.v1.AgentRuntime.Provide:input_type -> turnstone.v1.ProvideRequest
+	12, // 16: turnstone.v1.AgentRuntime.Cancel:input_type -> turnstone.v1.CancelRequest
+	14, // 17: turnstone.v1.AgentRuntime.GetTurn:input_type -> turnstone.v1.GetTurnRequest
+	16, // 18: turnstone.v1.AgentRuntime.GetResult:input_type -> turnstone.v1.GetResultRequest
+	23, // 19: turnstone.v1.AgentRuntime.Invoke:output_type -> turnstone.v1.AgentStepOutput
+	25, // 20: turnstone.v1.AgentRuntime.Stream:output_type -> turnstone.v1.Event
+	25, // 21: turnstone.v1.AgentRuntime.Follow:output_type -> turnstone.v1.Event
+	3,  // 22: turnstone.v1.AgentRuntime.ListAgents:output_type -> turnstone.v1.ListAgentsResponse
+	5,  // 23: turnstone.v1.AgentRuntime.Route:output_type -> turnstone.v1.RouteResponse
+	9,  // 24: turnstone.v1.AgentRuntime.Decide:output_type -> turnstone.v1.DecideResponse
+	11, // 25: turnstone.v1.AgentRuntime.Provide:output_type -> turnstone.v1.ProvideResponse
+	13, // 26: turnstone.v1.AgentRuntime.Cancel:output_type -> turnstone.v1.CancelResponse
+	15, // 27: turnstone.v1.AgentRuntime.GetTurn:output_type -> turnstone.v1.GetTurnResponse
+	17, // 28: turnstone.v1.AgentRuntime.GetResult:output_type -> turnstone.v1.GetResultResponse
+	19, // [19:29] is the sub-list for method output_type
+	9,  // [9:19] is the sub-list for method input_type
+	9,  // [9:9] is the sub-list for extension type_name
+	9,  // [9:9] is the sub-list for extension extendee
+	0,  // [0:9] is the sub-list for field type_name
 }
 
 func init() { file_turnstone_v1_agent_runtime_proto_init() }
@@ -1214,6 +1461,7 @@ func file_turnstone_v1_agent_runtime_proto_init() {
 	if File_turnstone_v1_agent_runtime_proto != nil {
 		return
 	}
+	file_turnstone_v1_agent_proto_init()
 	file_turnstone_v1_event_proto_init()
 	file_turnstone_v1_message_proto_init()
 	file_turnstone_v1_turn_proto_init()
@@ -1223,7 +1471,7 @@ func file_turnstone_v1_agent_runtime_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_turnstone_v1_agent_runtime_proto_rawDesc), len(file_turnstone_v1_agent_runtime_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   16,
+			NumMessages:   19,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -23,6 +23,7 @@ const (
 	AgentRuntime_Stream_FullMethodName     = "/turnstone.v1.AgentRuntime/Stream"
 	AgentRuntime_Follow_FullMethodName     = "/turnstone.v1.AgentRuntime/Follow"
 	AgentRuntime_ListAgents_FullMethodName = "/turnstone.v1.AgentRuntime/ListAgents"
+	AgentRuntime_Route_FullMethodName      = "/turnstone.v1.AgentRuntime/Route"
 	AgentRuntime_Decide_FullMethodName     = "/turnstone.v1.AgentRuntime/Decide"
 	AgentRuntime_Provide_FullMethodName    = "/turnstone.v1.AgentRuntime/Provide"
 	AgentRuntime_Cancel_FullMethodName     = "/turnstone.v1.AgentRuntime/Cancel"
@@ -37,7 +38,7 @@ const (
 // AgentRuntime runs agent turns.
 //
 // Errors carry a Failure as a detail, an ErrorInfo whose reason is the failure's type in upper case (domain "turnstone"), a
-// BadRequest when a field is at fault, and a RetryInfo when waiting helps. A turn that fails is no error of the call: it is an
+// BadRequest when fields are at fault, and a RetryInfo when waiting helps. A turn that fails is no error of the call: it is an
 // AgentStepOutput of status failed.
 //
 // Invoke and Stream take the request itself and answer with the documents themselves, as the HTTP API does; hence the
@@ -61,7 +62,10 @@ type AgentRuntimeClient interface {
 	// buf:lint:ignore RPC_RESPONSE_STANDARD_NAME
 	Follow(ctx context.Context, in *FollowRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Event], error)
 	// ListAgents lists the agents that a request may name.
+	// buf:lint:ignore RPC_REQUEST_RESPONSE_UNIQUE
 	ListAgents(ctx context.Context, in *ListAgentsRequest, opts ...grpc.CallOption) (*ListAgentsResponse, error)
+	// Route says which agent would answer a request and what every rule says about it. It starts nothing.
+	Route(ctx context.Context, in *RouteRequest, opts ...grpc.CallOption) (*RouteResponse, error)
 	// Decide answers an approval.
 	Decide(ctx context.Context, in *DecideRequest, opts ...grpc.CallOption) (*DecideResponse, error)
 	// Provide hands in the result of a tool that runs at the caller.
@@ -140,6 +144,16 @@ func (c *agentRuntimeClient) ListAgents(ctx context.Context, in *ListAgentsReque
 	return out, nil
 }
 
+func (c *agentRuntimeClient) Route(ctx context.Context, in *RouteRequest, opts ...grpc.CallOption) (*RouteResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RouteResponse)
+	err := c.cc.Invoke(ctx, AgentRuntime_Route_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *agentRuntimeClient) Decide(ctx context.Context, in *DecideRequest, opts ...grpc.CallOption) (*DecideResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(DecideResponse)
@@ -206,7 +220,7 @@ type AgentRuntime_GetResultClient = grpc.ServerStreamingClient[GetResultResponse
 // AgentRuntime runs agent turns.
 //
 // Errors carry a Failure as a detail, an ErrorInfo whose reason is the failure's type in upper case (domain "turnstone"), a
-// BadRequest when a field is at fault, and a RetryInfo when waiting helps. A turn that fails is no error of the call: it is an
+// BadRequest when fields are at fault, and a RetryInfo when waiting helps. A turn that fails is no error of the call: it is an
 // AgentStepOutput of status failed.
 //
 // Invoke and Stream take the request itself and answer with the documents themselves, as the HTTP API does; hence the
@@ -230,7 +244,10 @@ type AgentRuntimeServer interface {
 	// buf:lint:ignore RPC_RESPONSE_STANDARD_NAME
 	Follow(*FollowRequest, grpc.ServerStreamingServer[Event]) error
 	// ListAgents lists the agents that a request may name.
+	// buf:lint:ignore RPC_REQUEST_RESPONSE_UNIQUE
 	ListAgents(context.Context, *ListAgentsRequest) (*ListAgentsResponse, error)
+	// Route says which agent would answer a request and what every rule says about it. It starts nothing.
+	Route(context.Context, *RouteRequest) (*RouteResponse, error)
 	// Decide answers an approval.
 	Decide(context.Context, *DecideRequest) (*DecideResponse, error)
 	// Provide hands in the result of a tool that runs at the caller.
@@ -262,6 +279,9 @@ func (UnimplementedAgentRuntimeServer) Follow(*FollowRequest, grpc.ServerStreami
 }
 func (UnimplementedAgentRuntimeServer) ListAgents(context.Context, *ListAgentsRequest) (*ListAgentsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListAgents not implemented")
+}
+func (UnimplementedAgentRuntimeServer) Route(context.Context, *RouteRequest) (*RouteResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Route not implemented")
 }
 func (UnimplementedAgentRuntimeServer) Decide(context.Context, *DecideRequest) (*DecideResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Decide not implemented")
@@ -353,6 +373,24 @@ func _AgentRuntime_ListAgents_Handler(srv interface{}, ctx context.Context, dec 
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(AgentRuntimeServer).ListAgents(ctx, req.(*ListAgentsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AgentRuntime_Route_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RouteRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AgentRuntimeServer).Route(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AgentRuntime_Route_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AgentRuntimeServer).Route(ctx, req.(*RouteRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -454,6 +492,10 @@ var AgentRuntime_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListAgents",
 			Handler:    _AgentRuntime_ListAgents_Handler,
+		},
+		{
+			MethodName: "Route",
+			Handler:    _AgentRuntime_Route_Handler,
 		},
 		{
 			MethodName: "Decide",

@@ -54,7 +54,7 @@ type Event struct {
 	Failed bool `protobuf:"varint,13,opt,name=failed,proto3" json:"failed,omitempty"`
 	// For approval_requested and approval_resolved.
 	Approval *Approval `protobuf:"bytes,14,opt,name=approval,proto3" json:"approval,omitempty"`
-	// JSON text. For route.
+	// JSON text of a RouteDecision. For route.
 	Route string `protobuf:"bytes,15,opt,name=route,proto3" json:"route,omitempty"`
 	// For usage: of one model call.
 	Usage *Usage `protobuf:"bytes,16,opt,name=usage,proto3" json:"usage,omitempty"`
@@ -65,7 +65,11 @@ type Event struct {
 	// … from which index on.
 	FromIndex int64 `protobuf:"varint,19,opt,name=from_index,json=fromIndex,proto3" json:"from_index,omitempty"`
 	// For error.
-	Error         *Failure `protobuf:"bytes,20,opt,name=error,proto3" json:"error,omitempty"`
+	Error *Failure `protobuf:"bytes,20,opt,name=error,proto3" json:"error,omitempty"`
+	// For tool_start and tool_end: the node that the tool comes from.
+	SourceNodeName string `protobuf:"bytes,21,opt,name=source_node_name,json=sourceNodeName,proto3" json:"source_node_name,omitempty"`
+	// For tool_start and tool_end.
+	IsFromToolkit bool `protobuf:"varint,22,opt,name=is_from_toolkit,json=isFromToolkit,proto3" json:"is_from_toolkit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -240,6 +244,20 @@ func (x *Event) GetError() *Failure {
 	return nil
 }
 
+func (x *Event) GetSourceNodeName() string {
+	if x != nil {
+		return x.SourceNodeName
+	}
+	return ""
+}
+
+func (x *Event) GetIsFromToolkit() bool {
+	if x != nil {
+		return x.IsFromToolkit
+	}
+	return false
+}
+
 // EventMeta addresses an event.
 type EventMeta struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -340,7 +358,7 @@ var File_turnstone_v1_event_proto protoreflect.FileDescriptor
 
 const file_turnstone_v1_event_proto_rawDesc = "" +
 	"\n" +
-	"\x18turnstone/v1/event.proto\x12\fturnstone.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1aturnstone/v1/message.proto\x1a\x17turnstone/v1/turn.proto\"\x89\x05\n" +
+	"\x18turnstone/v1/event.proto\x12\fturnstone.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1aturnstone/v1/message.proto\x1a\x17turnstone/v1/turn.proto\"\xdb\x05\n" +
 	"\x05Event\x12+\n" +
 	"\x04meta\x18\x01 \x01(\v2\x17.turnstone.v1.EventMetaR\x04meta\x12\x12\n" +
 	"\x04type\x18\x02 \x01(\tR\x04type\x12\x16\n" +
@@ -364,7 +382,9 @@ const file_turnstone_v1_event_proto_rawDesc = "" +
 	"\bproducer\x18\x12 \x01(\tR\bproducer\x12\x1d\n" +
 	"\n" +
 	"from_index\x18\x13 \x01(\x03R\tfromIndex\x12+\n" +
-	"\x05error\x18\x14 \x01(\v2\x15.turnstone.v1.FailureR\x05error\"\xf4\x01\n" +
+	"\x05error\x18\x14 \x01(\v2\x15.turnstone.v1.FailureR\x05error\x12(\n" +
+	"\x10source_node_name\x18\x15 \x01(\tR\x0esourceNodeName\x12&\n" +
+	"\x0fis_from_toolkit\x18\x16 \x01(\bR\risFromToolkit\"\xf4\x01\n" +
 	"\tEventMeta\x12\x1b\n" +
 	"\tstream_id\x18\x01 \x01(\tR\bstreamId\x12\x1f\n" +
 	"\vevent_index\x18\x02 \x01(\x03R\n" +

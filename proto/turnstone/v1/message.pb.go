@@ -481,7 +481,9 @@ type Failure struct {
 	// The pipeline step that failed.
 	Step string `protobuf:"bytes,5,opt,name=step,proto3" json:"step,omitempty"`
 	// The field at fault, as in messages[0].role.
-	Field         string `protobuf:"bytes,6,opt,name=field,proto3" json:"field,omitempty"`
+	Field string `protobuf:"bytes,6,opt,name=field,proto3" json:"field,omitempty"`
+	// What is wrong with catalog documents. Of very many the first, and then how many more.
+	Faults        []*Fault `protobuf:"bytes,7,rep,name=faults,proto3" json:"faults,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -558,6 +560,102 @@ func (x *Failure) GetField() string {
 	return ""
 }
 
+func (x *Failure) GetFaults() []*Fault {
+	if x != nil {
+		return x.Faults
+	}
+	return nil
+}
+
+// Fault is one thing that is wrong with a catalog document.
+type Fault struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	File  string                 `protobuf:"bytes,1,opt,name=file,proto3" json:"file,omitempty"`
+	// From 1; 0 when not known.
+	Line int64 `protobuf:"varint,2,opt,name=line,proto3" json:"line,omitempty"`
+	// From 1; 0 when not known.
+	Column int64 `protobuf:"varint,3,opt,name=column,proto3" json:"column,omitempty"`
+	// As in AgentInstance acme/analyst.
+	Document string `protobuf:"bytes,4,opt,name=document,proto3" json:"document,omitempty"`
+	// Of the field, as in rules[2].when.expression.
+	Path          string `protobuf:"bytes,5,opt,name=path,proto3" json:"path,omitempty"`
+	Message       string `protobuf:"bytes,6,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Fault) Reset() {
+	*x = Fault{}
+	mi := &file_turnstone_v1_message_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Fault) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Fault) ProtoMessage() {}
+
+func (x *Fault) ProtoReflect() protoreflect.Message {
+	mi := &file_turnstone_v1_message_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Fault.ProtoReflect.Descriptor instead.
+func (*Fault) Descriptor() ([]byte, []int) {
+	return file_turnstone_v1_message_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *Fault) GetFile() string {
+	if x != nil {
+		return x.File
+	}
+	return ""
+}
+
+func (x *Fault) GetLine() int64 {
+	if x != nil {
+		return x.Line
+	}
+	return 0
+}
+
+func (x *Fault) GetColumn() int64 {
+	if x != nil {
+		return x.Column
+	}
+	return 0
+}
+
+func (x *Fault) GetDocument() string {
+	if x != nil {
+		return x.Document
+	}
+	return ""
+}
+
+func (x *Fault) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *Fault) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
 // Approval is a tool call that waits, or waited, for a person.
 type Approval struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
@@ -580,7 +678,7 @@ type Approval struct {
 
 func (x *Approval) Reset() {
 	*x = Approval{}
-	mi := &file_turnstone_v1_message_proto_msgTypes[5]
+	mi := &file_turnstone_v1_message_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -592,7 +690,7 @@ func (x *Approval) String() string {
 func (*Approval) ProtoMessage() {}
 
 func (x *Approval) ProtoReflect() protoreflect.Message {
-	mi := &file_turnstone_v1_message_proto_msgTypes[5]
+	mi := &file_turnstone_v1_message_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -605,7 +703,7 @@ func (x *Approval) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Approval.ProtoReflect.Descriptor instead.
 func (*Approval) Descriptor() ([]byte, []int) {
-	return file_turnstone_v1_message_proto_rawDescGZIP(), []int{5}
+	return file_turnstone_v1_message_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Approval) GetApprovalId() string {
@@ -728,14 +826,22 @@ const file_turnstone_v1_message_proto_rawDesc = "" +
 	"\routput_tokens\x18\x02 \x01(\x03R\foutputTokens\x12#\n" +
 	"\rcached_tokens\x18\x03 \x01(\x03R\fcachedTokens\x12)\n" +
 	"\x10reasoning_tokens\x18\x04 \x01(\x03R\x0freasoningTokens\x12\x19\n" +
-	"\bcost_usd\x18\x05 \x01(\x01R\acostUsd\"\x93\x01\n" +
+	"\bcost_usd\x18\x05 \x01(\x01R\acostUsd\"\xc0\x01\n" +
 	"\aFailure\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12\x1c\n" +
 	"\tretryable\x18\x03 \x01(\bR\tretryable\x12\x12\n" +
 	"\x04tool\x18\x04 \x01(\tR\x04tool\x12\x12\n" +
 	"\x04step\x18\x05 \x01(\tR\x04step\x12\x14\n" +
-	"\x05field\x18\x06 \x01(\tR\x05field\"\xfc\x01\n" +
+	"\x05field\x18\x06 \x01(\tR\x05field\x12+\n" +
+	"\x06faults\x18\a \x03(\v2\x13.turnstone.v1.FaultR\x06faults\"\x91\x01\n" +
+	"\x05Fault\x12\x12\n" +
+	"\x04file\x18\x01 \x01(\tR\x04file\x12\x12\n" +
+	"\x04line\x18\x02 \x01(\x03R\x04line\x12\x16\n" +
+	"\x06column\x18\x03 \x01(\x03R\x06column\x12\x1a\n" +
+	"\bdocument\x18\x04 \x01(\tR\bdocument\x12\x12\n" +
+	"\x04path\x18\x05 \x01(\tR\x04path\x12\x18\n" +
+	"\amessage\x18\x06 \x01(\tR\amessage\"\xfc\x01\n" +
 	"\bApproval\x12\x1f\n" +
 	"\vapproval_id\x18\x01 \x01(\tR\n" +
 	"approvalId\x12\x17\n" +
@@ -762,23 +868,25 @@ func file_turnstone_v1_message_proto_rawDescGZIP() []byte {
 	return file_turnstone_v1_message_proto_rawDescData
 }
 
-var file_turnstone_v1_message_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
+var file_turnstone_v1_message_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
 var file_turnstone_v1_message_proto_goTypes = []any{
 	(*Message)(nil),    // 0: turnstone.v1.Message
 	(*Block)(nil),      // 1: turnstone.v1.Block
 	(*Annotation)(nil), // 2: turnstone.v1.Annotation
 	(*Usage)(nil),      // 3: turnstone.v1.Usage
 	(*Failure)(nil),    // 4: turnstone.v1.Failure
-	(*Approval)(nil),   // 5: turnstone.v1.Approval
+	(*Fault)(nil),      // 5: turnstone.v1.Fault
+	(*Approval)(nil),   // 6: turnstone.v1.Approval
 }
 var file_turnstone_v1_message_proto_depIdxs = []int32{
 	1, // 0: turnstone.v1.Message.blocks:type_name -> turnstone.v1.Block
 	2, // 1: turnstone.v1.Block.annotations:type_name -> turnstone.v1.Annotation
-	2, // [2:2] is the sub-list for method output_type
-	2, // [2:2] is the sub-list for method input_type
-	2, // [2:2] is the sub-list for extension type_name
-	2, // [2:2] is the sub-list for extension extendee
-	0, // [0:2] is the sub-list for field type_name
+	5, // 2: turnstone.v1.Failure.faults:type_name -> turnstone.v1.Fault
+	3, // [3:3] is the sub-list for method output_type
+	3, // [3:3] is the sub-list for method input_type
+	3, // [3:3] is the sub-list for extension type_name
+	3, // [3:3] is the sub-list for extension extendee
+	0, // [0:3] is the sub-list for field type_name
 }
 
 func init() { file_turnstone_v1_message_proto_init() }
@@ -793,7 +901,7 @@ func file_turnstone_v1_message_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_turnstone_v1_message_proto_rawDesc), len(file_turnstone_v1_message_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   6,
+			NumMessages:   7,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

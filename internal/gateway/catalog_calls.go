@@ -1,0 +1,313 @@
+package gateway
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"iter"
+	"regexp"
+	"slices"
+	"strings"
+	utf "unicode/utf8"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// This file is what both doors do with the catalog: name the tenant, check what a caller may say, call [Catalog].
+
+// Bounds of what callers may say of the catalog.
+const (
+	defaultPage  = 100
+	maxPageSize  = 1000
+	maxToken     = 1024 // of a page
+	maxLabels    = 16
+	maxText      = 256 // of a filter or a name
+	maxComment   = 4096
+	maxManifests = 1000
+	maxDeletes   = 1000
+)
+
+var hashPattern = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
+
+// about is the tenant that a call about the catalog names: its own, a name, or [agent.SharedTenant], as long as no credential confines
+// the caller to a tenant.
+func (c identity) about(named string) (string, error) {
+	switch {
+	case named == "":
+		return c.own(), nil
+	case named == agent.SharedTenant:
+		return named, nil
+	case c.tenant != "" && c.tenant != named:
+		return "", agent.Invalid("tenant", "is %.140q, but the request is made for tenant %q", named, c.tenant)
+	}
+	who, err := namedTenant(named)
+	return who.tenant, err
+}
+
+// filter is about for lists of documents: those of every tenant are asked for with [agent.SharedTenant], and a NodeDefinition has none.
+func (c identity) filter(kind agent.Kind, named string) (string, error) {
+	tenant, err := c.about(named)
+	if tenant == agent.SharedTenant || kind == agent.KindNode {
+		tenant = ""
+	}
+	return tenant, err
+}
+
+// key names one document.
+func (c identity) key(k agent.DocumentKey) (agent.DocumentKey, error) {
+	if err := checkKind(k.Kind); err != nil {
+		return k, err
+	}
+	if !agent.ValidName(k.Name) {
+		return k, agent.Errorf(agent.CodeNotFound, "", "there is no %s %.140q", k.Kind, k.Name)
+	}
+	if k.Kind == agent.KindNode {
+		k.Tenant = ""
+		return k, checkName("version", k.Version)
+	}
+	if k.Version != "" {
+		return k, agent.Invalid("version", "is for a %s alone", agent.KindNode)
+	}
+	var err error
+	k.Tenant, err = c.about(k.Tenant)
+	return k, err
+}
+
+func checkKind(k agent.Kind) error {
+	if slices.Contains(agent.Kinds(), k) {
+		return nil
+	}
+	var all []string
+	for _, known := range agent.Kinds() {
+		all = append(all, string(known))
+	}
+	return agent.Invalid("kind", "want one of %s, got %.60q", strings.Join(all, ", "), k)
+}
+
+// checkName accepts nothing and what may name a document.
+func checkName(field, value string) error {
+	if value != "" && !agent.ValidName(value) {
+		return agent.Invalid(field, "want 1 to 128 of A-Z a-z 0-9 . _ -")
+	}
+	return nil
+}
+
+// checkPlain refuses text that no store or terminal should see.
+func checkPlain(field, text string, most int) error {
+	switch {
+	case len(text) > most:
+		return agent.Invalid(field, "is %d bytes, at most %d", len(text), most)
+	case !utf.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' && r != '\n' && r != '\t' }):
+		return agent.Invalid(field, "holds control characters or is not UTF-8")
+	}
+	return nil
+}
+
+func checkLabels(field string, labels map[string]string) error {
+	if len(labels) > maxLabels {
+		return agent.Invalid(field, "are %d, at most %d", len(labels), maxLabels)
+	}
+	for key, value := range labels {
+		if key == "" {
+			return agent.Invalid(field, "has an empty key")
+		}
+		if err := cmp.Or(checkPlain(field, key, maxText), checkPlain(field, value, maxText)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pageOf checks what a caller says of a page.
+func pageOf(size int64, token string) (agent.Page, error) {
+	if size < 0 || size > maxPageSize {
+		return agent.Page{}, agent.Invalid("page_size", "want 1 to %d, got %d", maxPageSize, size)
+	}
+	return agent.Page{Size: int(cmp.Or(size, defaultPage)), Token: token}, checkPlain("page_token", token, maxToken)
+}
+
+func (g *Gateway) listNodes(ctx context.Context, labels string, q agent.NodeQuery) (agent.NodePage, error) {
+	switch q.Type {
+	case "", agent.NodeAgent, agent.NodeTool, agent.NodeToolkit:
+	default:
+		return agent.NodePage{}, agent.Invalid("type", "want agent, tool or toolkit, got %.60q", q.Type)
+	}
+	if err := cmp.Or(checkName("node_id", q.NodeID), checkLabels(labels, q.Labels)); err != nil {
+		return agent.NodePage{}, err
+	}
+	ctx, cancel := g.bounded(ctx)
+	defer cancel()
+	return g.cfg.Catalog.ListNodes(ctx, q)
+}
+
+// listAgents lists agents; node and labels are what the door calls these filters.
+func (g *Gateway) listAgents(ctx context.Context, who identity, node, labels string, q agent.AgentQuery) (agent.AgentPage, error) {
+	tenant, err := who.about(q.Tenant)
+	err = cmp.Or(err, checkName(node, q.NodeID), checkPlain("tool", q.Tool, maxText), checkLabels(labels, q.Labels))
+	if err != nil {
+		return agent.AgentPage{}, err
+	}
+	q.Tenant = tenant
+	ctx, cancel := g.bounded(ctx)
+	defer cancel()
+	return g.cfg.Catalog.ListAgents(ctx, q)
+}
+
+func (g *Gateway) listDocuments(ctx context.Context, who identity, q agent.DocumentQuery) (agent.DocumentPage, error) {
+	tenant, err := who.filter(q.Kind, q.Tenant)
+	if q.Kind != "" {
+		err = cmp.Or(err, checkKind(q.Kind))
+	}
+	if err := cmp.Or(err, checkName("name", q.Name), checkName("version", q.Version)); err != nil {
+		return agent.DocumentPage{}, err
+	}
+	switch q.Source {
+	case "", agent.SourceBuiltin, agent.SourceConfig, agent.SourceFolder, agent.SourceAPI:
+	default:
+		return agent.DocumentPage{}, agent.Invalid("source", "want builtin, config, folder or api, got %.60q", q.Source)
+	}
+	q.Tenant = tenant
+	ctx, cancel := g.bounded(ctx)
+	defer cancel()
+	return g.cfg.Catalog.Documents(ctx, q)
+}
+
+// document returns the one document of a key. A NodeDefinition may be named without its version while it has but one.
+func (g *Gateway) document(ctx context.Context, who identity, key agent.DocumentKey) (agent.Document, error) {
+	key, err := who.key(key)
+	if err != nil {
+		return agent.Document{}, err
+	}
+	ctx, cancel := g.bounded(ctx)
+	defer cancel()
+	page, err := g.cfg.Catalog.Documents(ctx, agent.DocumentQuery{
+		Kind: key.Kind, Tenant: key.Tenant, Name: key.Name, Version: key.Version, Page: agent.Page{Size: defaultPage},
+	})
+	if err != nil {
+		return agent.Document{}, err
+	}
+	switch len(page.Documents) {
+	case 0:
+		return agent.Document{}, agent.Errorf(agent.CodeNotFound, "", "there is no %s", key)
+	case 1:
+		return page.Documents[0], nil
+	}
+	versions := make([]string, len(page.Documents))
+	for i := range page.Documents {
+		versions[i] = page.Documents[i].Version
+	}
+	return agent.Document{}, agent.Invalid("version", "there are several: %s", strings.Join(versions, ", "))
+}
+
+// apply changes the catalog; files is what the door calls the manifests.
+func (g *Gateway) apply(ctx context.Context, who identity, files string, r agent.ApplyRequest) (agent.ApplyResult, error) {
+	r.Source = agent.SourceAPI
+	if err := checkApply(files, &r); err != nil {
+		return agent.ApplyResult{}, err
+	}
+	for i := range r.Delete {
+		key, err := who.key(r.Delete[i])
+		if err == nil && key.Kind == agent.KindNode && key.Version == "" {
+			err = agent.Invalid("version", "is empty: which one?")
+		}
+		if err != nil {
+			return agent.ApplyResult{}, err
+		}
+		r.Delete[i] = key
+	}
+	ctx, cancel := g.bounded(ctx)
+	defer cancel()
+	return g.cfg.Catalog.Apply(ctx, r)
+}
+
+func checkApply(files string, r *agent.ApplyRequest) error {
+	switch {
+	case len(r.Files) == 0 && len(r.Delete) == 0 && !r.Prune:
+		return agent.Invalid(files, "is empty: there is nothing to do")
+	case len(r.Files) > maxManifests:
+		return agent.Invalid(files, "are %d, at most %d", len(r.Files), maxManifests)
+	case len(r.Delete) > maxDeletes:
+		return agent.Invalid("delete", "are %d, at most %d", len(r.Delete), maxDeletes)
+	case r.BaseRevision < 0:
+		return agent.Invalid("base_revision", "want 0 or more, got %d", r.BaseRevision)
+	}
+	for i := range r.Files {
+		if err := checkPlain(fmt.Sprintf("%s[%d].name", files, i), r.Files[i].Name, maxToken); err != nil {
+			return err
+		}
+	}
+	return cmp.Or(checkPlain("by", r.By, maxText), checkPlain("comment", r.Comment, maxComment))
+}
+
+func (g *Gateway) publish(ctx context.Context, who identity, tenant, name, by string) (agent.AgentInfo, error) {
+	tenant, err := who.about(tenant)
+	if err == nil && name == "" {
+		err = agent.Invalid("agent", "is empty")
+	}
+	if err := cmp.Or(err, checkName("agent", name), checkPlain("by", by, maxText)); err != nil {
+		return agent.AgentInfo{}, err
+	}
+	ctx, cancel := g.bounded(ctx)
+	defer cancel()
+	return g.cfg.Catalog.Publish(ctx, tenant, name, by)
+}
+
+func (g *Gateway) listHistory(ctx context.Context, who identity, q agent.HistoryQuery) (agent.HistoryPage, error) {
+	tenant, err := who.filter(q.Kind, q.Tenant)
+	if q.Kind != "" {
+		err = cmp.Or(err, checkKind(q.Kind))
+	}
+	if err := cmp.Or(err, checkName("name", q.Name)); err != nil {
+		return agent.HistoryPage{}, err
+	}
+	q.Tenant = tenant
+	ctx, cancel := g.bounded(ctx)
+	defer cancel()
+	return g.cfg.Catalog.History(ctx, q)
+}
+
+// planOf returns the plan of a hash, or without one that of an agent.
+func (g *Gateway) planOf(ctx context.Context, who identity, hash, tenant, name string) (body []byte, of string, err error) {
+	ctx, cancel := g.bounded(ctx)
+	defer cancel()
+	if hash != "" {
+		if !hashPattern.MatchString(hash) {
+			return nil, "", agent.Errorf(agent.CodeNotFound, "", "there is no plan %.140q: want sha256: and 64 hex digits", hash)
+		}
+		body, err = g.cfg.Catalog.PlanBody(ctx, hash)
+		return body, hash, err
+	}
+	if tenant, err = who.about(tenant); err != nil {
+		return nil, "", err
+	}
+	if !agent.ValidName(name) {
+		return nil, "", agent.FieldErrorf(agent.CodeNotFound, "agent", "there is no agent %.140q", name)
+	}
+	return g.cfg.Catalog.AgentPlan(ctx, tenant, name)
+}
+
+// watch checks a query for the stream of the catalog and opens it. It lasts until ctx ends.
+func (g *Gateway) watch(ctx context.Context, who identity, q agent.WatchQuery) (iter.Seq2[agent.CatalogEvent, error], error) {
+	tenant, err := who.about(q.Tenant)
+	if err != nil {
+		return nil, err
+	}
+	q.Tenant = tenant
+	return g.cfg.Catalog.Watch(ctx, q), nil
+}
+
+// explain says which agent would answer a request through a door, and why.
+func (g *Gateway) explain(ctx context.Context, who identity, door string, r agent.RouteContext) (agent.RouteDecision, error) {
+	// What a turn would be checked for, with a message that passes.
+	turn := agent.TurnRequest{Agent: r.Agent, SessionID: r.SessionID, Message: "-", Context: r.InvocationContext}
+	if err := cmp.Or(who.sign(&turn), checkPlain("channel", r.Channel, maxText)); err != nil {
+		return agent.RouteDecision{}, err
+	}
+	if err := turn.Validate(0); err != nil {
+		return agent.RouteDecision{}, err
+	}
+	r.InvocationContext, r.Channel = turn.Context, cmp.Or(r.Channel, door)
+	ctx, cancel := g.bounded(ctx)
+	defer cancel()
+	return g.cfg.Catalog.Route(ctx, r)
+}

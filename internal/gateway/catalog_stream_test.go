@@ -1,0 +1,197 @@
+package gateway_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/gateway"
+	pb "github.com/turnstone-run/turnstone/proto/turnstone/v1"
+)
+
+// catalogEvents reads the stream of a catalog, past the retry hint.
+func catalogEvents(t *testing.T, body io.Reader) func() (id string, e agent.CatalogEvent) {
+	t.Helper()
+	next := frames(body)
+	_, err := next()
+	require.NoError(t, err)
+	return func() (id string, e agent.CatalogEvent) {
+		frame, err := next()
+		require.NoError(t, err)
+		lines := strings.Split(frame, "\n")
+		require.Equal(t, "event: catalog", lines[1], frame)
+		require.NoError(t, json.Unmarshal([]byte(strings.TrimPrefix(lines[2], "data: ")), &e))
+		return strings.TrimPrefix(lines[0], "id: "), e
+	}
+}
+
+func agentNamed(tenant, name string) agent.CatalogEvent {
+	return agent.CatalogEvent{Agents: []agent.AgentInfo{{Tenant: tenant, Name: name}}}
+}
+
+func TestCatalogStream(t *testing.T) {
+	d := open(t, nil)
+	d.stock()
+	resp := d.follow(t.Context(), "/v1/catalog/stream")
+	require.Equal(t, "text/event-stream", resp.Header.Get("Content-Type"))
+	next := catalogEvents(t, resp.Body)
+	id, e := next()
+	require.Equal(t, "1", id)
+	require.True(t, e.Snapshot)
+	require.Len(t, e.Nodes, 3)
+	require.Len(t, e.Agents, 2, "not the one of another tenant")
+
+	d.catalog.Change(agentNamed("default", "new"))
+	id, e = next()
+	require.Equal(t, "2", id)
+	require.False(t, e.Snapshot)
+	require.Equal(t, "new", e.Agents[0].Name)
+	require.Equal(t, []agent.NodeInfo{}, e.Nodes)
+	d.catalog.Change(agentNamed("acme", "hidden")) // revision 3 says nothing to this reader
+	gone := agent.RemovedEntry{Kind: agent.KindAgent, Tenant: "default", Name: "new"}
+	d.catalog.Change(agent.CatalogEvent{Removed: []agent.RemovedEntry{gone}})
+	id, e = next()
+	require.Equal(t, "4", id)
+	require.Equal(t, []agent.RemovedEntry{gone}, e.Removed)
+	require.Empty(t, e.Agents)
+
+	// Whoever was away sees what changed meanwhile as one event; the header wins over the parameter.
+	for path, header := range map[string][]string{"/v1/catalog/stream?after=1": nil, "/v1/catalog/stream?after=0": {"Last-Event-ID", "1"}} {
+		id, e = catalogEvents(t, d.follow(t.Context(), path, header...).Body)()
+		require.Equal(t, "4", id)
+		require.False(t, e.Snapshot)
+		require.Equal(t, []agent.RemovedEntry{gone}, e.Removed)
+	}
+	d.catalog.Forget(3)
+	_, e = catalogEvents(t, d.follow(t.Context(), "/v1/catalog/stream?after=1&tenant=*").Body)()
+	require.True(t, e.Snapshot, "revision 1 is forgotten: everything again")
+	require.Len(t, e.Agents, 4)
+	_, e = catalogEvents(t, d.follow(t.Context(), "/v1/catalog/stream", "Turnstone-Tenant", "acme").Body)()
+	require.Len(t, e.Agents, 3)
+}
+
+func TestCatalogStreamOnTheWire(t *testing.T) {
+	d := open(t, func(c *gateway.Config) { c.Limits.Heartbeat = 5 * time.Millisecond })
+	next := frames(d.follow(t.Context(), "/v1/catalog/stream").Body)
+	for _, want := range []string{
+		"retry: 1000\n", "id: 1\nevent: catalog\n" + `data: {"revision":1,"snapshot":true,"nodes":[],"agents":[],"removed":[]}` + "\n", ":\n", ":\n",
+	} {
+		frame, err := next()
+		require.NoError(t, err)
+		require.Equal(t, want, frame)
+	}
+	require.Equal(t, 200, d.send("HEAD", "/v1/catalog/stream", "").status)
+}
+
+func TestCatalogStreamCountsAndEndsAsOthersDo(t *testing.T) {
+	d := open(t, func(c *gateway.Config) { c.Limits.Streams = 1 })
+	ctx, cancel := context.WithCancel(t.Context())
+	d.follow(ctx, "/v1/catalog/stream")
+	require.Equal(t, 429, d.send("GET", "/v1/catalog/stream", "").status)
+	stub := pb.NewCatalogClient(d.dial())
+	refused, err := stub.StreamCatalog(t.Context(), &pb.StreamCatalogRequest{})
+	require.NoError(t, err)
+	_, err = refused.Recv()
+	require.Equal(t, codes.ResourceExhausted, status.Code(err))
+	cancel()
+	require.Eventually(t, func() bool { return d.catalog.Watchers() == 0 }, 5*time.Second, time.Millisecond, "the watch goes with its client")
+
+	var resp io.Reader
+	require.Eventually(t, func() bool {
+		r := d.follow(t.Context(), "/v1/catalog/stream")
+		resp = r.Body
+		return r.StatusCode == http.StatusOK
+	}, 5*time.Second, time.Millisecond, "the place is free again")
+	next := frames(resp)
+	for range 2 {
+		_, err := next()
+		require.NoError(t, err)
+	}
+	stop, done := context.WithTimeout(t.Context(), 5*time.Second)
+	defer done()
+	require.NoError(t, d.Shutdown(stop))
+	_, err = next()
+	require.ErrorIs(t, err, io.EOF, "it ends cleanly, behind a whole event")
+}
+
+func TestSlowCatalogReaderStallsOnlyItself(t *testing.T) {
+	d := open(t, nil)
+	slow := d.follow(t.Context(), "/v1/catalog/stream")
+	quick, err := pb.NewCatalogClient(d.dial()).StreamCatalog(t.Context(), &pb.StreamCatalogRequest{})
+	require.NoError(t, err)
+	_, err = quick.Recv()
+	require.NoError(t, err)
+	// All changes together are more than the buffers between it and us hold; the quick one sees each.
+	const changes = 24
+	for i := range changes {
+		d.catalog.Change(agent.CatalogEvent{Agents: []agent.AgentInfo{{Name: "big", Description: fmt.Sprint(i) + strings.Repeat("x", 1<<20)}}})
+		e, err := quick.Recv()
+		require.NoError(t, err)
+		require.EqualValues(t, i+2, e.GetRevision())
+	}
+	next, events, last := catalogEvents(t, slow.Body), 0, agent.CatalogEvent{}
+	for last.Revision < changes+1 {
+		_, last = next()
+		events++
+	}
+	require.True(t, strings.HasPrefix(last.Agents[0].Description, fmt.Sprint(changes-1, "x")), "it has the newest state")
+	require.Less(t, events, changes, "and what it did not take in time came as one")
+}
+
+func TestSlowGRPCCatalogReaderMissesNoState(t *testing.T) {
+	d := open(t, nil)
+	stub := pb.NewCatalogClient(d.dial())
+	slow, err := stub.StreamCatalog(t.Context(), &pb.StreamCatalogRequest{Tenant: "*"})
+	require.NoError(t, err)
+	_, err = slow.Header()
+	require.NoError(t, err, "the header says that the stream stands")
+	const last = 40
+	for i := range last {
+		d.catalog.Change(agent.CatalogEvent{Agents: []agent.AgentInfo{{Name: fmt.Sprint("a", i), Description: strings.Repeat("x", 64<<10)}}})
+	}
+	seen, events := map[string]bool{}, 0
+	for revision := int64(0); revision < last+1; {
+		e, err := slow.Recv()
+		require.NoError(t, err)
+		events++
+		revision = e.GetRevision()
+		for _, a := range e.GetAgents() {
+			seen[a.GetName()] = true
+		}
+	}
+	require.Len(t, seen, last)
+	require.Less(t, events, last, "what it did not read in time came together")
+}
+
+func TestStreamCatalogFaults(t *testing.T) {
+	d := open(t, nil)
+	stub := pb.NewCatalogClient(d.dial())
+	for field, r := range map[string]*pb.StreamCatalogRequest{"after_revision": {AfterRevision: -1}, "tenant": {Tenant: "a b"}} {
+		s, err := stub.StreamCatalog(t.Context(), r)
+		require.NoError(t, err)
+		_, err = s.Recv()
+		require.Equal(t, codes.InvalidArgument, status.Code(err))
+		require.Equal(t, field, detail[*errdetails.BadRequest](t, err).GetFieldViolations()[0].GetField())
+	}
+	s, err := stub.StreamCatalog(t.Context(), &pb.StreamCatalogRequest{})
+	require.NoError(t, err)
+	_, err = s.Recv()
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	require.NoError(t, d.Shutdown(ctx))
+	_, err = s.Recv()
+	require.Equal(t, codes.Unavailable, status.Code(err))
+	require.ErrorContains(t, err, "resume")
+}

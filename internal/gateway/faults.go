@@ -1,0 +1,61 @@
+package gateway
+
+import (
+	"cmp"
+	"fmt"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// How many bytes of faults an answer lists. gRPC sends them as headers, twice and in base64, and its clients take no more than 8 KiB of
+// headers (grpc-java, grpc-core).
+const (
+	faultBytes     = 32 << 10
+	grpcFaultBytes = 2 << 10
+)
+
+// maxFaultText bounds the message of one fault.
+const maxFaultText = 500
+
+// someFaults returns the first faults, and instead of those that are too many how many they are.
+func someFaults(all agent.Faults, most int) agent.Faults {
+	var kept agent.Faults
+	used := 0
+	for i := range all {
+		f := all[i]
+		f.File, f.Document, f.Path = clip(f.File, maxPath), clip(f.Document, maxPath), clip(f.Path, maxPath)
+		f.Message = clip(f.Message, maxFaultText)
+		used += len(f.File) + len(f.Document) + len(f.Path) + len(f.Message)
+		if used > most && i > 0 {
+			return append(kept, agent.Fault{Message: fmt.Sprintf("… and %d more", len(all)-i)})
+		}
+		kept = append(kept, f)
+	}
+	return kept
+}
+
+// summary is the message of a failure that lists its faults besides.
+func summary(all agent.Faults) string {
+	first := clip(all[0].String(), maxFaultText)
+	if more := len(all) - 1; more > 0 {
+		return fmt.Sprintf("%s (and %d more)", first, more)
+	}
+	return first
+}
+
+// violationsOf says in gRPC's own words which fields are at fault.
+func violationsOf(f *agent.Failure) []*errdetails.BadRequest_FieldViolation {
+	var out []*errdetails.BadRequest_FieldViolation
+	if f.Field != "" {
+		out = append(out, &errdetails.BadRequest_FieldViolation{Field: utf8(f.Field), Description: utf8(f.Message)})
+	}
+	for i := range f.Faults {
+		fault := &f.Faults[i]
+		out = append(out, &errdetails.BadRequest_FieldViolation{
+			Field: utf8(cmp.Or(fault.Path, fault.Document, fault.File)), Description: utf8(fault.String()),
+		})
+	}
+	return out
+}

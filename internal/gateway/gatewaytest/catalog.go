@@ -1,0 +1,232 @@
+package gatewaytest
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strconv"
+	"sync"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/gateway"
+)
+
+// Catalog is a catalog in memory. Set its fields before it is used; after that it changes by Apply, Publish and [Catalog.Change]. The
+// first revision is 1. It checks nothing: faults come from Refuse.
+type Catalog struct {
+	NodeList     []agent.NodeInfo
+	AgentList    []agent.AgentInfo // an empty Tenant is the default one
+	DocumentList []agent.Document
+	Entries      []agent.AuditEntry // newest first; Apply puts its own before them
+	Sources      []agent.SourceStatus
+	Plans        map[string][]byte // canonical JSON by hash; an agent's is that of its PlanHash
+
+	// Refuse may refuse a change, for example with [agent.Faults]. It sees dry runs too.
+	Refuse func(r agent.ApplyRequest) error
+	// Decide answers Route; nil names the first agent of the tenant.
+	Decide func(r agent.RouteContext) (agent.RouteDecision, error)
+
+	mu       sync.Mutex
+	changed  chan struct{} // closed and replaced whenever the revision moves; nil until somebody watches
+	behind   int64         // revisions behind the first
+	log      []change
+	oldest   int64 // a watcher that has seen less begins with a snapshot
+	watching int
+	applied  []agent.ApplyRequest
+}
+
+// change is what one revision did to nodes and agents.
+type change struct {
+	revision int64
+	event    agent.CatalogEvent
+}
+
+var _ gateway.Catalog = (*Catalog)(nil)
+
+// Applied returns the requests that reached Apply.
+func (c *Catalog) Applied() []agent.ApplyRequest {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.applied)
+}
+
+// revision is the newest one; the lock is held.
+func (c *Catalog) revision() int64 { return c.behind + 1 }
+
+// ListNodes implements [gateway.Catalog].
+func (c *Catalog) ListNodes(_ context.Context, q agent.NodeQuery) (agent.NodePage, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	found := filter(c.NodeList, func(n *agent.NodeInfo) bool {
+		return (q.Type == "" || q.Type == n.Type) && (q.NodeID == "" || q.NodeID == n.NodeID) && labelled(n.Labels, q.Labels)
+	})
+	nodes, next, err := part(found, q.Page)
+	return agent.NodePage{Nodes: nodes, Next: next, Revision: c.revision()}, err
+}
+
+// ListAgents implements [gateway.Catalog].
+func (c *Catalog) ListAgents(_ context.Context, q agent.AgentQuery) (agent.AgentPage, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	found := filter(c.AgentList, func(a *agent.AgentInfo) bool {
+		return sees(q.Tenant, a.Tenant) && (q.NodeID == "" || q.NodeID == a.NodeID) && labelled(a.Labels, q.Labels) &&
+			(q.Tool == "" || slices.ContainsFunc(a.Tools, func(t agent.ToolInfo) bool { return t.Name == q.Tool }))
+	})
+	agents, next, err := part(found, q.Page)
+	return agent.AgentPage{Agents: agents, Next: next, Revision: c.revision()}, err
+}
+
+// Documents implements [gateway.Catalog].
+func (c *Catalog) Documents(_ context.Context, q agent.DocumentQuery) (agent.DocumentPage, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	found := filter(c.DocumentList, func(d *agent.Document) bool {
+		return (q.Kind == "" || q.Kind == d.Kind) && (q.Tenant == "" || q.Tenant == d.Tenant) && (q.Name == "" || q.Name == d.Name) &&
+			(q.Version == "" || q.Version == d.Version) && (q.Source == "" || q.Source == d.Source)
+	})
+	documents, next, err := part(found, q.Page)
+	return agent.DocumentPage{Documents: documents, Next: next, Revision: c.revision()}, err
+}
+
+// History implements [gateway.Catalog].
+func (c *Catalog) History(_ context.Context, q agent.HistoryQuery) (agent.HistoryPage, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	found := filter(c.Entries, func(e *agent.AuditEntry) bool {
+		return (q.Kind == "" || q.Kind == e.Kind) && (q.Tenant == "" || q.Tenant == e.Tenant) && (q.Name == "" || q.Name == e.Name)
+	})
+	entries, next, err := part(found, q.Page)
+	return agent.HistoryPage{Entries: entries, Next: next}, err
+}
+
+// Status implements [gateway.Catalog].
+func (c *Catalog) Status(context.Context) agent.CatalogStatus {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := agent.CatalogStatus{Revision: c.revision(), LoadedAt: Epoch(), Sources: slices.Clone(c.Sources), Counts: map[agent.Kind]int{}}
+	for i := range c.DocumentList {
+		s.Counts[c.DocumentList[i].Kind]++
+	}
+	return s
+}
+
+// AgentPlan implements [gateway.Catalog].
+func (c *Catalog) AgentPlan(_ context.Context, tenant, name string) (body []byte, hash string, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	a := c.agent(tenant, name)
+	if a == nil {
+		return nil, "", agent.FieldErrorf(agent.CodeNotFound, "agent", "there is no agent %q", name)
+	}
+	body, err = c.plan(a.PlanHash)
+	return body, a.PlanHash, err
+}
+
+// PlanBody implements [gateway.Catalog].
+func (c *Catalog) PlanBody(_ context.Context, hash string) ([]byte, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.plan(hash)
+}
+
+func (c *Catalog) plan(hash string) ([]byte, error) {
+	body, ok := c.Plans[hash]
+	if !ok {
+		return nil, agent.Errorf(agent.CodeNotFound, "", "there is no plan %q", hash)
+	}
+	return body, nil
+}
+
+// agent returns the agent that a tenant means by a name; the lock is held.
+func (c *Catalog) agent(tenant, name string) *agent.AgentInfo {
+	for i := range c.AgentList {
+		if a := &c.AgentList[i]; a.Name == name && sees(tenant, a.Tenant) {
+			return a
+		}
+	}
+	return nil
+}
+
+// Publish implements [gateway.Catalog].
+func (c *Catalog) Publish(_ context.Context, tenant, name, _ string) (agent.AgentInfo, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	a := c.agent(tenant, name)
+	if a == nil {
+		return agent.AgentInfo{}, agent.FieldErrorf(agent.CodeNotFound, "agent", "there is no agent %q", name)
+	}
+	c.publish(a)
+	c.move(agent.CatalogEvent{Agents: []agent.AgentInfo{*a}})
+	return *a, nil
+}
+
+func (c *Catalog) publish(a *agent.AgentInfo) {
+	a.Artifact = &agent.Artifact{
+		Tenant: cmp.Or(a.Tenant, agent.DefaultTenant), Agent: a.Name, URI: "cas://" + a.PlanHash, Hash: a.PlanHash, CompiledAt: Epoch(),
+		Revision: c.revision() + 1,
+	}
+}
+
+// Route implements [gateway.Catalog].
+func (c *Catalog) Route(_ context.Context, r agent.RouteContext) (agent.RouteDecision, error) {
+	if c.Decide != nil {
+		return c.Decide(r)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	d := agent.RouteDecision{Agent: r.Agent, Reason: agent.RouteNamed, Revision: c.revision()}
+	if r.Agent != "" {
+		if c.agent(r.Tenant, r.Agent) == nil {
+			return d, agent.FieldErrorf(agent.CodeNotFound, "agent", "there is no agent %q", r.Agent)
+		}
+		return d, nil
+	}
+	for i := range c.AgentList {
+		if sees(r.Tenant, c.AgentList[i].Tenant) {
+			d.Agent, d.Reason = c.AgentList[i].Name, agent.RouteDefault
+			return d, nil
+		}
+	}
+	return d, agent.FieldErrorf(agent.CodeNotFound, "agent", "no rule matches, and there is no default agent")
+}
+
+// sees reports whether a tenant's queries find what belongs to owner.
+func sees(tenant, owner string) bool {
+	tenant, owner = cmp.Or(tenant, agent.DefaultTenant), cmp.Or(owner, agent.DefaultTenant)
+	return tenant == agent.SharedTenant || owner == agent.SharedTenant || tenant == owner
+}
+
+func labelled(has, wants map[string]string) bool {
+	for key, value := range wants {
+		if got, ok := has[key]; !ok || got != value {
+			return false
+		}
+	}
+	return true
+}
+
+func filter[T any](all []T, keep func(*T) bool) []T {
+	var kept []T
+	for i := range all {
+		if keep(&all[i]) {
+			kept = append(kept, all[i])
+		}
+	}
+	return kept
+}
+
+// part cuts a page; its token is the number of entries before it.
+func part[T any](all []T, p agent.Page) ([]T, string, error) {
+	from := 0
+	if p.Token != "" {
+		var err error
+		if from, err = strconv.Atoi(p.Token); err != nil || from < 0 || from > len(all) {
+			return nil, "", agent.Invalid("page_token", "was not made by this query")
+		}
+	}
+	all = all[from:]
+	if size := cmp.Or(p.Size, 100); len(all) > size {
+		return all[:size], strconv.Itoa(from + size), nil
+	}
+	return all, "", nil
+}

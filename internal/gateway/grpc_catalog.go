@@ -1,0 +1,226 @@
+package gateway
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/turnstone-run/turnstone/agent"
+	pb "github.com/turnstone-run/turnstone/proto/turnstone/v1"
+)
+
+// grpcCatalog is the gRPC door to the catalog. Its interceptors are [grpcServer]'s.
+type grpcCatalog struct {
+	pb.UnimplementedCatalogServer
+	*Gateway
+}
+
+// ListAgents implements the service.
+func (s *grpcServer) ListAgents(ctx context.Context, p *pb.ListAgentsRequest) (*pb.ListAgentsResponse, error) {
+	return s.grpcAgents(ctx, p)
+}
+
+// Route implements the service.
+func (s *grpcServer) Route(ctx context.Context, p *pb.RouteRequest) (*pb.RouteResponse, error) {
+	who, err := grpcCaller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	d, err := s.explain(ctx, who, "grpc", agent.RouteContext{
+		InvocationContext: contextFromProto(p.GetContext()), Agent: p.GetAgent(), SessionID: agent.SessionID(p.GetSessionId()),
+		Channel: p.GetChannel(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &pb.RouteResponse{Decision: decisionToProto(&d)}, nil
+}
+
+// grpcAgents lists agents for both services.
+func (g *Gateway) grpcAgents(ctx context.Context, p *pb.ListAgentsRequest) (*pb.ListAgentsResponse, error) {
+	who, err := grpcCaller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	page, err := pageOf(int64(p.GetPageSize()), p.GetPageToken())
+	if err != nil {
+		return nil, err
+	}
+	list, err := g.listAgents(ctx, who, "node_id", "labels", agent.AgentQuery{
+		Tenant: p.GetTenant(), NodeID: p.GetNodeId(), Tool: p.GetTool(), Labels: p.GetLabels(), Page: page,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &pb.ListAgentsResponse{
+		Agents: each(list.Agents, agentInfoToProto), NextPageToken: utf8(list.Next), Revision: list.Revision,
+	}, nil
+}
+
+// ListAgents implements the service.
+func (s *grpcCatalog) ListAgents(ctx context.Context, p *pb.ListAgentsRequest) (*pb.ListAgentsResponse, error) {
+	return s.grpcAgents(ctx, p)
+}
+
+// ListNodes implements the service.
+func (s *grpcCatalog) ListNodes(ctx context.Context, p *pb.ListNodesRequest) (*pb.ListNodesResponse, error) {
+	page, err := pageOf(int64(p.GetPageSize()), p.GetPageToken())
+	if err != nil {
+		return nil, err
+	}
+	list, err := s.listNodes(ctx, "labels", agent.NodeQuery{
+		Type: agent.NodeType(p.GetType()), NodeID: p.GetNodeId(), Labels: p.GetLabels(), Page: page,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &pb.ListNodesResponse{
+		Nodes: each(list.Nodes, nodeInfoToProto), NextPageToken: utf8(list.Next), Revision: list.Revision,
+	}, nil
+}
+
+// ListDocuments implements the service.
+func (s *grpcCatalog) ListDocuments(ctx context.Context, p *pb.ListDocumentsRequest) (*pb.ListDocumentsResponse, error) {
+	who, err := grpcCaller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	page, err := pageOf(int64(p.GetPageSize()), p.GetPageToken())
+	if err != nil {
+		return nil, err
+	}
+	list, err := s.listDocuments(ctx, who, agent.DocumentQuery{
+		Kind: agent.Kind(p.GetKind()), Tenant: p.GetTenant(), Name: p.GetName(), Version: p.GetVersion(), Source: p.GetSource(), Page: page,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &pb.ListDocumentsResponse{
+		Documents: each(list.Documents, documentToProto), NextPageToken: utf8(list.Next), Revision: list.Revision,
+	}, nil
+}
+
+// Apply implements the service.
+func (s *grpcCatalog) Apply(ctx context.Context, p *pb.ApplyRequest) (*pb.ApplyResponse, error) {
+	who, err := grpcCaller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r, err := s.apply(ctx, who, "manifests", applyFromProto(p))
+	if err != nil {
+		return nil, err
+	}
+	return &pb.ApplyResponse{Revision: r.Revision, DryRun: r.DryRun, Changes: each(r.Changes, changeToProto)}, nil
+}
+
+// Publish implements the service.
+func (s *grpcCatalog) Publish(ctx context.Context, p *pb.PublishRequest) (*pb.PublishResponse, error) {
+	who, err := grpcCaller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	info, err := s.publish(ctx, who, p.GetTenant(), p.GetAgent(), p.GetBy())
+	if err != nil {
+		return nil, err
+	}
+	return &pb.PublishResponse{Agent: agentInfoToProto(&info)}, nil
+}
+
+// Delete implements the service.
+func (s *grpcCatalog) Delete(ctx context.Context, p *pb.DeleteRequest) (*pb.DeleteResponse, error) {
+	who, err := grpcCaller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r, err := s.apply(ctx, who, "key", agent.ApplyRequest{
+		Delete: []agent.DocumentKey{keyFromProto(p.GetKey())}, BaseRevision: p.GetBaseRevision(), DryRun: p.GetDryRun(), By: p.GetBy(),
+		Comment: p.GetComment(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &pb.DeleteResponse{Revision: r.Revision, DryRun: r.DryRun, Changes: each(r.Changes, changeToProto)}, nil
+}
+
+// ListHistory implements the service.
+func (s *grpcCatalog) ListHistory(ctx context.Context, p *pb.ListHistoryRequest) (*pb.ListHistoryResponse, error) {
+	who, err := grpcCaller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	page, err := pageOf(int64(p.GetPageSize()), p.GetPageToken())
+	if err != nil {
+		return nil, err
+	}
+	list, err := s.listHistory(ctx, who, agent.HistoryQuery{
+		Kind: agent.Kind(p.GetKind()), Tenant: p.GetTenant(), Name: p.GetName(), Page: page,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &pb.ListHistoryResponse{Entries: each(list.Entries, entryToProto), NextPageToken: utf8(list.Next)}, nil
+}
+
+// GetStatus implements the service.
+func (s *grpcCatalog) GetStatus(ctx context.Context, _ *pb.GetStatusRequest) (*pb.GetStatusResponse, error) {
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	now := s.cfg.Catalog.Status(ctx)
+	return statusToProto(&now), nil
+}
+
+// GetPlan implements the service.
+func (s *grpcCatalog) GetPlan(ctx context.Context, p *pb.GetPlanRequest) (*pb.GetPlanResponse, error) {
+	who, err := grpcCaller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if p.GetHash() != "" && cmp.Or(p.GetTenant(), p.GetAgent()) != "" {
+		return nil, agent.Invalid("hash", "give hash or agent, not both")
+	}
+	body, hash, err := s.planOf(ctx, who, p.GetHash(), p.GetTenant(), p.GetAgent())
+	if err != nil {
+		return nil, err
+	}
+	return &pb.GetPlanResponse{Hash: utf8(hash), Plan: body}, nil
+}
+
+// StreamCatalog implements the service. The header goes first, so that a client knows that the stream stands.
+func (s *grpcCatalog) StreamCatalog(p *pb.StreamCatalogRequest, out grpc.ServerStreamingServer[pb.CatalogEvent]) error {
+	who, err := grpcCaller(out.Context())
+	if err != nil {
+		return err
+	}
+	if after := p.GetAfterRevision(); after < 0 {
+		return agent.Invalid("after_revision", "want 0 or more, got %d", after)
+	}
+	leave, err := s.enter()
+	if err != nil {
+		return err
+	}
+	defer leave()
+	ctx, cancel := s.untilClosing(out.Context())
+	defer cancel()
+	events, err := s.watch(ctx, who, agent.WatchQuery{Tenant: p.GetTenant(), After: p.GetAfterRevision()})
+	if err != nil {
+		return err
+	}
+	if err := out.SendHeader(metadata.MD{}); err != nil {
+		return fmt.Errorf("send header: %w", err)
+	}
+	for e, err := range events {
+		if ctx.Err() != nil {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		if err := out.Send(catalogEventToProto(&e)); err != nil {
+			return err //nolint:wrapcheck // a status of gRPC itself
+		}
+	}
+	return context.Cause(ctx)
+}

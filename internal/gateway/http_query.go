@@ -1,0 +1,111 @@
+package gateway
+
+import (
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// query reads the parameters of a URL strictly: one that is unknown, given twice or malformed is a fault. Where a misspelt dry_run
+// would change the catalog, guessing is not on. The first fault stays; end returns it.
+type query struct {
+	values url.Values
+	asked  map[string]bool
+	err    error
+}
+
+func readQuery(r *http.Request) *query {
+	values, err := url.ParseQuery(r.URL.RawQuery)
+	q := &query{values: values, asked: map[string]bool{}}
+	if err != nil {
+		q.fault(agent.Invalid("", "malformed query: %w", err))
+	}
+	return q
+}
+
+func (q *query) fault(err error) {
+	if q.err == nil {
+		q.err = err
+	}
+}
+
+// text returns a parameter, at most so many bytes long; empty when it is not given.
+func (q *query) text(name string, most int) string {
+	q.asked[name] = true
+	switch given := q.values[name]; len(given) {
+	case 0:
+		return ""
+	case 1:
+		if err := checkPlain(name, given[0], most); err != nil {
+			q.fault(err)
+		}
+		return given[0]
+	default:
+		q.fault(agent.Invalid(name, "is given %d times", len(given)))
+		return ""
+	}
+}
+
+// number returns a whole number of 0 or more, 0 when it is not given.
+func (q *query) number(name string) int64 {
+	value := q.text(name, maxText)
+	if value == "" {
+		return 0
+	}
+	n, err := wholeNumber(name, value)
+	if err != nil {
+		q.fault(err)
+	}
+	return n
+}
+
+// truth returns true or false, false when it is not given.
+func (q *query) truth(name string) bool {
+	value := q.text(name, maxText)
+	if value == "" {
+		return false
+	}
+	b, err := strconv.ParseBool(value)
+	if err != nil {
+		q.fault(agent.Invalid(name, "want true or false, got %.60q", value))
+	}
+	return b
+}
+
+// labels returns the parameters label=key=value.
+func (q *query) labels() map[string]string {
+	const name = "label"
+	q.asked[name] = true
+	labels := map[string]string{}
+	for _, given := range q.values[name] {
+		key, value, ok := strings.Cut(given, "=")
+		if _, twice := labels[key]; twice || !ok {
+			q.fault(agent.Invalid(name, "want key=value with each key once, got %.60q", given))
+		}
+		labels[key] = value
+	}
+	return labels
+}
+
+func (q *query) page() agent.Page {
+	p, err := pageOf(q.number("page_size"), q.text("page_token", maxToken))
+	if err != nil {
+		q.fault(err)
+	}
+	return p
+}
+
+// end returns the first fault; a parameter that nobody asked for is one.
+func (q *query) end() error {
+	for _, name := range slices.Sorted(maps.Keys(q.values)) {
+		if !q.asked[name] {
+			q.fault(agent.Invalid(utf8(clip(name, maxPath)), "is no parameter of this path"))
+		}
+	}
+	return q.err
+}

@@ -1,0 +1,147 @@
+package gateway
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/turnstone-run/turnstone/agent"
+	pb "github.com/turnstone-run/turnstone/proto/turnstone/v1"
+)
+
+// full fills every field that it finds with something that is not zero.
+func full(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.String:
+		v.SetString("x")
+	case reflect.Bool:
+		v.SetBool(true)
+	case reflect.Int, reflect.Int64:
+		v.SetInt(7)
+	case reflect.Float64:
+		v.SetFloat(7)
+	case reflect.Uint8:
+		v.SetUint('1')
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		full(v.Elem())
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		full(v.Index(0))
+	case reflect.Map:
+		v.Set(reflect.MakeMap(v.Type()))
+		key, value := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
+		full(key)
+		full(value)
+		v.SetMapIndex(key, value)
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if v.Type().Field(i).IsExported() {
+				full(v.Field(i))
+			} else if v.Type().String() == "time.Time" {
+				v.Set(reflect.ValueOf(time.Unix(7, 7)))
+				return
+			}
+		}
+	default:
+		panic("no value for " + v.Type().String())
+	}
+}
+
+// unset lists the fields of a message, and of those in it, that are zero.
+func unset(m protoreflect.Message, path string) []string {
+	var out []string
+	fields := m.Descriptor().Fields()
+	for i := range fields.Len() {
+		f := fields.Get(i)
+		here := path + "." + string(f.Name())
+		switch {
+		case !m.Has(f):
+			out = append(out, here)
+		case f.Kind() != protoreflect.MessageKind || f.IsMap():
+		case f.IsList():
+			out = append(out, unset(m.Get(f).List().Get(0).Message(), here)...)
+		case !strings.HasPrefix(string(f.Message().FullName()), "google."):
+			out = append(out, unset(m.Get(f).Message(), here)...)
+		}
+	}
+	return out
+}
+
+// fieldsOf counts the leaves of a type as JSON has them: what is embedded counts as its own.
+func fieldsOf(t reflect.Type) []string {
+	var out []string
+	for f := range t.Fields() {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if f.Anonymous {
+			out = append(out, fieldsOf(f.Type)...)
+			continue
+		}
+		out = append(out, name)
+	}
+	return out
+}
+
+// Nothing of what the catalog says is forgotten on its way to proto: every field of a message is set when every field of the value is,
+// and every field of the value has one of its name.
+func TestCatalogProjection(t *testing.T) {
+	cases := []struct {
+		value   any
+		project func(v any) proto.Message
+		but     string // fields of the value without one of their name
+	}{
+		{&agent.NodeInfo{}, func(v any) proto.Message { return nodeInfoToProto(v.(*agent.NodeInfo)) }, ""},
+		{&agent.AgentInfo{}, func(v any) proto.Message { return agentInfoToProto(v.(*agent.AgentInfo)) }, ""},
+		{&agent.ToolInfo{}, func(v any) proto.Message { return toolInfoToProto(v.(*agent.ToolInfo)) }, ""},
+		{&agent.Artifact{}, func(v any) proto.Message { return artifactToProto(v.(*agent.Artifact)) }, ""},
+		{&agent.RateLimits{}, func(v any) proto.Message { return rateLimitsToProto(v.(*agent.RateLimits)) }, ""},
+		{&agent.Document{}, func(v any) proto.Message { return documentToProto(v.(*agent.Document)) }, "kind tenant name version deleted"},
+		{&agent.DocumentChange{}, func(v any) proto.Message { return changeToProto(v.(*agent.DocumentChange)) }, "kind tenant name version"},
+		{&agent.AuditEntry{}, func(v any) proto.Message { return entryToProto(v.(*agent.AuditEntry)) }, "kind tenant name version action before after"},
+		{&agent.CatalogEvent{}, func(v any) proto.Message { return catalogEventToProto(v.(*agent.CatalogEvent)) }, ""},
+		{&agent.RemovedEntry{}, func(v any) proto.Message {
+			return catalogEventToProto(&agent.CatalogEvent{Removed: []agent.RemovedEntry{*v.(*agent.RemovedEntry)}}).GetRemoved()[0]
+		}, ""},
+		{&agent.CatalogStatus{}, func(v any) proto.Message { return statusToProto(v.(*agent.CatalogStatus)) }, ""},
+		{&agent.SourceStatus{}, func(v any) proto.Message {
+			return statusToProto(&agent.CatalogStatus{Sources: []agent.SourceStatus{*v.(*agent.SourceStatus)}}).GetSources()[0]
+		}, ""},
+		{&agent.RouteDecision{}, func(v any) proto.Message { return decisionToProto(v.(*agent.RouteDecision)) }, ""},
+		{&agent.RuleVerdict{}, func(v any) proto.Message {
+			return decisionToProto(&agent.RouteDecision{Rules: []agent.RuleVerdict{*v.(*agent.RuleVerdict)}}).GetRules()[0]
+		}, ""},
+		{&agent.Fault{}, func(v any) proto.Message { return faultToProto(v.(*agent.Fault)) }, ""},
+	}
+	for _, c := range cases {
+		t.Run(reflect.TypeOf(c.value).Elem().Name(), func(t *testing.T) {
+			full(reflect.ValueOf(c.value).Elem())
+			m := c.project(c.value).ProtoReflect()
+			require.Empty(t, unset(m, string(m.Descriptor().Name())))
+			for _, name := range fieldsOf(reflect.TypeOf(c.value).Elem()) {
+				if m.Descriptor().Fields().ByName(protoreflect.Name(name)) == nil {
+					require.Contains(t, strings.Fields(c.but), name)
+				}
+			}
+			_, err := proto.Marshal(m.Interface())
+			require.NoError(t, err)
+		})
+	}
+}
+
+func TestApplyRequestOfProto(t *testing.T) {
+	got := applyFromProto(&pb.ApplyRequest{
+		Manifests: []*pb.Manifest{{Name: "n", Data: []byte("d")}, nil}, Delete: []*pb.DocumentKey{{Kind: "k", Tenant: "t", Name: "n", Version: "v"}},
+		BaseRevision: 3, Prune: true, DryRun: true, Publish: true, By: "b", Comment: "c",
+	})
+	require.Equal(t, agent.ApplyRequest{
+		Files:        []agent.ManifestFile{{Name: "n", Data: []byte("d")}, {}},
+		Delete:       []agent.DocumentKey{{Kind: "k", Tenant: "t", Name: "n", Version: "v"}},
+		BaseRevision: 3, Prune: true, DryRun: true, Publish: true, By: "b", Comment: "c",
+	}, got)
+	require.Equal(t, agent.DocumentKey{}, keyFromProto(nil))
+}
