@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -218,39 +217,4 @@ func (a *app) resultsCommand() *cobra.Command {
 		},
 	})
 	return results
-}
-
-func (a *app) agentsCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "agents", Short: "List the agents that can be asked", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.call(cmd.Context(), func(ctx context.Context, c *client.Client) error {
-				agents, err := c.Agents(ctx)
-				if err != nil {
-					return err
-				}
-				if a.output == "json" {
-					return a.printJSON(agents)
-				}
-				w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-				fmt.Fprintln(w, "AGENT\tMODELS\tTOOLS\tDESCRIPTION")
-				for _, info := range agents {
-					name := info.Name
-					if info.Default {
-						name += " (default)"
-					}
-					var tools []string
-					for _, t := range info.Tools {
-						tools = append(tools, t.Name)
-					}
-					fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", name, strings.Join(info.Models, ", "), strings.Join(tools, ", "),
-						screen.OneLine(info.Description, 80))
-				}
-				if err := w.Flush(); err != nil {
-					return fmt.Errorf("print: %w", err)
-				}
-				return nil
-			})
-		},
-	}
 }

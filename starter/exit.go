@@ -12,7 +12,7 @@ import (
 const (
 	exitCompleted   = 0
 	exitFailed      = 1   // the turn failed, or the server did
-	exitUsage       = 2   // wrong flags or arguments, or a request that the server refused
+	exitUsage       = 2   // wrong flags, arguments or files, or a request that the server refused
 	exitUnreachable = 3   // no server answered
 	exitCancelled   = 4   // the turn was cancelled
 	exitInterrupted = 130 // interrupted before the end
@@ -29,12 +29,32 @@ func (e turnEnded) Error() string { return fmt.Sprintf("the turn is %s", e.statu
 // usageError is a fault of the command line that cobra does not find by itself.
 type usageError struct{ error }
 
+// outcome ends a command with an exit code that its help documents; what it means has been printed.
+type outcome int
+
+func (o outcome) Error() string { return fmt.Sprintf("exit code %d", int(o)) }
+
+// trouble gives an error the exit code that a command's help documents for it.
+type trouble struct {
+	error
+
+	code int
+}
+
+func (t trouble) Unwrap() error { return t.error }
+
 // exitCode maps what a command returned to the process's exit code.
 func exitCode(err error) int {
 	var ended turnEnded
+	var own outcome
+	var given trouble
 	switch {
 	case err == nil:
 		return exitCompleted
+	case errors.As(err, &own):
+		return int(own)
+	case errors.As(err, &given):
+		return given.code
 	case errors.Is(err, errInterrupted):
 		return exitInterrupted
 	case errors.Is(err, client.ErrUnreachable):

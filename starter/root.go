@@ -14,6 +14,7 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/gateway/client"
+	"github.com/turnstone-run/turnstone/internal/screen"
 )
 
 const defaultServer = "http://127.0.0.1:8080"
@@ -25,6 +26,7 @@ type app struct {
 	interrupts  <-chan os.Signal
 	server      string   // from the environment; the flag overrides it
 	env         []string // for TEMPORAL_* variables, which only setup reads
+	color       bool     // of a diff
 	version     string
 
 	tenant string
@@ -37,7 +39,7 @@ const longHelp = `starter talks to a running Turnstone server.
 Exit codes:
   0    the turn completed, or the command did what it should
   1    the turn failed, or the server had an internal error
-  2    wrong flags or arguments, or the server refused the request
+  2    wrong flags or arguments or files, or the server refused the request
   3    the server cannot be reached, or is not available
   4    the turn was cancelled
   130  interrupted`
@@ -51,7 +53,12 @@ const rootExample = `  # ask once
   # start now, look later
   starter start "fetch flights from NYC to LAX" --output json
   starter tail <turn>
-  starter results get <turn>`
+  starter results get <turn>
+
+  # what there is, and who would answer
+  starter agents list
+  starter catalog apply catalog/
+  starter route --role trader --page /portfolio`
 
 // run executes one command line and returns the exit code.
 func (a *app) run(ctx context.Context, args []string) int {
@@ -59,13 +66,36 @@ func (a *app) run(ctx context.Context, args []string) int {
 	root := a.root()
 	root.SetArgs(append([]string{}, args...)) // nil would mean the arguments of this process
 	err := root.ExecuteContext(ctx)
-	if err != nil && !errors.As(err, new(turnEnded)) {
-		fmt.Fprintf(a.errOut, "Error: %v\n", err)
+	if err != nil && !errors.As(err, new(turnEnded)) && !errors.As(err, new(outcome)) {
+		a.complain(err)
 		if hint := hintFor(err); hint != "" {
 			fmt.Fprintln(a.errOut, hint)
 		}
 	}
 	return exitCode(err)
+}
+
+// complain says what went wrong; what is wrong with catalog documents one a line, so that an editor finds the places.
+func (a *app) complain(err error) {
+	faults, ok := errors.AsType[agent.Faults](err)
+	if !ok {
+		a.note("Error: %v", err)
+		return
+	}
+	a.printFaults(a.errOut, faults)
+	a.note("Error: refused; nothing was changed")
+}
+
+// maxFaults is how many faults are shown.
+const maxFaults = 200
+
+func (a *app) printFaults(to io.Writer, faults agent.Faults) {
+	for i := range faults[:min(len(faults), maxFaults)] {
+		fmt.Fprintln(to, screen.OneLine(screen.Printable(faults[i].String()), 1000))
+	}
+	if more := len(faults) - maxFaults; more > 0 {
+		fmt.Fprintf(to, "… and %d more\n", more)
+	}
 }
 
 func hintFor(err error) string {
@@ -100,7 +130,7 @@ func (a *app) root() *cobra.Command {
 		return nil
 	}
 	root.AddCommand(a.chatCommand(), a.startCommand(), a.tailCommand(), a.cancelCommand(), a.decideCommand(), a.resultsCommand(),
-		a.agentsCommand(), a.versionCommand())
+		a.agentsCommand(), a.nodesCommand(), a.catalogCommand(), a.routeCommand(), a.planCommand(), a.versionCommand())
 	root.AddCommand(a.setupCommands()...)
 	markUsage(root)
 	return root
@@ -131,6 +161,11 @@ func (a *app) call(ctx context.Context, do func(context.Context, *client.Client)
 	if err != nil {
 		return err
 	}
+	return a.breakable(ctx, func(ctx context.Context) error { return do(ctx, c) })
+}
+
+// breakable runs something that Ctrl-C breaks off by ending its context.
+func (a *app) breakable(ctx context.Context, do func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	done := make(chan struct{})
@@ -142,13 +177,23 @@ func (a *app) call(ctx context.Context, do func(context.Context, *client.Client)
 		case <-done:
 		}
 	}()
-	return do(ctx, c)
+	return do(ctx)
 }
 
 func (a *app) printJSON(v any) error {
 	e := json.NewEncoder(a.out)
 	e.SetEscapeHTML(false)
 	e.SetIndent("", "  ")
+	if err := e.Encode(v); err != nil {
+		return fmt.Errorf("print: %w", err)
+	}
+	return nil
+}
+
+// printJSONLine prints JSON on one line, for lists without an end.
+func (a *app) printJSONLine(v any) error {
+	e := json.NewEncoder(a.out)
+	e.SetEscapeHTML(false)
 	if err := e.Encode(v); err != nil {
 		return fmt.Errorf("print: %w", err)
 	}

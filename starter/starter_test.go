@@ -73,15 +73,18 @@ func (t *terminal) out() string {
 type bench struct {
 	t          *testing.T
 	rt         *gatewaytest.Runtime
+	catalog    *gatewaytest.Catalog
 	server     string
 	interrupts chan os.Signal
 	screen     *terminal
+	color      bool
 }
 
 func setup(t *testing.T) *bench {
 	t.Helper()
 	rt := gatewaytest.New()
-	g, err := gateway.New(gateway.Config{HTTPAddr: "127.0.0.1:0", Runtime: rt})
+	documents := &gatewaytest.Catalog{Plans: map[string][]byte{}}
+	g, err := gateway.New(gateway.Config{HTTPAddr: "127.0.0.1:0", Runtime: rt, Catalog: documents})
 	require.NoError(t, err)
 	require.NoError(t, g.Start(t.Context()))
 	t.Cleanup(func() {
@@ -89,13 +92,16 @@ func setup(t *testing.T) *bench {
 		defer cancel()
 		require.NoError(t, g.Shutdown(ctx))
 	})
-	return &bench{t: t, rt: rt, server: "http://" + g.HTTPAddr(), interrupts: make(chan os.Signal, 2), screen: &terminal{}}
+	return &bench{
+		t: t, rt: rt, catalog: documents, server: "http://" + g.HTTPAddr(), interrupts: make(chan os.Signal, 2), screen: &terminal{},
+	}
 }
 
 // run runs a command line on a fresh terminal.
 func (b *bench) run(in io.Reader, args ...string) int {
 	a := &app{
 		in: in, out: stream{b.screen, true}, errOut: stream{b.screen, false}, interrupts: b.interrupts, server: b.server, version: "v1.2.3",
+		color: b.color,
 	}
 	return a.run(b.t.Context(), args)
 }
@@ -351,26 +357,21 @@ func TestCancelAndDecide(t *testing.T) {
 	require.Equal(t, exitUsage, b.run(noInput(), "decide", "turn-1", "a1", "edit", "--args", "{"))
 }
 
-func TestAgentsAndVersion(t *testing.T) {
+func TestVersion(t *testing.T) {
 	b := setup(t)
-	b.rt.AgentList = []agent.Plan{
-		{
-			Tenant: "default", Agent: "analyst", System: "Answers questions\nabout data.",
-			Models: []agent.PlanModel{{Profile: "offline"}, {Profile: "big"}},
-			Tools:  []agent.PlanTool{{Spec: agent.ToolSpec{Name: "execute_pipeline"}}},
-		},
-		{Tenant: "default", Agent: "clerk"},
-	}
-	require.Equal(t, 0, b.run(noInput(), "agents"))
 	require.Equal(t, 0, b.run(noInput(), "version"))
+	require.Equal(t, "starter v1.2.3\n", b.screen.out())
+	b.screen = &terminal{}
 	require.Equal(t, 0, b.run(noInput(), "version", "-o", "json"))
-	golden(t, "agents", b.screen.String())
+	require.JSONEq(t, `{"version":"v1.2.3"}`, b.screen.out())
 }
 
 func TestHelp(t *testing.T) {
 	b := setup(t)
 	require.Equal(t, 0, b.run(noInput()))
 	require.Equal(t, 0, b.run(noInput(), "help", "chat"))
+	require.Equal(t, 0, b.run(noInput(), "help", "catalog"))
+	require.Equal(t, 0, b.run(noInput(), "catalog", "diff", "--help"))
 	golden(t, "help", strings.ReplaceAll(b.screen.String(), b.server, defaultServer))
 }
 

@@ -136,7 +136,7 @@ func (s *Screen) write(text string) {
 	if text == "" {
 		return
 	}
-	text = printable(text)
+	text = Printable(text)
 	_, _ = io.WriteString(s.out, text)
 	s.midLine = !strings.HasSuffix(text, "\n")
 	s.answered = true
@@ -152,7 +152,7 @@ func (s *Screen) freshLine() {
 // Note writes a line about the turn, on a line of its own.
 func (s *Screen) Note(format string, args ...any) {
 	s.freshLine()
-	fmt.Fprintln(s.notes, printable(fmt.Sprintf(format, args...)))
+	fmt.Fprintln(s.notes, Printable(fmt.Sprintf(format, args...)))
 }
 
 func (s *Screen) block(b *agent.Block) {
@@ -285,8 +285,8 @@ func OneLine(text string, most int) string {
 	return text
 }
 
-// printable keeps a model's or a tool's text from steering the terminal.
-func printable(text string) string {
+// Printable keeps a model's, a tool's or a document's text from steering the terminal.
+func Printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
 		case r == '\n' || r == '\t' || !unicode.IsControl(r):

@@ -25,8 +25,16 @@ import (
 // ErrUnreachable is in the chain of an error when no server answered.
 var ErrUnreachable = errors.New("cannot reach the server")
 
-// maxErrorBody bounds what is read of a response that is an error.
-const maxErrorBody = 64 << 10
+// What is read of a response at most. An error may list thousands of faults.
+const (
+	maxErrorBody = 4 << 20
+	maxAnswer    = 256 << 20
+)
+
+// tenantParam is the query parameter that names a tenant in place of the client's.
+const tenantParam = "tenant"
+
+const catalogPath = "catalog"
 
 // Config says where the server is.
 type Config struct {
@@ -124,14 +132,6 @@ func (c *Client) Cancel(ctx context.Context, id agent.TurnID, r agent.CancelRequ
 	return c.call(ctx, http.MethodPost, []string{"turns", string(id), "cancel"}, nil, r, nil)
 }
 
-// Agents lists the agents that a request may name.
-func (c *Client) Agents(ctx context.Context) ([]gateway.AgentInfo, error) {
-	var out struct {
-		Agents []gateway.AgentInfo `json:"agents"`
-	}
-	return out.Agents, c.into(ctx, &out, "agents")
-}
-
 // Messages returns a page of a session's transcript behind a position; limit 0 is the server's.
 func (c *Client) Messages(ctx context.Context, s agent.SessionID, after int64, limit int) (gateway.MessagePage, error) {
 	var out gateway.MessagePage
@@ -150,10 +150,6 @@ func (c *Client) Result(ctx context.Context, ref string) (gateway.ResultView, er
 		Ref: resp.Header.Get("Turnstone-Result-Ref"), TurnID: agent.TurnID(resp.Header.Get("Turnstone-Turn-Id")),
 		MediaType: resp.Header.Get("Content-Type"), Size: resp.ContentLength, Body: resp.Body,
 	}, nil
-}
-
-func (c *Client) into(ctx context.Context, out any, path ...string) error {
-	return c.call(ctx, http.MethodGet, path, nil, nil, out)
 }
 
 // call sends a request and decodes the answer; in and out may be nil.
@@ -175,10 +171,22 @@ func (c *Client) call(ctx context.Context, method string, path []string, query u
 	if out == nil {
 		return nil
 	}
-	if err := json.NewDecoder(resp.Body).Decode(out); err != nil {
-		return fmt.Errorf("decode answer of %s %s: %w", method, strings.Join(path, "/"), err)
+	if err := json.NewDecoder(io.LimitReader(resp.Body, maxAnswer)).Decode(out); err != nil {
+		return interrupted(ctx, fmt.Errorf("decode answer of %s %s: %w", method, strings.Join(path, "/"), err))
 	}
 	return nil
+}
+
+// interrupted makes an answer that broke off because the caller did not want it any more look like what it is.
+func interrupted(ctx context.Context, err error) error {
+	switch {
+	case ctx.Err() == nil:
+		return err
+	case errors.Is(ctx.Err(), context.Canceled):
+		return &agent.Error{Code: agent.CodeCancelled, Err: context.Cause(ctx)}
+	default:
+		return &agent.Error{Code: agent.CodeUnavailable, Err: err}
+	}
 }
 
 // send sends a request and turns every answer but a success into an error.
@@ -187,6 +195,9 @@ func (c *Client) send(
 ) (*http.Response, error) {
 	escaped := make([]string, len(path))
 	for i, p := range path {
+		if p == "" || p == "." || p == ".." { // would lead elsewhere
+			return nil, agent.Invalid("", "%q is no name", p)
+		}
 		escaped[i] = url.PathEscape(p)
 	}
 	u := c.base.JoinPath("v1").JoinPath(escaped...)
@@ -201,7 +212,8 @@ func (c *Client) send(
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	if c.cfg.Tenant != "" {
+	shared := c.cfg.Tenant == agent.SharedTenant && path[0] == catalogPath // no tenant of its own: the calls that mean it name it
+	if c.cfg.Tenant != "" && !shared && !query.Has(tenantParam) {
 		req.Header.Set("Turnstone-Tenant", c.cfg.Tenant)
 	}
 	resp, err := c.cfg.HTTP.Do(req)

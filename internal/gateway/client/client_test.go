@@ -24,7 +24,12 @@ import (
 func serve(t *testing.T, change func(*client.Config)) (*gatewaytest.Runtime, *client.Client) {
 	t.Helper()
 	rt := gatewaytest.New()
-	g, err := gateway.New(gateway.Config{HTTPAddr: "127.0.0.1:0", Runtime: rt})
+	return rt, serveCatalog(t, rt, &gatewaytest.Catalog{}, change)
+}
+
+func serveCatalog(t *testing.T, rt *gatewaytest.Runtime, documents *gatewaytest.Catalog, change func(*client.Config)) *client.Client {
+	t.Helper()
+	g, err := gateway.New(gateway.Config{HTTPAddr: "127.0.0.1:0", Runtime: rt, Catalog: documents})
 	require.NoError(t, err)
 	require.NoError(t, g.Start(t.Context()))
 	t.Cleanup(func() {
@@ -32,7 +37,7 @@ func serve(t *testing.T, change func(*client.Config)) (*gatewaytest.Runtime, *cl
 		defer cancel()
 		require.NoError(t, g.Shutdown(ctx))
 	})
-	return rt, dial(t, "http://"+g.HTTPAddr(), change)
+	return dial(t, "http://"+g.HTTPAddr(), change)
 }
 
 func dial(t *testing.T, server string, change func(*client.Config)) *client.Client {
@@ -58,7 +63,6 @@ func collect(ctx context.Context, c *client.Client, id agent.TurnID, after int64
 
 func TestRoundTrips(t *testing.T) {
 	rt, c := serve(t, nil)
-	rt.AgentList = []agent.Plan{{Tenant: "default", Agent: "analyst"}}
 	ctx := t.Context()
 	r, err := c.Start(ctx, agent.TurnRequest{Message: "hi", SessionID: "s"})
 	require.NoError(t, err)
@@ -82,9 +86,6 @@ func TestRoundTrips(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, got)
 
-	agents, err := c.Agents(ctx)
-	require.NoError(t, err)
-	require.Equal(t, "analyst", agents[0].Name)
 	page, err := c.Messages(ctx, "s", 0, 10)
 	require.NoError(t, err)
 	require.Len(t, page.Messages, 1)
@@ -128,7 +129,7 @@ func TestUnreachable(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, l.Close())
 	c := dial(t, "http://"+l.Addr().String(), nil)
-	_, err = c.Agents(t.Context())
+	_, err = c.ListAgents(t.Context(), agent.AgentQuery{})
 	require.ErrorIs(t, err, client.ErrUnreachable)
 	_, err = collect(t.Context(), c, "t", 0)
 	require.ErrorIs(t, err, client.ErrUnreachable)
@@ -202,6 +203,30 @@ func TestFollowGivesUp(t *testing.T) {
 	require.ErrorContains(t, err, "gave up")
 	require.Equal(t, agent.CodeUnavailable, agent.CodeOf(err))
 	require.Equal(t, []int64{1}, got)
+}
+
+// TestPatienceIsForTroubleAlone: a stream on which nothing happens for longer than Patience, but which beats, may break and go on.
+func TestPatienceIsForTroubleAlone(t *testing.T) {
+	var calls atomic.Int32
+	const patience = 200 * time.Millisecond
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		if calls.Add(1) == 1 {
+			_, _ = io.WriteString(w, frame(1, ""))
+			for until := time.Now().Add(2 * patience); time.Now().Before(until) && r.Context().Err() == nil; {
+				_, _ = io.WriteString(w, ":\n\n")
+				_ = http.NewResponseController(w).Flush()
+				time.Sleep(patience / 20) // the server's heartbeat
+			}
+			return
+		}
+		_, _ = io.WriteString(w, strings.ReplaceAll(frame(2, `,"status":"COMPLETED"`), `"type":"token"`, `"type":"status"`))
+	}))
+	t.Cleanup(s.Close)
+	c := dial(t, s.URL, func(c *client.Config) { c.Patience = patience; c.IdleTimeout = patience })
+	got, err := collect(t.Context(), c, "t", 0)
+	require.NoError(t, err)
+	require.Equal(t, []int64{1, 2}, got)
 }
 
 func TestFollowEndsWithItsContext(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"iter"
 	"net/http"
+	"net/url"
 	"strconv"
 	"time"
 
@@ -24,21 +25,24 @@ import (
 // behind the offset have expired.
 func (c *Client) Follow(ctx context.Context, id agent.TurnID, after int64) iter.Seq2[agent.Event, error] {
 	return func(yield func(agent.Event, error) bool) {
-		f := follower{client: c, id: id, last: after, yield: yield}
+		f := &follower{client: c, what: "turn " + string(id), path: []string{"turns", string(id), "events"}, last: after}
+		f.take = func(data string) error { return f.takeEvent(data, yield) }
 		if err := f.run(ctx); err != nil {
 			yield(agent.Event{}, err)
 		}
 	}
 }
 
-// follower is one run of Follow.
+// follower is one run of Follow or WatchCatalog.
 type follower struct {
 	client    *Client
-	id        agent.TurnID
-	last      int64 // the newest index seen
-	connected bool  // ever
+	what      string // for errors
+	path      []string
+	query     url.Values
+	take      func(data string) error // one event; it moves last and progress
+	last      int64                   // the newest id seen
+	connected bool                    // ever
 	progress  time.Time
-	yield     func(agent.Event, error) bool
 }
 
 // errEnd ends a follower without an error to report: the terminal event came, nothing will come, or the consumer stopped.
@@ -59,7 +63,7 @@ func (f *follower) run(ctx context.Context) error {
 		case !f.connected || !mayPass(err):
 			return err
 		case time.Since(f.progress) > f.client.cfg.Patience:
-			return fmt.Errorf("follow turn %s: gave up after %s: %w", f.id, f.client.cfg.Patience, err)
+			return fmt.Errorf("follow %s: gave up after %s: %w", f.what, f.client.cfg.Patience, err)
 		}
 		if f.last > before {
 			pause.Reset()
@@ -93,7 +97,7 @@ func (f *follower) connect(ctx context.Context) error {
 	watchdog := time.AfterFunc(f.client.cfg.IdleTimeout, cancel)
 	defer watchdog.Stop()
 	header := http.Header{"Accept": {"text/event-stream"}, "Last-Event-Id": {strconv.FormatInt(f.last, 10)}}
-	resp, err := f.client.send(ctx, http.MethodGet, []string{"turns", string(f.id), "events"}, nil, nil, header)
+	resp, err := f.client.send(ctx, http.MethodGet, f.path, f.query, nil, header)
 	if err != nil {
 		return lost(ctx, err)
 	}
@@ -102,7 +106,13 @@ func (f *follower) connect(ctx context.Context) error {
 	if resp.StatusCode == http.StatusNoContent {
 		return errEnd
 	}
-	body := watched{r: resp.Body, seen: func() { watchdog.Reset(f.client.cfg.IdleTimeout) }}
+	settled := time.Now().Add(f.client.cfg.IdleTimeout / 10)
+	body := watched{r: resp.Body, seen: func() {
+		watchdog.Reset(f.client.cfg.IdleTimeout)
+		if now := time.Now(); now.After(settled) {
+			f.progress = now // a stream that has stood for a while and beats is well, though nothing happens
+		}
+	}}
 	for frame, err := range sse.Read(body, &sse.ReadConfig{MaxEventSize: f.client.cfg.MaxEvent}) {
 		if err != nil {
 			return lost(ctx, &agent.Error{Code: agent.CodeUnavailable, Err: fmt.Errorf("read events: %w", err)})
@@ -114,7 +124,7 @@ func (f *follower) connect(ctx context.Context) error {
 			return err
 		}
 	}
-	return agent.Errorf(agent.CodeUnavailable, "", "the stream stopped before the end of the turn")
+	return agent.Errorf(agent.CodeUnavailable, "", "the stream stopped")
 }
 
 // lost makes the watchdog's cutting of a connection look like what it is.
@@ -125,11 +135,15 @@ func lost(ctx context.Context, err error) error {
 	return err
 }
 
-func (f *follower) take(data string) error {
+// undecodable is for data that is no event: a connection cut in the middle of one shows so, and passes.
+func (f *follower) undecodable(err error) error {
+	return agent.Errorf(agent.CodeUnavailable, "", "decode event behind %d: %w", f.last, err)
+}
+
+func (f *follower) takeEvent(data string, yield func(agent.Event, error) bool) error {
 	var e agent.Event
 	if err := json.Unmarshal([]byte(data), &e); err != nil {
-		// A connection cut in the middle of an event shows as one that is no JSON.
-		return agent.Errorf(agent.CodeUnavailable, "", "decode event behind %d: %w", f.last, err)
+		return f.undecodable(err)
 	}
 	index := e.Meta.EventIndex
 	switch {
@@ -139,7 +153,7 @@ func (f *follower) take(data string) error {
 		return nil // seen already
 	}
 	f.last, f.progress = index, time.Now()
-	if !f.yield(e, nil) || e.Terminal() {
+	if !yield(e, nil) || e.Terminal() {
 		return errEnd
 	}
 	return nil
