@@ -38,6 +38,24 @@ func (h *health) check(ctx context.Context) gateway.Health {
 		}
 		out.Dependencies = append(out.Dependencies, d)
 	}
+	out.Dependencies = append(out.Dependencies, h.catalog(ctx)...)
+	return out
+}
+
+// catalog says what keeps newer documents from being served. Turns run all the same, on the last good catalog.
+func (h *health) catalog(ctx context.Context) []gateway.Dependency {
+	status := h.service.parts.Registry.Status(ctx)
+	out := make([]gateway.Dependency, 0, len(status.Sources))
+	for _, s := range status.Sources {
+		detail := s.Detail
+		if len(s.Faults) > 0 {
+			detail += ": " + s.Faults[0].String()
+		}
+		if more := len(s.Faults) - 1; more > 0 {
+			detail += fmt.Sprintf(" (and %d more)", more)
+		}
+		out = append(out, gateway.Dependency{Name: "catalog " + s.Name, OK: s.OK, Detail: detail})
+	}
 	return out
 }
 

@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -27,6 +28,8 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/app"
 	"github.com/turnstone-run/turnstone/internal/blob"
+	"github.com/turnstone-run/turnstone/internal/catalog"
+	"github.com/turnstone-run/turnstone/internal/catalog/folder"
 	"github.com/turnstone-run/turnstone/internal/cluster"
 	"github.com/turnstone-run/turnstone/internal/gateway"
 	"github.com/turnstone-run/turnstone/internal/inbox"
@@ -51,6 +54,9 @@ var (
 	_ activities.Models     = (*llm.Models)(nil)
 	_ activities.Tools      = (*tool.Registry)(nil)
 	_ activities.Middleware = (*middleware.Set)(nil)
+	_ activities.Registry   = (*catalog.Registry)(nil)
+	_ catalog.Store         = (*postgres.Store)(nil)
+	_ gateway.Catalog       = (*catalog.Registry)(nil)
 )
 
 // Settings is the configuration that files, environment and flags give.
@@ -59,13 +65,31 @@ type Settings = app.Config
 // Middleware is a middleware of one's own under the name that agents use.
 type Middleware = middleware.Named
 
-// Config is what [New] needs: settings, and what the user adds in Go.
+// A toolkit of one's own declares what it needs and is given that, and no more (seed 000 §5.5).
+type (
+	ToolkitFactory   = tool.Factory
+	ToolDependencies = tool.Dependencies
+	Need             = tool.Need
+)
+
+// What a toolkit may need, besides [ConnTo] a gRPC client of the configuration.
+const (
+	NeedHTTP    = tool.NeedHTTP    // the one way out: within the egress rules
+	NeedBlobs   = tool.NeedBlobs   // the content-addressed store
+	NeedCatalog = tool.NeedCatalog // which agents there are
+)
+
+// ConnTo is the need of the gRPC client that tools.grpc_clients has under a name.
+func ConnTo(name string) Need { return tool.ConnTo(name) }
+
+// Config is what [New] needs: settings, and what the user adds in Go. Agents of the catalog name it; the shipped analyst has all of it.
 type Config struct {
 	Settings   *Settings
-	Toolkits   []agent.Toolkit // besides the built-in ones
-	Middleware []Middleware    // besides the built-in ones, within model_retry
-	Env        []string        // as in os.Environ, for TEMPORAL_* variables; nil: none
-	Logger     *zap.Logger     // nil: as the settings say
+	Toolkits   []agent.Toolkit  // besides the built-in ones, that need nothing
+	Factories  []ToolkitFactory // likewise, that need something
+	Middleware []Middleware     // besides the built-in ones
+	Env        []string         // as in os.Environ, for TEMPORAL_* variables and the env: references of auth profiles; nil: none
+	Logger     *zap.Logger      // nil: as the settings say
 }
 
 // Service is a worker and, unless told otherwise, the gateway, in one process.
@@ -77,6 +101,8 @@ type Service struct {
 	log       activities.EventLog
 	closeLog  func()
 	blobs     *blob.Store
+	parts     *app.Parts
+	metrics   *prometheus.Registry
 	temporal  client.Client
 	namespace string
 	worker    sdkworker.Worker
@@ -148,7 +174,48 @@ func (s *Service) Start(ctx context.Context) (err error) {
 		return fmt.Errorf("look at the namespace: %w", err)
 	}
 	s.tasks.Go(func() { watch.Run(background) })
+	if err := s.openCatalog(ctx, background, store); err != nil {
+		return err
+	}
 	return s.compose(ctx, store, watch)
+}
+
+// openCatalog makes what agents are made of, loads the catalog and keeps it up to date. The folder that is watched, if any, is applied
+// once before anything is served; a fault in it is no reason not to serve what was good before.
+func (s *Service) openCatalog(ctx, background context.Context, store *postgres.Store) error {
+	set := s.cfg.Settings
+	s.metrics = prometheus.NewRegistry()
+	s.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		collectors.NewBuildInfoCollector())
+	factories := slices.Clone(s.cfg.Factories)
+	for _, kit := range s.cfg.Toolkits {
+		factories = append(factories, tool.Ready(kit))
+	}
+	var err error
+	s.parts, err = app.Build(set, app.World{
+		Store: store, Blobs: s.blobs, Toolkits: factories, Middleware: s.cfg.Middleware, Env: s.cfg.Env, Metrics: s.metrics, Logger: s.logger,
+	})
+	if err != nil {
+		return err
+	}
+	registry := s.parts.Registry
+	if err := registry.Start(ctx); err != nil {
+		return fmt.Errorf("load catalog: %w", err)
+	}
+	s.tasks.Go(func() { registry.Run(background) })
+	if set.Catalog.Folder == "" {
+		return nil
+	}
+	source, err := folder.New(folder.Config{Dir: set.Catalog.Folder, Logger: s.logger, Apply: registry.ApplyFolder})
+	if err != nil {
+		return err
+	}
+	registry.WatchFolder(source.Status)
+	if err := source.Load(ctx); err != nil && agent.CodeOf(err) != agent.CodeInvalid && agent.CodeOf(err) != agent.CodeConflict {
+		return err
+	}
+	s.tasks.Go(func() { source.Run(background) })
+	return nil
 }
 
 // openStore connects to PostgreSQL, brings its schema up to date and opens the event log and the blob store.
@@ -169,6 +236,7 @@ func (s *Service) openStore(ctx context.Context) (*postgres.Store, error) {
 		return nil, fmt.Errorf("open blob store: %w", err)
 	}
 	pg.SeparateLog = set.Events.Log == app.LogMemory
+	pg.CatalogPoll = set.Catalog.Poll
 	return postgres.NewStore(s.pool, pg), nil
 }
 
@@ -206,10 +274,7 @@ func (s *Service) openTemporal(ctx context.Context) error {
 // compose wires activities, worker and gateway.
 func (s *Service) compose(ctx context.Context, store *postgres.Store, watch *cluster.AttributeWatch) error {
 	set := s.cfg.Settings
-	parts, err := app.Build(set, store, s.blobs, s.cfg.Toolkits, s.cfg.Middleware)
-	if err != nil {
-		return err
-	}
+	parts := s.parts
 	// Not under Worker Versioning: an eager start takes the worker that asks, whichever version is current.
 	eager := set.Temporal.EagerStart && set.Temporal.WorkerVersioning.Deployment == ""
 	runs := &inbox.Runs{Temporal: s.temporal, TaskQueue: set.Temporal.TaskQueue, Eager: eager}
@@ -231,7 +296,7 @@ func (s *Service) compose(ctx context.Context, store *postgres.Store, watch *clu
 	}
 	health := &health{service: s, queue: set.Temporal.TaskQueue, namespace: s.namespace}
 	box := inbox.New(inbox.Config{
-		Temporal: s.temporal, Runs: runs, Activities: acts, Store: store, Log: s.log, Blobs: s.blobs, Agents: parts.Registry, Health: health.check,
+		Temporal: s.temporal, Runs: runs, Activities: acts, Store: store, Log: s.log, Blobs: s.blobs, Health: health.check,
 		Logger: s.logger,
 	})
 	return s.startGateway(ctx, box)
@@ -240,12 +305,9 @@ func (s *Service) compose(ctx context.Context, store *postgres.Store, watch *clu
 // startGateway serves HTTP and gRPC; a listener that fails later ends the service.
 func (s *Service) startGateway(ctx context.Context, box *inbox.Inbox) error {
 	set := s.cfg.Settings
-	metrics := prometheus.NewRegistry()
-	metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		collectors.NewBuildInfoCollector())
 	var err error
 	s.gateway, err = gateway.New(gateway.Config{
-		HTTPAddr: set.HTTP.Addr, GRPCAddr: set.GRPC.Addr, Runtime: box, Metrics: promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}),
+		HTTPAddr: set.HTTP.Addr, GRPCAddr: set.GRPC.Addr, Runtime: box, Catalog: s.parts.Registry, Metrics: promhttp.HandlerFor(s.metrics, promhttp.HandlerOpts{}),
 		Logger: s.logger, Version: app.Version(), AllowedHosts: set.HTTP.AllowedHosts, AllowedOrigins: set.HTTP.AllowedOrigins,
 		Limits: gateway.Limits{BodyBytes: int64(set.HTTP.MaxBodyBytes), ReadTimeout: set.HTTP.ReadHeaderTimeout},
 	})
@@ -294,6 +356,10 @@ func (s *Service) Stop(ctx context.Context) error {
 	}
 	s.stop()
 	s.tasks.Wait()
+	if s.parts != nil {
+		faults = append(faults, s.parts.Close())
+		s.parts = nil
+	}
 	if s.temporal != nil {
 		s.temporal.Close()
 		s.temporal = nil

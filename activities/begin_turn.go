@@ -1,7 +1,9 @@
 package activities
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -60,11 +62,17 @@ func (a *Activities) Begin(ctx context.Context, req agent.TurnRequest, in BeginT
 			return BeginTurnResult{}, err
 		}
 	}
-	turn := factsOf(&record, begun.PlanHash, begun.Cursor)
+	if record.PlanHash != begun.PlanHash { // recorded before the catalog changed
+		if plan, err = a.Registry.Plan(ctx, begun.PlanHash); err != nil {
+			return BeginTurnResult{}, fmt.Errorf("load plan %s: %w", begun.PlanHash, err)
+		}
+	}
+	record.Binding = begun.Binding
+	turn := factsOf(&record, begun.Cursor)
 	out := BeginTurnResult{
 		Turn: turn.TurnRef, Limits: plan.Limits.Lower(req.Limits), ModelName: modelName(&plan, record.Model), ContinueAsNew: a.TurnEvents,
 		CoreVersion: CoreVersion, SearchAttributes: a.SearchAttributes(), StreamTo: req.StreamTo, Holder: begun.Holder,
-		Position: begun.Position,
+		Position: begun.Position, Route: routeNote(record.Route),
 	}
 	switch begun.Answer {
 	case agent.BeginReady:
@@ -73,7 +81,7 @@ func (a *Activities) Begin(ctx context.Context, req agent.TurnRequest, in BeginT
 		if in.RunID == "" { // queued ahead of its workflow, which will announce itself
 			return out, nil
 		}
-		return out, a.announce(ctx, out.Turn)
+		return out, a.announce(ctx, out.Turn, record.Route)
 	case agent.BeginBehind:
 		out.Verdict = VerdictBehind
 		if record.OnBusy == agent.OnBusyInterrupt && begun.HolderSince.Before(begun.StartedAt) { // not whoever came to hold it since
@@ -92,25 +100,48 @@ func (a *Activities) Begin(ctx context.Context, req agent.TurnRequest, in BeginT
 	}
 }
 
-// Check is everything that can be known of a request without recording it: shape, size, agent and model.
-func (a *Activities) Check(ctx context.Context, req *agent.TurnRequest) (agent.Plan, string, error) {
+// Check is everything that can be known of a request without recording it: shape, size, route, agent and model. It returns what the
+// turn would be bound to.
+func (a *Activities) Check(ctx context.Context, req *agent.TurnRequest) (agent.Plan, agent.Binding, error) {
+	var none agent.Binding
 	if err := req.Validate(a.MaxMessageBytes); err != nil {
-		return agent.Plan{}, "", err
+		return agent.Plan{}, none, err
 	}
 	if req.Mode == agent.ModeDirect {
-		return agent.Plan{}, "", agent.Invalid("mode", "direct turns do not exist yet; leave it out or say durable")
+		return agent.Plan{}, none, agent.Invalid("mode", "direct turns do not exist yet; leave it out or say durable")
 	}
 	if len(req.OutputSchema) > 0 {
-		return agent.Plan{}, "", agent.Invalid("output_schema", "structured output does not exist yet; leave it out")
+		return agent.Plan{}, none, agent.Invalid("output_schema", "structured output does not exist yet; leave it out")
 	}
-	plan, hash, err := a.Registry.Resolve(ctx, req.Context.TenantName(), req.Agent)
+	route, err := a.Registry.Choose(ctx, agent.RouteContext{
+		InvocationContext: req.Context, Agent: req.Agent, SessionID: req.SessionID, Channel: req.Channel,
+	})
 	if err != nil {
-		return agent.Plan{}, "", err
+		return agent.Plan{}, none, err
 	}
-	if _, err := plan.Model(req.Model); err != nil {
-		return agent.Plan{}, "", err
+	plan, hash, err := a.Registry.Resolve(ctx, req.Context.TenantName(), route.Agent)
+	if err != nil {
+		return agent.Plan{}, none, err
 	}
-	return plan, hash, nil
+	switch {
+	case len(plan.OutputSchema) > 0:
+		return agent.Plan{}, none, agent.Invalid("agent", "agent %q has an output_schema, and structured output does not exist yet", plan.Agent)
+	case len(plan.Prepare) > 0:
+		return agent.Plan{}, none, agent.Invalid("agent", "agent %q searches knowledge collections, which does not exist yet", plan.Agent)
+	}
+	bound := agent.Binding{Agent: plan.Agent, InstanceID: plan.InstanceID, PlanHash: hash, Model: cmp.Or(req.Model, route.Model), Route: &route}
+	if _, err := plan.Model(bound.Model); err != nil {
+		return agent.Plan{}, none, err
+	}
+	return plan, bound, nil
+}
+
+// routeNote is a decision in the few words that history has room for.
+func routeNote(d *agent.RouteDecision) string {
+	if d == nil || d.Reason != agent.RouteRuled {
+		return ""
+	}
+	return d.Table + "#" + d.Rule
 }
 
 // modelName is the provider's name of the model that a turn will ask first.
@@ -147,29 +178,58 @@ func (a *Activities) recordOf(ctx context.Context, req *agent.TurnRequest, in Be
 			return agent.TurnRecord{}, agent.Plan{}, err
 		}
 	}
-	plan, hash, err := a.Check(ctx, req)
+	plan, bound, err := a.Check(ctx, req)
 	if err != nil {
-		return agent.TurnRecord{}, agent.Plan{}, err
+		return a.queuedBefore(ctx, req, in, err)
 	}
-	return a.record(req, &plan, hash, in), plan, nil
+	return a.record(req, bound, in), plan, nil
 }
 
-func (a *Activities) record(req *agent.TurnRequest, plan *agent.Plan, hash string, in BeginTurnInput) agent.TurnRecord {
+// queuedBefore is for a turn that was accepted before the catalog changed so that it would be refused now: it keeps what it is bound
+// to. cause is why it would be refused.
+func (a *Activities) queuedBefore(ctx context.Context, req *agent.TurnRequest, in BeginTurnInput, cause error) (agent.TurnRecord, agent.Plan, error) {
+	id := TurnIDOf(req, in.RunID)
+	if id == "" || req.Validate(a.MaxMessageBytes) != nil {
+		return agent.TurnRecord{}, agent.Plan{}, cause
+	}
+	t, err := a.Store.Turn(ctx, id)
+	switch {
+	case agent.CodeOf(err) == agent.CodeNotFound:
+		return agent.TurnRecord{}, agent.Plan{}, cause
+	case err != nil:
+		return agent.TurnRecord{}, agent.Plan{}, err
+	case t.Record.Tenant != req.Context.TenantName() || (req.SessionID != "" && t.Record.SessionID != req.SessionID):
+		return agent.TurnRecord{}, agent.Plan{}, cause
+	}
+	plan, err := a.Registry.Plan(ctx, t.Record.PlanHash)
+	return t.Record, plan, err
+}
+
+func (a *Activities) record(req *agent.TurnRequest, bound agent.Binding, in BeginTurnInput) agent.TurnRecord {
 	id := TurnIDOf(req, in.RunID)
 	session := req.SessionID
 	if session == "" {
 		session = agent.SessionID(id)
 	}
 	return agent.TurnRecord{
-		TurnID: id, WorkflowID: in.WorkflowID, Tenant: req.Context.TenantName(), SessionID: session, Agent: plan.Agent, InstanceID: plan.InstanceID,
-		PlanHash: hash, Model: req.Model, Channel: req.Channel, UserID: req.Context.UserID, OnBusy: req.OnBusy, History: req.History,
+		TurnID: id, WorkflowID: in.WorkflowID, Tenant: req.Context.TenantName(), SessionID: session,
+		Binding: bound, Channel: req.Channel, UserID: req.Context.UserID, OnBusy: req.OnBusy, History: req.History,
 		Input: req.Input(), Context: req.Context, QueueLimit: a.QueueLength,
 	}
 }
 
-// announce emits status RUNNING.
-func (a *Activities) announce(ctx context.Context, t TurnRef) error {
-	return a.emit(ctx, t, "turn", agent.Event{Type: agent.EventStatus, Status: agent.StatusRunning})
+// announce emits status RUNNING, and how the turn came to its agent.
+func (a *Activities) announce(ctx context.Context, t TurnRef, route *agent.RouteDecision) error {
+	events := []agent.Event{{Type: agent.EventStatus, Status: agent.StatusRunning}}
+	if route != nil {
+		body, err := json.Marshal(route)
+		if err != nil {
+			return fmt.Errorf("encode route: %w", err)
+		}
+		events = append(events, agent.Event{Type: agent.EventRoute, Route: body})
+		a.Registry.Routed(route)
+	}
+	return a.emit(ctx, t, "turn", events...)
 }
 
 // emit appends events of a producer that writes them all at once.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"time"
 
@@ -67,10 +68,9 @@ func (a *Activities) callTool(ctx context.Context, in CallToolInput) (agent.Tool
 		_ = p.close(ctx) // err says more
 		return agent.ToolVerdict{}, err
 	}
-	_ = p.emit(work, agent.Event{ // a cancelled stream still takes it
-		Type: agent.EventToolEnd, ToolCallID: in.CallID, ToolName: run.block.Name, Output: step.Result.Output, Ref: step.Result.Ref,
-		Failed: step.Verdict.Failed,
-	})
+	end := run.event(agent.EventToolEnd)
+	end.Output, end.Ref, end.Failed = step.Result.Output, step.Result.Ref, step.Verdict.Failed
+	_ = p.emit(work, end) // a cancelled stream still takes it
 	if err := p.close(ctx); err != nil {
 		return agent.ToolVerdict{}, err
 	}
@@ -83,7 +83,7 @@ type toolRun struct {
 	in     CallToolInput
 	turn   facts
 	block  agent.Block // the call
-	spec   agent.ToolSpec
+	grant  agent.PlanTool
 	tool   agent.Tool // nil when the call is refused
 	refuse *agent.Failure
 	chain  []agent.Middleware
@@ -125,7 +125,7 @@ func (a *Activities) newToolRun(ctx context.Context, in CallToolInput) (*toolRun
 		r.refuse = &agent.Failure{Type: string(agent.CodeInvalid), Message: r.block.Error, Field: "args"}
 		return r, nil
 	}
-	r.spec = granted.Spec
+	r.grant = granted
 	r.tool, err = a.Tools.Tool(granted.Toolkit, r.block.Name)
 	if err != nil {
 		r.refuse = agent.FailureOf(err)
@@ -159,7 +159,8 @@ func (r *toolRun) edited(ctx context.Context) error {
 
 // call runs the tool in its epoch, with progress as events.
 func (r *toolRun) call(ctx context.Context, p *producer) (agent.ToolResult, error) {
-	start := agent.Event{Type: agent.EventToolStart, ToolCallID: r.in.CallID, ToolName: r.block.Name, Input: r.block.Args}
+	start := r.event(agent.EventToolStart)
+	start.Input = r.block.Args
 	if err := p.emit(ctx, start); err != nil {
 		return agent.ToolResult{}, err
 	}
@@ -167,21 +168,13 @@ func (r *toolRun) call(ctx context.Context, p *producer) (agent.ToolResult, erro
 		r.refuse.Tool = r.block.Name
 		return failed(r.refuse), nil
 	}
-	if p.fence.Epoch > 1 && !r.spec.Idempotent && !effectFree(r.tool, r.block.Args) {
+	if p.fence.Epoch > 1 && !r.grant.Spec.Idempotent && !effectFree(r.tool, r.block.Args) {
 		return failed(&agent.Failure{
 			Type: outcomeUnknown, Tool: r.block.Name,
 			Message: "an earlier attempt of this call was cut off and may have taken effect; it was not repeated",
 		}), nil
 	}
-	inv := agent.Invocation{
-		Tenant: r.turn.Tenant, TurnID: r.turn.TurnID, SessionID: r.turn.SessionID, UserID: r.turn.user, Step: r.in.Step,
-		Attempt: int64(p.fence.Epoch), IdempotencyKey: fmt.Sprintf("%s/%d/%s", r.in.TurnID, r.in.Step, r.in.CallID),
-		Progress: func(message string) {
-			_ = p.emit(ctx, agent.Event{ // the work's context says what an error would
-				Type: agent.EventToolProgress, ToolCallID: r.in.CallID, ToolName: r.block.Name, Text: clip(message, 1000),
-			})
-		},
-	}
+	inv := r.invocation(ctx, p)
 	call := r.tool.Call
 	for _, v := range slices.Backward(r.chain) {
 		call = v.WrapTool(call)
@@ -205,6 +198,34 @@ func (r *toolRun) call(ctx context.Context, p *producer) (agent.ToolResult, erro
 	f.Tool = r.block.Name
 	r.a.Logger.Warn("tool call", zap.String("turn", string(r.in.TurnID)), zap.String("tool", r.block.Name), zap.Error(err))
 	return failed(f), nil
+}
+
+// invocation is what the tool is told of its call, and given for it (seed 000 §5.5).
+func (r *toolRun) invocation(ctx context.Context, p *producer) agent.Invocation {
+	return agent.Invocation{
+		Tenant: r.turn.Tenant, TurnID: r.turn.TurnID, SessionID: r.turn.SessionID, UserID: r.turn.user, Step: r.in.Step,
+		Attempt: int64(p.fence.Epoch), IdempotencyKey: fmt.Sprintf("%s/%d/%s", r.in.TurnID, r.in.Step, r.in.CallID),
+		Parameters: r.grant.Parameters, Auth: r.grant.Auth,
+		Progress: func(message string) {
+			progress := r.event(agent.EventToolProgress)
+			progress.Text = clip(message, 1000)
+			_ = p.emit(ctx, progress) // the work's context says what an error would
+		},
+		Input: func(ctx context.Context) ([]agent.Message, error) {
+			t, err := r.a.Store.Turn(ctx, r.in.TurnID)
+			return t.Record.Input, err
+		},
+		Open: func(ctx context.Context, ref string) (io.ReadCloser, error) {
+			return r.a.Blobs.Open(ctx, r.turn.Tenant, ref)
+		},
+	}
+}
+
+// event is an event of this call; where the tool comes from is for whoever shows it (seed 000 §5.5).
+func (r *toolRun) event(kind agent.EventType) agent.Event {
+	return agent.Event{
+		Type: kind, ToolCallID: r.in.CallID, ToolName: r.block.Name, SourceNodeName: r.grant.SourceNodeName, IsFromToolkit: r.grant.IsFromToolkit,
+	}
 }
 
 func failed(f *agent.Failure) agent.ToolResult { return agent.ToolResult{Failure: f} }

@@ -20,10 +20,10 @@ type facts struct {
 	user    string
 }
 
-func factsOf(r *agent.TurnRecord, planHash string, cursor int64) facts {
+func factsOf(r *agent.TurnRecord, cursor int64) facts {
 	return facts{
 		TurnRef: TurnRef{
-			TurnID: r.TurnID, Tenant: r.Tenant, SessionID: r.SessionID, Agent: r.Agent, InstanceID: r.InstanceID, PlanHash: planHash,
+			TurnID: r.TurnID, Tenant: r.Tenant, SessionID: r.SessionID, Agent: r.Agent, InstanceID: r.InstanceID, PlanHash: r.PlanHash,
 		},
 		cursor: cursor, model: r.Model, history: r.History, user: r.UserID,
 	}
@@ -45,7 +45,7 @@ func (a *Activities) turn(ctx context.Context, id agent.TurnID) (facts, error) {
 	if err != nil {
 		return facts{}, fmt.Errorf("load turn %s: %w", id, err)
 	}
-	f := factsOf(&t.Record, t.Record.PlanHash, t.Cursor)
+	f := factsOf(&t.Record, t.Cursor)
 	a.remember(f)
 	return f, nil
 }

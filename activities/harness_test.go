@@ -35,6 +35,8 @@ type harness struct {
 	tool  *fakeTool
 	runs  *fakeRuns
 	blobs *fakeBlobs
+
+	catalog *fixed
 }
 
 func newHarness(t *testing.T, change ...func(*activities.Config)) *harness {
@@ -48,7 +50,7 @@ func newHarness(t *testing.T, change ...func(*activities.Config)) *harness {
 	h.log, err = pgstream.New(ctx, pgstream.Config{Pool: pool, Logger: zaptest.NewLogger(t)})
 	require.NoError(t, err)
 	t.Cleanup(h.log.Stop)
-	registry, err := catalog.New(h.store, agent.Plan{
+	h.catalog = newFixed(t, agent.Plan{
 		Agent: "analyst", InstanceID: "analyst@1", System: "You are an analyst.",
 		Models: []agent.PlanModel{{Profile: "default", Model: "scripted-1", InputPerMTok: 1, OutputPerMTok: 10}, {Profile: "other", Model: "scripted-2"}},
 		Tools:  []agent.PlanTool{{Spec: agent.ToolSpec{Name: "lookup", Parameters: json.RawMessage(`{"type":"object"}`)}, Toolkit: "fake"}},
@@ -57,11 +59,10 @@ func newHarness(t *testing.T, change ...func(*activities.Config)) *harness {
 		}},
 		Limits: agent.Limits{ModelCalls: 25, ToolCalls: 50},
 	})
-	require.NoError(t, err)
-	set, err := middleware.NewSet(middleware.Builtin()...)
+	set, err := middleware.NewSet(middleware.Builtin(2)...)
 	require.NoError(t, err)
 	cfg := activities.Config{
-		Registry: registry, Models: &h.model, Tools: h.tool, Middleware: set, Store: h.store, Log: h.log, Blobs: h.blobs, Runs: h.runs,
+		Registry: h.catalog, Models: &h.model, Tools: h.tool, Middleware: set, Store: h.store, Log: h.log, Blobs: h.blobs, Runs: h.runs,
 		Logger: zaptest.NewLogger(t),
 	}
 	for _, c := range change {
@@ -223,6 +224,58 @@ func (f *fakeRuns) Tokens(_ context.Context, _ agent.StreamTo, b agent.TokenBatc
 	defer f.mu.Unlock()
 	f.batches = append(f.batches, b)
 	return nil
+}
+
+// fixed is a catalog of one agent; put replaces it, as a change of the catalog would.
+type fixed struct {
+	t      *testing.T
+	plan   agent.Plan
+	hash   string
+	plans  map[string]agent.Plan
+	routed []agent.RouteDecision
+	rule   *agent.RouteDecision // what the rules say; nil: the default
+}
+
+func newFixed(t *testing.T, p agent.Plan) *fixed {
+	t.Helper()
+	f := &fixed{t: t, plans: map[string]agent.Plan{}}
+	f.put(p)
+	return f
+}
+
+func (f *fixed) put(p agent.Plan) {
+	f.t.Helper()
+	_, hash, err := catalog.Encode(&p)
+	require.NoError(f.t, err)
+	f.plan, f.hash, f.plans[hash] = p, hash, p
+}
+
+func (f *fixed) Choose(_ context.Context, c agent.RouteContext) (agent.RouteDecision, error) {
+	switch {
+	case c.Agent != "":
+		return agent.RouteDecision{Agent: c.Agent, Reason: agent.RouteNamed}, nil
+	case f.rule != nil:
+		return *f.rule, nil
+	default:
+		return agent.RouteDecision{Agent: f.plan.Agent, Reason: agent.RouteDefault}, nil
+	}
+}
+
+func (f *fixed) Routed(d *agent.RouteDecision) { f.routed = append(f.routed, *d) }
+
+func (f *fixed) Resolve(_ context.Context, _, name string) (agent.Plan, string, error) {
+	if name != f.plan.Agent {
+		return agent.Plan{}, "", agent.FieldErrorf(agent.CodeNotFound, "agent", "there is no agent %q", name)
+	}
+	return f.plan, f.hash, nil
+}
+
+func (f *fixed) Plan(_ context.Context, hash string) (agent.Plan, error) {
+	p, ok := f.plans[hash]
+	if !ok {
+		return p, agent.Errorf(agent.CodeNotFound, "", "no plan %s", hash)
+	}
+	return p, nil
 }
 
 // fakeBlobs keeps blobs in memory.

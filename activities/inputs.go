@@ -45,6 +45,7 @@ type BeginTurnResult struct {
 	SearchAttributes bool                   `json:"search_attributes,omitempty"` // the namespace knows ours
 	StreamTo         *agent.StreamTo        `json:"stream_to,omitempty"`
 	ContinueAsNew    int                    `json:"continue_as_new_events,omitempty"` // 0: when the server suggests it
+	Route            string                 `json:"route,omitempty"`                  // table#rule when a rule chose the agent; the event has it all
 	Holder           agent.TurnID           `json:"holder,omitempty"`                 // behind
 	Position         int                    `json:"position,omitempty"`               // behind
 	Output           *agent.AgentStepOutput `json:"output,omitempty"`                 // duplicate

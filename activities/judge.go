@@ -65,15 +65,25 @@ func (a *Activities) judge(p *agent.Plan, blocks []agent.Block) []agent.CallVerd
 		}
 		free := effectFree(tool, b.Args)
 		v.Local = free
-		if !free && !granted.Spec.InherentlySafe && !granted.Allow {
-			v.Gate, v.Rule = agent.GateApproval, "not inherently safe"
-		}
+		v.Gate, v.Rule = gate(&granted, free)
 		if s, ok := tool.(agent.Summarizer); ok {
 			v.Summary = clip(b.Name+"("+s.Summarize(b.Args)+")", maxSummary)
 		}
 		out = append(out, v)
 	}
 	return out
+}
+
+// gate says whether a person is asked before a call, and by which rule.
+func gate(t *agent.PlanTool, free bool) (g agent.Gate, rule string) {
+	switch {
+	case t.Approval == agent.ApproveAlways:
+		return agent.GateApproval, "always asked"
+	case t.Approval == agent.ApproveNever, free, t.Spec.InherentlySafe:
+		return "", ""
+	default:
+		return agent.GateApproval, "not inherently safe"
+	}
 }
 
 func effectFree(t agent.Tool, args json.RawMessage) bool {

@@ -10,8 +10,12 @@ import (
 
 // Registry knows the agents. Plans are immutable and found by hash for as long as a turn may need them.
 type Registry interface {
-	// Resolve returns the current plan of an agent and its hash; the empty name is the tenant's default. An unknown agent is
-	// [agent.CodeNotFound] with Field "agent".
+	// Choose decides which agent answers a request: the one that it names, or the one that the tenant's rules choose.
+	// [agent.CodeNotFound] with Field "agent" when there is none.
+	Choose(ctx context.Context, c agent.RouteContext) (agent.RouteDecision, error)
+	// Routed counts a decision, once a turn.
+	Routed(d *agent.RouteDecision)
+	// Resolve returns the current plan of an agent and its hash. An unknown agent is [agent.CodeNotFound] with Field "agent".
 	Resolve(ctx context.Context, tenant, name string) (agent.Plan, string, error)
 	// Plan returns the plan of a hash, also when it is no longer current.
 	Plan(ctx context.Context, hash string) (agent.Plan, error)

@@ -76,7 +76,7 @@ func (d *dev) start(ctx context.Context, o stackOptions) (_ *house, err error) {
 		return nil, err
 	}
 	d.say("starting worker and gateway…")
-	if h.service, err = turnstone.New(turnstone.Config{Settings: settings, Logger: logger}); err != nil {
+	if h.service, err = turnstone.New(turnstone.Config{Settings: settings, Env: d.env, Logger: logger}); err != nil {
 		return nil, err
 	}
 	return h, h.service.Start(ctx)
@@ -105,6 +105,12 @@ func (d *dev) furnish(ctx context.Context, h *house, o stackOptions) error {
 	folder := o.data
 	if o.ephemeral {
 		folder = h.scratch
+	}
+	if set.Catalog.Folder == "" && !o.ephemeral {
+		set.Catalog.Folder = filepath.Join(folder, "catalog")
+		if err := os.MkdirAll(set.Catalog.Folder, 0o755); err != nil { //nolint:gosec // a person edits files there
+			return fmt.Errorf("make the catalog's folder: %w", err)
+		}
 	}
 	set.Storage.BlobURL = app.Secret((&url.URL{Scheme: "file", Path: filepath.Join(folder, "blobs")}).String())
 	flights, err := url.Parse(h.stack.Flights.URL())
@@ -146,17 +152,22 @@ func freeOr(ctx context.Context, addr string) string {
 // announce prints where everything is.
 func (h *house) announce(w io.Writer) {
 	model := h.settings.LLM.Provider + " · " + h.settings.LLM.Model
+	catalog := h.settings.Catalog.Folder
+	if catalog == "" {
+		catalog = "no folder"
+	}
 	fmt.Fprintf(w, `
   HTTP API   http://%s
   gRPC       %s
   Temporal   %s (namespace %s, task queue %s)
   Web UI     %s
   model      %s
+  catalog    %s (documents are applied as they are saved)
 
 Try:
   go run ./starter chat "%s" --server http://%s
 `, h.service.HTTPAddr(), h.service.GRPCAddr(), h.settings.Temporal.Address, h.settings.Temporal.Namespace, h.settings.Temporal.TaskQueue,
-		h.stack.Temporal.UIURL(), model, defaultPrompt, h.service.HTTPAddr())
+		h.stack.Temporal.UIURL(), model, catalog, defaultPrompt, h.service.HTTPAddr())
 }
 
 // wait waits for the end of ctx or of a part, and stops everything.

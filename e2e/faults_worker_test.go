@@ -134,6 +134,7 @@ func TestWorkerProcess(t *testing.T) {
 	t.Run("killed", func(t *testing.T) { t.Parallel(); testKilledWorker(t, binary) })
 	t.Run("drained", func(t *testing.T) { t.Parallel(); testDrainedWorker(t, binary) })
 	t.Run("frozen", func(t *testing.T) { t.Parallel(); testFrozenWorker(t, binary) })
+	t.Run("catalog", func(t *testing.T) { t.Parallel(); testCatalogReachesAll(t, binary) })
 }
 
 // testKilledWorker: a worker is killed in mid-stream and started again. A viewer who stays sees the reset and the text once.

@@ -29,9 +29,11 @@ type Config struct {
 	Conversation Conversation `yaml:"conversation"`
 	LLM          LLM          `yaml:"llm"`
 	// Models are further model profiles by name; only YAML can give them. What one leaves out is as in [Default], not as in llm.
-	Models []Model `yaml:"models" help:"further model profiles (YAML only)"`
-	Egress Egress  `yaml:"egress"`
-	Log    Log     `yaml:"log"`
+	Models  []Model `yaml:"models" help:"further model profiles (YAML only)"`
+	Catalog Catalog `yaml:"catalog"`
+	Tools   Tools   `yaml:"tools"`
+	Egress  Egress  `yaml:"egress"`
+	Log     Log     `yaml:"log"`
 
 	origins  map[string]string // field path → where its value came from; absent: default
 	warnings []string
@@ -207,6 +209,31 @@ type Model struct {
 	LLM  `yaml:",inline"`
 }
 
+// Catalog is where agents, tools, models and routes come from (DESIGN §5).
+type Catalog struct {
+	// Folder holds documents (*.yaml, *.yml, *.json) that are watched and applied, for development. Default empty: the API alone
+	// changes the catalog.
+	Folder string `yaml:"folder" help:"folder of catalog documents to watch and apply; empty: none"`
+	// Shipped serves the documents that come with the product: the analyst and the route to it. Default true.
+	Shipped bool `yaml:"shipped" help:"serve the documents that come with the product"`
+	// Poll is how often the database is asked whether a change was missed; notifications come at once. Default 5s.
+	Poll time.Duration `yaml:"poll" help:"how often to look for changes that no notification told"`
+	// PlanCache is how many compiled plans a process keeps at hand, PlanTTL for how long. Default 1024 and 1h.
+	PlanCache int           `yaml:"plan_cache" help:"compiled plans kept in memory"`
+	PlanTTL   time.Duration `yaml:"plan_ttl" help:"how long a compiled plan is kept in memory"`
+	// RedisURL is a cache of plans that processes share: redis://, rediss:// or unix://. Default empty: none.
+	RedisURL Secret `yaml:"redis_url" help:"Redis that processes share plans through; empty: none"`
+	// SecretFolders are where the file: references of auth profiles may lead besides /run/secrets and /var/run/secrets. Default none.
+	SecretFolders []string `yaml:"secret_folders" help:"folders for file: references of auth profiles, besides /run/secrets and /var/run/secrets"`
+}
+
+// Tools is what toolkits may be given besides the built-in dependencies.
+type Tools struct {
+	// GRPCClients are services that toolkits ask for by name: "graph=graph.internal:9090", with TLS "graph=grpcs://graph.example.com:443".
+	// Default none.
+	GRPCClients []string `yaml:"grpc_clients" help:"gRPC services for toolkits (name=host:port, name=grpcs://host:port)"`
+}
+
 // Egress bounds every request made for a model (DESIGN §7).
 type Egress struct {
 	// AllowHosts are "api.example.com" or "*.example.com", either with ":port". Default none: any public host.
@@ -248,8 +275,11 @@ func Default() Config {
 		},
 		Conversation: Conversation{ContinueAsNewEvents: 2000},
 		LLM:          defaultLLM(),
-		Egress:       Egress{MaxBytes: 32 << 20, Timeout: 30 * time.Second},
-		Log:          Log{Level: "info", Format: "json"},
+		Catalog: Catalog{
+			Shipped: true, Poll: 5 * time.Second, PlanCache: 1024, PlanTTL: time.Hour,
+		},
+		Egress: Egress{MaxBytes: 32 << 20, Timeout: 30 * time.Second},
+		Log:    Log{Level: "info", Format: "json"},
 	}
 }
 

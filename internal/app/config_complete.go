@@ -22,6 +22,9 @@ func (l *loader) complete(dir string) {
 			cfg.Storage.BlobURL = Secret((&url.URL{Scheme: "file", Path: path}).String())
 		}
 	}
+	if cfg.Catalog.Folder != "" {
+		cfg.Catalog.Folder = inDir(dir, cfg.Catalog.Folder)
+	}
 	if cfg.Temporal.ConfigFile != "" {
 		cfg.Temporal.ConfigFile = inDir(dir, cfg.Temporal.ConfigFile)
 	}

@@ -7,6 +7,7 @@ import (
 	"math"
 	"net"
 	"net/url"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -36,6 +37,7 @@ func (l *loader) validate() {
 		l.model(modelPath(i), m.LLM)
 	}
 
+	l.catalog()
 	l.egressRules("egress.allow_hosts", cfg.Egress.AllowHosts, func(rule string) egress.Config { return egress.Config{AllowHosts: []string{rule}} })
 	l.egressRules("egress.allow_private", cfg.Egress.AllowPrivate, func(rule string) egress.Config { return egress.Config{AllowPrivate: []string{rule}} })
 	between(l, "egress.max_bytes", cfg.Egress.MaxBytes, 1<<10, 1<<30)
@@ -105,6 +107,37 @@ func (l *loader) stores() {
 	}
 	between(l, "events.batch_interval", cfg.Events.BatchInterval, time.Millisecond, time.Second)
 	between(l, "events.retention", cfg.Events.Retention, time.Minute, 10*365*24*time.Hour)
+}
+
+func (l *loader) catalog() {
+	c := l.cfg.Catalog
+	between(l, "catalog.poll", c.Poll, 100*time.Millisecond, time.Hour)
+	between(l, "catalog.plan_cache", c.PlanCache, 1, 1_000_000)
+	between(l, "catalog.plan_ttl", c.PlanTTL, time.Second, 30*24*time.Hour)
+	if to := c.RedisURL.Reveal(); to != "" {
+		if u, err := url.Parse(to); err != nil || !slices.Contains([]string{"redis", "rediss", "unix"}, u.Scheme) {
+			l.fault("catalog.redis_url", "want redis://host:port, rediss://host:port or unix:///path")
+		}
+	}
+	for i, folder := range c.SecretFolders {
+		if !filepath.IsAbs(folder) {
+			l.fault(fmt.Sprintf("catalog.secret_folders[%d]", i), "want an absolute path")
+		}
+	}
+	seen := map[string]bool{}
+	for i, entry := range l.cfg.Tools.GRPCClients {
+		path := fmt.Sprintf("tools.grpc_clients[%d]", i)
+		client, err := grpcClient(entry)
+		switch {
+		case err != nil:
+			l.fault(path, "%s", err)
+		case seen[client.Name]:
+			l.fault(path, "%q is taken", client.Name)
+		default:
+			l.address(path, client.Address, 1)
+		}
+		seen[client.Name] = true
+	}
 }
 
 func (l *loader) turns() {

@@ -33,12 +33,6 @@ type Blobs interface {
 	Open(ctx context.Context, tenant, ref string) (io.ReadCloser, error)
 }
 
-// Agents lists what callers may name.
-type Agents interface {
-	activities.Registry
-	Agents() []agent.Plan
-}
-
 // Config is what [New] needs.
 type Config struct {
 	Temporal   client.Client
@@ -47,7 +41,6 @@ type Config struct {
 	Store      Store
 	Log        activities.EventLog
 	Blobs      Blobs
-	Agents     Agents
 	Health     func(ctx context.Context) gateway.Health
 	Logger     *zap.Logger
 	IdleCheck  time.Duration // 0: 30 s

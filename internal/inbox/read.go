@@ -142,28 +142,5 @@ func (b *Inbox) Messages(ctx context.Context, tenant string, s agent.SessionID, 
 	return page, nil
 }
 
-// Agents lists the agents that the tenant may name.
-func (b *Inbox) Agents(ctx context.Context, tenant string) ([]gateway.AgentInfo, error) {
-	var out []gateway.AgentInfo
-	for i, p := range b.Config.Agents.Agents() {
-		_, hash, err := b.Config.Agents.Resolve(ctx, tenant, p.Agent)
-		if err != nil {
-			return nil, err
-		}
-		info := gateway.AgentInfo{Name: p.Agent, InstanceID: p.InstanceID, Default: i == 0, PlanHash: hash, Limits: p.Limits}
-		for _, m := range p.Models {
-			info.Models = append(info.Models, m.Profile)
-		}
-		for _, t := range p.Tools {
-			info.Tools = append(info.Tools, gateway.ToolInfo{
-				Name: t.Spec.Name, Description: t.Spec.Description, Toolkit: t.Toolkit, SourceNodeName: t.SourceNodeName,
-				IsFromToolkit: t.IsFromToolkit,
-			})
-		}
-		out = append(out, info)
-	}
-	return out, nil
-}
-
 // Health asks every dependency.
 func (b *Inbox) Health(ctx context.Context) gateway.Health { return b.Config.Health(ctx) }

@@ -11,8 +11,12 @@ import (
 // Factory makes a middleware from the options of a plan.
 type Factory func(options json.RawMessage) (agent.Middleware, error)
 
-// Builtin lists the middleware of this package by name.
-func Builtin() []Named { return []Named{{Name: "model_retry", New: newModelRetry}} }
+// Builtin lists the middleware of this package by name. maxRetries is how often model_retry tries again where a plan does not say.
+func Builtin(maxRetries int) []Named {
+	return []Named{{Name: "model_retry", New: func(options json.RawMessage) (agent.Middleware, error) {
+		return newModelRetry(maxRetries, options)
+	}}}
+}
 
 // Named is a middleware that plans can name.
 type Named struct {
@@ -33,6 +37,12 @@ func NewSet(all ...Named) (*Set, error) {
 		s.factories[n.Name] = n.New
 	}
 	return s, nil
+}
+
+// Check builds a plan's chain and says what keeps it from working.
+func (s *Set) Check(p *agent.Plan) error {
+	_, err := s.Chain(p)
+	return err
 }
 
 // Chain builds the middleware of a plan in its order.

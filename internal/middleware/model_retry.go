@@ -21,14 +21,13 @@ type modelRetry struct {
 
 // modelRetryOptions are LangChain v1's of the same names; durations in seconds.
 type modelRetryOptions struct {
-	MaxRetries    *int    `json:"max_retries"`    // default 2
+	MaxRetries    *int    `json:"max_retries"`    // default as the configuration says
 	InitialDelay  float64 `json:"initial_delay"`  // default 1
 	BackoffFactor float64 `json:"backoff_factor"` // default 2
 	MaxDelay      float64 `json:"max_delay"`      // default 60; also the most that a provider's Retry-After is honoured
 }
 
-func newModelRetry(options json.RawMessage) (agent.Middleware, error) {
-	retries := 2
+func newModelRetry(retries int, options json.RawMessage) (agent.Middleware, error) {
 	m := &modelRetry{options: modelRetryOptions{MaxRetries: &retries, InitialDelay: 1, BackoffFactor: 2, MaxDelay: 60}}
 	if len(options) > 0 {
 		if err := strict.Decode(options, &m.options); err != nil {

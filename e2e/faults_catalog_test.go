@@ -1,0 +1,57 @@
+//go:build unix
+
+package e2e_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// soon is how long a change may take to every process (issue: under a second).
+const soon = time.Second
+
+// testCatalogReachesAll: two worker processes and the API of a third. A change is seen by both in under a second; the connections that
+// listen are killed, and nothing is lost.
+func testCatalogReachesAll(t *testing.T, binary string) {
+	b := newBench(t)
+	processes := []*process{b.spawn(binary, freeAddr(t), nil), b.spawn(binary, freeAddr(t), nil)}
+	seen := func(revision int64, within time.Duration) {
+		t.Helper()
+		started := time.Now()
+		for _, p := range processes {
+			require.Eventually(t, func() bool {
+				status, err := p.door.CatalogStatus(t.Context())
+				return err == nil && status.Revision >= revision
+			}, within, 5*time.Millisecond)
+		}
+		t.Logf("revision %d was seen by both within %s", revision, time.Since(started))
+	}
+	for i := range 5 {
+		out := b.apply(clerk(fmt.Sprintf("You are clerk %d.", i), "m", "http://127.0.0.1:1", "[]"))
+		seen(out.Revision, soon)
+	}
+	conn, err := pgx.Connect(t.Context(), b.set.Database.URL.Reveal())
+	require.NoError(t, err)
+	defer conn.Close(t.Context())
+	var killed int
+	require.NoError(t, conn.QueryRow(t.Context(), `
+SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+WHERE datname = current_database() AND pid <> pg_backend_pid() AND query ILIKE 'listen turnstone_catalog%'`).Scan(&killed))
+	require.GreaterOrEqual(t, killed, 2)
+	out := b.apply(clerk("You are the last clerk.", "m", "http://127.0.0.1:1", "[]"))
+	seen(out.Revision, 10*time.Second)
+	for _, p := range processes {
+		page, err := p.door.ListAgents(t.Context(), agent.AgentQuery{Tenant: agent.DefaultTenant})
+		require.NoError(t, err)
+		require.Equal(t, []string{"analyst", "clerk"}, []string{page.Agents[0].Name, page.Agents[1].Name})
+		body, _, err := p.door.AgentPlan(t.Context(), agent.DefaultTenant, "clerk")
+		require.NoError(t, err)
+		require.Contains(t, string(body), "You are the last clerk.")
+	}
+}

@@ -1,0 +1,231 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	shipped "github.com/turnstone-run/turnstone/catalog"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/catalog"
+	"github.com/turnstone-run/turnstone/internal/catalog/plancache"
+	"github.com/turnstone-run/turnstone/internal/catalog/plancache/redistier"
+	"github.com/turnstone-run/turnstone/internal/egress"
+	"github.com/turnstone-run/turnstone/internal/llm"
+	"github.com/turnstone-run/turnstone/internal/middleware"
+	"github.com/turnstone-run/turnstone/internal/routing"
+	"github.com/turnstone-run/turnstone/internal/secret"
+	"github.com/turnstone-run/turnstone/internal/tool"
+)
+
+// defaultProfile is the name of the model profile under llm.
+const defaultProfile = "default"
+
+// Parts is everything that agents are made of.
+type Parts struct {
+	Registry   *catalog.Registry
+	Models     *llm.Models
+	Tools      *tool.Registry
+	Middleware *middleware.Set
+
+	closers []func() error
+}
+
+// Close closes what Build opened.
+func (p *Parts) Close() error {
+	var faults []error
+	for _, c := range slices.Backward(p.closers) {
+		faults = append(faults, c())
+	}
+	p.closers = nil
+	return errors.Join(faults...)
+}
+
+// Blobs is the blob store as toolkits and plans need it.
+type Blobs interface {
+	tool.Blobs
+	catalog.Plans
+}
+
+// World is what the parts need of what runs around them.
+type World struct {
+	Store      catalog.Store
+	Blobs      Blobs
+	Toolkits   []tool.Factory     // besides the built-in ones
+	Middleware []middleware.Named // likewise
+	Env        []string           // where env: references of auth profiles lead
+	Metrics    prometheus.Registerer
+	Logger     *zap.Logger
+}
+
+// Build makes the parts out of settings, the built-in lists and what the user adds. Its registry has the lower layer of the catalog
+// only: [catalog.Registry.Start] loads the rest.
+func Build(c *Config, w World) (_ *Parts, err error) {
+	parts := &Parts{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, parts.Close())
+		}
+	}()
+	if err := parts.tools(c, &w); err != nil {
+		return nil, err
+	}
+	all, added := middlewares(c, w.Middleware)
+	if parts.Middleware, err = middleware.NewSet(all...); err != nil {
+		return nil, err
+	}
+	configured, err := parts.models(c, &w)
+	if err != nil {
+		return nil, err
+	}
+	return parts, parts.catalog(c, &w, configured, added)
+}
+
+// tools makes the toolkits. The catalog that one may ask for is the registry, which is made after them.
+func (p *Parts) tools(c *Config, w *World) error {
+	web, err := egress.New(egress.Config{
+		AllowHosts: c.Egress.AllowHosts, AllowPrivate: c.Egress.AllowPrivate, MaxBytes: int64(c.Egress.MaxBytes), Timeout: c.Egress.Timeout,
+	})
+	if err != nil {
+		return fmt.Errorf("egress: %w", err)
+	}
+	pool, err := clients(c.Tools.GRPCClients)
+	if err != nil {
+		return err
+	}
+	p.closers = append(p.closers, pool.Close)
+	available := tool.Dependencies{HTTP: web, Blobs: w.Blobs, Catalog: (*lateCatalog)(p), Conn: pool.Conn, Logger: w.Logger}
+	p.Tools, err = tool.Build(available, slices.Concat(toolkits(c), w.Toolkits)...)
+	return err
+}
+
+// lateCatalog is the registry for toolkits, which exist before it and are called after.
+type lateCatalog Parts
+
+// ListAgents implements [tool.Catalog].
+func (p *lateCatalog) ListAgents(ctx context.Context, q agent.AgentQuery) (agent.AgentPage, error) {
+	return p.Registry.ListAgents(ctx, q)
+}
+
+// catalog makes the registry.
+func (p *Parts) catalog(c *Config, w *World, configured []catalog.ConfiguredModel, added []string) error {
+	var shared plancache.Shared
+	if to := c.Catalog.RedisURL.Reveal(); to != "" {
+		redis, err := redistier.New(redistier.Config{URL: to})
+		if err != nil {
+			return fmt.Errorf("catalog.redis_url: %w", err)
+		}
+		p.closers = append(p.closers, redis.Close)
+		shared = redis
+	}
+	cache, err := plancache.New(plancache.Config{
+		Backend: w.Blobs, Shared: shared, Size: c.Catalog.PlanCache, TTL: c.Catalog.PlanTTL, Logger: w.Logger,
+	})
+	if err != nil {
+		return err
+	}
+	rules, err := routing.New()
+	if err != nil {
+		return err
+	}
+	var files []agent.ManifestFile
+	if c.Catalog.Shipped {
+		if files, err = shipped.Files(); err != nil {
+			return err
+		}
+	}
+	p.Registry, err = catalog.New(catalog.Config{
+		Store: w.Store, Plans: w.Blobs, Cache: cache, Routes: routes{rules}, Shipped: files, Folder: c.Catalog.Folder != "",
+		Metrics: w.Metrics, Logger: w.Logger,
+		Parts: &catalog.Parts{
+			Tools: kits{p.Tools}, Middleware: chains{p.Middleware, added}, Limits: c.Turn.Limits(), Models: configured,
+		},
+	})
+	return err
+}
+
+// routes is the routing engine as the catalog needs it.
+type routes struct{ *routing.Compiler }
+
+// Router implements [catalog.Routes].
+func (r routes) Router(own, shared []*agent.RouteTable) (catalog.Router, error) {
+	return r.Engine(own, shared)
+}
+
+// kits are the toolkits as the catalog needs them.
+type kits struct{ tools *tool.Registry }
+
+func (k kits) Kits() []string {
+	var names []string
+	for _, kit := range k.tools.Toolkits() {
+		names = append(names, kit.Name())
+	}
+	return names
+}
+
+func (k kits) Specs(name string) ([]agent.ToolSpec, error) {
+	kit, ok := k.tools.Toolkit(name)
+	if !ok {
+		return nil, agent.Errorf(agent.CodeNotFound, "", "this server has no toolkit %q", name)
+	}
+	var specs []agent.ToolSpec
+	for _, t := range kit.Tools() {
+		specs = append(specs, t.Spec())
+	}
+	return specs, nil
+}
+
+func (k kits) Properties(name string) json.RawMessage {
+	kit, _ := k.tools.Toolkit(name)
+	if c, ok := kit.(agent.Configurable); ok {
+		return c.Properties()
+	}
+	return nil
+}
+
+// chains is the middleware as the catalog needs it.
+type chains struct {
+	*middleware.Set
+
+	added []string
+}
+
+func (c chains) Added() []string { return c.added }
+
+// models opens the providers of the configured profiles, and describes the profiles to the catalog.
+func (p *Parts) models(c *Config, w *World) ([]catalog.ConfiguredModel, error) {
+	named := append([]Model{{Name: defaultProfile, LLM: c.LLM}}, c.Models...)
+	var providers []llm.Provider
+	configured := make([]catalog.ConfiguredModel, 0, len(named))
+	for _, m := range named {
+		opened, err := provider(m.Provider, llm.Config{
+			APIKey: m.APIKey.Reveal(), BaseURL: m.BaseURL, Timeout: time.Duration(m.TimeoutSec) * time.Second,
+		})
+		if err != nil {
+			return nil, fmt.Errorf("model profile %q: %w", m.Name, err)
+		}
+		if m.Name != defaultProfile { // address and key are the profile's
+			opened.Name += "/" + m.Name
+		}
+		providers = append(providers, opened)
+		temperature := m.Temperature
+		configured = append(configured, catalog.ConfiguredModel{Entry: opened.Name, Profile: agent.ModelProfile{
+			Name: m.Name, Provider: m.Provider, Model: m.Model, BaseURL: m.BaseURL, Temperature: &temperature, MaxTokens: m.MaxTokens,
+			TimeoutSec: m.TimeoutSec,
+			Price:      agent.ModelPrice{InputPerMTok: m.InputPerMTok, CachedPerMTok: m.CachedPerMTok, OutputPerMTok: m.OutputPerMTok},
+		}})
+	}
+	secrets, err := secret.New(secret.Config{Env: w.Env, Folders: c.Catalog.SecretFolders})
+	if err != nil {
+		return nil, fmt.Errorf("catalog.secret_folders: %w", err)
+	}
+	p.Models, err = llm.Open(llm.Settings{Providers: providers, Secrets: secrets})
+	return configured, err
+}

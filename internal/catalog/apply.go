@@ -1,0 +1,308 @@
+package catalog
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/catalog/definition"
+)
+
+// applyAttempts is how often a change is checked anew because another process committed first.
+const applyAttempts = 20
+
+// Apply changes the catalog, all of it or nothing (DESIGN §5). The change is checked against the candidate: the newest revision with
+// the change in it. [agent.CodeInvalid] wrapping [agent.Faults] for what is wrong with it, [agent.CodeConflict] when a document
+// changed since BaseRevision or is edited in a folder.
+func (r *Registry) Apply(ctx context.Context, req agent.ApplyRequest) (agent.ApplyResult, error) {
+	req.Source = cmp.Or(req.Source, agent.SourceAPI)
+	defs, faults := definition.Parse(req.Files)
+	faults = append(faults, twice(defs)...)
+	if err := faults.Err(); err != nil {
+		return agent.ApplyResult{}, err
+	}
+	select {
+	case r.applying <- struct{}{}:
+		defer func() { <-r.applying }()
+	case <-ctx.Done():
+		return agent.ApplyResult{}, agent.Interrupted(ctx, "apply")
+	}
+	var err error
+	for range applyAttempts {
+		if err := r.refresh(ctx); err != nil {
+			return agent.ApplyResult{}, err
+		}
+		var out agent.ApplyResult
+		if out, err = r.apply(ctx, &req, defs); err == nil || agent.CodeOf(err) != agent.CodeConflict || !stale(err) {
+			return out, err
+		}
+	}
+	return agent.ApplyResult{}, err
+}
+
+// ApplyFolder makes the catalog hold what a folder's files say, and no more of what they said before.
+func (r *Registry) ApplyFolder(ctx context.Context, files []agent.ManifestFile) (agent.ApplyResult, error) {
+	return r.Apply(ctx, agent.ApplyRequest{Files: files, Prune: true, Source: agent.SourceFolder, By: agent.SourceFolder})
+}
+
+// staleError says that another commit came first: look again.
+type staleError struct{ error }
+
+func (e staleError) Unwrap() error { return e.error }
+
+func stale(err error) bool {
+	_, ok := err.(staleError) //nolint:errorlint // only our own, unwrapped
+	return ok
+}
+
+// twice finds documents that a request holds more than once.
+func twice(defs []*definition.Definition) agent.Faults {
+	var out agent.Faults
+	first := make(map[agent.DocumentKey]*definition.Definition, len(defs))
+	for _, d := range defs {
+		if other, ok := first[d.Key]; ok {
+			out = append(out, d.Fault("", "is given twice: the other one is at %s:%d", cmp.Or(other.File, "line"), other.Line))
+			continue
+		}
+		first[d.Key] = d
+	}
+	return out
+}
+
+// apply makes one attempt.
+func (r *Registry) apply(ctx context.Context, req *agent.ApplyRequest, defs []*definition.Definition) (agent.ApplyResult, error) {
+	s := r.current.Load()
+	p, err := r.planChange(s, req, defs)
+	if err != nil {
+		return agent.ApplyResult{}, err
+	}
+	out := agent.ApplyResult{Revision: s.revision, DryRun: req.DryRun, Changes: p.changes}
+	if len(p.keys) == 0 && !req.Publish {
+		return out, nil
+	}
+	candidate := s.next(r.base, &p.change)
+	if err := r.check(s, candidate, p.keys).Err(); err != nil {
+		return agent.ApplyResult{}, err
+	}
+	if req.DryRun {
+		return out, nil
+	}
+	if req.Publish {
+		if err := r.publishAll(ctx, candidate, p); err != nil {
+			return agent.ApplyResult{}, err
+		}
+	}
+	if len(p.commit.Put)+len(p.commit.Delete)+len(p.commit.Publish) == 0 {
+		return out, nil
+	}
+	return r.commit(ctx, &p.commit, out)
+}
+
+// commit stores a change and serves it.
+func (r *Registry) commit(ctx context.Context, c *agent.CatalogCommit, out agent.ApplyResult) (agent.ApplyResult, error) {
+	var err error
+	out.Revision, err = r.cfg.Store.CommitCatalog(ctx, *c)
+	if agent.CodeOf(err) == agent.CodeConflict {
+		return agent.ApplyResult{}, staleError{err}
+	}
+	if err != nil {
+		return agent.ApplyResult{}, err
+	}
+	// It is stored: that this process sees it a moment later is no failure.
+	if err := r.refresh(ctx); err != nil {
+		r.cfg.Logger.Warn("refresh after a change")
+	}
+	return out, nil
+}
+
+// planned is a change on its way: what to say, what to check, what to store.
+type planned struct {
+	changes []agent.DocumentChange
+	keys    []agent.DocumentKey // what differs
+	change  change
+	commit  agent.CatalogCommit
+}
+
+// planChange compares what is wanted with what is there.
+func (r *Registry) planChange(s *snapshot, req *agent.ApplyRequest, defs []*definition.Definition) (*planned, error) {
+	p := &planned{
+		change: change{revision: s.revision + 1, oldest: s.oldest, gone: map[agent.DocumentKey]int64{}},
+		commit: agent.CatalogCommit{At: s.revision, By: req.By, Source: req.Source, Comment: req.Comment},
+	}
+	wanted := make(map[agent.DocumentKey]bool, len(defs))
+	for _, d := range defs {
+		wanted[d.Key] = true
+		if err := r.put(p, s, req, d); err != nil {
+			return nil, err
+		}
+	}
+	remove := slices.Clone(req.Delete)
+	if req.Prune {
+		for k, e := range s.docs {
+			if e.stored() && e.doc.Source == req.Source && !wanted[k] && !slices.Contains(remove, k) {
+				remove = append(remove, k)
+			}
+		}
+	}
+	slices.SortFunc(remove, compareKeys)
+	for _, k := range slices.Compact(remove) {
+		if wanted[k] {
+			return nil, agent.Invalid("delete", "%s is given as a document as well", k)
+		}
+		if err := r.remove(p, s, req, k); err != nil {
+			return nil, err
+		}
+	}
+	return p, nil
+}
+
+func (r *Registry) put(p *planned, s *snapshot, req *agent.ApplyRequest, d *definition.Definition) error {
+	e, there := s.docs[d.Key]
+	there = there && e.stored()
+	c := agent.DocumentChange{DocumentKey: d.Key, Action: agent.ActionCreated, After: d.Body}
+	if there {
+		c.Action, c.Before = agent.ActionUpdated, e.doc.Body
+		if bytes.Equal(e.doc.Body, d.Body) && e.doc.Source == req.Source {
+			c.Action = agent.ActionUnchanged
+		}
+	}
+	p.changes = append(p.changes, c)
+	if c.Action == agent.ActionUnchanged {
+		return nil
+	}
+	if err := r.mayChange(s, req, d.Key); err != nil {
+		return err
+	}
+	doc := agent.Document{DocumentKey: d.Key, Body: d.Body, Revision: p.change.revision, Source: req.Source}
+	p.change.put = append(p.change.put, &entry{doc: doc, def: d})
+	p.commit.Put = append(p.commit.Put, doc)
+	p.keys = append(p.keys, d.Key)
+	return nil
+}
+
+func (r *Registry) remove(p *planned, s *snapshot, req *agent.ApplyRequest, k agent.DocumentKey) error {
+	e, there := s.docs[k]
+	switch {
+	case !there:
+		return agent.FieldErrorf(agent.CodeNotFound, "name", "there is no %s", k)
+	case !e.stored():
+		return agent.FieldErrorf(agent.CodeConflict, "name", "%s is built in: apply a document of that name to replace it, an agent with disabled: true to hide it", k)
+	}
+	if err := r.mayChange(s, req, k); err != nil {
+		return err
+	}
+	p.changes = append(p.changes, agent.DocumentChange{DocumentKey: k, Action: agent.ActionDeleted, Before: e.doc.Body})
+	p.change.gone[k] = p.change.revision
+	p.commit.Delete = append(p.commit.Delete, k)
+	p.keys = append(p.keys, k)
+	return nil
+}
+
+// mayChange refuses edits of what changed since the editor looked, and of what is edited elsewhere.
+func (r *Registry) mayChange(s *snapshot, req *agent.ApplyRequest, k agent.DocumentKey) error {
+	e, there := s.docs[k]
+	last := s.gone[k]
+	if there {
+		last = e.doc.Revision
+	}
+	if req.BaseRevision > 0 && last > req.BaseRevision {
+		return agent.FieldErrorf(agent.CodeConflict, "base_revision", "%s changed at revision %d, after %d", k, last, req.BaseRevision)
+	}
+	if r.cfg.Folder && there && e.doc.Source == agent.SourceFolder && req.Source != agent.SourceFolder {
+		return agent.FieldErrorf(agent.CodeConflict, "name", "%s comes from the folder that this server watches: edit it there", k)
+	}
+	return nil
+}
+
+// publishAll compiles and stores the agents that changed.
+func (r *Registry) publishAll(ctx context.Context, candidate *snapshot, p *planned) error {
+	for _, c := range p.changes {
+		k := c.DocumentKey
+		e := candidate.docs[k]
+		if k.Kind != agent.KindAgent || e == nil || c.Action == agent.ActionDeleted {
+			continue
+		}
+		if known, ok := candidate.artifacts[agentKey{k.Tenant, k.Name}]; ok && known.Inputs == r.compiled(candidate, e).inputs {
+			continue
+		}
+		a, err := r.artifact(ctx, candidate, e)
+		if err != nil {
+			return err
+		}
+		p.commit.Publish = append(p.commit.Publish, a)
+	}
+	return nil
+}
+
+// artifact stores the plan of an agent.
+func (r *Registry) artifact(ctx context.Context, s *snapshot, e *entry) (agent.Artifact, error) {
+	c := r.compiled(s, e)
+	if err := c.err(); err != nil {
+		return agent.Artifact{}, err
+	}
+	body := c.body
+	if len(body) == 0 { // hydrated: only the hash is known
+		var err error
+		if body, err = r.cfg.Cache.Bytes(ctx, c.hash); err != nil {
+			return agent.Artifact{}, err
+		}
+	}
+	uri, err := r.cfg.Plans.SavePlan(ctx, body)
+	if err != nil {
+		return agent.Artifact{}, fmt.Errorf("save plan: %w", err)
+	}
+	r.cfg.Cache.Add(c.hash, &c.plan, body)
+	c.saved.Store(true)
+	return agent.Artifact{
+		Tenant: e.doc.Tenant, Agent: e.doc.Name, URI: uri, Hash: c.hash, Inputs: c.inputs, CompiledAt: time.Now().UTC().Truncate(time.Millisecond),
+	}, nil
+}
+
+// Publish compiles an agent and stores its plan, so that runtimes take it by its hash. Publishing what is published changes nothing.
+func (r *Registry) Publish(ctx context.Context, tenant, name, by string) (agent.AgentInfo, error) {
+	select {
+	case r.applying <- struct{}{}:
+		defer func() { <-r.applying }()
+	case <-ctx.Done():
+		return agent.AgentInfo{}, agent.Interrupted(ctx, "publish")
+	}
+	var err error
+	for range applyAttempts {
+		if err = r.refresh(ctx); err != nil {
+			return agent.AgentInfo{}, err
+		}
+		s := r.current.Load()
+		e := s.agent(tenant, name)
+		if e == nil {
+			return agent.AgentInfo{}, unknownAgent(name)
+		}
+		if info := r.info(s, e, tenant); info.Artifact != nil {
+			return info, nil
+		}
+		var a agent.Artifact
+		if a, err = r.artifact(ctx, s, e); err != nil {
+			return agent.AgentInfo{}, err
+		}
+		c := agent.CatalogCommit{At: s.revision, By: by, Source: agent.SourceAPI, Publish: []agent.Artifact{a}}
+		if _, err = r.commit(ctx, &c, agent.ApplyResult{}); err == nil {
+			s = r.current.Load()
+			if e = s.agent(tenant, name); e == nil {
+				return agent.AgentInfo{}, unknownAgent(name)
+			}
+			return r.info(s, e, tenant), nil
+		}
+		if !stale(err) {
+			return agent.AgentInfo{}, err
+		}
+	}
+	return agent.AgentInfo{}, err
+}
+
+// History pages through the audit trail.
+func (r *Registry) History(ctx context.Context, q agent.HistoryQuery) (agent.HistoryPage, error) {
+	return r.cfg.Store.CatalogHistory(ctx, q)
+}

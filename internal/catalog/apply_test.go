@@ -1,0 +1,183 @@
+package catalog_test
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/catalog"
+)
+
+func actions(r agent.ApplyResult) map[string]string {
+	out := map[string]string{}
+	for _, c := range r.Changes {
+		out[c.DocumentKey.String()] = c.Action
+	}
+	return out
+}
+
+func TestApply(t *testing.T) {
+	w := newWorld(t)
+	out := w.apply(agentDoc("acme", "a", "") + agentDoc("acme", "b", ""))
+	require.Equal(t, int64(1), out.Revision)
+	require.Equal(t, map[string]string{"AgentInstance acme/a": "created", "AgentInstance acme/b": "created"}, actions(out))
+
+	dry, err := w.try(agentDoc("acme", "a", "description: new")+agentDoc("acme", "b", ""), func(r *agent.ApplyRequest) { r.DryRun = true })
+	require.NoError(t, err)
+	require.Equal(t, map[string]string{"AgentInstance acme/a": "updated", "AgentInstance acme/b": "unchanged"}, actions(dry))
+	require.Equal(t, int64(1), w.Status(t.Context()).Revision)
+
+	out = w.apply(agentDoc("acme", "a", "description: new") + agentDoc("acme", "b", ""))
+	require.Equal(t, int64(2), out.Revision)
+	require.Equal(t, int64(2), w.apply(agentDoc("acme", "a", "description: new")).Revision, "what is there already is no revision")
+
+	out, err = w.try(agentDoc("acme", "c", ""), func(r *agent.ApplyRequest) { r.Prune = true })
+	require.NoError(t, err)
+	require.Equal(t, map[string]string{"AgentInstance acme/a": "deleted", "AgentInstance acme/b": "deleted", "AgentInstance acme/c": "created"}, actions(out))
+	_, _, err = w.Resolve(t.Context(), "acme", "a")
+	require.Equal(t, agent.CodeNotFound, agent.CodeOf(err))
+}
+
+func TestApplyConflicts(t *testing.T) {
+	w := newWorld(t)
+	first := w.apply(agentDoc("", "a", "")).Revision
+	w.apply(agentDoc("", "b", ""))
+	base := func(revision int64) func(*agent.ApplyRequest) {
+		return func(r *agent.ApplyRequest) { r.BaseRevision = revision }
+	}
+	_, err := w.try(agentDoc("", "a", "description: mine"), base(first))
+	require.NoError(t, err, "b changed since, a did not")
+	_, err = w.try(agentDoc("", "a", "description: yours"), base(first))
+	require.Equal(t, agent.CodeConflict, agent.CodeOf(err))
+	require.ErrorContains(t, err, "AgentInstance default/a changed at revision 3, after 1")
+
+	key := agent.DocumentKey{Kind: agent.KindAgent, Tenant: "default", Name: "a"}
+	_, err = w.Apply(t.Context(), agent.ApplyRequest{Delete: []agent.DocumentKey{key}, BaseRevision: first})
+	require.Equal(t, agent.CodeConflict, agent.CodeOf(err))
+	_, err = w.Apply(t.Context(), agent.ApplyRequest{Delete: []agent.DocumentKey{key}})
+	require.NoError(t, err)
+	_, err = w.try(agentDoc("", "a", ""), base(3))
+	require.Equal(t, agent.CodeConflict, agent.CodeOf(err), "deleted since")
+	_, err = w.Apply(t.Context(), agent.ApplyRequest{Delete: []agent.DocumentKey{key}})
+	require.Equal(t, agent.CodeNotFound, agent.CodeOf(err))
+	shipped := agent.DocumentKey{Kind: agent.KindAgent, Tenant: agent.SharedTenant, Name: "analyst"}
+	_, err = w.Apply(t.Context(), agent.ApplyRequest{Delete: []agent.DocumentKey{shipped}})
+	require.ErrorContains(t, err, "is built in")
+}
+
+func TestReferencesKeepWhatTheyName(t *testing.T) {
+	w := newWorld(t)
+	w.apply(everything)
+	for _, k := range []agent.DocumentKey{
+		{Kind: agent.KindModel, Tenant: "acme", Name: "fast"},
+		{Kind: agent.KindAuth, Tenant: "acme", Name: "key"},
+		{Kind: agent.KindBinding, Tenant: "acme", Name: "small"},
+		{Kind: agent.KindKnowledge, Tenant: "acme", Name: "manuals"},
+		{Kind: agent.KindNode, Name: "support", Version: "2"},
+		{Kind: agent.KindNode, Name: "find_mail", Version: "1"},
+	} {
+		_, err := w.Apply(t.Context(), agent.ApplyRequest{Delete: []agent.DocumentKey{k}})
+		require.ErrorContains(t, err, "AgentInstance acme/helper", k.String())
+	}
+	w.apply("kind: RouteTable\ntenant: acme\nname: r\nrules: [{name: x, agent: helper}]\n")
+	_, err := w.Apply(t.Context(), agent.ApplyRequest{Delete: []agent.DocumentKey{{Kind: agent.KindAgent, Tenant: "acme", Name: "helper"}}})
+	require.ErrorContains(t, err, `RouteTable acme/r: rules[0].agent: there is no agent "helper"`)
+
+	// What breaks others is refused, and what was broken by another build is nobody's fault here.
+	_, err = w.try("kind: ToolBinding\ntenant: acme\nname: small\nnode_id: mail\nnode_version: '1'\ntools: [search]\n")
+	require.ErrorContains(t, err, `tool "search" comes from "small"`)
+}
+
+func TestShadowing(t *testing.T) {
+	w := newWorld(t)
+	w.apply(agentDoc("*", "help", "models: [m]") + "kind: ModelProfile\ntenant: '*'\nname: m\nprovider: offline\nmodel: shared\n")
+	require.Equal(t, "shared", w.plan("acme", "help").Models[0].Model)
+	w.apply("kind: ModelProfile\ntenant: acme\nname: m\nprovider: offline\nmodel: own\n")
+	require.Equal(t, "shared", w.plan("acme", "help").Models[0].Model, "a shared agent is the same for everybody")
+	w.apply(agentDoc("acme", "help", "models: [m]"))
+	require.Equal(t, "own", w.plan("acme", "help").Models[0].Model)
+	require.Equal(t, "shared", w.plan("other", "help").Models[0].Model)
+	w.apply(agentDoc("acme", "help", "disabled: true"))
+	_, _, err := w.Resolve(t.Context(), "acme", "help")
+	require.Equal(t, agent.CodeNotFound, agent.CodeOf(err), "its own, disabled, hides the shared one")
+	_, err = w.Apply(t.Context(), agent.ApplyRequest{Delete: []agent.DocumentKey{{Kind: agent.KindAgent, Tenant: "acme", Name: "help"}}})
+	require.NoError(t, err)
+	require.Equal(t, "shared", w.plan("acme", "help").Models[0].Model)
+}
+
+func TestInFlightPlansStay(t *testing.T) {
+	w := newWorld(t)
+	w.apply(agentDoc("", "a", ""))
+	_, before, err := w.Resolve(t.Context(), "default", "a")
+	require.NoError(t, err)
+	w.apply("kind: AgentInstance\nname: a\nnode_id: agent\nnode_version: '1'\nparameters: {system_message: changed}\ntools: [mail]\n")
+	after := w.plan("default", "a")
+	require.Equal(t, "changed", after.System)
+	_, err = w.Apply(t.Context(), agent.ApplyRequest{Delete: []agent.DocumentKey{{Kind: agent.KindAgent, Tenant: "default", Name: "a"}}})
+	require.NoError(t, err)
+	for _, r := range []*catalog.Registry{w.Registry, w.another()} { // also in a process that never compiled it
+		p, err := r.Plan(t.Context(), before)
+		require.NoError(t, err)
+		require.Equal(t, "You are a.", p.System)
+	}
+}
+
+func TestConcurrentApplies(t *testing.T) {
+	w := newWorld(t)
+	other := w.another()
+	var wg sync.WaitGroup
+	errs := make([]error, 16)
+	for i := range errs {
+		wg.Go(func() {
+			r := []*catalog.Registry{w.Registry, other}[i%2]
+			_, errs[i] = r.Apply(t.Context(), agent.ApplyRequest{Files: []agent.ManifestFile{{Data: []byte(agentDoc("", fmt.Sprint("a", i), ""))}}})
+		})
+	}
+	wg.Wait()
+	require.NoError(t, errors.Join(errs...))
+	require.NoError(t, w.Start(t.Context()))
+	require.Equal(t, int64(16), w.Status(t.Context()).Revision)
+	require.Equal(t, 17, w.Status(t.Context()).Counts[agent.KindAgent])
+}
+
+func TestFolder(t *testing.T) {
+	w := newWorld(t, func(c *catalog.Config) { c.Folder = true })
+	files := func(docs ...string) (out []agent.ManifestFile) {
+		for i, d := range docs {
+			out = append(out, agent.ManifestFile{Name: fmt.Sprintf("%d.yaml", i), Data: []byte(d)})
+		}
+		return out
+	}
+	_, err := w.ApplyFolder(t.Context(), files(agentDoc("", "a", ""), agentDoc("", "b", "")))
+	require.NoError(t, err)
+	w.apply(agentDoc("", "c", ""))
+	_, err = w.try(agentDoc("", "a", "description: x"))
+	require.ErrorContains(t, err, "comes from the folder that this server watches")
+	_, err = w.ApplyFolder(t.Context(), files(agentDoc("", "a", "models: [nope]")))
+	require.ErrorContains(t, err, "0.yaml:7:10: AgentInstance default/a: models[0]")
+	_ = w.plan("default", "b")
+	_, err = w.ApplyFolder(t.Context(), files(agentDoc("", "a", "")))
+	require.NoError(t, err)
+	_, _, err = w.Resolve(t.Context(), "default", "b")
+	require.Equal(t, agent.CodeNotFound, agent.CodeOf(err), "gone from the folder")
+	_ = w.plan("default", "c")
+}
+
+func TestStoreAway(t *testing.T) {
+	w := newWorld(t)
+	w.apply(agentDoc("", "a", ""))
+	w.store.away = agent.Errorf(agent.CodeUnavailable, "", "no database")
+	_, err := w.try(agentDoc("", "b", ""))
+	require.Equal(t, agent.CodeUnavailable, agent.CodeOf(err))
+	_ = w.plan("default", "a")
+	status := w.Status(t.Context())
+	require.False(t, status.Sources[0].OK)
+	require.Contains(t, status.Sources[0].Detail, "serving revision 1: no database")
+	w.store.away = nil
+	w.apply(agentDoc("", "b", ""))
+	require.True(t, w.Status(t.Context()).Sources[0].OK)
+}

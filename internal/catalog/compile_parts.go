@@ -1,0 +1,125 @@
+package catalog
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// models are the agent's profiles, those of the configuration when it names none.
+func (c *compiler) models() {
+	if len(c.in.models) == 0 {
+		c.fault("models", "is empty, and the configuration names no model")
+	}
+	for i, ref := range c.in.models {
+		path := fmt.Sprintf("models[%d]", i)
+		if ref.entry == nil {
+			c.fault(path, "there is no model profile %q", ref.name)
+			continue
+		}
+		if m, ok := c.model(&ref, path); ok {
+			c.plan.Models = append(c.plan.Models, m)
+		}
+	}
+}
+
+func (c *compiler) model(ref *reference, path string) (agent.PlanModel, bool) {
+	p, _ := ref.entry.def.Value.(*agent.ModelProfile)
+	m := agent.PlanModel{
+		Profile: p.Name, Provider: p.Provider, Model: p.Model, BaseURL: p.BaseURL, Temperature: p.Temperature, MaxTokens: p.MaxTokens,
+		TimeoutSec: p.TimeoutSec, InputPerMTok: p.Price.InputPerMTok, CachedPerMTok: p.Price.CachedPerMTok, OutputPerMTok: p.Price.OutputPerMTok,
+	}
+	if ref.entry.doc.Source == agent.SourceConfig { // address and key stay in the configuration, under the provider's entry
+		m.Provider, m.BaseURL = c.parts.providers[p.Name], ""
+	}
+	for _, a := range ref.auth {
+		auth, ok := c.auth(&a, path)
+		if !ok {
+			return m, false
+		}
+		if auth.Type != agent.AuthBearer && auth.Type != agent.AuthAPIKey {
+			c.fault(path, "model profile %q uses auth profile %q of type %s, want bearer or api_key", p.Name, p.Auth, auth.Type)
+			return m, false
+		}
+		m.Auth = &auth
+	}
+	var temperature float64
+	if c.given.into(paramTemperature, &temperature) {
+		m.Temperature = &temperature
+	}
+	c.given.into(paramMaxTokens, &m.MaxTokens)
+	return m, true
+}
+
+func (c *compiler) auth(ref *reference, path string) (agent.PlanAuth, bool) {
+	if ref.entry == nil {
+		c.fault(path, "there is no auth profile %q", ref.name)
+		return agent.PlanAuth{}, false
+	}
+	a, _ := ref.entry.def.Value.(*agent.AuthProfile)
+	return agent.PlanAuth{
+		Name: a.Name, Type: a.Type, Secret: a.Secret, Header: a.Header, Query: a.Query, Username: a.Username, Password: a.Password,
+		ClientID: a.ClientID, ClientSecret: a.ClientSecret, TokenURL: a.TokenURL, Scopes: a.Scopes, Hosts: a.Hosts,
+	}, true
+}
+
+// middleware is the node's, outermost, then the agent's own.
+func (c *compiler) middleware() {
+	var list []agent.PlanMiddleware
+	if c.in.node != nil {
+		list = append(list, c.in.node.node().Middleware...)
+	}
+	for _, m := range append(list, c.inst.Middleware...) {
+		if m.Name != all {
+			c.plan.Middleware = append(c.plan.Middleware, m)
+			continue
+		}
+		for _, name := range c.parts.Middleware.Added() {
+			c.plan.Middleware = append(c.plan.Middleware, agent.PlanMiddleware{Name: name})
+		}
+	}
+}
+
+// bounds lowers the configuration's ceilings.
+func (c *compiler) bounds() {
+	c.plan.Limits = c.parts.Limits.Lower(&c.inst.Limits)
+	var iterations int
+	if c.given.into(paramMaxIterations, &iterations) {
+		c.plan.Limits = c.plan.Limits.Lower(&agent.Limits{ModelCalls: iterations})
+	}
+}
+
+// surroundings are the collections that it searches and the agents that it hands work to.
+func (c *compiler) surroundings() {
+	for i, ref := range c.in.knowledge {
+		if ref.entry == nil {
+			c.fault(fmt.Sprintf("knowledge[%d]", i), "there is no knowledge collection %q", ref.name)
+			continue
+		}
+		k, _ := ref.entry.def.Value.(*agent.KnowledgeCollection)
+		top := k.TopK
+		if top == 0 {
+			top = defaultTopK
+		}
+		c.plan.Prepare = append(c.plan.Prepare, agent.PlanStep{
+			Kind: "retrieve", Collection: k.Name, Tenant: ref.entry.doc.Tenant, TopK: top, MinScore: k.MinScore,
+		})
+	}
+	c.plan.Delegates = slices.Clone(c.inst.Delegates)
+}
+
+// defaultTopK is how many passages a search yields when the collection does not say.
+const defaultTopK = 4
+
+// reason is what an error says without the field that a fault's path names already.
+func reason(err error) string {
+	if e, ok := errors.AsType[*agent.Error](err); ok && e.Op == "" {
+		if e.Field != "" {
+			return e.Field + ": " + e.Err.Error()
+		}
+		return e.Err.Error()
+	}
+	return err.Error()
+}

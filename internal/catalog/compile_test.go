@@ -1,0 +1,241 @@
+package catalog_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/catalog"
+)
+
+func TestShippedCatalog(t *testing.T) {
+	w := newWorld(t)
+	p := w.plan("anybody", "analyst")
+	require.Equal(t, "analyst@1", p.InstanceID)
+	require.Equal(t, "agent@1", p.Node)
+	require.Contains(t, p.System, "You are a data analyst")
+	require.Equal(t, []string{"execute_pipeline", "send", "search"}, toolNames(&p), "every toolkit of the process")
+	require.Equal(t, []agent.PlanMiddleware{{Name: "model_retry"}, {Name: "house"}}, p.Middleware)
+	require.Equal(t, "offline", p.Models[0].Provider)
+	require.JSONEq(t, `{"max_rows":1000}`, string(p.Tools[0].Parameters))
+
+	d, err := w.Choose(t.Context(), agent.RouteContext{})
+	require.NoError(t, err)
+	require.Equal(t, "analyst", d.Agent)
+	require.Equal(t, agent.RouteDefault, d.Reason)
+}
+
+func toolNames(p *agent.Plan) []string {
+	var out []string
+	for _, t := range p.Tools {
+		out = append(out, t.Spec.Name)
+	}
+	return out
+}
+
+const everything = `
+kind: NodeDefinition
+node_id: support
+version: "2"
+type: agent
+properties:
+  type: object
+  required: [product]
+  properties:
+    product: {type: string}
+    tone: {type: string, default: friendly}
+    max_iterations: {type: integer, default: 4}
+    temperature: {type: number}
+prompt: "You support {{product}} and are {{tone}}."
+middleware: [{name: model_retry, options: {max_retries: 1}}]
+---
+kind: AuthProfile
+tenant: acme
+name: key
+type: bearer
+secret: env:ACME_KEY
+---
+kind: ModelProfile
+tenant: acme
+name: fast
+provider: openai
+model: gpt-fast
+base_url: https://models.acme.example/v1
+auth: key
+price: {input_per_mtok: 1.5}
+---
+kind: ToolBinding
+tenant: acme
+name: small
+node_id: pipeline
+node_version: "1"
+parameters: {max_rows: 10}
+approval: always
+---
+kind: NodeDefinition
+node_id: find_mail
+version: "1"
+type: tool
+toolkit: mail
+tool: search
+---
+kind: KnowledgeCollection
+tenant: acme
+name: manuals
+sources: [{text: "Press the red button."}]
+---
+kind: AgentInstance
+tenant: acme
+name: helper
+version: "7"
+description: Helps.
+labels: {team: care}
+node_id: support
+node_version: "2"
+parameters: {product: Roadrunner, temperature: 0.5}
+models: [fast, default]
+tools: [small, {toolkit: find_mail, approval: never}]
+middleware: [{name: house}]
+limits: {tool_calls: 3}
+rate_limits: {requests_per_minute: 6}
+knowledge: [manuals]
+delegates: [analyst]
+output_schema: {type: object}
+`
+
+func TestCompile(t *testing.T) {
+	w := newWorld(t)
+	w.apply(everything)
+	p := w.plan("acme", "helper")
+	require.Equal(t, "acme/helper@7", p.InstanceID)
+	require.Equal(t, "support@2", p.Node)
+	require.Equal(t, "You support Roadrunner and are friendly.", p.System)
+	half := 0.5
+	require.Equal(t, []agent.PlanModel{
+		{
+			Profile: "fast", Provider: "openai", Model: "gpt-fast", BaseURL: "https://models.acme.example/v1", Temperature: &half, InputPerMTok: 1.5,
+			Auth: &agent.PlanAuth{Name: "key", Type: agent.AuthBearer, Secret: "env:ACME_KEY"},
+		},
+		{Profile: "default", Provider: "offline", Model: "m", Temperature: &half},
+	}, p.Models)
+	require.Len(t, p.Tools, 2)
+	require.Equal(t, "small", p.Tools[0].Binding)
+	require.Equal(t, agent.ApproveAlways, p.Tools[0].Approval)
+	require.JSONEq(t, `{"max_rows":10}`, string(p.Tools[0].Parameters))
+	require.True(t, p.Tools[0].IsFromToolkit)
+	require.Equal(t, "pipeline", p.Tools[0].SourceNodeName)
+	require.Equal(t, "search", p.Tools[1].Spec.Name)
+	require.Equal(t, "mail", p.Tools[1].Toolkit)
+	require.Equal(t, "find_mail", p.Tools[1].SourceNodeName)
+	require.False(t, p.Tools[1].IsFromToolkit)
+	require.Equal(t, agent.ApproveNever, p.Tools[1].Approval)
+	require.Equal(t, []string{"model_retry", "house"}, []string{p.Middleware[0].Name, p.Middleware[1].Name}, "the node's is the outermost")
+	require.Equal(t, agent.Limits{ModelCalls: 4, ToolCalls: 3}, p.Limits)
+	require.Equal(t, []agent.PlanStep{{Kind: "retrieve", Collection: "manuals", Tenant: "acme", TopK: 4}}, p.Prepare)
+	require.Equal(t, []string{"analyst"}, p.Delegates)
+	require.JSONEq(t, `{"type":"object"}`, string(p.OutputSchema))
+
+	_, _, err := w.Resolve(t.Context(), "other", "helper")
+	require.Equal(t, agent.CodeNotFound, agent.CodeOf(err), "a tenant's agent is its own")
+}
+
+func TestSameDocumentsSameHash(t *testing.T) {
+	a, b := newWorld(t), newWorld(t)
+	a.apply(everything)
+	b.apply(agentDoc("x", "first", ""))
+	b.apply(everything) // at another revision
+	_, ha, err := a.Resolve(t.Context(), "acme", "helper")
+	require.NoError(t, err)
+	_, hb, err := b.Resolve(t.Context(), "acme", "helper")
+	require.NoError(t, err)
+	require.Equal(t, ha, hb)
+
+	body, hash, err := a.AgentPlan(t.Context(), "acme", "helper")
+	require.NoError(t, err)
+	require.Equal(t, ha, hash)
+	var p agent.Plan
+	require.NoError(t, json.Unmarshal(body, &p))
+	_, again, err := catalog.Encode(&p)
+	require.NoError(t, err)
+	require.Equal(t, ha, again, "a plan that was read compiles to itself")
+}
+
+func TestRefusals(t *testing.T) {
+	cases := map[string]struct{ yaml, want string }{
+		"no node":             {"kind: AgentInstance\nname: a\nnode_id: nope\nnode_version: '1'\n", "test.yaml:3:10: AgentInstance default/a: node_id: there is no node nope@1"},
+		"a node that is none": {"kind: AgentInstance\nname: a\nnode_id: mail\nnode_version: '1'\n", "node_id: node mail@1 is a toolkit, no agent"},
+		"property": {
+			"kind: AgentInstance\nname: a\nnode_id: agent\nnode_version: '1'\nparameters:\n  system_message: x\n  temperature: 9\n",
+			"test.yaml:7:16: AgentInstance default/a: parameters.temperature: ",
+		},
+		"model":      {agentDoc("", "a", "models: [default, nope]"), `models[1]: there is no model profile "nope"`},
+		"tool":       {agentDoc("", "a", "tools: [nope]"), `tools[0].toolkit: there is no tool binding and no tool node "nope"`},
+		"one tool":   {agentDoc("", "a", "tools: [{toolkit: mail, tools: [send, fax]}]"), `tools[0].tools[1]: there is no tool "fax" here: there are send, search`},
+		"agent node": {agentDoc("", "a", "tools: [agent]"), "tools[0].toolkit: node agent@1 is an agent, no tool"},
+		"twice": {
+			"kind: ToolBinding\nname: post\nnode_id: mail\nnode_version: '1'\ntools: [send]\n---\n" + agentDoc("", "a", "tools: [mail, post]"),
+			`tools[1]: tool "send" comes from "mail" (node mail@1) and from "post" (node mail@1)`,
+		},
+		"binding node":     {"kind: ToolBinding\nname: b\nnode_id: pipeline\nnode_version: '9'\n", "node_id: there is no node pipeline@9"},
+		"binding property": {"kind: ToolBinding\nname: b\nnode_id: pipeline\nnode_version: '1'\nparameters: {max_rows: 0}\n", "parameters.max_rows: "},
+		"binding auth":     {"kind: ToolBinding\nname: b\nnode_id: pipeline\nnode_version: '1'\nauth: [k]\n", `auth[0]: there is no auth profile "k"`},
+		"toolkit":          {"kind: NodeDefinition\nnode_id: x\nversion: '1'\ntype: toolkit\n", `toolkit: this server has no toolkit "x"`},
+		"tool of toolkit":  {"kind: NodeDefinition\nnode_id: fax\nversion: '1'\ntype: tool\ntoolkit: mail\ntool: fax\n", `tool: toolkit "mail" has no tool "fax"`},
+		"middleware":       {agentDoc("", "a", "middleware: [{name: nope}]"), `middleware: middleware[0].name: there is no middleware "nope"`},
+		"model auth":       {"kind: ModelProfile\nname: m\nprovider: openai\nmodel: x\nauth: k\n", `auth: there is no auth profile "k"`},
+		"knowledge":        {agentDoc("", "a", "knowledge: [k]"), `knowledge[0]: there is no knowledge collection "k"`},
+		"delegate":         {agentDoc("", "a", "delegates: [b]"), `delegates[0]: there is no agent "b"`},
+		"circle": {
+			agentDoc("", "a", "delegates: [b]") + agentDoc("", "b", "delegates: [c]") + agentDoc("", "c", "delegates: [a]"),
+			"delegates[0]: agents delegate in a circle: a → b → c → a",
+		},
+		"route":       {"kind: RouteTable\nname: r\nrules: [{name: x, agent: nope}]\n", `rules[0].agent: there is no agent "nope"`},
+		"route model": {"kind: RouteTable\nname: r\nrules: [{name: x, agent: analyst, model: big}]\n", `rules[0].model: agent "analyst" has no model "big"`},
+		"route cel":   {"kind: RouteTable\nname: r\nrules: [{name: x, agent: analyst, when: {expression: role + 1}}]\n", "rules[0].when.expression: "},
+		"two defaults": {
+			"kind: RouteTable\nname: r\ndefault_agent: analyst\n---\nkind: RouteTable\nname: s\ndefault_agent: analyst\n",
+			"default_agent: RouteTable default/r names a default agent for the same tenant: one is enough",
+		},
+		"default":   {"kind: RouteTable\nname: r\ndefault_agent: nope\n", `default_agent: there is no agent "nope"`},
+		"two alike": {agentDoc("", "a", "") + agentDoc("", "a", ""), "is given twice: the other one is at test.yaml:1"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			before := w.Status(t.Context())
+			for _, dry := range []bool{true, false} {
+				_, err := w.try(c.yaml, func(r *agent.ApplyRequest) { r.DryRun = dry })
+				require.ErrorContains(t, err, c.want)
+				require.Equal(t, agent.CodeInvalid, agent.CodeOf(err))
+				require.NotEmpty(t, agent.FailureOf(err).Faults)
+			}
+			require.Equal(t, before.Revision, w.Status(t.Context()).Revision, "nothing changes")
+			require.Equal(t, before.Counts, w.Status(t.Context()).Counts)
+		})
+	}
+}
+
+func TestEveryFaultAtOnce(t *testing.T) {
+	w := newWorld(t)
+	_, err := w.try(agentDoc("", "a", "models: [x, y]\ntools: [z]") + agentDoc("", "b", "delegates: [q]"))
+	require.Len(t, agent.FailureOf(err).Faults, 4, "%v", err)
+}
+
+func TestNewestNode(t *testing.T) {
+	w := newWorld(t)
+	for _, version := range []string{"2", "10", "9"} {
+		w.apply("kind: NodeDefinition\nnode_id: post\nversion: '" + version + "'\ntype: toolkit\ntoolkit: mail\n")
+	}
+	w.apply(agentDoc("", "new", "tools: [post]") + agentDoc("", "old", "tools: ['post@2']"))
+	p := w.plan("default", "new")
+	require.Equal(t, "post@10", p.Tools[0].Node)
+	p = w.plan("default", "old")
+	require.Equal(t, "post@2", p.Tools[0].Node)
+	w.apply("kind: NodeDefinition\nnode_id: post\nversion: '11'\ntype: toolkit\ntoolkit: mail\n")
+	p = w.plan("default", "new")
+	require.Equal(t, "post@11", p.Tools[0].Node, "a newer version is taken by those who name none")
+	p = w.plan("default", "old")
+	require.Equal(t, "post@2", p.Tools[0].Node)
+}

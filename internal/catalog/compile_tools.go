@@ -1,0 +1,114 @@
+package catalog
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// tools fills in what the agent is granted, in the order of its list. A name may come once: a model knows tools by name alone.
+func (c *compiler) tools() {
+	for i := range c.in.grants {
+		c.grant(&c.in.grants[i])
+	}
+}
+
+// grant adds the tools of one entry: of a binding, or of a node as it is.
+func (c *compiler) grant(g *grant) {
+	at := join(g.path, "toolkit")
+	switch {
+	case g.node == nil && g.binding == nil:
+		c.fault(at, "there is no tool binding and no tool node %q", g.Toolkit)
+		return
+	case g.node == nil:
+		c.fault(at, "tool binding %q names node %s@%s, which does not exist", g.Toolkit, g.bound.NodeID, g.bound.NodeVersion)
+		return
+	}
+	n := g.node.node()
+	if n.Type == agent.NodeAgent {
+		c.fault(at, "node %s@%s is an agent, no tool", n.NodeID, n.Version)
+		return
+	}
+	specs, err := c.parts.Tools.Specs(codeOf(n))
+	if err != nil {
+		c.fault(at, "%s", reason(err))
+		return
+	}
+	params, ok := c.parameters(g.node, g.bound.Parameters, at)
+	if !ok {
+		return
+	}
+	var auth []agent.PlanAuth
+	for i := range g.auth {
+		if a, ok := c.auth(&g.auth[i], at); ok {
+			auth = append(auth, a)
+		}
+	}
+	if n.Type == agent.NodeTool {
+		specs = slices.DeleteFunc(slices.Clone(specs), func(s agent.ToolSpec) bool { return s.Name != toolOf(n) })
+	}
+	specs = c.only(specs, g.bound.Tools, at)
+	specs = c.only(specs, g.Tools, join(g.path, "tools"))
+	for _, spec := range specs {
+		c.add(agent.PlanTool{
+			Spec: spec, Toolkit: codeOf(n), Binding: g.bound.Name, Node: n.NodeID + "@" + n.Version, SourceNodeName: n.NodeID,
+			IsFromToolkit: n.Type == agent.NodeToolkit, Approval: approval(g.Approval, g.bound.Approval), Parameters: params.raw, Auth: auth,
+		}, g.path)
+	}
+}
+
+// codeOf names the code behind a tool or toolkit node.
+func codeOf(n *agent.NodeDefinition) string { return cmp.Or(n.Toolkit, n.NodeID) }
+
+// toolOf names the tool of a tool node.
+func toolOf(n *agent.NodeDefinition) string { return cmp.Or(n.Tool, n.NodeID) }
+
+// approval is the first policy that says something.
+func approval(policies ...agent.Approve) agent.Approve {
+	for _, p := range policies {
+		if p != "" && p != agent.ApproveDefault {
+			return p
+		}
+	}
+	return ""
+}
+
+// only keeps the tools of a list of names; no names keep all.
+func (c *compiler) only(specs []agent.ToolSpec, names []string, path string) []agent.ToolSpec {
+	if len(names) == 0 {
+		return specs
+	}
+	var out []agent.ToolSpec
+	for i, name := range names {
+		at := slices.IndexFunc(specs, func(s agent.ToolSpec) bool { return s.Name == name })
+		if at < 0 {
+			c.fault(fmt.Sprintf("%s[%d]", path, i), "there is no tool %q here: there are %s", name, nameList(specs))
+			continue
+		}
+		out = append(out, specs[at])
+	}
+	return out
+}
+
+func nameList(specs []agent.ToolSpec) string {
+	names := make([]string, 0, len(specs))
+	for i := range specs {
+		names = append(names, specs[i].Name)
+	}
+	if len(names) == 0 {
+		return "none"
+	}
+	return strings.Join(names, ", ")
+}
+
+func (c *compiler) add(t agent.PlanTool, path string) {
+	if other, taken := c.plan.Tool(t.Spec.Name); taken {
+		c.fault(path, "tool %q comes from %q (node %s) and from %q (node %s): a model knows tools by name alone",
+			t.Spec.Name, other.Binding, other.Node, t.Binding, t.Node)
+		return
+	}
+	c.plan.Tools = append(c.plan.Tools, t)
+}

@@ -1,0 +1,272 @@
+package catalog_test
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap/zaptest"
+
+	shipped "github.com/turnstone-run/turnstone/catalog"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/catalog"
+	"github.com/turnstone-run/turnstone/internal/catalog/plancache"
+	"github.com/turnstone-run/turnstone/internal/routing"
+)
+
+// memory is a store in memory, as the real one says it is; its own suite is in internal/postgres.
+type memory struct {
+	mu        sync.Mutex
+	revision  int64
+	oldest    int64
+	docs      map[agent.DocumentKey]agent.Document
+	artifacts []agent.Artifact
+	history   []agent.AuditEntry
+	wakes     []func()
+	away      error  // what every call answers
+	before    func() // called before a commit
+}
+
+func newMemory() *memory { return &memory{docs: map[agent.DocumentKey]agent.Document{}} }
+
+func (m *memory) LoadCatalog(ctx context.Context) (agent.CatalogState, error) {
+	s, err := m.CatalogSince(ctx, 0)
+	s.Documents = slices.DeleteFunc(s.Documents, func(d agent.Document) bool { return d.Deleted })
+	return s, err
+}
+
+func (m *memory) CatalogSince(_ context.Context, revision int64) (agent.CatalogState, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := agent.CatalogState{Revision: m.revision, Oldest: m.oldest}
+	for _, d := range m.docs {
+		if d.Revision > revision {
+			s.Documents = append(s.Documents, d)
+		}
+	}
+	for _, a := range m.artifacts {
+		if a.Revision > revision {
+			s.Artifacts = append(s.Artifacts, a)
+		}
+	}
+	return s, m.away
+}
+
+func (m *memory) CommitCatalog(_ context.Context, c agent.CatalogCommit) (int64, error) {
+	if m.before != nil {
+		m.before()
+	}
+	m.mu.Lock()
+	if m.away != nil {
+		defer m.mu.Unlock()
+		return 0, m.away
+	}
+	if c.At != m.revision {
+		defer m.mu.Unlock()
+		return 0, agent.Errorf(agent.CodeConflict, "commit", "at %d, not %d", m.revision, c.At)
+	}
+	m.revision++
+	for _, d := range c.Put {
+		d.Revision, d.Source, d.UpdatedBy, d.UpdatedAt = m.revision, c.Source, c.By, time.Now()
+		m.docs[d.DocumentKey] = d
+		m.history = append(m.history, agent.AuditEntry{Revision: m.revision, By: c.By, DocumentChange: agent.DocumentChange{DocumentKey: d.DocumentKey, After: d.Body}})
+	}
+	for _, k := range c.Delete {
+		m.docs[k] = agent.Document{DocumentKey: k, Revision: m.revision, Deleted: true}
+	}
+	for _, a := range c.Publish {
+		a.Revision = m.revision
+		m.artifacts = slices.DeleteFunc(m.artifacts, func(o agent.Artifact) bool { return o.Tenant == a.Tenant && o.Agent == a.Agent })
+		m.artifacts = append(m.artifacts, a)
+	}
+	revision, wakes := m.revision, slices.Clone(m.wakes)
+	m.mu.Unlock()
+	for _, wake := range wakes {
+		wake()
+	}
+	return revision, nil
+}
+
+func (m *memory) CatalogHistory(context.Context, agent.HistoryQuery) (agent.HistoryPage, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return agent.HistoryPage{Entries: slices.Clone(m.history)}, nil
+}
+
+func (m *memory) ListenCatalog(ctx context.Context, wake func()) {
+	woken := make(chan struct{}, 1)
+	m.mu.Lock()
+	m.wakes = append(m.wakes, func() {
+		select {
+		case woken <- struct{}{}:
+		default:
+		}
+	})
+	m.mu.Unlock()
+	wake()
+	for {
+		select {
+		case <-woken:
+			wake()
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// plans keeps plans in memory.
+type plans struct {
+	mu    sync.Mutex
+	body  map[string][]byte
+	saves int
+	reads int
+}
+
+func (p *plans) SavePlan(_ context.Context, body []byte) (string, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	sum := sha256.Sum256(body)
+	hash := "sha256:" + hex.EncodeToString(sum[:])
+	p.body[hash] = body
+	p.saves++
+	return "cas://" + hash, nil
+}
+
+func (p *plans) PlanBytes(_ context.Context, hash string) ([]byte, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.reads++
+	b, ok := p.body[hash]
+	if !ok {
+		return nil, agent.Errorf(agent.CodeNotFound, "", "no plan %s", hash)
+	}
+	return b, nil
+}
+
+type routes struct{ *routing.Compiler }
+
+func (r routes) Router(own, shared []*agent.RouteTable) (catalog.Router, error) {
+	return r.Engine(own, shared)
+}
+
+// kits are two toolkits: "pipeline" with the parameter max_rows, and "mail".
+type kits struct{}
+
+func (kits) Kits() []string { return []string{"pipeline", "mail"} }
+
+func (kits) Specs(kit string) ([]agent.ToolSpec, error) {
+	object := json.RawMessage(`{"type":"object"}`)
+	switch kit {
+	case "pipeline":
+		return []agent.ToolSpec{{Name: "execute_pipeline", Description: "Runs steps.", Parameters: object}}, nil
+	case "mail":
+		return []agent.ToolSpec{{Name: "send", Parameters: object}, {Name: "search", Parameters: object, InherentlySafe: true}}, nil
+	}
+	return nil, agent.Errorf(agent.CodeNotFound, "", "this server has no toolkit %q", kit)
+}
+
+func (kits) Properties(kit string) json.RawMessage {
+	if kit == "pipeline" {
+		return json.RawMessage(`{"type":"object","additionalProperties":false,"properties":{"max_rows":{"type":"integer","minimum":1,"default":1000}}}`)
+	}
+	return nil
+}
+
+type chains struct{}
+
+func (chains) Added() []string { return []string{"house"} }
+
+func (chains) Check(p *agent.Plan) error {
+	for i, m := range p.Middleware {
+		if m.Name != "model_retry" && m.Name != "house" {
+			return agent.Invalid(fmt.Sprintf("middleware[%d].name", i), "there is no middleware %q", m.Name)
+		}
+	}
+	return nil
+}
+
+// world is a registry with what is around it.
+type world struct {
+	*catalog.Registry
+	t       testing.TB
+	store   *memory
+	plans   *plans
+	metrics *prometheus.Registry
+}
+
+func newWorld(t testing.TB, change ...func(*catalog.Config)) *world {
+	t.Helper()
+	w := &world{t: t, store: newMemory(), plans: &plans{body: map[string][]byte{}}}
+	w.Registry = w.another(change...)
+	return w
+}
+
+// another is a registry of another process on the same store.
+func (w *world) another(change ...func(*catalog.Config)) *catalog.Registry {
+	w.t.Helper()
+	rules, err := routing.New()
+	require.NoError(w.t, err)
+	cache, err := plancache.New(plancache.Config{Backend: w.plans})
+	require.NoError(w.t, err)
+	files, err := shipped.Files()
+	require.NoError(w.t, err)
+	w.metrics = prometheus.NewRegistry()
+	cfg := catalog.Config{
+		Store: w.store, Plans: w.plans, Cache: cache, Routes: routes{rules}, Shipped: files, Metrics: w.metrics,
+		Parts: &catalog.Parts{
+			Tools: kits{}, Middleware: chains{}, Limits: agent.Limits{ModelCalls: 25, ToolCalls: 50},
+			Models: []catalog.ConfiguredModel{{Profile: agent.ModelProfile{Name: "default", Provider: "offline", Model: "m"}, Entry: "offline"}},
+		},
+	}
+	if t, ok := w.t.(*testing.T); ok {
+		cfg.Logger = zaptest.NewLogger(t)
+	}
+	for _, c := range change {
+		c(&cfg)
+	}
+	r, err := catalog.New(cfg)
+	require.NoError(w.t, err)
+	require.NoError(w.t, r.Start(w.t.Context()))
+	return r
+}
+
+// apply applies documents, which must be accepted.
+func (w *world) apply(yaml string) agent.ApplyResult {
+	w.t.Helper()
+	out, err := w.try(yaml)
+	require.NoError(w.t, err)
+	return out
+}
+
+func (w *world) try(yaml string, change ...func(*agent.ApplyRequest)) (agent.ApplyResult, error) {
+	req := agent.ApplyRequest{Files: []agent.ManifestFile{{Name: "test.yaml", Data: []byte(yaml)}}, By: "tester"}
+	for _, c := range change {
+		c(&req)
+	}
+	return w.Apply(w.t.Context(), req)
+}
+
+// plan returns the current plan of an agent.
+func (w *world) plan(tenant, name string) agent.Plan {
+	w.t.Helper()
+	p, _, err := w.Resolve(w.t.Context(), tenant, name)
+	require.NoError(w.t, err)
+	return p
+}
+
+// agentDoc writes an agent of the shipped node.
+func agentDoc(tenant, name, more string) string {
+	return fmt.Sprintf("kind: AgentInstance\ntenant: %q\nname: %s\nnode_id: agent\nnode_version: \"1\"\nparameters: {system_message: You are %s.}\n%s\n---\n",
+		cmp.Or(tenant, "default"), name, name, strings.TrimSpace(more))
+}

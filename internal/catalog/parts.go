@@ -1,0 +1,121 @@
+package catalog
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"sync"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/catalog/definition"
+)
+
+// Tools knows the toolkits of this process.
+type Tools interface {
+	// Kits lists their names in the order in which they were given.
+	Kits() []string
+	// Specs describes the tools of one; [agent.CodeNotFound] when this process does not have it.
+	Specs(toolkit string) ([]agent.ToolSpec, error)
+	// Properties is the JSON Schema of a toolkit's parameters, nil when it takes none.
+	Properties(toolkit string) json.RawMessage
+}
+
+// Middleware knows the middleware of this process.
+type Middleware interface {
+	// Added lists what the user added in Go, in order.
+	Added() []string
+	// Check builds a plan's chain and says what keeps it from working.
+	Check(p *agent.Plan) error
+}
+
+// ConfiguredModel is a model profile of the configuration.
+type ConfiguredModel struct {
+	Profile agent.ModelProfile
+	Entry   string // the name of its provider entry: address and key stay in the configuration
+}
+
+// Parts is what a process brings to every agent: it is not data of the catalog, but plans are compiled against it.
+type Parts struct {
+	Tools      Tools
+	Middleware Middleware
+	Limits     agent.Limits // ceilings
+	Models     []ConfiguredModel
+
+	kits      []string
+	profiles  []string
+	providers map[string]string // profile → entry
+	once      sync.Once
+	sum       string
+}
+
+func (p *Parts) prepare() {
+	p.kits = p.Tools.Kits()
+	p.providers = make(map[string]string, len(p.Models))
+	for i := range p.Models {
+		p.profiles = append(p.profiles, p.Models[i].Profile.Name)
+		p.providers[p.Models[i].Profile.Name] = p.Models[i].Entry
+	}
+}
+
+// digest changes when the same documents would compile to another plan in another build or under another configuration.
+func (p *Parts) digest() string {
+	p.once.Do(func() {
+		kits := map[string][]agent.ToolSpec{}
+		for _, k := range p.kits {
+			kits[k], _ = p.Tools.Specs(k) // a kit that is listed has tools
+		}
+		raw, _ := json.Marshal([]any{p.Limits, p.Models, p.kits, kits, p.Middleware.Added()}) // plain values
+		sum := sha256.Sum256(raw)
+		p.sum = hex.EncodeToString(sum[:])
+	})
+	return p.sum
+}
+
+// base makes the lower layer: what is shipped, a node for each toolkit that no shipped document describes, a profile for each
+// configured model.
+func (p *Parts) base(shipped []agent.ManifestFile) (map[agent.DocumentKey]*entry, error) {
+	defs, faults := definition.Parse(shipped)
+	if err := faults.Err(); err != nil {
+		return nil, fmt.Errorf("shipped catalog: %w", err)
+	}
+	out := make(map[agent.DocumentKey]*entry, len(defs))
+	for _, d := range defs {
+		if _, twice := out[d.Key]; twice {
+			return nil, fmt.Errorf("shipped catalog: %s is there twice", d.Key)
+		}
+		out[d.Key] = newEntry(d, agent.SourceBuiltin)
+	}
+	for i := range p.Models {
+		profile := p.Models[i].Profile
+		profile.Kind, profile.Tenant = agent.KindModel, agent.SharedTenant
+		if err := derive(out, &profile, agent.SourceConfig); err != nil {
+			return nil, fmt.Errorf("model profile %q of the configuration: %w", profile.Name, err)
+		}
+	}
+	for _, kit := range p.kits {
+		node := agent.NodeDefinition{
+			Kind: agent.KindNode, NodeID: kit, Version: "1", Type: agent.NodeToolkit, Properties: p.Tools.Properties(kit),
+		}
+		if err := derive(out, &node, agent.SourceBuiltin); err != nil {
+			return nil, fmt.Errorf("toolkit %q: %w", kit, err)
+		}
+	}
+	return out, nil
+}
+
+// derive adds a document that this process made, unless a shipped one of the same key is there.
+func derive(to map[agent.DocumentKey]*entry, value any, source string) error {
+	d, faults := definition.New(value)
+	if err := faults.Err(); err != nil {
+		return err
+	}
+	if _, shipped := to[d.Key]; !shipped {
+		to[d.Key] = newEntry(d, source)
+	}
+	return nil
+}
+
+func newEntry(d *definition.Definition, source string) *entry {
+	return &entry{def: d, doc: agent.Document{DocumentKey: d.Key, Body: d.Body, Source: source}}
+}

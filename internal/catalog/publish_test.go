@@ -1,0 +1,83 @@
+package catalog_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+func TestPublish(t *testing.T) {
+	w := newWorld(t)
+	w.apply(agentDoc("", "a", "models: [default]"))
+	info, err := w.Publish(t.Context(), "default", "a", "me")
+	require.NoError(t, err)
+	require.NotNil(t, info.Artifact)
+	require.Equal(t, info.PlanHash, info.Artifact.Hash)
+	require.Equal(t, "cas://"+info.PlanHash, info.Artifact.URI)
+	require.False(t, info.Artifact.CompiledAt.IsZero())
+	again, err := w.Publish(t.Context(), "default", "a", "me")
+	require.NoError(t, err)
+	require.Equal(t, info, again, "publishing what is published changes nothing")
+
+	// Another process takes the plan by its hash.
+	other := w.another()
+	reads := w.plans.reads
+	p, hash, err := other.Resolve(t.Context(), "default", "a")
+	require.NoError(t, err)
+	require.Equal(t, info.PlanHash, hash)
+	require.Equal(t, "You are a.", p.System)
+	require.Equal(t, reads+1, w.plans.reads)
+	saves := w.plans.saves
+	_, _, err = other.Resolve(t.Context(), "default", "a")
+	require.NoError(t, err)
+	require.Equal(t, saves, w.plans.saves, "what can be found by its hash is not stored again")
+
+	// Stale: compiled anew, and no longer listed as published.
+	w.apply(agentDoc("", "a", "description: other\nmodels: [default]"))
+	page, err := w.ListAgents(t.Context(), agent.AgentQuery{})
+	require.NoError(t, err)
+	require.Equal(t, "a", page.Agents[0].Name)
+	require.Nil(t, page.Agents[0].Artifact)
+	_, err = w.Publish(t.Context(), "default", "nope", "")
+	require.Equal(t, agent.CodeNotFound, agent.CodeOf(err))
+}
+
+func TestPublishedPlanIsMissingOrWrong(t *testing.T) {
+	for name, spoil := range map[string]func(p *plans, hash string){
+		"missing": func(p *plans, hash string) { delete(p.body, hash) },
+		"wrong":   func(p *plans, hash string) { p.body[hash] = []byte(`{"schema":"plan.v1"}`) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.apply(agentDoc("", "a", ""))
+			info, err := w.Publish(t.Context(), "default", "a", "")
+			require.NoError(t, err)
+			spoil(w.plans, info.PlanHash)
+			other := w.another()
+			_, err = other.Plan(t.Context(), info.PlanHash)
+			require.Error(t, err, "never what the hash does not say")
+			p, hash, err := other.Resolve(t.Context(), "default", "a")
+			require.NoError(t, err, "compiled instead")
+			require.Equal(t, info.PlanHash, hash)
+			require.Equal(t, "You are a.", p.System)
+			_, err = w.another().Plan(t.Context(), info.PlanHash)
+			require.NoError(t, err, "and stored again")
+		})
+	}
+}
+
+func TestApplyAndPublish(t *testing.T) {
+	w := newWorld(t)
+	publish := func(r *agent.ApplyRequest) { r.Publish = true }
+	out, err := w.try(agentDoc("", "a", "")+agentDoc("", "b", ""), publish)
+	require.NoError(t, err)
+	require.Equal(t, int64(1), out.Revision, "one revision for both")
+	page, err := w.ListAgents(t.Context(), agent.AgentQuery{})
+	require.NoError(t, err)
+	require.NotNil(t, page.Agents[0].Artifact)
+	out, err = w.try(agentDoc("", "a", "")+agentDoc("", "b", ""), publish)
+	require.NoError(t, err)
+	require.Equal(t, int64(1), out.Revision)
+}

@@ -1,0 +1,229 @@
+package catalog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/catalog/definition"
+)
+
+// refreshTimeout bounds one look at the store.
+const refreshTimeout = 30 * time.Second
+
+// Config is what [New] needs.
+type Config struct {
+	Store   Store
+	Plans   Plans
+	Cache   Cache
+	Routes  Routes
+	Parts   *Parts
+	Shipped []agent.ManifestFile // the documents that come with the product; none: leave them out
+	Folder  bool                 // this process watches a folder: its documents are edited there
+	Metrics prometheus.Registerer
+	Logger  *zap.Logger
+}
+
+// Cache finds plans by hash, near before far.
+type Cache interface {
+	Plan(ctx context.Context, hash string) (*agent.Plan, error)
+	Bytes(ctx context.Context, hash string) ([]byte, error)
+	Add(hash string, p *agent.Plan, body []byte)
+}
+
+// Registry is the catalog as one process serves it: activities resolve agents and routes, doors list, watch and change. Its methods
+// may be called from any goroutine.
+type Registry struct {
+	cfg     Config
+	base    map[agent.DocumentKey]*entry
+	metrics *metrics
+
+	current    atomic.Pointer[snapshot]
+	refreshing chan struct{} // held by who makes the next snapshot
+	applying   chan struct{} // held by who changes the store
+
+	mu      sync.Mutex
+	changed chan struct{} // closed and replaced when current is
+	status  agent.SourceStatus
+	folder  func() agent.SourceStatus
+}
+
+// New compiles the lower layer and serves it; [Registry.Start] adds what is stored.
+func New(cfg Config) (*Registry, error) {
+	if cfg.Store == nil || cfg.Plans == nil || cfg.Cache == nil || cfg.Routes == nil || cfg.Parts == nil {
+		return nil, errors.New("catalog: a port is missing")
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = zap.NewNop()
+	}
+	cfg.Parts.prepare()
+	base, err := cfg.Parts.base(cfg.Shipped)
+	if err != nil {
+		return nil, err
+	}
+	r := &Registry{
+		cfg: cfg, base: base, metrics: newMetrics(cfg.Metrics), refreshing: make(chan struct{}, 1), applying: make(chan struct{}, 1),
+		changed: make(chan struct{}), status: agent.SourceStatus{Name: "store", Detail: "not read yet"},
+	}
+	s := r.empty()
+	if faults := r.check(nil, s, baseEntries(base)); len(faults) > 0 {
+		return nil, fmt.Errorf("shipped catalog: %w", faults.Err())
+	}
+	r.current.Store(s)
+	r.metrics.count(s)
+	return r, nil
+}
+
+func baseEntries(base map[agent.DocumentKey]*entry) []agent.DocumentKey {
+	keys := make([]agent.DocumentKey, 0, len(base))
+	for k := range base {
+		keys = append(keys, k)
+	}
+	return keys
+}
+
+// empty is the snapshot of the lower layer alone.
+func (r *Registry) empty() *snapshot {
+	s := &snapshot{docs: map[agent.DocumentKey]*entry{}, gone: map[agent.DocumentKey]int64{}, artifacts: map[agentKey]agent.Artifact{}, loadedAt: time.Now()}
+	for k, e := range r.base {
+		s.set(k, e)
+	}
+	s.routers = newRouters(s)
+	return s
+}
+
+// WatchFolder makes a folder's state part of [Registry.Status].
+func (r *Registry) WatchFolder(status func() agent.SourceStatus) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.folder = status
+}
+
+// Start loads what is stored.
+func (r *Registry) Start(ctx context.Context) error { return r.refresh(ctx) }
+
+// Run keeps the catalog up to date until ctx ends. While the store is away, what was loaded last is served.
+func (r *Registry) Run(ctx context.Context) {
+	r.cfg.Store.ListenCatalog(ctx, func() {
+		bounded, cancel := context.WithTimeout(ctx, refreshTimeout)
+		defer cancel()
+		if err := r.refresh(bounded); err != nil && ctx.Err() == nil {
+			r.cfg.Logger.Warn("refresh catalog; serving what was loaded before", zap.Int64("revision", r.current.Load().revision), zap.Error(err))
+		}
+	})
+}
+
+// refresh brings the snapshot up to the store's newest revision.
+func (r *Registry) refresh(ctx context.Context) (err error) {
+	select {
+	case r.refreshing <- struct{}{}:
+		defer func() { <-r.refreshing }()
+	case <-ctx.Done():
+		return agent.Interrupted(ctx, "refresh catalog")
+	}
+	defer func(started time.Time) { r.refreshed(started, err) }(time.Now())
+	s := r.current.Load()
+	state, err := r.cfg.Store.CatalogSince(ctx, s.revision)
+	if err != nil {
+		return err
+	}
+	switch {
+	case state.Revision == s.revision:
+		return nil
+	case state.Revision < s.revision || state.Oldest > s.revision: // another database, or tombstones that we never saw
+		if state, err = r.cfg.Store.LoadCatalog(ctx); err != nil {
+			return err
+		}
+		s = r.empty()
+	}
+	started := time.Now()
+	next := s.next(r.base, r.changeOf(s, &state))
+	r.swap(next)
+	r.metrics.reloaded(time.Since(started), next)
+	r.cfg.Logger.Info("catalog loaded", zap.Int64("revision", next.revision), zap.Int("documents", len(state.Documents)),
+		zap.Duration("took", time.Since(started)))
+	return nil
+}
+
+// changeOf decodes what the store sent. A document that this process cannot read, such as a newer release's, leaves the one that was
+// there before in place.
+func (r *Registry) changeOf(s *snapshot, state *agent.CatalogState) *change {
+	c := &change{revision: state.Revision, oldest: state.Oldest, gone: map[agent.DocumentKey]int64{}, artifacts: state.Artifacts}
+	for i := range state.Documents {
+		d := &state.Documents[i]
+		if d.Deleted {
+			c.gone[d.DocumentKey] = d.Revision
+			continue
+		}
+		if known, ok := s.docs[d.DocumentKey]; ok && known.doc.Revision == d.Revision {
+			continue
+		}
+		def, err := definition.Decode(*d)
+		if err != nil {
+			c.faults = append(c.faults, agent.Fault{Document: d.DocumentKey.String(), Message: reason(err)})
+			continue
+		}
+		c.put = append(c.put, &entry{doc: *d, def: def})
+	}
+	return c
+}
+
+func (r *Registry) swap(next *snapshot) {
+	r.current.Store(next)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	close(r.changed)
+	r.changed = make(chan struct{})
+}
+
+// now returns the snapshot with a channel that is closed when there is a newer one.
+func (r *Registry) now() (*snapshot, <-chan struct{}) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.current.Load(), r.changed
+}
+
+// refreshed notes how a look at the store ended.
+func (r *Registry) refreshed(started time.Time, err error) {
+	s := r.current.Load()
+	status := agent.SourceStatus{Name: "store", OK: true, At: started, Detail: fmt.Sprintf("revision %d", s.revision), Faults: s.faults}
+	switch {
+	case err != nil:
+		r.metrics.failed()
+		status.OK, status.Detail = false, fmt.Sprintf("serving revision %d: %s", s.revision, err)
+	case len(s.faults) > 0:
+		status.OK, status.Detail = false, fmt.Sprintf("revision %d without %d documents that this build cannot read", s.revision, len(s.faults))
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.status = status
+}
+
+// Status says what is served, from where, and what keeps newer things from being served.
+func (r *Registry) Status(context.Context) agent.CatalogStatus {
+	s := r.current.Load()
+	out := agent.CatalogStatus{Revision: s.revision, LoadedAt: s.loadedAt, Counts: map[agent.Kind]int{}}
+	for k := range s.docs {
+		out.Counts[k.Kind]++
+	}
+	r.mu.Lock()
+	store, folder := r.status, r.folder
+	r.mu.Unlock()
+	out.Sources = []agent.SourceStatus{store}
+	if folder != nil {
+		out.Sources = append(out.Sources, folder())
+	}
+	for i := range out.Sources {
+		if out.Sources[i].Faults == nil {
+			out.Sources[i].Faults = agent.Faults{}
+		}
+	}
+	return out
+}

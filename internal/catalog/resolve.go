@@ -1,0 +1,101 @@
+package catalog
+
+import (
+	"context"
+	"fmt"
+
+	"go.uber.org/zap"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// Resolve returns the current plan of an agent and its hash, and makes sure that the plan can be found by hash later.
+// [agent.CodeNotFound] with Field "agent" for one that the tenant does not have; [agent.CodeUnavailable] for one that this process
+// cannot compile at present, as another release's worker may.
+func (r *Registry) Resolve(ctx context.Context, tenant, name string) (agent.Plan, string, error) {
+	s := r.current.Load()
+	e := s.agent(tenant, name)
+	if e == nil {
+		return agent.Plan{}, "", unknownAgent(name)
+	}
+	c := r.hydrated(ctx, s, e)
+	if err := c.err(); err != nil {
+		return agent.Plan{}, "", &agent.Error{Code: agent.CodeUnavailable, Op: fmt.Sprintf("compile agent %q", name), Field: "agent", Err: c.faults}
+	}
+	if !c.saved.Load() {
+		if _, err := r.cfg.Plans.SavePlan(ctx, c.body); err != nil {
+			return agent.Plan{}, "", fmt.Errorf("save plan: %w", err)
+		}
+		r.cfg.Cache.Add(c.hash, &c.plan, c.body)
+		c.saved.Store(true)
+	}
+	return c.plan, c.hash, nil
+}
+
+func unknownAgent(name string) error {
+	return agent.FieldErrorf(agent.CodeNotFound, "agent", "there is no agent %q", name)
+}
+
+// compiled compiles an agent, once per entry.
+func (r *Registry) compiled(s *snapshot, e *entry) *compiled {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.compiled == nil {
+		e.compiled = compile(r.cfg.Parts, e, gather(r.cfg.Parts, s, e))
+	}
+	return e.compiled
+}
+
+// hydrated is compiled for a turn: it takes the published plan by its hash, and compiles only when there is none, when something that
+// it is made of changed since, or when its bytes are missing or are not what the hash says (seed 000 §5.3).
+func (r *Registry) hydrated(ctx context.Context, s *snapshot, e *entry) *compiled {
+	a, ok := s.artifacts[agentKey{e.doc.Tenant, e.doc.Name}]
+	if !ok || e.known() != nil {
+		return r.compiled(s, e)
+	}
+	in := gather(r.cfg.Parts, s, e)
+	digest := in.digest(r.cfg.Parts)
+	if digest != a.Inputs {
+		return r.compiled(s, e)
+	}
+	p, err := r.cfg.Cache.Plan(ctx, a.Hash)
+	if err != nil {
+		r.cfg.Logger.Warn("published plan cannot be used; compiling", zap.String("agent", e.doc.String()), zap.String("hash", a.Hash), zap.Error(err))
+		return r.compiled(s, e)
+	}
+	c := &compiled{plan: *p, hash: a.Hash, inputs: digest, uses: in.uses, revision: in.revision}
+	c.saved.Store(true)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.compiled == nil {
+		e.compiled = c
+	}
+	return e.compiled
+}
+
+// Plan returns the plan of a hash, also when it is no longer current.
+func (r *Registry) Plan(ctx context.Context, hash string) (agent.Plan, error) {
+	p, err := r.cfg.Cache.Plan(ctx, hash)
+	if err != nil {
+		return agent.Plan{}, err
+	}
+	return *p, nil
+}
+
+// PlanBody returns the bytes of a plan by its hash.
+func (r *Registry) PlanBody(ctx context.Context, hash string) ([]byte, error) {
+	return r.cfg.Cache.Bytes(ctx, hash)
+}
+
+// AgentPlan returns the current plan of an agent as canonical JSON.
+func (r *Registry) AgentPlan(ctx context.Context, tenant, name string) ([]byte, string, error) {
+	if name == "" {
+		return nil, "", agent.Invalid("agent", "is empty")
+	}
+	_, hash, err := r.Resolve(ctx, tenant, name)
+	if err != nil {
+		return nil, "", err
+	}
+	body, err := r.cfg.Cache.Bytes(ctx, hash)
+	return body, hash, err
+}

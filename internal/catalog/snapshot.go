@@ -1,0 +1,286 @@
+package catalog
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/catalog/definition"
+)
+
+// snapshot is the whole catalog at one revision. It does not change once made; what is compiled of it is kept in its entries.
+type snapshot struct {
+	revision int64
+	oldest   int64 // changes behind this revision are complete
+	loadedAt time.Time
+
+	docs      map[agent.DocumentKey]*entry // both layers, the upper one's where both have one
+	gone      map[agent.DocumentKey]int64  // tombstones: the revision that deleted
+	artifacts map[agentKey]agent.Artifact
+	agents    []*entry // all of them, by tenant and name
+	nodes     []*entry // by id and version
+	tables    []*entry // by tenant and name
+	routers   *routers
+	faults    agent.Faults // stored documents that this process cannot read
+}
+
+// agentKey names an agent instance.
+type agentKey struct{ tenant, name string }
+
+// entry is a document in a snapshot. Snapshots share the entries that did not change between them.
+type entry struct {
+	doc agent.Document
+	def *definition.Definition
+
+	mu       sync.Mutex
+	compiled *compiled   // of an agent, once somebody asked
+	schema   *properties // of a node, likewise
+}
+
+// properties is a node's property schema, compiled, or what keeps it from being so.
+type properties struct {
+	*definition.Properties
+
+	faults agent.Faults
+}
+
+// properties compiles a node's property schema once: every agent of the node is checked against it.
+func (e *entry) properties() (*definition.Properties, agent.Faults) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.schema == nil {
+		p, faults := definition.NewProperties(e.node().Properties)
+		e.schema = &properties{p, faults}
+	}
+	return e.schema.Properties, e.schema.faults
+}
+
+func (e *entry) instance() *agent.AgentInstance {
+	a, _ := e.def.Value.(*agent.AgentInstance)
+	return a
+}
+
+func (e *entry) node() *agent.NodeDefinition {
+	n, _ := e.def.Value.(*agent.NodeDefinition)
+	return n
+}
+
+func (e *entry) table() *agent.RouteTable {
+	t, _ := e.def.Value.(*agent.RouteTable)
+	return t
+}
+
+// known returns what is compiled of the entry, nil when nothing is.
+func (e *entry) known() *compiled {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.compiled
+}
+
+// stored reports whether the document is in the store, and not of the base layer.
+func (e *entry) stored() bool { return e.doc.Revision > 0 }
+
+// change is what makes one snapshot out of another.
+type change struct {
+	revision  int64
+	oldest    int64
+	put       []*entry
+	gone      map[agent.DocumentKey]int64
+	artifacts []agent.Artifact
+	faults    agent.Faults
+}
+
+// next makes the snapshot behind s. base holds the lower layer.
+func (s *snapshot) next(base map[agent.DocumentKey]*entry, c *change) *snapshot {
+	n := &snapshot{
+		revision: c.revision, oldest: c.oldest, loadedAt: time.Now(), docs: maps.Clone(s.docs), gone: maps.Clone(s.gone),
+		artifacts: maps.Clone(s.artifacts), agents: slices.Clone(s.agents), nodes: slices.Clone(s.nodes), tables: slices.Clone(s.tables),
+		routers: s.routers, faults: c.faults,
+	}
+	touched := map[agent.DocumentKey]bool{}
+	for _, e := range c.put {
+		n.set(e.doc.DocumentKey, e)
+		delete(n.gone, e.doc.DocumentKey)
+		touched[e.doc.DocumentKey] = true
+	}
+	for k, revision := range c.gone {
+		n.set(k, base[k])
+		n.gone[k] = revision
+		touched[k] = true
+	}
+	for _, a := range c.artifacts {
+		n.artifacts[agentKey{a.Tenant, a.Agent}] = a
+		n.renew(agent.DocumentKey{Kind: agent.KindAgent, Tenant: a.Tenant, Name: a.Agent})
+	}
+	n.forget(touched)
+	for k := range touched {
+		if k.Kind == agent.KindRoutes {
+			n.routers = newRouters(n)
+			break
+		}
+	}
+	return n
+}
+
+// set replaces a document, or removes it when e is nil, also in the list of its kind.
+func (s *snapshot) set(k agent.DocumentKey, e *entry) {
+	if e == nil {
+		delete(s.docs, k)
+	} else {
+		s.docs[k] = e
+	}
+	list := s.list(k.Kind)
+	if list == nil {
+		return
+	}
+	at, found := slices.BinarySearchFunc(*list, k, func(e *entry, k agent.DocumentKey) int { return compareKeys(e.doc.DocumentKey, k) })
+	switch {
+	case found && e == nil:
+		*list = slices.Delete(*list, at, at+1)
+	case found:
+		(*list)[at] = e
+	case e != nil:
+		*list = slices.Insert(*list, at, e)
+	}
+}
+
+func (s *snapshot) list(k agent.Kind) *[]*entry {
+	switch k {
+	case agent.KindAgent:
+		return &s.agents
+	case agent.KindNode:
+		return &s.nodes
+	case agent.KindRoutes:
+		return &s.tables
+	case agent.KindBinding, agent.KindModel, agent.KindAuth, agent.KindKnowledge:
+	}
+	return nil
+}
+
+// renew gives a document a fresh entry: nothing is compiled of it.
+func (s *snapshot) renew(k agent.DocumentKey) {
+	if e, ok := s.docs[k]; ok {
+		s.set(k, &entry{doc: e.doc, def: e.def})
+	}
+}
+
+// forget renews the agents that were compiled from something that changed, and those that nobody compiled yet: an entry that two
+// snapshots share must mean the same in both.
+func (s *snapshot) forget(touched map[agent.DocumentKey]bool) {
+	deep := map[agent.DocumentKey]bool{} // agents are not made of agents or of routes
+	for k := range touched {
+		if k.Kind != agent.KindAgent && k.Kind != agent.KindRoutes {
+			deep[k] = true
+			k.Version = "" // who asked for the newest version of a node
+			deep[k] = true
+		}
+	}
+	if len(deep) == 0 {
+		return
+	}
+	for _, e := range slices.Clone(s.agents) {
+		if c := e.known(); c == nil || slices.ContainsFunc(c.uses, func(u agent.DocumentKey) bool { return deep[u] }) {
+			s.renew(e.doc.DocumentKey)
+		}
+	}
+}
+
+func compareKeys(a, b agent.DocumentKey) int {
+	return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Name, b.Name), compareVersions(a.Version, b.Version))
+}
+
+// compareVersions orders 2 before 10 and 1.2 before 1.10: runs of digits count as numbers.
+func compareVersions(a, b string) int {
+	for a != "" && b != "" {
+		da, db := digits(a), digits(b)
+		if da > 0 && db > 0 {
+			x, y := strings.TrimLeft(a[:da], "0"), strings.TrimLeft(b[:db], "0")
+			if c := cmp.Or(cmp.Compare(len(x), len(y)), cmp.Compare(x, y)); c != 0 {
+				return c
+			}
+			a, b = a[da:], b[db:]
+			continue
+		}
+		if c := cmp.Compare(a[0], b[0]); c != 0 {
+			return c
+		}
+		a, b = a[1:], b[1:]
+	}
+	return cmp.Compare(len(a), len(b))
+}
+
+func digits(s string) int {
+	n := 0
+	for n < len(s) && s[n] >= '0' && s[n] <= '9' {
+		n++
+	}
+	return n
+}
+
+// find looks a name up as a tenant sees it: its own document first, then the shared one. tried lists the keys that were asked for.
+func (s *snapshot) find(kind agent.Kind, tenant, name string, tried *[]agent.DocumentKey) *entry {
+	for _, t := range scopes(tenant) {
+		k := agent.DocumentKey{Kind: kind, Tenant: t, Name: name}
+		if tried != nil {
+			*tried = append(*tried, k)
+		}
+		if e, ok := s.docs[k]; ok {
+			return e
+		}
+	}
+	return nil
+}
+
+func scopes(tenant string) []string {
+	if tenant == agent.SharedTenant {
+		return []string{agent.SharedTenant}
+	}
+	return []string{tenant, agent.SharedTenant}
+}
+
+// agent returns the agent that a tenant means by a name, nil when there is none or it is disabled.
+func (s *snapshot) agent(tenant, name string) *entry {
+	e := s.find(agent.KindAgent, tenant, name, nil)
+	if e == nil || e.instance().Disabled {
+		return nil
+	}
+	return e
+}
+
+// visible lists the agents that a tenant may name, by name; [agent.SharedTenant] sees those of every tenant, by tenant and name.
+func (s *snapshot) visible(tenant string) []*entry {
+	if tenant == agent.SharedTenant {
+		return slices.DeleteFunc(slices.Clone(s.agents), func(e *entry) bool { return e.instance().Disabled })
+	}
+	own := s.of(tenant)
+	hidden := make(map[string]bool, len(own))
+	var out []*entry
+	for _, e := range own {
+		hidden[e.doc.Name] = true
+		if !e.instance().Disabled {
+			out = append(out, e)
+		}
+	}
+	for _, e := range s.of(agent.SharedTenant) {
+		if !hidden[e.doc.Name] && !e.instance().Disabled {
+			out = append(out, e)
+		}
+	}
+	slices.SortFunc(out, func(a, b *entry) int { return cmp.Compare(a.doc.Name, b.doc.Name) })
+	return out
+}
+
+// of lists the agents of one tenant, disabled ones included.
+func (s *snapshot) of(tenant string) []*entry {
+	byTenant := func(e *entry, tenant string) int { return cmp.Compare(e.doc.Tenant, tenant) }
+	from, _ := slices.BinarySearchFunc(s.agents, tenant, byTenant)
+	to := from
+	for to < len(s.agents) && s.agents[to].doc.Tenant == tenant {
+		to++
+	}
+	return s.agents[from:to]
+}

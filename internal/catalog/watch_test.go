@@ -1,0 +1,168 @@
+package catalog_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// watcher reads a watch from a goroutine of its own, one event for each call of next.
+type watcher struct {
+	t      *testing.T
+	events chan agent.CatalogEvent
+	stop   context.CancelFunc
+}
+
+func (w *world) watch(t *testing.T, q agent.WatchQuery) *watcher {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	out := &watcher{t: t, events: make(chan agent.CatalogEvent), stop: stop}
+	go func() {
+		defer close(out.events)
+		for e, err := range w.Watch(ctx, q) {
+			if err != nil {
+				return
+			}
+			select {
+			case out.events <- e:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		stop()
+		for range out.events { //nolint:revive // until it is closed
+		}
+	})
+	return out
+}
+
+func (w *watcher) next() agent.CatalogEvent {
+	w.t.Helper()
+	select {
+	case e := <-w.events:
+		return e
+	case <-time.After(10 * time.Second):
+		w.t.Fatal("no event")
+		return agent.CatalogEvent{}
+	}
+}
+
+func names(e agent.CatalogEvent) []string {
+	out := []string{}
+	for _, a := range e.Agents {
+		out = append(out, a.Name)
+	}
+	return out
+}
+
+func TestWatch(t *testing.T) {
+	w := newWorld(t)
+	w.apply(agentDoc("acme", "a", "") + agentDoc("other", "z", ""))
+	all, acme := w.watch(t, agent.WatchQuery{Tenant: "*"}), w.watch(t, agent.WatchQuery{Tenant: "acme"})
+	e := acme.next()
+	require.True(t, e.Snapshot)
+	require.Equal(t, int64(1), e.Revision)
+	require.Equal(t, []string{"a", "analyst"}, names(e))
+	require.Len(t, e.Nodes, 3)
+	require.Equal(t, []string{"analyst", "a", "z"}, names(all.next()))
+
+	w.apply(agentDoc("other", "z", "description: new"))
+	require.Equal(t, []string{"z"}, names(all.next()))
+	w.apply(agentDoc("acme", "b", "")) // acme never hears of z
+	e = acme.next()
+	require.False(t, e.Snapshot)
+	require.Equal(t, []string{"b"}, names(e))
+	require.Equal(t, int64(3), e.Revision)
+	all.next()
+
+	// A node, and with it the agents that are made of it.
+	w.apply("kind: NodeDefinition\nnode_id: mail\nversion: '2'\ntype: toolkit\n")
+	e = acme.next()
+	require.Len(t, e.Nodes, 1)
+	require.Equal(t, []string{"analyst"}, names(e), "its list of tools names the newest version of every toolkit")
+	all.next()
+
+	_, err := w.Apply(t.Context(), agent.ApplyRequest{Delete: []agent.DocumentKey{{Kind: agent.KindAgent, Tenant: "acme", Name: "a"}}})
+	require.NoError(t, err)
+	require.Equal(t, []agent.RemovedEntry{{Kind: agent.KindAgent, Tenant: "acme", Name: "a"}}, acme.next().Removed)
+	all.next()
+
+	info, err := w.Publish(t.Context(), "acme", "b", "")
+	require.NoError(t, err)
+	e = acme.next()
+	require.Equal(t, []string{"b"}, names(e))
+	require.Equal(t, info.Artifact, e.Agents[0].Artifact)
+}
+
+func TestWatchResumes(t *testing.T) {
+	w := newWorld(t)
+	w.apply(agentDoc("acme", "a", "") + agentDoc("acme", "b", "") + agentDoc("*", "c", ""))
+	w.apply(agentDoc("acme", "c", "disabled: true"))
+	seen := w.Status(t.Context()).Revision
+	w.apply(agentDoc("acme", "a", "description: new"))
+	_, err := w.Apply(t.Context(), agent.ApplyRequest{Delete: []agent.DocumentKey{
+		{Kind: agent.KindAgent, Tenant: "acme", Name: "b"}, {Kind: agent.KindAgent, Tenant: "acme", Name: "c"},
+	}})
+	require.NoError(t, err)
+
+	e := w.watch(t, agent.WatchQuery{Tenant: "acme", After: seen}).next()
+	require.False(t, e.Snapshot)
+	require.Equal(t, int64(4), e.Revision)
+	require.Equal(t, []string{"a", "c"}, names(e), "the shared c is in sight again")
+	require.Empty(t, e.Nodes)
+	require.Equal(t, []agent.RemovedEntry{{Kind: agent.KindAgent, Tenant: "acme", Name: "b"}}, e.Removed)
+
+	current := w.watch(t, agent.WatchQuery{Tenant: "acme", After: 4})
+	w.apply(agentDoc("acme", "d", ""))
+	require.Equal(t, []string{"d"}, names(current.next()), "nothing was missed: nothing is repeated")
+	require.True(t, w.watch(t, agent.WatchQuery{Tenant: "acme", After: 99}).next().Snapshot, "of another database")
+}
+
+// A subscriber that does not read must not keep anything from the others, and misses no state.
+func TestSlowSubscriber(t *testing.T) {
+	w := newWorld(t)
+	slow, quick := w.watch(t, agent.WatchQuery{}), w.watch(t, agent.WatchQuery{})
+	quick.next()
+	require.True(t, slow.next().Snapshot)
+	for _, name := range []string{"a", "b", "c"} {
+		w.apply(agentDoc("", name, ""))
+		require.Equal(t, []string{name}, names(quick.next()))
+	}
+	missed := map[string]bool{}
+	for len(missed) < 3 {
+		for _, name := range names(slow.next()) {
+			missed[name] = true
+		}
+	}
+}
+
+func TestMissedNotification(t *testing.T) {
+	w := newWorld(t)
+	other := w.another()
+	w.apply(agentDoc("", "a", "")) // nobody tells the other one
+	_, _, err := other.Resolve(t.Context(), "default", "a")
+	require.Equal(t, agent.CodeNotFound, agent.CodeOf(err))
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		other.Run(ctx)
+	}()
+	require.Eventually(t, func() bool {
+		_, _, err := other.Resolve(t.Context(), "default", "a")
+		return err == nil
+	}, 10*time.Second, time.Millisecond, "the next look repairs it")
+	w.apply(agentDoc("", "b", ""))
+	require.Eventually(t, func() bool {
+		_, _, err := other.Resolve(t.Context(), "default", "b")
+		return err == nil
+	}, 10*time.Second, time.Millisecond)
+	stop()
+	<-done
+}
