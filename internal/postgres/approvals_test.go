@@ -66,17 +66,3 @@ func TestApprovals(t *testing.T) {
 	requireSame(t, want, decided[0])
 	require.Empty(t, decided[1].Decision)
 }
-
-func TestPlansComeBackByteForByte(t *testing.T) {
-	b := newBench(t, postgres.Config{})
-	body := []byte("{\"b\":1.50, \"a\":\"\\u0000\"}\xff")
-	for range 2 {
-		require.NoError(t, b.SavePlan(t.Context(), "h1", body))
-	}
-	got, err := b.Plan(t.Context(), "h1")
-	require.NoError(t, err)
-	require.Equal(t, body, got)
-	requireCode(t, agent.CodeConflict, b.SavePlan(t.Context(), "h1", []byte("{}")))
-	_, err = b.Plan(t.Context(), "h2")
-	requireCode(t, agent.CodeNotFound, err)
-}

@@ -17,12 +17,15 @@ type Config struct {
 	PromptMessages int  // most messages of a prompt; 2,000
 	PromptBytes    int  // most bytes of a prompt's blocks as JSON; 8 MiB
 	SeparateLog    bool // the event log is not in this database: Finish leaves its events to the caller
+
+	CatalogPoll time.Duration // how late a missed notification of the catalog is noticed, ± 20 %; 5 s
 }
 
 const (
 	defaultQueueLimit     = 256
 	defaultPromptMessages = 2000
 	defaultPromptBytes    = 8 << 20
+	defaultCatalogPoll    = 5 * time.Second
 )
 
 func (c Config) withDefaults() Config {
@@ -43,6 +46,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.PromptBytes <= 0 {
 		c.PromptBytes = defaultPromptBytes
+	}
+	if c.CatalogPoll <= 0 {
+		c.CatalogPoll = defaultCatalogPoll
 	}
 	return c
 }

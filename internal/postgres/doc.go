@@ -1,6 +1,6 @@
 // Package postgres keeps Turnstone's state in PostgreSQL: sessions and their queues, turns, steps, transcripts, results, the
-// usage ledger, approvals and plans (DESIGN §3, seed 004 §3). [Open] connects, [Migrate] brings the schema up to date, [Store]
-// does the rest; it satisfies the port activities.TurnStore without importing it.
+// usage ledger, approvals (DESIGN §3, seed 004 §3) and the catalog (DESIGN §5). [Open] connects, [Migrate] brings the schema up to
+// date, [Store] does the rest; it satisfies the ports activities.TurnStore and catalog.Store without importing them.
 //
 // The life of a turn, which [Store.Begin] and [Store.Finish] alone move along:
 //
@@ -13,6 +13,6 @@
 // A turn that comes from the queue is running from the moment it is handed the session, but its input enters the transcript
 // only when it begins again, so that its cursor lies behind everything the turn before it said.
 //
-// Rows are locked in one order everywhere: session, turn, event stream. A transaction that has to look before it writes is two
+// Rows are locked in one order everywhere: session, turn, event stream; of the catalog the head first. A transaction that has to look before it writes is two
 // batches and so two round trips: the first begins it and reads under lock, Go decides, the second writes and commits.
 package postgres

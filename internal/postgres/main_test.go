@@ -47,7 +47,7 @@ func openEmpty(t testing.TB, c *postgres.Config) *pgxpool.Pool {
 func turn(id, session string) agent.TurnRecord {
 	return agent.TurnRecord{
 		TurnID: agent.TurnID(id), Tenant: tenant, SessionID: agent.SessionID(session), WorkflowID: "turn/" + id,
-		Agent: "analyst", InstanceID: "analyst@1", PlanHash: "hash-1", Model: "small", Channel: "http", UserID: "u1",
+		Binding: agent.Binding{Agent: "analyst", InstanceID: "analyst@1", PlanHash: "hash-1", Model: "small"}, Channel: "http", UserID: "u1",
 		OnBusy: agent.OnBusyQueue, History: agent.HistoryLoad,
 		Input:   []agent.Message{agent.UserText("question " + id)},
 		Context: agent.InvocationContext{Tenant: tenant, Flags: map[string]any{"beta": true}},

@@ -100,9 +100,9 @@ func TestMigrateManyAtOnce(t *testing.T) {
 	require.NoError(t, postgres.Migrate(t.Context(), pool), "nothing left to do")
 	var tables int
 	require.NoError(t, pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_tables WHERE schemaname = 'public' AND tablename IN (
-		'sessions', 'turns', 'messages', 'turn_steps', 'tool_calls', 'usage_ledger', 'approvals', 'agent_results', 'plans',
-		'streams', 'stream_producers', 'events')`).Scan(&tables))
-	require.Equal(t, 12, tables)
+		'sessions', 'turns', 'messages', 'turn_steps', 'tool_calls', 'usage_ledger', 'approvals', 'agent_results', 'streams',
+		'stream_producers', 'events', 'catalog_head', 'catalog_documents', 'catalog_artifacts', 'catalog_history')`).Scan(&tables))
+	require.Equal(t, 15, tables)
 }
 
 func TestMigrateRefusesANewerDatabase(t *testing.T) {

@@ -26,7 +26,7 @@ type place struct {
 	state      string
 	cursor     int64 // 0 before the input is in the transcript
 	workflowID string
-	planHash   string
+	bound      agent.Binding
 	createdAt  time.Time
 	output     *agent.AgentStepOutput // finished
 
@@ -47,7 +47,8 @@ FROM sessions s JOIN turns t ON t.turn_id = s.holder
 WHERE s.tenant = $1 AND s.session_id = $2`
 
 const readPlace = `
-SELECT t.tenant, t.session_id, t.state, coalesce(t.cursor, 0), t.workflow_id, t.plan_hash, t.created_at, r.output
+SELECT t.tenant, t.session_id, t.state, coalesce(t.cursor, 0), t.workflow_id, t.agent, t.instance_id, t.plan_hash, t.model, t.route,
+	t.created_at, r.output
 FROM turns t LEFT JOIN agent_results r ON r.turn_id = t.turn_id
 WHERE t.turn_id = $1`
 
@@ -57,8 +58,8 @@ FROM turns q WHERE q.tenant = $1 AND q.session_id = $2 AND q.state = 'queued'`
 
 const insertTurn = `
 INSERT INTO turns (turn_id, tenant, session_id, seq, state, cursor, workflow_id, agent, instance_id, plan_hash, model, channel,
-	user_id, on_busy, history, input, context, created_at, held_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)`
+	user_id, on_busy, history, input, context, created_at, held_at, route)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)`
 
 const continueTurn = `
 UPDATE turns SET state = $2, cursor = nullif($3::bigint, 0), workflow_id = $4,
@@ -97,8 +98,8 @@ func (s *Store) Begin(ctx context.Context, t agent.TurnRecord) (agent.Begun, err
 			return optional(row.Scan(&held.holderWorkflow, &held.holderSince))
 		})
 		b.Queue(readPlace, t.TurnID).QueryRow(func(row pgx.Row) error {
-			err := row.Scan(&place.tenant, &place.session, &place.state, &place.cursor, &place.workflowID, &place.planHash,
-				&place.createdAt, &place.output)
+			err := row.Scan(&place.tenant, &place.session, &place.state, &place.cursor, &place.workflowID, &place.bound.Agent,
+				&place.bound.InstanceID, &place.bound.PlanHash, &place.bound.Model, &place.bound.Route, &place.createdAt, &place.output)
 			place.known = err == nil
 			return optional(err)
 		})
@@ -146,14 +147,14 @@ func (p *place) conflict(t *agent.TurnRecord) error {
 func stand(t *agent.TurnRecord, held session, p place, limit int) agent.Begun {
 	begun := agent.Begun{
 		Holder: held.holder, HolderWorkflow: held.holderWorkflow, HolderSince: held.holderSince,
-		PlanHash: t.PlanHash, StartedAt: time.Now().UTC().Truncate(time.Microsecond),
+		Binding: t.Binding, StartedAt: time.Now().UTC().Truncate(time.Microsecond),
 	}
 	if p.known {
-		begun.PlanHash, begun.StartedAt, begun.Cursor = p.planHash, p.createdAt, p.cursor
+		begun.Binding, begun.StartedAt, begun.Cursor = p.bound, p.createdAt, p.cursor
 	}
 	switch {
 	case p.known && p.output != nil:
-		return agent.Begun{Answer: agent.BeginDuplicate, Output: p.output, PlanHash: p.planHash, StartedAt: p.createdAt}
+		return agent.Begun{Answer: agent.BeginDuplicate, Output: p.output, Binding: p.bound, StartedAt: p.createdAt}
 	case held.holder == t.TurnID, held.holder == "" && p.ahead == 0 && (p.known || p.waiting == 0):
 		begun.Answer = agent.BeginReady
 		begun.Holder, begun.HolderWorkflow, begun.HolderSince = "", "", time.Time{}
@@ -224,7 +225,11 @@ func queueInsertTurn(b *pgx.Batch, t *agent.TurnRecord, state string, seq int64,
 	if begun.Answer == agent.BeginReady {
 		cursor, heldAt = &begun.Cursor, &begun.StartedAt
 	}
+	route, err := encode(t.Route)
+	if err != nil {
+		return err
+	}
 	b.Queue(insertTurn, t.TurnID, t.Tenant, t.SessionID, seq, state, cursor, t.WorkflowID, t.Agent, t.InstanceID, t.PlanHash, t.Model,
-		t.Channel, t.UserID, t.OnBusy, t.History, input, invocation, begun.StartedAt, heldAt)
+		t.Channel, t.UserID, t.OnBusy, t.History, input, invocation, begun.StartedAt, heldAt, route)
 	return nil
 }

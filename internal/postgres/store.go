@@ -6,9 +6,10 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// Store keeps sessions, turns, steps, transcripts, results, approvals and plans. It satisfies activities.TurnStore. Every write is
-// atomic and idempotent on its key; errors carry an [agent.Code], [agent.CodeUnavailable] for what is worth trying again. What
-// belongs to one tenant is unknown to every other. Safe for concurrent use.
+// Store keeps sessions, turns, steps, transcripts, results and approvals, and the catalog. It satisfies activities.TurnStore and
+// catalog.Store. Every write is atomic; those of turns are idempotent on their keys. Errors carry an [agent.Code],
+// [agent.CodeUnavailable] for what is worth trying again. A turn of one tenant is unknown to every other; the catalog knows no
+// such walls. Safe for concurrent use.
 type Store struct {
 	pool *pgxpool.Pool
 	cfg  Config

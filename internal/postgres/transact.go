@@ -34,6 +34,21 @@ func transact(ctx context.Context, pool *pgxpool.Pool, read func(*pgx.Batch), wr
 	return conn.SendBatch(ctx, &second).Close()
 }
 
+// snapshot runs everything that read queues in one round trip against one state of the database.
+func snapshot(ctx context.Context, pool *pgxpool.Pool, read func(*pgx.Batch)) error {
+	conn, err := pool.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer release(ctx, conn)
+
+	var b pgx.Batch
+	b.BeginTx(pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
+	read(&b)
+	b.Queue("commit")
+	return conn.SendBatch(ctx, &b).Close()
+}
+
 // release gives a connection back, out of its transaction. The pool closes one that is still in it.
 func release(ctx context.Context, conn *pgxpool.Conn) {
 	defer conn.Release()

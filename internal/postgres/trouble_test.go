@@ -207,8 +207,9 @@ func (c *countingConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-func TestRoundTrips(t *testing.T) {
-	b := newBench(t, postgres.Config{})
+// countTrips gives the store a connection of its own and returns what counts the round trips of a function on it.
+func (b *bench) countTrips() func(func()) int64 {
+	b.t.Helper()
 	var trips atomic.Int64
 	cfg := b.pool.Config()
 	cfg.MaxConns = 1
@@ -217,16 +218,20 @@ func TestRoundTrips(t *testing.T) {
 		conn, err := dial(ctx, network, addr)
 		return &countingConn{Conn: conn, trips: &trips}, err
 	}
-	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
-	require.NoError(t, err)
-	t.Cleanup(pool.Close)
+	pool, err := pgxpool.NewWithConfig(b.t.Context(), cfg)
+	require.NoError(b.t, err)
+	b.t.Cleanup(pool.Close)
 	b.Store = postgres.NewStore(pool, postgres.Config{})
-
-	measure := func(f func()) int64 {
+	return func(f func()) int64 {
 		before := trips.Load()
 		f()
 		return trips.Load() - before
 	}
+}
+
+func TestRoundTrips(t *testing.T) {
+	b := newBench(t, postgres.Config{})
+	measure := b.countTrips()
 	for _, id := range []string{"warm up", "measured"} { // the first turn prepares the statements
 		begin := measure(func() { b.ready(id, "s") })
 		queue := measure(func() { b.begin(turn(id+" next", "s")) })

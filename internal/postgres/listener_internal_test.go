@@ -1,0 +1,96 @@
+package postgres
+
+import (
+	"context"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+
+	"github.com/turnstone-run/turnstone/internal/devstack/pgdev/pgtest"
+)
+
+// deadConn is a connection whose other side vanishes without a word: what is written is lost, and nothing comes.
+type deadConn struct {
+	net.Conn
+	mu     sync.Mutex
+	dead   bool
+	asked  chan struct{} // one signal per write after death
+	closed func()
+}
+
+func (c *deadConn) die() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.dead = true
+}
+
+func (c *deadConn) Write(p []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.dead {
+		return c.Conn.Write(p)
+	}
+	c.asked <- struct{}{}
+	return len(p), nil
+}
+
+func (c *deadConn) Close() error {
+	c.closed()
+	return c.Conn.Close()
+}
+
+func TestListenerReplacesADeadConnection(t *testing.T) {
+	cfg, err := pgxpool.ParseConfig(pgtest.New(t))
+	require.NoError(t, err)
+	dialled, closed := make(chan *deadConn, 10), make(chan struct{}, 10)
+	dial := cfg.ConnConfig.DialFunc
+	cfg.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := dial(ctx, network, addr)
+		dead := &deadConn{Conn: conn, asked: make(chan struct{}, 100), closed: func() { closed <- struct{}{} }}
+		dialled <- dead
+		return dead, err
+	}
+	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+
+	ctx, cancel := context.WithCancel(t.Context())
+	woken, done := make(chan struct{}, 10), make(chan struct{})
+	l := &listener{pool: pool, logger: zap.NewNop(), quiet: 50 * time.Millisecond, timeout: time.Second, heard: make(chan struct{}, 1)}
+	go func() {
+		defer close(done)
+		l.run(ctx, time.Hour, func() { woken <- struct{}{} })
+	}()
+	<-woken
+	first := <-dialled
+	require.Empty(t, dialled)
+	first.die()
+	<-first.asked // it was silent, and so it is asked
+	<-woken       // and does not answer, and so another one listens
+	<-closed
+	second := <-dialled
+	require.NotSame(t, first, second)
+	_, err = pool.Exec(t.Context(), `NOTIFY turnstone_catalog`)
+	require.NoError(t, err)
+	<-woken
+	cancel()
+	<-done
+}
+
+func TestJitter(t *testing.T) {
+	low, high := time.Hour, time.Duration(0)
+	for range 1000 {
+		d := jitter(time.Second)
+		low, high = min(low, d), max(high, d)
+	}
+	require.Less(t, low, 850*time.Millisecond)
+	require.GreaterOrEqual(t, low, 800*time.Millisecond)
+	require.Greater(t, high, 1150*time.Millisecond)
+	require.LessOrEqual(t, high, 1200*time.Millisecond)
+	require.Zero(t, jitter(0))
+}
