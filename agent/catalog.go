@@ -130,8 +130,9 @@ type AuditEntry struct {
 
 // ManifestFile is YAML or JSON text with one or more documents.
 type ManifestFile struct {
-	Name string // for faults; may be empty
-	Data []byte
+	Name   string // for faults; may be empty
+	Tenant string // of documents that name none; empty: [DefaultTenant]
+	Data   []byte
 }
 
 // ApplyRequest changes the catalog, all of it or nothing.
@@ -140,6 +141,7 @@ type ApplyRequest struct {
 	Delete       []DocumentKey // deleted as well
 	BaseRevision int64         // what the edit started from: a document that changed since is a conflict; 0: not checked
 	Prune        bool          // delete the documents of this source that the files do not hold
+	PruneTenant  string        // of this tenant alone; empty: of all
 	DryRun       bool          // say what would change
 	Publish      bool          // publish the agents that changed
 	By           string
@@ -246,28 +248,32 @@ type Page struct {
 	Token string // as the page before said; empty: the first
 }
 
-// NodePage, AgentPage, DocumentPage and HistoryPage are parts of lists.
-type (
-	NodePage struct {
-		Nodes    []NodeInfo `json:"nodes"`
-		Next     string     `json:"next_page_token"` // empty: this was the last
-		Revision int64      `json:"revision"`
-	}
-	AgentPage struct {
-		Agents   []AgentInfo `json:"agents"`
-		Next     string      `json:"next_page_token"`
-		Revision int64       `json:"revision"`
-	}
-	DocumentPage struct {
-		Documents []Document `json:"documents"`
-		Next      string     `json:"next_page_token"`
-		Revision  int64      `json:"revision"`
-	}
-	HistoryPage struct {
-		Entries []AuditEntry `json:"entries"`
-		Next    string       `json:"next_page_token"`
-	}
-)
+// NodePage is a part of a list of nodes.
+type NodePage struct {
+	Nodes    []NodeInfo `json:"nodes"`
+	Next     string     `json:"next_page_token"` // empty: this was the last
+	Revision int64      `json:"revision"`
+}
+
+// AgentPage is a part of a list of agents.
+type AgentPage struct {
+	Agents   []AgentInfo `json:"agents"`
+	Next     string      `json:"next_page_token"`
+	Revision int64       `json:"revision"`
+}
+
+// DocumentPage is a part of a list of documents.
+type DocumentPage struct {
+	Documents []Document `json:"documents"`
+	Next      string     `json:"next_page_token"`
+	Revision  int64      `json:"revision"`
+}
+
+// HistoryPage is a part of the audit trail.
+type HistoryPage struct {
+	Entries []AuditEntry `json:"entries"`
+	Next    string       `json:"next_page_token"`
+}
 
 // WatchQuery asks for a stream of the catalog.
 type WatchQuery struct {

@@ -47,7 +47,8 @@ tools: %s
 // history: the turn ends with what it began with, the next one has it all new.
 func TestRunningTurnKeepsItsPlan(t *testing.T) {
 	asked, release := make(chan struct{}), make(chan struct{})
-	fetch := `{"session_id":"s","pipeline":[{"step":"http_request","url":"` + shared.stack.Flights.URL() + `/flights","method":"GET"}]}`
+	fetch := `{"session_id":"s","pipeline":[{"step":"http_request","url":"` + shared.stack.Flights.URL() + `/flights","method":"GET",` +
+		`"params":{"origin":"NYC","dest":"LAX"}}]}`
 	provider := newScript(t,
 		func(x *exchange) {
 			close(asked)
@@ -72,7 +73,7 @@ func TestRunningTurnKeepsItsPlan(t *testing.T) {
 
 	out, events := s.follow(t.Context(), first.TurnID)
 	require.Equal(t, agent.TurnCompleted, out.Status, "%+v", out.Error)
-	require.Equal(t, "success", out.ToolCalls[0].Status, "the tool that the new plan does not have")
+	require.Equal(t, "success", out.ToolCalls[0].Status, "the tool that the new plan does not have: %s", toolOutput(events))
 	require.Equal(t, 1, count(events, agent.EventRoute))
 	_, _ = s.follow(t.Context(), second.TurnID)
 
@@ -218,4 +219,14 @@ func TestFolder(t *testing.T) {
 		_, err := s.client.Start(t.Context(), agent.TurnRequest{Agent: "clerk", Message: "hello"})
 		return agent.CodeOf(err) == agent.CodeNotFound
 	}, 10*time.Second, 20*time.Millisecond)
+}
+
+// toolOutput is what the first finished tool answered.
+func toolOutput(events []agent.Event) string {
+	for _, e := range events {
+		if e.Type == agent.EventToolEnd {
+			return string(e.Output)
+		}
+	}
+	return ""
 }

@@ -160,6 +160,15 @@ func (f *tenantFlags) tenant(a *app) (string, error) {
 	return a.tenant, nil
 }
 
+// wide is tenant for lists of the catalog itself: all of it, shared documents and nodes included, unless a tenant is named.
+func (f *tenantFlags) wide(a *app) (string, error) {
+	tenant, err := f.tenant(a)
+	if tenant == "" {
+		tenant = agent.SharedTenant
+	}
+	return tenant, err
+}
+
 // count is "1 fault", "2 faults", "1 binding".
 func count(n int, noun string) string {
 	if n == 1 {

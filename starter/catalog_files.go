@@ -43,6 +43,9 @@ type validated struct {
 }
 
 func (a *app) validate(files []agent.ManifestFile) error {
+	for i := range files {
+		files[i].Tenant = a.tenant
+	}
 	documents, faults := definition.Parse(files)
 	first := map[agent.DocumentKey]*definition.Definition{}
 	for _, d := range documents {

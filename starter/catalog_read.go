@@ -29,7 +29,7 @@ func (a *app) listCommand() *cobra.Command {
 					return err
 				}
 			}
-			if q.Tenant, err = of.tenant(a); err != nil {
+			if q.Tenant, err = of.wide(a); err != nil {
 				return err
 			}
 			return a.call(cmd.Context(), func(ctx context.Context, c *client.Client) error {
@@ -139,7 +139,7 @@ func (a *app) historyCommand() *cobra.Command {
 					return err
 				}
 			}
-			if q.Tenant, err = of.tenant(a); err != nil {
+			if q.Tenant, err = of.wide(a); err != nil {
 				return err
 			}
 			return a.call(cmd.Context(), func(ctx context.Context, c *client.Client) error {

@@ -143,7 +143,7 @@ func (r *Registry) planChange(s *snapshot, req *agent.ApplyRequest, defs []*defi
 	remove := slices.Clone(req.Delete)
 	if req.Prune {
 		for k, e := range s.docs {
-			if e.stored() && e.doc.Source == req.Source && !wanted[k] && !slices.Contains(remove, k) {
+			if e.stored() && e.doc.Source == req.Source && !wanted[k] && (req.PruneTenant == "" || k.Tenant == req.PruneTenant) && !slices.Contains(remove, k) {
 				remove = append(remove, k)
 			}
 		}

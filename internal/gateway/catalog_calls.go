@@ -215,6 +215,10 @@ func (g *Gateway) apply(ctx context.Context, who identity, files string, r agent
 		}
 		r.Delete[i] = key
 	}
+	r.PruneTenant = who.tenant
+	for i := range r.Files {
+		r.Files[i].Tenant = who.tenant
+	}
 	ctx, cancel := g.bounded(ctx)
 	defer cancel()
 	return g.cfg.Catalog.Apply(ctx, r)

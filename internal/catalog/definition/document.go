@@ -1,6 +1,7 @@
 package definition
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"regexp"
@@ -14,9 +15,10 @@ import (
 type document struct {
 	*draft
 
-	file  string
-	kind  agent.Kind
-	known map[string]bool // paths that have a fault: one says enough
+	file   string
+	tenant string // when the document names none
+	kind   agent.Kind
+	known  map[string]bool // paths that have a fault: one says enough
 }
 
 // definition checks the document from the outside in. What has a fault is left out of the checks that follow, so that one mistake makes
@@ -146,9 +148,9 @@ func (d *document) fillTenant() {
 	n := d.root.member("tenant")
 	switch {
 	case n == nil:
-		d.root.members = append(d.root.members, member{"tenant", textNode(agent.DefaultTenant, d.root.at)})
+		d.root.members = append(d.root.members, member{"tenant", textNode(cmp.Or(d.tenant, agent.DefaultTenant), d.root.at)})
 	case n.form == formText && n.text == "":
-		n.text = agent.DefaultTenant
+		n.text = cmp.Or(d.tenant, agent.DefaultTenant)
 	}
 }
 

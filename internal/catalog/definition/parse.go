@@ -67,7 +67,7 @@ func (p *parser) file(f *agent.ManifestFile) {
 	}
 	drafts, broken := p.read(f.Name, data)
 	for _, d := range drafts {
-		def, faults := (&document{draft: d, file: f.Name}).definition()
+		def, faults := (&document{draft: d, file: f.Name, tenant: f.Tenant}).definition()
 		p.add(faults...)
 		if def != nil {
 			p.definitions = append(p.definitions, def)

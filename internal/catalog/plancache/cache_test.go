@@ -1,0 +1,251 @@
+package plancache_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/catalog/plancache"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func sum(body []byte) string {
+	s := sha256.Sum256(body)
+	return "sha256:" + hex.EncodeToString(s[:])
+}
+
+// plan makes the plan of an agent, its JSON and its hash.
+func plan(name string) (p *agent.Plan, body []byte, hash string) {
+	p = &agent.Plan{Schema: agent.PlanSchema, Agent: name, System: strings.Repeat("x", 100)}
+	body, err := json.Marshal(p)
+	if err != nil {
+		return nil, nil, ""
+	}
+	return p, body, sum(body)
+}
+
+// store is a backend in memory.
+type store struct {
+	mu     sync.Mutex
+	bodies map[string][]byte
+	reads  atomic.Int32
+	before func(ctx context.Context) error // nil: nothing happens first
+}
+
+func (s *store) PlanBytes(ctx context.Context, hash string) ([]byte, error) {
+	s.reads.Add(1)
+	if s.before != nil {
+		if err := s.before(ctx); err != nil {
+			return nil, err
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	body, ok := s.bodies[hash]
+	if !ok {
+		return nil, agent.Errorf(agent.CodeNotFound, "read plan", "plan %q is not known", hash)
+	}
+	return bytes.Clone(body), nil
+}
+
+// stored makes a backend with the plans of these agents; their hashes are in the same order.
+func stored(names ...string) (s *store, hashes []string) {
+	s = &store{bodies: map[string][]byte{}}
+	for _, name := range names {
+		_, body, hash := plan(name)
+		s.bodies[hash] = body
+		hashes = append(hashes, hash)
+	}
+	return s, hashes
+}
+
+func open(t testing.TB, cfg plancache.Config) *plancache.Cache {
+	t.Helper()
+	c, err := plancache.New(cfg)
+	require.NoError(t, err)
+	return c
+}
+
+func TestNewRefuses(t *testing.T) {
+	s, _ := stored()
+	for name, cfg := range map[string]plancache.Config{
+		"no backend": {}, "size": {Backend: s, Size: -1}, "bytes": {Backend: s, Bytes: -1}, "TTL": {Backend: s, TTL: -1}, "timeout": {Backend: s, Timeout: -1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := plancache.New(cfg)
+			require.Equal(t, agent.CodeInvalid, agent.CodeOf(err))
+		})
+	}
+}
+
+func TestPlanIsReadOnceAndShared(t *testing.T) {
+	s, h := stored("a")
+	var tiers []plancache.Tier
+	c := open(t, plancache.Config{Backend: s, Looked: func(tier plancache.Tier) { tiers = append(tiers, tier) }})
+	want, body, _ := plan("a")
+	p, err := c.Plan(t.Context(), h[0])
+	require.NoError(t, err)
+	require.Equal(t, want, p)
+	again, err := c.Plan(t.Context(), h[0])
+	require.NoError(t, err)
+	require.Same(t, p, again)
+	got, err := c.Bytes(t.Context(), h[0])
+	require.NoError(t, err)
+	require.Equal(t, body, got)
+	require.Equal(t, int32(1), s.reads.Load())
+	_, err = c.Plan(t.Context(), sum([]byte("unknown")))
+	require.Equal(t, agent.CodeNotFound, agent.CodeOf(err))
+	require.Equal(t, []plancache.Tier{plancache.TierBackend, plancache.TierMemory, plancache.TierMemory, plancache.TierNone}, tiers)
+}
+
+func TestAPlanMayHaveFieldsOfALaterVersion(t *testing.T) {
+	body := []byte(`{"schema":"plan.v1","agent":"a","invented_later":{"x":1}}`)
+	s := &store{bodies: map[string][]byte{sum(body): body}}
+	p, err := open(t, plancache.Config{Backend: s}).Plan(t.Context(), sum(body))
+	require.NoError(t, err)
+	require.Equal(t, "a", p.Agent)
+}
+
+func TestWhatIsNoHash(t *testing.T) {
+	s, h := stored("a")
+	c := open(t, plancache.Config{Backend: s})
+	for name, hash := range map[string]string{
+		"empty": "", "another algorithm": "md5:" + h[0][7:], "no algorithm": h[0][7:], "a path": "../" + h[0], "too short": h[0][:70], "too long": h[0] + "0",
+		"upper case": strings.ToUpper(h[0][:7]) + h[0][7:], "upper case digits": "sha256:" + strings.Repeat("A", 64), "no digits": "sha256:" + strings.Repeat("g", 64),
+		"a digit in between": "sha256:" + strings.Repeat("0", 30) + "x" + strings.Repeat("0", 33), "endless": strings.Repeat("x", 1e6),
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, ask := range []func() error{
+				func() error { _, err := c.Plan(t.Context(), hash); return err },
+				func() error { _, err := c.Bytes(t.Context(), hash); return err },
+			} {
+				err := ask()
+				require.Equal(t, agent.CodeInvalid, agent.CodeOf(err))
+				require.ErrorContains(t, err, "hash: want sha256:<64 lower-case hex digits>")
+				require.Less(t, len(err.Error()), 300)
+			}
+		})
+	}
+	require.Zero(t, s.reads.Load())
+}
+
+func TestWhatTheBackendMayNotHold(t *testing.T) {
+	_, body, hash := plan("a")
+	large := append(bytes.Repeat([]byte(" "), plancache.MaxPlan), body...)
+	cases := map[string]struct {
+		hash    string
+		body    []byte
+		code    agent.Code
+		message string
+	}{
+		"other bytes": {hash, []byte("{}"), agent.CodeInternal, "load plan: stored plan " + hash + " has hash " + sum([]byte("{}"))},
+		"no plan":     {sum([]byte("[]")), []byte("[]"), agent.CodeInternal, "load plan: stored plan " + sum([]byte("[]")) + ": json: cannot unmarshal array"},
+		"too large":   {sum(large), large, agent.CodeOverflow, "load plan: stored plan " + sum(large) + " is larger than 8,388,608 bytes"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := &store{bodies: map[string][]byte{tc.hash: tc.body}}
+			c := open(t, plancache.Config{Backend: s})
+			for range 2 {
+				_, err := c.Plan(t.Context(), tc.hash)
+				require.ErrorContains(t, err, tc.message)
+				require.Equal(t, tc.code, agent.CodeOf(err))
+			}
+			require.Equal(t, int32(2), s.reads.Load(), "a failure is not kept")
+		})
+	}
+}
+
+func TestAdd(t *testing.T) {
+	s, _ := stored()
+	core, logs := observer.New(zapcore.ErrorLevel)
+	c := open(t, plancache.Config{Backend: s, Logger: zap.New(core)})
+	p, body, hash := plan("a")
+	c.Add(hash, p, body)
+	got, err := c.Plan(t.Context(), hash)
+	require.NoError(t, err)
+	require.Same(t, p, got)
+	require.Zero(t, s.reads.Load())
+
+	_, _, other := plan("b")
+	c.Add(other, p, body)
+	require.Equal(t, 1, logs.Len())
+	c.Add(other, nil, body)
+	_, err = c.Plan(t.Context(), other)
+	require.Equal(t, agent.CodeNotFound, agent.CodeOf(err))
+}
+
+func TestMemoryIsBounded(t *testing.T) {
+	names := []string{"a", "b", "c"}
+	_, body, _ := plan("a")
+	for name, cfg := range map[string]plancache.Config{
+		"by plans": {Size: 2}, "by bytes": {Bytes: int64(2*len(body) + 1)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, h := stored(names...)
+			cfg.Backend = s
+			c := open(t, cfg)
+			ask := func(i int, reads int32) {
+				t.Helper()
+				_, err := c.Plan(t.Context(), h[i])
+				require.NoError(t, err)
+				require.Equal(t, reads, s.reads.Load())
+			}
+			for range 3 { // adding one again does not count twice
+				p, body, hash := plan("a")
+				c.Add(hash, p, body)
+			}
+			ask(1, 1)
+			ask(0, 1)
+			ask(2, 2) // b was used least
+			ask(0, 2)
+			ask(1, 3)
+			ask(0, 3)
+		})
+	}
+	t.Run("one that is larger than all may be", func(t *testing.T) {
+		s, h := stored(names...)
+		c := open(t, plancache.Config{Backend: s, Bytes: 1})
+		for range 2 {
+			_, err := c.Plan(t.Context(), h[0])
+			require.NoError(t, err)
+		}
+		require.Equal(t, int32(1), s.reads.Load())
+	})
+}
+
+func TestPlansExpire(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, h := stored("a")
+		c := open(t, plancache.Config{Backend: s, TTL: time.Minute})
+		ask := func(reads int32) {
+			t.Helper()
+			_, err := c.Plan(t.Context(), h[0])
+			require.NoError(t, err)
+			require.Equal(t, reads, s.reads.Load())
+		}
+		ask(1)
+		time.Sleep(time.Minute) // the bubble's clock
+		ask(1)
+		time.Sleep(time.Second)
+		ask(2)
+		time.Sleep(time.Minute)
+		ask(2)
+	})
+}

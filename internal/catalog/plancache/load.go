@@ -1,0 +1,130 @@
+package plancache
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"go.uber.org/zap"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// loadTimeout bounds one load, however many wait for it.
+const loadTimeout = 15 * time.Second
+
+const prefix = "sha256:"
+
+func (c *Cache) find(ctx context.Context, hash string) (*entry, error) {
+	if e := c.memory.get(hash); e != nil {
+		c.looked(TierMemory)
+		return e, nil
+	}
+	if !wellFormed(hash) {
+		return nil, agent.Invalid("hash", "want sha256:<64 lower-case hex digits>, got %.80q", hash)
+	}
+	if err := agent.Interrupted(ctx, op); err != nil {
+		return nil, err
+	}
+	// The load is nobody's own: a caller who leaves must not end it for those who stay.
+	loaded := c.flight.DoChan(hash, func() (any, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), loadTimeout)
+		defer cancel()
+		return c.load(ctx, hash)
+	})
+	select {
+	case r := <-loaded:
+		e, ok := r.Val.(*entry)
+		if r.Err != nil || !ok {
+			return nil, r.Err
+		}
+		return e, nil
+	case <-ctx.Done():
+		return nil, agent.Interrupted(ctx, op)
+	}
+}
+
+func (c *Cache) load(ctx context.Context, hash string) (*entry, error) {
+	if e := c.memory.get(hash); e != nil { // another load ended just before this one began
+		c.looked(TierMemory)
+		return e, nil
+	}
+	e, answers := c.fromShared(ctx, hash)
+	if e != nil {
+		c.looked(TierShared)
+		c.memory.add(hash, e)
+		return e, nil
+	}
+	e, err := c.fromBackend(ctx, hash)
+	if err != nil {
+		c.looked(TierNone)
+		return nil, err
+	}
+	c.looked(TierBackend)
+	c.memory.add(hash, e)
+	if answers {
+		c.shared.set(ctx, hash, e.body)
+	}
+	return e, nil
+}
+
+// fromShared returns nil when the shared tier does not have the plan, and whether it answers at all.
+func (c *Cache) fromShared(ctx context.Context, hash string) (e *entry, answers bool) {
+	if c.shared == nil {
+		return nil, false
+	}
+	body, found, answers := c.shared.get(ctx, hash)
+	if !found {
+		return nil, answers
+	}
+	e, err := decode(hash, body)
+	if err != nil {
+		c.logger.Warn("the shared tier holds something else than the plan; dropped", zap.Error(err))
+		return nil, c.shared.drop(ctx, hash)
+	}
+	return e, true
+}
+
+func (c *Cache) fromBackend(ctx context.Context, hash string) (*entry, error) {
+	body, err := c.backend.PlanBytes(ctx, hash)
+	if err != nil {
+		if late := agent.Interrupted(ctx, op); late != nil {
+			return nil, late
+		}
+		return nil, fmt.Errorf("%s %q: %w", op, hash, err)
+	}
+	return decode(hash, body)
+}
+
+// decode refuses bytes that are not the plan of a hash. A plan may have fields that this version does not know.
+func decode(hash string, body []byte) (*entry, error) {
+	if err := verify(hash, body); err != nil {
+		return nil, err
+	}
+	plan := &agent.Plan{}
+	if err := json.Unmarshal(body, plan); err != nil {
+		return nil, agent.Errorf(agent.CodeInternal, op, "stored plan %s: %w", hash, err)
+	}
+	return &entry{plan: plan, body: body}, nil
+}
+
+func verify(hash string, body []byte) error {
+	if len(body) > MaxPlan {
+		return agent.Errorf(agent.CodeOverflow, op, "stored plan %s is larger than %s bytes", hash, humanize.Comma(MaxPlan))
+	}
+	sum := sha256.Sum256(body)
+	if got := prefix + hex.EncodeToString(sum[:]); got != hash {
+		return agent.Errorf(agent.CodeInternal, op, "stored plan %s has hash %s", hash, got)
+	}
+	return nil
+}
+
+func wellFormed(hash string) bool {
+	digits, ok := strings.CutPrefix(hash, prefix)
+	return ok && len(digits) == hex.EncodedLen(sha256.Size) && strings.Trim(digits, "0123456789abcdef") == ""
+}

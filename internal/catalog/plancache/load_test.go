@@ -1,0 +1,163 @@
+package plancache_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/catalog/plancache"
+)
+
+func TestManyWhoAskReadOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, h := stored("a")
+		s.before = func(context.Context) error { time.Sleep(time.Second); return nil }
+		c := open(t, plancache.Config{Backend: s})
+		var g errgroup.Group
+		for i := range 100 {
+			g.Go(func() error {
+				time.Sleep(time.Duration(i) * 11 * time.Millisecond) // the last come when it is loaded
+				p, err := c.Plan(t.Context(), h[0])
+				if err == nil && p.Agent != "a" {
+					err = errors.New(p.Agent)
+				}
+				return err
+			})
+		}
+		require.NoError(t, g.Wait())
+		require.Equal(t, int32(1), s.reads.Load())
+	})
+}
+
+func TestTheFirstWhoAskedLeaves(t *testing.T) {
+	s, h := stored("a")
+	began, finish := make(chan struct{}), make(chan struct{})
+	s.before = func(ctx context.Context) error {
+		close(began)
+		select {
+		case <-finish:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	c := open(t, plancache.Config{Backend: s})
+	ctx, leave := context.WithCancel(t.Context())
+	first, second := make(chan error, 1), make(chan error, 1)
+	go func() { _, err := c.Plan(ctx, h[0]); first <- err }()
+	<-began
+	go func() { _, err := c.Plan(t.Context(), h[0]); second <- err }()
+	leave()
+	require.Equal(t, agent.CodeCancelled, agent.CodeOf(<-first))
+	close(finish)
+	require.NoError(t, <-second)
+	require.Equal(t, int32(1), s.reads.Load())
+
+	_, err := c.Plan(ctx, h[0])
+	require.NoError(t, err, "what is in memory needs no time")
+	_, _, other := plan("b")
+	_, err = c.Plan(ctx, other)
+	require.Equal(t, agent.CodeCancelled, agent.CodeOf(err))
+	require.Equal(t, int32(1), s.reads.Load())
+}
+
+// meanwhile is a context that does something when it is first asked whether it has ended.
+type meanwhile struct {
+	context.Context
+
+	do func()
+}
+
+func (m *meanwhile) Err() error {
+	do := m.do
+	m.do = func() {}
+	do()
+	return m.Context.Err()
+}
+
+func TestAPlanThatComesBetweenTheLookAndTheLoadIsNotReadAgain(t *testing.T) {
+	s, h := stored("a")
+	c := open(t, plancache.Config{Backend: s})
+	ctx := &meanwhile{Context: t.Context(), do: func() {
+		_, err := c.Plan(context.Background(), h[0])
+		require.NoError(t, err)
+	}}
+	_, err := c.Plan(ctx, h[0])
+	require.NoError(t, err)
+	require.Equal(t, int32(1), s.reads.Load())
+}
+
+func TestABackendThatDoesNotAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, h := stored("a")
+		s.before = func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+		c := open(t, plancache.Config{Backend: s})
+		_, err := c.Plan(t.Context(), h[0])
+		require.Equal(t, agent.CodeUnavailable, agent.CodeOf(err))
+		s.before = func(context.Context) error { return agent.Errorf(agent.CodeUnavailable, "read plan", "no connection") }
+		_, err = c.Plan(t.Context(), h[0])
+		require.EqualError(t, err, fmt.Sprintf("load plan %q: read plan: no connection", h[0]))
+		require.Equal(t, agent.CodeUnavailable, agent.CodeOf(err))
+	})
+}
+
+func TestConcurrentUse(t *testing.T) {
+	names := strings.Split("abcdefgh", "")
+	s, h := stored(names...)
+	c := open(t, plancache.Config{Backend: s, Size: 3})
+	var g errgroup.Group
+	for i := range 16 {
+		g.Go(func() error {
+			for n := range 200 {
+				at := (i + n) % len(h)
+				if n%50 == 0 {
+					p, body, hash := plan(names[at])
+					c.Add(hash, p, body)
+				}
+				p, err := c.Plan(t.Context(), h[at])
+				if err != nil {
+					return err
+				}
+				if p.Agent != names[at] {
+					return fmt.Errorf("%s instead of %s", p.Agent, names[at])
+				}
+			}
+			return nil
+		})
+	}
+	require.NoError(t, g.Wait())
+}
+
+func BenchmarkPlanInMemory(b *testing.B) {
+	s, h := stored("a")
+	c := open(b, plancache.Config{Backend: s})
+	_, err := c.Plan(b.Context(), h[0])
+	require.NoError(b, err)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := c.Plan(b.Context(), h[0]); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkPlanInMemoryParallel(b *testing.B) {
+	s, h := stored("a")
+	c := open(b, plancache.Config{Backend: s})
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			if _, err := c.Plan(b.Context(), h[0]); err != nil {
+				b.Error(err)
+			}
+		}
+	})
+}

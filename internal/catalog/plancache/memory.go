@@ -1,0 +1,68 @@
+package plancache
+
+import (
+	"sync"
+	"time"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// entry is a plan that was found to have its hash.
+type entry struct {
+	plan  *agent.Plan
+	body  []byte
+	until time.Time
+}
+
+// memory is an LRU whose entries also expire, and whose bytes are bounded. The library's expirable one starts a goroutine that cannot be
+// stopped, and counts entries alone.
+type memory struct {
+	ttl   time.Duration
+	limit int64
+
+	mu    sync.Mutex
+	lru   *simplelru.LRU[string, *entry]
+	bytes int64
+}
+
+func newMemory(size int, limit int64, ttl time.Duration) (*memory, error) {
+	m := &memory{ttl: ttl, limit: limit}
+	lru, err := simplelru.NewLRU(size, func(_ string, e *entry) { m.bytes -= int64(len(e.body)) })
+	m.lru = lru
+	return m, err
+}
+
+// get returns nil when there is none.
+func (m *memory) get(hash string) *entry {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	e, ok := m.lru.Get(hash)
+	if !ok {
+		return nil
+	}
+	if time.Now().After(e.until) {
+		m.lru.Remove(hash)
+		return nil
+	}
+	return e
+}
+
+// add also lets go of what was used least, as far as it has expired or there is too much. The newest stays, whatever its size.
+func (m *memory) add(hash string, e *entry) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := time.Now()
+	e.until = now.Add(m.ttl)
+	m.lru.Remove(hash) // Add alone would forget the bytes of the one that it replaces
+	m.lru.Add(hash, e)
+	m.bytes += int64(len(e.body))
+	for m.lru.Len() > 1 {
+		_, oldest, _ := m.lru.GetOldest()
+		if m.bytes <= m.limit && now.Before(oldest.until) {
+			return
+		}
+		m.lru.RemoveOldest()
+	}
+}

@@ -1,0 +1,168 @@
+package plancache_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/catalog/plancache"
+	"github.com/turnstone-run/turnstone/internal/catalog/plancache/plancachetest"
+	"github.com/turnstone-run/turnstone/internal/catalog/plancache/redistier"
+)
+
+func TestASecondProcessReadsTheSharedTier(t *testing.T) {
+	s, h := stored("a")
+	shared := &plancachetest.Memory{}
+	_, err := open(t, plancache.Config{Backend: s, Shared: shared}).Plan(t.Context(), h[0])
+	require.NoError(t, err)
+	var tiers []plancache.Tier
+	second := open(t, plancache.Config{Backend: s, Shared: shared, Looked: func(tier plancache.Tier) { tiers = append(tiers, tier) }})
+	for range 2 {
+		p, err := second.Plan(t.Context(), h[0])
+		require.NoError(t, err)
+		require.Equal(t, "a", p.Agent)
+	}
+	require.Equal(t, int32(1), s.reads.Load())
+	require.Equal(t, []plancache.Tier{plancache.TierShared, plancache.TierMemory}, tiers)
+}
+
+func TestWhatTheSharedTierMayNotHold(t *testing.T) {
+	_, other, _ := plan("b")
+	for name, body := range map[string][]byte{
+		"another plan": other, "nothing": {}, "rubbish": []byte("x"), "too much": bytes.Repeat([]byte(" "), plancache.MaxPlan+1),
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, h := stored("a")
+			shared := &plancachetest.Memory{}
+			require.NoError(t, shared.Set(t.Context(), h[0], body))
+			var calls []string
+			shared.Before = func(_ context.Context, call string) error {
+				calls = append(calls, call)
+				return nil
+			}
+			core, logs := observer.New(zapcore.WarnLevel)
+			p, err := open(t, plancache.Config{Backend: s, Shared: shared, Logger: zap.New(core)}).Plan(t.Context(), h[0])
+			require.NoError(t, err)
+			require.Equal(t, "a", p.Agent)
+			require.Equal(t, []string{"get", "drop", "set"}, calls)
+			require.Equal(t, 1, logs.Len())
+			got, _, err := shared.Get(t.Context(), h[0])
+			require.NoError(t, err)
+			require.Equal(t, s.bodies[h[0]], got)
+		})
+	}
+}
+
+func TestNothingWrongReachesTheSharedTier(t *testing.T) {
+	s, h := stored("a")
+	s.bodies[h[0]] = []byte("{}")
+	shared := &plancachetest.Memory{}
+	_, err := open(t, plancache.Config{Backend: s, Shared: shared}).Plan(t.Context(), h[0])
+	require.Equal(t, agent.CodeInternal, agent.CodeOf(err))
+	_, ok, err := shared.Get(t.Context(), h[0])
+	require.NoError(t, err)
+	require.False(t, ok)
+}
+
+// The clock is synctest's.
+func TestASharedTierThatFailsIsLeftAlone(t *testing.T) {
+	silent := func(ctx context.Context, _ string) error { <-ctx.Done(); return ctx.Err() }
+	gone := func(context.Context, string) error { return errors.New("gone") }
+	for name, c := range map[string]struct {
+		before func(ctx context.Context, call string) error
+		delay  time.Duration // of a lookup that asks it
+	}{
+		"at once": {gone, 0}, "by its silence": {silent, 250 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, h := stored("a", "b", "c", "d", "e", "f", "g", "h", "i")
+				asked := 0
+				failing := true
+				shared := &plancachetest.Memory{Before: func(ctx context.Context, call string) error {
+					asked++
+					if failing {
+						return c.before(ctx, call)
+					}
+					return nil
+				}}
+				core, logs := observer.New(zapcore.WarnLevel)
+				cache := open(t, plancache.Config{Backend: s, Shared: shared, Logger: zap.New(core)})
+				ask := func(calls int, delay time.Duration) {
+					t.Helper()
+					before, began := asked, time.Now()
+					_, err := cache.Plan(t.Context(), h[0])
+					h = h[1:]
+					require.NoError(t, err)
+					require.Equal(t, calls, asked-before)
+					require.Equal(t, delay, time.Since(began))
+				}
+				for range 3 {
+					ask(1, c.delay) // and not again for the plan that it failed to find
+				}
+				ask(0, 0)
+				time.Sleep(6 * time.Second)
+				ask(1, c.delay) // one try
+				ask(0, 0)
+				require.Equal(t, 1, logs.Len(), "%v", logs.All())
+				failing = false
+				time.Sleep(6 * time.Second)
+				ask(2, 0)
+				ask(2, 0)
+				failing = true
+				ask(1, c.delay)
+				require.Equal(t, 2, logs.Len(), "the log is not flooded, and not silent")
+			})
+		})
+	}
+}
+
+func TestRedisTier(t *testing.T) {
+	server := miniredis.RunT(t)
+	tier, err := redistier.New(redistier.Config{URL: "redis://" + server.Addr(), Timeout: 10 * time.Second})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, tier.Close()) })
+	s, h := stored("a", "b", "c", "d", "e", "f")
+	process := func() *plancache.Cache {
+		return open(t, plancache.Config{Backend: s, Shared: tier, Timeout: 10 * time.Second})
+	}
+	ask := func(c *plancache.Cache, i int) {
+		t.Helper()
+		p, err := c.Plan(t.Context(), h[i])
+		require.NoError(t, err)
+		require.Equal(t, string(rune('a'+i)), p.Agent)
+	}
+	ask(process(), 0)
+	key := "turnstone:plan:" + h[0]
+	stored, err := server.Get(key)
+	require.NoError(t, err)
+	require.Equal(t, string(s.bodies[h[0]]), stored)
+	ask(process(), 0)
+	require.Equal(t, int32(1), s.reads.Load())
+
+	require.NoError(t, server.Set(key, "poison"))
+	ask(process(), 0)
+	require.Equal(t, int32(2), s.reads.Load())
+	stored, err = server.Get(key)
+	require.NoError(t, err)
+	require.Equal(t, string(s.bodies[h[0]]), stored)
+
+	server.Close()
+	last := process()
+	began := time.Now()
+	for i := range slices.All(h) {
+		ask(last, i)
+	}
+	require.Less(t, time.Since(began), 5*time.Second)
+}
