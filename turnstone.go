@@ -65,12 +65,14 @@ type Settings = app.Config
 // Middleware is a middleware of one's own under the name that agents use.
 type Middleware = middleware.Named
 
-// A toolkit of one's own declares what it needs and is given that, and no more (seed 000 §5.5).
-type (
-	ToolkitFactory   = tool.Factory
-	ToolDependencies = tool.Dependencies
-	Need             = tool.Need
-)
+// ToolkitFactory makes a toolkit of one's own: it declares what it needs and is given that, and no more (seed 000 §5.5).
+type ToolkitFactory = tool.Factory
+
+// ToolDependencies is what a toolkit is given.
+type ToolDependencies = tool.Dependencies
+
+// Need is a dependency that a factory declares.
+type Need = tool.Need
 
 // What a toolkit may need, besides [ConnTo] a gRPC client of the configuration.
 const (

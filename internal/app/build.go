@@ -11,9 +11,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
-	shipped "github.com/turnstone-run/turnstone/catalog"
-
 	"github.com/turnstone-run/turnstone/agent"
+	shipped "github.com/turnstone-run/turnstone/catalog"
 	"github.com/turnstone-run/turnstone/internal/catalog"
 	"github.com/turnstone-run/turnstone/internal/catalog/plancache"
 	"github.com/turnstone-run/turnstone/internal/catalog/plancache/redistier"

@@ -190,7 +190,8 @@ func (r *Registry) remove(p *planned, s *snapshot, req *agent.ApplyRequest, k ag
 	case !there:
 		return agent.FieldErrorf(agent.CodeNotFound, "name", "there is no %s", k)
 	case !e.stored():
-		return agent.FieldErrorf(agent.CodeConflict, "name", "%s is built in: apply a document of that name to replace it, an agent with disabled: true to hide it", k)
+		return agent.FieldErrorf(agent.CodeConflict, "name",
+			"%s is built in: apply a document of that name to replace it, an agent with disabled: true to hide it", k)
 	}
 	if err := r.mayChange(s, req, k); err != nil {
 		return err

@@ -15,7 +15,7 @@ import (
 func actions(r agent.ApplyResult) map[string]string {
 	out := map[string]string{}
 	for _, c := range r.Changes {
-		out[c.DocumentKey.String()] = c.Action
+		out[c.String()] = c.Action
 	}
 	return out
 }

@@ -17,9 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap/zaptest"
 
-	shipped "github.com/turnstone-run/turnstone/catalog"
-
 	"github.com/turnstone-run/turnstone/agent"
+	shipped "github.com/turnstone-run/turnstone/catalog"
 	"github.com/turnstone-run/turnstone/internal/catalog"
 	"github.com/turnstone-run/turnstone/internal/catalog/plancache"
 	"github.com/turnstone-run/turnstone/internal/routing"
@@ -52,6 +51,7 @@ func (m *memory) CatalogSince(_ context.Context, revision int64) (agent.CatalogS
 	s := agent.CatalogState{Revision: m.revision, Oldest: m.oldest}
 	for _, d := range m.docs {
 		if d.Revision > revision {
+			d.Body = slices.Clone(d.Body) // as from a database
 			s.Documents = append(s.Documents, d)
 		}
 	}

@@ -94,7 +94,7 @@ func TestListNodesAndDocuments(t *testing.T) {
 	require.Contains(t, string(docs.Documents[0].Body), `"env:ACME_KEY"`)
 	docs, err = w.Documents(t.Context(), agent.DocumentQuery{Source: agent.SourceConfig})
 	require.NoError(t, err)
-	require.Equal(t, "ModelProfile */default", docs.Documents[0].DocumentKey.String())
+	require.Equal(t, "ModelProfile */default", docs.Documents[0].String())
 	history, err := w.History(t.Context(), agent.HistoryQuery{})
 	require.NoError(t, err)
 	require.Equal(t, "tester", history.Entries[0].By)

@@ -21,10 +21,10 @@ type metrics struct {
 
 func newMetrics(to prometheus.Registerer) *metrics {
 	m := &metrics{
-		nodes: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		nodes: prometheus.NewGaugeVec(prometheus.GaugeOpts{ //nolint:promlinter // the name is seed 000's
 			Name: "registry_nodes_total", Help: "Node definitions that this process serves, by type.",
 		}, []string{"type"}),
-		agents:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "registry_agents_total", Help: "Agent instances that this process serves."}),
+		agents:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "registry_agents", Help: "Agent instances that this process serves."}),
 		revision: prometheus.NewGauge(prometheus.GaugeOpts{Name: "registry_revision", Help: "Revision of the catalog that this process serves."}),
 		reload: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "registry_reload_duration_seconds", Help: "Time to make a new snapshot of the catalog, without the query.",

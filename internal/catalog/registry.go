@@ -167,7 +167,7 @@ func (r *Registry) changeOf(s *snapshot, state *agent.CatalogState) *change {
 		}
 		def, err := definition.Decode(*d)
 		if err != nil {
-			c.faults = append(c.faults, agent.Fault{Document: d.DocumentKey.String(), Message: reason(err)})
+			c.faults = append(c.faults, agent.Fault{Document: d.String(), Message: reason(err)})
 			continue
 		}
 		c.put = append(c.put, &entry{doc: *d, def: def})

@@ -128,7 +128,7 @@ func (s *snapshot) removed(to []agent.RemovedEntry, k agent.DocumentKey, tenant 
 	default:
 		return to
 	}
-	r := agent.RemovedEntry{Kind: k.Kind, Tenant: k.Tenant, Name: k.Name, Version: k.Version}
+	r := agent.RemovedEntry(k)
 	if slices.Contains(to, r) {
 		return to
 	}

@@ -36,7 +36,7 @@ func (w *world) watch(t *testing.T, q agent.WatchQuery) *watcher {
 	}()
 	t.Cleanup(func() {
 		stop()
-		for range out.events { //nolint:revive // until it is closed
+		for range out.events {
 		}
 	})
 	return out
