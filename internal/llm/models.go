@@ -1,101 +1,175 @@
-// Package llm finds the model behind a plan's profile: providers by name, each with its client. The clients live in the packages
-// below; what they share is wire (HTTP) and dialog (messages), and all pass the suite of llmtest.
+// Package llm finds the model behind a plan's profile: providers by name, each with its client, and the profiles of the catalog, which
+// bring address and key themselves. The clients live in the packages below; what they share is wire (HTTP) and dialog (messages), and
+// all pass the suite of llmtest.
 package llm
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/llm/wire"
 )
 
 const (
-	// maxOpen bounds how many opened models are kept: one per provider and timeout in use.
+	// maxOpen bounds how many opened models are kept: one per provider, address, key and timeout in use.
 	maxOpen = 256
 	// idlePerHost keeps connections for the calls of one busy worker; net/http keeps two.
 	idlePerHost = 64
 )
 
+// Secrets finds the secrets that profiles refer to, such as env:NAME or file:/path. Its errors are [agent.Error] values that name the
+// reference and never the secret.
+type Secrets interface {
+	Reveal(ctx context.Context, ref string) (string, error)
+}
+
+// Settings is what [Open] needs.
+type Settings struct {
+	Providers []Provider // configured, with their keys
+	Secrets   Secrets    // nil: a profile with an auth is refused
+}
+
 // Models opens models by provider. It satisfies activities.Models and is safe for concurrent use.
 type Models struct {
-	providers map[string]Provider
-	names     []string
+	providers map[string]Provider // configured
+	kinds     map[string]Provider // that profiles may name as well
+	secrets   Secrets
+	shared    *http.Client
 
 	mu   sync.Mutex
-	open map[opened]agent.Model
+	open *simplelru.LRU[opened, client]
 }
 
-// opened is what tells the models of one provider apart: the client knows neither the model's name nor its temperature.
-type opened struct {
-	provider string
-	timeout  time.Duration
-}
+// New is [Open] with providers alone.
+func New(providers ...Provider) (*Models, error) { return Open(Settings{Providers: providers}) }
 
-// New checks the providers by opening each once. Providers without an HTTP client share one. An error is [agent.CodeInvalid] and
-// names the provider.
-func New(providers ...Provider) (*Models, error) {
-	m := &Models{providers: make(map[string]Provider, len(providers)), open: make(map[opened]agent.Model)}
-	shared := &http.Client{}
+// Open checks the configured providers by opening each once. Providers without an HTTP client share one. An error is
+// [agent.CodeInvalid] and names the provider.
+func Open(s Settings) (*Models, error) {
+	m := &Models{providers: make(map[string]Provider, len(s.Providers)), kinds: map[string]Provider{}, secrets: s.Secrets, shared: &http.Client{}}
+	var err error
+	if m.open, err = simplelru.NewLRU[opened, client](maxOpen, nil); err != nil {
+		return nil, agent.Errorf(agent.CodeInternal, "open models", "%w", err)
+	}
 	if base, ok := http.DefaultTransport.(*http.Transport); ok {
 		transport := base.Clone()
 		transport.MaxIdleConnsPerHost = idlePerHost
-		shared.Transport = transport
+		m.shared.Transport = transport
 	}
-	for _, p := range providers {
+	for _, kind := range kinds() {
+		m.kinds[kind.Name] = kind
+	}
+	for _, p := range s.Providers {
 		if _, twice := m.providers[p.Name]; twice || p.Name == "" || p.Open == nil {
 			return nil, agent.Invalid("provider", "%q is given twice, or without a name or constructor", p.Name)
 		}
 		if p.Config.HTTPClient == nil {
-			p.Config.HTTPClient = shared
+			p.Config.HTTPClient = m.shared
 		}
 		m.providers[p.Name] = p
-		m.names = append(m.names, p.Name)
-		if _, err := m.model(p.Name, p.Config.Timeout); err != nil {
+		if _, err := m.client(&target{provider: p}); err != nil {
 			return nil, err
 		}
 	}
-	slices.Sort(m.names)
 	return m, nil
 }
 
-// Model returns the model of a plan's profile: its provider's client with the profile's timeout. An unknown provider is
-// [agent.CodeInvalid].
-func (m *Models) Model(_ context.Context, pm agent.PlanModel) (agent.Model, error) {
-	p, ok := m.providers[pm.Provider]
-	if !ok {
-		return nil, agent.Invalid("provider", "unknown model provider %q: configured are %s", pm.Provider, strings.Join(m.names, ", "))
+// Model returns the model of a plan's profile.
+//
+// A profile with neither base URL nor auth is the configured provider's, with its address and its key. Any other has a client of its
+// own: the key is the auth's, read for every call, so that a replaced secret counts from then on, and the configured key stays with
+// the configured address. The egress rules do not hold here: they bound what models ask for, while profiles are written by operators,
+// whose models are often at private addresses.
+//
+// Errors: [agent.CodeInvalid] for an unknown provider, or a profile that lacks what its provider needs; [agent.CodeDenied] for an auth
+// that may not be sent to the profile's address; the resolver's own for its secret.
+func (m *Models) Model(ctx context.Context, pm agent.PlanModel) (agent.Model, error) {
+	t, err := m.target(ctx, &pm)
+	if err != nil {
+		return nil, err
 	}
-	timeout := p.Config.Timeout
-	if pm.TimeoutSec > 0 {
-		timeout = time.Duration(pm.TimeoutSec) * time.Second
-	}
-	return m.model(pm.Provider, timeout)
+	return m.client(t)
 }
 
-func (m *Models) model(provider string, timeout time.Duration) (agent.Model, error) {
-	if timeout == 0 {
-		timeout = wire.DefaultTimeout
+// unknown is the error of a provider that is neither configured nor a kind.
+func (m *Models) unknown(name string) error {
+	return agent.Invalid("provider", "unknown model provider %q: configured are %s; a profile with an address or a key of its own may name %s",
+		name, sorted(m.providers), sorted(m.kinds))
+}
+
+func sorted(providers map[string]Provider) string {
+	names := make([]string, 0, len(providers))
+	for name := range providers {
+		names = append(names, name)
 	}
-	key := opened{provider: provider, timeout: timeout}
+	slices.Sort(names)
+	return strings.Join(names, ", ")
+}
+
+// opened is what tells clients apart. They know neither the model's name nor its temperature. The key is not in it but beside the
+// client, so that a new key takes the place of the old one.
+type opened struct {
+	provider, baseURL string
+	timeout           time.Duration
+	secret, header    string // the reference, and the header that carries the key; empty: the provider's own
+	byProfile         bool   // address and key are the profile's, not the configured ones
+}
+
+// client is an open client with the key that it sends.
+type client struct {
+	model agent.Model
+	key   string
+}
+
+// client returns the open client of a target, or opens it. Opening connects to nothing.
+func (m *Models) client(t *target) (agent.Model, error) {
+	cfg := t.provider.Config
+	if t.timeout > 0 {
+		cfg.Timeout = t.timeout
+	}
+	if cfg.Timeout == 0 {
+		cfg.Timeout = wire.DefaultTimeout
+	}
+	id := opened{provider: t.provider.Name, baseURL: cfg.BaseURL, timeout: cfg.Timeout, secret: t.secret, header: t.header, byProfile: t.byProfile}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if model, ok := m.open[key]; ok {
-		return model, nil
+	if known, ok := m.open.Get(id); ok && known.key == cfg.APIKey {
+		return known.model, nil
 	}
-	p := m.providers[provider]
-	p.Config.Timeout = timeout
-	model, err := p.Open(p.Config)
+	if t.header != "" {
+		cfg.HTTPClient = withHeader(cfg.HTTPClient, t.header, cfg.APIKey)
+	}
+	model, err := t.provider.Open(cfg)
 	if err != nil {
-		e := agent.Errorf(agent.CodeOf(err), "open model provider", "%q: %w", provider, err)
-		return nil, e
+		return nil, t.explain(err)
 	}
-	if len(m.open) < maxOpen {
-		m.open[key] = model
-	}
+	m.open.Add(id, client{model: model, key: cfg.APIKey})
 	return model, nil
+}
+
+// explain says what a provider or profile lacks.
+func (t *target) explain(err error) error {
+	name := t.provider.Name
+	if t.profile == "" {
+		return agent.Errorf(agent.CodeOf(err), "open model provider", "%q: %w", name, err)
+	}
+	const lacks = "model profile %q: provider %q has no %s: give the profile %s, or configure llm"
+	if e, ok := errors.AsType[*agent.Error](err); ok {
+		switch {
+		case e.Field == "api_key" && t.provider.Config.APIKey == "":
+			return agent.Invalid("auth", lacks, t.profile, name, "key", "an auth")
+		case e.Field == "base_url" && t.provider.Config.BaseURL == "":
+			return agent.Invalid("base_url", lacks, t.profile, name, "address", "a base_url")
+		}
+	}
+	return fmt.Errorf("model profile %q: provider %q: %w", t.profile, name, err)
 }

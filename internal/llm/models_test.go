@@ -36,6 +36,7 @@ func TestModelsFindsEveryProvider(t *testing.T) {
 	_, err = m.Model(t.Context(), agent.PlanModel{Provider: "acme"})
 	require.Equal(t, agent.CodeInvalid, agent.CodeOf(err))
 	require.ErrorContains(t, err, `unknown model provider "acme": configured are anthropic, langchain-anthropic`)
+	require.ErrorContains(t, err, "may name anthropic, offline, ollama, openai")
 }
 
 func TestModelsRefusesBadProviders(t *testing.T) {

@@ -17,18 +17,29 @@ type Provider struct {
 	Name   string
 	Config Config
 	Open   func(Config) (agent.Model, error)
+	OwnURL string // where it is when Config has no base URL; empty: nowhere, or not known
+}
+
+// kinds lists the providers that a profile of the catalog may name without an entry in the configuration: the one place where such a
+// provider is added.
+func kinds() []Provider {
+	return []Provider{OpenAI(Config{}), Anthropic(Config{}), Ollama(Config{}), Offline(Config{})}
 }
 
 // OpenAI is the provider "openai".
-func OpenAI(cfg Config) Provider { return Provider{Name: "openai", Config: cfg, Open: openai.New} }
+func OpenAI(cfg Config) Provider {
+	return Provider{Name: "openai", Config: cfg, Open: openai.New, OwnURL: openai.BaseURL}
+}
 
 // Anthropic is the provider "anthropic".
 func Anthropic(cfg Config) Provider {
-	return Provider{Name: "anthropic", Config: cfg, Open: anthropic.New}
+	return Provider{Name: "anthropic", Config: cfg, Open: anthropic.New, OwnURL: anthropic.BaseURL}
 }
 
 // Ollama is the provider "ollama"; the base URL includes /v1.
-func Ollama(cfg Config) Provider { return Provider{Name: "ollama", Config: cfg, Open: ollama.New} }
+func Ollama(cfg Config) Provider {
+	return Provider{Name: "ollama", Config: cfg, Open: ollama.New, OwnURL: ollama.BaseURL}
+}
 
 // Offline is the provider "offline": the model server of the embedded stack, which speaks OpenAI's protocol. It has no base URL of
 // its own.

@@ -46,12 +46,45 @@ func TestRegistryFindsByExactName(t *testing.T) {
 
 	_, err = r.Tool("a", "three")
 	require.Equal(t, agent.CodeNotFound, agent.CodeOf(err))
-	require.ErrorContains(t, err, `not granted in toolkit "a"`)
+	require.EqualError(t, err, `tool "three": not granted in toolkit "a"`)
 	_, err = r.Tool("a", "One")
 	require.Equal(t, agent.CodeNotFound, agent.CodeOf(err))
 	_, err = r.Tool("c", "one")
 	require.Equal(t, agent.CodeNotFound, agent.CodeOf(err))
-	require.ErrorContains(t, err, `no toolkit "c"`)
+	require.EqualError(t, err, `tool "one": there is no toolkit "c"`)
+
+	found, ok := r.Toolkit("b")
+	require.True(t, ok)
+	require.Equal(t, "b", found.Name())
+	_, ok = r.Toolkit("B")
+	require.False(t, ok)
+}
+
+// Two toolkits may have tools of one name; each is found in its own.
+func TestRegistryKeepsToolkitsApart(t *testing.T) {
+	t.Parallel()
+	first, second := kit{"a", []string{"x", "y"}}, kit{"b", []string{"x"}}
+	r, err := tool.NewRegistry(first, second)
+	require.NoError(t, err)
+	for _, name := range []string{"a", "b"} {
+		_, err := r.Tool(name, "x")
+		require.NoError(t, err)
+	}
+	_, err = r.Tool("b", "y")
+	require.EqualError(t, err, `tool "y": not granted in toolkit "b"`)
+}
+
+func TestRegistryTellsSingleTools(t *testing.T) {
+	t.Parallel()
+	r, err := tool.NewRegistry(tool.Single(named("alone")), kit{"one", []string{"other"}}, kit{"two", []string{"two", "more"}})
+	require.NoError(t, err)
+	require.True(t, r.Single("alone"))
+	for _, name := range []string{"one", "two", "none", "other"} {
+		require.False(t, r.Single(name), name)
+	}
+	found, err := r.Tool("alone", "alone")
+	require.NoError(t, err)
+	require.Equal(t, named("alone"), found)
 }
 
 func TestRegistryRefuses(t *testing.T) {
@@ -62,7 +95,6 @@ func TestRegistryRefuses(t *testing.T) {
 		code agent.Code
 		says []string
 	}{
-		{"a tool in two toolkits", []agent.Toolkit{kit{"a", []string{"x"}}, kit{"b", []string{"x"}}}, agent.CodeConflict, []string{`"a"`, `"b"`, `"x"`}},
 		{"a tool twice in one", []agent.Toolkit{kit{"a", []string{"x", "x"}}}, agent.CodeConflict, []string{`"a"`, `"x"`}},
 		{"a toolkit twice", []agent.Toolkit{kit{"a", nil}, kit{"a", nil}}, agent.CodeConflict, []string{`"a"`}},
 		{"a tool's name", []agent.Toolkit{kit{"a", []string{"x y"}}}, agent.CodeInvalid, []string{`"x y"`}},

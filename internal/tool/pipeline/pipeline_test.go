@@ -1,6 +1,7 @@
 package pipeline_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/egress"
+	"github.com/turnstone-run/turnstone/internal/tool"
 	"github.com/turnstone-run/turnstone/internal/tool/pipeline"
 	"github.com/turnstone-run/turnstone/internal/tool/tooltest"
 )
@@ -72,6 +74,86 @@ func rows(t *testing.T, res agent.ToolResult) string {
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	tooltest.Exercise(t, pipeline.New(pipeline.Config{HTTP: client(t, egress.Config{}), Datasets: datasets{}}))
+}
+
+// A binding may lower the bound of rows and never raise it; parameters that nobody can understand fail the call.
+func TestBindingLowersRows(t *testing.T) {
+	t.Parallel()
+	three := `{"session_id":"s","input_ref":"cas://x","pipeline":[{"step":"top_k","k":3}]}`
+	tests := []struct {
+		name, parameters, failure string
+		maxRows                   int
+	}{
+		{name: "none"},
+		{name: "empty", parameters: `{}`},
+		{name: "null", parameters: `{"max_rows":null}`},
+		{name: "as many", parameters: `{"max_rows":3}`},
+		{name: "lower", parameters: `{"max_rows":2}`, failure: "has more than 2 rows"},
+		{name: "not raised", parameters: `{"max_rows":1000000}`, maxRows: 2, failure: "has more than 2 rows"},
+		{name: "zero", parameters: `{"max_rows":0}`, failure: "max_rows: want 1 to 1000000, got 0"},
+		{name: "too many", parameters: `{"max_rows":1000001}`, failure: "max_rows: want 1 to 1000000"},
+		{name: "a text", parameters: `{"max_rows":"2"}`, failure: "max_rows: want a whole number, got a string"},
+		{name: "unknown", parameters: `{"max_row":2}`, failure: "max_row: unknown field"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			kit := pipeline.New(pipeline.Config{Datasets: datasets{"acme/cas://x": `[{"a":1},{"a":2},{"a":3}]`}, MaxRows: tt.maxRows})
+			res, err := kit.Tools()[0].Call(t.Context(), agent.Invocation{Tenant: "acme", Parameters: json.RawMessage(tt.parameters)},
+				agent.ToolCall{ID: "call_1", Args: json.RawMessage(three)})
+			require.NoError(t, err)
+			tooltest.CheckResult(t, res)
+			if tt.failure == "" {
+				require.Nil(t, res.Failure)
+				return
+			}
+			require.NotNil(t, res.Failure)
+			require.Contains(t, res.Failure.Message, tt.failure)
+		})
+	}
+}
+
+// The properties say of parameters what Call does.
+func TestPropertiesBoundRows(t *testing.T) {
+	t.Parallel()
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(pipeline.New(pipeline.Config{}).(agent.Configurable).Properties()))
+	require.NoError(t, err)
+	c := jsonschema.NewCompiler()
+	require.NoError(t, c.AddResource("p.json", doc))
+	s, err := c.Compile("p.json")
+	require.NoError(t, err)
+	for text, fits := range map[string]bool{
+		`{}`: true, `{"max_rows":1}`: true, `{"max_rows":1000000}`: true,
+		`{"max_rows":0}`: false, `{"max_rows":1000001}`: false, `{"max_rows":1.5}`: false, `{"rows":1}`: false,
+	} {
+		v, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
+		require.NoError(t, err)
+		require.Equal(t, fits, s.Validate(v) == nil, text)
+	}
+}
+
+func TestFactory(t *testing.T) {
+	t.Parallel()
+	f := pipeline.Factory(pipeline.Config{MaxRows: 1})
+	_, err := tool.Build(tool.Dependencies{HTTP: client(t, egress.Config{})}, f)
+	require.ErrorContains(t, err, `toolkit "pipeline" needs a blob store`)
+	store := blobs{datasets{"acme/cas://x": `[1,2]`}}
+	r, err := tool.Build(tool.Dependencies{HTTP: client(t, egress.Config{}), Blobs: store}, f)
+	require.NoError(t, err)
+	execute, err := r.Tool(pipeline.ToolkitName, pipeline.ToolName)
+	require.NoError(t, err)
+	res, err := execute.Call(t.Context(), agent.Invocation{Tenant: "acme"},
+		agent.ToolCall{Args: json.RawMessage(`{"session_id":"s","input_ref":"cas://x","pipeline":[]}`)})
+	require.NoError(t, err)
+	require.NotNil(t, res.Failure)
+	require.Contains(t, res.Failure.Message, "has more than 1 rows")
+}
+
+// blobs are datasets that take no more.
+type blobs struct{ datasets }
+
+func (blobs) Put(context.Context, string, io.Reader) (string, error) {
+	return "", agent.Errorf(agent.CodeDenied, "put", "read only")
 }
 
 // The schema is the seed's, and what the seed shows as examples fits it.

@@ -29,6 +29,9 @@ func Exercise(t *testing.T, kit agent.Toolkit) {
 	name := regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
 	require.Regexp(t, name, kit.Name())
 	require.NotEmpty(t, kit.Tools())
+	if c, ok := kit.(agent.Configurable); ok {
+		t.Run("properties", func(t *testing.T) { checkSchema(t, c.Properties) })
+	}
 	seen := map[string]bool{}
 	for _, tool := range kit.Tools() {
 		spec := tool.Spec()
@@ -52,7 +55,14 @@ func checkSpec(t *testing.T, tool agent.Tool) {
 	t.Helper()
 	spec := tool.Spec()
 	require.NotEmpty(t, spec.Description)
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(spec.Parameters))
+	checkSchema(t, func() json.RawMessage { return tool.Spec().Parameters })
+}
+
+// checkSchema holds what schema returns to be the JSON Schema of an object, in bytes that are the caller's to change.
+func checkSchema(t *testing.T, schema func() json.RawMessage) {
+	t.Helper()
+	raw := schema()
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
 	require.NoError(t, err, "parameters are JSON")
 	object, ok := doc.(map[string]any)
 	require.True(t, ok, "parameters are an object")
@@ -62,8 +72,8 @@ func checkSpec(t *testing.T, tool agent.Tool) {
 	_, err = c.Compile("parameters.json")
 	require.NoError(t, err, "parameters are a JSON Schema")
 
-	clear(spec.Parameters)
-	require.True(t, json.Valid(tool.Spec().Parameters), "Spec gives away its own bytes: a caller can change them")
+	clear(raw)
+	require.True(t, json.Valid(schema()), "gives away its own bytes: a caller can change them")
 }
 
 type arguments struct {

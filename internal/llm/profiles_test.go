@@ -1,0 +1,290 @@
+package llm_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/llm"
+	"github.com/turnstone-run/turnstone/internal/secret"
+)
+
+var _ llm.Secrets = (*secret.Resolver)(nil)
+
+const (
+	configuredKey = "sk-configured"
+	profileKey    = "sk-profile"
+)
+
+// upstream is a model server that remembers the headers of each request.
+type upstream struct {
+	url string
+
+	mu       sync.Mutex
+	requests []http.Header
+}
+
+func newUpstream(t *testing.T) *upstream {
+	t.Helper()
+	u := &upstream{}
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		u.mu.Lock()
+		u.requests = append(u.requests, r.Header.Clone())
+		u.mu.Unlock()
+		if strings.HasSuffix(r.URL.Path, "/messages") { // Anthropic's: the header is all that matters here
+			w.WriteHeader(http.StatusForbidden)
+			return
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		fmt.Fprint(w, "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"hi\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n")
+	}))
+	t.Cleanup(srv.Close)
+	u.url = srv.URL
+	return u
+}
+
+// keys returns what the requests so far carried, and forgets them.
+func (u *upstream) keys() []string {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	var got []string
+	for _, h := range u.requests {
+		got = append(got, strings.TrimSpace(strings.Join([]string{h.Get("Authorization"), h.Get("X-Api-Key"), h.Get("Api-Key")}, " ")))
+	}
+	u.requests = nil
+	return got
+}
+
+// anywhere reports whether a text was in any header.
+func (u *upstream) anywhere(text string) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return strings.Contains(fmt.Sprint(u.requests), text)
+}
+
+func generate(ctx context.Context, m *llm.Models, pm agent.PlanModel) error {
+	model, err := m.Model(ctx, pm)
+	if err != nil {
+		return err
+	}
+	_, err = model.Generate(ctx, agent.ModelRequest{Model: "x", Messages: []agent.Message{agent.UserText("hi")}}, nil)
+	return err
+}
+
+func environment(t *testing.T, env ...string) *secret.Resolver {
+	t.Helper()
+	r, err := secret.New(secret.Config{Env: env})
+	require.NoError(t, err)
+	return r
+}
+
+func bearer(secret string) *agent.PlanAuth {
+	return &agent.PlanAuth{Name: "mine", Type: agent.AuthBearer, Secret: secret}
+}
+
+func TestProfilesSendTheirOwnKey(t *testing.T) {
+	t.Parallel()
+	configured, other := newUpstream(t), newUpstream(t)
+	key := llm.Config{APIKey: configuredKey, BaseURL: configured.url + "/v1"}
+	fast := llm.OpenAI(key)
+	fast.Name = "openai/fast"
+	m, err := llm.Open(llm.Settings{
+		Providers: []llm.Provider{llm.OpenAI(key), fast, llm.Anthropic(llm.Config{APIKey: configuredKey, BaseURL: configured.url})},
+		Secrets:   environment(t, "KEY="+profileKey),
+	})
+	require.NoError(t, err)
+	header := &agent.PlanAuth{Name: "azure", Type: agent.AuthAPIKey, Secret: "env:KEY", Header: "Api-Key"}
+	plain := &agent.PlanAuth{Name: "plain", Type: agent.AuthAPIKey, Secret: "env:KEY"}
+	tests := []struct {
+		name  string
+		model agent.PlanModel
+		to    *upstream
+		key   string
+	}{
+		{"configured", agent.PlanModel{Provider: "openai"}, configured, "Bearer " + configuredKey},
+		{"configured entry", agent.PlanModel{Provider: "openai/fast"}, configured, "Bearer " + configuredKey},
+		{"configured, another key", agent.PlanModel{Provider: "openai", Auth: bearer("env:KEY")}, configured, "Bearer " + profileKey},
+		{"another address, no key", agent.PlanModel{Provider: "openai", BaseURL: other.url}, other, ""},
+		{"an entry at another address", agent.PlanModel{Provider: "openai/fast", BaseURL: other.url}, other, ""},
+		{"the configured address, no key", agent.PlanModel{Provider: "openai", BaseURL: configured.url + "/v1"}, configured, ""},
+		{"another address and key", agent.PlanModel{Provider: "openai", BaseURL: other.url, Auth: bearer("env:KEY")}, other, "Bearer " + profileKey},
+		{"a key without a header", agent.PlanModel{Provider: "openai", BaseURL: other.url, Auth: plain}, other, "Bearer " + profileKey},
+		{"a key in a header", agent.PlanModel{Provider: "openai", BaseURL: other.url, Auth: header}, other, profileKey},
+		{"ollama, not configured", agent.PlanModel{Provider: "ollama", BaseURL: other.url}, other, ""},
+		{"offline, not configured", agent.PlanModel{Provider: "offline", BaseURL: other.url, Auth: bearer("env:KEY")}, other, "Bearer " + profileKey},
+		{"anthropic", agent.PlanModel{Provider: "anthropic"}, configured, configuredKey},
+		{"anthropic at another address", agent.PlanModel{Provider: "anthropic", BaseURL: other.url}, other, ""},
+		{"anthropic, another key", agent.PlanModel{Provider: "anthropic", BaseURL: other.url, Auth: bearer("env:KEY")}, other, profileKey},
+		{"anthropic, a header", agent.PlanModel{Provider: "anthropic", BaseURL: other.url, Auth: header}, other, profileKey},
+	}
+	for range 2 { // opened, and kept
+		for _, tt := range tests {
+			err := generate(t.Context(), m, tt.model)
+			if strings.HasPrefix(tt.model.Provider, "anthropic") {
+				require.Equal(t, agent.CodeDenied, agent.CodeOf(err), tt.name)
+			} else {
+				require.NoError(t, err, tt.name)
+			}
+			require.False(t, other.anywhere(configuredKey), tt.name)
+			require.Equal(t, []string{tt.key}, tt.to.keys(), tt.name)
+			require.Empty(t, append(configured.keys(), other.keys()...), tt.name)
+		}
+	}
+}
+
+// carrying is a transport that adds the configured key itself.
+type carrying struct{}
+
+func (carrying) RoundTrip(req *http.Request) (*http.Response, error) {
+	req = req.Clone(req.Context())
+	req.Header.Set("Api-Key", configuredKey)
+	return http.DefaultTransport.RoundTrip(req)
+}
+
+func TestConfiguredTransportStaysAtItsAddress(t *testing.T) {
+	t.Parallel()
+	configured, other := newUpstream(t), newUpstream(t)
+	m, err := llm.New(llm.OpenAI(llm.Config{BaseURL: configured.url, HTTPClient: &http.Client{Transport: carrying{}}}))
+	require.NoError(t, err)
+	require.NoError(t, generate(t.Context(), m, agent.PlanModel{Provider: "openai"}))
+	require.Equal(t, []string{configuredKey}, configured.keys())
+	require.NoError(t, generate(t.Context(), m, agent.PlanModel{Provider: "openai", BaseURL: other.url}))
+	require.Equal(t, []string{""}, other.keys())
+}
+
+func TestProfilesAreRefused(t *testing.T) {
+	t.Parallel()
+	m, err := llm.Open(llm.Settings{
+		Providers: []llm.Provider{llm.OpenAI(llm.Config{APIKey: configuredKey, BaseURL: local})},
+		Secrets:   environment(t, "KEY="+profileKey, "BAD="+profileKey+" and more", "DATABASE_URL=x"),
+	})
+	require.NoError(t, err)
+	auth := func(change func(*agent.PlanAuth)) *agent.PlanAuth {
+		a := bearer("env:KEY")
+		change(a)
+		return a
+	}
+	tests := []struct {
+		model agent.PlanModel
+		code  agent.Code
+		says  string
+	}{
+		{
+			agent.PlanModel{Profile: "smart", Provider: "anthropic"},
+			agent.CodeInvalid,
+			`auth: model profile "smart": provider "anthropic" has no key: give the profile an auth, or configure llm`,
+		},
+		{
+			agent.PlanModel{Provider: "openai", BaseURL: "https://api.openai.com/v1"},
+			agent.CodeInvalid,
+			`auth: model profile "openai": provider "openai" has no key: give the profile an auth, or configure llm`,
+		},
+		{
+			agent.PlanModel{Profile: "p", Provider: "offline"},
+			agent.CodeInvalid,
+			`base_url: model profile "p": provider "offline" has no address: give the profile a base_url, or configure llm`,
+		},
+		{
+			agent.PlanModel{Profile: "p", Provider: "ollama", BaseURL: "localhost"},
+			agent.CodeInvalid,
+			`model profile "p": provider "ollama": base_url: want an absolute http or https URL, got "localhost"`,
+		},
+		{
+			agent.PlanModel{Profile: "p", Provider: "openai", Auth: bearer("env:BAD")},
+			agent.CodeInvalid,
+			`model profile "p": provider "openai": api_key: holds a space, a line break or a character outside ASCII`,
+		},
+		{
+			agent.PlanModel{Profile: "p", Provider: "openai", Auth: bearer("env:NONE")},
+			agent.CodeNotFound,
+			`model profile "p": auth "mine": read secret env:NONE: not set, or empty`,
+		},
+		{
+			agent.PlanModel{Profile: "p", Provider: "openai", Auth: bearer("env:DATABASE_URL")},
+			agent.CodeDenied,
+			`model profile "p": auth "mine": read secret env:DATABASE_URL: the variable is the runtime's own`,
+		},
+		{
+			agent.PlanModel{Profile: "p", Provider: "openai", Auth: bearer("")},
+			agent.CodeInvalid,
+			`model profile "p": auth "mine": secret: is empty`,
+		},
+		{
+			agent.PlanModel{Profile: "p", Provider: "openai", Auth: auth(func(a *agent.PlanAuth) { a.Type = agent.AuthBasic })},
+			agent.CodeInvalid,
+			`model profile "p": auth "mine": type: is basic: a model takes bearer or api_key`,
+		},
+		{
+			agent.PlanModel{Profile: "p", Provider: "openai", Auth: auth(func(a *agent.PlanAuth) { a.Type, a.Query = agent.AuthAPIKey, "key" })},
+			agent.CodeInvalid,
+			`model profile "p": auth "mine": query: is given: a model's key goes into a header`,
+		},
+		{
+			agent.PlanModel{Profile: "p", Provider: "openai", Auth: auth(func(a *agent.PlanAuth) { a.Type, a.Header = agent.AuthAPIKey, "A B" })},
+			agent.CodeInvalid,
+			`model profile "p": auth "mine": header: is no name of a header: "A B"`,
+		},
+		{
+			agent.PlanModel{Profile: "p", Provider: "ollama", BaseURL: "http://evil.test/v1", Auth: auth(func(a *agent.PlanAuth) { a.Hosts = []string{"*.acme.test", "acme.test"} })},
+			agent.CodeDenied, `model profile "p": auth "mine": may not be sent to evil.test: its hosts are *.acme.test, acme.test`,
+		},
+	}
+	for _, tt := range tests {
+		err := generate(t.Context(), m, tt.model)
+		require.ErrorContains(t, err, tt.says)
+		require.Equal(t, tt.code, agent.CodeOf(err), tt.says)
+		require.NotContains(t, err.Error(), profileKey)
+	}
+	none, err := llm.New()
+	require.NoError(t, err)
+	err = generate(t.Context(), none, agent.PlanModel{Profile: "p", Provider: "ollama", Auth: bearer("env:KEY")})
+	require.EqualError(t, err, `model profile "p": auth "mine": secret: cannot be read: no secrets are configured`)
+}
+
+func TestAuthHosts(t *testing.T) {
+	t.Parallel()
+	m, err := llm.Open(llm.Settings{
+		Providers: []llm.Provider{llm.Compatible("vllm", llm.Config{BaseURL: "http://models.acme.test:8000/v1"}), llm.LangChainOpenAI(llm.Config{APIKey: "k"})},
+		Secrets:   environment(t, "KEY="+profileKey),
+	})
+	require.NoError(t, err)
+	tests := []struct {
+		provider, url, host string
+		fits                bool
+	}{
+		{"openai", "", "api.openai.com", true},
+		{"openai", "", "API.openai.com:443", true},
+		{"openai", "", "api.openai.com:8443", false},
+		{"openai", "", "*.openai.com", true},
+		{"openai", "", "*.api.openai.com", false},
+		{"openai", "", "openai.com", false},
+		{"anthropic", "", "api.anthropic.com", true},
+		{"ollama", "", "127.0.0.1:11434", true},
+		{"ollama", "", "127.0.0.1:80", false},
+		{"vllm", "", "models.acme.test:8000", true},
+		{"vllm", "http://other.test", "models.acme.test", false},
+		{"ollama", "http://notacme.test", "*.acme.test", false},
+		{"ollama", "http://a.acme.test:81", "*.acme.test:81", true},
+		{"ollama", "http://a.acme.test:81", "*.acme.test:80", false},
+		{"ollama", "http://[::1]:8080", "[::1]:8080", true},
+		{"ollama", "http://[::1]:8080", "::1", true},
+		{"langchain-openai", "", "api.openai.com", false}, // where langchaingo sends it is not ours to know
+	}
+	for _, tt := range tests {
+		auth := bearer("env:KEY")
+		auth.Hosts = []string{"nothing.test", tt.host}
+		_, err := m.Model(t.Context(), agent.PlanModel{Provider: tt.provider, BaseURL: tt.url, Auth: auth})
+		if tt.fits {
+			require.NoError(t, err, "%+v", tt)
+		} else {
+			require.Equal(t, agent.CodeDenied, agent.CodeOf(err), "%+v", tt)
+		}
+	}
+}

@@ -1,0 +1,153 @@
+package llm
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/net/http/httpguts"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// target is where a profile's calls go, and with which key.
+type target struct {
+	provider Provider // its Config has address and key
+	timeout  time.Duration
+	profile  string // for errors
+	secret   string // the key's reference; empty: the configured key, or none
+	header   string // that carries the key; empty: the provider's own
+
+	byProfile bool // address and key are the profile's, not the configured ones
+}
+
+func (m *Models) target(ctx context.Context, pm *agent.PlanModel) (*target, error) {
+	p, configured := m.providers[pm.Provider]
+	if !configured {
+		kind, ok := m.kinds[pm.Provider]
+		if !ok {
+			return nil, m.unknown(pm.Provider)
+		}
+		p = kind
+		p.Config.HTTPClient = m.shared
+	}
+	t := &target{provider: p, timeout: time.Duration(pm.TimeoutSec) * time.Second, profile: pm.Profile}
+	if t.profile == "" {
+		t.profile = pm.Provider
+	}
+	if pm.BaseURL == "" && pm.Auth == nil {
+		return t, nil
+	}
+	// From here on the profile decides: nothing of the configured credentials may reach an address that it names. An HTTP client may
+	// carry some as well.
+	t.byProfile = true
+	t.provider.Config.APIKey = ""
+	if pm.BaseURL != "" {
+		t.provider.Config.BaseURL = pm.BaseURL
+		t.provider.Config.HTTPClient = m.shared
+	}
+	if pm.Auth == nil {
+		return t, nil
+	}
+	if err := m.authorise(ctx, t, pm.Auth); err != nil {
+		return nil, fmt.Errorf("model profile %q: auth %q: %w", t.profile, pm.Auth.Name, err)
+	}
+	return t, nil
+}
+
+// authorise gives the target the secret of an auth.
+func (m *Models) authorise(ctx context.Context, t *target, auth *agent.PlanAuth) error {
+	switch {
+	case auth.Type != agent.AuthBearer && auth.Type != agent.AuthAPIKey:
+		return agent.Invalid("type", "is %s: a model takes bearer or api_key", auth.Type)
+	case auth.Query != "":
+		return agent.Invalid("query", "is given: a model's key goes into a header")
+	case auth.Type == agent.AuthAPIKey && auth.Header != "" && !httpguts.ValidHeaderFieldName(auth.Header):
+		return agent.Invalid("header", "is no name of a header: %q", auth.Header)
+	case auth.Secret == "":
+		return agent.Invalid("secret", "is empty")
+	case m.secrets == nil:
+		return agent.Invalid("secret", "cannot be read: no secrets are configured")
+	}
+	if err := t.checkHost(auth.Hosts); err != nil {
+		return err
+	}
+	key, err := m.secrets.Reveal(ctx, auth.Secret)
+	if err != nil {
+		return err
+	}
+	if key == "" {
+		return agent.Errorf(agent.CodeNotFound, "read secret "+auth.Secret, "is empty")
+	}
+	t.provider.Config.APIKey, t.secret = key, auth.Secret
+	if auth.Type == agent.AuthAPIKey {
+		t.header = auth.Header
+	}
+	return nil
+}
+
+// checkHost refuses an address that an auth's list of hosts does not have. An auth without a list belongs to the profile's address.
+func (t *target) checkHost(hosts []string) error {
+	if len(hosts) == 0 {
+		return nil
+	}
+	address := t.provider.Config.BaseURL
+	if address == "" {
+		address = t.provider.OwnURL
+	}
+	u, err := url.Parse(address)
+	if err != nil || u.Host == "" {
+		return agent.Errorf(agent.CodeDenied, "", "it has hosts, and the profile's address is not known: give the profile a base_url")
+	}
+	name, port := strings.ToLower(u.Hostname()), u.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	}
+	if slices.ContainsFunc(hosts, func(rule string) bool { return hostFits(strings.ToLower(rule), name, port) }) {
+		return nil
+	}
+	return agent.Errorf(agent.CodeDenied, "", "may not be sent to %s: its hosts are %s", u.Host, strings.Join(hosts, ", "))
+}
+
+// hostFits reports whether a rule, "host" or "*.host", either with ":port", has a host.
+func hostFits(rule, name, port string) bool {
+	if host, own, err := net.SplitHostPort(rule); err == nil {
+		if own != port {
+			return false
+		}
+		rule = host
+	}
+	if parent, wild := strings.CutPrefix(rule, "*."); wild {
+		return strings.HasSuffix(name, "."+parent)
+	}
+	return strings.Trim(rule, "[]") == name
+}
+
+// withHeader returns a client that sends the key in a header of another name than the provider's. The provider's client still knows the
+// key, to keep it out of errors.
+func withHeader(base *http.Client, header, key string) *http.Client {
+	c := *base
+	if c.Transport == nil {
+		c.Transport = http.DefaultTransport
+	}
+	c.Transport = &headerTransport{next: c.Transport, header: header, key: key}
+	return &c
+}
+
+type headerTransport struct {
+	next        http.RoundTripper
+	header, key string
+}
+
+func (t *headerTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+	req = req.Clone(req.Context())
+	req.Header.Del("Authorization")
+	req.Header.Del("X-Api-Key")
+	req.Header.Set(t.header, t.key)
+	return t.next.RoundTrip(req)
+}

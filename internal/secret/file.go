@@ -1,0 +1,110 @@
+package secret
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+const maxPath = 1024 // bytes
+
+// folder is where files may be. Below hidden there is none.
+type folder struct {
+	path   string
+	hidden []string
+}
+
+// defaultFolders are where Docker and Kubernetes mount secrets. What Kubernetes and clouds put there by themselves is who this process
+// is, and not for documents; a folder that is configured by its own name is.
+func defaultFolders() []folder {
+	identities := []string{"kubernetes.io", "eks.amazonaws.com", "azure", "tokens"}
+	return []folder{{"/run/secrets", identities}, {"/var/run/secrets", identities}}
+}
+
+func foldersOf(configured []string) ([]folder, error) {
+	all := defaultFolders()
+	for _, path := range configured {
+		if !filepath.IsAbs(path) {
+			return nil, agent.Invalid("folders", "want an absolute path, got %q", path)
+		}
+		all = append(all, folder{path: filepath.Clean(path)})
+	}
+	// The innermost first: it says what is hidden.
+	slices.SortStableFunc(all, func(a, b folder) int { return len(b.path) - len(a.path) })
+	return all, nil
+}
+
+func (r *Resolver) file(path string) (Value, error) {
+	if !filepath.IsAbs(path) || filepath.Clean(path) != path || strings.ContainsRune(path, 0) || len(path) > maxPath {
+		return "", agent.Errorf(agent.CodeInvalid, "read secret", "want an absolute path of at most %d bytes, without . and .., behind file:", maxPath)
+	}
+	op := "read secret " + schemeFile + path
+	for _, f := range r.folders {
+		name, err := filepath.Rel(f.path, path)
+		if err != nil || !filepath.IsLocal(name) || name == "." {
+			continue
+		}
+		first, _, _ := strings.Cut(name, string(filepath.Separator))
+		if slices.Contains(f.hidden, first) {
+			break
+		}
+		content, err := f.read(name)
+		if err != nil {
+			return "", agent.Errorf(codeOf(err), op, "%s", reason(err))
+		}
+		return bounded(op, content)
+	}
+	return "", agent.Errorf(agent.CodeDenied, op, "the file is in no folder that the configuration allows")
+}
+
+var errNoFile = errors.New("not a regular file")
+
+// read reads a file within the folder: os.Root refuses links that lead out of it. Opening does not wait for the writer of a pipe.
+func (f folder) read(name string) ([]byte, error) {
+	root, err := os.OpenRoot(f.path)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close() //nolint:errcheck // nothing was written
+	file, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close() //nolint:errcheck // nothing is lost: it was read
+	info, err := file.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, errNoFile
+	}
+	return io.ReadAll(io.LimitReader(file, MaxBytes+1))
+}
+
+func codeOf(err error) agent.Code {
+	errno, system := errors.AsType[syscall.Errno](err)
+	at, ok := errors.AsType[*fs.PathError](err)
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, errNoFile), errno == syscall.ENOTDIR:
+		return agent.CodeNotFound
+	case errors.Is(err, fs.ErrPermission), ok && at.Op == "openat" && !system: // os.Root's own refusal has no name
+		return agent.CodeDenied
+	default:
+		return agent.CodeUnavailable
+	}
+}
+
+// reason is an error of the file system without the path: the reference has it.
+func reason(err error) string {
+	if at, ok := errors.AsType[*fs.PathError](err); ok {
+		err = at.Err
+	}
+	return err.Error()
+}
