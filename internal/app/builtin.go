@@ -14,9 +14,7 @@ import (
 // toolkits lists the built-in toolkits, each with what it needs: the one place where a new one is added.
 func toolkits(c *Config) []tool.Factory {
 	return []tool.Factory{
-		{Name: pipeline.ToolkitName, Needs: []tool.Need{tool.NeedHTTP, tool.NeedBlobs}, New: func(d tool.Dependencies) (agent.Toolkit, error) {
-			return pipeline.New(pipeline.Config{HTTP: d.HTTP, Datasets: d.Blobs, MaxBytes: int64(c.Egress.MaxBytes)}), nil
-		}},
+		pipeline.Factory(pipeline.Config{MaxBytes: int64(c.Egress.MaxBytes)}),
 	}
 }
 

@@ -203,7 +203,7 @@ func TestValueShowsNothing(t *testing.T) {
 		require.NotContains(t, fmt.Sprintf(verb, v), precious)
 		require.NotContains(t, fmt.Sprintf(verb, struct{ V Value }{v}), precious)
 	}
-	require.Equal(t, redacted, v.String())
+	require.Equal(t, Redacted, v.String())
 	require.Equal(t, `"[redacted]"`, fmt.Sprintf("%#v", v))
 	require.Empty(t, Value("").String())
 	text, err := json.Marshal(map[string]Value{"v": v})

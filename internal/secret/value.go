@@ -5,8 +5,8 @@ import (
 	"strconv"
 )
 
-// redacted stands for a secret in everything that a person or a log can read.
-const redacted = "[redacted]"
+// Redacted stands for a secret in everything that a person or a log can read.
+const Redacted = "[redacted]"
 
 // Value is a secret that only [Value.Reveal] shows: printed, logged or encoded it is "[redacted]", or empty when it is empty.
 type Value string
@@ -19,7 +19,7 @@ func (v Value) String() string {
 	if v == "" {
 		return ""
 	}
-	return redacted
+	return Redacted
 }
 
 // GoString is String quoted, for %#v.
@@ -36,3 +36,6 @@ func (v Value) Format(f fmt.State, verb rune) {
 
 // MarshalText is String, for JSON, YAML and slog's text form.
 func (v Value) MarshalText() ([]byte, error) { return []byte(v.String()), nil }
+
+// MarshalYAML is String.
+func (v Value) MarshalYAML() (any, error) { return v.String(), nil }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/sony/gobreaker"
+	"github.com/sony/gobreaker/v2"
 	"go.uber.org/zap"
 	"golang.org/x/time/rate"
 )
@@ -19,7 +19,7 @@ const (
 type guard struct {
 	shared  Shared
 	timeout time.Duration
-	breaker *gobreaker.TwoStepCircuitBreaker
+	breaker *gobreaker.TwoStepCircuitBreaker[struct{}]
 	logger  *zap.Logger
 	log     rate.Sometimes
 }
@@ -27,7 +27,7 @@ type guard struct {
 func newGuard(shared Shared, timeout time.Duration, logger *zap.Logger) *guard {
 	return &guard{
 		shared: shared, timeout: timeout, logger: logger, log: rate.Sometimes{First: 1, Interval: logInterval},
-		breaker: gobreaker.NewTwoStepCircuitBreaker(gobreaker.Settings{
+		breaker: gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
 			MaxRequests: 1, Timeout: rest,
 			ReadyToTrip: func(n gobreaker.Counts) bool { return n.ConsecutiveFailures >= failures },
 		}),
@@ -59,7 +59,7 @@ func (g *guard) ask(ctx context.Context, what string, call func(ctx context.Cont
 	ctx, cancel := context.WithTimeout(ctx, g.timeout)
 	defer cancel()
 	err = call(ctx)
-	done(err == nil)
+	done(err)
 	if err != nil {
 		g.log.Do(func() {
 			g.logger.Warn("the shared tier of plans fails; plans come from the store", zap.String("call", what), zap.Error(err))
