@@ -76,7 +76,7 @@ func newHarness(t *testing.T, change ...func(*activities.Config)) *harness {
 // begin begins a turn that holds its session.
 func (h *harness) begin(req agent.TurnRequest) activities.TurnRef {
 	h.t.Helper()
-	if req.Message == "" {
+	if req.Message == "" && len(req.Messages) == 0 {
 		req.Message = "hello"
 	}
 	out, err := h.Begin(h.t.Context(), req, activities.BeginTurnInput{WorkflowID: "turn/" + string(req.TurnID), RunID: "run-" + h.t.Name()})
