@@ -3,6 +3,7 @@ package catalog_test
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"testing"
 
@@ -180,4 +181,26 @@ func TestStoreAway(t *testing.T) {
 	w.store.away = nil
 	w.apply(agentDoc("", "b", ""))
 	require.True(t, w.Status(t.Context()).Sources[0].OK)
+}
+
+// TestAnotherHistory: a process meets a store whose history is not the one that it knows: a restored backup, or tombstones that it
+// never saw and that are gone by now.
+func TestAnotherHistory(t *testing.T) {
+	w := newWorld(t)
+	w.apply(agentDoc("", "a", ""))
+	backup := maps.Clone(w.store.docs)
+	w.apply(agentDoc("", "b", ""))
+	_ = w.plan("default", "b")
+	w.store.docs, w.store.revision = backup, 1
+	require.NoError(t, w.Start(t.Context()))
+	_, _, err := w.Resolve(t.Context(), "default", "b")
+	require.Equal(t, agent.CodeNotFound, agent.CodeOf(err))
+	_ = w.plan("default", "a")
+
+	delete(w.store.docs, agent.DocumentKey{Kind: agent.KindAgent, Tenant: "default", Name: "a"}) // deleted at 2, pruned at 3
+	w.store.revision, w.store.oldest = 3, 2
+	require.NoError(t, w.Start(t.Context()))
+	_, _, err = w.Resolve(t.Context(), "default", "a")
+	require.Equal(t, agent.CodeNotFound, agent.CodeOf(err))
+	_ = w.plan("default", "analyst")
 }

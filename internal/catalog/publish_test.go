@@ -40,6 +40,10 @@ func TestPublish(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "a", page.Agents[0].Name)
 	require.Nil(t, page.Agents[0].Artifact)
+	w.apply("kind: AgentInstance\nname: a\nnode_id: agent\nnode_version: '1'\nparameters: {system_message: changed}\n")
+	p, _, err = w.another().Resolve(t.Context(), "default", "a")
+	require.NoError(t, err)
+	require.Equal(t, "changed", p.System)
 	_, err = w.Publish(t.Context(), "default", "nope", "")
 	require.Equal(t, agent.CodeNotFound, agent.CodeOf(err))
 }

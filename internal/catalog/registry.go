@@ -144,7 +144,7 @@ func (r *Registry) refresh(ctx context.Context) (err error) {
 		s = r.empty()
 	}
 	started := time.Now()
-	next := s.next(r.base, r.changeOf(s, &state))
+	next := s.next(r.base, r.changeOf(&state))
 	r.swap(next)
 	r.metrics.reloaded(time.Since(started), next)
 	r.cfg.Logger.Info("catalog loaded", zap.Int64("revision", next.revision), zap.Int("documents", len(state.Documents)),
@@ -154,15 +154,12 @@ func (r *Registry) refresh(ctx context.Context) (err error) {
 
 // changeOf decodes what the store sent. A document that this process cannot read, such as a newer release's, leaves the one that was
 // there before in place.
-func (r *Registry) changeOf(s *snapshot, state *agent.CatalogState) *change {
+func (r *Registry) changeOf(state *agent.CatalogState) *change {
 	c := &change{revision: state.Revision, oldest: state.Oldest, gone: map[agent.DocumentKey]int64{}, artifacts: state.Artifacts}
 	for i := range state.Documents {
 		d := &state.Documents[i]
 		if d.Deleted {
 			c.gone[d.DocumentKey] = d.Revision
-			continue
-		}
-		if known, ok := s.docs[d.DocumentKey]; ok && known.doc.Revision == d.Revision {
 			continue
 		}
 		def, err := definition.Decode(*d)
