@@ -34,6 +34,7 @@ type Parts struct {
 	Tools      *tool.Registry
 	Middleware *middleware.Set
 
+	secrets *secret.Resolver
 	closers []func() error
 }
 
@@ -144,7 +145,7 @@ func (p *Parts) catalog(c *Config, w *World, configured []catalog.ConfiguredMode
 		Store: w.Store, Plans: w.Blobs, Cache: cache, Routes: routes{rules}, Shipped: files, Folder: c.Catalog.Folder != "",
 		Metrics: w.Metrics, Logger: w.Logger,
 		Parts: &catalog.Parts{
-			Tools: kits{p.Tools}, Middleware: chains{p.Middleware, added}, Limits: c.Turn.Limits(), Models: configured,
+			Tools: kits{p.Tools}, Middleware: chains{p.Middleware, added}, Secrets: p.secrets, Limits: c.Turn.Limits(), Models: configured,
 		},
 	})
 	return err
@@ -221,10 +222,10 @@ func (p *Parts) models(c *Config, w *World) ([]catalog.ConfiguredModel, error) {
 			Price:      agent.ModelPrice{InputPerMTok: m.InputPerMTok, CachedPerMTok: m.CachedPerMTok, OutputPerMTok: m.OutputPerMTok},
 		}})
 	}
-	secrets, err := secret.New(secret.Config{Env: w.Env, Folders: c.Catalog.SecretFolders})
-	if err != nil {
+	var err error
+	if p.secrets, err = secret.New(secret.Config{Env: w.Env, Folders: c.Catalog.SecretFolders}); err != nil {
 		return nil, fmt.Errorf("catalog.secret_folders: %w", err)
 	}
-	p.Models, err = llm.Open(llm.Settings{Providers: providers, Secrets: secrets})
+	p.Models, err = llm.Open(llm.Settings{Providers: providers, Secrets: p.secrets})
 	return configured, err
 }

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/catalog/definition"
 )
@@ -25,11 +27,16 @@ func (r *Registry) Apply(ctx context.Context, req agent.ApplyRequest) (agent.App
 	if err := faults.Err(); err != nil {
 		return agent.ApplyResult{}, err
 	}
-	select {
-	case r.applying <- struct{}{}:
-		defer func() { <-r.applying }()
-	case <-ctx.Done():
-		return agent.ApplyResult{}, agent.Interrupted(ctx, "apply")
+	if req.Prune && len(defs) == 0 && req.Source == agent.SourceAPI {
+		return agent.ApplyResult{}, agent.Invalid("prune", "there is no document in the files: nothing says what to keep")
+	}
+	if !req.DryRun {
+		select {
+		case r.applying <- struct{}{}:
+			defer func() { <-r.applying }()
+		case <-ctx.Done():
+			return agent.ApplyResult{}, agent.Interrupted(ctx, "apply")
+		}
 	}
 	var err error
 	for range applyAttempts {
@@ -76,6 +83,9 @@ func twice(defs []*definition.Definition) agent.Faults {
 // apply makes one attempt.
 func (r *Registry) apply(ctx context.Context, req *agent.ApplyRequest, defs []*definition.Definition) (agent.ApplyResult, error) {
 	s := r.current.Load()
+	if req.BaseRevision > s.revision {
+		return agent.ApplyResult{}, agent.Invalid("base_revision", "is %d, but the newest revision is %d", req.BaseRevision, s.revision)
+	}
 	p, err := r.planChange(s, req, defs)
 	if err != nil {
 		return agent.ApplyResult{}, err
@@ -114,7 +124,7 @@ func (r *Registry) commit(ctx context.Context, c *agent.CatalogCommit, out agent
 	}
 	// It is stored: that this process sees it a moment later is no failure.
 	if err := r.refresh(ctx); err != nil {
-		r.cfg.Logger.Warn("refresh after a change")
+		r.cfg.Logger.Warn("refresh after a change", zap.Error(err))
 	}
 	return out, nil
 }
@@ -134,8 +144,10 @@ func (r *Registry) planChange(s *snapshot, req *agent.ApplyRequest, defs []*defi
 		commit: agent.CatalogCommit{At: s.revision, By: req.By, Source: req.Source, Comment: req.Comment},
 	}
 	wanted := make(map[agent.DocumentKey]bool, len(defs))
+	tenants := map[string]bool{}
 	for _, d := range defs {
 		wanted[d.Key] = true
+		tenants[d.Key.Tenant] = true
 		if err := r.put(p, s, req, d); err != nil {
 			return nil, err
 		}
@@ -143,7 +155,9 @@ func (r *Registry) planChange(s *snapshot, req *agent.ApplyRequest, defs []*defi
 	remove := slices.Clone(req.Delete)
 	if req.Prune {
 		for k, e := range s.docs {
-			if e.stored() && e.doc.Source == req.Source && !wanted[k] && (req.PruneTenant == "" || k.Tenant == req.PruneTenant) && !slices.Contains(remove, k) {
+			// Through the API, only of the tenants that the files have something of: a file of one must not empty the others.
+			ours := req.Source != agent.SourceAPI || (tenants[k.Tenant] && (req.PruneTenant == "" || k.Tenant == req.PruneTenant))
+			if ours && e.stored() && e.doc.Source == req.Source && !wanted[k] && !slices.Contains(remove, k) {
 				remove = append(remove, k)
 			}
 		}
@@ -166,7 +180,8 @@ func (r *Registry) put(p *planned, s *snapshot, req *agent.ApplyRequest, d *defi
 	c := agent.DocumentChange{DocumentKey: d.Key, Action: agent.ActionCreated, After: d.Body}
 	if there {
 		c.Action, c.Before = agent.ActionUpdated, e.doc.Body
-		if bytes.Equal(e.doc.Body, d.Body) && e.doc.Source == req.Source {
+		folders := r.cfg.Folder && e.doc.Source == agent.SourceFolder
+		if bytes.Equal(e.doc.Body, d.Body) && (e.doc.Source == req.Source || folders) {
 			c.Action = agent.ActionUnchanged
 		}
 	}

@@ -36,6 +36,9 @@ func TestApply(t *testing.T) {
 	require.Equal(t, int64(2), out.Revision)
 	require.Equal(t, int64(2), w.apply(agentDoc("acme", "a", "description: new")).Revision, "what is there already is no revision")
 
+	w.apply(agentDoc("other", "kept", ""))
+	_, err = w.try("# nothing\n", func(r *agent.ApplyRequest) { r.Prune = true })
+	require.ErrorContains(t, err, "prune: there is no document in the files")
 	out, err = w.try(agentDoc("acme", "c", ""), func(r *agent.ApplyRequest) { r.Prune = true })
 	require.NoError(t, err)
 	require.Equal(t, map[string]string{"AgentInstance acme/a": "deleted", "AgentInstance acme/b": "deleted", "AgentInstance acme/c": "created"}, actions(out))
@@ -55,6 +58,9 @@ func TestApplyConflicts(t *testing.T) {
 	_, err = w.try(agentDoc("", "a", "description: yours"), base(first))
 	require.Equal(t, agent.CodeConflict, agent.CodeOf(err))
 	require.ErrorContains(t, err, "AgentInstance default/a changed at revision 3, after 1")
+
+	_, err = w.try(agentDoc("", "a", "description: future"), base(99))
+	require.ErrorContains(t, err, "base_revision: is 99, but the newest revision is 3")
 
 	key := agent.DocumentKey{Kind: agent.KindAgent, Tenant: "default", Name: "a"}
 	_, err = w.Apply(t.Context(), agent.ApplyRequest{Delete: []agent.DocumentKey{key}, BaseRevision: first})
@@ -158,6 +164,9 @@ func TestFolder(t *testing.T) {
 	w.apply(agentDoc("", "c", ""))
 	_, err = w.try(agentDoc("", "a", "description: x"))
 	require.ErrorContains(t, err, "comes from the folder that this server watches")
+	same, err := w.try(agentDoc("", "a", ""))
+	require.NoError(t, err)
+	require.Equal(t, agent.ActionUnchanged, same.Changes[0].Action, "what it says already is no edit")
 	_, err = w.ApplyFolder(t.Context(), files(agentDoc("", "a", "models: [nope]")))
 	require.ErrorContains(t, err, "0.yaml:7:10: AgentInstance default/a: models[0]")
 	_ = w.plan("default", "b")
@@ -203,4 +212,73 @@ func TestAnotherHistory(t *testing.T) {
 	_, _, err = w.Resolve(t.Context(), "default", "a")
 	require.Equal(t, agent.CodeNotFound, agent.CodeOf(err))
 	_ = w.plan("default", "analyst")
+}
+
+// TestBuiltInAgain: a stored document that hid a built-in one goes, and what comes back is made of today's documents.
+func TestBuiltInAgain(t *testing.T) {
+	w := newWorld(t)
+	before := w.plan("x", "analyst")
+	w.apply("kind: NodeDefinition\nnode_id: agent\nversion: '1'\ntype: agent\nproperties: {type: object, properties: {system_message: {type: string}}}\n" +
+		"prompt: 'New. {{system_message}}'\n")
+	w.apply(agentDoc("*", "analyst", ""))
+	key := agent.DocumentKey{Kind: agent.KindAgent, Tenant: agent.SharedTenant, Name: "analyst"}
+	_, err := w.Apply(t.Context(), agent.ApplyRequest{Delete: []agent.DocumentKey{key}})
+	require.NoError(t, err)
+	after := w.plan("x", "analyst")
+	require.Equal(t, "New. "+before.System, after.System)
+	_, here, err := w.Resolve(t.Context(), "x", "analyst")
+	require.NoError(t, err)
+	_, there, err := w.another().Resolve(t.Context(), "x", "analyst")
+	require.NoError(t, err)
+	require.Equal(t, there, here, "the same hash in every process")
+}
+
+// TestHidden: a disabled agent needs nothing but its name, and nobody may rely on it.
+func TestHidden(t *testing.T) {
+	w := newWorld(t)
+	w.apply(agentDoc("*", "help", ""))
+	w.apply("kind: AgentInstance\ntenant: acme\nname: help\ndisabled: true\n")
+	_, _, err := w.Resolve(t.Context(), "acme", "help")
+	require.Equal(t, agent.CodeNotFound, agent.CodeOf(err))
+	_, err = w.try("kind: RouteTable\ntenant: acme\nname: r\ndefault_agent: help\n")
+	require.ErrorContains(t, err, `default_agent: there is no agent "help"`)
+	w.apply("kind: RouteTable\ntenant: '*'\nname: r\nrules: [{name: x, agent: help}]\n")
+	_, err = w.try("kind: AgentInstance\ntenant: '*'\nname: help\ndisabled: true\n")
+	require.ErrorContains(t, err, `RouteTable */r: rules[0].agent: there is no agent "help"`)
+	_, err = w.try(agentDoc("*", "boss", "delegates: [help]"))
+	require.NoError(t, err)
+}
+
+// TestHoldersKeepWhatTheyName: documents that no agent uses yet.
+func TestHoldersKeepWhatTheyName(t *testing.T) {
+	w := newWorld(t)
+	w.apply("kind: AuthProfile\nname: k\ntype: bearer\nsecret: env:X\n---\nkind: ModelProfile\nname: m\nprovider: openai\nmodel: x\nauth: k\n---\n" +
+		"kind: NodeDefinition\nnode_id: post\nversion: '1'\ntype: toolkit\ntoolkit: mail\n---\nkind: ToolBinding\nname: b\nnode_id: post\nnode_version: '1'\nauth: [k]\n---\n" +
+		"kind: KnowledgeCollection\nname: c\nembedding: m\nsources: [{text: x}]\n")
+	for want, k := range map[string]agent.DocumentKey{
+		`ModelProfile default/m: auth: there is no auth profile "k"`:              {Kind: agent.KindAuth, Tenant: "default", Name: "k"},
+		`KnowledgeCollection default/c: embedding: there is no model profile "m"`: {Kind: agent.KindModel, Tenant: "default", Name: "m"},
+		`ToolBinding default/b: node_id: there is no node post@1`:                 {Kind: agent.KindNode, Name: "post", Version: "1"},
+	} {
+		_, err := w.Apply(t.Context(), agent.ApplyRequest{Delete: []agent.DocumentKey{k}})
+		require.ErrorContains(t, err, want)
+	}
+}
+
+// TestUnreadable: a document of a newer release is remembered as a fault until it is gone.
+func TestUnreadable(t *testing.T) {
+	w := newWorld(t)
+	w.apply(agentDoc("", "a", ""))
+	key := agent.DocumentKey{Kind: "Novelty", Tenant: "default", Name: "n"}
+	w.store.revision++
+	w.store.docs[key] = agent.Document{DocumentKey: key, Revision: w.store.revision, Body: []byte(`{"kind":"Novelty"}`)}
+	require.NoError(t, w.Start(t.Context()))
+	w.apply(agentDoc("", "b", ""))
+	status := w.Status(t.Context()).Sources[0]
+	require.False(t, status.OK)
+	require.Equal(t, "Novelty default/n", status.Faults[0].Document)
+	w.store.revision++
+	w.store.docs[key] = agent.Document{DocumentKey: key, Revision: w.store.revision, Deleted: true}
+	require.NoError(t, w.Start(t.Context()))
+	require.True(t, w.Status(t.Context()).Sources[0].OK)
 }

@@ -1,14 +1,19 @@
 package catalog
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// check says what a change would break: references that lead nowhere, agents that no longer compile, routes, cycles. s is the
+// maxCompiled bounds what the plans that one change makes may take together, in bytes.
+const maxCompiled = 256 << 20
+
+// check says what a change would break: references that lead nowhere, agents that no longer compile, routes, circles. s is the
 // candidate, before the snapshot that is served (nil: none), changed what differs between them. What was broken before and is not
 // part of the change is not held against it.
 func (r *Registry) check(before, s *snapshot, changed []agent.DocumentKey) agent.Faults {
@@ -19,15 +24,16 @@ func (r *Registry) check(before, s *snapshot, changed []agent.DocumentKey) agent
 		c.routes = c.routes || k.Kind == agent.KindRoutes
 		c.deep = c.deep || (k.Kind != agent.KindAgent && k.Kind != agent.KindRoutes)
 	}
-	slices.SortFunc(changed, compareKeys)
-	for _, k := range changed {
-		if e, ok := s.docs[k]; ok {
-			c.document(e)
-		}
+	if c.deep {
+		c.holders()
 	}
 	c.compile()
 	c.delegation()
 	c.tables()
+	slices.SortStableFunc(c.faults, func(a, b agent.Fault) int {
+		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column),
+			cmp.Compare(a.Document, b.Document), cmp.Compare(a.Path, b.Path))
+	})
 	return c.faults
 }
 
@@ -43,33 +49,75 @@ func (c *checker) fault(e *entry, path, format string, args ...any) {
 	c.faults = append(c.faults, e.def.Fault(path, format, args...))
 }
 
-// document checks the references of documents that are not part of a plan by themselves: nobody may use them yet.
-func (c *checker) document(e *entry) {
-	switch v := e.def.Value.(type) {
-	case *agent.ToolBinding:
-		c.binding(e, v)
-	case *agent.ModelProfile:
-		if v.Auth != "" && c.s.find(agent.KindAuth, e.doc.Tenant, v.Auth, nil) == nil {
-			c.fault(e, "auth", "there is no auth profile %q", v.Auth)
+// holders checks the documents that name others and are not part of a plan by themselves: nobody may use them yet. Of one that did not
+// change only what the change took away is held against it.
+func (c *checker) holders() {
+	for k, e := range c.s.docs {
+		switch v := e.def.Value.(type) {
+		case *agent.ToolBinding:
+			c.binding(e, v)
+		case *agent.ModelProfile:
+			c.refer(e, "auth", agent.KindAuth, v.Auth)
+		case *agent.KnowledgeCollection:
+			c.refer(e, "embedding", agent.KindModel, v.Embedding)
+		case *agent.NodeDefinition:
+			if c.changed[k] {
+				c.node(e, v)
+			}
+		case *agent.AuthProfile:
+			if c.changed[k] {
+				c.secrets(e, v)
+			}
 		}
-	case *agent.KnowledgeCollection:
-		if v.Embedding != "" && c.s.find(agent.KindModel, e.doc.Tenant, v.Embedding, nil) == nil {
-			c.fault(e, "embedding", "there is no model profile %q", v.Embedding)
+	}
+}
+
+// refer checks a name that may be empty.
+func (c *checker) refer(e *entry, path string, kind agent.Kind, name string) {
+	if name == "" || c.s.find(kind, e.doc.Tenant, name, nil) != nil {
+		return
+	}
+	if c.changed[e.doc.DocumentKey] || (c.before != nil && c.before.find(kind, e.doc.Tenant, name, nil) != nil) {
+		c.fault(e, path, "there is no %s %q", wordFor(kind), name)
+	}
+}
+
+func wordFor(k agent.Kind) string {
+	switch k {
+	case agent.KindAuth:
+		return "auth profile"
+	case agent.KindModel:
+		return "model profile"
+	default:
+		return string(k)
+	}
+}
+
+func (c *checker) secrets(e *entry, a *agent.AuthProfile) {
+	if c.r.cfg.Parts.Secrets == nil {
+		return
+	}
+	for path, ref := range map[string]string{"secret": a.Secret, "password": a.Password, "client_secret": a.ClientSecret} {
+		if ref == "" {
+			continue
 		}
-	case *agent.NodeDefinition:
-		c.node(e, v)
+		if err := c.r.cfg.Parts.Secrets.Allowed(ref); err != nil {
+			c.fault(e, path, "%s", err)
+		}
 	}
 }
 
 func (c *checker) binding(e *entry, b *agent.ToolBinding) {
 	for i, name := range b.Auth {
-		if c.s.find(agent.KindAuth, e.doc.Tenant, name, nil) == nil {
-			c.fault(e, fmt.Sprintf("auth[%d]", i), "there is no auth profile %q", name)
-		}
+		c.refer(e, fmt.Sprintf("auth[%d]", i), agent.KindAuth, name)
 	}
-	found, ok := c.s.docs[agent.DocumentKey{Kind: agent.KindNode, Name: b.NodeID, Version: b.NodeVersion}]
-	if !ok {
+	k := agent.DocumentKey{Kind: agent.KindNode, Name: b.NodeID, Version: b.NodeVersion}
+	found, ok := c.s.docs[k]
+	switch {
+	case !ok && (c.changed[e.doc.DocumentKey] || c.changed[k]):
 		c.fault(e, "node_id", "there is no node %s@%s", b.NodeID, b.NodeVersion)
+		return
+	case !ok || (!c.changed[e.doc.DocumentKey] && !c.changed[k]):
 		return
 	}
 	n := found.node()
@@ -87,9 +135,14 @@ func (c *checker) binding(e *entry, b *agent.ToolBinding) {
 
 func (c *checker) node(e *entry, n *agent.NodeDefinition) {
 	if n.Type == agent.NodeAgent {
-		plan := agent.Plan{Middleware: slices.DeleteFunc(slices.Clone(n.Middleware), func(m agent.PlanMiddleware) bool { return m.Name == all })}
-		if err := c.r.cfg.Parts.Middleware.Check(&plan); err != nil {
-			c.fault(e, "middleware", "%s", reason(err))
+		for i, m := range n.Middleware {
+			if m.Name == all {
+				continue
+			}
+			if err := c.r.cfg.Parts.Middleware.Check(m); err != nil {
+				field, message := fieldOf(err)
+				c.fault(e, join(fmt.Sprintf("middleware[%d]", i), field), "%s", message)
+			}
 		}
 		return
 	}
@@ -104,18 +157,23 @@ func (c *checker) node(e *entry, n *agent.NodeDefinition) {
 	}
 }
 
-// compile compiles the agents that changed, or all when something changed that agents are made of.
+// compile compiles the agents that changed, or all when something changed that agents are made of. One that is disabled may be
+// anything: it hides a shared one of its name.
 func (c *checker) compile() {
+	bytes := 0
 	for _, e := range c.s.agents {
 		k := e.doc.DocumentKey
-		switch {
-		case c.changed[k]:
-			c.faults = append(c.faults, c.r.compiled(c.s, e).faults...)
-		case c.deep && (c.before == nil || c.before.docs[k] != e):
-			faults := c.r.compiled(c.s, e).faults
-			if len(faults) > 0 && !c.brokenBefore(k) {
-				c.faults = append(c.faults, faults...)
-			}
+		touched := c.deep && (c.before == nil || c.before.docs[k] != e)
+		if e.instance().Disabled || (!c.changed[k] && !touched) {
+			continue
+		}
+		compiled := c.r.compiled(c.s, e)
+		if len(compiled.faults) > 0 && (c.changed[k] || !c.brokenBefore(k)) {
+			c.faults = append(c.faults, compiled.faults...)
+		}
+		if bytes += len(compiled.body); bytes > maxCompiled {
+			c.fault(e, "", "the change makes plans of more than %d bytes in all", maxCompiled)
+			return
 		}
 	}
 }
@@ -128,55 +186,71 @@ func (c *checker) brokenBefore(k agent.DocumentKey) bool {
 	return ok && len(c.r.compiled(c.before, e).faults) > 0
 }
 
-// delegation refuses delegates that do not exist, and agents that hand work to one another in a circle.
+// delegation refuses delegates that do not exist, and agents that hand work to one another in a circle, as any tenant sees them.
 func (c *checker) delegation() {
 	if !c.agents {
 		return
 	}
+	scopes := map[string]bool{agent.SharedTenant: true}
 	for _, e := range c.s.agents {
+		scopes[e.doc.Tenant] = true
 		for i, name := range e.instance().Delegates {
-			to := c.s.find(agent.KindAgent, e.doc.Tenant, name, nil)
-			path := fmt.Sprintf("delegates[%d]", i)
-			switch {
-			case to == nil && (c.changed[e.doc.DocumentKey] || c.wentAway(e.doc.Tenant, name)):
-				c.fault(e, path, "there is no agent %q", name)
-			case to != nil && c.changed[e.doc.DocumentKey]:
-				c.circle(e, path, name)
+			gone := c.s.agent(e.doc.Tenant, name) == nil
+			if gone && (c.changed[e.doc.DocumentKey] || c.wentAway(e.doc.Tenant, name)) {
+				c.fault(e, fmt.Sprintf("delegates[%d]", i), "there is no agent %q", name)
+			}
+		}
+	}
+	for _, tenant := range slices.Sorted(maps.Keys(scopes)) {
+		walk := circles{c: c, tenant: tenant, done: map[*entry]bool{}}
+		for _, e := range c.s.agents {
+			if e.doc.Tenant == tenant || (e.doc.Tenant == agent.SharedTenant && c.s.agent(tenant, e.doc.Name) == e) {
+				walk.from(e, nil)
 			}
 		}
 	}
 }
 
-// wentAway reports whether a name meant an agent before the change.
-func (c *checker) wentAway(tenant, name string) bool {
-	return c.before != nil && c.before.find(agent.KindAgent, tenant, name, nil) != nil
+// circles walks from delegate to delegate as one tenant finds them, each agent once.
+type circles struct {
+	c      *checker
+	tenant string
+	done   map[*entry]bool
 }
 
-// circle looks for a way from a delegate back to the agent. It visits each agent once.
-func (c *checker) circle(e *entry, path, name string) {
-	type stop struct {
-		entry *entry
-		way   []string
+func (w *circles) from(e *entry, way []*entry) {
+	if at := slices.Index(way, e); at >= 0 {
+		w.report(append(slices.Clone(way[at:]), e))
+		return
 	}
-	tenant := e.doc.Tenant
-	seen := map[*entry]bool{}
-	queue := []stop{{c.s.find(agent.KindAgent, tenant, name, nil), []string{e.doc.Name, name}}}
-	for len(queue) > 0 {
-		at := queue[0]
-		queue = queue[1:]
-		if at.entry == e {
-			c.fault(e, path, "agents delegate in a circle: %s", strings.Join(at.way, " → "))
-			return
-		}
-		if at.entry == nil || seen[at.entry] {
-			continue
-		}
-		seen[at.entry] = true
-		for _, next := range at.entry.instance().Delegates {
-			// A shared agent runs for the tenant that called it, and finds that tenant's agents first.
-			queue = append(queue, stop{c.s.find(agent.KindAgent, tenant, next, nil), append(slices.Clone(at.way), next)})
-		}
+	if e == nil || w.done[e] {
+		return
 	}
+	way = append(way, e)
+	for _, name := range e.instance().Delegates {
+		w.from(w.c.s.agent(w.tenant, name), way)
+	}
+	w.done[e] = true
+}
+
+// report names the circle at one of its agents that changed, if one did.
+func (w *circles) report(circle []*entry) {
+	at := max(slices.IndexFunc(circle, func(e *entry) bool { return w.c.changed[e.doc.DocumentKey] }), 0)
+	names := []string{}
+	ring := circle[:len(circle)-1]
+	for i := range circle {
+		names = append(names, ring[(at%len(ring)+i)%len(ring)].doc.Name)
+	}
+	next := slices.Index(circle[at].instance().Delegates, names[1])
+	f := circle[at].def.Fault(fmt.Sprintf("delegates[%d]", next), "agents delegate in a circle: %s", strings.Join(names, " → "))
+	if !slices.Contains(w.c.faults, f) {
+		w.c.faults = append(w.c.faults, f)
+	}
+}
+
+// wentAway reports whether a name meant an agent before the change.
+func (c *checker) wentAway(tenant, name string) bool {
+	return c.before != nil && c.before.agent(tenant, name) != nil
 }
 
 // tables checks routes: the rules compile, their agents exist and have the models that they name, and one default is enough.
@@ -195,10 +269,7 @@ func (c *checker) tables() {
 		}
 		if t.DefaultAgent != "" {
 			c.target(e, mine, "default_agent", t.DefaultAgent, "")
-			if other := defaults[e.doc.Tenant]; other != nil && other.stored() == e.stored() && (mine || c.changed[other.doc.DocumentKey]) {
-				c.fault(e, "default_agent", "%s names a default agent for the same tenant: one is enough", other.doc.DocumentKey)
-			}
-			defaults[e.doc.Tenant] = e
+			c.second(defaults, e, mine)
 		}
 		for i, rule := range t.Rules {
 			c.target(e, mine, fmt.Sprintf("rules[%d]", i), rule.Agent, rule.Model)
@@ -206,14 +277,29 @@ func (c *checker) tables() {
 	}
 }
 
-func (c *checker) target(e *entry, mine bool, path, name, model string) {
-	if path != "default_agent" {
-		path += ".agent"
+// second refuses a second default agent for a tenant, at the document that brings it.
+func (c *checker) second(defaults map[string]*entry, e *entry, mine bool) {
+	other := defaults[e.doc.Tenant]
+	defaults[e.doc.Tenant] = e
+	if other == nil || other.stored() != e.stored() || (!mine && !c.changed[other.doc.DocumentKey]) {
+		return
 	}
-	to := c.s.find(agent.KindAgent, e.doc.Tenant, name, nil)
+	if !mine {
+		e, other = other, e
+	}
+	c.fault(e, "default_agent", "%s names a default agent for the same tenant: one is enough", other.doc.DocumentKey)
+}
+
+// target checks the agent of a rule or of a default. What is shipped steps back when its agent is hidden.
+func (c *checker) target(e *entry, mine bool, path, name, model string) {
+	at := path
+	if path != "default_agent" {
+		at += ".agent"
+	}
+	to := c.s.agent(e.doc.Tenant, name)
 	if to == nil {
-		if mine || c.wentAway(e.doc.Tenant, name) {
-			c.fault(e, path, "there is no agent %q", name)
+		if mine || (e.stored() && c.wentAway(e.doc.Tenant, name)) {
+			c.fault(e, at, "there is no agent %q", name)
 		}
 		return
 	}
@@ -225,6 +311,6 @@ func (c *checker) target(e *entry, mine bool, path, name, model string) {
 		return // said elsewhere
 	}
 	if _, err := compiled.plan.Model(model); err != nil {
-		c.fault(e, strings.TrimSuffix(path, "agent")+"model", "agent %q has no model %q", name, model)
+		c.fault(e, path+".model", "agent %q has no model %q", name, model)
 	}
 }

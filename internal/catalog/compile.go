@@ -13,6 +13,9 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
+// maxPlan bounds a compiled plan, in bytes; what keeps plans takes twice as much.
+const maxPlan = 4 << 20
+
 // compiled is an agent's plan with what it was made of.
 type compiled struct {
 	plan agent.Plan
@@ -51,7 +54,11 @@ type compiler struct {
 	in    *inputs
 	plan  agent.Plan
 	given parameters // of the instance, defaults filled in
-	out   *compiled
+
+	temperature           *float64 // given by a parameter
+	maxTokens, iterations int      // likewise; 0: not given
+
+	out *compiled
 }
 
 // compile makes the plan of an agent instance. It reads nothing but its inputs and the parts.
@@ -68,13 +75,14 @@ func compile(parts *Parts, e *entry, in *inputs) *compiled {
 	if len(c.out.faults) > 0 {
 		return c.out
 	}
-	if err := parts.Middleware.Check(&c.plan); err != nil {
-		c.fault("middleware", "%s", reason(err))
-		return c.out
-	}
 	var err error
 	if c.out.body, c.out.hash, err = Encode(&c.plan); err != nil {
 		c.fault("", "%s", err)
+		return c.out
+	}
+	if len(c.out.body) > maxPlan {
+		c.fault("", "its plan is %d bytes, at most %d", len(c.out.body), maxPlan)
+		c.out.body = nil
 		return c.out
 	}
 	// What turns are given is what a reader of the bytes would get.
@@ -120,12 +128,30 @@ func (c *compiler) instructions() {
 	if c.given, ok = c.parameters(c.in.node, c.inst.Parameters, "parameters"); !ok {
 		return
 	}
-	prompt, err := c.given.fill(n.Prompt)
-	if err != nil {
-		c.fault("parameters", "%s", err)
-		return
+	var err error
+	if n.Prompt == "" && !c.given.isText(paramSystemMessage) {
+		c.fault("parameters."+paramSystemMessage, "want a string: it is the system prompt")
 	}
-	c.plan.System = prompt
+	if c.plan.System, err = c.given.fill(n.Prompt); err != nil {
+		c.fault("parameters", "%s", err)
+	}
+	if c.temperature, err = c.special(paramTemperature, 0, 2); err != nil {
+		c.fault("parameters."+paramTemperature, "%s", err)
+	}
+	for name, to := range map[string]*int{paramMaxTokens: &c.maxTokens, paramMaxIterations: &c.iterations} {
+		if *to, _, err = special(c.given, name, 1, 1_000_000); err != nil {
+			c.fault("parameters."+name, "%s", err)
+		}
+	}
+}
+
+// special is a parameter as a pointer, nil when it is not given.
+func (c *compiler) special(name string, low, high float64) (*float64, error) {
+	value, ok, err := special(c.given, name, low, high)
+	if !ok {
+		return nil, err
+	}
+	return &value, nil
 }
 
 // parameters checks what is given against a node's properties and fills in their defaults.

@@ -45,11 +45,12 @@ func (c *compiler) model(ref *reference, path string) (agent.PlanModel, bool) {
 		}
 		m.Auth = &auth
 	}
-	var temperature float64
-	if c.given.into(paramTemperature, &temperature) {
-		m.Temperature = &temperature
+	if c.temperature != nil {
+		m.Temperature = c.temperature
 	}
-	c.given.into(paramMaxTokens, &m.MaxTokens)
+	if c.maxTokens > 0 {
+		m.MaxTokens = c.maxTokens
+	}
 	return m, true
 }
 
@@ -67,28 +68,35 @@ func (c *compiler) auth(ref *reference, path string) (agent.PlanAuth, bool) {
 
 // middleware is the node's, outermost, then the agent's own.
 func (c *compiler) middleware() {
-	var list []agent.PlanMiddleware
 	if c.in.node != nil {
-		list = append(list, c.in.node.node().Middleware...)
-	}
-	for _, m := range append(list, c.inst.Middleware...) {
-		if m.Name != all {
-			c.plan.Middleware = append(c.plan.Middleware, m)
-			continue
+		for _, m := range c.in.node.node().Middleware {
+			c.wrap(m, "node_id")
 		}
+	}
+	for i, m := range c.inst.Middleware {
+		c.wrap(m, fmt.Sprintf("middleware[%d]", i))
+	}
+}
+
+func (c *compiler) wrap(m agent.PlanMiddleware, path string) {
+	if m.Name == all {
 		for _, name := range c.parts.Middleware.Added() {
 			c.plan.Middleware = append(c.plan.Middleware, agent.PlanMiddleware{Name: name})
 		}
+		return
 	}
+	if err := c.parts.Middleware.Check(m); err != nil {
+		field, message := fieldOf(err)
+		c.fault(join(path, field), "%s", message)
+		return
+	}
+	c.plan.Middleware = append(c.plan.Middleware, m)
 }
 
 // bounds lowers the configuration's ceilings.
 func (c *compiler) bounds() {
 	c.plan.Limits = c.parts.Limits.Lower(&c.inst.Limits)
-	var iterations int
-	if c.given.into(paramMaxIterations, &iterations) {
-		c.plan.Limits = c.plan.Limits.Lower(&agent.Limits{ModelCalls: iterations})
-	}
+	c.plan.Limits = c.plan.Limits.Lower(&agent.Limits{ModelCalls: c.iterations})
 }
 
 // surroundings are the collections that it searches and the agents that it hands work to.
@@ -112,6 +120,14 @@ func (c *compiler) surroundings() {
 
 // defaultTopK is how many passages a search yields when the collection does not say.
 const defaultTopK = 4
+
+// fieldOf splits an error into the field that it names and the rest.
+func fieldOf(err error) (field, message string) {
+	if e, ok := errors.AsType[*agent.Error](err); ok && e.Op == "" {
+		return e.Field, e.Err.Error()
+	}
+	return "", err.Error()
+}
 
 // reason is what an error says without the field that a fault's path names already.
 func reason(err error) string {

@@ -2,6 +2,7 @@ package catalog_test
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -183,7 +184,7 @@ func TestRefusals(t *testing.T) {
 		"binding auth":     {"kind: ToolBinding\nname: b\nnode_id: pipeline\nnode_version: '1'\nauth: [k]\n", `auth[0]: there is no auth profile "k"`},
 		"toolkit":          {"kind: NodeDefinition\nnode_id: x\nversion: '1'\ntype: toolkit\n", `toolkit: this server has no toolkit "x"`},
 		"tool of toolkit":  {"kind: NodeDefinition\nnode_id: fax\nversion: '1'\ntype: tool\ntoolkit: mail\ntool: fax\n", `tool: toolkit "mail" has no tool "fax"`},
-		"middleware":       {agentDoc("", "a", "middleware: [{name: nope}]"), `middleware: middleware[0].name: there is no middleware "nope"`},
+		"middleware":       {agentDoc("", "a", "middleware: [{name: nope}]"), `middleware[0].name: there is no middleware "nope"`},
 		"model auth":       {"kind: ModelProfile\nname: m\nprovider: openai\nmodel: x\nauth: k\n", `auth: there is no auth profile "k"`},
 		"knowledge":        {agentDoc("", "a", "knowledge: [k]"), `knowledge[0]: there is no knowledge collection "k"`},
 		"delegate":         {agentDoc("", "a", "delegates: [b]"), `delegates[0]: there is no agent "b"`},
@@ -198,7 +199,35 @@ func TestRefusals(t *testing.T) {
 			"kind: RouteTable\nname: r\ndefault_agent: analyst\n---\nkind: RouteTable\nname: s\ndefault_agent: analyst\n",
 			"default_agent: RouteTable default/r names a default agent for the same tenant: one is enough",
 		},
-		"default":   {"kind: RouteTable\nname: r\ndefault_agent: nope\n", `default_agent: there is no agent "nope"`},
+		"default":            {"kind: RouteTable\nname: r\ndefault_agent: nope\n", `default_agent: there is no agent "nope"`},
+		"middleware options": {agentDoc("", "a", "middleware: [{name: house, options: {bad: 1}}]"), "middleware[0].options.bad: unknown field"},
+		"every middleware": {
+			agentDoc("", "a", "middleware: [{name: house, options: {bad: 1}}, {name: nope}]"), `middleware[1].name: there is no middleware "nope"`,
+		},
+		"own secret": {"kind: AuthProfile\nname: k\ntype: bearer\nsecret: env:DATABASE_URL\n", "secret: read secret env:DATABASE_URL: the runtime's own"},
+		"prompt bomb": {
+			"kind: NodeDefinition\nnode_id: bomb\nversion: '1'\ntype: agent\nproperties: {type: object, properties: {a: {type: string}}}\nprompt: '" +
+				strings.Repeat("{{a}}", 40_000) + "'\n---\nkind: AgentInstance\nname: a\nnode_id: bomb\nnode_version: '1'\nparameters: {a: " +
+				strings.Repeat("x", 200_000) + "}\n", "make a system prompt of more than 524288 bytes",
+		},
+		"special parameters": {
+			"kind: NodeDefinition\nnode_id: odd\nversion: '1'\ntype: agent\nproperties: {type: object, properties: {temperature: {type: string}}}\n---\n" +
+				"kind: AgentInstance\nname: a\nnode_id: odd\nnode_version: '1'\nparameters: {temperature: hot}\n",
+			"parameters.temperature: want a number from 0 to 2",
+		},
+		"negative iterations": {
+			"kind: NodeDefinition\nnode_id: odd\nversion: '1'\ntype: agent\nproperties: {type: object, properties: {max_iterations: {type: integer}}}\n---\n" +
+				"kind: AgentInstance\nname: a\nnode_id: odd\nnode_version: '1'\nparameters: {max_iterations: -5}\n",
+			"parameters.max_iterations: want a number from 1 to 1000000",
+		},
+		"no text to say": {
+			"kind: NodeDefinition\nnode_id: odd\nversion: '1'\ntype: agent\nproperties: {type: object, properties: {system_message: {type: integer}}}\n---\n" +
+				"kind: AgentInstance\nname: a\nnode_id: odd\nnode_version: '1'\nparameters: {system_message: 3}\n",
+			"parameters.system_message: want a string",
+		},
+		"circle through a shared agent": {
+			agentDoc("acme", "a", "delegates: [s]") + agentDoc("*", "a", "") + agentDoc("*", "s", "delegates: [a]"), "agents delegate in a circle: s → a → s",
+		},
 		"two alike": {agentDoc("", "a", "") + agentDoc("", "a", ""), "is given twice: the other one is at test.yaml:1"},
 	}
 	for name, c := range cases {
@@ -225,12 +254,12 @@ func TestEveryFaultAtOnce(t *testing.T) {
 
 func TestNewestNode(t *testing.T) {
 	w := newWorld(t)
-	for _, version := range []string{"2", "10", "9"} {
+	for _, version := range []string{"2", "latest", "10", "9", "11.0.0-rc1"} {
 		w.apply("kind: NodeDefinition\nnode_id: post\nversion: '" + version + "'\ntype: toolkit\ntoolkit: mail\n")
 	}
 	w.apply(agentDoc("", "new", "tools: [post]") + agentDoc("", "old", "tools: ['post@2']"))
 	p := w.plan("default", "new")
-	require.Equal(t, "post@10", p.Tools[0].Node)
+	require.Equal(t, "post@11.0.0-rc1", p.Tools[0].Node)
 	p = w.plan("default", "old")
 	require.Equal(t, "post@2", p.Tools[0].Node)
 	w.apply("kind: NodeDefinition\nnode_id: post\nversion: '11'\ntype: toolkit\ntoolkit: mail\n")
@@ -238,4 +267,12 @@ func TestNewestNode(t *testing.T) {
 	require.Equal(t, "post@11", p.Tools[0].Node, "a newer version is taken by those who name none")
 	p = w.plan("default", "old")
 	require.Equal(t, "post@2", p.Tools[0].Node)
+}
+
+func TestAllButWhatIsNamed(t *testing.T) {
+	w := newWorld(t)
+	w.apply(agentDoc("", "a", "tools: ['*', {toolkit: mail, tools: [send], approval: always}]"))
+	p := w.plan("default", "a")
+	require.Equal(t, []string{"execute_pipeline", "send"}, toolNames(&p))
+	require.Equal(t, agent.ApproveAlways, p.Tools[1].Approval)
 }

@@ -56,7 +56,7 @@ func (c *compiler) grant(g *grant) {
 		c.add(agent.PlanTool{
 			Spec: spec, Toolkit: codeOf(n), Binding: g.bound.Name, Node: n.NodeID + "@" + n.Version, SourceNodeName: n.NodeID,
 			IsFromToolkit: n.Type == agent.NodeToolkit, Approval: approval(g.Approval, g.bound.Approval), Parameters: params.raw, Auth: auth,
-		}, g.path)
+		}, g)
 	}
 }
 
@@ -104,9 +104,9 @@ func nameList(specs []agent.ToolSpec) string {
 	return strings.Join(names, ", ")
 }
 
-func (c *compiler) add(t agent.PlanTool, path string) {
+func (c *compiler) add(t agent.PlanTool, g *grant) {
 	if other, taken := c.plan.Tool(t.Spec.Name); taken {
-		c.fault(path, "tool %q comes from %q (node %s) and from %q (node %s): a model knows tools by name alone",
+		c.fault(g.path, "tool %q comes from %q (node %s) and from %q (node %s): a model knows tools by name alone",
 			t.Spec.Name, other.Binding, other.Node, t.Binding, t.Node)
 		return
 	}

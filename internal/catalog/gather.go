@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/turnstone-run/turnstone/agent"
@@ -67,17 +68,7 @@ func gather(parts *Parts, s *snapshot, e *entry) *inputs {
 		}
 		g.in.models = append(g.in.models, m)
 	}
-	for i, t := range a.Tools {
-		path := fmt.Sprintf("tools[%d]", i)
-		if t.Toolkit != all {
-			g.grant(t, path)
-			continue
-		}
-		for _, kit := range parts.kits {
-			t.Toolkit = kit
-			g.grant(t, path)
-		}
-	}
+	g.tools(parts, a.Tools)
 	for _, name := range a.Knowledge {
 		g.in.knowledge = append(g.in.knowledge, g.find(agent.KindKnowledge, name))
 	}
@@ -87,7 +78,34 @@ func gather(parts *Parts, s *snapshot, e *entry) *inputs {
 	return g.in
 }
 
-func (g *gatherer) grant(t agent.ToolGrant, path string) {
+// tools looks the grants up in their order; * stands for every toolkit that no other entry grants.
+func (g *gatherer) tools(parts *Parts, list []agent.ToolGrant) {
+	named := map[string]bool{}
+	grants := make([][]grant, len(list))
+	for i, t := range list {
+		if t.Toolkit != all {
+			found := g.grant(t, fmt.Sprintf("tools[%d]", i))
+			grants[i] = []grant{found}
+			if found.node != nil {
+				named[codeOf(found.node.node())] = true
+			}
+		}
+	}
+	for i, t := range list {
+		if t.Toolkit != all {
+			continue
+		}
+		for _, kit := range parts.kits {
+			if !named[kit] {
+				t.Toolkit = kit
+				grants[i] = append(grants[i], g.grant(t, fmt.Sprintf("tools[%d]", i)))
+			}
+		}
+	}
+	g.in.grants = slices.Concat(grants...)
+}
+
+func (g *gatherer) grant(t agent.ToolGrant, path string) grant {
 	out := grant{ToolGrant: t, path: path, bound: &agent.ToolBinding{Name: t.Toolkit}}
 	out.bound.NodeID, out.bound.NodeVersion, _ = strings.Cut(t.Toolkit, "@")
 	if b := g.find(agent.KindBinding, t.Toolkit); b.entry != nil {
@@ -98,7 +116,7 @@ func (g *gatherer) grant(t agent.ToolGrant, path string) {
 	for _, name := range out.bound.Auth {
 		out.auth = append(out.auth, g.find(agent.KindAuth, name))
 	}
-	g.in.grants = append(g.in.grants, out)
+	return out
 }
 
 func (g *gatherer) find(kind agent.Kind, name string) reference {

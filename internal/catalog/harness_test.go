@@ -187,11 +187,22 @@ type chains struct{}
 
 func (chains) Added() []string { return []string{"house"} }
 
-func (chains) Check(p *agent.Plan) error {
-	for i, m := range p.Middleware {
-		if m.Name != "model_retry" && m.Name != "house" {
-			return agent.Invalid(fmt.Sprintf("middleware[%d].name", i), "there is no middleware %q", m.Name)
-		}
+func (chains) Check(m agent.PlanMiddleware) error {
+	switch {
+	case m.Name != "model_retry" && m.Name != "house":
+		return agent.Invalid("name", "there is no middleware %q", m.Name)
+	case strings.Contains(string(m.Options), "bad"):
+		return agent.Invalid("options.bad", "unknown field")
+	}
+	return nil
+}
+
+// secrets lets documents name everything but the database.
+type secrets struct{}
+
+func (secrets) Allowed(ref string) error {
+	if ref == "env:DATABASE_URL" {
+		return agent.Errorf(agent.CodeDenied, "read secret "+ref, "the runtime's own")
 	}
 	return nil
 }
@@ -225,7 +236,7 @@ func (w *world) another(change ...func(*catalog.Config)) *catalog.Registry {
 	cfg := catalog.Config{
 		Store: w.store, Plans: w.plans, Cache: cache, Routes: routes{rules}, Shipped: files, Metrics: w.metrics,
 		Parts: &catalog.Parts{
-			Tools: kits{}, Middleware: chains{}, Limits: agent.Limits{ModelCalls: 25, ToolCalls: 50},
+			Tools: kits{}, Middleware: chains{}, Secrets: secrets{}, Limits: agent.Limits{ModelCalls: 25, ToolCalls: 50},
 			Models: []catalog.ConfiguredModel{{Profile: agent.ModelProfile{Name: "default", Provider: "offline", Model: "m"}, Entry: "offline"}},
 		},
 	}

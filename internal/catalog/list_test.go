@@ -123,6 +123,8 @@ rules:
 	d = choose(agent.RouteContext{InvocationContext: agent.InvocationContext{Tenant: "acme", UserRole: "vip"}, Agent: "care"})
 	require.True(t, d.Mismatch)
 	require.Equal(t, "vip", d.Expected)
+	_, err := w.Route(t.Context(), agent.RouteContext{Agent: "nobody"})
+	require.Equal(t, agent.CodeNotFound, agent.CodeOf(err), "as the turn would be")
 	dry, err := w.Route(t.Context(), agent.RouteContext{InvocationContext: agent.InvocationContext{Tenant: "acme"}})
 	require.NoError(t, err)
 	require.Len(t, dry.Rules, 1)
@@ -152,4 +154,18 @@ func TestNoDefault(t *testing.T) {
 	_, err := w.Choose(t.Context(), agent.RouteContext{})
 	require.Equal(t, agent.CodeNotFound, agent.CodeOf(err))
 	require.ErrorContains(t, err, "agent: no rule matches and tenant \"default\" has no default agent")
+}
+
+// TestRoutedModel: a tenant's own agent of the name that a shared rule means need not have the rule's model.
+func TestRoutedModel(t *testing.T) {
+	w := newWorld(t)
+	w.apply("kind: ModelProfile\ntenant: '*'\nname: big\nprovider: offline\nmodel: b\n---\n" + agentDoc("*", "help", "models: [default, big]") +
+		"kind: RouteTable\ntenant: '*'\nname: r\nrules: [{name: x, agent: help, model: big}]\n---\n" + agentDoc("acme", "help", "models: [default]"))
+	d, err := w.Choose(t.Context(), agent.RouteContext{InvocationContext: agent.InvocationContext{Tenant: "other"}})
+	require.NoError(t, err)
+	require.Equal(t, "big", d.Model)
+	dry, err := w.Route(t.Context(), agent.RouteContext{InvocationContext: agent.InvocationContext{Tenant: "acme"}})
+	require.NoError(t, err)
+	require.Equal(t, "analyst", dry.Agent)
+	require.Contains(t, dry.Rules[0].Reason, `agent "help" with model "big" is not available`)
 }

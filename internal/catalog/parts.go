@@ -25,8 +25,8 @@ type Tools interface {
 type Middleware interface {
 	// Added lists what the user added in Go, in order.
 	Added() []string
-	// Check builds a plan's chain and says what keeps it from working.
-	Check(p *agent.Plan) error
+	// Check makes one and says what keeps it from working: the error's Field is name, or options and what is within.
+	Check(m agent.PlanMiddleware) error
 }
 
 // ConfiguredModel is a model profile of the configuration.
@@ -35,10 +35,17 @@ type ConfiguredModel struct {
 	Entry   string // the name of its provider entry: address and key stay in the configuration
 }
 
+// Secrets knows which references documents may use.
+type Secrets interface {
+	// Allowed says why a reference may not be used; whether the secret is there is not asked.
+	Allowed(ref string) error
+}
+
 // Parts is what a process brings to every agent: it is not data of the catalog, but plans are compiled against it.
 type Parts struct {
 	Tools      Tools
 	Middleware Middleware
+	Secrets    Secrets
 	Limits     agent.Limits // ceilings
 	Models     []ConfiguredModel
 

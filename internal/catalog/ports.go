@@ -30,7 +30,7 @@ type Plans interface {
 
 // Router decides for one tenant.
 type Router interface {
-	Decide(c agent.RouteContext, available func(name string) bool, explain bool) agent.RouteDecision
+	Decide(c agent.RouteContext, available func(name, model string) bool, explain bool) agent.RouteDecision
 }
 
 // Routes compiles route tables.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -92,8 +94,8 @@ func baseEntries(base map[agent.DocumentKey]*entry) []agent.DocumentKey {
 // empty is the snapshot of the lower layer alone.
 func (r *Registry) empty() *snapshot {
 	s := &snapshot{docs: map[agent.DocumentKey]*entry{}, gone: map[agent.DocumentKey]int64{}, artifacts: map[agentKey]agent.Artifact{}, loadedAt: time.Now()}
-	for k, e := range r.base {
-		s.set(k, e)
+	for k, e := range r.base { // entries of its own: what is compiled of one belongs to its snapshot
+		s.set(k, &entry{doc: e.doc, def: e.def})
 	}
 	s.routers = newRouters(s)
 	return s
@@ -155,7 +157,10 @@ func (r *Registry) refresh(ctx context.Context) (err error) {
 // changeOf decodes what the store sent. A document that this process cannot read, such as a newer release's, leaves the one that was
 // there before in place.
 func (r *Registry) changeOf(state *agent.CatalogState) *change {
-	c := &change{revision: state.Revision, oldest: state.Oldest, gone: map[agent.DocumentKey]int64{}, artifacts: state.Artifacts}
+	c := &change{
+		revision: state.Revision, oldest: state.Oldest, gone: map[agent.DocumentKey]int64{}, artifacts: state.Artifacts,
+		faults: map[agent.DocumentKey]agent.Fault{},
+	}
 	for i := range state.Documents {
 		d := &state.Documents[i]
 		if d.Deleted {
@@ -164,7 +169,7 @@ func (r *Registry) changeOf(state *agent.CatalogState) *change {
 		}
 		def, err := definition.Decode(*d)
 		if err != nil {
-			c.faults = append(c.faults, agent.Fault{Document: d.String(), Message: reason(err)})
+			c.faults[d.DocumentKey] = agent.Fault{Document: d.String(), Message: reason(err)}
 			continue
 		}
 		c.put = append(c.put, &entry{doc: *d, def: def})
@@ -190,7 +195,10 @@ func (r *Registry) now() (*snapshot, <-chan struct{}) {
 // refreshed notes how a look at the store ended.
 func (r *Registry) refreshed(started time.Time, err error) {
 	s := r.current.Load()
-	status := agent.SourceStatus{Name: "store", OK: true, At: started, Detail: fmt.Sprintf("revision %d", s.revision), Faults: s.faults}
+	status := agent.SourceStatus{Name: "store", OK: true, At: started, Detail: fmt.Sprintf("revision %d", s.revision)}
+	for _, k := range slices.SortedFunc(maps.Keys(s.faults), compareKeys) {
+		status.Faults = append(status.Faults, s.faults[k])
+	}
 	switch {
 	case err != nil:
 		r.metrics.failed()

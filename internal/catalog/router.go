@@ -87,7 +87,20 @@ func (r *Registry) Routed(d *agent.RouteDecision) { r.metrics.decided(d) }
 
 // Route is a dry run of Choose: every rule with the reason why it did or did not match. That there is no agent is no error.
 func (r *Registry) Route(_ context.Context, c agent.RouteContext) (agent.RouteDecision, error) {
+	if c.Agent != "" && r.current.Load().agent(c.TenantName(), c.Agent) == nil {
+		return agent.RouteDecision{}, unknownAgent(c.Agent)
+	}
 	return r.decide(c, true)
+}
+
+// available reports whether a tenant's requests can be routed to an agent, and to a model of it when one is named.
+func (r *Registry) available(s *snapshot, tenant, name, model string) bool {
+	e := s.agent(tenant, name)
+	if e == nil || model == "" {
+		return e != nil
+	}
+	_, err := r.compiled(s, e).plan.Model(model)
+	return err == nil
 }
 
 func (r *Registry) decide(c agent.RouteContext, explain bool) (agent.RouteDecision, error) {
@@ -98,7 +111,7 @@ func (r *Registry) decide(c agent.RouteContext, explain bool) (agent.RouteDecisi
 		return agent.RouteDecision{}, err
 	}
 	c.Tenant = tenant
-	d := router.Decide(c, func(name string) bool { return s.agent(tenant, name) != nil }, explain)
+	d := router.Decide(c, func(name, model string) bool { return r.available(s, tenant, name, model) }, explain)
 	d.Revision = s.revision
 	return d, nil
 }

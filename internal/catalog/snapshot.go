@@ -4,9 +4,10 @@ import (
 	"cmp"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
+
+	"golang.org/x/mod/semver"
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/catalog/definition"
@@ -25,7 +26,7 @@ type snapshot struct {
 	nodes     []*entry // by id and version
 	tables    []*entry // by tenant and name
 	routers   *routers
-	faults    agent.Faults // stored documents that this process cannot read
+	faults    map[agent.DocumentKey]agent.Fault // stored documents that this process cannot read
 }
 
 // agentKey names an agent instance.
@@ -91,7 +92,7 @@ type change struct {
 	put       []*entry
 	gone      map[agent.DocumentKey]int64
 	artifacts []agent.Artifact
-	faults    agent.Faults
+	faults    map[agent.DocumentKey]agent.Fault
 }
 
 // next makes the snapshot behind s. base holds the lower layer.
@@ -99,18 +100,30 @@ func (s *snapshot) next(base map[agent.DocumentKey]*entry, c *change) *snapshot 
 	n := &snapshot{
 		revision: c.revision, oldest: c.oldest, loadedAt: time.Now(), docs: maps.Clone(s.docs), gone: maps.Clone(s.gone),
 		artifacts: maps.Clone(s.artifacts), agents: slices.Clone(s.agents), nodes: slices.Clone(s.nodes), tables: slices.Clone(s.tables),
-		routers: s.routers, faults: c.faults,
+		routers: s.routers, faults: maps.Clone(s.faults),
 	}
 	touched := map[agent.DocumentKey]bool{}
 	for _, e := range c.put {
 		n.set(e.doc.DocumentKey, e)
 		delete(n.gone, e.doc.DocumentKey)
+		delete(n.faults, e.doc.DocumentKey)
 		touched[e.doc.DocumentKey] = true
 	}
 	for k, revision := range c.gone {
-		n.set(k, base[k])
+		var below *entry
+		if e, ok := base[k]; ok {
+			below = &entry{doc: e.doc, def: e.def} // what was compiled of it before was made of other documents
+		}
+		n.set(k, below)
 		n.gone[k] = revision
+		delete(n.faults, k)
 		touched[k] = true
+	}
+	for k, f := range c.faults {
+		if n.faults == nil {
+			n.faults = map[agent.DocumentKey]agent.Fault{}
+		}
+		n.faults[k] = f
 	}
 	for _, a := range c.artifacts {
 		n.artifacts[agentKey{a.Tenant, a.Agent}] = a
@@ -193,32 +206,20 @@ func compareKeys(a, b agent.DocumentKey) int {
 	return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Name, b.Name), compareVersions(a.Version, b.Version))
 }
 
-// compareVersions orders 2 before 10 and 1.2 before 1.10: runs of digits count as numbers.
+// compareVersions orders semantic versions as such, whole or shortened (1, 1.2), before them whatever is none, by its text.
 func compareVersions(a, b string) int {
-	for a != "" && b != "" {
-		da, db := digits(a), digits(b)
-		if da > 0 && db > 0 {
-			x, y := strings.TrimLeft(a[:da], "0"), strings.TrimLeft(b[:db], "0")
-			if c := cmp.Or(cmp.Compare(len(x), len(y)), cmp.Compare(x, y)); c != 0 {
-				return c
-			}
-			a, b = a[da:], b[db:]
-			continue
+	va, vb := "v"+a, "v"+b
+	switch {
+	case semver.IsValid(va) != semver.IsValid(vb):
+		if semver.IsValid(va) {
+			return 1
 		}
-		if c := cmp.Compare(a[0], b[0]); c != 0 {
-			return c
-		}
-		a, b = a[1:], b[1:]
+		return -1
+	case semver.IsValid(va):
+		return cmp.Or(semver.Compare(va, vb), cmp.Compare(a, b))
+	default:
+		return cmp.Compare(a, b)
 	}
-	return cmp.Compare(len(a), len(b))
-}
-
-func digits(s string) int {
-	n := 0
-	for n < len(s) && s[n] >= '0' && s[n] <= '9' {
-		n++
-	}
-	return n
 }
 
 // find looks a name up as a tenant sees it: its own document first, then the shared one. tried lists the keys that were asked for.

@@ -68,7 +68,7 @@ func isEmpty(e *agent.CatalogEvent) bool { return len(e.Nodes)+len(e.Agents)+len
 
 // begin is the first event of a watch.
 func (r *Registry) begin(s *snapshot, v view, q agent.WatchQuery) agent.CatalogEvent {
-	if q.After <= 0 || q.After < s.oldest || q.After > s.revision {
+	if q.After <= 0 || q.After < s.oldest || q.After > s.revision || !r.resumable(s, q.After) {
 		e := r.difference(s, view{}, v, q.Tenant)
 		e.Snapshot = true
 		return e
@@ -97,6 +97,22 @@ func (r *Registry) begin(s *snapshot, v view, q agent.WatchQuery) agent.CatalogE
 	}
 	sortRemoved(e.Removed)
 	return e
+}
+
+// resumable reports whether what changed since a revision can be told from the documents alone. Which agent is the default, and what
+// came back from the base layer, cannot.
+func (r *Registry) resumable(s *snapshot, after int64) bool {
+	for _, e := range s.tables {
+		if e.doc.Revision > after {
+			return false
+		}
+	}
+	for k, revision := range s.gone {
+		if _, below := r.base[k]; revision > after && (below || k.Kind == agent.KindRoutes) {
+			return false
+		}
+	}
+	return true
 }
 
 // uncovered is when the tenant's own agent went that had hidden a shared one.

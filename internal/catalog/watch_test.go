@@ -166,3 +166,20 @@ func TestMissedNotification(t *testing.T) {
 	stop()
 	<-done
 }
+
+// TestWatchBeginsAnew: what documents alone do not tell comes as a snapshot.
+func TestWatchBeginsAnew(t *testing.T) {
+	w := newWorld(t)
+	w.apply(agentDoc("*", "analyst", "") + agentDoc("*", "care", ""))
+	after := func(change func()) agent.CatalogEvent {
+		seen := w.Status(t.Context()).Revision
+		change()
+		return w.watch(t, agent.WatchQuery{After: seen}).next()
+	}
+	require.True(t, after(func() { w.apply("kind: RouteTable\nname: r\ndefault_agent: care\n") }).Snapshot, "another default agent")
+	require.True(t, after(func() {
+		_, err := w.Apply(t.Context(), agent.ApplyRequest{Delete: []agent.DocumentKey{{Kind: agent.KindAgent, Tenant: "*", Name: "analyst"}}})
+		require.NoError(t, err)
+	}).Snapshot, "the built-in one is back")
+	require.False(t, after(func() { w.apply(agentDoc("", "d", "")) }).Snapshot)
+}

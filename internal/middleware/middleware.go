@@ -3,6 +3,7 @@ package middleware
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/turnstone-run/turnstone/agent"
@@ -39,10 +40,23 @@ func NewSet(all ...Named) (*Set, error) {
 	return s, nil
 }
 
-// Check builds a plan's chain and says what keeps it from working.
-func (s *Set) Check(p *agent.Plan) error {
-	_, err := s.Chain(p)
-	return err
+// Check makes a middleware of a plan and says what keeps it from working; the error's Field is name, or options and what is within.
+func (s *Set) Check(m agent.PlanMiddleware) error {
+	f, ok := s.factories[m.Name]
+	if !ok {
+		return agent.Invalid("name", "there is no middleware %q", m.Name)
+	}
+	if _, err := f(m.Options); err != nil {
+		path := "options"
+		if e, ok := errors.AsType[*agent.Error](err); ok && e.Op == "" {
+			if e.Field != "" {
+				path += "." + e.Field
+			}
+			err = e.Err
+		}
+		return agent.Invalid(path, "%w", err)
+	}
+	return nil
 }
 
 // Chain builds the middleware of a plan in its order.

@@ -107,7 +107,7 @@ func drawContext(t *rapid.T) agent.RouteContext {
 }
 
 // expect decides without any of the package's code.
-func expect(own, shared []*agent.RouteTable, c *agent.RouteContext, available func(string) bool) agent.RouteDecision {
+func expect(own, shared []*agent.RouteTable, c *agent.RouteContext, available func(string, string) bool) agent.RouteDecision {
 	var all []candidate
 	defaults := map[[2]string]string{}
 	for group, tables := range [][]*agent.RouteTable{own, shared} {
@@ -120,7 +120,7 @@ func expect(own, shared []*agent.RouteTable, c *agent.RouteContext, available fu
 	}
 	var best *candidate
 	for i := range all {
-		if matches(all[i].rule, c) && available(all[i].rule.Agent) && (best == nil || before(all[i], *best)) {
+		if matches(all[i].rule, c) && available(all[i].rule.Agent, all[i].rule.Model) && (best == nil || before(all[i], *best)) {
 			best = &all[i]
 		}
 	}
@@ -129,7 +129,7 @@ func expect(own, shared []*agent.RouteTable, c *agent.RouteContext, available fu
 	}
 	for group, tenant := range []string{"acme", "*"} {
 		for _, name := range []string{"a", "b", "c"} {
-			if d := defaults[[2]string{fmt.Sprint(group), name}]; d != "" && available(d) {
+			if d := defaults[[2]string{fmt.Sprint(group), name}]; d != "" && available(d, "") {
 				return agent.RouteDecision{Agent: d, Reason: agent.RouteDefault, Table: tenant + "/" + name}
 			}
 		}

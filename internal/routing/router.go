@@ -22,7 +22,7 @@ type fallback struct {
 // Decide chooses the agent of a request; see the package comment for how. available says which agents there are, nil that all are.
 // With explain the decision tells of every rule why it matched or not; without, evaluation stops where the decision is made. Both
 // decide alike. Agent is empty when nothing chooses one; the revision is for the caller to fill in.
-func (r *Router) Decide(c agent.RouteContext, available func(name string) bool, explain bool) agent.RouteDecision {
+func (r *Router) Decide(c agent.RouteContext, available func(name, model string) bool, explain bool) agent.RouteDecision {
 	d := r.choose(newFacts(&c, r.bounds), available, explain)
 	if c.Agent == "" {
 		return d
@@ -38,7 +38,7 @@ func (r *Router) Decide(c agent.RouteContext, available func(name string) bool, 
 }
 
 // choose decides as if the request named no agent.
-func (r *Router) choose(f *facts, available func(name string) bool, explain bool) agent.RouteDecision {
+func (r *Router) choose(f *facts, available func(name, model string) bool, explain bool) agent.RouteDecision {
 	var (
 		d       agent.RouteDecision
 		decided bool
@@ -49,7 +49,7 @@ func (r *Router) choose(f *facts, available func(name string) bool, explain bool
 	for i := range r.rules {
 		rule := &r.rules[i]
 		matched, reason := rule.matches(f, explain)
-		usable := matched && (available == nil || available(rule.agent))
+		usable := matched && (available == nil || available(rule.agent, rule.model))
 		chosen := usable && !decided
 		if chosen {
 			decided = true
@@ -67,7 +67,7 @@ func (r *Router) choose(f *facts, available func(name string) bool, explain bool
 		case usable:
 			reason = "matched, but a rule before it decided"
 		case matched:
-			reason = fmt.Sprintf("matched, but agent %q is not available", clip(rule.agent))
+			reason = "matched, but " + rule.missing()
 		}
 		d.Rules = append(d.Rules, agent.RuleVerdict{
 			Table: rule.table, Rule: rule.name, Priority: rule.priority, Matched: matched, Chosen: chosen, Reason: reason,
@@ -78,7 +78,7 @@ func (r *Router) choose(f *facts, available func(name string) bool, explain bool
 		return d
 	}
 	for _, def := range r.defaults {
-		if available == nil || available(def.agent) {
+		if available == nil || available(def.agent, "") {
 			d.Agent, d.Reason, d.Table = def.agent, agent.RouteDefault, def.table
 			break
 		}
@@ -97,4 +97,12 @@ func (r *rule) matches(f *facts, explain bool) (matched bool, reason string) {
 		}
 	}
 	return true, ""
+}
+
+// missing says what a rule asks for in vain.
+func (r *rule) missing() string {
+	if r.model != "" {
+		return fmt.Sprintf("agent %q with model %q is not available", clip(r.agent), clip(r.model))
+	}
+	return fmt.Sprintf("agent %q is not available", clip(r.agent))
 }

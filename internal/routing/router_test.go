@@ -50,8 +50,8 @@ func as(role string) agent.RouteContext {
 }
 
 // allBut says that every agent but these is available.
-func allBut(missing ...string) func(string) bool {
-	return func(name string) bool { return !slices.Contains(missing, name) }
+func allBut(missing ...string) func(string, string) bool {
+	return func(name, _ string) bool { return !slices.Contains(missing, name) }
 }
 
 func TestOrder(t *testing.T) {
@@ -88,7 +88,7 @@ func TestDecide(t *testing.T) {
 	}
 	cases := map[string]struct {
 		c           agent.RouteContext
-		available   func(string) bool
+		available   func(string, string) bool
 		own, shared []*agent.RouteTable
 		want        agent.RouteDecision
 	}{

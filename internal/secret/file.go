@@ -42,8 +42,22 @@ func foldersOf(configured []string) ([]folder, error) {
 }
 
 func (r *Resolver) file(path string) (Value, error) {
+	f, name, err := r.place(path)
+	if err != nil {
+		return "", err
+	}
+	op := "read secret " + schemeFile + path
+	content, err := f.read(name)
+	if err != nil {
+		return "", agent.Errorf(codeOf(err), op, "%s", reason(err))
+	}
+	return bounded(op, content)
+}
+
+// place finds the folder that a path is in, and its name there.
+func (r *Resolver) place(path string) (folder, string, error) {
 	if !filepath.IsAbs(path) || filepath.Clean(path) != path || strings.ContainsRune(path, 0) || len(path) > maxPath {
-		return "", agent.Errorf(agent.CodeInvalid, "read secret", "want an absolute path of at most %d bytes, without . and .., behind file:", maxPath)
+		return folder{}, "", agent.Errorf(agent.CodeInvalid, "read secret", "want an absolute path of at most %d bytes, without . and .., behind file:", maxPath)
 	}
 	op := "read secret " + schemeFile + path
 	for _, f := range r.folders {
@@ -55,13 +69,9 @@ func (r *Resolver) file(path string) (Value, error) {
 		if slices.Contains(f.hidden, first) {
 			break
 		}
-		content, err := f.read(name)
-		if err != nil {
-			return "", agent.Errorf(codeOf(err), op, "%s", reason(err))
-		}
-		return bounded(op, content)
+		return f, name, nil
 	}
-	return "", agent.Errorf(agent.CodeDenied, op, "the file is in no folder that the configuration allows")
+	return folder{}, "", agent.Errorf(agent.CodeDenied, op, "the file is in no folder that the configuration allows")
 }
 
 var errNoFile = errors.New("not a regular file")

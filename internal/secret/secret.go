@@ -93,22 +93,42 @@ func ownEnv() []string {
 	}
 }
 
+// Allowed says why a reference may not be used in a document: what it is, not whether the secret is there, which another process may know
+// better.
+func (r *Resolver) Allowed(ref string) error {
+	if name, ok := strings.CutPrefix(ref, schemeEnv); ok {
+		return r.allowedVariable(name)
+	}
+	if path, ok := strings.CutPrefix(ref, schemeFile); ok {
+		_, _, err := r.place(path)
+		return err
+	}
+	return agent.Errorf(agent.CodeInvalid, "read secret", "want env:NAME or file:/path")
+}
+
 // givenEnv begins the variables that exist to be named in documents.
 const givenEnv = "TURNSTONE_SECRET_"
 
 func (r *Resolver) variable(name string) (Value, error) {
+	if err := r.allowedVariable(name); err != nil {
+		return "", err
+	}
+	return bounded("read secret "+schemeEnv+name, []byte(r.env[name]))
+}
+
+func (r *Resolver) allowedVariable(name string) error {
 	if !envName.MatchString(name) {
-		return "", agent.Errorf(agent.CodeInvalid, "read secret", "want the name of a variable behind env:")
+		return agent.Errorf(agent.CodeInvalid, "read secret", "want the name of a variable behind env:")
 	}
 	op := "read secret " + schemeEnv + name
 	own := matches(ownEnv(), name) && !strings.HasPrefix(name, givenEnv)
 	switch {
 	case own:
-		return "", agent.Errorf(agent.CodeDenied, op, "the variable is the runtime's own; one that begins with %s is not", givenEnv)
+		return agent.Errorf(agent.CodeDenied, op, "the variable is the runtime's own; one that begins with %s is not", givenEnv)
 	case matches(r.deny, name), len(r.allow) > 0 && !matches(r.allow, name):
-		return "", agent.Errorf(agent.CodeDenied, op, "the configuration does not let documents use this variable")
+		return agent.Errorf(agent.CodeDenied, op, "the configuration does not let documents use this variable")
 	}
-	return bounded(op, []byte(r.env[name]))
+	return nil
 }
 
 func matches(patterns []string, name string) bool {
