@@ -114,7 +114,7 @@ func (a *Activities) Check(ctx context.Context, req *agent.TurnRequest) (agent.P
 		return agent.Plan{}, none, agent.Invalid("output_schema", "structured output does not exist yet; leave it out")
 	}
 	route, err := a.Registry.Choose(ctx, agent.RouteContext{
-		InvocationContext: req.Context, Agent: req.Agent, SessionID: req.SessionID, Channel: req.Channel,
+		InvocationContext: req.Context, Agent: req.Agent, SessionID: sessionOf(req, req.TurnID), Channel: req.Channel,
 	})
 	if err != nil {
 		return agent.Plan{}, none, err
@@ -178,11 +178,18 @@ func (a *Activities) recordOf(ctx context.Context, req *agent.TurnRequest, in Be
 			return agent.TurnRecord{}, agent.Plan{}, err
 		}
 	}
-	plan, bound, err := a.Check(ctx, req)
+	named := *req
+	named.TurnID = TurnIDOf(req, in.RunID) // rules may count by session, and a session may be named after its turn
+	plan, bound, err := a.Check(ctx, &named)
 	if err != nil {
 		return a.queuedBefore(ctx, req, in, err)
 	}
 	return a.record(req, bound, in), plan, nil
+}
+
+// sessionOf is the session of a request's turn: one of its own, named after the turn, when it names none.
+func sessionOf(req *agent.TurnRequest, id agent.TurnID) agent.SessionID {
+	return cmp.Or(req.SessionID, agent.SessionID(id))
 }
 
 // queuedBefore is for a turn that was accepted before the catalog changed so that it would be refused now: it keeps what it is bound
@@ -207,12 +214,8 @@ func (a *Activities) queuedBefore(ctx context.Context, req *agent.TurnRequest, i
 
 func (a *Activities) record(req *agent.TurnRequest, bound agent.Binding, in BeginTurnInput) agent.TurnRecord {
 	id := TurnIDOf(req, in.RunID)
-	session := req.SessionID
-	if session == "" {
-		session = agent.SessionID(id)
-	}
 	return agent.TurnRecord{
-		TurnID: id, WorkflowID: in.WorkflowID, Tenant: req.Context.TenantName(), SessionID: session,
+		TurnID: id, WorkflowID: in.WorkflowID, Tenant: req.Context.TenantName(), SessionID: sessionOf(req, id),
 		Binding: bound, Channel: req.Channel, UserID: req.Context.UserID, OnBusy: req.OnBusy, History: req.History,
 		Input: req.Input(), Context: req.Context, QueueLimit: a.QueueLength,
 	}

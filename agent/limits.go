@@ -40,8 +40,8 @@ func (l Limits) Lower(o *Limits) Limits {
 }
 
 func stricter[N int | int64 | float64](a, b N) N {
-	if a == 0 || (b != 0 && b < a) {
-		return b
+	if a <= 0 || (b > 0 && b < a) {
+		return max(b, 0) // a negative bound is none that could lower another
 	}
 	return a
 }

@@ -115,7 +115,9 @@ func TestQueuedTurnKeepsItsPlan(t *testing.T) {
 	s.awaitEvent(first.TurnID, agent.EventRoute)
 	second, err := s.client.Start(t.Context(), agent.TurnRequest{Agent: "clerk", Message: "two", SessionID: "queue"})
 	require.NoError(t, err)
-	_, err = s.client.Apply(t.Context(), agent.ApplyRequest{Files: []agent.ManifestFile{{Name: "none.yaml", Data: []byte("# nothing left\n")}}, Prune: true})
+	_, err = s.client.Apply(t.Context(), agent.ApplyRequest{Delete: []agent.DocumentKey{
+		{Kind: agent.KindAgent, Tenant: agent.DefaultTenant, Name: "clerk"}, {Kind: agent.KindModel, Tenant: agent.DefaultTenant, Name: "clerk-model"},
+	}})
 	require.NoError(t, err)
 	close(release)
 	for id, text := range map[agent.TurnID]string{first.TurnID: "first", second.TurnID: "second"} {
@@ -123,6 +125,9 @@ func TestQueuedTurnKeepsItsPlan(t *testing.T) {
 		require.Equal(t, text, out.Output, "%+v", out.Error)
 		require.Equal(t, "clerk", out.Agent)
 	}
+	again, err := s.client.Start(t.Context(), agent.TurnRequest{TurnID: second.TurnID, Agent: "clerk", Message: "two", SessionID: "queue"})
+	require.NoError(t, err)
+	require.True(t, again.Joined, "the same request again is the same turn")
 	_, err = s.client.Start(t.Context(), agent.TurnRequest{Agent: "clerk", Message: "three"})
 	require.Equal(t, agent.CodeNotFound, agent.CodeOf(err))
 	require.ErrorContains(t, err, `agent: there is no agent "clerk"`)

@@ -85,6 +85,18 @@ func (a *app) keyArgs(args []string, version string) (agent.DocumentKey, error) 
 	return agent.DocumentKey{Kind: kind, Tenant: a.tenant, Name: name}, nil
 }
 
+// by is who changes the catalog: as the flag says, else the user of this machine.
+func (a *app) by(flag string) string {
+	for _, name := range []string{"USER", "LOGNAME", "USERNAME"} {
+		for _, entry := range a.env {
+			if value, ok := strings.CutPrefix(entry, name+"="); ok && flag == "" {
+				flag = value
+			}
+		}
+	}
+	return flag
+}
+
 // changeFlags are what every change of the catalog lets a request say.
 type changeFlags struct {
 	dryRun      bool
@@ -95,7 +107,7 @@ type changeFlags struct {
 func (f *changeFlags) register(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "say what would change, and change nothing")
 	cmd.Flags().Int64Var(&f.base, "base-revision", 0, "refuse when a document has changed since this revision")
-	cmd.Flags().StringVar(&f.by, "by", "", "who, for the record")
+	cmd.Flags().StringVar(&f.by, "by", "", "who, for the record (default: the user of this machine)")
 	cmd.Flags().StringVar(&f.comment, "comment", "", "why, for the record")
 }
 

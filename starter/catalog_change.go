@@ -34,7 +34,7 @@ func (a *app) applyCommand() *cobra.Command {
 					return err
 				}
 				r, err := c.Apply(ctx, agent.ApplyRequest{
-					Files: files, BaseRevision: f.base, Prune: prune, DryRun: f.dryRun, Publish: publish, By: f.by, Comment: f.comment,
+					Files: files, BaseRevision: f.base, Prune: prune, DryRun: f.dryRun, Publish: publish, By: a.by(f.by), Comment: f.comment,
 				})
 				if err != nil {
 					return err
@@ -44,7 +44,7 @@ func (a *app) applyCommand() *cobra.Command {
 		},
 	}
 	f.register(cmd)
-	cmd.Flags().BoolVar(&prune, "prune", false, "delete the documents applied before that the files do not hold")
+	cmd.Flags().BoolVar(&prune, "prune", false, "delete the documents applied before that the files do not hold, of the tenants that they have something of")
 	cmd.Flags().BoolVar(&publish, "publish", false, "publish the agents that change")
 	return cmd
 }
@@ -66,7 +66,7 @@ func (a *app) deleteCommand() *cobra.Command {
 				return err
 			}
 			return a.call(cmd.Context(), func(ctx context.Context, c *client.Client) error {
-				r, err := c.Delete(ctx, client.Deletion{Key: key, BaseRevision: f.base, DryRun: f.dryRun, By: f.by, Comment: f.comment})
+				r, err := c.Delete(ctx, client.Deletion{Key: key, BaseRevision: f.base, DryRun: f.dryRun, By: a.by(f.by), Comment: f.comment})
 				if err != nil {
 					return err
 				}
@@ -112,12 +112,12 @@ code tells that others could not.`,
 						args = append(args, agents[i].Name)
 					}
 				}
-				return a.publish(ctx, c, args, by)
+				return a.publish(ctx, c, args, a.by(by))
 			})
 		},
 	}
 	cmd.Flags().BoolVar(&every, "all", false, "every agent of the tenant")
-	cmd.Flags().StringVar(&by, "by", "", "who, for the record")
+	cmd.Flags().StringVar(&by, "by", "", "who, for the record (default: the user of this machine)")
 	return cmd
 }
 

@@ -209,6 +209,9 @@ func (a *app) printStatus(s *agent.CatalogStatus) error {
 			return err
 		}
 		for i := range s.Sources {
+			if !s.Sources[i].OK { // whole: the table cuts it
+				a.say("%s: %s", s.Sources[i].Name, s.Sources[i].Detail)
+			}
 			a.printFaults(a.out, s.Sources[i].Faults)
 		}
 	}

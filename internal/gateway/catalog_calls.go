@@ -103,6 +103,14 @@ func checkPlain(field, text string, most int) error {
 	return nil
 }
 
+// checkLine is checkPlain for text of one line.
+func checkLine(field, text string, most int) error {
+	if strings.ContainsAny(text, "\n\t") {
+		return agent.Invalid(field, "holds a line break or a tab")
+	}
+	return checkPlain(field, text, most)
+}
+
 func checkLabels(field string, labels map[string]string) error {
 	if len(labels) > maxLabels {
 		return agent.Invalid(field, "are %d, at most %d", len(labels), maxLabels)
@@ -236,11 +244,11 @@ func checkApply(files string, r *agent.ApplyRequest) error {
 		return agent.Invalid("base_revision", "want 0 or more, got %d", r.BaseRevision)
 	}
 	for i := range r.Files {
-		if err := checkPlain(fmt.Sprintf("%s[%d].name", files, i), r.Files[i].Name, maxToken); err != nil {
+		if err := checkLine(fmt.Sprintf("%s[%d].name", files, i), r.Files[i].Name, maxToken); err != nil {
 			return err
 		}
 	}
-	return cmp.Or(checkPlain("by", r.By, maxText), checkPlain("comment", r.Comment, maxComment))
+	return cmp.Or(checkLine("by", r.By, maxText), checkPlain("comment", r.Comment, maxComment))
 }
 
 func (g *Gateway) publish(ctx context.Context, who identity, tenant, name, by string) (agent.AgentInfo, error) {

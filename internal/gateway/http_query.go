@@ -64,10 +64,10 @@ func (q *query) number(name string) int64 {
 	return n
 }
 
-// truth returns true or false, false when it is not given.
+// truth returns true or false, false when it is not given. ?dry_run without a value is a fault: it would change the catalog.
 func (q *query) truth(name string) bool {
 	value := q.text(name, maxText)
-	if value == "" {
+	if value == "" && !q.values.Has(name) {
 		return false
 	}
 	b, err := strconv.ParseBool(value)

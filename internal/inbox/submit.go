@@ -33,6 +33,9 @@ func (b *Inbox) submit(ctx context.Context, e agent.Envelope) (agent.Receipt, in
 		req.Context.Tenant = ""
 	}
 	if _, _, err := b.Activities.Check(ctx, &req); err != nil {
+		if again, known := b.known(ctx, &req, session); known {
+			return again, 0, nil
+		}
 		return agent.Receipt{}, 0, err
 	}
 	if chosen {
@@ -58,6 +61,15 @@ func (b *Inbox) submit(ctx context.Context, e agent.Envelope) (agent.Receipt, in
 		return agent.Receipt{}, 0, err
 	}
 	return agent.Receipt{TurnID: req.TurnID, SessionID: session, StreamID: string(req.TurnID), Joined: joined}, position, nil
+}
+
+// known finds a turn that was accepted before the catalog changed so that it would be refused now: the same request again joins it.
+func (b *Inbox) known(ctx context.Context, req *agent.TurnRequest, s agent.SessionID) (agent.Receipt, bool) {
+	t, err := b.Store.Turn(ctx, req.TurnID)
+	if err != nil || t.Record.Tenant != req.Context.TenantName() || t.Record.SessionID != s || req.Validate(0) != nil {
+		return agent.Receipt{}, false
+	}
+	return agent.Receipt{TurnID: req.TurnID, SessionID: s, StreamID: string(req.TurnID), Joined: true}, true
 }
 
 // own refuses a turn id that belongs to another tenant or session, in words that say nothing of theirs.

@@ -28,7 +28,7 @@ func TestTextIsBounded(t *testing.T) {
 		"a name with control":        {params(`{"a\e[31mb": 1}`), "f.yaml:5:14: AgentInstance default/a: parameters: a name holds a control character"},
 		"a long number":              {`{"kind":"AgentInstance","n":` + strings.Repeat("1", 1001) + `}`, "n: has too many digits"},
 		"a long kind":                {"kind: " + strings.Repeat("é", 100), `unknown kind "` + strings.Repeat("é", 32) + `…": want`},
-		"a long name of a document":  {model + strings.Repeat("x", 129), "name: want 1 to 128 letters"},
+		"a long name of a document":  {model + strings.Repeat("x", 129), "name: has 129 characters, at most 128"},
 		"many labels":                {model + "x\nlabels: {" + manyMembers(65) + "}", "labels: want at most 64 labels"},
 		"many models":                {"kind: AgentInstance\nname: a\nnode_id: n\nnode_version: 1\nmodels: [" + strings.Repeat("m,", 101) + "]", "models: has 101 entries, at most 100 are allowed"},
 		"a long description":         {model + "x\ndescription: " + strings.Repeat("d", 4097), "description: has 4097 characters, at most 4096 are allowed"},

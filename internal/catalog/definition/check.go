@@ -24,6 +24,7 @@ func (d *document) check(value any) {
 		d.unique("auth", v.Auth)
 	case *agent.ModelProfile:
 		d.address("base_url", v.BaseURL)
+		d.bare("base_url", v.BaseURL)
 	case *agent.RouteTable:
 		d.routes(v)
 	case *agent.AuthProfile:
@@ -126,6 +127,13 @@ func (d *document) address(path, text string) {
 		d.fault(path, "want an http or https URL")
 	case u.User != nil:
 		d.fault(path, "must not hold credentials: an AuthProfile says where these are")
+	}
+}
+
+// bare refuses what may carry a secret behind an address's path.
+func (d *document) bare(path, text string) {
+	if strings.ContainsAny(text, "?#") {
+		d.fault(path, "want no query and no fragment: an AuthProfile says where keys are")
 	}
 }
 

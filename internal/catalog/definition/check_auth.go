@@ -97,6 +97,8 @@ func (d *document) tokenURL(text string) {
 		d.fault("token_url", "must not hold credentials: client_id and client_secret are for these")
 	case u.Scheme == "http" && !loopback(u.Hostname()):
 		d.fault("token_url", "want https; http is for this machine alone")
+	default:
+		d.bare("token_url", text)
 	}
 }
 

@@ -1,0 +1,251 @@
+package middleware
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/strict"
+)
+
+// contextEditing shows the model less of a long conversation. It edits the request of a model call, never what is stored, and copies
+// what it changes: messages may be shared. The same messages give the same bytes, as providers' caches want it.
+type contextEditing struct {
+	agent.Pass
+	edits []clearToolUses
+}
+
+// contextEditingOptions are LangChain v1's; its edits are objects with a type here.
+type contextEditingOptions struct {
+	Edits []clearToolUsesOptions `json:"edits"` // in order, each on what the one before left; default: one with its defaults
+}
+
+// clearToolUsesOptions are those of LangChain v1's ClearToolUsesEdit. Tokens are counted as approximateTokens does.
+type clearToolUsesOptions struct {
+	Type            string   `json:"type"`              // clear_tool_uses
+	Trigger         *int     `json:"trigger"`           // tokens of the messages above which it edits; default 100,000
+	Keep            *int     `json:"keep"`              // how many of the newest tool results stay; default 3
+	ClearAtLeast    int      `json:"clear_at_least"`    // tokens after which it stops, the oldest going first; default 0: clear all
+	ClearToolInputs bool     `json:"clear_tool_inputs"` // whether the arguments of the calls go as well
+	ExcludeTools    []string `json:"exclude_tools"`     // whose uses stay
+	Placeholder     *string  `json:"placeholder"`       // in place of an output; default [cleared]
+}
+
+// clearToolUses puts a placeholder in place of the outputs of older tool calls. The calls and results themselves stay, so that none is
+// without the other.
+type clearToolUses struct {
+	trigger, keep, clearAtLeast int
+	clearToolInputs             bool
+	excludeTools                []string
+	placeholder                 json.RawMessage
+}
+
+const clearToolUsesType = "clear_tool_uses"
+
+func newContextEditing(options json.RawMessage) (agent.Middleware, error) {
+	const most = 8
+	var o contextEditingOptions
+	if len(options) > 0 {
+		if err := strict.Decode(options, &o); err != nil {
+			return nil, err
+		}
+	}
+	if len(o.Edits) > most {
+		return nil, agent.Invalid("edits", "want at most %d, got %d", most, len(o.Edits))
+	}
+	if len(o.Edits) == 0 {
+		o.Edits = []clearToolUsesOptions{{Type: clearToolUsesType}}
+	}
+	m := &contextEditing{}
+	for i := range o.Edits {
+		edit, err := newClearToolUses(fmt.Sprintf("edits[%d].", i), &o.Edits[i])
+		if err != nil {
+			return nil, err
+		}
+		m.edits = append(m.edits, edit)
+	}
+	return m, nil
+}
+
+func newClearToolUses(path string, o *clearToolUsesOptions) (clearToolUses, error) {
+	const maxTokens, maxKeep, maxPlaceholder = 100_000_000, 10_000, 1_000
+	e := clearToolUses{
+		trigger: or(o.Trigger, 100_000), keep: or(o.Keep, 3), clearAtLeast: o.ClearAtLeast, clearToolInputs: o.ClearToolInputs,
+		excludeTools: o.ExcludeTools,
+	}
+	placeholder := or(o.Placeholder, "[cleared]")
+	switch {
+	case o.Type != clearToolUsesType:
+		return e, agent.Invalid(path+"type", "want %s, got %.50q", clearToolUsesType, o.Type)
+	case e.trigger < 1 || e.trigger > maxTokens:
+		return e, agent.Invalid(path+"trigger", "want 1 to %d tokens", maxTokens)
+	case e.keep < 0 || e.keep > maxKeep:
+		return e, agent.Invalid(path+"keep", "want 0 to %d tool results", maxKeep)
+	case e.clearAtLeast < 0 || e.clearAtLeast > maxTokens:
+		return e, agent.Invalid(path+"clear_at_least", "want 0 to %d tokens", maxTokens)
+	case strings.TrimSpace(placeholder) == "" || len(placeholder) > maxPlaceholder: // providers refuse an empty text
+		return e, agent.Invalid(path+"placeholder", "want a text of 1 to %d bytes", maxPlaceholder)
+	}
+	if err := checkNames(path+"exclude_tools", o.ExcludeTools); err != nil {
+		return e, err
+	}
+	var err error
+	e.placeholder, err = json.Marshal(placeholder)
+	return e, err
+}
+
+// or returns what p points to, fallback for nil.
+func or[T any](p *T, fallback T) T {
+	if p == nil {
+		return fallback
+	}
+	return *p
+}
+
+// BeforeModel edits the messages of the request.
+func (m *contextEditing) BeforeModel(_ context.Context, _ agent.Invocation, req *agent.ModelRequest) error {
+	for i := range m.edits {
+		req.Messages = m.edits[i].apply(req.Messages)
+	}
+	return nil
+}
+
+// apply returns the messages as they are, or an edited copy that shares what did not change.
+func (e *clearToolUses) apply(messages []agent.Message) []agent.Message {
+	if approximateTokens(messages) <= e.trigger {
+		return messages
+	}
+	uses := toolUses(messages)
+	uses = uses[:max(0, len(uses)-e.keep)]
+	copied := edited{messages: slices.Clone(messages), own: make([]bool, len(messages))}
+	for _, use := range uses {
+		if !e.clears(messages, use) {
+			continue
+		}
+		copied.change(use.result, func(b *agent.Block) { b.Output, b.Ref = e.placeholder, "" })
+		if e.clearToolInputs {
+			copied.change(use.call, func(b *agent.Block) { b.Args = json.RawMessage("{}") })
+		}
+		if e.clearAtLeast > 0 && copied.saved() >= e.clearAtLeast {
+			break
+		}
+	}
+	return copied.messages
+}
+
+// clears reports whether a use is one to clear. A result without its call is not: nothing tells what it was.
+func (e *clearToolUses) clears(messages []agent.Message, use toolUse) bool {
+	if use.call == (place{}) {
+		return false
+	}
+	result := use.result.in(messages)
+	name := result.Name
+	if name == "" {
+		name = use.call.in(messages).Name
+	}
+	return !slices.Contains(e.excludeTools, name)
+}
+
+// place is where a block is; its block counts from 1, so that the zero place is none.
+type place struct{ message, block int }
+
+func (p place) in(messages []agent.Message) *agent.Block { return &messages[p.message].Blocks[p.block-1] }
+
+// toolUse is a result and the call in the reply before it that it answers; ids repeat between replies.
+type toolUse struct{ result, call place }
+
+// toolUses lists the results of a conversation in order.
+func toolUses(messages []agent.Message) []toolUse {
+	var uses []toolUse
+	reply := -1 // the latest message of the model
+	for i := range messages {
+		switch messages[i].Role {
+		case agent.RoleAssistant:
+			reply = i
+		case agent.RoleTool:
+			for j := range messages[i].Blocks {
+				if b := &messages[i].Blocks[j]; b.Type == agent.BlockToolResult {
+					uses = append(uses, toolUse{result: place{i, j + 1}, call: callFor(messages, reply, b.ToolCallID)})
+				}
+			}
+		case agent.RoleUser, agent.RoleSystem:
+		}
+	}
+	return uses
+}
+
+func callFor(messages []agent.Message, reply int, id agent.CallID) place {
+	if reply < 0 {
+		return place{}
+	}
+	for j := range messages[reply].Blocks {
+		if b := &messages[reply].Blocks[j]; b.Type == agent.BlockToolCall && b.ID == string(id) {
+			return place{reply, j + 1}
+		}
+	}
+	return place{}
+}
+
+// edited is a conversation in which some blocks were changed.
+type edited struct {
+	messages []agent.Message
+	own      []bool // by message: its blocks are a copy
+	chars    int    // how many characters fewer there are
+}
+
+func (e *edited) change(p place, change func(*agent.Block)) {
+	if !e.own[p.message] {
+		e.messages[p.message].Blocks = slices.Clone(e.messages[p.message].Blocks)
+		e.own[p.message] = true
+	}
+	b := p.in(e.messages)
+	before := blockChars(b)
+	change(b)
+	e.chars += before - blockChars(b)
+}
+
+// saved is how many tokens fewer there are.
+func (e *edited) saved() int { return e.chars / charsPerToken }
+
+const (
+	charsPerToken   = 4
+	tokensPerMedia  = 85 // of an image, a recording or a file, whatever its size
+	tokensPerFrame  = 3  // of a message, besides its content
+	charsPerMedia   = tokensPerMedia * charsPerToken
+	roundUpToTokens = charsPerToken - 1
+)
+
+// approximateTokens counts as LangChain's default counter does: 4 characters a token, rounded up for each message, 3 tokens more for
+// each and 85 for an image. It knows no tokenizer: text in other scripts than Latin is more than it says, often twice as much.
+func approximateTokens(messages []agent.Message) int {
+	tokens := 0
+	for i := range messages {
+		chars := len(messages[i].Role)
+		for j := range messages[i].Blocks {
+			chars += blockChars(&messages[i].Blocks[j])
+		}
+		tokens += (chars+roundUpToTokens)/charsPerToken + tokensPerFrame
+	}
+	return tokens
+}
+
+// blockChars counts the characters of a block that a provider is sent.
+func blockChars(b *agent.Block) int {
+	switch b.Type {
+	case agent.BlockImage, agent.BlockAudio, agent.BlockFile:
+		return charsPerMedia
+	default:
+	}
+	chars := utf8.RuneCount(b.Args) + utf8.RuneCount(b.Output) + utf8.RuneCount(b.Value)
+	for _, s := range []string{b.ID, b.Text, b.Reasoning, b.Signature, b.Name, string(b.ToolCallID), b.Error} {
+		chars += utf8.RuneCountInString(s)
+	}
+	if len(b.Output) == 0 { // else the reference is not shown
+		chars += len(b.Ref)
+	}
+	return chars
+}
