@@ -127,7 +127,7 @@ func TestQueuedTurnKeepsItsPlan(t *testing.T) {
 	}
 	again, err := s.client.Start(t.Context(), agent.TurnRequest{TurnID: second.TurnID, Agent: "clerk", Message: "two", SessionID: "queue"})
 	require.NoError(t, err)
-	require.True(t, again.Joined, "the same request again is the same turn")
+	require.Equal(t, second.TurnID, again.TurnID, "the same request again is the same turn")
 	_, err = s.client.Start(t.Context(), agent.TurnRequest{Agent: "clerk", Message: "three"})
 	require.Equal(t, agent.CodeNotFound, agent.CodeOf(err))
 	require.ErrorContains(t, err, `agent: there is no agent "clerk"`)
