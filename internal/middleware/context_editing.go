@@ -116,12 +116,14 @@ func (m *contextEditing) BeforeModel(_ context.Context, _ agent.Invocation, req 
 
 // apply returns the messages as they are, or an edited copy that shares what did not change.
 func (e *clearToolUses) apply(messages []agent.Message) []agent.Message {
-	if approximateTokens(messages) <= e.trigger {
+	chars := charsOf(messages)
+	tokens := approximateTokens(chars)
+	if tokens <= e.trigger {
 		return messages
 	}
 	uses := toolUses(messages)
 	uses = uses[:max(0, len(uses)-e.keep)]
-	copied := edited{messages: slices.Clone(messages), own: make([]bool, len(messages))}
+	copied := edited{messages: slices.Clone(messages), own: make([]bool, len(messages)), chars: chars}
 	for _, use := range uses {
 		if !e.clears(messages, use) {
 			continue
@@ -130,7 +132,7 @@ func (e *clearToolUses) apply(messages []agent.Message) []agent.Message {
 		if e.clearToolInputs {
 			copied.change(use.call, func(b *agent.Block) { b.Args = json.RawMessage("{}") })
 		}
-		if e.clearAtLeast > 0 && copied.saved() >= e.clearAtLeast {
+		if e.clearAtLeast > 0 && tokens-approximateTokens(copied.chars) >= e.clearAtLeast {
 			break
 		}
 	}
@@ -153,7 +155,9 @@ func (e *clearToolUses) clears(messages []agent.Message, use toolUse) bool {
 // place is where a block is; its block counts from 1, so that the zero place is none.
 type place struct{ message, block int }
 
-func (p place) in(messages []agent.Message) *agent.Block { return &messages[p.message].Blocks[p.block-1] }
+func (p place) in(messages []agent.Message) *agent.Block {
+	return &messages[p.message].Blocks[p.block-1]
+}
 
 // toolUse is a result and the call in the reply before it that it answers; ids repeat between replies.
 type toolUse struct{ result, call place }
@@ -194,7 +198,7 @@ func callFor(messages []agent.Message, reply int, id agent.CallID) place {
 type edited struct {
 	messages []agent.Message
 	own      []bool // by message: its blocks are a copy
-	chars    int    // how many characters fewer there are
+	chars    []int  // by message: how long it is now
 }
 
 func (e *edited) change(p place, change func(*agent.Block)) {
@@ -205,39 +209,42 @@ func (e *edited) change(p place, change func(*agent.Block)) {
 	b := p.in(e.messages)
 	before := blockChars(b)
 	change(b)
-	e.chars += before - blockChars(b)
+	e.chars[p.message] += blockChars(b) - before
 }
 
-// saved is how many tokens fewer there are.
-func (e *edited) saved() int { return e.chars / charsPerToken }
-
 const (
-	charsPerToken   = 4
-	tokensPerMedia  = 85 // of an image, a recording or a file, whatever its size
-	tokensPerFrame  = 3  // of a message, besides its content
-	charsPerMedia   = tokensPerMedia * charsPerToken
-	roundUpToTokens = charsPerToken - 1
+	charsPerToken    = 4
+	tokensPerMessage = 3  // besides its content
+	tokensPerMedia   = 85 // of an image, a recording or a file, whatever its size
 )
 
-// approximateTokens counts as LangChain's default counter does: 4 characters a token, rounded up for each message, 3 tokens more for
-// each and 85 for an image. It knows no tokenizer: text in other scripts than Latin is more than it says, often twice as much.
-func approximateTokens(messages []agent.Message) int {
+// approximateTokens counts as LangChain's default counter does: 4 characters a token, rounded up for each message, and 3 tokens more for
+// each. It knows no tokenizer: text in other scripts than Latin is more than it says, often twice as much.
+func approximateTokens(chars []int) int {
 	tokens := 0
-	for i := range messages {
-		chars := len(messages[i].Role)
-		for j := range messages[i].Blocks {
-			chars += blockChars(&messages[i].Blocks[j])
-		}
-		tokens += (chars+roundUpToTokens)/charsPerToken + tokensPerFrame
+	for _, n := range chars {
+		tokens += (n+charsPerToken-1)/charsPerToken + tokensPerMessage
 	}
 	return tokens
+}
+
+// charsOf counts the characters of each message; an image is 85 tokens' worth of them.
+func charsOf(messages []agent.Message) []int {
+	chars := make([]int, len(messages))
+	for i, m := range messages {
+		chars[i] = len(m.Role)
+		for j := range m.Blocks {
+			chars[i] += blockChars(&m.Blocks[j])
+		}
+	}
+	return chars
 }
 
 // blockChars counts the characters of a block that a provider is sent.
 func blockChars(b *agent.Block) int {
 	switch b.Type {
 	case agent.BlockImage, agent.BlockAudio, agent.BlockFile:
-		return charsPerMedia
+		return tokensPerMedia * charsPerToken
 	default:
 	}
 	chars := utf8.RuneCount(b.Args) + utf8.RuneCount(b.Output) + utf8.RuneCount(b.Value)

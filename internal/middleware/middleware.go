@@ -14,9 +14,12 @@ type Factory func(options json.RawMessage) (agent.Middleware, error)
 
 // Builtin lists the middleware of this package by name. maxRetries is how often model_retry tries again where a plan does not say.
 func Builtin(maxRetries int) []Named {
-	return []Named{{Name: "model_retry", New: func(options json.RawMessage) (agent.Middleware, error) {
-		return newModelRetry(maxRetries, options)
-	}}}
+	return []Named{
+		{Name: "model_retry", New: func(options json.RawMessage) (agent.Middleware, error) { return newModelRetry(maxRetries, options) }},
+		{Name: "tool_retry", New: newToolRetry},
+		{Name: "tool_error", New: newToolError},
+		{Name: "context_editing", New: newContextEditing},
+	}
 }
 
 // Named is a middleware that plans can name.
