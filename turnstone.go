@@ -11,14 +11,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.temporal.io/sdk/client"
 	sdkworker "go.temporal.io/sdk/worker"
@@ -29,7 +27,6 @@ import (
 	"github.com/turnstone-run/turnstone/internal/app"
 	"github.com/turnstone-run/turnstone/internal/blob"
 	"github.com/turnstone-run/turnstone/internal/catalog"
-	"github.com/turnstone-run/turnstone/internal/catalog/folder"
 	"github.com/turnstone-run/turnstone/internal/cluster"
 	"github.com/turnstone-run/turnstone/internal/gateway"
 	"github.com/turnstone-run/turnstone/internal/inbox"
@@ -64,25 +61,6 @@ type Settings = app.Config
 
 // Middleware is a middleware of one's own under the name that agents use.
 type Middleware = middleware.Named
-
-// ToolkitFactory makes a toolkit of one's own: it declares what it needs and is given that, and no more (seed 000 §5.5).
-type ToolkitFactory = tool.Factory
-
-// ToolDependencies is what a toolkit is given.
-type ToolDependencies = tool.Dependencies
-
-// Need is a dependency that a factory declares.
-type Need = tool.Need
-
-// What a toolkit may need, besides [ConnTo] a gRPC client of the configuration.
-const (
-	NeedHTTP    = tool.NeedHTTP    // the one way out: within the egress rules
-	NeedBlobs   = tool.NeedBlobs   // the content-addressed store
-	NeedCatalog = tool.NeedCatalog // which agents there are
-)
-
-// ConnTo is the need of the gRPC client that tools.grpc_clients has under a name.
-func ConnTo(name string) Need { return tool.ConnTo(name) }
 
 // Config is what [New] needs: settings, and what the user adds in Go. Agents of the catalog name it; the shipped analyst has all of it.
 type Config struct {
@@ -180,44 +158,6 @@ func (s *Service) Start(ctx context.Context) (err error) {
 		return err
 	}
 	return s.compose(ctx, store, watch)
-}
-
-// openCatalog makes what agents are made of, loads the catalog and keeps it up to date. The folder that is watched, if any, is applied
-// once before anything is served; a fault in it is no reason not to serve what was good before.
-func (s *Service) openCatalog(ctx, background context.Context, store *postgres.Store) error {
-	set := s.cfg.Settings
-	s.metrics = prometheus.NewRegistry()
-	s.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		collectors.NewBuildInfoCollector())
-	factories := slices.Clone(s.cfg.Factories)
-	for _, kit := range s.cfg.Toolkits {
-		factories = append(factories, tool.Ready(kit))
-	}
-	var err error
-	s.parts, err = app.Build(set, app.World{
-		Store: store, Blobs: s.blobs, Toolkits: factories, Middleware: s.cfg.Middleware, Env: s.cfg.Env, Metrics: s.metrics, Logger: s.logger,
-	})
-	if err != nil {
-		return err
-	}
-	registry := s.parts.Registry
-	if err := registry.Start(ctx); err != nil {
-		return fmt.Errorf("load catalog: %w", err)
-	}
-	s.tasks.Go(func() { registry.Run(background) })
-	if set.Catalog.Folder == "" {
-		return nil
-	}
-	source, err := folder.New(folder.Config{Dir: set.Catalog.Folder, Logger: s.logger, Apply: registry.ApplyFolder})
-	if err != nil {
-		return err
-	}
-	registry.WatchFolder(source.Status)
-	if err := source.Load(ctx); err != nil && agent.CodeOf(err) != agent.CodeInvalid && agent.CodeOf(err) != agent.CodeConflict {
-		return err
-	}
-	s.tasks.Go(func() { source.Run(background) })
-	return nil
 }
 
 // openStore connects to PostgreSQL, brings its schema up to date and opens the event log and the blob store.

@@ -1,0 +1,93 @@
+package catalog
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// publishAll compiles and stores the agents that changed.
+func (r *Registry) publishAll(ctx context.Context, candidate *snapshot, p *planned) error {
+	for _, c := range p.changes {
+		k := c.DocumentKey
+		e := candidate.docs[k]
+		if k.Kind != agent.KindAgent || e == nil || c.Action == agent.ActionDeleted {
+			continue
+		}
+		if known, ok := candidate.artifacts[agentKey{k.Tenant, k.Name}]; ok && known.Inputs == r.compiled(candidate, e).inputs {
+			continue
+		}
+		a, err := r.artifact(ctx, candidate, e)
+		if err != nil {
+			return err
+		}
+		p.commit.Publish = append(p.commit.Publish, a)
+	}
+	return nil
+}
+
+// artifact stores the plan of an agent.
+func (r *Registry) artifact(ctx context.Context, s *snapshot, e *entry) (agent.Artifact, error) {
+	c := r.compiled(s, e)
+	if err := c.err(); err != nil {
+		return agent.Artifact{}, err
+	}
+	body := c.body
+	if len(body) == 0 { // hydrated: only the hash is known
+		var err error
+		if body, err = r.cfg.Cache.Bytes(ctx, c.hash); err != nil {
+			return agent.Artifact{}, err
+		}
+	}
+	uri, err := r.cfg.Plans.SavePlan(ctx, body)
+	if err != nil {
+		return agent.Artifact{}, fmt.Errorf("save plan: %w", err)
+	}
+	r.cfg.Cache.Add(c.hash, &c.plan, body)
+	c.saved.Store(true)
+	return agent.Artifact{
+		Tenant: e.doc.Tenant, Agent: e.doc.Name, URI: uri, Hash: c.hash, Inputs: c.inputs, CompiledAt: time.Now().UTC().Truncate(time.Millisecond),
+	}, nil
+}
+
+// Publish compiles an agent and stores its plan, so that runtimes take it by its hash. Publishing what is published changes nothing.
+func (r *Registry) Publish(ctx context.Context, tenant, name, by string) (agent.AgentInfo, error) {
+	select {
+	case r.applying <- struct{}{}:
+		defer func() { <-r.applying }()
+	case <-ctx.Done():
+		return agent.AgentInfo{}, agent.Interrupted(ctx, "publish")
+	}
+	var err error
+	for range applyAttempts {
+		if err = r.refresh(ctx); err != nil {
+			return agent.AgentInfo{}, err
+		}
+		s := r.current.Load()
+		e := s.agent(tenant, name)
+		if e == nil {
+			return agent.AgentInfo{}, unknownAgent(name)
+		}
+		if info := r.info(s, e, tenant); info.Artifact != nil {
+			return info, nil
+		}
+		var a agent.Artifact
+		if a, err = r.artifact(ctx, s, e); err != nil {
+			return agent.AgentInfo{}, err
+		}
+		c := agent.CatalogCommit{At: s.revision, By: by, Source: agent.SourceAPI, Publish: []agent.Artifact{a}}
+		if _, err = r.commit(ctx, &c, agent.ApplyResult{}); err == nil {
+			s = r.current.Load()
+			if e = s.agent(tenant, name); e == nil {
+				return agent.AgentInfo{}, unknownAgent(name)
+			}
+			return r.info(s, e, tenant), nil
+		}
+		if !stale(err) {
+			return agent.AgentInfo{}, err
+		}
+	}
+	return agent.AgentInfo{}, err
+}
