@@ -82,8 +82,10 @@ type modelRun struct {
 
 	base       context.Context //nolint:containedctx // the activity's, for what must happen after the work was stopped
 	stop       context.CancelCauseFunc
-	last       *producer   // still open: it watches for a cancel between two epochs
-	fence      agent.Fence // of the latest epoch
+	last       *producer // still open: it watches for a cancel between two epochs
+	tokens     *tokenSignals
+	work       context.Context //nolint:containedctx // of the latest epoch
+	fence      agent.Fence     // of the latest epoch
 	ledger     []agent.UsageEntry
 	text       strings.Builder // of the latest epoch
 	jump       agent.Jump
@@ -116,7 +118,7 @@ func (a *Activities) newModelRun(ctx context.Context, in CallModelInput) (*model
 		return nil, fmt.Errorf("load prompt: %w", err)
 	}
 	r.request = agent.ModelRequest{
-		Model: r.profile.Model, System: system(&plan, turn.SessionID), Messages: messages, Temperature: r.profile.Temperature,
+		Profile: r.profile.Profile, Model: r.profile.Model, System: system(&plan, turn.SessionID), Messages: messages, Temperature: r.profile.Temperature,
 		MaxTokens: r.profile.MaxTokens,
 	}
 	for i := range plan.Tools {
@@ -148,11 +150,11 @@ func (r *modelRun) generate(ctx context.Context) (agent.ModelReply, error) {
 	defer free()
 	ctx, r.stop = context.WithCancelCause(ctx)
 	defer r.stop(nil)
-	call := r.once
+	var call agent.ModelFunc = r.once
 	for _, m := range slices.Backward(r.chain) {
 		call = m.WrapModel(call)
 	}
-	reply, err := call(ctx, inv, r.request)
+	reply, err := call(ctx, inv, r.request, r.emit)
 	stopped := context.Cause(ctx)
 	if settleErr := r.settle(); settleErr != nil && r.runtimeErr == nil {
 		r.runtimeErr = settleErr
@@ -182,7 +184,11 @@ func (r *modelRun) generate(ctx context.Context) (agent.ModelReply, error) {
 }
 
 // once is one request to the provider in one epoch of the stream.
-func (r *modelRun) once(ctx context.Context, _ agent.Invocation, req agent.ModelRequest) (agent.ModelReply, error) {
+func (r *modelRun) once(ctx context.Context, _ agent.Invocation, req agent.ModelRequest, emit func(agent.Delta) error) (agent.ModelReply, error) {
+	profile, model, err := r.choose(ctx, &req)
+	if err != nil {
+		return agent.ModelReply{}, err
+	}
 	if err := r.settle(); err != nil {
 		return agent.ModelReply{}, r.own(err)
 	}
@@ -190,7 +196,7 @@ func (r *modelRun) once(ctx context.Context, _ agent.Invocation, req agent.Model
 	if err != nil {
 		return agent.ModelReply{}, r.own(err)
 	}
-	r.last, r.fence = p, p.fence
+	r.last, r.fence, r.work = p, p.fence, work
 	r.text.Reset()
 	defer context.AfterFunc(ctx, func() { p.stop(context.Cause(ctx)) })()
 	context.AfterFunc(work, func() { // also while a middleware waits for its next try
@@ -198,16 +204,12 @@ func (r *modelRun) once(ctx context.Context, _ agent.Invocation, req agent.Model
 			r.stop(errCancelled)
 		}
 	})
-	tokens := r.a.signalTokens(r.base, r.in, int64(p.fence.Epoch))
-	defer tokens.close()
-	reply, err := r.model.Generate(work, req, func(d agent.Delta) error {
-		r.text.WriteString(d.Text)
-		tokens.add(d.Text)
-		return p.emit(work, deltaEvents(d)...)
-	})
-	usage := priced(reply.Usage, r.profile)
+	r.tokens = r.a.signalTokens(r.base, r.in, int64(p.fence.Epoch))
+	defer r.tokens.close()
+	reply, err := model.Generate(work, req, emit)
+	usage := priced(reply.Usage, profile)
 	if usage != (agent.Usage{}) {
-		r.ledger = append(r.ledger, agent.UsageEntry{Epoch: p.fence.Epoch, Model: r.profile.Model, Usage: usage})
+		r.ledger = append(r.ledger, agent.UsageEntry{Epoch: p.fence.Epoch, Model: profile.Model, Usage: usage})
 	}
 	if cause := context.Cause(work); cause != nil {
 		return agent.ModelReply{}, r.own(cause)
@@ -218,6 +220,30 @@ func (r *modelRun) once(ctx context.Context, _ agent.Invocation, req agent.Model
 	}
 	_ = p.emit(work, agent.Event{Type: agent.EventUsage, Usage: &usage, Model: reply.Model}) // settle says what an error would
 	return reply, nil
+}
+
+// emit takes what middleware lets through of the latest epoch's fragments.
+func (r *modelRun) emit(d agent.Delta) error {
+	r.text.WriteString(d.Text)
+	r.tokens.add(d.Text)
+	return r.last.emit(r.work, deltaEvents(d)...)
+}
+
+// choose finds the model that a request is for: the turn's, or another profile that middleware chose, with its settings.
+func (r *modelRun) choose(ctx context.Context, req *agent.ModelRequest) (agent.PlanModel, agent.Model, error) {
+	if req.Profile == r.profile.Profile {
+		return r.profile, r.model, nil
+	}
+	profile, err := r.plan.Model(req.Profile)
+	if err != nil {
+		return profile, nil, err
+	}
+	model, err := r.a.Models.Model(ctx, profile)
+	if err != nil {
+		return profile, nil, fmt.Errorf("find model %q: %w", profile.Profile, err)
+	}
+	req.Model, req.Temperature, req.MaxTokens = profile.Model, profile.Temperature, profile.MaxTokens
+	return profile, model, nil
 }
 
 // settle ends the latest producer: everything it was given is in the log then.

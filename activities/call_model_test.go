@@ -2,6 +2,8 @@ package activities_test
 
 import (
 	"context"
+	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +12,7 @@ import (
 
 	"github.com/turnstone-run/turnstone/activities"
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/middleware"
 	"github.com/turnstone-run/turnstone/internal/stream/streamtest"
 )
 
@@ -207,4 +210,76 @@ func TestTimeRunsOutDuringTheCall(t *testing.T) {
 	models, _, err := h.store.Steps(t.Context(), "t1")
 	require.NoError(t, err)
 	require.Equal(t, "so far", agent.Normalize(models[0].Blocks))
+}
+
+// emphatic is a middleware that changes what is streamed and what is stored.
+type emphatic struct{ agent.Pass }
+
+func (emphatic) WrapModel(next agent.ModelFunc) agent.ModelFunc {
+	return func(ctx context.Context, inv agent.Invocation, req agent.ModelRequest, emit func(agent.Delta) error) (agent.ModelReply, error) {
+		reply, err := next(ctx, inv, req, func(d agent.Delta) error { return emit(agent.Delta{Text: strings.ToUpper(d.Text)}) })
+		for i := range reply.Blocks {
+			reply.Blocks[i].Text = strings.ToUpper(reply.Blocks[i].Text)
+		}
+		return reply, err
+	}
+}
+
+// TestMiddlewareChangesTheStream: what a middleware takes out of the stream is in no event and in no store.
+func TestMiddlewareChangesTheStream(t *testing.T) {
+	set, err := middleware.NewSet(append(middleware.Builtin(2), middleware.Named{
+		Name: "emphatic", New: func(json.RawMessage) (agent.Middleware, error) { return emphatic{}, nil },
+	})...)
+	require.NoError(t, err)
+	h := newHarness(t, func(c *activities.Config) { c.Middleware = set })
+	p := h.catalog.plan
+	p.Middleware = append(slices.Clone(p.Middleware), agent.PlanMiddleware{Name: "emphatic"})
+	h.catalog.put(p)
+	ref := h.begin(agent.TurnRequest{TurnID: "t1"})
+	h.model.script(says("quiet ", "words"))
+	_, err = h.CallModel(t.Context(), activities.CallModelInput{TurnID: ref.TurnID, Step: 1})
+	require.NoError(t, err)
+	text := ""
+	for _, e := range h.events("t1") {
+		text += e.Text
+	}
+	require.Equal(t, "QUIET WORDS", text)
+	models, _, err := h.store.Steps(t.Context(), "t1")
+	require.NoError(t, err)
+	require.Equal(t, "QUIET WORDS", agent.Normalize(models[0].Blocks))
+}
+
+// TestFallbackIsAskedAndCharged: the other profile's model, at its own price, in an epoch of its own.
+func TestFallbackIsAskedAndCharged(t *testing.T) {
+	h := newHarness(t)
+	p := h.catalog.plan
+	p.Models = slices.Clone(p.Models)
+	p.Models[1].OutputPerMTok = 1000
+	p.Middleware = append([]agent.PlanMiddleware{{Name: "model_fallback", Options: json.RawMessage(`{"models":["other"]}`)}}, p.Middleware...)
+	h.catalog.put(p)
+	ref := h.begin(agent.TurnRequest{TurnID: "t1"})
+	refuse := func(_ context.Context, _ agent.ModelRequest, emit func(agent.Delta) error) (agent.ModelReply, error) {
+		if err := emit(agent.Delta{Text: "half an ans"}); err != nil {
+			return agent.ModelReply{}, err
+		}
+		return agent.ModelReply{}, agent.Errorf(agent.CodeDenied, "call model", "no more credit")
+	}
+	h.model.script(refuse, says("done"))
+	v, err := h.CallModel(t.Context(), activities.CallModelInput{TurnID: ref.TurnID, Step: 1})
+	require.NoError(t, err)
+	require.Nil(t, v.Failure)
+	require.Equal(t, []string{"scripted-1", "scripted-2"}, []string{h.model.seen[0].Model, h.model.seen[1].Model})
+	require.Equal(t, "scripted-2", v.Model)
+	require.InDelta(t, 10*1000/1e6, v.Usage.CostUSD, 1e-9)
+	require.Equal(t, 1, count(h.events("t1"), agent.EventReset), "the half answer is void")
+}
+
+func count(events []agent.Event, kind agent.EventType) int {
+	n := 0
+	for _, e := range events {
+		if e.Type == kind {
+			n++
+		}
+	}
+	return n
 }

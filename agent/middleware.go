@@ -8,7 +8,8 @@ import "context"
 type Middleware interface {
 	// BeforeModel may change the request of a model call.
 	BeforeModel(ctx context.Context, inv Invocation, req *ModelRequest) error
-	// WrapModel may repeat, replace or observe a model call. Each run of next is a new epoch of the stream.
+	// WrapModel may repeat, replace or observe a model call, ask another profile of the plan by changing the request's, or change what is
+	// streamed by passing an emit of its own to next. Each run of next is a new epoch of the stream.
 	WrapModel(next ModelFunc) ModelFunc
 	// AfterModel may change the reply before it is stored, and may jump where its plan declares it.
 	AfterModel(ctx context.Context, inv Invocation, reply *ModelReply) (Jump, error)
@@ -16,8 +17,14 @@ type Middleware interface {
 	WrapTool(next ToolFunc) ToolFunc
 }
 
-// ModelFunc is a model call as middleware sees it.
-type ModelFunc func(ctx context.Context, inv Invocation, req ModelRequest) (ModelReply, error)
+// ModelFunc is a model call as middleware sees it. emit is given the fragments as they arrive; its error ends the call.
+type ModelFunc func(ctx context.Context, inv Invocation, req ModelRequest, emit func(Delta) error) (ModelReply, error)
+
+// PlanChecker is implemented by a middleware that names parts of its plan: profiles, tools. It is asked when a plan is compiled; the
+// error's Field is within its options.
+type PlanChecker interface {
+	CheckPlan(p *Plan) error
+}
 
 // ToolFunc is a tool call as middleware sees it.
 type ToolFunc func(ctx context.Context, inv Invocation, call ToolCall) (ToolResult, error)

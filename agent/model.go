@@ -15,6 +15,7 @@ type Model interface {
 
 // ModelRequest is one prompt.
 type ModelRequest struct {
+	Profile      string          // of the plan; middleware may choose another, and its model and settings are taken then
 	Model        string          // the provider's name for the model
 	System       string          // the system prompt; stable per plan
 	Messages     []Message       // user, assistant and tool messages in order

@@ -139,7 +139,7 @@ func (c *checker) node(e *entry, n *agent.NodeDefinition) {
 			if m.Name == all {
 				continue
 			}
-			if err := c.r.cfg.Parts.Middleware.Check(m); err != nil {
+			if err := c.r.cfg.Parts.Middleware.Check(m, nil); err != nil {
 				field, message := fieldOf(err)
 				c.fault(e, join(fmt.Sprintf("middleware[%d]", i), field), "%s", message)
 			}

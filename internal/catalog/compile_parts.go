@@ -85,7 +85,7 @@ func (c *compiler) wrap(m agent.PlanMiddleware, path string) {
 		}
 		return
 	}
-	if err := c.parts.Middleware.Check(m); err != nil {
+	if err := c.parts.Middleware.Check(m, &c.plan); err != nil {
 		field, message := fieldOf(err)
 		c.fault(join(path, field), "%s", message)
 		return

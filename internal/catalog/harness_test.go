@@ -187,7 +187,7 @@ type chains struct{}
 
 func (chains) Added() []string { return []string{"house"} }
 
-func (chains) Check(m agent.PlanMiddleware) error {
+func (chains) Check(m agent.PlanMiddleware, _ *agent.Plan) error {
 	switch {
 	case m.Name != "model_retry" && m.Name != "house":
 		return agent.Invalid("name", "there is no middleware %q", m.Name)

@@ -25,8 +25,9 @@ type Tools interface {
 type Middleware interface {
 	// Added lists what the user added in Go, in order.
 	Added() []string
-	// Check makes one and says what keeps it from working: the error's Field is name, or options and what is within.
-	Check(m agent.PlanMiddleware) error
+	// Check makes one and says what keeps it from working in a plan, whose models and tools are there already; nil: in any. The error's
+	// Field is name, or options and what is within.
+	Check(m agent.PlanMiddleware, p *agent.Plan) error
 }
 
 // ConfiguredModel is a model profile of the configuration.

@@ -16,6 +16,7 @@ type Factory func(options json.RawMessage) (agent.Middleware, error)
 func Builtin(maxRetries int) []Named {
 	return []Named{
 		{Name: "model_retry", New: func(options json.RawMessage) (agent.Middleware, error) { return newModelRetry(maxRetries, options) }},
+		{Name: "model_fallback", New: newModelFallback},
 		{Name: "tool_retry", New: newToolRetry},
 		{Name: "tool_error", New: newToolError},
 		{Name: "context_editing", New: newContextEditing},
@@ -43,13 +44,18 @@ func NewSet(all ...Named) (*Set, error) {
 	return s, nil
 }
 
-// Check makes a middleware of a plan and says what keeps it from working; the error's Field is name, or options and what is within.
-func (s *Set) Check(m agent.PlanMiddleware) error {
+// Check makes a middleware and says what keeps it from working in a plan, nil for any plan; the error's Field is name, or options and
+// what is within.
+func (s *Set) Check(m agent.PlanMiddleware, p *agent.Plan) error {
 	f, ok := s.factories[m.Name]
 	if !ok {
 		return agent.Invalid("name", "there is no middleware %q", m.Name)
 	}
-	if _, err := f(m.Options); err != nil {
+	made, err := f(m.Options)
+	if checker, ok := made.(agent.PlanChecker); ok && err == nil && p != nil {
+		err = checker.CheckPlan(p)
+	}
+	if err != nil {
 		path := "options"
 		if e, ok := errors.AsType[*agent.Error](err); ok && e.Op == "" {
 			if e.Field != "" {

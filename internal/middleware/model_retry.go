@@ -47,13 +47,13 @@ func newModelRetry(retries int, options json.RawMessage) (agent.Middleware, erro
 
 // WrapModel repeats next. A provider that asks for more patience than MaxDelay is given up on: its error says when to come back.
 func (m *modelRetry) WrapModel(next agent.ModelFunc) agent.ModelFunc {
-	return func(ctx context.Context, inv agent.Invocation, req agent.ModelRequest) (agent.ModelReply, error) {
+	return func(ctx context.Context, inv agent.Invocation, req agent.ModelRequest, emit func(agent.Delta) error) (agent.ModelReply, error) {
 		wait := backoff.NewExponentialBackOff()
 		wait.InitialInterval = seconds(m.options.InitialDelay)
 		wait.Multiplier = m.options.BackoffFactor
 		wait.MaxInterval = seconds(m.options.MaxDelay)
 		reply, err := backoff.Retry(ctx, func() (agent.ModelReply, error) {
-			reply, err := next(ctx, inv, req)
+			reply, err := next(ctx, inv, req, emit)
 			return reply, m.classify(err)
 		}, backoff.WithBackOff(wait), backoff.WithMaxTries(uint(*m.options.MaxRetries)+1), backoff.WithMaxElapsedTime(0))
 		return reply, unwrap(err)

@@ -21,7 +21,7 @@ func retry(t *testing.T, options string, failures ...error) (agent.ModelFunc, *i
 	chain, err := set.Chain(&agent.Plan{Middleware: []agent.PlanMiddleware{{Name: "model_retry", Options: json.RawMessage(options)}}})
 	require.NoError(t, err)
 	calls := 0
-	return chain[0].WrapModel(func(context.Context, agent.Invocation, agent.ModelRequest) (agent.ModelReply, error) {
+	return chain[0].WrapModel(func(context.Context, agent.Invocation, agent.ModelRequest, func(agent.Delta) error) (agent.ModelReply, error) {
 		calls++
 		if calls <= len(failures) {
 			return agent.ModelReply{}, failures[calls-1]
@@ -56,7 +56,7 @@ func TestModelRetry(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			call, calls := retry(t, fast, c.failures...)
-			reply, err := call(t.Context(), agent.Invocation{}, agent.ModelRequest{})
+			reply, err := call(t.Context(), agent.Invocation{}, agent.ModelRequest{}, nil)
 			require.Equal(t, c.calls, *calls)
 			require.Equal(t, c.want, err, "the error is the provider's own")
 			require.Equal(t, c.want == nil, reply.Model == "m")
@@ -68,7 +68,7 @@ func TestModelRetryHonoursRetryAfter(t *testing.T) {
 	wait := &agent.Error{Code: agent.CodeRateLimited, RetryAfter: 40 * time.Millisecond, Err: errors.New("busy")}
 	call, _ := retry(t, fast, wait)
 	started := time.Now()
-	_, err := call(t.Context(), agent.Invocation{}, agent.ModelRequest{})
+	_, err := call(t.Context(), agent.Invocation{}, agent.ModelRequest{}, nil)
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, time.Since(started), 40*time.Millisecond)
 }
@@ -78,7 +78,7 @@ func TestModelRetryEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cause := errors.New("the turn was cancelled")
 	time.AfterFunc(10*time.Millisecond, func() { cancel(cause) })
-	_, err := call(ctx, agent.Invocation{}, agent.ModelRequest{})
+	_, err := call(ctx, agent.Invocation{}, agent.ModelRequest{}, nil)
 	require.ErrorIs(t, err, cause)
 	require.Equal(t, 1, *calls)
 }
