@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -30,10 +31,8 @@ func TestModelFallback(t *testing.T) {
 			var asked []string
 			call := m.WrapModel(func(_ context.Context, _ agent.Invocation, req agent.ModelRequest, emit func(agent.Delta) error) (agent.ModelReply, error) {
 				asked = append(asked, req.Profile)
-				for _, f := range c.failing {
-					if f == req.Profile {
-						return agent.ModelReply{}, away
-					}
+				if slices.Contains(c.failing, req.Profile) {
+					return agent.ModelReply{}, away
 				}
 				return agent.ModelReply{Model: req.Profile}, emit(agent.Delta{Text: "hi"})
 			})
