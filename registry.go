@@ -69,5 +69,12 @@ func (s *Service) openCatalog(ctx, background context.Context, store *postgres.S
 		return err
 	}
 	s.tasks.Go(func() { source.Run(background) })
+	s.tasks.Go(func() {
+		registry.Follow(background, func() {
+			if !source.Status().OK { // perhaps what it lacked came through the API
+				_ = source.Load(background) // its status says how that went
+			}
+		})
+	})
 	return nil
 }

@@ -219,6 +219,15 @@ func TestFolder(t *testing.T) {
 	out, _ := s.run(agent.TurnRequest{Agent: "clerk", Message: "hello"})
 	require.Equal(t, "hello from a file", out.Output, "%+v", out.Error)
 
+	write("clerk.yaml", strings.Replace(good, "models: [clerk-model]", "models: [clerk-model, shared]", 1))
+	require.Eventually(t, func() bool { return strings.Contains(string(s.get("/health")), `no model profile`) }, 10*time.Second, 20*time.Millisecond)
+	s.apply("kind: ModelProfile\ntenant: '*'\nname: shared\nprovider: offline\nmodel: m\n") // what it lacked comes through the API
+	require.Eventually(t, func() bool {
+		page, err := s.client.ListAgents(t.Context(), agent.AgentQuery{Tenant: agent.DefaultTenant})
+		require.NoError(t, err)
+		return len(page.Agents[1].Models) == 2
+	}, 10*time.Second, 20*time.Millisecond)
+
 	require.NoError(t, os.Remove(filepath.Join(dir, "clerk.yaml")))
 	require.Eventually(t, func() bool {
 		_, err := s.client.Start(t.Context(), agent.TurnRequest{Agent: "clerk", Message: "hello"})

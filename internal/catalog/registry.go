@@ -122,6 +122,19 @@ func (r *Registry) Run(ctx context.Context) {
 	})
 }
 
+// Follow calls changed after every change of what is served, until ctx ends. Changes that come during a call are one more call.
+func (r *Registry) Follow(ctx context.Context, changed func()) {
+	for {
+		_, next := r.now()
+		select {
+		case <-next:
+			changed()
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
 // refresh brings the snapshot up to the store's newest revision.
 func (r *Registry) refresh(ctx context.Context) (err error) {
 	select {
