@@ -244,3 +244,28 @@ func toolOutput(events []agent.Event) string {
 	}
 	return ""
 }
+
+// TestSecretsStayOut: what pii redacts is in no event, no history, no stored result and no transcript, though the provider cuts it up.
+func TestSecretsStayOut(t *testing.T) {
+	provider := newScript(t, says("Write to ann@example.com , or call; the card is 4111 1111 1111 1111 today."))
+	s := start(t)
+	s.apply(clerk("You are a clerk.", "m", llmtest.OpenAI{}.BaseURL(provider.server.URL), "[]") + `
+middleware:
+  - {name: model_retry}
+  - {name: pii, options: {pii_type: email, apply_to_output: true}}
+  - {name: pii, options: {pii_type: credit_card, strategy: mask, apply_to_output: true}}
+`)
+	out, events := s.run(agent.TurnRequest{Agent: "clerk", Message: "who? I am bob@example.org", SessionID: "secrets"})
+	require.Equal(t, "Write to [REDACTED_EMAIL] , or call; the card is **** **** **** 1111 today.", out.Output)
+	require.Contains(t, provider.requests()[0].body, "[REDACTED_EMAIL]", "nor does the provider see the user's")
+	s.closed(out.TurnID)
+	seen, err := json.Marshal(events)
+	require.NoError(t, err)
+	history, err := json.Marshal(s.replay("", out.TurnID.WorkflowID(), ""))
+	require.NoError(t, err)
+	stored := s.get("/v1/results/" + string(out.TurnID))
+	for where, text := range map[string]string{"events": string(seen), "history": string(history), "result": string(stored)} {
+		require.NotContains(t, text, "ann@example", where)
+		require.NotContains(t, text, "4111 1111", where)
+	}
+}

@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/middleware/pii"
 )
 
 // Factory makes a middleware from the options of a plan.
@@ -20,6 +22,7 @@ func Builtin(maxRetries int) []Named {
 		{Name: "tool_retry", New: newToolRetry},
 		{Name: "tool_error", New: newToolError},
 		{Name: "context_editing", New: newContextEditing},
+		{Name: "pii", New: pii.New},
 	}
 }
 
@@ -55,6 +58,9 @@ func (s *Set) Check(m agent.PlanMiddleware, p *agent.Plan) error {
 	if checker, ok := made.(agent.PlanChecker); ok && err == nil && p != nil {
 		err = checker.CheckPlan(p)
 	}
+	if err == nil && p != nil && repeats(m.Name) && slices.ContainsFunc(p.Middleware, filters) {
+		return agent.Invalid("name", "rule repeat-before-filter: %s must come before pii, which would take the end of one try for the beginning of the next", m.Name)
+	}
 	if err != nil {
 		path := "options"
 		if e, ok := errors.AsType[*agent.Error](err); ok && e.Op == "" {
@@ -67,6 +73,12 @@ func (s *Set) Check(m agent.PlanMiddleware, p *agent.Plan) error {
 	}
 	return nil
 }
+
+// repeats says of a middleware that it may run a model call more than once.
+func repeats(name string) bool { return name == "model_retry" || name == "model_fallback" }
+
+// filters says of one that it holds back what is streamed.
+func filters(m agent.PlanMiddleware) bool { return m.Name == "pii" }
 
 // Chain builds the middleware of a plan in its order.
 func (s *Set) Chain(p *agent.Plan) ([]agent.Middleware, error) {

@@ -1,0 +1,66 @@
+package pii
+
+import (
+	"net/netip"
+	"strings"
+)
+
+// maxIP is the longest address in bytes: IPv6 with an IPv4 address in it.
+const maxIP = 45
+
+// matchIP finds an IPv4 or IPv6 address at text[i:], without brackets, port, zone and prefix length. It is none inside of a longer
+// row of numbers (1.2.3.4.5), and an IPv6 address has a digit (std::vector and a::b have none). A :: behind a bracket is a scope
+// (T<x>::y), or stands behind what has been redacted.
+func matchIP(text string, i int) (end int, ok, cut bool) {
+	stop, colons, dots := i, 0, 0
+	for ; stop < min(len(text), i+maxIP+2); stop++ { // two more: what follows an address is looked at
+		c := text[stop]
+		switch {
+		case c == ':':
+			colons++
+		case c == '.':
+			dots++
+		case !isHex(c):
+			return longestIP(text, i, stop, colons, dots)
+		}
+	}
+	end, ok, _ = longestIP(text, i, stop, colons, dots)
+	return end, ok, stop == len(text)
+}
+
+func longestIP(text string, i, stop, colons, dots int) (end int, ok, cut bool) {
+	if colons < 2 && dots < 3 || joins(text, i-1) || text[i] == ':' && follows(text, i, isBracket) {
+		return 0, false, false
+	}
+	for end := min(stop, i+maxIP); end > i+1; end-- {
+		if at(text, end, isWord) || joins(text, end) {
+			continue
+		}
+		if _, err := netip.ParseAddr(text[i:end]); err == nil && strings.ContainsAny(text[i:end], "0123456789") {
+			return end, true, false
+		}
+	}
+	return 0, false, false
+}
+
+// joins reports whether text[i] is a dot between digits.
+func joins(text string, i int) bool {
+	return i > 0 && i+1 < len(text) && text[i] == '.' && isDigit(text[i-1]) && isDigit(text[i+1])
+}
+
+// matchMAC finds six pairs of hex digits at text[i:] with : or - between them, where no word goes on after them.
+func matchMAC(text string, i int) (end int, ok, cut bool) {
+	for n := range 17 {
+		switch {
+		case i == len(text):
+			return 0, false, true
+		case n%3 == 2 && text[i] != ':' && text[i] != '-', n%3 != 2 && !isHex(text[i]):
+			return 0, false, false
+		}
+		i++
+	}
+	return i, !at(text, i, isWord), i == len(text)
+}
+
+func isBracket(c byte) bool { return c == ']' || c == '>' }
+func isIPStart(c byte) bool { return isHex(c) || c == ':' }

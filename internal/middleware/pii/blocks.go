@@ -1,0 +1,141 @@
+package pii
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// editor applies a rule to the parts of messages. After an error it changes nothing.
+type editor struct {
+	rule  *Rule
+	found int
+	err   error
+}
+
+func (e *editor) text(s string) string {
+	if e.err != nil {
+		return s
+	}
+	out, found, err := e.rule.Apply(s)
+	e.found += found
+	if err != nil {
+		e.err = err
+		return s
+	}
+	return out
+}
+
+// blocks applies the rule to text, reasoning, arguments, outputs and values. Names, IDs, URLs, media, signatures and extras are left
+// alone. The blocks given are not changed: they are returned when nothing was found.
+func (e *editor) blocks(blocks []agent.Block) []agent.Block {
+	before := e.found
+	out := slices.Clone(blocks)
+	e.joined(out, agent.BlockText, func(b *agent.Block) *string { return &b.Text })
+	e.joined(out, agent.BlockReasoning, func(b *agent.Block) *string { return &b.Reasoning })
+	for i := range out {
+		e.block(&out[i])
+	}
+	if e.found == before || e.err != nil {
+		return blocks
+	}
+	kept := out[:0]
+	for i := range blocks {
+		b, was := out[i], &blocks[i]
+		if b.Text != was.Text {
+			unplace(&b)
+		}
+		if b.Reasoning != was.Reasoning {
+			b.Signature = "" // a provider refuses what it did not sign
+		}
+		if b.Text == "" && was.Text != "" {
+			continue // all of it belonged to a value that begins in a block before
+		}
+		kept = append(kept, b)
+	}
+	return kept
+}
+
+func (e *editor) block(b *agent.Block) {
+	switch b.Type {
+	case agent.BlockText:
+		b.Text = e.text(b.Text)
+		b.Annotations = slices.Clone(b.Annotations)
+		for i := range b.Annotations {
+			a := &b.Annotations[i]
+			a.Title, a.CitedText = e.text(a.Title), e.text(a.CitedText)
+		}
+	case agent.BlockReasoning:
+		b.Reasoning = e.text(b.Reasoning)
+	case agent.BlockToolCall, agent.BlockServerToolCall, agent.BlockInvalidToolCall:
+		b.Args = e.json(b.Args)
+		b.Error = e.text(b.Error)
+	case agent.BlockToolResult, agent.BlockServerToolResult:
+		b.Output = e.json(b.Output)
+	case agent.BlockNonStandard:
+		b.Value = e.json(b.Value)
+	case agent.BlockImage, agent.BlockAudio, agent.BlockFile:
+	}
+}
+
+// joined finds the values that run across blocks of a type that stand side by side: models cut their text anywhere, and readers see
+// it joined ([agent.Normalize], and the stream). Such a value is replaced in the block that it begins in.
+func (e *editor) joined(blocks []agent.Block, kind agent.BlockType, field func(*agent.Block) *string) {
+	for i := 0; i < len(blocks); i++ {
+		first := i
+		for i < len(blocks) && blocks[i].Type == kind {
+			i++
+		}
+		if i-first > 1 && e.err == nil {
+			e.across(blocks[first:i], field)
+		}
+	}
+}
+
+func (e *editor) across(blocks []agent.Block, field func(*agent.Block) *string) {
+	var whole strings.Builder
+	for i := range blocks {
+		whole.WriteString(*field(&blocks[i]))
+	}
+	edits := e.rule.edits(whole.String())
+	if len(edits) == 0 {
+		return
+	}
+	e.found += len(edits)
+	if e.rule.strategy == StrategyBlock {
+		e.err = e.rule.denied(len(edits))
+		return
+	}
+	start := 0
+	for i := range blocks {
+		text := field(&blocks[i])
+		end := start + len(*text)
+		*text = cutOut(whole.String(), start, end, edits)
+		start = end
+	}
+}
+
+// cutOut is text[start:end] with the edits that begin in it and without what others cover.
+func cutOut(text string, start, end int, edits []edit) string {
+	var b strings.Builder
+	for _, e := range edits {
+		if e.end <= start || e.start >= end {
+			continue
+		}
+		if e.start >= start {
+			b.WriteString(text[start:e.start])
+			b.WriteString(e.with)
+		}
+		start = min(e.end, end)
+	}
+	b.WriteString(text[start:end])
+	return b.String()
+}
+
+// unplace takes the positions from annotations of a text that has changed: they would point elsewhere.
+func unplace(b *agent.Block) {
+	for i := range b.Annotations {
+		b.Annotations[i].StartIndex, b.Annotations[i].EndIndex = nil, nil
+	}
+}

@@ -1,0 +1,71 @@
+package pii
+
+import "strings"
+
+// The bounds of an address, in bytes. A name allows 64 and a domain 255; a longer name is taken from its last maxLocal bytes.
+const (
+	maxLocal  = 256
+	maxDomain = 255
+)
+
+// emailFinder finds [A-Za-z0-9._%+-]+@[A-Za-z0-9.-]+\.[A-Za-z]{2,} where no word goes on after it.
+type emailFinder struct{}
+
+func (emailFinder) find(text string, from int, more bool) (v value, hold int, ok bool) {
+	next := from
+	for {
+		i := strings.IndexByte(text[next:], '@')
+		if i < 0 {
+			break
+		}
+		sign := next + i
+		start := localStart(text, from, sign)
+		if start < sign {
+			end, cut := domainEnd(text, sign+1)
+			if cut && more {
+				return value{}, start, false
+			}
+			if end > 0 {
+				return value{start: start, end: end}, 0, true
+			}
+		}
+		next = sign + 1
+	}
+	if more {
+		return value{}, localStart(text, next, len(text)), false
+	}
+	return value{}, len(text), false
+}
+
+// localStart is where the name before text[end] begins, not before from.
+func localStart(text string, from, end int) int {
+	from = max(from, end-maxLocal)
+	for end > from && isLocal(text[end-1]) {
+		end--
+	}
+	return end
+}
+
+// domainEnd is where the domain at text[start:] ends; 0: there is none. cut says that more text may change that.
+func domainEnd(text string, start int) (end int, cut bool) {
+	stop := start
+	for stop < min(len(text), start+maxDomain) && isDomain(text[stop]) {
+		stop++
+	}
+	for dot := start + 1; dot < stop; dot++ {
+		if text[dot] != '.' {
+			continue
+		}
+		e := dot + 1
+		for e < stop && isLetter(text[e]) {
+			e++
+		}
+		if e-dot > 2 && !at(text, e, isWord) {
+			end = e
+		}
+	}
+	return end, stop == len(text)
+}
+
+func isLocal(c byte) bool  { return isWord(c) || c == '.' || c == '%' || c == '+' || c == '-' }
+func isDomain(c byte) bool { return isAlnum(c) || c == '.' || c == '-' }

@@ -1,0 +1,59 @@
+package pii
+
+// finder finds the values of one type. Its answers are the same however a text is cut into chunks, which is what makes [Stream]
+// equal to [Rule.Apply]; so it looks at most 4 bytes back from where it is told to begin, and answers only what no further text
+// can change.
+type finder interface {
+	// find returns the first value of text that begins at from or later. Where there is none, hold is the offset up to which the
+	// text is free of values whatever follows; len(text) when nothing follows. more says that something may follow.
+	find(text string, from int, more bool) (v value, hold int, ok bool)
+}
+
+// value is text[start:end], in bytes.
+type value struct {
+	start, end int
+	rest       rest // not nil: the value has reached its type's bound at end and goes on after it
+}
+
+// rest is the part of a value beyond the bound.
+type rest interface {
+	// take returns how many bytes of text belong to the value; done says that it ends there. Without more it always ends.
+	take(text string, more bool) (n int, done bool)
+}
+
+// windowFinder finds values that begin where no word goes on, and end within a few bytes.
+type windowFinder struct {
+	first func(c byte) bool
+	// match looks for a value at text[i:]. cut says that text beyond its end may change the answer.
+	match func(text string, i int) (end int, ok, cut bool)
+}
+
+func (f windowFinder) find(text string, from int, more bool) (v value, hold int, ok bool) {
+	for i := from; i < len(text); i++ {
+		if !f.first(text[i]) || follows(text, i, isWord) {
+			continue
+		}
+		end, ok, cut := f.match(text, i)
+		if cut && more {
+			return value{}, i, false
+		}
+		if ok {
+			return value{start: i, end: end}, 0, true
+		}
+	}
+	return value{}, len(text), false
+}
+
+// follows reports whether the byte before text[i] is of a class.
+func follows(text string, i int, class func(byte) bool) bool { return i > 0 && class(text[i-1]) }
+
+// at reports whether text[i] is there and of a class.
+func at(text string, i int, class func(byte) bool) bool { return i < len(text) && class(text[i]) }
+
+// Letters and digits are those of ASCII: others are separators, as in LangChain, so that values are found right beside them.
+
+func isDigit(c byte) bool  { return '0' <= c && c <= '9' }
+func isLetter(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }
+func isAlnum(c byte) bool  { return isLetter(c) || isDigit(c) }
+func isWord(c byte) bool   { return isAlnum(c) || c == '_' }
+func isHex(c byte) bool    { return isDigit(c) || 'a' <= c|0x20 && c|0x20 <= 'f' }

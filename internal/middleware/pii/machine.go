@@ -1,0 +1,161 @@
+package pii
+
+import (
+	"regexp/syntax"
+	"unicode/utf8"
+)
+
+// machine runs a pattern over text rune by rune, as Pike's algorithm does and as regexp's own does: all the ways in which a match
+// may go on are followed at once, in the order of their priority. So it knows at every point what may still become a match.
+type machine struct {
+	*pattern
+
+	next    []thread // after the last rune, before the empty-width steps; earlier values come first
+	run     []thread // waiting for the next rune
+	seen    []uint32 // the round in which an instruction was reached
+	round   uint32
+	prev    rune // the rune before the current one; -1 at the beginning of the text
+	match   value
+	matched bool
+}
+
+// thread is one way in which a match may go on.
+type thread struct {
+	pc    uint32
+	start int
+}
+
+func (p *pattern) newMachine(text string, from int) *machine {
+	m := &machine{pattern: p, seen: make([]uint32, len(p.prog.Inst))}
+	m.lookBack(text, from)
+	return m
+}
+
+func (m *machine) lookBack(text string, at int) {
+	m.prev = -1
+	if at > 0 {
+		m.prev, _ = utf8.DecodeLastRuneInString(text[:at])
+	}
+}
+
+// find is [finder]'s. A value is found when nothing that has priority over it can match any more. The hold is where the first thread
+// began: what has priority over a match did not begin after it.
+func (m *machine) find(text string, from int, more bool) (v value, hold int, ok bool) {
+	for i := from; ; {
+		if len(m.next) == 0 {
+			if m.matched {
+				return m.match, 0, true
+			}
+			if skip := m.skip(text[i:]); skip > 0 {
+				i += skip
+				m.lookBack(text, i)
+			}
+		}
+		if i == len(text) && more {
+			if len(m.next) > 0 {
+				i = m.next[0].start
+			}
+			return value{}, i, false
+		}
+		c, w := m.reach(text, i)
+		if i == len(text) {
+			return m.match, len(text), m.matched
+		}
+		if m.step(c, i+w) { // the value has reached the bound
+			return value{start: m.match.start, end: i + w, rest: &patternRest{m}}, 0, true
+		}
+		i += w
+	}
+}
+
+// skip is the number of bytes before the first that a value can begin with.
+func (m *machine) skip(text string) int {
+	for i := range len(text) {
+		if m.first[text[i]] {
+			return i
+		}
+	}
+	return len(text)
+}
+
+// reach takes the empty-width steps at text[i:] and returns the rune there, -1 at the end. Unless something matched, a value may
+// begin here.
+func (m *machine) reach(text string, i int) (c rune, width int) {
+	c, width = -1, 0
+	if i < len(text) {
+		c, width = utf8.DecodeRuneInString(text[i:])
+	}
+	around := syntax.EmptyOpContext(m.prev, c)
+	m.run = m.run[:0]
+	m.round++
+	for _, t := range m.next {
+		if m.follow(t.pc, t.start, i, around) {
+			return c, width
+		}
+	}
+	if !m.matched {
+		m.follow(uint32(m.prog.Start), i, i, around) //nolint:gosec // an index of Inst
+	}
+	return c, width
+}
+
+// follow takes a thread to the instructions that wait for a rune. It returns true when the thread matched: those after it have lost.
+func (m *machine) follow(pc uint32, start, i int, around syntax.EmptyOp) bool {
+	if m.seen[pc] == m.round {
+		return false
+	}
+	m.seen[pc] = m.round
+	inst := &m.prog.Inst[pc]
+	switch inst.Op {
+	case syntax.InstAlt, syntax.InstAltMatch:
+		return m.follow(inst.Out, start, i, around) || m.follow(inst.Arg, start, i, around)
+	case syntax.InstCapture, syntax.InstNop:
+		return m.follow(inst.Out, start, i, around)
+	case syntax.InstEmptyWidth:
+		return syntax.EmptyOp(inst.Arg)&^around == 0 && m.follow(inst.Out, start, i, around) //nolint:gosec // what Arg holds
+	case syntax.InstMatch:
+		m.match, m.matched = value{start: start, end: i}, true
+		return true
+	case syntax.InstFail:
+	case syntax.InstRune, syntax.InstRune1, syntax.InstRuneAny, syntax.InstRuneAnyNotNL:
+		m.run = append(m.run, thread{pc, start})
+	}
+	return false
+}
+
+// step takes the threads that match c to end, the offset behind it. A thread that is longer than the limit is given up, unless it has
+// matched already: then it stays alone, and step returns true.
+func (m *machine) step(c rune, end int) (reached bool) {
+	m.next = m.next[:0]
+	m.prev = c
+	for _, t := range m.run {
+		inst := &m.prog.Inst[t.pc]
+		if !inst.MatchRune(c) {
+			continue
+		}
+		if end-t.start > m.limit {
+			if !m.matched || m.match.start != t.start {
+				continue
+			}
+			reached = true
+		}
+		m.next = append(m.next, thread{inst.Out, t.start})
+	}
+	return reached
+}
+
+// patternRest takes what the expression goes on to match. It may be more than what the match would end with: whether one comes would
+// only be known at the end.
+type patternRest struct{ *machine }
+
+func (r *patternRest) take(text string, more bool) (n int, done bool) {
+	for n < len(text) {
+		c, w := r.reach(text, n)
+		r.step(c, 0) // no limit any more
+		if len(r.next) == 0 {
+			return n, true
+		}
+		n += w
+	}
+	return n, !more
+}
