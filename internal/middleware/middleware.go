@@ -59,7 +59,8 @@ func (s *Set) Check(m agent.PlanMiddleware, p *agent.Plan) error {
 		err = checker.CheckPlan(p)
 	}
 	if err == nil && p != nil && repeats(m.Name) && slices.ContainsFunc(p.Middleware, filters) {
-		return agent.Invalid("name", "rule repeat-before-filter: %s must come before pii, which would take the end of one try for the beginning of the next", m.Name)
+		return agent.Invalid("name", "rule repeat-before-filter: %s must come before pii, "+
+			"which would take the end of one try for the beginning of the next", m.Name)
 	}
 	if err != nil {
 		path := "options"

@@ -57,8 +57,7 @@ func New(raw json.RawMessage) (agent.Middleware, error) {
 	return m, nil
 }
 
-// OutputRule is the rule for what the model says, and so for the stream of it; nil when the output is left alone. AfterModel runs in
-// the reverse order of a plan's list: a [Stream] for several of them takes their rules in reverse, too.
+// OutputRule is the rule for what the model says, and so for the stream of it; nil when the output is left alone.
 func (m *Middleware) OutputRule() *Rule {
 	if !m.output {
 		return nil
@@ -103,20 +102,6 @@ func newestOf(messages []agent.Message) map[agent.Role]int {
 		tool--
 	}
 	return map[agent.Role]int{agent.RoleUser: user, agent.RoleTool: tool}
-}
-
-// AfterModel applies the rule to a reply: text, reasoning and the arguments of calls.
-func (m *Middleware) AfterModel(_ context.Context, _ agent.Invocation, reply *agent.ModelReply) (agent.Jump, error) {
-	if !m.output {
-		return agent.JumpNone, nil
-	}
-	e := editor{rule: m.rule}
-	blocks := e.blocks(reply.Blocks)
-	if e.err != nil {
-		return agent.JumpNone, wrap("check the reply", e.err)
-	}
-	reply.Blocks = blocks
-	return agent.JumpNone, nil
 }
 
 // WrapTool applies the rule to what a tool says: result, failure, error and progress. Under block the result is an error, and

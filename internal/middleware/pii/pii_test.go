@@ -52,9 +52,8 @@ func TestDefaultsAreInputOnly(t *testing.T) {
 	require.Equal(t, "joe@example.com", req.Messages[1].Blocks[0].Text)
 	require.JSONEq(t, `"joe@example.com"`, string(req.Messages[2].Blocks[0].Output))
 	reply := agent.ModelReply{Blocks: []agent.Block{agent.Text("joe@example.com")}}
-	jump, err := m.AfterModel(t.Context(), agent.Invocation{}, &reply)
+	err := after(t, m, &reply)
 	require.NoError(t, err)
-	require.Equal(t, agent.JumpNone, jump)
 	require.Equal(t, "joe@example.com", reply.Blocks[0].Text)
 	typed, ok := m.(*pii.Middleware)
 	require.True(t, ok)
@@ -87,7 +86,7 @@ func TestTheCallersMessagesStay(t *testing.T) {
 	req := agent.ModelRequest{Messages: messages}
 	require.NoError(t, m.BeforeModel(t.Context(), agent.Invocation{}, &req))
 	reply := agent.ModelReply{Blocks: messages[0].Blocks}
-	_, err = m.AfterModel(t.Context(), agent.Invocation{}, &reply)
+	err = after(t, m, &reply)
 	require.NoError(t, err)
 	after, err := json.Marshal(messages)
 	require.NoError(t, err)
@@ -131,12 +130,12 @@ func TestBlock(t *testing.T) {
 		{Type: agent.BlockToolCall, Args: json.RawMessage(`{"joe@example.com":1}`)},
 	} {
 		reply := agent.ModelReply{Blocks: []agent.Block{b}}
-		_, err := m.AfterModel(t.Context(), agent.Invocation{}, &reply)
+		err := after(t, m, &reply)
 		require.EqualError(t, err, "check the reply: detected 1 instance(s) of email in text content")
 		require.Equal(t, agent.CodeDenied, agent.CodeOf(err))
 	}
 	reply := agent.ModelReply{Blocks: []agent.Block{agent.Text("joe@exam"), agent.Text("ple.com")}}
-	_, err := m.AfterModel(t.Context(), agent.Invocation{}, &reply)
+	err := after(t, m, &reply)
 	require.Equal(t, agent.CodeDenied, agent.CodeOf(err))
 }
 
@@ -159,7 +158,7 @@ func TestBlocksOfAReply(t *testing.T) {
 		agent.Text("clean"),
 	}
 	reply := agent.ModelReply{Blocks: in}
-	_, err := newMiddleware(t, `{"pii_type":"email","apply_to_output":true}`).AfterModel(t.Context(), agent.Invocation{}, &reply)
+	err := after(t, newMiddleware(t, `{"pii_type":"email","apply_to_output":true}`), &reply)
 	require.NoError(t, err)
 	require.Equal(t, []agent.Block{
 		{Type: agent.BlockReasoning, Reasoning: "about [REDACTED_EMAIL]"},
@@ -183,7 +182,7 @@ func TestBlocksOfAReply(t *testing.T) {
 // A value that ends with its block is found though the next block goes on with a letter.
 func TestBlocksAreTakenAloneToo(t *testing.T) {
 	reply := agent.ModelReply{Blocks: []agent.Block{agent.Text("4111111111111111"), agent.Text("Next")}}
-	_, err := newMiddleware(t, `{"pii_type":"credit_card","apply_to_output":true}`).AfterModel(t.Context(), agent.Invocation{}, &reply)
+	err := after(t, newMiddleware(t, `{"pii_type":"credit_card","apply_to_output":true}`), &reply)
 	require.NoError(t, err)
 	require.Equal(t, "[REDACTED_CREDIT_CARD]Next", agent.Normalize(reply.Blocks))
 }
@@ -198,7 +197,7 @@ func TestBlocksSplitAnywhere(t *testing.T) {
 			reply := agent.ModelReply{Blocks: []agent.Block{agent.Text(text[:i]), agent.Text(text[i:j]), agent.Text(text[j:])}}
 			s := pii.NewStream(typed.OutputRule())
 			shown := s.Write(text[:i]) + s.Write(text[i:j]) + s.Write(text[j:]) + s.Flush()
-			_, err := typed.AfterModel(t.Context(), agent.Invocation{}, &reply)
+			err := after(t, typed, &reply)
 			require.NoError(t, err)
 			require.Equal(t, "Mail [REDACTED_EMAIL], please", agent.Normalize(reply.Blocks), "%d %d", i, j)
 			require.Equal(t, shown, agent.Normalize(reply.Blocks))
@@ -283,4 +282,15 @@ func TestMalformedJSONIsNotQuoted(t *testing.T) {
 		require.EqualError(t, err, "check the result of find: is no JSON", output)
 		require.Equal(t, agent.CodeInternal, agent.CodeOf(err))
 	}
+}
+
+// after is what a middleware makes of a reply that is not streamed.
+func after(t *testing.T, m agent.Middleware, reply *agent.ModelReply) error {
+	t.Helper()
+	said := *reply
+	var err error
+	*reply, err = m.WrapModel(func(context.Context, agent.Invocation, agent.ModelRequest, func(agent.Delta) error) (agent.ModelReply, error) {
+		return said, nil
+	})(t.Context(), agent.Invocation{}, agent.ModelRequest{}, func(agent.Delta) error { return nil })
+	return err
 }
