@@ -406,6 +406,28 @@ func TestUpstreamTrouble(t *testing.T) {
 	}
 }
 
+// TestFailureAfterAPost: a request that may be repeated by itself is not when the pipeline has posted before.
+func TestFailureAfterAPost(t *testing.T) {
+	t.Parallel()
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `[{"a":1}]`)
+	}))
+	t.Cleanup(srv.Close)
+	step := func(method string) string {
+		return fmt.Sprintf(`{"step":"http_request","url":%q,"method":%q}`, srv.URL, method)
+	}
+	for steps, retryable := range map[string]bool{step("GET"): true, step("POST") + "," + step("GET"): false} {
+		res := call(t, pipeline.Config{HTTP: client(t, egress.Config{}, srv.URL)}, `{"session_id":"s","pipeline":[`+steps+`]}`)
+		require.NotNil(t, res.Failure)
+		require.Equal(t, retryable, res.Failure.Retryable, steps)
+	}
+}
+
 func TestCancelledWhileWaiting(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/turnstone-run/turnstone/agent"
@@ -42,6 +44,7 @@ func (r *run) all(ctx context.Context, p *program) error {
 		r.rows = rows
 		r.inv.Report(fmt.Sprintf("input_ref: %s", count(len(rows))))
 	}
+	posted := false
 	for i, s := range p.steps {
 		if ctx.Err() != nil {
 			return ended(ctx)
@@ -49,7 +52,14 @@ func (r *run) all(ctx context.Context, p *program) error {
 		began, in := time.Now(), len(r.rows)
 		rows, err := s.run(ctx, r, r.rows)
 		if err != nil {
-			return at(err, s.name(), i)
+			err = at(err, s.name(), i)
+			if f, ok := errors.AsType[*fault](err); ok && posted {
+				f.failure.Retryable = false // the whole would be repeated, and with it what was posted
+			}
+			return err
+		}
+		if h, ok := s.(*httpRequest); ok && h.method == http.MethodPost {
+			posted = true
 		}
 		r.rows = rows
 		r.done = append(r.done, stepReport{Step: s.name(), RowsIn: in, RowsOut: len(rows), MS: time.Since(began).Milliseconds()})
