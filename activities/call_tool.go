@@ -168,13 +168,13 @@ func (r *toolRun) call(ctx context.Context, p *producer) (agent.ToolResult, erro
 		r.refuse.Tool = r.block.Name
 		return failed(r.refuse), nil
 	}
-	if p.fence.Epoch > 1 && !r.grant.Spec.Idempotent && !effectFree(r.tool, r.block.Args) {
+	inv := r.invocation(ctx, p)
+	if p.fence.Epoch > 1 && !inv.Repeatable {
 		return failed(&agent.Failure{
 			Type: outcomeUnknown, Tool: r.block.Name,
 			Message: "an earlier attempt of this call was cut off and may have taken effect; it was not repeated",
 		}), nil
 	}
-	inv := r.invocation(ctx, p)
 	call := r.tool.Call
 	for _, v := range slices.Backward(r.chain) {
 		call = v.WrapTool(call)
@@ -205,7 +205,7 @@ func (r *toolRun) invocation(ctx context.Context, p *producer) agent.Invocation 
 	return agent.Invocation{
 		Tenant: r.turn.Tenant, TurnID: r.turn.TurnID, SessionID: r.turn.SessionID, UserID: r.turn.user, Step: r.in.Step,
 		Attempt: int64(p.fence.Epoch), IdempotencyKey: fmt.Sprintf("%s/%d/%s", r.in.TurnID, r.in.Step, r.in.CallID),
-		Parameters: r.grant.Parameters, Auth: r.grant.Auth,
+		Parameters: r.grant.Parameters, Auth: r.grant.Auth, Repeatable: r.grant.Spec.Idempotent || effectFree(r.tool, r.block.Args),
 		Progress: func(message string) {
 			progress := r.event(agent.EventToolProgress)
 			progress.Text = clip(message, 1000)

@@ -25,10 +25,9 @@ const (
 
 // toolRetry repeats a tool call that may go well a little later. Waiting is cenkalti/backoff's.
 //
-// Only what may be repeated is. Middleware does not see whether a tool is idempotent, so the option tools says it: of the tools that
-// it names, every failure that retry_on names is repeated, an error as well as a failure in a result. Without it, a call is repeated
-// only when the tool marked its failure as retryable, or when the error is rate_limited, which says that the call was turned away.
-// Any other error may have come after the call took effect: it is left to the runtime, which knows what is idempotent (DESIGN §7).
+// Only what may be repeated is: a call that is repeatable, because its tool is idempotent or it has no effects, and the calls of the
+// tools that the option tools names. Of any other a failure is repeated only when the tool marked it as retryable, or when the error
+// is rate_limited, which says that the call was turned away: the rest may have come after the call took effect (DESIGN §7).
 type toolRetry struct {
 	agent.Pass
 	options toolRetryOptions
@@ -108,10 +107,11 @@ func covers(tools []string, name string) bool { return len(tools) == 0 || slices
 
 // attempt is the latest run of a call.
 type attempt struct {
-	result agent.ToolResult
-	err    error
-	number int  // from 1
-	again  bool // it failed, and the options say that this is repeated
+	repeatable bool
+	result     agent.ToolResult
+	err        error
+	number     int  // from 1
+	again      bool // it failed, and the options say that this is repeated
 }
 
 // failure is nil when the call went well.
@@ -130,7 +130,7 @@ func (m *toolRetry) WrapTool(next agent.ToolFunc) agent.ToolFunc {
 		}
 		var last attempt
 		_, err := backoff.Retry(ctx, func() (struct{}, error) {
-			last = attempt{number: last.number + 1}
+			last = attempt{number: last.number + 1, repeatable: inv.Repeatable}
 			last.result, last.err = next(ctx, inv, call)
 			return struct{}{}, m.classify(&last)
 		}, backoff.WithBackOff(m.wait()), backoff.WithMaxTries(uint(m.options.MaxRetries)+1), backoff.WithMaxElapsedTime(0),
@@ -184,7 +184,7 @@ func (m *toolRetry) repeats(last *attempt, f *agent.Failure) bool {
 	switch {
 	case !slices.Contains(m.options.RetryOn, f.Type):
 		return false
-	case len(m.options.Tools) > 0:
+	case len(m.options.Tools) > 0, last.repeatable:
 		return true
 	case last.err != nil:
 		return agent.CodeOf(last.err) == agent.CodeRateLimited

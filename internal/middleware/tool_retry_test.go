@@ -297,3 +297,17 @@ func TestToolRetryRefusesOptions(t *testing.T) {
 	})
 	build(t, newToolRetry, `{"max_retries":20,"tools":[],"retry_on":["x"],"max_delay":3600,"initial_delay":0}`)
 }
+
+// TestToolRetryOfRepeatableCalls: an outage may have come after the call took effect, which only a repeatable one need not mind.
+func TestToolRetryOfRepeatableCalls(t *testing.T) {
+	m, err := newToolRetry(json.RawMessage(`{"initial_delay":0,"max_delay":0}`))
+	require.NoError(t, err)
+	for repeatable, tries := range map[bool]int{true: 3, false: 1} {
+		n := 0
+		_, _ = m.WrapTool(func(context.Context, agent.Invocation, agent.ToolCall) (agent.ToolResult, error) {
+			n++
+			return agent.ToolResult{}, agent.Errorf(agent.CodeUnavailable, "", "away")
+		})(t.Context(), agent.Invocation{Repeatable: repeatable}, agent.ToolCall{Name: "x"})
+		require.Equal(t, tries, n, "repeatable: %v", repeatable)
+	}
+}
