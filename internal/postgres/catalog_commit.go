@@ -74,7 +74,7 @@ SELECT pg_notify('` + catalogChannel + `', $1)`
 //
 // [agent.CodeConflict] when c.At is not the newest revision. [agent.CodeNotFound] when a document to delete does not exist.
 // [agent.CodeInvalid] when there is nothing to do, something is too large, or a key is given twice. After [agent.CodeUnavailable]
-// the change may have been made: then c.At is no longer the newest revision.
+// and [agent.CodeCancelled] the change may have been made: then c.At is no longer the newest revision.
 func (s *Store) CommitCatalog(ctx context.Context, c agent.CatalogCommit) (revision int64, err error) {
 	const op = "commit catalog"
 	if err := checkCommit(&c); err != nil {
