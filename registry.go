@@ -18,6 +18,9 @@ import (
 // ToolkitFactory makes a toolkit of one's own: it declares what it needs and is given that, and no more (seed 000 §5.5).
 type ToolkitFactory = tool.Factory
 
+// SingleTool makes a tool that belongs to no toolkit one of its own, under its name: a node of type tool.
+func SingleTool(t agent.Tool) agent.Toolkit { return tool.Single(t) }
+
 // ToolDependencies is what a toolkit is given.
 type ToolDependencies = tool.Dependencies
 

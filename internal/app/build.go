@@ -182,6 +182,8 @@ func (k kits) Specs(name string) ([]agent.ToolSpec, error) {
 	return specs, nil
 }
 
+func (k kits) Single(name string) bool { return k.tools.Single(name) }
+
 func (k kits) Properties(name string) json.RawMessage {
 	kit, _ := k.tools.Toolkit(name)
 	if c, ok := kit.(agent.Configurable); ok {

@@ -276,3 +276,19 @@ func TestAllButWhatIsNamed(t *testing.T) {
 	require.Equal(t, []string{"execute_pipeline", "send"}, toolNames(&p))
 	require.Equal(t, agent.ApproveAlways, p.Tools[1].Approval)
 }
+
+// withClock has a single tool besides the toolkits.
+type withClock struct{ kits }
+
+func (withClock) Kits() []string { return []string{"pipeline", "clock"} }
+
+func TestSingleToolIsANodeOfItsOwn(t *testing.T) {
+	w := newWorld(t, func(c *catalog.Config) { c.Parts.Tools = withClock{} })
+	nodes, err := w.ListNodes(t.Context(), agent.NodeQuery{Type: agent.NodeTool})
+	require.NoError(t, err)
+	require.Len(t, nodes.Nodes, 1)
+	require.Equal(t, "clock", nodes.Nodes[0].NodeID)
+	p := w.plan("default", "analyst")
+	require.Equal(t, []string{"execute_pipeline", "clock"}, toolNames(&p))
+	require.False(t, p.Tools[1].IsFromToolkit)
+}

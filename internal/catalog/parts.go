@@ -17,6 +17,8 @@ type Tools interface {
 	Kits() []string
 	// Specs describes the tools of one; [agent.CodeNotFound] when this process does not have it.
 	Specs(toolkit string) ([]agent.ToolSpec, error)
+	// Single reports whether a toolkit is a single tool of its own name.
+	Single(toolkit string) bool
 	// Properties is the JSON Schema of a toolkit's parameters, nil when it takes none.
 	Properties(toolkit string) json.RawMessage
 }
@@ -104,6 +106,9 @@ func (p *Parts) base(shipped []agent.ManifestFile) (map[agent.DocumentKey]*entry
 	for _, kit := range p.kits {
 		node := agent.NodeDefinition{
 			Kind: agent.KindNode, NodeID: kit, Version: "1", Type: agent.NodeToolkit, Properties: p.Tools.Properties(kit),
+		}
+		if p.Tools.Single(kit) {
+			node.Type = agent.NodeTool
 		}
 		if err := derive(out, &node, agent.SourceBuiltin); err != nil {
 			return nil, fmt.Errorf("toolkit %q: %w", kit, err)

@@ -39,13 +39,23 @@ func (s *grpcServer) Route(ctx context.Context, p *pb.RouteRequest) (*pb.RouteRe
 	return &pb.RouteResponse{Decision: decisionToProto(&d)}, nil
 }
 
-// grpcAgents lists agents for both services.
-func (g *Gateway) grpcAgents(ctx context.Context, p *pb.ListAgentsRequest) (*pb.ListAgentsResponse, error) {
+// asked says who asks for a list, and for which part of it.
+func asked(ctx context.Context, p interface {
+	GetPageSize() int32
+	GetPageToken() string
+},
+) (identity, agent.Page, error) {
 	who, err := grpcCaller(ctx)
 	if err != nil {
-		return nil, err
+		return who, agent.Page{}, err
 	}
 	page, err := pageOf(int64(p.GetPageSize()), p.GetPageToken())
+	return who, page, err
+}
+
+// grpcAgents lists agents for both services.
+func (g *Gateway) grpcAgents(ctx context.Context, p *pb.ListAgentsRequest) (*pb.ListAgentsResponse, error) {
+	who, page, err := asked(ctx, p)
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +77,7 @@ func (s *grpcCatalog) ListAgents(ctx context.Context, p *pb.ListAgentsRequest) (
 
 // ListNodes implements the service.
 func (s *grpcCatalog) ListNodes(ctx context.Context, p *pb.ListNodesRequest) (*pb.ListNodesResponse, error) {
-	page, err := pageOf(int64(p.GetPageSize()), p.GetPageToken())
+	_, page, err := asked(ctx, p)
 	if err != nil {
 		return nil, err
 	}
@@ -84,11 +94,7 @@ func (s *grpcCatalog) ListNodes(ctx context.Context, p *pb.ListNodesRequest) (*p
 
 // ListDocuments implements the service.
 func (s *grpcCatalog) ListDocuments(ctx context.Context, p *pb.ListDocumentsRequest) (*pb.ListDocumentsResponse, error) {
-	who, err := grpcCaller(ctx)
-	if err != nil {
-		return nil, err
-	}
-	page, err := pageOf(int64(p.GetPageSize()), p.GetPageToken())
+	who, page, err := asked(ctx, p)
 	if err != nil {
 		return nil, err
 	}
@@ -147,11 +153,7 @@ func (s *grpcCatalog) Delete(ctx context.Context, p *pb.DeleteRequest) (*pb.Dele
 
 // ListHistory implements the service.
 func (s *grpcCatalog) ListHistory(ctx context.Context, p *pb.ListHistoryRequest) (*pb.ListHistoryResponse, error) {
-	who, err := grpcCaller(ctx)
-	if err != nil {
-		return nil, err
-	}
-	page, err := pageOf(int64(p.GetPageSize()), p.GetPageToken())
+	who, page, err := asked(ctx, p)
 	if err != nil {
 		return nil, err
 	}

@@ -25,15 +25,6 @@ func NewProperties(schema json.RawMessage) (*Properties, agent.Faults) {
 	return &Properties{schema: s}, nil
 }
 
-// Parameters checks parameters against a node's property schema, as [Properties.Parameters] does.
-func Parameters(properties, parameters json.RawMessage) (json.RawMessage, agent.Faults) {
-	p, faults := NewProperties(properties)
-	if faults != nil {
-		return nil, agent.Faults{{Message: "the node's properties are no usable schema: " + faults[0].String()}}
-	}
-	return p.Parameters(parameters)
-}
-
 // Parameters checks parameters against the schema and returns them with its defaults filled in, as canonical JSON. Faults have their path
 // within the parameters: temperature, tools[0].name.
 //

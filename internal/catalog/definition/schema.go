@@ -5,7 +5,6 @@ import (
 	"embed"
 	"errors"
 	"fmt"
-	"path"
 	"strings"
 	"sync"
 
@@ -48,21 +47,6 @@ func Schema(kind agent.Kind) []byte {
 		return nil
 	}
 	return data
-}
-
-// Schemas returns all published schemas by file name: one per kind, and catalog.json, which takes a document of any kind.
-func Schemas() (map[string][]byte, error) {
-	files, err := schemaFiles.ReadDir("schemas")
-	if err != nil {
-		return nil, err
-	}
-	out := make(map[string][]byte, len(files))
-	for _, f := range files {
-		if out[f.Name()], err = schemaFiles.ReadFile(path.Join("schemas", f.Name())); err != nil {
-			return nil, err
-		}
-	}
-	return out, nil
 }
 
 // schema is a compiled JSON Schema beside its source, which has the words for faults.

@@ -213,12 +213,19 @@ func TestPatienceIsForTroubleAlone(t *testing.T) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		if calls.Add(1) == 1 {
 			_, _ = io.WriteString(w, frame(1, ""))
-			for until := time.Now().Add(2 * patience); time.Now().Before(until) && r.Context().Err() == nil; {
+			heartbeat, over := time.NewTicker(patience/20), time.After(2*patience)
+			defer heartbeat.Stop()
+			for {
 				_, _ = io.WriteString(w, ":\n\n")
 				_ = http.NewResponseController(w).Flush()
-				time.Sleep(patience / 20) // the server's heartbeat
+				select {
+				case <-heartbeat.C:
+				case <-over:
+					return
+				case <-r.Context().Done():
+					return
+				}
 			}
-			return
 		}
 		_, _ = io.WriteString(w, strings.ReplaceAll(frame(2, `,"status":"COMPLETED"`), `"type":"token"`, `"type":"status"`))
 	}))

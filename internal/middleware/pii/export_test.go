@@ -17,3 +17,20 @@ func NewPattern(expression string) (*Rule, int, error) {
 	}
 	return &Rule{kind: "x", strategy: StrategyRedact, finder: p}, p.limit, nil
 }
+
+// OutputRule is the rule for what the model says, and so for the stream of it; nil when the output is left alone.
+func (m *Middleware) OutputRule() *Rule {
+	if !m.output {
+		return nil
+	}
+	return m.rule
+}
+
+// Found is the number of values so far.
+func (s *Stream) Found() int {
+	n := 0
+	for _, g := range s.stages {
+		n += g.found
+	}
+	return n
+}

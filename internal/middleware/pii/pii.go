@@ -57,14 +57,6 @@ func New(raw json.RawMessage) (agent.Middleware, error) {
 	return m, nil
 }
 
-// OutputRule is the rule for what the model says, and so for the stream of it; nil when the output is left alone.
-func (m *Middleware) OutputRule() *Rule {
-	if !m.output {
-		return nil
-	}
-	return m.rule
-}
-
 // BeforeModel applies the rule to the user messages of a request and, where asked for, to its tool results. LangChain looks at the
 // newest alone, because it keeps what it changed; here the store has what the user wrote, so older messages are looked at each time.
 func (m *Middleware) BeforeModel(_ context.Context, _ agent.Invocation, req *agent.ModelRequest) error {

@@ -46,15 +46,6 @@ func (s *Stream) Flush() (rest string) {
 	return rest
 }
 
-// Found is the number of values so far.
-func (s *Stream) Found() int {
-	n := 0
-	for _, g := range s.stages {
-		n += g.found
-	}
-	return n
-}
-
 // Err is a [agent.CodeDenied] error once a rule that blocks has found a value. It stays.
 func (s *Stream) Err() error {
 	for _, g := range s.stages {
