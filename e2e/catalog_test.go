@@ -185,6 +185,7 @@ rules:
 	require.Contains(t, string(s.get("/metrics")), "routing_mismatch_total 1\n")
 	require.Contains(t, string(s.get("/metrics")), `registry_nodes_total{type="agent"} 1`)
 	require.Contains(t, string(s.get("/metrics")), "registry_reload_duration_seconds_count")
+	require.Contains(t, string(s.get("/metrics")), `registry_plan_lookups_total{tier="memory"}`)
 }
 
 // TestFolder: an agent is one file, without a restart; a broken edit leaves the last good state and says why.

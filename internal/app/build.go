@@ -125,8 +125,15 @@ func (p *Parts) catalog(c *Config, w *World, configured []catalog.ConfiguredMode
 		p.closers = append(p.closers, redis.Close)
 		shared = redis
 	}
+	lookups := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "registry_plan_lookups_total", Help: "Plans looked for by their hash, by where they were found.",
+	}, []string{"tier"})
+	if w.Metrics != nil {
+		w.Metrics.MustRegister(lookups)
+	}
 	cache, err := plancache.New(plancache.Config{
 		Backend: w.Blobs, Shared: shared, Size: c.Catalog.PlanCache, TTL: c.Catalog.PlanTTL, Logger: w.Logger,
+		Looked: func(found plancache.Tier) { lookups.WithLabelValues(string(found)).Inc() },
 	})
 	if err != nil {
 		return err
