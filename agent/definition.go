@@ -28,9 +28,22 @@ type NodeDefinition struct {
 	// Middleware of a node runs outside of the instance's own.
 	Middleware []PlanMiddleware `json:"middleware,omitempty"`
 
+	// Ask makes agents of this node prepare each turn (seed 002): classify, reformulate, retrieve, then answer by branch.
+	Ask *AskPrompts `json:"ask,omitempty"`
+
 	// Toolkit names the code of a tool or toolkit; empty: the node's id. Tool picks one of its tools, for a node of type tool.
 	Toolkit string `json:"toolkit,omitempty"`
 	Tool    string `json:"tool,omitempty"`
+}
+
+// AskPrompts are the prompts of an ask agent; {{name}} stands for a parameter. Without Classify there is one branch, Retrieval; without
+// Reformulate the message itself is searched for.
+type AskPrompts struct {
+	Classify       string `json:"classify,omitempty"`
+	Reformulate    string `json:"reformulate,omitempty"`
+	Retrieval      string `json:"retrieval"`
+	Code           string `json:"code,omitempty"`
+	Conversational string `json:"conversational,omitempty"`
 }
 
 // AgentInstance is a tenant's configured agent.
@@ -103,6 +116,8 @@ type ModelProfile struct {
 	MaxTokens   int               `json:"max_tokens,omitempty"`
 	TimeoutSec  int               `json:"timeout_sec,omitempty"`
 	Price       ModelPrice        `json:"price,omitzero"`
+	// ContextTokens is how much the model can hold; middleware with a fraction of it needs to know.
+	ContextTokens int `json:"context_tokens,omitempty"`
 }
 
 // ModelPrice is in USD per million tokens.

@@ -29,6 +29,17 @@ type Invocation struct {
 	Parameters json.RawMessage // of the tool's binding, with defaults, as its node's properties say: an object, or nil
 	Auth       []PlanAuth      // what the binding's requests may use: references to secrets, never secrets
 
+	UserRole string
+	Model    PlanModel // middleware: the model that is asked first
+
+	// Ask makes a model call on a middleware's own behalf: Profile of the request is one of the plan's, empty for the turn's. Nothing of
+	// it is streamed; what it costs is the step's. Nil: tools cannot.
+	Ask func(ctx context.Context, req ModelRequest) (ModelReply, error)
+	// Note returns what was kept with the session under a name, nil when nothing was; SetNote keeps up to 256 KiB of JSON. The session
+	// runs one turn at a time, so nobody else writes meanwhile. Nil: there is no place.
+	Note    func(ctx context.Context, name string) (json.RawMessage, error)
+	SetNote func(ctx context.Context, name string, value json.RawMessage) error
+
 	// Input loads the messages that the turn was asked with. Nil: there are none.
 	Input func(ctx context.Context) ([]Message, error)
 	// Open opens stored content of the tenant by its reference. Nil: nothing is stored.

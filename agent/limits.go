@@ -2,7 +2,8 @@ package agent
 
 // Limits bound a turn; 0 means no bound of this kind. Those of a request can only lower those of the plan (DESIGN §8).
 type Limits struct {
-	ModelCalls  int     `json:"model_calls,omitempty"`
+	Iterations  int     `json:"iterations,omitempty"`  // rounds of the loop: a model call with its repetitions, and the tools it asked for
+	ModelCalls  int     `json:"model_calls,omitempty"` // requests to the provider, repetitions included
 	ToolCalls   int     `json:"tool_calls,omitempty"`
 	Tokens      int64   `json:"tokens,omitempty"`        // input plus output, over all model calls
 	CostUSD     float64 `json:"cost_usd,omitempty"`      // over all model calls
@@ -12,6 +13,8 @@ type Limits struct {
 // Validate refuses negative bounds; the error's Field starts with path.
 func (l *Limits) Validate(path string) error {
 	switch {
+	case l.Iterations < 0:
+		return Invalid(path+".iterations", "is negative")
 	case l.ModelCalls < 0:
 		return Invalid(path+".model_calls", "is negative")
 	case l.ToolCalls < 0:
@@ -31,6 +34,7 @@ func (l Limits) Lower(o *Limits) Limits {
 	if o == nil {
 		return l
 	}
+	l.Iterations = stricter(l.Iterations, o.Iterations)
 	l.ModelCalls = stricter(l.ModelCalls, o.ModelCalls)
 	l.ToolCalls = stricter(l.ToolCalls, o.ToolCalls)
 	l.Tokens = stricter(l.Tokens, o.Tokens)

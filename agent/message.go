@@ -93,7 +93,20 @@ func Text(s string) Block { return Block{Type: BlockText, Text: s} }
 // UserText makes a user message of one text block.
 func UserText(s string) Message { return Message{Role: RoleUser, Blocks: []Block{Text(s)}} }
 
-// Normalize joins the text blocks of a message into one string (seed 001: normalize_agent_output).
+// NormalizeOutput is the output of a turn as one string: its text, or words that say that there is none (seed 001:
+// normalize_agent_output).
+func NormalizeOutput(blocks []Block) string {
+	switch text := Normalize(blocks); {
+	case text != "":
+		return text
+	case len(blocks) > 0:
+		return "No text content in response."
+	default:
+		return "No output from agent."
+	}
+}
+
+// Normalize joins the text blocks of a message into one string.
 func Normalize(blocks []Block) string {
 	var b strings.Builder
 	for i := range blocks {

@@ -6,12 +6,14 @@ import "context"
 // BeforeModel runs in order, AfterModel in reverse, and of the wrappers the first is the outermost. Embed [Pass] to implement
 // only some hooks.
 type Middleware interface {
-	// BeforeModel may change the request of a model call.
-	BeforeModel(ctx context.Context, inv Invocation, req *ModelRequest) error
+	// BeforeModel may change the request of a model call, or jump to the end of the turn where it declares so ([Jumper]): the model is
+	// not asked then, and what stands in the request's Answer is the reply.
+	BeforeModel(ctx context.Context, inv Invocation, req *ModelRequest) (Jump, error)
 	// WrapModel may repeat, replace or observe a model call, ask another profile of the plan by changing the request's, or change what is
 	// streamed by passing an emit of its own to next. Each run of next is a new epoch of the stream.
 	WrapModel(next ModelFunc) ModelFunc
-	// AfterModel may change the reply before it is stored, and may jump where its plan declares it.
+	// AfterModel may change the reply before it is stored, and may jump where it declares so ([Jumper]). With [JumpModel] it may say in
+	// the reply's Feedback why the model is asked again.
 	AfterModel(ctx context.Context, inv Invocation, reply *ModelReply) (Jump, error)
 	// WrapTool may repeat, replace or observe a tool call.
 	WrapTool(next ToolFunc) ToolFunc
@@ -33,7 +35,9 @@ type ToolFunc func(ctx context.Context, inv Invocation, call ToolCall) (ToolResu
 type Pass struct{}
 
 // BeforeModel leaves the request as it is.
-func (Pass) BeforeModel(context.Context, Invocation, *ModelRequest) error { return nil }
+func (Pass) BeforeModel(context.Context, Invocation, *ModelRequest) (Jump, error) {
+	return JumpNone, nil
+}
 
 // WrapModel returns next.
 func (Pass) WrapModel(next ModelFunc) ModelFunc { return next }

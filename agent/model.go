@@ -23,7 +23,26 @@ type ModelRequest struct {
 	ToolChoice   string          // "", "auto", "none", "required", or a tool's name
 	Temperature  *float64        // nil: the provider's default
 	MaxTokens    int             // 0: the provider's default
-	OutputSchema json.RawMessage // JSON Schema of the answer; empty: free text
+	OutputSchema json.RawMessage // JSON Schema of the answer, for a model that enforces one; empty: free text
+	Cache        *PromptCache    // nil: as the provider does by itself
+	Answer       []Block         // of a BeforeModel that jumps to the end; models ignore it
+}
+
+// PromptCache asks the provider to keep the stable prefix of a prompt: tools, system prompt, and the messages up to the last one.
+type PromptCache struct {
+	TTL string // 5m or 1h; empty: 5m
+}
+
+// Capable is implemented by a model that can do more than answer and call tools, or less.
+type Capable interface {
+	Capabilities() Capabilities
+}
+
+// Capabilities say what a model, as its provider serves it, can do.
+type Capabilities struct {
+	OutputSchema bool // it enforces ModelRequest.OutputSchema itself, also beside tools
+	PromptCache  bool // it obeys ModelRequest.Cache
+	InvokesTools bool // it runs tools by itself, where the runtime cannot see it (seed 003 §2)
 }
 
 // Delta is a streamed fragment on its way to becoming events; never authoritative. One field is set.
@@ -39,4 +58,5 @@ type ModelReply struct {
 	Usage        Usage   // CostUSD is filled by the caller from the profile's prices
 	FinishReason FinishReason
 	Model        string // as the provider reports it
+	Feedback     string // of middleware that jumps to the model: what the model is told behind this reply, as a user's message
 }

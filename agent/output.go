@@ -26,6 +26,13 @@ const (
 	StopTokens     StopReason = "token_limit"
 	StopCost       StopReason = "cost_limit"
 	StopWallTime   StopReason = "wall_time_limit"
+	StopIterations StopReason = "iteration_limit"
+
+	// StopStructured: no reply satisfied the output schema. StopApprovalExpired: nobody decided in time, and the policy says that this
+	// is the end.
+	StopStructured      StopReason = "structured_output"
+	StopApprovalExpired StopReason = "approval_expired"
+
 	StopTerminated StopReason = "terminated" // the workflow is gone without a word
 	StopRefused    StopReason = "refused"    // the request was not acceptable
 	StopInternal   StopReason = "internal_error"

@@ -25,13 +25,31 @@ type Plan struct {
 	Delegates    []string        `json:"delegates,omitempty"` // agents that this one may hand work to
 }
 
-// PlanStep is one step of the preparation: so far the search of a knowledge collection.
+// The kinds of preparation (seed 002), in the order in which they come. An agent that only searches has no classify and no reformulate.
+const (
+	PrepareClassify    = "classify"    // a model call: which of Branches the message belongs to
+	PrepareReformulate = "reformulate" // a model call: the question as it would be asked without the conversation
+	PrepareRetrieve    = "retrieve"    // the search of a collection
+)
+
+// PlanStep is one step of the preparation.
 type PlanStep struct {
-	Kind       string  `json:"kind"` // retrieve
-	Collection string  `json:"collection"`
-	Tenant     string  `json:"tenant"` // the collection's
-	TopK       int     `json:"top_k"`
-	MinScore   float64 `json:"min_score,omitempty"`
+	Kind     string       `json:"kind"`
+	Prompt   string       `json:"prompt,omitempty"`   // classify, reformulate: the system prompt of the call
+	Branches []PlanBranch `json:"branches,omitempty"` // classify; the first is taken when the model's word is none of them
+
+	Collection string     `json:"collection,omitempty"` // retrieve, and what follows
+	Tenant     string     `json:"tenant,omitempty"`     // the collection's
+	TopK       int        `json:"top_k,omitempty"`
+	MinScore   float64    `json:"min_score,omitempty"`
+	Embedding  *PlanModel `json:"embedding,omitempty"` // nil: full-text search alone
+}
+
+// PlanBranch is one way to answer (seed 002).
+type PlanBranch struct {
+	Name     string `json:"name"`
+	System   string `json:"system"`             // instead of the plan's system prompt
+	Retrieve bool   `json:"retrieve,omitempty"` // the collections are searched
 }
 
 // PlanModel is one model that the agent may use.
@@ -46,7 +64,8 @@ type PlanModel struct {
 	InputPerMTok  float64   `json:"input_per_mtok,omitempty"` // USD per million tokens
 	CachedPerMTok float64   `json:"cached_per_mtok,omitempty"`
 	OutputPerMTok float64   `json:"output_per_mtok,omitempty"`
-	TimeoutSec    int       `json:"timeout_sec,omitempty"` // longest silence of the provider
+	TimeoutSec    int       `json:"timeout_sec,omitempty"`    // longest silence of the provider
+	ContextTokens int       `json:"context_tokens,omitempty"` // of prompt and reply together; 0: not known
 }
 
 // PlanTool is one tool that the agent is granted.

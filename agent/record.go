@@ -19,6 +19,12 @@ type TurnRecord struct {
 	Input      []Message
 	Context    InvocationContext
 	QueueLimit int // most turns waiting in one session
+
+	OutputSchema json.RawMessage // the request's; the plan's stands where it is empty
+	Mode         Mode            // empty: durable
+	LeaseUntil   time.Time       // direct: a holder that is silent for longer is gone
+	Parent       TurnID          // of a child turn: who asked
+	Limits       *Limits         // the request's
 }
 
 // Binding is what a turn is bound to from its beginning, whatever the catalog says later.
@@ -45,10 +51,12 @@ const (
 // Begun answers a TurnRecord.
 type Begun struct {
 	Answer         BeginAnswer
-	Cursor         int64            // ready: the transcript's position that this turn sees, its own input included
-	Holder         TurnID           // behind, busy: who holds the session
-	HolderWorkflow string           // its workflow id
-	HolderSince    time.Time        // when it became the holder
+	Cursor         int64     // ready: the transcript's position that this turn sees, its own input included
+	Holder         TurnID    // behind, busy: who holds the session
+	HolderWorkflow string    // its workflow id
+	HolderSince    time.Time // when it became the holder
+	HolderMode     Mode      // direct: HolderLease says how long it is believed to live
+	HolderLease    time.Time
 	Position       int              // behind: 1 for the next in line
 	Output         *AgentStepOutput // duplicate: the stored result
 	Binding                         // ready, behind: as recorded the first time
@@ -70,6 +78,9 @@ type ModelStep struct {
 	Blocks  []Block
 	Verdict ModelVerdict
 	Calls   []UsageEntry // one per epoch that reached the provider, this one included
+
+	// Feedback is what the model is told behind this reply, as a user's message: why it is asked again. Prompt shows it.
+	Feedback string
 }
 
 // UsageEntry is one row of the ledger, keyed by turn, step and epoch so that it counts once (DESIGN §6).
@@ -129,8 +140,9 @@ type Finished struct {
 // TurnState is what the store knows of a turn.
 type TurnState struct {
 	Record    TurnRecord
-	State     string // queued, running, or the final TurnStatus
-	Cursor    int64  // as in Begun; 0 while queued
+	State     string    // queued, running, or the final TurnStatus
+	Cursor    int64     // as in Begun; 0 while queued
+	Lease     time.Time // of a direct turn; zero: durable
 	StartedAt time.Time
 	Output    *AgentStepOutput // once finished
 }

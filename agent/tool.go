@@ -62,3 +62,18 @@ type ToolResult struct {
 	Preview json.RawMessage // {type,row_count,sample} of Data; may be nil
 	Failure *Failure        // set when the tool failed
 }
+
+// Delegator is implemented by a tool of which some calls are turns of other agents: the runtime runs such a turn as a child of the
+// asking one, and its result is the call's.
+type Delegator interface {
+	// Delegate says which of the delegates is asked, and what. ok is false for a call that the tool does itself. An error is an answer to
+	// the model.
+	Delegate(args json.RawMessage, delegates []string) (r DelegateRequest, ok bool, err error)
+}
+
+// DelegateRequest is a turn that another agent is asked for.
+type DelegateRequest struct {
+	Agent   string
+	Message string
+	Limits  *Limits // nil: what the asking turn has left
+}

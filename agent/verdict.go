@@ -1,6 +1,9 @@
 package agent
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"time"
+)
 
 // FinishReason says why a model stopped writing.
 type FinishReason string
@@ -16,10 +19,11 @@ const (
 // Gate says whether a tool call may run.
 type Gate string
 
-// The gates: GateNone runs, GateApproval waits for a person.
+// The gates: GateNone runs, GateApproval waits for a person, GateDenied is answered with Rule.
 const (
 	GateNone     Gate = "none"
 	GateApproval Gate = "approval"
+	GateDenied   Gate = "denied"
 )
 
 // Jump lets middleware steer the loop (LangChain v1 jump_to).
@@ -39,10 +43,12 @@ type ModelVerdict struct {
 	Usage        Usage         `json:"usage"`
 	FinishReason FinishReason  `json:"finish_reason,omitempty"`
 	Jump         Jump          `json:"jump,omitempty"`
-	Cancelled    bool          `json:"cancelled,omitempty"`   // the stream was marked; what was produced is stored
-	OutOfTime    bool          `json:"out_of_time,omitempty"` // the turn's wall time ran out; what was produced is stored
-	Failure      *Failure      `json:"failure,omitempty"`     // the provider failed for good
-	Model        string        `json:"model,omitempty"`       // who answered, when it is not the model that was asked
+	Cancelled    bool          `json:"cancelled,omitempty"`    // the stream was marked; what was produced is stored
+	OutOfTime    bool          `json:"out_of_time,omitempty"`  // the turn's wall time ran out; what was produced is stored
+	Failure      *Failure      `json:"failure,omitempty"`      // the provider failed for good
+	Model        string        `json:"model,omitempty"`        // who answered, when it is not the model that was asked
+	Requests     int           `json:"requests,omitempty"`     // to the provider, when it was not one
+	Unstructured string        `json:"unstructured,omitempty"` // the reply misses the output schema: the first words of why
 }
 
 // CallVerdict is one tool call as the core sees it.
@@ -53,6 +59,7 @@ type CallVerdict struct {
 	Local   bool   `json:"local,omitempty"`   // free of side effects and expected to be quick
 	Gate    Gate   `json:"gate,omitempty"`    // empty: none
 	Rule    string `json:"rule,omitempty"`    // what gated it
+	Child   bool   `json:"child,omitempty"`   // it is a turn of another agent
 }
 
 // ToolVerdict is one finished tool call as the core sees it.
@@ -61,6 +68,7 @@ type ToolVerdict struct {
 	Failed    bool   `json:"failed,omitempty"`
 	Ref       string `json:"ref,omitempty"`
 	Cancelled bool   `json:"cancelled,omitempty"`
+	Usage     Usage  `json:"usage,omitzero"` // of a child turn
 }
 
 // DecisionKind is a person's answer to an approval (LangChain v1 human_in_the_loop).
@@ -91,6 +99,7 @@ type DecisionVerdict struct {
 	Decision   DecisionKind `json:"decision"`
 	Run        bool         `json:"run"` // approve and edit: run it; else the answer is stored as the call's result
 	By         string       `json:"by,omitempty"`
+	End        bool         `json:"end,omitempty"` // it expired, and that ends the turn
 }
 
 // Approval is a tool call that waits for a person.
@@ -105,6 +114,20 @@ type Approval struct {
 	Decision   DecisionKind    `json:"decision,omitempty"` // once resolved
 	By         string          `json:"by,omitempty"`
 	Message    string          `json:"message,omitempty"`
+
+	Tenant      string          `json:"tenant,omitempty"` // this and the next two where approvals are listed
+	SessionID   SessionID       `json:"session_id,omitempty"`
+	Agent       string          `json:"agent,omitempty"`
+	Description string          `json:"description,omitempty"` // what the person is told besides the call
+	Allowed     []DecisionKind  `json:"allowed_decisions,omitempty"`
+	ExpiresAt   *time.Time      `json:"expires_at,omitempty"`
+	OnExpiry    Expiry          `json:"on_expiry,omitempty"`
+	Remember    RememberScope   `json:"remember,omitempty"`     // what remembering would mean
+	Remembered  bool            `json:"remembered,omitempty"`   // once resolved: the decision stands for later calls
+	DecidedArgs json.RawMessage `json:"decided_args,omitempty"` // edit: what it runs with
+	CreatedAt   *time.Time      `json:"created_at,omitempty"`
+	DecidedAt   *time.Time      `json:"decided_at,omitempty"`
+	ArgsHash    string          `json:"-"` // sha256 of the canonical arguments
 }
 
 // CancelRequest asks a turn to stop: the input of the update and the signal "cancel".

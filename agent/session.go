@@ -1,0 +1,96 @@
+package agent
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// CallCounts are the calls of a session's finished turns, for limits that span turns.
+type CallCounts struct {
+	Model int
+	Tools []ToolCount
+}
+
+// ToolCount is how often a tool was called.
+type ToolCount struct {
+	Tool  string
+	Calls int
+}
+
+// RememberKey names a call whose decision may have been remembered.
+type RememberKey struct {
+	Tool     string
+	ArgsHash string // sha256 of the canonical arguments
+}
+
+// Remembered is a decision that stands for later calls of its session.
+type Remembered struct {
+	Key      RememberKey  // an empty ArgsHash stands for every call of the tool
+	Decision DecisionKind // approve or reject
+	Message  string
+	By       string
+}
+
+// ApprovalQuery asks for approvals, oldest first.
+type ApprovalQuery struct {
+	Tenant    string
+	TurnID    TurnID    // empty: of any
+	SessionID SessionID // empty: of any
+	State     string    // pending, decided, or empty for both
+	After     string    // the page token of an earlier page
+	Limit     int       // 0: 50; at most 500
+}
+
+// ApprovalPage is a page of approvals.
+type ApprovalPage struct {
+	Approvals []Approval `json:"approvals"`
+	Next      string     `json:"next,omitempty"`
+}
+
+// SessionExport is everything that is kept of a session, for whoever asks for their data.
+type SessionExport struct {
+	Tenant    string          `json:"tenant"`
+	SessionID SessionID       `json:"session_id"`
+	CreatedAt time.Time       `json:"created_at"`
+	Messages  []ExportMessage `json:"messages"`
+	Turns     []ExportTurn    `json:"turns"`
+	Approvals []Approval      `json:"approvals"`
+	Notes     []SessionNote   `json:"notes"` // what middleware keeps: summaries
+}
+
+// ExportMessage is a message of a transcript.
+type ExportMessage struct {
+	Message
+
+	Position  int64     `json:"position"`
+	TurnID    TurnID    `json:"turn_id"`
+	CreatedAt time.Time `json:"created_at"`
+}
+
+// ExportTurn is a turn with its result.
+type ExportTurn struct {
+	TurnID     TurnID           `json:"turn_id"`
+	State      string           `json:"state"`
+	Agent      string           `json:"agent"`
+	Channel    string           `json:"channel,omitempty"`
+	UserID     string           `json:"user_id,omitempty"`
+	CreatedAt  time.Time        `json:"created_at"`
+	FinishedAt *time.Time       `json:"finished_at,omitempty"`
+	Output     *AgentStepOutput `json:"output,omitempty"`
+}
+
+// SessionNote is small JSON that middleware keeps with a session.
+type SessionNote struct {
+	Name      string          `json:"name"`
+	Body      json.RawMessage `json:"body"`
+	UpdatedAt time.Time       `json:"updated_at"`
+}
+
+// SessionDeleted says what a deletion took away.
+type SessionDeleted struct {
+	SessionID SessionID `json:"session_id"`
+	Turns     int       `json:"turns"`
+	Messages  int       `json:"messages"`
+	Blobs     int       `json:"blobs"` // content that nothing else referred to
+	Refs      []string  `json:"-"`     // its references
+}
