@@ -4,6 +4,7 @@
 //	cas://sha256:abcdef…            a reference, as it stands in results and messages
 //	<tenant>/sha256/ab/cdef…        its object: one zstd stream
 //	~tmp/<random>                   an upload under way; see [Store.Sweep]
+//	~gone/abcdef…-<random>          a removal under way; see [Store.Remove]
 //
 // A reference means nothing without its tenant: the same reference of another tenant is not found.
 //

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"hash"
 	"io"
@@ -39,15 +40,10 @@ func (s *Store) Put(ctx context.Context, tenant string, r io.Reader) (ref string
 
 // putSmall knows the name before it writes.
 func (s *Store) putSmall(ctx context.Context, tenant string, sum, content []byte) (string, error) {
-	key := objectKey(tenant, fmt.Sprintf("%x", sum))
-	known, err := s.bucket.Exists(ctx, key)
+	err := s.keep(ctx, tenant, hex.EncodeToString(sum), func(key string) error {
+		return s.write(ctx, key, bytes.NewReader(content), nil)
+	})
 	if err != nil {
-		return "", fail(ctx, opPut, err)
-	}
-	if known {
-		return makeRef(sum), nil
-	}
-	if err := s.write(ctx, key, bytes.NewReader(content), nil); err != nil {
 		return "", err
 	}
 	return makeRef(sum), nil
@@ -65,13 +61,14 @@ func (s *Store) putLarge(ctx context.Context, tenant string, in *intake, head io
 		return "", err
 	}
 	sum := in.hash.Sum(nil)
-	key := objectKey(tenant, fmt.Sprintf("%x", sum))
-	known, err := s.bucket.Exists(ctx, key)
-	if err == nil && !known {
-		err = s.bucket.Copy(ctx, key, temp, nil)
-	}
+	err := s.keep(ctx, tenant, hex.EncodeToString(sum), func(key string) error {
+		if err := s.bucket.Copy(ctx, key, temp, nil); err != nil {
+			return fail(ctx, opPut, err)
+		}
+		return nil
+	})
 	if err != nil {
-		return "", fail(ctx, opPut, err)
+		return "", err
 	}
 	return makeRef(sum), nil
 }

@@ -101,10 +101,20 @@ func (s *Store) Ping(ctx context.Context) error {
 	return nil
 }
 
-// Sweep removes uploads that were begun before a time and never finished: their process died. It returns how many.
+// Sweep removes what is left of uploads and removals that were begun before a time and never finished: their process died. It returns of
+// how many.
 func (s *Store) Sweep(ctx context.Context, before time.Time) (int, error) {
+	uploads, err := s.sweep(ctx, tempPrefix, before)
+	if err != nil {
+		return uploads, err
+	}
+	removals, err := s.sweep(ctx, gonePrefix, before)
+	return uploads + removals, err
+}
+
+func (s *Store) sweep(ctx context.Context, prefix string, before time.Time) (int, error) {
 	n := 0
-	for list := s.bucket.List(&blob.ListOptions{Prefix: tempPrefix}); ; {
+	for list := s.bucket.List(&blob.ListOptions{Prefix: prefix}); ; {
 		object, err := list.Next(ctx)
 		switch {
 		case errors.Is(err, io.EOF):

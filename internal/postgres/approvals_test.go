@@ -2,7 +2,11 @@ package postgres_test
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -13,36 +17,67 @@ import (
 func approval(id string) agent.Approval {
 	return agent.Approval{
 		ApprovalID: id, TurnID: "t1", CallID: "c1", Step: 1, ToolName: "send", Args: json.RawMessage(`{"to": "x"}`), Rule: "policy",
+		Description: "Send a mail?", ArgsHash: "hash-x",
 	}
+}
+
+// expiring is an approval whose time is over after d.
+func expiring(id string, d time.Duration, outcome agent.Expiry) agent.Approval {
+	a := approval(id)
+	at := time.Now().Add(d).UTC().Truncate(time.Microsecond)
+	a.ExpiresAt, a.OnExpiry = &at, outcome
+	return a
+}
+
+func (b *bench) ask(approvals ...agent.Approval) {
+	b.t.Helper()
+	for _, a := range approvals {
+		require.NoError(b.t, b.SaveApproval(b.t.Context(), tenant, a))
+	}
+}
+
+// requireApproval compares all but the times at which the database wrote.
+func requireApproval(t testing.TB, want, got agent.Approval) {
+	t.Helper()
+	require.NotNil(t, got.CreatedAt)
+	require.Equal(t, got.Decision != "", got.DecidedAt != nil)
+	got.CreatedAt, got.DecidedAt = nil, nil
+	want.Tenant, want.SessionID, want.Agent = tenant, "s", "analyst"
+	requireSame(t, want, got)
+	require.Equal(t, want.ArgsHash, got.ArgsHash)
 }
 
 func TestApprovals(t *testing.T) {
 	b := newBench(t, postgres.Config{})
 	b.ready("t1", "s")
-	for range 2 {
-		require.NoError(t, b.SaveApproval(t.Context(), tenant, approval("a1")))
-	}
-	require.NoError(t, b.SaveApproval(t.Context(), tenant, approval("a2")))
+	shown := expiring("a1", time.Hour, agent.ExpiryEnd)
+	shown.Allowed, shown.Remember = []agent.DecisionKind{agent.DecisionEdit, agent.DecisionReject}, agent.RememberTool
+	b.ask(shown)
+	changed := expiring("a1", time.Minute, agent.ExpiryApprove)
+	changed.Description = "Something else?"
+	b.ask(changed, approval("a2"))
 	open, err := b.Approvals(t.Context(), "t1")
 	require.NoError(t, err)
 	require.Len(t, open, 2)
-	requireSame(t, approval("a1"), open[0])
+	requireApproval(t, shown, open[0])
+	requireApproval(t, approval("a2"), open[1])
 
 	edit := agent.Decision{ApprovalID: "a1", Decision: agent.DecisionEdit, Args: json.RawMessage(`{"to": "y"}`), By: "ops", Message: "safer"}
-	want := approval("a1")
-	want.Args, want.Decision, want.By, want.Message = edit.Args, edit.Decision, edit.By, edit.Message
+	want := shown
+	want.DecidedArgs, want.Decision, want.By, want.Message = edit.Args, edit.Decision, edit.By, edit.Message
 	for range 2 {
 		got, err := b.ResolveApproval(t.Context(), "t1", edit)
 		require.NoError(t, err)
-		requireSame(t, want, got)
+		requireApproval(t, want, got)
 	}
 	tests := map[string]struct {
 		change func(*agent.Decision)
 		want   agent.Code
 	}{
-		"another decision": {func(d *agent.Decision) { d.Decision = agent.DecisionApprove }, agent.CodeConflict},
+		"another decision": {func(d *agent.Decision) { d.Decision = agent.DecisionReject }, agent.CodeConflict},
 		"other arguments":  {func(d *agent.Decision) { d.Args = json.RawMessage(`{"to":"z"}`) }, agent.CodeConflict},
 		"another person":   {func(d *agent.Decision) { d.By = "dev" }, agent.CodeConflict},
+		"remembered":       {func(d *agent.Decision) { d.Remember = true }, agent.CodeConflict},
 		"unknown":          {func(d *agent.Decision) { d.ApprovalID = "a9" }, agent.CodeNotFound},
 	}
 	for name, test := range tests {
@@ -63,6 +98,180 @@ func TestApprovals(t *testing.T) {
 	requireCode(t, agent.CodeNotFound, b.SaveApproval(t.Context(), "evil", approval("a3")))
 	decided, err := b.Approvals(t.Context(), "t1")
 	require.NoError(t, err)
-	requireSame(t, want, decided[0])
+	requireApproval(t, want, decided[0])
 	require.Empty(t, decided[1].Decision)
+}
+
+func TestApprovalByID(t *testing.T) {
+	b := newBench(t, postgres.Config{})
+	b.ready("t1", "s")
+	b.ask(approval("a1"))
+	for _, who := range []string{tenant, "*"} {
+		got, err := b.Approval(t.Context(), who, "a1")
+		require.NoError(t, err)
+		requireApproval(t, approval("a1"), got)
+	}
+	for who, id := range map[string]string{"evil": "a1", tenant: "a2"} {
+		_, err := b.Approval(t.Context(), who, id)
+		requireCode(t, agent.CodeNotFound, err)
+		requireField(t, "approval_id", err)
+	}
+}
+
+func requireField(t testing.TB, want string, err error) {
+	t.Helper()
+	e, ok := errors.AsType[*agent.Error](err)
+	require.True(t, ok, "%v", err)
+	require.Equal(t, want, e.Field, "%v", err)
+}
+
+func TestDecisionsThatAreRefused(t *testing.T) {
+	b := newBench(t, postgres.Config{})
+	b.ready("t1", "s")
+	narrow, never, unhashed := approval("narrow"), approval("never"), approval("unhashed")
+	narrow.Allowed = []agent.DecisionKind{agent.DecisionApprove, agent.DecisionReject}
+	never.Remember = agent.RememberOff
+	unhashed.ArgsHash = ""
+	b.ask(narrow, never, unhashed, approval("any"), expiring("late", -time.Minute, agent.ExpiryReject))
+	args := json.RawMessage(`{}`)
+	tests := map[string]struct {
+		decision agent.Decision
+		code     agent.Code
+		field    string
+		says     string
+	}{
+		"not allowed":     {agent.Decision{ApprovalID: "narrow", Decision: agent.DecisionEdit, Args: args}, agent.CodeInvalid, "decision", "approve or reject"},
+		"never":           {agent.Decision{ApprovalID: "never", Decision: agent.DecisionApprove, Remember: true}, agent.CodeInvalid, "remember", "send"},
+		"an edit":         {agent.Decision{ApprovalID: "any", Decision: agent.DecisionEdit, Args: args, Remember: true}, agent.CodeInvalid, "remember", "approve and reject"},
+		"an answer":       {agent.Decision{ApprovalID: "any", Decision: agent.DecisionRespond, Message: "no", Remember: true}, agent.CodeInvalid, "remember", "approve and reject"},
+		"without a hash":  {agent.Decision{ApprovalID: "unhashed", Decision: agent.DecisionApprove, Remember: true}, agent.CodeInvalid, "remember", "send"},
+		"too late":        {agent.Decision{ApprovalID: "late", Decision: agent.DecisionApprove}, agent.CodeConflict, "", "expired at 20"},
+		"as nobody":       {agent.Decision{ApprovalID: "any", Decision: agent.DecisionApprove, By: agent.ExpiredBy}, agent.CodeInvalid, "by", "expiry"},
+		"of another turn": {agent.Decision{ApprovalID: "elsewhere", Decision: agent.DecisionApprove}, agent.CodeNotFound, "approval_id", ""},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			_, err := b.ResolveApproval(t.Context(), "t1", test.decision)
+			requireCode(t, test.code, err)
+			requireField(t, test.field, err)
+			require.ErrorContains(t, err, test.says)
+		})
+	}
+	all, err := b.Approvals(t.Context(), "t1")
+	require.NoError(t, err)
+	for _, a := range all {
+		require.Empty(t, a.Decision, "nothing is stored")
+	}
+	require.Zero(t, b.count("remembered_decisions"))
+}
+
+func TestExpiry(t *testing.T) {
+	b := newBench(t, postgres.Config{})
+	b.ready("t1", "s")
+	other := expiring("other step", -time.Minute, agent.ExpiryReject)
+	other.Step = 2
+	b.ask(expiring("reject", -time.Minute, agent.ExpiryReject), expiring("approve", -time.Minute, agent.ExpiryApprove),
+		expiring("end", -time.Second, agent.ExpiryEnd), expiring("soon", 50*time.Millisecond, agent.ExpiryReject),
+		expiring("later", time.Hour, agent.ExpiryReject), approval("never"), other)
+	_, err := b.ResolveApproval(t.Context(), "t1", agent.Decision{ApprovalID: "later", Decision: agent.DecisionApprove, By: "ops"})
+	require.NoError(t, err)
+
+	outcomes := func() (map[string]agent.DecisionKind, time.Duration) {
+		expired, next, err := b.ExpireApprovals(t.Context(), "t1", 1)
+		require.NoError(t, err)
+		found := map[string]agent.DecisionKind{}
+		for _, a := range expired {
+			require.Equal(t, agent.ExpiredBy, a.By)
+			require.Equal(t, "nobody decided in time", a.Message)
+			require.NotNil(t, a.DecidedAt)
+			found[a.ApprovalID] = a.Decision
+		}
+		return found, next
+	}
+	want := map[string]agent.DecisionKind{"reject": agent.DecisionReject, "approve": agent.DecisionApprove, "end": agent.DecisionReject}
+	first, next := outcomes()
+	if _, early := first["soon"]; !early { // a slow machine
+		require.Equal(t, want, first)
+		require.Positive(t, next)
+		require.LessOrEqual(t, next, 50*time.Millisecond)
+	}
+	want["soon"] = agent.DecisionReject
+	require.Eventually(t, func() bool { again, _ := outcomes(); return len(again) == len(want) }, 5*time.Second, 5*time.Millisecond)
+	for range 2 {
+		again, next := outcomes()
+		require.Equal(t, want, again, "asked twice it says the same")
+		require.Zero(t, next, "what has no end is not due")
+	}
+	_, err = b.ResolveApproval(t.Context(), "t1", agent.Decision{ApprovalID: "approve", Decision: agent.DecisionApprove, By: "ops"})
+	requireCode(t, agent.CodeConflict, err)
+	require.ErrorContains(t, err, "expired at")
+
+	b.ask(expiring("second", time.Hour, agent.ExpiryReject))
+	_, next = outcomes()
+	require.InDelta(t, time.Hour, next, float64(time.Minute))
+	b.finish(finish("t1", "s"))
+	_, next = outcomes()
+	require.Zero(t, next, "the turn has ended")
+	expired, next, err := b.ExpireApprovals(t.Context(), "t1", 2)
+	require.NoError(t, err)
+	require.Empty(t, expired, "nothing is decided for a turn that has ended")
+	require.Zero(t, next)
+}
+
+// Of a person and the clock exactly one decides, and everybody is told the same.
+func TestDecisionAndExpiryRace(t *testing.T) {
+	b := newBench(t, postgres.Config{})
+	b.ready("t1", "s")
+	for i := range 30 {
+		id := fmt.Sprint(i)
+		a := expiring(id, 4*time.Millisecond, agent.ExpiryApprove)
+		a.Step = i + 1
+		b.ask(a)
+		var (
+			wg                     sync.WaitGroup
+			decided, expireErr     error
+			expired                []agent.Approval
+			reject                 = agent.Decision{ApprovalID: id, Decision: agent.DecisionReject, By: "ops"}
+			untilDue, somewhatLate = time.Until(*a.ExpiresAt), time.Duration(i%5) * time.Millisecond
+		)
+		wg.Go(func() {
+			time.Sleep(untilDue - 2*time.Millisecond + somewhatLate) // the race is what is tested
+			_, decided = b.ResolveApproval(t.Context(), "t1", reject)
+		})
+		wg.Go(func() {
+			for len(expired) == 0 && expireErr == nil {
+				var next time.Duration
+				if expired, next, expireErr = b.ExpireApprovals(t.Context(), "t1", a.Step); next == 0 {
+					return
+				}
+			}
+		})
+		wg.Wait()
+		require.NoError(t, expireErr)
+		stands, err := b.Approval(t.Context(), tenant, id)
+		require.NoError(t, err)
+		if decided == nil {
+			require.Equal(t, agent.DecisionReject, stands.Decision)
+			require.Empty(t, expired)
+			continue
+		}
+		requireCode(t, agent.CodeConflict, decided)
+		require.Equal(t, agent.ExpiredBy, stands.By)
+		require.Len(t, expired, 1)
+	}
+}
+
+func TestWaitingIsForThoseWhoCanStillDecide(t *testing.T) {
+	b := newBench(t, postgres.Config{})
+	b.ready("t1", "s")
+	waits := func() agent.TurnID {
+		id, err := b.Waiting(t.Context(), tenant, "s")
+		require.NoError(t, err)
+		return id
+	}
+	require.Empty(t, waits())
+	b.ask(expiring("late", -time.Second, agent.ExpiryReject))
+	require.Empty(t, waits())
+	b.ask(approval("open"))
+	require.EqualValues(t, "t1", waits())
 }

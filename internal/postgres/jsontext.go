@@ -28,6 +28,14 @@ func encodeRaw(raw json.RawMessage) ([]byte, error) {
 	return encode(raw)
 }
 
+// encodeOptional is [encode] for a pointer: nil becomes NULL.
+func encodeOptional[T any](v *T) ([]byte, error) {
+	if v == nil {
+		return nil, nil
+	}
+	return encode(v)
+}
+
 // encodeJSONB returns v as text for a jsonb column, NULL for nil, with what jsonb cannot hold replaced: see [scrub]. A result must
 // always be storable, or its turn would never end.
 func encodeJSONB(v any) ([]byte, error) {

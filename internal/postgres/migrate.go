@@ -27,7 +27,8 @@ var ErrSchemaNewer = errors.New("the database belongs to a newer release of Turn
 
 // Migrate brings the schema of the pool's database up to date. Any number of processes may do so at once: an advisory lock lets
 // one work and the others find nothing left to do. Each migration is one transaction. A database with migrations that this
-// binary does not know is refused with [ErrSchemaNewer] and left as it is.
+// binary does not know is refused with [ErrSchemaNewer] and left as it is. Vectors for knowledge collections are made possible where the
+// extension pgvector can be had, and left out where not.
 func Migrate(ctx context.Context, pool *pgxpool.Pool) error {
 	known, err := fs.Sub(migrations, "migrations")
 	if err != nil {
@@ -74,5 +75,5 @@ func migrateTo(ctx context.Context, pool *pgxpool.Pool, known fs.FS) (err error)
 	if err := m.Migrate(ctx); err != nil {
 		return mapError("migrate", err)
 	}
-	return nil
+	return mapError("migrate: vectors", migrateVectors(ctx, conn))
 }

@@ -11,7 +11,7 @@ import (
 const unfinished = `{"error":"the turn ended before this tool call finished"}`
 
 // promote turns the steps of a turn into messages: for each step the model's reply, then one tool message with the results of its
-// calls in the order of the calls. steps are ordered by step; within a step the order does not matter.
+// calls in the order of the calls, then as a user's message what the model was told when it was asked again. steps are ordered by step; within a step the order does not matter.
 func promote(models []agent.ModelStep, tools []agent.ToolStep) []agent.Message {
 	results := indexTools(tools)
 	var messages []agent.Message
@@ -32,17 +32,23 @@ func indexTools(tools []agent.ToolStep) map[agent.StepKey]*agent.ToolStep {
 }
 
 func promoteStep(m *agent.ModelStep, results map[agent.StepKey]*agent.ToolStep) []agent.Message {
-	if len(m.Blocks) == 0 {
-		return nil
+	var messages []agent.Message
+	if len(m.Blocks) > 0 {
+		messages = append(messages, agent.Message{Role: agent.RoleAssistant, Blocks: m.Blocks})
 	}
-	messages := []agent.Message{{Role: agent.RoleAssistant, Blocks: m.Blocks}}
-	calls := agent.ToolCalls(m.Blocks)
-	if len(calls) == 0 {
-		return messages
+	if calls := agent.ToolCalls(m.Blocks); len(calls) > 0 {
+		messages = append(messages, agent.Message{Role: agent.RoleTool, Blocks: answersTo(calls, m.Key.Step, results)})
 	}
+	if m.Feedback != "" {
+		messages = append(messages, agent.UserText(m.Feedback))
+	}
+	return messages
+}
+
+func answersTo(calls []agent.ToolCall, step int, results map[agent.StepKey]*agent.ToolStep) []agent.Block {
 	answers := make([]agent.Block, len(calls))
 	for i, call := range calls {
-		if t := results[agent.StepKey{Step: m.Key.Step, CallID: call.ID}]; t != nil {
+		if t := results[agent.StepKey{Step: step, CallID: call.ID}]; t != nil {
 			answers[i] = t.Result
 			continue
 		}
@@ -51,7 +57,7 @@ func promoteStep(m *agent.ModelStep, results map[agent.StepKey]*agent.ToolStep) 
 			Output: json.RawMessage(unfinished),
 		}
 	}
-	return append(messages, agent.Message{Role: agent.RoleTool, Blocks: answers})
+	return answers
 }
 
 // callRow is one row of tool_calls.

@@ -27,8 +27,8 @@ type promptMessage struct {
 }
 
 // Prompt returns what a model call sees: the session's transcript up to the cursor, or only the turn's own input with
-// [agent.HistoryFresh]; then the turn's steps before q.Step, each tool message directly behind the message that asked. It is one
-// round trip.
+// [agent.HistoryFresh]; then the turn's steps before q.Step, each tool message directly behind the message that asked, and feedback
+// behind both. It is one round trip.
 //
 // Beyond [Config.PromptMessages] and [Config.PromptBytes] the oldest messages are left out, in whole exchanges: what is left of
 // the transcript starts with a user message. The turn's own input is always there, and of its steps the newest ones.
@@ -62,7 +62,7 @@ func (s *Store) Prompt(ctx context.Context, q agent.PromptQuery) ([]agent.Messag
 	return assemble(past, cut, exchanges(models, tools, steps), budget{messages: s.cfg.PromptMessages, bytes: s.cfg.PromptBytes}), nil
 }
 
-// exchange is a model's reply with the results of its calls: kept or left out as a whole.
+// exchange is a model's reply with the results of its calls and the feedback: kept or left out as a whole.
 type exchange struct {
 	messages []agent.Message
 	size     int
@@ -71,7 +71,7 @@ type exchange struct {
 func exchanges(models []agent.ModelStep, tools []agent.ToolStep, steps []step) []exchange {
 	sizes := make(map[int]int, len(models))
 	for i := range steps {
-		sizes[steps[i].key.Step] += len(steps[i].content)
+		sizes[steps[i].key.Step] += len(steps[i].content) + len(steps[i].feedback)
 	}
 	results := indexTools(tools)
 	all := make([]exchange, len(models))

@@ -14,6 +14,8 @@ type session struct {
 	holder         agent.TurnID
 	holderWorkflow string
 	holderSince    time.Time
+	holderMode     agent.Mode
+	holderLease    *time.Time // of a direct holder
 	lastSeq        int64
 	lastPosition   int64
 }
@@ -28,6 +30,8 @@ type place struct {
 	workflowID string
 	bound      agent.Binding
 	createdAt  time.Time
+	mode       agent.Mode
+	lease      *time.Time             // of a direct turn
 	output     *agent.AgentStepOutput // finished
 
 	waiting int // turns queued in the session
@@ -42,13 +46,13 @@ SELECT coalesce(holder, ''), last_seq, last_position FROM sessions WHERE tenant 
 
 // A statement of its own: it must see what was committed while lockSession waited.
 const readHolder = `
-SELECT t.workflow_id, coalesce(t.held_at, t.created_at)
+SELECT t.workflow_id, coalesce(t.held_at, t.created_at), t.mode, t.lease_until
 FROM sessions s JOIN turns t ON t.turn_id = s.holder
 WHERE s.tenant = $1 AND s.session_id = $2`
 
 const readPlace = `
 SELECT t.tenant, t.session_id, t.state, coalesce(t.cursor, 0), t.workflow_id, t.agent, t.instance_id, t.plan_hash, t.model, t.route,
-	t.created_at, r.output
+	t.created_at, t.mode, t.lease_until, r.output
 FROM turns t LEFT JOIN agent_results r ON r.turn_id = t.turn_id
 WHERE t.turn_id = $1`
 
@@ -58,11 +62,11 @@ FROM turns q WHERE q.tenant = $1 AND q.session_id = $2 AND q.state = 'queued'`
 
 const insertTurn = `
 INSERT INTO turns (turn_id, tenant, session_id, seq, state, cursor, workflow_id, agent, instance_id, plan_hash, model, channel,
-	user_id, on_busy, history, input, context, created_at, held_at, route)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)`
+	user_id, on_busy, history, input, context, created_at, held_at, route, output_schema, limits, mode, lease_until, parent)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25)`
 
 const continueTurn = `
-UPDATE turns SET state = $2, cursor = nullif($3::bigint, 0), workflow_id = $4,
+UPDATE turns SET state = $2, cursor = nullif($3::bigint, 0), workflow_id = $4, mode = $5, lease_until = $6,
 	held_at = CASE WHEN $2 = 'running' THEN coalesce(held_at, clock_timestamp()) END
 WHERE turn_id = $1`
 
@@ -77,7 +81,8 @@ UPDATE sessions SET holder = nullif($3, ''), last_seq = $4, last_position = $5 W
 //   - busy (on_busy reject) and overflow (the queue is full): nothing was stored
 //   - duplicate: it has finished, and this is its output
 //
-// A turn id that is taken, by another tenant or session or by a turn that another workflow drives, is [agent.CodeConflict].
+// A turn id that is taken, by another tenant or session or by a turn that somebody else drives, is [agent.CodeConflict]. See lease.go for
+// who drives a turn.
 func (s *Store) Begin(ctx context.Context, t agent.TurnRecord) (agent.Begun, error) {
 	const op = "begin turn"
 	input, err := encodeMessages(t.Input)
@@ -95,11 +100,12 @@ func (s *Store) Begin(ctx context.Context, t agent.TurnRecord) (agent.Begun, err
 			return row.Scan(&held.holder, &held.lastSeq, &held.lastPosition)
 		})
 		b.Queue(readHolder, t.Tenant, t.SessionID).QueryRow(func(row pgx.Row) error {
-			return optional(row.Scan(&held.holderWorkflow, &held.holderSince))
+			return optional(row.Scan(&held.holderWorkflow, &held.holderSince, &held.holderMode, &held.holderLease))
 		})
 		b.Queue(readPlace, t.TurnID).QueryRow(func(row pgx.Row) error {
 			err := row.Scan(&place.tenant, &place.session, &place.state, &place.cursor, &place.workflowID, &place.bound.Agent,
-				&place.bound.InstanceID, &place.bound.PlanHash, &place.bound.Model, &place.bound.Route, &place.createdAt, &place.output)
+				&place.bound.InstanceID, &place.bound.PlanHash, &place.bound.Model, &place.bound.Route, &place.createdAt, &place.mode,
+				&place.lease, &place.output)
 			place.known = err == nil
 			return optional(err)
 		})
@@ -133,6 +139,7 @@ func (p *place) conflict(t *agent.TurnRecord) error {
 		return nil
 	case p.tenant != t.Tenant || p.session != t.SessionID:
 	case p.output == nil && p.workflowID != "" && t.WorkflowID != "" && p.workflowID != t.WorkflowID:
+	case p.output == nil && p.mode != agent.ModeDirect && t.Mode == agent.ModeDirect: // a workflow drives it, perhaps since a hand-over
 	default:
 		return nil
 	}
@@ -146,8 +153,11 @@ func (p *place) conflict(t *agent.TurnRecord) error {
 // known yet and left 0.
 func stand(t *agent.TurnRecord, held session, p place, limit int) agent.Begun {
 	begun := agent.Begun{
-		Holder: held.holder, HolderWorkflow: held.holderWorkflow, HolderSince: held.holderSince,
+		Holder: held.holder, HolderWorkflow: held.holderWorkflow, HolderSince: held.holderSince, HolderMode: held.holderMode,
 		Binding: t.Binding, StartedAt: time.Now().UTC().Truncate(time.Microsecond),
+	}
+	if held.holderLease != nil {
+		begun.HolderLease = held.holderLease.UTC()
 	}
 	if p.known {
 		begun.Binding, begun.StartedAt, begun.Cursor = p.bound, p.createdAt, p.cursor
@@ -157,7 +167,7 @@ func stand(t *agent.TurnRecord, held session, p place, limit int) agent.Begun {
 		return agent.Begun{Answer: agent.BeginDuplicate, Output: p.output, Binding: p.bound, StartedAt: p.createdAt}
 	case held.holder == t.TurnID, held.holder == "" && p.ahead == 0 && (p.known || p.waiting == 0):
 		begun.Answer = agent.BeginReady
-		begun.Holder, begun.HolderWorkflow, begun.HolderSince = "", "", time.Time{}
+		begun.Holder, begun.HolderWorkflow, begun.HolderSince, begun.HolderMode, begun.HolderLease = "", "", time.Time{}, "", time.Time{}
 	case p.known:
 		begun.Answer, begun.Position = agent.BeginBehind, p.ahead+1
 	case t.OnBusy == agent.OnBusyReject:
@@ -184,6 +194,7 @@ func (s *Store) queueBegin(b *pgx.Batch, t *agent.TurnRecord, input encoded, hel
 	if p.known && p.workflowID != "" {
 		workflowID = p.workflowID
 	}
+	mode, lease := p.driver(t)
 	appends := begun.Answer == agent.BeginReady && begun.Cursor == 0
 	if appends {
 		begun.Cursor = held.lastPosition + int64(len(input.roles))
@@ -193,8 +204,8 @@ func (s *Store) queueBegin(b *pgx.Batch, t *agent.TurnRecord, input encoded, hel
 		if err := queueInsertTurn(b, t, state, held.lastSeq+1, begun); err != nil {
 			return err
 		}
-	case appends || workflowID != p.workflowID:
-		b.Queue(continueTurn, t.TurnID, state, begun.Cursor, workflowID)
+	case appends || workflowID != p.workflowID || mode != p.mode || !sameTime(lease, p.lease):
+		b.Queue(continueTurn, t.TurnID, state, begun.Cursor, workflowID, mode, lease)
 	default:
 		return nil
 	}
@@ -229,7 +240,17 @@ func queueInsertTurn(b *pgx.Batch, t *agent.TurnRecord, state string, seq int64,
 	if err != nil {
 		return err
 	}
+	schema, err := encodeRaw(t.OutputSchema)
+	if err != nil {
+		return err
+	}
+	limits, err := encodeOptional(t.Limits)
+	if err != nil {
+		return err
+	}
+	mode, lease := (&place{}).driver(t)
 	b.Queue(insertTurn, t.TurnID, t.Tenant, t.SessionID, seq, state, cursor, t.WorkflowID, t.Agent, t.InstanceID, t.PlanHash, t.Model,
-		t.Channel, t.UserID, t.OnBusy, t.History, input, invocation, begun.StartedAt, heldAt, route)
+		t.Channel, t.UserID, t.OnBusy, t.History, input, invocation, begun.StartedAt, heldAt, route, schema, limits,
+		mode, lease, t.Parent)
 	return nil
 }

@@ -9,20 +9,23 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// stepColumns are what [scanStep] reads. The ledger's rows of a model call come as one JSON array.
-const stepColumns = `
-SELECT s.turn_id, s.step, s.call_id, s.producer, s.epoch, t.tenant, s.content, s.verdict, s.name, s.args, s.data, s.preview,
-	s.duration_ms, CASE WHEN s.call_id = '' THEN (
+// ledgerRows makes one JSON array of the ledger's rows l of a step.
+const ledgerRows = `
 		SELECT json_agg(json_build_object('Epoch', l.epoch, 'Model', l.model, 'Usage', json_build_object(
 			'input_tokens', l.input_tokens, 'output_tokens', l.output_tokens, 'cached_tokens', l.cached_tokens,
 			'reasoning_tokens', l.reasoning_tokens, 'cost_usd', l.cost_usd)) ORDER BY l.epoch)
-		FROM usage_ledger l WHERE l.turn_id = s.turn_id AND l.step = s.step) END
+		FROM usage_ledger l WHERE l.turn_id = s.turn_id AND l.step = `
+
+// stepColumns are what [scanStep] reads.
+const stepColumns = `
+SELECT s.turn_id, s.step, s.call_id, s.producer, s.epoch, t.tenant, s.content, s.verdict, s.feedback, s.name, s.args, s.data, s.preview,
+	s.duration_ms, CASE WHEN s.call_id = '' THEN (` + ledgerRows + `s.step) END
 FROM turn_steps s JOIN turns t ON t.turn_id = s.turn_id`
 
 // stepOutline has the columns of stepColumns without what is large and not part of a transcript.
 const stepOutline = `
-SELECT s.turn_id, s.step, s.call_id, s.producer, s.epoch, t.tenant, s.content, s.verdict, s.name, NULL::json, NULL::json, NULL::json,
-	s.duration_ms, NULL::json
+SELECT s.turn_id, s.step, s.call_id, s.producer, s.epoch, t.tenant, s.content, s.verdict, s.feedback, s.name, NULL::json, NULL::json,
+	NULL::json, s.duration_ms, NULL::json
 FROM turn_steps s JOIN turns t ON t.turn_id = s.turn_id`
 
 const (
@@ -37,6 +40,7 @@ type step struct {
 	tenant   string
 	content  []byte
 	verdict  []byte
+	feedback string
 	name     string
 	args     []byte
 	data     []byte
@@ -47,13 +51,13 @@ type step struct {
 
 func scanStep(row pgx.CollectableRow) (s step, err error) {
 	err = row.Scan(&s.key.TurnID, &s.key.Step, &s.key.CallID, &s.fence.Producer, &s.fence.Epoch, &s.tenant, &s.content, &s.verdict,
-		&s.name, &s.args, &s.data, &s.preview, &s.duration, &s.calls)
+		&s.feedback, &s.name, &s.args, &s.data, &s.preview, &s.duration, &s.calls)
 	s.fence.StreamID = string(s.key.TurnID)
 	return s, err
 }
 
 func (s *step) model() (agent.ModelStep, error) {
-	m := agent.ModelStep{Key: s.key, Fence: s.fence, Tenant: s.tenant, Calls: s.calls}
+	m := agent.ModelStep{Key: s.key, Fence: s.fence, Tenant: s.tenant, Calls: s.calls, Feedback: s.feedback}
 	if err := json.Unmarshal(s.content, &m.Blocks); err != nil {
 		return agent.ModelStep{}, err
 	}

@@ -22,8 +22,8 @@ WITH turn AS (
 )`
 
 const saveModelStep = stepAllowed + `, step AS (
-	INSERT INTO turn_steps (turn_id, step, call_id, producer, epoch, content, verdict)
-	SELECT $1, $6::integer, '', $4, $5::bigint, $7::json, $8::json FROM allowed WHERE live AND newest
+	INSERT INTO turn_steps (turn_id, step, call_id, producer, epoch, content, verdict, feedback)
+	SELECT $1, $6::integer, '', $4, $5::bigint, $7::json, $8::json, $9 FROM allowed WHERE live AND newest
 	ON CONFLICT DO NOTHING
 )
 SELECT live, newest FROM allowed`
@@ -59,8 +59,8 @@ func (s *Store) SaveModelStep(ctx context.Context, m agent.ModelStep) error {
 		return mapError(op, err)
 	}
 	var b pgx.Batch
-	b.Queue(saveModelStep, m.Key.TurnID, m.Tenant, m.Fence.StreamID, m.Fence.Producer, m.Fence.Epoch, m.Key.Step, content, verdict).
-		QueryRow(func(row pgx.Row) error { return allowed(row, m.Key.TurnID) })
+	b.Queue(saveModelStep, m.Key.TurnID, m.Tenant, m.Fence.StreamID, m.Fence.Producer, m.Fence.Epoch, m.Key.Step, content, verdict,
+		plain(m.Feedback)).QueryRow(func(row pgx.Row) error { return allowed(row, m.Key.TurnID) })
 	queueCharge(&b, m.Key, m.Tenant, m.Calls)
 	return mapError(op, s.pool.SendBatch(ctx, &b).Close())
 }

@@ -1,18 +1,22 @@
 package postgres
 
 import (
+	"sync/atomic"
+
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// Store keeps sessions, turns, steps, transcripts, results and approvals, and the catalog. It satisfies activities.TurnStore and
-// catalog.Store. Every write is atomic; those of turns are idempotent on their keys. Errors carry an [agent.Code],
+// Store keeps sessions, turns, steps, transcripts, results and approvals, the catalog, and knowledge collections. It satisfies
+// activities.TurnStore, catalog.Store and retrieval.Store. Every write is atomic; those of turns are idempotent on their keys. Errors carry an [agent.Code],
 // [agent.CodeUnavailable] for what is worth trying again. A turn of one tenant is unknown to every other; the catalog knows no
 // such walls. Safe for concurrent use.
 type Store struct {
 	pool *pgxpool.Pool
 	cfg  Config
+
+	vectors atomic.Bool // the database keeps them, as far as known
 }
 
 // NewStore returns a store on a pool whose schema is up to date ([Migrate]). Closing the pool is the caller's.

@@ -104,7 +104,7 @@ func (s *Store) Messages(ctx context.Context, tenant string, id agent.SessionID,
 func knownSession(row pgx.Row, id agent.SessionID) error {
 	err := row.Scan()
 	if errors.Is(err, pgx.ErrNoRows) {
-		return agent.Errorf(agent.CodeNotFound, "", "session %q is not known", id)
+		return unknownSession(id)
 	}
 	return err
 }
