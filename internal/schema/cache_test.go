@@ -1,0 +1,109 @@
+package schema
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/stretchr/testify/require"
+)
+
+func TestCacheCompilesOnce(t *testing.T) {
+	c := newCache(10, 1<<20)
+	s := []byte(`{"type":"object","properties":{"a":{"$ref":"#/$defs/b"}},"$defs":{"b":{"type":"string"}}}`)
+	got := make([]*compiled, 16)
+	var wg sync.WaitGroup
+	for i := range got {
+		wg.Go(func() { got[i], _ = c.get(s) })
+	}
+	wg.Wait()
+	for _, g := range got {
+		require.NotNil(t, g)
+		require.Same(t, got[0], g)
+	}
+	bad := []byte(`{"type":"x"}`)
+	_, first := c.get(bad)
+	_, second := c.get(bad)
+	require.NotNil(t, first)
+	require.Same(t, first, second, "what is of no use is remembered as well")
+}
+
+func TestCacheIsBounded(t *testing.T) {
+	sized := func(i, bytes int) []byte {
+		head := fmt.Sprintf(`{"title":"%d`, i)
+		return []byte(head + strings.Repeat("x", bytes-len(head)-2) + `"}`)
+	}
+	weight := func(bytes int) int {
+		return (&entry{compiled: &compiled{byURL: map[string]*jsonschema.Schema{"": nil}}}).weight(bytes)
+	}
+	c := newCache(3, 1<<40)
+	for i := range 10 {
+		_, p := c.get(sized(i, 100))
+		require.Nil(t, p)
+	}
+	require.Equal(t, 3, c.lru.Len())
+	require.Equal(t, 3*weight(100), c.bytes)
+
+	c = newCache(100, 2*weight(1000))
+	first, _ := c.get(sized(0, 1000))
+	_, _ = c.get(sized(1, 1000))
+	again, _ := c.get(sized(0, 1000))
+	require.Same(t, first, again)
+	_, _ = c.get(sized(2, 1000)) // the one that was used least goes
+	require.Equal(t, 2, c.lru.Len())
+	again, _ = c.get(sized(0, 1000))
+	require.Same(t, first, again)
+	_, _ = c.get(sized(3, 5000))
+	require.Equal(t, 1, c.lru.Len(), "the newest stays, whatever its size")
+	require.Equal(t, weight(5000), c.bytes)
+	_, p := c.get(make([]byte, MaxSchema+1))
+	require.NotNil(t, p)
+	require.Equal(t, 1, c.lru.Len(), "what is too long is not kept")
+}
+
+func TestCheckIsConcurrent(t *testing.T) {
+	c := New()
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			for j := range 50 {
+				s := fmt.Appendf(nil, `{"type":"object","properties":{"n":{"maximum":%d}}}`, j%7)
+				err := c.Check("x", s, fmt.Appendf(nil, `{"n":%d}`, i))
+				if i > j%7 {
+					require.EqualError(t, err, fmt.Sprintf("x.n: want at most %d, got %d", j%7, i))
+				} else {
+					require.NoError(t, err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func BenchmarkCheck(b *testing.B) {
+	schema := json.RawMessage(`{"type":"object","required":["rows"],"properties":{"rows":{"type":"array","items":{"$ref":"#/$defs/row"}}},"$defs":{"row":{
+		"type":"object","required":["id","op"],"additionalProperties":false,"properties":{"id":{"type":"integer","minimum":0},"op":{"enum":["eq","ne","lt"]},
+		"code":{"type":"string","pattern":"^[A-Z]{3}$"},"tags":{"type":"array","items":{"type":"string","maxLength":20}}}}}}`)
+	row := `{"id":7,"op":"lt","code":"JFK","tags":["a","b","c"]}`
+	for _, n := range []int{1, 100, 5000} {
+		doc := json.RawMessage(`{"rows":[` + strings.Repeat(row+",", n-1) + row + `]}`)
+		b.Run(fmt.Sprintf("cached/rows=%d", n), func(b *testing.B) {
+			c := New()
+			b.SetBytes(int64(len(doc)))
+			b.ReportAllocs()
+			for b.Loop() {
+				require.NoError(b, c.Check("args", schema, doc))
+			}
+		})
+	}
+	b.Run("compile", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			_, p := compile(schema)
+			require.Nil(b, p)
+		}
+	})
+}

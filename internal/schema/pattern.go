@@ -1,0 +1,54 @@
+package schema
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"regexp/syntax"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+)
+
+// The bounds of a pattern: {1000} of a long one would fill the memory, and slow every match down.
+const (
+	maxPattern      = 1_000 // bytes
+	maxInstructions = 5_000
+	maxOfSchema     = 50_000 // instructions of all patterns of a schema
+)
+
+// pattern is a regular expression that knows its size.
+type pattern struct {
+	*regexp.Regexp
+
+	instructions int
+}
+
+// patterns compiles the regular expressions of one schema.
+type patterns struct{ left int } // instructions
+
+// compile takes RE2, whose matches take a time linear in the text.
+func (p *patterns) compile(text string) (jsonschema.Regexp, error) {
+	if len(text) > maxPattern {
+		return nil, fmt.Errorf("a pattern has at most %d bytes", maxPattern)
+	}
+	tree, err := syntax.Parse(text, syntax.Perl)
+	if err != nil {
+		if bad, ok := errors.AsType[*syntax.Error](err); ok {
+			return nil, fmt.Errorf("the pattern is not supported: %s: %s (patterns are RE2: no look-around, no back-references)",
+				bad.Code, shorten(bad.Expr, maxEcho))
+		}
+		return nil, err
+	}
+	program, err := syntax.Compile(tree.Simplify())
+	if err != nil {
+		return nil, fmt.Errorf("compile pattern: %w", err)
+	}
+	if p.left -= len(program.Inst); p.left < 0 || len(program.Inst) > maxInstructions {
+		return nil, errors.New("the pattern is too large: it repeats too much")
+	}
+	re, err := regexp.Compile(text)
+	if err != nil {
+		return nil, fmt.Errorf("compile pattern: %w", err)
+	}
+	return &pattern{Regexp: re, instructions: len(program.Inst)}, nil
+}

@@ -1,0 +1,129 @@
+package delegate
+
+import (
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/strict"
+)
+
+// The agent types of the schema.
+const (
+	codeInterpreter = "code_interpreter"
+	customContainer = "custom_container"
+	langchainAgent  = "langchain_agent"
+)
+
+// arguments are a call's, checked as far as that is possible without the delegates.
+type arguments struct {
+	agentType string
+	inputs    json.RawMessage // an object
+	config    config          // of langchain_agent
+}
+
+// config is what langchain_agent can be told.
+type config struct {
+	Agent  string        `json:"agent"`
+	Limits *agent.Limits `json:"limits"`
+}
+
+func parse(args json.RawMessage) (*arguments, error) {
+	if len(args) > MaxArgs {
+		return nil, agent.FieldErrorf(agent.CodeOverflow, "", "the arguments are %d bytes, at most %d", len(args), MaxArgs)
+	}
+	var in struct {
+		AgentType      *string         `json:"agent_type"`
+		ContainerImage string          `json:"container_image"`
+		Inputs         json.RawMessage `json:"inputs"`
+		Config         json.RawMessage `json:"config"`
+	}
+	if err := strict.Decode(args, &in); err != nil {
+		return nil, err
+	}
+	switch {
+	case in.AgentType == nil:
+		return nil, agent.Invalid("agent_type", "is required")
+	case isNull(in.Inputs):
+		return nil, agent.Invalid("inputs", "is required")
+	case in.Inputs[0] != '{':
+		return nil, agent.Invalid("inputs", "want an object")
+	case !isNull(in.Config) && in.Config[0] != '{':
+		return nil, agent.Invalid("config", "want an object")
+	}
+	out := &arguments{agentType: *in.AgentType, inputs: in.Inputs}
+	switch out.agentType {
+	case codeInterpreter, customContainer, langchainAgent:
+	default:
+		return nil, agent.Invalid("agent_type", "want one of %s, %s, %s, got %.50q", codeInterpreter, customContainer, langchainAgent, out.agentType)
+	}
+	switch custom := out.agentType == customContainer; {
+	case custom && in.ContainerImage == "":
+		return nil, agent.Invalid("container_image", "is required for %s", customContainer)
+	case !custom && in.ContainerImage != "":
+		return nil, agent.Invalid("container_image", "is for %s alone", customContainer)
+	}
+	if out.agentType == langchainAgent && !isNull(in.Config) {
+		if err := out.config.decode(in.Config); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+func (c *config) decode(raw json.RawMessage) error {
+	if err := strict.Decode(raw, c); err != nil {
+		if e, ok := errors.AsType[*agent.Error](err); ok {
+			e.Field = strings.TrimSuffix("config."+e.Field, ".")
+		}
+		return err
+	}
+	if c.Limits != nil {
+		return c.Limits.Validate("config.limits")
+	}
+	return nil
+}
+
+func isNull(raw json.RawMessage) bool { return len(raw) == 0 || raw[0] == 'n' }
+
+// request makes the turn that is asked for.
+func (a *arguments) request(delegates []string) (agent.DelegateRequest, error) {
+	name, err := choose(a.config.Agent, delegates)
+	if err != nil {
+		return agent.DelegateRequest{}, err
+	}
+	text, err := message(a.inputs)
+	if err != nil {
+		return agent.DelegateRequest{}, err
+	}
+	return agent.DelegateRequest{Agent: name, Message: text, Limits: a.config.Limits}, nil
+}
+
+// choose finds the delegate of a name; none at all means the only one.
+func choose(name string, delegates []string) (string, error) {
+	const field = "config.agent"
+	switch {
+	case len(delegates) == 0:
+		return "", agent.FieldErrorf(agent.CodeDenied, field, "this agent has no delegates")
+	case name == "" && len(delegates) == 1:
+		return delegates[0], nil
+	case name == "":
+		return "", agent.Invalid(field, "is required: want one of %s", listed(delegates))
+	case !slices.Contains(delegates, name):
+		return "", agent.FieldErrorf(agent.CodeDenied, field, "%.100q is not a delegate of this agent: want one of %s", name, listed(delegates))
+	default:
+		return name, nil
+	}
+}
+
+// maxListed bounds how many names an error lists.
+const maxListed = 20
+
+func listed(names []string) string {
+	if len(names) > maxListed {
+		return strings.Join(names[:maxListed], ", ") + ", …"
+	}
+	return strings.Join(names, ", ")
+}
