@@ -9,7 +9,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/strict"
 )
 
 // contextEditing shows the model less of a long conversation. It edits the request of a model call, never what is stored, and copies
@@ -49,10 +48,8 @@ const clearToolUsesType = "clear_tool_uses"
 func newContextEditing(options json.RawMessage) (agent.Middleware, error) {
 	const most = 8
 	var o contextEditingOptions
-	if len(options) > 0 {
-		if err := strict.Decode(options, &o); err != nil {
-			return nil, err
-		}
+	if err := decode(options, &o); err != nil {
+		return nil, err
 	}
 	if len(o.Edits) > most {
 		return nil, agent.Invalid("edits", "want at most %d, got %d", most, len(o.Edits))
@@ -98,20 +95,12 @@ func newClearToolUses(path string, o *clearToolUsesOptions) (clearToolUses, erro
 	return e, err
 }
 
-// or returns what p points to, fallback for nil.
-func or[T any](p *T, fallback T) T {
-	if p == nil {
-		return fallback
-	}
-	return *p
-}
-
 // BeforeModel edits the messages of the request.
-func (m *contextEditing) BeforeModel(_ context.Context, _ agent.Invocation, req *agent.ModelRequest) error {
+func (m *contextEditing) BeforeModel(_ context.Context, _ agent.Invocation, req *agent.ModelRequest) (agent.Jump, error) {
 	for i := range m.edits {
 		req.Messages = m.edits[i].apply(req.Messages)
 	}
-	return nil
+	return agent.JumpNone, nil
 }
 
 // apply returns the messages as they are, or an edited copy that shares what did not change.

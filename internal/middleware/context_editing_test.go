@@ -86,7 +86,7 @@ func TestContextEditing(t *testing.T) {
 			}
 			stored := conversation()
 			req := agent.ModelRequest{System: "s", Messages: stored}
-			require.NoError(t, build(t, newContextEditing, c.options).BeforeModel(t.Context(), agent.Invocation{}, &req))
+			edit(t, build(t, newContextEditing, c.options), &req)
 			require.Equal(t, want, req.Messages)
 			require.Equal(t, conversation(), stored, "messages may be shared")
 			require.Equal(t, "s", req.System)
@@ -106,9 +106,9 @@ func TestContextEditingLeavesWhatHasNoCall(t *testing.T) {
 	}
 	req := agent.ModelRequest{Messages: messages}
 	m := build(t, newContextEditing, `{"edits":[{"type":"clear_tool_uses","trigger":1,"keep":0,"clear_tool_inputs":true}]}`)
-	require.NoError(t, m.BeforeModel(t.Context(), agent.Invocation{}, &req))
+	edit(t, m, &req)
 	require.Equal(t, messages, req.Messages)
-	require.NoError(t, m.BeforeModel(t.Context(), agent.Invocation{}, &agent.ModelRequest{}))
+	edit(t, m, &agent.ModelRequest{})
 }
 
 func TestApproximateTokens(t *testing.T) {
@@ -303,4 +303,11 @@ func TestContextEditingRefusesOptions(t *testing.T) {
 		`{"edits":[` + strings.Repeat(`{"type":"clear_tool_uses"},`, 8) + `{"type":"clear_tool_uses"}]}`: "edits",
 		`{"token_count_method":"model"}`: "token_count_method",
 	})
+}
+
+func edit(t *testing.T, m agent.Middleware, req *agent.ModelRequest) {
+	t.Helper()
+	jump, err := m.BeforeModel(t.Context(), agent.Invocation{}, req)
+	require.NoError(t, err)
+	require.Equal(t, agent.JumpNone, jump)
 }

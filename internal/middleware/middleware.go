@@ -2,10 +2,10 @@
 package middleware
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/middleware/pii"
@@ -16,12 +16,19 @@ type Factory func(options json.RawMessage) (agent.Middleware, error)
 
 // Builtin lists the middleware of this package by name. maxRetries is how often model_retry tries again where a plan does not say.
 func Builtin(maxRetries int) []Named {
+	approvals := newApprovals()
 	return []Named{
 		{Name: "model_retry", New: func(options json.RawMessage) (agent.Middleware, error) { return newModelRetry(maxRetries, options) }},
 		{Name: "model_fallback", New: newModelFallback},
 		{Name: "tool_retry", New: newToolRetry},
 		{Name: "tool_error", New: newToolError},
+		{Name: "model_call_limit", New: newModelCallLimit},
+		{Name: "tool_call_limit", New: newToolCallLimit},
+		{Name: "human_in_the_loop", New: approvals.build},
+		{Name: "todo", New: newTodo},
+		{Name: "summarization", New: newSummarization},
 		{Name: "context_editing", New: newContextEditing},
+		{Name: "prompt_caching", New: newPromptCaching},
 		{Name: "pii", New: pii.New},
 	}
 }
@@ -48,52 +55,64 @@ func NewSet(all ...Named) (*Set, error) {
 }
 
 // Check makes a middleware and says what keeps it from working in a plan, nil for any plan; the error's Field is name, or options and
-// what is within.
+// what is within. Those before it must be in the plan. A refusal by a rule (see [Rules]) begins with its name.
 func (s *Set) Check(m agent.PlanMiddleware, p *agent.Plan) error {
-	f, ok := s.factories[m.Name]
-	if !ok {
+	if _, ok := s.factories[m.Name]; !ok {
 		return agent.Invalid("name", "there is no middleware %q", m.Name)
 	}
-	made, err := f(m.Options)
-	if checker, ok := made.(agent.PlanChecker); ok && err == nil && p != nil {
-		err = checker.CheckPlan(p)
+	made, err := s.build(&m)
+	if err != nil || p == nil {
+		return inOptions(err)
 	}
-	if err == nil && p != nil && repeats(m.Name) && slices.ContainsFunc(p.Middleware, filters) {
-		return agent.Invalid("name", "rule repeat-before-filter: %s must come before pii, "+
-			"which would take the end of one try for the beginning of the next", m.Name)
-	}
-	if err != nil {
-		path := "options"
-		if e, ok := errors.AsType[*agent.Error](err); ok && e.Op == "" {
-			if e.Field != "" {
-				path += "." + e.Field
-			}
-			err = e.Err
+	if checker, ok := made.(agent.PlanChecker); ok {
+		if err := checker.CheckPlan(p); err != nil {
+			return inOptions(err)
 		}
-		return agent.Invalid(path, "%w", err)
 	}
-	return nil
+	return s.checkOrder(m.Name, made, p)
 }
 
-// repeats says of a middleware that it may run a model call more than once.
-func repeats(name string) bool { return name == "model_retry" || name == "model_fallback" }
-
-// filters says of one that it holds back what is streamed.
-func filters(m agent.PlanMiddleware) bool { return m.Name == "pii" }
+// inOptions puts options in front of the field that an error of a factory names.
+func inOptions(err error) error {
+	if err == nil {
+		return nil
+	}
+	path := "options"
+	if e, ok := errors.AsType[*agent.Error](err); ok && e.Op == "" {
+		if e.Field != "" {
+			path += "." + e.Field
+		}
+		err = e.Err
+	}
+	return agent.Invalid(path, "%w", err)
+}
 
 // Chain builds the middleware of a plan in its order.
 func (s *Set) Chain(p *agent.Plan) ([]agent.Middleware, error) {
 	out := make([]agent.Middleware, 0, len(p.Middleware))
-	for i, m := range p.Middleware {
-		f, ok := s.factories[m.Name]
-		if !ok {
+	for i := range p.Middleware {
+		m := &p.Middleware[i]
+		if _, ok := s.factories[m.Name]; !ok {
 			return nil, agent.Invalid(fmt.Sprintf("middleware[%d].name", i), "there is no middleware %q", m.Name)
 		}
-		built, err := f(m.Options)
+		built, err := s.build(m)
 		if err != nil {
 			return nil, fmt.Errorf("middleware[%d] %s: %w", i, m.Name, err)
 		}
 		out = append(out, built)
 	}
 	return out, nil
+}
+
+// build makes one. Options of null are none: that is what an empty entry of YAML becomes.
+func (s *Set) build(m *agent.PlanMiddleware) (agent.Middleware, error) {
+	options := m.Options
+	if bytes.Equal(bytes.TrimSpace(options), []byte("null")) {
+		options = nil
+	}
+	f, ok := s.factories[m.Name]
+	if !ok {
+		return nil, agent.Invalid("name", "there is no middleware %q", m.Name)
+	}
+	return f(options)
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/strict"
 )
 
 // maxFallbacks bounds the models of a chain.
@@ -23,10 +22,8 @@ func newModelFallback(options json.RawMessage) (agent.Middleware, error) {
 	var o struct {
 		Models []string `json:"models"` // profiles, in the order in which they are asked after the turn's own
 	}
-	if len(options) > 0 {
-		if err := strict.Decode(options, &o); err != nil {
-			return nil, err
-		}
+	if err := decode(options, &o); err != nil {
+		return nil, err
 	}
 	if len(o.Models) == 0 || len(o.Models) > maxFallbacks {
 		return nil, agent.Invalid("models", "want 1 to %d profiles of the agent", maxFallbacks)
@@ -38,7 +35,7 @@ func newModelFallback(options json.RawMessage) (agent.Middleware, error) {
 func (m *modelFallback) CheckPlan(p *agent.Plan) error {
 	for i, name := range m.models {
 		if _, err := p.Model(name); err != nil || name == "" {
-			return agent.Invalid(fmt.Sprintf("models[%d]", i), "the agent has no model %q", name)
+			return broken(ruleKnownModel, fmt.Sprintf("models[%d]", i), "the agent has no model %.50q", name)
 		}
 	}
 	return nil

@@ -70,7 +70,7 @@ func TestModelFallbackKnowsItsPlan(t *testing.T) {
 		return agent.PlanMiddleware{Name: "model_fallback", Options: json.RawMessage(options)}
 	}
 	require.NoError(t, set.Check(fallback(`{"models":["b"]}`), p))
-	require.ErrorContains(t, set.Check(fallback(`{"models":["b","z"]}`), p), `options.models[1]: the agent has no model "z"`)
+	require.ErrorContains(t, set.Check(fallback(`{"models":["b","z"]}`), p), `options.models[1]: rule known-model: the agent has no model "z"`)
 	require.NoError(t, set.Check(fallback(`{"models":["z"]}`), nil), "for a node, whose agents are not known yet")
 	require.ErrorContains(t, set.Check(fallback(`{}`), p), "options.models: want 1 to 10")
 	require.ErrorContains(t, set.Check(fallback(`{"model":"b"}`), p), "options.model: unknown field")

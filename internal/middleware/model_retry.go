@@ -4,12 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"time"
+	"fmt"
+	"slices"
 
 	"github.com/cenkalti/backoff/v5"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/strict"
 )
 
 // modelRetry repeats a model call that the provider may answer a little later: rate limits and outages, never refusals. It is the
@@ -19,45 +19,81 @@ type modelRetry struct {
 	options modelRetryOptions
 }
 
-// modelRetryOptions are LangChain v1's of the same names; durations in seconds.
+// modelRetryOptions are LangChain v1's of the same names; exceptions are codes here. One default differs: after the last try LangChain
+// lets the error's text be the agent's answer (continue); here the turn fails with the error, so that nobody takes it for an answer and
+// a model_fallback further out can ask another model.
 type modelRetryOptions struct {
-	MaxRetries    *int    `json:"max_retries"`    // default as the configuration says
-	InitialDelay  float64 `json:"initial_delay"`  // default 1
-	BackoffFactor float64 `json:"backoff_factor"` // default 2
-	MaxDelay      float64 `json:"max_delay"`      // default 60; also the most that a provider's Retry-After is honoured
+	pace
+
+	MaxRetries *int         `json:"max_retries"` // after the first try; default as the configuration says
+	RetryOn    []agent.Code `json:"retry_on"`    // default unavailable, rate_limited
+	OnFailure  string       `json:"on_failure"`  // after the last try: error (default), or continue: the error is the reply
 }
 
 func newModelRetry(retries int, options json.RawMessage) (agent.Middleware, error) {
-	m := &modelRetry{options: modelRetryOptions{MaxRetries: &retries, InitialDelay: 1, BackoffFactor: 2, MaxDelay: 60}}
-	if len(options) > 0 {
-		if err := strict.Decode(options, &m.options); err != nil {
-			return nil, err
-		}
+	m := &modelRetry{options: modelRetryOptions{
+		pace: usualPace(), MaxRetries: &retries, RetryOn: []agent.Code{agent.CodeUnavailable, agent.CodeRateLimited}, OnFailure: onFailureError,
+	}}
+	if err := decode(options, &m.options); err != nil {
+		return nil, err
 	}
-	switch o := m.options; {
-	case o.MaxRetries == nil || *o.MaxRetries < 0 || *o.MaxRetries > 20:
-		return nil, agent.Invalid("max_retries", "want 0 to 20")
-	case o.InitialDelay < 0 || o.MaxDelay < o.InitialDelay || o.MaxDelay > 3600:
-		return nil, agent.Invalid("max_delay", "want initial_delay to 3,600 seconds")
-	case o.BackoffFactor < 1:
-		return nil, agent.Invalid("backoff_factor", "want at least 1")
+	if err := m.options.check(); err != nil {
+		return nil, err
 	}
 	return m, nil
+}
+
+func (o *modelRetryOptions) check() error {
+	if o.MaxRetries == nil || *o.MaxRetries < 0 || *o.MaxRetries > maxRetriesOption {
+		return agent.Invalid("max_retries", "want 0 to %d", maxRetriesOption)
+	}
+	// A refused request and a bad key stay what they are.
+	repeatable := []agent.Code{agent.CodeUnavailable, agent.CodeRateLimited, agent.CodeConflict, agent.CodeOverflow, agent.CodeInternal}
+	if len(o.RetryOn) == 0 || len(o.RetryOn) > len(repeatable) {
+		return agent.Invalid("retry_on", "want 1 to %d codes", len(repeatable))
+	}
+	for i, c := range o.RetryOn {
+		if err := oneOf(fmt.Sprintf("retry_on[%d]", i), c, repeatable...); err != nil {
+			return err
+		}
+	}
+	if err := oneOf("on_failure", o.OnFailure, onFailureError, onFailureContinue); err != nil {
+		return err
+	}
+	return o.pace.check()
 }
 
 // WrapModel repeats next. A provider that asks for more patience than MaxDelay is given up on: its error says when to come back.
 func (m *modelRetry) WrapModel(next agent.ModelFunc) agent.ModelFunc {
 	return func(ctx context.Context, inv agent.Invocation, req agent.ModelRequest, emit func(agent.Delta) error) (agent.ModelReply, error) {
-		wait := backoff.NewExponentialBackOff()
-		wait.InitialInterval = seconds(m.options.InitialDelay)
-		wait.Multiplier = m.options.BackoffFactor
-		wait.MaxInterval = seconds(m.options.MaxDelay)
+		tries := 0
 		reply, err := backoff.Retry(ctx, func() (agent.ModelReply, error) {
+			tries++
 			reply, err := next(ctx, inv, req, emit)
 			return reply, m.classify(err)
-		}, backoff.WithBackOff(wait), backoff.WithMaxTries(uint(*m.options.MaxRetries)+1), backoff.WithMaxElapsedTime(0))
-		return reply, unwrap(err)
+		}, backoff.WithBackOff(m.options.waits()), backoff.WithMaxTries(uint(*m.options.MaxRetries)+1), backoff.WithMaxElapsedTime(0))
+		err = unwrap(err)
+		if err == nil || m.options.OnFailure != onFailureContinue || !m.repeats(err) {
+			return reply, err
+		}
+		return failureReply(tries, err), nil
 	}
+}
+
+// repeats reports whether an error is one that the options name.
+func (m *modelRetry) repeats(err error) bool {
+	return slices.Contains(m.options.RetryOn, agent.CodeOf(err))
+}
+
+// failureReply tells of a call that failed to the last, in the words of the model. It is not streamed: the producer that failed may have
+// streamed half an answer, and is closed.
+func failureReply(tries int, err error) agent.ModelReply {
+	times := "1 attempt"
+	if tries != 1 {
+		times = fmt.Sprintf("%d attempts", tries)
+	}
+	text := clip(fmt.Sprintf("Model call failed after %s with %s: %s", times, agent.CodeOf(err), err), maxFailureBytes)
+	return agent.ModelReply{Blocks: []agent.Block{agent.Text(text)}, FinishReason: agent.FinishStop}
 }
 
 // classify tells backoff what to do about an error.
@@ -65,18 +101,15 @@ func (m *modelRetry) classify(err error) error {
 	if err == nil {
 		return nil
 	}
-	code := agent.CodeOf(err)
-	if code != agent.CodeRateLimited && code != agent.CodeUnavailable {
+	after := patience(err)
+	switch {
+	case !m.repeats(err), after > seconds(m.options.MaxDelay):
 		return backoff.Permanent(err)
-	}
-	var e *agent.Error
-	if !errors.As(err, &e) || e.RetryAfter <= 0 {
+	case after > 0:
+		return &waitError{cause: err, after: &backoff.RetryAfterError{Duration: after}}
+	default:
 		return err
 	}
-	if e.RetryAfter > seconds(m.options.MaxDelay) {
-		return backoff.Permanent(err)
-	}
-	return &waitError{cause: err, after: &backoff.RetryAfterError{Duration: e.RetryAfter}}
 }
 
 // unwrap takes away what this file put around an error.
@@ -98,5 +131,3 @@ type waitError struct {
 
 func (w *waitError) Error() string   { return w.cause.Error() }
 func (w *waitError) Unwrap() []error { return []error{w.after, w.cause} }
-
-func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }

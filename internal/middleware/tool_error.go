@@ -11,7 +11,6 @@ import (
 	"github.com/valyala/fasttemplate"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/strict"
 )
 
 const (
@@ -39,10 +38,8 @@ type toolErrorOptions struct {
 
 func newToolError(options json.RawMessage) (agent.Middleware, error) {
 	var o toolErrorOptions
-	if len(options) > 0 {
-		if err := strict.Decode(options, &o); err != nil {
-			return nil, err
-		}
+	if err := decode(options, &o); err != nil {
+		return nil, err
 	}
 	if err := checkNames("tools", o.Tools); err != nil {
 		return nil, err
@@ -127,12 +124,4 @@ func (m *toolError) text(tool string, err error) string {
 		}
 		return io.WriteString(w, reason)
 	}), maxFailureBytes)
-}
-
-// clip cuts a text to at most n bytes and marks the cut behind them.
-func clip(text string, n int) string {
-	if len(text) <= n {
-		return text
-	}
-	return strings.ToValidUTF8(text[:n], "") + "…"
 }

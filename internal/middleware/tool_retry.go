@@ -11,17 +11,16 @@ import (
 	"github.com/cenkalti/backoff/v5"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/strict"
 )
-
-// jitterShare is how far a wait with jitter may be from the wait without: a quarter, as LangChain has it.
-const jitterShare = 0.25
 
 // The two values of on_failure.
 const (
 	onFailureContinue = "continue"
 	onFailureError    = "error"
 )
+
+// maxRetriesOption bounds max_retries.
+const maxRetriesOption = 20
 
 // toolRetry repeats a tool call that may go well a little later. Waiting is cenkalti/backoff's.
 //
@@ -35,49 +34,40 @@ type toolRetry struct {
 
 // toolRetryOptions are LangChain v1's of the same names; durations in seconds. Exceptions are failure types here.
 type toolRetryOptions struct {
-	MaxRetries    int      `json:"max_retries"`    // after the first try; default 2
-	Tools         []string `json:"tools"`          // whose calls may be repeated; default: see toolRetry
-	RetryOn       []string `json:"retry_on"`       // types of failure; default unavailable, rate_limited
-	OnFailure     string   `json:"on_failure"`     // after the last try: continue (default) tells the model, error the runtime
-	BackoffFactor float64  `json:"backoff_factor"` // default 2; 0: every wait is initial_delay
-	InitialDelay  float64  `json:"initial_delay"`  // default 1
-	MaxDelay      float64  `json:"max_delay"`      // default 60, before jitter; also the most that a Retry-After is honoured
-	Jitter        bool     `json:"jitter"`         // default true
+	pace
+
+	MaxRetries int      `json:"max_retries"` // after the first try; default 2
+	Tools      []string `json:"tools"`       // whose calls may be repeated; default: see toolRetry
+	RetryOn    []string `json:"retry_on"`    // types of failure; default unavailable, rate_limited
+	OnFailure  string   `json:"on_failure"`  // after the last try: continue (default) tells the model, error the runtime
 }
 
 func newToolRetry(options json.RawMessage) (agent.Middleware, error) {
 	m := &toolRetry{options: toolRetryOptions{
-		MaxRetries: 2, RetryOn: []string{string(agent.CodeUnavailable), string(agent.CodeRateLimited)}, OnFailure: onFailureContinue,
-		BackoffFactor: 2, InitialDelay: 1, MaxDelay: 60, Jitter: true,
+		pace: usualPace(), MaxRetries: 2, RetryOn: []string{string(agent.CodeUnavailable), string(agent.CodeRateLimited)},
+		OnFailure: onFailureContinue,
 	}}
-	if len(options) > 0 {
-		if err := strict.Decode(options, &m.options); err != nil {
-			return nil, err
-		}
+	if err := decode(options, &m.options); err != nil {
+		return nil, err
 	}
 	if err := m.options.check(); err != nil {
 		return nil, err
-	}
-	if m.options.BackoffFactor == 0 {
-		m.options.BackoffFactor = 1
 	}
 	return m, nil
 }
 
 func (o *toolRetryOptions) check() error {
 	switch {
-	case o.MaxRetries < 0 || o.MaxRetries > 20:
-		return agent.Invalid("max_retries", "want 0 to 20")
-	case o.OnFailure != onFailureContinue && o.OnFailure != onFailureError:
-		return agent.Invalid("on_failure", "want continue or error, got %.50q", o.OnFailure)
-	case o.BackoffFactor != 0 && o.BackoffFactor < 1:
-		return agent.Invalid("backoff_factor", "want 0 or at least 1")
-	case o.InitialDelay < 0:
-		return agent.Invalid("initial_delay", "want at least 0 seconds")
-	case o.MaxDelay < o.InitialDelay || o.MaxDelay > 3600:
-		return agent.Invalid("max_delay", "want initial_delay to 3,600 seconds")
+	case o.MaxRetries < 0 || o.MaxRetries > maxRetriesOption:
+		return agent.Invalid("max_retries", "want 0 to %d", maxRetriesOption)
 	case len(o.RetryOn) == 0:
 		return agent.Invalid("retry_on", "want at least one type of failure")
+	}
+	if err := oneOf("on_failure", o.OnFailure, onFailureContinue, onFailureError); err != nil {
+		return err
+	}
+	if err := o.pace.check(); err != nil {
+		return err
 	}
 	if i := slices.Index(o.RetryOn, string(agent.CodeCancelled)); i >= 0 {
 		return agent.Invalid(fmt.Sprintf("retry_on[%d]", i), "a cancelled call is never repeated")
@@ -87,23 +77,6 @@ func (o *toolRetryOptions) check() error {
 	}
 	return checkNames("tools", o.Tools)
 }
-
-// checkNames refuses a list that is no list of names.
-func checkNames(field string, names []string) error {
-	const most, longest = 128, 128
-	if len(names) > most {
-		return agent.Invalid(field, "want at most %d names, got %d", most, len(names))
-	}
-	for i, name := range names {
-		if name == "" || len(name) > longest {
-			return agent.Invalid(fmt.Sprintf("%s[%d]", field, i), "want a name of 1 to %d bytes", longest)
-		}
-	}
-	return nil
-}
-
-// covers reports whether a middleware with the option tools is meant for a tool: no list means every tool.
-func covers(tools []string, name string) bool { return len(tools) == 0 || slices.Contains(tools, name) }
 
 // attempt is the latest run of a call.
 type attempt struct {
@@ -133,7 +106,7 @@ func (m *toolRetry) WrapTool(next agent.ToolFunc) agent.ToolFunc {
 			last = attempt{number: last.number + 1, repeatable: inv.Repeatable}
 			last.result, last.err = next(ctx, inv, call)
 			return struct{}{}, m.classify(&last)
-		}, backoff.WithBackOff(m.wait()), backoff.WithMaxTries(uint(m.options.MaxRetries)+1), backoff.WithMaxElapsedTime(0),
+		}, backoff.WithBackOff(m.options.waits()), backoff.WithMaxTries(uint(m.options.MaxRetries)+1), backoff.WithMaxElapsedTime(0),
 			backoff.WithNotify(func(_ error, wait time.Duration) {
 				inv.Report(fmt.Sprintf("%s failed (%s): retry %d of %d in %s", call.Name, last.failure().Type, last.number,
 					m.options.MaxRetries, wait.Round(time.Millisecond)))
@@ -147,18 +120,6 @@ func (m *toolRetry) WrapTool(next agent.ToolFunc) agent.ToolFunc {
 			return m.giveUp(call, &last)
 		}
 	}
-}
-
-func (m *toolRetry) wait() backoff.BackOff {
-	wait := backoff.NewExponentialBackOff()
-	wait.InitialInterval = seconds(m.options.InitialDelay)
-	wait.Multiplier = m.options.BackoffFactor
-	wait.MaxInterval = seconds(m.options.MaxDelay)
-	wait.RandomizationFactor = 0
-	if m.options.Jitter {
-		wait.RandomizationFactor = jitterShare
-	}
-	return wait
 }
 
 // classify tells backoff what to do about an attempt. The errors are for backoff alone: what came of the attempt stays in last.

@@ -57,9 +57,12 @@ func New(raw json.RawMessage) (agent.Middleware, error) {
 	return m, nil
 }
 
+// Reads reports whether it changes what the model is told.
+func (m *Middleware) Reads() bool { return m.input || m.tools }
+
 // BeforeModel applies the rule to the user messages of a request and, where asked for, to its tool results. LangChain looks at the
 // newest alone, because it keeps what it changed; here the store has what the user wrote, so older messages are looked at each time.
-func (m *Middleware) BeforeModel(_ context.Context, _ agent.Invocation, req *agent.ModelRequest) error {
+func (m *Middleware) BeforeModel(_ context.Context, _ agent.Invocation, req *agent.ModelRequest) (agent.Jump, error) {
 	out := slices.Clone(req.Messages)
 	newest := newestOf(out)
 	for i := range out {
@@ -73,11 +76,11 @@ func (m *Middleware) BeforeModel(_ context.Context, _ agent.Invocation, req *age
 		}
 		out[i].Blocks = e.blocks(out[i].Blocks)
 		if e.err != nil {
-			return wrap("check the "+string(role)+" message", e.err)
+			return agent.JumpNone, wrap("check the "+string(role)+" message", e.err)
 		}
 	}
 	req.Messages = out
-	return nil
+	return agent.JumpNone, nil
 }
 
 // newestOf says from which index on messages are new: the user's last ones in a row, the tool results after the model's last reply.

@@ -47,7 +47,7 @@ func TestDefaultsAreInputOnly(t *testing.T) {
 	req := agent.ModelRequest{Messages: []agent.Message{
 		agent.UserText("joe@example.com"), said(agent.RoleAssistant, agent.Text("joe@example.com")), said(agent.RoleTool, toolResult(`"joe@example.com"`)),
 	}}
-	require.NoError(t, m.BeforeModel(t.Context(), agent.Invocation{}, &req))
+	change(t, m, &req)
 	require.Equal(t, "[REDACTED_EMAIL]", req.Messages[0].Blocks[0].Text)
 	require.Equal(t, "joe@example.com", req.Messages[1].Blocks[0].Text)
 	require.JSONEq(t, `"joe@example.com"`, string(req.Messages[2].Blocks[0].Output))
@@ -69,7 +69,7 @@ func TestDefaultsAreInputOnly(t *testing.T) {
 func TestInputOff(t *testing.T) {
 	m := newMiddleware(t, `{"pii_type":"email","apply_to_input":false,"apply_to_tool_results":true}`)
 	req := agent.ModelRequest{Messages: []agent.Message{agent.UserText("joe@example.com"), said(agent.RoleTool, toolResult(`["joe@example.com"]`))}}
-	require.NoError(t, m.BeforeModel(t.Context(), agent.Invocation{}, &req))
+	change(t, m, &req)
 	require.Equal(t, "joe@example.com", req.Messages[0].Blocks[0].Text)
 	require.JSONEq(t, `["[REDACTED_EMAIL]"]`, string(req.Messages[1].Blocks[0].Output))
 }
@@ -84,7 +84,7 @@ func TestTheCallersMessagesStay(t *testing.T) {
 	before, err := json.Marshal(messages)
 	require.NoError(t, err)
 	req := agent.ModelRequest{Messages: messages}
-	require.NoError(t, m.BeforeModel(t.Context(), agent.Invocation{}, &req))
+	change(t, m, &req)
 	reply := agent.ModelReply{Blocks: messages[0].Blocks}
 	err = after(t, m, &reply)
 	require.NoError(t, err)
@@ -112,7 +112,7 @@ func TestBlock(t *testing.T) {
 		"nothing":                     {nil, false},
 	} {
 		req := agent.ModelRequest{Messages: c.messages}
-		err := m.BeforeModel(t.Context(), agent.Invocation{}, &req)
+		_, err := m.BeforeModel(t.Context(), agent.Invocation{}, &req)
 		if c.denied {
 			require.Equal(t, agent.CodeDenied, agent.CodeOf(err), name)
 			require.ErrorContains(t, err, "message: detected 1 instance(s) of email in text content")
@@ -293,4 +293,10 @@ func after(t *testing.T, m agent.Middleware, reply *agent.ModelReply) error {
 		return said, nil
 	})(t.Context(), agent.Invocation{}, agent.ModelRequest{}, func(agent.Delta) error { return nil })
 	return err
+}
+
+func change(t *testing.T, m agent.Middleware, req *agent.ModelRequest) {
+	t.Helper()
+	_, err := m.BeforeModel(t.Context(), agent.Invocation{}, req)
+	require.NoError(t, err)
 }

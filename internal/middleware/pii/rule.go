@@ -50,7 +50,7 @@ func NewRule(c RuleConfig) (*Rule, error) {
 		r.strategy = StrategyRedact
 	case StrategyRedact, StrategyMask, StrategyHash, StrategyBlock:
 	default:
-		return nil, agent.Invalid("strategy", "want redact, mask, hash or block, got %q", c.Strategy)
+		return nil, agent.Invalid("strategy", "want redact, mask, hash or block, got %.50q", c.Strategy)
 	}
 	if c.Detector != "" {
 		p, err := newPattern(c.Detector, c.Lookback)

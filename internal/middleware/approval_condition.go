@@ -1,0 +1,185 @@
+package middleware
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/ast"
+	"cel.dev/cel-go/common/types"
+	lru "github.com/hashicorp/golang-lru/v2"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/strict"
+)
+
+// Bounds of the conditions of human_in_the_loop, as those of routes are (internal/routing). A condition that passes one fails, and a
+// person is asked.
+const (
+	maxConditionBytes = 4_096
+	maxConditionSteps = 100_000 // CEL's measure of cost: a comparison is 1, reading ten characters is 1
+	maxConditionTime  = 100 * time.Millisecond
+	maxConditionArgs  = 1 << 20 // bytes of arguments
+	maxConditionValue = 20_000  // elements of lists and maps, ten bytes of text counting as one
+	maxConditionDepth = 32      // of values, in lists and maps
+	maxNesting        = 4       // comprehensions within one another
+	maxRegexProgram   = 200     // instructions: a step of matching costs up to as many
+	maxReason         = 200     // bytes of CEL's words in a rule
+	keptConditions    = 1_024   // compiled ones, about 10 KB each: chains are built for every call
+)
+
+// conditions compiles CEL. It is safe for concurrent use.
+type conditions struct {
+	env   func() (*cel.Env, error)
+	cache func() (*lru.Cache[string, *condition], error)
+}
+
+func newConditions() conditions {
+	return conditions{
+		env:   sync.OnceValues(newConditionEnv),
+		cache: sync.OnceValues(func() (*lru.Cache[string, *condition], error) { return lru.New[string, *condition](keptConditions) }),
+	}
+}
+
+// newConditionEnv declares what a condition may look at. The parts of tool and user are variables of their own, so that a misspelt one is
+// found when the plan compiles.
+func newConditionEnv() (*cel.Env, error) {
+	return cel.NewEnv(
+		cel.Variable("args", cel.MapType(cel.StringType, cel.DynType)),
+		cel.Variable("tool.name", cel.StringType),
+		cel.Variable("tool.toolkit", cel.StringType),
+		cel.Variable("tool.idempotent", cel.BoolType),
+		cel.Variable("tool.inherently_safe", cel.BoolType),
+		cel.Variable("tenant", cel.StringType),
+		cel.Variable("user.id", cel.StringType),
+		cel.Variable("user.role", cel.StringType),
+		cel.Variable("effect_free", cel.BoolType),
+		cel.CrossTypeNumericComparisons(true), // JSON has one kind of number
+		cel.RegexProgramSizeLimit(maxRegexProgram),
+		cel.ASTValidators(
+			cel.ValidateDurationLiterals(), cel.ValidateTimestampLiterals(), cel.ValidateRegexLiterals(),
+			cel.ValidateComprehensionNestingLimit(maxNesting),
+		),
+	)
+}
+
+// condition is a compiled one.
+type condition struct {
+	program cel.Program
+	loops   bool // only comprehensions take long, and only they can be interrupted
+}
+
+// compile refuses what is no condition; the field is when.
+func (c conditions) compile(source string) (*condition, error) {
+	const field = "when"
+	if strings.TrimSpace(source) == "" || len(source) > maxConditionBytes {
+		return nil, agent.Invalid(field, "want a CEL expression of 1 to %d bytes", maxConditionBytes)
+	}
+	cache, err := c.cache()
+	if err != nil {
+		return nil, fmt.Errorf("prepare conditions: %w", err)
+	}
+	if known, ok := cache.Get(source); ok {
+		return known, nil
+	}
+	env, err := c.env()
+	if err != nil {
+		return nil, fmt.Errorf("prepare conditions: %w", err)
+	}
+	checked, issues := env.Compile(source)
+	if err := issues.Err(); err != nil {
+		return nil, agent.Invalid(field, "%s", reasonOf(err))
+	}
+	if t := checked.OutputType(); t != cel.BoolType {
+		return nil, agent.Invalid(field, "is of type %s, want bool: compare it, such as with == true", cel.FormatCELType(t))
+	}
+	sizes := types.NewSizeCalculator(types.SizeCalculatorMaxDepth(maxConditionDepth), types.SizeCalculatorMaxTraversal(maxConditionValue))
+	program, err := env.Program(
+		checked,
+		cel.EvalOptions(cel.OptOptimize), cel.CostLimit(maxConditionSteps), cel.InterruptCheckFrequency(10),
+		cel.MemoryTracking(types.MemoryTrackerSizeCalculator(sizes), types.MemoryTrackerSampleInterval(20)), cel.MemoryLimit(maxConditionValue),
+	)
+	if err != nil {
+		return nil, agent.Invalid(field, "%s", reasonOf(err))
+	}
+	loops := ast.MatchDescendants(ast.NavigateAST(checked.NativeRep()), ast.KindMatcher(ast.ComprehensionKind))
+	made := &condition{program: program, loops: len(loops) > 0}
+	cache.Add(source, made)
+	return made, nil
+}
+
+// holds evaluates a condition on a call.
+func (c *condition) holds(call *agent.GatedCall) (bool, error) {
+	args, err := argsOf(call.Args)
+	if err != nil {
+		return false, err
+	}
+	facts := map[string]any{
+		"args": args, "tool.name": call.Tool.Spec.Name, "tool.toolkit": call.Tool.Toolkit, "tool.idempotent": call.Tool.Spec.Idempotent,
+		"tool.inherently_safe": call.Tool.Spec.InherentlySafe, "tenant": call.Tenant, "user.id": call.UserID, "user.role": call.UserRole,
+		"effect_free": call.EffectFree,
+	}
+	out, err := c.evaluate(facts)
+	if err != nil {
+		return false, err
+	}
+	return out == types.True, nil
+}
+
+func (c *condition) evaluate(facts map[string]any) (any, error) {
+	if !c.loops {
+		out, _, err := c.program.Eval(facts)
+		return out, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), maxConditionTime)
+	defer cancel()
+	out, _, err := c.program.ContextEval(ctx, facts)
+	return out, err
+}
+
+// argsOf decodes arguments; numbers are float64, as in routes. None are an empty object. Names that occur twice, also in other letters, are
+// refused: a tool might read another one than the condition does.
+func argsOf(raw []byte) (map[string]any, error) {
+	if len(bytes.TrimSpace(raw)) == 0 {
+		return map[string]any{}, nil
+	}
+	if len(raw) > maxConditionArgs {
+		return nil, agent.Errorf(agent.CodeOverflow, "", "the arguments are %d bytes, at most %d are looked at", len(raw), maxConditionArgs)
+	}
+	args := map[string]any{}
+	if err := strict.Decode(raw, &args); err != nil {
+		return nil, err
+	}
+	if ambiguous(args) {
+		return nil, agent.Invalid("args", "two names differ in nothing but upper and lower case")
+	}
+	return args, nil
+}
+
+// ambiguous reports whether an object in v has names that a decoder may take for one.
+func ambiguous(v any) bool {
+	switch v := v.(type) {
+	case []any:
+		return slices.ContainsFunc(v, ambiguous)
+	case map[string]any:
+		seen := make(map[string]bool, len(v))
+		for name, inner := range v {
+			folded := strings.ToLower(name)
+			if seen[folded] || ambiguous(inner) {
+				return true
+			}
+			seen[folded] = true
+		}
+	}
+	return false
+}
+
+// reasonOf keeps a library's words on one line, and short.
+func reasonOf(err error) string {
+	return clip(strings.ReplaceAll(strings.Join(strings.Fields(err.Error()), " "), " (in container '')", ""), maxReason)
+}

@@ -1,0 +1,232 @@
+package middleware
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+const (
+	summaryNote     = "summarization"                                  // the name under which a summary is kept with the session
+	summaryPrefix   = "Here is a summary of the conversation to date:" // in front of the summary in its message
+	summaryTime     = 5 * time.Minute                                  // of one request for a summary
+	maxSummaryBytes = 64 << 10
+	defaultKeep     = 20 // messages
+)
+
+// summarization puts a summary in place of the older messages of a long conversation, as LangChain v1's SummarizationMiddleware does. It
+// changes the request of a model call, never what is stored: the summary is kept beside the transcript, with the hash of the messages
+// that it stands for, and used again for as long as they begin the conversation. When it cannot be had, the messages stay.
+type summarization struct {
+	agent.Pass
+	options summarizationOptions
+	trigger []contextSize // summarize when any of them is reached
+	keep    contextSize
+}
+
+// summarizationOptions are LangChain v1's; tokens are counted as approximateTokens does.
+type summarizationOptions struct {
+	Model         string          `json:"model"`                    // a profile of the agent; default the turn's
+	Trigger       json.RawMessage `json:"trigger"`                  // a contextSize or a list of them
+	Keep          json.RawMessage `json:"keep"`                     // a contextSize of one measure; default {"messages": 20}
+	SummaryPrompt string          `json:"summary_prompt"`           // with {messages}; default summaryPrompt
+	TrimTokens    *int            `json:"trim_tokens_to_summarize"` // newest tokens of the messages that are summarized; null: all; default 4,000
+}
+
+func newSummarization(options json.RawMessage) (agent.Middleware, error) {
+	const maxPrompt, maxTokens = 16_000, 100_000_000
+	trim := 4_000
+	m := &summarization{options: summarizationOptions{SummaryPrompt: summaryPrompt, TrimTokens: &trim}}
+	o := &m.options
+	if err := decode(options, o); err != nil {
+		return nil, err
+	}
+	if err := checkText("summary_prompt", o.SummaryPrompt, maxPrompt); err != nil {
+		return nil, err
+	}
+	switch {
+	case len(o.Model) > 128:
+		return nil, agent.Invalid("model", "want a name of at most 128 bytes")
+	case !strings.Contains(o.SummaryPrompt, messagesMark):
+		return nil, agent.Invalid("summary_prompt", "want %s where the messages go", messagesMark)
+	case o.TrimTokens != nil && (*o.TrimTokens < 1 || *o.TrimTokens > maxTokens):
+		return nil, agent.Invalid("trim_tokens_to_summarize", "want 1 to %d tokens, or null", maxTokens)
+	}
+	var err error
+	if m.trigger, err = parseTrigger(o.Trigger); err != nil {
+		return nil, err
+	}
+	if m.keep, err = parseKeep(o.Keep); err != nil {
+		return nil, err
+	}
+	for _, t := range m.trigger {
+		if err := t.above(m.keep); err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
+}
+
+// CheckPlan implements [agent.PlanChecker].
+func (m *summarization) CheckPlan(p *agent.Plan) error {
+	if _, err := p.Model(m.options.Model); err != nil && m.options.Model != "" {
+		return broken(ruleKnownModel, "model", "the agent has no model %.50q", m.options.Model)
+	}
+	field := ""
+	if m.keep.Fraction != nil {
+		field = "keep.fraction"
+	}
+	if slices.ContainsFunc(m.trigger, func(c contextSize) bool { return c.Fraction != nil }) {
+		field = "trigger"
+	}
+	if field == "" {
+		return nil
+	}
+	for i := range p.Models { // a request may choose any
+		if p.Models[i].ContextTokens < 1 {
+			return broken(ruleKnownContext, field, "model %.50q does not say its context_tokens, which a fraction needs", p.Models[i].Profile)
+		}
+	}
+	return nil
+}
+
+// BeforeModel shortens the messages of the request.
+func (m *summarization) BeforeModel(ctx context.Context, inv agent.Invocation, req *agent.ModelRequest) (agent.Jump, error) {
+	s := standing{shown: req.Messages}
+	s.recall(ctx, inv, req.Messages)
+	if m.due(s.shown, inv.Model.ContextTokens) {
+		m.renew(ctx, inv, req, &s)
+	}
+	req.Messages = s.shown
+	return agent.JumpNone, nil
+}
+
+func (m *summarization) due(shown []agent.Message, window int) bool {
+	tokens := approximateTokens(charsOf(shown))
+	return slices.ContainsFunc(m.trigger, func(c contextSize) bool { return c.reached(len(shown), tokens, window) })
+}
+
+// standing is a conversation with the summary that it begins with, if there is one.
+type standing struct {
+	shown   []agent.Message // what the model is shown: the summary's message, if any, and the rest
+	covered int             // how many messages of the request the summary stands for, 0: there is none
+}
+
+// keptSummary is the note.
+type keptSummary struct {
+	Covered int    `json:"covered"` // how many messages, from the first, it stands for
+	Hash    string `json:"hash"`    // of these messages
+	Summary string `json:"summary"`
+}
+
+// recall uses the summary that was kept, when it is one of these messages. A note that cannot be read is none: the price is a new one.
+func (s *standing) recall(ctx context.Context, inv agent.Invocation, messages []agent.Message) {
+	if inv.Note == nil {
+		return
+	}
+	raw, err := inv.Note(ctx, summaryNote)
+	var kept keptSummary
+	if err != nil || len(raw) == 0 || json.Unmarshal(raw, &kept) != nil {
+		return
+	}
+	if kept.Covered < 1 || kept.Covered >= len(messages) || strings.TrimSpace(kept.Summary) == "" {
+		return
+	}
+	if hash, ok := hashOf(messages[:kept.Covered]); !ok || hash != kept.Hash {
+		return
+	}
+	s.replace(kept.Summary, kept.Covered, messages)
+}
+
+func (s *standing) replace(summary string, covered int, messages []agent.Message) {
+	s.covered = covered
+	s.shown = append([]agent.Message{agent.UserText(summaryPrefix + "\n\n" + summary)}, messages[covered:]...)
+}
+
+// renew makes a summary of what is not to be kept, the summary so far included, and keeps it with the session.
+func (m *summarization) renew(ctx context.Context, inv agent.Invocation, req *agent.ModelRequest, s *standing) {
+	first := 0 // of those that no summary stands for
+	if s.covered > 0 {
+		first = 1
+	}
+	cut := m.cut(s.shown, inv.Model.ContextTokens)
+	if cut <= first || inv.Ask == nil {
+		return
+	}
+	covered := s.covered + cut - first
+	hash, ok := hashOf(req.Messages[:covered])
+	if !ok {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, summaryTime)
+	defer cancel()
+	text := strings.ReplaceAll(m.options.SummaryPrompt, messagesMark, transcript(s.shown[:first], s.shown[first:cut], m.options.TrimTokens))
+	reply, err := inv.Ask(ctx, agent.ModelRequest{Profile: m.options.Model, Messages: []agent.Message{agent.UserText(text)}})
+	summary := clip(strings.TrimSpace(agent.Normalize(reply.Blocks)), maxSummaryBytes)
+	if err != nil || summary == "" {
+		return // the messages stay as they are; an error that matters comes again with the call itself
+	}
+	s.replace(summary, covered, req.Messages)
+	note, err := json.Marshal(keptSummary{Covered: covered, Hash: hash, Summary: summary})
+	if err == nil && inv.SetNote != nil {
+		_ = inv.SetNote(ctx, summaryNote, note) // what is not kept is asked for again
+	}
+}
+
+// cut is the index of the first message to keep: as many as keep says, and more where a result would lose its call.
+func (m *summarization) cut(shown []agent.Message, window int) int {
+	cut := len(shown) - or(m.keep.Messages, defaultKeep)
+	switch {
+	case m.keep.Tokens != nil:
+		cut = newest(shown, *m.keep.Tokens)
+	case m.keep.Fraction != nil && window > 0:
+		cut = newest(shown, max(1, int(float64(window)**m.keep.Fraction)))
+	}
+	return whole(shown, max(0, cut))
+}
+
+// newest is the index from which the messages are at most so many tokens; the last message is kept whatever its size.
+func newest(messages []agent.Message, tokens int) int {
+	chars := charsOf(messages)
+	i, sum := len(messages), 0
+	for i > 0 {
+		sum += approximateTokens(chars[i-1 : i])
+		if sum > tokens {
+			break
+		}
+		i--
+	}
+	return max(0, min(i, len(messages)-1))
+}
+
+// whole moves a cut back until no result behind it is without its call.
+func whole(messages []agent.Message, cut int) int {
+	uses := toolUses(messages)
+	for _, use := range slices.Backward(uses) {
+		if use.result.message >= cut && use.call != (place{}) {
+			cut = min(cut, use.call.message)
+		}
+	}
+	for cut > 0 && cut < len(messages) && messages[cut].Role == agent.RoleTool { // one whose call is not there: providers refuse it at the beginning
+		cut--
+	}
+	return cut
+}
+
+// hashOf identifies messages; ok is false when one of them is no JSON.
+func hashOf(messages []agent.Message) (hash string, ok bool) {
+	h := sha256.New()
+	e := json.NewEncoder(h)
+	for i := range messages {
+		if err := e.Encode(messages[i]); err != nil {
+			return "", false
+		}
+	}
+	return "sha256:" + hex.EncodeToString(h.Sum(nil)), true
+}
