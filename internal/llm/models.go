@@ -97,8 +97,58 @@ func (m *Models) Model(ctx context.Context, pm agent.PlanModel) (agent.Model, er
 	if err != nil {
 		return nil, err
 	}
-	return m.client(t)
+	c, err := m.client(t)
+	return c.model, err
 }
+
+// Embedder returns the embedder of a plan's profile, whose model is an embedding model. What is said of [Models.Model] holds here too;
+// besides, a provider without embeddings is [agent.CodeInvalid].
+func (m *Models) Embedder(ctx context.Context, pm agent.PlanModel) (agent.Embedder, error) {
+	t, err := m.target(ctx, &pm)
+	if err != nil {
+		return nil, err
+	}
+	if t.provider.Embed == nil {
+		return nil, agent.Invalid("provider", "model profile %q: provider %q has no embeddings", t.profile, t.provider.Name)
+	}
+	if pm.Model == "" {
+		return nil, agent.Invalid("model", "model profile %q: is empty", t.profile)
+	}
+	t.embeds = pm.Model
+	c, err := m.client(t)
+	return c.embedder, err
+}
+
+// Capabilities says what the model of a plan's profile can do, as its provider serves it: without a connection, a key or an address of a
+// server, so that a plan can be checked where they are not. A model that says nothing of itself ([agent.Capable]) has none. Errors:
+// [agent.CodeInvalid] for an unknown provider or a base URL that is none.
+func (m *Models) Capabilities(pm agent.PlanModel) (agent.Capabilities, error) {
+	t, err := m.place(&pm)
+	if err != nil {
+		return agent.Capabilities{}, err
+	}
+	cfg := t.provider.Config
+	if cfg.APIKey == "" {
+		cfg.APIKey = noKey
+	}
+	if cfg.BaseURL == "" && t.provider.OwnURL == "" {
+		cfg.BaseURL = noURL
+	}
+	model, err := t.provider.Open(cfg)
+	if err != nil {
+		return agent.Capabilities{}, t.explain(err)
+	}
+	if capable, ok := model.(agent.Capable); ok {
+		return capable.Capabilities(), nil
+	}
+	return agent.Capabilities{}, nil
+}
+
+// These stand in for key and address where nothing is sent.
+const (
+	noKey = "none"
+	noURL = "http://nowhere.invalid"
+)
 
 // unknown is the error of a provider that is neither configured nor a kind.
 func (m *Models) unknown(name string) error {
@@ -122,16 +172,18 @@ type opened struct {
 	timeout           time.Duration
 	secret, header    string // the reference, and the header that carries the key; empty: the provider's own
 	byProfile         bool   // address and key are the profile's, not the configured ones
+	embeds            string // the embedding model, which its client does know; empty: a client for messages
 }
 
-// client is an open client with the key that it sends.
+// client is an open client with the key that it sends: a model, or an embedder.
 type client struct {
-	model agent.Model
-	key   string
+	model    agent.Model
+	embedder agent.Embedder
+	key      string
 }
 
 // client returns the open client of a target, or opens it. Opening connects to nothing.
-func (m *Models) client(t *target) (agent.Model, error) {
+func (m *Models) client(t *target) (client, error) {
 	cfg := t.provider.Config
 	if t.timeout > 0 {
 		cfg.Timeout = t.timeout
@@ -139,21 +191,29 @@ func (m *Models) client(t *target) (agent.Model, error) {
 	if cfg.Timeout == 0 {
 		cfg.Timeout = wire.DefaultTimeout
 	}
-	id := opened{provider: t.provider.Name, baseURL: cfg.BaseURL, timeout: cfg.Timeout, secret: t.secret, header: t.header, byProfile: t.byProfile}
+	id := opened{
+		provider: t.provider.Name, baseURL: cfg.BaseURL, timeout: cfg.Timeout, secret: t.secret, header: t.header, byProfile: t.byProfile, embeds: t.embeds,
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if known, ok := m.open.Get(id); ok && known.key == cfg.APIKey {
-		return known.model, nil
+		return known, nil
 	}
 	if t.header != "" {
 		cfg.HTTPClient = withHeader(cfg.HTTPClient, t.header, cfg.APIKey)
 	}
-	model, err := t.provider.Open(cfg)
-	if err != nil {
-		return nil, t.explain(err)
+	c := client{key: cfg.APIKey}
+	var err error
+	if t.embeds != "" {
+		c.embedder, err = t.provider.Embed(cfg, t.embeds)
+	} else {
+		c.model, err = t.provider.Open(cfg)
 	}
-	m.open.Add(id, client{model: model, key: cfg.APIKey})
-	return model, nil
+	if err != nil {
+		return client{}, t.explain(err)
+	}
+	m.open.Add(id, c)
+	return c, nil
 }
 
 // explain says what a provider or profile lacks.

@@ -16,8 +16,9 @@ type Config = wire.Config
 type Provider struct {
 	Name   string
 	Config Config
-	Open   func(Config) (agent.Model, error)
-	OwnURL string // where it is when Config has no base URL; empty: nowhere, or not known
+	Open   func(Config) (agent.Model, error)                      // connects to nothing; the model may be [agent.Capable]
+	Embed  func(cfg Config, model string) (agent.Embedder, error) // opens an embedding model; nil: the provider has none
+	OwnURL string                                                 // where it is when Config has no base URL; empty: nowhere, or not known
 }
 
 // kinds lists the providers that a profile of the catalog may name without an entry in the configuration: the one place where such a
@@ -28,7 +29,7 @@ func kinds() []Provider {
 
 // OpenAI is the provider "openai".
 func OpenAI(cfg Config) Provider {
-	return Provider{Name: "openai", Config: cfg, Open: openai.New, OwnURL: openai.BaseURL}
+	return Provider{Name: "openai", Config: cfg, Open: openai.New, Embed: embedAs("openai"), OwnURL: openai.BaseURL}
 }
 
 // Anthropic is the provider "anthropic".
@@ -38,7 +39,7 @@ func Anthropic(cfg Config) Provider {
 
 // Ollama is the provider "ollama"; the base URL includes /v1.
 func Ollama(cfg Config) Provider {
-	return Provider{Name: "ollama", Config: cfg, Open: ollama.New, OwnURL: ollama.BaseURL}
+	return Provider{Name: "ollama", Config: cfg, Open: ollama.New, Embed: ollama.NewEmbedder, OwnURL: ollama.BaseURL}
 }
 
 // Offline is the provider "offline": the model server of the embedded stack, which speaks OpenAI's protocol. It has no base URL of
@@ -47,12 +48,24 @@ func Offline(cfg Config) Provider { return Compatible("offline", cfg) }
 
 // Compatible is a provider of any name that speaks OpenAI's protocol at a base URL.
 func Compatible(name string, cfg Config) Provider {
+	embed := embedAs(name)
 	return Provider{Name: name, Config: cfg, Open: func(cfg Config) (agent.Model, error) {
 		if cfg.BaseURL == "" {
 			return nil, agent.Invalid("base_url", "is empty")
 		}
 		return openai.NewNamed(name, cfg)
+	}, Embed: func(cfg Config, model string) (agent.Embedder, error) {
+		if cfg.BaseURL == "" {
+			return nil, agent.Invalid("base_url", "is empty")
+		}
+		return embed(cfg, model)
 	}}
+}
+
+func embedAs(provider string) func(Config, string) (agent.Embedder, error) {
+	return func(cfg Config, model string) (agent.Embedder, error) {
+		return openai.NewEmbedder(provider, cfg, model)
+	}
 }
 
 // LangChainOpenAI is the provider "langchain-openai": langchaingo's own client, with the gaps that docs/adr/0002 lists.

@@ -23,10 +23,23 @@ type target struct {
 	secret   string // the key's reference; empty: the configured key, or none
 	header   string // that carries the key; empty: the provider's own
 
-	byProfile bool // address and key are the profile's, not the configured ones
+	byProfile bool   // address and key are the profile's, not the configured ones
+	embeds    string // the embedding model; empty: it is for messages
 }
 
 func (m *Models) target(ctx context.Context, pm *agent.PlanModel) (*target, error) {
+	t, err := m.place(pm)
+	if err != nil || pm.Auth == nil {
+		return t, err
+	}
+	if err := m.authorise(ctx, t, pm.Auth); err != nil {
+		return nil, fmt.Errorf("model profile %q: auth %q: %w", t.profile, pm.Auth.Name, err)
+	}
+	return t, nil
+}
+
+// place is target without the key of the profile's auth.
+func (m *Models) place(pm *agent.PlanModel) (*target, error) {
 	p, configured := m.providers[pm.Provider]
 	if !configured {
 		kind, ok := m.kinds[pm.Provider]
@@ -50,12 +63,6 @@ func (m *Models) target(ctx context.Context, pm *agent.PlanModel) (*target, erro
 	if pm.BaseURL != "" {
 		t.provider.Config.BaseURL = pm.BaseURL
 		t.provider.Config.HTTPClient = m.shared
-	}
-	if pm.Auth == nil {
-		return t, nil
-	}
-	if err := m.authorise(ctx, t, pm.Auth); err != nil {
-		return nil, fmt.Errorf("model profile %q: auth %q: %w", t.profile, pm.Auth.Name, err)
 	}
 	return t, nil
 }

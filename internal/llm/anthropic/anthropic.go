@@ -1,8 +1,9 @@
 // Package anthropic is an [agent.Model] over the official Anthropic SDK: messages, streamed. docs/adr/0002 says why it is not
 // langchaingo's client.
 //
-// Thinking travels with its signature (Block.Signature) and goes back verbatim; redacted thinking travels in Block.Extras. Reasoning of
-// another provider, which has no signature, is not sent, nor are annotations and non-standard blocks.
+// Thinking travels with its signature (Block.Signature) and goes back verbatim; redacted thinking travels as a non_standard block. Tools
+// that the API runs by itself, such as web search, travel as server tool calls and results and go back with their citations. Reasoning of
+// another provider, which has no signature, is not sent; other blocks that the API does not know become notes (docs/models.md).
 package anthropic
 
 import (
@@ -51,6 +52,11 @@ func New(cfg Config) (agent.Model, error) {
 	return &model{client: client, messages: sdk.NewMessageService(opts...)}, nil
 }
 
+// Capabilities implements [agent.Capable]: a schema constrains the final text alone, so that tools are called beside it.
+func (m *model) Capabilities() agent.Capabilities {
+	return agent.Capabilities{OutputSchema: true, PromptCache: true}
+}
+
 // Generate streams one message. When it fails after the stream began, the reply holds the text and usage that had arrived.
 func (m *model) Generate(ctx context.Context, req agent.ModelRequest, emit func(agent.Delta) error) (agent.ModelReply, error) {
 	params, err := params(req)
@@ -74,6 +80,9 @@ func (m *model) Generate(ctx context.Context, req agent.ModelRequest, emit func(
 	}
 	if r.finish == "" {
 		return r.partial(), call.Cut()
+	}
+	if err := r.end(); err != nil {
+		return r.partial(), call.Failure(err)
 	}
 	return r.whole(), nil
 }

@@ -2,6 +2,7 @@ package anthropic
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 
 	sdk "github.com/anthropics/anthropic-sdk-go"
@@ -31,7 +32,10 @@ type contentBlock struct {
 	text      strings.Builder // text, thinking, or the arguments, by kind
 	input     string          // arguments that came whole, with the start
 	signature string
-	raw       json.RawMessage // of a kind we do not know
+	cited     []agent.Annotation
+	raw       string // of a kind that comes whole, with the start
+	callID    string // of a result: the call it answers
+	passed    bool   // on, as a whole block
 }
 
 func (r *reply) add(event *sdk.MessageStreamEventUnion) error {
@@ -45,7 +49,13 @@ func (r *reply) add(event *sdk.MessageStreamEventUnion) error {
 	case "content_block_start":
 		return r.start(event.Index, &event.ContentBlock)
 	case "content_block_delta":
-		return r.grow(event.Index, &event.Delta)
+		if b := r.block(event.Index); b != nil {
+			return r.grow(b, &event.Delta)
+		}
+	case "content_block_stop":
+		if b := r.block(event.Index); b != nil {
+			return r.pass(b)
+		}
 	case "message_delta":
 		u := event.Usage
 		r.count(u.InputTokens, u.CacheCreationInputTokens, u.CacheReadInputTokens, u.OutputTokens, u.OutputTokensDetails.ThinkingTokens)
@@ -54,7 +64,7 @@ func (r *reply) add(event *sdk.MessageStreamEventUnion) error {
 		}
 	case "message_stop":
 		r.stopped = true
-	default: // content_block_stop, ping, and what the API may add
+	default: // ping, and what the API may add
 	}
 	return nil
 }
@@ -77,27 +87,29 @@ func (r *reply) start(index int64, start *sdk.ContentBlockStartEventContentBlock
 		return r.write(b, start.Text)
 	case "thinking":
 		return r.write(b, start.Thinking)
-	case "tool_use":
+	case "tool_use", serverToolUse:
+		b.raw = start.RawJSON()
 		if raw := start.JSON.Input.Raw(); raw != "" && raw != "null" {
 			b.input = raw
 		}
 		return r.call.Count(len(b.id) + len(b.name) + len(b.input))
 	default:
-		b.raw = json.RawMessage(start.RawJSON())
+		b.raw, b.callID = start.RawJSON(), start.ToolUseID
 		return r.call.Count(len(b.raw))
 	}
 }
 
-func (r *reply) grow(index int64, delta *sdk.MessageStreamEventUnionDelta) error {
-	var b *contentBlock
-	for _, known := range r.blocks {
-		if known.index == index {
-			b = known
+// block finds a content block; a message may have a few hundred at most.
+func (r *reply) block(index int64) *contentBlock {
+	for _, b := range slices.Backward(r.blocks) {
+		if b.index == index {
+			return b
 		}
 	}
-	if b == nil {
-		return nil
-	}
+	return nil
+}
+
+func (r *reply) grow(b *contentBlock, delta *sdk.MessageStreamEventUnionDelta) error {
 	switch delta.Type {
 	case "text_delta":
 		return r.write(b, delta.Text)
@@ -109,9 +121,44 @@ func (r *reply) grow(index int64, delta *sdk.MessageStreamEventUnionDelta) error
 	case "signature_delta":
 		b.signature += delta.Signature
 		return r.call.Count(len(delta.Signature))
-	default: // citations
+	case "citations_delta":
+		raw := delta.Citation.RawJSON()
+		a, ok := citation(raw)
+		if !ok {
+			return nil
+		}
+		b.cited = append(b.cited, a)
+		if err := r.call.Count(len(raw)); err != nil {
+			return err
+		}
+		return r.call.Emit(agent.Delta{Block: &agent.Block{Type: agent.BlockText, Annotations: []agent.Annotation{a}}})
+	default: // what the API may add
 		return nil
 	}
+}
+
+// pass hands a whole block on, once it has ended: what does not travel as text, reasoning or tool call.
+func (r *reply) pass(b *contentBlock) error {
+	switch b.kind {
+	case "text", "thinking", "tool_use":
+		return nil
+	}
+	block, ok := r.blockOf(b)
+	if b.passed || !ok {
+		return nil
+	}
+	b.passed = true
+	return r.call.Emit(agent.Delta{Block: &block})
+}
+
+// end hands on the blocks whose end was not announced.
+func (r *reply) end() error {
+	for _, b := range r.blocks {
+		if err := r.pass(b); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (r *reply) write(b *contentBlock, s string) error {
@@ -144,8 +191,8 @@ func finishOf(reason sdk.StopReason) agent.FinishReason {
 func (r *reply) partial() agent.ModelReply {
 	reply := agent.ModelReply{Usage: r.usage, Model: r.model}
 	for _, b := range r.blocks {
-		if b.kind == "text" && b.text.Len() > 0 {
-			reply.Blocks = append(reply.Blocks, agent.Text(b.text.String()))
+		if block, ok := r.blockOf(b); ok && b.kind == "text" {
+			reply.Blocks = append(reply.Blocks, block)
 		}
 	}
 	return reply
@@ -154,29 +201,61 @@ func (r *reply) partial() agent.ModelReply {
 func (r *reply) whole() agent.ModelReply {
 	reply := agent.ModelReply{Usage: r.usage, Model: r.model, FinishReason: r.finish}
 	for _, b := range r.blocks {
-		if block, ok := b.block(); ok {
+		if block, ok := r.blockOf(b); ok {
 			reply.Blocks = append(reply.Blocks, block)
 		}
 	}
 	return reply
 }
 
-// block is false for an empty one, which the API would refuse to take back.
-func (b *contentBlock) block() (agent.Block, bool) {
-	switch b.kind {
-	case "text":
-		return agent.Text(b.text.String()), b.text.Len() > 0
-	case "thinking":
-		return agent.Block{Type: agent.BlockReasoning, Reasoning: b.text.String(), Signature: b.signature}, true
-	case redactedThinking:
-		return agent.Block{Type: agent.BlockReasoning, Extras: b.raw}, true
-	case "tool_use":
-		args := b.text.String()
-		if args == "" {
-			args = b.input
-		}
-		return dialog.Call(b.id, b.name, args), true
-	default:
-		return agent.Block{Type: agent.BlockNonStandard, Value: b.raw}, len(b.raw) > 0
+// blockOf is false for an empty block, which the API would refuse to take back.
+func (r *reply) blockOf(b *contentBlock) (agent.Block, bool) {
+	args := b.text.String()
+	if args == "" {
+		args = b.input
 	}
+	switch {
+	case b.kind == "text":
+		text := agent.Text(b.text.String())
+		text.Annotations = b.cited
+		return text, b.text.Len() > 0
+	case b.kind == "thinking":
+		return agent.Block{Type: agent.BlockReasoning, Reasoning: b.text.String(), Signature: b.signature}, true
+	case b.kind == "tool_use":
+		return dialog.Call(b.id, b.name, args), true
+	case b.kind == serverToolUse && b.id != "" && b.name != "":
+		call := dialog.Call(b.id, b.name, args)
+		call.Type, call.Error, call.Extras = agent.BlockServerToolCall, "", rest(b.raw, "id", "name", "input")
+		return call, true
+	case strings.HasSuffix(b.kind, resultSuffix) && b.callID != "":
+		return r.serverResult(b)
+	default:
+		return agent.Block{Type: agent.BlockNonStandard, Value: json.RawMessage(b.raw)}, b.raw != ""
+	}
+}
+
+// serverResult is the result of a tool that the provider ran.
+func (r *reply) serverResult(b *contentBlock) (agent.Block, bool) {
+	var parts struct {
+		Content json.RawMessage `json:"content"`
+	}
+	if json.Unmarshal([]byte(b.raw), &parts) != nil || len(parts.Content) == 0 {
+		parts.Content = json.RawMessage("null")
+	}
+	result := agent.Block{
+		Type: agent.BlockServerToolResult, ToolCallID: agent.CallID(b.callID), Status: agent.ResultSuccess, Output: parts.Content,
+		Extras: rest(b.raw, "tool_use_id", "content"),
+	}
+	var failure struct {
+		Type string `json:"type"`
+	}
+	if json.Unmarshal(parts.Content, &failure) == nil && strings.HasSuffix(failure.Type, "_error") {
+		result.Status = agent.ResultError
+	}
+	for _, call := range r.blocks {
+		if call.kind == serverToolUse && call.id == b.callID {
+			result.Name = call.name
+		}
+	}
+	return result, true
 }

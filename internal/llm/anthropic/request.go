@@ -3,6 +3,8 @@ package anthropic
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
+	"slices"
 
 	sdk "github.com/anthropics/anthropic-sdk-go"
 	"github.com/anthropics/anthropic-sdk-go/packages/param"
@@ -32,13 +34,66 @@ func params(req agent.ModelRequest) (sdk.MessageNewParams, error) {
 		params.ToolChoice = toolChoice(req.ToolChoice)
 	}
 	if len(req.OutputSchema) > 0 {
-		schema, err := dialog.Schema("output_schema", req.OutputSchema)
+		schema, err := outputSchema(req.OutputSchema)
 		if err != nil {
 			return params, err
 		}
 		params.OutputConfig.Format = sdk.JSONOutputFormatParam{Schema: schema}
 	}
-	return params, nil
+	return params, cache(&params, req)
+}
+
+// outputSchema fits a schema to the subset that the API enforces, as its SDK does: objects are closed, and keywords it does not know move
+// to the description. One that fits already goes as it is, in its own order.
+func outputSchema(raw json.RawMessage) (map[string]any, error) {
+	schema, err := dialog.Schema("output_schema", raw)
+	if err != nil {
+		return nil, err
+	}
+	fitted, _ := sdk.BetaJSONSchemaOutputFormat(schema).Schema.(map[string]any)
+	if fitted == nil { // it has a shape that the SDK's model of a schema has not, such as a list of types: the API is to judge
+		return schema, nil
+	}
+	var before any
+	if err := json.Unmarshal(raw, &before); err != nil {
+		return nil, agent.Invalid("output_schema", "%w", err)
+	}
+	if reflect.DeepEqual(before, any(fitted)) {
+		return schema, nil
+	}
+	return fitted, nil
+}
+
+// cache marks the ends of the stable prefix: the tools, the system prompt, the conversation so far. The API keeps what comes before each
+// mark and finds it again in the next request; it allows four.
+func cache(params *sdk.MessageNewParams, req agent.ModelRequest) error {
+	if req.Cache == nil {
+		return nil
+	}
+	mark := sdk.NewCacheControlEphemeralParam()
+	switch req.Cache.TTL {
+	case "", "5m": // the API's default
+	case "1h":
+		mark.TTL = sdk.CacheControlEphemeralTTLTTL1h
+	default:
+		return agent.Invalid("cache.ttl", "want 5m or 1h, got %q", req.Cache.TTL)
+	}
+	if n := len(params.Tools); n > 0 {
+		*params.Tools[n-1].GetCacheControl() = mark
+	}
+	if req.System != "" { // what follows it is of this conversation alone
+		params.System[0].CacheControl = mark
+	}
+	if n := len(params.Messages); n > 0 {
+		last := params.Messages[n-1].Content
+		for _, block := range slices.Backward(last) {
+			if at := block.GetCacheControl(); at != nil { // thinking takes none
+				*at = mark
+				return nil
+			}
+		}
+	}
+	return nil
 }
 
 func tools(specs []agent.ToolSpec) ([]sdk.ToolUnionParam, error) {

@@ -36,6 +36,13 @@ func generate(t *testing.T, c *canned, baseURL string, req agent.ModelRequest) (
 	return m.Generate(t.Context(), req, func(agent.Delta) error { return nil })
 }
 
+func generateEmitting(t *testing.T, c *canned, req agent.ModelRequest, emit func(agent.Delta) error) (agent.ModelReply, error) {
+	t.Helper()
+	m, err := anthropic.New(anthropic.Config{APIKey: "k", HTTPClient: &http.Client{Transport: c}})
+	require.NoError(t, err)
+	return m.Generate(t.Context(), req, emit)
+}
+
 func stream(events ...string) string {
 	var b strings.Builder
 	for _, e := range events {
@@ -72,7 +79,7 @@ func TestFailedReplyKeepsWhatArrived(t *testing.T) {
 	require.Equal(t, agent.Usage{InputTokens: 235, OutputTokens: 1, CachedTokens: 200}, reply.Usage)
 }
 
-// Thinking comes back as it was sent, redacted or not, and so does a block of a kind we do not know, except that nobody takes it.
+// Thinking comes back as it was sent, redacted or not. A block of a kind we do not know comes as it was, and nobody takes it back.
 func TestBlocksGoBackAsTheyCame(t *testing.T) {
 	reply, err := generate(t, &canned{body: stream(start,
 		`{"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":"","signature":""}}`,
@@ -86,22 +93,32 @@ func TestBlocksGoBackAsTheyCame(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []agent.Block{
 		{Type: agent.BlockReasoning, Reasoning: "Hm.", Signature: "c2ln"},
-		{Type: agent.BlockReasoning, Extras: json.RawMessage(`{"type":"redacted_thinking","data":"b3BhcXVl"}`)},
+		{Type: agent.BlockNonStandard, Value: json.RawMessage(`{"type":"redacted_thinking","data":"b3BhcXVl"}`)},
 		{Type: agent.BlockNonStandard, Value: json.RawMessage(`{"type":"from_the_future","x":1}`)},
 		{Type: agent.BlockToolCall, ID: "t1", Name: "f", Args: json.RawMessage(`{"whole":true}`)},
 	}, reply.Blocks)
 
+	require.JSONEq(t, `[{"type":"thinking","thinking":"Hm.","signature":"c2ln"},{"type":"redacted_thinking","data":"b3BhcXVl"},`+
+		`{"type":"text","text":"[A block of type from_the_future was left out: the provider cannot take it.]"},`+
+		`{"type":"tool_use","id":"t1","name":"f","input":{"whole":true}}]`, sentBack(t, reply.Blocks))
+	require.JSONEq(t, `[{"type":"redacted_thinking","data":"old"}]`, sentBack(t, []agent.Block{
+		{Type: agent.BlockReasoning, Extras: json.RawMessage(`{"type":"redacted_thinking","data":"old"}`)}, // as earlier versions stored it
+	}))
+}
+
+// sentBack is the content of an assistant's message as the API receives it.
+func sentBack(t *testing.T, blocks []agent.Block) string {
+	t.Helper()
 	c := &canned{body: stream(start, ended, stop)}
 	req := hello
-	req.Messages = append(req.Messages, agent.Message{Role: agent.RoleAssistant, Blocks: reply.Blocks})
-	_, err = generate(t, c, "", req)
+	req.Messages = append(req.Messages, agent.Message{Role: agent.RoleAssistant, Blocks: blocks})
+	_, err := generate(t, c, "", req)
 	require.NoError(t, err)
 	var sent struct {
 		Messages []struct{ Content json.RawMessage }
 	}
 	require.NoError(t, json.Unmarshal(c.sent, &sent))
-	require.JSONEq(t, `[{"type":"thinking","thinking":"Hm.","signature":"c2ln"},{"type":"redacted_thinking","data":"b3BhcXVl"},`+
-		`{"type":"tool_use","id":"t1","name":"f","input":{"whole":true}}]`, string(sent.Messages[1].Content))
+	return string(sent.Messages[1].Content)
 }
 
 func TestForeignCallIDsFitThePattern(t *testing.T) {
@@ -123,6 +140,8 @@ func TestDocuments(t *testing.T) {
 		{Type: agent.BlockFile, Base64: "QUJD", MIMEType: "application/pdf"},
 		{Type: agent.BlockFile, Base64: "QUJD", MIMEType: "text/markdown"},
 		{Type: agent.BlockFile, URL: "https://example.org/a.pdf"},
+		{Type: agent.BlockFile, FileID: "file_1", Name: "terms", Extras: json.RawMessage(`{"citations":{"enabled":true},"context":"of 2026"}`)},
+		{Type: agent.BlockImage, FileID: "file_2"},
 		agent.Text(" "), // the API refuses white space
 	}}}
 	_, err := generate(t, c, "https://proxy.example.org/anthropic/v1/", req)
@@ -133,7 +152,9 @@ func TestDocuments(t *testing.T) {
 	require.NoError(t, json.Unmarshal(c.sent, &sent))
 	require.JSONEq(t, `[{"type":"document","source":{"type":"base64","media_type":"application/pdf","data":"QUJD"}},`+
 		`{"type":"document","source":{"type":"text","media_type":"text/plain","data":"ABC"}},`+
-		`{"type":"document","source":{"type":"url","url":"https://example.org/a.pdf"}}]`, string(sent.Messages[0].Content))
+		`{"type":"document","source":{"type":"url","url":"https://example.org/a.pdf"}},`+
+		`{"type":"document","source":{"type":"file","file_id":"file_1"},"title":"terms","context":"of 2026","citations":{"enabled":true}},`+
+		`{"type":"image","source":{"type":"file","file_id":"file_2"}}]`, string(sent.Messages[0].Content))
 	require.Equal(t, "https://proxy.example.org/anthropic/v1/messages", c.url)
 }
 

@@ -44,7 +44,7 @@ func Anthropic(cfg Config) (agent.Model, error) {
 	if err != nil {
 		return nil, client.Refuse(err)
 	}
-	return &model{client: client, llm: llm, traits: traits{onePart: true, saysWhy: true, transport: true}}, nil
+	return &model{client: client, llm: llm, traits: traits{onePart: true, saysWhy: true, transport: true, noImageURL: true}}, nil
 }
 
 // Ollama makes the model over langchaingo's client for Ollama's own endpoint; BaseURL is without a path.
@@ -57,7 +57,7 @@ func Ollama(cfg Config) (agent.Model, error) {
 	if err != nil {
 		return nil, client.Refuse(err)
 	}
-	return &model{client: client, llm: llm, traits: traits{oneText: true, forgets: true, transport: true}}, nil
+	return &model{client: client, llm: llm, traits: traits{oneText: true, forgets: true, transport: true, noImageURL: true}}, nil
 }
 
 func keyOf(cfg Config) string {

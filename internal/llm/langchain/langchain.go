@@ -4,7 +4,8 @@
 //
 // What langchaingo cannot carry, whatever the provider:
 //
-//   - an output schema, strict tools, audio and files; an image by URL with most providers
+//   - an output schema, strict tools, prompt caching; audio, files, and images by URL with most providers, which become notes
+//   - citations, media in a reply, tools that the provider runs, encrypted reasoning: its Anthropic client fails on the latter two
 //   - reasoning and its signatures in the history, the mark of a failed tool result (it becomes a text prefix)
 //   - the order of text and tool calls in a reply, the model's name as the provider reports it
 //   - temperature: nil and 0 are the same to it
@@ -35,6 +36,8 @@ type traits struct {
 	saysWhy   bool // a whole reply always has a stop reason: one without was cut
 	forgets   bool // a cut reply comes back without the text that was streamed
 	transport bool // requests go through our transport
+
+	noImageURL bool // it refuses images by URL
 }
 
 type model struct {

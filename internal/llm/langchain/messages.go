@@ -12,22 +12,19 @@ import (
 	"github.com/turnstone-run/turnstone/internal/llm/dialog"
 )
 
-// messages is the projection of the canonical messages to langchaingo's; the package comment lists what it drops. The error names the
-// block that has no counterpart at all.
+// messages is the projection of the canonical messages to langchaingo's; the package comment lists what it drops. A block that has no
+// counterpart becomes a note; the error is that of an unknown role.
 func (t traits) messages(req agent.ModelRequest) ([]llms.MessageContent, error) {
 	var out []llms.MessageContent
 	if req.System != "" {
 		out = append(out, llms.TextParts(llms.ChatMessageTypeSystem, req.System))
 	}
-	for i, m := range dialog.Pair(req.Messages) {
+	for _, m := range dialog.Pair(req.Messages) {
 		role, err := roleOf(m.Role)
 		if err != nil {
 			return nil, err
 		}
-		parts, err := partsOf(fmt.Sprintf("messages[%d]", i), m)
-		if err != nil {
-			return nil, err
-		}
+		parts := t.partsOf(m)
 		if t.oneText {
 			parts = joinText(parts)
 		}
@@ -59,24 +56,24 @@ func roleOf(r agent.Role) (llms.ChatMessageType, error) {
 	}
 }
 
-func partsOf(path string, m agent.Message) ([]llms.ContentPart, error) {
+func (t traits) partsOf(m agent.Message) []llms.ContentPart {
 	var parts []llms.ContentPart
 	for i := range m.Blocks {
 		b := &m.Blocks[i]
-		at := fmt.Sprintf("%s.blocks[%d]", path, i)
 		switch {
-		case b.Type == agent.BlockText && strings.TrimSpace(b.Text) != "":
-			parts = append(parts, llms.TextPart(b.Text))
-		case b.Type == agent.BlockImage && b.URL != "":
+		case b.Type == agent.BlockText:
+			if strings.TrimSpace(b.Text) != "" {
+				parts = append(parts, llms.TextPart(b.Text))
+			}
+		case m.Role == agent.RoleUser && b.Type == agent.BlockImage && b.URL != "" && !t.noImageURL:
 			parts = append(parts, llms.ImageURLPart(b.URL))
-		case b.Type == agent.BlockImage && b.Base64 != "":
+		case m.Role == agent.RoleUser && b.Type == agent.BlockImage && b.Base64 != "":
 			data, err := base64.StdEncoding.DecodeString(b.Base64)
 			if err != nil {
-				return nil, agent.Invalid(at+".base64", "%w", err)
+				parts = append(parts, llms.TextPart(dialog.Note(b, "its content is not base64")))
+				continue
 			}
 			parts = append(parts, llms.BinaryPart(b.MIMEType, data))
-		case b.Type == agent.BlockImage, b.Type == agent.BlockAudio, b.Type == agent.BlockFile:
-			return nil, agent.Invalid(at, "langchaingo carries no %s of this kind", b.Type)
 		case dialog.IsCall(b):
 			parts = append(parts, llms.ToolCall{
 				ID: b.ID, Type: "function",
@@ -86,9 +83,12 @@ func partsOf(path string, m agent.Message) ([]llms.ContentPart, error) {
 			parts = append(parts, llms.ToolCallResponse{
 				ToolCallID: string(b.ToolCallID), Name: b.Name, Content: dialog.ResultTextMarked(b),
 			})
+		case dialog.IsReasoning(b):
+		default:
+			parts = append(parts, llms.TextPart(dialog.Note(b, "langchaingo cannot carry it")))
 		}
 	}
-	return parts, nil
+	return parts
 }
 
 // joinText puts the texts of a message into its first text part.

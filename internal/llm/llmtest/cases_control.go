@@ -109,12 +109,12 @@ func controlCases() []testCase {
 				for _, f := range frames {
 					x.send(f)
 					select { // the pace of a slow provider: in all longer than the silence allowed
-					case <-time.After(170 * time.Millisecond):
+					case <-time.After(350 * time.Millisecond):
 					case <-x.r.Context().Done():
 					}
 				}
 			})
-			o := generate(c.model(s, silence(time.Second)), ask())
+			o := generate(c.model(s, silence(2500*time.Millisecond)), ask())
 			require.NoError(c, o.err)
 			require.Equal(c, "slowly", o.text)
 		}},

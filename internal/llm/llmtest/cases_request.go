@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/stretchr/testify/require"
 
@@ -141,15 +140,6 @@ func requestCases() []testCase {
 			_, s := c.sent(historyRequest())
 			require.Equal(c, 3, s.Parts, "text, image, text")
 		}},
-		{"request/image by URL", func(c *C) {
-			req := ask()
-			req.Messages = []agent.Message{{Role: agent.RoleUser, Blocks: []agent.Block{
-				agent.Text("What is it?"), {Type: agent.BlockImage, URL: "https://example.org/a.png"},
-			}}}
-			body, s := c.sent(req)
-			require.Equal(c, 2, s.Parts)
-			require.Contains(c, string(body), "https://example.org/a.png")
-		}},
 		{"request/every call has one result", func(c *C) {
 			_, s := c.sent(historyRequest())
 			require.Equal(c, []string{"call_a", "call_b", "call_c", "call_d"}, s.Results)
@@ -194,14 +184,6 @@ func requestCases() []testCase {
 			require.Equal(c, "tools[1].parameters", e.Field)
 			_, _, requests := s.request()
 			require.Zero(c, requests)
-		}},
-		{"request/media that cannot be sent", func(c *C) {
-			req := ask()
-			req.Messages = []agent.Message{{Role: agent.RoleUser, Blocks: []agent.Block{
-				agent.Text("Listen."), {Type: agent.BlockAudio, URL: "https://example.org/a.wav"},
-			}}}
-			e := c.fails(generate(c.model(c.replies(TextReply("Hi", 9))), req), agent.CodeInvalid)
-			require.True(c, strings.HasSuffix(e.Field, "blocks[1]"), e.Field)
 		}},
 	}...)
 }

@@ -14,12 +14,27 @@ type Reply struct {
 	Finish agent.FinishReason
 }
 
-// Event is one fragment on the wire; one field is set (Signature goes with the reasoning before it).
+// Event is one fragment on the wire; one field is set. Signature goes with the reasoning before it, Citation with the text. The fields
+// from Redacted on are said by some dialects only ([Dialect.Says]).
 type Event struct {
 	Reasoning string
 	Signature string
 	Text      string
 	Call      *Fragment
+	Citation  *agent.Annotation
+	Redacted  string          // encrypted reasoning
+	Served    *Fragment       // a piece of a call that the provider runs itself
+	Result    *Result         // of such a call
+	Image     string          // PNG in base64
+	Audio     string          // in base64
+	Unknown   json.RawMessage // a block of a type that nobody knows
+}
+
+// Result is what a tool of the provider's came to.
+type Result struct {
+	ID      string          // of the call
+	Kind    string          // the type of its block
+	Content json.RawMessage // in the provider's form
 }
 
 // Fragment is a piece of a tool call: ID and Name come with the first piece of an index.
@@ -30,6 +45,9 @@ type Fragment struct {
 
 // Sent is what a request body says, read in its dialect.
 type Sent struct {
+	Model       string
+	Last        string   // text of the last user message
+	Outputs     []string // what the results say, in order
 	Temperature *float64
 	ToolChoice  string   // auto, none, required, or a tool's name
 	Tools       []string // their names
@@ -53,11 +71,28 @@ type Dialect interface {
 	Reported(u agent.Usage) agent.Usage              // what of a usage the dialect can say
 	Kinds() bool                                     // a Fault says its kind
 	Signs() bool                                     // reasoning is signed and goes back
+	Says(e Event) bool                               // the protocol has a form for such a fragment
 	Sent(body []byte) (Sent, error)
 }
 
 // object is a JSON object of a frame.
 type object = map[string]any
+
+// textOf joins the texts of a message's content, which is a string or a list of parts.
+func textOf(content json.RawMessage) string {
+	var text string
+	if json.Unmarshal(content, &text) == nil {
+		return text
+	}
+	var parts []struct{ Text string }
+	if json.Unmarshal(content, &parts) != nil {
+		return ""
+	}
+	for _, p := range parts {
+		text += p.Text
+	}
+	return text
+}
 
 func marshal(v any) string {
 	b, err := json.Marshal(v)

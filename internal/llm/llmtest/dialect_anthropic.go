@@ -98,12 +98,35 @@ func (w *anthropicWriter) event(e Event) {
 		w.delta(w.next-1, object{"type": "thinking_delta", "thinking": e.Reasoning})
 	case e.Signature != "":
 		w.delta(w.next-1, object{"type": "signature_delta", "signature": e.Signature})
+	case e.Citation != nil:
+		w.delta(w.next-1, object{"type": "citations_delta", "citation": webCitation(e.Citation)})
 	case e.Call != nil:
-		w.call(e.Call)
+		w.call("tool_use", e.Call)
+	case e.Served != nil:
+		w.call("server_tool_use", e.Served)
+	case e.Redacted != "":
+		w.block(object{"type": "redacted_thinking", "data": e.Redacted})
+	case e.Result != nil:
+		w.block(object{"type": e.Result.Kind, "tool_use_id": e.Result.ID, "content": e.Result.Content, "caller": object{"type": "direct"}})
+	case e.Unknown != nil:
+		w.block(e.Unknown)
 	}
 }
 
-func (w *anthropicWriter) call(f *Fragment) {
+func webCitation(a *agent.Annotation) object {
+	return object{
+		"type": "web_search_result_location", "url": a.URL, "title": a.Title, "cited_text": a.CitedText, "encrypted_index": "ZW5jcnlwdGVk",
+	}
+}
+
+// block writes a content block that comes whole.
+func (w *anthropicWriter) block(b any) {
+	w.stop()
+	w.add(event("content_block_start", object{"index": w.next, "content_block": b}), event("content_block_stop", object{"index": w.next}))
+	w.next++
+}
+
+func (w *anthropicWriter) call(kind string, f *Fragment) {
 	index, ok := w.blocks[f.Index]
 	if !ok {
 		w.stop()
@@ -112,7 +135,7 @@ func (w *anthropicWriter) call(f *Fragment) {
 		w.blocks[f.Index] = index
 		w.calls = append(w.calls, index)
 		w.add(event("content_block_start", object{
-			"index": index, "content_block": object{"type": "tool_use", "id": f.ID, "name": f.Name, "input": object{}},
+			"index": index, "content_block": object{"type": kind, "id": f.ID, "name": f.Name, "input": object{}},
 		}))
 	}
 	w.delta(index, object{"type": "input_json_delta", "partial_json": f.Args})
@@ -145,13 +168,18 @@ func (Anthropic) Kinds() bool { return true }
 // Signs implements Dialect.
 func (Anthropic) Signs() bool { return true }
 
+// Says implements Dialect.
+func (Anthropic) Says(e Event) bool { return e.Image == "" && e.Audio == "" }
+
 // Sent implements Dialect.
 func (Anthropic) Sent(body []byte) (Sent, error) {
 	type part struct {
 		Type, Signature string
 		ToolUseID       string `json:"tool_use_id"`
+		Content         json.RawMessage
 	}
 	var req struct {
+		Model       string
 		Temperature *float64
 		ToolChoice  json.RawMessage `json:"tool_choice"`
 		Tools       []struct{ Name string }
@@ -164,7 +192,7 @@ func (Anthropic) Sent(body []byte) (Sent, error) {
 	if err := json.Unmarshal(body, &req); err != nil {
 		return Sent{}, err
 	}
-	s := Sent{Temperature: req.Temperature, Schema: req.OutputConfig.Format.Type == "json_schema", ToolChoice: namedChoice(req.ToolChoice)}
+	s := Sent{Model: req.Model, Temperature: req.Temperature, Schema: req.OutputConfig.Format.Type == "json_schema", ToolChoice: namedChoice(req.ToolChoice)}
 	if s.ToolChoice == "any" {
 		s.ToolChoice = "required"
 	}
@@ -175,6 +203,9 @@ func (Anthropic) Sent(body []byte) (Sent, error) {
 		if m.Role == "user" && s.Parts == 0 {
 			s.Parts = partsOf(m.Content)
 		}
+		if text := textOf(m.Content); m.Role == "user" && text != "" {
+			s.Last = text
+		}
 		var parts []part
 		if json.Unmarshal(m.Content, &parts) != nil {
 			continue // plain text
@@ -182,7 +213,7 @@ func (Anthropic) Sent(body []byte) (Sent, error) {
 		for _, p := range parts {
 			switch p.Type {
 			case "tool_result":
-				s.Results = append(s.Results, p.ToolUseID)
+				s.Results, s.Outputs = append(s.Results, p.ToolUseID), append(s.Outputs, textOf(p.Content))
 			case "thinking":
 				s.Signature = p.Signature
 			}

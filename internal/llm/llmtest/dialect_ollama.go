@@ -89,6 +89,9 @@ func (Ollama) Kinds() bool { return false }
 // Signs implements Dialect.
 func (Ollama) Signs() bool { return false }
 
+// Says implements Dialect.
+func (Ollama) Says(e Event) bool { return e.Text != "" || e.Reasoning != "" || e.Call != nil }
+
 // Sent implements Dialect.
 func (Ollama) Sent(body []byte) (Sent, error) {
 	var req struct {

@@ -46,6 +46,16 @@ func (d OpenAI) Frames(r Reply) []string {
 			frames = append(frames, d.delta(object{"content": e.Text}, nil))
 		case e.Reasoning != "":
 			frames = append(frames, d.delta(object{"reasoning_content": e.Reasoning}, nil))
+		case e.Citation != nil:
+			frames = append(frames, d.delta(object{"annotations": []object{{"type": "url_citation", "url_citation": object{
+				"url": e.Citation.URL, "title": e.Citation.Title, "start_index": e.Citation.StartIndex, "end_index": e.Citation.EndIndex,
+			}}}}, nil))
+		case e.Image != "":
+			frames = append(frames, d.delta(object{"images": []object{{
+				"type": "image_url", "image_url": object{"url": "data:image/png;base64," + e.Image},
+			}}}, nil))
+		case e.Audio != "":
+			frames = append(frames, d.delta(object{"audio": object{"id": "audio_1", "data": e.Audio}}, nil))
 		case e.Call != nil:
 			call := object{"index": e.Call.Index, "function": object{"arguments": e.Call.Args}}
 			if !seen[e.Call.Index] {
@@ -91,9 +101,15 @@ func (OpenAI) Kinds() bool { return true }
 // Signs implements Dialect.
 func (OpenAI) Signs() bool { return false }
 
+// Says implements Dialect. Images are a habit of gateways.
+func (OpenAI) Says(e Event) bool {
+	return e.Redacted == "" && e.Served == nil && e.Result == nil && e.Unknown == nil && e.Signature == ""
+}
+
 // Sent implements Dialect.
 func (OpenAI) Sent(body []byte) (Sent, error) {
 	var req struct {
+		Model       string
 		Temperature *float64
 		ToolChoice  json.RawMessage `json:"tool_choice"`
 		Tools       []struct{ Function struct{ Name string } }
@@ -107,16 +123,18 @@ func (OpenAI) Sent(body []byte) (Sent, error) {
 	if err := json.Unmarshal(body, &req); err != nil {
 		return Sent{}, err
 	}
-	s := Sent{Temperature: req.Temperature, Schema: req.ResponseFormat.Type == "json_schema", ToolChoice: namedChoice(req.ToolChoice)}
+	s := Sent{Model: req.Model, Temperature: req.Temperature, Schema: req.ResponseFormat.Type == "json_schema", ToolChoice: namedChoice(req.ToolChoice)}
 	for _, t := range req.Tools {
 		s.Tools = append(s.Tools, t.Function.Name)
 	}
 	for _, m := range req.Messages {
-		switch {
-		case m.Role == "user" && s.Parts == 0:
-			s.Parts = partsOf(m.Content)
-		case m.Role == "tool":
-			s.Results = append(s.Results, m.ToolCallID)
+		switch m.Role {
+		case "user":
+			if s.Last = textOf(m.Content); s.Parts == 0 {
+				s.Parts = partsOf(m.Content)
+			}
+		case "tool":
+			s.Results, s.Outputs = append(s.Results, m.ToolCallID), append(s.Outputs, textOf(m.Content))
 		}
 	}
 	return s, nil

@@ -34,7 +34,9 @@ type testCase struct {
 // Exercise runs the suite.
 func Exercise(t *testing.T, h Harness) {
 	var cases []testCase
-	for _, group := range [][]testCase{replyCases(), requestCases(), errorCases(), controlCases()} {
+	for _, group := range [][]testCase{
+		replyCases(), requestCases(), errorCases(), controlCases(), sayingCases(h.Dialect), takingCases(), prefixCases(),
+	} {
 		cases = append(cases, group...)
 	}
 	names := make(map[string]bool, len(cases))

@@ -129,6 +129,7 @@ type outcome struct {
 	reply     agent.ModelReply
 	text      string // the deltas joined
 	reasoning string
+	blocks    []agent.Block // the whole blocks among the deltas
 	deltas    int
 	err       error
 }
@@ -138,6 +139,9 @@ func generate(m agent.Model, req agent.ModelRequest) outcome {
 	o.reply, o.err = m.Generate(context.Background(), req, func(d agent.Delta) error {
 		o.text += d.Text
 		o.reasoning += d.Reasoning
+		if d.Block != nil {
+			o.blocks = append(o.blocks, *d.Block)
+		}
 		o.deltas++
 		return nil
 	})

@@ -1,5 +1,6 @@
 // Package ollama is an [agent.Model] for an Ollama server, through its OpenAI-compatible endpoint: that one streams, calls tools and
-// reports usage, which langchaingo's native client does not (docs/adr/0002).
+// reports usage, which langchaingo's native client does not (docs/adr/0002). Of media it takes images and audio in base64 alone. A schema is
+// passed on as its format, but beside tools it suppresses their calls, hence no such capability. Embeddings use its own endpoint.
 package ollama
 
 import (
@@ -19,5 +20,5 @@ func New(cfg Config) (agent.Model, error) {
 	if cfg.BaseURL == "" {
 		cfg.BaseURL = BaseURL
 	}
-	return openai.NewNamed("ollama", cfg)
+	return openai.NewLimited("ollama", cfg, openai.Media{ImageTypes: []string{"image/jpeg", "image/png", "image/webp"}, Audio: true})
 }

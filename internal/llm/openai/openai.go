@@ -1,8 +1,8 @@
 // Package openai is an [agent.Model] over the official OpenAI SDK: chat completions, streamed, with usage. It also speaks to
 // everything that calls itself OpenAI-compatible, by base URL. docs/adr/0002 says why it is not langchaingo's client.
 //
-// What a conversation loses here: reasoning is not sent back (the API takes none), nor are annotations, server tool calls and
-// non-standard blocks.
+// What a conversation loses here is in docs/models.md: reasoning and annotations are not sent back (the API takes none); media and blocks
+// that the server cannot take become notes.
 package openai
 
 import (
@@ -26,6 +26,7 @@ type Config = wire.Config
 type model struct {
 	client      *wire.Client
 	completions sdk.ChatCompletionService
+	media       Media
 	official    bool // of OpenAI or Azure: knows max_completion_tokens, which others do not
 }
 
@@ -33,21 +34,47 @@ type model struct {
 func New(cfg Config) (agent.Model, error) { return NewNamed("openai", cfg) }
 
 // NewNamed is New for a provider of another name that speaks the same protocol; errors name it.
-func NewNamed(provider string, cfg Config) (agent.Model, error) {
-	client, err := wire.NewClient(provider, BaseURL, cfg)
+func NewNamed(provider string, cfg Config) (agent.Model, error) { return open(provider, cfg, nil) }
+
+// NewLimited is NewNamed for a server whose media are known.
+func NewLimited(provider string, cfg Config, media Media) (agent.Model, error) {
+	return open(provider, cfg, &media)
+}
+
+func open(provider string, cfg Config, media *Media) (agent.Model, error) {
+	client, opts, err := service(provider, cfg)
 	if err != nil {
 		return nil, err
 	}
+	m := &model{client: client, completions: sdk.NewChatCompletionService(opts...), official: official(client.Config().BaseURL)}
+	m.media = mediaOf(m.official)
+	if media != nil {
+		m.media = *media
+	}
+	return m, nil
+}
+
+// service opens the API. The SDK's services are used without its client: that one reads the environment.
+func service(provider string, cfg Config) (*wire.Client, []option.RequestOption, error) {
+	client, err := wire.NewClient(provider, BaseURL, cfg)
+	if err != nil {
+		return nil, nil, err
+	}
 	cfg = client.Config()
 	if cfg.APIKey == "" && cfg.BaseURL == BaseURL {
-		return nil, agent.Invalid("api_key", "is empty")
+		return nil, nil, agent.Invalid("api_key", "is empty")
 	}
-	// The service without the SDK's client: that one reads the environment.
 	opts := []option.RequestOption{option.WithBaseURL(cfg.BaseURL), option.WithHTTPClient(client.HTTP()), option.WithMaxRetries(0)}
 	if cfg.APIKey != "" {
 		opts = append(opts, option.WithAPIKey(cfg.APIKey))
 	}
-	return &model{client: client, completions: sdk.NewChatCompletionService(opts...), official: official(cfg.BaseURL)}, nil
+	return client, opts, nil
+}
+
+// Capabilities are those of OpenAI and Azure: a schema is enforced, also beside tools, and prompts are cached without being asked. Of
+// other servers neither is known, and the widespread ones let a schema suppress tool calls (vLLM, llama.cpp, Ollama).
+func (m *model) Capabilities() agent.Capabilities {
+	return agent.Capabilities{OutputSchema: m.official, PromptCache: m.official}
 }
 
 // Generate streams one chat completion. When it fails after the stream began, the reply holds the text and usage that had arrived.
@@ -73,6 +100,9 @@ func (m *model) Generate(ctx context.Context, req agent.ModelRequest, emit func(
 	}
 	if r.finish == "" {
 		return r.partial(), call.Cut()
+	}
+	if err := r.endSound(); err != nil {
+		return r.partial(), call.Failure(err)
 	}
 	return r.whole(), nil
 }

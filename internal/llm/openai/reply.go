@@ -17,7 +17,10 @@ type reply struct {
 	model     string
 	reasoning strings.Builder
 	text      strings.Builder
-	calls     []*toolCall // in order of appearance
+	cited     []agent.Annotation // of the text
+	media     []agent.Block      // images and audio, whole
+	sound     []byte             // audio as far as it has arrived
+	calls     []*toolCall        // in order of appearance
 	usage     agent.Usage
 	finish    agent.FinishReason
 	refused   bool
@@ -64,7 +67,7 @@ func (r *reply) addChoice(choice *sdk.ChatCompletionChunkChoice) error {
 	if delta.Refusal != "" {
 		r.refused = true
 	}
-	for _, s := range []string{delta.Content, delta.Refusal} {
+	for _, s := range []string{delta.Content, delta.Refusal, delta.Audio.Transcript} {
 		if s == "" {
 			continue
 		}
@@ -72,6 +75,9 @@ func (r *reply) addChoice(choice *sdk.ChatCompletionChunkChoice) error {
 		if err := r.call.Emit(agent.Delta{Text: s}); err != nil {
 			return err
 		}
+	}
+	if err := r.addExtras(delta); err != nil {
+		return err
 	}
 	for i := range delta.ToolCalls {
 		if err := r.addCall(&delta.ToolCalls[i]); err != nil {
@@ -143,13 +149,16 @@ func (r *reply) partial() agent.ModelReply {
 		reply.Blocks = append(reply.Blocks, agent.Block{Type: agent.BlockReasoning, Reasoning: r.reasoning.String()})
 	}
 	if r.text.Len() > 0 {
-		reply.Blocks = append(reply.Blocks, agent.Text(r.text.String()))
+		text := agent.Text(r.text.String())
+		text.Annotations = r.cited
+		reply.Blocks = append(reply.Blocks, text)
 	}
 	return reply
 }
 
 func (r *reply) whole() agent.ModelReply {
 	reply := r.partial()
+	reply.Blocks = append(reply.Blocks, r.media...)
 	for _, c := range r.calls {
 		reply.Blocks = append(reply.Blocks, dialog.Call(c.id, c.name, c.args.String()))
 	}

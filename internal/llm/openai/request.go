@@ -16,7 +16,7 @@ import (
 const schemaName = "answer"
 
 func (m *model) params(req agent.ModelRequest) (sdk.ChatCompletionNewParams, error) {
-	messages, err := messages(req)
+	messages, err := m.messages(req)
 	if err != nil {
 		return sdk.ChatCompletionNewParams{}, err
 	}
@@ -44,9 +44,11 @@ func (m *model) params(req agent.ModelRequest) (sdk.ChatCompletionNewParams, err
 		if err != nil {
 			return params, err
 		}
-		params.ResponseFormat.OfJSONSchema = &shared.ResponseFormatJSONSchemaParam{
-			JSONSchema: shared.ResponseFormatJSONSchemaJSONSchemaParam{Name: schemaName, Schema: schema},
+		format := shared.ResponseFormatJSONSchemaJSONSchemaParam{Name: schemaName, Schema: schema}
+		if fitsStrict(req.OutputSchema) {
+			format.Strict = sdk.Bool(true)
 		}
+		params.ResponseFormat.OfJSONSchema = &shared.ResponseFormatJSONSchemaParam{JSONSchema: format}
 	}
 	return params, nil
 }

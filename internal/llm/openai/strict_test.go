@@ -2,6 +2,7 @@ package openai
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -9,14 +10,29 @@ import (
 
 func TestFitsStrict(t *testing.T) {
 	cases := map[string]bool{
-		`{"type":"object","properties":{"q":{"type":"string"}},"required":["q"],"additionalProperties":false}`:                               true,
-		`{"type":"object","properties":{},"required":[],"additionalProperties":false}`:                                                       true,
-		`{"type":"object","properties":{"q":{"type":"string"}},"required":["q"]}`:                                                            false,
-		`{"type":"object","properties":{"q":{"type":"string"},"n":{"type":"integer"}},"required":["q"],"additionalProperties":false}`:        false,
-		`{"type":"object","properties":{"q":{"type":"array","items":{"type":"object"}}},"required":["q"],"additionalProperties":false}`:      false,
-		`{"type":"object","properties":{"q":{"type":"object","properties":{},"required":[]}},"required":["q"],"additionalProperties":false}`: false,
-		`{"type":"object","properties":{"q":{"type":"array","items":{"type":"string"}}},"required":["q"],"additionalProperties":false}`:      true,
-		`{"type":"object","properties":{"q":{"anyOf":[]}},"required":["q"],"additionalProperties":false}`:                                    false,
+		`{"type":"object","properties":{"q":{"type":"string"}},"required":["q"],"additionalProperties":false}`:                                    true,
+		`{"type":"object","properties":{},"required":[],"additionalProperties":false}`:                                                            true,
+		`{"type":"object","properties":{"q":{"type":"string"}},"required":["q"]}`:                                                                 false,
+		`{"type":"object","properties":{"q":{"type":"string"},"n":{"type":"integer"}},"required":["q"],"additionalProperties":false}`:             false,
+		`{"type":"object","properties":{"q":{"type":"array","items":{"type":"object"}}},"required":["q"],"additionalProperties":false}`:           false,
+		`{"type":"object","properties":{"q":{"type":"object","properties":{},"required":[]}},"required":["q"],"additionalProperties":false}`:      false,
+		`{"type":"object","properties":{"q":{"type":"array","items":{"type":"string"}}},"required":["q"],"additionalProperties":false}`:           true,
+		`{"type":"object","properties":{"q":{"anyOf":[]}},"required":["q"],"additionalProperties":false}`:                                         false,
+		`{"type":"object","properties":{"q":{"type":["string","null"]}},"required":["q"],"additionalProperties":false}`:                           true,
+		`{"type":"object","properties":{"q":{"type":["object","null"]}},"required":["q"],"additionalProperties":false}`:                           false,
+		`{"type":"object","properties":{"q":{"anyOf":[{"type":"string"},{"type":"null"}]}},"required":["q"],"additionalProperties":false}`:        true,
+		`{"type":"object","properties":{"q":{"anyOf":[{"type":"object"},{"type":"null"}]}},"required":["q"],"additionalProperties":false}`:        false,
+		`{"type":"object","properties":{"q":{"$ref":"#/$defs/q"}},"required":["q"],"additionalProperties":false,"$defs":{"q":{"enum":["a"]}}}`:    true,
+		`{"type":"object","properties":{"q":{"$ref":"#/$defs/q"}},"required":["q"],"additionalProperties":false,"$defs":{"q":{"type":"object"}}}`: false,
+		`{"type":"object","properties":{"q":{"$ref":"https://example.org"}},"required":["q"],"additionalProperties":false}`:                       false,
+		`{"type":"object","properties":{"q":{"type":"string","minLength":1}},"required":["q"],"additionalProperties":false}`:                      false,
+		`{"type":"object","properties":{"q":{"type":"string","default":""}},"required":["q"],"additionalProperties":false}`:                       false,
+		`{"type":"object","properties":{"q":{"type":"string","format":"date"}},"required":["q"],"additionalProperties":false}`:                    true,
+		`{"type":"object","properties":{"q":{"type":"string","format":"uri"}},"required":["q"],"additionalProperties":false}`:                     false,
+		`{"type":"object","properties":{"q":{}},"required":["q"],"additionalProperties":false}`:                                                   false,
+		`{"type":"object","properties":{"q":{"type":"string"}},"required":["r"],"additionalProperties":false}`:                                    false,
+		`{"type":"array","items":{"type":"string"}}`: false,
+		strings.Repeat(`{"type":"object","properties":{"q":`, 20) + `{"type":"string"}` + strings.Repeat(`},"required":["q"],"additionalProperties":false}`, 20): false,
 		`not JSON`: false,
 	}
 	for schema, want := range cases {

@@ -86,7 +86,9 @@ func codeOfKind(kind string) agent.Code {
 // tellsOverflow recognises the texts of providers that have no code for a prompt beyond the context window.
 func tellsOverflow(message string) bool {
 	m := strings.ToLower(message)
-	for _, s := range []string{"maximum context length", "prompt is too long", "context window", "exceeds the available context size"} {
+	for _, s := range []string{
+		"maximum context length", "prompt is too long", "context window", "exceeds the available context size", "exceeds the context length",
+	} {
 		if strings.Contains(m, s) {
 			return true
 		}

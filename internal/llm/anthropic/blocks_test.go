@@ -1,0 +1,165 @@
+package anthropic_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// A search that the API ran comes as blocks, is handed on as it goes, and goes back in the API's own form, citations and all.
+func TestSearchGoesBackAsItCame(t *testing.T) {
+	const results = `[{"type":"web_search_result","title":"Weather","url":"https://example.org/w","encrypted_content":"ZW5j","page_age":"2 days"}]`
+	const location = `{"type":"web_search_result_location","url":"https://example.org/w","title":"Weather","cited_text":"It rains.","encrypted_index":"aWR4"}`
+	c := &canned{body: stream(start,
+		`{"type":"content_block_start","index":0,"content_block":{"type":"server_tool_use","id":"srvtoolu_1","name":"web_search","input":{}}}`,
+		`{"type":"content_block_delta","index":0,"delta":{"type":"input_json_delta","partial_json":"{\"query\":"}}`,
+		`{"type":"content_block_delta","index":0,"delta":{"type":"input_json_delta","partial_json":"\"rain\"}"}}`,
+		`{"type":"content_block_stop","index":0}`,
+		`{"type":"content_block_start","index":1,"content_block":{"type":"web_search_tool_result","tool_use_id":"srvtoolu_1","content":`+results+`}}`,
+		`{"type":"content_block_stop","index":1}`,
+		`{"type":"content_block_start","index":2,"content_block":{"type":"text","text":"","citations":[]}}`,
+		`{"type":"content_block_delta","index":2,"delta":{"type":"text_delta","text":"Rain."}}`,
+		`{"type":"content_block_delta","index":2,"delta":{"type":"citations_delta","citation":`+location+`}}`,
+		`{"type":"content_block_stop","index":2}`,
+		ended, stop)}
+	var whole []agent.Block
+	reply, err := generateEmitting(t, c, hello, func(d agent.Delta) error {
+		if d.Block != nil {
+			whole = append(whole, *d.Block)
+		}
+		return nil
+	})
+	require.NoError(t, err)
+	cited := []agent.Annotation{{
+		Type: "citation", URL: "https://example.org/w", Title: "Weather", CitedText: "It rains.",
+		Extras: json.RawMessage(`{"block_type":"web_search_result_location","encrypted_index":"aWR4","title":"Weather"}`),
+	}}
+	want := []agent.Block{
+		{
+			Type: agent.BlockServerToolCall, ID: "srvtoolu_1", Name: "web_search", Args: json.RawMessage(`{"query":"rain"}`),
+			Extras: json.RawMessage(`{"block_type":"server_tool_use"}`),
+		},
+		{
+			Type: agent.BlockServerToolResult, ToolCallID: "srvtoolu_1", Name: "web_search", Status: agent.ResultSuccess, Output: json.RawMessage(results),
+			Extras: json.RawMessage(`{"block_type":"web_search_tool_result"}`),
+		},
+		{Type: agent.BlockText, Text: "Rain.", Annotations: cited},
+	}
+	require.Equal(t, want, reply.Blocks)
+	require.Equal(t, append(want[:2:2], agent.Block{Type: agent.BlockText, Annotations: cited}), whole)
+
+	require.JSONEq(t, `[{"type":"server_tool_use","id":"srvtoolu_1","name":"web_search","input":{"query":"rain"}},`+
+		`{"type":"web_search_tool_result","tool_use_id":"srvtoolu_1","content":`+results+`},`+
+		`{"type":"text","text":"Rain.","citations":[`+location+`]}]`, sentBack(t, stored(t, reply.Blocks)))
+}
+
+// stored is what comes back of blocks that went through the store.
+func stored(t *testing.T, blocks []agent.Block) []agent.Block {
+	t.Helper()
+	raw, err := json.Marshal(blocks)
+	require.NoError(t, err)
+	var back []agent.Block
+	require.NoError(t, json.Unmarshal(raw, &back))
+	return back
+}
+
+func TestFailedSearch(t *testing.T) {
+	c := &canned{body: stream(start,
+		`{"type":"content_block_start","index":0,"content_block":{"type":"server_tool_use","id":"srvtoolu_1","name":"web_search","input":{}}}`,
+		`{"type":"content_block_start","index":1,"content_block":{"type":"web_search_tool_result","tool_use_id":"srvtoolu_1",`+
+			`"content":{"type":"web_search_tool_result_error","error_code":"max_uses_exceeded"}}}`,
+		ended, stop)}
+	var whole []agent.Block
+	reply, err := generateEmitting(t, c, hello, func(d agent.Delta) error { whole = append(whole, *d.Block); return nil })
+	require.NoError(t, err)
+	require.Equal(t, reply.Blocks, whole, "blocks whose end was not announced are handed on at the end")
+	require.JSONEq(t, `{}`, string(reply.Blocks[0].Args))
+	require.Equal(t, agent.ResultError, reply.Blocks[1].Status)
+	require.JSONEq(t, `[{"type":"server_tool_use","id":"srvtoolu_1","name":"web_search","input":{}},{"type":"web_search_tool_result",`+
+		`"tool_use_id":"srvtoolu_1","content":{"type":"web_search_tool_result_error","error_code":"max_uses_exceeded"}}]`, sentBack(t, reply.Blocks))
+}
+
+// Citations of documents keep where they point to.
+func TestDocumentCitations(t *testing.T) {
+	const location = `{"type":"char_location","cited_text":"Seven.","document_index":0,"document_title":"Terms","start_char_index":10,"end_char_index":16}`
+	c := &canned{body: stream(start,
+		`{"type":"content_block_start","index":0,"content_block":{"type":"text","text":"7"}}`,
+		`{"type":"content_block_delta","index":0,"delta":{"type":"citations_delta","citation":`+location+`}}`,
+		ended, stop)}
+	reply, err := generate(t, c, "", hello)
+	require.NoError(t, err)
+	a := reply.Blocks[0].Annotations[0]
+	require.Equal(t, []string{"citation", "Terms", "Seven."}, []string{a.Type, a.Title, a.CitedText})
+	require.JSONEq(t, `[{"type":"text","text":"7","citations":[`+location+`]}]`, sentBack(t, stored(t, reply.Blocks)))
+	// Those of another provider's stay behind, their text goes.
+	foreign := agent.Block{Type: agent.BlockText, Text: "7", Annotations: []agent.Annotation{{Type: "citation", URL: "https://example.org"}}}
+	require.JSONEq(t, `[{"type":"text","text":"7"}]`, sentBack(t, []agent.Block{foreign}))
+}
+
+func TestCacheMarks(t *testing.T) {
+	tool := agent.ToolSpec{Name: "f"}
+	full := agent.ModelRequest{Model: "m", System: "Be brief.", Tools: []agent.ToolSpec{{Name: "g"}, tool}, Messages: []agent.Message{
+		{Role: agent.RoleSystem, Blocks: []agent.Block{agent.Text("A summary.")}}, agent.UserText("Hello"), agent.UserText("again"),
+	}}
+	body := func(t *testing.T, req agent.ModelRequest, ttl string) string {
+		t.Helper()
+		c := &canned{body: stream(start, ended, stop)}
+		req.Cache = &agent.PromptCache{TTL: ttl}
+		_, err := generate(t, c, "", req)
+		require.NoError(t, err)
+		return string(c.sent)
+	}
+	const mark, hour = `"cache_control":{"type":"ephemeral"}`, `"cache_control":{"ttl":"1h","type":"ephemeral"}`
+	for ttl, want := range map[string]string{"": mark, "5m": mark, "1h": hour} {
+		got := body(t, full, ttl)
+		require.Equal(t, 3, strings.Count(got, "cache_control"))
+		require.Equal(t, 3, strings.Count(got, want), got)
+		require.Contains(t, got, `{"text":"Be brief.",`+want+`,"type":"text"}`, "the stable part of the system prompt")
+		require.Contains(t, got, `{"text":"again",`+want+`,"type":"text"}`)
+		require.Contains(t, got, `"name":"f",`+want)
+	}
+	// Without a prompt and tools the conversation alone is marked; thinking takes no mark, so that the block before it is.
+	bare := agent.ModelRequest{Model: "m", Messages: []agent.Message{
+		agent.UserText("Hello"), {Role: agent.RoleAssistant, Blocks: []agent.Block{agent.Text("Hm."), {Type: agent.BlockReasoning, Signature: "s"}}},
+	}}
+	require.Equal(t, 1, strings.Count(body(t, bare, ""), mark))
+	require.Contains(t, body(t, bare, ""), `{"text":"Hm.",`+mark+`,"type":"text"}`)
+
+	c := &canned{body: stream(start, ended, stop)}
+	full.Cache = &agent.PromptCache{TTL: "2h"}
+	_, err := generate(t, c, "", full)
+	require.ErrorContains(t, err, `cache.ttl: anthropic: want 5m or 1h, got "2h"`)
+	require.Nil(t, c.sent)
+}
+
+// A schema goes as it is when the API enforces it so; what it does not know moves to the description.
+func TestOutputSchema(t *testing.T) {
+	for schema, want := range map[string]string{
+		`{"type":"object","properties":{"z":{"type":"string"},"a":{"type":"integer"}},"required":["z","a"],"additionalProperties":false}`: "",
+		`{"type":"object","properties":{"n":{"type":"integer","minimum":1}},"required":["n"]}`: `{"type":"object","properties":` +
+			`{"n":{"type":"integer","description":"{minimum: 1}"}},"required":["n"],"additionalProperties":false}`,
+		`{"type":"object","properties":{"n":{"type":["string","null"]}},"required":["n"],"additionalProperties":false}`: "",
+	} {
+		c := &canned{body: stream(start, ended, stop)}
+		req := hello
+		req.OutputSchema = json.RawMessage(schema)
+		_, err := generate(t, c, "", req)
+		require.NoError(t, err)
+		if want == "" {
+			i, j := strings.Index(string(c.sent), `"properties":{`), strings.Index(schema, `"properties":{`)
+			require.Equal(t, schema[j:j+60], string(c.sent)[i:i+60], "in its own order")
+			continue
+		}
+		var sent struct {
+			OutputConfig struct {
+				Format struct{ Schema json.RawMessage }
+			} `json:"output_config"`
+		}
+		require.NoError(t, json.Unmarshal(c.sent, &sent))
+		require.JSONEq(t, want, string(sent.OutputConfig.Format.Schema))
+	}
+}

@@ -1,0 +1,69 @@
+package ollama
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/llm/wire"
+)
+
+type embedder struct {
+	client *wire.Client
+	url    string
+	model  string
+}
+
+// NewEmbedder makes the embedder of a model, e.g. nomic-embed-text. It speaks to Ollama's own endpoint, which the SDKs know not and
+// langchaingo asks text by text. A text beyond the model's context is refused ([agent.CodeOverflow]) and not cut: half of it would be
+// searched for nothing. An error is [agent.CodeInvalid] with the field.
+func NewEmbedder(cfg Config, model string) (agent.Embedder, error) {
+	client, err := wire.NewClient("ollama", BaseURL, cfg)
+	if err != nil {
+		return nil, err
+	}
+	base := strings.TrimSuffix(strings.TrimSuffix(client.Config().BaseURL, "/"), "/v1")
+	return &embedder{client: client, url: base + "/api/embed", model: model}, nil
+}
+
+// Embed implements [agent.Embedder].
+func (e *embedder) Embed(ctx context.Context, texts []string) ([][]float32, error) {
+	return e.client.Embed(ctx, texts, e.ask)
+}
+
+type embedRequest struct {
+	Model    string   `json:"model"`
+	Input    []string `json:"input"`
+	Truncate bool     `json:"truncate"`
+}
+
+func (e *embedder) ask(ctx context.Context, batch []string) ([][]float32, error) {
+	body, err := json.Marshal(embedRequest{Model: e.model, Input: batch})
+	if err != nil {
+		return nil, err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, e.url, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	if key := e.client.Config().APIKey; key != "" { // of a proxy in front of it
+		req.Header.Set("Authorization", "Bearer "+key)
+	}
+	res, err := e.client.HTTP().Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = res.Body.Close() }()
+	var answer struct {
+		Embeddings [][]float32 `json:"embeddings"`
+	}
+	if err := json.NewDecoder(res.Body).Decode(&answer); err != nil { // the transport bounds what is read
+		return nil, fmt.Errorf("malformed embeddings: %w", err)
+	}
+	return answer.Embeddings, nil
+}

@@ -1,0 +1,106 @@
+package openai
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"strings"
+
+	sdk "github.com/openai/openai-go/v3"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// pcm is what streamed audio is: 16 bits, 24 kHz, one channel.
+const pcm = "audio/pcm"
+
+// addExtras takes what a chunk brings besides text and calls: the citations of models that search the web, the images that some gateways
+// send, and audio. Fields of another shape than expected are ignored, as every unknown field is.
+func (r *reply) addExtras(d *sdk.ChatCompletionChunkChoiceDelta) error {
+	if field, ok := d.JSON.ExtraFields["annotations"]; ok {
+		if err := r.addCitations(field.Raw()); err != nil {
+			return err
+		}
+	}
+	if field, ok := d.JSON.ExtraFields["images"]; ok {
+		if err := r.addImages(field.Raw()); err != nil {
+			return err
+		}
+	}
+	piece, err := base64.StdEncoding.DecodeString(d.Audio.Data)
+	if err != nil || len(piece) == 0 {
+		return nil //nolint:nilerr // audio that does not decode is no audio
+	}
+	r.sound = append(r.sound, piece...)
+	return r.call.Count(len(piece))
+}
+
+func (r *reply) addCitations(raw string) error {
+	var annotations []struct {
+		Type        string `json:"type"`
+		URLCitation struct {
+			URL        string `json:"url"`
+			Title      string `json:"title"`
+			StartIndex *int   `json:"start_index"`
+			EndIndex   *int   `json:"end_index"`
+		} `json:"url_citation"`
+	}
+	if json.Unmarshal([]byte(raw), &annotations) != nil {
+		annotations = nil
+	}
+	var fresh []agent.Annotation
+	for i := range annotations {
+		c := &annotations[i].URLCitation
+		if annotations[i].Type == "url_citation" {
+			fresh = append(fresh, agent.Annotation{Type: "citation", URL: c.URL, Title: c.Title, StartIndex: c.StartIndex, EndIndex: c.EndIndex})
+		}
+	}
+	if len(fresh) == 0 {
+		return nil
+	}
+	r.cited = append(r.cited, fresh...)
+	return r.pass(agent.Block{Type: agent.BlockText, Annotations: fresh}, len(raw))
+}
+
+func (r *reply) addImages(raw string) error {
+	var images []struct {
+		ImageURL struct {
+			URL string `json:"url"`
+		} `json:"image_url"`
+	}
+	if json.Unmarshal([]byte(raw), &images) != nil {
+		images = nil
+	}
+	for i := range images {
+		image := agent.Block{Type: agent.BlockImage, URL: images[i].ImageURL.URL}
+		if data, ok := strings.CutPrefix(image.URL, "data:"); ok {
+			image.URL = ""
+			image.MIMEType, image.Base64, _ = strings.Cut(data, ";base64,")
+		}
+		if image.Validate("image") != nil {
+			continue
+		}
+		r.media = append(r.media, image)
+		if err := r.pass(image, len(images[i].ImageURL.URL)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// endSound makes a block of the audio, once it is whole.
+func (r *reply) endSound() error {
+	if len(r.sound) == 0 {
+		return nil
+	}
+	audio := agent.Block{Type: agent.BlockAudio, MIMEType: pcm, Base64: base64.StdEncoding.EncodeToString(r.sound)}
+	r.media = append(r.media, audio)
+	return r.pass(audio, 0)
+}
+
+// pass hands a whole block on; size is what it adds to the reply's.
+func (r *reply) pass(b agent.Block, size int) error {
+	if err := r.call.Count(size); err != nil {
+		return err
+	}
+	return r.call.Emit(agent.Delta{Block: &b})
+}

@@ -1,0 +1,157 @@
+package openai
+
+import (
+	"encoding/base64"
+	"io"
+	"slices"
+	"strings"
+
+	sdk "github.com/openai/openai-go/v3"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/llm/dialog"
+)
+
+// Media says what a server takes in a user's message besides text. What it does not take reaches the model as a note.
+type Media struct {
+	ImageURL   bool     // images by URL, which the server fetches
+	ImageTypes []string // MIME types of images in base64; nil: any
+	Audio      bool     // wav and mp3 in base64
+	File       bool     // by id, or in base64
+	FileTypes  []string // beginnings of the MIME types of files in base64; nil: any
+}
+
+// mediaOf is what OpenAI takes, or a server that is known by its protocol alone: it may take more, so that it judges by itself.
+func mediaOf(official bool) Media {
+	media := Media{ImageURL: true, Audio: true, File: true}
+	if official {
+		media.ImageTypes = []string{"image/jpeg", "image/png", "image/gif", "image/webp"}
+		media.FileTypes = []string{
+			"application/pdf", "text/", "application/json", "application/xml", "application/rtf", "application/msword", "application/vnd.ms-",
+			"application/vnd.openxmlformats-officedocument.", "application/vnd.oasis.opendocument.",
+		}
+	}
+	return media
+}
+
+type part = sdk.ChatCompletionContentPartUnionParam
+
+// userParts projects a user's message; a block that the server cannot take becomes a note.
+func (m *model) userParts(blocks []agent.Block) []part {
+	var parts []part
+	for i := range blocks {
+		b := &blocks[i]
+		var p part
+		var lacks string
+		switch {
+		case b.Type == agent.BlockText:
+			p = sdk.TextContentPart(b.Text)
+		case b.Type == agent.BlockImage:
+			p, lacks = m.media.image(b)
+		case b.Type == agent.BlockAudio:
+			p, lacks = m.media.audio(b)
+		case b.Type == agent.BlockFile:
+			p, lacks = m.media.file(b)
+		case dialog.IsReasoning(b):
+			continue
+		default:
+			lacks = otherProviders
+		}
+		if lacks != "" {
+			p = sdk.TextContentPart(dialog.Note(b, lacks))
+		}
+		parts = append(parts, p)
+	}
+	return parts
+}
+
+const (
+	otherProviders = "the provider cannot take it"
+	noBase64       = "its content is not base64"
+)
+
+func (m Media) image(b *agent.Block) (p part, lacks string) {
+	source := b.URL
+	switch {
+	case b.FileID != "":
+		return p, "the provider takes no image by id"
+	case b.URL != "" && !m.ImageURL:
+		return p, "the provider takes no image by URL"
+	case b.URL != "":
+	case m.ImageTypes != nil && !slices.Contains(m.ImageTypes, b.MIMEType):
+		return p, "the provider takes " + strings.Join(m.ImageTypes, ", ")
+	case !isBase64(b):
+		return p, noBase64
+	default:
+		source = dataURL(b)
+	}
+	return sdk.ImageContentPart(sdk.ChatCompletionContentPartImageImageURLParam{URL: source}), ""
+}
+
+func (m Media) audio(b *agent.Block) (p part, lacks string) {
+	format := audioFormat(b.MIMEType)
+	switch {
+	case !m.Audio:
+		return p, "the provider takes no audio"
+	case b.Base64 == "":
+		return p, "the provider takes audio in base64 alone"
+	case format == "":
+		return p, "the provider takes wav and mp3"
+	case !isBase64(b):
+		return p, noBase64
+	}
+	return sdk.InputAudioContentPart(sdk.ChatCompletionContentPartInputAudioInputAudioParam{Data: b.Base64, Format: format}), ""
+}
+
+func audioFormat(mimeType string) string {
+	switch mimeType {
+	case "audio/wav", "audio/x-wav", "audio/wave":
+		return "wav"
+	case "audio/mpeg", "audio/mp3":
+		return "mp3"
+	default:
+		return ""
+	}
+}
+
+func (m Media) file(b *agent.Block) (p part, lacks string) {
+	var file sdk.ChatCompletionContentPartFileFileParam
+	switch {
+	case !m.File:
+		return p, "the provider takes no files"
+	case b.FileID != "":
+		file.FileID = sdk.String(b.FileID)
+	case b.URL != "":
+		return p, "the provider takes no file by URL"
+	case m.FileTypes != nil && !slices.ContainsFunc(m.FileTypes, func(kind string) bool { return strings.HasPrefix(b.MIMEType, kind) }):
+		return p, "the provider takes PDF, text and office documents"
+	case !isBase64(b):
+		return p, noBase64
+	default:
+		file.FileData, file.Filename = sdk.String(dataURL(b)), sdk.String(fileName(b))
+	}
+	return sdk.FileContentPart(file), ""
+}
+
+func dataURL(b *agent.Block) string { return "data:" + b.MIMEType + ";base64," + b.Base64 }
+
+// isBase64 reports whether the content of a block decodes: a provider would refuse the whole conversation for one that does not.
+func isBase64(b *agent.Block) bool {
+	if b.Base64 == "" {
+		return false
+	}
+	_, err := io.Copy(io.Discard, base64.NewDecoder(base64.StdEncoding, strings.NewReader(b.Base64)))
+	return err == nil
+}
+
+// fileName makes up the name that the API wants with file data.
+func fileName(b *agent.Block) string {
+	if b.Name != "" {
+		return b.Name
+	}
+	_, kind, _ := strings.Cut(b.MIMEType, "/")
+	if kind == "" {
+		return "file"
+	}
+	return "file." + kind
+}
