@@ -1,0 +1,155 @@
+package citation
+
+import (
+	"encoding/json"
+	"net/url"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// TypeCitation is the type of an annotation that cites.
+const TypeCitation = "citation"
+
+const (
+	maxCited       = 500 // runes of cited_text
+	maxAnnotations = 500 // of one answer
+	maxMarker      = 200 // bytes between the brackets
+)
+
+// extras is what an annotation says besides LangChain's own fields.
+type extras struct {
+	Collection string `json:"collection,omitempty"`
+	DocumentID string `json:"document_id"`
+	ChunkID    string `json:"chunk_id,omitempty"`
+	Page       int    `json:"page,omitempty"`
+}
+
+// Cite finds the markers [1], [2][3] and [1, 2] in an answer and returns an annotation for each number that names a passage, in the
+// order of the text, at most 500. StartIndex and EndIndex span the marker, brackets included, end exclusive, in characters (Unicode code
+// points) of text: LangChain's string indices. URL is set when the passage's source is an http address. A number without a
+// passage, a marker in inline code or a code block, an escaped one (\[1]), a footnote ([^1]) and a link ([1](…), [text][1]) are none.
+func Cite(text string, passages []agent.Passage) []agent.Annotation {
+	if len(passages) == 0 {
+		return nil
+	}
+	var found []agent.Annotation
+	made := make([]*agent.Annotation, len(passages))
+	at, runes := 0, 0 // a byte of text and its index in runes
+	chained := false  // the text up to at ends with a marker
+	scan := codeScanner{text: text}
+	for len(found) < maxAnnotations {
+		open := strings.IndexByte(text[at:], '[')
+		if open < 0 {
+			break
+		}
+		open += at
+		chained = chained && open == at
+		runes += utf8.RuneCountInString(text[at:open])
+		at = open
+		numbers, end := marker(text, open)
+		if end == 0 || scan.inside(open) || !chained && linked(text, open) || escaped(text, open) || defines(text, open, end) {
+			at++
+			runes++
+			chained = false
+			continue
+		}
+		start, stop := runes, runes+utf8.RuneCountInString(text[open:end])
+		for _, n := range numbers {
+			if n < 1 || n > len(passages) || len(found) >= maxAnnotations {
+				continue
+			}
+			if made[n-1] == nil {
+				made[n-1] = annotation(&passages[n-1])
+			}
+			a := *made[n-1]
+			first, last := start, stop
+			a.StartIndex, a.EndIndex = &first, &last
+			found = append(found, a)
+		}
+		at, runes, chained = end, stop, true
+	}
+	return found
+}
+
+// marker reads "[1]" or "[1, 2]" at open and returns its numbers, each once, and where it ends; 0 when it is none.
+func marker(text string, open int) (numbers []int, end int) {
+	body := text[open+1 : min(len(text), open+1+maxMarker)]
+	stop := strings.IndexByte(body, ']')
+	if stop < 0 {
+		return nil, 0
+	}
+	for part := range strings.SplitSeq(body[:stop], ",") {
+		n, ok := number(strings.Trim(part, " \t"))
+		if !ok {
+			return nil, 0
+		}
+		if !slices.Contains(numbers, n) {
+			numbers = append(numbers, n)
+		}
+	}
+	return numbers, open + 1 + stop + 1
+}
+
+// number reads a number as a model writes one: no sign, no leading zero, at most four digits.
+func number(s string) (int, bool) {
+	if s == "" || len(s) > 4 || s[0] == '0' {
+		return 0, false
+	}
+	n := 0
+	for i := range len(s) {
+		if s[i] < '0' || s[i] > '9' {
+			return 0, false
+		}
+		n = n*10 + int(s[i]-'0')
+	}
+	return n, true
+}
+
+// linked reports the second half of a reference link: [text][1].
+func linked(text string, open int) bool { return open > 0 && text[open-1] == ']' }
+
+// defines reports the first half of a link, [1](…), and a link's definition at the begin of a line, [1]: https://….
+func defines(text string, open, end int) bool {
+	rest := text[end:]
+	if strings.HasPrefix(rest, "(") {
+		return true
+	}
+	if !strings.HasPrefix(rest, ": http") {
+		return false
+	}
+	before := strings.TrimRight(text[:open], " ")
+	return before == "" || before[len(before)-1] == '\n'
+}
+
+func escaped(text string, open int) bool {
+	n := 0
+	for open-n > 0 && text[open-n-1] == '\\' {
+		n++
+	}
+	return n%2 == 1
+}
+
+func annotation(p *agent.Passage) *agent.Annotation {
+	a := &agent.Annotation{Type: TypeCitation, Title: p.Title, CitedText: clip(strings.TrimSpace(p.Text), maxCited)}
+	if webAddress(p.Source) {
+		a.URL = p.Source
+	}
+	if a.Title == "" && a.URL == "" {
+		a.Title = p.Source
+	}
+	// Strings and a number: this cannot fail.
+	a.Extras, _ = json.Marshal(extras{Collection: p.Collection, DocumentID: p.DocumentID, ChunkID: p.ID, Page: p.Page})
+	return a
+}
+
+func webAddress(source string) bool {
+	if strings.ContainsFunc(source, unicode.IsSpace) {
+		return false
+	}
+	u, err := url.Parse(source)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != ""
+}

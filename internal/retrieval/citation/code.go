@@ -1,0 +1,119 @@
+package citation
+
+import "strings"
+
+// codeScanner says which bytes of a Markdown text are code: fenced blocks and inline spans, as CommonMark finds them. Asked with rising
+// positions it reads the text once. Indented blocks count as text: a list's second level is indented as deeply.
+type codeScanner struct {
+	text string
+	pos  int    // of the next line
+	code []span // of what was read last: a fenced block or a paragraph
+}
+
+type span struct{ start, end int }
+
+// inside reports whether the byte at pos is code.
+func (s *codeScanner) inside(pos int) bool {
+	for s.pos <= pos && s.pos < len(s.text) {
+		s.advance()
+	}
+	for len(s.code) > 0 && s.code[0].end <= pos {
+		s.code = s.code[1:]
+	}
+	return len(s.code) > 0 && s.code[0].start <= pos
+}
+
+// advance reads a fenced block or a paragraph: the lines up to the next fence or blank line.
+func (s *codeScanner) advance() {
+	s.code = s.code[:0]
+	start := s.pos
+	for s.pos < len(s.text) {
+		line := s.line()
+		if fence := opening(line); fence != "" {
+			if s.pos > start {
+				break // the paragraph before it comes first
+			}
+			s.pos += len(line)
+			s.block(start, fence)
+			return
+		}
+		s.pos += len(line)
+		if strings.TrimSpace(line) == "" {
+			break
+		}
+	}
+	s.spans(start, s.pos)
+}
+
+func (s *codeScanner) line() string {
+	rest := s.text[s.pos:]
+	if i := strings.IndexByte(rest, '\n'); i >= 0 {
+		return rest[:i+1]
+	}
+	return rest
+}
+
+// block reads to the closing fence, or to the end of the text.
+func (s *codeScanner) block(start int, fence string) {
+	for s.pos < len(s.text) {
+		line := s.line()
+		s.pos += len(line)
+		trimmed := strings.TrimSpace(line)
+		if len(trimmed) >= len(fence) && strings.Trim(trimmed, fence[:1]) == "" {
+			break
+		}
+	}
+	s.code = append(s.code, span{start, s.pos})
+}
+
+// opening returns the run of ` or ~ that opens a fenced block on this line, empty when none does. Deeper indents than CommonMark's three
+// spaces are allowed: blocks stand in lists.
+func opening(line string) string {
+	line = strings.TrimLeft(line, " \t")
+	for _, mark := range []string{"`", "~"} {
+		run := line[:len(line)-len(strings.TrimLeft(line, mark))]
+		if len(run) >= 3 && (mark == "~" || !strings.Contains(line[len(run):], "`")) {
+			return run
+		}
+	}
+	return ""
+}
+
+// spans finds the inline code between two bytes: a run of backticks up to the next run of the same length.
+func (s *codeScanner) spans(start, end int) {
+	last := map[int]int{} // length of a run → where the last such run begins
+	for at := start; at < end; {
+		if s.text[at] != '`' {
+			at++
+			continue
+		}
+		n := ticks(s.text[at:end])
+		last[n] = at
+		at += n
+	}
+	for at := start; at < end; {
+		switch s.text[at] {
+		case '\\':
+			at += 2
+			continue
+		case '`':
+		default:
+			at++
+			continue
+		}
+		n := ticks(s.text[at:end])
+		if last[n] <= at {
+			at += n // nothing closes it
+			continue
+		}
+		closing := at + n
+		for s.text[closing] != '`' || ticks(s.text[closing:end]) != n {
+			closing += max(1, ticks(s.text[closing:end]))
+		}
+		s.code = append(s.code, span{at, closing + n})
+		at = closing + n
+	}
+}
+
+// ticks counts the backticks that s begins with.
+func ticks(s string) int { return len(s) - len(strings.TrimLeft(s, "`")) }

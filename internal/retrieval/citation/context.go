@@ -1,0 +1,155 @@
+package citation
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// MaxRunes bounds what [Context] renders: about 12,000 tokens of English.
+const MaxRunes = 48_000
+
+const (
+	maxTitle  = 200 // runes
+	maxSource = 500
+	minRest   = 200 // of a passage's text: less is not worth a number
+	quote     = "> "
+)
+
+// Context renders passages for a prompt, within [MaxRunes]:
+//
+//	[1] Title — https://example.com/a (page 3)
+//	> the first line of the text
+//	> the second
+//
+// No passages: the empty string.
+func Context(passages []agent.Passage) string { return Within(passages, MaxRunes) }
+
+// Within is [Context] with a bound of its own, in runes. The passage that goes beyond it is cut and ends with "…"; those behind it
+// are left out.
+func Within(passages []agent.Passage, limit int) string {
+	var b strings.Builder
+	left := limit
+	for i := range passages {
+		head := heading(i+1, &passages[i])
+		if i > 0 {
+			head = "\n" + head
+		}
+		left -= utf8.RuneCountInString(head)
+		if left < 0 {
+			break
+		}
+		body := quoted(passages[i].Text)
+		n := utf8.RuneCountInString(body)
+		if n > left {
+			if left >= minRest {
+				b.WriteString(head)
+				b.WriteString(clip(body, left-2) + "…\n")
+			}
+			break
+		}
+		left -= n
+		b.WriteString(head)
+		b.WriteString(body)
+	}
+	return b.String()
+}
+
+func heading(number int, p *agent.Passage) string {
+	head := fmt.Sprintf("[%d] ", number)
+	title, source := line(p.Title, maxTitle), line(p.Source, maxSource)
+	switch {
+	case title == "" && source == "":
+		head += line(p.DocumentID, maxTitle)
+	case title == "" || title == source:
+		head += source
+	case source == "":
+		head += title
+	default:
+		head += title + " — " + source
+	}
+	if p.Page > 0 {
+		head += fmt.Sprintf(" (page %d)", p.Page)
+	}
+	return head + "\n"
+}
+
+// quoted puts the quotation mark before every line, whatever breaks it: models read U+2028 as a new line too.
+func quoted(text string) string {
+	var b strings.Builder
+	start := true
+	for _, r := range strings.TrimRightFunc(strings.ReplaceAll(text, "\r\n", "\n"), unicode.IsSpace) {
+		if breaksLine(r) {
+			if start {
+				b.WriteString(strings.TrimSpace(quote))
+			}
+			b.WriteByte('\n')
+			start = true
+			continue
+		}
+		if hidden(r) {
+			continue
+		}
+		if start {
+			b.WriteString(quote)
+			start = false
+		}
+		b.WriteRune(r)
+	}
+	if start {
+		b.WriteString(strings.TrimSpace(quote))
+	}
+	b.WriteByte('\n')
+	return b.String()
+}
+
+// line makes one line of s: runs of white space become one space.
+func line(s string, limit int) string {
+	s = strings.Map(func(r rune) rune {
+		switch {
+		case breaksLine(r) || unicode.IsSpace(r):
+			return ' '
+		case hidden(r):
+			return -1
+		default:
+			return r
+		}
+	}, s)
+	s = strings.Join(strings.Fields(s), " ")
+	if utf8.RuneCountInString(s) > limit {
+		s = clip(s, limit-1) + "…"
+	}
+	return s
+}
+
+func breaksLine(r rune) bool {
+	switch r {
+	case '\n', '\r', '\v', '\f', '\u0085', '\u2028', '\u2029':
+		return true
+	default:
+		return false
+	}
+}
+
+// hidden reports runes that a person does not see and a model does: control characters, and the format characters (text direction,
+// tags) that smuggle text past a reader. The two joiners are part of words and emoji.
+func hidden(r rune) bool {
+	if r == '\t' || r == '\u200c' || r == '\u200d' {
+		return false
+	}
+	return unicode.Is(unicode.Cc, r) || unicode.Is(unicode.Cf, r)
+}
+
+// clip returns the first n runes.
+func clip(s string, n int) string {
+	for i := range s {
+		if n <= 0 {
+			return s[:i]
+		}
+		n--
+	}
+	return s
+}

@@ -1,0 +1,36 @@
+// Package retrieval keeps knowledge collections: bodies of text that ask agents search before they answer (seed 002).
+//
+//	Add:    file → document.Parse → documents → chunks → embeddings → Store.PutDocument
+//	Search: query → full text ┐
+//	              → nearest  ─┴→ reciprocal rank fusion → passages
+//
+// A collection is a name of a tenant; what it is made of and how it is cut comes with each call, from the catalog. Full text is always
+// there. Vectors are there where the database keeps them and the collection names an embedding model; when they fail in a search, full
+// text answers alone.
+package retrieval
+
+import (
+	"context"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// Store keeps documents and their chunks.
+type Store interface {
+	// PutDocument replaces a document and its chunks in one transaction. A document of the same Hash changes nothing: changed false.
+	PutDocument(ctx context.Context, d agent.KnowledgeDocument, chunks []agent.KnowledgeChunk) (changed bool, err error)
+	// KnowledgeDocument returns one; [agent.CodeNotFound].
+	KnowledgeDocument(ctx context.Context, tenant, collection, id string) (agent.KnowledgeDocument, error)
+	// DeleteDocument removes one with its chunks; [agent.CodeNotFound].
+	DeleteDocument(ctx context.Context, tenant, collection, id string) error
+	// KnowledgeDocuments returns a page of the documents of a collection by id, those after an id.
+	KnowledgeDocuments(ctx context.Context, tenant, collection, after string, limit int) (agent.KnowledgePage, error)
+	// FullText ranks chunks by the words of query (websearch syntax tolerated, any language config the store has), best first. No
+	// words: none.
+	FullText(ctx context.Context, tenant, collection, query string, limit int) ([]agent.Passage, error)
+	// Nearest ranks by cosine similarity (Score: 1 - distance, 0..1), best first. [agent.CodeUnavailable] where the database has no
+	// vectors.
+	Nearest(ctx context.Context, tenant, collection string, embedding []float32, limit int) ([]agent.Passage, error)
+	// Vectors reports whether the database can keep embeddings.
+	Vectors() bool
+}

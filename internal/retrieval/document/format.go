@@ -1,0 +1,131 @@
+package document
+
+import (
+	"bytes"
+	"context"
+	"mime"
+	"net/http"
+	"path"
+	"regexp"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// The formats, by the MIME type that their documents carry.
+const (
+	MIMEText     = "text/plain"
+	MIMEMarkdown = "text/markdown"
+	MIMEHTML     = "text/html"
+	MIMEPDF      = "application/pdf"
+	MIMEJSONL    = "application/x-ndjson"
+)
+
+const formats = "text, Markdown, HTML, PDF or JSONL"
+
+// Parse reads a file. The format is that of the MIME type; where that is empty or says nothing (application/octet-stream), that of the
+// name's extension; where that is unknown, what the content looks like. Errors are [agent.CodeInvalid] with Field mime_type when the
+// format is none of ours, body when the content is not of its format, and document_line for a line of JSONL; and
+// [agent.CodeOverflow] when a bound is exceeded. Text that is not UTF-8 (or UTF-16 with a byte order mark) is refused; HTML is read in
+// the encoding that it declares; in a PDF what is no text becomes U+FFFD. NUL characters are dropped.
+func Parse(ctx context.Context, f File) ([]Document, error) {
+	if len(f.Data) > MaxBytes {
+		return nil, agent.FieldErrorf(agent.CodeOverflow, "body", "is larger than %d MiB", MaxBytes>>20)
+	}
+	format, err := formatOf(f)
+	if err != nil {
+		return nil, err
+	}
+	if format == MIMEJSONL {
+		return parseJSONL(ctx, f.Data)
+	}
+	var d Document
+	switch format {
+	case MIMEPDF:
+		d, err = parsePDF(ctx, f.Data)
+	case MIMEHTML:
+		d, err = parseHTML(f.Data, f.MIMEType)
+	case MIMEMarkdown:
+		d, err = parseMarkdown(f.Data)
+	default:
+		d, err = parseText(f.Data)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := agent.Interrupted(ctx, "read document"); err != nil {
+		return nil, err
+	}
+	if len(d.Sections) == 0 {
+		return nil, agent.Invalid("body", "holds no text")
+	}
+	d.MIMEType = format
+	return []Document{d}, nil
+}
+
+func formatOf(f File) (string, error) {
+	if f.MIMEType != "" {
+		media, _, err := mime.ParseMediaType(f.MIMEType)
+		if err != nil {
+			return "", agent.Invalid("mime_type", "%q: %w", f.MIMEType, err)
+		}
+		switch media {
+		case "text/plain":
+			return MIMEText, nil
+		case "text/markdown", "text/x-markdown":
+			return MIMEMarkdown, nil
+		case "text/html", "application/xhtml+xml":
+			return MIMEHTML, nil
+		case "application/pdf", "application/x-pdf":
+			return MIMEPDF, nil
+		case "application/x-ndjson", "application/ndjson", "application/jsonl", "application/x-jsonl", "application/jsonlines", "application/x-jsonlines":
+			return MIMEJSONL, nil
+		case "application/octet-stream", "binary/octet-stream": // what clients say that do not know
+		default:
+			return "", agent.Invalid("mime_type", "%s is not read: give %s", media, formats)
+		}
+	}
+	switch strings.ToLower(path.Ext(f.Name)) {
+	case ".txt", ".text":
+		return MIMEText, nil
+	case ".md", ".markdown", ".mdown", ".mkd":
+		return MIMEMarkdown, nil
+	case ".html", ".htm", ".xhtml":
+		return MIMEHTML, nil
+	case ".pdf":
+		return MIMEPDF, nil
+	case ".jsonl", ".ndjson":
+		return MIMEJSONL, nil
+	default:
+		return sniff(f)
+	}
+}
+
+var headingLine = regexp.MustCompile(`(?m)^#{1,6} \S`)
+
+// sniff tells the format by the content.
+func sniff(f File) (string, error) {
+	media, _, _ := mime.ParseMediaType(http.DetectContentType(f.Data))
+	switch {
+	case bytes.HasPrefix(f.Data, []byte("%PDF-")):
+		return MIMEPDF, nil
+	case media == "text/html":
+		return MIMEHTML, nil
+	case hasUTF16Mark(f.Data):
+		return MIMEText, nil
+	case len(f.Data) == 0:
+		return "", agent.Invalid("body", "is empty")
+	case bytes.IndexByte(f.Data, 0) >= 0 || !utf8.Valid(f.Data):
+		if media == "text/plain" { // it looks no further than 512 bytes
+			media = "application/octet-stream"
+		}
+		return "", agent.Invalid("mime_type", "%s is not read: give %s", strings.TrimSpace(f.Name+" ("+media+")"), formats)
+	case looksLikeJSONL(f.Data):
+		return MIMEJSONL, nil
+	case headingLine.Match(f.Data):
+		return MIMEMarkdown, nil
+	default:
+		return MIMEText, nil
+	}
+}

@@ -1,0 +1,211 @@
+package document
+
+import (
+	"encoding/binary"
+	"strings"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
+
+	"github.com/ledongthuc/pdf"
+	"golang.org/x/text/encoding/charmap"
+)
+
+const (
+	pdfFonts = 10_000
+	pdfCodes = 1 << 16 // of one character map
+)
+
+// pdfFont decodes the strings that are shown in a font. Codes are decoded once: the library searches its tables for each.
+type pdfFont struct {
+	font      pdf.Font
+	enc       pdf.TextEncoding  // nil: codes are Latin-1
+	toUnicode map[string]string // code → text; comes first
+	step      int               // bytes of a code: 1 or 2
+	codes     map[string]glyph
+}
+
+type glyph struct {
+	text  string
+	width float64 // in thousandths of the font's size
+}
+
+// font returns a font of the page's resources; fonts of equal dictionaries are one.
+func (f *pdfFile) font(v pdf.Value) (*pdfFont, error) {
+	key := v.String()
+	if known, ok := f.fonts[key]; ok {
+		return known, nil
+	}
+	p := &pdfFont{font: pdf.Font{V: v}, step: 1, codes: map[string]glyph{}}
+	if v.Key("Subtype").Name() == "Type0" {
+		p.step = 2
+	}
+	stream := v.Key("ToUnicode")
+	if stream.Kind() == pdf.Stream {
+		data, err := f.unpacked(stream)
+		if err != nil {
+			return nil, err
+		}
+		p.toUnicode = characterMap(data, p.step)
+	}
+	encoding := v.Key("Encoding")
+	if stream.Kind() != pdf.Stream || encoding.Kind() == pdf.Dict || encoding.Kind() == pdf.Name && encoding.Name() != "Identity-H" {
+		p.enc = p.font.Encoder() // in the other cases it would read the character map itself
+	}
+	if f.fonts == nil || len(f.fonts) >= pdfFonts {
+		f.fonts = map[string]*pdfFont{}
+	}
+	f.fonts[key] = p
+	return p, nil
+}
+
+// characterMap reads a ToUnicode map (ISO 32000-1, 9.10.3) for codes of step bytes.
+func characterMap(data []byte, step int) map[string]string {
+	codes := map[string]string{}
+	put := func(code, text string) {
+		if len(code) == step && len(codes) < pdfCodes {
+			codes[code] = text
+		}
+	}
+	interpret(data, func(op string, args []operand) bool {
+		switch op {
+		case "endbfchar":
+			for i := 0; i+1 < len(args); i += 2 {
+				put(args[i].text, utf16Text(args[i+1].text, 0))
+			}
+		case "endbfrange":
+			for i := 0; i+2 < len(args); i += 3 {
+				low, ok1 := codeOf(args[i].text)
+				high, ok2 := codeOf(args[i+1].text)
+				for n := low; ok1 && ok2 && n <= high && len(codes) < pdfCodes; n++ {
+					code := codeText(n, len(args[i].text))
+					if to := args[i+2]; to.kind != operandArray {
+						put(code, utf16Text(to.text, n-low))
+					} else if n-low < len(to.items) {
+						put(code, utf16Text(to.items[n-low].text, 0))
+					}
+				}
+			}
+		}
+		return len(codes) < pdfCodes
+	})
+	return codes
+}
+
+func codeOf(s string) (int, bool) {
+	switch len(s) {
+	case 1:
+		return int(s[0]), true
+	case 2:
+		return int(s[0])<<8 | int(s[1]), true
+	default:
+		return 0, false
+	}
+}
+
+func codeText(n, step int) string {
+	if step == 1 {
+		return string([]byte{byte(n)}) //nolint:gosec // of one byte
+	}
+	return string([]byte{byte(n >> 8), byte(n)}) //nolint:gosec // of two bytes
+}
+
+// utf16Text decodes big-endian UTF-16, whose last unit is raised by n.
+func utf16Text(s string, n int) string {
+	if len(s) == 1 {
+		s = "\x00" + s
+	}
+	units := make([]uint16, len(s)/2)
+	for i := range units {
+		units[i] = binary.BigEndian.Uint16([]byte(s[2*i:]))
+	}
+	if len(units) > 0 {
+		units[len(units)-1] += uint16(n) //nolint:gosec // at most 65,535
+	}
+	return string(utf16.Decode(units))
+}
+
+// decode returns the text of a string, its width in thousandths of the size, and how many glyphs and blanks it has.
+func (p *pdfFont) decode(raw string) (text string, width float64, glyphs, blanks int) {
+	if p == nil {
+		return "", 0, 0, 0
+	}
+	var b strings.Builder
+	for i := 0; i+p.step <= len(raw); i += p.step {
+		code := raw[i : i+p.step]
+		g, ok := p.codes[code]
+		if !ok {
+			g = p.glyph(code)
+			p.codes[code] = g
+		}
+		b.WriteString(g.text)
+		width += g.width
+		glyphs++
+		if code == " " {
+			blanks++
+		}
+	}
+	return b.String(), width, glyphs, blanks
+}
+
+func (p *pdfFont) glyph(code string) glyph {
+	g := glyph{text: printable(p.text(code))}
+	if p.step == 1 {
+		g.width = p.font.Width(int(code[0]))
+	}
+	if g.width <= 0 { // the 14 standard fonts come without widths
+		r, _ := utf8.DecodeRuneInString(g.text)
+		g.width = usualWidth(r)
+	}
+	return g
+}
+
+func (p *pdfFont) text(code string) string {
+	if text, ok := p.toUnicode[code]; ok {
+		return text
+	}
+	if p.step == 2 {
+		return "\ufffd"
+	}
+	r := rune(code[0])
+	if p.enc != nil {
+		text := p.enc.Decode(code)
+		if one, n := utf8.DecodeRuneInString(text); n != len(text) || one != r {
+			return text
+		}
+	}
+	if r >= 0x80 && r < 0xa0 { // where encodings do not say otherwise, it is the one of Windows
+		return string(charmap.Windows1252.DecodeByte(code[0]))
+	}
+	return string(r)
+}
+
+// printable drops what shows nothing.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\t' || r == '\n' || r == '\r' || r == '\u00a0':
+			return ' '
+		case unicode.IsControl(r) || r == '\u00ad':
+			return -1
+		default:
+			return r
+		}
+	}, strings.ToValidUTF8(s, "\ufffd"))
+}
+
+// usualWidth is about that of Helvetica.
+func usualWidth(r rune) float64 {
+	switch {
+	case strings.ContainsRune("iljtfI.,:;'!|()[]/ ", r):
+		return 280
+	case strings.ContainsRune("mwMW@%—", r):
+		return 850
+	case unicode.IsUpper(r):
+		return 690
+	case unicode.In(r, unicode.Han, unicode.Hangul, unicode.Hiragana, unicode.Katakana):
+		return 1000
+	default:
+		return 540
+	}
+}

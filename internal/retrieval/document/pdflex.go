@@ -1,0 +1,274 @@
+package document
+
+import (
+	"bytes"
+	"strconv"
+	"strings"
+)
+
+// The library's lexer runs for ever where a content stream ends in an open array or string, and gives up on inline images and odd
+// escapes. So content streams and character maps are read here, leniently: what cannot be is passed over, as viewers do.
+
+const (
+	lexArgs  = 10_000  // operands of one operator
+	lexItems = 100_000 // of one array
+)
+
+type operandKind byte
+
+const (
+	operandOther operandKind = iota // booleans, null, dictionaries
+	operandNumber
+	operandName
+	operandString
+	operandArray
+)
+
+type operand struct {
+	kind   operandKind
+	number float64
+	text   string    // of a name or a string
+	items  []operand // of an array; arrays within are flattened
+}
+
+// pdfLexer reads a content stream.
+type pdfLexer struct {
+	data []byte
+	at   int
+}
+
+// interpret calls do for each operator with the operands before it, until do says false.
+func interpret(data []byte, do func(op string, args []operand) bool) {
+	l := pdfLexer{data: data}
+	var args []operand
+	dicts := 0 // open dictionaries: what is in them counts for nothing
+	var array *operand
+	add := func(o operand) {
+		switch {
+		case dicts > 0:
+		case array != nil:
+			if len(array.items) < lexItems {
+				array.items = append(array.items, o)
+			}
+		case len(args) < lexArgs:
+			args = append(args, o)
+		}
+	}
+	for {
+		switch c := l.next(); {
+		case c == 0:
+			return
+		case c == '(':
+			add(operand{kind: operandString, text: l.literal()})
+		case c == '<' && l.peek() == '<':
+			l.at++
+			dicts++
+		case c == '<':
+			add(operand{kind: operandString, text: l.hex()})
+		case c == '>' && l.peek() == '>':
+			l.at++
+			dicts = max(0, dicts-1)
+		case c == '[':
+			if array == nil {
+				array = &operand{kind: operandArray}
+			}
+		case c == ']':
+			if array != nil {
+				done := *array
+				array = nil
+				add(done)
+			}
+		case c == '/':
+			add(operand{kind: operandName, text: l.name()})
+		case delimiter(c): // a stray one
+		default:
+			l.at--
+			word := l.word()
+			if n, err := strconv.ParseFloat(word, 64); err == nil && word[0] <= '9' { // not "Inf" and "NaN"
+				add(operand{kind: operandNumber, number: n})
+				continue
+			}
+			switch {
+			case word == "true" || word == "false" || word == "null":
+				add(operand{})
+				continue
+			case word == "ID":
+				l.skipImage()
+			case dicts == 0 && !do(word, args):
+				return
+			}
+			args, array, dicts = args[:0], nil, 0
+		}
+	}
+}
+
+// next returns the next byte that is neither white space nor comment, 0 at the end.
+func (l *pdfLexer) next() byte {
+	for l.at < len(l.data) {
+		c := l.data[l.at]
+		l.at++
+		switch {
+		case c == '%':
+			for l.at < len(l.data) && l.data[l.at] != '\n' && l.data[l.at] != '\r' {
+				l.at++
+			}
+		case !blank(c):
+			return c
+		}
+	}
+	return 0
+}
+
+func (l *pdfLexer) peek() byte {
+	if l.at < len(l.data) {
+		return l.data[l.at]
+	}
+	return 0
+}
+
+func (l *pdfLexer) word() string {
+	start := l.at
+	for l.at < len(l.data) && !blank(l.data[l.at]) && !delimiter(l.data[l.at]) {
+		l.at++
+	}
+	return string(l.data[start:l.at])
+}
+
+// name reads behind the slash.
+func (l *pdfLexer) name() string {
+	raw := l.word()
+	if len(raw) < 3 || !strings.Contains(raw, "#") {
+		return raw
+	}
+	var b []byte
+	for i := 0; i < len(raw); i++ {
+		if raw[i] == '#' && i+2 < len(raw) {
+			if n, err := strconv.ParseUint(raw[i+1:i+3], 16, 8); err == nil {
+				b = append(b, byte(n))
+				i += 2
+				continue
+			}
+		}
+		b = append(b, raw[i])
+	}
+	return string(b)
+}
+
+// literal reads behind the opening parenthesis (ISO 32000-1, 7.3.4.2).
+func (l *pdfLexer) literal() string {
+	var b []byte
+	for depth := 1; l.at < len(l.data); {
+		c := l.data[l.at]
+		l.at++
+		switch c {
+		case '(':
+			depth++
+		case ')':
+			if depth--; depth == 0 {
+				return string(b)
+			}
+		case '\\':
+			if c, ok := l.escape(); ok {
+				b = append(b, c)
+			}
+			continue
+		}
+		b = append(b, c)
+	}
+	return string(b)
+}
+
+// escape reads behind the backslash; a line end is nothing.
+func (l *pdfLexer) escape() (byte, bool) {
+	c := l.peek()
+	l.at++
+	switch c {
+	case 'n':
+		return '\n', true
+	case 'r':
+		return '\r', true
+	case 't':
+		return '\t', true
+	case 'b':
+		return '\b', true
+	case 'f':
+		return '\f', true
+	case '\r':
+		if l.peek() == '\n' {
+			l.at++
+		}
+		return 0, false
+	case '\n':
+		return 0, false
+	}
+	if c < '0' || c > '7' {
+		return c, true
+	}
+	n := int(c - '0')
+	for range 2 {
+		if d := l.peek(); d >= '0' && d <= '7' {
+			n = n*8 + int(d-'0')
+			l.at++
+		} else {
+			break
+		}
+	}
+	return byte(n), true // the high bit of an overflow is ignored (7.3.4.2)
+}
+
+// hex reads behind the opening angle; a digit that is missing at the end is 0.
+func (l *pdfLexer) hex() string {
+	var b []byte
+	var digits int
+	for l.at < len(l.data) {
+		c := l.data[l.at]
+		l.at++
+		if c == '>' {
+			break
+		}
+		n, err := strconv.ParseUint(string(c), 16, 8)
+		if err != nil {
+			continue
+		}
+		if digits++; digits%2 == 1 {
+			b = append(b, byte(n)<<4)
+		} else {
+			b[len(b)-1] |= byte(n)
+		}
+	}
+	return string(b)
+}
+
+// skipImage passes over the bytes of an inline image, up to an EI that stands alone.
+func (l *pdfLexer) skipImage() {
+	for l.at < len(l.data) {
+		i := bytes.Index(l.data[l.at:], []byte("EI"))
+		if i < 0 {
+			l.at = len(l.data)
+			return
+		}
+		i += l.at
+		l.at = i + len("EI")
+		if blank(l.data[i-1]) && (l.at == len(l.data) || blank(l.data[l.at])) {
+			return
+		}
+	}
+}
+
+func blank(c byte) bool {
+	switch c {
+	case 0, '\t', '\n', '\f', '\r', ' ':
+		return true
+	default:
+		return false
+	}
+}
+
+func delimiter(c byte) bool {
+	switch c {
+	case '(', ')', '<', '>', '[', ']', '{', '}', '/', '%':
+		return true
+	default:
+		return false
+	}
+}

@@ -1,0 +1,506 @@
+package retrieval_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/retrieval"
+)
+
+// letters embeds a text as how often it has each letter.
+type letters struct {
+	mu      sync.Mutex
+	batches []int
+	answer  func(ctx context.Context, texts []string) ([][]float32, error) // nil: letters
+}
+
+func (e *letters) Embed(ctx context.Context, texts []string) ([][]float32, error) {
+	e.mu.Lock()
+	e.batches = append(e.batches, len(texts))
+	e.mu.Unlock()
+	if e.answer != nil {
+		return e.answer(ctx, texts)
+	}
+	vectors := make([][]float32, len(texts))
+	for i, text := range texts {
+		vectors[i] = make([]float32, 27)
+		vectors[i][26] = 0.01
+		for _, r := range strings.ToLower(text) {
+			if r >= 'a' && r <= 'z' {
+				vectors[i][r-'a']++
+			}
+		}
+	}
+	return vectors, nil
+}
+
+type fixture struct {
+	*retrieval.Library
+
+	store *memoryStore
+	embed *letters
+	logs  *observer.ObservedLogs
+}
+
+func newLibrary(t testing.TB) fixture {
+	t.Helper()
+	f := fixture{store: newStore(true), embed: &letters{}}
+	core, logs := observer.New(zap.WarnLevel)
+	f.logs = logs
+	var err error
+	f.Library, err = retrieval.New(retrieval.Config{
+		Store: f.store, Logger: zap.New(core), EmbedTimeout: 50 * time.Millisecond,
+		Embedders: func(_ context.Context, m agent.PlanModel) (agent.Embedder, error) {
+			if m.Profile == "missing" {
+				return nil, agent.Errorf(agent.CodeNotFound, "", "no such profile")
+			}
+			return f.embed, nil
+		},
+	})
+	require.NoError(t, err)
+	return f
+}
+
+func model() *agent.PlanModel {
+	return &agent.PlanModel{Profile: "small", Provider: "fake", Model: "letters"}
+}
+
+func request(name, body string) retrieval.AddRequest {
+	return retrieval.AddRequest{Tenant: "acme", Collection: "handbook", Embedding: model(), Name: name, Body: strings.NewReader(body)}
+}
+
+func query(text string) agent.KnowledgeQuery {
+	return agent.KnowledgeQuery{Tenant: "acme", Collection: "handbook", Text: text, TopK: 3, Embedding: model()}
+}
+
+func documents(passages []agent.Passage) []string {
+	ids := make([]string, len(passages))
+	for i := range passages {
+		ids[i] = fmt.Sprintf("%s/%d", passages[i].DocumentID, passages[i].Position)
+	}
+	return ids
+}
+
+func TestNewChecks(t *testing.T) {
+	_, err := retrieval.New(retrieval.Config{})
+	require.Equal(t, agent.CodeInvalid, agent.CodeOf(err))
+	_, err = retrieval.New(retrieval.Config{Store: newStore(true), EmbedTimeout: -1})
+	require.Equal(t, agent.CodeInvalid, agent.CodeOf(err))
+}
+
+func TestAddAndSearch(t *testing.T) {
+	l := newLibrary(t)
+	r := request("guide.md", "# Guide\n\n## Refunds\n\nRefunds are paid within fourteen days.\n\n## Parcels\n\nParcels leave on workdays.")
+	r.Source, r.Metadata = "https://example.com/guide", []byte(`{ "lang": "en" }`)
+	added, err := l.Add(t.Context(), r)
+	require.NoError(t, err)
+	require.Len(t, added, 1)
+	require.Equal(t, "https://example.com/guide", added[0].ID)
+	require.Equal(t, "Guide", added[0].Title)
+	require.Equal(t, 2, added[0].Chunks)
+	require.True(t, added[0].Changed && added[0].Embedded)
+
+	passages, err := l.Search(t.Context(), query("when are refunds paid?"))
+	require.NoError(t, err)
+	require.Equal(t, "Guide > Refunds\n\nRefunds are paid within fourteen days.", passages[0].Text)
+	require.Equal(t, "https://example.com/guide", passages[0].Source)
+	require.JSONEq(t, `{"lang":"en"}`, string(passages[0].Metadata))
+	require.Empty(t, l.logs.All())
+
+	d, err := l.store.KnowledgeDocument(t.Context(), "acme", "handbook", added[0].ID)
+	require.NoError(t, err)
+	require.WithinDuration(t, time.Now(), d.UpdatedAt, time.Minute)
+	require.Equal(t, "text/markdown", d.MIMEType)
+}
+
+func TestAddAgain(t *testing.T) {
+	l := newLibrary(t)
+	add := func(change func(r *retrieval.AddRequest)) bool {
+		r := request("a.txt", "The tower has a bell.")
+		change(&r)
+		added, err := l.Add(t.Context(), r)
+		require.NoError(t, err)
+		return added[0].Changed
+	}
+	same := func(*retrieval.AddRequest) {}
+	require.True(t, add(same))
+	calls := len(l.embed.batches)
+	require.False(t, add(same))
+	require.Len(t, l.embed.batches, calls, "nothing is embedded again")
+	require.Equal(t, 1, l.store.puts)
+	for name, change := range map[string]func(r *retrieval.AddRequest){
+		"content":  func(r *retrieval.AddRequest) { r.Body = strings.NewReader("The tower has a clock.") },
+		"size":     func(r *retrieval.AddRequest) { r.Definition.ChunkSize = 500 },
+		"overlap":  func(r *retrieval.AddRequest) { r.Definition.Overlap = 10 },
+		"profile":  func(r *retrieval.AddRequest) { r.Embedding.Profile = "other" },
+		"model":    func(r *retrieval.AddRequest) { r.Embedding.Model = "other" },
+		"no model": func(r *retrieval.AddRequest) { r.Embedding = nil },
+		"title":    func(r *retrieval.AddRequest) { r.Title = "T" },
+		"metadata": func(r *retrieval.AddRequest) { r.Metadata = []byte(`{"a":1}`) },
+		"source":   func(r *retrieval.AddRequest) { r.ID, r.Source = "a.txt", "b" },
+	} {
+		require.True(t, add(change), name)
+		require.True(t, add(same), name)
+	}
+	require.False(t, add(func(r *retrieval.AddRequest) { r.Metadata = []byte(` `) }))
+	require.Len(t, l.store.documents, 1)
+}
+
+func TestAddEmbedsInBatches(t *testing.T) {
+	l := newLibrary(t)
+	r := request("a.txt", strings.Repeat("word ", 2_000))
+	r.Definition.ChunkSize, r.Definition.Overlap = 50, 1
+	added, err := l.Add(t.Context(), r)
+	require.NoError(t, err)
+	require.Greater(t, added[0].Chunks, 128)
+	for i, n := range l.embed.batches {
+		require.True(t, n == 64 || n < 64 && i == len(l.embed.batches)-1, "%v", l.embed.batches)
+	}
+
+	l = newLibrary(t)
+	var lines strings.Builder
+	for i := range 130 {
+		fmt.Fprintf(&lines, "{\"id\":\"d%03d\",\"text\":\"text %d\"}\n", i, i)
+	}
+	added, err = l.Add(t.Context(), request("a.jsonl", lines.String()))
+	require.NoError(t, err)
+	require.Len(t, added, 130)
+	require.Equal(t, []int{64, 64, 2}, l.embed.batches, "small documents share a batch")
+}
+
+func TestAddJSONL(t *testing.T) {
+	l := newLibrary(t)
+	r := request("faq.jsonl", `{"id":"a","text":"One","title":"First","url":"https://example.com/1","lang":"de"}
+{"text":"Two"}`)
+	r.Title, r.Metadata = "FAQ", []byte(`{"lang":"en","by":"me"}`)
+	added, err := l.Add(t.Context(), r)
+	require.NoError(t, err)
+	require.Equal(t, "a", added[0].ID)
+	require.Equal(t, "faq.jsonl#2", added[1].ID)
+	first, err := l.store.KnowledgeDocument(t.Context(), "acme", "handbook", "a")
+	require.NoError(t, err)
+	require.Equal(t, "First", first.Title)
+	require.Equal(t, "https://example.com/1", first.Source)
+	require.JSONEq(t, `{"lang":"de","by":"me"}`, string(first.Metadata))
+	second, err := l.store.KnowledgeDocument(t.Context(), "acme", "handbook", "faq.jsonl#2")
+	require.NoError(t, err)
+	require.Equal(t, "FAQ", second.Title)
+	require.Equal(t, "faq.jsonl", second.Source)
+
+	for _, broken := range []string{"{\"id\":\"new\",\"text\":\"x\"}\n{", "{\"id\":\"n\",\"text\":\"x\"}\n{\"id\":\"n\",\"text\":\"y\"}", "{\"text\":\"x\"}\n{\"id\":\"a\\nb\",\"text\":\"y\"}"} {
+		puts := l.store.puts
+		_, err := l.Add(t.Context(), request("b.jsonl", broken))
+		var e *agent.Error
+		require.ErrorAs(t, err, &e)
+		require.Equal(t, agent.CodeInvalid, e.Code)
+		require.Equal(t, "document_line", e.Field)
+		require.ErrorContains(t, err, "line 2: ")
+		require.Equal(t, puts, l.store.puts, "nothing of the file is kept")
+	}
+}
+
+// A store that fails on the way: what was kept is said, and the next try goes on behind it.
+func TestAddGoesOn(t *testing.T) {
+	l := newLibrary(t)
+	l.store.put = func(d agent.KnowledgeDocument) error {
+		if d.ID == "b" {
+			return agent.Errorf(agent.CodeUnavailable, "", "gone")
+		}
+		return nil
+	}
+	const body = `{"id":"a","text":"One"}` + "\n" + `{"id":"b","text":"Two"}` + "\n" + `{"id":"c","text":"Three"}`
+	added, err := l.Add(t.Context(), request("a.jsonl", body))
+	require.Equal(t, agent.CodeUnavailable, agent.CodeOf(err))
+	require.ErrorContains(t, err, `store document "b"`)
+	require.Len(t, added, 1)
+	l.store.put = nil
+	added, err = l.Add(t.Context(), request("a.jsonl", body))
+	require.NoError(t, err)
+	require.Equal(t, []bool{false, true, true}, []bool{added[0].Changed, added[1].Changed, added[2].Changed})
+	require.Equal(t, []int{3, 2}, l.embed.batches)
+}
+
+func TestAddWithoutVectors(t *testing.T) {
+	l := newLibrary(t)
+	l.store.vectors = false
+	added, err := l.Add(t.Context(), request("a.txt", "Hello"))
+	require.NoError(t, err)
+	require.False(t, added[0].Embedded)
+	require.Empty(t, l.embed.batches)
+	l.store.vectors = true
+	added, err = l.Add(t.Context(), request("a.txt", "Hello"))
+	require.NoError(t, err)
+	require.True(t, added[0].Changed && added[0].Embedded, "once there are vectors they are added")
+}
+
+func TestAddRefuses(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(r *retrieval.AddRequest)
+		field  string
+		code   agent.Code
+	}{
+		"tenant":       {func(r *retrieval.AddRequest) { r.Tenant = "" }, "tenant", agent.CodeInvalid},
+		"collection":   {func(r *retrieval.AddRequest) { r.Collection = "" }, "collection", agent.CodeInvalid},
+		"control":      {func(r *retrieval.AddRequest) { r.Collection = "a\nb" }, "collection", agent.CodeInvalid},
+		"no name":      {func(r *retrieval.AddRequest) { r.Name = "" }, "id", agent.CodeInvalid},
+		"long id":      {func(r *retrieval.AddRequest) { r.ID = strings.Repeat("x", 513) }, "id", agent.CodeInvalid},
+		"bad id":       {func(r *retrieval.AddRequest) { r.ID = "a\xff" }, "id", agent.CodeInvalid},
+		"long source":  {func(r *retrieval.AddRequest) { r.Source = strings.Repeat("x", 2_049) }, "source", agent.CodeInvalid},
+		"title":        {func(r *retrieval.AddRequest) { r.Title = "a\x00" }, "title", agent.CodeInvalid},
+		"size":         {func(r *retrieval.AddRequest) { r.Definition.ChunkSize = -1 }, "chunk_size", agent.CodeInvalid},
+		"large size":   {func(r *retrieval.AddRequest) { r.Definition.ChunkSize = 16_001 }, "chunk_size", agent.CodeInvalid},
+		"overlap":      {func(r *retrieval.AddRequest) { r.Definition.Overlap = 1_000 }, "chunk_overlap", agent.CodeInvalid},
+		"below zero":   {func(r *retrieval.AddRequest) { r.Definition.Overlap = -1 }, "chunk_overlap", agent.CodeInvalid},
+		"metadata":     {func(r *retrieval.AddRequest) { r.Metadata = []byte(`[]`) }, "metadata", agent.CodeInvalid},
+		"metadata cut": {func(r *retrieval.AddRequest) { r.Metadata = []byte(`{`) }, "metadata", agent.CodeInvalid},
+		"no body":      {func(r *retrieval.AddRequest) { r.Body = nil }, "body", agent.CodeInvalid},
+		"broken body":  {func(r *retrieval.AddRequest) { r.Body = brokenReader{} }, "body", agent.CodeUnavailable},
+		"endless body": {func(r *retrieval.AddRequest) { r.Body = endlessReader{} }, "body", agent.CodeOverflow},
+		"type":         {func(r *retrieval.AddRequest) { r.MIMEType = "image/png" }, "mime_type", agent.CodeInvalid},
+		"many chunks": {func(r *retrieval.AddRequest) {
+			r.Body, r.Definition.ChunkSize = strings.NewReader(strings.Repeat("ab ", 30_000)), 3
+		}, "body", agent.CodeOverflow},
+		"no such model": {func(r *retrieval.AddRequest) { r.Embedding.Profile = "missing" }, "", agent.CodeNotFound},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLibrary(t)
+			r := request("a.txt", "Hello")
+			c.change(&r)
+			_, err := l.Add(t.Context(), r)
+			var e *agent.Error
+			require.ErrorAs(t, err, &e)
+			require.Equal(t, c.code, e.Code, "%v", err)
+			require.Equal(t, c.field, e.Field, "%v", err)
+			require.Zero(t, l.store.puts)
+		})
+	}
+}
+
+type brokenReader struct{}
+
+func (brokenReader) Read([]byte) (int, error) { return 0, errors.New("connection reset") }
+
+type endlessReader struct{}
+
+func (endlessReader) Read(p []byte) (int, error) { return copy(p, strings.Repeat("x", len(p))), nil }
+
+func TestAddRefusesBadVectors(t *testing.T) {
+	nan := float32(math.NaN())
+	for name, vectors := range map[string][][]float32{
+		"too few": {{1}}, "too many": {{1}, {1}, {1}}, "empty": {{}, {}}, "uneven": {{1, 2}, {1}}, "zero": {{1, 2}, {0, 0}}, "NaN": {{1, 2}, {nan, 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLibrary(t)
+			l.embed.answer = func(context.Context, []string) ([][]float32, error) { return vectors, nil }
+			_, err := l.Add(t.Context(), request("a.md", "# A\nx\n# B\ny"))
+			require.Equal(t, agent.CodeInternal, agent.CodeOf(err), "%v", err)
+			require.Zero(t, l.store.puts)
+		})
+	}
+}
+
+func TestLongSourceMakesAShortID(t *testing.T) {
+	l := newLibrary(t)
+	r := request("", "Hello")
+	r.Source = "https://example.com/" + strings.Repeat("x", 1_000)
+	added, err := l.Add(t.Context(), r)
+	require.NoError(t, err)
+	require.Regexp(t, "^sha256:[0-9a-f]{64}$", added[0].ID)
+}
+
+// hits makes passages of documents named by letters.
+func hits(ids string, score float64) []agent.Passage {
+	list := make([]agent.Passage, len(ids))
+	for i := range ids {
+		list[i] = agent.Passage{ID: "c" + ids[i:i+1], DocumentID: ids[i : i+1], Score: score - float64(i)/100}
+	}
+	return list
+}
+
+// rankings is a store that answers searches with what it was given.
+type rankings struct {
+	*memoryStore
+
+	words, near []agent.Passage
+	depth       int
+}
+
+func (r *rankings) FullText(_ context.Context, _, _, _ string, limit int) ([]agent.Passage, error) {
+	r.depth = limit
+	return r.words, r.fullText
+}
+
+func (r *rankings) Nearest(context.Context, string, string, []float32, int) ([]agent.Passage, error) {
+	return r.near, r.nearest
+}
+
+func TestFusion(t *testing.T) {
+	for name, c := range map[string]struct {
+		words, near string
+		min         float64
+		topK        int
+		want        string
+	}{
+		"both agree on second best": {"abc", "dbe", 0, 3, "bad"},
+		"ties by document":          {"ba", "ab", 0, 3, "ab"},
+		"ties, one each":            {"z", "y", 0, 3, "yz"},
+		"words alone":               {"cab", "", 0, 3, "cab"},
+		"vectors alone":             {"", "cab", 0, 2, "ca"},
+		"below the score":           {"ab", "xyb", 0.895, 5, "axb"}, // y scores 0.89: it and what is behind it go, b stays by its words
+		"a passage twice":           {"aab", "", 0, 5, "ab"},
+		"default":                   {"abcdefgh", "", 0, 0, "abcd"},
+		"nothing":                   {"", "", 0, 3, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			store := &rankings{memoryStore: newStore(true), words: hits(c.words, 3), near: hits(c.near, 0.9)}
+			l, err := retrieval.New(retrieval.Config{Store: store, Embedders: func(context.Context, agent.PlanModel) (agent.Embedder, error) { return &letters{}, nil }})
+			require.NoError(t, err)
+			q := query("x")
+			q.TopK, q.MinScore = c.topK, c.min
+			passages, err := l.Search(t.Context(), q)
+			require.NoError(t, err)
+			got := ""
+			for i := range passages {
+				got += passages[i].DocumentID
+				require.True(t, i == 0 || passages[i].Score <= passages[i-1].Score)
+				require.Positive(t, passages[i].Score)
+			}
+			require.Equal(t, c.want, got)
+			require.GreaterOrEqual(t, store.depth, 20)
+		})
+	}
+}
+
+func TestFusionScores(t *testing.T) {
+	store := &rankings{memoryStore: newStore(true), words: hits("ab", 1), near: hits("b", 1)}
+	l, err := retrieval.New(retrieval.Config{Store: store, Embedders: func(context.Context, agent.PlanModel) (agent.Embedder, error) { return &letters{}, nil }})
+	require.NoError(t, err)
+	passages, err := l.Search(t.Context(), query("x"))
+	require.NoError(t, err)
+	require.Equal(t, []string{"b/0", "a/0"}, documents(passages))
+	require.InDelta(t, 1.0/62+1.0/61, passages[0].Score, 1e-9)
+	require.InDelta(t, 1.0/61, passages[1].Score, 1e-9)
+}
+
+func TestSearchFallsBack(t *testing.T) {
+	failed := agent.Errorf(agent.CodeUnavailable, "", "down")
+	for name, c := range map[string]struct {
+		hurt func(l fixture, q *agent.KnowledgeQuery)
+		logs string
+		code agent.Code
+	}{
+		"embedder fails":     {func(l fixture, _ *agent.KnowledgeQuery) { l.embed.answer = failing }, "full text answers alone", ""},
+		"embedder hangs":     {func(l fixture, _ *agent.KnowledgeQuery) { l.embed.answer = hanging }, "full text answers alone", ""},
+		"no embedder":        {func(_ fixture, q *agent.KnowledgeQuery) { q.Embedding.Profile = "missing" }, "full text answers alone", ""},
+		"vectors fail":       {func(l fixture, _ *agent.KnowledgeQuery) { l.store.nearest = failed }, "full text answers alone", ""},
+		"full text fails":    {func(l fixture, _ *agent.KnowledgeQuery) { l.store.fullText = failed }, "vectors answer alone", ""},
+		"both fail":          {func(l fixture, _ *agent.KnowledgeQuery) { l.store.fullText, l.embed.answer = failed, failing }, "", agent.CodeUnavailable},
+		"the only one fails": {func(l fixture, q *agent.KnowledgeQuery) { l.store.fullText, q.Embedding = failed, nil }, "", agent.CodeUnavailable},
+		"no vectors kept":    {func(l fixture, _ *agent.KnowledgeQuery) { l.store.vectors = false }, "", ""},
+		"no model":           {func(_ fixture, q *agent.KnowledgeQuery) { q.Embedding = nil }, "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLibrary(t)
+			_, err := l.Add(t.Context(), request("a.txt", "The tower has a bell."))
+			require.NoError(t, err)
+			q := query("bell")
+			c.hurt(l, &q)
+			passages, err := l.Search(t.Context(), q)
+			require.Equal(t, c.code, agent.CodeOf(err), "%v", err)
+			if c.code != "" {
+				require.ErrorContains(t, err, `collection "handbook"`)
+				return
+			}
+			require.Equal(t, []string{"a.txt/0"}, documents(passages))
+			if c.logs == "" {
+				require.Empty(t, l.logs.All())
+				return
+			}
+			require.Len(t, l.logs.All(), 1)
+			require.Contains(t, l.logs.All()[0].Message, c.logs)
+			require.NotContains(t, fmt.Sprint(l.logs.All()[0].ContextMap()), "bell", "what people ask is not logged")
+		})
+	}
+}
+
+func failing(context.Context, []string) ([][]float32, error) { return nil, errors.New("no") }
+
+func hanging(ctx context.Context, _ []string) ([][]float32, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+func TestSearchChecks(t *testing.T) {
+	l := newLibrary(t)
+	for field, change := range map[string]func(q *agent.KnowledgeQuery){
+		"tenant":     func(q *agent.KnowledgeQuery) { q.Tenant = "" },
+		"collection": func(q *agent.KnowledgeQuery) { q.Collection = "" },
+		"top_k":      func(q *agent.KnowledgeQuery) { q.TopK = -1 },
+		"min_score":  func(q *agent.KnowledgeQuery) { q.MinScore = math.NaN() },
+	} {
+		q := query("x")
+		change(&q)
+		_, err := l.Search(t.Context(), q)
+		var e *agent.Error
+		require.ErrorAs(t, err, &e)
+		require.Equal(t, field, e.Field)
+	}
+	passages, err := l.Search(t.Context(), query(" \x00\n"))
+	require.NoError(t, err)
+	require.Empty(t, passages)
+	require.Empty(t, l.embed.batches)
+
+	l.embed.answer = func(_ context.Context, texts []string) ([][]float32, error) {
+		require.Len(t, []rune(texts[0]), 8_000)
+		return [][]float32{{1}}, nil
+	}
+	_, err = l.Search(t.Context(), query(strings.Repeat("ü", 50_000)))
+	require.NoError(t, err)
+	require.Len(t, l.embed.batches, 1)
+	l.embed.answer = nil
+
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = l.Search(ctx, query("x"))
+	require.Equal(t, agent.CodeCancelled, agent.CodeOf(err))
+}
+
+func BenchmarkAdd(b *testing.B) {
+	l := newLibrary(b)
+	text := strings.Repeat("A sentence of an ordinary length, as people write them.\n", 20_000)
+	b.SetBytes(int64(len(text)))
+	for i := 0; b.Loop(); i++ {
+		r := request(fmt.Sprintf("%d.txt", i), text)
+		r.Embedding = nil
+		_, err := l.Add(b.Context(), r)
+		require.NoError(b, err)
+	}
+}
+
+// BenchmarkFusion is what a search costs beside the store and the embedder.
+func BenchmarkFusion(b *testing.B) {
+	passages := make([]agent.Passage, 200)
+	for i := range passages {
+		passages[i] = agent.Passage{ID: fmt.Sprint(i), DocumentID: fmt.Sprint(i % 40), Position: i / 40, Score: 1 - float64(i)/200}
+	}
+	store := &rankings{memoryStore: newStore(true), words: passages[:150], near: passages[50:]}
+	l, err := retrieval.New(retrieval.Config{Store: store, Embedders: func(context.Context, agent.PlanModel) (agent.Embedder, error) {
+		return &letters{answer: func(context.Context, []string) ([][]float32, error) { return [][]float32{{1}}, nil }}, nil
+	}})
+	require.NoError(b, err)
+	for b.Loop() {
+		_, err := l.Search(b.Context(), query("x"))
+		require.NoError(b, err)
+	}
+}

@@ -1,0 +1,214 @@
+package retrieval
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"path"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/retrieval/document"
+)
+
+const (
+	defaultChunk   = 1_000
+	maxChunk       = 16_000
+	overlapPercent = 15
+
+	maxID     = 512 // bytes
+	maxTitle  = 500 // runes
+	maxSource = 2_048
+)
+
+// settings are what a request asks for, defaults filled in.
+type settings struct {
+	id, source    string
+	size, overlap int
+	embed         bool
+	metadata      json.RawMessage
+}
+
+func settingsOf(r *AddRequest, embed bool) (settings, error) {
+	if err := checkNames(r.Tenant, r.Collection); err != nil {
+		return settings{}, err
+	}
+	s := settings{size: cmp.Or(r.Definition.ChunkSize, defaultChunk), overlap: r.Definition.Overlap, embed: embed}
+	if s.size < 1 || s.size > maxChunk {
+		return settings{}, agent.Invalid("chunk_size", "want 1 to %d characters, got %d", maxChunk, s.size)
+	}
+	if s.overlap == 0 {
+		s.overlap = s.size * overlapPercent / 100
+	}
+	if s.overlap < 0 || s.overlap >= s.size {
+		return settings{}, agent.Invalid("chunk_overlap", "want less than the chunk size of %d, got %d", s.size, s.overlap)
+	}
+	s.source = cmp.Or(r.Source, r.Name)
+	s.id = cmp.Or(r.ID, s.source)
+	if r.ID == "" && len(s.id) > maxID { // a long URL
+		sum := sha256.Sum256([]byte(s.id))
+		s.id = "sha256:" + hex.EncodeToString(sum[:])
+	}
+	if s.id == "" {
+		return settings{}, agent.Invalid("id", "give an id, a source or a name")
+	}
+	if err := checkLine("id", s.id, maxID); err != nil {
+		return settings{}, err
+	}
+	if err := checkLine("source", s.source, maxSource); err != nil {
+		return settings{}, err
+	}
+	if err := checkLine("title", r.Title, maxTitle*utf8.UTFMax); err != nil {
+		return settings{}, err
+	}
+	if len(bytes.TrimSpace(r.Metadata)) > 0 {
+		var err error
+		if s.metadata, err = document.Metadata(jsontext.Value(r.Metadata)); err != nil {
+			return settings{}, err
+		}
+	}
+	return s, nil
+}
+
+func checkNames(tenant, collection string) error {
+	if err := checkLine("tenant", tenant, maxID); err != nil {
+		return err
+	}
+	if err := checkLine("collection", collection, maxID); err != nil {
+		return err
+	}
+	switch "" {
+	case tenant:
+		return agent.Invalid("tenant", "is missing")
+	case collection:
+		return agent.Invalid("collection", "is missing")
+	default:
+		return nil
+	}
+}
+
+// checkLine wants printable text of one line.
+func checkLine(field, s string, limit int) error {
+	switch {
+	case len(s) > limit:
+		return agent.Invalid(field, "is longer than %d bytes", limit)
+	case !utf8.ValidString(s):
+		return agent.Invalid(field, "is not UTF-8")
+	case strings.ContainsFunc(s, unicode.IsControl):
+		return agent.Invalid(field, "contains control characters")
+	default:
+		return nil
+	}
+}
+
+// prepare makes of a file's documents what is kept.
+func prepare(r *AddRequest, s settings, documents []document.Document, size int64) ([]entry, error) {
+	entries := make([]entry, 0, len(documents))
+	lines := map[string]int{}
+	left := maxChunks
+	for i := range documents {
+		d := &documents[i]
+		e, err := entryOf(r, s, d, left)
+		if err != nil {
+			if d.Line > 0 {
+				return nil, agent.FieldErrorf(agent.CodeOf(err), "document_line", "line %d: %w", d.Line, err)
+			}
+			return nil, err
+		}
+		if line, ok := lines[e.document.ID]; ok {
+			return nil, agent.Invalid("document_line", "line %d: its id %q is that of line %d", d.Line, e.document.ID, line)
+		}
+		lines[e.document.ID] = d.Line
+		left -= len(e.chunks)
+		if d.Line == 0 {
+			e.document.Bytes = size
+		}
+		entries = append(entries, e)
+	}
+	return entries, nil
+}
+
+func entryOf(r *AddRequest, s settings, d *document.Document, left int) (entry, error) {
+	k := agent.KnowledgeDocument{
+		Tenant: r.Tenant, Collection: r.Collection, ID: s.id, MIMEType: d.MIMEType, Metadata: s.metadata,
+		Source: cmp.Or(d.Source, s.source),
+		Title:  cmp.Or(r.Title, d.Title),
+	}
+	if d.Line > 0 {
+		k.ID = cmp.Or(d.ID, fmt.Sprintf("%s#%d", s.id, d.Line))
+		k.Title = cmp.Or(d.Title, r.Title)
+		for i := range d.Sections {
+			k.Bytes += int64(len(d.Sections[i].Text))
+		}
+		if err := checkLine("id", k.ID, maxID); err != nil {
+			return entry{}, err
+		}
+		if err := checkLine("source", k.Source, maxSource); err != nil {
+			return entry{}, err
+		}
+		if d.Metadata != nil {
+			k.Metadata = overlay(s.metadata, d.Metadata)
+		}
+	}
+	k.Title = oneLine(cmp.Or(k.Title, path.Base(cmp.Or(r.Name, k.Source, k.ID))))
+	chunks, err := document.Split(d, s.size, s.overlap, left)
+	if err != nil {
+		return entry{}, err
+	}
+	k.Chunks = len(chunks)
+	k.Hash = hash(r, s, &k, chunks)
+	return entry{document: k, chunks: chunks}, nil
+}
+
+// overlay adds the members of the first object that the second does not have to it. Both are checked.
+func overlay(base, own json.RawMessage) json.RawMessage {
+	merged := map[string]json.RawMessage{}
+	for _, object := range []json.RawMessage{base, own} {
+		if len(object) > 0 && json.Unmarshal(object, &merged) != nil {
+			return own
+		}
+	}
+	raw, err := document.Metadata(merged)
+	if err != nil {
+		return own
+	}
+	return raw
+}
+
+func oneLine(s string) string {
+	s = strings.Join(strings.FieldsFunc(s, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }), " ")
+	if utf8.RuneCountInString(s) > maxTitle {
+		s = string([]rune(s)[:maxTitle-1]) + "…"
+	}
+	return s
+}
+
+// hash covers everything that is kept of a document and what it depends on: its chunks rather than the file's bytes, so that a reader
+// that has learned to read a format better changes it; and the embedding model, if there is one.
+func hash(r *AddRequest, s settings, d *agent.KnowledgeDocument, chunks []agent.KnowledgeChunk) string {
+	h := sha256.New()
+	field := func(text string) {
+		fmt.Fprintf(h, "%d:", len(text)) // so that no two lists of fields read the same
+		h.Write([]byte(text))            //nolint:gosec // never fails
+	}
+	for _, text := range []string{d.Title, d.Source, d.MIMEType, string(d.Metadata), fmt.Sprint(s.size, s.overlap)} {
+		field(text)
+	}
+	if s.embed {
+		field(r.Embedding.Profile)
+		field(r.Embedding.Provider)
+		field(r.Embedding.Model)
+	}
+	for i := range chunks {
+		fmt.Fprintf(h, "p%d", chunks[i].Page)
+		field(chunks[i].Text)
+	}
+	return "sha256:" + hex.EncodeToString(h.Sum(nil))
+}
