@@ -139,9 +139,14 @@ func (c *checker) node(e *entry, n *agent.NodeDefinition) {
 			if m.Name == all {
 				continue
 			}
+			at := fmt.Sprintf("middleware[%d]", i)
+			if broken := fixedStack(m.Name); broken != "" {
+				c.fault(e, at+".name", "%s", broken)
+				continue
+			}
 			if err := c.r.cfg.Parts.Middleware.Check(m, nil); err != nil {
 				field, message := fieldOf(err)
-				c.fault(e, join(fmt.Sprintf("middleware[%d]", i), field), "%s", message)
+				c.fault(e, join(at, field), "%s", message)
 			}
 		}
 		return

@@ -54,6 +54,7 @@ type compiler struct {
 	in    *inputs
 	plan  agent.Plan
 	given parameters // of the instance, defaults filled in
+	alone []claim    // the models that invoke tools by themselves
 
 	temperature           *float64 // given by a parameter
 	maxTokens, iterations int      // likewise; 0: not given
@@ -69,9 +70,11 @@ func compile(parts *Parts, e *entry, in *inputs) *compiled {
 	c.instructions()
 	c.models()
 	c.tools()
-	c.middleware()
+	c.delegates()
+	c.collections()
 	c.bounds()
-	c.surroundings()
+	c.wiring()
+	c.middleware() // sees all the rest of the plan
 	if len(c.out.faults) > 0 {
 		return c.out
 	}
@@ -128,13 +131,12 @@ func (c *compiler) instructions() {
 	if c.given, ok = c.parameters(c.in.node, c.inst.Parameters, "parameters"); !ok {
 		return
 	}
+	if n.Ask != nil {
+		c.ask(n)
+	} else {
+		c.system(n)
+	}
 	var err error
-	if n.Prompt == "" && !c.given.isText(paramSystemMessage) {
-		c.fault("parameters."+paramSystemMessage, "want a string: it is the system prompt")
-	}
-	if c.plan.System, err = c.given.fill(n.Prompt); err != nil {
-		c.fault("parameters", "%s", err)
-	}
 	if c.temperature, err = c.special(paramTemperature, 0, 2); err != nil {
 		c.fault("parameters."+paramTemperature, "%s", err)
 	}
@@ -142,6 +144,17 @@ func (c *compiler) instructions() {
 		if *to, _, err = special(c.given, name, 1, 1_000_000); err != nil {
 			c.fault("parameters."+name, "%s", err)
 		}
+	}
+}
+
+// system writes the system prompt of an agent that prepares nothing by prompts.
+func (c *compiler) system(n *agent.NodeDefinition) {
+	if n.Prompt == "" && !c.given.isText(paramSystemMessage) {
+		c.fault("parameters."+paramSystemMessage, "want a string: it is the system prompt")
+	}
+	var err error
+	if c.plan.System, err = c.given.fill(n.Prompt); err != nil {
+		c.fault("parameters", "%s", err)
 	}
 }
 

@@ -3,7 +3,6 @@ package catalog
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/turnstone-run/turnstone/agent"
 )
@@ -19,21 +18,27 @@ func (c *compiler) models() {
 			c.fault(path, "there is no model profile %q", ref.name)
 			continue
 		}
-		if m, ok := c.model(&ref, path); ok {
-			c.plan.Models = append(c.plan.Models, m)
+		m, ok := c.model(&ref, path)
+		if !ok {
+			continue
 		}
+		if c.temperature != nil {
+			m.Temperature = c.temperature
+		}
+		if c.maxTokens > 0 {
+			m.MaxTokens = c.maxTokens
+		}
+		if c.parts.invokesTools(ref.entry) {
+			c.alone = append(c.alone, claim{path, m.Profile})
+		}
+		c.plan.Models = append(c.plan.Models, m)
 	}
 }
 
+// model is a profile with the key that its requests may use.
 func (c *compiler) model(ref *reference, path string) (agent.PlanModel, bool) {
 	p, _ := ref.entry.def.Value.(*agent.ModelProfile)
-	m := agent.PlanModel{
-		Profile: p.Name, Provider: p.Provider, Model: p.Model, BaseURL: p.BaseURL, Temperature: p.Temperature, MaxTokens: p.MaxTokens,
-		TimeoutSec: p.TimeoutSec, InputPerMTok: p.Price.InputPerMTok, CachedPerMTok: p.Price.CachedPerMTok, OutputPerMTok: p.Price.OutputPerMTok,
-	}
-	if ref.entry.doc.Source == agent.SourceConfig { // address and key stay in the configuration, under the provider's entry
-		m.Provider, m.BaseURL = c.parts.providers[p.Name], ""
-	}
+	m := c.parts.model(ref.entry)
 	for _, a := range ref.auth {
 		auth, ok := c.auth(&a, path)
 		if !ok {
@@ -45,13 +50,21 @@ func (c *compiler) model(ref *reference, path string) (agent.PlanModel, bool) {
 		}
 		m.Auth = &auth
 	}
-	if c.temperature != nil {
-		m.Temperature = c.temperature
-	}
-	if c.maxTokens > 0 {
-		m.MaxTokens = c.maxTokens
-	}
 	return m, true
+}
+
+// model is a profile as plans have it, without its key.
+func (p *Parts) model(e *entry) agent.PlanModel {
+	v, _ := e.def.Value.(*agent.ModelProfile)
+	m := agent.PlanModel{
+		Profile: v.Name, Provider: v.Provider, Model: v.Model, BaseURL: v.BaseURL, Temperature: v.Temperature, MaxTokens: v.MaxTokens,
+		TimeoutSec: v.TimeoutSec, InputPerMTok: v.Price.InputPerMTok, CachedPerMTok: v.Price.CachedPerMTok, OutputPerMTok: v.Price.OutputPerMTok,
+		ContextTokens: v.ContextTokens,
+	}
+	if e.doc.Source == agent.SourceConfig { // address and key stay in the configuration, under the provider's entry
+		m.Provider, m.BaseURL = p.providers[v.Name], ""
+	}
+	return m
 }
 
 func (c *compiler) auth(ref *reference, path string) (agent.PlanAuth, bool) {
@@ -81,8 +94,16 @@ func (c *compiler) middleware() {
 func (c *compiler) wrap(m agent.PlanMiddleware, path string) {
 	if m.Name == all {
 		for _, name := range c.parts.Middleware.Added() {
+			if broken := fixedStack(name); broken != "" {
+				c.fault(join(path, "name"), "%s", broken)
+				continue
+			}
 			c.plan.Middleware = append(c.plan.Middleware, agent.PlanMiddleware{Name: name})
 		}
+		return
+	}
+	if broken := fixedStack(m.Name); broken != "" {
+		c.fault(join(path, "name"), "%s", broken)
 		return
 	}
 	if err := c.parts.Middleware.Check(m, &c.plan); err != nil {
@@ -96,30 +117,8 @@ func (c *compiler) wrap(m agent.PlanMiddleware, path string) {
 // bounds lowers the configuration's ceilings.
 func (c *compiler) bounds() {
 	c.plan.Limits = c.parts.Limits.Lower(&c.inst.Limits)
-	c.plan.Limits = c.plan.Limits.Lower(&agent.Limits{ModelCalls: c.iterations})
+	c.plan.Limits = c.plan.Limits.Lower(&agent.Limits{Iterations: c.iterations})
 }
-
-// surroundings are the collections that it searches and the agents that it hands work to.
-func (c *compiler) surroundings() {
-	for i, ref := range c.in.knowledge {
-		if ref.entry == nil {
-			c.fault(fmt.Sprintf("knowledge[%d]", i), "there is no knowledge collection %q", ref.name)
-			continue
-		}
-		k, _ := ref.entry.def.Value.(*agent.KnowledgeCollection)
-		top := k.TopK
-		if top == 0 {
-			top = defaultTopK
-		}
-		c.plan.Prepare = append(c.plan.Prepare, agent.PlanStep{
-			Kind: "retrieve", Collection: k.Name, Tenant: ref.entry.doc.Tenant, TopK: top, MinScore: k.MinScore,
-		})
-	}
-	c.plan.Delegates = slices.Clone(c.inst.Delegates)
-}
-
-// defaultTopK is how many passages a search yields when the collection does not say.
-const defaultTopK = 4
 
 // fieldOf splits an error into the field that it names and the rest.
 func fieldOf(err error) (field, message string) {

@@ -21,6 +21,9 @@ func TestShippedCatalog(t *testing.T) {
 	require.Equal(t, []agent.PlanMiddleware{{Name: "model_retry"}, {Name: "house"}}, p.Middleware)
 	require.Equal(t, "offline", p.Models[0].Provider)
 	require.JSONEq(t, `{"max_rows":1000}`, string(p.Tools[0].Parameters))
+	_, hash, err := w.Resolve(t.Context(), "anybody", "analyst")
+	require.NoError(t, err)
+	require.Equal(t, "sha256:f9011ae7d1846a9337208ffaed15f76d6ee5f28bb4344d787f6602ee2b8a333e", hash, "what makes another plan of the same documents has a reason")
 
 	d, err := w.Choose(t.Context(), agent.RouteContext{})
 	require.NoError(t, err)
@@ -121,7 +124,7 @@ func TestCompile(t *testing.T) {
 		},
 		{Profile: "default", Provider: "offline", Model: "m", Temperature: &half},
 	}, p.Models)
-	require.Len(t, p.Tools, 2)
+	require.Equal(t, []string{"execute_pipeline", "search", "delegate_to_agent"}, toolNames(&p))
 	require.Equal(t, "small", p.Tools[0].Binding)
 	require.Equal(t, agent.ApproveAlways, p.Tools[0].Approval)
 	require.JSONEq(t, `{"max_rows":10}`, string(p.Tools[0].Parameters))
@@ -133,7 +136,7 @@ func TestCompile(t *testing.T) {
 	require.False(t, p.Tools[1].IsFromToolkit)
 	require.Equal(t, agent.ApproveNever, p.Tools[1].Approval)
 	require.Equal(t, []string{"model_retry", "house"}, []string{p.Middleware[0].Name, p.Middleware[1].Name}, "the node's is the outermost")
-	require.Equal(t, agent.Limits{ModelCalls: 4, ToolCalls: 3}, p.Limits)
+	require.Equal(t, agent.Limits{Iterations: 4, ModelCalls: 25, ToolCalls: 3}, p.Limits)
 	require.Equal(t, []agent.PlanStep{{Kind: "retrieve", Collection: "manuals", Tenant: "acme", TopK: 4}}, p.Prepare)
 	require.Equal(t, []string{"analyst"}, p.Delegates)
 	require.JSONEq(t, `{"type":"object"}`, string(p.OutputSchema))

@@ -18,8 +18,11 @@ func (c *compiler) tools() {
 
 // grant adds the tools of one entry: of a binding, or of a node as it is.
 func (c *compiler) grant(g *grant) {
-	at := join(g.path, "toolkit")
+	at := g.at("toolkit")
 	switch {
+	case g.node == nil && g.binding == nil && g.needed:
+		c.fault(at, "needs the toolkit %q, which this server does not have", g.bound.NodeID)
+		return
 	case g.node == nil && g.binding == nil:
 		c.fault(at, "there is no tool binding and no tool node %q", g.Toolkit)
 		return
@@ -51,7 +54,7 @@ func (c *compiler) grant(g *grant) {
 		specs = slices.DeleteFunc(slices.Clone(specs), func(s agent.ToolSpec) bool { return s.Name != toolOf(n) })
 	}
 	specs = c.only(specs, g.bound.Tools, at)
-	specs = c.only(specs, g.Tools, join(g.path, "tools"))
+	specs = c.only(specs, g.Tools, g.at("tools"))
 	for _, spec := range specs {
 		c.add(agent.PlanTool{
 			Spec: spec, Toolkit: codeOf(n), Binding: g.bound.Name, Node: n.NodeID + "@" + n.Version, SourceNodeName: n.NodeID,
@@ -105,7 +108,11 @@ func nameList(specs []agent.ToolSpec) string {
 }
 
 func (c *compiler) add(t agent.PlanTool, g *grant) {
-	if other, taken := c.plan.Tool(t.Spec.Name); taken {
+	other, taken := c.plan.Tool(t.Spec.Name)
+	switch {
+	case taken && g.needed && other.Toolkit == t.Toolkit: // as the agent says itself
+		return
+	case taken:
 		c.fault(g.path, "tool %q comes from %q (node %s) and from %q (node %s): a model knows tools by name alone",
 			t.Spec.Name, other.Binding, other.Node, t.Binding, t.Node)
 		return

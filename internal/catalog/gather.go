@@ -19,6 +19,7 @@ type inputs struct {
 	models    []reference
 	grants    []grant
 	knowledge []reference
+	delegates []reference
 
 	found    []*entry            // all of them, the agent itself first
 	uses     []agent.DocumentKey // every key that was looked up, found or not
@@ -30,6 +31,7 @@ type reference struct {
 	name  string
 	entry *entry
 	auth  []reference // the auth profiles that the document names
+	model *reference  // the model profile that a collection embeds with; nil: it names none
 }
 
 // grant is one entry of the agent's tools.
@@ -37,10 +39,19 @@ type grant struct {
 	agent.ToolGrant
 
 	path    string
+	needed  bool               // it comes with what path names, and is in no list
 	binding *entry             // nil: the grant names a node
 	bound   *agent.ToolBinding // the binding, or one without parameters for the node
 	node    *entry
 	auth    []reference
+}
+
+// at is the path of a field of the grant; of one that is in no list, of what needs it.
+func (g *grant) at(field string) string {
+	if g.needed {
+		return g.path
+	}
+	return join(g.path, field)
 }
 
 // gatherer looks up in one agent's scope.
@@ -60,17 +71,15 @@ func gather(parts *Parts, s *snapshot, e *entry) *inputs {
 		names = parts.profiles
 	}
 	for _, name := range names {
-		m := g.find(agent.KindModel, name)
-		if m.entry != nil {
-			if p, ok := m.entry.def.Value.(*agent.ModelProfile); ok && p.Auth != "" {
-				m.auth = []reference{g.find(agent.KindAuth, p.Auth)}
-			}
-		}
-		g.in.models = append(g.in.models, m)
+		g.in.models = append(g.in.models, g.model(name))
 	}
 	g.tools(parts, a.Tools)
+	g.needs(parts, a)
 	for _, name := range a.Knowledge {
-		g.in.knowledge = append(g.in.knowledge, g.find(agent.KindKnowledge, name))
+		g.in.knowledge = append(g.in.knowledge, g.knowledge(name))
+	}
+	for _, name := range a.Delegates {
+		g.in.delegates = append(g.in.delegates, g.delegate(name))
 	}
 	for _, k := range g.in.uses { // a document that is gone made a difference when it went
 		g.in.revision = max(g.in.revision, s.gone[k])
@@ -78,7 +87,39 @@ func gather(parts *Parts, s *snapshot, e *entry) *inputs {
 	return g.in
 }
 
-// tools looks the grants up in their order; * stands for every toolkit that no other entry grants.
+func (g *gatherer) model(name string) reference {
+	m := g.find(agent.KindModel, name)
+	if m.entry != nil {
+		if p, ok := m.entry.def.Value.(*agent.ModelProfile); ok && p.Auth != "" {
+			m.auth = []reference{g.find(agent.KindAuth, p.Auth)}
+		}
+	}
+	return m
+}
+
+// knowledge looks a collection up, and its embedding model where the collection belongs: whoever searches it, its vectors were made by
+// that model, and with that key.
+func (g *gatherer) knowledge(name string) reference {
+	k := g.find(agent.KindKnowledge, name)
+	if k.entry != nil {
+		if v, ok := k.entry.def.Value.(*agent.KnowledgeCollection); ok && v.Embedding != "" {
+			m := (&gatherer{s: g.s, tenant: k.entry.doc.Tenant, in: g.in}).model(v.Embedding)
+			k.model = &m
+		}
+	}
+	return k
+}
+
+// delegate looks another agent up. Of it a plan has the description alone, so it is not among what was found.
+func (g *gatherer) delegate(name string) reference {
+	e := g.s.find(agent.KindAgent, g.tenant, name, &g.in.uses)
+	if e != nil {
+		g.in.revision = max(g.in.revision, e.doc.Revision)
+	}
+	return reference{name: name, entry: e}
+}
+
+// tools looks the grants up in their order; * stands for every toolkit that no other entry grants and that need not be asked for.
 func (g *gatherer) tools(parts *Parts, list []agent.ToolGrant) {
 	named := map[string]bool{}
 	grants := make([][]grant, len(list))
@@ -96,13 +137,52 @@ func (g *gatherer) tools(parts *Parts, list []agent.ToolGrant) {
 			continue
 		}
 		for _, kit := range parts.kits {
-			if !named[kit] {
+			if !named[kit] && !parts.Tools.OnRequest(kit) {
 				t.Toolkit = kit
 				grants[i] = append(grants[i], g.grant(t, fmt.Sprintf("tools[%d]", i)))
 			}
 		}
 	}
 	g.in.grants = slices.Concat(grants...)
+}
+
+// needs looks up the tools that come with something else, as if they were listed last: delegates bring the tool that hands work over,
+// some middleware brings tools of its own.
+func (g *gatherer) needs(parts *Parts, a *agent.AgentInstance) {
+	need := func(t agent.ToolGrant, path string) {
+		if !strings.Contains(t.Toolkit, "@") {
+			t.Toolkit += "@" + derivedVersion // a node, and no binding: these have a tenant's names
+		}
+		found := g.grant(t, path)
+		found.needed = true
+		found.bound.Name = found.bound.NodeID
+		g.in.grants = append(g.in.grants, found)
+	}
+	if len(a.Delegates) > 0 {
+		need(agent.ToolGrant{Toolkit: delegateKit}, "delegates")
+	}
+	bring := func(m agent.PlanMiddleware, path string) {
+		list := []agent.PlanMiddleware{m}
+		if m.Name == all {
+			list = nil
+			for _, name := range parts.Middleware.Added() {
+				list = append(list, agent.PlanMiddleware{Name: name})
+			}
+		}
+		for _, m := range list {
+			for _, t := range parts.Middleware.Grants(m) {
+				need(t, path)
+			}
+		}
+	}
+	if g.in.node != nil {
+		for _, m := range g.in.node.node().Middleware {
+			bring(m, "node_id")
+		}
+	}
+	for i, m := range a.Middleware {
+		bring(m, fmt.Sprintf("middleware[%d]", i))
+	}
 }
 
 func (g *gatherer) grant(t agent.ToolGrant, path string) grant {
@@ -151,6 +231,19 @@ func (in *inputs) digest(parts *Parts) string {
 	for _, e := range in.found {
 		sum := sha256.Sum256(e.doc.Body)
 		fmt.Fprintf(h, "%s\n%x\n", e.doc.DocumentKey, sum)
+	}
+	for i := range in.models {
+		if e := in.models[i].entry; e != nil && parts.invokesTools(e) {
+			fmt.Fprintf(h, "alone %q\n", e.doc.Name)
+		}
+	}
+	for i := range in.grants {
+		if g := &in.grants[i]; g.needed {
+			fmt.Fprintf(h, "need %q %q %q\n", g.Toolkit, g.Tools, g.Approval)
+		}
+	}
+	for i := range in.delegates {
+		fmt.Fprintf(h, "delegate %q %q\n", in.delegates[i].name, in.delegates[i].describe())
 	}
 	return "sha256:" + hex.EncodeToString(h.Sum(nil))
 }

@@ -160,10 +160,10 @@ func (r routes) Router(own, shared []*agent.RouteTable) (catalog.Router, error) 
 	return r.Engine(own, shared)
 }
 
-// kits are two toolkits: "pipeline" with the parameter max_rows, and "mail".
+// kits are four toolkits: "pipeline" with the parameter max_rows, "mail", and two that only come with what needs them.
 type kits struct{}
 
-func (kits) Kits() []string { return []string{"pipeline", "mail"} }
+func (kits) Kits() []string { return []string{"pipeline", "delegate", "mail", "todo"} }
 
 func (kits) Specs(kit string) ([]agent.ToolSpec, error) {
 	object := json.RawMessage(`{"type":"object"}`)
@@ -172,6 +172,10 @@ func (kits) Specs(kit string) ([]agent.ToolSpec, error) {
 		return []agent.ToolSpec{{Name: "execute_pipeline", Description: "Runs steps.", Parameters: object}}, nil
 	case "mail":
 		return []agent.ToolSpec{{Name: "send", Parameters: object}, {Name: "search", Parameters: object, InherentlySafe: true}}, nil
+	case "delegate":
+		return []agent.ToolSpec{{Name: "delegate_to_agent", Description: "Hands work over.", Parameters: object}}, nil
+	case "todo":
+		return []agent.ToolSpec{{Name: "write_todos", Parameters: object, InherentlySafe: true}}, nil
 	}
 	if kit == "clock" { // listed by some tests alone
 		return []agent.ToolSpec{{Name: "clock", Parameters: object}}, nil
@@ -180,6 +184,8 @@ func (kits) Specs(kit string) ([]agent.ToolSpec, error) {
 }
 
 func (kits) Single(kit string) bool { return kit == "clock" }
+
+func (kits) OnRequest(kit string) bool { return kit == "delegate" || kit == "todo" }
 
 func (kits) Properties(kit string) json.RawMessage {
 	if kit == "pipeline" {
@@ -192,14 +198,39 @@ type chains struct{}
 
 func (chains) Added() []string { return []string{"house"} }
 
-func (chains) Check(m agent.PlanMiddleware, _ *agent.Plan) error {
+// Check also wants what a todo list is written with, as a middleware does that sees the plan's tools.
+func (chains) Check(m agent.PlanMiddleware, p *agent.Plan) error {
 	switch {
-	case m.Name != "model_retry" && m.Name != "house":
+	case m.Name == "todo" && p != nil:
+		if _, ok := p.Tool("write_todos"); !ok {
+			return agent.Invalid("", "the agent has no tool write_todos")
+		}
+	case m.Name != "model_retry" && m.Name != "house" && m.Name != "todo":
 		return agent.Invalid("name", "there is no middleware %q", m.Name)
 	case strings.Contains(string(m.Options), "bad"):
 		return agent.Invalid("options.bad", "unknown field")
 	}
 	return nil
+}
+
+func (chains) Grants(m agent.PlanMiddleware) []agent.ToolGrant {
+	if m.Name != "todo" {
+		return nil
+	}
+	return []agent.ToolGrant{{Toolkit: "todo", Approval: agent.ApproveNever}}
+}
+
+// models are what the provider "offline" claims by the model's name.
+type models struct{}
+
+func (models) Capabilities(m agent.PlanModel) (agent.Capabilities, error) {
+	switch m.Model {
+	case "alone":
+		return agent.Capabilities{InvokesTools: true}, nil
+	case "away":
+		return agent.Capabilities{InvokesTools: true}, agent.Errorf(agent.CodeUnavailable, "", "no key")
+	}
+	return agent.Capabilities{}, nil
 }
 
 // secrets lets documents name everything but the database.
@@ -241,7 +272,7 @@ func (w *world) another(change ...func(*catalog.Config)) *catalog.Registry {
 	cfg := catalog.Config{
 		Store: w.store, Plans: w.plans, Cache: cache, Routes: routes{rules}, Shipped: files, Metrics: w.metrics,
 		Parts: &catalog.Parts{
-			Tools: kits{}, Middleware: chains{}, Secrets: secrets{}, Limits: agent.Limits{ModelCalls: 25, ToolCalls: 50},
+			Tools: kits{}, Middleware: chains{}, Secrets: secrets{}, Claims: models{}, Limits: agent.Limits{ModelCalls: 25, ToolCalls: 50},
 			Models: []catalog.ConfiguredModel{{Profile: agent.ModelProfile{Name: "default", Provider: "offline", Model: "m"}, Entry: "offline"}},
 		},
 	}

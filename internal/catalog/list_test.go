@@ -81,9 +81,9 @@ func TestListNodesAndDocuments(t *testing.T) {
 	w.apply(everything)
 	nodes, err := w.ListNodes(t.Context(), agent.NodeQuery{Type: agent.NodeToolkit})
 	require.NoError(t, err)
-	require.Equal(t, "mail", nodes.Nodes[0].NodeID)
-	require.Len(t, nodes.Nodes[0].Tools, 2)
-	require.Equal(t, agent.SourceBuiltin, nodes.Nodes[0].Source)
+	require.Equal(t, "mail", nodes.Nodes[1].NodeID)
+	require.Len(t, nodes.Nodes[1].Tools, 2)
+	require.Equal(t, agent.SourceBuiltin, nodes.Nodes[1].Source)
 	nodes, err = w.ListNodes(t.Context(), agent.NodeQuery{NodeID: "find_mail"})
 	require.NoError(t, err)
 	require.Len(t, nodes.Nodes, 1)
@@ -142,9 +142,9 @@ rules:
 routing_mismatch_total 1
 # HELP registry_nodes_total Node definitions that this process serves, by type.
 # TYPE registry_nodes_total gauge
-registry_nodes_total{type="agent"} 1
+registry_nodes_total{type="agent"} 2
 registry_nodes_total{type="tool"} 0
-registry_nodes_total{type="toolkit"} 2
+registry_nodes_total{type="toolkit"} 4
 `), "routing_mismatch_total", "registry_nodes_total"))
 }
 

@@ -21,6 +21,8 @@ type Tools interface {
 	Single(toolkit string) bool
 	// Properties is the JSON Schema of a toolkit's parameters, nil when it takes none.
 	Properties(toolkit string) json.RawMessage
+	// OnRequest reports whether a toolkit is granted to agents that name it, or that need it, alone: * does not mean it.
+	OnRequest(toolkit string) bool
 }
 
 // Middleware knows the middleware of this process.
@@ -30,6 +32,15 @@ type Middleware interface {
 	// Check makes one and says what keeps it from working in a plan, whose models and tools are there already; nil: in any. The error's
 	// Field is name, or options and what is within.
 	Check(m agent.PlanMiddleware, p *agent.Plan) error
+	// Grants lists the tools that one brings along ([agent.Granter]); nil for one that does not pass Check. Their toolkits are nodes, of
+	// version 1 unless they say another ("todo@2"): what a tenant calls its bindings makes no difference.
+	Grants(m agent.PlanMiddleware) []agent.ToolGrant
+}
+
+// Models knows what models can do, without asking them.
+type Models interface {
+	// Capabilities of a model as its provider serves it; m has no Auth. An error means that it cannot be said here: nothing is claimed then.
+	Capabilities(m agent.PlanModel) (agent.Capabilities, error)
 }
 
 // ConfiguredModel is a model profile of the configuration.
@@ -49,6 +60,7 @@ type Parts struct {
 	Tools      Tools
 	Middleware Middleware
 	Secrets    Secrets
+	Claims     Models       // nil: no model claims anything
 	Limits     agent.Limits // ceilings
 	Models     []ConfiguredModel
 
@@ -105,7 +117,7 @@ func (p *Parts) base(shipped []agent.ManifestFile) (map[agent.DocumentKey]*entry
 	}
 	for _, kit := range p.kits {
 		node := agent.NodeDefinition{
-			Kind: agent.KindNode, NodeID: kit, Version: "1", Type: agent.NodeToolkit, Properties: p.Tools.Properties(kit),
+			Kind: agent.KindNode, NodeID: kit, Version: derivedVersion, Type: agent.NodeToolkit, Properties: p.Tools.Properties(kit),
 		}
 		if p.Tools.Single(kit) {
 			node.Type = agent.NodeTool
@@ -116,6 +128,9 @@ func (p *Parts) base(shipped []agent.ManifestFile) (map[agent.DocumentKey]*entry
 	}
 	return out, nil
 }
+
+// derivedVersion is the version of the nodes that are made of toolkits.
+const derivedVersion = "1"
 
 // derive adds a document that this process made, unless a shipped one of the same key is there.
 func derive(to map[agent.DocumentKey]*entry, value any, source string) error {

@@ -38,8 +38,9 @@ type entry struct {
 	def *definition.Definition
 
 	mu       sync.Mutex
-	compiled *compiled   // of an agent, once somebody asked
-	schema   *properties // of a node, likewise
+	compiled *compiled           // of an agent, once somebody asked
+	schema   *properties         // of a node, likewise
+	claims   *agent.Capabilities // of a model, likewise
 }
 
 // properties is a node's property schema, compiled, or what keeps it from being so.
@@ -130,6 +131,7 @@ func (s *snapshot) next(base map[agent.DocumentKey]*entry, c *change) *snapshot 
 		n.renew(agent.DocumentKey{Kind: agent.KindAgent, Tenant: a.Tenant, Name: a.Agent})
 	}
 	n.forget(touched)
+	n.redescribe(s, touched)
 	for k := range touched {
 		if k.Kind == agent.KindRoutes {
 			n.routers = newRouters(n)
@@ -200,6 +202,51 @@ func (s *snapshot) forget(touched map[agent.DocumentKey]bool) {
 			s.renew(e.doc.DocumentKey)
 		}
 	}
+}
+
+// redescribe renews the agents that hand work to one whose description changed, or which is now another, or none.
+func (s *snapshot) redescribe(before *snapshot, touched map[agent.DocumentKey]bool) {
+	changed := map[agent.DocumentKey]bool{}
+	for k := range touched {
+		if k.Kind == agent.KindAgent && before.described(k) != s.described(k) {
+			changed[k] = true
+		}
+	}
+	if len(changed) == 0 {
+		return
+	}
+	for _, e := range slices.Clone(s.agents) {
+		if slices.ContainsFunc(e.instance().Delegates, func(name string) bool {
+			return slices.ContainsFunc(scopes(e.doc.Tenant), func(tenant string) bool {
+				return changed[agent.DocumentKey{Kind: agent.KindAgent, Tenant: tenant, Name: name}]
+			})
+		}) {
+			s.renew(e.doc.DocumentKey)
+		}
+	}
+}
+
+// described is what others' plans have of an agent. One that is there hides a shared one, whatever it says.
+type described struct {
+	there bool
+	text  string
+}
+
+func (s *snapshot) described(k agent.DocumentKey) described {
+	e, ok := s.docs[k]
+	if !ok {
+		return described{}
+	}
+	return described{there: true, text: e.description()}
+}
+
+// description is an agent's, empty when it is disabled.
+func (e *entry) description() string {
+	a := e.instance()
+	if a.Disabled {
+		return ""
+	}
+	return a.Description
 }
 
 func compareKeys(a, b agent.DocumentKey) int {

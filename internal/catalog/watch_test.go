@@ -69,7 +69,7 @@ func TestWatch(t *testing.T) {
 	require.True(t, e.Snapshot)
 	require.Equal(t, int64(1), e.Revision)
 	require.Equal(t, []string{"a", "analyst"}, names(e))
-	require.Len(t, e.Nodes, 3)
+	require.Len(t, e.Nodes, 6)
 	require.Equal(t, []string{"analyst", "a", "z"}, names(all.next()))
 
 	w.apply(agentDoc("other", "z", "description: new"))

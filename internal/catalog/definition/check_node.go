@@ -22,9 +22,32 @@ func (d *document) node(n *agent.NodeDefinition) {
 	if n.Type != agent.NodeAgent {
 		return
 	}
-	names, ok := Placeholders(n.Prompt)
+	d.prompt("prompt", n.Prompt)
+	if n.Ask != nil {
+		d.ask(n.Ask)
+	}
+}
+
+// ask checks the prompts of an ask agent.
+func (d *document) ask(a *agent.AskPrompts) {
+	if d.root.member("prompt") != nil {
+		d.fault("prompt", "belongs to a node without ask, whose prompts take its place")
+	}
+	if given := d.root.member("ask"); a.Classify != "" && given.member("code") == nil && given.member("conversational") == nil {
+		d.fault("ask.classify", "has nothing to choose: give code or conversational as well")
+	}
+	d.prompt("ask.classify", a.Classify)
+	d.prompt("ask.reformulate", a.Reformulate)
+	d.prompt("ask.retrieval", a.Retrieval)
+	d.prompt("ask.code", a.Code)
+	d.prompt("ask.conversational", a.Conversational)
+}
+
+// prompt checks that what stands in {{…}} is among the properties.
+func (d *document) prompt(path, text string) {
+	names, ok := Placeholders(text)
 	if !ok {
-		d.fault("prompt", "a {{ has no }} behind it")
+		d.fault(path, "a {{ has no }} behind it")
 		return
 	}
 	properties := d.root.member("properties")
@@ -38,7 +61,7 @@ func (d *document) node(n *agent.NodeDefinition) {
 		}
 	}
 	if problems != nil {
-		d.fault("prompt", "%s", strings.Join(problems, "; "))
+		d.fault(path, "%s", strings.Join(problems, "; "))
 	}
 }
 
@@ -70,6 +93,7 @@ func (d *document) nodeFields(n *agent.NodeDefinition) {
 		}
 	}
 	only("prompt", agent.NodeAgent)
+	only("ask", agent.NodeAgent)
 	only("middleware", agent.NodeAgent)
 	only("toolkit", agent.NodeTool, agent.NodeToolkit)
 	only("tool", agent.NodeTool)

@@ -51,12 +51,12 @@ func TestParseReadsEveryKind(t *testing.T) {
 		require.Positive(t, d.Line)
 	}
 	require.Equal(t, []string{
-		"NodeDefinition agent@1", "NodeDefinition research@1.2.0", "AgentInstance default/analyst", "AgentInstance acme/helper", "ToolBinding */web",
+		"NodeDefinition agent@1", "NodeDefinition research@1.2.0", "NodeDefinition ask@1", "AgentInstance default/analyst", "AgentInstance acme/helper", "ToolBinding */web",
 		"ModelProfile default/fast", "RouteTable default/main", "AuthProfile default/crm", "AuthProfile default/idp", "AuthProfile default/old",
 		"AuthProfile default/gh", "KnowledgeCollection default/handbook",
 	}, keys)
 
-	a, ok := defs[2].Value.(*agent.AgentInstance)
+	a, ok := defs[3].Value.(*agent.AgentInstance)
 	require.True(t, ok)
 	require.Equal(t, "default", a.Tenant)
 	require.Equal(t, "3", a.Version)
@@ -66,11 +66,17 @@ func TestParseReadsEveryKind(t *testing.T) {
 		{Toolkit: "pipeline", Tools: []string{"execute_pipeline"}, Approval: agent.ApproveNever},
 	}, a.Tools)
 	require.JSONEq(t, `{"system_message":"You analyse.\n","at":"2026-01-02","yes":"no","octal":15,"hex":255,"float":1.5,"big":123456789012345680000}`, string(a.Parameters))
-	require.Equal(t, agent.Limits{ModelCalls: 20, CostUSD: 0.5, WallTimeSec: 600}, a.Limits)
-	m, ok := defs[5].Value.(*agent.ModelProfile)
+	require.Equal(t, agent.Limits{Iterations: 8, ModelCalls: 20, CostUSD: 0.5, WallTimeSec: 600}, a.Limits)
+	m, ok := defs[6].Value.(*agent.ModelProfile)
 	require.True(t, ok)
 	require.NotNil(t, m.Temperature)
 	require.Zero(t, *m.Temperature)
+	require.Equal(t, 400_000, m.ContextTokens)
+	n, ok := defs[2].Value.(*agent.NodeDefinition)
+	require.True(t, ok)
+	require.Equal(t, &agent.AskPrompts{
+		Classify: "One word. {{hint}}", Reformulate: "Rewrite the question.", Retrieval: "Answer from the context.", Code: "Answer in code.", Conversational: "Talk.",
+	}, n.Ask)
 }
 
 // The body is what is stored and hashed: the same for every way to write it.
@@ -160,6 +166,13 @@ func TestNewRefuses(t *testing.T) {
 			require.EqualError(t, faults, c.want)
 		})
 	}
+}
+
+func TestAskNeedsNoMoreThanTwoBranches(t *testing.T) {
+	for _, branch := range []string{"code", "conversational"} {
+		one(t, "{kind: NodeDefinition, node_id: n, version: 1, type: agent, ask: {classify: Choose., retrieval: Answer., "+branch+": Do.}}")
+	}
+	one(t, "{kind: NodeDefinition, node_id: n, version: 1, type: agent, ask: {retrieval: Answer., reformulate: Write.}}")
 }
 
 func TestFaultFindsTheNearestPlace(t *testing.T) {

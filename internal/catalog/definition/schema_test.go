@@ -84,6 +84,12 @@ func TestEditorAndProductAgree(t *testing.T) {
 		`{"kind":"NodeDefinition","node_id":"n","version":"1","type":"agent","toolkit":"t"}`,
 		`{"kind":"NodeDefinition","node_id":"n","version":"1","type":"toolkit","prompt":""}`,
 		`{"kind":"NodeDefinition","node_id":"n","version":"1","type":"tool","middleware":[]}`,
+		`{"kind":"NodeDefinition","node_id":"n","version":"1","type":"toolkit","ask":{"retrieval":"r"}}`,
+		`{"kind":"NodeDefinition","node_id":"n","version":"1","type":"agent","ask":{}}`,
+		`{"kind":"NodeDefinition","node_id":"n","version":"1","type":"agent","ask":{"retrieval":""}}`,
+		`{"kind":"NodeDefinition","node_id":"n","version":"1","type":"agent","ask":{"retrieval":"r","code":"c"}}`,
+		`{"kind":"NodeDefinition","node_id":"n","version":"1","type":"agent","ask":{"retrieval":"r","answer":"c"}}`,
+		`{"kind":"NodeDefinition","node_id":"n","version":"1","type":"agent","prompt":"p","ask":{"retrieval":"r"}}`,
 		`{"kind":"AuthProfile","name":"a","type":"bearer"}`,
 		`{"kind":"AuthProfile","name":"a","type":"bearer","secret":"env:X","query":"q"}`,
 		`{"kind":"AuthProfile","name":"a","type":"api_key","secret":"env:X"}`,
@@ -95,6 +101,8 @@ func TestEditorAndProductAgree(t *testing.T) {
 		`{"kind":"KnowledgeCollection","name":"k","sources":[{}]}`,
 		`{"kind":"RouteTable","name":"r","rules":[{"name":"x"}]}`,
 		`{"kind":"ModelProfile","name":"m","provider":"offline"}`,
+		`{"kind":"ModelProfile","name":"m","provider":"offline","model":"x","context_tokens":-1}`,
+		`{"kind":"AgentInstance","name":"a","node_id":"n","node_version":"1","limits":{"iterations":-1}}`,
 	}
 	for _, text := range refused {
 		doc, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
@@ -123,6 +131,9 @@ func sameFields(t *testing.T, typ reflect.Type, schema, root map[string]any) {
 	t.Helper()
 	if ref, ok := schema["$ref"].(string); ok {
 		schema = root["$defs"].(map[string]any)[strings.TrimPrefix(ref, "#/$defs/")].(map[string]any)
+	}
+	if typ.Kind() == reflect.Pointer {
+		typ = typ.Elem()
 	}
 	switch {
 	case typ.Kind() == reflect.Slice && typ.Elem().Kind() == reflect.Struct:

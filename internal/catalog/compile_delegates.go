@@ -1,0 +1,69 @@
+package catalog
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// The toolkit that hands work to other agents, and its tool. Agents with delegates are granted it by themselves.
+const (
+	delegateKit  = "delegate"
+	delegateTool = "delegate_to_agent"
+)
+
+// delegateWords say what the tool's schema leaves open, which is its seed's (004 §5.5).
+const delegateWords = "\n\nWith agent_type langchain_agent the work is handed to one of the agents below: config.agent is its name, inputs.message " +
+	"what it shall do, with all that it needs to know."
+
+// Bounds of what the tool's description says of delegates: a model reads it with every request.
+const (
+	maxDelegateText = 200     // characters of one description
+	maxDelegateList = 8 << 10 // bytes of all lines
+)
+
+// delegates fills in the agents that this one hands work to, and tells the model of them in the tool's description.
+func (c *compiler) delegates() {
+	c.plan.Delegates = slices.Clone(c.inst.Delegates)
+	if len(c.in.delegates) == 0 {
+		return
+	}
+	for i := range c.plan.Tools {
+		if t := &c.plan.Tools[i]; t.Toolkit == delegateKit && t.Spec.Name == delegateTool {
+			t.Spec.Description = strings.TrimSpace(t.Spec.Description + delegateWords + c.delegateLines())
+			return
+		}
+	}
+	if len(c.out.faults) == 0 {
+		c.fault("delegates", "need the tool %q of toolkit %q, which node %s@%s does not give", delegateTool, delegateKit, delegateKit, derivedVersion)
+	}
+}
+
+// delegateLines has a line for each delegate: "- name: description".
+func (c *compiler) delegateLines() string {
+	var out strings.Builder
+	for i := range c.in.delegates {
+		line := "\n- " + c.in.delegates[i].name
+		if text := c.in.delegates[i].describe(); text != "" {
+			line += ": " + text
+		}
+		if out.Len()+len(line) > maxDelegateList {
+			fmt.Fprintf(&out, "\n- and %d more", len(c.in.delegates)-i)
+			break
+		}
+		out.WriteString(line)
+	}
+	return out.String()
+}
+
+// describe is an agent's description as one short line, empty when it has none.
+func (r *reference) describe() string {
+	if r.entry == nil {
+		return ""
+	}
+	words := strings.Join(strings.Fields(r.entry.description()), " ")
+	if runes := []rune(words); len(runes) > maxDelegateText {
+		return strings.TrimSpace(string(runes[:maxDelegateText])) + "…"
+	}
+	return words
+}
