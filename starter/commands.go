@@ -154,45 +154,6 @@ func (a *app) done(fields map[string]string, format string, args ...any) error {
 	return nil
 }
 
-func (a *app) decideCommand() *cobra.Command {
-	var d agent.Decision
-	var edited string
-	cmd := &cobra.Command{
-		Use: "decide <turn> <approval> approve|edit|reject|respond", Short: "Answer an approval that a turn waits for",
-		Args: cobra.ExactArgs(3), ValidArgs: []string{"approve", "edit", "reject", "respond"},
-		Example: `  starter decide turn-42 a1 approve
-  starter decide turn-42 a1 edit --args '{"to":"ops@example.com"}'
-  starter decide turn-42 a1 reject --message "not today"
-  starter decide turn-42 a1 respond --message "the answer is 42"`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			id, err := turnArg(args[0])
-			if err != nil {
-				return err
-			}
-			d.ApprovalID, d.Decision = args[1], agent.DecisionKind(args[2])
-			if edited != "" {
-				if !json.Valid([]byte(edited)) {
-					return usageError{fmt.Errorf("--args is not JSON: %s", edited)}
-				}
-				d.Args = json.RawMessage(edited)
-			}
-			return a.call(cmd.Context(), func(ctx context.Context, c *client.Client) error {
-				if err := c.Decide(ctx, id, d); err != nil {
-					return err
-				}
-				return a.done(map[string]string{
-					"turn_id": string(id), "approval_id": d.ApprovalID, "decision": string(d.Decision),
-				}, "%s: %s", d.ApprovalID, d.Decision)
-			})
-		},
-	}
-	cmd.Flags().StringVar(&edited, "args", "", "edit: the arguments to run with, as JSON")
-	cmd.Flags().StringVar(&d.Message, "message", "", "reject: why; respond: what the model gets as the tool's answer")
-	cmd.Flags().BoolVar(&d.Remember, "remember", false, "do not ask again for the same call in this session")
-	cmd.Flags().StringVar(&d.By, "by", "", "who decides, for the record")
-	return cmd
-}
-
 func (a *app) resultsCommand() *cobra.Command {
 	results := &cobra.Command{Use: "results", Short: "Stored results", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
 		return cmd.Help()

@@ -38,7 +38,7 @@ const longHelp = `starter talks to a running Turnstone server.
 
 Exit codes:
   0    the turn completed, or the command did what it should
-  1    the turn failed, or the server had an internal error
+  1    the turn or a check failed, or the server had an internal error
   2    wrong flags or arguments or files, or the server refused the request
   3    the server cannot be reached, or is not available
   4    the turn was cancelled
@@ -54,6 +54,13 @@ const rootExample = `  # ask once
   starter start "fetch flights from NYC to LAX" --output json
   starter tail <turn>
   starter results get <turn>
+
+  # what waits for a person
+  starter approvals list
+  starter approvals decide <approval> approve --by me
+
+  # what ask agents read
+  starter knowledge add handbook docs/
 
   # what there is, and who would answer
   starter agents list
@@ -130,6 +137,7 @@ func (a *app) root() *cobra.Command {
 		return nil
 	}
 	root.AddCommand(a.chatCommand(), a.startCommand(), a.tailCommand(), a.cancelCommand(), a.decideCommand(), a.resultsCommand(),
+		a.approvalsCommand(), a.sessionsCommand(), a.knowledgeCommand(), a.doctorCommand(),
 		a.agentsCommand(), a.nodesCommand(), a.catalogCommand(), a.routeCommand(), a.planCommand(), a.versionCommand())
 	root.AddCommand(a.setupCommands()...)
 	markUsage(root)

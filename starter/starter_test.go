@@ -23,12 +23,15 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
+// home is this package's folder, which a test may leave.
+var home, _ = os.Getwd()
+
 // golden compares with testdata/<name>.golden.
 func golden(t *testing.T, name, got string) {
 	t.Helper()
-	path := filepath.Join("testdata", name+".golden")
+	path := filepath.Join(home, "testdata", name+".golden")
 	if *update {
-		require.NoError(t, os.MkdirAll("testdata", 0o755))
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
 		require.NoError(t, os.WriteFile(path, []byte(got), 0o600))
 	}
 	want, err := os.ReadFile(path)
@@ -372,6 +375,9 @@ func TestHelp(t *testing.T) {
 	require.Equal(t, 0, b.run(noInput(), "help", "chat"))
 	require.Equal(t, 0, b.run(noInput(), "help", "catalog"))
 	require.Equal(t, 0, b.run(noInput(), "catalog", "diff", "--help"))
+	for _, command := range []string{"approvals list", "approvals decide", "sessions delete", "knowledge", "knowledge add", "doctor"} {
+		require.Equal(t, 0, b.run(noInput(), append(strings.Fields(command), "--help")...))
+	}
 	golden(t, "help", strings.ReplaceAll(b.screen.String(), b.server, defaultServer))
 }
 

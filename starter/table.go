@@ -18,7 +18,7 @@ func cell(text string) string { return screen.OneLine(screen.Printable(text), ce
 // wide is a line of names that may be copied.
 func wide(text string) string { return screen.OneLine(screen.Printable(text), 500) }
 
-// table prints rows under a header, in columns.
+// table prints rows under a header, in columns. What stands in the first is copied into other commands, and so is whole.
 func (a *app) table(header string, rows [][]string) error {
 	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, strings.ReplaceAll(header, " ", "\t"))
@@ -26,6 +26,9 @@ func (a *app) table(header string, rows [][]string) error {
 		cells := make([]string, len(row))
 		for i, text := range row {
 			cells[i] = cell(text)
+		}
+		if len(row) > 0 {
+			cells[0] = wide(row[0])
 		}
 		fmt.Fprintln(w, strings.TrimRight(strings.Join(cells, "\t"), "\t"))
 	}

@@ -45,6 +45,8 @@ type Limits struct {
 	MessagePage  int           // most messages in one page; default 200
 	StreamBuffer int           // events read ahead of a slow follower; default 64
 	ResultPart   int           // bytes of one part of a gRPC result; default 256 KiB
+	UploadBytes  int64         // of a file for a knowledge collection; default 64 MiB
+	LongTimeout  time.Duration // of an upload with what is made of it, and of a doctor's visit; default 10 min
 }
 
 func orElse[N ~int | ~int64](v *N, d N) {
@@ -68,6 +70,8 @@ func (l *Limits) fill() {
 	orElse(&l.MessagePage, 200)
 	orElse(&l.StreamBuffer, 64)
 	orElse(&l.ResultPart, 256<<10)
+	orElse(&l.UploadBytes, 64<<20)
+	orElse(&l.LongTimeout, 10*time.Minute)
 }
 
 // validate fills in the defaults and lists every fault.

@@ -22,6 +22,13 @@ const (
 	pathResults = "/v1/results/"
 )
 
+// Paths of what has more than one.
+const (
+	pathApprovals = "/v1/approvals"
+	pathSession   = "/v1/sessions/{id}"
+	pathKnowledge = "/v1/knowledge/{collection}"
+)
+
 // turnIDHeader names the turn that a response is about.
 const turnIDHeader = "Turnstone-Turn-Id"
 
@@ -48,7 +55,15 @@ func newHTTPServer(g *Gateway) *http.Server {
 	s.route("/v1/routes/dry-run", methods{http.MethodPost: s.postRoute})
 	s.routeCatalog()
 	s.route(pathResults+"{ref...}", methods{http.MethodGet: s.getResult})
-	s.route("/v1/sessions/{id}/messages", methods{http.MethodGet: s.getMessages})
+	s.route(pathApprovals, methods{http.MethodGet: s.getApprovals})
+	s.route(pathApprovals+"/{id}", methods{http.MethodGet: s.getApproval})
+	s.route(pathSession, methods{http.MethodDelete: s.deleteSession})
+	s.route(pathSession+"/messages", methods{http.MethodGet: s.getMessages})
+	s.route(pathSession+"/export", methods{http.MethodGet: s.getExport})
+	s.route(pathKnowledge+"/documents", methods{http.MethodGet: s.getKnowledge, http.MethodPost: s.postKnowledge})
+	s.route(pathKnowledge+"/documents/{id...}", methods{http.MethodDelete: s.deleteKnowledge})
+	s.route(pathKnowledge+"/search", methods{http.MethodGet: s.searchKnowledge})
+	s.route("/v1/doctor", methods{http.MethodPost: s.postDoctor})
 	s.route(pathHealth, methods{http.MethodGet: s.getHealth})
 	if g.cfg.Metrics != nil {
 		s.route(pathMetrics, methods{http.MethodGet: func(w http.ResponseWriter, r *http.Request) error {

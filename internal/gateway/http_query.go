@@ -1,6 +1,8 @@
 package gateway
 
 import (
+	"cmp"
+	"encoding/json"
 	"maps"
 	"net/http"
 	"net/url"
@@ -90,6 +92,28 @@ func (q *query) labels() map[string]string {
 		labels[key] = value
 	}
 	return labels
+}
+
+// caller names who asks, by the header or the parameter "tenant". Where something is deleted, guessing which of two was meant is not on.
+func (q *query) caller(r *http.Request) (identity, error) {
+	named, header := q.text("tenant", maxText), r.Header.Get(tenantKey)
+	if named != "" && header != "" && named != header {
+		return identity{}, agent.Invalid("tenant", "is %.140q, but the header %s says %.140q", named, tenantKey, header)
+	}
+	return namedTenant(cmp.Or(header, named))
+}
+
+// object returns a parameter that is a JSON object, nil when it is not given.
+func (q *query) object(name string, most int) json.RawMessage {
+	value := q.text(name, most)
+	if value == "" {
+		return nil
+	}
+	var object map[string]any
+	if err := decodeJSON([]byte(value), &object); err != nil || object == nil {
+		q.fault(agent.Invalid(name, "want a JSON object"))
+	}
+	return json.RawMessage(value)
 }
 
 func (q *query) page() agent.Page {

@@ -99,41 +99,6 @@ func mediaTypeOf(stored string) string {
 	return stored
 }
 
-// getMessages is GET /v1/sessions/{id}/messages?after=&limit=.
-func (s *httpServer) getMessages(w http.ResponseWriter, r *http.Request) error {
-	who, err := caller(r)
-	if err != nil {
-		return err
-	}
-	session := agent.SessionID(r.PathValue("id"))
-	if !session.Valid() {
-		return agent.Errorf(agent.CodeNotFound, "", "no session %.140q", session)
-	}
-	after, err := queryInt(r, "after")
-	if err != nil {
-		return err
-	}
-	limit, err := queryInt(r, "limit")
-	if err != nil {
-		return err
-	}
-	most := int64(s.cfg.Limits.MessagePage)
-	if limit == 0 || limit > most {
-		limit = most
-	}
-	ctx, cancel := s.call(r)
-	defer cancel()
-	page, err := s.cfg.Runtime.Messages(ctx, who.own(), session, after, int(limit))
-	if err != nil {
-		return err
-	}
-	if page.Messages == nil {
-		page.Messages = []SessionMessage{}
-	}
-	s.write(w, http.StatusOK, page)
-	return nil
-}
-
 // healthBody is the body of GET /health.
 type healthBody struct {
 	Status       string           `json:"status"` // ok or unavailable

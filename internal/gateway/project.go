@@ -12,7 +12,7 @@ import (
 	pb "github.com/turnstone-run/turnstone/proto/turnstone/v1"
 )
 
-// This file and project_catalog.go are the one projection between the vocabulary and proto (DESIGN §2). It is lossless, which
+// This file, project_approval.go and project_catalog.go are the one projection between the vocabulary and proto (DESIGN §2). It is lossless, which
 // FuzzProjection and TestCatalogProjection prove, up to what proto cannot say: an empty list is no list, an empty JSON text is none,
 // and text that is no UTF-8 is repaired.
 
@@ -151,14 +151,14 @@ func contextFromProto(p *pb.InvocationContext) agent.InvocationContext {
 func limitsToProto(l agent.Limits) *pb.Limits {
 	return &pb.Limits{
 		ModelCalls: int64(l.ModelCalls), ToolCalls: int64(l.ToolCalls), Tokens: l.Tokens, CostUsd: l.CostUSD,
-		WallTimeSec: l.WallTimeSec,
+		WallTimeSec: l.WallTimeSec, Iterations: int64(l.Iterations),
 	}
 }
 
 func limitsFromProto(p *pb.Limits) agent.Limits {
 	return agent.Limits{
 		ModelCalls: int(p.GetModelCalls()), ToolCalls: int(p.GetToolCalls()), Tokens: p.GetTokens(), CostUSD: p.GetCostUsd(),
-		WallTimeSec: p.GetWallTimeSec(),
+		WallTimeSec: p.GetWallTimeSec(), Iterations: int(p.GetIterations()),
 	}
 }
 
@@ -295,28 +295,6 @@ func faultFromProto(p *pb.Fault) agent.Fault {
 	return agent.Fault{
 		File: p.GetFile(), Line: int(p.GetLine()), Column: int(p.GetColumn()), Document: p.GetDocument(), Path: p.GetPath(),
 		Message: p.GetMessage(),
-	}
-}
-
-func approvalToProto(a *agent.Approval) *pb.Approval {
-	if a == nil {
-		return nil
-	}
-	return &pb.Approval{
-		ApprovalId: utf8(a.ApprovalID), TurnId: utf8(string(a.TurnID)), CallId: utf8(string(a.CallID)), Step: int64(a.Step),
-		ToolName: utf8(a.ToolName), Args: textOf(a.Args), Rule: utf8(a.Rule), Decision: utf8(string(a.Decision)), By: utf8(a.By),
-		Message: utf8(a.Message),
-	}
-}
-
-func approvalFromProto(p *pb.Approval) *agent.Approval {
-	if p == nil {
-		return nil
-	}
-	return &agent.Approval{
-		ApprovalID: p.GetApprovalId(), TurnID: agent.TurnID(p.GetTurnId()), CallID: agent.CallID(p.GetCallId()),
-		Step: int(p.GetStep()), ToolName: p.GetToolName(), Args: rawOf(p.GetArgs()), Rule: p.GetRule(),
-		Decision: agent.DecisionKind(p.GetDecision()), By: p.GetBy(), Message: p.GetMessage(),
 	}
 }
 

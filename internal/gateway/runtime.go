@@ -37,6 +37,11 @@ type Runtime interface {
 	Messages(ctx context.Context, tenant string, s agent.SessionID, after int64, limit int) (MessagePage, error)
 	// Health asks every dependency, within ctx.
 	Health(ctx context.Context) Health
+
+	Approvals
+	Sessions
+	Collections
+	Examiner
 }
 
 // StateWaiting is the state of a turn that waits for a person. The others are [agent.StateQueued], [agent.StateRunning] and the

@@ -44,6 +44,7 @@ type Config struct {
 
 	CallTimeout time.Duration // of everything but following and reading results; default 60 s
 	IdleTimeout time.Duration // a stream silent for longer is taken for dead; above the server's heartbeat; default 45 s
+	LongTimeout time.Duration // of an upload with what is made of it, and of a doctor's visit; default 15 min
 	Patience    time.Duration // how long Follow tries to reconnect without seeing an event; default 2 min
 	MaxEvent    int           // bytes of one event; default 16 MiB
 }
@@ -64,7 +65,7 @@ func New(cfg Config) (*Client, error) {
 		cfg.HTTP = &http.Client{}
 	}
 	for d, fallback := range map[*time.Duration]time.Duration{
-		&cfg.CallTimeout: time.Minute, &cfg.IdleTimeout: 45 * time.Second, &cfg.Patience: 2 * time.Minute,
+		&cfg.CallTimeout: time.Minute, &cfg.IdleTimeout: 45 * time.Second, &cfg.Patience: 2 * time.Minute, &cfg.LongTimeout: 15 * time.Minute,
 	} {
 		if *d <= 0 {
 			*d = fallback
@@ -132,6 +133,9 @@ func (c *Client) Cancel(ctx context.Context, id agent.TurnID, r agent.CancelRequ
 	return c.call(ctx, http.MethodPost, []string{"turns", string(id), "cancel"}, nil, r, nil)
 }
 
+// Message is one message of a transcript.
+type Message = gateway.SessionMessage
+
 // Messages returns a page of a session's transcript behind a position; limit 0 is the server's.
 func (c *Client) Messages(ctx context.Context, s agent.SessionID, after int64, limit int) (gateway.MessagePage, error) {
 	var out gateway.MessagePage
@@ -167,6 +171,11 @@ func (c *Client) call(ctx context.Context, method string, path []string, query u
 	if err != nil {
 		return err
 	}
+	return decodeAnswer(ctx, resp, method, path, out)
+}
+
+// decodeAnswer reads an answer's document, and closes it; out may be nil.
+func decodeAnswer(ctx context.Context, resp *http.Response, method string, path []string, out any) error {
 	defer resp.Body.Close() //nolint:errcheck // read-only
 	if out == nil {
 		return nil
@@ -189,9 +198,21 @@ func interrupted(ctx context.Context, err error) error {
 	}
 }
 
-// send sends a request and turns every answer but a success into an error.
+// send sends a request and turns every answer but a success into an error. A body is JSON.
 func (c *Client) send(
 	ctx context.Context, method string, path []string, query url.Values, body []byte, header http.Header,
+) (*http.Response, error) {
+	if header == nil {
+		header = http.Header{}
+	}
+	if body != nil {
+		header.Set("Content-Type", "application/json")
+	}
+	return c.do(ctx, method, path, query, bytes.NewReader(body), header)
+}
+
+func (c *Client) do(
+	ctx context.Context, method string, path []string, query url.Values, body io.Reader, header http.Header,
 ) (*http.Response, error) {
 	escaped := make([]string, len(path))
 	for i, p := range path {
@@ -202,16 +223,11 @@ func (c *Client) send(
 	}
 	u := c.base.JoinPath("v1").JoinPath(escaped...)
 	u.RawQuery = query.Encode()
-	req, err := http.NewRequestWithContext(ctx, method, u.String(), bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, method, u.String(), body)
 	if err != nil {
 		return nil, fmt.Errorf("make request: %w", err)
 	}
-	if header != nil {
-		req.Header = header
-	}
-	if body != nil {
-		req.Header.Set("Content-Type", "application/json")
-	}
+	req.Header = header
 	shared := c.cfg.Tenant == agent.SharedTenant && path[0] == catalogPath // no tenant of its own: the calls that mean it name it
 	if c.cfg.Tenant != "" && !shared && !query.Has(tenantParam) {
 		req.Header.Set("Turnstone-Tenant", c.cfg.Tenant)

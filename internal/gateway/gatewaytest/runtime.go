@@ -29,15 +29,23 @@ type Runtime struct {
 	Decided   func(id agent.TurnID, d agent.Decision) error
 	Provided  func(id agent.TurnID, r gateway.ProvidedResult) error
 	Cancelled func(id agent.TurnID, c agent.CancelRequest) error
+	// Collections are the knowledge collections that the catalog has.
+	Collections []string
+	// Examine is what Doctor does; nil reports nothing.
+	Examine func(ctx context.Context, agentName, profile string, report func(gateway.DoctorCheck)) error
 
 	mu      sync.Mutex
 	broken  string // the dependency that Health reports as down
 	kept    int64  // events before this index have expired
 	turns   map[agent.TurnID]*turn
+	order   []agent.TurnID
 	byKey   map[string]agent.TurnID
 	results map[string][]byte
 	follows int
 	seen    []agent.Envelope
+
+	approvals []agent.Approval // in the order in which they were asked for
+	knowledge map[string][]knowledge
 }
 
 type turn struct {
@@ -53,7 +61,9 @@ var _ gateway.Runtime = (*Runtime)(nil)
 
 // New makes an empty runtime.
 func New() *Runtime {
-	return &Runtime{turns: map[agent.TurnID]*turn{}, byKey: map[string]agent.TurnID{}, results: map[string][]byte{}}
+	return &Runtime{
+		turns: map[agent.TurnID]*turn{}, byKey: map[string]agent.TurnID{}, results: map[string][]byte{}, knowledge: map[string][]knowledge{},
+	}
 }
 
 // Submit implements [agent.Inbox]. Turn ids count from turn-1.
@@ -84,6 +94,7 @@ func (rt *Runtime) Submit(_ context.Context, e agent.Envelope) (agent.Receipt, e
 		rt.byKey[r.IdempotencyKey] = id
 	}
 	rt.turns[id] = &turn{request: r, changed: make(chan struct{}), state: agent.StateRunning}
+	rt.order = append(rt.order, id)
 	if rt.Script != nil {
 		go rt.Script(rt, id, r)
 	}
@@ -116,8 +127,10 @@ func (rt *Runtime) Emit(id agent.TurnID, events ...agent.Event) {
 		switch {
 		case e.Type == agent.EventApprovalRequested:
 			t.pending = append(t.pending, *e.Approval)
+			rt.ask(id, t, *e.Approval)
 		case e.Type == agent.EventApprovalResolved:
 			t.pending = nil
+			rt.resolve(id, e.Approval)
 		case e.Status == agent.StatusWaiting:
 			t.state = gateway.StateWaiting
 		case e.Status == agent.StatusRunning:

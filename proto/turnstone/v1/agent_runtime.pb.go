@@ -22,6 +22,296 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// AgentRequest is a question. Only query is needed; the other fields are those of TurnRequest.
+type AgentRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Query string                 `protobuf:"bytes,1,opt,name=query,proto3" json:"query,omitempty"`
+	// Empty: a session of its own, named after the turn.
+	SessionId string `protobuf:"bytes,2,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// Empty: routing decides.
+	Agent   string             `protobuf:"bytes,3,opt,name=agent,proto3" json:"agent,omitempty"`
+	Context *InvocationContext `protobuf:"bytes,4,opt,name=context,proto3" json:"context,omitempty"`
+	// load (default) or fresh.
+	History        string  `protobuf:"bytes,5,opt,name=history,proto3" json:"history,omitempty"`
+	Model          string  `protobuf:"bytes,6,opt,name=model,proto3" json:"model,omitempty"`
+	TurnId         string  `protobuf:"bytes,7,opt,name=turn_id,json=turnId,proto3" json:"turn_id,omitempty"`
+	IdempotencyKey string  `protobuf:"bytes,8,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
+	Limits         *Limits `protobuf:"bytes,9,opt,name=limits,proto3" json:"limits,omitempty"`
+	// JSON text: the JSON Schema of the answer.
+	OutputSchema string `protobuf:"bytes,10,opt,name=output_schema,json=outputSchema,proto3" json:"output_schema,omitempty"`
+	// durable (default) or direct.
+	Mode string `protobuf:"bytes,11,opt,name=mode,proto3" json:"mode,omitempty"`
+	// queue (default), interrupt or reject.
+	OnBusy        string `protobuf:"bytes,12,opt,name=on_busy,json=onBusy,proto3" json:"on_busy,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AgentRequest) Reset() {
+	*x = AgentRequest{}
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AgentRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AgentRequest) ProtoMessage() {}
+
+func (x *AgentRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AgentRequest.ProtoReflect.Descriptor instead.
+func (*AgentRequest) Descriptor() ([]byte, []int) {
+	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *AgentRequest) GetQuery() string {
+	if x != nil {
+		return x.Query
+	}
+	return ""
+}
+
+func (x *AgentRequest) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *AgentRequest) GetAgent() string {
+	if x != nil {
+		return x.Agent
+	}
+	return ""
+}
+
+func (x *AgentRequest) GetContext() *InvocationContext {
+	if x != nil {
+		return x.Context
+	}
+	return nil
+}
+
+func (x *AgentRequest) GetHistory() string {
+	if x != nil {
+		return x.History
+	}
+	return ""
+}
+
+func (x *AgentRequest) GetModel() string {
+	if x != nil {
+		return x.Model
+	}
+	return ""
+}
+
+func (x *AgentRequest) GetTurnId() string {
+	if x != nil {
+		return x.TurnId
+	}
+	return ""
+}
+
+func (x *AgentRequest) GetIdempotencyKey() string {
+	if x != nil {
+		return x.IdempotencyKey
+	}
+	return ""
+}
+
+func (x *AgentRequest) GetLimits() *Limits {
+	if x != nil {
+		return x.Limits
+	}
+	return nil
+}
+
+func (x *AgentRequest) GetOutputSchema() string {
+	if x != nil {
+		return x.OutputSchema
+	}
+	return ""
+}
+
+func (x *AgentRequest) GetMode() string {
+	if x != nil {
+		return x.Mode
+	}
+	return ""
+}
+
+func (x *AgentRequest) GetOnBusy() string {
+	if x != nil {
+		return x.OnBusy
+	}
+	return ""
+}
+
+// AgentResponse is an answer, or a piece of one.
+type AgentResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A piece of the answer; in the final response all of it.
+	Text string `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
+	// Nothing follows.
+	IsFinal   bool   `protobuf:"varint,2,opt,name=is_final,json=isFinal,proto3" json:"is_final,omitempty"`
+	TurnId    string `protobuf:"bytes,3,opt,name=turn_id,json=turnId,proto3" json:"turn_id,omitempty"`
+	SessionId string `protobuf:"bytes,4,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// Of the event that it was made of: Follow behind it yields what comes next.
+	EventIndex int64 `protobuf:"varint,5,opt,name=event_index,json=eventIndex,proto3" json:"event_index,omitempty"`
+	// The producer began again: drop the text of responses whose event_index is from_index or more.
+	Reset_    bool  `protobuf:"varint,6,opt,name=reset,proto3" json:"reset,omitempty"`
+	FromIndex int64 `protobuf:"varint,7,opt,name=from_index,json=fromIndex,proto3" json:"from_index,omitempty"`
+	// completed, failed or cancelled, in the final response; waiting while a person is asked.
+	Status string `protobuf:"bytes,8,opt,name=status,proto3" json:"status,omitempty"`
+	// For waiting: for what.
+	Pending []*Approval `protobuf:"bytes,9,rep,name=pending,proto3" json:"pending,omitempty"`
+	// Which way the question went: retrieval, code or conversational. Empty for an agent without branches, and until it is known.
+	Branch string `protobuf:"bytes,10,opt,name=branch,proto3" json:"branch,omitempty"`
+	// Where the text comes from, with start_index and end_index in it. In the final response.
+	Citations []*Annotation `protobuf:"bytes,11,rep,name=citations,proto3" json:"citations,omitempty"`
+	// In the final response of a turn that failed.
+	Error *Failure `protobuf:"bytes,12,opt,name=error,proto3" json:"error,omitempty"`
+	// In the final response: the whole result.
+	Output        *AgentStepOutput `protobuf:"bytes,13,opt,name=output,proto3" json:"output,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AgentResponse) Reset() {
+	*x = AgentResponse{}
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AgentResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AgentResponse) ProtoMessage() {}
+
+func (x *AgentResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AgentResponse.ProtoReflect.Descriptor instead.
+func (*AgentResponse) Descriptor() ([]byte, []int) {
+	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *AgentResponse) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *AgentResponse) GetIsFinal() bool {
+	if x != nil {
+		return x.IsFinal
+	}
+	return false
+}
+
+func (x *AgentResponse) GetTurnId() string {
+	if x != nil {
+		return x.TurnId
+	}
+	return ""
+}
+
+func (x *AgentResponse) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *AgentResponse) GetEventIndex() int64 {
+	if x != nil {
+		return x.EventIndex
+	}
+	return 0
+}
+
+func (x *AgentResponse) GetReset_() bool {
+	if x != nil {
+		return x.Reset_
+	}
+	return false
+}
+
+func (x *AgentResponse) GetFromIndex() int64 {
+	if x != nil {
+		return x.FromIndex
+	}
+	return 0
+}
+
+func (x *AgentResponse) GetStatus() string {
+	if x != nil {
+		return x.Status
+	}
+	return ""
+}
+
+func (x *AgentResponse) GetPending() []*Approval {
+	if x != nil {
+		return x.Pending
+	}
+	return nil
+}
+
+func (x *AgentResponse) GetBranch() string {
+	if x != nil {
+		return x.Branch
+	}
+	return ""
+}
+
+func (x *AgentResponse) GetCitations() []*Annotation {
+	if x != nil {
+		return x.Citations
+	}
+	return nil
+}
+
+func (x *AgentResponse) GetError() *Failure {
+	if x != nil {
+		return x.Error
+	}
+	return nil
+}
+
+func (x *AgentResponse) GetOutput() *AgentStepOutput {
+	if x != nil {
+		return x.Output
+	}
+	return nil
+}
+
 // FollowRequest names a turn and where to begin.
 type FollowRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
@@ -34,7 +324,7 @@ type FollowRequest struct {
 
 func (x *FollowRequest) Reset() {
 	*x = FollowRequest{}
-	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[0]
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -46,7 +336,7 @@ func (x *FollowRequest) String() string {
 func (*FollowRequest) ProtoMessage() {}
 
 func (x *FollowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[0]
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -59,7 +349,7 @@ func (x *FollowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowRequest.ProtoReflect.Descriptor instead.
 func (*FollowRequest) Descriptor() ([]byte, []int) {
-	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{0}
+	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *FollowRequest) GetTurnId() string {
@@ -91,7 +381,7 @@ type WaitingTurn struct {
 
 func (x *WaitingTurn) Reset() {
 	*x = WaitingTurn{}
-	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[1]
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -103,7 +393,7 @@ func (x *WaitingTurn) String() string {
 func (*WaitingTurn) ProtoMessage() {}
 
 func (x *WaitingTurn) ProtoReflect() protoreflect.Message {
-	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[1]
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -116,7 +406,7 @@ func (x *WaitingTurn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitingTurn.ProtoReflect.Descriptor instead.
 func (*WaitingTurn) Descriptor() ([]byte, []int) {
-	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{1}
+	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *WaitingTurn) GetTurnId() string {
@@ -174,7 +464,7 @@ type ListAgentsRequest struct {
 
 func (x *ListAgentsRequest) Reset() {
 	*x = ListAgentsRequest{}
-	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[2]
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -186,7 +476,7 @@ func (x *ListAgentsRequest) String() string {
 func (*ListAgentsRequest) ProtoMessage() {}
 
 func (x *ListAgentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[2]
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -199,7 +489,7 @@ func (x *ListAgentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAgentsRequest.ProtoReflect.Descriptor instead.
 func (*ListAgentsRequest) Descriptor() ([]byte, []int) {
-	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{2}
+	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ListAgentsRequest) GetTenant() string {
@@ -258,7 +548,7 @@ type ListAgentsResponse struct {
 
 func (x *ListAgentsResponse) Reset() {
 	*x = ListAgentsResponse{}
-	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[3]
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -270,7 +560,7 @@ func (x *ListAgentsResponse) String() string {
 func (*ListAgentsResponse) ProtoMessage() {}
 
 func (x *ListAgentsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[3]
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -283,7 +573,7 @@ func (x *ListAgentsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAgentsResponse.ProtoReflect.Descriptor instead.
 func (*ListAgentsResponse) Descriptor() ([]byte, []int) {
-	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{3}
+	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ListAgentsResponse) GetAgents() []*AgentInfo {
@@ -322,7 +612,7 @@ type RouteRequest struct {
 
 func (x *RouteRequest) Reset() {
 	*x = RouteRequest{}
-	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[4]
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -334,7 +624,7 @@ func (x *RouteRequest) String() string {
 func (*RouteRequest) ProtoMessage() {}
 
 func (x *RouteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[4]
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -347,7 +637,7 @@ func (x *RouteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RouteRequest.ProtoReflect.Descriptor instead.
 func (*RouteRequest) Descriptor() ([]byte, []int) {
-	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{4}
+	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *RouteRequest) GetAgent() string {
@@ -388,7 +678,7 @@ type RouteResponse struct {
 
 func (x *RouteResponse) Reset() {
 	*x = RouteResponse{}
-	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[5]
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -400,7 +690,7 @@ func (x *RouteResponse) String() string {
 func (*RouteResponse) ProtoMessage() {}
 
 func (x *RouteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[5]
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -413,7 +703,7 @@ func (x *RouteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RouteResponse.ProtoReflect.Descriptor instead.
 func (*RouteResponse) Descriptor() ([]byte, []int) {
-	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{5}
+	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *RouteResponse) GetDecision() *RouteDecision {
@@ -449,7 +739,7 @@ type RouteDecision struct {
 
 func (x *RouteDecision) Reset() {
 	*x = RouteDecision{}
-	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[6]
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -461,7 +751,7 @@ func (x *RouteDecision) String() string {
 func (*RouteDecision) ProtoMessage() {}
 
 func (x *RouteDecision) ProtoReflect() protoreflect.Message {
-	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[6]
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -474,7 +764,7 @@ func (x *RouteDecision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RouteDecision.ProtoReflect.Descriptor instead.
 func (*RouteDecision) Descriptor() ([]byte, []int) {
-	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{6}
+	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *RouteDecision) GetAgent() string {
@@ -557,7 +847,7 @@ type RuleVerdict struct {
 
 func (x *RuleVerdict) Reset() {
 	*x = RuleVerdict{}
-	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[7]
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -569,7 +859,7 @@ func (x *RuleVerdict) String() string {
 func (*RuleVerdict) ProtoMessage() {}
 
 func (x *RuleVerdict) ProtoReflect() protoreflect.Message {
-	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[7]
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -582,7 +872,7 @@ func (x *RuleVerdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuleVerdict.ProtoReflect.Descriptor instead.
 func (*RuleVerdict) Descriptor() ([]byte, []int) {
-	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{7}
+	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *RuleVerdict) GetTable() string {
@@ -641,6 +931,140 @@ func (x *RuleVerdict) GetModel() string {
 	return ""
 }
 
+// ListApprovalsRequest asks for approvals of the caller's tenant; empty fields do not filter.
+type ListApprovalsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// pending or decided.
+	State     string `protobuf:"bytes,1,opt,name=state,proto3" json:"state,omitempty"`
+	SessionId string `protobuf:"bytes,2,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	TurnId    string `protobuf:"bytes,3,opt,name=turn_id,json=turnId,proto3" json:"turn_id,omitempty"`
+	// 1 to 1000, of which 500 are answered at most; 0: 100.
+	PageSize int32 `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// next_page_token of the page before; empty: the first.
+	PageToken     string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListApprovalsRequest) Reset() {
+	*x = ListApprovalsRequest{}
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListApprovalsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListApprovalsRequest) ProtoMessage() {}
+
+func (x *ListApprovalsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListApprovalsRequest.ProtoReflect.Descriptor instead.
+func (*ListApprovalsRequest) Descriptor() ([]byte, []int) {
+	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *ListApprovalsRequest) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *ListApprovalsRequest) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *ListApprovalsRequest) GetTurnId() string {
+	if x != nil {
+		return x.TurnId
+	}
+	return ""
+}
+
+func (x *ListApprovalsRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListApprovalsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+// ListApprovalsResponse is a page of approvals.
+type ListApprovalsResponse struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Approvals []*Approval            `protobuf:"bytes,1,rep,name=approvals,proto3" json:"approvals,omitempty"`
+	// Empty: this was the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListApprovalsResponse) Reset() {
+	*x = ListApprovalsResponse{}
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListApprovalsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListApprovalsResponse) ProtoMessage() {}
+
+func (x *ListApprovalsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListApprovalsResponse.ProtoReflect.Descriptor instead.
+func (*ListApprovalsResponse) Descriptor() ([]byte, []int) {
+	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *ListApprovalsResponse) GetApprovals() []*Approval {
+	if x != nil {
+		return x.Approvals
+	}
+	return nil
+}
+
+func (x *ListApprovalsResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
 // DecideRequest answers an approval of a turn.
 type DecideRequest struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
@@ -651,7 +1075,8 @@ type DecideRequest struct {
 	// JSON text. For edit: the arguments to run with.
 	Args string `protobuf:"bytes,4,opt,name=args,proto3" json:"args,omitempty"`
 	// For reject: why; for respond: the tool's answer.
-	Message       string `protobuf:"bytes,5,opt,name=message,proto3" json:"message,omitempty"`
+	Message string `protobuf:"bytes,5,opt,name=message,proto3" json:"message,omitempty"`
+	// The decision stands for later calls of the session, as far as the approval's remember says.
 	Remember      bool   `protobuf:"varint,6,opt,name=remember,proto3" json:"remember,omitempty"`
 	By            string `protobuf:"bytes,7,opt,name=by,proto3" json:"by,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -660,7 +1085,7 @@ type DecideRequest struct {
 
 func (x *DecideRequest) Reset() {
 	*x = DecideRequest{}
-	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[8]
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -672,7 +1097,7 @@ func (x *DecideRequest) String() string {
 func (*DecideRequest) ProtoMessage() {}
 
 func (x *DecideRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[8]
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -685,7 +1110,7 @@ func (x *DecideRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecideRequest.ProtoReflect.Descriptor instead.
 func (*DecideRequest) Descriptor() ([]byte, []int) {
-	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{8}
+	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *DecideRequest) GetTurnId() string {
@@ -746,7 +1171,7 @@ type DecideResponse struct {
 
 func (x *DecideResponse) Reset() {
 	*x = DecideResponse{}
-	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[9]
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -758,7 +1183,7 @@ func (x *DecideResponse) String() string {
 func (*DecideResponse) ProtoMessage() {}
 
 func (x *DecideResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[9]
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -771,7 +1196,7 @@ func (x *DecideResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecideResponse.ProtoReflect.Descriptor instead.
 func (*DecideResponse) Descriptor() ([]byte, []int) {
-	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{9}
+	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{13}
 }
 
 // ProvideRequest hands in exactly one of result and error.
@@ -788,7 +1213,7 @@ type ProvideRequest struct {
 
 func (x *ProvideRequest) Reset() {
 	*x = ProvideRequest{}
-	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[10]
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -800,7 +1225,7 @@ func (x *ProvideRequest) String() string {
 func (*ProvideRequest) ProtoMessage() {}
 
 func (x *ProvideRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[10]
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -813,7 +1238,7 @@ func (x *ProvideRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProvideRequest.ProtoReflect.Descriptor instead.
 func (*ProvideRequest) Descriptor() ([]byte, []int) {
-	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{10}
+	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ProvideRequest) GetTurnId() string {
@@ -853,7 +1278,7 @@ type ProvideResponse struct {
 
 func (x *ProvideResponse) Reset() {
 	*x = ProvideResponse{}
-	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[11]
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -865,7 +1290,7 @@ func (x *ProvideResponse) String() string {
 func (*ProvideResponse) ProtoMessage() {}
 
 func (x *ProvideResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[11]
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -878,7 +1303,7 @@ func (x *ProvideResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProvideResponse.ProtoReflect.Descriptor instead.
 func (*ProvideResponse) Descriptor() ([]byte, []int) {
-	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{11}
+	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{15}
 }
 
 // CancelRequest asks a turn to stop.
@@ -893,7 +1318,7 @@ type CancelRequest struct {
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[12]
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -905,7 +1330,7 @@ func (x *CancelRequest) String() string {
 func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[12]
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -918,7 +1343,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
-	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{12}
+	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *CancelRequest) GetTurnId() string {
@@ -951,7 +1376,7 @@ type CancelResponse struct {
 
 func (x *CancelResponse) Reset() {
 	*x = CancelResponse{}
-	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[13]
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -963,7 +1388,7 @@ func (x *CancelResponse) String() string {
 func (*CancelResponse) ProtoMessage() {}
 
 func (x *CancelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[13]
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -976,7 +1401,7 @@ func (x *CancelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelResponse.ProtoReflect.Descriptor instead.
 func (*CancelResponse) Descriptor() ([]byte, []int) {
-	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{13}
+	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{17}
 }
 
 // GetTurnRequest names a turn.
@@ -989,7 +1414,7 @@ type GetTurnRequest struct {
 
 func (x *GetTurnRequest) Reset() {
 	*x = GetTurnRequest{}
-	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[14]
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1001,7 +1426,7 @@ func (x *GetTurnRequest) String() string {
 func (*GetTurnRequest) ProtoMessage() {}
 
 func (x *GetTurnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[14]
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1014,7 +1439,7 @@ func (x *GetTurnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTurnRequest.ProtoReflect.Descriptor instead.
 func (*GetTurnRequest) Descriptor() ([]byte, []int) {
-	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{14}
+	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *GetTurnRequest) GetTurnId() string {
@@ -1046,7 +1471,7 @@ type GetTurnResponse struct {
 
 func (x *GetTurnResponse) Reset() {
 	*x = GetTurnResponse{}
-	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[15]
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1058,7 +1483,7 @@ func (x *GetTurnResponse) String() string {
 func (*GetTurnResponse) ProtoMessage() {}
 
 func (x *GetTurnResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[15]
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1071,7 +1496,7 @@ func (x *GetTurnResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTurnResponse.ProtoReflect.Descriptor instead.
 func (*GetTurnResponse) Descriptor() ([]byte, []int) {
-	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{15}
+	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *GetTurnResponse) GetTurnId() string {
@@ -1154,7 +1579,7 @@ type GetResultRequest struct {
 
 func (x *GetResultRequest) Reset() {
 	*x = GetResultRequest{}
-	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[16]
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1166,7 +1591,7 @@ func (x *GetResultRequest) String() string {
 func (*GetResultRequest) ProtoMessage() {}
 
 func (x *GetResultRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[16]
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1179,7 +1604,7 @@ func (x *GetResultRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetResultRequest.ProtoReflect.Descriptor instead.
 func (*GetResultRequest) Descriptor() ([]byte, []int) {
-	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{16}
+	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *GetResultRequest) GetRef() string {
@@ -1205,7 +1630,7 @@ type GetResultResponse struct {
 
 func (x *GetResultResponse) Reset() {
 	*x = GetResultResponse{}
-	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[17]
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1217,7 +1642,7 @@ func (x *GetResultResponse) String() string {
 func (*GetResultResponse) ProtoMessage() {}
 
 func (x *GetResultResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[17]
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1230,7 +1655,7 @@ func (x *GetResultResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetResultResponse.ProtoReflect.Descriptor instead.
 func (*GetResultResponse) Descriptor() ([]byte, []int) {
-	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{17}
+	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *GetResultResponse) GetRef() string {
@@ -1261,11 +1686,249 @@ func (x *GetResultResponse) GetData() []byte {
 	return nil
 }
 
+// ExportSessionRequest names a session of the caller's tenant.
+type ExportSessionRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	SessionId     string                 `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExportSessionRequest) Reset() {
+	*x = ExportSessionRequest{}
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExportSessionRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExportSessionRequest) ProtoMessage() {}
+
+func (x *ExportSessionRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExportSessionRequest.ProtoReflect.Descriptor instead.
+func (*ExportSessionRequest) Descriptor() ([]byte, []int) {
+	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *ExportSessionRequest) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+// ExportSessionResponse is one part of a session; the parts in order are the JSON that GET /v1/sessions/{id}/export answers.
+type ExportSessionResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Data          []byte                 `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExportSessionResponse) Reset() {
+	*x = ExportSessionResponse{}
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExportSessionResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExportSessionResponse) ProtoMessage() {}
+
+func (x *ExportSessionResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExportSessionResponse.ProtoReflect.Descriptor instead.
+func (*ExportSessionResponse) Descriptor() ([]byte, []int) {
+	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *ExportSessionResponse) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+// DeleteSessionRequest names a session of the caller's tenant.
+type DeleteSessionRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	SessionId     string                 `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteSessionRequest) Reset() {
+	*x = DeleteSessionRequest{}
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteSessionRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteSessionRequest) ProtoMessage() {}
+
+func (x *DeleteSessionRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteSessionRequest.ProtoReflect.Descriptor instead.
+func (*DeleteSessionRequest) Descriptor() ([]byte, []int) {
+	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *DeleteSessionRequest) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+// DeleteSessionResponse says what is gone.
+type DeleteSessionResponse struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	SessionId string                 `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	Turns     int64                  `protobuf:"varint,2,opt,name=turns,proto3" json:"turns,omitempty"`
+	Messages  int64                  `protobuf:"varint,3,opt,name=messages,proto3" json:"messages,omitempty"`
+	// Stored content that nothing else referred to.
+	Blobs         int64 `protobuf:"varint,4,opt,name=blobs,proto3" json:"blobs,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteSessionResponse) Reset() {
+	*x = DeleteSessionResponse{}
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteSessionResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteSessionResponse) ProtoMessage() {}
+
+func (x *DeleteSessionResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_turnstone_v1_agent_runtime_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteSessionResponse.ProtoReflect.Descriptor instead.
+func (*DeleteSessionResponse) Descriptor() ([]byte, []int) {
+	return file_turnstone_v1_agent_runtime_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *DeleteSessionResponse) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *DeleteSessionResponse) GetTurns() int64 {
+	if x != nil {
+		return x.Turns
+	}
+	return 0
+}
+
+func (x *DeleteSessionResponse) GetMessages() int64 {
+	if x != nil {
+		return x.Messages
+	}
+	return 0
+}
+
+func (x *DeleteSessionResponse) GetBlobs() int64 {
+	if x != nil {
+		return x.Blobs
+	}
+	return 0
+}
+
 var File_turnstone_v1_agent_runtime_proto protoreflect.FileDescriptor
 
 const file_turnstone_v1_agent_runtime_proto_rawDesc = "" +
 	"\n" +
-	" turnstone/v1/agent_runtime.proto\x12\fturnstone.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18turnstone/v1/agent.proto\x1a\x18turnstone/v1/event.proto\x1a\x1aturnstone/v1/message.proto\x1a\x17turnstone/v1/turn.proto\"I\n" +
+	" turnstone/v1/agent_runtime.proto\x12\fturnstone.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18turnstone/v1/agent.proto\x1a\x18turnstone/v1/event.proto\x1a\x1aturnstone/v1/message.proto\x1a\x17turnstone/v1/turn.proto\"\x86\x03\n" +
+	"\fAgentRequest\x12\x14\n" +
+	"\x05query\x18\x01 \x01(\tR\x05query\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x02 \x01(\tR\tsessionId\x12\x14\n" +
+	"\x05agent\x18\x03 \x01(\tR\x05agent\x129\n" +
+	"\acontext\x18\x04 \x01(\v2\x1f.turnstone.v1.InvocationContextR\acontext\x12\x18\n" +
+	"\ahistory\x18\x05 \x01(\tR\ahistory\x12\x14\n" +
+	"\x05model\x18\x06 \x01(\tR\x05model\x12\x17\n" +
+	"\aturn_id\x18\a \x01(\tR\x06turnId\x12'\n" +
+	"\x0fidempotency_key\x18\b \x01(\tR\x0eidempotencyKey\x12,\n" +
+	"\x06limits\x18\t \x01(\v2\x14.turnstone.v1.LimitsR\x06limits\x12#\n" +
+	"\routput_schema\x18\n" +
+	" \x01(\tR\foutputSchema\x12\x12\n" +
+	"\x04mode\x18\v \x01(\tR\x04mode\x12\x17\n" +
+	"\aon_busy\x18\f \x01(\tR\x06onBusy\"\xca\x03\n" +
+	"\rAgentResponse\x12\x12\n" +
+	"\x04text\x18\x01 \x01(\tR\x04text\x12\x19\n" +
+	"\bis_final\x18\x02 \x01(\bR\aisFinal\x12\x17\n" +
+	"\aturn_id\x18\x03 \x01(\tR\x06turnId\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x04 \x01(\tR\tsessionId\x12\x1f\n" +
+	"\vevent_index\x18\x05 \x01(\x03R\n" +
+	"eventIndex\x12\x14\n" +
+	"\x05reset\x18\x06 \x01(\bR\x05reset\x12\x1d\n" +
+	"\n" +
+	"from_index\x18\a \x01(\x03R\tfromIndex\x12\x16\n" +
+	"\x06status\x18\b \x01(\tR\x06status\x120\n" +
+	"\apending\x18\t \x03(\v2\x16.turnstone.v1.ApprovalR\apending\x12\x16\n" +
+	"\x06branch\x18\n" +
+	" \x01(\tR\x06branch\x126\n" +
+	"\tcitations\x18\v \x03(\v2\x18.turnstone.v1.AnnotationR\tcitations\x12+\n" +
+	"\x05error\x18\f \x01(\v2\x15.turnstone.v1.FailureR\x05error\x125\n" +
+	"\x06output\x18\r \x01(\v2\x1d.turnstone.v1.AgentStepOutputR\x06output\"I\n" +
 	"\rFollowRequest\x12\x17\n" +
 	"\aturn_id\x18\x01 \x01(\tR\x06turnId\x12\x1f\n" +
 	"\vafter_index\x18\x02 \x01(\x03R\n" +
@@ -1318,7 +1981,18 @@ const file_turnstone_v1_agent_runtime_proto_rawDesc = "" +
 	"\x06chosen\x18\x05 \x01(\bR\x06chosen\x12\x16\n" +
 	"\x06reason\x18\x06 \x01(\tR\x06reason\x12\x14\n" +
 	"\x05agent\x18\a \x01(\tR\x05agent\x12\x14\n" +
-	"\x05model\x18\b \x01(\tR\x05model\"\xbf\x01\n" +
+	"\x05model\x18\b \x01(\tR\x05model\"\xa0\x01\n" +
+	"\x14ListApprovalsRequest\x12\x14\n" +
+	"\x05state\x18\x01 \x01(\tR\x05state\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x02 \x01(\tR\tsessionId\x12\x17\n" +
+	"\aturn_id\x18\x03 \x01(\tR\x06turnId\x12\x1b\n" +
+	"\tpage_size\x18\x04 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x05 \x01(\tR\tpageToken\"u\n" +
+	"\x15ListApprovalsResponse\x124\n" +
+	"\tapprovals\x18\x01 \x03(\v2\x16.turnstone.v1.ApprovalR\tapprovals\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xbf\x01\n" +
 	"\rDecideRequest\x12\x17\n" +
 	"\aturn_id\x18\x01 \x01(\tR\x06turnId\x12\x1f\n" +
 	"\vapproval_id\x18\x02 \x01(\tR\n" +
@@ -1364,19 +2038,38 @@ const file_turnstone_v1_agent_runtime_proto_rawDesc = "" +
 	"\n" +
 	"media_type\x18\x02 \x01(\tR\tmediaType\x12\x12\n" +
 	"\x04size\x18\x03 \x01(\x03R\x04size\x12\x12\n" +
-	"\x04data\x18\x04 \x01(\fR\x04data2\xc9\x05\n" +
+	"\x04data\x18\x04 \x01(\fR\x04data\"5\n" +
+	"\x14ExportSessionRequest\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\"+\n" +
+	"\x15ExportSessionResponse\x12\x12\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data\"5\n" +
+	"\x14DeleteSessionRequest\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\"~\n" +
+	"\x15DeleteSessionResponse\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x14\n" +
+	"\x05turns\x18\x02 \x01(\x03R\x05turns\x12\x1a\n" +
+	"\bmessages\x18\x03 \x01(\x03R\bmessages\x12\x14\n" +
+	"\x05blobs\x18\x04 \x01(\x03R\x05blobs2\xeb\b\n" +
 	"\fAgentRuntime\x12B\n" +
 	"\x06Invoke\x12\x19.turnstone.v1.TurnRequest\x1a\x1d.turnstone.v1.AgentStepOutput\x12:\n" +
-	"\x06Stream\x12\x19.turnstone.v1.TurnRequest\x1a\x13.turnstone.v1.Event0\x01\x12<\n" +
+	"\x06Stream\x12\x19.turnstone.v1.TurnRequest\x1a\x13.turnstone.v1.Event0\x01\x12C\n" +
+	"\bAskAgent\x12\x1a.turnstone.v1.AgentRequest\x1a\x1b.turnstone.v1.AgentResponse\x12K\n" +
+	"\x0eAskAgentStream\x12\x1a.turnstone.v1.AgentRequest\x1a\x1b.turnstone.v1.AgentResponse0\x01\x12<\n" +
 	"\x06Follow\x12\x1b.turnstone.v1.FollowRequest\x1a\x13.turnstone.v1.Event0\x01\x12O\n" +
 	"\n" +
 	"ListAgents\x12\x1f.turnstone.v1.ListAgentsRequest\x1a .turnstone.v1.ListAgentsResponse\x12@\n" +
-	"\x05Route\x12\x1a.turnstone.v1.RouteRequest\x1a\x1b.turnstone.v1.RouteResponse\x12C\n" +
+	"\x05Route\x12\x1a.turnstone.v1.RouteRequest\x1a\x1b.turnstone.v1.RouteResponse\x12X\n" +
+	"\rListApprovals\x12\".turnstone.v1.ListApprovalsRequest\x1a#.turnstone.v1.ListApprovalsResponse\x12C\n" +
 	"\x06Decide\x12\x1b.turnstone.v1.DecideRequest\x1a\x1c.turnstone.v1.DecideResponse\x12F\n" +
 	"\aProvide\x12\x1c.turnstone.v1.ProvideRequest\x1a\x1d.turnstone.v1.ProvideResponse\x12C\n" +
 	"\x06Cancel\x12\x1b.turnstone.v1.CancelRequest\x1a\x1c.turnstone.v1.CancelResponse\x12F\n" +
 	"\aGetTurn\x12\x1c.turnstone.v1.GetTurnRequest\x1a\x1d.turnstone.v1.GetTurnResponse\x12N\n" +
-	"\tGetResult\x12\x1e.turnstone.v1.GetResultRequest\x1a\x1f.turnstone.v1.GetResultResponse0\x01BCZAgithub.com/turnstone-run/turnstone/proto/turnstone/v1;turnstonev1b\x06proto3"
+	"\tGetResult\x12\x1e.turnstone.v1.GetResultRequest\x1a\x1f.turnstone.v1.GetResultResponse0\x01\x12Z\n" +
+	"\rExportSession\x12\".turnstone.v1.ExportSessionRequest\x1a#.turnstone.v1.ExportSessionResponse0\x01\x12X\n" +
+	"\rDeleteSession\x12\".turnstone.v1.DeleteSessionRequest\x1a#.turnstone.v1.DeleteSessionResponseBCZAgithub.com/turnstone-run/turnstone/proto/turnstone/v1;turnstonev1b\x06proto3"
 
 var (
 	file_turnstone_v1_agent_runtime_proto_rawDescOnce sync.Once
@@ -1390,70 +2083,98 @@ func file_turnstone_v1_agent_runtime_proto_rawDescGZIP() []byte {
 	return file_turnstone_v1_agent_runtime_proto_rawDescData
 }
 
-var file_turnstone_v1_agent_runtime_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_turnstone_v1_agent_runtime_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
 var file_turnstone_v1_agent_runtime_proto_goTypes = []any{
-	(*FollowRequest)(nil),         // 0: turnstone.v1.FollowRequest
-	(*WaitingTurn)(nil),           // 1: turnstone.v1.WaitingTurn
-	(*ListAgentsRequest)(nil),     // 2: turnstone.v1.ListAgentsRequest
-	(*ListAgentsResponse)(nil),    // 3: turnstone.v1.ListAgentsResponse
-	(*RouteRequest)(nil),          // 4: turnstone.v1.RouteRequest
-	(*RouteResponse)(nil),         // 5: turnstone.v1.RouteResponse
-	(*RouteDecision)(nil),         // 6: turnstone.v1.RouteDecision
-	(*RuleVerdict)(nil),           // 7: turnstone.v1.RuleVerdict
-	(*DecideRequest)(nil),         // 8: turnstone.v1.DecideRequest
-	(*DecideResponse)(nil),        // 9: turnstone.v1.DecideResponse
-	(*ProvideRequest)(nil),        // 10: turnstone.v1.ProvideRequest
-	(*ProvideResponse)(nil),       // 11: turnstone.v1.ProvideResponse
-	(*CancelRequest)(nil),         // 12: turnstone.v1.CancelRequest
-	(*CancelResponse)(nil),        // 13: turnstone.v1.CancelResponse
-	(*GetTurnRequest)(nil),        // 14: turnstone.v1.GetTurnRequest
-	(*GetTurnResponse)(nil),       // 15: turnstone.v1.GetTurnResponse
-	(*GetResultRequest)(nil),      // 16: turnstone.v1.GetResultRequest
-	(*GetResultResponse)(nil),     // 17: turnstone.v1.GetResultResponse
-	nil,                           // 18: turnstone.v1.ListAgentsRequest.LabelsEntry
-	(*Approval)(nil),              // 19: turnstone.v1.Approval
-	(*AgentInfo)(nil),             // 20: turnstone.v1.AgentInfo
-	(*InvocationContext)(nil),     // 21: turnstone.v1.InvocationContext
-	(*timestamppb.Timestamp)(nil), // 22: google.protobuf.Timestamp
-	(*AgentStepOutput)(nil),       // 23: turnstone.v1.AgentStepOutput
-	(*TurnRequest)(nil),           // 24: turnstone.v1.TurnRequest
-	(*Event)(nil),                 // 25: turnstone.v1.Event
+	(*AgentRequest)(nil),          // 0: turnstone.v1.AgentRequest
+	(*AgentResponse)(nil),         // 1: turnstone.v1.AgentResponse
+	(*FollowRequest)(nil),         // 2: turnstone.v1.FollowRequest
+	(*WaitingTurn)(nil),           // 3: turnstone.v1.WaitingTurn
+	(*ListAgentsRequest)(nil),     // 4: turnstone.v1.ListAgentsRequest
+	(*ListAgentsResponse)(nil),    // 5: turnstone.v1.ListAgentsResponse
+	(*RouteRequest)(nil),          // 6: turnstone.v1.RouteRequest
+	(*RouteResponse)(nil),         // 7: turnstone.v1.RouteResponse
+	(*RouteDecision)(nil),         // 8: turnstone.v1.RouteDecision
+	(*RuleVerdict)(nil),           // 9: turnstone.v1.RuleVerdict
+	(*ListApprovalsRequest)(nil),  // 10: turnstone.v1.ListApprovalsRequest
+	(*ListApprovalsResponse)(nil), // 11: turnstone.v1.ListApprovalsResponse
+	(*DecideRequest)(nil),         // 12: turnstone.v1.DecideRequest
+	(*DecideResponse)(nil),        // 13: turnstone.v1.DecideResponse
+	(*ProvideRequest)(nil),        // 14: turnstone.v1.ProvideRequest
+	(*ProvideResponse)(nil),       // 15: turnstone.v1.ProvideResponse
+	(*CancelRequest)(nil),         // 16: turnstone.v1.CancelRequest
+	(*CancelResponse)(nil),        // 17: turnstone.v1.CancelResponse
+	(*GetTurnRequest)(nil),        // 18: turnstone.v1.GetTurnRequest
+	(*GetTurnResponse)(nil),       // 19: turnstone.v1.GetTurnResponse
+	(*GetResultRequest)(nil),      // 20: turnstone.v1.GetResultRequest
+	(*GetResultResponse)(nil),     // 21: turnstone.v1.GetResultResponse
+	(*ExportSessionRequest)(nil),  // 22: turnstone.v1.ExportSessionRequest
+	(*ExportSessionResponse)(nil), // 23: turnstone.v1.ExportSessionResponse
+	(*DeleteSessionRequest)(nil),  // 24: turnstone.v1.DeleteSessionRequest
+	(*DeleteSessionResponse)(nil), // 25: turnstone.v1.DeleteSessionResponse
+	nil,                           // 26: turnstone.v1.ListAgentsRequest.LabelsEntry
+	(*InvocationContext)(nil),     // 27: turnstone.v1.InvocationContext
+	(*Limits)(nil),                // 28: turnstone.v1.Limits
+	(*Approval)(nil),              // 29: turnstone.v1.Approval
+	(*Annotation)(nil),            // 30: turnstone.v1.Annotation
+	(*Failure)(nil),               // 31: turnstone.v1.Failure
+	(*AgentStepOutput)(nil),       // 32: turnstone.v1.AgentStepOutput
+	(*AgentInfo)(nil),             // 33: turnstone.v1.AgentInfo
+	(*timestamppb.Timestamp)(nil), // 34: google.protobuf.Timestamp
+	(*TurnRequest)(nil),           // 35: turnstone.v1.TurnRequest
+	(*Event)(nil),                 // 36: turnstone.v1.Event
 }
 var file_turnstone_v1_agent_runtime_proto_depIdxs = []int32{
-	19, // 0: turnstone.v1.WaitingTurn.pending:type_name -> turnstone.v1.Approval
-	18, // 1: turnstone.v1.ListAgentsRequest.labels:type_name -> turnstone.v1.ListAgentsRequest.LabelsEntry
-	20, // 2: turnstone.v1.ListAgentsResponse.agents:type_name -> turnstone.v1.AgentInfo
-	21, // 3: turnstone.v1.RouteRequest.context:type_name -> turnstone.v1.InvocationContext
-	6,  // 4: turnstone.v1.RouteResponse.decision:type_name -> turnstone.v1.RouteDecision
-	7,  // 5: turnstone.v1.RouteDecision.rules:type_name -> turnstone.v1.RuleVerdict
-	22, // 6: turnstone.v1.GetTurnResponse.started_at:type_name -> google.protobuf.Timestamp
-	19, // 7: turnstone.v1.GetTurnResponse.pending:type_name -> turnstone.v1.Approval
-	23, // 8: turnstone.v1.GetTurnResponse.result:type_name -> turnstone.v1.AgentStepOutput
-	24, // 9: turnstone.v1.AgentRuntime.Invoke:input_type -> turnstone.v1.TurnRequest
-	24, // 10: turnstone.v1.AgentRuntime.Stream:input_type -> turnstone.v1.TurnRequest
-	0,  // 11: turnstone.v1.AgentRuntime.Follow:input_type -> turnstone.v1.FollowRequest
-	2,  // 12: turnstone.v1.AgentRuntime.ListAgents:input_type -> turnstone.v1.ListAgentsRequest
-	4,  // 13: turnstone.v1.AgentRuntime.Route:input_type -> turnstone.v1.RouteRequest
-	8,  // 14: turnstone.v1.AgentRuntime.Decide:input_type -> turnstone.v1.DecideRequest
-	10, // 15: turnstone.v1.AgentRuntime.Provide:input_type -> turnstone.v1.ProvideRequest
-	12, // 16: turnstone.v1.AgentRuntime.Cancel:input_type -> turnstone.v1.CancelRequest
-	14, // 17: turnstone.v1.AgentRuntime.GetTurn:input_type -> turnstone.v1.GetTurnRequest
-	16, // 18: turnstone.v1.AgentRuntime.GetResult:input_type -> turnstone.v1.GetResultRequest
-	23, // 19: turnstone.v1.AgentRuntime.Invoke:output_type -> turnstone.v1.AgentStepOutput
-	25, // 20: turnstone.v1.AgentRuntime.Stream:output_type -> turnstone.v1.Event
-	25, // 21: turnstone.v1.AgentRuntime.Follow:output_type -> turnstone.v1.Event
-	3,  // 22: turnstone.v1.AgentRuntime.ListAgents:output_type -> turnstone.v1.ListAgentsResponse
-	5,  // 23: turnstone.v1.AgentRuntime.Route:output_type -> turnstone.v1.RouteResponse
-	9,  // 24: turnstone.v1.AgentRuntime.Decide:output_type -> turnstone.v1.DecideResponse
-	11, // 25: turnstone.v1.AgentRuntime.Provide:output_type -> turnstone.v1.ProvideResponse
-	13, // 26: turnstone.v1.AgentRuntime.Cancel:output_type -> turnstone.v1.CancelResponse
-	15, // 27: turnstone.v1.AgentRuntime.GetTurn:output_type -> turnstone.v1.GetTurnResponse
-	17, // 28: turnstone.v1.AgentRuntime.GetResult:output_type -> turnstone.v1.GetResultResponse
-	19, // [19:29] is the sub-list for method output_type
-	9,  // [9:19] is the sub-list for method input_type
-	9,  // [9:9] is the sub-list for extension type_name
-	9,  // [9:9] is the sub-list for extension extendee
-	0,  // [0:9] is the sub-list for field type_name
+	27, // 0: turnstone.v1.AgentRequest.context:type_name -> turnstone.v1.InvocationContext
+	28, // 1: turnstone.v1.AgentRequest.limits:type_name -> turnstone.v1.Limits
+	29, // 2: turnstone.v1.AgentResponse.pending:type_name -> turnstone.v1.Approval
+	30, // 3: turnstone.v1.AgentResponse.citations:type_name -> turnstone.v1.Annotation
+	31, // 4: turnstone.v1.AgentResponse.error:type_name -> turnstone.v1.Failure
+	32, // 5: turnstone.v1.AgentResponse.output:type_name -> turnstone.v1.AgentStepOutput
+	29, // 6: turnstone.v1.WaitingTurn.pending:type_name -> turnstone.v1.Approval
+	26, // 7: turnstone.v1.ListAgentsRequest.labels:type_name -> turnstone.v1.ListAgentsRequest.LabelsEntry
+	33, // 8: turnstone.v1.ListAgentsResponse.agents:type_name -> turnstone.v1.AgentInfo
+	27, // 9: turnstone.v1.RouteRequest.context:type_name -> turnstone.v1.InvocationContext
+	8,  // 10: turnstone.v1.RouteResponse.decision:type_name -> turnstone.v1.RouteDecision
+	9,  // 11: turnstone.v1.RouteDecision.rules:type_name -> turnstone.v1.RuleVerdict
+	29, // 12: turnstone.v1.ListApprovalsResponse.approvals:type_name -> turnstone.v1.Approval
+	34, // 13: turnstone.v1.GetTurnResponse.started_at:type_name -> google.protobuf.Timestamp
+	29, // 14: turnstone.v1.GetTurnResponse.pending:type_name -> turnstone.v1.Approval
+	32, // 15: turnstone.v1.GetTurnResponse.result:type_name -> turnstone.v1.AgentStepOutput
+	35, // 16: turnstone.v1.AgentRuntime.Invoke:input_type -> turnstone.v1.TurnRequest
+	35, // 17: turnstone.v1.AgentRuntime.Stream:input_type -> turnstone.v1.TurnRequest
+	0,  // 18: turnstone.v1.AgentRuntime.AskAgent:input_type -> turnstone.v1.AgentRequest
+	0,  // 19: turnstone.v1.AgentRuntime.AskAgentStream:input_type -> turnstone.v1.AgentRequest
+	2,  // 20: turnstone.v1.AgentRuntime.Follow:input_type -> turnstone.v1.FollowRequest
+	4,  // 21: turnstone.v1.AgentRuntime.ListAgents:input_type -> turnstone.v1.ListAgentsRequest
+	6,  // 22: turnstone.v1.AgentRuntime.Route:input_type -> turnstone.v1.RouteRequest
+	10, // 23: turnstone.v1.AgentRuntime.ListApprovals:input_type -> turnstone.v1.ListApprovalsRequest
+	12, // 24: turnstone.v1.AgentRuntime.Decide:input_type -> turnstone.v1.DecideRequest
+	14, // 25: turnstone.v1.AgentRuntime.Provide:input_type -> turnstone.v1.ProvideRequest
+	16, // 26: turnstone.v1.AgentRuntime.Cancel:input_type -> turnstone.v1.CancelRequest
+	18, // 27: turnstone.v1.AgentRuntime.GetTurn:input_type -> turnstone.v1.GetTurnRequest
+	20, // 28: turnstone.v1.AgentRuntime.GetResult:input_type -> turnstone.v1.GetResultRequest
+	22, // 29: turnstone.v1.AgentRuntime.ExportSession:input_type -> turnstone.v1.ExportSessionRequest
+	24, // 30: turnstone.v1.AgentRuntime.DeleteSession:input_type -> turnstone.v1.DeleteSessionRequest
+	32, // 31: turnstone.v1.AgentRuntime.Invoke:output_type -> turnstone.v1.AgentStepOutput
+	36, // 32: turnstone.v1.AgentRuntime.Stream:output_type -> turnstone.v1.Event
+	1,  // 33: turnstone.v1.AgentRuntime.AskAgent:output_type -> turnstone.v1.AgentResponse
+	1,  // 34: turnstone.v1.AgentRuntime.AskAgentStream:output_type -> turnstone.v1.AgentResponse
+	36, // 35: turnstone.v1.AgentRuntime.Follow:output_type -> turnstone.v1.Event
+	5,  // 36: turnstone.v1.AgentRuntime.ListAgents:output_type -> turnstone.v1.ListAgentsResponse
+	7,  // 37: turnstone.v1.AgentRuntime.Route:output_type -> turnstone.v1.RouteResponse
+	11, // 38: turnstone.v1.AgentRuntime.ListApprovals:output_type -> turnstone.v1.ListApprovalsResponse
+	13, // 39: turnstone.v1.AgentRuntime.Decide:output_type -> turnstone.v1.DecideResponse
+	15, // 40: turnstone.v1.AgentRuntime.Provide:output_type -> turnstone.v1.ProvideResponse
+	17, // 41: turnstone.v1.AgentRuntime.Cancel:output_type -> turnstone.v1.CancelResponse
+	19, // 42: turnstone.v1.AgentRuntime.GetTurn:output_type -> turnstone.v1.GetTurnResponse
+	21, // 43: turnstone.v1.AgentRuntime.GetResult:output_type -> turnstone.v1.GetResultResponse
+	23, // 44: turnstone.v1.AgentRuntime.ExportSession:output_type -> turnstone.v1.ExportSessionResponse
+	25, // 45: turnstone.v1.AgentRuntime.DeleteSession:output_type -> turnstone.v1.DeleteSessionResponse
+	31, // [31:46] is the sub-list for method output_type
+	16, // [16:31] is the sub-list for method input_type
+	16, // [16:16] is the sub-list for extension type_name
+	16, // [16:16] is the sub-list for extension extendee
+	0,  // [0:16] is the sub-list for field type_name
 }
 
 func init() { file_turnstone_v1_agent_runtime_proto_init() }
@@ -1471,7 +2192,7 @@ func file_turnstone_v1_agent_runtime_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_turnstone_v1_agent_runtime_proto_rawDesc), len(file_turnstone_v1_agent_runtime_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   19,
+			NumMessages:   27,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

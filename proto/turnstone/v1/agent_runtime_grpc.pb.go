@@ -19,16 +19,21 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	AgentRuntime_Invoke_FullMethodName     = "/turnstone.v1.AgentRuntime/Invoke"
-	AgentRuntime_Stream_FullMethodName     = "/turnstone.v1.AgentRuntime/Stream"
-	AgentRuntime_Follow_FullMethodName     = "/turnstone.v1.AgentRuntime/Follow"
-	AgentRuntime_ListAgents_FullMethodName = "/turnstone.v1.AgentRuntime/ListAgents"
-	AgentRuntime_Route_FullMethodName      = "/turnstone.v1.AgentRuntime/Route"
-	AgentRuntime_Decide_FullMethodName     = "/turnstone.v1.AgentRuntime/Decide"
-	AgentRuntime_Provide_FullMethodName    = "/turnstone.v1.AgentRuntime/Provide"
-	AgentRuntime_Cancel_FullMethodName     = "/turnstone.v1.AgentRuntime/Cancel"
-	AgentRuntime_GetTurn_FullMethodName    = "/turnstone.v1.AgentRuntime/GetTurn"
-	AgentRuntime_GetResult_FullMethodName  = "/turnstone.v1.AgentRuntime/GetResult"
+	AgentRuntime_Invoke_FullMethodName         = "/turnstone.v1.AgentRuntime/Invoke"
+	AgentRuntime_Stream_FullMethodName         = "/turnstone.v1.AgentRuntime/Stream"
+	AgentRuntime_AskAgent_FullMethodName       = "/turnstone.v1.AgentRuntime/AskAgent"
+	AgentRuntime_AskAgentStream_FullMethodName = "/turnstone.v1.AgentRuntime/AskAgentStream"
+	AgentRuntime_Follow_FullMethodName         = "/turnstone.v1.AgentRuntime/Follow"
+	AgentRuntime_ListAgents_FullMethodName     = "/turnstone.v1.AgentRuntime/ListAgents"
+	AgentRuntime_Route_FullMethodName          = "/turnstone.v1.AgentRuntime/Route"
+	AgentRuntime_ListApprovals_FullMethodName  = "/turnstone.v1.AgentRuntime/ListApprovals"
+	AgentRuntime_Decide_FullMethodName         = "/turnstone.v1.AgentRuntime/Decide"
+	AgentRuntime_Provide_FullMethodName        = "/turnstone.v1.AgentRuntime/Provide"
+	AgentRuntime_Cancel_FullMethodName         = "/turnstone.v1.AgentRuntime/Cancel"
+	AgentRuntime_GetTurn_FullMethodName        = "/turnstone.v1.AgentRuntime/GetTurn"
+	AgentRuntime_GetResult_FullMethodName      = "/turnstone.v1.AgentRuntime/GetResult"
+	AgentRuntime_ExportSession_FullMethodName  = "/turnstone.v1.AgentRuntime/ExportSession"
+	AgentRuntime_DeleteSession_FullMethodName  = "/turnstone.v1.AgentRuntime/DeleteSession"
 )
 
 // AgentRuntimeClient is the client API for AgentRuntime service.
@@ -56,6 +61,18 @@ type AgentRuntimeClient interface {
 	// buf:lint:ignore RPC_REQUEST_STANDARD_NAME
 	// buf:lint:ignore RPC_RESPONSE_STANDARD_NAME
 	Stream(ctx context.Context, in *TurnRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Event], error)
+	// AskAgent asks a question and waits for the answer: Invoke for clients that want the text and where it comes from. A turn that fails is
+	// an answer with error set. A human pause is answered as Invoke answers it.
+	// buf:lint:ignore RPC_REQUEST_RESPONSE_UNIQUE
+	// buf:lint:ignore RPC_REQUEST_STANDARD_NAME
+	// buf:lint:ignore RPC_RESPONSE_STANDARD_NAME
+	AskAgent(ctx context.Context, in *AgentRequest, opts ...grpc.CallOption) (*AgentResponse, error)
+	// AskAgentStream asks a question and yields the answer as it is written, each piece as it comes; the last response is final and has all of it.
+	// A client that leaves does not stop the turn. The header metadata turnstone-turn-id names the turn, which can be followed.
+	// buf:lint:ignore RPC_REQUEST_RESPONSE_UNIQUE
+	// buf:lint:ignore RPC_REQUEST_STANDARD_NAME
+	// buf:lint:ignore RPC_RESPONSE_STANDARD_NAME
+	AskAgentStream(ctx context.Context, in *AgentRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[AgentResponse], error)
 	// Follow yields the events of a turn behind after_index, waiting for new ones, until the last. OUT_OF_RANGE, ErrorInfo reason
 	// GAP, when events behind after_index have expired. A stream resumed at its end closes at once.
 	// buf:lint:ignore RPC_REQUEST_RESPONSE_UNIQUE
@@ -66,6 +83,8 @@ type AgentRuntimeClient interface {
 	ListAgents(ctx context.Context, in *ListAgentsRequest, opts ...grpc.CallOption) (*ListAgentsResponse, error)
 	// Route says which agent would answer a request and what every rule says about it. It starts nothing.
 	Route(ctx context.Context, in *RouteRequest, opts ...grpc.CallOption) (*RouteResponse, error)
+	// ListApprovals lists what waits, or waited, for a person, oldest first.
+	ListApprovals(ctx context.Context, in *ListApprovalsRequest, opts ...grpc.CallOption) (*ListApprovalsResponse, error)
 	// Decide answers an approval.
 	Decide(ctx context.Context, in *DecideRequest, opts ...grpc.CallOption) (*DecideResponse, error)
 	// Provide hands in the result of a tool that runs at the caller.
@@ -76,6 +95,10 @@ type AgentRuntimeClient interface {
 	GetTurn(ctx context.Context, in *GetTurnRequest, opts ...grpc.CallOption) (*GetTurnResponse, error)
 	// GetResult returns a stored result in parts, so that it may be of any size.
 	GetResult(ctx context.Context, in *GetResultRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[GetResultResponse], error)
+	// ExportSession returns everything that is kept of a session, in parts, so that it may be of any size.
+	ExportSession(ctx context.Context, in *ExportSessionRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ExportSessionResponse], error)
+	// DeleteSession forgets a session. ABORTED while a turn runs or waits in it.
+	DeleteSession(ctx context.Context, in *DeleteSessionRequest, opts ...grpc.CallOption) (*DeleteSessionResponse, error)
 }
 
 type agentRuntimeClient struct {
@@ -115,9 +138,38 @@ func (c *agentRuntimeClient) Stream(ctx context.Context, in *TurnRequest, opts .
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type AgentRuntime_StreamClient = grpc.ServerStreamingClient[Event]
 
+func (c *agentRuntimeClient) AskAgent(ctx context.Context, in *AgentRequest, opts ...grpc.CallOption) (*AgentResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(AgentResponse)
+	err := c.cc.Invoke(ctx, AgentRuntime_AskAgent_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *agentRuntimeClient) AskAgentStream(ctx context.Context, in *AgentRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[AgentResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &AgentRuntime_ServiceDesc.Streams[1], AgentRuntime_AskAgentStream_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[AgentRequest, AgentResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type AgentRuntime_AskAgentStreamClient = grpc.ServerStreamingClient[AgentResponse]
+
 func (c *agentRuntimeClient) Follow(ctx context.Context, in *FollowRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Event], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &AgentRuntime_ServiceDesc.Streams[1], AgentRuntime_Follow_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &AgentRuntime_ServiceDesc.Streams[2], AgentRuntime_Follow_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -148,6 +200,16 @@ func (c *agentRuntimeClient) Route(ctx context.Context, in *RouteRequest, opts .
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(RouteResponse)
 	err := c.cc.Invoke(ctx, AgentRuntime_Route_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *agentRuntimeClient) ListApprovals(ctx context.Context, in *ListApprovalsRequest, opts ...grpc.CallOption) (*ListApprovalsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListApprovalsResponse)
+	err := c.cc.Invoke(ctx, AgentRuntime_ListApprovals_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -196,7 +258,7 @@ func (c *agentRuntimeClient) GetTurn(ctx context.Context, in *GetTurnRequest, op
 
 func (c *agentRuntimeClient) GetResult(ctx context.Context, in *GetResultRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[GetResultResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &AgentRuntime_ServiceDesc.Streams[2], AgentRuntime_GetResult_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &AgentRuntime_ServiceDesc.Streams[3], AgentRuntime_GetResult_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -212,6 +274,35 @@ func (c *agentRuntimeClient) GetResult(ctx context.Context, in *GetResultRequest
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type AgentRuntime_GetResultClient = grpc.ServerStreamingClient[GetResultResponse]
+
+func (c *agentRuntimeClient) ExportSession(ctx context.Context, in *ExportSessionRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ExportSessionResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &AgentRuntime_ServiceDesc.Streams[4], AgentRuntime_ExportSession_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[ExportSessionRequest, ExportSessionResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type AgentRuntime_ExportSessionClient = grpc.ServerStreamingClient[ExportSessionResponse]
+
+func (c *agentRuntimeClient) DeleteSession(ctx context.Context, in *DeleteSessionRequest, opts ...grpc.CallOption) (*DeleteSessionResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DeleteSessionResponse)
+	err := c.cc.Invoke(ctx, AgentRuntime_DeleteSession_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
 
 // AgentRuntimeServer is the server API for AgentRuntime service.
 // All implementations must embed UnimplementedAgentRuntimeServer
@@ -238,6 +329,18 @@ type AgentRuntimeServer interface {
 	// buf:lint:ignore RPC_REQUEST_STANDARD_NAME
 	// buf:lint:ignore RPC_RESPONSE_STANDARD_NAME
 	Stream(*TurnRequest, grpc.ServerStreamingServer[Event]) error
+	// AskAgent asks a question and waits for the answer: Invoke for clients that want the text and where it comes from. A turn that fails is
+	// an answer with error set. A human pause is answered as Invoke answers it.
+	// buf:lint:ignore RPC_REQUEST_RESPONSE_UNIQUE
+	// buf:lint:ignore RPC_REQUEST_STANDARD_NAME
+	// buf:lint:ignore RPC_RESPONSE_STANDARD_NAME
+	AskAgent(context.Context, *AgentRequest) (*AgentResponse, error)
+	// AskAgentStream asks a question and yields the answer as it is written, each piece as it comes; the last response is final and has all of it.
+	// A client that leaves does not stop the turn. The header metadata turnstone-turn-id names the turn, which can be followed.
+	// buf:lint:ignore RPC_REQUEST_RESPONSE_UNIQUE
+	// buf:lint:ignore RPC_REQUEST_STANDARD_NAME
+	// buf:lint:ignore RPC_RESPONSE_STANDARD_NAME
+	AskAgentStream(*AgentRequest, grpc.ServerStreamingServer[AgentResponse]) error
 	// Follow yields the events of a turn behind after_index, waiting for new ones, until the last. OUT_OF_RANGE, ErrorInfo reason
 	// GAP, when events behind after_index have expired. A stream resumed at its end closes at once.
 	// buf:lint:ignore RPC_REQUEST_RESPONSE_UNIQUE
@@ -248,6 +351,8 @@ type AgentRuntimeServer interface {
 	ListAgents(context.Context, *ListAgentsRequest) (*ListAgentsResponse, error)
 	// Route says which agent would answer a request and what every rule says about it. It starts nothing.
 	Route(context.Context, *RouteRequest) (*RouteResponse, error)
+	// ListApprovals lists what waits, or waited, for a person, oldest first.
+	ListApprovals(context.Context, *ListApprovalsRequest) (*ListApprovalsResponse, error)
 	// Decide answers an approval.
 	Decide(context.Context, *DecideRequest) (*DecideResponse, error)
 	// Provide hands in the result of a tool that runs at the caller.
@@ -258,6 +363,10 @@ type AgentRuntimeServer interface {
 	GetTurn(context.Context, *GetTurnRequest) (*GetTurnResponse, error)
 	// GetResult returns a stored result in parts, so that it may be of any size.
 	GetResult(*GetResultRequest, grpc.ServerStreamingServer[GetResultResponse]) error
+	// ExportSession returns everything that is kept of a session, in parts, so that it may be of any size.
+	ExportSession(*ExportSessionRequest, grpc.ServerStreamingServer[ExportSessionResponse]) error
+	// DeleteSession forgets a session. ABORTED while a turn runs or waits in it.
+	DeleteSession(context.Context, *DeleteSessionRequest) (*DeleteSessionResponse, error)
 	mustEmbedUnimplementedAgentRuntimeServer()
 }
 
@@ -274,6 +383,12 @@ func (UnimplementedAgentRuntimeServer) Invoke(context.Context, *TurnRequest) (*A
 func (UnimplementedAgentRuntimeServer) Stream(*TurnRequest, grpc.ServerStreamingServer[Event]) error {
 	return status.Error(codes.Unimplemented, "method Stream not implemented")
 }
+func (UnimplementedAgentRuntimeServer) AskAgent(context.Context, *AgentRequest) (*AgentResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method AskAgent not implemented")
+}
+func (UnimplementedAgentRuntimeServer) AskAgentStream(*AgentRequest, grpc.ServerStreamingServer[AgentResponse]) error {
+	return status.Error(codes.Unimplemented, "method AskAgentStream not implemented")
+}
 func (UnimplementedAgentRuntimeServer) Follow(*FollowRequest, grpc.ServerStreamingServer[Event]) error {
 	return status.Error(codes.Unimplemented, "method Follow not implemented")
 }
@@ -282,6 +397,9 @@ func (UnimplementedAgentRuntimeServer) ListAgents(context.Context, *ListAgentsRe
 }
 func (UnimplementedAgentRuntimeServer) Route(context.Context, *RouteRequest) (*RouteResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Route not implemented")
+}
+func (UnimplementedAgentRuntimeServer) ListApprovals(context.Context, *ListApprovalsRequest) (*ListApprovalsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListApprovals not implemented")
 }
 func (UnimplementedAgentRuntimeServer) Decide(context.Context, *DecideRequest) (*DecideResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Decide not implemented")
@@ -297,6 +415,12 @@ func (UnimplementedAgentRuntimeServer) GetTurn(context.Context, *GetTurnRequest)
 }
 func (UnimplementedAgentRuntimeServer) GetResult(*GetResultRequest, grpc.ServerStreamingServer[GetResultResponse]) error {
 	return status.Error(codes.Unimplemented, "method GetResult not implemented")
+}
+func (UnimplementedAgentRuntimeServer) ExportSession(*ExportSessionRequest, grpc.ServerStreamingServer[ExportSessionResponse]) error {
+	return status.Error(codes.Unimplemented, "method ExportSession not implemented")
+}
+func (UnimplementedAgentRuntimeServer) DeleteSession(context.Context, *DeleteSessionRequest) (*DeleteSessionResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DeleteSession not implemented")
 }
 func (UnimplementedAgentRuntimeServer) mustEmbedUnimplementedAgentRuntimeServer() {}
 func (UnimplementedAgentRuntimeServer) testEmbeddedByValue()                      {}
@@ -348,6 +472,35 @@ func _AgentRuntime_Stream_Handler(srv interface{}, stream grpc.ServerStream) err
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type AgentRuntime_StreamServer = grpc.ServerStreamingServer[Event]
 
+func _AgentRuntime_AskAgent_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AgentRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AgentRuntimeServer).AskAgent(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AgentRuntime_AskAgent_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AgentRuntimeServer).AskAgent(ctx, req.(*AgentRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AgentRuntime_AskAgentStream_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(AgentRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(AgentRuntimeServer).AskAgentStream(m, &grpc.GenericServerStream[AgentRequest, AgentResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type AgentRuntime_AskAgentStreamServer = grpc.ServerStreamingServer[AgentResponse]
+
 func _AgentRuntime_Follow_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(FollowRequest)
 	if err := stream.RecvMsg(m); err != nil {
@@ -391,6 +544,24 @@ func _AgentRuntime_Route_Handler(srv interface{}, ctx context.Context, dec func(
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(AgentRuntimeServer).Route(ctx, req.(*RouteRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AgentRuntime_ListApprovals_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListApprovalsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AgentRuntimeServer).ListApprovals(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AgentRuntime_ListApprovals_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AgentRuntimeServer).ListApprovals(ctx, req.(*ListApprovalsRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -478,6 +649,35 @@ func _AgentRuntime_GetResult_Handler(srv interface{}, stream grpc.ServerStream) 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type AgentRuntime_GetResultServer = grpc.ServerStreamingServer[GetResultResponse]
 
+func _AgentRuntime_ExportSession_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(ExportSessionRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(AgentRuntimeServer).ExportSession(m, &grpc.GenericServerStream[ExportSessionRequest, ExportSessionResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type AgentRuntime_ExportSessionServer = grpc.ServerStreamingServer[ExportSessionResponse]
+
+func _AgentRuntime_DeleteSession_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DeleteSessionRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AgentRuntimeServer).DeleteSession(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AgentRuntime_DeleteSession_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AgentRuntimeServer).DeleteSession(ctx, req.(*DeleteSessionRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // AgentRuntime_ServiceDesc is the grpc.ServiceDesc for AgentRuntime service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -490,12 +690,20 @@ var AgentRuntime_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _AgentRuntime_Invoke_Handler,
 		},
 		{
+			MethodName: "AskAgent",
+			Handler:    _AgentRuntime_AskAgent_Handler,
+		},
+		{
 			MethodName: "ListAgents",
 			Handler:    _AgentRuntime_ListAgents_Handler,
 		},
 		{
 			MethodName: "Route",
 			Handler:    _AgentRuntime_Route_Handler,
+		},
+		{
+			MethodName: "ListApprovals",
+			Handler:    _AgentRuntime_ListApprovals_Handler,
 		},
 		{
 			MethodName: "Decide",
@@ -513,11 +721,20 @@ var AgentRuntime_ServiceDesc = grpc.ServiceDesc{
 			MethodName: "GetTurn",
 			Handler:    _AgentRuntime_GetTurn_Handler,
 		},
+		{
+			MethodName: "DeleteSession",
+			Handler:    _AgentRuntime_DeleteSession_Handler,
+		},
 	},
 	Streams: []grpc.StreamDesc{
 		{
 			StreamName:    "Stream",
 			Handler:       _AgentRuntime_Stream_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "AskAgentStream",
+			Handler:       _AgentRuntime_AskAgentStream_Handler,
 			ServerStreams: true,
 		},
 		{
@@ -528,6 +745,11 @@ var AgentRuntime_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "GetResult",
 			Handler:       _AgentRuntime_GetResult_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "ExportSession",
+			Handler:       _AgentRuntime_ExportSession_Handler,
 			ServerStreams: true,
 		},
 	},

@@ -9,6 +9,7 @@ package turnstonev1
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -669,9 +670,29 @@ type Approval struct {
 	// What asked for the approval.
 	Rule string `protobuf:"bytes,7,opt,name=rule,proto3" json:"rule,omitempty"`
 	// approve, edit, reject or respond, once resolved.
-	Decision      string `protobuf:"bytes,8,opt,name=decision,proto3" json:"decision,omitempty"`
-	By            string `protobuf:"bytes,9,opt,name=by,proto3" json:"by,omitempty"`
-	Message       string `protobuf:"bytes,10,opt,name=message,proto3" json:"message,omitempty"`
+	Decision string `protobuf:"bytes,8,opt,name=decision,proto3" json:"decision,omitempty"`
+	By       string `protobuf:"bytes,9,opt,name=by,proto3" json:"by,omitempty"`
+	Message  string `protobuf:"bytes,10,opt,name=message,proto3" json:"message,omitempty"`
+	// This and the next two where approvals are listed.
+	Tenant    string `protobuf:"bytes,11,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	SessionId string `protobuf:"bytes,12,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	Agent     string `protobuf:"bytes,13,opt,name=agent,proto3" json:"agent,omitempty"`
+	// What the person is told besides the call.
+	Description string `protobuf:"bytes,14,opt,name=description,proto3" json:"description,omitempty"`
+	// Of approve, edit, reject and respond; empty: all four.
+	AllowedDecisions []string `protobuf:"bytes,15,rep,name=allowed_decisions,json=allowedDecisions,proto3" json:"allowed_decisions,omitempty"`
+	// Absent: it waits for ever.
+	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,16,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
+	// reject, approve or end: what happens when nobody decides in time.
+	OnExpiry string `protobuf:"bytes,17,opt,name=on_expiry,json=onExpiry,proto3" json:"on_expiry,omitempty"`
+	// call, tool or off: what remembering would mean.
+	Remember string `protobuf:"bytes,18,opt,name=remember,proto3" json:"remember,omitempty"`
+	// The decision stands for later calls, once resolved.
+	Remembered bool `protobuf:"varint,19,opt,name=remembered,proto3" json:"remembered,omitempty"`
+	// JSON text. For edit: the arguments that it runs with.
+	DecidedArgs   string                 `protobuf:"bytes,20,opt,name=decided_args,json=decidedArgs,proto3" json:"decided_args,omitempty"`
+	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,21,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	DecidedAt     *timestamppb.Timestamp `protobuf:"bytes,22,opt,name=decided_at,json=decidedAt,proto3" json:"decided_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -776,11 +797,95 @@ func (x *Approval) GetMessage() string {
 	return ""
 }
 
+func (x *Approval) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *Approval) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *Approval) GetAgent() string {
+	if x != nil {
+		return x.Agent
+	}
+	return ""
+}
+
+func (x *Approval) GetDescription() string {
+	if x != nil {
+		return x.Description
+	}
+	return ""
+}
+
+func (x *Approval) GetAllowedDecisions() []string {
+	if x != nil {
+		return x.AllowedDecisions
+	}
+	return nil
+}
+
+func (x *Approval) GetExpiresAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ExpiresAt
+	}
+	return nil
+}
+
+func (x *Approval) GetOnExpiry() string {
+	if x != nil {
+		return x.OnExpiry
+	}
+	return ""
+}
+
+func (x *Approval) GetRemember() string {
+	if x != nil {
+		return x.Remember
+	}
+	return ""
+}
+
+func (x *Approval) GetRemembered() bool {
+	if x != nil {
+		return x.Remembered
+	}
+	return false
+}
+
+func (x *Approval) GetDecidedArgs() string {
+	if x != nil {
+		return x.DecidedArgs
+	}
+	return ""
+}
+
+func (x *Approval) GetCreatedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CreatedAt
+	}
+	return nil
+}
+
+func (x *Approval) GetDecidedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.DecidedAt
+	}
+	return nil
+}
+
 var File_turnstone_v1_message_proto protoreflect.FileDescriptor
 
 const file_turnstone_v1_message_proto_rawDesc = "" +
 	"\n" +
-	"\x1aturnstone/v1/message.proto\x12\fturnstone.v1\"J\n" +
+	"\x1aturnstone/v1/message.proto\x12\fturnstone.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"J\n" +
 	"\aMessage\x12\x12\n" +
 	"\x04role\x18\x01 \x01(\tR\x04role\x12+\n" +
 	"\x06blocks\x18\x02 \x03(\v2\x13.turnstone.v1.BlockR\x06blocks\"\xe7\x03\n" +
@@ -841,7 +946,7 @@ const file_turnstone_v1_message_proto_rawDesc = "" +
 	"\x06column\x18\x03 \x01(\x03R\x06column\x12\x1a\n" +
 	"\bdocument\x18\x04 \x01(\tR\bdocument\x12\x12\n" +
 	"\x04path\x18\x05 \x01(\tR\x04path\x12\x18\n" +
-	"\amessage\x18\x06 \x01(\tR\amessage\"\xfc\x01\n" +
+	"\amessage\x18\x06 \x01(\tR\amessage\"\xc5\x05\n" +
 	"\bApproval\x12\x1f\n" +
 	"\vapproval_id\x18\x01 \x01(\tR\n" +
 	"approvalId\x12\x17\n" +
@@ -854,7 +959,25 @@ const file_turnstone_v1_message_proto_rawDesc = "" +
 	"\bdecision\x18\b \x01(\tR\bdecision\x12\x0e\n" +
 	"\x02by\x18\t \x01(\tR\x02by\x12\x18\n" +
 	"\amessage\x18\n" +
-	" \x01(\tR\amessageBCZAgithub.com/turnstone-run/turnstone/proto/turnstone/v1;turnstonev1b\x06proto3"
+	" \x01(\tR\amessage\x12\x16\n" +
+	"\x06tenant\x18\v \x01(\tR\x06tenant\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\f \x01(\tR\tsessionId\x12\x14\n" +
+	"\x05agent\x18\r \x01(\tR\x05agent\x12 \n" +
+	"\vdescription\x18\x0e \x01(\tR\vdescription\x12+\n" +
+	"\x11allowed_decisions\x18\x0f \x03(\tR\x10allowedDecisions\x129\n" +
+	"\n" +
+	"expires_at\x18\x10 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x12\x1b\n" +
+	"\ton_expiry\x18\x11 \x01(\tR\bonExpiry\x12\x1a\n" +
+	"\bremember\x18\x12 \x01(\tR\bremember\x12\x1e\n" +
+	"\n" +
+	"remembered\x18\x13 \x01(\bR\n" +
+	"remembered\x12!\n" +
+	"\fdecided_args\x18\x14 \x01(\tR\vdecidedArgs\x129\n" +
+	"\n" +
+	"created_at\x18\x15 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x129\n" +
+	"\n" +
+	"decided_at\x18\x16 \x01(\v2\x1a.google.protobuf.TimestampR\tdecidedAtBCZAgithub.com/turnstone-run/turnstone/proto/turnstone/v1;turnstonev1b\x06proto3"
 
 var (
 	file_turnstone_v1_message_proto_rawDescOnce sync.Once
@@ -870,23 +993,27 @@ func file_turnstone_v1_message_proto_rawDescGZIP() []byte {
 
 var file_turnstone_v1_message_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
 var file_turnstone_v1_message_proto_goTypes = []any{
-	(*Message)(nil),    // 0: turnstone.v1.Message
-	(*Block)(nil),      // 1: turnstone.v1.Block
-	(*Annotation)(nil), // 2: turnstone.v1.Annotation
-	(*Usage)(nil),      // 3: turnstone.v1.Usage
-	(*Failure)(nil),    // 4: turnstone.v1.Failure
-	(*Fault)(nil),      // 5: turnstone.v1.Fault
-	(*Approval)(nil),   // 6: turnstone.v1.Approval
+	(*Message)(nil),               // 0: turnstone.v1.Message
+	(*Block)(nil),                 // 1: turnstone.v1.Block
+	(*Annotation)(nil),            // 2: turnstone.v1.Annotation
+	(*Usage)(nil),                 // 3: turnstone.v1.Usage
+	(*Failure)(nil),               // 4: turnstone.v1.Failure
+	(*Fault)(nil),                 // 5: turnstone.v1.Fault
+	(*Approval)(nil),              // 6: turnstone.v1.Approval
+	(*timestamppb.Timestamp)(nil), // 7: google.protobuf.Timestamp
 }
 var file_turnstone_v1_message_proto_depIdxs = []int32{
 	1, // 0: turnstone.v1.Message.blocks:type_name -> turnstone.v1.Block
 	2, // 1: turnstone.v1.Block.annotations:type_name -> turnstone.v1.Annotation
 	5, // 2: turnstone.v1.Failure.faults:type_name -> turnstone.v1.Fault
-	3, // [3:3] is the sub-list for method output_type
-	3, // [3:3] is the sub-list for method input_type
-	3, // [3:3] is the sub-list for extension type_name
-	3, // [3:3] is the sub-list for extension extendee
-	0, // [0:3] is the sub-list for field type_name
+	7, // 3: turnstone.v1.Approval.expires_at:type_name -> google.protobuf.Timestamp
+	7, // 4: turnstone.v1.Approval.created_at:type_name -> google.protobuf.Timestamp
+	7, // 5: turnstone.v1.Approval.decided_at:type_name -> google.protobuf.Timestamp
+	6, // [6:6] is the sub-list for method output_type
+	6, // [6:6] is the sub-list for method input_type
+	6, // [6:6] is the sub-list for extension type_name
+	6, // [6:6] is the sub-list for extension extendee
+	0, // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_turnstone_v1_message_proto_init() }

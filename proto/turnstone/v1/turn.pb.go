@@ -276,7 +276,9 @@ type Limits struct {
 	Tokens  int64   `protobuf:"varint,3,opt,name=tokens,proto3" json:"tokens,omitempty"`
 	CostUsd float64 `protobuf:"fixed64,4,opt,name=cost_usd,json=costUsd,proto3" json:"cost_usd,omitempty"`
 	// Seconds from the turn's start, human pauses not counted.
-	WallTimeSec   int64 `protobuf:"varint,5,opt,name=wall_time_sec,json=wallTimeSec,proto3" json:"wall_time_sec,omitempty"`
+	WallTimeSec int64 `protobuf:"varint,5,opt,name=wall_time_sec,json=wallTimeSec,proto3" json:"wall_time_sec,omitempty"`
+	// Rounds of the loop: a model call with its repetitions, and the tools it asked for.
+	Iterations    int64 `protobuf:"varint,6,opt,name=iterations,proto3" json:"iterations,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -342,6 +344,13 @@ func (x *Limits) GetCostUsd() float64 {
 func (x *Limits) GetWallTimeSec() int64 {
 	if x != nil {
 		return x.WallTimeSec
+	}
+	return 0
+}
+
+func (x *Limits) GetIterations() int64 {
+	if x != nil {
+		return x.Iterations
 	}
 	return 0
 }
@@ -625,7 +634,7 @@ const file_turnstone_v1_turn_proto_rawDesc = "" +
 	"\tuser_role\x18\x03 \x01(\tR\buserRole\x12\x17\n" +
 	"\aui_page\x18\x04 \x01(\tR\x06uiPage\x12-\n" +
 	"\x05flags\x18\x05 \x01(\v2\x17.google.protobuf.StructR\x05flags\x123\n" +
-	"\bmetadata\x18\x06 \x01(\v2\x17.google.protobuf.StructR\bmetadata\"\x9f\x01\n" +
+	"\bmetadata\x18\x06 \x01(\v2\x17.google.protobuf.StructR\bmetadata\"\xbf\x01\n" +
 	"\x06Limits\x12\x1f\n" +
 	"\vmodel_calls\x18\x01 \x01(\x03R\n" +
 	"modelCalls\x12\x1d\n" +
@@ -633,7 +642,10 @@ const file_turnstone_v1_turn_proto_rawDesc = "" +
 	"tool_calls\x18\x02 \x01(\x03R\ttoolCalls\x12\x16\n" +
 	"\x06tokens\x18\x03 \x01(\x03R\x06tokens\x12\x19\n" +
 	"\bcost_usd\x18\x04 \x01(\x01R\acostUsd\x12\"\n" +
-	"\rwall_time_sec\x18\x05 \x01(\x03R\vwallTimeSec\"\xe1\x04\n" +
+	"\rwall_time_sec\x18\x05 \x01(\x03R\vwallTimeSec\x12\x1e\n" +
+	"\n" +
+	"iterations\x18\x06 \x01(\x03R\n" +
+	"iterations\"\xe1\x04\n" +
 	"\x0fAgentStepOutput\x12\x17\n" +
 	"\aturn_id\x18\x01 \x01(\tR\x06turnId\x12\x1d\n" +
 	"\n" +

@@ -1,0 +1,235 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	utf "unicode/utf8"
+
+	"google.golang.org/grpc"
+
+	"github.com/turnstone-run/turnstone/agent"
+	pb "github.com/turnstone-run/turnstone/proto/turnstone/v1"
+)
+
+// This file is AskAgent and AskAgentStream (seed 002): Invoke and Stream for clients that want text, and where it comes from, instead of
+// events.
+
+// askCall submits a question.
+func (s *grpcServer) askCall(ctx context.Context, p *pb.AgentRequest) (identity, agent.Receipt, error) {
+	who, receipt, err := s.submitCall(ctx, &pb.TurnRequest{
+		Message: p.GetQuery(), SessionId: p.GetSessionId(), Agent: p.GetAgent(), Context: p.GetContext(), History: p.GetHistory(),
+		Model: p.GetModel(), TurnId: p.GetTurnId(), IdempotencyKey: p.GetIdempotencyKey(), Limits: p.GetLimits(),
+		OutputSchema: p.GetOutputSchema(), Mode: p.GetMode(), OnBusy: p.GetOnBusy(),
+	})
+	if e := agentError(err); e != nil && e.Field == "message" {
+		said := *e
+		said.Field = "query" // as this caller calls it
+		if e.Code == agent.CodeInvalid {
+			said.Err = errors.New("is empty")
+		}
+		err = &said
+	}
+	return who, receipt, err
+}
+
+// AskAgent implements the service.
+func (s *grpcServer) AskAgent(ctx context.Context, p *pb.AgentRequest) (*pb.AgentResponse, error) {
+	leave, err := s.enter()
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	who, receipt, err := s.askCall(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	if err := grpc.SetHeader(ctx, turnMetadata(receipt.TurnID)); err != nil {
+		return nil, fmt.Errorf("set header: %w", err)
+	}
+	ctx, cancel := s.untilClosing(ctx)
+	defer cancel()
+	var answer *pb.AgentResponse
+	a := asking{Gateway: s.Gateway, who: who, receipt: receipt}
+	err = a.run(ctx, func(r *pb.AgentResponse) error {
+		if len(a.pause.pending) > 0 && r.GetStatus() == StateWaiting {
+			return waitingError(receipt, a.pause.pending)
+		}
+		answer = r
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return answer, nil
+}
+
+// AskAgentStream implements the service.
+func (s *grpcServer) AskAgentStream(p *pb.AgentRequest, out grpc.ServerStreamingServer[pb.AgentResponse]) error {
+	leave, err := s.enter()
+	if err != nil {
+		return err
+	}
+	defer leave()
+	who, receipt, err := s.askCall(out.Context(), p)
+	if err != nil {
+		return err
+	}
+	if err := out.SendHeader(turnMetadata(receipt.TurnID)); err != nil {
+		return fmt.Errorf("send header: %w", err)
+	}
+	ctx, cancel := s.untilClosing(out.Context())
+	defer cancel()
+	a := asking{Gateway: s.Gateway, who: who, receipt: receipt}
+	return a.run(ctx, out.Send)
+}
+
+// asking turns the events of one turn into responses.
+type asking struct {
+	*Gateway
+
+	who     identity
+	receipt agent.Receipt
+	branch  string
+	pause   pauseWatch
+	written map[string]int64 // by producer: the last event whose text was yielded
+}
+
+// run yields responses until the final one.
+func (a *asking) run(ctx context.Context, yield func(*pb.AgentResponse) error) error {
+	after, output, err := a.begin(ctx)
+	if err != nil {
+		return err
+	}
+	if output != nil {
+		return yield(a.final(output, 0))
+	}
+	for e, err := range a.cfg.Runtime.Follow(ctx, a.receipt.TurnID, after) {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err != nil {
+			return err
+		}
+		if e.Terminal() {
+			end, err := a.ended(ctx, a.who, &e)
+			if err != nil {
+				return err
+			}
+			return yield(a.final(end.Output, e.Meta.EventIndex))
+		}
+		if r := a.take(&e); r != nil {
+			if err := yield(r); err != nil {
+				return err
+			}
+		}
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return agent.Errorf(agent.CodeUnavailable, "", "the events of turn %s ended before the turn", a.receipt.TurnID)
+}
+
+// begin says behind which event to begin. Of a turn that was asked before and whose first events have expired, the rest is yielded; when
+// it is over, its output.
+func (a *asking) begin(ctx context.Context) (after int64, over *agent.AgentStepOutput, err error) {
+	if !a.receipt.Joined {
+		return 0, nil, nil
+	}
+	v, err := a.turn(ctx, a.who, a.receipt.TurnID)
+	if err != nil {
+		return 0, nil, err
+	}
+	a.pause.present = v.Tail.LastIndex // only a pause that lasts counts
+	switch gone := v.Tail.FirstIndex > 1 || (v.Tail.FirstIndex == 0 && v.Tail.LastIndex > 0); {
+	case gone && v.Output != nil:
+		return 0, v.Output, nil
+	case gone:
+		return max(v.Tail.FirstIndex-1, 0), nil, nil
+	}
+	return 0, nil, nil
+}
+
+// take makes a response of an event; nil for one that says nothing to who asked.
+func (a *asking) take(e *agent.Event) *pb.AgentResponse {
+	if branch := branchOf(e); branch != "" {
+		a.branch = branch
+	}
+	r := a.response(e.Meta.EventIndex)
+	switch {
+	case e.Type == agent.EventToken && e.Text != "":
+		if a.written == nil {
+			a.written = map[string]int64{}
+		}
+		a.written[e.Meta.Producer] = e.Meta.EventIndex
+		r.Text = utf8(e.Text)
+		return r
+	case e.Type == agent.EventReset && a.written[e.Producer] >= e.FromIndex && a.written[e.Producer] > 0:
+		delete(a.written, e.Producer)
+		r.Reset_, r.FromIndex = true, e.FromIndex
+		return r
+	}
+	if a.pause.see(e) {
+		r.Status, r.Pending = StateWaiting, each(a.pause.pending, approvalToProto)
+		return r
+	}
+	return nil
+}
+
+// branchOf reads which way a question went from the event that ends its classification: a tool_end of [agent.PrepareClassify] by a
+// producer "prepare…", whose output has the branch.
+func branchOf(e *agent.Event) string {
+	if e.Type != agent.EventToolEnd || e.ToolName != agent.PrepareClassify || !strings.HasPrefix(e.Meta.Producer, "prepare") {
+		return ""
+	}
+	var output struct {
+		Branch string `json:"branch"`
+	}
+	if json.Unmarshal(e.Output, &output) != nil {
+		return ""
+	}
+	return output.Branch
+}
+
+func (a *asking) response(index int64) *pb.AgentResponse {
+	return &pb.AgentResponse{
+		TurnId: utf8(string(a.receipt.TurnID)), SessionId: utf8(string(a.receipt.SessionID)), EventIndex: index, Branch: utf8(a.branch),
+	}
+}
+
+func (a *asking) final(o *agent.AgentStepOutput, index int64) *pb.AgentResponse {
+	r := a.response(index)
+	r.IsFinal, r.Text, r.Status, r.Error, r.Output = true, utf8(o.Output), utf8(string(o.Status)), failureToProto(o.Error), outputToProto(o)
+	r.Citations = each(citationsOf(o), annotationToProto)
+	return r
+}
+
+// citationsOf gathers the citations of an output, their places counted, in runes, from the beginning of the whole text.
+func citationsOf(o *agent.AgentStepOutput) []agent.Annotation {
+	var all []agent.Annotation
+	before := 0
+	for i := range o.Blocks {
+		b := &o.Blocks[i]
+		if b.Type != agent.BlockText {
+			continue
+		}
+		for _, c := range b.Annotations {
+			if c.Type == "citation" {
+				c.StartIndex, c.EndIndex = shifted(c.StartIndex, before), shifted(c.EndIndex, before)
+				all = append(all, c)
+			}
+		}
+		before += utf.RuneCountInString(b.Text)
+	}
+	return all
+}
+
+func shifted(index *int, by int) *int {
+	if index == nil {
+		return nil
+	}
+	n := *index + by
+	return &n
+}

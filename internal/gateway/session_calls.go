@@ -1,0 +1,68 @@
+package gateway
+
+import (
+	"context"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// This file is what both doors do with approvals and sessions: name the tenant, check what a caller may say, call [Runtime].
+
+// maxApprovals is how many approvals a page has at most.
+const maxApprovals = 500
+
+func (g *Gateway) listApprovals(ctx context.Context, who identity, q agent.ApprovalQuery, page agent.Page) (agent.ApprovalPage, error) {
+	switch q.State {
+	case "", "pending", "decided":
+	default:
+		return agent.ApprovalPage{}, agent.Invalid("state", "want pending or decided, got %.60q", q.State)
+	}
+	if err := checkName("session_id", string(q.SessionID)); err != nil {
+		return agent.ApprovalPage{}, err
+	}
+	if err := checkName("turn_id", string(q.TurnID)); err != nil {
+		return agent.ApprovalPage{}, err
+	}
+	q.Tenant, q.After, q.Limit = who.own(), page.Token, min(page.Size, maxApprovals)
+	ctx, cancel := g.bounded(ctx)
+	defer cancel()
+	return g.cfg.Runtime.Approvals(ctx, q)
+}
+
+// approval looks an approval up as the caller may see it.
+func (g *Gateway) approval(ctx context.Context, who identity, id string) (agent.Approval, error) {
+	if id == "" || checkLine("", id, maxToken) != nil {
+		return agent.Approval{}, agent.Errorf(agent.CodeNotFound, "", "no approval %.140q", id)
+	}
+	ctx, cancel := g.bounded(ctx)
+	defer cancel()
+	return g.cfg.Runtime.Approval(ctx, who.lookup(), id)
+}
+
+func noSession(id agent.SessionID) error {
+	return agent.Errorf(agent.CodeNotFound, "", "no session %.140q", id)
+}
+
+func (g *Gateway) exportSession(ctx context.Context, who identity, id agent.SessionID) (agent.SessionExport, error) {
+	if !id.Valid() {
+		return agent.SessionExport{}, noSession(id)
+	}
+	ctx, cancel := g.bounded(ctx)
+	defer cancel()
+	export, err := g.cfg.Runtime.ExportSession(ctx, who.own(), id)
+	if err != nil {
+		return export, err
+	}
+	export.Messages, export.Turns = orEmpty(export.Messages), orEmpty(export.Turns)
+	export.Approvals, export.Notes = orEmpty(export.Approvals), orEmpty(export.Notes)
+	return export, nil
+}
+
+func (g *Gateway) forgetSession(ctx context.Context, who identity, id agent.SessionID) (agent.SessionDeleted, error) {
+	if !id.Valid() {
+		return agent.SessionDeleted{}, noSession(id)
+	}
+	ctx, cancel := g.bounded(ctx)
+	defer cancel()
+	return g.cfg.Runtime.DeleteSession(ctx, who.own(), id)
+}

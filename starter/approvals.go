@@ -1,0 +1,208 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/gateway/client"
+)
+
+func (a *app) approvalsCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "approvals", Short: "Tool calls that wait, or waited, for a person", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(a.approvalsListCommand(), a.approvalsDecideCommand())
+	return cmd
+}
+
+func (a *app) approvalsListCommand() *cobra.Command {
+	var q agent.ApprovalQuery
+	var limit int
+	cmd := &cobra.Command{
+		Use: "list", Short: "List what waits for a decision", Args: cobra.NoArgs,
+		Long: `List what waits for a decision, oldest first: the approvals of turns that have not ended. Arguments are cut to fit; --output json has
+all of them, with the description, what may be decided, and what was.`,
+		Example: `  starter approvals list
+  starter approvals list --state decided --session trip-1
+  starter approvals list -o json | jq -r '.[] | select(.tool_name == "send_mail") | .approval_id'`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			switch q.State {
+			case "pending", "decided":
+			case "all":
+				q.State = ""
+			default:
+				return usageError{fmt.Errorf("--state is %q, want pending, decided or all", q.State)}
+			}
+			if limit < 0 {
+				return usageError{fmt.Errorf("--limit is %d, want 0 or more", limit)}
+			}
+			return a.call(cmd.Context(), func(ctx context.Context, c *client.Client) error {
+				return list(a, limit, "APPROVAL STATE AGENT SESSION TOOL EXPIRES ARGUMENTS", approvalRow, func(p agent.Page) ([]agent.Approval, string, error) {
+					q.Limit, q.After = p.Size, p.Token
+					page, err := c.Approvals(ctx, q)
+					return page.Approvals, page.Next, err
+				})
+			})
+		},
+	}
+	cmd.Flags().StringVar(&q.State, "state", "pending", "pending, decided or all")
+	cmd.Flags().StringVarP((*string)(&q.SessionID), "session", "s", "", "only of this session")
+	cmd.Flags().StringVar((*string)(&q.TurnID), "turn", "", "only of this turn")
+	cmd.Flags().IntVar(&limit, "limit", listed, "at most so many; 0: all")
+	return cmd
+}
+
+func approvalRow(v *agent.Approval) []string {
+	state, expires := "pending", "-"
+	if v.Decision != "" {
+		state = string(v.Decision)
+		if v.By != "" {
+			state += " by " + v.By
+		}
+	}
+	if v.ExpiresAt != nil {
+		expires = moment(*v.ExpiresAt)
+	}
+	return []string{v.ApprovalID, state, dash(v.Agent), dash(string(v.SessionID)), v.ToolName, expires, string(v.Args)}
+}
+
+func (a *app) approvalsDecideCommand() *cobra.Command {
+	var f decisionFlags
+	cmd := &cobra.Command{
+		Use: "decide <approval> approve|edit|reject|respond", Short: "Answer an approval",
+		Long: decideHelp, Args: cobra.ExactArgs(2),
+		Example: `  starter approvals decide turn-42.1.call_7 approve --by ann
+  starter approvals decide turn-42.1.call_7 approve --remember      # and do not ask again for this call
+  starter approvals decide turn-42.1.call_7 edit --args '{"to":"ops@example.com"}'
+  starter approvals decide turn-42.1.call_7 edit --args @args.json
+  starter approvals decide turn-42.1.call_7 reject --message "not today"
+  starter approvals decide turn-42.1.call_7 respond --message "the answer is 42"`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.call(cmd.Context(), func(ctx context.Context, c *client.Client) error {
+				d, err := f.decision(ctx, a.in, args[0], args[1])
+				if err != nil {
+					return err
+				}
+				v, err := c.Approval(ctx, d.ApprovalID) // its turn cannot be read off its id for sure
+				if err != nil {
+					return err
+				}
+				return a.decide(ctx, c, v.TurnID, d)
+			})
+		},
+	}
+	f.register(cmd)
+	return cmd
+}
+
+const decideHelp = `Answer an approval: approve runs the tool, edit runs it with other arguments, reject tells the model that it may not, and respond gives
+the model an answer in the tool's place. Refused is a decision about what is decided, has expired or is over, one that the agent's policy
+does not allow, and arguments that do not fit the tool's schema.`
+
+// decideCommand is "approvals decide" for who knows the turn.
+func (a *app) decideCommand() *cobra.Command {
+	var f decisionFlags
+	cmd := &cobra.Command{
+		Use: "decide <turn> <approval> approve|edit|reject|respond", Short: "Answer an approval that a turn waits for",
+		Long: decideHelp, Args: cobra.ExactArgs(3),
+		Example: `  starter decide turn-42 a1 approve
+  starter decide turn-42 a1 edit --args '{"to":"ops@example.com"}'
+  starter decide turn-42 a1 reject --message "not today"
+  starter decide turn-42 a1 respond --message "the answer is 42"`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id, err := turnArg(args[0])
+			if err != nil {
+				return err
+			}
+			return a.call(cmd.Context(), func(ctx context.Context, c *client.Client) error {
+				d, err := f.decision(ctx, a.in, args[1], args[2])
+				if err != nil {
+					return err
+				}
+				return a.decide(ctx, c, id, d)
+			})
+		},
+	}
+	f.register(cmd)
+	return cmd
+}
+
+func (a *app) decide(ctx context.Context, c *client.Client, id agent.TurnID, d agent.Decision) error {
+	if err := c.Decide(ctx, id, d); err != nil {
+		return err
+	}
+	if a.output == "json" {
+		return a.printJSON(map[string]string{"turn_id": string(id), "approval_id": d.ApprovalID, "decision": string(d.Decision)})
+	}
+	a.say("%s: %s", d.ApprovalID, d.Decision)
+	return nil
+}
+
+// decisionFlags are what an answer to an approval may say.
+type decisionFlags struct {
+	args, message, by string
+	remember          bool
+}
+
+func (f *decisionFlags) register(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.args, "args", "", "edit: the arguments to run with, as JSON; @file reads them, @- from standard input")
+	cmd.Flags().StringVar(&f.message, "message", "", "reject: why; respond: what the model gets as the tool's answer")
+	cmd.Flags().BoolVar(&f.remember, "remember", false, "do not ask again in this session, as far as the approval's policy says")
+	cmd.Flags().StringVar(&f.by, "by", "", "who decides, for the record")
+}
+
+// decision is what the flags say, as far as this end can tell whether it makes sense.
+func (f *decisionFlags) decision(ctx context.Context, stdin io.Reader, id, kind string) (agent.Decision, error) {
+	d := agent.Decision{ApprovalID: id, Decision: agent.DecisionKind(kind), Message: f.message, Remember: f.remember, By: f.by}
+	switch {
+	case d.Decision == agent.DecisionEdit && f.args == "":
+		return d, usageError{fmt.Errorf("edit wants --args")}
+	case d.Decision == agent.DecisionRespond && f.message == "":
+		return d, usageError{fmt.Errorf("respond wants --message")}
+	}
+	if f.args == "" {
+		return d, nil
+	}
+	text, err := textArg(ctx, stdin, f.args)
+	if err != nil {
+		return d, usageError{fmt.Errorf("--args: %w", err)}
+	}
+	if !json.Valid(text) {
+		return d, usageError{fmt.Errorf("--args is not JSON: %.200s", text)}
+	}
+	d.Args = text
+	return d, nil
+}
+
+// maxTextArg bounds a flag's value that is read from a file.
+const maxTextArg = 1 << 20
+
+// textArg is a flag's value: itself, or for @file the file's content.
+func textArg(ctx context.Context, stdin io.Reader, value string) ([]byte, error) {
+	name, ok := strings.CutPrefix(value, "@")
+	if !ok {
+		return []byte(value), nil
+	}
+	from := stdin
+	if name != "-" {
+		f, err := os.Open(name)
+		if err != nil {
+			return nil, err //nolint:wrapcheck // names the file
+		}
+		defer f.Close() //nolint:errcheck // read-only
+		from = f
+	}
+	text, err := readAll(ctx, from, maxTextArg+1)
+	if err == nil && len(text) > maxTextArg {
+		err = fmt.Errorf("%s is larger than %d bytes", name, maxTextArg)
+	}
+	return text, err
+}
