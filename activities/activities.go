@@ -21,6 +21,8 @@ type Config struct {
 	Log        EventLog
 	Blobs      Blobs
 	Runs       Runs
+	Schemas    Schemas
+	Knowledge  Knowledge
 	Logger     *zap.Logger
 
 	MaxMessageBytes    int           // of a request's messages; 0: 1 MiB
@@ -58,6 +60,8 @@ func New(c Config) (*Activities, error) {
 		{"Log", c.Log},
 		{"Blobs", c.Blobs},
 		{"Runs", c.Runs},
+		{"Schemas", c.Schemas},
+		{"Knowledge", c.Knowledge},
 	} {
 		if required.port == nil {
 			return nil, errors.New("activities: " + required.name + " is missing")
@@ -113,5 +117,9 @@ func (a *Activities) Registered() []struct {
 		{"CancelTurn", a.CancelTurn},
 		{"StoreTurn", a.StoreTurn},
 		{"QueueMessage", a.QueueMessage},
+		{"Retrieve", a.Retrieve},
+		{"ExpireApprovals", a.ExpireApprovals},
+		{"BeginChild", a.BeginChild},
+		{"StoreChild", a.StoreChild},
 	}
 }

@@ -1,9 +1,13 @@
 package activities
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -28,6 +32,10 @@ func (a *Activities) requestApproval(ctx context.Context, in RequestApprovalInpu
 	if !ok {
 		return RequestApprovalResult{}, agent.Errorf(agent.CodeInternal, "request approval", "step %d has no model reply", in.Step)
 	}
+	plan, chain, err := a.chainOf(ctx, &turn)
+	if err != nil {
+		return RequestApprovalResult{}, err
+	}
 	var out RequestApprovalResult
 	var events []agent.Event
 	for _, c := range in.Calls {
@@ -35,18 +43,24 @@ func (a *Activities) requestApproval(ctx context.Context, in RequestApprovalInpu
 		if err != nil {
 			return RequestApprovalResult{}, err
 		}
-		p := agent.Approval{
-			ApprovalID: approvalID(in.TurnID, in.Step, c.ID), TurnID: in.TurnID, CallID: c.ID, Step: in.Step, ToolName: block.Name,
-			Args: block.Args, Rule: c.Rule,
+		p, err := a.approvalOf(&plan, chain, &turn, in.Step, &block, c.Rule)
+		if err != nil {
+			return RequestApprovalResult{}, err
 		}
 		if err := a.Store.SaveApproval(ctx, turn.Tenant, p); err != nil {
 			return RequestApprovalResult{}, err
 		}
 		out.Pending = append(out.Pending, agent.PendingApproval{ApprovalID: p.ApprovalID, CallID: c.ID, ToolName: block.Name})
+		if p.ExpiresAt != nil {
+			left := max(time.Until(*p.ExpiresAt).Milliseconds(), 1)
+			if out.ExpiresInMS == 0 || left < out.ExpiresInMS {
+				out.ExpiresInMS = left
+			}
+		}
 		events = append(events, agent.Event{Type: agent.EventApprovalRequested, Approval: &p, ToolCallID: c.ID, ToolName: block.Name})
 	}
 	events = append(events, agent.Event{Type: agent.EventStatus, Status: agent.StatusWaiting, Reason: "awaiting_approval"})
-	if err := a.emit(ctx, turn.TurnRef, fmt.Sprintf("approval/%d", in.Step), events...); err != nil || in.StreamTo == nil {
+	if err := a.announceUpwards(ctx, &turn, fmt.Sprintf("approval/%d", in.Step), events); err != nil || in.StreamTo == nil {
 		return out, err
 	}
 	batch := agent.TokenBatch{TurnID: in.TurnID, Step: in.Step, Pending: out.Pending}
@@ -56,43 +70,191 @@ func (a *Activities) requestApproval(ctx context.Context, in RequestApprovalInpu
 	return out, nil
 }
 
+// chainOf is the plan of a turn with its middleware.
+func (a *Activities) chainOf(ctx context.Context, t *facts) (agent.Plan, []agent.Middleware, error) {
+	plan, err := a.Registry.Plan(ctx, t.PlanHash)
+	if err != nil {
+		return plan, nil, fmt.Errorf("load plan %s: %w", t.PlanHash, err)
+	}
+	chain, err := a.Middleware.Chain(&plan)
+	return plan, chain, err
+}
+
+// approvalOf is what a person is shown of a call, and may do about it.
+func (a *Activities) approvalOf(plan *agent.Plan, chain []agent.Middleware, t *facts, step int, b *agent.Block, rule string) (agent.Approval, error) {
+	granted, _ := plan.Tool(b.Name)
+	free := false
+	if tool, err := a.Tools.Tool(granted.Toolkit, b.Name); err == nil {
+		free = effectFree(tool, b.Args)
+	}
+	v, err := gateOf(&granted, chain, t, b.Args, free)
+	if err != nil {
+		return agent.Approval{}, err
+	}
+	call := agent.CallID(b.ID)
+	p := agent.Approval{
+		ApprovalID: approvalID(t.TurnID, step, call), TurnID: t.TurnID, CallID: call, Step: step, ToolName: b.Name, Args: b.Args, Rule: rule,
+		Description: v.Description, Allowed: v.Allowed, OnExpiry: v.OnExpiry, Remember: cmp.Or(v.Remember, agent.RememberCall),
+		ArgsHash: argsHash(b.Args),
+	}
+	if v.ExpiresSec > 0 {
+		at := time.Now().Add(time.Duration(v.ExpiresSec) * time.Second)
+		p.ExpiresAt = &at
+		p.OnExpiry = cmp.Or(p.OnExpiry, agent.ExpiryReject)
+	}
+	return p, nil
+}
+
+// maxAncestors bounds how far up the pause of a child turn is told; plans delegate in no circle and are not that deep.
+const maxAncestors = 16
+
+// announceUpwards writes events to a turn's stream and to the streams of the turns that wait for it: whoever watches one of those is
+// who can answer. A stream that is over needs no news.
+func (a *Activities) announceUpwards(ctx context.Context, t *facts, producer string, events []agent.Event) error {
+	if err := a.emit(ctx, t.TurnRef, producer, events...); err != nil {
+		return err
+	}
+	up := t
+	for range maxAncestors {
+		if up.parent == "" {
+			return nil
+		}
+		parent, err := a.turn(ctx, up.parent)
+		if err != nil {
+			return err
+		}
+		err = a.emit(ctx, parent.TurnRef, "child/"+string(t.TurnID)+"/"+producer, slices.Clone(events)...)
+		if err != nil && !errors.Is(err, agent.ErrStreamClosed) {
+			return err
+		}
+		up = &parent
+	}
+	return nil
+}
+
 // approvalID is readable and the same each time it is computed.
 func approvalID(t agent.TurnID, step int, call agent.CallID) string {
 	return fmt.Sprintf("%s.%d.%s", t, step, call)
 }
 
 // Decide judges a decision, stores it, and answers with a verdict for the core or a refusal for the person. Rejected and answered
-// calls get their result here, so that the model sees it.
+// calls get their result here, so that the model sees it. A decision about a call of a child turn goes to the child.
 func (a *Activities) Decide(ctx context.Context, in DecideInput) (DecideResult, error) {
+	out, err := a.decide(ctx, in)
+	if err == nil {
+		return out, nil
+	}
+	if retryable(agent.CodeOf(err)) {
+		return DecideResult{}, temporalError(err)
+	}
+	return DecideResult{Refusal: agent.FailureOf(err)}, nil
+}
+
+func (a *Activities) decide(ctx context.Context, in DecideInput) (DecideResult, error) {
 	if err := checkDecision(&in.Decision); err != nil {
-		return DecideResult{Refusal: agent.FailureOf(err)}, nil
+		return DecideResult{}, err
 	}
 	turn, err := a.turn(ctx, in.TurnID)
 	if err != nil {
-		return DecideResult{}, temporalError(err)
+		return DecideResult{}, err
+	}
+	asked, err := a.Store.Approval(ctx, turn.Tenant, in.Decision.ApprovalID)
+	if err != nil {
+		return DecideResult{}, err
+	}
+	if asked.TurnID != in.TurnID {
+		return a.decideBelow(ctx, &turn, &asked, in.Decision)
+	}
+	if in.Decision.Decision == agent.DecisionEdit {
+		if err := a.checkArgs(ctx, &turn, &asked, in.Decision.Args); err != nil {
+			return DecideResult{}, err
+		}
 	}
 	p, err := a.Store.ResolveApproval(ctx, in.TurnID, in.Decision)
 	if err != nil {
-		if !retryable(agent.CodeOf(err)) {
-			return DecideResult{Refusal: agent.FailureOf(err)}, nil
-		}
-		return DecideResult{}, temporalError(err)
+		return DecideResult{}, err
 	}
-	run := in.Decision.Decision == agent.DecisionApprove || in.Decision.Decision == agent.DecisionEdit
-	if !run {
-		if err := a.answer(ctx, turn.TurnRef, &in.Decision, &p); err != nil {
-			return DecideResult{}, temporalError(err)
+	v, err := a.resolved(ctx, &turn, &p)
+	return DecideResult{Verdict: &v}, err
+}
+
+// resolved does what follows from a decision: the answer of a call that will not run, and the news.
+func (a *Activities) resolved(ctx context.Context, t *facts, p *agent.Approval) (agent.DecisionVerdict, error) {
+	v := agent.DecisionVerdict{
+		ApprovalID: p.ApprovalID, CallID: p.CallID, Decision: p.Decision, By: p.By,
+		Run: p.Decision == agent.DecisionApprove || p.Decision == agent.DecisionEdit,
+		End: p.By == agent.ExpiredBy && p.OnExpiry == agent.ExpiryEnd,
+	}
+	if !v.Run {
+		if err := a.answer(ctx, t.TurnRef, p); err != nil {
+			return v, err
 		}
 	}
-	err = a.emit(ctx, turn.TurnRef, "decision/"+p.ApprovalID,
-		agent.Event{Type: agent.EventApprovalResolved, Approval: &p, ToolCallID: p.CallID, ToolName: p.ToolName},
-		agent.Event{Type: agent.EventStatus, Status: agent.StatusRunning})
+	return v, a.announceUpwards(ctx, t, "decision/"+p.ApprovalID, []agent.Event{
+		{Type: agent.EventApprovalResolved, Approval: p, ToolCallID: p.CallID, ToolName: p.ToolName},
+		{Type: agent.EventStatus, Status: agent.StatusRunning},
+	})
+}
+
+// decideBelow hands a decision on to the child turn that asked for it.
+func (a *Activities) decideBelow(ctx context.Context, t *facts, asked *agent.Approval, d agent.Decision) (DecideResult, error) {
+	child, err := a.Store.Turn(ctx, asked.TurnID)
 	if err != nil {
-		return DecideResult{}, temporalError(err)
+		return DecideResult{}, err
 	}
-	return DecideResult{Verdict: &agent.DecisionVerdict{
-		ApprovalID: p.ApprovalID, CallID: p.CallID, Decision: in.Decision.Decision, Run: run, By: in.Decision.By,
-	}}, nil
+	up := child.Record.Parent
+	for range maxAncestors {
+		if up == "" || up == t.TurnID {
+			break
+		}
+		f, err := a.turn(ctx, up)
+		if err != nil {
+			return DecideResult{}, err
+		}
+		up = f.parent
+	}
+	if up != t.TurnID {
+		return DecideResult{}, agent.FieldErrorf(agent.CodeNotFound, "approval_id", "turn %s has no approval %q", t.TurnID, asked.ApprovalID)
+	}
+	v, err := a.Runs.Decide(ctx, child.Record.WorkflowID, d)
+	return DecideResult{Verdict: &v, Elsewhere: true}, err
+}
+
+// checkArgs refuses edited arguments that the tool would not take.
+func (a *Activities) checkArgs(ctx context.Context, t *facts, p *agent.Approval, args json.RawMessage) error {
+	plan, err := a.Registry.Plan(ctx, t.PlanHash)
+	if err != nil {
+		return fmt.Errorf("load plan %s: %w", t.PlanHash, err)
+	}
+	granted, ok := plan.Tool(p.ToolName)
+	if !ok || len(granted.Spec.Parameters) == 0 {
+		return nil // the call itself is refused then
+	}
+	return a.Schemas.Check("args", granted.Spec.Parameters, args)
+}
+
+// ExpireApprovals decides what nobody decided in time. Asked twice, it says the same.
+func (a *Activities) ExpireApprovals(ctx context.Context, in ExpireApprovalsInput) (ExpireApprovalsResult, error) {
+	var out ExpireApprovalsResult
+	turn, err := a.turn(ctx, in.TurnID)
+	if err != nil {
+		return out, temporalError(err)
+	}
+	expired, next, err := a.Store.ExpireApprovals(ctx, in.TurnID, in.Step)
+	if err != nil {
+		return out, temporalError(err)
+	}
+	for i := range expired {
+		v, err := a.resolved(ctx, &turn, &expired[i])
+		if err != nil {
+			return out, temporalError(err)
+		}
+		out.Verdicts = append(out.Verdicts, v)
+	}
+	if next > 0 {
+		out.NextInMS = max(next.Milliseconds(), 1)
+	}
+	return out, nil
 }
 
 func checkDecision(d *agent.Decision) error {
@@ -109,8 +271,8 @@ func checkDecision(d *agent.Decision) error {
 	default:
 		return agent.Invalid("decision", "want approve, edit, reject or respond, got %q", d.Decision)
 	}
-	if d.Remember {
-		return agent.Invalid("remember", "does not exist yet; leave it out")
+	if d.Remember && d.Decision != agent.DecisionApprove && d.Decision != agent.DecisionReject {
+		return agent.Invalid("remember", "goes with approve and reject only")
 	}
 	if d.Decision == agent.DecisionRespond && d.Message == "" {
 		return agent.Invalid("message", "decision respond needs the answer")
@@ -122,11 +284,11 @@ func checkDecision(d *agent.Decision) error {
 }
 
 // answer stores a person's words as the result of a call that will not run.
-func (a *Activities) answer(ctx context.Context, t TurnRef, d *agent.Decision, p *agent.Approval) error {
+func (a *Activities) answer(ctx context.Context, t TurnRef, p *agent.Approval) error {
 	block := agent.Block{Type: agent.BlockToolResult, ToolCallID: p.CallID, Name: p.ToolName, Status: agent.ResultSuccess}
-	content := any(d.Message)
-	if d.Decision == agent.DecisionReject {
-		reason := d.Message
+	content := any(p.Message)
+	if p.Decision == agent.DecisionReject {
+		reason := p.Message
 		if reason == "" {
 			reason = "a person rejected this call"
 		}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -17,6 +18,9 @@ import (
 
 // CoreVersion is the version of the pure core that new turns begin with; the composition root holds it against turn.Version.
 const CoreVersion = 1
+
+// DirectLease is how long a direct turn that holds its session is believed to live without a word from it.
+const DirectLease = 30 * time.Second
 
 // orphanAfter is how long a holder without a running workflow is given: a door may have queued it a moment before it starts it.
 const orphanAfter = 10 * time.Second
@@ -70,7 +74,7 @@ func (a *Activities) Begin(ctx context.Context, req agent.TurnRequest, in BeginT
 	record.Binding = begun.Binding
 	turn := factsOf(&record, begun.Cursor)
 	out := BeginTurnResult{
-		Turn: turn.TurnRef, Limits: plan.Limits.Lower(req.Limits), ModelName: modelName(&plan, record.Model), ContinueAsNew: a.TurnEvents,
+		Turn: turn.TurnRef, Limits: plan.Limits.Lower(record.Limits), Prepare: len(plan.Prepare) > 0, ModelName: modelName(&plan, record.Model), ContinueAsNew: a.TurnEvents,
 		CoreVersion: CoreVersion, SearchAttributes: a.SearchAttributes(), StreamTo: req.StreamTo, Holder: begun.Holder,
 		Position: begun.Position, Route: routeNote(record.Route),
 	}
@@ -78,6 +82,9 @@ func (a *Activities) Begin(ctx context.Context, req agent.TurnRequest, in BeginT
 	case agent.BeginReady:
 		out.Verdict = VerdictReady
 		a.remember(turn)
+		if out.Rules, err = a.rules(ctx, &plan, &record); err != nil {
+			return BeginTurnResult{}, err
+		}
 		if in.RunID == "" { // queued ahead of its workflow, which will announce itself
 			return out, nil
 		}
@@ -107,11 +114,10 @@ func (a *Activities) Check(ctx context.Context, req *agent.TurnRequest) (agent.P
 	if err := req.Validate(a.MaxMessageBytes); err != nil {
 		return agent.Plan{}, none, err
 	}
-	if req.Mode == agent.ModeDirect {
-		return agent.Plan{}, none, agent.Invalid("mode", "direct turns do not exist yet; leave it out or say durable")
-	}
 	if len(req.OutputSchema) > 0 {
-		return agent.Plan{}, none, agent.Invalid("output_schema", "structured output does not exist yet; leave it out")
+		if err := a.Schemas.CheckSchema("output_schema", req.OutputSchema); err != nil {
+			return agent.Plan{}, none, err
+		}
 	}
 	route, err := a.Registry.Choose(ctx, agent.RouteContext{
 		InvocationContext: req.Context, Agent: req.Agent, SessionID: sessionOf(req, req.TurnID), Channel: req.Channel,
@@ -122,12 +128,6 @@ func (a *Activities) Check(ctx context.Context, req *agent.TurnRequest) (agent.P
 	plan, hash, err := a.Registry.Resolve(ctx, req.Context.TenantName(), route.Agent)
 	if err != nil {
 		return agent.Plan{}, none, err
-	}
-	switch {
-	case len(plan.OutputSchema) > 0:
-		return agent.Plan{}, none, agent.Invalid("agent", "agent %q has an output_schema, and structured output does not exist yet", plan.Agent)
-	case len(plan.Prepare) > 0:
-		return agent.Plan{}, none, agent.Invalid("agent", "agent %q searches knowledge collections, which does not exist yet", plan.Agent)
 	}
 	bound := agent.Binding{Agent: plan.Agent, InstanceID: plan.InstanceID, PlanHash: hash, Model: cmp.Or(req.Model, route.Model), Route: &route}
 	if _, err := plan.Model(bound.Model); err != nil {
@@ -184,7 +184,43 @@ func (a *Activities) recordOf(ctx context.Context, req *agent.TurnRequest, in Be
 	if err != nil {
 		return a.queuedBefore(ctx, req, in, err)
 	}
-	return a.record(req, bound, in), plan, nil
+	return a.record(req, &plan, bound, in), plan, nil
+}
+
+// rules are what the core has to know of a plan besides its limits. Only a limit of a whole session costs a query.
+func (a *Activities) rules(ctx context.Context, p *agent.Plan, r *agent.TurnRecord) (agent.Rules, error) {
+	var rules agent.Rules
+	chain, err := a.Middleware.Chain(p)
+	if err != nil {
+		return rules, err
+	}
+	for _, m := range chain {
+		if ruler, ok := m.(agent.Ruler); ok {
+			ruler.Rule(&rules)
+		}
+	}
+	if len(r.OutputSchema) > 0 {
+		rules.StructuredTries = structuredTries
+	}
+	spans := func(l agent.CallLimit) bool { return l.Thread > 0 }
+	if !slices.ContainsFunc(rules.ModelCalls, spans) && !slices.ContainsFunc(rules.ToolCalls, spans) {
+		return rules, nil
+	}
+	before, err := a.Store.CallCounts(ctx, r.Tenant, r.SessionID)
+	if err != nil {
+		return rules, fmt.Errorf("count the session's calls: %w", err)
+	}
+	for i := range rules.ModelCalls {
+		rules.ModelCalls[i].Before = before.Model
+	}
+	for i := range rules.ToolCalls {
+		for _, t := range before.Tools {
+			if l := &rules.ToolCalls[i]; l.Tool == "" || l.Tool == t.Tool {
+				l.Before += t.Calls
+			}
+		}
+	}
+	return rules, nil
 }
 
 // sessionOf is the session of a request's turn: one of its own, named after the turn, when it names none.
@@ -212,13 +248,21 @@ func (a *Activities) queuedBefore(ctx context.Context, req *agent.TurnRequest, i
 	return t.Record, plan, err
 }
 
-func (a *Activities) record(req *agent.TurnRequest, bound agent.Binding, in BeginTurnInput) agent.TurnRecord {
+func (a *Activities) record(req *agent.TurnRequest, p *agent.Plan, bound agent.Binding, in BeginTurnInput) agent.TurnRecord {
 	id := TurnIDOf(req, in.RunID)
-	return agent.TurnRecord{
+	r := agent.TurnRecord{
 		TurnID: id, WorkflowID: in.WorkflowID, Tenant: req.Context.TenantName(), SessionID: sessionOf(req, id),
 		Binding: bound, Channel: req.Channel, UserID: req.Context.UserID, OnBusy: req.OnBusy, History: req.History,
-		Input: req.Input(), Context: req.Context, QueueLimit: a.QueueLength,
+		Input: req.Input(), Context: req.Context, QueueLimit: a.QueueLength, OutputSchema: req.OutputSchema, Parent: in.Parent,
+		Limits: req.Limits, Mode: agent.ModeDurable,
 	}
+	if len(r.OutputSchema) == 0 {
+		r.OutputSchema = p.OutputSchema
+	}
+	if in.Direct {
+		r.Mode, r.LeaseUntil = agent.ModeDirect, time.Now().Add(DirectLease)
+	}
+	return r
 }
 
 // announce emits status RUNNING, and how the turn came to its agent.
@@ -265,8 +309,11 @@ func (a *Activities) passOver(ctx context.Context, record agent.TurnRecord, begu
 	if time.Since(begun.HolderSince) < orphanAfter {
 		return begun, nil
 	}
-	closed, err := a.Runs.Closed(ctx, begun.HolderWorkflow)
-	if err != nil || !closed {
+	if begun.HolderMode == agent.ModeDirect {
+		if time.Now().Before(begun.HolderLease) {
+			return begun, nil
+		}
+	} else if closed, err := a.Runs.Closed(ctx, begun.HolderWorkflow); err != nil || !closed {
 		return begun, err
 	}
 	if err := a.Terminate(ctx, begun.Holder); err != nil {

@@ -140,19 +140,3 @@ func TestToolContext(t *testing.T) {
 		}
 	}
 }
-
-// TestWhatCannotRunYet: an agent may be written with what does not exist yet; a turn of it is refused by name.
-func TestWhatCannotRunYet(t *testing.T) {
-	for want, change := range map[string]func(*agent.Plan){
-		"output_schema":         func(p *agent.Plan) { p.OutputSchema = json.RawMessage(`{}`) },
-		"knowledge collections": func(p *agent.Plan) { p.Prepare = []agent.PlanStep{{Kind: "retrieve"}} },
-	} {
-		h := newHarness(t)
-		p := h.catalog.plan
-		change(&p)
-		h.catalog.put(p)
-		_, err := h.Begin(t.Context(), agent.TurnRequest{TurnID: "t1", Message: "x"}, activities.BeginTurnInput{RunID: "r"})
-		require.Equal(t, agent.CodeInvalid, agent.CodeOf(err))
-		require.ErrorContains(t, err, want)
-	}
-}

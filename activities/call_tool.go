@@ -38,7 +38,7 @@ func (a *Activities) callTool(ctx context.Context, in CallToolInput) (agent.Tool
 	if err != nil {
 		return agent.ToolVerdict{}, err
 	}
-	p, work, err := a.produce(ctx, run.turn.TurnRef, "tool/"+fmt.Sprint(in.Step)+"/"+string(in.CallID))
+	p, work, err := a.produce(ctx, run.turn.TurnRef, toolProducer(in.Step, in.CallID))
 	if errors.Is(err, errCancelled) {
 		return agent.ToolVerdict{ID: in.CallID, Cancelled: true}, nil
 	}
@@ -76,6 +76,9 @@ func (a *Activities) callTool(ctx context.Context, in CallToolInput) (agent.Tool
 	}
 	return step.Verdict, a.Store.SaveToolStep(ctx, step)
 }
+
+// toolProducer is who writes the events of a call.
+func toolProducer(step int, call agent.CallID) string { return fmt.Sprintf("tool/%d/%s", step, call) }
 
 // toolRun is one tool call with what it needs.
 type toolRun struct {
@@ -117,6 +120,10 @@ func (a *Activities) newToolRun(ctx context.Context, in CallToolInput) (*toolRun
 		return nil, err
 	}
 	granted, ok := plan.Tool(r.block.Name)
+	if in.Refused != "" {
+		r.grant, r.refuse = granted, &agent.Failure{Type: string(agent.CodeDenied), Message: in.Refused}
+		return r, nil
+	}
 	if !ok {
 		r.refuse = &agent.Failure{Type: string(agent.CodeDenied), Message: r.block.Name + ": not granted in toolkit"}
 		return r, nil
@@ -129,6 +136,12 @@ func (a *Activities) newToolRun(ctx context.Context, in CallToolInput) (*toolRun
 	r.tool, err = a.Tools.Tool(granted.Toolkit, r.block.Name)
 	if err != nil {
 		r.refuse = agent.FailureOf(err)
+		return r, nil
+	}
+	if d, ok := r.tool.(agent.Delegator); ok {
+		if _, _, err := d.Delegate(r.block.Args, plan.Delegates); err != nil {
+			r.tool, r.refuse = nil, agent.FailureOf(err)
+		}
 	}
 	return r, nil
 }
@@ -151,7 +164,7 @@ func (r *toolRun) edited(ctx context.Context) error {
 	for i := range approvals {
 		p := &approvals[i]
 		if p.Step == r.in.Step && p.CallID == r.in.CallID && p.Decision == agent.DecisionEdit {
-			r.block.Args = p.Args
+			r.block.Args = p.DecidedArgs
 		}
 	}
 	return nil
@@ -203,7 +216,7 @@ func (r *toolRun) call(ctx context.Context, p *producer) (agent.ToolResult, erro
 // invocation is what the tool is told of its call, and given for it (seed 000 §5.5).
 func (r *toolRun) invocation(ctx context.Context, p *producer) agent.Invocation {
 	return agent.Invocation{
-		Tenant: r.turn.Tenant, TurnID: r.turn.TurnID, SessionID: r.turn.SessionID, UserID: r.turn.user, Step: r.in.Step,
+		Tenant: r.turn.Tenant, TurnID: r.turn.TurnID, SessionID: r.turn.SessionID, UserID: r.turn.user, UserRole: r.turn.role, Step: r.in.Step,
 		Attempt: int64(p.fence.Epoch), IdempotencyKey: fmt.Sprintf("%s/%d/%s", r.in.TurnID, r.in.Step, r.in.CallID),
 		Parameters: r.grant.Parameters, Auth: r.grant.Auth, Repeatable: r.grant.Spec.Idempotent || effectFree(r.tool, r.block.Args),
 		Progress: func(message string) {

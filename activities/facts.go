@@ -2,6 +2,7 @@ package activities
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 
 	"github.com/turnstone-run/turnstone/agent"
@@ -18,6 +19,9 @@ type facts struct {
 	model   string // profile asked for
 	history agent.History
 	user    string
+	role    string
+	schema  json.RawMessage // of the answer; empty: free text
+	parent  agent.TurnID
 }
 
 func factsOf(r *agent.TurnRecord, cursor int64) facts {
@@ -25,7 +29,7 @@ func factsOf(r *agent.TurnRecord, cursor int64) facts {
 		TurnRef: TurnRef{
 			TurnID: r.TurnID, Tenant: r.Tenant, SessionID: r.SessionID, Agent: r.Agent, InstanceID: r.InstanceID, PlanHash: r.PlanHash,
 		},
-		cursor: cursor, model: r.Model, history: r.History, user: r.UserID,
+		cursor: cursor, model: r.Model, history: r.History, user: r.UserID, role: r.Context.UserRole, schema: r.OutputSchema, parent: r.Parent,
 	}
 }
 

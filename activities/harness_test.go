@@ -20,6 +20,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/devstack/pgdev/pgtest"
 	"github.com/turnstone-run/turnstone/internal/middleware"
 	"github.com/turnstone-run/turnstone/internal/postgres"
+	"github.com/turnstone-run/turnstone/internal/schema"
 	"github.com/turnstone-run/turnstone/internal/stream/pgstream"
 )
 
@@ -37,6 +38,7 @@ type harness struct {
 	blobs *fakeBlobs
 
 	catalog *fixed
+	library *fakeLibrary
 }
 
 func newHarness(t *testing.T, change ...func(*activities.Config)) *harness {
@@ -46,7 +48,7 @@ func newHarness(t *testing.T, change ...func(*activities.Config)) *harness {
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
 	require.NoError(t, postgres.Migrate(ctx, pool))
-	h := &harness{t: t, store: postgres.NewStore(pool, postgres.Config{}), tool: &fakeTool{}, runs: &fakeRuns{}, blobs: &fakeBlobs{}}
+	h := &harness{t: t, store: postgres.NewStore(pool, postgres.Config{}), tool: &fakeTool{}, runs: &fakeRuns{}, blobs: &fakeBlobs{}, library: &fakeLibrary{}}
 	h.log, err = pgstream.New(ctx, pgstream.Config{Pool: pool, Logger: zaptest.NewLogger(t)})
 	require.NoError(t, err)
 	t.Cleanup(h.log.Stop)
@@ -63,7 +65,7 @@ func newHarness(t *testing.T, change ...func(*activities.Config)) *harness {
 	require.NoError(t, err)
 	cfg := activities.Config{
 		Registry: h.catalog, Models: &h.model, Tools: h.tool, Middleware: set, Store: h.store, Log: h.log, Blobs: h.blobs, Runs: h.runs,
-		Logger: zaptest.NewLogger(t),
+		Schemas: schema.New(), Knowledge: h.library, Logger: zaptest.NewLogger(t),
 	}
 	for _, c := range change {
 		c(&cfg)
@@ -197,12 +199,35 @@ func (f *fakeTool) Call(ctx context.Context, inv agent.Invocation, call agent.To
 	return f.call(ctx, inv, call)
 }
 
+// fakeLibrary answers every search with what it was given, or fails.
+type fakeLibrary struct {
+	mu       sync.Mutex
+	passages []agent.Passage
+	err      error
+	asked    []agent.KnowledgeQuery
+}
+
+func (f *fakeLibrary) Search(_ context.Context, q agent.KnowledgeQuery) ([]agent.Passage, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.asked = append(f.asked, q)
+	return f.passages, f.err
+}
+
 type fakeRuns struct {
 	mu      sync.Mutex
 	closed  map[string]bool
 	ready   []string
 	stopped []string
 	batches []agent.TokenBatch
+	decided []string
+}
+
+func (f *fakeRuns) Decide(_ context.Context, id string, d agent.Decision) (agent.DecisionVerdict, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.decided = append(f.decided, id+" "+string(d.Decision))
+	return agent.DecisionVerdict{ApprovalID: d.ApprovalID, Decision: d.Decision, Run: true}, nil
 }
 
 func (f *fakeRuns) Start(context.Context, agent.TurnRequest) error { return nil }

@@ -19,9 +19,11 @@ type TurnRef struct {
 
 // BeginTurnInput says which run asks; the request comes beside it, raw.
 type BeginTurnInput struct {
-	WorkflowID string `json:"workflow_id"`
-	RunID      string `json:"run_id"` // the first of the chain
-	Again      bool   `json:"again,omitempty"`
+	WorkflowID string       `json:"workflow_id"`
+	Parent     agent.TurnID `json:"-"`      // of a child turn
+	Direct     bool         `json:"-"`      // the caller drives the turn itself and renews its lease
+	RunID      string       `json:"run_id"` // the first of the chain
+	Again      bool         `json:"again,omitempty"`
 }
 
 // Verdict is BeginTurn's answer to a request.
@@ -41,6 +43,8 @@ type BeginTurnResult struct {
 	Turn             TurnRef                `json:"turn"`
 	Limits           agent.Limits           `json:"limits"`
 	ModelName        string                 `json:"model_name,omitempty"`
+	Rules            agent.Rules            `json:"rules,omitzero"`
+	Prepare          bool                   `json:"prepare,omitempty"` // the turn prepares before its first model call
 	CoreVersion      int                    `json:"core_version"`
 	SearchAttributes bool                   `json:"search_attributes,omitempty"` // the namespace knows ours
 	StreamTo         *agent.StreamTo        `json:"stream_to,omitempty"`
@@ -66,6 +70,7 @@ type CallToolInput struct {
 	Step    int          `json:"step"`
 	CallID  agent.CallID `json:"call_id"`
 	Decided bool         `json:"decided,omitempty"` // a person was asked: the arguments may have been edited
+	Refused string       `json:"refused,omitempty"` // the call does not run: what the model is told
 }
 
 // RequestApprovalInput names the calls of a step that wait for a person.
@@ -84,7 +89,49 @@ type ApprovalCall struct {
 
 // RequestApprovalResult gives the approvals in the order of the calls.
 type RequestApprovalResult struct {
-	Pending []agent.PendingApproval `json:"pending"`
+	Pending     []agent.PendingApproval `json:"pending"`
+	ExpiresInMS int64                   `json:"expires_in_ms,omitempty"` // until the first of them expires; 0: none does
+}
+
+// RetrieveInput asks for the preparation of a turn.
+type RetrieveInput struct {
+	TurnID   agent.TurnID `json:"turn_id"`
+	BudgetMS int64        `json:"budget_ms,omitempty"` // as for CallModel
+}
+
+// ExpireApprovalsInput names a step that waits for people.
+type ExpireApprovalsInput struct {
+	TurnID agent.TurnID `json:"turn_id"`
+	Step   int          `json:"step"`
+}
+
+// ExpireApprovalsResult says what expired, and when to ask again.
+type ExpireApprovalsResult struct {
+	Verdicts []agent.DecisionVerdict `json:"verdicts"`
+	NextInMS int64                   `json:"next_in_ms,omitempty"` // 0: none is left that expires
+}
+
+// BeginChildInput asks for the turn that a call of another agent is.
+type BeginChildInput struct {
+	TurnID agent.TurnID `json:"turn_id"`
+	Step   int          `json:"step"`
+	CallID agent.CallID `json:"call_id"`
+	Limits agent.Limits `json:"limits"` // what the asking turn can spare
+}
+
+// BeginChildResult names the child; none when the call has to be answered otherwise: with Refused, or as any other.
+type BeginChildResult struct {
+	Child   agent.TurnID `json:"child,omitempty"`
+	Tenant  string       `json:"tenant,omitempty"`
+	Refused string       `json:"refused,omitempty"`
+}
+
+// StoreChildInput says that the child of a call has ended.
+type StoreChildInput struct {
+	TurnID agent.TurnID `json:"turn_id"`
+	Step   int          `json:"step"`
+	CallID agent.CallID `json:"call_id"`
+	Child  agent.TurnID `json:"child"`
 }
 
 // DecideInput is a decision to judge.
@@ -95,8 +142,9 @@ type DecideInput struct {
 
 // DecideResult is the judgement: a verdict for the core, or a refusal for the person.
 type DecideResult struct {
-	Verdict *agent.DecisionVerdict `json:"verdict,omitempty"`
-	Refusal *agent.Failure         `json:"refusal,omitempty"`
+	Verdict   *agent.DecisionVerdict `json:"verdict,omitempty"`
+	Refusal   *agent.Failure         `json:"refusal,omitempty"`
+	Elsewhere bool                   `json:"elsewhere,omitempty"` // it was a child turn's call: no verdict for this turn's core
 }
 
 // CancelTurnInput marks a turn's stream.
@@ -111,6 +159,8 @@ type StoreTurnInput struct {
 	Status    agent.TurnStatus `json:"status"`
 	Stop      agent.StopReason `json:"stop"`
 	Failure   *agent.Failure   `json:"failure,omitempty"`
+	Closing   string           `json:"closing,omitempty"` // the last words, in the model's place
+	Step      int              `json:"step,omitempty"`    // that the closing words are, with Closing
 	Usage     agent.Usage      `json:"usage"`
 	Model     string           `json:"model,omitempty"`
 	ElapsedMS int64            `json:"elapsed_ms"`
@@ -147,6 +197,7 @@ type StoreTurnResult struct {
 	Output        string                 `json:"output"`
 	Plain         bool                   `json:"plain,omitempty"` // the blocks are the output as one text block
 	Blocks        []agent.Block          `json:"blocks,omitempty"`
+	Structured    bool                   `json:"structured,omitempty"` // the output, as it stands here, is the structured answer
 	ResultRef     string                 `json:"result_ref"`
 	ResultPreview json.RawMessage        `json:"result_preview,omitempty"`
 	ToolCalls     []agent.ToolCallNote   `json:"tool_calls,omitempty"`

@@ -1,9 +1,16 @@
 package activities
 
 import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/turnstone-run/turnstone/agent"
 )
@@ -46,44 +53,127 @@ func tidyCalls(blocks []agent.Block) error {
 	return nil
 }
 
-// judge computes what the core must know of each call: whether it may run as a local activity and whether a person is asked first.
-// Safe by default: a call is gated unless the tool is inherently safe, the plan allows it, or this call has no side effects.
-func (a *Activities) judge(p *agent.Plan, blocks []agent.Block) []agent.CallVerdict {
+// judge computes what the core must know of each call of a reply: whether it may run as a local activity, whether it is a turn of
+// another agent, and whether a person is asked first.
+func (r *modelRun) judge(ctx context.Context, blocks []agent.Block) ([]agent.CallVerdict, error) {
 	var out []agent.CallVerdict
+	var asked []agent.RememberKey // of the gated calls whose decisions may be remembered
 	for i := range blocks {
 		b := &blocks[i]
 		if b.Type != agent.BlockToolCall {
 			continue
 		}
 		v := agent.CallVerdict{ID: agent.CallID(b.ID), Name: b.Name, Summary: b.Name}
-		granted, ok := p.Tool(b.Name)
-		tool, err := a.Tools.Tool(granted.Toolkit, b.Name)
+		granted, ok := r.plan.Tool(b.Name)
+		tool, err := r.a.Tools.Tool(granted.Toolkit, b.Name)
 		if !ok || err != nil || b.Error != "" {
 			v.Local = true // answered with a refusal, which costs nothing
 			out = append(out, v)
 			continue
 		}
-		free := effectFree(tool, b.Args)
-		v.Local = free
-		v.Gate, v.Rule = gate(&granted, free)
+		v.Local, v.Child = effectFree(tool, b.Args), delegates(tool, b.Args, r.plan.Delegates)
+		gate, err := gateOf(&granted, r.chain, &r.turn, b.Args, v.Local)
+		if err != nil {
+			return nil, err
+		}
+		if gate.Gate == agent.GateApproval {
+			v.Gate, v.Rule = gate.Gate, clip(gate.Rule, maxSummary)
+			if gate.Remember != agent.RememberOff {
+				asked = append(asked, agent.RememberKey{Tool: b.Name, ArgsHash: argsHash(b.Args)})
+			}
+		}
 		if s, ok := tool.(agent.Summarizer); ok {
 			v.Summary = clip(b.Name+"("+s.Summarize(b.Args)+")", maxSummary)
 		}
 		out = append(out, v)
 	}
-	return out
+	if len(asked) == 0 {
+		return out, nil
+	}
+	return out, r.recall(ctx, blocks, out, asked)
 }
 
-// gate says whether a person is asked before a call, and by which rule.
-func gate(t *agent.PlanTool, free bool) (g agent.Gate, rule string) {
+// recall applies what was decided once for all calls like these in the session.
+func (r *modelRun) recall(ctx context.Context, blocks []agent.Block, verdicts []agent.CallVerdict, asked []agent.RememberKey) error {
+	known, err := r.a.Store.Remembered(ctx, r.turn.Tenant, r.turn.SessionID, asked)
+	if err != nil {
+		return fmt.Errorf("load remembered decisions: %w", err)
+	}
+	for i := range verdicts {
+		v := &verdicts[i]
+		if v.Gate != agent.GateApproval {
+			continue
+		}
+		block, err := callOf(blocks, v.ID)
+		if err != nil {
+			return err
+		}
+		key := agent.RememberKey{Tool: v.Name, ArgsHash: argsHash(block.Args)}
+		if !slices.Contains(asked, key) {
+			continue
+		}
+		for _, m := range known {
+			if m.Key.Tool != key.Tool || (m.Key.ArgsHash != "" && m.Key.ArgsHash != key.ArgsHash) {
+				continue
+			}
+			v.Gate, v.Rule = agent.GateNone, ""
+			if m.Decision == agent.DecisionReject {
+				v.Gate, v.Rule = agent.GateDenied, clip(cmp.Or(m.Message, "a person rejected calls like this one"), maxSummary)
+			}
+			break
+		}
+	}
+	return nil
+}
+
+// gateOf says whether a person is asked before a call, and how: the tool's own policy first, then what middleware makes of it.
+func gateOf(t *agent.PlanTool, chain []agent.Middleware, turn *facts, args json.RawMessage, free bool) (agent.GateVerdict, error) {
+	v := gate(t, free)
+	call := agent.GatedCall{Tool: *t, Args: args, EffectFree: free, Tenant: turn.Tenant, UserID: turn.user, UserRole: turn.role}
+	for _, m := range chain {
+		g, ok := m.(agent.Gater)
+		if !ok {
+			continue
+		}
+		var err error
+		if v, err = g.Gate(call, v); err != nil {
+			return v, err
+		}
+	}
+	return v, nil
+}
+
+// gate is the tool's own policy. Safe by default: a call is gated unless the tool is inherently safe, the plan allows it, or this call
+// has no side effects.
+func gate(t *agent.PlanTool, free bool) agent.GateVerdict {
 	switch {
 	case t.Approval == agent.ApproveAlways:
-		return agent.GateApproval, "always asked"
+		return agent.GateVerdict{Gate: agent.GateApproval, Rule: "always asked"}
 	case t.Approval == agent.ApproveNever, free, t.Spec.InherentlySafe:
-		return "", ""
+		return agent.GateVerdict{Gate: agent.GateNone}
 	default:
-		return agent.GateApproval, "not inherently safe"
+		return agent.GateVerdict{Gate: agent.GateApproval, Rule: "not inherently safe"}
 	}
+}
+
+// argsHash is the sha256 of the canonical arguments: the same call is the same, however the model wrote it.
+func argsHash(args json.RawMessage) string {
+	canonical := slices.Clone(jsontext.Value(args))
+	if err := canonical.Canonicalize(); err != nil {
+		canonical = jsontext.Value(args)
+	}
+	sum := sha256.Sum256(canonical)
+	return hex.EncodeToString(sum[:])
+}
+
+// delegates reports whether a call is a turn of another agent.
+func delegates(t agent.Tool, args json.RawMessage, to []string) bool {
+	d, ok := t.(agent.Delegator)
+	if !ok {
+		return false
+	}
+	_, child, err := d.Delegate(args, to)
+	return child && err == nil
 }
 
 func effectFree(t agent.Tool, args json.RawMessage) bool {

@@ -2,8 +2,10 @@ package activities
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 	"iter"
+	"time"
 
 	"github.com/turnstone-run/turnstone/agent"
 )
@@ -61,6 +63,40 @@ type TurnStore interface {
 	// ResolveApproval stores a decision. Deciding twice is [agent.CodeConflict] unless it is the same decision by the same
 	// person, which is accepted silently; an unknown approval is [agent.CodeNotFound]; one of a finished turn [agent.CodeConflict].
 	ResolveApproval(ctx context.Context, id agent.TurnID, d agent.Decision) (agent.Approval, error)
+	// Approval returns one by its id; one of another tenant is [agent.CodeNotFound] with Field "approval_id".
+	Approval(ctx context.Context, tenant, id string) (agent.Approval, error)
+	// ExpireApprovals decides, as each one's OnExpiry says, the undecided approvals of a step whose time is over, by [agent.ExpiredBy],
+	// and says when the next of the step's is due, 0 for none. Those that had expired before are among them: asked twice, it says the same.
+	ExpireApprovals(ctx context.Context, id agent.TurnID, step int) (expired []agent.Approval, next time.Duration, err error)
+	// Remembered returns the decisions of a session that stand for calls of these keys.
+	Remembered(ctx context.Context, tenant string, s agent.SessionID, keys []agent.RememberKey) ([]agent.Remembered, error)
+
+	// SavePrepared keeps what the preparation of a turn found out, with its ledger rows as step 0; the first stands. Prepared returns it.
+	SavePrepared(ctx context.Context, p agent.Prepared) error
+	Prepared(ctx context.Context, id agent.TurnID) (p agent.Prepared, ok bool, err error)
+	// CallCounts counts the model replies and the tool calls of the session's finished turns, tools by name.
+	CallCounts(ctx context.Context, tenant string, s agent.SessionID) (agent.CallCounts, error)
+	// Note and SetNote keep small JSON with a session; nil when there is none.
+	Note(ctx context.Context, tenant string, s agent.SessionID, name string) (json.RawMessage, error)
+	SetNote(ctx context.Context, tenant string, s agent.SessionID, name string, body json.RawMessage) error
+
+	// Renew lengthens the lease of a direct turn that holds its session: [agent.CodeConflict] when it no longer does. HandOver makes it a
+	// durable one, without a lease.
+	Renew(ctx context.Context, id agent.TurnID, until time.Time) error
+	HandOver(ctx context.Context, id agent.TurnID, workflowID string) error
+}
+
+// Schemas checks documents against JSON Schemas.
+type Schemas interface {
+	// CheckSchema says whether a schema can be used for a structured answer: an object at its top.
+	CheckSchema(path string, schema json.RawMessage) error
+	// Check returns nil or an [agent.CodeInvalid] error whose words a model or a person can act on; path begins its Field.
+	Check(path string, schema, document json.RawMessage) error
+}
+
+// Knowledge searches collections.
+type Knowledge interface {
+	Search(ctx context.Context, q agent.KnowledgeQuery) ([]agent.Passage, error)
 }
 
 // EventLog is the log of every turn's events (DESIGN §4). StreamID is the turn id.
@@ -100,6 +136,8 @@ type Runs interface {
 	Closed(ctx context.Context, workflowID string) (bool, error)
 	// Ready tells a waiting turn that it holds its session.
 	Ready(ctx context.Context, workflowID string) error
+	// Decide answers an approval of another turn through its workflow.
+	Decide(ctx context.Context, workflowID string, d agent.Decision) (agent.DecisionVerdict, error)
 	// Interrupt asks a turn to cancel.
 	Interrupt(ctx context.Context, workflowID string, c agent.CancelRequest) error
 	// Tokens signals a batch of a turn's tokens to the workflow that asked for them. [agent.CodeNotFound] when it is gone.

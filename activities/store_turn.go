@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 	"strings"
@@ -25,7 +26,7 @@ func (a *Activities) StoreTurn(ctx context.Context, in StoreTurnInput) (StoreTur
 		return StoreTurnResult{Final: out}, nil
 	}
 	r := StoreTurnResult{
-		Output: out.Output, Blocks: out.Blocks, ResultRef: out.ResultRef, ResultPreview: out.ResultPreview, ToolCalls: out.ToolCalls,
+		Structured: len(out.Structured) > 0, Output: out.Output, Blocks: out.Blocks, ResultRef: out.ResultRef, ResultPreview: out.ResultPreview, ToolCalls: out.ToolCalls,
 	}
 	if len(r.Blocks) == 1 && reflect.DeepEqual(r.Blocks[0], agent.Text(out.Output)) {
 		r.Plain, r.Blocks = true, nil
@@ -39,11 +40,22 @@ func (a *Activities) Finish(ctx context.Context, in StoreTurnInput) (agent.Agent
 	if err != nil {
 		return agent.AgentStepOutput{}, err
 	}
+	if in.Closing != "" {
+		if err := a.close(ctx, &turn, in); err != nil {
+			return agent.AgentStepOutput{}, err
+		}
+	}
 	models, tools, err := a.Store.Steps(ctx, in.TurnID)
 	if err != nil {
 		return agent.AgentStepOutput{}, fmt.Errorf("load steps: %w", err)
 	}
 	out := compose(&turn.TurnRef, in, models, tools)
+	if len(turn.schema) > 0 && in.Stop == agent.StopEndTurn {
+		if doc := structuredOf(out.Blocks); a.Schemas.Check("output", turn.schema, doc) == nil {
+			out.Structured = json.RawMessage(compact(doc))
+			out.Output = string(out.Structured)
+		}
+	}
 	record := agent.FinishRecord{TurnID: in.TurnID, Tenant: turn.Tenant, SessionID: turn.SessionID, NodeID: turn.Agent}
 	if err := a.keepResult(ctx, &record, &out, tools); err != nil {
 		return agent.AgentStepOutput{}, err
@@ -65,6 +77,30 @@ func (a *Activities) Finish(ctx context.Context, in StoreTurnInput) (agent.Agent
 		}
 	}
 	return done.Output, nil
+}
+
+// close says the last words of a turn in the model's place, once.
+func (a *Activities) close(ctx context.Context, t *facts, in StoreTurnInput) error {
+	key := agent.StepKey{TurnID: t.TurnID, Step: in.Step}
+	if _, ok, err := a.Store.ModelStep(ctx, key); err != nil || ok {
+		return err
+	}
+	producer := fmt.Sprintf("model/%d", in.Step)
+	fence, _, err := a.Log.Begin(ctx, string(t.TurnID), producer)
+	if errors.Is(err, agent.ErrStreamClosed) { // somebody else has ended the turn
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("begin %s: %w", producer, err)
+	}
+	e := agent.Event{Type: agent.EventToken, Text: in.Closing, Meta: agent.EventMeta{TurnID: t.TurnID, AgentInstanceID: t.InstanceID}}
+	if _, err := a.Log.Append(ctx, fence, 1, []agent.Event{e}); err != nil {
+		return fmt.Errorf("append %s: %w", producer, err)
+	}
+	return a.Store.SaveModelStep(ctx, agent.ModelStep{
+		Key: key, Fence: fence, Tenant: t.Tenant, Blocks: []agent.Block{agent.Text(in.Closing)},
+		Verdict: agent.ModelVerdict{FinishReason: agent.FinishStop},
+	})
 }
 
 // Terminate ends a turn whose workflow is gone without a word. One that was never recorded has only a stream to end.
@@ -105,6 +141,9 @@ func compose(t *TurnRef, in StoreTurnInput, models []agent.ModelStep, tools []ag
 		}
 		out.Output = agent.Normalize(out.Blocks)
 	}
+	if in.Status == agent.TurnCompleted {
+		out.Output = agent.NormalizeOutput(out.Blocks)
+	}
 	for i := range tools {
 		t := &tools[i]
 		out.ToolCalls = append(out.ToolCalls, agent.ToolCallNote{ID: t.Key.CallID, Tool: t.Name, Status: t.Result.Status, Ref: t.Result.Ref})
@@ -117,15 +156,16 @@ func compose(t *TurnRef, in StoreTurnInput, models []agent.ModelStep, tools []ag
 
 // result is what a reference resolves to.
 type result struct {
-	Output  string          `json:"output"`
-	Blocks  []agent.Block   `json:"blocks"`
-	Data    json.RawMessage `json:"data,omitempty"`
-	DataRef string          `json:"data_ref,omitempty"` // cas:// reference of data too large to be here
+	Output     string          `json:"output"`
+	Structured json.RawMessage `json:"structured,omitempty"`
+	Blocks     []agent.Block   `json:"blocks"`
+	Data       json.RawMessage `json:"data,omitempty"`
+	DataRef    string          `json:"data_ref,omitempty"` // cas:// reference of data too large to be here
 }
 
 // keepResult fills in the result: inline below the bound of seed 004 §1.4, else in the blob store.
 func (a *Activities) keepResult(ctx context.Context, record *agent.FinishRecord, out *agent.AgentStepOutput, tools []agent.ToolStep) error {
-	r := result{Output: out.Output, Blocks: out.Blocks}
+	r := result{Output: out.Output, Blocks: out.Blocks, Structured: out.Structured}
 	for i := range tools {
 		if t := &tools[i]; len(t.Preview) > 0 {
 			r.Data, r.DataRef = t.Data, ""
@@ -177,6 +217,9 @@ func capped(out *agent.AgentStepOutput, n int) *agent.AgentStepOutput {
 		c.Blocks = []agent.Block{}
 	}
 	c.Output = clip(c.Output, n)
+	if len(c.Structured) > n {
+		c.Structured = nil
+	}
 	if len(c.ResultPreview) > n {
 		c.ResultPreview = nil
 	}

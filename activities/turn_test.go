@@ -34,7 +34,9 @@ func TestBadRequestsAreRefusedByField(t *testing.T) {
 		"too large":     {`{"message":"` + strings.Repeat("x", 1001) + `"}`, "message"},
 		"bad on_busy":   {`{"message":"x","on_busy":"panic"}`, "on_busy"},
 		"bad stream_to": {`{"message":"x","stream_to":{"workflow_id":"w","signal":"s","interval_ms":5}}`, "stream_to.interval_ms"},
-		"direct":        {`{"message":"x","mode":"direct"}`, "mode"},
+		"bad mode":      {`{"message":"x","mode":"astral"}`, "mode"},
+		"bad schema":    {`{"message":"x","output_schema":{"type":"objekt"}}`, "output_schema.type"},
+		"odd schema":    {`{"message":"x","output_schema":{"type":"string"}}`, "output_schema.type"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

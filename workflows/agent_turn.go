@@ -1,6 +1,8 @@
 package workflows
 
 import (
+	"encoding/json"
+	"slices"
 	"time"
 
 	"go.temporal.io/sdk/converter"
@@ -46,6 +48,8 @@ func (t *agentTurn) run(ctx workflow.Context) (agent.AgentStepOutput, error) {
 			t.callTools(ctx, action)
 		case turn.Await:
 			t.await(ctx, action)
+		case turn.Retrieve:
+			t.retrieve(ctx)
 		case turn.Finish:
 			return t.finish(ctx, action)
 		}
@@ -107,6 +111,20 @@ func (t *agentTurn) waitForSession(ctx workflow.Context, pause time.Duration) {
 	}
 }
 
+// retrieve prepares a turn before its first model call (seed 002, phase 1).
+func (t *agentTurn) retrieve(ctx workflow.Context) {
+	started := workflow.Now(ctx)
+	var v agent.PrepareVerdict
+	in := activities.RetrieveInput{TurnID: t.ref.TurnID, BudgetMS: t.budgetMS()}
+	err := workflow.ExecuteActivity(modelOptions(ctx, "prepare"), acts.Retrieve, in).Get(ctx, &v)
+	t.spend(ctx, started)
+	if err != nil {
+		t.state = t.state.Fail(agent.StopInternal, internalFailure(err))
+		return
+	}
+	t.state = t.state.AfterPrepare(v)
+}
+
 func (t *agentTurn) callModel(ctx workflow.Context, a turn.Action) {
 	started := workflow.Now(ctx)
 	var v agent.ModelVerdict
@@ -121,21 +139,35 @@ func (t *agentTurn) callModel(ctx workflow.Context, a turn.Action) {
 }
 
 // callTools starts the calls of a step in the model's order and collects them in the same order. A call without side effects runs
-// as a local activity, and as a normal one when it turns out to be slow.
+// as a local activity, and as a normal one when it turns out to be slow; one that is a turn of another agent as a child workflow. The
+// longest of them counts as the step's time, a child's pauses for people left out.
 func (t *agentTurn) callTools(ctx workflow.Context, a turn.Action) {
 	started := workflow.Now(ctx)
 	verdicts := make([]agent.ToolVerdict, len(a.Calls))
 	failures := make([]error, len(a.Calls))
+	took := make([]int64, len(a.Calls))
+	children := 0
+	for _, c := range a.Calls {
+		if c.Child {
+			children++
+		}
+	}
+	budget := t.state.Remaining(max(children, 1))
 	wg := workflow.NewWaitGroup(ctx)
 	for i, c := range a.Calls {
 		wg.Add(1)
 		workflow.Go(ctx, func(ctx workflow.Context) {
 			defer wg.Done()
-			failures[i] = t.callTool(ctx, a.Step, c, &verdicts[i])
+			if !c.Child {
+				failures[i] = t.callTool(ctx, a.Step, c, &verdicts[i])
+				took[i] = workflow.Now(ctx).Sub(started).Milliseconds()
+				return
+			}
+			took[i], failures[i] = t.callChild(ctx, a.Step, c, budget, &verdicts[i])
 		})
 	}
 	wg.Wait(ctx)
-	t.spend(ctx, started)
+	t.state = t.state.Spend(slices.Max(took))
 	for _, err := range failures {
 		if err != nil {
 			t.state = t.state.Fail(agent.StopInternal, internalFailure(err))
@@ -146,7 +178,7 @@ func (t *agentTurn) callTools(ctx workflow.Context, a turn.Action) {
 }
 
 func (t *agentTurn) callTool(ctx workflow.Context, step int, c turn.Call, v *agent.ToolVerdict) error {
-	in := activities.CallToolInput{TurnID: t.ref.TurnID, Step: step, CallID: c.ID, Decided: c.Rule != ""}
+	in := activities.CallToolInput{TurnID: t.ref.TurnID, Step: step, CallID: c.ID, Decided: c.Rule != "", Refused: c.Refused}
 	if c.Local {
 		err := workflow.ExecuteLocalActivity(quickOptions(ctx, c.Summary, 1), acts.CallTool, in).Get(ctx, v)
 		if err == nil || final(err) {
@@ -169,9 +201,10 @@ func (t *agentTurn) await(ctx workflow.Context, a turn.Action) {
 			return
 		}
 		t.asked, t.pending = a.Step, out.Pending
+		t.expire(ctx, out.ExpiresInMS)
 		t.show(ctx, a)
 	}
-	_ = workflow.Await(ctx, func() bool { return len(t.verdicts) > 0 || t.cancelled }) // a disconnected context is never cancelled
+	t.waitForDecision(ctx, a.Step)
 	for _, v := range t.verdicts {
 		t.state = t.state.AfterDecision(v)
 		t.resolve(v.ApprovalID)
@@ -184,7 +217,10 @@ func (t *agentTurn) finish(ctx workflow.Context, a turn.Action) (agent.AgentStep
 	t.pending, t.finished = nil, true
 	in := activities.StoreTurnInput{
 		TurnID: t.ref.TurnID, Status: a.Status, Stop: a.Stop, Failure: a.Failure, Usage: t.state.Usage, Model: t.state.Model,
-		ElapsedMS: t.state.ElapsedMS,
+		ElapsedMS: t.state.ElapsedMS, Closing: a.Closing,
+	}
+	if a.Closing != "" {
+		in.Step = t.state.Step + 1
 	}
 	var stored activities.StoreTurnResult
 	err := quick(ctx, "store", acts.StoreTurn, &stored, in)
@@ -211,6 +247,9 @@ func (t *agentTurn) output(a turn.Action, s *activities.StoreTurnResult) agent.A
 		out.Blocks = []agent.Block{agent.Text(s.Output)}
 	case out.Blocks == nil:
 		out.Blocks = []agent.Block{}
+	}
+	if s.Structured {
+		out.Structured = json.RawMessage(s.Output)
 	}
 	if out.ToolCalls == nil {
 		out.ToolCalls = []agent.ToolCallNote{}

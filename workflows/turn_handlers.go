@@ -26,7 +26,7 @@ func (t *agentTurn) listen(ctx workflow.Context) error {
 	free, _ := workflow.NewDisconnectedContext(ctx)
 	t.listenToSignals(ctx, free)
 	open := workflow.UpdateHandlerOptions{}
-	open.Description = "Answers an approval: {approval_id, decision: approve|edit|reject|respond, args?, message?, by}"
+	open.Description = "Answers an approval: {approval_id, decision: approve|edit|reject|respond, args?, message?, remember?, by}"
 	return errors.Join(
 		workflow.SetQueryHandlerWithOptions(ctx, QueryState, func() (TurnView, error) { return t.view(), nil },
 			workflow.QueryHandlerOptions{Description: "Where the turn stands and what it waits for"}),
@@ -72,7 +72,9 @@ func (t *agentTurn) decide(ctx workflow.Context, d agent.Decision) (agent.Decisi
 	if out.Verdict == nil {
 		return agent.DecisionVerdict{}, refused(out.Refusal)
 	}
-	t.verdicts = append(t.verdicts, *out.Verdict)
+	if !out.Elsewhere {
+		t.verdicts = append(t.verdicts, *out.Verdict)
+	}
 	return *out.Verdict, nil
 }
 

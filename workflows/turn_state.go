@@ -19,7 +19,9 @@ type Carry struct {
 	StreamTo      *agent.StreamTo         `json:"stream_to,omitempty"`
 	Asked         int                     `json:"asked,omitempty"` // the step whose approvals have been requested
 	Pending       []agent.PendingApproval `json:"pending,omitempty"`
+	ExpiresAt     *time.Time              `json:"expires_at,omitempty"` // of the first pending approval that does
 	ContinueAsNew int                     `json:"continue_as_new_events,omitempty"`
+	Index         bool                    `json:"index,omitempty"` // it comes from a direct turn: the search attributes are still to be set
 }
 
 // agentTurn is a turn in the memory of its workflow.
@@ -29,9 +31,11 @@ type agentTurn struct {
 	streamTo *agent.StreamTo
 	events   int // continue as new after so many; 0: when the server suggests it
 
-	asked    int
-	pending  []agent.PendingApproval
-	verdicts []agent.DecisionVerdict // judged, not yet with the core
+	asked   int
+	pending []agent.PendingApproval
+	// expiresAt is when the first of pending expires, zero when none does.
+	expiresAt time.Time
+	verdicts  []agent.DecisionVerdict // judged, not yet with the core
 
 	ready     bool // the turn holds its session
 	cancelled bool
@@ -54,6 +58,12 @@ func newTurn(ctx workflow.Context, carry *Carry) *agentTurn {
 	if carry != nil {
 		t.ref, t.state, t.streamTo = carry.Turn, carry.State, carry.StreamTo
 		t.asked, t.pending, t.events, t.ready, t.attrs = carry.Asked, carry.Pending, carry.ContinueAsNew, true, true
+		if carry.Index {
+			t.index(ctx)
+		}
+		if carry.ExpiresAt != nil {
+			t.expiresAt = *carry.ExpiresAt
+		}
 	}
 	return t
 }
@@ -62,13 +72,18 @@ func newTurn(ctx workflow.Context, carry *Carry) *agentTurn {
 func (t *agentTurn) bind(ctx workflow.Context, b *activities.BeginTurnResult) {
 	t.ref, t.streamTo, t.events = b.Turn, b.StreamTo, b.ContinueAsNew
 	t.position, t.holder = b.Position, b.Holder
-	t.state = turn.New(b.CoreVersion, b.Limits)
+	t.state = turn.New(b.CoreVersion, b.Limits, b.Rules).Preparing(b.Prepare)
 	t.state.Model = b.ModelName
 	if b.SearchAttributes && !t.attrs && b.Verdict != activities.VerdictRefused {
-		t.attrs = true
-		index(ctx, attributeTenant.ValueSet(t.ref.Tenant), attributeAgent.ValueSet(t.ref.Agent),
-			attributeSession.ValueSet(string(t.ref.SessionID)))
+		t.index(ctx)
 	}
+}
+
+// index makes the turn findable, once.
+func (t *agentTurn) index(ctx workflow.Context) {
+	t.attrs = true
+	index(ctx, attributeTenant.ValueSet(t.ref.Tenant), attributeAgent.ValueSet(t.ref.Agent),
+		attributeSession.ValueSet(string(t.ref.SessionID)))
 }
 
 // due reports whether the turn should continue as new.
@@ -91,9 +106,13 @@ func (t *agentTurn) continueAsNew(ctx workflow.Context) error {
 		t.state = t.state.Cancel()
 	}
 	request := agent.TurnRequest{TurnID: t.ref.TurnID, SessionID: t.ref.SessionID}
-	return workflow.NewContinueAsNewError(ctx, AgentTurnType, request, &Carry{
+	next := &Carry{
 		Turn: t.ref, State: t.state, StreamTo: t.streamTo, Asked: t.asked, Pending: t.pending, ContinueAsNew: t.events,
-	})
+	}
+	if !t.expiresAt.IsZero() {
+		next.ExpiresAt = &t.expiresAt
+	}
+	return workflow.NewContinueAsNewError(ctx, AgentTurnType, request, next)
 }
 
 // quiet reports whether no handler is at work and no signal waits to be handled.

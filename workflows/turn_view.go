@@ -81,6 +81,9 @@ func (t *agentTurn) show(ctx workflow.Context, a turn.Action) {
 				"--input '{\"approval_id\":\"%s\",\"decision\":\"approve\",\"by\":\"you\"}'\n```\n",
 				p.ToolName, workflow.GetInfo(ctx).WorkflowExecution.ID, UpdateDecide, p.ApprovalID)
 		}
+	case turn.Retrieve:
+		t.status = "running"
+		b.WriteString("Preparing: classify, reformulate, search.\n")
 	case turn.Finish:
 		t.status = "running"
 		fmt.Fprintf(&b, "Storing the result (%s).\n", a.Stop)

@@ -10,7 +10,8 @@ const (
 	CallModel Kind = iota + 1 // call the model for Step, then AfterModel
 	CallTools                 // run Calls in parallel, collect in order, then AfterTools
 	Await                     // wait until somebody decides one of Calls, then AfterDecision
-	Finish                    // store the turn as Status with Stop and Failure
+	Finish                    // store the turn as Status with Stop, Failure and Closing
+	Retrieve                  // prepare the turn: classify, reformulate, search; then AfterPrepare
 )
 
 // Action is the one thing to do next.
@@ -21,6 +22,7 @@ type Action struct {
 	Status  agent.TurnStatus
 	Stop    agent.StopReason
 	Failure *agent.Failure
+	Closing string // what the turn says at its end in the model's place; empty: nothing
 }
 
 // Progress is how far one tool call has come.
@@ -40,5 +42,7 @@ type Call struct {
 	Summary  string       `json:"summary,omitempty"`
 	Local    bool         `json:"local,omitempty"`
 	Rule     string       `json:"rule,omitempty"`
+	Child    bool         `json:"child,omitempty"`   // a turn of another agent
+	Refused  string       `json:"refused,omitempty"` // it does not run: what the model is told instead
 	Progress Progress     `json:"progress"`
 }

@@ -6,34 +6,38 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// exhausted names the limit that forbids another model call, "" when none does.
-func (s State) exhausted() agent.StopReason {
+// exhausted ends the turn when a limit forbids another model call.
+func (s State) exhausted() State {
 	switch {
-	case s.ModelCalls >= hardModelCalls, s.over(int64(s.Limits.ModelCalls), int64(s.ModelCalls)):
-		return agent.StopModelCalls
+	case s.Step >= hardModelCalls, s.over(int64(s.Limits.Iterations), int64(s.Step)):
+		return s.stopAt(agent.StopIterations)
+	case s.over(int64(s.Limits.ModelCalls), int64(s.ModelCalls)):
+		return s.stopAt(agent.StopModelCalls)
 	case s.over(s.Limits.Tokens, s.Usage.InputTokens+s.Usage.OutputTokens):
-		return agent.StopTokens
+		return s.stopAt(agent.StopTokens)
 	case s.Limits.CostUSD > 0 && s.Usage.CostUSD >= s.Limits.CostUSD:
-		return agent.StopCost
+		return s.stopAt(agent.StopCost)
 	case s.over(s.Limits.WallTimeSec*1000, s.ElapsedMS):
-		return agent.StopWallTime
-	default:
-		return ""
+		return s.stopAt(agent.StopWallTime)
 	}
+	for i := range s.Rules.ModelCalls {
+		r := &s.Rules.ModelCalls[i]
+		if words := reached(r, s.Step, s.Step); words != "" {
+			return s.exit(agent.StopModelCalls, r.Exit, "Model call limit reached: "+words+".")
+		}
+	}
+	return s
 }
 
 // over reports whether spent has reached a bound; a bound of 0 is none.
 func (State) over(bound, spent int64) bool { return bound > 0 && spent >= bound }
 
-func (s State) limit(stop agent.StopReason) Action {
-	s = s.stopAt(stop)
-	return Action{Kind: Finish, Status: s.status(), Stop: s.Stop, Failure: s.Failure}
-}
-
 // stopAt ends the turn at a limit, with the figure in the message.
 func (s State) stopAt(stop agent.StopReason) State {
 	var what string
 	switch stop {
+	case agent.StopIterations:
+		what = fmt.Sprintf("%d iterations", s.Step)
 	case agent.StopModelCalls:
 		what = fmt.Sprintf("%d model calls", s.ModelCalls)
 	case agent.StopToolCalls:
@@ -45,23 +49,47 @@ func (s State) stopAt(stop agent.StopReason) State {
 	case agent.StopWallTime:
 		what = fmt.Sprintf("%d s", s.ElapsedMS/1000)
 	case agent.StopEndTurn, agent.StopMaxTokens, agent.StopCancelled, agent.StopModelError, agent.StopTerminated, agent.StopRefused,
-		agent.StopInternal:
+		agent.StopInternal, agent.StopStructured, agent.StopApprovalExpired:
 		what = string(stop)
 	}
 	return s.Fail(stop, &agent.Failure{Type: string(stop), Message: "the turn reached its limit: " + what})
 }
 
-// status is the end that a stop reason means.
+// status is the end that the turn has come to: whatever went wrong has left a failure.
 func (s State) status() agent.TurnStatus {
-	switch s.Stop {
-	case agent.StopEndTurn, agent.StopMaxTokens:
-		return agent.TurnCompleted
-	case agent.StopCancelled:
+	switch {
+	case s.Stop == agent.StopCancelled:
 		return agent.TurnCancelled
-	case agent.StopModelError, agent.StopModelCalls, agent.StopToolCalls, agent.StopTokens, agent.StopCost, agent.StopWallTime,
-		agent.StopTerminated, agent.StopRefused, agent.StopInternal:
+	case s.Failure != nil:
 		return agent.TurnFailed
 	default:
-		return agent.TurnFailed
+		return agent.TurnCompleted
 	}
+}
+
+// Remaining is what a turn has left for n child turns that run side by side, each an equal part.
+func (s State) Remaining(n int) agent.Limits {
+	l := s.Limits
+	l.Iterations = 0 // of each turn's own loop
+	l.ModelCalls = part(l.ModelCalls, s.ModelCalls, n)
+	l.ToolCalls = part(l.ToolCalls, s.ToolCalls, n)
+	l.Tokens = part(l.Tokens, s.Usage.InputTokens+s.Usage.OutputTokens, int64(n))
+	if l.CostUSD > 0 {
+		l.CostUSD = max((l.CostUSD-s.Usage.CostUSD)/float64(n), leastCost)
+	}
+	if l.WallTimeSec > 0 {
+		l.WallTimeSec = max(l.WallTimeSec-s.ElapsedMS/1000, 1) // side by side they take the same time
+	}
+	return l
+}
+
+// leastCost bounds a child of a turn that has nothing left: 0 would be no bound.
+const leastCost = 1e-9
+
+// part is an equal part of what is left of a bound, at least 1; a bound of 0 stays none.
+func part[N int | int64](bound, spent, n N) N {
+	if bound == 0 {
+		return 0
+	}
+	return max((bound-spent)/n, 1)
 }

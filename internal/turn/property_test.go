@@ -15,7 +15,7 @@ import (
 // drive runs a turn against answers drawn one after the other and returns its last action. It fails when the turn does more than
 // its limits allow, or anything that no driver could carry out.
 func drive(t require.TestingT, limits agent.Limits, draw func(n int) int) turn.Action {
-	s := turn.New(turn.Version, limits)
+	s := turn.New(turn.Version, limits, agent.Rules{})
 	models, tools, awaits := 0, 0, 0
 	for range 5_000 {
 		// What continue-as-new does to a state must not change its decisions.
@@ -106,12 +106,12 @@ func TestEveryTurnEndsWithinItsLimits(t *testing.T) {
 }
 
 func TestATurnWithoutLimitsEndsToo(t *testing.T) {
-	s := turn.New(turn.Version, agent.Limits{})
+	s := turn.New(turn.Version, agent.Limits{}, agent.Rules{})
 	for range 1_000 {
 		require.Equal(t, turn.CallModel, s.Next().Kind)
 		s = s.AfterModel(agent.ModelVerdict{Jump: agent.JumpModel})
 	}
-	require.Equal(t, agent.StopModelCalls, s.Next().Stop)
+	require.Equal(t, agent.StopIterations, s.Next().Stop)
 }
 
 func FuzzTurn(f *testing.F) {

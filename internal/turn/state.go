@@ -1,6 +1,10 @@
 package turn
 
-import "github.com/turnstone-run/turnstone/agent"
+import (
+	"slices"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
 
 // Version is the version of the rules in this package, recorded by BeginTurn.
 const Version = 1
@@ -15,8 +19,10 @@ const (
 type State struct {
 	Version    int              `json:"version"`
 	Limits     agent.Limits     `json:"limits"`
-	Step       int              `json:"step"` // of the last model call, 0 before the first
-	ModelCalls int              `json:"model_calls"`
+	Rules      agent.Rules      `json:"rules,omitzero"`
+	Prepare    bool             `json:"prepare,omitempty"` // the preparation is still to come
+	Step       int              `json:"step"`              // of the last model call, 0 before the first
+	ModelCalls int              `json:"model_calls"`       // requests to the provider
 	ToolCalls  int              `json:"tool_calls"`
 	Usage      agent.Usage      `json:"usage"`
 	ElapsedMS  int64            `json:"elapsed_ms"` // active time, human pauses not counted
@@ -25,10 +31,31 @@ type State struct {
 	Cancelled  bool             `json:"cancelled,omitempty"`
 	Stop       agent.StopReason `json:"stop,omitempty"` // set once the turn is over
 	Failure    *agent.Failure   `json:"failure,omitempty"`
+	Closing    string           `json:"closing,omitempty"` // what is said at the end in the model's place
+	Missed     int              `json:"missed,omitempty"`  // replies that missed the output schema
+	Asked      []Asked          `json:"asked,omitempty"`   // per rule of Rules.ToolCalls
 }
 
-// New starts a turn under the given limits.
-func New(version int, limits agent.Limits) State { return State{Version: version, Limits: limits} }
+// Asked counts the calls that one rule bounds.
+type Asked struct {
+	Run     int `json:"run"`     // asked for in this turn, refused ones included
+	Allowed int `json:"allowed"` // of them those that ran
+}
+
+// New starts a turn under the given limits and rules.
+func New(version int, limits agent.Limits, rules agent.Rules) State {
+	s := State{Version: version, Limits: limits, Rules: rules}
+	if n := len(rules.ToolCalls); n > 0 {
+		s.Asked = make([]Asked, n)
+	}
+	return s
+}
+
+// Preparing returns a turn that prepares before its first model call (seed 002).
+func (s State) Preparing(prepare bool) State {
+	s.Prepare = prepare
+	return s
+}
 
 // Next says what to do now. It never changes anything: asked twice, it answers twice the same.
 func (s State) Next() Action {
@@ -36,14 +63,21 @@ func (s State) Next() Action {
 	case s.Cancelled:
 		return Action{Kind: Finish, Status: agent.TurnCancelled, Stop: agent.StopCancelled}
 	case s.Stop != "":
-		return Action{Kind: Finish, Status: s.status(), Stop: s.Stop, Failure: s.Failure}
+		return s.finish()
 	case len(s.Calls) > 0:
 		return s.nextForCalls()
 	}
-	if stop := s.exhausted(); stop != "" {
-		return s.limit(stop)
+	if over := s.exhausted(); over.Stop != "" {
+		return over.finish()
+	}
+	if s.Prepare {
+		return Action{Kind: Retrieve}
 	}
 	return Action{Kind: CallModel, Step: s.Step + 1}
+}
+
+func (s State) finish() Action {
+	return Action{Kind: Finish, Status: s.status(), Stop: s.Stop, Failure: s.Failure, Closing: s.Closing}
 }
 
 // nextForCalls waits for every decision of the step before it runs anything, as LangChain's human_in_the_loop does.
@@ -52,7 +86,7 @@ func (s State) nextForCalls() Action {
 		return Action{Kind: Await, Step: s.Step, Calls: gated}
 	}
 	if s.over(s.Limits.WallTimeSec*1000, s.ElapsedMS) {
-		return s.limit(agent.StopWallTime)
+		return s.stopAt(agent.StopWallTime).finish()
 	}
 	return Action{Kind: CallTools, Step: s.Step, Calls: s.calls(Runnable)}
 }
@@ -68,7 +102,7 @@ func (s State) BudgetMS() int64 {
 // AfterModel takes the verdict of the model call of step Step+1.
 func (s State) AfterModel(v agent.ModelVerdict) State {
 	s.Step++
-	s.ModelCalls++
+	s.ModelCalls += max(1, v.Requests)
 	s.Usage = s.Usage.Add(v.Usage)
 	if v.Model != "" {
 		s.Model = v.Model
@@ -91,6 +125,14 @@ func (s State) AfterModel(v agent.ModelVerdict) State {
 		return s
 	case agent.JumpNone, agent.JumpTools, "":
 	}
+	if v.Unstructured != "" {
+		if s.Missed++; s.Missed > s.Rules.StructuredTries {
+			return s.Fail(agent.StopStructured, &agent.Failure{
+				Type: string(agent.StopStructured), Message: "no reply satisfied the output schema: " + v.Unstructured,
+			})
+		}
+		return s.withCalls(v.Calls)
+	}
 	if len(v.Calls) == 0 {
 		s.Stop = agent.StopEndTurn
 		if v.FinishReason == agent.FinishLength {
@@ -101,21 +143,37 @@ func (s State) AfterModel(v agent.ModelVerdict) State {
 	return s.withCalls(v.Calls)
 }
 
-// withCalls takes on the calls of a step, or ends the turn when they are more than its limit allows.
+// withCalls takes on the calls of a step, or ends the turn when they are more than a limit allows.
 func (s State) withCalls(verdicts []agent.CallVerdict) State {
+	if len(verdicts) == 0 {
+		return s
+	}
 	s.ToolCalls += len(verdicts)
 	if s.ToolCalls > hardToolCalls || (s.Limits.ToolCalls > 0 && s.ToolCalls > s.Limits.ToolCalls) {
 		return s.stopAt(agent.StopToolCalls)
 	}
-	s.Calls = make([]Call, 0, len(verdicts))
+	calls := make([]Call, 0, len(verdicts))
 	for _, v := range verdicts {
-		c := Call{ID: v.ID, Name: v.Name, Summary: v.Summary, Local: v.Local, Rule: v.Rule, Progress: Runnable}
-		if v.Gate == agent.GateApproval {
+		c := Call{ID: v.ID, Name: v.Name, Summary: v.Summary, Local: v.Local, Rule: v.Rule, Child: v.Child, Progress: Runnable}
+		switch v.Gate {
+		case agent.GateApproval:
 			c.Progress = Gated
+		case agent.GateDenied:
+			c.refuse(v.Rule)
+		case agent.GateNone, "":
 		}
-		s.Calls = append(s.Calls, c)
+		calls = append(calls, c)
+	}
+	s = s.bounded(calls)
+	if s.Stop == "" {
+		s.Calls = calls
 	}
 	return s
+}
+
+// refuse answers a call instead of running it, which costs nothing.
+func (c *Call) refuse(why string) {
+	c.Progress, c.Local, c.Child, c.Rule, c.Refused = Runnable, true, false, "", why
 }
 
 // AfterTools takes the verdicts of the calls that the last CallTools named. A call without a verdict counts as answered: the
@@ -125,13 +183,35 @@ func (s State) AfterTools(verdicts []agent.ToolVerdict) State {
 		if v.Cancelled {
 			s.Cancelled = true
 		}
+		s.Usage = s.Usage.Add(v.Usage)
 	}
 	s.Calls = nil
 	return s
 }
 
+// AfterPrepare takes the verdict of the preparation.
+func (s State) AfterPrepare(v agent.PrepareVerdict) State {
+	s.Prepare = false
+	s.ModelCalls += v.Requests
+	s.Usage = s.Usage.Add(v.Usage)
+	switch {
+	case v.Cancelled:
+		s.Cancelled = true
+	case v.OutOfTime:
+		return s.stopAt(agent.StopWallTime)
+	case v.Failure != nil:
+		s.Stop, s.Failure = agent.StopModelError, v.Failure
+	}
+	return s
+}
+
 // AfterDecision takes a judged decision. One about a call that does not wait changes nothing.
 func (s State) AfterDecision(v agent.DecisionVerdict) State {
+	if v.End && slices.ContainsFunc(s.Calls, func(c Call) bool { return c.ID == v.CallID && c.Progress == Gated }) {
+		return s.Fail(agent.StopApprovalExpired, &agent.Failure{
+			Type: string(agent.StopApprovalExpired), Message: "nobody decided approval " + v.ApprovalID + " in time",
+		})
+	}
 	next := make([]Call, len(s.Calls))
 	copy(next, s.Calls)
 	for i := range next {

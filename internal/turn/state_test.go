@@ -14,7 +14,7 @@ func call(id string, gate agent.Gate) agent.CallVerdict {
 }
 
 func TestTurnWithoutTools(t *testing.T) {
-	s := turn.New(turn.Version, agent.Limits{})
+	s := turn.New(turn.Version, agent.Limits{}, agent.Rules{})
 	require.Equal(t, turn.Action{Kind: turn.CallModel, Step: 1}, s.Next())
 	require.Equal(t, s.Next(), s.Next(), "Next changes nothing")
 
@@ -25,7 +25,7 @@ func TestTurnWithoutTools(t *testing.T) {
 }
 
 func TestTurnWithTools(t *testing.T) {
-	s := turn.New(turn.Version, agent.Limits{})
+	s := turn.New(turn.Version, agent.Limits{}, agent.Rules{})
 	s = s.AfterModel(agent.ModelVerdict{Calls: []agent.CallVerdict{call("a", ""), call("b", agent.GateNone)}})
 	a := s.Next()
 	require.Equal(t, turn.CallTools, a.Kind)
@@ -38,7 +38,7 @@ func TestTurnWithTools(t *testing.T) {
 }
 
 func TestDecisionsComeInAnyOrder(t *testing.T) {
-	s := turn.New(turn.Version, agent.Limits{})
+	s := turn.New(turn.Version, agent.Limits{}, agent.Rules{})
 	s = s.AfterModel(agent.ModelVerdict{Calls: []agent.CallVerdict{
 		call("a", agent.GateApproval), call("b", agent.GateNone), call("c", agent.GateApproval),
 	}})
@@ -64,7 +64,7 @@ func TestDecisionsComeInAnyOrder(t *testing.T) {
 }
 
 func TestEveryCallAnsweredByAPersonGoesBackToTheModel(t *testing.T) {
-	s := turn.New(turn.Version, agent.Limits{}).AfterModel(agent.ModelVerdict{Calls: []agent.CallVerdict{call("a", agent.GateApproval)}})
+	s := turn.New(turn.Version, agent.Limits{}, agent.Rules{}).AfterModel(agent.ModelVerdict{Calls: []agent.CallVerdict{call("a", agent.GateApproval)}})
 	s = s.AfterDecision(agent.DecisionVerdict{CallID: "a", Decision: agent.DecisionRespond})
 	require.Equal(t, turn.Action{Kind: turn.CallModel, Step: 2}, s.Next())
 }
@@ -105,7 +105,7 @@ func TestEnds(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			a := c.run(turn.New(turn.Version, c.limits)).Next()
+			a := c.run(turn.New(turn.Version, c.limits, agent.Rules{})).Next()
 			require.Equal(t, turn.Finish, a.Kind)
 			require.Equal(t, c.status, a.Status)
 			require.Equal(t, c.stop, a.Stop)
@@ -115,13 +115,13 @@ func TestEnds(t *testing.T) {
 }
 
 func TestBudget(t *testing.T) {
-	require.Zero(t, turn.New(turn.Version, agent.Limits{}).Spend(500).BudgetMS())
-	s := turn.New(turn.Version, agent.Limits{WallTimeSec: 2}).Spend(500)
+	require.Zero(t, turn.New(turn.Version, agent.Limits{}, agent.Rules{}).Spend(500).BudgetMS())
+	s := turn.New(turn.Version, agent.Limits{WallTimeSec: 2}, agent.Rules{}).Spend(500)
 	require.Equal(t, int64(1500), s.BudgetMS())
 	require.Equal(t, int64(1), s.Spend(9000).BudgetMS())
 }
 
 func TestJumpModelAsksAgain(t *testing.T) {
-	s := turn.New(turn.Version, agent.Limits{}).AfterModel(agent.ModelVerdict{Jump: agent.JumpModel})
+	s := turn.New(turn.Version, agent.Limits{}, agent.Rules{}).AfterModel(agent.ModelVerdict{Jump: agent.JumpModel})
 	require.Equal(t, turn.Action{Kind: turn.CallModel, Step: 2}, s.Next())
 }

@@ -1,0 +1,139 @@
+package activities
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// childNamespace makes the ids of child turns out of the calls that ask for them.
+var childNamespace = uuid.MustParse("3c1f6d0b-8f0e-5b53-9b0c-0a9f6c1d2e07") //nolint:gochecknoglobals // a constant in all but syntax
+
+// BeginChild queues the turn of another agent that a call asks for, so that its message is in the store and not in history. A call that
+// cannot become a turn gets none, and is answered by CallTool. Idempotent.
+func (a *Activities) BeginChild(ctx context.Context, in BeginChildInput) (BeginChildResult, error) {
+	out, err := a.beginChild(ctx, in)
+	return out, temporalError(err)
+}
+
+func (a *Activities) beginChild(ctx context.Context, in BeginChildInput) (BeginChildResult, error) {
+	run, err := a.newToolRun(ctx, CallToolInput{TurnID: in.TurnID, Step: in.Step, CallID: in.CallID, Decided: true})
+	if err != nil || run.tool == nil {
+		return BeginChildResult{}, err
+	}
+	plan, err := a.Registry.Plan(ctx, run.turn.PlanHash)
+	if err != nil {
+		return BeginChildResult{}, fmt.Errorf("load plan %s: %w", run.turn.PlanHash, err)
+	}
+	d, ok := run.tool.(agent.Delegator)
+	if !ok {
+		return BeginChildResult{}, nil
+	}
+	r, ok, err := d.Delegate(run.block.Args, plan.Delegates)
+	if err != nil || !ok {
+		return BeginChildResult{}, nil //nolint:nilerr // CallTool tells the model
+	}
+	asking, err := a.Store.Turn(ctx, in.TurnID)
+	if err != nil {
+		return BeginChildResult{}, err
+	}
+	limits := in.Limits.Lower(r.Limits)
+	id := childID(in.TurnID, in.Step, in.CallID)
+	req := agent.TurnRequest{
+		TurnID: id, Agent: r.Agent, Message: r.Message, Context: asking.Record.Context, Limits: &limits, Channel: "agent",
+	}
+	begun, err := a.Begin(ctx, req, BeginTurnInput{WorkflowID: id.WorkflowID(), Parent: in.TurnID})
+	if err != nil {
+		if retryable(agent.CodeOf(err)) {
+			return BeginChildResult{}, err
+		}
+		return BeginChildResult{Refused: clip(err.Error(), maxWhy)}, nil
+	}
+	start := run.event(agent.EventToolStart)
+	start.Input, start.Ref = run.block.Args, id.WorkflowID()
+	if err := a.emit(ctx, run.turn.TurnRef, toolProducer(in.Step, in.CallID), start); err != nil {
+		return BeginChildResult{}, err
+	}
+	return BeginChildResult{Child: id, Tenant: begun.Turn.Tenant}, nil
+}
+
+// childID is the same however often it is asked for.
+func childID(parent agent.TurnID, step int, call agent.CallID) agent.TurnID {
+	return agent.TurnID(uuid.NewSHA1(childNamespace, fmt.Appendf(nil, "%s\x00%d\x00%s", parent, step, call)).String())
+}
+
+// childResult is what the asking model sees of a child turn.
+type childResult struct {
+	Agent      string           `json:"agent"`
+	Status     agent.TurnStatus `json:"status"`
+	Output     string           `json:"output"`
+	Structured json.RawMessage  `json:"structured,omitempty"`
+	TurnID     agent.TurnID     `json:"turn_id"`
+	ResultRef  string           `json:"result_ref,omitempty"`
+}
+
+// StoreChild makes the result of a child turn the result of the call that asked for it. Idempotent.
+func (a *Activities) StoreChild(ctx context.Context, in StoreChildInput) (agent.ToolVerdict, error) {
+	v, err := a.storeChild(ctx, in)
+	return v, temporalError(err)
+}
+
+func (a *Activities) storeChild(ctx context.Context, in StoreChildInput) (agent.ToolVerdict, error) {
+	key := agent.StepKey{TurnID: in.TurnID, Step: in.Step, CallID: in.CallID}
+	if step, ok, err := a.Store.ToolStep(ctx, key); err != nil || ok {
+		return step.Verdict, err
+	}
+	run, err := a.newToolRun(ctx, CallToolInput{TurnID: in.TurnID, Step: in.Step, CallID: in.CallID, Decided: true})
+	if err != nil {
+		return agent.ToolVerdict{}, err
+	}
+	child, err := a.Store.Turn(ctx, in.Child)
+	if err != nil {
+		return agent.ToolVerdict{}, err
+	}
+	if child.Output == nil { // its workflow ended without a word
+		if err := a.Terminate(ctx, in.Child); err != nil {
+			return agent.ToolVerdict{}, err
+		}
+		if child, err = a.Store.Turn(ctx, in.Child); err != nil || child.Output == nil {
+			return agent.ToolVerdict{}, err
+		}
+	}
+	out := child.Output
+	var result agent.ToolResult
+	if result.Output, err = json.Marshal(childResult{
+		Agent: out.Agent, Status: out.Status, Output: out.Output, Structured: out.Structured, TurnID: out.TurnID, ResultRef: out.ResultRef,
+	}); err != nil {
+		return agent.ToolVerdict{}, err
+	}
+	result.Preview = out.ResultPreview
+	if out.Status != agent.TurnCompleted {
+		f := agent.Failure{Type: string(out.StopReason), Message: "the turn of agent " + out.Agent + " was cancelled"}
+		if out.Error != nil {
+			f = *out.Error
+		}
+		f.Tool = run.block.Name
+		result = failed(&f)
+	}
+	fence, _, err := a.Log.Begin(ctx, string(in.TurnID), toolProducer(in.Step, in.CallID)+"/end")
+	if err != nil {
+		return agent.ToolVerdict{}, fmt.Errorf("begin: %w", err)
+	}
+	step, err := run.step(ctx, key, fence, result, time.Duration(out.ExecutionTimeMS)*time.Millisecond)
+	if err != nil {
+		return agent.ToolVerdict{}, err
+	}
+	step.Verdict.Usage = out.Usage
+	end := run.event(agent.EventToolEnd)
+	end.Output, end.Ref, end.Failed = step.Result.Output, step.Result.Ref, step.Verdict.Failed
+	end.Meta.TurnID, end.Meta.AgentInstanceID = run.turn.TurnID, run.turn.InstanceID
+	if _, err := a.Log.Append(ctx, fence, 1, []agent.Event{end}); err != nil {
+		return agent.ToolVerdict{}, fmt.Errorf("append: %w", err)
+	}
+	return step.Verdict, a.Store.SaveToolStep(ctx, step)
+}

@@ -1,0 +1,77 @@
+package activities
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/retrieval/citation"
+)
+
+// ground gives a request the branch's prompt and, behind it, the passages that were found. The session stands behind the plan's own
+// words, which stay byte-stable for the provider's cache: tools ask for it (seed 004 §5.1).
+func (r *modelRun) ground(ctx context.Context) error {
+	about := ""
+	if len(r.plan.Prepare) > 0 {
+		var err error
+		if r.found, _, err = r.a.Store.Prepared(ctx, r.turn.TurnID); err != nil {
+			return fmt.Errorf("load preparation: %w", err)
+		}
+		branch := branchOf(&r.plan, r.found.Branch)
+		if branch != nil {
+			r.request.System = branch.System
+		}
+		if branch == nil || branch.Retrieve {
+			about = contextOf(r.found.Passages)
+		}
+	}
+	r.request.System = strings.TrimSpace(r.request.System + "\n\nSession: " + string(r.turn.SessionID) + about)
+	return nil
+}
+
+// branchOf is the branch of that name, nil when the plan has none.
+func branchOf(p *agent.Plan, name string) *agent.PlanBranch {
+	for i := range p.Prepare {
+		for j := range p.Prepare[i].Branches {
+			if b := &p.Prepare[i].Branches[j]; b.Name == name {
+				return b
+			}
+		}
+	}
+	return nil
+}
+
+// contextOf is what the prompt says of the passages; that nothing was found is said too.
+func contextOf(passages []agent.Passage) string {
+	if len(passages) == 0 {
+		return "\n\nContext: nothing was found."
+	}
+	return "\n\n" + citation.Context(passages)
+}
+
+// cite annotates a reply with the passages that it cites, and says so in the log behind the text.
+func (r *modelRun) cite(reply *agent.ModelReply) error {
+	if len(r.found.Passages) == 0 {
+		return nil
+	}
+	var cited []agent.Block
+	for i := range reply.Blocks {
+		b := &reply.Blocks[i]
+		if b.Type != agent.BlockText {
+			continue
+		}
+		if notes := citation.Cite(b.Text, r.found.Passages); len(notes) > 0 {
+			b.Annotations = append(b.Annotations, notes...)
+			cited = append(cited, agent.Block{Type: agent.BlockText, Annotations: notes})
+		}
+	}
+	if len(cited) == 0 {
+		return nil
+	}
+	e := agent.Event{Type: agent.EventContent, ContentBlocks: cited}
+	if err := r.a.emit(r.base, r.turn.TurnRef, fmt.Sprintf("citations/%d", r.in.Step), e); err != nil {
+		return r.own(err)
+	}
+	return nil
+}
