@@ -28,11 +28,14 @@ import (
 	"github.com/turnstone-run/turnstone/internal/blob"
 	"github.com/turnstone-run/turnstone/internal/catalog"
 	"github.com/turnstone-run/turnstone/internal/cluster"
+	"github.com/turnstone-run/turnstone/internal/direct"
 	"github.com/turnstone-run/turnstone/internal/gateway"
 	"github.com/turnstone-run/turnstone/internal/inbox"
 	"github.com/turnstone-run/turnstone/internal/llm"
 	"github.com/turnstone-run/turnstone/internal/middleware"
 	"github.com/turnstone-run/turnstone/internal/postgres"
+	"github.com/turnstone-run/turnstone/internal/retrieval"
+	"github.com/turnstone-run/turnstone/internal/schema"
 	"github.com/turnstone-run/turnstone/internal/stream/memory"
 	"github.com/turnstone-run/turnstone/internal/stream/pgstream"
 	"github.com/turnstone-run/turnstone/internal/tool"
@@ -52,6 +55,9 @@ var (
 	_ activities.Tools      = (*tool.Registry)(nil)
 	_ activities.Middleware = (*middleware.Set)(nil)
 	_ activities.Registry   = (*catalog.Registry)(nil)
+	_ activities.Schemas    = (*schema.Checker)(nil)
+	_ activities.Knowledge  = (*retrieval.Library)(nil)
+	_ retrieval.Store       = (*postgres.Store)(nil)
 	_ catalog.Store         = (*postgres.Store)(nil)
 	_ gateway.Catalog       = (*catalog.Registry)(nil)
 )
@@ -86,6 +92,7 @@ type Service struct {
 	temporal  client.Client
 	namespace string
 	worker    sdkworker.Worker
+	direct    *direct.Driver
 	gateway   *gateway.Gateway
 	failed    chan error
 	stop      context.CancelFunc
@@ -220,9 +227,13 @@ func (s *Service) compose(ctx context.Context, store *postgres.Store, watch *clu
 	// Not under Worker Versioning: an eager start takes the worker that asks, whichever version is current.
 	eager := set.Temporal.EagerStart && set.Temporal.WorkerVersioning.Deployment == ""
 	runs := &inbox.Runs{Temporal: s.temporal, TaskQueue: set.Temporal.TaskQueue, Eager: eager}
+	library, err := retrieval.New(retrieval.Config{Store: store, Embedders: parts.Models.Embedder, Logger: s.logger})
+	if err != nil {
+		return err
+	}
 	acts, err := activities.New(activities.Config{
 		Registry: parts.Registry, Models: parts.Models, Tools: parts.Tools, Middleware: parts.Middleware, Store: store, Log: s.log,
-		Blobs: s.blobs, Runs: runs, Logger: s.logger, MaxMessageBytes: int(set.Turn.MaxMessageBytes), QueueLength: set.Turn.QueueLength,
+		Blobs: s.blobs, Runs: runs, Schemas: schema.New(), Knowledge: library, Logger: s.logger, MaxMessageBytes: int(set.Turn.MaxMessageBytes), QueueLength: set.Turn.QueueLength,
 		BatchInterval: set.Events.BatchInterval, MaxInlineBytes: int(set.Storage.MaxInlineBytes),
 		OutputBytes: int(set.Turn.OutputBytes), HistoryOutputBytes: int(set.Turn.HistoryOutputBytes), TurnEvents: set.Turn.ContinueAsNewEvents,
 		ConversationEvents: set.Conversation.ContinueAsNewEvents, SearchAttributes: watch.Known,
@@ -236,10 +247,13 @@ func (s *Service) compose(ctx context.Context, store *postgres.Store, watch *clu
 	if !set.Gateway.Enabled {
 		return nil
 	}
+	if s.direct, err = direct.New(direct.Config{Activities: acts, Start: runs.TakeOver, Logger: s.logger}); err != nil {
+		return err
+	}
 	health := &health{service: s, queue: set.Temporal.TaskQueue, namespace: s.namespace}
 	box := inbox.New(inbox.Config{
 		Temporal: s.temporal, Runs: runs, Activities: acts, Store: store, Log: s.log, Blobs: s.blobs, Health: health.check,
-		Logger: s.logger,
+		Logger: s.logger, Direct: s.direct, Library: library, Catalog: parts.Registry, Models: parts.Models,
 	})
 	return s.startGateway(ctx, box)
 }
@@ -286,11 +300,15 @@ func (s *Service) GRPCAddr() string {
 // Temporal is the service's client, for programs that start or inspect workflows beside it. Nil before Start.
 func (s *Service) Temporal() client.Client { return s.temporal }
 
-// Stop drains: first the doors, then the worker, then what both need. Stopping twice does nothing.
+// Stop drains: first the doors, then the direct turns, which become durable, then the worker, then what both need. Stopping twice does nothing.
 func (s *Service) Stop(ctx context.Context) error {
 	var faults []error
 	if s.gateway != nil {
 		faults = append(faults, s.gateway.Shutdown(ctx))
+	}
+	if s.direct != nil {
+		faults = append(faults, s.direct.Stop(ctx))
+		s.direct = nil
 	}
 	if s.worker != nil {
 		s.worker.Stop()

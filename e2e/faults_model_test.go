@@ -44,7 +44,7 @@ type exchange struct {
 	over <-chan struct{}
 }
 
-func newScript(t *testing.T, acts ...act) *script {
+func newScript(t testing.TB, acts ...act) *script {
 	t.Helper()
 	s := &script{acts: acts, over: make(chan struct{})}
 	s.server = httptest.NewServer(http.HandlerFunc(s.serve))

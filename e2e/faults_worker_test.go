@@ -68,7 +68,7 @@ func build(t *testing.T, source string) string {
 
 // process is a worker process with its HTTP door.
 type process struct {
-	t      *testing.T
+	t      testing.TB
 	cmd    *exec.Cmd
 	exited chan struct{}
 	door   *client.Client

@@ -60,7 +60,7 @@ func runTests(m *testing.M) int {
 var unfit = regexp.MustCompile(`[^A-Za-z0-9_.-]`)
 
 // settingsFor is the configuration of a test: its own queue, database and blobs, any free ports.
-func settingsFor(t *testing.T, change ...func(*app.Config)) *app.Config {
+func settingsFor(t testing.TB, change ...func(*app.Config)) *app.Config {
 	t.Helper()
 	s := app.Default()
 	s.HTTP.Addr, s.GRPC.Addr = "127.0.0.1:0", "127.0.0.1:0"
@@ -84,17 +84,17 @@ func settingsFor(t *testing.T, change ...func(*app.Config)) *app.Config {
 // system is a running service with a client of its HTTP door.
 type system struct {
 	*turnstone.Service
-	t      *testing.T
+	t      testing.TB
 	set    *app.Config
 	client *client.Client
 }
 
-func start(t *testing.T, change ...func(*app.Config)) *system {
+func start(t testing.TB, change ...func(*app.Config)) *system {
 	t.Helper()
 	return startWith(t, settingsFor(t, change...))
 }
 
-func startWith(t *testing.T, set *app.Config) *system {
+func startWith(t testing.TB, set *app.Config) *system {
 	t.Helper()
 	service, err := turnstone.New(turnstone.Config{Settings: set, Logger: testLogger(t)})
 	require.NoError(t, err)
@@ -111,7 +111,7 @@ func startWith(t *testing.T, set *app.Config) *system {
 }
 
 // testLogger shows warnings of a failed test; the services outlive the test's own log by a moment, so it writes to stderr.
-func testLogger(t *testing.T) *zap.Logger {
+func testLogger(t testing.TB) *zap.Logger {
 	t.Helper()
 	cfg := zap.NewDevelopmentConfig()
 	cfg.Level = zap.NewAtomicLevelAt(zapcore.WarnLevel)

@@ -153,6 +153,7 @@ func (p *Parts) catalog(c *Config, w *World, configured []catalog.ConfiguredMode
 		Metrics: w.Metrics, Logger: w.Logger,
 		Parts: &catalog.Parts{
 			Tools: kits{p.Tools}, Middleware: chains{p.Middleware, added}, Secrets: p.secrets, Limits: c.Turn.Limits(), Models: configured,
+			Claims: p.Models,
 		},
 	})
 	return err
@@ -189,6 +190,13 @@ func (k kits) Specs(name string) ([]agent.ToolSpec, error) {
 	return specs, nil
 }
 
+// OnRequest implements [catalog.Tools]: a toolkit that says so of itself.
+func (k kits) OnRequest(name string) bool {
+	kit, _ := k.tools.Toolkit(name)
+	r, ok := kit.(interface{ OnRequest() bool })
+	return ok && r.OnRequest()
+}
+
 func (k kits) Single(name string) bool { return k.tools.Single(name) }
 
 func (k kits) Properties(name string) json.RawMessage {
@@ -207,6 +215,18 @@ type chains struct {
 }
 
 func (c chains) Added() []string { return c.added }
+
+// Grants implements [catalog.Middleware].
+func (c chains) Grants(m agent.PlanMiddleware) []agent.ToolGrant {
+	made, err := c.Chain(&agent.Plan{Middleware: []agent.PlanMiddleware{m}})
+	if err != nil {
+		return nil // Check says why
+	}
+	if g, ok := made[0].(agent.Granter); ok {
+		return g.Grants()
+	}
+	return nil
+}
 
 // models opens the providers of the configured profiles, and describes the profiles to the catalog.
 func (p *Parts) models(c *Config, w *World) ([]catalog.ConfiguredModel, error) {

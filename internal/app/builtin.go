@@ -8,13 +8,17 @@ import (
 	"github.com/turnstone-run/turnstone/internal/llm"
 	"github.com/turnstone-run/turnstone/internal/middleware"
 	"github.com/turnstone-run/turnstone/internal/tool"
+	"github.com/turnstone-run/turnstone/internal/tool/delegate"
 	"github.com/turnstone-run/turnstone/internal/tool/pipeline"
+	"github.com/turnstone-run/turnstone/internal/tool/todo"
 )
 
 // toolkits lists the built-in toolkits, each with what it needs: the one place where a new one is added.
 func toolkits(c *Config) []tool.Factory {
 	return []tool.Factory{
 		pipeline.Factory(pipeline.Config{MaxBytes: int64(c.Egress.MaxBytes)}),
+		tool.Ready(todo.New()),
+		tool.Ready(delegate.New()),
 	}
 }
 

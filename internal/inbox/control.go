@@ -3,30 +3,18 @@ package inbox
 import (
 	"context"
 
-	"github.com/google/uuid"
-	"go.temporal.io/sdk/client"
-
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/gateway"
-	"github.com/turnstone-run/turnstone/workflows"
 )
 
-// Decide answers an approval through the turn's update, so that the answer is the judgement.
+// Decide answers an approval of a turn, or of a turn that it waits for.
 func (b *Inbox) Decide(ctx context.Context, id agent.TurnID, d agent.Decision) error {
 	t, err := b.running(ctx, id)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	handle, err := b.Temporal.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
-		UpdateID: uuid.NewString(), WorkflowID: t.Record.WorkflowID, UpdateName: workflows.UpdateDecide, Args: []any{d},
-		WaitForStage: client.WorkflowUpdateStageCompleted,
-	})
-	if err != nil {
-		return temporalError("decide", err)
-	}
-	return temporalError("decide", handle.Get(ctx, nil))
+	_, err = b.Runs.Decide(ctx, t.Record.WorkflowID, d)
+	return err
 }
 
 // Cancel marks the turn's stream, which stops the model within a second, and tells the workflow, which may be waiting for a person
@@ -40,7 +28,7 @@ func (b *Inbox) Cancel(ctx context.Context, id agent.TurnID, c agent.CancelReque
 		return err
 	}
 	err = b.Runs.Interrupt(ctx, t.Record.WorkflowID, c)
-	if agent.CodeOf(err) == agent.CodeNotFound { // it ended, or it never will by itself
+	if agent.CodeOf(err) == agent.CodeNotFound { // it ended, it never will by itself, or this very moment a process drives it
 		return b.settle(ctx, id)
 	}
 	return err

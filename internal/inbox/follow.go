@@ -61,12 +61,20 @@ func (b *Inbox) settle(ctx context.Context, id agent.TurnID) error {
 	if err != nil && agent.CodeOf(err) != agent.CodeNotFound {
 		return err
 	}
-	_, err = b.endOrphan(ctx, id, t.Record.WorkflowID)
+	_, err = b.endOrphan(ctx, id, &t)
 	return err
 }
 
-// endOrphan ends a turn that has not ended when its workflow is closed or does not exist, and reports whether it was so.
-func (b *Inbox) endOrphan(ctx context.Context, id agent.TurnID, workflowID string) (bool, error) {
+// endOrphan ends a turn that has not ended when its workflow is closed or does not exist, or when the lease of its driver has run out,
+// and reports whether it was so.
+func (b *Inbox) endOrphan(ctx context.Context, id agent.TurnID, t *agent.TurnState) (bool, error) {
+	if !t.Lease.IsZero() {
+		if time.Now().Before(t.Lease) {
+			return false, nil
+		}
+		return true, b.Activities.Terminate(ctx, id)
+	}
+	workflowID := t.Record.WorkflowID
 	if workflowID == "" { // not recorded
 		workflowID = id.WorkflowID()
 	}

@@ -12,8 +12,10 @@ import (
 
 	"github.com/turnstone-run/turnstone/activities"
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/direct"
 	"github.com/turnstone-run/turnstone/internal/gateway"
 	"github.com/turnstone-run/turnstone/internal/postgres"
+	"github.com/turnstone-run/turnstone/internal/retrieval"
 )
 
 // idleCheck is how long a follower hears nothing before it makes sure that somebody still runs the turn (DESIGN §4).
@@ -26,11 +28,30 @@ type Store interface {
 	Waiting(ctx context.Context, tenant string, id agent.SessionID) (agent.TurnID, error)
 	Result(ctx context.Context, tenant, ref string) (postgres.ResultRow, error)
 	Messages(ctx context.Context, tenant string, id agent.SessionID, after int64, limit int) ([]postgres.TranscriptMessage, error)
+	// PendingBelow lists the undecided approvals of a turn and of the turns that it asked for, by step.
+	PendingBelow(ctx context.Context, id agent.TurnID) ([]agent.Approval, error)
+	ListApprovals(ctx context.Context, q agent.ApprovalQuery) (agent.ApprovalPage, error)
+	ExportSession(ctx context.Context, tenant string, id agent.SessionID) (agent.SessionExport, error)
+	DeleteSession(ctx context.Context, tenant string, id agent.SessionID) (agent.SessionDeleted, error)
+	KnowledgeDocuments(ctx context.Context, tenant, collection, after string, limit int) (agent.KnowledgePage, error)
+	DeleteDocument(ctx context.Context, tenant, collection, id string) error
+}
+
+// Collections knows the collections of the catalog, with the model that makes their vectors.
+type Collections interface {
+	Collection(ctx context.Context, tenant, name string) (agent.KnowledgeCollection, *agent.PlanModel, error)
+}
+
+// Agents finds an agent's plan, for whoever tries its models out.
+type Agents interface {
+	Choose(ctx context.Context, c agent.RouteContext) (agent.RouteDecision, error)
+	Resolve(ctx context.Context, tenant, name string) (agent.Plan, string, error)
 }
 
 // Blobs opens what a cas:// reference names.
 type Blobs interface {
 	Open(ctx context.Context, tenant, ref string) (io.ReadCloser, error)
+	Remove(ctx context.Context, tenant, ref string) error
 }
 
 // Config is what [New] needs.
@@ -41,9 +62,16 @@ type Config struct {
 	Store      Store
 	Log        activities.EventLog
 	Blobs      Blobs
-	Health     func(ctx context.Context) gateway.Health
-	Logger     *zap.Logger
-	IdleCheck  time.Duration // 0: 30 s
+	Direct     *direct.Driver // nil: every turn is durable
+	Library    *retrieval.Library
+	Catalog    interface {
+		Agents
+		Collections
+	}
+	Models    activities.Models
+	Health    func(ctx context.Context) gateway.Health
+	Logger    *zap.Logger
+	IdleCheck time.Duration // 0: 30 s
 }
 
 // Inbox is the one invocation path.

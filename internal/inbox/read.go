@@ -23,7 +23,7 @@ func (b *Inbox) Turn(ctx context.Context, tenant string, id agent.TurnID) (gatew
 		return gateway.TurnView{}, unknown(id)
 	}
 	if t.Output == nil {
-		ended, err := b.endOrphan(ctx, id, t.Record.WorkflowID)
+		ended, err := b.endOrphan(ctx, id, &t)
 		if err != nil {
 			return gateway.TurnView{}, err
 		}
@@ -83,19 +83,12 @@ func unknown(id agent.TurnID) error {
 	return agent.Errorf(agent.CodeNotFound, "", "there is no turn %q", id)
 }
 
-// pending lists the approvals of a turn that nobody has decided.
+// pending lists the approvals that nobody has decided: of a turn, and of the turns that it waits for.
 func (b *Inbox) pending(ctx context.Context, t *agent.TurnState) ([]agent.Approval, error) {
 	if t.Output != nil {
 		return nil, nil
 	}
-	all, err := b.Store.Approvals(ctx, t.Record.TurnID)
-	var out []agent.Approval
-	for i := range all {
-		if all[i].Decision == "" {
-			out = append(out, all[i])
-		}
-	}
-	return out, err
+	return b.Store.PendingBelow(ctx, t.Record.TurnID)
 }
 
 // Result resolves artifact://, cas://, a result id or a turn id: the one function behind every reference.

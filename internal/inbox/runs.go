@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
+	"github.com/google/uuid"
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
@@ -27,17 +29,27 @@ type Runs struct {
 
 // Start starts the workflow of a turn, or does nothing when it has been started before.
 func (r *Runs) Start(ctx context.Context, req agent.TurnRequest) error {
-	_, err := r.start(ctx, req)
+	_, err := r.start(ctx, req, nil)
+	return err
+}
+
+// TakeOver starts the workflow of a turn that a direct driver has begun; carry is where it stands, nil for one that only waits.
+func (r *Runs) TakeOver(ctx context.Context, req agent.TurnRequest, carry *workflows.Carry) error {
+	_, err := r.start(ctx, req, carry)
 	return err
 }
 
 // start reports whether the turn had been started before: its id is taken for ever.
-func (r *Runs) start(ctx context.Context, req agent.TurnRequest) (joined bool, err error) {
+func (r *Runs) start(ctx context.Context, req agent.TurnRequest, carry *workflows.Carry) (joined bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	summary := ""
 	if req.SessionID != "" {
 		summary = "session " + string(req.SessionID)
+	}
+	args := []any{req}
+	if carry != nil {
+		args = append(args, carry)
 	}
 	_, err = r.Temporal.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
 		ID: req.TurnID.WorkflowID(), TaskQueue: r.TaskQueue, EnableEagerStart: r.Eager,
@@ -45,7 +57,7 @@ func (r *Runs) start(ctx context.Context, req agent.TurnRequest) (joined bool, e
 		WorkflowIDConflictPolicy:                 enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
 		WorkflowExecutionErrorWhenAlreadyStarted: true,
 		StaticSummary:                            summary,
-	}, workflows.AgentTurnType, req)
+	}, workflows.AgentTurnType, args...)
 	if _, ok := errors.AsType[*serviceerror.WorkflowExecutionAlreadyStarted](err); ok {
 		return true, nil
 	}
@@ -65,6 +77,21 @@ func (r *Runs) Closed(ctx context.Context, workflowID string) (bool, error) {
 	}
 	status := d.GetWorkflowExecutionInfo().GetStatus()
 	return status != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING && status != enumspb.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW, nil
+}
+
+// Decide answers an approval through the update of the turn that waits for it, so that the answer is the judgement.
+func (r *Runs) Decide(ctx context.Context, workflowID string, d agent.Decision) (agent.DecisionVerdict, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	var v agent.DecisionVerdict
+	handle, err := r.Temporal.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
+		UpdateID: uuid.NewString(), WorkflowID: workflowID, UpdateName: workflows.UpdateDecide, Args: []any{d},
+		WaitForStage: client.WorkflowUpdateStageCompleted,
+	})
+	if err == nil {
+		err = handle.Get(ctx, &v)
+	}
+	return v, temporalError("decide", err)
 }
 
 // Ready tells a waiting turn that it holds its session.
@@ -88,6 +115,15 @@ func (r *Runs) signal(ctx context.Context, workflowID, name string, arg any) err
 	return temporalError("signal "+name, r.Temporal.SignalWorkflow(ctx, workflowID, "", name, arg))
 }
 
+// applicationError is an error of an activity as its caller meant it, with the field at fault where there is one.
+func applicationError(e *temporal.ApplicationError) error {
+	var f agent.Failure
+	if e.HasDetails() && e.Details(&f) == nil && f.Type != "" {
+		return &agent.Error{Code: agent.Code(f.Type), Field: f.Field, Err: errors.New(strings.TrimPrefix(f.Message, f.Field+": "))}
+	}
+	return &agent.Error{Code: agent.Code(e.Type()), Err: errors.New(e.Message())}
+}
+
 // temporalError gives an error of the Temporal client a code.
 func temporalError(op string, err error) error {
 	if err == nil {
@@ -103,7 +139,7 @@ func temporalError(op string, err error) error {
 	)
 	switch {
 	case errors.As(err, &application):
-		return &agent.Error{Code: agent.Code(application.Type()), Err: errors.New(application.Message())}
+		return applicationError(application)
 	case errors.As(err, &notFound):
 		code = agent.CodeNotFound
 	case errors.As(err, &invalid):

@@ -48,6 +48,12 @@ func (b *Inbox) submit(ctx context.Context, e agent.Envelope) (agent.Receipt, in
 			return agent.Receipt{}, 0, err
 		}
 	}
+	if req.Mode == agent.ModeDirect && b.Direct != nil {
+		receipt, position, taken, err := b.Direct.Submit(ctx, req)
+		if taken || err != nil {
+			return receipt, position, err
+		}
+	}
 	position := 0
 	if req.SessionID != "" {
 		begun, err := b.Activities.Begin(ctx, req, activities.BeginTurnInput{WorkflowID: req.TurnID.WorkflowID()})
@@ -56,7 +62,7 @@ func (b *Inbox) submit(ctx context.Context, e agent.Envelope) (agent.Receipt, in
 		}
 		position = begun.Position
 	}
-	joined, err := b.Runs.start(ctx, req)
+	joined, err := b.Runs.start(ctx, req, nil)
 	if err != nil {
 		return agent.Receipt{}, 0, err
 	}

@@ -1,0 +1,148 @@
+package direct
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/sync/semaphore"
+
+	"github.com/turnstone-run/turnstone/activities"
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/workflows"
+)
+
+const (
+	// maxTurns is how many turns one process drives side by side where nothing else is said; those beyond are durable.
+	maxTurns = 256
+	// patience is how long trouble of the runtime's own is waited out before Temporal gets the turn.
+	patience = 20 * time.Second
+	// renewals is how often a lease is renewed within its time.
+	renewals = 3
+)
+
+var (
+	errStopping = errors.New("the process is stopping")
+	errLost     = errors.New("the turn was taken from this process")
+)
+
+// Config is what [New] needs.
+type Config struct {
+	Activities *activities.Activities
+	// Start starts the workflow of a turn that is recorded; carry is where it stands, nil when it has not begun.
+	Start    func(ctx context.Context, r agent.TurnRequest, carry *workflows.Carry) error
+	Logger   *zap.Logger
+	MaxTurns int // 0: 256
+}
+
+// Driver runs direct turns.
+type Driver struct {
+	Config
+
+	slots *semaphore.Weighted
+	work  context.Context //nolint:containedctx // of all turns: Stop ends it
+	stop  context.CancelCauseFunc
+	turns sync.WaitGroup
+	mu    sync.Mutex // guards the change from Add to Wait
+	over  bool
+}
+
+// New returns a driver.
+func New(c Config) (*Driver, error) {
+	if c.Activities == nil || c.Start == nil {
+		return nil, errors.New("direct: Activities and Start are needed")
+	}
+	if c.MaxTurns <= 0 {
+		c.MaxTurns = maxTurns
+	}
+	if c.Logger == nil {
+		c.Logger = zap.NewNop()
+	}
+	d := &Driver{Config: c, slots: semaphore.NewWeighted(int64(c.MaxTurns))}
+	d.work, d.stop = context.WithCancelCause(context.Background())
+	return d, nil
+}
+
+// Submit records a checked request and runs its turn here, if it can run at once. It returns when the turn has begun, or has been
+// handed to Temporal because its session is busy, or was there before. taken is false where the caller has to start it as a durable one:
+// this process has its hands full.
+func (d *Driver) Submit(ctx context.Context, req agent.TurnRequest) (r agent.Receipt, position int, taken bool, err error) {
+	if !d.enter() {
+		return agent.Receipt{}, 0, false, nil
+	}
+	leave := sync.OnceFunc(d.leave)
+	defer func() {
+		if err != nil || r.Joined || position > 0 {
+			leave()
+		}
+	}()
+	in := activities.BeginTurnInput{WorkflowID: req.TurnID.WorkflowID(), RunID: string(req.TurnID), Direct: true}
+	begun, err := d.Activities.Begin(ctx, req, in)
+	if err != nil {
+		return r, 0, true, err
+	}
+	r = agent.Receipt{TurnID: begun.Turn.TurnID, SessionID: begun.Turn.SessionID, StreamID: string(begun.Turn.TurnID)}
+	switch begun.Verdict {
+	case activities.VerdictReady:
+		go func() {
+			defer leave()
+			d.drive(&begun)
+		}()
+	case activities.VerdictBehind:
+		position = begun.Position
+		return r, position, true, d.wait(ctx, &begun)
+	case activities.VerdictDuplicate, activities.VerdictRefused:
+		r.Joined = true
+	}
+	return r, position, true, nil
+}
+
+func (d *Driver) enter() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.over || !d.slots.TryAcquire(1) {
+		return false
+	}
+	d.turns.Add(1)
+	return true
+}
+
+func (d *Driver) leave() {
+	d.slots.Release(1)
+	d.turns.Done()
+}
+
+// wait makes a turn durable that has to wait for its session: waiting is what Temporal is good at.
+func (d *Driver) wait(ctx context.Context, begun *activities.BeginTurnResult) error {
+	id := begun.Turn.TurnID
+	if err := d.Activities.Store.HandOver(ctx, id, id.WorkflowID()); err != nil {
+		return err
+	}
+	return d.Start(ctx, requestOf(&begun.Turn), nil)
+}
+
+// requestOf asks for a turn that is recorded: the id says the rest.
+func requestOf(t *activities.TurnRef) agent.TurnRequest {
+	return agent.TurnRequest{TurnID: t.TurnID, SessionID: t.SessionID, Context: agent.InvocationContext{Tenant: t.Tenant}}
+}
+
+// Stop lets no turn begin and hands over those that run. It returns when all have left, or with ctx's error.
+func (d *Driver) Stop(ctx context.Context) error {
+	d.mu.Lock()
+	d.over = true
+	d.mu.Unlock()
+	d.stop(errStopping)
+	gone := make(chan struct{})
+	go func() {
+		d.turns.Wait()
+		close(gone)
+	}()
+	select {
+	case <-gone:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

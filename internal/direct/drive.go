@@ -1,0 +1,166 @@
+package direct
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	"go.temporal.io/sdk/temporal"
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/turnstone-run/turnstone/activities"
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/turn"
+	"github.com/turnstone-run/turnstone/workflows"
+)
+
+// running is one turn in this process.
+type running struct {
+	*Driver
+
+	begun *activities.BeginTurnResult
+	state turn.State
+}
+
+// drive interprets the core's actions until the turn is over or in other hands.
+func (d *Driver) drive(begun *activities.BeginTurnResult) {
+	t := running{
+		Driver: d, begun: begun, state: turn.New(begun.CoreVersion, begun.Limits, begun.Rules).Preparing(begun.Prepare),
+	}
+	t.state.Model = begun.ModelName
+	ctx, stop := context.WithCancelCause(d.work)
+	defer stop(nil)
+	go t.renew(ctx, stop)
+	for {
+		a := t.state.Next()
+		over, err := t.do(ctx, a)
+		switch {
+		case over && err == nil:
+			return
+		case errors.Is(context.Cause(ctx), errLost):
+			d.Logger.Warn("direct turn", zap.String("turn", string(begun.Turn.TurnID)), zap.Error(errLost))
+			return
+		case err != nil, ctx.Err() != nil, !here(t.state.Next()):
+			t.handOver(err)
+			return
+		}
+	}
+}
+
+// here reports whether an action can be done without waiting for anybody.
+func here(a turn.Action) bool {
+	return a.Kind != turn.Await && (a.Kind != turn.CallTools || !slices.ContainsFunc(a.Calls, func(c turn.Call) bool { return c.Child }))
+}
+
+// do carries out one action. The state changes when it has succeeded, and only then.
+func (t *running) do(ctx context.Context, a turn.Action) (over bool, err error) {
+	started := time.Now()
+	id := t.begun.Turn.TurnID
+	switch a.Kind {
+	case turn.Retrieve:
+		var v agent.PrepareVerdict
+		v, err = perform(ctx, func() (agent.PrepareVerdict, error) {
+			return t.Activities.Retrieve(ctx, activities.RetrieveInput{TurnID: id, BudgetMS: t.state.BudgetMS()})
+		})
+		if err == nil {
+			t.state = t.state.Spend(time.Since(started).Milliseconds()).AfterPrepare(v)
+		}
+	case turn.CallModel:
+		var v agent.ModelVerdict
+		v, err = perform(ctx, func() (agent.ModelVerdict, error) {
+			return t.Activities.CallModel(ctx, activities.CallModelInput{TurnID: id, Step: a.Step, BudgetMS: t.state.BudgetMS()})
+		})
+		if err == nil {
+			t.state = t.state.Spend(time.Since(started).Milliseconds()).AfterModel(v)
+		}
+	case turn.CallTools:
+		var verdicts []agent.ToolVerdict
+		if verdicts, err = t.callTools(ctx, a); err == nil {
+			t.state = t.state.Spend(time.Since(started).Milliseconds()).AfterTools(verdicts)
+		}
+	case turn.Finish:
+		in := activities.StoreTurnInput{
+			TurnID: id, Status: a.Status, Stop: a.Stop, Failure: a.Failure, Usage: t.state.Usage, Model: t.state.Model,
+			ElapsedMS: t.state.ElapsedMS, Closing: a.Closing,
+		}
+		if a.Closing != "" {
+			in.Step = t.state.Step + 1
+		}
+		_, err = perform(ctx, func() (activities.StoreTurnResult, error) { return t.Activities.StoreTurn(ctx, in) })
+		return true, err
+	case turn.Await:
+	}
+	return false, err
+}
+
+// callTools runs the calls of a step side by side.
+func (t *running) callTools(ctx context.Context, a turn.Action) ([]agent.ToolVerdict, error) {
+	verdicts := make([]agent.ToolVerdict, len(a.Calls))
+	g, ctx := errgroup.WithContext(ctx)
+	for i, c := range a.Calls {
+		in := activities.CallToolInput{TurnID: t.begun.Turn.TurnID, Step: a.Step, CallID: c.ID, Decided: c.Rule != "", Refused: c.Refused}
+		g.Go(func() (err error) {
+			verdicts[i], err = perform(ctx, func() (agent.ToolVerdict, error) { return t.Activities.CallTool(ctx, in) })
+			return err
+		})
+	}
+	return verdicts, g.Wait()
+}
+
+// perform waits out trouble of the runtime's own for a bounded time; what would be the same the next time is an error at once.
+func perform[T any](ctx context.Context, call func() (T, error)) (T, error) {
+	return backoff.Retry(ctx, func() (T, error) {
+		v, err := call()
+		if application, ok := errors.AsType[*temporal.ApplicationError](err); ok && application.NonRetryable() {
+			return v, backoff.Permanent(err)
+		}
+		return v, err
+	}, backoff.WithMaxElapsedTime(patience))
+}
+
+// renew keeps the session while the turn runs. One that has been taken away is not ours any more.
+func (t *running) renew(ctx context.Context, stop context.CancelCauseFunc) {
+	tick := time.NewTicker(activities.DirectLease / renewals)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		err := t.Activities.Store.Renew(ctx, t.begun.Turn.TurnID, time.Now().Add(activities.DirectLease))
+		if agent.CodeOf(err) == agent.CodeConflict {
+			stop(errLost)
+			return
+		}
+		if err != nil && ctx.Err() == nil {
+			t.Logger.Warn("renew a direct turn's lease", zap.String("turn", string(t.begun.Turn.TurnID)), zap.Error(err))
+		}
+	}
+}
+
+// handOver lets Temporal go on with the turn. Should even that fail, the lease runs out and the turn is ended by whoever looks next.
+func (t *running) handOver(cause error) {
+	id := t.begun.Turn.TurnID
+	ctx, free := context.WithTimeout(context.WithoutCancel(t.work), patience)
+	defer free()
+	t.Logger.Info("a direct turn becomes durable", zap.String("turn", string(id)), zap.NamedError("cause", cause))
+	carry := &workflows.Carry{
+		Turn: t.begun.Turn, State: t.state, ContinueAsNew: t.begun.ContinueAsNew, Index: t.begun.SearchAttributes,
+	}
+	_, err := perform(ctx, func() (struct{}, error) {
+		if err := t.Activities.Store.HandOver(ctx, id, id.WorkflowID()); err != nil {
+			if agent.CodeOf(err) == agent.CodeConflict { // it has ended, or was taken
+				return struct{}{}, backoff.Permanent(err)
+			}
+			return struct{}{}, err
+		}
+		return struct{}{}, t.Start(ctx, requestOf(&t.begun.Turn), carry)
+	})
+	if err != nil {
+		t.Logger.Error("hand a direct turn over", zap.String("turn", string(id)), zap.Error(err))
+	}
+}

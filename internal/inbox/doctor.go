@@ -1,0 +1,53 @@
+package inbox
+
+import (
+	"context"
+	"time"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/gateway"
+	"github.com/turnstone-run/turnstone/internal/llm/doctor"
+)
+
+// Doctor tries the models of an agent out, or the one of a profile alone, as its turns would use them: same provider, same key.
+func (b *Inbox) Doctor(ctx context.Context, tenant, agentName, profile string, report func(gateway.DoctorCheck)) error {
+	route, err := b.Catalog.Choose(ctx, agent.RouteContext{InvocationContext: agent.InvocationContext{Tenant: tenant}, Agent: agentName})
+	if err != nil {
+		return err
+	}
+	plan, _, err := b.Catalog.Resolve(ctx, tenant, route.Agent)
+	if err != nil {
+		return err
+	}
+	models := plan.Models
+	if profile != "" || agentName == "" {
+		m, err := plan.Model(profile)
+		if err != nil {
+			return err
+		}
+		models = []agent.PlanModel{m}
+	}
+	for _, m := range models {
+		model, err := b.Models.Model(ctx, m)
+		if err != nil {
+			return err
+		}
+		_, err = doctor.Run(ctx, doctor.Config{
+			Model: model, Profile: m, Wiring: []string{doctor.LayerMiddleware, doctor.LayerObservability, doctor.LayerTools},
+		}, func(c doctor.Check) { report(line(m.Profile, &c)) })
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func line(profile string, c *doctor.Check) gateway.DoctorCheck {
+	out := gateway.DoctorCheck{
+		Name: profile + ": " + c.Name, Rule: c.Rule, OK: c.OK, Detail: c.Detail, TookMS: float64(c.Took) / float64(time.Millisecond),
+	}
+	if c.Skipped {
+		out.Detail = "not tried: " + c.Detail
+	}
+	return out
+}

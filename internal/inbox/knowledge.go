@@ -1,0 +1,64 @@
+package inbox
+
+import (
+	"cmp"
+	"context"
+	"path"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/gateway"
+	"github.com/turnstone-run/turnstone/internal/retrieval"
+)
+
+// searchTopK is how many passages a search of one's own yields where neither it nor the collection says.
+const searchTopK = 4
+
+// AddKnowledge adds a file to a collection of the catalog.
+func (b *Inbox) AddKnowledge(ctx context.Context, k gateway.KnowledgeAdd) ([]agent.KnowledgeDocument, error) {
+	def, embedding, err := b.Catalog.Collection(ctx, k.Tenant, k.Collection)
+	if err != nil {
+		return nil, err
+	}
+	added, err := b.Library.Add(ctx, retrieval.AddRequest{
+		Tenant: def.Tenant, Collection: def.Name, Definition: def, Embedding: embedding, ID: k.ID, Title: k.Title, Source: k.Source,
+		MIMEType: k.MIMEType, Name: path.Base(k.Source), Metadata: k.Metadata, Body: k.Body,
+	})
+	out := make([]agent.KnowledgeDocument, 0, len(added))
+	for i := range added {
+		d := &added[i]
+		out = append(out, agent.KnowledgeDocument{
+			Tenant: def.Tenant, Collection: def.Name, ID: d.ID, Title: d.Title, Source: k.Source, MIMEType: k.MIMEType, Hash: d.Hash, Bytes: d.Bytes,
+			Chunks: d.Chunks,
+		})
+	}
+	return out, err
+}
+
+// Knowledge lists the documents of a collection.
+func (b *Inbox) Knowledge(ctx context.Context, tenant, collection, after string, limit int) (agent.KnowledgePage, error) {
+	def, _, err := b.Catalog.Collection(ctx, tenant, collection)
+	if err != nil {
+		return agent.KnowledgePage{}, err
+	}
+	return b.Store.KnowledgeDocuments(ctx, def.Tenant, def.Name, after, limit)
+}
+
+// DeleteKnowledge forgets a document.
+func (b *Inbox) DeleteKnowledge(ctx context.Context, tenant, collection, id string) error {
+	def, _, err := b.Catalog.Collection(ctx, tenant, collection)
+	if err != nil {
+		return err
+	}
+	return b.Store.DeleteDocument(ctx, def.Tenant, def.Name, id)
+}
+
+// SearchKnowledge finds passages as an agent of the collection would.
+func (b *Inbox) SearchKnowledge(ctx context.Context, tenant, collection, text string, topK int) ([]agent.Passage, error) {
+	def, embedding, err := b.Catalog.Collection(ctx, tenant, collection)
+	if err != nil {
+		return nil, err
+	}
+	return b.Library.Search(ctx, agent.KnowledgeQuery{
+		Tenant: def.Tenant, Collection: def.Name, Text: text, TopK: cmp.Or(topK, def.TopK, searchTopK), MinScore: def.MinScore, Embedding: embedding,
+	})
+}

@@ -1,0 +1,42 @@
+package inbox
+
+import (
+	"context"
+
+	"go.uber.org/zap"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// Approvals lists what waits, or waited, for a person.
+func (b *Inbox) Approvals(ctx context.Context, q agent.ApprovalQuery) (agent.ApprovalPage, error) {
+	return b.Store.ListApprovals(ctx, q)
+}
+
+// Approval returns one by its id.
+func (b *Inbox) Approval(ctx context.Context, tenant, id string) (agent.Approval, error) {
+	return b.Store.Approval(ctx, tenant, id)
+}
+
+// ExportSession returns everything that is kept of a session.
+func (b *Inbox) ExportSession(ctx context.Context, tenant string, s agent.SessionID) (agent.SessionExport, error) {
+	return b.Store.ExportSession(ctx, tenant, s)
+}
+
+// DeleteSession forgets a session, then the content that nothing else refers to. Content that cannot be removed now is an orphan that the
+// store's sweep finds.
+func (b *Inbox) DeleteSession(ctx context.Context, tenant string, s agent.SessionID) (agent.SessionDeleted, error) {
+	gone, err := b.Store.DeleteSession(ctx, tenant, s)
+	if err != nil {
+		return gone, err
+	}
+	ctx = context.WithoutCancel(ctx) // the session is gone: its content goes too
+	for _, ref := range gone.Refs {
+		if err := b.Blobs.Remove(ctx, tenant, ref); err != nil && agent.CodeOf(err) != agent.CodeNotFound {
+			b.Logger.Warn("remove a deleted session's content", zap.String("session", string(s)), zap.String("ref", ref), zap.Error(err))
+			continue
+		}
+		gone.Blobs++
+	}
+	return gone, nil
+}
