@@ -43,7 +43,8 @@ type Config struct {
 type Activities struct {
 	Config
 
-	turns *lru.Cache[agent.TurnID, facts]
+	turns     *lru.Cache[agent.TurnID, facts]
+	executors *executors
 }
 
 // New checks the configuration and fills in the bounds.
@@ -90,7 +91,11 @@ func New(c Config) (*Activities, error) {
 	if err != nil {
 		return nil, fmt.Errorf("turn cache: %w", err)
 	}
-	return &Activities{Config: c, turns: turns}, nil
+	made, err := newExecutors()
+	if err != nil {
+		return nil, err
+	}
+	return &Activities{Config: c, turns: turns, executors: made}, nil
 }
 
 func orDefault(n, def int) int {

@@ -32,7 +32,7 @@ func (a *Activities) requestApproval(ctx context.Context, in RequestApprovalInpu
 	if !ok {
 		return RequestApprovalResult{}, agent.Errorf(agent.CodeInternal, "request approval", "step %d has no model reply", in.Step)
 	}
-	plan, chain, err := a.chainOf(ctx, &turn)
+	made, err := a.executor(ctx, turn.PlanHash)
 	if err != nil {
 		return RequestApprovalResult{}, err
 	}
@@ -43,7 +43,7 @@ func (a *Activities) requestApproval(ctx context.Context, in RequestApprovalInpu
 		if err != nil {
 			return RequestApprovalResult{}, err
 		}
-		p, err := a.approvalOf(&plan, chain, &turn, in.Step, &block, c.Rule)
+		p, err := a.approvalOf(made, &turn, in.Step, &block, c.Rule)
 		if err != nil {
 			return RequestApprovalResult{}, err
 		}
@@ -70,24 +70,14 @@ func (a *Activities) requestApproval(ctx context.Context, in RequestApprovalInpu
 	return out, nil
 }
 
-// chainOf is the plan of a turn with its middleware.
-func (a *Activities) chainOf(ctx context.Context, t *facts) (agent.Plan, []agent.Middleware, error) {
-	plan, err := a.Registry.Plan(ctx, t.PlanHash)
-	if err != nil {
-		return plan, nil, fmt.Errorf("load plan %s: %w", t.PlanHash, err)
-	}
-	chain, err := a.Middleware.Chain(&plan)
-	return plan, chain, err
-}
-
 // approvalOf is what a person is shown of a call, and may do about it.
-func (a *Activities) approvalOf(plan *agent.Plan, chain []agent.Middleware, t *facts, step int, b *agent.Block, rule string) (agent.Approval, error) {
-	granted, _ := plan.Tool(b.Name)
+func (a *Activities) approvalOf(e *executor, t *facts, step int, b *agent.Block, rule string) (agent.Approval, error) {
+	granted, _ := e.plan.Tool(b.Name)
 	free := false
 	if tool, err := a.Tools.Tool(granted.Toolkit, b.Name); err == nil {
 		free = effectFree(tool, b.Args)
 	}
-	v, err := gateOf(&granted, chain, t, b.Args, free)
+	v, err := gateOf(&granted, e.chain, t, b.Args, free)
 	if err != nil {
 		return agent.Approval{}, err
 	}
@@ -222,11 +212,11 @@ func (a *Activities) decideBelow(ctx context.Context, t *facts, asked *agent.App
 
 // checkArgs refuses edited arguments that the tool would not take.
 func (a *Activities) checkArgs(ctx context.Context, t *facts, p *agent.Approval, args json.RawMessage) error {
-	plan, err := a.Registry.Plan(ctx, t.PlanHash)
+	made, err := a.executor(ctx, t.PlanHash)
 	if err != nil {
-		return fmt.Errorf("load plan %s: %w", t.PlanHash, err)
+		return err
 	}
-	granted, ok := plan.Tool(p.ToolName)
+	granted, ok := made.plan.Tool(p.ToolName)
 	if !ok || len(granted.Spec.Parameters) == 0 {
 		return nil // the call itself is refused then
 	}

@@ -82,7 +82,7 @@ func (a *Activities) Begin(ctx context.Context, req agent.TurnRequest, in BeginT
 	case agent.BeginReady:
 		out.Verdict = VerdictReady
 		a.remember(turn)
-		if out.Rules, err = a.rules(ctx, &plan, &record); err != nil {
+		if out.Rules, err = a.rules(ctx, begun.PlanHash, &record); err != nil {
 			return BeginTurnResult{}, err
 		}
 		if in.RunID == "" { // queued ahead of its workflow, which will announce itself
@@ -188,13 +188,13 @@ func (a *Activities) recordOf(ctx context.Context, req *agent.TurnRequest, in Be
 }
 
 // rules are what the core has to know of a plan besides its limits. Only a limit of a whole session costs a query.
-func (a *Activities) rules(ctx context.Context, p *agent.Plan, r *agent.TurnRecord) (agent.Rules, error) {
+func (a *Activities) rules(ctx context.Context, hash string, r *agent.TurnRecord) (agent.Rules, error) {
 	var rules agent.Rules
-	chain, err := a.Middleware.Chain(p)
+	made, err := a.executor(ctx, hash)
 	if err != nil {
 		return rules, err
 	}
-	for _, m := range chain {
+	for _, m := range made.chain {
 		if ruler, ok := m.(agent.Ruler); ok {
 			ruler.Rule(&rules)
 		}

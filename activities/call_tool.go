@@ -90,6 +90,8 @@ type toolRun struct {
 	tool   agent.Tool // nil when the call is refused
 	refuse *agent.Failure
 	chain  []agent.Middleware
+
+	delegates []string // whom the agent may ask
 }
 
 func (a *Activities) newToolRun(ctx context.Context, in CallToolInput) (*toolRun, error) {
@@ -112,13 +114,12 @@ func (a *Activities) newToolRun(ctx context.Context, in CallToolInput) (*toolRun
 			return nil, err
 		}
 	}
-	plan, err := a.Registry.Plan(ctx, r.turn.PlanHash)
+	made, err := a.executor(ctx, r.turn.PlanHash)
 	if err != nil {
-		return nil, fmt.Errorf("load plan %s: %w", r.turn.PlanHash, err)
-	}
-	if r.chain, err = a.Middleware.Chain(&plan); err != nil {
 		return nil, err
 	}
+	plan := &made.plan
+	r.chain, r.delegates = made.chain, plan.Delegates
 	granted, ok := plan.Tool(r.block.Name)
 	if in.Refused != "" {
 		r.grant, r.refuse = granted, &agent.Failure{Type: string(agent.CodeDenied), Message: in.Refused}

@@ -26,15 +26,11 @@ func (a *Activities) beginChild(ctx context.Context, in BeginChildInput) (BeginC
 	if err != nil || run.tool == nil {
 		return BeginChildResult{}, err
 	}
-	plan, err := a.Registry.Plan(ctx, run.turn.PlanHash)
-	if err != nil {
-		return BeginChildResult{}, fmt.Errorf("load plan %s: %w", run.turn.PlanHash, err)
-	}
 	d, ok := run.tool.(agent.Delegator)
 	if !ok {
 		return BeginChildResult{}, nil
 	}
-	r, ok, err := d.Delegate(run.block.Args, plan.Delegates)
+	r, ok, err := d.Delegate(run.block.Args, run.delegates)
 	if err != nil || !ok {
 		return BeginChildResult{}, nil //nolint:nilerr // CallTool tells the model
 	}

@@ -45,19 +45,17 @@ func (a *Activities) newModelRun(ctx context.Context, in CallModelInput) (*model
 	if err != nil {
 		return nil, err
 	}
-	plan, err := a.Registry.Plan(ctx, turn.PlanHash)
+	made, err := a.executor(ctx, turn.PlanHash)
 	if err != nil {
-		return nil, fmt.Errorf("load plan %s: %w", turn.PlanHash, err)
+		return nil, err
 	}
-	r := &modelRun{a: a, in: in, turn: turn, plan: plan, base: ctx}
+	plan := made.plan
+	r := &modelRun{a: a, in: in, turn: turn, plan: plan, chain: made.chain, base: ctx}
 	if r.profile, err = plan.Model(turn.model); err != nil {
 		return nil, err
 	}
 	if r.model, err = a.Models.Model(ctx, r.profile); err != nil {
 		return nil, fmt.Errorf("find model %q: %w", r.profile.Profile, err)
-	}
-	if r.chain, err = a.Middleware.Chain(&plan); err != nil {
-		return nil, err
 	}
 	messages, err := a.Store.Prompt(ctx, agent.PromptQuery{
 		TurnID: turn.TurnID, Tenant: turn.Tenant, SessionID: turn.SessionID, Cursor: turn.cursor, History: turn.history, Step: max(in.Step, 1),

@@ -17,8 +17,8 @@ const (
 	opRemove = "remove blob"
 	// gonePrefix has one object for each removal under way, for every process to see.
 	gonePrefix = "~gone/"
-	// removeTimeout bounds a removal: whoever has seen its sign for longer knows that its process died.
-	removeTimeout = 10 * time.Second
+	// defaultRemoval bounds a removal: whoever has seen its sign for longer knows that its process died.
+	defaultRemoval = 10 * time.Second
 	// lookAgain is how often a Put asks whether a removal is over.
 	lookAgain = 20 * time.Millisecond
 	// maxWrites bounds how often a Put begins anew because its content was removed meanwhile.
@@ -38,7 +38,7 @@ func (s *Store) Remove(ctx context.Context, tenant, ref string) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, removeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, s.removal)
 	defer cancel()
 	sign := gonePrefix + digest + "-" + rand.Text()
 	defer func() {
@@ -98,7 +98,7 @@ func (s *Store) awaitRemovals(ctx context.Context, digest string) error {
 			return fail(ctx, opPut, err)
 		case object.Key != sign:
 			sign, since = object.Key, time.Now()
-		case time.Since(since) > removeTimeout:
+		case time.Since(since) > s.removal:
 			_ = s.bucket.Delete(ctx, sign) // or somebody else just has
 		}
 		select {

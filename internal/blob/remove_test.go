@@ -139,7 +139,7 @@ func TestPutAndRemoveAtOnce(t *testing.T) {
 	contents := [][]byte{noise(100, 1), noise(1<<20+9, 2)}
 	for _, content := range contents {
 		ref := put(t, stores[0], "acme", content)
-		for range 10 {
+		for range 5 {
 			var g errgroup.Group
 			for i := range 4 {
 				g.Go(func() error {

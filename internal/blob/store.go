@@ -32,6 +32,7 @@ const (
 type Store struct {
 	bucket   *blob.Bucket
 	maxBytes int64
+	removal  time.Duration // how long one may take
 }
 
 // Option changes a rare setting of a [Store].
@@ -43,7 +44,7 @@ func MaxBytes(n int64) Option { return func(s *Store) { s.maxBytes = n } }
 // Open opens the bucket of a URL. A file:// folder is made when it does not exist. [agent.CodeInvalid] for a URL that no built-in
 // driver understands.
 func Open(ctx context.Context, bucketURL string, opts ...Option) (*Store, error) {
-	s := &Store{maxBytes: defaultMaxBytes}
+	s := &Store{maxBytes: defaultMaxBytes, removal: defaultRemoval}
 	for _, o := range opts {
 		o(s)
 	}

@@ -14,10 +14,10 @@ const (
 	maxQueryWords = 128
 )
 
-const passageColumns = `
+const chunkColumns = `
 SELECT c.document_id || '#' || c.position, c.collection, c.document_id, d.title, d.source, c.text, c.position, c.page, d.metadata, `
 
-const passageTables = `
+const chunkTables = `
 FROM knowledge_chunks c JOIN knowledge_documents d USING (tenant, collection, document_id)`
 
 // A question is looked up by any of its words, as they are written and by their English stems; words that are in every text (english's
@@ -44,7 +44,7 @@ WITH word AS (
 	FROM query, knowledge_chunks c
 	WHERE c.search @@ (query.place && query.any_word) AND c.tenant = $1 AND c.collection = $2
 	ORDER BY score DESC, c.chunk_id LIMIT $5
-)` + passageColumns + `f.score` + passageTables + ` JOIN found f USING (chunk_id) ORDER BY f.score DESC, c.chunk_id`
+)` + chunkColumns + `f.score` + chunkTables + ` JOIN found f USING (chunk_id) ORDER BY f.score DESC, c.chunk_id`
 
 // FullText returns the chunks of a collection that have words of the query, best first, at most limit (100 by default, 1,000 at most).
 // The query is a question or keywords, with phrases in quotes; anything is a query, and one without words finds nothing. Scores compare

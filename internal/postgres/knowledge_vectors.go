@@ -105,7 +105,7 @@ func queueVectors(b *pgx.Batch, d *agent.KnowledgeDocument, chunks []agent.Knowl
 	}
 }
 
-const nearest = passageColumns + `greatest(1 - (v.embedding <=> $3::text::vector), 0)` + passageTables + `
+const nearest = chunkColumns + `greatest(1 - (v.embedding <=> $3::text::vector), 0)` + chunkTables + `
 	JOIN knowledge_vectors v USING (chunk_id)
 WHERE c.tenant = $1 AND c.collection = $2
 ORDER BY v.embedding <=> $3::text::vector, c.chunk_id LIMIT $4`

@@ -11,7 +11,8 @@ import (
 const unfinished = `{"error":"the turn ended before this tool call finished"}`
 
 // promote turns the steps of a turn into messages: for each step the model's reply, then one tool message with the results of its
-// calls in the order of the calls, then as a user's message what the model was told when it was asked again. steps are ordered by step; within a step the order does not matter.
+// calls in the order of the calls, then as a user's message what the model was told when it was asked again. steps are ordered by step;
+// within a step the order does not matter.
 func promote(models []agent.ModelStep, tools []agent.ToolStep) []agent.Message {
 	results := indexTools(tools)
 	var messages []agent.Message

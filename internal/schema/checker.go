@@ -79,10 +79,6 @@ func (c *compiled) faults(value any) []fault {
 	return explain(err, c.byURL, value)
 }
 
-var _ interface {
-	Check(path string, schema, document json.RawMessage) error
-} = (*Checker)(nil)
-
 // explain turns what the validator says into faults, never into none.
 func explain(err error, schemas map[string]*jsonschema.Schema, value any) []fault {
 	e := &explainer{schemas: schemas, value: value}
@@ -97,10 +93,6 @@ func refuse(path string, faults []fault) error {
 	if len(faults) == 0 {
 		return nil
 	}
-	return agentError(path, faults)
-}
-
-func agentError(path string, faults []fault) *agent.Error {
-	first, words := sentence(path, faults)
-	return agent.Invalid(first, "%s", words)
+	field, words := sentence(path, faults)
+	return agent.Invalid(field, "%s", words)
 }

@@ -11,12 +11,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnstone-run/turnstone/activities"
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/schema"
 )
-
-var _ activities.Schemas = (*schema.Checker)(nil)
 
 // flights is a schema of arguments as a model gets it.
 const flights = `{

@@ -69,7 +69,7 @@ func isDiscriminator(k jsonschema.ErrorKind) bool {
 	}
 }
 
-// missing are faults of members; the names beyond what an error can say are counted by one more.
+// missing are faults of members that are not there, or should not be.
 func missing(tokens, names []string, message string) []fault {
 	names = slices.Sorted(slices.Values(names))
 	out := make([]fault, len(names))

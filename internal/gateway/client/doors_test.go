@@ -82,8 +82,8 @@ func TestKnowledge(t *testing.T) {
 	require.Equal(t, agent.CodeNotFound, agent.CodeOf(c.DeleteKnowledge(ctx, "handbook", source)))
 }
 
-func checksOf(ctx context.Context, c *client.Client) (names []string, err error) {
-	for check, err := range c.Doctor(ctx, "analyst", "fast") {
+func checksOf(ctx context.Context, c *client.Client, profile string) (names []string, err error) {
+	for check, err := range c.Doctor(ctx, "analyst", profile) {
 		if err != nil {
 			return names, err
 		}
@@ -94,20 +94,21 @@ func checksOf(ctx context.Context, c *client.Client) (names []string, err error)
 
 func TestDoctor(t *testing.T) {
 	rt, c := serve(t, nil)
-	var fault error
 	rt.Examine = func(_ context.Context, name, profile string, report func(gateway.DoctorCheck)) error {
 		report(gateway.DoctorCheck{Name: name})
 		report(gateway.DoctorCheck{Name: profile})
-		return fault
+		if profile == "limited" {
+			return agent.Errorf(agent.CodeRateLimited, "", "enough")
+		}
+		return nil
 	}
-	names, err := checksOf(t.Context(), c)
+	names, err := checksOf(t.Context(), c, "fast")
 	require.NoError(t, err)
 	require.Equal(t, []string{"analyst", "fast"}, names)
 	for range c.Doctor(t.Context(), "", "") {
 		break // and nobody is called again
 	}
-	fault = agent.Errorf(agent.CodeRateLimited, "", "enough")
-	_, err = checksOf(t.Context(), c)
+	_, err = checksOf(t.Context(), c, "limited")
 	require.Equal(t, agent.CodeRateLimited, agent.CodeOf(err))
 }
 
@@ -119,7 +120,7 @@ func TestDoctorBreaksOff(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, text) }))
 			defer s.Close()
-			_, err := checksOf(t.Context(), dial(t, s.URL, nil))
+			_, err := checksOf(t.Context(), dial(t, s.URL, nil), "")
 			require.Equal(t, agent.CodeUnavailable, agent.CodeOf(err), "%v", err)
 		})
 	}
@@ -128,6 +129,6 @@ func TestDoctorBreaksOff(t *testing.T) {
 		<-r.Context().Done()
 	}))
 	defer s.Close()
-	_, err := checksOf(t.Context(), dial(t, s.URL, func(c *client.Config) { c.LongTimeout = 30 * time.Millisecond }))
+	_, err := checksOf(t.Context(), dial(t, s.URL, func(c *client.Config) { c.LongTimeout = 30 * time.Millisecond }), "")
 	require.Equal(t, agent.CodeUnavailable, agent.CodeOf(err))
 }

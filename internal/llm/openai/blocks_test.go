@@ -39,8 +39,10 @@ func TestNotes(t *testing.T) {
 	req.Messages = []agent.Message{
 		{Role: agent.RoleSystem, Blocks: []agent.Block{agent.Text("Note."), {Type: agent.BlockImage, FileID: "f"}}},
 		{Role: agent.RoleUser, Blocks: []agent.Block{
-			agent.Text("Compare."), {Type: agent.BlockFile, URL: "https://example.org/secret.pdf", Name: "a.pdf", MIMEType: "application/pdf"},
-			{Type: agent.BlockAudio, Base64: "QUJD", MIMEType: "audio/ogg"}, {Type: agent.BlockReasoning, Reasoning: "hidden"},
+			agent.Text("Compare."),
+			{Type: agent.BlockFile, URL: "https://example.org/secret.pdf", Name: "a.pdf", MIMEType: "application/pdf"},
+			{Type: agent.BlockAudio, Base64: "QUJD", MIMEType: "audio/ogg"},
+			{Type: agent.BlockReasoning, Reasoning: "hidden"},
 		}},
 		{Role: agent.RoleAssistant, Blocks: []agent.Block{
 			agent.Text("One. "), {Type: agent.BlockServerToolCall, ID: "s", Name: "web_search"}, {Type: agent.BlockReasoning, Reasoning: "hidden"}, agent.Text("Two."),

@@ -155,7 +155,7 @@ func TestPDFObjectStreams(t *testing.T) {
 func TestPDFRefused(t *testing.T) {
 	page := pdfStream("", shown("text"))
 	bomb := pdfFile("", "<</Type/Catalog/Pages 2 0 R>>", "<</Type/Pages/Count 1/Kids[3 0 R]>>",
-		"<</Type/Page/Contents["+strings.Repeat("4 0 R ", 17)+"]>>", pdfStream("/Filter/FlateDecode", deflated(strings.Repeat(" ", 8<<20))))
+		"<</Type/Page/Contents["+strings.Repeat("4 0 R ", 17)+"]>>", pdfStream("/Filter/FlateDecode", deflated("ID "+strings.Repeat(" ", 8<<20))))
 	loop := pdfFile("", "<</Type/Catalog/Pages 2 0 R>>", "<</Type/Pages/Count 1/Kids[2 0 R 2 0 R]>>")
 	for name, c := range map[string]struct {
 		data    []byte

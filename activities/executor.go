@@ -1,0 +1,68 @@
+package activities
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+	"golang.org/x/sync/singleflight"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+const (
+	cachedExecutors = 256              // how many plans a process keeps ready to run
+	buildPatience   = 30 * time.Second // how long the plan's bytes may take to come
+)
+
+// executor is a plan that is ready to run: with its middleware built. It is shared by all calls of all turns of the plan.
+type executor struct {
+	plan  agent.Plan
+	chain []agent.Middleware
+}
+
+// executors builds the executor of a plan once, however many turns ask for it at the same time (seed 001: the executor cache with its
+// lock per key). Plans do not change, so that nothing in it ever gets old; a failed build is tried again.
+type executors struct {
+	ready  *lru.Cache[string, *executor]
+	flight singleflight.Group
+}
+
+func newExecutors() (*executors, error) {
+	ready, err := lru.New[string, *executor](cachedExecutors)
+	if err != nil {
+		return nil, fmt.Errorf("executor cache: %w", err)
+	}
+	return &executors{ready: ready}, nil
+}
+
+// executor returns the plan of a hash, ready to run.
+func (a *Activities) executor(ctx context.Context, hash string) (*executor, error) {
+	if e, ok := a.executors.ready.Get(hash); ok {
+		return e, nil
+	}
+	made, err, _ := a.executors.flight.Do(hash, func() (any, error) {
+		if e, ok := a.executors.ready.Get(hash); ok {
+			return e, nil
+		}
+		// Whoever waits here for the same plan is not to suffer for the one who asked first and left.
+		ctx, free := context.WithTimeout(context.WithoutCancel(ctx), buildPatience)
+		defer free()
+		plan, err := a.Registry.Plan(ctx, hash)
+		if err != nil {
+			return nil, fmt.Errorf("load plan %s: %w", hash, err)
+		}
+		chain, err := a.Middleware.Chain(&plan)
+		if err != nil {
+			return nil, err
+		}
+		e := &executor{plan: plan, chain: chain}
+		a.executors.ready.Add(hash, e)
+		return e, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return made.(*executor), nil //nolint:forcetypeassert,errcheck // what the function above makes
+}
