@@ -114,11 +114,26 @@ func (t *running) callTools(ctx context.Context, a turn.Action) ([]agent.ToolVer
 func perform[T any](ctx context.Context, call func() (T, error)) (T, error) {
 	return backoff.Retry(ctx, func() (T, error) {
 		v, err := call()
-		if application, ok := errors.AsType[*temporal.ApplicationError](err); ok && application.NonRetryable() {
+		if final(err) {
 			return v, backoff.Permanent(err)
 		}
 		return v, err
 	}, backoff.WithMaxElapsedTime(patience))
+}
+
+// final reports whether an error would be the same the next time: an activity says so itself.
+func final(err error) bool {
+	if application, ok := errors.AsType[*temporal.ApplicationError](err); ok {
+		return application.NonRetryable()
+	}
+	switch agent.CodeOf(err) {
+	case agent.CodeInvalid, agent.CodeNotFound, agent.CodeDenied, agent.CodeConflict, agent.CodeOverflow:
+		return true
+	case agent.CodeRateLimited, agent.CodeUnavailable, agent.CodeCancelled, agent.CodeInternal, "":
+		return false
+	default:
+		return false
+	}
 }
 
 // renew keeps the session while the turn runs. One that has been taken away is not ours any more.
@@ -152,10 +167,7 @@ func (t *running) handOver(cause error) {
 		Turn: t.begun.Turn, State: t.state, ContinueAsNew: t.begun.ContinueAsNew, Index: t.begun.SearchAttributes,
 	}
 	_, err := perform(ctx, func() (struct{}, error) {
-		if err := t.Activities.Store.HandOver(ctx, id, id.WorkflowID()); err != nil {
-			if agent.CodeOf(err) == agent.CodeConflict { // it has ended, or was taken
-				return struct{}{}, backoff.Permanent(err)
-			}
+		if err := t.Activities.Store.HandOver(ctx, id, id.WorkflowID()); err != nil { // a conflict: it has ended, or was taken
 			return struct{}{}, err
 		}
 		return struct{}{}, t.Start(ctx, requestOf(&t.begun.Turn), carry)

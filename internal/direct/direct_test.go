@@ -1,0 +1,163 @@
+package direct_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// toolsThenWords asks for tools and then answers.
+func toolsThenWords(names ...string) func(context.Context, int, func(agent.Delta) error) (agent.ModelReply, error) {
+	return func(_ context.Context, n int, emit func(agent.Delta) error) (agent.ModelReply, error) {
+		if n == 1 {
+			return calls(names...)
+		}
+		return says(emit, "done")
+	}
+}
+
+func TestTurn(t *testing.T) {
+	w := newWorld(t, 2)
+	w.play = toolsThenWords("look", "look", "look")
+	r, position, taken := w.submit("t1", "s")
+	require.True(t, taken)
+	require.Zero(t, position)
+	require.Equal(t, agent.Receipt{TurnID: "t1", SessionID: "s", StreamID: "t1"}, r)
+	events := w.follow("t1")
+	last := events[len(events)-1]
+	require.Equal(t, agent.TurnCompleted, last.Result.Status)
+	require.Equal(t, "done", last.Result.Output)
+	require.Equal(t, 3, w.ran)
+	require.Empty(t, w.started, "Temporal has nothing to do with it")
+
+	again, _, taken := w.submit("t1", "s")
+	require.True(t, taken)
+	require.True(t, again.Joined)
+	require.Equal(t, 2, w.asked)
+}
+
+// TestPause: nothing of a step that needs a person runs here; the workflow gets the state that the turn has come to.
+func TestPause(t *testing.T) {
+	w := newWorld(t, 2)
+	w.play = toolsThenWords("look", "pay")
+	w.submit("t1", "s")
+	h := <-w.started
+	require.Equal(t, agent.TurnRequest{TurnID: "t1", SessionID: "s", Context: agent.InvocationContext{Tenant: "default"}}, h.request)
+	require.Equal(t, 1, h.carry.State.Step)
+	require.Len(t, h.carry.State.Calls, 2)
+	require.Zero(t, w.ran)
+	state, err := w.store.Turn(t.Context(), "t1")
+	require.NoError(t, err)
+	require.Zero(t, state.Lease, "it is Temporal's now")
+}
+
+func TestBusySession(t *testing.T) {
+	w := newWorld(t, 2)
+	release := make(chan struct{})
+	w.play = func(_ context.Context, _ int, emit func(agent.Delta) error) (agent.ModelReply, error) {
+		<-release
+		return says(emit, "done")
+	}
+	w.submit("t1", "s")
+	_, position, taken := w.submit("t2", "s")
+	require.True(t, taken)
+	require.Equal(t, 1, position)
+	h := <-w.started
+	require.Equal(t, agent.TurnID("t2"), h.request.TurnID)
+	require.Nil(t, h.carry, "it has not begun")
+	close(release)
+	w.follow("t1")
+}
+
+func TestHandsFull(t *testing.T) {
+	w := newWorld(t, 1)
+	release := make(chan struct{})
+	w.play = func(_ context.Context, _ int, emit func(agent.Delta) error) (agent.ModelReply, error) {
+		<-release
+		return says(emit, "done")
+	}
+	w.submit("t1", "s1")
+	_, _, taken := w.submit("t2", "s2")
+	require.False(t, taken, "the caller starts it as a durable one")
+	close(release)
+	w.follow("t1")
+	require.Eventually(t, func() bool {
+		_, _, taken := w.submit("t3", "s3")
+		return taken
+	}, 10*time.Second, 10*time.Millisecond, "the place is free again")
+	w.follow("t3")
+}
+
+func TestStopHandsOver(t *testing.T) {
+	w := newWorld(t, 2)
+	begun := make(chan struct{})
+	w.play = func(ctx context.Context, n int, emit func(agent.Delta) error) (agent.ModelReply, error) {
+		if n == 1 {
+			return calls("look")
+		}
+		close(begun)
+		<-ctx.Done()
+		return agent.ModelReply{}, context.Cause(ctx)
+	}
+	w.submit("t1", "s")
+	<-begun
+	require.NoError(t, w.Stop(t.Context()))
+	h := <-w.started
+	require.Equal(t, 1, h.carry.State.Step, "what was stored is not done again; what was not, is")
+	require.Empty(t, h.carry.State.Calls)
+	_, _, taken := w.submit("t2", "s2")
+	require.False(t, taken)
+}
+
+// TestTakenAway: a turn that was ended elsewhere, because its lease ran out, is left alone here.
+func TestTakenAway(t *testing.T) {
+	w := newWorld(t, 2)
+	begun, left := make(chan struct{}), make(chan struct{})
+	w.play = func(ctx context.Context, _ int, _ func(agent.Delta) error) (agent.ModelReply, error) {
+		defer close(left)
+		close(begun)
+		<-ctx.Done()
+		return agent.ModelReply{}, context.Cause(ctx)
+	}
+	w.submit("t1", "s")
+	<-begun
+	require.NoError(t, w.Activities.Terminate(t.Context(), "t1"))
+	<-left // the log tells its model call
+	require.NoError(t, w.Stop(t.Context()))
+	require.Empty(t, w.started)
+	events := w.follow("t1")
+	require.Equal(t, agent.StopTerminated, events[len(events)-1].Result.StopReason)
+}
+
+// TestTemporalRefuses: the turn is left to whoever looks next, and its place is free.
+func TestTemporalRefuses(t *testing.T) {
+	w := newWorld(t, 2)
+	w.refuse = agent.Errorf(agent.CodeConflict, "", "no")
+	w.play = toolsThenWords("pay")
+	w.submit("t1", "s")
+	require.NoError(t, w.Stop(t.Context()))
+	state, err := w.store.Turn(t.Context(), "t1")
+	require.NoError(t, err)
+	require.Equal(t, agent.StateRunning, state.State)
+	require.Zero(t, state.Lease, "a turn without a workflow is an orphan at once")
+}
+
+func TestRefusals(t *testing.T) {
+	w := newWorld(t, 1)
+	for range 3 { // each gives its place back
+		_, _, taken, err := w.Submit(t.Context(), agent.TurnRequest{TurnID: "t1", Message: "x", SessionID: "s", OutputSchema: []byte(`{"type":"objekt"}`)})
+		require.True(t, taken)
+		require.Equal(t, agent.CodeInvalid, agent.CodeOf(err))
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, _, _, err := w.Submit(ctx, agent.TurnRequest{TurnID: "t2", Message: "x"})
+	require.Error(t, err)
+	require.False(t, errors.Is(err, pgx.ErrNoRows))
+}

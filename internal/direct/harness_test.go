@@ -1,0 +1,175 @@
+package direct_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnstone-run/turnstone/activities"
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/catalog"
+	"github.com/turnstone-run/turnstone/internal/devstack/pgdev/pgtest"
+	"github.com/turnstone-run/turnstone/internal/direct"
+	"github.com/turnstone-run/turnstone/internal/middleware"
+	"github.com/turnstone-run/turnstone/internal/postgres"
+	"github.com/turnstone-run/turnstone/internal/schema"
+	"github.com/turnstone-run/turnstone/internal/stream/pgstream"
+	"github.com/turnstone-run/turnstone/workflows"
+)
+
+func TestMain(m *testing.M) { pgtest.Main(m) }
+
+// world is a driver on a real database. It is also everything else that a turn meets: the plan, the model, the tool, and Temporal.
+type world struct {
+	*direct.Driver
+	t     *testing.T
+	store *postgres.Store
+	log   *pgstream.Log
+	plan  agent.Plan
+	hash  string
+
+	mu      sync.Mutex
+	play    func(ctx context.Context, n int, emit func(agent.Delta) error) (agent.ModelReply, error)
+	asked   int
+	ran     int
+	started chan handed
+	refuse  error // of Temporal
+}
+
+// handed is a turn that Temporal was given.
+type handed struct {
+	request agent.TurnRequest
+	carry   *workflows.Carry
+}
+
+func newWorld(t *testing.T, turns int) *world {
+	t.Helper()
+	pool, err := postgres.Open(t.Context(), postgres.Config{URL: pgtest.New(t)})
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	require.NoError(t, postgres.Migrate(t.Context(), pool))
+	w := &world{t: t, store: postgres.NewStore(pool, postgres.Config{}), started: make(chan handed, 10)}
+	w.log, err = pgstream.New(t.Context(), pgstream.Config{Pool: pool})
+	require.NoError(t, err)
+	t.Cleanup(w.log.Stop)
+	w.plan = agent.Plan{
+		Agent: "clerk", InstanceID: "clerk@1", Models: []agent.PlanModel{{Profile: "p", Model: "m"}},
+		Tools: []agent.PlanTool{
+			{Spec: agent.ToolSpec{Name: "look", InherentlySafe: true}, Toolkit: "kit"}, {Spec: agent.ToolSpec{Name: "pay"}, Toolkit: "kit"},
+		},
+	}
+	_, w.hash, err = catalog.Encode(&w.plan)
+	require.NoError(t, err)
+	set, err := middleware.NewSet(middleware.Builtin(0)...)
+	require.NoError(t, err)
+	acts, err := activities.New(activities.Config{
+		Registry: w, Models: w, Tools: w, Middleware: set, Store: w.store, Log: w.log, Blobs: nowhere{}, Runs: w, Schemas: schema.New(), Knowledge: w,
+	})
+	require.NoError(t, err)
+	w.Driver, err = direct.New(direct.Config{Activities: acts, Start: w.start, MaxTurns: turns})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, w.Stop(context.Background())) })
+	return w
+}
+
+func (w *world) start(_ context.Context, r agent.TurnRequest, carry *workflows.Carry) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.refuse != nil {
+		return w.refuse
+	}
+	w.started <- handed{r, carry}
+	return nil
+}
+
+func (w *world) submit(id agent.TurnID, s agent.SessionID) (agent.Receipt, int, bool) {
+	w.t.Helper()
+	r, position, taken, err := w.Submit(w.t.Context(), agent.TurnRequest{TurnID: id, SessionID: s, Message: "hello", Mode: agent.ModeDirect})
+	require.NoError(w.t, err)
+	return r, position, taken
+}
+
+// follow reads a turn's events to its end.
+func (w *world) follow(id agent.TurnID) (events []agent.Event) {
+	w.t.Helper()
+	for e, err := range w.log.Follow(w.t.Context(), string(id), 0) {
+		require.NoError(w.t, err)
+		events = append(events, e)
+	}
+	return events
+}
+
+func (w *world) Choose(context.Context, agent.RouteContext) (agent.RouteDecision, error) {
+	return agent.RouteDecision{Agent: "clerk"}, nil
+}
+func (*world) Routed(*agent.RouteDecision) {}
+func (w *world) Resolve(context.Context, string, string) (agent.Plan, string, error) {
+	return w.plan, w.hash, nil
+}
+func (w *world) Plan(context.Context, string) (agent.Plan, error)                    { return w.plan, nil }
+func (w *world) Model(context.Context, agent.PlanModel) (agent.Model, error)         { return w, nil }
+func (w *world) Tool(_, name string) (agent.Tool, error)                             { return tool{w, name}, nil }
+func (*world) Search(context.Context, agent.KnowledgeQuery) ([]agent.Passage, error) { return nil, nil }
+
+func (w *world) Generate(ctx context.Context, _ agent.ModelRequest, emit func(agent.Delta) error) (agent.ModelReply, error) {
+	w.mu.Lock()
+	w.asked++
+	n, play := w.asked, w.play
+	w.mu.Unlock()
+	return play(ctx, n, emit)
+}
+
+func (*world) Start(context.Context, agent.TurnRequest) error                 { return nil }
+func (*world) Closed(context.Context, string) (bool, error)                   { return false, nil }
+func (*world) Ready(context.Context, string) error                            { return nil }
+func (*world) Interrupt(context.Context, string, agent.CancelRequest) error   { return nil }
+func (*world) Tokens(context.Context, agent.StreamTo, agent.TokenBatch) error { return nil }
+func (*world) Decide(context.Context, string, agent.Decision) (agent.DecisionVerdict, error) {
+	return agent.DecisionVerdict{}, errors.New("nobody waits")
+}
+
+// tool is either of the two.
+type tool struct {
+	w    *world
+	name string
+}
+
+func (t tool) Spec() agent.ToolSpec { return agent.ToolSpec{Name: t.name} }
+
+func (t tool) Call(context.Context, agent.Invocation, agent.ToolCall) (agent.ToolResult, error) {
+	t.w.mu.Lock()
+	defer t.w.mu.Unlock()
+	t.w.ran++
+	return agent.ToolResult{Output: json.RawMessage(`"seen"`)}, nil
+}
+
+type nowhere struct{}
+
+func (nowhere) Put(context.Context, string, io.Reader) (string, error) {
+	return "", errors.New("no store")
+}
+func (nowhere) Open(context.Context, string, string) (io.ReadCloser, error) {
+	return nil, errors.New("no store")
+}
+
+// says answers with words.
+func says(emit func(agent.Delta) error, text string) (agent.ModelReply, error) {
+	if err := emit(agent.Delta{Text: text}); err != nil {
+		return agent.ModelReply{}, err
+	}
+	return agent.ModelReply{Blocks: []agent.Block{agent.Text(text)}, FinishReason: agent.FinishStop, Model: "m"}, nil
+}
+
+// calls asks for tools.
+func calls(names ...string) (agent.ModelReply, error) {
+	r := agent.ModelReply{FinishReason: agent.FinishToolCalls, Model: "m"}
+	for i, name := range names {
+		r.Blocks = append(r.Blocks, agent.Block{Type: agent.BlockToolCall, ID: string(rune('a' + i)), Name: name, Args: json.RawMessage(`{}`)})
+	}
+	return r, nil
+}
