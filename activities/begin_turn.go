@@ -74,7 +74,8 @@ func (a *Activities) Begin(ctx context.Context, req agent.TurnRequest, in BeginT
 	record.Binding = begun.Binding
 	turn := factsOf(&record, begun.Cursor)
 	out := BeginTurnResult{
-		Turn: turn.TurnRef, Limits: plan.Limits.Lower(record.Limits), Prepare: len(plan.Prepare) > 0, ModelName: modelName(&plan, record.Model), ContinueAsNew: a.TurnEvents,
+		Turn: turn.TurnRef, Limits: plan.Limits.Lower(record.Limits), Prepare: len(plan.Prepare) > 0,
+		ModelName: modelName(&plan, record.Model), ContinueAsNew: a.TurnEvents,
 		CoreVersion: CoreVersion, SearchAttributes: a.SearchAttributes(), StreamTo: req.StreamTo, Holder: begun.Holder,
 		Position: begun.Position, Route: routeNote(record.Route),
 	}

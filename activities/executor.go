@@ -64,5 +64,5 @@ func (a *Activities) executor(ctx context.Context, hash string) (*executor, erro
 	if err != nil {
 		return nil, err
 	}
-	return made.(*executor), nil //nolint:forcetypeassert,errcheck // what the function above makes
+	return made.(*executor), nil //nolint:forcetypeassert // what the function above makes
 }

@@ -34,7 +34,6 @@ type modelRun struct {
 	fence      agent.Fence     // of the latest epoch
 	ledger     []agent.UsageEntry
 	text       strings.Builder // of the latest epoch
-	asks       int             // requests of middleware's own
 	jump       agent.Jump
 	missed     string // why the reply does not satisfy the output schema
 	runtimeErr error  // trouble of the runtime's own, which no middleware may swallow
@@ -156,7 +155,8 @@ func (r *modelRun) through(ctx context.Context, inv agent.Invocation, req agent.
 // answered is the reply of a middleware that ends the turn before the model is asked.
 func (r *modelRun) answered(ctx context.Context, i int, m agent.Middleware, jump agent.Jump) (agent.ModelReply, error) {
 	if jump != agent.JumpEnd {
-		return agent.ModelReply{}, agent.Errorf(agent.CodeInternal, "", "%s jumps to %q before the model, where only %q is possible", r.name(i), jump, agent.JumpEnd)
+		return agent.ModelReply{}, agent.Errorf(agent.CodeInternal, "", "%s jumps to %q before the model, where only %q is possible",
+			r.name(i), jump, agent.JumpEnd)
 	}
 	if err := declared(m, jump, r.name(i)); err != nil {
 		return agent.ModelReply{}, err

@@ -57,6 +57,13 @@ type TurnStore interface {
 	// Finish ends the turn in one transaction: steps to transcript (a call without a result gets one that says the turn ended first),
 	// result, session release (the next turn in line becomes the holder), events. The first to finish a turn wins.
 	Finish(ctx context.Context, f agent.FinishRecord) (agent.Finished, error)
+	ApprovalStore
+	SessionMemory
+	Leases
+}
+
+// ApprovalStore keeps what waits, or waited, for a person.
+type ApprovalStore interface {
 	// SaveApproval records that a call waits for a person, once; Approvals lists those of a turn.
 	SaveApproval(ctx context.Context, tenant string, a agent.Approval) error
 	Approvals(ctx context.Context, id agent.TurnID) ([]agent.Approval, error)
@@ -70,7 +77,10 @@ type TurnStore interface {
 	ExpireApprovals(ctx context.Context, id agent.TurnID, step int) (expired []agent.Approval, next time.Duration, err error)
 	// Remembered returns the decisions of a session that stand for calls of these keys.
 	Remembered(ctx context.Context, tenant string, s agent.SessionID, keys []agent.RememberKey) ([]agent.Remembered, error)
+}
 
+// SessionMemory keeps what is neither a step nor a message.
+type SessionMemory interface {
 	// SavePrepared keeps what the preparation of a turn found out, with its ledger rows as step 0; the first stands. Prepared returns it.
 	SavePrepared(ctx context.Context, p agent.Prepared) error
 	Prepared(ctx context.Context, id agent.TurnID) (p agent.Prepared, ok bool, err error)
@@ -79,7 +89,10 @@ type TurnStore interface {
 	// Note and SetNote keep small JSON with a session; nil when there is none.
 	Note(ctx context.Context, tenant string, s agent.SessionID, name string) (json.RawMessage, error)
 	SetNote(ctx context.Context, tenant string, s agent.SessionID, name string, body json.RawMessage) error
+}
 
+// Leases say who drives a direct turn.
+type Leases interface {
 	// Renew lengthens the lease of a direct turn that holds its session: [agent.CodeConflict] when it no longer does. HandOver makes it a
 	// durable one, without a lease.
 	Renew(ctx context.Context, id agent.TurnID, until time.Time) error

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 
@@ -115,11 +116,9 @@ func (p *preparation) run(ctx context.Context) error {
 
 // question is what the person said last.
 func question(messages []agent.Message) string {
-	for i := len(messages) - 1; i >= 0; i-- {
-		if messages[i].Role == agent.RoleUser {
-			if text := agent.Normalize(messages[i].Blocks); text != "" {
-				return text
-			}
+	for _, m := range slices.Backward(messages) {
+		if text := agent.Normalize(m.Blocks); text != "" && m.Role == agent.RoleUser {
+			return text
 		}
 	}
 	return ""

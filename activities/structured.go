@@ -73,7 +73,7 @@ func unwrap(reply *agent.ModelReply, tool string) string {
 	}
 	var text string
 	var kept []agent.Block
-	real := false
+	early := false
 	for i := range reply.Blocks {
 		b := &reply.Blocks[i]
 		switch {
@@ -83,17 +83,18 @@ func unwrap(reply *agent.ModelReply, tool string) string {
 			}
 			continue
 		case b.Type == agent.BlockToolCall, b.Type == agent.BlockInvalidToolCall:
-			real = true
+			early = true
 		}
 		kept = append(kept, *b)
 	}
-	if text == "" || real {
+	if text == "" || early {
 		reply.Blocks = kept
 		return ""
 	}
 	// What a model says beside its answer is no part of it.
 	kept = slices.DeleteFunc(kept, func(b agent.Block) bool { return b.Type == agent.BlockText })
-	reply.Blocks = append(kept, agent.Text(text))
+	kept = append(kept, agent.Text(text))
+	reply.Blocks = kept
 	if reply.FinishReason == agent.FinishToolCalls {
 		reply.FinishReason = agent.FinishStop
 	}

@@ -1,7 +1,6 @@
 package workflows
 
 import (
-	"encoding/json"
 	"slices"
 	"time"
 
@@ -249,7 +248,7 @@ func (t *agentTurn) output(a turn.Action, s *activities.StoreTurnResult) agent.A
 		out.Blocks = []agent.Block{}
 	}
 	if s.Structured {
-		out.Structured = json.RawMessage(s.Output)
+		out.Structured = []byte(s.Output)
 	}
 	if out.ToolCalls == nil {
 		out.ToolCalls = []agent.ToolCallNote{}

@@ -111,9 +111,13 @@ func (*world) Routed(*agent.RouteDecision) {}
 func (w *world) Resolve(context.Context, string, string) (agent.Plan, string, error) {
 	return w.plan, w.hash, nil
 }
-func (w *world) Plan(context.Context, string) (agent.Plan, error)                    { return w.plan, nil }
-func (w *world) Model(context.Context, agent.PlanModel) (agent.Model, error)         { return w, nil }
-func (w *world) Tool(_, name string) (agent.Tool, error)                             { return tool{w, name}, nil }
+
+func (w *world) Plan(context.Context, string) (agent.Plan, error) { return w.plan, nil }
+
+func (w *world) Model(context.Context, agent.PlanModel) (agent.Model, error) { return w, nil }
+
+func (w *world) Tool(_, name string) (agent.Tool, error) { return tool{w, name}, nil }
+
 func (*world) Search(context.Context, agent.KnowledgeQuery) ([]agent.Passage, error) { return nil, nil }
 
 func (w *world) Generate(ctx context.Context, _ agent.ModelRequest, emit func(agent.Delta) error) (agent.ModelReply, error) {
@@ -153,6 +157,7 @@ type nowhere struct{}
 func (nowhere) Put(context.Context, string, io.Reader) (string, error) {
 	return "", errors.New("no store")
 }
+
 func (nowhere) Open(context.Context, string, string) (io.ReadCloser, error) {
 	return nil, errors.New("no store")
 }
