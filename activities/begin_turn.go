@@ -77,7 +77,7 @@ func (a *Activities) Begin(ctx context.Context, req agent.TurnRequest, in BeginT
 		Turn: turn.TurnRef, Limits: plan.Limits.Lower(record.Limits), Prepare: len(plan.Prepare) > 0,
 		ModelName: modelName(&plan, record.Model), ContinueAsNew: a.TurnEvents,
 		CoreVersion: CoreVersion, SearchAttributes: a.SearchAttributes(), StreamTo: req.StreamTo, Holder: begun.Holder,
-		Position: begun.Position, Route: routeNote(record.Route),
+		Position: begun.Position, Route: routeNote(record.Route), New: begun.New,
 	}
 	switch begun.Answer {
 	case agent.BeginReady:
@@ -86,7 +86,7 @@ func (a *Activities) Begin(ctx context.Context, req agent.TurnRequest, in BeginT
 		if out.Rules, err = a.rules(ctx, begun.PlanHash, &record); err != nil {
 			return BeginTurnResult{}, err
 		}
-		if in.RunID == "" { // queued ahead of its workflow, which will announce itself
+		if in.RunID == "" || (in.Direct && !begun.New) { // queued ahead of its workflow, or driven by somebody: they announce it
 			return out, nil
 		}
 		return out, a.announce(ctx, out.Turn, record.Route)

@@ -54,6 +54,7 @@ type BeginTurnResult struct {
 	Position         int                    `json:"position,omitempty"`               // behind
 	Output           *agent.AgentStepOutput `json:"output,omitempty"`                 // duplicate
 	Refusal          *agent.Failure         `json:"refusal,omitempty"`                // refused
+	New              bool                   `json:"-"`                                // this call recorded the turn
 }
 
 // CallModelInput asks for the model call of a step.

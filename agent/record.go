@@ -51,6 +51,7 @@ const (
 // Begun answers a TurnRecord.
 type Begun struct {
 	Answer         BeginAnswer
+	New            bool      // this call recorded the turn
 	Cursor         int64     // ready: the transcript's position that this turn sees, its own input included
 	Holder         TurnID    // behind, busy: who holds the session
 	HolderWorkflow string    // its workflow id

@@ -86,6 +86,9 @@ func (d *Driver) Submit(ctx context.Context, req agent.TurnRequest) (r agent.Rec
 	r = agent.Receipt{TurnID: begun.Turn.TurnID, SessionID: begun.Turn.SessionID, StreamID: string(begun.Turn.TurnID)}
 	switch begun.Verdict {
 	case activities.VerdictReady:
+		if r.Joined = !begun.New; r.Joined { // the same request a moment ago: somebody drives it
+			return r, 0, true, nil
+		}
 		go func() {
 			defer leave()
 			d.drive(&begun)

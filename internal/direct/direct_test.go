@@ -2,6 +2,8 @@ package direct_test
 
 import (
 	"context"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -38,6 +40,30 @@ func TestTurn(t *testing.T) {
 	require.True(t, taken)
 	require.True(t, again.Joined)
 	require.Equal(t, 2, w.asked)
+}
+
+// TestTheSameRequestAtOnce: however often it comes at the same time, one drives the turn and the others join it.
+func TestTheSameRequestAtOnce(t *testing.T) {
+	w := newWorld(t, 20)
+	w.play = toolsThenWords("look")
+	var wg sync.WaitGroup
+	var joined atomic.Int64
+	for range 10 {
+		wg.Go(func() {
+			r, _, _, err := w.Submit(t.Context(), agent.TurnRequest{TurnID: "t1", SessionID: "s", Message: "hello", Mode: agent.ModeDirect})
+			if err != nil {
+				t.Error(err)
+			}
+			if r.Joined {
+				joined.Add(1)
+			}
+		})
+	}
+	wg.Wait()
+	w.follow("t1")
+	require.Equal(t, int64(9), joined.Load())
+	require.Equal(t, 2, w.asked)
+	require.Equal(t, 1, w.ran)
 }
 
 // TestPause: nothing of a step that needs a person runs here; the workflow gets the state that the turn has come to.

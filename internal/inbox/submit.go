@@ -22,7 +22,7 @@ func (b *Inbox) submit(ctx context.Context, e agent.Envelope) (agent.Receipt, in
 	if req.Channel == "" {
 		req.Channel = e.Channel
 	}
-	chosen := req.TurnID != ""
+	chosen := req.TurnID != "" || req.IdempotencyKey != ""
 	req.TurnID = activities.TurnIDOf(&req, uuid.NewString())
 	session := req.SessionID
 	if session == "" {
@@ -39,8 +39,12 @@ func (b *Inbox) submit(ctx context.Context, e agent.Envelope) (agent.Receipt, in
 		return agent.Receipt{}, 0, err
 	}
 	if chosen {
-		if err := b.own(ctx, &req); err != nil {
+		driven, err := b.own(ctx, &req)
+		if err != nil {
 			return agent.Receipt{}, 0, err
+		}
+		if driven {
+			return agent.Receipt{TurnID: req.TurnID, SessionID: session, StreamID: string(req.TurnID), Joined: true}, 0, nil
 		}
 	}
 	if req.SessionID != "" && req.OnBusy == "" {
@@ -78,19 +82,26 @@ func (b *Inbox) known(ctx context.Context, req *agent.TurnRequest, s agent.Sessi
 	return agent.Receipt{TurnID: req.TurnID, SessionID: s, StreamID: string(req.TurnID), Joined: true}, true
 }
 
-// own refuses a turn id that belongs to another tenant or session, in words that say nothing of theirs.
-func (b *Inbox) own(ctx context.Context, req *agent.TurnRequest) error {
+// own refuses a turn id that belongs to another tenant or session, in words that say nothing of theirs. driven says that the turn is
+// one that a process drives, or has driven, without a workflow: there is nothing to start.
+func (b *Inbox) own(ctx context.Context, req *agent.TurnRequest) (driven bool, err error) {
 	t, err := b.Store.Turn(ctx, req.TurnID)
 	switch {
 	case agent.CodeOf(err) == agent.CodeNotFound:
-		return nil
+		return false, nil
 	case err != nil:
-		return err
+		return false, err
 	}
 	if t.Record.Tenant != req.Context.TenantName() || (req.SessionID != "" && t.Record.SessionID != req.SessionID) {
-		return agent.FieldErrorf(agent.CodeConflict, "turn_id", "is taken")
+		return false, agent.FieldErrorf(agent.CodeConflict, "turn_id", "is taken")
 	}
-	return nil
+	if t.Record.Mode != agent.ModeDirect {
+		return false, nil
+	}
+	if t.Output == nil {
+		_, err = b.endOrphan(ctx, req.TurnID, &t)
+	}
+	return true, err
 }
 
 // awaited refuses a message to a session that waits for a person, unless it says what to do about that (DESIGN §8). A repeated

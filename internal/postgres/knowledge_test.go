@@ -76,6 +76,8 @@ func TestFullTextRanks(t *testing.T) {
 	require.Equal(t, []string{"c#0", "c#1"}, b.search("xyzzy in house"))
 	b.put("d", `in acme docs`, `C:\dir it's`)
 	require.Equal(t, []string{"d#1"}, b.search(`C:\dir`))
+	b.put("e", `see example.com/it's\a for more`)
+	require.Equal(t, []string{"e#0"}, b.search(`example.com/it's\a`))
 }
 
 func TestPutDocumentRefuses(t *testing.T) {

@@ -201,6 +201,7 @@ func (s *Store) queueBegin(b *pgx.Batch, t *agent.TurnRecord, input encoded, hel
 	}
 	switch {
 	case !p.known:
+		begun.New = true
 		if err := queueInsertTurn(b, t, state, held.lastSeq+1, begun); err != nil {
 			return err
 		}

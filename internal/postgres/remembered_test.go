@@ -28,11 +28,16 @@ func (b *bench) remembered(session, tool, hash string) string {
 	others := []agent.RememberKey{{Tool: "send", ArgsHash: "h1"}, {Tool: "send", ArgsHash: "h2"}, {Tool: "other", ArgsHash: "h1"}}
 	found, err := b.Remembered(b.t.Context(), tenant, agent.SessionID(session), append(others, key))
 	require.NoError(b.t, err)
+	alone, err := b.Remembered(b.t.Context(), tenant, agent.SessionID(session), []agent.RememberKey{key})
+	require.NoError(b.t, err)
+	require.LessOrEqual(b.t, len(alone), 1, "one decision stands for one call")
 	for _, r := range found {
 		if r.Key.Tool == tool && (r.Key.ArgsHash == "" || r.Key.ArgsHash == hash) {
+			require.Equal(b.t, []agent.Remembered{r}, alone, "the same, whatever else is asked for")
 			return fmt.Sprintf("%s, %s by %s", r.Decision, r.Message, r.By)
 		}
 	}
+	require.Empty(b.t, alone)
 	return ""
 }
 
