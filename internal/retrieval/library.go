@@ -67,7 +67,7 @@ func (l *Library) embedder(ctx context.Context, m agent.PlanModel) (agent.Embedd
 	return checked{e, m.Profile}, nil
 }
 
-// checked refuses embeddings that would poison a collection: too few, of several lengths, or without a direction.
+// checked refuses embeddings that would poison a collection: too few, or without a direction.
 type checked struct {
 	agent.Embedder
 
@@ -88,7 +88,7 @@ func (c checked) Embed(ctx context.Context, texts []string) ([][]float32, error)
 		for _, x := range v {
 			sum += float64(x) * float64(x)
 		}
-		if len(v) != len(vectors[0]) || sum == 0 || math.IsNaN(sum) || math.IsInf(sum, 0) {
+		if sum == 0 || math.IsNaN(sum) || math.IsInf(sum, 0) {
 			return nil, agent.Errorf(agent.CodeInternal, op, "%s answered with a vector that is none: length %d, norm %g", c.profile, len(v), math.Sqrt(sum))
 		}
 	}

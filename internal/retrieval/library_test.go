@@ -259,7 +259,7 @@ func TestAddRefuses(t *testing.T) {
 		"long source":  {func(r *retrieval.AddRequest) { r.Source = strings.Repeat("x", 2_049) }, "source", agent.CodeInvalid},
 		"title":        {func(r *retrieval.AddRequest) { r.Title = "a\x00" }, "title", agent.CodeInvalid},
 		"size":         {func(r *retrieval.AddRequest) { r.Definition.ChunkSize = -1 }, "chunk_size", agent.CodeInvalid},
-		"large size":   {func(r *retrieval.AddRequest) { r.Definition.ChunkSize = 16_001 }, "chunk_size", agent.CodeInvalid},
+		"large size":   {func(r *retrieval.AddRequest) { r.Definition.ChunkSize = 8_001 }, "chunk_size", agent.CodeInvalid},
 		"overlap":      {func(r *retrieval.AddRequest) { r.Definition.Overlap = 1_000 }, "chunk_overlap", agent.CodeInvalid},
 		"below zero":   {func(r *retrieval.AddRequest) { r.Definition.Overlap = -1 }, "chunk_overlap", agent.CodeInvalid},
 		"metadata":     {func(r *retrieval.AddRequest) { r.Metadata = []byte(`[]`) }, "metadata", agent.CodeInvalid},
@@ -270,6 +270,9 @@ func TestAddRefuses(t *testing.T) {
 		"type":         {func(r *retrieval.AddRequest) { r.MIMEType = "image/png" }, "mime_type", agent.CodeInvalid},
 		"many chunks": {func(r *retrieval.AddRequest) {
 			r.Body, r.Definition.ChunkSize = strings.NewReader(strings.Repeat("ab ", 30_000)), 3
+		}, "body", agent.CodeOverflow},
+		"near-equals": {func(r *retrieval.AddRequest) {
+			r.Body, r.Definition.ChunkSize, r.Definition.Overlap = strings.NewReader(strings.Repeat("x", 100_000)), 800, 799
 		}, "body", agent.CodeOverflow},
 		"no such model": {func(r *retrieval.AddRequest) { r.Embedding.Profile = "missing" }, "", agent.CodeNotFound},
 	} {
@@ -383,7 +386,7 @@ func TestFusion(t *testing.T) {
 }
 
 func TestFusionScores(t *testing.T) {
-	store := &rankings{memoryStore: newStore(true), words: hits("ab", 1), near: hits("b", 1)}
+	store := &rankings{memoryStore: newStore(true), words: hits("aab", 1), near: hits("b", 1)}
 	l, err := retrieval.New(retrieval.Config{Store: store, Embedders: func(context.Context, agent.PlanModel) (agent.Embedder, error) { return &letters{}, nil }})
 	require.NoError(t, err)
 	passages, err := l.Search(t.Context(), query("x"))

@@ -20,7 +20,7 @@ import (
 
 const (
 	defaultChunk   = 1_000
-	maxChunk       = 16_000
+	maxChunk       = 8_000
 	overlapPercent = 15
 
 	maxID     = 512 // bytes
@@ -196,7 +196,7 @@ func hash(r *AddRequest, s settings, d *agent.KnowledgeDocument, chunks []agent.
 	h := sha256.New()
 	field := func(text string) {
 		fmt.Fprintf(h, "%d:", len(text)) // so that no two lists of fields read the same
-		h.Write([]byte(text))            //nolint:gosec // never fails
+		h.Write([]byte(text))
 	}
 	for _, text := range []string{d.Title, d.Source, d.MIMEType, string(d.Metadata), fmt.Sprint(s.size, s.overlap)} {
 		field(text)

@@ -45,8 +45,8 @@ func TestContextKeepsPassagesApart(t *testing.T) {
 			{Title: "t" + hostile, Source: "s" + hostile, Text: "quiet"},
 		})
 		numbered := 0
-		for line := range strings.SplitSeq(rendered, "\n") {
-			if line == "" || strings.HasPrefix(line, ">") {
+		for _, line := range strings.FieldsFunc(rendered, func(r rune) bool { return strings.ContainsRune("\n\r\v\f\u0085\u2028\u2029", r) }) {
+			if strings.HasPrefix(line, ">") {
 				continue
 			}
 			numbered++

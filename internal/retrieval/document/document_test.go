@@ -224,7 +224,10 @@ func covered(t *testing.T, s document.Section, chunks []agent.KnowledgeChunk, si
 		require.NotEmpty(t, chunk)
 		starts, next := map[int]bool{}, map[int]bool{}
 		for end := range ends {
-			for at := end; at >= max(0, end-overlap*utf8.UTFMax) && !starts[at]; at-- {
+			for at := end; at >= max(0, end-overlap*utf8.UTFMax); at-- {
+				if starts[at] {
+					continue
+				}
 				starts[at] = true
 				if strings.HasPrefix(text[at:], chunk) {
 					next[at+len(chunk)] = true
@@ -271,7 +274,7 @@ func sentences(n int) string {
 func TestSplitLosesNothing(t *testing.T) {
 	texts := map[string]string{
 		"sentences": sentences(50), "one word": strings.Repeat("ü", 300), "short": "x", "numbers": strings.Join(strings.Fields(fmt.Sprint(make([]int, 200))), ","),
-		"blank lines": strings.Repeat("\n\n\n\na\n\n\n", 50), "large": sentences(6_000),
+		"blank lines": strings.Repeat("\n\n\n\na\n\n\n", 50), "large": sentences(6_000), "one line": strings.Join(strings.Fields(sentences(6_000)), " "),
 	}
 	for name, text := range texts {
 		for _, c := range [][2]int{{1, 0}, {2, 1}, {10, 3}, {100, 0}, {100, 99}, {1_000, 150}} {
@@ -300,10 +303,10 @@ func TestSplitOverlaps(t *testing.T) {
 
 func FuzzMarkdown(f *testing.F) {
 	for _, s := range []string{"# A\ntext\n## B\n", "---\na: b\n---\n# C\n```\n# no\n```", "T\n===\n\nU\n---\nx", "#\n##\n", sentences(20), "a\u2028b\x00c\r\n", "~~~\n# x"} {
-		f.Add(s, 20, 5)
+		f.Add(s[:min(len(s), 1_500)], 20, 5)
 	}
 	f.Fuzz(func(t *testing.T, text string, size, overlap int) {
-		if len(text) > 10_000 || size < 1 || size > 2_000 || overlap < 0 || overlap >= size {
+		if len(text) > 2_000 || size < 1 || size > 2_000 || overlap < 0 || overlap >= size {
 			t.Skip()
 		}
 		documents, err := document.Parse(t.Context(), document.File{Name: "a.md", Data: []byte(text)})
@@ -318,7 +321,7 @@ func FuzzMarkdown(f *testing.F) {
 			all.WriteString(c.Text)
 		}
 		for _, word := range strings.FieldsFunc(text, func(r rune) bool { return !unicode.IsLetter(r) }) {
-			if size > 200 && len(word) < 50 {
+			if size > 200 && len(word) < 50 && utf8.ValidString(text) { // not UTF-16
 				require.Contains(t, all.String(), word, "lost")
 			}
 		}

@@ -117,6 +117,12 @@ func TestPDFForms(t *testing.T) {
 	))
 	require.True(t, strings.HasPrefix(d.Sections[0].Text, "first\n\nwithin"), "%q", d.Sections[0].Text)
 	require.True(t, strings.HasSuffix(d.Sections[0].Text, "last"))
+
+	// Behind a form the page goes on as before it.
+	d = parsePDF(t, pdfFile("", "<</Type/Catalog/Pages 2 0 R>>", "<</Type/Pages/Count 1/Kids[3 0 R]>>",
+		"<</Type/Page/Contents 5 0 R/Resources<</XObject<</X 6 0 R>>/Font<</F1 4 0 R>>>>>>", pdfFont,
+		pdfStream("", "/F1 10 Tf /X Do BT 100 600 Td (after) Tj ET"), pdfStream("/Subtype/Form/Matrix[1 0 0 1 0 600]", "BT /None 99 Tf /F1 10 Tf 50 0 Td (under) Tj ET")))
+	require.Equal(t, "under after", d.Sections[0].Text)
 }
 
 func TestPDFToUnicode(t *testing.T) {
@@ -125,6 +131,15 @@ func TestPDFToUnicode(t *testing.T) {
 		"<</Type/Page/Contents 5 0 R/Resources<</Font<</F1 4 0 R>>>>>>", "<</Type/Font/Subtype/Type0/Encoding/Identity-H/ToUnicode 6 0 R>>",
 		pdfStream("", "BT /F1 10 Tf <000100020003> Tj ET"), pdfStream("", cmap)))
 	require.Equal(t, "Gö\ufffd", d.Sections[0].Text)
+}
+
+func TestPDFEncodings(t *testing.T) {
+	for encoding, want := range map[string]string{"/MacRomanEncoding": "ä", "<</Differences[138/germandbls]>>": "ß", "/WinAnsiEncoding": "Š", "null": "−"} {
+		d := parsePDF(t, pdfFile("", "<</Type/Catalog/Pages 2 0 R>>", "<</Type/Pages/Count 1/Kids[3 0 R]>>",
+			"<</Type/Page/Contents 5 0 R/Resources<</Font<</F1 4 0 R>>>>>>", "<</Type/Font/Subtype/Type1/Encoding "+encoding+">>",
+			pdfStream("", "BT /F1 10 Tf (\x8a) Tj ET")))
+		require.Equal(t, want, d.Sections[0].Text, encoding)
+	}
 }
 
 // packed makes a file whose objects, from 1, are in a compressed stream, but for the page's contents, 9.

@@ -10,7 +10,8 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// pieceBytes is how much is given to the splitter at once: it keeps a string per character of a text without spaces.
+// pieceBytes is how much is given to the splitter at once: it keeps a string per character of a text without spaces. The more neighbours
+// share, the larger is what comes back.
 const pieceBytes = 256 << 10
 
 // Split cuts a document into chunks of at most size characters (runes) of text, neighbours of a section sharing up to overlap of them.
@@ -47,7 +48,7 @@ func Split(d *Document, size, overlap, limit int) ([]agent.KnowledgeChunk, error
 		}
 		for rest := s.Text; rest != ""; {
 			var piece string
-			piece, rest = cut(rest, pieceBytes)
+			piece, rest = cut(rest, max(4*size, pieceBytes*(size-overlap)/size))
 			texts, err := splitter.SplitText(piece)
 			if err != nil {
 				return nil, agent.Errorf(agent.CodeInternal, "split document", "%w", err)
