@@ -15,7 +15,8 @@ WITH RECURSIVE below (turn_id) AS (
 	UNION
 	SELECT c.turn_id FROM turns c JOIN below b ON c.parent = b.turn_id WHERE c.parent <> '' AND c.state IN ('queued', 'running')
 )` + approvalColumns + ` JOIN below b ON b.turn_id = a.turn_id
-WHERE a.decision IS NULL ORDER BY a.created_at, a.step, a.approval_id`
+WHERE a.decision IS NULL AND (a.expires_at IS NULL OR a.expires_at > clock_timestamp())
+ORDER BY a.created_at, a.step, a.approval_id`
 
 // PendingBelow lists what nobody has decided of a turn and of the turns that it waits for, oldest first: a person who watches a turn
 // decides for those that work for it.

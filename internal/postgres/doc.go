@@ -1,6 +1,7 @@
 // Package postgres keeps Turnstone's state in PostgreSQL: sessions and their queues, turns, steps, transcripts, results, the
-// usage ledger, approvals (DESIGN §3, seed 004 §3) and the catalog (DESIGN §5). [Open] connects, [Migrate] brings the schema up to
-// date, [Store] does the rest; it satisfies the ports activities.TurnStore and catalog.Store without importing them.
+// usage ledger, approvals (DESIGN §3, seed 004 §3), the catalog (DESIGN §5) and knowledge collections (seed 002). [Open] connects,
+// [Migrate] brings the schema up to date, [Store] does the rest; it satisfies the ports activities.TurnStore, catalog.Store and
+// retrieval.Store without importing them.
 //
 // The life of a turn, which [Store.Begin] and [Store.Finish] alone move along:
 //
