@@ -234,7 +234,7 @@ func (s *Service) compose(ctx context.Context, store *postgres.Store, watch *clu
 	acts, err := activities.New(activities.Config{
 		Registry: parts.Registry, Models: parts.Models, Tools: parts.Tools, Middleware: parts.Middleware, Store: store, Log: s.log,
 		Blobs: s.blobs, Runs: runs, Schemas: schema.New(), Knowledge: library, Logger: s.logger, MaxMessageBytes: int(set.Turn.MaxMessageBytes),
-		QueueLength: set.Turn.QueueLength,
+		QueueLength:   set.Turn.QueueLength,
 		BatchInterval: set.Events.BatchInterval, MaxInlineBytes: int(set.Storage.MaxInlineBytes),
 		OutputBytes: int(set.Turn.OutputBytes), HistoryOutputBytes: int(set.Turn.HistoryOutputBytes), TurnEvents: set.Turn.ContinueAsNewEvents,
 		ConversationEvents: set.Conversation.ContinueAsNewEvents, SearchAttributes: watch.Known,

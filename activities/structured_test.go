@@ -59,7 +59,7 @@ func TestStructuredAnswer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := newHarness(t, func(cfg *activities.Config) {
 				if c.native {
-					cfg.Models = native{cfg.Models.(*scripted)} //nolint:errcheck // the harness's own
+					cfg.Models = native{cfg.Models.(*scripted)}
 				}
 			})
 			ref := h.begin(agent.TurnRequest{TurnID: "t1", OutputSchema: json.RawMessage(capital)})
