@@ -164,17 +164,52 @@ func (a *Activities) decide(ctx context.Context, in DecideInput) (DecideResult, 
 	if err != nil {
 		return DecideResult{}, err
 	}
+	if asked.Decision != "" { // decided before: by an attempt that may have been cut off, or by the same person
+		known, err := a.announced(ctx, in.TurnID, p.ApprovalID)
+		if err != nil {
+			return DecideResult{}, err
+		}
+		if known {
+			v := verdictOf(&p)
+			return DecideResult{Verdict: &v}, nil
+		}
+	}
 	v, err := a.resolved(ctx, &turn, &p)
 	return DecideResult{Verdict: &v}, err
 }
 
-// resolved does what follows from a decision: the answer of a call that will not run, and the news.
-func (a *Activities) resolved(ctx context.Context, t *facts, p *agent.Approval) (agent.DecisionVerdict, error) {
-	v := agent.DecisionVerdict{
+// announced reports whether a turn's stream says already how an approval was decided.
+func (a *Activities) announced(ctx context.Context, id agent.TurnID, approval string) (bool, error) {
+	tail, err := a.Log.Tail(ctx, string(id))
+	if err != nil || tail.FirstIndex == 0 {
+		return false, err
+	}
+	for e, err := range a.Log.Follow(ctx, string(id), tail.FirstIndex-1) {
+		if err != nil {
+			return false, err
+		}
+		if e.Type == agent.EventApprovalResolved && e.Approval != nil && e.Approval.ApprovalID == approval {
+			return true, nil
+		}
+		if e.Meta.EventIndex >= tail.LastIndex {
+			break
+		}
+	}
+	return false, nil
+}
+
+// verdictOf is a decision as the core sees it.
+func verdictOf(p *agent.Approval) agent.DecisionVerdict {
+	return agent.DecisionVerdict{
 		ApprovalID: p.ApprovalID, CallID: p.CallID, Decision: p.Decision, By: p.By,
 		Run: p.Decision == agent.DecisionApprove || p.Decision == agent.DecisionEdit,
 		End: p.By == agent.ExpiredBy && p.OnExpiry == agent.ExpiryEnd,
 	}
+}
+
+// resolved does what follows from a decision: the answer of a call that will not run, and the news.
+func (a *Activities) resolved(ctx context.Context, t *facts, p *agent.Approval) (agent.DecisionVerdict, error) {
+	v := verdictOf(p)
 	if !v.Run {
 		if err := a.answer(ctx, t.TurnRef, p); err != nil {
 			return v, err

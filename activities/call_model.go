@@ -44,6 +44,9 @@ func (a *Activities) callModel(ctx context.Context, in CallModelInput) (agent.Mo
 	case errors.Is(err, errCancelled), errors.Is(err, errOutOfTime):
 		reply = run.partial()
 	case run.provider(err):
+		if err := run.void(ctx); err != nil && !errors.Is(err, errCancelled) {
+			return agent.ModelVerdict{}, err
+		}
 		if err := a.Store.ChargeUsage(ctx, key, run.turn.Tenant, run.ledger); err != nil {
 			return agent.ModelVerdict{}, err
 		}

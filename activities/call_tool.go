@@ -193,7 +193,11 @@ func (r *toolRun) call(ctx context.Context, p *producer) (agent.ToolResult, erro
 	for _, v := range slices.Backward(r.chain) {
 		call = v.WrapTool(call)
 	}
-	bounded, free := context.WithTimeout(ctx, r.a.ToolTimeout)
+	patience := r.a.ToolTimeout
+	if r.in.BudgetMS > 0 {
+		patience = min(patience, time.Duration(r.in.BudgetMS)*time.Millisecond)
+	}
+	bounded, free := context.WithTimeout(ctx, patience)
 	defer free()
 	result, err := call(bounded, inv, agent.ToolCall{ID: r.in.CallID, Name: r.block.Name, Args: r.block.Args})
 	switch {
@@ -202,7 +206,7 @@ func (r *toolRun) call(ctx context.Context, p *producer) (agent.ToolResult, erro
 	case bounded.Err() != nil:
 		return failed(&agent.Failure{
 			Type: string(agent.CodeUnavailable), Tool: r.block.Name, Retryable: true,
-			Message: fmt.Sprintf("the call took longer than %s and was stopped", r.a.ToolTimeout),
+			Message: fmt.Sprintf("the call took longer than %s and was stopped", patience),
 		}), nil
 	}
 	if retryable(agent.CodeOf(err)) && p.fence.Epoch < toolEpochs {

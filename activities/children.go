@@ -124,7 +124,14 @@ func (a *Activities) storeChild(ctx context.Context, in StoreChildInput) (agent.
 	if err != nil {
 		return agent.ToolVerdict{}, err
 	}
-	step.Verdict.Usage = out.Usage
+	counts, err := a.Store.CallCounts(ctx, child.Record.Tenant, child.Record.SessionID)
+	if err != nil {
+		return agent.ToolVerdict{}, err
+	}
+	step.Verdict.Usage, step.Verdict.ModelCalls = out.Usage, counts.Model
+	for _, t := range counts.Tools {
+		step.Verdict.ToolCalls += t.Calls
+	}
 	end := run.event(agent.EventToolEnd)
 	end.Output, end.Ref, end.Failed = step.Result.Output, step.Result.Ref, step.Verdict.Failed
 	end.Meta.TurnID, end.Meta.AgentInstanceID = run.turn.TurnID, run.turn.InstanceID

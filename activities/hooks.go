@@ -72,6 +72,7 @@ func (r *modelRun) ask(ctx context.Context, req agent.ModelRequest) (agent.Model
 		return agent.ModelReply{}, r.own(err)
 	}
 	defer context.AfterFunc(ctx, func() { p.stop(context.Cause(ctx)) })()
+	r.tries++
 	reply, err := model.Generate(work, req, func(agent.Delta) error { return context.Cause(work) })
 	if usage := priced(reply.Usage, profile); usage != (agent.Usage{}) {
 		r.ledger = append(r.ledger, agent.UsageEntry{Epoch: -p.fence.Epoch, Model: profile.Model, Usage: usage})

@@ -72,6 +72,8 @@ type CallToolInput struct {
 	CallID  agent.CallID `json:"call_id"`
 	Decided bool         `json:"decided,omitempty"` // a person was asked: the arguments may have been edited
 	Refused string       `json:"refused,omitempty"` // the call does not run: what the model is told
+
+	BudgetMS int64 `json:"budget_ms,omitempty"` // the turn's time that is left, where it is less than a tool may take
 }
 
 // RequestApprovalInput names the calls of a step that wait for a person.

@@ -34,6 +34,8 @@ type modelRun struct {
 	fence      agent.Fence     // of the latest epoch
 	ledger     []agent.UsageEntry
 	text       strings.Builder // of the latest epoch
+	usage      agent.Event     // likewise
+	tries      int             // requests to the provider, middleware's own included
 	jump       agent.Jump
 	missed     string // why the reply does not satisfy the output schema
 	runtimeErr error  // trouble of the runtime's own, which no middleware may swallow
@@ -115,6 +117,9 @@ func (r *modelRun) generate(ctx context.Context) (agent.ModelReply, error) {
 	if r.jump == "" {
 		r.structure(&reply)
 	}
+	if err := r.restate(ctx, &reply); err != nil {
+		return agent.ModelReply{}, err
+	}
 	return reply, r.cite(&reply)
 }
 
@@ -163,17 +168,51 @@ func (r *modelRun) answered(ctx context.Context, i int, m agent.Middleware, jump
 	}
 	r.jump = jump
 	reply := agent.ModelReply{Model: r.profile.Model, FinishReason: agent.FinishStop, Blocks: r.request.Answer}
-	return reply, r.say(ctx, agent.Event{Type: agent.EventToken, Text: agent.Normalize(reply.Blocks)})
+	if text := agent.Normalize(reply.Blocks); text != "" {
+		return reply, r.say(ctx, agent.Event{Type: agent.EventToken, Text: text})
+	}
+	return reply, r.say(ctx)
 }
 
-// say writes one event of the step in an epoch of its own.
-func (r *modelRun) say(ctx context.Context, e agent.Event) error {
+// restate streams a reply anew that middleware has made another than what was streamed: viewers read what is stored.
+func (r *modelRun) restate(ctx context.Context, reply *agent.ModelReply) error {
+	text := agent.Normalize(reply.Blocks)
+	if text == r.text.String() {
+		return nil
+	}
+	var events []agent.Event
+	for i := range reply.Blocks {
+		switch b := &reply.Blocks[i]; b.Type {
+		case agent.BlockText, agent.BlockToolCall, agent.BlockToolResult, agent.BlockInvalidToolCall:
+		default:
+			events = append(events, agent.Event{Type: agent.EventContent, ContentBlocks: []agent.Block{*b}})
+		}
+	}
+	if text != "" {
+		events = append(events, agent.Event{Type: agent.EventToken, Text: text})
+	}
+	if r.usage.Type != "" {
+		events = append(events, r.usage)
+	}
+	return r.say(ctx, events...)
+}
+
+// void takes back what a call that failed for good had streamed: nothing of it is stored.
+func (r *modelRun) void(ctx context.Context) error {
+	if r.text.Len() == 0 {
+		return nil
+	}
+	return r.say(ctx)
+}
+
+// say writes events of the step in an epoch of its own, which voids what the one before had written.
+func (r *modelRun) say(ctx context.Context, events ...agent.Event) error {
 	p, work, err := r.a.produce(ctx, r.turn.TurnRef, fmt.Sprintf("model/%d", r.in.Step))
 	if err != nil {
 		return r.own(err)
 	}
 	r.fence = p.fence
-	_ = p.emit(work, e) // close says what an error would
+	_ = p.emit(work, events...) // close says what an error would
 	if err := p.close(ctx); err != nil {
 		return r.own(err)
 	}
@@ -203,6 +242,7 @@ func (r *modelRun) once(ctx context.Context, _ agent.Invocation, req agent.Model
 	})
 	r.tokens = r.a.signalTokens(r.base, r.in, int64(p.fence.Epoch))
 	defer r.tokens.close()
+	r.tries++
 	reply, err := answer(work, model, req, emit)
 	usage := priced(reply.Usage, profile)
 	if usage != (agent.Usage{}) {
@@ -215,7 +255,11 @@ func (r *modelRun) once(ctx context.Context, _ agent.Invocation, req agent.Model
 		r.a.Logger.Info("model call", zap.String("turn", string(r.in.TurnID)), zap.Int("step", r.in.Step), zap.Error(err))
 		return reply, err
 	}
-	_ = p.emit(work, agent.Event{Type: agent.EventUsage, Usage: &usage, Model: reply.Model}) // settle says what an error would
+	r.usage = agent.Event{Type: agent.EventUsage, Usage: &usage, Model: reply.Model}
+	if r.quiet {
+		return reply, nil // the preparation says it beside its own events
+	}
+	_ = p.emit(work, r.usage) // settle says what an error would
 	return reply, nil
 }
 
@@ -269,8 +313,8 @@ func (r *modelRun) provider(err error) bool { return r.runtimeErr == nil && err 
 
 // requests is how many requests the provider has had, 0 where it is the one of a plain call.
 func (r *modelRun) requests() int {
-	if len(r.ledger) > 1 {
-		return len(r.ledger)
+	if r.tries > 1 {
+		return r.tries
 	}
 	return 0
 }

@@ -47,7 +47,7 @@ func (a *Activities) retrieve(ctx context.Context, in RetrieveInput) (agent.Prep
 	if closeErr := p.events.close(ctx); closeErr != nil && run.runtimeErr == nil {
 		run.runtimeErr = closeErr
 	}
-	v := agent.PrepareVerdict{Branch: p.answer.Branch, Passages: len(p.answer.Passages), Usage: run.spent(), Requests: len(run.ledger)}
+	v := agent.PrepareVerdict{Branch: p.answer.Branch, Passages: len(p.answer.Passages), Usage: run.spent(), Requests: run.tries}
 	switch {
 	case run.runtimeErr != nil:
 		return agent.PrepareVerdict{}, run.runtimeErr
@@ -166,6 +166,9 @@ func (p *preparation) ask(ctx context.Context, prompt string) (string, error) {
 	req, zero := p.request, 0.0
 	req.System, req.Temperature, req.Cache = prompt, &zero, nil
 	reply, err := p.through(ctx, p.inv, req)
+	if err == nil && p.usage.Type != "" {
+		_ = p.events.emit(p.watched, p.usage) // as below
+	}
 	return agent.Normalize(reply.Blocks), err
 }
 

@@ -68,7 +68,10 @@ type ToolVerdict struct {
 	Failed    bool   `json:"failed,omitempty"`
 	Ref       string `json:"ref,omitempty"`
 	Cancelled bool   `json:"cancelled,omitempty"`
-	Usage     Usage  `json:"usage,omitzero"` // of a child turn
+
+	Usage      Usage `json:"usage,omitzero"` // of a child turn, and what follows
+	ModelCalls int   `json:"model_calls,omitempty"`
+	ToolCalls  int   `json:"tool_calls,omitempty"`
 }
 
 // DecisionKind is a person's answer to an approval (LangChain v1 human_in_the_loop).

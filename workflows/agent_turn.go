@@ -177,7 +177,7 @@ func (t *agentTurn) callTools(ctx workflow.Context, a turn.Action) {
 }
 
 func (t *agentTurn) callTool(ctx workflow.Context, step int, c turn.Call, v *agent.ToolVerdict) error {
-	in := activities.CallToolInput{TurnID: t.ref.TurnID, Step: step, CallID: c.ID, Decided: c.Rule != "", Refused: c.Refused}
+	in := activities.CallToolInput{TurnID: t.ref.TurnID, Step: step, CallID: c.ID, Decided: c.Rule != "", Refused: c.Refused, BudgetMS: t.toolBudgetMS()}
 	if c.Local {
 		err := workflow.ExecuteLocalActivity(quickOptions(ctx, c.Summary, 1), acts.CallTool, in).Get(ctx, v)
 		if err == nil || final(err) {

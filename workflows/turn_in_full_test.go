@@ -146,7 +146,7 @@ func TestChildTurns(t *testing.T) {
 		env.OnActivity("StoreChild", mock.Anything, activities.StoreChildInput{TurnID: "t1", Step: 1, CallID: agent.CallID(id[len("child-"):]), Child: id}).
 			Return(agent.ToolVerdict{Usage: agent.Usage{InputTokens: 100}}, nil).Once()
 	}
-	env.OnActivity("CallTool", mock.Anything, activities.CallToolInput{TurnID: "t1", Step: 1, CallID: "c", Refused: "there is no such agent"}).
+	env.OnActivity("CallTool", mock.Anything, activities.CallToolInput{TurnID: "t1", Step: 1, CallID: "c", Refused: "there is no such agent", BudgetMS: 100_000}).
 		Return(agent.ToolVerdict{ID: "c", Failed: true}, nil).Once()
 	env.OnActivity("CallModel", mock.Anything, mock.Anything).Return(agent.ModelVerdict{}, nil).Once()
 	stores(env)

@@ -145,6 +145,15 @@ func (t *agentTurn) budgetMS() int64 {
 	return ms
 }
 
+// toolBudgetMS is the time that the turn has left for a tool call, 0 when the call's own timeout is stricter.
+func (t *agentTurn) toolBudgetMS() int64 {
+	ms := t.state.BudgetMS()
+	if ms >= toolTimeout.Milliseconds() {
+		return 0
+	}
+	return ms
+}
+
 // internalFailure is the trouble of the runtime's own, as data; the cause's type and words come from activities' error table.
 func internalFailure(err error) *agent.Failure {
 	f := &agent.Failure{Type: string(agent.CodeInternal), Message: err.Error(), Retryable: true}

@@ -101,7 +101,9 @@ func (t *running) callTools(ctx context.Context, a turn.Action) ([]agent.ToolVer
 	verdicts := make([]agent.ToolVerdict, len(a.Calls))
 	g, ctx := errgroup.WithContext(ctx)
 	for i, c := range a.Calls {
-		in := activities.CallToolInput{TurnID: t.begun.Turn.TurnID, Step: a.Step, CallID: c.ID, Decided: c.Rule != "", Refused: c.Refused}
+		in := activities.CallToolInput{
+			TurnID: t.begun.Turn.TurnID, Step: a.Step, CallID: c.ID, Decided: c.Rule != "", Refused: c.Refused, BudgetMS: t.state.BudgetMS(),
+		}
 		g.Go(func() (err error) {
 			verdicts[i], err = perform(ctx, func() (agent.ToolVerdict, error) { return t.Activities.CallTool(ctx, in) })
 			return err

@@ -50,7 +50,7 @@ func (s State) bounded(calls []Call) State {
 				return s.exit(agent.StopToolCalls, r.Exit, limitOf(r)+" reached: "+words+".")
 			}
 			if r.Tool != "" {
-				c.refuse(fmt.Sprintf("Tool call limit exceeded. Do not call %q again.", r.Tool))
+				c.refuse("Tool call limit exceeded. Do not call '" + r.Tool + "' again.")
 			} else {
 				c.refuse("Tool call limit exceeded. Do not make additional tool calls.")
 			}

@@ -61,7 +61,7 @@ func TestToolCallLimit(t *testing.T) {
 	a := s.Next()
 	require.Equal(t, turn.CallTools, a.Kind)
 	require.Len(t, a.Calls, 4, "a refused call is answered too")
-	require.Equal(t, []string{"", "", "", `Tool call limit exceeded. Do not call "search" again.`},
+	require.Equal(t, []string{"", "", "", "Tool call limit exceeded. Do not call 'search' again."},
 		[]string{a.Calls[0].Refused, a.Calls[1].Refused, a.Calls[2].Refused, a.Calls[3].Refused})
 	require.True(t, a.Calls[3].Local)
 	require.Empty(t, before.Asked[0].Run, "a state is a value")
@@ -157,7 +157,9 @@ func TestWhatIsLeftForChildren(t *testing.T) {
 	v.Usage = agent.Usage{InputTokens: 400, OutputTokens: 200, CostUSD: 0.5}
 	s = s.AfterModel(v).Spend(20_500)
 	require.Equal(t, agent.Limits{ModelCalls: 4, ToolCalls: 1, Tokens: 200, CostUSD: 0.25, WallTimeSec: 40}, s.Remaining(2))
-	s = s.AfterTools([]agent.ToolVerdict{{ID: "a", Usage: agent.Usage{InputTokens: 399, CostUSD: 0.5}}})
+	s = s.AfterTools([]agent.ToolVerdict{{ID: "a", Usage: agent.Usage{InputTokens: 399, CostUSD: 0.5}, ModelCalls: 4, ToolCalls: 2}})
+	require.Equal(t, 5, s.ModelCalls)
+	require.Equal(t, 5, s.ToolCalls)
 	require.Equal(t, int64(999), s.Usage.InputTokens+s.Usage.OutputTokens, "what a child used is the turn's too")
 	left := s.Remaining(4)
 	require.Equal(t, int64(1), left.Tokens)

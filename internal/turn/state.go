@@ -184,6 +184,8 @@ func (s State) AfterTools(verdicts []agent.ToolVerdict) State {
 			s.Cancelled = true
 		}
 		s.Usage = s.Usage.Add(v.Usage)
+		s.ModelCalls += v.ModelCalls
+		s.ToolCalls += v.ToolCalls
 	}
 	s.Calls = nil
 	return s
