@@ -193,9 +193,9 @@ func (r *toolRun) call(ctx context.Context, p *producer) (agent.ToolResult, erro
 	for _, v := range slices.Backward(r.chain) {
 		call = v.WrapTool(call)
 	}
-	patience := r.a.ToolTimeout
-	if r.in.BudgetMS > 0 {
-		patience = min(patience, time.Duration(r.in.BudgetMS)*time.Millisecond)
+	patience, late := r.a.ToolTimeout, fmt.Sprintf("the call took longer than %s and was stopped", r.a.ToolTimeout)
+	if left := time.Duration(r.in.BudgetMS) * time.Millisecond; left > 0 && left < patience {
+		patience, late = left, "the turn's time was over and the call was stopped"
 	}
 	bounded, free := context.WithTimeout(ctx, patience)
 	defer free()
@@ -205,8 +205,7 @@ func (r *toolRun) call(ctx context.Context, p *producer) (agent.ToolResult, erro
 		return result, err
 	case bounded.Err() != nil:
 		return failed(&agent.Failure{
-			Type: string(agent.CodeUnavailable), Tool: r.block.Name, Retryable: true,
-			Message: fmt.Sprintf("the call took longer than %s and was stopped", patience),
+			Type: string(agent.CodeUnavailable), Tool: r.block.Name, Retryable: true, Message: late,
 		}), nil
 	}
 	if retryable(agent.CodeOf(err)) && p.fence.Epoch < toolEpochs {
