@@ -17,34 +17,60 @@ type reply struct {
 	calls  []toolCall
 	pace   time.Duration // for each token; 0: the configured one
 	finish string        // stop, tool_calls or length
+	aside  bool          // the text is about the model, not about what was asked
 }
 
 // respond is the model. It depends on nothing but the request and the configuration.
-func (m *Model) respond(req *request) reply {
-	r := m.think(req)
+func (m *Model) respond(req *request) (reply, *apiError) {
+	r, prepares := prepare(req)
+	if !prepares {
+		r = m.think(req)
+		if refused := r.structure(req); refused != nil {
+			return reply{}, refused
+		}
+	}
 	r.finish = "stop"
 	if len(r.calls) > 0 {
 		r.finish = "tool_calls"
-		return r
+		return r, nil
 	}
 	if pieces := pieces(r.text); req.maxTokens() > 0 && len(pieces) > req.maxTokens() {
 		r.text, r.finish = strings.Join(pieces[:req.maxTokens()], ""), "length"
 	}
-	return r
+	return r, nil
+}
+
+// prepare answers the requests by which an ask agent prepares a turn.
+func prepare(req *request) (reply, bool) {
+	switch taskOf(systemText(req.Messages)) {
+	case taskClassify:
+		return reply{text: classify(userTexts(req.Messages))}, true
+	case taskRewrite:
+		return reply{text: standalone(userTexts(req.Messages))}, true
+	default:
+		return reply{}, false
+	}
 }
 
 func (m *Model) think(req *request) reply {
 	last := lastUser(req.Messages)
 	if last < 0 {
-		return reply{text: introduction(m.cfg.FlightsURL != "")}
+		return reply{text: introduction(m.cfg.FlightsURL != ""), aside: true}
 	}
-	in := parseIntent(req.Messages[last].text)
+	prompt := req.Messages[last].text
+	in := parseIntent(prompt)
 	if end := req.Messages[len(req.Messages)-1]; end.Role == "tool" {
+		if text, ok := errandAnswer(req.Messages); ok {
+			return reply{text: text}
+		}
 		text := toolAnswer(trailingResults(req.Messages), in.ignored)
 		if in.assumed {
 			text += "\nNo route was given, so these are flights from " + in.origin + " to " + in.dest + ".\n"
 		}
 		return reply{text: text}
+	}
+	if call, ok := errand(req, prompt); ok {
+		return reply{calls: []toolCall{call}}
 	}
 	if in.say > 0 {
 		r := reply{text: numbered(in.say)}
@@ -53,18 +79,23 @@ func (m *Model) think(req *request) reply {
 		}
 		return r
 	}
+	if fetches := in.url != "" || in.origin != ""; !fetches || !req.offers(toolName) {
+		if text, ok := askAnswer(req.Messages); ok {
+			return reply{text: text}
+		}
+	}
 	if !in.understood() {
-		return reply{text: introduction(m.cfg.FlightsURL != "")}
+		return reply{text: introduction(m.cfg.FlightsURL != ""), aside: true}
 	}
 	if in.origin != "" && in.url == "" && m.cfg.FlightsURL == "" {
-		return reply{text: "I understood that you look for flights, but no flights API is configured here. Give me a URL to fetch.\n"}
+		return reply{text: "I understood that you look for flights, but no flights API is configured here. Give me a URL to fetch.\n", aside: true}
 	}
 	args, ok := plan(&in, recall(req.Messages), m.cfg.FlightsURL)
 	switch {
 	case !ok:
-		return reply{text: "I understood what to do with the rows, but there are none yet in this conversation. Fetch some first.\n"}
+		return reply{text: "I understood what to do with the rows, but there are none yet in this conversation. Fetch some first.\n", aside: true}
 	case !req.offers(toolName):
-		return reply{text: "I understood the request, but it needs the tool " + toolName + ", which I was not offered.\n"}
+		return reply{text: "I understood the request, but it needs the tool " + toolName + ", which I was not offered.\n", aside: true}
 	}
 	n := 1
 	if in.twice && req.parallel() {
@@ -77,6 +108,19 @@ func (m *Model) think(req *request) reply {
 		})
 	}
 	return r
+}
+
+// askAnswer answers a question from the passages of the prompt, or small talk; ok is false for requests of other agents.
+func askAnswer(messages []message) (text string, ok bool) {
+	system, asked := systemText(messages), userTexts(messages)
+	switch taskOf(system) {
+	case taskAnswer:
+		return fromPassages(readPassages(system), standalone(asked)), true
+	case taskSmallTalk:
+		return friendly(asked[0]), true
+	default:
+		return "", false
+	}
 }
 
 // trailingResults are the tool messages that end the conversation.

@@ -23,9 +23,7 @@ type request struct {
 	MaxCompletionTokens *int            `json:"max_completion_tokens"`
 	N                   *int            `json:"n"`
 	Temperature         *float64        `json:"temperature"`
-	ResponseFormat      *struct {
-		Type string `json:"type"`
-	} `json:"response_format"`
+	ResponseFormat      *responseFormat `json:"response_format"`
 }
 
 type streamOptions struct {
@@ -88,8 +86,7 @@ func badRequest(param, code, format string, args ...any) *apiError {
 func decodeRequest(body []byte, models []string) (*request, *apiError) {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(body, &members); err != nil || members == nil {
-		return nil, badRequest("", "", "We could not parse the JSON body of your request. "+
-			"(HINT: This likely means you aren't using your HTTP library correctly. The API expects a JSON payload.)")
+		return nil, unreadable()
 	}
 	for name := range members {
 		if !knownParameter(name) {
@@ -98,11 +95,7 @@ func decodeRequest(body []byte, models []string) (*request, *apiError) {
 	}
 	req := &request{}
 	if err := json.Unmarshal(body, req); err != nil {
-		if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-			return nil, badRequest(wrong.Field, "invalid_type",
-				"Invalid type for '%s': expected %s, but got %s instead.", wrong.Field, wrong.Type.Kind(), wrong.Value)
-		}
-		return nil, badRequest("", "", "The request could not be read.")
+		return nil, wrongType(err)
 	}
 	for _, check := range []func(*request) *apiError{checkParameters, checkMessages, checkTools} {
 		if e := check(req); e != nil {
@@ -112,7 +105,25 @@ func decodeRequest(body []byte, models []string) (*request, *apiError) {
 	if slices.Contains(models, req.Model) {
 		return req, nil
 	}
-	return nil, refuse(http.StatusNotFound, "", "model_not_found", "The model `%.100s` does not exist or you do not have access to it.", req.Model)
+	return nil, unknownModel(req.Model)
+}
+
+func unreadable() *apiError {
+	return badRequest("", "", "We could not parse the JSON body of your request. "+
+		"(HINT: This likely means you aren't using your HTTP library correctly. The API expects a JSON payload.)")
+}
+
+// wrongType tells of a member of another type.
+func wrongType(err error) *apiError {
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return badRequest(wrong.Field, "invalid_type",
+			"Invalid type for '%s': expected %s, but got %s instead.", wrong.Field, wrong.Type.Kind(), wrong.Value)
+	}
+	return badRequest("", "", "The request could not be read.")
+}
+
+func unknownModel(name string) *apiError {
+	return refuse(http.StatusNotFound, "", "model_not_found", "The model `%.100s` does not exist or you do not have access to it.", name)
 }
 
 func checkParameters(req *request) *apiError {
@@ -131,10 +142,8 @@ func checkParameters(req *request) *apiError {
 	case req.MaxCompletionTokens != nil && *req.MaxCompletionTokens < 1:
 		return badRequest("max_completion_tokens", "integer_below_min_value",
 			"Invalid 'max_completion_tokens': integer below minimum value. Expected a value >= 1, but got %d instead.", *req.MaxCompletionTokens)
-	case req.ResponseFormat != nil && req.ResponseFormat.Type != "text":
-		return badRequest("response_format", "unsupported_value", "Unsupported value: the offline model answers in text only.")
 	}
-	return nil
+	return checkFormat(req.ResponseFormat)
 }
 
 // checkMessages checks each message and that every tool call is answered, once, right after it was made.
@@ -288,6 +297,9 @@ func (r *request) promptTokens() int {
 	}
 	for i := range r.Tools {
 		n += len(r.Tools[i].Function.Parameters)
+	}
+	if r.ResponseFormat != nil && r.ResponseFormat.JSONSchema != nil {
+		n += len(r.ResponseFormat.JSONSchema.Schema)
 	}
 	return (n + 3) / 4
 }

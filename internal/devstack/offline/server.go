@@ -51,12 +51,14 @@ func New(cfg Config) *Model {
 	return &Model{cfg: cfg, slots: make(chan struct{}, cfg.MaxConcurrent)}
 }
 
-// ServeHTTP answers POST /v1/chat/completions, GET /v1/models and GET /v1/models/{model}; any credential will do.
+// ServeHTTP answers POST /v1/chat/completions, POST /v1/embeddings, GET /v1/models and GET /v1/models/{model}; any credential will do.
 func (m *Model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	const models = "/v1/models"
 	switch path := r.URL.Path; {
 	case path == "/v1/chat/completions" && r.Method == http.MethodPost:
 		m.complete(w, r)
+	case path == "/v1/embeddings" && r.Method == http.MethodPost:
+		m.embed(w, r)
 	case path == models && r.Method == http.MethodGet:
 		list := []modelInfo{}
 		for _, name := range m.cfg.Models {
@@ -70,7 +72,7 @@ func (m *Model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		writeJSON(w, http.StatusOK, describeModel(name))
-	case path == "/v1/chat/completions" || path == models:
+	case path == "/v1/chat/completions" || path == "/v1/embeddings" || path == models:
 		writeError(w, refuse(http.StatusMethodNotAllowed, "", "method_not_supported", "Not allowed to %s on %s.", r.Method, path))
 	default:
 		writeError(w, refuse(http.StatusNotFound, "", "unknown_url", "Unknown request URL: %s %.200s. Please check the URL for typos.", r.Method, path))
@@ -88,24 +90,35 @@ func describeModel(name string) modelInfo {
 	return modelInfo{ID: name, Object: "model", Created: 0, OwnedBy: "turnstone"}
 }
 
-func (m *Model) complete(w http.ResponseWriter, r *http.Request) {
+// admit takes a slot and reads the request. Without either it has answered, and body is nil; done gives the slot back.
+func (m *Model) admit(w http.ResponseWriter, r *http.Request) (body []byte, done func()) {
+	done = func() {}
 	select {
 	case m.slots <- struct{}{}:
-		defer func() { <-m.slots }()
+		done = func() { <-m.slots }
 	default:
 		e := refuse(http.StatusTooManyRequests, "", "rate_limit_exceeded", "More than %d completions at once.", m.cfg.MaxConcurrent)
 		e.Type = "requests"
 		w.Header().Set("Retry-After", "1")
 		writeError(w, e)
-		return
+		return nil, done
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err != nil {
 		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 			writeError(w, refuse(http.StatusRequestEntityTooLarge, "", "", "The request is larger than %d bytes.", maxBody))
-			return
+			return nil, done
 		}
 		writeError(w, badRequest("", "", "The request could not be read."))
+		return nil, done
+	}
+	return body, done
+}
+
+func (m *Model) complete(w http.ResponseWriter, r *http.Request) {
+	body, done := m.admit(w, r)
+	defer done()
+	if body == nil {
 		return
 	}
 	req, refused := decodeRequest(body, m.cfg.Models)
@@ -113,7 +126,11 @@ func (m *Model) complete(w http.ResponseWriter, r *http.Request) {
 		writeError(w, refused)
 		return
 	}
-	reply := m.respond(req)
+	reply, refused := m.respond(req)
+	if refused != nil {
+		writeError(w, refused)
+		return
+	}
 	if reply.pace == 0 {
 		reply.pace = m.cfg.TokenDelay
 	}
