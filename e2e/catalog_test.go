@@ -183,7 +183,7 @@ rules:
 	named, _ := s.run(agent.TurnRequest{Agent: "analyst", Message: "say 2 words", Context: req.Context})
 	require.Equal(t, "analyst", named.Agent)
 	require.Contains(t, string(s.get("/metrics")), "routing_mismatch_total 1\n")
-	require.Contains(t, string(s.get("/metrics")), `registry_nodes_total{type="agent"} 1`)
+	require.Contains(t, string(s.get("/metrics")), `registry_nodes_total{type="agent"} 2`)
 	require.Contains(t, string(s.get("/metrics")), "registry_reload_duration_seconds_count")
 	require.Contains(t, string(s.get("/metrics")), `registry_plan_lookups_total{tier="memory"}`)
 }
