@@ -215,10 +215,14 @@ func (a *Activities) resolved(ctx context.Context, t *facts, p *agent.Approval) 
 			return v, err
 		}
 	}
-	return v, a.announceUpwards(ctx, t, "decision/"+p.ApprovalID, []agent.Event{
+	err := a.announceUpwards(ctx, t, "decision/"+p.ApprovalID, []agent.Event{
 		{Type: agent.EventApprovalResolved, Approval: p, ToolCallID: p.CallID, ToolName: p.ToolName},
 		{Type: agent.EventStatus, Status: agent.StatusRunning},
 	})
+	if errors.Is(err, agent.ErrFenced) { // the same decision at the same time: the other one tells
+		err = nil
+	}
+	return v, err
 }
 
 // decideBelow hands a decision on to the child turn that asked for it.

@@ -2,6 +2,7 @@ package activities_test
 
 import (
 	"encoding/json"
+	"sync"
 	"testing"
 	"time"
 
@@ -169,4 +170,35 @@ func TestRefusedCall(t *testing.T) {
 	require.True(t, v.Failed)
 	require.Zero(t, h.tool.count)
 	require.Contains(t, string(h.result().Result.Output), in.Refused)
+}
+
+// TestTheSameDecisionAtOnce: a double click is one decision, told once.
+func TestTheSameDecisionAtOnce(t *testing.T) {
+	h := newHarness(t)
+	_, out := h.pauses(agent.TurnRequest{TurnID: "t1"}, toolCall("a", `{}`))
+	d := agent.Decision{ApprovalID: out.Pending[0].ApprovalID, Decision: agent.DecisionApprove, By: "ops"}
+	var wg sync.WaitGroup
+	for range 16 {
+		wg.Go(func() {
+			r, err := h.Decide(t.Context(), activities.DecideInput{TurnID: "t1", Decision: d})
+			if err != nil || r.Verdict == nil || !r.Verdict.Run {
+				t.Errorf("%+v, %v", r, err)
+			}
+		})
+	}
+	wg.Wait()
+	r, err := h.Decide(t.Context(), activities.DecideInput{TurnID: "t1", Decision: d})
+	require.NoError(t, err)
+	require.True(t, r.Verdict.Run)
+	shown, voided := 0, int64(0)
+	for _, e := range h.events("t1") {
+		if e.Type == agent.EventReset {
+			voided = e.FromIndex
+			shown = 0
+		}
+		if e.Type == agent.EventApprovalResolved && e.Meta.EventIndex >= voided {
+			shown++
+		}
+	}
+	require.Equal(t, 1, shown)
 }

@@ -106,7 +106,7 @@ func (a *Activities) close(ctx context.Context, t *facts, in StoreTurnInput) err
 
 // Terminate ends a turn whose workflow is gone without a word. One that was never recorded has only a stream to end.
 func (a *Activities) Terminate(ctx context.Context, id agent.TurnID) error {
-	gone := &agent.Failure{Type: string(agent.StopTerminated), Message: "the turn's workflow ended without a result", Retryable: true}
+	gone := &agent.Failure{Type: string(agent.StopTerminated), Message: "the turn ended without a result: whoever ran it is gone", Retryable: true}
 	_, err := a.Store.Turn(ctx, id)
 	if agent.CodeOf(err) == agent.CodeNotFound {
 		out := unbegun(id, agent.StopTerminated, gone)
@@ -203,6 +203,9 @@ func terminalEvents(out *agent.AgentStepOutput) []agent.Event {
 	})
 }
 
+// null is what a document that is not there comes back as.
+const null = "null"
+
 // capped bounds an output to n bytes of text; the blocks go when they would exceed it. The whole is behind ResultRef.
 func capped(out *agent.AgentStepOutput, n int) *agent.AgentStepOutput {
 	if out == nil {
@@ -218,10 +221,10 @@ func capped(out *agent.AgentStepOutput, n int) *agent.AgentStepOutput {
 		c.Blocks = []agent.Block{}
 	}
 	c.Output = clip(c.Output, n)
-	if len(c.Structured) > n {
+	if len(c.Structured) > n || string(c.Structured) == null {
 		c.Structured = nil
 	}
-	if len(c.ResultPreview) > n {
+	if len(c.ResultPreview) > n || string(c.ResultPreview) == null {
 		c.ResultPreview = nil
 	}
 	return &c

@@ -147,3 +147,19 @@ func TestClosingWords(t *testing.T) {
 	require.Equal(t, agent.RoleTool, messages[2].Message.Role)
 	require.Equal(t, "Model call limit reached.", agent.Normalize(messages[3].Message.Blocks))
 }
+
+// TestStoringTwice: what comes back from the store is what was composed, plain words included.
+func TestStoringTwice(t *testing.T) {
+	h := newHarness(t)
+	h.begin(agent.TurnRequest{TurnID: "t1"})
+	h.model.script(says("plain words"))
+	_, err := h.CallModel(t.Context(), activities.CallModelInput{TurnID: "t1", Step: 1})
+	require.NoError(t, err)
+	in := activities.StoreTurnInput{TurnID: "t1", Status: agent.TurnCompleted, Stop: agent.StopEndTurn}
+	first, err := h.StoreTurn(t.Context(), in)
+	require.NoError(t, err)
+	again, err := h.StoreTurn(t.Context(), in)
+	require.NoError(t, err)
+	require.Equal(t, first, again)
+	require.False(t, again.Structured)
+}

@@ -1,7 +1,7 @@
 //go:build ignore
 
-// A worker with one tool of its own, as a user builds it. The tool takes effect and then never answers.
-// TestEffectIsNotRepeated builds it and kills it between the two.
+// A worker with tools of its own, as a user builds it. Each posts to a path of a URL, and the test behind that decides what happens:
+// TestEffectIsNotRepeated and TestKilledAtEveryBoundary build this worker and kill it.
 package main
 
 import (
@@ -33,7 +33,7 @@ func run(ctx context.Context) error {
 		return err
 	}
 	service, err := turnstone.New(turnstone.Config{
-		Settings: settings, Env: os.Environ(), Toolkits: []agent.Toolkit{travel{booking{url: os.Args[1]}}},
+		Settings: settings, Env: os.Environ(), Toolkits: []agent.Toolkit{travel{url: os.Args[1]}},
 	})
 	if err != nil {
 		return err
@@ -42,29 +42,44 @@ func run(ctx context.Context) error {
 }
 
 // travel is the toolkit.
-type travel struct{ tool agent.Tool }
+type travel struct{ url string }
 
-func (travel) Name() string          { return "travel" }
-func (k travel) Tools() []agent.Tool { return []agent.Tool{k.tool} }
+func (travel) Name() string { return "travel" }
 
-// booking posts to a URL: that is its effect.
-type booking struct{ url string }
-
-func (booking) Spec() agent.ToolSpec {
-	return agent.ToolSpec{
-		Name: "book", Description: "Books a flight.", Parameters: json.RawMessage(`{"type":"object"}`), InherentlySafe: true,
+func (k travel) Tools() []agent.Tool {
+	anything := json.RawMessage(`{"type":"object"}`)
+	return []agent.Tool{
+		post{url: k.url, spec: agent.ToolSpec{Name: "book", Description: "Books a flight.", Parameters: anything, InherentlySafe: true}},
+		post{url: k.url, spec: agent.ToolSpec{Name: "pay", Description: "Pays a flight; a person agrees first.", Parameters: anything}},
+		post{url: k.url, spec: agent.ToolSpec{
+			Name: "reserve", Description: "Reserves a seat; twice is once.", Parameters: anything, InherentlySafe: true, Idempotent: true,
+		}},
+		look{post{url: k.url, spec: agent.ToolSpec{Name: "look", Description: "Looks a flight up.", Parameters: anything}}},
 	}
 }
 
-func (b booking) Call(ctx context.Context, inv agent.Invocation, call agent.ToolCall) (agent.ToolResult, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, b.url, bytes.NewReader(call.Args))
+// post posts to a URL: that is its effect.
+type post struct {
+	url  string
+	spec agent.ToolSpec
+}
+
+func (p post) Spec() agent.ToolSpec { return p.spec }
+
+func (p post) Call(ctx context.Context, inv agent.Invocation, call agent.ToolCall) (agent.ToolResult, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.url+"/"+p.spec.Name, bytes.NewReader(call.Args))
 	if err != nil {
 		return agent.ToolResult{}, err
 	}
 	req.Header.Set("Idempotency-Key", inv.IdempotencyKey)
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return agent.ToolResult{}, &agent.Error{Code: agent.CodeUnavailable, Op: "book", Err: err}
+		return agent.ToolResult{}, &agent.Error{Code: agent.CodeUnavailable, Op: p.spec.Name, Err: err}
 	}
-	return agent.ToolResult{Output: json.RawMessage(`"booked"`)}, resp.Body.Close()
+	return agent.ToolResult{Output: json.RawMessage(`"done"`)}, resp.Body.Close()
 }
+
+// look has no side effects.
+type look struct{ post }
+
+func (look) EffectFree(json.RawMessage) bool { return true }

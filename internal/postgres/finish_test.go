@@ -61,7 +61,7 @@ func TestFinishPromotesSteps(t *testing.T) {
 	}, b.transcript("s"))
 	page, err := b.Messages(t.Context(), tenant, "s", 4, 1)
 	require.NoError(t, err)
-	require.JSONEq(t, `{"error":"the turn ended before this tool call finished"}`, string(page[0].Message.Blocks[0].Output))
+	require.JSONEq(t, `{"error":"the turn ended before this tool call was answered; if it had begun, it may have taken effect"}`, string(page[0].Message.Blocks[0].Output))
 	require.Equal(t, "lookup", page[0].Message.Blocks[0].Name)
 
 	rows, err := b.pool.Query(t.Context(),

@@ -8,7 +8,7 @@ import (
 
 // unfinished is what a model, and a reader of the transcript, sees as the result of a call that never got one: providers refuse a
 // conversation in which a call dangles.
-const unfinished = `{"error":"the turn ended before this tool call finished"}`
+const unfinished = `{"error":"the turn ended before this tool call was answered; if it had begun, it may have taken effect"}`
 
 // promote turns the steps of a turn into messages: for each step the model's reply, then one tool message with the results of its
 // calls in the order of the calls, then as a user's message what the model was told when it was asked again. steps are ordered by step;
