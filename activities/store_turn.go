@@ -26,8 +26,8 @@ func (a *Activities) StoreTurn(ctx context.Context, in StoreTurnInput) (StoreTur
 		return StoreTurnResult{Final: out}, nil
 	}
 	r := StoreTurnResult{
-		Structured: len(out.Structured) > 0 && string(out.Structured) == out.Output, Output: out.Output, Blocks: out.Blocks, ResultRef: out.ResultRef, ResultPreview: out.ResultPreview,
-		ToolCalls: out.ToolCalls,
+		Structured: len(out.Structured) > 0 && string(out.Structured) == out.Output, Output: out.Output,
+		Blocks: out.Blocks, ResultRef: out.ResultRef, ResultPreview: out.ResultPreview, ToolCalls: out.ToolCalls,
 	}
 	if len(r.Blocks) == 1 && reflect.DeepEqual(r.Blocks[0], agent.Text(out.Output)) {
 		r.Plain, r.Blocks = true, nil

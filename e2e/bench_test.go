@@ -85,7 +85,7 @@ func (s *system) turn(ctx context.Context, mode agent.Mode, first func()) error 
 func BenchmarkTurns(b *testing.B) {
 	provider := newScript(b, answerOf(20))
 	s := start(b, provider.model)
-	http.DefaultTransport.(*http.Transport).MaxIdleConnsPerHost = 64 //nolint:forcetypeassert,errcheck // it is one
+	http.DefaultTransport.(*http.Transport).MaxIdleConnsPerHost = 64
 	for _, mode := range []agent.Mode{agent.ModeDirect, agent.ModeDurable} {
 		for _, atOnce := range []int{1, 16, 64} {
 			b.Run(string(mode)+"/"+map[int]string{1: "1", 16: "16", 64: "64"}[atOnce], func(b *testing.B) {
