@@ -161,6 +161,12 @@ func (a *Activities) decide(ctx context.Context, in DecideInput) (DecideResult, 
 		}
 	}
 	p, err := a.Store.ResolveApproval(ctx, in.TurnID, in.Decision)
+	if agent.CodeOf(err) == agent.CodeConflict { // what stands instead, in case that the turn has never heard of it
+		if stands, readErr := a.Store.Approval(ctx, turn.Tenant, in.Decision.ApprovalID); readErr == nil && stands.Decision != "" {
+			v := verdictOf(&stands)
+			return DecideResult{Refusal: agent.FailureOf(err), Stands: &v}, nil
+		}
+	}
 	if err != nil {
 		return DecideResult{}, err
 	}
@@ -287,6 +293,9 @@ func (a *Activities) ExpireApprovals(ctx context.Context, in ExpireApprovalsInpu
 }
 
 func checkDecision(d *agent.Decision) error {
+	if err := d.Check(); err != nil {
+		return err
+	}
 	switch d.Decision {
 	case agent.DecisionApprove, agent.DecisionReject, agent.DecisionRespond:
 		if len(d.Args) > 0 {
@@ -305,9 +314,6 @@ func checkDecision(d *agent.Decision) error {
 	}
 	if d.Decision == agent.DecisionRespond && d.Message == "" {
 		return agent.Invalid("message", "decision respond needs the answer")
-	}
-	if d.ApprovalID == "" {
-		return agent.Invalid("approval_id", "is empty")
 	}
 	return nil
 }

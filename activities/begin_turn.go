@@ -300,6 +300,9 @@ func (a *Activities) interrupt(ctx context.Context, begun agent.Begun) {
 	if err := a.Log.Cancel(ctx, string(begun.Holder)); err != nil {
 		a.Logger.Warn("marking the holder's stream", zap.String("turn", string(begun.Holder)), zap.Error(err))
 	}
+	if begun.HolderMode == agent.ModeDirect { // its model call reads the log, and it waits for nobody
+		return
+	}
 	if err := a.Runs.Interrupt(ctx, begun.HolderWorkflow, agent.CancelRequest{Reason: "interrupted by a newer message"}); err != nil {
 		a.Logger.Warn("interrupting the holder", zap.String("turn", string(begun.Holder)), zap.Error(err))
 	}
@@ -310,11 +313,10 @@ func (a *Activities) passOver(ctx context.Context, record agent.TurnRecord, begu
 	if time.Since(begun.HolderSince) < orphanAfter {
 		return begun, nil
 	}
-	if begun.HolderMode == agent.ModeDirect {
-		if time.Now().Before(begun.HolderLease) {
-			return begun, nil
-		}
-	} else if closed, err := a.Runs.Closed(ctx, begun.HolderWorkflow); err != nil || !closed {
+	if time.Now().Before(begun.HolderLease) {
+		return begun, nil
+	}
+	if closed, err := a.Runs.Closed(ctx, begun.HolderWorkflow); err != nil || !closed {
 		return begun, err
 	}
 	if err := a.Terminate(ctx, begun.Holder); err != nil {

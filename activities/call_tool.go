@@ -199,7 +199,7 @@ func (r *toolRun) call(ctx context.Context, p *producer) (agent.ToolResult, erro
 	}
 	bounded, free := context.WithTimeout(ctx, patience)
 	defer free()
-	result, err := call(bounded, inv, agent.ToolCall{ID: r.in.CallID, Name: r.block.Name, Args: r.block.Args})
+	result, err := r.guarded(call)(bounded, inv, agent.ToolCall{ID: r.in.CallID, Name: r.block.Name, Args: r.block.Args})
 	switch {
 	case err == nil, ctx.Err() != nil:
 		return result, err
@@ -215,6 +215,19 @@ func (r *toolRun) call(ctx context.Context, p *producer) (agent.ToolResult, erro
 	f.Tool = r.block.Name
 	r.a.Logger.Warn("tool call", zap.String("turn", string(r.in.TurnID)), zap.String("tool", r.block.Name), zap.Error(err))
 	return failed(f), nil
+}
+
+// guarded turns a panic of a tool into an error: with a direct turn it would take the process along.
+func (r *toolRun) guarded(call agent.ToolFunc) agent.ToolFunc {
+	return func(ctx context.Context, inv agent.Invocation, c agent.ToolCall) (result agent.ToolResult, err error) {
+		defer func() {
+			if p := recover(); p != nil {
+				r.a.Logger.Error("a tool panicked", zap.String("tool", c.Name), zap.Any("panic", p), zap.Stack("stack"))
+				result, err = agent.ToolResult{}, agent.Errorf(agent.CodeInvalid, "", "the tool broke off")
+			}
+		}()
+		return call(ctx, inv, c)
+	}
 }
 
 // invocation is what the tool is told of its call, and given for it (seed 000 §5.5).
@@ -273,7 +286,7 @@ func (r *toolRun) step(ctx context.Context, key agent.StepKey, fence agent.Fence
 		s.Data = nil
 	}
 	s.Result = block
-	s.Verdict = agent.ToolVerdict{ID: key.CallID, Failed: result.Failure != nil, Ref: block.Ref}
+	s.Verdict = agent.ToolVerdict{ID: key.CallID, Failed: result.Failure != nil, Ref: block.Ref, Refused: r.in.Refused != ""}
 	return s, nil
 }
 

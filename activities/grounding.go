@@ -3,6 +3,7 @@ package activities
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/turnstone-run/turnstone/agent"
@@ -30,6 +31,22 @@ func (r *modelRun) ground(ctx context.Context) error {
 	return nil
 }
 
+// asSaid is a text as it would be if the model had said it: what middleware keeps out of answers stays out of quotations. One that it
+// blocks is none.
+func (r *modelRun) asSaid(ctx context.Context, text string) string {
+	var call agent.ModelFunc = func(context.Context, agent.Invocation, agent.ModelRequest, func(agent.Delta) error) (agent.ModelReply, error) {
+		return agent.ModelReply{Blocks: []agent.Block{agent.Text(text)}, FinishReason: agent.FinishStop}, nil
+	}
+	for _, m := range slices.Backward(r.chain) {
+		call = m.WrapModel(call)
+	}
+	reply, err := call(ctx, r.invocation(), agent.ModelRequest{Profile: r.profile.Profile}, func(agent.Delta) error { return nil })
+	if err != nil {
+		return ""
+	}
+	return agent.Normalize(reply.Blocks)
+}
+
 // branchOf is the branch of that name, nil when the plan has none.
 func branchOf(p *agent.Plan, name string) *agent.PlanBranch {
 	for i := range p.Prepare {
@@ -51,7 +68,7 @@ func contextOf(passages []agent.Passage) string {
 }
 
 // cite annotates a reply with the passages that it cites, and says so in the log behind the text.
-func (r *modelRun) cite(reply *agent.ModelReply) error {
+func (r *modelRun) cite(ctx context.Context, reply *agent.ModelReply) error {
 	if len(r.found.Passages) == 0 {
 		return nil
 	}
@@ -62,6 +79,9 @@ func (r *modelRun) cite(reply *agent.ModelReply) error {
 			continue
 		}
 		if notes := citation.Cite(b.Text, r.found.Passages); len(notes) > 0 {
+			for j := range notes {
+				notes[j].CitedText = r.asSaid(ctx, notes[j].CitedText)
+			}
 			b.Annotations = append(b.Annotations, notes...)
 			cited = append(cited, agent.Block{Type: agent.BlockText, Annotations: notes})
 		}

@@ -147,6 +147,7 @@ type DecideInput struct {
 type DecideResult struct {
 	Verdict   *agent.DecisionVerdict `json:"verdict,omitempty"`
 	Refusal   *agent.Failure         `json:"refusal,omitempty"`
+	Stands    *agent.DecisionVerdict `json:"stands,omitempty"`    // with a refusal: what was decided before
 	Elsewhere bool                   `json:"elsewhere,omitempty"` // it was a child turn's call: no verdict for this turn's core
 }
 

@@ -120,7 +120,7 @@ func (r *modelRun) generate(ctx context.Context) (agent.ModelReply, error) {
 	if err := r.restate(ctx, &reply); err != nil {
 		return agent.ModelReply{}, err
 	}
-	return reply, r.cite(&reply)
+	return reply, r.cite(ctx, &reply)
 }
 
 // bound gives the call, with its hooks and repetitions, the time that it has, and lets r.stop end it.
@@ -169,10 +169,16 @@ func (r *modelRun) answered(ctx context.Context, i int, m agent.Middleware, jump
 	r.jump = jump
 	reply := agent.ModelReply{Model: r.profile.Model, FinishReason: agent.FinishStop, Blocks: r.request.Answer}
 	if text := agent.Normalize(reply.Blocks); text != "" {
-		return reply, r.say(ctx, agent.Event{Type: agent.EventToken, Text: text})
+		return reply, r.say(ctx, answerProducer, agent.Event{Type: agent.EventToken, Text: text})
 	}
-	return reply, r.say(ctx)
+	return reply, r.say(ctx, answerProducer)
 }
+
+// The producers of a step's reply: the model, or whoever answers in its place, which is no model call.
+const (
+	modelProducer  = "model"
+	answerProducer = "answer"
+)
 
 // restate streams a reply anew that middleware has made another than what was streamed: viewers read what is stored.
 func (r *modelRun) restate(ctx context.Context, reply *agent.ModelReply) error {
@@ -194,7 +200,7 @@ func (r *modelRun) restate(ctx context.Context, reply *agent.ModelReply) error {
 	if r.usage.Type != "" {
 		events = append(events, r.usage)
 	}
-	return r.say(ctx, events...)
+	return r.say(ctx, modelProducer, events...)
 }
 
 // void takes back what a call that failed for good had streamed: nothing of it is stored.
@@ -202,12 +208,12 @@ func (r *modelRun) void(ctx context.Context) error {
 	if r.text.Len() == 0 {
 		return nil
 	}
-	return r.say(ctx)
+	return r.say(ctx, modelProducer)
 }
 
 // say writes events of the step in an epoch of its own, which voids what the one before had written.
-func (r *modelRun) say(ctx context.Context, events ...agent.Event) error {
-	p, work, err := r.a.produce(ctx, r.turn.TurnRef, fmt.Sprintf("model/%d", r.in.Step))
+func (r *modelRun) say(ctx context.Context, producer string, events ...agent.Event) error {
+	p, work, err := r.a.produce(ctx, r.turn.TurnRef, fmt.Sprintf("%s/%d", producer, r.in.Step))
 	if err != nil {
 		return r.own(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -210,7 +211,41 @@ func (p *preparation) search(ctx context.Context, steps []*agent.PlanStep) error
 			}
 		}
 	}
+	if err := p.filter(ctx); err != nil {
+		done(nil, err)
+		return err
+	}
 	done(sources(p.answer.Passages), nil)
+	return nil
+}
+
+// filter shows the passages to middleware as the result of a tool, so that what it keeps out of those stays out of these.
+func (p *preparation) filter(ctx context.Context) error {
+	found, err := json.Marshal(p.answer.Passages)
+	if err != nil {
+		return fmt.Errorf("encode passages: %w", err)
+	}
+	call := func(context.Context, agent.Invocation, agent.ToolCall) (agent.ToolResult, error) {
+		return agent.ToolResult{Output: found}, nil
+	}
+	for _, m := range slices.Backward(p.chain) {
+		call = m.WrapTool(call)
+	}
+	args, err := json.Marshal(map[string]string{"query": p.answer.Query})
+	if err != nil {
+		return fmt.Errorf("encode query: %w", err)
+	}
+	result, err := call(ctx, p.inv, agent.ToolCall{ID: prepareProducer + "/" + agent.PrepareRetrieve, Name: agent.PrepareRetrieve, Args: args})
+	switch {
+	case err != nil:
+		return err
+	case result.Failure != nil:
+		return result.Failure.AsError()
+	}
+	p.answer.Passages = nil
+	if err := json.Unmarshal(result.Output, &p.answer.Passages); err != nil {
+		return fmt.Errorf("read passages behind middleware: %w", err)
+	}
 	return nil
 }
 

@@ -86,7 +86,7 @@ func (a *Activities) close(ctx context.Context, t *facts, in StoreTurnInput) err
 	if _, ok, err := a.Store.ModelStep(ctx, key); err != nil || ok {
 		return err
 	}
-	producer := fmt.Sprintf("model/%d", in.Step)
+	producer := fmt.Sprintf("%s/%d", answerProducer, in.Step)
 	fence, _, err := a.Log.Begin(ctx, string(t.TurnID), producer)
 	if errors.Is(err, agent.ErrStreamClosed) { // somebody else has ended the turn
 		return nil

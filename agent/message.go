@@ -146,6 +146,24 @@ func (m Message) Validate(path string) error {
 	return nil
 }
 
+// answers refuses a tool result that answers no call before it, which no provider would take, and a tool message of anything else.
+// asked are the calls so far; those of this message are added.
+func (m Message) answers(path string, asked map[CallID]bool) error {
+	for i := range m.Blocks {
+		b := &m.Blocks[i]
+		at := fmt.Sprintf("%s.blocks[%d]", path, i)
+		switch {
+		case b.Type == BlockToolCall && m.Role == RoleAssistant:
+			asked[CallID(b.ID)] = true
+		case b.Type == BlockToolResult && !asked[b.ToolCallID]:
+			return Invalid(at+".tool_call_id", "answers no call of an assistant's message before it")
+		case m.Role == RoleTool && b.Type != BlockToolResult:
+			return Invalid(at+".type", "a tool message holds tool_result blocks, got %q", b.Type)
+		}
+	}
+	return nil
+}
+
 // Validate checks that a block has what its type needs; the error's Field starts with path.
 func (b *Block) Validate(path string) error {
 	switch b.Type {

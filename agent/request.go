@@ -109,8 +109,12 @@ func (r *TurnRequest) Validate(maxBytes int) error {
 		return err
 	}
 	size := len(r.Message)
+	asked := map[CallID]bool{}
 	for i := range r.Messages {
 		if err := r.Messages[i].Validate(fmt.Sprintf("messages[%d]", i)); err != nil {
+			return err
+		}
+		if err := r.Messages[i].answers(fmt.Sprintf("messages[%d]", i), asked); err != nil {
 			return err
 		}
 		for j := range r.Messages[i].Blocks {

@@ -72,6 +72,9 @@ const (
 // ExpiredBy is who has decided an approval that expired.
 const ExpiredBy = "expiry"
 
+// EndedBy is who has decided an approval whose turn ended first.
+const EndedBy = "turn"
+
 // RememberScope is how far a remembered decision reaches: always one session.
 type RememberScope string
 

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"encoding/json"
+	"strings"
 	"time"
 )
 
@@ -68,6 +69,7 @@ type ToolVerdict struct {
 	Failed    bool   `json:"failed,omitempty"`
 	Ref       string `json:"ref,omitempty"`
 	Cancelled bool   `json:"cancelled,omitempty"`
+	Refused   bool   `json:"refused,omitempty"` // by a rule of the core: it did not run
 
 	Usage      Usage `json:"usage,omitzero"` // of a child turn, and what follows
 	ModelCalls int   `json:"model_calls,omitempty"`
@@ -93,6 +95,24 @@ type Decision struct {
 	Message    string          `json:"message,omitempty"` // reject: why; respond: the tool's answer
 	Remember   bool            `json:"remember,omitempty"`
 	By         string          `json:"by"`
+}
+
+// MaxDecision bounds, in bytes, the arguments and the message of a decision together: an update carries them twice.
+const MaxDecision = 512 << 10
+
+// Check refuses a decision that no approval could take; the error names the field.
+func (d *Decision) Check() error {
+	switch {
+	case d.ApprovalID == "":
+		return Invalid("approval_id", "is empty")
+	case len(d.ApprovalID) > 512 || strings.ContainsRune(d.ApprovalID, 0):
+		return Invalid("approval_id", "is none")
+	case len(d.Args)+len(d.Message) > MaxDecision:
+		return FieldErrorf(CodeOverflow, "args", "args and message are %d bytes, at most %d", len(d.Args)+len(d.Message), MaxDecision)
+	case len(d.By) > 256:
+		return Invalid("by", "is longer than 256 bytes")
+	}
+	return nil
 }
 
 // DecisionVerdict is a decision after it was judged and stored: the call runs, or it has been answered.

@@ -25,7 +25,7 @@ func (t *agentTurn) listen(ctx workflow.Context) error {
 	// Handlers outlive a cancel of the workflow: it is one of the things they handle.
 	free, _ := workflow.NewDisconnectedContext(ctx)
 	t.listenToSignals(ctx, free)
-	open := workflow.UpdateHandlerOptions{}
+	open := workflow.UpdateHandlerOptions{Validator: func(d agent.Decision) error { return d.Check() }}
 	open.Description = "Answers an approval: {approval_id, decision: approve|edit|reject|respond, args?, message?, remember?, by}"
 	return errors.Join(
 		workflow.SetQueryHandlerWithOptions(ctx, QueryState, func() (TurnView, error) { return t.view(), nil },
@@ -68,6 +68,9 @@ func (t *agentTurn) decide(ctx workflow.Context, d agent.Decision) (agent.Decisi
 	var out activities.DecideResult
 	if err := quick(ctx, "decide", acts.Decide, &out, activities.DecideInput{TurnID: t.ref.TurnID, Decision: d}); err != nil {
 		return agent.DecisionVerdict{}, err
+	}
+	if out.Stands != nil {
+		t.verdicts = append(t.verdicts, *out.Stands)
 	}
 	if out.Verdict == nil {
 		return agent.DecisionVerdict{}, refused(out.Refusal)

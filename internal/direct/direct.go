@@ -119,11 +119,20 @@ func (d *Driver) leave() {
 
 // wait makes a turn durable that has to wait for its session: waiting is what Temporal is good at.
 func (d *Driver) wait(ctx context.Context, begun *activities.BeginTurnResult) error {
-	id := begun.Turn.TurnID
-	if err := d.Activities.Store.HandOver(ctx, id, id.WorkflowID()); err != nil {
+	return d.give(ctx, &begun.Turn, nil)
+}
+
+// give starts the turn's workflow and then says that it has it: in this order, so that nobody ever finds a turn with neither a lease nor
+// a workflow. By then it may have ended, which is none of ours.
+func (d *Driver) give(ctx context.Context, t *activities.TurnRef, carry *workflows.Carry) error {
+	if err := d.Start(ctx, requestOf(t), carry); err != nil {
 		return err
 	}
-	return d.Start(ctx, requestOf(&begun.Turn), nil)
+	err := d.Activities.Store.HandOver(ctx, t.TurnID, t.TurnID.WorkflowID())
+	if agent.CodeOf(err) == agent.CodeConflict {
+		return nil
+	}
+	return err
 }
 
 // requestOf asks for a turn that is recorded: the id says the rest.

@@ -169,10 +169,11 @@ func (t *running) handOver(cause error) {
 		Turn: t.begun.Turn, State: t.state, ContinueAsNew: t.begun.ContinueAsNew, Index: t.begun.SearchAttributes,
 	}
 	_, err := perform(ctx, func() (struct{}, error) {
-		if err := t.Activities.Store.HandOver(ctx, id, id.WorkflowID()); err != nil { // a conflict: it has ended, or was taken
+		// Still ours? Then it stays so until the workflow has it.
+		if err := t.Activities.Store.Renew(ctx, id, time.Now().Add(activities.DirectLease)); err != nil {
 			return struct{}{}, err
 		}
-		return struct{}{}, t.Start(ctx, requestOf(&t.begun.Turn), carry)
+		return struct{}{}, t.give(ctx, &t.begun.Turn, carry)
 	})
 	if err != nil {
 		t.Logger.Error("hand a direct turn over", zap.String("turn", string(id)), zap.Error(err))

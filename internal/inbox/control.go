@@ -2,6 +2,7 @@ package inbox
 
 import (
 	"context"
+	"errors"
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/gateway"
@@ -9,11 +10,17 @@ import (
 
 // Decide answers an approval of a turn, or of a turn that it waits for.
 func (b *Inbox) Decide(ctx context.Context, id agent.TurnID, d agent.Decision) error {
+	if err := d.Check(); err != nil {
+		return err
+	}
 	t, err := b.running(ctx, id)
 	if err != nil {
 		return err
 	}
 	_, err = b.Runs.Decide(ctx, t.Record.WorkflowID, d)
+	if e, ok := errors.AsType[*agent.Error](err); ok && e.Code == agent.CodeNotFound && e.Field == "" { // its workflow ended meanwhile
+		return agent.Errorf(agent.CodeConflict, "", "turn %s is over", id)
+	}
 	return err
 }
 

@@ -34,6 +34,7 @@ type Store interface {
 	ExportSession(ctx context.Context, tenant string, id agent.SessionID) (agent.SessionExport, error)
 	DeleteSession(ctx context.Context, tenant string, id agent.SessionID) (agent.SessionDeleted, error)
 	KnowledgeDocuments(ctx context.Context, tenant, collection, after string, limit int) (agent.KnowledgePage, error)
+	KnowledgeDocument(ctx context.Context, tenant, collection, id string) (agent.KnowledgeDocument, error)
 	DeleteDocument(ctx context.Context, tenant, collection, id string) error
 }
 

@@ -19,19 +19,26 @@ func (b *Inbox) AddKnowledge(ctx context.Context, k gateway.KnowledgeAdd) ([]age
 	if err != nil {
 		return nil, err
 	}
+	name := ""
+	if k.Source != "" {
+		name = path.Base(k.Source)
+	}
 	added, err := b.Library.Add(ctx, retrieval.AddRequest{
 		Tenant: def.Tenant, Collection: def.Name, Definition: def, Embedding: embedding, ID: k.ID, Title: k.Title, Source: k.Source,
-		MIMEType: k.MIMEType, Name: path.Base(k.Source), Metadata: k.Metadata, Body: k.Body,
+		MIMEType: k.MIMEType, Name: name, Metadata: k.Metadata, Body: k.Body,
 	})
+	if err != nil {
+		return nil, err
+	}
 	out := make([]agent.KnowledgeDocument, 0, len(added))
 	for i := range added {
-		d := &added[i]
-		out = append(out, agent.KnowledgeDocument{
-			Tenant: def.Tenant, Collection: def.Name, ID: d.ID, Title: d.Title, Source: k.Source, MIMEType: k.MIMEType, Hash: d.Hash, Bytes: d.Bytes,
-			Chunks: d.Chunks,
-		})
+		d, err := b.Store.KnowledgeDocument(ctx, def.Tenant, def.Name, added[i].ID)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, d)
 	}
-	return out, err
+	return out, nil
 }
 
 // Knowledge lists the documents of a collection.

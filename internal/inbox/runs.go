@@ -66,17 +66,23 @@ func (r *Runs) start(ctx context.Context, req agent.TurnRequest, carry *workflow
 
 // Closed reports whether the workflow is closed or does not exist.
 func (r *Runs) Closed(ctx context.Context, workflowID string) (bool, error) {
+	closed, _, err := r.look(ctx, workflowID)
+	return closed, err
+}
+
+// look tells a workflow that is closed from one that does not exist, which is closed too.
+func (r *Runs) look(ctx context.Context, workflowID string) (closed, missing bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	d, err := r.Temporal.DescribeWorkflowExecution(ctx, workflowID, "")
 	if _, ok := errors.AsType[*serviceerror.NotFound](err); ok {
-		return true, nil
+		return true, true, nil
 	}
 	if err != nil {
-		return false, temporalError("describe turn", err)
+		return false, false, temporalError("describe turn", err)
 	}
 	status := d.GetWorkflowExecutionInfo().GetStatus()
-	return status != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING && status != enumspb.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW, nil
+	return status != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING && status != enumspb.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW, false, nil
 }
 
 // Decide answers an approval through the update of the turn that waits for it, so that the answer is the judgement.

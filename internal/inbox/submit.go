@@ -38,12 +38,13 @@ func (b *Inbox) submit(ctx context.Context, e agent.Envelope) (agent.Receipt, in
 		}
 		return agent.Receipt{}, 0, err
 	}
+	recorded := false
 	if chosen {
-		driven, err := b.own(ctx, &req)
+		mode, err := b.own(ctx, &req)
 		if err != nil {
 			return agent.Receipt{}, 0, err
 		}
-		if driven {
+		if recorded = mode != ""; mode == agent.ModeDirect {
 			return agent.Receipt{TurnID: req.TurnID, SessionID: session, StreamID: string(req.TurnID), Joined: true}, 0, nil
 		}
 	}
@@ -52,7 +53,7 @@ func (b *Inbox) submit(ctx context.Context, e agent.Envelope) (agent.Receipt, in
 			return agent.Receipt{}, 0, err
 		}
 	}
-	if req.Mode == agent.ModeDirect && b.Direct != nil {
+	if req.Mode == agent.ModeDirect && b.Direct != nil && !recorded {
 		receipt, position, taken, err := b.Direct.Submit(ctx, req)
 		if taken || err != nil {
 			return receipt, position, err
@@ -82,26 +83,31 @@ func (b *Inbox) known(ctx context.Context, req *agent.TurnRequest, s agent.Sessi
 	return agent.Receipt{TurnID: req.TurnID, SessionID: s, StreamID: string(req.TurnID), Joined: true}, true
 }
 
-// own refuses a turn id that belongs to another tenant or session, in words that say nothing of theirs. driven says that the turn is
-// one that a process drives, or has driven, without a workflow: there is nothing to start.
-func (b *Inbox) own(ctx context.Context, req *agent.TurnRequest) (driven bool, err error) {
+// own refuses a turn id that belongs to another tenant or session, in words that say nothing of theirs, and one whose turn was deleted:
+// Temporal would not start it again. mode is how the turn is driven that has the id, empty when there is none: with a direct one there
+// is nothing to start.
+func (b *Inbox) own(ctx context.Context, req *agent.TurnRequest) (mode agent.Mode, err error) {
 	t, err := b.Store.Turn(ctx, req.TurnID)
 	switch {
 	case agent.CodeOf(err) == agent.CodeNotFound:
-		return false, nil
+		closed, missing, err := b.Runs.look(ctx, req.TurnID.WorkflowID())
+		if err == nil && closed && !missing {
+			return "", agent.FieldErrorf(agent.CodeConflict, "turn_id", "was used by a turn that is not kept any more")
+		}
+		return "", err
 	case err != nil:
-		return false, err
+		return "", err
 	}
 	if t.Record.Tenant != req.Context.TenantName() || (req.SessionID != "" && t.Record.SessionID != req.SessionID) {
-		return false, agent.FieldErrorf(agent.CodeConflict, "turn_id", "is taken")
+		return "", agent.FieldErrorf(agent.CodeConflict, "turn_id", "is taken")
 	}
 	if t.Record.Mode != agent.ModeDirect {
-		return false, nil
+		return agent.ModeDurable, nil
 	}
 	if t.Output == nil {
 		_, err = b.endOrphan(ctx, req.TurnID, &t)
 	}
-	return true, err
+	return agent.ModeDirect, err
 }
 
 // awaited refuses a message to a session that waits for a person, unless it says what to do about that (DESIGN §8). A repeated

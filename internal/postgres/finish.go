@@ -39,6 +39,11 @@ const readOutline = stepOutline + ` WHERE s.turn_id = $1 ORDER BY s.step, s.call
 const endTurn = `
 UPDATE turns SET state = $2, finished_at = clock_timestamp() WHERE turn_id = $1`
 
+// What nobody decided of a turn that has ended is closed: the audit shows it, and nobody is asked any more.
+const endApprovals = `
+UPDATE approvals SET decision = 'reject', decided_by = $2, message = 'the turn ended first', decided_at = clock_timestamp()
+WHERE turn_id = $1 AND decision IS NULL`
+
 const handOver = `
 UPDATE turns SET state = 'running', held_at = clock_timestamp() WHERE turn_id = $1`
 
@@ -171,6 +176,9 @@ func (s *Store) queueFinish(b *pgx.Batch, f *agent.FinishRecord, e *ending, job 
 		return agent.Finished{}, err
 	}
 	b.Queue(endTurn, f.TurnID, string(done.Output.Status))
+	if done.Output.Status != agent.TurnCompleted { // a completed turn waits for nobody
+		b.Queue(endApprovals, f.TurnID, agent.EndedBy)
+	}
 	if e.held.holder == f.TurnID {
 		done.Next, done.NextWorkflow = e.next.Next, e.next.NextWorkflow
 		e.held.holder = done.Next

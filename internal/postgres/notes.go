@@ -58,12 +58,16 @@ const countCalls = `
 WITH finished AS MATERIALIZED (
 	SELECT turn_id FROM turns WHERE tenant = $1 AND session_id = $2 AND state NOT IN ('queued', 'running')
 )
-SELECT NULL AS tool, count(*) FROM finished JOIN turn_steps s USING (turn_id) WHERE s.call_id = ''
+SELECT NULL AS tool, count(*) FROM finished JOIN turn_steps s USING (turn_id) WHERE s.call_id = '' AND s.producer NOT LIKE 'answer/%'
 UNION ALL
-SELECT c.name, count(*) FROM finished JOIN tool_calls c USING (turn_id) GROUP BY c.name ORDER BY tool`
+SELECT c.name, count(*) FROM finished JOIN tool_calls c USING (turn_id)
+LEFT JOIN turn_steps s ON s.turn_id = c.turn_id AND s.step = c.step AND s.call_id = c.call_id
+WHERE coalesce(s.verdict ->> 'refused', '') <> 'true'
+GROUP BY c.name ORDER BY tool`
 
 // CallCounts counts the model replies and the tool calls, by name, of a session's finished turns: what was asked for, also where the turn
-// ended before it was answered. A session that is not known has none.
+// ended before it was answered; not what was said in a model's place, and not calls that were refused without running. A session that is not
+// known has none.
 func (s *Store) CallCounts(ctx context.Context, tenant string, id agent.SessionID) (agent.CallCounts, error) {
 	rows, err := s.pool.Query(ctx, countCalls, tenant, id)
 	if err != nil {

@@ -2,6 +2,7 @@ package turn
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/turnstone-run/turnstone/agent"
 )
@@ -37,13 +38,13 @@ func (s State) stopAt(stop agent.StopReason) State {
 	var what string
 	switch stop {
 	case agent.StopIterations:
-		what = fmt.Sprintf("%d iterations", s.Step)
+		what = allowed(fmt.Sprintf("%d iterations", s.Step), s.Limits.Iterations)
 	case agent.StopModelCalls:
-		what = fmt.Sprintf("%d model calls", s.ModelCalls)
+		what = allowed(fmt.Sprintf("%d model calls", s.ModelCalls), s.Limits.ModelCalls)
 	case agent.StopToolCalls:
 		what = fmt.Sprintf("%d tool calls asked for, %d allowed", s.ToolCalls, s.Limits.ToolCalls)
 	case agent.StopTokens:
-		what = fmt.Sprintf("%d tokens", s.Usage.InputTokens+s.Usage.OutputTokens)
+		what = allowed(fmt.Sprintf("%d tokens", s.Usage.InputTokens+s.Usage.OutputTokens), s.Limits.Tokens)
 	case agent.StopCost:
 		what = fmt.Sprintf("USD %.4f", s.Usage.CostUSD)
 	case agent.StopWallTime:
@@ -53,6 +54,14 @@ func (s State) stopAt(stop agent.StopReason) State {
 		what = string(stop)
 	}
 	return s.Fail(stop, &agent.Failure{Type: string(stop), Message: "the turn reached its limit: " + what})
+}
+
+// allowed says what was allowed where it is another figure than what was used.
+func allowed[N int | int64](used string, bound N) string {
+	if bound == 0 || strings.HasPrefix(used, fmt.Sprintf("%d ", bound)) {
+		return used
+	}
+	return fmt.Sprintf("%s, %d allowed", used, bound)
 }
 
 // status is the end that the turn has come to: whatever went wrong has left a failure.
