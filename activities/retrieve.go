@@ -225,7 +225,7 @@ func (p *preparation) filter(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("encode passages: %w", err)
 	}
-	call := func(context.Context, agent.Invocation, agent.ToolCall) (agent.ToolResult, error) {
+	var call agent.ToolFunc = func(context.Context, agent.Invocation, agent.ToolCall) (agent.ToolResult, error) {
 		return agent.ToolResult{Output: found}, nil
 	}
 	for _, m := range slices.Backward(p.chain) {

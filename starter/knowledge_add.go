@@ -21,7 +21,8 @@ func (a *app) knowledgeAddCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "add <collection> <file|folder|->…", Short: "Add files to a collection", Args: cobra.MinimumNArgs(2),
 		Long: `Add files to a collection: text, Markdown, HTML, PDF, and JSONL with one document a line. A file that was added before replaces what it
-was, but for lines that a JSONL file has lost: their documents stay until they are deleted. One that has not changed costs nothing. Of a folder all *.txt, *.md, *.markdown, *.html, *.htm, *.pdf, *.jsonl and *.ndjson are
+was, but for lines that a JSONL file has lost: their documents stay until they are deleted. One that has not changed costs nothing.
+Of a folder all *.txt, *.md, *.markdown, *.html, *.htm, *.pdf, *.jsonl and *.ndjson are
 added, with those of its subfolders; hidden files and symbolic links are not. "-" is standard input, and wants --type.
 
 A file that is refused does not keep the others from being added; the exit code is that of the first refusal.`,

@@ -229,6 +229,7 @@ func TestHumanInTheLoopRefusesOptions(t *testing.T) {
 		`{"interrupt_on":{"pay":{"allowed_decisions":[]}}}`:              "interrupt_on.pay.allowed_decisions",
 		`{"interrupt_on":{"pay":{"allowed_decisions":["ok"]}}}`:          "interrupt_on.pay.allowed_decisions[0]",
 		`{"interrupt_on":{"pay":{"allowed_decisions":["edit","edit"]}}}`: "interrupt_on.pay.allowed_decisions[1]",
+
 		`{"interrupt_on":{"pay":{"allowed_decisions":["reject"],"expires_in":1,"on_expiry":"approve"}}}`: "interrupt_on.pay.allowed_decisions",
 		`{"interrupt_on":{"pay":{"description":" "}}}`:                                                   "interrupt_on.pay.description",
 		`{"interrupt_on":{"pay":{"when":""}}}`:                                                           "interrupt_on.pay.when",
