@@ -253,6 +253,7 @@ func (f *fakeRuns) Tokens(_ context.Context, _ agent.StreamTo, b agent.TokenBatc
 
 // fixed is a catalog of one agent; put replaces it, as a change of the catalog would.
 type fixed struct {
+	mu     sync.Mutex // of routed
 	t      *testing.T
 	plan   agent.Plan
 	hash   string
@@ -286,7 +287,11 @@ func (f *fixed) Choose(_ context.Context, c agent.RouteContext) (agent.RouteDeci
 	}
 }
 
-func (f *fixed) Routed(d *agent.RouteDecision) { f.routed = append(f.routed, *d) }
+func (f *fixed) Routed(d *agent.RouteDecision) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.routed = append(f.routed, *d)
+}
 
 func (f *fixed) Resolve(_ context.Context, _, name string) (agent.Plan, string, error) {
 	if name != f.plan.Agent {
