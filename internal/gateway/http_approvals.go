@@ -37,11 +37,7 @@ func (s *httpServer) getApprovals(w http.ResponseWriter, r *http.Request) error 
 
 // getApproval is GET /v1/approvals/{id}.
 func (s *httpServer) getApproval(w http.ResponseWriter, r *http.Request) error {
-	q := readQuery(r)
-	who, err := q.caller(r)
-	if err == nil {
-		err = q.end()
-	}
+	who, err := soleCaller(r)
 	if err != nil {
 		return err
 	}

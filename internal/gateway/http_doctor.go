@@ -27,11 +27,7 @@ type DoctorEnd struct {
 // postDoctor is POST /v1/doctor: the checks as an event stream, each as it is done. What is refused before the first check is an HTTP
 // status. A client that leaves ends the visit.
 func (s *httpServer) postDoctor(w http.ResponseWriter, r *http.Request) error {
-	q := readQuery(r)
-	who, err := q.caller(r)
-	if err == nil {
-		err = q.end()
-	}
+	who, err := soleCaller(r)
 	if err != nil {
 		return err
 	}

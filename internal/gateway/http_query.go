@@ -133,3 +133,13 @@ func (q *query) end() error {
 	}
 	return q.err
 }
+
+// soleCaller is the caller of a request that takes no other parameter.
+func soleCaller(r *http.Request) (identity, error) {
+	q := readQuery(r)
+	who, err := q.caller(r)
+	if err != nil {
+		return identity{}, err
+	}
+	return who, q.end()
+}

@@ -43,11 +43,7 @@ func (s *httpServer) getMessages(w http.ResponseWriter, r *http.Request) error {
 
 // getExport is GET /v1/sessions/{id}/export.
 func (s *httpServer) getExport(w http.ResponseWriter, r *http.Request) error {
-	q := readQuery(r)
-	who, err := q.caller(r)
-	if err == nil {
-		err = q.end()
-	}
+	who, err := soleCaller(r)
 	if err != nil {
 		return err
 	}
@@ -61,11 +57,7 @@ func (s *httpServer) getExport(w http.ResponseWriter, r *http.Request) error {
 
 // deleteSession is DELETE /v1/sessions/{id}.
 func (s *httpServer) deleteSession(w http.ResponseWriter, r *http.Request) error {
-	q := readQuery(r)
-	who, err := q.caller(r)
-	if err == nil {
-		err = q.end()
-	}
+	who, err := soleCaller(r)
 	if err != nil {
 		return err
 	}

@@ -307,7 +307,7 @@ func FuzzMarkdown(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string, size, overlap int) {
 		if len(text) > 2_000 || size < 1 || size > 2_000 || overlap < 0 || overlap >= size {
-			t.Skip()
+			return // no splitter is made of these
 		}
 		documents, err := document.Parse(t.Context(), document.File{Name: "a.md", Data: []byte(text)})
 		if err != nil {
