@@ -216,10 +216,7 @@ func (t *agentTurn) finish(ctx workflow.Context, a turn.Action) (agent.AgentStep
 	t.pending, t.finished = nil, true
 	in := activities.StoreTurnInput{
 		TurnID: t.ref.TurnID, Status: a.Status, Stop: a.Stop, Failure: a.Failure, Usage: t.state.Usage, Model: t.state.Model,
-		ElapsedMS: t.state.ElapsedMS, Closing: a.Closing,
-	}
-	if a.Closing != "" {
-		in.Step = t.state.Step + 1
+		ElapsedMS: t.state.ElapsedMS, Closing: a.Closing, Step: a.Step,
 	}
 	var stored activities.StoreTurnResult
 	err := quick(ctx, "store", acts.StoreTurn, &stored, in)

@@ -84,10 +84,7 @@ func (t *running) do(ctx context.Context, a turn.Action) (over bool, err error) 
 	case turn.Finish:
 		in := activities.StoreTurnInput{
 			TurnID: id, Status: a.Status, Stop: a.Stop, Failure: a.Failure, Usage: t.state.Usage, Model: t.state.Model,
-			ElapsedMS: t.state.ElapsedMS, Closing: a.Closing,
-		}
-		if a.Closing != "" {
-			in.Step = t.state.Step + 1
+			ElapsedMS: t.state.ElapsedMS, Closing: a.Closing, Step: a.Step,
 		}
 		_, err = perform(ctx, func() (activities.StoreTurnResult, error) { return t.Activities.StoreTurn(ctx, in) })
 		return true, err

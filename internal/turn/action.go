@@ -17,7 +17,7 @@ const (
 // Action is the one thing to do next.
 type Action struct {
 	Kind    Kind
-	Step    int    // CallModel, CallTools, Await
+	Step    int    // CallModel, CallTools, Await; Finish with Closing: that these words are
 	Calls   []Call // CallTools: to run; Await: undecided
 	Status  agent.TurnStatus
 	Stop    agent.StopReason

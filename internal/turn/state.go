@@ -77,7 +77,11 @@ func (s State) Next() Action {
 }
 
 func (s State) finish() Action {
-	return Action{Kind: Finish, Status: s.status(), Stop: s.Stop, Failure: s.Failure, Closing: s.Closing}
+	a := Action{Kind: Finish, Status: s.status(), Stop: s.Stop, Failure: s.Failure, Closing: s.Closing}
+	if a.Closing != "" {
+		a.Step = s.Step + 1 // the closing words are a reply of their own
+	}
+	return a
 }
 
 // nextForCalls waits for every decision of the step before it runs anything, as LangChain's human_in_the_loop does.
