@@ -57,6 +57,9 @@ func (a *Activities) Begin(ctx context.Context, req agent.TurnRequest, in BeginT
 	if err != nil {
 		return BeginTurnResult{}, err
 	}
+	if !in.Direct { // a workflow takes over what a process queued
+		record.Mode, record.LeaseUntil = agent.ModeDurable, time.Time{}
+	}
 	begun, err := a.Store.Begin(ctx, record)
 	if err != nil {
 		return BeginTurnResult{}, err
