@@ -3,6 +3,7 @@
 package e2e_test
 
 import (
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -95,6 +96,11 @@ func (b *bench) spawn(binary, addr string, env []string, args ...string) *proces
 		}
 	})
 	require.Eventually(b.t, func() bool {
+		select {
+		case <-p.exited:
+			return true
+		default:
+		}
 		resp, err := http.Get("http://" + addr + "/health")
 		if err != nil {
 			return false
@@ -102,6 +108,11 @@ func (b *bench) spawn(binary, addr string, env []string, args ...string) *proces
 		defer resp.Body.Close()
 		return resp.StatusCode == http.StatusOK
 	}, readyTimeout, 50*time.Millisecond, "a worker that is ready")
+	select {
+	case <-p.exited:
+		require.Fail(b.t, "the worker ended before it was ready")
+	default:
+	}
 	var err error
 	p.door, err = client.New(client.Config{Server: "http://" + addr})
 	require.NoError(b.t, err)
@@ -119,14 +130,23 @@ func (p *process) end(s os.Signal) {
 	<-p.exited
 }
 
-// freeAddr is an address that nobody listens on. A worker started again gets the same one, so that its viewers find it.
+// freeAddr is an address that nobody listens on and nobody is given, since its port lies below those that systems choose from. A worker
+// started again gets the same one, so that its viewers find it.
 func freeAddr(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer l.Close()
-	return l.Addr().String()
+	for range 1000 {
+		addr := fmt.Sprintf("127.0.0.1:%d", 20_000+(7*os.Getpid()+int(workerPort.Add(1)))%10_000)
+		if l, err := net.Listen("tcp", addr); err == nil {
+			require.NoError(t, l.Close())
+			return addr
+		}
+	}
+	require.Fail(t, "no port is free")
+	return ""
 }
+
+// workerPort counts the ports that freeAddr gave away.
+var workerPort atomic.Int64
 
 // TestWorkerProcess does to worker processes what happens to them in production.
 func TestWorkerProcess(t *testing.T) {
