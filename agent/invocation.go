@@ -40,6 +40,8 @@ type Invocation struct {
 	Note    func(ctx context.Context, name string) (json.RawMessage, error)
 	SetNote func(ctx context.Context, name string, value json.RawMessage) error
 
+	// InlineBytes is how long an output may be before it is moved to the blob store. 0: 32 KiB.
+	InlineBytes int
 	// Input loads the messages that the turn was asked with. Nil: there are none.
 	Input func(ctx context.Context) ([]Message, error)
 	// Open opens stored content of the tenant by its reference. Nil: nothing is stored.

@@ -66,4 +66,15 @@ type ToolCallNote struct {
 	Tool   string `json:"tool"`
 	Status string `json:"status"` // success or error
 	Ref    string `json:"ref,omitempty"`
+
+	CacheHit bool `json:"cache_hit,omitempty"` // answered out of the result cache
+}
+
+// ResultMetadata is what the row of a finished turn says besides its output (seed 004 §§2.2, 3.1).
+type ResultMetadata struct {
+	JobID        string          // as whoever asked for the job wrote it; empty for a turn that is no job
+	ToolCalls    json.RawMessage // [{tool, args, status, step, ref, duration_ms, cache_hit}] in the order of the calls; never nil
+	TokensUsed   int64           // input and output
+	CachedTokens int64           // of the input, those that the provider had cached
+	CacheHit     bool            // a tool answered out of the result cache
 }

@@ -101,6 +101,8 @@ type ToolStep struct {
 	Result     Block           // the tool_result block
 	Data       json.RawMessage // inline dataset; nil when none or in the blob store
 	Preview    json.RawMessage
+	Dataset    *Dataset // in the blob store; nil when there is none
+	CacheHit   bool
 	Verdict    ToolVerdict
 	DurationMS int64
 }
@@ -113,6 +115,8 @@ type PromptQuery struct {
 	Cursor    int64
 	History   History
 	Step      int // steps before this one are included
+	// Aside is appended, as a text block, to the last message of the turn's own input; empty: nothing is. It is not stored.
+	Aside string
 }
 
 // FinishRecord ends a turn.

@@ -15,6 +15,7 @@ type ToolSpec struct {
 	Idempotent     bool `json:"idempotent,omitempty"`      // calling twice has the effect of calling once
 	InherentlySafe bool `json:"inherently_safe,omitempty"` // never needs an approval, whatever the arguments
 	ClientSide     bool `json:"client_side,omitempty"`     // runs at the caller; its result comes by "provide"
+	ReadsDatasets  bool `json:"reads_datasets,omitempty"`  // takes references to datasets: the model is told which its session has
 }
 
 // Tool is one callable. A tool that fails says so in its result, for the model to see and correct; an error means that the tool
@@ -61,6 +62,10 @@ type ToolResult struct {
 	Data    json.RawMessage // the dataset within the output that becomes the turn's result data; may be nil
 	Preview json.RawMessage // {type,row_count,sample} of Data; may be nil
 	Failure *Failure        // set when the tool failed
+
+	// Dataset is set by a tool that has stored its rows itself: Output is then small, names Dataset.Ref, and is not moved; Data may be nil.
+	Dataset  *Dataset
+	CacheHit bool // the answer is that of an earlier, equal call
 }
 
 // Delegator is implemented by a tool of which some calls are turns of other agents: the runtime runs such a turn as a child of the

@@ -2,11 +2,13 @@ package tool
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
@@ -27,6 +29,34 @@ type Blobs interface {
 	Put(ctx context.Context, tenant string, r io.Reader) (ref string, err error)
 }
 
+// Datasets opens rows by reference: cas://sha256:<hex> of the tenant's content, or artifact://<result id> for the rows of a stored
+// result. What it yields is a JSON array of rows, or, for content that no tool has made, whatever JSON it is. Errors as those of [Blobs].
+type Datasets interface {
+	Open(ctx context.Context, tenant, ref string) (io.ReadCloser, error)
+}
+
+// Results remembers what calls have answered, for all processes (seed 004 §7.3). The tenant is the invocation's.
+type Results interface {
+	// Recall returns what was remembered under a key, ok false when nothing is, or it is too old, or its dataset is gone.
+	Recall(ctx context.Context, tenant, key string) (r CachedResult, ok bool, err error)
+	// Remember keeps a result for a time; the dataset that it names is kept as long.
+	Remember(ctx context.Context, tenant, key string, r CachedResult, ttl time.Duration) error
+}
+
+// CachedResult is a remembered answer.
+type CachedResult struct {
+	Dataset agent.Dataset   `json:"dataset"`
+	Preview json.RawMessage `json:"preview"`
+	Report  json.RawMessage `json:"report"` // the tool's own: what its steps did
+}
+
+// Auth puts credentials into requests.
+type Auth interface {
+	// Authorise adds to a request what the first of the profiles that may be sent to its host says; without one the request stays as it is.
+	// [agent.CodeDenied] when a secret cannot be had. No error and no log names a secret.
+	Authorise(req *http.Request, profiles []agent.PlanAuth) error
+}
+
 // Catalog tells which agents a tenant may name.
 type Catalog interface {
 	ListAgents(ctx context.Context, query agent.AgentQuery) (agent.AgentPage, error)
@@ -35,9 +65,12 @@ type Catalog interface {
 // Dependencies is what a toolkit may be given (seed 000 §5.5, ToolDependencies). A factory gets exactly what it asked for and the
 // logger; the rest is nil.
 type Dependencies struct {
-	HTTP    HTTP
-	Blobs   Blobs
-	Catalog Catalog
+	HTTP     HTTP
+	Auth     Auth
+	Blobs    Blobs
+	Datasets Datasets
+	Results  Results
+	Catalog  Catalog
 	// Conn returns the gRPC client of a name. A toolkit that asks for one that it did not declare is answered with [agent.CodeDenied].
 	Conn   func(name string) (grpc.ClientConnInterface, error)
 	Logger *zap.Logger // never nil in a factory, and named after the toolkit
@@ -48,9 +81,12 @@ type Need string
 
 // The needs besides gRPC clients.
 const (
-	NeedHTTP    Need = "http"
-	NeedBlobs   Need = "blobs"
-	NeedCatalog Need = "catalog"
+	NeedHTTP     Need = "http"
+	NeedAuth     Need = "auth"
+	NeedBlobs    Need = "blobs"
+	NeedDatasets Need = "datasets"
+	NeedResults  Need = "results"
+	NeedCatalog  Need = "catalog"
 )
 
 // connPrefix begins the need of a gRPC client.
@@ -119,29 +155,18 @@ func (f *Factory) grant(available Dependencies) (Dependencies, error) {
 	}
 	var clients []string
 	for _, need := range f.Needs {
-		missing := ""
-		switch name, isConn := strings.CutPrefix(string(need), connPrefix); {
-		case isConn:
+		if name, isConn := strings.CutPrefix(string(need), connPrefix); isConn {
 			if err := f.checkConn(available, name); err != nil {
 				return given, err
 			}
 			clients = append(clients, name)
-		case need == NeedHTTP:
-			if given.HTTP = available.HTTP; given.HTTP == nil {
-				missing = "outbound HTTP"
-			}
-		case need == NeedBlobs:
-			if given.Blobs = available.Blobs; given.Blobs == nil {
-				missing = "a blob store"
-			}
-		case need == NeedCatalog:
-			if given.Catalog = available.Catalog; given.Catalog == nil {
-				missing = "the catalog"
-			}
-		default:
+			continue
+		}
+		give, known := gifts()[need]
+		if !known {
 			return given, agent.Invalid("toolkits", "toolkit %q has an unknown need %q", f.Name, need)
 		}
-		if missing != "" {
+		if missing := give(&given, &available); missing != "" {
 			return given, agent.Invalid("toolkits", "toolkit %q needs %s: none is configured", f.Name, missing)
 		}
 	}
@@ -149,6 +174,42 @@ func (f *Factory) grant(available Dependencies) (Dependencies, error) {
 		given.Conn = f.only(clients, available.Conn)
 	}
 	return given, nil
+}
+
+// gifts says how each need is met; what it returns names the thing that is missing.
+func gifts() map[Need]func(to, from *Dependencies) (missing string) {
+	unless := func(there bool, what string) string {
+		if there {
+			return ""
+		}
+		return what
+	}
+	return map[Need]func(to, from *Dependencies) string{
+		NeedHTTP: func(to, from *Dependencies) string {
+			to.HTTP = from.HTTP
+			return unless(to.HTTP != nil, "outbound HTTP")
+		},
+		NeedAuth: func(to, from *Dependencies) string {
+			to.Auth = from.Auth
+			return unless(to.Auth != nil, "auth profiles")
+		},
+		NeedBlobs: func(to, from *Dependencies) string {
+			to.Blobs = from.Blobs
+			return unless(to.Blobs != nil, "a blob store")
+		},
+		NeedDatasets: func(to, from *Dependencies) string {
+			to.Datasets = from.Datasets
+			return unless(to.Datasets != nil, "datasets")
+		},
+		NeedResults: func(to, from *Dependencies) string {
+			to.Results = from.Results
+			return unless(to.Results != nil, "a result cache")
+		},
+		NeedCatalog: func(to, from *Dependencies) string {
+			to.Catalog = from.Catalog
+			return unless(to.Catalog != nil, "the catalog")
+		},
+	}
 }
 
 func (f *Factory) checkConn(available Dependencies, name string) error {
