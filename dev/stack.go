@@ -26,6 +26,7 @@ const (
 	temporalPort = 7233
 	uiPort       = 8233
 	flightsPort  = 8234 // the same after a restart: kept conversations name it
+	redisPort    = 6379
 )
 
 type stackOptions struct {
@@ -89,6 +90,9 @@ func (d *dev) config(settings *turnstone.Settings, o stackOptions, logger *zap.L
 			FrontendPort: temporalPort, UIPort: uiPort, EnableUI: true, SearchAttributes: workflows.SearchAttributes(),
 		},
 	}
+	if settings.Jobs.RedisURL == "" {
+		cfg.Redis = &devstack.RedisConfig{Port: redisPort}
+	}
 	if settings.Database.URL == "" {
 		cfg.Postgres = &pgdev.Config{}
 	}
@@ -101,6 +105,9 @@ func (d *dev) furnish(ctx context.Context, h *house, o stackOptions) error {
 	set.Temporal.Address, set.Temporal.Namespace = h.stack.Temporal.Address(), h.stack.Temporal.Namespace()
 	if h.stack.Postgres != nil {
 		set.Database.URL = app.Secret(h.stack.Postgres.DSN())
+	}
+	if h.stack.Redis != nil {
+		set.Jobs.RedisURL = app.Secret(h.stack.Redis.URL())
 	}
 	folder := o.data
 	if o.ephemeral {
@@ -152,6 +159,10 @@ func freeOr(ctx context.Context, addr string) string {
 // announce prints where everything is.
 func (h *house) announce(w io.Writer) {
 	model := h.settings.LLM.Provider + " · " + h.settings.LLM.Model
+	redis := "as configured"
+	if h.stack.Redis != nil {
+		redis = h.stack.Redis.URL()
+	}
 	catalog := h.settings.Catalog.Folder
 	if catalog == "" {
 		catalog = "no folder"
@@ -161,13 +172,14 @@ func (h *house) announce(w io.Writer) {
   gRPC       %s
   Temporal   %s (namespace %s, task queue %s)
   Web UI     %s
+  Redis      %s (jobs: %s)
   model      %s
   catalog    %s (documents are applied as they are saved)
 
 Try:
   go run ./starter chat "%s" --server http://%s
 `, h.service.HTTPAddr(), h.service.GRPCAddr(), h.settings.Temporal.Address, h.settings.Temporal.Namespace, h.settings.Temporal.TaskQueue,
-		h.stack.Temporal.UIURL(), model, catalog, defaultPrompt, h.service.HTTPAddr())
+		h.stack.Temporal.UIURL(), redis, h.settings.Jobs.Queue, model, catalog, defaultPrompt, h.service.HTTPAddr())
 }
 
 // wait waits for the end of ctx or of a part, and stops everything.

@@ -199,7 +199,7 @@ func TestComposeAddresses(t *testing.T) {
 			checked[m[0]] = true
 		}
 	}
-	require.ElementsMatch(t, []string{"postgres:5432", "temporal:7233", "minio:9000", "temporal-postgres:5432"}, slices.Collect(maps.Keys(checked)))
+	require.ElementsMatch(t, []string{"postgres:5432", "temporal:7233", "minio:9000", "temporal-postgres:5432", "redis:6379"}, slices.Collect(maps.Keys(checked)))
 }
 
 func listens(s types.ServiceConfig) []string {

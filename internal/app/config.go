@@ -32,6 +32,7 @@ type Config struct {
 	Models  []Model `yaml:"models" help:"further model profiles (YAML only)"`
 	Catalog Catalog `yaml:"catalog"`
 	Tools   Tools   `yaml:"tools"`
+	Jobs    Jobs    `yaml:"jobs"`
 	Egress  Egress  `yaml:"egress"`
 	Log     Log     `yaml:"log"`
 
@@ -111,6 +112,10 @@ type Storage struct {
 	// BlobURL is a bucket (file://, s3://, gs://, azblob://). Default: the folder blobs of data_dir, filled in by [Load]. It is a
 	// secret because such a URL may carry credentials in its query.
 	BlobURL Secret `yaml:"blob_url" help:"bucket URL of the blob store; empty: the folder blobs in data_dir"`
+	// CollectEvery is how often content that nothing refers to is removed, by one of all processes. Default 1h; 0: never.
+	CollectEvery time.Duration `yaml:"collect_every" help:"how often to remove content that nothing refers to; 0: never"`
+	// CollectAfter is how long content stays that nothing refers to. Default 24h: longer than a tool call or an upload takes.
+	CollectAfter time.Duration `yaml:"collect_after" help:"how long content stays that nothing refers to"`
 }
 
 // Kinds of event log.
@@ -232,6 +237,32 @@ type Tools struct {
 	// GRPCClients are services that toolkits ask for by name: "graph=graph.internal:9090", with TLS "graph=grpcs://graph.example.com:443".
 	// Default none.
 	GRPCClients []string `yaml:"grpc_clients" help:"gRPC services for toolkits (name=host:port, name=grpcs://host:port)"`
+
+	Pipeline Pipeline `yaml:"pipeline"`
+}
+
+// Pipeline bounds execute_pipeline.
+type Pipeline struct {
+	// MaxBytes bounds a stored dataset that a pipeline reads; a response is bounded by egress.max_bytes. Default 256MiB.
+	MaxBytes Size `yaml:"max_bytes" help:"largest stored dataset that a pipeline reads"`
+	// CacheTTL is how long the answer of a pipeline without POST is reused by an equal one of the tenant (seed 004 §7.3). Default 1h; 0:
+	// not at all. A tool binding may shorten it.
+	CacheTTL time.Duration `yaml:"cache_ttl" help:"how long the answer of an equal pipeline is reused; 0: never"`
+}
+
+// Jobs is the bridge that takes jobs from Redis (seed 004 §§2, 4 and appendix B).
+type Jobs struct {
+	// RedisURL is redis://, rediss:// or unix://. Default empty: no bridge.
+	RedisURL Secret `yaml:"redis_url" help:"Redis that jobs come from; empty: none"`
+	// Queue and ResultPrefix are names of lists: a job's result is pushed to result_prefix:job_id. Default "agent:jobs", "agent:results".
+	Queue        string `yaml:"queue" help:"list that jobs are taken from"`
+	ResultPrefix string `yaml:"result_prefix" help:"results go to the list PREFIX:JOB_ID"`
+	// Tenant owns the turns of all jobs: who may write to this Redis acts for it. Default "default".
+	Tenant string `yaml:"tenant" help:"tenant of all jobs"`
+	// Concurrency is how many jobs this process has under way. Default 64.
+	Concurrency int `yaml:"concurrency" help:"jobs under way at once"`
+	// ResultTTL is how long a result waits to be fetched. Default 24h; 0: for ever.
+	ResultTTL time.Duration `yaml:"result_ttl" help:"how long a result waits to be fetched; 0: for ever"`
 }
 
 // Egress bounds every request made for a model (DESIGN §7).
@@ -267,7 +298,7 @@ func Default() Config {
 			MaxConcurrentActivities: 200, MaxConcurrentLocalActivities: 200, MaxConcurrentWorkflowTasks: 200,
 		},
 		Database: Database{MaxConns: 10},
-		Storage:  Storage{MaxInlineBytes: 10 << 20},
+		Storage:  Storage{MaxInlineBytes: 10 << 20, CollectEvery: time.Hour, CollectAfter: 24 * time.Hour},
 		Events:   Events{Log: LogPostgres, BatchInterval: 25 * time.Millisecond, Retention: 168 * time.Hour},
 		Turn: Turn{
 			ModelCalls: 25, ToolCalls: 50, WallTime: time.Hour, MaxMessageBytes: 1 << 20, QueueLength: 100,
@@ -277,6 +308,10 @@ func Default() Config {
 		LLM:          defaultLLM(),
 		Catalog: Catalog{
 			Shipped: true, Poll: 5 * time.Second, PlanCache: 1024, PlanTTL: time.Hour,
+		},
+		Tools: Tools{Pipeline: Pipeline{MaxBytes: 256 << 20, CacheTTL: time.Hour}},
+		Jobs: Jobs{
+			Queue: "agent:jobs", ResultPrefix: "agent:results", Tenant: agent.DefaultTenant, Concurrency: 64, ResultTTL: 24 * time.Hour,
 		},
 		Egress: Egress{MaxBytes: 32 << 20, Timeout: 30 * time.Second},
 		Log:    Log{Level: "info", Format: "json"},

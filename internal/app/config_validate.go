@@ -38,6 +38,7 @@ func (l *loader) validate() {
 	}
 
 	l.catalog()
+	l.jobs()
 	l.egressRules("egress.allow_hosts", cfg.Egress.AllowHosts, func(rule string) egress.Config { return egress.Config{AllowHosts: []string{rule}} })
 	l.egressRules("egress.allow_private", cfg.Egress.AllowPrivate, func(rule string) egress.Config { return egress.Config{AllowPrivate: []string{rule}} })
 	between(l, "egress.max_bytes", cfg.Egress.MaxBytes, 1<<10, 1<<30)
@@ -101,6 +102,8 @@ func (l *loader) stores() {
 			l.fault("storage.blob_url", "want a bucket URL such as file:///path or s3://bucket")
 		}
 	}
+	between(l, "storage.collect_every", cfg.Storage.CollectEvery, 0, 30*24*time.Hour)
+	between(l, "storage.collect_after", cfg.Storage.CollectAfter, 15*time.Minute, 365*24*time.Hour)
 	l.oneOf("events.log", cfg.Events.Log, LogPostgres, LogMemory)
 	if cfg.Events.Log == LogMemory && !cfg.Gateway.Enabled {
 		l.fault("events.log", "memory serves one process only, and this one would have no gateway to read it: enable the gateway or use postgres")
@@ -114,11 +117,7 @@ func (l *loader) catalog() {
 	between(l, "catalog.poll", c.Poll, 100*time.Millisecond, time.Hour)
 	between(l, "catalog.plan_cache", c.PlanCache, 1, 1_000_000)
 	between(l, "catalog.plan_ttl", c.PlanTTL, time.Second, 30*24*time.Hour)
-	if to := c.RedisURL.Reveal(); to != "" {
-		if u, err := url.Parse(to); err != nil || !slices.Contains([]string{"redis", "rediss", "unix"}, u.Scheme) {
-			l.fault("catalog.redis_url", "want redis://host:port, rediss://host:port or unix:///path")
-		}
-	}
+	l.redis("catalog.redis_url", c.RedisURL)
 	for i, folder := range c.SecretFolders {
 		if !filepath.IsAbs(folder) {
 			l.fault(fmt.Sprintf("catalog.secret_folders[%d]", i), "want an absolute path")
@@ -138,6 +137,30 @@ func (l *loader) catalog() {
 		}
 		seen[client.Name] = true
 	}
+}
+
+func (l *loader) redis(path string, to Secret) {
+	if to == "" {
+		return
+	}
+	if u, err := url.Parse(to.Reveal()); err != nil || !slices.Contains([]string{"redis", "rediss", "unix"}, u.Scheme) {
+		l.fault(path, "want redis://host:port, rediss://host:port or unix:///path")
+	}
+}
+
+// jobs also bounds what pipelines may reuse.
+func (l *loader) jobs() {
+	j, p := l.cfg.Jobs, l.cfg.Tools.Pipeline
+	l.redis("jobs.redis_url", j.RedisURL)
+	l.required("jobs.queue", j.Queue)
+	l.required("jobs.result_prefix", j.ResultPrefix)
+	if !agent.ValidName(j.Tenant) {
+		l.fault("jobs.tenant", "want 1 to 128 of A-Z a-z 0-9 . _ -")
+	}
+	between(l, "jobs.concurrency", j.Concurrency, 1, 10_000)
+	between(l, "jobs.result_ttl", j.ResultTTL, 0, 365*24*time.Hour)
+	between(l, "tools.pipeline.max_bytes", p.MaxBytes, 1<<10, 1<<30)
+	between(l, "tools.pipeline.cache_ttl", p.CacheTTL, 0, 30*24*time.Hour)
 }
 
 func (l *loader) turns() {

@@ -1,5 +1,5 @@
 // Package devstack is everything a machine without anything needs to run turns: a Temporal server with its Web UI,
-// a private PostgreSQL and a sample HTTP API, in one process and one child (DESIGN §9).
+// a private PostgreSQL, a sample HTTP API and a small Redis, in one process and one child (DESIGN §9).
 //
 // This package alone links the Temporal server. Its parts that do not, pgdev and flightsapi, are packages of their
 // own, for tests and programs that must stay small. All of it listens on the loopback address only.
@@ -35,6 +35,9 @@ type Config struct {
 	// Flights is the sample API.
 	Flights *FlightsConfig
 
+	// Redis is where jobs come from.
+	Redis *RedisConfig
+
 	// Logger receives warnings of the parts. Nil discards.
 	Logger *zap.Logger
 
@@ -52,6 +55,7 @@ type Stack struct {
 	Temporal *Temporal
 	Postgres *pgdev.Server
 	Flights  *flightsapi.Server
+	Redis    *Redis
 }
 
 // Start starts the parts side by side and waits for all. When one fails, those that did start are stopped and
@@ -64,7 +68,7 @@ func Start(ctx context.Context, cfg Config) (*Stack, error) {
 	stack := &Stack{}
 	// Not WithContext: a part that is told to give up would hide what the other one did wrong.
 	var group errgroup.Group
-	var faults [3]error
+	var faults [4]error
 	if cfg.Temporal != nil {
 		group.Go(func() error {
 			progress("starting the Temporal server…")
@@ -84,17 +88,26 @@ func Start(ctx context.Context, cfg Config) (*Stack, error) {
 			return faults[2]
 		})
 	}
+	if cfg.Redis != nil {
+		group.Go(func() error {
+			stack.Redis, faults[3] = startRedis(cfg.Redis.Port)
+			return faults[3]
+		})
+	}
 	if group.Wait() != nil {
 		return nil, errors.Join(append(faults[:], stack.Close(context.WithoutCancel(ctx)))...)
 	}
 	return stack, nil
 }
 
-// Close stops the parts in the order in which they use each other: the sample API, the Temporal server, the
+// Close stops the parts in the order in which they use each other: Redis, the sample API, the Temporal server, the
 // database. Workers and clients are the caller's to stop before. When ctx ends first the database is stopped at
 // once; nothing is left running in any case. Closing again does nothing.
 func (s *Stack) Close(ctx context.Context) error {
 	var faults []error
+	if s.Redis != nil {
+		s.Redis.Close()
+	}
 	if s.Flights != nil {
 		faults = append(faults, s.Flights.Stop(ctx))
 	}

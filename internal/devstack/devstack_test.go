@@ -5,8 +5,11 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
+	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone/internal/devstack"
@@ -20,12 +23,14 @@ func TestStackStartsWhatIsAskedFor(t *testing.T) {
 		Temporal: &devstack.TemporalConfig{EnableUI: true},
 		Postgres: &pgdev.Config{},
 		Flights:  &devstack.FlightsConfig{},
+		Redis:    &devstack.RedisConfig{},
 		Progress: func(text string) { said = append(said, text) },
 	})
 	require.NoError(t, err)
 	pid := stack.Postgres.Pid()
 	require.Contains(t, fetch(t, stack.Flights.URL()+"/flights?origin=NYC&dest=LAX&limit=1"), `"price"`)
 	require.Contains(t, fetch(t, stack.Temporal.UIURL()), "/_app/immutable/")
+	requireRedis(t, stack.Redis.URL())
 	require.NotZero(t, pid)
 	require.Contains(t, said, "starting the Temporal server…")
 	require.Contains(t, said, "initialising PostgreSQL (first run)…")
@@ -33,7 +38,8 @@ func TestStackStartsWhatIsAskedFor(t *testing.T) {
 	require.NoError(t, stack.Close(t.Context()))
 	require.NoError(t, stack.Close(t.Context()), "closing twice is harmless")
 	require.Zero(t, stack.Postgres.Pid())
-	for _, address := range []string{stack.Temporal.Address(), stack.Flights.URL()[len("http://"):]} {
+	redisAddress := strings.TrimSuffix(strings.TrimPrefix(stack.Redis.URL(), "redis://"), "/0")
+	for _, address := range []string{stack.Temporal.Address(), stack.Flights.URL()[len("http://"):], redisAddress} {
 		_, err := new(net.Dialer).DialContext(t.Context(), "tcp", address)
 		require.Error(t, err, "%s still answers", address)
 	}
@@ -42,6 +48,18 @@ func TestStackStartsWhatIsAskedFor(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, &devstack.Stack{}, empty)
 	require.NoError(t, empty.Close(t.Context()))
+}
+
+// requireRedis: it answers, and keys of a certain age go.
+func requireRedis(t *testing.T, at string) {
+	t.Helper()
+	options, err := redis.ParseURL(at)
+	require.NoError(t, err)
+	client := redis.NewClient(options)
+	defer client.Close()
+	require.NoError(t, client.Set(t.Context(), "a", "b", time.Second).Err())
+	require.Equal(t, "b", client.Get(t.Context(), "a").Val())
+	require.Eventually(t, func() bool { return client.Exists(t.Context(), "a").Val() == 0 }, 10*time.Second, 20*time.Millisecond)
 }
 
 func TestStackThatCannotStartLeavesNothing(t *testing.T) {

@@ -1,0 +1,62 @@
+package devstack
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+)
+
+// RedisConfig describes the Redis that jobs come from.
+type RedisConfig struct {
+	Port int // 0 takes any free one
+}
+
+// Redis is a small Redis in this process, over TCP: enough to try jobs out. It keeps nothing when it stops.
+type Redis struct {
+	server *miniredis.Miniredis
+	addr   string
+	stop   func()
+	done   sync.WaitGroup
+}
+
+// redisTick is how often keys grow older: the embedded server has no clock of its own.
+const redisTick = 100 * time.Millisecond
+
+// startRedis takes a free port where the wanted one is in use: many machines have a Redis already.
+func startRedis(port int) (*Redis, error) {
+	ports, err := choosePorts(true, wantedPort{"Redis", port})
+	if err != nil {
+		return nil, err
+	}
+	r := &Redis{server: miniredis.NewMiniRedis()}
+	if err := r.server.StartAddr(hostPort(ports[0])); err != nil {
+		return nil, fmt.Errorf("start Redis: %w", err)
+	}
+	r.addr = r.server.Addr()
+	ticker, over := time.NewTicker(redisTick), make(chan struct{})
+	r.stop = sync.OnceFunc(func() {
+		ticker.Stop()
+		close(over)
+		r.done.Wait()
+		r.server.Close()
+	})
+	r.done.Go(func() {
+		for {
+			select {
+			case <-over:
+				return
+			case <-ticker.C:
+				r.server.FastForward(redisTick)
+			}
+		}
+	})
+	return r, nil
+}
+
+// URL is where clients find it: redis://127.0.0.1:port/0.
+func (r *Redis) URL() string { return "redis://" + r.addr + "/0" }
+
+// Close stops it and forgets everything. Closing again does nothing.
+func (r *Redis) Close() { r.stop() }
