@@ -35,7 +35,7 @@ func TestModelCallStreamsAndStores(t *testing.T) {
 	require.Len(t, h.model.seen, 1, "a stored step is not asked for again")
 
 	prompt := h.model.seen[0]
-	require.Equal(t, "You are an analyst.\n\nSession: s1", prompt.System)
+	require.Equal(t, "You are an analyst.\n\nSession: s1", prompt.SystemPrompt())
 	require.Equal(t, []agent.Message{agent.UserText("hello")}, prompt.Messages)
 	require.Equal(t, "lookup", prompt.Tools[0].Name)
 }

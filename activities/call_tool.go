@@ -1,9 +1,7 @@
 package activities
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -236,6 +234,7 @@ func (r *toolRun) invocation(ctx context.Context, p *producer) agent.Invocation 
 		Tenant: r.turn.Tenant, TurnID: r.turn.TurnID, SessionID: r.turn.SessionID, UserID: r.turn.user, UserRole: r.turn.role, Step: r.in.Step,
 		Attempt: int64(p.fence.Epoch), IdempotencyKey: fmt.Sprintf("%s/%d/%s", r.in.TurnID, r.in.Step, r.in.CallID),
 		Parameters: r.grant.Parameters, Auth: r.grant.Auth, Repeatable: r.grant.Spec.Idempotent || effectFree(r.tool, r.block.Args),
+		InlineBytes: r.a.InlineBytes,
 		Progress: func(message string) {
 			progress := r.event(agent.EventToolProgress)
 			progress.Text = clip(message, 1000)
@@ -259,56 +258,3 @@ func (r *toolRun) event(kind agent.EventType) agent.Event {
 }
 
 func failed(f *agent.Failure) agent.ToolResult { return agent.ToolResult{Failure: f} }
-
-// step turns a result into what is stored: bounded for the model, whole in the blob store when it is too large.
-func (r *toolRun) step(ctx context.Context, key agent.StepKey, fence agent.Fence, result agent.ToolResult, took time.Duration) (agent.ToolStep, error) {
-	block := agent.Block{Type: agent.BlockToolResult, ToolCallID: key.CallID, Name: r.block.Name, Status: agent.ResultSuccess, Output: result.Output}
-	s := agent.ToolStep{
-		Key: key, Fence: fence, Tenant: r.turn.Tenant, Name: r.block.Name, Args: r.block.Args, Data: result.Data, Preview: result.Preview,
-		DurationMS: took.Milliseconds(),
-	}
-	if result.Failure != nil {
-		output, err := json.Marshal(map[string]*agent.Failure{"error": result.Failure})
-		if err != nil {
-			return s, err
-		}
-		block.Status, block.Output = agent.ResultError, output
-	}
-	if len(block.Output) == 0 {
-		block.Output = json.RawMessage("null")
-	}
-	if len(block.Output) > r.a.InlineBytes {
-		if err := r.offload(ctx, &block, result); err != nil {
-			return s, err
-		}
-	}
-	if len(s.Data) > r.a.MaxInlineBytes {
-		s.Data = nil
-	}
-	s.Result = block
-	s.Verdict = agent.ToolVerdict{ID: key.CallID, Failed: result.Failure != nil, Ref: block.Ref, Refused: r.in.Refused != ""}
-	return s, nil
-}
-
-// offload moves a large output to the blob store and leaves the model a reference and a preview. The dataset is stored when there
-// is one, so that the reference can be the input of another pipeline (seed 004 §7.2).
-func (r *toolRun) offload(ctx context.Context, block *agent.Block, result agent.ToolResult) error {
-	whole := result.Data
-	if len(whole) == 0 {
-		whole = block.Output
-	}
-	ref, err := r.a.Blobs.Put(ctx, r.turn.Tenant, bytes.NewReader(whole))
-	if err != nil {
-		return fmt.Errorf("store output of %s: %w", r.block.Name, err)
-	}
-	preview := result.Preview
-	if len(preview) == 0 {
-		preview, err = json.Marshal(map[string]any{"type": "json", "bytes": len(whole)})
-		if err != nil {
-			return err
-		}
-	}
-	block.Ref = ref
-	block.Output, err = json.Marshal(map[string]json.RawMessage{"ref": json.RawMessage(`"` + ref + `"`), "preview": preview})
-	return err
-}

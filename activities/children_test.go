@@ -26,9 +26,13 @@ func bosses(t *testing.T, change ...func(*activities.Config)) *harness {
 }
 
 // delegates begins a turn that asks for help, and returns the verdict on its call.
-func (h *harness) delegates(args string) agent.CallVerdict {
+func (h *harness) delegates(args string, metadata ...map[string]any) agent.CallVerdict {
 	h.t.Helper()
-	h.begin(agent.TurnRequest{TurnID: "t1", SessionID: "s1", Context: agent.InvocationContext{Tenant: "acme", UserID: "u"}})
+	about := agent.InvocationContext{Tenant: "acme", UserID: "u"}
+	if len(metadata) > 0 {
+		about.Metadata = metadata[0]
+	}
+	h.begin(agent.TurnRequest{TurnID: "t1", SessionID: "s1", Context: about})
 	h.model.script(calls(agent.Block{Type: agent.BlockToolCall, ID: "a", Name: "delegate_to_agent", Args: json.RawMessage(args)}))
 	v, err := h.CallModel(h.t.Context(), activities.CallModelInput{TurnID: "t1", Step: 1})
 	require.NoError(h.t, err)

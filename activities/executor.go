@@ -3,6 +3,7 @@ package activities
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
@@ -20,6 +21,8 @@ const (
 type executor struct {
 	plan  agent.Plan
 	chain []agent.Middleware
+
+	readsDatasets bool // a tool takes references to datasets
 }
 
 // executors builds the executor of a plan once, however many turns ask for it at the same time (seed 001: the executor cache with its
@@ -57,7 +60,7 @@ func (a *Activities) executor(ctx context.Context, hash string) (*executor, erro
 		if err != nil {
 			return nil, err
 		}
-		e := &executor{plan: plan, chain: chain}
+		e := &executor{plan: plan, chain: chain, readsDatasets: slices.ContainsFunc(plan.Tools, func(t agent.PlanTool) bool { return t.Spec.ReadsDatasets })}
 		a.executors.ready.Add(hash, e)
 		return e, nil
 	})

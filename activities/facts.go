@@ -22,6 +22,9 @@ type facts struct {
 	role    string
 	schema  json.RawMessage // of the answer; empty: free text
 	parent  agent.TurnID
+	job     jobFacts
+	first   bool    // nothing came before it in its session
+	aside   *string // what its prompts say of the data that lies ready; nil until a model is called for it
 }
 
 func factsOf(r *agent.TurnRecord, cursor int64) facts {
@@ -30,6 +33,7 @@ func factsOf(r *agent.TurnRecord, cursor int64) facts {
 			TurnID: r.TurnID, Tenant: r.Tenant, SessionID: r.SessionID, Agent: r.Agent, InstanceID: r.InstanceID, PlanHash: r.PlanHash,
 		},
 		cursor: cursor, model: r.Model, history: r.History, user: r.UserID, role: r.Context.UserRole, schema: r.OutputSchema, parent: r.Parent,
+		job: jobOf(r), first: cursor <= int64(len(r.Input)),
 	}
 }
 

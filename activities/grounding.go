@@ -10,10 +10,10 @@ import (
 	"github.com/turnstone-run/turnstone/internal/retrieval/citation"
 )
 
-// ground gives a request the branch's prompt and, behind it, the passages that were found. The session stands behind the plan's own
-// words, which stay byte-stable for the provider's cache: tools ask for it (seed 004 §5.1).
+// ground gives a request the branch's prompt and, behind it, the passages that were found and the session, for which tools ask (seed 004
+// §5.1). They stand apart from the plan's own words, which stay byte-stable for the provider's cache.
 func (r *modelRun) ground(ctx context.Context) error {
-	about := ""
+	r.request.About = "Session: " + string(r.turn.SessionID)
 	if len(r.plan.Prepare) > 0 {
 		var err error
 		if r.found, _, err = r.a.Store.Prepared(ctx, r.turn.TurnID); err != nil {
@@ -24,10 +24,10 @@ func (r *modelRun) ground(ctx context.Context) error {
 			r.request.System = branch.System
 		}
 		if branch == nil || branch.Retrieve {
-			about = contextOf(r.found.Passages)
+			r.request.About += contextOf(r.found.Passages)
 		}
 	}
-	r.request.System = strings.TrimSpace(r.request.System + "\n\nSession: " + string(r.turn.SessionID) + about)
+	r.request.System = strings.TrimSpace(r.request.System)
 	return nil
 }
 

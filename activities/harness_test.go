@@ -31,6 +31,7 @@ type harness struct {
 	*activities.Activities
 	t     *testing.T
 	store *postgres.Store
+	spy   *spyStore // what the activities see of it
 	log   *pgstream.Log
 	model scripted
 	tool  *fakeTool
@@ -39,6 +40,7 @@ type harness struct {
 
 	catalog *fixed
 	library *fakeLibrary
+	config  activities.Config
 }
 
 func newHarness(t *testing.T, change ...func(*activities.Config)) *harness {
@@ -49,6 +51,7 @@ func newHarness(t *testing.T, change ...func(*activities.Config)) *harness {
 	t.Cleanup(pool.Close)
 	require.NoError(t, postgres.Migrate(ctx, pool))
 	h := &harness{t: t, store: postgres.NewStore(pool, postgres.Config{}), tool: &fakeTool{}, runs: &fakeRuns{}, blobs: &fakeBlobs{}, library: &fakeLibrary{}}
+	h.spy = &spyStore{Store: h.store, tools: map[agent.StepKey]agent.ToolStep{}}
 	h.log, err = pgstream.New(ctx, pgstream.Config{Pool: pool, Logger: zaptest.NewLogger(t)})
 	require.NoError(t, err)
 	t.Cleanup(h.log.Stop)
@@ -64,15 +67,23 @@ func newHarness(t *testing.T, change ...func(*activities.Config)) *harness {
 	set, err := middleware.NewSet(middleware.Builtin(2)...)
 	require.NoError(t, err)
 	cfg := activities.Config{
-		Registry: h.catalog, Models: &h.model, Tools: h.tool, Middleware: set, Store: h.store, Log: h.log, Blobs: h.blobs, Runs: h.runs,
+		Registry: h.catalog, Models: &h.model, Tools: h.tool, Middleware: set, Store: h.spy, Log: h.log, Blobs: h.blobs, Runs: h.runs,
 		Schemas: schema.New(), Knowledge: h.library, Logger: zaptest.NewLogger(t),
 	}
 	for _, c := range change {
 		c(&cfg)
 	}
-	h.Activities, err = activities.New(cfg)
-	require.NoError(t, err)
+	h.config = cfg
+	h.Activities = h.process()
 	return h
+}
+
+// process is another process of the same cluster.
+func (h *harness) process() *activities.Activities {
+	h.t.Helper()
+	a, err := activities.New(h.config)
+	require.NoError(h.t, err)
+	return a
 }
 
 // begin begins a turn that holds its session.

@@ -58,9 +58,15 @@ func (a *Activities) newModelRun(ctx context.Context, in CallModelInput) (*model
 	if r.model, err = a.Models.Model(ctx, r.profile); err != nil {
 		return nil, fmt.Errorf("find model %q: %w", r.profile.Profile, err)
 	}
-	messages, err := a.Store.Prompt(ctx, agent.PromptQuery{
+	query := agent.PromptQuery{
 		TurnID: turn.TurnID, Tenant: turn.Tenant, SessionID: turn.SessionID, Cursor: turn.cursor, History: turn.history, Step: max(in.Step, 1),
-	})
+	}
+	if in.Step > 0 { // the preparation is about the message alone
+		if query.Aside, err = a.aside(ctx, made, &turn); err != nil {
+			return nil, err
+		}
+	}
+	messages, err := a.Store.Prompt(ctx, query)
 	if err != nil {
 		return nil, fmt.Errorf("load prompt: %w", err)
 	}

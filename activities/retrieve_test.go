@@ -74,7 +74,8 @@ func TestRetrieve(t *testing.T) {
 
 	_, err := h.CallModel(t.Context(), activities.CallModelInput{TurnID: "t1", Step: 1})
 	require.NoError(t, err)
-	system := h.model.seen[2].System
+	system := h.model.seen[2].SystemPrompt()
+	require.Equal(t, "Answer from the context.", h.model.seen[2].System, "what was found is not part of what the provider keeps")
 	require.Contains(t, system, "Answer from the context.")
 	require.Contains(t, system, "Be kind.")
 	require.NotContains(t, system, "You are an analyst.")
@@ -114,7 +115,7 @@ func TestRetrieveBranches(t *testing.T) {
 			h.model.script(says("hi"))
 			_, err = h.CallModel(t.Context(), activities.CallModelInput{TurnID: "t1", Step: 1})
 			require.NoError(t, err)
-			require.Contains(t, h.model.seen[len(h.model.seen)-1].System, c.system)
+			require.Contains(t, h.model.seen[len(h.model.seen)-1].SystemPrompt(), c.system)
 		})
 	}
 }

@@ -1,13 +1,13 @@
 package activities
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
-	"strings"
+	"slices"
 
 	"go.uber.org/zap"
 
@@ -57,7 +57,10 @@ func (a *Activities) Finish(ctx context.Context, in StoreTurnInput) (agent.Agent
 			out.Output = string(out.Structured)
 		}
 	}
-	record := agent.FinishRecord{TurnID: in.TurnID, Tenant: turn.Tenant, SessionID: turn.SessionID, NodeID: turn.Agent}
+	record := agent.FinishRecord{
+		TurnID: in.TurnID, Tenant: turn.Tenant, SessionID: turn.SessionID, JobID: turn.job.id, RunID: turn.job.run,
+		NodeID: cmp.Or(turn.job.node, turn.Agent), CacheHit: slices.ContainsFunc(tools, func(t agent.ToolStep) bool { return t.CacheHit }),
+	}
 	if err := a.keepResult(ctx, &record, &out, tools); err != nil {
 		return agent.AgentStepOutput{}, err
 	}
@@ -147,48 +150,14 @@ func compose(t *TurnRef, in StoreTurnInput, models []agent.ModelStep, tools []ag
 	}
 	for i := range tools {
 		t := &tools[i]
-		out.ToolCalls = append(out.ToolCalls, agent.ToolCallNote{ID: t.Key.CallID, Tool: t.Name, Status: t.Result.Status, Ref: t.Result.Ref})
+		out.ToolCalls = append(out.ToolCalls, agent.ToolCallNote{
+			ID: t.Key.CallID, Tool: t.Name, Status: t.Result.Status, Ref: t.Result.Ref, CacheHit: t.CacheHit,
+		})
 		if len(t.Preview) > 0 {
 			out.ResultPreview = t.Preview
 		}
 	}
 	return out
-}
-
-// result is what a reference resolves to.
-type result struct {
-	Output     string          `json:"output"`
-	Structured json.RawMessage `json:"structured,omitempty"`
-	Blocks     []agent.Block   `json:"blocks"`
-	Data       json.RawMessage `json:"data,omitempty"`
-	DataRef    string          `json:"data_ref,omitempty"` // cas:// reference of data too large to be here
-}
-
-// keepResult fills in the result: inline below the bound of seed 004 §1.4, else in the blob store.
-func (a *Activities) keepResult(ctx context.Context, record *agent.FinishRecord, out *agent.AgentStepOutput, tools []agent.ToolStep) error {
-	r := result{Output: out.Output, Blocks: out.Blocks, Structured: out.Structured}
-	for i := range tools {
-		if t := &tools[i]; len(t.Preview) > 0 {
-			r.Data, r.DataRef = t.Data, ""
-			if len(t.Data) == 0 {
-				r.DataRef = t.Result.Ref
-			}
-		}
-	}
-	raw, err := json.Marshal(r)
-	if err != nil {
-		return fmt.Errorf("encode result: %w", err)
-	}
-	if len(raw) < a.MaxInlineBytes {
-		record.Result = raw
-		return nil
-	}
-	ref, err := a.Blobs.Put(ctx, record.Tenant, bytes.NewReader(raw))
-	if err != nil {
-		return fmt.Errorf("store result: %w", err)
-	}
-	record.CASID = strings.TrimPrefix(ref, "cas://")
-	return nil
 }
 
 // terminalEvents are the last events of a stream: what went wrong, if anything, and the end (seed 000 §5.6).

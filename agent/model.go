@@ -18,6 +18,7 @@ type ModelRequest struct {
 	Profile      string          // of the plan; middleware may choose another, and its model and settings are taken then
 	Model        string          // the provider's name for the model
 	System       string          // the system prompt; stable per plan
+	About        string          // what stands behind it, of this turn and session alone: see [ModelRequest.SystemPrompt]
 	Messages     []Message       // user, assistant and tool messages in order
 	Tools        []ToolSpec      // what the model may call
 	ToolChoice   string          // "", "auto", "none", "required", or a tool's name
@@ -26,6 +27,14 @@ type ModelRequest struct {
 	OutputSchema json.RawMessage // JSON Schema of the answer, for a model that enforces one; empty: free text
 	Cache        *PromptCache    // nil: as the provider does by itself
 	Answer       []Block         // of a BeforeModel that jumps to the end; models ignore it
+}
+
+// SystemPrompt is System and About as one text. A model that marks what its provider is to keep marks the end of System.
+func (r *ModelRequest) SystemPrompt() string {
+	if r.System == "" || r.About == "" {
+		return r.System + r.About
+	}
+	return r.System + "\n\n" + r.About
 }
 
 // PromptCache asks the provider to keep the stable prefix of a prompt: tools, system prompt, and the messages up to the last one.

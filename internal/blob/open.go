@@ -18,7 +18,7 @@ import (
 const (
 	opOpen = "open blob"
 	opRead = "read blob"
-	// maxWindow bounds the decoder's memory whatever a stream asks for; the encoder's default window is 8 MiB.
+	// maxWindow bounds the decoder's memory whatever a stream asks for; earlier releases wrote with a window of 8 MiB.
 	maxWindow = 8 << 20
 )
 

@@ -33,6 +33,7 @@ type Store struct {
 	bucket   *blob.Bucket
 	maxBytes int64
 	removal  time.Duration // how long one may take
+	ledger   Ledger        // nil: there is none
 }
 
 // Option changes a rare setting of a [Store].
@@ -40,6 +41,19 @@ type Option func(*Store)
 
 // MaxBytes bounds one blob, uncompressed; the default is 1 GiB.
 func MaxBytes(n int64) Option { return func(s *Store) { s.maxBytes = n } }
+
+// Ledger knows what content is referred to, and when it was put; see the package's comment for what it promises. References are
+// cas://sha256:<hex>.
+type Ledger interface {
+	// Putting notes that content of so many bytes is about to be put: it is not released for a grace from now on.
+	Putting(ctx context.Context, tenant, ref string, bytes int64) error
+	// Release takes content off the ledger if nobody refers to it and nobody has put it within the grace, at once, and says whether the
+	// content may be removed.
+	Release(ctx context.Context, tenant, ref string) (bool, error)
+}
+
+// WithLedger makes every Put note its content in a ledger, and every Remove ask it. All processes that share a bucket must share the ledger.
+func WithLedger(l Ledger) Option { return func(s *Store) { s.ledger = l } }
 
 // Open opens the bucket of a URL. A file:// folder is made when it does not exist. [agent.CodeInvalid] for a URL that no built-in
 // driver understands.
@@ -113,23 +127,28 @@ func (s *Store) Sweep(ctx context.Context, before time.Time) (int, error) {
 	return uploads + removals, err
 }
 
-func (s *Store) sweep(ctx context.Context, prefix string, before time.Time) (int, error) {
-	n := 0
-	for list := s.bucket.List(&blob.ListOptions{Prefix: prefix}); ; {
-		object, err := list.Next(ctx)
-		switch {
-		case errors.Is(err, io.EOF):
-			return n, nil
-		case err != nil:
-			return n, fail(ctx, "sweep blob store", err)
-		case object.ModTime.After(before):
-			continue
+func (s *Store) sweep(ctx context.Context, prefix string, before time.Time) (n int, err error) {
+	err = again(func() error {
+		for list := s.bucket.List(&blob.ListOptions{Prefix: prefix}); ; {
+			object, err := list.Next(ctx)
+			switch {
+			case errors.Is(err, io.EOF):
+				return nil
+			case err != nil:
+				return err
+			case object.ModTime.After(before):
+				continue
+			}
+			if err := s.bucket.Delete(ctx, object.Key); err != nil && gcerrors.Code(err) != gcerrors.NotFound {
+				return err
+			}
+			n++
 		}
-		if err := s.bucket.Delete(ctx, object.Key); err != nil && gcerrors.Code(err) != gcerrors.NotFound {
-			return n, fail(ctx, "sweep blob store", err)
-		}
-		n++
+	})
+	if err != nil {
+		return n, fail(ctx, "sweep blob store", err)
 	}
+	return n, nil
 }
 
 // fail classifies an error of the bucket: what asking again may cure is [agent.CodeUnavailable], and a bucket that cannot be

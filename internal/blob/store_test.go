@@ -35,7 +35,7 @@ func each(t *testing.T, run func(t *testing.T, s *blob.Store), opts ...blob.Opti
 	}
 }
 
-func open(t *testing.T, url string, opts ...blob.Option) *blob.Store {
+func open(t testing.TB, url string, opts ...blob.Option) *blob.Store {
 	t.Helper()
 	s, err := blob.Open(t.Context(), url, opts...)
 	require.NoError(t, err)
@@ -43,7 +43,7 @@ func open(t *testing.T, url string, opts ...blob.Option) *blob.Store {
 	return s
 }
 
-func put(t *testing.T, s *blob.Store, tenant string, content []byte) string {
+func put(t testing.TB, s *blob.Store, tenant string, content []byte) string {
 	t.Helper()
 	ref, err := s.Put(t.Context(), tenant, bytes.NewReader(content))
 	require.NoError(t, err)

@@ -18,6 +18,10 @@ type Config struct {
 	PromptBytes    int  // most bytes of a prompt's blocks as JSON; 8 MiB
 	SeparateLog    bool // the event log is not in this database: Finish leaves its events to the caller
 
+	// BlobGrace is for how long content stays that was put, or that the cache let go of, while nobody refers to it; 1 h. It must be longer
+	// than any tool works between storing content and answering with its reference.
+	BlobGrace time.Duration
+
 	CatalogPoll time.Duration // how late a missed notification of the catalog is noticed, ± 20 %; 5 s
 }
 
@@ -26,6 +30,7 @@ const (
 	defaultPromptMessages = 2000
 	defaultPromptBytes    = 8 << 20
 	defaultCatalogPoll    = 5 * time.Second
+	defaultBlobGrace      = time.Hour
 )
 
 func (c Config) withDefaults() Config {
@@ -46,6 +51,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.PromptBytes <= 0 {
 		c.PromptBytes = defaultPromptBytes
+	}
+	if c.BlobGrace <= 0 {
+		c.BlobGrace = defaultBlobGrace
 	}
 	if c.CatalogPoll <= 0 {
 		c.CatalogPoll = defaultCatalogPoll

@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"errors"
-	"math"
 	"slices"
 	"time"
 
@@ -47,18 +46,6 @@ WHERE turn_id = $1 AND decision IS NULL`
 const handOver = `
 UPDATE turns SET state = 'running', held_at = clock_timestamp() WHERE turn_id = $1`
 
-const insertResult = `
-INSERT INTO agent_results (result_id, job_id, run_id, node_id, result_data, cas_id, status, error, tool_calls, tokens_used, cache_hit,
-	execution_time_ms, created_at, completed_at, turn_id, tenant, session_id, output)
-VALUES ($1, $2, $3, $4, $5, nullif($6, ''), $7, $8, $9, $10, $11, $12, $13, clock_timestamp(), $14, $15, $16, $17)`
-
-const insertCalls = `
-INSERT INTO tool_calls (turn_id, step, call_id, tenant, name, args, status, ref, duration_ms)
-SELECT $1, c.step, c.call_id, $2, c.name, c.args::json, c.status, c.ref, c.duration
-FROM unnest($3::integer[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::bigint[])
-	AS c (step, call_id, name, args, status, ref, duration)
-ON CONFLICT DO NOTHING`
-
 const closeStream = `
 SELECT turnstone_close($1, $2::json)`
 
@@ -93,15 +80,20 @@ func (s *Store) Finish(ctx context.Context, f agent.FinishRecord) (agent.Finishe
 			Err: agent.Errorf(agent.CodeInvalid, "", "%q is no end of a turn", f.Output.Status),
 		}
 	}
-	job := jobID(f.JobID, f.TurnID)
-	done, err := s.finish(ctx, f, job)
-	var pg *pgconn.PgError
-	if errors.As(err, &pg) && pg.ConstraintName == "agent_results_job_id_key" {
-		// Job ids come from outside. One that another turn has taken must not keep this one from ending.
-		fresh := uuid.New()
-		s.cfg.Logger.Warn("job id is taken, storing the result under another one",
-			zap.String("turn_id", string(f.TurnID)), zap.Stringer("job_id", job), zap.Stringer("stored_as", fresh))
-		done, err = s.finish(ctx, f, fresh)
+	ids := append(jobIDs(f.Tenant, f.JobID, f.TurnID), uuid.New())
+	var (
+		done agent.Finished
+		err  error
+	)
+	for i, id := range ids {
+		if i > 0 {
+			s.cfg.Logger.Warn("job id is taken, storing the result under another one", zap.String("turn_id", string(f.TurnID)),
+				zap.Stringer("job_id", ids[0]), zap.Stringer("stored_as", id))
+		}
+		done, err = s.finish(ctx, f, id)
+		if pg, taken := errors.AsType[*pgconn.PgError](err); !taken || pg.ConstraintName != "agent_results_job_id_key" {
+			break
+		}
 	}
 	return done, mapError(op, err)
 }
@@ -169,10 +161,11 @@ func (s *Store) queueFinish(b *pgx.Batch, f *agent.FinishRecord, e *ending, job 
 
 	produced.queue(b, e.tenant, e.sessionID, f.TurnID, e.held.lastPosition)
 	e.held.lastPosition += int64(len(produced.roles))
-	if err := queueCalls(b, f.TurnID, e.tenant, callRows(models, tools)); err != nil {
+	calls := callRows(models, tools)
+	if err := queueCalls(b, f.TurnID, e.tenant, calls); err != nil {
 		return agent.Finished{}, err
 	}
-	if err := queueResult(b, f, e, &done.Output, resultID, job); err != nil {
+	if err := queueResult(b, f, e, &done.Output, resultID, job, calls); err != nil {
 		return agent.Finished{}, err
 	}
 	b.Queue(endTurn, f.TurnID, string(done.Output.Status))
@@ -207,83 +200,4 @@ func (s *Store) queueClose(b *pgx.Batch, f *agent.FinishRecord, output *agent.Ag
 	}
 	b.Queue(closeStream, f.TurnID, text)
 	return true, nil
-}
-
-func queueResult(b *pgx.Batch, f *agent.FinishRecord, e *ending, o *agent.AgentStepOutput, id, job uuid.UUID) error {
-	data, err := encodeJSONB(f.Result)
-	if err != nil {
-		return err
-	}
-	failure, err := encodeJSONB(o.Error)
-	if err != nil {
-		return err
-	}
-	calls, err := encodeJSONB(o.ToolCalls)
-	if err != nil {
-		return err
-	}
-	output, err := encode(o)
-	if err != nil {
-		return err
-	}
-	runID, nodeID := f.RunID, f.NodeID
-	if runID == "" {
-		runID = string(f.TurnID)
-	}
-	if nodeID == "" {
-		nodeID = e.agentName
-	}
-	b.Queue(insertResult, id, job, plain(runID), plain(nodeID), data, f.CASID, string(o.Status), failure, calls,
-		clamp(o.Usage.InputTokens+o.Usage.OutputTokens), f.CacheHit, clamp(o.ExecutionTimeMS), e.createdAt, f.TurnID, e.tenant, e.sessionID,
-		output)
-	return nil
-}
-
-func queueCalls(b *pgx.Batch, id agent.TurnID, tenant string, rows []callRow) error {
-	n := len(rows)
-	if n == 0 {
-		return nil
-	}
-	var (
-		steps                    = make([]int, n)
-		ids, names, states, refs = make([]string, n), make([]string, n), make([]string, n), make([]string, n)
-		args                     = make([]*string, n)
-		durations                = make([]int64, n)
-	)
-	for i, r := range rows {
-		raw, err := encodeRaw(r.args)
-		if err != nil {
-			return err
-		}
-		if raw != nil {
-			text := string(raw)
-			args[i] = &text
-		}
-		steps[i], ids[i], names[i], states[i], refs[i] = r.step, plain(string(r.id)), plain(r.name), r.status, plain(r.ref)
-		durations[i] = r.duration
-	}
-	b.Queue(insertCalls, id, tenant, steps, ids, names, args, states, refs, durations)
-	return nil
-}
-
-// clamp fits a count into the seed's INTEGER columns.
-func clamp(n int64) int32 {
-	return int32(min(max(n, 0), math.MaxInt32))
-}
-
-// jobNamespace makes job ids of turn ids that are no UUIDs.
-//
-//nolint:gochecknoglobals // a constant in all but syntax
-var jobNamespace = uuid.NewSHA1(uuid.NameSpaceURL, []byte("https://turnstone.run/job"))
-
-// jobID is the job that a result belongs to: the one that was named, else the turn id; either as it is when it is a UUID, and as the
-// UUIDv5 of it when not.
-func jobID(job string, turn agent.TurnID) uuid.UUID {
-	if job == "" {
-		job = string(turn)
-	}
-	if id, err := uuid.Parse(job); err == nil {
-		return id
-	}
-	return uuid.NewSHA1(jobNamespace, []byte(job))
 }

@@ -3,7 +3,6 @@ package postgres
 import (
 	"cmp"
 	"context"
-	"slices"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -14,7 +13,7 @@ import (
 const (
 	// maxForgotten bounds the sessions that go in one transaction: the one that is named and those of child turns.
 	maxForgotten = 10_000
-	// forgetTimeout is what a statement may take here: looking for references reads whatever of the tenant has any.
+	// forgetTimeout is what a statement may take here: a session may have been in use for years.
 	forgetTimeout = `SET LOCAL statement_timeout = '5min'`
 )
 
@@ -45,31 +44,20 @@ const readOwnRefs = `
 SELECT c.ref FROM turns t JOIN tool_calls c ON c.turn_id = t.turn_id
 WHERE t.tenant = $1 AND t.session_id = ANY ($2) AND c.ref LIKE 'cas://sha256:%'
 UNION
+SELECT 'cas://sha256:' || d FROM turns t JOIN tool_calls c ON c.turn_id = t.turn_id, turnstone_digests(c.dataset::text) AS d
+WHERE t.tenant = $1 AND t.session_id = ANY ($2)
+UNION
 SELECT 'cas://' || r.cas_id FROM turns t JOIN agent_results r ON r.turn_id = t.turn_id
-WHERE t.tenant = $1 AND t.session_id = ANY ($2) AND r.cas_id IS NOT NULL
-ORDER BY 1`
+WHERE t.tenant = $1 AND t.session_id = ANY ($2) AND r.cas_id IS NOT NULL`
 
-// Of the references $2 those that something else of the tenant has, once the sessions are gone: results, tool calls, transcripts, and
-// of the turns that have not ended their inputs and steps. In texts every mention counts.
-const readOtherRefs = `
-WITH live AS (
-	SELECT holder AS turn_id FROM sessions WHERE tenant = $1 AND holder IS NOT NULL
-	UNION
-	SELECT turn_id FROM turns WHERE tenant = $1 AND state = 'queued'
-), texts AS (
-	SELECT blocks::text AS body FROM messages WHERE tenant = $1 AND turnstone_has_ref(blocks)
-	UNION ALL
-	SELECT t.input::text FROM live JOIN turns t USING (turn_id)
-	UNION ALL
-	SELECT concat_ws(' ', s.content, s.verdict, s.args, s.data, s.preview) FROM live JOIN turn_steps s USING (turn_id)
-	UNION ALL
-	SELECT body::text FROM session_notes WHERE tenant = $1 AND turnstone_has_ref(body)
-)
-SELECT m[1] FROM texts, regexp_matches(body, 'cas://sha256:[0-9a-f]{64}', 'g') AS m WHERE m[1] = ANY ($2)
-UNION
-SELECT ref FROM tool_calls WHERE tenant = $1 AND ref <> '' AND ref = ANY ($2)
-UNION
-SELECT 'cas://' || cas_id FROM agent_results WHERE tenant = $1 AND cas_id IS NOT NULL AND 'cas://' || cas_id = ANY ($2)`
+// Of the references $2 those that nobody of the tenant holds, once the sessions are gone, and that nobody has put of late: whoever has just
+// put content has yet to refer to it.
+const readOrphans = `
+SELECT d.ref FROM unnest($2::text[]) AS d (ref)
+WHERE NOT EXISTS (SELECT FROM blob_refs r WHERE r.tenant = $1 AND r.digest = substr(d.ref, 14))
+	AND NOT EXISTS (
+		SELECT FROM blobs b WHERE b.tenant = $1 AND b.digest = substr(d.ref, 14) AND b.put_at >= clock_timestamp() - $3::interval)
+ORDER BY d.ref`
 
 const turnsOf = ` IN (SELECT turn_id FROM turns WHERE tenant = $1 AND session_id = ANY ($2))`
 
@@ -98,7 +86,8 @@ const (
 
 // DeleteSession takes a session away, in one transaction: its turns with everything that they said, did and were asked, the log of
 // their events, and the sessions in which nothing but their child turns ran. What was paid stays in the ledger. Refs are the references
-// to stored content that nobody else of the tenant has; removing the content is the caller's, once this has returned.
+// to stored content that the session left and nobody else of the tenant holds; removing the content is the caller's, once this has returned.
+// Content that was put within [Config.BlobGrace], perhaps by somebody who is about to refer to it, is left to the collection.
 //
 // A session that the tenant does not have is [agent.CodeNotFound]; one in which a turn runs or waits, or a child turn does, is
 // [agent.CodeConflict]; more than 10,000 sessions of child turns are [agent.CodeOverflow].
@@ -119,8 +108,7 @@ func (s *Store) DeleteSession(ctx context.Context, tenant string, id agent.Sessi
 		if gone.Turns, gone.Messages, err = f.delete(ctx); err != nil || len(own) == 0 {
 			return err
 		}
-		others, err := f.strings(ctx, readOtherRefs, own)
-		gone.Refs = slices.DeleteFunc(own, func(ref string) bool { return slices.Contains(others, ref) })
+		gone.Refs, err = f.strings(ctx, readOrphans, own, s.cfg.BlobGrace)
 		gone.Blobs = len(gone.Refs)
 		return err
 	})

@@ -9,6 +9,7 @@ import (
 	"io"
 	"testing"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/puddle/v2"
@@ -98,11 +99,13 @@ func FuzzScrub(f *testing.F) {
 
 func TestJobID(t *testing.T) {
 	const id = "550e8400-e29b-41d4-a716-446655440000"
-	require.Equal(t, id, jobID(id, "t1").String())
-	require.Equal(t, id, jobID("", id).String())
-	require.Equal(t, jobID("", "t1"), jobID("", "t1"))
-	require.NotEqual(t, jobID("", "t1"), jobID("", "t2"))
-	require.EqualValues(t, 5, jobID("job 7", "t1").Version())
+	first := func(job string, turn agent.TurnID) uuid.UUID { return jobIDs("acme", job, turn)[0] }
+	require.Equal(t, id, first(id, "t1").String())
+	require.Equal(t, id, first("", id).String())
+	require.Equal(t, first("", "t1"), first("", "t1"))
+	require.NotEqual(t, first("", "t1"), first("", "t2"))
+	require.EqualValues(t, 5, first("job 7", "t1").Version())
+	require.NotEqual(t, jobIDs("acme", id, "")[1], jobIDs("other", id, "")[1])
 }
 
 func TestEncodeRepairsRawValues(t *testing.T) {

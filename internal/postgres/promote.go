@@ -70,6 +70,16 @@ type callRow struct {
 	status   string
 	ref      string
 	duration int64
+	dataset  *agent.Dataset
+	cacheHit bool
+}
+
+// stored is the reference of what the call left in the blob store, empty for nothing.
+func (c *callRow) stored() string {
+	if c.ref == "" && c.dataset != nil {
+		return c.dataset.Ref
+	}
+	return c.ref
 }
 
 const callUnfinished = "unfinished"
@@ -83,6 +93,7 @@ func callRows(models []agent.ModelStep, tools []agent.ToolStep) []callRow {
 			row := callRow{step: models[i].Key.Step, id: call.ID, name: call.Name, args: call.Args, status: callUnfinished}
 			if t := results[agent.StepKey{Step: row.step, CallID: call.ID}]; t != nil {
 				row.status, row.ref, row.duration = agent.ResultSuccess, t.Verdict.Ref, t.DurationMS
+				row.dataset, row.cacheHit = t.Dataset, t.CacheHit
 				if t.Verdict.Failed || t.Result.Status == agent.ResultError {
 					row.status = agent.ResultError
 				}

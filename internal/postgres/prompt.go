@@ -31,7 +31,7 @@ type promptMessage struct {
 // behind both. It is one round trip.
 //
 // Beyond [Config.PromptMessages] and [Config.PromptBytes] the oldest messages are left out, in whole exchanges: what is left of
-// the transcript starts with a user message. The turn's own input is always there, and of its steps the newest ones.
+// the transcript starts with a user message. The turn's own input is always there, q.Aside with it, and of its steps the newest ones.
 func (s *Store) Prompt(ctx context.Context, q agent.PromptQuery) ([]agent.Message, error) {
 	const op = "load prompt"
 	var (
@@ -58,8 +58,24 @@ func (s *Store) Prompt(ctx context.Context, q agent.PromptQuery) ([]agent.Messag
 	if err != nil {
 		return nil, mapError(op, err)
 	}
+	addAside(past, q.Aside)
 	cut := q.History != agent.HistoryFresh && len(past) > 0 && past[0].position > 1
 	return assemble(past, cut, exchanges(models, tools, steps), budget{messages: s.cfg.PromptMessages, bytes: s.cfg.PromptBytes}), nil
+}
+
+// addAside puts a text behind the turn's own input: into its last message, or that of its user messages which comes last when it ends
+// with another role's. It counts as part of that message.
+func addAside(past []promptMessage, text string) {
+	if text == "" {
+		return
+	}
+	for i, found := len(past)-1, false; i >= 0 && past[i].own && !found; i-- {
+		m := &past[i]
+		if found = m.Role == agent.RoleUser; found {
+			m.Blocks = append(m.Blocks, agent.Text(text))
+			m.size += len(text)
+		}
+	}
 }
 
 // exchange is a model's reply with the results of its calls and the feedback: kept or left out as a whole.

@@ -135,3 +135,44 @@ func TestPromptOfLongSessionReadsOnlyItsWindow(t *testing.T) {
 	_, err = b.Messages(t.Context(), "evil", "s", 0, 10)
 	requireCode(t, agent.CodeNotFound, err)
 }
+
+func TestPromptAside(t *testing.T) {
+	b := newBench(t, postgres.Config{})
+	b.ready("t1", "s")
+	b.finish(finish("t1", "s"))
+	r := turn("t2", "s")
+	r.Input = []agent.Message{agent.UserText("first"), agent.UserText("second")}
+	cursor := b.begin(r).Cursor
+	require.NoError(t, b.SaveModelStep(t.Context(), modelStep("t2", 1, 1, call("c1"))))
+	q := agent.PromptQuery{TurnID: "t2", Cursor: cursor, Step: 2, Aside: "(you have data)"}
+	for _, q.History = range []agent.History{agent.HistoryLoad, agent.HistoryFresh} {
+		lines := b.prompt(q)
+		require.Equal(t, []string{"user: first", "user: second (you have data)", "assistant: call(c1)", "tool: error(c1)"}, lines[len(lines)-4:])
+	}
+	q.Aside = ""
+	require.Contains(t, b.prompt(q), "user: second")
+	require.NotContains(t, strings.Join(b.transcript("s"), "\n"), "data", "it is not stored")
+
+	// It counts: what it takes, the past has not.
+	small := &bench{Store: postgres.NewStore(b.pool, postgres.Config{PromptBytes: 600}), t: t, pool: b.pool}
+	q.History, q.Step = agent.HistoryLoad, 1
+	require.Equal(t, []string{"user: question t1", "user: first", "user: second"}, small.prompt(q))
+	q.Aside = strings.Repeat("x", 500)
+	require.Equal(t, []string{"user: first", "user: second " + q.Aside}, small.prompt(q))
+
+	// A turn that begins with the results of its caller's tools: behind what the user said last.
+	r = turn("t3", "other")
+	r.Input = []agent.Message{
+		agent.UserText("look"),
+		{Role: agent.RoleAssistant, Blocks: []agent.Block{call("x")}},
+		{Role: agent.RoleTool, Blocks: []agent.Block{toolStep("t3", 1, "x", 1).Result}},
+	}
+	cursor = b.begin(r).Cursor
+	messages, err := b.Prompt(t.Context(), agent.PromptQuery{TurnID: "t3", Tenant: tenant, SessionID: "other", Cursor: cursor, Step: 1, Aside: "(data)"})
+	require.NoError(t, err)
+	require.Equal(t, "user: look (data)", render(messages[0]))
+	require.Equal(t, "tool: success(x)", render(messages[2]))
+	messages, err = b.Prompt(t.Context(), agent.PromptQuery{TurnID: "none", Tenant: tenant, SessionID: "other", Cursor: cursor, Step: 1, Aside: "(data)"})
+	require.NoError(t, err)
+	require.Equal(t, "user: look", render(messages[0]), "another turn's input is left alone")
+}

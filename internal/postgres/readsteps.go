@@ -19,13 +19,13 @@ const ledgerRows = `
 // stepColumns are what [scanStep] reads.
 const stepColumns = `
 SELECT s.turn_id, s.step, s.call_id, s.producer, s.epoch, t.tenant, s.content, s.verdict, s.feedback, s.name, s.args, s.data, s.preview,
-	s.duration_ms, CASE WHEN s.call_id = '' THEN (` + ledgerRows + `s.step) END
+	s.duration_ms, s.dataset, s.cache_hit, CASE WHEN s.call_id = '' THEN (` + ledgerRows + `s.step) END
 FROM turn_steps s JOIN turns t ON t.turn_id = s.turn_id`
 
 // stepOutline has the columns of stepColumns without what is large and not part of a transcript.
 const stepOutline = `
 SELECT s.turn_id, s.step, s.call_id, s.producer, s.epoch, t.tenant, s.content, s.verdict, s.feedback, s.name, NULL::json, NULL::json,
-	NULL::json, s.duration_ms, NULL::json
+	NULL::json, s.duration_ms, s.dataset, s.cache_hit, NULL::json
 FROM turn_steps s JOIN turns t ON t.turn_id = s.turn_id`
 
 const (
@@ -46,12 +46,14 @@ type step struct {
 	data     []byte
 	preview  []byte
 	duration int64
+	dataset  *agent.Dataset
+	cacheHit bool
 	calls    []agent.UsageEntry
 }
 
 func scanStep(row pgx.CollectableRow) (s step, err error) {
 	err = row.Scan(&s.key.TurnID, &s.key.Step, &s.key.CallID, &s.fence.Producer, &s.fence.Epoch, &s.tenant, &s.content, &s.verdict,
-		&s.feedback, &s.name, &s.args, &s.data, &s.preview, &s.duration, &s.calls)
+		&s.feedback, &s.name, &s.args, &s.data, &s.preview, &s.duration, &s.dataset, &s.cacheHit, &s.calls)
 	s.fence.StreamID = string(s.key.TurnID)
 	return s, err
 }
@@ -67,7 +69,7 @@ func (s *step) model() (agent.ModelStep, error) {
 func (s *step) tool() (agent.ToolStep, error) {
 	t := agent.ToolStep{
 		Key: s.key, Fence: s.fence, Tenant: s.tenant, Name: s.name, Args: s.args, Data: s.data, Preview: s.preview,
-		DurationMS: s.duration,
+		Dataset: s.dataset, CacheHit: s.cacheHit, DurationMS: s.duration,
 	}
 	if err := json.Unmarshal(s.content, &t.Result); err != nil {
 		return agent.ToolStep{}, err

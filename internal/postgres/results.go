@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"strings"
 	"time"
 
@@ -35,15 +36,16 @@ type ResultRow struct {
 	Output          agent.AgentStepOutput
 }
 
-// A result id and a turn id may look alike; the result id comes first.
+// A result id, a turn id and a job's id may look alike; they come in this order, and of two turns of one job the first.
 const readResult = `
 SELECT result_id::text, tenant, job_id::text, run_id, node_id, turn_id, session_id, result_data, coalesce(cas_id, ''), coalesce(s3_ref, ''),
 	tokens_used, cache_hit, execution_time_ms, created_at, completed_at, output
-FROM agent_results WHERE (result_id = $2 OR turn_id = $3) AND (tenant = $1 OR $1 = '*')
-ORDER BY result_id = $2 DESC NULLS LAST LIMIT 1`
+FROM agent_results WHERE (result_id = $2 OR turn_id = $3 OR job_id = ANY ($4::uuid[]) AND job_key IS NOT NULL) AND (tenant = $1 OR $1 = '*')
+ORDER BY result_id = $2 DESC NULLS LAST, turn_id = $3 DESC NULLS LAST, array_position($4::uuid[], job_id) LIMIT 1`
 
-// Result resolves artifact://<result_id>, a bare result id, or the id of a finished turn. What the tenant does not have is
-// [agent.CodeNotFound] ("*" is every tenant, for a system without authentication), another scheme [agent.CodeInvalid]: cas:// references are the blob store's.
+// Result resolves artifact://<result_id>, a bare result id, the id of a finished turn, or the id of a job that such a turn did. What the
+// tenant does not have is [agent.CodeNotFound] ("*" is every tenant, for a system without authentication), another scheme
+// [agent.CodeInvalid]: cas:// references are the blob store's.
 func (s *Store) Result(ctx context.Context, tenant, ref string) (ResultRow, error) {
 	const op = "read result"
 	id, isArtifact := strings.CutPrefix(ref, artifactScheme)
@@ -55,14 +57,16 @@ func (s *Store) Result(ctx context.Context, tenant, ref string) (ResultRow, erro
 	var (
 		resultID *uuid.UUID
 		turnID   *string
+		jobs     []uuid.UUID
 	)
 	if parsed, err := uuid.Parse(id); err == nil {
 		resultID = &parsed
 	}
 	if !isArtifact {
 		turnID = &id
+		jobs = jobIDs(tenant, id, "")
 	}
-	rows, err := s.pool.Query(ctx, readResult, tenant, resultID, turnID)
+	rows, err := s.pool.Query(ctx, readResult, tenant, resultID, turnID, jobs)
 	if err != nil {
 		return ResultRow{}, mapError(op, err)
 	}
@@ -74,4 +78,21 @@ func (s *Store) Result(ctx context.Context, tenant, ref string) (ResultRow, erro
 		return ResultRow{}, agent.Errorf(agent.CodeNotFound, op, "%q is not known", ref)
 	}
 	return found[0], nil
+}
+
+const readMetadata = `
+SELECT coalesce(job_key, ''), coalesce(tool_calls, '[]'), coalesce(tokens_used, 0), coalesce(cached_tokens, 0), coalesce(cache_hit, false)
+FROM agent_results WHERE turn_id = $2 AND (tenant = $1 OR $1 = '*')`
+
+// ResultMetadata returns what the row of a finished turn says besides its output. Of large arguments the size stands in their place, and
+// behind the thousandth call how many more there were. A turn that the tenant does not have, or that has not finished, is
+// [agent.CodeNotFound].
+func (s *Store) ResultMetadata(ctx context.Context, tenant string, id agent.TurnID) (m agent.ResultMetadata, err error) {
+	const op = "read result metadata"
+	err = s.pool.QueryRow(ctx, readMetadata, tenant, id).
+		Scan(&m.JobID, (*[]byte)(&m.ToolCalls), &m.TokensUsed, &m.CachedTokens, &m.CacheHit)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return m, agent.Errorf(agent.CodeNotFound, op, "turn %q has no result", id)
+	}
+	return m, mapError(op, err)
 }

@@ -29,8 +29,9 @@ const saveModelStep = stepAllowed + `, step AS (
 SELECT live, newest FROM allowed`
 
 const saveToolStep = stepAllowed + `, step AS (
-	INSERT INTO turn_steps (turn_id, step, call_id, producer, epoch, content, verdict, name, args, data, preview, duration_ms)
-	SELECT $1, $6::integer, $7, $4, $5::bigint, $8::json, $9::json, $10, $11::json, $12::json, $13::json, $14::bigint
+	INSERT INTO turn_steps (turn_id, step, call_id, producer, epoch, content, verdict, name, args, data, preview, duration_ms, dataset,
+		cache_hit)
+	SELECT $1, $6::integer, $7, $4, $5::bigint, $8::json, $9::json, $10, $11::json, $12::json, $13::json, $14::bigint, $15::json, $16
 	FROM allowed WHERE live AND newest
 	ON CONFLICT DO NOTHING
 )
@@ -71,13 +72,14 @@ func (s *Store) SaveToolStep(ctx context.Context, t agent.ToolStep) error {
 	if t.Key.CallID == "" {
 		return &agent.Error{Code: agent.CodeInvalid, Op: op, Field: "call_id", Err: fmt.Errorf("is empty")}
 	}
-	var columns [5][]byte
+	var columns [6][]byte
 	for i, encodeColumn := range []func() ([]byte, error){
 		func() ([]byte, error) { return encode(t.Result) },
 		func() ([]byte, error) { return encode(t.Verdict) },
 		func() ([]byte, error) { return encodeRaw(t.Args) },
 		func() ([]byte, error) { return encodeRaw(t.Data) },
 		func() ([]byte, error) { return encodeRaw(t.Preview) },
+		func() ([]byte, error) { return encodeOptional(t.Dataset) },
 	} {
 		var err error
 		if columns[i], err = encodeColumn(); err != nil {
@@ -85,7 +87,7 @@ func (s *Store) SaveToolStep(ctx context.Context, t agent.ToolStep) error {
 		}
 	}
 	row := s.pool.QueryRow(ctx, saveToolStep, t.Key.TurnID, t.Tenant, t.Fence.StreamID, t.Fence.Producer, t.Fence.Epoch, t.Key.Step,
-		t.Key.CallID, columns[0], columns[1], plain(t.Name), columns[2], columns[3], columns[4], t.DurationMS)
+		t.Key.CallID, columns[0], columns[1], plain(t.Name), columns[2], columns[3], columns[4], t.DurationMS, columns[5], t.CacheHit)
 	return mapError(op, allowed(row, t.Key.TurnID))
 }
 

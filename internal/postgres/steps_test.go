@@ -20,6 +20,7 @@ func TestStepsComeBackAsSaved(t *testing.T) {
 	reply.Calls = append([]agent.UsageEntry{{Epoch: 1, Model: "small", Usage: agent.Usage{InputTokens: 9, CostUSD: 0.1}}}, reply.Calls...)
 	answer := toolStep("t1", 1, "c1", 1)
 	answer.Data = json.RawMessage(`[{"price":1.50,"id":"\u0000","big":123456789012345678901234567890}]`)
+	answer.Dataset, answer.CacheHit = dataset(cas("1"), 3), true
 	bare := toolStep("t1", 1, "c2", 1)
 	bare.Args, bare.Data, bare.Preview = nil, nil, nil
 	require.NoError(t, b.SaveModelStep(t.Context(), reply))

@@ -102,7 +102,7 @@ func TestDocumentCitations(t *testing.T) {
 
 func TestCacheMarks(t *testing.T) {
 	tool := agent.ToolSpec{Name: "f"}
-	full := agent.ModelRequest{Model: "m", System: "Be brief.", Tools: []agent.ToolSpec{{Name: "g"}, tool}, Messages: []agent.Message{
+	full := agent.ModelRequest{Model: "m", System: "Be brief.", About: "Session: s", Tools: []agent.ToolSpec{{Name: "g"}, tool}, Messages: []agent.Message{
 		{Role: agent.RoleSystem, Blocks: []agent.Block{agent.Text("A summary.")}}, agent.UserText("Hello"), agent.UserText("again"),
 	}}
 	body := func(t *testing.T, req agent.ModelRequest, ttl string) string {
@@ -119,6 +119,7 @@ func TestCacheMarks(t *testing.T) {
 		require.Equal(t, 3, strings.Count(got, "cache_control"))
 		require.Equal(t, 3, strings.Count(got, want), got)
 		require.Contains(t, got, `{"text":"Be brief.",`+want+`,"type":"text"}`, "the stable part of the system prompt")
+		require.Contains(t, got, `{"text":"Session: s","type":"text"}`)
 		require.Contains(t, got, `{"text":"again",`+want+`,"type":"text"}`)
 		require.Contains(t, got, `"name":"f",`+want)
 	}

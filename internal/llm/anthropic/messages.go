@@ -22,8 +22,10 @@ const otherProviders = "the provider cannot take it"
 // an unknown role.
 func conversation(req agent.ModelRequest) ([]sdk.TextBlockParam, []sdk.MessageParam, error) {
 	var system []sdk.TextBlockParam
-	if req.System != "" {
-		system = append(system, sdk.TextBlockParam{Text: req.System})
+	for _, text := range []string{req.System, req.About} {
+		if text != "" {
+			system = append(system, sdk.TextBlockParam{Text: text})
+		}
 	}
 	var messages []sdk.MessageParam
 	for i, m := range dialog.Pair(req.Messages) {

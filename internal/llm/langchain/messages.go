@@ -16,8 +16,8 @@ import (
 // counterpart becomes a note; the error is that of an unknown role.
 func (t traits) messages(req agent.ModelRequest) ([]llms.MessageContent, error) {
 	var out []llms.MessageContent
-	if req.System != "" {
-		out = append(out, llms.TextParts(llms.ChatMessageTypeSystem, req.System))
+	if system := req.SystemPrompt(); system != "" {
+		out = append(out, llms.TextParts(llms.ChatMessageTypeSystem, system))
 	}
 	for _, m := range dialog.Pair(req.Messages) {
 		role, err := roleOf(m.Role)

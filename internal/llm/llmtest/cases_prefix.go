@@ -35,6 +35,18 @@ func prefixCases() []testCase {
 			before2, _ := around(c, two, "And now?")
 			require.Equal(c, before, before2)
 		}},
+		{"request/stable but for what is about the session", func(c *C) {
+			req := stableRequest("And now?")
+			req.About = "Session: one"
+			one, _ := c.sent(req)
+			req.About = "Session: two"
+			two, _ := c.sent(req)
+			before, after := around(c, one, "Session: one")
+			before2, after2 := around(c, two, "Session: two")
+			require.Equal(c, before, before2)
+			require.Equal(c, after, after2)
+			require.Contains(c, before, req.System)
+		}},
 		{"request/cache is no error", func(c *C) {
 			req := stableRequest("And now?")
 			for _, ttl := range []string{"", "5m", "1h"} {

@@ -12,8 +12,8 @@ import (
 // messages projects the conversation. What the server cannot take becomes a note; the error is that of an unknown role.
 func (m *model) messages(req agent.ModelRequest) ([]sdk.ChatCompletionMessageParamUnion, error) {
 	var out []sdk.ChatCompletionMessageParamUnion
-	if req.System != "" {
-		out = append(out, sdk.SystemMessage(req.System))
+	if system := req.SystemPrompt(); system != "" {
+		out = append(out, sdk.SystemMessage(system))
 	}
 	for i, msg := range dialog.Pair(req.Messages) {
 		switch msg.Role {

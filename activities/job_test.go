@@ -1,0 +1,75 @@
+package activities_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnstone-run/turnstone/activities"
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// TestJobOfATurn: the result row says which job, run and node it is for (seed 004 §3.1), also when another process ends the turn.
+func TestJobOfATurn(t *testing.T) {
+	long := strings.Repeat("x", 257)
+	h := newHarness(t)
+	for name, c := range map[string]struct {
+		metadata       map[string]any
+		job, run, node string
+	}{
+		"job":  {map[string]any{agent.MetaJobID: "test-job-123", agent.MetaRunID: "run-1", agent.MetaNodeID: "fetch"}, "test-job-123", "run-1", "fetch"},
+		"none": {map[string]any{"page": "home"}, "", "", "analyst"},
+		"odd":  {map[string]any{agent.MetaJobID: 1.5, agent.MetaRunID: long, agent.MetaNodeID: nil}, "", "", "analyst"},
+	} {
+		for where, a := range map[string]*activities.Activities{"here": h.Activities, "there": h.process()} {
+			ref := h.begin(agent.TurnRequest{TurnID: agent.TurnID(name + "-" + where), Context: agent.InvocationContext{Metadata: c.metadata}})
+			_, err := a.StoreTurn(t.Context(), activities.StoreTurnInput{TurnID: ref.TurnID, Status: agent.TurnCompleted, Stop: agent.StopEndTurn})
+			require.NoError(t, err)
+			record := h.spy.finished[len(h.spy.finished)-1]
+			require.Equal(t, []string{c.job, c.run, c.node}, []string{record.JobID, record.RunID, record.NodeID}, ref.TurnID)
+			require.False(t, record.CacheHit)
+		}
+	}
+}
+
+// TestChildOfAJob: its own result must not take the job's place.
+func TestChildOfAJob(t *testing.T) {
+	h := bosses(t)
+	h.delegates(`{"agent_type":"langchain_agent","inputs":{"message":"x"}}`, map[string]any{agent.MetaJobID: "j", agent.MetaRunID: "r", agent.MetaNodeID: "n"})
+	out, err := h.BeginChild(t.Context(), activities.BeginChildInput{TurnID: "t1", Step: 1, CallID: "a"})
+	require.NoError(t, err)
+	for _, a := range []*activities.Activities{h.Activities, h.process()} {
+		_, err = a.StoreTurn(t.Context(), activities.StoreTurnInput{TurnID: out.Child, Status: agent.TurnCompleted, Stop: agent.StopEndTurn})
+		require.NoError(t, err)
+		record := h.spy.finished[len(h.spy.finished)-1]
+		require.Equal(t, []string{"", "r", "analyst"}, []string{record.JobID, record.RunID, record.NodeID})
+	}
+}
+
+// TestCachedTokens: what the provider had cached is in the usage and has its own price.
+func TestCachedTokens(t *testing.T) {
+	h := newHarness(t)
+	p := h.catalog.plan
+	p.Models = []agent.PlanModel{{Profile: "default", Model: "scripted-1", InputPerMTok: 10, CachedPerMTok: 1}}
+	p.Middleware = append([]agent.PlanMiddleware{{Name: "prompt_caching"}}, p.Middleware...)
+	h.catalog.put(p)
+	ref := h.begin(agent.TurnRequest{TurnID: "t1"})
+	used := agent.Usage{InputTokens: 100, OutputTokens: 5, CachedTokens: 80}
+	h.model.script(func(_ context.Context, req agent.ModelRequest, _ func(agent.Delta) error) (agent.ModelReply, error) {
+		return agent.ModelReply{Blocks: []agent.Block{agent.Text("x")}, FinishReason: agent.FinishStop, Model: req.Model, Usage: used}, nil
+	})
+	v, err := h.CallModel(t.Context(), activities.CallModelInput{TurnID: ref.TurnID, Step: 1})
+	require.NoError(t, err)
+	require.NotNil(t, h.model.seen[0].Cache)
+	used.CostUSD = (20*10 + 80*1) / 1e6
+	require.Equal(t, used, v.Usage)
+	models, _, err := h.store.Steps(t.Context(), "t1")
+	require.NoError(t, err)
+	require.Equal(t, used, models[0].Verdict.Usage)
+	require.Equal(t, []agent.UsageEntry{{Epoch: 1, Model: "scripted-1", Usage: used}}, models[0].Calls, "the ledger")
+	_, err = h.StoreTurn(t.Context(), activities.StoreTurnInput{TurnID: "t1", Status: agent.TurnCompleted, Stop: agent.StopEndTurn, Usage: v.Usage})
+	require.NoError(t, err)
+	require.Equal(t, int64(80), h.spy.finished[0].Output.Usage.CachedTokens)
+}

@@ -1,0 +1,67 @@
+package activities
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// result is what a reference resolves to. The data stands last, so that it need not be encoded with the rest.
+type result struct {
+	Output     string          `json:"output"`
+	Structured json.RawMessage `json:"structured,omitempty"`
+	Blocks     []agent.Block   `json:"blocks"`
+	DataRef    string          `json:"data_ref,omitempty"` // cas:// reference of data that is not here
+	Data       json.RawMessage `json:"-"`                  // the member "data"; empty: there is none
+}
+
+// parts are the pieces of the result's JSON in order. The data, which is most of it, is not copied.
+func (r *result) parts() ([][]byte, error) {
+	head, err := json.Marshal(r)
+	if err != nil {
+		return nil, fmt.Errorf("encode result: %w", err)
+	}
+	if len(r.Data) == 0 {
+		return [][]byte{head}, nil
+	}
+	return [][]byte{bytes.TrimSuffix(head, []byte("}")), []byte(`,"data":`), r.Data, []byte("}")}, nil
+}
+
+// keepResult fills in the result: inline below the bound of seed 004 §1.4, else in the blob store. The data is that of the last tool
+// that has a preview.
+func (a *Activities) keepResult(ctx context.Context, record *agent.FinishRecord, out *agent.AgentStepOutput, tools []agent.ToolStep) error {
+	r := result{Output: out.Output, Blocks: out.Blocks, Structured: out.Structured}
+	for i := range slices.Backward(tools) {
+		if t := &tools[i]; len(t.Preview) > 0 {
+			if r.Data = t.Data; len(r.Data) == 0 {
+				r.DataRef = t.Result.Ref
+			}
+			break
+		}
+	}
+	parts, err := r.parts()
+	if err != nil {
+		return err
+	}
+	size, readers := 0, make([]io.Reader, len(parts))
+	for i, part := range parts {
+		size += len(part)
+		readers[i] = bytes.NewReader(part)
+	}
+	if size < a.MaxInlineBytes {
+		record.Result = bytes.Join(parts, nil)
+		return nil
+	}
+	ref, err := a.Blobs.Put(ctx, record.Tenant, io.MultiReader(readers...))
+	if err != nil {
+		return fmt.Errorf("store result: %w", err)
+	}
+	record.CASID = strings.TrimPrefix(ref, contentScheme)
+	return nil
+}

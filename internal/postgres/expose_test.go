@@ -1,0 +1,4 @@
+package postgres
+
+// ReadDatasets is for the test of its plan.
+const ReadDatasets = readDatasets

@@ -1,0 +1,163 @@
+package postgres
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+const insertResult = `
+INSERT INTO agent_results (result_id, job_id, run_id, node_id, result_data, cas_id, status, error, tool_calls, tokens_used, cache_hit,
+	execution_time_ms, created_at, completed_at, turn_id, tenant, session_id, output, job_key, cached_tokens)
+VALUES ($1, $2, $3, $4, $5, nullif($6, ''), $7, $8, $9, $10, $11, $12, $13, clock_timestamp(), $14, $15, $16, $17, nullif($18, ''), $19)`
+
+const insertCalls = `
+INSERT INTO tool_calls (turn_id, step, call_id, tenant, name, args, status, ref, duration_ms, dataset, cache_hit)
+SELECT $1, c.step, c.call_id, $2, c.name, c.args::json, c.status, c.ref, c.duration, c.dataset::json, c.cache_hit
+FROM unnest($3::integer[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::bigint[], $10::text[], $11::boolean[])
+	AS c (step, call_id, name, args, status, ref, duration, dataset, cache_hit)
+ON CONFLICT DO NOTHING`
+
+// queueResult queues the row of a result; calls are those of the turn in their order.
+func queueResult(b *pgx.Batch, f *agent.FinishRecord, e *ending, o *agent.AgentStepOutput, id, job uuid.UUID, calls []callRow) error {
+	data, err := encodeJSONB(f.Result)
+	if err != nil {
+		return err
+	}
+	failure, err := encodeJSONB(o.Error)
+	if err != nil {
+		return err
+	}
+	listed, hit := listCalls(calls)
+	list, err := encodeJSONB(listed)
+	if err != nil {
+		return err
+	}
+	output, err := encode(o)
+	if err != nil {
+		return err
+	}
+	runID, nodeID := f.RunID, f.NodeID
+	if runID == "" {
+		runID = string(f.TurnID)
+	}
+	if nodeID == "" {
+		nodeID = e.agentName
+	}
+	b.Queue(insertResult, id, job, plain(runID), plain(nodeID), data, f.CASID, string(o.Status), failure, list,
+		clamp(o.Usage.InputTokens+o.Usage.OutputTokens), f.CacheHit || hit, clamp(o.ExecutionTimeMS), e.createdAt, f.TurnID, e.tenant,
+		e.sessionID, output, plain(f.JobID), max(o.Usage.CachedTokens, 0))
+	return nil
+}
+
+// Bounds of what a result's row says of its calls; the whole is in tool_calls.
+const (
+	maxListedCalls    = 1000
+	maxListedArgs     = 16 << 10
+	maxListedArgsSum  = 1 << 20
+	maxListedNameRune = 256
+)
+
+// listedCall is a call in a result's row (seed 004 §§2.2, 3.1).
+type listedCall struct {
+	Tool       string          `json:"tool"`
+	Args       json.RawMessage `json:"args"` // as the model gave them; {"omitted_bytes": n} in place of large ones
+	Status     string          `json:"status"`
+	Step       int             `json:"step"`
+	Ref        string          `json:"ref"`
+	DurationMS int64           `json:"duration_ms"`
+	CacheHit   bool            `json:"cache_hit"`
+}
+
+// listCalls makes the bounded list of a turn's calls, never nil, and says whether any was answered out of the cache.
+func listCalls(calls []callRow) (listed []any, hit bool) {
+	listed = make([]any, 0, min(len(calls), maxListedCalls+1))
+	left := maxListedArgsSum
+	for i := range calls {
+		c := &calls[i]
+		hit = hit || c.cacheHit
+		if i >= maxListedCalls {
+			continue
+		}
+		args := c.args
+		if len(args) > maxListedArgs || len(args) > left {
+			args = fmt.Appendf(nil, `{"omitted_bytes":%d}`, len(args))
+		}
+		left -= len(args)
+		name := []rune(c.name)
+		listed = append(listed, listedCall{
+			Tool: string(name[:min(len(name), maxListedNameRune)]), Args: args, Status: c.status, Step: c.step, Ref: c.stored(), DurationMS: c.duration,
+			CacheHit: c.cacheHit,
+		})
+	}
+	if more := len(calls) - maxListedCalls; more > 0 {
+		listed = append(listed, map[string]int{"omitted_calls": more})
+	}
+	return listed, hit
+}
+
+func queueCalls(b *pgx.Batch, id agent.TurnID, tenant string, rows []callRow) error {
+	n := len(rows)
+	if n == 0 {
+		return nil
+	}
+	var (
+		steps                    = make([]int, n)
+		ids, names, states, refs = make([]string, n), make([]string, n), make([]string, n), make([]string, n)
+		args, datasets           = make([]*string, n), make([]*string, n)
+		durations                = make([]int64, n)
+		hits                     = make([]bool, n)
+	)
+	for i, r := range rows {
+		raw, err := encodeRaw(r.args)
+		if err != nil {
+			return err
+		}
+		dataset, err := encodeOptional(r.dataset)
+		if err != nil {
+			return err
+		}
+		args[i], datasets[i] = textOf(raw), textOf(dataset)
+		steps[i], ids[i], names[i], states[i], refs[i] = r.step, plain(string(r.id)), plain(r.name), r.status, plain(r.ref)
+		durations[i], hits[i] = r.duration, r.cacheHit
+	}
+	b.Queue(insertCalls, id, tenant, steps, ids, names, args, states, refs, durations, datasets, hits)
+	return nil
+}
+
+// textOf is an element of an array of text; nil is NULL.
+func textOf(raw []byte) *string {
+	if raw == nil {
+		return nil
+	}
+	return new(string(raw))
+}
+
+// clamp fits a count into the seed's INTEGER columns.
+func clamp(n int64) int32 {
+	return int32(min(max(n, 0), math.MaxInt32))
+}
+
+// jobNamespace makes job ids of turn ids that are no UUIDs.
+//
+//nolint:gochecknoglobals // a constant in all but syntax
+var jobNamespace = uuid.NewSHA1(uuid.NameSpaceURL, []byte("https://turnstone.run/job"))
+
+// jobIDs are the ids under which the result of a job is stored: the first one that no other result has. The job is the one that was
+// named, else the turn; its id is itself when it is a UUID, and the UUIDv5 of it when not. Job ids come from outside, and the seed wants
+// them unique in the table: one that another turn has taken must not keep this one from ending, and is still found by its tenant.
+func jobIDs(tenant, job string, turn agent.TurnID) []uuid.UUID {
+	if job == "" {
+		job = string(turn)
+	}
+	id, err := uuid.Parse(job)
+	if err != nil {
+		id = uuid.NewSHA1(jobNamespace, []byte(job))
+	}
+	return []uuid.UUID{id, uuid.NewSHA1(jobNamespace, []byte(tenant+"\x00"+job))}
+}

@@ -1,0 +1,261 @@
+package results_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/blob"
+	"github.com/turnstone-run/turnstone/internal/postgres"
+	"github.com/turnstone-run/turnstone/internal/results"
+	"github.com/turnstone-run/turnstone/internal/tool"
+)
+
+func (w *world) collect() results.Collected {
+	w.t.Helper()
+	done, err := w.collector(w.blobs).Collect(w.t.Context())
+	require.NoError(w.t, err)
+	require.True(w.t, done.Ran)
+	return done
+}
+
+func TestCollect(t *testing.T) {
+	w := newWorld(t)
+	free, held := w.put("nobody wants it"), w.put("a turn has it")
+	require.NoError(t, name(t.Context(), w.Store, "t1", held))
+	plan, err := w.blobs.SavePlan(t.Context(), []byte("{}"))
+	require.NoError(t, err)
+	require.Equal(t, results.Collected{Ran: true, Looked: 2}, w.collect())
+	w.age()
+	young := w.put("just put")
+	require.Equal(t, results.Collected{Ran: true, Looked: 3, Removed: 1, Bytes: 15}, w.collect())
+	for ref, want := range map[string]bool{free: false, held: true, young: true} {
+		is, err := there(t.Context(), w.blobs, ref)
+		require.NoError(t, err)
+		require.Equal(t, want, is, ref)
+	}
+	require.NoError(t, forget(t.Context(), w.Store, "t1"))
+	w.age()
+	require.Equal(t, results.Collected{Ran: true, Looked: 2, Removed: 2, Bytes: 21}, w.collect())
+	require.Equal(t, results.Collected{Ran: true}, w.collect())
+	require.Zero(t, w.objects())
+	_, err = w.blobs.PlanBytes(t.Context(), strings.TrimPrefix(plan, "cas://"))
+	require.NoError(t, err)
+}
+
+// What lies in the bucket and nowhere else, and what the dead have left, goes too.
+func TestCollectAdoptsAndSweeps(t *testing.T) {
+	w := newWorld(t)
+	bare, err := blob.Open(t.Context(), w.url) // a release without a ledger
+	require.NoError(t, err)
+	defer bare.Close()
+	var refs []string
+	for _, content := range []string{"a", "b", "c"} {
+		ref, err := bare.Put(t.Context(), tenant, strings.NewReader(content))
+		require.NoError(t, err)
+		refs = append(refs, ref)
+	}
+	require.NoError(t, name(t.Context(), w.Store, "t1", refs[1]))
+	for _, left := range []string{"~tmp/upload", "~gone/" + refs[0][13:] + "-x"} {
+		path := filepath.Join(w.dir, left)
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		require.NoError(t, os.WriteFile(path, nil, 0o600))
+		require.NoError(t, os.Chtimes(path, time.Time{}, time.Now().Add(-25*time.Hour)))
+	}
+	done := w.collect()
+	require.Equal(t, results.Collected{Ran: true, Adopted: 3, Looked: 3, Swept: 2}, done, "from now on they have as long as all others")
+	w.age()
+	done = w.collect()
+	require.Equal(t, 2, done.Removed)
+	require.Positive(t, done.Bytes)
+	is, err := there(t.Context(), w.blobs, refs[1])
+	require.NoError(t, err)
+	require.True(t, is)
+}
+
+// A cached dataset is there for as long as it can be recalled, and a grace longer.
+func TestCollectLetsGoOfTheCache(t *testing.T) {
+	w := newWorld(t)
+	cache := results.Cache{Memory: w.Store}
+	r := tool.CachedResult{Dataset: agent.Dataset{Ref: w.put("rows"), RowCount: 1}, Preview: []byte(`{"row_count":1}`), Report: []byte(`{"steps":[]}`)}
+	require.NoError(t, cache.Remember(t.Context(), tenant, "k", r, time.Hour))
+	w.age()
+	require.Zero(t, w.collect().Removed)
+	got, ok, err := cache.Recall(t.Context(), tenant, "k")
+	require.NoError(t, err)
+	require.True(t, ok)
+	require.Equal(t, r, got)
+	_, err = w.pool.Exec(t.Context(), `UPDATE result_cache SET expires_at = clock_timestamp() - interval '1 s'`)
+	require.NoError(t, err)
+	_, ok, err = cache.Recall(t.Context(), tenant, "k")
+	require.NoError(t, err)
+	require.False(t, ok)
+	require.Zero(t, w.collect().Removed)
+	_, err = w.pool.Exec(t.Context(), `UPDATE result_cache SET expires_at = clock_timestamp() - interval '2 h'`)
+	require.NoError(t, err)
+	require.Equal(t, 1, w.collect().Expired)
+	w.age()
+	require.Equal(t, 1, w.collect().Removed)
+	require.Zero(t, w.count("result_cache")+w.count("blobs")+w.count("blob_refs")+w.objects())
+	require.Equal(t, agent.CodeInvalid, agent.CodeOf(cache.Remember(t.Context(), tenant, "k", tool.CachedResult{}, time.Hour)))
+}
+
+// A long ledger is looked through in one run, and a run that was cut off goes on where it stopped.
+func TestCollectGoesOn(t *testing.T) {
+	w := newWorld(t)
+	_, err := w.pool.Exec(t.Context(), `INSERT INTO blobs SELECT 'acme', encode(sha256(i::text::bytea), 'hex'), 1, now() - interval '2 h' FROM generate_series(1, 1100) i`)
+	require.NoError(t, err)
+	_, err = w.pool.Exec(t.Context(), `INSERT INTO blob_refs SELECT tenant, 'turn/x', digest FROM blobs`)
+	require.NoError(t, err)
+	require.Equal(t, 1100, w.collect().Looked)
+	cut := &cuttingLedger{Store: w.Store, after: 1}
+	done, err := results.NewCollector(results.CollectorConfig{Ledger: cut, Bucket: w.blobs}).Collect(t.Context())
+	require.Error(t, err)
+	require.Equal(t, 500, done.Looked)
+	require.Equal(t, 600, w.collect().Looked)
+	require.Equal(t, 1100, w.collect().Looked)
+}
+
+// cuttingLedger fails after some looks.
+type cuttingLedger struct {
+	*postgres.Store
+	after int
+}
+
+func (c *cuttingLedger) Unheld(ctx context.Context, last postgres.StoredBlob, n int) ([]postgres.StoredBlob, int, postgres.StoredBlob, error) {
+	if c.after--; c.after < 0 {
+		return nil, 0, last, agent.Errorf(agent.CodeUnavailable, "", "cut")
+	}
+	return c.Store.Unheld(ctx, last, n)
+}
+
+// dying is a ledger whose process dies at a point of a removal.
+type dying struct {
+	*postgres.Store
+	before, after func()
+}
+
+func (d *dying) Release(ctx context.Context, tenant, ref string) (bool, error) {
+	if d.before != nil {
+		d.before()
+	}
+	ok, err := d.Store.Release(ctx, tenant, ref)
+	if d.after != nil {
+		d.after()
+		return false, errors.Join(err, errDied)
+	}
+	return ok, err
+}
+
+var errDied = errors.New("died")
+
+// Wherever a collector dies, content that is put afterwards is there, and what nobody refers to goes in the end.
+func TestCollectorDies(t *testing.T) {
+	for name, at := range map[string]func(d *dying, die func()){
+		"before the ledger is asked": func(d *dying, die func()) { d.before = die },
+		"after the row is gone":      func(d *dying, die func()) { d.after = die },
+	} {
+		for _, again := range []bool{false, true} {
+			t.Run(name, func(t *testing.T) {
+				w := newWorld(t)
+				ref := w.put("x")
+				w.age()
+				ctx, die := context.WithCancel(t.Context())
+				d := &dying{Store: w.Store}
+				at(d, die)
+				bucket, err := blob.Open(t.Context(), w.url, blob.WithLedger(d))
+				require.NoError(t, err)
+				defer bucket.Close()
+				_, err = w.collector(bucket).Collect(ctx)
+				require.Error(t, err)
+				is, err := there(t.Context(), w.blobs, ref)
+				require.NoError(t, err)
+				require.True(t, is, "the object itself was not reached")
+				if again {
+					require.Equal(t, ref, w.put("x"))
+					w.collect()
+					is, err = there(t.Context(), w.blobs, ref)
+					require.NoError(t, err)
+					require.True(t, is, "it was just put")
+				}
+				w.collect()
+				w.age()
+				w.collect()
+				require.Zero(t, w.objects()+w.count("blobs"))
+			})
+		}
+	}
+}
+
+// sick cannot remove some content.
+type sick struct {
+	results.Bucket
+	bad map[string]bool
+}
+
+func (s *sick) Remove(ctx context.Context, tenant, ref string) error {
+	if s.bad[ref] {
+		return agent.Errorf(agent.CodeUnavailable, "", "try again")
+	}
+	return s.Bucket.Remove(ctx, tenant, ref)
+}
+
+func TestCollectGoesOnBehindWhatCannotBeRemoved(t *testing.T) {
+	w := newWorld(t)
+	bad, good := w.put("bad"), w.put("good")
+	w.age()
+	metrics := prometheus.NewRegistry()
+	bucket := &sick{Bucket: w.blobs, bad: map[string]bool{bad: true}}
+	c := results.NewCollector(results.CollectorConfig{Ledger: w.Store, Bucket: bucket, Metrics: metrics})
+	done, err := c.Collect(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, results.Collected{Ran: true, Looked: 2, Removed: 1, Bytes: 4, Failed: 1}, done)
+	is, err := there(t.Context(), w.blobs, good)
+	require.NoError(t, err)
+	require.False(t, is)
+	_, err = c.Collect(t.Context())
+	require.Equal(t, agent.CodeUnavailable, agent.CodeOf(err), "nothing could be removed: %v", err)
+	clear(bucket.bad)
+	_, err = c.Collect(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, testutil.GatherAndCompare(metrics, strings.NewReader(`
+		# HELP blob_bytes_collected_total Uncompressed bytes of stored content that this process removed.
+		# TYPE blob_bytes_collected_total counter
+		blob_bytes_collected_total 7
+		# HELP blob_collection_failures_total Removals and runs of the collection that failed in this process.
+		# TYPE blob_collection_failures_total counter
+		blob_collection_failures_total 3
+		# HELP blobs_collected_total Stored content that this process removed because nothing referred to it.
+		# TYPE blobs_collected_total counter
+		blobs_collected_total 2
+	`), "blob_bytes_collected_total", "blob_collection_failures_total", "blobs_collected_total"))
+	n, err := testutil.GatherAndCount(metrics, "blob_collection_duration_seconds", "blobs_adopted_total")
+	require.NoError(t, err)
+	require.Equal(t, 2, n)
+}
+
+func TestRunCollectsUntilItIsTold(t *testing.T) {
+	w := newWorld(t)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		w.collector(w.blobs).Run(ctx, 20*time.Millisecond)
+	}()
+	for range 2 { // it comes round again
+		w.put("x")
+		w.age()
+		require.Eventually(t, func() bool { return w.objects() == 0 }, 20*time.Second, 10*time.Millisecond)
+	}
+	stop()
+	<-ended
+}

@@ -1,0 +1,154 @@
+package results_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/results"
+)
+
+// result stores a turn with a result document, in its row or in the blob store.
+func (w *world) result(id, document string, stored bool) (ref string) {
+	w.t.Helper()
+	_, err := w.Begin(w.t.Context(), turn(id, ""))
+	require.NoError(w.t, err)
+	f := finish(id)
+	if stored {
+		f.CASID = strings.TrimPrefix(w.put(document), "cas://")
+	} else if document != "" {
+		f.Result = json.RawMessage(document)
+	}
+	done, err := w.Finish(w.t.Context(), f)
+	require.NoError(w.t, err)
+	return done.Output.ResultRef
+}
+
+func TestReader(t *testing.T) {
+	w := newWorld(t)
+	rows := w.put(`[{"id":1}]`)
+	gone := "cas://sha256:" + strings.Repeat("0", 64)
+	r := results.Reader{Store: w.Store, Blobs: w.blobs}
+	for name, test := range map[string]struct{ document, want string }{
+		"rows":            {`{"output":"x","blocks":[],"data":[{"id": 2}]}`, `[{"id": 2}]`},
+		"an object":       {`{"output":"x","data":{"rows":1}}`, `{"rows": 1}`},
+		"a number":        {`{"data":17}`, `17`},
+		"a string":        {`{"data":"a\"]}b"}`, `"a\"]}b"`},
+		"elsewhere":       {`{"output":"\"data\":[9]","structured":{"data":[8]},"data_ref":"` + rows + `"}`, `[{"id":1}]`},
+		"no rows":         {`{"output":"only words","blocks":[{"data":[7]}]}`, ``},
+		"null":            {`{"output":"x","data":null}`, ``},
+		"rows are gone":   {`{"data_ref":"` + gone + `"}`, `not_found`},
+		"not a result":    {`[1,2]`, ``},
+		"empty":           {`{}`, ``},
+		"deep in between": {`{"blocks":[[{"a":[1,{"data":2}]},"]"]],"output":"","data":[[],{"x":"{"}]}`, `[[],{"x":"{"}]`},
+	} {
+		for _, stored := range []bool{false, true} {
+			if !stored && name == "not a result" {
+				continue // no such row: see below
+			}
+			body, err := read(r.Open(t.Context(), tenant, w.result(strings.ReplaceAll(name, " ", "-")+map[bool]string{true: "-stored"}[stored], test.document, stored)))
+			switch test.want {
+			case "not_found":
+				require.Equal(t, agent.CodeNotFound, agent.CodeOf(err), "%s: %v", name, err)
+				require.NotContains(t, err.Error(), gone)
+				continue
+			case "":
+				test.want = test.document
+			}
+			require.NoError(t, err, "%s %v", name, stored)
+			require.JSONEq(t, test.want, body, "%s %v", name, stored)
+		}
+	}
+	body, err := read(r.Open(t.Context(), tenant, rows))
+	require.NoError(t, err)
+	require.Equal(t, `[{"id":1}]`, body)
+}
+
+// A tenant cannot tell another's content from what there is not.
+func TestReaderRefuses(t *testing.T) {
+	w := newWorld(t)
+	r := results.Reader{Store: w.Store, Blobs: w.blobs}
+	artifact, content := w.result("t1", `{"data":[1]}`, false), w.put("[1]")
+	unknown := func(ref string) string {
+		mask := strings.NewReplacer("0", "1", "1", "0", "a", "b", "b", "a", "2", "3", "3", "2")
+		at := strings.LastIndexAny(ref, ":/") + 1
+		return ref[:at] + mask.Replace(ref[at:])
+	}
+	for _, ref := range []string{artifact, content} {
+		_, foreign := r.Open(t.Context(), "evil", ref)
+		_, missing := r.Open(t.Context(), tenant, unknown(ref))
+		require.Equal(t, agent.CodeNotFound, agent.CodeOf(foreign))
+		require.Equal(t, agent.CodeNotFound, agent.CodeOf(missing))
+		require.Equal(t, strings.ReplaceAll(missing.Error(), unknown(ref), ref), foreign.Error())
+	}
+	w.result("t2", "", false)
+	empty, err := w.Result(t.Context(), tenant, "t2")
+	require.NoError(t, err)
+	for ref, want := range map[string]agent.Code{
+		"": agent.CodeInvalid, "t1": agent.CodeInvalid, "http://x": agent.CodeInvalid, "cas://sha256:00": agent.CodeInvalid,
+		"artifact://t1": agent.CodeNotFound, "artifact://": agent.CodeNotFound, "artifact://" + empty.ResultID: agent.CodeNotFound,
+	} {
+		_, err := r.Open(t.Context(), tenant, ref)
+		require.Equal(t, want, agent.CodeOf(err), "%q: %v", ref, err)
+	}
+	for _, who := range []string{"*", "", "a/b"} {
+		_, err := r.Open(t.Context(), who, artifact)
+		require.Equal(t, agent.CodeInvalid, agent.CodeOf(err), "%q: %v", who, err)
+	}
+}
+
+// The rows of a stored result are proven like all content: what was tampered with behind them is found out at their end.
+func TestReaderProvesStoredResults(t *testing.T) {
+	w := newWorld(t)
+	r := results.Reader{Store: w.Store, Blobs: w.blobs}
+	document := `{"output":"x","data":[` + strings.Repeat(`{"price":100},`, 200_000) + `{}]}`
+	ref := w.result("t1", document, true)
+	body, err := read(r.Open(t.Context(), tenant, ref))
+	require.NoError(t, err)
+	require.Equal(t, document[len(`{"output":"x","data":`):len(document)-1], body)
+
+	row, err := w.Result(t.Context(), tenant, ref)
+	require.NoError(t, err)
+	digest := strings.TrimPrefix(row.CASID, "sha256:")
+	other := w.put(strings.Replace(document, `"x"`, `"y"`, 1))
+	theirs, err := os.ReadFile(filepath.Join(w.dir, tenant, "sha256", other[13:15], other[15:]))
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(w.dir, tenant, "sha256", digest[:2], digest[2:]), theirs, 0o600))
+	_, err = read(r.Open(t.Context(), tenant, ref))
+	require.Equal(t, agent.CodeInternal, agent.CodeOf(err), "%v", err)
+	require.ErrorContains(t, err, "corrupted")
+
+	broken := w.result("t2", `{"output":"x","data":[1,2`, true)
+	_, err = read(r.Open(t.Context(), tenant, broken))
+	require.Equal(t, agent.CodeInternal, agent.CodeOf(err), "%v", err)
+	for i, document := range []string{``, `{`, `{"output"`, `{"output":"x`, `{"data"`, `{"data":`, `{"data_ref":1}`} {
+		_, err = read(r.Open(t.Context(), tenant, w.result(fmt.Sprint("b", i), document, true)))
+		require.Equal(t, agent.CodeInternal, agent.CodeOf(err), "%q: %v", document, err)
+	}
+}
+
+func TestReaderStreamsStoredResults(t *testing.T) {
+	w := newWorld(t)
+	r := results.Reader{Store: w.Store, Blobs: w.blobs}
+	ref := w.result("t1", `{"output":"`+strings.Repeat("o", 100_000)+`","data":[`+strings.Repeat(`{"price":100},`, 1_000_000)+`{}]}`, true)
+	var n int64
+	allocated := testing.Benchmark(func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			rows, err := r.Open(b.Context(), tenant, ref)
+			require.NoError(b, err)
+			n, err = io.Copy(io.Discard, rows)
+			require.NoError(b, err)
+			require.NoError(b, rows.Close())
+		}
+	}).AllocedBytesPerOp()
+	require.EqualValues(t, len(`[{}]`)+14*1_000_000, n)
+	require.Less(t, allocated, int64(6<<20), "of 14 MB")
+}
