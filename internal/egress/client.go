@@ -147,15 +147,7 @@ func (c *Client) checkRedirect(req *http.Request, via []*http.Request) error {
 		return err
 	}
 	req.Header.Del("Referer") // net/http puts the whole last URL there, query included
-	first := via[0].URL
-	if req.URL.Scheme != first.Scheme || req.URL.Host != first.Host {
-		for name := range req.Header {
-			if !keptAcrossOrigins[name] {
-				delete(req.Header, name)
-			}
-		}
-	}
-	return nil
+	return protect(req, via)
 }
 
 func op(host string) string { return "request " + host }

@@ -7,7 +7,8 @@
 //   - Private, loopback, link-local, shared, multicast, reserved and translated (NAT64, 6to4, Teredo, IPv4-mapped) addresses are
 //     refused unless the configuration allows them.
 //   - Whole-request time, header time and size, response size (decompressed), redirects and connections are bounded.
-//   - No proxy from the environment, no cookies, no Referer; a redirect to another origin takes no credentials along.
+//   - No proxy from the environment, no cookies, no Referer; a redirect to another origin takes no credentials along, and one of a
+//     request with credentials (see [WithCredentials]) from https to http is refused.
 //
 // The table of special-purpose addresses is code.dny.dev/ssrf's, generated from the IANA registries: the registries change, and a
 // list typed by hand is what attackers hope for. The rest is ours because that library has no allow-list by port or by name.

@@ -1,8 +1,9 @@
 package pipeline
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
-	"regexp"
 	"slices"
 	"strings"
 )
@@ -12,12 +13,12 @@ const (
 	maxConditions     = 200 // nodes of the tree
 	maxConditionDepth = 16
 	maxIn             = 1000 // values of "in"
-	maxPattern        = 1000 // bytes of the pattern of "matches"
 )
 
 // condition is a node of a filter's tree: {"and":[…]}, {"or":[…]}, {"not":…} or a test {"field","op","value"}.
 type condition interface {
-	holds(r row) (bool, error)
+	// holds judges row i, an object.
+	holds(ctx context.Context, i int, r row) (bool, error)
 	// check looks back when all rows were judged: a test that could never hold, because its field does not exist or its value is of
 	// another type, is a fault rather than an empty answer.
 	check(rows []row) error
@@ -25,9 +26,9 @@ type condition interface {
 
 type allOf []condition
 
-func (c allOf) holds(r row) (bool, error) {
+func (c allOf) holds(ctx context.Context, i int, r row) (bool, error) {
 	for _, part := range c {
-		if ok, err := part.holds(r); err != nil || !ok {
+		if ok, err := part.holds(ctx, i, r); err != nil || !ok {
 			return false, err
 		}
 	}
@@ -38,9 +39,9 @@ func (c allOf) check(rows []row) error { return checkAll(c, rows) }
 
 type anyOf []condition
 
-func (c anyOf) holds(r row) (bool, error) {
+func (c anyOf) holds(ctx context.Context, i int, r row) (bool, error) {
 	for _, part := range c {
-		if ok, err := part.holds(r); err != nil || ok {
+		if ok, err := part.holds(ctx, i, r); err != nil || ok {
 			return ok, err
 		}
 	}
@@ -51,8 +52,8 @@ func (c anyOf) check(rows []row) error { return checkAll(c, rows) }
 
 type noneOf struct{ part condition }
 
-func (c noneOf) holds(r row) (bool, error) {
-	ok, err := c.part.holds(r)
+func (c noneOf) holds(ctx context.Context, i int, r row) (bool, error) {
+	ok, err := c.part.holds(ctx, i, r)
 	return !ok, err
 }
 
@@ -122,12 +123,12 @@ func parseConditions(raw json.RawMessage, at string, depth int, left *int) ([]co
 // test compares a field of a row with a value.
 type test struct {
 	at      string // where it is in the arguments
-	field   path
+	field   *path
 	op      string
 	value   value
-	values  []value        // in
-	pattern *regexp.Regexp // matches
-	negated bool           // exists with false
+	values  []value  // in
+	pattern *pattern // matches
+	negated bool     // exists with false
 
 	// What was seen, for check.
 	judged, found, compared, clashed int
@@ -158,10 +159,11 @@ func parseTest(raw json.RawMessage, fields map[string]json.RawMessage, at string
 	case in.Op == nil:
 		return nil, invalid(at+".op", "is required")
 	}
-	if err := checkPath(at+".field", *in.Field); err != nil {
+	field, err := parsePath(at+".field", *in.Field)
+	if err != nil {
 		return nil, err
 	}
-	t := &test{at: at, field: path(*in.Field), op: *in.Op}
+	t := &test{at: at, field: field, op: *in.Op}
 	if t.op == "==" {
 		t.op = "="
 	}
@@ -187,7 +189,7 @@ func (t *test) parseValue(raw json.RawMessage) error {
 	t.value = valueOf(raw)
 	switch t.op {
 	case "exists":
-		switch t.value.text {
+		switch string(t.value.text) {
 		case "", "true":
 		case "false":
 			t.negated = true
@@ -198,9 +200,9 @@ func (t *test) parseValue(raw json.RawMessage) error {
 		if raw[0] != '[' {
 			return invalid(at, "want an array, got %s", describe(raw))
 		}
-		list, err := elements(raw, maxIn)
+		list, err := listOf(raw, maxIn)
 		if err != nil {
-			return invalid(at, "has more than %d values", maxIn)
+			return invalid(at, "%s", err)
 		}
 		for _, v := range list {
 			t.values = append(t.values, valueOf(v))
@@ -223,22 +225,13 @@ func (t *test) parsePattern(at string, raw json.RawMessage) error {
 	if t.value.kind != kindString {
 		return invalid(at, "want a pattern as a string, got %s", describe(raw))
 	}
-	if len(t.value.text) > maxPattern {
-		return invalid(at, "is %d bytes, at most %d", len(t.value.text), maxPattern)
-	}
-	re, err := regexp.Compile(t.value.text)
-	if err != nil {
-		return invalid(at, "is no valid pattern (RE2): %s", clip(err.Error()))
-	}
-	t.pattern = re
-	return nil
+	p, err := compile(at, string(t.value.text))
+	t.pattern = p
+	return err
 }
 
-func (t *test) holds(r row) (bool, error) {
-	raw, found, err := t.field.find(r)
-	if err != nil {
-		return false, err
-	}
+func (t *test) holds(ctx context.Context, i int, r row) (bool, error) {
+	raw, found := t.field.find(r)
 	t.judged++
 	if found {
 		t.found++
@@ -256,7 +249,13 @@ func (t *test) holds(r row) (bool, error) {
 	case "contains":
 		return t.contains(raw, v), nil
 	case "matches":
-		return v.kind == kindString && t.pattern.MatchString(v.text), nil
+		if v.kind != kindString {
+			return false, nil
+		}
+		if err := t.pattern.spend(ctx, t.at+".field", i, t.field, v.text); err != nil {
+			return false, err
+		}
+		return t.pattern.re.Match(v.text), nil
 	default:
 		return t.ordered(v), nil
 	}
@@ -266,10 +265,14 @@ func (t *test) holds(r row) (bool, error) {
 func (t *test) contains(raw json.RawMessage, v value) bool {
 	switch {
 	case v.kind == kindString:
-		return strings.Contains(v.text, t.value.text)
+		return bytes.Contains(v.text, t.value.text)
 	case v.kind == kindOther && raw[0] == '[':
-		list, err := elements(raw, len(raw))
-		return err == nil && slices.ContainsFunc(list, func(e row) bool { return equal(valueOf(e), t.value) })
+		for c := elementsOf(raw); ; {
+			from, to, ok := c.next()
+			if !ok || equal(valueOf(raw[from:to]), t.value) {
+				return ok
+			}
+		}
 	default:
 		return false
 	}
@@ -304,8 +307,8 @@ func (t *test) check(rows []row) error {
 	case t.judged > 0 && t.found == 0 && t.op != "exists":
 		return noSuchField(t.at+".field", t.field, rows)
 	case t.clashed > 0 && t.compared == 0:
-		return invalid(t.at+".value", "%q cannot be compared with %q, which is the %q of a row", clip(t.value.text), clip(t.clash.text),
-			clip(string(t.field)))
+		return invalid(t.at+".value", "%q cannot be compared with %q, which is the %q of a row", clip(string(t.value.text)), clip(string(t.clash.text)),
+			clip(t.field.text))
 	}
 	return nil
 }

@@ -1,17 +1,21 @@
 package pipeline
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"mime"
 	"net/http"
 	"net/url"
+	urlpath "path"
 	"strings"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/dataset"
 )
 
 const (
@@ -107,9 +111,9 @@ func queryValues(field string, raw json.RawMessage) ([]string, error) {
 		}
 		return []string{text}, nil
 	case '[':
-		list, err := elements(raw, maxURL)
+		list, err := listOf(raw, maxURL)
 		if err != nil {
-			return nil, invalid(field, "is malformed or too long")
+			return nil, invalid(field, "%s", err)
 		}
 		var values []string
 		for i, element := range list {
@@ -136,11 +140,16 @@ func (s *httpRequest) run(ctx context.Context, r *run, _ []row) ([]row, error) {
 	if err != nil {
 		return nil, invalid("url", "is not a valid URL")
 	}
-	req.Header.Set("Accept", "application/json")
+	req.Header.Set("Accept", "application/json, application/x-ndjson;q=0.9, text/csv;q=0.8")
 	if s.method == http.MethodPost {
 		req.Header.Set("Content-Type", "application/json")
 		if r.inv.IdempotencyKey != "" {
 			req.Header.Set("Idempotency-Key", r.inv.IdempotencyKey)
+		}
+	}
+	if r.cfg.Auth != nil && len(r.inv.Auth) > 0 {
+		if err := r.cfg.Auth.Authorise(req, r.inv.Auth); err != nil {
+			return nil, unauthorised(ctx, err)
 		}
 	}
 	resp, err := r.cfg.HTTP.Do(req)
@@ -151,23 +160,62 @@ func (s *httpRequest) run(ctx context.Context, r *run, _ []row) ([]row, error) {
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
 		return nil, s.refused(resp)
 	}
-	if err := wantJSON(resp.Header.Get("Content-Type")); err != nil {
+	return s.read(ctx, r, resp)
+}
+
+// read reads the rows of a response.
+func (s *httpRequest) read(ctx context.Context, r *run, resp *http.Response) ([]row, error) {
+	format, err := s.format(resp)
+	if err != nil {
 		return nil, err
 	}
-	body, err := readAll(resp.Body, r.cfg.MaxBytes)
-	if err != nil {
-		return nil, s.unreachable(ctx, err)
+	in := &source{ctx: ctx, r: resp.Body}
+	body := bufio.NewReader(in)
+	if _, err := body.Peek(1); errors.Is(err, io.EOF) {
+		return nil, invalid("", "%s answered %d with an empty body", s.url.Hostname(), resp.StatusCode)
 	}
-	if resp.StatusCode == http.StatusNoContent || len(bytes.TrimSpace(body)) == 0 {
-		return nil, faultf(agent.CodeInvalid, "", "%s answered %d with an empty body, not JSON", s.url.Hostname(), resp.StatusCode)
+	rows, err := r.read(body, format)
+	switch {
+	case err == nil:
+		return rows, nil
+	case in.err != nil:
+		return nil, s.unreachable(ctx, in.err)
+	default:
+		return nil, placed(err, "", "the response of "+s.url.Hostname())
 	}
-	rows, err := rowsOf(body, r.cfg.MaxRows)
-	if err != nil {
-		f := faultOf(err, "")
-		f.failure.Message = "the response of " + s.url.Hostname() + " " + f.failure.Message
-		return nil, f
+}
+
+// format says how the rows of a response are written. A type that says nothing leaves it to the ending of the address; then it is JSON.
+func (s *httpRequest) format(resp *http.Response) (dataset.Format, error) {
+	given := resp.Header.Get("Content-Type")
+	switch media, _, _ := mime.ParseMediaType(given); media {
+	case "", "text/plain", "application/octet-stream", "binary/octet-stream":
+		if given != "" && media == "" {
+			return "", invalid("", "%s answered %q: want JSON, NDJSON or CSV", s.url.Hostname(), clip(given))
+		}
+	default:
+		format, err := dataset.Media(given)
+		if err != nil {
+			return "", invalid("", "%s answered %q: want JSON, NDJSON or CSV, in UTF-8", s.url.Hostname(), clip(given))
+		}
+		return format, nil
 	}
-	return rows, nil
+	switch strings.ToLower(urlpath.Ext(s.url.Path)) {
+	case ".csv":
+		return dataset.CSV, nil
+	case ".ndjson", ".jsonl":
+		return dataset.NDJSON, nil
+	default:
+		return dataset.JSON, nil
+	}
+}
+
+// unauthorised is the fault of credentials that cannot be had; nothing was sent.
+func unauthorised(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return ended(ctx)
+	}
+	return faultOf(err, "")
 }
 
 // unreachable turns an error of the exchange into a fault; only the end of our own context is an error.
@@ -223,22 +271,6 @@ func statusText(code int) string {
 		return fmt.Sprintf("%d %s", code, t)
 	}
 	return fmt.Sprintf("%d", code)
-}
-
-// wantJSON refuses content types that cannot be JSON. Without one, or with one that says nothing, the body decides.
-func wantJSON(contentType string) error {
-	media, params, err := mime.ParseMediaType(contentType)
-	switch {
-	case contentType == "", media == "text/plain", media == "application/octet-stream":
-		return nil
-	case err == nil && isJSON(media):
-		if c := params["charset"]; c != "" && !strings.EqualFold(c, "utf-8") && !strings.EqualFold(c, "us-ascii") {
-			return faultf(agent.CodeInvalid, "", "answered JSON in %q; only UTF-8 is understood", clip(c))
-		}
-		return nil
-	default:
-		return faultf(agent.CodeInvalid, "", "answered %q, not JSON", clip(contentType))
-	}
 }
 
 func isJSON(media string) bool {

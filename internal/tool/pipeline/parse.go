@@ -3,6 +3,7 @@ package pipeline
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 
@@ -13,6 +14,15 @@ import (
 type program struct {
 	inputRef string
 	steps    []step
+	source   []json.RawMessage // the steps as they were given
+}
+
+// posts reports whether a step has effects.
+func (p *program) posts() bool {
+	return slices.ContainsFunc(p.steps, func(s step) bool {
+		r, ok := s.(*httpRequest)
+		return ok && r.method == http.MethodPost
+	})
 }
 
 // parse reads arguments strictly; its error is a *fault.
@@ -36,7 +46,7 @@ func parse(args json.RawMessage) (*program, error) {
 	case len(in.Pipeline) > MaxSteps:
 		return nil, faultf("overflow", "pipeline", "has %d steps, at most %d", len(in.Pipeline), MaxSteps)
 	}
-	p := &program{}
+	p := &program{source: in.Pipeline}
 	if in.InputRef != nil {
 		p.inputRef = *in.InputRef
 	}
@@ -60,13 +70,17 @@ func parse(args json.RawMessage) (*program, error) {
 // place checks that rows have one source: the first step or input_ref.
 func (p *program) place(s step, position int) error {
 	_, fetches := s.(*httpRequest)
+	j, joins := s.(*join)
+	opens := joins && j.left != ""
 	switch {
 	case fetches && position > 0:
 		return invalid("step", "http_request must be the first step: its rows would replace those before it")
 	case fetches && p.inputRef != "":
 		return invalid("step", "give http_request or input_ref, not both")
-	case !fetches && position == 0 && p.inputRef == "":
-		return invalid("step", "there are no rows yet: start with http_request or give input_ref")
+	case opens && (position > 0 || p.inputRef != ""):
+		return invalid("left", "there are rows already: leave left out, and they are the left side")
+	case !fetches && !opens && position == 0 && p.inputRef == "":
+		return invalid("step", "there are no rows yet: start with http_request or a join with left, or give input_ref")
 	}
 	return nil
 }
@@ -93,9 +107,6 @@ func parseStep(known []kind, raw json.RawMessage) (step, string, error) {
 		return nil, "", invalid("step", "unknown step %q: want one of %s", clip(*name), strings.Join(names, ", "))
 	}
 	k := known[i]
-	if k.decode == nil {
-		return nil, k.name, faultf("not_found", "step", "is not available yet")
-	}
 	raw, err := onlyTaken(k, fields)
 	if err != nil {
 		return nil, k.name, err

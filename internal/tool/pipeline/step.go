@@ -3,10 +3,12 @@ package pipeline
 import (
 	"context"
 	"encoding/json"
+
+	"github.com/turnstone-run/turnstone/internal/dataset"
 )
 
 // row is one JSON value as its source wrote it.
-type row = json.RawMessage
+type row = dataset.Row
 
 // step is one primitive with its arguments, ready to run. One step value serves one call.
 type step interface {
@@ -14,7 +16,7 @@ type step interface {
 	run(ctx context.Context, r *run, rows []row) ([]row, error)
 }
 
-// kind describes a primitive: the fields it takes, and how it reads them. A kind without decode is in the schema but not built yet.
+// kind describes a primitive: the fields it takes, and how it reads them.
 type kind struct {
 	name   string
 	takes  []string
@@ -29,11 +31,11 @@ func kinds() []kind {
 		{"table_filter", []string{"condition"}, decodeTableFilter},
 		{"table_select", []string{"fields"}, decodeTableSelect},
 		{"top_k", []string{"k"}, decodeTopK},
-		{name: "groupby"},
-		{name: "join"},
-		{name: "jq_transform"},
-		{name: "regex_extract"},
-		{name: "parse_date"},
+		{"groupby", []string{"by", "agg", "field", "fields"}, decodeGroupBy},
+		{"join", []string{"left", "right", "on", "how"}, decodeJoin},
+		{"jq_transform", []string{"query"}, decodeJQ},
+		{"regex_extract", []string{"pattern", "field"}, decodeRegexExtract},
+		{"parse_date", []string{"field", "format"}, decodeParseDate},
 	}
 }
 

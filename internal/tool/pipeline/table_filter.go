@@ -27,15 +27,14 @@ func decodeTableFilter(raw json.RawMessage) (step, error) {
 
 func (s *tableFilter) run(ctx context.Context, _ *run, rows []row) ([]row, error) {
 	kept := make([]row, 0, min(len(rows), checkEvery))
-	for i, r := range rows {
-		if err := alive(ctx, i); err != nil {
-			return nil, err
-		}
-		ok, err := s.condition.holds(r)
+	for i := range rows {
+		r, err := object(ctx, rows, i)
 		if err != nil {
 			return nil, err
 		}
-		if ok {
+		if ok, err := s.condition.holds(ctx, i, r); err != nil {
+			return nil, err
+		} else if ok {
 			kept = append(kept, r)
 		}
 	}

@@ -1,15 +1,15 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
-	"slices"
 )
 
 // tableSort orders rows, keeping the order of equal ones: {"step":"table_sort","field":"price","order":"asc"}, or "fields" for
 // several keys, the first one first. Null and missing values come last in both directions.
 type tableSort struct {
-	keys  []path
+	keys  []*path
 	list  bool // given as fields
 	order int  // 1 ascending, -1 descending
 }
@@ -39,79 +39,91 @@ func decodeTableSort(raw json.RawMessage) (step, error) {
 	case in.Field != nil && in.Fields != nil:
 		return nil, invalid("fields", "give field or fields, not both")
 	case in.Field != nil:
-		s.keys = []path{path(*in.Field)}
-		return s, checkPath("field", *in.Field)
+		key, err := parsePath("field", *in.Field)
+		s.keys = []*path{key}
+		return s, err
 	}
-	keys, err := paths(in.Fields)
+	keys, err := paths("fields", in.Fields)
 	s.keys, s.list = keys, true
 	return s, err
 }
 
-// sortable is a row with its keys read.
-type sortable struct {
-	row  row
-	keys []value
-}
-
 func (s *tableSort) run(ctx context.Context, _ *run, rows []row) ([]row, error) {
-	decorated := make([]sortable, len(rows))
-	values := make([]value, len(rows)*len(s.keys))
-	for i, r := range rows {
-		if err := alive(ctx, i); err != nil {
+	table := make([][]value, len(s.keys))
+	for j, key := range s.keys {
+		values, err := s.read(ctx, j, key, rows)
+		if err != nil {
 			return nil, err
 		}
-		keys := values[i*len(s.keys) : (i+1)*len(s.keys)]
-		for j, k := range s.keys {
-			raw, _, err := k.find(r)
-			if err != nil {
-				return nil, err
-			}
-			keys[j] = valueOf(raw)
+		table[j] = values
+	}
+	exact := allExact(table[0])
+	entries := make([]ranked, len(rows))
+	for i := range entries {
+		entries[i] = ranked{rank(&table[0][i], s.order, exact), int32(i)}
+	}
+	err := sortStable(ctx, entries, func(a, b ranked) int {
+		switch {
+		case a.rank != b.rank:
+			return cmp.Compare(a.rank, b.rank)
+		case exact && len(table) == 1:
+			return 0
+		default:
+			return s.compare(table, int(a.row), int(b.row))
 		}
-		decorated[i] = sortable{row: r, keys: keys}
+	})
+	if err != nil {
+		return nil, err
 	}
-	for j, k := range s.keys {
-		if err := s.prepare(decorated, j, k, rows); err != nil {
-			return nil, err
-		}
-	}
-	if ctx.Err() != nil {
-		return nil, ended(ctx)
-	}
-	slices.SortStableFunc(decorated, s.compare)
 	out := make([]row, len(rows))
-	for i := range decorated {
-		out[i] = decorated[i].row
+	for i, e := range entries {
+		out[i] = rows[e.row]
 	}
 	return out, nil
 }
 
-// prepare checks that some row has the key, and reads a column that holds nothing but numbers, some of them as strings, as numbers.
-func (s *tableSort) prepare(rows []sortable, j int, key path, all []row) error {
+// read returns the values of a key. Some row must have it; one that holds nothing but numbers, some of them as strings, is read as numbers.
+func (s *tableSort) read(ctx context.Context, j int, key *path, rows []row) ([]value, error) {
+	values := make([]value, len(rows))
 	given, numeric := false, true
 	for i := range rows {
-		v := &rows[i].keys[j]
-		given = given || v.kind != kindMissing
-		numeric = numeric && (v.absent() || v.isNumeric())
+		r, err := object(ctx, rows, i)
+		if err != nil {
+			return nil, err
+		}
+		raw, ok := key.find(r)
+		values[i] = valueOf(raw)
+		given = given || ok
+		numeric = numeric && (values[i].absent() || values[i].isNumeric())
 	}
 	if !given && len(rows) > 0 {
 		field := "field"
 		if s.list {
 			field = indexed("fields", j)
 		}
-		return noSuchField(field, key, all)
+		return nil, noSuchField(field, key, rows)
 	}
 	if numeric {
-		for i := range rows {
-			rows[i].keys[j].toNumber()
+		for i := range values {
+			values[i].toNumber()
 		}
 	}
-	return nil
+	return values, nil
 }
 
-func (s *tableSort) compare(a, b sortable) int {
-	for j := range a.keys {
-		x, y := &a.keys[j], &b.keys[j]
+// allExact reports whether floats hold all of the values that are there.
+func allExact(values []value) bool {
+	for i := range values {
+		if !values[i].exact && !values[i].absent() {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *tableSort) compare(table [][]value, a, b int) int {
+	for _, values := range table {
+		x, y := &values[a], &values[b]
 		switch {
 		case x.absent() && y.absent():
 		case x.absent():

@@ -1,16 +1,14 @@
 package pipeline
 
 import (
-	"context"
 	_ "embed"
 	"encoding/json"
 	"fmt"
-	"io"
-	"net/http"
-	"strconv"
+	"time"
+
+	"go.uber.org/zap"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/strict"
 	"github.com/turnstone-run/turnstone/internal/tool"
 )
 
@@ -25,7 +23,13 @@ const (
 	MaxArgs         = 256 << 10 // bytes of arguments
 	MaxSteps        = 50
 	DefaultMaxRows  = 1_000_000
-	DefaultMaxBytes = 32 << 20 // of a response or dataset
+	DefaultMaxBytes = 256 << 20 // of a response, a dataset, or the rows that a step makes
+)
+
+// DefaultCacheTTL is how long results are remembered; maxCacheTTL is the most that a binding may say.
+const (
+	DefaultCacheTTL = time.Hour
+	maxCacheTTL     = 7 * 24 * 3600 // seconds
 )
 
 //go:embed schema.json
@@ -34,33 +38,34 @@ var schema []byte // seed 004 §5.1, verbatim
 // HTTP sends what http_request asks for: invalid, denied and overflow end the step for good, unavailable may be tried again.
 type HTTP = tool.HTTP
 
-// Datasets opens what input_ref names. Errors are [agent.Error] values; not_found, invalid and denied become a failed result, any
-// other is an error of the call.
-type Datasets interface {
-	Open(ctx context.Context, tenant, ref string) (io.ReadCloser, error)
-}
-
 // Config holds what the toolkit needs.
 type Config struct {
-	HTTP     HTTP     // nil: http_request fails with "denied"
-	Datasets Datasets // nil: input_ref fails with "not available"
-	MaxRows  int      // 0: 1,000,000
-	MaxBytes int64    // of one response or dataset; 0: 32 MiB
+	HTTP     HTTP          // nil: http_request fails with "denied"
+	Auth     tool.Auth     // nil: requests carry no credentials
+	Datasets tool.Datasets // nil: input_ref and join fail with "not available"
+	Blobs    tool.Blobs    // takes the results; nil: they are in the output, whatever their size
+	Results  tool.Results  // nil: nothing is remembered
+	Logger   *zap.Logger   // nil: nothing is logged
+
+	MaxRows  int           // of a response, a dataset, or a step's result; 0: 1,000,000
+	MaxBytes int64         // of the same; 0: 256 MiB
+	CacheTTL time.Duration // 0: an hour; negative: nothing is remembered
 }
 
-// Factory makes the toolkit out of the runtime's dependencies, which take the place of HTTP and Datasets in cfg.
+// Factory makes the toolkit out of the runtime's dependencies, which take the place of those in cfg.
 func Factory(cfg Config) tool.Factory {
 	return tool.Factory{
-		Name: ToolkitName, Needs: []tool.Need{tool.NeedHTTP, tool.NeedBlobs},
+		Name:  ToolkitName,
+		Needs: []tool.Need{tool.NeedHTTP, tool.NeedAuth, tool.NeedBlobs, tool.NeedDatasets, tool.NeedResults},
 		New: func(d tool.Dependencies) (agent.Toolkit, error) {
 			given := cfg
-			given.HTTP, given.Datasets = d.HTTP, d.Blobs
+			given.HTTP, given.Auth, given.Blobs, given.Datasets, given.Results, given.Logger = d.HTTP, d.Auth, d.Blobs, d.Datasets, d.Results, d.Logger
 			return New(given), nil
 		},
 	}
 }
 
-// toolkit takes parameters: a binding may lower the bound of rows.
+// toolkit takes parameters: a binding may lower the bound of rows and the time that results are remembered.
 type toolkit struct{ tool *execute }
 
 var _ agent.Configurable = (*toolkit)(nil)
@@ -73,6 +78,9 @@ func New(cfg Config) agent.Toolkit {
 	if cfg.MaxBytes <= 0 {
 		cfg.MaxBytes = DefaultMaxBytes
 	}
+	if cfg.CacheTTL == 0 {
+		cfg.CacheTTL = DefaultCacheTTL
+	}
 	return &toolkit{tool: &execute{cfg: cfg}}
 }
 
@@ -82,94 +90,7 @@ func (k *toolkit) Tools() []agent.Tool { return []agent.Tool{k.tool} }
 // Properties are the parameters of a binding.
 func (*toolkit) Properties() json.RawMessage {
 	return fmt.Appendf(nil, `{"type":"object","additionalProperties":false,"properties":{"max_rows":{"type":"integer","minimum":1,"maximum":%d,`+
-		`"default":%[1]d,"description":"Most rows of a response or dataset; the process may allow fewer"}}}`, DefaultMaxRows)
-}
-
-// The tool says of each call whether it has effects, and what it does.
-var (
-	_ agent.EffectFree = (*execute)(nil)
-	_ agent.Summarizer = (*execute)(nil)
-)
-
-// execute is the tool execute_pipeline.
-type execute struct{ cfg Config }
-
-func (t *execute) Spec() agent.ToolSpec {
-	return agent.ToolSpec{
-		Name:        ToolName,
-		Description: "Execute ephemeral data pipeline using composable primitives",
-		Parameters:  append(json.RawMessage(nil), schema...),
-		Strict:      true,
-	}
-}
-
-// EffectFree is true unless a step posts. It reads the arguments exactly as Call does, so the two cannot disagree: arguments that
-// Call refuses have no effects.
-func (t *execute) EffectFree(args json.RawMessage) bool {
-	p, err := parse(args)
-	if err != nil {
-		return true
-	}
-	for _, s := range p.steps {
-		if r, ok := s.(*httpRequest); ok && r.method == http.MethodPost {
-			return false
-		}
-	}
-	return true
-}
-
-// Summarize counts the steps: it goes into the turn's history, twice.
-func (t *execute) Summarize(args json.RawMessage) string {
-	p, err := parse(args)
-	if err != nil {
-		return "invalid arguments"
-	}
-	if len(p.steps) == 1 {
-		return "1 step"
-	}
-	return strconv.Itoa(len(p.steps)) + " steps"
-}
-
-// Call runs the pipeline; see the package comment for what is a failure and what an error.
-func (t *execute) Call(ctx context.Context, inv agent.Invocation, call agent.ToolCall) (agent.ToolResult, error) {
-	if err := ctx.Err(); err != nil {
-		return agent.ToolResult{}, ended(ctx)
-	}
-	p, err := parse(call.Args)
-	if err != nil {
-		return failed(err, nil)
-	}
-	cfg, err := t.bound(inv.Parameters)
-	if err != nil {
-		return failed(err, nil)
-	}
-	r := &run{cfg: cfg, inv: inv}
-	if err := r.all(ctx, p); err != nil {
-		return failed(err, r.done)
-	}
-	return r.result()
-}
-
-// bound returns the configuration as a binding lowers it; a binding never raises it. Parameters that are not as Properties say fail the
-// call, because the bound that somebody meant to set is unknown.
-func (t *execute) bound(parameters json.RawMessage) (Config, error) {
-	cfg := t.cfg
-	if len(parameters) == 0 {
-		return cfg, nil
-	}
-	var p struct {
-		MaxRows *int `json:"max_rows"`
-	}
-	err := strict.Decode(parameters, &p)
-	if err == nil && p.MaxRows != nil {
-		if *p.MaxRows < 1 || *p.MaxRows > DefaultMaxRows {
-			err = agent.Invalid("max_rows", "want 1 to %d, got %d", DefaultMaxRows, *p.MaxRows)
-		} else {
-			cfg.MaxRows = min(cfg.MaxRows, *p.MaxRows)
-		}
-	}
-	if err != nil {
-		return cfg, faultf(agent.CodeInvalid, "", "the parameters of the tool's binding: %s", err)
-	}
-	return cfg, nil
+		`"default":%[1]d,"description":"Most rows of a response or dataset; the process may allow fewer"},`+
+		`"cache_ttl_sec":{"type":"integer","minimum":0,"maximum":%d,`+
+		`"description":"How long an equal pipeline is answered out of the cache; 0: never; the process may allow less"}}}`, DefaultMaxRows, maxCacheTTL)
 }

@@ -4,9 +4,9 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
-	"strings"
 
 	"github.com/cockroachdb/apd/v3"
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // valueKind is what a value is, in the order in which kinds sort.
@@ -21,85 +21,76 @@ const (
 	kindMissing
 )
 
-// The longest number that compares as one, in bytes; longer ones are strings. Comparing decimals costs time with their length.
-const maxNumber = 1000
-
-// exactDigits is how long a plain decimal may be, sign and point included, for a float64 to hold it without a doubt: two different
-// decimals of up to 15 digits are two different float64, in the same order.
-const exactDigits = 15
-
 // value is a JSON value, ready to compare.
 type value struct {
 	kind  valueKind
-	text  string // string: its content; number: its literal; else the compact JSON
+	exact bool // float is all of the number
 	float float64
-	exact bool         // float is all of the number
+	text  []byte       // string: its content; number: its literal; else the compact JSON. Often a part of the row: not to be changed
 	dec   *apd.Decimal // when it is needed and float is not enough
 }
 
 func (v *value) absent() bool { return v.kind >= kindNull }
 
-// valueOf reads well-formed JSON; nil is a missing value.
+// valueOf reads well-formed JSON; nothing is a missing value.
 func valueOf(raw json.RawMessage) value {
 	if len(raw) == 0 {
 		return value{kind: kindMissing}
 	}
 	switch raw[0] {
 	case 'n':
-		return value{kind: kindNull, text: "null"}
+		return value{kind: kindNull, text: raw}
 	case 't', 'f':
-		return value{kind: kindBool, text: string(raw)}
+		return value{kind: kindBool, text: raw}
 	case '"':
-		var s string
-		if json.Unmarshal(raw, &s) != nil {
-			return value{kind: kindOther, text: string(raw)}
-		}
-		return value{kind: kindString, text: s}
+		return value{kind: kindString, text: unquote(raw)}
 	case '{', '[':
 		var b bytes.Buffer
 		_ = json.Compact(&b, raw) // it is well-formed
-		return value{kind: kindOther, text: b.String()}
+		return value{kind: kindOther, text: b.Bytes()}
 	default:
-		v := value{kind: kindString, text: string(raw)}
+		v := value{kind: kindString, text: raw}
 		v.toNumber()
 		return v
 	}
 }
 
+// unquote returns the content of a string, without a copy where it has no escapes.
+func unquote(raw json.RawMessage) []byte {
+	if bytes.IndexByte(raw, '\\') < 0 {
+		return raw[1:max(len(raw)-1, 1)]
+	}
+	text, err := jsontext.AppendUnquote(nil, raw)
+	if err != nil {
+		return raw
+	}
+	return text
+}
+
 // isNumeric reports whether the value is a number, or a string that is one.
 func (v *value) isNumeric() bool {
-	switch v.kind {
-	case kindNumber:
-		return true
-	case kindString:
-		return len(v.text) > 0 && len(v.text) <= maxNumber && (v.text[0] == '-' || v.text[0] >= '0' && v.text[0] <= '9') &&
-			json.Valid([]byte(v.text))
-	default:
-		return false
-	}
+	return v.kind == kindNumber || v.kind == kindString && isNumber(v.text)
 }
 
 // toNumber turns a numeric string into a number; anything else stays as it is.
 func (v *value) toNumber() {
-	if v.kind != kindString || !v.isNumeric() {
+	if v.kind != kindString || !isNumber(v.text) {
 		return
 	}
-	n := json.Number(strings.TrimSpace(v.text))
-	f, err := n.Float64()
-	v.exact = err == nil && len(n) <= exactDigits && !strings.ContainsAny(string(n), "eE")
-	if !v.exact {
-		d, _, err := apd.NewFromString(string(n))
-		if err != nil {
-			return // an exponent beyond all reason: it stays a string
-		}
-		v.dec = d
+	if n, ok := plain(v.text); ok {
+		v.kind, v.exact, v.float = kindNumber, true, n.float()
+		return
 	}
-	v.kind, v.text, v.float = kindNumber, string(n), f
+	d, _, err := apd.NewFromString(string(v.text))
+	if err != nil {
+		return // an exponent beyond all reason: it stays a string
+	}
+	v.kind, v.dec = kindNumber, d
 }
 
 func (v *value) decimal() *apd.Decimal {
 	if v.dec == nil {
-		d, _, err := apd.NewFromString(v.text)
+		d, _, err := apd.NewFromString(string(v.text))
 		if err != nil {
 			return new(apd.Decimal)
 		}
@@ -125,17 +116,15 @@ func order(a, b *value) int {
 	case a.kind == kindOther: // objects have no order; they keep the one they have
 		return 0
 	default:
-		return strings.Compare(a.text, b.text)
+		return bytes.Compare(a.text, b.text)
 	}
 }
 
 // compatible returns copies of two values that compare within one kind, a numeric string made a number beside a number.
 func compatible(a, b value) (value, value, bool) {
-	if a.kind != b.kind {
-		if a.isNumeric() && b.isNumeric() {
-			a.toNumber()
-			b.toNumber()
-		}
+	if a.kind != b.kind && a.isNumeric() && b.isNumeric() {
+		a.toNumber()
+		b.toNumber()
 	}
 	return a, b, a.kind == b.kind
 }
@@ -152,6 +141,35 @@ func equal(a, b value) bool {
 	case a.kind == kindNumber:
 		return compareNumbers(&a, &b) == 0
 	default:
-		return a.text == b.text
+		return bytes.Equal(a.text, b.text)
 	}
+}
+
+// appendKey appends a text that two values of one kind share when they are equal, and no others; missing and null do.
+func (v *value) appendKey(key []byte) []byte {
+	switch v.kind {
+	case kindMissing, kindNull:
+		return append(key, "n;"...)
+	case kindNumber:
+		key = v.appendNumber(append(key, '0'))
+	case kindString:
+		key = append(append(key, 's'), v.text...)
+	case kindBool, kindOther:
+		key = append(append(key, 'o'), v.text...)
+	}
+	return key
+}
+
+// appendNumber writes a number so that 1, 1.0 and 1e0 are the same.
+func (v *value) appendNumber(key []byte) []byte {
+	if n, ok := plain(v.text); ok {
+		return n.reduced().append(key)
+	}
+	d, _ := new(apd.Decimal).Reduce(v.decimal())
+	if e := d.NumDigits() + int64(d.Exponent); e <= exactDigits && d.Exponent >= -exactDigits {
+		if n, ok := plain([]byte(d.Text('f'))); ok {
+			return n.reduced().append(key)
+		}
+	}
+	return d.Append(key, 'E')
 }

@@ -1,0 +1,234 @@
+package dataset
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/csv"
+	"errors"
+	"io"
+	"strconv"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// ReadCSV reads records as objects; see the package comment.
+func ReadCSV(r io.Reader, l Limits) ([]Row, error) { return readCSV(r, l, true) }
+
+// csvGrowth is how many times as long as the body the rows may be: each repeats the names of its columns.
+const csvGrowth = 8
+
+func readCSV(r io.Reader, l Limits, header bool) ([]Row, error) {
+	in := bufio.NewReader(within(r, l.bytes()))
+	skipMark(in)
+	table := csvTable{tape: tape{r: in}}
+	table.records = csv.NewReader(&table.tape)
+	table.records.ReuseRecord, table.records.FieldsPerRecord = true, -1
+
+	rows, kept, size := []Row{}, arena{}, int64(0)
+	for {
+		record, err := table.next()
+		switch {
+		case err == io.EOF && header && table.names == nil: //nolint:errorlint // next returns it as it is
+			return nil, agent.Errorf(agent.CodeInvalid, "", "is empty, not CSV: want a header")
+		case err == io.EOF: //nolint:errorlint // next returns it as it is
+			return rows, nil
+		case err != nil:
+			return nil, err
+		}
+		if table.names == nil {
+			if err := table.columns(record, header); err != nil {
+				return nil, err
+			}
+			if header {
+				continue
+			}
+		}
+		row, err := table.row(record)
+		if err != nil {
+			return nil, err
+		}
+		if len(rows) == l.rows() {
+			return nil, tooMany(l.rows())
+		}
+		if size += int64(len(row)); size > csvGrowth*l.bytes() {
+			return nil, agent.Errorf(agent.CodeOverflow, "", "as JSON is larger than %d bytes", csvGrowth*l.bytes())
+		}
+		rows = append(rows, kept.keep(row))
+	}
+}
+
+// csvTable reads records one by one.
+type csvTable struct {
+	tape    tape
+	records *csv.Reader
+	names   [][]byte // quoted, with the colon; nil until the columns are known
+	raw     []byte   // of the last record, and empty lines before it
+	line    int      // how many lines are before raw
+	buf     []byte
+}
+
+func (t *csvTable) next() ([]string, error) {
+	t.line += bytes.Count(t.raw, []byte{'\n'})
+	record, err := t.records.Read()
+	t.raw = t.tape.cut(t.records.InputOffset())
+	if parse, ok := errors.AsType[*csv.ParseError](err); ok {
+		return nil, agent.Invalid(lineOf(parse.StartLine), "is malformed CSV at line %d, column %d: %s", parse.Line, parse.Column, mistake(parse.Err))
+	}
+	if err != nil {
+		return nil, err //nolint:wrapcheck // the caller knows what it reads
+	}
+	if !utf8.Valid(t.raw) {
+		return nil, agent.Invalid(t.recordLine(), "is not UTF-8")
+	}
+	return record, nil
+}
+
+func mistake(err error) string {
+	if errors.Is(err, csv.ErrBareQuote) {
+		return `a quote within a value that is not quoted; write "" within quotes`
+	}
+	if errors.Is(err, csv.ErrQuote) {
+		return "a quote that is not closed, or something behind the closing one"
+	}
+	return clip(err.Error())
+}
+
+func lineOf(n int) string { return "line " + strconv.Itoa(n) }
+
+func (t *csvTable) recordLine() string {
+	n, _ := t.records.FieldPos(0)
+	return lineOf(n)
+}
+
+// columns takes the names from the first record, or makes them.
+func (t *csvTable) columns(record []string, header bool) error {
+	if len(record) > MaxColumns {
+		return agent.FieldErrorf(agent.CodeOverflow, t.recordLine(), "has %d columns, at most %d", len(record), MaxColumns)
+	}
+	seen := make(map[string]int, len(record))
+	for i, name := range record {
+		if !header {
+			name = "column_" + strconv.Itoa(i+1)
+		}
+		before, twice := seen[name]
+		switch {
+		case name == "":
+			return agent.Invalid(t.recordLine(), "column %d of the header has no name", i+1)
+		case twice:
+			return agent.Invalid(t.recordLine(), "columns %d and %d of the header are both %q", before, i+1, clip(name))
+		}
+		seen[name] = i + 1
+		quoted, err := jsontext.AppendQuote(nil, name)
+		if err != nil {
+			return agent.Invalid(t.recordLine(), "column %d of the header: %w", i+1, err)
+		}
+		t.names = append(t.names, append(quoted, ':'))
+	}
+	return nil
+}
+
+// row is the record as an object, good until the next call.
+func (t *csvTable) row(record []string) ([]byte, error) {
+	if len(record) != len(t.names) {
+		return nil, agent.Invalid(t.recordLine(), "has %d values, the table has %d columns", len(record), len(t.names))
+	}
+	t.buf = append(t.buf[:0], '{')
+	b := t.buf
+	for i, value := range record {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(b, t.names[i]...)
+		switch {
+		case value == "" && !t.quoted(i):
+			b = append(b, "null"...)
+		case isPlainNumber(value):
+			b = append(b, value...)
+		default:
+			var err error
+			if b, err = jsontext.AppendQuote(b, value); err != nil {
+				return nil, agent.Invalid(t.recordLine(), "%w", err)
+			}
+		}
+	}
+	b = append(b, '}')
+	t.buf = b
+	return b, nil
+}
+
+// quoted reports whether a value of the last record began with a quote.
+func (t *csvTable) quoted(i int) bool {
+	line, column := t.records.FieldPos(i)
+	rest := t.raw
+	for range line - 1 - t.line {
+		_, rest, _ = bytes.Cut(rest, []byte{'\n'})
+	}
+	return column-1 < len(rest) && rest[column-1] == '"'
+}
+
+// tape keeps what encoding/csv has read ahead, because it does not tell "" from nothing.
+type tape struct {
+	r    io.Reader
+	kept []byte
+	from int64 // the offset of kept
+}
+
+func (t *tape) Read(p []byte) (int, error) {
+	n, err := t.r.Read(p)
+	t.kept = append(t.kept, p[:n]...)
+	return n, err //nolint:wrapcheck // the caller knows what it reads
+}
+
+// cut returns what is kept up to an offset and forgets it with the next Read.
+func (t *tape) cut(to int64) []byte {
+	n := to - t.from
+	cut := t.kept[:n]
+	t.kept, t.from = t.kept[n:], to
+	return cut
+}
+
+// isPlainNumber reports whether a value is a number in JSON's syntax that a float64 holds without loss.
+func isPlainNumber(s string) bool {
+	const most = 15 // significant digits
+	if s == "" || len(s) > 40 || s[0] != '-' && (s[0] < '0' || s[0] > '9') {
+		return false
+	}
+	digits, i := 0, 0
+	count := func() bool {
+		from := i
+		for ; i < len(s) && s[i] >= '0' && s[i] <= '9'; i++ {
+			if digits > 0 || s[i] != '0' {
+				digits++
+			}
+		}
+		return i > from
+	}
+	if s[0] == '-' {
+		i++
+	}
+	whole := i
+	if !count() || s[whole] == '0' && i > whole+1 {
+		return false
+	}
+	if i < len(s) && s[i] == '.' {
+		i++
+		if !count() {
+			return false
+		}
+	}
+	significant := digits
+	exponent := i < len(s) && s[i]|0x20 == 'e'
+	if exponent {
+		i++
+		if i < len(s) && (s[i] == '+' || s[i] == '-') {
+			i++
+		}
+		if !count() {
+			return false
+		}
+	}
+	return i == len(s) && significant <= most && (!exponent || !beyond([]byte(s)))
+}

@@ -1,0 +1,200 @@
+package dataset
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// Everything here takes JSON that jsontext has found well-formed: no slice ends within a value.
+
+// longInteger is how many bytes a number without exponent may have that needs no look: 308 digits are below float64's greatest.
+const longInteger = 308
+
+// check finds what jsontext lets pass: the offset of a number beyond float64, or of a bracket too deep.
+func check(v []byte) (at int, what string) {
+	depth := 0
+	for i := 0; i < len(v); i++ {
+		switch c := v[i]; c {
+		case '"':
+			i = endOfString(v, i)
+		case '{', '[':
+			if depth++; depth > MaxDepth {
+				return i, "is nested deeper than " + strconv.Itoa(MaxDepth)
+			}
+		case '}', ']':
+			depth--
+		case '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9':
+			start, exponent := i, false
+			for i++; i < len(v) && isNumberByte(v[i]); i++ {
+				exponent = exponent || v[i]|0x20 == 'e'
+			}
+			if (exponent || i-start > longInteger) && beyond(v[start:i]) {
+				return start, "the number " + clip(string(v[start:i])) + " is beyond what a 64-bit float holds"
+			}
+			i--
+		}
+	}
+	return 0, ""
+}
+
+func isNumberByte(c byte) bool {
+	return c >= '0' && c <= '9' || c == '.' || c == '-' || c == '+' || c|0x20 == 'e'
+}
+
+func beyond(number []byte) bool {
+	_, err := strconv.ParseFloat(string(number), 64)
+	return err != nil
+}
+
+// endOfString returns the position of the quote that ends the string beginning at i.
+func endOfString(v []byte, i int) int {
+	for i++; i < len(v); {
+		q := bytes.IndexByte(v[i:], '"')
+		if q < 0 {
+			return len(v)
+		}
+		i += q
+		backslashes := 0
+		for v[i-1-backslashes] == '\\' {
+			backslashes++
+		}
+		if backslashes%2 == 0 {
+			return i
+		}
+		i++
+	}
+	return len(v)
+}
+
+// children calls yield with the members of an object, their names quoted as they are, or the elements of an array, until it says stop.
+func children(v []byte, yield func(name, value []byte) bool) {
+	var name []byte
+	object, depth, start := v[0] == '{', 0, -1
+	for i := 1; i < len(v); i++ {
+		c := v[i]
+		if isSpace(c) {
+			continue
+		}
+		end := i + 1
+		switch c {
+		case '"':
+			i = endOfString(v, i)
+			if depth == 0 && object && name == nil {
+				name = v[end-1 : i+1]
+				continue
+			}
+			if depth == 0 {
+				start = end - 1
+			}
+		case '{', '[':
+			if depth == 0 {
+				start = i
+			}
+			depth++
+		case '}', ']', ',':
+			if c != ',' {
+				depth--
+			}
+			if depth > 0 || depth == 0 && c != ',' {
+				continue
+			}
+			if start >= 0 && !yield(name, bytes.TrimRight(v[start:i], " \t\r\n")) {
+				return
+			}
+			name, start = nil, -1
+		case ':':
+		default:
+			if depth == 0 && start < 0 {
+				start = i
+			}
+		}
+	}
+}
+
+func isSpace(c byte) bool { return c == ' ' || c == '\n' || c == '\t' || c == '\r' }
+
+// plain is a quoted string's content.
+func plain(quoted []byte) string {
+	inner := quoted[1 : len(quoted)-1]
+	if bytes.IndexByte(inner, '\\') < 0 {
+		return string(inner)
+	}
+	s, err := jsontext.AppendUnquote(nil, quoted)
+	if err != nil {
+		return string(inner)
+	}
+	return string(s)
+}
+
+// appendCompact appends v without the white space between its tokens.
+func appendCompact(dst, v []byte) []byte {
+	start := 0
+	for i := 0; i < len(v); i++ {
+		switch {
+		case v[i] == '"':
+			i = endOfString(v, i)
+		case isSpace(v[i]):
+			dst = append(dst, v[start:i]...)
+			start = i + 1
+		}
+	}
+	return append(dst, v[start:]...)
+}
+
+// pointerAt is the path of what is at an offset of a value, as a JSON pointer.
+func pointerAt(v []byte, at int) string {
+	dec := jsontext.NewDecoder(bytes.NewReader(v))
+	for dec.InputOffset() <= int64(at) {
+		if _, err := dec.ReadToken(); err != nil {
+			break
+		}
+	}
+	return string(dec.StackPointer())
+}
+
+// place writes a JSON pointer behind a prefix: place("row 12", "/price/0") is "row 12.price[0]".
+func place(prefix, pointer string) string {
+	const most = 150
+	b := strings.Builder{}
+	b.WriteString(prefix)
+	for token := range strings.SplitSeq(pointer, "/") {
+		switch _, err := strconv.Atoi(token); {
+		case token == "":
+			continue
+		case b.Len() > most:
+			return b.String() + "…"
+		case err == nil && b.Len() > 0:
+			b.WriteString("[" + token + "]")
+			continue
+		case b.Len() > 0:
+			b.WriteByte('.')
+		}
+		b.WriteString(clip(strings.NewReplacer("~1", "/", "~0", "~").Replace(token)))
+	}
+	return b.String()
+}
+
+// malformed says where and why jsontext refused a value: where is given the JSON pointer. Errors of the reader stay themselves.
+func malformed(err error, where func(pointer string) string) error {
+	if syntax, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
+		field := where(string(syntax.JSONPointer))
+		switch {
+		case errors.Is(err, jsontext.ErrDuplicateName):
+			return agent.Invalid(field, "is given twice in one object")
+		case errors.Is(err, io.ErrUnexpectedEOF):
+			return agent.Invalid(field, "is malformed JSON: it ends too early, at byte %d", syntax.ByteOffset)
+		}
+		return agent.Invalid(field, "is malformed JSON at byte %d: %s", syntax.ByteOffset, clip(syntax.Err.Error()))
+	}
+	if errors.Is(err, io.EOF) {
+		return agent.Invalid(where(""), "is malformed JSON: it ends too early")
+	}
+	return err
+}

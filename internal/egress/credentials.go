@@ -1,0 +1,77 @@
+package egress
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// Credentials says where in a request its credentials are, never what they are.
+type Credentials struct {
+	Headers []string
+	Query   []string // names of parameters
+	Body    bool     // the body has some: a redirect to another origin is refused
+}
+
+type credentialsKey struct{}
+
+// WithCredentials marks the context of a request that carries credentials. A redirect of such a request to another origin takes none
+// of them along, and one from https to http is refused.
+func WithCredentials(ctx context.Context, c Credentials) context.Context {
+	return context.WithValue(ctx, credentialsKey{}, c)
+}
+
+// protect takes off a redirect what belongs to the origin of the first request alone. A request that has once left that origin has left it
+// for good: where it comes back to, others have decided.
+func protect(req *http.Request, via []*http.Request) error {
+	c, _ := req.Context().Value(credentialsKey{}).(Credentials)
+	carries := len(c.Headers) > 0 || len(c.Query) > 0 || c.Body
+	if carries && req.URL.Scheme == "http" && slices.ContainsFunc(via, func(r *http.Request) bool { return r.URL.Scheme == "https" }) {
+		return agent.Errorf(agent.CodeDenied, op(req.URL.Host), "a request with credentials is redirected from https to http")
+	}
+	first := via[0].URL
+	if sameOrigin(first, req.URL) && !slices.ContainsFunc(via, func(r *http.Request) bool { return !sameOrigin(first, r.URL) }) {
+		return nil
+	}
+	if c.Body {
+		return agent.Errorf(agent.CodeDenied, op(req.URL.Host), "a request with credentials in its body is redirected to another host")
+	}
+	for name := range req.Header {
+		if !keptAcrossOrigins[name] || slices.ContainsFunc(c.Headers, func(h string) bool { return strings.EqualFold(h, name) }) {
+			delete(req.Header, name)
+		}
+	}
+	// The server may have copied the query of the last request into the address.
+	if query := req.URL.Query(); slices.ContainsFunc(c.Query, query.Has) {
+		for _, name := range c.Query {
+			query.Del(name)
+		}
+		req.URL.RawQuery = query.Encode()
+	}
+	return nil
+}
+
+func sameOrigin(a, b *url.URL) bool { return a.Scheme == b.Scheme && a.Host == b.Host }
+
+// HostFits reports whether one of the rules, "host" or "*.host", either with ":port", has the host of a URL, and whether that rule names
+// the port. A rule that is none fits nothing.
+func HostFits(rules []string, u *url.URL) (fits, withPort bool) {
+	host, err := canonicalHost(u.Hostname())
+	if err != nil {
+		return false, false
+	}
+	port, err := portOf(u)
+	if err != nil {
+		return false, false
+	}
+	for _, text := range rules {
+		if rule, err := parseHostRule(text); err == nil && matchHost([]hostRule{rule}, host, port) {
+			fits, withPort = true, withPort || rule.port != 0
+		}
+	}
+	return fits, withPort
+}

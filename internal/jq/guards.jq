@@ -1,0 +1,43 @@
+# What a program gets instead of gojq's own functions of these names: the same, behind a look at what they are about to work on.
+# _g_… return their input or an error, _x_… do the work themselves; both are in Go.
+
+def _s_tojson: _g_text | tojson;
+def _s_tostring: _g_text | tostring;
+def _s_format($f): _g_text | format($f) | _g_string;
+def _s_explode: _g_string | explode;
+def _s_implode: _g_list | implode | _g_string;
+def _s_split($x): _g_string | split($x);
+def _s_join($x): _g_join($x) | join($x);
+def _s_fromjson: _g_string | fromjson;
+def _s_tonumber: _g_digits | tonumber;
+def _s_add: _g_add | add;
+def _s_flatten: _g_tree | flatten;
+def _s_flatten($d): _g_tree | flatten($d);
+def _s_transpose: _g_transpose | transpose;
+def _s_contains($x): _g_contains($x) | contains($x);
+def _s_inside($x): _g_contains($x) | inside($x);
+def _s_indices($x): _g_pair($x) | indices($x);
+def _s_index($x): _g_pair($x) | index($x);
+def _s_rindex($x): _g_pair($x) | rindex($x);
+def _s_getpath($p): _g_path($p) | getpath($p);
+def _s_setpath($p; $v): _g_path($p) | setpath($p; $v);
+def _s_delpaths($p): _g_paths($p) | _g_tree | delpaths($p);
+def _s_bsearch($x): ($x | _g_tree) as $y | _g_tree | bsearch($y);
+def _s_min: _g_tree | min;
+def _s_max: _g_tree | max;
+def _s__min_by($x): ($x | _g_tree) as $y | _g_list | _min_by($y);
+def _s__max_by($x): ($x | _g_tree) as $y | _g_list | _max_by($y);
+def _s_sort: _x_sort(.);
+def _s_unique: _x_unique(.);
+def _s__sort_by($x): _x_sort($x);
+def _s__group_by($x): _x_group($x);
+def _s__unique_by($x): _x_unique($x);
+def _s__match($re; $flags; $test): _x_match($re; $flags; $test);
+def _s_strftime($f): _g_format($f) | strftime($f);
+def _s_strflocaltime($f): _g_format($f) | strflocaltime($f);
+def _s_strptime($f): _g_format($f) | _g_string | strptime($f);
+
+# Operators, with the right operand first: jq goes through its values in the outer loop.
+def _o_add($r; $l): _g_plus($l; $r) | $l + $r;
+def _o_sub($r; $l): _g_minus($l; $r) | $l - $r;
+def _o_mul($r; $l): _g_times($l; $r) | $l * $r;

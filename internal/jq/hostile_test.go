@@ -1,0 +1,148 @@
+package jq_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/jq"
+)
+
+func hostile() []string {
+	return []string{
+		`[range(1e9)]`, `def f: f; f`, `def f: 1 + f; f`, `def f: [f]; f`, `"x" * 1e9`, `1e9 * "x"`, `reduce range(100) as $i ("x"; . + .)`, `reduce range(100) as $i (["x"]; . + .)`,
+		`[limit(1e9; repeat(1))]`, `.[1e9] = 1`, `.[500000000] = 1`, `.[999999] = 1 | [limit(1000; repeat(.))] | map(.[999998] = 1)`, `null | nth(5e8) = 1`, `pick(nth(5e8))`, `setpath([5e8]; 1)`, `(5e8 as $i | .[$i]) |= 1`,
+		`getpath([5e8]) = 1`, `reduce range(60) as $i (1; [.,.])`, `reduce range(60) as $i (1; [.,.]) | tojson`, `reduce range(60) as $i (1; [.,.]) | flatten`, `reduce range(60) as $i (1; [.,.]) | . == .`,
+		`reduce range(60) as $i (1; [.,.]) | [.. | ..]`, `reduce range(60) as $i (1; [.,.]) | "\(.)"`, `reduce range(60) as $i (1; [.,.]) | @base64`, `reduce range(60) as $i (1; {a:.,b:.}) | . * .`,
+		`reduce range(60) as $i (1; {a:.,b:.}) | del(.a.a)`, `reduce range(60) as $i (1; {a:.,b:.}) | .a |= empty`, `reduce range(60) as $i (1; [.,.]) | sort`, `reduce range(60) as $i (1; [.,.]) | unique`, `reduce range(60) as $i (1; [.,.]) | contains([[1]])`,
+		`reduce range(60) as $i (1; [.,.]) | index([1])`, `reduce range(60) as $i (1; [.,.]) | min`, `reduce range(60) as $i (1; [.,.]) | [.] - [.]`, `reduce range(60) as $i (1; [.,.]) | group_by(.)`, `reduce range(60) as $i (1; [.,.]) | walk(.)`, `reduce range(60) as $i (1; [.,.]) | tostream`,
+		`reduce range(60) as $i (1; [.,.]) | error`, `reduce range(60) as $i (1; [.,.]) | try error catch tojson`, `reduce range(60) as $i (1; [.,.]) | {(tojson): 1}`, `reduce range(60) as $i (1; [.,.]) | bsearch(1)`, `reduce range(60) as $i (1; [.,.]) | indices([[1]])`, `reduce range(60) as $i (1; [.,.]) | @html "\(.)"`,
+		`reduce range(1e7) as $i (0; [.])`, `reduce range(1e7) as $i (0; [.]) | tojson`, `reduce range(1e6) as $i (0; [.]) | . == .`, `reduce range(1e6) as $i (0; [.]) | .. = 1`, `reduce range(1e6) as $i (0; [.]) | flatten`, `(reduce range(1e7) as $i (.; .[0])) = 1`, `(reduce range(1e6) as $i (.; .a)) |= 1`,
+		`setpath([range(1e6) | "a"]; 1)`, `getpath([range(1e6) | "a"]) = 1`, `delpaths([[range(1e6) | "a"]])`, `def f: .[0] | f; f = 1`, `last(limit(1e6; recurse(.a))) = 1`,
+		`("a" * 2000000) | explode | implode`, `("a" * 2000000) | [., .] | add`, `[range(1000000)] | map("x" * 4) | join("y" * 1000000)`, `("a" * 2000000) as $s | [range(1e6) | $s] | add`, `("a" * 2000000) as $s | [range(1e5) | $s] | join("")`,
+		`("a" * 2000000) as $s | "\($s)\($s)\($s)\($s)\($s)\($s)\($s)\($s)"`, `("a" * 2000000) | split("")`, `("<" * 2000000) | @html | @html | @html`, `("a" * 1000000) | test("(a+)+$")`, `("a" * 2000000) | test("(a{1,1000}){1,1000}b")`, `("a" * 1000000) | test("(((((a{1,30}){1,30})?)?)?)b")`, `("a" * 1000000) | test("(((((a{1,30}){1,30])?)?)?)b")`,
+		`("a" * 2000000) | [match("a"; "g")] | length`, `("a" * 2000000) | gsub("a"; "bb")`, `("a" * 100000) | gsub("";"x")`, `("ab" * 1000000) | [scan("(a)(b)")]`, `[range(1e6)] | map(tostring | test("x\(.)")) | length`, `("a" * 1000000) | indices("a" * 500000)`,
+		`[range(300000)] | . - [range(300000; 600000)]`, `[range(100000)] | contains([range(100000)])`, `[range(2000000)] | sort_by(-.)`, `[range(1e6) | {a: -., b: [.]}] | sort`, `[range(1000)] | [combinations(5)]`, `[range(20)] | [combinations(20)]`, `[range(1000000)] | [., [1]] | transpose`,
+		`[[range(1000000)]] + [range(1000) | []] | transpose`, `reduce range(60) as $i (99999999999999999999; . * .)`, `reduce range(1e9) as $i (99999999999999999999; . + .)`, `"9" * 2000000 | tonumber`, `"[" * 2000000 | fromjson`, `("[" * 9000 + "]" * 9000) | fromjson | tojson`, `("[{}" + ",{}" * 1000000 + "]") | fromjson | map(.)`,
+		`0 | strftime("%1024Y" * 100000)`, `"x" | strptime("%Y" * 1000000)`, `. as $x | [limit(1e8; repeat($x))]`, `[recurse(. + 1)]`, `recurse`, `def r: [r, r]; r`, `[range(1e8)] | length`, `last(range(1e10))`, `until(false; .)`, `[while(true; .)]`, `reduce repeat(1) as $x (0; . + 1)`, `first(empty | repeat(1))`,
+		`[limit(5000000; range(1e9))] | .[] |= . + 1`, `reduce range(1000000) as $i ([]; . + [$i])`, `reduce range(1e6) as $i ({}; .[$i | tostring] = $i)`, `[range(1e6) | [range(100)]]`, `[range(3000000)] as $a | [$a[] | $a[] | $a[]]`, `[range(1e7)] | [.[] | tojson] | add`, `try ("x" * 1e9) catch ("y" * 1e9)`,
+		`def f: try f catch f; f`, `[.[]?, (label $out | repeat(1))]`, `[range(1e9) | select(false)]`, `range(1e9) | empty`, `input_line_number`, `[splits("a")]`, `limit(1e9; repeat("x" * 1000))`, `repeat("x" * 1000000)`, `to_entries`, `[range(500000) | {k: tostring, key: tostring}] | from_entries | to_entries | from_entries | keys`, `[range(1e6)|tostring] | @csv`, `[paths(..)]`, `env`, `("%" * 2000000) | @uri | @uri`,
+		`[range(1e6)] | tojson | @base64 | @base64 | @base64`, `[range(2e6)] | flatten(0) | reverse | add`, `("a" * 1000000) as $s | [range(1000)] | map($s | ascii_downcase)`, `[range(1e6)] | map({a: .}) | group_by(.a) | map(add)`, `[range(1e6) | [., .]] | unique_by(.[0]) | INDEX(.[0])`,
+		`[range(100000)] | reduce .[] as $i (.; .[$i] += 1)`, `[range(1e6)] | del(.[range(0; 1e6; 2)])`, `[range(1e6)] | map(select(. % 2 == 0)) | to_entries`,
+	}
+}
+
+// Whatever a program tries, it ends a second after its time at the latest, and takes no more than 256 MiB above its memory. Not parallel:
+// it measures the heap of the process.
+//
+//nolint:paralleltest // see above
+func TestHostilePrograms(t *testing.T) {
+	const memory, slack = 64 << 20, 256 << 20
+	for _, query := range hostile() {
+		t.Run(query[:min(len(query), 60)], func(t *testing.T) {
+			runtime.GC()
+			var before runtime.MemStats
+			runtime.ReadMemStats(&before)
+			peak := watchHeap(t)
+			begin := time.Now()
+			p, err := jq.Compile(query)
+			if err == nil {
+				_, err = p.Run(t.Context(), json.RawMessage("null"), jq.Bounds{Time: 200 * time.Millisecond, Memory: memory, Bytes: 16 << 20})
+			}
+			took := time.Since(begin)
+			grown := int64(peak()) - int64(before.HeapAlloc)
+			if err != nil {
+				require.Contains(t, []agent.Code{agent.CodeInvalid, agent.CodeOverflow}, agent.CodeOf(err), "%v", err)
+				require.Less(t, len(err.Error()), 400)
+			}
+			require.Less(t, took, (1200*time.Millisecond)*slower, "%v", err)
+			require.Less(t, grown, int64(2*memory+slack), "bytes; %v", err)
+			if testing.Verbose() {
+				t.Logf("%6d ms %5d MiB %v", took.Milliseconds(), grown>>20, err)
+			}
+		})
+	}
+}
+
+// watchHeap samples the heap until the function that it returns is called, which tells the greatest.
+func watchHeap(t *testing.T) func() uint64 {
+	t.Helper()
+	stop, peak := make(chan struct{}), make(chan uint64)
+	go func() {
+		var m runtime.MemStats
+		most := uint64(0)
+		tick := time.NewTicker(5 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			runtime.ReadMemStats(&m)
+			most = max(most, m.HeapAlloc)
+			select {
+			case <-stop:
+				peak <- most
+				return
+			case <-tick.C:
+			}
+		}
+	}()
+	return func() uint64 { close(stop); return <-peak }
+}
+
+func FuzzProgram(f *testing.F) {
+	for _, q := range hostile() {
+		f.Add(q, `[{"a":1,"b":"x"}]`)
+	}
+	f.Fuzz(func(t *testing.T, query, doc string) {
+		p, err := jq.Compile(query)
+		if err != nil {
+			require.Equal(t, agent.CodeInvalid, agent.CodeOf(err), "%v", err)
+			return
+		}
+		if !json.Valid([]byte(doc)) {
+			doc = "null"
+		}
+		begin := time.Now()
+		out, err := p.Run(t.Context(), json.RawMessage(doc), jq.Bounds{Time: 50 * time.Millisecond, Memory: 32 << 20, Outputs: 1000, Bytes: 1 << 20})
+		require.Less(t, time.Since(begin), 10*time.Second*slower)
+		if err != nil {
+			require.Contains(t, []agent.Code{agent.CodeInvalid, agent.CodeOverflow}, agent.CodeOf(err), "%v", err)
+		}
+		for _, o := range out {
+			require.True(t, json.Valid(o))
+		}
+	})
+}
+
+func BenchmarkSelect(b *testing.B) {
+	const rows = 1_000_000
+	var doc strings.Builder
+	for i := range rows {
+		fmt.Fprintf(&doc, `%c{"id":%d,"name":"product %d","price":%d.%02d,"category":"c%d"}`, "[,"[min(i, 1)], i, i, i%1000, i%100, i%17)
+	}
+	doc.WriteByte(']')
+	input := json.RawMessage(doc.String())
+	for _, query := range []string{`.[] | select(.price < 100)`, `map(select(.price < 100))`, `.[] | {id, price}`} {
+		b.Run(query, func(b *testing.B) {
+			p, err := jq.Compile(query)
+			require.NoError(b, err)
+			b.SetBytes(int64(len(input)))
+			b.ReportAllocs()
+			for b.Loop() {
+				_, err := p.Run(b.Context(), input, jq.Bounds{Time: time.Minute})
+				require.NoError(b, err)
+			}
+		})
+	}
+}
+
+func BenchmarkCompile(b *testing.B) {
+	for b.Loop() {
+		_, err := jq.Compile(`[.[] | select(.price < 100) | {id, name}] | sort_by(.id) | group_by(.name)`)
+		require.NoError(b, err)
+	}
+}

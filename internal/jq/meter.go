@@ -1,0 +1,135 @@
+package jq
+
+import (
+	"context"
+	"runtime"
+	"runtime/metrics"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// meter is the context that a program runs under: gojq asks it before each instruction whether it is done.
+type meter struct {
+	context.Context //nolint:containedctx // lives exactly as long as the run
+
+	bounds   Bounds
+	deadline time.Time
+	memory   uint64 // bounds.Memory
+	base     uint64 // the heap when the program began, in bytes
+	soft     uint64 // above this heap the garbage is collected before anything is said
+	steps    uint64
+	due      atomic.Bool // look with the next instruction
+	over     atomic.Bool
+	why      error // once over
+	closed   chan struct{}
+	sample   []metrics.Sample
+	patterns *patternCache
+}
+
+const (
+	// lookEvery is how many instructions pass between two looks, some 50 µs.
+	lookEvery = 2048
+	// watchEvery is how often a second goroutine has a look asked for: some instructions take long.
+	watchEvery = 2 * time.Millisecond
+
+	heapMetric = "/memory/classes/heap/objects:bytes"
+)
+
+func newMeter(ctx context.Context, b Bounds) *meter {
+	m := &meter{Context: ctx, bounds: b, deadline: time.Now().Add(b.Time), closed: make(chan struct{})}
+	m.memory = uint64(max(b.Memory, 0))
+	close(m.closed)
+	m.sample = []metrics.Sample{{Name: heapMetric}}
+	m.patterns, _ = simplelru.NewLRU[string, *pattern](patterns, nil) // fails for a size below 1 alone
+	m.rebase()
+	return m
+}
+
+// rebase begins to count memory from what there is.
+func (m *meter) rebase() {
+	m.base = m.heap()
+	m.soft = m.base + m.memory
+}
+
+func (m *meter) heap() uint64 {
+	metrics.Read(m.sample)
+	return m.sample[0].Value.Uint64()
+}
+
+// Done is called before each instruction.
+func (m *meter) Done() <-chan struct{} {
+	if m.steps++; m.steps%lookEvery == 0 || m.due.Load() {
+		m.look()
+	}
+	if m.over.Load() {
+		return m.closed
+	}
+	return nil
+}
+
+// Err says why the meter is done.
+func (m *meter) Err() error {
+	if m.over.Load() {
+		return m.why
+	}
+	return nil
+}
+
+func (m *meter) tripped() bool { return m.over.Load() }
+
+// look checks the bounds. It runs on the program's goroutine alone, so that nothing is allocated meanwhile.
+func (m *meter) look() {
+	m.due.Store(false)
+	switch {
+	case m.over.Load():
+	case m.Context.Err() != nil:
+		m.trip(agent.Interrupted(m.Context, "run jq program"))
+	case time.Now().After(m.deadline):
+		m.trip(tooMuch("takes longer than %s; filter the rows first, or do less with each", m.bounds.Time))
+	case m.heap() > m.soft:
+		m.measure()
+	}
+}
+
+// measure tells garbage from what the program holds.
+func (m *meter) measure() {
+	runtime.GC()
+	live := m.heap()
+	if live > m.base+m.memory {
+		m.trip(tooMuch("takes more than %d MiB of memory; begin the program with .[] | to have the rows one by one, or filter them first",
+			m.bounds.Memory>>20))
+		return
+	}
+	m.soft = live + m.memory
+}
+
+func (m *meter) trip(why error) {
+	m.why = why
+	m.over.Store(true)
+}
+
+// watch asks for looks until stop is called, which waits for it.
+func (m *meter) watch() (stop func()) {
+	done, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(watchEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				m.due.Store(true)
+			case <-done:
+				return
+			}
+		}
+	}()
+	return func() {
+		close(done)
+		<-ended
+	}
+}

@@ -1,0 +1,160 @@
+package jq
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/itchyny/gojq"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// field is where the program is in a step.
+const field = "query"
+
+// MaxQuery is how long a program may be, in bytes.
+const MaxQuery = 10_000
+
+// Program is a compiled program. It is safe for concurrent use.
+type Program struct {
+	query   *gojq.Query
+	library *library
+	byRow   bool // the query is for each value of the input, which must be an array
+	collect bool // and what it makes is one array
+}
+
+// Compile reads a program and puts guards into it. The error is [agent.CodeInvalid] about query, and says where the mistake is.
+func Compile(query string) (*Program, error) {
+	if strings.TrimSpace(query) == "" {
+		return nil, invalid("is empty")
+	}
+	if len(query) > MaxQuery {
+		return nil, invalid("has %d bytes, at most %d", len(query), MaxQuery)
+	}
+	q, err := gojq.Parse(query)
+	if err != nil {
+		return nil, unparsed(query, err)
+	}
+	library, err := newLibrary()
+	if err != nil {
+		return nil, agent.Errorf(agent.CodeInternal, "compile jq program", "%w", err)
+	}
+	p := &Program{library: library}
+	p.query = p.divide(q)
+	r := &rewriter{library: library}
+	r.query(p.query, nil)
+	if p.byRow {
+		p.query = pipe(call("_x_rows"), group(p.query))
+	}
+	if r.err != nil {
+		return nil, r.err
+	}
+	if library.err != nil {
+		return nil, agent.Errorf(agent.CodeInternal, "compile jq program", "%w", library.err)
+	}
+	if _, err := p.code(&meter{}, &feeder{}); err != nil {
+		return nil, invalid("%s", clip(err.Error()))
+	}
+	return p, nil
+}
+
+// unparsed says where a program cannot be read.
+func unparsed(query string, err error) error {
+	parse, ok := errors.AsType[*gojq.ParseError](err)
+	if !ok {
+		return invalid("%s", clip(err.Error()))
+	}
+	at := min(max(parse.Offset-len(parse.Token), 0), len(query))
+	line := 1 + strings.Count(query[:at], "\n")
+	column := at - strings.LastIndexByte(query[:at], '\n')
+	return invalid("line %d, column %d: %s", line, column, clip(err.Error()))
+}
+
+// divide finds programs that may have the values of an array one by one: .[] | f, map(f) and [.[] | f].
+func (p *Program) divide(q *gojq.Query) *gojq.Query {
+	if rest, ok := afterIter(q); ok {
+		p.byRow = true
+		return rest
+	}
+	if q.Term == nil || len(q.Term.SuffixList) > 0 {
+		return q
+	}
+	switch t := q.Term; {
+	case t.Type == gojq.TermTypeFunc && t.Func.Name == "map" && len(t.Func.Args) == 1 && len(q.FuncDefs) == 0:
+		p.byRow, p.collect = true, true
+		return t.Func.Args[0]
+	case t.Type == gojq.TermTypeArray && t.Array.Query != nil:
+		if rest, ok := afterIter(t.Array.Query); ok {
+			p.byRow, p.collect = true, true
+			rest.FuncDefs = append(q.FuncDefs, rest.FuncDefs...)
+			return rest
+		}
+	}
+	return q
+}
+
+// afterIter is f of .[] | f.
+func afterIter(q *gojq.Query) (*gojq.Query, bool) {
+	if q.Term != nil && iterates(q.Term) && len(q.FuncDefs) == 0 {
+		return identity(), true
+	}
+	if q.Op != gojq.OpPipe || len(q.Patterns) > 0 || q.Left.Term == nil || len(q.Left.FuncDefs) > 0 || !iterates(q.Left.Term) {
+		return nil, false
+	}
+	rest := *q.Right
+	rest.FuncDefs = append(append([]*gojq.FuncDef{}, q.FuncDefs...), rest.FuncDefs...)
+	return &rest, true
+}
+
+// iterates reports whether a term is .[].
+func iterates(t *gojq.Term) bool {
+	return t.Type == gojq.TermTypeIdentity && len(t.SuffixList) == 1 && t.SuffixList[0].Iter
+}
+
+// code compiles the program for one run: its functions know the run's meter.
+func (p *Program) code(m *meter, rows *feeder) (*gojq.Code, error) {
+	options := []gojq.CompilerOption{
+		gojq.WithModuleLoader(p.library),
+		gojq.WithIterFunction("_x_rows", 0, 0, func(any, []any) gojq.Iter { return rows }),
+		gojq.WithFunction("_g_index", 1, 1, index),
+		gojq.WithFunction("_x_sort", 1, 1, m.sort),
+		gojq.WithFunction("_x_unique", 1, 1, m.unique),
+		gojq.WithFunction("_x_group", 1, 1, m.group),
+		gojq.WithFunction("_x_match", 3, 3, m.match),
+	}
+	for name, g := range guards() {
+		options = append(options, gojq.WithFunction(name, g.arity, g.arity, func(v any, args []any) any {
+			if err := g.look(v, args); err != nil {
+				return err
+			}
+			return v
+		}))
+	}
+	for _, op := range comparisons() {
+		options = append(options, gojq.WithFunction(op.function, 2, 2, comparison(op.holds)))
+	}
+	code, err := gojq.Compile(p.query, options...)
+	if err != nil {
+		return nil, fmt.Errorf("compile: %w", err)
+	}
+	return code, nil
+}
+
+func invalid(format string, args ...any) *agent.Error { return agent.Invalid(field, format, args...) }
+
+// clip shortens what an error quotes.
+func clip(s string) string {
+	const most = 200
+	if len(s) > most {
+		return strings.ToValidUTF8(s[:most], "") + "…"
+	}
+	return s
+}
+
+func gojqType(v any) string {
+	if v == nil {
+		return "null"
+	}
+	return "a value of type " + gojq.TypeOf(v)
+}

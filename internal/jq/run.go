@@ -1,0 +1,194 @@
+package jq
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/itchyny/gojq"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// The bounds of a run that was given none.
+const (
+	DefaultTime    = 10 * time.Second
+	DefaultMemory  = 128 << 20
+	DefaultOutputs = 1_000_000
+	DefaultBytes   = 256 << 20
+)
+
+// Bounds of a run.
+type Bounds struct {
+	Time    time.Duration // 0: [DefaultTime]. Waiting for another program to end does not count.
+	Memory  int64         // bytes of heap: once for the decoded input, once for what the program makes of it. 0: [DefaultMemory]
+	Outputs int           // 0: [DefaultOutputs]
+	Bytes   int64         // of all outputs as JSON. 0: [DefaultBytes]
+}
+
+func (b Bounds) complete() Bounds {
+	if b.Time <= 0 {
+		b.Time = DefaultTime
+	}
+	if b.Memory <= 0 {
+		b.Memory = DefaultMemory
+	}
+	if b.Outputs <= 0 {
+		b.Outputs = DefaultOutputs
+	}
+	if b.Bytes <= 0 {
+		b.Bytes = DefaultBytes
+	}
+	return b
+}
+
+// turn is held by the program that runs: the heap that is measured is the process's.
+//
+//nolint:gochecknoglobals // one per process is its purpose
+var turn = make(chan struct{}, 1)
+
+// Run gives a program a document, well-formed JSON, and returns its outputs as compact JSON.
+//
+// Errors are [agent.Error] values about query: invalid when the program fails (in a program that has the rows one by one, with the row),
+// overflow above a bound; the context's own when it ends.
+func (p *Program) Run(ctx context.Context, doc json.RawMessage, b Bounds) ([]json.RawMessage, error) {
+	doc = bytes.TrimSpace(doc)
+	if p.byRow && len(doc) > 0 && doc[0] == '[' {
+		return p.run(ctx, b, nil, elements(doc))
+	}
+	return p.run(ctx, b, doc, nil)
+}
+
+// RunRows is [Program.Run] with the array of the rows.
+func (p *Program) RunRows(ctx context.Context, rows []json.RawMessage, b Bounds) ([]json.RawMessage, error) {
+	if !p.byRow {
+		return p.run(ctx, b, arrayOf(rows), nil)
+	}
+	return p.run(ctx, b, nil, func() ([]byte, error) {
+		if len(rows) == 0 {
+			return nil, io.EOF
+		}
+		row := rows[0]
+		rows = rows[1:]
+		return row, nil
+	})
+}
+
+func arrayOf(rows []json.RawMessage) []byte {
+	doc := append([]byte{'['}, bytes.Join(asBytes(rows), []byte{','})...)
+	return append(doc, ']')
+}
+
+func asBytes(rows []json.RawMessage) [][]byte {
+	all := make([][]byte, len(rows))
+	for i := range rows {
+		all[i] = rows[i]
+	}
+	return all
+}
+
+// run is one program at work.
+type run struct {
+	meter   *meter
+	decoder *decoder
+	outputs []json.RawMessage
+	left    int64 // bytes of outputs
+}
+
+func (p *Program) run(ctx context.Context, b Bounds, doc []byte, rows func() ([]byte, error)) ([]json.RawMessage, error) {
+	b = b.complete()
+	select {
+	case turn <- struct{}{}:
+		defer func() { <-turn }()
+	case <-ctx.Done():
+		return nil, agent.Interrupted(ctx, "run jq program")
+	}
+	m := newMeter(ctx, b)
+	defer m.watch()()
+	r := &run{meter: m, decoder: newDecoder(b.Memory), left: b.Bytes, outputs: []json.RawMessage{}}
+	feed := &feeder{decoder: r.decoder, rows: rows}
+	var input any
+	if rows == nil {
+		var err error
+		if input, err = decode(doc, r.decoder); err != nil {
+			return nil, err
+		}
+		if p.byRow {
+			if err := feed.values(input); err != nil {
+				return nil, err
+			}
+		}
+		m.rebase()
+	}
+	code, err := p.code(m, feed)
+	if err != nil {
+		return nil, agent.Errorf(agent.CodeInternal, "run jq program", "%w", err)
+	}
+	if err := r.collect(code.RunWithContext(m, input)); err != nil {
+		return nil, feed.placed(err)
+	}
+	if p.collect {
+		return []json.RawMessage{arrayOf(r.outputs)}, nil
+	}
+	return r.outputs, nil
+}
+
+func (r *run) collect(outputs gojq.Iter) error {
+	for {
+		v, ok := outputs.Next()
+		if r.meter.tripped() {
+			return r.meter.why
+		}
+		if !ok {
+			return nil
+		}
+		if err, bad := v.(error); bad {
+			return failure(err)
+		}
+		if err := r.output(v); err != nil {
+			return err
+		}
+	}
+}
+
+func (r *run) output(v any) error {
+	if len(r.outputs) >= r.meter.bounds.Outputs {
+		return tooMuch("has more than %d outputs", r.meter.bounds.Outputs)
+	}
+	g := newGauge()
+	g.mostLen = int(min(6*r.left+64, int64(g.mostLen))) // the gauge counts up to five bytes more for each value
+	if err := g.refuse(v); err != nil {
+		return err
+	}
+	text, err := gojq.Marshal(v)
+	if err != nil {
+		return agent.Errorf(agent.CodeInternal, "run jq program", "%w", err)
+	}
+	if r.left -= int64(len(text)); r.left < 0 {
+		return tooMuch("the outputs are longer than %d bytes", r.meter.bounds.Bytes)
+	}
+	r.outputs = append(r.outputs, text)
+	return nil
+}
+
+// failure is the error that a program ended with. A value that it threw is shown when it is short.
+func failure(err error) error {
+	if own, ok := errors.AsType[*agent.Error](err); ok {
+		return own
+	}
+	if thrown, ok := err.(gojq.ValueError); ok { //nolint:errorlint // gojq returns it as it is
+		v := thrown.Value()
+		if message, ok := v.(string); ok {
+			return invalid("failed: %s", clip(message))
+		}
+		if e := text(v, 1000); e != nil {
+			return invalid("failed with an error that is no text")
+		}
+		shown, _ := gojq.Marshal(v) // it never fails
+		return invalid("failed: %s", clip(string(shown)))
+	}
+	return invalid("failed: %s", clip(err.Error()))
+}

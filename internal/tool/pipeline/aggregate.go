@@ -1,0 +1,118 @@
+package pipeline
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+)
+
+// accumulator computes one aggregate for all groups.
+type accumulator interface {
+	open() // begins one more group
+	// add takes a value that is there; why says in words why it cannot.
+	add(group int, raw json.RawMessage, v *value) (why string)
+	write(b []byte, group int) []byte // appends the result as JSON
+}
+
+// counts counts rows, or the values that are not null.
+type counts struct{ n []int64 }
+
+func (c *counts) open() { c.n = append(c.n, 0) }
+
+func (c *counts) add(g int, _ json.RawMessage, _ *value) string {
+	c.n[g]++
+	return ""
+}
+
+func (c *counts) write(b []byte, g int) []byte { return strconv.AppendInt(b, c.n[g], 10) }
+
+// totals sums exactly, in decimals; of no values the result is null.
+type totals struct {
+	all  []total
+	mean bool
+}
+
+func (t *totals) open() { t.all = append(t.all, total{}) }
+
+func (t *totals) add(g int, raw json.RawMessage, v *value) string {
+	v.toNumber()
+	switch {
+	case v.kind != kindNumber:
+		return fmt.Sprintf("%s is no number", clip(string(raw)))
+	case !t.all[g].add(v):
+		return fmt.Sprintf("%s is too large or too small to be summed", clip(string(raw)))
+	default:
+		return ""
+	}
+}
+
+func (t *totals) write(b []byte, g int) []byte {
+	sum := &t.all[g]
+	switch {
+	case sum.count == 0:
+		return append(b, null()...)
+	case t.mean:
+		return appendDecimal(b, sum.mean())
+	default:
+		return appendDecimal(b, sum.sum())
+	}
+}
+
+// extremes finds the least or greatest value, in the order of table_sort; the first of equal ones.
+type extremes struct {
+	sign    int  // 1: least, -1: greatest
+	numeric bool // every value of the column is a number or a string that is one
+	best    []extreme
+}
+
+type extreme struct {
+	raw   json.RawMessage
+	value value
+}
+
+func (e *extremes) open() { e.best = append(e.best, extreme{}) }
+
+func (e *extremes) add(g int, raw json.RawMessage, v *value) string {
+	if v.kind == kindOther {
+		return fmt.Sprintf("is %s, which has no order", describe(raw))
+	}
+	if e.numeric {
+		v.toNumber()
+	}
+	if best := &e.best[g]; best.raw == nil || e.sign*order(v, &best.value) < 0 {
+		*best = extreme{raw, *v}
+	}
+	return ""
+}
+
+func (e *extremes) write(b []byte, g int) []byte {
+	if e.best[g].raw == nil {
+		return append(b, null()...)
+	}
+	return append(b, e.best[g].raw...)
+}
+
+// allNumeric reports whether a column holds nothing but numbers, some of them as strings.
+func allNumeric(ctx context.Context, p *path, rows []row) (bool, error) {
+	for i := range rows {
+		r, err := object(ctx, rows, i)
+		if err != nil {
+			return false, err
+		}
+		raw, _ := p.find(r)
+		if v := valueOf(raw); !v.absent() && !v.isNumeric() {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// appendPart appends a value to a key of several: its length stands before it, so that no two keys run into each other.
+func appendPart(key []byte, v *value) []byte {
+	at := len(key)
+	key = v.appendKey(append(key, 0, 0, 0, 0))
+	n := len(key) - at - 4
+	key[at], key[at+1], key[at+2], key[at+3] = byte(n>>24), byte(n>>16), byte(n>>8), byte(n) //nolint:gosec // the four bytes of a length
+	return key
+}

@@ -1,0 +1,163 @@
+package pipeline
+
+import (
+	"context"
+	"encoding/json"
+	"regexp"
+	"slices"
+)
+
+// groupBy makes one row of all rows that have the same values in some fields, in the order in which groups appear:
+//
+//	{"step":"groupby","by":["category"],"agg":"sum","field":"revenue"}             → {"category":…,"sum_revenue":…}
+//	{"step":"groupby","by":["category"],"agg":"count"}                             → {"category":…,"count":…}
+//	{"step":"groupby","by":["a","b"],"agg":"avg","fields":["price","stops"]}       → {"a":…,"b":…,"avg_price":…,"avg_stops":…}
+//	{"step":"groupby","by":[],"agg":"max","fields":["price","count()","min(price) as low"]} → {"max_price":…,"count":…,"low":…}
+//
+// An empty "by" makes one group of all rows, also of none. Null and missing are one group, and are not aggregated.
+type groupBy struct {
+	by   []column
+	aggs []aggregate
+}
+
+// aggregate is one column of results.
+type aggregate struct {
+	column // source is nil for a count of rows
+
+	fn string
+}
+
+func (*groupBy) name() string { return "groupby" }
+
+func aggregates() []string { return []string{"count", "sum", "avg", "min", "max"} }
+
+func decodeGroupBy(raw json.RawMessage) (step, error) {
+	var in struct {
+		By     []string `json:"by"`
+		Agg    *string  `json:"agg"`
+		Field  *string  `json:"field"`
+		Fields []string `json:"fields"`
+	}
+	if err := decodeInto(raw, &in); err != nil {
+		return nil, err
+	}
+	switch {
+	case in.By == nil:
+		return nil, invalid("by", "is required: the fields to group by, or [] for all rows together")
+	case in.Field != nil && in.Fields != nil:
+		return nil, invalid("fields", "give field or fields, not both")
+	case in.Agg != nil && !slices.Contains(aggregates(), *in.Agg):
+		return nil, invalid("agg", "want count, sum, avg, min or max, got %q", clip(*in.Agg))
+	case len(in.Fields) > maxFields:
+		return nil, invalid("fields", "has %d fields, at most %d", len(in.Fields), maxFields)
+	}
+	by, err := columns("by", in.By)
+	if err != nil {
+		return nil, err
+	}
+	s := &groupBy{by: by}
+	fn := ""
+	if in.Agg != nil {
+		fn = *in.Agg
+	}
+	if err := s.aggregate(fn, in.Field, in.Fields); err != nil {
+		return nil, err
+	}
+	all := slices.Clone(by)
+	for _, a := range s.aggs {
+		all = append(all, a.column)
+	}
+	return s, distinct(all)
+}
+
+// aggregate reads what is to be computed.
+func (s *groupBy) aggregate(fn string, field *string, fields []string) error {
+	switch {
+	case field != nil:
+		return s.add("field", fn, *field)
+	case len(fields) > 0:
+		for i, text := range fields {
+			if err := s.add(indexed("fields", i), fn, text); err != nil {
+				return err
+			}
+		}
+		return nil
+	case fn == "":
+		return invalid("agg", "is required")
+	case fn != "count":
+		return invalid("field", "is required: what to take the %s of", fn)
+	default:
+		c := column{field: "agg"}
+		err := c.rename("count")
+		s.aggs = []aggregate{{c, fn}}
+		return err
+	}
+}
+
+// called is "sum(price)", "count()" or "sum(price) as total".
+var called = regexp.MustCompile(`^\s*(count|sum|avg|min|max)\(\s*(.*?)\s*\)(\s+as\s+.+)?$`)
+
+// add reads an aggregate: "price", for fn, or "sum(price)", both with an optional "as total".
+func (s *groupBy) add(at, fn, text string) error {
+	var rename string
+	if m := called.FindStringSubmatch(text); m != nil {
+		fn, text, rename = m[1], m[2], m[3]
+	}
+	switch {
+	case fn == "":
+		return invalid("agg", "is required")
+	case fn == "count" && (text == "" || text == "*"):
+		c := column{field: at}
+		name, err := renamed(at, "count", rename)
+		if err == nil {
+			err = c.rename(name)
+		}
+		s.aggs = append(s.aggs, aggregate{c, fn})
+		return err
+	}
+	c, err := newColumn(at, text+rename)
+	if err != nil {
+		return err
+	}
+	if c.name == c.source.text {
+		err = c.rename(fn + "_" + c.name)
+	}
+	s.aggs = append(s.aggs, aggregate{c, fn})
+	return err
+}
+
+// renamed is the name that " as name" gives, else name.
+func renamed(at, name, rename string) (string, error) {
+	if rename == "" {
+		return name, nil
+	}
+	c, err := newColumn(at, name+rename)
+	return c.name, err
+}
+
+func (s *groupBy) run(ctx context.Context, r *run, rows []row) ([]row, error) {
+	g, err := s.group(ctx, r, rows)
+	if err != nil {
+		return nil, err
+	}
+	w := r.newWriter(g.count)
+	var result []byte
+	for n := range g.count {
+		if err := alive(ctx, n); err != nil {
+			return nil, err
+		}
+		w.begin(64 * (len(s.by) + len(s.aggs)))
+		for j, v := range g.keys[n*len(s.by) : (n+1)*len(s.by)] {
+			w.member(s.by[j].label, v)
+		}
+		for j, acc := range g.accumulators {
+			result = acc.write(result[:0], n)
+			w.member(s.aggs[j].label, result)
+		}
+		w.close()
+		if err := w.end(); err != nil {
+			return nil, err
+		}
+	}
+	return w.rows, nil
+}

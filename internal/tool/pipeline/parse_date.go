@@ -1,0 +1,128 @@
+package pipeline
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/itchyny/timefmt-go"
+)
+
+const (
+	maxFormat = 200 // bytes
+	maxDate   = 200
+)
+
+// parseDate turns a field into RFC 3339 in UTC, where it is: {"step":"parse_date","field":"created_at","format":"%Y-%m-%d"}. The format
+// is strftime's; without one the usual ways to write ISO 8601 are read. A date without a zone is UTC. Null and missing stay so.
+type parseDate struct {
+	field  *path
+	format string // empty: ISO 8601
+}
+
+func (*parseDate) name() string { return "parse_date" }
+
+func decodeParseDate(raw json.RawMessage) (step, error) {
+	var in struct {
+		Field  *string `json:"field"`
+		Format *string `json:"format"`
+	}
+	if err := decodeInto(raw, &in); err != nil {
+		return nil, err
+	}
+	if in.Field == nil {
+		return nil, invalid("field", "is required")
+	}
+	field, err := parsePath("field", *in.Field)
+	if err != nil {
+		return nil, err
+	}
+	s := &parseDate{field: field}
+	if in.Format != nil {
+		s.format = *in.Format
+		err = checkFormat(s.format)
+	}
+	return s, err
+}
+
+// checkFormat refuses a format that could read no date, by reading back a date that it wrote.
+func checkFormat(format string) error {
+	switch {
+	case len(format) > maxFormat:
+		return invalid("format", "is %d bytes, at most %d", len(format), maxFormat)
+	case !strings.Contains(format, "%"):
+		return invalid("format", "%q has no directive: want strftime's, such as %%Y-%%m-%%d", clip(format))
+	}
+	written := timefmt.Format(time.Date(2006, 1, 2, 15, 4, 5, 0, time.UTC), format)
+	if _, err := timefmt.ParseInLocation(written, format, time.UTC); err != nil {
+		return invalid("format", "%q reads no date: %s", clip(format), clip(cause(err)))
+	}
+	return nil
+}
+
+// cause leaves out what timefmt says first: the date and the format, which may be long.
+func cause(err error) string {
+	if inner := errors.Unwrap(err); inner != nil {
+		return inner.Error()
+	}
+	return err.Error()
+}
+
+func (s *parseDate) run(ctx context.Context, r *run, rows []row) ([]row, error) {
+	seen := false
+	w := r.newWriter(len(rows))
+	for i := range rows {
+		from, err := object(ctx, rows, i)
+		if err != nil {
+			return nil, err
+		}
+		start, end, ok := s.field.span(from)
+		seen = seen || ok
+		w.begin(len(from) + len(time.RFC3339Nano) + 2)
+		if !ok || from[start] == 'n' {
+			w.buf = append(w.buf, from...)
+		} else {
+			t, err := s.read(i, from[start:end])
+			if err != nil {
+				return nil, err
+			}
+			w.buf = append(append(w.buf, from[:start]...), '"')
+			w.buf = append(append(t.AppendFormat(w.buf, time.RFC3339Nano), '"'), from[end:]...)
+		}
+		if err := w.end(); err != nil {
+			return nil, err
+		}
+	}
+	if !seen && len(rows) > 0 {
+		return nil, noSuchField("field", s.field, rows)
+	}
+	return w.rows, nil
+}
+
+// read reads the date of row i: a string, or a number, such as seconds since 1970 for %s.
+func (s *parseDate) read(i int, raw json.RawMessage) (time.Time, error) {
+	var text []byte
+	switch kind := describe(raw); kind {
+	case "a string":
+		text = bytes.TrimSpace(unquote(raw))
+	case "a number":
+		text = raw
+	default:
+		return time.Time{}, inCell("field", i, s.field, "is %s, not a date", kind)
+	}
+	if len(text) > maxDate {
+		return time.Time{}, inCell("field", i, s.field, "%q… is no date: it has %d bytes", text[:20], len(text))
+	}
+	t, why := s.parse(string(text))
+	if why != "" {
+		return time.Time{}, inCell("field", i, s.field, "%q %s", clip(string(text)), clip(why))
+	}
+	t = t.UTC()
+	if y := t.Year(); y < 0 || y > 9999 {
+		return time.Time{}, inCell("field", i, s.field, "%q is in the year %d, which RFC 3339 cannot write", clip(string(text)), y)
+	}
+	return t, nil
+}

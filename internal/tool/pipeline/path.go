@@ -1,0 +1,133 @@
+package pipeline
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+const maxPath = 500 // bytes
+
+// path names a field of a row: a name, or names joined by dots; in an array, a position. A field whose name itself has a dot is
+// found first.
+type path struct {
+	text  string // all of it
+	head  string // up to the first dot
+	rest  *path  // behind the first dot; nil: there is none
+	index int    // head as a position in an array; -1: it is none
+}
+
+// parsePath reads a path; field names it in the fault.
+func parsePath(field, text string) (*path, error) {
+	switch {
+	case text == "":
+		return nil, invalid(field, "is empty")
+	case len(text) > maxPath:
+		return nil, invalid(field, "is %d bytes, at most %d", len(text), maxPath)
+	}
+	return newPath(text), nil
+}
+
+func newPath(text string) *path {
+	p := &path{text: text, index: -1}
+	head, rest, dotted := strings.Cut(text, ".")
+	p.head = head
+	if i, err := strconv.Atoi(head); err == nil && i >= 0 {
+		p.index = i
+	}
+	if dotted {
+		p.rest = newPath(rest)
+	}
+	return p
+}
+
+// find returns the value of a row at the path.
+func (p *path) find(r row) (json.RawMessage, bool) {
+	from, to, ok := p.span(r)
+	if !ok {
+		return nil, false
+	}
+	return r[from:to:to], true
+}
+
+// span says where the value at the path is.
+func (p *path) span(v []byte) (from, to int, ok bool) {
+	switch {
+	case len(v) == 0:
+		return 0, 0, false
+	case v[0] == '{':
+		var m member
+		for c := membersOf(v); c.next(&m); {
+			if m.is(p.text) {
+				return m.from, m.to, true
+			}
+			if p.rest != nil && m.is(p.head) {
+				from, to, ok = m.from, m.to, true
+			}
+		}
+	case v[0] == '[' && p.index >= 0:
+		from, to, ok = nth(v, p.index)
+		if p.rest == nil {
+			return from, to, ok
+		}
+	}
+	if !ok {
+		return 0, 0, false
+	}
+	in, out, ok := p.rest.span(v[from:to])
+	return from + in, from + out, ok
+}
+
+// nth says where an element of an array is.
+func nth(array []byte, n int) (from, to int, ok bool) {
+	for c := elementsOf(array); ; n-- {
+		from, to, ok = c.next()
+		if !ok || n == 0 {
+			return from, to, ok
+		}
+	}
+}
+
+// object returns a row that has to be an object, and now and then looks whether the call's context has ended.
+func object(ctx context.Context, rows []row, i int) (row, error) {
+	if err := alive(ctx, i); err != nil {
+		return nil, err
+	}
+	r := rows[i]
+	if len(r) == 0 || r[0] != '{' {
+		return nil, invalid("", "row %d is %s, not an object", i, describe(r))
+	}
+	return r, nil
+}
+
+// noSuchField is the fault of a path that no row has; it names those that the first row has, so that a model can correct itself.
+func noSuchField(field string, p *path, rows []row) error {
+	return invalid(field, "no row has a field %q; the first row has %s", clip(p.text), fieldsOf(rows))
+}
+
+// fieldsOf lists the fields of the first row.
+func fieldsOf(rows []row) string {
+	var names []string
+	if len(rows) > 0 && rows[0][0] == '{' {
+		var m member
+		for c := membersOf(rows[0]); len(names) < 30 && c.next(&m); {
+			names = append(names, clip(m.text()))
+		}
+	}
+	if len(names) == 0 {
+		return "none"
+	}
+	slices.Sort(names)
+	return strings.Join(names, ", ")
+}
+
+// indexed names an element of a list.
+func indexed(field string, i int) string { return fmt.Sprintf("%s[%d]", field, i) }
+
+// inCell is the fault of one value: the argument that led there, the row, counted from 0, and its field.
+func inCell(argument string, i int, p *path, format string, args ...any) *fault {
+	return invalid(argument, "row %d, field %q: %s", i, clip(p.text), fmt.Sprintf(format, args...))
+}

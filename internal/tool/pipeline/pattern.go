@@ -1,0 +1,79 @@
+package pipeline
+
+import (
+	"context"
+	"regexp"
+	"regexp/syntax"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// The bounds of a regular expression. RE2 takes time in proportion to text and program, and never more.
+const (
+	maxPattern = 64 << 10 // bytes
+	maxProgram = 20_000   // instructions, about: [a-z]{1000} has a thousand
+	maxMatch   = 1 << 28  // instructions times bytes of one text, some seconds at worst
+	matchCheck = 1 << 24  // of those between two looks at the context
+)
+
+// pattern is a regular expression (RE2) that a model wrote.
+type pattern struct {
+	re    *regexp.Regexp
+	size  int64 // of the program
+	spent int64 // since the last look at the context
+}
+
+// compile reads a regular expression; field names it in the fault. The size is judged before anything is compiled.
+func compile(field, text string) (*pattern, error) {
+	if len(text) > maxPattern {
+		return nil, faultf(agent.CodeOverflow, field, "is %d bytes, at most %d", len(text), maxPattern)
+	}
+	tree, err := syntax.Parse(text, syntax.Perl)
+	if err != nil {
+		return nil, invalid(field, "is no valid pattern (RE2): %s", clip(err.Error()))
+	}
+	size := programSize(tree)
+	if size > maxProgram {
+		return nil, faultf(agent.CodeOverflow, field, "is a pattern that makes a program of more than %d instructions: repeat less", maxProgram)
+	}
+	re, err := regexp.Compile(text)
+	if err != nil {
+		return nil, invalid(field, "is no valid pattern (RE2): %s", clip(err.Error()))
+	}
+	return &pattern{re: re, size: size}, nil
+}
+
+// programSize estimates how many instructions an expression becomes, from above.
+func programSize(e *syntax.Regexp) int64 {
+	size := int64(1)
+	switch e.Op {
+	case syntax.OpLiteral:
+		size += int64(len(e.Rune))
+	case syntax.OpCharClass:
+		size++ // its ranges are searched, not tried one by one
+	default:
+	}
+	for _, sub := range e.Sub {
+		size += programSize(sub)
+		if size > maxProgram {
+			return size
+		}
+	}
+	if e.Op == syntax.OpRepeat {
+		size *= int64(max(e.Min, e.Max, 1)) + 1
+	}
+	return size
+}
+
+// spend accounts for a match with a text of row i, and refuses one that would take too long.
+func (p *pattern) spend(ctx context.Context, argument string, i int, field *path, text []byte) error {
+	work := p.size * int64(len(text))
+	if work > maxMatch {
+		return inCell(argument, i, field, "%d bytes are too long for this pattern: at most %d", len(text), maxMatch/p.size)
+	}
+	if p.spent += work; p.spent > matchCheck {
+		p.spent = 0
+		return alive(ctx, 0)
+	}
+	return nil
+}

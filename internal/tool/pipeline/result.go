@@ -1,0 +1,173 @@
+package pipeline
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/dataset"
+)
+
+// The sample that a preview shows: so many rows, as far as they fit into so many bytes.
+const (
+	sampleRows  = 5
+	sampleBytes = 256 // history holds a preview twice
+)
+
+const (
+	defaultInline = 32 << 10 // bytes of an output, unless the invocation says otherwise
+	sampleFields  = 100      // rows that tell which fields there are
+	outputWords   = 72       // bytes at most of an output's names and braces, its count and cache_hit
+)
+
+// outcome is what a call answers with: its rows, or those of an earlier call.
+type outcome struct {
+	dataset agent.Dataset
+	preview json.RawMessage
+	report  json.RawMessage // of the steps
+	cached  bool
+}
+
+// result stores the rows and describes them.
+func (r *run) result(ctx context.Context) (agent.ToolResult, *outcome, error) {
+	o := &outcome{dataset: agent.Dataset{RowCount: len(r.rows), Fields: dataset.Fields(r.rows, sampleFields)}}
+	var err error
+	if o.report, err = marshal(append([]stepReport{}, r.done...)); err != nil {
+		return agent.ToolResult{}, nil, err
+	}
+	if o.preview, err = r.preview(); err != nil {
+		return agent.ToolResult{}, nil, err
+	}
+	if o.dataset.Ref, err = r.store(ctx); err != nil {
+		return agent.ToolResult{}, nil, err
+	}
+	rows, err := r.inline(o)
+	if err != nil {
+		return agent.ToolResult{}, nil, err
+	}
+	res, err := o.answer(rows)
+	return res, o, err
+}
+
+// store streams the rows to the blob store; without one there is no reference.
+func (r *run) store(ctx context.Context) (string, error) {
+	if r.cfg.Blobs == nil {
+		return "", nil
+	}
+	from, to := io.Pipe()
+	written := make(chan struct{})
+	go func() {
+		defer close(written)
+		_ = to.CloseWithError(dataset.Write(to, r.rows)) // nil is the end of the stream; never fails itself
+	}()
+	ref, err := r.cfg.Blobs.Put(ctx, r.inv.Tenant, from)
+	_ = from.Close() // what was not read is not wanted
+	<-written
+	switch {
+	case err == nil:
+		return ref, nil
+	case ctx.Err() != nil:
+		return "", ended(ctx)
+	case agent.CodeOf(err) == agent.CodeOverflow:
+		return "", placed(err, "", "the result")
+	default:
+		return "", fmt.Errorf("store dataset: %w", err)
+	}
+}
+
+// inline encodes the rows when the whole output then fits; nil when it does not. Without a blob store there is no other way.
+func (r *run) inline(o *outcome) (json.RawMessage, error) {
+	b := &bounded{left: r.room(o)}
+	if r.cfg.Blobs == nil {
+		b.left = int64(1) << 62
+	}
+	switch err := dataset.Write(b, r.rows); {
+	case errors.Is(err, errFull):
+		return nil, nil
+	case err != nil:
+		return nil, agent.Errorf(agent.CodeInternal, "call "+ToolName, "encode rows: %w", err)
+	default:
+		return b.Bytes(), nil
+	}
+}
+
+// room is how long the rows may be for the output to be within the bound.
+func (r *run) room(o *outcome) int64 {
+	most := r.inv.InlineBytes
+	if most <= 0 {
+		most = defaultInline
+	}
+	return int64(most - len(o.report) - len(o.dataset.Ref) - outputWords)
+}
+
+var errFull = errors.New("no room")
+
+// bounded is a buffer that refuses more than left bytes.
+type bounded struct {
+	bytes.Buffer
+
+	left int64
+}
+
+func (b *bounded) Write(p []byte) (int, error) {
+	if b.left -= int64(len(p)); b.left < 0 {
+		return 0, errFull
+	}
+	return b.Buffer.Write(p)
+}
+
+// answer makes the result: with the rows where they are given, else with the preview in their place.
+func (o *outcome) answer(rows json.RawMessage) (agent.ToolResult, error) {
+	var b bytes.Buffer
+	b.WriteByte('{')
+	if o.dataset.Ref != "" {
+		ref, err := marshal(o.dataset.Ref)
+		if err != nil {
+			return agent.ToolResult{}, err
+		}
+		fmt.Fprintf(&b, `"ref":%s,`, ref)
+	}
+	from, to := 0, 0
+	if rows == nil {
+		fmt.Fprintf(&b, `"preview":%s`, o.preview)
+	} else {
+		b.WriteString(`"rows":`)
+		from = b.Len()
+		b.Write(rows)
+		to = b.Len()
+	}
+	fmt.Fprintf(&b, `,"row_count":%d,"steps":%s`, o.dataset.RowCount, o.report)
+	if o.cached {
+		b.WriteString(`,"cache_hit":true`)
+	}
+	b.WriteByte('}')
+	res := agent.ToolResult{Output: b.Bytes(), Preview: o.preview, CacheHit: o.cached}
+	if rows != nil {
+		res.Data = res.Output[from:to:to]
+	}
+	if o.dataset.Ref != "" {
+		d := o.dataset
+		res.Dataset = &d
+	}
+	return res, nil
+}
+
+// preview is {type,row_count,sample} (seed 004 §2.2).
+func (r *run) preview() (json.RawMessage, error) {
+	var b bytes.Buffer
+	sample, size := 0, 0
+	for sample < min(sampleRows, len(r.rows)) && size+len(r.rows[sample]) <= sampleBytes {
+		size += len(r.rows[sample])
+		sample++
+	}
+	fmt.Fprintf(&b, `{"type":"dataset","row_count":%d,"sample":`, len(r.rows))
+	if err := dataset.Write(&b, r.rows[:sample]); err != nil {
+		return nil, agent.Errorf(agent.CodeInternal, "call "+ToolName, "encode the preview: %w", err)
+	}
+	b.WriteByte('}')
+	return b.Bytes(), nil
+}

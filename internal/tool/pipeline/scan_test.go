@@ -1,0 +1,181 @@
+package pipeline
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/apd/v3"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/stretchr/testify/require"
+)
+
+// The scanner finds what a decoder finds, and on what is no JSON it ends.
+func FuzzScan(f *testing.F) {
+	for _, s := range []string{
+		`{"a":1,"b":{"c":[1,2,{"d":"}"}]},"e":null}`, ` { "a" : "x\"}" , "\u0062" : [ ] } `, `{}`, `[1, [2], "]" ,{"a":[]}]`, `[]`, `"x"`, `{"a`, `{"a":`, `[[[`, `{"":"\\"}`,
+		`{"a":1,}`, `{"a" 1}`, `[,]`, `{,}`, "{\"a\":1\x00}",
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		text = bytes.TrimSpace(text)
+		var names, values []string
+		var m member
+		for c := membersOf(text); c.next(&m); {
+			names, values = append(names, m.text()), append(values, string(text[m.from:m.to]))
+		}
+		var items []string
+		for c := elementsOf(text); ; {
+			from, to, ok := c.next()
+			if !ok {
+				break
+			}
+			items = append(items, string(text[from:to]))
+		}
+		if !jsontext.Value(text).IsValid() || len(text) == 0 {
+			return
+		}
+		require.Equal(t, len(text), skipValue(text, 0))
+		dec := jsontext.NewDecoder(bytes.NewReader(text))
+		if _, err := dec.ReadToken(); err != nil {
+			return
+		}
+		switch text[0] {
+		case '{':
+			for i := range names {
+				name, err := dec.ReadToken()
+				require.NoError(t, err)
+				require.Equal(t, name.String(), names[i])
+				v, err := dec.ReadValue()
+				require.NoError(t, err)
+				require.Equal(t, string(v), values[i])
+				require.True(t, newPath(names[i]).rest != nil || found(t, text, names[i]) == values[i])
+			}
+			require.Equal(t, jsontext.EndObject.Kind(), dec.PeekKind())
+		case '[':
+			for i := range items {
+				v, err := dec.ReadValue()
+				require.NoError(t, err)
+				require.Equal(t, string(v), items[i])
+			}
+			require.Equal(t, jsontext.EndArray.Kind(), dec.PeekKind())
+		}
+	})
+}
+
+func found(t *testing.T, object []byte, name string) string {
+	t.Helper()
+	v, ok := newPath(name).find(object)
+	require.True(t, ok)
+	return string(v)
+}
+
+// A text is a number exactly when JSON has it as one, and the short way of reading it gives what the long way does.
+func FuzzNumber(f *testing.F) {
+	for _, s := range []string{"0", "-0", "1.50", "-12e+3", "01", "1.", ".5", "1e", "--1", "123456789012345", "1234567890123456", "0.00000000000001", "-", "", "1 ", "+1", "NaN"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		if len(s) > maxNumber {
+			return
+		}
+		is := isNumber([]byte(s))
+		starts := s != "" && (s[0] == '-' || s[0] >= '0' && s[0] <= '9')
+		require.Equal(t, starts && json.Valid([]byte(s)) && strings.TrimSpace(s) == s, is)
+		n, ok := plain([]byte(s))
+		if !is || !ok {
+			return
+		}
+		want, _, err := apd.NewFromString(s)
+		require.NoError(t, err)
+		require.Zero(t, want.Cmp(apd.New(n.coef, -int32(n.scale))))
+		float, err := want.Float64()
+		require.NoError(t, err)
+		require.InDelta(t, float, n.float(), 0)
+	})
+}
+
+// someValues are values of all kinds, near each other in many ways.
+func someValues() []json.RawMessage {
+	var out []json.RawMessage
+	for _, s := range []string{
+		`0`, `-0`, `0.0`, `1`, `1.0`, `-1`, `1e0`, `10e-1`, `2`, `10`, `9007199254740992`, `9007199254740993`, `9007199254740992.5`, `-9007199254740993`, `1e308`, `-1e308`, `1e-308`,
+		`0.1`, `0.10000000000000001`, `123456789012345`, `1234567890123456`, `123456789.012345`, `"x"`, `""`, `"12345678"`, `"123456789"`, `"\u0000"`, `"é"`, `"1e99999"`, `true`, `false`, `[]`, `{}`,
+		`[1]`, `null`, `"longer than eight"`, `"longer than nine"`,
+	} {
+		out = append(out, json.RawMessage(s))
+	}
+	return out
+}
+
+func TestRankNeverContradictsOrder(t *testing.T) {
+	t.Parallel()
+	for _, numeric := range []bool{false, true} {
+		for _, x := range someValues() {
+			for _, y := range someValues() {
+				a, b := valueOf(x), valueOf(y)
+				if numeric {
+					a.toNumber()
+					b.toNumber()
+				}
+				for _, direction := range []int{1, -1} {
+					s := &tableSort{order: direction}
+					byRank := cmp.Compare(rank(&a, direction, false), rank(&b, direction, false))
+					byOrder := s.compare([][]value{{a, b}}, 0, 1)
+					if allExact([]value{a, b}) {
+						require.Equal(t, byOrder, cmp.Compare(rank(&a, direction, true), rank(&b, direction, true)), "%s %s", x, y)
+					}
+					require.True(t, byRank == 0 || byRank == byOrder, "%s %s: %d by rank, %d by order", x, y, byRank, byOrder)
+				}
+			}
+		}
+	}
+}
+
+// Two values have the same key exactly when they are equal within one kind.
+func TestKeysAreEqualAsValuesAre(t *testing.T) {
+	t.Parallel()
+	for _, x := range someValues() {
+		for _, y := range someValues() {
+			a, b := valueOf(x), valueOf(y)
+			want := a.kind == b.kind && equal(a, b)
+			require.Equal(t, want, string(a.appendKey(nil)) == string(b.appendKey(nil)), "%s %s", x, y)
+		}
+	}
+}
+
+func TestSortStableSortsLikeTheLibrary(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(1, 2))
+	for _, n := range []int{0, 1, 2, sortedRun - 1, sortedRun, sortedRun + 1, 3*sortedRun + 17, 8 * sortedRun} {
+		items := make([][2]int, n)
+		for i := range items {
+			items[i] = [2]int{r.IntN(n/4 + 1), i}
+		}
+		want := slices.Clone(items)
+		compare := func(a, b [2]int) int { return cmp.Compare(a[0], b[0]) }
+		slices.SortStableFunc(want, compare)
+		require.NoError(t, sortStable(t.Context(), items, compare))
+		require.Equal(t, want, items)
+	}
+}
+
+// What a pattern costs is judged before it is compiled, and never too low by much.
+func TestProgramSize(t *testing.T) {
+	t.Parallel()
+	for _, s := range []string{`a`, `[a-z]{1000}`, `(?:(?:a{10}){10}){10}`, `(?i)[^x]{0,500}é+`, `\pL{1000}`, `(a|b|c)*?d`} {
+		p, err := compile("pattern", s)
+		require.NoError(t, err, s)
+		require.Positive(t, p.size)
+	}
+	for _, s := range []string{`(?:abcdefghijklmnopqrstuvwxyz){1000}`, strings.Repeat("a", 1<<20), strings.Repeat("(", 5000), `a{1001}`, `(`} {
+		_, err := compile("pattern", s)
+		require.Error(t, err)
+		require.Less(t, len(err.Error()), 300)
+	}
+}

@@ -1,0 +1,110 @@
+package pipeline
+
+import (
+	"context"
+	"encoding/json"
+	"strconv"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/strict"
+)
+
+// The tool says of each call whether it has effects, and what it does.
+var (
+	_ agent.EffectFree = (*execute)(nil)
+	_ agent.Summarizer = (*execute)(nil)
+)
+
+// execute is the tool execute_pipeline.
+type execute struct{ cfg Config }
+
+func (t *execute) Spec() agent.ToolSpec {
+	return agent.ToolSpec{
+		Name:        ToolName,
+		Description: "Execute ephemeral data pipeline using composable primitives",
+		Parameters:  append(json.RawMessage(nil), schema...),
+		Strict:      true,
+
+		ReadsDatasets: true,
+	}
+}
+
+// EffectFree is true unless a step posts. It reads the arguments exactly as Call does, so the two cannot disagree: arguments that
+// Call refuses have no effects.
+func (t *execute) EffectFree(args json.RawMessage) bool {
+	p, err := parse(args)
+	if err != nil {
+		return true
+	}
+	return !p.posts()
+}
+
+// Summarize counts the steps: it goes into the turn's history, twice.
+func (t *execute) Summarize(args json.RawMessage) string {
+	p, err := parse(args)
+	if err != nil {
+		return "invalid arguments"
+	}
+	if len(p.steps) == 1 {
+		return "1 step"
+	}
+	return strconv.Itoa(len(p.steps)) + " steps"
+}
+
+// Call runs the pipeline; see the package comment for what is a failure and what an error.
+func (t *execute) Call(ctx context.Context, inv agent.Invocation, call agent.ToolCall) (agent.ToolResult, error) {
+	if err := ctx.Err(); err != nil {
+		return agent.ToolResult{}, ended(ctx)
+	}
+	p, err := parse(call.Args)
+	if err != nil {
+		return failed(err, nil)
+	}
+	cfg, err := t.bound(inv.Parameters)
+	if err != nil {
+		return failed(err, nil)
+	}
+	r := &run{cfg: cfg, inv: inv}
+	key := r.cacheKey(p)
+	if res, ok := r.recall(ctx, key); ok {
+		return res, nil
+	}
+	if err := r.all(ctx, p); err != nil {
+		return failed(err, r.done)
+	}
+	res, o, err := r.result(ctx)
+	if err != nil {
+		return failed(err, r.done)
+	}
+	r.remember(ctx, key, o)
+	return res, nil
+}
+
+// bound returns the configuration as a binding lowers it; a binding never raises it. Parameters that are not as Properties say fail the
+// call, because the bound that somebody meant to set is unknown.
+func (t *execute) bound(parameters json.RawMessage) (Config, error) {
+	cfg := t.cfg
+	if len(parameters) == 0 {
+		return cfg, nil
+	}
+	var p struct {
+		MaxRows  *int `json:"max_rows"`
+		CacheTTL *int `json:"cache_ttl_sec"`
+	}
+	err := strict.Decode(parameters, &p)
+	switch {
+	case err != nil:
+	case p.MaxRows != nil && (*p.MaxRows < 1 || *p.MaxRows > DefaultMaxRows):
+		err = agent.Invalid("max_rows", "want 1 to %d, got %d", DefaultMaxRows, *p.MaxRows)
+	case p.CacheTTL != nil && (*p.CacheTTL < 0 || *p.CacheTTL > maxCacheTTL):
+		err = agent.Invalid("cache_ttl_sec", "want 0 to %d, got %d", maxCacheTTL, *p.CacheTTL)
+	}
+	if err != nil {
+		return cfg, faultf(agent.CodeInvalid, "", "the parameters of the tool's binding: %s", err)
+	}
+	if p.MaxRows != nil {
+		cfg.MaxRows = min(cfg.MaxRows, *p.MaxRows)
+	}
+	cfg.CacheTTL = ttl(cfg.CacheTTL, p.CacheTTL)
+	return cfg, nil
+}
