@@ -1,0 +1,110 @@
+package jobs
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net/url"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+	"go.uber.org/zap"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// The usual names and bounds.
+const (
+	DefaultQueue        = "agent:jobs"
+	DefaultResultPrefix = "agent:results"
+
+	defaultConcurrency = 64
+	defaultMaxHeld     = 10_000
+	defaultDrain       = 30 * time.Second
+	defaultResultTTL   = 24 * time.Hour
+	defaultLease       = 15 * time.Second
+
+	maxConcurrency = 10_000
+	maxMaxHeld     = 100_000
+	maxHeldBytes   = 256 << 20 // of messages in a bridge
+	minLease       = 100 * time.Millisecond
+)
+
+// Results tells what is known of a finished turn besides its output. [agent.CodeNotFound] for a turn that has no row.
+type Results interface {
+	ResultMetadata(ctx context.Context, tenant string, id agent.TurnID) (agent.ResultMetadata, error)
+}
+
+// Config says where jobs come from, and how many at once.
+type Config struct {
+	URL          string         // redis://user:password@host:6379/0, rediss:// for TLS, unix:///path/to/socket
+	Redis        *redis.Options // in place of URL
+	Queue        string         // "": agent:jobs
+	ResultPrefix string         // of <prefix>:<job id>; "": agent:results
+	Tenant       string         // whose jobs they are; "": the default tenant
+	Results      Results        // nil: results say of their calls and tokens what the turn's output does
+
+	Concurrency int           // jobs that run at once; 0: 64
+	MaxHeld     int           // jobs that run or wait; 0: 10,000
+	Drain       time.Duration // that [Bridge.Serve] takes to end, at most; 0: 30 s
+	ResultTTL   time.Duration // that a result waits for its producer; 0: 24 h, negative: for ever
+	Lease       time.Duration // after which a silent bridge is dead to the others; 0: 15 s
+
+	Logger  *zap.Logger
+	Metrics prometheus.Registerer // nil: nobody reads them
+}
+
+// complete fills in what is not given and refuses what cannot be.
+func (c Config) complete() (Config, error) {
+	c.Queue = cmp.Or(c.Queue, DefaultQueue)
+	c.ResultPrefix = cmp.Or(c.ResultPrefix, DefaultResultPrefix)
+	c.Concurrency = cmp.Or(c.Concurrency, defaultConcurrency)
+	c.MaxHeld = cmp.Or(c.MaxHeld, max(defaultMaxHeld, c.Concurrency))
+	c.Drain = cmp.Or(c.Drain, defaultDrain)
+	c.ResultTTL = cmp.Or(c.ResultTTL, defaultResultTTL)
+	c.Lease = cmp.Or(c.Lease, defaultLease)
+	if c.Logger == nil {
+		c.Logger = zap.NewNop()
+	}
+	switch {
+	case c.Tenant != "" && !agent.ValidName(c.Tenant):
+		return c, agent.Invalid("tenant", "want 1 to 128 of A-Z a-z 0-9 . _ -")
+	case c.Concurrency < 1 || c.Concurrency > maxConcurrency:
+		return c, agent.Invalid("concurrency", "is %d, want 1 to %d", c.Concurrency, maxConcurrency)
+	case c.MaxHeld < c.Concurrency || c.MaxHeld > maxMaxHeld:
+		return c, agent.Invalid("max_held", "is %d, want the concurrency, %d, to %d", c.MaxHeld, c.Concurrency, maxMaxHeld)
+	case c.Drain < 0:
+		return c, agent.Invalid("drain", "is negative")
+	case c.Lease < minLease:
+		return c, agent.Invalid("lease", "is %s, at least %s", c.Lease, minLease)
+	}
+	return c, nil
+}
+
+// connect returns a client that connects when it is first used. It repeats nothing by itself: a command whose answer was lost may have
+// moved a job, and whoever sent it must know.
+func connect(address string, given *redis.Options) (*redis.Client, error) {
+	var options redis.Options
+	switch {
+	case given != nil:
+		options = *given
+	case address == "":
+		return nil, agent.Invalid("url", "is empty: want redis://host:6379")
+	default:
+		parsed, err := redis.ParseURL(address)
+		if err != nil {
+			if _, ok := errors.AsType[*url.Error](err); ok {
+				err = errors.New("malformed URL") // the parser's own words may hold the password
+			}
+			return nil, agent.Invalid("url", "%w", err)
+		}
+		options = *parsed
+	}
+	options.MaxRetries, options.DialerRetries = -1, 1
+	options.ContextTimeoutEnabled = true
+	options.DisableIdentity = true
+	options.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	return redis.NewClient(&options), nil
+}

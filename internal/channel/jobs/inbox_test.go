@@ -1,0 +1,179 @@
+package jobs_test
+
+import (
+	"context"
+	"iter"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// inbox is an [agent.Inbox] in memory: turns are what their message says.
+//
+//	fail …     a failed turn
+//	hold …     runs until it is let go
+//	ask …      waits for a person until it is let go
+//	slow …     ends a moment later
+//	behind …   says nothing until it is let go
+//	anything   is answered at once
+type inbox struct {
+	mu      sync.Mutex
+	turns   map[agent.TurnID]*turn
+	refuse  func(e *agent.Envelope) error // before anything else; nil: nothing is refused
+	submits int
+	broken  error // what Follow says, once a turn exists
+}
+
+type turn struct {
+	envelope agent.Envelope
+	events   []agent.Event
+	more     chan struct{} // closed when there are more
+	begun    int           // how often it was started, which must be once
+}
+
+func newInbox() *inbox { return &inbox{turns: map[agent.TurnID]*turn{}} }
+
+func (b *inbox) Submit(ctx context.Context, e agent.Envelope) (agent.Receipt, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.submits++
+	if err := ctx.Err(); err != nil {
+		return agent.Receipt{}, err
+	}
+	if b.refuse != nil {
+		if err := b.refuse(&e); err != nil {
+			return agent.Receipt{}, err
+		}
+	}
+	id := e.Request.TurnID
+	r := agent.Receipt{TurnID: id, SessionID: e.Request.SessionID, StreamID: string(id)}
+	if _, ok := b.turns[id]; ok {
+		r.Joined = true
+		return r, nil
+	}
+	t := &turn{envelope: e, more: make(chan struct{}), begun: 1}
+	b.turns[id] = t
+	switch kind, _, _ := strings.Cut(e.Request.Message, " "); kind {
+	case "behind":
+	case "slow":
+		t.say(agent.StatusRunning)
+		time.AfterFunc(time.Duration(rand.N(30))*time.Millisecond, func() { b.set(t.end) })
+	case "hold":
+		t.say(agent.StatusRunning)
+	case "ask":
+		t.say(agent.StatusRunning)
+		t.say(agent.StatusWaiting)
+	default:
+		t.say(agent.StatusRunning)
+		t.end()
+	}
+	return r, nil
+}
+
+func (t *turn) say(s agent.EventStatusValue) {
+	e := agent.Event{
+		Meta: agent.EventMeta{EventIndex: int64(len(t.events) + 1), TurnID: t.envelope.Request.TurnID}, Type: agent.EventStatus, Status: s,
+	}
+	if e.Terminal() {
+		status := agent.TurnStatus(strings.ToLower(string(s)))
+		e.Result = &agent.AgentStepOutput{
+			TurnID: t.envelope.Request.TurnID, Status: status, Output: "answer to " + t.envelope.Request.Message, StopReason: agent.StopEndTurn,
+			ResultRef: "artifact://" + string(t.envelope.Request.TurnID),
+		}
+		if status == agent.TurnFailed {
+			e.Result.StopReason, e.Result.Error = agent.StopWallTime, &agent.Failure{Type: "wall_time_limit", Message: "out of time"}
+		}
+	}
+	t.events = append(t.events, e)
+	close(t.more)
+	t.more = make(chan struct{})
+}
+
+func (t *turn) end() {
+	if strings.HasPrefix(t.envelope.Request.Message, "fail") {
+		t.say(agent.StatusFailed)
+		return
+	}
+	t.say(agent.StatusCompleted)
+}
+
+// let lets a turn go on to its end.
+func (b *inbox) let(id agent.TurnID) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.turns[id].say(agent.StatusRunning)
+	b.turns[id].end()
+}
+
+// say is the turn's next status.
+func (b *inbox) say(id agent.TurnID, s agent.EventStatusValue) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.turns[id].say(s)
+}
+
+func (b *inbox) Follow(ctx context.Context, id agent.TurnID, after int64) iter.Seq2[agent.Event, error] {
+	return func(yield func(agent.Event, error) bool) {
+		for {
+			b.mu.Lock()
+			t, broken := b.turns[id], b.broken
+			if broken != nil || t == nil {
+				b.mu.Unlock()
+				if broken == nil {
+					broken = agent.Errorf(agent.CodeNotFound, "", "no turn %q", id)
+				}
+				yield(agent.Event{}, broken)
+				return
+			}
+			events, more := t.events[min(int(after), len(t.events)):], t.more
+			b.mu.Unlock()
+			for i := range events {
+				after++
+				if !yield(events[i], nil) || events[i].Terminal() {
+					return
+				}
+			}
+			select {
+			case <-more:
+			case <-ctx.Done():
+				yield(agent.Event{}, ctx.Err())
+				return
+			}
+		}
+	}
+}
+
+func (b *inbox) Decide(context.Context, agent.TurnID, agent.Decision) error      { return nil }
+func (b *inbox) Cancel(context.Context, agent.TurnID, agent.CancelRequest) error { return nil }
+
+// count is how many turns there are.
+func (b *inbox) count() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.turns)
+}
+
+func (b *inbox) envelope(id agent.TurnID) (agent.Envelope, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	t, ok := b.turns[id]
+	if !ok {
+		return agent.Envelope{}, false
+	}
+	return t.envelope, true
+}
+
+func (b *inbox) submitted() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.submits
+}
+
+func (b *inbox) set(change func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	change()
+}

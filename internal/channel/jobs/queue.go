@@ -1,0 +1,191 @@
+package jobs
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/turnstone-run/turnstone/internal/job"
+)
+
+const (
+	block     = time.Second    // that a pop waits for a job, the shortest that go-redis knows
+	remember  = 24 * time.Hour // an attempt
+	yesterday = 24 * time.Hour // after which a bridge that holds nothing is forgotten
+	maxDead   = 10_000
+	deadBytes = 16 << 10 // of a message among the dead
+	giveChunk = 100      // jobs that one script moves
+	markDone  = "completed"
+	markRuns  = "running"
+	published = "published"
+	gone      = "gone"
+	duplicate = "duplicate"
+	occupied  = "occupied"
+)
+
+// queue is what one bridge says to Redis. Every error of it is trouble with Redis; [redis.Nil] is not among them.
+type queue struct {
+	client    *redis.Client
+	bridge    string
+	name      string
+	results   string
+	resultTTL time.Duration
+	lease     time.Duration
+}
+
+func (q *queue) processing(bridge string) string { return q.name + ":processing:" + bridge }
+func (q *queue) alive(bridge string) string      { return q.name + ":alive:" + bridge }
+func (q *queue) bridges() string                 { return q.name + ":bridges" }
+func (q *queue) dead() string                    { return q.name + ":dead" }
+func (q *queue) result(jobID string) string      { return q.results + ":" + jobID }
+
+func (q *queue) attempt(jobID string, retry int) string {
+	return q.name + ":attempt:" + jobID + ":" + strconv.Itoa(retry)
+}
+
+// run runs a script, by its hash where Redis knows it.
+func (q *queue) run(ctx context.Context, script string, keys []string, args ...any) *redis.Cmd {
+	return redis.NewScript(script).Run(ctx, q.client, keys, args...)
+}
+
+// beat renews the lease.
+func (q *queue) beat(ctx context.Context) error {
+	if err := q.run(ctx, luaBeat, []string{q.alive(q.bridge), q.bridges()}, q.bridge, q.lease.Milliseconds()).Err(); err != nil {
+		return fmt.Errorf("renew lease in Redis: %w", err)
+	}
+	return nil
+}
+
+// take waits a moment for a job; ok is false when there was none.
+func (q *queue) take(ctx context.Context) (raw string, ok bool, err error) {
+	raw, err = q.client.BLMove(ctx, q.name, q.processing(q.bridge), "LEFT", "RIGHT", block).Result()
+	if errors.Is(err, redis.Nil) {
+		return "", false, nil
+	}
+	if err != nil {
+		return "", false, fmt.Errorf("take job from Redis: %w", err)
+	}
+	return raw, true, nil
+}
+
+// held lists what the bridge has taken.
+func (q *queue) held(ctx context.Context) ([]string, error) {
+	list, err := q.client.LRange(ctx, q.processing(q.bridge), 0, -1).Result()
+	if err != nil {
+		return nil, fmt.Errorf("list jobs in Redis: %w", err)
+	}
+	return list, nil
+}
+
+// adopt gives the jobs of dead bridges back to the queue and returns how many.
+func (q *queue) adopt(ctx context.Context) (int, error) {
+	list, err := q.run(ctx, luaDead, []string{q.bridges()}, q.alive(""), q.processing(""), int(yesterday.Seconds())).StringSlice()
+	if err != nil {
+		return 0, fmt.Errorf("look for dead bridges in Redis: %w", err)
+	}
+	total := 0
+	for _, bridge := range list {
+		if bridge == q.bridge { // its lease ran out while it lives
+			continue
+		}
+		n, err := q.giveBack(ctx, bridge)
+		total += n
+		if err != nil {
+			return total, err
+		}
+	}
+	return total, nil
+}
+
+// giveBack moves all that a bridge has taken to the head of the queue, in its order. A bridge other than this one must be dead.
+func (q *queue) giveBack(ctx context.Context, bridge string) (int, error) {
+	own := "0"
+	if bridge == q.bridge {
+		own = "1"
+	}
+	keys := []string{q.name, q.processing(bridge), q.alive(bridge), q.bridges()}
+	for total := 0; ; {
+		n, err := q.run(ctx, luaGiveBack, keys, bridge, own, giveChunk).Int()
+		if err != nil {
+			return total, fmt.Errorf("give jobs back to Redis: %w", err)
+		}
+		total += max(n, 0)
+		if n < giveChunk {
+			return total, nil
+		}
+	}
+}
+
+// begin marks the job's attempt as running. over says that it has ended already: its entry is dropped. earlier are the attempts before it that
+// run or have completed, the latest first.
+func (q *queue) begin(ctx context.Context, raw string, j *job.Job) (earlier []int, over bool, err error) {
+	keys := []string{q.processing(q.bridge), q.attempt(j.JobID, j.RetryCount)}
+	for n := j.RetryCount - 1; n >= 0; n-- {
+		keys = append(keys, q.attempt(j.JobID, n))
+	}
+	marks, err := q.run(ctx, luaBegin, keys, raw, remember.Milliseconds()).StringSlice()
+	if err != nil {
+		return nil, false, fmt.Errorf("begin job in Redis: %w", err)
+	}
+	for i, mark := range marks {
+		if i > 0 && (mark == markDone || mark == markRuns) {
+			earlier = append(earlier, j.RetryCount-i)
+		}
+	}
+	return earlier, len(marks) == 0, nil
+}
+
+// publish ends an attempt and says what became of it: published, gone, duplicate or occupied.
+func (q *queue) publish(ctx context.Context, raw string, j *job.Job, status job.Status, message []byte) (string, error) {
+	keys := []string{q.processing(q.bridge), q.attempt(j.JobID, j.RetryCount), q.result(j.JobID)}
+	how, err := q.run(ctx, luaPublish, keys, raw, string(status), remember.Milliseconds(), message, q.keep()).Text()
+	if err != nil {
+		return "", fmt.Errorf("publish result to Redis: %w", err)
+	}
+	return how, nil
+}
+
+// keep is how long results are kept in ms, 0 for ever.
+func (q *queue) keep() int64 { return max(q.resultTTL, 0).Milliseconds() }
+
+// letter is a message among the dead.
+type letter struct {
+	Reason    string    `json:"reason"`
+	Field     string    `json:"field,omitempty"`
+	Message   string    `json:"message"`
+	Truncated bool      `json:"truncated,omitempty"`
+	JobID     string    `json:"job_id,omitempty"`
+	Bridge    string    `json:"bridge"`
+	At        time.Time `json:"at"`
+}
+
+// bury puts a message among the dead, and a result, if there is one, to its producer. It reports whether the entry was the bridge's.
+func (q *queue) bury(ctx context.Context, raw string, l letter, r *job.Result) (bool, error) {
+	l.Bridge = q.bridge
+	l.Message = raw
+	if len(raw) > deadBytes {
+		l.Message, l.Truncated = strings.ToValidUTF8(raw[:deadBytes], "\ufffd"), true
+	}
+	body, err := json.Marshal(l)
+	if err != nil {
+		return false, fmt.Errorf("write dead letter: %w", err)
+	}
+	message, to := []byte(nil), q.dead()
+	if r != nil {
+		if message, err = r.Encode(); err != nil {
+			return false, err
+		}
+		to = q.result(r.JobID)
+	}
+	n, err := q.run(ctx, luaBury, []string{q.processing(q.bridge), q.dead(), to}, raw, body, maxDead, message, q.keep()).Int()
+	if err != nil {
+		return false, fmt.Errorf("write dead letter to Redis: %w", err)
+	}
+	return n == 1, nil
+}

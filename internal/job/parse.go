@@ -1,0 +1,247 @@
+package job
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+	"unicode"
+
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/strict"
+)
+
+var versionPattern = regexp.MustCompile(`^1(\.[0-9]{1,9}){0,2}$`)
+
+// Parse reads a message. Its error is an [agent.Error] of [agent.CodeInvalid], or [agent.CodeOverflow] for what is too big, with the field
+// as a path such as context.previous_results[2].node_id. The version is judged before anything else, since another one may mean other
+// fields. A field that is null is a field that is not given.
+func Parse(raw []byte) (Job, error) {
+	if err := scan(raw); err != nil {
+		return Job{}, err
+	}
+	if err := checkVersion(raw); err != nil {
+		return Job{}, err
+	}
+	var m lenient[message]
+	if err := strict.Decode(raw, &m); err != nil {
+		return Job{}, err
+	}
+	j := m.v.Job
+	j.TimeoutSec = DefaultTimeoutSec
+	if m.v.TimeoutSec != nil {
+		j.TimeoutSec = *m.v.TimeoutSec
+	}
+	created, err := parseTime("created_at", m.v.CreatedAt)
+	if err != nil {
+		return Job{}, err
+	}
+	j.CreatedAt = created
+	if err := j.tidy(); err != nil {
+		return Job{}, err
+	}
+	if err := j.check(); err != nil {
+		return Job{}, err
+	}
+	return j, nil
+}
+
+// checkVersion reads a message for its version alone.
+func checkVersion(raw []byte) error {
+	var named lenient[struct {
+		Version string `json:"version"`
+	}]
+	if err := strict.Decode(raw, &named); err != nil {
+		return err
+	}
+	switch v := named.v.Version; {
+	case v == "":
+		return agent.Invalid("version", "is missing: this service reads 1.x")
+	case !versionPattern.MatchString(v):
+		return agent.Invalid("version", "%.64q is not spoken here: this service reads 1.x", v)
+	default:
+		return nil
+	}
+}
+
+// message is a job on the wire, where a field that is absent differs from one that is zero.
+type message struct {
+	Job
+
+	TimeoutSec *int   `json:"timeout_sec"`
+	CreatedAt  string `json:"created_at"`
+}
+
+// lenient decodes a T as [strict.Decode] does, but for fields that are not known: they are ignored.
+type lenient[T any] struct{ v T }
+
+// UnmarshalJSONFrom implements [jsonv2.UnmarshalerFrom].
+func (l *lenient[T]) UnmarshalJSONFrom(d *jsontext.Decoder) error {
+	return jsonv2.UnmarshalDecode(d, &l.v, jsonv2.RejectUnknownMembers(false))
+}
+
+// scan refuses a message that is too big, too deep, malformed, or no object.
+func scan(raw []byte) error {
+	if len(raw) > MaxMessageBytes {
+		return agent.FieldErrorf(agent.CodeOverflow, "", "the message is %d bytes, at most %d", len(raw), MaxMessageBytes)
+	}
+	d := jsontext.NewDecoder(bytes.NewBuffer(raw))
+	if d.PeekKind() != '{' {
+		return strict.Decode(raw, &struct{}{}) // says what it is
+	}
+	for d.StackDepth() >= 0 {
+		if d.StackDepth() > MaxDepth {
+			return agent.FieldErrorf(agent.CodeOverflow, strict.Path(string(d.StackPointer())), "is nested deeper than %d", MaxDepth)
+		}
+		if _, err := d.ReadToken(); err != nil {
+			return nil //nolint:nilerr // the decoder says it with the field
+		}
+		if d.StackDepth() == 0 {
+			break
+		}
+	}
+	return nil
+}
+
+// parseTime reads RFC 3339, and the same without a zone, as Python's isoformat writes UTC.
+func parseTime(field, s string) (time.Time, error) {
+	if s == "" {
+		return time.Time{}, nil
+	}
+	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04:05"} {
+		if t, err := time.Parse(layout, s); err == nil && t.UTC().Year() >= 1 && t.UTC().Year() <= 9999 {
+			return t.UTC(), nil
+		}
+	}
+	return time.Time{}, agent.Invalid(field, "%.64q is no time: want RFC 3339 such as 2024-10-12T10:30:00Z", s)
+}
+
+// tidy brings raw values into one form.
+func (j *Job) tidy() error {
+	var err error
+	c := &j.Context
+	if c.WorkflowState, err = compact("context.workflow_state", c.WorkflowState); err != nil {
+		return err
+	}
+	if len(c.WorkflowState) > 0 && c.WorkflowState[0] != '{' {
+		return agent.Invalid("context.workflow_state", "want an object")
+	}
+	if len(c.PreviousResults) == 0 {
+		c.PreviousResults = nil
+	}
+	for i := range c.PreviousResults {
+		p := &c.PreviousResults[i]
+		if p.Preview, err = compact(fmt.Sprintf("context.previous_results[%d].preview", i), p.Preview); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// compact drops white space, and null altogether. A number that float64 cannot hold is refused: nobody after us could read it.
+func compact(field string, raw json.RawMessage) (json.RawMessage, error) {
+	if len(raw) == 0 || bytes.Equal(raw, []byte("null")) {
+		return nil, nil
+	}
+	var v any
+	if err := json.Unmarshal(raw, &v); err != nil {
+		return nil, agent.Invalid(field, "%w", err)
+	}
+	var b bytes.Buffer
+	if err := json.Compact(&b, raw); err != nil {
+		return nil, agent.Invalid(field, "%w", err)
+	}
+	return b.Bytes(), nil
+}
+
+func (j *Job) check() error {
+	if j.JobID == "" {
+		return agent.Invalid("job_id", "is missing")
+	}
+	for _, id := range []struct{ field, value string }{
+		{"job_id", j.JobID},
+		{"run_id", j.RunID},
+		{"node_id", j.NodeID},
+		{"workflow_tag", j.WorkflowTag},
+		{"workflow_owner", j.WorkflowOwner},
+		{"user_id", j.UserID},
+	} {
+		if err := checkText(id.field, id.value, MaxIDBytes); err != nil {
+			return err
+		}
+	}
+	switch {
+	case strings.TrimSpace(j.Prompt) == "":
+		return agent.Invalid("prompt", "is empty")
+	case len(j.Prompt) > MaxPromptBytes:
+		return agent.FieldErrorf(agent.CodeOverflow, "prompt", "is %d bytes, at most %d", len(j.Prompt), MaxPromptBytes)
+	case j.TimeoutSec < 1 || j.TimeoutSec > MaxTimeoutSec:
+		return agent.Invalid("timeout_sec", "is %d, want 1 to %d", j.TimeoutSec, MaxTimeoutSec)
+	case j.RetryCount < 0 || j.RetryCount > MaxRetryCount:
+		return agent.Invalid("retry_count", "is %d, want 0 to %d", j.RetryCount, MaxRetryCount)
+	}
+	return j.Context.check()
+}
+
+func (c *Context) check() error {
+	switch {
+	case c.SessionID != "" && !agent.SessionID(c.SessionID).Valid():
+		return agent.Invalid("context.session_id", "want 1 to 128 of A-Z a-z 0-9 . _ -")
+	case c.Agent != "" && !agent.ValidName(c.Agent):
+		return agent.Invalid("context.agent", "want 1 to 128 of A-Z a-z 0-9 . _ -")
+	case len(c.PreviousResults) > MaxPreviousResults:
+		return agent.FieldErrorf(agent.CodeOverflow, "context.previous_results", "has %d entries, at most %d", len(c.PreviousResults), MaxPreviousResults)
+	}
+	for i := range c.PreviousResults {
+		p, path := &c.PreviousResults[i], fmt.Sprintf("context.previous_results[%d].", i)
+		if err := checkText(path+"node_id", p.NodeID, MaxIDBytes); err != nil {
+			return err
+		}
+		if err := checkText(path+"result_ref", p.ResultRef, MaxRefBytes); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkText(field, s string, most int) error {
+	if len(s) > most {
+		return agent.FieldErrorf(agent.CodeOverflow, field, "is %d bytes, at most %d", len(s), most)
+	}
+	if strings.ContainsFunc(s, unicode.IsControl) {
+		return agent.Invalid(field, "holds a control character")
+	}
+	return nil
+}
+
+// JobIDOf looks for the job id in a message that [Parse] may refuse, so that its producer can be told. It reads no further than it must, and
+// finds none in what is malformed before it.
+func JobIDOf(raw []byte) (string, bool) {
+	d := jsontext.NewDecoder(bytes.NewBuffer(raw[:min(len(raw), 4*MaxMessageBytes)]), jsontext.AllowDuplicateNames(true))
+	if t, err := d.ReadToken(); err != nil || t.Kind() != '{' {
+		return "", false
+	}
+	for d.PeekKind() == '"' {
+		name, err := d.ReadToken()
+		if err != nil {
+			return "", false
+		}
+		if name.String() != "job_id" {
+			if err := d.SkipValue(); err != nil {
+				return "", false
+			}
+			continue
+		}
+		id, err := d.ReadToken()
+		if err != nil || id.Kind() != '"' || id.String() == "" || checkText("", id.String(), MaxIDBytes) != nil {
+			return "", false
+		}
+		return id.String(), true
+	}
+	return "", false
+}

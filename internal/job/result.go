@@ -1,0 +1,175 @@
+package job
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/strict"
+)
+
+// The bounds of a result message; the stored result, which result_ref names, holds what does not fit.
+const (
+	MaxResultBytes    = 4 << 20 // that [ParseResult] reads
+	maxOutputBytes    = 64 << 10
+	maxPreviewBytes   = 256 << 10
+	maxToolCallsBytes = 256 << 10
+)
+
+// Status is how a job ended.
+type Status string
+
+// The two ends of a job. A turn that was cancelled is a failed job with an error of the type cancelled.
+const (
+	StatusCompleted Status = "completed"
+	StatusFailed    Status = "failed"
+)
+
+// Result is the output message (seed 004 §2.2).
+type Result struct {
+	Version       string          `json:"version"`
+	JobID         string          `json:"job_id"`
+	Status        Status          `json:"status"`
+	ResultRef     string          `json:"result_ref,omitempty"` // artifact://<uuid>
+	ResultPreview json.RawMessage `json:"result_preview,omitempty"`
+	Output        string          `json:"output,omitempty"`   // ours, not the seed's: the answer's text, up to 64 KiB
+	Metadata      *Metadata       `json:"metadata,omitempty"` // nil: no turn ran
+	Error         *agent.Failure  `json:"error,omitempty"`    // of a failed job
+	CompletedAt   time.Time       `json:"completed_at"`
+}
+
+// Metadata says how the result came about.
+type Metadata struct {
+	ToolCalls       json.RawMessage `json:"tool_calls"` // [{tool, args, …}]
+	TokensUsed      int64           `json:"tokens_used"`
+	CacheHit        bool            `json:"cache_hit"`
+	ExecutionTimeMS int64           `json:"execution_time_ms"`
+	LLMModel        string          `json:"llm_model"`
+
+	// Ours, not the seed's.
+	CachedTokens int64            `json:"cached_tokens,omitempty"`
+	TurnID       agent.TurnID     `json:"turn_id,omitempty"`
+	SessionID    agent.SessionID  `json:"session_id,omitempty"`
+	RetryCount   int              `json:"retry_count,omitempty"` // of the job that this answers
+	StopReason   agent.StopReason `json:"stop_reason,omitempty"`
+}
+
+// ResultOf is the answer to a job whose turn has ended. What meta does not say, because there is no row to read it from, is taken from the
+// output.
+func ResultOf(j *Job, out *agent.AgentStepOutput, meta agent.ResultMetadata, at time.Time) Result {
+	r := Result{
+		Version: Version, JobID: j.JobID, Status: StatusCompleted, ResultRef: out.ResultRef, CompletedAt: moment(at),
+		Output: clip(out.Output, maxOutputBytes),
+		Metadata: &Metadata{
+			ToolCalls: meta.ToolCalls, TokensUsed: meta.TokensUsed, CacheHit: meta.CacheHit, CachedTokens: meta.CachedTokens,
+			ExecutionTimeMS: out.ExecutionTimeMS, LLMModel: out.Model, TurnID: out.TurnID, SessionID: out.SessionID,
+			RetryCount: j.RetryCount, StopReason: out.StopReason,
+		},
+	}
+	if len(out.ResultPreview) <= maxPreviewBytes && !bytes.Equal(out.ResultPreview, []byte("null")) {
+		r.ResultPreview = out.ResultPreview
+	}
+	if m := r.Metadata; m.ToolCalls == nil || len(m.ToolCalls) > maxToolCallsBytes {
+		m.ToolCalls = notes(out)
+	}
+	if meta.ToolCalls == nil {
+		m := r.Metadata
+		m.TokensUsed, m.CachedTokens = out.Usage.InputTokens+out.Usage.OutputTokens, out.Usage.CachedTokens
+		for i := range out.ToolCalls {
+			m.CacheHit = m.CacheHit || out.ToolCalls[i].CacheHit
+		}
+	}
+	if out.Status != agent.TurnCompleted {
+		r.Status, r.Error = StatusFailed, failure(out)
+	}
+	return r
+}
+
+// Failed is the answer to a job of which no turn has come.
+func Failed(jobID string, err error, retryable bool, at time.Time) Result {
+	f := agent.FailureOf(err)
+	f.Retryable = retryable
+	return Result{Version: Version, JobID: jobID, Status: StatusFailed, Error: f, CompletedAt: moment(at)}
+}
+
+// failure says what went wrong with a turn that did not complete, whether it says so itself or not.
+func failure(out *agent.AgentStepOutput) *agent.Failure {
+	f := agent.Failure{Type: string(out.StopReason), Message: fmt.Sprintf("the turn ended as %s: %s", out.Status, out.StopReason)}
+	if out.Error != nil {
+		f = *out.Error
+	}
+	if out.Status == agent.TurnCancelled {
+		f.Type = string(agent.CodeCancelled)
+	}
+	return &f
+}
+
+// notes are the tool calls without their arguments.
+func notes(out *agent.AgentStepOutput) json.RawMessage {
+	type note struct {
+		Tool     string `json:"tool"`
+		Status   string `json:"status"`
+		CacheHit bool   `json:"cache_hit,omitempty"`
+	}
+	list := []note{}
+	for i := range out.ToolCalls {
+		c := &out.ToolCalls[i]
+		list = append(list, note{Tool: c.Tool, Status: c.Status, CacheHit: c.CacheHit})
+	}
+	raw, err := encode(list)
+	if err != nil || len(raw) > maxToolCallsBytes {
+		return json.RawMessage("[]")
+	}
+	return raw
+}
+
+// Encode writes the message.
+func (r *Result) Encode() ([]byte, error) {
+	raw, err := encode(r)
+	if err != nil {
+		return nil, &agent.Error{Code: agent.CodeInternal, Op: "encode result", Err: err}
+	}
+	return raw, nil
+}
+
+// ParseResult reads a result of any 1.x, as leniently as [Parse].
+func ParseResult(raw []byte) (Result, error) {
+	if len(raw) > MaxResultBytes {
+		return Result{}, agent.FieldErrorf(agent.CodeOverflow, "", "the message is %d bytes, at most %d", len(raw), MaxResultBytes)
+	}
+	if err := checkVersion(raw); err != nil {
+		return Result{}, err
+	}
+	var m lenient[Result]
+	if err := strict.Decode(raw, &m); err != nil {
+		return Result{}, err
+	}
+	r := m.v
+	switch {
+	case r.JobID == "":
+		return Result{}, agent.Invalid("job_id", "is missing")
+	case r.Status != StatusCompleted && r.Status != StatusFailed:
+		return Result{}, agent.Invalid("status", "is %.64q, want completed or failed", string(r.Status))
+	case r.Status == StatusFailed && r.Error == nil:
+		return Result{}, agent.Invalid("error", "is missing")
+	}
+	return r, nil
+}
+
+// moment is a time as messages have it: UTC, in whole milliseconds.
+func moment(t time.Time) time.Time { return t.UTC().Truncate(time.Millisecond) }
+
+// clip cuts s to at most n bytes, between characters.
+func clip(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return strings.ToValidUTF8(s[:n], "")
+}
