@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -152,30 +151,4 @@ func (a *app) done(fields map[string]string, format string, args ...any) error {
 	}
 	fmt.Fprintf(a.out, format+"\n", args...)
 	return nil
-}
-
-func (a *app) resultsCommand() *cobra.Command {
-	results := &cobra.Command{Use: "results", Short: "Stored results", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
-		return cmd.Help()
-	}}
-	results.AddCommand(&cobra.Command{
-		Use: "get <reference or id>", Short: "Print a stored result", Args: cobra.ExactArgs(1),
-		Long: "Print a stored result as it is: artifact:// or cas:// reference, result id, or turn id.",
-		Example: `  starter results get artifact://7f1c…
-  starter results get turn-42 | jq .data`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.call(cmd.Context(), func(ctx context.Context, c *client.Client) error {
-				v, err := c.Result(ctx, args[0])
-				if err != nil {
-					return err
-				}
-				defer v.Body.Close() //nolint:errcheck // read-only
-				if _, err := io.Copy(a.out, v.Body); err != nil {
-					return fmt.Errorf("read result %s: %w", args[0], err)
-				}
-				return nil
-			})
-		},
-	})
-	return results
 }

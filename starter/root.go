@@ -27,6 +27,8 @@ type app struct {
 	server      string   // from the environment; the flag overrides it
 	env         []string // for TEMPORAL_* variables, which only setup reads
 	color       bool     // of a diff
+	terminals   [2]bool  // whether out and errOut are terminals
+	redis       string   // from the environment; the flag overrides it
 	version     string
 
 	tenant string
@@ -54,6 +56,7 @@ const rootExample = `  # ask once
   starter start "fetch flights from NYC to LAX" --output json
   starter tail <turn>
   starter results get <turn>
+  starter results export <turn> -o rows.csv
 
   # what waits for a person
   starter approvals list
@@ -137,6 +140,7 @@ func (a *app) root() *cobra.Command {
 		return nil
 	}
 	root.AddCommand(a.chatCommand(), a.startCommand(), a.tailCommand(), a.cancelCommand(), a.decideCommand(), a.resultsCommand(),
+		a.jobsCommand(),
 		a.approvalsCommand(), a.sessionsCommand(), a.knowledgeCommand(), a.doctorCommand(),
 		a.agentsCommand(), a.nodesCommand(), a.catalogCommand(), a.routeCommand(), a.planCommand(), a.versionCommand())
 	root.AddCommand(a.setupCommands()...)

@@ -81,6 +81,8 @@ type bench struct {
 	interrupts chan os.Signal
 	screen     *terminal
 	color      bool
+	redis      string
+	terminals  [2]bool
 }
 
 func setup(t *testing.T) *bench {
@@ -104,7 +106,7 @@ func setup(t *testing.T) *bench {
 func (b *bench) run(in io.Reader, args ...string) int {
 	a := &app{
 		in: in, out: stream{b.screen, true}, errOut: stream{b.screen, false}, interrupts: b.interrupts, server: b.server, version: "v1.2.3",
-		color: b.color,
+		color: b.color, redis: b.redis, terminals: b.terminals,
 	}
 	return a.run(b.t.Context(), args)
 }
@@ -333,7 +335,7 @@ func TestStartTailResults(t *testing.T) {
 	require.Equal(t, 2, strings.Count(b.screen.out(), "\n"), "one event per line")
 	require.Equal(t, 0, b.run(noInput(), "tail", "turn-1", "--after", "4"), "nothing left to tell")
 	b.screen = &terminal{}
-	require.Equal(t, 0, b.run(noInput(), "results", "get", "artifact://result-of-turn-1"))
+	require.Equal(t, 0, b.run(noInput(), "results", "get", "artifact://result-of-turn-1", "-o", "raw"))
 	require.JSONEq(t, `{"output":"one two"}`, b.screen.out())
 
 	require.Equal(t, 0, b.run(noInput(), "start", "again"))
@@ -375,7 +377,9 @@ func TestHelp(t *testing.T) {
 	require.Equal(t, 0, b.run(noInput(), "help", "chat"))
 	require.Equal(t, 0, b.run(noInput(), "help", "catalog"))
 	require.Equal(t, 0, b.run(noInput(), "catalog", "diff", "--help"))
-	for _, command := range []string{"approvals list", "approvals decide", "sessions delete", "knowledge", "knowledge add", "doctor"} {
+	for _, command := range []string{
+		"approvals list", "approvals decide", "sessions delete", "knowledge", "knowledge add", "doctor", "results get", "results export", "jobs push", "jobs wait",
+	} {
 		require.Equal(t, 0, b.run(noInput(), append(strings.Fields(command), "--help")...))
 	}
 	golden(t, "help", strings.ReplaceAll(b.screen.String(), b.server, defaultServer))

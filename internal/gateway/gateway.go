@@ -174,8 +174,17 @@ func (g *Gateway) turn(ctx context.Context, who identity, id agent.TurnID) (Turn
 	return g.cfg.Runtime.Turn(ctx, who.lookup(), id)
 }
 
-// submit checks what every door checks and hands the request to the runtime.
+// submit makes an envelope of a request, and of the request what the runtime got.
 func (g *Gateway) submit(ctx context.Context, who identity, door string, r *agent.TurnRequest) (agent.Receipt, error) {
+	e := agent.Envelope{Channel: door, Request: *r}
+	receipt, err := g.accept(ctx, who, &e)
+	*r = e.Request
+	return receipt, err
+}
+
+// accept checks what every door checks and hands the envelope to the runtime.
+func (g *Gateway) accept(ctx context.Context, who identity, e *agent.Envelope) (agent.Receipt, error) {
+	r := &e.Request
 	if r.StreamTo != nil {
 		return agent.Receipt{}, errStreamTo()
 	}
@@ -183,12 +192,15 @@ func (g *Gateway) submit(ctx context.Context, who identity, door string, r *agen
 		return agent.Receipt{}, err
 	}
 	if r.Channel == "" {
-		r.Channel = door
+		r.Channel = e.Channel
+	}
+	if e.Sender == "" {
+		e.Sender = r.Context.UserID
 	}
 	if err := r.Validate(int(g.cfg.Limits.BodyBytes)); err != nil {
 		return agent.Receipt{}, err
 	}
-	return g.cfg.Runtime.Submit(ctx, agent.Envelope{Channel: door, Sender: r.Context.UserID, Request: *r})
+	return g.cfg.Runtime.Submit(ctx, *e)
 }
 
 // errStreamTo refuses stream_to: through a door it would let any caller signal any workflow (DESIGN §4).

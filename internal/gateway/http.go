@@ -54,7 +54,7 @@ func newHTTPServer(g *Gateway) *http.Server {
 	s.route("/v1/agents", methods{http.MethodGet: s.getAgents})
 	s.route("/v1/routes/dry-run", methods{http.MethodPost: s.postRoute})
 	s.routeCatalog()
-	s.route(pathResults+"{ref...}", methods{http.MethodGet: s.getResult})
+	s.route(pathResults+"{ref...}", methods{http.MethodGet: s.getResults})
 	s.route(pathApprovals, methods{http.MethodGet: s.getApprovals})
 	s.route(pathApprovals+"/{id}", methods{http.MethodGet: s.getApproval})
 	s.route(pathSession, methods{http.MethodDelete: s.deleteSession})
@@ -63,6 +63,7 @@ func newHTTPServer(g *Gateway) *http.Server {
 	s.route(pathKnowledge+"/documents", methods{http.MethodGet: s.getKnowledge, http.MethodPost: s.postKnowledge})
 	s.route(pathKnowledge+"/documents/{id...}", methods{http.MethodDelete: s.deleteKnowledge})
 	s.route(pathKnowledge+"/search", methods{http.MethodGet: s.searchKnowledge})
+	s.route(pathTestChat, methods{http.MethodPost: s.postTestChat})
 	s.route("/v1/doctor", methods{http.MethodPost: s.postDoctor})
 	s.route(pathHealth, methods{http.MethodGet: s.getHealth})
 	if g.cfg.Metrics != nil {

@@ -57,6 +57,18 @@ type KnowledgeAdd struct {
 	Body       io.Reader
 }
 
+// Datasets is the part of a [Runtime] that hands out rows, and says of a turn what a job's result needs besides its output.
+type Datasets interface {
+	// Dataset opens the rows of a result: a reference (artifact:// or cas://), a result id, a turn id, or a job id. What it yields is JSON:
+	// an array of rows, or the document that the result is. The caller closes it; reading ends soon after ctx does. [agent.CodeNotFound]
+	// for what is unknown or belongs to another tenant, in the same words. tenant may be [AnyTenant]; a cas:// reference is then one of
+	// [agent.DefaultTenant].
+	Dataset(ctx context.Context, tenant, ref string) (io.ReadCloser, error)
+	// ResultMetadata returns what is known of a finished turn besides its output. [agent.CodeNotFound] for one that has no result, or is
+	// another tenant's. tenant may be [AnyTenant].
+	ResultMetadata(ctx context.Context, tenant string, id agent.TurnID) (agent.ResultMetadata, error)
+}
+
 // Examiner is the part of a [Runtime] that tries a live model out.
 type Examiner interface {
 	// Doctor runs the verification checklist (seed 003) against the models of an agent, or the one of a profile alone, and reports each

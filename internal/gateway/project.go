@@ -237,11 +237,11 @@ func outputFromProto(p *pb.AgentStepOutput) *agent.AgentStepOutput {
 }
 
 func noteToProto(n *agent.ToolCallNote) *pb.ToolCallNote {
-	return &pb.ToolCallNote{Id: utf8(string(n.ID)), Tool: utf8(n.Tool), Status: utf8(n.Status), Ref: utf8(n.Ref)}
+	return &pb.ToolCallNote{Id: utf8(string(n.ID)), Tool: utf8(n.Tool), Status: utf8(n.Status), Ref: utf8(n.Ref), CacheHit: n.CacheHit}
 }
 
 func noteFromProto(p *pb.ToolCallNote) agent.ToolCallNote {
-	return agent.ToolCallNote{ID: agent.CallID(p.GetId()), Tool: p.GetTool(), Status: p.GetStatus(), Ref: p.GetRef()}
+	return agent.ToolCallNote{ID: agent.CallID(p.GetId()), Tool: p.GetTool(), Status: p.GetStatus(), Ref: p.GetRef(), CacheHit: p.GetCacheHit()}
 }
 
 func usageToProto(u *agent.Usage) *pb.Usage {

@@ -29,7 +29,7 @@ type Runtime interface {
 	// Message submits m to the session of the turn; the request's own session id is ignored. position is 0 when the new turn
 	// runs at once, 1 for the next in line.
 	Message(ctx context.Context, id agent.TurnID, m agent.TurnRequest) (r agent.Receipt, position int, err error)
-	// Result opens a stored result by artifact:// reference, cas:// reference, result id or turn id. The caller closes Body.
+	// Result opens a stored result by artifact:// reference, cas:// reference, result id, turn id or job id. The caller closes Body.
 	// tenant may be [AnyTenant]; a cas:// reference is then one of [agent.DefaultTenant].
 	Result(ctx context.Context, tenant, ref string) (ResultView, error)
 	// Messages returns a session's transcript behind a position, at most limit messages. [agent.CodeNotFound] for a session that
@@ -41,6 +41,7 @@ type Runtime interface {
 	Approvals
 	Sessions
 	Collections
+	Datasets
 	Examiner
 }
 
@@ -61,6 +62,14 @@ type TurnView struct {
 	Tail      agent.StreamTail       // where its events stand
 	Pending   []agent.Approval       // what waits for a person
 	Output    *agent.AgentStepOutput // once finished
+}
+
+// endedAt is about when a turn ended that has: nobody keeps the moment with it, but how long it took.
+func (v *TurnView) endedAt() time.Time {
+	if v.StartedAt.IsZero() {
+		return time.Now()
+	}
+	return v.StartedAt.Add(time.Duration(v.Output.ExecutionTimeMS) * time.Millisecond)
 }
 
 // ProvidedResult is the result of a client-side tool: exactly one of Result and Error is given (DESIGN §3, update provide).

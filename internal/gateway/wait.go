@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/turnstone-run/turnstone/agent"
 )
@@ -11,6 +12,7 @@ import (
 type ending struct {
 	Output  *agent.AgentStepOutput
 	Pending []agent.Approval
+	at      time.Time // when it ended
 }
 
 // await follows the event log until the turn ends or meets a human pause. It never asks the workflow, whose answer may come late
@@ -25,7 +27,7 @@ func (g *Gateway) await(ctx context.Context, who identity, r agent.Receipt) (end
 			return ending{}, err
 		}
 		if v.Output != nil {
-			return ending{Output: v.Output}, nil
+			return ending{Output: v.Output, at: v.endedAt()}, nil
 		}
 		watch.present = v.Tail.LastIndex
 		if v.Tail.FirstIndex > 1 {
@@ -54,7 +56,7 @@ func (g *Gateway) await(ctx context.Context, who identity, r agent.Receipt) (end
 // ended returns the result that a terminal event carries, or the stored one when the event has none.
 func (g *Gateway) ended(ctx context.Context, who identity, e *agent.Event) (ending, error) {
 	if e.Result != nil {
-		return ending{Output: e.Result}, nil
+		return ending{Output: e.Result, at: e.Meta.Time}, nil
 	}
 	v, err := g.turn(ctx, who, e.Meta.TurnID)
 	if err != nil {
@@ -63,7 +65,7 @@ func (g *Gateway) ended(ctx context.Context, who identity, e *agent.Event) (endi
 	if v.Output == nil {
 		return ending{}, agent.Errorf(agent.CodeInternal, "", "turn %s ended without a result", e.Meta.TurnID)
 	}
-	return ending{Output: v.Output}, nil
+	return ending{Output: v.Output, at: e.Meta.Time}, nil
 }
 
 // pauseWatch tells from a turn's events whether it waits for a person now.

@@ -27,6 +27,7 @@ type Store interface {
 	// Waiting returns the turn that holds the session while a person has not decided one of its approvals, "" when there is none.
 	Waiting(ctx context.Context, tenant string, id agent.SessionID) (agent.TurnID, error)
 	Result(ctx context.Context, tenant, ref string) (postgres.ResultRow, error)
+	ResultMetadata(ctx context.Context, tenant string, id agent.TurnID) (agent.ResultMetadata, error)
 	Messages(ctx context.Context, tenant string, id agent.SessionID, after int64, limit int) ([]postgres.TranscriptMessage, error)
 	// PendingBelow lists the undecided approvals of a turn and of the turns that it asked for, by step.
 	PendingBelow(ctx context.Context, id agent.TurnID) ([]agent.Approval, error)
@@ -55,6 +56,11 @@ type Blobs interface {
 	Remove(ctx context.Context, tenant, ref string) error
 }
 
+// Rows opens the rows behind a reference, artifact:// or cas://, of a tenant.
+type Rows interface {
+	Open(ctx context.Context, tenant, ref string) (io.ReadCloser, error)
+}
+
 // Config is what [New] needs.
 type Config struct {
 	Temporal   client.Client
@@ -63,6 +69,7 @@ type Config struct {
 	Store      Store
 	Log        activities.EventLog
 	Blobs      Blobs
+	Results    Rows
 	Direct     *direct.Driver // nil: every turn is durable
 	Library    *retrieval.Library
 	Catalog    interface {

@@ -91,13 +91,10 @@ func (b *Inbox) pending(ctx context.Context, t *agent.TurnState) ([]agent.Approv
 	return b.Store.PendingBelow(ctx, t.Record.TurnID)
 }
 
-// Result resolves artifact://, cas://, a result id or a turn id: the one function behind every reference.
+// Result resolves artifact://, cas://, a result id, a turn id or a job id: the one function behind every reference.
 func (b *Inbox) Result(ctx context.Context, tenant, ref string) (gateway.ResultView, error) {
-	if strings.HasPrefix(ref, "cas://") {
-		if tenant == gateway.AnyTenant {
-			tenant = agent.DefaultTenant
-		}
-		body, err := b.Blobs.Open(ctx, tenant, ref)
+	if strings.HasPrefix(ref, casScheme) {
+		body, err := b.Blobs.Open(ctx, blobTenant(tenant), ref)
 		return gateway.ResultView{Ref: ref, Size: -1, Body: body}, err
 	}
 	row, err := b.Store.Result(ctx, tenant, ref)
@@ -114,8 +111,39 @@ func (b *Inbox) Result(ctx context.Context, tenant, ref string) (gateway.ResultV
 		return v, nil
 	}
 	v.Size = -1
-	v.Body, err = b.Blobs.Open(ctx, row.Tenant, "cas://"+row.CASID)
+	v.Body, err = b.Blobs.Open(ctx, row.Tenant, casScheme+row.CASID)
 	return v, err
+}
+
+// Dataset opens the rows behind whatever Result resolves.
+func (b *Inbox) Dataset(ctx context.Context, tenant, ref string) (io.ReadCloser, error) {
+	if strings.HasPrefix(ref, casScheme) {
+		return b.Results.Open(ctx, blobTenant(tenant), ref)
+	}
+	row, err := b.Store.Result(ctx, tenant, ref)
+	if err != nil {
+		return nil, err
+	}
+	return b.Results.Open(ctx, row.Tenant, artifactScheme+row.ResultID)
+}
+
+// ResultMetadata returns what is known of a finished turn besides its output.
+func (b *Inbox) ResultMetadata(ctx context.Context, tenant string, id agent.TurnID) (agent.ResultMetadata, error) {
+	return b.Store.ResultMetadata(ctx, tenant, id)
+}
+
+// The schemes of references.
+const (
+	casScheme      = "cas://"
+	artifactScheme = "artifact://"
+)
+
+// blobTenant is whose content a caller means who may see every tenant's: content is kept per tenant, so an address alone names none.
+func blobTenant(tenant string) string {
+	if tenant == gateway.AnyTenant {
+		return agent.DefaultTenant
+	}
+	return tenant
 }
 
 // Messages returns a page of a session's transcript.

@@ -144,7 +144,7 @@ func (c *Client) Messages(ctx context.Context, s agent.SessionID, after int64, l
 	return out, err
 }
 
-// Result opens a stored result by reference, result id or turn id. The caller closes Body.
+// Result opens a stored result by reference, result id, turn id or job id. The caller closes Body.
 func (c *Client) Result(ctx context.Context, ref string) (gateway.ResultView, error) {
 	resp, err := c.send(ctx, http.MethodGet, []string{"results", ref}, nil, nil, nil) //nolint:bodyclose // the caller closes ResultView.Body
 	if err != nil {
@@ -152,7 +152,7 @@ func (c *Client) Result(ctx context.Context, ref string) (gateway.ResultView, er
 	}
 	return gateway.ResultView{
 		Ref: resp.Header.Get("Turnstone-Result-Ref"), TurnID: agent.TurnID(resp.Header.Get("Turnstone-Turn-Id")),
-		MediaType: resp.Header.Get("Content-Type"), Size: resp.ContentLength, Body: resp.Body,
+		MediaType: resp.Header.Get("Content-Type"), Size: resp.ContentLength, Body: &wholeBody{resp.Body, ctx},
 	}, nil
 }
 
@@ -211,8 +211,15 @@ func (c *Client) send(
 	return c.do(ctx, method, path, query, bytes.NewReader(body), header)
 }
 
+// do sends a request to a path below the API's root.
 func (c *Client) do(
 	ctx context.Context, method string, path []string, query url.Values, body io.Reader, header http.Header,
+) (*http.Response, error) {
+	return c.doAt(ctx, method, "v1", path, query, body, header)
+}
+
+func (c *Client) doAt(
+	ctx context.Context, method, root string, path []string, query url.Values, body io.Reader, header http.Header,
 ) (*http.Response, error) {
 	escaped := make([]string, len(path))
 	for i, p := range path {
@@ -221,7 +228,7 @@ func (c *Client) do(
 		}
 		escaped[i] = url.PathEscape(p)
 	}
-	u := c.base.JoinPath("v1").JoinPath(escaped...)
+	u := c.base.JoinPath(root).JoinPath(escaped...)
 	u.RawQuery = query.Encode()
 	req, err := http.NewRequestWithContext(ctx, method, u.String(), body)
 	if err != nil {

@@ -34,15 +34,16 @@ type Runtime struct {
 	// Examine is what Doctor does; nil reports nothing.
 	Examine func(ctx context.Context, agentName, profile string, report func(gateway.DoctorCheck)) error
 
-	mu      sync.Mutex
-	broken  string // the dependency that Health reports as down
-	kept    int64  // events before this index have expired
-	turns   map[agent.TurnID]*turn
-	order   []agent.TurnID
-	byKey   map[string]agent.TurnID
-	results map[string][]byte
-	follows int
-	seen    []agent.Envelope
+	mu       sync.Mutex
+	broken   string // the dependency that Health reports as down
+	kept     int64  // events before this index have expired
+	turns    map[agent.TurnID]*turn
+	order    []agent.TurnID
+	byKey    map[string]agent.TurnID
+	results  map[string][]byte
+	datasets map[string]rowsOf
+	follows  int
+	seen     []agent.Envelope
 
 	approvals []agent.Approval // in the order in which they were asked for
 	knowledge map[string][]knowledge
@@ -62,7 +63,8 @@ var _ gateway.Runtime = (*Runtime)(nil)
 // New makes an empty runtime.
 func New() *Runtime {
 	return &Runtime{
-		turns: map[agent.TurnID]*turn{}, byKey: map[string]agent.TurnID{}, results: map[string][]byte{}, knowledge: map[string][]knowledge{},
+		turns: map[agent.TurnID]*turn{}, byKey: map[string]agent.TurnID{}, results: map[string][]byte{}, datasets: map[string]rowsOf{},
+		knowledge: map[string][]knowledge{},
 	}
 }
 
@@ -168,6 +170,9 @@ func (rt *Runtime) Finish(id agent.TurnID, status agent.TurnStatus, text string)
 	})
 }
 
+// resultPrefix begins the reference of every turn's result.
+const resultPrefix = "artifact://result-of-"
+
 // Output makes the result that Finish gives a turn.
 func (rt *Runtime) Output(id agent.TurnID, status agent.TurnStatus, text string) *agent.AgentStepOutput {
 	rt.mu.Lock()
@@ -175,7 +180,7 @@ func (rt *Runtime) Output(id agent.TurnID, status agent.TurnStatus, text string)
 	rt.mu.Unlock()
 	out := &agent.AgentStepOutput{
 		TurnID: id, SessionID: session, Agent: "analyst", AgentInstanceID: "analyst@1", Status: status, Output: text,
-		Blocks: []agent.Block{agent.Text(text)}, ResultRef: "artifact://result-of-" + string(id),
+		Blocks: []agent.Block{agent.Text(text)}, ResultRef: resultPrefix + string(id),
 		Usage:      agent.Usage{InputTokens: 10, OutputTokens: 5},
 		StopReason: agent.StopEndTurn, StreamID: string(id), ExecutionTimeMS: 1200, Model: "offline",
 	}
@@ -306,15 +311,30 @@ func (rt *Runtime) Message(ctx context.Context, _ agent.TurnID, m agent.TurnRequ
 	return r, 1, err
 }
 
+// jobResult is the reference of a job's result, and any other as it is.
+func (rt *Runtime) jobResult(ref string) string {
+	for id, t := range rt.turns {
+		if t.request.Context.Metadata[agent.MetaJobID] == ref && ref != "" {
+			return resultPrefix + string(id)
+		}
+	}
+	return ref
+}
+
 // Result implements [gateway.Runtime].
 func (rt *Runtime) Result(_ context.Context, _, ref string) (gateway.ResultView, error) {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
+	ref = rt.jobResult(ref)
 	document, ok := rt.results[ref]
 	if !ok {
 		return gateway.ResultView{}, agent.Errorf(agent.CodeNotFound, "", "no result %q", ref)
 	}
-	return gateway.ResultView{Ref: ref, Size: int64(len(document)), Body: io.NopCloser(strings.NewReader(string(document)))}, nil
+	v := gateway.ResultView{Ref: ref, Size: int64(len(document)), Body: io.NopCloser(strings.NewReader(string(document)))}
+	if id := agent.TurnID(strings.TrimPrefix(ref, resultPrefix)); rt.turns[id] != nil {
+		v.TurnID = id
+	}
+	return v, nil
 }
 
 // Messages implements [gateway.Runtime]: the inputs of the session's turns.

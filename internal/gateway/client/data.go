@@ -1,0 +1,102 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/job"
+)
+
+// Export is what [Client.Data] hands out.
+type Export struct {
+	Format      string // json, csv or ndjson; empty: json
+	Spreadsheet bool   // CSV: text that a spreadsheet would take for a formula gets a quote in front
+}
+
+// Data opens the rows of a result, by reference, result id, turn id or job id, as a stream of a format. Reading ends in an error when not
+// all of them came. The caller closes it.
+func (c *Client) Data(ctx context.Context, ref string, e Export) (io.ReadCloser, error) {
+	query := url.Values{}
+	set(query, "format", e.Format)
+	if e.Spreadsheet {
+		query.Set("spreadsheet", "true")
+	}
+	resp, err := c.send(ctx, http.MethodGet, []string{"results", ref, "data"}, query, nil, nil) //nolint:bodyclose // the caller closes it
+	if err != nil {
+		return nil, err
+	}
+	return &wholeBody{resp.Body, ctx}, nil
+}
+
+// wholeBody says of a body that broke off what that means to a caller.
+type wholeBody struct {
+	io.ReadCloser
+
+	ctx context.Context
+}
+
+// Read implements [io.Reader].
+func (b *wholeBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err == nil || errors.Is(err, io.EOF) {
+		return n, err //nolint:wrapcheck // a reader's end is itself
+	}
+	return n, interrupted(b.ctx, agent.Errorf(agent.CodeUnavailable, "", "the server broke off in the middle: %w", err))
+}
+
+// Chat is a job for [Client.TestChat]; all but the prompt may be left out.
+type Chat struct {
+	JobID      string          `json:"job_id,omitempty"` // the same id is the same turn
+	Prompt     string          `json:"prompt"`
+	SessionID  string          `json:"session_id,omitempty"`
+	Agent      string          `json:"agent,omitempty"`
+	TimeoutSec int             `json:"timeout_sec,omitempty"`
+	Context    json.RawMessage `json:"context,omitempty"` // as in a job message: previous_results, workflow_state
+}
+
+// ChatAnswer is how a job ended, or where it stands.
+type ChatAnswer struct {
+	Result *job.Result // nil: it goes on
+
+	JobID   string
+	TurnID  agent.TurnID
+	State   string           // running, or waiting for a person
+	Pending []agent.Approval // what waits
+}
+
+// TestChat runs a job and waits for its end, or until it waits for a person.
+func (c *Client) TestChat(ctx context.Context, chat Chat) (ChatAnswer, error) {
+	body, err := json.Marshal(chat)
+	if err != nil {
+		return ChatAnswer{}, fmt.Errorf("encode request: %w", err)
+	}
+	header := http.Header{"Content-Type": {"application/json"}}
+	path := []string{"chat"}
+	resp, err := c.doAt(ctx, http.MethodPost, "test", path, nil, bytes.NewReader(body), header)
+	if err != nil {
+		return ChatAnswer{}, err
+	}
+	if resp.StatusCode == http.StatusAccepted {
+		var state struct {
+			JobID   string           `json:"job_id"`
+			TurnID  agent.TurnID     `json:"turn_id"`
+			State   string           `json:"state"`
+			Pending []agent.Approval `json:"pending"`
+		}
+		err := decodeAnswer(ctx, resp, http.MethodPost, path, &state)
+		return ChatAnswer{JobID: state.JobID, TurnID: state.TurnID, State: state.State, Pending: state.Pending}, err
+	}
+	answer := ChatAnswer{Result: new(job.Result), TurnID: agent.TurnID(resp.Header.Get("Turnstone-Turn-Id"))}
+	if err := decodeAnswer(ctx, resp, http.MethodPost, path, answer.Result); err != nil {
+		return ChatAnswer{}, err
+	}
+	answer.JobID, answer.State = answer.Result.JobID, string(answer.Result.Status)
+	return answer, nil
+}

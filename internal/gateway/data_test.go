@@ -1,0 +1,399 @@
+package gateway_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/gateway"
+	"github.com/turnstone-run/turnstone/internal/gateway/gatewaytest"
+)
+
+const (
+	threeFlights = `[{"id":"A","price":1.50,"tags":["x"]},{"id":"=B","price":null},{"price":3,"id":"ü,\"","more":true}]`
+	digest       = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+)
+
+func TestDataFormats(t *testing.T) {
+	d := open(t, nil)
+	d.rt.StoreRows("default", "turn-42", threeFlights)
+	const (
+		asCSV    = "id,price,tags,more\r\nA,1.50,\"[\"\"x\"\"]\",\r\n=B,,,\r\n\"ü,\"\"\",3,,true\r\n"
+		asNDJSON = `{"id":"A","price":1.50,"tags":["x"]}` + "\n" + `{"id":"=B","price":null}` + "\n" + `{"price":3,"id":"ü,\"","more":true}` + "\n"
+	)
+	cases := map[string]struct{ query, accept, media, name, want string }{
+		"JSON":              {"", "", "application/json", "turn-42.json", threeFlights},
+		"any":               {"", "*/*", "application/json", "turn-42.json", threeFlights},
+		"CSV":               {"?format=csv", "", "text/csv; charset=utf-8", "turn-42.csv", asCSV},
+		"NDJSON":            {"?format=ndjson", "", "application/x-ndjson", "turn-42.ndjson", asNDJSON},
+		"accept CSV":        {"", "text/html, text/csv;q=0.9, application/json", "text/csv; charset=utf-8", "turn-42.csv", asCSV},
+		"accept NDJSON":     {"", "application/x-ndjson", "application/x-ndjson", "turn-42.ndjson", asNDJSON},
+		"accept no header":  {"", "text/csv; header=absent", "text/csv; charset=utf-8; header=absent", "turn-42.csv", asCSV[len("id,price,tags,more\r\n"):]},
+		"parameter wins":    {"?format=json", "text/csv", "application/json", "turn-42.json", threeFlights},
+		"for a spreadsheet": {"?format=csv&spreadsheet=true", "", "text/csv; charset=utf-8", "turn-42.csv", strings.Replace(asCSV, "=B", `"'=B"`, 1)},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			a := d.send("GET", "/v1/results/turn-42/data"+c.query, "", "Accept", c.accept)
+			require.Equal(t, 200, a.status, "%s", a.body)
+			if strings.HasPrefix(c.media, "application/json") {
+				require.JSONEq(t, c.want, string(a.body))
+			} else {
+				require.Equal(t, c.want, string(a.body))
+			}
+			require.Equal(t, c.media, a.header.Get("Content-Type"))
+			require.Equal(t, "attachment; filename="+c.name, a.header.Get("Content-Disposition"))
+			require.Equal(t, "no-store", a.header.Get("Cache-Control"))
+			require.Equal(t, "Accept", a.header.Get("Vary"))
+
+			head := d.send("HEAD", "/v1/results/turn-42/data"+c.query, "", "Accept", c.accept)
+			require.Equal(t, 200, head.status)
+			require.Empty(t, head.body)
+			require.Equal(t, c.media, head.header.Get("Content-Type"))
+		})
+	}
+}
+
+// A result is found by whatever names it, with the slashes of a reference escaped or not.
+func TestDataOfWhatNamesIt(t *testing.T) {
+	d := open(t, nil)
+	d.rt.Script = says("done")
+	d.rt.StoreRows("default", "artifact://7f", `[1]`)
+	d.rt.StoreRows("default", "cas://"+digest, `[2]`)
+	d.rt.StoreRows("default", "turn-1", `[3]`)
+	d.rt.StoreRows("default", "..x", `[4]`)
+	for path, want := range map[string]struct{ body, name string }{
+		"artifact://7f":         {"[1]", "7f.json"},
+		"artifact%3A%2F%2F7f":   {"[1]", "7f.json"},
+		"cas://" + digest:       {"[2]", digest[7:] + ".json"},
+		"cas%3A%2F%2F" + digest: {"[2]", digest[7:] + ".json"},
+		digest:                  {"[2]", digest[7:] + ".json"},
+		"turn-1":                {"[3]", "turn-1.json"},
+		"..x":                   {"[4]", "x.json"},
+	} {
+		a := d.send("GET", "/v1/results/"+path+"/data", "")
+		require.Equal(t, 200, a.status, "%s: %s", path, a.body)
+		require.Equal(t, want.body, strings.TrimSpace(string(a.body)), path)
+		require.Equal(t, "attachment; filename="+want.name, a.header.Get("Content-Disposition"))
+	}
+
+	// A job's id is the producer's own.
+	a := d.send("POST", "/test/chat", `{"job_id":"nightly run","prompt":"go"}`)
+	require.Equal(t, 200, a.status, "%s", a.body)
+	ran := a.header.Get("Turnstone-Turn-Id")
+	d.rt.StoreRows("default", "artifact://result-of-"+ran, `[5]`)
+	a = d.send("GET", "/v1/results/nightly%20run/data", "")
+	require.Equal(t, 200, a.status, "%s", a.body)
+	require.Equal(t, "attachment; filename=nightly-run.json", a.header.Get("Content-Disposition"))
+	a = d.send("GET", "/v1/results/nightly%20run", "")
+	require.Equal(t, 200, a.status)
+	require.Equal(t, ran, a.header.Get("Turnstone-Turn-Id"))
+}
+
+func TestDataFaults(t *testing.T) {
+	d := open(t, nil)
+	d.rt.StoreRows("acme", "turn-1", `[{"a":1}]`)
+	d.rt.StoreRows("default", "broken", `[{"a":1},{"a":1,"a":2}]`)
+	d.rt.StoreStream("default", "away", func(context.Context) (io.ReadCloser, error) {
+		return nil, agent.Errorf(agent.CodeUnavailable, "", "storage is away")
+	})
+	cases := map[string]struct {
+		path        string
+		status      int
+		kind, field string
+	}{
+		"unknown":          {"nothing/data", 404, "not_found", ""},
+		"foreign":          {"turn-1/data?tenant=other", 404, "not_found", ""},
+		"foreign, unknown": {"nothing/data?tenant=other", 404, "not_found", ""},
+		"no id":            {"data", 404, "not_found", ""},
+		"empty id":         {"/data", 404, "not_found", ""},
+		"control":          {"a%00b/data", 404, "not_found", ""},
+		"long":             {strings.Repeat("x", 300) + "/data", 404, "not_found", ""},
+		"format":           {"turn-1/data?format=xml", 400, "invalid", "format"},
+		"misspelt":         {"turn-1/data?fromat=csv", 400, "invalid", "fromat"},
+		"twice":            {"turn-1/data?format=csv&format=json", 400, "invalid", "format"},
+		"no CSV":           {"turn-1/data?format=json&spreadsheet=true", 400, "invalid", "spreadsheet"},
+		"no truth":         {"turn-1/data?format=csv&spreadsheet=perhaps", 400, "invalid", "spreadsheet"},
+		"tenant":           {"turn-1/data?tenant=a/b", 400, "invalid", "tenant"},
+		"not rows":         {"broken/data", 400, "invalid", "row 1.a"},
+		"not rows, CSV":    {"broken/data?format=csv", 400, "invalid", "row 1.a"},
+		"away":             {"away/data", 503, "unavailable", ""},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			a := d.send("GET", "/v1/results/"+c.path, "")
+			require.Equal(t, c.status, a.status, "%s", a.body)
+			f := a.failure(t)
+			require.Equal(t, []string{c.kind, c.field}, []string{f.Type, f.Field}, f.Message)
+			require.Empty(t, a.header.Get("Content-Disposition"))
+		})
+	}
+	foreign, unknown := d.send("GET", "/v1/results/turn-1/data?tenant=other", ""), d.send("GET", "/v1/results/turn-2/data?tenant=other", "")
+	require.Equal(t, strings.ReplaceAll(string(unknown.body), "turn-2", "turn-1"), string(foreign.body), "in the same words")
+	require.Equal(t, 200, d.send("GET", "/v1/results/turn-1/data", "", "Turnstone-Tenant", "acme").status)
+	require.Equal(t, 405, d.send("POST", "/v1/results/turn-1/data", "").status)
+	require.Equal(t, 404, d.send("HEAD", "/v1/results/nothing/data", "").status)
+}
+
+func TestDataWithoutRows(t *testing.T) {
+	d := open(t, nil)
+	d.rt.StoreRows("default", "none", `[]`)
+	for format, want := range map[string]string{"json": "[]", "csv": "", "ndjson": ""} {
+		a := d.send("GET", "/v1/results/none/data?format="+format, "")
+		require.Equal(t, 200, a.status)
+		require.Equal(t, want, strings.TrimSpace(string(a.body)))
+		require.Equal(t, "attachment; filename=none."+format, a.header.Get("Content-Disposition"))
+	}
+}
+
+// table is a JSON array of so many rows, made while it is read. It may end with an error in place of its end.
+type table struct {
+	ctx    context.Context
+	rows   int
+	err    error
+	read   *atomic.Int64
+	closed *atomic.Int64
+
+	at  int
+	buf []byte // what Read has not given yet
+}
+
+// tableRow is 2 KB.
+var tableRow = `,{"id":"0123456789","note":"` + strings.Repeat("x", 2000-29) + `"}`
+
+// manyRows is a batch of rows.
+var manyRows = []byte(strings.Repeat(tableRow, 50))
+
+func (s *table) Read(p []byte) (int, error) {
+	if err := s.ctx.Err(); err != nil {
+		return 0, err
+	}
+	if len(s.buf) == 0 && s.at <= s.rows {
+		n := min(s.rows-s.at, 50)
+		switch {
+		case n == 0 && s.err != nil:
+			return 0, s.err
+		case n == 0:
+			s.buf, s.at = []byte("]"), s.at+1
+		case s.at == 0:
+			s.buf, s.at = append([]byte("["), manyRows[1:n*len(tableRow)]...), n
+		default:
+			s.buf, s.at = manyRows[:n*len(tableRow)], s.at+n
+		}
+	}
+	if len(s.buf) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(p, s.buf)
+	s.buf = s.buf[n:]
+	s.read.Add(int64(n))
+	return n, nil
+}
+
+func (s *table) Close() error {
+	s.closed.Add(1)
+	return nil
+}
+
+// storeTable stores a table and returns what is read of it, how often it was opened, and how often closed.
+func (d *door) storeTable(ref string, rows int, err error) (read, opened, closed *atomic.Int64) {
+	read, opened, closed = new(atomic.Int64), new(atomic.Int64), new(atomic.Int64)
+	d.rt.StoreStream("default", ref, func(ctx context.Context) (io.ReadCloser, error) {
+		opened.Add(1)
+		return &table{ctx: ctx, rows: rows, err: err, read: read, closed: closed}, nil
+	})
+	return read, opened, closed
+}
+
+// peak runs do and returns by how many bytes the heap grew meanwhile, at most.
+func peak(do func()) int64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	base, most := int64(m.HeapAlloc), int64(0)
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(5 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-stop:
+				return
+			case <-tick.C:
+				var m runtime.MemStats
+				runtime.ReadMemStats(&m)
+				most = max(most, int64(m.HeapAlloc)-base)
+			}
+		}
+	}()
+	do()
+	close(stop)
+	<-done
+	return most
+}
+
+// 100 MB go through with little memory; so they do in every format.
+func TestDataIsStreamed(t *testing.T) {
+	d := open(t, nil)
+	for format, rows := range map[string]int{"json": 50_000, "ndjson": 10_000, "csv": 10_000} {
+		t.Run(format, func(t *testing.T) {
+			read, opened, closed := d.storeTable("big", rows, nil)
+			var got int64
+			grown := peak(func() {
+				resp := d.do(t.Context(), "GET", "/v1/results/big/data?format="+format, nil)
+				require.Equal(t, 200, resp.StatusCode)
+				var err error
+				got, err = io.Copy(io.Discard, resp.Body)
+				require.NoError(t, err)
+			})
+			require.Greater(t, read.Load(), int64(rows)*2000)
+			require.Greater(t, got, int64(rows)*1900)
+			require.Less(t, grown, int64(20<<20))
+			require.Eventually(t, func() bool { return closed.Load() == opened.Load() }, 5*time.Second, time.Millisecond)
+		})
+	}
+}
+
+// What breaks in the middle cannot be taken for the whole.
+func TestDataThatBreaksOff(t *testing.T) {
+	core, logs := observer.New(zapcore.InfoLevel)
+	d := open(t, func(c *gateway.Config) { c.Logger = zap.New(core) })
+	for _, path := range []string{"/v1/results/big/data", "/v1/results/big/data?format=ndjson"} {
+		_, opened, closed := d.storeTable("big", 1000, errors.New("disk on fire"))
+		resp := d.do(t.Context(), "GET", path, nil)
+		require.Equal(t, 200, resp.StatusCode)
+		n, err := io.Copy(io.Discard, resp.Body)
+		require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+		require.Positive(t, n)
+		require.Eventually(t, func() bool { return closed.Load() == opened.Load() }, 5*time.Second, time.Millisecond)
+	}
+	faults := func() []observer.LoggedEntry { return logs.FilterLevelExact(zapcore.ErrorLevel).All() }
+	require.Eventually(t, func() bool { return len(faults()) == 2 }, 5*time.Second, time.Millisecond)
+	require.Contains(t, faults()[0].ContextMap()["error"], "disk on fire")
+
+	// The first pass of a CSV finds it before anything was sent.
+	a := d.send("GET", "/v1/results/big/data?format=csv", "")
+	require.Equal(t, 500, a.status)
+	require.NotContains(t, string(a.body), "fire")
+
+	// So it is with the document itself.
+	d = open(t, func(c *gateway.Config) { c.Runtime = burning{gatewaytest.New()} })
+	resp := d.do(t.Context(), "GET", "/v1/results/turn-1", nil)
+	require.Equal(t, 200, resp.StatusCode)
+	_, err := io.Copy(io.Discard, resp.Body)
+	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+}
+
+// burning has a result that cannot be read to its end.
+type burning struct{ *gatewaytest.Runtime }
+
+func (burning) Result(ctx context.Context, _, ref string) (gateway.ResultView, error) {
+	body := &table{ctx: ctx, rows: 1000, err: errors.New("disk on fire"), read: new(atomic.Int64), closed: new(atomic.Int64)}
+	return gateway.ResultView{Ref: ref, Size: -1, Body: body}, nil
+}
+
+// A client that leaves, or takes nothing, ends the reading.
+func TestDataClientLeaves(t *testing.T) {
+	core, logs := observer.New(zapcore.InfoLevel)
+	d := open(t, func(c *gateway.Config) { c.Limits.WriteTimeout = 200 * time.Millisecond; c.Logger = zap.New(core) })
+	const rows = 200_000
+	for name, leave := range map[string]func(conn net.Conn){
+		"leaves":        func(conn net.Conn) { _ = conn.Close() },
+		"takes nothing": func(net.Conn) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			read, opened, closed := d.storeTable("big", rows, nil)
+			conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", d.HTTPAddr())
+			require.NoError(t, err)
+			defer conn.Close()
+			_, err = io.WriteString(conn, "GET /v1/results/big/data HTTP/1.1\r\nHost: localhost\r\n\r\n")
+			require.NoError(t, err)
+			resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			require.NoError(t, err)
+			defer resp.Body.Close()
+			require.Equal(t, 200, resp.StatusCode)
+			leave(conn)
+			require.Eventually(t, func() bool { return opened.Load() > 0 && closed.Load() == opened.Load() }, 10*time.Second, time.Millisecond)
+			require.Less(t, read.Load(), int64(rows)*1000)
+		})
+	}
+	require.Zero(t, logs.FilterLevelExact(zapcore.ErrorLevel).Len(), "that is nobody's fault: %v", logs.All())
+}
+
+// So does a gateway that closes, and the client sees that the rest is missing.
+func TestDataGatewayCloses(t *testing.T) {
+	d := open(t, nil)
+	const endless = 1 << 40
+	d.storeTable("json", endless, nil)
+	d.rt.StoreStream("default", "csv", func(ctx context.Context) (io.ReadCloser, error) { // listens to nobody
+		return &table{ctx: context.WithoutCancel(ctx), rows: endless, read: new(atomic.Int64), closed: new(atomic.Int64)}, nil
+	})
+	resp := d.do(t.Context(), "GET", "/v1/results/json/data", nil)
+	require.Equal(t, 200, resp.StatusCode)
+	columns := make(chan answer, 1)
+	go func() { columns <- d.send("GET", "/v1/results/csv/data?format=csv", "") }()
+	whole := make(chan error, 1)
+	go func() {
+		_, err := io.Copy(io.Discard, resp.Body)
+		whole <- err
+	}()
+	require.Never(t, func() bool { return len(whole)+len(columns) > 0 }, 50*time.Millisecond, time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	require.NoError(t, d.Shutdown(ctx))
+	require.ErrorIs(t, <-whole, io.ErrUnexpectedEOF)
+	last := <-columns
+	require.Equal(t, 503, last.status, "%s", last.body)
+}
+
+// Opening is bounded, reading is not.
+func TestDataOpensInTime(t *testing.T) {
+	d := open(t, func(c *gateway.Config) { c.Limits.CallTimeout = 50 * time.Millisecond; c.Limits.Streams = 1 })
+	entered := make(chan struct{})
+	d.rt.StoreStream("default", "slow", func(ctx context.Context) (io.ReadCloser, error) {
+		entered <- struct{}{}
+		<-ctx.Done()
+		return nil, ctx.Err()
+	})
+	slow := make(chan answer, 1)
+	go func() { slow <- d.send("GET", "/v1/results/slow/data", "") }()
+	<-entered
+	require.Equal(t, 429, d.send("GET", "/v1/results/slow/data", "").status, "exports take places among the streams")
+	require.Equal(t, 503, (<-slow).status)
+
+	d.rt.StoreStream("default", "long", func(ctx context.Context) (io.ReadCloser, error) {
+		in, out := io.Pipe()
+		go func() {
+			_, _ = io.WriteString(out, "[1,")
+			select {
+			case <-ctx.Done():
+				_ = out.CloseWithError(ctx.Err())
+			case <-time.After(150 * time.Millisecond): // three times the bound
+			}
+			_, _ = io.WriteString(out, "2]")
+			_ = out.Close()
+		}()
+		return in, nil
+	})
+	a := d.send("GET", "/v1/results/long/data", "")
+	require.Equal(t, 200, a.status)
+	var rows []int
+	require.NoError(t, json.Unmarshal(a.body, &rows))
+	require.Equal(t, []int{1, 2}, rows)
+}

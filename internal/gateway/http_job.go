@@ -1,0 +1,168 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/job"
+)
+
+const pathTestChat = "/test/chat"
+
+// endingGrace is how long a job's answer is waited for behind its timeout: the turn ends by itself then, and says so.
+const endingGrace = 10 * time.Second
+
+// jobState is the body of a 202 about a job: its turn goes on, and GET /v1/turns/{id} tells how.
+type jobState struct {
+	JobID string `json:"job_id"`
+	turnState
+}
+
+// postTestChat is POST /test/chat (seed 004 §4.1): a job, run as one that comes through the queue, answered with the result message. It is
+// ?prompt= without a body, or a body: {prompt, session_id?, agent?, timeout_sec?, context?}, or a whole job message.
+func (s *httpServer) postTestChat(w http.ResponseWriter, r *http.Request) error {
+	q := readQuery(r)
+	who, err := q.caller(r)
+	if err != nil {
+		return err
+	}
+	prompt := q.text("prompt", job.MaxPromptBytes)
+	if err := q.end(); err != nil {
+		return err
+	}
+	body, err := s.readBody(w, r)
+	if err != nil {
+		return err
+	}
+	j, err := jobOf(r, q.values.Has("prompt"), prompt, body)
+	if err != nil {
+		return err
+	}
+	leave, err := s.enter()
+	if err != nil {
+		return err
+	}
+	defer leave()
+	e := j.Envelope(who.own())
+	ctx, cancel := s.call(r)
+	receipt, err := s.accept(ctx, who, &e)
+	cancel()
+	if err != nil {
+		return err
+	}
+	who.tenant = e.Request.Context.Tenant
+	w.Header().Set(turnIDHeader, string(receipt.TurnID))
+	w.Header().Set("Location", pathTurns+"/"+string(receipt.TurnID))
+	return s.awaitJob(w, r, who, &j, receipt)
+}
+
+func (s *httpServer) awaitJob(w http.ResponseWriter, r *http.Request, who identity, j *job.Job, receipt agent.Receipt) error {
+	ctx, cancel := s.untilClosing(r.Context())
+	defer cancel()
+	timeout := time.Duration(j.TimeoutSec)*time.Second + endingGrace
+	ctx, cancelWait := context.WithTimeout(ctx, min(timeout, s.cfg.Limits.WaitTimeout))
+	defer cancelWait()
+
+	end, err := s.await(ctx, who, receipt)
+	switch {
+	case err != nil && isOver(err):
+		s.write(w, http.StatusAccepted, jobState{j.JobID, stateOf(receipt, agent.StateRunning)})
+		return nil
+	case err != nil:
+		return err
+	case end.Output == nil:
+		body := jobState{j.JobID, stateOf(receipt, StateWaiting)}
+		body.Pending = end.Pending
+		s.write(w, http.StatusAccepted, body)
+		return nil
+	}
+	call, cancelCall := s.call(r)
+	defer cancelCall()
+	meta, err := s.cfg.Runtime.ResultMetadata(call, who.lookup(), receipt.TurnID)
+	if err != nil && agent.CodeOf(err) != agent.CodeNotFound { // one that was refused, or terminated, may have left no row
+		return err
+	}
+	s.write(w, http.StatusOK, job.ResultOf(j, end.Output, meta, end.at))
+	return nil
+}
+
+// jobOf reads the job of a request: the prompt of its query, or its body, but not both.
+func jobOf(r *http.Request, asked bool, prompt string, body []byte) (job.Job, error) {
+	fields := map[string]json.RawMessage{}
+	switch given := len(bytes.TrimSpace(body)) > 0; {
+	case given && asked:
+		return job.Job{}, agent.Invalid("prompt", "is in the query: give it there or in a body, not both")
+	case given:
+		if err := checkContentType(r.Header.Get("Content-Type")); err != nil {
+			return job.Job{}, err
+		}
+		if err := decodeJSON(body, &fields); err != nil {
+			return job.Job{}, err
+		}
+		if fields == nil {
+			return job.Job{}, agent.Invalid("", "want an object, got null")
+		}
+	case !asked:
+		return job.Job{}, agent.Invalid("prompt", "is missing: give it in the query or in a JSON body")
+	default:
+		fields["prompt"] = quoted(prompt)
+	}
+	return completeJob(fields)
+}
+
+// completeJob makes a job message of what may be shorter: version and job id have defaults, and what stands in context may stand outside.
+func completeJob(fields map[string]json.RawMessage) (job.Job, error) {
+	for name, fallback := range map[string]string{"version": job.Version, "job_id": uuid.NewString()} {
+		if absent(fields[name]) {
+			fields[name] = quoted(fallback)
+		}
+	}
+	moved := map[string]string{}
+	for _, name := range []string{"session_id", "agent"} {
+		if absent(fields[name]) {
+			continue
+		}
+		inside := map[string]json.RawMessage{}
+		if !absent(fields["context"]) && json.Unmarshal(fields["context"], &inside) != nil {
+			break // Parse says what is wrong with it
+		}
+		if !absent(inside[name]) {
+			return job.Job{}, agent.Invalid(name, "is given in context too")
+		}
+		inside[name] = fields[name]
+		whole, err := json.Marshal(inside)
+		if err != nil {
+			return job.Job{}, agent.Invalid("context", "%w", err)
+		}
+		fields["context"] = whole
+		moved["context."+name] = name
+		delete(fields, name)
+	}
+	message, err := json.Marshal(fields)
+	if err != nil {
+		return job.Job{}, agent.Invalid("", "%w", err)
+	}
+	j, err := job.Parse(message)
+	if e, ok := errors.AsType[*agent.Error](err); ok && moved[e.Field] != "" {
+		return j, &agent.Error{Code: e.Code, Field: moved[e.Field], Err: e.Err}
+	}
+	return j, err
+}
+
+func absent(raw json.RawMessage) bool { return len(raw) == 0 || bytes.Equal(raw, []byte("null")) }
+
+// quoted is text as JSON.
+func quoted(text string) json.RawMessage {
+	raw, err := json.Marshal(text)
+	if err != nil {
+		return nil // no string fails
+	}
+	return raw
+}
