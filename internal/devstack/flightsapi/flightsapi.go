@@ -1,124 +1,143 @@
-// Package flightsapi is a small HTTP API with made-up flights: something real to call for the http_request step
-// of a pipeline on a machine without a network (DESIGN §9).
-//
-//	GET /flights?origin=NYC&dest=LAX[&limit=10][&max_price=300]   a JSON array of Flight; /search is the same
-//	GET /                                                         what this is
-//
-// Every pair of three-letter codes has flights, the same ones each time. Anything it does not understand is an
-// error {"error": {"message", "parameter"?}} with status 400, 404 or 405.
 package flightsapi
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
-	"maps"
+	"hash/crc32"
+	"io"
+	"iter"
+	"mime"
 	"net/http"
-	"net/url"
 	"slices"
-	"strconv"
-	"strings"
+	"time"
+)
+
+const (
+	maxBooking = 64 << 10 // bytes of what is posted
+	slowAnswer = 8 * time.Second
 )
 
 // New is the API as a handler. It holds no state.
 func New() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("/flights", onlyGet(search))
-	mux.HandleFunc("/search", onlyGet(search))
-	mux.HandleFunc("/{$}", onlyGet(describe))
+	for _, f := range []format{formatJSON, formatCSV, formatNDJSON} {
+		flights := only(map[string]http.HandlerFunc{http.MethodGet: search(f)})
+		mux.HandleFunc("/flights"+f.suffix(), flights)
+		mux.HandleFunc("/search"+f.suffix(), flights)
+		mux.HandleFunc("/airlines"+f.suffix(), only(map[string]http.HandlerFunc{http.MethodGet: list(f, Airlines)}))
+		methods := map[string]http.HandlerFunc{http.MethodGet: list(f, Bookings)}
+		if f == formatJSON {
+			methods[http.MethodPost] = book
+		}
+		mux.HandleFunc("/bookings"+f.suffix(), only(methods))
+	}
+	mux.HandleFunc("/{$}", only(map[string]http.HandlerFunc{http.MethodGet: describe}))
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		writeError(w, http.StatusNotFound, "", fmt.Sprintf("no such path %q; try /flights or /search", r.URL.Path))
+		writeError(w, http.StatusNotFound, "", fmt.Sprintf("no such path %q; try /flights, /airlines or /bookings", r.URL.Path))
 	})
 	return mux
 }
 
-func onlyGet(next http.HandlerFunc) http.HandlerFunc {
+// only answers other methods than those given with an error; who answers GET answers HEAD.
+func only(methods map[string]http.HandlerFunc) http.HandlerFunc {
+	allow, use := "GET, HEAD", "use GET"
+	if methods[http.MethodPost] != nil {
+		allow, use = allow+", POST", use+" or POST"
+	}
 	return func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodGet && r.Method != http.MethodHead {
-			w.Header().Set("Allow", "GET, HEAD")
-			writeError(w, http.StatusMethodNotAllowed, "", fmt.Sprintf("method %s is not allowed, use GET", r.Method))
+		method := r.Method
+		if method == http.MethodHead {
+			method = http.MethodGet
+		}
+		next, ok := methods[method]
+		if !ok {
+			w.Header().Set("Allow", allow)
+			writeError(w, http.StatusMethodNotAllowed, "", fmt.Sprintf("method %s is not allowed, %s", r.Method, use))
 			return
 		}
 		next(w, r)
 	}
 }
 
-// query is a search, checked.
-type query struct {
-	origin, dest string
-	limit        int
-	maxPrice     float64 // 0: none
+func search(f format) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		q, wrong := parseFlights(r.URL.RawQuery)
+		if wrong != nil {
+			writeError(w, http.StatusBadRequest, wrong.parameter, wrong.message)
+			return
+		}
+		rows := pair(q.origin, q.dest, q.count)
+		if q.origin == "" {
+			rows = world(q.count)
+		}
+		if q.maxPrice > 0 {
+			all := rows
+			rows = func(yield func(Flight) bool) {
+				for flight := range all {
+					if float64(flight.Price) <= q.maxPrice && !yield(flight) {
+						return
+					}
+				}
+			}
+		}
+		answer(w, r, f, q, rows)
+	}
 }
 
-func search(w http.ResponseWriter, r *http.Request) {
-	q, fault := parseQuery(r.URL.RawQuery)
-	if fault != nil {
-		writeError(w, http.StatusBadRequest, fault.parameter, fault.message)
+func list[R row](f format, all func() []R) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		q, wrong := parseQuery(r.URL.RawQuery, "limit", "fail")
+		if wrong != nil {
+			writeError(w, http.StatusBadRequest, wrong.parameter, wrong.message)
+			return
+		}
+		answer(w, r, f, q, slices.Values(all()))
+	}
+}
+
+// answer writes a list, or fails as asked.
+func answer[R row](w http.ResponseWriter, r *http.Request, f format, q query, rows iter.Seq[R]) {
+	if failed(w, r, q.fail) {
 		return
 	}
-	flights := Flights(q.origin, q.dest)
-	if q.maxPrice > 0 {
-		flights = slices.DeleteFunc(flights, func(f Flight) bool { return float64(f.Price) > q.maxPrice })
+	if q.limit > 0 {
+		rows = firstOf(rows, q.limit)
 	}
-	writeJSON(w, http.StatusOK, flights[:min(len(flights), q.limit)])
+	w.Header().Set("Content-Type", f.media())
+	write(w, f, rows, q.fail)
 }
 
-// fault is a parameter that cannot be used.
-type fault struct{ parameter, message string }
-
-func parseQuery(raw string) (query, *fault) {
-	values, err := url.ParseQuery(raw)
-	if err != nil {
-		return query{}, &fault{"", "the query string is malformed"}
-	}
-	q := query{limit: flightsPerPair}
-	for _, name := range slices.Sorted(maps.Keys(values)) {
-		if len(values[name]) > 1 {
-			return query{}, &fault{name, "given more than once"}
-		}
-		if message := q.set(name, values.Get(name)); message != "" {
-			return query{}, &fault{name, message}
+func firstOf[R any](rows iter.Seq[R], n int) iter.Seq[R] {
+	return func(yield func(R) bool) {
+		left := n
+		for r := range rows {
+			if left--; !yield(r) || left == 0 {
+				return
+			}
 		}
 	}
-	switch {
-	case q.origin == "":
-		return query{}, &fault{"origin", "required, a three-letter code such as NYC"}
-	case q.dest == "":
-		return query{}, &fault{"dest", "required, a three-letter code such as LAX"}
-	case q.origin == q.dest:
-		return query{}, &fault{"dest", "is the same place as origin"}
-	}
-	return q, nil
 }
 
-// set takes one parameter; the answer is what is wrong with it, or empty.
-func (q *query) set(name, value string) string {
-	switch name {
-	case "origin", "dest":
-		code := strings.ToUpper(value)
-		if len(code) != 3 || strings.Trim(code, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") != "" {
-			return "must be a three-letter code such as NYC"
-		}
-		if name == "origin" {
-			q.origin = code
-		} else {
-			q.dest = code
-		}
-	case "limit":
-		limit, err := strconv.Atoi(value)
-		if err != nil || limit < 1 || limit > flightsPerPair {
-			return fmt.Sprintf("must be a whole number from 1 to %d", flightsPerPair)
-		}
-		q.limit = limit
-	case "max_price":
-		price, err := strconv.ParseFloat(value, 64)
-		if err != nil || !(price > 0 && price < 1e9) { // the form that also refuses NaN
-			return "must be a number above 0"
-		}
-		q.maxPrice = price
-	default:
-		return "unknown; known are origin, dest, limit and max_price"
+// book answers what was posted with an id, which is the same for the same bytes.
+func book(w http.ResponseWriter, r *http.Request) {
+	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || media != "application/json" {
+		writeError(w, http.StatusUnsupportedMediaType, "", "the body must be application/json")
+		return
 	}
-	return ""
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBooking))
+	if _, large := errors.AsType[*http.MaxBytesError](err); large {
+		writeError(w, http.StatusRequestEntityTooLarge, "", fmt.Sprintf("the body is longer than %d bytes", maxBooking))
+		return
+	}
+	var booking map[string]any
+	if err != nil || json.Unmarshal(body, &booking) != nil || booking == nil {
+		writeError(w, http.StatusBadRequest, "", "the body must be a JSON object")
+		return
+	}
+	booking["id"] = fmt.Sprintf("B%08X", crc32.ChecksumIEEE(body))
+	booking["status"] = "confirmed"
+	writeJSON(w, http.StatusCreated, booking)
 }
 
 func describe(w http.ResponseWriter, _ *http.Request) {
@@ -126,9 +145,14 @@ func describe(w http.ResponseWriter, _ *http.Request) {
 		"name":        "Turnstone sample flights",
 		"description": "Made-up flights between any two places, the same ones each time.",
 		"endpoints": []string{
-			"GET /flights?origin=NYC&dest=LAX[&limit=10][&max_price=300]",
+			"GET /flights?origin=NYC&dest=LAX[&limit=10][&max_price=300][&count=1000] (.csv, .ndjson)",
+			"GET /flights?count=100000",
 			"GET /search (the same)",
+			"GET /airlines (.csv, .ndjson)",
+			"GET /bookings (.csv, .ndjson)",
+			"POST /bookings",
 		},
+		"fail": failures(),
 	})
 }
 

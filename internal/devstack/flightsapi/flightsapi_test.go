@@ -25,6 +25,10 @@ func TestSearch(t *testing.T) {
 		"lower case":       {"/flights?origin=nyc&dest=lax", 50},
 		"places made up":   {"/flights?origin=QQQ&dest=ZZZ", 50},
 		"limit":            {"/flights?origin=NYC&dest=LAX&limit=3", 3},
+		"as many":          {"/flights?origin=NYC&dest=LAX&count=300", 300},
+		"anywhere":         {"/flights?count=1001", 1001},
+		"one anywhere":     {"/flights?count=1", 1},
+		"anywhere, some":   {"/flights?count=1000&limit=7", 7},
 		"nothing so cheap": {"/flights?origin=NYC&dest=LAX&max_price=0.5", 0},
 	}
 	for name, test := range tests {
@@ -35,6 +39,7 @@ func TestSearch(t *testing.T) {
 				require.NotEmpty(t, flight.ID)
 				require.NotEmpty(t, flight.Airline)
 				require.Positive(t, flight.Price)
+				require.Contains(t, flight.ID, flight.AirlineCode)
 				require.InDelta(t, flight.DurationMin, flight.Arrival.Sub(flight.Departure).Minutes(), 0)
 			}
 		})
@@ -89,6 +94,18 @@ func TestRefusals(t *testing.T) {
 		"twice":             {"GET", "/flights?origin=NYC&origin=BOS&dest=LAX", 400, "origin"},
 		"limit zero":        {"GET", "/flights?origin=NYC&dest=LAX&limit=0", 400, "limit"},
 		"limit too high":    {"GET", "/flights?origin=NYC&dest=LAX&limit=51", 400, "limit"},
+		"count zero":        {"GET", "/flights?count=0", 400, "count"},
+		"count too high":    {"GET", "/flights?count=200001", 400, "count"},
+		"count, one place":  {"GET", "/flights?count=10&origin=NYC", 400, "dest"},
+		"limit above count": {"GET", "/flights?count=10&limit=11", 400, "limit"},
+		"unknown failure":   {"GET", "/flights?origin=NYC&dest=LAX&fail=maybe", 400, "fail"},
+		"airlines' origin":  {"GET", "/airlines?origin=NYC", 400, "origin"},
+		"post airlines":     {"POST", "/airlines", 405, ""},
+		"post CSV":          {"POST", "/bookings.csv", 405, ""},
+		"post no JSON":      {"POST", "/bookings", 415, ""},
+		"fail 500":          {"GET", "/flights?origin=NYC&dest=LAX&fail=500", 500, "fail"},
+		"fail 503":          {"GET", "/airlines?fail=503", 503, "fail"},
+		"fail 429":          {"GET", "/bookings.csv?fail=429", 429, "fail"},
 		"limit a word":      {"GET", "/flights?origin=NYC&dest=LAX&limit=few", 400, "limit"},
 		"price not finite":  {"GET", "/flights?origin=NYC&dest=LAX&max_price=NaN", 400, "max_price"},
 		"price negative":    {"GET", "/flights?origin=NYC&dest=LAX&max_price=-1", 400, "max_price"},

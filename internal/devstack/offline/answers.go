@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -13,6 +14,7 @@ import (
 const (
 	shownRows    = 10
 	shownColumns = 5
+	shownMore    = 9  // with those that the prompt is about
 	shownCell    = 40 // runes
 	shownText    = 500
 )
@@ -24,9 +26,10 @@ func introduction(flights bool) string {
 		example = `"fetch https://api.example.com/flights, sort by price, top 3"`
 	}
 	return "I am Turnstone's offline model: a small intent parser without general knowledge, so I did not understand that.\n\n" +
-		"I can fetch rows from an API, filter, sort, cut and select them. For example:\n\n" +
+		"I can fetch rows from an API, filter, sort, cut and select them, group, join and transform them, and take text and dates apart. For example:\n\n" +
 		"- " + example + "\n" +
-		"- \"fetch https://api.example.com/items, where price < 20 and name contains foo, only name and price\"\n\n" +
+		"- \"fetch https://api.example.com/items, where price < 20 and name contains foo, only name and price\"\n" +
+		"- \"now the average price by name, highest first\", about the rows that I found before\n\n" +
 		"For anything else configure a real model: set OPENAI_API_KEY or ANTHROPIC_API_KEY, or a provider, model and base URL " +
 		"(Ollama and other OpenAI-compatible servers work) in turnstone.yaml.\n"
 }
@@ -44,17 +47,17 @@ func numbered(n int) string {
 	return b.String()
 }
 
-// toolAnswer reads the results of tool calls, in order, and what the prompt's unknown words were.
-func toolAnswer(results []string, ignored []string) string {
+// toolAnswer reads the results of tool calls, in order, and what the prompt's unknown words were; in is nil where there is no pipeline.
+func toolAnswer(results []string, in *intent) string {
 	var b strings.Builder
 	for i, r := range results {
 		if len(results) > 1 {
 			fmt.Fprintf(&b, "**Result %d.** ", i+1)
 		}
-		writeResult(&b, r)
+		writeResult(&b, r, in)
 	}
-	if len(ignored) > 0 {
-		fmt.Fprintf(&b, "\nI did not understand these words and passed over them: %s.\n", strings.Join(ignored, ", "))
+	if in != nil && len(in.ignored) > 0 {
+		fmt.Fprintf(&b, "\nI did not understand these words and passed over them: %s.\n", strings.Join(in.ignored, ", "))
 	}
 	return b.String()
 }
@@ -75,10 +78,11 @@ type dataset struct {
 	RowCount *int              `json:"row_count"`
 	Ref      string            `json:"ref"`
 	Preview  *dataset          `json:"preview"`
+	CacheHit bool              `json:"cache_hit"`
 	Error    json.RawMessage   `json:"error"`
 }
 
-func writeResult(b *strings.Builder, content string) {
+func writeResult(b *strings.Builder, content string, in *intent) {
 	if f, ok := readFailure(content); ok {
 		writeFailure(b, f)
 		return
@@ -106,9 +110,12 @@ func writeResult(b *strings.Builder, content string) {
 	if ref == "" {
 		ref = storedRef.FindString(content)
 	}
-	writeRows(b, rows, n)
-	if ref != "" && n > len(rows) {
+	writeRows(b, rows, n, in)
+	if ref != "" && n > min(len(rows), shownRows) {
 		fmt.Fprintf(b, "\nAll rows are stored as %s.\n", ref)
+	}
+	if d.CacheHit {
+		b.WriteString("\nThis is out of the result cache.\n")
 	}
 }
 
@@ -150,7 +157,7 @@ func writeFailure(b *strings.Builder, f failed) {
 	b.WriteString("\n")
 }
 
-func writeRows(b *strings.Builder, rows []json.RawMessage, n int) {
+func writeRows(b *strings.Builder, rows []json.RawMessage, n int, in *intent) {
 	shown := rows[:min(len(rows), shownRows)]
 	switch {
 	case n == 0:
@@ -173,7 +180,7 @@ func writeRows(b *strings.Builder, rows []json.RawMessage, n int) {
 		}
 		return
 	}
-	table := columns[:min(len(columns), shownColumns)]
+	table := in.shown(columns)
 	for _, c := range table {
 		b.WriteString("| " + clipRunes(escapeCell(c), shownCell) + " ")
 	}
@@ -186,6 +193,47 @@ func writeRows(b *strings.Builder, rows []json.RawMessage, n int) {
 		}
 		b.WriteString("|\n")
 	}
+}
+
+// shown are the columns of a table: the first ones, and some of those that the prompt is about.
+func (in *intent) shown(columns []string) []string {
+	table := slices.Clone(columns[:min(len(columns), shownColumns)])
+	if in == nil {
+		return table
+	}
+	for _, word := range in.uses(columns) {
+		if c := columnOf(word, columns); len(table) < shownMore && slices.Contains(columns, c) && !slices.Contains(table, c) {
+			table = append(table, c)
+		}
+	}
+	return table
+}
+
+// uses are the fields that a prompt is about; a join is about those at the end of its rows.
+func (in *intent) uses(columns []string) []string {
+	const joinedColumns = 2
+	var out []string
+	for i := range in.stages {
+		s := &in.stages[i]
+		for _, k := range s.sort {
+			out = append(out, k.field)
+		}
+		for j := range s.tests {
+			s.tests[j].each(func(c *clause) { out = append(out, c.Field) })
+		}
+		switch {
+		case s.extract != nil:
+			out = append(out, groupNames(s.extract.pattern, s.extract.field)...)
+		case s.date != nil:
+			out = append(out, s.date.field)
+		case s.join != nil:
+			out = append(out, columns[max(len(columns)-joinedColumns, 0):]...)
+		}
+		for _, c := range s.fields {
+			out = append(out, c.field, c.as)
+		}
+	}
+	return out
 }
 
 // memberNames lists an object's names in order; nil when it is none or has none.

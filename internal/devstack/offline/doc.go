@@ -4,26 +4,56 @@
 //
 // # What it understands
 //
-// Prompts that fetch rows become one call of execute_pipeline, when the request offers that tool:
+// Prompts that fetch rows or work on them become calls of execute_pipeline, when the request offers that tool:
 //
 //	fetch flights from NYC to LAX, sort by price, show top 3
 //	cheapest 5 flights from SFO to JFK, nonstop, only id and price
 //	fetch https://api.example.com/items, where price < 20 and name contains foo, sort by rating descending, top 10
+//	average price and count by airline for flights from NYC to LAX, then those over $300, highest first
+//	fetch bookings, extract area code from phone, count per area code
 //	now filter those under $500            (no source: goes on with the rows the conversation has)
+//	join those with airlines on airline code
 //	fetch flights, sort by price, top 3    (no route: NYC to LAX, and the answer says so)
 //
 // In a few words the grammar is: clauses in any order, with or without commas; words it does not know are passed over, and the answer
-// names them.
+// names them. testdata lists two hundred sentences and what they become.
 //
-//	source     URL | fetch HOST/PATH | [flights] [from] PLACE to PLACE, a code of three letters or one of a few cities
+//	source     URL [with params NAME=VALUE, …] | fetch HOST/PATH | post to URL with NAME=VALUE, …
+//	           [fetch N] [flights] [from] PLACE to PLACE [as csv|ndjson], a code of three letters or one of a few cities
+//	           fetch airlines | fetch bookings | post a booking with NAME=VALUE, …     (all of the sample API)
+//	           RESULT, see below, or cas://… or artifact://…; else the latest result
 //	filter     where TEST ((and|or) TEST)… | TEST | under|over|at most|at least|between … $N | nonstop | at most N stops
-//	TEST       [not] FIELD (< <= > >= = != | is | contains | matches | in (A, B) | exists) VALUE
-//	sort       (sort|sorted|order|ordered) by FIELD [asc…|desc…] | cheapest | most expensive | fastest | slowest
-//	top        top N | first N | cheapest N | limit N | show N
-//	select     only|just FIELD, FIELD and FIELD
+//	           with a FIELD | without FIELD
+//	TEST       [not] (TESTS) | [not] FIELD (< <= > >= = != | is [not] | under | over | before | after | at most | at least | between A and B |
+//	           one of A, B or C | in (A, B) | contains | matches | starts with | ends with | exists | is missing) VALUE
+//	sort       (sort|sorted|order|ordered) by FIELD [asc…|desc…] [(and|then) by FIELD …] | cheapest | most expensive | fastest | slowest |
+//	           earliest | latest | highest|lowest FIELD
+//	top        top N | first N | cheapest N | limit N | show N | top N [FIELD] by [AGGREGATE] FIELD, the largest first
+//	select     only|just|show FIELD, FIELD as NAME and FIELD | rename FIELD to NAME | drop FIELD
+//	groupby    AGGREGATE [and AGGREGATE] by|per|for each FIELD and FIELD | group by FIELD [and AGGREGATE]
+//	AGGREGATE  count | number of flights | (average|sum|total|min|max|lowest|highest) [of] FIELD and FIELD; without groups, of all rows
+//	join       [left] join [ROWS] with ROWS [on FIELD [= FIELD]]; ROWS is any source
+//	jq         jq 'PROGRAM', or without quotes to the line's end
+//	extract    extract PATTERN from FIELD | extract area code|email|domain|number|year|first name|last name from FIELD
+//	dates      parse FIELD [as FORMAT]: %d/%m/%Y, dd/mm/yyyy, anything in quotes; without one, ISO 8601
+//	RESULT     those | the previous result | the result before that | the second result | the result of NODE | NODE's result
 //
-// The steps are always source, filter, sort, top, select. The argument session_id is taken from a line "Session: <id>" in a system
-// message, else it is "offline". Answers about tool results are Markdown.
+// The steps of what the source gives are filter, sort, top, select, whatever the order of the words. A groupby, join, jq, extract or date
+// makes other rows, and what is said behind it is about these; a filter behind a groupby that is not about an aggregate is still about
+// the rows before it. "then" behind a top begins anew as well. Where fields are known, from the sample API or from earlier results, words
+// find them: "cost" is price, "airline code" airline_code, "price" behind an average avg_price.
+//
+// Rows to join that have to be fetched are, by a call of their own before. When a call fails because a field does not exist, and the error
+// lists one that must be meant, the call is made again with that, once; every other error is told in words.
+//
+// The argument session_id is taken from a line "Session: <id>" in a system message, else it is "offline". Earlier results are known from
+// the transcript and from the block that the runtime puts at the end of the user's message, which is no part of what the user said:
+//
+//	<session_context>
+//	{"last_result":{"ref","row_count","fields":[{"name","type"}],…},"earlier_results":[…],"previous_results":[{"node_id","result_ref","preview"}]}
+//	</session_context>
+//
+// Answers about tool results are Markdown.
 //
 // # Other tools
 //
@@ -32,6 +62,13 @@
 //
 //	ask helper: fetch flights from NYC to LAX      (also: ask NAME to …, delegate to NAME …)
 //	plan: buy tea, boil water, drink               (at most 100 tasks, between commas, semicolons or lines)
+//
+// What shall stay when the turn is over changes the workflow, by patch_workflow; where that is not offered, the answer says so. It is a
+// notification (email, slack, sms, webhook) for a condition, or behind a node; there are no schedules:
+//
+//	add email notification whenever price drops below $500
+//	always send an email to ops@example.com if stops exceeds 2
+//	add an email to ops@example.com after process_data
 //
 // # Ask agents
 //

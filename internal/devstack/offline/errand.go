@@ -115,6 +115,8 @@ func errandAnswer(messages []message) (text string, ok bool) {
 			parts = append(parts, delegateAnswer(result))
 		case todosTool:
 			parts = append(parts, planAnswer(result))
+		case patchTool:
+			parts = append(parts, patchAnswer(result))
 		default:
 			return "", false
 		}

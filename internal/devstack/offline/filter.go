@@ -1,60 +1,134 @@
 package offline
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"slices"
+)
 
-// where reads where TEST ((and|or) TEST)…; "and" binds tighter. A test may also stand alone, as in "stops at most 1", when its field
-// is no word of everyday language.
+// where reads where TEST ((and|or) TEST)…; "and" binds tighter, and brackets bind tightest. A test may also stand alone, as in "stops at
+// most 1", when its field is no word of everyday language.
 func (p *parser) where() bool {
-	if _, ok := p.oneOf("where", "whose", "having", "with", "filter"); !ok {
-		if t := p.peek(0); t.lower != "price" && (t.kind != tokenWord || filler(t.lower)) {
+	_, said := p.oneOf("where", "whose", "having", "with", "filter")
+	if said {
+		p.skip("those", "them", "it", "the", "by", "where", "rows", "for")
+	}
+	if t := p.peek(0); !said {
+		if t.lower != "price" && (t.kind != tokenWord || filler(t.lower)) || t.lower == "costing" || t.lower == "priced" {
 			return false
 		}
-		if verb := p.peek(1).lower; (verb == "is" || verb == "are") && !comparative(p.peek(2)) {
+		if verb := p.peek(1).lower; slices.Contains([]string{"is", "are", "was", "were"}, verb) && !comparative(p.peek(2)) && !p.words.knows(t.lower) {
 			return false // "what is the capital"
 		}
 	}
-	var either []clause
-	var all []clause
-	for len(either)+len(all) < maxTests {
-		c, ok := p.test()
-		if !ok {
-			break
-		}
-		all = append(all, c)
-		before := p.at
-		if p.is("or") {
-			either = append(either, join(all))
-			all = nil
-			continue
-		}
-		if p.peek(0).kind == tokenComma {
-			p.at++
-		}
-		if !p.is("and") {
-			p.at = before
-			break
-		}
-		if !p.testAhead() { // "and" joins the next clause, not a test
-			p.at = before
-			break
-		}
-	}
-	switch {
-	case len(either) > 0:
-		if len(all) > 0 {
-			either = append(either, join(all))
-		}
-		if len(either) == 1 {
-			p.in.tests = append(p.in.tests, either[0])
-			return true
-		}
-		p.in.tests = append(p.in.tests, clause{Or: either})
-	case len(all) > 0:
-		p.in.tests = append(p.in.tests, all...)
-	default:
+	either := p.disjunction(0)
+	switch len(either) {
+	case 0:
 		return false
+	case 1:
+		p.filter(either[0].And...)
+	default:
+		c := clause{}
+		for _, part := range either {
+			c.Or = append(c.Or, join(part.And))
+		}
+		p.filter(c)
 	}
 	return true
+}
+
+// filter adds tests to the stage that they are about: before a grouping unless they are about what it makes, or the prompt says "then".
+func (p *parser) filter(tests ...clause) {
+	var uses []string
+	for i := range tests {
+		tests[i].each(func(c *clause) { uses = append(uses, c.Field) })
+	}
+	s := p.next(uses...)
+	if s.group != nil && !p.then && !slices.ContainsFunc(uses, s.group.makes) {
+		for i := len(p.in.stages) - 1; i > 0 && p.in.stages[i].group != nil; i-- {
+			s = &p.in.stages[i-1]
+		}
+	}
+	s.tests = append(s.tests, tests...)
+}
+
+// makes reports whether a grouping makes a field rather than passing it on.
+func (g *grouping) makes(field string) bool {
+	return slices.ContainsFunc(g.aggs, func(a aggregate) bool { return a.name() == field })
+}
+
+// disjunction reads conjunctions with "or" between them; each is the And of a clause. None: there was no test.
+func (p *parser) disjunction(depth int) []clause {
+	var out []clause
+	for len(out) < maxTests {
+		before := p.at
+		if len(out) > 0 {
+			p.comma()
+			if !p.is("or") {
+				p.at = before
+				return out
+			}
+		}
+		all := p.conjunction(depth)
+		if len(all) == 0 {
+			p.at = before
+			return out
+		}
+		out = append(out, clause{And: all})
+	}
+	return out
+}
+
+func (p *parser) conjunction(depth int) []clause {
+	var out []clause
+	for len(out) < maxTests {
+		before := p.at
+		if len(out) > 0 {
+			p.comma()
+			if !p.is("and") { // else "and" joins the next clause, not a test
+				p.at = before
+				return out
+			}
+			p.skip("where", "whose", "with")
+		}
+		c, ok := p.bracketed(depth)
+		if !ok {
+			c, ok = p.test()
+		}
+		if !ok {
+			p.at = before
+			return out
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+// bracketed reads [not] (TESTS).
+func (p *parser) bracketed(depth int) (clause, bool) {
+	before := p.at
+	not := p.is("not")
+	if p.peek(0).kind != tokenOpen || depth >= maxNested {
+		p.at = before
+		return clause{}, false
+	}
+	p.at++
+	either := p.disjunction(depth + 1)
+	if len(either) == 0 || p.peek(0).kind != tokenClose {
+		p.at = before
+		return clause{}, false
+	}
+	p.at++
+	c := join(either[0].And)
+	if len(either) > 1 {
+		c = clause{}
+		for _, part := range either {
+			c.Or = append(c.Or, join(part.And))
+		}
+	}
+	if not {
+		return clause{Not: &c}, true
+	}
+	return c, true
 }
 
 func join(all []clause) clause {
@@ -64,126 +138,110 @@ func join(all []clause) clause {
 	return clause{And: all}
 }
 
-// testAhead reports whether a test can be read here, without reading it.
-func (p *parser) testAhead() bool {
-	before := p.at
-	_, ok := p.test()
-	p.at = before
-	return ok
-}
-
 // test reads [not] FIELD OP VALUE.
 func (p *parser) test() (clause, bool) {
 	not := p.is("not")
-	_, _ = p.oneOf("the", "its")
+	_, _ = p.oneOf("the", "its", "their")
 	field, ok := p.field()
 	if !ok {
 		return clause{}, false
 	}
-	op, negated, ok := p.operator()
-	if !ok {
-		return clause{}, false
-	}
-	c := clause{Field: field, Op: op}
-	switch op {
-	case "exists":
-	case "in":
-		if c.Value, ok = p.list(); !ok {
-			return clause{}, false
-		}
-	default:
-		if c.Value, ok = p.value(); !ok {
-			return clause{}, false
-		}
-	}
-	if not != negated {
+	c, negated, ok := p.comparison(field)
+	if ok && not != negated {
 		return clause{Not: &c}, true
 	}
-	return c, true
+	return c, ok
 }
 
-// operator reads a comparison in signs or words; negated is for those that table_filter has no operator for.
-func (p *parser) operator() (op string, negated, ok bool) {
-	if t := p.peek(0); t.kind == tokenOperator {
-		p.at++
-		return t.text, false, true
-	}
-	is := p.is("is") || p.is("are")
-	switch {
-	case p.is("less", "than"), p.is("cheaper", "than"), p.is("lower", "than"), p.is("under"), p.is("below"):
-		return "<", false, true
-	case p.is("more", "than"), p.is("greater", "than"), p.is("higher", "than"), p.is("over"), p.is("above"):
-		return ">", false, true
-	case p.is("at", "most"), p.is("up", "to"):
-		return "<=", false, true
-	case p.is("at", "least"):
-		return ">=", false, true
-	case p.is("not", "in"):
-		return "in", true, true
-	case p.is("in"), p.is("one", "of"):
-		return "in", false, true
-	case p.is("contains"), p.is("includes"), p.is("containing"):
-		return "contains", false, true
-	case p.is("matches"), p.is("matching"):
-		return "matches", false, true
-	case p.is("exists"):
-		return "exists", false, true
-	case p.is("equals"), p.is("equal", "to"):
-		return "=", false, true
-	case is && p.is("not"):
-		return "!=", false, true
-	default:
-		return "=", false, is
-	}
-}
-
-// value reads a number, a string in quotes or a word; true, false and null are themselves.
-func (p *parser) value() (json.RawMessage, bool) {
-	t := p.peek(0)
-	switch {
-	case t.kind == tokenNumber:
-		p.at++
-		_, _ = p.oneOf("dollars", "usd")
-		return json.RawMessage(t.text), true
-	case t.kind == tokenString, t.kind == tokenURL:
-	case t.kind == tokenWord && (t.lower == "true" || t.lower == "false" || t.lower == "null"):
-		p.at++
-		return json.RawMessage(t.lower), true
-	case t.kind == tokenWord:
-	default:
-		return nil, false
-	}
-	p.at++
-	return jsonString(t.text), true
-}
-
-// list reads (A, B, C).
-func (p *parser) list() (json.RawMessage, bool) {
-	if p.peek(0).kind != tokenOpen {
-		return nil, false
-	}
-	p.at++
-	values := []json.RawMessage{}
-	for len(values) < maxTests {
-		if p.peek(0).kind == tokenComma {
-			if p.at >= len(p.tokens) {
-				return nil, false
-			}
-			p.at++
-			continue
-		}
-		if p.peek(0).kind == tokenClose {
-			p.at++
+// comparison reads what a test says of its field.
+func (p *parser) comparison(field string) (c clause, negated, ok bool) {
+	before := p.at
+	for _, is := range []string{"is", "are", "was", "were"} {
+		if p.is(is) {
 			break
 		}
-		v, ok := p.value()
-		if !ok {
-			return nil, false
-		}
-		values = append(values, v)
 	}
-	raw, err := encode(values)
-	return raw, err == nil && len(values) > 0
+	if p.is("between") {
+		c, ok = p.between(field)
+		return c, false, ok
+	}
+	p.at = before
+	o, ok := p.operator()
+	if !ok {
+		return clause{}, false, false
+	}
+	c = clause{Field: field, Op: o.op}
+	switch o.op {
+	case "exists":
+		if o.negated {
+			c.Value = json.RawMessage("false")
+		}
+		return c, false, true
+	case "in":
+		c.Value, ok = p.values(true)
+		return c, o.negated, ok
+	}
+	v, ok := p.value()
+	if !ok {
+		return clause{}, false, false
+	}
+	c.Value = v
+	if o.prefix+o.suffix != "" {
+		c.Value, ok = anchored(v, o)
+		return c, o.negated, ok
+	}
+	if before := p.at; (o.op == "=" || o.op == "!=") && p.is("or") { // "airline is Skylark or Contrail"
+		p.at = before
+		if list, several := p.alternatives(v); several {
+			c.Op, c.Value = "in", list
+			return c, o.negated != (o.op == "!="), true
+		}
+	}
+	return c, o.negated, true
+}
+
+// between reads A and B.
+func (p *parser) between(field string) (clause, bool) {
+	low, ok := p.value()
+	if !ok || !p.is("and") {
+		return clause{}, false
+	}
+	high, ok := p.value()
+	return clause{And: []clause{{Field: field, Op: ">=", Value: low}, {Field: field, Op: "<=", Value: high}}}, ok
+}
+
+// lacking reads what is about a field being there at all: with a coupon, without coupon, that have no coupon. "no stops" is a number.
+func (p *parser) lacking() bool {
+	negated, said := false, true
+	switch {
+	case p.is("without"), p.is("with", "no"), p.is("have", "no"), p.is("has", "no"), p.is("having", "no"):
+		negated = true
+	case p.is("with"), p.is("have"), p.is("has"):
+	case p.is("no"):
+		negated, said = true, false
+	default:
+		return false
+	}
+	_, article := p.oneOf("a", "an", "any")
+	word := p.peek(0).lower
+	field, ok := p.knownField()
+	if !ok || !said && !negated || !negated && !article {
+		return false
+	}
+	before := p.at
+	if _, _, ok := p.comparison(field); ok { // "with a price under 300" is a test
+		return false
+	}
+	p.at = before
+	switch {
+	case word == "stops" || word == "stop":
+		p.filter(clause{Field: "stops", Op: "=", Value: json.RawMessage("0")})
+	case negated:
+		p.filter(clause{Field: field, Op: "exists", Value: json.RawMessage("false")})
+	default:
+		p.filter(clause{Field: field, Op: "exists"})
+	}
+	return true
 }
 
 // nonstop reads nonstop, non-stop, direct.
@@ -191,26 +249,26 @@ func (p *parser) nonstop() bool {
 	if _, ok := p.oneOf("nonstop", "non-stop", "direct"); !ok {
 		return false
 	}
-	p.in.tests = append(p.in.tests, clause{Field: "stops", Op: "=", Value: json.RawMessage("0")})
+	p.filter(clause{Field: "stops", Op: "=", Value: json.RawMessage("0")})
 	return true
 }
 
 // stops reads [with] at most N stops.
 func (p *parser) stops() bool {
 	p.is("with")
-	op, _, ok := p.operator()
+	o, ok := p.operator()
 	if !ok {
-		op = "="
+		o.op = "="
 	}
-	t := p.peek(0)
-	if t.kind != tokenNumber {
+	n, counted := p.count()
+	if p.peek(0).text == "0" && !counted {
+		p.at++
+		counted = true
+	}
+	if _, stops := p.oneOf("stop", "stops"); !counted || !stops || o.negated || o.op == "in" || o.op == "exists" || o.prefix+o.suffix != "" {
 		return false
 	}
-	p.at++
-	if _, ok := p.oneOf("stop", "stops"); !ok {
-		return false
-	}
-	p.in.tests = append(p.in.tests, clause{Field: "stops", Op: op, Value: json.RawMessage(t.text)})
+	p.filter(clause{Field: "stops", Op: o.op, Value: encoded(n, nil)})
 	return true
 }
 
@@ -224,27 +282,23 @@ func (p *parser) bound() bool {
 		}
 		high := p.peek(0)
 		p.at++
-		p.in.tests = append(p.in.tests,
-			clause{Field: "price", Op: ">=", Value: json.RawMessage(low.text)}, clause{Field: "price", Op: "<=", Value: json.RawMessage(high.text)})
+		p.filter(clause{Field: "price", Op: ">=", Value: json.RawMessage(low.text)}, clause{Field: "price", Op: "<=", Value: json.RawMessage(high.text)})
 		return true
 	}
 	if _, ok := p.oneOf("costing", "priced", "for"); ok && p.peek(0).kind != tokenWord {
 		return false
 	}
-	op, negated, ok := p.operator()
+	switch p.peek(0).lower {
+	case "before", "after", "since", "earlier", "later", "longer", "shorter", "on", "is", "are":
+		return false // a time, or another field's
+	}
+	o, ok := p.operator()
 	t := p.peek(0)
-	if !ok || negated || t.kind != tokenNumber || op != "<" && op != "<=" && op != ">" && op != ">=" {
+	if !ok || o.negated || t.kind != tokenNumber || !slices.Contains([]string{"<", "<=", ">", ">="}, o.op) {
 		return false
 	}
 	p.at++
-	p.in.tests = append(p.in.tests, clause{Field: "price", Op: op, Value: json.RawMessage(t.text)})
+	_, _ = p.oneOf("dollars", "usd")
+	p.filter(clause{Field: "price", Op: o.op, Value: json.RawMessage(t.text)})
 	return true
-}
-
-func jsonString(s string) json.RawMessage {
-	raw, err := encode(s)
-	if err != nil { // cannot be: a string always encodes
-		return json.RawMessage(`""`)
-	}
-	return raw
 }

@@ -11,36 +11,62 @@ const (
 	maxSay    = 100_000
 	maxTests  = 50
 	maxSelect = 50
+	maxStages = 20
+	maxNested = 8 // brackets in a filter
 )
 
 // parser reads clauses from the left; each clause method consumes what it understands and reports whether it did.
 type parser struct {
-	tokens []token
-	at     int
-	in     intent
+	prompt  string
+	tokens  []token
+	at      int
+	words   vocabulary
+	in      intent
+	then    bool      // the clause to come is about the rows that the ones before it make
+	pending *grouping // an aggregate without its groups so far
+	looking bool      // in [parser.ahead]
+	cut     int       // the stage, plus 1, of a "top 5 flights" without an order so far
 }
 
-// parseIntent reads a prompt. It always ends, and understands what it can.
-func parseIntent(prompt string) intent {
-	p := &parser{tokens: lex(prompt)}
+// parseIntent reads a prompt; known are the fields that the conversation's rows have. It always ends, and understands what it can.
+func parseIntent(prompt string, known ...string) intent {
+	prompt = clipBytes(prompt, maxPrompt)
+	p := &parser{prompt: prompt, tokens: lex(prompt), words: vocabularyOf(known), in: intent{stages: make([]stage, 1)}}
 	clauses := []func() bool{
-		p.say, p.twice, p.source, p.flights, p.route, p.superlative, p.sorting, p.amount, p.where, p.nonstop, p.stops, p.bound, p.selection,
+		p.say, p.twice, p.posting, p.source, p.joining, p.listed, p.route, p.result, p.jq, p.extracting, p.dating, p.renaming, p.dropping, p.grouping,
+		p.groups, p.superlative, p.sorting, p.amount, p.ranked, p.lacking, p.where, p.nonstop, p.stops, p.bound, p.selection, p.showing,
 	}
 next:
 	for p.at < len(p.tokens) {
+		if p.is("then") || p.is("after", "that") || p.is("afterwards") {
+			p.then = true
+			continue
+		}
 		for _, clause := range clauses {
 			before := p.at
 			if clause() && p.at > before {
+				p.then = false
 				continue next
 			}
 			p.at = before
 		}
 		p.pass()
 	}
-	if p.in.flights && p.in.url == "" && p.in.origin == "" && !p.in.lost {
-		p.in.origin, p.in.dest, p.in.assumed = "NYC", "LAX", true
-	}
+	p.finish()
 	return p.in
+}
+
+// finish adds what a prompt means without saying it.
+func (p *parser) finish() {
+	if p.pending != nil && len(p.in.stages) < maxStages {
+		p.in.stages = append(p.in.stages, stage{group: p.pending}) // of all rows
+	}
+	if f := &p.in.from; f.api == apiFlights && f.origin == "" && f.count == 0 && !p.in.lost {
+		f.origin, f.dest, p.in.assumed = "NYC", "LAX", true
+	}
+	if f := &p.in.from; f.api == apiFlights && f.origin == "" && p.in.lost {
+		p.in.from = source{}
+	}
 }
 
 // pass skips a token, and remembers it unless it is one of the words that hold sentences together.
@@ -51,7 +77,7 @@ func (p *parser) pass() {
 		p.in.lost = true
 	}
 	switch t.kind {
-	case tokenWord, tokenString, tokenNumber:
+	case tokenWord, tokenString, tokenNumber, tokenRef:
 		if !filler(t.lower) && len(p.in.ignored) < 20 {
 			p.in.ignored = append(p.in.ignored, t.text)
 		}
@@ -62,7 +88,7 @@ func (p *parser) pass() {
 // peek returns the token i after the current one; past the end it is a comma, which starts nothing.
 func (p *parser) peek(i int) token {
 	if p.at+i >= len(p.tokens) || p.at+i < 0 {
-		return token{kind: tokenComma, text: ",", lower: ","}
+		return token{kind: tokenComma, text: ",", lower: ",", from: len(p.prompt)}
 	}
 	return p.tokens[p.at+i]
 }
@@ -80,17 +106,90 @@ func (p *parser) is(words ...string) bool {
 
 // oneOf reports whether the current word is among words, and steps over it.
 func (p *parser) oneOf(words ...string) (string, bool) {
-	t := p.peek(0)
-	if t.kind != tokenWord {
-		return "", false
-	}
-	for _, w := range words {
-		if t.lower == w {
-			p.at++
-			return w, true
-		}
+	if t := p.peek(0); t.kind == tokenWord && slices.Contains(words, t.lower) {
+		p.at++
+		return t.lower, true
 	}
 	return "", false
+}
+
+// skip steps over any of these words, at most three.
+func (p *parser) skip(words ...string) {
+	for range 3 {
+		if _, ok := p.oneOf(words...); !ok {
+			return
+		}
+	}
+}
+
+// comma steps over a comma.
+func (p *parser) comma() bool {
+	if p.at < len(p.tokens) && p.peek(0).kind == tokenComma {
+		p.at++
+		return true
+	}
+	return false
+}
+
+// ahead reports whether a clause can be read here, without reading it. Within another one it does not look, since lists would look ahead at
+// lists that look ahead.
+func (p *parser) ahead(clauses ...func() bool) bool {
+	if p.looking {
+		return false
+	}
+	p.looking = true
+	defer func() { p.looking = false }()
+	before, in, pending := p.at, p.in, p.pending
+	stages := slices.Clone(p.in.stages)
+	found := slices.ContainsFunc(clauses, func(clause func() bool) bool {
+		ok := clause()
+		p.at, p.in, p.pending = before, in, pending
+		copy(p.in.stages, stages)
+		return ok
+	})
+	return found
+}
+
+// leap moves to the first token that begins at or behind a place of the prompt.
+func (p *parser) leap(to int) {
+	for p.at < len(p.tokens) && p.tokens[p.at].from < to {
+		p.at++
+	}
+}
+
+// rest is the prompt from the current token on, at most so many bytes.
+func (p *parser) rest(most int) string { return clipBytes(p.prompt[p.peek(0).from:], most) }
+
+// now is the stage to which what is said belongs.
+func (p *parser) now() *stage { return &p.in.stages[len(p.in.stages)-1] }
+
+// next is the stage for what works on the rows that the ones before make: the current one, unless the prompt says "then" behind a cut.
+func (p *parser) next(uses ...string) *stage {
+	s := p.now()
+	renamed := func(c column) bool { return c.as != "" && slices.Contains(uses, c.as) }
+	if p.then && s.top > 0 || slices.ContainsFunc(s.fields, renamed) || slices.ContainsFunc(s.rename, renamed) {
+		p.begin(stage{})
+	}
+	return p.now()
+}
+
+// begin starts a stage, unless there are too many.
+func (p *parser) begin(s stage) bool {
+	if len(p.in.stages) >= maxStages {
+		return false
+	}
+	p.in.stages = append(p.in.stages, s)
+	return true
+}
+
+// grouped is the last grouping of the prompt, nil without one.
+func (p *parser) grouped() *grouping {
+	for _, s := range slices.Backward(p.in.stages) {
+		if s.group != nil {
+			return s.group
+		}
+	}
+	return nil
 }
 
 // count reads a whole number, in digits or as a word.
@@ -135,224 +234,99 @@ func (p *parser) twice() bool {
 	return true
 }
 
-// source reads a URL; one without a scheme must follow fetch or get.
-func (p *parser) source() bool {
-	_, verb := p.oneOf("fetch", "get", "load", "read", "query")
+// field reads a field's name: a word that is no keyword, some words of which one is known to be made, anything in quotes, or, where rows
+// are grouped, an aggregate such as "average price".
+func (p *parser) field() (string, bool) {
 	t := p.peek(0)
-	bare := verb && t.kind == tokenWord && strings.Contains(strings.Trim(t.text, "."), ".") && !strings.HasPrefix(t.text, ".")
-	if t.kind != tokenURL && !bare || p.in.url != "" {
-		return false
+	if t.kind == tokenString {
+		p.at++
+		return t.text, true
+	}
+	if p.grouped() != nil {
+		if name, ok := p.aggregated(); ok {
+			return name, true
+		}
+	}
+	if t.kind != tokenWord || keyword(t.lower) {
+		return "", false
+	}
+	if name, n := p.words.phrase(p.tokens[p.at:]); n > 0 {
+		p.at += n
+		return name, true
 	}
 	p.at++
-	p.in.url = t.text
-	return true
+	return t.text, true
 }
 
-// flights reads fetch flights; where from and to is for route.
-func (p *parser) flights() bool {
-	if _, ok := p.oneOf("fetch", "get", "find", "search", "load"); !ok {
-		return false
+// aggregated reads a field that a grouping makes.
+func (p *parser) aggregated() (string, bool) {
+	before := p.at
+	agg, ok := p.aggregate()
+	if !ok {
+		return "", false
 	}
-	for range 3 {
-		if _, ok := p.oneOf("me", "for", "the", "all", "some", "available"); !ok {
-			break
+	if agg == aggCount {
+		p.skip("flights", "rows", "bookings", "airlines", "items", "records")
+		return aggCount, true
+	}
+	p.skip("of", "the")
+	if t := p.peek(0); t.kind == tokenWord && !keyword(t.lower) && direction(t.lower) == 0 && p.words.knows(t.lower) {
+		if name, ok := p.field(); ok {
+			return agg + "_" + name, true
 		}
 	}
-	if _, ok := p.oneOf("flights", "flight"); !ok {
-		return false
+	for _, a := range p.grouped().aggs { // "the average"
+		if a.fn == agg && p.at == before+1 {
+			return a.name(), true
+		}
 	}
-	p.in.flights = true
-	return true
+	p.at = before
+	return "", false
 }
 
-// route reads [flights] [from] PLACE to PLACE. Without the word "from", both places must be airport codes or cities that are known.
-func (p *parser) route() bool {
-	from := p.is("from")
-	origin, known, ok := p.place()
-	if !ok {
-		return false
-	}
-	if t := p.peek(0); t.kind == tokenArrow {
-		p.at++
-	} else if !p.is("to") {
-		return false
-	}
-	dest, knownToo, ok := p.place()
-	if !ok || p.in.origin != "" || !from && (!known || !knownToo) {
-		return false
-	}
-	p.in.origin, p.in.dest = origin, dest
-	return true
-}
-
-// place reads a three-letter code or a city; known is false for three letters in lower case, which may be any word.
-func (p *parser) place() (code string, known, ok bool) {
+// knownField reads a field that is known, or one in quotes.
+func (p *parser) knownField() (string, bool) {
+	before := p.at
 	t := p.peek(0)
-	if t.kind != tokenWord {
-		return "", false, false
+	name, ok := p.field()
+	if ok && (t.kind == tokenString || p.at > before+1 || p.words.knows(t.lower)) {
+		return name, true
 	}
-	for _, c := range cities() {
-		if p.is(c.words...) {
-			return c.code, true, true
-		}
-	}
-	if len(t.text) != 3 || strings.Trim(t.lower, "abcdefghijklmnopqrstuvwxyz") != "" || filler(t.lower) {
-		return "", false, false
-	}
-	p.at++
-	return strings.ToUpper(t.text), t.text == strings.ToUpper(t.text), true
+	p.at = before
+	return "", false
 }
 
-// superlative reads cheapest [N], most expensive [N], fastest [N], slowest [N].
-func (p *parser) superlative() bool {
-	field, desc := "price", false
-	switch {
-	case p.is("cheapest"), p.is("lowest", "price"), p.is("least", "expensive"):
-	case p.is("most", "expensive"), p.is("priciest"), p.is("highest", "price"):
-		desc = true
-	case p.is("fastest"), p.is("shortest"):
-		field = "duration_min"
-	case p.is("slowest"), p.is("longest"):
-		field, desc = "duration_min", true
-	default:
-		return false
-	}
-	if p.in.sort == "" {
-		p.in.sort, p.in.desc = field, desc
-	}
-	if _, first := p.oneOf("first"); first { // "cheapest first" is an order, not a number
-		return true
-	}
-	if n, ok := p.count(); ok {
-		p.in.top = n
-	} else if p.is("flight") || p.is("one") {
-		p.in.top = 1
-	}
-	return true
-}
-
-// sorting reads sort by FIELD [ascending|descending].
-func (p *parser) sorting() bool {
-	if _, ok := p.oneOf("sort", "sorted", "order", "ordered", "rank", "ranked"); !ok {
-		return false
-	}
-	for !p.is("by") {
-		if _, ok := p.oneOf("them", "it", "those", "these", "the", "rows", "results", "flights", "all"); !ok {
-			return false
-		}
-	}
-	p.is("the")
-	field, ok := p.field()
-	if !ok {
-		return false
-	}
-	p.in.sort, p.in.desc = field, false
-	if p.peek(0).kind == tokenComma && direction(p.peek(1).lower) != 0 { // "by price, descending"
-		p.at++
-	}
-	p.is("in")
-	if d := direction(p.peek(0).lower); d != 0 {
-		p.at++
-		p.in.desc = d < 0
-		_, _ = p.oneOf("first", "order")
-	}
-	return true
-}
-
-// direction is 1 for words that mean ascending, -1 for descending, 0 for others.
-func direction(word string) int {
-	switch word {
-	case "asc", "ascending", "lowest", "cheapest", "smallest", "earliest", "increasing":
-		return 1
-	case "desc", "descending", "highest", "largest", "biggest", "latest", "decreasing":
-		return -1
-	default:
-		return 0
-	}
-}
-
-// amount reads top N, first N, limit [to] N, show [me] [the] [top] N.
-func (p *parser) amount() bool {
-	word, ok := p.oneOf("top", "first", "limit", "show", "list", "take", "best", "give")
-	if !ok {
-		return false
-	}
-	for range 3 {
-		if _, ok := p.oneOf("me", "the", "to", "only", "top", "first"); !ok {
-			break
-		}
-	}
-	n, ok := p.count()
-	if !ok {
-		return false
-	}
-	if word == "show" || word == "list" || word == "give" { // "show 3 stops" is no amount of rows
-		if t := p.peek(0); t.kind == tokenWord && (t.lower == "stops" || t.lower == "stop") {
-			return false
-		}
-	}
-	p.in.top = n
-	return true
-}
-
-// selection reads only FIELD, FIELD and FIELD.
-func (p *parser) selection() bool {
-	if _, ok := p.oneOf("only", "just", "select", "columns", "fields"); !ok {
-		return false
-	}
-	_, _ = p.oneOf("show", "keep", "return")
-	_, _ = p.oneOf("the", "me")
-	_, _ = p.oneOf("fields", "columns")
-	var fields []string
+// moreFields reads what follows a field in a list: "B, C and D". Behind a comma or "and", fits judges whether the word is one of the list.
+func (p *parser) moreFields(fields []string, fits func(*parser) bool) []string {
 	for len(fields) < maxSelect {
+		before := p.at
+		comma := p.comma()
+		if and := p.is("and"); !comma && !and || !fits(p) {
+			p.at = before
+			return fields
+		}
 		f, ok := p.field()
 		if !ok {
-			break
-		}
-		fields = append(fields, f)
-		before := p.at
-		comma := p.peek(0).kind == tokenComma
-		if comma {
-			p.at++
-		}
-		if and := p.is("and"); !comma && !and || p.startsClause() {
 			p.at = before
-			break
+			return fields
+		}
+		if !slices.Contains(fields, f) {
+			fields = append(fields, f)
 		}
 	}
-	if len(fields) == 0 {
-		return false
-	}
-	for _, f := range fields {
-		if !contains(p.in.fields, f) {
-			p.in.fields = append(p.in.fields, f)
-		}
-	}
-	return true
+	return fields
 }
 
 // startsClause reports whether the current token begins something other than a further field.
 func (p *parser) startsClause() bool {
 	t := p.peek(0)
-	return t.kind != tokenWord && t.kind != tokenString || keyword(t.lower)
+	return t.kind != tokenWord && t.kind != tokenString || keyword(t.lower) || p.ahead(p.grouping, p.superlative)
 }
 
-// field reads a field's name: a word that is no keyword, or anything in quotes.
-func (p *parser) field() (string, bool) {
-	t := p.peek(0)
-	switch {
-	case t.kind == tokenString:
-	case t.kind == tokenWord && !keyword(t.lower):
-	default:
-		return "", false
-	}
-	p.at++
-	if t.kind == tokenString {
-		return t.text, true
-	}
-	return fieldName(t.text), true
+// closed reports whether the token behind the current one ends a phrase.
+func (p *parser) closed() bool {
+	t := p.peek(1)
+	return t.kind != tokenWord && t.kind != tokenOperator && t.kind != tokenNumber || keyword(t.lower) || direction(t.lower) != 0
 }
 
-func contains(list []string, s string) bool {
-	return slices.Contains(list, s)
-}
+func trimmed(s string) string { return strings.Trim(s, " \t,.;:") }

@@ -13,6 +13,7 @@ const (
 	tokenNumber
 	tokenString // quoted
 	tokenURL
+	tokenRef      // cas://… and artifact://…
 	tokenOperator // < <= > >= = !=
 	tokenArrow    // → or ->
 	tokenComma    // , ; and the line's end
@@ -25,6 +26,7 @@ type token struct {
 	kind  tokenKind
 	text  string
 	lower string
+	from  int // where it begins in the prompt, in bytes
 }
 
 // maxPrompt and maxTokens bound what is parsed of a prompt; the rest is passed over.
@@ -33,19 +35,16 @@ const (
 	maxTokens = 2000
 )
 
-// lex splits a prompt. It knows no errors: what it cannot read is a word.
+// lex splits a prompt that is no longer than maxPrompt. It knows no errors: what it cannot read is a word.
 func lex(s string) []token {
-	if len(s) > maxPrompt {
-		s = strings.ToValidUTF8(s[:maxPrompt], "")
-	}
 	var out []token
-	for s != "" && len(out) < maxTokens {
-		t, n := next(s)
+	for at := 0; at < len(s) && len(out) < maxTokens; {
+		t, n := next(s[at:])
 		if n > 0 && t.text != "" {
-			t.lower = strings.ToLower(t.text)
+			t.lower, t.from = strings.ToLower(t.text), at
 			out = append(out, t)
 		}
-		s = s[max(n, 1):]
+		at += max(n, 1)
 	}
 	return out
 }
@@ -67,13 +66,18 @@ func next(s string) (token, int) {
 	case strings.HasPrefix(s, "->"):
 		return token{kind: tokenArrow, text: "->"}, 2
 	case strings.ContainsRune("<>=!≤≥≠", r):
-		return operator(s, r, size)
+		return comparisonSign(s, r, size)
 	case r == '"' || r == '\'' || r == '“' || r == '`':
 		return quoted(s, r, size)
 	case strings.HasPrefix(strings.ToLower(s[:min(len(s), 8)]), "http://"), strings.HasPrefix(strings.ToLower(s[:min(len(s), 8)]), "https://"):
 		n := end(s, func(r rune) bool { return unicode.IsSpace(r) || r == '"' || r == '<' || r == '>' })
 		text := strings.TrimRight(s[:n], ".,;!?)")
 		return token{kind: tokenURL, text: text}, max(len(text), size)
+	}
+	if strings.HasPrefix(s, "cas://") || strings.HasPrefix(s, "artifact://") {
+		n := end(s, func(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune(",;()[]<>\"'`", r) })
+		text := strings.TrimRight(s[:n], ".:!?")
+		return token{kind: tokenRef, text: text}, len(text)
 	}
 	if n, text := number(s); n > 0 {
 		return token{kind: tokenNumber, text: text}, n
@@ -99,7 +103,7 @@ func end(s string, stops func(rune) bool) int {
 	return len(s)
 }
 
-func operator(s string, r rune, size int) (token, int) {
+func comparisonSign(s string, r rune, size int) (token, int) {
 	plain := map[rune]string{'≤': "<=", '≥': ">=", '≠': "!="}[r]
 	switch {
 	case plain != "":

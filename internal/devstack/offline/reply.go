@@ -58,16 +58,10 @@ func (m *Model) think(req *request) reply {
 		return reply{text: introduction(m.cfg.FlightsURL != ""), aside: true}
 	}
 	prompt := req.Messages[last].text
-	in := parseIntent(prompt)
+	mem := recall(req.Messages)
+	in := parseIntent(prompt, mem.known()...)
 	if end := req.Messages[len(req.Messages)-1]; end.Role == "tool" {
-		if text, ok := errandAnswer(req.Messages); ok {
-			return reply{text: text}
-		}
-		text := toolAnswer(trailingResults(req.Messages), in.ignored)
-		if in.assumed {
-			text += "\nNo route was given, so these are flights from " + in.origin + " to " + in.dest + ".\n"
-		}
-		return reply{text: text}
+		return m.goOn(req, &in, mem)
 	}
 	if call, ok := errand(req, prompt); ok {
 		return reply{calls: []toolCall{call}}
@@ -79,21 +73,21 @@ func (m *Model) think(req *request) reply {
 		}
 		return r
 	}
-	if fetches := in.url != "" || in.origin != ""; !fetches || !req.offers(toolName) {
+	if !in.from.fetches() || !req.offers(toolName) {
 		if text, ok := askAnswer(req.Messages); ok {
 			return reply{text: text}
 		}
 	}
+	if lasts(clipBytes(prompt, maxPrompt)) {
+		return change(req, prompt, mem)
+	}
 	if !in.understood() {
 		return reply{text: introduction(m.cfg.FlightsURL != ""), aside: true}
 	}
-	if in.origin != "" && in.url == "" && m.cfg.FlightsURL == "" {
-		return reply{text: "I understood that you look for flights, but no flights API is configured here. Give me a URL to fetch.\n", aside: true}
-	}
-	args, ok := plan(&in, recall(req.Messages), m.cfg.FlightsURL)
+	args, _, because := plan(&in, mem, m.cfg.FlightsURL, nil)
 	switch {
-	case !ok:
-		return reply{text: "I understood what to do with the rows, but there are none yet in this conversation. Fetch some first.\n", aside: true}
+	case because != "":
+		return reply{text: string(because), aside: true}
 	case !req.offers(toolName):
 		return reply{text: "I understood the request, but it needs the tool " + toolName + ", which I was not offered.\n", aside: true}
 	}
@@ -101,13 +95,27 @@ func (m *Model) think(req *request) reply {
 	if in.twice && req.parallel() {
 		n = 2
 	}
+	return calling(req, toolName, args, n)
+}
+
+// calling is a reply with n equal calls of a tool.
+func calling(req *request, name string, args json.RawMessage, n int) reply {
 	var r reply
 	for i := range n {
-		r.calls = append(r.calls, toolCall{
-			ID: callID(req, i), Type: "function", Function: function{Name: toolName, Arguments: string(args)},
-		})
+		r.calls = append(r.calls, toolCall{ID: callID(req, i), Type: "function", Function: function{Name: name, Arguments: string(args)}})
 	}
 	return r
+}
+
+// change changes the workflow, or says why not.
+func change(req *request, prompt string, mem *memory) reply {
+	if offered := req.offers(patchTool); offered {
+		if args, ok := patch(clipBytes(prompt, maxPrompt), mem); ok {
+			return calling(req, patchTool, args, 1)
+		}
+		return reply{text: noPatch(true), aside: true}
+	}
+	return reply{text: noPatch(false), aside: true}
 }
 
 // askAnswer answers a question from the passages of the prompt, or small talk; ok is false for requests of other agents.

@@ -36,7 +36,8 @@ type message struct {
 	ToolCalls  []toolCall      `json:"tool_calls,omitempty"`
 	ToolCallID string          `json:"tool_call_id,omitempty"`
 
-	text string // the text in Content
+	text    string // the text in Content, without the session context
+	context string // the session context: JSON, empty for none
 }
 
 type toolCall struct {
@@ -186,6 +187,9 @@ func checkMessages(req *request) *apiError {
 			return badRequest(at+".content", "invalid_type", "Invalid type for '%s.content': expected a string or an array of objects with a type.", at)
 		}
 		m.text = text
+		if m.Role == "user" {
+			m.text, m.context = splitContext(text)
+		}
 	}
 	if len(open) > 0 {
 		return unanswered(fmt.Sprintf("messages[%d]", len(req.Messages)-1), open)

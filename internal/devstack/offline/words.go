@@ -29,7 +29,8 @@ func filler(word string) bool {
 	case "a", "an", "the", "and", "then", "of", "for", "with", "me", "my", "please", "can", "could", "you", "i", "want", "would", "like", "to", "all",
 		"by", "in", "on", "at", "is", "are", "as", "from", "some", "any", "show", "fetch", "get", "find", "list", "give", "search", "look", "up", "load",
 		"read", "query", "display", "return", "flight", "flights", "row", "rows", "result", "results", "item", "items", "data", "records", "record", "options", "ones", "one",
-		"keep", "filter", "now", "also", "just", "only", "price", "usd", "dollars", "top", "first", "hi", "hello", "there", "table", "today", "this", "that", "it", "those", "them", "these":
+		"keep", "filter", "now", "also", "just", "only", "price", "usd", "dollars", "top", "first", "hi", "hello", "there", "table", "today", "this", "that", "it", "those", "them", "these",
+		"prices", "take", "use", "compute", "calculate", "do", "our", "its", "their", "departing", "flying":
 		return true
 	default:
 		return false
@@ -41,7 +42,9 @@ func keyword(word string) bool {
 	switch word {
 	case "sort", "sorted", "order", "ordered", "rank", "ranked", "top", "first", "limit", "where", "whose", "having", "under", "below", "over", "above", "between", "only",
 		"just", "show", "fetch", "get", "cheapest", "fastest", "slowest", "priciest", "nonstop", "non-stop", "direct", "and", "or", "not", "by", "then", "the", "with", "from", "to",
-		"than", "less", "more", "at", "of", "in", "for", "me", "them", "those", "these", "cheaper", "filter", "take", "say", "most", "please", "now":
+		"than", "less", "more", "at", "of", "in", "for", "me", "them", "those", "these", "cheaper", "filter", "take", "say", "most", "please", "now",
+		"group", "grouped", "join", "joined", "merge", "extract", "parse", "rename", "drop", "jq", "per", "average", "avg", "mean", "each", "every", "as", "on", "without", "it", "is", "are",
+		"how", "select", "keeping":
 		return true
 	default:
 		return false
@@ -55,22 +58,6 @@ func comparative(t token) bool {
 		return true
 	default:
 		return t.kind == tokenOperator || t.kind == tokenNumber
-	}
-}
-
-// fieldName maps what people call the flights API's fields to their names; any other word is a field of its own.
-func fieldName(word string) string {
-	switch word {
-	case "prices", "Price", "cost", "fare", "fares":
-		return "price"
-	case "duration":
-		return "duration_min"
-	case "airlines", "Airline", "carrier":
-		return "airline"
-	case "ids", "ID", "Id":
-		return "id"
-	default:
-		return word
 	}
 }
 
