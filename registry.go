@@ -12,6 +12,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/app"
 	"github.com/turnstone-run/turnstone/internal/catalog/folder"
 	"github.com/turnstone-run/turnstone/internal/postgres"
+	"github.com/turnstone-run/turnstone/internal/results"
 	"github.com/turnstone-run/turnstone/internal/tool"
 )
 
@@ -29,9 +30,12 @@ type Need = tool.Need
 
 // What a toolkit may need, besides [ConnTo] a gRPC client of the configuration.
 const (
-	NeedHTTP    = tool.NeedHTTP    // the one way out: within the egress rules
-	NeedBlobs   = tool.NeedBlobs   // the content-addressed store
-	NeedCatalog = tool.NeedCatalog // which agents there are
+	NeedHTTP     = tool.NeedHTTP     // the one way out: within the egress rules
+	NeedAuth     = tool.NeedAuth     // credentials of auth profiles, put into requests
+	NeedBlobs    = tool.NeedBlobs    // the content-addressed store
+	NeedDatasets = tool.NeedDatasets // rows by reference
+	NeedResults  = tool.NeedResults  // the cache of results that all processes share
+	NeedCatalog  = tool.NeedCatalog  // which agents there are
 )
 
 // ConnTo is the need of the gRPC client that tools.grpc_clients has under a name.
@@ -50,7 +54,7 @@ func (s *Service) openCatalog(ctx, background context.Context, store *postgres.S
 	}
 	var err error
 	s.parts, err = app.Build(set, app.World{
-		Store: store, Blobs: s.blobs, Toolkits: factories, Middleware: s.cfg.Middleware, Env: s.cfg.Env, Metrics: s.metrics, Logger: s.logger,
+		Store: store, Blobs: s.blobs, Datasets: s.rows(store), Results: results.Cache{Memory: store}, Toolkits: factories, Middleware: s.cfg.Middleware, Env: s.cfg.Env, Metrics: s.metrics, Logger: s.logger,
 	})
 	if err != nil {
 		return err

@@ -27,6 +27,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/app"
 	"github.com/turnstone-run/turnstone/internal/blob"
 	"github.com/turnstone-run/turnstone/internal/catalog"
+	"github.com/turnstone-run/turnstone/internal/channel/jobs"
 	"github.com/turnstone-run/turnstone/internal/cluster"
 	"github.com/turnstone-run/turnstone/internal/direct"
 	"github.com/turnstone-run/turnstone/internal/gateway"
@@ -57,6 +58,7 @@ var (
 	_ activities.Registry   = (*catalog.Registry)(nil)
 	_ activities.Schemas    = (*schema.Checker)(nil)
 	_ activities.Knowledge  = (*retrieval.Library)(nil)
+	_ jobs.Results          = (*inbox.Inbox)(nil)
 	_ retrieval.Store       = (*postgres.Store)(nil)
 	_ catalog.Store         = (*postgres.Store)(nil)
 	_ gateway.Catalog       = (*catalog.Registry)(nil)
@@ -96,6 +98,7 @@ type Service struct {
 	gateway   *gateway.Gateway
 	failed    chan error
 	stop      context.CancelFunc
+	stopJobs  func()
 	tasks     sync.WaitGroup
 }
 
@@ -117,7 +120,7 @@ func New(cfg Config) (*Service, error) {
 	for _, warning := range cfg.Settings.Warnings() {
 		logger.Warn(warning)
 	}
-	return &Service{cfg: cfg, logger: logger, failed: make(chan error, 2), stop: func() {}, closeLog: func() {}}, nil
+	return &Service{cfg: cfg, logger: logger, failed: make(chan error, 3), stop: func() {}, stopJobs: func() {}, closeLog: func() {}}, nil
 }
 
 // Run starts the service, waits until ctx ends or something fails for good, and stops it within the shutdown timeout.
@@ -164,6 +167,7 @@ func (s *Service) Start(ctx context.Context) (err error) {
 	if err := s.openCatalog(ctx, background, store); err != nil {
 		return err
 	}
+	s.collect(background, store)
 	return s.compose(ctx, store, watch)
 }
 
@@ -181,12 +185,14 @@ func (s *Service) openStore(ctx context.Context) (*postgres.Store, error) {
 	if err := s.openLog(ctx); err != nil {
 		return nil, err
 	}
-	if s.blobs, err = blob.Open(ctx, set.Storage.BlobURL.Reveal()); err != nil {
-		return nil, fmt.Errorf("open blob store: %w", err)
-	}
 	pg.SeparateLog = set.Events.Log == app.LogMemory
 	pg.CatalogPoll = set.Catalog.Poll
-	return postgres.NewStore(s.pool, pg), nil
+	pg.BlobGrace = set.Storage.CollectAfter
+	store := postgres.NewStore(s.pool, pg)
+	if s.blobs, err = blob.Open(ctx, set.Storage.BlobURL.Reveal(), blob.WithLedger(store)); err != nil {
+		return nil, fmt.Errorf("open blob store: %w", err)
+	}
+	return store, nil
 }
 
 // openLog opens the event log: in the database, or in this process for one that has no other.
@@ -245,7 +251,7 @@ func (s *Service) compose(ctx context.Context, store *postgres.Store, watch *clu
 	if err := s.startWorker(acts); err != nil {
 		return err
 	}
-	if !set.Gateway.Enabled {
+	if !set.Gateway.Enabled && set.Jobs.RedisURL == "" {
 		return nil
 	}
 	if s.direct, err = direct.New(direct.Config{Activities: acts, Start: runs.TakeOver, Logger: s.logger}); err != nil {
@@ -254,9 +260,14 @@ func (s *Service) compose(ctx context.Context, store *postgres.Store, watch *clu
 	health := &health{service: s, queue: set.Temporal.TaskQueue, namespace: s.namespace}
 	box := inbox.New(inbox.Config{
 		Temporal: s.temporal, Runs: runs, Activities: acts, Store: store, Log: s.log, Blobs: s.blobs, Health: health.check,
-		Logger: s.logger, Direct: s.direct, Library: library, Catalog: parts.Registry, Models: parts.Models,
+		Logger: s.logger, Direct: s.direct, Library: library, Catalog: parts.Registry, Models: parts.Models, Results: s.rows(store),
 	})
-	return s.startGateway(ctx, box)
+	if set.Gateway.Enabled {
+		if err := s.startGateway(ctx, box); err != nil {
+			return err
+		}
+	}
+	return s.startJobs(ctx, box)
 }
 
 // startGateway serves HTTP and gRPC; a listener that fails later ends the service.
@@ -304,9 +315,12 @@ func (s *Service) Temporal() client.Client { return s.temporal }
 // Stop drains: first the doors, then the direct turns, which become durable, then the worker, then what both need. Stopping twice does nothing.
 func (s *Service) Stop(ctx context.Context) error {
 	var faults []error
+	var bridging sync.WaitGroup
+	bridging.Go(s.stopJobs)
 	if s.gateway != nil {
 		faults = append(faults, s.gateway.Shutdown(ctx))
 	}
+	bridging.Wait()
 	if s.direct != nil {
 		faults = append(faults, s.direct.Stop(ctx))
 		s.direct = nil

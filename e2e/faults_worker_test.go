@@ -70,6 +70,7 @@ func build(t *testing.T, source string) string {
 // process is a worker process with its HTTP door.
 type process struct {
 	t      testing.TB
+	addr   string
 	cmd    *exec.Cmd
 	exited chan struct{}
 	door   *client.Client
@@ -79,7 +80,15 @@ type process struct {
 // lives; what it wrote is shown if the test failed.
 func (b *bench) spawn(binary, addr string, env []string, args ...string) *process {
 	b.t.Helper()
-	p := &process{t: b.t, cmd: exec.Command(binary, args...), exited: make(chan struct{})}
+	p := b.launch(binary, addr, env, args...)
+	p.awaitReady()
+	return p
+}
+
+// launch is spawn without the waiting.
+func (b *bench) launch(binary, addr string, env []string, args ...string) *process {
+	b.t.Helper()
+	p := &process{t: b.t, addr: addr, cmd: exec.Command(binary, args...), exited: make(chan struct{})}
 	var written strings.Builder
 	p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = b.t.TempDir(), &written, &written
 	p.cmd.Env = slices.Concat(b.env, env, []string{"TURNSTONE_HTTP_ADDR=" + addr})
@@ -95,13 +104,22 @@ func (b *bench) spawn(binary, addr string, env []string, args ...string) *proces
 			b.t.Logf("worker at %s wrote:\n%s", addr, written.String())
 		}
 	})
-	require.Eventually(b.t, func() bool {
+	var err error
+	p.door, err = client.New(client.Config{Server: "http://" + addr})
+	require.NoError(b.t, err)
+	return p
+}
+
+// awaitReady waits until a turn can run.
+func (p *process) awaitReady() {
+	p.t.Helper()
+	require.Eventually(p.t, func() bool {
 		select {
 		case <-p.exited:
 			return true
 		default:
 		}
-		resp, err := http.Get("http://" + addr + "/health")
+		resp, err := http.Get("http://" + p.addr + "/health")
 		if err != nil {
 			return false
 		}
@@ -110,13 +128,9 @@ func (b *bench) spawn(binary, addr string, env []string, args ...string) *proces
 	}, readyTimeout, 50*time.Millisecond, "a worker that is ready")
 	select {
 	case <-p.exited:
-		require.Fail(b.t, "the worker ended before it was ready")
+		require.Fail(p.t, "the worker ended before it was ready")
 	default:
 	}
-	var err error
-	p.door, err = client.New(client.Config{Server: "http://" + addr})
-	require.NoError(b.t, err)
-	return p
 }
 
 func (p *process) signal(s os.Signal) {

@@ -22,6 +22,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/routing"
 	"github.com/turnstone-run/turnstone/internal/secret"
 	"github.com/turnstone-run/turnstone/internal/tool"
+	"github.com/turnstone-run/turnstone/internal/tool/authorize"
 )
 
 // defaultProfile is the name of the model profile under llm.
@@ -58,6 +59,8 @@ type Blobs interface {
 type World struct {
 	Store      catalog.Store
 	Blobs      Blobs
+	Datasets   tool.Datasets
+	Results    tool.Results
 	Toolkits   []tool.Factory     // besides the built-in ones
 	Middleware []middleware.Named // likewise
 	Env        []string           // where env: references of auth profiles lead
@@ -74,6 +77,9 @@ func Build(c *Config, w World) (_ *Parts, err error) {
 			err = errors.Join(err, parts.Close())
 		}
 	}()
+	if parts.secrets, err = secret.New(secret.Config{Env: w.Env, Folders: c.Catalog.SecretFolders}); err != nil {
+		return nil, fmt.Errorf("catalog.secret_folders: %w", err)
+	}
 	if err := parts.tools(c, &w); err != nil {
 		return nil, err
 	}
@@ -96,12 +102,18 @@ func (p *Parts) tools(c *Config, w *World) error {
 	if err != nil {
 		return fmt.Errorf("egress: %w", err)
 	}
+	auth, err := authorize.New(authorize.Config{Secrets: p.secrets, HTTP: web})
+	if err != nil {
+		return err
+	}
 	pool, err := clients(c.Tools.GRPCClients)
 	if err != nil {
 		return err
 	}
 	p.closers = append(p.closers, pool.Close)
-	available := tool.Dependencies{HTTP: web, Blobs: w.Blobs, Catalog: (*lateCatalog)(p), Conn: pool.Conn, Logger: w.Logger}
+	available := tool.Dependencies{
+		HTTP: web, Auth: auth, Blobs: w.Blobs, Datasets: w.Datasets, Results: w.Results, Catalog: (*lateCatalog)(p), Conn: pool.Conn, Logger: w.Logger,
+	}
 	p.Tools, err = tool.Build(available, slices.Concat(toolkits(c), w.Toolkits)...)
 	return err
 }
@@ -252,9 +264,6 @@ func (p *Parts) models(c *Config, w *World) ([]catalog.ConfiguredModel, error) {
 		}})
 	}
 	var err error
-	if p.secrets, err = secret.New(secret.Config{Env: w.Env, Folders: c.Catalog.SecretFolders}); err != nil {
-		return nil, fmt.Errorf("catalog.secret_folders: %w", err)
-	}
 	p.Models, err = llm.Open(llm.Settings{Providers: providers, Secrets: p.secrets})
 	return configured, err
 }

@@ -15,8 +15,12 @@ import (
 
 // toolkits lists the built-in toolkits, each with what it needs: the one place where a new one is added.
 func toolkits(c *Config) []tool.Factory {
+	remembered := c.Tools.Pipeline.CacheTTL
+	if remembered == 0 {
+		remembered = -1 // nothing is
+	}
 	return []tool.Factory{
-		pipeline.Factory(pipeline.Config{MaxBytes: int64(c.Egress.MaxBytes)}),
+		pipeline.Factory(pipeline.Config{MaxBytes: int64(c.Tools.Pipeline.MaxBytes), CacheTTL: remembered}),
 		tool.Ready(todo.New()),
 		tool.Ready(delegate.New()),
 	}

@@ -42,6 +42,27 @@ func TestTurn(t *testing.T) {
 	require.Equal(t, 2, w.asked)
 }
 
+// TestSessionContext: the model of a direct turn is told of the data that lies ready as that of a durable one is.
+func TestSessionContext(t *testing.T) {
+	w := newWorld(t, 2)
+	w.play = toolsThenWords("look")
+	_, _, taken, err := w.Submit(t.Context(), agent.TurnRequest{
+		TurnID: "t1", SessionID: "s", Message: "sort it", Mode: agent.ModeDirect,
+		Context: agent.InvocationContext{Metadata: map[string]any{
+			agent.MetaPreviousResults: []any{map[string]any{"node_id": "fetch", "result_ref": "cas://sha256:aa"}},
+		}},
+	})
+	require.NoError(t, err)
+	require.True(t, taken)
+	w.follow("t1")
+	require.Len(t, w.seen, 2)
+	asked := w.seen[0].Messages
+	require.Len(t, asked[0].Blocks, 2)
+	require.Equal(t, agent.Text("sort it"), asked[0].Blocks[0])
+	require.Contains(t, asked[0].Blocks[1].Text, `{"previous_results":[{"node_id":"fetch","result_ref":"cas://sha256:aa"}]}`)
+	require.Equal(t, asked[0], w.seen[1].Messages[0], "in every step the same")
+}
+
 // TestTheSameRequestAtOnce: however often it comes at the same time, one drives the turn and the others join it.
 func TestTheSameRequestAtOnce(t *testing.T) {
 	w := newWorld(t, 20)

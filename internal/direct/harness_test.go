@@ -36,6 +36,7 @@ type world struct {
 	mu      sync.Mutex
 	play    func(ctx context.Context, n int, emit func(agent.Delta) error) (agent.ModelReply, error)
 	asked   int
+	seen    []agent.ModelRequest
 	ran     int
 	started chan handed
 	refuse  error // of Temporal
@@ -60,7 +61,7 @@ func newWorld(t *testing.T, turns int) *world {
 	w.plan = agent.Plan{
 		Agent: "clerk", InstanceID: "clerk@1", Models: []agent.PlanModel{{Profile: "p", Model: "m"}},
 		Tools: []agent.PlanTool{
-			{Spec: agent.ToolSpec{Name: "look", InherentlySafe: true}, Toolkit: "kit"}, {Spec: agent.ToolSpec{Name: "pay"}, Toolkit: "kit"},
+			{Spec: agent.ToolSpec{Name: "look", InherentlySafe: true, ReadsDatasets: true}, Toolkit: "kit"}, {Spec: agent.ToolSpec{Name: "pay"}, Toolkit: "kit"},
 		},
 	}
 	_, w.hash, err = catalog.Encode(&w.plan)
@@ -120,9 +121,10 @@ func (w *world) Tool(_, name string) (agent.Tool, error) { return tool{w, name},
 
 func (*world) Search(context.Context, agent.KnowledgeQuery) ([]agent.Passage, error) { return nil, nil }
 
-func (w *world) Generate(ctx context.Context, _ agent.ModelRequest, emit func(agent.Delta) error) (agent.ModelReply, error) {
+func (w *world) Generate(ctx context.Context, req agent.ModelRequest, emit func(agent.Delta) error) (agent.ModelReply, error) {
 	w.mu.Lock()
 	w.asked++
+	w.seen = append(w.seen, req)
 	n, play := w.asked, w.play
 	w.mu.Unlock()
 	return play(ctx, n, emit)

@@ -542,8 +542,10 @@ type ToolCallNote struct {
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Tool  string                 `protobuf:"bytes,2,opt,name=tool,proto3" json:"tool,omitempty"`
 	// success or error.
-	Status        string `protobuf:"bytes,3,opt,name=status,proto3" json:"status,omitempty"`
-	Ref           string `protobuf:"bytes,4,opt,name=ref,proto3" json:"ref,omitempty"`
+	Status string `protobuf:"bytes,3,opt,name=status,proto3" json:"status,omitempty"`
+	Ref    string `protobuf:"bytes,4,opt,name=ref,proto3" json:"ref,omitempty"`
+	// Answered out of the result cache.
+	CacheHit      bool `protobuf:"varint,5,opt,name=cache_hit,json=cacheHit,proto3" json:"cache_hit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -604,6 +606,13 @@ func (x *ToolCallNote) GetRef() string {
 		return x.Ref
 	}
 	return ""
+}
+
+func (x *ToolCallNote) GetCacheHit() bool {
+	if x != nil {
+		return x.CacheHit
+	}
+	return false
 }
 
 var File_turnstone_v1_turn_proto protoreflect.FileDescriptor
@@ -670,12 +679,13 @@ const file_turnstone_v1_turn_proto_rawDesc = "" +
 	"\x05error\x18\x0e \x01(\v2\x15.turnstone.v1.FailureR\x05error\x12\x1b\n" +
 	"\tstream_id\x18\x0f \x01(\tR\bstreamId\x12*\n" +
 	"\x11execution_time_ms\x18\x10 \x01(\x03R\x0fexecutionTimeMs\x12\x14\n" +
-	"\x05model\x18\x11 \x01(\tR\x05model\"\\\n" +
+	"\x05model\x18\x11 \x01(\tR\x05model\"y\n" +
 	"\fToolCallNote\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04tool\x18\x02 \x01(\tR\x04tool\x12\x16\n" +
 	"\x06status\x18\x03 \x01(\tR\x06status\x12\x10\n" +
-	"\x03ref\x18\x04 \x01(\tR\x03refBCZAgithub.com/turnstone-run/turnstone/proto/turnstone/v1;turnstonev1b\x06proto3"
+	"\x03ref\x18\x04 \x01(\tR\x03ref\x12\x1b\n" +
+	"\tcache_hit\x18\x05 \x01(\bR\bcacheHitBCZAgithub.com/turnstone-run/turnstone/proto/turnstone/v1;turnstonev1b\x06proto3"
 
 var (
 	file_turnstone_v1_turn_proto_rawDescOnce sync.Once

@@ -1,0 +1,41 @@
+package turnstone
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/turnstone-run/turnstone/internal/channel/jobs"
+	"github.com/turnstone-run/turnstone/internal/inbox"
+)
+
+// startJobs takes jobs from Redis, where there is one.
+func (s *Service) startJobs(ctx context.Context, box *inbox.Inbox) error {
+	set := s.cfg.Settings.Jobs
+	if set.RedisURL == "" {
+		return nil
+	}
+	keep := set.ResultTTL
+	if keep == 0 {
+		keep = -1 // for ever
+	}
+	bridge, err := jobs.New(jobs.Config{
+		URL: set.RedisURL.Reveal(), Queue: set.Queue, ResultPrefix: set.ResultPrefix, Tenant: set.Tenant, Concurrency: set.Concurrency,
+		ResultTTL: keep, Drain: s.cfg.Settings.ShutdownTimeout / 2, Results: box, Metrics: s.metrics, Logger: s.logger,
+	})
+	if err != nil {
+		return fmt.Errorf("jobs: %w", err)
+	}
+	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var bridging sync.WaitGroup
+	bridging.Go(func() {
+		if err := bridge.Serve(serving, box); err != nil {
+			s.failed <- fmt.Errorf("jobs: %w", err)
+		}
+	})
+	s.stopJobs = func() {
+		stop()
+		bridging.Wait()
+	}
+	return nil
+}
