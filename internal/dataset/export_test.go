@@ -129,6 +129,8 @@ func TestExportBoundsRows(t *testing.T) {
 		return io.NopCloser(io.MultiReader(strings.NewReader(`{"list":[0`), io.LimitReader(&cycle{of: ",1"}, 2*bound), strings.NewReader(`],"rows":[1]}`))), nil
 	}, dataset.NDJSON, dataset.WithRowBytes(bound)))
 	require.Equal(t, "1\n", b.String())
+	rows := "[" + strings.Repeat(`"0123456789",`, 10_000) + "1]"
+	require.NoError(t, dataset.Export(io.Discard, (&document{body: rows}).open, dataset.CSV, dataset.WithRowBytes(32<<10)), "the bound is each row's")
 }
 
 type filler struct{}

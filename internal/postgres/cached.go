@@ -42,8 +42,8 @@ SET body = excluded.body, digest = excluded.digest, remembered_at = excluded.rem
 
 // Two, so that the bound is reached again after it was passed.
 const evictResults = `
-DELETE FROM result_cache WHERE tenant = $1 AND key IN (
-	SELECT key FROM result_cache WHERE tenant = $1 ORDER BY remembered_at DESC OFFSET $2 LIMIT 2)`
+DELETE FROM result_cache WHERE tenant = $1 AND key = ANY (ARRAY(
+	SELECT key FROM result_cache WHERE tenant = $1 ORDER BY remembered_at DESC OFFSET $2 LIMIT 2))`
 
 // RememberResult keeps up to 1 MiB of JSON under a key for a time, at most 30 days, in place of what was kept there, and holds the content
 // that ref names for as long. Of a tenant the 10,000 newest are kept. One round trip. [agent.CodeInvalid] with the field for a key, a

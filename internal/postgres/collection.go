@@ -76,8 +76,8 @@ func (s *Store) Listed(ctx context.Context, token []byte) error {
 // What the cache remembers refers to its dataset for a grace beyond its time, so that whoever was told of it at the last moment can refer
 // to it too.
 const expireCached = `
-DELETE FROM result_cache WHERE (tenant, key) IN (
-	SELECT tenant, key FROM result_cache WHERE expires_at < clock_timestamp() - $1::interval ORDER BY expires_at LIMIT $2)`
+DELETE FROM result_cache WHERE ctid = ANY (ARRAY(
+	SELECT ctid FROM result_cache WHERE expires_at < clock_timestamp() - $1::interval ORDER BY expires_at LIMIT $2 FOR UPDATE SKIP LOCKED))`
 
 // ExpireCached takes at most limit remembered results away that have been too old for [Config.BlobGrace], and says how many.
 func (s *Store) ExpireCached(ctx context.Context, limit int) (int, error) {

@@ -80,7 +80,11 @@ func TestResultMetadataIsBounded(t *testing.T) {
 		callOf("name", strings.Repeat("é", 300), `{}`),
 	}
 	for i := range 1100 {
-		blocks = append(blocks, callOf(fmt.Sprint("c", i), "x", `"`+strings.Repeat("m", 10<<10)+`"`))
+		args := `"small"`
+		if i < 150 {
+			args = `"` + strings.Repeat("m", 10<<10) + `"`
+		}
+		blocks = append(blocks, callOf(fmt.Sprint("c", i), "x", args))
 	}
 	require.NoError(t, b.SaveModelStep(t.Context(), modelStep("t1", 1, 1, blocks...)))
 	b.finish(finish("t1", "s"))
@@ -96,7 +100,8 @@ func TestResultMetadataIsBounded(t *testing.T) {
 	require.JSONEq(t, `{"omitted_bytes":17410}`, string(calls[0].Args))
 	require.Len(t, []rune(calls[2].Tool), 256)
 	require.Greater(t, len(calls[50].Args), 10<<10)
-	require.JSONEq(t, `{"omitted_bytes":10242}`, string(calls[999].Args), "a mebibyte in all")
+	require.JSONEq(t, `{"omitted_bytes":10242}`, string(calls[152].Args), "a mebibyte in all")
+	require.JSONEq(t, `{"omitted_bytes":7}`, string(calls[999].Args))
 	require.Equal(t, 103, calls[1000].Omitted)
 	require.Equal(t, 1103, b.count("tool_calls"))
 }

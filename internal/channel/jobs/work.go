@@ -139,7 +139,7 @@ func (s *session) submit(ctx context.Context, e agent.Envelope, receipt *agent.R
 // follow reads a turn's events until the last and says meanwhile whether the turn runs. after is how far it has read.
 func (s *session) follow(ctx context.Context, id agent.TurnID, after *int64, p *place) (*agent.AgentStepOutput, error) {
 	p.run(true)
-	silent := time.AfterFunc(quiet, func() {})
+	silent := time.AfterFunc(quiet, func() { p.run(false) })
 	defer silent.Stop()
 	for e, err := range s.inbox.Follow(ctx, id, *after) {
 		if err != nil {

@@ -113,6 +113,7 @@ func (m *Middleware) WrapTool(next agent.ToolFunc) agent.ToolFunc {
 				}
 			}
 		}
+		inv.Redact = m.redact(inv.Redact)
 		result, err := next(ctx, inv, call)
 		if err != nil {
 			return agent.ToolResult{}, m.cleanError(err)
@@ -124,6 +125,20 @@ func (m *Middleware) WrapTool(next agent.ToolFunc) agent.ToolFunc {
 			return agent.ToolResult{}, wrap("check the result of "+call.Name, e.err)
 		}
 		return result, nil
+	}
+}
+
+// redact is what the tool does to rows that it stores by itself: this rule, then those of the middleware around it.
+func (m *Middleware) redact(outer func(json.RawMessage) (json.RawMessage, error)) func(json.RawMessage) (json.RawMessage, error) {
+	return func(raw json.RawMessage) (json.RawMessage, error) {
+		e := editor{rule: m.rule}
+		if raw = e.json(raw); e.err != nil {
+			return nil, wrap("check what is stored", e.err)
+		}
+		if outer != nil {
+			return outer(raw)
+		}
+		return raw, nil
 	}
 }
 

@@ -300,3 +300,26 @@ func change(t *testing.T, m agent.Middleware, req *agent.ModelRequest) {
 	_, err := m.BeforeModel(t.Context(), agent.Invocation{}, req)
 	require.NoError(t, err)
 }
+
+// What a tool stores by itself is cleaned by all rules around it.
+func TestWhatToolsStore(t *testing.T) {
+	mails := newMiddleware(t, `{"pii_type":"email","apply_to_tool_results":true}`)
+	blocks := newMiddleware(t, `{"pii_type":"ip","strategy":"block","apply_to_tool_results":true}`)
+	cards := newMiddleware(t, `{"pii_type":"credit_card","strategy":"mask","apply_to_tool_results":true}`)
+	store := func(raw string) (stored string, err error) {
+		tool := func(_ context.Context, inv agent.Invocation, _ agent.ToolCall) (agent.ToolResult, error) {
+			clean, err := inv.Redact(json.RawMessage(raw))
+			stored = string(clean)
+			return agent.ToolResult{Output: json.RawMessage(`{}`)}, err
+		}
+		_, err = mails.WrapTool(blocks.WrapTool(cards.WrapTool(tool)))(t.Context(), agent.Invocation{}, agent.ToolCall{})
+		return stored, err
+	}
+	got, err := store(`{"to":"joe@example.com","card":"4111 1111 1111 1111"}`)
+	require.NoError(t, err)
+	require.NotContains(t, got, "joe")
+	require.NotContains(t, got, "4111 1111 1111")
+	got, err = store(`{"from":"10.1.2.3"}`)
+	require.Equal(t, agent.CodeDenied, agent.CodeOf(err))
+	require.Empty(t, got)
+}

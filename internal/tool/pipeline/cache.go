@@ -19,9 +19,10 @@ import (
 const meaning = "execute_pipeline/1"
 
 // cacheKey names what a call computes: the pipeline, what it reads and as whom. The session is no part of it. Numbers are as they were
-// written, unlike in RFC 8785, where 9007199254740993 and 9007199254740992 are the same. Empty: the call is not to be remembered.
+// written, unlike in RFC 8785, where 9007199254740993 and 9007199254740992 are the same. Empty: the call is not to be remembered;
+// what is cleaned for one agent would not do for another.
 func (r *run) cacheKey(p *program) string {
-	if r.cfg.Results == nil || r.cfg.Blobs == nil || r.cfg.Datasets == nil || r.cfg.CacheTTL <= 0 || p.posts() {
+	if r.inv.Redact != nil || r.cfg.Results == nil || r.cfg.Blobs == nil || r.cfg.Datasets == nil || r.cfg.CacheTTL <= 0 || p.posts() {
 		return ""
 	}
 	raw, err := json.Marshal(struct {

@@ -34,6 +34,9 @@ type outcome struct {
 
 // result stores the rows and describes them.
 func (r *run) result(ctx context.Context) (agent.ToolResult, *outcome, error) {
+	if err := r.redact(); err != nil {
+		return agent.ToolResult{}, nil, err
+	}
 	o := &outcome{dataset: agent.Dataset{RowCount: len(r.rows), Fields: dataset.Fields(r.rows, sampleFields)}}
 	var err error
 	if o.report, err = marshal(append([]stepReport{}, r.done...)); err != nil {
@@ -51,6 +54,22 @@ func (r *run) result(ctx context.Context) (agent.ToolResult, *outcome, error) {
 	}
 	res, err := o.answer(rows)
 	return res, o, err
+}
+
+// redact cleans the rows: what is stored can be read by reference, past all middleware.
+func (r *run) redact() error {
+	if r.inv.Redact == nil {
+		return nil
+	}
+	clean := make([]row, len(r.rows))
+	for i, raw := range r.rows {
+		var err error
+		if clean[i], err = r.inv.Redact(raw); err != nil {
+			return err
+		}
+	}
+	r.rows = clean
+	return nil
 }
 
 // store streams the rows to the blob store; without one there is no reference.

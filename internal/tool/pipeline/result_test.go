@@ -346,3 +346,33 @@ func TestFailuresAreNotRemembered(t *testing.T) {
 	require.Equal(t, 2, c.asked)
 	require.Zero(t, s.puts)
 }
+
+// What middleware cleans is cleaned where it is stored too, and neither remembered nor answered out of the cache.
+func TestStoredRowsAreCleaned(t *testing.T) {
+	t.Parallel()
+	s, c := newStore(), &results{}
+	s.content["acme/cas://x"] = `[{"mail":"joe@example.com","a":1}]`
+	cfg := pipeline.Config{Datasets: s, Blobs: s, Results: c}
+	const args = `{"session_id":"s","input_ref":"cas://x","pipeline":[{"step":"top_k","k":3}]}`
+	require.Contains(t, s.get(with(t, cfg, agent.Invocation{}, args).Dataset), "joe")
+	kept := len(c.kept)
+	clean := agent.Invocation{Redact: func(raw json.RawMessage) (json.RawMessage, error) {
+		return json.RawMessage(strings.ReplaceAll(string(raw), "joe", "…")), nil
+	}}
+	for range 2 {
+		res := with(t, cfg, clean, args)
+		require.False(t, res.CacheHit)
+		for _, text := range []string{string(res.Output), string(res.Preview), s.get(res.Dataset)} {
+			require.NotContains(t, text, "joe")
+		}
+	}
+	require.Len(t, c.kept, kept)
+
+	stored := len(s.content)
+	forbids := agent.Invocation{Tenant: "acme", Redact: func(json.RawMessage) (json.RawMessage, error) {
+		return nil, agent.Errorf(agent.CodeDenied, "", "found one")
+	}}
+	_, err := pipeline.New(cfg).Tools()[0].Call(t.Context(), forbids, agent.ToolCall{ID: "call_1", Args: json.RawMessage(args)})
+	require.Equal(t, agent.CodeDenied, agent.CodeOf(err))
+	require.Len(t, s.content, stored, "nothing is stored")
+}
