@@ -341,7 +341,9 @@ func TestDataGatewayCloses(t *testing.T) {
 	d := open(t, nil)
 	const endless = 1 << 40
 	d.storeTable("json", endless, nil)
+	opened := make(chan struct{}, 1)
 	d.rt.StoreStream("default", "csv", func(ctx context.Context) (io.ReadCloser, error) { // listens to nobody
+		opened <- struct{}{}
 		return &table{ctx: context.WithoutCancel(ctx), rows: endless, read: new(atomic.Int64), closed: new(atomic.Int64)}, nil
 	})
 	resp := d.do(t.Context(), "GET", "/v1/results/json/data", nil)
@@ -353,7 +355,7 @@ func TestDataGatewayCloses(t *testing.T) {
 		_, err := io.Copy(io.Discard, resp.Body)
 		whole <- err
 	}()
-	require.Never(t, func() bool { return len(whole)+len(columns) > 0 }, 50*time.Millisecond, time.Millisecond)
+	<-opened
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	require.NoError(t, d.Shutdown(ctx))

@@ -94,8 +94,10 @@ func watchHeap(t *testing.T) func() uint64 {
 }
 
 func FuzzProgram(f *testing.F) {
-	for _, q := range hostile() {
-		f.Add(q, `[{"a":1,"b":"x"}]`)
+	for i, q := range hostile() {
+		if i%8 == 0 { // the test above has run them all
+			f.Add(q, `[{"a":1,"b":"x"}]`)
+		}
 	}
 	f.Fuzz(func(t *testing.T, query, doc string) {
 		p, err := jq.Compile(query)

@@ -156,15 +156,17 @@ func TestCompileBad(t *testing.T) {
 func TestRunBad(t *testing.T) {
 	t.Parallel()
 	for query, says := range map[string]string{
-		`.[] | .a + 1`:                              "query: row 1: failed: cannot add: string",
-		`map(.a | error)`:                           "query: row 0: failed: ",
-		`[.[] | error({"why":.a})]`:                 `query: row 0: failed: {"why":1}`,
-		`.a.b`:                                      "query: failed: expected an object but got: array",
-		`.[0].a | test("(")`:                        "cannot be matched",
-		`.[1].a | test("(")`:                        "invalid regular expression",
-		`.[1].a | test("a"; "q")`:                   `unsupported flag of a regular expression: "q"`,
-		`.[1].a | test("a" * 2001)`:                 "a regular expression has 2001 bytes, at most 2000",
-		`error(null)`:                               "query: failed",
+		`.[] | .a + 1`:              "query: row 1: failed: cannot add: string",
+		`map(.a | error)`:           "query: row 0: failed: ",
+		`[.[] | error({"why":.a})]`: `query: row 0: failed: {"why":1}`,
+		`.a.b`:                      "query: failed: expected an object but got: array",
+		`.[0].a | test("(")`:        "cannot be matched",
+		`.[1].a | test("(")`:        "invalid regular expression",
+		`.[1].a | test("a"; "q")`:   `unsupported flag of a regular expression: "q"`,
+		`.[1].a | test("a" * 2001)`: "a regular expression has 2001 bytes, at most 2000",
+		`error(null)`:               "query: failed",
+
+		// A value that holds itself: small in memory, endless as text.
 		`reduce range(50) as $i (1; [.,.]) | error`: "failed with an error that is no text",
 	} {
 		_, err := run(t, query, `[{"a":1},{"a":"x"}]`, jq.Bounds{})

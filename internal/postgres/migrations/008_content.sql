@@ -105,7 +105,7 @@ BEGIN
     IF TG_OP = 'DELETE' OR TG_OP = 'UPDATE' AND OLD.digest <> NEW.digest THEN
         UPDATE blobs SET put_at = clock_timestamp()
         WHERE tenant = OLD.tenant AND digest = OLD.digest AND put_at < now(); -- once in a transaction that lets go of many
-        DELETE FROM blob_refs WHERE tenant = OLD.tenant AND holder = 'cache/' || OLD.key AND digest = OLD.digest;
+        DELETE FROM blob_refs WHERE tenant = OLD.tenant AND holder = 'cache/' || OLD.key;
     END IF;
     IF TG_OP <> 'DELETE' THEN
         INSERT INTO blob_refs (tenant, holder, digest) VALUES (NEW.tenant, 'cache/' || NEW.key, NEW.digest) ON CONFLICT DO NOTHING;
