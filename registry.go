@@ -54,7 +54,8 @@ func (s *Service) openCatalog(ctx, background context.Context, store *postgres.S
 	}
 	var err error
 	s.parts, err = app.Build(set, app.World{
-		Store: store, Blobs: s.blobs, Datasets: s.rows(store), Results: results.Cache{Memory: store}, Toolkits: factories, Middleware: s.cfg.Middleware, Env: s.cfg.Env, Metrics: s.metrics, Logger: s.logger,
+		Store: store, Blobs: s.blobs, Datasets: s.rows(store), Results: results.Cache{Memory: store}, Toolkits: factories,
+		Middleware: s.cfg.Middleware, Env: s.cfg.Env, Metrics: s.metrics, Logger: s.logger,
 	})
 	if err != nil {
 		return err

@@ -39,6 +39,8 @@ func deskTools() []string {
 // Tools lists them; testdata/scenarios/README.md says what each does.
 func (d *desk) Tools() []agent.Tool {
 	const free = `{"type":"object","properties":{"q":{"type":"string"}}}`
+	const patch = `{"type":"object","required":["workflow_tag","patch_spec"],"additionalProperties":false,` +
+		`"properties":{"workflow_tag":{"type":"string"},"patch_spec":{"type":"object"}}}`
 	const to = `{"type":"object","properties":{"to":{"type":"string"},"text":{"type":"string"}}}`
 	const money = `{"type":"object","required":["amount","to"],"additionalProperties":false,` +
 		`"properties":{"amount":{"type":"number"},"to":{"type":"string"}}}`
@@ -84,6 +86,7 @@ func (d *desk) Tools() []agent.Tool {
 	}
 	return []agent.Tool{
 		safe("lookup", free, finds), safe("broken", free, fails), safe("big", free, muchOutput), safe("secret", free, secrets),
+		safe("patch_workflow", patch, patches),
 		effect("send", to, false), effect("pay", money, true), flaky, shaky, slow, panics,
 	}
 }
@@ -131,6 +134,11 @@ func muchOutput(context.Context, agent.Invocation, agent.ToolCall) (agent.ToolRe
 func secrets(_ context.Context, inv agent.Invocation, _ agent.ToolCall) (agent.ToolResult, error) {
 	inv.Report("asking ann@example.com")
 	return answered(map[string]string{"mail": "ann@example.com", "card": "4111 1111 1111 1111"})
+}
+
+// patches changes no workflow; it says that it did.
+func patches(context.Context, agent.Invocation, agent.ToolCall) (agent.ToolResult, error) {
+	return answered(map[string]string{"patch_id": "patch-1"})
 }
 
 // never ends until the call is stopped.

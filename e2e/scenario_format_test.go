@@ -151,8 +151,10 @@ type sight struct {
 	Schema  *bool    `json:"schema"` // the provider enforces one
 }
 
-// loadScenarios reads every file of a folder. Unknown fields, names given twice and empty files are refused.
-func loadScenarios(dir fs.FS) ([]scenario, error) {
+// loadScenarios reads every file of a folder. Unknown fields, names given twice and empty files are refused. Places are pairs of what
+// stands in the files and what it stands for.
+func loadScenarios(dir fs.FS, places ...string) ([]scenario, error) {
+	fill := strings.NewReplacer(places...)
 	files, err := fs.Glob(dir, "*.yaml")
 	if err != nil {
 		return nil, err
@@ -164,7 +166,7 @@ func loadScenarios(dir fs.FS) ([]scenario, error) {
 		if err != nil {
 			return nil, err
 		}
-		list, err := parseScenarios(data)
+		list, err := parseScenarios([]byte(fill.Replace(string(data))))
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", file, err)
 		}

@@ -72,6 +72,21 @@ func compact(events []agent.Event) []string {
 	return out
 }
 
+// lasting are the events without those of tool calls that were made again: a durable turn makes a call without effects as a local activity
+// first, and once more when that takes too long, which depends on the machine.
+func lasting(events []agent.Event) []agent.Event {
+	out := make([]agent.Event, 0, len(events))
+	for i := range events {
+		e := &events[i]
+		if e.Type != agent.EventReset || !strings.HasPrefix(e.Producer, "tool/") {
+			out = append(out, *e)
+			continue
+		}
+		out = slices.DeleteFunc(out, func(o agent.Event) bool { return o.Meta.Producer == e.Producer && o.Meta.EventIndex >= e.FromIndex })
+	}
+	return out
+}
+
 // written is a message in one line.
 func written(m *client.Message) string {
 	var parts []string

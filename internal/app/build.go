@@ -87,7 +87,7 @@ func Build(c *Config, w World) (_ *Parts, err error) {
 	if parts.Middleware, err = middleware.NewSet(all...); err != nil {
 		return nil, err
 	}
-	configured, err := parts.models(c, &w)
+	configured, err := parts.models(c)
 	if err != nil {
 		return nil, err
 	}
@@ -241,7 +241,7 @@ func (c chains) Grants(m agent.PlanMiddleware) []agent.ToolGrant {
 }
 
 // models opens the providers of the configured profiles, and describes the profiles to the catalog.
-func (p *Parts) models(c *Config, w *World) ([]catalog.ConfiguredModel, error) {
+func (p *Parts) models(c *Config) ([]catalog.ConfiguredModel, error) {
 	named := append([]Model{{Name: defaultProfile, LLM: c.LLM}}, c.Models...)
 	var providers []llm.Provider
 	configured := make([]catalog.ConfiguredModel, 0, len(named))

@@ -114,7 +114,7 @@ type Storage struct {
 	BlobURL Secret `yaml:"blob_url" help:"bucket URL of the blob store; empty: the folder blobs in data_dir"`
 	// CollectEvery is how often content that nothing refers to is removed, by one of all processes. Default 1h; 0: never.
 	CollectEvery time.Duration `yaml:"collect_every" help:"how often to remove content that nothing refers to; 0: never"`
-	// CollectAfter is how long content stays that nothing refers to. Default 24h: longer than a tool call or an upload takes.
+	// CollectAfter is how long content stays that nothing refers to. Default 1h: longer than a tool takes between storing rows and its answer.
 	CollectAfter time.Duration `yaml:"collect_after" help:"how long content stays that nothing refers to"`
 }
 
@@ -298,7 +298,7 @@ func Default() Config {
 			MaxConcurrentActivities: 200, MaxConcurrentLocalActivities: 200, MaxConcurrentWorkflowTasks: 200,
 		},
 		Database: Database{MaxConns: 10},
-		Storage:  Storage{MaxInlineBytes: 10 << 20, CollectEvery: time.Hour, CollectAfter: 24 * time.Hour},
+		Storage:  Storage{MaxInlineBytes: 10 << 20, CollectEvery: time.Hour, CollectAfter: time.Hour},
 		Events:   Events{Log: LogPostgres, BatchInterval: 25 * time.Millisecond, Retention: 168 * time.Hour},
 		Turn: Turn{
 			ModelCalls: 25, ToolCalls: 50, WallTime: time.Hour, MaxMessageBytes: 1 << 20, QueueLength: 100,

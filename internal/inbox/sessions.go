@@ -23,20 +23,23 @@ func (b *Inbox) ExportSession(ctx context.Context, tenant string, s agent.Sessio
 	return b.Store.ExportSession(ctx, tenant, s)
 }
 
-// DeleteSession forgets a session, then the content that nothing else refers to. Content that cannot be removed now is an orphan that the
-// store's sweep finds.
+// DeleteSession forgets a session, then the content that nothing else refers to. Content that cannot be removed now, and
+// what was put within the grace, is left to the collection.
 func (b *Inbox) DeleteSession(ctx context.Context, tenant string, s agent.SessionID) (agent.SessionDeleted, error) {
 	gone, err := b.Store.DeleteSession(ctx, tenant, s)
 	if err != nil {
 		return gone, err
 	}
 	ctx = context.WithoutCancel(ctx) // the session is gone: its content goes too
+	gone.Blobs = 0
 	for _, ref := range gone.Refs {
-		if err := b.Blobs.Remove(ctx, tenant, ref); err != nil && agent.CodeOf(err) != agent.CodeNotFound {
+		switch err := b.Blobs.Remove(ctx, tenant, ref); {
+		case err == nil, agent.CodeOf(err) == agent.CodeNotFound:
+			gone.Blobs++
+		case agent.CodeOf(err) == agent.CodeConflict: // somebody has put it since
+		default:
 			b.Logger.Warn("remove a deleted session's content", zap.String("session", string(s)), zap.String("ref", ref), zap.Error(err))
-			continue
 		}
-		gone.Blobs++
 	}
 	return gone, nil
 }

@@ -267,7 +267,7 @@ func (p *parser) picked() (pick, bool) {
 			return pick{nth: n}, true
 		}
 	}
-	if p.is("before") || p.is("before", "that") {
+	if p.is("before", "that") || p.is("before") {
 		return pick{nth: -1}, true
 	}
 	if _, ok := p.oneOf("of", "from"); ok {

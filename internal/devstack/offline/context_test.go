@@ -50,6 +50,7 @@ func TestSessionContext(t *testing.T) {
 	require.Contains(t, call("the second result, sort by price"), `"field":"avg_price"`, "of its columns")
 	require.Contains(t, call("sort by cost"), `"field":"price"`)
 	require.Contains(t, call("join those with the result of fetch_data on id = user_id"), `"right":"artifact://a-1","on":"id=user_id"`)
+	require.Contains(t, call("join those with the result before that on airline = country"), `"right":"cas://sha256:02","on":"airline=country"`)
 	require.NotContains(t, call("fetch airlines"), "input_ref", "a new source needs no reference")
 
 	a := ask(t, url, request(tools, fmt.Sprintf(`{"role":"user","content":[{"type":"text","text":"those under $500"},{"type":"text","text":%q}]}`, session(lastFlights))))
