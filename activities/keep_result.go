@@ -45,6 +45,9 @@ func (a *Activities) keepResult(ctx context.Context, record *agent.FinishRecord,
 			break
 		}
 	}
+	if err := a.fetchData(ctx, record.Tenant, &r); err != nil {
+		return err
+	}
 	parts, err := r.parts()
 	if err != nil {
 		return err
@@ -63,5 +66,28 @@ func (a *Activities) keepResult(ctx context.Context, record *agent.FinishRecord,
 		return fmt.Errorf("store result: %w", err)
 	}
 	record.CASID = strings.TrimPrefix(ref, contentScheme)
+	return nil
+}
+
+// fetchData takes the data that a tool has stored into the result, where it is small enough to stand in a row (seed 004 §3.2).
+func (a *Activities) fetchData(ctx context.Context, tenant string, r *result) error {
+	if r.DataRef == "" {
+		return nil
+	}
+	stored, err := a.Blobs.Open(ctx, tenant, r.DataRef)
+	if agent.CodeOf(err) == agent.CodeNotFound {
+		return nil // whoever follows the reference is told
+	}
+	if err != nil {
+		return fmt.Errorf("open the result's data: %w", err)
+	}
+	defer stored.Close() //nolint:errcheck // it was read
+	data, err := io.ReadAll(io.LimitReader(stored, int64(a.MaxInlineBytes)))
+	switch {
+	case err != nil:
+		return fmt.Errorf("read the result's data: %w", err)
+	case len(data) < a.MaxInlineBytes && json.Valid(data):
+		r.Data, r.DataRef = data, ""
+	}
 	return nil
 }

@@ -38,7 +38,7 @@ func kinds(events []agent.Event) (out []string) {
 
 // TestDirectTurn: the same turn with and without Temporal has the same events, result and transcript; a direct one has no workflow.
 func TestDirectTurn(t *testing.T) {
-	s := start(t)
+	s := start(t, nothingRemembered)
 	durable, durableEvents := s.run(agent.TurnRequest{Message: mainJob, SessionID: "a"})
 	direct, directEvents := s.run(agent.TurnRequest{Message: mainJob, SessionID: "b", Mode: agent.ModeDirect})
 	require.Equal(t, agent.TurnCompleted, direct.Status, "%+v", direct.Error)

@@ -148,7 +148,7 @@ func alike(t *testing.T, out agent.AgentStepOutput) string {
 }
 
 func TestSameTurnThroughFourDoors(t *testing.T) {
-	s := start(t)
+	s := start(t, nothingRemembered)
 	results := map[string]agent.AgentStepOutput{}
 
 	// The command line.

@@ -29,7 +29,7 @@ const flightsPlace = "{flights}"
 func TestScenarios(t *testing.T) {
 	all, err := loadScenarios(os.DirFS("../testdata/scenarios"), flightsPlace, shared.stack.Flights.URL())
 	require.NoError(t, err)
-	require.GreaterOrEqual(t, len(all), 170)
+	require.GreaterOrEqual(t, len(all), 250)
 	s := startStage(t)
 	for i := range all {
 		sc := &all[i]

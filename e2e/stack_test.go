@@ -81,6 +81,9 @@ func settingsFor(t testing.TB, change ...func(*app.Config)) *app.Config {
 	return &s
 }
 
+// nothingRemembered is for turns that are to be the same: none of them is answered out of the result cache.
+func nothingRemembered(c *app.Config) { c.Tools.Pipeline.CacheTTL = 0 }
+
 // system is a running service with a client of its HTTP door.
 type system struct {
 	*turnstone.Service

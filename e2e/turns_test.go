@@ -54,7 +54,7 @@ func TestIdempotencyKeyJoinsTheTurn(t *testing.T) {
 
 // TestHistoryDoesNotGrow: turn 1 and turn N of a session, and an answer of 10 and of 10,000 tokens, cost the same history.
 func TestHistoryDoesNotGrow(t *testing.T) {
-	s := start(t)
+	s := start(t, nothingRemembered)
 	turns := 20
 	if n, err := strconv.Atoi(os.Getenv("TURNSTONE_HISTORY_TURNS")); err == nil {
 		turns = n

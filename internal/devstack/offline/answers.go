@@ -78,7 +78,6 @@ type dataset struct {
 	RowCount *int              `json:"row_count"`
 	Ref      string            `json:"ref"`
 	Preview  *dataset          `json:"preview"`
-	CacheHit bool              `json:"cache_hit"`
 	Error    json.RawMessage   `json:"error"`
 }
 
@@ -113,9 +112,6 @@ func writeResult(b *strings.Builder, content string, in *intent) {
 	writeRows(b, rows, n, in)
 	if ref != "" && n > min(len(rows), shownRows) {
 		fmt.Fprintf(b, "\nAll rows are stored as %s.\n", ref)
-	}
-	if d.CacheHit {
-		b.WriteString("\nThis is out of the result cache.\n")
 	}
 }
 

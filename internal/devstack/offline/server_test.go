@@ -163,7 +163,7 @@ func TestAnswersAboutToolResults(t *testing.T) {
 		{"rows that are no objects", `{"rows":[1,"x"],"row_count":2}`, []string{"- 1\n- x\n"}},
 		{
 			"stored, and out of the cache", `{"ref":"cas://sha256:00fe","rows":[` + many + `],"row_count":12,"steps":[],"cache_hit":true}`,
-			[]string{"Found 12 rows; the first 10:", "All rows are stored as cas://sha256:00fe.", "out of the result cache"},
+			[]string{"Found 12 rows; the first 10:", "All rows are stored as cas://sha256:00fe."},
 		},
 		{
 			"wide rows", `{"rows":[{"a":1,"b":2,"c":3,"d":4,"e":5,"f":6,"price":7,"h":8}],"row_count":1}`,
