@@ -17,7 +17,7 @@ type result struct {
 	Output     string          `json:"output"`
 	Structured json.RawMessage `json:"structured,omitempty"`
 	Blocks     []agent.Block   `json:"blocks"`
-	DataRef    string          `json:"data_ref,omitempty"` // cas:// reference of data that is not here
+	DataRef    string          `json:"data_ref,omitempty"` // cas:// reference of the data as it was made; JSONB keeps neither order nor digits
 	Data       json.RawMessage `json:"-"`                  // the member "data"; empty: there is none
 }
 
@@ -39,7 +39,8 @@ func (a *Activities) keepResult(ctx context.Context, record *agent.FinishRecord,
 	r := result{Output: out.Output, Blocks: out.Blocks, Structured: out.Structured}
 	for i := range slices.Backward(tools) {
 		if t := &tools[i]; len(t.Preview) > 0 {
-			if r.Data = t.Data; len(r.Data) == 0 {
+			r.Data = t.Data
+			if t.Dataset != nil || len(r.Data) == 0 {
 				r.DataRef = t.Result.Ref
 			}
 			break
@@ -52,14 +53,22 @@ func (a *Activities) keepResult(ctx context.Context, record *agent.FinishRecord,
 	if err != nil {
 		return err
 	}
-	size, readers := 0, make([]io.Reader, len(parts))
-	for i, part := range parts {
-		size += len(part)
-		readers[i] = bytes.NewReader(part)
-	}
-	if size < a.MaxInlineBytes {
+	if sizeOf(parts) < a.MaxInlineBytes {
 		record.Result = bytes.Join(parts, nil)
 		return nil
+	}
+	if r.DataRef != "" { // it is stored already
+		if r.Data = nil; sizeOf(parts[:1]) < a.MaxInlineBytes {
+			record.Result, err = json.Marshal(&r)
+			return err
+		}
+		if parts, err = r.parts(); err != nil {
+			return err
+		}
+	}
+	readers := make([]io.Reader, len(parts))
+	for i, part := range parts {
+		readers[i] = bytes.NewReader(part)
 	}
 	ref, err := a.Blobs.Put(ctx, record.Tenant, io.MultiReader(readers...))
 	if err != nil {
@@ -69,9 +78,16 @@ func (a *Activities) keepResult(ctx context.Context, record *agent.FinishRecord,
 	return nil
 }
 
+func sizeOf(parts [][]byte) (n int) {
+	for _, part := range parts {
+		n += len(part)
+	}
+	return n
+}
+
 // fetchData takes the data that a tool has stored into the result, where it is small enough to stand in a row (seed 004 §3.2).
 func (a *Activities) fetchData(ctx context.Context, tenant string, r *result) error {
-	if r.DataRef == "" {
+	if r.DataRef == "" || len(r.Data) > 0 {
 		return nil
 	}
 	stored, err := a.Blobs.Open(ctx, tenant, r.DataRef)
@@ -87,7 +103,7 @@ func (a *Activities) fetchData(ctx context.Context, tenant string, r *result) er
 	case err != nil:
 		return fmt.Errorf("read the result's data: %w", err)
 	case len(data) < a.MaxInlineBytes && json.Valid(data):
-		r.Data, r.DataRef = data, ""
+		r.Data = data
 	}
 	return nil
 }

@@ -147,7 +147,7 @@ func TestResultOfADataset(t *testing.T) {
 		data   string
 		result string
 	}{
-		"small": {`[1,2]`, `{"output":"No output from agent.","blocks":[],"data":[1,2]}`},
+		"small": {`[1,2]`, `{"output":"No output from agent.","blocks":[],"data":[1,2],"data_ref":"` + madeRef + `"}`},
 		"large": {``, `{"output":"No output from agent.","blocks":[],"data_ref":"` + madeRef + `"}`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -160,6 +160,36 @@ func TestResultOfADataset(t *testing.T) {
 			require.True(t, record.CacheHit)
 			require.Equal(t, []agent.ToolCallNote{{ID: "a", Tool: "lookup", Status: "success", Ref: madeRef, CacheHit: true}}, out.ToolCalls)
 			require.JSONEq(t, string(made().Preview), string(out.ResultPreview))
+		})
+	}
+}
+
+// Rows that only the tool has stored stand in the row of the result as far as they fit there (seed 004 §3.2).
+func TestResultFetchesItsData(t *testing.T) {
+	for name, c := range map[string]struct {
+		bound int
+		data  string
+	}{
+		"fits":      {10_000, `,"data":[{"b":1.0,"a":2}]`},
+		"too large": {100, ``},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, in := asked(t, true, func(a *activities.Config) { a.MaxInlineBytes = c.bound })
+			rows := `[{"b":1.0,"a":2}]`
+			if c.data == "" {
+				rows = `["` + strings.Repeat("x", c.bound) + `"]`
+			}
+			ref, err := h.blobs.Put(t.Context(), "default", strings.NewReader(rows))
+			require.NoError(t, err)
+			h.tool.call = returns(made(func(r *agent.ToolResult) { r.Data, r.Dataset.Ref = nil, ref }), nil)
+			_, err = h.CallTool(t.Context(), in)
+			require.NoError(t, err)
+			_, record := h.finishes()
+			if record.Result == nil { // its words alone are beyond this bound
+				require.NotEmpty(t, record.CASID)
+				return
+			}
+			require.Equal(t, `{"output":"No output from agent.","blocks":[],"data_ref":"`+ref+`"`+c.data+`}`, string(record.Result))
 		})
 	}
 }

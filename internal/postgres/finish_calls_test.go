@@ -133,8 +133,8 @@ func TestResultOfAJob(t *testing.T) {
 	done(tenant, "t4", "t1") // one named like another turn
 	done(tenant, "t5", job)
 	done(tenant, "t6", job)
-	require.Equal(t, "t1", of(tenant, job))
-	require.Equal(t, "t1", of(tenant, strings.ToUpper(job)))
+	require.Equal(t, "t6", of(tenant, job), "the newest attempt")
+	require.Empty(t, of(tenant, strings.ToUpper(job)), "another job's id")
 	require.Equal(t, "t2", of("other", job))
 	require.Equal(t, "t3", of(tenant, "nightly run #7"))
 	require.Empty(t, of("other", "nightly run #7"))

@@ -16,6 +16,10 @@ INSERT INTO agent_results (result_id, job_id, run_id, node_id, result_data, cas_
 	execution_time_ms, created_at, completed_at, turn_id, tenant, session_id, output, job_key, cached_tokens)
 VALUES ($1, $2, $3, $4, $5, nullif($6, ''), $7, $8, $9, $10, $11, $12, $13, clock_timestamp(), $14, $15, $16, $17, nullif($18, ''), $19)`
 
+// The newest attempt of a job is the one that is found by the job's id.
+const yieldJobID = `
+UPDATE agent_results SET job_id = gen_random_uuid() WHERE job_id = $1 AND tenant = $2 AND job_key = $3`
+
 const insertCalls = `
 INSERT INTO tool_calls (turn_id, step, call_id, tenant, name, args, status, ref, duration_ms, dataset, cache_hit)
 SELECT $1, c.step, c.call_id, $2, c.name, c.args::json, c.status, c.ref, c.duration, c.dataset::json, c.cache_hit
@@ -48,6 +52,9 @@ func queueResult(b *pgx.Batch, f *agent.FinishRecord, e *ending, o *agent.AgentS
 	}
 	if nodeID == "" {
 		nodeID = e.agentName
+	}
+	if f.JobID != "" {
+		b.Queue(yieldJobID, job, e.tenant, plain(f.JobID))
 	}
 	b.Queue(insertResult, id, job, plain(runID), plain(nodeID), data, f.CASID, string(o.Status), failure, list,
 		clamp(o.Usage.InputTokens+o.Usage.OutputTokens), f.CacheHit || hit, clamp(o.ExecutionTimeMS), e.createdAt, f.TurnID, e.tenant,

@@ -161,8 +161,8 @@ func TestFinishOfATakenJob(t *testing.T) {
 	require.NoError(t, err)
 	second, err := b.Result(t.Context(), tenant, "t2")
 	require.NoError(t, err)
-	require.Equal(t, job, first.JobID)
-	require.NotEqual(t, job, second.JobID, "the turn ends all the same")
+	require.NotEqual(t, job, first.JobID)
+	require.Equal(t, job, second.JobID, "the newest attempt has the job's id")
 }
 
 func TestFinishAlwaysStoresWhatJSONBCannot(t *testing.T) {

@@ -80,6 +80,7 @@ func forget() []string {
 
 const (
 	forgetMessages = `DELETE FROM messages WHERE tenant = $1 AND session_id = ANY ($2)`
+	forgetCached   = `DELETE FROM result_cache WHERE tenant = $1 AND 'cas://sha256:' || digest = ANY ($2)`
 	forgetTurns    = `DELETE FROM turns WHERE tenant = $1 AND session_id = ANY ($2)`
 	forgetSessions = `DELETE FROM sessions WHERE tenant = $1 AND session_id = ANY ($2)`
 )
@@ -106,6 +107,9 @@ func (s *Store) DeleteSession(ctx context.Context, tenant string, id agent.Sessi
 			return err
 		}
 		if gone.Turns, gone.Messages, err = f.delete(ctx); err != nil || len(own) == 0 {
+			return err
+		}
+		if _, err := tx.Exec(ctx, forgetCached, tenant, own); err != nil {
 			return err
 		}
 		gone.Refs, err = f.strings(ctx, readOrphans, own, s.cfg.BlobGrace)

@@ -36,12 +36,12 @@ type ResultRow struct {
 	Output          agent.AgentStepOutput
 }
 
-// A result id, a turn id and a job's id may look alike; they come in this order, and of two turns of one job the first.
+// A result id, a turn id and a job's id may look alike; they come in this order, and of two turns of one job the newest.
 const readResult = `
 SELECT result_id::text, tenant, job_id::text, run_id, node_id, turn_id, session_id, result_data, coalesce(cas_id, ''), coalesce(s3_ref, ''),
 	tokens_used, cache_hit, execution_time_ms, created_at, completed_at, output
-FROM agent_results WHERE (result_id = $2 OR turn_id = $3 OR job_id = ANY ($4::uuid[]) AND job_key IS NOT NULL) AND (tenant = $1 OR $1 = '*')
-ORDER BY result_id = $2 DESC NULLS LAST, turn_id = $3 DESC NULLS LAST, array_position($4::uuid[], job_id) LIMIT 1`
+FROM agent_results WHERE (result_id = $2 OR turn_id = $3 OR job_key = $3) AND (tenant = $1 OR $1 = '*')
+ORDER BY result_id = $2 DESC NULLS LAST, turn_id = $3 DESC NULLS LAST, created_at DESC LIMIT 1`
 
 // Result resolves artifact://<result_id>, a bare result id, the id of a finished turn, or the id of a job that such a turn did. What the
 // tenant does not have is [agent.CodeNotFound] ("*" is every tenant, for a system without authentication), another scheme
@@ -57,16 +57,14 @@ func (s *Store) Result(ctx context.Context, tenant, ref string) (ResultRow, erro
 	var (
 		resultID *uuid.UUID
 		turnID   *string
-		jobs     []uuid.UUID
 	)
 	if parsed, err := uuid.Parse(id); err == nil {
 		resultID = &parsed
 	}
 	if !isArtifact {
 		turnID = &id
-		jobs = jobIDs(tenant, id, "")
 	}
-	rows, err := s.pool.Query(ctx, readResult, tenant, resultID, turnID, jobs)
+	rows, err := s.pool.Query(ctx, readResult, tenant, resultID, turnID)
 	if err != nil {
 		return ResultRow{}, mapError(op, err)
 	}

@@ -35,7 +35,7 @@ type Reader struct {
 }
 
 // Open returns what a reference names: for cas://sha256:<hex> the content, for artifact://<result id> the rows of the result, which are its
-// member data, or what its member data_ref names; for a result without rows the whole document {output, blocks, structured}. A result that
+// what its member data_ref names, or its member data; for a result without rows the document {output, blocks, structured} as the one row. A result that
 // lies in the blob store is read as a stream. Whole content was read, and is proven, once Read has answered io.EOF. ctx must live until the
 // reader is closed.
 //
@@ -87,14 +87,24 @@ func (r Reader) result(ctx context.Context, tenant, ref string) (io.ReadCloser, 
 	if err := json.Unmarshal(row.Data, &m); err != nil {
 		return nil, agent.Errorf(agent.CodeInternal, "", "decode result: %w", err)
 	}
-	switch {
-	case present(m.Data):
-		return io.NopCloser(bytes.NewReader(m.Data)), nil
-	case m.DataRef != "":
-		return r.Blobs.Open(ctx, tenant, m.DataRef)
-	default:
-		return io.NopCloser(bytes.NewReader(row.Data)), nil
+	if m.DataRef != "" { // as they were made: the row's JSON has lost their order and their digits
+		stored, err := r.Blobs.Open(ctx, tenant, m.DataRef)
+		if agent.CodeOf(err) != agent.CodeNotFound || !present(m.Data) {
+			return stored, err
+		}
 	}
+	if present(m.Data) {
+		return io.NopCloser(bytes.NewReader(m.Data)), nil
+	}
+	return oneRow(io.NopCloser(bytes.NewReader(row.Data))), nil
+}
+
+// oneRow makes a document without rows the only one.
+func oneRow(document io.ReadCloser) io.ReadCloser {
+	return struct {
+		io.Reader
+		io.Closer
+	}{io.MultiReader(strings.NewReader("["), document, strings.NewReader("]")), document}
 }
 
 func present(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }
@@ -117,7 +127,10 @@ func (r Reader) stored(ctx context.Context, tenant, ref string) (io.ReadCloser, 
 		return nil, closeErr
 	case dataRef != "":
 		return r.Blobs.Open(ctx, tenant, dataRef)
-	default:
-		return r.Blobs.Open(ctx, tenant, ref)
 	}
+	whole, err := r.Blobs.Open(ctx, tenant, ref)
+	if err != nil {
+		return nil, err
+	}
+	return oneRow(whole), nil
 }

@@ -48,7 +48,7 @@ func (s State) stopAt(stop agent.StopReason) State {
 	case agent.StopCost:
 		what = fmt.Sprintf("USD %.4f", s.Usage.CostUSD)
 	case agent.StopWallTime:
-		what = fmt.Sprintf("%d s", s.ElapsedMS/1000)
+		what = allowed(fmt.Sprintf("%d s", s.ElapsedMS/1000), s.Limits.WallTimeSec)
 	case agent.StopEndTurn, agent.StopMaxTokens, agent.StopCancelled, agent.StopModelError, agent.StopTerminated, agent.StopRefused,
 		agent.StopInternal, agent.StopStructured, agent.StopApprovalExpired:
 		what = string(stop)

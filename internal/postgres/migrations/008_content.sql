@@ -12,6 +12,8 @@ ALTER TABLE agent_results
     ADD COLUMN job_key       text COLLATE "C",           -- the job's id as it was given; job_id has its UUID form
     ADD COLUMN cached_tokens bigint;
 
+CREATE INDEX agent_results_job_key ON agent_results (job_key) WHERE job_key IS NOT NULL;
+
 -- Content of the blob store: one row for all that was ever put and not yet removed. It is written before the bucket is touched.
 CREATE TABLE blobs (
     tenant text COLLATE "C" NOT NULL,
@@ -183,6 +185,7 @@ DROP FUNCTION turnstone_digests(text);
 DROP TABLE blob_collection;
 DROP TABLE blob_refs;
 DROP TABLE blobs;
+DROP INDEX agent_results_job_key;
 ALTER TABLE agent_results DROP COLUMN job_key, DROP COLUMN cached_tokens;
 ALTER TABLE tool_calls DROP COLUMN dataset, DROP COLUMN cache_hit;
 ALTER TABLE turn_steps DROP COLUMN dataset, DROP COLUMN cache_hit;
