@@ -68,19 +68,23 @@ type jobFlags struct {
 	timeout time.Duration
 	file    string
 	wait    bool
+	grace   time.Duration // that a result is waited for beyond the job's own time
 }
 
 func (a *app) jobsPushCommand() *cobra.Command {
 	var to redisFlags
-	var f jobFlags
+	f := jobFlags{grace: time.Minute}
 	cmd := &cobra.Command{
 		Use: "push <prompt>|- [flags]", Short: "Push a job and print its id, or wait for its result",
 		Long: `Push a job and print its id, or, with --wait, wait for its result and print that. "-" reads the prompt from standard input; --file is a
 whole job message, of which flags change what they name.
 
-The same job id with the same --retry is one job, however often it is pushed, with one result.
+The same job id with the same --retry is one job, however often it is pushed, with one result. One that has ended within the last day is
+refused.
 
-Exit codes with --wait: 0 the job completed, 1 it failed, 4 it was cancelled, 130 interrupted; the job goes on then.`,
+--wait waits for the job's --timeout and a minute. Then, as when it is interrupted, the job goes on.
+
+Exit codes with --wait: 0 the job completed, 1 it failed, 3 there was no result in time, 4 it was cancelled, 130 interrupted.`,
 		Example: `  starter jobs push "fetch flights from NYC to LAX" --run-id run-7 --node-id flights
   starter jobs push --file message.json --retry 1 --wait -o json
   starter jobs push - --session trip-1 --timeout 2m < prompt.txt`,
@@ -179,14 +183,22 @@ func checked(j *job.Job) (job.Job, error) {
 }
 
 func (a *app) push(ctx context.Context, c *jobs.Client, j *job.Job, f *jobFlags, queue string) error {
-	if err := c.Push(ctx, *j); err != nil {
+	err := c.Push(ctx, *j)
+	switch {
+	case agent.CodeOf(err) == agent.CodeConflict:
+		return fmt.Errorf("%w; see it with: starter results get %s; push it again with --retry %d", err, wide(j.JobID), j.RetryCount+1)
+	case err != nil:
 		return err
-	}
-	if f.wait {
+	case f.wait:
 		a.note("pushed job %s to %s", wide(j.JobID), wide(queue))
-		return a.waitFor(ctx, c, j.JobID, 0)
+		return a.waitFor(ctx, c, j.JobID, f.waitTime(j))
 	}
 	return a.done(map[string]string{"job_id": j.JobID, "queue": queue}, "job      %s\nqueue    %s", wide(j.JobID), wide(queue))
+}
+
+// waitTime is how long the result of a job that was just pushed may take.
+func (f *jobFlags) waitTime(j *job.Job) time.Duration {
+	return time.Duration(cmp.Or(j.TimeoutSec, job.DefaultTimeoutSec))*time.Second + f.grace
 }
 
 func (a *app) jobsWaitCommand() *cobra.Command {
@@ -194,8 +206,8 @@ func (a *app) jobsWaitCommand() *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use: "wait <job id>", Short: "Wait for the result of a job and print it", Args: cobra.ExactArgs(1),
-		Long: `Wait for the result of a job and print it. It is taken off its list: there is one, and nobody else gets it any more. The server has it
-still: starter results get <job id>.
+		Long: `Wait for the result of a job and print it. It is taken off its list: there is one, and nobody else gets it any more, a second wait neither.
+The server has it still: starter results get <job id>.
 
 Exit codes: 0 the job completed, 1 it failed, 3 there was no result in time, 4 it was cancelled, 130 interrupted.`,
 		Example: `  starter jobs wait nightly-7 --timeout 10m
@@ -204,11 +216,14 @@ Exit codes: 0 the job completed, 1 it failed, 3 there was no result in time, 4 i
 			if timeout < 0 {
 				return usageError{fmt.Errorf("--timeout is %s, want 0 or more", timeout)}
 			}
+			if args[0] == "" {
+				return usageError{errors.New("the job id is empty")}
+			}
 			return a.queue(cmd.Context(), &at, func(ctx context.Context, c *jobs.Client) error { return a.waitFor(ctx, c, args[0], timeout) })
 		},
 	}
 	at.register(cmd)
-	cmd.Flags().DurationVar(&timeout, "timeout", 0, "how long to wait; 0: until it comes")
+	cmd.Flags().DurationVar(&timeout, "timeout", 5*time.Minute, "how long to wait; 0: until it comes")
 	return cmd
 }
 
@@ -222,7 +237,8 @@ func (a *app) waitFor(ctx context.Context, c *jobs.Client, id string, timeout ti
 	r, err := c.Wait(ctx, id)
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded) && err != nil:
-		return agent.Errorf(agent.CodeUnavailable, "", "no result of job %q within %s", id, timeout)
+		return agent.Errorf(agent.CodeUnavailable, "", "no result of job %q within %s: it may not have ended yet, or its result has been taken; "+
+			"starter results get %s shows it then", id, timeout, wide(id))
 	case err != nil:
 		return err
 	case a.output == "json":

@@ -12,6 +12,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnstone-run/turnstone/internal/channel/jobs"
 	"github.com/turnstone-run/turnstone/internal/job"
 )
 
@@ -119,6 +120,25 @@ func TestJobsPushAndWait(t *testing.T) {
 	require.Contains(t, b.screen.out(), "error    execution_error: connection timeout")
 }
 
+// Whoever waits for a result that somebody else took does not wait for ever.
+func TestJobsWaitIsBounded(t *testing.T) {
+	b, _ := producer(t)
+	require.Equal(t, 0, b.run(noInput(), "jobs", "wait", "--help"))
+	require.Contains(t, b.screen.out(), "(default 5m0s)")
+
+	client, err := jobs.NewClient(jobs.ClientConfig{URL: b.redis})
+	require.NoError(t, err)
+	defer client.Close()
+	f := jobFlags{wait: true, grace: time.Minute}
+	require.Equal(t, 6*time.Minute, f.waitTime(&job.Job{}))
+	require.Equal(t, 70*time.Second, f.waitTime(&job.Job{TimeoutSec: 10}))
+	f.grace = -999 * time.Millisecond
+	a := &app{out: stream{b.screen, true}, errOut: stream{b.screen, false}}
+	err = a.push(t.Context(), client, &job.Job{JobID: "j", Prompt: "go", TimeoutSec: 1}, &f, "q")
+	require.Equal(t, exitUnreachable, exitCode(err))
+	require.ErrorContains(t, err, `no result of job "j" within 1ms: it may not have ended yet, or its result has been taken`)
+}
+
 func TestJobsInterrupted(t *testing.T) {
 	b, redis := producer(t)
 	done := make(chan int, 1)
@@ -143,6 +163,8 @@ func TestJobsUsage(t *testing.T) {
 	_, err := redis.Push("agent:results:bad", `{"version":"9.0"}`)
 	require.NoError(t, err)
 	require.NoError(t, redis.Set("agent:results:odd", "x"))
+	require.NoError(t, redis.Set("agent:jobs:attempt:over:0", "completed"))
+	require.NoError(t, redis.Set("agent:jobs:attempt:over:2", "failed"))
 	cases := map[string]struct {
 		args string
 		want int
@@ -160,12 +182,14 @@ func TestJobsUsage(t *testing.T) {
 		"retry":           {"jobs push x --retry -1", exitUsage, "retry_count"},
 		"redis":           {"jobs push x --redis http://x", exitUsage, "--redis"},
 		"nobody there":    {"jobs push x --redis " + away, exitUnreachable, "Redis"},
-		"not in time":     {"jobs wait nothing --timeout 50ms", exitUnreachable, `no result of job "nothing" within 50ms`},
+		"not in time":     {"jobs wait nothing --timeout 50ms", exitUnreachable, `no result of job "nothing" within 50ms: it may not have ended yet, or its result has been taken; starter results get nothing shows it then`},
 		"nobody in time":  {"jobs wait nothing --timeout 50ms --redis " + away, exitUnreachable, "within 50ms"},
 		"timeout of wait": {"jobs wait x --timeout -1s", exitUsage, "--timeout is -1s"},
 		"bad result":      {"jobs wait bad", exitUsage, "version"},
 		"no list":         {"jobs wait odd", exitUsage, "WRONGTYPE"},
 		"no job":          {"jobs wait", exitUsage, "accepts 1 arg"},
+		"ended":           {"jobs push x --job-id over", exitUsage, `job "over" has ended already: its attempt 0 is completed; see it with: starter results get over; push it again with --retry 1`},
+		"ended, retried":  {"jobs push x --job-id over --retry 2 --wait", exitUsage, "its attempt 2 is failed; see it with: starter results get over; push it again with --retry 3"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -176,6 +200,9 @@ func TestJobsUsage(t *testing.T) {
 		})
 	}
 	require.False(t, redis.Exists("agent:jobs"), "nothing was pushed")
+	b.screen = &terminal{}
+	require.Equal(t, exitUsage, b.run(noInput(), "jobs", "wait", ""))
+	require.Contains(t, b.screen.String(), "the job id is empty")
 	b.redis = ""
 	b.screen = &terminal{}
 	require.Equal(t, exitUsage, b.run(noInput(), "jobs", "push", "x"))

@@ -75,7 +75,11 @@ func (t *csvTable) next() ([]string, error) {
 	record, err := t.records.Read()
 	t.raw = t.tape.cut(t.records.InputOffset())
 	if parse, ok := errors.AsType[*csv.ParseError](err); ok {
-		return nil, agent.Invalid(lineOf(parse.StartLine), "is malformed CSV at line %d, column %d: %s", parse.Line, parse.Column, mistake(parse.Err))
+		where := ""
+		if parse.Line != parse.StartLine { // a record goes on where its quotes do
+			where = " at " + lineOf(parse.Line)
+		}
+		return nil, agent.Invalid(lineOf(parse.StartLine), "is malformed CSV%s, column %d: %s", where, parse.Column, mistake(parse.Err))
 	}
 	if err != nil {
 		return nil, err //nolint:wrapcheck // the caller knows what it reads

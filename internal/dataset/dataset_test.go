@@ -159,8 +159,8 @@ func TestReadBad(t *testing.T) {
 		"ragged":                   {dataset.CSV, "a,b\n1,2\n\"x\ny\",2\n1,2,3\n", "line 5", "has 3 values, the table has 2 columns"},
 		"short":                    {dataset.CSV, "a,b\n1\n", "line 2", "has 1 values, the table has 2 columns"},
 		"ragged, no header":        {dataset.CSVNoHeader, "1,2\n1\n", "line 2", "has 1 values"},
-		"open quote":               {dataset.CSV, "a,b\n1,\"x\n2,y\n", "line 2", "a quote that is not closed"},
-		"bare quote":               {dataset.CSV, "a,b\n1,x\"y\n", "line 2", "line 2, column 4: a quote within a value"},
+		"open quote":               {dataset.CSV, "a,b\n1,\"x\n2,y\n", "line 2", "is malformed CSV at line 3, column 5: a quote that is not closed"},
+		"bare quote":               {dataset.CSV, "a,b\n1,x\"y\n", "line 2", "is malformed CSV, column 4: a quote within a value"},
 		"not UTF-8 in a table":     {dataset.CSV, "a,b\n1,2\n1,\xff\n", "line 3", "is not UTF-8"},
 		"unknown format":           {"xml", "", "format", `"xml" is unknown`},
 	} {
@@ -285,6 +285,28 @@ func TestFields(t *testing.T) {
 	wide, err := json.Marshal(many)
 	require.NoError(t, err)
 	require.Len(t, dataset.Fields([]dataset.Row{wide}, 0), 50)
+}
+
+// Check refuses of a row what reading it would.
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	deep := func(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }
+	for row, says := range map[string]string{
+		`{"a":1e308,"b":["]",-1.5]}`: "", deep(500): "", "null": "",
+		`{"a":{"b":[0,1e309]}}`: "a.b[1]: the number 1e309 is beyond what a 64-bit float holds",
+		deep(501):               "is nested deeper than 500",
+	} {
+		_, readErr := dataset.ReadJSON(strings.NewReader("["+row+"]"), dataset.Limits{})
+		err := dataset.Check(dataset.Row(row))
+		if says == "" {
+			require.NoError(t, readErr)
+			require.NoError(t, err)
+			continue
+		}
+		require.Error(t, readErr)
+		require.Equal(t, agent.CodeInvalid, agent.CodeOf(err))
+		require.ErrorContains(t, err, says)
+	}
 }
 
 func TestWrite(t *testing.T) {

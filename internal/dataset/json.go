@@ -108,6 +108,12 @@ func (w where) rows(dec *jsontext.Decoder, yield func(row []byte) error) error {
 	return ended(dec)
 }
 
+// Check says of a well-formed row whether it can be read again: what is nested deeper than [MaxDepth] and numbers beyond float64 are
+// [agent.CodeInvalid], with the place in the row as the error's field.
+func Check(row Row) error {
+	return checked(row, inDocument, func([]byte) error { return nil })
+}
+
 func inDocument(pointer string) string { return place("", pointer) }
 
 func checked(row []byte, at func(pointer string) string, yield func(row []byte) error) error {

@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"math"
+	"reflect"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -18,10 +21,14 @@ import (
 
 var versionPattern = regexp.MustCompile(`^1(\.[0-9]{1,9}){0,2}$`)
 
+// bom is what some Windows tools put before a text.
+const bom = "\xef\xbb\xbf"
+
 // Parse reads a message. Its error is an [agent.Error] of [agent.CodeInvalid], or [agent.CodeOverflow] for what is too big, with the field
 // as a path such as context.previous_results[2].node_id. The version is judged before anything else, since another one may mean other
-// fields. A field that is null is a field that is not given.
+// fields. A field that is null is a field that is not given, and so is a created_at that is no time: nobody here uses it.
 func Parse(raw []byte) (Job, error) {
+	raw = bytes.TrimPrefix(raw, []byte(bom))
 	if err := scan(raw); err != nil {
 		return Job{}, err
 	}
@@ -35,13 +42,10 @@ func Parse(raw []byte) (Job, error) {
 	j := m.v.Job
 	j.TimeoutSec = DefaultTimeoutSec
 	if m.v.TimeoutSec != nil {
-		j.TimeoutSec = *m.v.TimeoutSec
+		j.TimeoutSec = int(*m.v.TimeoutSec)
 	}
-	created, err := parseTime("created_at", m.v.CreatedAt)
-	if err != nil {
-		return Job{}, err
-	}
-	j.CreatedAt = created
+	j.RetryCount = int(m.v.RetryCount)
+	j.CreatedAt = parseTime(m.v.CreatedAt)
 	if err := j.tidy(); err != nil {
 		return Job{}, err
 	}
@@ -73,8 +77,29 @@ func checkVersion(raw []byte) error {
 type message struct {
 	Job
 
-	TimeoutSec *int   `json:"timeout_sec"`
-	CreatedAt  string `json:"created_at"`
+	TimeoutSec *whole         `json:"timeout_sec"`
+	RetryCount whole          `json:"retry_count"`
+	CreatedAt  jsontext.Value `json:"created_at"`
+}
+
+// whole is a whole number, which may be written as 300.0, as languages do that know only floats.
+type whole int
+
+// UnmarshalJSONFrom implements [jsonv2.UnmarshalerFrom].
+func (w *whole) UnmarshalJSONFrom(d *jsontext.Decoder) error {
+	if d.PeekKind() != '0' {
+		return jsonv2.UnmarshalDecode(d, (*int)(w)) // null, or a kind that it refuses
+	}
+	raw, err := d.ReadValue()
+	if err != nil {
+		return err
+	}
+	f, err := strconv.ParseFloat(string(raw), 64)
+	if err != nil || f != math.Trunc(f) || math.Abs(f) > math.MaxInt32 {
+		return &jsonv2.SemanticError{JSONKind: '0', JSONValue: raw.Clone(), GoType: reflect.TypeFor[int](), Err: strconv.ErrSyntax}
+	}
+	*w = whole(f)
+	return nil
 }
 
 // lenient decodes a T as [strict.Decode] does, but for fields that are not known: they are ignored.
@@ -108,17 +133,18 @@ func scan(raw []byte) error {
 	return nil
 }
 
-// parseTime reads RFC 3339, and the same without a zone, as Python's isoformat writes UTC.
-func parseTime(field, s string) (time.Time, error) {
-	if s == "" {
-		return time.Time{}, nil
+// parseTime reads RFC 3339, and the same without a zone, as Python's isoformat writes UTC. Anything else is no time, the zero one.
+func parseTime(raw jsontext.Value) time.Time {
+	var s string
+	if raw.Kind() != '"' || json.Unmarshal(raw, &s) != nil {
+		return time.Time{}
 	}
 	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04:05"} {
 		if t, err := time.Parse(layout, s); err == nil && t.UTC().Year() >= 1 && t.UTC().Year() <= 9999 {
-			return t.UTC(), nil
+			return t.UTC()
 		}
 	}
-	return time.Time{}, agent.Invalid(field, "%.64q is no time: want RFC 3339 such as 2024-10-12T10:30:00Z", s)
+	return time.Time{}
 }
 
 // tidy brings raw values into one form.
@@ -222,6 +248,7 @@ func checkText(field, s string, most int) error {
 // JobIDOf looks for the job id in a message that [Parse] may refuse, so that its producer can be told. It reads no further than it must, and
 // finds none in what is malformed before it.
 func JobIDOf(raw []byte) (string, bool) {
+	raw = bytes.TrimPrefix(raw, []byte(bom))
 	d := jsontext.NewDecoder(bytes.NewBuffer(raw[:min(len(raw), 4*MaxMessageBytes)]), jsontext.AllowDuplicateNames(true))
 	if t, err := d.ReadToken(); err != nil || t.Kind() != '{' {
 		return "", false

@@ -194,6 +194,26 @@ func TestBounds(t *testing.T) {
 	require.Equal(t, "2", out)
 }
 
+// Two names that are not UTF-8 would be written as the same one.
+func TestNamesAreText(t *testing.T) {
+	t.Parallel()
+	_, err := run(t, `{("/w==" | @base64d): 1, ("/g==" | @base64d): 2}`, `null`, jq.Bounds{})
+	require.Equal(t, agent.CodeInvalid, agent.CodeOf(err))
+	require.EqualError(t, err, "query: makes an object with a name that is not UTF-8")
+	out, err := run(t, `"/w==" | @base64d`, `null`, jq.Bounds{})
+	require.NoError(t, err)
+	require.Equal(t, `"\ufffd"`, out)
+}
+
+// The bound of time is told as people say it.
+func TestTimeIsRounded(t *testing.T) {
+	t.Parallel()
+	_, err := run(t, `def f: f; f`, `null`, jq.Bounds{Time: 1001250 * time.Microsecond})
+	require.EqualError(t, err, "query: takes longer than 1s; filter the rows first, or do less with each")
+	_, err = run(t, `def f: f; f`, `null`, jq.Bounds{Time: 20 * time.Millisecond})
+	require.ErrorContains(t, err, "takes longer than 20ms;")
+}
+
 // An ended context ends a program, and the wait for its turn.
 func TestContext(t *testing.T) {
 	t.Parallel()

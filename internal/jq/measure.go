@@ -3,6 +3,7 @@ package jq
 import (
 	"encoding/json"
 	"math/big"
+	"unicode/utf8"
 
 	"github.com/itchyny/gojq"
 
@@ -24,7 +25,8 @@ const (
 type gauge struct {
 	nodes, bytes       int
 	mostNodes, mostLen int
-	deep               bool
+	written            bool // the tree is to be written: names must be UTF-8, else two could become the same
+	deep, misnamed     bool
 }
 
 func newGauge() *gauge { return &gauge{mostNodes: maxNodes, mostLen: 128 * maxText} }
@@ -53,6 +55,10 @@ func (g *gauge) walk(v any, depth int) bool {
 	case map[string]any:
 		for k, e := range v {
 			g.bytes += len(k) + 4
+			if g.written && !utf8.ValidString(k) {
+				g.misnamed = true
+				return false
+			}
 			if !g.walk(e, depth+1) {
 				return false
 			}
@@ -84,6 +90,8 @@ func (g *gauge) refuse(v any) *agent.Error {
 		return nil
 	}
 	switch {
+	case g.misnamed:
+		return invalid("makes an object with a name that is not UTF-8")
 	case g.deep:
 		return tooMuch("a value is nested deeper than %d", maxDepth)
 	case g.nodes > g.mostNodes:

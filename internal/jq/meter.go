@@ -89,10 +89,18 @@ func (m *meter) look() {
 	case m.Context.Err() != nil:
 		m.trip(agent.Interrupted(m.Context, "run jq program"))
 	case time.Now().After(m.deadline):
-		m.trip(tooMuch("takes longer than %s; filter the rows first, or do less with each", m.bounds.Time))
+		m.trip(tooMuch("takes longer than %s; filter the rows first, or do less with each", rounded(m.bounds.Time)))
 	case m.heap() > m.soft:
 		m.measure()
 	}
+}
+
+// rounded is a time as messages say it.
+func rounded(d time.Duration) time.Duration {
+	if d < time.Second {
+		return d
+	}
+	return d.Round(100 * time.Millisecond)
 }
 
 // measure tells garbage from what the program holds.

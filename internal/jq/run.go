@@ -159,6 +159,7 @@ func (r *run) output(v any) error {
 		return tooMuch("has more than %d outputs", r.meter.bounds.Outputs)
 	}
 	g := newGauge()
+	g.written = true
 	g.mostLen = int(min(6*r.left+64, int64(g.mostLen))) // the gauge counts up to five bytes more for each value
 	if err := g.refuse(v); err != nil {
 		return err

@@ -2,7 +2,6 @@ package jobs
 
 import (
 	"context"
-	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,9 +12,6 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 )
-
-// takeGrace is how much longer than it should Redis may take to say that there is no job.
-const takeGrace = 3 * time.Second
 
 // Bridge is the channel that jobs come in by.
 type Bridge struct {
@@ -58,7 +54,7 @@ func (b *Bridge) Serve(ctx context.Context, in agent.Inbox) error {
 		queue: &queue{
 			client: client, bridge: id, name: b.cfg.Queue, results: b.cfg.ResultPrefix, resultTTL: b.cfg.ResultTTL, lease: b.cfg.Lease,
 		},
-		slots: newSlots(b.cfg.Concurrency, b.cfg.MaxHeld, maxHeldBytes), holds: map[string]int{}, start: time.Now(),
+		slots: newSlots(b.cfg.Concurrency, b.cfg.MaxHeld, maxHeldBytes), lines: newLines(), holds: map[string]int{}, start: time.Now(),
 	}
 	s.serve(ctx)
 	return client.Close()
@@ -72,6 +68,7 @@ type session struct {
 	logger  *zap.Logger
 	queue   *queue
 	slots   *slots
+	lines   *lines
 
 	jobs    sync.WaitGroup
 	start   time.Time
@@ -117,92 +114,6 @@ func (s *session) leave(ctx context.Context, within time.Duration) {
 		return
 	}
 	s.logger.Info("left", zap.Int("jobs_given_back", n))
-}
-
-// takeJobs takes jobs while there is room, until ctx ends; they live as long as working does.
-func (s *session) takeJobs(ctx, working context.Context) {
-	wait := patience(5 * time.Second)
-	for s.slots.room(ctx) == nil {
-		raw, ok, err := s.next(working)
-		switch {
-		case err != nil:
-			s.suspect.Store(true)
-			s.logger.Warn("no word from Redis", zap.Error(err))
-			pause(ctx, wait.NextBackOff())
-			continue
-		case ok:
-			s.metrics.taken.Inc()
-			s.begin(working, raw)
-		}
-		wait.Reset()
-	}
-}
-
-// next takes one job. It takes none without a lease, under which the others would look for it, and none before it knows all it has. Once
-// begun it is not cut short, for then nobody would know what Redis did.
-func (s *session) next(ctx context.Context) (raw string, ok bool, err error) {
-	if s.sinceBeat() > s.cfg.Lease/2 {
-		if err := s.beat(ctx); err != nil {
-			return "", false, err
-		}
-	}
-	if s.suspect.Load() {
-		if err := s.recover(ctx); err != nil {
-			return "", false, err
-		}
-	}
-	bounded, cancel := context.WithTimeout(ctx, block+takeGrace)
-	defer cancel()
-	return s.queue.take(bounded)
-}
-
-// recover begins what Redis holds for this bridge without its knowledge: the answer to its taking was lost.
-func (s *session) recover(ctx context.Context) error {
-	s.suspect.Store(false)
-	known := s.known() // before the list is read: what ends meanwhile is known too
-	list, err := s.queue.held(ctx)
-	if err != nil {
-		return err
-	}
-	for _, raw := range list {
-		if known[raw] > 0 {
-			known[raw]--
-			continue
-		}
-		s.logger.Info("a job was taken whose arrival was not heard of")
-		s.metrics.taken.Inc()
-		s.begin(ctx, raw)
-	}
-	return nil
-}
-
-func (s *session) known() map[string]int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return maps.Clone(s.holds)
-}
-
-// begin works on a job in a goroutine of its own.
-func (s *session) begin(ctx context.Context, raw string) {
-	s.mu.Lock()
-	s.holds[raw]++
-	s.mu.Unlock()
-	p := s.slots.enter(len(raw))
-	s.metrics.inFlight.Inc()
-	s.jobs.Go(func() {
-		defer func() {
-			s.mu.Lock()
-			if s.holds[raw]--; s.holds[raw] == 0 {
-				delete(s.holds, raw)
-			}
-			s.mu.Unlock()
-			p.leave()
-			s.metrics.inFlight.Dec()
-		}()
-		if err := s.work(ctx, raw, p); err != nil && ctx.Err() == nil {
-			s.logger.Error("job", zap.Error(err))
-		}
-	})
 }
 
 // keepBeating renews the lease and looks after the dead, at once and then until ctx ends.

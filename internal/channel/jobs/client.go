@@ -38,8 +38,9 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 	}}, nil
 }
 
-// Push puts a job at the end of the queue. A job that is no good is refused here, with the field; [agent.CodeUnavailable] means that
-// it may be in the queue or not: pushed again, it still has one result.
+// Push puts a job at the end of the queue. A job that is no good is refused here, with the field. [agent.CodeConflict]: this attempt has ended
+// within the last day, so nothing was pushed, and another try needs a higher retry count. [agent.CodeUnavailable] means that it may be in the
+// queue or not: pushed again, it still has one result.
 func (c *Client) Push(ctx context.Context, j job.Job) error {
 	if j.CreatedAt.IsZero() {
 		j.CreatedAt = time.Now().UTC().Truncate(time.Millisecond)
@@ -48,16 +49,24 @@ func (c *Client) Push(ctx context.Context, j job.Job) error {
 	if err != nil {
 		return err
 	}
-	if err := c.client.RPush(ctx, c.queue.name, raw).Err(); err != nil {
+	mark, err := c.queue.push(ctx, &j, raw)
+	switch {
+	case err != nil:
 		return &agent.Error{Code: agent.CodeUnavailable, Op: "push job to Redis", Err: err}
+	case mark != "":
+		return agent.Errorf(agent.CodeConflict, "", "job %q has ended already: its attempt %d is %s", j.JobID, j.RetryCount, mark)
+	default:
+		return nil
 	}
-	return nil
 }
 
 // Wait waits for a result of the job and takes it: of several who wait, one gets it. While Redis is away it goes on waiting, and a result that
 // is lost on the way is read again. When ctx ends first, its error is [agent.CodeCancelled] or [agent.CodeUnavailable], up to a second later.
 func (c *Client) Wait(ctx context.Context, jobID string) (job.Result, error) {
 	const op = "wait for result"
+	if jobID == "" {
+		return job.Result{}, agent.Invalid("job_id", "is missing")
+	}
 	key := c.queue.result(jobID)
 	wait := patience(time.Second)
 	for {

@@ -13,19 +13,24 @@
 // and publishes nothing.
 //
 // There is one result for each job_id and retry_count, however often they are pushed: pushed while the first is under way, the second joins
-// it; pushed within a day after it ended, the second is dropped without an answer. Whoever wants another try counts retry_count up. Should an
-// earlier attempt still run, or have completed, then its result answers the retry, and nothing runs twice; after one that failed, the retry is
-// a turn of its own.
+// it; pushed within a day after it ended, the second is dropped without an answer, and [Client.Push] refuses it. Whoever wants another try
+// counts retry_count up. Should an earlier attempt still run, or have completed, then its result answers the retry, and nothing runs twice;
+// after one that failed, the retry is a turn of its own. A bridge marks attempts in the order in which it takes them. When two bridges take an
+// attempt and its retry at the same moment, the retry looks again after a quarter of a second; a bridge that takes longer than that to mark
+// what it has taken lets both run.
+//
+// The jobs of a session are submitted in the order in which a bridge took them, each when the one before has its result.
 //
 // A message that is no job goes to agent:jobs:dead, newest first, as {reason, field, message, truncated, job_id, bridge, at}, and where a job
-// id can be read in it a failed result goes to the producer. Such a message counts for nothing: the same id may be pushed again, in order. A
+// id can be read in it a failed result goes to the producer. Where that key holds no list, the message stays with the bridge, which tells the
+// producer once and tries again. Such a message counts for nothing: the same id may be pushed again, in order. A
 // job that the inbox refuses, for its agent does not exist, say, is a failed result. While Temporal or the database is away, jobs wait in
 // the bridge, which takes no more than fit.
 //
 // # What it costs
 //
-// A job that runs takes one of Concurrency places. One that waits for a person, or behind another turn of its session, takes none: of these,
-// MaxHeld fit, each a follower of its events. All together may hold 256 MiB of messages. When all is full, jobs stay in agent:jobs.
+// A job that runs takes one of Concurrency places. One that waits for a person, or behind another job or turn of its session, takes none: of
+// these, MaxHeld fit, each a follower of its events. All together may hold 256 MiB of messages. When all is full, jobs stay in agent:jobs.
 //
 // # What Redis must do
 //

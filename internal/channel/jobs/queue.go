@@ -27,6 +27,7 @@ const (
 	gone      = "gone"
 	duplicate = "duplicate"
 	occupied  = "occupied"
+	buried    = "buried"
 )
 
 // queue is what one bridge says to Redis. Every error of it is trouble with Redis; [redis.Nil] is not among them.
@@ -72,6 +73,11 @@ func (q *queue) take(ctx context.Context) (raw string, ok bool, err error) {
 		return "", false, fmt.Errorf("take job from Redis: %w", err)
 	}
 	return raw, true, nil
+}
+
+// push puts a message at the end of the queue, unless its attempt has ended already: then it says how.
+func (q *queue) push(ctx context.Context, j *job.Job, raw []byte) (mark string, err error) {
+	return q.run(ctx, luaPush, []string{q.name, q.attempt(j.JobID, j.RetryCount)}, raw).Text()
 }
 
 // held lists what the bridge has taken.
@@ -123,22 +129,22 @@ func (q *queue) giveBack(ctx context.Context, bridge string) (int, error) {
 }
 
 // begin marks the job's attempt as running. over says that it has ended already: its entry is dropped. earlier are the attempts before it that
-// run or have completed, the latest first.
-func (q *queue) begin(ctx context.Context, raw string, j *job.Job) (earlier []int, over bool, err error) {
+// run or have completed, the latest first; doubt says that nothing is known of the one right before it.
+func (q *queue) begin(ctx context.Context, raw string, j *job.Job) (earlier []int, doubt, over bool, err error) {
 	keys := []string{q.processing(q.bridge), q.attempt(j.JobID, j.RetryCount)}
 	for n := j.RetryCount - 1; n >= 0; n-- {
 		keys = append(keys, q.attempt(j.JobID, n))
 	}
 	marks, err := q.run(ctx, luaBegin, keys, raw, remember.Milliseconds()).StringSlice()
 	if err != nil {
-		return nil, false, fmt.Errorf("begin job in Redis: %w", err)
+		return nil, false, false, fmt.Errorf("begin job in Redis: %w", err)
 	}
 	for i, mark := range marks {
 		if i > 0 && (mark == markDone || mark == markRuns) {
 			earlier = append(earlier, j.RetryCount-i)
 		}
 	}
-	return earlier, len(marks) == 0, nil
+	return earlier, len(marks) > 1 && marks[1] == "", len(marks) == 0, nil
 }
 
 // publish ends an attempt and says what became of it: published, gone, duplicate or occupied.
@@ -165,8 +171,9 @@ type letter struct {
 	At        time.Time `json:"at"`
 }
 
-// bury puts a message among the dead, and a result, if there is one, to its producer. It reports whether the entry was the bridge's.
-func (q *queue) bury(ctx context.Context, raw string, l letter, r *job.Result) (bool, error) {
+// bury puts a message among the dead, and a result, if there is one, to its producer. It says what became of
+// it: buried, gone, or occupied.
+func (q *queue) bury(ctx context.Context, raw string, l letter, r *job.Result) (string, error) {
 	l.Bridge = q.bridge
 	l.Message = raw
 	if len(raw) > deadBytes {
@@ -174,18 +181,18 @@ func (q *queue) bury(ctx context.Context, raw string, l letter, r *job.Result) (
 	}
 	body, err := json.Marshal(l)
 	if err != nil {
-		return false, fmt.Errorf("write dead letter: %w", err)
+		return "", fmt.Errorf("write dead letter: %w", err)
 	}
 	message, to := []byte(nil), q.dead()
 	if r != nil {
 		if message, err = r.Encode(); err != nil {
-			return false, err
+			return "", err
 		}
 		to = q.result(r.JobID)
 	}
-	n, err := q.run(ctx, luaBury, []string{q.processing(q.bridge), q.dead(), to}, raw, body, maxDead, message, q.keep()).Int()
+	how, err := q.run(ctx, luaBury, []string{q.processing(q.bridge), q.dead(), to}, raw, body, maxDead, message, q.keep()).Text()
 	if err != nil {
-		return false, fmt.Errorf("write dead letter to Redis: %w", err)
+		return "", fmt.Errorf("write dead letter to Redis: %w", err)
 	}
-	return n == 1, nil
+	return how, nil
 }

@@ -1,8 +1,28 @@
 package jobs
 
 // The scripts. Each is one step that happens or does not; those that remove an entry write nothing before, so a full Redis refuses them
-// whole.
+// whole, and look at the type of every key before, since Redis takes nothing back when a later command fails. An attempt whose key holds
+// anything but a mark has none, and is marked in its place.
 const (
+	// The scripts' words: the mark of an attempt, or nothing; whether a list is there or can be.
+	luaMark = `
+local function mark(key)
+  if redis.call('TYPE', key).ok ~= 'string' then return '' end
+  return redis.call('GET', key) or ''
+end
+local function room(key)
+  local kind = redis.call('TYPE', key).ok
+  return kind == 'none' or kind == 'list'
+end`
+
+	// push puts a message into the queue and returns nothing, or, when its attempt has ended already, returns its mark and leaves the message.
+	// KEYS: queue, attempt. ARGV: message.
+	luaPush = luaMark + `
+local own = mark(KEYS[2])
+if own == 'completed' or own == 'failed' then return own end
+redis.call('RPUSH', KEYS[1], ARGV[1])
+return ''`
+
 	// beat renews a bridge's lease.
 	// KEYS: alive, bridges. ARGV: bridge, lease in ms.
 	luaBeat = `
@@ -44,42 +64,46 @@ return n`
 	// begin marks an attempt as running and returns the marks of the attempts before it, the latest first. One that has ended already is
 	// dropped: then it returns nothing at all.
 	// KEYS: processing, attempt, earlier attempts. ARGV: message, ms to remember.
-	luaBegin = `
-local mark = redis.call('GET', KEYS[2])
-if mark == 'completed' or mark == 'failed' then
+	luaBegin = luaMark + `
+local own = mark(KEYS[2])
+if own == 'completed' or own == 'failed' then
   redis.call('LREM', KEYS[1], 1, ARGV[1])
   return {}
 end
 redis.call('SET', KEYS[2], 'running', 'PX', ARGV[2])
 local marks = {'running'}
-for i = 3, #KEYS do marks[i - 1] = redis.call('GET', KEYS[i]) or '' end
+for i = 3, #KEYS do marks[i - 1] = mark(KEYS[i]) end
 return marks`
 
 	// publish ends an attempt. It returns published; gone, when the entry is not the bridge's any more; duplicate, when the attempt was
 	// answered already; occupied, when something else than a list is where the result belongs.
 	// KEYS: processing, attempt, results. ARGV: message, status, ms to remember, result, ms to keep it or 0.
-	luaPublish = `
-local kind = redis.call('TYPE', KEYS[3]).ok
-if kind ~= 'none' and kind ~= 'list' then return 'occupied' end
+	luaPublish = luaMark + `
+if not room(KEYS[3]) then return 'occupied' end
+local own = mark(KEYS[2])
 if redis.call('LREM', KEYS[1], 1, ARGV[1]) == 0 then return 'gone' end
-local mark = redis.call('GET', KEYS[2])
-if mark == 'completed' or mark == 'failed' then return 'duplicate' end
+if own == 'completed' or own == 'failed' then return 'duplicate' end
 redis.call('RPUSH', KEYS[3], ARGV[4])
 if tonumber(ARGV[5]) > 0 then redis.call('PEXPIRE', KEYS[3], ARGV[5]) end
 redis.call('SET', KEYS[2], ARGV[2], 'PX', ARGV[3])
 return 'published'`
 
-	// bury puts a message among the dead, and a result, if there is one, to its producer. It returns 1, or 0 when the entry is not the
-	// bridge's any more.
+	// bury puts a message among the dead, and a result, if there is one, to its producer. It returns buried; gone, when the entry is not the
+	// bridge's any more; occupied, when something else than a list is where the dead belong: the entry stays then, and the result is sent.
 	// KEYS: processing, dead, results. ARGV: message, dead letter, letters to keep, result or nothing, ms to keep it or 0.
-	luaBury = `
-if redis.call('LREM', KEYS[1], 1, ARGV[1]) == 0 then return 0 end
-redis.call('LPUSH', KEYS[2], ARGV[2])
-redis.call('LTRIM', KEYS[2], 0, ARGV[3] - 1)
-local kind = redis.call('TYPE', KEYS[3]).ok
-if ARGV[4] ~= '' and (kind == 'none' or kind == 'list') then
+	luaBury = luaMark + `
+local how, tell = 'occupied', ARGV[4] ~= '' and room(KEYS[3])
+if room(KEYS[2]) then
+  if redis.call('LREM', KEYS[1], 1, ARGV[1]) == 0 then return 'gone' end
+  redis.call('LPUSH', KEYS[2], ARGV[2])
+  redis.call('LTRIM', KEYS[2], 0, ARGV[3] - 1)
+  how = 'buried'
+elseif not redis.call('LPOS', KEYS[1], ARGV[1]) then
+  return 'gone'
+end
+if tell then
   redis.call('RPUSH', KEYS[3], ARGV[4])
   if tonumber(ARGV[5]) > 0 then redis.call('PEXPIRE', KEYS[3], ARGV[5]) end
 end
-return 1`
+return how`
 )

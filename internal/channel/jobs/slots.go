@@ -67,7 +67,7 @@ func (s *slots) add(running, held, size int) {
 	}
 }
 
-// place is one job's place. It is taken when the job begins; a job that waits gives it up, and has it again, full or not, when it runs on.
+// place is one job's place. It is taken when the job begins to run; a job that waits has none, and gets one, full or not, when it runs on.
 type place struct {
 	slots *slots
 	size  int
@@ -77,9 +77,11 @@ type place struct {
 	left    bool
 }
 
-func (s *slots) enter(size int) *place {
-	s.add(1, 1, size)
-	return &place{slots: s, size: size, running: true}
+func (s *slots) enter(size int, running bool) *place {
+	s.add(0, 1, size)
+	p := &place{slots: s, size: size}
+	p.run(running)
+	return p
 }
 
 // run says whether the job runs.

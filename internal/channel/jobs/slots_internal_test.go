@@ -20,9 +20,9 @@ func TestSlots(t *testing.T) {
 		"bytes":   newSlots(100, 100, 20),
 	} {
 		t.Run(name, func(t *testing.T) {
-			first := s.enter(10)
+			first := s.enter(10, true)
 			require.False(t, full(s))
-			second := s.enter(10)
+			second := s.enter(10, true)
 			require.True(t, full(s))
 			second.run(false)
 			second.run(false)
@@ -44,7 +44,7 @@ func TestSlots(t *testing.T) {
 
 func TestIdleWaits(t *testing.T) {
 	s := newSlots(2, 2, 100)
-	p := s.enter(1)
+	p := s.enter(1, true)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 	s.idle(ctx)

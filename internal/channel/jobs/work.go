@@ -20,37 +20,29 @@ const (
 	maxRefusals  = 10               // to submit, in a row, of a kind that waiting may not mend
 	maxBreaks    = 100              // likewise, to follow a turn that runs: to give up on one costs more
 	quiet        = 10 * time.Second // a turn that has said nothing yet waits for its session
+	secondLook   = time.Second / 4  // for the attempt before a retry
+	maxBlocked   = time.Minute      // between two attempts at a list of dead letters that is none
 )
 
 // errLeaving says that the bridge leaves, and the job stays in its list.
 var errLeaving = errors.New("the bridge leaves")
 
 // work brings one message to its end: a published result, a dead letter, or, when ctx ends, nothing yet.
-func (s *session) work(ctx context.Context, raw string, p *place) error {
-	j, err := job.Parse([]byte(raw))
-	if err != nil {
-		id, _ := job.JobIDOf([]byte(raw))
-		return s.bury(ctx, raw, id, err)
+func (s *session) work(ctx context.Context, m *message, p *place) error {
+	if m.bad != nil {
+		id, _ := job.JobIDOf([]byte(m.raw))
+		return s.bury(ctx, m.raw, id, m.bad, p)
 	}
-	var earlier []int
-	var over bool
-	err = s.insist(ctx, "begin job", &j, func() (err error) {
-		earlier, over, err = s.queue.begin(ctx, raw, &j)
-		return err
-	})
-	if err != nil {
-		return err
+	if m.doubt && pause(ctx, secondLook) { // another bridge may have taken it and not marked it yet
+		if over, err := s.mark(ctx, ctx, m); err != nil || over {
+			return err
+		}
 	}
-	if over {
-		s.metrics.duplicates.Inc()
-		s.logger.Info("job has its result already", zap.String("job_id", j.JobID), zap.Int("retry_count", j.RetryCount))
-		return nil
-	}
-	result, err := s.answer(ctx, &j, earlier, p)
+	result, err := s.answer(ctx, &m.job, m.earlier, p)
 	if err != nil {
 		return err
 	}
-	return s.publish(ctx, raw, &j, &result)
+	return s.publish(ctx, m.raw, &m.job, &result, p)
 }
 
 // answer runs the job. An earlier attempt that completes answers a retry.
@@ -114,7 +106,14 @@ func (s *session) turn(ctx context.Context, j *job.Job, p *place) (*agent.AgentS
 			}
 		}
 		s.logger.Warn("job waits", zap.String("job_id", j.JobID), zap.Error(err))
+		full := j.Context.SessionID != "" && agent.CodeOf(err) == agent.CodeRateLimited // its session has all the turns it can queue
+		if full {
+			p.run(false)
+		}
 		pause(ctx, max(wait.NextBackOff(), asked(err)))
+		if full {
+			p.run(true)
+		}
 	}
 }
 
@@ -201,7 +200,7 @@ func (s *session) resultOf(ctx context.Context, j *job.Job, out *agent.AgentStep
 }
 
 // publish hands the result to the producer, and so ends the job.
-func (s *session) publish(ctx context.Context, raw string, j *job.Job, r *job.Result) error {
+func (s *session) publish(ctx context.Context, raw string, j *job.Job, r *job.Result, p *place) error {
 	message, err := r.Encode()
 	if err != nil {
 		failed := job.Failed(j.JobID, err, false, time.Now())
@@ -224,15 +223,16 @@ func (s *session) publish(ctx context.Context, raw string, j *job.Job, r *job.Re
 	case duplicate:
 		s.metrics.duplicates.Inc()
 	case occupied:
-		return s.bury(ctx, raw, "", agent.Invalid("job_id", "the key of its results holds no list"))
+		return s.bury(ctx, raw, "", agent.Invalid("job_id", "the key of its results holds no list"), p)
 	case gone:
 		s.logger.Info("another bridge has the job", zap.String("job_id", j.JobID))
 	}
 	return nil
 }
 
-// bury puts a message among the dead, and tells its producer, where the message names one.
-func (s *session) bury(ctx context.Context, raw, jobID string, why error) error {
+// bury puts a message among the dead, and tells its producer, where the message names one. Where the dead belong lies something else: the
+// producer is told once, and the message stays the bridge's, without a place, until there is room for it.
+func (s *session) bury(ctx context.Context, raw, jobID string, why error, p *place) error {
 	f := agent.FailureOf(why)
 	l := letter{Reason: f.Message, Field: f.Field, JobID: jobID, At: time.Now().UTC()}
 	var r *job.Result
@@ -240,16 +240,30 @@ func (s *session) bury(ctx context.Context, raw, jobID string, why error) error 
 		failed := job.Failed(jobID, why, false, l.At)
 		r = &failed
 	}
-	var ours bool
-	err := s.insist(ctx, "bury message", &job.Job{JobID: jobID}, func() (err error) {
-		ours, err = s.queue.bury(ctx, raw, l, r)
-		return err
-	})
-	if err == nil && ours {
-		s.metrics.dead.Inc()
-		s.logger.Warn("message is no job", zap.String("job_id", jobID), zap.Error(why))
+	for wait := patience(maxBlocked); ; {
+		var how string
+		err := s.insist(ctx, "bury message", &job.Job{JobID: jobID}, func() (err error) {
+			how, err = s.queue.bury(ctx, raw, l, r)
+			return err
+		})
+		switch {
+		case err != nil:
+			return err
+		case how == buried:
+			s.metrics.dead.Inc()
+			s.logger.Warn("message is no job", zap.String("job_id", jobID), zap.Error(why))
+			return nil
+		case how == gone:
+			return nil
+		}
+		s.logger.Error("the key of the dead letters holds no list: the message is kept", zap.String("key", s.queue.dead()),
+			zap.String("job_id", jobID), zap.NamedError("reason", why))
+		r = nil
+		p.run(false)
+		if !pause(ctx, wait.NextBackOff()) {
+			return errLeaving
+		}
 	}
-	return err
 }
 
 // insist does something with Redis until it is done or ctx ends.

@@ -12,7 +12,8 @@ type accumulator interface {
 	open() // begins one more group
 	// add takes a value that is there; why says in words why it cannot.
 	add(group int, raw json.RawMessage, v *value) (why string)
-	write(b []byte, group int) []byte // appends the result as JSON
+	// write appends the result as JSON; why says in words why there is none that could be read again.
+	write(b []byte, group int) (out []byte, why string)
 }
 
 // counts counts rows, or the values that are not null.
@@ -25,7 +26,7 @@ func (c *counts) add(g int, _ json.RawMessage, _ *value) string {
 	return ""
 }
 
-func (c *counts) write(b []byte, g int) []byte { return strconv.AppendInt(b, c.n[g], 10) }
+func (c *counts) write(b []byte, g int) ([]byte, string) { return strconv.AppendInt(b, c.n[g], 10), "" }
 
 // totals sums exactly, in decimals; of no values the result is null.
 type totals struct {
@@ -47,16 +48,20 @@ func (t *totals) add(g int, raw json.RawMessage, v *value) string {
 	}
 }
 
-func (t *totals) write(b []byte, g int) []byte {
-	sum := &t.all[g]
-	switch {
-	case sum.count == 0:
-		return append(b, null()...)
-	case t.mean:
-		return appendDecimal(b, sum.mean())
-	default:
-		return appendDecimal(b, sum.sum())
+func (t *totals) write(b []byte, g int) ([]byte, string) {
+	all := &t.all[g]
+	if all.count == 0 {
+		return append(b, null()...), ""
 	}
+	d := all.sum
+	if t.mean {
+		d = all.mean
+	}
+	out := d()
+	if beyondFloat(out) {
+		return b, "is beyond what a 64-bit float holds"
+	}
+	return appendDecimal(b, out), ""
 }
 
 // extremes finds the least or greatest value, in the order of table_sort; the first of equal ones.
@@ -86,11 +91,11 @@ func (e *extremes) add(g int, raw json.RawMessage, v *value) string {
 	return ""
 }
 
-func (e *extremes) write(b []byte, g int) []byte {
+func (e *extremes) write(b []byte, g int) ([]byte, string) {
 	if e.best[g].raw == nil {
-		return append(b, null()...)
+		return append(b, null()...), ""
 	}
-	return append(b, e.best[g].raw...)
+	return append(b, e.best[g].raw...), ""
 }
 
 // allNumeric reports whether a column holds nothing but numbers, some of them as strings.

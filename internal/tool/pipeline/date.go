@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,18 +19,18 @@ func isoLayouts() []string {
 
 // parse reads a date; why says in words why it is none.
 func (s *parseDate) parse(text string) (t time.Time, why string) {
-	if s.format == "" {
-		for _, layout := range isoLayouts() {
-			if t, err := time.Parse(layout, text); err == nil {
-				return t, ""
-			}
-		}
-		return t, "is no ISO 8601 date: give its format, such as %d/%m/%Y"
-	}
-	t, err := timefmt.ParseInLocation(text, s.format, time.UTC)
+	t, err := s.scan(text)
 	switch {
+	case err != nil && s.format == "" && s.leapSecond(text):
+		return t, noLeapSeconds
+	case err != nil && s.format == "":
+		return t, "is no ISO 8601 date: give its format, such as %d/%m/%Y"
 	case err != nil:
 		return t, "does not fit " + clip(s.format) + ": " + cause(err)
+	case s.format == "":
+		return t, ""
+	case t.Second() == 0 && s.leapSecond(text) && rolledOver(t, text, s.format):
+		return t, noLeapSeconds
 	case t.Day() <= 3 && rolledOver(t, text, s.format):
 		return t, "does not fit " + clip(s.format) + ": there is no such day"
 	}
@@ -40,19 +41,53 @@ func (s *parseDate) parse(text string) (t time.Time, why string) {
 	return t, ""
 }
 
-// rolledOver reports whether t is what became of a day that its month does not have, as February 30 becomes March 2. Written again, the
-// numbers of such a date are others. What stands behind a time zone is not looked at: offsets are written in several ways.
-func rolledOver(t time.Time, text, format string) bool {
-	if i := zone.FindStringIndex(format); i != nil {
-		format = format[:i[0]]
+// scan reads a date as the format has it; days and seconds that there are not may have rolled over.
+func (s *parseDate) scan(text string) (t time.Time, err error) {
+	if s.format != "" {
+		return timefmt.ParseInLocation(text, s.format, time.UTC)
 	}
-	was := numbers(text)
-	for i, n := range numbers(timefmt.Format(t, format)) {
-		if i < len(was) && was[i] != n {
+	for _, layout := range isoLayouts() {
+		if t, err = time.Parse(layout, text); err == nil {
+			break
+		}
+	}
+	return t, err
+}
+
+const noLeapSeconds = "has the second 60, a leap second, which cannot be kept: want 0 to 59"
+
+// leapSecond reports whether there is a 60 in the text that, as 59, is the seconds of a date.
+func (s *parseDate) leapSecond(text string) bool {
+	for i := 0; ; i++ {
+		n := strings.Index(text[i:], "60")
+		if n < 0 {
+			return false
+		}
+		i += n
+		if t, err := s.scan(text[:i] + "59" + text[i+2:]); err == nil && t.Second() == 59 {
 			return true
 		}
 	}
-	return false
+}
+
+// rolledOver reports whether t is what became of a day that its month does not have, as February 30 becomes March 2. Written again, the
+// numbers of such a date are others. Those of a time zone are left out, because offsets are written in several ways: what stands before
+// it is compared from the left, what stands behind it from the right.
+func rolledOver(t time.Time, text, format string) bool {
+	before, after := format, ""
+	if zones := zone.FindAllStringIndex(format, -1); zones != nil {
+		before, after = format[:zones[0][0]], format[zones[len(zones)-1][1]:]
+	}
+	was, is := numbers(text), numbers(timefmt.Format(t, before))
+	if n := min(len(is), len(was)); !slices.Equal(was[:n], is[:n]) {
+		return true
+	}
+	is = numbers(timefmt.Format(t, after))
+	if strings.HasPrefix(after, "%") && len(is) > 0 {
+		is = is[1:] // run together with the zone
+	}
+	n := min(len(is), len(was))
+	return !slices.Equal(was[len(was)-n:], is[len(is)-n:])
 }
 
 var zone = regexp.MustCompile(`%:*[zZ]`)

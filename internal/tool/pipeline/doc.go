@@ -25,7 +25,8 @@
 //
 // Whatever the model or the upstream does wrong is a failed result for the model to correct. It names the step, its index and argument
 // (pipeline[3].field) and, where values are at fault, the row and the field: row 12, field "price". Rows count from 0, as in jq. Only
-// an ended context and an unreachable store are errors. A field that no row has is a failure, in a few rows it is null.
+// an ended context and an unreachable store are errors. A field that no row has is a failure, unless the condition asks for it with
+// exists; in a few rows it is null. What could not be read again is a failure of the step that makes it, and never stored.
 //
 // # Results
 //

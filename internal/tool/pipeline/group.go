@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 
 	"github.com/turnstone-run/turnstone/agent"
@@ -121,6 +122,22 @@ func (g *groups) missing(rows []row) error {
 		return noSuchField(g.step.aggs[j].field, g.step.aggs[j].source, rows)
 	}
 	return nil
+}
+
+// inGroup is the fault of a result of group n.
+func (g *groups) inGroup(n int, a *aggregate, why string) error {
+	where := ""
+	for j, raw := range g.keys[n*len(g.step.by) : (n+1)*len(g.step.by)] {
+		v := valueOf(raw)
+		where += fmt.Sprintf(", %s %s", clip(g.step.by[j].name), v.shown())
+		if len(where) > 2*maxQuote {
+			break
+		}
+	}
+	if where != "" {
+		where = " in the group" + where[1:]
+	}
+	return faultf(agent.CodeOverflow, a.field, "the %s of field %q%s %s", a.fn, clip(a.source.text), where, why)
 }
 
 func (s *groupBy) accumulators(ctx context.Context, rows []row) ([]accumulator, error) {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"regexp"
 	"slices"
+	"strings"
 )
 
 // groupBy makes one row of all rows that have the same values in some fields, in the order in which groups appear:
@@ -95,13 +96,19 @@ func (s *groupBy) aggregate(fn string, field *string, fields []string) error {
 }
 
 // called is "sum(price)", "count()" or "sum(price) as total".
-var called = regexp.MustCompile(`^\s*(count|sum|avg|min|max)\(\s*(.*?)\s*\)(\s+as\s+.+)?$`)
+var called = regexp.MustCompile(`^\s*(\w+)\(\s*(.*?)\s*\)(\s+as\s+.+)?$`)
 
-// add reads an aggregate: "price", for fn, or "sum(price)", both with an optional "as total".
+// add reads an aggregate: "price", for fn, or "sum(price)", both with an optional "as total". Where there is an fn, "price(net)" is a
+// field.
 func (s *groupBy) add(at, fn, text string) error {
 	var rename string
-	if m := called.FindStringSubmatch(text); m != nil {
+	m := called.FindStringSubmatch(text)
+	switch {
+	case m == nil:
+	case slices.Contains(aggregates(), m[1]):
 		fn, text, rename = m[1], m[2], m[3]
+	case fn == "":
+		return invalid(at, "unknown function %q: want %s", clip(m[1]), strings.Join(aggregates(), ", "))
 	}
 	switch {
 	case fn == "":
@@ -151,7 +158,10 @@ func (s *groupBy) run(ctx context.Context, r *run, rows []row) ([]row, error) {
 			w.member(s.by[j].label, v)
 		}
 		for j, acc := range g.accumulators {
-			result = acc.write(result[:0], n)
+			var why string
+			if result, why = acc.write(result[:0], n); why != "" {
+				return nil, g.inGroup(n, &s.aggs[j], why)
+			}
 			w.member(s.aggs[j].label, result)
 		}
 		w.close()

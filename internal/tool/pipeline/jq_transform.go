@@ -3,10 +3,12 @@ package pipeline
 import (
 	"context"
 	"encoding/json"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/dataset"
 	"github.com/turnstone-run/turnstone/internal/jq"
 )
 
@@ -61,12 +63,23 @@ func (s *jqTransform) run(ctx context.Context, r *run, rows []row) ([]row, error
 		}
 		return nil, f
 	}
-	if len(outputs) != 1 || outputs[0][0] != '[' {
-		return outputs, nil
+	if len(outputs) == 1 && outputs[0][0] == '[' {
+		if outputs, err = listOf(outputs[0], r.cfg.MaxRows); err != nil {
+			return nil, faultf(agent.CodeOverflow, "query", "makes more than %d rows", r.cfg.MaxRows)
+		}
 	}
-	list, err := listOf(outputs[0], r.cfg.MaxRows)
-	if err != nil {
-		return nil, faultf(agent.CodeOverflow, "query", "makes more than %d rows", r.cfg.MaxRows)
+	return outputs, readable(ctx, outputs)
+}
+
+// readable refuses what jq can count with and no dataset holds: integers beyond float64, and what is nested too deep.
+func readable(ctx context.Context, outputs []row) error {
+	for i, out := range outputs {
+		if err := alive(ctx, i); err != nil {
+			return err
+		}
+		if err := dataset.Check(out); err != nil {
+			return placed(err, "query", "makes row "+strconv.Itoa(i)+", which cannot be kept")
+		}
 	}
-	return list, nil
+	return nil
 }

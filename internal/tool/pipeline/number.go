@@ -231,6 +231,16 @@ func (t *total) mean() *apd.Decimal {
 	return d
 }
 
+// beyondFloat reports whether a number is larger than datasets take.
+func beyondFloat(d *apd.Decimal) bool {
+	const sure = 308 // digits before the point
+	if d.NumDigits()+int64(d.Exponent) <= sure {
+		return false
+	}
+	_, err := d.Float64()
+	return err != nil
+}
+
 // appendDecimal writes a number as JSON: without an exponent unless it is very large or small.
 func appendDecimal(b []byte, d *apd.Decimal) []byte {
 	if e := d.NumDigits() + int64(d.Exponent); e > 40 || e < -20 {

@@ -32,16 +32,21 @@ func parsePath(field, text string) (*path, error) {
 }
 
 func newPath(text string) *path {
-	p := &path{text: text, index: -1}
 	head, rest, dotted := strings.Cut(text, ".")
-	p.head = head
-	if i, err := strconv.Atoi(head); err == nil && i >= 0 {
-		p.index = i
-	}
+	p := &path{text: text, head: head, index: position(head)}
 	if dotted {
 		p.rest = newPath(rest)
 	}
 	return p
+}
+
+// position reads a position in an array, digits without zeros before them; -1 for anything else.
+func position(text string) int {
+	i, err := strconv.Atoi(text)
+	if err != nil || strconv.Itoa(i) != text {
+		return -1
+	}
+	return max(i, -1)
 }
 
 // find returns the value of a row at the path.

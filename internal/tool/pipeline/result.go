@@ -37,6 +37,9 @@ func (r *run) result(ctx context.Context) (agent.ToolResult, *outcome, error) {
 	if err := r.redact(); err != nil {
 		return agent.ToolResult{}, nil, err
 	}
+	if err := r.fits(); err != nil {
+		return agent.ToolResult{}, nil, err
+	}
 	o := &outcome{dataset: agent.Dataset{RowCount: len(r.rows), Fields: dataset.Fields(r.rows, sampleFields)}}
 	var err error
 	if o.report, err = marshal(append([]stepReport{}, r.done...)); err != nil {
@@ -70,6 +73,35 @@ func (r *run) redact() error {
 	}
 	r.rows = clean
 	return nil
+}
+
+// fits refuses what would be stored and then be too large to be read: commas count, and CSV becomes longer than it was.
+func (r *run) fits() error {
+	size, longest := int64(1), 0
+	for i := range r.rows {
+		size += int64(len(r.rows[i])) + 1
+		if len(r.rows[i]) > len(r.rows[longest]) {
+			longest = i
+		}
+	}
+	switch {
+	case size > r.cfg.MaxBytes:
+		return r.oversized("the result is larger than %d bytes as JSON: keep fewer rows or fields", r.cfg.MaxBytes)
+	case len(r.rows) > 0 && len(r.rows[longest]) > dataset.MaxRowBytes:
+		return r.oversized("row %d of the result has %d bytes, at most %d: keep fewer fields", longest, len(r.rows[longest]), dataset.MaxRowBytes)
+	default:
+		return nil
+	}
+}
+
+// oversized is the fault of the step that made the result.
+func (r *run) oversized(format string, args ...any) error {
+	err := faultf(agent.CodeOverflow, "", format, args...)
+	if n := len(r.done); n > 0 {
+		return at(err, r.done[n-1].Step, n-1)
+	}
+	err.failure.Field = "input_ref"
+	return err
 }
 
 // store streams the rows to the blob store; without one there is no reference.

@@ -76,6 +76,33 @@ func TestFilter(t *testing.T) {
 	}
 }
 
+// A field that few rows have is no fault, in whatever order the parts of a condition stand, and whatever they leave for each other.
+func TestFilterOnSparseFields(t *testing.T) {
+	t.Parallel()
+	const data = `[{"id":1,"t":"b","x":5},{"id":2,"t":"a"},{"id":3,"t":"b","x":"n/a"},{"id":4,"t":"a","x":"?"}]`
+	const isA, isB, small, big = `{"field":"t","op":"=","value":"a"}`, `{"field":"t","op":"=","value":"b"}`,
+		`{"field":"x","op":"<=","value":1}`, `{"field":"x","op":">","value":1}`
+	const none, some = `{"field":"nowhere","op":"exists","value":false}`, `{"field":"nowhere.at","op":">","value":1}`
+	for _, tt := range []struct{ op, one, other, want string }{
+		{"and", isA, big, ""},
+		{"and", isB, big, "1"},
+		{"or", isA, big, "1 2 4"},
+		{"or", isB, big, "1 3"},
+		{"or", isB, small, "1 3"},
+		{"and", isA, `{"not":` + big + `}`, "2 4"},
+		{"and", isA, `{"field":"x","op":"in","value":[5]}`, ""},
+		{"or", none, some, "1 2 3 4"}, // the condition knows that there may be none
+		{"and", isA, `{"or":[` + some + `,` + none + `]}`, "2 4"},
+	} {
+		for _, parts := range []string{tt.one + `,` + tt.other, tt.other + `,` + tt.one} {
+			t.Run(parts, func(t *testing.T) {
+				t.Parallel()
+				require.Equal(t, tt.want, ids(t, over(t, data, `{"step":"table_filter","condition":{"`+tt.op+`":[`+parts+`]}}`)))
+			})
+		}
+	}
+}
+
 // ids lists the field id of the rows.
 func ids(t *testing.T, res agent.ToolResult) string {
 	t.Helper()
@@ -145,7 +172,13 @@ func TestFaultsOfTheRows(t *testing.T) {
 		{"sort by no second field", `[{"price":1}]`, `{"step":"table_sort","fields":["price","x"]}`, "pipeline[0].fields[1]", `"x"`},
 		{"filter on no field", `[{"price":1}]`, `{"step":"table_filter","condition":{"not":{"field":"x","op":"=","value":1}}}`, "pipeline[0].condition.not.field", `"x"`},
 		{"select no field", `[{"price":1}]`, `{"step":"table_select","fields":["price","x"]}`, "pipeline[0].fields[1]", `"x"`},
-		{"filter with another type", `[{"price":1},{"price":null}]`, `{"step":"table_filter","condition":{"field":"price","op":"<","value":"cheap"}}`, "pipeline[0].condition.value", `"cheap" cannot be compared with "1"`},
+		{"filter with another type", `[{"price":1},{"price":null}]`, `{"step":"table_filter","condition":{"field":"price","op":"<","value":"cheap"}}`, "pipeline[0].condition.value", `"cheap" cannot be compared with 1, which is the "price" of row 0`},
+		{"filter with a number", `[{"n":null},{"n":"x"},{"n":[1]}]`, `{"step":"table_filter","condition":{"field":"n","op":">","value":9}}`, "pipeline[0].condition.value", `9 cannot be compared with "x", which is the "n" of row 1`},
+		{"filter on no field that no row reached", `[{"t":"a"}]`, `{"step":"table_filter","condition":{"and":[{"field":"t","op":"=","value":"b"},{"field":"x","op":">","value":1}]}}`, "pipeline[0].condition.and[1].field", `no row has a field "x"; the first row has t`},
+		{"the other way round", `[{"t":"a"}]`, `{"step":"table_filter","condition":{"and":[{"field":"x","op":">","value":1},{"field":"t","op":"=","value":"b"}]}}`, "pipeline[0].condition.and[0].field", `no row has a field "x"; the first row has t`},
+		{"sort by no position", `[{"a":[1,2]}]`, `{"step":"table_sort","field":"a.+1"}`, "pipeline[0].field", `no row has a field "a.+1"`},
+		{"select no position", `[{"a":[1,2]}]`, `{"step":"table_select","fields":["a.0","a.01"]}`, "pipeline[0].fields[1]", `no row has a field "a.01"`},
+		{"nor this one", `[{"a":[1,2]}]`, `{"step":"table_select","fields":["a.-0"]}`, "pipeline[0].fields[0]", `no row has a field "a.-0"`},
 		{"rows that are no objects", `[1,2]`, `{"step":"table_sort","field":"x"}`, "pipeline[0]", "a number"},
 	}
 	for _, tt := range tests {

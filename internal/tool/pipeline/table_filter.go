@@ -20,8 +20,7 @@ func decodeTableFilter(raw json.RawMessage) (step, error) {
 	if in.Condition == nil {
 		return nil, invalid("condition", "is required")
 	}
-	left := maxConditions
-	c, err := parseCondition(in.Condition, "condition", 1, &left)
+	c, err := parseCondition(in.Condition)
 	return &tableFilter{condition: c}, err
 }
 
@@ -38,5 +37,5 @@ func (s *tableFilter) run(ctx context.Context, _ *run, rows []row) ([]row, error
 			kept = append(kept, r)
 		}
 	}
-	return kept, s.condition.check(rows)
+	return kept, s.condition.check(ctx, rows)
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"strconv"
 
 	"github.com/cockroachdb/apd/v3"
 	"github.com/go-json-experiment/json/jsontext"
@@ -28,6 +29,14 @@ type value struct {
 	float float64
 	text  []byte       // string: its content; number: its literal; else the compact JSON. Often a part of the row: not to be changed
 	dec   *apd.Decimal // when it is needed and float is not enough
+}
+
+// shown is how a message quotes the value: as JSON, not too long.
+func (v *value) shown() string {
+	if v.kind == kindString {
+		return strconv.Quote(clip(string(v.text)))
+	}
+	return clip(string(v.text))
 }
 
 func (v *value) absent() bool { return v.kind >= kindNull }

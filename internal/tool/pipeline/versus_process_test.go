@@ -26,7 +26,7 @@ func apartRun(b *testing.B, dir string, args ...string) effort {
 	binary, err := os.Executable()
 	require.NoError(b, err)
 	given := append([]string{"-test.run=^$", "-test.bench=^BenchmarkVersus$", "-test.benchtime=1x", "--", dir}, args...)
-	cmd := exec.CommandContext(b.Context(), binary, given...) //nolint:gosec // ourselves
+	cmd := exec.CommandContext(b.Context(), binary, given...)
 	var out bytes.Buffer
 	cmd.Stdout = &out // with what fails
 	defer func() {

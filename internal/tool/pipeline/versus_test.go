@@ -97,7 +97,7 @@ func (c *contest) jq(b *testing.B, dir string) effort {
 	name := filepath.Join(dir, "jq.out")
 	out, err := os.Create(name)
 	require.NoError(b, err)
-	cmd := exec.CommandContext(b.Context(), "jq", append([]string{"-c"}, c.jqArgs...)...) //nolint:gosec // our own programs
+	cmd := exec.CommandContext(b.Context(), "jq", append([]string{"-c"}, c.jqArgs...)...)
 	cmd.Dir, cmd.Stdout = dir, out
 	e := measure(b, cmd)
 	require.NoError(b, out.Close())
@@ -132,7 +132,7 @@ func digest(b *testing.B, name string, unordered bool) answer {
 	f, err := os.Open(name)
 	require.NoError(b, err)
 	defer func() { require.NoError(b, os.Remove(name)) }()
-	defer f.Close() //nolint:errcheck // it is only read
+	defer f.Close()
 	dec := jsontext.NewDecoder(bufio.NewReaderSize(f, 1<<20))
 	if dec.PeekKind() == '[' {
 		_, err := dec.ReadToken()
@@ -157,6 +157,7 @@ func digest(b *testing.B, name string, unordered bool) answer {
 			_, _ = hash.Write(number)
 		case '"':
 			_, _ = io.WriteString(hash, token.String())
+		default: // its kind is all of it
 		}
 		if dec.StackDepth() > outside {
 			continue
