@@ -1,7 +1,9 @@
 package definition
 
 import (
+	"cmp"
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -26,6 +28,9 @@ func (s *schema) flaws(value any) (found []flaw, refused bool) {
 	if invalid, ok := errors.AsType[*jsonschema.ValidationError](err); ok {
 		found = s.flatten(invalid)
 	}
+	slices.SortStableFunc(found, func(a, b flaw) int { // the validator walks maps: of several flaws of one place the first is told
+		return cmp.Or(slices.Compare(a.tokens, b.tokens), cmp.Compare(a.name, b.name), cmp.Compare(a.message, b.message))
+	})
 	return found, true
 }
 
