@@ -36,6 +36,11 @@ const (
 	NeedDatasets = tool.NeedDatasets // rows by reference
 	NeedResults  = tool.NeedResults  // the cache of results that all processes share
 	NeedCatalog  = tool.NeedCatalog  // which agents there are
+
+	NeedWorkflows  = tool.NeedWorkflows  // the definitions of workflows
+	NeedComposites = tool.NeedComposites // tools that were made of repeated pipelines
+	NeedReferences = tool.NeedReferences // the sources of a conversation
+	NeedRanking    = tool.NeedRanking    // full-text ranking
 )
 
 // ConnTo is the need of the gRPC client that tools.grpc_clients has under a name.

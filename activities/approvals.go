@@ -43,7 +43,7 @@ func (a *Activities) requestApproval(ctx context.Context, in RequestApprovalInpu
 		if err != nil {
 			return RequestApprovalResult{}, err
 		}
-		p, err := a.approvalOf(made, &turn, in.Step, &block, c.Rule)
+		p, err := a.approvalOf(ctx, made, &turn, in.Step, &block, c.Rule)
 		if err != nil {
 			return RequestApprovalResult{}, err
 		}
@@ -71,12 +71,13 @@ func (a *Activities) requestApproval(ctx context.Context, in RequestApprovalInpu
 }
 
 // approvalOf is what a person is shown of a call, and may do about it.
-func (a *Activities) approvalOf(e *executor, t *facts, step int, b *agent.Block, rule string) (agent.Approval, error) {
-	granted, _ := e.plan.Tool(b.Name)
-	free := false
-	if tool, err := a.Tools.Tool(granted.Toolkit, b.Name); err == nil {
-		free = effectFree(tool, b.Args)
+func (a *Activities) approvalOf(ctx context.Context, e *executor, t *facts, step int, b *agent.Block, rule string) (agent.Approval, error) {
+	plan, err := a.toolset(ctx, e, t, step+1)
+	if err != nil {
+		return agent.Approval{}, err
 	}
+	granted, tool, ok, err := a.granted(ctx, &plan, t.Tenant, b.Name)
+	free := ok && err == nil && effectFree(tool, b.Args)
 	v, err := gateOf(&granted, e.chain, t, b.Args, free)
 	if err != nil {
 		return agent.Approval{}, err
@@ -261,7 +262,11 @@ func (a *Activities) checkArgs(ctx context.Context, t *facts, p *agent.Approval,
 	if err != nil {
 		return err
 	}
-	granted, ok := made.plan.Tool(p.ToolName)
+	plan, err := a.toolset(ctx, made, t, p.Step+1)
+	if err != nil {
+		return err
+	}
+	granted, ok := plan.Tool(p.ToolName)
 	if !ok || len(granted.Spec.Parameters) == 0 {
 		return nil // the call itself is refused then
 	}

@@ -16,9 +16,6 @@ import (
 // toolEpochs is how often an unreachable tool is tried before the model is told.
 const toolEpochs = 3
 
-// outcomeUnknown is the failure type of a call whose earlier attempt may have taken effect (DESIGN §7).
-const outcomeUnknown = "outcome_unknown"
-
 // CallTool runs one tool call of a step and stores its result. A tool that fails is data for the model; one that cannot be reached
 // is an error for Temporal to retry, a bounded number of times. A call that is stored already does not run again.
 func (a *Activities) CallTool(ctx context.Context, in CallToolInput) (agent.ToolVerdict, error) {
@@ -90,6 +87,7 @@ type toolRun struct {
 	chain  []agent.Middleware
 
 	delegates []string // whom the agent may ask
+	tools     []agent.PlanTool
 }
 
 func (a *Activities) newToolRun(ctx context.Context, in CallToolInput) (*toolRun, error) {
@@ -116,9 +114,13 @@ func (a *Activities) newToolRun(ctx context.Context, in CallToolInput) (*toolRun
 	if err != nil {
 		return nil, err
 	}
-	plan := &made.plan
+	plan, err := a.toolset(ctx, made, &r.turn, in.Step+1) // what the step's model call was given
+	if err != nil {
+		return nil, err
+	}
+	r.tools = plan.Tools
 	r.chain, r.delegates = made.chain, plan.Delegates
-	granted, ok := plan.Tool(r.block.Name)
+	granted, tool, ok, err := a.granted(ctx, &plan, r.turn.Tenant, r.block.Name)
 	if in.Refused != "" {
 		r.grant, r.refuse = granted, &agent.Failure{Type: string(agent.CodeDenied), Message: in.Refused}
 		return r, nil
@@ -132,11 +134,14 @@ func (a *Activities) newToolRun(ctx context.Context, in CallToolInput) (*toolRun
 		return r, nil
 	}
 	r.grant = granted
-	r.tool, err = a.Tools.Tool(granted.Toolkit, r.block.Name)
 	if err != nil {
+		if retryable(agent.CodeOf(err)) {
+			return nil, err
+		}
 		r.refuse = agent.FailureOf(err)
 		return r, nil
 	}
+	r.tool = tool
 	if d, ok := r.tool.(agent.Delegator); ok {
 		if _, _, err := d.Delegate(r.block.Args, plan.Delegates); err != nil {
 			r.tool, r.refuse = nil, agent.FailureOf(err)
@@ -183,7 +188,7 @@ func (r *toolRun) call(ctx context.Context, p *producer) (agent.ToolResult, erro
 	inv := r.invocation(ctx, p)
 	if p.fence.Epoch > 1 && !inv.Repeatable {
 		return failed(&agent.Failure{
-			Type: outcomeUnknown, Tool: r.block.Name,
+			Type: agent.OutcomeUnknown, Tool: r.block.Name,
 			Message: "an earlier attempt of this call was cut off and may have taken effect; it was not repeated",
 		}), nil
 	}
@@ -235,6 +240,7 @@ func (r *toolRun) invocation(ctx context.Context, p *producer) agent.Invocation 
 		Attempt: int64(p.fence.Epoch), IdempotencyKey: fmt.Sprintf("%s/%d/%s", r.in.TurnID, r.in.Step, r.in.CallID),
 		Parameters: r.grant.Parameters, Auth: r.grant.Auth, Repeatable: r.grant.Spec.Idempotent || effectFree(r.tool, r.block.Args),
 		InlineBytes: r.a.InlineBytes,
+		Toolset:     func(context.Context) ([]agent.PlanTool, error) { return r.tools, nil },
 		Progress: func(message string) {
 			progress := r.event(agent.EventToolProgress)
 			progress.Text = clip(message, 1000)

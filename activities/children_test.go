@@ -120,7 +120,7 @@ func TestPauseOfAChild(t *testing.T) {
 		activities.BeginTurnInput{WorkflowID: out.Child.WorkflowID(), RunID: "r"})
 	require.NoError(t, err)
 	h.model.script(calls(agent.Block{
-		Type: agent.BlockToolCall, ID: "c", Name: "delegate_to_agent", Args: json.RawMessage(`{"agent_type":"code_interpreter","inputs":{}}`),
+		Type: agent.BlockToolCall, ID: "c", Name: "delegate_to_agent", Args: json.RawMessage(`{"agent_type":"code_interpreter","inputs":{"code":"1"}}`),
 	}))
 	v, err := h.CallModel(t.Context(), activities.CallModelInput{TurnID: out.Child, Step: 1})
 	require.NoError(t, err)

@@ -22,6 +22,12 @@ func retryable(c agent.Code) bool {
 	}
 }
 
+// TemporalError is that table, for the activities of other workflows.
+func TemporalError(err error) error { return temporalError(err) }
+
+// Retryable reports whether the same may succeed later.
+func Retryable(c agent.Code) bool { return retryable(c) }
+
 // temporalError turns an error into what Temporal acts on; its type is the code.
 func temporalError(err error) error {
 	if err == nil {

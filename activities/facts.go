@@ -23,8 +23,9 @@ type facts struct {
 	schema  json.RawMessage // of the answer; empty: free text
 	parent  agent.TurnID
 	job     jobFacts
-	first   bool    // nothing came before it in its session
-	aside   *string // what its prompts say of the data that lies ready; nil until a model is called for it
+	first   bool             // nothing came before it in its session
+	tools   *agent.TurnTools // besides the plan's; nil until they are asked for
+	aside   *string          // what its prompts say of the data that lies ready; nil until a model is called for it
 }
 
 func factsOf(r *agent.TurnRecord, cursor int64) facts {

@@ -193,13 +193,22 @@ type fakeTool struct {
 	call  func(ctx context.Context, inv agent.Invocation, call agent.ToolCall) (agent.ToolResult, error)
 	free  bool
 	count int
+
+	listed    []agent.ListedTool // by its source
+	listFault error
+	asked     int
 }
 
-func (f *fakeTool) Tool(kit, name string) (agent.Tool, error) {
-	if kit != "fake" || name != "lookup" {
+func (f *fakeTool) Granted(_ context.Context, _ string, t *agent.PlanTool) (agent.Tool, error) {
+	if t.Toolkit != "fake" || t.Spec.Name != "lookup" && t.Handle == "" {
 		return nil, agent.Errorf(agent.CodeNotFound, "", "not granted in toolkit")
 	}
 	return f, nil
+}
+
+func (f *fakeTool) List(context.Context, string, *agent.PlanSource) ([]agent.ListedTool, error) {
+	f.asked++
+	return f.listed, f.listFault
 }
 
 func (f *fakeTool) Spec() agent.ToolSpec            { return agent.ToolSpec{Name: "lookup"} }

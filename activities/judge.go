@@ -64,8 +64,7 @@ func (r *modelRun) judge(ctx context.Context, blocks []agent.Block) ([]agent.Cal
 			continue
 		}
 		v := agent.CallVerdict{ID: agent.CallID(b.ID), Name: b.Name, Summary: b.Name}
-		granted, ok := r.plan.Tool(b.Name)
-		tool, err := r.a.Tools.Tool(granted.Toolkit, b.Name)
+		granted, tool, ok, err := r.a.granted(ctx, &r.plan, r.turn.Tenant, b.Name)
 		if !ok || err != nil || b.Error != "" {
 			v.Local = true // answered with a refusal, which costs nothing
 			out = append(out, v)

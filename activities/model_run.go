@@ -50,7 +50,10 @@ func (a *Activities) newModelRun(ctx context.Context, in CallModelInput) (*model
 	if err != nil {
 		return nil, err
 	}
-	plan := made.plan
+	plan, err := a.toolset(ctx, made, &turn, in.Step)
+	if err != nil {
+		return nil, err
+	}
 	r := &modelRun{a: a, in: in, turn: turn, plan: plan, chain: made.chain, base: ctx}
 	if r.profile, err = plan.Model(turn.model); err != nil {
 		return nil, err
@@ -65,6 +68,10 @@ func (a *Activities) newModelRun(ctx context.Context, in CallModelInput) (*model
 		if query.Aside, err = a.aside(ctx, made, &turn); err != nil {
 			return nil, err
 		}
+		if missing := missingTools(turn.tools); missing != "" {
+			query.Aside = strings.TrimPrefix(query.Aside+"\n\n"+missing, "\n\n")
+		}
+		r.turn = turn
 	}
 	messages, err := a.Store.Prompt(ctx, query)
 	if err != nil {
@@ -81,9 +88,7 @@ func (a *Activities) newModelRun(ctx context.Context, in CallModelInput) (*model
 		return nil, err
 	}
 	r.request.OutputSchema = turn.schema
-	for i := range plan.Tools {
-		r.request.Tools = append(r.request.Tools, plan.Tools[i].Spec)
-	}
+	r.request.Tools = offered(plan.Tools, messages)
 	return r, nil
 }
 

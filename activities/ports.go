@@ -30,7 +30,10 @@ type Models interface {
 
 // Tools finds a granted tool by toolkit and exact name.
 type Tools interface {
-	Tool(toolkit, name string) (agent.Tool, error)
+	// Granted returns the code of a granted tool: of its toolkit, or what a dynamic toolkit finds for the grant.
+	Granted(ctx context.Context, tenant string, t *agent.PlanTool) (agent.Tool, error)
+	// List asks a dynamic toolkit which tools it has for a source, in an order that does not change by itself.
+	List(ctx context.Context, tenant string, s *agent.PlanSource) ([]agent.ListedTool, error)
 }
 
 // TurnStore keeps sessions, turns, steps, transcripts and results. Every write is idempotent on its key and atomic.
@@ -84,6 +87,9 @@ type SessionMemory interface {
 	// SavePrepared keeps what the preparation of a turn found out, with its ledger rows as step 0; the first stands. Prepared returns it.
 	SavePrepared(ctx context.Context, p agent.Prepared) error
 	Prepared(ctx context.Context, id agent.TurnID) (p agent.Prepared, ok bool, err error)
+	// SaveTurnTools keeps what a turn's dynamic toolkits had when it began; the first stands, and is answered. TurnTools returns it.
+	SaveTurnTools(ctx context.Context, id agent.TurnID, t agent.TurnTools) (agent.TurnTools, error)
+	TurnTools(ctx context.Context, id agent.TurnID) (t agent.TurnTools, ok bool, err error)
 	// CallCounts counts the model replies and the tool calls of the session's finished turns, tools by name.
 	CallCounts(ctx context.Context, tenant string, s agent.SessionID) (agent.CallCounts, error)
 	// Note and SetNote keep small JSON with a session; nil when there is none.

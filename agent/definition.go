@@ -84,6 +84,8 @@ type ToolGrant struct {
 	Toolkit  string   `json:"toolkit"`
 	Tools    []string `json:"tools,omitempty"`    // of these names alone; empty: all
 	Approval Approve  `json:"approval,omitempty"` // empty: as the binding says
+	// Deferred tools cost no prompt: the model is told of one when search_tools has found it.
+	Deferred bool `json:"deferred,omitempty"`
 }
 
 // ToolBinding is a tool or toolkit node with its parameters filled in.

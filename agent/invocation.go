@@ -43,6 +43,8 @@ type Invocation struct {
 	// Redact cleans JSON that a tool stores by itself, as middleware wants what it answers cleaned; an error forbids storing it. What it
 	// changes must not be answered to calls that are cleaned otherwise. Nil: nothing is to be cleaned.
 	Redact func(raw json.RawMessage) (json.RawMessage, error)
+	// Toolset lists the tools that the turn is granted, deferred ones and those of dynamic toolkits included. Nil: none are known.
+	Toolset func(ctx context.Context) ([]PlanTool, error)
 	// InlineBytes is how long an output may be before it is moved to the blob store. 0: 32 KiB.
 	InlineBytes int
 	// Input loads the messages that the turn was asked with. Nil: there are none.

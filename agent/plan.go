@@ -16,6 +16,7 @@ type Plan struct {
 	System     string           `json:"system"`
 	Models     []PlanModel      `json:"models"` // the first is the default; a request may choose another by profile
 	Tools      []PlanTool       `json:"tools"`
+	Sources    []PlanSource     `json:"sources,omitempty"` // of tools that are known only when a turn begins
 	Middleware []PlanMiddleware `json:"middleware"`
 	Limits     Limits           `json:"limits"`
 
@@ -79,6 +80,30 @@ type PlanTool struct {
 	Approval       Approve         `json:"approval,omitempty"`   // never: needs no approval by the plan's word; always: whatever the call
 	Parameters     json.RawMessage `json:"parameters,omitempty"` // the binding's, defaults filled in
 	Auth           []PlanAuth      `json:"auth,omitempty"`
+	Deferred       bool            `json:"deferred,omitempty"` // the model is not told of it until another tool's answer names it
+
+	Handle string `json:"handle,omitempty"` // of a [DynamicToolkit]'s tool, and what follows; never in a plan
+	Kind   string `json:"kind,omitempty"`
+}
+
+// PlanSource is a grant of the tools that a [DynamicToolkit] has when a turn begins. Its fields are those of [PlanTool].
+type PlanSource struct {
+	Toolkit        string          `json:"toolkit"`
+	Binding        string          `json:"binding"`
+	Node           string          `json:"node"`
+	SourceNodeName string          `json:"source_node_name"`
+	IsFromToolkit  bool            `json:"is_from_toolkit"`
+	Approval       Approve         `json:"approval,omitempty"`
+	Parameters     json.RawMessage `json:"parameters,omitempty"`
+	Auth           []PlanAuth      `json:"auth,omitempty"`
+	Deferred       bool            `json:"deferred,omitempty"`
+	Only           []string        `json:"only,omitempty"` // of these names alone; empty: all
+}
+
+// TurnTools are the tools that a turn was given besides its plan's: what the plan's sources had when it began.
+type TurnTools struct {
+	Tools   []PlanTool `json:"tools"`
+	Missing []string   `json:"missing,omitempty"` // bindings that could not be asked
 }
 
 // PlanAuth is an auth profile as a plan holds it: references to secrets, never secrets.

@@ -16,6 +16,7 @@ type ToolSpec struct {
 	InherentlySafe bool `json:"inherently_safe,omitempty"` // never needs an approval, whatever the arguments
 	ClientSide     bool `json:"client_side,omitempty"`     // runs at the caller; its result comes by "provide"
 	ReadsDatasets  bool `json:"reads_datasets,omitempty"`  // takes references to datasets: the model is told which its session has
+	RevealsTools   bool `json:"reveals_tools,omitempty"`   // its answers {"tools":[{"name":…}]} offer the model deferred tools of these names
 }
 
 // Tool is one callable. A tool that fails says so in its result, for the model to see and correct; an error means that the tool
@@ -82,3 +83,33 @@ type DelegateRequest struct {
 	Message string
 	Limits  *Limits // nil: what the asking turn has left
 }
+
+// DynamicToolkit is implemented by a toolkit of which some or all tools are known only when asked, for a tenant and a binding: those of
+// a server elsewhere, or those that a tenant has made. What List answers when a turn calls its first model is what the turn has, to its
+// end; a change takes effect between turns. Tools lists those that every binding has.
+type DynamicToolkit interface {
+	Toolkit
+	// List describes the tools that a binding has at present, besides Tools. [CodeUnavailable] when it cannot be said: the turn does
+	// without them.
+	List(ctx context.Context, scope ToolScope) ([]ListedTool, error)
+	// Find returns a tool that List has described, by its name and handle. [CodeNotFound] when it is gone: the model is told.
+	Find(ctx context.Context, scope ToolScope, name, handle string) (Tool, error)
+}
+
+// ToolScope is for whom a toolkit is asked.
+type ToolScope struct {
+	Tenant     string
+	Binding    string
+	Parameters json.RawMessage // of the binding, with defaults
+	Auth       []PlanAuth
+}
+
+// ListedTool is a tool of a [DynamicToolkit].
+type ListedTool struct {
+	Spec   ToolSpec `json:"spec"`
+	Handle string   `json:"handle,omitempty"` // what Find needs besides the name, e.g. a version; at most 1 KiB
+	Kind   string   `json:"kind,omitempty"`   // for people and searches: composite, mcp; empty: tool
+}
+
+// OutcomeUnknown is the type of a [Failure] of a call that may have taken effect and was not repeated (DESIGN §7).
+const OutcomeUnknown = "outcome_unknown"

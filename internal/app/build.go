@@ -209,6 +209,9 @@ func (k kits) OnRequest(name string) bool {
 	return ok && r.OnRequest()
 }
 
+// Dynamic implements [catalog.Tools].
+func (k kits) Dynamic(name string) bool { return k.tools.Dynamic(name) }
+
 func (k kits) Single(name string) bool { return k.tools.Single(name) }
 
 func (k kits) Properties(name string) json.RawMessage {

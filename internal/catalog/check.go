@@ -128,7 +128,7 @@ func (c *checker) binding(e *entry, b *agent.ToolBinding) {
 	try := compiler{parts: c.r.cfg.Parts, e: e, in: &inputs{}, out: &compiled{}}
 	try.parameters(found, b.Parameters, "parameters")
 	if specs, err := c.r.cfg.Parts.Tools.Specs(codeOf(n)); err == nil {
-		try.only(specs, b.Tools, "tools")
+		try.only(specs, b.Tools, c.r.cfg.Parts.Tools.Dynamic(codeOf(n)), "tools")
 	}
 	c.faults = append(c.faults, try.out.faults...)
 }

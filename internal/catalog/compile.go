@@ -70,6 +70,7 @@ func compile(parts *Parts, e *entry, in *inputs) *compiled {
 	c.instructions()
 	c.models()
 	c.tools()
+	c.deferred()
 	c.delegates()
 	c.collections()
 	c.bounds()

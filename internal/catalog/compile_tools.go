@@ -53,14 +53,41 @@ func (c *compiler) grant(g *grant) {
 	if n.Type == agent.NodeTool {
 		specs = slices.DeleteFunc(slices.Clone(specs), func(s agent.ToolSpec) bool { return s.Name != toolOf(n) })
 	}
-	specs = c.only(specs, g.bound.Tools, at)
-	specs = c.only(specs, g.Tools, g.at("tools"))
+	dynamic := n.Type == agent.NodeToolkit && c.parts.Tools.Dynamic(codeOf(n))
+	specs, bound := c.only(specs, g.bound.Tools, dynamic, at)
+	specs, granted := c.only(specs, g.Tools, dynamic, g.at("tools"))
+	source := agent.PlanSource{
+		Toolkit: codeOf(n), Binding: g.bound.Name, Node: n.NodeID + "@" + n.Version, SourceNodeName: n.NodeID,
+		IsFromToolkit: n.Type == agent.NodeToolkit, Approval: approval(g.Approval, g.bound.Approval), Parameters: params.raw, Auth: auth,
+		Deferred: g.Deferred,
+	}
 	for _, spec := range specs {
 		c.add(agent.PlanTool{
-			Spec: spec, Toolkit: codeOf(n), Binding: g.bound.Name, Node: n.NodeID + "@" + n.Version, SourceNodeName: n.NodeID,
-			IsFromToolkit: n.Type == agent.NodeToolkit, Approval: approval(g.Approval, g.bound.Approval), Parameters: params.raw, Auth: auth,
+			Spec: spec, Toolkit: source.Toolkit, Binding: source.Binding, Node: source.Node, SourceNodeName: source.SourceNodeName,
+			IsFromToolkit: source.IsFromToolkit, Approval: source.Approval, Parameters: source.Parameters, Auth: source.Auth,
+			Deferred: source.Deferred && !spec.RevealsTools,
 		}, g)
 	}
+	if dynamic {
+		c.addSource(&source, bound, granted)
+	}
+}
+
+// addSource adds a dynamic toolkit's grant. bound and granted are the names that binding and grant keep, none for all; a name that both
+// must keep and one does not is never there.
+func (c *compiler) addSource(s *agent.PlanSource, bound, granted []string) {
+	switch {
+	case bound == nil:
+		s.Only = granted
+	case granted == nil:
+		s.Only = bound
+	default:
+		s.Only = slices.DeleteFunc(slices.Clone(granted), func(name string) bool { return !slices.Contains(bound, name) })
+	}
+	if s.Only != nil && len(s.Only) == 0 {
+		return
+	}
+	c.plan.Sources = append(c.plan.Sources, *s)
 }
 
 // codeOf names the code behind a tool or toolkit node.
@@ -79,21 +106,27 @@ func approval(policies ...agent.Approve) agent.Approve {
 	return ""
 }
 
-// only keeps the tools of a list of names; no names keep all.
-func (c *compiler) only(specs []agent.ToolSpec, names []string, path string) []agent.ToolSpec {
+// only keeps the tools of a list of names; no names keep all. The names that are none of specs are faults, except of a dynamic toolkit:
+// there they are answered as others, which is nil for all.
+func (c *compiler) only(specs []agent.ToolSpec, names []string, dynamic bool, path string) (kept []agent.ToolSpec, others []string) {
 	if len(names) == 0 {
-		return specs
+		return specs, nil
 	}
 	var out []agent.ToolSpec
+	others = []string{}
 	for i, name := range names {
 		at := slices.IndexFunc(specs, func(s agent.ToolSpec) bool { return s.Name == name })
+		if at < 0 && dynamic {
+			others = append(others, name)
+			continue
+		}
 		if at < 0 {
 			c.fault(fmt.Sprintf("%s[%d]", path, i), "there is no tool %q here: there are %s", name, nameList(specs))
 			continue
 		}
 		out = append(out, specs[at])
 	}
-	return out
+	return out, others
 }
 
 func nameList(specs []agent.ToolSpec) string {

@@ -147,7 +147,7 @@ func (g *gatherer) tools(parts *Parts, list []agent.ToolGrant) {
 }
 
 // needs looks up the tools that come with something else, as if they were listed last: delegates bring the tool that hands work over,
-// some middleware brings tools of its own.
+// deferred tools the one that finds them, some middleware brings tools of its own.
 func (g *gatherer) needs(parts *Parts, a *agent.AgentInstance) {
 	need := func(t agent.ToolGrant, path string) {
 		if !strings.Contains(t.Toolkit, "@") {
@@ -160,6 +160,12 @@ func (g *gatherer) needs(parts *Parts, a *agent.AgentInstance) {
 	}
 	if len(a.Delegates) > 0 {
 		need(agent.ToolGrant{Toolkit: delegateKit}, "delegates")
+	}
+	for i, t := range a.Tools {
+		if t.Deferred {
+			need(agent.ToolGrant{Toolkit: searchKit}, fmt.Sprintf("tools[%d].deferred", i))
+			break
+		}
 	}
 	bring := func(m agent.PlanMiddleware, path string) {
 		list := []agent.PlanMiddleware{m}

@@ -177,11 +177,19 @@ func (kits) Specs(kit string) ([]agent.ToolSpec, error) {
 	case "todo":
 		return []agent.ToolSpec{{Name: "write_todos", Parameters: object, InherentlySafe: true}}, nil
 	}
+	switch kit { // named by some tests alone
+	case "toolsearch":
+		return []agent.ToolSpec{{Name: "search_tools", Description: "Finds tools.", Parameters: object, InherentlySafe: true, RevealsTools: true}}, nil
+	case "remote":
+		return []agent.ToolSpec{{Name: "ping", Parameters: object}}, nil
+	}
 	if kit == "clock" { // listed by some tests alone
 		return []agent.ToolSpec{{Name: "clock", Parameters: object}}, nil
 	}
 	return nil, agent.Errorf(agent.CodeNotFound, "", "this server has no toolkit %q", kit)
 }
+
+func (kits) Dynamic(kit string) bool { return kit == "remote" }
 
 func (kits) Single(kit string) bool { return kit == "clock" }
 

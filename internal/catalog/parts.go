@@ -21,6 +21,8 @@ type Tools interface {
 	Single(toolkit string) bool
 	// Properties is the JSON Schema of a toolkit's parameters, nil when it takes none.
 	Properties(toolkit string) json.RawMessage
+	// Dynamic reports whether a toolkit has tools that are known only when a turn begins ([agent.DynamicToolkit]).
+	Dynamic(toolkit string) bool
 	// OnRequest reports whether a toolkit is granted to agents that name it, or that need it, alone: * does not mean it.
 	OnRequest(toolkit string) bool
 }

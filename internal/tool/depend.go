@@ -62,6 +62,54 @@ type Catalog interface {
 	ListAgents(ctx context.Context, query agent.AgentQuery) (agent.AgentPage, error)
 }
 
+// Workflows are the definitions of a tenant's workflows, here or at an orchestrator.
+type Workflows interface {
+	// PatchWorkflow changes one. Errors name the operation or the place: [agent.CodeInvalid], [agent.CodeConflict] for a version that is
+	// no longer the newest, [agent.CodeNotFound] with Field "workflow_tag".
+	PatchWorkflow(ctx context.Context, r agent.WorkflowPatchRequest) (agent.WorkflowPatchResult, error)
+	// ListWorkflows lists the newest versions.
+	ListWorkflows(ctx context.Context, q agent.WorkflowQuery) (agent.WorkflowPage, error)
+}
+
+// Composites keeps what was made of repeated pipelines, for all processes.
+type Composites interface {
+	// UsePipeline counts a call once and says what is known of its shape.
+	UsePipeline(ctx context.Context, use agent.PipelineUse) (agent.PipelineUses, error)
+	// SaveComposite stores what a shape was promoted to, or a change of its parameters and pipeline. A name that is taken gets a number
+	// behind it; a person's name, description and switch stay. It answers what is stored.
+	SaveComposite(ctx context.Context, c agent.Composite) (agent.Composite, error)
+	// Composites lists those of a tenant by name, disabled ones included.
+	Composites(ctx context.Context, tenant string) ([]agent.Composite, error)
+	// Composite returns one version by id; [agent.CodeNotFound].
+	Composite(ctx context.Context, tenant, id string, version int64) (agent.Composite, error)
+}
+
+// References keeps the sources that a conversation has found, each once and numbered.
+type References interface {
+	// AddReferences keeps what is new and answers all of refs with their numbers. A source is the same when a key or an alias is.
+	AddReferences(ctx context.Context, tenant string, s agent.SessionID, refs []agent.Reference) ([]agent.Reference, error)
+	// References lists them by number.
+	References(ctx context.Context, tenant string, s agent.SessionID) ([]agent.Reference, error)
+}
+
+// Ranking finds documents by words, as a full-text search does.
+type Ranking interface {
+	// Rank returns the documents that have any of the query's words, the best first, at most n. Words of the title count more.
+	Rank(ctx context.Context, query string, docs []RankedText, n int) ([]Ranked, error)
+}
+
+// RankedText is a document to rank.
+type RankedText struct {
+	Title string
+	Body  string
+}
+
+// Ranked is a document that was found.
+type Ranked struct {
+	Index int // in what was given
+	Score float64
+}
+
 // Dependencies is what a toolkit may be given (seed 000 §5.5, ToolDependencies). A factory gets exactly what it asked for and the
 // logger; the rest is nil.
 type Dependencies struct {
@@ -71,6 +119,11 @@ type Dependencies struct {
 	Datasets Datasets
 	Results  Results
 	Catalog  Catalog
+
+	Workflows  Workflows
+	Composites Composites
+	References References
+	Ranking    Ranking
 	// Conn returns the gRPC client of a name. A toolkit that asks for one that it did not declare is answered with [agent.CodeDenied].
 	Conn   func(name string) (grpc.ClientConnInterface, error)
 	Logger *zap.Logger // never nil in a factory, and named after the toolkit
@@ -87,6 +140,11 @@ const (
 	NeedDatasets Need = "datasets"
 	NeedResults  Need = "results"
 	NeedCatalog  Need = "catalog"
+
+	NeedWorkflows  Need = "workflows"
+	NeedComposites Need = "composites"
+	NeedReferences Need = "references"
+	NeedRanking    Need = "ranking"
 )
 
 // connPrefix begins the need of a gRPC client.
@@ -208,6 +266,22 @@ func gifts() map[Need]func(to, from *Dependencies) (missing string) {
 		NeedCatalog: func(to, from *Dependencies) string {
 			to.Catalog = from.Catalog
 			return unless(to.Catalog != nil, "the catalog")
+		},
+		NeedWorkflows: func(to, from *Dependencies) string {
+			to.Workflows = from.Workflows
+			return unless(to.Workflows != nil, "workflow definitions")
+		},
+		NeedComposites: func(to, from *Dependencies) string {
+			to.Composites = from.Composites
+			return unless(to.Composites != nil, "composite tools")
+		},
+		NeedReferences: func(to, from *Dependencies) string {
+			to.References = from.References
+			return unless(to.References != nil, "references")
+		},
+		NeedRanking: func(to, from *Dependencies) string {
+			to.Ranking = from.Ranking
+			return unless(to.Ranking != nil, "full-text ranking")
 		},
 	}
 }

@@ -3,6 +3,8 @@
 package tool
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
 	"regexp"
 	"slices"
@@ -70,6 +72,56 @@ func (r *Registry) Tool(toolkit, name string) (agent.Tool, error) {
 		return nil, agent.Errorf(agent.CodeNotFound, op, "not granted in toolkit %q", toolkit)
 	}
 	return t, nil
+}
+
+// Granted returns the code of a tool that a plan or a turn grants: of its toolkit, or what a dynamic toolkit finds for the grant. Errors
+// are those of Tool, and of [agent.DynamicToolkit].
+func (r *Registry) Granted(ctx context.Context, tenant string, t *agent.PlanTool) (agent.Tool, error) {
+	found, err := r.Tool(t.Toolkit, t.Spec.Name)
+	if err == nil {
+		return found, nil
+	}
+	kit, ok := r.dynamic(t.Toolkit)
+	if !ok {
+		return nil, err
+	}
+	scope := agent.ToolScope{Tenant: tenant, Binding: t.Binding, Parameters: t.Parameters, Auth: t.Auth}
+	return kit.Find(ctx, scope, t.Spec.Name, t.Handle)
+}
+
+// List asks a dynamic toolkit which tools it has for a source, besides those of its Tools. A tool whose name or schema no provider
+// would accept is left out.
+func (r *Registry) List(ctx context.Context, tenant string, s *agent.PlanSource) ([]agent.ListedTool, error) {
+	kit, ok := r.dynamic(s.Toolkit)
+	if !ok {
+		return nil, agent.Errorf(agent.CodeNotFound, "list tools", "there is no toolkit %q whose tools change", s.Toolkit)
+	}
+	listed, err := kit.List(ctx, agent.ToolScope{Tenant: tenant, Binding: s.Binding, Parameters: s.Parameters, Auth: s.Auth})
+	if err != nil {
+		return nil, fmt.Errorf("list tools of %q: %w", s.Binding, err)
+	}
+	return slices.DeleteFunc(listed, func(l agent.ListedTool) bool {
+		_, static := r.byName[s.Toolkit].tools[l.Spec.Name]
+		return static || !namePattern.MatchString(l.Spec.Name) || len(l.Handle) > maxHandle || !json.Valid(l.Spec.Parameters)
+	}), nil
+}
+
+// maxHandle bounds a tool's handle, in bytes.
+const maxHandle = 1 << 10
+
+// Dynamic reports whether some of a toolkit's tools are known only when a turn begins.
+func (r *Registry) Dynamic(toolkit string) bool {
+	_, ok := r.dynamic(toolkit)
+	return ok
+}
+
+func (r *Registry) dynamic(toolkit string) (agent.DynamicToolkit, bool) {
+	e, ok := r.byName[toolkit]
+	if !ok {
+		return nil, false
+	}
+	kit, ok := e.kit.(agent.DynamicToolkit)
+	return kit, ok
 }
 
 // Toolkit returns a toolkit by its exact name.
