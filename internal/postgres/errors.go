@@ -31,6 +31,12 @@ func mapError(op string, err error) error {
 	return &agent.Error{Code: codeOf(err), Op: op, Err: err}
 }
 
+// violates reports whether err is the violation of a constraint by its name.
+func violates(err error, constraint string) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && pg.ConstraintName == constraint
+}
+
 func codeOf(err error) agent.Code {
 	var pg *pgconn.PgError
 	switch {

@@ -1,4 +1,12 @@
 package postgres
 
-// ReadDatasets is for the test of its plan.
-const ReadDatasets = readDatasets
+// Statements for the tests of their plans.
+const (
+	ReadDatasets  = readDatasets
+	ReadWorkflow  = readWorkflow
+	ListRuns      = listRuns
+	ReadTurnTools = readTurnTools
+	ReadUses      = readUses
+	EvictUses     = evictUses
+	EvictSamples  = evictSamples
+)

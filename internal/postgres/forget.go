@@ -75,6 +75,8 @@ func forget() []string {
 		`DELETE FROM turn_steps WHERE turn_id` + turnsOf,
 		`DELETE FROM remembered_decisions WHERE tenant = $1 AND session_id = ANY ($2)`,
 		`DELETE FROM session_notes WHERE tenant = $1 AND session_id = ANY ($2)`,
+		`DELETE FROM reference_lists WHERE tenant = $1 AND session_id = ANY ($2)`,
+		`DELETE FROM turn_tools WHERE turn_id` + turnsOf,
 	}
 }
 

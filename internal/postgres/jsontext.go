@@ -28,6 +28,15 @@ func encodeRaw(raw json.RawMessage) ([]byte, error) {
 	return encode(raw)
 }
 
+// verbatim is JSON text for a json column as it was given, but for invalid UTF-8; nil becomes NULL. What is no JSON the database refuses as
+// [agent.CodeInvalid].
+func verbatim(raw json.RawMessage) []byte {
+	if len(raw) == 0 {
+		return nil
+	}
+	return bytes.ToValidUTF8(raw, []byte("\ufffd"))
+}
+
 // encodeOptional is [encode] for a pointer: nil becomes NULL.
 func encodeOptional[T any](v *T) ([]byte, error) {
 	if v == nil {
