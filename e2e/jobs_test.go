@@ -136,7 +136,8 @@ func TestJobsSurviveTheirBridges(t *testing.T) {
 			j := job.Job{JobID: id(k*perKill + i), Prompt: "fetch flights, sort by price, top 3", Context: job.Context{SessionID: fmt.Sprint("s", i, "-", k)}}
 			require.NoError(t, producer.Push(t.Context(), j))
 		}
-		time.Sleep(rand.N(600 * time.Millisecond)) // the moment is chance: that is the test
+		taken := "agent:jobs:attempt:" + id(k*perKill+rand.IntN(perKill)) + ":0" // which one is chance: that is the test
+		require.Eventually(t, func() bool { return server.Exists(t.Context(), taken).Val() == 1 }, 2*time.Minute, 2*time.Millisecond)
 		victim := rand.IntN(bridges)
 		up[victim].end(syscall.SIGKILL)
 		up[victim] = b.launch(binary, freeAddr(t), bridge)

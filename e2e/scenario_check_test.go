@@ -238,16 +238,13 @@ func (s *stage) checkWords(r *run, p *played, out *agent.AgentStepOutput, want *
 	for _, words := range want.Shows {
 		require.Contains(t, events, words, "events")
 	}
-	if len(want.Hidden) == 0 {
-		return
-	}
 	kept := map[string]string{
 		"events": events, "result": flat(encode(t, out)), "transcript": flat(encode(t, s.messagesOf(r, p))),
 	}
 	if s.exists(p.receipt.TurnID) {
 		kept["history"] = flat(encode(t, s.history(p.receipt.TurnID.WorkflowID(), "")))
 	}
-	for _, words := range want.Hidden {
+	for _, words := range append([]string{scenarioKey}, want.Hidden...) {
 		for where, text := range kept {
 			require.NotContains(t, text, words, where)
 		}

@@ -16,9 +16,9 @@ import (
 func (sc *scenario) manifest(r *run) ([]agent.ManifestFile, error) {
 	profiles := map[string]map[string]any{mainProfile: sc.Profile}
 	maps.Copy(profiles, sc.Profiles)
-	var docs []map[string]any
+	docs := []map[string]any{{"kind": agent.KindAuth, "name": keyProfile, "type": agent.AuthBearer, "secret": "env:" + keyVariable}}
 	for _, name := range slices.Sorted(maps.Keys(profiles)) {
-		doc := map[string]any{"kind": agent.KindModel, "name": name, "provider": "openai", "model": "model-" + name}
+		doc := map[string]any{"kind": agent.KindModel, "name": name, "provider": "openai", "model": "model-" + name, "auth": keyProfile}
 		maps.Copy(doc, profiles[name])
 		doc["base_url"] = r.provider.baseURL(name, fmt.Sprint(doc["provider"]))
 		docs = append(docs, doc)

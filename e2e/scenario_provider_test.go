@@ -38,6 +38,7 @@ type reply struct {
 	Cut        bool            `json:"cut"`  // the connection breaks behind the text
 	Hold       bool            `json:"hold"` // nothing comes behind the text
 	Wait       bool            `json:"wait"` // until the people have done what they do
+	Echo       bool            `json:"echo"` // the refusal says which key it was asked with
 }
 
 type cited struct {
@@ -229,6 +230,9 @@ func (s *scripted) serve(w http.ResponseWriter, r *http.Request) {
 		dialect = llmtest.OpenAI{}
 	}
 	p, n, acted, ok := s.next(profile, string(body))
+	if keyOf(r) != scenarioKey {
+		p = reply{Status: http.StatusUnauthorized}
+	}
 	if !ok {
 		p = reply{Status: http.StatusBadRequest}
 	}
@@ -242,7 +246,11 @@ func (s *scripted) serve(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Retry-After", strconv.Itoa(p.RetryAfter))
 		}
 		w.WriteHeader(p.Status)
-		_, _ = io.WriteString(w, dialect.Refusal(p.Status, "scripted", fmt.Sprintf("the script refuses request %d", n))) // the client has left, or gets it
+		words := fmt.Sprintf("the script refuses request %d", n)
+		if p.Echo {
+			words += " with the key " + keyOf(r)
+		}
+		_, _ = io.WriteString(w, dialect.Refusal(p.Status, "scripted", words)) // the client has left, or gets it
 		return
 	}
 	w.Header().Set("Content-Type", dialect.ContentType())

@@ -75,8 +75,13 @@ func startStage(t *testing.T) *stage {
 	t.Helper()
 	kit := newDesk()
 	set := settingsFor(t)
+	said := &logged{}
+	t.Cleanup(func() { // after the service has stopped
+		requireUnsaid(t, said)
+		requireUnstored(t, set)
+	})
 	service, err := turnstone.New(turnstone.Config{
-		Settings: set, Logger: testLogger(t), Toolkits: []agent.Toolkit{kit},
+		Settings: set, Logger: said.beside(testLogger(t)), Toolkits: []agent.Toolkit{kit}, Env: []string{keyVariable + "=" + scenarioKey},
 		Middleware: []turnstone.Middleware{jumperMiddleware(), hooksMiddleware()},
 	})
 	require.NoError(t, err)

@@ -278,7 +278,8 @@ func TestBridgesDieAllTheTime(t *testing.T) {
 			victim := rand.N(bridges)
 			kills[victim]()
 			kills[victim] = start()
-			time.Sleep(time.Duration(rand.N(20)) * time.Millisecond) // nothing is waited for: deaths come when they come
+			mark := fmt.Sprintf("%s:attempt:%d:0", b.queue, rand.N(i+1)) // of which job is chance: deaths come when they come
+			b.until("a job is taken", func() bool { return b.raw.Exists(b.t.Context(), mark).Val() == 1 })
 		}
 	}
 	waiting()
