@@ -1,5 +1,5 @@
 // Package devstack is everything a machine without anything needs to run turns: a Temporal server with its Web UI,
-// a private PostgreSQL, a sample HTTP API and a small Redis, in one process and one child (DESIGN §9).
+// a private PostgreSQL, a sample HTTP API, a small Redis and a mail server, in one process and one child (DESIGN §9).
 //
 // This package alone links the Temporal server. Its parts that do not, pgdev and flightsapi, are packages of their
 // own, for tests and programs that must stay small. All of it listens on the loopback address only.
@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/turnstone-run/turnstone/internal/devstack/flightsapi"
+	"github.com/turnstone-run/turnstone/internal/devstack/mailbox"
 	"github.com/turnstone-run/turnstone/internal/devstack/pgdev"
 )
 
@@ -38,6 +39,9 @@ type Config struct {
 	// Redis is where jobs come from.
 	Redis *RedisConfig
 
+	// Mail is the mail server that notifications go to.
+	Mail *MailConfig
+
 	// Logger receives warnings of the parts. Nil discards.
 	Logger *zap.Logger
 
@@ -50,12 +54,19 @@ type FlightsConfig struct {
 	Port int // 0 takes any free one
 }
 
+// MailConfig describes the mail server, which delivers nothing.
+type MailConfig struct {
+	Port  int                // 0 takes any free one
+	Heard func(mailbox.Mail) // is told of every mail; nil: nobody is
+}
+
 // Stack is what was started. Parts not asked for are nil.
 type Stack struct {
 	Temporal *Temporal
 	Postgres *pgdev.Server
 	Flights  *flightsapi.Server
 	Redis    *Redis
+	Mail     *mailbox.Server
 }
 
 // Start starts the parts side by side and waits for all. When one fails, those that did start are stopped and
@@ -68,7 +79,7 @@ func Start(ctx context.Context, cfg Config) (*Stack, error) {
 	stack := &Stack{}
 	// Not WithContext: a part that is told to give up would hide what the other one did wrong.
 	var group errgroup.Group
-	var faults [4]error
+	var faults [5]error
 	if cfg.Temporal != nil {
 		group.Go(func() error {
 			progress("starting the Temporal server…")
@@ -94,13 +105,19 @@ func Start(ctx context.Context, cfg Config) (*Stack, error) {
 			return faults[3]
 		})
 	}
+	if cfg.Mail != nil {
+		group.Go(func() error {
+			stack.Mail, faults[4] = startMail(ctx, *cfg.Mail)
+			return faults[4]
+		})
+	}
 	if group.Wait() != nil {
 		return nil, errors.Join(append(faults[:], stack.Close(context.WithoutCancel(ctx)))...)
 	}
 	return stack, nil
 }
 
-// Close stops the parts in the order in which they use each other: Redis, the sample API, the Temporal server, the
+// Close stops the parts in the order in which they use each other: Redis, the sample API, the mail server, the Temporal server, the
 // database. Workers and clients are the caller's to stop before. When ctx ends first the database is stopped at
 // once; nothing is left running in any case. Closing again does nothing.
 func (s *Stack) Close(ctx context.Context) error {
@@ -110,6 +127,9 @@ func (s *Stack) Close(ctx context.Context) error {
 	}
 	if s.Flights != nil {
 		faults = append(faults, s.Flights.Stop(ctx))
+	}
+	if s.Mail != nil {
+		faults = append(faults, s.Mail.Close())
 	}
 	if s.Temporal != nil {
 		faults = append(faults, s.Temporal.Stop())
@@ -151,6 +171,15 @@ func startFlights(ctx context.Context, port int, anyPort bool) (*flightsapi.Serv
 		return nil, err
 	}
 	return flightsapi.Start(ctx, hostPort(ports[0]))
+}
+
+// startMail takes a free port where the wanted one is in use.
+func startMail(ctx context.Context, cfg MailConfig) (*mailbox.Server, error) {
+	ports, err := choosePorts(true, wantedPort{"the mail server", cfg.Port})
+	if err != nil {
+		return nil, err
+	}
+	return mailbox.Start(ctx, hostPort(ports[0]), mailbox.Config{Heard: cfg.Heard})
 }
 
 // serialised lets one caller at a time through to progress, which may be nil.
