@@ -79,6 +79,21 @@ func (a *Activities) StoreChild(ctx context.Context, in StoreChildInput) (agent.
 	return v, temporalError(err)
 }
 
+// Ended returns a turn whose workflow has ended, its Output included; one that ended without a word is failed first.
+func (a *Activities) Ended(ctx context.Context, id agent.TurnID) (agent.TurnState, error) {
+	t, err := a.Store.Turn(ctx, id)
+	if err != nil || t.Output != nil {
+		return t, err
+	}
+	if err := a.Terminate(ctx, id); err != nil {
+		return t, err
+	}
+	if t, err = a.Store.Turn(ctx, id); err == nil && t.Output == nil {
+		err = agent.Errorf(agent.CodeUnavailable, "end turn", "turn %s has no result yet", id)
+	}
+	return t, err
+}
+
 func (a *Activities) storeChild(ctx context.Context, in StoreChildInput) (agent.ToolVerdict, error) {
 	key := agent.StepKey{TurnID: in.TurnID, Step: in.Step, CallID: in.CallID}
 	if step, ok, err := a.Store.ToolStep(ctx, key); err != nil || ok {
@@ -88,17 +103,9 @@ func (a *Activities) storeChild(ctx context.Context, in StoreChildInput) (agent.
 	if err != nil {
 		return agent.ToolVerdict{}, err
 	}
-	child, err := a.Store.Turn(ctx, in.Child)
+	child, err := a.Ended(ctx, in.Child)
 	if err != nil {
 		return agent.ToolVerdict{}, err
-	}
-	if child.Output == nil { // its workflow ended without a word
-		if err := a.Terminate(ctx, in.Child); err != nil {
-			return agent.ToolVerdict{}, err
-		}
-		if child, err = a.Store.Turn(ctx, in.Child); err != nil || child.Output == nil {
-			return agent.ToolVerdict{}, err
-		}
 	}
 	out := child.Output
 	var result agent.ToolResult

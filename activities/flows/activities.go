@@ -1,0 +1,85 @@
+package flows
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+	"go.uber.org/zap"
+)
+
+// Bounds of what a run holds in memory or in the store.
+const (
+	maxInputBytes  = 256 << 10 // of a run's input, and of what one visit gives out; rows beyond go behind a reference
+	maxRows        = 10_000    // that a text looks at
+	maxRowBytes    = 8 << 20   // of those
+	maxFailureText = 500       // of a failure, which history holds
+	cachedRuns     = 1024
+)
+
+// Config is what [New] needs; a port that is nil refuses the nodes that need it, all others are required.
+type Config struct {
+	Store     Store
+	Turns     Turns     // agent nodes
+	Mailer    Mailer    // action email
+	Webhooks  Webhooks  // action webhook
+	Pipelines Pipelines // action pipeline
+	Rows      Rows
+	Logger    *zap.Logger
+
+	Attempts         int           // of a task that was not done and may be tried again, where it does not say; 0: 4
+	RetryPause       time.Duration // before the second attempt, doubled before each one after; 0: 2 s
+	RunEvents        int           // a run continues as new after so many history events; 0: when the server suggests it
+	SearchAttributes func() bool   // whether the namespace knows ours; nil: no
+}
+
+// Activities holds the functions that touch the world on behalf of a run. Only the methods listed in [Activities.Registered] are
+// activities.
+type Activities struct {
+	Config
+
+	runs *lru.Cache[string, *facts]
+}
+
+// New checks the configuration and fills in the bounds.
+func New(c Config) (*Activities, error) {
+	switch {
+	case c.Store == nil:
+		return nil, errors.New("flows: Store is missing")
+	case c.Rows == nil:
+		return nil, errors.New("flows: Rows is missing")
+	}
+	if c.Logger == nil {
+		c.Logger = zap.NewNop()
+	}
+	if c.SearchAttributes == nil {
+		c.SearchAttributes = func() bool { return false }
+	}
+	c.Attempts = cmp.Or(max(c.Attempts, 0), 4)
+	c.RetryPause = cmp.Or(max(c.RetryPause, 0), 2*time.Second)
+	runs, err := lru.New[string, *facts](cachedRuns)
+	if err != nil {
+		return nil, fmt.Errorf("run cache: %w", err)
+	}
+	return &Activities{Config: c, runs: runs}, nil
+}
+
+// Registered lists the activities under the names that histories hold.
+func (a *Activities) Registered() []struct {
+	Name string
+	Func any
+} {
+	return []struct {
+		Name string
+		Func any
+	}{
+		{"BeginRun", a.BeginRun},
+		{"RunNode", a.RunNode},
+		{"BeginAgentNode", a.BeginAgentNode},
+		{"StoreAgentNode", a.StoreAgentNode},
+		{"EndNode", a.EndNode},
+		{"FinishRun", a.FinishRun},
+	}
+}

@@ -1,0 +1,121 @@
+package flows
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/flow/core"
+)
+
+// The actions of task nodes.
+const (
+	actionEmail    = "email"
+	actionWebhook  = "webhook"
+	actionPipeline = "pipeline"
+)
+
+// nodeConfig is the config of a node of any type; the definition was checked before it was stored.
+type nodeConfig struct {
+	Action string `json:"action"` // task
+
+	To      addresses `json:"to"` // email
+	Cc      addresses `json:"cc"`
+	Subject string    `json:"subject"`
+
+	URL        string            `json:"url"` // webhook
+	Method     string            `json:"method"`
+	Headers    map[string]string `json:"headers"`
+	Auth       string            `json:"auth"`
+	Repeatable bool              `json:"repeatable"`
+	Body       json.RawMessage   `json:"body"` // and of an email: a text
+
+	Pipeline json.RawMessage `json:"pipeline"` // pipeline
+	InputRef string          `json:"input_ref"`
+
+	Agent        string          `json:"agent"` // agent
+	Message      string          `json:"message"`
+	Session      string          `json:"session"`
+	OutputSchema json.RawMessage `json:"output_schema"`
+
+	Duration string `json:"duration"` // timer
+
+	TimeoutSec int64   `json:"timeout_sec"`
+	Retries    retries `json:"retries"`
+}
+
+type retries struct {
+	MaxAttempts int `json:"max_attempts"`
+}
+
+// addresses are one, or a list.
+type addresses []string
+
+// UnmarshalJSON takes a text for a list of one.
+func (a *addresses) UnmarshalJSON(data []byte) error {
+	var one string
+	if json.Unmarshal(data, &one) == nil {
+		*a = nil
+		if one != "" {
+			*a = addresses{one}
+		}
+		return nil
+	}
+	var many []string
+	err := json.Unmarshal(data, &many)
+	*a = many
+	return err
+}
+
+func configOf(n *agent.WorkflowNode) (nodeConfig, error) {
+	var c nodeConfig
+	if len(n.Config) == 0 {
+		return c, nil
+	}
+	if err := json.Unmarshal(n.Config, &c); err != nil {
+		return c, agent.Invalid("config", "%w", err)
+	}
+	return c, nil
+}
+
+// skeletonOf leaves a definition's words out.
+func skeletonOf(d *agent.WorkflowDefinition) (core.Skeleton, error) {
+	s := core.Skeleton{Nodes: make([]core.Node, len(d.Nodes)), Edges: make([]core.Edge, len(d.Edges))}
+	index := make(map[string]int, len(d.Nodes))
+	for i := range d.Nodes {
+		n := &d.Nodes[i]
+		field := fmt.Sprintf("nodes[%d].config", i)
+		c, err := configOf(n)
+		if err != nil {
+			return s, agent.Invalid(field, "%w", err)
+		}
+		index[n.ID] = i
+		s.Nodes[i] = core.Node{ID: n.ID, Type: n.Type, Action: c.Action, TimeoutMS: c.TimeoutSec * 1000}
+		switch n.Type {
+		case agent.WorkflowTask, agent.WorkflowCondition:
+		case agent.WorkflowAgent:
+			s.Nodes[i].Action = c.Agent
+		case agent.WorkflowTimer:
+			wait, err := time.ParseDuration(c.Duration)
+			if err != nil || wait < 0 {
+				return s, agent.Invalid(field+".duration", "want a duration such as 90s or 24h, got %.40q", c.Duration)
+			}
+			s.Nodes[i].WaitMS = wait.Milliseconds()
+		default:
+			return s, agent.Invalid(fmt.Sprintf("nodes[%d].type", i), "is %.40q, want task, agent, condition or timer", n.Type)
+		}
+	}
+	for i, e := range d.Edges {
+		from, known := index[e.From]
+		if !known {
+			return s, agent.Invalid(fmt.Sprintf("edges[%d].from", i), "there is no node %q", e.From)
+		}
+		to, known := index[e.To]
+		if !known {
+			return s, agent.Invalid(fmt.Sprintf("edges[%d].to", i), "there is no node %q", e.To)
+		}
+		s.Edges[i] = core.Edge{From: from, To: to, On: e.Condition}
+	}
+	return s, nil
+}

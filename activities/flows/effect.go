@@ -1,0 +1,139 @@
+package flows
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	"github.com/google/uuid"
+	"go.temporal.io/sdk/activity"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+const (
+	maxPause   = time.Minute     // between two attempts, also where the other side asks for more
+	maxRetried = 6 * time.Minute // all attempts of one visit, well below the activity's own timeout
+)
+
+// visitNamespace makes keys and turn ids out of visits.
+var visitNamespace = uuid.MustParse("b1d7f6f4-5a43-5a0e-9a8e-7d5f0f1f6c21") //nolint:gochecknoglobals // a constant in all but syntax
+
+// key is the same for every attempt of a visit.
+func (v *visit) key() string {
+	return uuid.NewSHA1(visitNamespace, fmt.Appendf(nil, "%s\x00%s\x00%d", v.in.RunID, v.node.ID, v.in.Visit)).String()
+}
+
+// errMarked says that an attempt before this one may have had the effect.
+var errMarked = errors.New("an attempt was cut off")
+
+// effect does something that must not happen twice. do is called again while it says that nothing has happened and that another attempt
+// may help. It calls mark before the point of no return: the mark outlives this process, so an attempt that was cut off behind it is
+// never repeated, unless the effect is repeatable. Attempts that end before the mark leave no trace and may be made by any worker.
+func (v *visit) effect(ctx context.Context, repeatable bool, do func(mark func() error) error) error {
+	marked := false
+	mark := func() error {
+		if marked || repeatable {
+			return nil
+		}
+		before, err := v.a.Store.Attempt(ctx, v.in.RunID, v.node.ID, v.in.Visit)
+		switch {
+		case err != nil:
+			return troubleError{err}
+		case before:
+			return errMarked
+		}
+		marked = true
+		return nil
+	}
+	if again(ctx) { // by another worker, perhaps: whether it got that far is known before anything else is tried
+		if err := mark(); err != nil {
+			return v.verdict(err, repeatable)
+		}
+	}
+	attempts := v.config.Retries.MaxAttempts
+	if attempts <= 0 {
+		attempts = v.a.Attempts
+	}
+	pause := backoff.NewExponentialBackOff()
+	pause.InitialInterval, pause.MaxInterval = v.a.RetryPause, maxPause
+	_, err := backoff.Retry(ctx, func() (struct{}, error) {
+		err := do(mark)
+		switch {
+		case err == nil:
+			return struct{}{}, nil
+		case !mayRepeat(err, repeatable):
+			return struct{}{}, backoff.Permanent(err)
+		}
+		if e, ok := errors.AsType[*agent.Error](err); ok && e.RetryAfter > 0 {
+			return struct{}{}, pausedError{error: err, pause: backoff.RetryAfterError{Duration: min(e.RetryAfter, maxPause)}}
+		}
+		return struct{}{}, err
+	}, backoff.WithBackOff(pause), backoff.WithMaxTries(uint(attempts)), backoff.WithMaxElapsedTime(maxRetried)) //nolint:gosec // above 0
+	if _, isFault := errors.AsType[faultError](err); err != nil && ctx.Err() != nil && !isFault && !errors.Is(err, ErrUnknown) {
+		return ctx.Err() // nothing has happened: the node is not at fault
+	}
+	if err == nil {
+		return nil
+	}
+	return v.verdict(err, repeatable)
+}
+
+// again reports whether this is not the first attempt that Temporal makes.
+func again(ctx context.Context) bool {
+	return activity.IsActivity(ctx) && activity.GetInfo(ctx).Attempt > 1
+}
+
+// mayRepeat reports whether an attempt that went wrong may be made again at once.
+func mayRepeat(err error, repeatable bool) bool {
+	_, isFault := errors.AsType[faultError](err)
+	_, isTrouble := errors.AsType[troubleError](err)
+	switch {
+	case isFault, isTrouble, errors.Is(err, errMarked):
+		return false
+	case errors.Is(err, ErrUnknown):
+		return repeatable
+	}
+	code := agent.CodeOf(err)
+	return code == agent.CodeUnavailable || code == agent.CodeRateLimited
+}
+
+// verdict makes what became of an effect the node's failure, and leaves the runtime's own trouble to Temporal.
+func (v *visit) verdict(err error, repeatable bool) error {
+	if trouble, ok := errors.AsType[troubleError](err); ok {
+		return trouble.error
+	}
+	if _, isFault := errors.AsType[faultError](err); isFault {
+		return err
+	}
+	switch {
+	case errors.Is(err, errMarked):
+		return faultError{failure: unknown(errMarked.Error())}
+	case errors.Is(err, ErrUnknown) && repeatable:
+		return fault(agent.Errorf(agent.CodeUnavailable, "", "%w", err))
+	case errors.Is(err, ErrUnknown):
+		return faultError{failure: unknown(err.Error())}
+	}
+	return fault(err)
+}
+
+// unknown is the failure of an effect that may have happened.
+func unknown(why string) *agent.Failure {
+	return &agent.Failure{Type: agent.OutcomeUnknown, Message: why + ": it may have taken effect and is not repeated"}
+}
+
+// troubleError is trouble of the runtime's own.
+type troubleError struct{ error }
+
+func (e troubleError) Unwrap() error { return e.error }
+
+// pausedError is an error after which the other side asked for time.
+type pausedError struct {
+	error
+
+	pause backoff.RetryAfterError
+}
+
+func (e pausedError) Unwrap() []error { return []error{e.error, &e.pause} }

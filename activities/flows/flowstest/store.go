@@ -1,0 +1,187 @@
+// Package flowstest has what tests of runs need: a store, rows and effects in memory.
+package flowstest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// Store is a [flows.Store] in memory.
+type Store struct {
+	mu          sync.Mutex
+	definitions map[string][]agent.StoredWorkflow // by tenant/owner/tag
+	runs        map[string]*agent.Run
+	attempts    map[string]bool
+
+	// Broken, when set, is asked before every call, with its name; an error is the call's.
+	Broken func(call string) error
+}
+
+// NewStore makes an empty store.
+func NewStore() *Store {
+	return &Store{definitions: map[string][]agent.StoredWorkflow{}, runs: map[string]*agent.Run{}, attempts: map[string]bool{}}
+}
+
+// Put stores the next version of a definition.
+func (s *Store) Put(key agent.WorkflowKey, d agent.WorkflowDefinition) (agent.StoredWorkflow, error) {
+	raw, err := json.Marshal(d)
+	if err != nil {
+		return agent.StoredWorkflow{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	id := key.Tenant + "/" + key.Owner + "/" + key.Tag
+	w := agent.StoredWorkflow{WorkflowKey: key, Version: int64(len(s.definitions[id])) + 1, Definition: raw, UpdatedAt: time.Now()}
+	s.definitions[id] = append(s.definitions[id], w)
+	return w, nil
+}
+
+func (s *Store) broken(call string) error {
+	if s.Broken == nil {
+		return nil
+	}
+	return s.Broken(call)
+}
+
+// Workflow implements [flows.Store].
+func (s *Store) Workflow(_ context.Context, key agent.WorkflowKey, version int64) (agent.StoredWorkflow, error) {
+	if err := s.broken("Workflow"); err != nil {
+		return agent.StoredWorkflow{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	owner := key.Owner
+	if owner == "" {
+		owner = agent.DefaultWorkflowOwner
+	}
+	all := s.definitions[key.Tenant+"/"+owner+"/"+key.Tag]
+	switch {
+	case len(all) == 0:
+		return agent.StoredWorkflow{}, agent.FieldErrorf(agent.CodeNotFound, "workflow_tag", "there is no workflow %q", key.Tag)
+	case version > int64(len(all)):
+		return agent.StoredWorkflow{}, agent.FieldErrorf(agent.CodeNotFound, "version", "workflow %q has no version %d", key.Tag, version)
+	case version == 0:
+		return all[len(all)-1], nil
+	default:
+		return all[version-1], nil
+	}
+}
+
+// BeginRun implements [flows.Store].
+func (s *Store) BeginRun(_ context.Context, r agent.Run) (agent.Run, error) {
+	if err := s.broken("BeginRun"); err != nil {
+		return agent.Run{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if known := s.runs[r.RunID]; known != nil {
+		return *known, nil
+	}
+	s.runs[r.RunID] = &r
+	return r, nil
+}
+
+// Run implements [flows.Store].
+func (s *Store) Run(_ context.Context, tenant, runID string) (agent.Run, error) {
+	if err := s.broken("Run"); err != nil {
+		return agent.Run{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.runs[runID]
+	if r == nil || (tenant != "" && r.Tenant != tenant) {
+		return agent.Run{}, agent.FieldErrorf(agent.CodeNotFound, "run_id", "there is no run %q", runID)
+	}
+	out := *r
+	out.Steps = slices.Clone(r.Steps)
+	return out, nil
+}
+
+// SaveStep implements [flows.Store].
+func (s *Store) SaveStep(ctx context.Context, _, runID string, step agent.RunStep) (agent.RunStep, error) {
+	if err := s.broken("SaveStep"); err != nil {
+		return agent.RunStep{}, err
+	}
+	if err := ctx.Err(); err != nil {
+		return agent.RunStep{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.runs[runID]
+	if r == nil {
+		return agent.RunStep{}, agent.FieldErrorf(agent.CodeNotFound, "run_id", "there is no run %q", runID)
+	}
+	for _, known := range r.Steps {
+		if known.NodeID == step.NodeID && known.Visit == step.Visit {
+			return known, nil
+		}
+	}
+	r.Steps = append(r.Steps, step)
+	return step, nil
+}
+
+// Step implements [flows.Store].
+func (s *Store) Step(_ context.Context, runID, nodeID string, visit int) (agent.RunStep, bool, error) {
+	if err := s.broken("Step"); err != nil {
+		return agent.RunStep{}, false, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r := s.runs[runID]; r != nil {
+		for _, known := range r.Steps {
+			if known.NodeID == nodeID && known.Visit == visit {
+				return known, true, nil
+			}
+		}
+	}
+	return agent.RunStep{}, false, nil
+}
+
+// Attempt implements [flows.Store].
+func (s *Store) Attempt(_ context.Context, runID, nodeID string, visit int) (bool, error) {
+	if err := s.broken("Attempt"); err != nil {
+		return false, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := fmt.Sprintf("%s\x00%s\x00%d", runID, nodeID, visit)
+	before := s.attempts[key]
+	s.attempts[key] = true
+	return before, nil
+}
+
+// FinishRun implements [flows.Store].
+func (s *Store) FinishRun(_ context.Context, tenant, runID string, status agent.RunStatus, failure *agent.Failure, at time.Time) error {
+	if err := s.broken("FinishRun"); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.runs[runID]
+	if r == nil || r.Tenant != tenant {
+		return agent.FieldErrorf(agent.CodeNotFound, "run_id", "there is no run %q", runID)
+	}
+	if r.Status == agent.RunRunning {
+		r.Status, r.Error, r.FinishedAt = status, failure, &at
+	}
+	return nil
+}
+
+// Runs implements [flows.Store]: all of them, on one page.
+func (s *Store) Runs(_ context.Context, q agent.RunQuery) (agent.RunPage, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var page agent.RunPage
+	for _, r := range s.runs {
+		if r.Tenant == q.Tenant && (q.Tag == "" || r.Tag == q.Tag) && (q.Status == "" || r.Status == q.Status) {
+			page.Runs = append(page.Runs, *r)
+		}
+	}
+	return page, nil
+}

@@ -1,0 +1,123 @@
+package flows
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// Store keeps definitions and runs. Every write is idempotent on its key and atomic.
+type Store interface {
+	// Workflow returns a version of a definition, 0 for the newest. Owner "" is the one owner of that tag: [agent.CodeNotFound] with Field
+	// "workflow_tag" when there is none, or it was deleted; [agent.CodeConflict] with Field "workflow_owner" when there are several.
+	Workflow(ctx context.Context, key agent.WorkflowKey, version int64) (agent.StoredWorkflow, error)
+	// BeginRun records a run once and answers what is recorded.
+	BeginRun(ctx context.Context, r agent.Run) (agent.Run, error)
+	// Run returns a run with its steps; tenant "" is any. [agent.CodeNotFound] with Field "run_id".
+	Run(ctx context.Context, tenant, runID string) (agent.Run, error)
+	// SaveStep stores a finished visit of a node; the first stands, and is answered.
+	SaveStep(ctx context.Context, tenant, runID string, s agent.RunStep) (agent.RunStep, error)
+	// Step returns one visit, ok false when it has not finished.
+	Step(ctx context.Context, runID, nodeID string, visit int) (s agent.RunStep, ok bool, err error)
+	// Attempt marks that an effect is about to be tried and says whether it was marked before: then it may have happened.
+	Attempt(ctx context.Context, runID, nodeID string, visit int) (before bool, err error)
+	// FinishRun ends a run; the first stands.
+	FinishRun(ctx context.Context, tenant, runID string, status agent.RunStatus, failure *agent.Failure, at time.Time) error
+	// Runs lists runs.
+	Runs(ctx context.Context, q agent.RunQuery) (agent.RunPage, error)
+}
+
+// ErrUnknown is wrapped by the error of an effect that may have happened, whatever went wrong. Any other error of [Mailer] and [Webhooks]
+// says that it has not happened: [agent.CodeUnavailable] and [agent.CodeRateLimited] may be tried again, after RetryAfter.
+var ErrUnknown = errors.New("it may have taken effect")
+
+// Mailer sends mail.
+type Mailer interface {
+	// Send sends one mail. It calls mark once, after all that can be refused beforehand and before the mail itself goes out; when mark fails,
+	// nothing is sent and the error is mark's.
+	Send(ctx context.Context, m Mail, mark func() error) error
+}
+
+// Mail is a mail in plain text.
+type Mail struct {
+	To      []string // addresses; empty: the runtime's default recipient
+	Cc      []string
+	Subject string
+	Body    string
+	ID      string // the same for every attempt; becomes the Message-ID
+}
+
+// Webhooks sends requests to other systems.
+type Webhooks interface {
+	// Send sends one request; mark as in [Mailer]. An answer is no error, whatever its status.
+	Send(ctx context.Context, w Webhook, mark func() error) (WebhookAnswer, error)
+}
+
+// Webhook is a request.
+type Webhook struct {
+	Tenant string
+	Method string
+	URL    string
+	Header http.Header
+	Body   []byte
+	Auth   string // an auth profile; empty: none
+	Key    string // goes along as Idempotency-Key
+}
+
+// WebhookAnswer is what the other side said.
+type WebhookAnswer struct {
+	Status     int
+	Type       string // Content-Type
+	Body       []byte // the first [MaxAnswerBytes]
+	RetryAfter time.Duration
+}
+
+// MaxAnswerBytes is how much of a webhook's answer is kept.
+const MaxAnswerBytes = 16 << 10
+
+// Turns runs the turns of agent nodes.
+type Turns interface {
+	// BeginTurn queues a turn before its workflow starts, once for its id. An error that is not to be retried refuses it.
+	BeginTurn(ctx context.Context, r agent.TurnRequest) error
+	// Turn returns what a turn of which the workflow has ended came to; one that ended without a word is failed by it.
+	Turn(ctx context.Context, id agent.TurnID) (agent.AgentStepOutput, error)
+}
+
+// Pipelines runs the steps of execute_pipeline.
+type Pipelines interface {
+	// EffectFree reports whether the steps only read.
+	EffectFree(steps json.RawMessage) bool
+	// Run runs them. A failure of a step is in the result; an error says that nothing was done that may not be done again.
+	Run(ctx context.Context, call PipelineCall) (PipelineResult, error)
+}
+
+// PipelineCall is one run of a pipeline.
+type PipelineCall struct {
+	Tenant     string
+	UserID     string
+	RunID      string
+	Steps      json.RawMessage
+	InputRef   string // rows that it begins with; empty: none
+	Key        string // the same for every attempt
+	Repeatable bool
+}
+
+// PipelineResult is what a pipeline came to.
+type PipelineResult struct {
+	Ref      string          // of the rows
+	RowCount int64           //
+	Preview  json.RawMessage // {type,row_count,sample}; may be nil
+	Failure  *agent.Failure
+}
+
+// Rows keeps rows behind references.
+type Rows interface {
+	// Open yields a JSON array of rows, or whatever JSON it is.
+	Open(ctx context.Context, tenant, ref string) (io.ReadCloser, error)
+	Put(ctx context.Context, tenant string, r io.Reader) (ref string, err error)
+}

@@ -1,0 +1,264 @@
+package flows
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/turnstone-run/turnstone/activities"
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// saveTimeout bounds the storing of a visit.
+const saveTimeout = 10 * time.Second
+
+// visit is one visit of a node under way.
+type visit struct {
+	a       *Activities
+	facts   *facts
+	node    *agent.WorkflowNode
+	config  nodeConfig
+	in      NodeInput
+	started time.Time
+}
+
+// faultError is what is wrong with the node itself: its visit fails by it, and the run. Any other error is trouble of the runtime's.
+type faultError struct{ failure *agent.Failure }
+
+func (e faultError) Error() string { return e.failure.Message }
+
+// fault makes an error the node's.
+func fault(err error) error {
+	if err == nil {
+		return nil
+	}
+	return faultError{failure: agent.FailureOf(err)}
+}
+
+// RunNode makes one visit of a task, a condition or a timer, and stores what it gives out. Idempotent; an effect is not had twice. That
+// a node fails is in the result; an error is trouble of the runtime's.
+func (a *Activities) RunNode(ctx context.Context, in NodeInput) (NodeResult, error) {
+	stop := activities.Heartbeat(ctx)
+	defer stop()
+	return a.visit(ctx, in, func(v *visit) (agent.RunStep, error) {
+		switch v.node.Type {
+		case agent.WorkflowTask:
+			return v.task(ctx)
+		case agent.WorkflowCondition:
+			return v.condition(ctx)
+		case agent.WorkflowTimer:
+			in, err := v.inflow(ctx)
+			return agent.RunStep{Output: in.output, Ref: in.ref}, err
+		default:
+			return agent.RunStep{}, agent.Errorf(agent.CodeInternal, "run node", "%q is no task, condition or timer", v.node.Type)
+		}
+	})
+}
+
+// visit does the work of a visit unless it is done already, and stores it.
+func (a *Activities) visit(ctx context.Context, in NodeInput, work func(v *visit) (agent.RunStep, error)) (NodeResult, error) {
+	step, ok, err := a.Store.Step(ctx, in.RunID, in.Node, in.Visit)
+	if err != nil {
+		return NodeResult{}, activities.TemporalError(err)
+	}
+	if ok {
+		return resultOf(&step), nil
+	}
+	v, err := a.newVisit(ctx, in)
+	if err != nil {
+		return NodeResult{}, activities.TemporalError(err)
+	}
+	step, err = work(v)
+	if err = v.judge(ctx, &step, err); err != nil {
+		return NodeResult{}, err
+	}
+	if step.Status == agent.RunRunning { // begun, and ended by somebody else
+		return NodeResult{}, nil
+	}
+	out, err := v.save(ctx, step)
+	return out, activities.TemporalError(err)
+}
+
+func (a *Activities) newVisit(ctx context.Context, in NodeInput) (*visit, error) {
+	f, err := a.factsOf(ctx, in.RunID)
+	if err != nil {
+		return nil, err
+	}
+	n, err := f.node(in.Node)
+	if err != nil {
+		return nil, err
+	}
+	c, err := configOf(n)
+	if err != nil {
+		return nil, err
+	}
+	return &visit{a: a, facts: f, node: n, config: c, in: in, started: time.Now()}, nil
+}
+
+// judge tells how a visit ended: what is wrong with the node is its step, anything else is Temporal's to retry.
+func (v *visit) judge(ctx context.Context, step *agent.RunStep, err error) error {
+	failed, isFault := errors.AsType[faultError](err)
+	switch {
+	case err == nil && step.Status == "":
+		step.Status = agent.RunCompleted
+		return nil
+	case err == nil:
+		return nil
+	case isFault:
+		step.Status, step.Error = agent.RunFailed, clipped(failed.failure)
+		return nil
+	case ctx.Err() != nil && cancelled(ctx):
+		return temporal.NewCanceledError()
+	default:
+		return activities.TemporalError(err)
+	}
+}
+
+// cancelled tells an activity that somebody cancelled from one whose worker stops.
+func cancelled(ctx context.Context) bool {
+	if !activity.IsActivity(ctx) || !errors.Is(ctx.Err(), context.Canceled) {
+		return false
+	}
+	select {
+	case <-activity.GetWorkerStopChannel(ctx):
+		return false
+	default:
+		return true
+	}
+}
+
+// save stores a visit that has ended; the first stands.
+func (v *visit) save(ctx context.Context, step agent.RunStep) (NodeResult, error) {
+	if len(step.Output) > maxInputBytes {
+		step.Status, step.Outcome, step.Ref = agent.RunFailed, "", ""
+		step.Error = &agent.Failure{
+			Type: string(agent.CodeOverflow), Message: fmt.Sprintf("gives out %d bytes, at most %d", len(step.Output), maxInputBytes),
+		}
+		step.Output = nil
+	}
+	now := time.Now()
+	step.NodeID, step.Visit, step.Type = v.node.ID, v.in.Visit, v.node.Type
+	step.StartedAt, step.FinishedAt = v.started, &now
+	if step.Error != nil {
+		step.Error.Step = v.node.ID
+	}
+	// What was done is stored also when somebody cancels meanwhile.
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), saveTimeout)
+	defer stop()
+	stored, err := v.a.Store.SaveStep(ctx, v.facts.run.Tenant, v.in.RunID, step)
+	if err != nil {
+		return NodeResult{}, fmt.Errorf("store node %s: %w", v.node.ID, err)
+	}
+	return resultOf(&stored), nil
+}
+
+func resultOf(s *agent.RunStep) NodeResult {
+	return NodeResult{Outcome: s.Outcome, Failure: s.Error, Cancelled: s.Status == agent.RunCancelled}
+}
+
+// EndNode ends a visit that cannot say so itself. Idempotent: what a visit has stored stands.
+func (a *Activities) EndNode(ctx context.Context, in EndNodeInput) (NodeResult, error) {
+	return a.visit(ctx, in.NodeInput, func(v *visit) (agent.RunStep, error) {
+		s := agent.RunStep{Status: agent.RunFailed, Error: clipped(in.Failure)}
+		if in.Cancelled {
+			s.Status, s.Error = agent.RunCancelled, nil
+		}
+		if v.node.Type != agent.WorkflowTask {
+			return s, nil
+		}
+		before, err := a.Store.Attempt(ctx, in.RunID, in.Node, in.Visit)
+		if before {
+			s.Error = unknown("it was cut off while it was at work")
+		}
+		return s, err
+	})
+}
+
+// task does what the action says.
+func (v *visit) task(ctx context.Context) (agent.RunStep, error) {
+	in, err := v.inflow(ctx)
+	if err != nil {
+		return agent.RunStep{}, err
+	}
+	if v.config.TimeoutSec > 0 {
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeout(ctx, time.Duration(v.config.TimeoutSec)*time.Second)
+		defer stop()
+	}
+	var out any
+	var step agent.RunStep
+	switch v.config.Action {
+	case actionEmail:
+		out, err = v.email(ctx, in)
+	case actionWebhook:
+		out, err = v.webhook(ctx, in)
+	case actionPipeline:
+		var rows rowsOutput
+		rows, err = v.pipeline(ctx, in)
+		out, step.Ref = rows, rows.Ref
+	default:
+		err = fault(agent.Invalid("config.action", "is %.40q, want email, webhook or pipeline", v.config.Action))
+	}
+	if err != nil {
+		return agent.RunStep{}, v.late(ctx, err)
+	}
+	step.Output, err = json.Marshal(out)
+	return step, err
+}
+
+// late makes the end of a task's own time the node's fault.
+func (v *visit) late(ctx context.Context, err error) error {
+	if _, isFault := errors.AsType[faultError](err); isFault || v.config.TimeoutSec == 0 || !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return err
+	}
+	return fault(agent.Errorf(agent.CodeUnavailable, "", "took longer than %d s", v.config.TimeoutSec))
+}
+
+// rowsOutput is what a node gives out that has rows behind a reference.
+type rowsOutput struct {
+	Ref      string          `json:"ref"`
+	RowCount int64           `json:"row_count"`
+	Preview  json.RawMessage `json:"preview,omitempty"` // {type,row_count,sample}
+}
+
+func (v *visit) pipeline(ctx context.Context, in inflow) (rowsOutput, error) {
+	p := v.a.Pipelines
+	if p == nil {
+		return rowsOutput{}, fault(agent.Invalid("config.action", "this runtime runs no pipelines"))
+	}
+	call := PipelineCall{
+		Tenant: v.facts.run.Tenant, UserID: v.facts.run.UserID, RunID: v.in.RunID, Steps: v.config.Pipeline, InputRef: v.config.InputRef,
+		Key: v.key(), Repeatable: v.config.Repeatable || p.EffectFree(v.config.Pipeline),
+	}
+	if call.InputRef == "" {
+		call.InputRef = in.ref
+	}
+	var got PipelineResult
+	err := v.effect(ctx, call.Repeatable, func(mark func() error) error {
+		if err := mark(); err != nil {
+			return err
+		}
+		var err error
+		if got, err = p.Run(ctx, call); err != nil {
+			return err
+		}
+		return failure(got.Failure)
+	})
+	return rowsOutput{Ref: got.Ref, RowCount: got.RowCount, Preview: got.Preview}, err
+}
+
+// failure is a failure of a pipeline's as an error; one that a step may get over is tried again.
+func failure(f *agent.Failure) error {
+	if f == nil {
+		return nil
+	}
+	if f.Retryable {
+		return &agent.Error{Code: agent.CodeUnavailable, Err: errors.New(f.Message)}
+	}
+	return faultError{failure: f}
+}
