@@ -5,11 +5,32 @@ import (
 
 	"github.com/turnstone-run/turnstone/internal/postgres"
 	"github.com/turnstone-run/turnstone/internal/results"
+	"github.com/turnstone-run/turnstone/internal/tool"
 )
 
 // rows opens what references name.
 func (s *Service) rows(store *postgres.Store) results.Reader {
 	return results.Reader{Store: store, Blobs: s.blobs}
+}
+
+// ranking is the database's full-text search as tools need it.
+type ranking struct{ store *postgres.Store }
+
+// Rank implements [tool.Ranking].
+func (r ranking) Rank(ctx context.Context, query string, docs []tool.RankedText, n int) ([]tool.Ranked, error) {
+	titles, bodies := make([]string, len(docs)), make([]string, len(docs))
+	for i := range docs {
+		titles[i], bodies[i] = docs[i].Title, docs[i].Body
+	}
+	indexes, scores, err := r.store.RankTexts(ctx, query, titles, bodies, n)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]tool.Ranked, len(indexes))
+	for i := range indexes {
+		out[i] = tool.Ranked{Index: indexes[i], Score: scores[i]}
+	}
+	return out, nil
 }
 
 // collect removes content that nobody refers to, now and then, until ctx ends.

@@ -60,6 +60,7 @@ func (s *Service) openCatalog(ctx, background context.Context, store *postgres.S
 	var err error
 	s.parts, err = app.Build(set, app.World{
 		Store: store, Blobs: s.blobs, Datasets: s.rows(store), Results: results.Cache{Memory: store}, Toolkits: factories,
+		Workflows: s.library, Composites: store, References: store, Ranking: ranking{store},
 		Middleware: s.cfg.Middleware, Env: s.cfg.Env, Metrics: s.metrics, Logger: s.logger,
 	})
 	if err != nil {

@@ -30,6 +30,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/channel/jobs"
 	"github.com/turnstone-run/turnstone/internal/cluster"
 	"github.com/turnstone-run/turnstone/internal/direct"
+	"github.com/turnstone-run/turnstone/internal/flow/library"
 	"github.com/turnstone-run/turnstone/internal/gateway"
 	"github.com/turnstone-run/turnstone/internal/inbox"
 	"github.com/turnstone-run/turnstone/internal/llm"
@@ -76,6 +77,7 @@ type Config struct {
 	Toolkits   []agent.Toolkit  // besides the built-in ones, that need nothing
 	Factories  []ToolkitFactory // likewise, that need something
 	Middleware []Middleware     // besides the built-in ones
+	Channels   []Channel        // ways in besides the gateway and the jobs of Redis
 	Env        []string         // as in os.Environ, for TEMPORAL_* variables and the env: references of auth profiles; nil: none
 	Logger     *zap.Logger      // nil: as the settings say
 }
@@ -90,6 +92,7 @@ type Service struct {
 	closeLog  func()
 	blobs     *blob.Store
 	parts     *app.Parts
+	library   *library.Library
 	metrics   *prometheus.Registry
 	temporal  client.Client
 	namespace string
@@ -100,6 +103,8 @@ type Service struct {
 	stop      context.CancelFunc
 	stopJobs  func()
 	tasks     sync.WaitGroup
+
+	stopChannels func(context.Context)
 }
 
 // New checks the configuration; nothing is opened yet.
@@ -109,6 +114,9 @@ func New(cfg Config) (*Service, error) {
 	}
 	if cfg.Settings.Database.URL == "" {
 		return nil, agent.Invalid("database.url", "is empty: set DATABASE_URL, or use the embedded stack (go run ./dev)")
+	}
+	if err := checkChannels(cfg.Channels); err != nil {
+		return nil, err
 	}
 	logger := cfg.Logger
 	if logger == nil {
@@ -120,7 +128,9 @@ func New(cfg Config) (*Service, error) {
 	for _, warning := range cfg.Settings.Warnings() {
 		logger.Warn(warning)
 	}
-	return &Service{cfg: cfg, logger: logger, failed: make(chan error, 3), stop: func() {}, stopJobs: func() {}, closeLog: func() {}}, nil
+	return &Service{
+		cfg: cfg, logger: logger, failed: make(chan error, 3), stop: func() {}, stopJobs: func() {}, stopChannels: func(context.Context) {}, closeLog: func() {},
+	}, nil
 }
 
 // Run starts the service, waits until ctx ends or something fails for good, and stops it within the shutdown timeout.
@@ -164,6 +174,9 @@ func (s *Service) Start(ctx context.Context) (err error) {
 		return fmt.Errorf("look at the namespace: %w", err)
 	}
 	s.tasks.Go(func() { watch.Run(background) })
+	if err := s.openLibrary(background, store); err != nil {
+		return err
+	}
 	if err := s.openCatalog(ctx, background, store); err != nil {
 		return err
 	}
@@ -248,10 +261,14 @@ func (s *Service) compose(ctx context.Context, store *postgres.Store, watch *clu
 	if err != nil {
 		return err
 	}
-	if err := s.startWorker(acts); err != nil {
+	nodes, err := s.flowActivities(store, acts, watch)
+	if err != nil {
 		return err
 	}
-	if !set.Gateway.Enabled && set.Jobs.RedisURL == "" {
+	if err := s.startWorker(acts, nodes); err != nil {
+		return err
+	}
+	if !set.Gateway.Enabled && set.Jobs.RedisURL == "" && len(s.cfg.Channels) == 0 {
 		return nil
 	}
 	if s.direct, err = direct.New(direct.Config{Activities: acts, Start: runs.TakeOver, Logger: s.logger}); err != nil {
@@ -261,13 +278,18 @@ func (s *Service) compose(ctx context.Context, store *postgres.Store, watch *clu
 	box := inbox.New(inbox.Config{
 		Temporal: s.temporal, Runs: runs, Activities: acts, Store: store, Log: s.log, Blobs: s.blobs, Health: health.check,
 		Logger: s.logger, Direct: s.direct, Library: library, Catalog: parts.Registry, Models: parts.Models, Results: s.rows(store),
+		Definitions: s.library,
 	})
 	if set.Gateway.Enabled {
 		if err := s.startGateway(ctx, box); err != nil {
 			return err
 		}
 	}
-	return s.startJobs(ctx, box)
+	if err := s.startJobs(ctx, box); err != nil {
+		return err
+	}
+	s.startChannels(ctx, box)
+	return nil
 }
 
 // startGateway serves HTTP and gRPC; a listener that fails later ends the service.
@@ -317,6 +339,7 @@ func (s *Service) Stop(ctx context.Context) error {
 	var faults []error
 	var bridging sync.WaitGroup
 	bridging.Go(s.stopJobs)
+	bridging.Go(func() { s.stopChannels(ctx) })
 	if s.gateway != nil {
 		faults = append(faults, s.gateway.Shutdown(ctx))
 	}

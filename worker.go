@@ -7,6 +7,7 @@ import (
 	sdkworker "go.temporal.io/sdk/worker"
 
 	"github.com/turnstone-run/turnstone/activities"
+	"github.com/turnstone-run/turnstone/activities/flows"
 	"github.com/turnstone-run/turnstone/workflows"
 )
 
@@ -14,7 +15,7 @@ import (
 const drainMargin = 5 * time.Second
 
 // startWorker begins to poll.
-func (s *Service) startWorker(acts *activities.Activities) error {
+func (s *Service) startWorker(acts *activities.Activities, nodes *flows.Activities) error {
 	set := s.cfg.Settings
 	options := sdkworker.Options{
 		MaxConcurrentActivityExecutionSize:      set.Temporal.MaxConcurrentActivities,
@@ -32,6 +33,7 @@ func (s *Service) startWorker(acts *activities.Activities) error {
 	w := sdkworker.New(s.temporal, set.Temporal.TaskQueue, options)
 	workflows.Register(w)
 	workflows.RegisterActivities(w, acts)
+	workflows.RegisterFlows(w, nodes)
 	if err := w.Start(); err != nil {
 		return fmt.Errorf("start worker: %w", err)
 	}

@@ -65,6 +65,11 @@ const rootExample = `  # ask once
   # what ask agents read
   starter knowledge add handbook docs/
 
+  # processes, and tools that were made of pipelines
+  starter workflows put main -f main.yaml
+  starter workflows run main --wait
+  starter tools list
+
   # what there is, and who would answer
   starter agents list
   starter catalog apply catalog/
@@ -140,7 +145,7 @@ func (a *app) root() *cobra.Command {
 		return nil
 	}
 	root.AddCommand(a.chatCommand(), a.startCommand(), a.tailCommand(), a.cancelCommand(), a.decideCommand(), a.resultsCommand(),
-		a.jobsCommand(),
+		a.jobsCommand(), a.workflowsCommand(), a.toolsCommand(),
 		a.approvalsCommand(), a.sessionsCommand(), a.knowledgeCommand(), a.doctorCommand(),
 		a.agentsCommand(), a.nodesCommand(), a.catalogCommand(), a.routeCommand(), a.planCommand(), a.versionCommand())
 	root.AddCommand(a.setupCommands()...)

@@ -4,6 +4,7 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 
 	"github.com/turnstone-run/turnstone/activities"
+	"github.com/turnstone-run/turnstone/activities/flows"
 	"github.com/turnstone-run/turnstone/agent"
 )
 
@@ -11,8 +12,9 @@ import (
 const (
 	TaskQueue = "turnstone"
 
-	AgentTurnType    = "AgentTurn"
-	ConversationType = "Conversation"
+	AgentTurnType       = "AgentTurn"
+	ConversationType    = "Conversation"
+	DefinedWorkflowType = "DefinedWorkflow"
 
 	UpdateDecide  = "decide" // also a signal
 	UpdateCancel  = "cancel" // also a signal
@@ -34,6 +36,9 @@ func ConversationID(tenant string, s agent.SessionID) string {
 
 // acts is the nil-typed handle through which workflows name activities: a rename is a compile error.
 var acts *activities.Activities //nolint:gochecknoglobals // always nil: it only names methods
+
+// flow is the same for the activities of DefinedWorkflow.
+var flow *flows.Activities //nolint:gochecknoglobals // as above
 
 // SearchAttributes are the names and types that make turns findable; all are keywords.
 func SearchAttributes() map[string]enumspb.IndexedValueType {

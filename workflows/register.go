@@ -5,6 +5,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/turnstone-run/turnstone/activities"
+	"github.com/turnstone-run/turnstone/activities/flows"
 )
 
 // Registry is the part of a worker that [Register] needs; the replayer and the test environment have it too.
@@ -21,6 +22,9 @@ func Register(r Registry) {
 	r.RegisterWorkflowWithOptions(Conversation, workflow.RegisterOptions{
 		Name: ConversationType, VersioningBehavior: workflow.VersioningBehaviorAutoUpgrade,
 	})
+	r.RegisterWorkflowWithOptions(DefinedWorkflow, workflow.RegisterOptions{
+		Name: DefinedWorkflowType, VersioningBehavior: workflow.VersioningBehaviorAutoUpgrade,
+	})
 }
 
 // RegisterActivities registers the activities one by one under fixed names: registering the struct would take every method that
@@ -28,6 +32,16 @@ func Register(r Registry) {
 func RegisterActivities(r interface {
 	RegisterActivityWithOptions(a any, options activity.RegisterOptions)
 }, a *activities.Activities,
+) {
+	for _, registered := range a.Registered() {
+		r.RegisterActivityWithOptions(registered.Func, activity.RegisterOptions{Name: registered.Name})
+	}
+}
+
+// RegisterFlows registers the activities of DefinedWorkflow likewise.
+func RegisterFlows(r interface {
+	RegisterActivityWithOptions(a any, options activity.RegisterOptions)
+}, a *flows.Activities,
 ) {
 	for _, registered := range a.Registered() {
 		r.RegisterActivityWithOptions(registered.Func, activity.RegisterOptions{Name: registered.Name})

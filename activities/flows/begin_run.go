@@ -18,7 +18,7 @@ import (
 )
 
 // runIDPattern is what a person may call a run.
-var runIDPattern = regexp.MustCompile(`^[A-Za-z0-9._:-]{1,128}$`) //nolint:gochecknoglobals // a constant in all but syntax
+var runIDPattern = regexp.MustCompile(`^[A-Za-z0-9._:-]{1,128}$`)
 
 // BeginRun checks a request strictly, finds the version that the run keeps, and records the run. It is idempotent. Bad requests come back
 // as a refusal; an error is trouble of the runtime's.

@@ -41,12 +41,14 @@ type nodeConfig struct {
 
 	Duration string `json:"duration"` // timer
 
-	TimeoutSec int64   `json:"timeout_sec"`
+	TimeoutSec int64   `json:"timeout_sec"` // of one attempt; of an agent's turn
 	Retries    retries `json:"retries"`
 }
 
 type retries struct {
-	MaxAttempts int `json:"max_attempts"`
+	MaxAttempts    int   `json:"max_attempts"` // the first included
+	IntervalSec    int64 `json:"interval_sec"`
+	MaxIntervalSec int64 `json:"max_interval_sec"`
 }
 
 // addresses are one, or a list.

@@ -14,8 +14,9 @@ import (
 )
 
 const (
-	maxPause   = time.Minute     // between two attempts, also where the other side asks for more
-	maxRetried = 6 * time.Minute // all attempts of one visit, well below the activity's own timeout
+	maxPause   = time.Minute                    // between two attempts, also where the other side asks for more
+	maxAttempt = 8 * time.Minute                // one attempt
+	maxEffect  = 9*time.Minute + 30*time.Second // all attempts of one visit, below the activity's own timeout
 )
 
 // visitNamespace makes keys and turn ids out of visits.
@@ -32,7 +33,9 @@ var errMarked = errors.New("an attempt was cut off")
 // effect does something that must not happen twice. do is called again while it says that nothing has happened and that another attempt
 // may help. It calls mark before the point of no return: the mark outlives this process, so an attempt that was cut off behind it is
 // never repeated, unless the effect is repeatable. Attempts that end before the mark leave no trace and may be made by any worker.
-func (v *visit) effect(ctx context.Context, repeatable bool, do func(mark func() error) error) error {
+func (v *visit) effect(whole context.Context, repeatable bool, do func(ctx context.Context, mark func() error) error) error {
+	ctx, stop := context.WithTimeout(whole, maxEffect)
+	defer stop()
 	marked := false
 	mark := func() error {
 		if marked || repeatable {
@@ -53,14 +56,11 @@ func (v *visit) effect(ctx context.Context, repeatable bool, do func(mark func()
 			return v.verdict(err, repeatable)
 		}
 	}
-	attempts := v.config.Retries.MaxAttempts
-	if attempts <= 0 {
-		attempts = v.a.Attempts
-	}
-	pause := backoff.NewExponentialBackOff()
-	pause.InitialInterval, pause.MaxInterval = v.a.RetryPause, maxPause
+	attempts, pause := v.patience()
 	_, err := backoff.Retry(ctx, func() (struct{}, error) {
-		err := do(mark)
+		once, stop := context.WithTimeout(ctx, v.attemptTime())
+		defer stop()
+		err := do(once, mark)
 		switch {
 		case err == nil:
 			return struct{}{}, nil
@@ -71,14 +71,40 @@ func (v *visit) effect(ctx context.Context, repeatable bool, do func(mark func()
 			return struct{}{}, pausedError{error: err, pause: backoff.RetryAfterError{Duration: min(e.RetryAfter, maxPause)}}
 		}
 		return struct{}{}, err
-	}, backoff.WithBackOff(pause), backoff.WithMaxTries(uint(attempts)), backoff.WithMaxElapsedTime(maxRetried)) //nolint:gosec // above 0
-	if _, isFault := errors.AsType[faultError](err); err != nil && ctx.Err() != nil && !isFault && !errors.Is(err, ErrUnknown) {
-		return ctx.Err() // nothing has happened: the node is not at fault
+	}, backoff.WithBackOff(pause), backoff.WithMaxTries(attempts), backoff.WithMaxElapsedTime(maxEffect-maxPause))
+	if _, isFault := errors.AsType[faultError](err); err != nil && whole.Err() != nil && !isFault && !errors.Is(err, ErrUnknown) {
+		return whole.Err() // nothing has happened: the node is not at fault
 	}
 	if err == nil {
 		return nil
 	}
 	return v.verdict(err, repeatable)
+}
+
+// patience is how often a visit tries, and how long it pauses in between.
+func (v *visit) patience() (uint, *backoff.ExponentialBackOff) {
+	r := v.config.Retries
+	attempts := r.MaxAttempts
+	if attempts <= 0 {
+		attempts = v.a.Attempts
+	}
+	pause := backoff.NewExponentialBackOff()
+	pause.InitialInterval, pause.MaxInterval = v.a.RetryPause, maxPause
+	if r.IntervalSec > 0 {
+		pause.InitialInterval = min(time.Duration(r.IntervalSec)*time.Second, maxPause)
+	}
+	if r.MaxIntervalSec > 0 {
+		pause.MaxInterval = min(time.Duration(r.MaxIntervalSec)*time.Second, maxPause)
+	}
+	return uint(attempts), pause
+}
+
+// attemptTime bounds one attempt.
+func (v *visit) attemptTime() time.Duration {
+	if s := v.config.TimeoutSec; s > 0 && s < int64(maxAttempt/time.Second) {
+		return time.Duration(s) * time.Second
+	}
+	return maxAttempt
 }
 
 // again reports whether this is not the first attempt that Temporal makes.

@@ -23,35 +23,28 @@ func (v *visit) email(ctx context.Context, in inflow) (emailOutput, error) {
 	if v.a.Mailer == nil {
 		return emailOutput{}, fault(agent.Invalid("config.action", "this runtime sends no mail: none is configured"))
 	}
-	m := Mail{ID: v.key()}
+	m := Mail{ID: v.key(), To: v.config.To, Cc: v.config.Cc}
 	var body string
 	if len(v.config.Body) > 0 {
 		if err := json.Unmarshal(v.config.Body, &body); err != nil {
 			return emailOutput{}, fault(agent.Invalid("config.body", "want a text: %w", err))
 		}
 	}
-	texts := append([]string{v.config.Subject, body}, v.config.To...)
-	data, err := v.data(ctx, in, append(texts, v.config.Cc...)...)
+	data, err := v.data(ctx, in, v.config.Subject, body)
 	if err != nil {
-		return emailOutput{}, err
-	}
-	if m.To, err = v.renderAll(ctx, "to", v.config.To, data); err != nil {
-		return emailOutput{}, err
-	}
-	if m.Cc, err = v.renderAll(ctx, "cc", v.config.Cc, data); err != nil {
 		return emailOutput{}, err
 	}
 	subject := cmp.Or(v.config.Subject, v.facts.run.Tag+": "+cmp.Or(v.node.Name, v.node.ID))
 	if m.Subject, err = v.render(ctx, "subject", subject, data); err != nil {
 		return emailOutput{}, err
 	}
-	m.Subject = strings.Join(strings.Fields(m.Subject), " ") // one line, whatever was put in
+	m.Subject = clip(strings.Join(strings.Fields(m.Subject), " "), maxSubject) // one line, whatever was put in
 	if body == "" {
 		m.Body = v.report(data)
 	} else if m.Body, err = v.render(ctx, "body", body, data); err != nil {
 		return emailOutput{}, err
 	}
-	err = v.effect(ctx, false, func(mark func() error) error { return v.a.Mailer.Send(ctx, m, mark) })
+	err = v.effect(ctx, false, func(ctx context.Context, mark func() error) error { return v.a.Mailer.Send(ctx, m, mark) })
 	return emailOutput{Action: actionEmail, To: m.To, Subject: m.Subject, ID: m.ID}, err
 }
 
@@ -67,20 +60,6 @@ func (v *visit) render(ctx context.Context, field, text string, data expr.Data) 
 		return "", err
 	}
 	return "", fault(agent.FieldErrorf(agent.CodeOf(err), "config."+field, "%w", err))
-}
-
-func (v *visit) renderAll(ctx context.Context, field string, texts []string, data expr.Data) ([]string, error) {
-	var out []string
-	for _, text := range texts {
-		s, err := v.render(ctx, field, text, data)
-		if err != nil {
-			return nil, err
-		}
-		if s = strings.TrimSpace(s); s != "" {
-			out = append(out, s)
-		}
-	}
-	return out, nil
 }
 
 // report is the text of a mail that says nothing of its own: what came in.

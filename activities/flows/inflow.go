@@ -160,7 +160,7 @@ func (v *visit) eachRow(ctx context.Context, ref string, bound int64, each func(
 	if err != nil {
 		return fmt.Errorf("open %s: %w", ref, err)
 	}
-	defer content.Close()
+	defer func() { _ = content.Close() }() // it was only read
 	var r io.Reader = content
 	if bound > 0 {
 		r = io.LimitReader(content, bound)

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"net/http"
 	"time"
 
 	"github.com/turnstone-run/turnstone/agent"
@@ -63,7 +62,7 @@ type Webhook struct {
 	Tenant string
 	Method string
 	URL    string
-	Header http.Header
+	Header map[string]string
 	Body   []byte
 	Auth   string // an auth profile; empty: none
 	Key    string // goes along as Idempotency-Key

@@ -185,11 +185,6 @@ func (v *visit) task(ctx context.Context) (agent.RunStep, error) {
 	if err != nil {
 		return agent.RunStep{}, err
 	}
-	if v.config.TimeoutSec > 0 {
-		var stop context.CancelFunc
-		ctx, stop = context.WithTimeout(ctx, time.Duration(v.config.TimeoutSec)*time.Second)
-		defer stop()
-	}
 	var out any
 	var step agent.RunStep
 	switch v.config.Action {
@@ -205,18 +200,10 @@ func (v *visit) task(ctx context.Context) (agent.RunStep, error) {
 		err = fault(agent.Invalid("config.action", "is %.40q, want email, webhook or pipeline", v.config.Action))
 	}
 	if err != nil {
-		return agent.RunStep{}, v.late(ctx, err)
+		return agent.RunStep{}, err
 	}
 	step.Output, err = json.Marshal(out)
 	return step, err
-}
-
-// late makes the end of a task's own time the node's fault.
-func (v *visit) late(ctx context.Context, err error) error {
-	if _, isFault := errors.AsType[faultError](err); isFault || v.config.TimeoutSec == 0 || !errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return err
-	}
-	return fault(agent.Errorf(agent.CodeUnavailable, "", "took longer than %d s", v.config.TimeoutSec))
 }
 
 // rowsOutput is what a node gives out that has rows behind a reference.
@@ -239,7 +226,7 @@ func (v *visit) pipeline(ctx context.Context, in inflow) (rowsOutput, error) {
 		call.InputRef = in.ref
 	}
 	var got PipelineResult
-	err := v.effect(ctx, call.Repeatable, func(mark func() error) error {
+	err := v.effect(ctx, call.Repeatable, func(ctx context.Context, mark func() error) error {
 		if err := mark(); err != nil {
 			return err
 		}

@@ -12,8 +12,9 @@ import (
 const (
 	tableRows    = 50
 	tableColumns = 12
-	tableCell    = 60 // characters
-	maxReport    = 32 << 10
+	tableCell    = 60       // characters
+	maxReport    = 32 << 10 // characters
+	maxSubject   = 200
 )
 
 // table writes rows as plain text, the first [tableRows] of them. Columns are in the order of the alphabet.

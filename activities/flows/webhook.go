@@ -5,11 +5,23 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"strings"
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/flow/expr"
+)
+
+// What an activity knows of HTTP; the rest is the port's.
+const (
+	methodGet   = "GET"
+	methodPost  = "POST"
+	methodPut   = "PUT"
+	contentType = "Content-Type"
+
+	statusUnknown   = 401
+	statusForbidden = 403
+	statusBusy      = 429
+	statusAway      = 503
 )
 
 // webhookOutput is what the nodes behind a webhook are given.
@@ -35,9 +47,9 @@ func (v *visit) webhook(ctx context.Context, in inflow) (webhookOutput, error) {
 	if err != nil {
 		return webhookOutput{}, err
 	}
-	repeatable := v.config.Repeatable || w.Method == http.MethodGet || w.Method == http.MethodPut
+	repeatable := v.config.Repeatable || w.Method == methodGet || w.Method == methodPut
 	var out webhookOutput
-	err = v.effect(ctx, repeatable, func(mark func() error) error {
+	err = v.effect(ctx, repeatable, func(ctx context.Context, mark func() error) error {
 		answer, err := v.a.Webhooks.Send(ctx, w, mark)
 		if err != nil {
 			return err
@@ -51,34 +63,29 @@ func (v *visit) webhook(ctx context.Context, in inflow) (webhookOutput, error) {
 // request composes what is sent.
 func (v *visit) request(ctx context.Context, in inflow) (Webhook, error) {
 	w := Webhook{
-		Tenant: v.facts.run.Tenant, Method: strings.ToUpper(cmp.Or(v.config.Method, http.MethodPost)), Header: http.Header{},
+		Tenant: v.facts.run.Tenant, Method: strings.ToUpper(cmp.Or(v.config.Method, methodPost)), Header: map[string]string{},
 		Auth: v.config.Auth, Key: v.key(),
 	}
-	texts := []string{v.config.URL, string(v.config.Body)}
-	for _, value := range v.config.Headers {
-		texts = append(texts, value)
-	}
-	data, err := v.data(ctx, in, texts...)
+	data, err := v.data(ctx, in, v.config.URL, string(v.config.Body))
 	if err != nil {
 		return w, err
 	}
 	if w.URL, err = v.renderURL(ctx, data); err != nil {
 		return w, err
 	}
+	typed := false
 	for name, value := range v.config.Headers {
-		if value, err = v.render(ctx, "headers."+name, value, data); err != nil {
-			return w, err
-		}
-		w.Header.Set(name, value)
+		w.Header[name] = value
+		typed = typed || strings.EqualFold(name, contentType)
 	}
-	if w.Method == http.MethodGet {
+	if w.Method == methodGet {
 		return w, nil
 	}
 	w.Body, err = v.body(ctx, data)
-	if w.Header.Get("Content-Type") == "" {
-		w.Header.Set("Content-Type", "text/plain; charset=utf-8")
+	if !typed {
+		w.Header[contentType] = "text/plain; charset=utf-8"
 		if json.Valid(w.Body) {
-			w.Header.Set("Content-Type", "application/json")
+			w.Header[contentType] = "application/json"
 		}
 	}
 	return w, err
@@ -98,9 +105,9 @@ func (v *visit) renderURL(ctx context.Context, data expr.Data) (string, error) {
 	return "", fault(agent.FieldErrorf(agent.CodeOf(err), "config.url", "%w", err))
 }
 
-// body is a text with its expressions filled in, JSON with those of its texts, or a notice of what came in.
+// body is a text with its expressions filled in, JSON as it is, or a notice of what came in.
 func (v *visit) body(ctx context.Context, data expr.Data) ([]byte, error) {
-	if len(v.config.Body) == 0 {
+	if len(v.config.Body) == 0 || string(v.config.Body) == "null" {
 		n := notice{Tag: v.facts.run.Tag, RunID: v.in.RunID, Node: v.node.ID, Visit: v.in.Visit, Input: data.Input}
 		return json.Marshal(n)
 	}
@@ -109,33 +116,7 @@ func (v *visit) body(ctx context.Context, data expr.Data) ([]byte, error) {
 		out, err := v.render(ctx, "body", text, data)
 		return []byte(out), err
 	}
-	filled, err := v.fill(ctx, decoded(v.config.Body), data)
-	if err != nil {
-		return nil, err
-	}
-	return json.Marshal(filled)
-}
-
-// fill renders the texts within JSON.
-func (v *visit) fill(ctx context.Context, value any, data expr.Data) (any, error) {
-	var err error
-	switch value := value.(type) {
-	case string:
-		return v.render(ctx, "body", value, data)
-	case []any:
-		for i := range value {
-			if value[i], err = v.fill(ctx, value[i], data); err != nil {
-				return nil, err
-			}
-		}
-	case map[string]any:
-		for name := range value {
-			if value[name], err = v.fill(ctx, value[name], data); err != nil {
-				return nil, err
-			}
-		}
-	}
-	return value, nil
+	return v.config.Body, nil
 }
 
 // refusal is an answer that is no success as an error. 429 and 503 say that nothing was done; other answers of the 500s may come from
@@ -144,13 +125,13 @@ func refusal(a *WebhookAnswer) error {
 	switch {
 	case a.Status >= 200 && a.Status < 300:
 		return nil
-	case a.Status == http.StatusTooManyRequests:
+	case a.Status == statusBusy:
 		return &agent.Error{Code: agent.CodeRateLimited, RetryAfter: a.RetryAfter, Err: answered(a)}
-	case a.Status == http.StatusServiceUnavailable:
+	case a.Status == statusAway:
 		return &agent.Error{Code: agent.CodeUnavailable, RetryAfter: a.RetryAfter, Err: answered(a)}
 	case a.Status >= 500:
 		return fmt.Errorf("%w: %w", answered(a), ErrUnknown)
-	case a.Status == http.StatusUnauthorized || a.Status == http.StatusForbidden:
+	case a.Status == statusUnknown || a.Status == statusForbidden:
 		return fault(&agent.Error{Code: agent.CodeDenied, Err: answered(a)})
 	default:
 		return fault(&agent.Error{Code: agent.CodeInvalid, Err: answered(a)})
@@ -158,7 +139,7 @@ func refusal(a *WebhookAnswer) error {
 }
 
 func answered(a *WebhookAnswer) error {
-	return fmt.Errorf("the webhook answered %d %s", a.Status, http.StatusText(a.Status))
+	return fmt.Errorf("the webhook answered %d", a.Status)
 }
 
 func bodyOf(body []byte) json.RawMessage {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"time"
 
@@ -34,6 +35,8 @@ type Parts struct {
 	Models     *llm.Models
 	Tools      *tool.Registry
 	Middleware *middleware.Set
+	HTTP       tool.HTTP // the one way out
+	Auth       tool.Auth
 
 	secrets *secret.Resolver
 	closers []func() error
@@ -61,6 +64,10 @@ type World struct {
 	Blobs      Blobs
 	Datasets   tool.Datasets
 	Results    tool.Results
+	Workflows  tool.Workflows // unless an orchestrator keeps them
+	Composites tool.Composites
+	References tool.References
+	Ranking    tool.Ranking
 	Toolkits   []tool.Factory     // besides the built-in ones
 	Middleware []middleware.Named // likewise
 	Env        []string           // where env: references of auth profiles lead
@@ -106,6 +113,7 @@ func (p *Parts) tools(c *Config, w *World) error {
 	if err != nil {
 		return err
 	}
+	p.HTTP, p.Auth = web, auth
 	pool, err := clients(c.Tools.GRPCClients)
 	if err != nil {
 		return err
@@ -113,9 +121,26 @@ func (p *Parts) tools(c *Config, w *World) error {
 	p.closers = append(p.closers, pool.Close)
 	available := tool.Dependencies{
 		HTTP: web, Auth: auth, Blobs: w.Blobs, Datasets: w.Datasets, Results: w.Results, Catalog: (*lateCatalog)(p), Conn: pool.Conn, Logger: w.Logger,
+		Workflows: w.Workflows, Composites: w.Composites, References: w.References, Ranking: w.Ranking,
 	}
-	p.Tools, err = tool.Build(available, slices.Concat(toolkits(c), w.Toolkits)...)
-	return err
+	if c.Workflows.OrchestratorURL != "" {
+		if available.Workflows, err = orchestrated(&c.Workflows); err != nil {
+			return err
+		}
+	}
+	builtin, err := toolkits(c, w)
+	if err != nil {
+		return err
+	}
+	if p.Tools, err = tool.Build(available, slices.Concat(builtin, w.Toolkits)...); err != nil {
+		return err
+	}
+	for _, kit := range p.Tools.Toolkits() {
+		if k, ok := kit.(io.Closer); ok {
+			p.closers = append(p.closers, k.Close)
+		}
+	}
+	return nil
 }
 
 // lateCatalog is the registry for toolkits, which exist before it and are called after.

@@ -9,21 +9,47 @@ import (
 	"github.com/turnstone-run/turnstone/internal/middleware"
 	"github.com/turnstone-run/turnstone/internal/tool"
 	"github.com/turnstone-run/turnstone/internal/tool/delegate"
+	"github.com/turnstone-run/turnstone/internal/tool/mcp"
+	"github.com/turnstone-run/turnstone/internal/tool/openapi"
+	"github.com/turnstone-run/turnstone/internal/tool/patch"
 	"github.com/turnstone-run/turnstone/internal/tool/pipeline"
+	"github.com/turnstone-run/turnstone/internal/tool/research"
 	"github.com/turnstone-run/turnstone/internal/tool/todo"
+	"github.com/turnstone-run/turnstone/internal/tool/toolsearch"
 )
 
 // toolkits lists the built-in toolkits, each with what it needs: the one place where a new one is added.
-func toolkits(c *Config) []tool.Factory {
+func toolkits(c *Config, w *World) ([]tool.Factory, error) {
 	remembered := c.Tools.Pipeline.CacheTTL
 	if remembered == 0 {
 		remembered = -1 // nothing is
 	}
-	return []tool.Factory{
-		pipeline.Factory(pipeline.Config{MaxBytes: int64(c.Tools.Pipeline.MaxBytes), CacheTTL: remembered}),
-		tool.Ready(todo.New()),
-		tool.Ready(delegate.New()),
+	servers, err := mcpConfig(c, w)
+	if err != nil {
+		return nil, err
 	}
+	cluster, err := containers(&c.Tools.Kubernetes, w.Logger)
+	if err != nil {
+		return nil, err
+	}
+	r := &c.Tools.Research
+	return []tool.Factory{
+		pipeline.Factory(pipeline.Config{
+			MaxBytes: int64(c.Tools.Pipeline.MaxBytes), CacheTTL: remembered, PromoteAfter: c.Tools.Pipeline.PromoteAfter,
+		}),
+		patch.Factory(),
+		toolsearch.Factory(),
+		openapi.Factory(openapi.Config{
+			CacheBytes: int64(c.Tools.OpenAPI.CacheBytes), MaxResponse: int64(c.Tools.OpenAPI.MaxResponseBytes), Freshness: c.Tools.OpenAPI.Freshness,
+		}),
+		delegate.Factory(delegate.Config{Containers: cluster}),
+		research.Factory(research.Config{
+			PubMedURL: r.PubMedURL, TrialsURL: r.TrialsURL, PreprintsURL: r.PreprintsURL, OpenAlexURL: r.OpenAlexURL, WebProvider: r.WebProvider,
+			WebURL: r.WebURL, Contact: r.Contact,
+		}),
+		mcp.Factory(servers),
+		tool.Ready(todo.New()),
+	}, nil
 }
 
 // provider opens the models of a provider: the one place where a new one is added.

@@ -33,8 +33,11 @@ type Config struct {
 	Catalog Catalog `yaml:"catalog"`
 	Tools   Tools   `yaml:"tools"`
 	Jobs    Jobs    `yaml:"jobs"`
-	Egress  Egress  `yaml:"egress"`
-	Log     Log     `yaml:"log"`
+
+	Workflows Workflows `yaml:"workflows"`
+
+	Egress Egress `yaml:"egress"`
+	Log    Log    `yaml:"log"`
 
 	origins  map[string]string // field path → where its value came from; absent: default
 	warnings []string
@@ -232,24 +235,6 @@ type Catalog struct {
 	SecretFolders []string `yaml:"secret_folders" help:"folders for file: references of auth profiles, besides /run/secrets and /var/run/secrets"`
 }
 
-// Tools is what toolkits may be given besides the built-in dependencies.
-type Tools struct {
-	// GRPCClients are services that toolkits ask for by name: "graph=graph.internal:9090", with TLS "graph=grpcs://graph.example.com:443".
-	// Default none.
-	GRPCClients []string `yaml:"grpc_clients" help:"gRPC services for toolkits (name=host:port, name=grpcs://host:port)"`
-
-	Pipeline Pipeline `yaml:"pipeline"`
-}
-
-// Pipeline bounds execute_pipeline.
-type Pipeline struct {
-	// MaxBytes bounds a stored dataset that a pipeline reads; a response is bounded by egress.max_bytes. Default 256MiB.
-	MaxBytes Size `yaml:"max_bytes" help:"largest stored dataset that a pipeline reads"`
-	// CacheTTL is how long the answer of a pipeline without POST is reused by an equal one of the tenant (seed 004 §7.3). Default 1h; 0:
-	// not at all. A tool binding may shorten it.
-	CacheTTL time.Duration `yaml:"cache_ttl" help:"how long the answer of an equal pipeline is reused; 0: never"`
-}
-
 // Jobs is the bridge that takes jobs from Redis (seed 004 §§2, 4 and appendix B).
 type Jobs struct {
 	// RedisURL is redis://, rediss:// or unix://. Default empty: no bridge.
@@ -309,7 +294,12 @@ func Default() Config {
 		Catalog: Catalog{
 			Shipped: true, Poll: 5 * time.Second, PlanCache: 1024, PlanTTL: time.Hour,
 		},
-		Tools: Tools{Pipeline: Pipeline{MaxBytes: 256 << 20, CacheTTL: time.Hour}},
+		Tools: Tools{
+			Pipeline:   Pipeline{MaxBytes: 256 << 20, CacheTTL: time.Hour, PromoteAfter: 2},
+			OpenAPI:    OpenAPI{CacheBytes: 64 << 20, MaxResponseBytes: 8 << 20, Freshness: 5 * time.Minute},
+			Kubernetes: Kubernetes{Namespace: "default", CPU: "1", Memory: "512Mi", Deadline: 7 * time.Minute, TTL: time.Hour},
+		},
+		Workflows: Workflows{ReconcileEvery: 5 * time.Minute, SMTP: SMTP{TLS: "starttls"}},
 		Jobs: Jobs{
 			Queue: "agent:jobs", ResultPrefix: "agent:results", Tenant: agent.DefaultTenant, Concurrency: 64, ResultTTL: 24 * time.Hour,
 		},

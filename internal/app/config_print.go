@@ -18,6 +18,15 @@ func (c Config) Redacted() Config {
 	for i := range c.Models {
 		redact(reflect.ValueOf(&c.Models[i]).Elem())
 	}
+	c.Tools.MCP.Servers = slices.Clone(c.Tools.MCP.Servers)
+	for i := range c.Tools.MCP.Servers {
+		s := &c.Tools.MCP.Servers[i]
+		s.Env = slices.Clone(s.Env)
+		for j, entry := range s.Env { // an environment is where keys are
+			name, _, _ := strings.Cut(entry, "=")
+			s.Env[j] = name + "=" + redacted
+		}
+	}
 	redact(reflect.ValueOf(&c).Elem())
 	return c
 }
@@ -107,7 +116,7 @@ func (p *printer) section(section reflect.Value, path, indent string) {
 		case inline:
 			p.section(value, path, indent)
 		case isListOfStructs(info.Type):
-			p.models(at)
+			p.list(value, at, indent, name)
 		case value.Kind() == reflect.Struct:
 			p.line(indent+name+":", "")
 			p.section(value, at, indent+"  ")
@@ -117,15 +126,17 @@ func (p *printer) section(section reflect.Value, path, indent string) {
 	}
 }
 
-func (p *printer) models(path string) {
-	if len(p.cfg.Models) == 0 {
-		p.line(path+": []", "")
+// list prints a list of sections.
+func (p *printer) list(list reflect.Value, path, indent, name string) {
+	if list.Len() == 0 {
+		p.line(indent+name+": []", "")
 		return
 	}
-	p.line(path+":", "")
-	for i := range p.cfg.Models {
-		p.line("  -", p.cfg.origins[modelPath(i)])
-		p.section(reflect.ValueOf(&p.cfg.Models[i]).Elem(), modelPath(i), "    ")
+	p.line(indent+name+":", "")
+	for i := range list.Len() {
+		at := fmt.Sprintf("%s[%d]", path, i)
+		p.line(indent+"  -", p.cfg.origins[at])
+		p.section(list.Index(i), at, indent+"    ")
 	}
 }
 

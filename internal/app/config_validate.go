@@ -39,6 +39,8 @@ func (l *loader) validate() {
 
 	l.catalog()
 	l.jobs()
+	l.tools()
+	l.workflows()
 	l.egressRules("egress.allow_hosts", cfg.Egress.AllowHosts, func(rule string) egress.Config { return egress.Config{AllowHosts: []string{rule}} })
 	l.egressRules("egress.allow_private", cfg.Egress.AllowPrivate, func(rule string) egress.Config { return egress.Config{AllowPrivate: []string{rule}} })
 	between(l, "egress.max_bytes", cfg.Egress.MaxBytes, 1<<10, 1<<30)
@@ -148,9 +150,8 @@ func (l *loader) redis(path string, to Secret) {
 	}
 }
 
-// jobs also bounds what pipelines may reuse.
 func (l *loader) jobs() {
-	j, p := l.cfg.Jobs, l.cfg.Tools.Pipeline
+	j := l.cfg.Jobs
 	l.redis("jobs.redis_url", j.RedisURL)
 	l.required("jobs.queue", j.Queue)
 	l.required("jobs.result_prefix", j.ResultPrefix)
@@ -159,8 +160,6 @@ func (l *loader) jobs() {
 	}
 	between(l, "jobs.concurrency", j.Concurrency, 1, 10_000)
 	between(l, "jobs.result_ttl", j.ResultTTL, 0, 365*24*time.Hour)
-	between(l, "tools.pipeline.max_bytes", p.MaxBytes, 1<<10, 1<<30)
-	between(l, "tools.pipeline.cache_ttl", p.CacheTTL, 0, 30*24*time.Hour)
 }
 
 func (l *loader) turns() {

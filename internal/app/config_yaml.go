@@ -116,7 +116,9 @@ func member(section reflect.Value, name string) (reflect.Value, bool) {
 func (l *loader) node(file string, n ast.Node, into reflect.Value, path string) {
 	switch p := into.Addr().Interface().(type) {
 	case *[]Model:
-		l.models(file, n, p, path)
+		structs(l, file, n, p, path, func(m *Model) { m.LLM = defaultLLM() })
+	case *[]MCPServer:
+		structs(l, file, n, p, path, func(*MCPServer) {})
 	case *[]string:
 		l.list(file, n, p, path)
 	default:
@@ -128,15 +130,16 @@ func (l *loader) node(file string, n ast.Node, into reflect.Value, path string) 
 	}
 }
 
-func (l *loader) models(file string, n ast.Node, into *[]Model, path string) {
+// structs reads a list of sections; begin gives one what holds when it says nothing.
+func structs[T any](l *loader, file string, n ast.Node, into *[]T, path string, begin func(*T)) {
 	items, ok := l.items(file, n, path)
 	if !ok {
 		return
 	}
-	*into = sized[Model](len(items))
+	*into = sized[T](len(items))
 	for i, item := range items {
 		at := fmt.Sprintf("%s[%d]", path, i)
-		(*into)[i].LLM = defaultLLM()
+		begin(&(*into)[i])
 		l.cfg.origins[at] = place(file, item)
 		l.section(file, item, reflect.ValueOf(&(*into)[i]).Elem(), at)
 	}

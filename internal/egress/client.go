@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/turnstone-run/turnstone/agent"
@@ -36,10 +37,15 @@ type Config struct {
 	AllowPrivate []string
 	// MaxBytes bounds a response's body, as sent and as decompressed. 0: 32 MiB.
 	MaxBytes int64
-	// Timeout bounds a request from its first byte to the last of the response, redirects included. 0: 30 s.
+	// Timeout bounds a request from its first byte to the last of the response, redirects included. 0: 30 s; negative: no bound but the
+	// request's context, for responses that are streams.
 	Timeout time.Duration
+	// HeaderTimeout bounds the wait for each response's header once its request is sent. 0: Timeout, or 30 s where that is no bound.
+	HeaderTimeout time.Duration
 	// MaxRedirects bounds how many are followed. 0: 5; negative: none.
 	MaxRedirects int
+	// Resolver finds the addresses of names, which are judged whoever found them. Nil: the system's.
+	Resolver *net.Resolver
 }
 
 // Client sends requests within the bounds of a [Config]. It is safe for concurrent use.
@@ -60,10 +66,10 @@ func New(cfg Config) (*Client, error) {
 	switch {
 	case cfg.MaxBytes < 0:
 		return nil, agent.Invalid("max_bytes", "is negative")
-	case cfg.Timeout < 0:
-		return nil, agent.Invalid("timeout", "is negative")
+	case cfg.HeaderTimeout < 0:
+		return nil, agent.Invalid("header_timeout", "is negative")
 	}
-	c := &Client{guard: g, maxBytes: cfg.MaxBytes, maxRedirects: max(cfg.MaxRedirects, 0), dialer: net.Dialer{Timeout: dialTimeout}}
+	c := &Client{guard: g, maxBytes: cfg.MaxBytes, maxRedirects: max(cfg.MaxRedirects, 0), dialer: net.Dialer{Timeout: dialTimeout, Resolver: cfg.Resolver}}
 	if cfg.MaxBytes == 0 {
 		c.maxBytes = DefaultMaxBytes
 	}
@@ -74,15 +80,22 @@ func New(cfg Config) (*Client, error) {
 	if timeout == 0 {
 		timeout = DefaultTimeout
 	}
+	header := cfg.HeaderTimeout
+	if header == 0 {
+		header = max(timeout, 0)
+	}
+	if header == 0 {
+		header = DefaultTimeout
+	}
 	c.http = http.Client{
-		Timeout:       timeout,
+		Timeout:       max(timeout, 0), // 0 is none to net/http
 		CheckRedirect: c.checkRedirect,
 		Transport: &http.Transport{
 			Proxy:                  nil, // never from the environment: a proxy would connect where we must not
 			DialContext:            c.dial,
 			ForceAttemptHTTP2:      true,
 			TLSHandshakeTimeout:    dialTimeout,
-			ResponseHeaderTimeout:  timeout,
+			ResponseHeaderTimeout:  header,
 			MaxResponseHeaderBytes: maxHeaderBytes,
 			MaxConnsPerHost:        maxConnsPerHost,
 			MaxIdleConns:           maxIdleConns,
@@ -118,6 +131,7 @@ func (c *Client) Do(req *http.Request) (*http.Response, error) {
 		return nil, tooLarge(host, c.maxBytes)
 	}
 	resp.Body = &boundedBody{ctx: req.Context(), body: resp.Body, left: c.maxBytes, bound: c.maxBytes, host: host}
+	unecho(resp, secretsOf(req.Context(), out))
 	return resp, nil
 }
 
@@ -156,6 +170,9 @@ func tooLarge(host string, bound int64) *agent.Error {
 	return agent.Errorf(agent.CodeOverflow, op(host), "response is larger than %d bytes", bound)
 }
 
+// badLocation begins net/http's error for a redirect to nowhere, which quotes the whole address.
+const badLocation = "failed to parse Location header"
+
 // failure turns what net/http answered into an error that says nothing of the URL but its host. Our own refusals, from the control
 // hook or a redirect, are somewhere in the chain.
 func failure(ctx context.Context, host string, err error) error {
@@ -175,5 +192,9 @@ func failure(ctx context.Context, host string, err error) error {
 	case errors.As(err, &timeout) && timeout.Timeout():
 		return agent.Errorf(agent.CodeUnavailable, op(host), "timed out")
 	}
-	return &agent.Error{Code: agent.CodeUnavailable, Op: op(host), Err: errors.New(reason(err))}
+	text := reason(err)
+	if strings.HasPrefix(text, badLocation) {
+		return agent.Errorf(agent.CodeInvalid, op(host), "redirects to what is not a valid URL")
+	}
+	return &agent.Error{Code: agent.CodeUnavailable, Op: op(host), Err: errors.New(text)}
 }

@@ -128,6 +128,34 @@ func TestTime(t *testing.T) {
 	}
 }
 
+// A stream has no total bound, and its header has one all the same.
+func TestStream(t *testing.T) {
+	t.Parallel()
+	release := make(chan struct{})
+	c, url := upstream(t, Config{Timeout: -1, HeaderTimeout: 100 * time.Millisecond}, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/silent" {
+			<-r.Context().Done()
+			return
+		}
+		_ = http.NewResponseController(w).Flush()
+		<-release
+		fmt.Fprint(w, "late")
+	})
+	_, err := get(t, c, url+"/silent")
+	require.Equal(t, agent.CodeUnavailable, agent.CodeOf(err))
+	require.ErrorContains(t, err, "timed out")
+
+	time.AfterFunc(300*time.Millisecond, func() { close(release) }) // well after the bound of the header
+	body, err := get(t, c, url+"/stream")
+	require.NoError(t, err)
+	require.Equal(t, "late", body)
+
+	c, err = New(Config{Timeout: -1})
+	require.NoError(t, err)
+	require.Equal(t, DefaultTimeout, c.http.Transport.(*http.Transport).ResponseHeaderTimeout)
+	require.Zero(t, c.http.Timeout)
+}
+
 func TestCancelledContext(t *testing.T) {
 	t.Parallel()
 	c, url := upstream(t, Config{}, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
@@ -169,6 +197,9 @@ func TestRedirects(t *testing.T) {
 			http.Redirect(w, r, "http://169.254.169.254/latest", http.StatusFound)
 		case "/file":
 			http.Redirect(w, r, "file:///etc/passwd", http.StatusFound)
+		case "/malformed":
+			w.Header().Set("Location", `http://x\@y/?token=hunter2`)
+			w.WriteHeader(http.StatusFound)
 		case "/user":
 			http.Redirect(w, r, "http://u:p@"+r.Host+"/", http.StatusFound)
 		case "/other":
@@ -184,9 +215,11 @@ func TestRedirects(t *testing.T) {
 
 	for path, code := range map[string]agent.Code{
 		"/loop": agent.CodeOverflow, "/metadata": agent.CodeDenied, "/file": agent.CodeInvalid, "/user": agent.CodeInvalid,
+		"/malformed": agent.CodeInvalid,
 	} {
 		_, err := get(t, c, url+path)
 		require.Equal(t, code, agent.CodeOf(err), "%s: %v", path, err)
+		require.NotContains(t, err.Error(), "hunter2")
 	}
 	body, err := get(t, c, url+"/twice")
 	require.NoError(t, err)

@@ -113,7 +113,7 @@ func TestNewRefuses(t *testing.T) {
 		{"bad network", Config{AllowPrivate: []string{"10.0.0.0/40"}}, "allow_private[0]"},
 		{"bad network port", Config{AllowPrivate: []string{"10.0.0.0/8:x"}}, "allow_private[0]"},
 		{"negative size", Config{MaxBytes: -1}, "max_bytes"},
-		{"negative time", Config{Timeout: -1}, "timeout"},
+		{"negative time", Config{HeaderTimeout: -1}, "header_timeout"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -27,6 +27,10 @@ const (
 	pathApprovals = "/v1/approvals"
 	pathSession   = "/v1/sessions/{id}"
 	pathKnowledge = "/v1/knowledge/{collection}"
+
+	pathWorkflows  = "/v1/workflows"
+	pathRuns       = "/v1/runs"
+	pathComposites = "/v1/tools/composites"
 )
 
 // turnIDHeader names the turn that a response is about.
@@ -54,6 +58,7 @@ func newHTTPServer(g *Gateway) *http.Server {
 	s.route("/v1/agents", methods{http.MethodGet: s.getAgents})
 	s.route("/v1/routes/dry-run", methods{http.MethodPost: s.postRoute})
 	s.routeCatalog()
+	s.routeWorkflows()
 	s.route(pathResults+"{ref...}", methods{http.MethodGet: s.getResults})
 	s.route(pathApprovals, methods{http.MethodGet: s.getApprovals})
 	s.route(pathApprovals+"/{id}", methods{http.MethodGet: s.getApproval})

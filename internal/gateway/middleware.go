@@ -134,7 +134,7 @@ type methods map[string]handler
 
 func (s *httpServer) route(path string, m methods) {
 	allow := ""
-	for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodDelete} {
+	for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
 		_, ok := m[method]
 		if _, get := m[http.MethodGet]; ok || (method == http.MethodHead && get) {
 			if allow != "" {

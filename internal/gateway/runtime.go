@@ -43,6 +43,9 @@ type Runtime interface {
 	Collections
 	Datasets
 	Examiner
+	Workflows
+	WorkflowRuns
+	Composites
 }
 
 // StateWaiting is the state of a turn that waits for a person. The others are [agent.StateQueued], [agent.StateRunning] and the

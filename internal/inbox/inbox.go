@@ -37,6 +37,8 @@ type Store interface {
 	KnowledgeDocuments(ctx context.Context, tenant, collection, after string, limit int) (agent.KnowledgePage, error)
 	KnowledgeDocument(ctx context.Context, tenant, collection, id string) (agent.KnowledgeDocument, error)
 	DeleteDocument(ctx context.Context, tenant, collection, id string) error
+	RunStore
+	CompositeStore
 }
 
 // Collections knows the collections of the catalog, with the model that makes their vectors.
@@ -76,10 +78,11 @@ type Config struct {
 		Agents
 		Collections
 	}
-	Models    activities.Models
-	Health    func(ctx context.Context) gateway.Health
-	Logger    *zap.Logger
-	IdleCheck time.Duration // 0: 30 s
+	Definitions Definitions // of workflows; nil: there are none
+	Models      activities.Models
+	Health      func(ctx context.Context) gateway.Health
+	Logger      *zap.Logger
+	IdleCheck   time.Duration // 0: 30 s
 }
 
 // Inbox is the one invocation path.

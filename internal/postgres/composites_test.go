@@ -9,18 +9,39 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/flow/library"
+	"github.com/turnstone-run/turnstone/internal/flow/library/librarytest"
 	"github.com/turnstone-run/turnstone/internal/postgres"
 	"github.com/turnstone-run/turnstone/internal/tool"
 	"github.com/turnstone-run/turnstone/internal/tool/pipeline/compositetest"
 	"github.com/turnstone-run/turnstone/internal/tool/research/referencestest"
 )
 
+// emptied is one database for all cases of a suite: each finds the tables empty.
+func emptied(t *testing.T, tables string) func(t *testing.T) *postgres.Store {
+	t.Helper()
+	b := newBench(t, postgres.Config{})
+	return func(t *testing.T) *postgres.Store {
+		t.Helper()
+		_, err := b.pool.Exec(t.Context(), "TRUNCATE "+tables)
+		require.NoError(t, err)
+		return b.Store
+	}
+}
+
 func TestCompositesConform(t *testing.T) {
-	compositetest.Exercise(t, func(t *testing.T) tool.Composites { return newBench(t, postgres.Config{}).Store })
+	open := emptied(t, "composites, composite_versions, pipeline_shapes, pipeline_samples, pipeline_uses")
+	compositetest.Exercise(t, func(t *testing.T) tool.Composites { return open(t) })
+}
+
+func TestLibraryConforms(t *testing.T) {
+	open := emptied(t, "workflow_definitions, workflow_versions, workflow_requests")
+	librarytest.Exercise(t, func(t *testing.T) library.Store { return open(t) })
 }
 
 func TestReferencesConform(t *testing.T) {
-	referencestest.Exercise(t, func(t *testing.T) tool.References { return newBench(t, postgres.Config{}).Store })
+	open := emptied(t, "reference_lists, session_references, reference_names")
+	referencestest.Exercise(t, func(t *testing.T) tool.References { return open(t) })
 }
 
 func composite(name string, shape int) agent.Composite {

@@ -146,7 +146,9 @@ func (t Turns) Turn(_ context.Context, id agent.TurnID) (agent.AgentStepOutput, 
 type Pipelines struct{ *World }
 
 // EffectFree implements [flows.Pipelines].
-func (p Pipelines) EffectFree(steps json.RawMessage) bool { return !bytes.Contains(steps, []byte("POST")) }
+func (p Pipelines) EffectFree(steps json.RawMessage) bool {
+	return !bytes.Contains(steps, []byte("POST"))
+}
 
 // Run implements [flows.Pipelines].
 func (p Pipelines) Run(_ context.Context, call flows.PipelineCall) (flows.PipelineResult, error) {

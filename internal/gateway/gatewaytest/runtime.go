@@ -34,6 +34,11 @@ type Runtime struct {
 	// Examine is what Doctor does; nil reports nothing.
 	Examine func(ctx context.Context, agentName, profile string, report func(gateway.DoctorCheck)) error
 
+	// Promoted are the composite tools.
+	Promoted []agent.Composite
+	// OnRun is run in a goroutine of its own for every new run of a workflow; nil leaves the run to the test.
+	OnRun func(rt *Runtime, runID string)
+
 	mu       sync.Mutex
 	broken   string // the dependency that Health reports as down
 	kept     int64  // events before this index have expired
@@ -47,6 +52,11 @@ type Runtime struct {
 
 	approvals []agent.Approval // in the order in which they were asked for
 	knowledge map[string][]knowledge
+
+	flows   []*flow
+	changes map[string]agent.WorkflowPatchResult // by idempotency key
+	runs    []agent.Run
+	runKeys map[string]string
 }
 
 type turn struct {
@@ -64,7 +74,7 @@ var _ gateway.Runtime = (*Runtime)(nil)
 func New() *Runtime {
 	return &Runtime{
 		turns: map[agent.TurnID]*turn{}, byKey: map[string]agent.TurnID{}, results: map[string][]byte{}, datasets: map[string]rowsOf{},
-		knowledge: map[string][]knowledge{},
+		knowledge: map[string][]knowledge{}, changes: map[string]agent.WorkflowPatchResult{}, runKeys: map[string]string{},
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"golang.org/x/net/http/httpguts"
@@ -164,9 +165,19 @@ func setHeader(req *http.Request, p *agent.PlanAuth, name, value string) error {
 	return nil
 }
 
-// mark changes the request in place, as its caller holds it.
+// markedKey is where a request's context says what earlier profiles have added.
+type markedKey struct{}
+
+// mark changes the request in place, as its caller holds it. A request may be authorised more than once, with profiles that are needed
+// together: all that they add is protected.
 func mark(req *http.Request, c egress.Credentials) {
-	*req = *req.WithContext(egress.WithCredentials(req.Context(), c))
+	ctx := req.Context()
+	if before, ok := ctx.Value(markedKey{}).(egress.Credentials); ok {
+		c.Headers = slices.Concat(before.Headers, c.Headers)
+		c.Query = slices.Concat(before.Query, c.Query)
+	}
+	ctx = context.WithValue(ctx, markedKey{}, c)
+	*req = *req.WithContext(egress.WithCredentials(ctx, c))
 }
 
 func denied(p *agent.PlanAuth, format string, args ...any) *agent.Error {

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/egress"
 	"github.com/turnstone-run/turnstone/internal/tool"
 )
 
@@ -331,4 +332,36 @@ type refusing struct{}
 
 func (refusing) Do(*http.Request) (*http.Response, error) {
 	return nil, agent.Errorf(agent.CodeDenied, "request idp.example", "the host is not on the allow-list")
+}
+
+// Two profiles that are needed together: a redirect to another host takes neither along.
+func TestTogether(t *testing.T) {
+	t.Parallel()
+	var got *http.Request
+	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = r }))
+	t.Cleanup(other.Close)
+	first := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, other.URL+"/?"+r.URL.RawQuery, http.StatusFound)
+	}))
+	t.Cleanup(first.Close)
+	var hosts []string
+	for _, s := range []*httptest.Server{first, other} {
+		hosts = append(hosts, strings.TrimPrefix(s.URL, "http://"))
+	}
+	client, err := egress.New(egress.Config{AllowPrivate: hosts})
+	require.NoError(t, err)
+	t.Cleanup(client.CloseIdleConnections)
+	a := authoriser(t, vault{"env:A": "query-secret", "env:B": "header-secret"}, nil)
+	req := request(t, first.URL+"/?page=2")
+	for _, p := range []agent.PlanAuth{
+		{Name: "a", Type: agent.AuthAPIKey, Secret: "env:A", Query: "key", Hosts: hosts[:1]},
+		{Name: "b", Type: agent.AuthAPIKey, Secret: "env:B", Query: "token", Hosts: hosts[:1]},
+	} {
+		require.NoError(t, a.Authorise(req, []agent.PlanAuth{p}))
+	}
+	require.Equal(t, "key=query-secret&page=2&token=header-secret", req.URL.RawQuery)
+	resp, err := client.Do(req)
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	require.Equal(t, "page=2", got.URL.RawQuery)
 }

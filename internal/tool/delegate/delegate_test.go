@@ -135,7 +135,7 @@ func TestDelegateRefuses(t *testing.T) {
 
 func TestContainersAreUnavailable(t *testing.T) {
 	for _, args := range []string{
-		`{"agent_type":"code_interpreter","inputs":{"code":"1+1"},"config":{"any":"thing"}}`,
+		`{"agent_type":"code_interpreter","inputs":{"code":"1+1"},"config":{"cpu":1}}`,
 		`{"agent_type":"custom_container","container_image":"busybox","inputs":{}}`,
 	} {
 		tl := theTool(t)
@@ -178,7 +178,7 @@ func TestSpecIsTheSeeds(t *testing.T) {
 	require.Equal(t, "delegate_to_agent", spec.Name)
 	require.Equal(t, "Delegate task to external agent (K8s job)", spec.Description)
 	require.True(t, spec.Strict)
-	require.False(t, spec.Idempotent)
+	require.True(t, spec.Idempotent)
 	require.False(t, spec.InherentlySafe)
 	require.JSONEq(t, `{"type":"object","required":["agent_type","inputs"],"additionalProperties":false,"properties":{
 		"agent_type":{"type":"string","enum":["code_interpreter","custom_container","langchain_agent"],"description":"Type of agent to use"},
@@ -189,12 +189,14 @@ func TestSpecIsTheSeeds(t *testing.T) {
 
 func TestSummarize(t *testing.T) {
 	tests := map[string]string{
-		turn(`{"message":"go"}`, `{"agent":"analyst"}`):                        "analyst",
-		turn(`{"message":"go"}`, ""):                                           "langchain_agent",
-		`{"agent_type":"code_interpreter","inputs":{},"config":{"agent":"x"}}`: "code_interpreter",
-		`{"agent_type":"x"}`:                                                   "invalid arguments",
-		turn(`{"message":"go"}`, `{"agent":"`+strings.Repeat("é", 100)+`"}`):   strings.Repeat("é", 30) + "…",
-		turn(`{"message":"go"}`, `{"agent":"x`+strings.Repeat("é", 100)+`"}`):  "x" + strings.Repeat("é", 29) + "…",
+		turn(`{"message":"go"}`, `{"agent":"analyst"}`):                           "analyst",
+		turn(`{"message":"go"}`, ""):                                              "langchain_agent",
+		`{"agent_type":"code_interpreter","inputs":{"code":"1"}}`:                 "code_interpreter",
+		`{"agent_type":"code_interpreter","inputs":{}}`:                           "invalid arguments",
+		`{"agent_type":"custom_container","container_image":"a/b:1","inputs":{}}`: "a/b:1",
+		`{"agent_type":"x"}`:                                                      "invalid arguments",
+		turn(`{"message":"go"}`, `{"agent":"`+strings.Repeat("é", 100)+`"}`):      strings.Repeat("é", 30) + "…",
+		turn(`{"message":"go"}`, `{"agent":"x`+strings.Repeat("é", 100)+`"}`):     "x" + strings.Repeat("é", 29) + "…",
 	}
 	for args, want := range tests {
 		require.Equal(t, want, theTool(t).Summarize(json.RawMessage(args)))

@@ -22,6 +22,7 @@ type arguments struct {
 	agentType string
 	inputs    json.RawMessage // an object
 	config    config          // of langchain_agent
+	container agent.Container // of the others: what was asked for, without whose call it is
 }
 
 // config is what langchain_agent can be told.
@@ -65,25 +66,32 @@ func parse(args json.RawMessage) (*arguments, error) {
 	case !custom && in.ContainerImage != "":
 		return nil, agent.Invalid("container_image", "is for %s alone", customContainer)
 	}
-	if out.agentType == langchainAgent && !isNull(in.Config) {
-		if err := out.config.decode(in.Config); err != nil {
-			return nil, err
-		}
+	if out.agentType != langchainAgent {
+		return out, out.contain(in.ContainerImage, in.Config)
+	}
+	if !isNull(in.Config) {
+		return out, out.config.decode(in.Config)
 	}
 	return out, nil
 }
 
 func (c *config) decode(raw json.RawMessage) error {
-	if err := strict.Decode(raw, c); err != nil {
-		if e, ok := errors.AsType[*agent.Error](err); ok {
-			e.Field = strings.TrimSuffix("config."+e.Field, ".")
-		}
+	if err := decodeConfig(raw, c); err != nil {
 		return err
 	}
 	if c.Limits != nil {
 		return c.Limits.Validate("config.limits")
 	}
 	return nil
+}
+
+// decodeConfig decodes config strictly; its errors name the field from the top.
+func decodeConfig(raw json.RawMessage, to any) error {
+	err := strict.Decode(raw, to)
+	if e, ok := errors.AsType[*agent.Error](err); ok {
+		e.Field = strings.TrimSuffix("config."+e.Field, ".")
+	}
+	return err
 }
 
 func isNull(raw json.RawMessage) bool { return len(raw) == 0 || raw[0] == 'n' }

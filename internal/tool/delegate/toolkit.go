@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/tool"
 )
 
 // The names under which the catalog finds us.
@@ -21,20 +22,39 @@ const MaxArgs = 256 << 10
 //go:embed schema.json
 var schema []byte // seed 004 §5.5, verbatim
 
-// New makes the toolkit. It needs nothing.
-func New() agent.Toolkit { return toolkit{} }
+// Config holds what the toolkit needs.
+type Config struct {
+	Containers Containers // nil: code_interpreter and custom_container are unavailable
+	Blobs      tool.Blobs // takes what containers log; nil: the end of it is in the answer, and that is all
+}
 
-type toolkit struct{}
+// New makes the toolkit without a cluster.
+func New() agent.Toolkit { return With(Config{}) }
+
+// With makes the toolkit.
+func With(cfg Config) agent.Toolkit { return toolkit{cfg} }
+
+// Factory makes the toolkit out of the runtime's dependencies, which take the place of those in cfg.
+func Factory(cfg Config) tool.Factory {
+	return tool.Factory{
+		Name: ToolkitName, Needs: []tool.Need{tool.NeedBlobs},
+		New: func(d tool.Dependencies) (agent.Toolkit, error) {
+			return With(Config{Containers: cfg.Containers, Blobs: d.Blobs}), nil
+		},
+	}
+}
+
+type toolkit struct{ cfg Config }
 
 func (toolkit) Name() string { return ToolkitName }
 
 // OnRequest keeps the toolkit out of "every toolkit": agents that need it are granted it.
 func (toolkit) OnRequest() bool { return true }
 
-func (toolkit) Tools() []agent.Tool { return []agent.Tool{delegate{}} }
+func (k toolkit) Tools() []agent.Tool { return []agent.Tool{delegate(k)} }
 
 // delegate is the tool delegate_to_agent.
-type delegate struct{}
+type delegate struct{ cfg Config }
 
 var (
 	_ agent.Delegator  = delegate{}
@@ -42,9 +62,12 @@ var (
 	_ agent.Summarizer = delegate{}
 )
 
+// Spec is the seed's. The tool is idempotent: the turn of another agent is one child of the call, and a container one Job of its name,
+// however often the call is made.
 func (delegate) Spec() agent.ToolSpec {
 	return agent.ToolSpec{
 		Name: ToolName, Description: "Delegate task to external agent (K8s job)", Parameters: append(json.RawMessage(nil), schema...), Strict: true,
+		Idempotent: true,
 	}
 }
 
@@ -58,14 +81,17 @@ func (delegate) EffectFree(args json.RawMessage) bool {
 // maxName is what a summary shows of a name, in bytes.
 const maxName = 60
 
-// Summarize names who is asked.
+// Summarize names who is asked, or what runs.
 func (delegate) Summarize(args json.RawMessage) string {
 	in, err := parse(args)
 	if err != nil {
 		return "invalid arguments"
 	}
 	name := in.config.Agent
-	if in.agentType != langchainAgent || name == "" {
+	if in.agentType == customContainer {
+		name = in.container.Image
+	}
+	if name == "" {
 		return in.agentType
 	}
 	if len(name) > maxName {
@@ -85,8 +111,8 @@ func (delegate) Delegate(args json.RawMessage, delegates []string) (agent.Delega
 	return r, err == nil, err
 }
 
-// Call answers what the runtime does not run as a turn: there is nowhere to run it.
-func (delegate) Call(ctx context.Context, _ agent.Invocation, call agent.ToolCall) (agent.ToolResult, error) {
+// Call runs a container. What the runtime runs as a turn does not come here.
+func (d delegate) Call(ctx context.Context, inv agent.Invocation, call agent.ToolCall) (agent.ToolResult, error) {
 	if err := agent.Interrupted(ctx, "call "+ToolName); err != nil {
 		return agent.ToolResult{}, err
 	}
@@ -98,10 +124,12 @@ func (delegate) Call(ctx context.Context, _ agent.Invocation, call agent.ToolCal
 		return failed(&agent.Failure{
 			Type: string(agent.CodeUnavailable), Message: "this runtime does not run turns of other agents", Field: "agent_type",
 		})
-	default:
+	case d.cfg.Containers == nil:
 		return failed(&agent.Failure{
 			Type: string(agent.CodeUnavailable), Message: "no cluster is configured to run agents of type " + in.agentType, Field: "agent_type",
 		})
+	default:
+		return d.run(ctx, inv, in)
 	}
 }
 

@@ -34,6 +34,18 @@
 // then within the inline bound, else their preview. A result is remembered under the hash of the pipeline, its input and the
 // credentials' names, and an equal call of the tenant within an hour is answered with it, unless it posts. Failures are not remembered.
 //
+// # Composites
+//
+// A pipeline of the same shape that a tenant uses again becomes a tool of its own (seed 004 §8, phase 4), which the tenant's next turns
+// have. The shape is the steps without their literals: params of a request (also those in its URL), values of comparisons, k and the
+// references of datasets. Fields, operators, hosts and paths, functions, jq programs, patterns and formats are the shape, and so is
+// whether a literal is a text, a number or a boolean. Literals that differed among the uses are parameters that must be given; what never
+// differed stays, until a use differs: then it becomes a parameter whose default is what it was, in a new version. Filling a composite
+// with the literals of a pipeline gives that pipeline.
+//
+// Not promoted are pipelines that post, that failed, that hold what looks like a secret, of which the agent's middleware would clean
+// something, of more than 16 KiB or 32 parameters, and any while the tenant has 200 composites switched on.
+//
 // # How values compare
 //
 // Numbers compare as decimals, without rounding. A string that is a JSON number compares as one with a number, because many APIs

@@ -16,7 +16,10 @@ var (
 )
 
 // execute is the tool execute_pipeline.
-type execute struct{ cfg Config }
+type execute struct {
+	cfg  Config
+	uses *promoter // nil: uses are not counted
+}
 
 func (t *execute) Spec() agent.ToolSpec {
 	return agent.ToolSpec{
@@ -67,6 +70,7 @@ func (t *execute) Call(ctx context.Context, inv agent.Invocation, call agent.Too
 	r := &run{cfg: cfg, inv: inv}
 	key := r.cacheKey(p)
 	if res, ok := r.recall(ctx, key); ok {
+		t.uses.used(ctx, inv, p)
 		return res, nil
 	}
 	if err := r.all(ctx, p); err != nil {
@@ -77,6 +81,7 @@ func (t *execute) Call(ctx context.Context, inv agent.Invocation, call agent.Too
 		return failed(err, r.done)
 	}
 	r.remember(ctx, key, o)
+	t.uses.used(ctx, inv, p)
 	return res, nil
 }
 

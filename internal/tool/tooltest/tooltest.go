@@ -20,15 +20,24 @@ import (
 // How long a call with bad arguments, or with a context that has ended, may take. Generous: the machine may be busy.
 const prompt = 5 * time.Second
 
+const (
+	namePattern = `^[a-zA-Z0-9_-]{1,64}$`
+	// maxHandle is the bound of [agent.ListedTool.Handle].
+	maxHandle = 1 << 10
+)
+
 // maxSummary is the bound of [agent.CallVerdict.Summary].
 const maxSummary = 100
 
-// Exercise runs the suite on a toolkit. Its tools must not be able to reach anything outside the test.
+// Exercise runs the suite on a toolkit. Its tools must not be able to reach anything outside the test. A dynamic toolkit may have none: see
+// [ExerciseListed].
 func Exercise(t *testing.T, kit agent.Toolkit) {
 	t.Helper()
-	name := regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
+	name := regexp.MustCompile(namePattern)
 	require.Regexp(t, name, kit.Name())
-	require.NotEmpty(t, kit.Tools())
+	if _, dynamic := kit.(agent.DynamicToolkit); !dynamic {
+		require.NotEmpty(t, kit.Tools())
+	}
 	if c, ok := kit.(agent.Configurable); ok {
 		t.Run("properties", func(t *testing.T) { checkSchema(t, c.Properties) })
 	}
@@ -38,17 +47,52 @@ func Exercise(t *testing.T, kit agent.Toolkit) {
 		require.Regexp(t, name, spec.Name)
 		require.False(t, seen[spec.Name], "two tools are named %q", spec.Name)
 		seen[spec.Name] = true
-		t.Run(spec.Name, func(t *testing.T) { exerciseTool(t, tool) })
+		t.Run(spec.Name, func(t *testing.T) { exerciseTool(t, tool, invocation()) })
 	}
 }
 
-func exerciseTool(t *testing.T, tool agent.Tool) {
+// ExerciseListed runs the suite on what a dynamic toolkit lists for a scope, which must be at least one tool. Each tool must refuse arguments
+// without members: the test's server or store has to see to it that there is one which wants some.
+func ExerciseListed(t *testing.T, kit agent.DynamicToolkit, scope agent.ToolScope) {
+	t.Helper()
+	listed, err := kit.List(t.Context(), scope)
+	require.NoError(t, err)
+	require.NotEmpty(t, listed)
+	again, err := kit.List(t.Context(), scope)
+	require.NoError(t, err)
+	require.Equal(t, listed, again, "the order does not change by itself")
+
+	inv := invocation()
+	inv.Tenant, inv.Parameters, inv.Auth = scope.Tenant, scope.Parameters, scope.Auth
+	seen := map[string]bool{}
+	for _, tool := range kit.Tools() {
+		seen[tool.Spec().Name] = true
+	}
+	for i := range listed {
+		l := &listed[i]
+		require.Regexp(t, namePattern, l.Spec.Name)
+		require.False(t, seen[l.Spec.Name], "two tools are named %q", l.Spec.Name)
+		seen[l.Spec.Name] = true
+		require.LessOrEqual(t, len(l.Handle), maxHandle)
+		found, err := kit.Find(t.Context(), scope, l.Spec.Name, l.Handle)
+		require.NoError(t, err)
+		spec := found.Spec()
+		require.Equal(t, l.Spec.Name, spec.Name)
+		require.Equal(t, l.Spec.Idempotent, spec.Idempotent)
+		require.Equal(t, l.Spec.InherentlySafe, spec.InherentlySafe)
+		t.Run(l.Spec.Name, func(t *testing.T) { exerciseTool(t, found, inv) })
+	}
+	_, err = kit.Find(t.Context(), scope, listed[0].Spec.Name, "\x00 no such handle")
+	require.Equal(t, agent.CodeNotFound, agent.CodeOf(err), "a handle that is none: %v", err)
+}
+
+func exerciseTool(t *testing.T, tool agent.Tool, inv agent.Invocation) {
 	t.Helper()
 	t.Run("spec", func(t *testing.T) { checkSpec(t, tool) })
 	for _, bad := range badArguments() {
-		t.Run("arguments/"+bad.name, func(t *testing.T) { checkBad(t, tool, bad.args) })
+		t.Run("arguments/"+bad.name, func(t *testing.T) { checkBad(t, tool, inv, bad.args) })
 	}
-	t.Run("cancelled context", func(t *testing.T) { checkCancelled(t, tool) })
+	t.Run("cancelled context", func(t *testing.T) { checkCancelled(t, tool, inv) })
 }
 
 func checkSpec(t *testing.T, tool agent.Tool) {
@@ -101,12 +145,12 @@ func badArguments() []arguments {
 	}
 }
 
-func checkBad(t *testing.T, tool agent.Tool, args string) {
+func checkBad(t *testing.T, tool agent.Tool, inv agent.Invocation, args string) {
 	t.Helper()
 	call := agent.ToolCall{ID: "call_1", Name: tool.Spec().Name, Args: json.RawMessage(args)}
 	ctx, cancel := context.WithTimeout(t.Context(), prompt)
 	defer cancel()
-	res, err := tool.Call(ctx, invocation(), call)
+	res, err := tool.Call(ctx, inv, call)
 	require.NoError(t, err, "arguments are the model's mistake, not the runtime's")
 	require.NoError(t, ctx.Err(), "took more than %s", prompt)
 	require.NotNil(t, res.Failure, "the call must fail")
@@ -124,12 +168,12 @@ func checkBad(t *testing.T, tool agent.Tool, args string) {
 	}
 }
 
-func checkCancelled(t *testing.T, tool agent.Tool) {
+func checkCancelled(t *testing.T, tool agent.Tool, inv agent.Invocation) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	began := time.Now()
-	res, err := tool.Call(ctx, invocation(), agent.ToolCall{ID: "call_1", Name: tool.Spec().Name, Args: json.RawMessage(`{}`)})
+	res, err := tool.Call(ctx, inv, agent.ToolCall{ID: "call_1", Name: tool.Spec().Name, Args: json.RawMessage(`{}`)})
 	require.Less(t, time.Since(began), prompt)
 	if err != nil {
 		require.ErrorIs(t, err, context.Canceled)

@@ -1,0 +1,530 @@
+package flows_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	commonpb "go.temporal.io/api/common/v1"
+	"go.temporal.io/sdk/converter"
+
+	"github.com/turnstone-run/turnstone/activities/flows"
+	"github.com/turnstone-run/turnstone/activities/flows/flowstest"
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/flow/core"
+)
+
+// bench runs single visits.
+type bench struct {
+	*flows.Activities
+
+	t     *testing.T
+	store *flowstest.Store
+	rows  *flowstest.Rows
+	world *flowstest.World
+}
+
+func newBench(t *testing.T, def agent.WorkflowDefinition, input string) *bench {
+	t.Helper()
+	b := &bench{t: t, store: flowstest.NewStore(), rows: flowstest.NewRows(), world: &flowstest.World{}}
+	var err error
+	b.Activities, err = flows.New(flows.Config{
+		Store: b.store, Rows: b.rows, Turns: flowstest.Turns{World: b.world}, Mailer: flowstest.Mailer{World: b.world},
+		Webhooks: flowstest.Webhooks{World: b.world}, Pipelines: flowstest.Pipelines{World: b.world}, RetryPause: time.Millisecond,
+	})
+	require.NoError(t, err)
+	_, err = b.store.Put(agent.WorkflowKey{Tenant: "acme", Owner: "default", Tag: "main"}, def)
+	require.NoError(t, err)
+	req := agent.RunRequest{RunID: "r1", Tag: "main", Context: agent.InvocationContext{Tenant: "acme", UserID: "u1"}}
+	if input != "" {
+		req.Input = json.RawMessage(input)
+	}
+	raw, err := json.Marshal(req)
+	require.NoError(t, err)
+	out, err := b.BeginRun(t.Context(), converter.NewRawValue(&commonpb.Payload{Data: raw}), flows.BeginRunInput{WorkflowID: "w1", RunID: "x"})
+	require.NoError(t, err)
+	require.Nil(t, out.Refusal)
+	return b
+}
+
+func node(kind, config string) agent.WorkflowDefinition {
+	return agent.WorkflowDefinition{Nodes: []agent.WorkflowNode{{ID: "n", Name: "The node", Type: kind, Config: json.RawMessage(config)}}}
+}
+
+func (b *bench) visit(id string, from ...core.Source) flows.NodeResult {
+	b.t.Helper()
+	out, err := b.RunNode(b.t.Context(), flows.NodeInput{RunID: "r1", Node: id, Visit: 1, From: from})
+	require.NoError(b.t, err)
+	return out
+}
+
+func (b *bench) step(id string) agent.RunStep {
+	b.t.Helper()
+	s, ok, err := b.store.Step(b.t.Context(), "r1", id, 1)
+	require.NoError(b.t, err)
+	require.True(b.t, ok)
+	return s
+}
+
+func (b *bench) put(rows string) string {
+	b.t.Helper()
+	ref, err := b.rows.Put(b.t.Context(), "acme", strings.NewReader(rows))
+	require.NoError(b.t, err)
+	return ref
+}
+
+const mailConfig = `{"action":"email","to":["a@example.com","b@example.com"],"subject":"{{flight}} now","body":"{{price}} for {{run.workflow_tag}}"}`
+
+func TestEmailIsComposed(t *testing.T) {
+	b := newBench(t, node(agent.WorkflowTask, mailConfig), `{"flight":"AA\n1","price":450}`)
+	require.Nil(t, b.visit("n").Failure)
+	require.Nil(t, b.visit("n").Failure, "a second time is answered out of the store")
+	mails := b.world.Mails()
+	require.Len(t, mails, 1)
+	require.Equal(t, []string{"a@example.com", "b@example.com"}, mails[0].To)
+	require.Equal(t, "AA 1 now", mails[0].Subject)
+	require.Equal(t, "450 for main", mails[0].Body)
+	require.NotEmpty(t, mails[0].ID)
+	require.JSONEq(t, fmt.Sprintf(`{"action":"email","to":["a@example.com","b@example.com"],"subject":"AA 1 now","id":%q}`, mails[0].ID), string(b.step("n").Output))
+}
+
+func TestEmailSaysWhatCameIn(t *testing.T) {
+	var rows []string
+	for i := range 60 {
+		rows = append(rows, fmt.Sprintf(`{"flight":"F%d","price":%d.50,"note":null}`, i, i))
+	}
+	b := newBench(t, node(agent.WorkflowTask, `{"action":"email"}`), "["+strings.Join(rows, ",")+"]")
+	require.Nil(t, b.visit("n").Failure)
+	m := b.world.Mails()[0]
+	require.Equal(t, "main: The node", m.Subject)
+	require.Contains(t, m.Body, "flight  note  price\nF0      -     0.50\n")
+	require.Contains(t, m.Body, "F49")
+	require.NotContains(t, m.Body, "F50")
+	require.Contains(t, m.Body, "… and 10 more rows")
+}
+
+func TestWhatCannotBeSaidIsTheNodesFault(t *testing.T) {
+	for name, c := range map[string]struct{ config, field string }{
+		"a bad template":   {`{"action":"email","subject":"{{1 +}}"}`, "config.subject"},
+		"a bad expression": {`{"action":"email","body":"{{price * 'x'}}"}`, "config.body"},
+		"no text":          {`{"action":"email","body":{"a":1}}`, "config.body"},
+		"a missing member": {`{"action":"webhook","url":"https://example.com/{{nothing}}"}`, "config.url"},
+		"an action":        {`{"action":"slack"}`, "config.action"},
+	} {
+		b := newBench(t, node(agent.WorkflowTask, c.config), `{"price":1}`)
+		out := b.visit("n")
+		require.NotNil(t, out.Failure, name)
+		require.Equal(t, c.field, out.Failure.Field, name)
+		require.Equal(t, "n", out.Failure.Step)
+		require.Equal(t, agent.RunFailed, b.step("n").Status)
+	}
+}
+
+// An effect that has not happened is tried again; one that may have happened is not.
+func TestEffects(t *testing.T) {
+	away := agent.Errorf(agent.CodeUnavailable, "", "away")
+	for name, c := range map[string]struct {
+		errs []error // of the attempts, one after the other; then it works
+		mark []bool  // whether each came to its mark
+		want string  // the failure's type; "": none
+		sent int
+		try  int
+	}{
+		"at once":                  {want: "", sent: 1, try: 1},
+		"away before the mark":     {errs: []error{away, away}, mark: []bool{false, false}, sent: 1, try: 3},
+		"refused after the mark":   {errs: []error{away}, mark: []bool{true}, sent: 1, try: 2},
+		"away for too long":        {errs: []error{away, away, away, away}, mark: make([]bool, 4), want: "unavailable", try: 4},
+		"refused for good":         {errs: []error{agent.Invalid("to[0]", "no")}, mark: []bool{false}, want: "invalid", try: 1},
+		"cut off after the mark":   {errs: []error{fmt.Errorf("gone: %w", flows.ErrUnknown)}, mark: []bool{true}, want: agent.OutcomeUnknown, try: 1},
+		"an error nobody knows of": {errs: []error{errors.New("what")}, mark: []bool{false}, want: "internal", try: 1},
+		"asked to come back later": {errs: []error{&agent.Error{Code: agent.CodeRateLimited, RetryAfter: time.Millisecond, Err: away}}, mark: []bool{true}, sent: 1, try: 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, node(agent.WorkflowTask, mailConfig), `{"flight":"A","price":1}`)
+			tries := 0
+			b.world.OnMail = func(_ flows.Mail, mark func() error) error {
+				tries++
+				if tries > len(c.errs) {
+					return mark()
+				}
+				if c.mark[tries-1] {
+					require.NoError(t, mark())
+				}
+				return c.errs[tries-1]
+			}
+			out := b.visit("n")
+			require.Equal(t, c.try, tries)
+			require.Len(t, b.world.Mails(), c.sent)
+			if c.want == "" {
+				require.Nil(t, out.Failure)
+				return
+			}
+			require.Equal(t, c.want, out.Failure.Type)
+		})
+	}
+}
+
+func TestMarkedBefore(t *testing.T) {
+	b := newBench(t, node(agent.WorkflowTask, mailConfig), `{"flight":"A","price":1}`)
+	_, err := b.store.Attempt(t.Context(), "r1", "n", 1)
+	require.NoError(t, err)
+	require.Equal(t, agent.OutcomeUnknown, b.visit("n").Failure.Type)
+	require.Empty(t, b.world.Mails())
+}
+
+// Trouble of the store's is Temporal's to retry, and nothing is sent without a mark.
+func TestStoreTrouble(t *testing.T) {
+	for _, call := range []string{"Step", "Attempt", "SaveStep"} {
+		b := newBench(t, node(agent.WorkflowTask, mailConfig), `{"flight":"A","price":1}`)
+		b.store.Broken = func(c string) error {
+			if c == call {
+				return agent.Errorf(agent.CodeUnavailable, "", "the store is away")
+			}
+			return nil
+		}
+		_, err := b.RunNode(t.Context(), flows.NodeInput{RunID: "r1", Node: "n", Visit: 1})
+		require.ErrorContains(t, err, "the store is away", call)
+		sent := 0
+		if call == "SaveStep" {
+			sent = 1
+		}
+		require.Len(t, b.world.Mails(), sent, call)
+		b.store.Broken = nil
+		out := b.visit("n")
+		if call == "SaveStep" { // it was sent, and nobody wrote it down
+			require.Equal(t, agent.OutcomeUnknown, out.Failure.Type)
+			require.Len(t, b.world.Mails(), 1)
+		} else {
+			require.Nil(t, out.Failure, call)
+		}
+	}
+}
+
+func TestWebhook(t *testing.T) {
+	for name, c := range map[string]struct {
+		config  string
+		answers []int // then 200
+		unknown bool  // no answer at the first attempt
+		want    string
+		tries   int
+	}{
+		"at once":                        {config: `{}`, tries: 1},
+		"busy":                           {config: `{}`, answers: []int{429, 503}, tries: 3},
+		"a bad gateway may have done it": {config: `{}`, answers: []int{502}, want: agent.OutcomeUnknown, tries: 1},
+		"repeatable":                     {config: `{"repeatable":true}`, answers: []int{502, 500}, tries: 3},
+		"PUT is":                         {config: `{"method":"put"}`, answers: []int{504}, tries: 2},
+		"GET is":                         {config: `{"method":"GET"}`, unknown: true, tries: 2},
+		"no answer":                      {config: `{}`, unknown: true, want: agent.OutcomeUnknown, tries: 1},
+		"repeatable but away for ever":   {config: `{"repeatable":true,"retries":{"max_attempts":2}}`, answers: []int{500, 500, 500}, want: "unavailable", tries: 2},
+		"not found":                      {config: `{}`, answers: []int{404}, want: "invalid", tries: 1},
+		"not allowed":                    {config: `{}`, answers: []int{403}, want: "denied", tries: 1},
+		"moved":                          {config: `{}`, answers: []int{307}, want: "invalid", tries: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var config map[string]any
+			require.NoError(t, json.Unmarshal([]byte(c.config), &config))
+			config["action"], config["url"] = "webhook", "https://example.com/{{flight}}"
+			raw, err := json.Marshal(config)
+			require.NoError(t, err)
+			b := newBench(t, node(agent.WorkflowTask, string(raw)), `{"flight":"A 1"}`)
+			tries, keys := 0, map[string]bool{}
+			b.world.OnHook = func(w flows.Webhook, mark func() error) (flows.WebhookAnswer, error) {
+				tries++
+				keys[w.Key] = true
+				require.Equal(t, "https://example.com/A%201", w.URL)
+				if err := mark(); err != nil {
+					return flows.WebhookAnswer{}, err
+				}
+				if c.unknown && tries == 1 {
+					return flows.WebhookAnswer{}, fmt.Errorf("no answer: %w", flows.ErrUnknown)
+				}
+				if tries <= len(c.answers) {
+					return flows.WebhookAnswer{Status: c.answers[tries-1]}, nil
+				}
+				return flows.WebhookAnswer{Status: 200, Body: []byte("thanks")}, nil
+			}
+			out := b.visit("n")
+			require.Equal(t, c.tries, tries)
+			require.Len(t, keys, 1, "the same key each time")
+			if c.want == "" {
+				require.Nil(t, out.Failure)
+				require.JSONEq(t, `{"status":200,"body":"thanks"}`, string(b.step("n").Output))
+				return
+			}
+			require.Equal(t, c.want, out.Failure.Type)
+		})
+	}
+}
+
+func TestWebhookBodies(t *testing.T) {
+	for config, want := range map[string]struct{ body, kind string }{
+		`{}`:                            {`{"workflow_tag":"main","run_id":"r1","node_id":"n","visit":1,"input":{"price":450}}`, "application/json"},
+		`{"body":null}`:                 {`{"workflow_tag":"main","run_id":"r1","node_id":"n","visit":1,"input":{"price":450}}`, "application/json"},
+		`{"body":"costs {{price}}"}`:    {"costs 450", "text/plain; charset=utf-8"},
+		`{"body":{"text":"{{price}}"}}`: {`{"text":"{{price}}"}`, "application/json"},
+		`{"body":"a=1","headers":{"content-type":"application/x-www-form-urlencoded"}}`: {"a=1", "application/x-www-form-urlencoded"},
+		`{"method":"GET"}`: {"", ""},
+	} {
+		full := strings.Replace(config, "{", `{"action":"webhook","url":"https://example.com",`, 1)
+		full = strings.Replace(full, ",}", "}", 1)
+		b := newBench(t, node(agent.WorkflowTask, full), `{"price":450}`)
+		require.Nil(t, b.visit("n").Failure, config)
+		hook := b.world.Hooks()[0]
+		require.Equal(t, want.body, string(hook.Body), config)
+		kind := hook.Header["Content-Type"]
+		if kind == "" {
+			kind = hook.Header["content-type"]
+		}
+		require.Equal(t, want.kind, kind, config)
+	}
+}
+
+func pipelineThenCheck(expression string) agent.WorkflowDefinition {
+	return agent.WorkflowDefinition{
+		Nodes: []agent.WorkflowNode{
+			{ID: "fetch", Type: agent.WorkflowTask, Config: json.RawMessage(`{"action":"pipeline","pipeline":[{"step":"http_request"}]}`)},
+			{ID: "check", Type: agent.WorkflowCondition, Expr: expression},
+			{ID: "mail", Type: agent.WorkflowTask, Config: json.RawMessage(`{"action":"email"}`)},
+		},
+		Edges: []agent.WorkflowEdge{{From: "fetch", To: "check"}, {From: "check", To: "mail"}},
+	}
+}
+
+func TestPipelineRowsGoOnByReference(t *testing.T) {
+	b := newBench(t, pipelineThenCheck("price < 500"), "")
+	var all []string
+	for i := range 12_000 { // more than a text looks at
+		all = append(all, fmt.Sprintf(`{"flight":"F%d","price":%d}`, i, 400+i))
+	}
+	ref := b.put("[" + strings.Join(all, ",") + "]")
+	var call flows.PipelineCall
+	b.world.Fetched = func(c flows.PipelineCall) (flows.PipelineResult, error) {
+		call = c
+		return flows.PipelineResult{Ref: ref, RowCount: 12_000, Preview: json.RawMessage(`{"row_count":12000}`)}, nil
+	}
+	require.Nil(t, b.visit("fetch").Failure)
+	require.Equal(t, "acme", call.Tenant)
+	require.Equal(t, "u1", call.UserID)
+	require.True(t, call.Repeatable)
+	require.Equal(t, ref, b.step("fetch").Ref)
+	require.Equal(t, flows.NodeResult{Outcome: "true"}, b.visit("check", core.Source{Node: 0, Visit: 1}))
+	checked := b.step("check")
+	require.NotEqual(t, ref, checked.Ref)
+	require.Contains(t, string(checked.Output), `"row_count":100`)
+	require.Nil(t, b.visit("mail", core.Source{Node: 1, Visit: 1}).Failure)
+	require.Contains(t, b.world.Mails()[0].Body, "F49")
+	require.Contains(t, b.world.Mails()[0].Body, "… and 50 more rows")
+}
+
+func TestConditions(t *testing.T) {
+	for name, c := range map[string]struct {
+		expr, rows string
+		want       string
+		fails      bool
+	}{
+		"none satisfies it":       {"price < 5", `[{"price":10}]`, "false", false},
+		"the last does":           {"price < 5", `[{"price":10},{"price":1}]`, "true", false},
+		"no rows":                 {"price < 5", `[]`, "false", false},
+		"over all of them":        {"size(input.rows) > 1", `[{"price":10},{"price":1}]`, "true", false},
+		"of the run":              {"run.workflow_tag == 'main'", `[]`, "true", false},
+		"of a step":               {"steps.fetch.row_count == 7", `[]`, "true", false},
+		"one row is text":         {"price < 5", `[{"price":"x"},{"price":1}]`, "true", false},
+		"each row is text":        {"price < 5", `[{"price":"x"}]`, "", true},
+		"rows that are no rows":   {"price < 5", `{"a":1}`, "", true},
+		"content that is no JSON": {"price < 5", `[{"price":1},`, "", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, pipelineThenCheck(c.expr), "")
+			ref := b.put(c.rows)
+			b.world.Fetched = func(flows.PipelineCall) (flows.PipelineResult, error) {
+				return flows.PipelineResult{Ref: ref, RowCount: 7}, nil
+			}
+			require.Nil(t, b.visit("fetch").Failure)
+			out, err := b.RunNode(t.Context(), flows.NodeInput{RunID: "r1", Node: "check", Visit: 1, From: []core.Source{{Node: 0, Visit: 1}}})
+			if c.fails {
+				require.True(t, err != nil || out.Failure != nil)
+				return
+			}
+			require.NoError(t, err)
+			require.Nil(t, out.Failure)
+			require.Equal(t, c.want, out.Outcome)
+		})
+	}
+}
+
+func TestSeveralPredecessors(t *testing.T) {
+	def := agent.WorkflowDefinition{
+		Nodes: []agent.WorkflowNode{
+			{ID: "a", Type: agent.WorkflowTask, Config: json.RawMessage(`{"action":"webhook","url":"https://example.com/a"}`)},
+			{ID: "b", Type: agent.WorkflowTask, Config: json.RawMessage(`{"action":"pipeline","pipeline":[]}`)},
+			{ID: "c", Type: agent.WorkflowTask, Config: json.RawMessage(`{"action":"email","body":"{{a.status}} {{b.rows[0].price}}"}`)},
+		},
+		Edges: []agent.WorkflowEdge{{From: "a", To: "c"}, {From: "b", To: "c"}},
+	}
+	b := newBench(t, def, "")
+	ref := b.put(`[{"price":7}]`)
+	b.world.Fetched = func(flows.PipelineCall) (flows.PipelineResult, error) {
+		return flows.PipelineResult{Ref: ref, RowCount: 1}, nil
+	}
+	b.visit("a")
+	b.visit("b")
+	require.Nil(t, b.visit("c", core.Source{Node: 0, Visit: 1}, core.Source{Node: 1, Visit: 1}).Failure)
+	require.Equal(t, "200 7", b.world.Mails()[0].Body)
+}
+
+func TestPipelineFailures(t *testing.T) {
+	for name, c := range map[string]struct {
+		config  string
+		failure *agent.Failure
+		err     error
+		want    string
+		tries   int
+	}{
+		"of a step":             {`[{"step":"x"}]`, &agent.Failure{Type: "invalid", Message: "no"}, nil, "invalid", 1},
+		"that may pass":         {`[{"step":"x"}]`, &agent.Failure{Type: "unavailable", Message: "away", Retryable: true}, nil, "unavailable", 4},
+		"cut off while posting": {`[{"method":"POST"}]`, nil, fmt.Errorf("gone: %w", flows.ErrUnknown), agent.OutcomeUnknown, 1},
+		"cut off while reading": {`[{"step":"x"}]`, nil, fmt.Errorf("gone: %w", flows.ErrUnknown), "unavailable", 4},
+	} {
+		b := newBench(t, node(agent.WorkflowTask, `{"action":"pipeline","pipeline":`+c.config+`}`), "")
+		tries := 0
+		b.world.Fetched = func(flows.PipelineCall) (flows.PipelineResult, error) {
+			tries++
+			return flows.PipelineResult{Failure: c.failure}, c.err
+		}
+		require.Equal(t, c.want, b.visit("n").Failure.Type, name)
+		require.Equal(t, c.tries, tries, name)
+	}
+}
+
+func TestMissingPortsAreTheNodesFault(t *testing.T) {
+	store := flowstest.NewStore()
+	a, err := flows.New(flows.Config{Store: store, Rows: flowstest.NewRows()})
+	require.NoError(t, err)
+	def := agent.WorkflowDefinition{Nodes: []agent.WorkflowNode{
+		{ID: "email", Type: agent.WorkflowTask, Config: json.RawMessage(`{"action":"email"}`)},
+		{ID: "webhook", Type: agent.WorkflowTask, Config: json.RawMessage(`{"action":"webhook","url":"https://example.com"}`)},
+		{ID: "pipeline", Type: agent.WorkflowTask, Config: json.RawMessage(`{"action":"pipeline"}`)},
+	}}
+	_, err = store.Put(agent.WorkflowKey{Tenant: agent.DefaultTenant, Owner: "default", Tag: "main"}, def)
+	require.NoError(t, err)
+	raw := converter.NewRawValue(&commonpb.Payload{Data: []byte(`{"workflow_tag":"main","run_id":"r1"}`)})
+	begun, err := a.BeginRun(t.Context(), raw, flows.BeginRunInput{WorkflowID: "w"})
+	require.NoError(t, err)
+	require.Nil(t, begun.Refusal)
+	for _, n := range def.Nodes {
+		out, err := a.RunNode(t.Context(), flows.NodeInput{RunID: "r1", Node: n.ID, Visit: 1})
+		require.NoError(t, err)
+		require.Equal(t, "invalid", out.Failure.Type, n.ID)
+	}
+	_, err = flows.New(flows.Config{Rows: flowstest.NewRows()})
+	require.ErrorContains(t, err, "Store is missing")
+	_, err = flows.New(flows.Config{Store: store})
+	require.ErrorContains(t, err, "Rows is missing")
+}
+
+func TestBeginRunIsIdempotentAndItsOwn(t *testing.T) {
+	b := newBench(t, node(agent.WorkflowTask, mailConfig), "")
+	_, err := b.store.Put(agent.WorkflowKey{Tenant: "acme", Owner: "default", Tag: "main"}, node(agent.WorkflowTimer, `{"duration":"1s"}`))
+	require.NoError(t, err)
+	raw := func(text string) converter.RawValue {
+		return converter.NewRawValue(&commonpb.Payload{Data: []byte(text)})
+	}
+	const request = `{"workflow_tag":"main","run_id":"r1","context":{"tenant":"acme"}}`
+	out, err := b.BeginRun(t.Context(), raw(request), flows.BeginRunInput{WorkflowID: "w1", RunID: "x"})
+	require.NoError(t, err)
+	require.Equal(t, int64(1), out.Run.Version, "the version that it began with")
+	require.Equal(t, core.Version, out.CoreVersion)
+
+	out, err = b.BeginRun(t.Context(), raw(request), flows.BeginRunInput{WorkflowID: "w2", RunID: "x"})
+	require.NoError(t, err)
+	require.Equal(t, "run_id", out.Refusal.Field, "another execution has it")
+
+	out, err = b.BeginRun(t.Context(), raw(`{"workflow_tag":"other","run_id":"r1","context":{"tenant":"acme"}}`), flows.BeginRunInput{WorkflowID: "w1"})
+	require.NoError(t, err)
+	require.Equal(t, "run_id", out.Refusal.Field)
+
+	b.store.Broken = func(string) error { return agent.Errorf(agent.CodeUnavailable, "", "away") }
+	_, err = b.BeginRun(t.Context(), raw(request), flows.BeginRunInput{WorkflowID: "w1"})
+	require.ErrorContains(t, err, "away")
+}
+
+func TestInputIsBounded(t *testing.T) {
+	b := newBench(t, node(agent.WorkflowTask, mailConfig), "")
+	raw, err := json.Marshal(agent.RunRequest{Tag: "main", Input: json.RawMessage(`"` + strings.Repeat("x", 256<<10) + `"`)})
+	require.NoError(t, err)
+	out, err := b.BeginRun(t.Context(), converter.NewRawValue(&commonpb.Payload{Data: raw}), flows.BeginRunInput{WorkflowID: "w", RunID: "y"})
+	require.NoError(t, err)
+	require.Equal(t, "overflow", out.Refusal.Type)
+	require.Equal(t, "input", out.Refusal.Field)
+}
+
+func TestAgentNodes(t *testing.T) {
+	b := newBench(t, node(agent.WorkflowAgent, `{"agent":"analyst","message":"Compare {{a}}","session":"s-{{run.run_id}}","output_schema":{"type":"object"}}`), `{"a":"b"}`)
+	in := flows.NodeInput{RunID: "r1", Node: "n", Visit: 1}
+	first, err := b.BeginAgentNode(t.Context(), in)
+	require.NoError(t, err)
+	again, err := b.BeginAgentNode(t.Context(), in)
+	require.NoError(t, err)
+	require.Equal(t, first, again, "the turn's id is the visit's")
+	turn := b.world.Turns()[0]
+	require.Equal(t, agent.TurnRequest{
+		TurnID: first.Turn, Agent: "analyst", Message: "Compare b", SessionID: "s-r1", OutputSchema: json.RawMessage(`{"type":"object"}`),
+		Channel: "workflow", Context: agent.InvocationContext{Tenant: "acme", UserID: "u1"},
+	}, turn)
+	other, err := b.BeginAgentNode(t.Context(), flows.NodeInput{RunID: "r1", Node: "n", Visit: 2})
+	require.NoError(t, err)
+	require.NotEqual(t, first.Turn, other.Turn)
+
+	b.world.Result = func(id agent.TurnID) (agent.AgentStepOutput, error) {
+		return agent.AgentStepOutput{
+			TurnID: id, Agent: "analyst", Status: agent.TurnCompleted, Output: "ok", Structured: json.RawMessage("null"),
+			ResultRef: "artifact://1", ResultPreview: json.RawMessage(`{"row_count":3}`),
+		}, nil
+	}
+	out, err := b.StoreAgentNode(t.Context(), in)
+	require.NoError(t, err)
+	require.Equal(t, flows.NodeResult{}, out)
+	s := b.step("n")
+	require.Equal(t, first.Turn, s.TurnID)
+	require.Equal(t, "artifact://1", s.Ref)
+	require.JSONEq(t, fmt.Sprintf(`{"agent":"analyst","output":"ok","ref":"artifact://1","preview":{"row_count":3},"turn_id":%q}`, first.Turn), string(s.Output))
+
+	b.world.Result = func(agent.TurnID) (agent.AgentStepOutput, error) { return agent.AgentStepOutput{}, errors.New("away") }
+	_, err = b.StoreAgentNode(t.Context(), flows.NodeInput{RunID: "r1", Node: "n", Visit: 2})
+	require.ErrorContains(t, err, "away")
+	b.world.OnTurn = func(agent.TurnRequest) error { return agent.Errorf(agent.CodeUnavailable, "", "away") }
+	_, err = b.BeginAgentNode(t.Context(), flows.NodeInput{RunID: "r1", Node: "n", Visit: 3})
+	require.ErrorContains(t, err, "away", "Temporal tries again")
+}
+
+func TestCancelWhileSending(t *testing.T) {
+	b := newBench(t, node(agent.WorkflowTask, mailConfig), `{"flight":"A","price":1}`)
+	ctx, cancel := context.WithCancel(t.Context())
+	b.world.OnMail = func(_ flows.Mail, mark func() error) error {
+		require.NoError(t, mark())
+		cancel()
+		return fmt.Errorf("cut: %w", flows.ErrUnknown)
+	}
+	out, err := b.RunNode(ctx, flows.NodeInput{RunID: "r1", Node: "n", Visit: 1})
+	require.NoError(t, err, "what is known is stored, whatever happens to the worker")
+	require.Equal(t, agent.OutcomeUnknown, out.Failure.Type)
+}
+
+func TestCancelBeforeAnythingIsSent(t *testing.T) {
+	b := newBench(t, node(agent.WorkflowTask, mailConfig), `{"flight":"A","price":1}`)
+	ctx, cancel := context.WithCancel(t.Context())
+	b.world.OnMail = func(flows.Mail, func() error) error {
+		cancel()
+		return agent.Errorf(agent.CodeUnavailable, "", "cut while connecting")
+	}
+	_, err := b.RunNode(ctx, flows.NodeInput{RunID: "r1", Node: "n", Visit: 1})
+	require.Error(t, err)
+	b.world.OnMail = nil
+	require.Nil(t, b.visit("n").Failure)
+	require.Len(t, b.world.Mails(), 1)
+}

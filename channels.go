@@ -1,0 +1,56 @@
+package turnstone
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// Channel is a way in of one's own, under a name for logs and errors.
+type Channel struct {
+	Name    string
+	Channel agent.Channel
+}
+
+// startChannels serves the channels of the user until [Service.Stop], which ends their context and waits for them. One that returns an error
+// before that ends the service.
+func (s *Service) startChannels(ctx context.Context, box agent.Inbox) {
+	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var running sync.WaitGroup
+	for _, c := range s.cfg.Channels {
+		running.Go(func() {
+			if err := c.Channel.Serve(serving, box); err != nil && serving.Err() == nil {
+				select {
+				case s.failed <- fmt.Errorf("channel %q: %w", c.Name, err):
+				case <-serving.Done():
+				}
+			}
+		})
+	}
+	s.stopChannels = func(ctx context.Context) {
+		stop()
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			running.Wait()
+		}()
+		select {
+		case <-ended:
+		case <-ctx.Done(): // one that does not listen
+		}
+	}
+}
+
+func checkChannels(channels []Channel) error {
+	for i, c := range channels {
+		switch {
+		case c.Name == "":
+			return agent.Invalid(fmt.Sprintf("channels[%d].name", i), "is empty")
+		case c.Channel == nil:
+			return agent.Invalid(fmt.Sprintf("channels[%d].channel", i), "is missing")
+		}
+	}
+	return nil
+}

@@ -1,0 +1,125 @@
+// Command customchannel is a Turnstone worker with a channel of its own: a port that takes lines of text and answers each with a line, as
+// in "nc 127.0.0.1 7000". A connection is a conversation. The worker takes the same settings as the shipped one (docs/configuration.md);
+// docs/extending.md says how to try it.
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/signal"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/google/uuid"
+
+	"github.com/turnstone-run/turnstone"
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Args[1:], os.Environ()); err != nil {
+		fmt.Fprintln(os.Stderr, "Error:", err)
+		os.Exit(1) //nolint:gocritic // nothing is deferred that matters once the process ends
+	}
+}
+
+func run(ctx context.Context, args, env []string) error {
+	settings, err := turnstone.Load(args, env)
+	if err != nil {
+		return err
+	}
+	service, err := turnstone.New(turnstone.Config{
+		Settings: settings, Env: env, Channels: []turnstone.Channel{{Name: "lines", Channel: lines{addr: "127.0.0.1:7000"}}},
+	})
+	if err != nil {
+		return err
+	}
+	return service.Run(ctx)
+}
+
+// lines is the channel.
+type lines struct{ addr string }
+
+// Serve takes connections until ctx ends, and then waits for what they have begun.
+func (l lines) Serve(ctx context.Context, in agent.Inbox) error {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", l.addr)
+	if err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	return l.serve(ctx, listener, in)
+}
+
+// maxConns bounds how many talk at a time.
+const maxConns = 100
+
+func (l lines) serve(ctx context.Context, listener net.Listener, in agent.Inbox) error {
+	defer context.AfterFunc(ctx, func() { _ = listener.Close() })()
+	var talking sync.WaitGroup
+	defer talking.Wait()
+	room := make(chan struct{}, maxConns)
+	for {
+		conn, err := listener.Accept()
+		switch {
+		case ctx.Err() != nil:
+			return nil //nolint:nilerr // it was closed because we are to stop
+		case err != nil:
+			return fmt.Errorf("accept: %w", err)
+		}
+		room <- struct{}{}
+		talking.Go(func() {
+			defer func() { <-room }()
+			l.talk(ctx, conn, in)
+		})
+	}
+}
+
+// talk is one conversation: its turns wait for each other by themselves.
+func (lines) talk(ctx context.Context, conn net.Conn, in agent.Inbox) {
+	defer conn.Close() //nolint:errcheck // nothing is lost
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+	say := func(text string) {
+		_, _ = fmt.Fprintln(conn, strings.Join(strings.Fields(text), " ")) // who has gone does not read
+	}
+	session := agent.SessionID("lines-" + uuid.NewString())
+	for input := bufio.NewScanner(conn); input.Scan(); {
+		text := strings.TrimSpace(input.Text())
+		if text == "" {
+			continue
+		}
+		envelope := agent.Envelope{
+			Channel: "lines", Sender: conn.RemoteAddr().String(),
+			Request: agent.TurnRequest{SessionID: session, Message: text, IdempotencyKey: uuid.NewString()},
+		}
+		if err := answer(ctx, in, envelope, say); err != nil {
+			say("error: " + err.Error())
+		}
+	}
+}
+
+// answer submits a message and follows its turn to the end.
+func answer(ctx context.Context, in agent.Inbox, e agent.Envelope, say func(text string)) error {
+	receipt, err := in.Submit(ctx, e)
+	if err != nil {
+		return err
+	}
+	for event, err := range in.Follow(ctx, receipt.TurnID, 0) {
+		switch {
+		case err != nil:
+			return err
+		case event.Type == agent.EventApprovalRequested:
+			say("a person has to decide: turn " + string(receipt.TurnID))
+		case !event.Terminal():
+		case event.Result != nil && event.Result.Error != nil:
+			return event.Result.Error.AsError()
+		case event.Result != nil:
+			say(event.Result.Output)
+		}
+	}
+	return nil
+}

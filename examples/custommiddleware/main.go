@@ -1,0 +1,79 @@
+// Command custommiddleware is a Turnstone worker with a middleware of its own: agents that name tool_timeout have their tool calls bounded.
+// The worker takes the same settings as the shipped one (docs/configuration.md); docs/extending.md says how to try it.
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/turnstone-run/turnstone"
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Args[1:], os.Environ()); err != nil {
+		fmt.Fprintln(os.Stderr, "Error:", err)
+		os.Exit(1) //nolint:gocritic // nothing is deferred that matters once the process ends
+	}
+}
+
+func run(ctx context.Context, args, env []string) error {
+	settings, err := turnstone.Load(args, env)
+	if err != nil {
+		return err
+	}
+	service, err := turnstone.New(turnstone.Config{
+		Settings: settings, Env: env, Middleware: []turnstone.Middleware{{Name: "tool_timeout", New: newToolTimeout}},
+	})
+	if err != nil {
+		return err
+	}
+	return service.Run(ctx)
+}
+
+// toolTimeout bounds every tool call. A call that takes longer is a failed result, for the model to see.
+type toolTimeout struct {
+	agent.Pass
+
+	after time.Duration
+}
+
+// newToolTimeout makes the middleware from the options of an agent's document.
+func newToolTimeout(options json.RawMessage) (agent.Middleware, error) {
+	o := struct {
+		Seconds float64 `json:"seconds"` // default 30
+	}{Seconds: 30}
+	if len(options) > 0 {
+		d := json.NewDecoder(bytes.NewReader(options))
+		d.DisallowUnknownFields()
+		if err := d.Decode(&o); err != nil {
+			return nil, agent.Invalid("", "%w", err)
+		}
+	}
+	if o.Seconds <= 0 || o.Seconds > 600 {
+		return nil, agent.Invalid("seconds", "want more than 0, at most 600")
+	}
+	return toolTimeout{after: time.Duration(o.Seconds * float64(time.Second))}, nil
+}
+
+// WrapTool runs next under a deadline of its own.
+func (m toolTimeout) WrapTool(next agent.ToolFunc) agent.ToolFunc {
+	return func(ctx context.Context, inv agent.Invocation, call agent.ToolCall) (agent.ToolResult, error) {
+		bounded, cancel := context.WithTimeout(ctx, m.after)
+		defer cancel()
+		result, err := next(bounded, inv, call)
+		if err != nil && bounded.Err() != nil && ctx.Err() == nil {
+			f := &agent.Failure{Type: string(agent.CodeUnavailable), Message: "took longer than " + m.after.String(), Retryable: true}
+			return agent.ToolResult{Failure: f}, nil
+		}
+		return result, err
+	}
+}

@@ -1,0 +1,138 @@
+package turnstone
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"go.uber.org/zap"
+
+	"github.com/turnstone-run/turnstone/activities"
+	"github.com/turnstone-run/turnstone/activities/flows"
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/cluster"
+	"github.com/turnstone-run/turnstone/internal/flow/library"
+	"github.com/turnstone-run/turnstone/internal/flow/notify"
+	"github.com/turnstone-run/turnstone/internal/flow/schedules"
+	"github.com/turnstone-run/turnstone/internal/postgres"
+	"github.com/turnstone-run/turnstone/internal/results"
+	"github.com/turnstone-run/turnstone/internal/tool/pipeline"
+)
+
+// openLibrary opens the definitions of workflows, and keeps Temporal's schedules as they say.
+func (s *Service) openLibrary(background context.Context, store *postgres.Store) error {
+	set := s.cfg.Settings
+	keeper, err := schedules.New(schedules.Config{
+		Schedules: s.temporal.ScheduleClient(), Definitions: store, TaskQueue: set.Temporal.TaskQueue, Logger: s.logger.Named("schedules"),
+	})
+	if err != nil {
+		return err
+	}
+	if s.library, err = library.New(library.Config{Store: store, Schedules: keeper, Logger: s.logger.Named("workflows")}); err != nil {
+		return err
+	}
+	if every := set.Workflows.ReconcileEvery; every > 0 {
+		s.tasks.Go(func() {
+			if err := keeper.Run(background, every); err != nil {
+				s.logger.Error("schedules are no longer put right", zap.Error(err))
+			}
+		})
+	}
+	return nil
+}
+
+// flowActivities are those of DefinedWorkflow.
+func (s *Service) flowActivities(store *postgres.Store, turns *activities.Activities, watch *cluster.AttributeWatch) (*flows.Activities, error) {
+	cfg := flows.Config{
+		Store: store, Turns: nodeTurns{turns}, Rows: nodeRows{s.rows(store), s.blobs}, Logger: s.logger.Named("workflows"), SearchAttributes: watch.Known,
+		Webhooks: &notify.Webhooks{HTTP: s.parts.HTTP, Auth: s.parts.Auth, Profiles: s.parts.Registry},
+	}
+	if execute, err := s.parts.Tools.Tool(pipeline.ToolkitName, pipeline.ToolName); err == nil {
+		cfg.Pipelines = nodePipelines{execute}
+	}
+	if mail := s.cfg.Settings.Workflows.SMTP; mail.Addr != "" {
+		mailer, err := notify.NewMailer(notify.Config{
+			Addr: mail.Addr, From: mail.From, DefaultTo: mail.To, AllowTo: mail.AllowTo, Username: mail.Username, Password: mail.Password.Reveal(),
+			TLS: mail.TLS,
+		})
+		if err != nil {
+			return nil, fmt.Errorf("workflows.smtp: %w", err)
+		}
+		cfg.Mailer = mailer
+	}
+	return flows.New(cfg)
+}
+
+// nodeTurns runs agent nodes as turns.
+type nodeTurns struct{ acts *activities.Activities }
+
+// BeginTurn implements [flows.Turns].
+func (n nodeTurns) BeginTurn(ctx context.Context, r agent.TurnRequest) error {
+	_, err := n.acts.Begin(ctx, r, activities.BeginTurnInput{WorkflowID: r.TurnID.WorkflowID()})
+	return err
+}
+
+// Turn implements [flows.Turns].
+func (n nodeTurns) Turn(ctx context.Context, id agent.TurnID) (agent.AgentStepOutput, error) {
+	t, err := n.acts.Ended(ctx, id)
+	if err != nil {
+		return agent.AgentStepOutput{}, err
+	}
+	return *t.Output, nil
+}
+
+// nodeRows keeps what nodes hand on.
+type nodeRows struct {
+	results.Reader
+
+	blobs interface {
+		Put(ctx context.Context, tenant string, r io.Reader) (ref string, err error)
+	}
+}
+
+// Put implements [flows.Rows].
+func (n nodeRows) Put(ctx context.Context, tenant string, r io.Reader) (string, error) {
+	return n.blobs.Put(ctx, tenant, r)
+}
+
+// nodePipelines runs pipeline tasks as execute_pipeline runs calls.
+type nodePipelines struct{ tool agent.Tool }
+
+// pipelineArgs are those of execute_pipeline (seed 004 §5.1).
+type pipelineArgs struct {
+	SessionID string          `json:"session_id"`
+	Pipeline  json.RawMessage `json:"pipeline"`
+	InputRef  string          `json:"input_ref,omitempty"`
+}
+
+// EffectFree implements [flows.Pipelines].
+func (n nodePipelines) EffectFree(steps json.RawMessage) bool {
+	free, ok := n.tool.(agent.EffectFree)
+	args, err := json.Marshal(pipelineArgs{SessionID: "workflow", Pipeline: steps})
+	return ok && err == nil && free.EffectFree(args)
+}
+
+// Run implements [flows.Pipelines].
+func (n nodePipelines) Run(ctx context.Context, c flows.PipelineCall) (flows.PipelineResult, error) {
+	args, err := json.Marshal(pipelineArgs{SessionID: c.RunID, Pipeline: c.Steps, InputRef: c.InputRef})
+	if err != nil {
+		return flows.PipelineResult{}, agent.Invalid("config.pipeline", "%w", err)
+	}
+	inv := agent.Invocation{
+		Tenant: c.Tenant, UserID: c.UserID, SessionID: agent.SessionID(c.RunID), Attempt: 1, IdempotencyKey: c.Key, Repeatable: c.Repeatable,
+	}
+	out, err := n.tool.Call(ctx, inv, agent.ToolCall{ID: agent.CallID(c.Key), Name: pipeline.ToolName, Args: args})
+	if err != nil {
+		return flows.PipelineResult{}, err
+	}
+	result := flows.PipelineResult{Preview: out.Preview, Failure: out.Failure}
+	if out.Failure == nil {
+		if out.Dataset == nil {
+			return result, errors.New("the pipeline stored no rows")
+		}
+		result.Ref, result.RowCount = out.Dataset.Ref, int64(out.Dataset.RowCount)
+	}
+	return result, nil
+}

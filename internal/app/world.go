@@ -1,0 +1,101 @@
+package app
+
+import (
+	"cmp"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"go.uber.org/zap"
+
+	"github.com/turnstone-run/turnstone/internal/egress"
+	"github.com/turnstone-run/turnstone/internal/flow/orchestrator"
+	"github.com/turnstone-run/turnstone/internal/kube"
+	"github.com/turnstone-run/turnstone/internal/tool"
+	"github.com/turnstone-run/turnstone/internal/tool/delegate"
+	"github.com/turnstone-run/turnstone/internal/tool/mcp"
+)
+
+// orchestrated keeps workflow definitions at an orchestrator, which may be on a private address: the operator named it.
+func orchestrated(c *Workflows) (tool.Workflows, error) {
+	at, err := url.Parse(c.OrchestratorURL)
+	if err != nil {
+		return nil, fmt.Errorf("workflows.orchestrator_url: %w", err)
+	}
+	port := cmp.Or(at.Port(), map[string]string{"http": "80", "https": "443"}[at.Scheme])
+	web, err := egress.New(egress.Config{AllowHosts: []string{at.Host}, AllowPrivate: []string{at.Hostname() + ":" + port}})
+	if err != nil {
+		return nil, fmt.Errorf("workflows.orchestrator_url: %w", err)
+	}
+	client, err := orchestrator.New(orchestrator.Config{API: c.OrchestratorURL, HTTP: bearer{web, c.OrchestratorToken.Reveal()}})
+	if err != nil {
+		return nil, fmt.Errorf("workflows.orchestrator_url: %w", err)
+	}
+	return client, nil
+}
+
+// bearer sends a token of the configuration along.
+type bearer struct {
+	tool.HTTP
+
+	token string
+}
+
+// Do implements [tool.HTTP].
+func (b bearer) Do(req *http.Request) (*http.Response, error) {
+	if b.token == "" {
+		return b.HTTP.Do(req)
+	}
+	const header = "Authorization"
+	req = req.Clone(egress.WithCredentials(req.Context(), egress.Credentials{Headers: []string{header}}))
+	req.Header.Set(header, "Bearer "+b.token)
+	return b.HTTP.Do(req)
+}
+
+// containers is the cluster that delegate_to_agent runs containers on, nil when there is none.
+func containers(c *Kubernetes, logger *zap.Logger) (delegate.Containers, error) {
+	if !c.Enabled {
+		return nil, nil //nolint:nilnil // there is none, which is no error
+	}
+	client, _, err := kube.Connect(kube.Access{InCluster: c.Kubeconfig == "", Kubeconfig: c.Kubeconfig, Context: c.Context})
+	if err != nil {
+		return nil, fmt.Errorf("tools.kubernetes: %w", err)
+	}
+	cluster, err := kube.New(kube.Config{
+		Client: client, Namespace: c.Namespace, Images: c.Images, Interpreter: c.Interpreter, CPU: c.CPU, Memory: c.Memory, Deadline: c.Deadline,
+		TTL: c.TTL, RuntimeClass: c.RuntimeClass, Logger: logger,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("tools.kubernetes: %w", err)
+	}
+	return cluster, nil
+}
+
+// streamBytes bounds one answer of an MCP server, which may be a stream that lasts as long as its session.
+const streamBytes = 1 << 30
+
+// mcpConfig is what MCP servers are started and asked with.
+func mcpConfig(c *Config, w *World) (mcp.Config, error) {
+	web, err := egress.New(egress.Config{
+		AllowHosts: c.Egress.AllowHosts, AllowPrivate: c.Egress.AllowPrivate, MaxBytes: streamBytes, Timeout: -1, HeaderTimeout: c.Egress.Timeout,
+	})
+	if err != nil {
+		return mcp.Config{}, fmt.Errorf("egress: %w", err)
+	}
+	cfg := mcp.Config{HTTP: web, Version: Version()}
+	for _, entry := range w.Env {
+		if name, _, _ := strings.Cut(entry, "="); name == "PATH" || name == "HOME" {
+			cfg.Environ = append(cfg.Environ, entry)
+		}
+	}
+	for _, s := range c.Tools.MCP.Servers {
+		server := mcp.Server{Name: s.Name, Command: s.Command, Args: s.Args, Dir: s.Dir, Env: make(map[string]string, len(s.Env))}
+		for _, entry := range s.Env {
+			name, value, _ := strings.Cut(entry, "=")
+			server.Env[name] = value
+		}
+		cfg.Servers = append(cfg.Servers, server)
+	}
+	return cfg, nil
+}

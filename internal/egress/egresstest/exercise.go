@@ -1,0 +1,107 @@
+package egresstest
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/egress"
+)
+
+// Harness says how a tool fetches.
+type Harness struct {
+	// Fetch has the tool fetch what is at a URL, through a client, and use it as it uses Good. A failure of the tool is an error, an
+	// [agent.Error] of its code.
+	Fetch func(ctx context.Context, client *egress.Client, url string) error
+	// Config is the client's; what the suite needs is set over it.
+	Config egress.Config
+	// Good is a body that the tool takes, and its type; empty: a JSON array of one object.
+	Good, GoodType string
+	// IgnoresBody is for a tool that sends and does not look at what is answered: a costly body is then no error.
+	IgnoresBody bool
+}
+
+const (
+	costlyTimeout = time.Second      // of the client that costly answers meet
+	plainTimeout  = 20 * time.Second // of the others: generous, since the machine may be busy
+	clientBytes   = 64 << 10
+	// soon is how long a fetch may take in any case.
+	soon = 30 * time.Second
+)
+
+// Exercise runs the suite.
+func Exercise(t *testing.T, h Harness) {
+	t.Helper()
+	x := &exercise{Harness: h, world: NewWorld(t, h.Good, h.GoodType)}
+	client := x.world.Client(t, h.Config, plainTimeout)
+	control := func(t *testing.T) {
+		t.Helper()
+		require.NoError(t, x.fetch(t, client, x.world.front("/good")), "the tool does not take what it should: the suite proves nothing")
+	}
+	control(t)
+	var costly []Attack
+	for _, a := range x.world.Attacks() {
+		if a.Costly {
+			costly = append(costly, a)
+			continue
+		}
+		t.Run(a.Name, func(t *testing.T) { x.attack(t, client, a) })
+	}
+	t.Run("rebinding", func(t *testing.T) { x.rebind(t, client) })
+	t.Run("costs", func(t *testing.T) {
+		for _, a := range costly {
+			t.Run(a.Name, func(t *testing.T) {
+				t.Parallel() // they wait
+				x.attack(t, x.world.Client(t, h.Config, costlyTimeout), a)
+			})
+		}
+	})
+	control(t)
+}
+
+// exercise is one run of the suite.
+type exercise struct {
+	Harness
+
+	world *World
+}
+
+func (x *exercise) fetch(t *testing.T, client *egress.Client, url string) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), soon/2)
+	defer cancel()
+	began := time.Now()
+	err := x.Fetch(ctx, client, url)
+	require.Less(t, time.Since(began), soon, "the fetch has no bound")
+	require.Zero(t, x.world.Reached(), "the private server was reached")
+	return err
+}
+
+func (x *exercise) attack(t *testing.T, client *egress.Client, a Attack) {
+	t.Helper()
+	err := x.fetch(t, client, a.URL)
+	if a.Costly && x.IgnoresBody && err == nil {
+		return
+	}
+	require.Error(t, err)
+	require.True(t, slices.Contains(a.Codes, agent.CodeOf(err)), "%s: %v; want one of %v", agent.CodeOf(err), err, a.Codes)
+	require.NotEmpty(t, err.Error())
+	require.Less(t, len(err.Error()), 4096, "an error does not repeat what was sent")
+}
+
+// rebind asks for a name that is the front's and the canary's in turn: who resolves once to judge and once to connect is served by the canary.
+func (x *exercise) rebind(t *testing.T, client *egress.Client) {
+	t.Helper()
+	var last error
+	for range 4 {
+		client.CloseIdleConnections()
+		if err := x.fetch(t, client, "http://rebind.attack.example:"+x.world.port+"/good"); err != nil {
+			last = err
+		}
+	}
+	require.True(t, slices.Contains(refused(), agent.CodeOf(last)), "%v", last)
+}

@@ -1,0 +1,122 @@
+package egresstest
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnstone-run/turnstone/internal/egress"
+)
+
+// World is the front, the canary and the DNS server of a test.
+type World struct {
+	address string // the front's
+	port    string // of both servers
+	dns     string // host and port
+	reached atomic.Int64
+	good    string // what the front answers where it means no harm
+	kind    string // its type
+	bomb    func() []byte
+}
+
+// NewWorld starts one; it ends with the test. good is what the front answers for /good, kind its type; empty: a JSON array of one object.
+func NewWorld(t *testing.T, good, kind string) *World {
+	t.Helper()
+	w := &World{good: good, kind: kind, bomb: sync.OnceValue(zipped)}
+	if w.good == "" {
+		w.good, w.kind = `[{"a":1}]`, "application/json"
+	}
+	front, canary := w.listen(t)
+	w.address = front.Addr().String()
+	serve(t, front, w.answer)
+	serve(t, &counted{Listener: canary, n: &w.reached}, func(rw http.ResponseWriter, r *http.Request) { w.plain(rw, r) })
+	w.dns = w.resolve(t)
+	return w
+}
+
+func serve(t *testing.T, l net.Listener, h http.HandlerFunc) {
+	t.Helper()
+	s := httptest.NewUnstartedServer(h)
+	_ = s.Listener.Close()
+	s.Listener = l
+	s.Start()
+	t.Cleanup(s.Close)
+}
+
+// counted counts the connections to a server.
+type counted struct {
+	net.Listener
+
+	n *atomic.Int64
+}
+
+func (c *counted) Accept() (net.Conn, error) {
+	conn, err := c.Listener.Accept()
+	if err == nil {
+		c.n.Add(1)
+	}
+	return conn, err
+}
+
+// fronts are addresses of this machine besides 127.0.0.1: all of 127/8 on Linux.
+func fronts() []string { return []string{"127.0.0.2:0", "[::1]:0"} }
+
+// listen finds a port that is free on both addresses.
+func (w *World) listen(t *testing.T) (front, canary net.Listener) {
+	t.Helper()
+	var listen net.ListenConfig
+	var last error
+	for range 20 {
+		for _, address := range fronts() {
+			var err error
+			if front, err = listen.Listen(t.Context(), "tcp", address); err != nil {
+				last = err
+				continue
+			}
+			if _, w.port, err = net.SplitHostPort(front.Addr().String()); err != nil {
+				last = err
+				continue
+			}
+			if canary, err = listen.Listen(t.Context(), "tcp", "127.0.0.1:"+w.port); err == nil {
+				return front, canary
+			}
+			last = err
+			_ = front.Close()
+		}
+	}
+	require.NoError(t, last, "no port is free on two addresses")
+	return nil, nil
+}
+
+// Reached is how many connections the canary has seen.
+func (w *World) Reached() int64 { return w.reached.Load() }
+
+// Client makes a client that may reach the front; its times are timeout where cfg says nothing.
+func (w *World) Client(t *testing.T, cfg egress.Config, timeout time.Duration) *egress.Client {
+	t.Helper()
+	cfg.AllowPrivate = append(slices.Clip(cfg.AllowPrivate), w.address)
+	cfg.Resolver = &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "udp", w.dns)
+	}}
+	if cfg.Timeout == 0 {
+		cfg.Timeout = timeout
+	}
+	if cfg.HeaderTimeout == 0 {
+		cfg.HeaderTimeout = timeout
+	}
+	if cfg.MaxBytes == 0 {
+		cfg.MaxBytes = clientBytes
+	}
+	c, err := egress.New(cfg)
+	require.NoError(t, err)
+	t.Cleanup(c.CloseIdleConnections)
+	return c
+}

@@ -1,0 +1,107 @@
+package expr
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"strconv"
+
+	"cel.dev/cel-go/common/types"
+	"cel.dev/cel-go/common/types/ref"
+	"cel.dev/cel-go/common/types/traits"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// Bounds of lists and objects that are written.
+const (
+	maxWrittenDepth  = 32
+	maxWrittenValues = 100_000
+)
+
+// text is a value as people read it; null is missing.
+func (f *formula) text(ctx context.Context, s *scope) (string, error) {
+	v, err := f.eval(ctx, s)
+	if err != nil {
+		return "", err
+	}
+	switch v := v.(type) {
+	case types.Null:
+		return "", errMissing
+	case types.String:
+		return string(v), nil
+	case types.Double:
+		return strconv.FormatFloat(float64(v), 'f', -1, 64), nil
+	case traits.Mapper, traits.Lister:
+		return asJSON(v)
+	default:
+		s, ok := v.ConvertToType(types.StringType).(types.String)
+		if !ok {
+			return "", agent.Invalid("", "a value of type %s has no text", v.Type().TypeName())
+		}
+		return string(s), nil
+	}
+}
+
+func asJSON(v ref.Val) (string, error) {
+	left := maxWrittenValues
+	plain, err := plainOf(v, &left, maxWrittenDepth)
+	if err != nil {
+		return "", agent.Invalid("", "%w", err)
+	}
+	raw, err := json.Marshal(plain)
+	if err != nil {
+		return "", agent.Invalid("", "cannot be written as JSON: %w", err)
+	}
+	return string(raw), nil
+}
+
+// plainOf makes of a CEL value what encoding/json writes. left counts down what may still be made.
+func plainOf(v ref.Val, left *int, depth int) (any, error) {
+	if *left--; *left < 0 || depth == 0 {
+		return nil, fmt.Errorf("has more than %d values, or is deeper than %d", maxWrittenValues, maxWrittenDepth)
+	}
+	switch v := v.(type) {
+	case types.Null:
+		return nil, nil //nolint:nilnil // null is a value
+	case types.Bool, types.Int, types.Uint, types.String:
+		return v.Value(), nil
+	case types.Double:
+		if math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) {
+			return nil, nil //nolint:nilnil // JSON has no such number
+		}
+		return float64(v), nil
+	case traits.Mapper:
+		out := map[string]any{}
+		for it := v.Iterator(); it.HasNext() == types.True; {
+			key := it.Next()
+			name, ok := key.ConvertToType(types.StringType).(types.String)
+			if !ok {
+				return nil, fmt.Errorf("has a member whose name is of type %s", key.Type().TypeName())
+			}
+			member, err := plainOf(v.Get(key), left, depth-1)
+			if err != nil {
+				return nil, err
+			}
+			out[string(name)] = member
+		}
+		return out, nil
+	case traits.Lister:
+		out := []any{}
+		for it := v.Iterator(); it.HasNext() == types.True; {
+			element, err := plainOf(it.Next(), left, depth-1)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, element)
+		}
+		return out, nil
+	default:
+		s, ok := v.ConvertToType(types.StringType).(types.String)
+		if !ok {
+			return nil, fmt.Errorf("has a value of type %s", v.Type().TypeName())
+		}
+		return string(s), nil
+	}
+}

@@ -1,0 +1,24 @@
+package graph_test
+
+import (
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnstone-run/turnstone/internal/flow/graph"
+)
+
+// TestTheDocumentedDefinition holds docs/workflows.md to what is accepted.
+func TestTheDocumentedDefinition(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/workflows.md")
+	require.NoError(t, err)
+	_, rest, found := strings.Cut(string(page), "```json\n")
+	require.True(t, found)
+	example, _, found := strings.Cut(rest, "```")
+	require.True(t, found)
+	_, faults := graph.Parse(json.RawMessage(example))
+	require.Empty(t, faults)
+}

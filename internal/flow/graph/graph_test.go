@@ -1,0 +1,346 @@
+package graph_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/flow/graph"
+)
+
+// flights is the definition that the requirements' example is about.
+const flights = `{"description":"Watch flights","nodes":[
+	{"id":"fetch_flights","type":"task","config":{"action":"pipeline","pipeline":[{"step":"http_request","url":"https://flights.example/search"}]}}],"edges":[]}`
+
+// priceDrop are the operations of seed 004 §10.1, test 2, verbatim.
+const priceDrop = `[
+        {
+          "op": "add",
+          "path": "/nodes/-",
+          "value": {
+            "id": "price_check",
+            "type": "condition",
+            "expr": "price < 500"
+          }
+        },
+        {
+          "op": "add",
+          "path": "/nodes/-",
+          "value": {
+            "id": "send_email",
+            "type": "task",
+            "config": {"action": "email", "subject": "Price drop!"}
+          }
+        },
+        {
+          "op": "add",
+          "path": "/edges/-",
+          "value": {"from": "fetch_flights", "to": "price_check"}
+        },
+        {
+          "op": "add",
+          "path": "/edges/-",
+          "value": {"from": "price_check", "to": "send_email", "condition": "true"}
+        }
+      ]`
+
+func clean(t testing.TB, raw string) json.RawMessage {
+	t.Helper()
+	out, err := graph.Clean(json.RawMessage(raw))
+	require.NoError(t, err)
+	return out
+}
+
+func operations(t testing.TB, raw string) []graph.Operation {
+	t.Helper()
+	ops, err := graph.ParseOperations(json.RawMessage(raw))
+	require.NoError(t, err)
+	return ops
+}
+
+func TestTheExamples(t *testing.T) {
+	after, err := graph.Apply(clean(t, flights), operations(t, priceDrop))
+	require.NoError(t, err)
+	require.JSONEq(t, `{"description":"Watch flights","nodes":[
+		{"id":"fetch_flights","type":"task","config":{"action":"pipeline","pipeline":[{"step":"http_request","url":"https://flights.example/search"}]}},
+		{"id":"price_check","type":"condition","expr":"price < 500"},
+		{"id":"send_email","type":"task","config":{"action":"email","subject":"Price drop!"}}],
+		"edges":[{"from":"fetch_flights","to":"price_check"},{"from":"price_check","to":"send_email","condition":"true"}]}`, string(after))
+	again, err := graph.Clean(after)
+	require.NoError(t, err)
+	require.Equal(t, string(after), string(again))
+
+	// Seed 004 §5.2.
+	after, err = graph.Apply(clean(t, strings.ReplaceAll(flights, "fetch_flights", "process_data")), operations(t, `[
+	  {"op": "add", "path": "/nodes/-", "value": {"id": "send_email", "type": "task", "name": "Send Notification", "config": {"action": "email", "to": "ops@example.com"}}},
+	  {"op": "add", "path": "/edges/-", "value": {"from": "process_data", "to": "send_email"}}]`))
+	require.NoError(t, err)
+	require.Contains(t, string(after), `"Send Notification"`)
+}
+
+func TestGoodDefinitions(t *testing.T) {
+	files, err := os.ReadDir("testdata/good")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for _, f := range files {
+		t.Run(f.Name(), func(t *testing.T) {
+			raw, err := os.ReadFile("testdata/good/" + f.Name())
+			require.NoError(t, err)
+			d, faults := graph.Parse(raw)
+			require.Empty(t, faults)
+			canonical, err := graph.Canonical(&d)
+			require.NoError(t, err)
+			require.JSONEq(t, string(raw), string(canonical))
+			require.Regexp(t, `^sha256:[0-9a-f]{64}$`, graph.Hash(canonical))
+			for i := range d.Nodes {
+				_, err := graph.Read(&d.Nodes[i])
+				require.NoError(t, err)
+			}
+		})
+	}
+}
+
+func TestCanonicalIsOneForEqualDefinitions(t *testing.T) {
+	a := clean(t, `{"nodes":[{"type":"task","id":"a","config":{"url":"https://x.example/<b>&","action":"webhook","body":{"n":12345678901234567890.10,"b":1}}}],"edges":[]}`)
+	b := clean(t, ` {"edges":null,"schedules":[],"description":"","nodes":[ {"id":"a","config":{"action":"webhook","body":{"b":1,"n":12345678901234567890.10},"url":"https:\/\/x.example\/<b>\u0026"},"type":"task"} ]}`)
+	require.Equal(t, string(a), string(b))
+	require.Equal(t, graph.Hash(a), graph.Hash(b))
+	require.Contains(t, string(a), `12345678901234567890.10`)
+	require.NotEqual(t, graph.Hash(a), graph.Hash(clean(t, flights)))
+	require.Equal(t, string(clean(t, `{"nodes":[],"edges":[]}`)), string(clean(t, `{}`)))
+}
+
+// node makes a definition of one node.
+func node(members string) string { return `{"nodes":[{"id":"a",` + members + `}],"edges":[]}` }
+
+func task(config string) string { return node(`"type":"task","config":` + config) }
+
+// linked makes a definition of edges between nodes: "a>b" and "a>b:true"; a name in capitals is a timer, one with ? a condition.
+func linked(edges string, also ...string) string {
+	var nodes, links []string
+	seen := map[string]bool{}
+	add := func(name string) string {
+		id := strings.TrimSuffix(name, "?")
+		if seen[id] {
+			return id
+		}
+		seen[id] = true
+		kind := `"type":"task","config":{"action":"email"}`
+		switch {
+		case id != name:
+			kind = `"type":"condition","expr":"true"`
+		case strings.ToUpper(id) == id:
+			kind = `"type":"timer","config":{"duration":"1h"}`
+		}
+		nodes = append(nodes, fmt.Sprintf(`{"id":%q,%s}`, id, kind))
+		return id
+	}
+	for _, name := range also {
+		add(name)
+	}
+	for edge := range strings.FieldsSeq(edges) {
+		ends, condition, _ := strings.Cut(edge, ":")
+		from, to, _ := strings.Cut(ends, ">")
+		links = append(links, fmt.Sprintf(`{"from":%q,"to":%q,"condition":%q}`, add(from), add(to), condition))
+	}
+	return `{"nodes":[` + strings.Join(nodes, ",") + `],"edges":[` + strings.Join(links, ",") + `]}`
+}
+
+func schedule(members string) string { return `{"schedules":[{"id":"s",` + members + `}]}` }
+
+func TestBadDefinitions(t *testing.T) {
+	many := func(n int, one string) string {
+		parts := make([]string, n)
+		for i := range parts {
+			parts[i] = fmt.Sprintf(one, i)
+		}
+		return strings.Join(parts, ",")
+	}
+	cases := map[string]struct{ in, want string }{
+		"not JSON":            {`{"nodes":`, "malformed JSON"},
+		"an array":            {`[]`, "want an object"},
+		"unknown member":      {`{"nodes":[],"steps":[]}`, "steps: unknown field"},
+		"member twice":        {`{"nodes":[],"nodes":[]}`, "nodes: is given twice"},
+		"too large":           {`{"description":"` + strings.Repeat("x", graph.MaxDocument) + `"}`, "at most 262144"},
+		"too deep":            {task(`{"action":"webhook","url":"https://x.example","body":` + strings.Repeat("[", 70) + strings.Repeat("]", 70) + `}`), "deeper than 64"},
+		"description":         {`{"description":"` + strings.Repeat("x", 5000) + `"}`, "description: is 5000 bytes, at most 4000"},
+		"many nodes":          {`{"nodes":[` + many(257, `{"id":"n%d","type":"task"}`) + `]}`, "nodes: are 257, at most 256"},
+		"many edges":          {`{"edges":[` + many(1025, `{"from":"n%d","to":"b"}`) + `]}`, "edges: are 1025, at most 1024"},
+		"many schedules":      {`{"schedules":[` + many(33, `{"id":"n%d","interval_sec":60}`) + `]}`, "schedules: are 33, at most 32"},
+		"unknown node member": {node(`"type":"task","kind":"x"`), "nodes[0].kind: unknown field"},
+		"no id":               {`{"nodes":[{"type":"condition","expr":"true"}]}`, "nodes[0].id: is required"},
+		"bad id":              {`{"nodes":[{"id":"a b","type":"condition","expr":"true"}]}`, `nodes[0].id: "a b" is not 1 to 128 of`},
+		"long id":             {`{"nodes":[{"id":"` + strings.Repeat("a", 129) + `","type":"condition","expr":"true"}]}`, "nodes[0].id: "},
+		"id twice":            {`{"nodes":[{"id":"a","type":"condition","expr":"true"},{"id":"a","type":"condition","expr":"true"}]}`, `nodes[1].id: "a" is the id of nodes[0] already`},
+		"long name":           {node(`"type":"condition","expr":"true","name":"` + strings.Repeat("x", 201) + `"`), "nodes[0].name: is 201 bytes"},
+		"no type":             {node(`"name":"x"`), "nodes[0].type: is required: want one of task, agent, condition, timer"},
+		"unknown type":        {node(`"type":"loop"`), `nodes[0].type: want one of task, agent, condition, timer, got "loop"`},
+		"config no object":    {node(`"type":"task","config":[]`), "nodes[0].config: want an object"},
+		"config of text":      {node(`"type":"task","config":"x"`), "nodes[0].config: want an object"},
+		"expr of a task":      {node(`"type":"task","expr":"true","config":{"action":"email"}`), "nodes[0].expr: is for nodes of type condition"},
+		"no expr":             {node(`"type":"condition"`), "nodes[0].expr: is required"},
+		"bad expr":            {node(`"type":"condition","expr":"price <"`), "nodes[0].expr: 1:8: Syntax error"},
+		"no bool":             {node(`"type":"condition","expr":"1"`), "nodes[0].expr: is of type int, want true or false"},
+		"condition config":    {node(`"type":"condition","expr":"true","config":{"x":1}`), "nodes[0].config.x: unknown field"},
+		"no action":           {node(`"type":"task"`), "nodes[0].config.action: is required: want one of email, webhook, pipeline"},
+		"null action":         {task(`{"action":null}`), "nodes[0].config.action: is required"},
+		"action of a number":  {task(`{"action":1}`), "nodes[0].config.action: want a string"},
+		"slack":               {task(`{"action":"slack","channel":"#x"}`), `nodes[0].config.action: want one of email, webhook, pipeline, got "slack"`},
+
+		"email member":      {task(`{"action":"email","recipient":"x"}`), "nodes[0].config.recipient: unknown field"},
+		"email to":          {task(`{"action":"email","to":"nobody"}`), `nodes[0].config.to[0]: "nobody" is no address`},
+		"email to line":     {task(`{"action":"email","to":"a@b.example\nBcc: c@d.example"}`), "nodes[0].config.to[0]: "},
+		"email to number":   {task(`{"action":"email","to":7}`), "nodes[0].config.to: "},
+		"email cc":          {task(`{"action":"email","cc":["a@b.example","c"]}`), `nodes[0].config.cc[1]: "c" is no address`},
+		"email many":        {task(`{"action":"email","to":[` + many(51, `"a%d@b.example"`) + `]}`), "nodes[0].config.to: are 51, at most 50"},
+		"email subject":     {task(`{"action":"email","subject":"a\nBcc: x"}`), "nodes[0].config.subject: is more than one line"},
+		"long subject":      {task(`{"action":"email","subject":"` + strings.Repeat("x", 1001) + `"}`), "nodes[0].config.subject: is 1001 bytes"},
+		"subject template":  {task(`{"action":"email","subject":"{{ price + }}"}`), "nodes[0].config.subject: {{ price + }}: 1:"},
+		"body template":     {task(`{"action":"email","body":"{{ price"}`), "nodes[0].config.body: {{ is not closed by }}"},
+		"attempts":          {task(`{"action":"email","retries":{"max_attempts":0}}`), "nodes[0].config.retries.max_attempts: want 1 to 20, got 0"},
+		"attempts interval": {task(`{"action":"email","retries":{"max_attempts":1,"interval_sec":-1}}`), "nodes[0].config.retries.interval_sec: want 1 to 86400"},
+		"attempts member":   {task(`{"action":"email","retries":{"times":3}}`), "nodes[0].config.retries.times: unknown field"},
+		"timeout":           {task(`{"action":"email","timeout_sec":-5}`), "nodes[0].config.timeout_sec: want 1 to 86400, got -5"},
+
+		"webhook no url":     {task(`{"action":"webhook"}`), "nodes[0].config.url: is required"},
+		"webhook file":       {task(`{"action":"webhook","url":"file:///etc/passwd"}`), "nodes[0].config.url: want an http or https URL with a host"},
+		"webhook user":       {task(`{"action":"webhook","url":"https://u:p@x.example"}`), "nodes[0].config.url: must not hold credentials"},
+		"webhook host":       {task(`{"action":"webhook","url":"https://api.{{host}}/x"}`), "nodes[0].config.url: the host must not be made of an expression"},
+		"webhook only host":  {task(`{"action":"webhook","url":"https://{{host}}/x"}`), "nodes[0].config.url: want an http or https URL with a host"},
+		"webhook long":       {task(`{"action":"webhook","url":"https://x.example/` + strings.Repeat("x", 5000) + `"}`), "nodes[0].config.url: is 5018 bytes"},
+		"webhook method":     {task(`{"action":"webhook","url":"https://x.example","method":"post"}`), `nodes[0].config.method: want one of POST, GET, PUT, PATCH, DELETE, got "post"`},
+		"webhook auth":       {task(`{"action":"webhook","url":"https://x.example","auth":"Bearer x"}`), "nodes[0].config.auth: want the name of an auth profile"},
+		"webhook credential": {task(`{"action":"webhook","url":"https://x.example","headers":{"authorization":"Bearer x"}}`), "nodes[0].config.headers.authorization: must not hold credentials"},
+		"webhook host name":  {task(`{"action":"webhook","url":"https://x.example","headers":{"Idempotency-Key":"x"}}`), "nodes[0].config.headers.Idempotency-Key: is the runtime's"},
+		"webhook header":     {task(`{"action":"webhook","url":"https://x.example","headers":{"X A":"x"}}`), "nodes[0].config.headers.X A: is no name of a header"},
+		"webhook value":      {task(`{"action":"webhook","url":"https://x.example","headers":{"X-A":"x\r\nY: z"}}`), "nodes[0].config.headers.X-A: has characters"},
+		"webhook headers":    {task(`{"action":"webhook","url":"https://x.example","headers":{` + many(33, `"X-%d":"x"`) + `}}`), "nodes[0].config.headers: are 33"},
+		"webhook body":       {task(`{"action":"webhook","url":"https://x.example","body":"{{"}`), "nodes[0].config.body: {{ is not closed by }}"},
+
+		"pipeline none":  {task(`{"action":"pipeline"}`), "nodes[0].config.pipeline: has no steps"},
+		"pipeline many":  {task(`{"action":"pipeline","pipeline":[` + many(51, `{"step":"top_k","k":%d}`) + `]}`), "nodes[0].config.pipeline: has 51 steps"},
+		"pipeline step":  {task(`{"action":"pipeline","pipeline":[{"url":"x"}]}`), "nodes[0].config.pipeline[0].step: is required"},
+		"pipeline null":  {task(`{"action":"pipeline","pipeline":[null]}`), "nodes[0].config.pipeline[0]: want an object"},
+		"pipeline other": {task(`{"action":"pipeline","steps":[]}`), "nodes[0].config.steps: unknown field"},
+
+		"agent none":    {node(`"type":"agent","config":{"message":"x"}`), "nodes[0].config.agent: is required"},
+		"agent name":    {node(`"type":"agent","config":{"agent":"a b","message":"x"}`), `nodes[0].config.agent: "a b" is no name of an agent`},
+		"agent message": {node(`"type":"agent","config":{"agent":"a","message":" "}`), "nodes[0].config.message: is required"},
+		"agent text":    {node(`"type":"agent","config":{"agent":"a","message":"{{}}"}`), "nodes[0].config.message: {{}}: is empty"},
+		"agent session": {node(`"type":"agent","config":{"agent":"a","message":"x","session":"{{"}`), "nodes[0].config.session: "},
+		"agent schema":  {node(`"type":"agent","config":{"agent":"a","message":"x","output_schema":[]}`), "nodes[0].config.output_schema: want an object"},
+		"agent tools":   {node(`"type":"agent","config":{"agent":"a","message":"x","tools":[]}`), "nodes[0].config.tools: unknown field"},
+		"timer none":    {node(`"type":"timer"`), `nodes[0].config.duration: want 1s to 8784h`},
+		"timer words":   {node(`"type":"timer","config":{"duration":"a day"}`), `nodes[0].config.duration: want 1s to 8784h, such as "90s" or "24h", got "a day"`},
+		"timer short":   {node(`"type":"timer","config":{"duration":"999ms"}`), "nodes[0].config.duration: "},
+		"timer long":    {node(`"type":"timer","config":{"duration":"8785h"}`), "nodes[0].config.duration: "},
+		"timer number":  {node(`"type":"timer","config":{"duration":90}`), "nodes[0].config.duration: want a string, got a number"},
+
+		"dangling from":   {`{"nodes":[{"id":"a","type":"condition","expr":"true"}],"edges":[{"from":"b","to":"a"}]}`, `edges[0].from: there is no node "b"`},
+		"dangling to":     {`{"nodes":[{"id":"a","type":"condition","expr":"true"}],"edges":[{"from":"a","to":"b"}]}`, `edges[0].to: there is no node "b"`},
+		"no end":          {`{"nodes":[{"id":"a","type":"condition","expr":"true"}],"edges":[{"from":"a"}]}`, `edges[0].to: is required`},
+		"edge member":     {`{"edges":[{"from":"a","to":"b","when":"x"}]}`, "edges[0].when: unknown field"},
+		"edge condition":  {linked("a?>b:price<500"), `edges[0].condition: want "true" or "false", got "price<500"`},
+		"edge of a task":  {linked("a>b:true"), `edges[0].condition: is for edges from a node of type condition, and "a" is of type task`},
+		"self loop":       {linked("a>a"), `edges[0]: leads from "a" to itself`},
+		"edge twice":      {linked("a>b a>b"), `edges[1]: leads from "a" to "b" as edges[0] does`},
+		"both outcomes":   {linked("a?>b:true a?>b:false"), `edges[1]: leads from "a" to "b" as edges[0] does`},
+		"circle":          {linked("e>a a>b b>c c>a"), "edges: lead in a circle without a node of type timer: a → b → c → a"},
+		"circle of two":   {linked("e>x x>y y>z z>y"), "edges: lead in a circle without a node of type timer: y → z → y"},
+		"circle and loop": {linked("e>a a>T T>a a>b b>a"), "a → b → a"},
+		"no entry":        {linked("a>T T>a"), "nodes: there is no node to begin with"},
+		"island":          {linked("e>f a>T T>a"), `nodes[2]: "a" is never reached`},
+
+		"schedule id":        {`{"schedules":[{"interval_sec":60}]}`, "schedules[0].id: is required"},
+		"schedule twice":     {`{"schedules":[{"id":"s","interval_sec":60},{"id":"s","interval_sec":60}]}`, `schedules[1].id: "s" is the id of schedules[0] already`},
+		"schedule none":      {schedule(`"paused":true`), "schedules[0]: want cron or interval_sec"},
+		"schedule both":      {schedule(`"cron":"* * * * *","interval_sec":60`), "schedules[0]: want cron or interval_sec, not both"},
+		"schedule short":     {schedule(`"interval_sec":59`), "schedules[0].interval_sec: want 60 to"},
+		"schedule negative":  {schedule(`"interval_sec":-60`), "schedules[0].interval_sec: want 60 to"},
+		"schedule long":      {schedule(`"interval_sec":31622401`), "schedules[0].interval_sec: want 60 to 31622400"},
+		"cron":               {schedule(`"cron":"every day"`), "schedules[0].cron: want five fields"},
+		"cron six":           {schedule(`"cron":"0 0 * * * *"`), "schedules[0].cron: want five fields"},
+		"cron range":         {schedule(`"cron":"61 * * * *"`), "schedules[0].cron: want five fields"},
+		"cron every":         {schedule(`"cron":"@every 1s"`), "schedules[0].cron: @every is interval_sec"},
+		"cron zone":          {schedule(`"cron":"TZ=UTC"`), "schedules[0].cron: a time zone belongs to time_zone"},
+		"cron never":         {schedule(`"cron":"0 0 31 2 *"`), "schedules[0].cron: such a time never comes"},
+		"cron long":          {schedule(`"cron":"` + strings.Repeat("*", 300) + `"`), "schedules[0].cron: is 300 bytes"},
+		"zone":               {schedule(`"interval_sec":60,"time_zone":"Middle/Earth"`), `schedules[0].time_zone: there is no time zone "Middle/Earth"`},
+		"zone local":         {schedule(`"interval_sec":60,"time_zone":"Local"`), "schedules[0].time_zone: "},
+		"zone path":          {schedule(`"interval_sec":60,"time_zone":"../etc/passwd"`), "schedules[0].time_zone: "},
+		"schedule input":     {schedule(`"interval_sec":60,"input":"` + strings.Repeat("x", 70_000) + `"`), "schedules[0].input: is 70002 bytes"},
+		"several are told":   {`{"nodes":[{"id":"a","type":"x"},{"id":"b","type":"y"}]}`, "nodes[1].type: "},
+		"faults are bounded": {`{"nodes":[` + many(30, `{"id":"n%d","type":"x"}`) + `]}`, "nodes[19].type: "},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			_, faults := graph.Parse(json.RawMessage(c.in))
+			require.NotEmpty(t, faults)
+			require.LessOrEqual(t, len(faults), 20)
+			require.Contains(t, faults.Error(), c.want)
+			require.Less(t, len(faults.Error()), 8000)
+			_, err := graph.Clean(json.RawMessage(c.in))
+			require.Equal(t, agent.CodeInvalid, agent.CodeOf(err))
+			require.ErrorContains(t, err, c.want)
+		})
+	}
+}
+
+func TestGraphsThatAreFine(t *testing.T) {
+	for name, in := range map[string]string{
+		"empty":                `{"nodes":[],"edges":[]}`,
+		"alone":                linked("", "a", "b"),
+		"diamond":              linked("a>b a>c b>d c>d"),
+		"condition":            linked("a>c? c?>x:true c?>y:false c?>z"),
+		"an island that waits": linked("a>b b>T T>a", "e"),
+		"a loop with entry":    linked("e>a a>T T>a"),
+		"timers in a row":      linked("e>A A>B B>A"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, faults := graph.Parse(json.RawMessage(in))
+			if name == "an island that waits" {
+				require.Contains(t, faults.Error(), "is never reached")
+				return
+			}
+			require.Empty(t, faults)
+		})
+	}
+}
+
+func TestEveryDayNames(t *testing.T) {
+	for _, cron := range []string{"@hourly", "@daily", "@weekly", "@monthly", "@yearly", "*/5 8-18 * * MON-FRI", "0 0 29 2 *", "0 9 1,15 * *"} {
+		_, faults := graph.Parse(json.RawMessage(schedule(`"cron":"` + cron + `","time_zone":"Europe/Berlin"`)))
+		require.Empty(t, faults, cron)
+	}
+}
+
+func TestSettings(t *testing.T) {
+	raw, err := os.ReadFile("testdata/good/all.json")
+	require.NoError(t, err)
+	d, faults := graph.Parse(raw)
+	require.Empty(t, faults)
+	byID := map[string]graph.Settings{}
+	for i := range d.Nodes {
+		s, err := graph.Read(&d.Nodes[i])
+		require.NoError(t, err)
+		byID[d.Nodes[i].ID] = s
+	}
+	require.Equal(t, graph.Addresses{"ops@example.com"}, byID["mail"].Email.To)
+	require.Equal(t, graph.Addresses{"Ann <ann@example.com>", "b@example.com"}, byID["mail"].Email.CC)
+	require.Equal(t, 3, byID["hook"].Webhook.Retries.MaxAttempts)
+	require.EqualValues(t, 20, byID["hook"].Webhook.TimeoutSec)
+	require.JSONEq(t, `{"a":[1]}`, string(byID["hook"].Webhook.Body))
+	require.Len(t, byID["fetch"].Pipeline.Pipeline, 2)
+	require.Equal(t, "analyst", byID["ask"].Agent.Agent)
+	require.Equal(t, "1h30m0s", byID["wait"].Timer.Wait().String())
+	require.Zero(t, byID["check"])
+	require.Zero(t, (&graph.Timer{Duration: "x"}).Wait())
+	_, err = graph.Read(&agent.WorkflowNode{ID: "a", Type: "task", Config: json.RawMessage(`{"action":"sms"}`)})
+	require.Equal(t, agent.CodeInvalid, agent.CodeOf(err))
+	require.ErrorContains(t, err, "config.action: want one of email, webhook, pipeline")
+}

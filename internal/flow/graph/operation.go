@@ -1,0 +1,163 @@
+package graph
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/strict"
+)
+
+// The bounds of a patch.
+const (
+	MaxPatch      = 256 << 10 // bytes
+	MaxOperations = 100
+	maxPointer    = 1_024 // bytes
+)
+
+// Operation is one of a JSON Patch (RFC 6902).
+type Operation struct {
+	Op    string          `json:"op"`
+	Path  string          `json:"path"`            // a JSON Pointer (RFC 6901)
+	From  string          `json:"from,omitempty"`  // of move and copy
+	Value json.RawMessage `json:"value,omitempty"` // of add, replace and test
+}
+
+// operationKinds are those of RFC 6902.
+func operationKinds() []string { return []string{"add", "remove", "replace", "move", "copy", "test"} }
+
+// ParseOperations reads a patch strictly. An error is [agent.CodeInvalid], or [agent.CodeOverflow] beyond a bound, with the place as its
+// Field: operations[2].path.
+func ParseOperations(raw json.RawMessage) ([]Operation, error) {
+	const field = "operations"
+	switch {
+	case null(raw):
+		return nil, agent.Invalid(field, "is required")
+	case len(raw) > MaxPatch:
+		return nil, agent.FieldErrorf(agent.CodeOverflow, field, "are %d bytes, at most %d", len(raw), MaxPatch)
+	case deep(raw):
+		return nil, agent.FieldErrorf(agent.CodeOverflow, field, "are deeper than %d", MaxDepth)
+	}
+	var list []struct {
+		Op    *string         `json:"op"`
+		Path  *string         `json:"path"`
+		From  *string         `json:"from"`
+		Value json.RawMessage `json:"value"`
+	}
+	if err := strict.Decode(raw, &list); err != nil {
+		if e, ok := errors.AsType[*agent.Error](err); ok {
+			return nil, agent.Invalid(operationsPath(e.Field), "%s", clip(e.Err.Error()))
+		}
+		return nil, err
+	}
+	switch n := len(list); {
+	case n == 0:
+		return nil, agent.Invalid(field, "are none")
+	case n > MaxOperations:
+		return nil, agent.FieldErrorf(agent.CodeOverflow, field, "are %d, at most %d", n, MaxOperations)
+	}
+	out := make([]Operation, len(list))
+	for i, in := range list {
+		at := fmt.Sprintf("%s[%d]", field, i)
+		switch {
+		case in.Op == nil:
+			return nil, agent.Invalid(at+".op", "is required: want one of %s", strings.Join(operationKinds(), ", "))
+		case in.Path == nil:
+			return nil, agent.Invalid(at+".path", "is required")
+		}
+		op := Operation{Op: *in.Op, Path: *in.Path}
+		switch op.Op { // members that an operation does not have are ignored, as RFC 6902 §4 says
+		case "add", "replace", "test":
+			op.Value = in.Value
+		case "move", "copy":
+			if in.From == nil {
+				return nil, agent.Invalid(at+".from", "is required for %s", op.Op)
+			}
+			op.From = *in.From
+		}
+		if err := op.check(at); err != nil {
+			return nil, err
+		}
+		out[i] = op
+	}
+	return out, nil
+}
+
+// operationsPath puts a place within the array, which strict decoding writes as 2.path, behind its name.
+func operationsPath(field string) string {
+	if field == "" {
+		return "operations"
+	}
+	index, rest, more := strings.Cut(field, ".")
+	if cut, inner, nested := strings.Cut(index, "["); nested {
+		return "operations[" + cut + "][" + inner
+	}
+	if !more {
+		return "operations[" + index + "]"
+	}
+	return "operations[" + index + "]." + rest
+}
+
+func (o *Operation) check(at string) error {
+	if !slices.Contains(operationKinds(), o.Op) {
+		return agent.Invalid(at+".op", "want one of %s, got %q", strings.Join(operationKinds(), ", "), clip(o.Op))
+	}
+	if err := checkPointer(at+".path", o.Path); err != nil {
+		return err
+	}
+	switch o.Op {
+	case "add", "replace", "test":
+		if o.Value == nil {
+			return agent.Invalid(at+".value", "is required for %s", o.Op)
+		}
+		if o.Path == "" && o.Op != "test" && o.Value[0] != '{' {
+			return agent.Invalid(at+".value", "want an object: it becomes the definition")
+		}
+	case "remove":
+		if o.Path == "" {
+			return agent.Invalid(at+".path", "the whole definition cannot be removed: delete the workflow")
+		}
+	case "move", "copy":
+		if err := checkPointer(at+".from", o.From); err != nil {
+			return err
+		}
+		switch {
+		case o.Path == "":
+			return agent.Invalid(at+".path", "a part cannot become the definition")
+		case o.From == "":
+			return agent.Invalid(at+".from", "the definition cannot become a part of itself")
+		case o.Op == "move" && strings.HasPrefix(o.Path, o.From+"/"):
+			return agent.Invalid(at+".path", "is within what is moved")
+		}
+	}
+	return nil
+}
+
+// checkPointer holds a JSON Pointer to RFC 6901. Indices have one way to be written, and no member of a definition is nameless.
+func checkPointer(field, pointer string) error {
+	if len(pointer) > maxPointer {
+		return agent.Invalid(field, "is %d bytes, at most %d", len(pointer), maxPointer)
+	}
+	if pointer == "" {
+		return nil
+	}
+	if pointer[0] != '/' {
+		return agent.Invalid(field, "want a JSON Pointer such as /nodes/-, got %q", clip(pointer))
+	}
+	for token := range strings.SplitSeq(pointer[1:], "/") {
+		bare := strings.NewReplacer("~0", "", "~1", "").Replace(token)
+		switch digits := strings.TrimLeft(token, "+-"); {
+		case token == "":
+			return agent.Invalid(field, "%q has an empty part", clip(pointer))
+		case strings.Contains(bare, "~"):
+			return agent.Invalid(field, "%q has a ~ that is neither ~0 nor ~1", clip(pointer))
+		case digits == "" || strings.Trim(digits, "0123456789") != "": // a name, or -
+		case digits != token, len(digits) > 1 && digits[0] == '0', len(digits) > 9:
+			return agent.Invalid(field, "%q has the index %q: want a number from 0, without a sign and leading zeros", clip(pointer), clip(token))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,138 @@
+package library
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// Config is what a [Library] needs.
+type Config struct {
+	Store     Store
+	Schedules Schedules        // told of every change; nil: nobody is
+	Now       func() time.Time // nil: time.Now
+	Logger    *zap.Logger      // nil: none
+}
+
+// Library keeps the definitions of all tenants. It is safe for concurrent use, by several processes as well.
+type Library struct {
+	store     Store
+	schedules Schedules
+	now       func() time.Time
+	logger    *zap.Logger
+}
+
+// New checks the configuration.
+func New(cfg Config) (*Library, error) {
+	if cfg.Store == nil {
+		return nil, agent.Invalid("store", "is required")
+	}
+	l := &Library{store: cfg.Store, schedules: cfg.Schedules, now: cfg.Now, logger: cfg.Logger}
+	if l.now == nil {
+		l.now = time.Now
+	}
+	if l.logger == nil {
+		l.logger = zap.NewNop()
+	}
+	return l, nil
+}
+
+// Workflow returns a version of a definition, 0 for the newest; Owner empty is the one owner of the tag. Errors as [Store]'s Workflow, and
+// [agent.CodeInvalid].
+func (l *Library) Workflow(ctx context.Context, key agent.WorkflowKey, version int64) (agent.StoredWorkflow, error) {
+	key, err := named(key)
+	if err != nil {
+		return agent.StoredWorkflow{}, err
+	}
+	if version < 0 {
+		return agent.StoredWorkflow{}, agent.Invalid("version", "is negative")
+	}
+	w, err := l.store.Workflow(ctx, key, version)
+	if err != nil {
+		return agent.StoredWorkflow{}, l.explain(ctx, key, err)
+	}
+	return w, nil
+}
+
+// ListWorkflows lists the newest versions, by tag and owner.
+func (l *Library) ListWorkflows(ctx context.Context, q agent.WorkflowQuery) (agent.WorkflowPage, error) {
+	q.Tenant = cmp.Or(q.Tenant, agent.DefaultTenant)
+	page, err := l.store.Workflows(ctx, q)
+	if err != nil {
+		return agent.WorkflowPage{}, fmt.Errorf("list workflows: %w", err)
+	}
+	return page, nil
+}
+
+// Patches lists the changes of a definition, newest first, also of one that is deleted when its owner is named.
+func (l *Library) Patches(ctx context.Context, key agent.WorkflowKey, page agent.Page) (agent.WorkflowPatchPage, error) {
+	key, err := named(key)
+	if err != nil {
+		return agent.WorkflowPatchPage{}, err
+	}
+	out, err := l.store.WorkflowPatches(ctx, key, page)
+	if err != nil {
+		return agent.WorkflowPatchPage{}, l.explain(ctx, key, err)
+	}
+	return out, nil
+}
+
+// Patch returns one change by its id; [agent.CodeNotFound] with Field "patch_id".
+func (l *Library) Patch(ctx context.Context, tenant, id string) (agent.WorkflowPatch, error) {
+	p, err := l.store.WorkflowPatch(ctx, cmp.Or(tenant, agent.DefaultTenant), id)
+	if err != nil {
+		return agent.WorkflowPatch{}, fmt.Errorf("read patch %.100q: %w", id, err)
+	}
+	return p, nil
+}
+
+// named checks the names of a definition; an empty owner is allowed.
+func named(key agent.WorkflowKey) (agent.WorkflowKey, error) {
+	key.Tenant = cmp.Or(key.Tenant, agent.DefaultTenant)
+	const want = "want 1 to 128 of A-Z a-z 0-9 . _ -, got %.100q"
+	switch {
+	case key.Tag == "":
+		return key, agent.Invalid("workflow_tag", "is required")
+	case !agent.ValidName(key.Tag):
+		return key, agent.Invalid("workflow_tag", want, key.Tag)
+	case key.Owner != "" && !agent.ValidName(key.Owner):
+		return key, agent.Invalid("workflow_owner", want, key.Owner)
+	}
+	return key, nil
+}
+
+// maxListed bounds how many definitions a refusal names.
+const maxListed = 20
+
+// explain adds to an error about a definition that is not found which there are.
+func (l *Library) explain(ctx context.Context, key agent.WorkflowKey, err error) error {
+	of := ""
+	if key.Owner != "" {
+		of = " of owner " + key.Owner
+	}
+	if agent.CodeOf(err) != agent.CodeNotFound || fieldOf(err) == "version" {
+		return fmt.Errorf("workflow %s%s: %w", key.Tag, of, err)
+	}
+	there := "there are none"
+	page, listed := l.store.Workflows(ctx, agent.WorkflowQuery{Tenant: key.Tenant, Page: agent.Page{Size: maxListed}})
+	switch {
+	case listed != nil:
+		there = "which there are cannot be said"
+	case len(page.Workflows) > 0:
+		names := make([]string, len(page.Workflows))
+		for i := range page.Workflows {
+			names[i] = page.Workflows[i].Tag + " of " + page.Workflows[i].Owner
+		}
+		there = "there are: " + strings.Join(names, ", ")
+		if page.Next != "" {
+			there += ", …"
+		}
+	}
+	return agent.FieldErrorf(agent.CodeNotFound, "workflow_tag", "there is no workflow %s%s; %s", key.Tag, of, there)
+}

@@ -1,0 +1,140 @@
+package notify
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptrace"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/net/http/httpguts"
+
+	"github.com/turnstone-run/turnstone/activities/flows"
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/tool"
+)
+
+// maxRequestBytes bounds what is sent to a webhook.
+const maxRequestBytes = 10 << 20
+
+// headerKey lets the other side see that a request comes again.
+const headerKey = "Idempotency-Key"
+
+// Profiles finds auth profiles by name. [agent.CodeNotFound] when the tenant has none of that name.
+type Profiles interface {
+	AuthProfile(ctx context.Context, tenant, name string) (agent.PlanAuth, error)
+}
+
+// Webhooks sends requests within the bounds of the egress rules. It implements [flows.Webhooks].
+type Webhooks struct {
+	HTTP     tool.HTTP
+	Auth     tool.Auth     // nil: a webhook with an auth profile is refused
+	Profiles Profiles      // as Auth
+	Timeout  time.Duration // of one request; 0: 30 s
+}
+
+// Send implements [flows.Webhooks]. The mark is set before the connection is opened: a request may be on its way as soon as there is one.
+func (h *Webhooks) Send(ctx context.Context, w flows.Webhook, mark func() error) (flows.WebhookAnswer, error) {
+	ctx, stop := context.WithTimeout(ctx, cmp.Or(max(h.Timeout, 0), 30*time.Second))
+	defer stop()
+	var connected atomic.Bool
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }})
+	req, err := h.request(ctx, &w)
+	if err != nil {
+		return flows.WebhookAnswer{}, err
+	}
+	if err := mark(); err != nil {
+		return flows.WebhookAnswer{}, err
+	}
+	answer, err := h.HTTP.Do(req)
+	if err != nil {
+		return flows.WebhookAnswer{}, unanswered(err, connected.Load())
+	}
+	defer func() { _ = answer.Body.Close() }()                               // it was only read
+	body, _ := io.ReadAll(io.LimitReader(answer.Body, flows.MaxAnswerBytes)) // the status is the answer: what is lost of the rest is lost
+	return flows.WebhookAnswer{
+		Status: answer.StatusCode, Type: answer.Header.Get("Content-Type"), Body: body,
+		RetryAfter: retryAfter(answer.Header.Get("Retry-After"), time.Now()),
+	}, nil
+}
+
+func (h *Webhooks) request(ctx context.Context, w *flows.Webhook) (*http.Request, error) {
+	u, err := url.Parse(w.URL)
+	switch {
+	case err != nil:
+		return nil, agent.Invalid("config.url", "is no URL")
+	case (u.Scheme != "http" && u.Scheme != "https") || u.Host == "":
+		return nil, agent.Invalid("config.url", "want http:// or https:// and a host")
+	case len(w.Body) > maxRequestBytes:
+		return nil, agent.FieldErrorf(agent.CodeOverflow, "config.body", "is %d bytes, at most %d", len(w.Body), maxRequestBytes)
+	}
+	req, err := http.NewRequestWithContext(ctx, w.Method, w.URL, bytes.NewReader(w.Body))
+	if err != nil {
+		return nil, agent.Invalid("config", "%w", err)
+	}
+	if w.Method != http.MethodGet && w.Method != http.MethodPut {
+		// With an Idempotency-Key the transport would repeat a request that it can read again. Nobody repeats it but the run.
+		req.Body, req.GetBody = io.NopCloser(bytes.NewReader(w.Body)), nil
+	}
+	for name, value := range w.Header {
+		if !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value) {
+			return nil, agent.Invalid("config.headers."+name, "cannot be sent")
+		}
+		req.Header.Set(name, value)
+	}
+	req.Header.Set(headerKey, w.Key)
+	return req, h.authorise(ctx, req, w)
+}
+
+func (h *Webhooks) authorise(ctx context.Context, req *http.Request, w *flows.Webhook) error {
+	if w.Auth == "" {
+		return nil
+	}
+	if h.Auth == nil || h.Profiles == nil {
+		return agent.Invalid("config.auth", "there are no auth profiles here")
+	}
+	profile, err := h.Profiles.AuthProfile(ctx, w.Tenant, w.Auth)
+	if err != nil {
+		return agent.FieldErrorf(agent.CodeOf(err), "config.auth", "%w", err)
+	}
+	before := len(req.Header) + len(req.URL.RawQuery)
+	if err := h.Auth.Authorise(req, []agent.PlanAuth{profile}); err != nil {
+		return agent.FieldErrorf(agent.CodeOf(err), "config.auth", "%w", err)
+	}
+	if len(req.Header)+len(req.URL.RawQuery) == before && req.Header.Get("Authorization") == "" {
+		return agent.FieldErrorf(agent.CodeDenied, "config.auth", "auth profile %q may not be sent to %s", w.Auth, req.URL.Hostname())
+	}
+	return nil
+}
+
+// unanswered says of a request without an answer whether it may have arrived: it cannot have, without a connection.
+func unanswered(err error, connected bool) error {
+	switch {
+	case connected:
+		return fmt.Errorf("call webhook: no answer: %w: %w", err, flows.ErrUnknown)
+	case agent.CodeOf(err) == agent.CodeInternal || errors.Is(err, context.DeadlineExceeded):
+		return agent.Errorf(agent.CodeUnavailable, "call webhook", "%w", err)
+	default:
+		return err
+	}
+}
+
+// retryAfter reads both forms of the header; 0 when it says nothing.
+func retryAfter(header string, now time.Time) time.Duration {
+	header = strings.TrimSpace(header)
+	if seconds, err := strconv.Atoi(header); err == nil {
+		return time.Duration(max(min(seconds, 24*3600), 0)) * time.Second
+	}
+	if at, err := http.ParseTime(header); err == nil {
+		return max(at.Sub(now), 0)
+	}
+	return 0
+}

@@ -1,0 +1,462 @@
+package orchestrator
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/cenkalti/backoff/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/egress"
+	"github.com/turnstone-run/turnstone/internal/flow/library"
+	"github.com/turnstone-run/turnstone/internal/flow/library/librarytest"
+	"github.com/turnstone-run/turnstone/internal/tool"
+	"github.com/turnstone-run/turnstone/internal/tool/authorize"
+)
+
+var _ tool.Workflows = (*Client)(nil)
+
+const secret = "s3cr3t-Value"
+
+type vault map[string]string
+
+func (v vault) Reveal(_ context.Context, ref string) (string, error) { return v[ref], nil }
+
+// seen is what a request was.
+type seen struct {
+	method, path, query, body string
+	header                    http.Header
+}
+
+// orchestra is an orchestrator that answers what a test says, attempt by attempt; the last answer stays.
+type orchestra struct {
+	*httptest.Server
+
+	answers []http.HandlerFunc
+	got     []seen
+	n       atomic.Int64
+}
+
+func answering(t *testing.T, answers ...http.HandlerFunc) *orchestra {
+	t.Helper()
+	o := &orchestra{answers: answers}
+	o.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return
+		}
+		o.got = append(o.got, seen{r.Method, r.URL.EscapedPath(), r.URL.RawQuery, string(body), r.Header})
+		o.answers[min(int(o.n.Add(1)), len(o.answers))-1](w, r)
+	}))
+	t.Cleanup(o.Close)
+	return o
+}
+
+func says(status int, body string, headers ...string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		for i := 0; i < len(headers); i += 2 {
+			w.Header().Set(headers[i], headers[i+1])
+		}
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, body)
+	}
+}
+
+// cut sends a part of an answer: it was done, and nobody knows.
+func cut(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Length", "1000")
+	_, _ = io.WriteString(w, `{"patch_id":"p`)
+}
+
+// hangUp closes the connection instead of answering.
+func hangUp(w http.ResponseWriter, _ *http.Request) {
+	conn, _, err := w.(http.Hijacker).Hijack()
+	if err == nil {
+		_ = conn.Close()
+	}
+}
+
+const done = `{"patch_id":"p7","version":4,"base_version":3,"workflow_tag":"main","workflow_owner":"ann","extra":true}`
+
+func client(t *testing.T, api string, change func(*Config)) *Client {
+	t.Helper()
+	host := strings.TrimPrefix(strings.TrimSuffix(api, "/api/v1"), "http://")
+	out, err := egress.New(egress.Config{AllowHosts: []string{host}, AllowPrivate: []string{host}})
+	require.NoError(t, err)
+	auth, err := authorize.New(authorize.Config{Secrets: vault{"env:S": secret}})
+	require.NoError(t, err)
+	cfg := Config{
+		API: api, HTTP: out, Auth: auth,
+		Profiles: []agent.PlanAuth{{Name: "internal", Type: agent.AuthBearer, Secret: "env:S", Hosts: []string{host}}},
+	}
+	if change != nil {
+		change(&cfg)
+	}
+	c, err := New(cfg)
+	require.NoError(t, err)
+	c.pauses = func() backoff.BackOff { return &backoff.ZeroBackOff{} }
+	return c
+}
+
+func ask() agent.WorkflowPatchRequest {
+	return agent.WorkflowPatchRequest{
+		WorkflowKey: agent.WorkflowKey{Tenant: "acme", Owner: "ann", Tag: "main"}, Operations: json.RawMessage(`[{"op":"remove","path":"/nodes/0"}]`),
+		Description: "less", BaseVersion: 3, Idempotency: "key-1", By: "bob",
+	}
+}
+
+func TestNew(t *testing.T) {
+	out, err := egress.New(egress.Config{})
+	require.NoError(t, err)
+	for name, c := range map[string]struct {
+		cfg   Config
+		field string
+	}{
+		"no API":      {Config{HTTP: out}, "api_url"},
+		"a path":      {Config{API: "/api", HTTP: out}, "api_url"},
+		"a file":      {Config{API: "file:///x", HTTP: out}, "api_url"},
+		"credentials": {Config{API: "https://u:p@x.example", HTTP: out}, "api_url"},
+		"a query":     {Config{API: "https://x.example?key=1", HTTP: out}, "api_url"},
+		"no HTTP":     {Config{API: "https://x.example"}, "http"},
+		"no auth":     {Config{API: "https://x.example", HTTP: out, Profiles: make([]agent.PlanAuth, 1)}, "auth"},
+		"two":         {Config{API: "https://x.example", HTTP: out, Token: "t", Auth: new(authorize.Authoriser), Profiles: make([]agent.PlanAuth, 1)}, "token"},
+		"a bad token": {Config{API: "https://x.example", HTTP: out, Token: "a\nb"}, "token"},
+		"header":      {Config{API: "https://x.example", HTTP: out, TenantHeader: "X Y"}, "tenant_header"},
+		"timeout":     {Config{API: "https://x.example", HTTP: out, Timeout: -1}, "timeout"},
+	} {
+		_, err := New(c.cfg)
+		refused(t, err, agent.CodeInvalid, c.field, "")
+		require.NotEmpty(t, name)
+	}
+}
+
+func refused(t *testing.T, err error, code agent.Code, field, message string) {
+	t.Helper()
+	var e *agent.Error
+	require.ErrorAs(t, err, &e)
+	require.Equal(t, code, e.Code, "%v", err)
+	require.Equal(t, field, e.Field, "%v", err)
+	require.ErrorContains(t, err, message)
+	require.NotContains(t, err.Error(), secret)
+	require.Less(t, len(err.Error()), 900)
+}
+
+func TestPatch(t *testing.T) {
+	o := answering(t, says(http.StatusOK, done))
+	c := client(t, o.URL+"/api/v1", func(c *Config) { c.TenantHeader = "X-Tenant" })
+	r, err := c.PatchWorkflow(t.Context(), ask())
+	require.NoError(t, err)
+	require.Equal(t, agent.WorkflowPatchResult{
+		WorkflowKey: agent.WorkflowKey{Tenant: "acme", Owner: "ann", Tag: "main"}, PatchID: "p7", Version: 4, BaseVersion: 3,
+	}, r)
+	require.Len(t, o.got, 1)
+	got := o.got[0]
+	require.Equal(t, "POST /api/v1/workflows/main:patch", got.method+" "+got.path)
+	require.JSONEq(t, `{"operations":[{"op":"remove","path":"/nodes/0"}],"description":"less","workflow_owner":"ann","base_version":3}`, got.body)
+	require.Equal(t, "key-1", got.header.Get("Idempotency-Key"))
+	require.Equal(t, `"3"`, got.header.Get("If-Match"))
+	require.Equal(t, "application/json", got.header.Get("Content-Type"))
+	require.Equal(t, "Bearer "+secret, got.header.Get("Authorization"))
+	require.Equal(t, "acme", got.header.Get("X-Tenant"))
+
+	plain := ask()
+	plain.Owner, plain.BaseVersion, plain.Description, plain.Idempotency, plain.Tenant, plain.DryRun = "", 0, "", "", "", true
+	_, err = c.PatchWorkflow(t.Context(), plain)
+	require.NoError(t, err)
+	require.JSONEq(t, `{"operations":[{"op":"remove","path":"/nodes/0"}],"dry_run":true}`, o.got[1].body)
+	require.Empty(t, o.got[1].header.Values("If-Match"))
+	require.NotEmpty(t, o.got[1].header.Get("Idempotency-Key"))
+	require.Equal(t, agent.DefaultTenant, o.got[1].header.Get("X-Tenant"))
+
+	odd := ask()
+	odd.Idempotency = "a\r\nX: y"
+	_, err = c.PatchWorkflow(t.Context(), odd)
+	require.NoError(t, err)
+	_, err = c.PatchWorkflow(t.Context(), odd)
+	require.NoError(t, err)
+	require.Regexp(t, `^[0-9a-f-]{36}$`, o.got[2].header.Get("Idempotency-Key"))
+	require.Equal(t, o.got[2].header.Get("Idempotency-Key"), o.got[3].header.Get("Idempotency-Key"))
+}
+
+func TestVersionsAreNumbersOrTexts(t *testing.T) {
+	for text, want := range map[string]int64{`7`: 7, `"7"`: 7, `"v7"`: 7, `"main@7"`: 0, `null`: 0, `{}`: 0, `7.5`: 0} {
+		o := answering(t, says(http.StatusCreated, `{"patch_id":"p","version":`+text+`}`))
+		r, err := client(t, o.URL, nil).PatchWorkflow(t.Context(), ask())
+		require.NoError(t, err, text)
+		require.Equal(t, want, r.Version)
+		require.Equal(t, "main", r.Tag)
+		require.EqualValues(t, 3, r.BaseVersion)
+	}
+}
+
+func TestWhatIsTriedAgain(t *testing.T) {
+	for name, first := range map[string]http.HandlerFunc{
+		"429": says(429, ""), "502": says(502, "<html>"), "503": says(503, ""), "504": says(504, ""), "hung up": hangUp, "cut off": cut,
+		"429, at once": says(429, "", "Retry-After", "0"), "429, with nonsense": says(429, "", "Retry-After", "soon"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := answering(t, first, first, says(200, done))
+			r, err := client(t, o.URL, nil).PatchWorkflow(t.Context(), ask())
+			require.NoError(t, err)
+			require.Equal(t, "p7", r.PatchID)
+			require.Len(t, o.got, 3)
+			for _, g := range o.got {
+				require.Equal(t, o.got[0].header.Get("Idempotency-Key"), g.header.Get("Idempotency-Key"), "the same in all attempts")
+				require.Equal(t, o.got[0].body, g.body)
+			}
+			free := ask()
+			free.Idempotency = ""
+			o = answering(t, first, says(200, done))
+			_, err = client(t, o.URL, nil).PatchWorkflow(t.Context(), free)
+			require.NoError(t, err)
+			require.Equal(t, o.got[0].header.Get("Idempotency-Key"), o.got[1].header.Get("Idempotency-Key"))
+		})
+	}
+}
+
+// TestALostAnswer loses the answer of an orchestrator that has done what it was asked for: a turnstone's library.
+func TestALostAnswer(t *testing.T) {
+	l, err := library.New(library.Config{Store: new(librarytest.Memory)})
+	require.NoError(t, err)
+	_, err = l.Put(t.Context(), library.PutRequest{
+		WorkflowKey: agent.WorkflowKey{Tag: "main", Owner: "ann"}, Definition: json.RawMessage(`{"nodes":[{"id":"a","type":"condition","expr":"true"}]}`),
+	})
+	require.NoError(t, err)
+	serve := func(lost bool) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			made, err := l.PatchWorkflow(r.Context(), agent.WorkflowPatchRequest{
+				WorkflowKey: agent.WorkflowKey{Tag: "main"}, Idempotency: r.Header.Get("Idempotency-Key"),
+				Operations: json.RawMessage(`[{"op":"add","path":"/nodes/-","value":{"id":"b","type":"condition","expr":"true"}}]`),
+			})
+			if err != nil || lost {
+				hangUp(w, r)
+				return
+			}
+			_ = json.NewEncoder(w).Encode(made)
+		}
+	}
+	o := answering(t, serve(true), serve(true), serve(false))
+	got, err := client(t, o.URL, nil).PatchWorkflow(t.Context(), ask())
+	require.NoError(t, err)
+	require.EqualValues(t, 2, got.Version)
+	w, err := l.Workflow(t.Context(), agent.WorkflowKey{Tag: "main"}, 0)
+	require.NoError(t, err)
+	require.EqualValues(t, 2, w.Version, "changed once")
+	require.Equal(t, w.PatchID, got.PatchID)
+}
+
+func TestRefusals(t *testing.T) {
+	echo := func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusBadRequest)
+		_, _ = fmt.Fprintf(w, `{"error":{"message":"bad header: %s\n\tor so"}}`, r.Header.Get("Authorization"))
+	}
+	for name, c := range map[string]struct {
+		answer         http.HandlerFunc
+		code           agent.Code
+		field, message string
+		attempts       int
+	}{
+		"conflict":      {says(409, `{"error":{"type":"conflict","message":"the newest version is 9"}}`), agent.CodeConflict, "base_version", "409: the newest version is 9", 1},
+		"precondition":  {says(412, `{"detail":"is 9"}`), agent.CodeConflict, "base_version", "412: is 9", 1},
+		"not found":     {says(404, `{"message":"no main"}`), agent.CodeNotFound, "workflow_tag", "404: no main", 1},
+		"bad request":   {says(400, `{"error":"nodes[3]: bad"}`), agent.CodeInvalid, "", "400: nodes[3]: bad", 1},
+		"a field":       {says(422, `{"error":{"message":"is bad","field":"operations[1].path"}}`), agent.CodeInvalid, "", "422: operations[1].path: is bad", 1},
+		"problem":       {says(422, `{"title":"Bad graph","detail":"a cycle"}`), agent.CodeInvalid, "", "422: Bad graph a cycle", 1},
+		"plain":         {says(400, "no\nway"), agent.CodeInvalid, "", "400: no way", 1},
+		"long":          {says(400, strings.Repeat("é", 5000)), agent.CodeInvalid, "", "400: éé", 1},
+		"silent":        {says(400, ""), agent.CodeInvalid, "", "400: Bad Request", 1},
+		"echo":          {echo, agent.CodeInvalid, "", "bad header: Bearer [redacted] or so", 1},
+		"unauthorised":  {says(401, ""), agent.CodeDenied, "", "401", 1},
+		"forbidden":     {says(403, ""), agent.CodeDenied, "", "403", 1},
+		"too large":     {says(413, ""), agent.CodeOverflow, "operations", "413", 1},
+		"no such call":  {says(405, ""), agent.CodeInvalid, "", "405", 1},
+		"broken":        {says(500, "boom"), agent.CodeUnavailable, "", "500: boom", 1},
+		"not modified":  {says(304, ""), agent.CodeInternal, "", "304", 1},
+		"busy":          {says(429, "slow down"), agent.CodeRateLimited, "", "429: slow down", 5},
+		"away":          {says(503, ""), agent.CodeUnavailable, "", "503", 5},
+		"gone":          {hangUp, agent.CodeUnavailable, "", "", 5},
+		"no JSON":       {says(200, "<html>"), agent.CodeInternal, "", "is not what was expected", 1},
+		"no patch id":   {says(200, `{}`), agent.CodeInternal, "", "without a patch_id", 1},
+		"wrong type":    {says(200, `{"patch_id":7}`), agent.CodeInternal, "", "is not what was expected", 1},
+		"endless":       {says(200, strings.Repeat(" ", 9<<20)), agent.CodeOverflow, "", "longer than 8388608 bytes", 1},
+		"to elsewhere":  {says(307, "", "Location", "http://169.254.169.254/"), agent.CodeDenied, "", "", 1},
+		"come tomorrow": {says(429, "", "Retry-After", "86400"), agent.CodeRateLimited, "", "429", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := answering(t, c.answer)
+			_, err := client(t, o.URL, nil).PatchWorkflow(t.Context(), ask())
+			refused(t, err, c.code, c.field, c.message)
+			require.Len(t, o.got, c.attempts)
+		})
+	}
+	o := answering(t, says(503, "", "Retry-After", "100"))
+	_, err := client(t, o.URL, nil).PatchWorkflow(t.Context(), ask())
+	var e *agent.Error
+	require.ErrorAs(t, err, &e)
+	require.Equal(t, 100*time.Second, e.RetryAfter, "whoever asked may come again then")
+	require.Len(t, o.got, 1)
+}
+
+func TestRetryAfterIsWaitedFor(t *testing.T) {
+	o := answering(t, says(429, "", "Retry-After", "1"), says(200, done))
+	began := time.Now()
+	_, err := client(t, o.URL, nil).PatchWorkflow(t.Context(), ask())
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, time.Since(began), time.Second)
+	require.Len(t, o.got, 2)
+
+	o = answering(t, says(503, "", "Retry-After", "5"))
+	_, err = client(t, o.URL, func(c *Config) { c.Patience = time.Second }).PatchWorkflow(t.Context(), ask())
+	refused(t, err, agent.CodeUnavailable, "", "503")
+	require.Len(t, o.got, 1, "that would take longer than there is patience")
+	date := &http.Response{Header: http.Header{"Retry-After": {time.Now().Add(time.Hour).UTC().Format(http.TimeFormat)}}}
+	require.InDelta(t, time.Hour.Seconds(), wait(date).Seconds(), 5)
+	date.Header.Set("Retry-After", time.Now().Add(-time.Hour).UTC().Format(http.TimeFormat))
+	require.Zero(t, wait(date))
+}
+
+func TestWhatIsNotSent(t *testing.T) {
+	o := answering(t, says(200, done))
+	c := client(t, o.URL, nil)
+	for field, change := range map[string]func(*agent.WorkflowPatchRequest){
+		"workflow_tag": func(r *agent.WorkflowPatchRequest) { r.Tag = "" },
+		"revert_of":    func(r *agent.WorkflowPatchRequest) { r.Revert = "p1" },
+		"operations":   func(r *agent.WorkflowPatchRequest) { r.Operations = json.RawMessage(`[`) },
+	} {
+		r := ask()
+		change(&r)
+		_, err := c.PatchWorkflow(t.Context(), r)
+		refused(t, err, agent.CodeInvalid, field, "")
+	}
+	for _, tag := range []string{"../x", "a/b", "a:delete", "..", "."} {
+		r := ask()
+		r.Tag = tag
+		_, err := c.PatchWorkflow(t.Context(), r)
+		refused(t, err, agent.CodeInvalid, "workflow_tag", "is no name")
+	}
+	r := ask()
+	r.Operations = json.RawMessage(`["` + strings.Repeat("x", maxRequest) + `"]`)
+	_, err := c.PatchWorkflow(t.Context(), r)
+	refused(t, err, agent.CodeOverflow, "operations", "at most")
+	require.Empty(t, o.got)
+
+	bad := client(t, o.URL, func(c *Config) { c.Profiles[0].Secret = "env:NONE" })
+	_, err = bad.PatchWorkflow(t.Context(), ask())
+	refused(t, err, agent.CodeDenied, "", "its secret is empty")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = c.PatchWorkflow(ctx, ask())
+	refused(t, err, agent.CodeCancelled, "", "")
+}
+
+func TestASlowOrchestrator(t *testing.T) {
+	release := make(chan struct{})
+	slow := func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case <-release:
+		case <-r.Context().Done():
+		}
+		_, _ = io.WriteString(w, done)
+	}
+	o := answering(t, slow, says(200, done))
+	t.Cleanup(func() { close(release) })
+	r, err := client(t, o.URL, func(c *Config) { c.Timeout = 50 * time.Millisecond }).PatchWorkflow(t.Context(), ask())
+	require.NoError(t, err, "an attempt has its time, and the next one is answered")
+	require.Equal(t, "p7", r.PatchID)
+}
+
+func TestTheSecretOfAQueryIsHidden(t *testing.T) {
+	o := answering(t, func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusBadRequest)
+		_, _ = io.WriteString(w, "no such page: "+r.URL.String()+" "+r.URL.Query().Get("key"))
+	})
+	_, err := client(t, o.URL, func(c *Config) {
+		c.Profiles[0].Type, c.Profiles[0].Query = agent.AuthAPIKey, "key"
+	}).PatchWorkflow(t.Context(), ask())
+	refused(t, err, agent.CodeInvalid, "", "?key=[redacted] [redacted]")
+}
+
+func TestAToken(t *testing.T) {
+	o := answering(t, func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusForbidden)
+		_, _ = io.WriteString(w, r.Header.Get("Authorization")+" may not")
+	})
+	_, err := client(t, o.URL, func(c *Config) { c.Token, c.Auth, c.Profiles = secret, nil, nil }).PatchWorkflow(t.Context(), ask())
+	refused(t, err, agent.CodeDenied, "", "Bearer [redacted] may not")
+	require.Equal(t, "Bearer "+secret, o.got[0].header.Get("Authorization"))
+	o = answering(t, says(200, done))
+	_, err = client(t, o.URL, func(c *Config) { c.Auth, c.Profiles = nil, nil }).PatchWorkflow(t.Context(), ask())
+	require.NoError(t, err)
+	require.Empty(t, o.got[0].header.Get("Authorization"))
+}
+
+func TestList(t *testing.T) {
+	o := answering(t, says(200, `{"workflows":[{"workflow_tag":"main","workflow_owner":"ann","version":3,"definition":{"nodes":[]},"patch_id":"p"},
+		{"workflow_tag":"other","workflow_owner":"bob","version":"1","description":"reports"}],"next_page_token":"n"}`))
+	c := client(t, o.URL+"/api/v1", nil)
+	page, err := c.ListWorkflows(t.Context(), agent.WorkflowQuery{Tenant: "acme", Page: agent.Page{Size: 7, Token: "t"}})
+	require.NoError(t, err)
+	require.Equal(t, agent.WorkflowPage{Next: "n", Workflows: []agent.StoredWorkflow{
+		{WorkflowKey: agent.WorkflowKey{Tenant: "acme", Owner: "ann", Tag: "main"}, Version: 3, Definition: json.RawMessage(`{"nodes":[]}`), PatchID: "p"},
+		{WorkflowKey: agent.WorkflowKey{Tenant: "acme", Owner: "bob", Tag: "other"}, Version: 1, Definition: json.RawMessage(`{"description":"reports","edges":[],"nodes":[]}`)},
+	}}, page)
+	require.Equal(t, "GET /api/v1/workflows?page_size=7&page_token=t", o.got[0].method+" "+o.got[0].path+"?"+o.got[0].query)
+	page, err = c.ListWorkflows(t.Context(), agent.WorkflowQuery{Tag: "main", Owner: "ann"})
+	require.NoError(t, err)
+	require.Len(t, page.Workflows, 1, "also of one that lists all")
+	require.Equal(t, "owner=ann&tag=main", o.got[1].query)
+	for _, q := range []agent.WorkflowQuery{{Tag: "other"}, {Owner: "bob"}} {
+		page, err = c.ListWorkflows(t.Context(), q)
+		require.NoError(t, err)
+		require.Len(t, page.Workflows, 1)
+		require.Equal(t, "bob", page.Workflows[0].Owner)
+	}
+
+	for _, status := range []int{404, 405, 501} {
+		o := answering(t, says(status, ""))
+		page, err := client(t, o.URL, nil).ListWorkflows(t.Context(), agent.WorkflowQuery{})
+		require.NoError(t, err)
+		require.Empty(t, page.Workflows)
+	}
+	o = answering(t, says(503, ""), says(200, `{}`))
+	_, err = client(t, o.URL, nil).ListWorkflows(t.Context(), agent.WorkflowQuery{})
+	require.NoError(t, err)
+	o = answering(t, says(403, "no"))
+	_, err = client(t, o.URL, nil).ListWorkflows(t.Context(), agent.WorkflowQuery{})
+	refused(t, err, agent.CodeDenied, "", "403: no")
+}
+
+func TestThePausesGrow(t *testing.T) {
+	out, err := egress.New(egress.Config{})
+	require.NoError(t, err)
+	c, err := New(Config{API: "https://x.example", HTTP: out})
+	require.NoError(t, err)
+	p := c.pauses()
+	p.Reset()
+	first := p.NextBackOff()
+	require.Positive(t, first)
+	require.Less(t, first, 2*firstPause)
+	require.EqualValues(t, DefaultAttempts, c.cfg.Attempts)
+	require.Equal(t, DefaultTimeout, c.cfg.Timeout)
+}
+
+func FuzzWords(f *testing.F) {
+	f.Add([]byte(`{"error":{"message":"x","field":"y"},"title":"z"}`))
+	f.Add([]byte(`{"error":"x\u0000\n"}`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		words := wordsOf(raw)
+		require.LessOrEqual(t, len(words), maxWords+len("…"))
+		require.NotContains(t, words, "\n")
+		require.True(t, utf8.ValidString(words))
+	})
+}

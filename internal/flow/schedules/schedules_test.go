@@ -1,0 +1,323 @@
+package schedules_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/flow/schedules"
+	"github.com/turnstone-run/turnstone/workflows"
+)
+
+// server is Temporal's part, in memory.
+type server struct {
+	client.ScheduleClient
+
+	all     map[string]*client.Schedule
+	changes []string         // "create id", "update id", "delete id"
+	broken  map[string]error // by id
+	types   map[string]string
+	race    bool // a schedule is there by the time it is created
+}
+
+func newServer() *server {
+	return &server{all: map[string]*client.Schedule{}, broken: map[string]error{}, types: map[string]string{}}
+}
+
+// stored is a schedule as the server hands it out: its memo is encoded.
+func stored(s client.Schedule) *client.Schedule {
+	if action, ok := s.Action.(*client.ScheduleWorkflowAction); ok {
+		encoded := *action
+		encoded.Memo = map[string]any{}
+		for name, v := range action.Memo {
+			p, err := converter.GetDefaultDataConverter().ToPayload(v)
+			if err == nil {
+				encoded.Memo[name] = p
+			}
+		}
+		s.Action = &encoded
+	}
+	return &s
+}
+
+func (s *server) Create(_ context.Context, o client.ScheduleOptions) (client.ScheduleHandle, error) {
+	if s.all[o.ID] != nil || s.race {
+		if s.race {
+			s.all[o.ID] = &client.Schedule{Action: &client.ScheduleWorkflowAction{}}
+		}
+		return nil, temporal.ErrScheduleAlreadyRunning
+	}
+	s.changes = append(s.changes, "create "+o.ID)
+	s.all[o.ID] = stored(client.Schedule{
+		Action: o.Action, Spec: &o.Spec, State: &client.ScheduleState{Paused: o.Paused},
+		Policy: &client.SchedulePolicies{Overlap: o.Overlap, CatchupWindow: o.CatchupWindow},
+	})
+	return nil, nil //nolint:nilnil // nobody wants it
+}
+
+func (s *server) GetHandle(_ context.Context, id string) client.ScheduleHandle {
+	return &handle{server: s, id: id}
+}
+
+type handle struct {
+	client.ScheduleHandle
+
+	server *server
+	id     string
+}
+
+func (h *handle) Describe(context.Context) (*client.ScheduleDescription, error) {
+	if err := h.server.broken[h.id]; err != nil {
+		return nil, err
+	}
+	found := h.server.all[h.id]
+	if found == nil {
+		return nil, serviceerror.NewNotFound("no schedule")
+	}
+	return &client.ScheduleDescription{Schedule: *found}, nil
+}
+
+func (h *handle) Update(_ context.Context, o client.ScheduleUpdateOptions) error {
+	next, err := o.DoUpdate(client.ScheduleUpdateInput{Description: client.ScheduleDescription{Schedule: *h.server.all[h.id]}})
+	if err != nil {
+		return err
+	}
+	h.server.changes = append(h.server.changes, "update "+h.id)
+	h.server.all[h.id] = stored(*next.Schedule)
+	return nil
+}
+
+func (h *handle) Delete(context.Context) error {
+	if h.server.all[h.id] == nil {
+		return serviceerror.NewNotFound("no schedule")
+	}
+	h.server.changes = append(h.server.changes, "delete "+h.id)
+	delete(h.server.all, h.id)
+	return nil
+}
+
+type entries []*client.ScheduleListEntry
+
+func (e *entries) HasNext() bool { return len(*e) > 0 }
+func (e *entries) Next() (*client.ScheduleListEntry, error) {
+	first := (*e)[0]
+	*e = (*e)[1:]
+	return first, nil
+}
+
+func (s *server) List(context.Context, client.ScheduleListOptions) (client.ScheduleListIterator, error) {
+	var out entries
+	for _, id := range slices.Sorted(maps.Keys(s.all)) {
+		entry := &client.ScheduleListEntry{ID: id}
+		entry.WorkflowType.Name = workflows.DefinedWorkflowType
+		if name := s.types[id]; name != "" {
+			entry.WorkflowType.Name = name
+		}
+		out = append(out, entry)
+	}
+	return &out, nil
+}
+
+// shelf holds definitions, version by version, one per page.
+type shelf map[agent.WorkflowKey][]agent.StoredWorkflow
+
+func (s shelf) put(t *testing.T, tag string, list ...agent.WorkflowSchedule) agent.StoredWorkflow {
+	t.Helper()
+	raw, err := json.Marshal(agent.WorkflowDefinition{Schedules: list})
+	require.NoError(t, err)
+	key := agent.WorkflowKey{Tenant: "acme", Owner: "ann", Tag: tag}
+	w := agent.StoredWorkflow{WorkflowKey: key, Version: int64(len(s[key])) + 1, Definition: raw}
+	s[key] = append(s[key], w)
+	return w
+}
+
+func (s shelf) remove(tag string) agent.StoredWorkflow {
+	key := agent.WorkflowKey{Tenant: "acme", Owner: "ann", Tag: tag}
+	w := agent.StoredWorkflow{WorkflowKey: key, Version: int64(len(s[key])) + 1, Deleted: true}
+	s[key] = append(s[key], w)
+	return w
+}
+
+func (s shelf) Workflow(_ context.Context, key agent.WorkflowKey, version int64) (agent.StoredWorkflow, error) {
+	all := s[key]
+	if version == 0 {
+		version = int64(len(all))
+		if version == 0 || all[version-1].Deleted {
+			return agent.StoredWorkflow{}, agent.FieldErrorf(agent.CodeNotFound, "workflow_tag", "gone")
+		}
+	}
+	if version > int64(len(all)) {
+		return agent.StoredWorkflow{}, agent.FieldErrorf(agent.CodeNotFound, "version", "none")
+	}
+	return all[version-1], nil
+}
+
+func (s shelf) Workflows(_ context.Context, q agent.WorkflowQuery) (agent.WorkflowPage, error) {
+	if q.Tenant != "*" {
+		return agent.WorkflowPage{}, errors.New("want all tenants")
+	}
+	var live []agent.StoredWorkflow
+	for _, all := range s {
+		if w := all[len(all)-1]; !w.Deleted {
+			live = append(live, w)
+		}
+	}
+	slices.SortFunc(live, func(a, b agent.StoredWorkflow) int { return len(a.Tag) - len(b.Tag) })
+	at := 0
+	if q.Token != "" {
+		if _, err := fmt.Sscan(q.Token, &at); err != nil {
+			return agent.WorkflowPage{}, err
+		}
+	}
+	var page agent.WorkflowPage
+	if at < len(live) {
+		page.Workflows = live[at : at+1]
+	}
+	if at+1 < len(live) {
+		page.Next = fmt.Sprint(at + 1)
+	}
+	return page, nil
+}
+
+func keeper(t *testing.T) (*schedules.Keeper, *server, shelf) {
+	t.Helper()
+	s, d := newServer(), shelf{}
+	k, err := schedules.New(schedules.Config{Schedules: s, Definitions: d})
+	require.NoError(t, err)
+	return k, s, d
+}
+
+func daily() agent.WorkflowSchedule {
+	return agent.WorkflowSchedule{ID: "daily", Cron: "0 9 * * *", TimeZone: "Europe/Zurich", Input: json.RawMessage(`{"a":1}`)}
+}
+
+func TestSyncCreatesUpdatesDeletes(t *testing.T) {
+	k, s, d := keeper(t)
+	w := d.put(t, "main", daily(), agent.WorkflowSchedule{ID: "often", IntervalSec: 300, Paused: true})
+	require.NoError(t, k.Sync(t.Context(), w))
+	require.Equal(t, []string{"create schedule/acme/ann/main/daily", "create schedule/acme/ann/main/often"}, s.changes)
+
+	got := s.all["schedule/acme/ann/main/daily"]
+	require.Equal(t, []string{"0 9 * * *"}, got.Spec.CronExpressions)
+	require.Equal(t, "Europe/Zurich", got.Spec.TimeZoneName)
+	require.Equal(t, enumspb.SCHEDULE_OVERLAP_POLICY_SKIP, got.Policy.Overlap)
+	require.Equal(t, time.Minute, got.Policy.CatchupWindow)
+	require.False(t, got.State.Paused)
+	action, ok := got.Action.(*client.ScheduleWorkflowAction)
+	require.True(t, ok)
+	require.Equal(t, workflows.DefinedWorkflowType, action.Workflow)
+	require.Equal(t, workflows.TaskQueue, action.TaskQueue)
+	require.Equal(t, "workflow/acme/ann/main/daily", action.ID)
+	require.Equal(t, []any{agent.RunRequest{
+		Owner: "ann", Tag: "main", Input: json.RawMessage(`{"a":1}`), Context: agent.InvocationContext{Tenant: "acme"},
+	}}, action.Args, "no version: the newest when it starts")
+	often := s.all["schedule/acme/ann/main/often"]
+	require.Equal(t, []client.ScheduleIntervalSpec{{Every: 5 * time.Minute}}, often.Spec.Intervals)
+	require.True(t, often.State.Paused)
+
+	s.changes = nil
+	require.NoError(t, k.Sync(t.Context(), w))
+	require.Empty(t, s.changes, "nothing changed")
+
+	changed := daily()
+	changed.Cron = "0 10 * * *"
+	w = d.put(t, "main", changed)
+	require.NoError(t, k.Sync(t.Context(), w))
+	require.Equal(t, []string{"update schedule/acme/ann/main/daily", "delete schedule/acme/ann/main/often"}, s.changes)
+	require.Equal(t, []string{"0 10 * * *"}, s.all["schedule/acme/ann/main/daily"].Spec.CronExpressions)
+
+	s.changes = nil
+	require.NoError(t, k.Sync(t.Context(), d.remove("main")))
+	require.Equal(t, []string{"delete schedule/acme/ann/main/daily"}, s.changes)
+	require.Empty(t, s.all)
+}
+
+func TestSyncOfASlowCallerFollowsTheNewest(t *testing.T) {
+	k, s, d := keeper(t)
+	first := d.put(t, "main", daily())
+	require.NoError(t, k.Sync(t.Context(), d.put(t, "main", agent.WorkflowSchedule{ID: "often", IntervalSec: 300})))
+	require.NoError(t, k.Sync(t.Context(), first))
+	require.Equal(t, []string{"schedule/acme/ann/main/often"}, slices.Collect(maps.Keys(s.all)))
+	d.remove("main")
+	require.NoError(t, k.Sync(t.Context(), first))
+	require.NoError(t, k.Reconcile(t.Context()))
+	require.Empty(t, s.all)
+}
+
+func TestAPersonsPauseStays(t *testing.T) {
+	k, s, d := keeper(t)
+	w := d.put(t, "main", daily())
+	require.NoError(t, k.Sync(t.Context(), w))
+	s.all["schedule/acme/ann/main/daily"].State.Paused = true
+	require.NoError(t, k.Reconcile(t.Context()))
+	require.True(t, s.all["schedule/acme/ann/main/daily"].State.Paused)
+}
+
+func TestSomebodyElseIsFaster(t *testing.T) {
+	k, s, d := keeper(t)
+	s.race = true
+	require.NoError(t, k.Sync(t.Context(), d.put(t, "main", daily())))
+	require.Equal(t, []string{"update schedule/acme/ann/main/daily"}, s.changes)
+}
+
+func TestReconcile(t *testing.T) {
+	k, s, d := keeper(t)
+	d.put(t, "a", daily())
+	d.put(t, "bb", daily())
+	d.put(t, "ccc")
+	for id, kind := range map[string]string{
+		"schedule/acme/ann/gone/daily": "", "schedule/acme/ann/ccc/old": "", "schedule/other": "SomethingElse", "nightly": "",
+	} {
+		s.all[id], s.types[id] = &client.Schedule{Action: &client.ScheduleWorkflowAction{}}, kind
+	}
+	require.NoError(t, k.Reconcile(t.Context()))
+	require.Equal(t, []string{
+		"nightly", "schedule/acme/ann/a/daily", "schedule/acme/ann/bb/daily", "schedule/other",
+	}, slices.Sorted(maps.Keys(s.all)), "what is not ours stays")
+	s.changes = nil
+	require.NoError(t, k.Reconcile(t.Context()))
+	require.Empty(t, s.changes)
+}
+
+func TestOneThatGoesWrongDoesNotStopTheOthers(t *testing.T) {
+	k, s, d := keeper(t)
+	d.put(t, "a", daily())
+	d.put(t, "bb", daily())
+	s.broken["schedule/acme/ann/a/daily"] = errors.New("away")
+	err := k.Reconcile(t.Context())
+	require.Equal(t, agent.CodeUnavailable, agent.CodeOf(err))
+	require.ErrorContains(t, err, "schedule/acme/ann/a/daily")
+	require.Contains(t, s.all, "schedule/acme/ann/bb/daily")
+}
+
+func TestRunEndsWithItsContext(t *testing.T) {
+	k, s, d := keeper(t)
+	d.put(t, "a", daily())
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- k.Run(ctx, time.Hour) }()
+	stop()
+	require.NoError(t, <-done)
+	require.Len(t, s.all, 1, "the first round comes at once")
+	require.Equal(t, agent.CodeInvalid, agent.CodeOf(k.Run(t.Context(), 0)))
+}
+
+func TestConfig(t *testing.T) {
+	_, err := schedules.New(schedules.Config{Definitions: shelf{}})
+	require.ErrorContains(t, err, "Schedules is missing")
+	_, err = schedules.New(schedules.Config{Schedules: newServer()})
+	require.ErrorContains(t, err, "Definitions is missing")
+}

@@ -1,0 +1,177 @@
+package inbox_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/gateway"
+	"github.com/turnstone-run/turnstone/internal/inbox"
+)
+
+// frontend is a Temporal that only notes what it is asked.
+type frontend struct {
+	client.Client
+
+	started  map[string]agent.RunRequest
+	signals  []string
+	gone     bool // what is signalled does not exist
+	finished bool // what is described has ended
+}
+
+func (f *frontend) ExecuteWorkflow(_ context.Context, o client.StartWorkflowOptions, workflow any, args ...any) (client.WorkflowRun, error) {
+	if _, ok := f.started[o.ID]; ok {
+		return nil, serviceerror.NewWorkflowExecutionAlreadyStarted("", "", "")
+	}
+	if workflow != "DefinedWorkflow" || o.TaskQueue != "turnstone" {
+		return nil, fmt.Errorf("%v on %s", workflow, o.TaskQueue)
+	}
+	f.started[o.ID] = args[0].(agent.RunRequest)
+	return nil, nil //nolint:nilnil // nobody looks at it
+}
+
+func (f *frontend) SignalWorkflow(_ context.Context, id, _, name string, arg any) error {
+	if f.gone {
+		return serviceerror.NewNotFound("")
+	}
+	f.signals = append(f.signals, fmt.Sprintf("%s %s %v", id, name, arg))
+	return nil
+}
+
+func (f *frontend) DescribeWorkflowExecution(context.Context, string, string) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
+	status := enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING
+	if f.finished {
+		status = enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED
+	}
+	return &workflowservice.DescribeWorkflowExecutionResponse{WorkflowExecutionInfo: &workflowpb.WorkflowExecutionInfo{Status: status}}, nil
+}
+
+// flowStore has one definition, main of ops, and runs.
+type flowStore struct {
+	inbox.Store
+	inbox.Definitions
+
+	runs map[string]agent.Run
+}
+
+func (s *flowStore) Workflow(_ context.Context, key agent.WorkflowKey, version int64) (agent.StoredWorkflow, error) {
+	if key.Tag != "main" || key.Tenant != "acme" {
+		return agent.StoredWorkflow{}, agent.FieldErrorf(agent.CodeNotFound, "workflow_tag", "there is no workflow")
+	}
+	key.Owner = "ops"
+	return agent.StoredWorkflow{WorkflowKey: key, Version: max(version, 1), Deleted: version == 9}, nil
+}
+
+func (s *flowStore) Run(_ context.Context, tenant, id string) (agent.Run, error) {
+	r, ok := s.runs[id]
+	if !ok || tenant != gateway.AnyTenant && tenant != r.Tenant {
+		return agent.Run{}, agent.FieldErrorf(agent.CodeNotFound, "run_id", "there is no run")
+	}
+	return r, nil
+}
+
+func (s *flowStore) FinishRun(_ context.Context, _, id string, status agent.RunStatus, failure *agent.Failure, at time.Time) error {
+	r := s.runs[id]
+	if r.Status == agent.RunRunning {
+		r.Status, r.Error, r.FinishedAt = status, failure, &at
+	}
+	s.runs[id] = r
+	return nil
+}
+
+func runner() (*inbox.Inbox, *frontend, *flowStore) {
+	f, s := &frontend{started: map[string]agent.RunRequest{}}, &flowStore{runs: map[string]agent.Run{}}
+	return inbox.New(inbox.Config{Runs: &inbox.Runs{Temporal: f, TaskQueue: "turnstone"}, Store: s, Definitions: s}), f, s
+}
+
+func requireFault(t *testing.T, code agent.Code, field string, err error) {
+	t.Helper()
+	require.Equal(t, code, agent.CodeOf(err), "%v", err)
+	require.Equal(t, field, agent.FailureOf(err).Field, "%v", err)
+}
+
+func TestStartRun(t *testing.T) {
+	b, f, s := runner()
+	ask := agent.RunRequest{Tag: "main", Input: json.RawMessage(`{"price":1.50}`), Context: agent.InvocationContext{Tenant: "acme", UserID: "u1"}}
+	first, err := b.StartRun(t.Context(), ask, "k1")
+	require.NoError(t, err)
+	require.Equal(t, gateway.RunReceipt{RunID: first.RunID, WorkflowID: "workflow/acme/ops/main/" + first.RunID, Owner: "ops", Tag: "main"}, first)
+	want := ask
+	want.RunID, want.Owner = first.RunID, "ops"
+	require.Equal(t, want, f.started[first.WorkflowID])
+	again, err := b.StartRun(t.Context(), ask, "k1")
+	require.NoError(t, err)
+	first.Joined = true
+	require.Equal(t, first, again)
+	require.Len(t, f.started, 1)
+	other, err := b.StartRun(t.Context(), ask, "")
+	require.NoError(t, err)
+	require.NotEqual(t, first.RunID, other.RunID)
+
+	s.runs["mine"] = agent.Run{RunID: "mine", WorkflowID: "by hand", WorkflowKey: agent.WorkflowKey{Tenant: "acme", Owner: "ops", Tag: "main"}}
+	s.runs["theirs"] = agent.Run{RunID: "theirs", WorkflowKey: agent.WorkflowKey{Tenant: "evil", Owner: "ops", Tag: "main"}}
+	ask.RunID = "mine"
+	joined, err := b.StartRun(t.Context(), ask, "")
+	require.NoError(t, err)
+	require.Equal(t, "by hand", joined.WorkflowID)
+	require.True(t, joined.Joined)
+	ask.RunID = "theirs"
+	_, err = b.StartRun(t.Context(), ask, "")
+	requireFault(t, agent.CodeConflict, "run_id", err)
+	ask.RunID, ask.Version = "", 9
+	_, err = b.StartRun(t.Context(), ask, "")
+	requireFault(t, agent.CodeConflict, "version", err)
+	ask.Tag, ask.Version = "other", 0
+	_, err = b.StartRun(t.Context(), ask, "")
+	requireFault(t, agent.CodeNotFound, "workflow_tag", err)
+	require.Len(t, f.started, 2)
+}
+
+func TestRunWhoseWorkflowIsGone(t *testing.T) {
+	b, f, s := runner()
+	live := agent.Run{RunID: "r1", WorkflowID: "w1", WorkflowKey: agent.WorkflowKey{Tenant: "acme"}, Status: agent.RunRunning}
+	s.runs["r1"] = live
+	got, err := b.Run(t.Context(), "acme", "r1")
+	require.NoError(t, err)
+	require.Equal(t, live, got)
+	_, err = b.Run(t.Context(), "evil", "r1")
+	requireFault(t, agent.CodeNotFound, "run_id", err)
+	f.finished = true
+	got, err = b.Run(t.Context(), gateway.AnyTenant, "r1")
+	require.NoError(t, err)
+	require.Equal(t, agent.RunFailed, got.Status)
+	require.Contains(t, got.Error.Message, "terminated")
+}
+
+func TestCancelRun(t *testing.T) {
+	b, f, s := runner()
+	s.runs["r1"] = agent.Run{RunID: "r1", WorkflowID: "w1", WorkflowKey: agent.WorkflowKey{Tenant: "acme"}, Status: agent.RunRunning}
+	requireFault(t, agent.CodeNotFound, "run_id", b.CancelRun(t.Context(), "evil", "r1", agent.CancelRequest{}))
+	require.NoError(t, b.CancelRun(t.Context(), "acme", "r1", agent.CancelRequest{Reason: "wrong", By: "ops"}))
+	require.Equal(t, []string{"w1 cancel {wrong ops}"}, f.signals)
+	require.Equal(t, agent.RunRunning, s.runs["r1"].Status, "the workflow says when it has ended")
+	f.gone = true
+	require.NoError(t, b.CancelRun(t.Context(), "acme", "r1", agent.CancelRequest{}))
+	require.Equal(t, agent.RunCancelled, s.runs["r1"].Status)
+	requireFault(t, agent.CodeConflict, "", b.CancelRun(t.Context(), "acme", "r1", agent.CancelRequest{}))
+}
+
+func TestWithoutDefinitions(t *testing.T) {
+	b := inbox.New(inbox.Config{})
+	_, err := b.Workflow(t.Context(), agent.WorkflowKey{}, 0)
+	requireFault(t, agent.CodeUnavailable, "", err)
+	_, err = b.PutWorkflow(t.Context(), gateway.WorkflowPut{})
+	requireFault(t, agent.CodeUnavailable, "", err)
+	_, err = b.StartRun(t.Context(), agent.RunRequest{}, "")
+	requireFault(t, agent.CodeUnavailable, "", err)
+}

@@ -1,0 +1,186 @@
+package kube_test
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/kube"
+)
+
+const namespace = "agents"
+
+// world is a cluster without nodes: the test plays the Job controller and the kubelet.
+type world struct {
+	*fake.Clientset
+	*kube.Cluster
+
+	t    *testing.T
+	mu   sync.Mutex
+	told []string
+	logs string
+}
+
+func newWorld(t *testing.T, change func(*kube.Config)) *world {
+	t.Helper()
+	w := &world{Clientset: fake.NewClientset(), t: t, logs: "{}\n"}
+	uids := 0
+	w.PrependReactor("create", "jobs", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		job := a.(clienttesting.CreateAction).GetObject().(*batchv1.Job)
+		uids++
+		job.UID = types.UID(string(rune('a' + uids)))
+		return false, nil, nil
+	})
+	w.PrependReactor("get", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		if a.GetSubresource() != "log" {
+			return false, nil, nil
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return true, &runtime.Unknown{Raw: []byte(w.logs)}, nil
+	})
+	cfg := kube.Config{
+		Client: w, Namespace: namespace, Images: []string{"registry.example/tool"}, Interpreter: "python:3.13", PollInterval: 20 * time.Millisecond,
+	}
+	if change != nil {
+		change(&cfg)
+	}
+	var err error
+	w.Cluster, err = kube.New(cfg)
+	require.NoError(t, err)
+	return w
+}
+
+// ask is a call's container.
+func (w *world) ask() agent.Container {
+	return agent.Container{
+		Tenant: "acme", TurnID: "turn-1", Key: "turn-1/1/call", Attempt: 1, Image: "registry.example/tool:1", Input: json.RawMessage(`{"n":1}`),
+		Report: func(message string) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.told = append(w.told, message)
+		},
+	}
+}
+
+func (w *world) reports() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return append([]string(nil), w.told...)
+}
+
+// answer is what Run returned.
+type answer struct {
+	agent.ContainerResult
+
+	err error
+}
+
+// run runs in the background.
+func (w *world) run(ctx context.Context, in agent.Container) <-chan answer {
+	done := make(chan answer, 1)
+	go func() {
+		r, err := w.Run(ctx, in)
+		done <- answer{r, err}
+	}()
+	return done
+}
+
+func (w *world) wait(done <-chan answer) answer {
+	w.t.Helper()
+	select {
+	case a := <-done:
+		return a
+	case <-time.After(20 * time.Second):
+		require.FailNow(w.t, "the run does not end")
+		return answer{}
+	}
+}
+
+func (w *world) jobs() []batchv1.Job {
+	w.t.Helper()
+	list, err := w.BatchV1().Jobs(namespace).List(w.t.Context(), metav1.ListOptions{})
+	require.NoError(w.t, err)
+	return list.Items
+}
+
+// started waits for the one Job to run, and gives it a pod.
+func (w *world) started() (*batchv1.Job, *corev1.Pod) {
+	w.t.Helper()
+	var job *batchv1.Job
+	require.Eventually(w.t, func() bool {
+		jobs := w.jobs()
+		if len(jobs) != 1 || *jobs[0].Spec.Suspend {
+			return false
+		}
+		job = &jobs[0]
+		return true
+	}, 10*time.Second, 5*time.Millisecond)
+	return job, w.pod(job, "pod-1")
+}
+
+func (w *world) pod(job *batchv1.Job, name string) *corev1.Pod {
+	w.t.Helper()
+	pod, err := w.CoreV1().Pods(namespace).Create(w.t.Context(), &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, Namespace: namespace, Labels: map[string]string{batchv1.JobNameLabel: job.Name},
+			OwnerReferences: []metav1.OwnerReference{{Kind: "Job", Name: job.Name, UID: job.UID, Controller: new(true)}},
+		},
+	}, metav1.CreateOptions{})
+	require.NoError(w.t, err)
+	return pod
+}
+
+// is changes a pod's container to a state.
+func (w *world) is(pod *corev1.Pod, state corev1.ContainerState) {
+	w.t.Helper()
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "agent", State: state}}
+	_, err := w.CoreV1().Pods(namespace).UpdateStatus(w.t.Context(), pod, metav1.UpdateOptions{})
+	require.NoError(w.t, err)
+}
+
+func (w *world) waits(pod *corev1.Pod, reason, message string) {
+	w.is(pod, corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}})
+}
+
+func (w *world) ends(pod *corev1.Pod, code int32, reason, message string) {
+	w.is(pod, corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code, Reason: reason, Message: message}})
+}
+
+// finish ends a Job with a condition.
+func (w *world) finish(job *batchv1.Job, kind batchv1.JobConditionType, reason string) {
+	w.t.Helper()
+	job.Status.Conditions = append(job.Status.Conditions, batchv1.JobCondition{Type: kind, Status: corev1.ConditionTrue, Reason: reason})
+	_, err := w.BatchV1().Jobs(namespace).UpdateStatus(w.t.Context(), job, metav1.UpdateOptions{})
+	require.NoError(w.t, err)
+}
+
+// wrote says what the container has written.
+func (w *world) wrote(logs string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.logs = logs
+}
+
+// verbs are the requests for a resource, in order, without those that only look.
+func (w *world) verbs(resource string) []string {
+	var verbs []string
+	for _, a := range w.Actions() {
+		if a.GetResource().Resource == resource && a.GetVerb() != "get" && a.GetVerb() != "watch" && a.GetVerb() != "list" && a.GetSubresource() == "" {
+			verbs = append(verbs, a.GetVerb())
+		}
+	}
+	return verbs
+}

@@ -1,0 +1,281 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// sight is what was seen of a Job at one time.
+type sight struct {
+	job *batchv1.Job
+	pod *corev1.Pod // the newest; nil: none yet
+}
+
+// follow looks at the Job until it has finished, and answers what became of it.
+func (r *run) follow(ctx context.Context) (agent.ContainerResult, error) {
+	changes := r.watch(ctx)
+	defer changes.stop()
+	tick := time.NewTicker(r.c.cfg.PollInterval)
+	defer tick.Stop()
+	var troubled time.Time // since when the image cannot be had
+	for {
+		seen, err := r.look(ctx)
+		switch {
+		case apierrors.IsNotFound(err):
+			return agent.ContainerResult{Failure: gone()}, nil
+		case err != nil && definite(err):
+			return agent.ContainerResult{}, agent.Errorf(agent.CodeUnavailable, op, "the cluster refuses: %s", clip(err.Error(), maxAPIMessage))
+		case err != nil:
+			return agent.ContainerResult{}, &agent.Error{Code: agent.CodeUnavailable, Op: op, Err: err}
+		case seen.job.UID != r.job.UID:
+			return agent.ContainerResult{Failure: gone()}, nil
+		}
+		if done, ok := finished(seen.job); ok {
+			return r.collect(ctx, seen, done)
+		}
+		what, trouble := progress(seen.pod)
+		r.report(what)
+		switch {
+		case trouble == nil:
+			troubled = time.Time{}
+		case troubled.IsZero():
+			troubled = time.Now()
+		}
+		if trouble != nil && (trouble.final || time.Since(troubled) >= r.c.cfg.PullPatience) {
+			r.remove(ctx)
+			return agent.ContainerResult{Failure: &agent.Failure{
+				Type: string(agent.CodeUnavailable), Message: what + "; the container did not start", Field: "image",
+			}}, nil
+		}
+		if err := changes.wait(ctx, tick.C); err != nil {
+			return agent.ContainerResult{}, err
+		}
+	}
+}
+
+// look reads the Job and its pods.
+func (r *run) look(ctx context.Context) (sight, error) {
+	job, err := call(ctx, func(ctx context.Context) (*batchv1.Job, error) {
+		return r.c.cfg.Client.BatchV1().Jobs(r.c.cfg.Namespace).Get(ctx, r.job.Name, metav1.GetOptions{})
+	})
+	if err != nil {
+		return sight{}, err
+	}
+	pods, err := call(ctx, func(ctx context.Context) (*corev1.PodList, error) {
+		return r.c.cfg.Client.CoreV1().Pods(r.c.cfg.Namespace).List(ctx, metav1.ListOptions{LabelSelector: r.podSelector()})
+	})
+	if err != nil {
+		return sight{}, err
+	}
+	s := sight{job: job}
+	for i := range pods.Items {
+		p := &pods.Items[i]
+		if metav1.IsControlledBy(p, job) && (s.pod == nil || s.pod.CreationTimestamp.Before(&p.CreationTimestamp)) {
+			s.pod = p
+		}
+	}
+	return s, nil
+}
+
+func (r *run) podSelector() string { return batchv1.JobNameLabel + "=" + r.job.Name }
+
+// finished is the condition with which a Job has ended.
+func finished(job *batchv1.Job) (batchv1.JobCondition, bool) {
+	i := slices.IndexFunc(job.Status.Conditions, func(c batchv1.JobCondition) bool {
+		return c.Status == corev1.ConditionTrue && (c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed)
+	})
+	if i < 0 {
+		return batchv1.JobCondition{}, false
+	}
+	return job.Status.Conditions[i], true
+}
+
+// trouble keeps a container from starting; final when waiting mends nothing.
+type trouble struct{ final bool }
+
+// troubles are the reasons for which a container waits in vain.
+func troubles(reason string) *trouble {
+	switch reason {
+	case "InvalidImageName", "ErrImageNeverPull":
+		return &trouble{final: true}
+	case "ErrImagePull", "ImagePullBackOff", "ImageInspectError", "RegistryUnavailable", "SignatureValidationFailed",
+		"CreateContainerConfigError", "CreateContainerError", "RunContainerError":
+		return &trouble{}
+	default:
+		return nil
+	}
+}
+
+// progress says in a few words what a pod does.
+func progress(pod *corev1.Pod) (string, *trouble) {
+	if pod == nil {
+		return "waiting for a pod", nil
+	}
+	for i := range pod.Status.ContainerStatuses {
+		state := &pod.Status.ContainerStatuses[i].State
+		switch {
+		case state.Running != nil:
+			return "running", nil
+		case state.Terminated != nil:
+			return "finishing", nil
+		case state.Waiting != nil:
+			return reasoned("starting", state.Waiting.Reason, state.Waiting.Message), troubles(state.Waiting.Reason)
+		}
+	}
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+			return reasoned("pending", c.Reason, c.Message), nil
+		}
+	}
+	if pod.Spec.NodeName != "" {
+		return "scheduled", nil
+	}
+	return "pending", nil
+}
+
+func reasoned(what, reason, message string) string {
+	for _, more := range []string{reason, message} {
+		if more != "" {
+			what += ": " + strings.Join(strings.Fields(clip(more, 300)), " ")
+		}
+	}
+	return what
+}
+
+// changes tells that the Job or its pods may have changed. A watch that breaks off is opened again with the next tick.
+type changes struct {
+	open func() []watch.Interface
+	now  []watch.Interface
+}
+
+func (r *run) watch(ctx context.Context) *changes {
+	byName := metav1.ListOptions{FieldSelector: "metadata.name=" + r.job.Name}
+	byLabel := metav1.ListOptions{LabelSelector: r.podSelector()}
+	c := &changes{open: func() []watch.Interface {
+		var opened []watch.Interface
+		if w, err := r.c.cfg.Client.BatchV1().Jobs(r.c.cfg.Namespace).Watch(ctx, byName); err == nil {
+			opened = append(opened, w)
+		}
+		if w, err := r.c.cfg.Client.CoreV1().Pods(r.c.cfg.Namespace).Watch(ctx, byLabel); err == nil {
+			opened = append(opened, w)
+		}
+		return opened
+	}}
+	c.now = c.open()
+	return c
+}
+
+func (c *changes) stop() {
+	for _, w := range c.now {
+		w.Stop()
+	}
+	c.now = nil
+}
+
+// wait returns when something may have changed, or at the tick.
+func (c *changes) wait(ctx context.Context, tick <-chan time.Time) error {
+	var first, second <-chan watch.Event
+	if len(c.now) > 0 {
+		first = c.now[0].ResultChan()
+	}
+	if len(c.now) > 1 {
+		second = c.now[1].ResultChan()
+	}
+	var ok bool
+	select {
+	case <-ctx.Done():
+		return agent.Interrupted(ctx, op)
+	case _, ok = <-first:
+	case _, ok = <-second:
+	case <-tick:
+		if len(c.now) < 2 { // one was refused or broke off
+			c.stop()
+			c.now = c.open()
+		}
+		return nil
+	}
+	if !ok {
+		c.stop()
+	}
+	return nil
+}
+
+// collect answers what became of a finished Job.
+func (r *run) collect(ctx context.Context, seen sight, done batchv1.JobCondition) (agent.ContainerResult, error) {
+	var result agent.ContainerResult
+	ended := terminated(seen.pod)
+	var message string
+	if ended != nil {
+		result.ExitCode, message = ended.ExitCode, ended.Message
+	}
+	if seen.pod != nil {
+		out, err := call(ctx, func(ctx context.Context) (output, error) { return r.logs(ctx, seen.pod.Name) })
+		switch {
+		case err == nil:
+			result.Logs, result.LogsCut = out.text, out.cut
+		case ctx.Err() != nil:
+			return result, agent.Interrupted(ctx, op)
+		case !definite(err):
+			return result, &agent.Error{Code: agent.CodeUnavailable, Op: op, Err: err} // the next attempt reads them
+		}
+	}
+	result.Result, result.Logs = resultOf(message, result.Logs)
+	if done.Type == batchv1.JobComplete {
+		if seen.pod == nil {
+			result.Failure = &agent.Failure{Type: agent.OutcomeUnknown, Message: "the container has succeeded, and its pod is gone with what it answered"}
+		}
+		return result, nil
+	}
+	result.Failure = r.failed(seen.pod, ended, done, result.Logs)
+	return result, nil
+}
+
+func terminated(pod *corev1.Pod) *corev1.ContainerStateTerminated {
+	if pod == nil {
+		return nil
+	}
+	for i := range pod.Status.ContainerStatuses {
+		if t := pod.Status.ContainerStatuses[i].State.Terminated; t != nil {
+			return t
+		}
+	}
+	return nil
+}
+
+// maxQuote is what a failure quotes of a container's logs, in bytes of their end.
+const maxQuote = 2 << 10
+
+// failed says why a container did not succeed.
+func (r *run) failed(pod *corev1.Pod, ended *corev1.ContainerStateTerminated, done batchv1.JobCondition, logs string) *agent.Failure {
+	f := &agent.Failure{Type: string(agent.CodeInvalid)}
+	switch {
+	case done.Reason == batchv1.JobReasonDeadlineExceeded, pod != nil && pod.Status.Reason == "DeadlineExceeded":
+		f.Type, f.Message = string(agent.CodeUnavailable), fmt.Sprintf("the container took longer than %s and was stopped", r.req.timeout)
+		if what, _ := progress(pod); ended == nil && what != "running" {
+			f.Message += " (" + what + ")"
+		}
+	case ended != nil && ended.Reason == "OOMKilled":
+		f.Type, f.Message = string(agent.CodeOverflow), fmt.Sprintf("the container used more than its %s of memory", r.req.memory.String())
+	case pod != nil && pod.Status.Reason == "Evicted":
+		f.Type, f.Message = string(agent.CodeOverflow), reasoned("the container was evicted", pod.Status.Message, "")
+	case ended != nil:
+		f.Message = fmt.Sprintf("the container exited with code %d", ended.ExitCode)
+	default:
+		f.Type, f.Message = string(agent.CodeUnavailable), reasoned("the job failed", done.Reason, done.Message)
+	}
+	if end := strings.TrimSpace(tail(logs, maxQuote)); end != "" {
+		f.Message += ":\n" + end
+	}
+	return f
+}

@@ -1,0 +1,267 @@
+package openapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// The bounds of a document. Those of values keep what is decoded within some hundred megabytes.
+const (
+	MaxBytes = 16 << 20
+
+	maxJSONValues = 3_000_000
+	maxYAMLValues = 1_500_000
+	maxDepth      = 250
+)
+
+// decode reads JSON or YAML into maps, slices, strings, bools, nil and [json.Number].
+func decode(data []byte) (any, error) {
+	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
+	if len(data) > MaxBytes {
+		return nil, agent.Errorf(agent.CodeOverflow, "", "is %d bytes, at most %d", len(data), MaxBytes)
+	}
+	switch start := bytes.TrimLeft(data, " \t\r\n"); {
+	case len(start) == 0:
+		return nil, agent.Errorf(agent.CodeInvalid, "", "is empty")
+	case start[0] == '{', start[0] == '[':
+		return decodeJSON(data)
+	case start[0] == '<':
+		return nil, agent.Errorf(agent.CodeInvalid, "", "is neither JSON nor YAML: it begins like a web page")
+	default:
+		return decodeYAML(data)
+	}
+}
+
+// separators counts what stands between values: an upper bound of how many there are, seen before memory is spent on them.
+func separators(data []byte, marks string) int {
+	n := 1
+	for _, mark := range []byte(marks) {
+		n += bytes.Count(data, []byte{mark})
+	}
+	return n
+}
+
+func tooMany(most int) error {
+	return agent.Errorf(agent.CodeOverflow, "", "has more than %d values", most)
+}
+
+func decodeJSON(data []byte) (any, error) {
+	if separators(data, ",[{") > maxJSONValues {
+		return nil, tooMany(maxJSONValues)
+	}
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.UseNumber()
+	var v any
+	if err := d.Decode(&v); err != nil {
+		return nil, agent.Errorf(agent.CodeInvalid, "", "is not well-formed JSON: %s", clip(err.Error(), 200))
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return nil, agent.Errorf(agent.CodeInvalid, "", "is not well-formed JSON: there is something behind the first value")
+	}
+	if deeper(v, maxDepth) {
+		return nil, agent.Errorf(agent.CodeOverflow, "", "is nested more than %d deep", maxDepth)
+	}
+	return v, nil
+}
+
+// deeper reports whether a value is nested more than a number of levels deep.
+func deeper(v any, levels int) bool {
+	if levels < 0 {
+		return true
+	}
+	switch v := v.(type) {
+	case map[string]any:
+		for _, member := range v {
+			if deeper(member, levels-1) {
+				return true
+			}
+		}
+	case []any:
+		for _, element := range v {
+			if deeper(element, levels-1) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func decodeYAML(data []byte) (v any, err error) {
+	if separators(data, ",[{\n") > maxYAMLValues {
+		return nil, tooMany(maxYAMLValues)
+	}
+	defer func() { // a fault of the parser is one of the document
+		if p := recover(); p != nil {
+			v, err = nil, agent.Errorf(agent.CodeInvalid, "", "is YAML that cannot be read")
+		}
+	}()
+	var doc yaml.Node
+	if err := yaml.Unmarshal(data, &doc); err != nil {
+		return nil, agent.Errorf(agent.CodeInvalid, "", "is not well-formed YAML: %s", clip(err.Error(), 200))
+	}
+	r := yamlReader{anchors: map[*yaml.Node]sized{}}
+	s, err := r.value(&doc, maxDepth)
+	return s.value, err
+}
+
+// yamlReader turns nodes into values. What an alias refers to is one value however often it is referred to, and its size counts each time:
+// a document of few bytes that stands for many is refused.
+type yamlReader struct{ anchors map[*yaml.Node]sized }
+
+type sized struct {
+	value any
+	size  int // values in it, itself included, aliases as if written out
+	open  bool
+}
+
+func (r *yamlReader) value(n *yaml.Node, levels int) (sized, error) {
+	if levels < 0 {
+		return sized{}, agent.Errorf(agent.CodeOverflow, "", "line %d is nested more than %d deep", n.Line, maxDepth)
+	}
+	if n.Anchor != "" {
+		r.anchors[n] = sized{open: true}
+	}
+	s, err := r.read(n, levels)
+	if err == nil && s.size > maxYAMLValues {
+		err = agent.Errorf(agent.CodeOverflow, "", "has more than %d values once its aliases are written out", maxYAMLValues)
+	}
+	if err == nil && n.Anchor != "" {
+		r.anchors[n] = s
+	}
+	return s, err
+}
+
+func (r *yamlReader) read(n *yaml.Node, levels int) (sized, error) {
+	switch n.Kind {
+	case yaml.DocumentNode:
+		if len(n.Content) != 1 {
+			return sized{}, agent.Errorf(agent.CodeInvalid, "", "is no single YAML document")
+		}
+		return r.value(n.Content[0], levels)
+	case yaml.AliasNode:
+		s, known := r.anchors[n.Alias]
+		if !known || s.open {
+			return sized{}, agent.Errorf(agent.CodeInvalid, "", "line %d: the alias %q refers to what it is a part of", n.Line, clip(n.Value, 60))
+		}
+		return s, nil
+	case yaml.SequenceNode:
+		all, size := make([]any, len(n.Content)), 1
+		for i, element := range n.Content {
+			s, err := r.value(element, levels-1)
+			if err != nil {
+				return sized{}, err
+			}
+			all[i], size = s.value, size+s.size
+		}
+		return sized{value: all, size: size}, nil
+	case yaml.MappingNode:
+		return r.mapping(n, levels)
+	case yaml.ScalarNode:
+		return sized{value: scalar(n), size: 1}, nil
+	default:
+		return sized{}, agent.Errorf(agent.CodeInvalid, "", "is empty")
+	}
+}
+
+func (r *yamlReader) mapping(n *yaml.Node, levels int) (sized, error) {
+	all, size := make(map[string]any, len(n.Content)/2), 1
+	merged := map[string]any{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key := n.Content[i]
+		if key.Kind == yaml.AliasNode {
+			key = key.Alias
+		}
+		if key.Kind != yaml.ScalarNode {
+			return sized{}, agent.Errorf(agent.CodeInvalid, "", "line %d: a key is no scalar", key.Line)
+		}
+		s, err := r.value(n.Content[i+1], levels-1)
+		if err != nil {
+			return sized{}, err
+		}
+		size += s.size
+		if key.ShortTag() == "!!merge" {
+			merge(merged, s.value)
+			continue
+		}
+		all[key.Value] = s.value
+	}
+	for name, v := range merged {
+		if _, own := all[name]; !own {
+			all[name] = v
+		}
+	}
+	return sized{value: all, size: size}, nil
+}
+
+// merge is what << means: of several mappings the first that has a key.
+func merge(into map[string]any, from any) {
+	switch from := from.(type) {
+	case map[string]any:
+		for name, v := range from {
+			if _, there := into[name]; !there {
+				into[name] = v
+			}
+		}
+	case []any:
+		for _, one := range from {
+			if m, ok := one.(map[string]any); ok {
+				merge(into, m)
+			}
+		}
+	}
+}
+
+// scalar keeps what JSON has no form for, dates above all, as the text that stands there.
+func scalar(n *yaml.Node) any {
+	switch n.ShortTag() {
+	case "!!null":
+		return nil
+	case "!!bool":
+		return strings.EqualFold(n.Value, "true")
+	case "!!int":
+		var whole int64
+		if err := n.Decode(&whole); err == nil {
+			return json.Number(strconv.FormatInt(whole, 10))
+		}
+		return number(n)
+	case "!!float":
+		return number(n)
+	default:
+		return n.Value
+	}
+}
+
+func number(n *yaml.Node) any {
+	if json.Valid([]byte(n.Value)) {
+		return json.Number(n.Value)
+	}
+	var f float64
+	if err := n.Decode(&f); err != nil {
+		return n.Value
+	}
+	text, err := json.Marshal(f)
+	if err != nil { // infinite, or none
+		return n.Value
+	}
+	return json.Number(text)
+}
+
+// clip bounds a text that is quoted, in bytes.
+func clip(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	return fmt.Sprintf("%s…", strings.ToValidUTF8(s[:most], ""))
+}
+
+// DecodeJSON reads one JSON value; numbers are [json.Number]. Errors continue a sentence: "is not well-formed JSON".
+func DecodeJSON(data []byte) (any, error) { return decodeJSON(data) }

@@ -1,0 +1,502 @@
+package openapi
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+func address(t *testing.T, text string) *url.URL {
+	t.Helper()
+	u, err := url.Parse(text)
+	require.NoError(t, err)
+	return u
+}
+
+// document parses a document at https://api.example.com/docs/openapi.json.
+func document(t *testing.T, text string) *Document {
+	t.Helper()
+	d, err := Parse([]byte(text), address(t, "https://api.example.com/docs/openapi.json"))
+	require.NoError(t, err)
+	return d
+}
+
+// documentOf is a document with one path; version is 3.0.3 or 3.1.0, rest are more members of the document.
+func documentOf(version, path, item, rest string) string {
+	return `{"openapi":"` + version + `","info":{"title":"t","version":"1"},"paths":{"` + path + `":` + item + `}` + rest + `}`
+}
+
+func operation(t *testing.T, text, id string) *Operation {
+	t.Helper()
+	op, err := document(t, text).Operation(t.Context(), id, nil)
+	require.NoError(t, err)
+	return op
+}
+
+func paramsOf(t *testing.T, text string) map[string]any {
+	t.Helper()
+	v, err := DecodeJSON([]byte(text))
+	require.NoError(t, err)
+	m, ok := v.(map[string]any)
+	require.True(t, ok)
+	return m
+}
+
+// made makes a request of an operation.
+func made(t *testing.T, op *Operation, params string) (*Request, error) {
+	t.Helper()
+	return op.Request(t.Context(), Input{Params: paramsOf(t, params)})
+}
+
+// The examples of the specification's table (3.0.4 and 3.1.1, "Style Examples"), and what is beside it.
+func TestStyles(t *testing.T) {
+	t.Parallel()
+	const list, object = `["blue","black","brown"]`, `{"R":100,"G":200,"B":150}`
+	for _, c := range []struct{ in, style, explode, value, want string }{
+		{"path", "", "", `"blue"`, "blue"},
+		{"path", "simple", "false", list, "blue,black,brown"},
+		{"path", "simple", "true", list, "blue,black,brown"},
+		{"path", "simple", "false", object, "B,150,G,200,R,100"},
+		{"path", "simple", "true", object, "B=150,G=200,R=100"},
+		{"path", "label", "", `"blue"`, ".blue"},
+		{"path", "label", "", `""`, "!params.color: has a segment"},
+		{"path", "label", "false", list, ".blue,black,brown"},
+		{"path", "label", "true", list, ".blue.black.brown"},
+		{"path", "label", "false", object, ".B,150,G,200,R,100"},
+		{"path", "label", "true", object, ".B=150.G=200.R=100"},
+		{"path", "matrix", "", `"blue"`, ";color=blue"},
+		{"path", "matrix", "", `""`, ";color"},
+		{"path", "matrix", "false", list, ";color=blue,black,brown"},
+		{"path", "matrix", "true", list, ";color=blue;color=black;color=brown"},
+		{"path", "matrix", "false", object, ";color=B,150,G,200,R,100"},
+		{"path", "matrix", "true", object, ";B=150;G=200;R=100"},
+		{"path", "", "", `"a/b?c#d%é"`, "a%2Fb%3Fc%23d%25%C3%A9"},
+		{"path", "form", "", `"x"`, "!the style"},
+		{"path", "", "", `""`, "!params.color: is empty"},
+		{"path", "", "", `".."`, "!params.color: has a segment"},
+		{"path", "", "", `"../../admin"`, "!params.color: has a segment"},
+		{"path", "", "", `"%2e%2e"`, "!params.color: has a segment"},
+		{"path", "", "", `"..\\admin"`, "!params.color: has a segment"},
+		{"path", "", "", `"a..b"`, "a..b"},
+
+		{"query", "", "", `"blue"`, "color=blue"},
+		{"query", "", "", `""`, "color="},
+		{"query", "", "", `true`, "color=true"},
+		{"query", "", "", `1.50e3`, "color=1.50e3"},
+		{"query", "form", "true", list, "color=blue&color=black&color=brown"},
+		{"query", "form", "false", list, "color=blue,black,brown"},
+		{"query", "form", "true", object, "B=150&G=200&R=100"},
+		{"query", "form", "false", object, "color=B,150,G,200,R,100"},
+		{"query", "form", "", list, "color=blue&color=black&color=brown"},
+		{"query", "form", "", `[]`, ""},
+		{"query", "spaceDelimited", "", list, "color=blue%20black%20brown"},
+		{"query", "spaceDelimited", "false", object, "color=B%20150%20G%20200%20R%20100"},
+		{"query", "pipeDelimited", "", list, "color=blue%7Cblack%7Cbrown"},
+		{"query", "pipeDelimited", "true", list, "color=blue&color=black&color=brown"},
+		{"query", "deepObject", "true", object, "color%5BB%5D=150&color%5BG%5D=200&color%5BR%5D=100"},
+		{"query", "deepObject", "", `{"a":{"b":[1,{"c":"x y"}]},"n":null}`, "color%5Ba%5D%5Bb%5D%5B0%5D=1&color%5Ba%5D%5Bb%5D%5B1%5D%5Bc%5D=x%20y"},
+		{"query", "form", "", `{"a":{"b":1}}`, "!params.color.a: a list or object cannot be nested"},
+		{"query", "form", "", `["a",["b"]]`, "!params.color[1]: a list or object cannot be nested"},
+		{"query", "form", "", `"a&admin=1+2"`, "color=a%26admin%3D1%2B2"},
+
+		{"header", "", "", list, "blue,black,brown"},
+		{"header", "simple", "false", object, "B,150,G,200,R,100"},
+		{"header", "simple", "true", object, "B=150,G=200,R=100"},
+		{"header", "", "", `"a b/c"`, "a b/c"},
+		{"header", "", "", `"a\r\nX-Evil: 1"`, "!params.color: has characters that no header may have"},
+
+		{"cookie", "", "", `"blue"`, "color=blue"},
+		{"cookie", "form", "false", list, "color=blue,black,brown"},
+		{"cookie", "form", "true", list, "color=blue; color=black; color=brown"},
+		{"cookie", "", "", `"a; admin=1"`, "color=a%3B%20admin%3D1"},
+	} {
+		name := strings.Join([]string{c.in, c.style, c.explode, c.value}, " ")
+		p := `{"name":"color","in":"` + c.in + `","required":true`
+		if c.style != "" {
+			p += `,"style":"` + c.style + `"`
+		}
+		if c.explode != "" {
+			p += `,"explode":` + c.explode
+		}
+		path := "/x"
+		if c.in == "path" {
+			path = "/x/{color}"
+		}
+		op := operation(t, documentOf("3.0.3", path, `{"get":{"operationId":"op","parameters":[`+p+`}],"responses":{}}}`, ""), "op")
+		req, err := made(t, op, `{"color":`+c.value+`}`)
+		if says, bad := strings.CutPrefix(c.want, "!"); bad {
+			require.ErrorContains(t, err, says, name)
+			require.Equal(t, agent.CodeInvalid, agent.CodeOf(err))
+			continue
+		}
+		require.NoError(t, err, name)
+		got := map[string]string{
+			"path": strings.TrimPrefix(req.URL.EscapedPath(), "/x/"), "query": req.URL.RawQuery, "header": req.Header.Get("Color"), "cookie": req.Cookie,
+		}
+		require.Equal(t, c.want, got[c.in], name)
+	}
+}
+
+func TestAllowReserved(t *testing.T) {
+	t.Parallel()
+	op := operation(t, documentOf("3.0.3", "/x", `{"get":{"operationId":"op","parameters":[{"name":"q","in":"query","allowReserved":true}]}}`, ""), "op")
+	req, err := made(t, op, `{"q":"a/b:c?d&e=f#g+h%"}`)
+	require.NoError(t, err)
+	require.Equal(t, "q=a/b:c?d%26e=f%23g%2Bh%25", req.URL.RawQuery, "what would end the value is escaped all the same")
+}
+
+func TestContentParameter(t *testing.T) {
+	t.Parallel()
+	op := operation(t, documentOf("3.0.3", "/x", `{"get":{"operationId":"op","parameters":[
+		{"name":"filter","in":"query","content":{"application/json":{"schema":{"type":"object","properties":{"n":{"type":"integer"}}}}}}]}}`, ""), "op")
+	req, err := made(t, op, `{"filter":{"n":1,"a":[{"b":"<"}]}}`)
+	require.NoError(t, err)
+	require.JSONEq(t, `{"a":[{"b":"<"}],"n":1}`, req.URL.Query().Get("filter"))
+	_, err = made(t, op, `{"filter":{"n":"x"}}`)
+	require.ErrorContains(t, err, "params.filter.n: got string, want integer")
+}
+
+const users = `{"parameters":[{"$ref":"#/components/parameters/Id"},{"name":"X-Trace","in":"header","schema":{"type":"string","maxLength":3}}],
+"get":{"operationId":"getUser","parameters":[
+ {"name":"id","in":"query","schema":{"type":"integer"}},{"name":"id","in":"path","required":true,"schema":{"type":"integer"}},
+ {"name":"sort","in":"query","required":true,"description":"How the\n rows are ordered","schema":{"type":"string","enum":["asc","desc"]}},
+ {"name":"Authorization","in":"header","required":true,"schema":{"type":"string"}},
+ {"name":"api_key","in":"query","required":true,"schema":{"type":"string"}}],
+ "responses":{"default":{"description":""}}}}`
+
+const usersRest = `,"security":[{"key":[]}],"components":{"parameters":{"Id":{"name":"id","in":"path","required":true,"schema":{"type":"string"}}},
+"securitySchemes":{"key":{"type":"apiKey","in":"query","name":"api_key"}}},"servers":[{"url":"/v2/"}]`
+
+func TestParameters(t *testing.T) {
+	t.Parallel()
+	op := operation(t, documentOf("3.0.3", "/users/{id}", users, usersRest), "getUser")
+	req, err := made(t, op, `{"path.id":7,"query.id":8,"sort":"asc","X-Trace":"abc","header.X-Trace":null}`)
+	require.NoError(t, err)
+	require.Equal(t, "https://api.example.com/v2/users/7?id=8&sort=asc", req.URL.String(), "the operation's id takes the place of the path's")
+	require.Equal(t, "abc", req.Header.Get("X-Trace"))
+
+	for params, says := range map[string][]string{
+		`{}`: {
+			`params.id is required (path, integer)`, `params.sort is required (query, string: How the rows are ordered)`,
+		},
+		`{"id":1,"sort":"asc"}`:                          {`params.id: there are several parameters of that name: give "query.id", "path.id"`},
+		`{"path.id":"x","sort":"up"}`:                    {`params.id: got string, want integer`, `params.sort: must be one of "asc", "desc"`},
+		`{"path.id":1,"sort":"asc","srot":1}`:            {`params.srot: the operation has no such parameter; did you mean "sort"?`},
+		`{"path.id":1,"sort":"asc","Authorization":1}`:   {`params.Authorization: is set by the runtime`},
+		`{"path.id":1,"sort":"asc","query.api_key":1}`:   {`params.query.api_key: is set by the runtime`},
+		`{"path.id":1,"sort":"asc","X-Trace":"abcd"}`:    {`params.X-Trace: `, `3`},
+		`{"path.id":1,"sort":"asc","header.Cookie":"a"}`: {`params.header.Cookie: the operation has no such parameter`},
+	} {
+		_, err := made(t, op, params)
+		require.Equal(t, agent.CodeInvalid, agent.CodeOf(err), params)
+		require.Equal(t, "params", agent.FailureOf(err).Field)
+		for _, text := range says {
+			require.ErrorContains(t, err, text, params)
+		}
+		require.NotContains(t, err.Error(), "api_key is required")
+		require.NotContains(t, err.Error(), "Authorization is required")
+	}
+	req, err = op.Request(t.Context(), Input{Params: paramsOf(t, `{"path.id":"x","sort":"up"}`), Unchecked: true})
+	require.NoError(t, err)
+	require.Equal(t, "/v2/users/x", req.URL.Path)
+}
+
+func TestForgiving(t *testing.T) {
+	t.Parallel()
+	op := operation(t, documentOf("3.0.3", "/x", `{"get":{"operationId":"op","parameters":[
+		{"name":"n","in":"query","schema":{"type":"integer"}},{"name":"s","in":"query","schema":{"type":"string"}},
+		{"name":"b","in":"query","schema":{"type":"boolean"}},{"name":"l","in":"query","schema":{"type":"array","items":{"type":"string"}}}]}}`, ""), "op")
+	req, err := made(t, op, `{"n":"5","s":7,"b":"true","l":"x"}`)
+	require.NoError(t, err)
+	require.Equal(t, "n=5&s=7&b=true&l=x", req.URL.RawQuery)
+	_, err = made(t, op, `{"n":"five"}`)
+	require.ErrorContains(t, err, "params.n: got string, want integer")
+}
+
+func TestServers(t *testing.T) {
+	t.Parallel()
+	doc := func(servers string) string {
+		return documentOf("3.0.3", "/x", `{"get":{"operationId":"op"}}`, `,"servers":`+servers)
+	}
+	variables := `[{"url":"https://{region}.example.com:{port}/v{version}/","variables":{"region":{"default":"eu","enum":["eu","us"]},
+		"port":{"default":"443"},"version":{"default":"1"}}},{"url":"https://second.example.com"}]`
+	for _, c := range []struct {
+		servers string
+		choice  Server
+		want    string
+	}{
+		{`[]`, Server{}, "https://api.example.com/x"},
+		{`[{"url":"/base"}]`, Server{}, "https://api.example.com/base/x"},
+		{`[{"url":"../v3"}]`, Server{}, "https://api.example.com/v3/x"},
+		{`[{"url":"//other.example.com/b/"}]`, Server{}, "https://other.example.com/b/x"},
+		{`[{"url":"https://h.example?tenant=1"}]`, Server{}, "https://h.example/x?tenant=1"},
+		{variables, Server{}, "https://eu.example.com:443/v1/x"},
+		{variables, Server{Variables: map[string]string{"region": "us", "version": "2"}}, "https://us.example.com:443/v2/x"},
+		{variables, Server{Variables: map[string]string{"region": "moon"}}, `!servers: the variable "region" is "moon": want one of "eu", "us"`},
+		{variables, Server{Variables: map[string]string{"zone": "a"}}, `!has no variable "zone"`},
+		{variables, Server{URL: "https://{where}.test/", Variables: map[string]string{"where": "here"}}, "https://here.test/x"},
+		{`[{"url":"https://{x}/"}]`, Server{}, `!has a variable {x} without a value`},
+		{`[{"url":"file:///etc"}]`, Server{}, `!is no http or https URL`},
+		{`[{"url":"gopher://h/"}]`, Server{}, `!is no http or https URL`},
+		{`[{"url":"https://h.example/%zz"}]`, Server{}, `!is no URL`},
+	} {
+		req, err := operation(t, doc(c.servers), "op").Request(t.Context(), Input{Server: c.choice})
+		if says, bad := strings.CutPrefix(c.want, "!"); bad {
+			require.ErrorContains(t, err, says, c.servers)
+			continue
+		}
+		require.NoError(t, err, c.servers)
+		require.Equal(t, c.want, req.URL.String())
+	}
+	d, err := Parse([]byte(doc(`[{"url":"/base"}]`)), nil)
+	require.NoError(t, err)
+	op, err := d.Operation(t.Context(), "op", nil)
+	require.NoError(t, err)
+	_, err = op.Request(t.Context(), Input{})
+	require.ErrorContains(t, err, "is relative, and the document has no address")
+
+	nearest := documentOf("3.0.3", "/x", `{"servers":[{"url":"https://path.example"}],"get":{"operationId":"a"},
+		"put":{"operationId":"b","servers":[{"url":"https://op.example"}]}}`, `,"servers":[{"url":"https://doc.example"}]`)
+	for id, want := range map[string]string{"a": "https://path.example/x", "b": "https://op.example/x"} {
+		req, err := operation(t, nearest, id).Request(t.Context(), Input{})
+		require.NoError(t, err)
+		require.Equal(t, want, req.URL.String())
+	}
+}
+
+func TestFindOperation(t *testing.T) {
+	t.Parallel()
+	var paths []string
+	for i := range 40 {
+		paths = append(paths, fmt.Sprintf(`"/w%d":{"get":{"operationId":"listWidgets%d"}}`, i, i))
+	}
+	text := `{"openapi":"3.1.0","info":{"title":"t","version":"1"},"paths":{` + strings.Join(paths, ",") + `,
+		"/a":{"get":{"operationId":"same"}},"/b":{"post":{"operationId":"same"}},"/plain/{id}":{"delete":{}},
+		"/users":{"get":{"operationId":"repos/list-for-user"}}}}`
+	d := document(t, text)
+	_, err := d.Operation(t.Context(), "listForUser", nil)
+	require.Equal(t, agent.CodeNotFound, agent.CodeOf(err))
+	require.Equal(t, "operation_id", agent.FailureOf(err).Field)
+	require.ErrorContains(t, err, `the document has no operation "listForUser" among its 44; did you mean "repos/list-for-user"`)
+	_, err = d.Operation(t.Context(), "listWidget", nil)
+	require.Equal(t, 10, strings.Count(err.Error(), `"listWidgets`), err)
+	_, err = d.Operation(t.Context(), "zzzzzzzz", nil)
+	require.NotContains(t, err.Error(), "did you mean")
+
+	_, err = d.Operation(t.Context(), "same", nil)
+	require.ErrorContains(t, err, `"same" is the id of 2 operations: name one by its method and path: "GET /a", "POST /b"`)
+	require.Empty(t, d.Method("same"))
+	op, err := d.Operation(t.Context(), "post /b", nil)
+	require.NoError(t, err)
+	require.Equal(t, "POST", op.Method)
+	_, err = d.Operation(t.Context(), "DELETE /plain/{id}", nil)
+	require.NoError(t, err)
+	require.Equal(t, "GET", d.Method("listWidgets3"))
+	require.Empty(t, d.Method("nothing"))
+}
+
+func TestParse(t *testing.T) {
+	t.Parallel()
+	deep := strings.Repeat(`{"a":`, 300) + "1" + strings.Repeat("}", 300)
+	for text, says := range map[string]string{
+		``:                                    "the document is empty",
+		`<html>`:                              "begins like a web page",
+		`{"a":`:                               "is not well-formed JSON",
+		`{} {}`:                               "something behind the first value",
+		`[]`:                                  "is no object",
+		`just text`:                           "is no object",
+		"a: [":                                "is not well-formed YAML",
+		`{"swagger":"2.0"}`:                   "the document is Swagger 2.0: only OpenAPI 3.0 and 3.1",
+		`swagger: 2.0`:                        "the document is Swagger 2",
+		`{"openapi":"2.0"}`:                   `openapi is "2.0"`,
+		`{"openapi":"4.0.0"}`:                 `openapi is "4.0.0"`,
+		`{"info":{}}`:                         `openapi is ""`,
+		deep:                                  "is nested more than 250 deep",
+		"? [a]\n: b":                          "line 1: a key is no scalar",
+		"a: &a [*a]":                          "refers to what it is a part of",
+		"[" + strings.Repeat(",", 3_000_001):  "has more than 3000000 values",
+		strings.Repeat("- a\n", 1_500_001):    "has more than 1500000 values",
+		strings.Repeat(" ", MaxBytes+1) + "{": "bytes, at most",
+		bomb():                                "once its aliases are written out",
+	} {
+		_, err := Parse([]byte(text), nil)
+		require.Error(t, err, clip(text, 50))
+		require.ErrorContains(t, err, says)
+		require.Contains(t, []agent.Code{agent.CodeInvalid, agent.CodeOverflow}, agent.CodeOf(err))
+		require.Less(t, len(err.Error()), 400)
+	}
+}
+
+// bomb is some hundred bytes of YAML that stand for 10^9 values.
+func bomb() string {
+	var b strings.Builder
+	b.WriteString("openapi: 3.0.0\na0: &a0 [x,x,x,x,x,x,x,x,x,x]\n")
+	for i := range 9 {
+		fmt.Fprintf(&b, "a%d: &a%d [%s*a%d]\n", i+1, i+1, strings.Repeat(fmt.Sprintf("*a%d,", i), 9), i)
+	}
+	return b.String()
+}
+
+func TestYAML(t *testing.T) {
+	t.Parallel()
+	d := document(t, `
+openapi: 3.1
+info: {title: t, version: 1.0}
+x-common: &common
+  get: &get
+    operationId: first
+    parameters:
+      - {name: when, in: query, schema: {type: string, enum: [2024-01-02, yes, null]}}
+      - {name: n, in: query, schema: {type: integer, minimum: 0x10, maximum: 1_000}}
+    responses:
+      200: {description: ok}
+paths:
+  /a: *common
+  /b:
+    <<: *common
+    get:
+      <<: *get
+      operationId: second
+`)
+	for _, id := range []string{"first", "second"} {
+		op, err := d.Operation(t.Context(), id, nil)
+		require.NoError(t, err)
+		_, err = made(t, op, `{"when":"2024-01-02","n":16}`)
+		require.NoError(t, err, "dates are text")
+		_, err = made(t, op, `{"when":"2024-01-03","n":15}`)
+		require.ErrorContains(t, err, `params.when: must be one of "2024-01-02", "yes", null`)
+		require.ErrorContains(t, err, `params.n: `)
+		require.Empty(t, op.Check(200, "", nil, false, true))
+		require.NotEmpty(t, op.Check(201, "", nil, false, true))
+	}
+}
+
+// Faults that the operation does not reach are in nobody's way; those that it does are named.
+func TestFaults(t *testing.T) {
+	t.Parallel()
+	rest := `,"components":{"schemas":{"Broken":{"$ref":"#/nowhere"},"Odd":{"type":7,"required":true,"properties":[],"pattern":"(?!x)","maximum":"a"},
+		"Loop":{"$ref":"#/components/schemas/Loop2"},"Loop2":{"$ref":"#/components/schemas/Loop"}},
+		"parameters":{"P":{"in":"body"}},"securitySchemes":"none"}`
+	item := `{"get":{"operationId":"good","parameters":[{"name":"odd","in":"query","schema":{"$ref":"#/components/schemas/Odd"}}],
+		"responses":{"200":{"content":{"application/json":{"schema":{"$ref":"#/components/schemas/Broken"}}}},"201":{"$ref":"#/nowhere"}}},
+		"post":{"operationId":"bad","requestBody":{"content":{"application/json":{"schema":{"$ref":"#/components/schemas/Broken"}}}}},
+		"put":{"operationId":"worse","parameters":[{"$ref":"#/components/parameters/P"}]},
+		"patch":{"operationId":"missing","security":[{"other":[]}]},
+		"options":{"operationId":"loop","parameters":[{"name":"a","in":"query","schema":{"$ref":"#/components/schemas/Loop"}}]},
+		"head":{"operationId":"twice","parameters":[{"name":"a","in":"query"},{"name":"a","in":"query"}]},
+		"delete":{"operationId":"away","parameters":[{"$ref":"other.json#/P"}]},
+		"trace":{"operationId":"hole"}}`
+	d := document(t, documentOf("3.0.3", "/x/{hole}", item, rest))
+	_, err := d.Operation(t.Context(), "good", nil)
+	require.NoError(t, err)
+	for id, says := range map[string]string{
+		"bad":     `operation "bad": requestBody: application/json: the reference "#/nowhere" leads to nothing`,
+		"worse":   `operation "worse": parameters[0] has no name, or no place that is known`,
+		"missing": `names the scheme "other", which the document does not have`,
+		"twice":   `has two parameters "a" in query`,
+		"away":    `the reference "other.json#/P" is to another file`,
+	} {
+		_, err := d.Operation(t.Context(), id, nil)
+		require.ErrorContains(t, err, says, id)
+	}
+	op, err := d.Operation(t.Context(), "hole", nil)
+	require.NoError(t, err)
+	_, err = made(t, op, `{}`)
+	require.ErrorContains(t, err, `the path "/x/{hole}" has {hole}, but the operation no such parameter`)
+
+	req, err := made(t, operation(t, documentOf("3.0.3", "/x", item, rest), "loop"), `{"a":1}`)
+	require.NoError(t, err, "what has no end cannot be checked, and is sent")
+	require.Contains(t, strings.Join(req.Warnings, ""), "too much work")
+}
+
+func TestExternalFiles(t *testing.T) {
+	t.Parallel()
+	files := map[string]string{
+		"https://api.example.com/docs/params.yaml":     "Id: {name: id, in: path, required: true, schema: {$ref: 'schemas/id.json#/defs/Id'}}\n",
+		"https://api.example.com/docs/schemas/id.json": `{"defs":{"Id":{"$ref":"#/defs/Real"},"Real":{"type":"integer","x":{"$ref":"../openapi.json#/paths"}}}}`,
+		"https://api.example.com/docs/item.json":       `{"get":{"operationId":"far","parameters":[{"$ref":"params.yaml#/Id"}]}}`,
+	}
+	var asked []string
+	fetch := func(_ context.Context, u *url.URL, most int) ([]byte, error) {
+		require.Positive(t, most)
+		asked = append(asked, u.String())
+		text, ok := files[u.String()]
+		if !ok {
+			return nil, agent.Errorf(agent.CodeNotFound, "", "no such file")
+		}
+		return []byte(text), nil
+	}
+	d := document(t, documentOf("3.0.3", "/x/{id}", `{"$ref":"item.json"}`, ""))
+	op, err := d.Operation(t.Context(), "far", fetch)
+	require.NoError(t, err)
+	_, err = made(t, op, `{"id":"x"}`)
+	require.ErrorContains(t, err, "params.id: got string, want integer")
+	require.Len(t, asked, 3)
+
+	for ref, says := range map[string]string{
+		"http://api.example.com/docs/a.json":     "leaves the origin",
+		"https://evil.example/a.json":            "leaves the origin",
+		"//evil.example/a.json":                  "leaves the origin",
+		"https://u:p@api.example.com/a.json":     "leaves the origin",
+		"file:///etc/passwd":                     "leaves the origin",
+		"https://api.example.com:8443/a.json":    "leaves the origin",
+		"missing.json":                           "no such file",
+		"params.yaml#Id":                         "to an anchor",
+		"params.yaml#/Nothing":                   "leads to nothing",
+		"http://%zz":                             "is no URL",
+		"https://api.example.com@evil.example/a": "leaves the origin",
+	} {
+		d := document(t, documentOf("3.0.3", "/x", `{"get":{"operationId":"op","parameters":[{"$ref":"`+ref+`"}]}}`, ""))
+		_, err := d.Operation(t.Context(), "op", fetch)
+		require.ErrorContains(t, err, says, ref)
+	}
+	nowhere, err := Parse([]byte(documentOf("3.0.3", "/x", `{"get":{"operationId":"op","parameters":[{"$ref":"params.yaml#/Id"}]}}`, "")), nil)
+	require.NoError(t, err)
+	_, err = nowhere.Operation(t.Context(), "op", fetch)
+	require.ErrorContains(t, err, "the document has no address")
+
+	var many []string
+	for i := range 40 {
+		many = append(many, fmt.Sprintf(`{"$ref":"f%d.json"}`, i))
+	}
+	d = document(t, documentOf("3.0.3", "/x", `{"get":{"operationId":"op","parameters":[`+strings.Join(many, ",")+`]}}`, ""))
+	count := 0
+	_, err = d.Operation(t.Context(), "op", func(context.Context, *url.URL, int) ([]byte, error) {
+		count++
+		return fmt.Appendf(nil, `{"name":"p%d","in":"query"}`, count), nil
+	})
+	require.Equal(t, agent.CodeOverflow, agent.CodeOf(err))
+	require.Equal(t, maxFiles, count)
+}
+
+// A document keeps few of its operations: each may have most of its schemas.
+func TestKeptOperations(t *testing.T) {
+	t.Parallel()
+	var paths []string
+	for i := range maxOperations + 10 {
+		paths = append(paths, fmt.Sprintf(`"/p%d":{"get":{"operationId":"op%d","parameters":[{"name":"a","in":"query","schema":{"type":"string"}}]}}`, i, i))
+	}
+	d := document(t, `{"openapi":"3.1.0","paths":{`+strings.Join(paths, ",")+`}}`)
+	first, err := d.Operation(t.Context(), "op0", nil)
+	require.NoError(t, err)
+	for i := range maxOperations + 10 {
+		again, err := d.Operation(t.Context(), "op0", nil)
+		require.NoError(t, err)
+		require.Same(t, first, again, "the one that is used stays")
+		_, err = d.Operation(t.Context(), fmt.Sprintf("op%d", i), nil)
+		require.NoError(t, err)
+	}
+	require.Len(t, d.made, maxOperations)
+	require.Equal(t, maxOperations*first.weight, d.weight)
+	d.keep("large", &Operation{weight: maxWeight - 1})
+	require.Len(t, d.made, 2)
+	d.keep("larger", &Operation{weight: 2 * maxWeight})
+	require.Len(t, d.made, 1, "the last one stays, whatever it weighs")
+	require.Equal(t, 2*maxWeight, d.weight)
+}

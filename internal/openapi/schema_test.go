@@ -1,0 +1,188 @@
+package openapi
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// bodyDocument has one operation that takes a body of a schema and answers with the same.
+func bodyDocument(version, schema, components string) string {
+	return documentOf(version, "/x", `{"post":{"operationId":"op","requestBody":{"content":{"application/json":{"schema":`+schema+`}}},
+		"responses":{"200":{"description":"","content":{"application/json":{"schema":`+schema+`}}}}}}`, `,"components":{"schemas":{`+components+`}}`)
+}
+
+const pets = `"Pet":{"type":"object","required":["kind"],"properties":{"kind":{"type":"string"},"name":{"type":"string"}}},
+"Cat":{"allOf":[{"$ref":"#/components/schemas/Pet"},{"type":"object","required":["lives"],"properties":{"lives":{"type":"integer"}}}]},
+"Dog":{"allOf":[{"$ref":"#/components/schemas/Pet"},{"type":"object","properties":{"barks":{"type":"boolean"}}}]},
+"AnyPet":{"oneOf":[{"$ref":"#/components/schemas/Cat"},{"$ref":"#/components/schemas/Dog"}],
+ "discriminator":{"propertyName":"kind","mapping":{"kitty":"#/components/schemas/Cat","puppy":"Dog"}}},
+"PlainPet":{"oneOf":[{"$ref":"#/components/schemas/Cat"},{"$ref":"#/components/schemas/Dog"}],"discriminator":{"propertyName":"kind"}}`
+
+const tree = `"Tree":{"type":"object","required":["value"],"properties":{"value":{"type":"integer"},
+"children":{"type":"array","items":{"$ref":"#/components/schemas/Tree"}},"owner":{"$ref":"#/components/schemas/Owner"}}},
+"Owner":{"type":"object","properties":{"trees":{"type":"array","items":{"$ref":"#/components/schemas/Tree"}},"boss":{"$ref":"#/components/schemas/Owner"}}}`
+
+// What a value is told by a schema; "" when it fits.
+func TestSchemas(t *testing.T) {
+	t.Parallel()
+	ref := func(name string) string { return `{"$ref":"#/components/schemas/` + name + `"}` }
+	for _, c := range []struct{ version, schema, components, value, want string }{
+		// 3.0
+		{"3.0.3", `{"type":"string","nullable":true}`, "", `null`, ""},
+		{"3.0.3", `{"type":"string","nullable":true}`, "", `5`, "params.body: got number, want null or string"},
+		{"3.0.3", `{"type":"string","nullable":true,"enum":["a","b"]}`, "", `null`, ""},
+		{"3.0.3", `{"nullable":true,"allOf":[` + ref("Owner") + `]}`, tree, `null`, ""},
+		{"3.0.3", `{"type":"object","properties":{"o":{"$ref":"#/components/schemas/Owner","nullable":true}}}`, tree, `{"o":null}`, ""},
+		{"3.0.3", `{"type":"object","properties":{"o":` + ref("Owner") + `}}`, tree, `{"o":null}`, "params.body.o: got null, want object"},
+		{"3.0.3", `{"type":"integer","minimum":1,"exclusiveMinimum":true}`, "", `1`, "params.body: exclusiveMinimum"},
+		{"3.0.3", `{"type":"integer","minimum":1,"exclusiveMinimum":false}`, "", `1`, ""},
+		{"3.0.3", `{"type":"integer","format":"int32"}`, "", `2147483648`, "does not fit into 32 bits"},
+		{"3.0.3", `{"type":"integer","format":"int64"}`, "", `9223372036854775807`, ""},
+		{"3.0.3", `{"type":"string","format":"date-time"}`, "", `"2024-01-02T03:04:05Z"`, ""},
+		{"3.0.3", `{"type":"string","format":"date-time"}`, "", `"yesterday"`, "params.body: 'yesterday' is not valid date-time"},
+		{"3.0.3", `{"type":"string","format":"uuid"}`, "", `"x"`, "is not valid uuid"},
+		{"3.0.3", `{"type":"string","format":"made-up"}`, "", `"x"`, ""},
+		{"3.0.3", `{"type":"string","pattern":"^(?!a)b$"}`, "", `"anything"`, ""},
+		{"3.0.3", `{"type":"string","pattern":"^b$"}`, "", `"a"`, "does not match pattern"},
+		{"3.0.3", `{"type":"array","items":{"type":"string"},"maxItems":1,"uniqueItems":true}`, "", `["a","a"]`, "params.body: "},
+		{"3.0.3", `{"type":"object","properties":{"id":{"type":"integer","readOnly":true},"n":{"type":"string"}},"required":["id","n"]}`, "", `{"n":"x"}`, ""},
+		{"3.0.3", `{"type":"object","properties":{"id":{"type":"integer","readOnly":true}}}`, "", `{"id":1}`, "params.body.id: may not be given (it is read-only"},
+		{"3.0.3", `{"type":"object","properties":{"id":` + ref("Id") + `}}`, `"Id":{"type":"integer","readOnly":true}`, `{"id":1}`, "params.body.id: may not be given"},
+		{"3.0.3", `{"type":"object","additionalProperties":false,"properties":{"a":{}}}`, "", `{"b":1}`, "params.body: additional properties 'b' not allowed"},
+		{"3.0.3", `{"type":"object","additionalProperties":{"type":"integer"}}`, "", `{"b":"x"}`, "params.body.b: got string, want integer"},
+		{"3.0.3", `{"not":{"type":"string"}}`, "", `"x"`, "params.body: "},
+		{"3.0.3", `{"type":"string","enum":["a","b"]}`, "", `"c"`, `params.body: must be one of "a", "b"`},
+
+		// alternatives
+		{"3.0.3", ref("AnyPet"), pets, `{"kind":"kitty","lives":9}`, ""},
+		{"3.0.3", ref("AnyPet"), pets, `{"kind":"kitty"}`, "params.body: missing property 'lives'"},
+		{"3.0.3", ref("AnyPet"), pets, `{"kind":"puppy","barks":1}`, "params.body.barks: got number, want boolean"},
+		{"3.0.3", ref("AnyPet"), pets, `{"kind":"bird"}`, `params.body.kind: must be one of "kitty", "puppy"`},
+		{"3.0.3", ref("AnyPet"), pets, `{}`, "params.body: missing property 'kind'"},
+		{"3.0.3", ref("PlainPet"), pets, `{"kind":"Dog"}`, ""},
+		{"3.0.3", ref("PlainPet"), pets, `{"kind":"Cat"}`, "missing property 'lives'"},
+		{"3.0.3", `{"anyOf":[{"type":"string","maxLength":3},{"type":"integer"}]}`, "", `true`, "params.body: fits none of the alternatives (params.body: got boolean, want string; params.body: got boolean, want integer)"},
+		{"3.0.3", `{"oneOf":[{"type":"number"},{"type":"integer"}]}`, "", `1`, "params.body: fits none of the alternatives alone, but 2 of them"},
+
+		// recursion
+		{"3.0.3", ref("Tree"), tree, `{"value":1,"children":[{"value":2,"children":[{"value":3}]}],"owner":{"boss":{"trees":[{"value":4}]}}}`, ""},
+		{"3.0.3", ref("Tree"), tree, `{"value":1,"children":[{"value":2,"children":[{"value":"x"}]}]}`, "params.body.children[0].children[0].value: got string, want integer"},
+		{"3.0.3", ref("Tree"), tree, `{"value":1,"owner":{"boss":{"trees":[{}]}}}`, "params.body.owner.boss.trees[0]: missing property 'value'"},
+		{"3.1.0", ref("Tree"), tree, `{"value":1,"children":[{"value":"x"}]}`, "params.body.children[0].value: got string, want integer"},
+
+		// 3.1
+		{"3.1.0", `{"type":["string","null"]}`, "", `null`, ""},
+		{"3.1.0", `{"type":["string","null"]}`, "", `1`, "got number, want null or string"},
+		{"3.1.0", `{"type":"integer","exclusiveMinimum":1}`, "", `1`, "exclusiveMinimum"},
+		{"3.1.0", `{"const":"a"}`, "", `"b"`, "params.body: value must be 'a'"},
+		{"3.1.0", `{"$ref":"#/components/schemas/Owner","required":["boss"]}`, tree, `{}`, "missing property 'boss'"},
+		{"3.1.0", `{"type":"array","prefixItems":[{"type":"string"},{"type":"integer"}],"items":false}`, "", `["a",1,2]`, "params.body[2]: may not be given"},
+		{"3.1.0", `{"type":"array","prefixItems":[{"type":"string"}]}`, "", `[1]`, "params.body[0]: got number, want string"},
+		{"3.1.0", `{"type":"object","if":{"properties":{"a":{"const":1}},"required":["a"]},"then":{"required":["b"]}}`, "", `{"a":1}`, "missing property 'b'"},
+		{"3.1.0", `{"type":"object","patternProperties":{"^x-":{"type":"integer"}}}`, "", `{"x-a":"s"}`, "params.body.x-a: got string"},
+		{"3.1.0", `{"type":"object","dependentRequired":{"a":["b"]}}`, "", `{"a":1}`, "params.body: "},
+		{"3.1.0", `{"type":"object","properties":{"$ref":{"type":"string"}}}`, "", `{"$ref":1}`, "params.body.$ref: got number, want string"},
+		{"3.1.0", `{"$id":"https://elsewhere.example/x","$schema":"https://elsewhere.example/d","type":"integer"}`, "", `"x"`, "got string, want integer"},
+		{"3.1.0", `true`, "", `1`, ""},
+		{"3.1.0", `false`, "", `1`, "may not be given"},
+		{"3.1.0", `{"type":"object","unevaluatedProperties":false,"allOf":[{"properties":{"a":{}}}]}`, "", `{"a":1,"b":2}`, "params.body"},
+		{"3.0.3", `{"type":"object","properties":{"a":{"$ref":"#/components/schemas/Tree/properties/owner/properties/boss/properties/trees/items/properties/value"}}}`, tree, `{"a":"x"}`, "params.body.a: got string, want integer"},
+	} {
+		op := operation(t, bodyDocument(c.version, c.schema, c.components), "op")
+		req, err := made(t, op, `{"body":`+c.value+`}`)
+		name := c.schema + " " + c.value
+		if c.want == "" {
+			require.NoError(t, err, name)
+			require.Empty(t, req.Warnings, name)
+			require.JSONEq(t, c.value, string(req.Body))
+			continue
+		}
+		require.ErrorContains(t, err, c.want, name)
+	}
+}
+
+// A response has what a request may not have, and the other way round.
+func TestSides(t *testing.T) {
+	t.Parallel()
+	op := operation(t, bodyDocument("3.0.3", `{"type":"object","required":["id","password"],"properties":{
+		"id":{"type":"integer","readOnly":true},"password":{"type":"string","writeOnly":true}}}`, ""), "op")
+	check := func(text string) []string {
+		v, err := DecodeJSON([]byte(text))
+		require.NoError(t, err)
+		return op.Check(200, "application/json; charset=utf-8", v, true, false)
+	}
+	require.Empty(t, check(`{"id":1}`))
+	require.Equal(t, []string{"the body is not as documented: body: missing property 'id'"}, check(`{"password":"x"}`))
+	_, err := made(t, op, `{"body":{"password":"x"}}`)
+	require.NoError(t, err)
+	_, err = made(t, op, `{"body":{}}`)
+	require.ErrorContains(t, err, "missing property 'password'")
+}
+
+func TestResponses(t *testing.T) {
+	t.Parallel()
+	op := operation(t, documentOf("3.0.3", "/x", `{"get":{"operationId":"op","responses":{
+		"200":{"description":"","content":{"application/json":{"schema":{"type":"object"}},"text/*":{},"image/png":{}}},
+		"2XX":{"description":""},"4xx":{"description":"","content":{"application/problem+json":{"schema":{"type":"object","required":["title"]}}}}}}}`, ""), "op")
+	list := []any{}
+	require.Empty(t, op.Check(200, "text/csv", nil, false, false))
+	require.Equal(t, []string{"the body is not as documented: body: got array, want object"}, op.Check(200, "application/json", list, true, false))
+	require.Equal(t, []string{`the content type "video/mp4" is not documented: want application/json or image/png or text/*`}, op.Check(200, "video/mp4", nil, false, false))
+	require.Empty(t, op.Check(204, "", nil, false, true))
+	require.Equal(t, []string{"the status 302 is not documented"}, op.Check(302, "", nil, false, true))
+	require.Len(t, op.Check(404, "application/problem+json", map[string]any{}, true, false), 1)
+	require.Equal(t, "application/json, text/*, image/png", op.accept())
+}
+
+// A chain of references of any sensible length is followed; one without an end is not.
+func TestChains(t *testing.T) {
+	t.Parallel()
+	chain := func(section, last string, n int) string {
+		parts := make([]string, 0, n+1)
+		for i := range n {
+			parts = append(parts, fmt.Sprintf(`"R%d":{"$ref":"#/components/%s/R%d"}`, i, section, i+1))
+		}
+		return `"` + section + `":{` + strings.Join(append(parts, fmt.Sprintf(`"R%d":%s`, n, last)), ",") + `}`
+	}
+	rest := `,"components":{` + chain("schemas", `{"type":"integer"}`, 50) + "," +
+		chain("parameters", `{"name":"p","in":"query","schema":{"$ref":"#/components/schemas/R0"}}`, 50) + "," +
+		chain("requestBodies", `{"required":true,"content":{"application/json":{"schema":{"$ref":"#/components/schemas/R0"}}}}`, 50) + "," +
+		chain("responses", `{"description":"","content":{"application/json":{"schema":{"$ref":"#/components/schemas/R0"}}}}`, 50) + `}`
+	item := `{"post":{"operationId":"op","parameters":[{"$ref":"#/components/parameters/R0"}],"requestBody":{"$ref":"#/components/requestBodies/R0"},
+		"responses":{"200":{"$ref":"#/components/responses/R0"}}}}`
+	op := operation(t, documentOf("3.0.3", "/x", item, rest), "op")
+	_, err := made(t, op, `{"p":"x","body":"x"}`)
+	require.ErrorContains(t, err, "params.p: got string, want integer")
+	require.ErrorContains(t, err, "params.body: got string, want integer")
+	require.Len(t, op.Check(200, "application/json", "x", true, false), 1)
+
+	_, err = document(t, documentOf("3.0.3", "/x", `{"get":{"operationId":"op","parameters":[{"$ref":"#/components/parameters/A"}]}}`,
+		`,"components":{"parameters":{"A":{"$ref":"#/components/parameters/B"},"B":{"$ref":"#/components/parameters/A"}}}`)).Operation(t.Context(), "op", nil)
+	require.ErrorContains(t, err, "leads to itself")
+}
+
+// Schemas that multiply are not walked to their end.
+func TestTooMuchWork(t *testing.T) {
+	t.Parallel()
+	var doubling []string
+	for i := range 60 {
+		next := fmt.Sprintf(`{"$ref":"#/components/schemas/S%d"}`, i+1)
+		doubling = append(doubling, fmt.Sprintf(`"S%d":{"allOf":[%s,%s]}`, i, next, next))
+	}
+	doubling = append(doubling, `"S60":{"type":"string"}`)
+	self := `"A":{"anyOf":[{"properties":{"x":{"$ref":"#/components/schemas/A"}}},{"properties":{"x":{"$ref":"#/components/schemas/A"}}}]},"I":{"allOf":[{"$ref":"#/components/schemas/I"}]}`
+	for _, c := range []struct{ schema, components, value string }{
+		{`{"$ref":"#/components/schemas/S0"}`, strings.Join(doubling, ","), `"x"`},
+		{`{"$ref":"#/components/schemas/A"}`, self, strings.Repeat(`{"x":`, 60) + "1" + strings.Repeat("}", 60)},
+		{`{"$ref":"#/components/schemas/I"}`, self, `1`},
+		{`{"type":"number"}`, "", `1e400`},
+		{`{"enum":[1]}`, "", `{"a":[1e999999999]}`},
+	} {
+		req, err := made(t, operation(t, bodyDocument("3.0.3", c.schema, c.components), "op"), `{"body":`+c.value+`}`)
+		require.NoError(t, err)
+		require.Contains(t, strings.Join(req.Warnings, ""), "too much work", c.schema)
+	}
+}

@@ -1,0 +1,256 @@
+package openapi
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// pair is a name and value of a query, form or cookie, unescaped.
+type pair struct{ name, value string }
+
+// written is a value in one of the three forms that the styles know.
+type written struct {
+	text  string
+	list  []string
+	pairs []pair
+	kind  byte // 's', 'l', 'o'
+}
+
+// flatten turns a value into texts. What is nested deeper has no form in any style but deepObject.
+func flatten(v any) (written, error) {
+	switch v := v.(type) {
+	case []any:
+		w := written{kind: 'l', list: make([]string, 0, len(v))}
+		for i, element := range v {
+			text, err := textOf(element)
+			if err != nil {
+				return w, agent.Invalid("["+strconv.Itoa(i)+"]", "%w", err)
+			}
+			w.list = append(w.list, text)
+		}
+		return w, nil
+	case map[string]any:
+		w := written{kind: 'o'}
+		for _, name := range sorted(v) {
+			if v[name] == nil {
+				continue
+			}
+			text, err := textOf(v[name])
+			if err != nil {
+				return w, agent.Invalid("."+clip(name, 100), "%w", err)
+			}
+			w.pairs = append(w.pairs, pair{name, text})
+		}
+		return w, nil
+	default:
+		text, err := textOf(v)
+		return written{kind: 's', text: text}, err
+	}
+}
+
+func textOf(v any) (string, error) {
+	switch v := v.(type) {
+	case string:
+		return v, nil
+	case json.Number:
+		return v.String(), nil
+	case bool:
+		return strconv.FormatBool(v), nil
+	case nil:
+		return "", agent.Errorf(agent.CodeInvalid, "", "null cannot be written here")
+	default:
+		return "", agent.Errorf(agent.CodeInvalid, "", "a list or object cannot be nested here")
+	}
+}
+
+// pathText writes a value into a path (RFC 6570 with {x}, {.x} and {;x}).
+func pathText(name, style string, explode bool, v any) (string, error) {
+	w, err := flatten(v)
+	if err != nil {
+		return "", err
+	}
+	prefix, between := "", ","
+	switch style {
+	case "", "simple":
+	case "label":
+		prefix = "."
+		if explode {
+			between = "."
+		}
+	case "matrix":
+		prefix = ";" + escape(name, false)
+		if explode {
+			between = ";"
+		}
+	default:
+		return "", unknownStyle(style, "path")
+	}
+	var parts []string
+	switch {
+	case w.kind == 's' && style == "matrix" && w.text == "":
+		return prefix, nil
+	case w.kind == 's' && style == "matrix":
+		return prefix + "=" + escape(w.text, false), nil
+	case w.kind == 's':
+		return prefix + escape(w.text, false), nil
+	case w.kind == 'l' && style == "matrix" && explode:
+		for _, text := range w.list {
+			parts = append(parts, escape(name, false)+"="+escape(text, false))
+		}
+		prefix = ";"
+	case w.kind == 'l':
+		for _, text := range w.list {
+			parts = append(parts, escape(text, false))
+		}
+	case explode:
+		for _, p := range w.pairs {
+			parts = append(parts, escape(p.name, false)+"="+escape(p.value, false))
+		}
+		if style == "matrix" {
+			prefix = ";"
+		}
+	default:
+		for _, p := range w.pairs {
+			parts = append(parts, escape(p.name, false), escape(p.value, false))
+		}
+	}
+	if style == "matrix" && prefix != ";" {
+		prefix += "="
+	}
+	if len(parts) == 0 {
+		return "", nil
+	}
+	return prefix + strings.Join(parts, between), nil
+}
+
+// queryText writes a value into a query or form: name=value&name=value, escaped.
+func queryText(name, style string, explode, reserved bool, v any) (string, error) {
+	if style == "deepObject" {
+		pairs, err := deep(name, v, 0)
+		return joinPairs(pairs, reserved), err
+	}
+	between, ok := map[string]string{"": ",", "form": ",", "spaceDelimited": "%20", "pipeDelimited": "%7C"}[style]
+	if !ok {
+		return "", unknownStyle(style, "query")
+	}
+	w, err := flatten(v)
+	if err != nil {
+		return "", err
+	}
+	key := escape(name, false) + "="
+	switch {
+	case w.kind == 's':
+		return key + escape(w.text, reserved), nil
+	case w.kind == 'l' && explode:
+		pairs := make([]pair, len(w.list))
+		for i, text := range w.list {
+			pairs[i] = pair{name, text}
+		}
+		return joinPairs(pairs, reserved), nil
+	case w.kind == 'o' && explode:
+		return joinPairs(w.pairs, reserved), nil
+	}
+	var parts []string
+	for _, text := range w.list {
+		parts = append(parts, escape(text, reserved))
+	}
+	for _, p := range w.pairs {
+		parts = append(parts, escape(p.name, reserved), escape(p.value, reserved))
+	}
+	return key + strings.Join(parts, between), nil
+}
+
+// deep writes name[member][0]=value: what servers that take nested values in a query understand. The specification has a form for one level
+// of an object alone.
+func deep(name string, v any, level int) ([]pair, error) {
+	var all []pair
+	add := func(key string, of any) error {
+		if of == nil {
+			return nil
+		}
+		pairs, err := deep(name+"["+key+"]", of, level+1)
+		all = append(all, pairs...)
+		return err
+	}
+	switch v := v.(type) {
+	case map[string]any:
+		for _, key := range sorted(v) {
+			if err := add(key, v[key]); err != nil {
+				return nil, err
+			}
+		}
+		return all, nil
+	case []any:
+		for i, element := range v {
+			if err := add(strconv.Itoa(i), element); err != nil {
+				return nil, err
+			}
+		}
+		return all, nil
+	default:
+		text, err := textOf(v)
+		return []pair{{name, text}}, err
+	}
+}
+
+func joinPairs(pairs []pair, reserved bool) string {
+	parts := make([]string, len(pairs))
+	for i, p := range pairs {
+		parts[i] = escape(p.name, false) + "=" + escape(p.value, reserved)
+	}
+	return strings.Join(parts, "&")
+}
+
+// headerText writes a value into a header: it is not escaped.
+func headerText(explode bool, v any) (string, error) {
+	w, err := flatten(v)
+	if err != nil {
+		return "", err
+	}
+	switch w.kind {
+	case 's':
+		return w.text, nil
+	case 'l':
+		return strings.Join(w.list, ","), nil
+	default:
+		parts := make([]string, 0, len(w.pairs))
+		for _, p := range w.pairs {
+			if explode {
+				parts = append(parts, p.name+"="+p.value)
+			} else {
+				parts = append(parts, p.name, p.value)
+			}
+		}
+		return strings.Join(parts, ","), nil
+	}
+}
+
+// cookieText writes a value into a Cookie header: name=value; name=value, escaped.
+func cookieText(name string, explode bool, v any) (string, error) {
+	text, err := queryText(name, "form", explode, false, v)
+	return strings.ReplaceAll(text, "&", "; "), err
+}
+
+func unknownStyle(style, in string) error {
+	return agent.Errorf(agent.CodeInvalid, "", "the document wants the style %q in the %s, which there is not", clip(style, 40), in)
+}
+
+// escape writes all but unreserved characters as %XX. reserved leaves those that RFC 3986 reserves, except such as would end a value or be
+// read as something else: a value must not become two.
+func escape(s string, reserved bool) string {
+	const hex = "0123456789ABCDEF"
+	var b strings.Builder
+	for i := range len(s) {
+		c := s[i]
+		if 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("-._~", c) >= 0 ||
+			reserved && strings.IndexByte(":/?@!$'()*,;=", c) >= 0 {
+			b.WriteByte(c)
+			continue
+		}
+		b.Write([]byte{'%', hex[c>>4], hex[c&15]})
+	}
+	return b.String()
+}

@@ -1,0 +1,226 @@
+package delegate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// Containers runs containers somewhere. What a container does is in its result, a failure of it included. An error of
+// [agent.CodeInvalid], [agent.CodeDenied] or [agent.CodeOverflow] refuses what was asked for, and its Field is the member of
+// [agent.Container] in snake case; any other error is for the runtime to try again, and the same Key then means the same container.
+type Containers interface {
+	Run(ctx context.Context, c agent.Container) (agent.ContainerResult, error)
+}
+
+// resources is what a container's config may ask for, within what the cluster's configuration allows.
+type resources struct {
+	CPU        amount            `json:"cpu"`
+	Memory     amount            `json:"memory"`
+	TimeoutSec *int32            `json:"timeout_sec"`
+	Env        map[string]string `json:"env"`
+}
+
+// amount is a quantity of Kubernetes; a number is one as well.
+type amount string
+
+// UnmarshalJSON takes a string, a number or null.
+func (a *amount) UnmarshalJSON(raw []byte) error {
+	switch jsontext.Value(raw).Kind() {
+	case jsontext.KindNull:
+		return nil
+	case jsontext.KindNumber:
+		*a = amount(raw)
+		return nil
+	case jsontext.KindString:
+		text, err := jsontext.AppendUnquote(nil, raw)
+		*a = amount(text)
+		return err
+	default:
+		return errAmount
+	}
+}
+
+var errAmount = errors.New("want a quantity such as 1, 500m or 256Mi")
+
+// contain reads what the container is to be.
+func (a *arguments) contain(image string, raw json.RawMessage) error {
+	var in struct {
+		resources
+
+		Command []string `json:"command"`
+		Args    []string `json:"args"`
+	}
+	a.container.Image, a.container.Input = image, a.inputs
+	var err error
+	switch interpreter := a.agentType == codeInterpreter; {
+	case isNull(raw):
+	case interpreter:
+		err = decodeConfig(raw, &in.resources)
+	default:
+		err = decodeConfig(raw, &in)
+	}
+	if err != nil {
+		return err
+	}
+	c := &a.container
+	c.CPU, c.Memory, c.Env, c.Command, c.Args = string(in.CPU), string(in.Memory), in.Env, in.Command, in.Args
+	if in.TimeoutSec != nil {
+		if *in.TimeoutSec < 1 {
+			return agent.Invalid("config.timeout_sec", "want at least 1")
+		}
+		c.Timeout = time.Duration(*in.TimeoutSec) * time.Second
+	}
+	if a.agentType == codeInterpreter {
+		return a.interpret()
+	}
+	return nil
+}
+
+// interpret takes code and language out of inputs; the rest is the code's input.
+func (a *arguments) interpret() error {
+	members, err := read(a.inputs)
+	if err != nil {
+		return agent.Invalid("inputs", "malformed JSON: %w", err)
+	}
+	for _, part := range []struct {
+		name string
+		to   *string
+	}{{"code", &a.container.Code}, {"language", &a.container.Language}} {
+		i := slices.IndexFunc(members, func(m member) bool { return m.name == part.name })
+		if i < 0 {
+			continue
+		}
+		switch value := members[i].value; value.Kind() {
+		case jsontext.KindNull:
+		case jsontext.KindString:
+			text, err := jsontext.AppendUnquote(nil, value)
+			if err != nil {
+				return agent.Invalid("inputs."+part.name, "malformed JSON: %w", err)
+			}
+			*part.to = string(text)
+		default:
+			return agent.Invalid("inputs."+part.name, "want a string")
+		}
+		members = slices.Delete(members, i, i+1)
+	}
+	if strings.TrimSpace(a.container.Code) == "" {
+		return agent.Invalid("inputs.code", "is required")
+	}
+	a.container.Input = json.RawMessage("{}")
+	if len(members) > 0 {
+		rest, err := compact(members)
+		if err != nil {
+			return err
+		}
+		a.container.Input = json.RawMessage(rest)
+	}
+	return nil
+}
+
+// run runs the container of a call.
+func (d delegate) run(ctx context.Context, inv agent.Invocation, in *arguments) (agent.ToolResult, error) {
+	c := in.container
+	c.Tenant, c.TurnID, c.Key, c.Attempt, c.Report = inv.Tenant, inv.TurnID, inv.IdempotencyKey, inv.Attempt, inv.Report
+	result, err := d.cfg.Containers.Run(ctx, c)
+	if err != nil {
+		switch agent.CodeOf(err) {
+		case agent.CodeInvalid, agent.CodeDenied, agent.CodeOverflow:
+			f := agent.FailureOf(err)
+			f.Field = in.argument(f.Field)
+			f.Message = err.Error()
+			if e, ok := errors.AsType[*agent.Error](err); ok {
+				f.Message = e.Err.Error()
+			}
+			return failed(f)
+		default:
+			return agent.ToolResult{}, err
+		}
+	}
+	if result.Failure != nil {
+		f := *result.Failure
+		f.Field = in.argument(f.Field)
+		return failed(&f)
+	}
+	return d.answer(ctx, inv, &result)
+}
+
+// argument is the argument that a member of [agent.Container] was made of.
+func (a *arguments) argument(field string) string {
+	name, _, _ := strings.Cut(field, ".")
+	name, _, _ = strings.Cut(name, "[")
+	switch name {
+	case "cpu", "memory", "env", "command", "args":
+		return "config." + field
+	case "timeout":
+		return "config.timeout_sec"
+	case "code", "language":
+		return "inputs." + field
+	case "input":
+		return "inputs"
+	case "image":
+		if a.agentType == customContainer {
+			return "container_image"
+		}
+		return "agent_type"
+	default:
+		return field
+	}
+}
+
+// What the model sees of a container's logs, in bytes of their end: the result is what matters, where there is one.
+const (
+	logsBesides = 2 << 10
+	logsAlone   = 16 << 10
+)
+
+// answer is what the model sees of a container that has succeeded.
+func (d delegate) answer(ctx context.Context, inv agent.Invocation, r *agent.ContainerResult) (agent.ToolResult, error) {
+	shown := logsBesides
+	if r.Result == nil {
+		shown = logsAlone
+	}
+	out := struct {
+		Result  json.RawMessage `json:"result"`
+		Logs    string          `json:"logs,omitempty"`
+		LogsRef string          `json:"logs_ref,omitempty"`
+		Job     string          `json:"job"`
+	}{r.Result, r.Logs, "", r.Job}
+	if len(r.Logs) > shown || r.LogsCut {
+		out.Logs = "…" + strings.ToValidUTF8(r.Logs[max(0, len(r.Logs)-shown):], "")
+		ref, err := d.keep(ctx, inv, r)
+		if err != nil {
+			return agent.ToolResult{}, err
+		}
+		out.LogsRef = ref
+	}
+	raw, err := json.Marshal(out)
+	if err != nil {
+		return agent.ToolResult{}, agent.Errorf(agent.CodeInternal, "call "+ToolName, "encode result: %w", err)
+	}
+	return agent.ToolResult{Output: raw}, nil
+}
+
+// keep stores logs that are too long to show, as {"job","logs"}, and returns their reference.
+func (d delegate) keep(ctx context.Context, inv agent.Invocation, r *agent.ContainerResult) (string, error) {
+	if d.cfg.Blobs == nil {
+		return "", nil
+	}
+	raw, err := json.Marshal(map[string]string{"job": r.Job, "logs": r.Logs})
+	if err != nil {
+		return "", agent.Errorf(agent.CodeInternal, "call "+ToolName, "encode logs: %w", err)
+	}
+	if inv.Redact != nil {
+		if raw, err = inv.Redact(raw); err != nil {
+			return "", nil //nolint:nilerr // what may not be stored is not; the answer is there without it
+		}
+	}
+	return d.cfg.Blobs.Put(ctx, inv.Tenant, strings.NewReader(string(raw)))
+}

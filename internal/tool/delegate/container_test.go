@@ -1,0 +1,215 @@
+package delegate_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/tool"
+	"github.com/turnstone-run/turnstone/internal/tool/delegate"
+	"github.com/turnstone-run/turnstone/internal/tool/tooltest"
+)
+
+// dock answers what it is told to and remembers what it was asked.
+type dock struct {
+	result agent.ContainerResult
+	err    error
+	asked  []agent.Container
+}
+
+func (d *dock) Run(_ context.Context, c agent.Container) (agent.ContainerResult, error) {
+	c.Report = nil
+	d.asked = append(d.asked, c)
+	return d.result, d.err
+}
+
+// vault keeps one content.
+type vault struct{ tenant, content string }
+
+func (v *vault) Put(_ context.Context, tenant string, r io.Reader) (string, error) {
+	b, err := io.ReadAll(r)
+	v.tenant, v.content = tenant, string(b)
+	return "cas://sha256:1", err
+}
+
+func (*vault) Open(context.Context, string, string) (io.ReadCloser, error) {
+	return nil, errors.ErrUnsupported
+}
+
+func invocation() agent.Invocation {
+	return agent.Invocation{Tenant: "acme", TurnID: "t1", IdempotencyKey: "t1/1/a", Attempt: 2}
+}
+
+func contained(t *testing.T, cfg delegate.Config, inv agent.Invocation, args string) (agent.ToolResult, error) {
+	t.Helper()
+	kit, err := delegate.Factory(cfg).New(tool.Dependencies{Blobs: cfg.Blobs})
+	require.NoError(t, err)
+	res, err := kit.Tools()[0].Call(t.Context(), inv, agent.ToolCall{Name: delegate.ToolName, Args: json.RawMessage(args)})
+	if err == nil {
+		tooltest.CheckResult(t, res)
+	}
+	return res, err
+}
+
+func TestToolkitWithContainers(t *testing.T) {
+	tooltest.Exercise(t, delegate.With(delegate.Config{Containers: &dock{}}))
+}
+
+func TestWhatAContainerIsAsked(t *testing.T) {
+	call := agent.Container{Tenant: "acme", TurnID: "t1", Key: "t1/1/a", Attempt: 2}
+	with := func(change func(*agent.Container)) agent.Container {
+		c := call
+		change(&c)
+		return c
+	}
+	tests := map[string]struct {
+		args string
+		want agent.Container
+	}{
+		"image": {
+			`{"agent_type":"custom_container","container_image":"r.example/x:1","inputs":{"n": 12345678901234567890}}`,
+			with(func(c *agent.Container) {
+				c.Image, c.Input = "r.example/x:1", json.RawMessage(`{"n": 12345678901234567890}`)
+			}),
+		},
+		"config": {
+			`{"agent_type":"custom_container","container_image":"x","inputs":{},"config":{"cpu":0.5,"memory":"64Mi","timeout_sec":9,"env":{"A":"b"},` +
+				`"command":["run"],"args":["-x",""]}}`,
+			with(func(c *agent.Container) {
+				c.Image, c.Input, c.CPU, c.Memory, c.Timeout = "x", json.RawMessage(`{}`), "0.5", "64Mi", 9*time.Second
+				c.Env, c.Command, c.Args = map[string]string{"A": "b"}, []string{"run"}, []string{"-x", ""}
+			}),
+		},
+		"nulls of strict": {
+			`{"agent_type":"code_interpreter","container_image":null,"inputs":{"code":"1"},"config":{"cpu":null,"memory":null,"timeout_sec":null,"env":null}}`,
+			with(func(c *agent.Container) { c.Code, c.Input = "1", json.RawMessage(`{}`) }),
+		},
+		"code": {
+			`{"agent_type":"code_interpreter","inputs":{"rows":[1, 2],"language":"python","code":"print(\"é\")\n","z":1.0}}`,
+			with(func(c *agent.Container) {
+				c.Code, c.Language, c.Input = "print(\"é\")\n", "python", json.RawMessage(`{"rows":[1,2],"z":1.0}`)
+			}),
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			d := &dock{}
+			_, err := contained(t, delegate.Config{Containers: d}, invocation(), tt.args)
+			require.NoError(t, err)
+			require.Equal(t, []agent.Container{tt.want}, d.asked)
+		})
+	}
+}
+
+func TestWhatIsNoContainer(t *testing.T) {
+	custom := func(config string) string {
+		return `{"agent_type":"custom_container","container_image":"x","inputs":{},"config":` + config + `}`
+	}
+	code := func(inputs, config string) string {
+		return `{"agent_type":"code_interpreter","inputs":` + inputs + `,"config":` + config + `}`
+	}
+	tests := map[string]struct{ args, field, message string }{
+		"no code":             {code(`{"x":1}`, `{}`), "inputs.code", "is required"},
+		"blank code":          {code(`{"code":" \n"}`, `{}`), "inputs.code", "is required"},
+		"code is no string":   {code(`{"code":["x"]}`, `{}`), "inputs.code", "want a string"},
+		"language":            {code(`{"code":"x","language":1}`, `{}`), "inputs.language", "want a string"},
+		"unknown":             {custom(`{"privileged":true}`), "config.privileged", "unknown field"},
+		"the other's":         {code(`{"code":"x"}`, `{"command":["sh"]}`), "config.command", "unknown field"},
+		"cpu":                 {custom(`{"cpu":true}`), "config.cpu", "want a quantity"},
+		"time":                {custom(`{"timeout_sec":0}`), "config.timeout_sec", "at least 1"},
+		"a fraction":          {custom(`{"timeout_sec":1.5}`), "config.timeout_sec", "whole number"},
+		"no time at all":      {custom(`{"timeout_sec":1e99}`), "config.timeout_sec", ""},
+		"env":                 {custom(`{"env":{"A":1}}`), "config.env.A", "want a string"},
+		"env twice":           {custom(`{"env":{"A":"1","A":"2"}}`), "config.env.A", "given twice"},
+		"args":                {custom(`{"args":"-x"}`), "config.args", "want an array"},
+		"args of other types": {custom(`{"args":[1]}`), "config.args[0]", "want a string"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			d := &dock{}
+			res, err := contained(t, delegate.Config{Containers: d}, invocation(), tt.args)
+			require.NoError(t, err)
+			require.NotNil(t, res.Failure)
+			require.Equal(t, "invalid", res.Failure.Type)
+			require.Equal(t, tt.field, res.Failure.Field)
+			require.Contains(t, res.Failure.Message, tt.message)
+			require.Empty(t, d.asked)
+		})
+	}
+}
+
+const image = `{"agent_type":"custom_container","container_image":"x","inputs":{}}`
+
+// What refuses the request is for the model, under the names of its arguments; what the cluster cannot do is for the runtime.
+func TestErrorsOfContainers(t *testing.T) {
+	for field, want := range map[string]string{
+		"cpu": "config.cpu", "memory": "config.memory", "timeout": "config.timeout_sec", "env.A": "config.env.A", "args[3]": "config.args[3]",
+		"image": "container_image", "input": "inputs", "code": "inputs.code", "language": "inputs.language", "": "",
+	} {
+		d := &dock{err: agent.FieldErrorf(agent.CodeDenied, field, "too much")}
+		res, err := contained(t, delegate.Config{Containers: d}, invocation(), image)
+		require.NoError(t, err)
+		require.Equal(t, &agent.Failure{Type: "denied", Message: "too much", Field: want, Tool: delegate.ToolName}, res.Failure)
+	}
+	for _, err := range []error{agent.Errorf(agent.CodeUnavailable, "", "away"), agent.ErrFenced, context.Canceled} {
+		_, got := contained(t, delegate.Config{Containers: &dock{err: err}}, invocation(), image)
+		require.ErrorIs(t, got, err)
+	}
+	d := &dock{result: agent.ContainerResult{Failure: &agent.Failure{Type: agent.OutcomeUnknown, Message: "gone", Field: "image"}}}
+	for args, field := range map[string]string{image: "container_image", `{"agent_type":"code_interpreter","inputs":{"code":"1"}}`: "agent_type"} {
+		res, err := contained(t, delegate.Config{Containers: d}, invocation(), args)
+		require.NoError(t, err)
+		require.Equal(t, &agent.Failure{Type: agent.OutcomeUnknown, Message: "gone", Field: field, Tool: delegate.ToolName}, res.Failure)
+	}
+}
+
+func TestWhatTheModelSees(t *testing.T) {
+	result := func(r, logs string, cut bool) *dock {
+		return &dock{result: agent.ContainerResult{Job: "j", Result: json.RawMessage(r), Logs: logs, LogsCut: cut}}
+	}
+	long := strings.Repeat("é", 3000) + "end"
+
+	res, err := contained(t, delegate.Config{Containers: result(`{"n":12345678901234567890}`, "hi\n", false)}, invocation(), image)
+	require.NoError(t, err)
+	require.JSONEq(t, `{"result":{"n":12345678901234567890},"logs":"hi\n","job":"j"}`, string(res.Output))
+	require.Contains(t, string(res.Output), `12345678901234567890`, "numbers keep their digits")
+
+	d := &dock{result: agent.ContainerResult{Job: "j", Logs: long}}
+	res, err = contained(t, delegate.Config{Containers: d}, invocation(), image)
+	require.NoError(t, err)
+	require.JSONEq(t, `{"result":null,"logs":"`+long+`","job":"j"}`, string(res.Output), "without a result, logs are what there is")
+
+	kept := &vault{}
+	inv := invocation()
+	inv.Redact = func(raw json.RawMessage) (json.RawMessage, error) {
+		return json.RawMessage(strings.ReplaceAll(string(raw), "end", "END")), nil
+	}
+	var out struct {
+		Result  int
+		Logs    string
+		LogsRef string `json:"logs_ref"`
+	}
+	res, err = contained(t, delegate.Config{Containers: result(`7`, long, false), Blobs: kept}, inv, image)
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(res.Output, &out))
+	require.Equal(t, 7, out.Result)
+	require.Less(t, len(out.Logs), 2100)
+	require.True(t, strings.HasPrefix(out.Logs, "…é") && strings.HasSuffix(out.Logs, "end"), out.Logs)
+	require.Equal(t, "cas://sha256:1", out.LogsRef)
+	require.Equal(t, "acme", kept.tenant)
+	require.JSONEq(t, `{"job":"j","logs":"`+strings.Replace(long, "end", "END", 1)+`"}`, kept.content)
+
+	inv.Redact = func(json.RawMessage) (json.RawMessage, error) { return nil, errors.ErrUnsupported }
+	*kept = vault{}
+	res, err = contained(t, delegate.Config{Containers: result(`7`, long, true), Blobs: kept}, inv, image)
+	require.NoError(t, err)
+	require.NotContains(t, string(res.Output), "logs_ref")
+	require.Empty(t, kept.content, "what may not be stored is not")
+}

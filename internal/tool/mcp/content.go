@@ -1,0 +1,241 @@
+package mcp
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"mime"
+	"reflect"
+	"strings"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+const (
+	maxComplaint = 3000 // runes of a failure that a tool reports; a failure is shorter than 4 KiB
+	maxBlocks    = 200  // of a result
+	maxWord      = 500  // runes of a name, a URI, a title
+)
+
+// block is a piece of a result that is more than text.
+type block struct {
+	Type        string `json:"type"` // text, image, audio, resource_link, resource
+	Text        string `json:"text,omitempty"`
+	MIMEType    string `json:"mime_type,omitempty"`
+	Ref         string `json:"ref,omitempty"` // cas://sha256:<hex>
+	Bytes       int64  `json:"bytes,omitempty"`
+	URI         string `json:"uri,omitempty"`
+	Name        string `json:"name,omitempty"`
+	Description string `json:"description,omitempty"`
+	Note        string `json:"note,omitempty"`
+}
+
+// result is what the model gets of an answer: structured content where there is some, else its text, as JSON if it is some, else its
+// blocks. Binary content is stored and named by its reference.
+func (t *remote) result(ctx context.Context, s *session, inv agent.Invocation, answer *sdk.CallToolResult) (agent.ToolResult, error) {
+	hidden := s.link.hidden
+	if answer.NeedsInput() || len(answer.InputRequests) > 0 {
+		return t.failed(&agent.Failure{Type: string(agent.CodeDenied), Message: fmt.Sprintf("the MCP server %q wants input that it is not given", s.label)})
+	}
+	if size := sizeOf(answer); size > t.binding.MaxResultBytes {
+		return t.failed(&agent.Failure{
+			Type:    string(agent.CodeOverflow),
+			Message: fmt.Sprintf("the answer of the MCP server %q has %d bytes, at most %d", s.label, size, t.binding.MaxResultBytes),
+		})
+	}
+	if answer.IsError {
+		return t.failed(&agent.Failure{Type: string(agent.CodeInvalid), Message: hidden.plain(complaint(answer), maxComplaint)})
+	}
+	blocks, err := t.blocks(ctx, inv, answer.Content)
+	if err != nil {
+		return agent.ToolResult{}, err
+	}
+	out, err := output(answer.StructuredContent, blocks)
+	if err != nil {
+		return agent.ToolResult{}, agent.Errorf(agent.CodeInternal, "call MCP tool", "encode result: %w", err)
+	}
+	return agent.ToolResult{Output: hidden.cleanJSON(out)}, nil
+}
+
+// sizeOf counts what an answer holds: its text and its binary content.
+func sizeOf(answer *sdk.CallToolResult) int {
+	size := 0
+	for _, c := range answer.Content {
+		switch c := c.(type) {
+		case *sdk.TextContent:
+			size += len(c.Text)
+		case *sdk.ImageContent:
+			size += len(c.Data)
+		case *sdk.AudioContent:
+			size += len(c.Data)
+		case *sdk.ResourceLink:
+			size += len(c.URI) + len(c.Description)
+		case *sdk.EmbeddedResource:
+			if c.Resource != nil {
+				size += len(c.Resource.Text) + len(c.Resource.Blob)
+			}
+		}
+	}
+	if answer.StructuredContent != nil {
+		raw, err := json.Marshal(answer.StructuredContent)
+		if err == nil {
+			size += len(raw)
+		}
+	}
+	return size
+}
+
+// complaint is what a tool says of its failure.
+func complaint(answer *sdk.CallToolResult) string {
+	var texts []string
+	for _, c := range answer.Content {
+		if text, ok := c.(*sdk.TextContent); ok && text.Text != "" {
+			texts = append(texts, text.Text)
+		}
+	}
+	if len(texts) == 0 && answer.StructuredContent != nil {
+		if raw, err := json.Marshal(answer.StructuredContent); err == nil {
+			texts = append(texts, string(raw))
+		}
+	}
+	if len(texts) == 0 {
+		return "the tool failed and does not say why"
+	}
+	return strings.Join(texts, "\n")
+}
+
+// output puts a result together.
+func output(structured any, blocks []block) (json.RawMessage, error) {
+	plain := true
+	for i := range blocks {
+		plain = plain && blocks[i].Type == "text"
+	}
+	switch {
+	case structured != nil && plain:
+		return exact(structured, blocks)
+	case structured != nil:
+		return marshal(struct {
+			Structured any     `json:"structured_content"`
+			Content    []block `json:"content"`
+		}{structured, blocks})
+	case plain && len(blocks) == 1:
+		return asJSON(blocks[0].Text)
+	case len(blocks) == 0:
+		return json.RawMessage(`{"content":[]}`), nil
+	default:
+		return marshal(map[string][]block{"content": blocks})
+	}
+}
+
+// exact is structured content. Servers repeat it as text, and the text has the numbers with all their digits: the SDK's has floats.
+func exact(structured any, blocks []block) (json.RawMessage, error) {
+	if len(blocks) == 1 {
+		var same any
+		if text := []byte(blocks[0].Text); json.Unmarshal(text, &same) == nil && reflect.DeepEqual(same, structured) {
+			return compact(text)
+		}
+	}
+	return marshal(structured)
+}
+
+// asJSON is a text that is the JSON of an object or an array, or a string.
+func asJSON(text string) (json.RawMessage, error) {
+	trimmed := strings.TrimSpace(text)
+	if (strings.HasPrefix(trimmed, "{") || strings.HasPrefix(trimmed, "[")) && json.Valid([]byte(trimmed)) {
+		return compact([]byte(trimmed))
+	}
+	return marshal(text)
+}
+
+func compact(raw []byte) (json.RawMessage, error) {
+	var b bytes.Buffer
+	if err := json.Compact(&b, raw); err != nil {
+		return nil, err
+	}
+	return b.Bytes(), nil
+}
+
+// marshal does not escape <, > and &: a model reads it.
+func marshal(v any) (json.RawMessage, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSpace(b.Bytes()), nil
+}
+
+// blocks turns content into blocks and stores what is binary.
+func (t *remote) blocks(ctx context.Context, inv agent.Invocation, content []sdk.Content) ([]block, error) {
+	blocks := make([]block, 0, min(len(content), maxBlocks))
+	for i, c := range content {
+		if i == maxBlocks {
+			return append(blocks, block{Type: "text", Text: fmt.Sprintf("%d more pieces are left out", len(content)-i)}), nil
+		}
+		b, err := t.block(ctx, inv, c)
+		if err != nil {
+			return nil, err
+		}
+		blocks = append(blocks, b)
+	}
+	return blocks, nil
+}
+
+func (t *remote) block(ctx context.Context, inv agent.Invocation, c sdk.Content) (block, error) {
+	switch c := c.(type) {
+	case *sdk.TextContent:
+		return block{Type: "text", Text: c.Text}, nil
+	case *sdk.ImageContent:
+		return t.stored(ctx, inv, block{Type: "image", MIMEType: c.MIMEType}, c.Data)
+	case *sdk.AudioContent:
+		return t.stored(ctx, inv, block{Type: "audio", MIMEType: c.MIMEType}, c.Data)
+	case *sdk.ResourceLink:
+		b := block{
+			Type: "resource_link", URI: c.URI, Name: clip(c.Name, maxWord), Description: clip(c.Description, maxDescription), MIMEType: mediaType(c.MIMEType),
+		}
+		if c.Size != nil {
+			b.Bytes = *c.Size
+		}
+		return b, nil
+	case *sdk.EmbeddedResource:
+		if c.Resource == nil {
+			return block{Type: "resource", Note: "empty"}, nil
+		}
+		b := block{Type: "resource", URI: c.Resource.URI, MIMEType: c.Resource.MIMEType, Text: c.Resource.Text}
+		if len(c.Resource.Blob) == 0 {
+			b.MIMEType = mediaType(b.MIMEType)
+			return b, nil
+		}
+		return t.stored(ctx, inv, b, c.Resource.Blob)
+	default:
+		return block{Type: "text", Note: "content of an unknown kind is left out"}, nil
+	}
+}
+
+// stored keeps binary content for the tenant.
+func (t *remote) stored(ctx context.Context, inv agent.Invocation, b block, data []byte) (block, error) {
+	b.MIMEType, b.Bytes = mediaType(b.MIMEType), int64(len(data))
+	if t.kit.cfg.Blobs == nil {
+		b.Note = "not kept: there is no blob store"
+		return b, nil
+	}
+	ref, err := t.kit.cfg.Blobs.Put(ctx, inv.Tenant, bytes.NewReader(data))
+	if err != nil {
+		return b, fmt.Errorf("store content of MCP tool %q: %w", t.spec.Name, err)
+	}
+	b.Ref = ref
+	return b, nil
+}
+
+// mediaType is a server's word for a type, if it is one.
+func mediaType(given string) string {
+	media, _, err := mime.ParseMediaType(given)
+	if err != nil {
+		return ""
+	}
+	return clip(media, maxWord)
+}

@@ -1,0 +1,245 @@
+package mcp
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// script is a server that says the next line of a script whenever it is written to, and ends behind the last.
+type script struct {
+	mu    sync.Mutex
+	lines [][]byte
+	out   *io.PipeWriter
+	turns chan struct{}
+}
+
+func newScript(lines [][]byte) (*script, io.ReadCloser) {
+	r, w := io.Pipe()
+	s := &script{lines: lines, out: w, turns: make(chan struct{}, 1000)}
+	go func() {
+		defer w.Close()
+		for range s.turns {
+			s.mu.Lock()
+			if len(s.lines) == 0 {
+				s.mu.Unlock()
+				return
+			}
+			line := s.lines[0]
+			s.lines = s.lines[1:]
+			s.mu.Unlock()
+			if _, err := w.Write(append(line, '\n')); err != nil {
+				return
+			}
+		}
+	}()
+	return s, r
+}
+
+func (s *script) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.turns != nil {
+		select {
+		case s.turns <- struct{}{}:
+		default:
+		}
+	}
+	return len(p), nil
+}
+
+func (s *script) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.turns != nil {
+		close(s.turns)
+		s.turns = nil
+	}
+	return s.out.Close()
+}
+
+// through speaks to a scripted server as the toolkit would: opens, lists, calls, closes.
+func through(t *testing.T, kit *Toolkit, l func() *link) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	began := time.Now()
+	defer func() { require.Less(t, time.Since(began), 10*time.Second, "it hangs") }()
+	s, err := open(ctx, "evil", l, nil, &kit.cfg)
+	if err != nil {
+		require.NotEmpty(t, agent.CodeOf(err))
+		return
+	}
+	defer s.close()
+	tools, err := s.list(ctx)
+	if err != nil {
+		return
+	}
+	b, err := parseBinding(json.RawMessage(`{"server":"evil","timeout_sec":2}`))
+	require.NoError(t, err)
+	list, err := listed(b, tools)
+	require.NoError(t, err)
+	for i := range list {
+		require.Regexp(t, `^[a-zA-Z0-9_-]{1,64}$`, list[i].Spec.Name)
+		require.True(t, json.Valid(list[i].Spec.Parameters))
+		require.LessOrEqual(t, len(list[i].Handle), 1<<10)
+	}
+	tool := &remote{kit: kit, binding: b, handle: handle{Name: "t"}, spec: agent.ToolSpec{Name: "t"}}
+	result, err := tool.send(ctx, s, agent.Invocation{}, agent.ToolCall{Args: json.RawMessage(`{}`)})
+	if result, err = tool.outcome(agent.Invocation{}, result, err); err == nil {
+		require.True(t, json.Valid(result.Output), "%s", result.Output)
+	}
+}
+
+func seeds() []string {
+	initialize := `{"jsonrpc":"2.0","id":2,"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{"listChanged":true}},"serverInfo":{"name":"e","version":"1"}}}`
+	refuse := `{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"no"}}`
+	tools := `{"jsonrpc":"2.0","id":3,"result":{"tools":[{"name":"t","inputSchema":{"type":"object"}}]}}`
+	// The notification "initialized" is answered with a notification.
+	greet := strings.Join([]string{refuse, initialize, `{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`, tools}, "\n") + "\n"
+	return []string{
+		greet + `{"jsonrpc":"2.0","id":4,"result":{"content":[{"type":"text","text":"hi"}],"structuredContent":{"a":1}}}`,
+		greet + `{"jsonrpc":"2.0","id":4,"result":{"content":[{"type":"image","data":"!!","mimeType":"x"}]}}`,
+		greet + `{"jsonrpc":"2.0","id":4,"result":{"content":[null,{"type":"other"}]}}`,
+		greet + `{"jsonrpc":"2.0","id":4,"result":null}`,
+		greet + `{"jsonrpc":"2.0","id":4,"error":{"code":-32602,"message":"bad\u001b"}}`,
+		greet + `{"jsonrpc":"2.0","id":4,"result":{"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create"}}}}`,
+		refuse + "\n" + initialize + "\n{}\n" + `{"jsonrpc":"2.0","id":3,"result":{"tools":[null,{"name":"","inputSchema":[]}],"nextCursor":"x"}}`,
+		refuse + "\n" + initialize + "\n" + `{"jsonrpc":"2.0","id":"x","method":"sampling/createMessage","params":null}` + "\n" + tools,
+		refuse + "\n" + initialize + "\n" + `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":{}}}` + "\n" + tools,
+		refuse + "\n" + `{"jsonrpc":"2.0","id":2,"result":{"protocolVersion":"1"}}`,
+		`{"jsonrpc":"2.0","id":1,"result":{"supportedVersions":["2026-07-28"],"capabilities":{"tools":{}}}}` + "\n" + tools,
+		`[]`, `[{"jsonrpc":"2.0","id":1,"result":{}}]`, `null`, `{"jsonrpc":"2.0","id":1}`, strings.Repeat("[", 20_000), "\xff\xfe", "",
+	}
+}
+
+func FuzzFrames(f *testing.F) {
+	for _, s := range seeds() {
+		f.Add([]byte(s), false)
+		f.Add([]byte(s), true)
+	}
+	f.Fuzz(func(t *testing.T, data []byte, web bool) {
+		if len(data) > 1<<16 {
+			return
+		}
+		kit, err := New(Config{Logger: zap.NewNop()})
+		require.NoError(t, err)
+		lines := bytes.Split(data, []byte("\n"))
+		if web {
+			through(t, kit, func() *link {
+				c := newCarrier(&saying{lines: lines}, nil, nil)
+				return &link{transport: c.transport("http://evil.example/mcp"), hidden: c.hidden, stop: c.cut, deaf: c.deaf.Load}
+			})
+			return
+		}
+		through(t, kit, func() *link {
+			s, out := newScript(lines)
+			return &link{
+				transport: &sdk.IOTransport{Reader: out, Writer: s}, hidden: newSecrets("secret-value"), deaf: func() bool { return false },
+				stop: func() { _ = s.Close(); _ = out.Close() },
+			}
+		})
+	})
+}
+
+// saying is an HTTP server that answers each POST with the next line, as JSON or as an event.
+type saying struct {
+	mu    sync.Mutex
+	lines [][]byte
+}
+
+func (s *saying) Do(r *http.Request) (*http.Response, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	resp := &http.Response{StatusCode: http.StatusAccepted, Header: http.Header{}, Body: http.NoBody, Request: r}
+	if r.Method != http.MethodPost || len(s.lines) == 0 {
+		resp.StatusCode = http.StatusMethodNotAllowed
+		return resp, nil
+	}
+	line := s.lines[0]
+	s.lines = s.lines[1:]
+	resp.StatusCode = http.StatusOK
+	resp.Header.Set("Content-Type", "application/json")
+	resp.Header.Set("Mcp-Session-Id", "s")
+	if len(line)%2 == 1 {
+		resp.Header.Set("Content-Type", "text/event-stream")
+		line = fmt.Appendf(nil, "data: %s\n\n", line)
+	}
+	resp.Body = io.NopCloser(bytes.NewReader(line))
+	return resp, nil
+}
+
+// A server that asks without end, and does not read our answers, loses its session.
+func TestFlood(t *testing.T) {
+	kit, err := New(Config{Logger: zap.NewNop()})
+	require.NoError(t, err)
+	fromUs, toServer := io.Pipe()
+	fromServer, toUs := io.Pipe()
+	l := &link{
+		transport: &sdk.IOTransport{Reader: fromServer, Writer: toServer}, hidden: newSecrets(), deaf: func() bool { return false },
+		stop: func() { _ = fromServer.Close(); _ = fromUs.Close() },
+	}
+	go func() {
+		lines := bufio.NewScanner(fromUs)
+		for _, answer := range strings.Split(seeds()[0], "\n")[:2] {
+			lines.Scan()
+			_, _ = io.WriteString(toUs, answer+"\n")
+		}
+		lines.Scan() // initialized; nothing is read from here on
+		for i := 0; ; i++ {
+			if _, err := fmt.Fprintf(toUs, `{"jsonrpc":"2.0","id":"p%d","method":"ping"}`+"\n", i); err != nil {
+				return
+			}
+		}
+	}()
+	s, err := open(t.Context(), "flood", func() *link { return l }, nil, &kit.cfg)
+	require.NoError(t, err)
+	select {
+	case <-s.ended:
+	case <-time.After(20 * time.Second):
+		require.Fail(t, "the session goes on")
+	}
+	require.NoError(t, kit.Close())
+}
+
+// A frame without end is not kept in memory.
+func TestEndlessFrame(t *testing.T) {
+	kit, err := New(Config{Logger: zap.NewNop()})
+	require.NoError(t, err)
+	out, in := io.Pipe()
+	s, silent := newScript(nil)
+	written := make(chan int, 1)
+	go func() {
+		n, part := 0, bytes.Repeat([]byte("x"), 1<<20)
+		_, _ = in.Write([]byte(`{"a":"`))
+		for {
+			m, err := in.Write(part)
+			n += m
+			if err != nil {
+				written <- n
+				return
+			}
+		}
+	}()
+	_, err = open(t.Context(), "endless", func() *link {
+		return &link{
+			transport: &sdk.IOTransport{Reader: out, Writer: s, MaxLineLength: maxFrame}, hidden: newSecrets(), deaf: func() bool { return false },
+			stop: func() { _ = s.Close(); _ = out.Close(); _ = silent.Close() },
+		}
+	}, nil, &kit.cfg)
+	require.Error(t, err)
+	require.LessOrEqual(t, <-written, maxFrame+(2<<20))
+}

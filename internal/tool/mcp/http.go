@@ -1,0 +1,168 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/tool"
+)
+
+const (
+	// listenPatience is how long a server may think about whether it has a stream of notifications.
+	listenPatience = 3 * time.Second
+	// reconnects is how often the SDK resumes a stream that makes no progress.
+	reconnects = 2
+)
+
+const eventStream = "text/event-stream"
+
+// errNoStream ends the wait for a server that does not say whether it has a stream of notifications.
+var errNoStream = errors.New("no answer")
+
+// carrier takes the requests of one session through the egress rules, with the credentials of its binding.
+type carrier struct {
+	http     tool.HTTP
+	auth     tool.Auth // nil: requests carry no credentials
+	profiles []agent.PlanAuth
+	hidden   *secrets
+
+	life  context.Context // ends with the session: what is under way is cut off
+	deaf  atomic.Bool     // no stream of notifications: they may be missed
+	cut   context.CancelFunc
+	bound int64 // bytes of a body that is no event stream
+}
+
+func newCarrier(h tool.HTTP, auth tool.Auth, profiles []agent.PlanAuth) *carrier {
+	c := &carrier{http: h, auth: auth, profiles: profiles, hidden: newSecrets(), bound: maxFrame}
+	c.life, c.cut = context.WithCancel(context.Background()) //nolint:gosec // link.stop calls it
+	return c
+}
+
+// transport is the SDK's, with every request through the carrier. Redirects are followed below it, by the egress rules.
+func (c *carrier) transport(endpoint string) sdk.Transport {
+	return &sdk.StreamableClientTransport{
+		Endpoint: endpoint, MaxRetries: reconnects, MaxEventSize: maxFrame,
+		HTTPClient: &http.Client{
+			Transport:     c,
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+	}
+}
+
+// RoundTrip sends one request of the session.
+func (c *carrier) RoundTrip(req *http.Request) (*http.Response, error) {
+	d := deliveryOf(req.Context())
+	ctx, cancel := context.WithCancelCause(d.traced(req.Context()))
+	release := context.AfterFunc(c.life, func() { cancel(context.Canceled) })
+	done := func() { release(); cancel(nil) }
+
+	out := req.Clone(ctx)
+	if err := c.authorise(out); err != nil {
+		done()
+		return nil, err
+	}
+	var patience *time.Timer
+	if req.Method == http.MethodGet {
+		patience = time.AfterFunc(listenPatience, func() { cancel(errNoStream) })
+	}
+	resp, err := c.http.Do(out)
+	if patience != nil && !patience.Stop() && err != nil && errors.Is(context.Cause(ctx), errNoStream) {
+		c.deaf.Store(true)
+		done()
+		return noStream(req), nil
+	}
+	if err != nil {
+		done()
+		return nil, err
+	}
+	d.status.Store(int32(resp.StatusCode)) //nolint:gosec // three digits
+	media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	if req.Method == http.MethodGet && (resp.StatusCode != http.StatusOK || media != eventStream) {
+		c.deaf.Store(true)
+	}
+	body := &boundedBody{body: resp.Body, left: -1, done: done}
+	if media != eventStream {
+		body.left = c.bound
+	}
+	resp.Body = body
+	return resp, nil
+}
+
+// authorise adds credentials, and remembers which.
+func (c *carrier) authorise(req *http.Request) error {
+	if c.auth == nil || len(c.profiles) == 0 {
+		return nil
+	}
+	headers, query := req.Header.Clone(), req.URL.Query()
+	if err := c.auth.Authorise(req, c.profiles); err != nil {
+		return err
+	}
+	for name, values := range req.Header {
+		if strings.Join(values, "\n") != strings.Join(headers[name], "\n") {
+			c.hide(values)
+		}
+	}
+	for name, values := range req.URL.Query() {
+		if strings.Join(values, "\n") != strings.Join(query[name], "\n") {
+			c.hide(values)
+		}
+	}
+	return nil
+}
+
+// hide remembers credentials as they were sent, and without the word that says of what kind they are.
+func (c *carrier) hide(values []string) {
+	for _, v := range values {
+		c.hidden.add(v)
+		if scheme, rest, ok := strings.Cut(v, " "); ok {
+			c.hidden.add(rest)
+			if basic := (&http.Request{Header: http.Header{"Authorization": {v}}}); strings.EqualFold(scheme, "basic") {
+				if _, password, ok := basic.BasicAuth(); ok {
+					c.hidden.add(password)
+				}
+			}
+		}
+	}
+}
+
+// noStream is the answer of a server that has no stream of notifications.
+func noStream(req *http.Request) *http.Response {
+	return &http.Response{
+		StatusCode: http.StatusMethodNotAllowed, Status: "405 Method Not Allowed", Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: http.Header{}, Body: http.NoBody, Request: req,
+	}
+}
+
+// boundedBody ends with an error behind its bound, and frees its request's context when it is closed.
+type boundedBody struct {
+	body io.ReadCloser
+	left int64 // negative: the SDK bounds each event
+	done func()
+}
+
+func (b *boundedBody) Read(p []byte) (int, error) {
+	n, err := b.body.Read(p)
+	if b.left < 0 {
+		return n, err
+	}
+	if int64(n) > b.left {
+		return int(b.left), agent.Errorf(agent.CodeOverflow, "read MCP answer", "it is larger than %d bytes", maxFrame)
+	}
+	b.left -= int64(n)
+	return n, err
+}
+
+func (b *boundedBody) Close() error {
+	err := b.body.Close()
+	b.done()
+	return err
+}

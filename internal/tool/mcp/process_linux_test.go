@@ -1,0 +1,38 @@
+package mcp
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// What a server has started ends with it.
+func TestServersChildren(t *testing.T) {
+	kit := newKit(t, Config{Servers: []Server{stdioServer("local", "family")}, Environ: []string{"PATH=" + os.Getenv("PATH")}})
+	_, err := kit.List(t.Context(), scopeOf(map[string]any{"server": "local"}))
+	require.NoError(t, err)
+	var child int
+	require.Eventually(t, func() bool {
+		for _, e := range kit.logs.All() {
+			said, _ := e.ContextMap()["stderr"].(string)
+			if pid, ok := strings.CutPrefix(said, "child "); ok {
+				child, err = strconv.Atoi(pid)
+				return err == nil
+			}
+		}
+		return false
+	}, 10*time.Second, 5*time.Millisecond)
+	require.True(t, runs(child))
+	require.NoError(t, kit.Close())
+	require.Eventually(t, func() bool { return !runs(child) }, 10*time.Second, 5*time.Millisecond)
+}
+
+// runs reports whether a process is there and not only waits to be buried.
+func runs(pid int) bool {
+	line, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
+	return err == nil && len(line) > 0
+}

@@ -1,0 +1,97 @@
+package mcp
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// The bounds of what a server may ask of a model.
+const (
+	maxSampling     = 4         // requests of a session under way
+	maxSampleTokens = 4096      // of an answer
+	maxSampleParts  = 100       // messages of a prompt
+	maxSampleBytes  = 256 << 10 // of a prompt
+)
+
+// Sampler asks a model for an MCP server that a binding of the tenant allows it. The prompt is the server's, not a person's; Profile is
+// empty. What the answer costs is the sampler's to account for.
+type Sampler func(ctx context.Context, tenant string, req agent.ModelRequest) (agent.ModelReply, error)
+
+// What the newest protocol gives up, and the servers of today still speak.
+type (
+	sampleRequest = sdk.CreateMessageRequest
+	sampleParams  = sdk.CreateMessageParams //nolint:staticcheck // see above
+	sampleResult  = sdk.CreateMessageResult //nolint:staticcheck // see above
+)
+
+// sampler answers one session's requests.
+type sampler func(ctx context.Context, r *sampleRequest) (*sampleResult, error)
+
+// sampler is nil when the binding does not allow it, or there is nobody to ask: the server is then told that we cannot.
+func (k *Toolkit) sampler(b *binding, tenant string) sampler {
+	if b.Sampling != samplingAllow || k.cfg.Sample == nil {
+		return nil
+	}
+	slots := make(chan struct{}, maxSampling)
+	return func(ctx context.Context, r *sampleRequest) (*sampleResult, error) {
+		select {
+		case slots <- struct{}{}:
+			defer func() { <-slots }()
+		default:
+			return nil, errors.New("too many sampling requests at once")
+		}
+		req, err := modelRequest(r.Params)
+		if err != nil {
+			return nil, err
+		}
+		reply, err := k.cfg.Sample(ctx, tenant, req)
+		if err != nil {
+			return nil, fmt.Errorf("the model could not be asked (%s)", agent.CodeOf(err)) // its words are not the server's business
+		}
+		return &sampleResult{
+			Role: "assistant", Model: reply.Model, StopReason: "endTurn", Content: &sdk.TextContent{Text: agent.Normalize(reply.Blocks)},
+		}, nil
+	}
+}
+
+// modelRequest takes text and images of a prompt; tools, context of other servers and wishes for a model are not passed on.
+func modelRequest(p *sampleParams) (agent.ModelRequest, error) {
+	if p == nil || len(p.Messages) == 0 || len(p.Messages) > maxSampleParts {
+		return agent.ModelRequest{}, fmt.Errorf("want 1 to %d messages", maxSampleParts)
+	}
+	req := agent.ModelRequest{System: p.SystemPrompt, MaxTokens: maxSampleTokens}
+	if p.MaxTokens > 0 && p.MaxTokens < maxSampleTokens {
+		req.MaxTokens = int(p.MaxTokens)
+	}
+	size := len(p.SystemPrompt)
+	for _, m := range p.Messages {
+		if m == nil {
+			return req, errors.New("a message is null")
+		}
+		message := agent.Message{Role: agent.RoleUser}
+		if m.Role == "assistant" {
+			message.Role = agent.RoleAssistant
+		}
+		switch c := m.Content.(type) {
+		case *sdk.TextContent:
+			size += len(c.Text)
+			message.Blocks = []agent.Block{agent.Text(c.Text)}
+		case *sdk.ImageContent:
+			size += len(c.Data)
+			message.Blocks = []agent.Block{{Type: agent.BlockImage, MIMEType: mediaType(c.MIMEType), Base64: base64.StdEncoding.EncodeToString(c.Data)}}
+		default:
+			return req, errors.New("only text and images are taken")
+		}
+		req.Messages = append(req.Messages, message)
+	}
+	if size > maxSampleBytes {
+		return req, fmt.Errorf("the prompt is larger than %d bytes", maxSampleBytes)
+	}
+	return req, nil
+}

@@ -1,0 +1,129 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// everything is all that was logged.
+func (f *fixture) everything() string {
+	var b strings.Builder
+	for _, e := range f.logs.All() {
+		fmt.Fprintln(&b, e.Message, e.ContextMap())
+	}
+	return b.String()
+}
+
+func TestEnvironmentOfServers(t *testing.T) {
+	t.Setenv("NOT_FOR_SERVERS", "of the worker")
+	kit := newKit(t, Config{Environ: []string{"PATH=/usr/bin"}, Servers: []Server{stdioServer("local", "tools")}})
+	scope := scopeOf(map[string]any{"server": "local"})
+	var out string
+	require.NoError(t, json.Unmarshal(kit.call(t, scope, "environment", `{"text":""}`).Output, &out))
+	require.NotContains(t, out, "NOT_FOR_SERVERS")
+	require.Contains(t, out, "PATH=/usr/bin")
+	require.Contains(t, out, "TOKEN="+redacted)
+	require.NotContains(t, out, secretValue)
+
+	failed := kit.call(t, scope, "fail", `{"text":"with `+secretValue+`"}`)
+	require.NotContains(t, failed.Failure.Message, secretValue)
+	require.NotContains(t, string(failed.Output), secretValue)
+
+	require.Eventually(t, func() bool { return strings.Contains(kit.everything(), "serving, with") }, 10*time.Second, 5*time.Millisecond)
+	require.NotContains(t, kit.everything(), secretValue)
+}
+
+// keys puts a secret into requests.
+type keys struct{}
+
+func (keys) Authorise(r *http.Request, profiles []agent.PlanAuth) error {
+	switch profiles[0].Type {
+	case agent.AuthBearer:
+		r.Header.Set("Authorization", "Bearer "+secretValue)
+	case agent.AuthBasic:
+		r.SetBasicAuth("user", secretValue)
+	case agent.AuthAPIKey:
+		u := *r.URL
+		query := u.Query()
+		query.Set("key", secretValue)
+		u.RawQuery = query.Encode()
+		r.URL = &u
+	default:
+		return agent.Errorf(agent.CodeDenied, "authorise request", "auth profile %q cannot be used", profiles[0].Name)
+	}
+	return nil
+}
+
+func TestCredentials(t *testing.T) {
+	for _, kind := range []agent.AuthType{agent.AuthBearer, agent.AuthBasic, agent.AuthAPIKey} {
+		t.Run(string(kind), func(t *testing.T) {
+			s := sdk.NewServer(&sdk.Implementation{Name: "leaky"}, nil)
+			url := overHTTP(t, s, func(next http.Handler) http.Handler {
+				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if !strings.Contains(r.Header.Get("Authorization")+r.URL.RawQuery, " ") && !strings.Contains(r.URL.RawQuery, secretValue) {
+						w.WriteHeader(http.StatusUnauthorized)
+						return
+					}
+					next.ServeHTTP(w, r)
+				})
+			})
+			sdk.AddTool(s, &sdk.Tool{Name: "leak", Description: "knows " + secretValue},
+				func(_ context.Context, r *sdk.CallToolRequest, _ textArgs) (*sdk.CallToolResult, any, error) {
+					_ = r.Session.NotifyProgress(t.Context(), &sdk.ProgressNotificationParams{ProgressToken: r.Params.GetProgressToken(), Message: "with " + secretValue})
+					return nil, nil, fmt.Errorf("header %s, password %s", r.Extra.Header.Get("Authorization"), secretValue)
+				})
+			kit := newKit(t, Config{Auth: keys{}})
+			scope := scopeOf(map[string]any{"url": url})
+			scope.Auth = []agent.PlanAuth{{Name: "p", Type: kind}}
+			list, err := kit.List(t.Context(), scope)
+			require.NoError(t, err)
+			inv := invocationOf(scope)
+			var heard []string
+			inv.Progress = func(m string) { heard = append(heard, m) }
+			result, err := kit.find(t, scope, "leak").Call(t.Context(), inv, agent.ToolCall{ID: "c", Name: "leak", Args: json.RawMessage(`{"text":""}`)})
+			require.NoError(t, err)
+			require.NotNil(t, result.Failure)
+			all := fmt.Sprint(list, heard, result.Failure, string(result.Output), kit.everything())
+			require.Contains(t, all, redacted)
+			require.NotContains(t, all, secretValue)
+			if kind == agent.AuthBasic {
+				require.NotContains(t, all, "dXNlcjpz", "base64 of user and password")
+			}
+		})
+	}
+}
+
+func TestCredentialsThatCannotBeHad(t *testing.T) {
+	kit := newKit(t, Config{Auth: keys{}})
+	scope := scopeOf(map[string]any{"url": overHTTP(t, newServer(&world{}), nil)})
+	scope.Auth = []agent.PlanAuth{{Name: "p", Type: agent.AuthOAuth2}}
+	_, err := kit.List(t.Context(), scope)
+	require.Equal(t, agent.CodeDenied, agent.CodeOf(err), "%v", err)
+	require.ErrorContains(t, err, `auth profile "p"`)
+}
+
+func TestSecrets(t *testing.T) {
+	t.Parallel()
+	s := newSecrets("12345678", "12345678-longer", "true", `quo"ted\`)
+	require.Equal(t, "a "+redacted+" b "+redacted+" true", s.clean("a 12345678 b 12345678-longer true"))
+	require.JSONEq(t, `{"a":"`+redacted+`"}`, string(s.cleanJSON(json.RawMessage(`{"a":"quo\"ted\\"}`))))
+	require.True(t, json.Valid(s.cleanJSON(json.RawMessage(`{"n":12345678}`))), "a number that is a secret")
+	for i := range 2 * maxSecrets {
+		s.add(fmt.Sprintf("token-%04d", i))
+	}
+	require.Len(t, s.values, maxSecrets)
+	require.Equal(t, redacted, s.clean(fmt.Sprintf("token-%04d", 2*maxSecrets-1)), "the last ones are known")
+	require.Equal(t, "visible…", clip("visible words", 8))
+	require.Equal(t, "äöü", clip("äöü", 3))
+	require.Equal(t, "ab\nc d", visible("a\u200bb\n\u202ec\td\x1b\U000E0041\x00"))
+}

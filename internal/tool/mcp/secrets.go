@@ -1,0 +1,134 @@
+package mcp
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"unicode"
+	"unicode/utf8"
+)
+
+const (
+	redacted = "[redacted]"
+	// minSecret is the shortest value that is looked for: "1" and "true" are everywhere.
+	minSecret = 6
+	// maxSecrets bounds how many values are remembered; tokens come and go, and the last are the ones that a server can repeat.
+	maxSecrets = 64
+)
+
+// secrets removes from a server's words what it was told in confidence.
+type secrets struct {
+	mu       sync.RWMutex
+	values   []string // in the order they came
+	replacer *strings.Replacer
+}
+
+func newSecrets(values ...string) *secrets {
+	s := &secrets{}
+	s.add(values...)
+	return s
+}
+
+// add remembers values, each once.
+func (s *secrets) add(values ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	grown := false
+	for _, v := range values {
+		if len(v) < minSecret || slices.Contains(s.values, v) {
+			continue
+		}
+		s.values, grown = append(s.values, v), true
+	}
+	if !grown {
+		return
+	}
+	if over := len(s.values) - maxSecrets; over > 0 {
+		s.values = append([]string(nil), s.values[over:]...)
+	}
+	var all []string
+	for _, v := range s.values {
+		all = append(all, forms(v)...)
+	}
+	// The replacer takes the first that fits: a value that begins another must come behind it.
+	slices.SortFunc(all, func(a, b string) int { return len(b) - len(a) })
+	pairs := make([]string, 0, 2*len(all))
+	for _, form := range all {
+		pairs = append(pairs, form, redacted)
+	}
+	s.replacer = strings.NewReplacer(pairs...)
+}
+
+// forms are the ways in which a value may come back: as it is, in JSON, in a URL, in base64.
+func forms(v string) []string {
+	out := []string{v}
+	if quoted, err := json.Marshal(v); err == nil {
+		out = append(out, string(quoted[1:len(quoted)-1]))
+	}
+	return append(out, url.QueryEscape(v), base64.StdEncoding.EncodeToString([]byte(v)))
+}
+
+// clean removes the secrets from a text.
+func (s *secrets) clean(text string) string {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.replacer == nil {
+		return text
+	}
+	return s.replacer.Replace(text)
+}
+
+// cleanJSON removes the secrets from JSON. Where that leaves none, because a number was one, the rest becomes a string.
+func (s *secrets) cleanJSON(raw json.RawMessage) json.RawMessage {
+	text := string(raw)
+	cleaned := s.clean(text)
+	if cleaned == text {
+		return raw
+	}
+	if json.Valid([]byte(cleaned)) {
+		return json.RawMessage(cleaned)
+	}
+	quoted, err := json.Marshal(cleaned)
+	if err != nil {
+		return json.RawMessage(`"` + redacted + `"`)
+	}
+	return quoted
+}
+
+// plain makes a server's words fit to be shown: at most n runes, without secrets, without control characters, and without the invisible
+// ones that hide instructions from people but not from models. Line feeds stay.
+func (s *secrets) plain(text string, n int) string {
+	return clip(visible(s.clean(text)), n)
+}
+
+func visible(text string) string {
+	return strings.TrimSpace(strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n':
+			return r
+		case r == '\t', r == '\r':
+			return ' '
+		case r == utf8.RuneError, unicode.Is(unicode.Cc, r), unicode.Is(unicode.Cf, r), unicode.Is(unicode.Co, r), unicode.Is(unicode.Variation_Selector, r):
+			return -1
+		}
+		return r
+	}, text))
+}
+
+// clip shortens a text to n runes.
+func clip(text string, n int) string {
+	if len(text) <= n || utf8.RuneCountInString(text) <= n {
+		return text
+	}
+	count := 0
+	for i := range text {
+		if count == n-1 {
+			return text[:i] + "…"
+		}
+		count++
+	}
+	return text
+}

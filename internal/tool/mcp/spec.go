@@ -1,0 +1,187 @@
+package mcp
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strings"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/strict"
+)
+
+const (
+	maxServerName  = 256  // bytes of a tool's name at its server
+	maxName        = 64   // bytes of a name that providers accept
+	maxDescription = 1024 // runes
+	maxDepth       = 64   // of a schema
+	hashDigits     = 8    // of the hash that tells names apart
+)
+
+var foreign = regexp.MustCompile(`[^a-zA-Z0-9_-]+`)
+
+// serverTool is a tool as its server describes it, cleaned.
+type serverTool struct {
+	name        string // the server's own
+	description string
+	schema      json.RawMessage // of an object
+	readOnly    bool            // the server says so
+	idempotent  bool            // the server says so
+}
+
+// newServerTool cleans a description; why says, when it cannot be used, for what reason.
+func newServerTool(t *sdk.Tool, label string, hidden *secrets) (made serverTool, why string) {
+	if t.Name == "" || len(t.Name) > maxServerName {
+		return made, "its name is empty or too long"
+	}
+	schema, why := objectSchema(t.InputSchema, hidden)
+	if why != "" {
+		return made, why
+	}
+	made = serverTool{name: t.Name, schema: schema, description: hidden.plain(t.Description, maxDescription)}
+	if made.description == "" {
+		made.description = hidden.plain(t.Title, maxDescription)
+	}
+	if made.description == "" {
+		made.description = fmt.Sprintf("A tool of the MCP server %s.", label)
+	}
+	if t.Annotations != nil {
+		made.readOnly, made.idempotent = t.Annotations.ReadOnlyHint, t.Annotations.IdempotentHint
+	}
+	return made, ""
+}
+
+// objectSchema makes the schema of an object's members out of whatever a server has sent. One that describes no object says nothing.
+func objectSchema(from any, hidden *secrets) (schema json.RawMessage, why string) {
+	object, ok := from.(map[string]any)
+	if !ok {
+		object = map[string]any{}
+	}
+	if kind, given := object["type"]; given && kind != "object" {
+		object = map[string]any{}
+	}
+	object["type"] = "object"
+	if !tidy(object, hidden, maxDepth) {
+		return nil, fmt.Sprintf("its schema is nested deeper than %d levels", maxDepth)
+	}
+	schema, err := json.Marshal(object)
+	if err != nil {
+		return nil, "its schema is no JSON"
+	}
+	if len(schema) > maxSchema {
+		return nil, fmt.Sprintf("its schema is larger than %d bytes", maxSchema)
+	}
+	return hidden.cleanJSON(schema), ""
+}
+
+// tidy cleans the words for models in a schema, at every level; false when there are too many levels.
+func tidy(value any, hidden *secrets, levels int) bool {
+	if levels == 0 {
+		return false
+	}
+	switch v := value.(type) {
+	case map[string]any:
+		for key, member := range v {
+			if text, ok := member.(string); ok && (key == "description" || key == "title") {
+				v[key] = hidden.plain(text, maxDescription)
+			} else if !tidy(member, hidden, levels-1) {
+				return false
+			}
+		}
+	case []any:
+		for _, member := range v {
+			if !tidy(member, hidden, levels-1) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// handle is what a call needs to know of a tool that was listed: [agent.ListedTool.Handle] holds it as JSON.
+type handle struct {
+	Name       string `json:"name"`             // the server's own
+	Schema     string `json:"schema,omitempty"` // begins the hash of the schema that the model was shown
+	ReadOnly   bool   `json:"read_only,omitempty"`
+	Idempotent bool   `json:"idempotent,omitempty"`
+}
+
+func parseHandle(text string) (handle, error) {
+	var h handle
+	if err := strict.Decode([]byte(text), &h); err != nil || h.Name == "" {
+		return h, agent.Errorf(agent.CodeNotFound, "find MCP tool", "its handle cannot be read")
+	}
+	return h, nil
+}
+
+// listed are the tools of a server as a binding offers them, in the server's order.
+func listed(b *binding, tools []serverTool) ([]agent.ListedTool, error) {
+	names := offeredNames(b.Prefix, tools)
+	out := make([]agent.ListedTool, 0, len(tools))
+	for i := range tools {
+		t := &tools[i]
+		sum := sha256.Sum256(t.schema)
+		h := handle{
+			Name: t.name, Schema: hex.EncodeToString(sum[:hashDigits]),
+			ReadOnly: b.TrustAnnotations && t.readOnly, Idempotent: b.TrustAnnotations && t.idempotent,
+		}
+		text, err := json.Marshal(h)
+		if err != nil {
+			return nil, agent.Errorf(agent.CodeInternal, "list MCP tools", "encode handle: %w", err)
+		}
+		out = append(out, agent.ListedTool{Spec: h.spec(names[i], t), Handle: string(text), Kind: "mcp"})
+	}
+	return out, nil
+}
+
+func (h *handle) spec(name string, t *serverTool) agent.ToolSpec {
+	return agent.ToolSpec{
+		Name: name, Description: t.description, Parameters: bytes.Clone(t.schema), Idempotent: h.Idempotent, InherentlySafe: h.ReadOnly,
+	}
+}
+
+// offeredNames are names that providers accept. A tool whose own name is one keeps it; of several that would be called the same, each
+// other one gets a hash of its own name behind it, so that neither order nor neighbours decide what a tool is called.
+func offeredNames(prefix string, tools []serverTool) []string {
+	names, count := make([]string, len(tools)), map[string]int{}
+	for i := range tools {
+		names[i] = offered(prefix, tools[i].name)
+		count[names[i]]++
+	}
+	for i := range tools {
+		if own := joined(prefix, tools[i].name); count[names[i]] > 1 && names[i] != own {
+			names[i] = hashed(names[i], tools[i].name)
+		}
+	}
+	return names
+}
+
+func joined(prefix, name string) string {
+	if prefix == "" {
+		return name
+	}
+	return prefix + "_" + name
+}
+
+func offered(prefix, name string) string {
+	clean := foreign.ReplaceAllString(name, "_")
+	if strings.Trim(clean, "_") == "" {
+		clean = "tool"
+	}
+	out := joined(prefix, clean)
+	if len(out) > maxName {
+		return hashed(out, name)
+	}
+	return out
+}
+
+// hashed ends a name with a hash of the server's own name.
+func hashed(name, own string) string {
+	sum := sha256.Sum256([]byte(own))
+	return name[:min(len(name), maxName-hashDigits-1)] + "_" + hex.EncodeToString(sum[:hashDigits/2])
+}

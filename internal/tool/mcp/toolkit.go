@@ -1,0 +1,234 @@
+package mcp
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strings"
+
+	"go.uber.org/zap"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/tool"
+)
+
+// ToolkitName is the name under which the catalog finds us.
+const ToolkitName = "mcp"
+
+// maxServers bounds the configured stdio servers.
+const maxServers = 64
+
+var serverName = regexp.MustCompile(`^[a-zA-Z0-9_.-]{1,64}$`)
+
+// Config is what the toolkit needs.
+type Config struct {
+	Servers []Server
+	// Environ is what every stdio server gets besides its own environment, as NAME=value: PATH and HOME, and nothing secret.
+	Environ []string
+	// HTTP is for servers with a URL. It must not bound the time of a whole response, because an event stream lasts as long as its session.
+	// nil: URLs are refused.
+	HTTP   tool.HTTP
+	Auth   tool.Auth  // nil: requests carry no credentials
+	Blobs  tool.Blobs // takes images, audio and files; nil: they are left out of results
+	Sample Sampler    // nil: sampling is refused, whatever a binding says
+	Logger *zap.Logger
+	// Version is what servers are told of us.
+	Version string
+}
+
+func (c *Config) check() error {
+	if len(c.Servers) > maxServers {
+		return agent.Invalid("servers", "are %d, at most %d", len(c.Servers), maxServers)
+	}
+	seen := map[string]bool{}
+	for i := range c.Servers {
+		s, field := &c.Servers[i], func(name string) string { return indexed("servers", i) + "." + name }
+		switch {
+		case !serverName.MatchString(s.Name):
+			return agent.Invalid(field("name"), "%.80q: want 1 to 64 of a-z A-Z 0-9 _ . -", s.Name)
+		case seen[s.Name]:
+			return agent.Invalid(field("name"), "%q is given twice", s.Name)
+		case s.Command == "":
+			return agent.Invalid(field("command"), "is required")
+		case hasNUL(s):
+			return agent.Invalid(indexed("servers", i), "has a NUL character")
+		}
+		for name := range s.Env {
+			if name == "" || strings.ContainsAny(name, "=\x00") {
+				return agent.Invalid(field("env"), "%.80q is no name of a variable", name)
+			}
+		}
+		seen[s.Name] = true
+	}
+	return nil
+}
+
+func hasNUL(s *Server) bool {
+	texts := append([]string{s.Command, s.Dir}, s.Args...)
+	for _, v := range s.Env {
+		texts = append(texts, v)
+	}
+	return slices.ContainsFunc(texts, func(t string) bool { return strings.ContainsRune(t, 0) })
+}
+
+// Factory makes the toolkit; auth profiles and the blob store are the runtime's. What it makes is an [io.Closer].
+func Factory(cfg Config) tool.Factory {
+	return tool.Factory{
+		Name:  ToolkitName,
+		Needs: []tool.Need{tool.NeedAuth, tool.NeedBlobs},
+		New: func(d tool.Dependencies) (agent.Toolkit, error) {
+			given := cfg
+			given.Auth, given.Blobs, given.Logger = d.Auth, d.Blobs, d.Logger
+			return New(given)
+		},
+	}
+}
+
+// Toolkit is the toolkit "mcp". It is safe for concurrent use; Close ends its sessions and servers.
+type Toolkit struct {
+	cfg     Config
+	servers map[string]*Server
+	pool    *pool
+}
+
+var (
+	_ agent.DynamicToolkit = (*Toolkit)(nil)
+	_ agent.Configurable   = (*Toolkit)(nil)
+	_ io.Closer            = (*Toolkit)(nil)
+)
+
+// New checks the configuration. Errors are [agent.CodeInvalid] and name the field, such as servers[0].command. Nothing is started before
+// it is needed.
+func New(cfg Config) (*Toolkit, error) {
+	if err := cfg.check(); err != nil {
+		return nil, err
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = zap.NewNop()
+	}
+	cfg.Servers = slices.Clone(cfg.Servers)
+	k := &Toolkit{cfg: cfg, servers: make(map[string]*Server, len(cfg.Servers)), pool: newPool(defaultPatience(), cfg.Logger)}
+	for i := range cfg.Servers {
+		k.servers[cfg.Servers[i].Name] = &cfg.Servers[i]
+	}
+	return k, nil
+}
+
+// Name is "mcp".
+func (*Toolkit) Name() string { return ToolkitName }
+
+// Tools is empty: every tool is a binding's.
+func (*Toolkit) Tools() []agent.Tool { return nil }
+
+// OnRequest keeps the toolkit out of "every toolkit": without parameters it has nothing.
+func (*Toolkit) OnRequest() bool { return true }
+
+// Properties are the parameters of a binding.
+func (*Toolkit) Properties() json.RawMessage { return bytes.Clone(properties) }
+
+// Close ends all sessions and stdio servers.
+func (k *Toolkit) Close() error { return k.pool.close() }
+
+// List asks the binding's server, or remembers what it said.
+func (k *Toolkit) List(ctx context.Context, scope agent.ToolScope) ([]agent.ListedTool, error) {
+	b, err := parseBinding(scope.Parameters)
+	if err != nil {
+		return nil, err
+	}
+	var tools []serverTool
+	for range attempts {
+		s, release, failure := k.session(ctx, b, &scope)
+		if failure != nil {
+			return nil, failure
+		}
+		tools, err = s.list(ctx)
+		release()
+		if err == nil {
+			return listed(b, tools)
+		}
+		if s.alive() {
+			break
+		}
+	}
+	return nil, err
+}
+
+// Find makes a tool out of its handle. It opens no session: that is the call's. [agent.CodeNotFound] when the server is known to have the
+// tool no more.
+func (k *Toolkit) Find(_ context.Context, scope agent.ToolScope, name, handle string) (agent.Tool, error) {
+	b, err := parseBinding(scope.Parameters)
+	if err != nil {
+		return nil, err
+	}
+	h, err := parseHandle(handle)
+	if err != nil {
+		return nil, err
+	}
+	// A handle is older than the binding's word when a plan was changed by hand: the binding decides.
+	h.ReadOnly, h.Idempotent = h.ReadOnly && b.TrustAnnotations, h.Idempotent && b.TrustAnnotations
+	key, err := b.key(&scope)
+	if err != nil {
+		return nil, err
+	}
+	described := serverTool{name: h.Name, description: "A tool of the MCP server " + b.label() + ".", schema: json.RawMessage(`{"type":"object"}`)}
+	if s := k.pool.peek(key); s != nil {
+		if tools, ok := s.known(); ok {
+			i := slices.IndexFunc(tools, func(t serverTool) bool { return t.name == h.Name })
+			if i < 0 {
+				return nil, agent.Errorf(agent.CodeNotFound, "find MCP tool", "the server %q has no tool %q any more", b.label(), name)
+			}
+			described = tools[i]
+		}
+	}
+	t := &remote{kit: k, binding: b, scope: scope, handle: h, spec: h.spec(name, &described)}
+	if h.ReadOnly {
+		return harmless{t}, nil
+	}
+	return t, nil
+}
+
+// session opens the binding's session, or returns the one that is open.
+func (k *Toolkit) session(ctx context.Context, b *binding, scope *agent.ToolScope) (*session, func(), error) {
+	dial, err := k.dialler(b, scope)
+	if err != nil {
+		return nil, nil, err
+	}
+	key, err := b.key(scope)
+	if err != nil {
+		return nil, nil, err
+	}
+	sample := k.sampler(b, scope.Tenant)
+	return k.pool.acquire(ctx, key, func(ctx context.Context) (*session, error) {
+		return open(ctx, b.label(), dial, sample, &k.cfg)
+	})
+}
+
+// dialler says how the binding's server is reached.
+func (k *Toolkit) dialler(b *binding, scope *agent.ToolScope) (func() *link, error) {
+	if b.URL != "" {
+		if k.cfg.HTTP == nil {
+			return nil, agent.FieldErrorf(agent.CodeDenied, "url", "outbound HTTP is not configured")
+		}
+		return func() *link {
+			c := newCarrier(k.cfg.HTTP, k.cfg.Auth, scope.Auth)
+			return &link{transport: c.transport(b.URL), hidden: c.hidden, stop: c.cut, deaf: c.deaf.Load}
+		}, nil
+	}
+	server, ok := k.servers[b.Server]
+	if !ok {
+		return nil, agent.FieldErrorf(agent.CodeNotFound, "server", "no MCP server %.80q is configured", b.Server)
+	}
+	return func() *link {
+		t := &stdioTransport{server: server, environ: k.cfg.Environ, logger: k.cfg.Logger, hidden: newSecrets()}
+		for _, v := range server.Env {
+			t.hidden.add(v)
+		}
+		return &link{transport: t, hidden: t.hidden, stop: t.stop, deaf: func() bool { return false }}
+	}, nil
+}
+
+func indexed(field string, i int) string { return fmt.Sprintf("%s[%d]", field, i) }

@@ -1,0 +1,270 @@
+package openapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"mime"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/openapi"
+)
+
+const (
+	maxText    = 256 << 10 // bytes of an answer that is no JSON
+	maxQuoted  = 600       // bytes of a server's message
+	maxHeader  = 500       // bytes of a header that is shown
+	sampleRows = 3
+	sampleSize = 4 << 10 // bytes
+)
+
+// output is what the model sees.
+type output struct {
+	Status      int               `json:"status"`
+	Operation   string            `json:"operation"`
+	URL         string            `json:"url"`
+	ContentType string            `json:"content_type,omitempty"`
+	Headers     map[string]string `json:"headers,omitempty"`
+	Body        json.RawMessage   `json:"body,omitempty"`
+	Text        *string           `json:"text,omitempty"`
+	Bytes       int               `json:"bytes,omitempty"` // of content that is not shown
+	Warnings    []string          `json:"warnings,omitempty"`
+}
+
+// answer is the result of a response that is a success.
+func (c *exchange) answer(resp *http.Response, body []byte) (agent.ToolResult, error) {
+	contentType := resp.Header.Get("Content-Type")
+	o := output{
+		Status: resp.StatusCode, Operation: c.title, URL: clip(c.shown(), openapi.MaxURL), ContentType: clip(contentType, 200), Headers: c.headers(resp.Header),
+	}
+	var value any
+	isJSON := false
+	media, _, _ := mime.ParseMediaType(contentType)
+	switch {
+	case len(bytes.TrimSpace(body)) == 0:
+	case likelyJSON(media):
+		var err error
+		if value, err = openapi.DecodeJSON(body); err != nil {
+			c.warn("the body " + err.Error())
+			o.Text = text(body)
+			break
+		}
+		isJSON = true
+		var compact bytes.Buffer
+		if err := json.Compact(&compact, bytes.ToValidUTF8(body, []byte("�"))); err != nil {
+			return failed(agent.Errorf(agent.CodeInternal, "", "the body cannot be shown: %w", err))
+		}
+		o.Body = compact.Bytes()
+	case strings.HasPrefix(media, "text/"), strings.HasSuffix(media, "xml"), strings.HasSuffix(media, "yaml"), media == "application/javascript",
+		media == "application/x-ndjson", media == "application/x-www-form-urlencoded":
+		o.Text = text(body)
+	default:
+		o.Bytes = len(body)
+		c.warn("the content is binary and not shown")
+	}
+	if len(body) > maxText && o.Text != nil {
+		c.warn(fmt.Sprintf("the text is cut off: it has %d bytes", len(body)))
+	}
+	if c.checks {
+		for _, w := range c.op.Check(resp.StatusCode, contentType, value, isJSON, len(body) == 0) {
+			c.warn(w)
+		}
+	}
+	o.Warnings = c.warnings
+	out, err := encode(o)
+	if err != nil {
+		return agent.ToolResult{}, agent.Errorf(agent.CodeInternal, "call "+ToolName, "encode the answer: %w", err)
+	}
+	res := agent.ToolResult{Output: out}
+	if rows := rowsOf(o.Body, value); rows != nil {
+		res.Data, res.Preview = rows, preview(rows)
+	}
+	return res, nil
+}
+
+// likelyJSON reports whether a body may be JSON: a server that says nothing, or something of its own, is tried.
+func likelyJSON(media string) bool {
+	return media == "" || media == "application/json" || media == "text/json" || strings.HasSuffix(media, "+json")
+}
+
+func text(body []byte) *string {
+	s := clip(strings.ToValidUTF8(string(body), "�"), maxText)
+	return &s
+}
+
+// headers are the few that say something to a model.
+func (c *exchange) headers(h http.Header) map[string]string {
+	out := map[string]string{}
+	for _, name := range []string{
+		"Location", "Link", "Retry-After", "ETag", "Last-Modified", "X-Request-Id", "X-Total-Count", "X-RateLimit-Remaining", "RateLimit",
+	} {
+		if v := h.Get(name); v != "" {
+			out[strings.ToLower(name)] = clip(strings.ToValidUTF8(string(c.scrub([]byte(v))), "�"), maxHeader)
+		}
+	}
+	return out
+}
+
+// rowsOf is the list of objects that a body is, or has as its only one: the turn's data. nil when there is none.
+func rowsOf(body json.RawMessage, value any) json.RawMessage {
+	switch value := value.(type) {
+	case []any:
+		if isRows(value) {
+			return body
+		}
+	case map[string]any:
+		name, found := "", 0
+		for member, v := range value {
+			if list, ok := v.([]any); ok && isRows(list) {
+				name, found = member, found+1
+			}
+		}
+		for _, usual := range []string{"data", "items", "results", "value", "records"} {
+			if list, ok := value[usual].([]any); ok && isRows(list) && found > 1 {
+				name, found = usual, 1
+			}
+		}
+		if found != 1 {
+			return nil
+		}
+		var members map[string]json.RawMessage
+		if json.Unmarshal(body, &members) != nil {
+			return nil
+		}
+		return members[name]
+	}
+	return nil
+}
+
+func isRows(list []any) bool {
+	return len(list) > 0 && !slices.ContainsFunc(list, func(v any) bool {
+		_, ok := v.(map[string]any)
+		return !ok
+	})
+}
+
+// preview is {type,row_count,sample} (seed 004 §2.2).
+func preview(rows json.RawMessage) json.RawMessage {
+	var all []json.RawMessage
+	if json.Unmarshal(rows, &all) != nil {
+		return nil
+	}
+	sample, size := []json.RawMessage{}, 0
+	for _, row := range all[:min(sampleRows, len(all))] {
+		if size += len(row); size > sampleSize {
+			break
+		}
+		sample = append(sample, row)
+	}
+	out, err := encode(struct {
+		Type     string            `json:"type"`
+		RowCount int               `json:"row_count"`
+		Sample   []json.RawMessage `json:"sample"`
+	}{"dataset", len(all), sample})
+	if err != nil {
+		return nil
+	}
+	return out
+}
+
+// refused is the failure of a status that is no success.
+func (c *exchange) refused(resp *http.Response, body []byte) (agent.ToolResult, error) {
+	status := resp.StatusCode
+	f := agent.Failure{Type: string(agent.CodeInvalid)}
+	switch {
+	case status < 400:
+		f.Message = "redirects the request, which is not followed"
+	case status == http.StatusTooManyRequests:
+		f.Type, f.Retryable = string(agent.CodeRateLimited), true
+	case status == http.StatusServiceUnavailable:
+		f.Type, f.Retryable = string(agent.CodeUnavailable), true
+	case status >= 500 && !c.op.Repeatable() && (status == http.StatusBadGateway || status == http.StatusGatewayTimeout):
+		f.Type, f.Message = agent.OutcomeUnknown, "whether the "+c.made.Method+" took effect is unknown"
+	case status >= 500, status == http.StatusRequestTimeout, status == http.StatusTooEarly:
+		f.Type, f.Retryable = string(agent.CodeUnavailable), c.op.Repeatable()
+	case status == http.StatusUnauthorized, status == http.StatusForbidden:
+		f.Type = string(agent.CodeDenied)
+	case status == http.StatusNotFound, status == http.StatusGone:
+		f.Type = string(agent.CodeNotFound)
+	case status == http.StatusConflict:
+		f.Type = string(agent.CodeConflict)
+	}
+	message := fmt.Sprintf("%s: %s answered %s", c.title, c.made.URL.Host, strings.TrimSpace(fmt.Sprintf("%d %s", status, http.StatusText(status))))
+	if after := resp.Header.Get("Retry-After"); after != "" {
+		message += " (retry after " + clip(after, 60) + ")"
+	}
+	if f.Message != "" {
+		message += "; " + f.Message
+	}
+	media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	if likelyJSON(media) || media == "text/plain" {
+		if said := saying(body); said != "" {
+			message += ": " + said
+		}
+	}
+	f.Message = message
+	return failed(&fault{f})
+}
+
+// saying is what a server has to say of an error: the text that the usual shapes have it in (RFC 9457 and others), or all.
+func saying(body []byte) string {
+	body = body[:min(len(body), 64<<10)]
+	if v, err := openapi.DecodeJSON(body); err == nil {
+		if m, ok := v.(map[string]any); ok {
+			if inner, ok := m["error"].(map[string]any); ok {
+				m = inner
+			}
+			var parts []string
+			for _, name := range []string{"title", "message", "detail", "error", "error_description", "errors"} {
+				switch v := m[name].(type) {
+				case nil:
+				case string:
+					parts = append(parts, v)
+				default:
+					if text, err := encode(v); err == nil {
+						parts = append(parts, string(text))
+					}
+				}
+			}
+			if len(parts) > 0 {
+				return oneLine(strings.Join(parts, ": "))
+			}
+		}
+	}
+	return oneLine(string(body))
+}
+
+func oneLine(s string) string {
+	return clip(strings.Join(strings.Fields(strings.ToValidUTF8(s, "")), " "), maxQuoted)
+}
+
+// encode is json.Marshal without the escapes that are for web pages: they only cost tokens.
+func encode(v any) (json.RawMessage, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return nil, fmt.Errorf("encode JSON: %w", err)
+	}
+	return bytes.TrimRight(b.Bytes(), "\n"), nil
+}
+
+// jsonText is a text as it stands between quotes in JSON.
+func jsonText(s string) string {
+	b, err := encode(s)
+	if err != nil {
+		return s
+	}
+	return string(b[1 : len(b)-1])
+}
+
+// clip bounds a text that is quoted, in bytes.
+func clip(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "…"
+}

@@ -1,0 +1,176 @@
+package openapi
+
+import (
+	"encoding/json"
+	"net/url"
+	"strings"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/openapi"
+	"github.com/turnstone-run/turnstone/internal/strict"
+)
+
+const (
+	maxNamed = 100 // documents and servers of a binding
+	maxHosts = 200
+	maxURL   = 4 << 10 // bytes
+
+	catalogPrefix = "catalog:"
+)
+
+// arguments are a call's, checked.
+type arguments struct {
+	url       string
+	operation string
+	params    map[string]any // numbers are json.Number
+	profile   string         // "": that which fits
+}
+
+// parse reads arguments strictly.
+func parse(args json.RawMessage) (arguments, error) {
+	var a arguments
+	if len(args) > MaxArgs {
+		return a, agent.FieldErrorf(agent.CodeOverflow, "", "the arguments are %d bytes, at most %d", len(args), MaxArgs)
+	}
+	var in struct {
+		URL       *string         `json:"openapi_url"`
+		Operation *string         `json:"operation_id"`
+		Params    json.RawMessage `json:"params"`
+		Profile   *string         `json:"auth_profile"`
+	}
+	if err := strict.Decode(args, &in); err != nil {
+		return a, err //nolint:wrapcheck // names the field
+	}
+	switch {
+	case in.URL == nil || strings.TrimSpace(*in.URL) == "":
+		return a, agent.Invalid("openapi_url", "is required")
+	case len(*in.URL) > maxURL:
+		return a, agent.Invalid("openapi_url", "is %d bytes, at most %d", len(*in.URL), maxURL)
+	case in.Operation == nil || strings.TrimSpace(*in.Operation) == "":
+		return a, agent.Invalid("operation_id", "is required")
+	}
+	a.url, a.operation = strings.TrimSpace(*in.URL), strings.TrimSpace(*in.Operation)
+	if in.Profile != nil {
+		a.profile = *in.Profile
+	}
+	params, err := decodeParams(in.Params)
+	a.params = params
+	return a, err
+}
+
+func decodeParams(raw json.RawMessage) (map[string]any, error) {
+	if len(raw) == 0 || string(raw) == "null" {
+		return map[string]any{}, nil
+	}
+	v, err := openapi.DecodeJSON(raw)
+	if err != nil {
+		return nil, agent.Invalid("params", "%w", err)
+	}
+	params, ok := v.(map[string]any)
+	if !ok {
+		return nil, agent.Invalid("params", "is no object")
+	}
+	return params, nil
+}
+
+// binding are the parameters of the tool's binding.
+type binding struct {
+	Documents   map[string]documentSource `json:"documents"`
+	AllowHosts  []string                  `json:"allow_hosts"`
+	Servers     map[string]openapi.Server `json:"servers"`
+	Validate    *validation               `json:"validate"`
+	MaxResponse *int64                    `json:"max_response_bytes"`
+}
+
+type documentSource struct {
+	URL      string          `json:"url"`
+	Ref      string          `json:"ref"`
+	Document json.RawMessage `json:"document"`
+}
+
+type validation struct {
+	Request  *bool `json:"request"`
+	Response *bool `json:"response"`
+}
+
+// bindingOf reads the parameters. Those that are not as Properties say fail the call: the bound that somebody meant to set is unknown.
+func bindingOf(parameters json.RawMessage) (binding, error) {
+	var b binding
+	if len(parameters) == 0 {
+		return b, nil
+	}
+	err := strict.Decode(parameters, &b)
+	switch {
+	case err != nil:
+	case len(b.Documents) > maxNamed:
+		err = agent.Invalid("documents", "are %d, at most %d", len(b.Documents), maxNamed)
+	case len(b.Servers) > maxNamed:
+		err = agent.Invalid("servers", "are %d, at most %d", len(b.Servers), maxNamed)
+	case len(b.AllowHosts) > maxHosts:
+		err = agent.Invalid("allow_hosts", "are %d, at most %d", len(b.AllowHosts), maxHosts)
+	case b.MaxResponse != nil && (*b.MaxResponse < 1 || *b.MaxResponse > MaxResponse):
+		err = agent.Invalid("max_response_bytes", "want 1 to %d, got %d", MaxResponse, *b.MaxResponse)
+	}
+	if err != nil {
+		return b, agent.FieldErrorf(agent.CodeInvalid, "", "the parameters of the tool's binding: %w", err)
+	}
+	return b, nil
+}
+
+func (b *binding) checksRequests() bool {
+	return b.Validate == nil || b.Validate.Request == nil || *b.Validate.Request
+}
+
+func (b *binding) checksResponses() bool {
+	return b.Validate == nil || b.Validate.Response == nil || *b.Validate.Response
+}
+
+// source says where a document is.
+type source struct {
+	url    *url.URL
+	ref    string
+	inline []byte
+}
+
+// source finds the document that a call names.
+func (b *binding) source(name string) (source, error) {
+	short, isNamed := strings.CutPrefix(name, catalogPrefix)
+	if !isNamed {
+		u, err := parseURL(name)
+		return source{url: u}, err
+	}
+	d, ok := b.Documents[short]
+	switch {
+	case !ok:
+		known := make([]string, 0, len(b.Documents))
+		for n := range b.Documents {
+			known = append(known, catalogPrefix+n)
+		}
+		return source{}, agent.FieldErrorf(agent.CodeNotFound, "openapi_url", "there is no document %q: %s", clip(name, 100), list("the catalog has", known))
+	case d.Ref != "":
+		return source{ref: d.Ref}, nil
+	case len(d.Document) > 0:
+		return source{inline: d.Document}, nil
+	default:
+		u, err := parseURL(d.URL)
+		return source{url: u}, err
+	}
+}
+
+// parseURL reads the address of a document; one without a scheme is https.
+func parseURL(text string) (*url.URL, error) {
+	if !strings.Contains(text, "://") {
+		text = "https://" + text
+	}
+	u, err := url.Parse(text)
+	switch {
+	case err != nil:
+		return nil, agent.Invalid("openapi_url", "is not a valid URL")
+	case u.Scheme != "http" && u.Scheme != "https":
+		return nil, agent.Invalid("openapi_url", "the scheme %q is not fetched: want http, https or catalog:<name>", clip(u.Scheme, 20))
+	case u.Host == "":
+		return nil, agent.Invalid("openapi_url", "has no host")
+	}
+	u.Fragment, u.RawFragment = "", ""
+	return u, nil
+}

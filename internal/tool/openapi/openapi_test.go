@@ -1,0 +1,187 @@
+package openapi
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/egress"
+	"github.com/turnstone-run/turnstone/internal/tool/authorize"
+	"github.com/turnstone-run/turnstone/internal/tool/tooltest"
+)
+
+// site is a server of a document and of the API that it describes; it remembers what it was asked.
+type site struct {
+	*httptest.Server
+
+	mu    sync.Mutex
+	doc   string
+	asked []seen
+	api   http.HandlerFunc
+}
+
+type seen struct {
+	method, uri, body string
+	header            http.Header
+}
+
+func newSite(t *testing.T, doc string, api http.HandlerFunc) *site {
+	t.Helper()
+	s := &site{doc: doc, api: api}
+	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var body strings.Builder
+		_, _ = body.WriteString(readAll(r))
+		s.mu.Lock()
+		s.asked = append(s.asked, seen{r.Method, r.RequestURI, body.String(), r.Header})
+		doc := s.doc
+		s.mu.Unlock()
+		if strings.HasPrefix(r.URL.Path, "/openapi") {
+			_, _ = w.Write([]byte(doc))
+			return
+		}
+		s.api(w, r)
+	}))
+	t.Cleanup(s.Close)
+	return s
+}
+
+func readAll(r *http.Request) string {
+	var b strings.Builder
+	buf := make([]byte, 4096)
+	for {
+		n, err := r.Body.Read(buf)
+		b.Write(buf[:n])
+		if err != nil {
+			return b.String()
+		}
+	}
+}
+
+func (s *site) host() string { return strings.TrimPrefix(s.URL, "http://") }
+
+// calls are the requests to the API.
+func (s *site) calls() []seen {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []seen
+	for _, r := range s.asked {
+		if !strings.HasPrefix(r.uri, "/openapi") {
+			all = append(all, r)
+		}
+	}
+	return all
+}
+
+func (s *site) fetches() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.asked) - s.countCalls()
+}
+
+func (s *site) countCalls() int {
+	n := 0
+	for _, r := range s.asked {
+		if !strings.HasPrefix(r.uri, "/openapi") {
+			n++
+		}
+	}
+	return n
+}
+
+// vault has secrets by reference.
+type vault map[string]string
+
+func (v vault) Reveal(_ context.Context, ref string) (string, error) {
+	if s, ok := v[ref]; ok {
+		return s, nil
+	}
+	return "", agent.Errorf(agent.CodeNotFound, "", "not set")
+}
+
+const secret = "s3cr3t-Value+/x"
+
+// kitFor makes a toolkit that reaches the sites.
+func kitFor(t *testing.T, cfg Config, sites ...*site) *action {
+	t.Helper()
+	var private []string
+	for _, s := range sites {
+		private = append(private, s.host())
+	}
+	client, err := egress.New(egress.Config{AllowPrivate: private})
+	require.NoError(t, err)
+	t.Cleanup(client.CloseIdleConnections)
+	cfg.HTTP = client
+	auth, err := authorize.New(authorize.Config{Secrets: vault{"env:S": secret}, HTTP: client})
+	require.NoError(t, err)
+	cfg.Auth = auth
+	kit, ok := New(cfg).(*toolkit)
+	require.True(t, ok)
+	return kit.tool
+}
+
+func invocation() agent.Invocation {
+	return agent.Invocation{Tenant: "t", TurnID: "turn", IdempotencyKey: "turn/1/call"}
+}
+
+// call runs the tool; the result is well-formed.
+func call(t *testing.T, a *action, inv agent.Invocation, args string) (agent.ToolResult, map[string]any) {
+	t.Helper()
+	res, err := a.Call(t.Context(), inv, agent.ToolCall{ID: "c", Name: ToolName, Args: json.RawMessage(args)})
+	require.NoError(t, err)
+	tooltest.CheckResult(t, res)
+	var out map[string]any
+	require.NoError(t, json.Unmarshal(res.Output, &out))
+	return res, out
+}
+
+const weather = `{"openapi":"3.0.3","info":{"title":"Weather","version":"1"},"paths":{"/v1/{city}":{"get":{"operationId":"getWeather",
+"parameters":[{"name":"city","in":"path","required":true,"schema":{"type":"string"},"description":"Name of the city"},
+{"name":"days","in":"query","schema":{"type":"integer","minimum":1,"maximum":10}}],
+"responses":{"200":{"description":"","content":{"application/json":{"schema":{"type":"object","required":["temp"],"properties":{"temp":{"type":"number"}}}}}}}},
+"post":{"operationId":"setWeather","parameters":[{"name":"city","in":"path","required":true,"schema":{"type":"string"}}],
+"requestBody":{"required":true,"content":{"application/json":{"schema":{"type":"object","required":["temp"],"properties":{"temp":{"type":"number"}}}}}},
+"responses":{"201":{"description":""}}}}}}`
+
+func TestWeather(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, weather, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write([]byte(`{"temp": 21.50}`))
+	})
+	a := kitFor(t, Config{}, s)
+	args := `{"openapi_url":"` + s.URL + `/openapi.json","operation_id":"getWeather","params":{"city":"São Paulo/x","days":"3"}}`
+	require.False(t, a.EffectFree(json.RawMessage(args)), "nothing is known of the document")
+	res, out := call(t, a, invocation(), args)
+	require.Nil(t, res.Failure, "%+v", res.Failure)
+	require.Equal(t, map[string]any{
+		"status": 200., "operation": "getWeather", "url": s.URL + "/v1/S%C3%A3o%20Paulo%2Fx?days=3", "content_type": "application/json",
+		"body": map[string]any{"temp": 21.5},
+	}, out)
+	require.Contains(t, string(res.Output), `"body":{"temp":21.50}`, "numbers are as they were sent")
+	require.Equal(t, "/v1/S%C3%A3o%20Paulo%2Fx?days=3", s.calls()[0].uri)
+	require.True(t, a.EffectFree(json.RawMessage(args)))
+	require.Equal(t, "getWeather", a.Summarize(json.RawMessage(args)))
+
+	post := strings.Replace(args, "getWeather", "setWeather", 1)
+	require.False(t, a.EffectFree(json.RawMessage(post)))
+	post = `{"openapi_url":"` + s.URL + `/openapi.json","operation_id":"setWeather","params":{"city":"x","temp":3}}`
+	res, out = call(t, a, invocation(), post)
+	require.Nil(t, res.Failure, "%+v", res.Failure)
+	require.Equal(t, []any{"the status 200 is not documented"}, out["warnings"])
+	got := s.calls()[1]
+	require.Equal(t, `POST {"temp":3} application/json turn/1/call`,
+		got.method+" "+got.body+" "+got.header.Get("Content-Type")+" "+got.header.Get("Idempotency-Key"))
+	require.Equal(t, 1, s.fetches(), "the document is kept")
+}
+
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	tooltest.Exercise(t, New(Config{}))
+}

@@ -1,0 +1,98 @@
+package patch
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/strict"
+)
+
+// MaxArgs bounds the arguments, in bytes.
+const MaxArgs = 512 << 10
+
+// arguments are a call's.
+type arguments struct {
+	tag         string
+	owner       string
+	description string
+	operations  []operation
+}
+
+// operation is one of the three that the schema has.
+type operation struct {
+	Op    string          `json:"op"`
+	Path  string          `json:"path"`
+	Value json.RawMessage `json:"value,omitempty"`
+}
+
+// parse reads arguments strictly. Its error is [agent.CodeInvalid], or [agent.CodeOverflow], with the field.
+func parse(args json.RawMessage) (*arguments, error) {
+	if len(args) > MaxArgs {
+		return nil, agent.FieldErrorf(agent.CodeOverflow, "", "the arguments are %d bytes, at most %d", len(args), MaxArgs)
+	}
+	var in struct {
+		Tag   *string `json:"workflow_tag"`
+		Owner *string `json:"workflow_owner"` // null is absent: strict schemas fill in
+		Spec  *struct {
+			Operations []struct {
+				Op    *string         `json:"op"`
+				Path  *string         `json:"path"`
+				Value json.RawMessage `json:"value"`
+			} `json:"operations"`
+			Description *string `json:"description"`
+		} `json:"patch_spec"`
+	}
+	if err := strict.Decode(args, &in); err != nil {
+		if e, ok := errors.AsType[*agent.Error](err); ok {
+			return nil, agent.Invalid(clip(e.Field), "%s", clip(e.Err.Error()))
+		}
+		return nil, err
+	}
+	switch {
+	case in.Tag == nil || *in.Tag == "":
+		return nil, agent.Invalid("workflow_tag", "is required")
+	case in.Spec == nil:
+		return nil, agent.Invalid("patch_spec", "is required")
+	case len(in.Spec.Operations) == 0:
+		return nil, agent.Invalid("patch_spec.operations", "is required: what shall be changed?")
+	}
+	out := &arguments{tag: *in.Tag}
+	if in.Owner != nil {
+		out.owner = *in.Owner
+	}
+	if in.Spec.Description != nil {
+		out.description = *in.Spec.Description
+	}
+	kinds := []string{"add", "remove", "replace"}
+	for i, op := range in.Spec.Operations {
+		at := fmt.Sprintf("patch_spec.operations[%d]", i)
+		switch {
+		case op.Op == nil || !slices.Contains(kinds, *op.Op):
+			return nil, agent.Invalid(at+".op", "want one of %s", strings.Join(kinds, ", "))
+		case op.Path == nil:
+			return nil, agent.Invalid(at+".path", "is required")
+		case *op.Op != "remove" && op.Value == nil:
+			return nil, agent.Invalid(at+".value", "is required for %s", *op.Op)
+		}
+		o := operation{Op: *op.Op, Path: *op.Path}
+		if o.Op != "remove" {
+			o.Value = op.Value
+		}
+		out.operations = append(out.operations, o)
+	}
+	return out, nil
+}
+
+// maxShown is what an error or an answer repeats of a text that the model gave, in bytes.
+const maxShown = 200
+
+func clip(s string) string {
+	if len(s) > maxShown {
+		return strings.ToValidUTF8(s[:maxShown], "") + "…"
+	}
+	return s
+}

@@ -1,0 +1,606 @@
+package pipeline_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/egress"
+	"github.com/turnstone-run/turnstone/internal/tool"
+	"github.com/turnstone-run/turnstone/internal/tool/pipeline"
+	"github.com/turnstone-run/turnstone/internal/tool/pipeline/compositetest"
+	"github.com/turnstone-run/turnstone/internal/tool/tooltest"
+)
+
+// airport is an API of flights; a row says what was asked for.
+func airport(t *testing.T) (*httptest.Server, *[]string) {
+	t.Helper()
+	var mu sync.Mutex
+	asked := &[]string{}
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		*asked = append(*asked, r.URL.RawQuery)
+		mu.Unlock()
+		w.Header().Set("Content-Type", "application/json")
+		for i := range 5 {
+			_, _ = fmt.Fprintf(w, "%s", map[bool]string{true: "[", false: ","}[i == 0])
+			_, _ = fmt.Fprintf(w, `{"id":%d,"origin":%q,"price":%d}`, i, r.URL.Query().Get("origin"), 500-100*i)
+		}
+		_, _ = w.Write([]byte("]"))
+	}))
+	t.Cleanup(s.Close)
+	return s, asked
+}
+
+// shop is a process with promotion.
+type shop struct {
+	kit   agent.DynamicToolkit
+	calls int
+	name  string
+}
+
+func open(t *testing.T, cfg pipeline.Config) *shop {
+	t.Helper()
+	if cfg.PromoteAfter == 0 {
+		cfg.PromoteAfter = 2
+	}
+	kit, ok := pipeline.New(cfg).(agent.DynamicToolkit)
+	require.True(t, ok)
+	return &shop{kit: kit, name: "p"}
+}
+
+var scope = agent.ToolScope{Tenant: "acme"}
+
+// run is a call of execute_pipeline of its own.
+func (s *shop) run(t *testing.T, steps string) agent.ToolResult {
+	t.Helper()
+	return s.runIn(t, agent.Invocation{Tenant: "acme"}, fmt.Sprintf(`{"session_id":"s","pipeline":[%s]}`, steps))
+}
+
+func (s *shop) runIn(t *testing.T, inv agent.Invocation, args string) agent.ToolResult {
+	t.Helper()
+	s.calls++
+	if inv.IdempotencyKey == "" {
+		inv.IdempotencyKey = fmt.Sprintf("%s-%d", s.name, s.calls)
+	}
+	res, err := s.kit.Tools()[0].Call(t.Context(), inv, agent.ToolCall{ID: "c", Name: pipeline.ToolName, Args: json.RawMessage(args)})
+	require.NoError(t, err)
+	tooltest.CheckResult(t, res)
+	return res
+}
+
+func (s *shop) list(t *testing.T) []agent.ListedTool {
+	t.Helper()
+	listed, err := s.kit.List(t.Context(), scope)
+	require.NoError(t, err)
+	return listed
+}
+
+// only is the one composite that there is.
+func (s *shop) only(t *testing.T) agent.ListedTool {
+	t.Helper()
+	listed := s.list(t)
+	require.Len(t, listed, 1)
+	return listed[0]
+}
+
+func (s *shop) find(t *testing.T, l agent.ListedTool) agent.Tool {
+	t.Helper()
+	found, err := s.kit.Find(t.Context(), scope, l.Spec.Name, l.Handle)
+	require.NoError(t, err)
+	return found
+}
+
+func (s *shop) use(t *testing.T, l agent.ListedTool, args string) agent.ToolResult {
+	t.Helper()
+	s.calls++
+	inv := agent.Invocation{Tenant: "acme", IdempotencyKey: fmt.Sprintf("%s-%d", s.name, s.calls)}
+	res, err := s.find(t, l).Call(t.Context(), inv, agent.ToolCall{ID: "c", Name: l.Spec.Name, Args: json.RawMessage(args)})
+	require.NoError(t, err)
+	tooltest.CheckResult(t, res)
+	return res
+}
+
+// schemaOf is a composite's parameters, by name.
+func schemaOf(t *testing.T, l agent.ListedTool) (properties map[string]map[string]any, required []string) {
+	t.Helper()
+	var s struct {
+		Properties map[string]map[string]any `json:"properties"`
+		Required   []string                  `json:"required"`
+		Additional *bool                     `json:"additionalProperties"`
+	}
+	require.NoError(t, json.Unmarshal(l.Spec.Parameters, &s))
+	require.NotNil(t, s.Additional)
+	require.False(t, *s.Additional)
+	return s.Properties, s.Required
+}
+
+// trip is seed 004's test 1, with what may vary.
+func trip(url, origin, dest string, top int) string {
+	return fmt.Sprintf(`{"step":"http_request","url":"%s/flights","params":{"origin":%q,"dest":%q}},`+
+		`{"step":"table_sort","field":"price","order":"asc"},{"step":"top_k","k":%d}`, url, origin, dest, top)
+}
+
+func TestRepeatedPipelineBecomesATool(t *testing.T) {
+	t.Parallel()
+	server, asked := airport(t)
+	s := open(t, pipeline.Config{HTTP: client(t, egress.Config{}, server.URL), Composites: &compositetest.Memory{}})
+	s.run(t, trip(server.URL, "NYC", "LAX", 3))
+	require.Empty(t, s.list(t), "once is not again and again")
+	s.run(t, trip(server.URL, "BER", "LAX", 3))
+	made := s.only(t)
+
+	require.Equal(t, "fetch_flights_by_price_top", made.Spec.Name)
+	require.Equal(t, "composite", made.Kind)
+	require.True(t, made.Spec.Strict)
+	require.False(t, made.Spec.ReadsDatasets)
+	require.Contains(t, made.Spec.Description, `Always with dest = "LAX", top = 3.`)
+	require.Contains(t, made.Spec.Description, "sorts by price, takes the first rows")
+	properties, required := schemaOf(t, made)
+	require.Equal(t, []string{"origin"}, required)
+	require.Equal(t, map[string]map[string]any{"origin": {
+		"type": "string", "description": "Query parameter origin", "examples": []any{"BER", "NYC"},
+	}}, properties)
+
+	res := s.use(t, made, `{"origin":"SFO"}`)
+	require.Nil(t, res.Failure)
+	require.Equal(t, "dest=LAX&origin=SFO", (*asked)[2])
+	require.JSONEq(t, `[{"id":4,"origin":"SFO","price":100},{"id":3,"origin":"SFO","price":200},{"id":2,"origin":"SFO","price":300}]`, string(res.Data))
+	var out struct {
+		Composite string `json:"composite"`
+		RowCount  int    `json:"row_count"`
+	}
+	require.NoError(t, json.Unmarshal(res.Output, &out))
+	require.Equal(t, made.Spec.Name, out.Composite)
+	require.Equal(t, 3, out.RowCount)
+
+	found := s.find(t, made)
+	require.Equal(t, made.Spec, found.Spec())
+	require.True(t, found.(agent.EffectFree).EffectFree(json.RawMessage(`{}`)))
+	require.Equal(t, "3 steps", found.(agent.Summarizer).Summarize(nil))
+	tooltest.ExerciseListed(t, s.kit, scope)
+}
+
+// A pipeline that is called in the same way over and over is a tool without arguments, until a call is different.
+func TestCompositeGrows(t *testing.T) {
+	t.Parallel()
+	server, asked := airport(t)
+	s := open(t, pipeline.Config{HTTP: client(t, egress.Config{}, server.URL), Composites: &compositetest.Memory{}})
+	for range 2 {
+		s.run(t, trip(server.URL, "NYC", "LAX", 3))
+	}
+	first := s.only(t)
+	properties, required := schemaOf(t, first)
+	require.Empty(t, properties)
+	require.Empty(t, required)
+	require.Nil(t, s.use(t, first, `{}`).Failure)
+
+	s.run(t, trip(server.URL, "BER", "LAX", 2))
+	second := s.only(t)
+	require.Equal(t, first.Spec.Name, second.Spec.Name)
+	require.NotEqual(t, first.Handle, second.Handle)
+	properties, required = schemaOf(t, second)
+	require.Empty(t, required, "earlier callers gave nothing")
+	require.Equal(t, "NYC", properties["origin"]["default"])
+	require.InEpsilon(t, 3, properties["top"]["default"], 0)
+	require.InEpsilon(t, 1, properties["top"]["minimum"], 0)
+	require.Equal(t, "integer", properties["top"]["type"])
+	require.Equal(t, []any{"BER", "NYC"}, properties["origin"]["examples"])
+	require.Len(t, properties, 2)
+
+	for i, c := range []struct {
+		of         agent.ListedTool
+		args, want string
+		rows       int
+	}{
+		{second, `{}`, "dest=LAX&origin=NYC", 3},
+		{second, `{"origin":null,"top":1}`, "dest=LAX&origin=NYC", 1},
+		{second, `{"origin":"SFO","top":2.0}`, "dest=LAX&origin=SFO", 2},
+		{first, `{}`, "dest=LAX&origin=NYC", 3}, // a turn that has the first version keeps it
+	} {
+		res := s.use(t, c.of, c.args)
+		require.Nil(t, res.Failure, "%d: %+v", i, res.Failure)
+		require.Equal(t, c.want, (*asked)[len(*asked)-1])
+		var rows []json.RawMessage
+		require.NoError(t, json.Unmarshal(res.Data, &rows))
+		require.Len(t, rows, c.rows)
+	}
+	require.Equal(t, second.Handle, s.only(t).Handle, "uses within what it takes change nothing")
+}
+
+// A composite over earlier results takes their references.
+func TestCompositeTakesReferences(t *testing.T) {
+	t.Parallel()
+	s := open(t, pipeline.Config{
+		Datasets:   datasets{"acme/cas://a": `[{"id":1,"price":3},{"id":2,"price":9}]`, "acme/cas://b": `[{"id":1,"name":"x"}]`},
+		Composites: &compositetest.Memory{},
+	})
+	cheap := `{"session_id":"s","input_ref":"cas://a","pipeline":[{"step":"join","right":"cas://b","on":"id","how":"left"},` +
+		`{"step":"table_filter","condition":{"field":"price","op":"<","value":%s}}]}`
+	s.runIn(t, agent.Invocation{Tenant: "acme"}, fmt.Sprintf(cheap, "5"))
+	s.runIn(t, agent.Invocation{Tenant: "acme"}, fmt.Sprintf(cheap, "4.5"))
+	made := s.only(t)
+	require.True(t, made.Spec.ReadsDatasets)
+	properties, required := schemaOf(t, made)
+	require.Equal(t, []string{"input_ref", "max_price", "right_ref"}, required)
+	require.Equal(t, "number", properties["max_price"]["type"])
+	require.NotContains(t, properties["right_ref"], "examples", "what one session has read is not told to others")
+	res := s.use(t, made, `{"input_ref":"cas://a","right_ref":"cas://b","max_price":10}`)
+	require.Nil(t, res.Failure)
+	require.JSONEq(t, `[{"id":1,"price":3,"name":"x"},{"id":2,"price":9,"name":null}]`, string(res.Data))
+	res = s.use(t, made, `{"input_ref":"cas://gone","right_ref":"cas://b","max_price":10}`)
+	require.NotNil(t, res.Failure)
+	require.Equal(t, string(agent.CodeNotFound), res.Failure.Type)
+	require.Equal(t, made.Spec.Name, res.Failure.Tool)
+	require.Contains(t, string(res.Output), `"composite":"`+made.Spec.Name+`"`)
+}
+
+func TestCompositeRefusesArguments(t *testing.T) {
+	t.Parallel()
+	s := open(t, pipeline.Config{Datasets: datasets{"acme/cas://a": `[{"a":1,"b":"x","c":true,"d":1}]`}, Composites: &compositetest.Memory{}})
+	steps := `{"session_id":"s","input_ref":"cas://a","pipeline":[{"step":"table_filter","condition":{"or":[{"field":"a","op":">","value":%d},` +
+		`{"field":"b","op":"in","value":["x","%[1]d"]},{"field":"c","op":"=","value":%t},{"field":"d","op":"in","value":[%[1]d]}]}},{"step":"top_k","k":%[1]d}]}`
+	s.runIn(t, agent.Invocation{Tenant: "acme"}, fmt.Sprintf(steps, 1, true))
+	s.runIn(t, agent.Invocation{Tenant: "acme"}, fmt.Sprintf(steps, 2, false))
+	made := s.only(t)
+	good := map[string]string{"input_ref": `"cas://a"`, "min_a": "1", "b_in": `["x"]`, "c": "true", "d_in": "[1,2.5]", "top": "3"}
+	args := func(name, value string) string {
+		var parts []string
+		for n, v := range good {
+			if n == name {
+				v = value
+			}
+			if v != "" {
+				parts = append(parts, fmt.Sprintf("%q:%s", n, v))
+			}
+		}
+		if good[name] == "" && value != "" {
+			parts = append(parts, fmt.Sprintf("%q:%s", name, value))
+		}
+		return "{" + strings.Join(parts, ",") + "}"
+	}
+	require.Nil(t, s.use(t, made, args("", "")).Failure)
+	tests := map[string]struct{ name, value, field, message string }{
+		"missing":          {"c", "", "c", "is required"},
+		"null":             {"c", "null", "c", "is required"},
+		"no reference":     {"input_ref", "", "input_ref", "is required"},
+		"unknown":          {"session_id", `"s"`, "session_id", "there is no such parameter: want b_in, c, d_in, input_ref, min_a, top"},
+		"text for number":  {"min_a", `"1"`, "min_a", "want integer, got a string"},
+		"a fraction":       {"min_a", "1.5", "min_a", "want a whole number, got 1.5"},
+		"beyond whole":     {"min_a", "1e400", "min_a", "want a whole number"},
+		"number for text":  {"input_ref", "1", "input_ref", "want a string, got a number"},
+		"text for boolean": {"c", `"true"`, "c", "want a boolean, got a string"},
+		"one for a list":   {"b_in", `"x"`, "b_in", "want an array, got a string"},
+		"empty list":       {"b_in", "[]", "b_in", "want at least 1, got 0"},
+		"mixed list":       {"b_in", `["x",1]`, "b_in[1]", "want a string, got a number"},
+		"texts":            {"d_in", `["x"]`, "d_in[0]", "want number, got a string"},
+		"too small":        {"top", "0", "top", "want at least 1, got 0"},
+		"negative":         {"top", "-1e30", "top", "want at least 1"},
+		"a parameter":      {"c", `{"$parameter":"top"}`, "c", "want a boolean, got an object"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			res := s.use(t, made, args(tt.name, tt.value))
+			require.NotNil(t, res.Failure)
+			require.Equal(t, string(agent.CodeInvalid), res.Failure.Type)
+			require.Equal(t, tt.field, res.Failure.Field)
+			require.Contains(t, res.Failure.Message, tt.message)
+			require.Equal(t, made.Spec.Name, res.Failure.Tool)
+		})
+	}
+}
+
+func TestWhatIsNotCounted(t *testing.T) {
+	t.Parallel()
+	server, _ := airport(t)
+	same := func(raw json.RawMessage) (json.RawMessage, error) {
+		if strings.HasPrefix(string(raw), "[") { // as JSON, but written in another way
+			return json.RawMessage(" " + strings.ReplaceAll(string(raw), ",", ", ")), nil
+		}
+		return raw, nil
+	}
+	hide := func(raw json.RawMessage) (json.RawMessage, error) {
+		return json.RawMessage(strings.ReplaceAll(string(raw), "NYC", "<city>")), nil
+	}
+	broken := func(raw json.RawMessage) (json.RawMessage, error) {
+		if strings.HasPrefix(string(raw), "[") {
+			return nil, errors.New("cannot")
+		}
+		return raw, nil
+	}
+	fetch := `{"step":"http_request","url":"` + server.URL + `/f","params":{"origin":"NYC"}}`
+	tests := map[string]struct {
+		args   string
+		redact func(json.RawMessage) (json.RawMessage, error)
+		counts bool
+	}{
+		"a pipeline":              {fetch, nil, true},
+		"one that stays clean":    {fetch, same, true},
+		"one that is cleaned":     {fetch, hide, false},
+		"one that cannot be":      {fetch, broken, false},
+		"one that posts":          {strings.Replace(fetch, `"url"`, `"method":"POST","url"`, 1), nil, false},
+		"one that fails":          {fetch + `,{"step":"table_sort","field":"none"}`, nil, false},
+		"compares with an object": {fetch + `,{"step":"table_filter","condition":{"field":"id","op":"!=","value":{"$parameter":"x"}}}`, nil, false},
+		"a long one":              {fetch + `,{"step":"table_filter","condition":{"field":"origin","op":"contains","value":"` + strings.Repeat("x", 16<<10) + `"}}`, nil, false},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := open(t, pipeline.Config{HTTP: client(t, egress.Config{}, server.URL), Composites: &compositetest.Memory{}, PromoteAfter: 1})
+			s.runIn(t, agent.Invocation{Tenant: "acme", Redact: tt.redact}, `{"session_id":"s","pipeline":[`+tt.args+`]}`)
+			want := 0
+			if tt.counts {
+				want = 1
+			}
+			require.Len(t, s.list(t), want)
+		})
+	}
+	t.Run("nothing but a reference", func(t *testing.T) {
+		t.Parallel()
+		s := open(t, pipeline.Config{Datasets: datasets{"acme/cas://a": `[1]`}, Composites: &compositetest.Memory{}, PromoteAfter: 1})
+		require.Nil(t, s.runIn(t, agent.Invocation{Tenant: "acme"}, `{"session_id":"s","input_ref":"cas://a","pipeline":[]}`).Failure)
+		require.Empty(t, s.list(t))
+	})
+}
+
+// The same call counts once, however often it is attempted; an answer out of the cache is a use.
+func TestUsesAreCalls(t *testing.T) {
+	t.Parallel()
+	store, memory := newStore(), &compositetest.Memory{}
+	store.content["acme/cas://a"] = `[{"a":1}]`
+	cached := &results{}
+	s := open(t, pipeline.Config{Blobs: store, Datasets: store, Results: cached, Composites: memory})
+	args := `{"session_id":"s","input_ref":"cas://a","pipeline":[{"step":"top_k","k":1}]}`
+	for range 3 {
+		s.runIn(t, agent.Invocation{Tenant: "acme", IdempotencyKey: "same"}, args)
+	}
+	require.Empty(t, s.list(t))
+	require.True(t, s.runIn(t, agent.Invocation{Tenant: "acme", IdempotencyKey: "another"}, args).CacheHit)
+	made := s.only(t)
+	require.Contains(t, string(s.use(t, made, `{"input_ref":"cas://a"}`).Output), `"cache_hit":true`)
+	list, err := memory.Composites(t.Context(), "acme")
+	require.NoError(t, err)
+	require.EqualValues(t, 3, list[0].Uses, "the composite's own calls are uses")
+}
+
+// troubled is a store that fails, or never answers.
+type troubled struct {
+	compositetest.Memory
+
+	use, save, list error
+	hang            bool
+	lists           int
+}
+
+func (s *troubled) answer(ctx context.Context, err error) error {
+	if s.hang {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return err
+}
+
+func (s *troubled) UsePipeline(ctx context.Context, u agent.PipelineUse) (agent.PipelineUses, error) {
+	if err := s.answer(ctx, s.use); err != nil {
+		return agent.PipelineUses{}, err
+	}
+	return s.Memory.UsePipeline(ctx, u)
+}
+
+func (s *troubled) SaveComposite(ctx context.Context, c agent.Composite) (agent.Composite, error) {
+	if err := s.answer(ctx, s.save); err != nil {
+		return agent.Composite{}, err
+	}
+	return s.Memory.SaveComposite(ctx, c)
+}
+
+func (s *troubled) Composites(ctx context.Context, tenant string) ([]agent.Composite, error) {
+	s.lists++
+	if s.list != nil {
+		return nil, s.list
+	}
+	return s.Memory.Composites(ctx, tenant)
+}
+
+func (s *troubled) Composite(ctx context.Context, tenant, id string, version int64) (agent.Composite, error) {
+	if s.list != nil {
+		return agent.Composite{}, s.list
+	}
+	return s.Memory.Composite(ctx, tenant, id, version)
+}
+
+// A store that is away costs no call.
+func TestStoreInTrouble(t *testing.T) {
+	t.Parallel()
+	away := errors.New("away")
+	for name, store := range map[string]*troubled{"use": {use: away}, "save": {save: away}, "list": {list: away}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := open(t, pipeline.Config{Datasets: datasets{"acme/cas://a": `[1]`}, Composites: store, PromoteAfter: 1})
+			args := `{"session_id":"s","input_ref":"cas://a","pipeline":[{"step":"top_k","k":1}]}`
+			require.Nil(t, s.runIn(t, agent.Invocation{Tenant: "acme"}, args).Failure)
+			if name == "list" {
+				_, err := s.kit.List(t.Context(), scope)
+				require.Equal(t, agent.CodeUnavailable, agent.CodeOf(err))
+				_, err = s.kit.Find(t.Context(), scope, "x", "cmp_1@1")
+				require.Equal(t, agent.CodeUnavailable, agent.CodeOf(err))
+			}
+			store.use, store.save, store.list = nil, nil, nil
+			s.runIn(t, agent.Invocation{Tenant: "acme"}, args)
+			require.NotEmpty(t, s.only(t).Spec.Name, "the next use promotes")
+		})
+	}
+	t.Run("no answer", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			s := open(t, pipeline.Config{Datasets: datasets{"acme/cas://a": `[1]`}, Composites: &troubled{hang: true}})
+			began := time.Now()
+			require.Nil(t, s.runIn(t, agent.Invocation{Tenant: "acme"}, `{"session_id":"s","input_ref":"cas://a","pipeline":[{"step":"top_k","k":1}]}`).Failure)
+			require.Equal(t, time.Second, time.Since(began))
+		})
+	})
+}
+
+func TestFindRefusesHandles(t *testing.T) {
+	t.Parallel()
+	s := open(t, pipeline.Config{Datasets: datasets{"acme/cas://a": `[1]`}, Composites: &compositetest.Memory{}, PromoteAfter: 1})
+	s.runIn(t, agent.Invocation{Tenant: "acme"}, `{"session_id":"s","input_ref":"cas://a","pipeline":[{"step":"top_k","k":1}]}`)
+	made := s.only(t)
+	s.find(t, made)
+	for _, handle := range []string{"", "@1", "cmp_1", "cmp_1@", "cmp_1@x", "cmp_1@0", "cmp_1@-1", "cmp_1@2", "cmp_9@1"} {
+		_, err := s.kit.Find(t.Context(), scope, made.Spec.Name, handle)
+		require.Equal(t, agent.CodeNotFound, agent.CodeOf(err), handle)
+	}
+	_, err := s.kit.Find(t.Context(), agent.ToolScope{Tenant: "other"}, made.Spec.Name, made.Handle)
+	require.Equal(t, agent.CodeNotFound, agent.CodeOf(err), "the handle is no key to another tenant's")
+
+	off := pipeline.New(pipeline.Config{Composites: &compositetest.Memory{}}).(agent.DynamicToolkit)
+	listed, err := off.List(t.Context(), scope)
+	require.NoError(t, err)
+	require.Empty(t, listed)
+	_, err = off.Find(t.Context(), scope, made.Spec.Name, made.Handle)
+	require.Equal(t, agent.CodeNotFound, agent.CodeOf(err))
+}
+
+// What a person changes holds for new turns; a turn that has the tool keeps it.
+func TestChangedByAPerson(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		memory := &compositetest.Memory{}
+		s := open(t, pipeline.Config{Datasets: datasets{"acme/cas://a": `[1,2]`}, Composites: memory})
+		run := func(k int) {
+			s.runIn(t, agent.Invocation{Tenant: "acme"}, fmt.Sprintf(`{"session_id":"s","input_ref":"cas://a","pipeline":[{"step":"top_k","k":%d}]}`, k))
+		}
+		run(1)
+		run(1)
+		made := s.only(t)
+		name, words := "head", "The first ones."
+		_, err := memory.ChangeComposite(t.Context(), "acme", made.Spec.Name, agent.CompositeChange{Name: &name, Description: &words})
+		require.NoError(t, err)
+		require.Equal(t, made, s.only(t), "a listing is kept for two seconds")
+		time.Sleep(2 * time.Second)
+		renamed := s.only(t)
+		require.Equal(t, name, renamed.Spec.Name)
+		require.Equal(t, words, renamed.Spec.Description)
+		require.Contains(t, string(s.use(t, made, `{"input_ref":"cas://a"}`).Output), `"composite":"`+made.Spec.Name+`"`)
+
+		off, on := false, true
+		_, err = memory.ChangeComposite(t.Context(), "acme", name, agent.CompositeChange{Enabled: &off})
+		require.NoError(t, err)
+		time.Sleep(2 * time.Second)
+		require.Empty(t, s.list(t))
+		require.Nil(t, s.use(t, made, `{"input_ref":"cas://a"}`).Failure, "a turn that has it keeps it")
+		run(2)
+		time.Sleep(2 * time.Second)
+		require.Empty(t, s.list(t), "it is not made anew")
+		_, err = memory.ChangeComposite(t.Context(), "acme", name, agent.CompositeChange{Enabled: &on})
+		require.NoError(t, err)
+		run(2)
+		require.Equal(t, name, s.only(t).Spec.Name)
+		properties, _ := schemaOf(t, s.only(t))
+		require.Contains(t, properties, "top", "it has grown since")
+	})
+}
+
+func TestListingsAreKept(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &troubled{}
+		s := open(t, pipeline.Config{Composites: store})
+		for range 3 {
+			s.list(t)
+			time.Sleep(time.Second)
+		}
+		require.Equal(t, 2, store.lists)
+	})
+}
+
+// Two processes that promote at once make one composite, and both know its name.
+func TestProcessesPromoteAtOnce(t *testing.T) {
+	t.Parallel()
+	memory := &compositetest.Memory{}
+	const processes, calls = 4, 25
+	var all sync.WaitGroup
+	shops := make([]*shop, processes)
+	for i := range shops {
+		shops[i] = open(t, pipeline.Config{Datasets: datasets{"acme/cas://a": `[1,2,3]`}, Composites: memory})
+		kit, worker := shops[i].kit, i
+		for c := range calls {
+			all.Go(func() {
+				args := fmt.Sprintf(`{"session_id":"s","input_ref":"cas://a","pipeline":[{"step":"top_k","k":%d}]}`, 1+(c+worker)%3)
+				inv := agent.Invocation{Tenant: "acme", IdempotencyKey: fmt.Sprintf("%d-%d", worker, c)}
+				_, _ = kit.Tools()[0].Call(t.Context(), inv, agent.ToolCall{Name: pipeline.ToolName, Args: json.RawMessage(args)})
+			})
+		}
+	}
+	all.Wait()
+	list, err := memory.Composites(t.Context(), "acme")
+	require.NoError(t, err)
+	require.Len(t, list, 1)
+	require.EqualValues(t, processes*calls, list[0].Uses)
+	for _, s := range shops {
+		require.Nil(t, s.use(t, s.only(t), `{"input_ref":"cas://a","top":2}`).Failure)
+	}
+}
+
+// A tenant has two hundred at most.
+func TestCompositesAreBounded(t *testing.T) {
+	t.Parallel()
+	memory := &compositetest.Memory{}
+	s := open(t, pipeline.Config{Datasets: datasets{"acme/cas://a": `[{"a":1}]`}, Composites: memory, PromoteAfter: 1})
+	for i := range 198 {
+		_, err := memory.SaveComposite(t.Context(), agent.Composite{
+			Tenant: "acme", Name: fmt.Sprintf("made_%d", i), Shape: fmt.Sprint(i), Version: 1, Enabled: true,
+			Parameters: json.RawMessage(`{"type":"object","properties":{}}`), Pipeline: json.RawMessage(`[{"step":"top_k","k":1}]`),
+		})
+		require.NoError(t, err)
+	}
+	for i := range 5 {
+		s.runIn(t, agent.Invocation{Tenant: "acme"}, fmt.Sprintf(`{"session_id":"s","input_ref":"cas://a","pipeline":[{"step":"jq_transform","query":".[%d]?"}]}`, i))
+	}
+	require.Len(t, s.list(t), 200)
+}
+
+func TestPromotionNeedsAStore(t *testing.T) {
+	t.Parallel()
+	available := tool.Dependencies{HTTP: client(t, egress.Config{}), Auth: &authority{}, Blobs: newStore(), Datasets: newStore(), Results: &results{}}
+	_, err := tool.Build(available, pipeline.Factory(pipeline.Config{PromoteAfter: 2}))
+	require.ErrorContains(t, err, `toolkit "pipeline" needs composite tools`)
+	available.Composites = &compositetest.Memory{}
+	r, err := tool.Build(available, pipeline.Factory(pipeline.Config{PromoteAfter: 2}))
+	require.NoError(t, err)
+	require.True(t, r.Dynamic(pipeline.ToolkitName))
+}
+
+// The composite's name counts in what is inline: an answer that is full is not made longer.
+func TestCompositeKeepsTheInlineBound(t *testing.T) {
+	t.Parallel()
+	store := newStore()
+	store.content["acme/cas://a"] = `[{"a":"` + strings.Repeat("x", 300) + `"}]`
+	s := open(t, pipeline.Config{Blobs: store, Datasets: store, Composites: &compositetest.Memory{}, PromoteAfter: 1})
+	s.runIn(t, agent.Invocation{Tenant: "acme"}, `{"session_id":"s","input_ref":"cas://a","pipeline":[{"step":"top_k","k":1}]}`)
+	found, err := s.kit.Find(t.Context(), scope, strings.Repeat("n", 64), s.only(t).Handle)
+	require.NoError(t, err)
+	inlined := 0
+	for most := 400; most < 700; most++ {
+		res, err := found.Call(t.Context(), agent.Invocation{Tenant: "acme", InlineBytes: most}, agent.ToolCall{Args: json.RawMessage(`{"input_ref":"cas://a"}`)})
+		require.NoError(t, err)
+		require.Nil(t, res.Failure)
+		if res.Data != nil {
+			inlined++
+			require.LessOrEqual(t, len(res.Output), most)
+		}
+	}
+	require.Positive(t, inlined)
+}

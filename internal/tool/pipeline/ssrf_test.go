@@ -1,0 +1,34 @@
+package pipeline_test
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/egress"
+	"github.com/turnstone-run/turnstone/internal/egress/egresstest"
+	"github.com/turnstone-run/turnstone/internal/tool/pipeline"
+)
+
+// Whatever URL a model puts into http_request, nothing private is reached, and no answer costs more than the bounds.
+func TestAttacks(t *testing.T) {
+	t.Parallel()
+	for _, method := range []string{"GET", "POST"} {
+		t.Run(method, func(t *testing.T) {
+			egresstest.Exercise(t, egresstest.Harness{Fetch: func(ctx context.Context, c *egress.Client, url string) error {
+				args, err := json.Marshal(map[string]any{
+					"session_id": "s", "pipeline": []any{map[string]any{"step": "http_request", "method": method, "url": url}},
+				})
+				require.NoError(t, err)
+				res, err := pipeline.New(pipeline.Config{HTTP: c}).Tools()[0].Call(ctx, agent.Invocation{}, agent.ToolCall{Args: args})
+				if err != nil || res.Failure == nil {
+					return err
+				}
+				return res.Failure.AsError()
+			}})
+		})
+	}
+}

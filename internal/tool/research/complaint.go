@@ -1,0 +1,70 @@
+package research
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// maxComplaint bounds what is quoted of an error response, in characters.
+const maxComplaint = 300
+
+// complaint is what an error response says, for a model that may correct its query. Services repeat what they were sent, keys
+// included (NCBI: {"error":"API key invalid","api-key":"…"}), so only fields that hold words are read, and what has a secret in it is
+// not quoted at all. Pages in HTML say nothing that a model could use.
+func complaint(body []byte, media string, secrets []string) string {
+	text := ""
+	switch trimmed := strings.TrimSpace(string(body[:min(len(body), 64<<10)])); {
+	case strings.HasPrefix(trimmed, "{"):
+		text = spoken([]byte(trimmed), 0)
+	case strings.HasPrefix(trimmed, "<"):
+	case media == "text/plain", media == "":
+		text = trimmed
+	}
+	for _, secret := range secrets {
+		if secret != "" && strings.Contains(text, secret) {
+			return ""
+		}
+	}
+	return clip(tidy(text), maxComplaint)
+}
+
+// spoken finds the words of an error in JSON: {"error":"…","message":"…"}, {"error":{"detail":"…"}}, {"errMsg":"…"}.
+func spoken(raw json.RawMessage, depth int) string {
+	var text string
+	if json.Unmarshal(raw, &text) == nil {
+		return text
+	}
+	var object map[string]json.RawMessage
+	if depth > 2 || json.Unmarshal(raw, &object) != nil {
+		return ""
+	}
+	var found []string
+	for _, name := range []string{"error", "ERROR", "errMsg", "message", "detail"} {
+		if words := spoken(object[name], depth+1); words != "" {
+			found = append(found, words)
+		}
+	}
+	return strings.Join(found, ": ")
+}
+
+// secretsOf lists what authorising has put into a request, as it may be repeated by whoever was sent it.
+func secretsOf(bare, authorised *http.Request) []string {
+	var secrets []string
+	for name, values := range authorised.Header {
+		if before := bare.Header.Get(name); len(values) > 0 && values[0] != before {
+			secrets = append(secrets, values[0])
+			if _, token, ok := strings.Cut(values[0], " "); ok {
+				secrets = append(secrets, token)
+			}
+		}
+	}
+	before := bare.URL.Query()
+	for name, values := range authorised.URL.Query() {
+		if len(values) > 0 && values[0] != before.Get(name) {
+			secrets = append(secrets, values[0], url.QueryEscape(values[0]))
+		}
+	}
+	return secrets
+}

@@ -1,0 +1,124 @@
+package research
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"golang.org/x/net/html"
+	"golang.org/x/net/html/atom"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+const duckTitle = "DuckDuckGo"
+
+// duckDuckGo reads the page without scripts, as there is no API.
+type duckDuckGo struct{ base *url.URL }
+
+func (duckDuckGo) Name() string { return duckTitle }
+
+func (d duckDuckGo) Search(ctx context.Context, q WebQuery, fetch Fetch) (WebPages, error) {
+	p := url.Values{"q": {q.Text()}}
+	if q.Recency != "" {
+		p.Set("df", q.Recency[:1]) // d, w, m, y
+	}
+	status, body, err := fetch(ctx, at(d.base, "html/", p), "text/html")
+	if err != nil {
+		return WebPages{}, err
+	}
+	return parseDuckDuckGo(status, body)
+}
+
+// parseDuckDuckGo reads the results of a page. A page that asks whether a person is there comes with status 200 or 202: it is no
+// answer, and neither is one without results that does not say so.
+func parseDuckDuckGo(status int, body []byte) (WebPages, error) {
+	root, err := html.Parse(bytes.NewReader(body))
+	if err != nil {
+		return WebPages{}, unreadable(duckTitle, "is no web page")
+	}
+	var out WebPages
+	challenge, empty := false, false
+	for n := range root.Descendants() {
+		if n.Type != html.ElementNode {
+			continue
+		}
+		switch classes := classesOf(n); {
+		case n.DataAtom == atom.Form && attr(n, "id") == "challenge-form", slices.ContainsFunc(classes, isAnomaly):
+			challenge = true
+		case slices.Contains(classes, "no-results"), slices.Contains(classes, "result--no-result"):
+			empty = true
+		case slices.Contains(classes, "result") && true && len(out.Pages) < MaxResults:
+			if p := duckResult(n); p.URL != "" {
+				out.Pages = append(out.Pages, p)
+			}
+		}
+	}
+	switch {
+	case len(out.Pages) > 0 || empty && !challenge:
+		return out, nil
+	case challenge || status == http.StatusAccepted:
+		return WebPages{}, agent.Errorf(agent.CodeRateLimited, "", "%s asks whether a person is searching: it wants fewer searches from this address", duckTitle)
+	default:
+		return WebPages{}, unreadable(duckTitle, "has no results that could be read")
+	}
+}
+
+func isAnomaly(class string) bool { return strings.HasPrefix(class, "anomaly") }
+
+// duckResult reads a result: a link of class result__a and a snippet.
+func duckResult(n *html.Node) WebPage {
+	var p WebPage
+	for d := range n.Descendants() {
+		if d.Type != html.ElementNode {
+			continue
+		}
+		switch classes := classesOf(d); {
+		case slices.Contains(classes, "result__a") && p.URL == "":
+			p.Title, p.URL = textOf(d), duckTarget(attr(d, "href"))
+		case slices.Contains(classes, "result__snippet") && p.Snippet == "":
+			p.Snippet = textOf(d)
+		}
+	}
+	return p
+}
+
+// duckTarget takes the address out of a redirect, //duckduckgo.com/l/?uddg=<address>. What else stays at DuckDuckGo is an advertisement.
+func duckTarget(href string) string {
+	u, err := url.Parse(strings.TrimSpace(href))
+	if err != nil {
+		return ""
+	}
+	if host := u.Hostname(); host != "" && host != "duckduckgo.com" && !strings.HasSuffix(host, ".duckduckgo.com") {
+		return pageURL(href)
+	}
+	target := pageURL(u.Query().Get("uddg"))
+	if t, err := url.Parse(target); err != nil || t.Hostname() == "duckduckgo.com" {
+		return ""
+	}
+	return target
+}
+
+func classesOf(n *html.Node) []string { return strings.Fields(attr(n, "class")) }
+
+func attr(n *html.Node, name string) string {
+	for _, a := range n.Attr {
+		if a.Key == name {
+			return a.Val
+		}
+	}
+	return ""
+}
+
+func textOf(n *html.Node) string {
+	var b strings.Builder
+	for d := range n.Descendants() {
+		if d.Type == html.TextNode && b.Len() < 8*maxAbstract {
+			b.WriteString(d.Data)
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,222 @@
+package research
+
+import (
+	"context"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/egress"
+)
+
+const (
+	maxBody    = 16 << 20        // bytes of a response: 50 records of PubMed with all their authors are below 4 MiB
+	retryPause = 1 * time.Second // before the second attempt, when the service does not say
+)
+
+// exchange sends the requests of one call.
+type exchange struct {
+	kit *toolkit
+	inv agent.Invocation
+}
+
+// request is one to a source.
+type request struct {
+	source string // its name
+	title  string // for people
+	url    *url.URL
+	accept string
+	pace   pace // without credentials
+	keyed  pace // with; zero: the same
+}
+
+// response is a success: any status of 200 to 299.
+type response struct {
+	status int
+	media  string
+	body   []byte
+}
+
+// at makes the URL of a path below a base, with a query.
+func at(base *url.URL, path string, query url.Values) *url.URL {
+	u := base.JoinPath(path)
+	u.RawQuery = query.Encode()
+	return u
+}
+
+// get sends a request, within the rate of its host. One that the host puts off is sent once more when it says when, or after a second.
+// The error is an [agent.Error] that a model may be shown: it quotes what the service complained of, never a credential.
+func (x *exchange) get(ctx context.Context, r *request) (*response, error) {
+	credential := x.credential(r.url)
+	p := r.pace
+	if credential != "" && r.keyed != (pace{}) {
+		p = r.keyed
+	}
+	if own, ok := x.kit.rates[r.source]; ok {
+		p = own
+	}
+	key := r.url.Host + "\x00" + x.inv.Tenant + "\x00" + credential
+	if credential == "" {
+		key = r.url.Host // the address of this process is what counts
+	}
+	resp, err := backoff.Retry(ctx, func() (*response, error) {
+		if err := x.kit.limits.wait(ctx, key, p, x.kit.maxWait); err != nil {
+			return nil, backoff.Permanent(named(r.title, err))
+		}
+		resp, err := x.send(ctx, r)
+		if err == nil {
+			return resp, nil
+		}
+		return nil, x.again(ctx, err)
+	}, backoff.WithMaxTries(2), backoff.WithMaxElapsedTime(0))
+	switch own, ok := errors.AsType[*agent.Error](err); {
+	case err == nil:
+		return resp, nil
+	case ctx.Err() != nil:
+		return nil, interrupted(ctx)
+	case ok:
+		return nil, own
+	default:
+		return nil, agent.Errorf(agent.CodeInternal, opSearch, "%w", err)
+	}
+}
+
+// again decides whether an error is worth a second attempt, and when.
+func (x *exchange) again(ctx context.Context, err error) error {
+	put, ok := errors.AsType[*putOff](err)
+	switch {
+	case !ok:
+		return backoff.Permanent(err)
+	case put.after > x.kit.maxWait:
+		return backoff.Permanent(put.err)
+	case !fits(ctx, put.after):
+		return backoff.Permanent(hurry(ctx))
+	default:
+		return errors.Join(put.err, &backoff.RetryAfterError{Duration: put.after})
+	}
+}
+
+// putOff is an error of a service that may do better soon.
+type putOff struct {
+	after time.Duration
+	err   *agent.Error
+}
+
+func (p *putOff) Error() string { return p.err.Error() }
+func (p *putOff) Unwrap() error { return p.err }
+
+// credential names the profile whose credentials a request to an address carries, "" when none does.
+func (x *exchange) credential(u *url.URL) string {
+	if x.kit.auth == nil {
+		return ""
+	}
+	for i := range x.inv.Auth {
+		if fits, _ := egress.HostFits(x.inv.Auth[i].Hosts, u); fits {
+			return x.inv.Auth[i].Name
+		}
+	}
+	return ""
+}
+
+// send sends a request once.
+func (x *exchange) send(ctx context.Context, r *request) (*response, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.url.String(), nil)
+	if err != nil {
+		return nil, agent.Errorf(agent.CodeInternal, opSearch, "%s: make request", r.title)
+	}
+	req.Header.Set("Accept", r.accept)
+	req.Header.Set("User-Agent", x.kit.userAgent)
+	bare := req.Clone(ctx)
+	if x.kit.auth != nil && len(x.inv.Auth) > 0 {
+		if err := x.kit.auth.Authorise(req, x.inv.Auth); err != nil {
+			return nil, named(r.title, err)
+		}
+	}
+	resp, err := x.kit.http.Do(req)
+	if err != nil {
+		return nil, named(r.title, err)
+	}
+	defer resp.Body.Close() //nolint:errcheck // nothing is lost: it was read
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxBody+1))
+	media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil, interrupted(ctx)
+	case resp.StatusCode < 200 || resp.StatusCode > 299:
+		return nil, refused(r, resp, complaint(body, media, secretsOf(bare, req)))
+	case err != nil:
+		return nil, named(r.title, err)
+	case len(body) > maxBody:
+		return nil, agent.Errorf(agent.CodeOverflow, "", "%s answered with more than %d MiB", r.title, maxBody>>20)
+	}
+	return &response{status: resp.StatusCode, media: media, body: body}, nil
+}
+
+// named says which source an error is about; its code stays.
+func named(title string, err error) error {
+	e, ok := errors.AsType[*agent.Error](err)
+	if !ok {
+		return agent.Errorf(agent.CodeUnavailable, "", "%s: the connection broke off", title)
+	}
+	named := agent.Errorf(e.Code, title, "%w", e)
+	named.RetryAfter = e.RetryAfter
+	return named
+}
+
+// refused is the error of a status that is not a success.
+func refused(r *request, resp *http.Response, words string) error {
+	code := agent.CodeInvalid
+	switch status := resp.StatusCode; {
+	case status == http.StatusTooManyRequests, status == http.StatusForbidden && strings.Contains(strings.ToLower(words), "rate limit"):
+		code = agent.CodeRateLimited
+	case status == http.StatusRequestTimeout, status == http.StatusTooEarly, status >= 500:
+		code = agent.CodeUnavailable
+	case status == http.StatusUnauthorized, status == http.StatusForbidden:
+		code = agent.CodeDenied
+	}
+	text := r.title + " answered " + strconv.Itoa(resp.StatusCode)
+	if phrase := http.StatusText(resp.StatusCode); phrase != "" {
+		text += " " + phrase
+	}
+	after, given := retryAfter(resp.Header.Get("Retry-After"))
+	if given {
+		text += ", try again after " + after.Round(time.Second).String()
+	}
+	if words != "" {
+		text += ": " + words
+	}
+	e := agent.Errorf(code, "", "%s", text)
+	e.RetryAfter = after
+	switch resp.StatusCode {
+	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		if !given {
+			after = retryPause
+		}
+		return &putOff{after: after, err: e}
+	default:
+		return e
+	}
+}
+
+// retryAfter reads the header of that name: seconds, or a date.
+func retryAfter(header string) (after time.Duration, given bool) {
+	const longest = 365 * 24 * time.Hour
+	if header == "" {
+		return 0, false
+	}
+	if n, err := strconv.ParseInt(header, 10, 64); err == nil && n >= 0 {
+		return time.Duration(min(n, int64(longest/time.Second))) * time.Second, true
+	}
+	if when, err := http.ParseTime(header); err == nil {
+		return min(max(0, time.Until(when)), longest), true
+	}
+	return 0, false
+}

@@ -1,0 +1,173 @@
+package research
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/require"
+)
+
+// seed adds fixtures, and what services send when something is wrong.
+func seed(f *testing.F, names ...string) {
+	f.Helper()
+	for _, name := range names {
+		raw, err := os.ReadFile(filepath.Join("testdata", name))
+		require.NoError(f, err)
+		f.Add(raw)
+		f.Add(raw[:len(raw)/2])
+	}
+	for _, s := range []string{"", "null", "[]", "{}", "<html>", `{"error":{"error":{"error":"x"}}}`, "\x00\xff", `{"results":[null]}`, `{"studies":[{}]}`} {
+		f.Add([]byte(s))
+	}
+}
+
+// check holds what was read to the promises of a work, and to those of all that is made of it.
+func check(t *testing.T, got *found, err error) {
+	t.Helper()
+	if err != nil {
+		require.Nil(t, got)
+		require.LessOrEqual(t, len(err.Error()), 4096)
+		return
+	}
+	require.LessOrEqual(t, len(got.works), MaxResults)
+	require.LessOrEqual(t, len(got.warnings), maxWarnings)
+	require.GreaterOrEqual(t, got.total, 0)
+	for i := range got.works {
+		w := &got.works[i]
+		require.NotEmpty(t, w.title)
+		require.NotEmpty(t, w.keys())
+		for _, key := range w.keys() {
+			require.LessOrEqual(t, len(key), maxURLKey+20)
+			readable(t, key)
+		}
+		if link := w.link(); link != "" {
+			require.Equal(t, link, pageURL(link))
+		}
+		ref, err := w.reference()
+		require.NoError(t, err)
+		require.True(t, json.Valid(ref.Item))
+		require.LessOrEqual(t, len(ref.Item), 512<<10)
+		entries, err := entriesOf(append(odd(ref), ref))
+		require.NoError(t, err)
+		for k := range entries {
+			require.Regexp(t, `^[a-z0-9]+$`, entries[k].ID)
+			text := bibTeX(&entries[k]) + markdown(entries, k)
+			readable(t, markdown(entries, k))
+			require.True(t, balancedBraces(bibTeX(&entries[k])), text)
+		}
+		_, err = encode(shown(w, 1))
+		require.NoError(t, err)
+	}
+}
+
+func readable(t *testing.T, s string) {
+	t.Helper()
+	require.True(t, utf8.ValidString(s))
+	for _, r := range s {
+		require.False(t, unicode.IsControl(r), "%q", s)
+	}
+}
+
+func balancedBraces(s string) bool {
+	depth := 0
+	for _, r := range s {
+		switch r {
+		case '{':
+			depth++
+		case '}':
+			depth--
+		}
+		if depth < 0 {
+			return false
+		}
+	}
+	return depth == 0
+}
+
+func FuzzESearch(f *testing.F) {
+	seed(f, "pubmed_esearch.json", "pubmed_empty.json")
+	f.Fuzz(func(t *testing.T, body []byte) {
+		ids, got, err := parseESearch(&response{body: body})
+		check(t, got, err)
+		for _, id := range ids {
+			require.Regexp(t, `^\d+$`, id)
+		}
+	})
+}
+
+func FuzzEFetch(f *testing.F) {
+	seed(f, "pubmed_efetch.xml")
+	f.Fuzz(func(t *testing.T, body []byte) {
+		list, err := parseEFetch(&response{body: body}, []string{"33283989", "31978945", "20301340", "10592235"})
+		require.LessOrEqual(t, len(list), 4)
+		if err != nil {
+			require.Empty(t, list)
+			return
+		}
+		got := &found{}
+		for i := range list {
+			got.add(&list[i])
+		}
+		check(t, got, nil)
+	})
+}
+
+func FuzzStudies(f *testing.F) {
+	seed(f, "trials.json")
+	f.Fuzz(func(t *testing.T, body []byte) {
+		got, err := parseStudies(&response{body: body}, MaxResults)
+		check(t, got, err)
+	})
+}
+
+func FuzzEuropePMC(f *testing.F) {
+	seed(f, "europepmc.json")
+	f.Fuzz(func(t *testing.T, body []byte) {
+		got, err := parseEuropePMC(&response{body: body}, MaxResults)
+		check(t, got, err)
+	})
+}
+
+func FuzzWorks(f *testing.F) {
+	seed(f, "openalex.json")
+	f.Fuzz(func(t *testing.T, body []byte) {
+		got, err := parseWorks(&response{body: body}, MaxResults)
+		check(t, got, err)
+	})
+}
+
+func FuzzWeb(f *testing.F) {
+	seed(f, "duckduckgo.html", "duckduckgo_none.html", "duckduckgo_challenge.html", "searxng.json", "brave.json")
+	f.Fuzz(func(t *testing.T, body []byte) {
+		for _, parse := range []func([]byte) (WebPages, error){
+			func(b []byte) (WebPages, error) { return parseDuckDuckGo(200, b) }, parseSearXNG, parseBrave,
+		} {
+			pages, err := parse(body)
+			if err != nil {
+				continue
+			}
+			require.LessOrEqual(t, len(pages.Pages), MaxResults)
+			got := &found{total: pages.Total}
+			for i := range pages.Pages {
+				w := pages.Pages[i].work(noon())
+				if w.url != "" {
+					got.add(&w)
+				}
+			}
+			check(t, got, nil)
+		}
+	})
+}
+
+func FuzzComplaint(f *testing.F) {
+	seed(f, "pubmed_empty.json", "duckduckgo_challenge.html")
+	f.Fuzz(func(t *testing.T, body []byte) {
+		text := complaint(body, "text/plain", []string{"x"})
+		readable(t, text)
+		require.NotContains(t, text, "x")
+	})
+}

@@ -1,0 +1,305 @@
+package research
+
+import (
+	"encoding/xml"
+	"errors"
+	"io"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// pubmedRecord is a PubmedArticle or a PubmedBookArticle as efetch has it; the two keep the same things in different places.
+type pubmedRecord struct {
+	Citation struct {
+		PMID    string        `xml:"PMID"`
+		Article pubmedArticle `xml:"Article"`
+	} `xml:"MedlineCitation"`
+	IDs  []pubmedID `xml:"PubmedData>ArticleIdList>ArticleId"`
+	Book struct {
+		pubmedArticle
+
+		PMID      string     `xml:"PMID"`
+		IDs       []pubmedID `xml:"ArticleIdList>ArticleId"`
+		Title     mixed      `xml:"Book>BookTitle"`
+		Publisher mixed      `xml:"Book>Publisher>PublisherName"`
+		Date      pubmedDate `xml:"Book>PubDate"`
+		Revised   pubmedDate `xml:"DateRevised"`
+	} `xml:"BookDocument"`
+}
+
+type pubmedArticle struct {
+	Title      mixed `xml:"ArticleTitle"`
+	Vernacular mixed `xml:"VernacularTitle"`
+	Journal    struct {
+		Title  mixed      `xml:"Title"`
+		Short  mixed      `xml:"ISOAbbreviation"`
+		Volume string     `xml:"JournalIssue>Volume"`
+		Issue  string     `xml:"JournalIssue>Issue"`
+		Date   pubmedDate `xml:"JournalIssue>PubDate"`
+	} `xml:"Journal"`
+	Pages struct {
+		Medline string `xml:"MedlinePgn"`
+		First   string `xml:"StartPage"`
+		Last    string `xml:"EndPage"`
+	} `xml:"Pagination"`
+	Locations   []pubmedID `xml:"ELocationID"`
+	Abstract    []section  `xml:"Abstract>AbstractText"`
+	AuthorLists []struct {
+		Type    string `xml:"Type,attr"`
+		Authors []struct {
+			Last       mixed `xml:"LastName"`
+			Fore       mixed `xml:"ForeName"`
+			Initials   mixed `xml:"Initials"`
+			Suffix     mixed `xml:"Suffix"`
+			Collective mixed `xml:"CollectiveName"`
+		} `xml:"Author"`
+	} `xml:"AuthorList"`
+	Types []string     `xml:"PublicationTypeList>PublicationType"`
+	Ahead []pubmedDate `xml:"ArticleDate"`
+}
+
+type pubmedDate struct {
+	Year    string `xml:"Year"`
+	Month   string `xml:"Month"`
+	Day     string `xml:"Day"`
+	Medline string `xml:"MedlineDate"` // such as "1998 Dec-1999 Jan"
+}
+
+type pubmedID struct {
+	Type  string `xml:"IdType,attr"`
+	EType string `xml:"EIdType,attr"`
+	Valid string `xml:"ValidYN,attr"`
+	Text  string `xml:",chardata"`
+}
+
+// mixed is the text of an element with all that is within it: titles have <i>, <sup> and MathML in them.
+type mixed string
+
+// UnmarshalXML gathers the text.
+func (m *mixed) UnmarshalXML(d *xml.Decoder, _ xml.StartElement) error {
+	var text strings.Builder
+	for depth := 1; depth > 0; {
+		token, err := d.Token()
+		if err != nil {
+			return err
+		}
+		switch t := token.(type) {
+		case xml.StartElement:
+			depth++
+		case xml.EndElement:
+			depth--
+		case xml.CharData:
+			text.Write(t)
+		}
+	}
+	*m = mixed(text.String())
+	return nil
+}
+
+// section is a part of a structured abstract.
+type section struct {
+	label string
+	text  mixed
+}
+
+// UnmarshalXML reads the label from the attributes.
+func (s *section) UnmarshalXML(d *xml.Decoder, start xml.StartElement) error {
+	for _, a := range start.Attr {
+		if a.Name.Local == "Label" {
+			s.label = a.Value
+		}
+	}
+	return s.text.UnmarshalXML(d, start)
+}
+
+// parseEFetch reads <PubmedArticleSet> and returns the works in the order of ids; records that were not asked for are left out.
+func parseEFetch(resp *response, ids []string) ([]work, error) {
+	if looksLikeHTML(resp) {
+		return nil, unreadable(pubmedTitle, "is a web page")
+	}
+	d := xml.NewDecoder(strings.NewReader(string(resp.body)))
+	d.Entity = xml.HTMLEntity // &nbsp; and the like, which the records' DTD declares
+	works := map[string]work{}
+	rooted := false
+	for {
+		token, err := d.Token()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, unreadable(pubmedTitle, "is malformed XML")
+		}
+		start, ok := token.(xml.StartElement)
+		if !ok {
+			continue
+		}
+		switch start.Name.Local {
+		case "PubmedArticleSet":
+			rooted = true
+		case "ERROR", "Error":
+			var text mixed
+			_ = d.DecodeElement(&text, &start) // what arrived is all that can be quoted
+			return nil, agent.Errorf(agent.CodeUnavailable, "", "%s answered: %s", pubmedTitle, clip(tidy(string(text)), maxComplaint))
+		case "PubmedArticle", "PubmedBookArticle":
+			var record pubmedRecord
+			if err := d.DecodeElement(&record, &start); err != nil {
+				return nil, unreadable(pubmedTitle, "is malformed XML")
+			}
+			if w := record.work(); w.pmid != "" {
+				works[w.pmid] = w
+			}
+		}
+	}
+	if !rooted {
+		return nil, unreadable(pubmedTitle, "is no PubmedArticleSet")
+	}
+	var out []work
+	for _, id := range ids {
+		if w, ok := works[id]; ok {
+			out = append(out, w)
+		}
+	}
+	return out, nil
+}
+
+func (r *pubmedRecord) work() work {
+	book := r.Book.PMID != ""
+	a, ids := &r.Citation.Article, append(slices.Clone(r.IDs), r.Citation.Article.Locations...)
+	w := work{source: pubmedName, kind: kindArticle, pmid: matching(pmidPattern, r.Citation.PMID)}
+	if book {
+		a, ids = &r.Book.pubmedArticle, append(slices.Clone(r.Book.IDs), r.Book.Locations...)
+		w.kind, w.pmid = kindBook, matching(pmidPattern, r.Book.PMID)
+		w.journal, w.publish = field(string(r.Book.Title)), field(string(r.Book.Publisher))
+		w.issued = r.Book.Date.date()
+		if w.issued.year == 0 {
+			w.issued = r.Book.Revised.date()
+		}
+	}
+	w.title = titleOf(string(a.Title))
+	if w.title == "" || w.title == "[Not Available]" {
+		if other := titleOf(string(a.Vernacular)); other != "" {
+			w.title = other
+		}
+	}
+	switch {
+	case book && w.title == "":
+		w.title, w.journal = w.journal, ""
+	case book:
+		w.kind = kindChapter
+	default:
+		w.journal, w.short = field(string(a.Journal.Title)), field(string(a.Journal.Short))
+		w.volume, w.issue, w.pages = field(a.Journal.Volume), field(a.Journal.Issue), a.pageRange()
+		w.issued = a.Journal.Date.date()
+	}
+	for i := range a.Ahead {
+		if w.issued.year == 0 {
+			w.issued = a.Ahead[i].date()
+		}
+	}
+	if slices.Contains(a.Types, "Preprint") {
+		w.kind, w.genre = kindPreprint, "Preprint"
+	}
+	for _, id := range ids {
+		w.identified(id)
+	}
+	w.authors = a.authors()
+	w.abstract = a.abstract()
+	w.url = "https://pubmed.ncbi.nlm.nih.gov/" + w.pmid + "/"
+	return w
+}
+
+func (w *work) identified(id pubmedID) {
+	if id.Valid == "N" {
+		return
+	}
+	switch id.Type + id.EType {
+	case "doi":
+		if w.doi == "" {
+			w.doi = normalDOI(id.Text)
+		}
+	case "pmc":
+		if w.pmcid == "" {
+			w.pmcid = matching(pmcidPattern, id.Text)
+		}
+	}
+}
+
+var medlineMonth = regexp.MustCompile(`^\d{4} ([A-Z][a-z]{2})\b`)
+
+func (d *pubmedDate) date() date {
+	if d.Year == "" && d.Medline != "" {
+		month := ""
+		if m := medlineMonth.FindStringSubmatch(tidy(d.Medline)); m != nil {
+			month = m[1]
+		}
+		return dateOf(d.Medline, month, "")
+	}
+	return dateOf(d.Year, d.Month, d.Day)
+}
+
+func (a *pubmedArticle) pageRange() string {
+	if p := field(a.Pages.Medline); p != "" {
+		return p
+	}
+	first, last := field(a.Pages.First), field(a.Pages.Last)
+	if last != "" && last != first {
+		return first + "-" + last
+	}
+	return first
+}
+
+// authors are those of the first list that is not one of editors.
+func (a *pubmedArticle) authors() []person {
+	for i := range a.AuthorLists {
+		list := &a.AuthorLists[i]
+		if list.Type == "editors" {
+			continue
+		}
+		var out []person
+		for j := range list.Authors {
+			n := &list.Authors[j]
+			p := person{family: name(string(n.Last)), given: name(string(n.Fore)), literal: name(string(n.Collective))}
+			if p.given == "" {
+				p.given = name(string(n.Initials))
+			}
+			if suffix := name(string(n.Suffix)); suffix != "" && p.family != "" {
+				p.family += " " + suffix
+			}
+			switch {
+			case p.family != "":
+				p.literal = ""
+			case p.literal == "":
+				p.literal = p.given
+				p.given = ""
+			default:
+				p.given = ""
+			}
+			if p != (person{}) {
+				out = append(out, p)
+			}
+		}
+		return out
+	}
+	return nil
+}
+
+func name(s string) string { return clip(plain(s), maxName) }
+
+// abstract joins the parts of a structured abstract, each behind its label.
+func (a *pubmedArticle) abstract() string {
+	var parts []string
+	for i := range a.Abstract {
+		text, label := plain(string(a.Abstract[i].text)), tidy(a.Abstract[i].label)
+		if text == "" {
+			continue
+		}
+		if label != "" && !strings.EqualFold(label, "UNLABELLED") {
+			text = label + ": " + text
+		}
+		parts = append(parts, text)
+	}
+	return strings.Join(parts, " ")
+}

@@ -1,0 +1,158 @@
+package research
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// searchTool is a tool that searches one source, or several.
+type searchTool struct {
+	kit         *toolkit
+	name        string
+	description string
+	schema      json.RawMessage
+	parse       func(args json.RawMessage) (search, error)
+}
+
+var (
+	_ agent.EffectFree = (*searchTool)(nil)
+	_ agent.Summarizer = (*searchTool)(nil)
+)
+
+func (t *searchTool) Spec() agent.ToolSpec {
+	return agent.ToolSpec{
+		Name: t.name, Description: t.description, Parameters: append(json.RawMessage(nil), t.schema...),
+		Idempotent: true, InherentlySafe: true,
+	}
+}
+
+// EffectFree is false for a search, although asking again does no harm: it adds to the bibliography, and it takes longer than a local
+// activity may, which would ask the services twice.
+func (t *searchTool) EffectFree(args json.RawMessage) bool {
+	_, err := t.parse(args)
+	return err != nil
+}
+
+// Summarize says how much is asked for. What is searched for stays out of the history.
+func (t *searchTool) Summarize(args json.RawMessage) string {
+	s, err := t.parse(args)
+	if err != nil {
+		return "invalid arguments"
+	}
+	return fmt.Sprintf("%d at most", s.wants())
+}
+
+// Call searches. What a service refuses, and a service that cannot be reached, is a failed result; the end of the caller's time, and a
+// bibliography that cannot be kept, is an error for the runtime to try again.
+func (t *searchTool) Call(ctx context.Context, inv agent.Invocation, call agent.ToolCall) (agent.ToolResult, error) {
+	if err := interrupted(ctx); err != nil {
+		return agent.ToolResult{}, err
+	}
+	s, err := t.parse(call.Args)
+	if err != nil {
+		return failed(t.name, err)
+	}
+	got, err := s.run(ctx, &exchange{kit: t.kit, inv: inv})
+	if err != nil {
+		return settled(ctx, t.name, err)
+	}
+	got.works = once(got.works)
+	numbers, err := t.kit.number(ctx, inv, got.works)
+	if err != nil {
+		return agent.ToolResult{}, err
+	}
+	a := answer{Source: s.source(), Query: s.words(), Total: got.total, Failed: got.failed, Warnings: got.warnings}
+	for i := range got.works {
+		a.Results = append(a.Results, shown(&got.works[i], numbers[i]))
+	}
+	return a.result(inv.InlineBytes)
+}
+
+// settled tells what the model should know of from what the runtime should try again.
+func settled(ctx context.Context, tool string, err error) (agent.ToolResult, error) {
+	if own := interrupted(ctx); own != nil {
+		return agent.ToolResult{}, own
+	}
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		return agent.ToolResult{}, err
+	}
+	return failed(tool, err)
+}
+
+func failed(tool string, err error) (agent.ToolResult, error) {
+	f := agent.FailureOf(err)
+	f.Tool, f.Message = tool, clip(f.Message, 2000)
+	out, err := encode(map[string]*agent.Failure{"error": f})
+	if err != nil {
+		return agent.ToolResult{}, err
+	}
+	return agent.ToolResult{Output: out, Failure: f}, nil
+}
+
+// number keeps works in the bibliography of the conversation and answers their numbers in it.
+func (t *toolkit) number(ctx context.Context, inv agent.Invocation, works []work) ([]int, error) {
+	if len(works) == 0 {
+		return nil, nil
+	}
+	refs := make([]agent.Reference, len(works))
+	for i := range works {
+		var err error
+		if refs[i], err = works[i].reference(); err != nil {
+			return nil, err
+		}
+		if err := clean(inv, &refs[i]); err != nil {
+			return nil, err
+		}
+	}
+	kept, err := t.cfg.References.AddReferences(ctx, inv.Tenant, inv.SessionID, refs)
+	if err != nil {
+		return nil, fmt.Errorf("keep references: %w", err)
+	}
+	if len(kept) != len(refs) {
+		return nil, agent.Errorf(agent.CodeInternal, opSearch, "%d references were kept of %d", len(kept), len(refs))
+	}
+	numbers := make([]int, len(kept))
+	for i := range kept {
+		numbers[i] = kept[i].Number
+	}
+	return numbers, nil
+}
+
+// clean redacts what is stored past all middleware. A key that is changed by it is hashed: else all sources with something to hide would
+// be one.
+func clean(inv agent.Invocation, ref *agent.Reference) error {
+	if inv.Redact == nil {
+		return nil
+	}
+	var err error
+	if ref.Item, err = inv.Redact(ref.Item); err != nil {
+		return fmt.Errorf("redact reference: %w", err)
+	}
+	for _, key := range append([]*string{&ref.Key}, pointers(ref.Aliases)...) {
+		raw, err := encode(*key)
+		if err != nil {
+			return err
+		}
+		redacted, err := inv.Redact(raw)
+		if err != nil {
+			return fmt.Errorf("redact reference: %w", err)
+		}
+		var text string
+		if json.Unmarshal(redacted, &text) != nil || text != *key {
+			*key = digest(*key)
+		}
+	}
+	return nil
+}
+
+func pointers(list []string) []*string {
+	out := make([]*string, len(list))
+	for i := range list {
+		out[i] = &list[i]
+	}
+	return out
+}

@@ -1,0 +1,179 @@
+package research
+
+import (
+	"html"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Bounds of what is kept of a field, in characters.
+const (
+	maxTitle    = 1000
+	maxName     = 300
+	maxField    = 500
+	maxAbstract = 1500
+	maxAuthors  = 50 // kept; shownAuthors are in answers
+)
+
+// markup is the inline and block markup that titles and abstracts carry: HTML, and the JATS that preprint servers pass on. Only elements
+// that are known go: "p<q" is no element.
+var (
+	headingEnd = regexp.MustCompile(`(?i)\s*[:.]?\s*</(?:h[1-6]|jats:title|title)\s*>\s*`)
+	blockTag   = regexp.MustCompile(`(?i)</?(?:p|br|div|li|ul|ol|sec|h[1-6]|title|abstract|jats:(?:p|sec|title|list|list-item|abstract))(?:\s[^<>]{0,200})?/?>`)
+	inlineTag  = regexp.MustCompile(`(?i)</?(?:[abiu]|em|strong|su[bp]|span|tt|small|mark|scp|inf|italic|bold|(?:jats|mml):[a-z-]{1,30})(?:\s[^<>]{0,200})?/?>`)
+)
+
+// plain makes readable text of a title or an abstract that may hold markup and character references.
+func plain(s string) string {
+	if strings.ContainsRune(s, '<') {
+		s = stripTags(s)
+	}
+	if strings.ContainsRune(s, '&') {
+		s = html.UnescapeString(s)
+		if strings.ContainsRune(s, '<') { // &lt;i&gt;, as some catalogues have it
+			s = stripTags(s)
+		}
+	}
+	return tidy(s)
+}
+
+func stripTags(s string) string {
+	s = headingEnd.ReplaceAllString(s, ": ")
+	s = blockTag.ReplaceAllString(s, " ")
+	return inlineTag.ReplaceAllString(s, "")
+}
+
+// tidy makes one line of text: valid UTF-8, single spaces, no control characters.
+func tidy(s string) string {
+	s = strings.ToValidUTF8(s, "\uFFFD")
+	s = strings.Map(func(r rune) rune {
+		switch {
+		case unicode.IsSpace(r):
+			return ' '
+		case unicode.IsControl(r), r == '\uFEFF', r == '\u200B':
+			return -1
+		default:
+			return r
+		}
+	}, s)
+	return strings.Join(strings.Fields(s), " ")
+}
+
+// clip cuts text to so many characters, at a word where there is one near, and shows that it did.
+func clip(s string, limit int) string {
+	if len(s) <= limit || utf8.RuneCountInString(s) <= limit {
+		return s
+	}
+	end, n := 0, 0
+	for i := range s {
+		if n == limit {
+			end = i
+			break
+		}
+		n++
+	}
+	cut := s[:end]
+	if at := strings.LastIndexByte(cut, ' '); at > len(cut)*3/4 {
+		cut = cut[:at]
+	}
+	return strings.TrimRight(cut, " ,;:") + "…"
+}
+
+// field is a short text of a source.
+func field(s string) string { return clip(plain(s), maxField) }
+
+// titleOf is a title without the full stop that catalogues end it with.
+func titleOf(s string) string {
+	s = plain(s)
+	if strings.HasSuffix(s, ".") && !strings.HasSuffix(s, "..") {
+		s = s[:len(s)-1]
+	}
+	return clip(s, maxTitle)
+}
+
+// date is a day, a month or a year: what is not known is 0.
+type date struct{ year, month, day int }
+
+// text is the date as ISO 8601 has it: 2024, 2024-05 or 2024-05-17.
+func (d date) text() string {
+	switch {
+	case d.year == 0:
+		return ""
+	case d.month == 0:
+		return pad(d.year, 4)
+	case d.day == 0:
+		return pad(d.year, 4) + "-" + pad(d.month, 2)
+	default:
+		return pad(d.year, 4) + "-" + pad(d.month, 2) + "-" + pad(d.day, 2)
+	}
+}
+
+// real reports whether there is such a year and, where it is given, such a day.
+func (d date) real() bool {
+	return d.year != 0 && (d.day == 0 || d.day <= lastDay(d.year, d.month))
+}
+
+func pad(n, width int) string {
+	s := strconv.Itoa(n)
+	return strings.Repeat("0", max(0, width-len(s))) + s
+}
+
+var yearPattern = regexp.MustCompile(`\b(1[5-9]|20|21)\d\d\b`)
+
+// dateOf makes a date of its parts. A month may be a number or an English name; parts that are none are left out, and with them the
+// finer ones.
+func dateOf(year, month, day string) date {
+	y := yearPattern.FindString(year)
+	if y == "" {
+		return date{}
+	}
+	d := date{year: atoi(y)}
+	if d.month = monthOf(month); d.month == 0 {
+		return d
+	}
+	if n := atoi(day); n >= 1 && n <= 31 {
+		d.day = n
+	}
+	return d
+}
+
+// isoDate reads 2024, 2024-05 or 2024-05-17, with or without a time behind it.
+func isoDate(s string) date {
+	s, _, _ = strings.Cut(strings.TrimSpace(s), "T")
+	parts := strings.SplitN(s, "-", 3)
+	parts = append(parts, "", "")
+	return dateOf(parts[0], parts[1], parts[2])
+}
+
+func monthOf(s string) int {
+	s = strings.ToLower(strings.TrimSpace(s))
+	if n := atoi(s); n >= 1 && n <= 12 {
+		return n
+	}
+	if len(s) < 3 {
+		return 0
+	}
+	const months = "janfebmaraprmayjunjulaugsepoctnovdec"
+	if at := strings.Index(months, s[:3]); at >= 0 && at%3 == 0 {
+		return at/3 + 1
+	}
+	return 0
+}
+
+// atoi is 0 for what is no number.
+func atoi(s string) int {
+	n, err := strconv.Atoi(strings.TrimSpace(s))
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// lastDay is the number of days of a month.
+func lastDay(year, month int) int {
+	return time.Date(year, time.Month(month)+1, 0, 0, 0, 0, 0, time.UTC).Day()
+}

@@ -1,0 +1,272 @@
+package research
+
+import (
+	"embed"
+	"encoding/json"
+	"net/url"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/tool"
+)
+
+// ToolkitName is the name under which the catalog finds us.
+const ToolkitName = "research"
+
+// The real services.
+const (
+	DefaultPubMedURL     = "https://eutils.ncbi.nlm.nih.gov/entrez/eutils"
+	DefaultTrialsURL     = "https://clinicaltrials.gov/api/v2"
+	DefaultPreprintsURL  = "https://www.ebi.ac.uk/europepmc/webservices/rest"
+	DefaultOpenAlexURL   = "https://api.openalex.org"
+	DefaultDuckDuckGoURL = "https://html.duckduckgo.com"
+	DefaultBraveURL      = "https://api.search.brave.com"
+)
+
+// The defaults of a [Config].
+const (
+	DefaultTool          = "turnstone"
+	DefaultMaxWait       = 10 * time.Second
+	DefaultSourceTimeout = 20 * time.Second
+)
+
+// Config says whom the toolkit asks, and how.
+type Config struct {
+	HTTP       tool.HTTP       // sends all requests
+	Auth       tool.Auth       // nil: requests carry no credentials
+	References tool.References // keeps what was found
+
+	// Where the services are. Empty: the real ones.
+	PubMedURL    string
+	TrialsURL    string
+	PreprintsURL string
+	OpenAlexURL  string
+
+	WebProvider string    // of search_web: "duckduckgo", "searxng" or "brave"; empty: there is no search_web
+	WebURL      string    // the provider's address; empty: the real one. SearXNG has none
+	Web         WebSearch // a provider of one's own, in place of WebProvider
+
+	Tool    string // says who asks: part of the User-Agent and of requests to NCBI. Empty: "turnstone"
+	Contact string // an email address at which the services reach whoever operates this; empty: none is given
+
+	// Rates are requests per second by source (pubmed, clinical_trials, preprints, openalex, web), in place of what the services allow:
+	// 3 for PubMed, 10 with a key of one's own; 50 a minute for trials; 10 for preprints and OpenAlex.
+	Rates map[string]float64
+
+	MaxWait       time.Duration // for a place in a rate, and for what a service asks with Retry-After; 0: 10 s
+	SourceTimeout time.Duration // of one source in search_research; 0: 20 s
+}
+
+// Factory makes the toolkit out of the runtime's dependencies, which take the place of those in cfg.
+func Factory(cfg Config) tool.Factory {
+	return tool.Factory{
+		Name:  ToolkitName,
+		Needs: []tool.Need{tool.NeedHTTP, tool.NeedAuth, tool.NeedReferences},
+		New: func(d tool.Dependencies) (agent.Toolkit, error) {
+			given := cfg
+			given.HTTP, given.Auth, given.References = d.HTTP, d.Auth, d.References
+			return New(given)
+		},
+	}
+}
+
+// toolkit holds what all tools share: above all the rates.
+type toolkit struct {
+	cfg       Config
+	http      tool.HTTP
+	auth      tool.Auth
+	userAgent string
+
+	pubmed, trials, preprints, openAlex *url.URL
+
+	web     WebSearch // nil: none
+	webPace pace
+
+	limits  *limits
+	rates   map[string]pace
+	maxWait time.Duration
+	now     func() time.Time
+	tools   []agent.Tool
+}
+
+var (
+	namePattern  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+	emailPattern = regexp.MustCompile(`^[A-Za-z0-9.!#$%&'*+/=?^_{|}~-]{1,64}@[A-Za-z0-9.-]{1,253}$`)
+)
+
+// New makes the toolkit. The error is [agent.CodeInvalid] and names the field of the configuration.
+func New(cfg Config) (agent.Toolkit, error) {
+	switch {
+	case cfg.HTTP == nil:
+		return nil, agent.Invalid("http", "is required")
+	case cfg.References == nil:
+		return nil, agent.Invalid("references", "is required")
+	case cfg.MaxWait < 0:
+		return nil, agent.Invalid("max_wait", "is negative")
+	case cfg.SourceTimeout < 0:
+		return nil, agent.Invalid("source_timeout", "is negative")
+	}
+	if cfg.Tool == "" {
+		cfg.Tool = DefaultTool
+	}
+	if cfg.MaxWait == 0 {
+		cfg.MaxWait = DefaultMaxWait
+	}
+	if cfg.SourceTimeout == 0 {
+		cfg.SourceTimeout = DefaultSourceTimeout
+	}
+	if !namePattern.MatchString(cfg.Tool) {
+		return nil, agent.Invalid("tool", "%.100q: want a name of letters, digits and . _ -, at most 64", cfg.Tool)
+	}
+	t := &toolkit{cfg: cfg, http: cfg.HTTP, auth: cfg.Auth, maxWait: cfg.MaxWait, now: time.Now, userAgent: cfg.Tool + "/1"}
+	if cfg.Contact != "" {
+		if !emailPattern.MatchString(cfg.Contact) {
+			return nil, agent.Invalid("contact", "%.100q is no email address", cfg.Contact)
+		}
+		t.userAgent += " (mailto:" + cfg.Contact + ")"
+	}
+	var err error
+	if t.limits, err = newLimits(); err != nil {
+		return nil, err
+	}
+	if err := t.addresses(); err != nil {
+		return nil, err
+	}
+	if err := t.provider(); err != nil {
+		return nil, err
+	}
+	if err := t.paces(); err != nil {
+		return nil, err
+	}
+	t.tools, err = t.make()
+	return t, err
+}
+
+func (t *toolkit) addresses() error {
+	for _, base := range []struct {
+		field, given, real string
+		to                 **url.URL
+	}{
+		{"pubmed_url", t.cfg.PubMedURL, DefaultPubMedURL, &t.pubmed},
+		{"trials_url", t.cfg.TrialsURL, DefaultTrialsURL, &t.trials},
+		{"preprints_url", t.cfg.PreprintsURL, DefaultPreprintsURL, &t.preprints},
+		{"openalex_url", t.cfg.OpenAlexURL, DefaultOpenAlexURL, &t.openAlex},
+	} {
+		var err error
+		if *base.to, err = address(base.field, base.given, base.real); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func address(name, given, fallback string) (*url.URL, error) {
+	if given == "" {
+		given = fallback
+	}
+	u, err := url.Parse(given)
+	switch {
+	case err != nil || u.Host == "" || (u.Scheme != "https" && u.Scheme != "http"):
+		return nil, agent.Invalid(name, "want an address as https://example.org/path")
+	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
+		return nil, agent.Invalid(name, "must have no user information, query or fragment")
+	}
+	return u, nil
+}
+
+func (t *toolkit) provider() error {
+	if t.cfg.Web != nil {
+		t.web, t.webPace = t.cfg.Web, perSecond(1)
+		return nil
+	}
+	var usual string
+	switch t.cfg.WebProvider {
+	case "":
+		return nil
+	case DuckDuckGo:
+		usual = DefaultDuckDuckGoURL
+	case Brave:
+		usual = DefaultBraveURL
+	case SearXNG:
+		if t.cfg.WebURL == "" {
+			return agent.Invalid("web_url", "is required for %s", SearXNG)
+		}
+	default:
+		return agent.Invalid("web_provider", "want one of %s, %s, %s, got %.50q", DuckDuckGo, SearXNG, Brave, t.cfg.WebProvider)
+	}
+	base, err := address("web_url", t.cfg.WebURL, usual)
+	if err != nil {
+		return err
+	}
+	t.web, t.webPace = builtin(t.cfg.WebProvider, base)
+	return nil
+}
+
+func (t *toolkit) paces() error {
+	t.rates = map[string]pace{}
+	for source, rate := range t.cfg.Rates {
+		if rate < 0.001 || rate > 1000 {
+			return agent.Invalid("rates."+source, "want 0.001 to 1,000 requests per second")
+		}
+		switch source {
+		case pubmedName, trialsName, preprintsName, openAlexName, webName:
+			t.rates[source] = perSecond(rate)
+		default:
+			return agent.Invalid("rates."+source, "there is no such source")
+		}
+	}
+	return nil
+}
+
+func (*toolkit) Name() string { return ToolkitName }
+
+// OnRequest keeps the toolkit out of "every toolkit": agents that need it are granted it.
+func (*toolkit) OnRequest() bool { return true }
+
+func (t *toolkit) Tools() []agent.Tool { return append([]agent.Tool(nil), t.tools...) }
+
+//go:embed schemas/*.json
+var schemas embed.FS
+
+func schemaOf(name string) (json.RawMessage, error) {
+	raw, err := schemas.ReadFile("schemas/" + name + ".json")
+	if err != nil {
+		return nil, agent.Errorf(agent.CodeInternal, "make toolkit research", "%w", err)
+	}
+	return raw, nil
+}
+
+// withoutWeb takes the web off the sources that a model may name.
+func withoutWeb(schema json.RawMessage) json.RawMessage {
+	return json.RawMessage(strings.Replace(string(schema), `, "web"]`, "]", 1))
+}
+
+// make makes the tools.
+func (t *toolkit) make() ([]agent.Tool, error) {
+	searches := []*searchTool{
+		{name: "search_pubmed", description: pubmedDescription, parse: parsePubMed},
+		{name: "search_clinical_trials", description: trialsDescription, parse: parseTrials},
+		{name: "search_preprints", description: preprintsDescription, parse: parsePreprints},
+		{name: "search_openalex", description: openAlexDescription, parse: parseOpenAlex},
+	}
+	if t.web != nil {
+		searches = append(searches, &searchTool{name: "search_web", description: webDescription, parse: t.parseWeb})
+	}
+	searches = append(searches, &searchTool{name: togetherTool, description: togetherDescription, parse: t.parseTogether})
+	var tools []agent.Tool
+	for _, s := range searches {
+		var err error
+		if s.schema, err = schemaOf(s.name); err != nil {
+			return nil, err
+		}
+		if s.name == togetherTool && t.web == nil {
+			s.schema = withoutWeb(s.schema)
+		}
+		s.kit = t
+		tools = append(tools, s)
+	}
+	schema, err := schemaOf(bibliographyTool)
+	return append(tools, &bibliography{kit: t, schema: schema}), err
+}

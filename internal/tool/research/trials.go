@@ -1,0 +1,222 @@
+package research
+
+import (
+	"context"
+	"encoding/json"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	trialsName  = "clinical_trials"
+	trialsTitle = "ClinicalTrials.gov"
+)
+
+// trialFields are the parts of a study that are asked for: whole studies with results are a megabyte each.
+const trialFields = "NCTId,BriefTitle,OfficialTitle,OverallStatus,StartDate,CompletionDate,StudyFirstPostDate,HasResults,LeadSponsorName," +
+	"BriefSummary,Condition,StudyType,Phase,EnrollmentCount,InterventionType,InterventionName"
+
+const maxListed = 10 // conditions or interventions of a study in an answer
+
+// trialsSearch asks the API of ClinicalTrials.gov, version 2.
+type trialsSearch struct {
+	query        string
+	max          int
+	status       []string
+	phase        []string
+	condition    string
+	intervention string
+}
+
+// The words of the API.
+func trialStatuses() []string {
+	return []string{
+		"RECRUITING", "NOT_YET_RECRUITING", "ENROLLING_BY_INVITATION", "ACTIVE_NOT_RECRUITING", "COMPLETED", "SUSPENDED", "TERMINATED", "WITHDRAWN",
+		"AVAILABLE", "NO_LONGER_AVAILABLE", "TEMPORARILY_NOT_AVAILABLE", "APPROVED_FOR_MARKETING", "WITHHELD", "UNKNOWN",
+	}
+}
+
+func trialPhases() []string {
+	return []string{"EARLY_PHASE1", "PHASE1", "PHASE2", "PHASE3", "PHASE4", "NA"}
+}
+
+func parseTrials(args json.RawMessage) (search, error) {
+	var in struct {
+		common
+		Status       *[]string `json:"status"`
+		Phase        *[]string `json:"phase"`
+		Condition    *string   `json:"condition"`
+		Intervention *string   `json:"intervention"`
+	}
+	if err := decode(args, &in); err != nil {
+		return nil, err
+	}
+	var s trialsSearch
+	var err error
+	if s.query, s.max, err = in.wanted(DefaultResults); err != nil {
+		return nil, err
+	}
+	if s.status, err = choices("status", in.Status, trialStatuses()); err != nil {
+		return nil, err
+	}
+	if s.phase, err = choices("phase", in.Phase, trialPhases()); err != nil {
+		return nil, err
+	}
+	if s.condition, err = words("condition", in.Condition); err != nil {
+		return nil, err
+	}
+	if s.intervention, err = words("intervention", in.Intervention); err != nil {
+		return nil, err
+	}
+	return &s, nil
+}
+
+func (*trialsSearch) source() string  { return trialsName }
+func (*trialsSearch) title() string   { return trialsTitle }
+func (s *trialsSearch) wants() int    { return s.max }
+func (s *trialsSearch) words() string { return s.query }
+
+func (s *trialsSearch) run(ctx context.Context, x *exchange) (*found, error) {
+	resp, err := x.get(ctx, &request{
+		source: trialsName, title: trialsTitle, url: at(x.kit.trials, "studies", s.parameters()), accept: "application/json",
+		pace: pace{every: 1200 * time.Millisecond, burst: 3}, // about 50 a minute
+	})
+	if err != nil {
+		return nil, err
+	}
+	return parseStudies(resp, s.max)
+}
+
+func (s *trialsSearch) parameters() url.Values {
+	p := url.Values{
+		"query.term": {s.query}, "format": {"json"}, "countTotal": {"true"}, "pageSize": {strconv.Itoa(s.max)}, "fields": {trialFields},
+	}
+	if s.condition != "" {
+		p.Set("query.cond", s.condition)
+	}
+	if s.intervention != "" {
+		p.Set("query.intr", s.intervention)
+	}
+	if len(s.status) > 0 {
+		p.Set("filter.overallStatus", strings.Join(s.status, ","))
+	}
+	if len(s.phase) > 0 {
+		p.Set("filter.advanced", "AREA[Phase]("+strings.Join(s.phase, " OR ")+")")
+	}
+	return p
+}
+
+// study is the part of a study that we read.
+//
+//nolint:tagliatelle // ClinicalTrials.gov's names
+type study struct {
+	Protocol struct {
+		Identification struct {
+			NCT      string `json:"nctId"`
+			Brief    string `json:"briefTitle"`
+			Official string `json:"officialTitle"`
+		} `json:"identificationModule"`
+		Status struct {
+			Overall   string    `json:"overallStatus"`
+			Start     trialDate `json:"startDateStruct"`
+			Complete  trialDate `json:"completionDateStruct"`
+			FirstPost trialDate `json:"studyFirstPostDateStruct"`
+		} `json:"statusModule"`
+		Sponsor struct {
+			Lead struct {
+				Name string `json:"name"`
+			} `json:"leadSponsor"`
+		} `json:"sponsorCollaboratorsModule"`
+		Description struct {
+			Brief string `json:"briefSummary"`
+		} `json:"descriptionModule"`
+		Conditions struct {
+			List []string `json:"conditions"`
+		} `json:"conditionsModule"`
+		Design struct {
+			Phases     []string `json:"phases"`
+			Enrollment struct {
+				Count number `json:"count"`
+			} `json:"enrollmentInfo"`
+		} `json:"designModule"`
+		Arms struct {
+			Interventions []struct {
+				Type string `json:"type"`
+				Name string `json:"name"`
+			} `json:"interventions"`
+		} `json:"armsInterventionsModule"`
+	} `json:"protocolSection"`
+	HasResults bool `json:"hasResults"`
+}
+
+type trialDate struct {
+	Date string `json:"date"`
+}
+
+// parseStudies reads {"totalCount":1,"studies":[{"protocolSection":{…}}]}.
+func parseStudies(resp *response, limit int) (*found, error) {
+	//nolint:tagliatelle // ClinicalTrials.gov's names
+	var in struct {
+		Total   number   `json:"totalCount"`
+		Studies *[]study `json:"studies"`
+	}
+	if err := readJSON(trialsTitle, resp, &in); err != nil {
+		return nil, err
+	}
+	if in.Studies == nil {
+		return nil, unreadable(trialsTitle, "has no studies")
+	}
+	out := &found{total: int(in.Total)}
+	for i := range *in.Studies {
+		if i == limit {
+			break
+		}
+		w := (*in.Studies)[i].work()
+		out.add(&w)
+	}
+	return out, nil
+}
+
+func (s *study) work() work {
+	p := &s.Protocol
+	w := work{source: trialsName, kind: kindReport, genre: "Clinical trial registration", journal: "", publish: trialsTitle}
+	w.nct = matching(nctPattern, p.Identification.NCT)
+	if w.nct == "" {
+		return w
+	}
+	w.title = titleOf(p.Identification.Brief)
+	if w.title == "" {
+		w.title = titleOf(p.Identification.Official)
+	}
+	w.issued = isoDate(p.Status.FirstPost.Date)
+	w.url = "https://clinicaltrials.gov/study/" + w.nct
+	w.abstract = plain(p.Description.Brief)
+	sponsor := name(p.Sponsor.Lead.Name)
+	if sponsor != "" {
+		w.authors = []person{{literal: sponsor}}
+	}
+	w.more = details{
+		Status: field(p.Status.Overall), Phases: listed(p.Design.Phases), Conditions: listed(p.Conditions.List), Sponsor: sponsor,
+		Enrollment: int(p.Design.Enrollment.Count), Started: isoDate(p.Status.Start.Date).text(), Completed: isoDate(p.Status.Complete.Date).text(),
+		HasResults: s.HasResults,
+	}
+	var interventions []string
+	for _, i := range p.Arms.Interventions {
+		interventions = append(interventions, strings.TrimPrefix(strings.ToLower(i.Type)+": "+i.Name, ": "))
+	}
+	w.more.Interventions = listed(interventions)
+	return w
+}
+
+// listed makes a short list of short texts.
+func listed(texts []string) []string {
+	var out []string
+	for _, t := range texts {
+		if t = clip(plain(t), maxName/2); t != "" && len(out) < maxListed {
+			out = append(out, t)
+		}
+	}
+	return out
+}

@@ -1,0 +1,180 @@
+package toolsearch
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"go.uber.org/zap"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/tool"
+)
+
+// The bounds of what is searched.
+const (
+	maxTools     = 5_000
+	maxWorkflows = 500
+	maxTitle     = 256     // bytes
+	maxBody      = 1 << 10 // bytes
+	batch        = 1_000   // texts that are ranked at once
+)
+
+// patchWorkflow is the tool without which a model can do nothing about a workflow.
+const patchWorkflow = "patch_workflow"
+
+// candidates are what may be found, and how it is described to the ranking: texts of the tools, then of the workflows.
+type candidates struct {
+	tools     []agent.PlanTool
+	workflows []agent.StoredWorkflow
+	texts     []tool.RankedText
+	unasked   bool // workflows should be searched, and could not be
+}
+
+func (t *search) candidates(ctx context.Context, inv agent.Invocation) (*candidates, error) {
+	c := &candidates{}
+	if inv.Toolset != nil {
+		granted, err := inv.Toolset(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("list the turn's tools: %w", err)
+		}
+		c.tools = granted[:min(len(granted), maxTools)]
+	}
+	for i := range c.tools {
+		c.texts = append(c.texts, textOfTool(&c.tools[i].Spec))
+	}
+	if t.cfg.Workflows == nil || !slices.ContainsFunc(c.tools, func(p agent.PlanTool) bool { return p.Spec.Name == patchWorkflow }) {
+		return c, nil
+	}
+	list, err := t.workflows(ctx, inv.Tenant)
+	switch {
+	case ctx.Err() != nil:
+		return nil, agent.Interrupted(ctx, "call "+ToolName)
+	case err != nil:
+		t.cfg.Logger.Warn("list workflows", zap.Error(err))
+		c.unasked = true
+	}
+	c.workflows = list
+	for i := range list {
+		c.texts = append(c.texts, textOfWorkflow(&list[i]))
+	}
+	return c, nil
+}
+
+// workflows lists the tenant's; what came before an error is of use.
+func (t *search) workflows(ctx context.Context, tenant string) ([]agent.StoredWorkflow, error) {
+	var all []agent.StoredWorkflow
+	q := agent.WorkflowQuery{Tenant: tenant, Page: agent.Page{Size: maxWorkflows}}
+	for len(all) < maxWorkflows {
+		page, err := t.cfg.Workflows.ListWorkflows(ctx, q)
+		if err != nil {
+			return all, err
+		}
+		for i := range page.Workflows {
+			if !page.Workflows[i].Deleted {
+				all = append(all, page.Workflows[i])
+			}
+		}
+		if page.Next == "" || page.Next == q.Token {
+			break
+		}
+		q.Token = page.Next
+	}
+	return all[:min(len(all), maxWorkflows)], nil
+}
+
+// textOfTool is what a tool is found by: its name, whole and in its words; its description and parameters.
+func textOfTool(s *agent.ToolSpec) tool.RankedText {
+	body := []string{clip(s.Description, maxBody)}
+	for _, p := range parametersOf(s.Parameters) {
+		body = append(body, p.name, clip(p.description, maxBody))
+	}
+	return tool.RankedText{Title: titleOf(s.Name), Body: clip(strings.Join(body, "\n"), maxBody)}
+}
+
+// textOfWorkflow is what a workflow is found by: its tag; its description and its nodes.
+func textOfWorkflow(w *agent.StoredWorkflow) tool.RankedText {
+	d := definitionOf(w)
+	body := []string{clip(d.Description, maxBody)}
+	for i := range d.Nodes {
+		body = append(body, apart(d.Nodes[i].ID), clip(d.Nodes[i].Name, maxBody), d.Nodes[i].Type)
+	}
+	return tool.RankedText{Title: titleOf(w.Tag), Body: clip(strings.Join(body, "\n"), maxBody)}
+}
+
+// definitionOf reads a definition as far as it can be read.
+func definitionOf(w *agent.StoredWorkflow) agent.WorkflowDefinition {
+	var d agent.WorkflowDefinition
+	if json.Unmarshal(w.Definition, &d) != nil {
+		return agent.WorkflowDefinition{}
+	}
+	return d
+}
+
+func titleOf(name string) string {
+	words := apart(name)
+	if words == name {
+		return clip(name, maxTitle)
+	}
+	return clip(name+" "+words, maxTitle)
+}
+
+// apart is a name as words: search pubmed for search_pubmed.
+func apart(name string) string {
+	return strings.Join(strings.FieldsFunc(name, func(r rune) bool { return strings.ContainsRune("_-./", r) }), " ")
+}
+
+// parameter is an argument of a tool.
+type parameter struct{ name, description string }
+
+// parametersOf lists the properties of a schema by name.
+func parametersOf(schema json.RawMessage) []parameter {
+	var s struct {
+		Properties map[string]json.RawMessage `json:"properties"`
+	}
+	if json.Unmarshal(schema, &s) != nil {
+		return nil
+	}
+	list := make([]parameter, 0, len(s.Properties))
+	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
+		var p struct {
+			Description string `json:"description"`
+		}
+		_ = json.Unmarshal(s.Properties[name], &p) // true is a schema too; it says nothing
+		list = append(list, parameter{name, p.Description})
+	}
+	return list
+}
+
+// rank finds the texts that have words of the query, the best first; of equal ones the first.
+func (t *search) rank(ctx context.Context, query string, texts []tool.RankedText) ([]tool.Ranked, error) {
+	var all []tool.Ranked
+	for from := 0; from < len(texts); from += batch {
+		part := texts[from:min(from+batch, len(texts))]
+		found, err := t.cfg.Ranking.Rank(ctx, query, part, len(part))
+		if err != nil {
+			return nil, fmt.Errorf("rank tools: %w", err)
+		}
+		for _, f := range found {
+			if f.Index >= 0 && f.Index < len(part) {
+				all = append(all, tool.Ranked{Index: from + f.Index, Score: f.Score})
+			}
+		}
+	}
+	slices.SortStableFunc(all, func(a, b tool.Ranked) int {
+		return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(a.Index, b.Index))
+	})
+	return all, nil
+}
+
+// clip shortens a text to at most so many bytes.
+func clip(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "")
+}

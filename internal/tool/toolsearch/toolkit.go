@@ -1,0 +1,157 @@
+package toolsearch
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"math"
+	"strconv"
+	"strings"
+
+	"go.uber.org/zap"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/strict"
+	"github.com/turnstone-run/turnstone/internal/tool"
+)
+
+// The names under which the catalog finds us.
+const (
+	ToolkitName = "toolsearch"
+	ToolName    = "search_tools"
+)
+
+// The bounds of a call.
+const (
+	MaxArgs      = 64 << 10 // bytes of arguments
+	MaxQuery     = 2_000    // bytes
+	MaxLimit     = 50
+	DefaultLimit = 10
+)
+
+//go:embed schema.json
+var schema []byte // seed 004 §5.3, verbatim
+
+// Config holds what the toolkit needs.
+type Config struct {
+	Ranking   tool.Ranking
+	Workflows tool.Workflows // nil: workflows are not searched
+	Logger    *zap.Logger    // nil: nothing is logged
+}
+
+// Factory makes the toolkit out of the runtime's dependencies.
+func Factory() tool.Factory {
+	return tool.Factory{
+		Name:  ToolkitName,
+		Needs: []tool.Need{tool.NeedRanking, tool.NeedWorkflows},
+		New: func(d tool.Dependencies) (agent.Toolkit, error) {
+			return New(Config{Ranking: d.Ranking, Workflows: d.Workflows, Logger: d.Logger})
+		},
+	}
+}
+
+// New makes the toolkit; [agent.CodeInvalid] without a ranking.
+func New(cfg Config) (agent.Toolkit, error) {
+	if cfg.Ranking == nil {
+		return nil, agent.Invalid("ranking", "is required")
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = zap.NewNop()
+	}
+	return toolkit{&search{cfg}}, nil
+}
+
+type toolkit struct{ tool *search }
+
+func (toolkit) Name() string          { return ToolkitName }
+func (k toolkit) Tools() []agent.Tool { return []agent.Tool{k.tool} }
+
+// search is the tool search_tools.
+type search struct{ cfg Config }
+
+var (
+	_ agent.EffectFree = (*search)(nil)
+	_ agent.Summarizer = (*search)(nil)
+)
+
+func (*search) Spec() agent.ToolSpec {
+	return agent.ToolSpec{
+		Name: ToolName, Description: "Search for existing composite tools and workflows", Parameters: append(json.RawMessage(nil), schema...),
+		Strict: true, Idempotent: true, InherentlySafe: true, RevealsTools: true,
+	}
+}
+
+// EffectFree is true: a search changes nothing.
+func (*search) EffectFree(json.RawMessage) bool { return true }
+
+// Summarize says how many are asked for; the query is content and stays out of the history.
+func (*search) Summarize(args json.RawMessage) string {
+	_, limit, err := parse(args)
+	if err != nil {
+		return "invalid arguments"
+	}
+	return "up to " + strconv.Itoa(limit)
+}
+
+// Call searches. That the ranking cannot be reached is an error, to be tried again; without the workflows the tools are still found.
+func (t *search) Call(ctx context.Context, inv agent.Invocation, call agent.ToolCall) (agent.ToolResult, error) {
+	const op = "call " + ToolName
+	if err := agent.Interrupted(ctx, op); err != nil {
+		return agent.ToolResult{}, err
+	}
+	query, limit, err := parse(call.Args)
+	if err != nil {
+		return failed(err)
+	}
+	c, err := t.candidates(ctx, inv)
+	if err != nil {
+		return agent.ToolResult{}, err
+	}
+	found, err := t.rank(ctx, query, c.texts)
+	if err != nil {
+		return agent.ToolResult{}, err
+	}
+	out, err := c.answer(found, limit, room(inv))
+	if err != nil {
+		return agent.ToolResult{}, agent.Errorf(agent.CodeInternal, op, "encode answer: %w", err)
+	}
+	return agent.ToolResult{Output: out}, nil
+}
+
+// parse reads arguments strictly; null is not given.
+func parse(args json.RawMessage) (query string, limit int, err error) {
+	if len(args) > MaxArgs {
+		return "", 0, agent.Errorf(agent.CodeOverflow, "", "the arguments are %d bytes, at most %d", len(args), MaxArgs)
+	}
+	var in struct {
+		Query *string  `json:"query"`
+		Limit *float64 `json:"limit"` // JSON Schema counts 3.0 as an integer
+	}
+	if err := strict.Decode(args, &in); err != nil {
+		return "", 0, err
+	}
+	switch {
+	case in.Query == nil:
+		return "", 0, agent.Invalid("query", "is required")
+	case strings.TrimSpace(*in.Query) == "":
+		return "", 0, agent.Invalid("query", "is empty: say in a few words what the tool is to do")
+	case len(*in.Query) > MaxQuery:
+		return "", 0, agent.FieldErrorf(agent.CodeOverflow, "query", "is %d bytes, at most %d", len(*in.Query), MaxQuery)
+	case in.Limit == nil:
+		return *in.Query, DefaultLimit, nil
+	case *in.Limit != math.Trunc(*in.Limit) || *in.Limit < 1:
+		return "", 0, agent.Invalid("limit", "want a whole number of at least 1, got %v", *in.Limit)
+	default:
+		return *in.Query, int(min(*in.Limit, MaxLimit)), nil
+	}
+}
+
+func failed(err error) (agent.ToolResult, error) {
+	f := agent.FailureOf(err)
+	f.Tool = ToolName
+	out, err := json.Marshal(map[string]*agent.Failure{"error": f})
+	if err != nil {
+		return agent.ToolResult{}, agent.Errorf(agent.CodeInternal, "call "+ToolName, "encode failure: %w", err)
+	}
+	return agent.ToolResult{Output: out, Failure: f}, nil
+}

@@ -1,0 +1,291 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/gateway/client"
+)
+
+// patchFlags are what all changes of a definition may say.
+type patchFlags struct {
+	owner, description, by, key string
+	base                        int64
+	dryRun                      bool
+}
+
+func (f *patchFlags) register(cmd *cobra.Command, dryRun bool) {
+	keyFlag(cmd, &f.owner)
+	cmd.Flags().StringVar(&f.description, "description", "", "why, for the history")
+	cmd.Flags().StringVar(&f.by, "by", "", "who, for the history")
+	cmd.Flags().Int64Var(&f.base, "base-version", 0, "refuse when another version is the newest")
+	cmd.Flags().StringVar(&f.key, "idempotency-key", "", "the same key changes once, however often it is sent")
+	if dryRun {
+		cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "say what would be")
+	}
+}
+
+func (f *patchFlags) check() error {
+	if f.base < 0 {
+		return usageError{fmt.Errorf("--base-version is %d, want 1 or more", f.base)}
+	}
+	return nil
+}
+
+// change runs a command that changes the definition of a tag.
+func (a *app) change(
+	ctx context.Context, tag string, f *patchFlags, do func(context.Context, *client.Client, agent.WorkflowKey) (agent.WorkflowPatchResult, error), done string,
+) error {
+	key, err := keyArg(tag, f.owner)
+	if err != nil {
+		return err
+	}
+	if err := f.check(); err != nil {
+		return err
+	}
+	return a.call(ctx, func(ctx context.Context, c *client.Client) error {
+		r, err := do(ctx, c, key)
+		switch {
+		case err != nil:
+			return err
+		case a.output == "json":
+			return a.printJSON(r)
+		case f.dryRun:
+			a.say("%s of owner %s would become version %d; nothing was changed", r.Tag, r.Owner, r.Version)
+		case r.Unchanged:
+			a.say("%s of owner %s is that already, version %d", r.Tag, r.Owner, r.Version)
+		default:
+			a.say("%s %s of owner %s: version %d, %s", done, r.Tag, r.Owner, r.Version, r.PatchID)
+		}
+		return nil
+	})
+}
+
+func (a *app) workflowsPutCommand() *cobra.Command {
+	var f patchFlags
+	var file string
+	cmd := &cobra.Command{
+		Use: "put <tag> -f <file>", Short: "Make a definition be what a file says", Args: cobra.ExactArgs(1),
+		Long: `Make a definition be what a file says: YAML or JSON with nodes, edges and schedules; "-" is standard input. Without --owner it is the owner
+"default".`,
+		Example: "  starter workflows put main -f main.yaml\n  starter workflows get main | starter workflows put copy -f -",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			definition, err := a.document(cmd.Context(), file)
+			if err != nil {
+				return err
+			}
+			return a.change(cmd.Context(), args[0], &f, func(ctx context.Context, c *client.Client, key agent.WorkflowKey) (agent.WorkflowPatchResult, error) {
+				return c.PutWorkflow(ctx, client.WorkflowPut{
+					WorkflowKey: key, Definition: definition, Description: f.description, BaseVersion: f.base, By: f.by, Idempotency: f.key, DryRun: f.dryRun,
+				})
+			}, "stored")
+		},
+	}
+	cmd.Flags().StringVarP(&file, "file", "f", "", "the definition, - for standard input")
+	f.register(cmd, true)
+	return cmd
+}
+
+func (a *app) workflowsPatchCommand() *cobra.Command {
+	var f patchFlags
+	var file string
+	var ops []string
+	cmd := &cobra.Command{
+		Use: "patch <tag>", Short: "Change a definition by a JSON Patch", Args: cobra.ExactArgs(1),
+		Long: `Change a definition by a JSON Patch (RFC 6902): the operations of a file, an array as YAML or JSON, and those of --op behind them. The result
+is checked as a whole; where it is refused nothing is changed.
+
+An --op is what RFC 6902 writes, in words:
+  add <path> <json>      replace <path> <json>     test <path> <json>
+  remove <path>          move <from> <path>        copy <from> <path>`,
+		Example: `  starter workflows patch main -f operations.json
+  starter workflows patch main --op 'add /nodes/- {"id":"mail","type":"task","config":{"action":"email","subject":"Price drop!"}}' \
+    --op 'add /edges/- {"from":"check","to":"mail","condition":"true"}' --description "mail when the price drops"
+  starter workflows patch main --op 'remove /schedules/0' --base-version 4 --dry-run`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			operations, err := a.operations(cmd.Context(), file, ops)
+			if err != nil {
+				return err
+			}
+			return a.change(cmd.Context(), args[0], &f, func(ctx context.Context, c *client.Client, key agent.WorkflowKey) (agent.WorkflowPatchResult, error) {
+				return c.PatchWorkflow(ctx, f.request(key, func(r *agent.WorkflowPatchRequest) { r.Operations = operations }))
+			}, "patched")
+		},
+	}
+	cmd.Flags().StringVarP(&file, "file", "f", "", "operations, - for standard input")
+	cmd.Flags().StringArrayVar(&ops, "op", nil, "an operation; may be given again and again")
+	f.register(cmd, true)
+	return cmd
+}
+
+func (f *patchFlags) request(key agent.WorkflowKey, set func(*agent.WorkflowPatchRequest)) agent.WorkflowPatchRequest {
+	r := agent.WorkflowPatchRequest{
+		WorkflowKey: key, Description: f.description, BaseVersion: f.base, By: f.by, Idempotency: f.key, DryRun: f.dryRun,
+	}
+	set(&r)
+	return r
+}
+
+func (a *app) workflowsRevertCommand() *cobra.Command {
+	var f patchFlags
+	cmd := &cobra.Command{
+		Use: "revert <tag> <patch>", Short: "Take back what a patch did", Args: cobra.ExactArgs(2),
+		Long: `Take back what a patch did, by a patch of its own on the newest version. It is refused where something that the patch touched has changed
+since.`,
+		Example: "  starter workflows revert main patch_0193… --description \"too many mails\"",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.change(cmd.Context(), args[0], &f, func(ctx context.Context, c *client.Client, key agent.WorkflowKey) (agent.WorkflowPatchResult, error) {
+				return c.RevertWorkflow(ctx, f.request(key, func(r *agent.WorkflowPatchRequest) { r.Revert = args[1] }))
+			}, "reverted")
+		},
+	}
+	f.register(cmd, true)
+	return cmd
+}
+
+func (a *app) workflowsDeleteCommand() *cobra.Command {
+	var f patchFlags
+	cmd := &cobra.Command{
+		Use: "delete <tag>", Short: "Take a definition out of use", Args: cobra.ExactArgs(1),
+		Long:    "Take a definition out of use. Its schedules end, its runs go on, and its history stays; putting it again continues the version numbers.",
+		Example: "  starter workflows delete main --description \"replaced by trips\"",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.change(cmd.Context(), args[0], &f, func(ctx context.Context, c *client.Client, key agent.WorkflowKey) (agent.WorkflowPatchResult, error) {
+				return c.DeleteWorkflow(ctx, client.WorkflowDelete{
+					WorkflowKey: key, Description: f.description, BaseVersion: f.base, By: f.by, Idempotency: f.key,
+				})
+			}, "deleted")
+		},
+	}
+	f.register(cmd, false)
+	return cmd
+}
+
+// document reads YAML or JSON of a file, "-" for standard input, as JSON.
+func (a *app) document(ctx context.Context, file string) (json.RawMessage, error) {
+	if file == "" {
+		return nil, usageError{errors.New("--file is missing: give a file, or - for standard input")}
+	}
+	from := a.in
+	if file != "-" {
+		f, err := os.Open(file)
+		if err != nil {
+			return nil, usageError{err}
+		}
+		defer f.Close() //nolint:errcheck // read-only
+		from = f
+	}
+	data, err := readAll(ctx, from, maxManifest+1)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case err != nil:
+		return nil, usageError{err}
+	case len(data) > maxManifest:
+		return nil, usageError{fmt.Errorf("%s is larger than %d bytes", file, maxManifest)}
+	}
+	raw, err := jsonOf(data)
+	if err != nil {
+		return nil, usageError{fmt.Errorf("%s: %w", file, err)}
+	}
+	return raw, nil
+}
+
+// jsonOf turns the one document of a text into JSON. What is JSON already stays as it is, and the server says what is wrong with it.
+func jsonOf(data []byte) (json.RawMessage, error) {
+	text := bytes.TrimSpace(data)
+	if len(text) == 0 {
+		return nil, errors.New("is empty")
+	}
+	if json.Valid(text) {
+		return text, nil
+	}
+	d := yaml.NewDecoder(bytes.NewReader(text))
+	var value any
+	if err := d.Decode(&value); err != nil {
+		return nil, fmt.Errorf("is neither JSON nor YAML: %w", err)
+	}
+	if err := d.Decode(new(any)); !errors.Is(err, io.EOF) {
+		return nil, errors.New("has more than one YAML document")
+	}
+	raw, err := json.Marshal(value)
+	if err != nil {
+		return nil, fmt.Errorf("cannot be written as JSON: %w", err)
+	}
+	return raw, nil
+}
+
+// operations are those of a file and of the command line, one behind the other.
+func (a *app) operations(ctx context.Context, file string, ops []string) (json.RawMessage, error) {
+	var all []json.RawMessage
+	if file != "" {
+		raw, err := a.document(ctx, file)
+		if err != nil {
+			return nil, err
+		}
+		if err := json.Unmarshal(raw, &all); err != nil {
+			return nil, usageError{fmt.Errorf("%s: want an array of operations", file)}
+		}
+	}
+	for _, text := range ops {
+		operation, err := operationOf(text)
+		if err != nil {
+			return nil, usageError{fmt.Errorf("--op %q: %w", text, err)}
+		}
+		all = append(all, operation)
+	}
+	if len(all) == 0 {
+		return nil, usageError{errors.New("there is nothing to do: give --op or --file")}
+	}
+	raw, err := json.Marshal(all)
+	if err != nil {
+		return nil, usageError{fmt.Errorf("operations: %w", err)}
+	}
+	return raw, nil
+}
+
+// operationOf reads an operation as a command line writes it.
+func operationOf(text string) (json.RawMessage, error) {
+	word, rest, _ := strings.Cut(strings.TrimSpace(text), " ")
+	path, value, _ := strings.Cut(strings.TrimSpace(rest), " ")
+	value = strings.TrimSpace(value)
+	operation := struct {
+		Op    string          `json:"op"`
+		From  *string         `json:"from,omitempty"`
+		Path  string          `json:"path"`
+		Value json.RawMessage `json:"value,omitempty"`
+	}{Op: word, Path: path}
+	switch {
+	case slices.Contains([]string{"add", "replace", "test"}, word):
+		if !json.Valid([]byte(value)) {
+			return nil, fmt.Errorf("want %s <path> <json>; text is in quotes", word)
+		}
+		operation.Value = json.RawMessage(value)
+	case word == "remove":
+		if value != "" {
+			return nil, errors.New("want remove <path>")
+		}
+	case word == "move", word == "copy":
+		if value == "" || strings.Contains(value, " ") {
+			return nil, fmt.Errorf("want %s <from> <path>", word)
+		}
+		operation.From, operation.Path = &path, value
+	default:
+		return nil, errors.New("want add, remove, replace, move, copy or test")
+	}
+	if operation.Path == "" || operation.Path[0] != '/' {
+		return nil, fmt.Errorf("%q is no path: it begins with /", operation.Path)
+	}
+	return json.Marshal(operation) //nolint:wrapcheck // strings and valid JSON never fail
+}
