@@ -10,12 +10,14 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"go.uber.org/zap"
 
 	"github.com/turnstone-run/turnstone"
 	"github.com/turnstone-run/turnstone/internal/app"
 	"github.com/turnstone-run/turnstone/internal/devstack"
+	"github.com/turnstone-run/turnstone/internal/devstack/mailbox"
 	"github.com/turnstone-run/turnstone/internal/devstack/offline"
 	"github.com/turnstone-run/turnstone/internal/devstack/pgdev"
 	"github.com/turnstone-run/turnstone/workflows"
@@ -27,6 +29,7 @@ const (
 	uiPort       = 8233
 	flightsPort  = 8234 // the same after a restart: kept conversations name it
 	redisPort    = 6379
+	mailPort     = 1025
 )
 
 type stackOptions struct {
@@ -80,7 +83,10 @@ func (d *dev) start(ctx context.Context, o stackOptions) (_ *house, err error) {
 	if h.service, err = turnstone.New(turnstone.Config{Settings: settings, Env: d.env, Logger: logger}); err != nil {
 		return nil, err
 	}
-	return h, h.service.Start(ctx)
+	if err := h.service.Start(ctx); err != nil {
+		return nil, err
+	}
+	return h, h.exampleWorkflow(ctx)
 }
 
 func (d *dev) config(settings *turnstone.Settings, o stackOptions, logger *zap.Logger) devstack.Config {
@@ -92,6 +98,11 @@ func (d *dev) config(settings *turnstone.Settings, o stackOptions, logger *zap.L
 	}
 	if settings.Jobs.RedisURL == "" {
 		cfg.Redis = &devstack.RedisConfig{Port: redisPort}
+	}
+	if settings.Workflows.SMTP.Addr == "" {
+		cfg.Mail = &devstack.MailConfig{Port: mailPort, Heard: func(m mailbox.Mail) {
+			d.say(fmt.Sprintf("mail to %s: %q", strings.Join(m.To, ", "), m.Subject))
+		}}
 	}
 	if settings.Database.URL == "" {
 		cfg.Postgres = &pgdev.Config{}
@@ -108,6 +119,9 @@ func (d *dev) furnish(ctx context.Context, h *house, o stackOptions) error {
 	}
 	if h.stack.Redis != nil {
 		set.Jobs.RedisURL = app.Secret(h.stack.Redis.URL())
+	}
+	if h.stack.Mail != nil { // which delivers nothing
+		set.Workflows.SMTP = app.SMTP{Addr: h.stack.Mail.Addr(), From: "turnstone@localhost", To: []string{"you@localhost"}, TLS: "none"}
 	}
 	folder := o.data
 	if o.ephemeral {
@@ -163,6 +177,10 @@ func (h *house) announce(w io.Writer) {
 	if h.stack.Redis != nil {
 		redis = h.stack.Redis.URL()
 	}
+	mail := h.settings.Workflows.SMTP.Addr
+	if h.stack.Mail != nil {
+		mail = h.stack.Mail.Addr() + " (delivers nothing; what is sent is shown here)"
+	}
 	catalog := h.settings.Catalog.Folder
 	if catalog == "" {
 		catalog = "no folder"
@@ -173,13 +191,14 @@ func (h *house) announce(w io.Writer) {
   Temporal   %s (namespace %s, task queue %s)
   Web UI     %s
   Redis      %s (jobs: %s)
+  mail       %s
   model      %s
   catalog    %s (documents are applied as they are saved)
 
 Try:
   go run ./starter chat "%s" --server http://%s
 `, h.service.HTTPAddr(), h.service.GRPCAddr(), h.settings.Temporal.Address, h.settings.Temporal.Namespace, h.settings.Temporal.TaskQueue,
-		h.stack.Temporal.UIURL(), redis, h.settings.Jobs.Queue, model, catalog, defaultPrompt, h.service.HTTPAddr())
+		h.stack.Temporal.UIURL(), redis, h.settings.Jobs.Queue, mail, model, catalog, defaultPrompt, h.service.HTTPAddr())
 }
 
 // wait waits for the end of ctx or of a part, and stops everything.

@@ -284,7 +284,7 @@ func (s *schemas) member(ctx context.Context, p place, property bool, parent map
 				delete(parent, "required")
 			}
 		}
-		if !s.request {
+		if s.request {
 			return false, nil
 		}
 	}

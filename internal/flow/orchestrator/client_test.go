@@ -7,8 +7,9 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
-	"sync/atomic"
+	"sync"
 	"testing"
 	"time"
 	"unicode/utf8"
@@ -43,8 +44,16 @@ type orchestra struct {
 	*httptest.Server
 
 	answers []http.HandlerFunc
-	got     []seen
-	n       atomic.Int64
+
+	mu   sync.Mutex
+	seen []seen
+}
+
+// got are the requests so far.
+func (o *orchestra) got() []seen {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return slices.Clone(o.seen)
 }
 
 func answering(t *testing.T, answers ...http.HandlerFunc) *orchestra {
@@ -55,8 +64,11 @@ func answering(t *testing.T, answers ...http.HandlerFunc) *orchestra {
 		if err != nil {
 			return
 		}
-		o.got = append(o.got, seen{r.Method, r.URL.EscapedPath(), r.URL.RawQuery, string(body), r.Header})
-		o.answers[min(int(o.n.Add(1)), len(o.answers))-1](w, r)
+		o.mu.Lock()
+		o.seen = append(o.seen, seen{r.Method, r.URL.EscapedPath(), r.URL.RawQuery, string(body), r.Header})
+		answer := o.answers[min(len(o.seen), len(o.answers))-1]
+		o.mu.Unlock()
+		answer(w, r)
 	}))
 	t.Cleanup(o.Close)
 	return o
@@ -159,8 +171,8 @@ func TestPatch(t *testing.T) {
 	require.Equal(t, agent.WorkflowPatchResult{
 		WorkflowKey: agent.WorkflowKey{Tenant: "acme", Owner: "ann", Tag: "main"}, PatchID: "p7", Version: 4, BaseVersion: 3,
 	}, r)
-	require.Len(t, o.got, 1)
-	got := o.got[0]
+	require.Len(t, o.got(), 1)
+	got := o.got()[0]
 	require.Equal(t, "POST /api/v1/workflows/main:patch", got.method+" "+got.path)
 	require.JSONEq(t, `{"operations":[{"op":"remove","path":"/nodes/0"}],"description":"less","workflow_owner":"ann","base_version":3}`, got.body)
 	require.Equal(t, "key-1", got.header.Get("Idempotency-Key"))
@@ -173,10 +185,10 @@ func TestPatch(t *testing.T) {
 	plain.Owner, plain.BaseVersion, plain.Description, plain.Idempotency, plain.Tenant, plain.DryRun = "", 0, "", "", "", true
 	_, err = c.PatchWorkflow(t.Context(), plain)
 	require.NoError(t, err)
-	require.JSONEq(t, `{"operations":[{"op":"remove","path":"/nodes/0"}],"dry_run":true}`, o.got[1].body)
-	require.Empty(t, o.got[1].header.Values("If-Match"))
-	require.NotEmpty(t, o.got[1].header.Get("Idempotency-Key"))
-	require.Equal(t, agent.DefaultTenant, o.got[1].header.Get("X-Tenant"))
+	require.JSONEq(t, `{"operations":[{"op":"remove","path":"/nodes/0"}],"dry_run":true}`, o.got()[1].body)
+	require.Empty(t, o.got()[1].header.Values("If-Match"))
+	require.NotEmpty(t, o.got()[1].header.Get("Idempotency-Key"))
+	require.Equal(t, agent.DefaultTenant, o.got()[1].header.Get("X-Tenant"))
 
 	odd := ask()
 	odd.Idempotency = "a\r\nX: y"
@@ -184,8 +196,8 @@ func TestPatch(t *testing.T) {
 	require.NoError(t, err)
 	_, err = c.PatchWorkflow(t.Context(), odd)
 	require.NoError(t, err)
-	require.Regexp(t, `^[0-9a-f-]{36}$`, o.got[2].header.Get("Idempotency-Key"))
-	require.Equal(t, o.got[2].header.Get("Idempotency-Key"), o.got[3].header.Get("Idempotency-Key"))
+	require.Regexp(t, `^[0-9a-f-]{36}$`, o.got()[2].header.Get("Idempotency-Key"))
+	require.Equal(t, o.got()[2].header.Get("Idempotency-Key"), o.got()[3].header.Get("Idempotency-Key"))
 }
 
 func TestVersionsAreNumbersOrTexts(t *testing.T) {
@@ -209,17 +221,17 @@ func TestWhatIsTriedAgain(t *testing.T) {
 			r, err := client(t, o.URL, nil).PatchWorkflow(t.Context(), ask())
 			require.NoError(t, err)
 			require.Equal(t, "p7", r.PatchID)
-			require.Len(t, o.got, 3)
-			for _, g := range o.got {
-				require.Equal(t, o.got[0].header.Get("Idempotency-Key"), g.header.Get("Idempotency-Key"), "the same in all attempts")
-				require.Equal(t, o.got[0].body, g.body)
+			require.Len(t, o.got(), 3)
+			for _, g := range o.got() {
+				require.Equal(t, o.got()[0].header.Get("Idempotency-Key"), g.header.Get("Idempotency-Key"), "the same in all attempts")
+				require.Equal(t, o.got()[0].body, g.body)
 			}
 			free := ask()
 			free.Idempotency = ""
 			o = answering(t, first, says(200, done))
 			_, err = client(t, o.URL, nil).PatchWorkflow(t.Context(), free)
 			require.NoError(t, err)
-			require.Equal(t, o.got[0].header.Get("Idempotency-Key"), o.got[1].header.Get("Idempotency-Key"))
+			require.Equal(t, o.got()[0].header.Get("Idempotency-Key"), o.got()[1].header.Get("Idempotency-Key"))
 		})
 	}
 }
@@ -296,15 +308,15 @@ func TestRefusals(t *testing.T) {
 			o := answering(t, c.answer)
 			_, err := client(t, o.URL, nil).PatchWorkflow(t.Context(), ask())
 			refused(t, err, c.code, c.field, c.message)
-			require.Len(t, o.got, c.attempts)
+			require.Len(t, o.got(), c.attempts)
 		})
 	}
-	o := answering(t, says(503, "", "Retry-After", "100"))
+	o := answering(t, says(503, "", "Retry-After", "30"))
 	_, err := client(t, o.URL, nil).PatchWorkflow(t.Context(), ask())
 	var e *agent.Error
 	require.ErrorAs(t, err, &e)
-	require.Equal(t, 100*time.Second, e.RetryAfter, "whoever asked may come again then")
-	require.Len(t, o.got, 1)
+	require.Equal(t, 30*time.Second, e.RetryAfter, "whoever asked may come again then")
+	require.Len(t, o.got(), 1)
 }
 
 func TestRetryAfterIsWaitedFor(t *testing.T) {
@@ -313,12 +325,12 @@ func TestRetryAfterIsWaitedFor(t *testing.T) {
 	_, err := client(t, o.URL, nil).PatchWorkflow(t.Context(), ask())
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, time.Since(began), time.Second)
-	require.Len(t, o.got, 2)
+	require.Len(t, o.got(), 2)
 
 	o = answering(t, says(503, "", "Retry-After", "5"))
 	_, err = client(t, o.URL, func(c *Config) { c.Patience = time.Second }).PatchWorkflow(t.Context(), ask())
 	refused(t, err, agent.CodeUnavailable, "", "503")
-	require.Len(t, o.got, 1, "that would take longer than there is patience")
+	require.Len(t, o.got(), 1, "that would take longer than there is patience")
 	date := &http.Response{Header: http.Header{"Retry-After": {time.Now().Add(time.Hour).UTC().Format(http.TimeFormat)}}}
 	require.InDelta(t, time.Hour.Seconds(), wait(date).Seconds(), 5)
 	date.Header.Set("Retry-After", time.Now().Add(-time.Hour).UTC().Format(http.TimeFormat))
@@ -348,7 +360,7 @@ func TestWhatIsNotSent(t *testing.T) {
 	r.Operations = json.RawMessage(`["` + strings.Repeat("x", maxRequest) + `"]`)
 	_, err := c.PatchWorkflow(t.Context(), r)
 	refused(t, err, agent.CodeOverflow, "operations", "at most")
-	require.Empty(t, o.got)
+	require.Empty(t, o.got())
 
 	bad := client(t, o.URL, func(c *Config) { c.Profiles[0].Secret = "env:NONE" })
 	_, err = bad.PatchWorkflow(t.Context(), ask())
@@ -393,11 +405,11 @@ func TestAToken(t *testing.T) {
 	})
 	_, err := client(t, o.URL, func(c *Config) { c.Token, c.Auth, c.Profiles = secret, nil, nil }).PatchWorkflow(t.Context(), ask())
 	refused(t, err, agent.CodeDenied, "", "Bearer [redacted] may not")
-	require.Equal(t, "Bearer "+secret, o.got[0].header.Get("Authorization"))
+	require.Equal(t, "Bearer "+secret, o.got()[0].header.Get("Authorization"))
 	o = answering(t, says(200, done))
 	_, err = client(t, o.URL, func(c *Config) { c.Auth, c.Profiles = nil, nil }).PatchWorkflow(t.Context(), ask())
 	require.NoError(t, err)
-	require.Empty(t, o.got[0].header.Get("Authorization"))
+	require.Empty(t, o.got()[0].header.Get("Authorization"))
 }
 
 func TestList(t *testing.T) {
@@ -410,11 +422,11 @@ func TestList(t *testing.T) {
 		{WorkflowKey: agent.WorkflowKey{Tenant: "acme", Owner: "ann", Tag: "main"}, Version: 3, Definition: json.RawMessage(`{"nodes":[]}`), PatchID: "p"},
 		{WorkflowKey: agent.WorkflowKey{Tenant: "acme", Owner: "bob", Tag: "other"}, Version: 1, Definition: json.RawMessage(`{"description":"reports","edges":[],"nodes":[]}`)},
 	}}, page)
-	require.Equal(t, "GET /api/v1/workflows?page_size=7&page_token=t", o.got[0].method+" "+o.got[0].path+"?"+o.got[0].query)
+	require.Equal(t, "GET /api/v1/workflows?page_size=7&page_token=t", o.got()[0].method+" "+o.got()[0].path+"?"+o.got()[0].query)
 	page, err = c.ListWorkflows(t.Context(), agent.WorkflowQuery{Tag: "main", Owner: "ann"})
 	require.NoError(t, err)
 	require.Len(t, page.Workflows, 1, "also of one that lists all")
-	require.Equal(t, "owner=ann&tag=main", o.got[1].query)
+	require.Equal(t, "owner=ann&tag=main", o.got()[1].query)
 	for _, q := range []agent.WorkflowQuery{{Tag: "other"}, {Owner: "bob"}} {
 		page, err = c.ListWorkflows(t.Context(), q)
 		require.NoError(t, err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -134,6 +135,11 @@ func TestAnnotations(t *testing.T) {
 	kit := newKit(t, Config{})
 	for _, trust := range []bool{false, true} {
 		scope := scopeOf(map[string]any{"url": url, "trust_annotations": trust})
+		list, err := kit.List(t.Context(), scope)
+		require.NoError(t, err)
+		at := slices.Index(names(list), "sum")
+		require.Equal(t, trust, list[at].Spec.Idempotent)
+		require.Equal(t, trust, list[at].Spec.InherentlySafe)
 		found := kit.find(t, scope, "sum")
 		require.Equal(t, trust, found.Spec().Idempotent)
 		require.Equal(t, trust, found.Spec().InherentlySafe)

@@ -51,7 +51,7 @@ func parseDuckDuckGo(status int, body []byte) (WebPages, error) {
 			challenge = true
 		case slices.Contains(classes, "no-results"), slices.Contains(classes, "result--no-result"):
 			empty = true
-		case slices.Contains(classes, "result") && true && len(out.Pages) < MaxResults:
+		case slices.Contains(classes, "result") && !slices.Contains(classes, "result--ad") && len(out.Pages) < MaxResults:
 			if p := duckResult(n); p.URL != "" {
 				out.Pages = append(out.Pages, p)
 			}

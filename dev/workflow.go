@@ -1,0 +1,48 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/gateway/client"
+)
+
+// exampleTag is the workflow that the examples change (seed 004 §10.1).
+const exampleTag = "main"
+
+// exampleWorkflow puts the workflow "main" there, with one node that fetches the sample flights, unless the tenant has one of that name.
+func (h *house) exampleWorkflow(ctx context.Context) error {
+	if !h.settings.Gateway.Enabled {
+		return nil
+	}
+	api, err := client.New(client.Config{Server: "http://" + h.service.HTTPAddr()})
+	if err != nil {
+		return err
+	}
+	if _, err := api.Workflow(ctx, agent.WorkflowKey{Tag: exampleTag}, 0); agent.CodeOf(err) != agent.CodeNotFound {
+		return nil //nolint:nilerr // there is one, or several: they are the user's
+	}
+	step := map[string]any{
+		"step": "http_request", "url": h.stack.Flights.URL() + "/flights", "params": map[string]string{"origin": "NYC", "dest": "LAX"},
+	}
+	config, err := json.Marshal(map[string]any{"action": "pipeline", "pipeline": []any{step}})
+	if err != nil {
+		return err
+	}
+	definition, err := json.Marshal(agent.WorkflowDefinition{
+		Description: "Fetches flights. Ask for \"add email notification whenever price drops below $500\".",
+		Nodes:       []agent.WorkflowNode{{ID: "fetch_flights", Type: agent.WorkflowTask, Config: config}}, Edges: []agent.WorkflowEdge{},
+	})
+	if err != nil {
+		return err
+	}
+	put := client.WorkflowPut{
+		WorkflowKey: agent.WorkflowKey{Tag: exampleTag}, Definition: definition, Description: "The example of the embedded stack",
+	}
+	if _, err := api.PutWorkflow(ctx, put); err != nil {
+		return fmt.Errorf("put the example workflow: %w", err)
+	}
+	return nil
+}
