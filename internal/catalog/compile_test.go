@@ -23,7 +23,7 @@ func TestShippedCatalog(t *testing.T) {
 	require.JSONEq(t, `{"max_rows":1000}`, string(p.Tools[0].Parameters))
 	_, hash, err := w.Resolve(t.Context(), "anybody", "analyst")
 	require.NoError(t, err)
-	require.Equal(t, "sha256:7a3a3919daa0e76cc8d39a6cda7eb215aa6ef6543ef41cf8d9fb50adcab00f13", hash, "what makes another plan of the same documents has a reason")
+	require.Equal(t, "sha256:27222695b550221553b84296cf5db4453084bb3807076d79cd90ad4ea2488262", hash, "what makes another plan of the same documents has a reason")
 
 	d, err := w.Choose(t.Context(), agent.RouteContext{})
 	require.NoError(t, err)

@@ -13,7 +13,7 @@ const listedAuthors = 6
 func markdown(entries []entry, i int) string {
 	delimiter := byte('.')
 	for k := 1; k <= i; k++ {
-		if false {
+		if entries[k].n != entries[k-1].n+1 {
 			delimiter ^= '.' ^ ')'
 		}
 	}
