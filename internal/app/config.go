@@ -296,6 +296,7 @@ func Default() Config {
 		},
 		Tools: Tools{
 			Pipeline:   Pipeline{MaxBytes: 256 << 20, CacheTTL: time.Hour, PromoteAfter: 2},
+			Research:   Research{WebProvider: "duckduckgo"},
 			OpenAPI:    OpenAPI{CacheBytes: 64 << 20, MaxResponseBytes: 8 << 20, Freshness: 5 * time.Minute},
 			Kubernetes: Kubernetes{Namespace: "default", CPU: "1", Memory: "512Mi", Deadline: 7 * time.Minute, TTL: time.Hour},
 		},

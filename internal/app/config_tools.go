@@ -45,7 +45,7 @@ type Research struct {
 	TrialsURL    string `yaml:"trials_url" help:"address of ClinicalTrials.gov; empty: the real one"`
 	PreprintsURL string `yaml:"preprints_url" help:"address of Europe PMC; empty: the real one"`
 	OpenAlexURL  string `yaml:"openalex_url" help:"address of OpenAlex; empty: the real one"`
-	// WebProvider is who search_web asks: duckduckgo, searxng or brave. Default empty: there is no search_web.
+	// WebProvider is who search_web asks: duckduckgo, searxng or brave. Default "duckduckgo"; empty: there is no search_web.
 	WebProvider string `yaml:"web_provider" help:"duckduckgo, searxng or brave; empty: no search_web"`
 	// WebURL is its address; SearXNG has none of its own. Default empty: the real one.
 	WebURL string `yaml:"web_url" help:"address of the web search"`

@@ -115,6 +115,7 @@ func TestWorkflowsRefuse(t *testing.T) {
 		"a bad operation":      {"POST", "/v1/workflows/main:patch", `{"operations":[{"op":"remove","path":"/x"}]}`, nil, 400, "operations[0].path"},
 		"two owners":           {"POST", "/v1/workflows/main:patch?owner=ann", `{"operations":[],"workflow_owner":"bob"}`, nil, 400, "workflow_owner"},
 		"a negative base":      {"POST", "/v1/workflows/main:patch", `{"operations":[],"base_version":-1}`, nil, 400, "base_version"},
+		"an old tag to patch":  {"POST", "/v1/workflows/main:patch", `{"operations":[]}`, []string{"If-Match", `"7"`}, 409, "base_version"},
 		"no patch id":          {"POST", "/v1/workflows/main:revert", "{}", nil, 400, "patch_id"},
 		"an unknown patch":     {"POST", "/v1/workflows/main:revert", `{"patch_id":"p"}`, nil, 404, "patch_id"},
 		"an odd run id":        {"POST", "/v1/workflows/main:run", `{"run_id":"a b"}`, nil, 400, "run_id"},
@@ -175,7 +176,8 @@ func TestComposites(t *testing.T) {
 	d := open(t, nil)
 	d.rt.Promoted = []agent.Composite{
 		{ID: "c1", Tenant: "default", Name: "one", Enabled: true, CreatedAt: gatewaytest.Epoch(), Parameters: json.RawMessage(`{}`)},
-		{ID: "c2", Tenant: "default", Name: "two"}, {ID: "c3", Tenant: "acme", Name: "three"},
+		{ID: "c2", Tenant: "default", Name: "two"},
+		{ID: "c3", Tenant: "acme", Name: "three"},
 	}
 	list := into[struct{ Composites []agent.Composite }](t, 200, d.send("GET", "/v1/tools/composites", ""))
 	require.Len(t, list.Composites, 2)

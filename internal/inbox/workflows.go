@@ -29,10 +29,10 @@ var _ Definitions = (*library.Library)(nil)
 
 // definitions are those that are configured.
 func (b *Inbox) definitions() (Definitions, error) {
-	if b.Config.Definitions == nil {
+	if b.Definitions == nil {
 		return nil, agent.Errorf(agent.CodeUnavailable, "", "this server keeps no workflow definitions")
 	}
-	return b.Config.Definitions, nil
+	return b.Definitions, nil
 }
 
 // Workflow returns a version of a definition.

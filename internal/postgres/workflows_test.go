@@ -103,27 +103,27 @@ func TestWorkflowVersions(t *testing.T) {
 func TestWorkflowOfTheOneOwner(t *testing.T) {
 	b := newBench(t, postgres.Config{})
 	b.store(version(key("ann", "main"), 0))
-	any := key("", "main")
-	w, err := b.Workflow(t.Context(), any, 0)
+	unnamed := key("", "main")
+	w, err := b.Workflow(t.Context(), unnamed, 0)
 	require.NoError(t, err)
 	require.Equal(t, "ann", w.Owner)
 	b.store(version(key("bob", "main"), 0))
-	_, err = b.Workflow(t.Context(), any, 0)
+	_, err = b.Workflow(t.Context(), unnamed, 0)
 	requireFault(t, agent.CodeConflict, "workflow_owner", err)
-	_, err = b.WorkflowPatches(t.Context(), any, agent.Page{})
+	_, err = b.WorkflowPatches(t.Context(), unnamed, agent.Page{})
 	requireFault(t, agent.CodeConflict, "workflow_owner", err)
 	gone := version(key("ann", "main"), 1)
 	gone.Stored.Deleted, gone.Stored.Definition = true, nil
 	b.store(gone)
-	w, err = b.Workflow(t.Context(), any, 1)
+	w, err = b.Workflow(t.Context(), unnamed, 1)
 	require.NoError(t, err)
 	require.Equal(t, "bob", w.Owner)
-	page, err := b.WorkflowPatches(t.Context(), any, agent.Page{})
+	page, err := b.WorkflowPatches(t.Context(), unnamed, agent.Page{})
 	require.NoError(t, err)
 	require.Equal(t, "bob", page.Patches[0].Owner)
 	gone.Stored.Owner, gone.Stored.PatchID = "bob", "patch_bob"
 	b.store(gone)
-	_, err = b.Workflow(t.Context(), any, 0)
+	_, err = b.Workflow(t.Context(), unnamed, 0)
 	requireFault(t, agent.CodeNotFound, "workflow_tag", err)
 }
 
@@ -286,7 +286,7 @@ func TestWorkflowPatches(t *testing.T) {
 	require.Equal(t, "ops", first.By)
 	second, err := b.WorkflowPatch(t.Context(), tenant, "patch_acme_ops_main_2")
 	require.NoError(t, err)
-	require.Equal(t, `[{"op":"add","path":"/nodes/-","value":1.0}]`, string(second.Operations))
+	require.Equal(t, version(k, 1).Operations, second.Operations, "to the byte")
 	require.Equal(t, "patch_0", second.Revert)
 	for who, id := range map[string]string{"evil": first.PatchID, tenant: "patch_nobody"} {
 		_, err = b.WorkflowPatch(t.Context(), who, id)

@@ -134,32 +134,31 @@ func TestTimerFirstLoop(t *testing.T) {
 
 // What fires while a node is at work makes one more visit of it, of the newest.
 func TestSlowNodeBesideLoop(t *testing.T) {
-	s := graph(t, "start>check check>slow check?again>timer timer>check")
-	var order []int // what is at work: slow before timer
-	pick := func(n int) int {
-		if n == 2 && len(order) < 2 { // the timer first, twice
-			order = append(order, n)
-			return 1
-		}
-		return 0
+	run, err := core.New(graph(t, "start>check check>slow check?again>timer timer>check"))
+	require.NoError(t, err)
+	const start, check, slow, timer = 0, 1, 2, 3
+	completed := func(node int, outcome string) { run.After(node, core.Result{Status: core.Completed, Outcome: outcome}) }
+	visit := func(node, visit, from, fromVisit int) core.Visit {
+		return core.Visit{Node: node, Visit: visit, From: []core.Source{{Node: from, Visit: fromVisit}}}
 	}
-	began, status := play(t, s, pick, func(v core.Visit, id string) core.Result {
-		r := core.Result{Status: core.Completed}
-		if id == "check" && v.Visit < 3 {
-			r.Outcome = "again"
-		}
-		return r
-	})
-	require.Equal(t, core.Completed, status)
-	require.Contains(t, began, "slow1(check1)")
-	slow := 0
-	for _, b := range began {
-		if strings.HasPrefix(b, "slow") {
-			slow++
+	require.Equal(t, []core.Visit{{Node: start, Visit: 1}}, run.Next().Visits)
+	completed(start, "")
+	require.Equal(t, []core.Visit{visit(check, 1, start, 1)}, run.Next().Visits)
+	completed(check, "again")
+	require.Equal(t, []core.Visit{visit(slow, 1, check, 1), visit(timer, 1, check, 1)}, run.Next().Visits)
+	for round := 1; round < 3; round++ { // slow is at work all the while
+		completed(timer, "")
+		require.Equal(t, []core.Visit{visit(check, round+1, timer, round)}, run.Next().Visits)
+		completed(check, []string{"", "again", "done"}[round])
+		if round == 1 {
+			require.Equal(t, []core.Visit{visit(timer, 2, check, 2)}, run.Next().Visits)
 		}
 	}
-	require.LessOrEqual(t, slow, 3)
-	require.Contains(t, strings.Join(began, " "), fmt.Sprintf("slow%d(check3)", slow), "the newest is not lost")
+	require.Equal(t, core.Wait, run.Next().Kind)
+	completed(slow, "")
+	require.Equal(t, []core.Visit{visit(slow, 2, check, 3)}, run.Next().Visits)
+	completed(slow, "")
+	require.Equal(t, core.Action{Kind: core.Finish, Status: core.Completed}, run.Next())
 }
 
 func TestFailureLetsTheOthersEnd(t *testing.T) {

@@ -26,16 +26,12 @@ type formula struct {
 }
 
 // parse compiles an expression. Its error, [agent.CodeInvalid] without a field, says line:column: message.
-func parse(source string) (*formula, error) {
+func parse(env *cel.Env, source string) (*formula, error) {
 	if strings.TrimSpace(source) == "" {
 		return nil, agent.Invalid("", "is empty")
 	}
 	if len(source) > MaxExpression {
 		return nil, agent.Invalid("", "is %d bytes, at most %d", len(source), MaxExpression)
-	}
-	env, err := newEnv()
-	if err != nil {
-		return nil, err
 	}
 	parsed, issues := env.Parse(source)
 	if issues.Err() != nil {
@@ -48,7 +44,8 @@ func parse(source string) (*formula, error) {
 	for i, name := range f.names.free {
 		variables[i] = cel.Variable(name, cel.DynType)
 	}
-	if env, err = env.Extend(variables...); err != nil {
+	env, err := env.Extend(variables...)
+	if err != nil {
 		return nil, agent.Invalid("", "%s", oneLine(err.Error()))
 	}
 	checked, issues := env.Check(parsed)

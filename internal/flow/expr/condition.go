@@ -31,7 +31,11 @@ type Outcome struct {
 // Compile compiles a condition: CEL that says true or false. Its error is [agent.CodeInvalid], without a field, and says line:column:
 // message; several are on one line.
 func Compile(source string) (*Program, error) {
-	f, err := parse(source)
+	env, err := newEnv()
+	if err != nil {
+		return nil, err
+	}
+	f, err := parse(env, source)
 	if err != nil {
 		return nil, err
 	}

@@ -40,9 +40,16 @@ func CompileTemplate(text string) (*Template, error) {
 	if len(text) > MaxTemplate {
 		return nil, agent.Invalid("", "is %d bytes, at most %d", len(text), MaxTemplate)
 	}
+	if !strings.Contains(text, opens) {
+		return &Template{parts: []part{{text: text}}}, nil
+	}
 	cut, err := fasttemplate.NewTemplate(text, opens, closes)
 	if err != nil {
 		return nil, agent.Invalid("", "%s is not closed by %s", opens, closes)
+	}
+	env, err := newEnv()
+	if err != nil {
+		return nil, err
 	}
 	t := new(Template)
 	var between strings.Builder
@@ -50,7 +57,7 @@ func CompileTemplate(text string) (*Template, error) {
 		if len(t.parts) == MaxExpressions {
 			return 0, agent.Invalid("", "has more than %d expressions", MaxExpressions)
 		}
-		f, err := parse(tag)
+		f, err := parse(env, tag)
 		if err != nil {
 			return 0, agent.Invalid("", "%s%.100s%s: %w", opens, tag, closes, err)
 		}

@@ -62,7 +62,19 @@ func (r *reader) addresses(member string, list Addresses) {
 	}
 }
 
+// affordable counts expressions, and refuses them when a definition has too many.
+func (r *reader) affordable(member string, n int) bool {
+	if *r.expressions += n; *r.expressions > maxExpressions {
+		r.fault(member, "the definition has more than %d expressions", maxExpressions)
+		return false
+	}
+	return true
+}
+
 func (r *reader) template(member, text string) {
+	if !r.affordable(member, strings.Count(text, "{{")) {
+		return
+	}
 	if _, err := expr.CompileTemplate(text); err != nil {
 		r.fault(member, "%s", err.Error())
 	}

@@ -241,6 +241,8 @@ func TestBadDefinitions(t *testing.T) {
 		"timer long":    {node(`"type":"timer","config":{"duration":"8785h"}`), "nodes[0].config.duration: "},
 		"timer number":  {node(`"type":"timer","config":{"duration":90}`), "nodes[0].config.duration: want a string, got a number"},
 
+		"many expressions": {`{"nodes":[` + many(6, `{"id":"n%d","type":"task","config":{"action":"email","body":"`+strings.Repeat(`{\u007bx}}`, 90)+`"}}`) + `]}`, "nodes[5].config.body: the definition has more than 500 expressions"},
+
 		"dangling from":   {`{"nodes":[{"id":"a","type":"condition","expr":"true"}],"edges":[{"from":"b","to":"a"}]}`, `edges[0].from: there is no node "b"`},
 		"dangling to":     {`{"nodes":[{"id":"a","type":"condition","expr":"true"}],"edges":[{"from":"a","to":"b"}]}`, `edges[0].to: there is no node "b"`},
 		"no end":          {`{"nodes":[{"id":"a","type":"condition","expr":"true"}],"edges":[{"from":"a"}]}`, `edges[0].to: is required`},

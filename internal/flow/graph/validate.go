@@ -13,6 +13,7 @@ const (
 	maxName        = 200   // bytes
 	maxFaults      = 20    // told of one definition
 	maxShown       = 200   // bytes of a text that a fault repeats
+	maxExpressions = 500   // of all nodes: each takes about a millisecond to check
 )
 
 // Validate says what keeps a definition from being run.
@@ -38,6 +39,8 @@ type checker struct {
 	definition *agent.WorkflowDefinition
 	index      map[string]int // of nodes, by id
 	faults     agent.Faults
+
+	expressions int // that were compiled
 }
 
 func (c *checker) fault(path, format string, args ...any) {
@@ -90,7 +93,7 @@ func (c *checker) nodes() {
 		if len(n.Name) > maxName {
 			c.fault(path+".name", "is %d bytes, at most %d", len(n.Name), maxName)
 		}
-		_, faults := settings(path, n)
+		_, faults := settings(path, n, &c.expressions)
 		c.add(faults)
 	}
 }

@@ -109,7 +109,7 @@ func (m *Mailer) Send(ctx context.Context, letter flows.Mail, mark func() error)
 	}
 	// A client that is closed ends the text that it has begun, and the server would take it. So after anything that went wrong, or when
 	// the time is over, the connection is cut.
-	
+	defer line.cut()
 	defer context.AfterFunc(ctx, line.cut)()
 	if err := client.DialWithContext(ctx); err != nil {
 		return refusedBefore(err)

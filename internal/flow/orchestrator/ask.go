@@ -14,7 +14,6 @@ import (
 	"github.com/cenkalti/backoff/v5"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/egress"
 )
 
 // codeAbsent is the code of an answer that says that there is no such call; it does not leave the package.
@@ -81,8 +80,10 @@ func (c *Client) attempt(ctx context.Context, request func(context.Context) (*ht
 	if err != nil {
 		return nil, err
 	}
-	if err := c.authorise(req); err != nil {
-		return nil, err
+	if c.cfg.Auth != nil {
+		if err := c.cfg.Auth.Authorise(req, c.cfg.Profiles); err != nil {
+			return nil, err
+		}
 	}
 	resp, err := c.cfg.HTTP.Do(req)
 	if err != nil {
@@ -99,20 +100,6 @@ func (c *Client) attempt(ctx context.Context, request func(context.Context) (*ht
 		return nil, agent.Errorf(agent.CodeOverflow, "", "the orchestrator's answer is longer than %d bytes", maxAnswer)
 	default:
 		return raw, nil
-	}
-}
-
-func (c *Client) authorise(req *http.Request) error {
-	const header = "Authorization"
-	switch {
-	case c.cfg.Token != "":
-		*req = *req.WithContext(egress.WithCredentials(req.Context(), egress.Credentials{Headers: []string{header}}))
-		req.Header.Set(header, "Bearer "+c.cfg.Token)
-		return nil
-	case c.cfg.Auth != nil:
-		return c.cfg.Auth.Authorise(req, c.cfg.Profiles)
-	default:
-		return nil
 	}
 }
 

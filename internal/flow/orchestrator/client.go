@@ -41,8 +41,7 @@ const (
 type Config struct {
 	API      string           // e.g. http://localhost:8081/api/v1
 	HTTP     tool.HTTP        // must be allowed to reach it
-	Token    string           // goes along as a bearer token; empty: Auth says what does
-	Auth     tool.Auth        // nil: requests carry no credentials but Token
+	Auth     tool.Auth        // nil: requests carry no credentials
 	Profiles []agent.PlanAuth // of which Auth takes the first that fits the host
 	// TenantHeader is the name of a header that tells the orchestrator the tenant; empty: it is not told, and must have one only.
 	TenantHeader string
@@ -71,10 +70,6 @@ func New(cfg Config) (*Client, error) {
 		return nil, agent.Invalid("http", "is required")
 	case len(cfg.Profiles) > 0 && cfg.Auth == nil:
 		return nil, agent.Invalid("auth", "is required for auth profiles")
-	case len(cfg.Profiles) > 0 && cfg.Token != "":
-		return nil, agent.Invalid("token", "give a token or auth profiles, not both")
-	case !httpguts.ValidHeaderFieldValue(cfg.Token):
-		return nil, agent.Invalid("token", "has characters that no header may have")
 	case cfg.TenantHeader != "" && !httpguts.ValidHeaderFieldName(cfg.TenantHeader):
 		return nil, agent.Invalid("tenant_header", "is no name of a header")
 	case cfg.Timeout < 0 || cfg.Patience < 0:

@@ -141,8 +141,6 @@ func TestNew(t *testing.T) {
 		"a query":     {Config{API: "https://x.example?key=1", HTTP: out}, "api_url"},
 		"no HTTP":     {Config{API: "https://x.example"}, "http"},
 		"no auth":     {Config{API: "https://x.example", HTTP: out, Profiles: make([]agent.PlanAuth, 1)}, "auth"},
-		"two":         {Config{API: "https://x.example", HTTP: out, Token: "t", Auth: new(authorize.Authoriser), Profiles: make([]agent.PlanAuth, 1)}, "token"},
-		"a bad token": {Config{API: "https://x.example", HTTP: out, Token: "a\nb"}, "token"},
 		"header":      {Config{API: "https://x.example", HTTP: out, TenantHeader: "X Y"}, "tenant_header"},
 		"timeout":     {Config{API: "https://x.example", HTTP: out, Timeout: -1}, "timeout"},
 	} {
@@ -398,16 +396,9 @@ func TestTheSecretOfAQueryIsHidden(t *testing.T) {
 	refused(t, err, agent.CodeInvalid, "", "?key=[redacted] [redacted]")
 }
 
-func TestAToken(t *testing.T) {
-	o := answering(t, func(w http.ResponseWriter, r *http.Request) {
-		w.WriteHeader(http.StatusForbidden)
-		_, _ = io.WriteString(w, r.Header.Get("Authorization")+" may not")
-	})
-	_, err := client(t, o.URL, func(c *Config) { c.Token, c.Auth, c.Profiles = secret, nil, nil }).PatchWorkflow(t.Context(), ask())
-	refused(t, err, agent.CodeDenied, "", "Bearer [redacted] may not")
-	require.Equal(t, "Bearer "+secret, o.got()[0].header.Get("Authorization"))
-	o = answering(t, says(200, done))
-	_, err = client(t, o.URL, func(c *Config) { c.Auth, c.Profiles = nil, nil }).PatchWorkflow(t.Context(), ask())
+func TestWithoutCredentials(t *testing.T) {
+	o := answering(t, says(200, done))
+	_, err := client(t, o.URL, func(c *Config) { c.Auth, c.Profiles = nil, nil }).PatchWorkflow(t.Context(), ask())
 	require.NoError(t, err)
 	require.Empty(t, o.got()[0].header.Get("Authorization"))
 }

@@ -18,12 +18,14 @@ const (
 	runsPath      = "runs"
 )
 
-// What the calls about workflows are given, and answer.
-type (
-	WorkflowPut    = gateway.WorkflowPut
-	WorkflowDelete = gateway.WorkflowDelete
-	RunReceipt     = gateway.RunReceipt
-)
+// WorkflowPut is a whole definition.
+type WorkflowPut = gateway.WorkflowPut
+
+// WorkflowDelete asks for the end of a definition.
+type WorkflowDelete = gateway.WorkflowDelete
+
+// RunReceipt says which run was started.
+type RunReceipt = gateway.RunReceipt
 
 // Workflow returns a version of a definition, 0 for the newest. An empty owner is the one owner of the tag, here as below. The tenant is the
 // client's, whatever a key says.

@@ -20,7 +20,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// script is a server that says the next line of a script whenever it is written to, and ends behind the last.
+// script is a server that says the next line of a script whenever it is written to, or nobody writes, and ends behind the last.
 type script struct {
 	mu    sync.Mutex
 	lines [][]byte
@@ -31,9 +31,17 @@ type script struct {
 func newScript(lines [][]byte) (*script, io.ReadCloser) {
 	r, w := io.Pipe()
 	s := &script{lines: lines, out: w, turns: make(chan struct{}, 1000)}
+	turns := s.turns
 	go func() {
 		defer w.Close()
-		for range s.turns {
+		for {
+			select {
+			case _, open := <-turns:
+				if !open {
+					return
+				}
+			case <-time.After(5 * time.Millisecond): // nobody writes: the next line was no answer
+			}
 			s.mu.Lock()
 			if len(s.lines) == 0 {
 				s.mu.Unlock()
@@ -74,7 +82,7 @@ func (s *script) Close() error {
 
 // through speaks to a scripted server as the toolkit would: opens, lists, calls, closes.
 func through(t *testing.T, kit *Toolkit, l func() *link) {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	began := time.Now()
 	defer func() { require.Less(t, time.Since(began), 10*time.Second, "it hangs") }()

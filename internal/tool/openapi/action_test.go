@@ -224,7 +224,7 @@ func TestLost(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, methods, nil)
 	fine := func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }
-	s.api = fine
+	s.serve(fine)
 	a := kitFor(t, Config{}, s)
 	for _, c := range []struct {
 		id, code  string
@@ -241,10 +241,10 @@ func TestLost(t *testing.T) {
 		if c.id == "patch" {
 			args = strings.Replace(args, "}", `,"params":{"body":{"a":1}}}`, 1)
 		}
-		s.api = fine
+		s.serve(fine)
 		res, _ := call(t, a, invocation(), args) // leaves a connection
 		require.Nil(t, res.Failure)
-		s.api = breaking
+		s.serve(breaking)
 		before := len(s.calls())
 		res, _ = call(t, a, invocation(), args)
 		require.Equal(t, c.code, res.Failure.Type, "%s: %+v", c.id, res.Failure)

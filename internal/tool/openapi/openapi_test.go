@@ -40,13 +40,13 @@ func newSite(t *testing.T, doc string, api http.HandlerFunc) *site {
 		_, _ = body.WriteString(readAll(r))
 		s.mu.Lock()
 		s.asked = append(s.asked, seen{r.Method, r.RequestURI, body.String(), r.Header})
-		doc := s.doc
+		doc, api := s.doc, s.api
 		s.mu.Unlock()
 		if strings.HasPrefix(r.URL.Path, "/openapi") {
 			_, _ = w.Write([]byte(doc))
 			return
 		}
-		s.api(w, r)
+		api(w, r)
 	}))
 	t.Cleanup(s.Close)
 	return s
@@ -62,6 +62,13 @@ func readAll(r *http.Request) string {
 			return b.String()
 		}
 	}
+}
+
+// serve changes what the API does.
+func (s *site) serve(api http.HandlerFunc) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.api = api
 }
 
 func (s *site) host() string { return strings.TrimPrefix(s.URL, "http://") }

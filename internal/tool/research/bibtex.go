@@ -151,7 +151,7 @@ func citeKey(it *item) string {
 // uniqueKey adds a letter, or letters, to a key that is taken.
 func uniqueKey(key string, taken map[string]bool) string {
 	unique := key
-	for n := 2; taken[unique]; n++ {
+	for n := 1; taken[unique]; n++ {
 		unique = key + letters(n)
 	}
 	taken[unique] = true
