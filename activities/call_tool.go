@@ -206,6 +206,8 @@ func (r *toolRun) call(ctx context.Context, p *producer) (agent.ToolResult, erro
 	switch {
 	case err == nil, ctx.Err() != nil:
 		return result, err
+	case bounded.Err() != nil && !inv.Repeatable:
+		return failed(&agent.Failure{Type: agent.OutcomeUnknown, Tool: r.block.Name, Message: late + "; it may have taken effect"}), nil
 	case bounded.Err() != nil:
 		return failed(&agent.Failure{
 			Type: string(agent.CodeUnavailable), Tool: r.block.Name, Retryable: true, Message: late,

@@ -39,7 +39,9 @@ type Parts struct {
 	Auth       tool.Auth
 
 	secrets *secret.Resolver
+	samples agent.PlanModel // the model that MCP servers may ask
 	closers []func() error
+	logger  *zap.Logger
 }
 
 // Close closes what Build opened.
@@ -78,7 +80,7 @@ type World struct {
 // Build makes the parts out of settings, the built-in lists and what the user adds. Its registry has the lower layer of the catalog
 // only: [catalog.Registry.Start] loads the rest.
 func Build(c *Config, w World) (_ *Parts, err error) {
-	parts := &Parts{}
+	parts := &Parts{logger: w.Logger}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, parts.Close())
@@ -128,7 +130,7 @@ func (p *Parts) tools(c *Config, w *World) error {
 			return err
 		}
 	}
-	builtin, err := toolkits(c, w)
+	builtin, err := toolkits(c, w, p.sample)
 	if err != nil {
 		return err
 	}
@@ -285,6 +287,11 @@ func (p *Parts) models(c *Config) ([]catalog.ConfiguredModel, error) {
 		}
 		providers = append(providers, opened)
 		temperature := m.Temperature
+		if m.Name == defaultProfile {
+			p.samples = agent.PlanModel{
+				Profile: m.Name, Provider: opened.Name, Model: m.Model, Temperature: &temperature, MaxTokens: m.MaxTokens, TimeoutSec: m.TimeoutSec,
+			}
+		}
 		configured = append(configured, catalog.ConfiguredModel{Entry: opened.Name, Profile: agent.ModelProfile{
 			Name: m.Name, Provider: m.Provider, Model: m.Model, BaseURL: m.BaseURL, Temperature: &temperature, MaxTokens: m.MaxTokens,
 			TimeoutSec: m.TimeoutSec,

@@ -19,7 +19,7 @@ import (
 )
 
 // toolkits lists the built-in toolkits, each with what it needs: the one place where a new one is added.
-func toolkits(c *Config, w *World) ([]tool.Factory, error) {
+func toolkits(c *Config, w *World, sample mcp.Sampler) ([]tool.Factory, error) {
 	remembered := c.Tools.Pipeline.CacheTTL
 	if remembered == 0 {
 		remembered = -1 // nothing is
@@ -28,6 +28,7 @@ func toolkits(c *Config, w *World) ([]tool.Factory, error) {
 	if err != nil {
 		return nil, err
 	}
+	servers.Sample = sample
 	cluster, err := containers(&c.Tools.Kubernetes, w.Logger)
 	if err != nil {
 		return nil, err

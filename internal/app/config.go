@@ -298,7 +298,7 @@ func Default() Config {
 			Pipeline:   Pipeline{MaxBytes: 256 << 20, CacheTTL: time.Hour, PromoteAfter: 2},
 			Research:   Research{WebProvider: "duckduckgo"},
 			OpenAPI:    OpenAPI{CacheBytes: 64 << 20, MaxResponseBytes: 8 << 20, Freshness: 5 * time.Minute},
-			Kubernetes: Kubernetes{Namespace: "default", CPU: "1", Memory: "512Mi", Deadline: 7 * time.Minute, TTL: time.Hour},
+			Kubernetes: Kubernetes{Namespace: "default", CPU: "1", Memory: "512Mi", EphemeralStorage: "1Gi", Deadline: 7 * time.Minute, TTL: time.Hour},
 		},
 		Workflows: Workflows{ReconcileEvery: 5 * time.Minute, SMTP: SMTP{TLS: "starttls"}},
 		Jobs: Jobs{

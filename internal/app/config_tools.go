@@ -82,6 +82,10 @@ type Kubernetes struct {
 	// CPU and Memory are the most that a container may ask for. Default "1", "512Mi".
 	CPU    string `yaml:"cpu" help:"most CPU of a container"`
 	Memory string `yaml:"memory" help:"most memory of a container"`
+	// EphemeralStorage is the disk of a container, its logs and /tmp together. Default "1Gi".
+	EphemeralStorage string `yaml:"ephemeral_storage" help:"disk of a container"`
+	// PullSecrets are Secrets of the namespace, for private registries. Default none.
+	PullSecrets []string `yaml:"pull_secrets" help:"secrets for private registries"`
 	// Deadline bounds a run, TTL how long a finished Job is kept. Default 7m, 1h.
 	Deadline time.Duration `yaml:"deadline" help:"longest run of a container"`
 	TTL      time.Duration `yaml:"ttl" help:"how long a finished Job is kept"`

@@ -2,6 +2,7 @@ package app
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -9,6 +10,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/egress"
 	"github.com/turnstone-run/turnstone/internal/flow/orchestrator"
 	"github.com/turnstone-run/turnstone/internal/kube"
@@ -64,7 +66,7 @@ func containers(c *Kubernetes, logger *zap.Logger) (delegate.Containers, error) 
 	}
 	cluster, err := kube.New(kube.Config{
 		Client: client, Namespace: c.Namespace, Images: c.Images, Interpreter: c.Interpreter, CPU: c.CPU, Memory: c.Memory, Deadline: c.Deadline,
-		TTL: c.TTL, RuntimeClass: c.RuntimeClass, Logger: logger,
+		TTL: c.TTL, RuntimeClass: c.RuntimeClass, EphemeralStorage: c.EphemeralStorage, PullSecrets: c.PullSecrets, Logger: logger,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("tools.kubernetes: %w", err)
@@ -98,4 +100,22 @@ func mcpConfig(c *Config, w *World) (mcp.Config, error) {
 		cfg.Servers = append(cfg.Servers, server)
 	}
 	return cfg, nil
+}
+
+// sample asks the configuration's default model for an MCP server that a binding allows it. The models exist by the time of a call.
+func (p *Parts) sample(ctx context.Context, tenant string, req agent.ModelRequest) (agent.ModelReply, error) {
+	model, err := p.Models.Model(ctx, p.samples)
+	if err != nil {
+		return agent.ModelReply{}, err
+	}
+	req.Profile, req.Model, req.Temperature = p.samples.Profile, p.samples.Model, p.samples.Temperature
+	if most := p.samples.MaxTokens; most > 0 {
+		req.MaxTokens = min(req.MaxTokens, most)
+	}
+	reply, err := model.Generate(ctx, req, func(agent.Delta) error { return context.Cause(ctx) })
+	if err == nil && p.logger != nil { // no turn pays for it
+		p.logger.Info("an MCP server asked the model", zap.String("tenant", tenant), zap.Int64("input_tokens", reply.Usage.InputTokens),
+			zap.Int64("output_tokens", reply.Usage.OutputTokens))
+	}
+	return reply, err
 }
