@@ -180,14 +180,20 @@ func TestRejectedCallIsAnswered(t *testing.T) {
 	require.Equal(t, agent.RoleTool, last[len(last)-1].Role, "the model sees the answer")
 }
 
+// TestToolThatNeverAnswersIsStopped: what only reads may be asked again; what has effects may have had them.
 func TestToolThatNeverAnswersIsStopped(t *testing.T) {
-	h, in := asked(t, true, func(c *activities.Config) { c.ToolTimeout = 50 * time.Millisecond })
-	h.tool.call = func(ctx context.Context, _ agent.Invocation, _ agent.ToolCall) (agent.ToolResult, error) {
-		<-ctx.Done()
-		return agent.ToolResult{}, ctx.Err()
+	for free, kind := range map[bool]string{true: string(agent.CodeUnavailable), false: agent.OutcomeUnknown} {
+		t.Run(kind, func(t *testing.T) {
+			h, in := asked(t, free, func(c *activities.Config) { c.ToolTimeout = 50 * time.Millisecond })
+			h.tool.call = func(ctx context.Context, _ agent.Invocation, _ agent.ToolCall) (agent.ToolResult, error) {
+				<-ctx.Done()
+				return agent.ToolResult{}, ctx.Err()
+			}
+			v, err := h.CallTool(t.Context(), in)
+			require.NoError(t, err)
+			require.True(t, v.Failed)
+			require.Contains(t, string(h.result().Result.Output), "took longer than 50ms")
+			require.Contains(t, string(h.result().Result.Output), `"type":"`+kind+`"`)
+		})
 	}
-	v, err := h.CallTool(t.Context(), in)
-	require.NoError(t, err)
-	require.True(t, v.Failed)
-	require.Contains(t, string(h.result().Result.Output), "took longer than 50ms")
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -182,4 +184,31 @@ func answers(output string) func(context.Context, agent.Invocation, agent.ToolCa
 	return func(context.Context, agent.Invocation, agent.ToolCall) (agent.ToolResult, error) {
 		return agent.ToolResult{Output: json.RawMessage(output)}, nil
 	}
+}
+
+// TestManyDeferredTools: 500 deferred tools cost the prompt what the tool that finds them costs.
+func TestManyDeferredTools(t *testing.T) {
+	h := newHarness(t)
+	p := h.catalog.plan
+	p.Tools = []agent.PlanTool{{
+		Spec: agent.ToolSpec{
+			Name: "search_tools", Description: "Search for existing composite tools and workflows", RevealsTools: true,
+			Parameters: json.RawMessage(`{"type":"object","required":["query"],"properties":{"query":{"type":"string"}}}`),
+		},
+		Toolkit: "fake", Handle: "x",
+	}}
+	for i := range 500 {
+		p.Tools = append(p.Tools, agent.PlanTool{Spec: agent.ToolSpec{
+			Name: fmt.Sprintf("tool_%03d", i), Description: strings.Repeat("Does something useful. ", 20), Parameters: json.RawMessage(`{"type":"object"}`),
+		}, Toolkit: "fake", Handle: "x", Deferred: true})
+	}
+	h.catalog.put(p)
+	h.begin(agent.TurnRequest{TurnID: "t1"})
+	h.model.script(says("done"))
+	h.step(1)
+	require.Equal(t, []string{"search_tools"}, offeredNames(h.model.seen[0]))
+	raw, err := json.Marshal(h.model.seen[0].Tools)
+	require.NoError(t, err)
+	const bytesPerToken, few = 4, 300
+	require.Less(t, len(raw)/bytesPerToken, few, "tokens")
 }

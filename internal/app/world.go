@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -19,22 +20,32 @@ import (
 	"github.com/turnstone-run/turnstone/internal/tool/mcp"
 )
 
-// orchestrated keeps workflow definitions at an orchestrator, which may be on a private address: the operator named it.
+// orchestrated keeps workflow definitions at an orchestrator.
 func orchestrated(c *Workflows) (tool.Workflows, error) {
+	web, err := orchestratorHTTP(c)
+	if err != nil {
+		return nil, err
+	}
+	client, err := orchestrator.New(orchestrator.Config{API: c.OrchestratorURL, HTTP: web})
+	if err != nil {
+		return nil, fmt.Errorf("workflows.orchestrator_url: %w", err)
+	}
+	return client, nil
+}
+
+// orchestratorHTTP reaches the orchestrator and nothing else. It may be on a private address: the operator named it.
+func orchestratorHTTP(c *Workflows) (tool.HTTP, error) {
 	at, err := url.Parse(c.OrchestratorURL)
 	if err != nil {
 		return nil, fmt.Errorf("workflows.orchestrator_url: %w", err)
 	}
 	port := cmp.Or(at.Port(), map[string]string{"http": "80", "https": "443"}[at.Scheme])
-	web, err := egress.New(egress.Config{AllowHosts: []string{at.Host}, AllowPrivate: []string{at.Hostname() + ":" + port}})
+	host := net.JoinHostPort(at.Hostname(), port)
+	web, err := egress.New(egress.Config{AllowHosts: []string{at.Host}, AllowPrivate: []string{host}})
 	if err != nil {
 		return nil, fmt.Errorf("workflows.orchestrator_url: %w", err)
 	}
-	client, err := orchestrator.New(orchestrator.Config{API: c.OrchestratorURL, HTTP: bearer{web, c.OrchestratorToken.Reveal()}})
-	if err != nil {
-		return nil, fmt.Errorf("workflows.orchestrator_url: %w", err)
-	}
-	return client, nil
+	return bearer{web, c.OrchestratorToken.Reveal()}, nil
 }
 
 // bearer sends a token of the configuration along.
