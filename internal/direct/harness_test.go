@@ -117,7 +117,11 @@ func (w *world) Plan(context.Context, string) (agent.Plan, error) { return w.pla
 
 func (w *world) Model(context.Context, agent.PlanModel) (agent.Model, error) { return w, nil }
 
-func (w *world) Tool(_, name string) (agent.Tool, error) { return tool{w, name}, nil }
+func (w *world) Granted(_ context.Context, _ string, t *agent.PlanTool) (agent.Tool, error) {
+	return tool{w, t.Spec.Name}, nil
+}
+
+func (*world) List(context.Context, string, *agent.PlanSource) ([]agent.ListedTool, error) { return nil, nil }
 
 func (*world) Search(context.Context, agent.KnowledgeQuery) ([]agent.Passage, error) { return nil, nil }
 
