@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http/httptest"
+	"slices"
 	"testing"
 	"time"
 
@@ -55,7 +56,9 @@ func startConfig(t *testing.T, cfg turnstone.Config) *system {
 func (s *system) requireKept(out *agent.AgentStepOutput, events []agent.Event) {
 	s.t.Helper()
 	s.closed(out.TurnID)
-	require.NotContains(s.t, encode(s.t.(*testing.T), events), scenarioKey, "events")
+	shown, err := json.Marshal(events)
+	require.NoError(s.t, err)
+	require.NotContains(s.t, string(shown), scenarioKey, "events")
 	require.NotContains(s.t, s.replay("", out.TurnID.WorkflowID(), "").String(), scenarioKey, "history")
 	require.NotContains(s.t, string(s.get("/v1/results/"+string(out.TurnID))), scenarioKey, "result")
 }
@@ -121,19 +124,12 @@ func asks(id, tool, args string) act {
 
 // offer is what a provider was told of the tools.
 type offer struct {
-	names  []string
-	bytes  int // of the part of the request that describes them
-	system string
+	names []string
+	bytes int    // of the part of the request that describes them
+	body  string // the request
 }
 
-func (o offer) has(tool string) bool {
-	for _, name := range o.names {
-		if name == tool {
-			return true
-		}
-	}
-	return false
-}
+func (o offer) has(tool string) bool { return slices.Contains(o.names, tool) }
 
 // offered reads the n-th request, from 0.
 func (s *script) offered(t testing.TB, n int) offer {
@@ -141,19 +137,10 @@ func (s *script) offered(t testing.TB, n int) offer {
 	asked := s.requests()
 	require.Greater(t, len(asked), n, "requests to the provider")
 	var body struct {
-		Tools    json.RawMessage `json:"tools"`
-		Messages []struct {
-			Role    string          `json:"role"`
-			Content json.RawMessage `json:"content"`
-		} `json:"messages"`
+		Tools json.RawMessage `json:"tools"`
 	}
 	require.NoError(t, json.Unmarshal([]byte(asked[n].body), &body))
-	out := offer{bytes: len(body.Tools)}
-	for _, m := range body.Messages {
-		if m.Role == "system" {
-			out.system += string(m.Content)
-		}
-	}
+	out := offer{bytes: len(body.Tools), body: asked[n].body}
 	if len(body.Tools) == 0 {
 		return out
 	}

@@ -18,7 +18,6 @@ import (
 const (
 	runPoll    = 200 * time.Millisecond // at first
 	runPollMax = 5 * time.Second
-	runUnknown = 30 * time.Second // that a run which was started may stay unknown
 )
 
 func (a *app) workflowsRunCommand() *cobra.Command {
@@ -94,13 +93,11 @@ func (a *app) startRun(ctx context.Context, c *client.Client, r agent.RunRequest
 	}
 }
 
-// awaitRun asks again and again until a run is over. One that was started a moment ago may not be known yet.
+// awaitRun asks again and again until a run is over.
 func awaitRun(ctx context.Context, c *client.Client, id string) (agent.Run, error) {
-	began := time.Now()
 	for pause := runPoll; ; pause = min(pause*3/2, runPollMax) {
 		run, err := c.Run(ctx, id)
 		switch {
-		case agent.CodeOf(err) == agent.CodeNotFound && time.Since(began) < runUnknown:
 		case err != nil:
 			return run, err
 		case run.Status != agent.RunRunning:

@@ -56,7 +56,7 @@ type WorkflowRuns interface {
 	// StartRun starts a run of a definition, the tenant being that of r.Context. The same run id, or idempotency key, is one run, however
 	// often it is started; for another definition it is [agent.CodeConflict] with Field "run_id".
 	StartRun(ctx context.Context, r agent.RunRequest, idempotency string) (RunReceipt, error)
-	// Run returns a run with its steps. A run that was started a moment ago may not be known yet. tenant may be [AnyTenant].
+	// Run returns a run with its steps. tenant may be [AnyTenant].
 	Run(ctx context.Context, tenant, runID string) (agent.Run, error)
 	// ListRuns lists runs, newest first, without their inputs and steps.
 	ListRuns(ctx context.Context, q agent.RunQuery) (agent.RunPage, error)

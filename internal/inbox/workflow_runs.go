@@ -21,8 +21,12 @@ import (
 //nolint:gochecknoglobals // a constant in all but syntax
 var runNamespace = uuid.MustParse("6f0d0d4e-3f0c-5b5e-9d67-3a0f2f1f6c11")
 
+// startPatience is how long a run that is recorded may be without its workflow.
+const startPatience = time.Minute
+
 // RunStore is what the inbox needs of the store of runs.
 type RunStore interface {
+	BeginRun(ctx context.Context, r agent.Run) (agent.Run, error)
 	Run(ctx context.Context, tenant, runID string) (agent.Run, error)
 	Runs(ctx context.Context, q agent.RunQuery) (agent.RunPage, error)
 	FinishRun(ctx context.Context, tenant, runID string, status agent.RunStatus, failure *agent.Failure, at time.Time) error
@@ -54,15 +58,43 @@ func (b *Inbox) StartRun(ctx context.Context, r agent.RunRequest, idempotency st
 		switch {
 		case err == nil && known.WorkflowKey != key:
 			return gateway.RunReceipt{}, agent.FieldErrorf(agent.CodeConflict, "run_id", "%q is taken", r.RunID)
-		case err == nil:
+		case err == nil && known.Status != agent.RunRunning:
 			receipt.WorkflowID, receipt.Joined = known.WorkflowID, true
 			return receipt, nil
+		case err == nil: // whoever recorded it may not have come to start it
+			receipt.WorkflowID, r.Version = known.WorkflowID, known.Version
+			_, err := b.Runs.startDefined(ctx, receipt.WorkflowID, r)
+			receipt.Joined = true
+			return receipt, err
 		case agent.CodeOf(err) != agent.CodeNotFound:
 			return gateway.RunReceipt{}, err
 		}
 	}
+	return receipt, b.begin(ctx, &receipt, r, &stored)
+}
+
+// begin records the run, so that whoever has its id finds it, and starts its workflow. A run that could not be started has failed.
+func (b *Inbox) begin(ctx context.Context, receipt *gateway.RunReceipt, r agent.RunRequest, of *agent.StoredWorkflow) error {
+	recorded, err := b.Store.BeginRun(ctx, agent.Run{
+		RunID: r.RunID, WorkflowID: receipt.WorkflowID, WorkflowKey: of.WorkflowKey, Version: of.Version, Status: agent.RunRunning, Input: r.Input,
+		UserID: r.Context.UserID, StartedAt: time.Now(),
+	})
+	switch {
+	case err != nil:
+		return err
+	case recorded.WorkflowKey != of.WorkflowKey:
+		return agent.FieldErrorf(agent.CodeConflict, "run_id", "%q is taken", r.RunID)
+	}
 	receipt.Joined, err = b.Runs.startDefined(ctx, receipt.WorkflowID, r)
-	return receipt, err
+	if err == nil {
+		return nil
+	}
+	// One that was started all the same, and only the answer was lost, says how it ends itself: the first stands.
+	if closed, missing, lookErr := b.Runs.look(ctx, receipt.WorkflowID); lookErr == nil && (closed || missing) {
+		failure := &agent.Failure{Type: string(agent.CodeUnavailable), Message: "the run could not be started", Retryable: true}
+		return errors.Join(err, b.Store.FinishRun(ctx, recorded.Tenant, r.RunID, agent.RunFailed, failure, time.Now()))
+	}
+	return err
 }
 
 // startDefined reports whether the run had been started before.
@@ -88,8 +120,8 @@ func (b *Inbox) Run(ctx context.Context, tenant, runID string) (agent.Run, error
 	if err != nil || run.Status != agent.RunRunning {
 		return run, err
 	}
-	closed, err := b.Runs.Closed(ctx, run.WorkflowID)
-	if err != nil || !closed {
+	closed, missing, err := b.Runs.look(ctx, run.WorkflowID)
+	if err != nil || !closed || missing && time.Since(run.StartedAt) < startPatience {
 		return run, err
 	}
 	if err := b.settleRun(ctx, &run, agent.RunFailed); err != nil {

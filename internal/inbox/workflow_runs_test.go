@@ -27,11 +27,16 @@ type frontend struct {
 	signals  []string
 	gone     bool // what is signalled does not exist
 	finished bool // what is described has ended
+	missing  bool // what is described does not exist
+	away     bool // nothing can be started
 }
 
 func (f *frontend) ExecuteWorkflow(_ context.Context, o client.StartWorkflowOptions, workflow any, args ...any) (client.WorkflowRun, error) {
-	if _, ok := f.started[o.ID]; ok {
+	if _, ok := f.started[o.ID]; ok || o.ID == "by hand" {
 		return nil, serviceerror.NewWorkflowExecutionAlreadyStarted("", "", "")
+	}
+	if f.away {
+		return nil, serviceerror.NewUnavailable("away")
 	}
 	if workflow != "DefinedWorkflow" || o.TaskQueue != "turnstone" {
 		return nil, fmt.Errorf("%v on %s", workflow, o.TaskQueue)
@@ -49,6 +54,9 @@ func (f *frontend) SignalWorkflow(_ context.Context, id, _, name string, arg any
 }
 
 func (f *frontend) DescribeWorkflowExecution(context.Context, string, string) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
+	if f.missing {
+		return nil, serviceerror.NewNotFound("")
+	}
 	status := enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING
 	if f.finished {
 		status = enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED
@@ -77,6 +85,15 @@ func (s *flowStore) Run(_ context.Context, tenant, id string) (agent.Run, error)
 	if !ok || tenant != gateway.AnyTenant && tenant != r.Tenant {
 		return agent.Run{}, agent.FieldErrorf(agent.CodeNotFound, "run_id", "there is no run")
 	}
+	return r, nil
+}
+
+func (s *flowStore) BeginRun(_ context.Context, r agent.Run) (agent.Run, error) {
+	if known, ok := s.runs[r.RunID]; ok {
+		return known, nil
+	}
+	r.StartedAt = time.Time{}
+	s.runs[r.RunID] = r
 	return r, nil
 }
 
@@ -118,7 +135,9 @@ func TestStartRun(t *testing.T) {
 	require.NoError(t, err)
 	require.NotEqual(t, first.RunID, other.RunID)
 
-	s.runs["mine"] = agent.Run{RunID: "mine", WorkflowID: "by hand", WorkflowKey: agent.WorkflowKey{Tenant: "acme", Owner: "ops", Tag: "main"}}
+	s.runs["mine"] = agent.Run{
+		RunID: "mine", WorkflowID: "by hand", WorkflowKey: agent.WorkflowKey{Tenant: "acme", Owner: "ops", Tag: "main"}, Status: agent.RunRunning,
+	}
 	s.runs["theirs"] = agent.Run{RunID: "theirs", WorkflowKey: agent.WorkflowKey{Tenant: "evil", Owner: "ops", Tag: "main"}}
 	ask.RunID = "mine"
 	joined, err := b.StartRun(t.Context(), ask, "")
@@ -135,6 +154,31 @@ func TestStartRun(t *testing.T) {
 	_, err = b.StartRun(t.Context(), ask, "")
 	requireFault(t, agent.CodeNotFound, "workflow_tag", err)
 	require.Len(t, f.started, 2)
+}
+
+// A run is known as soon as its caller has its id. One whose workflow could not be started has failed; one that was recorded by somebody who
+// died before starting it is started by whoever asks again.
+func TestRunIsRecordedFirst(t *testing.T) {
+	b, f, s := runner()
+	ask := agent.RunRequest{Tag: "main", RunID: "r1", Context: agent.InvocationContext{Tenant: "acme"}}
+	f.away, f.missing = true, true
+	_, err := b.StartRun(t.Context(), ask, "")
+	require.Equal(t, agent.CodeUnavailable, agent.CodeOf(err))
+	require.Equal(t, agent.RunFailed, s.runs["r1"].Status)
+
+	f.away = false
+	ask.RunID = "r2"
+	s.runs["r2"] = agent.Run{
+		RunID: "r2", WorkflowID: "workflow/acme/ops/main/r2", WorkflowKey: agent.WorkflowKey{Tenant: "acme", Owner: "ops", Tag: "main"}, Version: 4,
+		Status: agent.RunRunning, StartedAt: time.Now(),
+	}
+	got, err := b.Run(t.Context(), "acme", "r2")
+	require.NoError(t, err)
+	require.Equal(t, agent.RunRunning, got.Status, "its workflow may come")
+	receipt, err := b.StartRun(t.Context(), ask, "")
+	require.NoError(t, err)
+	require.True(t, receipt.Joined)
+	require.Equal(t, int64(4), f.started["workflow/acme/ops/main/r2"].Version)
 }
 
 func TestRunWhoseWorkflowIsGone(t *testing.T) {

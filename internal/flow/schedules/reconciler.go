@@ -40,8 +40,8 @@ func (k *Keeper) Run(ctx context.Context, every time.Duration) error {
 	}
 }
 
-// Reconcile makes all schedules be as the stored definitions say, and deletes those of definitions that are gone. It does what it can and
-// returns what it could not.
+// Reconcile makes all schedules be as the stored definitions say, and deletes those for our queue that no definition has. It does what it
+// can and returns what it could not.
 func (k *Keeper) Reconcile(ctx context.Context) error {
 	// What exists is listed first: a schedule that is made meanwhile is not taken for one too many.
 	existing, err := k.existing(ctx)
@@ -78,10 +78,25 @@ func (k *Keeper) Reconcile(ctx context.Context) error {
 	}
 	for _, id := range existing {
 		if !wanted[id] {
-			note(k.remove(ctx, id))
+			note(k.removeOurs(ctx, id))
 		}
 	}
 	return errors.Join(problems...)
+}
+
+// removeOurs deletes a schedule that no definition has, unless it is for another queue: other runtimes may keep theirs in the namespace.
+func (k *Keeper) removeOurs(ctx context.Context, id string) error {
+	found, err := k.Schedules.GetHandle(ctx, id).Describe(ctx)
+	if err != nil {
+		if isNotFound(err) {
+			return nil
+		}
+		return named(id, err)
+	}
+	if queueOf(&found.Schedule) != k.TaskQueue {
+		return nil
+	}
+	return k.remove(ctx, id)
 }
 
 // existing lists the schedules that start defined workflows.

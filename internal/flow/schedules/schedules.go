@@ -155,7 +155,7 @@ func (k *Keeper) ensure(ctx context.Context, w *agent.StoredWorkflow, s *agent.W
 	if err != nil {
 		return named(id, err)
 	}
-	if made(&found.Schedule) == hash {
+	if made(&found.Schedule) == hash && queueOf(&found.Schedule) == k.TaskQueue {
 		return nil
 	}
 	return named(id, handle.Update(ctx, client.ScheduleUpdateOptions{
@@ -214,6 +214,14 @@ func made(s *client.Schedule) string {
 		if converter.GetDefaultDataConverter().FromPayload(v, &hash) == nil {
 			return hash
 		}
+	}
+	return ""
+}
+
+// queueOf is where a schedule starts its runs, "" when it starts none.
+func queueOf(s *client.Schedule) string {
+	if action, ok := s.Action.(*client.ScheduleWorkflowAction); ok {
+		return action.TaskQueue
 	}
 	return ""
 }

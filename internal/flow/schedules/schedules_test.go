@@ -266,6 +266,17 @@ func TestAPersonsPauseStays(t *testing.T) {
 	require.True(t, s.all["schedule/acme/ann/main/daily"].State.Paused)
 }
 
+func TestSchedulesMoveToTheQueue(t *testing.T) {
+	k, s, d := keeper(t)
+	w := d.put(t, "main", daily())
+	require.NoError(t, k.Sync(t.Context(), w))
+	k.TaskQueue, s.changes = "moved", nil
+	require.NoError(t, k.Reconcile(t.Context()))
+	require.Equal(t, []string{"update schedule/acme/ann/main/daily"}, s.changes)
+	require.NoError(t, k.Reconcile(t.Context()))
+	require.Len(t, s.changes, 1, "once")
+}
+
 func TestSomebodyElseIsFaster(t *testing.T) {
 	k, s, d := keeper(t)
 	s.race = true
@@ -281,11 +292,12 @@ func TestReconcile(t *testing.T) {
 	for id, kind := range map[string]string{
 		"schedule/acme/ann/gone/daily": "", "schedule/acme/ann/ccc/old": "", "schedule/other": "SomethingElse", "nightly": "",
 	} {
-		s.all[id], s.types[id] = &client.Schedule{Action: &client.ScheduleWorkflowAction{}}, kind
+		s.all[id], s.types[id] = &client.Schedule{Action: &client.ScheduleWorkflowAction{TaskQueue: workflows.TaskQueue}}, kind
 	}
+	s.all["schedule/acme/ann/theirs/daily"] = &client.Schedule{Action: &client.ScheduleWorkflowAction{TaskQueue: "another-runtime"}}
 	require.NoError(t, k.Reconcile(t.Context()))
 	require.Equal(t, []string{
-		"nightly", "schedule/acme/ann/a/daily", "schedule/acme/ann/bb/daily", "schedule/other",
+		"nightly", "schedule/acme/ann/a/daily", "schedule/acme/ann/bb/daily", "schedule/acme/ann/theirs/daily", "schedule/other",
 	}, slices.Sorted(maps.Keys(s.all)), "what is not ours stays")
 	s.changes = nil
 	require.NoError(t, k.Reconcile(t.Context()))

@@ -63,7 +63,7 @@ func (t *remote) Call(ctx context.Context, inv agent.Invocation, call agent.Tool
 		}
 		result, err := t.send(ctx, s, inv, call)
 		release()
-		if lost = err; !errors.Is(err, errUnsent) || ctx.Err() != nil || s.alive() {
+		if lost = err; !errors.Is(err, errUnsent) || ctx.Err() != nil || s.alive() || s.refusal.Load() != nil {
 			return t.outcome(inv, result, err)
 		}
 	}

@@ -51,6 +51,7 @@ func TestServerDiedBefore(t *testing.T) {
 		require.NoError(t, err)
 		if result.Failure != nil { // the frame had gone into the pipe before the kernel noticed
 			require.Equal(t, agent.OutcomeUnknown, result.Failure.Type)
+			require.JSONEq(t, `{"sum":3}`, string(kit.call(t, scope, "sum", `{"a":1,"b":2}`).Output), "the next one finds it started again")
 		}
 	}
 }

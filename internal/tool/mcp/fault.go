@@ -38,6 +38,11 @@ func (s *session) fault(ctx context.Context, d *delivery, err error) *agent.Erro
 	if answer, ok := answered(err); ok {
 		return agent.Errorf(answerCode(answer), op, "answered error %d: %s", answer.Code, s.link.hidden.plain(answer.Message, maxReason))
 	}
+	if refusal, ok := refusalIn(err); ok {
+		refusal = &agent.Error{Code: refusal.Code, Op: op, Err: refusal}
+		s.refusal.Store(refusal)
+		return refusal
+	}
 	if gone(err) || !s.alive() {
 		return agent.Errorf(agent.CodeUnavailable, op, "the connection was lost")
 	}
@@ -48,6 +53,12 @@ func (s *session) fault(ctx context.Context, d *delivery, err error) *agent.Erro
 		return agent.Errorf(statusCode(status), op, "answered %d %s", status, http.StatusText(status))
 	}
 	return agent.Errorf(agent.CodeUnavailable, op, "it does not speak the protocol as it should, or the connection broke")
+}
+
+// refusalIn returns what the egress rules, or the auth profiles, say of a request that they refuse. Another session has the same said of it.
+func refusalIn(err error) (*agent.Error, bool) {
+	own, ok := errors.AsType[*agent.Error](err)
+	return own, ok && (own.Code == agent.CodeDenied || own.Code == agent.CodeInvalid)
 }
 
 // gone reports whether a session is over: the server has ended, has forgotten it, or does not read any more.

@@ -35,6 +35,9 @@ type carrier struct {
 	profiles []agent.PlanAuth
 	hidden   *secrets
 
+	reached atomic.Bool                 // the server has answered something
+	refusal atomic.Pointer[agent.Error] // of the first request, by the egress rules: it stands for those that follow
+
 	life  context.Context // ends with the session: what is under way is cut off
 	deaf  atomic.Bool     // no stream of notifications: they may be missed
 	cut   context.CancelFunc
@@ -58,8 +61,11 @@ func (c *carrier) transport(endpoint string) sdk.Transport {
 	}
 }
 
-// RoundTrip sends one request of the session.
+// RoundTrip sends one request of the session. Where the first may not go, none may: the SDK tries another version of the protocol after any error.
 func (c *carrier) RoundTrip(req *http.Request) (*http.Response, error) {
+	if refusal := c.refusal.Load(); refusal != nil {
+		return nil, refusal
+	}
 	d := deliveryOf(req.Context())
 	ctx, cancel := context.WithCancelCause(d.traced(req.Context()))
 	release := context.AfterFunc(c.life, func() { cancel(context.Canceled) })
@@ -82,8 +88,10 @@ func (c *carrier) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	if err != nil {
 		done()
+		c.refused(err)
 		return nil, err
 	}
+	c.reached.Store(true)
 	d.status.Store(int32(resp.StatusCode)) //nolint:gosec // three digits
 	media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	if req.Method == http.MethodGet && (resp.StatusCode != http.StatusOK || media != eventStream) {
@@ -95,6 +103,13 @@ func (c *carrier) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	resp.Body = body
 	return resp, nil
+}
+
+// refused remembers what the egress rules say of a server that was not reached yet.
+func (c *carrier) refused(err error) {
+	if refusal, ok := refusalIn(err); ok && !c.reached.Load() {
+		c.refusal.Store(refusal)
+	}
 }
 
 // authorise adds credentials, and remembers which.

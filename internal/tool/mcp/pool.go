@@ -211,6 +211,9 @@ func (s *slot) settle(times *patience) {
 		s.failures, s.retryAt = 0, time.Time{}
 	} else {
 		s.err = agent.Errorf(agent.CodeUnavailable, "open MCP session", "the last session ended before it had answered anything")
+		if refusal := s.session.refusal.Load(); refusal != nil {
+			s.err = refusal
+		}
 		s.failed(times)
 	}
 	s.session = nil

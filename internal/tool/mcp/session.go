@@ -55,9 +55,10 @@ type session struct {
 	end   context.CancelFunc
 	ended chan struct{} // closed when nothing of it is left
 
-	retired atomic.Bool  // nothing new is begun in it
-	proven  atomic.Bool  // it has answered something: losing it is no fault of the way it was opened
-	changes atomic.Int64 // how often the server said that its tools changed
+	retired atomic.Bool                 // nothing new is begun in it
+	proven  atomic.Bool                 // it has answered something: losing it is no fault of the way it was opened
+	refusal atomic.Pointer[agent.Error] // of a request of it
+	changes atomic.Int64                // how often the server said that its tools changed
 	turn    chan struct{}
 	tools   *toolList // guarded by turn
 

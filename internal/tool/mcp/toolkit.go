@@ -150,7 +150,7 @@ func (k *Toolkit) List(ctx context.Context, scope agent.ToolScope) ([]agent.List
 		if err == nil {
 			return listed(b, tools)
 		}
-		if s.alive() {
+		if s.alive() || s.refusal.Load() != nil {
 			break
 		}
 	}

@@ -18,6 +18,9 @@ import (
 	"github.com/turnstone-run/turnstone/internal/openapi"
 )
 
+// maxEncoding bounds what is quoted of the name of an encoding, in bytes.
+const maxEncoding = 60
+
 // exchange is one request and the answer to it.
 type exchange struct {
 	cfg      Config
@@ -128,11 +131,27 @@ func (c *exchange) do(ctx context.Context) (agent.ToolResult, error) {
 		c.warn("the answer could not be read to its end, or is too long: it is cut off")
 		body = body[:min(int64(len(body)), c.most)]
 	}
+	if encoding := encodingOf(resp); encoding != "" { // what net/http decodes it says nothing of
+		if c.op.Safe() && resp.StatusCode >= 200 && resp.StatusCode < 300 {
+			return failed(agent.Invalid("", "%s: the answer is encoded as %q, which is not read", c.title, encoding))
+		}
+		c.warn(fmt.Sprintf("the answer is encoded as %q and not shown", encoding))
+		body = nil
+	}
 	body = c.scrub(body)
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
 		return c.refused(resp, body)
 	}
 	return c.answer(resp, body)
+}
+
+// encodingOf is how a body that was not decoded is encoded, "" when it is as it is.
+func encodingOf(resp *http.Response) string {
+	encoding := strings.ToLower(strings.TrimSpace(strings.Join(resp.Header.Values("Content-Encoding"), ", ")))
+	if encoding == "identity" {
+		return ""
+	}
+	return clip(strings.ToValidUTF8(encoding, "�"), maxEncoding)
 }
 
 // lost is what becomes of a request whose answer did not come.

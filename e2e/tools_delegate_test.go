@@ -1,0 +1,29 @@
+package e2e_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// TestContainerWithoutACluster: where no cluster is configured, a container is a failed call that says so, and the turn goes on.
+func TestContainerWithoutACluster(t *testing.T) {
+	t.Parallel()
+	provider := newScript(t,
+		calls("delegate_to_agent", `{"agent_type":"custom_container","container_image":"registry.example.com/agents/ocr:2.1","inputs":{"page":1}}`),
+		says("there is nowhere to run it"))
+	s := start(t)
+	s.worksFor(provider, "[]\ndelegates: [analyst]")
+	receipt, err := s.client.Start(t.Context(), agent.TurnRequest{Agent: "clerk", Message: "read the page", SessionID: "containers"})
+	require.NoError(t, err)
+	s.approve(receipt.TurnID)
+	out, events := s.sound("", receipt)
+	require.Equal(t, agent.TurnCompleted, out.Status, "%+v", out.Error)
+	require.Len(t, out.ToolCalls, 1)
+	require.Equal(t, agent.ResultError, out.ToolCalls[0].Status)
+	require.Contains(t, toolOutput(events), "unavailable")
+	require.Contains(t, toolOutput(events), "cluster")
+	require.Contains(t, provider.requests()[1].body, "cluster", "the model is told why")
+}

@@ -1,0 +1,117 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/egress"
+	"github.com/turnstone-run/turnstone/internal/egress/egresstest"
+	"github.com/turnstone-run/turnstone/internal/tool"
+)
+
+// greeting is all that a server says to a client that opens a session and asks for its tools, at once.
+const greeting = `data: {"jsonrpc":"2.0","id":1,"result":{"supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"serverInfo":{"name":"e","version":"1"}}}
+
+data: {"jsonrpc":"2.0","id":2,"result":{"tools":[{"name":"t","inputSchema":{"type":"object"}}]}}
+
+`
+
+// streams is the client of the configuration: the answers of a session may be as long as it, in time and in size.
+func streams() egress.Config { return egress.Config{Timeout: -1, MaxBytes: 1 << 30} }
+
+// counted counts what is asked.
+type counted struct {
+	tool.HTTP
+
+	n atomic.Int32
+}
+
+func (c *counted) Do(req *http.Request) (*http.Response, error) {
+	c.n.Add(1)
+	return c.HTTP.Do(req)
+}
+
+// Whatever address a binding has for a server, nothing private is reached, and no session takes longer to open than it may.
+func TestAttackedServer(t *testing.T) {
+	egresstest.Exercise(t, egresstest.Harness{
+		Good: greeting, GoodType: eventStream, Config: streams(),
+		Fetch: func(ctx context.Context, c *egress.Client, url string) error {
+			web := &counted{HTTP: c}
+			kit := newKit(t, Config{HTTP: web})
+			kit.pool.times.dial = 2 * time.Second
+			_, err := kit.List(ctx, scopeOf(map[string]any{"url": url}))
+			require.NoError(t, kit.Close())
+			if err == nil {
+				return nil
+			}
+			quiet(t, err.Error())
+			for _, entry := range kit.logs.All() {
+				quiet(t, fmt.Sprint(entry.Message, entry.ContextMap()))
+			}
+			if code := agent.CodeOf(err); (code == agent.CodeDenied || code == agent.CodeInvalid) && !strings.Contains(url, "rebind.") {
+				require.LessOrEqual(t, web.n.Load(), int32(1), "a refusal is not tried again")
+			}
+			return err
+		},
+	})
+}
+
+// quiet holds a text to say nothing of a URL but its host.
+func quiet(t *testing.T, text string) {
+	t.Helper()
+	for _, hidden := range []string{"quiet", "meta-data", "_GET%20", "/etc", "/redirect/"} {
+		require.NotContains(t, text, hidden)
+	}
+}
+
+// A server that was good while its session was opened may answer a call with anything: each ends, and is called what it may have been.
+func TestAttackedCall(t *testing.T) {
+	internet := egresstest.NewWorld(t, greeting, eventStream)
+	var attacks []egresstest.Attack
+	for _, a := range internet.Attacks() {
+		if strings.HasPrefix(a.Name, "redirect/") || a.Costly {
+			attacks = append(attacks, a)
+		}
+	}
+	require.Greater(t, len(attacks), 30)
+	for _, a := range attacks {
+		t.Run(a.Name, func(t *testing.T) {
+			t.Parallel()
+			g, at := gated(t, &world{})
+			cfg := streams()
+			cfg.AllowPrivate = []string{strings.TrimSuffix(strings.TrimPrefix(at, "http://"), "/mcp")}
+			kit := newKit(t, Config{HTTP: internet.Client(t, cfg, time.Second)})
+			scope := scopeOf(map[string]any{"url": at, "timeout_sec": 2})
+			echo := kit.find(t, scope, "echo")
+			var asked atomic.Int32
+			away := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				asked.Add(1)
+				http.Redirect(w, r, a.URL, http.StatusTemporaryRedirect)
+			})
+			g.answer.Store(&away)
+			began := time.Now()
+			result, err := echo.Call(t.Context(), invocationOf(scope), agent.ToolCall{ID: "c", Name: "echo", Args: json.RawMessage(`{"text":"quiet"}`)})
+			require.Less(t, time.Since(began), 20*time.Second)
+			require.NoError(t, err)
+			require.NotNil(t, result.Failure)
+			require.Equal(t, agent.OutcomeUnknown, result.Failure.Type, "the first server may have done it: %+v", result.Failure)
+			require.EqualValues(t, 1, asked.Load(), "nothing is tried again")
+			quiet(t, string(result.Output))
+			if !a.Costly {
+				require.Regexp(t, `not a public address|scheme|user information|no valid name|not a valid URL`, result.Failure.Message)
+			}
+			g.answer.Store(nil)
+			require.JSONEq(t, `"again"`, string(kit.call(t, scope, "echo", `{"text":"again"}`).Output), "the next call goes through")
+			require.Zero(t, internet.Reached())
+		})
+	}
+}

@@ -1,0 +1,142 @@
+package openapi
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/egress"
+	"github.com/turnstone-run/turnstone/internal/egress/egresstest"
+	"github.com/turnstone-run/turnstone/internal/tool"
+	"github.com/turnstone-run/turnstone/internal/tool/tooltest"
+)
+
+// attacked is a document whose operations take something that no error may repeat.
+const attacked = `{"openapi":"3.1.0","info":{"title":"t","version":"1"},"paths":{"/quiet-path":{
+"get":{"operationId":"get","parameters":[{"$ref":"#/components/parameters/key"}],"responses":{}},
+"post":{"operationId":"post","parameters":[{"$ref":"#/components/parameters/key"}],"requestBody":{"content":{"application/json":{}}},"responses":{}}}},
+"components":{"parameters":{"key":{"name":"key","in":"query","schema":{"type":"string"}}}}}`
+
+const (
+	quietQuery = "quiet-query"
+	quietBody  = "quiet-body"
+)
+
+// trip is one call, and the requests that it made.
+type trip struct {
+	web   tool.HTTP
+	asked atomic.Int64
+}
+
+func (p *trip) Do(req *http.Request) (*http.Response, error) {
+	p.asked.Add(1)
+	return p.web.Do(req)
+}
+
+// attack calls an operation; most is how many requests a refusal may take.
+func attack(t *testing.T, ctx context.Context, web tool.HTTP, target, document, operation string, parameters any, most int64) error { //nolint:revive // t first
+	t.Helper()
+	params := map[string]any{"key": quietQuery}
+	if operation == "post" {
+		params["body"] = map[string]any{"a": quietBody}
+	}
+	args, err := json.Marshal(map[string]any{"openapi_url": document, "operation_id": operation, "params": params})
+	require.NoError(t, err)
+	inv := invocation()
+	if parameters != nil {
+		inv.Parameters, err = json.Marshal(parameters)
+		require.NoError(t, err)
+	}
+	way := &trip{web: web}
+	res, err := New(Config{HTTP: way}).Tools()[0].Call(ctx, inv, agent.ToolCall{ID: "c", Name: ToolName, Args: args})
+	require.NoError(t, err)
+	tooltest.CheckResult(t, res)
+	require.Less(t, len(res.Output), 512<<10)
+	if res.Failure == nil {
+		if !strings.HasSuffix(target, "/good") { // a POST that was answered took effect, whatever became of the answer
+			require.Equal(t, "post", operation)
+			require.Contains(t, string(res.Output), `"warnings":[`)
+		}
+		return nil
+	}
+	said := res.Failure.Message + string(res.Output)
+	// A document that is wrong may be quoted; what is asked for, and where that leads, may not.
+	for _, hidden := range []string{"quiet-path", quietQuery, quietBody, "meta-data", "/redirect/"} {
+		require.NotContains(t, said, hidden)
+	}
+	failure := *res.Failure
+	if failure.Type == agent.OutcomeUnknown { // of a POST that a server has had: what became of it is another question than what was refused
+		failure.Type = string(agent.CodeUnavailable)
+		if strings.Contains(target, "/redirect/") {
+			require.Contains(t, failure.Message, "was not repeated")
+			failure.Type = string(agent.CodeDenied)
+		}
+	}
+	if code := agent.Code(failure.Type); code == agent.CodeDenied || code == agent.CodeInvalid {
+		require.LessOrEqual(t, way.asked.Load(), most, "a refusal is not tried again")
+		require.False(t, failure.Retryable)
+	}
+	return failure.AsError()
+}
+
+// The address of a document is the model's.
+func TestAttackedDocument(t *testing.T) {
+	t.Parallel()
+	egresstest.Exercise(t, egresstest.Harness{Good: attacked, GoodType: "application/json", Fetch: func(ctx context.Context, c *egress.Client, url string) error {
+		return attack(t, ctx, c, url, url, "get", nil, 2)
+	}})
+}
+
+// The address of a server is the document's.
+func TestAttackedServer(t *testing.T) {
+	t.Parallel()
+	for _, operation := range []string{"get", "post"} {
+		t.Run(operation, func(t *testing.T) {
+			t.Parallel()
+			egresstest.Exercise(t, egresstest.Harness{IgnoresBody: operation == "post", Fetch: func(ctx context.Context, c *egress.Client, url string) error {
+				var document map[string]any
+				require.NoError(t, json.Unmarshal([]byte(attacked), &document))
+				document["servers"] = []any{map[string]any{"url": url}}
+				parameters := map[string]any{"documents": map[string]any{"x": map[string]any{"document": document}}}
+				return attack(t, ctx, c, url, "catalog:x", operation, parameters, 1)
+			}})
+		})
+	}
+}
+
+// The addresses of other files are the document's, too.
+func TestAttackedReference(t *testing.T) {
+	t.Parallel()
+	egresstest.Exercise(t, egresstest.Harness{Good: attacked, GoodType: "application/json", Fetch: func(ctx context.Context, c *egress.Client, at string) error {
+		document := "https://documents.example/openapi"
+		if u, err := url.Parse(at); err == nil && u.Host != "" && (u.Scheme == "http" || u.Scheme == "https") {
+			document = u.Scheme + "://" + u.Host + "/openapi"
+		}
+		ref, err := json.Marshal(at + "#/components/parameters/key")
+		require.NoError(t, err)
+		text := strings.ReplaceAll(attacked, `"#/components/parameters/key"`, string(ref))
+		return attack(t, ctx, &given{text: text, then: c}, at, document, "get", nil, 3)
+	}})
+}
+
+// given answers the first request with a document; what comes then goes its way.
+type given struct {
+	text string
+	then tool.HTTP
+	done atomic.Bool
+}
+
+func (g *given) Do(req *http.Request) (*http.Response, error) {
+	if g.done.Swap(true) {
+		return g.then.Do(req)
+	}
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(g.text)), Request: req}, nil
+}
