@@ -56,6 +56,8 @@ type SessionExport struct {
 	Turns     []ExportTurn    `json:"turns"`
 	Approvals []Approval      `json:"approvals"`
 	Notes     []SessionNote   `json:"notes"` // what middleware keeps: summaries
+
+	References []Reference `json:"references"` // the sources that tools have found
 }
 
 // ExportMessage is a message of a transcript.

@@ -52,6 +52,25 @@ type ModelVerdict struct {
 	Unstructured string        `json:"unstructured,omitempty"` // the reply misses the output schema: the first words of why
 }
 
+// MarshalJSON leaves out of the usage what is zero: each model call of a turn is in its history.
+func (v ModelVerdict) MarshalJSON() ([]byte, error) {
+	type plain ModelVerdict
+	return json.Marshal(struct {
+		plain
+
+		Usage spent `json:"usage"`
+	}{plain(v), spent(v.Usage)})
+}
+
+// spent is a [Usage] in few bytes.
+type spent struct {
+	InputTokens     int64   `json:"input_tokens,omitzero"`
+	OutputTokens    int64   `json:"output_tokens,omitzero"`
+	CachedTokens    int64   `json:"cached_tokens,omitzero"`
+	ReasoningTokens int64   `json:"reasoning_tokens,omitzero"`
+	CostUSD         float64 `json:"cost_usd,omitzero"`
+}
+
 // CallVerdict is one tool call as the core sees it.
 type CallVerdict struct {
 	ID      CallID `json:"id"`

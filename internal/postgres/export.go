@@ -30,6 +30,7 @@ WHERE t.tenant = $1 AND t.session_id = $2 ORDER BY t.seq`
 	exportApprovals = approvalColumns + ` WHERE t.tenant = $1 AND t.session_id = $2 ORDER BY a.created_at, a.turn_id, a.approval_id`
 	exportNotes     = `
 SELECT name, body, updated_at FROM session_notes WHERE tenant = $1 AND session_id = $2 ORDER BY name`
+	exportReferences = referenceColumns + `ORDER BY number`
 )
 
 // ExportSession returns everything that is kept of a session, as of one moment and in one round trip. A session that the tenant does not
@@ -59,6 +60,7 @@ func (s *Store) ExportSession(ctx context.Context, tenant string, id agent.Sessi
 		queueExport(b, exportTurns, tenant, id, &e.Turns, scanExportTurn)
 		queueExport(b, exportApprovals, tenant, id, &e.Approvals, scanApproval)
 		queueExport(b, exportNotes, tenant, id, &e.Notes, scanExportNote)
+		queueExport(b, exportReferences, tenant, id, &e.References, scanReference)
 	})
 	if err != nil {
 		return agent.SessionExport{}, mapError("export session", err)

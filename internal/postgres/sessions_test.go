@@ -104,7 +104,13 @@ func TestExportSession(t *testing.T) {
 	body, err := json.Marshal(e)
 	require.NoError(t, err)
 	require.Contains(t, string(body), `"messages":[]`)
-	require.Contains(t, string(body), `"approvals":[],"notes":[]`)
+	require.Contains(t, string(body), `"approvals":[],"notes":[],"references":[]`)
+
+	kept, err := b.AddReferences(t.Context(), tenant, "empty", []agent.Reference{{Key: "doi:10.1/x", Aliases: []string{"pmid:1"}, Source: "pubmed", Item: json.RawMessage(`{"title":"X"}`)}})
+	require.NoError(t, err)
+	e, err = b.ExportSession(t.Context(), tenant, "empty")
+	require.NoError(t, err)
+	require.Equal(t, kept, e.References)
 }
 
 func TestDeleteSession(t *testing.T) {

@@ -83,11 +83,11 @@ func (c *exchange) authorise(ctx context.Context, profile string) error {
 	return nil
 }
 
-// body gives the request its body. That of a request that may not be repeated cannot be read again, so that nothing sends it a second time: not
-// to a new connection, and not after a redirect to wherever a server says.
+// body gives the request its body. That of a request that may not be repeated cannot be read again, not even when it is empty, so that nothing
+// sends it a second time: not to a new connection, whatever headers the document has for it, and not after a redirect to wherever a server says.
 func (c *exchange) body(req *http.Request) {
 	content := c.made.Body
-	if len(content) == 0 {
+	if len(content) == 0 && c.op.Repeatable() {
 		return
 	}
 	req.Body, req.ContentLength = io.NopCloser(bytes.NewReader(content)), int64(len(content))

@@ -143,9 +143,9 @@ func (s *httpRequest) run(ctx context.Context, r *run, _ []row) ([]row, error) {
 	req.Header.Set("Accept", "application/json, application/x-ndjson;q=0.9, text/csv;q=0.8")
 	if s.method == http.MethodPost {
 		req.Header.Set("Content-Type", "application/json")
-		if key := r.nextKey(); key != "" {
-			req.GetBody = nil // net/http sends a request with this header again by itself, where it can
-			req.Header.Set("Idempotency-Key", key)
+		if r.inv.IdempotencyKey != "" {
+			// net/http sends a request with this header again by itself, where it can
+			req.Header.Set("Idempotency-Key", r.inv.IdempotencyKey)
 		}
 	}
 	if r.cfg.Auth != nil && len(r.inv.Auth) > 0 {

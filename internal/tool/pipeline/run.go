@@ -26,8 +26,6 @@ type run struct {
 	rows []row
 	done []stepReport
 
-	posts int // requests of this run that a server must not take for one another
-
 	// keepDocument tells a source that the next step wants the document as it was sent, which it leaves in document.
 	keepDocument bool
 	document     json.RawMessage
@@ -71,15 +69,6 @@ func (r *run) all(ctx context.Context, p *program) error {
 		r.inv.Report(s.name() + ": " + count(len(rows)))
 	}
 	return nil
-}
-
-// nextKey is the idempotency key of the next POST: the call's for the first, one of its own for each that follows. A repeated attempt makes the same.
-func (r *run) nextKey() string {
-	r.posts++
-	if r.inv.IdempotencyKey == "" || r.posts == 1 {
-		return r.inv.IdempotencyKey
-	}
-	return fmt.Sprintf("%s#%d", r.inv.IdempotencyKey, r.posts)
 }
 
 // wantsDocument reports whether step i reads whole documents.

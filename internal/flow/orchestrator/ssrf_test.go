@@ -1,0 +1,68 @@
+package orchestrator
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/egress"
+	"github.com/turnstone-run/turnstone/internal/egress/egresstest"
+	"github.com/turnstone-run/turnstone/internal/tool"
+)
+
+// counted counts what is asked.
+type counted struct {
+	tool.HTTP
+
+	n atomic.Int32
+}
+
+func (c *counted) Do(req *http.Request) (*http.Response, error) {
+	c.n.Add(1)
+	return c.HTTP.Do(req)
+}
+
+// The address is the operator's, what the orchestrator answers is its own: a redirect leads nowhere private, and what is refused is not asked again.
+func TestAttacks(t *testing.T) {
+	t.Parallel()
+	for name, call := range map[string]func(ctx context.Context, c *Client) error{
+		"patch": func(ctx context.Context, c *Client) error { _, err := c.PatchWorkflow(ctx, ask()); return err },
+		"list":  func(ctx context.Context, c *Client) error { _, err := c.ListWorkflows(ctx, agent.WorkflowQuery{}); return err },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			egresstest.Exercise(t, egresstest.Harness{
+				Good: done, GoodType: "application/json",
+				Fetch: func(ctx context.Context, out *egress.Client, url string) error {
+					web := &counted{HTTP: out}
+					c, err := New(Config{API: url, HTTP: web, Attempts: 2, Timeout: 5 * time.Second})
+					if err != nil {
+						return err
+					}
+					c.pauses = func() backoff.BackOff { return &backoff.ZeroBackOff{} }
+					err = call(ctx, c)
+					if err == nil {
+						return nil
+					}
+					for _, hidden := range []string{"meta-data", "_GET%20", "/etc", "/redirect/", "/workflows", "key-1", "less", "bob"} {
+						require.NotContains(t, err.Error(), hidden)
+					}
+					if agent.CodeOf(err) == agent.CodeInternal && strings.Contains(err.Error(), "is not what was expected") {
+						return agent.Invalid("", "%w", err) // an orchestrator that does not speak our language is no fault of the caller's
+					}
+					if code := agent.CodeOf(err); code == agent.CodeDenied || code == agent.CodeInvalid {
+						require.EqualValues(t, 1, web.n.Load(), "a refusal is not tried again")
+					}
+					return err
+				},
+			})
+		})
+	}
+}

@@ -1,0 +1,60 @@
+package openapi
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// keyed is a document whose operations take a header by which net/http, too, knows a request that it may send again.
+var keyed = strings.ReplaceAll(methods, `"operationId"`, `"parameters":[{"name":"X-Idempotency-Key","in":"header","schema":{"type":"string"}}],"operationId"`) //nolint:gochecknoglobals,lll // made of a constant
+
+// A server tells a repeated attempt from another call.
+func TestIdempotencyKeys(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, methods, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
+	a := kitFor(t, Config{}, s)
+	for _, id := range []string{"post", "patch"} {
+		before := len(s.calls())
+		for _, key := range []string{"turn/1/a", "turn/1/a", "turn/1/b", ""} {
+			inv := invocation()
+			inv.IdempotencyKey = key
+			res, _ := call(t, a, inv, `{"openapi_url":"`+s.URL+`/openapi","operation_id":"`+id+`","params":{}}`)
+			require.Nil(t, res.Failure)
+		}
+		var keys []string
+		for _, c := range s.calls()[before:] {
+			keys = append(keys, c.header.Get("Idempotency-Key"))
+		}
+		require.Equal(t, []string{"turn/1/a", "turn/1/a", "turn/1/b", ""}, keys, id)
+	}
+}
+
+// A POST is sent once: net/http does not repeat it when a connection of before is lost, and no redirect takes it on, with a body or without.
+func TestSentOnce(t *testing.T) {
+	t.Parallel()
+	for _, params := range []string{`{}`, `{"X-Idempotency-Key":"k"}`, `{"body":{"a":1}}`, `{"body":{"a":1},"X-Idempotency-Key":"k"}`} {
+		for _, id := range []string{"post", "patch"} {
+			if id == "post" && strings.Contains(params, "body") {
+				continue
+			}
+			s := newSite(t, keyed, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
+			a := kitFor(t, Config{}, s)
+			args := `{"openapi_url":"` + s.URL + `/openapi","operation_id":"` + id + `","params":` + params + `}`
+			res, _ := call(t, a, invocation(), args) // leaves a connection
+			require.Nil(t, res.Failure)
+			s.serve(breaking)
+			res, _ = call(t, a, invocation(), args)
+			require.Equal(t, agent.OutcomeUnknown, res.Failure.Type)
+			require.Len(t, s.calls(), 2, "%s %s", id, params)
+			s.serve(func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect) })
+			res, _ = call(t, a, invocation(), args)
+			require.Contains(t, res.Failure.Message, "redirects the request, which is not followed")
+			require.Len(t, s.calls(), 3, "%s %s", id, params)
+		}
+	}
+}
