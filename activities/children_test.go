@@ -1,6 +1,7 @@
 package activities_test
 
 import (
+	"context"
 	"encoding/json"
 	"testing"
 
@@ -15,7 +16,7 @@ import (
 // bosses makes the harness's agent one that may ask itself for help, which a catalog would not allow and suits a test.
 func bosses(t *testing.T, change ...func(*activities.Config)) *harness {
 	t.Helper()
-	kits, err := tool.NewRegistry(delegate.New())
+	kits, err := tool.NewRegistry(delegate.With(delegate.Config{Containers: noContainers{}}))
 	require.NoError(t, err)
 	h := newHarness(t, append(change, func(c *activities.Config) { c.Tools = kits })...)
 	p := h.catalog.plan
@@ -23,6 +24,13 @@ func bosses(t *testing.T, change ...func(*activities.Config)) *harness {
 	p.Tools = []agent.PlanTool{{Spec: delegate.New().Tools()[0].Spec(), Toolkit: "delegate"}}
 	h.catalog.put(p)
 	return h
+}
+
+// noContainers is a cluster that nothing is run on.
+type noContainers struct{}
+
+func (noContainers) Run(context.Context, agent.Container) (agent.ContainerResult, error) {
+	return agent.ContainerResult{}, agent.Errorf(agent.CodeUnavailable, "run container", "away")
 }
 
 // delegates begins a turn that asks for help, and returns the verdict on its call.

@@ -53,7 +53,12 @@ func (a *Activities) turnTools(ctx context.Context, plan *agent.Plan, f *facts, 
 	if len(found.Tools) == 0 && len(found.Missing) == 0 {
 		return found, nil
 	}
-	return a.Store.SaveTurnTools(ctx, f.TurnID, found)
+	kept, err := a.Store.SaveTurnTools(ctx, f.TurnID, found)
+	if err != nil || len(kept.Missing) == 0 {
+		return kept, err
+	}
+	note := agent.Event{Type: agent.EventStatus, Status: agent.StatusRunning, Reason: missingTools(&kept)}
+	return kept, a.emit(ctx, f.TurnRef, "tools", note)
 }
 
 // listSources asks all sources at once. One that cannot answer is missing from the turn; a tool whose name is taken is left out.

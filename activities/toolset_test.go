@@ -100,6 +100,13 @@ func TestSourceIsAway(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, verdict.Failed, "it is not granted")
 	h.step(2)
+	var told []string
+	for _, e := range h.events("t1") {
+		if e.Type == agent.EventStatus && e.Reason != "" {
+			told = append(told, e.Reason)
+		}
+	}
+	require.Equal(t, []string{"The tools of elsewhere cannot be reached at present."}, told, "viewers are told once")
 	for _, req := range h.model.seen {
 		require.Equal(t, []string{"lookup"}, offeredNames(req))
 		require.Contains(t, agent.Normalize(req.Messages[0].Blocks), "The tools of elsewhere cannot be reached at present.")

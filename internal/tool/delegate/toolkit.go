@@ -72,10 +72,10 @@ func (delegate) Spec() agent.ToolSpec {
 }
 
 // EffectFree is true for the turn of another agent: asking for it changes nothing, and what its tools do passes that turn's own gates.
-// A container may do anything.
-func (delegate) EffectFree(args json.RawMessage) bool {
+// A container may do anything, where there is a cluster to run it on: without one nobody is asked about what cannot be.
+func (d delegate) EffectFree(args json.RawMessage) bool {
 	in, err := parse(args)
-	return err != nil || in.agentType == langchainAgent
+	return err != nil || in.agentType == langchainAgent || d.cfg.Containers == nil
 }
 
 // maxName is what a summary shows of a name, in bytes.
