@@ -2,6 +2,7 @@
 package screen
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -226,8 +227,39 @@ func (s *Screen) approval(a *agent.Approval) {
 	if a == nil {
 		return
 	}
-	s.Note("? %s wants to run: %s", a.ToolName, OneLine(string(a.Args), 400))
+	s.Note("? %s wants to run: %s", a.ToolName, decidable(a.Args))
 	s.Note("  starter decide %s %s approve", a.TurnID, a.ApprovalID)
+}
+
+// The longest arguments that are shown on one line, and that are shown at all, in characters.
+const (
+	shortArgs = 400
+	longArgs  = 16_000
+)
+
+// decidable are arguments in full, as far as that can be: who decides has to see what it is about.
+func decidable(args json.RawMessage) string {
+	var v any
+	decoder := json.NewDecoder(bytes.NewReader(args))
+	decoder.UseNumber()
+	if decoder.Decode(&v) != nil {
+		return OneLine(string(args), longArgs)
+	}
+	var plain bytes.Buffer
+	encoder := json.NewEncoder(&plain)
+	encoder.SetEscapeHTML(false)
+	_ = encoder.Encode(v) // it was JSON
+	if text := OneLine(plain.String(), longArgs); len(text) <= shortArgs {
+		return text
+	}
+	plain.Reset()
+	encoder.SetIndent("  ", "  ")
+	_ = encoder.Encode(v) // as above
+	text := []rune(strings.TrimSpace(plain.String()))
+	if more := len(text) - longArgs; more > 0 {
+		return string(text[:longArgs]) + fmt.Sprintf("… and %d more characters", more)
+	}
+	return string(text)
 }
 
 func (s *Screen) status(e *agent.Event) {
@@ -239,6 +271,9 @@ func (s *Screen) status(e *agent.Event) {
 	case agent.StatusCompleted, agent.StatusFailed, agent.StatusCancelled:
 		s.end(e)
 	case agent.StatusRunning:
+		if e.Reason != "" {
+			s.Note("… %s", e.Reason)
+		}
 	}
 }
 
