@@ -22,7 +22,7 @@ func (h *house) exampleWorkflow(ctx context.Context) error {
 		return err
 	}
 	if _, err := api.Workflow(ctx, agent.WorkflowKey{Tag: exampleTag}, 0); agent.CodeOf(err) != agent.CodeNotFound {
-		return nil //nolint:nilerr // there is one, or several: they are the user's
+		return nil // there is one, or several: they are the user's
 	}
 	step := map[string]any{
 		"step": "http_request", "url": h.stack.Flights.URL() + "/flights", "params": map[string]string{"origin": "NYC", "dest": "LAX"},

@@ -67,7 +67,7 @@ func (l lines) serve(ctx context.Context, listener net.Listener, in agent.Inbox)
 		conn, err := listener.Accept()
 		switch {
 		case ctx.Err() != nil:
-			return nil //nolint:nilerr // it was closed because we are to stop
+			return nil // it was closed because we are to stop
 		case err != nil:
 			return fmt.Errorf("accept: %w", err)
 		}

@@ -91,7 +91,7 @@ func TestLines(t *testing.T) {
 	require.NotEqual(t, box.sent[0].Request.SessionID, box.sent[5].Request.SessionID)
 	require.NotEqual(t, box.sent[0].Request.IdempotencyKey, box.sent[1].Request.IdempotencyKey)
 	request := box.sent[0].Request
-	require.NoError(t, request.Validate(1 << 20))
+	require.NoError(t, request.Validate(1<<20))
 
 	stop()
 	require.NoError(t, <-done, "an end that was asked for is no error")

@@ -121,7 +121,9 @@ func (w *world) Granted(_ context.Context, _ string, t *agent.PlanTool) (agent.T
 	return tool{w, t.Spec.Name}, nil
 }
 
-func (*world) List(context.Context, string, *agent.PlanSource) ([]agent.ListedTool, error) { return nil, nil }
+func (*world) List(context.Context, string, *agent.PlanSource) ([]agent.ListedTool, error) {
+	return nil, nil
+}
 
 func (*world) Search(context.Context, agent.KnowledgeQuery) ([]agent.Passage, error) { return nil, nil }
 
