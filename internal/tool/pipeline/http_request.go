@@ -144,7 +144,7 @@ func (s *httpRequest) run(ctx context.Context, r *run, _ []row) ([]row, error) {
 	if s.method == http.MethodPost {
 		req.Header.Set("Content-Type", "application/json")
 		if r.inv.IdempotencyKey != "" {
-			// net/http sends a request with this header again by itself, where it can
+			req.GetBody = nil // net/http sends a request with this header again by itself, where it can
 			req.Header.Set("Idempotency-Key", r.inv.IdempotencyKey)
 		}
 	}
