@@ -47,7 +47,7 @@ func (s *Service) openLibrary(background context.Context, store *postgres.Store)
 func (s *Service) flowActivities(store *postgres.Store, turns *activities.Activities, watch *cluster.AttributeWatch) (*flows.Activities, error) {
 	cfg := flows.Config{
 		Store: store, Turns: nodeTurns{turns}, Rows: nodeRows{s.rows(store), s.blobs}, Logger: s.logger.Named("workflows"), SearchAttributes: watch.Known,
-		Webhooks: &notify.Webhooks{HTTP: s.parts.HTTP, Auth: s.parts.Auth, Profiles: s.parts.Registry},
+		Webhooks: &notify.Webhooks{HTTP: s.parts.Patient, Auth: s.parts.Auth, Profiles: s.parts.Registry},
 	}
 	if execute, err := s.parts.Tools.Tool(pipeline.ToolkitName, pipeline.ToolName); err == nil {
 		cfg.Pipelines = nodePipelines{execute}
@@ -110,8 +110,16 @@ type pipelineArgs struct {
 // EffectFree implements [flows.Pipelines].
 func (n nodePipelines) EffectFree(steps json.RawMessage) bool {
 	free, ok := n.tool.(agent.EffectFree)
-	args, err := json.Marshal(pipelineArgs{SessionID: "workflow", Pipeline: steps})
-	return ok && err == nil && free.EffectFree(args)
+	if !ok {
+		return false
+	}
+	for _, ref := range []string{"", "cas://rows"} { // steps that bring their rows, and those that are given some
+		args, err := json.Marshal(pipelineArgs{SessionID: "workflow", Pipeline: steps, InputRef: ref})
+		if err == nil && free.EffectFree(args) {
+			return true
+		}
+	}
+	return false
 }
 
 // Run implements [flows.Pipelines].

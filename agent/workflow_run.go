@@ -1,9 +1,14 @@
 package agent
 
 import (
+	"bytes"
 	"encoding/json"
+	"reflect"
 	"time"
 )
+
+// MaxRunInput bounds the input of a run in bytes, as it is encoded for Temporal.
+const MaxRunInput = 256 << 10
 
 // RunStatus says where a run of a defined workflow, or one visit of its nodes, stands.
 type RunStatus string
@@ -40,6 +45,24 @@ type Run struct {
 	StartedAt  time.Time       `json:"started_at"`
 	FinishedAt *time.Time      `json:"finished_at"`
 	Steps      []RunStep       `json:"steps,omitempty"` // where one run is asked for
+}
+
+// BegunWith reports whether an input is, as JSON, the one that the run was begun with; none is null. Numbers are compared by their digits.
+func (r *Run) BegunWith(input json.RawMessage) bool {
+	own, ok := digits(r.Input)
+	other, also := digits(input)
+	return ok && also && reflect.DeepEqual(own, other)
+}
+
+// digits is JSON with its numbers as they are written, ok false when it does not parse.
+func digits(raw json.RawMessage) (v any, ok bool) {
+	if len(raw) == 0 {
+		return nil, true
+	}
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	err := d.Decode(&v)
+	return v, err == nil
 }
 
 // RunStep is one visit of a node.

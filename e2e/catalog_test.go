@@ -262,10 +262,9 @@ middleware:
 	s.closed(out.TurnID)
 	seen, err := json.Marshal(events)
 	require.NoError(t, err)
-	history, err := json.Marshal(s.replay("", out.TurnID.WorkflowID(), ""))
-	require.NoError(t, err)
+	history := s.replay("", out.TurnID.WorkflowID(), "").String() // JSON would have payloads in base64
 	stored := s.get("/v1/results/" + string(out.TurnID))
-	for where, text := range map[string]string{"events": string(seen), "history": string(history), "result": string(stored)} {
+	for where, text := range map[string]string{"events": string(seen), "history": history, "result": string(stored)} {
 		require.NotContains(t, text, "ann@example", where)
 		require.NotContains(t, text, "4111 1111", where)
 	}

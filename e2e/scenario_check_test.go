@@ -242,7 +242,7 @@ func (s *stage) checkWords(r *run, p *played, out *agent.AgentStepOutput, want *
 		"events": events, "result": flat(encode(t, out)), "transcript": flat(encode(t, s.messagesOf(r, p))),
 	}
 	if s.exists(p.receipt.TurnID) {
-		kept["history"] = flat(encode(t, s.history(p.receipt.TurnID.WorkflowID(), "")))
+		kept["history"] = s.history(p.receipt.TurnID.WorkflowID(), "").String() // JSON would have payloads in base64
 	}
 	for _, words := range append([]string{scenarioKey}, want.Hidden...) {
 		for where, text := range kept {

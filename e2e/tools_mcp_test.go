@@ -74,10 +74,11 @@ func TestMCPServerElsewhere(t *testing.T) {
 	t.Parallel()
 	server := mcp.NewServer(&mcp.Implementation{Name: "tracker", Version: "1"}, nil)
 	var effects atomic.Int64
+	type issue struct {
+		Title string `json:"title"`
+	}
 	mcp.AddTool(server, &mcp.Tool{Name: "file_issue", Description: "Files an issue."},
-		func(_ context.Context, _ *mcp.CallToolRequest, in struct {
-			Title string `json:"title"`
-		}) (*mcp.CallToolResult, any, error) {
+		func(_ context.Context, _ *mcp.CallToolRequest, in issue) (*mcp.CallToolResult, any, error) {
 			effects.Add(1)
 			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "filed: " + in.Title}}}, nil, nil
 		})

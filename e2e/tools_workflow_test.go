@@ -63,8 +63,16 @@ func visited(run *agent.Run) []string {
 func TestPatchTakesEffect(t *testing.T) {
 	t.Parallel()
 	patched := make(chan struct{})
-	var fetches atomic.Int64
+	var fetches, told, toldElse atomic.Int64
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/told":
+			told.Add(1)
+			return
+		case "/told-else":
+			toldElse.Add(1)
+			return
+		}
 		if fetches.Add(1) == 1 { // the run that began before the patch does not get further than this
 			select {
 			case <-patched:
@@ -81,8 +89,9 @@ func TestPatchTakesEffect(t *testing.T) {
 	ctx := t.Context()
 
 	definition := `{"nodes":[{"id":"pause","type":"timer","config":{"duration":"1s"}},` +
-		`{"id":"fetch_flights","type":"task","config":{"action":"pipeline","pipeline":[{"step":"http_request","url":"` + api.URL + `/flights"}]}}],` +
-		`"edges":[{"from":"pause","to":"fetch_flights"}]}`
+		`{"id":"fetch_flights","type":"task","config":{"action":"pipeline","pipeline":[{"step":"http_request","url":"` + api.URL + `/flights"}]}},` +
+		`{"id":"tell","type":"task","config":{"action":"webhook","url":"` + api.URL + `/told"}}],` +
+		`"edges":[{"from":"pause","to":"fetch_flights"},{"from":"fetch_flights","to":"tell"}]}`
 	put, err := s.client.PutWorkflow(ctx, client.WorkflowPut{WorkflowKey: annsMain, Definition: json.RawMessage(definition), By: "ann"})
 	require.NoError(t, err)
 	require.EqualValues(t, 1, put.Version)
@@ -118,11 +127,18 @@ func TestPatchTakesEffect(t *testing.T) {
 	s.closed(receipt.TurnID)
 	s.replay("", receipt.TurnID.WorkflowID(), "")
 
+	moved, err := s.client.PatchWorkflow(ctx, agent.WorkflowPatchRequest{
+		WorkflowKey: annsMain, Operations: json.RawMessage(`[{"op":"replace","path":"/nodes/2/config/url","value":"` + api.URL + `/told-else"}]`),
+	})
+	require.NoError(t, err)
+	require.EqualValues(t, 3, moved.Version)
 	close(patched)
 	first := s.ran(s.client, old)
 	require.Equal(t, agent.RunCompleted, first.Status, "%+v", first.Error)
 	require.EqualValues(t, 1, first.Version, "it keeps the version that it began with")
-	require.Equal(t, []string{"pause completed", "fetch_flights completed"}, visited(&first))
+	require.Equal(t, []string{"pause completed", "fetch_flights completed", "tell completed"}, visited(&first))
+	require.EqualValues(t, 1, told.Load())
+	require.Zero(t, toldElse.Load(), "also in what its nodes are told to do")
 	require.Empty(t, sink.taken())
 
 	run := func() agent.Run {
@@ -133,8 +149,11 @@ func TestPatchTakesEffect(t *testing.T) {
 		return ended
 	}
 	second := run()
-	require.EqualValues(t, 2, second.Version)
-	require.Equal(t, []string{"pause completed", "fetch_flights completed", "price_check completed", "send_email completed"}, visited(&second))
+	require.EqualValues(t, 3, second.Version)
+	require.ElementsMatch(t, []string{
+		"pause completed", "fetch_flights completed", "tell completed", "price_check completed", "send_email completed",
+	}, visited(&second))
+	require.EqualValues(t, 1, toldElse.Load())
 	sent := sink.taken()
 	require.Len(t, sent, 1)
 	require.Contains(t, sent[0], "Subject: Price drop!")
@@ -144,21 +163,21 @@ func TestPatchTakesEffect(t *testing.T) {
 
 	reverted, err := s.client.RevertWorkflow(ctx, agent.WorkflowPatchRequest{WorkflowKey: annsMain, Revert: answer.PatchID, By: "ann"})
 	require.NoError(t, err)
-	require.EqualValues(t, 3, reverted.Version)
+	require.EqualValues(t, 4, reverted.Version)
 	third := run()
-	require.EqualValues(t, 3, third.Version)
+	require.EqualValues(t, 4, third.Version)
 	require.Len(t, sink.taken(), 1, "no mail any more")
 	history, err = s.client.WorkflowPatches(ctx, annsMain, agent.Page{})
 	require.NoError(t, err)
-	require.Len(t, history.Patches, 3)
+	require.Len(t, history.Patches, 4)
 	require.Equal(t, answer.PatchID, history.Patches[0].Revert)
-	require.Equal(t, answer.PatchID, history.Patches[1].PatchID)
-	require.Equal(t, "Add price drop email notification", history.Patches[1].Description)
-	require.NotEmpty(t, history.Patches[1].By)
+	require.Equal(t, answer.PatchID, history.Patches[2].PatchID)
+	require.Equal(t, "Add price drop email notification", history.Patches[2].Description)
+	require.NotEmpty(t, history.Patches[2].By)
 	again, err := s.client.RevertWorkflow(ctx, agent.WorkflowPatchRequest{WorkflowKey: annsMain, Revert: answer.PatchID, By: "ann"})
 	require.NoError(t, err)
 	require.True(t, again.Unchanged, "it has been taken back")
-	require.EqualValues(t, 3, again.Version)
+	require.EqualValues(t, 4, again.Version)
 	runs, err := s.client.Runs(ctx, agent.RunQuery{Tag: "main", Status: agent.RunCompleted})
 	require.NoError(t, err)
 	require.Len(t, runs.Runs, 3)

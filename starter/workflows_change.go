@@ -36,6 +36,19 @@ func (f *patchFlags) register(cmd *cobra.Command, dryRun bool) {
 	}
 }
 
+// follow takes from a stored definition what the flags do not say, when it is the one of the tag: its owner, and its version as the base.
+func (f *patchFlags) follow(cmd *cobra.Command, tag string, w *agent.StoredWorkflow) {
+	if w.Tag != tag {
+		return
+	}
+	if !cmd.Flags().Changed("owner") {
+		f.owner = w.Owner
+	}
+	if f.owner == w.Owner && !cmd.Flags().Changed("base-version") {
+		f.base = w.Version
+	}
+}
+
 func (f *patchFlags) check() error {
 	if f.base < 0 {
 		return usageError{fmt.Errorf("--base-version is %d, want 1 or more", f.base)}
@@ -78,12 +91,19 @@ func (a *app) workflowsPutCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "put <tag> -f <file>", Short: "Make a definition be what a file says", Args: cobra.ExactArgs(1),
 		Long: `Make a definition be what a file says: YAML or JSON with nodes, edges and schedules; "-" is standard input. Without --owner it is the owner
-"default".`,
+"default".
+
+What "get --output json" prints is taken as well. Put under the tag that it has, it goes to the owner that it has, and is refused when its version
+is not the newest any more, unless --owner and --base-version say otherwise.`,
 		Example: "  starter workflows put main -f main.yaml\n  starter workflows get main | starter workflows put copy -f -",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			definition, err := a.document(cmd.Context(), file)
 			if err != nil {
 				return err
+			}
+			if stored, ok := storedOf(definition); ok {
+				definition = stored.Definition
+				f.follow(cmd, args[0], &stored)
 			}
 			return a.change(cmd.Context(), args[0], &f, func(ctx context.Context, c *client.Client, key agent.WorkflowKey) (agent.WorkflowPatchResult, error) {
 				return c.PutWorkflow(ctx, client.WorkflowPut{
@@ -170,6 +190,15 @@ func (a *app) workflowsDeleteCommand() *cobra.Command {
 	}
 	f.register(cmd, false)
 	return cmd
+}
+
+// storedOf reads a stored definition, as get --output json prints it: no definition has a member of that name.
+func storedOf(raw json.RawMessage) (agent.StoredWorkflow, bool) {
+	var w agent.StoredWorkflow
+	if json.Unmarshal(raw, &w) != nil || w.Tag == "" || w.Version < 1 || !bytes.HasPrefix(bytes.TrimSpace(w.Definition), []byte("{")) {
+		return agent.StoredWorkflow{}, false
+	}
+	return w, true
 }
 
 // document reads YAML or JSON of a file, "-" for standard input, as JSON.

@@ -106,6 +106,39 @@ func TestWorkflowsGetAndPut(t *testing.T) {
 	require.JSONEq(t, definition, string(w.Definition))
 }
 
+// What get prints as JSON can be given back as well, unless somebody has changed it meanwhile.
+func TestWorkflowsPutWhatIsStored(t *testing.T) {
+	b := setup(t)
+	run := func(want int, in string, args ...string) string {
+		t.Helper()
+		b.screen = &terminal{}
+		require.Equal(t, want, b.run(strings.NewReader(in), append([]string{"workflows"}, args...)...), b.screen.String())
+		return b.screen.String()
+	}
+	stored := func(args ...string) (w agent.StoredWorkflow, text string) {
+		t.Helper()
+		text = run(0, "", append([]string{"get", "-o", "json"}, args...)...)
+		require.NoError(t, json.Unmarshal([]byte(text), &w))
+		return w, text
+	}
+	run(0, flowYAML, "put", "main", "-f", "-", "--owner", "ann")
+	before, text := stored("main")
+	changed := strings.Replace(text, "watch prices", "watch them", 1)
+	require.Contains(t, run(0, changed, "put", "main", "-f", "-"), "of owner ann: version 2")
+	after, _ := stored("main")
+	require.JSONEq(t, strings.Replace(string(before.Definition), "watch prices", "watch them", 1), string(after.Definition))
+
+	require.Contains(t, run(exitUsage, text, "put", "main", "-f", "-"), "base_version", "version 1 is old")
+	run(exitUsage, text, "put", "main", "-f", "-", "--base-version", "7")
+	require.Contains(t, run(0, text, "put", "main", "-f", "-", "--base-version", "0"), "version 3")
+	require.Contains(t, run(0, text, "put", "main", "-f", "-", "--base-version", "3"), "of owner ann: version 4")
+	_, text = stored("main")
+	require.Contains(t, run(0, text, "put", "copy", "-f", "-"), "copy of owner default: version 1", "another one")
+	require.Contains(t, run(0, text, "put", "main", "-f", "-", "--owner", "bob"), "main of owner bob: version 1", "another's")
+	copied, _ := stored("copy")
+	require.JSONEq(t, string(before.Definition), string(copied.Definition))
+}
+
 func TestOperationOf(t *testing.T) {
 	for text, want := range map[string]string{
 		`add /nodes/- {"id": "a b"}`: `{"op":"add","path":"/nodes/-","value":{"id":"a b"}}`,

@@ -12,9 +12,10 @@ import (
 
 // Bounds of what a run holds in memory or in the store.
 const (
-	maxInputBytes  = 256 << 10 // of a run's input, and of what one visit gives out; rows beyond go behind a reference
+	maxGivenBytes  = 256 << 10 // of what one visit gives out; rows beyond go behind a reference
 	maxRows        = 10_000    // that a text looks at
 	maxRowBytes    = 8 << 20   // of those
+	maxPooledBytes = 64 << 20  // of the rows of several nodes that a pipeline begins with
 	maxFailureText = 500       // of a failure, which history holds
 	cachedRuns     = 1024
 )

@@ -84,8 +84,8 @@ func requestOf(raw converter.RawValue) (*agent.RunRequest, error) {
 		return nil, agent.Invalid("run_id", "want 1 to 128 of A-Z a-z 0-9 . _ : -")
 	case req.Version < 0:
 		return nil, agent.Invalid("version", "is negative")
-	case len(req.Input) > maxInputBytes:
-		return nil, agent.FieldErrorf(agent.CodeOverflow, "input", "is %d bytes, at most %d", len(req.Input), maxInputBytes)
+	case len(req.Input) > agent.MaxRunInput:
+		return nil, agent.FieldErrorf(agent.CodeOverflow, "input", "is %d bytes, at most %d", len(req.Input), agent.MaxRunInput)
 	}
 	return &req, nil
 }
@@ -121,6 +121,8 @@ func owned(run *agent.Run, req *agent.RunRequest, in BeginRunInput) error {
 		return agent.FieldErrorf(agent.CodeConflict, "run_id", "run %q is of workflow %q of owner %q", run.RunID, run.Tag, run.Owner)
 	case run.WorkflowID != in.WorkflowID && run.Status == agent.RunRunning:
 		return agent.FieldErrorf(agent.CodeConflict, "run_id", "run %q is at work as workflow %q", run.RunID, run.WorkflowID)
+	case !run.BegunWith(req.Input):
+		return agent.FieldErrorf(agent.CodeConflict, "run_id", "run %q was begun with another input", run.RunID)
 	}
 	return nil
 }

@@ -102,6 +102,7 @@ type kept struct {
 	buffer *bufio.Writer
 	done   chan stored
 	count  int64
+	bytes  int64
 	sample []json.RawMessage
 }
 
@@ -130,6 +131,7 @@ func (k *kept) add(row any) error {
 			k.done <- stored{ref, err}
 		}()
 	}
+	k.bytes += int64(len(raw)) + 1
 	if k.count++; k.count <= sampleRows {
 		k.sample = append(k.sample, raw)
 	}

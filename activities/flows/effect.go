@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -16,6 +17,7 @@ import (
 const (
 	maxPause   = time.Minute                    // between two attempts, also where the other side asks for more
 	maxAttempt = 8 * time.Minute                // one attempt
+	maxWait    = 30 * time.Second               // for a webhook that does not say
 	maxEffect  = 9*time.Minute + 30*time.Second // all attempts of one visit, below the activity's own timeout
 )
 
@@ -57,10 +59,14 @@ func (v *visit) effect(whole context.Context, repeatable bool, do func(ctx conte
 		}
 	}
 	attempts, pause := v.patience()
-	_, err := backoff.Retry(ctx, func() (struct{}, error) {
+	patient, stopped := untilStopped(ctx)
+	defer stopped()
+	var last error
+	_, err := backoff.Retry(patient, func() (struct{}, error) {
 		once, stop := context.WithTimeout(ctx, v.attemptTime())
 		defer stop()
 		err := do(once, mark)
+		last = err
 		switch {
 		case err == nil:
 			return struct{}{}, nil
@@ -72,13 +78,38 @@ func (v *visit) effect(whole context.Context, repeatable bool, do func(ctx conte
 		}
 		return struct{}{}, err
 	}, backoff.WithBackOff(pause), backoff.WithMaxTries(attempts), backoff.WithMaxElapsedTime(maxEffect-maxPause))
-	if _, isFault := errors.AsType[faultError](err); err != nil && whole.Err() != nil && !isFault && !errors.Is(err, ErrUnknown) {
+	_, isFault := errors.AsType[faultError](err)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, errStops) && !marked:
+		return agent.Errorf(agent.CodeUnavailable, "run node", "%w", err) // another worker goes on
+	case errors.Is(err, errStops):
+		return v.verdict(last, repeatable) // another worker would not know that nothing has happened
+	case whole.Err() != nil && !isFault && (repeatable || !errors.Is(err, ErrUnknown)):
 		return whole.Err() // nothing has happened: the node is not at fault
 	}
-	if err == nil {
-		return nil
-	}
 	return v.verdict(err, repeatable)
+}
+
+// errStops says that the worker stops: it does not wait for another attempt.
+var errStops = errors.New("the worker stops between two attempts")
+
+// untilStopped ends pauses when the worker stops; what is under way has the time that the worker gives it.
+func untilStopped(ctx context.Context) (patient context.Context, done func()) {
+	patient, stop := context.WithCancelCause(ctx)
+	if !activity.IsActivity(ctx) {
+		return patient, func() { stop(nil) }
+	}
+	stops := activity.GetWorkerStopChannel(ctx)
+	go func() {
+		select {
+		case <-stops:
+			stop(errStops)
+		case <-patient.Done():
+		}
+	}()
+	return patient, func() { stop(nil) }
 }
 
 // patience is how often a visit tries, and how long it pauses in between.
@@ -103,6 +134,8 @@ func (v *visit) patience() (uint, *backoff.ExponentialBackOff) {
 func (v *visit) attemptTime() time.Duration {
 	if s := v.config.TimeoutSec; s > 0 && s < int64(maxAttempt/time.Second) {
 		return time.Duration(s) * time.Second
+	} else if s == 0 && v.config.Action == actionWebhook {
+		return maxWait
 	}
 	return maxAttempt
 }
@@ -147,6 +180,7 @@ func (v *visit) verdict(err error, repeatable bool) error {
 
 // unknown is the failure of an effect that may have happened.
 func unknown(why string) *agent.Failure {
+	why = strings.ReplaceAll(why, ": "+ErrUnknown.Error(), "") // said once, at the end
 	return &agent.Failure{Type: agent.OutcomeUnknown, Message: why + ": it may have taken effect and is not repeated"}
 }
 

@@ -224,6 +224,7 @@ func TestWebhook(t *testing.T) {
 		"not found":                      {config: `{}`, answers: []int{404}, want: "invalid", tries: 1},
 		"not allowed":                    {config: `{}`, answers: []int{403}, want: "denied", tries: 1},
 		"moved":                          {config: `{}`, answers: []int{307}, want: "invalid", tries: 1},
+		"found":                          {config: `{}`, answers: []int{302}, want: "invalid", tries: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var config map[string]any
@@ -389,6 +390,9 @@ func TestPipelineFailures(t *testing.T) {
 		"that may pass":         {`[{"step":"x"}]`, &agent.Failure{Type: "unavailable", Message: "away", Retryable: true}, nil, "unavailable", 4},
 		"cut off while posting": {`[{"method":"POST"}]`, nil, fmt.Errorf("gone: %w", flows.ErrUnknown), agent.OutcomeUnknown, 1},
 		"cut off while reading": {`[{"step":"x"}]`, nil, fmt.Errorf("gone: %w", flows.ErrUnknown), "unavailable", 4},
+		"a post answered 500":   {`[{"method":"POST"}]`, &agent.Failure{Type: "unavailable", Message: "answered 500"}, nil, agent.OutcomeUnknown, 1},
+		"a post answered 404":   {`[{"method":"POST"}]`, &agent.Failure{Type: "not_found", Message: "answered 404"}, nil, "not_found", 1},
+		"a post answered 503":   {`[{"method":"POST"}]`, &agent.Failure{Type: "unavailable", Message: "answered 503", Retryable: true}, nil, "unavailable", 4},
 	} {
 		b := newBench(t, node(agent.WorkflowTask, `{"action":"pipeline","pipeline":`+c.config+`}`), "")
 		tries := 0

@@ -53,7 +53,8 @@ type Mail struct {
 
 // Webhooks sends requests to other systems.
 type Webhooks interface {
-	// Send sends one request; mark as in [Mailer]. An answer is no error, whatever its status.
+	// Send sends one request within the time of ctx; mark as in [Mailer]. An answer is no error, whatever its status; that a GET succeeded and
+	// its answer was cut off is.
 	Send(ctx context.Context, w Webhook, mark func() error) (WebhookAnswer, error)
 }
 
@@ -73,6 +74,7 @@ type WebhookAnswer struct {
 	Status     int
 	Type       string // Content-Type
 	Body       []byte // the first [MaxAnswerBytes]
+	Truncated  bool   // there was more of it, or should have been
 	RetryAfter time.Duration
 }
 
@@ -91,7 +93,8 @@ type Turns interface {
 type Pipelines interface {
 	// EffectFree reports whether the steps only read.
 	EffectFree(steps json.RawMessage) bool
-	// Run runs them. A failure of a step is in the result; an error says that nothing was done that may not be done again.
+	// Run runs them. A failure of a step is in the result: one with the type "unavailable" that is not to be retried may have had its effect, and
+	// so may an error after the end of ctx. Any other error says that nothing was done that may not be done again.
 	Run(ctx context.Context, call PipelineCall) (PipelineResult, error)
 }
 

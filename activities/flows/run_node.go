@@ -134,10 +134,10 @@ func cancelled(ctx context.Context) bool {
 
 // save stores a visit that has ended; the first stands.
 func (v *visit) save(ctx context.Context, step agent.RunStep) (NodeResult, error) {
-	if len(step.Output) > maxInputBytes {
+	if len(step.Output) > maxGivenBytes {
 		step.Status, step.Outcome, step.Ref = agent.RunFailed, "", ""
 		step.Error = &agent.Failure{
-			Type: string(agent.CodeOverflow), Message: fmt.Sprintf("gives out %d bytes, at most %d", len(step.Output), maxInputBytes),
+			Type: string(agent.CodeOverflow), Message: fmt.Sprintf("gives out %d bytes, at most %d", len(step.Output), maxGivenBytes),
 		}
 		step.Output = nil
 	}
@@ -204,48 +204,4 @@ func (v *visit) task(ctx context.Context) (agent.RunStep, error) {
 	}
 	step.Output, err = json.Marshal(out)
 	return step, err
-}
-
-// rowsOutput is what a node gives out that has rows behind a reference.
-type rowsOutput struct {
-	Ref      string          `json:"ref"`
-	RowCount int64           `json:"row_count"`
-	Preview  json.RawMessage `json:"preview,omitempty"` // {type,row_count,sample}
-}
-
-func (v *visit) pipeline(ctx context.Context, in inflow) (rowsOutput, error) {
-	p := v.a.Pipelines
-	if p == nil {
-		return rowsOutput{}, fault(agent.Invalid("config.action", "this runtime runs no pipelines"))
-	}
-	call := PipelineCall{
-		Tenant: v.facts.run.Tenant, UserID: v.facts.run.UserID, RunID: v.in.RunID, Steps: v.config.Pipeline, InputRef: v.config.InputRef,
-		Key: v.key(), Repeatable: v.config.Repeatable || p.EffectFree(v.config.Pipeline),
-	}
-	if call.InputRef == "" {
-		call.InputRef = in.ref
-	}
-	var got PipelineResult
-	err := v.effect(ctx, call.Repeatable, func(ctx context.Context, mark func() error) error {
-		if err := mark(); err != nil {
-			return err
-		}
-		var err error
-		if got, err = p.Run(ctx, call); err != nil {
-			return err
-		}
-		return failure(got.Failure)
-	})
-	return rowsOutput{Ref: got.Ref, RowCount: got.RowCount, Preview: got.Preview}, err
-}
-
-// failure is a failure of a pipeline's as an error; one that a step may get over is tried again.
-func failure(f *agent.Failure) error {
-	if f == nil {
-		return nil
-	}
-	if f.Retryable {
-		return &agent.Error{Code: agent.CodeUnavailable, Err: errors.New(f.Message)}
-	}
-	return faultError{failure: f}
 }

@@ -28,6 +28,8 @@ const (
 type webhookOutput struct {
 	Status int             `json:"status"`
 	Body   json.RawMessage `json:"body,omitempty"` // JSON as it is, anything else as a text
+
+	Truncated bool `json:"truncated,omitempty"` // the body is not all of the answer
 }
 
 // notice is a webhook's body when the definition gives none.
@@ -54,7 +56,7 @@ func (v *visit) webhook(ctx context.Context, in inflow) (webhookOutput, error) {
 		if err != nil {
 			return err
 		}
-		out.Status, out.Body = answer.Status, bodyOf(answer.Body)
+		out.Status, out.Body, out.Truncated = answer.Status, bodyOf(answer.Body), answer.Truncated
 		return refusal(&answer)
 	})
 	return out, err
@@ -133,6 +135,8 @@ func refusal(a *WebhookAnswer) error {
 		return fmt.Errorf("%w: %w", answered(a), ErrUnknown)
 	case a.Status == statusUnknown || a.Status == statusForbidden:
 		return fault(&agent.Error{Code: agent.CodeDenied, Err: answered(a)})
+	case a.Status >= 300 && a.Status < 400:
+		return fault(&agent.Error{Code: agent.CodeInvalid, Err: fmt.Errorf("%w: it redirects to another place", answered(a))})
 	default:
 		return fault(&agent.Error{Code: agent.CodeInvalid, Err: answered(a)})
 	}

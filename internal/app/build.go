@@ -36,6 +36,7 @@ type Parts struct {
 	Tools      *tool.Registry
 	Middleware *middleware.Set
 	HTTP       tool.HTTP // the one way out
+	Patient    tool.HTTP // the same, for requests whose time their contexts bound
 	Auth       tool.Auth
 
 	secrets *secret.Resolver
@@ -116,6 +117,9 @@ func (p *Parts) tools(c *Config, w *World) error {
 		return err
 	}
 	p.HTTP, p.Auth = web, auth
+	if p.Patient, err = patient(c); err != nil {
+		return err
+	}
 	pool, err := clients(c.Tools.GRPCClients)
 	if err != nil {
 		return err

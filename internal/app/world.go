@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -83,6 +84,20 @@ func containers(c *Kubernetes, logger *zap.Logger) (delegate.Containers, error) 
 		return nil, fmt.Errorf("tools.kubernetes: %w", err)
 	}
 	return cluster, nil
+}
+
+// maxPatience is longer than any context that a request of [Parts.Patient] has.
+const maxPatience = 10 * time.Minute
+
+// patient is the way out for requests that may take longer than egress.timeout, and say how long.
+func patient(c *Config) (tool.HTTP, error) {
+	web, err := egress.New(egress.Config{
+		AllowHosts: c.Egress.AllowHosts, AllowPrivate: c.Egress.AllowPrivate, MaxBytes: int64(c.Egress.MaxBytes), Timeout: -1, HeaderTimeout: maxPatience,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("egress: %w", err)
+	}
+	return web, nil
 }
 
 // streamBytes bounds one answer of an MCP server, which may be a stream that lasts as long as its session.

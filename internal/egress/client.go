@@ -105,8 +105,8 @@ func New(cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// Do sends a request and returns the response to it, or to the last redirect. The caller closes the body; reading more of it than
-// the bound is an overflow. The request itself is not changed.
+// Do sends a request and returns the response to it, or to the last redirect; only those of GET and HEAD are followed. The caller closes
+// the body; reading more of it than the bound is an overflow. The request itself is not changed.
 //
 // Errors are [agent.Error]: invalid (the URL), denied (the host, the address or a redirect's), overflow (announced or read size,
 // too many redirects), unavailable (DNS, connection, TLS, time), cancelled (the request's context ended). Any HTTP status is a
@@ -153,7 +153,12 @@ var keptAcrossOrigins = map[string]bool{
 	"Accept": true, "Accept-Encoding": true, "Accept-Language": true, "Content-Type": true, "User-Agent": true,
 }
 
+// checkRedirect judges a redirect before it is followed. Only what reads is followed: 301, 302 and 303 would make a GET of anything else, which
+// then looks done, and 307 and 308 would do it once more somewhere else. The redirect itself is the response then.
 func (c *Client) checkRedirect(req *http.Request, via []*http.Request) error {
+	if m := via[0].Method; m != "" && m != http.MethodGet && m != http.MethodHead {
+		return http.ErrUseLastResponse
+	}
 	if len(via) > c.maxRedirects {
 		return agent.Errorf(agent.CodeOverflow, op(via[0].URL.Host), "redirects more than %d times", c.maxRedirects)
 	}

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -237,6 +238,30 @@ func TestRedirects(t *testing.T) {
 	require.Empty(t, got.Header.Get("X-Api-Key"), "a credential followed a redirect to another origin")
 	require.Empty(t, got.Header.Get("Referer"))
 	require.Equal(t, "application/json", got.Header.Get("Accept"))
+}
+
+// Whatever does something is sent to where it was addressed, once, and never made a GET.
+func TestOnlyWhatReadsIsRedirected(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int32
+	c, url := upstream(t, Config{}, func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		if code, err := strconv.Atoi(strings.TrimPrefix(r.URL.Path, "/")); err == nil {
+			http.Redirect(w, r, "/there", code)
+		}
+	})
+	for _, code := range []int{301, 302, 303, 307, 308} {
+		for method, want := range map[string]int{"POST": code, "PUT": code, "PATCH": code, "DELETE": code, "GET": 200, "HEAD": 200} {
+			asked.Store(0)
+			req, err := http.NewRequestWithContext(t.Context(), method, fmt.Sprintf("%s/%d", url, code), strings.NewReader("a"))
+			require.NoError(t, err)
+			resp, err := c.Do(req)
+			require.NoError(t, err)
+			require.NoError(t, resp.Body.Close())
+			require.Equal(t, want, resp.StatusCode, "%s %d", method, code)
+			require.Equal(t, want == 200, asked.Load() == 2, "%s %d", method, code)
+		}
+	}
 }
 
 // A name that resolves to a public address when checked and to loopback when dialled must not pass. Here every name resolves to

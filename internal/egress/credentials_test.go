@@ -65,7 +65,7 @@ func TestCredentialsOnRedirects(t *testing.T) {
 
 	send := func(credentials Credentials, u string) error {
 		ctx := WithCredentials(t.Context(), credentials)
-		req, err := http.NewRequestWithContext(ctx, http.MethodPost, u, strings.NewReader("client_secret=s"))
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, u, strings.NewReader("client_secret=s"))
 		require.NoError(t, err)
 		for _, name := range credentials.Headers {
 			req.Header.Set(name, "secret")

@@ -21,6 +21,7 @@ type patchBody struct {
 	patchSpec
 
 	Spec        *patchSpec `json:"patch_spec,omitempty"`
+	Tag         string     `json:"workflow_tag,omitempty"` // that of the path
 	Owner       string     `json:"workflow_owner,omitempty"`
 	BaseVersion int64      `json:"base_version,omitempty"`
 	DryRun      bool       `json:"dry_run,omitempty"`
@@ -79,6 +80,9 @@ func (s *httpServer) patchWorkflow(w http.ResponseWriter, r *http.Request, key a
 	var body patchBody
 	if err := s.decodeBody(w, r, &body); err != nil {
 		return err
+	}
+	if body.Tag != "" && body.Tag != key.Tag {
+		return agent.Invalid("workflow_tag", "is %.140q, but the path says %.140q", body.Tag, key.Tag)
 	}
 	spec, at := body.patchSpec, "operations"
 	if body.Spec != nil {

@@ -114,13 +114,28 @@ func baseVersion(r *http.Request, said int64) (int64, error) {
 	return version, nil
 }
 
+// onlyNew reads the header If-None-Match: * is a definition that is not there yet.
+func onlyNew(r *http.Request, base int64) (bool, error) {
+	switch header := r.Header.Get("If-None-Match"); {
+	case header == "":
+		return false, nil
+	case header != "*":
+		return false, agent.Invalid("If-None-Match", "want *, which is only when there is none, got %.60q", header)
+	case base != 0, r.Header.Get("If-Match") != "":
+		return false, agent.Invalid("If-None-Match", "is only when there is none, but the request names a version that is there")
+	default:
+		return true, nil
+	}
+}
+
 // idempotencyKey reads the header Idempotency-Key.
 func idempotencyKey(r *http.Request) (string, error) {
 	key := r.Header.Get("Idempotency-Key")
 	return key, checkLine("idempotency_key", key, maxText)
 }
 
-// putWorkflow is PUT /v1/workflows/{tag}?owner=&base_version=&description=&by=&dry_run=. The body is the definition.
+// putWorkflow is PUT /v1/workflows/{tag}?owner=&base_version=&description=&by=&dry_run=. The body is the definition; with If-None-Match: *
+// it must be new.
 func (s *httpServer) putWorkflow(w http.ResponseWriter, r *http.Request) error {
 	q := readQuery(r)
 	key, err := onWorkflow(r, q, r.PathValue("tag"))
@@ -135,6 +150,9 @@ func (s *httpServer) putWorkflow(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if put.BaseVersion, err = baseVersion(r, put.BaseVersion); err != nil {
+		return err
+	}
+	if put.OnlyNew, err = onlyNew(r, put.BaseVersion); err != nil {
 		return err
 	}
 	if put.Idempotency, err = idempotencyKey(r); err != nil {

@@ -18,7 +18,7 @@ type Workflows interface {
 	// WorkflowPatches lists the changes of a definition, newest first, also of one that is deleted.
 	WorkflowPatches(ctx context.Context, key agent.WorkflowKey, page agent.Page) (agent.WorkflowPatchPage, error)
 	// PutWorkflow makes a definition be what it says. [agent.CodeConflict] with Field "base_version" when another version is the newest, here
-	// as below; with Field "idempotency_key" when the key was used for another request.
+	// as below; with Field "workflow_tag" when p.OnlyNew and there is one; with Field "idempotency_key" when the key was used for another request.
 	PutWorkflow(ctx context.Context, p WorkflowPut) (agent.WorkflowPatchResult, error)
 	// PatchWorkflow changes a definition; what is wrong names the operation or the place.
 	PatchWorkflow(ctx context.Context, r agent.WorkflowPatchRequest) (agent.WorkflowPatchResult, error)
@@ -38,6 +38,7 @@ type WorkflowPut struct {
 	By          string
 	Idempotency string
 	DryRun      bool
+	OnlyNew     bool // conflict when there is a definition that is not deleted
 }
 
 // WorkflowDelete asks for the end of a definition.

@@ -39,8 +39,10 @@ func TestWorkflows(t *testing.T) {
 
 	operations := `[{"op":"replace","path":"/description","value":"price < 500"}]`
 	for body, version := range map[string]int64{
-		`{"operations":` + operations + `,"description":"why","workflow_owner":"default","base_version":1,"by":"ann"}`:     2,
-		`{"patch_spec":{"operations":` + operations + `,"description":"why"},"workflow_owner":"default","base_version":1}`: 2,
+		`{"operations":` + operations + `,"description":"why","workflow_owner":"default","base_version":1,"by":"ann"}`:          2,
+		`{"patch_spec":{"operations":` + operations + `,"description":"why"},"workflow_owner":"default","base_version":1}`:      2,
+		`{"workflow_tag":"main","workflow_owner":null,"patch_spec":{"operations":` + operations + `,"description":"why"}}`:      2,
+		`{"workflow_tag":"main","workflow_owner":"default","patch_spec":{"operations":` + operations + `,"description":"why"}}`: 2,
 	} {
 		d := open(t, nil)
 		d.send("PUT", "/v1/workflows/main", mainFlow)
@@ -62,7 +64,7 @@ func TestWorkflows(t *testing.T) {
 	require.JSONEq(t, mainFlow, string(into[agent.StoredWorkflow](t, 200, a).Definition))
 	require.Equal(t, `"3"`, a.header.Get("ETag"))
 
-	d.send("PUT", "/v1/workflows/other?owner=ann", mainFlow)
+	d.send("PUT", "/v1/workflows/other?owner=ann", mainFlow, "If-None-Match", "*")
 	list := into[agent.WorkflowPage](t, 200, d.send("GET", "/v1/workflows?page_size=1", ""))
 	require.Equal(t, "main", list.Workflows[0].Tag)
 	list = into[agent.WorkflowPage](t, 200, d.send("GET", "/v1/workflows?page_token="+list.Next, ""))
@@ -111,6 +113,11 @@ func TestWorkflowsRefuse(t *testing.T) {
 		"no operations":        {"POST", "/v1/workflows/main:patch", "{}", nil, 400, "operations"},
 		"operations elsewhere": {"POST", "/v1/workflows/main:patch", `{"patch_spec":{}}`, nil, 400, "patch_spec.operations"},
 		"operations twice":     {"POST", "/v1/workflows/main:patch", `{"patch_spec":{"operations":[]},"operations":[]}`, nil, 400, "patch_spec"},
+		"another tag":          {"POST", "/v1/workflows/main:patch", `{"workflow_tag":"twice","patch_spec":{"operations":[]}}`, nil, 400, "workflow_tag"},
+		"there is one":         {"PUT", "/v1/workflows/main", mainFlow, []string{"If-None-Match", "*"}, 409, "workflow_tag"},
+		"new, but which":       {"PUT", "/v1/workflows/new", mainFlow, []string{"If-None-Match", `"1"`}, 400, "If-None-Match"},
+		"new, but of a base":   {"PUT", "/v1/workflows/new?base_version=1", mainFlow, []string{"If-None-Match", "*"}, 400, "If-None-Match"},
+		"new, but any":         {"PUT", "/v1/workflows/new", mainFlow, []string{"If-None-Match", "*", "If-Match", "*"}, 400, "If-None-Match"},
 		"an unknown member":    {"POST", "/v1/workflows/main:patch", `{"operations":[],"opertions":[]}`, nil, 400, "opertions"},
 		"a bad operation":      {"POST", "/v1/workflows/main:patch", `{"operations":[{"op":"remove","path":"/x"}]}`, nil, 400, "operations[0].path"},
 		"two owners":           {"POST", "/v1/workflows/main:patch?owner=ann", `{"operations":[],"workflow_owner":"bob"}`, nil, 400, "workflow_owner"},

@@ -3,6 +3,7 @@ package inbox
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"time"
 
@@ -32,10 +33,14 @@ type RunStore interface {
 	FinishRun(ctx context.Context, tenant, runID string, status agent.RunStatus, failure *agent.Failure, at time.Time) error
 }
 
-// StartRun starts a run of a definition of the tenant of r.Context.
+// StartRun starts a run of a definition of the tenant of r.Context. A run id and an idempotency key each make a request that comes again the same
+// run; with another input, or of another definition or version, it is a conflict of that field.
 func (b *Inbox) StartRun(ctx context.Context, r agent.RunRequest, idempotency string) (gateway.RunReceipt, error) {
-	tenant := r.Context.TenantName()
-	stored, err := b.Workflow(ctx, agent.WorkflowKey{Tenant: tenant, Owner: r.Owner, Tag: r.Tag}, r.Version)
+	named, err := chosenRun(&r, idempotency)
+	if err != nil {
+		return gateway.RunReceipt{}, err
+	}
+	stored, err := b.Workflow(ctx, agent.WorkflowKey{Tenant: r.Context.TenantName(), Owner: r.Owner, Tag: r.Tag}, r.Version)
 	if err != nil {
 		return gateway.RunReceipt{}, err
 	}
@@ -43,47 +48,89 @@ func (b *Inbox) StartRun(ctx context.Context, r agent.RunRequest, idempotency st
 		return gateway.RunReceipt{}, agent.FieldErrorf(agent.CodeConflict, "version", "version %d of %q says that it is deleted", r.Version, r.Tag)
 	}
 	r.Owner = stored.Owner
-	chosen := r.RunID != "" || idempotency != ""
-	switch {
-	case r.RunID != "":
-	case idempotency != "":
-		r.RunID = uuid.NewSHA1(runNamespace, []byte(tenant+"\x00"+idempotency)).String()
-	default:
-		r.RunID = uuid.NewString()
-	}
 	key := stored.WorkflowKey
 	receipt := gateway.RunReceipt{RunID: r.RunID, WorkflowID: workflows.DefinedWorkflowID(key, r.RunID), Owner: key.Owner, Tag: key.Tag}
-	if chosen {
+	if named != "" {
 		known, err := b.Store.Run(ctx, gateway.AnyTenant, r.RunID)
 		switch {
-		case err == nil && known.WorkflowKey != key:
-			return gateway.RunReceipt{}, agent.FieldErrorf(agent.CodeConflict, "run_id", "%q is taken", r.RunID)
-		case err == nil && known.Status != agent.RunRunning:
-			receipt.WorkflowID, receipt.Joined = known.WorkflowID, true
-			return receipt, nil
-		case err == nil: // whoever recorded it may not have come to start it
-			receipt.WorkflowID, r.Version = known.WorkflowID, known.Version
-			_, err := b.Runs.startDefined(ctx, receipt.WorkflowID, r)
-			receipt.Joined = true
-			return receipt, err
-		case agent.CodeOf(err) != agent.CodeNotFound:
+		case agent.CodeOf(err) == agent.CodeNotFound:
+		case err != nil:
 			return gateway.RunReceipt{}, err
+		default:
+			return b.join(ctx, &known, r, &receipt, named)
 		}
 	}
-	return receipt, b.begin(ctx, &receipt, r, &stored)
+	return receipt, b.begin(ctx, &receipt, r, &stored, named)
+}
+
+// chosenRun gives the request the id of its run, and says by which field its caller has chosen it; empty: it is a new one.
+func chosenRun(r *agent.RunRequest, idempotency string) (field string, err error) {
+	input, err := json.Marshal(r.Input) // as the workflow is given it
+	switch {
+	case err != nil:
+		return "", agent.Invalid("input", "%w", err)
+	case len(input) > agent.MaxRunInput:
+		return "", agent.FieldErrorf(agent.CodeOverflow, "input", "is %d bytes, at most %d", len(input), agent.MaxRunInput)
+	case r.RunID != "" && idempotency != "":
+		return "", agent.Invalid(fieldRun, "give a run id or an idempotency key, not both: each makes a request that comes again the same run")
+	case r.RunID != "":
+		return fieldRun, nil
+	case idempotency != "":
+		r.RunID = uuid.NewSHA1(runNamespace, []byte(r.Context.TenantName()+"\x00"+idempotency)).String()
+		return fieldKey, nil
+	default:
+		r.RunID = uuid.NewString()
+		return "", nil
+	}
+}
+
+// The fields by which a caller chooses a run.
+const (
+	fieldRun = "run_id"
+	fieldKey = "idempotency_key"
+)
+
+// join answers with a run that is recorded. Whoever recorded it may not have come to start it.
+func (b *Inbox) join(ctx context.Context, known *agent.Run, r agent.RunRequest, receipt *gateway.RunReceipt, named string) (gateway.RunReceipt, error) {
+	if err := sameRun(known, &r, named); err != nil {
+		return gateway.RunReceipt{}, err
+	}
+	receipt.WorkflowID, receipt.Joined = known.WorkflowID, true
+	if known.Status != agent.RunRunning {
+		return *receipt, nil
+	}
+	r.Version = known.Version
+	_, err := b.Runs.startDefined(ctx, receipt.WorkflowID, r)
+	return *receipt, err
+}
+
+// sameRun refuses a request for a run that was begun by another one. Of another tenant's run it says nothing.
+func sameRun(known *agent.Run, r *agent.RunRequest, named string) error {
+	named = cmp.Or(named, fieldRun)
+	switch {
+	case known.Tenant != r.Context.TenantName():
+		return agent.FieldErrorf(agent.CodeConflict, fieldRun, "cannot be used: choose another")
+	case known.Owner != r.Owner || known.Tag != r.Tag:
+		return agent.FieldErrorf(agent.CodeConflict, named, "is taken by a run of workflow %q of owner %q", known.Tag, known.Owner)
+	case r.Version != 0 && r.Version != known.Version:
+		return agent.FieldErrorf(agent.CodeConflict, named, "is taken by a run of version %d", known.Version)
+	case !known.BegunWith(r.Input):
+		return agent.FieldErrorf(agent.CodeConflict, named, "is taken by a run with another input")
+	}
+	return nil
 }
 
 // begin records the run, so that whoever has its id finds it, and starts its workflow. A run that could not be started has failed.
-func (b *Inbox) begin(ctx context.Context, receipt *gateway.RunReceipt, r agent.RunRequest, of *agent.StoredWorkflow) error {
+func (b *Inbox) begin(ctx context.Context, receipt *gateway.RunReceipt, r agent.RunRequest, of *agent.StoredWorkflow, named string) error {
 	recorded, err := b.Store.BeginRun(ctx, agent.Run{
 		RunID: r.RunID, WorkflowID: receipt.WorkflowID, WorkflowKey: of.WorkflowKey, Version: of.Version, Status: agent.RunRunning, Input: r.Input,
 		UserID: r.Context.UserID, StartedAt: time.Now(),
 	})
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case recorded.WorkflowKey != of.WorkflowKey:
-		return agent.FieldErrorf(agent.CodeConflict, "run_id", "%q is taken", r.RunID)
+	}
+	if err := sameRun(&recorded, &r, named); err != nil { // somebody was quicker
+		return err
 	}
 	receipt.Joined, err = b.Runs.startDefined(ctx, receipt.WorkflowID, r)
 	if err == nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -137,6 +138,7 @@ func TestStartRun(t *testing.T) {
 
 	s.runs["mine"] = agent.Run{
 		RunID: "mine", WorkflowID: "by hand", WorkflowKey: agent.WorkflowKey{Tenant: "acme", Owner: "ops", Tag: "main"}, Status: agent.RunRunning,
+		Input: json.RawMessage(`{ "price": 1.50 }`),
 	}
 	s.runs["theirs"] = agent.Run{RunID: "theirs", WorkflowKey: agent.WorkflowKey{Tenant: "evil", Owner: "ops", Tag: "main"}}
 	ask.RunID = "mine"
@@ -179,6 +181,74 @@ func TestRunIsRecordedFirst(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, receipt.Joined)
 	require.Equal(t, int64(4), f.started["workflow/acme/ops/main/r2"].Version)
+}
+
+// What was begun with one input does not answer for another.
+func TestARunIsOfOneRequest(t *testing.T) {
+	b, f, _ := runner()
+	first := agent.RunRequest{Tag: "main", Input: json.RawMessage(`{"a":1,"b":"<"}`), Context: agent.InvocationContext{Tenant: "acme"}}
+	for _, field := range []string{"run_id", "idempotency_key"} {
+		ask, key := first, ""
+		if field == "run_id" {
+			ask.RunID = "r1"
+		} else {
+			key = "k1"
+		}
+		_, err := b.StartRun(t.Context(), ask, key)
+		require.NoError(t, err)
+		same := ask
+		same.Input = json.RawMessage(`{"b":"\u003c", "a":1}`)
+		again, err := b.StartRun(t.Context(), same, key)
+		require.NoError(t, err)
+		require.True(t, again.Joined)
+		for name, change := range map[string]func(r *agent.RunRequest){
+			"input":    func(r *agent.RunRequest) { r.Input = json.RawMessage(`{"a":2,"b":"<"}`) },
+			"no input": func(r *agent.RunRequest) { r.Input = nil },
+			"version":  func(r *agent.RunRequest) { r.Version = 2 },
+		} {
+			other := ask
+			change(&other)
+			_, err = b.StartRun(t.Context(), other, key)
+			require.Error(t, err, name)
+			requireFault(t, agent.CodeConflict, field, err)
+		}
+	}
+	require.Len(t, f.started, 2)
+	ask := first
+	ask.RunID = "r9"
+	_, err := b.StartRun(t.Context(), ask, "k9")
+	requireFault(t, agent.CodeInvalid, "run_id", err)
+}
+
+// A run of another tenant is not told apart from an id that cannot be used.
+func TestARunOfAnotherTenantIsNotTold(t *testing.T) {
+	b, _, s := runner()
+	s.runs["theirs"] = agent.Run{RunID: "theirs", WorkflowKey: agent.WorkflowKey{Tenant: "evil", Owner: "secret", Tag: "plan"}}
+	_, err := b.StartRun(t.Context(), agent.RunRequest{Tag: "main", RunID: "theirs", Context: agent.InvocationContext{Tenant: "acme"}}, "")
+	requireFault(t, agent.CodeConflict, "run_id", err)
+	for _, told := range []string{"taken", "evil", "secret", "plan"} {
+		require.NotContains(t, err.Error(), told)
+	}
+}
+
+// The door refuses what the workflow would refuse: as it is encoded, a < takes six bytes.
+func TestRunInputIsBounded(t *testing.T) {
+	b, f, s := runner()
+	for input, ok := range map[string]bool{
+		`"` + strings.Repeat("x", agent.MaxRunInput-2) + `"`:   true,
+		`"` + strings.Repeat("x", agent.MaxRunInput-1) + `"`:   false,
+		`"` + strings.Repeat("<", agent.MaxRunInput/6+1) + `"`: false,
+	} {
+		before := len(f.started)
+		_, err := b.StartRun(t.Context(), agent.RunRequest{Tag: "main", Input: json.RawMessage(input), Context: agent.InvocationContext{Tenant: "acme"}}, "")
+		if ok {
+			require.NoError(t, err)
+			continue
+		}
+		requireFault(t, agent.CodeOverflow, "input", err)
+		require.Len(t, f.started, before)
+	}
+	require.Len(t, s.runs, 1)
 }
 
 func TestRunWhoseWorkflowIsGone(t *testing.T) {

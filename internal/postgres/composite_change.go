@@ -3,6 +3,10 @@ package postgres
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 
@@ -17,18 +21,30 @@ WHERE tenant = $1 AND id = $2`
 const nameIsTaken = `
 SELECT FROM composites WHERE tenant = $1 AND name = $2 AND id <> $3 AND name <> $3`
 
+// maxDescribed bounds what a person says of a composite, in bytes: it is in the prompts of the tenant's agents.
+const maxDescribed = 1_024
+
+// builtinTools are names that agents know as other tools: a composite of such a name would not be seen.
+var builtinTools = []string{
+	"execute_pipeline", "patch_workflow", "search_tools", "openapi_action", "delegate_to_agent", "write_todos", "get_bibliography",
+	"search_research", "clinical_trials", "openalex", "preprints", "pubmed", "web",
+}
+
 // ChangeComposite renames, describes or switches the composite of a name or an id, and answers what is stored. [agent.CodeNotFound] with
-// Field "composite", [agent.CodeConflict] with Field "name" when another one of the tenant has it, [agent.CodeInvalid] for what no name or
-// description can be.
+// Field "composite", [agent.CodeConflict] with Field "name" when another one of the tenant has it or a built-in tool, [agent.CodeInvalid] for
+// what no name or description can be. A description is kept without line breaks and without characters that nobody sees.
 func (s *Store) ChangeComposite(ctx context.Context, tenant, which string, change agent.CompositeChange) (agent.Composite, error) {
 	const op = "change composite"
-	if change.Name != nil && !compositeName.MatchString(*change.Name) {
-		return agent.Composite{}, badCompositeName(*change.Name)
-	}
-	if change.Description != nil {
-		if err := checkText("description", *change.Description, maxTextBytes); err != nil {
+	if change.Name != nil {
+		if err := checkNewName(*change.Name); err != nil {
 			return agent.Composite{}, err
 		}
+	}
+	if change.Description != nil {
+		if err := checkText("description", *change.Description, maxDescribed); err != nil {
+			return agent.Composite{}, err
+		}
+		change.Description = new(visible(*change.Description))
 	}
 	var (
 		stored *agent.Composite
@@ -62,4 +78,33 @@ func (s *Store) ChangeComposite(ctx context.Context, tenant, which string, chang
 		return agent.Composite{}, mapError(op, err)
 	}
 	return *stored, nil
+}
+
+// checkNewName holds a name to what models can call, and to what is not another tool.
+func checkNewName(name string) error {
+	switch {
+	case !compositeName.MatchString(name):
+		return badCompositeName(name)
+	case strings.HasPrefix(name, "__"):
+		return agent.Invalid("name", "begins with two underscores")
+	case slices.Contains(builtinTools, name):
+		return agent.FieldErrorf(agent.CodeConflict, "name", "%q is the name of a built-in tool", name)
+	default:
+		return nil
+	}
+}
+
+// visible is a text in one line, without control characters and without those that hide instructions from people but not from models.
+func visible(text string) string {
+	text = strings.Map(func(r rune) rune {
+		switch {
+		case unicode.IsSpace(r), unicode.In(r, unicode.Zl, unicode.Zp):
+			return ' '
+		case r == utf8.RuneError, unicode.In(r, unicode.Cc, unicode.Cf, unicode.Co, unicode.Variation_Selector):
+			return -1
+		default:
+			return r
+		}
+	}, text)
+	return strings.Join(strings.Fields(text), " ")
 }

@@ -74,11 +74,21 @@ func TestChangeComposite(t *testing.T) {
 	require.NoError(t, err)
 	_, err = change("one", agent.CompositeChange{Name: new("two"), Enabled: new(false)})
 	requireFault(t, agent.CodeConflict, "name", err)
-	for _, bad := range []string{"", "A", "a-b", "a b", "ü", "a\n", strings.Repeat("x", 65)} {
+	for _, builtin := range []string{"execute_pipeline", "search_tools", "pubmed"} {
+		_, err = change("one", agent.CompositeChange{Name: &builtin})
+		requireFault(t, agent.CodeConflict, "name", err)
+		require.ErrorContains(t, err, "is the name of a built-in tool")
+	}
+	for _, bad := range []string{"__proto__", "__x", "", "A", "a-b", "a b", "ü", "a\n", strings.Repeat("x", 65)} {
 		_, err = change("one", agent.CompositeChange{Name: &bad})
 		requireFault(t, agent.CodeInvalid, "name", err)
 	}
-	_, err = change("one", agent.CompositeChange{Description: new(strings.Repeat("x", 4<<10))})
+	told, err := change("one", agent.CompositeChange{Description: new("Does\r\nit\u2028well.\u200b\u202e \x1b[1m\ufe0f\u0085Größe 漢字\n")})
+	require.NoError(t, err)
+	require.Equal(t, "Does it well. [1m Größe 漢字", told.Description)
+	_, err = change("one", agent.CompositeChange{Description: new(strings.Repeat("x", 1024))})
+	require.NoError(t, err)
+	_, err = change("one", agent.CompositeChange{Description: new(strings.Repeat("x", 1025))})
 	requireFault(t, agent.CodeInvalid, "description", err)
 	for who, which := range map[string]string{"evil": "one", tenant: "three"} {
 		_, err = b.ChangeComposite(t.Context(), who, which, agent.CompositeChange{Enabled: new(false)})
@@ -88,6 +98,14 @@ func TestChangeComposite(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, all, 2)
 	require.True(t, all[0].Enabled, "what failed changed nothing")
+}
+
+// A promotion that would take a built-in tool's name gets a number.
+func TestPromotedBesideBuiltin(t *testing.T) {
+	b := newBench(t, postgres.Config{})
+	made, err := b.SaveComposite(t.Context(), composite("search_tools", 1))
+	require.NoError(t, err)
+	require.Equal(t, "search_tools_2", made.Name)
 }
 
 func TestSaveCompositeRefuses(t *testing.T) {

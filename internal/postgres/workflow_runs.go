@@ -74,6 +74,9 @@ func (s *Store) BeginRun(ctx context.Context, r agent.Run) (agent.Run, error) {
 	if err := s.pool.SendBatch(ctx, &b).Close(); err != nil {
 		return agent.Run{}, mapError(op, err)
 	}
+	if kept.Tenant != r.Tenant { // of which nothing is said
+		return agent.Run{}, agent.FieldErrorf(agent.CodeConflict, "run_id", "cannot be used: choose another")
+	}
 	if kept.WorkflowKey != r.WorkflowKey {
 		return agent.Run{}, agent.FieldErrorf(agent.CodeConflict, "run_id", "%q is taken", r.RunID)
 	}

@@ -292,16 +292,32 @@ func TestTemplates(t *testing.T) {
 }
 
 func TestURLs(t *testing.T) {
-	in := decoded(t, `{"id":"a/../b?c=d&e #","base":"https://x.example/y","n":3}`, true)
+	in := decoded(t, `{"id":"a/b..c?c=d&e #","base":"https://x.example/y","n":3,"up":"..","deep":"a/../b","back":"a\\..","dot":".","file":"v1.2..3","none":""}`, true)
 	for text, want := range map[string]string{
-		`https://x.example/{{id}}?n={{n}}`: `https://x.example/a%2F..%2Fb%3Fc%3Dd%26e%20%23?n=3`,
-		`{{base}}/{{n}}`:                   `https://x.example/y/3`,
+		`https://x.example/{{id}}?n={{n}}`:       `https://x.example/a%2Fb..c%3Fc%3Dd%26e%20%23?n=3`,
+		`{{base}}/{{n}}`:                         `https://x.example/y/3`,
+		`https://x.example/{{file}}.json`:        `https://x.example/v1.2..3.json`,
+		`https://x.example/a?from={{up}}/{{up}}`: `https://x.example/a?from=../..`,
+		`https://x.example/a/../{{n}}/b`:         `https://x.example/a/../3/b`,
+		`https://x.example/{{up}}.{{n}}`:         `https://x.example/...3`,
 	} {
 		p, err := expr.CompileTemplate(text)
 		require.NoError(t, err)
 		got, err := p.RenderURL(t.Context(), expr.Data{Input: in})
 		require.NoError(t, err)
 		require.Equal(t, want, got)
+	}
+	for _, text := range []string{
+		`https://x.example/{{up}}`, `https://x.example/a/{{up}}/b`, `https://x.example/a/{{deep}}`, `https://x.example/{{back}}`, `https://x.example/a/{{dot}}?x=1`,
+		`https://x.example/a/{{dot}}{{dot}}/b`, `https://x.example/a/.{{dot}}#x`, `https://x.example/a/{{dot}}.`, `https://x.example/.{{none}}./`,
+		`{{base}}/{{up}}`, `https://x.example/{{n}}/%2e{{dot}}/x`,
+	} {
+		p, err := expr.CompileTemplate(text)
+		require.NoError(t, err)
+		got, err := p.RenderURL(t.Context(), expr.Data{Input: in})
+		require.Equal(t, agent.CodeInvalid, agent.CodeOf(err), "%s: %s", text, got)
+		require.ErrorContains(t, err, "leads to another place")
+		require.Empty(t, got)
 	}
 	p, err := expr.CompileTemplate(`https://x.example/{{gone}}`)
 	require.NoError(t, err)

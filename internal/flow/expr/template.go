@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/valyala/fasttemplate"
@@ -78,17 +79,54 @@ func (t *Template) Render(ctx context.Context, data Data) (string, error) {
 	return t.render(ctx, data, func(_, value string, _ error) (string, error) { return value, nil })
 }
 
-// RenderURL fills the text of a URL: what is put in is escaped, unless the URL begins with it, and what is missing is [agent.CodeInvalid].
+// RenderURL fills the text of a URL: what is put in is escaped, unless the URL begins with it, and what is missing is [agent.CodeInvalid]. So is
+// a value that would lead to another place of the host, as .. in a path does: there are servers that take it for a step up, escaped or not.
 func (t *Template) RenderURL(ctx context.Context, data Data) (string, error) {
-	return t.render(ctx, data, func(before, value string, missing error) (string, error) {
+	var values []span
+	rendered, err := t.render(ctx, data, func(before, value string, missing error) (string, error) {
 		if missing != nil {
 			return "", agent.Invalid("", "%w", missing)
 		}
 		if before == "" {
 			return value, nil
 		}
-		return strings.ReplaceAll(url.QueryEscape(value), "+", "%20"), nil
+		value = strings.ReplaceAll(url.QueryEscape(value), "+", "%20")
+		values = append(values, span{len(before), len(before) + len(value)})
+		return value, nil
 	})
+	if err == nil {
+		err = climbs(rendered, values)
+	}
+	if err != nil {
+		return "", err
+	}
+	return rendered, nil
+}
+
+// span is a part of a text.
+type span struct{ from, to int }
+
+// climbs refuses a URL where a value makes a segment of the path . or .., alone or with what is around it.
+func climbs(rendered string, values []span) error {
+	path := rendered
+	if end := strings.IndexAny(path, "?#"); end >= 0 {
+		path = path[:end]
+	}
+	for _, v := range values {
+		if v.from > len(path) {
+			break
+		}
+		segment := path[strings.LastIndex(path[:v.from], "/")+1:]
+		segment, _, _ = strings.Cut(segment, "/")
+		if bare, err := url.PathUnescape(segment); err == nil {
+			segment = bare
+		}
+		steps := strings.FieldsFunc(segment, func(r rune) bool { return r == '/' || r == '\\' })
+		if slices.Contains(steps, ".") || slices.Contains(steps, "..") {
+			return agent.Invalid("", "a value makes %.100q a part of the path, which leads to another place", segment)
+		}
+	}
+	return nil
 }
 
 func (t *Template) render(

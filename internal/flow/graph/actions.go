@@ -94,7 +94,7 @@ func (r *reader) email() *Email {
 	}
 	r.template("config.subject", e.Subject)
 	r.template("config.body", e.Body)
-	r.attempts(&e.Attempts)
+	r.attempts(&e.Attempts, maxTask)
 	return e
 }
 
@@ -119,7 +119,7 @@ func (r *reader) webhook() *Webhook {
 	if text := ""; !null(w.Body) && json.Unmarshal(w.Body, &text) == nil {
 		r.template("config.body", text)
 	}
-	r.attempts(&w.Attempts)
+	r.attempts(&w.Attempts, maxTask)
 	return w
 }
 
@@ -205,7 +205,7 @@ func (r *reader) pipeline() *Pipeline {
 	if len(p.InputRef) > maxRef {
 		r.fault("config.input_ref", "is %d bytes, at most %d", len(p.InputRef), maxRef)
 	}
-	r.attempts(&p.Attempts)
+	r.attempts(&p.Attempts, maxTask)
 	return p
 }
 
@@ -227,6 +227,6 @@ func (r *reader) agent() *Agent {
 	if !null(a.OutputSchema) && !bytes.HasPrefix(a.OutputSchema, []byte("{")) {
 		r.fault("config.output_schema", "want an object")
 	}
-	r.attempts(&a.Attempts)
+	r.attempts(&a.Attempts, maxTurn)
 	return a
 }

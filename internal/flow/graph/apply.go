@@ -63,18 +63,59 @@ func whole(document json.RawMessage) (json.RawMessage, error) {
 
 // apply returns the document as one operation makes it. An error is an [agent.Error] whose Field goes on behind the operation's own.
 func (o *Operation) apply(document json.RawMessage) (json.RawMessage, error) {
-	if o.Path == "" && o.Op != "test" {
+	switch {
+	case o.Op == "test":
+		return document, o.holds(document)
+	case o.Path == "":
 		return o.Value, nil
+	case o.Op == "move", o.Op == "copy":
+		return o.transfer(document)
+	case o.Op == "add":
+		if why := room(document, o.Path); why != "" {
+			return nil, o.misses(document, why)
+		}
+	default:
+		if _, why := lookup(document, o.Path); why != "" {
+			return nil, o.misses(document, why)
+		}
 	}
 	out, err := o.try(document)
-	switch {
-	case errors.Is(err, jsonpatch.ErrTestFailed):
-		return nil, agent.FieldErrorf(agent.CodeConflict, "", "test %s: the value there is another one", clip(o.Path))
-	case err != nil:
-		return nil, o.misses(document, err)
-	default:
-		return out, nil
+	if err != nil {
+		return nil, o.misses(document, nowhere(clip(err.Error())))
 	}
+	return out, nil
+}
+
+// holds makes a test. What is not there is a test that fails, whatever value it names.
+func (o *Operation) holds(document json.RawMessage) error {
+	value, why := lookup(document, o.Path)
+	switch {
+	case why != "":
+		return agent.FieldErrorf(agent.CodeConflict, "", "test %s: %s%s", clip(o.Path), why, inventory(document, o.Path))
+	case !same(value, o.Value):
+		return agent.FieldErrorf(agent.CodeConflict, "", "test %s: the value there is another one", clip(o.Path))
+	default:
+		return nil
+	}
+}
+
+// transfer copies or moves, which is to add what was found, and was removed before (RFC 6902 §4.4, §4.5).
+func (o *Operation) transfer(document json.RawMessage) (json.RawMessage, error) {
+	value, why := lookup(document, o.From)
+	if why != "" {
+		return nil, agent.Invalid(".from", "%s from %s to %s does not apply: %s%s", o.Op, clip(o.From), clip(o.Path), why, inventory(document, o.From))
+	}
+	left := document
+	if o.Op == "move" {
+		var err error
+		if left, err = (&Operation{Op: "remove", Path: o.From}).apply(document); err != nil {
+			return nil, err
+		}
+	}
+	if why := room(left, o.Path); why != "" {
+		return nil, o.misses(left, why)
+	}
+	return (&Operation{Op: "add", Path: o.Path, Value: value}).apply(left)
 }
 
 // try has the library do it; its errors are the library's.
@@ -94,28 +135,8 @@ func (o *Operation) try(document json.RawMessage) (json.RawMessage, error) {
 }
 
 // misses says why an operation does not apply, in words that help whoever wrote it without seeing the document.
-func (o *Operation) misses(document json.RawMessage, err error) error {
-	field, pointer := ".path", o.Path
-	if o.From != "" && !there(document, o.From) {
-		field, pointer = ".from", o.From
-	}
-	return agent.Invalid(field, "%s %s does not apply: %s%s", o.Op, clip(o.Path), reason(err), inventory(document, pointer))
-}
-
-func reason(err error) string {
-	switch {
-	case errors.Is(err, jsonpatch.ErrMissing), errors.Is(err, jsonpatch.ErrInvalidIndex):
-		return "there is no such place"
-	default:
-		return clip(err.Error())
-	}
-}
-
-// there reports whether a pointer leads to something.
-func there(document json.RawMessage, pointer string) bool {
-	probe := Operation{Op: "copy", From: pointer, Path: "/description"}
-	_, err := probe.try(document)
-	return err == nil
+func (o *Operation) misses(document json.RawMessage, why nowhere) error {
+	return agent.Invalid(".path", "%s %s does not apply: %s%s", o.Op, clip(o.Path), why, inventory(document, o.Path))
 }
 
 // maxListed bounds how much of a definition a refusal tells.

@@ -38,7 +38,7 @@ func TestApply(t *testing.T) {
 		"remove ignores a value":   {`[{"op":"remove","path":"/edges/0","value":null}]`, strings.Replace(two, `{"from":"a","to":"b","condition":"true"}`, "", 1)},
 		"description":              {`[{"op":"replace","path":"/description","value":"new"}]`, strings.Replace(two, `{"nodes"`, `{"description":"new","nodes"`, 1)},
 		"schedules":                {`[{"op":"add","path":"/schedules/-","value":{"id":"s","interval_sec":60}}]`, strings.Replace(two, `{"nodes"`, `{"schedules":[{"id":"s","interval_sec":60}],"nodes"`, 1)},
-		"the whole":                {`[{"op":"replace","path":"","value":{"nodes":[]}}]`, `{"nodes":[],"edges":[]}`},
+		"the whole":                {`[{"op":"replace","path":"","value":{"nodes":[` + alone + `]}}]`, `{"nodes":[` + alone + `],"edges":[]}`},
 		"the whole, added, and on": {`[{"op":"add","path":"","value":{"nodes":[],"edges":[]}},{"op":"add","path":"/nodes/-","value":{"id":"a","type":"condition","expr":"true"}}]`, `{"nodes":[{"id":"a","type":"condition","expr":"true"}],"edges":[]}`},
 		"copy": {
 			`[{"op":"copy","from":"/nodes/1","path":"/nodes/-"},{"op":"replace","path":"/nodes/2/id","value":"c"}]`,
@@ -86,7 +86,7 @@ func TestApplyRefuses(t *testing.T) {
 		"no value":         {`[{"op":"add","path":"/a"}]`, agent.CodeInvalid, "operations[0].value", "is required for add"},
 		"no from":          {`[{"op":"move","path":"/a"}]`, agent.CodeInvalid, "operations[0].from", "is required for move"},
 		"path of words":    {`[{"op":"remove","path":"nodes/0"}]`, agent.CodeInvalid, "operations[0].path", "want a JSON Pointer such as /nodes/-"},
-		"empty part":       {`[{"op":"remove","path":"/nodes//id"}]`, agent.CodeInvalid, "operations[0].path", "has an empty part"},
+		"empty part":       {`[{"op":"remove","path":"/nodes//id"}]`, agent.CodeInvalid, "operations[0].path", `has the index ""`},
 		"tilde":            {`[{"op":"remove","path":"/nodes/0/a~2"}]`, agent.CodeInvalid, "operations[0].path", "neither ~0 nor ~1"},
 		"sign":             {`[{"op":"remove","path":"/nodes/-1"}]`, agent.CodeInvalid, "operations[0].path", `has the index "-1"`},
 		"plus":             {`[{"op":"remove","path":"/nodes/+1"}]`, agent.CodeInvalid, "operations[0].path", `has the index "+1"`},
@@ -99,18 +99,26 @@ func TestApplyRefuses(t *testing.T) {
 		"copy of all":      {`[{"op":"copy","from":"","path":"/nodes/-"}]`, agent.CodeInvalid, "operations[0].from", "a part of itself"},
 		"move into itself": {`[{"op":"move","from":"/nodes/0","path":"/nodes/0/config"}]`, agent.CodeInvalid, "operations[0].path", "is within what is moved"},
 
-		"no such index":   {`[{"op":"replace","path":"/nodes/7/expr","value":"true"}]`, agent.CodeInvalid, "operations[0].path", "replace /nodes/7/expr does not apply: there is no such place; the nodes are: 0 a, 1 b"},
-		"index past end":  {`[{"op":"add","path":"/nodes/3","value":{}}]`, agent.CodeInvalid, "operations[0].path", "there is no such place; the nodes are: 0 a, 1 b"},
-		"by id":           {`[{"op":"remove","path":"/nodes/a"}]`, agent.CodeInvalid, "operations[0].path", "the nodes are: 0 a, 1 b"},
-		"no such edge":    {`[{"op":"remove","path":"/edges/0"},{"op":"remove","path":"/edges/0"}]`, agent.CodeInvalid, "operations[1].path", "there are no edges"},
-		"an edge":         {`[{"op":"remove","path":"/edges/4"}]`, agent.CodeInvalid, "operations[0].path", "the edges are: 0 a → b"},
-		"no such member":  {`[{"op":"remove","path":"/nodes/0/name"}]`, agent.CodeInvalid, "operations[0].path", "there is no such place"},
-		"past a text":     {`[{"op":"add","path":"/nodes/0/id/x","value":1}]`, agent.CodeInvalid, "operations[0].path", "does not apply"},
-		"remove the end":  {`[{"op":"remove","path":"/nodes/-"}]`, agent.CodeInvalid, "operations[0].path", "does not apply"},
-		"move of nothing": {`[{"op":"move","from":"/nodes/9","path":"/nodes/0"}]`, agent.CodeInvalid, "operations[0].from", "there is no such place; the nodes are: 0 a, 1 b"},
-		"copy to nowhere": {`[{"op":"copy","from":"/nodes/0","path":"/nodes/9"}]`, agent.CodeInvalid, "operations[0].path", "there is no such place"},
-		"test fails":      {`[{"op":"test","path":"/nodes/0/id","value":"z"}]`, agent.CodeConflict, "operations[0]", "the value there is another one"},
-		"dangling":        {`[{"op":"remove","path":"/nodes/1"}]`, agent.CodeInvalid, "", `edges[0].to: there is no node "b"`},
+		"no such index":        {`[{"op":"replace","path":"/nodes/7/expr","value":"true"}]`, agent.CodeInvalid, "operations[0].path", "replace /nodes/7/expr does not apply: there is no such place; the nodes are: 0 a, 1 b"},
+		"index past end":       {`[{"op":"add","path":"/nodes/3","value":{}}]`, agent.CodeInvalid, "operations[0].path", "there is no such place; the nodes are: 0 a, 1 b"},
+		"by id":                {`[{"op":"remove","path":"/nodes/a"}]`, agent.CodeInvalid, "operations[0].path", "the nodes are: 0 a, 1 b"},
+		"no such edge":         {`[{"op":"remove","path":"/edges/0"},{"op":"remove","path":"/edges/0"}]`, agent.CodeInvalid, "operations[1].path", "there are no edges"},
+		"an edge":              {`[{"op":"remove","path":"/edges/4"}]`, agent.CodeInvalid, "operations[0].path", "the edges are: 0 a → b"},
+		"no such member":       {`[{"op":"remove","path":"/nodes/0/name"}]`, agent.CodeInvalid, "operations[0].path", "there is no such place"},
+		"past a text":          {`[{"op":"add","path":"/nodes/0/id/x","value":1}]`, agent.CodeInvalid, "operations[0].path", "does not apply"},
+		"remove the end":       {`[{"op":"remove","path":"/nodes/-"}]`, agent.CodeInvalid, "operations[0].path", "remove /nodes/- does not apply: there is nothing at -, which is behind the last one; the nodes are: 0 a, 1 b"},
+		"a member of the end":  {`[{"op":"add","path":"/nodes/-/name","value":"x"}]`, agent.CodeInvalid, "operations[0].path", "there is nothing at -"},
+		"copy of nothing":      {`[{"op":"copy","from":"/edges/7","path":"/nodes/-"}]`, agent.CodeInvalid, "operations[0].from", "copy from /edges/7 to /nodes/- does not apply: there is no such place; the edges are: 0 a → b"},
+		"move behind the rest": {`[{"op":"move","from":"/nodes/0","path":"/nodes/2"}]`, agent.CodeInvalid, "operations[0].path", "move /nodes/2 does not apply: there is no such place; the nodes are: 0 b"},
+		"signed to add":        {`[{"op":"add","path":"/nodes/+1","value":{}}]`, agent.CodeInvalid, "operations[0].path", `has the index "+1"`},
+		"zeros to test":        {`[{"op":"test","path":"/nodes/00","value":{}}]`, agent.CodeConflict, "operations[0]", `has the index "00"`},
+		"test of nothing":      {`[{"op":"test","path":"/nodes/0/name","value":null}]`, agent.CodeConflict, "operations[0]", "test /nodes/0/name: there is no such place; the nodes are: 0 a, 1 b"},
+		"test past the list":   {`[{"op":"test","path":"/nodes/9","value":null}]`, agent.CodeConflict, "operations[0]", "there is no such place"},
+		"no nodes left":        {`[{"op":"replace","path":"","value":{"nodes":[]}}]`, agent.CodeInvalid, "", "nodes: is empty"},
+		"move of nothing":      {`[{"op":"move","from":"/nodes/9","path":"/nodes/0"}]`, agent.CodeInvalid, "operations[0].from", "there is no such place; the nodes are: 0 a, 1 b"},
+		"copy to nowhere":      {`[{"op":"copy","from":"/nodes/0","path":"/nodes/9"}]`, agent.CodeInvalid, "operations[0].path", "there is no such place"},
+		"test fails":           {`[{"op":"test","path":"/nodes/0/id","value":"z"}]`, agent.CodeConflict, "operations[0]", "the value there is another one"},
+		"dangling":             {`[{"op":"remove","path":"/nodes/1"}]`, agent.CodeInvalid, "", `edges[0].to: there is no node "b"`},
 		"unknown member in it": {
 			`[{"op":"add","path":"/steps","value":[]}]`, agent.CodeInvalid, "", "steps: unknown field",
 		},
@@ -137,6 +145,68 @@ func TestApplyRefuses(t *testing.T) {
 	var faults agent.Faults
 	require.ErrorAs(t, err, &faults)
 	require.Equal(t, "edges[0].to", faults[0].Path)
+}
+
+// body patches a webhook's body, and returns it.
+func body(t *testing.T, before, ops string) (string, error) {
+	t.Helper()
+	after, err := apply(task(`{"action":"webhook","url":"https://x.example","body":`+before+`}`), ops)
+	if err != nil {
+		return "", err
+	}
+	var d agent.WorkflowDefinition
+	require.NoError(t, json.Unmarshal(after, &d))
+	s, err := graph.Read(&d.Nodes[0])
+	require.NoError(t, err)
+	return string(s.Webhook.Body), nil
+}
+
+func TestMembersThatLookLikeIndices(t *testing.T) {
+	const at = `"path":"/nodes/0/config/body/`
+	for ops, want := range map[string]string{
+		`[{"op":"replace",` + at + `01","value":7}]`:                                                          `{"":3,"+2":4,"-":5,"-1":2,"01":7}`,
+		`[{"op":"remove",` + at + `-1"},{"op":"remove",` + at + `-"}]`:                                        `{"":3,"+2":4,"01":1}`,
+		`[{"op":"test",` + at + `","value":3},{"op":"remove",` + at + `"}]`:                                   `{"+2":4,"-":5,"-1":2,"01":1}`,
+		`[{"op":"add",` + at + `99999999999","value":{"":0}},{"op":"add",` + at + `99999999999/","value":1}]`: `{"":3,"+2":4,"-":5,"-1":2,"01":1,"99999999999":{"":1}}`,
+		`[{"op":"move","from":"/nodes/0/config/body/01",` + at + `+2"}]`:                                      `{"":3,"+2":1,"-":5,"-1":2}`,
+		`[{"op":"copy","from":"/nodes/0/config/body/",` + at + `-1"}]`:                                        `{"":3,"+2":4,"-":5,"-1":3,"01":1}`,
+	} {
+		got, err := body(t, `{"01":1,"-1":2,"":3,"+2":4,"-":5}`, ops)
+		require.NoError(t, err, ops)
+		require.Equal(t, want, got, ops)
+	}
+}
+
+func TestTestsCompareValues(t *testing.T) {
+	for _, c := range []struct {
+		there, value string
+		same         bool
+	}{
+		{`100`, `100.0`, true},
+		{`100`, `1e2`, true},
+		{`0.10`, `1E-1`, true},
+		{`-0`, `0.0e7`, true},
+		{`{"a":[1.0,{"b":2}],"c":null}`, `{"c":null,"a":[1,{"b":20e-1}]}`, true},
+		{`1e999999999`, `10e999999998`, true},
+		{`9007199254740993`, `9007199254740992`, false},
+		{`1`, `-1`, false},
+		{`100`, `10`, false},
+		{`1e999999999`, `1e999999998`, false},
+		{`1`, `"1"`, false},
+		{`"a"`, `"\u0061"`, true},
+		{`null`, `null`, true},
+		{`null`, `0`, false},
+		{`[1]`, `[1,1]`, false},
+		{`{"a":1}`, `{"a":1,"b":null}`, false},
+		{`{"a":null}`, `{"b":null}`, false},
+	} {
+		_, err := body(t, `{"x":`+c.there+`}`, `[{"op":"test","path":"/nodes/0/config/body/x","value":`+c.value+`}]`)
+		if c.same {
+			require.NoError(t, err, "%s %s", c.there, c.value)
+		} else {
+			require.Equal(t, agent.CodeConflict, agent.CodeOf(err), "%s %s: %v", c.there, c.value, err)
+		}
+	}
 }
 
 func FuzzApply(f *testing.F) {

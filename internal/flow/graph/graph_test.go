@@ -112,7 +112,7 @@ func TestCanonicalIsOneForEqualDefinitions(t *testing.T) {
 	require.Equal(t, graph.Hash(a), graph.Hash(b))
 	require.Contains(t, string(a), `12345678901234567890.10`)
 	require.NotEqual(t, graph.Hash(a), graph.Hash(clean(t, flights)))
-	require.Equal(t, string(clean(t, `{"nodes":[],"edges":[]}`)), string(clean(t, `{}`)))
+	require.Equal(t, string(clean(t, `{"nodes":[`+alone+`],"edges":[]}`)), string(clean(t, `{"nodes":[`+alone+`]}`)))
 }
 
 // node makes a definition of one node.
@@ -151,7 +151,11 @@ func linked(edges string, also ...string) string {
 	return `{"nodes":[` + strings.Join(nodes, ",") + `],"edges":[` + strings.Join(links, ",") + `]}`
 }
 
-func schedule(members string) string { return `{"schedules":[{"id":"s",` + members + `}]}` }
+func schedule(members string) string {
+	return `{"nodes":[` + alone + `],"schedules":[{"id":"s",` + members + `}]}`
+}
+
+const alone = `{"id":"a","type":"condition","expr":"true"}`
 
 func TestBadDefinitions(t *testing.T) {
 	many := func(n int, one string) string {
@@ -203,9 +207,17 @@ func TestBadDefinitions(t *testing.T) {
 		"subject template":  {task(`{"action":"email","subject":"{{ price + }}"}`), "nodes[0].config.subject: {{ price + }}: 1:"},
 		"body template":     {task(`{"action":"email","body":"{{ price"}`), "nodes[0].config.body: {{ is not closed by }}"},
 		"attempts":          {task(`{"action":"email","retries":{"max_attempts":0}}`), "nodes[0].config.retries.max_attempts: want 1 to 20, got 0"},
-		"attempts interval": {task(`{"action":"email","retries":{"max_attempts":1,"interval_sec":-1}}`), "nodes[0].config.retries.interval_sec: want 1 to 86400"},
+		"attempts interval": {task(`{"action":"email","retries":{"max_attempts":1,"interval_sec":-1}}`), "nodes[0].config.retries.interval_sec: want 1 to 60, got -1"},
+		"attempts unsaid":   {task(`{"action":"webhook","url":"https://x.example","retries":{"interval_sec":5}}`), "nodes[0].config.retries.max_attempts: want 1 to 20, got 0"},
+		"attempts pause":    {task(`{"action":"email","retries":{"max_attempts":2,"interval_sec":61}}`), "nodes[0].config.retries.interval_sec: want 1 to 60, got 61"},
+		"attempts pauses":   {task(`{"action":"email","retries":{"max_attempts":2,"max_interval_sec":61}}`), "nodes[0].config.retries.max_interval_sec: want 1 to 60, got 61"},
+		"timeout long":      {task(`{"action":"webhook","url":"https://x.example","timeout_sec":481}`), "nodes[0].config.timeout_sec: want 1 to 480, got 481"},
+		"timeout steps":     {task(`{"action":"pipeline","pipeline":[{"step":"top_k","k":1}],"timeout_sec":481}`), "nodes[0].config.timeout_sec: want 1 to 480, got 481"},
+		"timeout of turns":  {node(`"type":"agent","config":{"agent":"a","message":"x","timeout_sec":86401}`), "nodes[0].config.timeout_sec: want 1 to 86400, got 86401"},
+		"nothing":           {`{}`, "nodes: is empty"},
+		"no nodes":          {`{"nodes":[],"edges":[],"schedules":[{"id":"s","interval_sec":60}]}`, "nodes: is empty"},
 		"attempts member":   {task(`{"action":"email","retries":{"times":3}}`), "nodes[0].config.retries.times: unknown field"},
-		"timeout":           {task(`{"action":"email","timeout_sec":-5}`), "nodes[0].config.timeout_sec: want 1 to 86400, got -5"},
+		"timeout":           {task(`{"action":"email","timeout_sec":-5}`), "nodes[0].config.timeout_sec: want 1 to 480, got -5"},
 
 		"webhook no url":     {task(`{"action":"webhook"}`), "nodes[0].config.url: is required"},
 		"webhook file":       {task(`{"action":"webhook","url":"file:///etc/passwd"}`), "nodes[0].config.url: want an http or https URL with a host"},
@@ -295,8 +307,9 @@ func TestBadDefinitions(t *testing.T) {
 
 func TestGraphsThatAreFine(t *testing.T) {
 	for name, in := range map[string]string{
-		"empty":                `{"nodes":[],"edges":[]}`,
 		"alone":                linked("", "a", "b"),
+		"patient":              task(`{"action":"email","timeout_sec":480,"retries":{"max_attempts":20,"interval_sec":60,"max_interval_sec":60}}`),
+		"a day's turn":         node(`"type":"agent","config":{"agent":"a","message":"x","timeout_sec":86400}`),
 		"diamond":              linked("a>b a>c b>d c>d"),
 		"condition":            linked("a>c? c?>x:true c?>y:false c?>z"),
 		"an island that waits": linked("a>b b>T T>a", "e"),

@@ -222,15 +222,19 @@ func (r *reader) timer() *Timer {
 	return t
 }
 
-// Bounds of attempts.
+// Bounds of attempts: what runs honour. An action's attempts and the pauses between them share the few minutes that its visit has; the turn
+// of an agent may take a day.
 const (
 	maxAttempts = 20
-	maxTimeSec  = 24 * 3600
+	maxPause    = 60           // seconds
+	maxTask     = 8 * 60       // seconds of one attempt
+	maxTurn     = 24 * 60 * 60 // seconds
 )
 
-func (r *reader) attempts(a *Attempts) {
-	if a.TimeoutSec < 0 || a.TimeoutSec > maxTimeSec {
-		r.fault("config.timeout_sec", "want 1 to %d, got %d", maxTimeSec, a.TimeoutSec)
+// attempts checks what is said of trying; longest bounds the time of one attempt, in seconds.
+func (r *reader) attempts(a *Attempts, longest int64) {
+	if a.TimeoutSec < 0 || a.TimeoutSec > longest {
+		r.fault("config.timeout_sec", "want 1 to %d, got %d", longest, a.TimeoutSec)
 	}
 	if a.Retries == nil {
 		return
@@ -238,9 +242,12 @@ func (r *reader) attempts(a *Attempts) {
 	if n := a.Retries.MaxAttempts; n < 1 || n > maxAttempts {
 		r.fault("config.retries.max_attempts", "want 1 to %d, got %d", maxAttempts, n)
 	}
-	for name, sec := range map[string]int64{"interval_sec": a.Retries.IntervalSec, "max_interval_sec": a.Retries.MaxIntervalSec} {
-		if sec < 0 || sec > maxTimeSec {
-			r.fault("config.retries."+name, "want 1 to %d, got %d", maxTimeSec, sec)
-		}
+	r.pause("interval_sec", a.Retries.IntervalSec)
+	r.pause("max_interval_sec", a.Retries.MaxIntervalSec)
+}
+
+func (r *reader) pause(member string, sec int64) {
+	if sec < 0 || sec > maxPause {
+		r.fault("config.retries."+member, "want 1 to %d, got %d", maxPause, sec)
 	}
 }

@@ -25,6 +25,9 @@ func Validate(d *agent.WorkflowDefinition) agent.Faults {
 	if c.many("nodes", len(d.Nodes), MaxNodes) || c.many("edges", len(d.Edges), MaxEdges) || c.many("schedules", len(d.Schedules), MaxSchedules) {
 		return c.faults
 	}
+	if len(d.Nodes) == 0 {
+		c.fault("nodes", "is empty")
+	}
 	c.nodes()
 	c.edges()
 	c.schedules()

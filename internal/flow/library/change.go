@@ -20,8 +20,11 @@ const (
 	maxDescription = 4_000 // bytes
 	maxKey         = 256   // bytes of an idempotency key
 	maxBy          = 256
-	attempts       = 6 // a patch without a base, when others are quicker
+	attempts       = 30 // a change without a base, when others are quicker
 	firstPause     = 5 * time.Millisecond
+	maxPause       = 100 * time.Millisecond
+	maxPatience    = 5 * time.Second // all attempts
+	comeBack       = time.Second     // after all of them
 	syncTime       = 10 * time.Second
 )
 
@@ -34,6 +37,7 @@ type change struct {
 	idempotency string
 	hash        string // of what is asked
 	dryRun      bool
+	onlyNew     bool // refuse where there is a definition
 	revert      string
 	// next makes the next version of what there is. It may be called again.
 	next func(ctx context.Context, now *state) (draft, error)
@@ -73,33 +77,58 @@ func (l *Library) apply(ctx context.Context, c *change) (agent.WorkflowPatchResu
 	if err := c.check(); err != nil {
 		return agent.WorkflowPatchResult{}, err
 	}
-	if c.idempotency != "" && !c.dryRun {
-		before, hash, ok, err := l.store.PatchedBefore(ctx, c.key.Tenant, c.idempotency)
-		switch {
-		case err != nil:
-			return agent.WorkflowPatchResult{}, fmt.Errorf("look for an earlier request: %w", err)
-		case ok && hash != c.hash:
-			return agent.WorkflowPatchResult{}, agent.FieldErrorf(agent.CodeConflict, "idempotency_key", "was given with another request before")
-		case ok:
-			return before, nil
-		}
+	if before, known, err := l.before(ctx, c); err != nil || known {
+		return before, err
 	}
+	result, err := l.insist(ctx, c)
+	if interrupted := agent.Interrupted(ctx, "change workflow "+c.key.Tag); err != nil && interrupted != nil {
+		return result, interrupted
+	}
+	if err == nil && !result.Unchanged {
+		return result, nil
+	}
+	// The same request may have been under way at the same time, and have come first: what was wrong, or no change any more, is what it did.
+	if before, known, again := l.before(ctx, c); again != nil || known {
+		return before, again
+	}
+	return result, err
+}
+
+// before returns what the same request was answered earlier; known is false when it is new, or has no key. Another request under its key
+// is an error.
+func (l *Library) before(ctx context.Context, c *change) (r agent.WorkflowPatchResult, known bool, err error) {
+	if c.idempotency == "" || c.dryRun {
+		return r, false, nil
+	}
+	r, hash, known, err := l.store.PatchedBefore(ctx, c.key.Tenant, c.idempotency)
+	switch {
+	case err != nil:
+		return agent.WorkflowPatchResult{}, false, fmt.Errorf("look for an earlier request: %w", err)
+	case known && hash != c.hash:
+		return agent.WorkflowPatchResult{}, false, agent.FieldErrorf(agent.CodeConflict, "idempotency_key", "was given with another request before")
+	default:
+		return r, known, nil
+	}
+}
+
+// insist makes the change, again when somebody else was quicker and it names no base.
+func (l *Library) insist(ctx context.Context, c *change) (agent.WorkflowPatchResult, error) {
 	pauses := backoff.NewExponentialBackOff()
-	pauses.InitialInterval = firstPause
+	pauses.InitialInterval, pauses.MaxInterval = firstPause, maxPause
 	result, err := backoff.Retry(ctx, func() (agent.WorkflowPatchResult, error) {
 		r, err := l.attempt(ctx, c)
 		if err != nil && (c.base != 0 || !overtaken(err)) {
 			return r, backoff.Permanent(err)
 		}
 		return r, err
-	}, backoff.WithBackOff(pauses), backoff.WithMaxTries(attempts))
-	if interrupted := agent.Interrupted(ctx, "change workflow "+c.key.Tag); err != nil && interrupted != nil {
-		return result, interrupted
+	}, backoff.WithBackOff(pauses), backoff.WithMaxTries(attempts), backoff.WithMaxElapsedTime(maxPatience))
+	if c.base == 0 && overtaken(err) { // whoever asked has named no base
+		return result, &agent.Error{
+			Code: agent.CodeRateLimited, Op: "change workflow " + c.key.Tag, RetryAfter: comeBack,
+			Err: errors.New("others changed it each time: nothing was changed, try again"),
+		}
 	}
-	if permanent, ok := errors.AsType[*backoff.PermanentError](err); ok {
-		err = permanent.Unwrap()
-	}
-	return result, err
+	return result, err //nolint:wrapcheck // it is our own
 }
 
 // overtaken reports whether somebody else made the next version first.
@@ -123,6 +152,10 @@ func (l *Library) attempt(ctx context.Context, c *change) (agent.WorkflowPatchRe
 	}
 	if c.base != 0 && c.base != now.version {
 		return agent.WorkflowPatchResult{}, agent.FieldErrorf(agent.CodeConflict, fieldBase, "is %d, and the newest version is %d", c.base, now.version)
+	}
+	if c.onlyNew && now.stored != nil {
+		return agent.WorkflowPatchResult{}, agent.FieldErrorf(agent.CodeConflict, "workflow_tag", "there is version %d of %s already, and only a new one is wanted",
+			now.version, now.key.Tag)
 	}
 	d, err := c.next(ctx, now)
 	if err != nil {

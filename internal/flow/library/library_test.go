@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -129,7 +130,7 @@ func TestPut(t *testing.T) {
 	_, err = l.Put(t.Context(), library.PutRequest{WorkflowKey: anns("main"), Definition: graphOf("c"), BaseVersion: 2})
 	require.NoError(t, err)
 
-	owned := put(t, l, agent.WorkflowKey{Tag: "other"}, graphOf())
+	owned := put(t, l, agent.WorkflowKey{Tag: "other"}, graphOf("a"))
 	require.Equal(t, agent.WorkflowKey{Tenant: agent.DefaultTenant, Owner: agent.DefaultWorkflowOwner, Tag: "other"}, owned.WorkflowKey)
 	require.EqualValues(t, 1, owned.Version)
 }
@@ -145,6 +146,7 @@ func TestPutRefuses(t *testing.T) {
 		{library.PutRequest{WorkflowKey: agent.WorkflowKey{Tag: "a", Owner: "x y"}, Definition: graphOf("a")}, "workflow_owner", "want 1 to 128"},
 		{library.PutRequest{WorkflowKey: anns("a"), Definition: json.RawMessage(`{"nodes":[{}]}`)}, "", "nodes[0].id: is required"},
 		{library.PutRequest{WorkflowKey: anns("a")}, "", "malformed JSON"},
+		{library.PutRequest{WorkflowKey: anns("a"), Definition: graphOf()}, "", "nodes: is empty"},
 		{library.PutRequest{WorkflowKey: anns("a"), Definition: graphOf("a"), Description: strings.Repeat("x", 5000)}, "description", "is 5000 bytes"},
 		{library.PutRequest{WorkflowKey: anns("a"), Definition: graphOf("a"), Idempotency: strings.Repeat("x", 300)}, "idempotency_key", "is 300 bytes"},
 		{library.PutRequest{WorkflowKey: anns("a"), Definition: graphOf("a"), By: strings.Repeat("x", 300)}, "by", "is 300 bytes"},
@@ -240,7 +242,7 @@ func TestTheSameRequestChangesOnce(t *testing.T) {
 	require.NoError(t, err)
 	require.Regexp(t, `^patch_[0-9a-f]{8}-[0-9a-f]{4}-5`, first.PatchID, "made of the key")
 	patched(t, l, anns("main"), `[{"op":"remove","path":"/nodes/1"}]`)
-	put(t, l, agent.WorkflowKey{Owner: "bob", Tag: "main"}, graphOf())
+	put(t, l, agent.WorkflowKey{Owner: "bob", Tag: "main"}, graphOf("a"))
 
 	ask.Operations = json.RawMessage(` [ {"value":` + mail("b") + `,"path":"/nodes/-","op":"add"} ] `)
 	again, err := l.PatchWorkflow(t.Context(), ask)
@@ -313,11 +315,33 @@ func TestWhoeverIsSlowerTriesAgain(t *testing.T) {
 	_, err = l.PatchWorkflow(t.Context(), agent.WorkflowPatchRequest{WorkflowKey: anns("main"), Operations: addition("late"), BaseVersion: 4})
 	refused(t, err, agent.CodeConflict, "base_version", "newest version is 5")
 	require.EqualValues(t, 1, others.Load(), "who names a base wants no other")
+}
 
-	interfere(1_000)
-	_, err = l.PatchWorkflow(t.Context(), agent.WorkflowPatchRequest{WorkflowKey: anns("main"), Operations: addition("never")})
-	refused(t, err, agent.CodeConflict, "base_version", "newest version is")
-	require.EqualValues(t, 6, others.Load())
+func TestWhoeverIsSlowerEachTimeIsToldToComeBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, store := shelf(t)
+		put(t, l, anns("main"), graphOf("a"))
+		tries := 0
+		var interfere func()
+		interfere = func() {
+			tries++
+			store.BeforeCommit = nil
+			patched(t, l, anns("main"), string(addition(fmt.Sprint("other_", tries))))
+			store.BeforeCommit = interfere
+		}
+		store.BeforeCommit = interfere
+		began := time.Now()
+		_, err := l.PatchWorkflow(t.Context(), agent.WorkflowPatchRequest{WorkflowKey: anns("main"), Operations: addition("never")})
+		refused(t, err, agent.CodeRateLimited, "", "others changed it each time")
+		require.NotContains(t, err.Error(), "base_version", "nobody named one")
+		var e *agent.Error
+		require.ErrorAs(t, err, &e)
+		require.Equal(t, time.Second, e.RetryAfter)
+		require.Equal(t, 30, tries)
+		require.Less(t, time.Since(began), 5*time.Second)
+		store.BeforeCommit = nil
+		require.NotContains(t, names(t, newest(t, l, anns("main"))), "never")
+	})
 }
 
 // counted counts how often the newest version is read.
@@ -348,22 +372,138 @@ func TestManyAtOnce(t *testing.T) {
 	l, _ := shelf(t)
 	put(t, l, anns("main"), graphOf("a"))
 	var g errgroup.Group
-	var made atomic.Int64
 	for i := range 16 {
 		g.Go(func() error {
 			_, err := l.PatchWorkflow(t.Context(), agent.WorkflowPatchRequest{WorkflowKey: anns("main"), Operations: addition(fmt.Sprint("n", i))})
-			if err == nil {
-				made.Add(1)
-			} else if agent.CodeOf(err) != agent.CodeConflict {
-				return err
-			}
-			return nil
+			return err
 		})
 	}
 	require.NoError(t, g.Wait())
 	w := newest(t, l, anns("main"))
-	require.Equal(t, made.Load()+1, w.Version)
-	require.Len(t, strings.Fields(names(t, w)), int(made.Load())+1)
+	require.EqualValues(t, 17, w.Version)
+	require.Len(t, strings.Fields(names(t, w)), 17)
+}
+
+// late is a store whose first look for an earlier request finds nothing, as long as a change is under way.
+type late struct {
+	*librarytest.Memory
+
+	looked atomic.Int64
+	first  int64
+	gate   chan struct{}
+}
+
+func (s *late) PatchedBefore(ctx context.Context, tenant, key string) (agent.WorkflowPatchResult, string, bool, error) {
+	r, hash, ok, err := s.Memory.PatchedBefore(ctx, tenant, key)
+	switch n := s.looked.Add(1); {
+	case n == s.first:
+		close(s.gate) // all have looked, and nothing was there
+	case n < s.first:
+		<-s.gate
+	}
+	return r, hash, ok, err
+}
+
+func TestTheSameRequestManyTimesAtOnceIsAnsweredTheSame(t *testing.T) {
+	const many = 20
+	for name, ask := range map[string]func(*library.Library) (agent.WorkflowPatchResult, error){
+		"the id is there already": func(l *library.Library) (agent.WorkflowPatchResult, error) {
+			return l.PatchWorkflow(t.Context(), agent.WorkflowPatchRequest{WorkflowKey: anns("main"), Operations: addition("b"), Idempotency: "k"})
+		},
+		"an old base": func(l *library.Library) (agent.WorkflowPatchResult, error) {
+			return l.PatchWorkflow(t.Context(), agent.WorkflowPatchRequest{WorkflowKey: anns("main"), Operations: addition("b"), BaseVersion: 1, Idempotency: "k"})
+		},
+		"unchanged": func(l *library.Library) (agent.WorkflowPatchResult, error) {
+			return l.PatchWorkflow(t.Context(), agent.WorkflowPatchRequest{
+				WorkflowKey: anns("main"), Operations: json.RawMessage(`[{"op":"replace","path":"/description","value":"x"}]`), Idempotency: "k",
+			})
+		},
+		"a whole": func(l *library.Library) (agent.WorkflowPatchResult, error) {
+			return l.Put(t.Context(), library.PutRequest{WorkflowKey: anns("main"), Definition: graphOf("z"), Idempotency: "k"})
+		},
+		"a new one": func(l *library.Library) (agent.WorkflowPatchResult, error) {
+			return l.Put(t.Context(), library.PutRequest{WorkflowKey: anns("new"), Definition: graphOf("z"), OnlyNew: true, Idempotency: "k"})
+		},
+		"deleted": func(l *library.Library) (agent.WorkflowPatchResult, error) {
+			return l.Delete(t.Context(), library.DeleteRequest{WorkflowKey: anns("main"), Idempotency: "k"})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			store := &late{Memory: new(librarytest.Memory), first: many, gate: make(chan struct{})}
+			l, err := library.New(library.Config{Store: store})
+			require.NoError(t, err)
+			put(t, l, anns("main"), graphOf("a"))
+			var g errgroup.Group
+			answers := make([]agent.WorkflowPatchResult, many)
+			for i := range many {
+				g.Go(func() (err error) {
+					answers[i], err = ask(l)
+					return err
+				})
+			}
+			require.NoError(t, g.Wait())
+			for _, a := range answers {
+				require.Equal(t, answers[0], a)
+			}
+			require.False(t, answers[0].Unchanged)
+			version, _, err := store.NewestVersion(t.Context(), answers[0].WorkflowKey)
+			require.NoError(t, err)
+			require.Equal(t, answers[0].Version, version, "it was done once")
+		})
+	}
+}
+
+func TestAnotherRequestUnderTheKeyAtOnceIsAConflict(t *testing.T) {
+	store := &late{Memory: new(librarytest.Memory), first: 2, gate: make(chan struct{})}
+	l, err := library.New(library.Config{Store: store})
+	require.NoError(t, err)
+	put(t, l, anns("main"), graphOf("a"))
+	var g errgroup.Group
+	failures := make([]error, 2)
+	for i := range failures {
+		g.Go(func() error {
+			_, failures[i] = l.PatchWorkflow(t.Context(), agent.WorkflowPatchRequest{
+				WorkflowKey: anns("main"), Operations: addition("b"), Description: fmt.Sprint(i), Idempotency: "k",
+			})
+			return nil
+		})
+	}
+	require.NoError(t, g.Wait())
+	if failures[0] == nil {
+		failures[0], failures[1] = failures[1], failures[0]
+	}
+	require.NoError(t, failures[1])
+	refused(t, failures[0], agent.CodeConflict, "idempotency_key", "another request")
+}
+
+func TestPutOnlyWhenNew(t *testing.T) {
+	l, store := shelf(t)
+	ask := library.PutRequest{WorkflowKey: anns("main"), Definition: graphOf("a"), OnlyNew: true}
+	store.BeforeCommit = func() {
+		store.BeforeCommit = nil
+		put(t, l, anns("main"), graphOf("b"))
+	}
+	_, err := l.Put(t.Context(), ask)
+	refused(t, err, agent.CodeConflict, "workflow_tag", "there is version 1 of main already")
+	require.Equal(t, "b", names(t, newest(t, l, anns("main"))))
+	ask.Definition = graphOf("b")
+	_, err = l.Put(t.Context(), ask)
+	refused(t, err, agent.CodeConflict, "workflow_tag", "already")
+	_, err = l.Delete(t.Context(), library.DeleteRequest{WorkflowKey: anns("main")})
+	require.NoError(t, err)
+	r, err := l.Put(t.Context(), ask)
+	require.NoError(t, err)
+	require.EqualValues(t, 3, r.Version, "what was deleted is not there")
+
+	ask.Tag, ask.Idempotency = "other", "k"
+	first, err := l.Put(t.Context(), ask)
+	require.NoError(t, err)
+	again, err := l.Put(t.Context(), ask)
+	require.NoError(t, err)
+	require.Equal(t, first, again)
+	ask.OnlyNew = false
+	_, err = l.Put(t.Context(), ask)
+	refused(t, err, agent.CodeConflict, "idempotency_key", "another request")
 }
 
 func TestDelete(t *testing.T) {
@@ -391,11 +531,6 @@ func TestDelete(t *testing.T) {
 	refused(t, err, agent.CodeConflict, "base_version", "is 2, and the newest version is 3")
 	_, err = l.Delete(t.Context(), library.DeleteRequest{})
 	refused(t, err, agent.CodeInvalid, "workflow_tag", "is required")
-
-	gone, err := l.Delete(t.Context(), library.DeleteRequest{WorkflowKey: anns("main")})
-	require.NoError(t, err)
-	empty := put(t, l, anns("main"), graphOf())
-	require.Equal(t, gone.Version+1, empty.Version, "an empty definition is another thing than a deleted one")
 }
 
 // schedules records what it is told.
@@ -417,11 +552,11 @@ func TestSchedulesAreTold(t *testing.T) {
 	told := new(schedules)
 	l, err := library.New(library.Config{Store: new(librarytest.Memory), Schedules: told, Logger: zap.New(core)})
 	require.NoError(t, err)
-	put(t, l, anns("main"), json.RawMessage(`{"schedules":[{"id":"s","interval_sec":60}]}`))
+	put(t, l, anns("main"), json.RawMessage(`{"nodes":[`+mail("a")+`],"schedules":[{"id":"s","interval_sec":60}]}`))
 	require.Len(t, told.told, 1)
 	require.Equal(t, newest(t, l, anns("main")), told.told[0])
 	require.WithinDuration(t, time.Now(), told.told[0].UpdatedAt, time.Minute)
-	put(t, l, anns("main"), json.RawMessage(`{"schedules":[{"id":"s","interval_sec":60}]}`))
+	put(t, l, anns("main"), json.RawMessage(`{"nodes":[`+mail("a")+`],"schedules":[{"id":"s","interval_sec":60}]}`))
 	_, err = l.PatchWorkflow(t.Context(), agent.WorkflowPatchRequest{WorkflowKey: anns("main"), Operations: addition("b"), DryRun: true})
 	require.NoError(t, err)
 	require.Len(t, told.told, 1, "nothing changed")

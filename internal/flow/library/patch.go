@@ -18,7 +18,7 @@ import (
 const empty = `{"edges":[],"nodes":[]}`
 
 // Put makes a definition be what the request says, the first version included. Errors: [agent.CodeInvalid] with what is wrong as
-// [agent.Faults]; [agent.CodeConflict] when BaseVersion is not the newest.
+// [agent.Faults]; [agent.CodeConflict] when BaseVersion is not the newest, and with Field "workflow_tag" when OnlyNew and there is one.
 func (l *Library) Put(ctx context.Context, r PutRequest) (agent.WorkflowPatchResult, error) {
 	key, err := named(r.WorkflowKey)
 	if err != nil {
@@ -29,13 +29,16 @@ func (l *Library) Put(ctx context.Context, r PutRequest) (agent.WorkflowPatchRes
 	if err != nil {
 		return agent.WorkflowPatchResult{}, err
 	}
-	hash, err := requestHash(asked{Kind: "put", Owner: key.Owner, Tag: key.Tag, What: definition, Description: r.Description, Base: r.BaseVersion})
+	hash, err := requestHash(asked{
+		Kind: "put", Owner: key.Owner, Tag: key.Tag, What: definition, Description: r.Description, Base: r.BaseVersion, New: r.OnlyNew,
+	})
 	if err != nil {
 		return agent.WorkflowPatchResult{}, err
 	}
 	return l.apply(ctx, &change{
 		key: key, description: r.Description, base: r.BaseVersion, by: r.By, idempotency: r.Idempotency, hash: hash, dryRun: r.DryRun,
-		next: func(context.Context, *state) (draft, error) { return draft{definition: definition}, nil },
+		onlyNew: r.OnlyNew,
+		next:    func(context.Context, *state) (draft, error) { return draft{definition: definition}, nil },
 	})
 }
 
@@ -43,8 +46,9 @@ func (l *Library) Put(ctx context.Context, r PutRequest) (agent.WorkflowPatchRes
 // a patch whose first operation adds the whole: {"op":"add","path":"","value":{…}}.
 //
 // Errors name the operation or the place: [agent.CodeInvalid]; [agent.CodeOverflow] beyond a bound; [agent.CodeConflict] with Field
-// "base_version", "workflow_owner" when several owners have the tag, "idempotency_key" when it was given with another request, or that of
-// what somebody else has changed; [agent.CodeNotFound] with Field "workflow_tag" or "patch_id".
+// "base_version" when it names one, "workflow_owner" when several owners have the tag, "idempotency_key" when it was given with another request, or that of
+// what somebody else has changed; [agent.CodeRateLimited] when others were quicker again and again; [agent.CodeNotFound] with Field
+// "workflow_tag" or "patch_id".
 func (l *Library) PatchWorkflow(ctx context.Context, r agent.WorkflowPatchRequest) (agent.WorkflowPatchResult, error) {
 	if r.Revert != "" {
 		return l.Revert(ctx, r)
@@ -183,6 +187,7 @@ type asked struct {
 	Revert      string          `json:"revert,omitempty"`
 	Description string          `json:"description"`
 	Base        int64           `json:"base"`
+	New         bool            `json:"new,omitempty"`
 }
 
 func requestHash(a asked) (string, error) {

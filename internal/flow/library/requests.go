@@ -16,6 +16,7 @@ type PutRequest struct {
 	By          string
 	Idempotency string // the same key changes once; empty: none
 	DryRun      bool   // say what would be
+	OnlyNew     bool   // conflict when there is a definition that is not deleted
 }
 
 // DeleteRequest takes a definition out of use. Its history stays, and its runs go on.

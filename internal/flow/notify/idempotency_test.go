@@ -19,7 +19,7 @@ func TestIdempotencyKeys(t *testing.T) {
 	for _, method := range []string{http.MethodPost, http.MethodPatch, http.MethodDelete} {
 		for _, body := range []string{`{"a":1}`, ""} {
 			var keys []string
-			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 				_, _ = io.Copy(io.Discard, r.Body)
 				keys = append(keys, r.Header.Get("Idempotency-Key"))
 				if r.Header.Get("Idempotency-Key") == "lost" {

@@ -2,7 +2,6 @@ package notify
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,16 +34,13 @@ type Profiles interface {
 
 // Webhooks sends requests within the bounds of the egress rules. It implements [flows.Webhooks].
 type Webhooks struct {
-	HTTP     tool.HTTP
-	Auth     tool.Auth     // nil: a webhook with an auth profile is refused
-	Profiles Profiles      // as Auth
-	Timeout  time.Duration // of one request; 0: 30 s
+	HTTP     tool.HTTP // without a bound of its own on time: the context has one
+	Auth     tool.Auth // nil: a webhook with an auth profile is refused
+	Profiles Profiles  // as Auth
 }
 
 // Send implements [flows.Webhooks]. The mark is set before the connection is opened: a request may be on its way as soon as there is one.
 func (h *Webhooks) Send(ctx context.Context, w flows.Webhook, mark func() error) (flows.WebhookAnswer, error) {
-	ctx, stop := context.WithTimeout(ctx, cmp.Or(max(h.Timeout, 0), 30*time.Second))
-	defer stop()
 	var connected atomic.Bool
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }})
 	req, err := h.request(ctx, &w)
@@ -58,11 +54,15 @@ func (h *Webhooks) Send(ctx context.Context, w flows.Webhook, mark func() error)
 	if err != nil {
 		return flows.WebhookAnswer{}, unanswered(err, connected.Load())
 	}
-	defer func() { _ = answer.Body.Close() }()                               // it was only read
-	body, _ := io.ReadAll(io.LimitReader(answer.Body, flows.MaxAnswerBytes)) // the status is the answer: what is lost of the rest is lost
+	defer func() { _ = answer.Body.Close() }() // it was only read
+	body, err := io.ReadAll(io.LimitReader(answer.Body, flows.MaxAnswerBytes+1))
+	if err != nil && w.Method == http.MethodGet && answer.StatusCode/100 == 2 {
+		return flows.WebhookAnswer{}, agent.Errorf(agent.CodeUnavailable, "call webhook", "the answer was cut off: %w", err)
+	}
+	// The status is the answer: what is lost of the rest is lost.
 	return flows.WebhookAnswer{
-		Status: answer.StatusCode, Type: answer.Header.Get("Content-Type"), Body: body,
-		RetryAfter: retryAfter(answer.Header.Get("Retry-After"), time.Now()),
+		Status: answer.StatusCode, Type: answer.Header.Get("Content-Type"), Body: body[:min(len(body), flows.MaxAnswerBytes)],
+		Truncated: err != nil || len(body) > flows.MaxAnswerBytes, RetryAfter: retryAfter(answer.Header.Get("Retry-After"), time.Now()),
 	}, nil
 }
 

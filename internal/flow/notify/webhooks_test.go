@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -129,8 +130,10 @@ func TestSilenceMayBeAnything(t *testing.T) {
 	defer s.Close()
 	defer close(release)
 	n := 0
-	h := &notify.Webhooks{HTTP: egressTo(t, s.URL, true), Timeout: 100 * time.Millisecond}
-	_, err := h.Send(t.Context(), hook(s.URL), marks(&n))
+	ctx, stop := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer stop()
+	h := &notify.Webhooks{HTTP: egressTo(t, s.URL, true)}
+	_, err := h.Send(ctx, hook(s.URL), marks(&n))
 	require.ErrorIs(t, err, flows.ErrUnknown)
 }
 
@@ -212,5 +215,69 @@ func TestAuthProfiles(t *testing.T) {
 		require.Equal(t, code, agent.CodeOf(err), name)
 		require.NotContains(t, err.Error(), "s3cret")
 		require.Zero(t, n)
+	}
+}
+
+// A webhook that did its work and was cut off while it said so has done it.
+func TestAnswersInPart(t *testing.T) {
+	for name, c := range map[string]struct {
+		method    string
+		status    int
+		announced int // 0: as long as it is
+		length    int
+		truncated bool
+		fails     bool
+	}{
+		"all of it":              {http.MethodPost, 200, 0, flows.MaxAnswerBytes, false, false},
+		"more than is kept":      {http.MethodPost, 200, 0, flows.MaxAnswerBytes + 1, true, false},
+		"cut off":                {http.MethodPost, 201, 100, 10, true, false},
+		"a PUT cut off":          {http.MethodPut, 200, 100, 10, true, false},
+		"a GET cut off":          {http.MethodGet, 200, 100, 10, false, true},
+		"a refusal that is cut":  {http.MethodGet, 404, 100, 10, true, false},
+		"more of a GET's answer": {http.MethodGet, 200, 0, 20 << 10, true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				_, _ = io.Copy(io.Discard, r.Body)
+				if c.announced > 0 {
+					w.Header().Set("Content-Length", strconv.Itoa(c.announced))
+				}
+				w.WriteHeader(c.status)
+				_, _ = w.Write(bytes.Repeat([]byte("x"), c.length))
+			}))
+			defer s.Close()
+			w := hook(s.URL)
+			w.Method = c.method
+			n := 0
+			answer, err := (&notify.Webhooks{HTTP: egressTo(t, s.URL, true)}).Send(t.Context(), w, marks(&n))
+			if c.fails {
+				require.Equal(t, agent.CodeUnavailable, agent.CodeOf(err), "%v", err)
+				return
+			}
+			require.NoError(t, err)
+			require.Equal(t, c.status, answer.Status)
+			require.Equal(t, c.truncated, answer.Truncated)
+			require.Len(t, answer.Body, min(c.length, flows.MaxAnswerBytes))
+		})
+	}
+}
+
+// Neither is a POST made a GET by a redirect, nor is it sent to another place.
+func TestARedirectIsTheAnswer(t *testing.T) {
+	var asked atomic.Int32
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		code, err := strconv.Atoi(strings.TrimPrefix(r.URL.Path, "/"))
+		if err == nil {
+			http.Redirect(w, r, "/there", code)
+		}
+	}))
+	defer s.Close()
+	n := 0
+	for i, code := range []int{301, 302, 303, 307, 308} {
+		answer, err := (&notify.Webhooks{HTTP: egressTo(t, s.URL, true)}).Send(t.Context(), hook(s.URL+"/"+strconv.Itoa(code)), marks(&n))
+		require.NoError(t, err)
+		require.Equal(t, code, answer.Status)
+		require.Equal(t, int32(i+1), asked.Load())
 	}
 }

@@ -101,6 +101,9 @@ func (rt *Runtime) PutWorkflow(_ context.Context, p gateway.WorkflowPut) (agent.
 	if err != nil {
 		f = nil
 	}
+	if p.OnlyNew && f != nil {
+		return agent.WorkflowPatchResult{}, agent.FieldErrorf(agent.CodeConflict, "workflow_tag", "there is a workflow %q already", p.Tag)
+	}
 	return rt.change(f, p.WorkflowKey, p.Definition, agent.WorkflowPatchRequest{
 		Description: p.Description, BaseVersion: p.BaseVersion, By: p.By, DryRun: p.DryRun, Idempotency: p.Idempotency,
 	}, false)

@@ -164,7 +164,7 @@ func TestTheOwner(t *testing.T) {
 	require.Equal(t, "bob ", owner(kept(t, "ann", "bob"), "ann", named))
 	null := strings.Replace(args, `{"workflow_tag"`, `{"workflow_owner":null,"workflow_tag"`, 1)
 	require.Equal(t, "ann ", owner(kept(t, "ann", "bob"), "ann", null))
-	whole := `{"workflow_tag":"new","patch_spec":{"operations":[{"op":"add","path":"","value":{"nodes":[]}}]}}`
+	whole := `{"workflow_tag":"new","patch_spec":{"operations":[{"op":"add","path":"","value":{"nodes":[{"id":"a","type":"condition","expr":"true"}]}}]}}`
 	require.Equal(t, "default ", owner(kept(t), "ann", whole))
 }
 
@@ -243,11 +243,11 @@ func TestSummarizeAndEffects(t *testing.T) {
 
 func TestSummaries(t *testing.T) {
 	for operation, want := range map[string]string{
-		`{"op":"add","path":"/schedules/-","value":{"id":"daily","cron":"@daily"}}`: "added schedule daily.",
-		`{"op":"replace","path":"/nodes/1/expr","value":"false"}`:                   "changed /nodes/1/expr.",
-		`{"op":"remove","path":"/nodes/1","value":null}`:                            "removed /nodes/1.",
-		`{"op":"replace","path":"","value":{"nodes":[]}}`:                           "changed the whole definition.",
-		`{"op":"replace","path":"/description","value":"new"}`:                      "changed /description.",
+		`{"op":"add","path":"/schedules/-","value":{"id":"daily","cron":"@daily"}}`:                  "added schedule daily.",
+		`{"op":"replace","path":"/nodes/1/expr","value":"false"}`:                                    "changed /nodes/1/expr.",
+		`{"op":"remove","path":"/nodes/1","value":null}`:                                             "removed /nodes/1.",
+		`{"op":"replace","path":"","value":{"nodes":[{"id":"a","type":"condition","expr":"true"}]}}`: "changed the whole definition.",
+		`{"op":"replace","path":"/description","value":"new"}`:                                       "changed /description.",
 	} {
 		res := call(t, kept(t, "ann"), agent.Invocation{}, `{"workflow_tag":"main","patch_spec":{"operations":[`+operation+`]}}`)
 		require.Nil(t, res.Failure, "%s", res.Output)

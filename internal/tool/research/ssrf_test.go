@@ -71,7 +71,7 @@ func web(provider string) func(cfg *research.Config, url string) {
 }
 
 // searched searches for something that no error may repeat.
-func searched(t *testing.T, ctx context.Context, kit agent.Toolkit, name string, way *counted) error { //nolint:revive // t first
+func searched(t *testing.T, ctx context.Context, kit agent.Toolkit, name string, way *counted) error {
 	t.Helper()
 	args := map[string]any{"query": "quiet-query"}
 	if name == "search_research" {

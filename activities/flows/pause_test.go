@@ -1,0 +1,117 @@
+package flows_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/testsuite"
+
+	"github.com/turnstone-run/turnstone/activities/flows"
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// A worker that stops does not wait for the next attempt. Where nothing was sent another worker makes it; what was refused is the failure.
+func TestAPauseEndsWithTheWorker(t *testing.T) {
+	for name, marks := range map[string]bool{"nothing was sent": false, "it was sent and refused": true} {
+		t.Run(name, func(t *testing.T) {
+			config := strings.Replace(mailConfig, "{", `{"retries":{"max_attempts":3,"interval_sec":60},`, 1)
+			b := newBench(t, node(agent.WorkflowTask, config), `{"flight":"A","price":1}`)
+			stops := make(chan struct{})
+			b.world.OnMail = func(_ flows.Mail, mark func() error) error {
+				if marks {
+					require.NoError(t, mark())
+				}
+				close(stops) // a second attempt would panic
+				return agent.Errorf(agent.CodeUnavailable, "", "busy now")
+			}
+			var suite testsuite.WorkflowTestSuite
+			env := suite.NewTestActivityEnvironment()
+			env.SetWorkerStopChannel(stops)
+			env.RegisterActivity(b.RunNode)
+			began := time.Now()
+			got, err := env.ExecuteActivity(b.RunNode, flows.NodeInput{RunID: "r1", Node: "n", Visit: 1})
+			require.Less(t, time.Since(began), 20*time.Second)
+			if marks {
+				require.NoError(t, err)
+				var out flows.NodeResult
+				require.NoError(t, got.Get(&out))
+				require.Equal(t, "unavailable", out.Failure.Type)
+				require.Contains(t, out.Failure.Message, "busy now")
+				return
+			}
+			require.ErrorContains(t, err, "the worker stops")
+			b.world.OnMail = nil
+			require.Nil(t, b.visit("n").Failure, "another worker sends it")
+			require.Len(t, b.world.Mails(), 1)
+		})
+	}
+}
+
+// A GET that a stopping worker cuts off is another worker's.
+func TestWhatMayBeRepeatedIsNotAtFaultForAStop(t *testing.T) {
+	b := newBench(t, node(agent.WorkflowTask, `{"action":"webhook","method":"GET","url":"https://example.com","retries":{"max_attempts":1}}`), "")
+	ctx, cancel := context.WithCancel(t.Context())
+	b.world.OnHook = func(flows.Webhook, func() error) (flows.WebhookAnswer, error) {
+		cancel()
+		return flows.WebhookAnswer{}, fmt.Errorf("cut: %w", flows.ErrUnknown)
+	}
+	_, err := b.RunNode(ctx, flows.NodeInput{RunID: "r1", Node: "n", Visit: 1})
+	require.Error(t, err)
+	b.world.OnHook = nil
+	require.Nil(t, b.visit("n").Failure)
+}
+
+// hookFunc is a webhook that says yes.
+type hookFunc func(ctx context.Context)
+
+func (f hookFunc) Send(ctx context.Context, _ flows.Webhook, _ func() error) (flows.WebhookAnswer, error) {
+	f(ctx)
+	return flows.WebhookAnswer{Status: 200}, nil
+}
+
+// A webhook has the time that it says, 30 s where it says nothing, and no more than an attempt may have.
+func TestTimeOfAWebhook(t *testing.T) {
+	for timeout, want := range map[string]time.Duration{
+		"": 30 * time.Second, `"timeout_sec":1,`: time.Second, `"timeout_sec":90,`: 90 * time.Second, `"timeout_sec":480,`: 8 * time.Minute,
+		`"timeout_sec":86400,`: 8 * time.Minute,
+	} {
+		b := newBench(t, node(agent.WorkflowTask, `{`+timeout+`"action":"webhook","url":"https://example.com"}`), "")
+		var given time.Duration
+		b.Webhooks = hookFunc(func(ctx context.Context) {
+			at, ok := ctx.Deadline()
+			require.True(t, ok)
+			given = time.Until(at)
+		})
+		require.Nil(t, b.visit("n").Failure)
+		require.InDelta(t, want.Seconds(), given.Seconds(), 0.9, timeout)
+	}
+}
+
+// A pipeline whose attempt ran out of time while it posted may have posted.
+func TestAPostThatTakesTooLong(t *testing.T) {
+	b := newBench(t, node(agent.WorkflowTask, `{"action":"pipeline","pipeline":[{"method":"POST"}]}`), "")
+	ctx, cancel := context.WithCancel(t.Context())
+	b.world.Fetched = func(flows.PipelineCall) (flows.PipelineResult, error) {
+		cancel()
+		return flows.PipelineResult{}, agent.Errorf(agent.CodeCancelled, "call execute_pipeline", "%w", errors.New("out of time"))
+	}
+	out, err := b.RunNode(ctx, flows.NodeInput{RunID: "r1", Node: "n", Visit: 1})
+	require.NoError(t, err)
+	require.Equal(t, agent.OutcomeUnknown, out.Failure.Type)
+	require.Equal(t, 1, strings.Count(out.Failure.Message, "it may have taken effect"), out.Failure.Message)
+}
+
+// Part of an answer says so.
+func TestPartOfAnAnswer(t *testing.T) {
+	b := newBench(t, node(agent.WorkflowTask, `{"action":"webhook","url":"https://example.com"}`), "")
+	b.world.OnHook = func(_ flows.Webhook, mark func() error) (flows.WebhookAnswer, error) {
+		return flows.WebhookAnswer{Status: 200, Body: []byte(`{"a":`), Truncated: true}, mark()
+	}
+	require.Nil(t, b.visit("n").Failure)
+	require.JSONEq(t, `{"status":200,"body":"{\"a\":","truncated":true}`, string(b.step("n").Output))
+}
