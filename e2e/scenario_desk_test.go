@@ -27,6 +27,9 @@ func newDesk() *desk { return &desk{effects: map[string]map[string]int{}, tries:
 
 func (*desk) Name() string { return deskName }
 
+// OnRequest keeps it out of the shipped agent, which has a patch_workflow of its own.
+func (*desk) OnRequest() bool { return true }
+
 // deskTools are the names of the tools.
 func deskTools() []string {
 	var names []string

@@ -82,7 +82,7 @@ func (b *building) whole(rest map[string]any) (value any, at string, given bool)
 	body := b.op.body
 	for _, name := range []string{"body", "requestBody"} {
 		v, ok := rest[name]
-		if _, twice := rest["body"]; !ok || name != "body" && twice || body == nil || len(body.media) == 0 {
+		if !ok || body == nil || len(body.media) == 0 {
 			continue
 		}
 		if m := &body.media[0]; m.members != nil && !isDocumentOf(v) {
@@ -91,6 +91,10 @@ func (b *building) whole(rest map[string]any) (value any, at string, given bool)
 			}
 		}
 		delete(rest, name)
+		if given {
+			b.wrong("params." + name + ": the body is given as " + at + " already: give one of them")
+			continue
+		}
 		value, at, given = v, "params."+name, true
 	}
 	members := map[string]any{}

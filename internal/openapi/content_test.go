@@ -33,6 +33,13 @@ func TestBody(t *testing.T) {
 		{js(object), `{"id":1,"name":"x","tags":["a<b"]}`, `{"name":"x","tags":["a<b"]}`},
 		{js(object), `{"id":1,"body":{"name":"x","more":1}}`, `{"more":1,"name":"x"}`},
 		{js(object), `{"id":1,"requestBody":{"name":"x"}}`, `{"name":"x"}`},
+		{js(object), `{"id":1,"body":{"name":"x"},"requestBody":{"name":"y"}}`, "!params.requestBody: the body is given as params.body already: give one of them"},
+		{js(`{"type":"array"}`), `{"id":1,"body":[],"requestBody":[]}`, "!params.requestBody: the body is given"},
+		{js(`{"type":"object","properties":{"body":{"type":"string"}}}`), `{"id":1,"requestBody":{"body":"x"}}`, `{"body":"x"}`},
+		{
+			js(`{"type":"object","properties":{"body":{"type":"string"}}}`), `{"id":1,"requestBody":{"body":"x"},"body":"y"}`,
+			"!params.body: the operation has no such parameter",
+		},
 		{js(object), `{"id":1,"body":{"name":"x"},"tags":[]}`, "!params.tags: the operation has no such parameter"},
 		{js(object), `{"id":1,"nmae":"x","name":"y"}`, `!params.nmae: the operation has no such parameter; did you mean "name"`},
 		{js(object), `{"id":1}`, "!params: missing property 'name'"},
@@ -64,6 +71,10 @@ func TestBody(t *testing.T) {
 			`{"content":{"application/x-www-form-urlencoded":{"encoding":{"expand":{"style":"deepObject","explode":true},"l":{"style":"pipeDelimited","explode":false},
 			"r":{"allowReserved":true},"j":{"contentType":"application/json"}}}}}`,
 			`{"id":1,"body":{"expand":["a","b.c"],"l":["x","y"],"r":"a/b","j":[1]}}`, "expand%5B0%5D=a&expand%5B1%5D=b.c&j=%5B1%5D&l=x%7Cy&r=a/b",
+		},
+		{
+			`{"content":{"application/x-www-form-urlencoded":{"encoding":{"l":{"style":"pipeDelimited","explode":false}}}}}`,
+			`{"id":1,"body":{"l":["x","y|z"]}}`, `!params.body.l[1]: holds "|"`,
 		},
 		{`{"content":{"application/x-www-form-urlencoded":{}}}`, `{"id":1,"body":[1]}`, "!params.body: a form is an object"},
 	} {

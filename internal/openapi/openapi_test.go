@@ -99,6 +99,23 @@ func TestStyles(t *testing.T) {
 		{"query", "spaceDelimited", "false", object, "color=B%20150%20G%20200%20R%20100"},
 		{"query", "pipeDelimited", "", list, "color=blue%7Cblack%7Cbrown"},
 		{"query", "pipeDelimited", "true", list, "color=blue&color=black&color=brown"},
+		{"query", "spaceDelimited", "false", `["a","b c"]`, `!params.color[1]: holds " ", which divides the values here`},
+		{"query", "spaceDelimited", "true", `["a","b c"]`, "color=a&color=b%20c"},
+		{"query", "pipeDelimited", "false", `["a|b","c"]`, `!params.color[0]: holds "|"`},
+		{"query", "pipeDelimited", "true", `["a|b"]`, "color=a%7Cb"},
+		{"query", "pipeDelimited", "false", `{"R":"1|G|2"}`, `!params.color.R: holds "|"`},
+		{"query", "pipeDelimited", "false", `{"R|G":1}`, `!params.color.R|G: holds "|"`},
+		{"query", "pipeDelimited", "false", `["a,b","c d"]`, "color=a%2Cb%7Cc%20d"},
+		{"query", "form", "false", `["a,b","c"]`, "color=a%2Cb,c"},
+		{"path", "simple", "false", `["a,b","c"]`, "a%2Cb,c"},
+		{"path", "label", "true", `["a","b.c"]`, `!params.color[1]: holds "."`},
+		{"path", "label", "true", `{"a":1.5}`, `!params.color.a: holds "."`},
+		{"path", "label", "false", `["a","b.c"]`, ".a,b.c"},
+		{"path", "matrix", "true", `["a;b"]`, ";color=a%3Bb"},
+		{"header", "", "", `["a","b,c"]`, `!params.color[1]: holds ","`},
+		{"header", "simple", "true", `{"a":"b,c"}`, `!params.color.a: holds ","`},
+		{"header", "", "", `"a,b"`, "a,b"},
+
 		{"query", "deepObject", "true", object, "color%5BB%5D=150&color%5BG%5D=200&color%5BR%5D=100"},
 		{"query", "deepObject", "", `{"a":{"b":[1,{"c":"x y"}]},"n":null}`, "color%5Ba%5D%5Bb%5D%5B0%5D=1&color%5Ba%5D%5Bb%5D%5B1%5D%5Bc%5D=x%20y"},
 		{"query", "form", "", `{"a":{"b":1}}`, "!params.color.a: a list or object cannot be nested"},
@@ -149,6 +166,12 @@ func TestAllowReserved(t *testing.T) {
 	req, err := made(t, op, `{"q":"a/b:c?d&e=f#g+h%"}`)
 	require.NoError(t, err)
 	require.Equal(t, "q=a/b:c?d%26e=f%23g%2Bh%25", req.URL.RawQuery, "what would end the value is escaped all the same")
+
+	list := operation(t, documentOf("3.0.3", "/x", `{"get":{"operationId":"op","parameters":[{"name":"q","in":"query","allowReserved":true,"explode":false}]}}`, ""), "op")
+	_, err = made(t, list, `{"q":["a","b,c"]}`)
+	require.ErrorContains(t, err, `params.q[1]: holds ","`)
+	_, err = made(t, list, `{"q":"a,b"}`)
+	require.NoError(t, err, "one value")
 }
 
 func TestContentParameter(t *testing.T) {

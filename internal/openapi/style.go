@@ -51,6 +51,25 @@ func flatten(v any) (written, error) {
 	}
 }
 
+// apart refuses what would be read as more than was given, because a text holds what divides texts and is not escaped, or is escaped just as
+// the divider is.
+func (w *written) apart(divider string) error {
+	divided := func(field string) error {
+		return agent.Invalid(field, "holds %q, which divides the values here: it would be read as several", divider)
+	}
+	for i, text := range w.list {
+		if strings.Contains(text, divider) {
+			return divided("[" + strconv.Itoa(i) + "]")
+		}
+	}
+	for _, p := range w.pairs {
+		if strings.Contains(p.name, divider) || strings.Contains(p.value, divider) {
+			return divided("." + clip(p.name, 100))
+		}
+	}
+	return nil
+}
+
 func textOf(v any) (string, error) {
 	switch v := v.(type) {
 	case string:
@@ -79,6 +98,9 @@ func pathText(name, style string, explode bool, v any) (string, error) {
 		prefix = "."
 		if explode {
 			between = "."
+			if err := w.apart(between); err != nil { // the others are escaped in a value, and only there
+				return "", err
+			}
 		}
 	case "matrix":
 		prefix = ";" + escape(name, false)
@@ -132,7 +154,7 @@ func queryText(name, style string, explode, reserved bool, v any) (string, error
 		pairs, err := deep(name, v, 0)
 		return joinPairs(pairs, reserved), err
 	}
-	between, ok := map[string]string{"": ",", "form": ",", "spaceDelimited": "%20", "pipeDelimited": "%7C"}[style]
+	between, ok := map[string]string{"": ",", "form": ",", "spaceDelimited": " ", "pipeDelimited": "|"}[style]
 	if !ok {
 		return "", unknownStyle(style, "query")
 	}
@@ -152,6 +174,14 @@ func queryText(name, style string, explode, reserved bool, v any) (string, error
 		return joinPairs(pairs, reserved), nil
 	case w.kind == 'o' && explode:
 		return joinPairs(w.pairs, reserved), nil
+	}
+	if between != "," || reserved { // a comma that divides is not escaped, and one of a value is
+		if err := w.apart(between); err != nil {
+			return "", err
+		}
+	}
+	if between != "," {
+		between = escape(between, false)
 	}
 	var parts []string
 	for _, text := range w.list {
@@ -214,8 +244,11 @@ func headerText(explode bool, v any) (string, error) {
 	case 's':
 		return w.text, nil
 	case 'l':
-		return strings.Join(w.list, ","), nil
+		return strings.Join(w.list, ","), w.apart(",")
 	default:
+		if err := w.apart(","); err != nil {
+			return "", err
+		}
 		parts := make([]string, 0, len(w.pairs))
 		for _, p := range w.pairs {
 			if explode {

@@ -24,10 +24,12 @@ SELECT FROM composites WHERE tenant = $1 AND name = $2 AND id <> $3 AND name <> 
 // maxDescribed bounds what a person says of a composite, in bytes: it is in the prompts of the tenant's agents.
 const maxDescribed = 1_024
 
-// builtinTools are names that agents know as other tools: a composite of such a name would not be seen.
-var builtinTools = []string{
-	"execute_pipeline", "patch_workflow", "search_tools", "openapi_action", "delegate_to_agent", "write_todos", "get_bibliography",
-	"search_research", "clinical_trials", "openalex", "preprints", "pubmed", "web",
+// builtinTools lists names that agents know as other tools: a composite of such a name would not be seen.
+func builtinTools() []string {
+	return []string{
+		"execute_pipeline", "patch_workflow", "search_tools", "openapi_action", "delegate_to_agent", "write_todos", "get_bibliography",
+		"search_research", "search_clinical_trials", "search_openalex", "search_preprints", "search_pubmed", "search_web",
+	}
 }
 
 // ChangeComposite renames, describes or switches the composite of a name or an id, and answers what is stored. [agent.CodeNotFound] with
@@ -87,7 +89,7 @@ func checkNewName(name string) error {
 		return badCompositeName(name)
 	case strings.HasPrefix(name, "__"):
 		return agent.Invalid("name", "begins with two underscores")
-	case slices.Contains(builtinTools, name):
+	case slices.Contains(builtinTools(), name):
 		return agent.FieldErrorf(agent.CodeConflict, "name", "%q is the name of a built-in tool", name)
 	default:
 		return nil

@@ -113,7 +113,7 @@ func (s *Store) SaveComposite(ctx context.Context, c agent.Composite) (agent.Com
 				return err
 			}
 			c.ID, c.Version = id.String(), 1
-			b.Queue(insertComposite, c.Tenant, c.ID, freeName(c.Name, slices.Concat(taken, builtinTools)), plain(c.Description), c.Shape, c.Enabled)
+			b.Queue(insertComposite, c.Tenant, c.ID, freeName(c.Name, slices.Concat(taken, builtinTools())), plain(c.Description), c.Shape, c.Enabled)
 		case c.Version == stored.Version+1:
 			c.ID = stored.ID
 			b.Queue(advanceComposite, c.Tenant, c.ID, c.Version, plain(c.Description))

@@ -74,7 +74,7 @@ func TestChangeComposite(t *testing.T) {
 	require.NoError(t, err)
 	_, err = change("one", agent.CompositeChange{Name: new("two"), Enabled: new(false)})
 	requireFault(t, agent.CodeConflict, "name", err)
-	for _, builtin := range []string{"execute_pipeline", "search_tools", "pubmed"} {
+	for _, builtin := range []string{"execute_pipeline", "search_tools", "search_pubmed"} {
 		_, err = change("one", agent.CompositeChange{Name: &builtin})
 		requireFault(t, agent.CodeConflict, "name", err)
 		require.ErrorContains(t, err, "is the name of a built-in tool")

@@ -109,7 +109,7 @@ func (t *remote) send(ctx context.Context, s *session, inv agent.Invocation, cal
 		params.Meta[metaKey] = inv.IdempotencyKey
 	}
 	params.SetProgressToken(token)
-	d := &delivery{}
+	d, before := &delivery{}, s.link.notices.seen.Load()
 	answer, err := s.client.CallTool(withDelivery(bounded, d), params)
 	if err == nil {
 		s.proven.Store(true)
@@ -125,8 +125,11 @@ func (t *remote) send(ctx context.Context, s *session, inv agent.Invocation, cal
 		}
 		return t.failed(f)
 	}
-	if bounded.Err() == nil {
+	switch {
+	case bounded.Err() == nil:
 		s.suspect(d, err)
+	case errors.Is(bounded.Err(), context.DeadlineExceeded) && s.link.notices.seen.Load()-before > flooded:
+		s.retire() // the answers of others are behind the same notifications
 	}
 	return agent.ToolResult{}, fmt.Errorf("%w: %w", fate(d, err), fault)
 }

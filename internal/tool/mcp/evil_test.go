@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 
@@ -80,9 +79,30 @@ func (s *script) Close() error {
 	return s.out.Close()
 }
 
+// pipeLink is a link over pipes that are not a process's.
+func pipeLink(in io.ReadCloser, out io.WriteCloser, stop func(), values ...string) *link {
+	n := newNotices()
+	return &link{
+		transport: &pipeTransport{in: in, out: out, notices: n}, hidden: newSecrets(values...), deaf: func() bool { return false }, notices: n, stop: stop,
+	}
+}
+
+// scripted is a link to a server that says these lines, over pipes or HTTP.
+func scripted(data []byte, web bool) func() *link {
+	lines := bytes.Split(data, []byte("\n"))
+	return func() *link {
+		if web {
+			c := newCarrier(&saying{lines: lines}, nil, nil)
+			return &link{transport: c.transport("http://evil.example/mcp"), hidden: c.hidden, stop: c.cut, deaf: c.deaf.Load, notices: c.notices}
+		}
+		s, out := newScript(lines)
+		return pipeLink(out, s, func() { _ = s.Close(); _ = out.Close() }, "secret-value")
+	}
+}
+
 // through speaks to a scripted server as the toolkit would: opens, lists, calls, closes.
-func through(t *testing.T, kit *Toolkit, l func() *link) {
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+func through(t *testing.T, kit *Toolkit, patience time.Duration, l func() *link) {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	began := time.Now()
 	defer func() { require.Less(t, time.Since(began), 10*time.Second, "it hangs") }()
@@ -134,6 +154,20 @@ func seeds() []string {
 	}
 }
 
+// The frames of the fuzzer's start, with the patience that a session has in earnest, and the answers of a real close.
+func TestFrames(t *testing.T) {
+	kit, err := New(Config{Logger: zap.NewNop()})
+	require.NoError(t, err)
+	for _, s := range seeds() {
+		for _, web := range []bool{false, true} {
+			through(t, kit, 300*time.Millisecond, scripted([]byte(s), web))
+		}
+	}
+	require.NoError(t, kit.Close())
+}
+
+// One session for each input, all in memory and with little patience. What a session runs differs with the time, so most of an hour would go
+// into making inputs smaller: fuzz with -fuzzminimizetime 1x.
 func FuzzFrames(f *testing.F) {
 	for _, s := range seeds() {
 		f.Add([]byte(s), false)
@@ -143,23 +177,7 @@ func FuzzFrames(f *testing.F) {
 		if len(data) > 1<<16 {
 			return
 		}
-		kit, err := New(Config{Logger: zap.NewNop()})
-		require.NoError(t, err)
-		lines := bytes.Split(data, []byte("\n"))
-		if web {
-			through(t, kit, func() *link {
-				c := newCarrier(&saying{lines: lines}, nil, nil)
-				return &link{transport: c.transport("http://evil.example/mcp"), hidden: c.hidden, stop: c.cut, deaf: c.deaf.Load}
-			})
-			return
-		}
-		through(t, kit, func() *link {
-			s, out := newScript(lines)
-			return &link{
-				transport: &sdk.IOTransport{Reader: out, Writer: s}, hidden: newSecrets("secret-value"), deaf: func() bool { return false },
-				stop: func() { _ = s.Close(); _ = out.Close() },
-			}
-		})
+		through(t, &Toolkit{cfg: Config{Logger: zap.NewNop()}}, 50*time.Millisecond, scripted(data, web))
 	})
 }
 
@@ -196,10 +214,7 @@ func TestFlood(t *testing.T) {
 	require.NoError(t, err)
 	fromUs, toServer := io.Pipe()
 	fromServer, toUs := io.Pipe()
-	l := &link{
-		transport: &sdk.IOTransport{Reader: fromServer, Writer: toServer}, hidden: newSecrets(), deaf: func() bool { return false },
-		stop: func() { _ = fromServer.Close(); _ = fromUs.Close() },
-	}
+	l := pipeLink(fromServer, toServer, func() { _ = fromServer.Close(); _ = fromUs.Close() })
 	go func() {
 		lines := bufio.NewScanner(fromUs)
 		for _, answer := range strings.Split(seeds()[0], "\n")[:2] {
@@ -243,10 +258,7 @@ func TestEndlessFrame(t *testing.T) {
 		}
 	}()
 	_, err = open(t.Context(), "endless", func() *link {
-		return &link{
-			transport: &sdk.IOTransport{Reader: out, Writer: s, MaxLineLength: maxFrame}, hidden: newSecrets(), deaf: func() bool { return false },
-			stop: func() { _ = s.Close(); _ = out.Close(); _ = silent.Close() },
-		}
+		return pipeLink(out, s, func() { _ = s.Close(); _ = out.Close(); _ = silent.Close() })
 	}, nil, &kit.cfg)
 	require.Error(t, err)
 	require.LessOrEqual(t, <-written, maxFrame+(2<<20))

@@ -43,6 +43,9 @@ func (s *session) fault(ctx context.Context, d *delivery, err error) *agent.Erro
 		s.refusal.Store(refusal)
 		return refusal
 	}
+	if s.link.notices.isOver() {
+		return agent.Errorf(agent.CodeUnavailable, op, "it sent more notifications than are taken, and the connection was ended")
+	}
 	if gone(err) || !s.alive() {
 		return agent.Errorf(agent.CodeUnavailable, op, "the connection was lost")
 	}

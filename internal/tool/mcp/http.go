@@ -34,6 +34,7 @@ type carrier struct {
 	auth     tool.Auth // nil: requests carry no credentials
 	profiles []agent.PlanAuth
 	hidden   *secrets
+	notices  *notices // that come by event streams
 
 	reached atomic.Bool                 // the server has answered something
 	refusal atomic.Pointer[agent.Error] // of the first request, by the egress rules: it stands for those that follow
@@ -45,7 +46,7 @@ type carrier struct {
 }
 
 func newCarrier(h tool.HTTP, auth tool.Auth, profiles []agent.PlanAuth) *carrier {
-	c := &carrier{http: h, auth: auth, profiles: profiles, hidden: newSecrets(), bound: maxFrame}
+	c := &carrier{http: h, auth: auth, profiles: profiles, hidden: newSecrets(), notices: newNotices(), bound: maxFrame}
 	c.life, c.cut = context.WithCancel(context.Background()) //nolint:gosec // link.stop calls it
 	return c
 }
@@ -91,14 +92,23 @@ func (c *carrier) RoundTrip(req *http.Request) (*http.Response, error) {
 		c.refused(err)
 		return nil, err
 	}
-	c.reached.Store(true)
 	d.status.Store(int32(resp.StatusCode)) //nolint:gosec // three digits
+	if req.Method != http.MethodGet && resp.StatusCode/100 == 3 {
+		_ = resp.Body.Close() // nothing of it is wanted
+		done()
+		err := agent.Errorf(agent.CodeInvalid, "request "+req.URL.Host, "redirects (%d), which is not followed: configure where it leads to", resp.StatusCode)
+		c.refused(err)
+		return nil, err
+	}
+	c.reached.Store(true)
 	media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	if req.Method == http.MethodGet && (resp.StatusCode != http.StatusOK || media != eventStream) {
 		c.deaf.Store(true)
 	}
 	body := &boundedBody{body: resp.Body, left: -1, done: done}
-	if media != eventStream {
+	if media == eventStream {
+		body.events = &eventMeter{notices: c.notices}
+	} else {
 		body.left = c.bound
 	}
 	resp.Body = body
@@ -162,10 +172,15 @@ type boundedBody struct {
 	body io.ReadCloser
 	left int64 // negative: the SDK bounds each event
 	done func()
+
+	events *eventMeter // nil: it is no event stream
 }
 
 func (b *boundedBody) Read(p []byte) (int, error) {
 	n, err := b.body.Read(p)
+	if b.events != nil && !b.events.read(p[:n]) {
+		return 0, errFlood
+	}
 	if b.left < 0 {
 		return n, err
 	}

@@ -3,12 +3,13 @@ package mcp
 import (
 	"encoding/base64"
 	"encoding/json"
-	"net/url"
 	"slices"
 	"strings"
 	"sync"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/turnstone-run/turnstone/internal/egress"
 )
 
 const (
@@ -21,9 +22,9 @@ const (
 
 // secrets removes from a server's words what it was told in confidence.
 type secrets struct {
-	mu       sync.RWMutex
-	values   []string // in the order they came
-	replacer *strings.Replacer
+	mu     sync.RWMutex
+	values []string // in the order they came
+	masker *egress.Masker
 }
 
 func newSecrets(values ...string) *secrets {
@@ -49,36 +50,21 @@ func (s *secrets) add(values ...string) {
 	if over := len(s.values) - maxSecrets; over > 0 {
 		s.values = append([]string(nil), s.values[over:]...)
 	}
-	var all []string
+	all := slices.Clone(s.values)
 	for _, v := range s.values {
-		all = append(all, forms(v)...)
+		all = append(all, base64.StdEncoding.EncodeToString([]byte(v)))
 	}
-	// The replacer takes the first that fits: a value that begins another must come behind it.
-	slices.SortFunc(all, func(a, b string) int { return len(b) - len(a) })
-	pairs := make([]string, 0, 2*len(all))
-	for _, form := range all {
-		pairs = append(pairs, form, redacted)
-	}
-	s.replacer = strings.NewReplacer(pairs...)
-}
-
-// forms are the ways in which a value may come back: as it is, in JSON, in a URL, in base64.
-func forms(v string) []string {
-	out := []string{v}
-	if quoted, err := json.Marshal(v); err == nil {
-		out = append(out, string(quoted[1:len(quoted)-1]))
-	}
-	return append(out, url.QueryEscape(v), base64.StdEncoding.EncodeToString([]byte(v)))
+	s.masker = egress.NewMasker(all...)
 }
 
 // clean removes the secrets from a text.
 func (s *secrets) clean(text string) string {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	if s.replacer == nil {
+	if s.masker == nil {
 		return text
 	}
-	return s.replacer.Replace(text)
+	return string(s.masker.Mask([]byte(text)))
 }
 
 // cleanJSON removes the secrets from JSON. Where that leaves none, because a number was one, the rest becomes a string.

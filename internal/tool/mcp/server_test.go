@@ -168,6 +168,16 @@ func newServer(w *world) *sdk.Server {
 		said, _ := reply.Content.(*sdk.TextContent)
 		return text("%s says %s", reply.Model, said.Text), nil
 	})
+	add("flood", func(ctx context.Context, r *sdk.CallToolRequest, _ textArgs) (*sdk.CallToolResult, error) {
+		for i := range 20_000 {
+			if err := r.Session.NotifyProgress(ctx, &sdk.ProgressNotificationParams{
+				ProgressToken: r.Params.GetProgressToken(), Progress: float64(i), Message: strings.Repeat("x", 1<<10),
+			}); err != nil {
+				return nil, err
+			}
+		}
+		return text("done"), nil
+	})
 	add("grow", func(_ context.Context, _ *sdk.CallToolRequest, in textArgs) (*sdk.CallToolResult, error) {
 		sdk.AddTool(s, &sdk.Tool{Name: in.Text, Description: "new"}, func(context.Context, *sdk.CallToolRequest, textArgs) (*sdk.CallToolResult, any, error) {
 			return text("new"), nil, nil

@@ -41,6 +41,7 @@ type link struct {
 	hidden    *secrets
 	stop      func()      // cuts everything off; may be called twice
 	deaf      func() bool // whether notifications may be missed
+	notices   *notices
 }
 
 // session is a connection to a server.
@@ -58,6 +59,7 @@ type session struct {
 	retired atomic.Bool                 // nothing new is begun in it
 	proven  atomic.Bool                 // it has answered something: losing it is no fault of the way it was opened
 	refusal atomic.Pointer[agent.Error] // of a request of it
+	logs    *rate.Limiter               // of the log messages that come to our log
 	changes atomic.Int64                // how often the server said that its tools changed
 	turn    chan struct{}
 	tools   *toolList // guarded by turn
@@ -83,6 +85,7 @@ func connect(ctx context.Context, label string, l *link, sample sampler, cfg *Co
 	s := &session{
 		label: label, link: l, logger: cfg.Logger.With(zap.String("server", label)), slots: make(chan struct{}, maxParallel),
 		ended: make(chan struct{}), turn: make(chan struct{}, 1), progress: map[string]chan<- string{},
+		logs: rate.NewLimiter(logRate, logBurst),
 	}
 	s.life, s.end = context.WithCancel(context.Background())
 	client := sdk.NewClient(&sdk.Implementation{Name: "turnstone", Version: cfg.Version}, s.options(sample))
@@ -97,6 +100,7 @@ func connect(ctx context.Context, label string, l *link, sample sampler, cfg *Co
 	}
 	s.client = opened
 	go s.watch()
+	go s.guard()
 	return s, nil
 }
 
@@ -151,6 +155,16 @@ func (s *session) watch() {
 	close(s.ended)
 }
 
+// guard ends the session of a server that tells us more than we take.
+func (s *session) guard() {
+	select {
+	case <-s.link.notices.over:
+		s.logger.Warn("MCP server sends too many notifications: its session is ended")
+		s.close()
+	case <-s.ended:
+	}
+}
+
 // close says goodbye and cuts off what does not listen. It returns when nothing is left, and may be called twice.
 func (s *session) close() {
 	busy := len(s.slots) > 0 && !s.retired.Load()
@@ -184,7 +198,14 @@ func (s *session) suspect(d *delivery, err error) {
 	if refused {
 		s.proven.Store(true) // whoever refuses is there
 	}
-	if !gone(err) && !refused && !unsent || !s.retired.CompareAndSwap(false, true) {
+	if gone(err) || refused || unsent {
+		s.retire()
+	}
+}
+
+// retire keeps a session from anything new, and closes it when nothing is under way any more.
+func (s *session) retire() {
+	if !s.retired.CompareAndSwap(false, true) {
 		return
 	}
 	go func() {
@@ -254,7 +275,7 @@ func (s *session) progressed(_ context.Context, r *sdk.ProgressNotificationClien
 }
 
 func (s *session) logged(_ context.Context, r *sdk.LoggingMessageRequest) {
-	if r.Params == nil {
+	if r.Params == nil || !s.logs.Allow() {
 		return
 	}
 	s.logger.Debug("MCP server logs", zap.String("level", s.link.hidden.plain(string(r.Params.Level), 20)),

@@ -5,12 +5,15 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/http/httputil"
+	"net/url"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/egress"
@@ -44,11 +47,11 @@ func (c *counted) Do(req *http.Request) (*http.Response, error) {
 func TestAttackedServer(t *testing.T) {
 	egresstest.Exercise(t, egresstest.Harness{
 		Good: greeting, GoodType: eventStream, Config: streams(),
-		Fetch: func(ctx context.Context, c *egress.Client, url string) error {
+		Fetch: func(ctx context.Context, c *egress.Client, at string) error {
 			web := &counted{HTTP: c}
 			kit := newKit(t, Config{HTTP: web})
 			kit.pool.times.dial = 2 * time.Second
-			_, err := kit.List(ctx, scopeOf(map[string]any{"url": url}))
+			_, err := kit.List(ctx, scopeOf(map[string]any{"url": at}))
 			require.NoError(t, kit.Close())
 			if err == nil {
 				return nil
@@ -57,7 +60,7 @@ func TestAttackedServer(t *testing.T) {
 			for _, entry := range kit.logs.All() {
 				quiet(t, fmt.Sprint(entry.Message, entry.ContextMap()))
 			}
-			if code := agent.CodeOf(err); (code == agent.CodeDenied || code == agent.CodeInvalid) && !strings.Contains(url, "rebind.") {
+			if code := agent.CodeOf(err); (code == agent.CodeDenied || code == agent.CodeInvalid) && !strings.Contains(at, "rebind.") {
 				require.LessOrEqual(t, web.n.Load(), int32(1), "a refusal is not tried again")
 			}
 			return err
@@ -73,8 +76,8 @@ func quiet(t *testing.T, text string) {
 	}
 }
 
-// A server that was good while its session was opened may answer a call with anything: each ends, and is called what it may have been.
-func TestAttackedCall(t *testing.T) {
+// A server that was good while its session was opened leads a call nowhere.
+func TestRedirectedCall(t *testing.T) {
 	internet := egresstest.NewWorld(t, greeting, eventStream)
 	var attacks []egresstest.Attack
 	for _, a := range internet.Attacks() {
@@ -98,20 +101,82 @@ func TestAttackedCall(t *testing.T) {
 				http.Redirect(w, r, a.URL, http.StatusTemporaryRedirect)
 			})
 			g.answer.Store(&away)
-			began := time.Now()
 			result, err := echo.Call(t.Context(), invocationOf(scope), agent.ToolCall{ID: "c", Name: "echo", Args: json.RawMessage(`{"text":"quiet"}`)})
-			require.Less(t, time.Since(began), 20*time.Second)
 			require.NoError(t, err)
 			require.NotNil(t, result.Failure)
-			require.Equal(t, agent.OutcomeUnknown, result.Failure.Type, "the first server may have done it: %+v", result.Failure)
+			require.Equal(t, string(agent.CodeInvalid), result.Failure.Type, "%+v", result.Failure)
+			require.Contains(t, result.Failure.Message, "redirects (307), which is not followed")
 			require.EqualValues(t, 1, asked.Load(), "nothing is tried again")
 			quiet(t, string(result.Output))
-			if !a.Costly {
-				require.Regexp(t, `not a public address|scheme|user information|no valid name|not a valid URL`, result.Failure.Message)
-			}
 			g.answer.Store(nil)
 			require.JSONEq(t, `"again"`, string(kit.call(t, scope, "echo", `{"text":"again"}`).Output), "the next call goes through")
 			require.Zero(t, internet.Reached())
+		})
+	}
+}
+
+// refusing is a client whose rules refuse calls once they are told to, before anything is sent.
+type refusing struct {
+	counted
+
+	isOn atomic.Bool
+}
+
+func (r *refusing) Do(req *http.Request) (*http.Response, error) {
+	if !r.isOn.Load() || req.Method != http.MethodPost {
+		return r.HTTP.Do(req)
+	}
+	r.n.Add(1)
+	return nil, agent.Errorf(agent.CodeDenied, "request "+req.URL.Hostname(), "127.0.0.1 is not a public address")
+}
+
+// A name may lead elsewhere when a session is open: the call is refused once, with the reason, and another session is not opened for it.
+func TestRefusedCall(t *testing.T) {
+	web := &refusing{counted: counted{HTTP: newHTTP(t)}}
+	kit := newKit(t, Config{HTTP: web})
+	scope := scopeOf(map[string]any{"url": overHTTP(t, newServer(&world{}), nil)})
+	echo := kit.find(t, scope, "echo")
+	web.isOn.Store(true)
+	result, err := echo.Call(t.Context(), invocationOf(scope), agent.ToolCall{ID: "c", Name: "echo", Args: json.RawMessage(`{"text":"x"}`)})
+	require.NoError(t, err)
+	require.Equal(t, string(agent.CodeDenied), result.Failure.Type, "%+v", result.Failure)
+	require.False(t, result.Failure.Retryable)
+	require.Contains(t, result.Failure.Message, "127.0.0.1 is not a public address; the call was not sent")
+	require.EqualValues(t, 1, web.n.Load())
+	web.isOn.Store(false)
+	require.JSONEq(t, `"again"`, string(kit.call(t, scope, "echo", `{"text":"again"}`).Output), "the next call goes through")
+}
+
+// A server that was good while its session was opened may answer a call with what never ends: each call ends in the time of its binding.
+func TestCostlyCall(t *testing.T) {
+	internet := egresstest.NewWorld(t, greeting, eventStream)
+	for _, a := range internet.Attacks() {
+		if !a.Costly || strings.HasSuffix(a.Name, "/redirects") {
+			continue
+		}
+		t.Run(a.Name, func(t *testing.T) {
+			t.Parallel()
+			g, at := gated(t, &world{})
+			to, err := url.Parse(a.URL)
+			require.NoError(t, err)
+			cfg := streams()
+			cfg.AllowPrivate = []string{strings.TrimSuffix(strings.TrimPrefix(at, "http://"), "/mcp")}
+			kit := newKit(t, Config{HTTP: internet.Client(t, cfg, time.Second)})
+			scope := scopeOf(map[string]any{"url": at, "timeout_sec": 2})
+			echo := kit.find(t, scope, "echo")
+			away := (&httputil.ReverseProxy{
+				Rewrite: func(r *httputil.ProxyRequest) { r.Out.URL = to }, FlushInterval: -1, ErrorLog: zap.NewStdLog(zap.NewNop()),
+				Transport: &http.Transport{DisableKeepAlives: true},
+			}).ServeHTTP
+			answer := http.HandlerFunc(away)
+			g.answer.Store(&answer)
+			began := time.Now()
+			result, err := echo.Call(t.Context(), invocationOf(scope), agent.ToolCall{ID: "c", Name: "echo", Args: json.RawMessage(`{"text":"quiet"}`)})
+			require.Less(t, time.Since(began), 15*time.Second)
+			require.NoError(t, err)
+			require.NotNil(t, result.Failure)
+			require.Equal(t, agent.OutcomeUnknown, result.Failure.Type, "%+v", result.Failure)
+			quiet(t, string(result.Output))
 		})
 	}
 }

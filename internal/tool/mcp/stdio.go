@@ -31,6 +31,7 @@ type stdioTransport struct {
 	environ []string
 	logger  *zap.Logger
 	hidden  *secrets
+	notices *notices
 
 	process *process // once connected
 }
@@ -41,12 +42,7 @@ func (t *stdioTransport) Connect(ctx context.Context) (sdk.Connection, error) {
 		return nil, err
 	}
 	t.process = p
-	inner := &sdk.IOTransport{Reader: p.out, Writer: patientWriter{p.in}, MaxLineLength: maxFrame}
-	conn, err := inner.Connect(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return &pipeConn{Connection: conn}, nil
+	return (&pipeTransport{in: p.out, out: patientWriter{p.in}, notices: t.notices}).Connect(ctx)
 }
 
 // stop ends the server, if it was started.
@@ -54,6 +50,21 @@ func (t *stdioTransport) stop() {
 	if t.process != nil {
 		t.process.stop()
 	}
+}
+
+// pipeTransport speaks over two pipes, a message a line.
+type pipeTransport struct {
+	in      io.ReadCloser
+	out     io.WriteCloser
+	notices *notices
+}
+
+func (t *pipeTransport) Connect(ctx context.Context) (sdk.Connection, error) {
+	conn, err := (&sdk.IOTransport{Reader: t.in, Writer: t.out, MaxLineLength: maxFrame}).Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &pipeConn{Connection: conn, notices: t.notices}, nil
 }
 
 // patientWriter gives up on a server that does not read.
@@ -66,9 +77,37 @@ func (w patientWriter) Write(p []byte) (int, error) {
 	return w.File.Write(p)
 }
 
-// pipeConn notes of each call whether it was written. A broken pipe takes no complete frame; after any other fault the server may have it.
-type pipeConn struct{ sdk.Connection }
+// errFlood ends a connection over which a server tells us more than we take.
+var errFlood = errors.New("too many notifications")
 
+// pipeConn notes of each call whether it was written, and bounds the notifications that come back.
+type pipeConn struct {
+	sdk.Connection
+
+	notices *notices
+}
+
+// Read returns the next message. The SDK keeps what it has read in a queue without bound, so what is not wanted ends here.
+func (c *pipeConn) Read(ctx context.Context) (jsonrpc.Message, error) {
+	for {
+		msg, err := c.Connection.Read(ctx)
+		if err != nil {
+			return nil, err
+		}
+		notice, ok := msg.(*jsonrpc.Request)
+		if !ok || notice.IsCall() {
+			return msg, nil
+		}
+		if !c.notices.take(len(notice.Method) + len(notice.Params)) {
+			return nil, errFlood
+		}
+		if !c.notices.drops(notice) {
+			return msg, nil
+		}
+	}
+}
+
+// Write notes whether the message was written. A broken pipe takes no complete frame; after any other fault the server may have it.
 func (c *pipeConn) Write(ctx context.Context, msg jsonrpc.Message) error {
 	d := deliveryOf(ctx)
 	d.sent.Store(true)

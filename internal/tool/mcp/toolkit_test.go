@@ -26,7 +26,7 @@ func TestOverStdio(t *testing.T) {
 	list, err := kit.List(t.Context(), scope)
 	require.NoError(t, err)
 	require.Contains(t, names(list), "sum")
-	require.Len(t, list, 13, "all pages")
+	require.Len(t, list, 14, "all pages")
 	require.JSONEq(t, `{"sum":3}`, string(kit.call(t, scope, "sum", `{"a":1,"b":2}`).Output))
 }
 

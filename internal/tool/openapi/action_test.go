@@ -191,7 +191,10 @@ func TestRefusals(t *testing.T) {
 		{get, 401, "text/html", `<html>`, "denied", false, "401 Unauthorized (retry after 7)"},
 		{get, 409, "text/plain", " in\n use ", "conflict", false, ": in use"},
 		{get, 429, "", ``, "rate_limited", true, "429"},
-		{post, 429, "", ``, "rate_limited", true, "429"},
+		{post, 429, "", ``, "rate_limited", false, "429 Too Many Requests (retry after 7)"},
+		{get, 503, "", ``, "unavailable", true, "503"},
+		{post, 503, "", ``, "unavailable", false, "503 Service Unavailable (retry after 7)"},
+		{get, 304, "", ``, "invalid", false, "304 Not Modified (retry after 7)"},
 		{get, 500, "", ``, "unavailable", true, "500"},
 		{post, 500, "", ``, "unavailable", false, "500"},
 		{post, 502, "", ``, agent.OutcomeUnknown, false, "whether the POST took effect is unknown"},
@@ -205,6 +208,7 @@ func TestRefusals(t *testing.T) {
 		require.Equal(t, c.retryable, res.Failure.Retryable, "%+v", res.Failure)
 		require.Contains(t, res.Failure.Message, c.says)
 		require.Less(t, len(res.Failure.Message), 1000)
+		require.NotContains(t, res.Failure.Message, "redirect")
 	}
 }
 
@@ -322,8 +326,40 @@ func TestRedirects(t *testing.T) {
 	require.Contains(t, res.Failure.Message, "is not among the hosts")
 	before := len(other.calls())
 	res, _ = call(t, a, invocation(), `{"openapi_url":"`+s.URL+`/openapi","operation_id":"patch","params":{"body":{"a":1}}}`)
-	require.Contains(t, res.Failure.Message, "307 Temporary Redirect; redirects the request, which is not followed")
+	require.Contains(t, res.Failure.Message, "307 Temporary Redirect; it redirects to another place, which is not followed")
 	require.Len(t, other.calls(), before)
+}
+
+// What may have an effect is not sent on, wherever to, and not turned into a GET that looks as if it were done.
+func TestEffectsAreNotRedirected(t *testing.T) {
+	t.Parallel()
+	other := newSite(t, "", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "other") })
+	for _, to := range []string{"/elsewhere", other.URL + "/y"} {
+		for _, status := range []int{301, 302, 303, 307, 308} {
+			s := newSite(t, methods, func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Location", to)
+				w.WriteHeader(status)
+			})
+			a := kitFor(t, Config{}, s, other)
+			for _, id := range []string{"post", "put", "delete"} {
+				before := len(s.calls())
+				res, _ := call(t, a, invocation(), `{"openapi_url":"`+s.URL+`/openapi","operation_id":"`+id+`"}`)
+				require.NotNil(t, res.Failure, "%s %d %s", id, status, to)
+				require.Equal(t, "invalid", res.Failure.Type)
+				require.False(t, res.Failure.Retryable)
+				require.Contains(t, res.Failure.Message, "redirects to another place, which is not followed")
+				require.Equal(t, id == "post" && status <= 303, strings.Contains(res.Failure.Message, "whether the POST took effect is unknown"), "%s %d", id, status)
+				sent := 0
+				for _, asked := range s.calls()[before:] {
+					if !strings.HasPrefix(asked.uri, "/openapi") {
+						sent++
+					}
+				}
+				require.Equal(t, 1, sent, "%s %d %s", id, status, to)
+			}
+		}
+	}
+	require.Empty(t, other.calls())
 }
 
 // The page about the tool shows documents and calls that work.

@@ -170,17 +170,21 @@ func preview(rows json.RawMessage) json.RawMessage {
 	return out
 }
 
-// refused is the failure of a status that is no success.
+// refused is the failure of a status that is no success. It is retryable where the request may be sent again without doing anything twice: of
+// another, the server has had it and may have acted on a part of it, whatever it says.
 func (c *exchange) refused(resp *http.Response, body []byte) (agent.ToolResult, error) {
 	status := resp.StatusCode
 	f := agent.Failure{Type: string(agent.CodeInvalid)}
 	switch {
-	case status < 400:
-		f.Message = "redirects the request, which is not followed"
+	case redirects(status):
+		f.Message = "it redirects to another place, which is not followed"
+		if !c.op.Repeatable() && status <= http.StatusSeeOther { // 307 and 308 ask for the request again: nothing was done
+			f.Message += "; whether the " + c.made.Method + " took effect is unknown"
+		}
 	case status == http.StatusTooManyRequests:
-		f.Type, f.Retryable = string(agent.CodeRateLimited), true
+		f.Type, f.Retryable = string(agent.CodeRateLimited), c.op.Repeatable()
 	case status == http.StatusServiceUnavailable:
-		f.Type, f.Retryable = string(agent.CodeUnavailable), true
+		f.Type, f.Retryable = string(agent.CodeUnavailable), c.op.Repeatable()
 	case status >= 500 && !c.op.Repeatable() && (status == http.StatusBadGateway || status == http.StatusGatewayTimeout):
 		f.Type, f.Message = agent.OutcomeUnknown, "whether the "+c.made.Method+" took effect is unknown"
 	case status >= 500, status == http.StatusRequestTimeout, status == http.StatusTooEarly:
@@ -207,6 +211,16 @@ func (c *exchange) refused(resp *http.Response, body []byte) (agent.ToolResult, 
 	}
 	f.Message = message
 	return failed(&fault{f})
+}
+
+// redirects reports whether a status sends the caller elsewhere; 300, 304 and others below 400 do not.
+func redirects(status int) bool {
+	switch status {
+	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
+		return true
+	default:
+		return false
+	}
 }
 
 // saying is what a server has to say of an error: the text that the usual shapes have it in (RFC 9457 and others), or all.
@@ -250,15 +264,6 @@ func encode(v any) (json.RawMessage, error) {
 		return nil, fmt.Errorf("encode JSON: %w", err)
 	}
 	return bytes.TrimRight(b.Bytes(), "\n"), nil
-}
-
-// jsonText is a text as it stands between quotes in JSON.
-func jsonText(s string) string {
-	b, err := encode(s)
-	if err != nil {
-		return s
-	}
-	return string(b[1 : len(b)-1])
 }
 
 // clip bounds a text that is quoted, in bytes.

@@ -196,15 +196,7 @@ func (c *exchange) shown() string {
 }
 
 // scrub takes the request's credentials out of what a server has answered.
-func (c *exchange) scrub(text []byte) []byte {
-	for _, secret := range c.secrets {
-		text = bytes.ReplaceAll(text, []byte(secret), []byte("[redacted]"))
-		if escaped := jsonText(secret); escaped != secret {
-			text = bytes.ReplaceAll(text, []byte(escaped), []byte("[redacted]"))
-		}
-	}
-	return text
-}
+func (c *exchange) scrub(text []byte) []byte { return egress.NewMasker(c.secrets...).Mask(text) }
 
 // fault is a failure as an error.
 type fault struct{ failure agent.Failure }

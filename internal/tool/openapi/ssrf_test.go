@@ -42,7 +42,7 @@ func (p *trip) Do(req *http.Request) (*http.Response, error) {
 }
 
 // attack calls an operation; most is how many requests a refusal may take.
-func attack(t *testing.T, ctx context.Context, web tool.HTTP, target, document, operation string, parameters any, most int64) error { //nolint:revive // t first
+func attack(t *testing.T, ctx context.Context, web tool.HTTP, target, document, operation string, parameters any, most int64) error {
 	t.Helper()
 	params := map[string]any{"key": quietQuery}
 	if operation == "post" {

@@ -118,7 +118,8 @@ func (p *promoter) full(ctx context.Context, tenant string) bool {
 	return false
 }
 
-// documents reads samples; those that are not of the shape, which nobody should have stored, are left out.
+// documents reads samples; those that are not of the shape or hold what looks like a secret, which nobody should have
+// stored, are left out.
 func documents(samples []json.RawMessage, shape string) []document {
 	var all []document
 	for _, raw := range samples {
@@ -126,7 +127,7 @@ func documents(samples []json.RawMessage, shape string) []document {
 		if err != nil {
 			continue
 		}
-		if s, err := d.shape(); err == nil && s == shape {
+		if s, err := d.shape(); err == nil && s == shape && !d.secretive() {
 			all = append(all, d)
 		}
 	}

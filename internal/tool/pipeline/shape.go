@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"net/http"
-	"regexp"
 	"slices"
 	"strconv"
 
@@ -22,11 +21,8 @@ const maxShaped = 16 << 10
 // A query in a URL is among the params, null and what is the default are left out.
 type document []map[string]json.RawMessage
 
-// secretive matches names of params that hold secrets. Those belong into auth profiles; one that a model wrote is not spread any further.
-var secretive = regexp.MustCompile(`(?i)(key|token|secret|passw(or)?d|pwd|sig|signature|auth|authorization|credentials?)$`)
-
-// canonical returns a pipeline as a document; ok is false for one that is not to become a tool: it has effects, a URL names a user or a
-// param looks like a secret, it compares with an object, it has no steps, or it is too long.
+// canonical returns a pipeline as a document; ok is false for one that is not to become a tool: it has effects, a URL names a user,
+// a param or a text looks like a secret, it compares with an object, it has no steps, or it is too long.
 func canonical(p *program) (doc document, ok bool) {
 	if len(p.steps) == 0 || p.posts() {
 		return nil, false
@@ -52,7 +48,7 @@ func canonical(p *program) (doc document, ok bool) {
 		return nil, false
 	}
 	doc, err = decodeDocument(raw)
-	return doc, err == nil
+	return doc, err == nil && !doc.secretive()
 }
 
 // canonicalStep changes the members of a step to what they mean.
@@ -107,7 +103,7 @@ func canonicalRequest(s *httpRequest, fields map[string]json.RawMessage) bool {
 		all[name] = append(all[name], paramValues(raw)...)
 	}
 	for name := range all {
-		if secretive.MatchString(name) {
+		if secretName(name) {
 			return false
 		}
 	}

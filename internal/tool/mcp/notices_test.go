@@ -1,0 +1,174 @@
+package mcp
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// A tool that floods us loses its session, at once; who calls next gets another.
+func TestFloodOfNotifications(t *testing.T) {
+	for _, way := range []string{"stdio", "http"} {
+		t.Run(way, func(t *testing.T) {
+			kit := newKit(t, Config{Servers: []Server{stdioServer("local", "tools")}})
+			parameters := map[string]any{"server": "local", "timeout_sec": 30}
+			if way == "http" {
+				parameters = map[string]any{"url": overHTTP(t, newServer(&world{}), nil), "timeout_sec": 30}
+			}
+			scope := scopeOf(parameters)
+			flood := kit.find(t, scope, "flood")
+			s := kit.only(t)
+			result, err := flood.Call(t.Context(), invocationOf(scope), agent.ToolCall{ID: "c", Name: "flood", Args: []byte(`{"text":""}`)})
+			require.NoError(t, err)
+			require.NotNil(t, result.Failure)
+			require.Equal(t, agent.OutcomeUnknown, result.Failure.Type)
+			require.Contains(t, result.Failure.Message, "more notifications than are taken")
+			require.Less(t, s.link.notices.seen.Load(), int64(20_000), "the rest is not read")
+			require.JSONEq(t, `{"sum":3}`, string(kit.call(t, scope, "sum", `{"a":1,"b":2}`).Output), "in a new session")
+			require.False(t, s.alive())
+			require.Equal(t, 1, kit.logs.FilterMessageSnippet("too many notifications").Len())
+		})
+	}
+}
+
+// talking opens a session with a server over pipes that calls say when it is called, with a function that writes a line.
+func talking(t *testing.T, cfg *Config, say func(write func(format string, args ...any) bool)) (*Toolkit, *session) {
+	t.Helper()
+	kit, err := New(*cfg)
+	require.NoError(t, err)
+	fromUs, toServer := io.Pipe()
+	fromServer, toUs := io.Pipe()
+	write := func(format string, args ...any) bool {
+		_, err := fmt.Fprintf(toUs, format+"\n", args...)
+		return err == nil
+	}
+	go func() {
+		lines := bufio.NewScanner(fromUs)
+		answers := strings.Split(seeds()[0], "\n")[:2]
+		for lines.Scan() {
+			switch {
+			case len(answers) > 0:
+				write("%s", answers[0])
+				answers = answers[1:]
+			case strings.Contains(lines.Text(), `"tools/call"`):
+				go say(write)
+			}
+		}
+	}()
+	s, err := open(t.Context(), "talking", func() *link {
+		return pipeLink(fromServer, toServer, func() { _ = fromServer.Close(); _ = fromUs.Close() })
+	}, nil, &kit.cfg)
+	require.NoError(t, err)
+	t.Cleanup(s.close)
+	return kit, s
+}
+
+func ask(t *testing.T, kit *Toolkit, s *session, seconds int) (agent.ToolResult, error) {
+	t.Helper()
+	b, err := parseBinding(fmt.Appendf(nil, `{"server":"talking","timeout_sec":%d}`, seconds))
+	require.NoError(t, err)
+	tool := &remote{kit: kit, binding: b, handle: handle{Name: "t"}, spec: agent.ToolSpec{Name: "t"}}
+	return tool.send(t.Context(), s, agent.Invocation{}, agent.ToolCall{Args: []byte(`{}`)})
+}
+
+const answerText = `{"jsonrpc":"2.0","id":3,"result":{"content":[{"type":"text","text":"hi"}]}}`
+
+// Log messages beyond what comes to our log are not queued, and those within the bounds do no harm.
+func TestDroppedLogs(t *testing.T) {
+	core, logs := observer.New(zap.DebugLevel)
+	kit, s := talking(t, &Config{Logger: zap.New(core)}, func(write func(string, ...any) bool) {
+		for range 1500 {
+			write(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x"}}`)
+		}
+		write(answerText)
+	})
+	result, err := ask(t, kit, s, 30)
+	require.NoError(t, err)
+	require.JSONEq(t, `"hi"`, string(result.Output))
+	require.EqualValues(t, 1500, s.link.notices.seen.Load())
+	require.True(t, s.alive())
+	require.Less(t, logs.FilterMessage("MCP server logs").Len(), 500)
+}
+
+// The SDK queues what it has read: nothing that is dropped may come so far.
+func TestDropsBeforeTheQueue(t *testing.T) {
+	r, w := io.Pipe()
+	defer r.Close()
+	go func() {
+		for range 1000 {
+			_, _ = io.WriteString(w, `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x"}}`+"\n")
+		}
+		_, _ = io.WriteString(w, answerText+"\n")
+		_ = w.Close()
+	}()
+	conn, err := (&pipeTransport{in: r, out: w, notices: newNotices()}).Connect(t.Context())
+	require.NoError(t, err)
+	passed := 0
+	for {
+		if _, err := conn.Read(t.Context()); err != nil {
+			require.ErrorIs(t, err, io.EOF)
+			break
+		}
+		passed++
+	}
+	require.Less(t, passed, 500)
+	require.Greater(t, passed, logBurst)
+}
+
+func TestTimedOutBehindNotifications(t *testing.T) {
+	for count, retired := range map[int]bool{0: false, flooded / 2: false, 2 * flooded: true} {
+		kit, s := talking(t, &Config{}, func(write func(string, ...any) bool) {
+			for range count {
+				write(`{"jsonrpc":"2.0","method":"notifications/other"}`)
+			}
+		})
+		_, err := ask(t, kit, s, 1)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Equal(t, retired, !s.alive(), "after %d", count)
+	}
+}
+
+func TestNoticeBounds(t *testing.T) {
+	n := newNotices()
+	for i := range 16 {
+		require.True(t, n.take(1<<20), i)
+	}
+	require.False(t, n.take(2<<20), "bytes")
+	require.False(t, n.take(1), "it stays so")
+	require.True(t, n.isOver())
+
+	n = newNotices()
+	taken := 0
+	for began := time.Now(); time.Since(began) < 10*time.Second && n.take(1); {
+		taken++
+	}
+	require.GreaterOrEqual(t, taken, noticeBurst)
+	require.True(t, n.isOver())
+}
+
+// The events of a stream are counted in whatever pieces they come, all but the last.
+func TestEventMeter(t *testing.T) {
+	stream := ": hello\n\nevent: message\ndata: {}\n\ndata: a\r\ndata: b\r\n\r\n\n\nid: 1\ndata:\n\ndata: the answer\n\n"
+	for _, piece := range []int{1, 7, len(stream)} {
+		m := &eventMeter{notices: newNotices()}
+		for rest := stream; rest != ""; rest = rest[min(piece, len(rest)):] {
+			require.True(t, m.read([]byte(rest[:min(piece, len(rest))])))
+		}
+		require.EqualValues(t, 4, m.notices.seen.Load(), "pieces of %d", piece)
+		require.Equal(t, len("data: the answer"), m.last)
+	}
+	large := &eventMeter{notices: newNotices()}
+	answer := append([]byte("data: "), make([]byte, maxFrame+1)...)
+	require.True(t, large.read(append(answer, "\n\n"...)), "an answer may be large")
+	require.False(t, large.read([]byte("data: more\n\n")), "a notification may not")
+}

@@ -1,0 +1,140 @@
+package pipeline
+
+import (
+	"encoding/json"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode"
+)
+
+// Secrets belong into auth profiles. One that a model wrote into a pipeline all the same is not spread any further; better a composite too
+// few than a secret in the prompts of a tenant.
+var (
+	// secretPart matches what is in names of secrets, whatever is around it; secretWord a word of such a name.
+	secretPart = regexp.MustCompile(`key|token|secret|passw|pwd|credential|private|session|signature|cookie|jwt|appid|oauth`)
+	secretWord = regexp.MustCompile(`^(sid|pass|pin|otp|sig|auth|authn|authz|auth[a-np-z][a-z]*|authori[sz][a-z]*)$`)
+
+	// knownSecret matches what issuers of secrets begin them with.
+	knownSecret = regexp.MustCompile(`(?:^|[^A-Za-z0-9])(?:` +
+		`(?:sk-|rk-|[srp]k_(?:live|test)_|rk_|gh[opusr]_|github_pat_|glpat-|xox[a-z]-)[A-Za-z0-9_-]{6,}|` +
+		`A(?:KIA|SIA)[A-Z0-9]{8,}|AIza[A-Za-z0-9_-]{10,}|ya29\.[A-Za-z0-9_-]{6,}|eyJ[A-Za-z0-9_-]{3,}\.[A-Za-z0-9_.-]{3,}|` +
+		`bot[0-9]+:[A-Za-z0-9_-]{6,}|(?i:bearer)\s+[A-Za-z0-9._~+/=-]{6,})`)
+	longToken = regexp.MustCompile(`[A-Za-z0-9_-]{24,}`)
+	uuid      = regexp.MustCompile(`^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$`)
+	reference = regexp.MustCompile(`^(cas|artifact)://[A-Za-z0-9/:@._-]*$`)
+)
+
+// secretName reports whether a param's name is one that secrets have: apiKey, access_token2, sid.
+func secretName(name string) bool {
+	words := strings.Fields(strings.Map(func(r rune) rune {
+		if !unicode.IsLetter(r) {
+			return ' '
+		}
+		return unicode.ToLower(r)
+	}, spaced(name)))
+	whole := strings.Join(words, "")
+	if whole == "code" || secretPart.MatchString(strings.ReplaceAll(whole, "keyword", "")) {
+		return true
+	}
+	return slices.ContainsFunc(words, secretWord.MatchString)
+}
+
+// spaced parts the words of camelCase.
+func spaced(name string) string {
+	var b strings.Builder
+	previous := ' '
+	for _, r := range name {
+		if unicode.IsUpper(r) && unicode.IsLower(previous) {
+			b.WriteByte(' ')
+		}
+		b.WriteRune(r)
+		previous = r
+	}
+	return b.String()
+}
+
+// secretive reports whether a pipeline has what looks like a secret, as the name of a param or in any text.
+func (d document) secretive() bool {
+	for i := range d {
+		var params map[string]json.RawMessage
+		if raw, ok := d[i]["params"]; ok && json.Unmarshal(raw, &params) != nil {
+			return true
+		}
+		for name := range params {
+			if secretName(name) {
+				return true
+			}
+		}
+		for _, raw := range d[i] {
+			var v any
+			if json.Unmarshal(raw, &v) != nil || secretIn(v) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// secretIn looks into the texts of a JSON value.
+func secretIn(v any) bool {
+	switch v := v.(type) {
+	case string:
+		if plain, err := url.PathUnescape(v); err == nil && plain != v && secretText(plain) {
+			return true
+		}
+		return secretText(v)
+	case []any:
+		return slices.ContainsFunc(v, secretIn)
+	case map[string]any:
+		for name, e := range v {
+			if secretText(name) || secretIn(e) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// secretText reports whether a text has what looks like a secret in it. References of datasets and UUIDs do not.
+func secretText(text string) bool {
+	if reference.MatchString(text) {
+		return false
+	}
+	if knownSecret.MatchString(text) {
+		return true
+	}
+	for _, t := range longToken.FindAllString(text, -1) {
+		if !uuid.MatchString(t) && random(t) {
+			return true
+		}
+	}
+	return false
+}
+
+// random reports whether a token looks made by chance: it has letters and digits, and in one place of five or more goes from small letters,
+// great ones or digits to others. Words do so at their ends alone: flights-to-rome-2026, departureDate2026.
+func random(token string) bool {
+	var changes, digits, letters int
+	previous := byte(0)
+	for i := range len(token) {
+		kind := byte('_')
+		switch c := token[i]; {
+		case c >= '0' && c <= '9':
+			kind = '0'
+			digits++
+		case c >= 'a' && c <= 'z':
+			kind = 'a'
+			letters++
+		case c >= 'A' && c <= 'Z':
+			kind = 'A'
+			letters++
+		}
+		if kind != previous && kind != '_' && previous != '_' && previous != 0 && (previous != 'A' || kind != 'a') {
+			changes++
+		}
+		previous = kind
+	}
+	return digits > 0 && letters > 0 && 5*changes >= len(token)
+}
