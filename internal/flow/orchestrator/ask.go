@@ -157,6 +157,8 @@ func refusal(resp *http.Response, words string) error {
 		return about(agent.CodeUnavailable, "")
 	case resp.StatusCode >= http.StatusBadRequest:
 		return about(agent.CodeInvalid, "")
+	case resp.StatusCode >= http.StatusMultipleChoices && resp.Header.Get("Location") != "":
+		return agent.Errorf(agent.CodeInvalid, "", "the orchestrator answered %s: it redirects to another place, which is not followed", status)
 	default:
 		return about(agent.CodeInternal, "")
 	}

@@ -299,7 +299,7 @@ func TestRefusals(t *testing.T) {
 		"no patch id":   {says(200, `{}`), agent.CodeInternal, "", "without a patch_id", 1},
 		"wrong type":    {says(200, `{"patch_id":7}`), agent.CodeInternal, "", "is not what was expected", 1},
 		"endless":       {says(200, strings.Repeat(" ", 9<<20)), agent.CodeOverflow, "", "longer than 8388608 bytes", 1},
-		"to elsewhere":  {says(307, "", "Location", "http://169.254.169.254/"), agent.CodeDenied, "", "", 1},
+		"to elsewhere":  {says(307, "", "Location", "http://169.254.169.254/"), agent.CodeInvalid, "", "redirects to another place", 1},
 		"come tomorrow": {says(429, "", "Retry-After", "86400"), agent.CodeRateLimited, "", "429", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
