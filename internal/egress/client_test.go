@@ -4,10 +4,8 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -17,7 +15,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"golang.org/x/net/dns/dnsmessage"
 
 	"github.com/turnstone-run/turnstone/agent"
 )
@@ -262,66 +259,4 @@ func TestOnlyWhatReadsIsRedirected(t *testing.T) {
 			require.Equal(t, want == 200, asked.Load() == 2, "%s %d", method, code)
 		}
 	}
-}
-
-// A name that resolves to a public address when checked and to loopback when dialled must not pass. Here every name resolves to
-// loopback, and the server that would answer exists.
-func TestNameThatResolvesToLoopback(t *testing.T) {
-	t.Parallel()
-	var reached atomic.Bool
-	srv := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached.Store(true) }))
-	t.Cleanup(srv.Close)
-	_, port, err := net.SplitHostPort(srv.Listener.Addr().String())
-	require.NoError(t, err)
-
-	c, err := New(Config{})
-	require.NoError(t, err)
-	dns := serveDNS(t, [4]byte{127, 0, 0, 1})
-	c.dialer.Resolver = &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "udp", dns)
-	}}
-	_, err = get(t, c, "http://rebind.example.com:"+port+"/")
-	require.Equal(t, agent.CodeDenied, agent.CodeOf(err), "%v", err)
-	require.ErrorContains(t, err, "rebind.example.com")
-	require.False(t, reached.Load())
-
-	c.guard, err = newGuard(nil, []string{"rebind.example.com:" + port})
-	require.NoError(t, err)
-	_, err = get(t, c, "http://rebind.example.com:"+port+"/")
-	require.NoError(t, err, "the test's resolver does not work")
-	require.True(t, reached.Load())
-}
-
-// serveDNS answers every question for an A record with ip.
-func serveDNS(t *testing.T, ip [4]byte) string {
-	t.Helper()
-	conn, err := (&net.ListenConfig{}).ListenPacket(t.Context(), "udp", "127.0.0.1:0")
-	require.NoError(t, err)
-	done := make(chan struct{})
-	t.Cleanup(func() { _ = conn.Close(); <-done })
-	go func() {
-		defer close(done)
-		buf := make([]byte, 1500)
-		for {
-			n, from, err := conn.ReadFrom(buf)
-			if errors.Is(err, net.ErrClosed) {
-				return
-			}
-			var m dnsmessage.Message
-			if m.Unpack(buf[:n]) != nil || len(m.Questions) == 0 {
-				continue
-			}
-			m.Response, m.Authoritative, m.Additionals = true, true, nil
-			if q := m.Questions[0]; q.Type == dnsmessage.TypeA {
-				m.Answers = []dnsmessage.Resource{{
-					Header: dnsmessage.ResourceHeader{Name: q.Name, Type: q.Type, Class: q.Class},
-					Body:   &dnsmessage.AResource{A: ip},
-				}}
-			}
-			if out, err := m.Pack(); err == nil {
-				_, _ = conn.WriteTo(out, from)
-			}
-		}
-	}()
-	return conn.LocalAddr().String()
 }

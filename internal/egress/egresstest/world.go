@@ -99,6 +99,9 @@ func (w *World) listen(t *testing.T) (front, canary net.Listener) {
 // Reached is how many connections the canary has seen.
 func (w *World) Reached() int64 { return w.reached.Load() }
 
+// Port is that of the front and of the canary.
+func (w *World) Port() string { return w.port }
+
 // Client makes a client that may reach the front; its times are timeout where cfg says nothing.
 func (w *World) Client(t *testing.T, cfg egress.Config, timeout time.Duration) *egress.Client {
 	t.Helper()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -14,20 +13,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/egress"
 	"github.com/turnstone-run/turnstone/internal/egress/egresstest"
 	"github.com/turnstone-run/turnstone/internal/flow/notify"
-	"github.com/turnstone-run/turnstone/internal/tool"
 )
-
-// counted counts what is asked.
-type counted struct {
-	tool.HTTP
-
-	n atomic.Int32
-}
-
-func (c *counted) Do(req *http.Request) (*http.Response, error) {
-	c.n.Add(1)
-	return c.HTTP.Do(req)
-}
 
 // Whatever address a workflow's definition has for a webhook, nothing private is reached.
 func TestAttacks(t *testing.T) {
@@ -36,12 +22,12 @@ func TestAttacks(t *testing.T) {
 		t.Run(method, func(t *testing.T) {
 			t.Parallel()
 			egresstest.Exercise(t, egresstest.Harness{IgnoresBody: true, Fetch: func(ctx context.Context, c *egress.Client, url string) error {
-				web := &counted{HTTP: c}
+				web := &egresstest.Counted{HTTP: c}
 				w := flows.Webhook{
 					Tenant: "acme", Method: method, URL: url, Header: map[string]string{"X-Token": "quiet-header"}, Body: []byte("quiet-body"), Key: "quiet-key",
 				}
 				answer, err := (&notify.Webhooks{HTTP: web}).Send(ctx, w, func() error { return nil })
-				require.LessOrEqual(t, web.n.Load(), int32(1), "nothing is tried again")
+				require.LessOrEqual(t, web.N.Load(), int32(1), "nothing is tried again")
 				if err == nil && answer.Status >= http.StatusMultipleChoices { // as the task does: a redirect that is not followed is a refusal
 					return agent.Invalid("", "answered %d", answer.Status)
 				}

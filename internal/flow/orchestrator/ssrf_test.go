@@ -2,9 +2,7 @@ package orchestrator
 
 import (
 	"context"
-	"net/http"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,20 +12,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/egress"
 	"github.com/turnstone-run/turnstone/internal/egress/egresstest"
-	"github.com/turnstone-run/turnstone/internal/tool"
 )
-
-// counted counts what is asked.
-type counted struct {
-	tool.HTTP
-
-	n atomic.Int32
-}
-
-func (c *counted) Do(req *http.Request) (*http.Response, error) {
-	c.n.Add(1)
-	return c.HTTP.Do(req)
-}
 
 // The address is the operator's, what the orchestrator answers is its own: a redirect leads nowhere private, and what is refused is not asked again.
 func TestAttacks(t *testing.T) {
@@ -44,7 +29,7 @@ func TestAttacks(t *testing.T) {
 			egresstest.Exercise(t, egresstest.Harness{
 				Good: done, GoodType: "application/json",
 				Fetch: func(ctx context.Context, out *egress.Client, url string) error {
-					web := &counted{HTTP: out}
+					web := &egresstest.Counted{HTTP: out}
 					c, err := New(Config{API: url, HTTP: web, Attempts: 2, Timeout: 5 * time.Second})
 					if err != nil {
 						return err
@@ -62,7 +47,7 @@ func TestAttacks(t *testing.T) {
 						err = agent.Invalid("", "%w", err) // an orchestrator that does not speak our language is no fault of the caller's
 					}
 					if code := agent.CodeOf(err); code == agent.CodeDenied || code == agent.CodeInvalid {
-						require.EqualValues(t, 1, web.n.Load(), "a refusal is not tried again")
+						require.EqualValues(t, 1, web.N.Load(), "a refusal is not tried again")
 					}
 					return err
 				},

@@ -9,11 +9,11 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"os/signal"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/stretchr/testify/require"
@@ -37,15 +37,22 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
+// untilKilled waits for a signal that nobody sends: a process that waits for nothing at all would be ended as deadlocked.
+func untilKilled() {
+	never := make(chan os.Signal, 1)
+	signal.Notify(never, os.Interrupt)
+	<-never
+}
+
 func serveStdio(mode string) {
 	switch mode {
 	case "absent":
 		os.Exit(3)
 	case "silent":
-		time.Sleep(time.Hour)
+		untilKilled()
 	case "evil":
 		fmt.Println(strings.Repeat(`{"jsonrpc":"2.0","id":1,`, 3))
-		time.Sleep(time.Hour)
+		untilKilled()
 	case "family": // starts a child that would survive it
 		child := exec.Command("sleep", "1000")
 		_ = child.Start()

@@ -18,7 +18,6 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/egress"
 	"github.com/turnstone-run/turnstone/internal/egress/egresstest"
-	"github.com/turnstone-run/turnstone/internal/tool"
 )
 
 // greeting is all that a server says to a client that opens a session and asks for its tools, at once.
@@ -31,24 +30,12 @@ data: {"jsonrpc":"2.0","id":2,"result":{"tools":[{"name":"t","inputSchema":{"typ
 // streams is the client of the configuration: the answers of a session may be as long as it, in time and in size.
 func streams() egress.Config { return egress.Config{Timeout: -1, MaxBytes: 1 << 30} }
 
-// counted counts what is asked.
-type counted struct {
-	tool.HTTP
-
-	n atomic.Int32
-}
-
-func (c *counted) Do(req *http.Request) (*http.Response, error) {
-	c.n.Add(1)
-	return c.HTTP.Do(req)
-}
-
 // Whatever address a binding has for a server, nothing private is reached, and no session takes longer to open than it may.
 func TestAttackedServer(t *testing.T) {
 	egresstest.Exercise(t, egresstest.Harness{
 		Good: greeting, GoodType: eventStream, Config: streams(),
 		Fetch: func(ctx context.Context, c *egress.Client, at string) error {
-			web := &counted{HTTP: c}
+			web := &egresstest.Counted{HTTP: c}
 			kit := newKit(t, Config{HTTP: web})
 			kit.pool.times.dial = 2 * time.Second
 			_, err := kit.List(ctx, scopeOf(map[string]any{"url": at}))
@@ -61,7 +48,7 @@ func TestAttackedServer(t *testing.T) {
 				quiet(t, fmt.Sprint(entry.Message, entry.ContextMap()))
 			}
 			if code := agent.CodeOf(err); (code == agent.CodeDenied || code == agent.CodeInvalid) && !strings.Contains(at, "rebind.") {
-				require.LessOrEqual(t, web.n.Load(), int32(1), "a refusal is not tried again")
+				require.LessOrEqual(t, web.N.Load(), int32(1), "a refusal is not tried again")
 			}
 			return err
 		},
@@ -117,7 +104,7 @@ func TestRedirectedCall(t *testing.T) {
 
 // refusing is a client whose rules refuse calls once they are told to, before anything is sent.
 type refusing struct {
-	counted
+	egresstest.Counted
 
 	isOn atomic.Bool
 }
@@ -126,13 +113,13 @@ func (r *refusing) Do(req *http.Request) (*http.Response, error) {
 	if !r.isOn.Load() || req.Method != http.MethodPost {
 		return r.HTTP.Do(req)
 	}
-	r.n.Add(1)
+	r.N.Add(1)
 	return nil, agent.Errorf(agent.CodeDenied, "request "+req.URL.Hostname(), "127.0.0.1 is not a public address")
 }
 
 // A name may lead elsewhere when a session is open: the call is refused once, with the reason, and another session is not opened for it.
 func TestRefusedCall(t *testing.T) {
-	web := &refusing{counted: counted{HTTP: newHTTP(t)}}
+	web := &refusing{Counted: egresstest.Counted{HTTP: newHTTP(t)}}
 	kit := newKit(t, Config{HTTP: web})
 	scope := scopeOf(map[string]any{"url": overHTTP(t, newServer(&world{}), nil)})
 	echo := kit.find(t, scope, "echo")
@@ -142,7 +129,7 @@ func TestRefusedCall(t *testing.T) {
 	require.Equal(t, string(agent.CodeDenied), result.Failure.Type, "%+v", result.Failure)
 	require.False(t, result.Failure.Retryable)
 	require.Contains(t, result.Failure.Message, "127.0.0.1 is not a public address; the call was not sent")
-	require.EqualValues(t, 1, web.n.Load())
+	require.EqualValues(t, 1, web.N.Load())
 	web.isOn.Store(false)
 	require.JSONEq(t, `"again"`, string(kit.call(t, scope, "echo", `{"text":"again"}`).Output), "the next call goes through")
 }

@@ -3,8 +3,6 @@ package research_test
 import (
 	"context"
 	"encoding/json"
-	"net/http"
-	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -12,22 +10,9 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/egress"
 	"github.com/turnstone-run/turnstone/internal/egress/egresstest"
-	"github.com/turnstone-run/turnstone/internal/tool"
 	"github.com/turnstone-run/turnstone/internal/tool/research"
 	"github.com/turnstone-run/turnstone/internal/tool/research/referencestest"
 )
-
-// counted counts what is asked.
-type counted struct {
-	tool.HTTP
-
-	n atomic.Int32
-}
-
-func (c *counted) Do(req *http.Request) (*http.Response, error) {
-	c.n.Add(1)
-	return c.HTTP.Do(req)
-}
 
 // A source is where the configuration says; what it answers, redirects above all, is its own.
 func TestAttacks(t *testing.T) {
@@ -51,7 +36,7 @@ func TestAttacks(t *testing.T) {
 				s.media = "application/json"
 			}
 			egresstest.Exercise(t, egresstest.Harness{Good: s.good, GoodType: s.media, Fetch: func(ctx context.Context, c *egress.Client, url string) error {
-				way := &counted{HTTP: c}
+				way := &egresstest.Counted{HTTP: c}
 				cfg := research.Config{HTTP: way, References: &referencestest.Memory{}}
 				if s.at(&cfg, url); url == "" {
 					return agent.Invalid("url", "is the default") // nothing is configured
@@ -71,7 +56,7 @@ func web(provider string) func(cfg *research.Config, url string) {
 }
 
 // searched searches for something that no error may repeat.
-func searched(t *testing.T, ctx context.Context, kit agent.Toolkit, name string, way *counted) error {
+func searched(t *testing.T, ctx context.Context, kit agent.Toolkit, name string, way *egresstest.Counted) error {
 	t.Helper()
 	args := map[string]any{"query": "quiet-query"}
 	if name == "search_research" {
@@ -85,7 +70,7 @@ func searched(t *testing.T, ctx context.Context, kit agent.Toolkit, name string,
 		}
 		res, err := each.Call(ctx, invocation(), agent.ToolCall{ID: "c", Name: name, Args: raw})
 		require.NoError(t, err)
-		require.LessOrEqual(t, way.n.Load(), int32(1), "nothing is tried again")
+		require.LessOrEqual(t, way.N.Load(), int32(1), "nothing is tried again")
 		if res.Failure == nil {
 			return nil
 		}
