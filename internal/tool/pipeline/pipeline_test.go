@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -437,26 +438,37 @@ func TestUpstreamTrouble(t *testing.T) {
 	}
 }
 
-// TestFailureAfterAPost: a request that may be repeated by itself is not when the pipeline has posted before.
+// TestFailureAfterAPost: what may go well later behind a POST is an error for the runtime, which does not repeat a call that has effects;
+// a second request there is none.
 func TestFailureAfterAPost(t *testing.T) {
 	t.Parallel()
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodGet {
-			w.WriteHeader(http.StatusServiceUnavailable)
-			return
-		}
+	var posts atomic.Int32
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		posts.Add(1)
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = io.WriteString(w, `[{"a":1}]`)
 	}))
 	t.Cleanup(srv.Close)
-	step := func(method string) string {
-		return fmt.Sprintf(`{"step":"http_request","url":%q,"method":%q}`, srv.URL, method)
-	}
-	for steps, retryable := range map[string]bool{step("GET"): true, step("POST") + "," + step("GET"): false} {
-		res := call(t, pipeline.Config{HTTP: client(t, egress.Config{}, srv.URL)}, `{"session_id":"s","pipeline":[`+steps+`]}`)
-		require.NotNil(t, res.Failure)
-		require.Equal(t, retryable, res.Failure.Retryable, steps)
-	}
+	cfg := pipeline.Config{HTTP: client(t, egress.Config{}, srv.URL), Datasets: away{}}
+	post := fmt.Sprintf(`{"step":"http_request","url":%q,"method":"POST"}`, srv.URL)
+	join := fmt.Sprintf(`{"step":"join","right":"cas://sha256:%s","on":"a"}`, strings.Repeat("a", 64))
+	tl := pipeline.New(cfg).Tools()[0]
+	args := `{"session_id":"s","pipeline":[` + post + `,` + join + `]}`
+	_, err := tl.Call(t.Context(), agent.Invocation{Tenant: "acme", IdempotencyKey: "key-1"},
+		agent.ToolCall{ID: "c", Name: pipeline.ToolName, Args: json.RawMessage(args)})
+	require.Equal(t, agent.CodeUnavailable, agent.CodeOf(err), "%v", err)
+	require.EqualValues(t, 1, posts.Load())
+	res := call(t, cfg, `{"session_id":"s","pipeline":[`+post+`,`+post+`]}`)
+	require.NotNil(t, res.Failure)
+	require.False(t, res.Failure.Retryable)
+	require.EqualValues(t, 1, posts.Load(), "refused before anything is sent")
+}
+
+// away is a store that cannot be reached.
+type away struct{}
+
+func (away) Open(context.Context, string, string) (io.ReadCloser, error) {
+	return nil, agent.Errorf(agent.CodeUnavailable, "open dataset", "away")
 }
 
 func TestCancelledWhileWaiting(t *testing.T) {

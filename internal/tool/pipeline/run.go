@@ -3,9 +3,7 @@ package pipeline
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"net/http"
 	"time"
 
 	"github.com/turnstone-run/turnstone/agent"
@@ -42,7 +40,6 @@ func (r *run) all(ctx context.Context, p *program) error {
 		r.rows = rows
 		r.inv.Report("input_ref: " + count(len(rows)))
 	}
-	posted := false
 	for i, s := range p.steps {
 		if ctx.Err() != nil {
 			return ended(ctx)
@@ -52,17 +49,10 @@ func (r *run) all(ctx context.Context, p *program) error {
 		began, in := time.Now(), len(r.rows)
 		rows, err := s.run(ctx, r, r.rows)
 		if err != nil {
-			err = at(err, s.name(), i)
-			if f, ok := errors.AsType[*fault](err); ok && posted {
-				f.failure.Retryable = false // the whole would be repeated, and with it what was posted
-			}
-			return err
+			return at(err, s.name(), i)
 		}
 		if !isRequest {
 			r.document = nil
-		}
-		if h, ok := s.(*httpRequest); ok && h.method == http.MethodPost {
-			posted = true
 		}
 		r.rows = rows
 		r.done = append(r.done, stepReport{Step: s.name(), RowsIn: in, RowsOut: len(rows), MS: time.Since(began).Milliseconds()})
