@@ -12,9 +12,11 @@ type Channel interface {
 
 // Envelope is one message with addressing.
 type Envelope struct {
-	Channel string      // http, grpc, cli, telegram, …
-	Sender  string      // who, for the audit trail; empty when unknown
-	Request TurnRequest // tenant and user already taken from the credential where there is one
+	Channel   string      // http, grpc, cli, telegram, …
+	Sender    string      // who, for the audit trail; empty when unknown
+	Principal Principal   // by which credential; zero: the channel itself vouches for the request
+	RequestID string      // of the request that brought it, for the audit trail; may be empty
+	Request   TurnRequest // tenant and user already taken from the credential where there is one
 }
 
 // Receipt says which turn a submitted envelope became.

@@ -11,18 +11,20 @@ import (
 // HTTP status.
 type Code string
 
-// The codes. Conflict and Cancelled are additions to the house's list: a busy session or a decision made twice is neither
-// invalid nor unavailable, and a cancelled call is no failure of anyone's.
+// The codes. Conflict, Cancelled and Unauthenticated are additions to the house's list: a busy session or a decision made twice is
+// neither invalid nor unavailable, a cancelled call is no failure of anyone's, and who is not known is told so before he is denied
+// anything.
 const (
-	CodeInvalid     Code = "invalid"
-	CodeNotFound    Code = "not_found"
-	CodeDenied      Code = "denied"
-	CodeConflict    Code = "conflict"
-	CodeRateLimited Code = "rate_limited"
-	CodeUnavailable Code = "unavailable"
-	CodeOverflow    Code = "overflow"
-	CodeCancelled   Code = "cancelled"
-	CodeInternal    Code = "internal"
+	CodeInvalid         Code = "invalid"
+	CodeNotFound        Code = "not_found"
+	CodeUnauthenticated Code = "unauthenticated"
+	CodeDenied          Code = "denied"
+	CodeConflict        Code = "conflict"
+	CodeRateLimited     Code = "rate_limited"
+	CodeUnavailable     Code = "unavailable"
+	CodeOverflow        Code = "overflow"
+	CodeCancelled       Code = "cancelled"
+	CodeInternal        Code = "internal"
 )
 
 // Error is the one error type with a meaning across packages.
@@ -121,7 +123,7 @@ func FailureOf(err error) *Failure {
 // AsError turns a failure that crossed a wire back into an [Error].
 func (f *Failure) AsError() *Error {
 	switch c := Code(f.Type); c {
-	case CodeInvalid, CodeNotFound, CodeDenied, CodeConflict, CodeRateLimited, CodeUnavailable, CodeOverflow, CodeCancelled:
+	case CodeInvalid, CodeNotFound, CodeUnauthenticated, CodeDenied, CodeConflict, CodeRateLimited, CodeUnavailable, CodeOverflow, CodeCancelled:
 		return &Error{Code: c, Err: errors.New(f.Message)}
 	default:
 		return &Error{Code: CodeInternal, Err: errors.New(f.Message)}

@@ -34,6 +34,11 @@ type Config struct {
 	Tools   Tools   `yaml:"tools"`
 	Jobs    Jobs    `yaml:"jobs"`
 
+	Auth      Auth      `yaml:"auth"`
+	Limits    Limits    `yaml:"limits"`
+	Telegram  Telegram  `yaml:"telegram"`
+	Schedules Schedules `yaml:"schedules"`
+
 	Workflows Workflows `yaml:"workflows"`
 
 	Egress Egress `yaml:"egress"`
@@ -45,7 +50,7 @@ type Config struct {
 
 // HTTP is the REST, SSE and WebSocket door (DESIGN §8).
 type HTTP struct {
-	// Addr is host:port; port 0 takes a free one. Default "127.0.0.1:8080": there is no authentication yet.
+	// Addr is host:port; port 0 takes a free one. Default "127.0.0.1:8080": authentication is off unless it is configured.
 	Addr string `yaml:"addr" help:"address of REST, SSE and WebSocket (host:port)"`
 	// MaxBodyBytes bounds a request body and a gRPC message; JSON may write a message several times its size. Default 8MiB.
 	MaxBodyBytes Size `yaml:"max_body_bytes" help:"largest request body"`
@@ -55,18 +60,31 @@ type HTTP struct {
 	AllowedHosts []string `yaml:"allowed_hosts" help:"Host names accepted besides loopback"`
 	// AllowedOrigins are origins (scheme://host[:port]) that pages may call from, "*" likewise. Default none.
 	AllowedOrigins []string `yaml:"allowed_origins" help:"Origins accepted besides loopback"`
+	// TLSCert and TLSKey are PEM files. Default empty: plain HTTP.
+	TLSCert string `yaml:"tls_cert" help:"certificate of HTTP (PEM file); empty: no TLS"`
+	TLSKey  string `yaml:"tls_key" help:"its key (PEM file)"`
 }
 
 // GRPC is the gRPC door (DESIGN §8).
 type GRPC struct {
 	// Addr is host:port; port 0 takes a free one. Default "127.0.0.1:9090".
 	Addr string `yaml:"addr" help:"address of gRPC (host:port)"`
+	// TLSCert and TLSKey are PEM files. Default empty: no TLS.
+	TLSCert string `yaml:"tls_cert" help:"certificate of gRPC (PEM file); empty: no TLS"`
+	TLSKey  string `yaml:"tls_key" help:"its key (PEM file)"`
+	// ClientCA is a PEM file of those who sign client certificates (mTLS). Default empty: none is asked for.
+	ClientCA string `yaml:"client_ca" help:"who signs client certificates (PEM file); empty: none is asked for"`
 }
 
 // Gateway decides whether a worker also serves HTTP and gRPC (DESIGN §2).
 type Gateway struct {
 	// Enabled starts both doors in the worker's process. Default true.
 	Enabled bool `yaml:"enabled" help:"serve HTTP and gRPC from this process"`
+	// DirectChannels are whose turns run without a workflow where neither the request nor its agent says how: http, grpc, ws, openai, …
+	// Default none.
+	DirectChannels []string `yaml:"direct_channels" help:"channels whose turns are direct unless said otherwise"`
+	// AuditKeep is how long the audit trail is kept. Default 8760h; 0: for ever.
+	AuditKeep time.Duration `yaml:"audit_keep" help:"how long the audit trail is kept; 0: for ever"`
 }
 
 // Temporal holds our overrides only: address, namespace, API key and TLS come from TEMPORAL_* variables and temporal.toml, as for
@@ -277,7 +295,7 @@ func Default() Config {
 		ShutdownTimeout: 30 * time.Second,
 		HTTP:            HTTP{Addr: "127.0.0.1:8080", MaxBodyBytes: 8 << 20, ReadHeaderTimeout: 10 * time.Second},
 		GRPC:            GRPC{Addr: "127.0.0.1:9090"},
-		Gateway:         Gateway{Enabled: true},
+		Gateway:         Gateway{Enabled: true, AuditKeep: 365 * 24 * time.Hour},
 		Temporal: Temporal{
 			TaskQueue: "turnstone", EagerStart: true,
 			MaxConcurrentActivities: 200, MaxConcurrentLocalActivities: 200, MaxConcurrentWorkflowTasks: 200,
@@ -304,6 +322,9 @@ func Default() Config {
 		Jobs: Jobs{
 			Queue: "agent:jobs", ResultPrefix: "agent:results", Tenant: agent.DefaultTenant, Concurrency: 64, ResultTTL: 24 * time.Hour,
 		},
+		Telegram:  Telegram{Updates: TelegramPolling, APIURL: "https://api.telegram.org", Tenant: agent.DefaultTenant, EditEvery: time.Second},
+		Schedules: Schedules{MaxPerTenant: 100, KeepRuns: 100},
+
 		Egress: Egress{MaxBytes: 32 << 20, Timeout: 30 * time.Second},
 		Log:    Log{Level: "info", Format: "json"},
 	}

@@ -39,6 +39,9 @@ func (l *loader) validate() {
 
 	l.catalog()
 	l.jobs()
+	l.access()
+	l.limits()
+	l.channels()
 	l.tools()
 	l.workflows()
 	l.egressRules("egress.allow_hosts", cfg.Egress.AllowHosts, func(rule string) egress.Config { return egress.Config{AllowHosts: []string{rule}} })

@@ -17,7 +17,16 @@ const tenantKey = "Turnstone-Tenant"
 // identity is who calls. There is no authentication yet, so it is what the request says of itself; credentials plug in at [caller]
 // and [grpcCaller].
 type identity struct {
-	tenant string // empty when the request named none
+	tenant    string          // empty when the request named none
+	principal agent.Principal // by which credential
+}
+
+// may returns a denied error unless the caller may do a to a resource.
+func (c identity) may(a agent.Action, resource string) error {
+	if c.principal.May(a, resource) {
+		return nil
+	}
+	return agent.Errorf(agent.CodeDenied, "", "the credential does not allow %s of %.140q", a, resource)
 }
 
 // caller names who sent an HTTP request.
@@ -33,14 +42,14 @@ func grpcCaller(ctx context.Context) (identity, error) {
 	if values := metadata.ValueFromIncomingContext(ctx, tenantKey); len(values) > 0 {
 		return namedTenant(values[0])
 	}
-	return identity{}, nil
+	return namedTenant("")
 }
 
 func namedTenant(tenant string) (identity, error) {
 	if tenant != "" && !agent.ValidName(tenant) {
 		return identity{}, agent.Invalid("tenant", "want 1 to 128 of A-Z a-z 0-9 . _ -")
 	}
-	return identity{tenant: tenant}, nil
+	return identity{tenant: tenant, principal: agent.Principal{Method: agent.MethodNone, Tenant: agent.AnyTenant}}, nil
 }
 
 // lookup is the tenant in which the caller may see turns and results by their ids.

@@ -17,6 +17,7 @@ type Config struct {
 	Runtime Runtime      // required
 	Catalog Catalog      // required
 	Metrics http.Handler // GET /metrics; nil: 404
+	Doors   []Door       // further ways in over HTTP
 	Logger  *zap.Logger  // nil: silent
 	Version string       // shown by GET /health
 

@@ -39,6 +39,7 @@ type mapping struct {
 var errorTable = [...]mapping{
 	{string(agent.CodeInvalid), http.StatusBadRequest, codes.InvalidArgument},
 	{string(agent.CodeNotFound), http.StatusNotFound, codes.NotFound},
+	{string(agent.CodeUnauthenticated), http.StatusUnauthorized, codes.Unauthenticated},
 	{string(agent.CodeDenied), http.StatusForbidden, codes.PermissionDenied},
 	{string(agent.CodeConflict), http.StatusConflict, codes.Aborted},
 	{string(agent.CodeRateLimited), http.StatusTooManyRequests, codes.ResourceExhausted},
@@ -172,8 +173,6 @@ func kindOfHTTP(httpStatus int) string {
 	switch {
 	case httpStatus == http.StatusBadGateway || httpStatus == http.StatusGatewayTimeout:
 		return string(agent.CodeUnavailable)
-	case httpStatus == http.StatusUnauthorized:
-		return string(agent.CodeDenied)
 	case httpStatus >= 400 && httpStatus < 500:
 		return string(agent.CodeInvalid)
 	default:

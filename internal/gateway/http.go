@@ -77,6 +77,7 @@ func newHTTPServer(g *Gateway) *http.Server {
 			return nil
 		}})
 	}
+	s.mount(g.cfg.Doors)
 	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, agent.Errorf(agent.CodeNotFound, "", "no such path: %.200q", r.URL.Path))
 	})

@@ -1,0 +1,158 @@
+package gateway
+
+import (
+	"context"
+	"iter"
+	"net/http"
+	"time"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// Door is a further way in over HTTP, mounted by the composition root: a WebSocket, another API's format, a webhook. It holds no agent
+// logic and starts no turn but through [Visit.Submit].
+type Door interface {
+	Routes() []Route
+}
+
+// Route is one path of a door, or of the gateway itself.
+type Route struct {
+	Method string // GET serves HEAD too
+	Path   string // as in [http.ServeMux], without a method: "/v1/chat/completions", "/v1/schedules/{name}"
+	// Action is what a caller must be allowed, of any resource, before Handle is called; Handle asks for the resource with [Visit.May].
+	Action agent.Action
+	// Public routes need no credential: they know their callers in another way, or tell nothing. Action is empty then.
+	Public bool
+	Handle func(w http.ResponseWriter, r *http.Request, v *Visit) error
+	// Fail writes an error in the format of the door's own API; nil: as everywhere. It is called before anything was written.
+	Fail func(w http.ResponseWriter, status int, f *agent.Failure)
+}
+
+// Visit is a request with a known caller: what a handler may do with the system behind the gateway.
+type Visit struct {
+	g         *Gateway
+	http      *httpServer
+	who       identity
+	requestID string
+}
+
+// Principal is who calls.
+func (v *Visit) Principal() agent.Principal { return v.who.principal }
+
+// Tenant is whose data the request is about: the credential's tenant, or the one that the request names where that is allowed.
+func (v *Visit) Tenant() string { return v.who.own() }
+
+// RequestID names the request across systems.
+func (v *Visit) RequestID() string { return v.requestID }
+
+// Limits bound what a request may cost.
+func (v *Visit) Limits() Limits { return v.g.cfg.Limits }
+
+// May returns a denied error unless the caller may do a to a resource.
+func (v *Visit) May(a agent.Action, resource string) error { return v.who.may(a, resource) }
+
+// DecodeBody reads a JSON body strictly, see [Gateway]'s REST API.
+func (v *Visit) DecodeBody(w http.ResponseWriter, r *http.Request, into any) error {
+	return v.http.decodeBody(w, r, into)
+}
+
+// ReadBody reads a body of any type within the bounds of size and time, for APIs that ignore what they do not know.
+func (v *Visit) ReadBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	return v.http.readBody(w, r)
+}
+
+// WriteJSON answers.
+func (v *Visit) WriteJSON(w http.ResponseWriter, status int, body any) { v.http.write(w, status, body) }
+
+// Enter takes a place among the followers and waiting requests; too many are refused instead of queued.
+func (v *Visit) Enter() (leave func(), err error) { return v.g.enter() }
+
+// UntilClosing derives a context that also ends when the gateway shuts down; its cause is then an error for the client.
+func (v *Visit) UntilClosing(ctx context.Context) (context.Context, context.CancelFunc) {
+	return v.g.untilClosing(ctx)
+}
+
+// Submit starts a turn: the caller's tenant, user, role and flags are put into the request, stream_to is refused.
+func (v *Visit) Submit(ctx context.Context, door string, r *agent.TurnRequest) (agent.Receipt, error) {
+	ctx, cancel := v.g.bounded(ctx)
+	defer cancel()
+	return v.g.submit(ctx, v.who, door, r)
+}
+
+// Message submits a further message to the session of a turn.
+func (v *Visit) Message(ctx context.Context, door string, id agent.TurnID, r *agent.TurnRequest) (receipt agent.Receipt, position int, err error) {
+	ctx, cancel := v.g.bounded(ctx)
+	defer cancel()
+	return v.g.message(ctx, v.who, door, id, r)
+}
+
+// Turn returns a turn as the caller may see it.
+func (v *Visit) Turn(ctx context.Context, id agent.TurnID) (TurnView, error) {
+	ctx, cancel := v.g.bounded(ctx)
+	defer cancel()
+	return v.g.turn(ctx, v.who, id)
+}
+
+// Ending is how waiting for a turn came out: Output is set when the turn has ended, Pending when it waits for a person.
+type Ending struct {
+	Output  *agent.AgentStepOutput
+	Pending []agent.Approval
+	At      time.Time // when it ended
+}
+
+// Await follows a turn until it ends or meets a human pause. A ctx that ends first gives ctx's cause: the turn goes on.
+func (v *Visit) Await(ctx context.Context, r agent.Receipt) (Ending, error) {
+	e, err := v.g.await(ctx, v.who, r)
+	return Ending{Output: e.Output, Pending: e.Pending, At: e.at}, err
+}
+
+// Resumable checks what following a turn behind an index will find: over is true when nothing will ever come, [agent.ErrGap] when
+// something is gone already. Call it with what [Visit.Turn] returned.
+func (v *Visit) Resumable(t *TurnView, after int64) (over bool, err error) {
+	return resumable(t, after)
+}
+
+// Follow yields the events of a turn that [Visit.Turn] or [Visit.Submit] gave.
+func (v *Visit) Follow(ctx context.Context, id agent.TurnID, after int64) iter.Seq2[agent.Event, error] {
+	return v.g.cfg.Runtime.Follow(ctx, id, after)
+}
+
+// Decide answers an approval of a turn. By is the caller's where the credential says who he is.
+func (v *Visit) Decide(ctx context.Context, id agent.TurnID, d agent.Decision) error {
+	ctx, cancel := v.g.bounded(ctx)
+	defer cancel()
+	return v.g.decide(ctx, v.who, id, d)
+}
+
+// Provide hands in the result of a client-side tool.
+func (v *Visit) Provide(ctx context.Context, id agent.TurnID, r ProvidedResult) error {
+	ctx, cancel := v.g.bounded(ctx)
+	defer cancel()
+	return v.g.provide(ctx, v.who, id, r)
+}
+
+// Cancel asks a turn to stop.
+func (v *Visit) Cancel(ctx context.Context, id agent.TurnID, c agent.CancelRequest) error {
+	ctx, cancel := v.g.bounded(ctx)
+	defer cancel()
+	return v.g.cancel(ctx, v.who, id, c)
+}
+
+// Agents lists the agents that the caller may run.
+func (v *Visit) Agents(ctx context.Context, q agent.AgentQuery) (agent.AgentPage, error) {
+	ctx, cancel := v.g.bounded(ctx)
+	defer cancel()
+	q.Tenant = v.who.own()
+	return v.g.cfg.Catalog.ListAgents(ctx, q)
+}
+
+// FailureOf is what a caller may see of an error, with the HTTP status that goes with it and how long to wait before the same request
+// makes sense (0: waiting does not help).
+func FailureOf(err error) (f *agent.Failure, status int, retryAfter time.Duration) {
+	f = failureOf(err)
+	return f, mappingOf(f.Type).http, retryAfterOf(err, f)
+}
+
+// IsOver reports whether an error is only the end of waiting for a turn that goes on: the caller left, the wait was long enough, or the
+// gateway closes.
+func IsOver(err error) bool { return isOver(err) }
