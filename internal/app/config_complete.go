@@ -28,6 +28,11 @@ func (l *loader) complete(dir string) {
 	if cfg.Temporal.ConfigFile != "" {
 		cfg.Temporal.ConfigFile = inDir(dir, cfg.Temporal.ConfigFile)
 	}
+	for _, file := range []*string{&cfg.HTTP.TLSCert, &cfg.HTTP.TLSKey, &cfg.GRPC.TLSCert, &cfg.GRPC.TLSKey, &cfg.GRPC.ClientCA} {
+		if *file != "" {
+			*file = inDir(dir, *file)
+		}
+	}
 	if cfg.LLM.Provider == "" {
 		l.chooseProvider()
 	}

@@ -119,6 +119,12 @@ func (l *loader) node(file string, n ast.Node, into reflect.Value, path string) 
 		structs(l, file, n, p, path, func(m *Model) { m.LLM = defaultLLM() })
 	case *[]MCPServer:
 		structs(l, file, n, p, path, func(*MCPServer) {})
+	case *[]Issuer:
+		structs(l, file, n, p, path, func(*Issuer) {})
+	case *[]ClientCertificate:
+		structs(l, file, n, p, path, func(*ClientCertificate) {})
+	case *[]TenantLimits:
+		structs(l, file, n, p, path, func(*TenantLimits) {})
 	case *[]string:
 		l.list(file, n, p, path)
 	default:

@@ -41,6 +41,18 @@ func TestFloodOfNotifications(t *testing.T) {
 	}
 }
 
+// A session that is used up is offered to nobody from that very moment, not only once it has been closed.
+func TestUsedUpSession(t *testing.T) {
+	s := &session{link: &link{notices: newNotices()}}
+	s.life, s.end = context.WithCancel(t.Context())
+	defer s.end()
+	require.True(t, s.alive())
+	for s.link.notices.take(1 << 20) {
+		continue
+	}
+	require.False(t, s.alive())
+}
+
 // talking opens a session with a server over pipes that calls say when it is called, with a function that writes a line.
 func talking(t *testing.T, cfg *Config, say func(write func(format string, args ...any) bool)) (*Toolkit, *session) {
 	t.Helper()

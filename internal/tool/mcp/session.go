@@ -186,8 +186,10 @@ func (s *session) close() {
 	}
 }
 
-// alive reports whether the session can be used.
-func (s *session) alive() bool { return s.life.Err() == nil && !s.retired.Load() }
+// alive reports whether the session can be used. One whose server has told us too much is over, also before it is closed.
+func (s *session) alive() bool {
+	return s.life.Err() == nil && !s.retired.Load() && !s.link.notices.isOver()
+}
 
 // suspect retires a session after an exchange that failed in a way that ends it, or may have: what is under way in it goes on, what is new
 // gets another one. The SDK gives up a session after a refusal by HTTP; it says so only later.
