@@ -1,6 +1,11 @@
 package agent
 
-import "time"
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
 
 // Bound limits what a tenant, a user or an agent may have at once and within a time; 0 means no bound of this kind.
 type Bound struct {
@@ -38,4 +43,81 @@ type AdmissionRefused struct {
 	Bound string  // the field of [Bound] in snake_case: requests_per_minute, daily_cost_usd, …
 	Limit float64 // the bound
 	Used  float64 // what is used of it
+}
+
+// The bounds by name: the fields of [Bound] in snake_case, in the order in which they are checked.
+const (
+	BoundRequestsPerMinute = "requests_per_minute"
+	BoundConcurrentTurns   = "concurrent_turns"
+	BoundTokensPerMinute   = "tokens_per_minute" //nolint:gosec // the name of a bound, no credential
+	BoundDailyCost         = "daily_cost_usd"
+	BoundMonthlyCost       = "monthly_cost_usd"
+	BoundDailyTokens       = "daily_tokens"
+	BoundMonthlyTokens     = "monthly_tokens"
+)
+
+// Error says it in words for whoever asked: it names nobody else, and no number of anybody else.
+func (r AdmissionRefused) Error() string {
+	who := fmt.Sprintf("%s %q", r.Kind, r.Name)
+	used, limit := count(r.Used), count(r.Limit)
+	budget := func(span, used, limit, unit string) string {
+		return fmt.Sprintf("the budget of %s for %s is used up (%s of %s %s)", who, span, used, limit, unit)
+	}
+	switch r.Bound {
+	case BoundRequestsPerMinute:
+		return fmt.Sprintf("%s has begun %s of %s turns within a minute", who, used, limit)
+	case BoundConcurrentTurns:
+		return fmt.Sprintf("%s has %s of %s turns at once", who, used, limit)
+	case BoundTokensPerMinute:
+		return fmt.Sprintf("%s has used %s of %s tokens within a minute", who, used, limit)
+	case BoundDailyCost:
+		return budget("today", money(r.Used), money(r.Limit), "USD")
+	case BoundMonthlyCost:
+		return budget("this month", money(r.Used), money(r.Limit), "USD")
+	case BoundDailyTokens:
+		return budget("today", used, limit, "tokens")
+	case BoundMonthlyTokens:
+		return budget("this month", used, limit, "tokens")
+	default:
+		return fmt.Sprintf("%s is at its bound %s: %s of %s", who, r.Bound, used, limit)
+	}
+}
+
+func count(n float64) string { return strconv.FormatFloat(n, 'f', -1, 64) }
+
+// money has two decimals, and as many as six where it takes them to tell two amounts apart.
+func money(usd float64) string {
+	s := strconv.FormatFloat(usd, 'f', 6, 64)
+	cents := strings.IndexByte(s, '.') + len(".00")
+	return s[:cents] + strings.TrimRight(s[cents:], "0")
+}
+
+// Spending is what a tenant has used, as the ledger says; days and months are the calendar's in UTC.
+type Spending struct {
+	Tenant string    `json:"tenant"`
+	At     time.Time `json:"at"`
+	Today  Spent     `json:"today"`
+	Month  Spent     `json:"month"` // with today
+	// Who and what used it: the dearest of the month, at most [MaxSpenders] each, never nil.
+	Users  []Spender `json:"users"`
+	Agents []Spender `json:"agents"`
+	Models []Spender `json:"models"`
+}
+
+// MaxSpenders bounds each list of a [Spending].
+const MaxSpenders = 100
+
+// Spender is a user, an agent or a model and what it used.
+type Spender struct {
+	Name  string `json:"name"`
+	Today Spent  `json:"today"`
+	Month Spent  `json:"month"`
+}
+
+// Spent adds up calls of models.
+type Spent struct {
+	Calls        int64   `json:"calls"`
+	InputTokens  int64   `json:"input_tokens"`
+	OutputTokens int64   `json:"output_tokens"`
+	CostUSD      float64 `json:"cost_usd"`
 }

@@ -13,7 +13,7 @@ import (
 const maxExportBytes = 256 << 20
 
 const readSession = `
-SELECT created_at FROM sessions WHERE tenant = $1 AND session_id = $2`
+SELECT created_at, inactive_at FROM sessions WHERE tenant = $1 AND session_id = $2`
 
 const measureSession = `
 SELECT (SELECT coalesce(sum(size), 0) FROM messages WHERE tenant = $1 AND session_id = $2) +
@@ -39,8 +39,8 @@ func (s *Store) ExportSession(ctx context.Context, tenant string, id agent.Sessi
 	e := agent.SessionExport{Tenant: tenant, SessionID: id}
 	err := snapshot(ctx, s.pool, func(b *pgx.Batch) {
 		b.Queue(readSession, tenant, id).QueryRow(func(row pgx.Row) error {
-			err := row.Scan(&e.CreatedAt)
-			e.CreatedAt = e.CreatedAt.UTC()
+			err := row.Scan(&e.CreatedAt, &e.InactiveAt)
+			inUTC(&e.CreatedAt, e.InactiveAt)
 			if errors.Is(err, pgx.ErrNoRows) {
 				return unknownSession(id)
 			}

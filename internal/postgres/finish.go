@@ -105,6 +105,7 @@ func (s *Store) finish(ctx context.Context, f agent.FinishRecord, job uuid.UUID)
 		func(b *pgx.Batch) error {
 			switch {
 			case !e.known:
+				b.Queue(leavePlace, f.Tenant, f.TurnID) // refused after it was admitted
 				done = agent.Finished{Output: f.Output}
 				done.Logged, err = s.queueClose(b, &f, &done.Output)
 				return err

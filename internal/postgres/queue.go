@@ -187,6 +187,9 @@ func (s *Store) queueBegin(b *pgx.Batch, t *agent.TurnRecord, input encoded, hel
 	case agent.BeginBehind:
 		state = agent.StateQueued
 	case agent.BeginReady:
+	case agent.BeginBusy, agent.BeginOverflow:
+		b.Queue(leavePlace, t.Tenant, t.TurnID) // it was admitted and does not begin
+		return nil
 	default:
 		return nil
 	}

@@ -39,8 +39,10 @@ SELECT live, newest FROM allowed`
 
 const chargeUsage = `
 INSERT INTO usage_ledger
-	(turn_id, step, epoch, tenant, model, input_tokens, output_tokens, cached_tokens, reasoning_tokens, cost_usd)
-SELECT $1, $3::integer, u.epoch, $2, u.model, u.input, u.output, u.cached, u.reasoning, u.cost::numeric
+	(turn_id, step, epoch, tenant, model, input_tokens, output_tokens, cached_tokens, reasoning_tokens, cost_usd, user_id, agent, session_id,
+	channel)
+SELECT $1, $3::integer, u.epoch, $2, u.model, u.input, u.output, u.cached, u.reasoning, u.cost::numeric, t.user_id, t.agent, t.session_id,
+	t.channel
 FROM turns t, unnest($4::bigint[], $5::text[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[], $10::float8[])
 	AS u (epoch, model, input, output, cached, reasoning, cost)
 WHERE t.turn_id = $1 AND t.tenant = $2

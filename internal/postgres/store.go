@@ -16,7 +16,8 @@ type Store struct {
 	pool *pgxpool.Pool
 	cfg  Config
 
-	vectors atomic.Bool // the database keeps them, as far as known
+	vectors    atomic.Bool // the database keeps them, as far as known
+	turnstiles turnstiles
 }
 
 // NewStore returns a store on a pool whose schema is up to date ([Migrate]). Closing the pool is the caller's.

@@ -1,0 +1,167 @@
+package postgres_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/postgres"
+)
+
+func apiKey(id, tenant string) agent.APIKey {
+	return agent.APIKey{
+		ID: id, Tenant: tenant, Name: "key " + id, Subject: "u1", Role: "admin", Flags: map[string]any{"beta": true, "tier": "gold"},
+		Scopes: []string{"turns.*", "catalog.read:Agent/*"}, CreatedAt: at(0), CreatedBy: "ops",
+	}
+}
+
+// at is a time of the tests, which PostgreSQL can keep as it is.
+func at(d time.Duration) time.Time {
+	return time.Date(2026, time.March, 30, 12, 0, 0, 0, time.UTC).Add(d)
+}
+
+func TestKeysAreKept(t *testing.T) {
+	b := newBench(t, postgres.Config{})
+	full := apiKey("k1", tenant)
+	full.ExpiresAt, full.LastUsedAt = new(at(time.Hour)), new(at(time.Minute))
+	require.NoError(t, b.CreateKey(t.Context(), full, []byte{0, 1, 255}))
+	bare := agent.APIKey{ID: "k2", Tenant: agent.AnyTenant, CreatedAt: at(time.Microsecond)}
+	require.NoError(t, b.CreateKey(t.Context(), bare, []byte("hash")))
+
+	got, hash, err := b.KeyByID(t.Context(), "k1")
+	require.NoError(t, err)
+	require.Equal(t, full, got)
+	require.Equal(t, []byte{0, 1, 255}, hash)
+	bare.Scopes = []string{}
+	got, _, err = b.KeyByID(t.Context(), "k2")
+	require.NoError(t, err)
+	require.Equal(t, bare, got)
+
+	requireCode(t, agent.CodeConflict, b.CreateKey(t.Context(), apiKey("k1", "evil"), []byte("other")))
+	for _, unknown := range []string{"", "k", "k1 ", "k1\x00x", "\xff"} {
+		_, _, err = b.KeyByID(t.Context(), unknown)
+		requireCode(t, agent.CodeNotFound, err)
+	}
+	for field, broken := range map[string]agent.APIKey{
+		"id": {Tenant: "t"}, "tenant": {ID: "k"}, "name": {ID: "k", Tenant: "t", Name: "\x00"}, "subject": {ID: "k", Tenant: "t", Subject: strings.Repeat("x", 1000)},
+		"scopes[1].scope": {ID: "k", Tenant: "t", Scopes: []string{"", "\xff"}},
+		"scopes":          {ID: "k", Tenant: "t", Scopes: make([]string, 1000)},
+		"flags":           {ID: "k", Tenant: "t", Flags: map[string]any{"x": strings.Repeat("x", 20_000)}},
+	} {
+		err := b.CreateKey(t.Context(), broken, []byte("hash"))
+		requireCode(t, agent.CodeInvalid, err)
+		e, _ := errors.AsType[*agent.Error](err)
+		require.Equal(t, field, e.Field, "%v", err)
+	}
+	requireCode(t, agent.CodeInvalid, b.CreateKey(t.Context(), apiKey("k3", tenant), nil))
+	require.Equal(t, 2, b.count("api_keys"))
+}
+
+func TestKeysAreListedByTenant(t *testing.T) {
+	b := newBench(t, postgres.Config{})
+	for i := range 5 {
+		require.NoError(t, b.CreateKey(t.Context(), apiKey(fmt.Sprintf("a%d", i), tenant), []byte("hash")))
+		require.NoError(t, b.CreateKey(t.Context(), apiKey(fmt.Sprintf("b%d", i), "other"), []byte("hash")))
+	}
+	list := func(tenant, after string, limit int) (ids []string) {
+		keys, err := b.ListKeys(t.Context(), tenant, after, limit)
+		require.NoError(t, err)
+		for _, k := range keys {
+			ids = append(ids, k.ID)
+		}
+		return ids
+	}
+	require.Equal(t, []string{"a0", "a1", "a2", "a3", "a4"}, list(tenant, "", 0))
+	require.Equal(t, []string{"a0", "a1"}, list(tenant, "", 2))
+	require.Equal(t, []string{"a2", "a3"}, list(tenant, "a1", 2))
+	require.Empty(t, list(tenant, "a4", 2))
+	require.Empty(t, list("", "", 0))
+	require.Equal(t, []string{"a3", "a4", "b0", "b1"}, list(agent.AnyTenant, "a2", 4))
+}
+
+func TestKeysEnd(t *testing.T) {
+	b := newBench(t, postgres.Config{})
+	require.NoError(t, b.CreateKey(t.Context(), apiKey("k1", tenant), []byte("hash")))
+	for _, foreign := range []string{"evil", "", "acm"} {
+		_, err := b.RevokeKey(t.Context(), foreign, "k1", at(0))
+		requireCode(t, agent.CodeNotFound, err)
+		_, err = b.ExpireKey(t.Context(), foreign, "k1", at(0), "k2")
+		requireCode(t, agent.CodeNotFound, err)
+	}
+	_, err := b.RevokeKey(t.Context(), agent.AnyTenant, "k9", at(0))
+	requireCode(t, agent.CodeNotFound, err)
+	k, _, err := b.KeyByID(t.Context(), "k1")
+	require.NoError(t, err)
+	require.Equal(t, apiKey("k1", tenant), k, "nobody changed it")
+
+	k, err = b.ExpireKey(t.Context(), tenant, "k1", at(time.Hour), "k2")
+	require.NoError(t, err)
+	require.Equal(t, at(time.Hour), *k.ExpiresAt)
+	require.Equal(t, "k2", k.ReplacedBy)
+	k, err = b.ExpireKey(t.Context(), agent.AnyTenant, "k1", at(2*time.Hour), "")
+	require.NoError(t, err)
+	require.Equal(t, at(time.Hour), *k.ExpiresAt, "a key does not live longer for it")
+	require.Equal(t, "k2", k.ReplacedBy)
+	k, err = b.ExpireKey(t.Context(), tenant, "k1", at(time.Minute), "k3")
+	require.NoError(t, err)
+	require.Equal(t, at(time.Minute), *k.ExpiresAt)
+	require.Equal(t, "k3", k.ReplacedBy)
+
+	k, err = b.RevokeKey(t.Context(), tenant, "k1", at(time.Second))
+	require.NoError(t, err)
+	require.Equal(t, at(time.Second), *k.RevokedAt)
+	k, err = b.RevokeKey(t.Context(), agent.AnyTenant, "k1", at(time.Minute))
+	require.NoError(t, err)
+	require.Equal(t, at(time.Second), *k.RevokedAt, "it is revoked once")
+	stored, _, err := b.KeyByID(t.Context(), "k1")
+	require.NoError(t, err)
+	require.Equal(t, k, stored)
+}
+
+func TestKeysAreTouched(t *testing.T) {
+	b := newBench(t, postgres.Config{})
+	const keys = 20
+	used := map[string]time.Time{"unknown": at(0), "\x00\xff": at(0)}
+	for i := range keys {
+		id := fmt.Sprintf("k%02d", i)
+		require.NoError(t, b.CreateKey(t.Context(), apiKey(id, tenant), []byte("hash")))
+		used[id] = at(time.Duration(i) * time.Second)
+	}
+	var wg sync.WaitGroup
+	errs := make([]error, 8)
+	for i := range errs { // in whatever order the maps have
+		wg.Go(func() {
+			for round := range 10 {
+				later := map[string]time.Time{}
+				for id, when := range used {
+					later[id] = when.Add(time.Duration(8*round+i) * time.Millisecond)
+				}
+				if errs[i] = b.TouchKeys(t.Context(), later); errs[i] != nil {
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for _, err := range errs {
+		require.NoError(t, err)
+	}
+	require.NoError(t, b.TouchKeys(t.Context(), map[string]time.Time{"k07": at(0), "k08": at(time.Hour)}))
+	require.NoError(t, b.TouchKeys(t.Context(), nil))
+	all, err := b.ListKeys(t.Context(), tenant, "", 0)
+	require.NoError(t, err)
+	require.Len(t, all, keys)
+	for i, k := range all {
+		want := at(time.Duration(i)*time.Second + 79*time.Millisecond)
+		if k.ID == "k08" {
+			want = at(time.Hour)
+		}
+		require.Equal(t, want, *k.LastUsedAt, "times move ahead only")
+	}
+}
