@@ -1,0 +1,146 @@
+package certs
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// lookEvery is how often a handshake may look whether the files changed.
+const lookEvery = 10 * time.Second
+
+// maxFile bounds a file that is read.
+const maxFile = 1 << 20
+
+// Files are PEM files of a server.
+type Files struct {
+	Cert     string // its chain, the leaf first
+	Key      string
+	ClientCA string // who signs certificates of clients; empty: clients need none
+	Require  bool   // refuse clients without a certificate; else one is verified where it is given
+}
+
+// Server makes the TLS configuration of a server, TLS 1.2 at least. Files that change are read again within seconds, so that renewed
+// certificates need no restart; while what they hold is no good the old ones stay, and the logger is told.
+func Server(f Files, logger *zap.Logger) (*tls.Config, error) {
+	if logger == nil {
+		logger = zap.NewNop()
+	}
+	s := &server{files: f, logger: logger, now: time.Now}
+	var err error
+	if s.current, s.stamp, err = s.load(); err != nil {
+		return nil, fmt.Errorf("load certificates: %w", err)
+	}
+	s.looked = s.now()
+	outer := s.current.Clone()
+	outer.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return s.config(), nil }
+	return outer, nil
+}
+
+type server struct {
+	files  Files
+	logger *zap.Logger
+	now    func() time.Time
+
+	mu      sync.Mutex
+	current *tls.Config
+	stamp   string // what the files were when they were last read
+	looked  time.Time
+}
+
+// config is the newest that is good.
+func (s *server) config() *tls.Config {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.now()
+	if now.Sub(s.looked) < lookEvery {
+		return s.current
+	}
+	s.looked = now
+	if stamp, err := s.stat(); err == nil && stamp == s.stamp {
+		return s.current
+	}
+	next, stamp, err := s.load()
+	if err != nil {
+		s.logger.Error("certificates changed and cannot be used: the old ones stay", zap.Error(err))
+		return s.current
+	}
+	s.current, s.stamp = next, stamp
+	s.logger.Info("certificates were read again", zap.String("cert", s.files.Cert))
+	return s.current
+}
+
+// stat tells one state of the files from another.
+func (s *server) stat() (string, error) {
+	stamp := ""
+	for _, name := range []string{s.files.Cert, s.files.Key, s.files.ClientCA} {
+		if name == "" {
+			continue
+		}
+		info, err := os.Stat(name)
+		if err != nil {
+			return "", fmt.Errorf("look at %s: %w", name, err)
+		}
+		stamp += fmt.Sprintf("%s %d %d\n", name, info.Size(), info.ModTime().UnixNano())
+	}
+	return stamp, nil
+}
+
+func (s *server) load() (*tls.Config, string, error) {
+	stamp, err := s.stat() // before they are read: a change meanwhile is seen the next time
+	if err != nil {
+		return nil, "", err
+	}
+	chain, err := read(s.files.Cert)
+	if err != nil {
+		return nil, "", err
+	}
+	key, err := read(s.files.Key)
+	if err != nil {
+		return nil, "", err
+	}
+	pair, err := tls.X509KeyPair(chain, key)
+	if err != nil {
+		return nil, "", fmt.Errorf("%s and %s: %w", s.files.Cert, s.files.Key, err)
+	}
+	c := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, NextProtos: []string{"h2", "http/1.1"}}
+	if s.files.ClientCA == "" {
+		return c, stamp, nil
+	}
+	pem, err := read(s.files.ClientCA)
+	if err != nil {
+		return nil, "", err
+	}
+	c.ClientCAs = x509.NewCertPool()
+	if !c.ClientCAs.AppendCertsFromPEM(pem) {
+		return nil, "", fmt.Errorf("%s holds no certificate", s.files.ClientCA)
+	}
+	c.ClientAuth = tls.VerifyClientCertIfGiven
+	if s.files.Require {
+		c.ClientAuth = tls.RequireAndVerifyClientCert
+	}
+	return c, stamp, nil
+}
+
+func read(name string) ([]byte, error) {
+	info, err := os.Stat(name)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("look at %s: %w", name, err)
+	case !info.Mode().IsRegular():
+		return nil, errors.New(name + " is no file")
+	case info.Size() > maxFile:
+		return nil, fmt.Errorf("%s is %d bytes, at most %d", name, info.Size(), maxFile)
+	}
+	data, err := os.ReadFile(name)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", name, err)
+	}
+	return data, nil
+}

@@ -1,0 +1,91 @@
+package keys
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base32"
+	"fmt"
+	"hash/crc32"
+	"strings"
+
+	"github.com/turnstone-run/turnstone/internal/access"
+)
+
+// A key is tsk_<id>_<secret><checksum>: 16 characters by which it is found, 43 of 256 random bits, and 6 that tell a mistyped or cut key
+// without a look into the store. All are letters and digits, so that a double click selects the whole.
+const (
+	idLen       = 16
+	secretLen   = 43
+	checksumLen = 6
+	keyLen      = len(access.KeyPrefix) + idLen + 1 + secretLen + checksumLen
+
+	digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+)
+
+//nolint:gochecknoglobals // a constant in all but syntax
+var idEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
+
+// generate makes a new key.
+func generate() (id, key string, err error) {
+	raw := make([]byte, idEncoding.DecodedLen(idLen))
+	if _, err := rand.Read(raw); err != nil {
+		return "", "", fmt.Errorf("make a key: %w", err)
+	}
+	id = idEncoding.EncodeToString(raw)
+	secret, err := randomDigits(secretLen)
+	if err != nil {
+		return "", "", err
+	}
+	key = access.KeyPrefix + id + "_" + secret
+	return id, key + checksum(key), nil
+}
+
+// randomDigits returns n digits, each as likely as any other: bytes that would favour some are thrown away.
+func randomDigits(n int) (string, error) {
+	const fair = 256 - 256%len(digits)
+	out := make([]byte, 0, n)
+	buf := make([]byte, 2*n)
+	for len(out) < n {
+		if _, err := rand.Read(buf); err != nil {
+			return "", fmt.Errorf("make a key: %w", err)
+		}
+		for _, b := range buf {
+			if int(b) < fair && len(out) < n {
+				out = append(out, digits[int(b)%len(digits)])
+			}
+		}
+	}
+	return string(out), nil
+}
+
+// parse checks the shape of a key and returns its id.
+func parse(key string) (id string, ok bool) {
+	rest, ok := strings.CutPrefix(key, access.KeyPrefix)
+	if !ok || len(key) != keyLen || rest[idLen] != '_' {
+		return "", false
+	}
+	id = rest[:idLen]
+	if strings.Trim(id, "abcdefghijklmnopqrstuvwxyz234567") != "" || strings.Trim(rest[idLen+1:], digits) != "" {
+		return "", false
+	}
+	body := key[:keyLen-checksumLen]
+	return id, checksum(body) == key[keyLen-checksumLen:]
+}
+
+// checksum is no secret: anyone can make a key whose shape is right.
+func checksum(body string) string {
+	n := crc32.ChecksumIEEE([]byte(body))
+	out := [checksumLen]byte{}
+	for i := checksumLen - 1; i >= 0; i-- {
+		out[i] = digits[n%uint32(len(digits))]
+		n /= uint32(len(digits))
+	}
+	return string(out[:])
+}
+
+// hashOf is what is stored of a key. A fast hash is right: 256 random bits cannot be guessed, however fast the guessing, and a slow
+// hash would only let callers spend our time.
+func hashOf(key string) []byte {
+	sum := sha256.Sum256([]byte(key))
+	return sum[:]
+}

@@ -1,0 +1,226 @@
+// Package keys makes API keys and verifies them. A key is shown once; the store keeps its hash.
+package keys
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+	"go.uber.org/zap"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/access"
+)
+
+// Store keeps the keys. Tenants are exact, [agent.AnyTenant] sees all; what is another tenant's is [agent.CodeNotFound].
+type Store interface {
+	// CreateKey stores a key. [agent.CodeConflict] where the id exists.
+	CreateKey(ctx context.Context, k agent.APIKey, hash []byte) error
+	// KeyByID returns a key of any tenant with its hash. [agent.CodeNotFound].
+	KeyByID(ctx context.Context, id string) (agent.APIKey, []byte, error)
+	// ListKeys lists keys behind an id, by id.
+	ListKeys(ctx context.Context, tenant, after string, limit int) ([]agent.APIKey, error)
+	// RevokeKey ends a key; one that has ended stays as it is.
+	RevokeKey(ctx context.Context, tenant, id string, at time.Time) (agent.APIKey, error)
+	// ExpireKey lets a key end at a time, and says which one replaces it.
+	ExpireKey(ctx context.Context, tenant, id string, at time.Time, replacedBy string) (agent.APIKey, error)
+	// TouchKeys notes when keys were last used.
+	TouchKeys(ctx context.Context, used map[string]time.Time) error
+}
+
+// Config is what [New] needs.
+type Config struct {
+	Store  Store // required
+	Logger *zap.Logger
+	// TTL is how long a key is taken for what it was: a revocation counts after it at the latest. Default 3 s, at most 5 s.
+	TTL time.Duration
+	// FlushEvery is how often it is stored when keys were last used. Default 30 s.
+	FlushEvery time.Duration
+	// Now is the clock; nil: the real one.
+	Now func() time.Time
+}
+
+const (
+	defaultTTL   = 3 * time.Second
+	maxTTL       = 5 * time.Second
+	flushEvery   = 30 * time.Second
+	flushTimeout = 10 * time.Second
+	cached       = 10_000 // keys, known and unknown ones apart
+	maxUsed      = 50_000 // keys whose use is not stored yet
+)
+
+// Keys makes and verifies keys. Close it.
+type Keys struct {
+	cfg     Config
+	known   *lru.Cache[string, entry]
+	unknown *lru.Cache[string, time.Time] // when it was asked for
+	// compare is [subtle.ConstantTimeCompare]; a test counts its calls.
+	compare func(x, y []byte) int
+
+	mu   sync.Mutex
+	used map[string]time.Time
+
+	stop    chan struct{}
+	closing sync.Once
+	done    chan struct{}
+}
+
+type entry struct {
+	key  agent.APIKey
+	hash []byte
+	at   time.Time
+}
+
+// New makes keys; it runs until Close.
+func New(cfg Config) (*Keys, error) {
+	if cfg.Store == nil {
+		return nil, errors.New("configure API keys: the store is missing")
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = zap.NewNop()
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.TTL <= 0 {
+		cfg.TTL = defaultTTL
+	}
+	cfg.TTL = min(cfg.TTL, maxTTL)
+	if cfg.FlushEvery <= 0 {
+		cfg.FlushEvery = flushEvery
+	}
+	known, err := lru.New[string, entry](cached)
+	if err != nil {
+		return nil, fmt.Errorf("configure API keys: %w", err)
+	}
+	unknown, err := lru.New[string, time.Time](cached)
+	if err != nil {
+		return nil, fmt.Errorf("configure API keys: %w", err)
+	}
+	k := &Keys{
+		cfg: cfg, known: known, unknown: unknown, compare: subtle.ConstantTimeCompare, used: map[string]time.Time{},
+		stop: make(chan struct{}), done: make(chan struct{}),
+	}
+	go k.flushing()
+	return k, nil
+}
+
+// Verify implements [access.Keys].
+func (k *Keys) Verify(ctx context.Context, key string) (agent.Principal, error) {
+	id, ok := parse(key)
+	if !ok {
+		return agent.Principal{}, access.Refused("the API key is mistyped, or was not copied whole")
+	}
+	given := hashOf(key)
+	record, hash, err := k.find(ctx, id)
+	if err != nil {
+		return agent.Principal{}, err
+	}
+	// One comparison whether or not the key exists, so that neither words nor time tell which ids do.
+	if k.compare(given, hash) != 1 || record.ID == "" {
+		return agent.Principal{}, access.Refused("the API key is not valid")
+	}
+	now := k.cfg.Now()
+	switch {
+	case record.RevokedAt != nil: // whatever the clocks of two machines say
+		return agent.Principal{}, access.Refused("the API key was revoked")
+	case record.ExpiresAt != nil && !now.Before(*record.ExpiresAt):
+		return agent.Principal{}, access.Refused("the API key has expired")
+	}
+	k.touch(id, now)
+	return record.Principal(), nil
+}
+
+// find looks a key up. An unknown one has no id, and a hash that no key has.
+func (k *Keys) find(ctx context.Context, id string) (agent.APIKey, []byte, error) {
+	nobody := make([]byte, sha256.Size)
+	now := k.cfg.Now()
+	if e, ok := k.known.Get(id); ok && now.Sub(e.at) < k.cfg.TTL {
+		return e.key, e.hash, nil
+	}
+	if at, ok := k.unknown.Get(id); ok && now.Sub(at) < k.cfg.TTL {
+		return agent.APIKey{}, nobody, nil
+	}
+	record, hash, err := k.cfg.Store.KeyByID(ctx, id)
+	switch {
+	case agent.CodeOf(err) == agent.CodeNotFound:
+		k.known.Remove(id)
+		k.unknown.Add(id, now)
+		return agent.APIKey{}, nobody, nil
+	case ctx.Err() != nil:
+		return agent.APIKey{}, nil, agent.Interrupted(ctx, "verify API key")
+	case err != nil:
+		k.cfg.Logger.Error("look up API key", zap.Error(err))
+		return agent.APIKey{}, nil, agent.Errorf(agent.CodeUnavailable, "", "API keys cannot be verified now: try again")
+	}
+	k.known.Add(id, entry{key: record, hash: hash, at: now})
+	return record, hash, nil
+}
+
+// forget makes the next use of a key ask the store.
+func (k *Keys) forget(id string) {
+	k.known.Remove(id)
+	k.unknown.Remove(id)
+}
+
+func (k *Keys) touch(id string, now time.Time) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if _, ok := k.used[id]; ok || len(k.used) < maxUsed {
+		k.used[id] = now
+	}
+}
+
+// flushing stores now and then when keys were used.
+func (k *Keys) flushing() {
+	defer close(k.done)
+	tick := time.NewTicker(k.cfg.FlushEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-k.stop:
+			return
+		case <-tick.C:
+			ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
+			if err := k.flush(ctx); err != nil {
+				k.cfg.Logger.Warn("store when API keys were used", zap.Error(err))
+			}
+			cancel()
+		}
+	}
+}
+
+// flush stores when keys were used. What cannot be stored is kept for the next time.
+func (k *Keys) flush(ctx context.Context) error {
+	k.mu.Lock()
+	used := k.used
+	k.used = map[string]time.Time{}
+	k.mu.Unlock()
+	if len(used) == 0 {
+		return nil
+	}
+	err := k.cfg.Store.TouchKeys(ctx, used)
+	if err == nil {
+		return nil
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for id, at := range used {
+		if later, ok := k.used[id]; (!ok && len(k.used) < maxUsed) || (ok && at.After(later)) {
+			k.used[id] = at
+		}
+	}
+	return fmt.Errorf("touch %d API keys: %w", len(used), err)
+}
+
+// Close stores what is left to store.
+func (k *Keys) Close(ctx context.Context) error {
+	k.closing.Do(func() { close(k.stop) })
+	<-k.done
+	return k.flush(ctx)
+}

@@ -1,0 +1,157 @@
+// Package keystest is a store of API keys in memory for tests.
+package keystest
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// Memory is a store of API keys that counts, and can fail.
+type Memory struct {
+	mu      sync.Mutex
+	keys    []stored
+	err     error
+	lookups int
+	touches int
+}
+
+type stored struct {
+	agent.APIKey
+
+	hash []byte
+}
+
+// Fail makes every call fail; nil ends that.
+func (m *Memory) Fail(err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.err = err
+}
+
+// Lookups is how often a key was looked up.
+func (m *Memory) Lookups() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.lookups
+}
+
+// Touches is how often it was stored when keys were used.
+func (m *Memory) Touches() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.touches
+}
+
+// Hashes are the hashes that are stored.
+func (m *Memory) Hashes() [][]byte {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var all [][]byte
+	for _, k := range m.keys {
+		all = append(all, k.hash)
+	}
+	return all
+}
+
+func notFound(id string) error {
+	return agent.Errorf(agent.CodeNotFound, "", "there is no key %q", id)
+}
+
+func (m *Memory) find(tenant, id string) (*stored, error) {
+	if m.err != nil {
+		return nil, m.err
+	}
+	for i := range m.keys {
+		if k := &m.keys[i]; k.ID == id && (tenant == agent.AnyTenant || k.Tenant == tenant) {
+			return k, nil
+		}
+	}
+	return nil, notFound(id)
+}
+
+// CreateKey implements keys.Store.
+func (m *Memory) CreateKey(_ context.Context, k agent.APIKey, hash []byte) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.err != nil {
+		return m.err
+	}
+	if _, err := m.find(agent.AnyTenant, k.ID); err == nil {
+		return agent.Errorf(agent.CodeConflict, "", "key %q exists", k.ID)
+	}
+	m.keys = append(m.keys, stored{k, hash})
+	slices.SortFunc(m.keys, func(a, b stored) int { return strings.Compare(a.ID, b.ID) })
+	return nil
+}
+
+// KeyByID implements keys.Store.
+func (m *Memory) KeyByID(_ context.Context, id string) (agent.APIKey, []byte, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.lookups++
+	k, err := m.find(agent.AnyTenant, id)
+	if err != nil {
+		return agent.APIKey{}, nil, err
+	}
+	return k.APIKey, k.hash, nil
+}
+
+// ListKeys implements keys.Store.
+func (m *Memory) ListKeys(_ context.Context, tenant, after string, limit int) ([]agent.APIKey, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var found []agent.APIKey
+	for _, k := range m.keys {
+		if k.ID > after && len(found) < limit && (tenant == agent.AnyTenant || tenant == k.Tenant) {
+			found = append(found, k.APIKey)
+		}
+	}
+	return found, m.err
+}
+
+// RevokeKey implements keys.Store.
+func (m *Memory) RevokeKey(_ context.Context, tenant, id string, at time.Time) (agent.APIKey, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	k, err := m.find(tenant, id)
+	if err != nil {
+		return agent.APIKey{}, err
+	}
+	if k.RevokedAt == nil {
+		k.RevokedAt = &at
+	}
+	return k.APIKey, nil
+}
+
+// ExpireKey implements keys.Store.
+func (m *Memory) ExpireKey(_ context.Context, tenant, id string, at time.Time, replacedBy string) (agent.APIKey, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	k, err := m.find(tenant, id)
+	if err != nil {
+		return agent.APIKey{}, err
+	}
+	k.ExpiresAt, k.ReplacedBy = &at, replacedBy
+	return k.APIKey, nil
+}
+
+// TouchKeys implements keys.Store.
+func (m *Memory) TouchKeys(_ context.Context, used map[string]time.Time) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.touches++
+	if m.err != nil {
+		return m.err
+	}
+	for id, at := range used {
+		if k, err := m.find(agent.AnyTenant, id); err == nil {
+			k.LastUsedAt = &at
+		}
+	}
+	return nil
+}

@@ -1,0 +1,81 @@
+package tokens
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+)
+
+// callTimeout bounds one request to an issuer.
+const callTimeout = 10 * time.Second
+
+// issuer is an issuer with what is known of its keys.
+type issuer struct {
+	set       Issuer
+	discovery *http.Client
+	fetching  *http.Client
+	place     chan struct{} // one token: whoever has it may look for the keys
+	keys      oidc.KeySet   // nil: not found yet; read and written with the place
+}
+
+func newIssuer(set Issuer, cfg *Config) *issuer {
+	i := &issuer{set: set, place: make(chan struct{}, 1)}
+	i.discovery = client(&fetcher{next: cfg.Transport, now: cfg.Now})
+	i.fetching = client(&fetcher{next: cfg.Transport, now: cfg.Now})
+	if set.JWKSURL != "" {
+		i.keys = i.remote(set.JWKSURL)
+	}
+	return i
+}
+
+func client(f *fetcher) *http.Client {
+	return &http.Client{
+		Transport: f, Timeout: callTimeout,
+		// A redirect could lead anywhere, and the fetcher remembers one answer: an issuer says where its keys are.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+func transport() http.RoundTripper {
+	t, ok := http.DefaultTransport.(*http.Transport)
+	if !ok {
+		return http.DefaultTransport
+	}
+	t = t.Clone()
+	t.MaxIdleConns, t.MaxConnsPerHost, t.ResponseHeaderTimeout, t.MaxResponseHeaderBytes = 8, 4, callTimeout, 64<<10
+	return t
+}
+
+func (i *issuer) remote(url string) oidc.KeySet {
+	return oidc.NewRemoteKeySet(oidc.ClientContext(context.Background(), i.fetching), url)
+}
+
+// keySet finds out where the keys are, once. While that fails it is tried again, as often as the fetcher allows.
+func (i *issuer) keySet(ctx context.Context) (oidc.KeySet, error) {
+	select {
+	case i.place <- struct{}{}:
+		defer func() { <-i.place }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if i.keys != nil {
+		return i.keys, nil
+	}
+	// Others wait for this, whether or not the caller does.
+	provider, err := oidc.NewProvider(oidc.ClientContext(context.WithoutCancel(ctx), i.discovery), i.set.URL)
+	if err != nil {
+		return nil, fmt.Errorf("discover %s: %w", i.set.URL, err)
+	}
+	var found struct {
+		JWKSURL string `json:"jwks_uri"`
+	}
+	if err := provider.Claims(&found); err != nil || found.JWKSURL == "" {
+		return nil, errors.Join(fmt.Errorf("discover %s: it does not say where its keys are", i.set.URL), err)
+	}
+	i.keys = i.remote(found.JWKSURL)
+	return i.keys, nil
+}

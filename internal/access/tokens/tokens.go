@@ -1,0 +1,257 @@
+// Package tokens verifies tokens of OpenID Connect issuers: JSON Web Tokens whose signature is checked with the issuer's published keys.
+// An issuer is asked for the first time when a token of its comes; while it is away what its known keys have signed still holds.
+package tokens
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+	"go.uber.org/zap"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/access"
+)
+
+// Issuer is an OpenID Connect provider. What its tokens say is taken from claims, by dotted paths.
+type Issuer struct {
+	URL         string   // as in the claim iss; its keys are found by discovery
+	JWKSURL     string   // where its keys are, for one without discovery
+	Audiences   []string // one of which a token must be meant for; required
+	Algorithms  []string // of signatures; empty: RS256, ES256 and EdDSA
+	Tenant      string   // of all tokens; or
+	TenantClaim string   // the claim that names it
+	UserClaim   string   // empty: sub
+	RoleClaim   string   // a text, or a list whose first is taken; empty: none
+	FlagsClaim  string   // an object; empty: none
+	ScopeClaim  string   // words in a text, or a list; empty: scope
+	ScopePrefix string   // of the scopes in it that are meant for us, removed; empty: all are
+	Scopes      []string // that every token has besides
+}
+
+// Config is what [New] needs.
+type Config struct {
+	Issuers []Issuer // at least one
+	// Transport reaches the issuers; nil: as [http.DefaultTransport], without more connections than are needed.
+	Transport http.RoundTripper
+	Logger    *zap.Logger
+	Now       func() time.Time // nil: the real clock
+}
+
+// Leeway is by how much the clocks of an issuer and ours may differ.
+const Leeway = 30 * time.Second
+
+// maxAge bounds how long ago a token can have been issued: whoever says less is taken for broken.
+const maxAge = 10 * 365 * 24 * time.Hour
+
+// Verifier verifies tokens.
+type Verifier struct {
+	cfg     Config
+	issuers map[string][]*issuer // by URL
+}
+
+// New checks the issuers, reporting every fault. It asks none.
+func New(cfg Config) (*Verifier, error) {
+	if cfg.Logger == nil {
+		cfg.Logger = zap.NewNop()
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Transport == nil {
+		cfg.Transport = transport()
+	}
+	v := &Verifier{cfg: cfg, issuers: map[string][]*issuer{}}
+	var faults []error
+	for i := range cfg.Issuers {
+		set := cfg.Issuers[i]
+		if err := set.validate(); err != nil {
+			faults = append(faults, fmt.Errorf("issuer %d (%s): %w", i+1, set.URL, err))
+			continue
+		}
+		if len(set.Algorithms) == 0 {
+			set.Algorithms = []string{oidc.RS256, oidc.ES256, oidc.EdDSA}
+		}
+		v.issuers[set.URL] = append(v.issuers[set.URL], newIssuer(set, &cfg))
+	}
+	if len(cfg.Issuers) == 0 {
+		faults = append(faults, errors.New("there are no issuers"))
+	}
+	return v, errors.Join(faults...)
+}
+
+func (i *Issuer) validate() error {
+	asymmetric := []string{
+		oidc.RS256, oidc.RS384, oidc.RS512, oidc.PS256, oidc.PS384, oidc.PS512, oidc.ES256, oidc.ES384, oidc.ES512, oidc.EdDSA,
+	}
+	for _, a := range i.Algorithms {
+		if !slices.Contains(asymmetric, a) {
+			return fmt.Errorf("algorithm %q: want one of %s", a, strings.Join(asymmetric, ", "))
+		}
+	}
+	for _, s := range i.Scopes {
+		if !agent.ValidScope(s) {
+			return fmt.Errorf("scope %q allows nothing that there is", s)
+		}
+	}
+	switch {
+	case i.URL == "":
+		return errors.New("url is missing")
+	case len(i.Audiences) == 0 || slices.Contains(i.Audiences, ""):
+		return errors.New("audiences are missing")
+	case (i.Tenant == "") == (i.TenantClaim == ""):
+		return errors.New("want either tenant or tenant_claim")
+	case i.Tenant != "" && i.Tenant != agent.AnyTenant && !agent.ValidName(i.Tenant):
+		return fmt.Errorf("tenant %q is no name", i.Tenant)
+	}
+	return nil
+}
+
+// Verify implements [access.Tokens].
+func (v *Verifier) Verify(ctx context.Context, token string) (agent.Principal, error) {
+	if len(token) > access.MaxCredential {
+		return agent.Principal{}, access.Refused("the token is longer than %d bytes", access.MaxCredential)
+	}
+	named, err := unverifiedIssuer(token)
+	if err != nil {
+		return agent.Principal{}, err
+	}
+	// Nothing but the choice of keys hangs on what is not verified yet.
+	issuers := v.issuers[named]
+	if len(issuers) == 0 {
+		return agent.Principal{}, access.Refused("tokens of this issuer are not accepted here")
+	}
+	err = nil
+	for _, i := range issuers {
+		var p agent.Principal
+		if p, err = v.verify(ctx, i, token); err == nil {
+			return p, nil
+		}
+	}
+	return agent.Principal{}, err
+}
+
+func unverifiedIssuer(token string) (string, error) {
+	parts := strings.Split(token, ".")
+	if len(parts) != 3 {
+		return "", access.Refused("the token is malformed")
+	}
+	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
+	if err != nil {
+		return "", access.Refused("the token is malformed")
+	}
+	var claims struct {
+		Issuer string `json:"iss"`
+	}
+	if json.Unmarshal(payload, &claims) != nil {
+		return "", access.Refused("the token is malformed")
+	}
+	return claims.Issuer, nil
+}
+
+// verify checks one token as one issuer's: signature first, everything else only then.
+func (v *Verifier) verify(ctx context.Context, i *issuer, token string) (agent.Principal, error) {
+	keys, err := i.keySet(ctx)
+	if err != nil {
+		return agent.Principal{}, v.away(ctx, i, err)
+	}
+	watched := &watchedKeys{KeySet: keys}
+	verified, err := oidc.NewVerifier(i.set.URL, watched, &oidc.Config{
+		SupportedSigningAlgs: i.set.Algorithms,
+		SkipClientIDCheck:    true, // there may be several audiences: checked below
+		SkipExpiryCheck:      true, // likewise, with our leeway
+	}).Verify(ctx, token)
+	switch {
+	case watched.away != nil:
+		return agent.Principal{}, v.away(ctx, i, watched.away)
+	case err != nil && watched.signed:
+		return agent.Principal{}, access.Refused("the token is malformed")
+	case err != nil:
+		return agent.Principal{}, access.Refused("the token is not signed as its issuer signs")
+	}
+	claims := map[string]any{}
+	if err := verified.Claims(&claims); err != nil {
+		return agent.Principal{}, access.Refused("the token is malformed")
+	}
+	if !slices.ContainsFunc(verified.Audience, func(a string) bool { return slices.Contains(i.set.Audiences, a) }) {
+		return agent.Principal{}, access.Refused("the token is meant for somebody else: its audience is not ours")
+	}
+	if err := timely(verified, claims, v.cfg.Now()); err != nil {
+		return agent.Principal{}, err
+	}
+	return i.set.principal(claims)
+}
+
+// timely checks exp, nbf and iat.
+func timely(t *oidc.IDToken, claims map[string]any, now time.Time) error {
+	nbf, limited, err := moment(claims, "nbf")
+	if err != nil {
+		return err
+	}
+	iat, dated, err := moment(claims, "iat")
+	if err != nil {
+		return err
+	}
+	switch {
+	case t.Expiry.IsZero() || t.Expiry.Unix() <= 0:
+		return access.Refused("the token never expires: it needs the claim exp")
+	case !now.Before(t.Expiry.Add(Leeway)):
+		return access.Refused("the token has expired")
+	case limited && now.Add(Leeway).Before(nbf):
+		return access.Refused("the token is not valid yet")
+	case dated && now.Add(Leeway).Before(iat):
+		return access.Refused("the token was issued in the future: compare the clocks")
+	case dated && now.Sub(iat) > maxAge:
+		return access.Refused("the token was issued too long ago")
+	}
+	return nil
+}
+
+// moment reads a claim that is seconds since 1970.
+func moment(claims map[string]any, name string) (at time.Time, there bool, err error) {
+	value, there := claims[name]
+	if !there {
+		return time.Time{}, false, nil
+	}
+	seconds, ok := value.(float64)
+	if !ok || seconds < 0 || seconds > 1e11 {
+		return time.Time{}, false, access.Refused("the token's claim %s is no time", name)
+	}
+	return time.Unix(int64(seconds), 0), true, nil
+}
+
+// away is the answer while the issuer's keys cannot be had. The reason is for the log.
+func (v *Verifier) away(ctx context.Context, i *issuer, err error) error {
+	if ctx.Err() != nil {
+		return agent.Interrupted(ctx, "verify token")
+	}
+	v.cfg.Logger.Warn("the keys of an issuer cannot be had", zap.String("issuer", i.set.URL), zap.Error(err))
+	return &agent.Error{
+		Code: agent.CodeUnavailable, RetryAfter: minBackoff, Err: errors.New("the token's issuer cannot be reached now: try again"),
+	}
+}
+
+// watchedKeys tells a token that does not verify from keys that cannot be had, which the library's verifier does not.
+type watchedKeys struct {
+	oidc.KeySet
+
+	signed bool
+	away   error
+}
+
+// VerifySignature implements [oidc.KeySet].
+func (w *watchedKeys) VerifySignature(ctx context.Context, jwt string) ([]byte, error) {
+	payload, err := w.KeySet.VerifySignature(ctx, jwt)
+	if err != nil && strings.HasPrefix(err.Error(), "fetching keys") { // go-oidc has no other word for it; a test holds it to that
+		w.away = err
+	}
+	w.signed = err == nil
+	return payload, err
+}

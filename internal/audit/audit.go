@@ -1,0 +1,162 @@
+// Package audit keeps the audit trail: records are taken without waiting, stored in batches, and removed when they are old.
+package audit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// Store keeps the records.
+type Store interface {
+	// AppendAudit stores records, all or none.
+	AppendAudit(ctx context.Context, records []agent.AuditRecord) error
+	// ListAudit returns a page, newest first.
+	ListAudit(ctx context.Context, q agent.AuditQuery) (agent.AuditPage, error)
+	// ExpireAudit removes at most limit records from before a time, and says how many.
+	ExpireAudit(ctx context.Context, before time.Time, limit int) (int, error)
+}
+
+// Config is what [New] needs.
+type Config struct {
+	Store  Store // required
+	Logger *zap.Logger
+	Keep   time.Duration // records older than that are removed; 0: none is
+
+	// For tests; 0 takes what stands beside.
+	Every  time.Duration // between batches: 500 ms
+	Sweep  time.Duration // between removals: 1 h
+	Queue  int           // records that wait: 10,000
+	Batch  int           // records in a batch: 200
+	Retry  time.Duration // until a failed batch is tried again: 1 s, and longer each time
+	Longer time.Duration // the longest of those: 30 s
+	Now    func() time.Time
+}
+
+// Bounds of one record and of one call of the store.
+const (
+	maxText     = 512
+	maxDetail   = 4 << 10
+	callTimeout = 10 * time.Second
+	sweepBatch  = 5000
+	sweepCalls  = 200 // of one sweep: the rest is for the next
+)
+
+// Trail takes records. Close it.
+type Trail struct {
+	cfg Config
+
+	queue chan agent.AuditRecord
+
+	mu      sync.Mutex
+	closed  bool
+	dropped int64 // since it was last said
+
+	stop   chan struct{}
+	cancel context.CancelFunc // of the calls under way
+	done   chan struct{}
+}
+
+// New makes a trail; it runs until Close.
+func New(cfg Config) (*Trail, error) {
+	if cfg.Store == nil {
+		return nil, errors.New("configure audit: the store is missing")
+	}
+	cfg.fill()
+	ctx, cancel := context.WithCancel(context.Background())
+	t := &Trail{
+		cfg: cfg, queue: make(chan agent.AuditRecord, cfg.Queue), stop: make(chan struct{}), cancel: cancel, done: make(chan struct{}),
+	}
+	go t.run(ctx)
+	return t, nil
+}
+
+func orElse[N ~int | ~int64](v *N, d N) {
+	if *v <= 0 {
+		*v = d
+	}
+}
+
+func (c *Config) fill() {
+	if c.Logger == nil {
+		c.Logger = zap.NewNop()
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	orElse(&c.Every, 500*time.Millisecond)
+	orElse(&c.Sweep, time.Hour)
+	orElse(&c.Queue, 10_000)
+	orElse(&c.Batch, 200)
+	orElse(&c.Retry, time.Second)
+	orElse(&c.Longer, 30*time.Second)
+}
+
+// Record takes a record and never waits: one that finds the queue full is dropped, counted, and told of in the log.
+func (t *Trail) Record(r agent.AuditRecord) {
+	if r.At.IsZero() {
+		r.At = t.cfg.Now()
+	}
+	r.At = r.At.UTC()
+	for _, text := range []*string{&r.Tenant, &r.Subject, &r.Method, &r.Credential, &r.Resource, &r.Channel, &r.RequestID, &r.Remote} {
+		*text = plain(*text)
+	}
+	if len(r.Detail) > maxDetail {
+		r.Detail = []byte(`{"truncated":true}`)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		t.dropped++
+		return
+	}
+	select {
+	case t.queue <- r:
+	default:
+		t.dropped++
+	}
+}
+
+// List returns a page of what is stored, newest first; what came within the last second may be missing.
+func (t *Trail) List(ctx context.Context, q agent.AuditQuery) (agent.AuditPage, error) {
+	return t.cfg.Store.ListAudit(ctx, q)
+}
+
+// Close stores what is queued, as long as ctx lasts. Records behind it are dropped.
+func (t *Trail) Close(ctx context.Context) error {
+	t.mu.Lock()
+	if !t.closed {
+		t.closed = true
+		close(t.stop)
+	}
+	t.mu.Unlock()
+	cut := context.AfterFunc(ctx, t.cancel)
+	defer cut()
+	<-t.done
+	t.cancel()
+	if left := t.lost(); left > 0 {
+		return fmt.Errorf("%d audit records were not stored", left)
+	}
+	return nil
+}
+
+// lost takes the number of records that were dropped since it was last asked for.
+func (t *Trail) lost() int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := t.dropped
+	t.dropped = 0
+	return n
+}
+
+func (t *Trail) drop(n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.dropped += int64(n)
+}

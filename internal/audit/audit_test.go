@@ -1,0 +1,181 @@
+package audit_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/audit"
+)
+
+// memory is a store that can be away.
+type memory struct {
+	mu      sync.Mutex
+	err     error
+	hang    bool
+	records []agent.AuditRecord
+	batches []int
+	expired []time.Time
+	old     int // records that are older than anybody asks for
+}
+
+func (m *memory) AppendAudit(ctx context.Context, records []agent.AuditRecord) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.hang {
+		m.mu.Unlock()
+		<-ctx.Done()
+		m.mu.Lock()
+		return ctx.Err()
+	}
+	if m.err != nil {
+		return m.err
+	}
+	m.records = append(m.records, records...)
+	m.batches = append(m.batches, len(records))
+	return nil
+}
+
+func (m *memory) ListAudit(context.Context, agent.AuditQuery) (agent.AuditPage, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return agent.AuditPage{Records: m.records}, nil
+}
+
+func (m *memory) ExpireAudit(_ context.Context, before time.Time, limit int) (int, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.expired = append(m.expired, before)
+	n := min(m.old, limit)
+	m.old -= n
+	return n, nil
+}
+
+func (m *memory) set(err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.err = err
+}
+
+func (m *memory) stored() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.records)
+}
+
+func TestRecordsAreStoredInBatches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &memory{}
+		trail, err := audit.New(audit.Config{Store: m})
+		require.NoError(t, err)
+		for range 450 {
+			trail.Record(agent.AuditRecord{Action: agent.ActionTurnsRun, Tenant: "acme"})
+		}
+		time.Sleep(time.Second)
+		require.Equal(t, 450, m.stored())
+		require.Equal(t, []int{200, 200, 50}, m.batches)
+		require.False(t, m.records[0].At.IsZero())
+		page, err := trail.List(t.Context(), agent.AuditQuery{})
+		require.NoError(t, err)
+		require.Len(t, page.Records, 450)
+		trail.Record(agent.AuditRecord{Action: agent.ActionTurnsRun})
+		require.NoError(t, trail.Close(t.Context()))
+		require.Equal(t, 451, m.stored(), "Close stores what is queued")
+		require.NoError(t, trail.Close(t.Context()), "twice")
+	})
+}
+
+func TestAStoreThatIsAwayBlocksNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &memory{err: errors.New("away")}
+		trail, err := audit.New(audit.Config{Store: m, Queue: 10, Batch: 5})
+		require.NoError(t, err)
+		for range 5 {
+			trail.Record(agent.AuditRecord{Action: agent.ActionTurnsRun})
+		}
+		synctest.Wait() // the batch is on its way
+		for range 1000 {
+			trail.Record(agent.AuditRecord{Action: agent.ActionTurnsRead})
+		}
+		require.Zero(t, m.stored())
+		m.set(nil)
+		time.Sleep(time.Minute)
+		require.Equal(t, 15, m.stored(), "the batch under way and a full queue")
+		require.NoError(t, trail.Close(t.Context()), "what was dropped was told of already")
+	})
+}
+
+func TestRecordsThatNoStoreTakesAreNotTriedForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &memory{err: agent.Invalid("detail", "no")}
+		trail, err := audit.New(audit.Config{Store: m, Batch: 1})
+		require.NoError(t, err)
+		trail.Record(agent.AuditRecord{})
+		synctest.Wait()
+		m.set(nil)
+		trail.Record(agent.AuditRecord{Action: agent.ActionKeysRead})
+		synctest.Wait()
+		require.Equal(t, 1, m.stored())
+		require.ErrorContains(t, trail.Close(t.Context()), "1 audit records")
+	})
+}
+
+func TestCloseEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, m := range []*memory{{err: errors.New("away")}, {hang: true}} {
+			trail, err := audit.New(audit.Config{Store: m})
+			require.NoError(t, err)
+			for range 3 {
+				trail.Record(agent.AuditRecord{})
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+			begun := time.Now()
+			require.ErrorContains(t, trail.Close(ctx), "3 audit records were not stored")
+			require.LessOrEqual(t, time.Since(begun), 4*time.Second)
+			cancel()
+			trail.Record(agent.AuditRecord{}) // no panic
+		}
+	})
+}
+
+func TestOldRecordsAreRemoved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &memory{old: 12_000}
+		trail, err := audit.New(audit.Config{Store: m, Keep: 24 * time.Hour})
+		require.NoError(t, err)
+		begun := time.Now()
+		time.Sleep(time.Hour + time.Second)
+		require.Zero(t, m.old)
+		require.Len(t, m.expired, 3)
+		require.Equal(t, begun.Add(time.Hour-24*time.Hour), m.expired[0])
+		require.NoError(t, trail.Close(t.Context()))
+
+		kept := &memory{old: 5}
+		trail, err = audit.New(audit.Config{Store: kept})
+		require.NoError(t, err)
+		time.Sleep(3 * time.Hour)
+		require.Empty(t, kept.expired, "0 keeps everything")
+		require.NoError(t, trail.Close(t.Context()))
+	})
+}
+
+func TestRecordsAreBounded(t *testing.T) {
+	m := &memory{}
+	trail, err := audit.New(audit.Config{Store: m})
+	require.NoError(t, err)
+	trail.Record(agent.AuditRecord{Resource: strings.Repeat("x", 10_000), Subject: "a\x00\xff", Detail: json.RawMessage(`"` + strings.Repeat("x", 10_000) + `"`)})
+	require.NoError(t, trail.Close(t.Context()))
+	require.Len(t, m.records[0].Resource, 512)
+	require.Equal(t, "a��", m.records[0].Subject)
+	require.JSONEq(t, `{"truncated":true}`, string(m.records[0].Detail))
+	_, err = audit.New(audit.Config{})
+	require.ErrorContains(t, err, "store is missing")
+}

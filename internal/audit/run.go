@@ -1,0 +1,124 @@
+package audit
+
+import (
+	"context"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"go.uber.org/zap"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// run stores batches until Close, and then what is left.
+func (t *Trail) run(ctx context.Context) {
+	defer close(t.done)
+	tick := time.NewTicker(t.cfg.Every)
+	defer tick.Stop()
+	sweep := time.NewTicker(t.cfg.Sweep)
+	defer sweep.Stop()
+	var batch []agent.AuditRecord
+	for {
+		select {
+		case r := <-t.queue:
+			if batch = append(batch, r); len(batch) >= t.cfg.Batch {
+				batch = t.store(ctx, batch)
+			}
+		case <-tick.C:
+			batch = t.store(ctx, batch)
+			t.tell()
+		case <-sweep.C:
+			t.expire(ctx)
+		case <-t.stop:
+			t.last(ctx, batch)
+			return
+		}
+	}
+}
+
+// last stores everything that was taken before Close.
+func (t *Trail) last(ctx context.Context, batch []agent.AuditRecord) {
+	for {
+		select {
+		case r := <-t.queue: // nothing comes behind it any more
+			if batch = append(batch, r); len(batch) < t.cfg.Batch {
+				continue
+			}
+		default:
+			if len(batch) == 0 {
+				return
+			}
+		}
+		if batch = t.store(ctx, batch); len(batch) > 0 {
+			t.drop(len(batch) + len(t.queue))
+			return
+		}
+	}
+}
+
+// store stores a batch, again and again while the store is away; meanwhile the queue fills. What is returned could not be stored before
+// ctx ended.
+func (t *Trail) store(ctx context.Context, batch []agent.AuditRecord) []agent.AuditRecord {
+	if len(batch) == 0 {
+		return nil
+	}
+	for wait := t.cfg.Retry; ; wait = min(2*wait, t.cfg.Longer) {
+		call, cancel := context.WithTimeout(ctx, callTimeout)
+		err := t.cfg.Store.AppendAudit(call, batch)
+		cancel()
+		if err == nil {
+			return batch[:0]
+		}
+		if ctx.Err() != nil {
+			return batch
+		}
+		t.cfg.Logger.Error("store audit records", zap.Int("records", len(batch)), zap.Error(err))
+		if agent.CodeOf(err) == agent.CodeInvalid { // they would never be taken
+			t.drop(len(batch))
+			return batch[:0]
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return batch
+		}
+	}
+}
+
+// tell says what was dropped.
+func (t *Trail) tell() {
+	if n := t.lost(); n > 0 {
+		t.cfg.Logger.Error("audit records were dropped: the store is away or too slow", zap.Int64("records", n))
+	}
+}
+
+// expire removes what is older than is kept.
+func (t *Trail) expire(ctx context.Context) {
+	if t.cfg.Keep <= 0 {
+		return
+	}
+	before := t.cfg.Now().Add(-t.cfg.Keep)
+	for range sweepCalls {
+		call, cancel := context.WithTimeout(ctx, callTimeout)
+		n, err := t.cfg.Store.ExpireAudit(call, before, sweepBatch)
+		cancel()
+		if err != nil && ctx.Err() == nil {
+			t.cfg.Logger.Warn("remove old audit records", zap.Error(err))
+		}
+		if err != nil || n < sweepBatch {
+			return
+		}
+	}
+}
+
+// plain is text that a store takes: bounded, UTF-8, without NUL.
+func plain(text string) string {
+	if len(text) > maxText {
+		text = text[:maxText]
+	}
+	if !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
+		text = strings.ReplaceAll(strings.ToValidUTF8(text, "�"), "\x00", "�")
+	}
+	return text
+}
