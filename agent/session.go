@@ -57,6 +57,8 @@ type SessionExport struct {
 	Approvals []Approval      `json:"approvals"`
 	Notes     []SessionNote   `json:"notes"` // what middleware keeps: summaries
 
+	InactiveAt *time.Time `json:"inactive_at,omitempty"` // its work is done; a later message makes it active again
+
 	References []Reference `json:"references"` // the sources that tools have found
 }
 

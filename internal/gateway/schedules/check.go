@@ -1,0 +1,173 @@
+package schedules
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/gateway"
+	"github.com/turnstone-run/turnstone/internal/strict"
+)
+
+// Bounds of requests.
+const (
+	headerKey = "Idempotency-Key"
+	maxKey    = 256
+	maxNote   = 1000
+	maxToken  = 4 << 10
+	maxPage   = 1000
+	usualPage = 100
+	fullPage  = 200 // whatever is asked for: the rest is on the next one
+)
+
+// sign puts the caller into a schedule: its tenant, and its user where the credential is somebody's own (DESIGN §8). What is read-only is
+// dropped, so that an answer can be edited and sent back.
+func sign(v *gateway.Visit, s *agent.Schedule) error {
+	if s.Tenant != "" && s.Tenant != v.Tenant() {
+		return agent.Invalid("tenant", "is %.140q, but the request is made for tenant %q", s.Tenant, v.Tenant())
+	}
+	s.Tenant = v.Tenant()
+	s.Revision, s.CreatedBy, s.UpdatedBy, s.CreatedAt, s.UpdatedAt, s.Next = 0, "", "", nil, nil, nil
+	p := v.Principal()
+	if p.Trusted() || p.Subject == "" {
+		return nil
+	}
+	if s.UserID != "" && s.UserID != p.Subject {
+		return agent.FieldErrorf(agent.CodeDenied, "user_id", "the credential is the user's own: it runs on nobody else's behalf")
+	}
+	s.UserID = p.Subject
+	for i, n := range s.Notify {
+		if n.Telegram != nil && n.Telegram.User != p.Subject {
+			return agent.FieldErrorf(agent.CodeDenied, fmt.Sprintf("notify[%d].telegram.user", i), "the credential is the user's own: it writes to nobody else")
+		}
+	}
+	return nil
+}
+
+// checkAgent makes sure that the runs may run what they name, as far as that is known beforehand.
+func (d *Door) checkAgent(ctx context.Context, v *gateway.Visit, s *agent.Schedule) error {
+	for i, n := range s.Notify {
+		if n.Webhook == nil {
+			continue
+		}
+		if u, err := url.Parse(n.Webhook.URL); err != nil || u.Host == "" || u.Fragment != "" {
+			return agent.Invalid(fmt.Sprintf("notify[%d].webhook.url", i), "is no URL that can be asked")
+		}
+	}
+	if s.Agent == "" { // routing decides, each time
+		if p := v.Principal(); !p.MayAny(agent.ActionTurnsRun) {
+			return agent.FieldErrorf(agent.CodeDenied, "agent", "the credential does not allow %s", agent.ActionTurnsRun)
+		}
+		return nil
+	}
+	if err := v.May(agent.ActionTurnsRun, s.Agent); err != nil {
+		return agent.FieldErrorf(agent.CodeOf(err), "agent", "%w", err)
+	}
+	plan, _, err := d.agents.Resolve(ctx, s.Tenant, s.Agent)
+	if err != nil {
+		if agent.CodeOf(err) == agent.CodeNotFound {
+			return agent.FieldErrorf(agent.CodeNotFound, "agent", "there is no agent %q", s.Agent)
+		}
+		return err
+	}
+	if s.Model == "" || slices.ContainsFunc(plan.Models, func(m agent.PlanModel) bool { return m.Profile == s.Model }) {
+		return nil
+	}
+	var known []string
+	for i := range plan.Models {
+		known = append(known, plan.Models[i].Profile)
+	}
+	return agent.Invalid("model", "agent %q has no model %.140q: want one of %v", s.Agent, s.Model, known)
+}
+
+// bounded bounds a call.
+func bounded(r *http.Request, v *gateway.Visit) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(r.Context(), v.Limits().CallTimeout)
+}
+
+// nameOf is the schedule that a request without parameters is about.
+func nameOf(r *http.Request) (string, error) {
+	if err := noQuery(r); err != nil {
+		return "", err
+	}
+	return named(r)
+}
+
+func named(r *http.Request) (string, error) {
+	name := r.PathValue("name")
+	if !agent.ValidName(name) || len(name) > agent.MaxScheduleName {
+		return "", agent.FieldErrorf(agent.CodeNotFound, "name", "there is no schedule %.140q", name)
+	}
+	return name, nil
+}
+
+// noQuery refuses parameters; the tenant is the gateway's to read.
+func noQuery(r *http.Request) error {
+	_, err := parameters(r)
+	return err
+}
+
+// parameters reads those that are allowed, each at most once.
+func parameters(r *http.Request, allowed ...string) (url.Values, error) {
+	values, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return nil, agent.Invalid("", "malformed query: %w", err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		switch {
+		case name != "tenant" && !slices.Contains(allowed, name):
+			return nil, agent.Invalid(fmt.Sprintf("%.100s", name), "is no parameter of this path")
+		case len(values[name]) > 1:
+			return nil, agent.Invalid(name, "is given %d times", len(values[name]))
+		}
+	}
+	return values, nil
+}
+
+func pageOf(r *http.Request) (agent.Page, error) {
+	values, err := parameters(r, "page_size", "page_token")
+	if err != nil {
+		return agent.Page{}, err
+	}
+	p := agent.Page{Size: usualPage, Token: values.Get("page_token")}
+	if text := values.Get("page_size"); text != "" {
+		size, err := strconv.Atoi(text)
+		if err != nil || size < 0 || size > maxPage {
+			return p, agent.Invalid("page_size", "want 0 to %d, got %.40q", maxPage, text)
+		}
+		p.Size = min(cmp.Or(size, usualPage), fullPage)
+	}
+	if len(p.Token) > maxToken {
+		return p, agent.Invalid("page_token", "is not one that a page had")
+	}
+	return p, nil
+}
+
+// optional reads a body that may be left out.
+func optional(w http.ResponseWriter, r *http.Request, v *gateway.Visit, into any) error {
+	data, err := v.ReadBody(w, r)
+	if err != nil || len(bytes.TrimSpace(data)) == 0 {
+		return err
+	}
+	return strict.Decode(data, into)
+}
+
+// noteOf says who paused a schedule when he does not say why.
+func noteOf(v *gateway.Visit, paused bool) string {
+	p := v.Principal()
+	did := "resumed"
+	if paused {
+		did = "paused"
+	}
+	if who := cmp.Or(p.Subject, p.Credential); who != "" {
+		return did + " by " + who
+	}
+	return did
+}

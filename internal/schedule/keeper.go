@@ -1,0 +1,194 @@
+// Package schedule keeps the schedules of agents: PostgreSQL says what they are, Temporal runs them by the clock.
+package schedule
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+	"go.uber.org/zap"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/workflows"
+)
+
+// Store keeps what schedules are.
+type Store interface {
+	// PutSchedule stores a schedule. With isNew one that is there is [agent.CodeConflict]; a new one beyond most is [agent.CodeOverflow].
+	PutSchedule(ctx context.Context, s agent.StoredSchedule, isNew bool, most int) (agent.StoredSchedule, error)
+	// PauseSchedule, Schedule and DeleteSchedule are [agent.CodeNotFound] when the tenant has none of that name.
+	PauseSchedule(ctx context.Context, tenant, name string, paused bool, note string) (agent.StoredSchedule, error)
+	Schedule(ctx context.Context, tenant, name string) (agent.StoredSchedule, error)
+	DeleteSchedule(ctx context.Context, tenant, name string) error
+	// Schedules lists by name; tenant "*" is all.
+	Schedules(ctx context.Context, tenant string, p agent.Page) (agent.SchedulePage, error)
+	ScheduleRuns(ctx context.Context, tenant, name string, p agent.Page) (agent.ScheduleRunPage, error)
+	// UnfinishedRuns counts the runs of a schedule that began of late and have not ended.
+	UnfinishedRuns(ctx context.Context, tenant, name string) (int, error)
+	// LongRuns lists runs of all tenants that began longer ago than that and have not ended.
+	LongRuns(ctx context.Context, than time.Duration, limit int) ([]agent.ScheduleRun, error)
+	// FinishScheduleRun ends a run; the first end stands.
+	FinishScheduleRun(ctx context.Context, e agent.ScheduleEnd) ([]agent.ScheduleNotice, error)
+}
+
+// Starter starts workflows and looks at them; a [client.Client] is one.
+type Starter interface {
+	DescribeWorkflowExecution(ctx context.Context, workflowID, runID string) (*workflowservice.DescribeWorkflowExecutionResponse, error)
+	ExecuteWorkflow(ctx context.Context, o client.StartWorkflowOptions, workflow any, args ...any) (client.WorkflowRun, error)
+}
+
+// Config is what [New] needs.
+type Config struct {
+	Store        Store
+	Schedules    client.ScheduleClient
+	Starter      Starter
+	TaskQueue    string      // empty: the house's
+	MaxPerTenant int         // 0: 100
+	Logger       *zap.Logger // nil: none
+}
+
+// Keeper makes Temporal's schedules be as the stored ones say. A schedule that a person paused, or changed, in Temporal stays so until its
+// times, or whether it is paused, are written anew.
+type Keeper struct{ Config }
+
+// New checks the configuration.
+func New(c Config) (*Keeper, error) {
+	switch {
+	case c.Store == nil:
+		return nil, errors.New("schedule: Store is missing")
+	case c.Schedules == nil:
+		return nil, errors.New("schedule: Schedules is missing")
+	case c.Starter == nil:
+		return nil, errors.New("schedule: Starter is missing")
+	}
+	if c.Logger == nil {
+		c.Logger = zap.NewNop()
+	}
+	c.TaskQueue = cmp.Or(c.TaskQueue, workflows.TaskQueue)
+	c.MaxPerTenant = cmp.Or(max(c.MaxPerTenant, 0), 100)
+	return &Keeper{c}, nil
+}
+
+// Put stores a schedule, which runs with the rights of p from then on, and makes Temporal know it. With isNew one that is there is
+// [agent.CodeConflict]. What Temporal refuses is not stored; while Temporal is away the schedule is stored and reconciled later.
+func (k *Keeper) Put(ctx context.Context, s agent.Schedule, p agent.Principal, isNew bool) (agent.Schedule, error) {
+	if err := s.Validate(); err != nil {
+		return agent.Schedule{}, err
+	}
+	before, err := k.Store.Schedule(ctx, s.Tenant, s.Name)
+	known := err == nil
+	if err != nil && agent.CodeOf(err) != agent.CodeNotFound {
+		return agent.Schedule{}, err
+	}
+	s.UpdatedBy = cmp.Or(p.Subject, p.Credential, p.Method)
+	kept, err := k.Store.PutSchedule(ctx, agent.StoredSchedule{Schedule: s, Principal: p}, isNew, k.MaxPerTenant)
+	if err != nil {
+		return agent.Schedule{}, err
+	}
+	err = k.sync(ctx, s.Tenant, s.Name, false)
+	if refusal, ok := errors.AsType[*serviceerror.InvalidArgument](err); ok {
+		return agent.Schedule{}, errors.Join(agent.Invalid("cron", "Temporal refuses these times: %s", refusal.Message), k.undo(ctx, &s, &before, known))
+	}
+	k.later("put", &s, err)
+	return k.shown(ctx, kept.Schedule), nil
+}
+
+// undo puts a schedule back as it was, or away.
+func (k *Keeper) undo(ctx context.Context, s *agent.Schedule, before *agent.StoredSchedule, known bool) error {
+	if !known {
+		return k.Store.DeleteSchedule(ctx, s.Tenant, s.Name)
+	}
+	_, err := k.Store.PutSchedule(ctx, *before, false, 0)
+	return err
+}
+
+// later tells of what the reconciler will put right.
+func (k *Keeper) later(what string, s *agent.Schedule, err error) {
+	if err != nil {
+		k.Logger.Warn("schedule differs in Temporal until it is reconciled", zap.String("what", what), zap.String("tenant", s.Tenant),
+			zap.String("schedule", s.Name), zap.Error(err))
+	}
+}
+
+// Get returns a schedule, with the next times as Temporal says.
+func (k *Keeper) Get(ctx context.Context, tenant, name string) (agent.Schedule, error) {
+	s, err := k.Store.Schedule(ctx, tenant, name)
+	if err != nil {
+		return agent.Schedule{}, err
+	}
+	return k.shown(ctx, s.Schedule), nil
+}
+
+// shown is a schedule as it stands in Temporal: a person may have paused it there. What Temporal does not say is left out.
+func (k *Keeper) shown(ctx context.Context, s agent.Schedule) agent.Schedule {
+	found, err := k.Schedules.GetHandle(ctx, ID(s.Tenant, s.Name)).Describe(ctx)
+	if err != nil {
+		return s
+	}
+	if state := found.Schedule.State; state != nil {
+		s.Paused, s.Note = state.Paused, state.Note
+	}
+	s.Next = nil
+	for _, at := range found.Info.NextActionTimes {
+		s.Next = append(s.Next, at.UTC())
+	}
+	return s
+}
+
+// List lists schedules by name, as they are stored.
+func (k *Keeper) List(ctx context.Context, tenant string, p agent.Page) (agent.SchedulePage, error) {
+	return k.Store.Schedules(ctx, tenant, p)
+}
+
+// Runs lists the runs of a schedule, newest first.
+func (k *Keeper) Runs(ctx context.Context, tenant, name string, p agent.Page) (agent.ScheduleRunPage, error) {
+	if _, err := k.Store.Schedule(ctx, tenant, name); err != nil {
+		return agent.ScheduleRunPage{}, err
+	}
+	return k.Store.ScheduleRuns(ctx, tenant, name, p)
+}
+
+// Delete forgets a schedule and its runs. A run that is under way goes on, and nobody hears of it.
+func (k *Keeper) Delete(ctx context.Context, tenant, name string) error {
+	if err := k.Store.DeleteSchedule(ctx, tenant, name); err != nil {
+		return err
+	}
+	k.later("delete", &agent.Schedule{Tenant: tenant, Name: name}, k.sync(ctx, tenant, name, true))
+	return nil
+}
+
+// Pause pauses a schedule or lets it go on, also when a person has done otherwise in Temporal.
+func (k *Keeper) Pause(ctx context.Context, tenant, name string, paused bool, note string) (agent.Schedule, error) {
+	s, err := k.Store.PauseSchedule(ctx, tenant, name, paused, note)
+	if err != nil {
+		return agent.Schedule{}, err
+	}
+	if err := k.sync(ctx, tenant, name, true); err != nil {
+		return agent.Schedule{}, fmt.Errorf("it is noted, and will be done later: %w", err)
+	}
+	return k.shown(ctx, s.Schedule), nil
+}
+
+// Run reconciles at once and then every so often, until ctx ends.
+func (k *Keeper) Run(ctx context.Context, every time.Duration) error {
+	if every <= 0 {
+		return agent.Invalid("every", "want a duration above 0, got %s", every)
+	}
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		if err := k.Reconcile(ctx); err != nil && ctx.Err() == nil {
+			k.Logger.Warn("reconcile schedules", zap.Error(err))
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}

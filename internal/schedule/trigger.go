@@ -1,0 +1,59 @@
+package schedule
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/client"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/workflows"
+)
+
+// maxUnfinished bounds the runs that triggers may add to those that have not ended.
+const maxUnfinished = 100
+
+// triggerNamespace makes ids out of idempotency keys.
+var triggerNamespace = uuid.MustParse("0f6d2a64-93c1-5d0c-8a3b-1f6b4b1c9d27") //nolint:gochecknoglobals // a constant in all but syntax
+
+// Trigger begins a run now, also of a schedule that is paused, and beside one that is under way: whoever triggers means it. The same key is
+// the same run; without one each call is a run of its own. It does not ask Temporal's schedule to do so: that names its runs by the
+// second, and of two triggers within one it loses or merges one.
+func (k *Keeper) Trigger(ctx context.Context, tenant, name, key string) (agent.ScheduleTriggered, error) {
+	if _, err := k.Store.Schedule(ctx, tenant, name); err != nil {
+		return agent.ScheduleTriggered{}, err
+	}
+	unfinished, err := k.Store.UnfinishedRuns(ctx, tenant, name)
+	if err != nil {
+		return agent.ScheduleTriggered{}, err
+	}
+	if unfinished >= maxUnfinished {
+		return agent.ScheduleTriggered{}, &agent.Error{
+			Code: agent.CodeRateLimited, RetryAfter: time.Minute, Err: fmt.Errorf("%d runs of schedule %q have not ended", unfinished, name),
+		}
+	}
+	id := uuid.NewString()
+	if key != "" {
+		id = uuid.NewSHA1(triggerNamespace, []byte(tenant+"\x00"+name+"\x00"+key)).String()
+	}
+	out := agent.ScheduleTriggered{WorkflowID: workflows.ScheduledRunID(tenant, name) + "/trigger-" + id}
+	run, err := k.Starter.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
+		ID: out.WorkflowID, TaskQueue: k.TaskQueue, StaticSummary: "schedule " + name + ", triggered",
+		WorkflowIDReusePolicy:                    enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
+		WorkflowExecutionErrorWhenAlreadyStarted: true,
+	}, workflows.ScheduledRunType, workflows.ScheduledRunInput{Tenant: tenant, Schedule: name})
+	if started, ok := errors.AsType[*serviceerror.WorkflowExecutionAlreadyStarted](err); ok {
+		out.RunID, out.Joined = started.RunId, true
+		return out, nil
+	}
+	if err != nil {
+		return agent.ScheduleTriggered{}, agent.Errorf(agent.CodeUnavailable, "trigger schedule", "%w", err)
+	}
+	out.RunID = run.GetRunID()
+	return out, nil
+}

@@ -1,0 +1,285 @@
+package workflows
+
+import (
+	"fmt"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/turnstone-run/turnstone/activities/runs"
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+const (
+	// roomPatience is how long a run waits for its limits to leave room. Then it is skipped: the next one is due some time.
+	roomPatience = time.Hour
+	// roomFirst and roomMost bound one such pause, whatever the limits say.
+	roomFirst = time.Second
+	roomMost  = 10 * time.Minute
+	// submitTotal bounds all attempts to submit, while what the runtime depends on is away.
+	submitTotal = time.Hour
+	// awaitTimeout bounds one attempt to follow a turn, which ends by itself after 10 minutes.
+	awaitTimeout = 15 * time.Minute
+	// lookAgainFirst and lookAgainMost space the looks at a turn that waits for a person.
+	lookAgainFirst = time.Minute
+	lookAgainMost  = 10 * time.Minute
+	// farewell is how long a cancelled run waits for its turn to stop.
+	farewell = time.Minute
+	// stopTotal bounds all attempts to cancel the turn of a run that was cancelled.
+	stopTotal = 5 * time.Minute
+	// noticeTimeout bounds one attempt to notify, noticeTotal all of them: the next run may be waiting for this one.
+	noticeTimeout  = 90 * time.Second
+	noticeTotal    = 10 * time.Minute
+	noticeAttempts = 6
+)
+
+// scheduled is the nil-typed handle of the activities of ScheduledRun.
+var scheduled *runs.Activities //nolint:gochecknoglobals // always nil: it only names methods
+
+// ScheduledRunInput names the schedule of which this is a run. What it says is read when the run begins.
+type ScheduledRunInput struct {
+	Tenant   string `json:"tenant"`
+	Schedule string `json:"schedule"`
+}
+
+// ScheduledRunCarry is what a run takes along when it continues as new: its turn, which waits for a person.
+type ScheduledRunCarry struct {
+	TurnID    agent.TurnID    `json:"turn_id"`
+	SessionID agent.SessionID `json:"session_id"`
+	After     int64           `json:"after,omitempty"`
+}
+
+// ScheduledRunResult is how a run ended.
+type ScheduledRunResult struct {
+	RunID     string          `json:"run_id"`
+	Schedule  string          `json:"schedule"`
+	TurnID    agent.TurnID    `json:"turn_id"`
+	SessionID agent.SessionID `json:"session_id"`
+	Status    string          `json:"status"` // completed, failed, cancelled, skipped
+	ResultRef string          `json:"result_ref"`
+	Error     *agent.Failure  `json:"error"`
+	Notified  int             `json:"notified"`
+	Unsent    int             `json:"unsent"` // notices that could not be sent: the run says why
+}
+
+// ScheduledRun is one run of a schedule: a turn in a session of its own, submitted as every door does, waited for, stored and told of. Like
+// a turn that fails, a run that fails completes with that status. Cancelled, it cancels its turn and ends as cancelled. carry is for
+// continue-as-new alone.
+func ScheduledRun(ctx workflow.Context, in ScheduledRunInput, carry *ScheduledRunCarry) (ScheduledRunResult, error) {
+	info := workflow.GetInfo(ctx)
+	r := &scheduledRun{ref: runs.RunRef{
+		Tenant: in.Tenant, Schedule: in.Schedule, RunID: info.FirstRunID, WorkflowID: info.WorkflowExecution.ID,
+	}}
+	free, _ := workflow.NewDisconnectedContext(ctx) // for what must be done also after a cancel
+	if carry != nil {
+		r.turn = runs.SubmitResult{TurnID: carry.TurnID, SessionID: carry.SessionID}
+		r.await = runs.AwaitInput{TurnID: carry.TurnID, After: carry.After, Waiting: true}
+	} else if err := r.submit(ctx); err != nil {
+		return ScheduledRunResult{}, err
+	}
+	if r.turn.TurnID != "" {
+		switch err := r.watch(ctx); {
+		case workflow.IsContinueAsNewError(err):
+			return ScheduledRunResult{}, err
+		case temporal.IsCanceledError(err):
+			r.stop(free)
+		case err != nil:
+			r.status, r.failure = string(agent.TurnFailed), internalFailure(err)
+		}
+	}
+	out, err := r.finish(free)
+	if err != nil {
+		return ScheduledRunResult{}, err
+	}
+	if ctx.Err() != nil && out.Status == string(agent.TurnCancelled) {
+		return out, ctx.Err() // Temporal shows it as cancelled, too
+	}
+	return out, nil
+}
+
+// scheduledRun is a run in the memory of its workflow.
+type scheduledRun struct {
+	ref     runs.RunRef
+	turn    runs.SubmitResult
+	await   runs.AwaitInput
+	status  string         // when it is not the turn's
+	failure *agent.Failure // likewise
+}
+
+// submit makes the run a turn. While the limits leave no room it waits; what they will not let in at all is the run's end.
+func (r *scheduledRun) submit(ctx workflow.Context) error {
+	until := workflow.Now(ctx).Add(roomPatience)
+	for {
+		r.show(ctx, "is submitted")
+		r.turn = runs.SubmitResult{}
+		err := workflow.ExecuteActivity(submitOptions(ctx, r.ref.Schedule), scheduled.SubmitScheduledRun, r.ref).Get(ctx, &r.turn)
+		switch {
+		case temporal.IsCanceledError(err):
+			r.status = string(agent.TurnCancelled)
+			return nil
+		case err != nil:
+			r.status, r.failure = string(agent.TurnFailed), internalFailure(err)
+			return nil
+		case r.turn.Gone:
+			return refused(r.turn.Refusal)
+		case r.turn.TurnID != "":
+			r.await = runs.AwaitInput{TurnID: r.turn.TurnID}
+			return nil
+		case r.turn.RetryAfterMS <= 0:
+			r.status, r.failure = string(agent.TurnFailed), r.turn.Refusal
+			return nil
+		}
+		pause := min(max(time.Duration(r.turn.RetryAfterMS)*time.Millisecond, roomFirst), roomMost)
+		if workflow.Now(ctx).Add(pause).After(until) {
+			r.status, r.failure = agent.ScheduleSkipped, r.turn.Refusal
+			return nil
+		}
+		r.show(ctx, "waits for its limits to leave room")
+		if err := sleep(ctx, pause, "limits"); err != nil {
+			r.status = string(agent.TurnCancelled)
+			return nil //nolint:nilerr // a cancel is an end of the run and no error
+		}
+	}
+}
+
+// watch waits for the end of the turn. While it waits for a person nothing is held but a timer.
+func (r *scheduledRun) watch(ctx workflow.Context) error {
+	pause := lookAgainFirst
+	for {
+		r.show(ctx, "waits for its turn")
+		out, err := r.look(ctx)
+		if err != nil || out.Over {
+			return err
+		}
+		if !out.Waiting {
+			pause = lookAgainFirst
+			continue
+		}
+		if workflow.GetInfo(ctx).GetContinueAsNewSuggested() {
+			next := &ScheduledRunCarry{TurnID: r.turn.TurnID, SessionID: r.turn.SessionID, After: r.await.After}
+			return workflow.NewContinueAsNewError(ctx, ScheduledRunType, ScheduledRunInput{Tenant: r.ref.Tenant, Schedule: r.ref.Schedule}, next)
+		}
+		r.show(ctx, "waits for its turn, which waits for a person")
+		if err := sleep(ctx, pause, "a person decides"); err != nil {
+			return err
+		}
+		pause = min(2*pause, lookAgainMost)
+	}
+}
+
+// look follows the turn for a while.
+func (r *scheduledRun) look(ctx workflow.Context) (runs.AwaitResult, error) {
+	var out runs.AwaitResult
+	err := workflow.ExecuteActivity(awaitOptions(ctx), scheduled.AwaitScheduledRun, r.await).Get(ctx, &out)
+	if err == nil {
+		r.await.After, r.await.Waiting = out.After, out.Waiting
+		if out.Refusal != nil {
+			r.failure = out.Refusal
+		}
+	}
+	return out, err
+}
+
+// stop cancels the turn of a run that was cancelled, and gives it time to end.
+func (r *scheduledRun) stop(ctx workflow.Context) {
+	r.status, r.failure = string(agent.TurnCancelled), nil
+	if err := workflow.ExecuteActivity(stopOptions(ctx), scheduled.CancelScheduledRun, r.turn.TurnID).Get(ctx, nil); err != nil {
+		workflow.GetLogger(ctx).Warn("cancel turn of a scheduled run", "turn", r.turn.TurnID, "error", err)
+		return
+	}
+	until := workflow.Now(ctx).Add(farewell)
+	r.await.Waiting = false
+	for left := farewell; left > time.Second; left = until.Sub(workflow.Now(ctx)) {
+		r.await.MostMS = left.Milliseconds()
+		if out, err := r.look(ctx); err != nil || out.Over {
+			return
+		}
+		if err := sleep(ctx, time.Second, "the turn stops"); err != nil {
+			return
+		}
+	}
+}
+
+// finish stores how the run ended, without limit: nothing else remembers it. Then it tells those who want to know.
+func (r *scheduledRun) finish(ctx workflow.Context) (ScheduledRunResult, error) {
+	r.show(ctx, "is stored")
+	out := ScheduledRunResult{RunID: r.ref.RunID, Schedule: r.ref.Schedule, TurnID: r.turn.TurnID, SessionID: r.turn.SessionID}
+	in := runs.FinishInput{RunRef: r.ref, TurnID: r.turn.TurnID, Status: r.status, Failure: r.failure, At: workflow.Now(ctx)}
+	var finished runs.FinishResult
+	if err := quick(ctx, "store", scheduled.FinishScheduledRun, &finished, in); err != nil {
+		return out, err
+	}
+	out.Status, out.ResultRef, out.Error = finished.Status, finished.ResultRef, finished.Error
+	notices := make([]workflow.Future, len(finished.Notify))
+	for i, position := range finished.Notify {
+		ctx := noticeOptions(ctx, fmt.Sprintf("notify[%d]", position))
+		notices[i] = workflow.ExecuteActivity(ctx, scheduled.NotifyScheduledRun, runs.NotifyInput{RunRef: r.ref, Position: position})
+	}
+	for i := range notices {
+		var told runs.NotifyResult
+		if err := notices[i].Get(ctx, &told); err != nil || !told.Sent {
+			out.Unsent++ // the run says why
+			continue
+		}
+		out.Notified++
+	}
+	r.show(ctx, "is "+out.Status)
+	return out, nil
+}
+
+// show says in the Web UI what the run is doing. It costs no history.
+func (r *scheduledRun) show(ctx workflow.Context, what string) {
+	text := "Run of `" + r.ref.Schedule + "` " + what
+	if r.turn.TurnID != "" {
+		text += "\n\nturn `" + r.turn.TurnID.WorkflowID() + "`"
+	}
+	workflow.SetCurrentDetails(ctx, text)
+}
+
+func sleep(ctx workflow.Context, d time.Duration, summary string) error {
+	return workflow.NewTimerWithOptions(ctx, d, workflow.TimerOptions{Summary: summary}).Get(ctx, nil)
+}
+
+// submitOptions wait for an attempt that is under way when the run is cancelled: only it knows whether there is a turn to cancel.
+func submitOptions(ctx workflow.Context, summary string) workflow.Context {
+	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		StartToCloseTimeout: storeTimeout, ScheduleToCloseTimeout: submitTotal, RetryPolicy: patient(), Summary: summary, WaitForCancellation: true,
+	})
+}
+
+// stopOptions give up at last: who cancels a run waits for its end.
+func stopOptions(ctx workflow.Context) workflow.Context {
+	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		StartToCloseTimeout: storeTimeout, ScheduleToCloseTimeout: stopTotal, RetryPolicy: patient(), Summary: "cancel turn",
+	})
+}
+
+func awaitOptions(ctx workflow.Context) workflow.Context {
+	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		StartToCloseTimeout: awaitTimeout, HeartbeatTimeout: heartbeatTimeout, RetryPolicy: patient(), Summary: "await turn",
+	})
+}
+
+func noticeOptions(ctx workflow.Context, summary string) workflow.Context {
+	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		StartToCloseTimeout: noticeTimeout, ScheduleToCloseTimeout: noticeTotal, Summary: summary,
+		RetryPolicy: &temporal.RetryPolicy{
+			InitialInterval: 2 * time.Second, BackoffCoefficient: 3, MaximumInterval: time.Minute, MaximumAttempts: noticeAttempts,
+		},
+	})
+}
+
+// RegisterRuns registers the activities of ScheduledRun under fixed names.
+func RegisterRuns(r interface {
+	RegisterActivityWithOptions(a any, options activity.RegisterOptions)
+}, a *runs.Activities,
+) {
+	for _, registered := range a.Registered() {
+		r.RegisterActivityWithOptions(registered.Func, activity.RegisterOptions{Name: registered.Name})
+	}
+}
+
+// ScheduledRunID is the workflow id of the runs of a schedule: Temporal puts the time of each behind it.
+func ScheduledRunID(tenant, schedule string) string { return "scheduled/" + tenant + "/" + schedule }
