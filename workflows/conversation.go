@@ -96,11 +96,7 @@ type conversation struct {
 	last    *LastTurn
 	closed  bool
 
-	current  agent.TurnID // the child at work
-	step     int          // of the partial text
-	attempt  int64
-	partial  string
-	waiting  []agent.PendingApproval
+	heard    hearing // of the child at work; without a turn when there is none
 	handling int
 	order    workflow.Mutex // messages enter the session's queue in the order in which their turns are started
 
@@ -139,8 +135,8 @@ func invalidInput(message string) error {
 
 // run runs one turn as a child and waits for its end. A child that fails is the turn's trouble, not the conversation's.
 func (c *conversation) run(ctx workflow.Context, id agent.TurnID) error {
-	c.current, c.partial, c.step, c.attempt, c.waiting = id, "", 0, 0, nil
-	defer func() { c.current, c.waiting = "", nil }()
+	c.heard = hearing{turn: id}
+	defer func() { c.heard = hearing{partial: c.heard.partial} }() // the last answer stays to be seen
 	child := workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{
 		WorkflowID: id.WorkflowID(), StaticSummary: "turn of " + string(c.in.SessionID), WaitForCancellation: true,
 	})

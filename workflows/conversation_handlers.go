@@ -13,9 +13,6 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// maxPartial bounds the growing answer that the query shows; the whole is in the stream.
-const maxPartial = 16 << 10
-
 // ConversationView answers a conversation's query "state".
 type ConversationView struct {
 	SessionID agent.SessionID         `json:"session_id"`
@@ -30,19 +27,16 @@ type ConversationView struct {
 
 func (c *conversation) view() ConversationView {
 	v := ConversationView{
-		SessionID: c.in.SessionID, Status: "idle", Turns: c.turns, TurnID: c.current, Partial: c.partial, Waiting: c.waiting,
-		Queued: c.pending, Last: c.last,
+		SessionID: c.in.SessionID, Status: "idle", Turns: c.turns, TurnID: c.heard.turn, Partial: c.heard.partial,
+		Waiting: c.heard.pending(), Queued: c.pending, Last: c.last,
 	}
 	switch {
-	case len(c.waiting) > 0:
+	case len(v.Waiting) > 0:
 		v.Status = "waiting"
-	case c.current != "":
+	case c.heard.turn != "":
 		v.Status = "running"
 	case c.closed:
 		v.Status = "closed"
-	}
-	if v.Waiting == nil {
-		v.Waiting = []agent.PendingApproval{}
 	}
 	if v.Queued == nil {
 		v.Queued = []agent.TurnID{}
@@ -81,47 +75,16 @@ func (c *conversation) listenToSignals(ctx workflow.Context) {
 			workflow.GetLogger(ctx).Warn("decision refused", "approval", d.ApprovalID, "error", err)
 		}
 	})
-	serve(ctx, "tokens", c.tokens, func(_ workflow.Context, b agent.TokenBatch) { c.hear(b) })
+	serve(ctx, "tokens", c.tokens, func(_ workflow.Context, b agent.TokenBatch) { c.heard.hear(b) })
 	serve(ctx, "close", c.closes, func(workflow.Context, converter.RawValue) { c.closed = true })
-}
-
-// hear adds a batch to the growing answer. A newer attempt of a step voids what the older one said.
-func (c *conversation) hear(b agent.TokenBatch) {
-	if b.TurnID != c.current {
-		return
-	}
-	if len(b.Pending) > 0 {
-		c.waiting = b.Pending
-		return
-	}
-	if b.Step < c.step || (b.Step == c.step && b.Attempt < c.attempt) {
-		return
-	}
-	if b.Step > c.step || b.Attempt > c.attempt {
-		c.step, c.attempt, c.partial = b.Step, b.Attempt, ""
-	}
-	if len(c.partial) < maxPartial {
-		c.partial += b.Text
-	}
 }
 
 // decide passes a decision on to the turn at work, which judges it.
 func (c *conversation) decide(ctx workflow.Context, d agent.Decision) error {
 	c.handling++
 	defer func() { c.handling-- }()
-	if c.current == "" {
+	if c.heard.turn == "" {
 		return temporal.NewNonRetryableApplicationError("no turn is at work", string(agent.CodeConflict), nil)
 	}
-	err := workflow.SignalExternalWorkflow(ctx, c.current.WorkflowID(), "", UpdateDecide, d).Get(ctx, nil)
-	if err != nil {
-		return fmt.Errorf("pass decision on to %s: %w", c.current, err)
-	}
-	var left []agent.PendingApproval
-	for _, p := range c.waiting {
-		if p.ApprovalID != d.ApprovalID {
-			left = append(left, p)
-		}
-	}
-	c.waiting = left
-	return nil
+	return c.heard.passOn(ctx, d)
 }

@@ -15,10 +15,14 @@ const (
 	AgentTurnType       = "AgentTurn"
 	ConversationType    = "Conversation"
 	DefinedWorkflowType = "DefinedWorkflow"
+	ScheduledRunType    = "ScheduledRun"
+
+	IntelligentProcessType = "IntelligentProcess"
 
 	UpdateDecide  = "decide" // also a signal
 	UpdateCancel  = "cancel" // also a signal
 	UpdateMessage = "message"
+	UpdateAnswer  = "answer" // also a signal
 	QueryState    = "state"
 	SignalReady   = "ready"
 	SignalTokens  = "tokens"

@@ -25,6 +25,12 @@ func Register(r Registry) {
 	r.RegisterWorkflowWithOptions(DefinedWorkflow, workflow.RegisterOptions{
 		Name: DefinedWorkflowType, VersioningBehavior: workflow.VersioningBehaviorAutoUpgrade,
 	})
+	r.RegisterWorkflowWithOptions(ScheduledRun, workflow.RegisterOptions{
+		Name: ScheduledRunType, VersioningBehavior: workflow.VersioningBehaviorAutoUpgrade,
+	})
+	r.RegisterWorkflowWithOptions(IntelligentProcess, workflow.RegisterOptions{
+		Name: IntelligentProcessType, VersioningBehavior: workflow.VersioningBehaviorAutoUpgrade,
+	})
 }
 
 // RegisterActivities registers the activities one by one under fixed names: registering the struct would take every method that

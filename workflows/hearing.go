@@ -1,0 +1,103 @@
+package workflows
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// maxPartial bounds the growing answer that a query shows, in bytes; the whole is in the stream.
+const maxPartial = 16 << 10
+
+// hearing is what a workflow has heard of a turn that sends it token batches (DESIGN §4): the answer so far, and the calls that wait
+// for a person.
+type hearing struct {
+	turn    agent.TurnID
+	step    int // of the partial text, as attempt and batch are
+	attempt int64
+	batch   int
+	partial string
+	asked   int // the step whose calls wait
+	waiting []waitingCall
+}
+
+// waitingCall is a call that waits for a person. The turn judges decisions and does not say how, so a call for which one was passed on
+// is kept until the turn goes on.
+type waitingCall struct {
+	agent.PendingApproval
+
+	sent agent.DecisionKind
+}
+
+// hear takes a batch in and reports whether it was news: not of another turn, of an attempt that is void, or heard before.
+func (h *hearing) hear(b agent.TokenBatch) bool {
+	if b.TurnID != h.turn {
+		return false
+	}
+	if len(b.Pending) > 0 {
+		return h.pause(b)
+	}
+	switch {
+	case b.Step < h.step, b.Step == h.step && b.Attempt < h.attempt:
+		return false
+	case b.Step > h.step || b.Attempt > h.attempt: // a newer attempt of a step voids what the older one said
+		h.step, h.attempt, h.partial = b.Step, b.Attempt, ""
+	case b.Batch <= h.batch:
+		return false
+	}
+	h.batch = b.Batch
+	if b.Step > h.asked { // nothing of a step runs before all of its calls are decided
+		h.waiting = nil
+	}
+	if room := maxPartial - len(h.partial); room < len(b.Text) {
+		h.partial += strings.ToValidUTF8(b.Text[:room], "")
+	} else {
+		h.partial += b.Text
+	}
+	return true
+}
+
+func (h *hearing) pause(b agent.TokenBatch) bool {
+	if b.Step <= h.asked {
+		return false
+	}
+	h.asked, h.waiting = b.Step, nil
+	for _, p := range b.Pending {
+		h.waiting = append(h.waiting, waitingCall{PendingApproval: p})
+	}
+	return true
+}
+
+// pending are the calls for which nobody has sent a decision.
+func (h *hearing) pending() []agent.PendingApproval {
+	left := []agent.PendingApproval{}
+	for _, w := range h.waiting {
+		if w.sent == "" {
+			left = append(left, w.PendingApproval)
+		}
+	}
+	return left
+}
+
+// awaits reports whether an approval is among those that the turn waits for.
+func (h *hearing) awaits(approvalID string) bool {
+	return slices.ContainsFunc(h.waiting, func(w waitingCall) bool { return w.ApprovalID == approvalID })
+}
+
+// passOn sends a decision to the turn, which judges it.
+func (h *hearing) passOn(ctx workflow.Context, d agent.Decision) error {
+	to := h.turn
+	if err := workflow.SignalExternalWorkflow(ctx, to.WorkflowID(), "", UpdateDecide, d).Get(ctx, nil); err != nil {
+		return fmt.Errorf("pass decision on to %s: %w", to, err)
+	}
+	for i := range h.waiting {
+		if h.waiting[i].ApprovalID == d.ApprovalID {
+			h.waiting[i].sent = d.Decision
+		}
+	}
+	return nil
+}

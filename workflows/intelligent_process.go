@@ -1,0 +1,197 @@
+package workflows
+
+import (
+	"errors"
+	"strings"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// The choices of a person who is asked whether a step may run.
+const (
+	ChoiceApprove = "approve"
+	ChoiceEdit    = "edit" // it runs, with the answer's message in place of its own
+	ChoiceReject  = "reject"
+)
+
+// IntelligentProcess is the worked example of a process workflow (docs/processes.md): it runs agents step by step, gives the answer of one
+// to the next, asks a person where it is told to, tries again what may succeed later, and continues as new when its history gets long.
+// It uses nothing but [Process], so that it can be copied as the beginning of a process of one's own.
+//
+// A process that fails, is rejected or is cancelled completes with that status; the workflow itself fails only when the input is refused.
+// carry is for continue-as-new alone; a person on the command line leaves it out.
+func IntelligentProcess(ctx workflow.Context, in IntelligentProcessInput, carry *IntelligentProcessCarry) (IntelligentProcessResult, error) {
+	r, err := newIntelligent(ctx, in, carry)
+	if err != nil {
+		return IntelligentProcessResult{}, err
+	}
+	work, stop := workflow.WithCancel(ctx)
+	if err := r.listen(ctx, stop); err != nil {
+		return IntelligentProcessResult{}, err
+	}
+	for r.status == statusRunning {
+		switch i := len(r.done); {
+		case work.Err() != nil:
+			r.status = IntelligentCancelled
+		case i == len(r.in.Steps):
+			r.status = IntelligentCompleted
+		case i > r.began && r.Due(ctx, r.events()):
+			if err := workflow.Await(work, func() bool { return r.cancels.Len() == 0 && r.Quiet(ctx) }); err == nil {
+				return IntelligentProcessResult{}, r.next(ctx)
+			}
+		default:
+			r.run(work, &r.in.Steps[i])
+		}
+	}
+	r.Settle(ctx)
+	return r.result(), nil
+}
+
+// intelligent is an intelligent process in the memory of its workflow.
+type intelligent struct {
+	*Process
+
+	in      IntelligentProcessInput
+	status  string
+	began   int            // the steps that earlier runs did
+	current string         // the step at work
+	done    []StepResult   // those over, in order
+	quotes  []Quote        // what later steps repeat of them
+	failure *agent.Failure // why the process failed
+	cancels workflow.ReceiveChannel
+}
+
+func newIntelligent(ctx workflow.Context, in IntelligentProcessInput, carry *IntelligentProcessCarry) (*intelligent, error) {
+	r := &intelligent{in: in, status: statusRunning, cancels: workflow.GetSignalChannel(ctx, UpdateCancel)}
+	if carry == nil {
+		if err := in.check(); err != nil {
+			return nil, err
+		}
+	} else {
+		r.done, r.quotes, r.began = carry.Done, carry.Quotes, len(carry.Done)
+	}
+	var err error
+	// It runs on the queue of Turnstone's own workers, whatever that is called.
+	r.Process, err = NewProcess(ctx, ProcessConfig{TaskQueue: workflow.GetInfo(ctx).TaskQueueName, IntervalMS: in.IntervalMS})
+	return r, err
+}
+
+// listen adds to what a [Process] serves: the process's own state, and an end from outside that leaves a result.
+func (r *intelligent) listen(ctx workflow.Context, stop workflow.CancelFunc) error {
+	free, _ := workflow.NewDisconnectedContext(ctx)
+	serve(free, "cancel", r.cancels, func(workflow.Context, agent.CancelRequest) { stop() })
+	return errors.Join(
+		workflow.SetQueryHandlerWithOptions(ctx, QueryState, func() (IntelligentProcessView, error) { return r.state(), nil },
+			workflow.QueryHandlerOptions{Description: "Where the process stands, the answer so far, and what waits for a person"}),
+		workflow.SetUpdateHandlerWithOptions(ctx, UpdateCancel,
+			func(workflow.Context, agent.CancelRequest) error {
+				stop()
+				return nil
+			}, workflow.UpdateHandlerOptions{Description: "Stops the process; what its steps have done stays: {reason?, by?}"}),
+	)
+}
+
+// run takes a step to its end, and the process with it where that is no good one.
+func (r *intelligent) run(ctx workflow.Context, s *IntelligentStep) {
+	r.current = s.Name
+	result := StepResult{Name: s.Name}
+	message, err := r.approved(ctx, s, &result)
+	var out agent.AgentStepOutput
+	if err == nil && result.Status == "" {
+		out, err = r.RunAgent(ctx, r.in.step(s, message))
+		result.note(&out)
+	}
+	var failed *StepError
+	switch {
+	case temporal.IsCanceledError(err) && ctx.Err() != nil:
+		r.status, result.Status = IntelligentCancelled, IntelligentCancelled
+	case errors.As(err, &failed):
+		r.status, result.Status = IntelligentFailed, IntelligentFailed
+		r.failure = &agent.Failure{Type: failed.Type, Message: failed.Error(), Retryable: failed.Retryable, Step: s.Name}
+	case err != nil:
+		r.status, result.Status = IntelligentFailed, IntelligentFailed
+		r.failure = &agent.Failure{Type: string(agent.CodeInternal), Message: err.Error(), Step: s.Name}
+	case result.Status == IntelligentRejected:
+		r.status = IntelligentRejected
+	default:
+		r.keep(s.Name, out.Output)
+	}
+	r.done, r.current = append(r.done, result), ""
+}
+
+// approved is the message of a step, after a person has agreed where one is asked; rejected, the result says so.
+func (r *intelligent) approved(ctx workflow.Context, s *IntelligentStep, result *StepResult) (string, error) {
+	message := r.expand(s.Message)
+	if !s.NeedsApproval {
+		return message, nil
+	}
+	prompt := s.Question
+	if prompt == "" {
+		prompt = "May the step `" + s.Name + "` run?"
+	}
+	onTimeout := s.OnTimeout
+	if onTimeout == "" {
+		onTimeout = ChoiceReject
+	}
+	answer, err := r.Ask(ctx, Question{
+		Name: s.Name, Prompt: prompt, Options: []string{ChoiceApprove, ChoiceEdit, ChoiceReject}, Timeout: duration(s.AnswerTimeout),
+		OnTimeout: onTimeout,
+	})
+	if err != nil {
+		return "", err
+	}
+	if answer.Choice == ChoiceEdit && strings.TrimSpace(answer.Message) != "" {
+		message = answer.Message
+	}
+	if answer.Choice == ChoiceReject {
+		result.Status = IntelligentRejected
+	}
+	answer.Message = "" // history has it in the update
+	result.Answer = &answer
+	return message, nil
+}
+
+// expand puts the goal and the answers of earlier steps in place of {{goal}} and {{name}}.
+func (r *intelligent) expand(message string) string {
+	pairs := []string{"{{goal}}", r.in.Goal}
+	for _, q := range r.quotes {
+		pairs = append(pairs, "{{"+q.Name+"}}", q.Text)
+	}
+	return strings.NewReplacer(pairs...).Replace(message)
+}
+
+// keep remembers an answer for as long as a later step repeats it, and forgets those that none does.
+func (r *intelligent) keep(name, text string) {
+	var left []Quote
+	later := r.in.Steps[len(r.done)+1:]
+	for _, q := range append(r.quotes, Quote{Name: name, Text: text}) {
+		for i := range later {
+			if strings.Contains(later[i].Message, "{{"+q.Name+"}}") {
+				left = append(left, q)
+				break
+			}
+		}
+	}
+	r.quotes = left
+}
+
+// events is after how many events of history the process continues as new.
+func (r *intelligent) events() int {
+	if r.in.ContinueAsNewEvents > 0 {
+		return r.in.ContinueAsNewEvents
+	}
+	return conversationEvents
+}
+
+// next continues as new: references, counters, and of what was said only what later steps repeat.
+func (r *intelligent) next(ctx workflow.Context) error {
+	rest := r.in
+	rest.Steps = append([]IntelligentStep(nil), r.in.Steps...)
+	for i := range r.done {
+		rest.Steps[i] = IntelligentStep{Name: rest.Steps[i].Name} // its message is not needed again
+	}
+	return workflow.NewContinueAsNewError(ctx, IntelligentProcessType, rest, &IntelligentProcessCarry{Done: r.done, Quotes: r.quotes})
+}

@@ -1,0 +1,203 @@
+package workflows
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/google/uuid"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+const (
+	// maxAtWork bounds the steps that a process has at work, and the questions that it has open, at once.
+	maxAtWork = 100
+	// maxIDTries bounds how often a turn's name is found taken, which happens after a reset; each try leaps twice as far.
+	maxIDTries = 20
+)
+
+// processNamespace makes the turn ids of a process out of its run and their place in it.
+var processNamespace = uuid.MustParse("6a9b41de-07d5-5c0e-9a7e-2f0c5b7d8e11") //nolint:gochecknoglobals // a constant in all but syntax
+
+// ProcessConfig says how a process speaks with Turnstone.
+type ProcessConfig struct {
+	// TaskQueue is the queue of Turnstone's workers; empty: [TaskQueue]. The process itself may run on any other.
+	TaskQueue string
+	// IntervalMS is how often the words of an answer come, 100 to 1,000; 0: 250.
+	IntervalMS int
+}
+
+// Process is the part of a process workflow that uses agents as steps: [Process.RunAgent] runs one, [Process.Ask] waits for a person,
+// [Process.ContinueAsNew] keeps histories short. It serves
+//
+//   - the query "state", a [ProcessView], unless the workflow sets a handler of its own for it afterwards,
+//   - the update and signal "decide", an [agent.Decision] for a tool call that a step waits with,
+//   - the update and signal "answer", an [Answer] to a question of the process,
+//   - the signal "tokens", the words of steps that stream,
+//
+// and shows in the Web UI what is at work and which command answers what waits. Everything that goes over the wire is plain JSON.
+// It is part of one run: a workflow makes one as it begins, and again after it continued as new.
+type Process struct {
+	cfg       ProcessConfig
+	named     int // turns, since this run began
+	steps     []*stepAtWork
+	questions []*openQuestion
+	handling  int // handlers at work
+
+	tokens, decides, answers workflow.ReceiveChannel
+}
+
+// NewProcess begins to serve what a [Process] serves. An error is a mistake in cfg or of the SDK; fail the workflow with it.
+func NewProcess(ctx workflow.Context, cfg ProcessConfig) (*Process, error) {
+	if cfg.IntervalMS != 0 && (cfg.IntervalMS < 100 || cfg.IntervalMS > 1000) {
+		return nil, invalidInput(fmt.Sprintf("interval_ms: is %d, want 100 to 1,000", cfg.IntervalMS))
+	}
+	if cfg.TaskQueue == "" {
+		cfg.TaskQueue = TaskQueue
+	}
+	p := &Process{
+		cfg: cfg, tokens: workflow.GetSignalChannel(ctx, SignalTokens), decides: workflow.GetSignalChannel(ctx, UpdateDecide),
+		answers: workflow.GetSignalChannel(ctx, UpdateAnswer),
+	}
+	return p, p.listen(ctx)
+}
+
+func (p *Process) listen(ctx workflow.Context) error {
+	// Handlers outlive a cancel of the workflow: what it cancelled still speaks, and every signal is to be taken in.
+	free, _ := workflow.NewDisconnectedContext(ctx)
+	serve(free, "tokens", p.tokens, func(ctx workflow.Context, b agent.TokenBatch) { p.hear(ctx, b) })
+	serve(free, "decisions", p.decides, func(ctx workflow.Context, d agent.Decision) {
+		if err := p.decide(ctx, d); err != nil {
+			workflow.GetLogger(ctx).Warn("decision refused", "approval", d.ApprovalID, "error", err)
+		}
+	})
+	serve(free, "answers", p.answers, func(ctx workflow.Context, a Answer) {
+		if err := p.answer(ctx, a); err != nil {
+			workflow.GetLogger(ctx).Warn("answer refused", "question", a.Question, "error", err)
+		}
+	})
+	return errors.Join(
+		workflow.SetQueryHandlerWithOptions(ctx, QueryState, func() (ProcessView, error) { return p.View(), nil },
+			workflow.QueryHandlerOptions{Description: "The steps at work with their answers so far, and what waits for a person"}),
+		workflow.SetUpdateHandlerWithOptions(ctx, UpdateDecide, p.decide, workflow.UpdateHandlerOptions{
+			Description: "Answers an approval of a step: {approval_id, decision: approve|edit|reject|respond, args?, message?, remember?, by}",
+			Validator:   func(d agent.Decision) error { return d.Check() },
+		}),
+		workflow.SetUpdateHandlerWithOptions(ctx, UpdateAnswer, p.answer, workflow.UpdateHandlerOptions{
+			Description: "Answers a question of the process: {question, choice, message?, by?}", Validator: p.check,
+		}),
+	)
+}
+
+// Quiet reports whether nothing is at work: no step, no question, no handler, no signal that waits to be handled.
+func (p *Process) Quiet(ctx workflow.Context) bool {
+	return len(p.steps) == 0 && len(p.questions) == 0 && p.handling == 0 && p.tokens.Len() == 0 && p.decides.Len() == 0 &&
+		p.answers.Len() == 0 && workflow.AllHandlersFinished(ctx)
+}
+
+// Settle waits until the process is quiet. A workflow calls it before it returns, so that nobody's update is left without an answer; a
+// cancel does not interrupt it. Call it, never defer it: deferred calls that block hang a worker which forgets the workflow for a while.
+func (p *Process) Settle(ctx workflow.Context) {
+	free, _ := workflow.NewDisconnectedContext(ctx)
+	_ = workflow.Await(free, func() bool { return p.Quiet(free) }) // a disconnected context is never cancelled
+}
+
+// Due reports whether to continue as new: history holds events or more, or the server suggests it; events 0 leaves it to the server. Ask
+// between two steps, and only once a run has done something, or a bound that is too small spins.
+func (*Process) Due(ctx workflow.Context, events int) bool {
+	info := workflow.GetInfo(ctx)
+	return info.GetContinueAsNewSuggested() || (events > 0 && info.GetCurrentHistoryLength() >= events)
+}
+
+// ContinueAsNew returns the error with which a workflow starts its next run, once the process is quiet: every signal of its own has been
+// taken in and every handler has finished. Signals of the workflow's own must be taken in before. fn and args are those of
+// [workflow.NewContinueAsNewError]; args hold references, [agent.AgentStepOutput.ResultRef] for one, not what was said.
+func (p *Process) ContinueAsNew(ctx workflow.Context, fn any, args ...any) error {
+	if err := workflow.Await(ctx, func() bool { return p.Quiet(ctx) }); err != nil {
+		return err
+	}
+	return workflow.NewContinueAsNewError(ctx, fn, args...)
+}
+
+// turnID names the process's next turn. It replays the same, and in a run that was reset it names what was started before as before; what
+// the earlier run started later is found taken, and leap takes the name past it.
+func (p *Process) turnID(ctx workflow.Context, leap int) agent.TurnID {
+	p.named += leap
+	name := fmt.Sprintf("%s\x00%d", workflow.GetInfo(ctx).OriginalRunID, p.named)
+	return agent.TurnID(uuid.NewSHA1(processNamespace, []byte(name)).String())
+}
+
+// hear gives a batch to the step that it belongs to.
+func (p *Process) hear(ctx workflow.Context, b agent.TokenBatch) {
+	for _, s := range p.steps {
+		if s.heard.hear(b) {
+			if s.onBatch != nil {
+				s.onBatch(b)
+			}
+			if len(b.Pending) > 0 {
+				p.show(ctx)
+			}
+			return
+		}
+	}
+}
+
+// decide passes a decision on to the step that waits for it.
+func (p *Process) decide(ctx workflow.Context, d agent.Decision) error {
+	if p.handling >= maxHandlers {
+		return conflict("too many decisions are under way")
+	}
+	p.handling++
+	defer func() { p.handling-- }()
+	s := p.waitsFor(d.ApprovalID)
+	if s == nil {
+		return conflict("no step at work waits for the approval " + fmt.Sprintf("%.64q", d.ApprovalID))
+	}
+	err := s.heard.passOn(ctx, d)
+	p.show(ctx)
+	return err
+}
+
+// waitsFor is the step that waits for an approval. The word that it waits comes at best effort, so that a turn that is alone is taken for
+// the one that is meant; it judges.
+func (p *Process) waitsFor(approvalID string) *stepAtWork {
+	var only *stepAtWork
+	turns := 0
+	for _, s := range p.steps {
+		if s.heard.awaits(approvalID) {
+			return s
+		}
+		if s.heard.turn != "" {
+			only = s
+			turns++
+		}
+	}
+	if turns != 1 {
+		return nil
+	}
+	return only
+}
+
+func conflict(message string) error {
+	return temporal.NewNonRetryableApplicationError(message, string(agent.CodeConflict), nil)
+}
+
+// show says in the Web UI what is at work and what waits, in Markdown. It costs no history.
+func (p *Process) show(ctx workflow.Context) {
+	v := p.View()
+	var b strings.Builder
+	fmt.Fprintf(&b, "**%s**\n", v.Status)
+	for _, s := range v.Steps {
+		fmt.Fprintf(&b, "\n- `%s`: %s, turn `%s`\n", s.Name, s.Status, s.TurnID)
+		for _, w := range s.Pending {
+			fmt.Fprintf(&b, "\n`%s` wants to run. To approve:\n\n```\n%s\n```\n", w.ToolName, w.Command)
+		}
+	}
+	for _, q := range v.Questions {
+		fmt.Fprintf(&b, "\n%s\n\n```\n%s\n```\n", q.Prompt, q.Command)
+	}
+	workflow.SetCurrentDetails(ctx, b.String())
+}
