@@ -82,10 +82,13 @@ func (a *Activities) Begin(ctx context.Context, req agent.TurnRequest, in BeginT
 		CoreVersion: CoreVersion, SearchAttributes: a.SearchAttributes(), StreamTo: req.StreamTo, Holder: begun.Holder,
 		Position: begun.Position, Route: routeNote(record.Route), New: begun.New,
 	}
+	out.Limits.Tools = nil // the record has them: history need not
 	switch begun.Answer {
 	case agent.BeginReady:
 		out.Verdict = VerdictReady
-		a.remember(turn)
+		if begun.New || (in.RunID != "" && !in.Direct) { // the request of a door that joins the turn says nothing of it
+			a.remember(turn)
+		}
 		if out.Rules, err = a.rules(ctx, begun.PlanHash, &record); err != nil {
 			return BeginTurnResult{}, err
 		}

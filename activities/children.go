@@ -39,6 +39,7 @@ func (a *Activities) beginChild(ctx context.Context, in BeginChildInput) (BeginC
 		return BeginChildResult{}, err
 	}
 	limits := in.Limits.Lower(r.Limits)
+	limits = limits.Lower(&agent.Limits{Tools: run.turn.limits.Tools})
 	id := childID(in.TurnID, in.Step, in.CallID)
 	req := agent.TurnRequest{
 		TurnID: id, Agent: r.Agent, Message: r.Message, Context: asking.Record.Context, Limits: &limits, Channel: "agent",

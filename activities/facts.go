@@ -25,17 +25,22 @@ type facts struct {
 	job     jobFacts
 	first   bool             // nothing came before it in its session
 	tools   *agent.TurnTools // besides the plan's; nil until they are asked for
+	limits  agent.Limits     // the request's
 	aside   *string          // what its prompts say of the data that lies ready; nil until a model is called for it
 }
 
 func factsOf(r *agent.TurnRecord, cursor int64) facts {
-	return facts{
+	f := facts{
 		TurnRef: TurnRef{
 			TurnID: r.TurnID, Tenant: r.Tenant, SessionID: r.SessionID, Agent: r.Agent, InstanceID: r.InstanceID, PlanHash: r.PlanHash,
 		},
 		cursor: cursor, model: r.Model, history: r.History, user: r.UserID, role: r.Context.UserRole, schema: r.OutputSchema, parent: r.Parent,
 		job: jobOf(r), first: cursor <= int64(len(r.Input)),
 	}
+	if r.Limits != nil {
+		f.limits = *r.Limits
+	}
+	return f
 }
 
 // remember keeps the facts of a turn that holds its session, so that its activities in this process need not ask the store.

@@ -21,8 +21,17 @@ const (
 // firstStep is the step of a turn's first model call.
 const firstStep = 1
 
-// toolset is the plan of a turn with the tools that the turn has besides it: what the plan's sources had at the turn's first step.
+// toolset is the plan of a turn with the tools that the turn has besides it, what the plan's sources had at the turn's first step, and
+// without those that its caller may not use.
 func (a *Activities) toolset(ctx context.Context, made *executor, f *facts, step int) (agent.Plan, error) {
+	plan, err := a.allTools(ctx, made, f, step)
+	if limits := plan.Limits.Lower(&f.limits); err == nil && limits.Tools != nil {
+		plan.Tools = slices.DeleteFunc(slices.Clone(plan.Tools), func(t agent.PlanTool) bool { return !limits.MayCall(t.Spec.Name) })
+	}
+	return plan, err
+}
+
+func (a *Activities) allTools(ctx context.Context, made *executor, f *facts, step int) (agent.Plan, error) {
 	plan := made.plan
 	if len(plan.Sources) == 0 || step < firstStep {
 		return plan, nil

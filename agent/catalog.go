@@ -185,7 +185,7 @@ type AgentInfo struct {
 	Middleware   []string          `json:"middleware"`
 	Limits       Limits            `json:"limits"`
 	RateLimits   RateLimits        `json:"rate_limits"`
-	Capabilities []string          `json:"capabilities"` // sorted: approvals, delegation, knowledge, streaming, structured_output, tools
+	Capabilities []string          `json:"capabilities"` // sorted: approvals, delegation, direct, knowledge, streaming, structured_output, tools
 	Artifact     *Artifact         `json:"artifact"`     // null: not published, or published before something changed
 	Revision     int64             `json:"revision"`     // the newest of everything that the agent is made of
 	Source       string            `json:"source"`

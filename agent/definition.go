@@ -66,6 +66,7 @@ type AgentInstance struct {
 	OutputSchema json.RawMessage  `json:"output_schema,omitempty"`
 	Knowledge    []string         `json:"knowledge,omitempty"` // collections
 	Delegates    []string         `json:"delegates,omitempty"` // agents that it may hand work to; no cycles
+	Mode         Mode             `json:"mode,omitempty"`      // of turns whose request names none
 	Disabled     bool             `json:"disabled,omitempty"`  // hidden; of a shared name, for this tenant
 }
 

@@ -1,5 +1,17 @@
 package agent
 
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Bounds of [Limits].Tools.
+const (
+	maxToolLimits   = 256
+	maxToolLimitLen = 128 // bytes
+)
+
 // Limits bound a turn; 0 means no bound of this kind. Those of a request can only lower those of the plan (DESIGN §8).
 type Limits struct {
 	Iterations  int     `json:"iterations,omitempty"`  // rounds of the loop: a model call with its repetitions, and the tools it asked for
@@ -8,9 +20,13 @@ type Limits struct {
 	Tokens      int64   `json:"tokens,omitempty"`        // input plus output, over all model calls
 	CostUSD     float64 `json:"cost_usd,omitempty"`      // over all model calls
 	WallTimeSec int64   `json:"wall_time_sec,omitempty"` // from the turn's start, human pauses not counted
+
+	// Tools are the tools that the turn may call, of those that its plan grants: names, or the beginning of names and "*". nil: all of
+	// them; empty: none. They travel with the turn's record and never through its history.
+	Tools []string `json:"tools,omitzero"`
 }
 
-// Validate refuses negative bounds; the error's Field starts with path.
+// Validate refuses negative bounds and tools that can be no tool's name; the error's Field starts with path.
 func (l *Limits) Validate(path string) error {
 	switch {
 	case l.Iterations < 0:
@@ -25,8 +41,25 @@ func (l *Limits) Validate(path string) error {
 		return Invalid(path+".cost_usd", "is negative")
 	case l.WallTimeSec < 0:
 		return Invalid(path+".wall_time_sec", "is negative")
+	case len(l.Tools) > maxToolLimits:
+		return Invalid(path+".tools", "has %d entries, at most %d", len(l.Tools), maxToolLimits)
+	}
+	for i, name := range l.Tools {
+		if !validToolLimit(name) {
+			return Invalid(fmt.Sprintf("%s.tools[%d]", path, i), "want the name of a tool, or its beginning and *, of 1 to %d bytes", maxToolLimitLen)
+		}
 	}
 	return nil
+}
+
+func validToolLimit(name string) bool {
+	star := strings.IndexByte(name, '*')
+	return name != "" && len(name) <= maxToolLimitLen && (star < 0 || star == len(name)-1)
+}
+
+// MayCall reports whether a tool is one of those that the turn may call.
+func (l *Limits) MayCall(tool string) bool {
+	return l.Tools == nil || slices.ContainsFunc(l.Tools, func(pattern string) bool { return matches(pattern, tool) })
 }
 
 // Lower returns l with every bound of o that is stricter.
@@ -40,7 +73,55 @@ func (l Limits) Lower(o *Limits) Limits {
 	l.Tokens = stricter(l.Tokens, o.Tokens)
 	l.CostUSD = stricter(l.CostUSD, o.CostUSD)
 	l.WallTimeSec = stricter(l.WallTimeSec, o.WallTimeSec)
+	l.Tools = common(l.Tools, o.Tools)
 	return l
+}
+
+// common lists what both lists of tools allow. Where it would be too long, less is allowed.
+func common(a, b []string) []string {
+	switch {
+	case a == nil:
+		return b
+	case b == nil:
+		return a
+	}
+	out := []string{}
+	add := func(pattern string) {
+		if len(out) < maxToolLimits && !slices.ContainsFunc(out, func(has string) bool { return matches(has, pattern) }) {
+			out = append(out, pattern)
+		}
+	}
+	for _, x := range a {
+		for _, y := range b {
+			switch { // of two patterns one is within the other, or they have nothing in common
+			case matches(x, y):
+				add(y)
+			case matches(y, x):
+				add(x)
+			}
+		}
+	}
+	return out
+}
+
+// ToolLimits are the tools that turns of the principal may call, as [Limits].Tools: nil where its scopes confine nothing, none where no
+// scope allows [ActionToolsUse].
+func (p *Principal) ToolLimits() []string {
+	if p.Trusted() {
+		return nil
+	}
+	out := []string{}
+	for _, scope := range p.Scopes {
+		action, pattern, confined := strings.Cut(scope, ":")
+		switch {
+		case !matches(action, string(ActionToolsUse)):
+		case !confined, pattern == "*":
+			return nil
+		case validToolLimit(pattern) && len(out) < maxToolLimits: // others are no tool's name
+			out = append(out, pattern)
+		}
+	}
+	return out
 }
 
 func stricter[N int | int64 | float64](a, b N) N {

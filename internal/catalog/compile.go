@@ -105,6 +105,7 @@ func (c *compiler) identity() {
 		Schema: agent.PlanSchema, Tenant: c.e.doc.Tenant, Agent: c.inst.Name, InstanceID: instanceID(c.e.doc.Tenant, c.inst),
 		Node: c.inst.NodeID + "@" + c.inst.NodeVersion, Models: []agent.PlanModel{}, Tools: []agent.PlanTool{},
 		Middleware: []agent.PlanMiddleware{}, RateLimits: c.inst.RateLimits, OutputSchema: c.inst.OutputSchema,
+		Mode: c.inst.Mode,
 	}
 }
 

@@ -178,6 +178,7 @@ func capabilities(p *agent.Plan) []string {
 		"delegation":        len(p.Delegates) > 0,
 		"knowledge":         len(p.Prepare) > 0,
 		"structured_output": len(p.OutputSchema) > 0,
+		"direct":            p.Mode == agent.ModeDirect,
 		"approvals": slices.ContainsFunc(p.Tools, func(t agent.PlanTool) bool {
 			return t.Approval == agent.ApproveAlways || (t.Approval == "" && !t.Spec.InherentlySafe)
 		}),

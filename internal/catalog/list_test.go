@@ -2,6 +2,7 @@ package catalog_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -42,6 +43,22 @@ func TestListAgents(t *testing.T) {
 	require.Equal(t, "small", a.Tools[0].Toolkit)
 	require.False(t, a.Default)
 	require.Empty(t, a.Fault)
+}
+
+// TestModeOfAnAgent: its plan has it, lists show it, and an agent that says nothing has the plan that it ever had (TestShippedCatalog).
+func TestModeOfAnAgent(t *testing.T) {
+	w := newWorld(t)
+	w.apply(agentDoc("default", "quick", "mode: direct\n") + agentDoc("default", "slow", "mode: durable\n") + agentDoc("default", "plain", ""))
+	want := map[string]agent.Mode{"quick": agent.ModeDirect, "slow": agent.ModeDurable, "plain": ""}
+	page, err := w.ListAgents(t.Context(), agent.AgentQuery{})
+	require.NoError(t, err)
+	for _, a := range page.Agents {
+		require.Equal(t, want[a.Name] == agent.ModeDirect, slices.Contains(a.Capabilities, "direct"), a.Name)
+	}
+	for name, mode := range want {
+		p := w.plan("default", name)
+		require.Equal(t, mode, p.Mode)
+	}
 }
 
 func TestPages(t *testing.T) {

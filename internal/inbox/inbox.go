@@ -83,6 +83,10 @@ type Config struct {
 	Health      func(ctx context.Context) gateway.Health
 	Logger      *zap.Logger
 	IdleCheck   time.Duration // 0: 30 s
+
+	Admission      Admission // nil: nothing is bound
+	Audit          Audit     // nil: there is no trail
+	DirectChannels []string  // whose turns are direct where neither request nor agent says otherwise
 }
 
 // Inbox is the one invocation path.

@@ -2,6 +2,7 @@ package inbox
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"io"
 	"strings"
@@ -35,7 +36,7 @@ func (b *Inbox) Turn(ctx context.Context, tenant string, id agent.TurnID) (gatew
 	}
 	v := gateway.TurnView{
 		TurnID: id, SessionID: t.Record.SessionID, StreamID: string(id), Tenant: t.Record.Tenant, Agent: t.Record.Agent, State: t.State,
-		StartedAt: t.StartedAt, Output: t.Output,
+		Mode: cmp.Or(t.Record.Mode, agent.ModeDurable), StartedAt: t.StartedAt, Output: t.Output,
 	}
 	if v.Tail, err = b.Log.Tail(ctx, string(id)); err != nil {
 		return gateway.TurnView{}, err

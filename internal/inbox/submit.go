@@ -1,7 +1,10 @@
 package inbox
 
 import (
+	"bytes"
+	"cmp"
 	"context"
+	"encoding/json"
 
 	"github.com/google/uuid"
 
@@ -15,120 +18,228 @@ func (b *Inbox) Submit(ctx context.Context, e agent.Envelope) (agent.Receipt, er
 	return receipt, err
 }
 
-// submit queues a turn of a named session before it starts it: messages run in the order in which they were accepted, a full queue
-// or a rejection is answered at once, and nothing can slip in between.
-func (b *Inbox) submit(ctx context.Context, e agent.Envelope) (agent.Receipt, int, error) {
-	req := e.Request
-	if req.Channel == "" {
-		req.Channel = e.Channel
-	}
-	chosen := req.TurnID != "" || req.IdempotencyKey != ""
-	req.TurnID = activities.TurnIDOf(&req, uuid.NewString())
-	session := req.SessionID
-	if session == "" {
-		session = agent.SessionID(req.TurnID)
-	}
-	req.IdempotencyKey = "" // the turn's id says it
-	if req.Context.Tenant == agent.DefaultTenant {
-		req.Context.Tenant = ""
-	}
-	if _, _, err := b.Activities.Check(ctx, &req); err != nil {
-		if again, known := b.known(ctx, &req, session); known {
-			return again, 0, nil
-		}
-		return agent.Receipt{}, 0, err
-	}
-	recorded := false
-	if chosen {
-		mode, err := b.own(ctx, &req)
-		if err != nil {
-			return agent.Receipt{}, 0, err
-		}
-		if recorded = mode != ""; mode == agent.ModeDirect {
-			return agent.Receipt{TurnID: req.TurnID, SessionID: session, StreamID: string(req.TurnID), Joined: true}, 0, nil
-		}
-	}
-	if req.SessionID != "" && req.OnBusy == "" {
-		if err := b.awaited(ctx, &req); err != nil {
-			return agent.Receipt{}, 0, err
-		}
-	}
-	if req.Mode == agent.ModeDirect && b.Direct != nil && !recorded {
-		receipt, position, taken, err := b.Direct.Submit(ctx, req)
-		if taken || err != nil {
-			return receipt, position, err
-		}
-	}
-	position := 0
-	if req.SessionID != "" {
-		begun, err := b.Activities.Begin(ctx, req, activities.BeginTurnInput{WorkflowID: req.TurnID.WorkflowID()})
-		if err != nil {
-			return agent.Receipt{}, 0, err
-		}
-		position = begun.Position
-	}
-	joined, err := b.Runs.start(ctx, req, nil)
-	if err != nil {
-		return agent.Receipt{}, 0, err
-	}
-	return agent.Receipt{TurnID: req.TurnID, SessionID: session, StreamID: string(req.TurnID), Joined: joined}, position, nil
-}
-
-// known finds a turn that was accepted before the catalog changed so that it would be refused now: the same request again joins it.
-func (b *Inbox) known(ctx context.Context, req *agent.TurnRequest, s agent.SessionID) (agent.Receipt, bool) {
-	t, err := b.Store.Turn(ctx, req.TurnID)
-	if err != nil || t.Record.Tenant != req.Context.TenantName() || t.Record.SessionID != s || req.Validate(0) != nil {
-		return agent.Receipt{}, false
-	}
-	return agent.Receipt{TurnID: req.TurnID, SessionID: s, StreamID: string(req.TurnID), Joined: true}, true
-}
-
-// own refuses a turn id that belongs to another tenant or session, in words that say nothing of theirs, and one whose turn was deleted:
-// Temporal would not start it again. mode is how the turn is driven that has the id, empty when there is none: with a direct one there
-// is nothing to start.
-func (b *Inbox) own(ctx context.Context, req *agent.TurnRequest) (mode agent.Mode, err error) {
-	t, err := b.Store.Turn(ctx, req.TurnID)
-	switch {
-	case agent.CodeOf(err) == agent.CodeNotFound:
-		closed, missing, err := b.Runs.look(ctx, req.TurnID.WorkflowID())
-		if err == nil && closed && !missing {
-			return "", agent.FieldErrorf(agent.CodeConflict, "turn_id", "was used by a turn that is not kept any more")
-		}
-		return "", err
-	case err != nil:
-		return "", err
-	}
-	if t.Record.Tenant != req.Context.TenantName() || (req.SessionID != "" && t.Record.SessionID != req.SessionID) {
-		return "", agent.FieldErrorf(agent.CodeConflict, "turn_id", "is taken")
-	}
-	if t.Record.Mode != agent.ModeDirect {
-		return agent.ModeDurable, nil
-	}
-	if t.Output == nil {
-		_, err = b.endOrphan(ctx, req.TurnID, &t)
-	}
-	return agent.ModeDirect, err
-}
-
-// awaited refuses a message to a session that waits for a person, unless it says what to do about that (DESIGN §8). A repeated
-// request for the very turn that waits joins it.
-func (b *Inbox) awaited(ctx context.Context, req *agent.TurnRequest) error {
-	waiting, err := b.Store.Waiting(ctx, req.Context.TenantName(), req.SessionID)
-	if err != nil || waiting == "" || waiting == req.TurnID {
-		return err
-	}
-	return agent.Errorf(agent.CodeConflict, "", "awaiting_approval: turn %s waits for a person; say on_busy queue or interrupt", waiting)
-}
-
-// Message submits m to the session of a turn.
-func (b *Inbox) Message(ctx context.Context, id agent.TurnID, m agent.TurnRequest) (agent.Receipt, int, error) {
+// MessageFrom submits an envelope to the session of a turn, to the same agent unless the request names one.
+func (b *Inbox) MessageFrom(ctx context.Context, id agent.TurnID, e agent.Envelope) (agent.Receipt, int, error) {
 	t, err := b.Store.Turn(ctx, id)
 	if err != nil {
 		return agent.Receipt{}, 0, err
 	}
-	m.SessionID, m.Context.Tenant = t.Record.SessionID, t.Record.Tenant
-	if m.Agent == "" {
-		m.Agent = t.Record.Agent
+	e.Request.SessionID, e.Request.Context.Tenant = t.Record.SessionID, t.Record.Tenant
+	e.Request.Agent = cmp.Or(e.Request.Agent, t.Record.Agent)
+	return b.submit(ctx, e)
+}
+
+// submission is a request on its way to being a turn.
+type submission struct {
+	*Inbox
+
+	who       agent.Principal
+	door      string // channel of the envelope; that of the request is what the request says
+	sender    string
+	requestID string
+	req       agent.TurnRequest
+	session   agent.SessionID
+	chosen    string // the field by which the caller chose the turn's id; empty: it is a new one
+
+	agent  string // that it is bound to
+	bounds agent.RateLimits
+	mode   agent.Mode // how its turn is to be driven, and who says so
+	modeBy string
+}
+
+// submit is the way of every request: what is refused is refused before anything is recorded, and a turn that exists is joined.
+func (b *Inbox) submit(ctx context.Context, e agent.Envelope) (agent.Receipt, int, error) {
+	s := b.submission(&e)
+	plan, bound, err := b.Activities.Check(ctx, &s.req)
+	if err != nil {
+		if again, known := s.known(ctx); known {
+			s.note(again, nil)
+			return again, 0, nil
+		}
+		return agent.Receipt{}, 0, err
 	}
-	return b.submit(ctx, agent.Envelope{Channel: "http", Request: m})
+	s.agent, s.bounds = bound.Agent, plan.RateLimits
+	s.drive(plan.Mode)
+	receipt, position, err := s.enter(ctx)
+	s.note(receipt, err)
+	return receipt, position, err
+}
+
+func (b *Inbox) submission(e *agent.Envelope) *submission {
+	s := &submission{Inbox: b, who: e.Principal, door: cmp.Or(e.Channel, e.Request.Channel), sender: e.Sender, requestID: e.RequestID, req: e.Request}
+	switch {
+	case s.req.TurnID != "":
+		s.chosen = fieldTurn
+	case s.req.IdempotencyKey != "":
+		s.chosen = fieldKey
+	}
+	s.req.Channel = cmp.Or(s.req.Channel, e.Channel)
+	s.req.TurnID = activities.TurnIDOf(&s.req, uuid.NewString())
+	s.session = cmp.Or(s.req.SessionID, agent.SessionID(s.req.TurnID))
+	s.req.IdempotencyKey = "" // the turn's id says it
+	if s.req.Context.Tenant == agent.DefaultTenant {
+		s.req.Context.Tenant = ""
+	}
+	return s
+}
+
+// fieldTurn is the field by which a caller chooses a turn, besides fieldKey.
+const fieldTurn = "turn_id"
+
+// enter lets a checked request in and starts its turn.
+func (s *submission) enter(ctx context.Context) (agent.Receipt, int, error) {
+	if err := s.authorise(s.agent); err != nil {
+		return agent.Receipt{}, 0, err
+	}
+	s.confine()
+	var was standing
+	if s.chosen != "" {
+		var err error
+		if was, err = s.own(ctx); err != nil {
+			return agent.Receipt{}, 0, err
+		}
+	}
+	if was.mode == agent.ModeDirect {
+		return s.joined(was.session), 0, nil
+	}
+	if s.req.SessionID != "" && s.req.OnBusy == "" {
+		if err := s.awaited(ctx); err != nil {
+			return agent.Receipt{}, 0, err
+		}
+	}
+	if was.begun {
+		return s.start(ctx, was)
+	}
+	leave, err := s.admit(ctx)
+	if err != nil {
+		return agent.Receipt{}, 0, err
+	}
+	receipt, position, err := s.start(ctx, was)
+	if final(err) { // its session is busy, or has too many waiting
+		leave(ctx)
+	}
+	return receipt, position, err
+}
+
+// start queues a turn of a named session before it starts it: messages run in the order in which they were accepted, a full queue
+// or a rejection is answered at once, and nothing can slip in between.
+func (s *submission) start(ctx context.Context, was standing) (agent.Receipt, int, error) {
+	if s.mode == agent.ModeDirect && s.Direct != nil && !was.begun {
+		receipt, position, taken, err := s.Direct.Submit(ctx, s.req)
+		if !taken || position > 0 { // this process has its hands full, or the turn waits for its session, as a workflow
+			s.modeBy = modeFallback
+			s.mode = agent.ModeDurable
+		}
+		if taken || err != nil {
+			return receipt, position, err
+		}
+	}
+	position, recorded := 0, was.mode != ""
+	if s.req.SessionID != "" {
+		begun, err := s.Activities.Begin(ctx, s.req, activities.BeginTurnInput{WorkflowID: s.req.TurnID.WorkflowID()})
+		if err != nil {
+			return agent.Receipt{}, 0, err
+		}
+		position, recorded = begun.Position, recorded || !begun.New
+	}
+	req := s.req
+	if recorded { // by an earlier request, and that one's word stands
+		req = agent.TurnRequest{TurnID: req.TurnID, SessionID: cmp.Or(was.session, s.session), Context: agent.InvocationContext{Tenant: req.Context.Tenant}}
+	}
+	joined, err := s.Runs.start(ctx, req, nil)
+	if err != nil {
+		return agent.Receipt{}, 0, err
+	}
+	receipt := s.joined(was.session)
+	receipt.Joined = joined
+	return receipt, position, nil
+}
+
+// joined is the receipt of a turn that there was before; its session is the one that it was begun in.
+func (s *submission) joined(session agent.SessionID) agent.Receipt {
+	return agent.Receipt{TurnID: s.req.TurnID, SessionID: cmp.Or(session, s.session), StreamID: string(s.req.TurnID), Joined: true}
+}
+
+// known finds a turn that was accepted before the catalog changed so that it would be refused now: the same request again joins it.
+func (s *submission) known(ctx context.Context) (agent.Receipt, bool) {
+	if s.chosen == "" || s.req.Validate(0) != nil {
+		return agent.Receipt{}, false
+	}
+	t, err := s.Store.Turn(ctx, s.req.TurnID)
+	if err != nil || s.join(&t) != nil {
+		return agent.Receipt{}, false
+	}
+	s.agent, s.mode, s.modeBy = t.Record.Agent, cmp.Or(t.Record.Mode, agent.ModeDurable), ""
+	return s.joined(t.Record.SessionID), true
+}
+
+// standing is what there is of a turn that a request names.
+type standing struct {
+	begun   bool       // it was let in before
+	mode    agent.Mode // how it is driven; empty: it is not recorded
+	session agent.SessionID
+}
+
+// own refuses a turn id that belongs to another tenant, session or request, in words that say nothing of theirs, and one whose turn was
+// deleted: Temporal would not start it again. With a direct one there is nothing to start.
+func (s *submission) own(ctx context.Context) (standing, error) {
+	t, err := s.Store.Turn(ctx, s.req.TurnID)
+	switch {
+	case agent.CodeOf(err) == agent.CodeNotFound:
+		closed, missing, err := s.Runs.look(ctx, s.req.TurnID.WorkflowID())
+		if err == nil && closed && !missing {
+			err = agent.FieldErrorf(agent.CodeConflict, s.chosen, "was used by a turn that is not kept any more")
+		}
+		if !closed { // it was started a moment ago
+			s.mode, s.modeBy = agent.ModeDurable, ""
+		}
+		return standing{begun: !closed}, err
+	case err != nil:
+		return standing{}, err
+	}
+	if err := s.join(&t); err != nil {
+		return standing{}, err
+	}
+	was := standing{begun: true, mode: cmp.Or(t.Record.Mode, agent.ModeDurable), session: t.Record.SessionID}
+	s.mode, s.modeBy = was.mode, ""
+	if was.mode == agent.ModeDirect && t.Output == nil {
+		_, err = s.endOrphan(ctx, s.req.TurnID, &t)
+	}
+	return was, err
+}
+
+// join refuses a turn that is not this request's: of another tenant or session, of an agent that the caller may not ask, or, where a key
+// names it, begun by another user or with other words. An id that is given as such joins whatever was said (DESIGN §3).
+func (s *submission) join(t *agent.TurnState) error {
+	r := &t.Record
+	if r.Tenant != s.req.Context.TenantName() || (s.req.SessionID != "" && r.SessionID != s.req.SessionID) ||
+		!s.who.May(agent.ActionTurnsRun, r.Agent) {
+		return agent.FieldErrorf(agent.CodeConflict, s.chosen, "is taken")
+	}
+	if s.chosen != fieldKey {
+		return nil
+	}
+	if (s.req.Agent != "" && s.req.Agent != r.Agent) || s.req.Context.UserID != r.UserID || !sameWords(r.Input, s.req.Input()) {
+		return agent.FieldErrorf(agent.CodeConflict, fieldKey, "was used by another request")
+	}
+	return nil
+}
+
+func sameWords(a, b []agent.Message) bool {
+	one, err := json.Marshal(a)
+	if err != nil {
+		return false
+	}
+	other, err := json.Marshal(b)
+	return err == nil && bytes.Equal(one, other)
+}
+
+// awaited refuses a message to a session that waits for a person, unless it says what to do about that (DESIGN §8). A repeated
+// request for the very turn that waits joins it.
+func (s *submission) awaited(ctx context.Context) error {
+	waiting, err := s.Store.Waiting(ctx, s.req.Context.TenantName(), s.req.SessionID)
+	if err != nil || waiting == "" || waiting == s.req.TurnID {
+		return err
+	}
+	return agent.Errorf(agent.CodeConflict, "", "awaiting_approval: turn %s waits for a person; say on_busy queue or interrupt", waiting)
 }

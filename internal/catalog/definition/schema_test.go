@@ -144,6 +144,10 @@ func sameFields(t *testing.T, typ reflect.Type, schema, root map[string]any) {
 		var names []string
 		for field := range typ.Fields() {
 			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+			if typ == reflect.TypeFor[agent.Limits]() && name == "tools" {
+				require.NotContains(t, properties, name, "a request's alone: an agent's tools are those that it is granted")
+				continue
+			}
 			names = append(names, name)
 			require.Contains(t, properties, name, typ)
 			sameFields(t, field.Type, properties[name].(map[string]any), root)

@@ -1,0 +1,275 @@
+package inbox_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+
+	"github.com/turnstone-run/turnstone/activities"
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/catalog"
+	"github.com/turnstone-run/turnstone/internal/devstack/pgdev/pgtest"
+	"github.com/turnstone-run/turnstone/internal/direct"
+	"github.com/turnstone-run/turnstone/internal/inbox"
+	"github.com/turnstone-run/turnstone/internal/middleware"
+	"github.com/turnstone-run/turnstone/internal/postgres"
+	"github.com/turnstone-run/turnstone/internal/schema"
+	"github.com/turnstone-run/turnstone/internal/stream/pgstream"
+)
+
+func TestMain(m *testing.M) { pgtest.Main(m) }
+
+// office is an inbox on a real database. It is also everything else that a request meets: the catalog, the model, Temporal, the limits and
+// the trail.
+type office struct {
+	*inbox.Inbox
+	t     *testing.T
+	store *postgres.Store
+	log   *pgstream.Log
+	acts  *activities.Activities
+
+	mu       sync.Mutex
+	agents   map[string]agent.Plan // by name; "" is chosen for those who name none
+	plans    map[string]agent.Plan // by hash, those of agents that are gone too
+	started  map[string]agent.TurnRequest
+	closed   map[string]bool // workflows that have ended
+	admitted []agent.TurnID
+	left     []agent.TurnID // places that were given back
+	refuse   error          // of the limits
+	away     error          // of Temporal
+	trail    []agent.AuditRecord
+}
+
+func newOffice(t *testing.T, change ...func(o *office, c *inbox.Config)) *office {
+	t.Helper()
+	pool, err := postgres.Open(t.Context(), postgres.Config{URL: pgtest.New(t)})
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	require.NoError(t, postgres.Migrate(t.Context(), pool))
+	o := &office{
+		t: t, store: postgres.NewStore(pool, postgres.Config{}), agents: map[string]agent.Plan{}, plans: map[string]agent.Plan{}, started: map[string]agent.TurnRequest{},
+		closed: map[string]bool{},
+	}
+	o.log, err = pgstream.New(t.Context(), pgstream.Config{Pool: pool})
+	require.NoError(t, err)
+	t.Cleanup(o.log.Stop)
+	o.employ("clerk", func(*agent.Plan) {})
+	set, err := middleware.NewSet(middleware.Builtin(0)...)
+	require.NoError(t, err)
+	runs := &inbox.Runs{Temporal: temporal{o: o}, TaskQueue: "turnstone"}
+	o.acts, err = activities.New(activities.Config{
+		Registry: o, Models: o, Tools: o, Middleware: set, Store: o.store, Log: o.log, Blobs: nowhere{}, Runs: runs, Schemas: schema.New(), Knowledge: o,
+	})
+	require.NoError(t, err)
+	driver, err := direct.New(direct.Config{Activities: o.acts, Start: runs.TakeOver, MaxTurns: 4})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, driver.Stop(context.Background())) })
+	c := inbox.Config{Runs: runs, Activities: o.acts, Store: o.store, Log: o.log, Direct: driver, Admission: o, Audit: o}
+	for _, f := range change {
+		f(o, &c)
+	}
+	o.Inbox = inbox.New(c)
+	return o
+}
+
+// employ adds an agent.
+func (o *office) employ(name string, change func(*agent.Plan)) {
+	p := agent.Plan{
+		Agent: name, InstanceID: name + "@1", Models: []agent.PlanModel{{Profile: "p", Model: "m"}},
+		Tools: []agent.PlanTool{
+			{Spec: agent.ToolSpec{Name: "look", InherentlySafe: true}, Toolkit: "kit"}, {Spec: agent.ToolSpec{Name: "pay", InherentlySafe: true}, Toolkit: "kit"},
+		},
+	}
+	change(&p)
+	_, hash, err := catalog.Encode(&p)
+	require.NoError(o.t, err)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.agents[name], o.plans[hash] = p, p
+	if _, ok := o.agents[""]; !ok {
+		o.agents[""] = p
+	}
+}
+
+func (o *office) dismiss(name string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.agents, name)
+}
+
+func (o *office) Choose(_ context.Context, c agent.RouteContext) (agent.RouteDecision, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	p, ok := o.agents[c.Agent]
+	if !ok {
+		return agent.RouteDecision{}, agent.FieldErrorf(agent.CodeNotFound, "agent", "there is no agent %q", c.Agent)
+	}
+	return agent.RouteDecision{Agent: p.Agent}, nil
+}
+
+func (*office) Routed(*agent.RouteDecision) {}
+
+func (o *office) Resolve(_ context.Context, _, name string) (agent.Plan, string, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	p := o.agents[name]
+	_, hash, err := catalog.Encode(&p)
+	return p, hash, err
+}
+
+func (o *office) Plan(_ context.Context, hash string) (agent.Plan, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.plans[hash], nil
+}
+
+func (o *office) Admit(_ context.Context, turn agent.TurnID, _, _, _ string, _ agent.RateLimits) (func(context.Context), error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.refuse != nil {
+		return nil, o.refuse
+	}
+	o.admitted = append(o.admitted, turn)
+	return func(context.Context) {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.left = append(o.left, turn)
+	}, nil
+}
+
+func (o *office) Record(r agent.AuditRecord) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.trail = append(o.trail, r)
+}
+
+// noted is the last line of the trail, and how many there are.
+func (o *office) noted() (agent.AuditRecord, int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(o.trail) == 0 {
+		return agent.AuditRecord{}, 0
+	}
+	return o.trail[len(o.trail)-1], len(o.trail)
+}
+
+func (o *office) places() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.admitted)
+}
+
+func (o *office) input(id agent.TurnID) (agent.TurnRequest, bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	r, ok := o.started[id.WorkflowID()]
+	return r, ok
+}
+
+func (o *office) Model(context.Context, agent.PlanModel) (agent.Model, error) { return o, nil }
+
+// Generate answers with the names of the tools that it was told of.
+func (*office) Generate(_ context.Context, req agent.ModelRequest, emit func(agent.Delta) error) (agent.ModelReply, error) {
+	text := "tools:"
+	for i := range req.Tools {
+		text += " " + req.Tools[i].Name
+	}
+	if err := emit(agent.Delta{Text: text}); err != nil {
+		return agent.ModelReply{}, err
+	}
+	return agent.ModelReply{Blocks: []agent.Block{agent.Text(text)}, FinishReason: agent.FinishStop, Model: "m"}, nil
+}
+
+func (*office) Granted(context.Context, string, *agent.PlanTool) (agent.Tool, error) {
+	return nil, errors.New("no code")
+}
+
+func (*office) List(context.Context, string, *agent.PlanSource) ([]agent.ListedTool, error) {
+	return nil, nil
+}
+
+func (*office) Search(context.Context, agent.KnowledgeQuery) ([]agent.Passage, error) {
+	return nil, nil
+}
+
+// ended waits for a turn's result.
+func (o *office) ended(id agent.TurnID) agent.AgentStepOutput {
+	o.t.Helper()
+	for e, err := range o.log.Follow(o.t.Context(), string(id), 0) {
+		require.NoError(o.t, err)
+		if e.Terminal() {
+			return *e.Result
+		}
+	}
+	o.t.Fatal("no terminal event")
+	return agent.AgentStepOutput{}
+}
+
+// temporal is a server that starts and runs nothing.
+type temporal struct {
+	client.Client
+
+	o *office
+}
+
+func (f temporal) ExecuteWorkflow(_ context.Context, c client.StartWorkflowOptions, _ any, args ...any) (client.WorkflowRun, error) {
+	f.o.mu.Lock()
+	defer f.o.mu.Unlock()
+	if f.o.away != nil {
+		return nil, f.o.away
+	}
+	if _, ok := f.o.started[c.ID]; ok {
+		return nil, serviceerror.NewWorkflowExecutionAlreadyStarted("", "", "")
+	}
+	f.o.started[c.ID] = args[0].(agent.TurnRequest)
+	return nil, nil //nolint:nilnil // nobody looks at it
+}
+
+func (f temporal) SignalWorkflow(context.Context, string, string, string, any) error { return nil }
+
+func (f temporal) DescribeWorkflowExecution(_ context.Context, id, _ string) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
+	f.o.mu.Lock()
+	defer f.o.mu.Unlock()
+	if _, ok := f.o.started[id]; !ok {
+		return nil, serviceerror.NewNotFound("")
+	}
+	status := enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING
+	if f.o.closed[id] {
+		status = enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED
+	}
+	return &workflowservice.DescribeWorkflowExecutionResponse{WorkflowExecutionInfo: &workflowpb.WorkflowExecutionInfo{Status: status}}, nil
+}
+
+type nowhere struct{}
+
+func (nowhere) Put(context.Context, string, io.Reader) (string, error) {
+	return "", errors.New("no store")
+}
+
+func (nowhere) Open(context.Context, string, string) (io.ReadCloser, error) {
+	return nil, errors.New("no store")
+}
+
+// holder is a caller with a key of acme.
+func holder(scopes ...string) agent.Principal {
+	return agent.Principal{Method: agent.MethodKey, Tenant: "acme", Subject: "u1", Scopes: slices.Concat([]string{"turns.read"}, scopes), Credential: "k1"}
+}
+
+// hello is a request of acme.
+func hello(change func(*agent.TurnRequest)) agent.TurnRequest {
+	r := agent.TurnRequest{Message: "hello", Context: agent.InvocationContext{Tenant: "acme", UserID: "u1"}}
+	if change != nil {
+		change(&r)
+	}
+	return r
+}

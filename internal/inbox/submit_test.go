@@ -1,0 +1,466 @@
+package inbox_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/serviceerror"
+
+	"github.com/turnstone-run/turnstone/activities"
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/admission"
+	"github.com/turnstone-run/turnstone/internal/inbox"
+)
+
+// detail is what the trail says of a turn.
+func detail(t *testing.T, r *agent.AuditRecord) map[string]any {
+	t.Helper()
+	var d map[string]any
+	require.NoError(t, json.Unmarshal(r.Detail, &d))
+	return d
+}
+
+func TestWhoMayHaveATurn(t *testing.T) {
+	o := newOffice(t)
+	o.employ("judge", func(*agent.Plan) {})
+	elsewhere := holder("turns.run")
+	elsewhere.Tenant = "other"
+	everywhere := holder("*")
+	everywhere.Tenant = agent.AnyTenant
+	cases := map[string]struct {
+		who   agent.Principal
+		agent string
+		code  agent.Code
+	}{
+		"the runtime itself":             {agent.Principal{}, "judge", ""},
+		"nothing configured":             {agent.Principal{Method: agent.MethodNone, Tenant: agent.AnyTenant}, "judge", ""},
+		"everything":                     {holder("*"), "judge", ""},
+		"the agent":                      {holder("turns.run:judge"), "judge", ""},
+		"another agent":                  {holder("turns.run:clerk"), "judge", agent.CodeDenied},
+		"the agent that routing chooses": {holder("turns.run:clerk"), "", ""},
+		"not the one that it chooses":    {holder("turns.run:judge"), "", agent.CodeDenied},
+		"no scope for it":                {holder(), "clerk", agent.CodeDenied},
+		"of another tenant":              {elsewhere, "clerk", agent.CodeDenied},
+		"of every tenant":                {everywhere, "clerk", ""},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			places := o.places()
+			r, err := o.Submit(t.Context(), agent.Envelope{
+				Channel: "http", Principal: c.who, RequestID: "r-" + name, Request: hello(func(r *agent.TurnRequest) { r.Agent = c.agent }),
+			})
+			require.Equal(t, c.code, agent.CodeOf(err), "%v", err)
+			line, _ := o.noted()
+			require.Equal(t, agent.ActionTurnsRun, line.Action)
+			require.Equal(t, "r-"+name, line.RequestID)
+			require.Equal(t, "acme", line.Tenant)
+			require.Equal(t, "http", line.Channel)
+			require.Equal(t, c.who.Credential, line.Credential)
+			require.Equal(t, c.who.Subject, line.Subject)
+			d := detail(t, &line)
+			if c.code != "" {
+				require.Equal(t, agent.AuditDenied, line.Outcome)
+				require.Equal(t, "denied", d["error"])
+				require.NotContains(t, d, "turn_id")
+				require.Equal(t, places, o.places(), "who is refused takes no place")
+				return
+			}
+			require.Equal(t, agent.AuditAllowed, line.Outcome)
+			require.Equal(t, string(r.TurnID), d["turn_id"])
+			require.Equal(t, "durable", d["mode"])
+			require.Equal(t, "default", d["mode_by"])
+			require.Equal(t, places+1, o.places())
+		})
+	}
+}
+
+// TestBadRequestsAreNoBusinessOfTheTrail: nor of the limits.
+func TestBadRequestsAreNoBusinessOfTheTrail(t *testing.T) {
+	o := newOffice(t)
+	for _, change := range []func(*agent.TurnRequest){
+		func(r *agent.TurnRequest) { r.Message = "" },
+		func(r *agent.TurnRequest) { r.Agent = "nobody" },
+		func(r *agent.TurnRequest) { r.Limits = &agent.Limits{Tools: []string{"a*b"}} },
+	} {
+		_, err := o.Submit(t.Context(), agent.Envelope{Principal: holder("*"), Request: hello(change)})
+		require.Error(t, err)
+	}
+	_, lines := o.noted()
+	require.Zero(t, lines)
+	require.Zero(t, o.places())
+}
+
+func TestRefusedForWantOfAPlace(t *testing.T) {
+	o := newOffice(t)
+	o.refuse = &agent.Error{
+		Code: agent.CodeRateLimited, RetryAfter: time.Minute,
+		Err: agent.AdmissionRefused{Kind: agent.BoundUser, Name: "u1", Bound: agent.BoundRequestsPerMinute, Limit: 1, Used: 1},
+	}
+	for _, session := range []agent.SessionID{"", "s"} {
+		for _, mode := range []agent.Mode{agent.ModeDurable, agent.ModeDirect} {
+			_, err := o.Submit(t.Context(), agent.Envelope{Request: hello(func(r *agent.TurnRequest) {
+				r.SessionID, r.Mode, r.TurnID = session, mode, agent.TurnID("t-"+string(mode)+string(session))
+			})})
+			require.ErrorIs(t, err, o.refuse)
+			_, err = o.store.Turn(t.Context(), agent.TurnID("t-"+string(mode)+string(session)))
+			require.Equal(t, agent.CodeNotFound, agent.CodeOf(err), "nothing is recorded")
+		}
+	}
+	require.Empty(t, o.started)
+	line, lines := o.noted()
+	require.Equal(t, 4, lines)
+	require.Equal(t, agent.AuditDenied, line.Outcome)
+	require.Equal(t, "user requests_per_minute", detail(t, &line)["bound"])
+}
+
+// TestKnownTurnsNeedNoPlace: a request that comes again joins its turn, whatever the limits say by now.
+func TestKnownTurnsNeedNoPlace(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*agent.TurnRequest)
+		begun  bool // its workflow has begun it
+	}{
+		"in a session":            {func(r *agent.TurnRequest) { r.TurnID, r.SessionID = "t1", "s" }, false},
+		"by key":                  {func(r *agent.TurnRequest) { r.IdempotencyKey, r.SessionID = "k", "s" }, false},
+		"started a moment ago":    {func(r *agent.TurnRequest) { r.TurnID = "t1" }, false},
+		"started and begun":       {func(r *agent.TurnRequest) { r.TurnID = "t1" }, true},
+		"direct, and over by now": {func(r *agent.TurnRequest) { r.TurnID, r.Mode = "t1", agent.ModeDirect }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := newOffice(t)
+			e := agent.Envelope{Channel: "http", Principal: holder("*"), Request: hello(c.change)}
+			first, err := o.Submit(t.Context(), e)
+			require.NoError(t, err)
+			require.False(t, first.Joined)
+			if c.begun {
+				req, _ := o.input(first.TurnID)
+				_, err := o.acts.Begin(t.Context(), req, activities.BeginTurnInput{WorkflowID: first.TurnID.WorkflowID(), RunID: "run"})
+				require.NoError(t, err)
+			}
+			if e.Request.Mode == agent.ModeDirect {
+				o.ended(first.TurnID)
+			}
+			o.refuse = errors.New("full")
+			again, err := o.Submit(t.Context(), e)
+			require.NoError(t, err)
+			require.True(t, again.Joined)
+			again.Joined = false
+			require.Equal(t, first, again)
+			require.Equal(t, 1, o.places())
+			line, lines := o.noted()
+			require.Equal(t, 2, lines)
+			require.Equal(t, true, detail(t, &line)["joined"])
+
+			o.dismiss("clerk")
+			o.mu.Lock()
+			o.agents[""] = agent.Plan{Agent: "clerk"} // has no model any more
+			o.mu.Unlock()
+			_, err = o.Submit(t.Context(), e)
+			require.Equal(t, e.Request.TurnID == "t1" && e.Request.SessionID == "" && e.Request.Mode == "" && !c.begun, err != nil,
+				"what is recorded is joined although it would be refused now: %v", err)
+		})
+	}
+}
+
+// TestTheFirstRequestStands: a later one with the same id may come from a caller with more rights, and lends them to nobody.
+func TestTheFirstRequestStands(t *testing.T) {
+	o := newOffice(t)
+	o.away = errors.New("no server")
+	req := hello(func(r *agent.TurnRequest) { r.TurnID, r.SessionID = "t1", "s" })
+	_, err := o.Submit(t.Context(), agent.Envelope{Principal: holder("turns.run", "tools.use:look"), Request: req})
+	require.Error(t, err, "recorded, and not started")
+	o.away = nil
+	r, err := o.Submit(t.Context(), agent.Envelope{Principal: holder("*"), Request: req})
+	require.NoError(t, err)
+	require.Equal(t, agent.SessionID("s"), r.SessionID)
+	input, ok := o.input("t1")
+	require.True(t, ok)
+	require.Equal(t, agent.TurnRequest{TurnID: "t1", SessionID: "s", Context: agent.InvocationContext{Tenant: "acme"}}, input)
+	_, err = o.acts.Begin(t.Context(), input, activities.BeginTurnInput{WorkflowID: "turn/t1", RunID: "run"})
+	require.NoError(t, err)
+	_, err = o.acts.CallModel(t.Context(), activities.CallModelInput{TurnID: "t1", Step: 1})
+	require.NoError(t, err)
+	out, err := o.acts.Finish(t.Context(), activities.StoreTurnInput{TurnID: "t1", Status: agent.TurnCompleted, Stop: agent.StopEndTurn})
+	require.NoError(t, err)
+	require.Equal(t, "tools: look", out.Output)
+}
+
+func TestToolsOfTheCredential(t *testing.T) {
+	cases := map[string]struct {
+		who  agent.Principal
+		asks []string
+		want string
+	}{
+		"the runtime itself": {agent.Principal{}, nil, "tools: look pay"},
+		"not confined":       {holder("turns.run", "tools.use"), nil, "tools: look pay"},
+		"a request's own":    {agent.Principal{}, []string{"pay"}, "tools: pay"},
+		"confined":           {holder("turns.run", "tools.use:lo*"), nil, "tools: look"},
+		"both":               {holder("turns.run", "tools.use:lo*"), []string{"pay", "look"}, "tools: look"},
+		"it cannot raise":    {holder("turns.run", "tools.use:lo*"), []string{"*"}, "tools: look"},
+		"none":               {holder("turns.run"), nil, "tools:"},
+	}
+	for name, c := range cases {
+		for _, mode := range []agent.Mode{agent.ModeDirect, agent.ModeDurable} {
+			t.Run(name+" "+string(mode), func(t *testing.T) {
+				o := newOffice(t)
+				r, err := o.Submit(t.Context(), agent.Envelope{Principal: c.who, Request: hello(func(r *agent.TurnRequest) {
+					r.Mode = mode
+					if c.asks != nil {
+						r.Limits = &agent.Limits{Tools: c.asks, ModelCalls: 7}
+					}
+				})})
+				require.NoError(t, err)
+				if mode == agent.ModeDurable {
+					input, _ := o.input(r.TurnID)
+					begun, err := o.acts.Begin(t.Context(), input, activities.BeginTurnInput{WorkflowID: r.TurnID.WorkflowID(), RunID: "run"})
+					require.NoError(t, err)
+					require.Nil(t, begun.Limits.Tools, "the workflow need not know")
+					_, err = o.acts.CallModel(t.Context(), activities.CallModelInput{TurnID: r.TurnID, Step: 1})
+					require.NoError(t, err)
+					_, err = o.acts.Finish(t.Context(), activities.StoreTurnInput{TurnID: r.TurnID, Status: agent.TurnCompleted, Stop: agent.StopEndTurn})
+					require.NoError(t, err)
+				}
+				require.Equal(t, c.want, o.ended(r.TurnID).Output)
+			})
+		}
+	}
+}
+
+func TestDirectOrDurable(t *testing.T) {
+	o := newOffice(t, func(_ *office, c *inbox.Config) { c.DirectChannels = []string{"chat"} })
+	o.employ("quick", func(p *agent.Plan) { p.Mode = agent.ModeDirect })
+	o.employ("slow", func(p *agent.Plan) { p.Mode = agent.ModeDurable })
+	cases := map[string]struct {
+		request        agent.Mode
+		agent, channel string
+		want           agent.Mode
+		by             string
+	}{
+		"as ever":                       {"", "clerk", "http", agent.ModeDurable, "default"},
+		"by request":                    {agent.ModeDirect, "clerk", "http", agent.ModeDirect, "request"},
+		"the request before the agent":  {agent.ModeDurable, "quick", "http", agent.ModeDurable, "request"},
+		"by agent":                      {"", "quick", "http", agent.ModeDirect, "agent"},
+		"the agent before the channel":  {"", "slow", "chat", agent.ModeDurable, "agent"},
+		"by channel":                    {"", "clerk", "chat", agent.ModeDirect, "channel"},
+		"the request before all others": {agent.ModeDirect, "slow", "http", agent.ModeDirect, "request"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			r, err := o.Submit(t.Context(), agent.Envelope{Channel: c.channel, Request: hello(func(r *agent.TurnRequest) { r.Agent, r.Mode = c.agent, c.request })})
+			require.NoError(t, err)
+			line, _ := o.noted()
+			d := detail(t, &line)
+			require.Equal(t, string(c.want), d["mode"])
+			require.Equal(t, c.by, d["mode_by"])
+			_, started := o.input(r.TurnID)
+			require.Equal(t, c.want == agent.ModeDurable, started)
+			if c.want == agent.ModeDirect {
+				o.ended(r.TurnID)
+				view, err := o.Turn(t.Context(), "acme", r.TurnID)
+				require.NoError(t, err)
+				require.Equal(t, agent.ModeDirect, view.Mode)
+			}
+		})
+	}
+
+	// Where a direct turn has to wait for its session, it does so as a workflow; and where there is no driver there are no direct turns.
+	_, err := o.Submit(t.Context(), agent.Envelope{Request: hello(func(r *agent.TurnRequest) { r.SessionID = "busy" })})
+	require.NoError(t, err)
+	_, err = o.Submit(t.Context(), agent.Envelope{Request: hello(func(r *agent.TurnRequest) { r.SessionID, r.Mode = "busy", agent.ModeDirect })})
+	require.NoError(t, err)
+	line, _ := o.noted()
+	require.Equal(t, "durable", detail(t, &line)["mode"])
+	require.Equal(t, "fallback", detail(t, &line)["mode_by"])
+	alone := newOffice(t, func(_ *office, c *inbox.Config) { c.Direct = nil })
+	r, err := alone.Submit(t.Context(), agent.Envelope{Request: hello(func(r *agent.TurnRequest) { r.Mode = agent.ModeDirect })})
+	require.NoError(t, err)
+	_, started := alone.input(r.TurnID)
+	require.True(t, started)
+	line, _ = alone.noted()
+	require.Equal(t, "fallback", detail(t, &line)["mode_by"])
+}
+
+// TestWhoseTurnItIs: an id or a key joins the turn of the same request and no other.
+func TestWhoseTurnItIs(t *testing.T) {
+	o := newOffice(t)
+	o.employ("judge", func(*agent.Plan) {})
+	key := func(change func(*agent.TurnRequest)) agent.Envelope {
+		r := hello(func(r *agent.TurnRequest) { r.IdempotencyKey, r.SessionID = "k", "s" })
+		if change != nil {
+			change(&r)
+		}
+		return agent.Envelope{Principal: holder("*"), Request: r}
+	}
+	first, err := o.Submit(t.Context(), key(nil))
+	require.NoError(t, err)
+	confined := key(nil)
+	confined.Principal = holder("turns.run:judge")
+	confined.Request.Agent = "judge"
+	byID := confined
+	byID.Request.TurnID, byID.Request.IdempotencyKey = first.TurnID, ""
+	cases := map[string]struct {
+		e     agent.Envelope
+		code  agent.Code
+		field string
+	}{
+		"the same":                  {key(nil), "", ""},
+		"the same, agent named":     {key(func(r *agent.TurnRequest) { r.Agent = "clerk" }), "", ""},
+		"as a list":                 {key(func(r *agent.TurnRequest) { r.Message, r.Messages = "", []agent.Message{agent.UserText("hello")} }), "", ""},
+		"other words":               {key(func(r *agent.TurnRequest) { r.Message = "bye" }), agent.CodeConflict, "idempotency_key"},
+		"another agent":             {key(func(r *agent.TurnRequest) { r.Agent = "judge" }), agent.CodeConflict, "idempotency_key"},
+		"another user":              {key(func(r *agent.TurnRequest) { r.Context.UserID = "u2" }), agent.CodeConflict, "idempotency_key"},
+		"another session":           {key(func(r *agent.TurnRequest) { r.SessionID = "s2" }), agent.CodeConflict, "idempotency_key"},
+		"who may not ask its agent": {confined, agent.CodeConflict, "idempotency_key"},
+		"by id, likewise":           {byID, agent.CodeConflict, "turn_id"},
+		"by id, other words": {
+			key(func(r *agent.TurnRequest) { r.IdempotencyKey, r.TurnID, r.Message = "", first.TurnID, "bye" }), "", "",
+		},
+		"by id, another session": {
+			key(func(r *agent.TurnRequest) { r.IdempotencyKey, r.TurnID, r.SessionID = "", first.TurnID, "s2" }), agent.CodeConflict, "turn_id",
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			again, err := o.Submit(t.Context(), c.e)
+			require.Equal(t, c.code, agent.CodeOf(err), "%v", err)
+			if err != nil {
+				require.Equal(t, c.field, agent.FailureOf(err).Field)
+				return
+			}
+			require.True(t, again.Joined)
+			require.Equal(t, first.TurnID, again.TurnID)
+		})
+	}
+	require.Equal(t, 1, o.places())
+}
+
+// TestMessages go the way of all requests.
+func TestMessages(t *testing.T) {
+	o := newOffice(t)
+	o.employ("judge", func(*agent.Plan) {})
+	first, err := o.Submit(t.Context(), agent.Envelope{Request: hello(func(r *agent.TurnRequest) { r.Agent = "judge" })})
+	require.NoError(t, err)
+	input, _ := o.input(first.TurnID)
+	_, err = o.acts.Begin(t.Context(), input, activities.BeginTurnInput{WorkflowID: first.TurnID.WorkflowID(), RunID: "run"})
+	require.NoError(t, err)
+	e := agent.Envelope{Channel: "ws", Principal: holder("turns.run:clerk"), RequestID: "r1", Request: agent.TurnRequest{Message: "and?"}}
+	_, _, err = o.MessageFrom(t.Context(), first.TurnID, e)
+	require.Equal(t, agent.CodeDenied, agent.CodeOf(err), "its agent is the turn's")
+	e.Principal = holder("turns.run:judge")
+	r, position, err := o.MessageFrom(t.Context(), first.TurnID, e)
+	require.NoError(t, err)
+	require.Equal(t, first.SessionID, r.SessionID)
+	require.Equal(t, 1, position)
+	require.Equal(t, 2, o.places())
+	line, _ := o.noted()
+	require.Equal(t, "agent/judge", line.Resource)
+	require.Equal(t, "ws", line.Channel)
+	t2, err := o.store.Turn(t.Context(), r.TurnID)
+	require.NoError(t, err)
+	require.Equal(t, []string{}, t2.Record.Limits.Tools, "a credential without tools has none here either")
+	o.refuse = agent.Errorf(agent.CodeRateLimited, "", "full")
+	_, _, err = o.MessageFrom(t.Context(), first.TurnID, e)
+	require.ErrorIs(t, err, o.refuse)
+}
+
+// TestWhatDoesNotBeginGivesItsPlaceBack, where that is certain.
+func TestWhatDoesNotBeginGivesItsPlaceBack(t *testing.T) {
+	o := newOffice(t)
+	submit := func(change func(*agent.TurnRequest)) error {
+		_, err := o.Submit(t.Context(), agent.Envelope{Request: hello(change)})
+		return err
+	}
+	require.NoError(t, submit(func(r *agent.TurnRequest) { r.SessionID = "s" }))
+	for i, mode := range []agent.Mode{agent.ModeDurable, agent.ModeDirect} {
+		err := submit(func(r *agent.TurnRequest) { r.SessionID, r.OnBusy, r.Mode = "s", agent.OnBusyReject, mode })
+		require.Equal(t, agent.CodeConflict, agent.CodeOf(err))
+		require.Len(t, o.left, i+1)
+		require.Equal(t, o.admitted[i+1], o.left[i])
+	}
+	o.away = serviceerror.NewUnavailable("away")
+	require.Equal(t, agent.CodeUnavailable, agent.CodeOf(submit(nil)))
+	require.Len(t, o.left, 2, "it may have started, and only the answer was lost")
+}
+
+// bounded has an inbox count turns at once with the real limits on the real database.
+func bounded(t *testing.T, turns int) func(*office, *inbox.Config) {
+	t.Helper()
+	return func(o *office, c *inbox.Config) {
+		g, err := admission.New(admission.Config{
+			Store: o.store, Defaults: admission.Bounds{Tenant: agent.Bound{ConcurrentTurns: turns}},
+			End: func(ctx context.Context, id agent.TurnID) (bool, error) { return o.EndOrphan(ctx, id) },
+		})
+		require.NoError(t, err)
+		c.Admission = g
+	}
+}
+
+// TestTogetherWithinTheBound: however many requests come at the same time no more turns begin than the bound allows.
+func TestTogetherWithinTheBound(t *testing.T) {
+	const bound = 5
+	o := newOffice(t, bounded(t, bound))
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	var in []agent.TurnID
+	for i := range 40 {
+		wg.Go(func() {
+			r, err := o.Submit(t.Context(), agent.Envelope{Request: hello(func(r *agent.TurnRequest) {
+				r.TurnID = agent.TurnID(fmt.Sprint("t", i/2)) // each twice
+				r.SessionID = agent.SessionID(fmt.Sprint("s", i/2))
+			})})
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case err == nil && !r.Joined:
+				in = append(in, r.TurnID)
+			case err != nil && agent.CodeOf(err) != agent.CodeRateLimited:
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	require.Len(t, in, bound)
+	another := agent.Envelope{Request: hello(nil)}
+	_, err := o.Submit(t.Context(), another)
+	require.Equal(t, agent.CodeRateLimited, agent.CodeOf(err))
+	require.ErrorAs(t, err, new(agent.AdmissionRefused))
+	_, err = o.acts.Finish(t.Context(), activities.StoreTurnInput{TurnID: in[0], Status: agent.TurnCompleted, Stop: agent.StopEndTurn})
+	require.NoError(t, err)
+	_, err = o.Submit(t.Context(), another)
+	require.NoError(t, err, "a turn that ends gives its place back")
+}
+
+// TestTerminatedTurnsHoldNoPlace: whoever comes next finds out that their workflow is gone.
+func TestTerminatedTurnsHoldNoPlace(t *testing.T) {
+	o := newOffice(t, bounded(t, 1))
+	first, err := o.Submit(t.Context(), agent.Envelope{Request: hello(func(r *agent.TurnRequest) { r.SessionID = "s" })})
+	require.NoError(t, err)
+	o.mu.Lock()
+	o.closed[first.TurnID.WorkflowID()] = true
+	o.mu.Unlock()
+	_, err = o.Submit(t.Context(), agent.Envelope{Request: hello(nil)})
+	require.NoError(t, err)
+	require.Equal(t, agent.StopTerminated, o.ended(first.TurnID).StopReason)
+}
+
+func TestEndOrphan(t *testing.T) {
+	o := newOffice(t)
+	ended, err := o.EndOrphan(t.Context(), "unheard-of")
+	require.NoError(t, err)
+	require.False(t, ended)
+	r, err := o.Submit(t.Context(), agent.Envelope{Request: hello(func(r *agent.TurnRequest) { r.SessionID = "s" })})
+	require.NoError(t, err)
+	ended, err = o.EndOrphan(t.Context(), r.TurnID)
+	require.NoError(t, err)
+	require.False(t, ended, "its workflow runs")
+	_, err = o.acts.Finish(t.Context(), activities.StoreTurnInput{TurnID: r.TurnID, Status: agent.TurnCompleted, Stop: agent.StopEndTurn})
+	require.NoError(t, err)
+	ended, err = o.EndOrphan(t.Context(), r.TurnID)
+	require.NoError(t, err)
+	require.True(t, ended)
+}
