@@ -1,0 +1,121 @@
+package ws_test
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/coder/websocket"
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/gateway"
+	"github.com/turnstone-run/turnstone/internal/gateway/gatewaytest"
+	"github.com/turnstone-run/turnstone/internal/gateway/ws"
+)
+
+// guarded is a house that wants credentials.
+func guarded(t *testing.T, trail *gatewaytest.Trail) *house {
+	t.Helper()
+	return open(t, func(c *gateway.Config, _ *ws.Config) {
+		c.Audit = trail
+		c.Auth = gatewaytest.Credentials{
+			"ada":     gatewaytest.Caller("acme", "ada", "*"),
+			"reader":  gatewaytest.Caller("acme", "reader", "turns.read"),
+			"runner":  gatewaytest.Caller("acme", "runner", "turns.read", "turns.run:analyst"),
+			"mallory": gatewaytest.Caller("evil", "mallory", "*"),
+			"nobody":  gatewaytest.Caller("acme", "nobody", "results.read"),
+		}
+	})
+}
+
+func TestHandshakeWantsACredential(t *testing.T) {
+	h := guarded(t, &gatewaytest.Trail{})
+	for token, want := range map[string]int{
+		"": http.StatusUnauthorized, "wrong": http.StatusUnauthorized, "nobody": http.StatusForbidden, "reader": http.StatusSwitchingProtocols,
+	} {
+		header := http.Header{}
+		if token != "" {
+			header.Set("Authorization", "Bearer "+token)
+		}
+		conn, resp, err := websocket.Dial(t.Context(), h.url(""), &websocket.DialOptions{HTTPHeader: header})
+		require.Equal(t, want, resp.StatusCode, token)
+		if err == nil {
+			_ = conn.CloseNow()
+		}
+	}
+	_, resp, err := websocket.Dial(t.Context(), h.url("?access_token=ada&tenant=evil"), nil)
+	require.Error(t, err)
+	require.Equal(t, http.StatusForbidden, resp.StatusCode)
+}
+
+func TestFramesActForTheCredential(t *testing.T) {
+	h := guarded(t, &gatewaytest.Trail{})
+	var by []string
+	h.rt.Decided = func(_ agent.TurnID, d agent.Decision) error { by = append(by, d.By); return nil }
+	h.rt.Cancelled = func(_ agent.TurnID, c agent.CancelRequest) error { by = append(by, c.By); return nil }
+	c := h.dial("?access_token=ada")
+	c.send(`{"type":"turn","id":"a","request":{"turn_id":"t","message":"x","context":{"user_id":"boss","user_role":"root","flags":{"x":true}}}}`)
+	c.want("accepted", "a")
+	e := h.rt.Submitted()[0]
+	require.Equal(t, "acme", e.Request.Context.Tenant)
+	require.Equal(t, "ada", e.Request.Context.UserID)
+	require.Empty(t, e.Request.Context.UserRole)
+	require.Empty(t, e.Request.Context.Flags)
+	require.Equal(t, "ada", e.Principal.Subject)
+	require.NotEmpty(t, e.RequestID)
+	c.send(`{"type":"decide","id":"d","turn_id":"t","decision":{"approval_id":"x","decision":"approve","by":"boss"}}`)
+	c.want("ok", "d")
+	c.send(`{"type":"cancel","id":"d","turn_id":"t","by":"boss"}`)
+	c.want("ok", "d")
+	require.Equal(t, []string{"ada", "ada"}, by)
+	c.send(`{"type":"turn","id":"b","request":{"message":"x","context":{"tenant":"evil"}}}`)
+	c.refused("b", "denied", "context.tenant")
+}
+
+// everyCall are frames about the turn t, by whether they only look.
+var everyCall = map[string]bool{
+	`{"type":"follow","id":"x","turn_id":"t"}`:                                                                true,
+	`{"type":"get","id":"x","turn_id":"t"}`:                                                                   true,
+	`{"type":"message","id":"x","turn_id":"t","request":{"message":"x"}}`:                                     false,
+	`{"type":"decide","id":"x","turn_id":"t","decision":{"approval_id":"a1","decision":"approve","by":"me"}}`: false,
+	`{"type":"provide","id":"x","turn_id":"t","provided":{"tool_call_id":"x","result":1}}`:                    false,
+	`{"type":"cancel","id":"x","turn_id":"t"}`:                                                                false,
+}
+
+func TestFramesNeedWhatPathsNeed(t *testing.T) {
+	trail := &gatewaytest.Trail{}
+	h := guarded(t, trail)
+	_, err := h.rt.Submit(t.Context(), agent.Envelope{Request: agent.TurnRequest{
+		TurnID: "t", Message: "x", Context: agent.InvocationContext{Tenant: "acme"},
+	}})
+	require.NoError(t, err)
+	h.rt.Emit("t", agent.Event{Type: agent.EventApprovalRequested, Approval: &agent.Approval{ApprovalID: "a1", TurnID: "t", ToolName: "mail"}})
+
+	mallory, reader := h.dial("?access_token=mallory"), h.dial("?access_token=reader")
+	for frame, looks := range everyCall {
+		mallory.send("%s", frame)
+		mallory.refused("x", "not_found", "")
+		if !looks {
+			reader.send("%s", frame)
+			reader.refused("x", "denied", "")
+		}
+	}
+	h.dial("?access_token=mallory&turn_id=t").refused("", "not_found", "")
+	reader.send(`{"type":"turn","id":"x","request":{"message":"x"}}`)
+	reader.refused("x", "denied", "")
+	runner := h.dial("?access_token=runner")
+	runner.send(`{"type":"turn","id":"x","request":{"agent":"clerk","message":"x"}}`)
+	runner.refused("x", "denied", "")
+	require.Len(t, h.rt.Submitted(), 1)
+	runner.send(`{"type":"turn","id":"x","request":{"agent":"analyst","message":"x"}}`)
+	runner.want("accepted", "x")
+	denied := 0
+	for _, r := range trail.Records() {
+		if r.Outcome == agent.AuditDenied {
+			denied++
+		}
+	}
+	require.Equal(t, 6, denied, "every refusal is in the trail")
+	reader.send(`{"type":"follow","id":"x","turn_id":"t"}`)
+	reader.want("event", "x")
+}

@@ -1,0 +1,470 @@
+package ws_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/gateway"
+	"github.com/turnstone-run/turnstone/internal/gateway/gatewaytest"
+	"github.com/turnstone-run/turnstone/internal/gateway/ws"
+)
+
+func TestManyTurnsOnOneSocket(t *testing.T) {
+	h := open(t, func(c *gateway.Config, _ *ws.Config) { c.Limits.StreamBuffer = 2 })
+	h.rt.Script = func(rt *gatewaytest.Runtime, id agent.TurnID, r agent.TurnRequest) {
+		rt.Say(id, strings.Repeat(r.Message+" ", 50))
+	}
+	c := h.dial("")
+	const turns = 32
+	for i := range turns {
+		c.send(`{"type":"turn","id":"c%d","request":{"message":"m%d"}}`, i, i)
+	}
+	seen, done := map[string]int64{}, 0
+	for done < turns {
+		switch f := c.next(); f.Type {
+		case "accepted":
+			require.Zero(t, seen[f.ID], "before the events")
+		case "event":
+			e := f.event(t)
+			seen[f.ID]++
+			require.Equal(t, seen[f.ID], e.Meta.EventIndex)
+			if e.Type == agent.EventToken && e.Text != "" {
+				require.Equal(t, "m"+f.ID[1:]+" ", e.Text, "the events of its own turn")
+			}
+		case "done":
+			require.Equal(t, int64(53), seen[f.ID])
+			done++
+		default:
+			require.Fail(t, "unexpected", "%+v %+v", f, f.Error)
+		}
+	}
+	require.Len(t, seen, turns)
+}
+
+func TestMessagesOfASessionKeepTheirOrder(t *testing.T) {
+	h := open(t, nil)
+	var mu sync.Mutex
+	var order []string
+	first := make(chan struct{})
+	h.rt.Refuse = func(e agent.Envelope) error {
+		mu.Lock()
+		order = append(order, e.Request.Message)
+		mu.Unlock()
+		if e.Request.Message == "0" {
+			<-first // and all the others are there meanwhile
+		}
+		return nil
+	}
+	c := h.dial("")
+	for i := range 20 {
+		c.send(`{"type":"turn","id":"c%d","request":{"session_id":"s","message":"%d"}}`, i, i)
+	}
+	c.send(`{"type":"turn","id":"other","request":{"session_id":"s2","message":"x"}}`)
+	c.want("accepted", "other") // other sessions do not wait
+	first <- struct{}{}
+	for i := range 20 {
+		c.want("accepted", fmt.Sprintf("c%d", i))
+	}
+	for i := range 20 {
+		c.send(`{"type":"message","id":"m%d","turn_id":"turn-1","request":{"message":"%d"}}`, i, i)
+	}
+	c.send(`{"type":"ping","id":"all there"}`)
+	c.want("pong", "all there")
+	first <- struct{}{}
+	for i := range 20 {
+		c.want("accepted", fmt.Sprintf("m%d", i))
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	order = slices.DeleteFunc(order, func(m string) bool { return m == "x" })
+	for i, m := range order {
+		require.Equal(t, fmt.Sprint(i%20), m)
+	}
+	require.Len(t, order, 40)
+}
+
+func TestUnfollow(t *testing.T) {
+	h := open(t, nil)
+	h.begin("t")
+	c := h.dial("?turn_id=t")
+	c.send(`{"type":"follow","id":"f","turn_id":"t"}`)
+	h.rt.Emit("t", gatewaytest.Token("a"))
+	for range 2 {
+		require.Equal(t, "event", c.next().Type)
+	}
+	// An id is its follow's until that ends; the refusal cannot be taken for the end.
+	c.send(`{"type":"get","id":"f","turn_id":"t"}`)
+	require.Empty(t, c.refused("", "invalid", "id").TurnID)
+	c.send(`{"type":"follow","id":"f","turn_id":"t"}`)
+	c.refused("", "invalid", "id")
+
+	c.send(`{"type":"unfollow","id":"f"}`)
+	require.Equal(t, &frame{Type: "ok", ID: "f", TurnID: "t"}, c.next())
+	c.send(`{"type":"unfollow"}`)
+	require.Equal(t, &frame{Type: "ok", TurnID: "t"}, c.next())
+	require.Eventually(t, func() bool { return h.rt.Followers() == 0 }, patience, time.Millisecond)
+	h.rt.Emit("t", gatewaytest.Token("b"))
+	c.send(`{"type":"unfollow","id":"f"}`)
+	c.refused("f", "not_found", "id")
+	c.send(`{"type":"follow","id":"f","turn_id":"t","after_index":1}`)
+	again := c.want("event", "f").event(t)
+	require.Equal(t, "b", again.Text)
+}
+
+func TestLimits(t *testing.T) {
+	h := open(t, func(g *gateway.Config, c *ws.Config) {
+		c.Follows, c.Requests = 2, 2
+		g.Limits.Streams, g.Limits.BodyBytes = 3, 1000
+	})
+	h.begin("t")
+	block := make(chan struct{})
+	var entered sync.WaitGroup
+	entered.Add(2)
+	h.rt.Decided = func(agent.TurnID, agent.Decision) error { entered.Done(); <-block; return nil }
+	c := h.dial("?turn_id=t")
+	c.send(`{"type":"follow","id":"f","turn_id":"t"}`)
+	for _, frame := range []string{`{"type":"follow","id":"g","turn_id":"t"}`, `{"type":"turn","id":"g","request":{"message":"x"}}`} {
+		c.send("%s", frame)
+		f := c.refused("g", "rate_limited", "")
+		require.True(t, f.Error.Retryable)
+		require.Positive(t, f.RetryAfterMS)
+	}
+	require.Len(t, h.rt.Submitted(), 1, "a refusal means that nothing runs")
+
+	decide := `{"type":"decide","id":"d%d","turn_id":"t","decision":{"approval_id":"a","decision":"approve","by":"me"%s}}`
+	c.send(decide, 1, strings.Repeat(" ", 600))
+	c.send(decide, 2, strings.Repeat(" ", 600))
+	c.refused("d2", "rate_limited", "")
+	c.send(decide, 3, "")
+	entered.Wait()
+	c.send(decide, 4, "")
+	c.refused("d4", "rate_limited", "")
+	c.send(`{"type":"ping"}`)
+	c.want("pong", "")
+	close(block)
+	require.ElementsMatch(t, []string{"d1", "d3"}, []string{c.wantAny("ok"), c.wantAny("ok")})
+	c.send(`{"type":"get","id":"x","turn_id":"t"}`)
+	c.want("state", "x")
+
+	// A frame counts until its work is done, and a follow does not keep what asked for it.
+	c.send(`{"type":"unfollow","id":"f"}`)
+	c.want("ok", "f")
+	pad := strings.Repeat(" ", 600)
+	c.send(`{"type":"follow","id":"f","turn_id":"t"%s}`, pad)
+	c.send(`{"type":"get","id":"x","turn_id":"t"}`)
+	c.want("state", "x")
+	require.Eventually(t, func() bool {
+		c.send(`{"type":"get","id":"x","turn_id":"t"%s}`, pad)
+		return c.next().Type == "state"
+	}, patience, time.Millisecond)
+	c.send(`{"type":"unfollow","id":"f"}`)
+	c.want("ok", "f")
+	c.send(`{"type":"turn","id":"f","request":{"message":"x"}%s}`, pad)
+	c.want("accepted", "f")
+	require.Eventually(t, func() bool {
+		c.send(`{"type":"get","id":"x","turn_id":"t"%s}`, pad)
+		return c.next().Type == "state"
+	}, patience, time.Millisecond)
+
+	// Places among all followers are counted across sockets.
+	other := h.dial("?turn_id=t")
+	require.Eventually(t, func() bool { return h.rt.Followers() == 3 }, patience, time.Millisecond)
+	other.send(`{"type":"turn","id":"x","request":{"message":"x"}}`)
+	other.refused("x", "rate_limited", "")
+	require.Len(t, h.rt.Submitted(), 2)
+	c.send(`{"type":"unfollow","id":"f"}`)
+	c.want("ok", "f")
+	require.Eventually(t, func() bool {
+		other.send(`{"type":"turn","id":"x","request":{"message":"x"}}`)
+		return other.next().Type == "accepted"
+	}, patience, time.Millisecond)
+}
+
+// wantAny reads the next frame, which is of a type, and returns its id.
+func (c *client) wantAny(kind string) string {
+	c.t.Helper()
+	f := c.next()
+	require.Equal(c.t, kind, f.Type)
+	return f.ID
+}
+
+func TestSlowReaderIsAlone(t *testing.T) {
+	h := open(t, func(c *gateway.Config, _ *ws.Config) { c.Limits.WriteTimeout = time.Second })
+	h.begin("big")
+	h.begin("small")
+	const events = 5000
+	text := strings.Repeat("x", 64<<10) // 320 MB in all, had they to be kept for the client
+	for range events {
+		h.rt.Emit("big", gatewaytest.Token(text))
+	}
+	h.rt.Finish("big", agent.TurnCompleted, "done")
+
+	slow := h.dial("")
+	for i := range 8 {
+		slow.send(`{"type":"follow","id":"f%d","turn_id":"big"}`, i)
+	}
+	quick := h.dial("?turn_id=small")
+	for i := range 200 { // while the other is stalled
+		h.rt.Emit("small", gatewaytest.Token(fmt.Sprint(i)))
+		e := quick.want("event", "").event(t)
+		require.Equal(t, fmt.Sprint(i), e.Text)
+	}
+	require.Eventually(t, func() bool { return h.rt.Followers() == 1 }, patience, time.Millisecond, "the slow one is disconnected")
+	require.Less(t, h.rt.taken.Load(), int64(200+8+64+400), "what a client does not read stays in the log")
+
+	// What it has is whole and without holes, and the rest can be had.
+	seen := map[string]int64{}
+	var end error
+	for end == nil {
+		var data []byte
+		if _, data, end = slow.Read(slow.ctx); end == nil {
+			f := parse(t, data)
+			e := f.event(t)
+			seen[f.ID]++
+			require.Equal(t, seen[f.ID], e.Meta.EventIndex)
+		}
+	}
+	again := h.dial(fmt.Sprintf("?turn_id=big&after_index=%d", events-1))
+	e := again.want("event", "").event(t)
+	require.Equal(t, int64(events), e.Meta.EventIndex)
+}
+
+func TestAnswersDoNotWaitForALongFollow(t *testing.T) {
+	h := open(t, nil)
+	h.begin("big")
+	text := strings.Repeat("x", 64<<10) // more in all than the kernel takes for the client
+	const events = 400
+	for range events {
+		h.rt.Emit("big", gatewaytest.Token(text))
+	}
+	c := h.dial("?turn_id=big")
+	c.send(`{"type":"get","id":"g","turn_id":"big"}`)
+	var behind int64
+	for f := c.next(); f.Type != "state"; f = c.next() {
+		e := f.event(t)
+		behind = e.Meta.EventIndex
+	}
+	require.Less(t, behind, int64(events), "the answer came in the middle")
+}
+
+func TestDrain(t *testing.T) {
+	h := open(t, nil)
+	h.begin("t")
+	entered, block := make(chan struct{}), make(chan struct{})
+	h.rt.Decided = func(agent.TurnID, agent.Decision) error { close(entered); <-block; return nil }
+	idle, busy := h.dial(""), h.dial("?turn_id=t")
+	busy.send(`{"type":"decide","id":"d","turn_id":"t","decision":{"approval_id":"a","decision":"approve","by":"me"}}`)
+	<-entered
+	h.rt.Emit("t", gatewaytest.Token("a"))
+	busy.want("event", "")
+
+	var over sync.WaitGroup
+	over.Go(func() { h.shutdown(patience) })
+	require.Equal(t, websocket.StatusServiceRestart, websocket.CloseStatus(idle.closed()))
+	end := busy.refused("", "unavailable", "")
+	require.True(t, end.Error.Retryable)
+	require.Equal(t, agent.TurnID("t"), end.TurnID)
+	require.Positive(t, end.RetryAfterMS)
+	busy.send(`{"type":"turn","id":"late","request":{"message":"x"}}`)
+	busy.refused("late", "unavailable", "")
+	close(block)
+	busy.want("ok", "d")
+	err := busy.closed()
+	require.Equal(t, websocket.StatusServiceRestart, websocket.CloseStatus(err), "%v", err)
+	require.ErrorContains(t, err, "restart")
+	over.Wait()
+	require.Zero(t, h.rt.Followers())
+	require.Len(t, h.rt.Submitted(), 1)
+}
+
+func TestDoorClosesWithoutTheGateway(t *testing.T) {
+	h := open(t, nil)
+	h.begin("t")
+	c := h.dial("?turn_id=t")
+	require.Eventually(t, func() bool { return h.rt.Followers() == 1 }, patience, time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- h.door.Shutdown(ctx) }()
+	c.refused("", "unavailable", "")
+	require.Equal(t, websocket.StatusServiceRestart, websocket.CloseStatus(c.closed()))
+	require.NoError(t, <-done)
+	_, resp, err := websocket.Dial(t.Context(), h.url(""), nil)
+	require.Error(t, err)
+	require.Equal(t, http.StatusServiceUnavailable, resp.StatusCode)
+	require.NotEmpty(t, resp.Header.Get("Retry-After"))
+}
+
+func TestDrainOfASlowReader(t *testing.T) {
+	h := open(t, nil)
+	h.begin("big")
+	text := strings.Repeat("x", 64<<10)
+	const events = 400
+	for range events {
+		h.rt.Emit("big", gatewaytest.Token(text))
+	}
+	c := h.dial("?turn_id=big")
+	// It does not read until the follow is stalled: the queue is full.
+	before := int64(0)
+	require.Eventually(t, func() bool {
+		now := h.rt.taken.Load()
+		stalled := now > 64 && now == before
+		before = now
+		return stalled
+	}, patience, 20*time.Millisecond)
+	var over sync.WaitGroup
+	over.Go(func() { h.shutdown(patience) })
+	require.Eventually(t, func() bool { // refused, or nobody answers any more
+		_, _, err := websocket.Dial(t.Context(), h.url(""), nil)
+		return err != nil
+	}, patience, time.Millisecond)
+	last := int64(0)
+	f := c.next()
+	for ; f.Type == "event"; f = c.next() {
+		e := f.event(t)
+		last++
+		require.Equal(t, last, e.Meta.EventIndex)
+	}
+	require.Less(t, last, int64(events))
+	require.Equal(t, "error", f.Type)
+	require.Equal(t, "unavailable", f.Error.Type)
+	require.Equal(t, websocket.StatusServiceRestart, websocket.CloseStatus(c.closed()))
+	over.Wait()
+}
+
+func TestShutdownCutsOffWhoDoesNotLeave(t *testing.T) {
+	h := open(t, func(c *gateway.Config, _ *ws.Config) { c.Limits.CallTimeout = 24 * time.Hour })
+	h.begin("t")
+	entered := make(chan struct{})
+	h.rt.deciding = func(ctx context.Context) error {
+		close(entered)
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	conn, err := net.Dial("tcp", h.HTTPAddr()) // it never answers the close frame
+	require.NoError(t, err)
+	defer conn.Close()
+	shakeHands(t, conn)
+	c := h.dial("") // its request never ends
+	c.send(`{"type":"decide","id":"d","turn_id":"t","decision":{"approval_id":"a","decision":"approve","by":"me"}}`)
+	<-entered
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, h.door.Shutdown(ctx), context.DeadlineExceeded)
+	_, err = io.Copy(io.Discard, conn)
+	if err != nil {
+		require.ErrorContains(t, err, "reset")
+	}
+	require.Error(t, c.closed())
+}
+
+func TestSocketsDoNotLiveForever(t *testing.T) {
+	h := open(t, func(_ *gateway.Config, c *ws.Config) { c.MaxAge = 100 * time.Millisecond })
+	h.begin("t")
+	h.rt.Emit("t", gatewaytest.Token("0"))
+	seen, lives := 0, 0
+	for ; seen < 2 || lives < 2; lives++ { // on a slow machine, a life may be too short for an event
+		c := h.dial(fmt.Sprintf("?turn_id=t&after_index=%d", seen))
+		f := c.next()
+		for ; f.Type == "event"; f = c.next() {
+			e := f.event(t)
+			require.Equal(t, fmt.Sprint(seen), e.Text)
+			seen++
+			h.rt.Emit("t", gatewaytest.Token(fmt.Sprint(seen)))
+		}
+		require.Equal(t, "error", f.Type)
+		require.Equal(t, "unavailable", f.Error.Type)
+		require.True(t, f.Error.Retryable)
+		err := c.closed()
+		require.Equal(t, websocket.StatusGoingAway, websocket.CloseStatus(err), "%v", err)
+		require.ErrorContains(t, err, "reconnect")
+	}
+}
+
+func TestDeadPeerIsNoticed(t *testing.T) {
+	h := open(t, func(c *gateway.Config, _ *ws.Config) {
+		c.Limits.Heartbeat, c.Limits.WriteTimeout = 20*time.Millisecond, 100*time.Millisecond
+	})
+	dead, err := net.Dial("tcp", h.HTTPAddr()) // it never answers a ping
+	require.NoError(t, err)
+	defer dead.Close()
+	shakeHands(t, dead)
+	sent, err := io.ReadAll(dead)
+	if err != nil {
+		require.ErrorContains(t, err, "reset")
+	}
+	require.Equal(t, byte(0x89), sent[0], "a ping came first")
+
+	// One that is idle, but alive, stays.
+	h = open(t, func(c *gateway.Config, _ *ws.Config) { c.Limits.Heartbeat = time.Millisecond })
+	h.begin("t")
+	pings := make(chan struct{}, 20)
+	conn, _, err := websocket.Dial(t.Context(), h.url("?turn_id=t"), &websocket.DialOptions{
+		OnPingReceived: func(context.Context, []byte) bool {
+			select {
+			case pings <- struct{}{}:
+			default:
+			}
+			return true
+		},
+	})
+	require.NoError(t, err)
+	defer conn.CloseNow()
+	got := make(chan []byte, 1)
+	go func() {
+		_, data, _ := conn.Read(t.Context())
+		got <- data
+	}()
+	for range 20 {
+		<-pings
+	}
+	h.rt.Emit("t", gatewaytest.Token("a"))
+	require.Contains(t, string(<-got), `"text":"a"`)
+}
+
+func TestInternalErrorsAreForTheLog(t *testing.T) {
+	core, logs := observer.New(zap.DebugLevel)
+	h := open(t, func(_ *gateway.Config, c *ws.Config) { c.Logger = zap.New(core) })
+	h.begin("t")
+	h.rt.Decided = func(agent.TurnID, agent.Decision) error { return errors.New("dial db.internal:5432: refused") }
+	c := h.dial("")
+	c.send(`{"type":"decide","id":"d","turn_id":"t","decision":{"approval_id":"a","decision":"approve","by":"me"}}`)
+	require.NotContains(t, c.refused("d", "internal", "").Error.Message, "db.internal")
+	h.rt.broken = errors.New("select events: boom")
+	c.send(`{"type":"follow","id":"f","turn_id":"t"}`)
+	require.NotContains(t, c.refused("f", "internal", "").Error.Message, "boom")
+	require.Equal(t, 2, logs.Len())
+	for i, text := range []string{"db.internal", "boom"} {
+		e := logs.All()[i]
+		require.Contains(t, e.ContextMap()["error"], text)
+		require.NotEmpty(t, e.ContextMap()["request_id"])
+	}
+
+	// So are panics: they end neither the process nor the socket.
+	h.rt.Decided = func(agent.TurnID, agent.Decision) error { panic("on purpose") }
+	h.rt.Refuse = func(agent.Envelope) error { panic("on purpose") }
+	c.send(`{"type":"decide","id":"d","turn_id":"t","decision":{"approval_id":"a","decision":"approve","by":"me"}}`)
+	c.refused("d", "internal", "")
+	for range 40 { // nothing is left behind
+		c.send(`{"type":"turn","id":"t","request":{"message":"x","session_id":"s"}}`)
+		c.refused("t", "internal", "")
+		c.send(`{"type":"message","id":"m","turn_id":"t","request":{"message":"x"}}`)
+		c.refused("m", "internal", "")
+	}
+	require.Contains(t, logs.All()[2].ContextMap()["error"], "socket_test.go")
+}
