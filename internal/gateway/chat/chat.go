@@ -1,0 +1,171 @@
+package chat
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/gateway"
+)
+
+// channel is this door's name in envelopes (seed 001).
+const channel = "web"
+
+// Door is POST /api/chat. Create it with [New].
+type Door struct{}
+
+var _ gateway.Door = (*Door)(nil)
+
+// New makes the door.
+func New() *Door { return &Door{} }
+
+// Routes implements [gateway.Door].
+func (d *Door) Routes() []gateway.Route {
+	return []gateway.Route{{Method: http.MethodPost, Path: "/api/chat", Action: agent.ActionTurnsRun, Handle: d.postChat}}
+}
+
+// response is seed 001's AgentResponse and the turn that it is of. Every member is always present.
+type response struct {
+	Output    string          `json:"output"`
+	SessionID agent.SessionID `json:"session_id"`
+	ToolName  *string         `json:"tool_name"`  // the last tool that was called
+	ToolInput json.RawMessage `json:"tool_input"` // its arguments
+	Error     *string         `json:"error"`      // why the turn has no answer, or not the whole
+	TurnID    agent.TurnID    `json:"turn_id"`
+}
+
+// accepted is the body of a 202: the turn goes on, as one of POST /v1/turns does.
+type accepted struct {
+	response
+
+	StreamID string           `json:"stream_id"`
+	State    string           `json:"state"`
+	Status   string           `json:"status"` // the same
+	Pending  []agent.Approval `json:"pending,omitempty"`
+}
+
+// postChat submits a message and waits for the turn.
+func (d *Door) postChat(w http.ResponseWriter, r *http.Request, v *gateway.Visit) error {
+	var q request
+	if err := v.DecodeBody(w, r, &q); err != nil {
+		return err
+	}
+	if key := r.Header.Get("Idempotency-Key"); key != "" {
+		if q.IdempotencyKey != "" && q.IdempotencyKey != key {
+			return agent.Invalid("idempotency_key", "differs from the header Idempotency-Key")
+		}
+		q.IdempotencyKey = key
+	}
+	turn, err := q.turn(v.Principal().Subject != "")
+	if err != nil {
+		return err
+	}
+	if turn.Agent != "" {
+		if err := v.May(agent.ActionTurnsRun, turn.Agent); err != nil {
+			return err
+		}
+	}
+	leave, err := v.Enter() // before the turn exists: a refusal must mean that nothing runs
+	if err != nil {
+		return err
+	}
+	defer leave()
+	receipt, err := v.Submit(r.Context(), channel, &turn)
+	if err != nil {
+		return inWordsOf(err)
+	}
+	w.Header().Set("Turnstone-Turn-Id", string(receipt.TurnID))
+	w.Header().Set("Location", "/v1/turns/"+string(receipt.TurnID))
+	return answer(w, r, v, receipt)
+}
+
+// answer waits for the turn. One that waits for a person, or longer than anybody waits, goes on behind a 202.
+func answer(w http.ResponseWriter, r *http.Request, v *gateway.Visit, receipt agent.Receipt) error {
+	ctx, cancel := v.UntilClosing(r.Context())
+	defer cancel()
+	ctx, cancelWait := context.WithTimeout(ctx, v.Limits().WaitTimeout)
+	defer cancelWait()
+
+	end, err := v.Await(ctx, receipt)
+	body := accepted{
+		response: response{SessionID: receipt.SessionID, TurnID: receipt.TurnID},
+		StreamID: receipt.StreamID, State: agent.StateRunning, Status: agent.StateRunning,
+	}
+	switch {
+	case err != nil && gateway.IsOver(err):
+		v.WriteJSON(w, http.StatusAccepted, body)
+	case err != nil:
+		return err
+	case end.Output == nil:
+		body.State, body.Status, body.Pending = gateway.StateWaiting, gateway.StateWaiting, end.Pending
+		body.Output = waiting(end.Pending)
+		v.WriteJSON(w, http.StatusAccepted, body)
+	default:
+		a := responseOf(end.Output)
+		if n := len(end.Output.ToolCalls); n > 0 {
+			a.ToolInput = input(ctx, v, receipt.TurnID, end.Output.ToolCalls[n-1].ID)
+		}
+		v.WriteJSON(w, http.StatusOK, a)
+	}
+	return nil
+}
+
+// inWordsOf names the field of an error as this body does.
+func inWordsOf(err error) error {
+	e, ok := errors.AsType[*agent.Error](err)
+	if !ok || !strings.HasPrefix(e.Field, "messages[") {
+		return err
+	}
+	c := *e
+	c.Field = "chat_history" + strings.TrimPrefix(e.Field, "messages")
+	return &c
+}
+
+// responseOf puts a result into the words of seed 001. An error of the agent is an answer like any other.
+func responseOf(o *agent.AgentStepOutput) response {
+	a := response{Output: o.Output, SessionID: o.SessionID, TurnID: o.TurnID}
+	if n := len(o.ToolCalls); n > 0 {
+		a.ToolName = &o.ToolCalls[n-1].Tool
+	}
+	if o.Status == agent.TurnCompleted {
+		a.Output = cmp.Or(a.Output, agent.NormalizeOutput(o.Blocks))
+		return a
+	}
+	why := fmt.Sprintf("the turn failed: %s", o.StopReason)
+	switch {
+	case o.Error != nil && o.Error.Message != "":
+		why = o.Error.Message
+	case o.Status == agent.TurnCancelled:
+		why = "the turn was cancelled"
+	}
+	a.Error = &why
+	return a
+}
+
+// waiting tells somebody who can only read text what the turn waits for.
+func waiting(pending []agent.Approval) string {
+	var what []string
+	for i := range pending {
+		what = append(what, pending[i].ToolName)
+	}
+	return "This waits for a person to decide: " + strings.Join(what, ", ") + "."
+}
+
+// input is what a tool was called with, as the turn's events have it; null when they have expired.
+func input(ctx context.Context, v *gateway.Visit, turn agent.TurnID, call agent.CallID) json.RawMessage {
+	var args json.RawMessage
+	for e, err := range v.Follow(ctx, turn, 0) {
+		if err != nil || e.Terminal() {
+			break
+		}
+		if e.Type == agent.EventToolStart && e.ToolCallID == call && json.Valid(e.Input) {
+			args = e.Input
+		}
+	}
+	return args
+}

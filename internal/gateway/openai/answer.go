@@ -1,0 +1,103 @@
+package openai
+
+import "github.com/turnstone-run/turnstone/agent"
+
+// whole is an answer that is not streamed (chat.completion).
+type whole struct {
+	ID                string        `json:"id"`
+	Object            string        `json:"object"`
+	Created           int64         `json:"created"`
+	Model             string        `json:"model"`
+	Choices           []wholeChoice `json:"choices"`
+	Usage             usage         `json:"usage"`
+	SystemFingerprint *string       `json:"system_fingerprint"` // always null: what answers is a plan, which has a hash of its own
+}
+
+type wholeChoice struct {
+	Index        int     `json:"index"`
+	Message      message `json:"message"`
+	Logprobs     *string `json:"logprobs"` // always null
+	FinishReason string  `json:"finish_reason"`
+}
+
+type message struct {
+	Role      string  `json:"role"`
+	Content   string  `json:"content"`
+	Reasoning string  `json:"reasoning_content,omitempty"`
+	Refusal   *string `json:"refusal"` // always null: who refuses does so in words
+}
+
+// chunk is a piece of a streamed answer (chat.completion.chunk).
+type chunk struct {
+	ID                string        `json:"id"`
+	Object            string        `json:"object"`
+	Created           int64         `json:"created"`
+	Model             string        `json:"model"`
+	SystemFingerprint *string       `json:"system_fingerprint"`
+	Choices           []chunkChoice `json:"choices"`
+	Usage             *usage        `json:"usage,omitempty"`
+}
+
+type chunkChoice struct {
+	Index        int     `json:"index"`
+	Delta        delta   `json:"delta"`
+	Logprobs     *string `json:"logprobs"`
+	FinishReason *string `json:"finish_reason"`
+}
+
+type delta struct {
+	Role      string  `json:"role,omitempty"`
+	Content   *string `json:"content,omitempty"`
+	Reasoning string  `json:"reasoning_content,omitempty"`
+}
+
+type usage struct {
+	PromptTokens     int64             `json:"prompt_tokens"`
+	CompletionTokens int64             `json:"completion_tokens"`
+	TotalTokens      int64             `json:"total_tokens"`
+	PromptDetails    promptDetails     `json:"prompt_tokens_details"`
+	Completion       completionDetails `json:"completion_tokens_details"`
+}
+
+type promptDetails struct {
+	CachedTokens int64 `json:"cached_tokens"`
+}
+
+type completionDetails struct {
+	ReasoningTokens int64 `json:"reasoning_tokens"`
+}
+
+// usageOf is what all model calls of the turn used.
+func usageOf(u agent.Usage) usage {
+	return usage{
+		PromptTokens: u.InputTokens, CompletionTokens: u.OutputTokens, TotalTokens: u.InputTokens + u.OutputTokens,
+		PromptDetails: promptDetails{u.CachedTokens}, Completion: completionDetails{u.ReasoningTokens},
+	}
+}
+
+func (c *completion) whole(r *reading) whole {
+	m := message{Role: "assistant", Content: r.content(c.q.structured)}
+	if !r.thoughts.lost {
+		m.Reasoning = r.thoughts.text()
+	}
+	return whole{
+		ID: c.id(), Object: "chat.completion", Created: c.created, Model: c.q.model, Usage: usageOf(r.output.Usage),
+		Choices: []wholeChoice{{Message: m, FinishReason: finishReason(r.output)}},
+	}
+}
+
+func (c *completion) chunk(choices ...chunkChoice) *chunk {
+	if choices == nil {
+		choices = []chunkChoice{}
+	}
+	return &chunk{ID: c.id(), Object: "chat.completion.chunk", Created: c.created, Model: c.q.model, Choices: choices}
+}
+
+// said is a chunk of what an event added.
+func (c *completion) said(f fresh) *chunk {
+	d := delta{Reasoning: f.thought}
+	if f.text != "" {
+		d.Content = &f.text
+	}
+	return c.chunk(chunkChoice{Delta: d})
+}

@@ -1,0 +1,121 @@
+package openai_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/gateway/gatewaytest"
+)
+
+// TestOfficialClient runs testdata/client/check.mjs: the openai package of npm, at the version of the lock file, against the door.
+func TestOfficialClient(t *testing.T) {
+	for _, tool := range []string{"node", "npm"} {
+		_, err := exec.LookPath(tool)
+		require.NoError(t, err, "this test needs Node.js: install the packages nodejs and npm (.ci/run does)")
+	}
+	dir := t.TempDir()
+	require.NoError(t, os.CopyFS(dir, os.DirFS(filepath.Join("testdata", "client"))))
+	run(t, dir, nil, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund")
+
+	rt := gatewaytest.New()
+	rt.Refuse = func(e agent.Envelope) error {
+		switch e.Request.Agent {
+		case "nobody":
+			return agent.FieldErrorf(agent.CodeNotFound, "agent", "there is no agent %q", e.Request.Agent)
+		case "locked":
+			return agent.Errorf(agent.CodeUnauthenticated, "", "the key is not known")
+		case "busy":
+			return &agent.Error{Code: agent.CodeRateLimited, RetryAfter: 7 * time.Second, Err: errors.New("too many requests")}
+		}
+		return nil
+	}
+	rt.Script = func(rt *gatewaytest.Runtime, id agent.TurnID, r agent.TurnRequest) { rt.Emit(id, scene(rt, &r)...) }
+	rt.Cancelled = func(agent.TurnID, agent.CancelRequest) error {
+		t.Error("a client that hung up cancelled its turn")
+		return nil
+	}
+	catalog := &gatewaytest.Catalog{AgentList: []agent.AgentInfo{
+		{Name: "analyst", Tenant: agent.SharedTenant, Models: []string{"main", "fast"}},
+		{Name: "waits", Tenant: "default", Models: []string{"main"}},
+		{Name: "broken", Fault: "its model is gone"},
+	}}
+	d := openWith(t, rt, catalog, nil)
+	out := run(t, dir, []string{"BASE_URL=" + d.url + "/v1"}, "node", "check.mjs")
+	t.Log(out)
+	require.Equal(t, 14, strings.Count(out, "ok "), "%s", out)
+	require.Equal(t, "openai", rt.Submitted()[0].Channel)
+}
+
+// scene is what an agent of the script does.
+func scene(rt *gatewaytest.Runtime, r *agent.TurnRequest) []agent.Event {
+	failed := func(o *agent.AgentStepOutput) {
+		o.Status, o.StopReason = agent.TurnFailed, agent.StopModelError
+		o.Error = &agent.Failure{Type: string(agent.StopModelError), Message: "the provider said no"}
+	}
+	plain := func(text string) []agent.Event {
+		return []agent.Event{running(), says("model/1", text), gatewayEnd(text)}
+	}
+	switch r.Agent {
+	case "document":
+		document := `{"words":["a","b","c"]}`
+		return []agent.Event{running(), says("model/1", "not yet"), says("model/2", document), ends(document, func(o *agent.AgentStepOutput) {
+			o.Structured = json.RawMessage(document)
+		})}
+	case "echo":
+		var seen []string
+		for _, m := range r.Messages {
+			var kinds []string
+			for i := range m.Blocks {
+				kinds = append(kinds, string(m.Blocks[i].Type))
+			}
+			seen = append(seen, fmt.Sprintf("%s:%s", m.Role, strings.Join(kinds, ",")))
+		}
+		return plain(strings.Join(seen, " "))
+	case "count":
+		return plain(strconv.Itoa(len(rt.Submitted())))
+	case "waits":
+		return append([]agent.Event{running()}, asks("a1", "send_mail")...)
+	case "fails":
+		return []agent.Event{running(), says("model/1", "well"), ends("", failed)}
+	case "restarts":
+		return []agent.Event{running(), says("model/1", "It is hot"), reset("model/1", 2), says("model/1", "It is cold"), gatewayEnd("It is cold")}
+	case "silent":
+		return []agent.Event{running()}
+	default:
+		first := []agent.Event{running(), thinks("model/1", "They want "), thinks("model/1", "flights."), says("model/1", "Let me look.")}
+		for _, word := range strings.SplitAfter("Here are three flights.", " ") {
+			first = append(first, says("model/2", word))
+		}
+		return append(first, gatewayEnd("Here are three flights."))
+	}
+}
+
+func gatewayEnd(text string) agent.Event {
+	return ends(text, func(o *agent.AgentStepOutput) { o.Usage = agent.Usage{InputTokens: 10, OutputTokens: 5} })
+}
+
+func run(t *testing.T, dir string, env []string, name string, args ...string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir = dir
+	cmd.Env = append(cmd.Environ(), env...)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	require.NoError(t, cmd.Run(), "%s %s: %s", name, strings.Join(args, " "), &out)
+	return out.String()
+}

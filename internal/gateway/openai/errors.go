@@ -1,0 +1,195 @@
+package openai
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/gateway"
+)
+
+// Types and codes of errors, as clients of the API know them, and ours where it has none.
+const (
+	typeInvalid  = "invalid_request_error"
+	typeServer   = "server_error"
+	typeAwaiting = "awaiting_approval"
+
+	codeTurnRunning  = "turn_running"
+	codeContradicted = "stream_restarted"
+	codeQuota        = "insufficient_quota"
+	codeNoModel      = "model_not_found"
+)
+
+// problem is an error in the API's format.
+type problem struct {
+	Message string           `json:"message"`
+	Type    string           `json:"type"`
+	Param   *string          `json:"param"` // the member of the request at fault
+	Code    string           `json:"code"`
+	TurnID  agent.TurnID     `json:"turn_id,omitempty"` // the turn that the request became
+	Pending []agent.Approval `json:"pending,omitempty"` // what waits for a person
+
+	status int
+	again  bool  // the same request again, where it has an idempotency key, makes sense
+	err    error // for the log, where it is not the turn's
+}
+
+type problemBody struct {
+	Error *problem `json:"error"`
+}
+
+// fail writes an error that came before the turn did.
+func fail(w http.ResponseWriter, status int, f *agent.Failure) { writeProblem(w, problemIn(status, f)) }
+
+func writeProblem(w http.ResponseWriter, p *problem) {
+	var body bytes.Buffer
+	e := json.NewEncoder(&body)
+	e.SetEscapeHTML(false)
+	_ = e.Encode(problemBody{p}) // strings, and JSON that was decoded before
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("Cache-Control", "no-store")
+	h.Set("Content-Length", strconv.Itoa(body.Len()))
+	w.WriteHeader(p.status)
+	_, _ = body.WriteTo(w)
+}
+
+// problemIn puts a failure into the words of the API.
+func problemIn(status int, f *agent.Failure) *problem {
+	p := &problem{status: status, Message: f.Message, Type: typeServer, Code: f.Type}
+	if f.Field != "" {
+		p.Param = &f.Field
+	}
+	switch agent.Code(f.Type) {
+	case agent.CodeInvalid:
+		p.Type, p.Code = typeInvalid, "invalid_value"
+	case agent.CodeOverflow:
+		p.Type, p.Code = typeInvalid, "request_too_large"
+	case agent.CodeNotFound:
+		p.Type = typeInvalid
+		if f.Field == "model" {
+			p.Code = codeNoModel
+		}
+	case agent.CodeUnauthenticated:
+		p.Type, p.Code = typeInvalid, "invalid_api_key"
+	case agent.CodeDenied:
+		p.Type, p.Code = "permission_error", "permission_denied"
+	case agent.CodeConflict:
+		p.Type = "conflict_error"
+	case agent.CodeRateLimited:
+		p.Type, p.Code = "rate_limit_exceeded", "rate_limit_exceeded"
+	case agent.CodeInternal:
+		p.Code = "internal_error"
+	case agent.CodeUnavailable, agent.CodeCancelled:
+	}
+	return p
+}
+
+// refuse writes what the protocol tells apart from other refusals: that a budget is used up. Anything else is left to [fail].
+func refuse(w http.ResponseWriter, err error) error {
+	if !overBudget(err) {
+		return err
+	}
+	f, status, wait := gateway.FailureOf(err)
+	p := problemIn(status, f)
+	p.Type, p.Code = codeQuota, codeQuota
+	if wait > 0 {
+		w.Header().Set("Retry-After", strconv.FormatInt(int64((wait+time.Second-1)/time.Second), 10))
+	}
+	noRetry(w)
+	writeProblem(w, p)
+	return err
+}
+
+// overBudget reports whether a turn was not let in because a budget of a day or a month is used up.
+func overBudget(err error) bool {
+	r, ok := errors.AsType[agent.AdmissionRefused](err)
+	return ok && (strings.HasPrefix(r.Bound, "daily_") || strings.HasPrefix(r.Bound, "monthly_"))
+}
+
+// inWordsOf names the field of an error as this API does.
+func inWordsOf(err error) error {
+	e, ok := errors.AsType[*agent.Error](err)
+	if !ok {
+		return err
+	}
+	names := map[string]string{
+		"agent": "model", "message": "messages", "output_schema": "response_format", "session_id": "metadata.session_id",
+		"idempotency_key": "Idempotency-Key",
+	}
+	head, rest, _ := strings.Cut(e.Field, ".")
+	renamed, known := names[head]
+	if !known {
+		return err
+	}
+	c := *e
+	if c.Field = renamed; rest != "" {
+		c.Field += "." + rest
+	}
+	return &c
+}
+
+// noRetry keeps the official clients from sending a request again that became a turn: it would become another one.
+func noRetry(w http.ResponseWriter) { w.Header().Set("X-Should-Retry", "false") }
+
+// failed answers with an error of a turn that exists.
+func (c *completion) failed(w http.ResponseWriter, p *problem) error {
+	p.TurnID = c.receipt.TurnID
+	if !p.again || c.q.turn.IdempotencyKey == "" {
+		noRetry(w)
+	}
+	c.visit.WriteJSON(w, p.status, problemBody{p})
+	return p.err
+}
+
+// brokenBy is an error of ours on the way to the answer of a turn that may go on.
+func (c *completion) brokenBy(err error) *problem {
+	f, status, _ := gateway.FailureOf(err)
+	p := problemIn(status, f)
+	p.TurnID, p.again, p.err = c.receipt.TurnID, true, err
+	return p
+}
+
+// awaiting is a turn that waits for a person.
+func (c *completion) awaiting(pending []agent.Approval) *problem {
+	id := c.receipt.TurnID
+	var what []string
+	for i := range pending {
+		what = append(what, fmt.Sprintf("%s (%s)", pending[i].ToolName, pending[i].ApprovalID))
+	}
+	return &problem{
+		status: http.StatusConflict, Type: typeAwaiting, Code: typeAwaiting, TurnID: id, Pending: pending,
+		Message: fmt.Sprintf("turn %s waits for a person to decide on %s: POST /v1/turns/%s/decisions", id, strings.Join(what, ", "), id),
+	}
+}
+
+// ended is a turn that ended without an answer.
+func (c *completion) ended(o *agent.AgentStepOutput) *problem {
+	p := &problem{
+		status: http.StatusInternalServerError, Type: typeServer, Code: string(o.StopReason), TurnID: c.receipt.TurnID,
+		Message: fmt.Sprintf("turn %s ended as %s: %s", c.receipt.TurnID, o.Status, o.StopReason),
+	}
+	if o.Status == agent.TurnCancelled {
+		_, p.status, _ = gateway.FailureOf(agent.Errorf(agent.CodeCancelled, "", "cancelled"))
+		p.Code = string(agent.CodeCancelled)
+	}
+	if o.Error != nil {
+		p.Message, p.Code = o.Error.Message, o.Error.Type
+		_, p.status, _ = gateway.FailureOf(o.Error.AsError())
+	}
+	return p
+}
+
+// contradicted is an answer that began anew with other words than were sent.
+func (c *completion) contradicted() *problem {
+	return &problem{
+		Type: typeServer, Code: codeContradicted, TurnID: c.receipt.TurnID,
+		Message: fmt.Sprintf("the model began again and says something else than what was sent; the answer will be at GET /v1/turns/%[1]s", c.receipt.TurnID),
+	}
+}

@@ -1,0 +1,259 @@
+package openai_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/gateway"
+	"github.com/turnstone-run/turnstone/internal/gateway/gatewaytest"
+	"github.com/turnstone-run/turnstone/internal/gateway/openai"
+)
+
+// door is a gateway with the OpenAI-compatible door over a scripted runtime.
+type door struct {
+	*gateway.Gateway
+
+	rt      *gatewaytest.Runtime
+	catalog *gatewaytest.Catalog
+	url     string
+	t       *testing.T
+}
+
+func open(t *testing.T, change func(*gateway.Config)) *door {
+	t.Helper()
+	return openWith(t, gatewaytest.New(), &gatewaytest.Catalog{}, change)
+}
+
+func openWith(t *testing.T, rt *gatewaytest.Runtime, catalog *gatewaytest.Catalog, change func(*gateway.Config)) *door {
+	t.Helper()
+	cfg := gateway.Config{HTTPAddr: "127.0.0.1:0", Runtime: rt, Catalog: catalog, Version: "test", Doors: []gateway.Door{openai.New()}}
+	if change != nil {
+		change(&cfg)
+	}
+	g, err := gateway.New(cfg)
+	require.NoError(t, err)
+	require.NoError(t, g.Start(t.Context()))
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 20*time.Second)
+		defer cancel()
+		require.NoError(t, g.Shutdown(ctx))
+		require.Eventually(t, func() bool { return rt.Followers() == 0 }, 20*time.Second, time.Millisecond, "a follow loop outlived the gateway")
+	})
+	return &door{Gateway: g, rt: rt, catalog: catalog, url: "http://" + g.HTTPAddr(), t: t}
+}
+
+// script makes every turn emit events.
+func (d *door) script(events ...agent.Event) {
+	d.rt.Script = func(rt *gatewaytest.Runtime, id agent.TurnID, _ agent.TurnRequest) {
+		rt.Emit(id, events...)
+	}
+}
+
+type answer struct {
+	status int
+	header http.Header
+	body   string
+}
+
+func (d *door) send(method, path, body string, header ...string) answer {
+	d.t.Helper()
+	resp := d.open(d.t.Context(), method, path, body, header...)
+	data, err := io.ReadAll(resp.Body)
+	require.NoError(d.t, err)
+	return answer{resp.StatusCode, resp.Header, string(data)}
+}
+
+func (d *door) open(ctx context.Context, method, path, body string, header ...string) *http.Response {
+	d.t.Helper()
+	req, err := http.NewRequestWithContext(ctx, method, d.url+path, strings.NewReader(body))
+	require.NoError(d.t, err)
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	for i := 0; i+1 < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	resp, err := http.DefaultClient.Do(req)
+	require.NoError(d.t, err)
+	d.t.Cleanup(func() { _ = resp.Body.Close() })
+	return resp
+}
+
+// ask sends a request for an answer.
+func (d *door) ask(more string, header ...string) answer {
+	d.t.Helper()
+	return d.send("POST", "/v1/chat/completions", `{"model":"analyst","messages":[{"role":"user","content":"hello"}]`+more+`}`, header...)
+}
+
+type problem struct {
+	Message string           `json:"message"`
+	Type    string           `json:"type"`
+	Param   *string          `json:"param"`
+	Code    string           `json:"code"`
+	TurnID  string           `json:"turn_id"`
+	Pending []agent.Approval `json:"pending"`
+}
+
+// problem is the error of an answer, whose members are all there.
+func (a answer) problem(t *testing.T) problem {
+	t.Helper()
+	require.Equal(t, "application/json", a.header.Get("Content-Type"), "%s", a.body)
+	return problemIn(t, a.body)
+}
+
+func problemIn(t *testing.T, body string) problem {
+	t.Helper()
+	var b struct {
+		Error *problem `json:"error"`
+	}
+	require.NoError(t, json.Unmarshal([]byte(body), &b), "%s", body)
+	require.NotNil(t, b.Error, "%s", body)
+	var raw struct {
+		Error map[string]json.RawMessage `json:"error"`
+	}
+	require.NoError(t, json.Unmarshal([]byte(body), &raw))
+	for _, name := range []string{"message", "type", "param", "code"} {
+		require.Contains(t, raw.Error, name)
+	}
+	return *b.Error
+}
+
+// heard is a streamed answer put together.
+type heard struct {
+	content, reasoning, finish string
+	usage                      json.RawMessage
+	deltas                     int
+	err                        *problem
+	done                       bool
+}
+
+func listen(t *testing.T, body string) heard {
+	t.Helper()
+	var h heard
+	for event := range strings.SplitSeq(strings.TrimSuffix(body, "\n\n"), "\n\n") {
+		data, ok := strings.CutPrefix(event, "data: ")
+		if !ok {
+			require.Equal(t, ":", event, "neither data nor a comment")
+			continue
+		}
+		require.False(t, h.done, "nothing follows the end")
+		if data == "[DONE]" {
+			h.done = true
+			continue
+		}
+		if strings.HasPrefix(data, `{"error"`) {
+			p := problemIn(t, data)
+			h.err, h.done = &p, true
+			continue
+		}
+		var c struct {
+			Choices []struct {
+				Delta struct {
+					Content   string `json:"content"`
+					Reasoning string `json:"reasoning_content"`
+				} `json:"delta"`
+				Finish string `json:"finish_reason"`
+			} `json:"choices"`
+			Usage json.RawMessage `json:"usage"`
+		}
+		require.NoError(t, json.Unmarshal([]byte(data), &c), "%s", data)
+		h.usage = c.Usage
+		for _, choice := range c.Choices {
+			if choice.Delta.Content != "" {
+				h.deltas++
+			}
+			h.content += choice.Delta.Content
+			h.reasoning += choice.Delta.Reasoning
+			h.finish += choice.Finish
+		}
+	}
+	require.True(t, h.done, "the stream has no end: %s", body)
+	return h
+}
+
+var createdPattern = regexp.MustCompile(`"created":\d{10}`)
+
+// timeless is a body without what depends on the clock.
+func timeless(t *testing.T, body string) string {
+	t.Helper()
+	require.Regexp(t, createdPattern, body)
+	return createdPattern.ReplaceAllString(body, `"created":1`)
+}
+
+// events yields the events of a stream one by one, without the empty line.
+func events(r io.Reader) func() (string, error) {
+	in := bufio.NewReader(r)
+	return func() (string, error) {
+		var event strings.Builder
+		for {
+			line, err := in.ReadString('\n')
+			if err != nil {
+				if errors.Is(err, io.EOF) && event.Len() > 0 {
+					err = io.ErrUnexpectedEOF
+				}
+				return event.String(), err
+			}
+			if line == "\n" {
+				return event.String(), nil
+			}
+			event.WriteString(line)
+		}
+	}
+}
+
+// Events that scripts are made of.
+
+func running() agent.Event { return gatewaytest.Status(agent.StatusRunning) }
+
+func says(producer, text string) agent.Event {
+	return agent.Event{Meta: agent.EventMeta{Producer: producer}, Type: agent.EventToken, Text: text}
+}
+
+func thinks(producer, text string) agent.Event {
+	return agent.Event{
+		Meta: agent.EventMeta{Producer: producer}, Type: agent.EventContent,
+		ContentBlocks: []agent.Block{{Type: agent.BlockReasoning, Reasoning: text}},
+	}
+}
+
+func reset(producer string, from int64) agent.Event {
+	return agent.Event{Type: agent.EventReset, Producer: producer, FromIndex: from}
+}
+
+func calls(id, tool, args string) []agent.Event {
+	meta := agent.EventMeta{Producer: "tool/1/" + id}
+	return []agent.Event{
+		{Meta: meta, Type: agent.EventToolStart, ToolCallID: agent.CallID(id), ToolName: tool, Input: json.RawMessage(args)},
+		{Meta: meta, Type: agent.EventToolEnd, ToolCallID: agent.CallID(id), ToolName: tool, Output: json.RawMessage(`"done"`)},
+	}
+}
+
+// ends is the terminal event with a result; change may alter it.
+func ends(text string, change func(*agent.AgentStepOutput)) agent.Event {
+	o := &agent.AgentStepOutput{
+		Agent: "analyst", Status: agent.TurnCompleted, StopReason: agent.StopEndTurn, Output: text, Blocks: []agent.Block{agent.Text(text)},
+		Usage: agent.Usage{InputTokens: 10, OutputTokens: 5, CachedTokens: 4, ReasoningTokens: 2},
+	}
+	if change != nil {
+		change(o)
+	}
+	return agent.Event{Type: agent.EventStatus, Status: agent.TerminalStatus(o.Status), Result: o}
+}
+
+func asks(id, tool string) []agent.Event {
+	return []agent.Event{
+		{Type: agent.EventApprovalRequested, Approval: &agent.Approval{ApprovalID: id, CallID: "c1", ToolName: tool}},
+		gatewaytest.Status(agent.StatusWaiting),
+	}
+}

@@ -1,0 +1,138 @@
+package openai
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// FuzzParse: what is accepted, the runtime accepts; what is refused, is refused as invalid or not found, with a field of bounded length.
+func FuzzParse(f *testing.F) {
+	for _, seed := range []string{
+		`{"model":"analyst:fast","messages":[{"role":"user","content":"hello"}],"stream":true,"stream_options":{"include_usage":true}}`,
+		`{"model":"a","messages":[{"role":"developer","content":[{"type":"text","text":"x"}]},{"role":"assistant","content":null,
+			"tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":"{\"a\":1}"}}]},{"role":"tool","tool_call_id":"c","content":"r"}]}`,
+		`{"model":"a","messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:image/png;base64,aGk="}},
+			{"type":"file","file":{"file_data":"aGk=","filename":"a.pdf"}},{"type":"input_audio","input_audio":{"data":"aGk=","format":"wav"}}]}]}`,
+		`{"model":"a","messages":[{"role":"user","content":"x"}],"response_format":{"type":"json_schema","json_schema":{"schema":{}}},"metadata":{"session_id":"s"}}`,
+		`{"model":"a","messages":[{"role":"user","content":"x"}],"tools":[{}],"tool_choice":"none","n":1}`,
+		`{"model":"\u0000","messages":null}`, `{}`, `[]`, ``, `{"model":"a","messages":[{"role":"assistant","refusal":"no"},null]}`,
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		q, err := parse(body)
+		if err == nil && q.turn.SessionID != "" {
+			err = q.onlyNew()
+		}
+		if err == nil {
+			require.NoError(t, q.turn.Validate(0))
+			return
+		}
+		var e *agent.Error
+		require.ErrorAs(t, err, &e)
+		require.Contains(t, []agent.Code{agent.CodeInvalid, agent.CodeNotFound}, e.Code)
+		require.LessOrEqual(t, len(e.Field), 300)
+	})
+}
+
+// TestSaidAgainstAModel plays random tokens and resets to the gatherer, and to a plain one that keeps every event.
+func TestSaidAgainstAModel(t *testing.T) {
+	type event struct {
+		producer string
+		index    int64
+		text     string
+		void     bool
+	}
+	for seed := range uint64(3000) {
+		r := rand.New(rand.NewPCG(seed, 7))
+		firm, loose := said{firm: true}, said{}
+		var log []event
+		var sent strings.Builder
+		step := 1
+		for index := int64(1); index <= 30; index++ {
+			producer := fmt.Sprintf("model/%d", step)
+			switch r.IntN(6) {
+			case 0:
+				step++
+			case 1:
+				from := 1 + r.Int64N(index)
+				for i := range log {
+					if log[i].producer == producer && log[i].index >= from {
+						log[i].void = true
+					}
+				}
+				firm.reset(producer, from)
+				loose.reset(producer, from)
+			default:
+				text := strings.Repeat("a", 1+r.IntN(3)) // one letter: what is said again often agrees
+				if r.IntN(12) == 0 {
+					text = "b\n"
+				}
+				log = append(log, event{producer: producer, index: index, text: text})
+				sent.WriteString(firm.add(producer, index, text))
+				loose.add(producer, index, text)
+			}
+		}
+		want, last := "", ""
+		for _, e := range log {
+			if e.void {
+				continue
+			}
+			if want != "" && e.producer != last {
+				want += "\n\n"[min(2, len(want)-len(strings.TrimRight(want, "\n"))):]
+			}
+			want += e.text
+			last = e.producer
+		}
+		require.False(t, loose.lost, "seed %d", seed)
+		require.Equal(t, want, loose.text(), "seed %d", seed)
+		if firm.settled() {
+			require.Equal(t, want, sent.String(), "seed %d: what was sent is what is true", seed)
+		}
+		if !firm.lost {
+			require.True(t, strings.HasPrefix(sent.String(), firm.text()), "seed %d", seed)
+			require.Equal(t, want, firm.text(), "seed %d", seed)
+		}
+	}
+}
+
+func TestSaidIsBounded(t *testing.T) {
+	s := said{firm: true}
+	megabyte := strings.Repeat("x", 1<<20)
+	for i := range int64(20) {
+		s.add("model/1", i+1, megabyte)
+	}
+	require.True(t, s.lost)
+	require.LessOrEqual(t, len(s.shown), maxText)
+}
+
+// TestBudgets: a budget that is used up is told apart from a rate, and is not tried again at once.
+func TestBudgets(t *testing.T) {
+	for bound, budget := range map[string]bool{
+		agent.BoundRequestsPerMinute: false, agent.BoundConcurrentTurns: false, agent.BoundTokensPerMinute: false, agent.BoundDailyCost: true,
+		agent.BoundMonthlyCost: true, agent.BoundDailyTokens: true, agent.BoundMonthlyTokens: true,
+	} {
+		refused := agent.AdmissionRefused{Kind: agent.BoundTenant, Name: "acme", Bound: bound}
+		err := fmt.Errorf("admit: %w", &agent.Error{Code: agent.CodeRateLimited, RetryAfter: 90 * time.Second, Err: refused})
+		w := httptest.NewRecorder()
+		require.Equal(t, err, refuse(w, err))
+		if !budget {
+			require.Zero(t, w.Body.Len(), bound)
+			continue
+		}
+		require.Equal(t, 429, w.Code)
+		require.Contains(t, w.Body.String(), `"type":"insufficient_quota","param":null,"code":"insufficient_quota"`)
+		require.Equal(t, "90", w.Header().Get("Retry-After"))
+		require.Equal(t, "false", w.Header().Get("X-Should-Retry"))
+	}
+	require.False(t, overBudget(errors.New("x")))
+}

@@ -1,0 +1,94 @@
+package openai
+
+import (
+	"net/http"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/gateway"
+)
+
+// The agents that are listed: so many pages of so many.
+const (
+	agentPages = 20
+	pageSize   = 500
+)
+
+// model is an agent, or an agent with another profile of its models.
+type model struct {
+	ID          string `json:"id"`
+	Object      string `json:"object"`
+	Created     int64  `json:"created"` // when the agent was published; 0 when it was not
+	OwnedBy     string `json:"owned_by"`
+	Description string `json:"description,omitempty"`
+}
+
+// getModels is GET /v1/models: the agents that the caller may run.
+func (d *Door) getModels(w http.ResponseWriter, r *http.Request, v *gateway.Visit) error {
+	models, err := runnable(r, v)
+	if err != nil {
+		return err
+	}
+	v.WriteJSON(w, http.StatusOK, struct {
+		Object string  `json:"object"`
+		Data   []model `json:"data"`
+	}{"list", models})
+	return nil
+}
+
+// getModel is GET /v1/models/{model}.
+func (d *Door) getModel(w http.ResponseWriter, r *http.Request, v *gateway.Visit) error {
+	name := r.PathValue("model")
+	models, err := runnable(r, v)
+	if err != nil {
+		return err
+	}
+	for i := range models {
+		if models[i].ID == name {
+			v.WriteJSON(w, http.StatusOK, models[i])
+			return nil
+		}
+	}
+	return noModel(name)
+}
+
+// runnable lists what a request may name as its model.
+func runnable(r *http.Request, v *gateway.Visit) ([]model, error) {
+	models := []model{}
+	caller := v.Principal() // asked itself, because it is no offence to see a list
+	q := agent.AgentQuery{Page: agent.Page{Size: pageSize}}
+	for range agentPages {
+		page, err := v.Agents(r.Context(), q)
+		if err != nil {
+			return nil, err
+		}
+		for i := range page.Agents {
+			a := &page.Agents[i]
+			if a.Fault == "" && caller.May(agent.ActionTurnsRun, a.Name) {
+				models = append(models, modelsOf(a)...)
+			}
+		}
+		if q.Token = page.Next; q.Token == "" {
+			break
+		}
+	}
+	return models, nil
+}
+
+// modelsOf is an agent with the model that its plan names first, then with each other one.
+func modelsOf(a *agent.AgentInfo) []model {
+	m := model{ID: a.Name, Object: "model", OwnedBy: a.Tenant, Description: a.Description}
+	if a.Tenant == agent.SharedTenant {
+		m.OwnedBy = "turnstone"
+	}
+	if a.Artifact != nil {
+		m.Created = a.Artifact.CompiledAt.Unix()
+	}
+	models := []model{m}
+	for i, profile := range a.Models {
+		if i > 0 {
+			m.ID = a.Name + ":" + profile
+			models = append(models, m)
+		}
+	}
+	return models
+}

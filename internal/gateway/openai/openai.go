@@ -1,0 +1,128 @@
+package openai
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/gateway"
+)
+
+// channel is this door's name in envelopes.
+const channel = "openai"
+
+// Headers of ours in this protocol.
+const (
+	headerTurn       = "Turnstone-Turn-Id"
+	headerSession    = "Turnstone-Session-Id"    // of the request: the conversation; of the answer too
+	headerDisconnect = "Turnstone-On-Disconnect" // of the request: cancel, or continue
+)
+
+// Door is the OpenAI-compatible API. Create it with [New].
+type Door struct{}
+
+var _ gateway.Door = (*Door)(nil)
+
+// New makes the door.
+func New() *Door { return &Door{} }
+
+// Routes implements [gateway.Door].
+func (d *Door) Routes() []gateway.Route {
+	return []gateway.Route{
+		{Method: http.MethodPost, Path: "/v1/chat/completions", Action: agent.ActionTurnsRun, Handle: d.postCompletion, Fail: fail},
+		{Method: http.MethodGet, Path: "/v1/models", Action: agent.ActionTurnsRun, Handle: d.getModels, Fail: fail},
+		{Method: http.MethodGet, Path: "/v1/models/{model...}", Action: agent.ActionTurnsRun, Handle: d.getModel, Fail: fail},
+	}
+}
+
+// postCompletion is POST /v1/chat/completions: one turn, its answer whole or streamed.
+func (d *Door) postCompletion(w http.ResponseWriter, r *http.Request, v *gateway.Visit) error {
+	if err := checkContentType(r); err != nil {
+		return err
+	}
+	body, err := v.ReadBody(w, r)
+	if err != nil {
+		return err
+	}
+	q, err := parse(body)
+	if err != nil {
+		return err
+	}
+	if err := q.headers(r); err != nil {
+		return err
+	}
+	if v.Principal().Subject == "" {
+		q.turn.Context.UserID = q.user
+	}
+	if err := v.May(agent.ActionTurnsRun, q.turn.Agent); err != nil {
+		return err
+	}
+	leave, err := v.Enter() // before the turn exists: a refusal must mean that nothing runs
+	if err != nil {
+		return err
+	}
+	defer leave()
+	receipt, err := v.Submit(r.Context(), channel, &q.turn)
+	if err != nil {
+		return refuse(w, inWordsOf(err))
+	}
+	w.Header().Set(headerTurn, string(receipt.TurnID))
+	w.Header().Set(headerSession, string(receipt.SessionID))
+	c := completion{visit: v, q: &q, receipt: receipt, created: time.Now().Unix()}
+	if q.stream {
+		err = c.stream(w, r)
+	} else {
+		err = c.answer(w, r)
+	}
+	if q.cancel && r.Context().Err() != nil {
+		return errors.Join(err, c.cancel(r.Context()))
+	}
+	return err
+}
+
+// completion is one request whose turn exists.
+type completion struct {
+	visit   *gateway.Visit
+	q       *request
+	receipt agent.Receipt
+	created int64 // Unix seconds
+}
+
+func (c *completion) id() string { return "chatcmpl-" + string(c.receipt.TurnID) }
+
+// answer waits for the turn and answers with all of it.
+func (c *completion) answer(w http.ResponseWriter, r *http.Request) error {
+	ctx, cancel := c.visit.UntilClosing(r.Context())
+	defer cancel()
+	ctx, cancelWait := context.WithTimeout(ctx, c.visit.Limits().WaitTimeout)
+	defer cancelWait()
+
+	read := reading{held: true}
+	err := read.all(ctx, c)
+	switch {
+	case r.Context().Err() != nil:
+		return nil // nobody is left to tell
+	case err != nil && gateway.IsOver(err):
+		return c.failed(w, c.goesOn(err))
+	case err != nil:
+		return c.failed(w, c.brokenBy(err))
+	}
+	if p := c.problem(&read); p != nil {
+		return c.failed(w, p)
+	}
+	c.visit.WriteJSON(w, http.StatusOK, c.whole(&read))
+	return nil
+}
+
+// cancel ends the turn of a client that went away and had asked for that.
+func (c *completion) cancel(ctx context.Context) error {
+	err := c.visit.Cancel(context.WithoutCancel(ctx), c.receipt.TurnID, agent.CancelRequest{
+		Reason: "the client disconnected", By: c.q.turn.Context.UserID,
+	})
+	if agent.CodeOf(err) == agent.CodeConflict { // it is over
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,181 @@
+package openai
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/gateway"
+)
+
+// reading is what the events of a turn have told so far.
+type reading struct {
+	held     bool // nothing is sent before the end
+	text     said
+	thoughts said
+
+	present int64 // events up to this index are the past: a pause among them does not count
+	waiting bool
+	pending []agent.Approval
+
+	paused bool                   // the turn waits for a person
+	output *agent.AgentStepOutput // the turn has ended
+}
+
+// fresh is what an event adds to what was sent.
+type fresh struct{ text, thought string }
+
+// begin says behind which event reading begins. over is true when there is nothing to read: the first events of a turn that was asked
+// before have expired, and it has ended. One that goes on is answered from its result then.
+func (r *reading) begin(ctx context.Context, c *completion) (after int64, over bool, err error) {
+	r.text.firm, r.thoughts.firm = !r.held, !r.held
+	if !c.receipt.Joined {
+		return 0, false, nil
+	}
+	v, err := c.visit.Turn(ctx, c.receipt.TurnID)
+	if err != nil {
+		return 0, false, err
+	}
+	r.present = v.Tail.LastIndex
+	if v.Tail.FirstIndex == 1 || (v.Tail.LastIndex == 0 && v.Output == nil) {
+		return 0, false, nil
+	}
+	r.text.lost, r.thoughts.lost = true, true
+	if r.output = v.Output; v.Tail.FirstIndex > 0 {
+		return v.Tail.FirstIndex - 1, v.Output != nil, nil
+	}
+	return v.Tail.LastIndex, v.Output != nil, nil
+}
+
+// all reads until the turn has ended or waits for a person.
+func (r *reading) all(ctx context.Context, c *completion) error {
+	after, over, err := r.begin(ctx, c)
+	if err != nil || over {
+		return err
+	}
+	for e, err := range c.visit.Follow(ctx, c.receipt.TurnID, after) {
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case err != nil:
+			return err
+		}
+		r.see(&e)
+		if r.paused {
+			return nil
+		}
+		if e.Terminal() {
+			return r.end(ctx, c, &e)
+		}
+	}
+	return cutShort(ctx, c)
+}
+
+// cutShort is why events ended before their turn.
+func cutShort(ctx context.Context, c *completion) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return agent.Errorf(agent.CodeUnavailable, "", "the events of turn %s ended before the turn", c.receipt.TurnID)
+}
+
+// see takes the next event.
+func (r *reading) see(e *agent.Event) (f fresh) {
+	switch e.Type {
+	case agent.EventToken:
+		f.text = r.text.add(e.Meta.Producer, e.Meta.EventIndex, e.Text)
+	case agent.EventContent:
+		for i := range e.ContentBlocks {
+			f.thought += r.thoughts.add(e.Meta.Producer, e.Meta.EventIndex, e.ContentBlocks[i].Reasoning)
+		}
+	case agent.EventReset:
+		r.text.reset(e.Producer, e.FromIndex)
+		r.thoughts.reset(e.Producer, e.FromIndex)
+	case agent.EventStatus:
+		r.waiting = e.Status == agent.StatusWaiting
+	case agent.EventApprovalRequested:
+		if e.Approval != nil {
+			r.pending = append(r.pending, *e.Approval)
+		}
+	case agent.EventApprovalResolved:
+		if e.Approval != nil {
+			r.resolve(e.Approval.ApprovalID)
+		}
+	default:
+	}
+	r.paused = r.waiting && len(r.pending) > 0 && e.Meta.EventIndex >= r.present
+	return f
+}
+
+func (r *reading) resolve(id string) {
+	kept := r.pending[:0]
+	for _, a := range r.pending {
+		if a.ApprovalID != id {
+			kept = append(kept, a)
+		}
+	}
+	r.pending = kept
+}
+
+// end takes the result that a terminal event carries, or the stored one when the event has none.
+func (r *reading) end(ctx context.Context, c *completion, e *agent.Event) error {
+	if r.output = e.Result; r.output != nil {
+		return nil
+	}
+	v, err := c.visit.Turn(ctx, c.receipt.TurnID)
+	if err != nil {
+		return err
+	}
+	if r.output = v.Output; r.output == nil {
+		return agent.Errorf(agent.CodeInternal, "", "turn %s ended without a result", c.receipt.TurnID)
+	}
+	return nil
+}
+
+// content is the answer of a turn of which nothing was sent yet. Its result is capped where its events are not, and has words for an
+// answer without any.
+func (r *reading) content(structured bool) string {
+	o := r.output
+	switch {
+	case structured && len(o.Structured) > 0 && string(o.Structured) != "null":
+		return string(o.Structured)
+	case r.text.lost:
+		return o.Output
+	case structured && r.text.last() != "":
+		return r.text.last()
+	case !structured && r.text.stand > 0:
+		return r.text.text()
+	default:
+		return o.Output
+	}
+}
+
+// finishReason is why a turn ended, in the words of the API.
+func finishReason(o *agent.AgentStepOutput) string {
+	if o.StopReason == agent.StopMaxTokens || o.StopReason == agent.StopTokens {
+		return "length"
+	}
+	return "stop"
+}
+
+// problem is why there is no answer; nil when there is one.
+func (c *completion) problem(r *reading) *problem {
+	switch {
+	case r.paused:
+		return c.awaiting(r.pending)
+	case r.output.Status == agent.TurnCompleted, r.output.StopReason == agent.StopTokens:
+		return nil
+	default:
+		return c.ended(r.output)
+	}
+}
+
+// goesOn is the end of waiting for a turn that goes on.
+func (c *completion) goesOn(err error) *problem {
+	_, status, _ := gateway.FailureOf(err)
+	id := c.receipt.TurnID
+	return &problem{
+		status: status, Type: typeServer, Code: codeTurnRunning, TurnID: id, again: true,
+		Message: fmt.Sprintf("turn %s goes on; its result will be at GET /v1/turns/%s", id, id),
+	}
+}
