@@ -76,3 +76,14 @@ $$;
 
 CREATE TRIGGER forget_schedule_run AFTER DELETE ON sessions FOR EACH ROW
 WHEN (OLD.session_id LIKE 'schedule-%') EXECUTE FUNCTION turnstone_forget_schedule_run();
+
+---- create above / drop below ----
+
+DROP TRIGGER forget_schedule_run ON sessions;
+DROP FUNCTION turnstone_forget_schedule_run;
+DROP TRIGGER wake ON sessions;
+DROP FUNCTION turnstone_wake_session;
+ALTER TABLE sessions DROP COLUMN inactive_at;
+DROP TABLE schedule_notices;
+DROP TABLE schedule_runs;
+DROP TABLE schedules;
