@@ -31,14 +31,9 @@ type Authenticator interface {
 	Authenticate(ctx context.Context, c Credentials) (agent.Principal, error)
 }
 
-// Keys verifies API keys.
-type Keys interface {
-	Verify(ctx context.Context, key string) (agent.Principal, error)
-}
-
-// Tokens verifies tokens of issuers.
-type Tokens interface {
-	Verify(ctx context.Context, token string) (agent.Principal, error)
+// Verifier makes a principal of one kind of text: API keys, or tokens of issuers. Its errors are as [Authenticator]'s.
+type Verifier interface {
+	Verify(ctx context.Context, text string) (agent.Principal, error)
 }
 
 // Certificates knows the holders of certificates.
@@ -48,9 +43,9 @@ type Certificates interface {
 
 // Config says what is accepted; at least one of it.
 type Config struct {
-	Keys         Keys         // nil: no API keys
+	Keys         Verifier     // nil: no API keys
 	OperatorKey  string       // allows everything, for every tenant; empty: there is none
-	Tokens       Tokens       // nil: no tokens
+	Tokens       Verifier     // nil: no tokens
 	Certificates Certificates // nil: no certificates
 }
 

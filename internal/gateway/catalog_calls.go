@@ -3,6 +3,7 @@ package gateway
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"iter"
 	"regexp"
@@ -29,18 +30,19 @@ const (
 
 var hashPattern = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 
-// about is the tenant that a call about the catalog names: its own, a name, or [agent.SharedTenant], as long as no credential confines
-// the caller to a tenant.
+// about is the tenant that a call about the catalog names: its own, a name, or [agent.SharedTenant], which is for credentials of every
+// tenant alone.
 func (c identity) about(named string) (string, error) {
 	switch {
 	case named == "":
 		return c.own(), nil
-	case named == agent.SharedTenant:
+	case named == agent.SharedTenant && !c.confined():
 		return named, nil
-	case c.tenant != "" && c.tenant != named:
-		return "", agent.Invalid("tenant", "is %.140q, but the request is made for tenant %q", named, c.tenant)
 	}
-	who, err := namedTenant(named)
+	if err := c.ownTenant(named, "tenant"); err != nil {
+		return "", err
+	}
+	who, err := c.in(named)
 	return who.tenant, err
 }
 
@@ -53,7 +55,19 @@ func (c identity) filter(kind agent.Kind, named string) (string, error) {
 	return tenant, err
 }
 
-// key names one document.
+// document is how scopes name a document.
+func document(k agent.DocumentKey) string { return string(k.Kind) + "/" + k.Name }
+
+// mayWrite refuses a change of a document that is not the caller's to change. What every tenant sees is for credentials of every tenant.
+func (c identity) mayWrite(k agent.DocumentKey) error {
+	if c.confined() && k.Tenant != c.tenant {
+		c.note(agent.AuditDenied, agent.ActionCatalogWrite, document(k), nil)
+		return agent.Errorf(agent.CodeDenied, "", "%s is not tenant %q's to change", k, c.tenant)
+	}
+	return c.may(agent.ActionCatalogWrite, document(k))
+}
+
+// key names one document, which may be shared: every tenant sees those.
 func (c identity) key(k agent.DocumentKey) (agent.DocumentKey, error) {
 	if err := checkKind(k.Kind); err != nil {
 		return k, err
@@ -67,6 +81,9 @@ func (c identity) key(k agent.DocumentKey) (agent.DocumentKey, error) {
 	}
 	if k.Version != "" {
 		return k, agent.Invalid("version", "is for a %s alone", agent.KindNode)
+	}
+	if k.Tenant == agent.SharedTenant {
+		return k, nil
 	}
 	var err error
 	k.Tenant, err = c.about(k.Tenant)
@@ -177,12 +194,22 @@ func (g *Gateway) listDocuments(ctx context.Context, who identity, q agent.Docum
 	q.Tenant = tenant
 	ctx, cancel := g.bounded(ctx)
 	defer cancel()
-	return g.cfg.Catalog.Documents(ctx, q)
+	page, err := g.cfg.Catalog.Documents(ctx, q)
+	if err != nil || who.principal.MayAll(agent.ActionCatalogRead) {
+		return page, err
+	}
+	page.Documents = kept(page.Documents, func(d *agent.Document) bool {
+		return who.principal.May(agent.ActionCatalogRead, document(d.DocumentKey))
+	})
+	return page, nil
 }
 
 // document returns the one document of a key. A NodeDefinition may be named without its version while it has but one.
 func (g *Gateway) document(ctx context.Context, who identity, key agent.DocumentKey) (agent.Document, error) {
 	key, err := who.key(key)
+	if err == nil {
+		err = who.may(agent.ActionCatalogRead, document(key))
+	}
 	if err != nil {
 		return agent.Document{}, err
 	}
@@ -223,13 +250,56 @@ func (g *Gateway) apply(ctx context.Context, who identity, files string, r agent
 		}
 		r.Delete[i] = key
 	}
-	r.PruneTenant = who.tenant
+	r.PruneTenant, r.By = who.tenant, who.by(r.By)
 	for i := range r.Files {
 		r.Files[i].Tenant = who.tenant
 	}
 	ctx, cancel := g.bounded(ctx)
 	defer cancel()
-	return g.cfg.Catalog.Apply(ctx, r)
+	if err := g.mayApply(ctx, who, &r); err != nil {
+		return agent.ApplyResult{}, err
+	}
+	result, err := g.cfg.Catalog.Apply(ctx, r)
+	if !r.DryRun {
+		detail := facts{"files": len(r.Files), "delete": len(r.Delete), "prune": r.Prune}
+		if err == nil {
+			detail["revision"], detail["changes"] = result.Revision, len(result.Changes)
+		}
+		resource := "catalog"
+		if len(r.Files) == 0 && len(r.Delete) == 1 {
+			resource = document(r.Delete[0])
+		}
+		who.did(agent.ActionCatalogWrite, resource, detail, err)
+	}
+	return result, err
+}
+
+// mayApply asks of every document of a request whether the caller may write it. Which they are only the catalog can read from manifests,
+// so a dry run is asked; a caller who may write everything needs none. What changes between the two is a conflict.
+func (g *Gateway) mayApply(ctx context.Context, who identity, r *agent.ApplyRequest) error {
+	if !who.confined() && who.principal.MayAll(agent.ActionCatalogWrite) {
+		return nil
+	}
+	for _, k := range r.Delete {
+		if err := who.mayWrite(k); err != nil {
+			return err
+		}
+	}
+	trial := *r
+	trial.DryRun = true
+	planned, err := g.cfg.Catalog.Apply(ctx, trial)
+	if err != nil {
+		return err
+	}
+	for i := range planned.Changes {
+		if err := who.mayWrite(planned.Changes[i].DocumentKey); err != nil {
+			return err
+		}
+	}
+	if r.BaseRevision == 0 {
+		r.BaseRevision = planned.Revision
+	}
+	return nil
 }
 
 func checkApply(files string, r *agent.ApplyRequest) error {
@@ -259,9 +329,14 @@ func (g *Gateway) publish(ctx context.Context, who identity, tenant, name, by st
 	if err := cmp.Or(err, checkName("agent", name), checkPlain("by", by, maxText)); err != nil {
 		return agent.AgentInfo{}, err
 	}
+	if err := who.mayWrite(agent.DocumentKey{Kind: agent.KindAgent, Tenant: tenant, Name: name}); err != nil {
+		return agent.AgentInfo{}, err
+	}
 	ctx, cancel := g.bounded(ctx)
 	defer cancel()
-	return g.cfg.Catalog.Publish(ctx, tenant, name, by)
+	info, err := g.cfg.Catalog.Publish(ctx, tenant, name, who.by(by))
+	who.did(agent.ActionCatalogWrite, document(agent.DocumentKey{Kind: agent.KindAgent, Name: name}), facts{"publish": true}, err)
+	return info, err
 }
 
 func (g *Gateway) listHistory(ctx context.Context, who identity, q agent.HistoryQuery) (agent.HistoryPage, error) {
@@ -275,7 +350,29 @@ func (g *Gateway) listHistory(ctx context.Context, who identity, q agent.History
 	q.Tenant = tenant
 	ctx, cancel := g.bounded(ctx)
 	defer cancel()
-	return g.cfg.Catalog.History(ctx, q)
+	page, err := g.cfg.Catalog.History(ctx, q)
+	if err != nil || who.principal.MayAll(agent.ActionCatalogRead) {
+		return page, err
+	}
+	page.Entries = kept(page.Entries, func(e *agent.AuditEntry) bool {
+		return who.principal.May(agent.ActionCatalogRead, document(e.DocumentKey))
+	})
+	return page, nil
+}
+
+// status is what the catalog serves. What is wrong with whose documents is for callers of every tenant.
+func (g *Gateway) status(ctx context.Context, who identity) agent.CatalogStatus {
+	ctx, cancel := g.bounded(ctx)
+	defer cancel()
+	now := g.cfg.Catalog.Status(ctx)
+	if !who.confined() {
+		return now
+	}
+	own := agent.CatalogStatus{Revision: now.Revision, LoadedAt: now.LoadedAt}
+	for _, s := range now.Sources {
+		own.Sources = append(own.Sources, agent.SourceStatus{Name: s.Name, OK: s.OK, At: s.At})
+	}
+	return own
 }
 
 // planOf returns the plan of a hash, or without one that of an agent.
@@ -287,7 +384,16 @@ func (g *Gateway) planOf(ctx context.Context, who identity, hash, tenant, name s
 			return nil, "", agent.Errorf(agent.CodeNotFound, "", "there is no plan %.140q: want sha256: and 64 hex digits", hash)
 		}
 		body, err = g.cfg.Catalog.PlanBody(ctx, hash)
-		return body, hash, err
+		if agent.CodeOf(err) == agent.CodeNotFound {
+			err = noPlan(hash) // in these words, whatever the reason
+		}
+		if err == nil {
+			err = who.maySeePlan(hash, body)
+		}
+		if err != nil {
+			return nil, "", err
+		}
+		return body, hash, nil
 	}
 	if tenant, err = who.about(tenant); err != nil {
 		return nil, "", err
@@ -295,7 +401,30 @@ func (g *Gateway) planOf(ctx context.Context, who identity, hash, tenant, name s
 	if !agent.ValidName(name) {
 		return nil, "", agent.FieldErrorf(agent.CodeNotFound, "agent", "there is no agent %.140q", name)
 	}
+	if err := who.may(agent.ActionCatalogRead, document(agent.DocumentKey{Kind: agent.KindAgent, Name: name})); err != nil {
+		return nil, "", err
+	}
 	return g.cfg.Catalog.AgentPlan(ctx, tenant, name)
+}
+
+// maySeePlan judges a plan by the agent whose it is: another tenant's is as unknown as one that there is not.
+func (c identity) maySeePlan(hash string, body []byte) error {
+	var of struct {
+		Tenant string `json:"tenant"`
+		Agent  string `json:"agent"`
+	}
+	if !c.confined() && c.principal.MayAll(agent.ActionCatalogRead) {
+		return nil
+	}
+	err := json.Unmarshal(body, &of)
+	if err != nil || (c.confined() && of.Tenant != c.tenant && of.Tenant != agent.SharedTenant) {
+		return noPlan(hash)
+	}
+	return c.may(agent.ActionCatalogRead, document(agent.DocumentKey{Kind: agent.KindAgent, Name: of.Agent}))
+}
+
+func noPlan(hash string) error {
+	return agent.Errorf(agent.CodeNotFound, "", "there is no plan %q", hash)
 }
 
 // watch checks a query for the stream of the catalog and opens it. It lasts until ctx ends.

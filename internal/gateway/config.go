@@ -1,12 +1,15 @@
 package gateway
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net/http"
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/turnstone-run/turnstone/internal/access"
 )
 
 // Config is what a gateway needs. Zero durations and counts take the defaults of [Limits].
@@ -21,9 +24,17 @@ type Config struct {
 	Logger  *zap.Logger  // nil: silent
 	Version string       // shown by GET /health
 
+	// Auth says who calls; nil: there is no authentication, and whoever can connect may do everything.
+	Auth  access.Authenticator
+	Keys  Keys  // of the paths /v1/keys; nil: there are none
+	Audit Audit // nil: there is no trail, and no path /v1/audit
+
+	HTTPTLS *tls.Config // nil: HTTP without TLS
+	GRPCTLS *tls.Config // likewise for gRPC; with certificates of clients where it asks for them
+
 	// AllowedHosts are names besides the loopback ones that a request's Host may carry, without port; "*" allows every one.
 	// AllowedOrigins are origins (scheme://host[:port]) besides those, "*" likewise. Both guard a gateway without authentication
-	// against pages of foreign sites (DESIGN §8).
+	// against pages of foreign sites (DESIGN §8); with authentication any Host will do, and pages of these origins may call (CORS).
 	AllowedHosts   []string
 	AllowedOrigins []string
 

@@ -88,7 +88,7 @@ func TestFaultsAreBounded(t *testing.T) {
 
 func TestErrorsOfOthers(t *testing.T) {
 	for status, want := range map[int]agent.Code{
-		401: agent.CodeDenied, 403: agent.CodeDenied, 404: agent.CodeNotFound, 418: agent.CodeInvalid, 429: agent.CodeRateLimited,
+		401: agent.CodeUnauthenticated, 403: agent.CodeDenied, 404: agent.CodeNotFound, 418: agent.CodeInvalid, 429: agent.CodeRateLimited,
 		500: agent.CodeInternal, 502: agent.CodeUnavailable, 503: agent.CodeUnavailable, 504: agent.CodeUnavailable,
 	} {
 		require.Equal(t, want, agent.CodeOf(ErrorOfStatus(status, nil, 0)), status)

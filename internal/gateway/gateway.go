@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	lru "github.com/hashicorp/golang-lru/v2"
 	"go.uber.org/zap"
 	"golang.org/x/net/netutil"
 	"google.golang.org/grpc"
@@ -29,6 +31,8 @@ type Gateway struct {
 	grpc *grpc.Server
 
 	unused unusedConns
+	trail  *trail
+	begun  *lru.Cache[agent.TurnID, beginner] // turns that came in here of late
 
 	httpListener net.Listener
 	grpcListener net.Listener
@@ -46,7 +50,13 @@ func New(cfg Config) (*Gateway, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("configure gateway: %w", err)
 	}
-	g := &Gateway{cfg: cfg, streams: make(chan struct{}, cfg.Limits.Streams), failed: make(chan error, 2)}
+	begun, err := lru.New[agent.TurnID, beginner](rememberedTurns)
+	if err != nil {
+		return nil, fmt.Errorf("configure gateway: %w", err)
+	}
+	g := &Gateway{
+		cfg: cfg, streams: make(chan struct{}, cfg.Limits.Streams), failed: make(chan error, 2), trail: newTrail(cfg.Audit), begun: begun,
+	}
 	g.unused.open = map[net.Conn]struct{}{}
 	g.closing, g.close = context.WithCancel(context.Background())
 	if cfg.HTTPAddr != "" {
@@ -79,13 +89,38 @@ func (g *Gateway) Start(ctx context.Context) error {
 		g.grpcListener = netutil.LimitListener(l, g.cfg.Limits.Connections)
 	}
 	if g.http != nil {
-		g.serve("HTTP", func() error { return g.http.Serve(g.httpListener) })
+		g.serve("HTTP", func() error {
+			if g.cfg.HTTPTLS != nil {
+				return g.http.ServeTLS(g.httpListener, "", "")
+			}
+			return g.http.Serve(g.httpListener)
+		})
 	}
 	if g.grpc != nil {
 		g.serve("gRPC", func() error { return g.grpc.Serve(g.grpcListener) })
 	}
 	g.cfg.Logger.Info("gateway is listening", zap.String("http", g.HTTPAddr()), zap.String("grpc", g.GRPCAddr()))
+	g.warn()
 	return nil
+}
+
+// warn says, as loudly as is due, that nobody is asked who he is.
+func (g *Gateway) warn() {
+	if g.cfg.Auth != nil {
+		return
+	}
+	const remedy = "set auth.keys, auth.operator_key, auth.issuers or auth.certificates"
+	for _, l := range []net.Listener{g.httpListener, g.grpcListener} {
+		if l == nil {
+			continue
+		}
+		if tcp, ok := l.Addr().(*net.TCPAddr); !ok || !tcp.IP.IsLoopback() {
+			g.cfg.Logger.Error("authentication is off, and other machines can connect: whoever does may do everything, for every tenant",
+				zap.Stringer("address", l.Addr()), zap.String("remedy", remedy+", or listen on 127.0.0.1"))
+			return
+		}
+	}
+	g.cfg.Logger.Warn("authentication is off: whoever can connect may do everything, for every tenant", zap.String("remedy", remedy))
 }
 
 func (g *Gateway) serve(name string, run func() error) {
@@ -126,6 +161,16 @@ func (g *Gateway) Shutdown(ctx context.Context) error {
 			g.grpc.GracefulStop()
 		})
 	}
+	doors := make(chan error, len(g.cfg.Doors))
+	for _, d := range g.cfg.Doors {
+		if d, ok := d.(Drainer); ok {
+			done.Go(func() {
+				if err := d.Shutdown(ctx); err != nil {
+					doors <- fmt.Errorf("shut down a door: %w", err)
+				}
+			})
+		}
+	}
 	if g.httpListener != nil {
 		g.unused.close()
 		if err = g.http.Shutdown(ctx); err != nil {
@@ -133,6 +178,9 @@ func (g *Gateway) Shutdown(ctx context.Context) error {
 		}
 	}
 	done.Wait()
+	for range len(doors) {
+		err = errors.Join(err, <-doors)
+	}
 	g.serving.Wait()
 	g.over.Do(func() { close(g.failed) })
 	return err
@@ -166,14 +214,6 @@ func (g *Gateway) bounded(ctx context.Context) (context.Context, context.CancelF
 	return context.WithTimeout(ctx, g.cfg.Limits.CallTimeout)
 }
 
-// turn looks a turn up as the caller may see it.
-func (g *Gateway) turn(ctx context.Context, who identity, id agent.TurnID) (TurnView, error) {
-	if !agent.ValidName(string(id)) {
-		return TurnView{}, agent.Errorf(agent.CodeNotFound, "", "no turn %.140q", id)
-	}
-	return g.cfg.Runtime.Turn(ctx, who.lookup(), id)
-}
-
 // submit makes an envelope of a request, and of the request what the runtime got.
 func (g *Gateway) submit(ctx context.Context, who identity, door string, r *agent.TurnRequest) (agent.Receipt, error) {
 	e := agent.Envelope{Channel: door, Request: *r}
@@ -194,13 +234,40 @@ func (g *Gateway) accept(ctx context.Context, who identity, e *agent.Envelope) (
 	if r.Channel == "" {
 		r.Channel = e.Channel
 	}
-	if e.Sender == "" {
-		e.Sender = r.Context.UserID
-	}
+	who.seal(e)
 	if err := r.Validate(int(g.cfg.Limits.BodyBytes)); err != nil {
 		return agent.Receipt{}, err
 	}
-	return g.cfg.Runtime.Submit(ctx, *e)
+	if err := who.mayRun(r.Agent); err != nil {
+		return agent.Receipt{}, err
+	}
+	receipt, err := g.cfg.Runtime.Submit(ctx, *e)
+	if err != nil {
+		return receipt, err
+	}
+	if !receipt.Joined {
+		g.remember(receipt.TurnID, r)
+	} else if !who.principal.MayAll(agent.ActionTurnsRun) {
+		// It may be the turn of another agent than the request's, which the caller could not have started.
+		if _, err := g.turn(ctx, who, receipt.TurnID, agent.ActionTurnsRun); err != nil {
+			return agent.Receipt{}, err
+		}
+	}
+	return receipt, nil
+}
+
+// seal puts on an envelope who sends it.
+func (c identity) seal(e *agent.Envelope) {
+	e.Principal, e.RequestID = c.principal, c.requestID
+	e.Sender = cmp.Or(c.by(e.Sender), e.Request.Context.UserID)
+}
+
+// mayRun refuses a request for an agent that the caller may not run. Where routing chooses one, the runtime asks.
+func (c identity) mayRun(name string) error {
+	if name == "" && c.principal.MayAny(agent.ActionTurnsRun) {
+		return nil
+	}
+	return c.may(agent.ActionTurnsRun, name)
 }
 
 // errStreamTo refuses stream_to: through a door it would let any caller signal any workflow (DESIGN §4).

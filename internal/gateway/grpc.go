@@ -14,10 +14,10 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/metadata"
-	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/reflection"
 	"google.golang.org/grpc/status"
 
@@ -35,7 +35,7 @@ type grpcServer struct {
 func newGRPCServer(g *Gateway) *grpc.Server {
 	s := &grpcServer{Gateway: g}
 	l := &g.cfg.Limits
-	server := grpc.NewServer(
+	options := []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(int(l.BodyBytes)),
 		grpc.MaxHeaderListSize(uint32(l.HeaderBytes)), //nolint:gosec // a configured size, far below the bound
 		grpc.MaxConcurrentStreams(1000),
@@ -46,7 +46,11 @@ func newGRPCServer(g *Gateway) *grpc.Server {
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
 		grpc.UnaryInterceptor(s.aroundUnary),
 		grpc.StreamInterceptor(s.aroundStream),
-	)
+	}
+	if g.cfg.GRPCTLS != nil {
+		options = append(options, grpc.Creds(credentials.NewTLS(g.cfg.GRPCTLS)))
+	}
+	server := grpc.NewServer(options...)
 	pb.RegisterAgentRuntimeServer(server, s)
 	pb.RegisterCatalogServer(server, &grpcCatalog{Gateway: g})
 	grpc_health_v1.RegisterHealthServer(server, &grpcHealth{Gateway: g})
@@ -56,21 +60,45 @@ func newGRPCServer(g *Gateway) *grpc.Server {
 
 // aroundUnary is the outside of every unary call: panic net, error table, access log.
 func (s *grpcServer) aroundUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (resp any, err error) {
-	defer func(start time.Time) { err = s.end(ctx, info.FullMethod, start, err, recover()) }(time.Now())
+	var who identity
+	defer func(start time.Time) { err = s.end(who, info.FullMethod, start, err, recover()) }(time.Now())
+	ctx, who, err = s.identifyCall(ctx, info.FullMethod)
+	// An error means that the call is over already, and has no header any more.
+	_ = grpc.SetHeader(ctx, metadata.Pairs(requestIDHeader, who.requestID))
+	if err != nil {
+		return nil, err
+	}
 	return next(ctx, req)
 }
 
 // aroundStream is the same for streams.
 func (s *grpcServer) aroundStream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
-	defer func(start time.Time) { err = s.end(ss.Context(), info.FullMethod, start, err, recover()) }(time.Now())
-	return next(srv, ss)
+	var who identity
+	defer func(start time.Time) { err = s.end(who, info.FullMethod, start, err, recover()) }(time.Now())
+	var ctx context.Context
+	ctx, who, err = s.identifyCall(ss.Context(), info.FullMethod)
+	_ = ss.SetHeader(metadata.Pairs(requestIDHeader, who.requestID)) // as above
+	if err != nil {
+		return err
+	}
+	return next(srv, &identified{ServerStream: ss, ctx: ctx})
 }
 
-func (s *grpcServer) end(ctx context.Context, method string, start time.Time, err error, panicked any) error {
+// identified is a stream whose caller is known.
+type identified struct {
+	grpc.ServerStream
+
+	ctx context.Context
+}
+
+// Context implements [grpc.ServerStream].
+func (s *identified) Context() context.Context { return s.ctx }
+
+func (s *grpcServer) end(who identity, method string, start time.Time, err error, panicked any) error {
 	level := zapcore.InfoLevel
-	fields := []zap.Field{zap.String("method", method), zap.Duration("took", time.Since(start))}
-	if p, ok := peer.FromContext(ctx); ok {
-		fields = append(fields, zap.Stringer("remote", p.Addr))
+	fields := []zap.Field{
+		zap.String("method", method), zap.Duration("took", time.Since(start)), zap.String("remote", who.remote),
+		zap.String("request_id", who.requestID),
 	}
 	if panicked != nil {
 		err = fmt.Errorf("panic: %v", panicked)
@@ -209,7 +237,7 @@ func (s *grpcServer) Follow(p *pb.FollowRequest, out grpc.ServerStreamingServer[
 	if after < 0 {
 		return agent.Invalid("after_index", "want 0 or more, got %d", after)
 	}
-	v, err := s.lookup(out.Context(), p.GetTurnId())
+	v, err := s.lookup(out.Context(), p.GetTurnId(), agent.ActionTurnsRead)
 	if err != nil {
 		return err
 	}
@@ -225,17 +253,26 @@ func (s *grpcServer) Follow(p *pb.FollowRequest, out grpc.ServerStreamingServer[
 }
 
 // lookup finds the turn that a message names, as its caller may see it.
-func (s *grpcServer) lookup(ctx context.Context, id string) (TurnView, error) {
+func (s *grpcServer) lookup(ctx context.Context, id string, a agent.Action) (v TurnView, err error) {
+	err = s.onTurn(ctx, id, func(ctx context.Context, who identity, id agent.TurnID) (err error) {
+		v, err = s.turn(ctx, who, id, a)
+		return err
+	})
+	return v, err
+}
+
+// onTurn is what the actions on a turn share.
+func (s *grpcServer) onTurn(ctx context.Context, id string, do func(ctx context.Context, who identity, id agent.TurnID) error) error {
 	who, err := grpcCaller(ctx)
 	if err != nil {
-		return TurnView{}, err
+		return err
 	}
 	if id == "" {
-		return TurnView{}, agent.Invalid("turn_id", "is empty")
+		return agent.Invalid("turn_id", "is empty")
 	}
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
-	return s.turn(ctx, who, agent.TurnID(id))
+	return do(ctx, who, agent.TurnID(id))
 }
 
 // send copies a turn's events to a stream. The header goes first, so that a client knows the turn before its first event.
@@ -268,16 +305,14 @@ func (s *grpcServer) Decide(ctx context.Context, p *pb.DecideRequest) (*pb.Decid
 		ApprovalID: p.GetApprovalId(), Decision: agent.DecisionKind(p.GetDecision()), Args: rawOf(p.GetArgs()),
 		Message: p.GetMessage(), Remember: p.GetRemember(), By: p.GetBy(),
 	}
-	if err := checkDecision(&d); err != nil {
+	if err := checkDecision(&d); err != nil { // before the turn's id, as the other door does
 		return nil, err
 	}
-	v, err := s.lookup(ctx, p.GetTurnId())
+	err := s.onTurn(ctx, p.GetTurnId(), func(ctx context.Context, who identity, id agent.TurnID) error {
+		_, err := s.decide(ctx, who, id, d)
+		return err
+	})
 	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := s.bounded(ctx)
-	defer cancel()
-	if err := s.cfg.Runtime.Decide(ctx, v.TurnID, d); err != nil {
 		return nil, err
 	}
 	return &pb.DecideResponse{}, nil
@@ -292,13 +327,11 @@ func (s *grpcServer) Provide(ctx context.Context, p *pb.ProvideRequest) (*pb.Pro
 	if err := checkText("result", r.Result); err != nil {
 		return nil, err
 	}
-	v, err := s.lookup(ctx, p.GetTurnId())
+	err := s.onTurn(ctx, p.GetTurnId(), func(ctx context.Context, who identity, id agent.TurnID) error {
+		_, err := s.provide(ctx, who, id, r)
+		return err
+	})
 	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := s.bounded(ctx)
-	defer cancel()
-	if err := s.cfg.Runtime.Provide(ctx, v.TurnID, r); err != nil {
 		return nil, err
 	}
 	return &pb.ProvideResponse{}, nil
@@ -306,13 +339,11 @@ func (s *grpcServer) Provide(ctx context.Context, p *pb.ProvideRequest) (*pb.Pro
 
 // Cancel implements the service.
 func (s *grpcServer) Cancel(ctx context.Context, p *pb.CancelRequest) (*pb.CancelResponse, error) {
-	v, err := s.lookup(ctx, p.GetTurnId())
+	err := s.onTurn(ctx, p.GetTurnId(), func(ctx context.Context, who identity, id agent.TurnID) error {
+		_, err := s.cancel(ctx, who, id, agent.CancelRequest{Reason: p.GetReason(), By: p.GetBy()})
+		return err
+	})
 	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := s.bounded(ctx)
-	defer cancel()
-	if err := s.cfg.Runtime.Cancel(ctx, v.TurnID, agent.CancelRequest{Reason: p.GetReason(), By: p.GetBy()}); err != nil {
 		return nil, err
 	}
 	return &pb.CancelResponse{}, nil
@@ -320,7 +351,7 @@ func (s *grpcServer) Cancel(ctx context.Context, p *pb.CancelRequest) (*pb.Cance
 
 // GetTurn implements the service.
 func (s *grpcServer) GetTurn(ctx context.Context, p *pb.GetTurnRequest) (*pb.GetTurnResponse, error) {
-	v, err := s.lookup(ctx, p.GetTurnId())
+	v, err := s.lookup(ctx, p.GetTurnId(), agent.ActionTurnsRead)
 	if err != nil {
 		return nil, err
 	}

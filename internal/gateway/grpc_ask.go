@@ -138,7 +138,7 @@ func (a *asking) begin(ctx context.Context) (after int64, over *agent.AgentStepO
 	if !a.receipt.Joined {
 		return 0, nil, nil
 	}
-	v, err := a.turn(ctx, a.who, a.receipt.TurnID)
+	v, err := a.turn(ctx, a.who, a.receipt.TurnID, "")
 	if err != nil {
 		return 0, nil, err
 	}

@@ -168,9 +168,11 @@ func (s *grpcCatalog) ListHistory(ctx context.Context, p *pb.ListHistoryRequest)
 
 // GetStatus implements the service.
 func (s *grpcCatalog) GetStatus(ctx context.Context, _ *pb.GetStatusRequest) (*pb.GetStatusResponse, error) {
-	ctx, cancel := s.bounded(ctx)
-	defer cancel()
-	now := s.cfg.Catalog.Status(ctx)
+	who, err := grpcCaller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	now := s.status(ctx, who)
 	return statusToProto(&now), nil
 }
 

@@ -20,6 +20,8 @@ const (
 	pathMetrics = "/metrics"
 	pathTurns   = "/v1/turns"
 	pathResults = "/v1/results/"
+	pathSocket  = "/v1/ws"
+	pathKeys    = "/v1/keys"
 )
 
 // Paths of what has more than one.
@@ -42,44 +44,29 @@ type httpServer struct {
 
 	guard guard
 	mux   *http.ServeMux
+	paths map[string]methods // by their patterns
 }
 
 func newHTTPServer(g *Gateway) *http.Server {
 	s := &httpServer{
-		Gateway: g, guard: guard{hosts: g.cfg.AllowedHosts, origins: g.cfg.AllowedOrigins}, mux: http.NewServeMux(),
+		Gateway: g, guard: guard{hosts: g.cfg.AllowedHosts, origins: g.cfg.AllowedOrigins, anyHost: g.cfg.Auth != nil}, mux: http.NewServeMux(),
+		paths: map[string]methods{},
 	}
-	s.route(pathTurns, methods{http.MethodPost: s.postTurn})
-	s.route("/v1/turns/{id}", methods{http.MethodGet: s.getTurn})
-	s.route("/v1/turns/{id}/events", methods{http.MethodGet: s.getEvents})
-	s.route("/v1/turns/{id}/decisions", methods{http.MethodPost: s.postDecision})
-	s.route("/v1/turns/{id}/results", methods{http.MethodPost: s.postProvided})
-	s.route("/v1/turns/{id}/cancel", methods{http.MethodPost: s.postCancel})
-	s.route("/v1/turns/{id}/messages", methods{http.MethodPost: s.postMessage})
-	s.route("/v1/agents", methods{http.MethodGet: s.getAgents})
-	s.route("/v1/routes/dry-run", methods{http.MethodPost: s.postRoute})
+	s.routeTurns()
 	s.routeCatalog()
 	s.routeWorkflows()
-	s.route(pathResults+"{ref...}", methods{http.MethodGet: s.getResults})
-	s.route(pathApprovals, methods{http.MethodGet: s.getApprovals})
-	s.route(pathApprovals+"/{id}", methods{http.MethodGet: s.getApproval})
-	s.route(pathSession, methods{http.MethodDelete: s.deleteSession})
-	s.route(pathSession+"/messages", methods{http.MethodGet: s.getMessages})
-	s.route(pathSession+"/export", methods{http.MethodGet: s.getExport})
-	s.route(pathKnowledge+"/documents", methods{http.MethodGet: s.getKnowledge, http.MethodPost: s.postKnowledge})
-	s.route(pathKnowledge+"/documents/{id...}", methods{http.MethodDelete: s.deleteKnowledge})
-	s.route(pathKnowledge+"/search", methods{http.MethodGet: s.searchKnowledge})
-	s.route(pathTestChat, methods{http.MethodPost: s.postTestChat})
-	s.route("/v1/doctor", methods{http.MethodPost: s.postDoctor})
-	s.route(pathHealth, methods{http.MethodGet: s.getHealth})
-	if g.cfg.Metrics != nil {
-		s.route(pathMetrics, methods{http.MethodGet: func(w http.ResponseWriter, r *http.Request) error {
-			g.cfg.Metrics.ServeHTTP(w, r)
-			return nil
-		}})
-	}
+	s.routeData()
+	s.routeOperations()
 	s.mount(g.cfg.Doors)
 	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		s.fail(w, agent.Errorf(agent.CodeNotFound, "", "no such path: %.200q", r.URL.Path))
+		who, err := callerOf(r.Context())
+		if err == nil && who.anonymous != nil {
+			err = who.anonymous
+		}
+		if err == nil {
+			err = agent.Errorf(agent.CodeNotFound, "", "no such path: %.200q", r.URL.Path)
+		}
+		s.fail(w, err)
 	})
 	log, err := zap.NewStdLogAt(g.cfg.Logger, zap.DebugLevel)
 	if err != nil {
@@ -92,7 +79,61 @@ func newHTTPServer(g *Gateway) *http.Server {
 		MaxHeaderBytes:    g.cfg.Limits.HeaderBytes,
 		ErrorLog:          log,
 		ConnState:         g.unused.note,
+		TLSConfig:         g.cfg.HTTPTLS,
 		// No ReadTimeout and WriteTimeout: they would end streams. decodeBody and the writers set their own deadlines.
+	}
+}
+
+func (s *httpServer) routeTurns() {
+	s.route(pathTurns, methods{http.MethodPost: needs(s.postTurn, agent.ActionTurnsRun)})
+	s.route("/v1/turns/{id}", methods{http.MethodGet: needs(s.getTurn, agent.ActionTurnsRead)})
+	s.route("/v1/turns/{id}/events", methods{http.MethodGet: needs(s.getEvents, agent.ActionTurnsRead)})
+	s.route("/v1/turns/{id}/decisions", methods{http.MethodPost: needs(s.postDecision, agent.ActionApprovalsDecide)})
+	s.route("/v1/turns/{id}/results", methods{http.MethodPost: needs(s.postProvided, agent.ActionTurnsRun)})
+	s.route("/v1/turns/{id}/cancel", methods{http.MethodPost: needs(s.postCancel, agent.ActionTurnsCancel)})
+	s.route("/v1/turns/{id}/messages", methods{http.MethodPost: needs(s.postMessage, agent.ActionTurnsRun)})
+	s.route(pathTestChat, methods{http.MethodPost: needs(s.postTestChat, agent.ActionTurnsRun)})
+	s.route("/v1/agents", methods{http.MethodGet: needs(s.getAgents, agent.ActionAgentsRead)})
+	s.route("/v1/routes/dry-run", methods{http.MethodPost: needs(s.postRoute, agent.ActionAgentsRead)})
+}
+
+func (s *httpServer) routeData() {
+	s.route(pathResults+"{ref...}", methods{http.MethodGet: needs(s.getResults, agent.ActionResultsRead)})
+	s.route(pathApprovals, methods{http.MethodGet: needs(s.getApprovals, agent.ActionApprovalsRead)})
+	s.route(pathApprovals+"/{id}", methods{http.MethodGet: needs(s.getApproval, agent.ActionApprovalsRead)})
+	s.route(pathSession, methods{http.MethodDelete: needs(s.deleteSession, agent.ActionSessionsDelete)})
+	s.route(pathSession+"/messages", methods{http.MethodGet: needs(s.getMessages, agent.ActionSessionsRead)})
+	s.route(pathSession+"/export", methods{http.MethodGet: needs(s.getExport, agent.ActionSessionsRead)})
+	s.route(pathKnowledge+"/documents", methods{
+		http.MethodGet: needs(s.getKnowledge, agent.ActionKnowledgeRead), http.MethodPost: needs(s.postKnowledge, agent.ActionKnowledgeWrite),
+	})
+	s.route(pathKnowledge+"/documents/{id...}", methods{http.MethodDelete: needs(s.deleteKnowledge, agent.ActionKnowledgeWrite)})
+	s.route(pathKnowledge+"/search", methods{http.MethodGet: needs(s.searchKnowledge, agent.ActionKnowledgeRead)})
+}
+
+// routeOperations are the paths of those who run the system.
+func (s *httpServer) routeOperations() {
+	s.route("/v1/doctor", methods{http.MethodPost: needs(s.postDoctor, agent.ActionDoctorRun)})
+	s.route(pathHealth, methods{http.MethodGet: public(s.getHealth)})
+	s.route("/v1/whoami", methods{http.MethodGet: {need: need{known: true}, handle: s.getWhoami}})
+	if s.cfg.Metrics != nil {
+		s.route(pathMetrics, methods{http.MethodGet: {
+			need: need{actions: []agent.Action{agent.ActionMetricsRead}, everywhere: true},
+			handle: func(w http.ResponseWriter, r *http.Request) error {
+				s.cfg.Metrics.ServeHTTP(w, r)
+				return nil
+			},
+		}})
+	}
+	if s.cfg.Audit != nil {
+		s.route("/v1/audit", methods{http.MethodGet: needs(s.getAudit, agent.ActionAuditRead)})
+	}
+	if s.cfg.Keys != nil {
+		s.route(pathKeys, methods{
+			http.MethodGet: needs(s.getKeys, agent.ActionKeysRead), http.MethodPost: needs(s.postKey, agent.ActionKeysWrite),
+		})
+		s.route(pathKeys+"/{id}", methods{http.MethodDelete: needs(s.deleteKey, agent.ActionKeysWrite)})
+		s.route(pathKeys+"/{id}/rotate", methods{http.MethodPost: needs(s.rotateKey, agent.ActionKeysWrite)})
 	}
 }
 

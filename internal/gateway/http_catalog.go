@@ -17,17 +17,19 @@ const planHashHeader = "Turnstone-Plan-Hash"
 const eventCatalog = "catalog"
 
 func (s *httpServer) routeCatalog() {
-	s.route(pathCatalog+"/nodes", methods{http.MethodGet: s.getNodes})
-	s.route(pathCatalog+"/agents", methods{http.MethodGet: s.getAgents})
-	s.route(pathCatalog+"/agents/{name}/plan", methods{http.MethodGet: s.getAgentPlan})
-	s.route(pathCatalog+"/documents", methods{http.MethodGet: s.getDocuments})
-	s.route(pathCatalog+"/documents/{kind}/{name}", methods{http.MethodGet: s.getDocument, http.MethodDelete: s.deleteDocument})
-	s.route(pathCatalog+"/apply", methods{http.MethodPost: s.postApply})
-	s.route(pathCatalog+"/publish", methods{http.MethodPost: s.postPublish})
-	s.route(pathCatalog+"/history", methods{http.MethodGet: s.getHistory})
-	s.route(pathCatalog+"/status", methods{http.MethodGet: s.getStatus})
-	s.route(pathCatalog+"/plans/{hash}", methods{http.MethodGet: s.getPlan})
-	s.route(pathCatalog+"/stream", methods{http.MethodGet: s.getCatalogStream})
+	s.route(pathCatalog+"/nodes", methods{http.MethodGet: needs(s.getNodes, agent.ActionAgentsRead)})
+	s.route(pathCatalog+"/agents", methods{http.MethodGet: needs(s.getAgents, agent.ActionAgentsRead)})
+	s.route(pathCatalog+"/stream", methods{http.MethodGet: needs(s.getCatalogStream, agent.ActionAgentsRead)})
+	s.route(pathCatalog+"/agents/{name}/plan", methods{http.MethodGet: needs(s.getAgentPlan, agent.ActionCatalogRead)})
+	s.route(pathCatalog+"/plans/{hash}", methods{http.MethodGet: needs(s.getPlan, agent.ActionCatalogRead)})
+	s.route(pathCatalog+"/documents", methods{http.MethodGet: needs(s.getDocuments, agent.ActionCatalogRead)})
+	s.route(pathCatalog+"/documents/{kind}/{name}", methods{
+		http.MethodGet: needs(s.getDocument, agent.ActionCatalogRead), http.MethodDelete: needs(s.deleteDocument, agent.ActionCatalogWrite),
+	})
+	s.route(pathCatalog+"/history", methods{http.MethodGet: needs(s.getHistory, agent.ActionCatalogRead)})
+	s.route(pathCatalog+"/status", methods{http.MethodGet: needs(s.getStatus, agent.ActionCatalogRead)})
+	s.route(pathCatalog+"/apply", methods{http.MethodPost: needs(s.postApply, agent.ActionCatalogWrite)})
+	s.route(pathCatalog+"/publish", methods{http.MethodPost: needs(s.postPublish, agent.ActionCatalogWrite)})
 }
 
 // getNodes is GET /v1/catalog/nodes?type=&node_id=&label=&page_size=&page_token=.
@@ -144,15 +146,21 @@ func (s *httpServer) getHistory(w http.ResponseWriter, r *http.Request) error {
 
 // getStatus is GET /v1/catalog/status. It is 200 also when a source has faults: what is served is good.
 func (s *httpServer) getStatus(w http.ResponseWriter, r *http.Request) error {
-	ctx, cancel := s.call(r)
-	defer cancel()
-	s.write(w, http.StatusOK, statusBody(s.cfg.Catalog.Status(ctx)))
+	who, err := headerCaller(r)
+	if err != nil {
+		return err
+	}
+	s.write(w, http.StatusOK, statusBody(s.status(r.Context(), who)))
 	return nil
 }
 
 // getPlan is GET /v1/catalog/plans/{hash}: the canonical bytes of the plan.
 func (s *httpServer) getPlan(w http.ResponseWriter, r *http.Request) error {
-	body, hash, err := s.planOf(r.Context(), identity{}, r.PathValue("hash"), "", "")
+	who, err := headerCaller(r)
+	if err != nil {
+		return err
+	}
+	body, hash, err := s.planOf(r.Context(), who, r.PathValue("hash"), "", "")
 	if err != nil {
 		return err
 	}

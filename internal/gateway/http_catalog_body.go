@@ -32,6 +32,17 @@ func listed[T any](list []T, body func(T) T) []T {
 	return out
 }
 
+// kept filters a list that may be shared.
+func kept[T any](list []T, keep func(*T) bool) []T {
+	var out []T
+	for i := range list {
+		if keep(&list[i]) {
+			out = append(out, list[i])
+		}
+	}
+	return out
+}
+
 func nodeBody(n agent.NodeInfo) agent.NodeInfo {
 	n.Labels, n.Tools = orEmptyMap(n.Labels), orEmpty(n.Tools)
 	return n

@@ -77,7 +77,7 @@ func (s *httpServer) getData(w http.ResponseWriter, r *http.Request, ref string)
 	out := &bodyWriter{ctx: ctx, s: s, w: w, header: func(h http.Header) {
 		h.Set("Content-Type", format.MediaType())
 		h.Set("Cache-Control", "no-store")
-		h.Set("Vary", "Accept")
+		h["Vary"] = append([]string{"Accept"}, h["Vary"]...)
 		h.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": filename(ref, format)}))
 	}}
 	if r.Method != http.MethodHead {

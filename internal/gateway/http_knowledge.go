@@ -21,29 +21,28 @@ type knowledgeBody struct {
 	Next      *string                   `json:"next_page_token,omitempty"` // of a list
 }
 
-// onCollection is what the calls about a collection share: it names the caller and checks the collection's name.
-func onCollection(r *http.Request, q *query) (tenant, collection string, err error) {
-	who, err := q.caller(r)
-	if err != nil {
-		return "", "", err
+// onCollection is what the calls about a collection share: it names the caller and the collection, and asks whether he may.
+func onCollection(r *http.Request, q *query, a agent.Action) (who identity, collection string, err error) {
+	if who, err = q.caller(r); err != nil {
+		return who, "", err
 	}
 	collection = r.PathValue("collection")
 	if !agent.ValidName(collection) {
-		return "", "", agent.FieldErrorf(agent.CodeNotFound, "collection", "there is no knowledge collection %.140q", collection)
+		return who, "", agent.FieldErrorf(agent.CodeNotFound, "collection", "there is no knowledge collection %.140q", collection)
 	}
-	return who.own(), collection, nil
+	return who, collection, who.may(a, collection)
 }
 
 // postKnowledge is POST /v1/knowledge/{collection}/documents?id=&title=&source=&metadata=. The body is the file itself, handed on as it
 // arrives; its Content-Type is the file's.
 func (s *httpServer) postKnowledge(w http.ResponseWriter, r *http.Request) error {
 	q := readQuery(r)
-	tenant, collection, err := onCollection(r, q)
+	who, collection, err := onCollection(r, q, agent.ActionKnowledgeWrite)
 	if err != nil {
 		return err
 	}
 	k := KnowledgeAdd{
-		Tenant: tenant, Collection: collection, ID: q.text("id", maxToken), Title: q.text("title", maxToken),
+		Tenant: who.own(), Collection: collection, ID: q.text("id", maxToken), Title: q.text("title", maxToken),
 		Source: q.text("source", maxToken), Metadata: q.object("metadata", maxMetadata),
 	}
 	if err := q.end(); err != nil {
@@ -68,6 +67,7 @@ func (s *httpServer) postKnowledge(w http.ResponseWriter, r *http.Request) error
 	if file.err != nil { // whatever the runtime made of it
 		err = file.err
 	}
+	who.did(agent.ActionKnowledgeWrite, collection, facts{"add": len(documents), "id": clip(k.ID, maxText)}, err)
 	switch {
 	case err != nil && !file.ended:
 		return s.refuseBody(w, r, err)
@@ -96,7 +96,7 @@ func fileType(value string) (string, error) {
 // getKnowledge is GET /v1/knowledge/{collection}/documents?page_size=&page_token=.
 func (s *httpServer) getKnowledge(w http.ResponseWriter, r *http.Request) error {
 	q := readQuery(r)
-	tenant, collection, err := onCollection(r, q)
+	who, collection, err := onCollection(r, q, agent.ActionKnowledgeRead)
 	if err != nil {
 		return err
 	}
@@ -106,7 +106,7 @@ func (s *httpServer) getKnowledge(w http.ResponseWriter, r *http.Request) error 
 	}
 	ctx, cancel := s.call(r)
 	defer cancel()
-	found, err := s.cfg.Runtime.Knowledge(ctx, tenant, collection, page.Token, page.Size)
+	found, err := s.cfg.Runtime.Knowledge(ctx, who.own(), collection, page.Token, page.Size)
 	if err != nil {
 		return err
 	}
@@ -117,7 +117,7 @@ func (s *httpServer) getKnowledge(w http.ResponseWriter, r *http.Request) error 
 // deleteKnowledge is DELETE /v1/knowledge/{collection}/documents/{id}. The slashes of an id may be escaped or not.
 func (s *httpServer) deleteKnowledge(w http.ResponseWriter, r *http.Request) error {
 	q := readQuery(r)
-	tenant, collection, err := onCollection(r, q)
+	who, collection, err := onCollection(r, q, agent.ActionKnowledgeWrite)
 	if err == nil {
 		err = q.end()
 	}
@@ -130,7 +130,9 @@ func (s *httpServer) deleteKnowledge(w http.ResponseWriter, r *http.Request) err
 	}
 	ctx, cancel := s.call(r)
 	defer cancel()
-	if err := s.cfg.Runtime.DeleteKnowledge(ctx, tenant, collection, id); err != nil {
+	err = s.cfg.Runtime.DeleteKnowledge(ctx, who.own(), collection, id)
+	who.did(agent.ActionKnowledgeWrite, collection, facts{"delete": clip(id, maxText)}, err)
+	if err != nil {
 		return err
 	}
 	s.write(w, http.StatusOK, struct {
@@ -143,7 +145,7 @@ func (s *httpServer) deleteKnowledge(w http.ResponseWriter, r *http.Request) err
 // searchKnowledge is GET /v1/knowledge/{collection}/search?q=&top_k=.
 func (s *httpServer) searchKnowledge(w http.ResponseWriter, r *http.Request) error {
 	q := readQuery(r)
-	tenant, collection, err := onCollection(r, q)
+	who, collection, err := onCollection(r, q, agent.ActionKnowledgeRead)
 	if err != nil {
 		return err
 	}
@@ -158,7 +160,7 @@ func (s *httpServer) searchKnowledge(w http.ResponseWriter, r *http.Request) err
 	}
 	ctx, cancel := s.call(r)
 	defer cancel()
-	passages, err := s.cfg.Runtime.SearchKnowledge(ctx, tenant, collection, text, int(most))
+	passages, err := s.cfg.Runtime.SearchKnowledge(ctx, who.own(), collection, text, int(most))
 	if err != nil {
 		return err
 	}

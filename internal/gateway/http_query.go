@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/turnstone-run/turnstone/agent"
 )
@@ -66,6 +67,19 @@ func (q *query) number(name string) int64 {
 	return n
 }
 
+// moment returns a time as RFC 3339 writes it, the zero time when it is not given.
+func (q *query) moment(name string) time.Time {
+	value := q.text(name, maxText)
+	if value == "" {
+		return time.Time{}
+	}
+	at, err := time.Parse(time.RFC3339, value)
+	if err != nil {
+		q.fault(agent.Invalid(name, "want a time such as 2026-11-22T12:00:00Z, got %.60q", value))
+	}
+	return at
+}
+
 // truth returns true or false, false when it is not given. ?dry_run without a value is a fault: it would change the catalog.
 func (q *query) truth(name string) bool {
 	value := q.text(name, maxText)
@@ -100,7 +114,7 @@ func (q *query) caller(r *http.Request) (identity, error) {
 	if named != "" && header != "" && named != header {
 		return identity{}, agent.Invalid("tenant", "is %.140q, but the header %s says %.140q", named, tenantKey, header)
 	}
-	return namedTenant(cmp.Or(header, named))
+	return callerIn(r.Context(), cmp.Or(header, named))
 }
 
 // object returns a parameter that is a JSON object, nil when it is not given.

@@ -49,6 +49,9 @@ func (s *httpServer) getRuns(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if !who.principal.MayAll(agent.ActionWorkflowsRead) {
+		found.Runs = kept(found.Runs, func(f *agent.Run) bool { return who.principal.May(agent.ActionWorkflowsRead, f.Tag) })
+	}
 	s.write(w, http.StatusOK, runsBody{Runs: orEmpty(found.Runs), Next: found.Next})
 	return nil
 }
@@ -74,6 +77,9 @@ func (s *httpServer) getRun(w http.ResponseWriter, r *http.Request) error {
 	ctx, cancel := s.call(r)
 	defer cancel()
 	run, err := s.cfg.Runtime.Run(ctx, who.lookup(), runID)
+	if err == nil {
+		err = who.may(agent.ActionWorkflowsRead, run.Tag)
+	}
 	if err != nil {
 		return err
 	}
@@ -98,7 +104,19 @@ func (s *httpServer) cancelRun(w http.ResponseWriter, r *http.Request) error {
 	}
 	ctx, cancel := s.call(r)
 	defer cancel()
-	if err := s.cfg.Runtime.CancelRun(ctx, who.lookup(), runID, c); err != nil {
+	if !who.principal.MayAll(agent.ActionWorkflowsRun) {
+		run, err := s.cfg.Runtime.Run(ctx, who.lookup(), runID)
+		if err == nil {
+			err = who.may(agent.ActionWorkflowsRun, run.Tag)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	c.By = who.by(c.By)
+	err = s.cfg.Runtime.CancelRun(ctx, who.lookup(), runID, c)
+	who.did(agent.ActionWorkflowsRun, "run/"+runID, facts{"cancel": true}, err)
+	if err != nil {
 		return err
 	}
 	s.write(w, http.StatusAccepted, struct {
@@ -145,6 +163,7 @@ func (s *httpServer) patchComposite(w http.ResponseWriter, r *http.Request) erro
 	ctx, cancel := s.call(r)
 	defer cancel()
 	changed, err := s.cfg.Runtime.ChangeComposite(ctx, who.own(), which, change)
+	who.did(agent.ActionToolsWrite, which, nil, err)
 	if err != nil {
 		return err
 	}

@@ -1,39 +1,17 @@
 package gateway
 
 import (
-	"cmp"
 	"context"
-	"encoding/json"
 	"net/http"
 
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// checkDecision checks the shape of a decision; what it may say is the runtime's to judge.
-func checkDecision(d *agent.Decision) error {
-	if d.ApprovalID == "" {
-		return agent.Invalid("approval_id", "is empty")
-	}
-	switch d.Decision {
-	case agent.DecisionApprove, agent.DecisionReject:
-	case agent.DecisionEdit:
-		var args map[string]json.RawMessage
-		if err := json.Unmarshal(d.Args, &args); err != nil || args == nil {
-			return agent.Invalid("args", "edit wants the arguments to run with, a JSON object")
-		}
-	case agent.DecisionRespond:
-		if d.Message == "" {
-			return agent.Invalid("message", "respond wants the answer that the model gets")
-		}
-	default:
-		return agent.Invalid("decision", "want approve, edit, reject or respond, got %.60q", d.Decision)
-	}
-	return nil
-}
-
-// onTurn is what the actions on a turn share: it names the caller, decodes the body and looks the turn up in his tenant, in
-// this order, so that a malformed request tells nothing about turns. An empty body is accepted where optional.
-func (s *httpServer) onTurn(w http.ResponseWriter, r *http.Request, body any, optional bool, do func(context.Context, *TurnView) error) error {
+// onTurn is what the actions on a turn share: it names the caller and decodes the body before it does anything, so that a malformed
+// request tells nothing about turns. An empty body is accepted where optional.
+func (s *httpServer) onTurn(
+	w http.ResponseWriter, r *http.Request, body any, optional bool, do func(ctx context.Context, who identity, id agent.TurnID) error,
+) error {
 	who, err := caller(r)
 	if err != nil {
 		return err
@@ -45,24 +23,18 @@ func (s *httpServer) onTurn(w http.ResponseWriter, r *http.Request, body any, op
 	}
 	ctx, cancel := s.call(r)
 	defer cancel()
-	v, err := s.turn(ctx, who, agent.TurnID(r.PathValue("id")))
-	if err != nil {
-		return err
-	}
-	w.Header().Set(turnIDHeader, string(v.TurnID))
-	return do(ctx, &v)
+	return do(ctx, who, agent.TurnID(r.PathValue("id")))
 }
 
 // postDecision is POST /v1/turns/{id}/decisions.
 func (s *httpServer) postDecision(w http.ResponseWriter, r *http.Request) error {
 	var d agent.Decision
-	return s.onTurn(w, r, &d, false, func(ctx context.Context, v *TurnView) error {
-		if err := checkDecision(&d); err != nil {
-			return err
+	return s.onTurn(w, r, &d, false, func(ctx context.Context, who identity, id agent.TurnID) error {
+		v, err := s.decide(ctx, who, id, d)
+		if err != nil {
+			return aboutTurn(w, &v, err)
 		}
-		if err := s.cfg.Runtime.Decide(ctx, v.TurnID, d); err != nil {
-			return err
-		}
+		w.Header().Set(turnIDHeader, string(v.TurnID))
 		s.write(w, http.StatusOK, struct {
 			TurnID     agent.TurnID       `json:"turn_id"`
 			ApprovalID string             `json:"approval_id"`
@@ -72,16 +44,23 @@ func (s *httpServer) postDecision(w http.ResponseWriter, r *http.Request) error 
 	})
 }
 
+// aboutTurn names in an error's response the turn that it is about, where it was found.
+func aboutTurn(w http.ResponseWriter, v *TurnView, err error) error {
+	if v.TurnID != "" {
+		w.Header().Set(turnIDHeader, string(v.TurnID))
+	}
+	return err
+}
+
 // postProvided is POST /v1/turns/{id}/results.
 func (s *httpServer) postProvided(w http.ResponseWriter, r *http.Request) error {
 	var p ProvidedResult
-	return s.onTurn(w, r, &p, false, func(ctx context.Context, v *TurnView) error {
-		if err := p.Validate(); err != nil {
-			return err
+	return s.onTurn(w, r, &p, false, func(ctx context.Context, who identity, id agent.TurnID) error {
+		v, err := s.provide(ctx, who, id, p)
+		if err != nil {
+			return aboutTurn(w, &v, err)
 		}
-		if err := s.cfg.Runtime.Provide(ctx, v.TurnID, p); err != nil {
-			return err
-		}
+		w.Header().Set(turnIDHeader, string(v.TurnID))
 		s.write(w, http.StatusOK, struct {
 			TurnID     agent.TurnID `json:"turn_id"`
 			ToolCallID agent.CallID `json:"tool_call_id"`
@@ -93,10 +72,12 @@ func (s *httpServer) postProvided(w http.ResponseWriter, r *http.Request) error 
 // postCancel is POST /v1/turns/{id}/cancel; the body may be left out. The turn ends a moment later, as its events tell.
 func (s *httpServer) postCancel(w http.ResponseWriter, r *http.Request) error {
 	var c agent.CancelRequest
-	return s.onTurn(w, r, &c, true, func(ctx context.Context, v *TurnView) error {
-		if err := s.cfg.Runtime.Cancel(ctx, v.TurnID, c); err != nil {
-			return err
+	return s.onTurn(w, r, &c, true, func(ctx context.Context, who identity, id agent.TurnID) error {
+		v, err := s.cancel(ctx, who, id, c)
+		if err != nil {
+			return aboutTurn(w, &v, err)
 		}
+		w.Header().Set(turnIDHeader, string(v.TurnID))
 		s.write(w, http.StatusAccepted, turnState{
 			TurnID: v.TurnID, SessionID: v.SessionID, StreamID: v.StreamID, State: v.State, Status: v.State,
 		})
@@ -107,14 +88,11 @@ func (s *httpServer) postCancel(w http.ResponseWriter, r *http.Request) error {
 // postMessage is POST /v1/turns/{id}/messages: a further message for the session of the turn, which becomes a turn of its own.
 func (s *httpServer) postMessage(w http.ResponseWriter, r *http.Request) error {
 	var req agent.TurnRequest
-	return s.onTurn(w, r, &req, false, func(ctx context.Context, v *TurnView) error {
+	return s.onTurn(w, r, &req, false, func(ctx context.Context, who identity, id agent.TurnID) error {
 		if err := applyIdempotencyKey(r, &req); err != nil {
 			return err
 		}
-		if err := s.checkMessage(v, "http", &req); err != nil {
-			return err
-		}
-		receipt, position, err := s.cfg.Runtime.Message(ctx, v.TurnID, req)
+		receipt, position, err := s.message(ctx, who, "http", id, &req)
 		if err != nil {
 			return err
 		}
@@ -125,22 +103,4 @@ func (s *httpServer) postMessage(w http.ResponseWriter, r *http.Request) error {
 		s.write(w, http.StatusAccepted, body)
 		return nil
 	})
-}
-
-// checkMessage puts a message into the session and tenant of a turn. Of a turn started a moment ago neither may be known yet; the
-// runtime fills them in.
-func (g *Gateway) checkMessage(v *TurnView, door string, req *agent.TurnRequest) error {
-	switch {
-	case req.StreamTo != nil:
-		return errStreamTo()
-	case req.SessionID != "" && v.SessionID != "" && req.SessionID != v.SessionID:
-		return agent.Invalid("session_id", "is %q, but the turn's session is %q", req.SessionID, v.SessionID)
-	case req.Context.Tenant != "" && v.Tenant != "" && req.Context.Tenant != v.Tenant:
-		return agent.Invalid("context.tenant", "is not the turn's tenant")
-	}
-	req.SessionID, req.Context.Tenant = cmp.Or(v.SessionID, req.SessionID), cmp.Or(v.Tenant, req.Context.Tenant)
-	if req.Channel == "" {
-		req.Channel = door
-	}
-	return req.Validate(int(g.cfg.Limits.BodyBytes))
 }

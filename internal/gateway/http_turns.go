@@ -18,6 +18,7 @@ type turnState struct {
 	SessionID      agent.SessionID  `json:"session_id"`
 	StreamID       string           `json:"stream_id"`
 	Agent          string           `json:"agent,omitempty"`
+	Mode           agent.Mode       `json:"mode,omitempty"`
 	State          string           `json:"state,omitempty"`
 	Status         string           `json:"status,omitempty"`
 	StartedAt      *time.Time       `json:"started_at,omitempty"`
@@ -30,7 +31,8 @@ type turnState struct {
 type turnResult struct {
 	agent.AgentStepOutput
 
-	State string `json:"state"`
+	State string     `json:"state"`
+	Mode  agent.Mode `json:"mode,omitempty"`
 }
 
 // outputBody makes every list of an output present, as DESIGN §3 promises.
@@ -131,7 +133,7 @@ func (s *httpServer) streamSubmitted(w http.ResponseWriter, r *http.Request, who
 		ctx, cancel := s.call(r)
 		defer cancel()
 		var err error
-		if view, err = s.turn(ctx, who, receipt.TurnID); err != nil {
+		if view, err = s.turn(ctx, who, receipt.TurnID, ""); err != nil {
 			return err
 		}
 	} else {
@@ -148,17 +150,17 @@ func (s *httpServer) getTurn(w http.ResponseWriter, r *http.Request) error {
 	}
 	ctx, cancel := s.call(r)
 	defer cancel()
-	v, err := s.turn(ctx, who, agent.TurnID(r.PathValue("id")))
+	v, err := s.turn(ctx, who, agent.TurnID(r.PathValue("id")), agent.ActionTurnsRead)
 	if err != nil {
 		return err
 	}
 	w.Header().Set(turnIDHeader, string(v.TurnID))
 	if v.Output != nil {
-		s.write(w, http.StatusOK, turnResult{AgentStepOutput: *outputBody(v.Output), State: v.State})
+		s.write(w, http.StatusOK, turnResult{AgentStepOutput: *outputBody(v.Output), State: v.State, Mode: v.Mode})
 		return nil
 	}
 	body := turnState{
-		TurnID: v.TurnID, SessionID: v.SessionID, StreamID: v.StreamID, Agent: v.Agent, State: v.State, Status: v.State,
+		TurnID: v.TurnID, SessionID: v.SessionID, StreamID: v.StreamID, Agent: v.Agent, Mode: v.Mode, State: v.State, Status: v.State,
 		LastEventIndex: v.Tail.LastIndex, Pending: v.Pending,
 	}
 	if !v.StartedAt.IsZero() {
@@ -229,7 +231,7 @@ func (s *httpServer) getEvents(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	ctx, cancel := s.call(r)
-	v, err := s.turn(ctx, who, agent.TurnID(r.PathValue("id")))
+	v, err := s.turn(ctx, who, agent.TurnID(r.PathValue("id")), agent.ActionTurnsRead)
 	cancel()
 	if err != nil {
 		return err

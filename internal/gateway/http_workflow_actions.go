@@ -50,21 +50,27 @@ type runBody struct {
 // postWorkflow is POST /v1/workflows/{tag}:{action}. The mux takes tag and action for one segment.
 func (s *httpServer) postWorkflow(w http.ResponseWriter, r *http.Request) error {
 	tag, action, _ := strings.Cut(r.PathValue("tag"), ":")
-	handle, ok := map[string]func(http.ResponseWriter, *http.Request, agent.WorkflowKey) error{
-		"patch": s.patchWorkflow, "revert": s.revertWorkflow, "run": s.runWorkflow,
-	}[action]
+	actions := map[string]struct {
+		needs  agent.Action
+		handle func(http.ResponseWriter, *http.Request, identity, agent.WorkflowKey) error
+	}{
+		"patch":  {agent.ActionWorkflowsWrite, s.patchWorkflow},
+		"revert": {agent.ActionWorkflowsWrite, s.revertWorkflow},
+		"run":    {agent.ActionWorkflowsRun, s.runWorkflow},
+	}
+	asked, ok := actions[action]
 	if !ok {
 		return agent.Errorf(agent.CodeNotFound, "", "no such path: want %s/{tag}:patch, :revert or :run, got %.200q", pathWorkflows, r.URL.Path)
 	}
 	q := readQuery(r)
-	key, err := onWorkflow(r, q, tag)
+	who, key, err := onWorkflow(r, q, tag, asked.needs)
 	if err == nil {
 		err = q.end()
 	}
 	if err != nil {
 		return err
 	}
-	return handle(w, r, key)
+	return asked.handle(w, r, who, key)
 }
 
 // owned puts the owner of a body into a key; a query that says another one is a fault.
@@ -76,7 +82,7 @@ func owned(key *agent.WorkflowKey, owner string) error {
 	return checkName("workflow_owner", key.Owner)
 }
 
-func (s *httpServer) patchWorkflow(w http.ResponseWriter, r *http.Request, key agent.WorkflowKey) error {
+func (s *httpServer) patchWorkflow(w http.ResponseWriter, r *http.Request, who identity, key agent.WorkflowKey) error {
 	var body patchBody
 	if err := s.decodeBody(w, r, &body); err != nil {
 		return err
@@ -94,12 +100,12 @@ func (s *httpServer) patchWorkflow(w http.ResponseWriter, r *http.Request, key a
 	if err := checkDocument(at, spec.Operations, '['); err != nil {
 		return err
 	}
-	return s.changeWorkflow(w, r, agent.WorkflowPatchRequest{
+	return s.changeWorkflow(w, r, who, agent.WorkflowPatchRequest{
 		WorkflowKey: key, Operations: spec.Operations, Description: spec.Description, BaseVersion: body.BaseVersion, By: body.By, DryRun: body.DryRun,
 	}, body.Owner, s.cfg.Runtime.PatchWorkflow)
 }
 
-func (s *httpServer) revertWorkflow(w http.ResponseWriter, r *http.Request, key agent.WorkflowKey) error {
+func (s *httpServer) revertWorkflow(w http.ResponseWriter, r *http.Request, who identity, key agent.WorkflowKey) error {
 	var body revertBody
 	if err := s.decodeBody(w, r, &body); err != nil {
 		return err
@@ -110,14 +116,14 @@ func (s *httpServer) revertWorkflow(w http.ResponseWriter, r *http.Request, key 
 	if err := checkLine("patch_id", body.PatchID, maxText); err != nil {
 		return err
 	}
-	return s.changeWorkflow(w, r, agent.WorkflowPatchRequest{
+	return s.changeWorkflow(w, r, who, agent.WorkflowPatchRequest{
 		WorkflowKey: key, Revert: body.PatchID, Description: body.Description, BaseVersion: body.BaseVersion, By: body.By, DryRun: body.DryRun,
 	}, body.Owner, s.cfg.Runtime.RevertWorkflow)
 }
 
 // changeWorkflow does what a patch and its reversal have in common.
 func (s *httpServer) changeWorkflow(
-	w http.ResponseWriter, r *http.Request, p agent.WorkflowPatchRequest, owner string,
+	w http.ResponseWriter, r *http.Request, who identity, p agent.WorkflowPatchRequest, owner string,
 	change func(context.Context, agent.WorkflowPatchRequest) (agent.WorkflowPatchResult, error),
 ) (err error) {
 	if err := cmp.Or(owned(&p.WorkflowKey, owner), checkPlain("description", p.Description, maxComment), checkLine("by", p.By, maxText)); err != nil {
@@ -134,7 +140,11 @@ func (s *httpServer) changeWorkflow(
 	}
 	ctx, cancel := s.call(r)
 	defer cancel()
+	p.By = who.by(p.By)
 	result, err := change(ctx, p)
+	if !p.DryRun {
+		who.did(agent.ActionWorkflowsWrite, p.Tag, facts{"patch_id": result.PatchID, "version": result.Version, "revert_of": clip(p.Revert, maxText)}, err)
+	}
 	if err != nil {
 		return err
 	}
@@ -143,7 +153,7 @@ func (s *httpServer) changeWorkflow(
 	return nil
 }
 
-func (s *httpServer) runWorkflow(w http.ResponseWriter, r *http.Request, key agent.WorkflowKey) error {
+func (s *httpServer) runWorkflow(w http.ResponseWriter, r *http.Request, who identity, key agent.WorkflowKey) error {
 	var body runBody
 	if r.ContentLength != 0 {
 		if err := s.decodeBody(w, r, &body); err != nil {
@@ -160,19 +170,25 @@ func (s *httpServer) runWorkflow(w http.ResponseWriter, r *http.Request, key age
 		return agent.Invalid("version", "want a version, got %d", body.Version)
 	case len(body.Input) > maxDefinition:
 		return agent.FieldErrorf(agent.CodeOverflow, "input", "is %d bytes, at most %d", len(body.Input), maxDefinition)
-	case body.Context.Tenant != "" && body.Context.Tenant != key.Tenant:
-		return agent.Invalid("context.tenant", "is %.140q, but the request is made for tenant %q", body.Context.Tenant, key.Tenant)
+	}
+	if err := who.ownTenant(body.Context.Tenant, "context.tenant"); err != nil {
+		return err
+	}
+	if said := body.Context.Tenant; said != "" && said != key.Tenant {
+		return agent.Invalid("context.tenant", "is %.140q, but the request is made for tenant %q", said, key.Tenant)
 	}
 	idempotency, err := idempotencyKey(r)
 	if err != nil {
 		return err
 	}
 	body.Context.Tenant = key.Tenant
+	who.vouch(&body.Context)
 	ctx, cancel := s.call(r)
 	defer cancel()
 	receipt, err := s.cfg.Runtime.StartRun(ctx, agent.RunRequest{
 		RunID: body.RunID, Owner: key.Owner, Tag: key.Tag, Version: body.Version, Input: body.Input, Context: body.Context,
 	}, idempotency)
+	who.did(agent.ActionWorkflowsRun, key.Tag, facts{"run_id": receipt.RunID}, err)
 	if err != nil {
 		return err
 	}

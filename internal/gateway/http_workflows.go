@@ -27,29 +27,30 @@ type patchesBody struct {
 }
 
 func (s *httpServer) routeWorkflows() {
-	s.route(pathWorkflows, methods{http.MethodGet: s.getWorkflows})
+	s.route(pathWorkflows, methods{http.MethodGet: needs(s.getWorkflows, agent.ActionWorkflowsRead)})
 	s.route(pathWorkflows+"/{tag}", methods{
-		http.MethodGet: s.getWorkflow, http.MethodPut: s.putWorkflow, http.MethodDelete: s.deleteWorkflow, http.MethodPost: s.postWorkflow,
+		http.MethodGet: needs(s.getWorkflow, agent.ActionWorkflowsRead), http.MethodPut: needs(s.putWorkflow, agent.ActionWorkflowsWrite),
+		http.MethodDelete: needs(s.deleteWorkflow, agent.ActionWorkflowsWrite),
+		http.MethodPost:   needs(s.postWorkflow, agent.ActionWorkflowsWrite, agent.ActionWorkflowsRun),
 	})
-	s.route(pathWorkflows+"/{tag}/patches", methods{http.MethodGet: s.getPatches})
-	s.route(pathRuns, methods{http.MethodGet: s.getRuns})
-	s.route(pathRuns+"/{id}", methods{http.MethodGet: s.getRun})
-	s.route(pathRuns+"/{id}/cancel", methods{http.MethodPost: s.cancelRun})
-	s.route(pathComposites, methods{http.MethodGet: s.getComposites})
-	s.route(pathComposites+"/{name}", methods{http.MethodPatch: s.patchComposite})
+	s.route(pathWorkflows+"/{tag}/patches", methods{http.MethodGet: needs(s.getPatches, agent.ActionWorkflowsRead)})
+	s.route(pathRuns, methods{http.MethodGet: needs(s.getRuns, agent.ActionWorkflowsRead)})
+	s.route(pathRuns+"/{id}", methods{http.MethodGet: needs(s.getRun, agent.ActionWorkflowsRead)})
+	s.route(pathRuns+"/{id}/cancel", methods{http.MethodPost: needs(s.cancelRun, agent.ActionWorkflowsRun)})
+	s.route(pathComposites, methods{http.MethodGet: needs(s.getComposites, agent.ActionToolsRead)})
+	s.route(pathComposites+"/{name}", methods{http.MethodPatch: needs(s.patchComposite, agent.ActionToolsWrite)})
 }
 
-// onWorkflow is what the calls about a definition share: it names the caller and the definition.
-func onWorkflow(r *http.Request, q *query, tag string) (agent.WorkflowKey, error) {
-	who, err := q.caller(r)
-	if err != nil {
-		return agent.WorkflowKey{}, err
+// onWorkflow is what the calls about a definition share: it names the caller and the definition, and asks whether he may.
+func onWorkflow(r *http.Request, q *query, tag string, a agent.Action) (who identity, key agent.WorkflowKey, err error) {
+	if who, err = q.caller(r); err != nil {
+		return who, key, err
 	}
 	if !agent.ValidName(tag) {
-		return agent.WorkflowKey{}, agent.FieldErrorf(agent.CodeNotFound, "workflow_tag", "there is no workflow %.140q", tag)
+		return who, key, agent.FieldErrorf(agent.CodeNotFound, "workflow_tag", "there is no workflow %.140q", tag)
 	}
-	key := agent.WorkflowKey{Tenant: who.own(), Owner: q.text("owner", maxText), Tag: tag}
-	return key, checkName("owner", key.Owner)
+	key = agent.WorkflowKey{Tenant: who.own(), Owner: q.text("owner", maxText), Tag: tag}
+	return who, key, cmp.Or(checkName("owner", key.Owner), who.may(a, tag))
 }
 
 // getWorkflows is GET /v1/workflows?owner=&tag=&page_size=&page_token=.
@@ -69,6 +70,9 @@ func (s *httpServer) getWorkflows(w http.ResponseWriter, r *http.Request) error 
 	if err != nil {
 		return err
 	}
+	if !who.principal.MayAll(agent.ActionWorkflowsRead) {
+		found.Workflows = kept(found.Workflows, func(f *agent.StoredWorkflow) bool { return who.principal.May(agent.ActionWorkflowsRead, f.Tag) })
+	}
 	s.write(w, http.StatusOK, workflowsBody{Workflows: orEmpty(found.Workflows), Next: found.Next})
 	return nil
 }
@@ -76,7 +80,7 @@ func (s *httpServer) getWorkflows(w http.ResponseWriter, r *http.Request) error 
 // getWorkflow is GET /v1/workflows/{tag}?owner=&version=.
 func (s *httpServer) getWorkflow(w http.ResponseWriter, r *http.Request) error {
 	q := readQuery(r)
-	key, err := onWorkflow(r, q, r.PathValue("tag"))
+	_, key, err := onWorkflow(r, q, r.PathValue("tag"), agent.ActionWorkflowsRead)
 	if err != nil {
 		return err
 	}
@@ -138,7 +142,7 @@ func idempotencyKey(r *http.Request) (string, error) {
 // it must be new.
 func (s *httpServer) putWorkflow(w http.ResponseWriter, r *http.Request) error {
 	q := readQuery(r)
-	key, err := onWorkflow(r, q, r.PathValue("tag"))
+	who, key, err := onWorkflow(r, q, r.PathValue("tag"), agent.ActionWorkflowsWrite)
 	if err != nil {
 		return err
 	}
@@ -166,7 +170,11 @@ func (s *httpServer) putWorkflow(w http.ResponseWriter, r *http.Request) error {
 	}
 	ctx, cancel := s.call(r)
 	defer cancel()
+	put.By = who.by(put.By)
 	result, err := s.cfg.Runtime.PutWorkflow(ctx, put)
+	if !put.DryRun {
+		who.did(agent.ActionWorkflowsWrite, key.Tag, facts{"change": "put", "version": result.Version}, err)
+	}
 	if err != nil {
 		return err
 	}
@@ -192,7 +200,7 @@ func checkDocument(field string, raw json.RawMessage, begins byte) error {
 // deleteWorkflow is DELETE /v1/workflows/{tag}?owner=&base_version=&description=&by=.
 func (s *httpServer) deleteWorkflow(w http.ResponseWriter, r *http.Request) error {
 	q := readQuery(r)
-	key, err := onWorkflow(r, q, r.PathValue("tag"))
+	who, key, err := onWorkflow(r, q, r.PathValue("tag"), agent.ActionWorkflowsWrite)
 	if err != nil {
 		return err
 	}
@@ -210,7 +218,9 @@ func (s *httpServer) deleteWorkflow(w http.ResponseWriter, r *http.Request) erro
 	}
 	ctx, cancel := s.call(r)
 	defer cancel()
+	gone.By = who.by(gone.By)
 	result, err := s.cfg.Runtime.DeleteWorkflow(ctx, gone)
+	who.did(agent.ActionWorkflowsWrite, key.Tag, facts{"change": "delete", "version": result.Version}, err)
 	if err != nil {
 		return err
 	}
@@ -221,7 +231,7 @@ func (s *httpServer) deleteWorkflow(w http.ResponseWriter, r *http.Request) erro
 // getPatches is GET /v1/workflows/{tag}/patches?owner=&page_size=&page_token=.
 func (s *httpServer) getPatches(w http.ResponseWriter, r *http.Request) error {
 	q := readQuery(r)
-	key, err := onWorkflow(r, q, r.PathValue("tag"))
+	_, key, err := onWorkflow(r, q, r.PathValue("tag"), agent.ActionWorkflowsRead)
 	if err != nil {
 		return err
 	}

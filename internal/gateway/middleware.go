@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"path"
@@ -48,7 +49,7 @@ func (r *recorder) Write(b []byte) (int, error) {
 	return n, err //nolint:wrapcheck // a writer passes on what its writer says
 }
 
-// ServeHTTP is the outside of every HTTP request: id, guard, panic net, access log.
+// ServeHTTP is the outside of every HTTP request: id, guard, who calls, panic net, access log.
 func (s *httpServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
 	rec := &recorder{ResponseWriter: w}
@@ -76,7 +77,19 @@ func (s *httpServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.fail(rec, err)
 		return
 	}
-	s.mux.ServeHTTP(rec, wholeReference(r))
+	s.guard.welcome(h, r)
+	if isPreflight(r) {
+		s.preflight(rec, r)
+		return
+	}
+	known, err := s.identifyRequest(r, id)
+	if err != nil {
+		s.failFor(rec, r, err)
+		return
+	}
+	// The log line names the route, which the mux notes in the request that it is given.
+	r = wholeReference(known)
+	s.mux.ServeHTTP(rec, r)
 }
 
 // wholeReference keeps the two slashes of a reference in a path, artifact://… or cas://…: the mux would answer with a redirect to the
@@ -129,33 +142,41 @@ func clip(text string, most int) string {
 // handler is an HTTP handler that may fail: the error becomes the response, unless that has begun.
 type handler func(w http.ResponseWriter, r *http.Request) error
 
-// methods serves one path: a method that is missing gets 405 with Allow.
-type methods map[string]handler
-
-func (s *httpServer) route(path string, m methods) {
-	allow := ""
+// allowed lists the methods that a path takes.
+func (m methods) allowed() string {
+	var all []string
 	for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
-		_, ok := m[method]
-		if _, get := m[http.MethodGet]; ok || (method == http.MethodHead && get) {
-			if allow != "" {
-				allow += ", "
-			}
-			allow += method
+		if _, ok := m.method(method); ok {
+			all = append(all, method)
 		}
 	}
+	return strings.Join(all, ", ")
+}
+
+func (s *httpServer) route(path string, m methods) {
+	s.paths[path] = m
 	s.mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
-		h, ok := m[r.Method]
-		if !ok && r.Method == http.MethodHead {
-			h, ok = m[http.MethodGet]
-		}
+		e, ok := m.method(r.Method)
 		if !ok {
+			allow := m.allowed()
 			w.Header().Set("Allow", allow)
 			s.write(w, http.StatusMethodNotAllowed, errorBody{Error: &agent.Failure{
 				Type: string(agent.CodeInvalid), Message: fmt.Sprintf("%.20s is not allowed here, only %s", r.Method, allow),
 			}})
 			return
 		}
-		if err := h(w, r); err != nil {
+		who, err := callerOf(r.Context())
+		if err == nil {
+			err = e.need.check(who, r.Method+" "+r.URL.Path)
+		}
+		switch {
+		case err == nil:
+			err = e.handle(w, r)
+		case e.fail != nil:
+			s.failAs(w, err, e.fail)
+			return
+		}
+		if err != nil {
 			s.fail(w, err)
 		}
 	})
@@ -172,8 +193,45 @@ func (s *httpServer) fail(w http.ResponseWriter, err error) {
 		}
 	}
 	f := failureOf(err)
-	if wait := retryAfterOf(err, f); wait > 0 {
-		w.Header().Set("Retry-After", retrySeconds(wait))
-	}
+	explain(w.Header(), err, f)
 	s.write(w, mappingOf(f.Type).http, errorBody{Error: f})
+}
+
+// failFor answers with an error before the request has reached its route, in the format of the API that was asked for.
+func (s *httpServer) failFor(w http.ResponseWriter, r *http.Request, err error) {
+	_, pattern := s.mux.Handler(r)
+	if e, ok := s.paths[pattern][r.Method]; ok && e.fail != nil {
+		s.failAs(w, err, e.fail)
+		return
+	}
+	s.fail(w, err)
+}
+
+// failAs answers with an error in the format of another API.
+func (s *httpServer) failAs(w http.ResponseWriter, err error, fail func(http.ResponseWriter, int, *agent.Failure)) {
+	if rec, ok := w.(*recorder); ok {
+		if rec.err == nil {
+			rec.err = err
+		}
+		if rec.status != 0 {
+			return
+		}
+	}
+	f := failureOf(err)
+	explain(w.Header(), err, f)
+	fail(w, mappingOf(f.Type).http, f)
+}
+
+// explain says in HTTP's own words what a client may do about an error.
+func explain(h http.Header, err error, f *agent.Failure) {
+	if wait := retryAfterOf(err, f); wait > 0 {
+		h.Set("Retry-After", retrySeconds(wait))
+	}
+	if f.Type == string(agent.CodeUnauthenticated) {
+		challenge := `Bearer realm="turnstone"`
+		if !errors.Is(err, errNoCredential) {
+			challenge += `, error="invalid_token"`
+		}
+		h.Set("WWW-Authenticate", challenge)
+	}
 }

@@ -16,7 +16,11 @@ func (s *httpServer) mount(doors []Door) {
 				byPath[route.Path] = methods{}
 				paths = append(paths, route.Path)
 			}
-			byPath[route.Path][route.Method] = s.visited(route)
+			needs := need{anyone: route.Public}
+			if route.Action != "" {
+				needs = need{actions: []agent.Action{route.Action}}
+			}
+			byPath[route.Path][route.Method] = endpoint{need: needs, handle: s.visited(route), fail: route.Fail}
 		}
 	}
 	for _, path := range paths {
@@ -24,24 +28,14 @@ func (s *httpServer) mount(doors []Door) {
 	}
 }
 
-// visited makes a handler of a route: the caller is known and may do such things, and an error is told in the door's own format.
+// visited makes a handler of a route: an error is told in the door's own format.
 func (s *httpServer) visited(route Route) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		err := s.visit(w, r, &route)
 		if err == nil || route.Fail == nil {
 			return err
 		}
-		if rec, ok := w.(*recorder); ok {
-			rec.err = err
-			if rec.status != 0 {
-				return err
-			}
-		}
-		f, status, wait := FailureOf(err)
-		if wait > 0 {
-			w.Header().Set("Retry-After", retrySeconds(wait))
-		}
-		route.Fail(w, status, f)
+		s.failAs(w, err, route.Fail)
 		return err
 	}
 }
@@ -51,8 +45,5 @@ func (s *httpServer) visit(w http.ResponseWriter, r *http.Request, route *Route)
 	if err != nil {
 		return err
 	}
-	if !route.Public && !who.principal.MayAny(route.Action) {
-		return agent.Errorf(agent.CodeDenied, "", "the credential does not allow %s", route.Action)
-	}
-	return route.Handle(w, r, &Visit{g: s.Gateway, http: s, who: who, requestID: w.Header().Get(requestIDHeader)})
+	return route.Handle(w, r, &Visit{g: s.Gateway, http: s, who: who, requestID: who.requestID})
 }

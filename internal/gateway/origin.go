@@ -21,11 +21,12 @@ const anything = "*"
 type guard struct {
 	hosts   []string
 	origins []string
+	anyHost bool // there is authentication: a browser that was led here has no credential
 }
 
 // check returns a denied error that says what was wrong and which setting would allow it.
 func (g *guard) check(r *http.Request) error {
-	if !g.hostAllowed(r.Host) {
+	if !g.anyHost && !g.hostAllowed(r.Host) {
 		return agent.Errorf(agent.CodeDenied, "", "the Host header %.100q names neither this machine's loopback address nor an allowed host "+
 			"(setting: allowed hosts)", r.Host)
 	}

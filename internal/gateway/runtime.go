@@ -9,10 +9,10 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// AnyTenant is the tenant argument of a caller who is not confined to one: without authentication, a turn or result id is
-// enough to see it. It can never be a tenant's name, because it has no valid shape. Once credentials name the tenant it is
-// not passed any more.
-const AnyTenant = "*"
+// AnyTenant is the tenant argument of a caller who is not confined to one: without authentication, or with a credential of every
+// tenant, a turn or result id is enough to see it. It can never be a tenant's name, because it has no valid shape. For callers whose
+// credential is of one tenant it is never passed.
+const AnyTenant = agent.AnyTenant
 
 // Runtime is what the doors need of the system behind them. Errors are [agent.Error]s; anything else is reported to callers as
 // internal, without its text. All methods return soon after ctx ends.
@@ -26,9 +26,9 @@ type Runtime interface {
 	Turn(ctx context.Context, tenant string, id agent.TurnID) (TurnView, error)
 	// Provide hands in the result of a client-side tool. [agent.CodeConflict] when nothing waits for it.
 	Provide(ctx context.Context, id agent.TurnID, r ProvidedResult) error
-	// Message submits m to the session of the turn; the request's own session id is ignored. position is 0 when the new turn
-	// runs at once, 1 for the next in line.
-	Message(ctx context.Context, id agent.TurnID, m agent.TurnRequest) (r agent.Receipt, position int, err error)
+	// MessageFrom submits an envelope to the session of the turn; the request's own session id is ignored, and its agent is the turn's unless
+	// it names one. position is 0 when the new turn runs at once, 1 for the next in line.
+	MessageFrom(ctx context.Context, id agent.TurnID, e agent.Envelope) (r agent.Receipt, position int, err error)
 	// Result opens a stored result by artifact:// reference, cas:// reference, result id, turn id or job id. The caller closes Body.
 	// tenant may be [AnyTenant]; a cas:// reference is then one of [agent.DefaultTenant].
 	Result(ctx context.Context, tenant, ref string) (ResultView, error)
@@ -60,6 +60,7 @@ type TurnView struct {
 	StreamID  string
 	Tenant    string
 	Agent     string
+	Mode      agent.Mode // how it is driven; empty: not known
 	State     string
 	StartedAt time.Time
 	Tail      agent.StreamTail       // where its events stand

@@ -26,7 +26,14 @@ func (g *Gateway) listApprovals(ctx context.Context, who identity, q agent.Appro
 	q.Tenant, q.After, q.Limit = who.own(), page.Token, min(page.Size, maxApprovals)
 	ctx, cancel := g.bounded(ctx)
 	defer cancel()
-	return g.cfg.Runtime.Approvals(ctx, q)
+	found, err := g.cfg.Runtime.Approvals(ctx, q)
+	if err != nil || who.principal.MayAll(agent.ActionApprovalsRead) {
+		return found, err
+	}
+	found.Approvals = kept(found.Approvals, func(a *agent.Approval) bool {
+		return who.principal.May(agent.ActionApprovalsRead, a.ToolName)
+	})
+	return found, nil
 }
 
 // approval looks an approval up as the caller may see it.
@@ -36,7 +43,14 @@ func (g *Gateway) approval(ctx context.Context, who identity, id string) (agent.
 	}
 	ctx, cancel := g.bounded(ctx)
 	defer cancel()
-	return g.cfg.Runtime.Approval(ctx, who.lookup(), id)
+	a, err := g.cfg.Runtime.Approval(ctx, who.lookup(), id)
+	if err == nil {
+		err = who.may(agent.ActionApprovalsRead, a.ToolName)
+	}
+	if err != nil {
+		return agent.Approval{}, err
+	}
+	return a, nil
 }
 
 func noSession(id agent.SessionID) error {
@@ -50,6 +64,7 @@ func (g *Gateway) exportSession(ctx context.Context, who identity, id agent.Sess
 	ctx, cancel := g.bounded(ctx)
 	defer cancel()
 	export, err := g.cfg.Runtime.ExportSession(ctx, who.own(), id)
+	who.did(agent.ActionSessionsRead, "session/"+string(id), facts{"export": true}, err)
 	if err != nil {
 		return export, err
 	}
@@ -64,5 +79,7 @@ func (g *Gateway) forgetSession(ctx context.Context, who identity, id agent.Sess
 	}
 	ctx, cancel := g.bounded(ctx)
 	defer cancel()
-	return g.cfg.Runtime.DeleteSession(ctx, who.own(), id)
+	gone, err := g.cfg.Runtime.DeleteSession(ctx, who.own(), id)
+	who.did(agent.ActionSessionsDelete, "session/"+string(id), facts{"turns": gone.Turns}, err)
+	return gone, err
 }

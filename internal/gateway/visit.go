@@ -15,6 +15,12 @@ type Door interface {
 	Routes() []Route
 }
 
+// Drainer is a [Door] with connections that net/http does not know any more, such as WebSockets. Shutdown ends them behind a whole
+// message; it is called once, when the gateway shuts down, and what is left when ctx ends is cut off.
+type Drainer interface {
+	Shutdown(ctx context.Context) error
+}
+
 // Route is one path of a door, or of the gateway itself.
 type Route struct {
 	Method string // GET serves HEAD too
@@ -90,7 +96,14 @@ func (v *Visit) Message(ctx context.Context, door string, id agent.TurnID, r *ag
 func (v *Visit) Turn(ctx context.Context, id agent.TurnID) (TurnView, error) {
 	ctx, cancel := v.g.bounded(ctx)
 	defer cancel()
-	return v.g.turn(ctx, v.who, id)
+	return v.g.turn(ctx, v.who, id, agent.ActionTurnsRead)
+}
+
+// Submitted returns a turn that [Visit.Submit] gave: whoever may run an agent may see what came of his own request.
+func (v *Visit) Submitted(ctx context.Context, r agent.Receipt) (TurnView, error) {
+	ctx, cancel := v.g.bounded(ctx)
+	defer cancel()
+	return v.g.turn(ctx, v.who, r.TurnID, "")
 }
 
 // Ending is how waiting for a turn came out: Output is set when the turn has ended, Pending when it waits for a person.
@@ -121,29 +134,37 @@ func (v *Visit) Follow(ctx context.Context, id agent.TurnID, after int64) iter.S
 func (v *Visit) Decide(ctx context.Context, id agent.TurnID, d agent.Decision) error {
 	ctx, cancel := v.g.bounded(ctx)
 	defer cancel()
-	return v.g.decide(ctx, v.who, id, d)
+	_, err := v.g.decide(ctx, v.who, id, d)
+	return err
 }
 
 // Provide hands in the result of a client-side tool.
 func (v *Visit) Provide(ctx context.Context, id agent.TurnID, r ProvidedResult) error {
 	ctx, cancel := v.g.bounded(ctx)
 	defer cancel()
-	return v.g.provide(ctx, v.who, id, r)
+	_, err := v.g.provide(ctx, v.who, id, r)
+	return err
 }
 
 // Cancel asks a turn to stop.
 func (v *Visit) Cancel(ctx context.Context, id agent.TurnID, c agent.CancelRequest) error {
 	ctx, cancel := v.g.bounded(ctx)
 	defer cancel()
-	return v.g.cancel(ctx, v.who, id, c)
+	_, err := v.g.cancel(ctx, v.who, id, c)
+	return err
 }
 
-// Agents lists the agents that the caller may run.
+// Agents lists the agents that the caller may run; of a credential that is confined to some a page may have fewer than was asked for.
 func (v *Visit) Agents(ctx context.Context, q agent.AgentQuery) (agent.AgentPage, error) {
 	ctx, cancel := v.g.bounded(ctx)
 	defer cancel()
 	q.Tenant = v.who.own()
-	return v.g.cfg.Catalog.ListAgents(ctx, q)
+	page, err := v.g.cfg.Catalog.ListAgents(ctx, q)
+	if err != nil || v.who.principal.MayAll(agent.ActionTurnsRun) {
+		return page, err
+	}
+	page.Agents = kept(page.Agents, func(a *agent.AgentInfo) bool { return v.who.principal.May(agent.ActionTurnsRun, a.Name) })
+	return page, nil
 }
 
 // FailureOf is what a caller may see of an error, with the HTTP status that goes with it and how long to wait before the same request

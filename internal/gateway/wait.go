@@ -22,7 +22,7 @@ func (g *Gateway) await(ctx context.Context, who identity, r agent.Receipt) (end
 	after := int64(0)
 	if r.Joined {
 		// The log begins with the past of the turn: only a pause that lasts counts.
-		v, err := g.turn(ctx, who, r.TurnID)
+		v, err := g.turn(ctx, who, r.TurnID, "")
 		if err != nil {
 			return ending{}, err
 		}
@@ -58,7 +58,7 @@ func (g *Gateway) ended(ctx context.Context, who identity, e *agent.Event) (endi
 	if e.Result != nil {
 		return ending{Output: e.Result, at: e.Meta.Time}, nil
 	}
-	v, err := g.turn(ctx, who, e.Meta.TurnID)
+	v, err := g.turn(ctx, who, e.Meta.TurnID, "")
 	if err != nil {
 		return ending{}, err
 	}

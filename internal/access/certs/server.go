@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -78,7 +79,7 @@ func (s *server) config() *tls.Config {
 
 // stat tells one state of the files from another.
 func (s *server) stat() (string, error) {
-	stamp := ""
+	var stamp strings.Builder
 	for _, name := range []string{s.files.Cert, s.files.Key, s.files.ClientCA} {
 		if name == "" {
 			continue
@@ -87,9 +88,9 @@ func (s *server) stat() (string, error) {
 		if err != nil {
 			return "", fmt.Errorf("look at %s: %w", name, err)
 		}
-		stamp += fmt.Sprintf("%s %d %d\n", name, info.Size(), info.ModTime().UnixNano())
+		fmt.Fprintf(&stamp, "%s %d %d\n", name, info.Size(), info.ModTime().UnixNano())
 	}
-	return stamp, nil
+	return stamp.String(), nil
 }
 
 func (s *server) load() (*tls.Config, string, error) {

@@ -110,7 +110,7 @@ func New(cfg Config) (*Keys, error) {
 	return k, nil
 }
 
-// Verify implements [access.Keys].
+// Verify implements [access.Verifier].
 func (k *Keys) Verify(ctx context.Context, key string) (agent.Principal, error) {
 	id, ok := parse(key)
 	if !ok {

@@ -114,7 +114,7 @@ func (i *Issuer) validate() error {
 	return nil
 }
 
-// Verify implements [access.Tokens].
+// Verify implements [access.Verifier].
 func (v *Verifier) Verify(ctx context.Context, token string) (agent.Principal, error) {
 	if len(token) > access.MaxCredential {
 		return agent.Principal{}, access.Refused("the token is longer than %d bytes", access.MaxCredential)

@@ -3,6 +3,7 @@
 package gatewaytest
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -42,6 +43,7 @@ type Runtime struct {
 	mu       sync.Mutex
 	broken   string // the dependency that Health reports as down
 	kept     int64  // events before this index have expired
+	hidden   map[agent.TurnID]bool
 	turns    map[agent.TurnID]*turn
 	order    []agent.TurnID
 	byKey    map[string]agent.TurnID
@@ -272,16 +274,29 @@ func (rt *Runtime) Expire(before int64) {
 	rt.kept = before
 }
 
+// Hide makes a turn one that began so short a time ago that nobody knows yet whose it is, or ends that.
+func (rt *Runtime) Hide(id agent.TurnID, hidden bool) {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	if rt.hidden == nil {
+		rt.hidden = map[agent.TurnID]bool{}
+	}
+	rt.hidden[id] = hidden
+}
+
 // Turn implements [gateway.Runtime].
 func (rt *Runtime) Turn(_ context.Context, tenant string, id agent.TurnID) (gateway.TurnView, error) {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
 	t, ok := rt.turns[id]
+	if ok && rt.hidden[id] {
+		return gateway.TurnView{TurnID: id, StreamID: string(id), State: agent.StateQueued}, nil
+	}
 	if !ok || (tenant != gateway.AnyTenant && tenant != t.request.Context.Tenant) {
 		return gateway.TurnView{}, agent.Errorf(agent.CodeNotFound, "", "no turn %q", id)
 	}
 	v := gateway.TurnView{
-		TurnID: id, SessionID: t.request.SessionID, StreamID: string(id), Tenant: t.request.Context.Tenant, Agent: "analyst",
+		TurnID: id, SessionID: t.request.SessionID, StreamID: string(id), Tenant: t.request.Context.Tenant, Agent: cmp.Or(t.request.Agent, "analyst"),
 		State: t.state, StartedAt: Epoch(), Pending: t.pending, Output: t.output,
 		Tail: agent.StreamTail{LastIndex: int64(len(t.events)), FirstIndex: max(rt.kept, 1), Closed: t.output != nil},
 	}
@@ -315,9 +330,9 @@ func (rt *Runtime) Cancel(_ context.Context, id agent.TurnID, c agent.CancelRequ
 	return nil
 }
 
-// Message implements [gateway.Runtime].
-func (rt *Runtime) Message(ctx context.Context, _ agent.TurnID, m agent.TurnRequest) (agent.Receipt, int, error) {
-	r, err := rt.Submit(ctx, agent.Envelope{Channel: m.Channel, Request: m})
+// MessageFrom implements [gateway.Runtime].
+func (rt *Runtime) MessageFrom(ctx context.Context, _ agent.TurnID, e agent.Envelope) (agent.Receipt, int, error) {
+	r, err := rt.Submit(ctx, e)
 	return r, 1, err
 }
 
@@ -332,12 +347,17 @@ func (rt *Runtime) jobResult(ref string) string {
 }
 
 // Result implements [gateway.Runtime].
-func (rt *Runtime) Result(_ context.Context, _, ref string) (gateway.ResultView, error) {
+func (rt *Runtime) Result(_ context.Context, tenant, ref string) (gateway.ResultView, error) {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
+	asked := ref
 	ref = rt.jobResult(ref)
 	document, ok := rt.results[ref]
+	if t := rt.turns[agent.TurnID(strings.TrimPrefix(ref, resultPrefix))]; t != nil && tenant != gateway.AnyTenant {
+		ok = ok && tenant == t.request.Context.Tenant // what is stored by hand is everybody's
+	}
 	if !ok {
+		ref = asked
 		return gateway.ResultView{}, agent.Errorf(agent.CodeNotFound, "", "no result %q", ref)
 	}
 	v := gateway.ResultView{Ref: ref, Size: int64(len(document)), Body: io.NopCloser(strings.NewReader(string(document)))}
@@ -354,9 +374,14 @@ func (rt *Runtime) Messages(
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
 	page := gateway.MessagePage{SessionID: s, Next: after}
+	known := false
 	for i, e := range rt.seen {
 		position := int64(i + 1)
-		if e.Request.SessionID != s || e.Request.Context.Tenant != tenant || position <= after {
+		if e.Request.SessionID != s || e.Request.Context.Tenant != tenant {
+			continue
+		}
+		known = true
+		if position <= after {
 			continue
 		}
 		if page.More = len(page.Messages) == limit; page.More {
@@ -367,6 +392,9 @@ func (rt *Runtime) Messages(
 			Position: position, CreatedAt: Epoch(), Role: m.Role, Blocks: m.Blocks,
 		})
 		page.Next = position
+	}
+	if !known {
+		return page, agent.Errorf(agent.CodeNotFound, "", "no session %q", s)
 	}
 	return page, nil
 }

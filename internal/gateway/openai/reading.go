@@ -32,7 +32,7 @@ func (r *reading) begin(ctx context.Context, c *completion) (after int64, over b
 	if !c.receipt.Joined {
 		return 0, false, nil
 	}
-	v, err := c.visit.Turn(ctx, c.receipt.TurnID)
+	v, err := c.visit.Submitted(ctx, c.receipt)
 	if err != nil {
 		return 0, false, err
 	}
@@ -122,7 +122,7 @@ func (r *reading) end(ctx context.Context, c *completion, e *agent.Event) error 
 	if r.output = e.Result; r.output != nil {
 		return nil
 	}
-	v, err := c.visit.Turn(ctx, c.receipt.TurnID)
+	v, err := c.visit.Submitted(ctx, c.receipt)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,168 @@
+package gateway
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/google/uuid"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/access"
+)
+
+// tokenParameter is how a browser's EventSource and WebSocket give a credential: they cannot set headers. It is taken on the paths that
+// they are for and nowhere else, because addresses end up in logs and histories.
+const tokenParameter = "access_token"
+
+// errNoCredential is why a caller without a credential is refused.
+var errNoCredential = access.Refused("a credential is missing: send the header Authorization: Bearer with an API key or a token")
+
+// identify finds out who calls, once for each request. A credential that does not hold is an error; none is not, because some paths need
+// none.
+func (g *Gateway) identify(ctx context.Context, who identity, given access.Credentials, err error) (identity, error) {
+	who.g = g
+	if g.cfg.Auth == nil {
+		who.principal = agent.Principal{Method: agent.MethodNone, Tenant: agent.AnyTenant, Scopes: []string{"*"}}
+		return who, nil
+	}
+	// Until it is known who calls, nothing is allowed: not even to be taken for the runtime itself.
+	who.principal, who.anonymous = agent.Principal{Method: "unknown"}, errNoCredential
+	if err == nil && !given.Given() && len(given.Certificates) == 0 {
+		return who, nil
+	}
+	var p agent.Principal
+	if err == nil {
+		ctx, cancel := g.bounded(ctx)
+		defer cancel()
+		p, err = g.cfg.Auth.Authenticate(ctx, given)
+	}
+	switch {
+	case err == nil && (p.Trusted() || (p.Tenant != agent.AnyTenant && !agent.ValidName(p.Tenant))):
+		return who, agent.Errorf(agent.CodeInternal, "", "an authenticator made a principal %q of tenant %.140q", p.Method, p.Tenant)
+	case err == nil:
+		who.principal, who.anonymous = p, nil
+		return who, nil
+	case agent.CodeOf(err) == agent.CodeUnauthenticated:
+		who.noteStranger(err)
+		if !given.Given() { // a certificate may be no more than a way to connect
+			who.anonymous = err
+			return who, nil
+		}
+	}
+	return who, err
+}
+
+// identifyRequest identifies who sent an HTTP request. What comes back knows him, and has no credential in its address any more.
+func (s *httpServer) identifyRequest(r *http.Request, id string) (*http.Request, error) {
+	who := identity{door: "http", requestID: id, remote: r.RemoteAddr}
+	var given access.Credentials
+	var err error
+	if s.cfg.Auth != nil {
+		given, err = credentialsOf(r)
+		r = withoutToken(r)
+	}
+	who, err = s.identify(r.Context(), who, given, err)
+	return r.WithContext(who.within(r.Context())), err
+}
+
+func credentialsOf(r *http.Request) (c access.Credentials, err error) {
+	if c.Bearer, err = access.Bearer(r.Header.Values("Authorization")); err != nil {
+		return c, err
+	}
+	if c.Key, err = access.Key(r.Header.Values("X-Api-Key")); err != nil {
+		return c, err
+	}
+	c.Certificates = leafsOf(r.TLS)
+	if !takesToken(r) || !strings.Contains(r.URL.RawQuery, tokenParameter) {
+		return c, nil
+	}
+	switch given := r.URL.Query()[tokenParameter]; {
+	case len(given) == 0 || given[0] == "":
+	case len(given) > 1 || (c.Bearer != "" && c.Bearer != given[0]):
+		return c, access.Refused("there are two credentials: send the header or %s", tokenParameter)
+	default:
+		c.Bearer, err = access.Bearer([]string{"Bearer " + given[0]})
+	}
+	return c, err
+}
+
+// takesToken reports whether a path is for an EventSource or a WebSocket.
+func takesToken(r *http.Request) bool {
+	if r.Method != http.MethodGet {
+		return false
+	}
+	id, events := strings.CutSuffix(strings.TrimPrefix(r.URL.Path, pathTurns+"/"), "/events")
+	return r.URL.Path == pathSocket || (events && strings.HasPrefix(r.URL.Path, pathTurns+"/") && !strings.Contains(id, "/"))
+}
+
+// withoutToken takes the credential out of the address where it is taken, so that nobody behind stumbles over it.
+func withoutToken(r *http.Request) *http.Request {
+	if !takesToken(r) || !strings.Contains(r.URL.RawQuery, tokenParameter) {
+		return r
+	}
+	var kept []string
+	for part := range strings.SplitSeq(r.URL.RawQuery, "&") {
+		name, _, _ := strings.Cut(part, "=")
+		if plain, err := url.QueryUnescape(name); err != nil || plain != tokenParameter {
+			kept = append(kept, part)
+		}
+	}
+	clean := r.Clone(r.Context())
+	clean.URL.RawQuery = strings.Join(kept, "&")
+	clean.RequestURI = clean.URL.RequestURI()
+	return clean
+}
+
+// leafsOf are the certificates that a TLS layer has verified.
+func leafsOf(state *tls.ConnectionState) []*x509.Certificate {
+	if state == nil {
+		return nil
+	}
+	var leafs []*x509.Certificate
+	for _, chain := range state.VerifiedChains {
+		if len(chain) > 0 {
+			leafs = append(leafs, chain[0])
+		}
+	}
+	return leafs
+}
+
+// identifyCall identifies who sent a gRPC call, and refuses what he may not do.
+func (g *Gateway) identifyCall(ctx context.Context, method string) (context.Context, identity, error) {
+	who := identity{door: "grpc", requestID: requestIDOf(ctx)}
+	var given access.Credentials
+	if p, ok := peer.FromContext(ctx); ok {
+		who.remote = p.Addr.String()
+		if info, ok := p.AuthInfo.(credentials.TLSInfo); ok {
+			given.Certificates = leafsOf(&info.State)
+		}
+	}
+	var err error
+	if g.cfg.Auth != nil {
+		given.Bearer, err = access.Bearer(metadata.ValueFromIncomingContext(ctx, "authorization"))
+		if err == nil {
+			given.Key, err = access.Key(metadata.ValueFromIncomingContext(ctx, "x-api-key"))
+		}
+	}
+	who, err = g.identify(ctx, who, given, err)
+	if err == nil {
+		wants := callNeeds[method]
+		err = wants.check(who, method)
+	}
+	return who.within(ctx), who, err
+}
+
+// requestIDOf is the id that a call brought, or a new one.
+func requestIDOf(ctx context.Context) string {
+	if values := metadata.ValueFromIncomingContext(ctx, requestIDHeader); len(values) > 0 && requestIDPattern.MatchString(values[0]) {
+		return values[0]
+	}
+	return uuid.NewString()
+}

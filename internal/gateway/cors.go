@@ -1,0 +1,54 @@
+package gateway
+
+import (
+	"net/http"
+	"slices"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// What pages of other origins may send and see. Cookies are none of it: a page has to know a credential.
+const (
+	corsRequest = "Authorization, Content-Type, Idempotency-Key, If-Match, If-None-Match, Last-Event-ID, Turnstone-On-Disconnect, " +
+		"Turnstone-Session-Id, Turnstone-Tenant, X-API-Key, X-Request-Id, X-Stainless-Arch, X-Stainless-Helper-Method, X-Stainless-Lang, X-Stainless-OS, " +
+		"X-Stainless-Package-Version, X-Stainless-Retry-Count, X-Stainless-Runtime, X-Stainless-Runtime-Version, X-Stainless-Timeout" // what OpenAI's clients send
+	corsExpose = "ETag, Location, Retry-After, Turnstone-Plan-Hash, Turnstone-Result-Ref, Turnstone-Session-Id, Turnstone-Turn-Id, WWW-Authenticate, " +
+		"X-Request-Id, X-Should-Retry"
+	corsMaxAge = "600" // seconds
+)
+
+// welcome tells a browser that a page of an allowed origin may see the answer; [guard.check] has let the request in.
+func (g *guard) welcome(h http.Header, r *http.Request) {
+	h.Add("Vary", "Origin")
+	origin := r.Header.Get("Origin")
+	if origin == "" {
+		return
+	}
+	if slices.Contains(g.origins, anything) {
+		origin = anything
+	}
+	h.Set("Access-Control-Allow-Origin", origin)
+	h.Set("Access-Control-Expose-Headers", corsExpose)
+}
+
+// isPreflight reports whether a browser asks what a page may do.
+func isPreflight(r *http.Request) bool {
+	return r.Method == http.MethodOptions && r.Header.Get("Origin") != "" && r.Header.Get("Access-Control-Request-Method") != ""
+}
+
+// preflight answers it. A browser sends no credential with that, so none is wanted; it tells no more than the documentation.
+func (s *httpServer) preflight(w http.ResponseWriter, r *http.Request) {
+	_, pattern := s.mux.Handler(wholeReference(r))
+	m, ok := s.paths[pattern]
+	if !ok {
+		s.fail(w, agent.Errorf(agent.CodeNotFound, "", "no such path: %.200q", r.URL.Path))
+		return
+	}
+	h := w.Header()
+	h.Add("Vary", "Access-Control-Request-Method")
+	h.Add("Vary", "Access-Control-Request-Headers")
+	h.Set("Access-Control-Allow-Methods", m.allowed())
+	h.Set("Access-Control-Allow-Headers", corsRequest)
+	h.Set("Access-Control-Max-Age", corsMaxAge)
+	w.WriteHeader(http.StatusNoContent)
+}

@@ -1,0 +1,181 @@
+package gateway
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// Keys makes API keys and ends them. by is who asks: what is another tenant's is [agent.CodeNotFound] in the same words as what there is
+// not, and nobody makes a key, or learns a new one, that may do more than he may himself ([agent.CodeDenied], the field at fault).
+type Keys interface {
+	CreateKey(ctx context.Context, by agent.Principal, r agent.KeyRequest) (agent.NewKey, error)
+	RotateKey(ctx context.Context, by agent.Principal, id string, overlap time.Duration) (agent.NewKey, error)
+	RevokeKey(ctx context.Context, by agent.Principal, id string) (agent.APIKey, error)
+	// ListKeys lists the keys of a tenant, or of [agent.AnyTenant], behind an id, by id.
+	ListKeys(ctx context.Context, tenant, after string, limit int) ([]agent.APIKey, error)
+}
+
+// maxKeyPage is how many keys a page has at most.
+const maxKeyPage = 500
+
+// defaultOverlap is how long a rotated key works on where nobody says.
+const defaultOverlap = 24 * time.Hour
+
+// keysBody is the body of GET /v1/keys.
+type keysBody struct {
+	Keys []agent.APIKey `json:"keys"`
+	Next string         `json:"next_page_token"`
+}
+
+// keyBody is the body of POST /v1/keys.
+type keyBody struct {
+	Name      string         `json:"name"`
+	Tenant    string         `json:"tenant,omitempty"`
+	Subject   string         `json:"subject,omitempty"`
+	Role      string         `json:"role,omitempty"`
+	Flags     map[string]any `json:"flags,omitempty"`
+	Scopes    []string       `json:"scopes,omitempty"`
+	ExpiresIn string         `json:"expires_in,omitempty"` // a duration: 720h
+}
+
+// getKeys is GET /v1/keys?page_size=&page_token=. A credential of every tenant that names none gets the keys of all.
+func (s *httpServer) getKeys(w http.ResponseWriter, r *http.Request) error {
+	q := readQuery(r)
+	who, err := q.caller(r)
+	if err != nil {
+		return err
+	}
+	page := q.page()
+	if err := q.end(); err != nil {
+		return err
+	}
+	size := min(page.Size, maxKeyPage)
+	ctx, cancel := s.call(r)
+	defer cancel()
+	found, err := s.cfg.Keys.ListKeys(ctx, who.lookup(), page.Token, size)
+	if err != nil {
+		return err
+	}
+	body := keysBody{Keys: orEmpty(found)}
+	if len(found) == size {
+		body.Next = found[size-1].ID
+	}
+	s.write(w, http.StatusOK, body)
+	return nil
+}
+
+// postKey is POST /v1/keys. The answer holds the key, this once.
+func (s *httpServer) postKey(w http.ResponseWriter, r *http.Request) error {
+	who, err := soleCaller(r)
+	if err != nil {
+		return err
+	}
+	var body keyBody
+	if err := s.decodeBody(w, r, &body); err != nil {
+		return err
+	}
+	asked := agent.KeyRequest{
+		Name: body.Name, Tenant: body.Tenant, Subject: body.Subject, Role: body.Role, Flags: body.Flags, Scopes: body.Scopes,
+	}
+	if asked.Tenant == "" {
+		asked.Tenant = who.own()
+	}
+	if err := who.ownTenant(body.Tenant, "tenant"); err != nil {
+		return err
+	}
+	if asked.ExpiresIn, err = duration("expires_in", body.ExpiresIn, 0); err != nil {
+		return err
+	}
+	ctx, cancel := s.call(r)
+	defer cancel()
+	made, err := s.cfg.Keys.CreateKey(ctx, who.principal, asked)
+	who.changedKey(made.ID, facts{"create": clip(body.Name, maxText), "for": clip(asked.Tenant, maxText), "scopes": made.Scopes}, err)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Location", pathKeys+"/"+made.ID)
+	s.write(w, http.StatusCreated, made)
+	return nil
+}
+
+// changedKey audits a change of a key; who asked for more than he may have is denied.
+func (c identity) changedKey(id string, detail facts, err error) {
+	if agent.CodeOf(err) == agent.CodeDenied {
+		c.note(agent.AuditDenied, agent.ActionKeysWrite, "key/"+id, detail)
+		return
+	}
+	c.did(agent.ActionKeysWrite, "key/"+id, detail, err)
+}
+
+// rotateKey is POST /v1/keys/{id}/rotate; the body may be left out: {"overlap":"24h"}.
+func (s *httpServer) rotateKey(w http.ResponseWriter, r *http.Request) error {
+	who, err := soleCaller(r)
+	if err != nil {
+		return err
+	}
+	var body struct {
+		Overlap string `json:"overlap,omitempty"`
+	}
+	if r.ContentLength != 0 {
+		if err := s.decodeBody(w, r, &body); err != nil {
+			return err
+		}
+	}
+	overlap, err := duration("overlap", body.Overlap, defaultOverlap)
+	if err != nil {
+		return err
+	}
+	id := r.PathValue("id")
+	ctx, cancel := s.call(r)
+	defer cancel()
+	made, err := s.cfg.Keys.RotateKey(ctx, who.keeper(), id, overlap)
+	who.changedKey(id, facts{"rotate": made.ID}, err)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Location", pathKeys+"/"+made.ID)
+	s.write(w, http.StatusOK, made)
+	return nil
+}
+
+// deleteKey is DELETE /v1/keys/{id}: the key ends within seconds, everywhere; what is known of it stays.
+func (s *httpServer) deleteKey(w http.ResponseWriter, r *http.Request) error {
+	who, err := soleCaller(r)
+	if err != nil {
+		return err
+	}
+	id := r.PathValue("id")
+	ctx, cancel := s.call(r)
+	defer cancel()
+	ended, err := s.cfg.Keys.RevokeKey(ctx, who.keeper(), id)
+	who.changedKey(id, facts{"revoke": true}, err)
+	if err != nil {
+		return err
+	}
+	s.write(w, http.StatusOK, ended)
+	return nil
+}
+
+// keeper is the principal within the tenant that the request names: a credential of every tenant that names one sees that one's keys.
+func (c identity) keeper() agent.Principal {
+	p := c.principal
+	if c.tenant != "" && !p.Trusted() {
+		p.Tenant = c.tenant
+	}
+	return p
+}
+
+// duration reads a length of time; d where none is given.
+func duration(field, text string, d time.Duration) (time.Duration, error) {
+	if text == "" {
+		return d, nil
+	}
+	v, err := time.ParseDuration(text)
+	if err != nil || v < 0 {
+		return 0, agent.Invalid(field, "want a duration such as 90s or 24h, got %.60q", text)
+	}
+	return v, nil
+}

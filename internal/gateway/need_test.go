@@ -1,0 +1,188 @@
+package gateway
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"sort"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/emptypb"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/access"
+)
+
+// closedDoor lets in who names his scopes as his credential, separated by commas.
+type closedDoor struct{}
+
+func (closedDoor) Authenticate(_ context.Context, c access.Credentials) (agent.Principal, error) {
+	tenant, scopes, ok := strings.Cut(c.Bearer, "|")
+	if !ok {
+		return agent.Principal{}, access.Refused("no")
+	}
+	return agent.Principal{Method: agent.MethodKey, Tenant: tenant, Scopes: strings.Split(scopes, ",")}, nil
+}
+
+// healthy is a runtime of which every other call panics, as those of the catalog below: nobody gets that far.
+type healthy struct{ Runtime }
+
+func (healthy) Health(context.Context) Health { return Health{OK: true} }
+
+type noKeys struct{ Keys }
+
+type noTrail struct{}
+
+func (noTrail) Record(agent.AuditRecord) {}
+
+func (noTrail) List(context.Context, agent.AuditQuery) (agent.AuditPage, error) {
+	return agent.AuditPage{}, nil
+}
+
+func closed(t *testing.T) *Gateway {
+	t.Helper()
+	g, err := New(Config{
+		HTTPAddr: "127.0.0.1:0", GRPCAddr: "127.0.0.1:0", Runtime: healthy{}, Catalog: struct{ Catalog }{}, Auth: closedDoor{}, Keys: noKeys{},
+		Audit: noTrail{}, Metrics: http.NotFoundHandler(),
+	})
+	require.NoError(t, err)
+	return g
+}
+
+// Every path says what it wants of its caller, and none lets in who has no credential, or one that allows nothing.
+func TestEveryPathStatesItsNeed(t *testing.T) {
+	g := closed(t)
+	s, ok := g.http.Handler.(*httpServer)
+	require.True(t, ok)
+	require.Greater(t, len(s.paths), 30)
+	var open []string
+	for path, m := range s.paths {
+		for method, e := range m {
+			what := method + " " + path
+			n := e.need
+			switch {
+			case n.anyone || n.known:
+				open = append(open, what)
+				require.Empty(t, n.actions, what)
+			default:
+				require.NotEmpty(t, n.actions, "%s states no need", what)
+			}
+			for _, a := range n.actions {
+				require.Contains(t, agent.Actions(), a, what)
+			}
+			try := func(credential string) int {
+				r := httptest.NewRequest(method, strings.NewReplacer("{", "", "}", "", "...", "").Replace(path), strings.NewReader("{}"))
+				if credential != "" {
+					r.Header.Set("Authorization", "Bearer "+credential)
+				}
+				w := httptest.NewRecorder()
+				s.ServeHTTP(w, r)
+				return w.Code
+			}
+			if n.anyone {
+				require.Equal(t, 200, try(""), what)
+				continue
+			}
+			require.Equal(t, 401, try(""), what)
+			require.Equal(t, 401, try("wrong"), what)
+			if !n.known {
+				require.Equal(t, 403, try("acme|nothing.at.all"), what)
+			}
+			for _, a := range agent.Actions() { // what others need opens nothing
+				if n.actions != nil && !strings.Contains(sprint(n.actions), string(a)) {
+					require.Equal(t, 403, try("acme|"+string(a)), "%s with %s", what, a)
+				}
+			}
+		}
+	}
+	sort.Strings(open)
+	require.Equal(t, []string{"GET /health", "GET /v1/whoami"}, open)
+}
+
+func sprint(actions []agent.Action) string {
+	var all []string
+	for _, a := range actions {
+		all = append(all, string(a))
+	}
+	return strings.Join(all, ",")
+}
+
+// Every gRPC method says what it wants of its caller.
+func TestEveryCallStatesItsNeed(t *testing.T) {
+	g := closed(t)
+	require.NoError(t, g.Start(t.Context()))
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 10*time.Second)
+		defer cancel()
+		require.NoError(t, g.Shutdown(ctx))
+	})
+	conn, err := grpc.NewClient(g.GRPCAddr(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	var open []string
+	stated := map[string]bool{}
+	for service, info := range g.grpc.GetServiceInfo() {
+		for _, m := range info.Methods {
+			method := "/" + service + "/" + m.Name
+			n, ok := callNeeds[method]
+			require.True(t, ok, "%s states no need", method)
+			stated[method] = true
+			if n.anyone || n.known {
+				open = append(open, method)
+			} else {
+				require.NotEmpty(t, n.actions, "%s states no need", method)
+			}
+			try := func(credential string) codes.Code {
+				ctx := t.Context()
+				if credential != "" {
+					ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+credential)
+				}
+				if !m.IsServerStream {
+					return status.Code(conn.Invoke(ctx, method, &emptypb.Empty{}, &emptypb.Empty{}))
+				}
+				stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: m.IsClientStream}, method)
+				require.NoError(t, err)
+				require.NoError(t, stream.SendMsg(&emptypb.Empty{}))
+				return status.Code(stream.RecvMsg(&emptypb.Empty{}))
+			}
+			if n.anyone {
+				continue
+			}
+			require.Equal(t, codes.Unauthenticated, try(""), method)
+			require.Equal(t, codes.Unauthenticated, try("wrong"), method)
+			if !n.known {
+				require.Equal(t, codes.PermissionDenied, try("acme|nothing.at.all"), method)
+			}
+		}
+	}
+	for method := range callNeeds {
+		require.True(t, stated[method], "%s is no method", method)
+	}
+	sort.Strings(open)
+	require.Equal(t, []string{
+		"/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/List", "/grpc.health.v1.Health/Watch",
+		"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
+	}, open)
+}
+
+// A path or method that states nothing is closed to everybody, the operator and callers without authentication included.
+func TestWhatStatesNoNeedIsClosed(t *testing.T) {
+	var n need
+	for _, p := range []agent.Principal{
+		{Method: agent.MethodNone, Tenant: "*"}, {Method: agent.MethodKey, Tenant: "*", Scopes: []string{"*"}}, {},
+	} {
+		require.Equal(t, agent.CodeDenied, agent.CodeOf(n.check(identity{principal: p}, "GET /forgotten")))
+	}
+	_, err := callerOf(t.Context())
+	require.Equal(t, agent.CodeInternal, agent.CodeOf(err))
+	_, _, err = closed(t).identifyCall(t.Context(), "/turnstone.v1.AgentRuntime/Forgotten")
+	require.Error(t, err)
+}

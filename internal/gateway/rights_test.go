@@ -1,0 +1,337 @@
+package gateway_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/gateway"
+	"github.com/turnstone-run/turnstone/internal/gateway/gatewaytest"
+	pb "github.com/turnstone-run/turnstone/proto/turnstone/v1"
+)
+
+// with opens a gateway whose credentials are scopes, separated by commas, of tenant acme and user ann; "nobody's" is nobody's own.
+func with(t *testing.T, scopes ...string) (*door, *gatewaytest.Trail) {
+	t.Helper()
+	trail := &gatewaytest.Trail{}
+	auth := gatewaytest.Credentials{
+		"nobodys": {Method: agent.MethodKey, Tenant: "acme", Role: "robot", Scopes: []string{"*"}, Credential: "key/robot"},
+		"any":     gatewaytest.Caller(agent.AnyTenant, "root", "*"),
+	}
+	for _, s := range scopes {
+		p := gatewaytest.Caller("acme", "ann", strings.Split(s, ",")...)
+		p.Role, p.Flags = "clerk", map[string]any{"beta": true}
+		auth[s] = p
+	}
+	return open(t, func(c *gateway.Config) { c.Auth, c.Audit = auth, trail }), trail
+}
+
+// What a credential says is taken from it, and what the body says of it dropped, at every door.
+func TestWhoComesFromTheCredential(t *testing.T) {
+	d, _ := with(t, "*")
+	var routed agent.RouteContext
+	d.catalog.Decide = func(r agent.RouteContext) (agent.RouteDecision, error) {
+		routed = r
+		return agent.RouteDecision{Agent: "analyst"}, nil
+	}
+	var decided agent.Decision
+	var cancelled agent.CancelRequest
+	d.rt.Decided = func(_ agent.TurnID, v agent.Decision) error { decided = v; return nil }
+	d.rt.Cancelled = func(_ agent.TurnID, v agent.CancelRequest) error { cancelled = v; return nil }
+	lie := `"context":{"user_id":"bob","user_role":"admin","flags":{"root":true},"ui_page":"p","metadata":{"k":"v"}}`
+	ann := agent.InvocationContext{
+		Tenant: "acme", UserID: "ann", UserRole: "clerk", Flags: map[string]any{"beta": true}, UIPage: "p", Metadata: map[string]any{"k": "v"},
+	}
+	last := func() agent.Envelope {
+		all := d.rt.Submitted()
+		return all[len(all)-1]
+	}
+	id := []string{"X-Request-Id", "mine-1"}
+	require.Equal(t, 202, d.send("POST", "/v1/turns?wait=false", `{"message":"x","turn_id":"t",`+lie+`}`, append(bearer("*"), id...)...).status)
+	require.Equal(t, ann, last().Request.Context)
+	require.Equal(t, "ann", last().Sender)
+	require.Equal(t, "mine-1", last().RequestID)
+	require.Equal(t, "key/acme-ann", last().Principal.Credential)
+	require.Equal(t, []string{"*"}, last().Principal.Scopes)
+	require.Equal(t, 202, d.send("POST", "/v1/turns/t/messages", `{"message":"x",`+lie+`}`, append(bearer("*"), id...)...).status)
+	require.Equal(t, ann, last().Request.Context)
+	require.Equal(t, "key/acme-ann", last().Principal.Credential)
+	require.Equal(t, "mine-1", last().RequestID)
+	require.Equal(t, 200, d.send("POST", "/v1/routes/dry-run", `{`+lie+`}`, bearer("*")...).status)
+	require.Equal(t, ann, routed.InvocationContext)
+	d.rt.Script = says("ok")
+	require.Equal(t, 200, d.send("POST", "/test/chat", `{"prompt":"x","job_id":"j","user_id":"bob"}`, bearer("*")...).status)
+	require.Equal(t, "ann", last().Request.Context.UserID)
+	require.Equal(t, "ann", last().Sender)
+
+	rt := pb.NewAgentRuntimeClient(d.dial())
+	p := &pb.InvocationContext{UserId: "bob", UserRole: "admin"}
+	_, err := rt.Invoke(as(t.Context(), "*", "x-request-id", "mine-2"), &pb.TurnRequest{Message: "x", Context: p})
+	require.NoError(t, err)
+	require.Equal(t, "ann", last().Request.Context.UserID)
+	require.Equal(t, "clerk", last().Request.Context.UserRole)
+	require.Equal(t, map[string]any{"beta": true}, last().Request.Context.Flags)
+	require.Equal(t, "mine-2", last().RequestID)
+	_, err = rt.AskAgent(as(t.Context(), "*"), &pb.AgentRequest{Query: "x", Context: p})
+	require.NoError(t, err)
+	require.Equal(t, "clerk", last().Request.Context.UserRole)
+	_, err = rt.Route(as(t.Context(), "*"), &pb.RouteRequest{Context: p})
+	require.NoError(t, err)
+	require.Equal(t, "clerk", routed.UserRole)
+
+	// A credential that is nobody's own: its requests may name the user, and nothing else.
+	d.send("POST", "/v1/turns", `{"message":"x",`+lie+`}`, bearer("nobodys")...)
+	require.Equal(t, "bob", last().Request.Context.UserID)
+	require.Equal(t, "robot", last().Request.Context.UserRole)
+	require.Nil(t, last().Request.Context.Flags)
+	require.Equal(t, "key/robot", last().Sender)
+
+	for credential, by := range map[string]string{"*": "ann", "nobodys": "key/robot"} {
+		require.Equal(t, 200, d.send("POST", "/v1/turns/t/decisions", `{"approval_id":"a","decision":"approve","by":"boss"}`, bearer(credential)...).status)
+		require.Equal(t, by, decided.By)
+		require.Equal(t, 202, d.send("POST", "/v1/turns/t/cancel", `{"by":"boss"}`, bearer(credential)...).status)
+		require.Equal(t, by, cancelled.By)
+		_, err = rt.Decide(as(t.Context(), credential), &pb.DecideRequest{TurnId: "t", ApprovalId: "b", Decision: "reject", By: "boss"})
+		require.NoError(t, err)
+		require.Equal(t, by, decided.By)
+		_, err = rt.Cancel(as(t.Context(), credential), &pb.CancelRequest{TurnId: "t", By: "boss"})
+		require.NoError(t, err)
+		require.Equal(t, by, cancelled.By)
+		a := d.send("POST", "/v1/catalog/apply", `{"documents":[{"kind":"AgentInstance","name":"`+credential[:1]+`x","tenant":"acme"}],"by":"boss"}`, bearer(credential)...)
+		require.Equal(t, 200, a.status, "%s", a.body)
+		applied := d.catalog.Applied()
+		require.Equal(t, by, applied[len(applied)-1].By)
+		require.False(t, applied[len(applied)-1].DryRun)
+		a = d.send("PUT", "/v1/workflows/w?by=boss", `{"nodes":[],"edges":[],"description":"`+credential+`"}`, bearer(credential)...)
+		require.Equal(t, 200, a.status, "%s", a.body)
+		require.Contains(t, string(d.send("GET", "/v1/workflows/w", "", bearer(credential)...).body), `"updated_by":"`+by+`"`)
+	}
+}
+
+// stream_to would let any caller signal any workflow: it is refused at every door, whoever asks.
+func TestStreamToIsRefused(t *testing.T) {
+	d, _ := with(t, "*")
+	d.send("POST", "/v1/turns?wait=false", `{"message":"x","turn_id":"t"}`, bearer("*")...)
+	for _, path := range []string{"/v1/turns", "/v1/turns/t/messages"} {
+		for _, credential := range []string{"*", "any"} {
+			a := d.send("POST", path, `{"message":"x","stream_to":{"workflow_id":"w","signal":"s"}}`, bearer(credential)...)
+			require.Equal(t, 400, a.status)
+			require.Equal(t, "stream_to", a.failure(t).Field)
+		}
+	}
+	require.Len(t, d.rt.Submitted(), 1)
+	// A job has no such field, and ignores those that it does not know.
+	d.rt.Script = says("ok")
+	d.send("POST", "/test/chat", `{"prompt":"x","stream_to":{"workflow_id":"w","signal":"s"}}`, bearer("*")...)
+	for _, e := range d.rt.Submitted() {
+		require.Nil(t, e.Request.StreamTo)
+	}
+}
+
+func TestRightsToResources(t *testing.T) {
+	d, trail := with(t, "turns.run:analyst", "turns.read:analyst", "turns.*:an*", "turns.*:clerk", "turns.cancel:analyst", "approvals.*:send_mail",
+		"approvals.*:delete_*", "knowledge.*:docs", "workflows.*:mine", "workflows.write", "catalog.*:AgentInstance/mine", "catalog.*:AgentInstance/*",
+		"catalog.*", "health.read", "metrics.read", "agents.read", "results.read", "*")
+	d.rt.Collections = []string{"docs", "secrets"}
+	d.catalog.DocumentList = []agent.Document{
+		document(agent.KindAgent, "acme", "mine", "", agent.SourceAPI), document(agent.KindAgent, "acme", "yours", "", agent.SourceAPI),
+		document(agent.KindModel, "acme", "m", "", agent.SourceAPI), document(agent.KindNode, "", "n", "1", agent.SourceAPI),
+	}
+	d.catalog.AgentList = []agent.AgentInfo{{Name: "mine", Tenant: "acme"}, {Name: "yours", Tenant: "acme"}}
+	all := bearer("*")
+	for _, r := range [][2]string{
+		{"/v1/turns?wait=false", `{"message":"x","turn_id":"t","agent":"analyst","session_id":"s"}`},
+		{"/v1/turns?wait=false", `{"message":"x","turn_id":"c","agent":"clerk"}`},
+	} {
+		require.Equal(t, 202, d.send("POST", r[0], r[1], all...).status)
+	}
+	d.rt.Emit("t", agent.Event{Type: agent.EventApprovalRequested, Approval: &agent.Approval{ApprovalID: "a", ToolName: "send_mail"}})
+	for _, tag := range []string{"mine", "yours"} {
+		require.Equal(t, 200, d.send("PUT", "/v1/workflows/"+tag, `{"nodes":[],"edges":[]}`, all...).status)
+		require.Equal(t, 202, d.send("POST", "/v1/workflows/"+tag+":run", `{"run_id":"`+tag+`"}`, all...).status)
+	}
+	decide := `{"approval_id":"a","decision":"approve"}`
+	node := `{"documents":[{"kind":"NodeDefinition","node_id":"n","version":"1","type":"tool"}],"dry_run":true}`
+	apply := func(name string) string {
+		return `{"documents":[{"kind":"AgentInstance","name":"` + name + `","tenant":"acme"}],"dry_run":true}`
+	}
+	cases := []struct {
+		scopes, method, path, body string
+		want                       int
+	}{
+		{"turns.run:analyst", "POST", "/v1/turns?wait=false", `{"message":"x","agent":"analyst"}`, 202},
+		{"turns.run:analyst", "POST", "/v1/turns?wait=false", `{"message":"x","agent":"clerk"}`, 403},
+		{"turns.run:analyst", "POST", "/v1/turns?wait=false", `{"message":"x"}`, 202}, // the runtime asks for the one that is chosen
+		{"turns.run:analyst", "POST", "/v1/turns?wait=false", `{"message":"x","agent":"analyst","turn_id":"c"}`, 403},
+		{"turns.run:analyst", "POST", "/v1/turns?wait=false", `{"message":"x","agent":"analyst","turn_id":"t"}`, 202},
+		{"turns.run:analyst", "POST", "/test/chat", `{"prompt":"x","agent":"clerk"}`, 403},
+		{"turns.run:analyst", "GET", "/v1/turns/t", ``, 403},
+		{"turns.run:analyst", "POST", "/v1/turns/t/messages", `{"message":"x"}`, 202},
+		{"turns.run:analyst", "POST", "/v1/turns/t/messages", `{"message":"x","agent":"clerk"}`, 403},
+		{"turns.run:analyst", "POST", "/v1/turns/c/messages", `{"message":"x"}`, 403},
+		{"turns.run:analyst", "POST", "/v1/turns/t/results", `{"tool_call_id":"c","result":1}`, 200},
+		{"turns.run:analyst", "POST", "/v1/turns/c/results", `{"tool_call_id":"c","result":1}`, 403},
+		{"turns.run:analyst", "POST", "/v1/turns/t/cancel", ``, 403},
+		{"turns.read:analyst", "GET", "/v1/turns/t", ``, 200},
+		{"turns.read:analyst", "GET", "/v1/turns/c", ``, 403},
+		{"turns.read:analyst", "GET", "/v1/turns/c/events", ``, 403},
+		{"turns.read:analyst", "GET", "/v1/turns/none", ``, 404},
+		{"turns.cancel:analyst", "POST", "/v1/turns/t/cancel", ``, 202},
+		{"turns.cancel:analyst", "POST", "/v1/turns/c/cancel", ``, 403},
+		{"turns.*:an*", "GET", "/v1/turns/t", ``, 200},
+		{"turns.*:an*", "GET", "/v1/turns/c", ``, 403},
+		{"turns.*:an*", "POST", "/v1/turns/t/decisions", decide, 403},
+		{"turns.*:clerk", "GET", "/v1/turns/c", ``, 200},
+
+		{"approvals.*:send_mail", "POST", "/v1/turns/t/decisions", decide, 200},
+		{"approvals.*:delete_*", "POST", "/v1/turns/t/decisions", decide, 403},
+		{"approvals.*:delete_*", "POST", "/v1/turns/t/decisions", `{"approval_id":"none","decision":"approve"}`, 404},
+		{"approvals.*:send_mail", "GET", "/v1/approvals/a", ``, 200},
+		{"approvals.*:delete_*", "GET", "/v1/approvals/a", ``, 403},
+
+		{"knowledge.*:docs", "GET", "/v1/knowledge/docs/documents", ``, 200},
+		{"knowledge.*:docs", "GET", "/v1/knowledge/secrets/documents", ``, 403},
+		{"knowledge.*:docs", "GET", "/v1/knowledge/secrets/search?q=x", ``, 403},
+		{"knowledge.*:docs", "POST", "/v1/knowledge/secrets/documents", `x`, 403},
+		{"knowledge.*:docs", "DELETE", "/v1/knowledge/secrets/documents/x", ``, 403},
+
+		{"workflows.*:mine", "GET", "/v1/workflows/mine", ``, 200},
+		{"workflows.*:mine", "GET", "/v1/workflows/yours", ``, 403},
+		{"workflows.*:mine", "GET", "/v1/workflows/yours/patches", ``, 403},
+		{"workflows.*:mine", "PUT", "/v1/workflows/yours", `{}`, 403},
+		{"workflows.*:mine", "DELETE", "/v1/workflows/yours", ``, 403},
+		{"workflows.*:mine", "POST", "/v1/workflows/yours:patch", `{"operations":[]}`, 403},
+		{"workflows.*:mine", "POST", "/v1/workflows/yours:run", ``, 403},
+		{"workflows.*:mine", "POST", "/v1/workflows/mine:run", ``, 202},
+		{"workflows.*:mine", "GET", "/v1/runs/mine", ``, 200},
+		{"workflows.*:mine", "GET", "/v1/runs/yours", ``, 403},
+		{"workflows.*:mine", "POST", "/v1/runs/yours/cancel", ``, 403},
+		{"workflows.write", "POST", "/v1/workflows/mine:run", ``, 403},
+		{"workflows.write", "POST", "/v1/workflows/mine:patch", `{"operations":[]}`, 200},
+
+		{"catalog.*:AgentInstance/mine", "GET", "/v1/catalog/documents/AgentInstance/mine", ``, 200},
+		{"catalog.*:AgentInstance/mine", "GET", "/v1/catalog/documents/AgentInstance/yours", ``, 403},
+		{"catalog.*:AgentInstance/mine", "GET", "/v1/catalog/documents/ModelProfile/m", ``, 403},
+		{"catalog.*:AgentInstance/mine", "POST", "/v1/catalog/apply", apply("mine"), 200},
+		{"catalog.*:AgentInstance/mine", "POST", "/v1/catalog/apply", apply("yours"), 403},
+		{"catalog.*:AgentInstance/mine", "POST", "/v1/catalog/apply", node, 403},
+		{"catalog.*:AgentInstance/*", "POST", "/v1/catalog/apply", apply("yours"), 200},
+		{"catalog.*:AgentInstance/*", "DELETE", "/v1/catalog/documents/ModelProfile/m?dry_run=true", ``, 403},
+		{"catalog.*:AgentInstance/mine", "DELETE", "/v1/catalog/documents/AgentInstance/mine?dry_run=true", ``, 200},
+		{"catalog.*:AgentInstance/mine", "POST", "/v1/catalog/publish", `{"agent":"yours"}`, 403},
+		{"catalog.*:AgentInstance/mine", "POST", "/v1/catalog/publish", `{"agent":"mine"}`, 200},
+		{"catalog.*:AgentInstance/mine", "GET", "/v1/catalog/agents/yours/plan", ``, 403},
+		{"catalog.*", "POST", "/v1/catalog/apply", node, 403}, // every tenant has the nodes
+		{"catalog.*", "POST", "/v1/catalog/apply", strings.Replace(apply("x"), `"acme"`, `"*"`, 1), 403},
+		{"catalog.*", "POST", "/v1/catalog/apply", strings.Replace(apply("x"), `"acme"`, `"other"`, 1), 403},
+		{"any", "POST", "/v1/catalog/apply", node, 200},
+		{"any", "POST", "/v1/catalog/apply", strings.Replace(apply("x"), `"acme"`, `"other"`, 1), 200},
+		{"agents.read", "GET", "/v1/catalog/documents", ``, 403},
+		{"results.read", "GET", "/v1/sessions/s/messages", ``, 403},
+	}
+	for _, c := range cases {
+		t.Run(c.scopes+" "+c.method+" "+c.path+" "+c.body, func(t *testing.T) {
+			before := len(trail.Records())
+			a := d.send(c.method, c.path, c.body, bearer(c.scopes)...)
+			require.Equal(t, c.want, a.status, "%s", a.body)
+			if c.want != 403 {
+				return
+			}
+			require.Equal(t, "denied", a.failure(t).Type)
+			noted := trail.Records()[before:]
+			require.Len(t, noted, 1)
+			require.Equal(t, agent.AuditDenied, noted[0].Outcome)
+			require.Equal(t, "acme", noted[0].Tenant)
+			require.Equal(t, "ann", noted[0].Subject)
+			require.Contains(t, agent.Actions(), noted[0].Action)
+			require.Equal(t, a.header.Get("X-Request-Id"), noted[0].RequestID)
+		})
+	}
+	for _, r := range d.catalog.Applied() {
+		require.True(t, r.DryRun, "a refused change was made")
+	}
+
+	rt, conn := pb.NewAgentRuntimeClient(d.dial()), pb.NewCatalogClient(d.dial())
+	for scopes, try := range map[string]func(scopes string) error{
+		"turns.run:analyst": func(s string) error {
+			_, err := rt.Invoke(as(t.Context(), s), &pb.TurnRequest{Message: "x", Agent: "clerk"})
+			return err
+		},
+		"turns.read:analyst": func(s string) error {
+			_, err := rt.GetTurn(as(t.Context(), s), &pb.GetTurnRequest{TurnId: "c"})
+			return err
+		},
+		"turns.cancel:analyst": func(s string) error {
+			_, err := rt.Cancel(as(t.Context(), s), &pb.CancelRequest{TurnId: "c"})
+			return err
+		},
+		"approvals.*:delete_*": func(s string) error {
+			_, err := rt.Decide(as(t.Context(), s), &pb.DecideRequest{TurnId: "t", ApprovalId: "a", Decision: "approve"})
+			return err
+		},
+		"catalog.*:AgentInstance/mine": func(s string) error {
+			_, err := conn.Apply(as(t.Context(), s), &pb.ApplyRequest{Manifests: []*pb.Manifest{{Data: []byte(`{"kind":"AgentInstance","name":"yours","tenant":"acme"}`)}}})
+			return err
+		},
+		"catalog.*": func(s string) error {
+			_, err := conn.Delete(as(t.Context(), s), &pb.DeleteRequest{Key: &pb.DocumentKey{Kind: "NodeDefinition", Name: "n", Version: "1"}})
+			return err
+		},
+	} {
+		require.Equal(t, codes.PermissionDenied, status.Code(try(scopes)), scopes)
+	}
+
+	// Lists have what one may see.
+	for _, c := range []struct{ scopes, path, list, want string }{
+		{"approvals.*:send_mail", "/v1/approvals", "approvals", "send_mail"},
+		{"approvals.*:delete_*", "/v1/approvals", "approvals", ""},
+		{"workflows.*:mine", "/v1/workflows", "workflows", "mine"},
+		{"workflows.*:mine", "/v1/runs", "runs", "mine"},
+		{"catalog.*:AgentInstance/mine", "/v1/catalog/documents", "documents", "mine"},
+	} {
+		raw := decode[map[string]json.RawMessage](t, d.send("GET", c.path, "", bearer(c.scopes)...))[c.list]
+		require.NotContains(t, string(raw), "yours")
+		require.Contains(t, string(raw), c.want)
+		if c.want == "" {
+			require.Equal(t, "[]", string(raw))
+		}
+	}
+}
+
+// What is about all tenants is told to credentials of every tenant alone.
+func TestWhatIsAboutEveryTenant(t *testing.T) {
+	trail := &gatewaytest.Trail{}
+	d := open(t, func(c *gateway.Config) {
+		c.Audit = trail
+		c.Metrics = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("turns 1")) })
+		c.Auth = gatewaytest.Credentials{
+			"acme": gatewaytest.Caller("acme", "ann", "*"), "any": gatewaytest.Caller(agent.AnyTenant, "", "*"),
+			"scrape": gatewaytest.Caller(agent.AnyTenant, "", "metrics.read"),
+		}
+	})
+	d.catalog.Sources = []agent.SourceStatus{{Name: "folder", Detail: "secret", Faults: []agent.Fault{{Document: "AgentInstance other/x", Message: "secret"}}}}
+	require.JSONEq(t, `{"status":"ok"}`, string(d.send("GET", "/health", "").body))
+	require.JSONEq(t, `{"status":"ok"}`, string(d.send("GET", "/health", "", bearer("acme")...).body))
+	require.JSONEq(t, `{"status":"ok"}`, string(d.send("GET", "/health", "", bearer("scrape")...).body))
+	require.Contains(t, string(d.send("GET", "/health", "", bearer("any")...).body), `"dependencies":[{`)
+	require.Equal(t, 401, d.send("GET", "/health", "", bearer("wrong")...).status)
+	require.Equal(t, 401, d.send("GET", "/metrics", "").status)
+	require.Equal(t, 403, d.send("GET", "/metrics", "", bearer("acme")...).status)
+	require.Equal(t, 200, d.send("GET", "/metrics", "", bearer("scrape")...).status)
+	require.Equal(t, 401, d.send("GET", "/v1/nope", "").status)
+	require.Equal(t, 404, d.send("GET", "/v1/nope", "", bearer("scrape")...).status)
+	require.NotContains(t, string(d.send("GET", "/v1/catalog/status", "", bearer("acme")...).body), "secret")
+	require.Contains(t, string(d.send("GET", "/v1/catalog/status", "", bearer("any")...).body), "secret")
+	own, err := pb.NewCatalogClient(d.dial()).GetStatus(as(t.Context(), "acme"), &pb.GetStatusRequest{})
+	require.NoError(t, err)
+	require.Empty(t, own.GetSources()[0].GetDetail())
+
+	who := decode[agent.Principal](t, d.send("GET", "/v1/whoami", "", bearer("acme")...))
+	require.Equal(t, gatewaytest.Caller("acme", "ann", "*"), who)
+}
