@@ -67,7 +67,7 @@ func exitCode(err error) int {
 		return exitUsage
 	}
 	switch agent.CodeOf(err) {
-	case agent.CodeInvalid, agent.CodeNotFound, agent.CodeDenied, agent.CodeConflict, agent.CodeOverflow:
+	case agent.CodeInvalid, agent.CodeNotFound, agent.CodeUnauthenticated, agent.CodeDenied, agent.CodeConflict, agent.CodeOverflow:
 		return exitUsage
 	case agent.CodeUnavailable:
 		return exitUnreachable

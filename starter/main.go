@@ -16,7 +16,8 @@ func main() {
 	signal.Notify(interrupts, os.Interrupt)
 	redis.SetLogger(silence{}) // what fails is said once, as the command's own error
 	a := &app{
-		in: os.Stdin, out: os.Stdout, errOut: os.Stderr, interrupts: interrupts, server: os.Getenv("TURNSTONE_SERVER"), env: os.Environ(),
+		in: os.Stdin, out: os.Stdout, errOut: os.Stderr, interrupts: interrupts, server: os.Getenv("TURNSTONE_SERVER"),
+		key: os.Getenv("TURNSTONE_KEY"), env: os.Environ(),
 		redis: os.Getenv("TURNSTONE_JOBS_REDIS_URL"), terminals: [2]bool{term.IsTerminal(int(os.Stdout.Fd())), term.IsTerminal(int(os.Stderr.Fd()))},
 		color: term.IsTerminal(int(os.Stdout.Fd())) && wantsColor(os.Environ()), version: buildVersion(),
 	}

@@ -3,12 +3,16 @@ package main
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"runtime/debug"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -31,9 +35,12 @@ type app struct {
 	redis       string   // from the environment; the flag overrides it
 	version     string
 
-	tenant string
-	output string // text or json
-	lines  *lineReader
+	key     string // from the environment
+	keyFile string // overrides it
+	ca      string // file of those who sign the server's certificate
+	tenant  string
+	output  string // text or json
+	lines   *lineReader
 }
 
 const longHelp = `starter talks to a running Turnstone server.
@@ -61,6 +68,13 @@ const rootExample = `  # ask once
   # what waits for a person
   starter approvals list
   starter approvals decide <approval> approve --by me
+
+  # what runs by the clock
+  starter schedules create morning "what happened overnight?" --cron "0 7 * * 1-5" --time-zone Europe/Berlin
+
+  # who may call
+  starter keys create laptop --scope 'turns.*'
+  starter audit --outcome denied --since 24h
 
   # what ask agents read
   starter knowledge add handbook docs/
@@ -115,6 +129,8 @@ func (a *app) printFaults(to io.Writer, faults agent.Faults) {
 
 func hintFor(err error) string {
 	switch {
+	case agent.CodeOf(err) == agent.CodeUnauthenticated:
+		return "Give a credential: TURNSTONE_KEY or --key-file; starter keys create makes one."
 	case errors.Is(err, client.ErrUnreachable):
 		return "Is it running? Start one with: go run ./dev   or point --server (or TURNSTONE_SERVER) to it."
 	case errors.As(err, new(usageError)):
@@ -136,7 +152,9 @@ func (a *app) root() *cobra.Command {
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.server, "server", cmp.Or(a.server, defaultServer), "address of the server (env TURNSTONE_SERVER)")
-	flags.StringVar(&a.tenant, "tenant", "", "tenant to act for (default: the server's)")
+	flags.StringVar(&a.keyFile, "key-file", "", "file with the API key or token to call with (default: env TURNSTONE_KEY)")
+	flags.StringVar(&a.ca, "ca", "", "PEM file of who signed the server's certificate (default: the system's)")
+	flags.StringVar(&a.tenant, "tenant", "", "tenant to act for (default: the credential's, or the server's)")
 	flags.StringVarP(&a.output, "output", "o", "text", "text or json")
 	root.PersistentPreRunE = func(*cobra.Command, []string) error {
 		if a.output != "text" && a.output != "json" {
@@ -147,7 +165,8 @@ func (a *app) root() *cobra.Command {
 	root.AddCommand(a.chatCommand(), a.startCommand(), a.tailCommand(), a.cancelCommand(), a.decideCommand(), a.resultsCommand(),
 		a.jobsCommand(), a.workflowsCommand(), a.toolsCommand(),
 		a.approvalsCommand(), a.sessionsCommand(), a.knowledgeCommand(), a.doctorCommand(),
-		a.agentsCommand(), a.nodesCommand(), a.catalogCommand(), a.routeCommand(), a.planCommand(), a.versionCommand())
+		a.agentsCommand(), a.nodesCommand(), a.catalogCommand(), a.routeCommand(), a.planCommand(), a.versionCommand(),
+		a.messageCommand(), a.schedulesCommand(), a.linksCommand(), a.keysCommand(), a.whoamiCommand(), a.auditCommand())
 	root.AddCommand(a.setupCommands()...)
 	markUsage(root)
 	return root
@@ -169,7 +188,37 @@ func markUsage(cmd *cobra.Command) {
 }
 
 func (a *app) client() (*client.Client, error) {
-	return client.New(client.Config{Server: a.server, Tenant: a.tenant})
+	cfg := client.Config{Server: a.server, Tenant: a.tenant, Key: a.key}
+	if a.keyFile != "" {
+		key, err := os.ReadFile(a.keyFile)
+		if err != nil {
+			return nil, usageError{fmt.Errorf("--key-file: %w", err)}
+		}
+		cfg.Key = strings.TrimSpace(string(key))
+	}
+	if a.ca != "" {
+		transport, err := trusting(a.ca)
+		if err != nil {
+			return nil, usageError{fmt.Errorf("--ca: %w", err)}
+		}
+		cfg.HTTP = &http.Client{Transport: transport}
+	}
+	return client.New(cfg)
+}
+
+// trusting is a transport that believes those whose certificates are in a PEM file.
+func trusting(file string) (http.RoundTripper, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // names the file
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("%s holds no certificate", file)
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // what net/http says it is
+	transport.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
+	return transport, nil
 }
 
 // call runs one request that Ctrl-C may break off.

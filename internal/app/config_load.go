@@ -141,8 +141,8 @@ func (l *loader) environment(list []string) {
 			}
 		}
 	}
-	// TURNSTONE_SERVER belongs to the command line, which may share an environment with a worker.
-	known := append(Variables(), "TURNSTONE_SERVER")
+	// These belong to the command line, which may share an environment with a worker.
+	known := append(Variables(), "TURNSTONE_SERVER", "TURNSTONE_KEY")
 	for _, entry := range list {
 		name, _, _ := strings.Cut(entry, "=")
 		if strings.HasPrefix(name, envPrefix) && !slices.Contains(known, name) {

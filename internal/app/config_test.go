@@ -231,7 +231,7 @@ func TestModelsAndKeys(t *testing.T) {
 }
 
 func TestForeignVariablesAreMentioned(t *testing.T) {
-	cfg, err := app.Load(sources(t, "", []string{"TURNSTONE_PORT=tcp://10.0.0.1:8080", "TURNSTONE_HTTP_ADR=x", "TURNSTONE_SERVER=y", "PATH=/bin"}))
+	cfg, err := app.Load(sources(t, "", []string{"TURNSTONE_PORT=tcp://10.0.0.1:8080", "TURNSTONE_HTTP_ADR=x", "TURNSTONE_SERVER=y", "TURNSTONE_KEY=z", "PATH=/bin"}))
 	require.NoError(t, err)
 	require.Len(t, cfg.Warnings(), 2)
 	require.Contains(t, cfg.Warnings()[0], "TURNSTONE_HTTP_ADR")

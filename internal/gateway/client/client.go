@@ -39,7 +39,8 @@ const catalogPath = "catalog"
 // Config says where the server is.
 type Config struct {
 	Server string       // http://host:port, with a path where a proxy adds one
-	Tenant string       // empty: the server's default
+	Tenant string       // empty: the credential's, or the server's default
+	Key    string       // an API key or a token, sent as a bearer token; empty: none
 	HTTP   *http.Client // nil: a client of its own
 
 	CallTimeout time.Duration // of everything but following and reading results; default 60 s
@@ -61,8 +62,16 @@ func New(cfg Config) (*Client, error) {
 	if err != nil || (base.Scheme != "http" && base.Scheme != "https") || base.Host == "" || base.RawQuery != "" {
 		return nil, agent.Invalid("server", "want http://host:port, got %q", cfg.Server)
 	}
+	if strings.ContainsFunc(cfg.Key, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return nil, agent.Invalid("key", "holds a space, a line break or a character outside ASCII")
+	}
 	if cfg.HTTP == nil {
 		cfg.HTTP = &http.Client{}
+	}
+	if cfg.Key != "" { // a redirect may lead to a server that the credential is not meant for
+		own := *cfg.HTTP
+		own.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+		cfg.HTTP = &own
 	}
 	for d, fallback := range map[*time.Duration]time.Duration{
 		&cfg.CallTimeout: time.Minute, &cfg.IdleTimeout: 45 * time.Second, &cfg.Patience: 2 * time.Minute, &cfg.LongTimeout: 15 * time.Minute,
@@ -235,6 +244,9 @@ func (c *Client) doAt(
 		return nil, fmt.Errorf("make request: %w", err)
 	}
 	req.Header = header
+	if c.cfg.Key != "" {
+		req.Header.Set("Authorization", "Bearer "+c.cfg.Key)
+	}
 	shared := c.cfg.Tenant == agent.SharedTenant && path[0] == catalogPath // no tenant of its own: the calls that mean it name it
 	if c.cfg.Tenant != "" && !shared && !query.Has(tenantParam) {
 		req.Header.Set("Turnstone-Tenant", c.cfg.Tenant)
