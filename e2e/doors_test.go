@@ -1,26 +1,17 @@
 package e2e_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"io"
 	"net/http"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.temporal.io/sdk/client"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/stream/streamtest"
-	turnstonev1 "github.com/turnstone-run/turnstone/proto/turnstone/v1"
-	"github.com/turnstone-run/turnstone/workflows"
 )
 
 // mainJob is the prompt that the product is shown with.
@@ -145,68 +136,4 @@ func alike(t *testing.T, out agent.AgentStepOutput) string {
 		out.ToolCalls[i].ID = ""
 	}
 	return encode(t, out)
-}
-
-func TestSameTurnThroughFourDoors(t *testing.T) {
-	s := start(t, nothingRemembered)
-	results := map[string]agent.AgentStepOutput{}
-
-	// The command line.
-	binary := filepath.Join(t.TempDir(), "starter")
-	build := exec.Command("go", "build", "-o", binary, "../starter")
-	build.Stderr = os.Stderr
-	require.NoError(t, build.Run())
-	chat := exec.Command(binary, "chat", mainJob, "--server", "http://"+s.HTTPAddr(), "--session", "by-cli")
-	shown, err := chat.CombinedOutput()
-	require.NoError(t, err, "%s", shown)
-	require.Contains(t, string(shown), "execute_pipeline")
-	var page struct {
-		Messages []struct {
-			TurnID agent.TurnID `json:"turn_id"`
-		} `json:"messages"`
-	}
-	require.NoError(t, json.Unmarshal(s.get("/v1/sessions/by-cli/messages"), &page))
-	require.Len(t, page.Messages, 4)
-	results["starter"] = s.closed(page.Messages[0].TurnID)
-	require.Contains(t, string(shown), results["starter"].Output)
-
-	// HTTP, waiting for the result.
-	resp, err := http.Post("http://"+s.HTTPAddr()+"/v1/turns", "application/json", bytes.NewReader([]byte(`{"message":"`+mainJob+`"}`)))
-	require.NoError(t, err)
-	defer resp.Body.Close()
-	require.Equal(t, http.StatusOK, resp.StatusCode)
-	var out agent.AgentStepOutput
-	require.NoError(t, json.NewDecoder(resp.Body).Decode(&out))
-	results["http"] = out
-
-	// gRPC.
-	conn, err := grpc.NewClient(s.GRPCAddr(), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	require.NoError(t, err)
-	defer conn.Close()
-	invoked, err := turnstonev1.NewAgentRuntimeClient(conn).Invoke(t.Context(), &turnstonev1.TurnRequest{Message: mainJob})
-	require.NoError(t, err)
-	results["grpc"] = s.closed(agent.TurnID(invoked.GetTurnId()))
-	require.Equal(t, results["grpc"].Output, invoked.GetOutput())
-
-	// A workflow typed by hand: the payload is what the temporal command line sends.
-	run, err := s.Temporal().ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: "by-hand", TaskQueue: s.set.Temporal.TaskQueue},
-		workflows.AgentTurnType, json.RawMessage(`{"agent":"analyst","message":"`+mainJob+`"}`))
-	require.NoError(t, err)
-	out = agent.AgentStepOutput{}
-	require.NoError(t, run.Get(t.Context(), &out))
-	require.Equal(t, run.GetRunID(), string(out.TurnID), "a turn started by hand is named after its first run")
-	require.Equal(t, out.TurnID, agent.TurnID(out.SessionID))
-	results["temporal"] = out
-
-	for door, got := range results {
-		require.JSONEq(t, alike(t, results["temporal"]), alike(t, got), door)
-		s.replay("", workflowOf(door, got), "")
-	}
-}
-
-func workflowOf(door string, out agent.AgentStepOutput) string {
-	if door == "temporal" {
-		return "by-hand"
-	}
-	return out.TurnID.WorkflowID()
 }
