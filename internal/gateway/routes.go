@@ -35,6 +35,8 @@ func (g *Gateway) Routes() []ServedRoute {
 			})
 		}
 	}
-	slices.SortFunc(all, func(a, b ServedRoute) int { return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(a.Method, b.Method)) })
+	slices.SortFunc(all, func(a, b ServedRoute) int {
+		return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(a.Method, b.Method))
+	})
 	return all
 }

@@ -69,7 +69,7 @@ func (g *Gateway) exportSession(ctx context.Context, who identity, id agent.Sess
 		return export, err
 	}
 	export.Messages, export.Turns = orEmpty(export.Messages), orEmpty(export.Turns)
-	export.Approvals, export.Notes = orEmpty(export.Approvals), orEmpty(export.Notes)
+	export.Approvals, export.Notes, export.References = orEmpty(export.Approvals), orEmpty(export.Notes), orEmpty(export.References)
 	return export, nil
 }
 

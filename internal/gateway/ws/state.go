@@ -13,6 +13,7 @@ type turnState struct {
 	SessionID      agent.SessionID  `json:"session_id"`
 	StreamID       string           `json:"stream_id"`
 	Agent          string           `json:"agent,omitempty"`
+	Mode           agent.Mode       `json:"mode,omitempty"`
 	State          string           `json:"state,omitempty"`
 	Status         string           `json:"status,omitempty"`
 	StartedAt      *time.Time       `json:"started_at,omitempty"`
@@ -24,7 +25,8 @@ type turnState struct {
 type turnResult struct {
 	agent.AgentStepOutput
 
-	State string `json:"state"`
+	State string     `json:"state"`
+	Mode  agent.Mode `json:"mode,omitempty"`
 }
 
 // stateOf says of a turn what GET /v1/turns/{id} does.
@@ -37,10 +39,10 @@ func stateOf(v *gateway.TurnView) any {
 		if out.ToolCalls == nil {
 			out.ToolCalls = []agent.ToolCallNote{}
 		}
-		return turnResult{AgentStepOutput: out, State: v.State}
+		return turnResult{AgentStepOutput: out, State: v.State, Mode: v.Mode}
 	}
 	s := turnState{
-		TurnID: v.TurnID, SessionID: v.SessionID, StreamID: v.StreamID, Agent: v.Agent, State: v.State, Status: v.State,
+		TurnID: v.TurnID, SessionID: v.SessionID, StreamID: v.StreamID, Agent: v.Agent, Mode: v.Mode, State: v.State, Status: v.State,
 		LastEventIndex: v.Tail.LastIndex, Pending: v.Pending,
 	}
 	if !v.StartedAt.IsZero() {

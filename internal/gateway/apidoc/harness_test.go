@@ -1,0 +1,211 @@
+package apidoc_test
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/access/keys"
+	"github.com/turnstone-run/turnstone/internal/access/keys/keystest"
+	"github.com/turnstone-run/turnstone/internal/channel/telegram/telegramtest"
+	"github.com/turnstone-run/turnstone/internal/gateway"
+	"github.com/turnstone-run/turnstone/internal/gateway/apidoc"
+	"github.com/turnstone-run/turnstone/internal/gateway/chat"
+	"github.com/turnstone-run/turnstone/internal/gateway/gatewaytest"
+	"github.com/turnstone-run/turnstone/internal/gateway/links"
+	"github.com/turnstone-run/turnstone/internal/gateway/openai"
+	"github.com/turnstone-run/turnstone/internal/gateway/schedules"
+	"github.com/turnstone-run/turnstone/internal/gateway/ws"
+)
+
+// The credentials that the server knows.
+const (
+	operator = "operator"
+	reader   = "reader" // of tenant acme, and may only list agents
+)
+
+// server is a gateway with every door, a scripted runtime and real API keys.
+type server struct {
+	*gateway.Gateway
+
+	t       *testing.T
+	rt      *gatewaytest.Runtime
+	catalog *gatewaytest.Catalog
+	keeper  *keeper
+	url     string
+}
+
+func open(t *testing.T) *server {
+	t.Helper()
+	doc, err := apidoc.New()
+	require.NoError(t, err)
+	k := &keeper{schedules: map[string]agent.Schedule{}}
+	clock, err := schedules.New(k, agents{})
+	require.NoError(t, err)
+	manager, err := keys.New(keys.Config{Store: &keystest.Memory{}})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, manager.Close(context.WithoutCancel(t.Context()))) })
+	chatLinks := telegramtest.NewMemory()
+	chatLinks.Link("7", agent.DefaultTenant, "bob", "turns.*")
+	chats, err := links.New(chatLinks, nil, links.Channel{
+		Name: "telegram", URL: func(code string) string { return "https://example.com/?start=" + code }, Webhook: http.HandlerFunc(webhook),
+	})
+	require.NoError(t, err)
+	rt, catalog := gatewaytest.New(), &gatewaytest.Catalog{}
+	g, err := gateway.New(gateway.Config{
+		HTTPAddr: "127.0.0.1:0", Runtime: runtime{rt}, Catalog: catalog, Version: "test", Keys: manager, Audit: &gatewaytest.Trail{},
+		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/plain; version=0.0.4")
+			_, _ = io.WriteString(w, "up 1\n")
+		}),
+		Doors: []gateway.Door{doc, ws.New(ws.Config{}), openai.New(), chat.New(), clock, chats},
+		Auth: gatewaytest.Credentials{
+			operator: gatewaytest.Caller(agent.AnyTenant, "ops", "*"),
+			reader:   gatewaytest.Caller("acme", "ann", "agents.read"),
+		},
+		Limits: gateway.Limits{BodyBytes: 64 << 10, UploadBytes: 64 << 10},
+	})
+	require.NoError(t, err)
+	require.NoError(t, g.Start(t.Context()))
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 20*time.Second)
+		defer cancel()
+		require.NoError(t, g.Shutdown(ctx))
+	})
+	return &server{Gateway: g, t: t, rt: rt, catalog: catalog, keeper: k, url: "http://" + g.HTTPAddr()}
+}
+
+// runtime is the scripted one, which knows of a source that a session's tools have found.
+type runtime struct{ *gatewaytest.Runtime }
+
+func (rt runtime) ExportSession(ctx context.Context, tenant string, s agent.SessionID) (agent.SessionExport, error) {
+	e, err := rt.Runtime.ExportSession(ctx, tenant, s)
+	e.References = []agent.Reference{{Number: 1, Key: "doi:10.1/x", Source: "web", Item: json.RawMessage(`{"title":"x"}`), AddedAt: gatewaytest.Epoch()}}
+	e.Notes = []agent.SessionNote{{Name: "summary", Body: json.RawMessage(`null`), UpdatedAt: gatewaytest.Epoch()}}
+	return e, err
+}
+
+type answer struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
+func (s *server) request(credential, method, path, body string, header ...string) *http.Request {
+	s.t.Helper()
+	req, err := http.NewRequestWithContext(s.t.Context(), method, s.url+path, strings.NewReader(body))
+	require.NoError(s.t, err)
+	if body == "" {
+		req.Body, req.ContentLength = http.NoBody, 0
+	} else {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	if credential != "" {
+		req.Header.Set("Authorization", "Bearer "+credential)
+	}
+	for i := 0; i+1 < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	return req
+}
+
+func (s *server) send(credential, method, path, body string, header ...string) answer {
+	s.t.Helper()
+	resp, err := http.DefaultClient.Do(s.request(credential, method, path, body, header...))
+	require.NoError(s.t, err)
+	defer func() { _ = resp.Body.Close() }()
+	data, err := io.ReadAll(resp.Body)
+	require.NoError(s.t, err)
+	return answer{status: resp.StatusCode, header: resp.Header, body: data}
+}
+
+// keeper keeps schedules in memory.
+type keeper struct {
+	schedules map[string]agent.Schedule
+}
+
+func (k *keeper) Put(_ context.Context, s agent.Schedule, p agent.Principal, isNew bool) (agent.Schedule, error) {
+	if _, ok := k.schedules[s.Name]; ok && isNew {
+		return s, agent.FieldErrorf(agent.CodeConflict, "name", "there is a schedule %q already", s.Name)
+	}
+	at := gatewaytest.Epoch()
+	s.Revision, s.CreatedAt, s.UpdatedAt, s.CreatedBy, s.UpdatedBy = 1, &at, &at, p.By(), p.By()
+	k.schedules[s.Name] = s
+	return s, nil
+}
+
+func (k *keeper) Get(_ context.Context, _, name string) (agent.Schedule, error) {
+	s, ok := k.schedules[name]
+	if !ok {
+		return s, agent.FieldErrorf(agent.CodeNotFound, "name", "there is no schedule %q", name)
+	}
+	s.Next = []time.Time{gatewaytest.Epoch()}
+	return s, nil
+}
+
+func (k *keeper) List(context.Context, string, agent.Page) (agent.SchedulePage, error) {
+	page := agent.SchedulePage{Next: "more"}
+	for _, s := range k.schedules {
+		page.Schedules = append(page.Schedules, s)
+	}
+	return page, nil
+}
+
+func (k *keeper) Runs(ctx context.Context, tenant, name string, _ agent.Page) (agent.ScheduleRunPage, error) {
+	if _, err := k.Get(ctx, tenant, name); err != nil {
+		return agent.ScheduleRunPage{}, err
+	}
+	at := gatewaytest.Epoch()
+	return agent.ScheduleRunPage{Runs: []agent.ScheduleRun{
+		{
+			RunID: "r1", Tenant: tenant, Schedule: name, Kind: agent.ScheduleRuns, Workflow: "w1", TurnID: "t1", SessionID: "s1", Status: "completed",
+			Output: "done", ResultRef: "artifact://r1", StartedAt: at, EndedAt: &at,
+			Notices: []agent.ScheduleNotice{{Kind: "webhook", Target: "example.com", Status: agent.NoticeFailed, Attempts: 3, At: at, Error: &agent.Failure{Type: "unavailable"}}},
+		},
+		{RunID: "r2", Tenant: tenant, Schedule: name, Kind: agent.ScheduleHeartbeat, Workflow: "w2", Status: agent.ScheduleSkipped, StartedAt: at, Quiet: true},
+	}}, nil
+}
+
+func (k *keeper) Delete(ctx context.Context, tenant, name string) error {
+	_, err := k.Get(ctx, tenant, name)
+	delete(k.schedules, name)
+	return err
+}
+
+func (k *keeper) Pause(ctx context.Context, tenant, name string, paused bool, note string) (agent.Schedule, error) {
+	s, err := k.Get(ctx, tenant, name)
+	s.Paused, s.Note = paused, note
+	return s, err
+}
+
+func (k *keeper) Trigger(ctx context.Context, tenant, name, _ string) (agent.ScheduleTriggered, error) {
+	_, err := k.Get(ctx, tenant, name)
+	return agent.ScheduleTriggered{WorkflowID: "w3", RunID: "r3"}, err
+}
+
+// agents has one agent.
+type agents struct{}
+
+func (agents) Resolve(_ context.Context, _, name string) (agent.Plan, string, error) {
+	if name != "analyst" {
+		return agent.Plan{}, "", agent.Errorf(agent.CodeNotFound, "", "none")
+	}
+	return agent.Plan{Models: []agent.PlanModel{{Profile: "small"}}}, "hash", nil
+}
+
+// webhook takes what Telegram sends, as the channel does.
+func webhook(w http.ResponseWriter, r *http.Request) {
+	switch r.Header.Get("X-Telegram-Bot-Api-Secret-Token") {
+	case "right":
+		w.WriteHeader(http.StatusOK)
+	default:
+		w.WriteHeader(http.StatusUnauthorized)
+	}
+}

@@ -1,0 +1,246 @@
+package apidoc_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/gateway"
+	"github.com/turnstone-run/turnstone/internal/job"
+)
+
+// shape says which Go type a schema describes, and what the description leaves out, adds or asks for besides what the type tells.
+type shape struct {
+	of       any
+	hidden   []string // members that no caller gets or may give
+	added    []string // members that the type does not have
+	optional []string // members that are always written, but need not be given
+	required []string // members that an answer has nevertheless
+}
+
+// shapes are the schemas whose types can be seen from here. The others are met by the answers that have them.
+func shapes() map[string]shape {
+	return map[string]shape{
+		"TurnRequest":         {of: agent.TurnRequest{}, hidden: []string{"stream_to"}},
+		"Message":             {of: agent.Message{}},
+		"Block":               {of: agent.Block{}},
+		"Annotation":          {of: agent.Annotation{}},
+		"InvocationContext":   {of: agent.InvocationContext{}},
+		"Limits":              {of: agent.Limits{}},
+		"AgentStepOutput":     {of: agent.AgentStepOutput{}},
+		"EndedTurn":           {of: agent.AgentStepOutput{}, added: []string{"state", "mode"}, required: []string{"state"}},
+		"ToolCallNote":        {of: agent.ToolCallNote{}},
+		"Usage":               {of: agent.Usage{}},
+		"Failure":             {of: agent.Failure{}},
+		"Fault":               {of: agent.Fault{}},
+		"Approval":            {of: agent.Approval{}},
+		"Event":               {of: agent.Event{}},
+		"EventMeta":           {of: agent.EventMeta{}},
+		"Decision":            {of: agent.Decision{}, optional: []string{"by"}},
+		"CancelRequest":       {of: agent.CancelRequest{}},
+		"ProvidedResult":      {of: gateway.ProvidedResult{}},
+		"RouteDecision":       {of: agent.RouteDecision{}, required: []string{"rules"}},
+		"RuleVerdict":         {of: agent.RuleVerdict{}},
+		"Job":                 {of: job.Job{}, added: []string{"session_id", "agent"}, optional: []string{"version", "job_id", "timeout_sec", "retry_count"}},
+		"JobContext":          {of: job.Context{}},
+		"PreviousResult":      {of: job.PreviousResult{}},
+		"JobResult":           {of: job.Result{}},
+		"JobMetadata":         {of: job.Metadata{}},
+		"MessagePage":         {of: gateway.MessagePage{}},
+		"SessionMessage":      {of: gateway.SessionMessage{}},
+		"SessionExport":       {of: agent.SessionExport{}},
+		"ExportMessage":       {of: agent.ExportMessage{}},
+		"ExportTurn":          {of: agent.ExportTurn{}},
+		"SessionNote":         {of: agent.SessionNote{}},
+		"Reference":           {of: agent.Reference{}},
+		"SessionDeleted":      {of: agent.SessionDeleted{}},
+		"KnowledgeDocument":   {of: agent.KnowledgeDocument{}},
+		"Passage":             {of: agent.Passage{}},
+		"NodePage":            {of: agent.NodePage{}},
+		"NodeInfo":            {of: agent.NodeInfo{}},
+		"ToolInfo":            {of: agent.ToolInfo{}},
+		"AgentPage":           {of: agent.AgentPage{}},
+		"AgentInfo":           {of: agent.AgentInfo{}},
+		"RateLimits":          {of: agent.RateLimits{}},
+		"Artifact":            {of: agent.Artifact{}},
+		"DocumentPage":        {of: agent.DocumentPage{}},
+		"Document":            {of: agent.Document{}},
+		"DocumentKey":         {of: agent.DocumentKey{}},
+		"DocumentChange":      {of: agent.DocumentChange{}},
+		"HistoryPage":         {of: agent.HistoryPage{}},
+		"AuditEntry":          {of: agent.AuditEntry{}},
+		"CatalogEvent":        {of: agent.CatalogEvent{}},
+		"RemovedEntry":        {of: agent.RemovedEntry{}},
+		"CatalogStatus":       {of: agent.CatalogStatus{}},
+		"SourceStatus":        {of: agent.SourceStatus{}},
+		"ApplyResult":         {of: agent.ApplyResult{}},
+		"StoredWorkflow":      {of: agent.StoredWorkflow{}},
+		"WorkflowDefinition":  {of: agent.WorkflowDefinition{}, optional: []string{"nodes", "edges"}},
+		"WorkflowNode":        {of: agent.WorkflowNode{}},
+		"WorkflowEdge":        {of: agent.WorkflowEdge{}},
+		"WorkflowSchedule":    {of: agent.WorkflowSchedule{}},
+		"WorkflowPatch":       {of: agent.WorkflowPatch{}},
+		"WorkflowPatchResult": {of: agent.WorkflowPatchResult{}},
+		"Run":                 {of: agent.Run{}},
+		"RunDetail":           {of: agent.Run{}, required: []string{"steps"}},
+		"RunStep":             {of: agent.RunStep{}},
+		"RunReceipt":          {of: gateway.RunReceipt{}},
+		"Composite":           {of: agent.Composite{}},
+		"CompositeChange":     {of: agent.CompositeChange{}},
+		"Schedule":            {of: agent.Schedule{}, optional: []string{"name"}},
+		"Notification":        {of: agent.Notification{}},
+		"HookTarget":          {of: agent.HookTarget{}},
+		"MailTarget":          {of: agent.MailTarget{}},
+		"PersonTarget":        {of: agent.PersonTarget{}},
+		"ScheduleRun":         {of: agent.ScheduleRun{}},
+		"ScheduleNotice":      {of: agent.ScheduleNotice{}},
+		"ScheduleTriggered":   {of: agent.ScheduleTriggered{}},
+		"Principal":           {of: agent.Principal{}},
+		"APIKey":              {of: agent.APIKey{}},
+		"NewKey":              {of: agent.NewKey{}},
+		"AuditPage":           {of: agent.AuditPage{}},
+		"AuditRecord":         {of: agent.AuditRecord{}},
+		"DoctorCheck":         {of: gateway.DoctorCheck{}},
+		"Link":                {of: agent.Link{}},
+		"LinkPage":            {of: agent.LinkPage{}},
+		"DoctorEnd":           {of: gateway.DoctorEnd{}},
+	}
+}
+
+// members lists what encoding/json makes of a struct, and what of it is always there.
+func members(t reflect.Type) (all, always []string) {
+	for f := range t.Fields() {
+		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+		switch {
+		case f.Anonymous && name == "":
+			inner, innerAlways := members(f.Type)
+			all, always = append(all, inner...), append(always, innerAlways...)
+		case name == "" || name == "-":
+		default:
+			all = append(all, name)
+			if !strings.Contains(options, "omit") {
+				always = append(always, name)
+			}
+		}
+	}
+	return all, always
+}
+
+// kindOf is the JSON type of a Go type, or nothing where it may be any.
+func kindOf(t reflect.Type) string {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	switch {
+	case t.String() == "json.RawMessage":
+		return ""
+	case t.String() == "time.Time", t.Kind() == reflect.String:
+		return "string"
+	}
+	switch t.Kind() {
+	case reflect.Bool:
+		return "boolean"
+	case reflect.Int, reflect.Int64, reflect.Int32:
+		return "integer"
+	case reflect.Float64:
+		return "number"
+	case reflect.Slice:
+		return "array"
+	default:
+		return "object"
+	}
+}
+
+// What is described has the members of the Go types, no more and no fewer, and those of their types.
+func TestSchemasAreTheTypes(t *testing.T) {
+	doc := load(t, open(t))
+	for name, s := range shapes() {
+		t.Run(name, func(t *testing.T) {
+			require.Contains(t, doc.Components.Schemas, name)
+			schema := doc.Components.Schemas[name].Value
+			all, always := members(reflect.TypeOf(s.of))
+			all = slices.DeleteFunc(append(all, s.added...), func(m string) bool { return slices.Contains(s.hidden, m) })
+			always = slices.DeleteFunc(append(always, s.required...), func(m string) bool { return slices.Contains(s.optional, m) })
+			var has []string
+			for member := range schema.Properties {
+				has = append(has, member)
+			}
+			require.ElementsMatch(t, all, has, "members")
+			require.ElementsMatch(t, always, schema.Required, "required members")
+			for f := range fields(reflect.TypeOf(s.of)) {
+				member, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+				property := schema.Properties[member]
+				if want := kindOf(f.Type); property != nil && want != "" && property.Value.Type != nil {
+					require.True(t, property.Value.Type.Is(want), "%s is %s", member, want)
+				}
+			}
+		})
+	}
+}
+
+// fields yields the fields of a struct that encoding/json writes, those of embedded structs included.
+func fields(t reflect.Type) func(yield func(reflect.StructField) bool) {
+	return func(yield func(reflect.StructField) bool) {
+		for _, f := range reflect.VisibleFields(t) {
+			if !f.Anonymous && !yield(f) {
+				return
+			}
+		}
+	}
+}
+
+// enums are the closed lists of values, by the types whose constants they are.
+func enums() map[string]string {
+	return map[string]string{
+		"ApprovalPolicy": "Approve", "BlockType": "BlockType", "DecisionKind": "DecisionKind", "DocumentKind": "Kind", "EventStatusValue": "EventStatusValue",
+		"EventType": "EventType", "Expiry": "Expiry", "History": "History", "Mode": "Mode", "NodeType": "NodeType", "OnBusy": "OnBusy",
+		"RememberScope": "RememberScope", "Role": "Role", "RunStatus": "RunStatus", "StopReason": "StopReason", "TurnStatus": "TurnStatus",
+	}
+}
+
+// Closed lists hold every constant of their types.
+func TestListsOfValuesAreComplete(t *testing.T) {
+	doc := load(t, open(t))
+	constants := constantsOf(t, "../../../agent")
+	for schema, of := range enums() {
+		require.Contains(t, doc.Components.Schemas, schema)
+		require.NotEmpty(t, constants[of], of)
+		require.ElementsMatch(t, constants[of], doc.Components.Schemas[schema].Value.Enum, schema)
+	}
+}
+
+// constantsOf reads the typed string constants of a package, by their types.
+func constantsOf(t *testing.T, dir string) map[string][]any {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	require.NoError(t, err)
+	found := map[string][]any{}
+	for _, name := range files {
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
+		require.NoError(t, err)
+		ast.Inspect(file, func(n ast.Node) bool {
+			spec, ok := n.(*ast.ValueSpec)
+			if !ok || len(spec.Values) != 1 {
+				return true
+			}
+			of, named := spec.Type.(*ast.Ident)
+			value, literal := spec.Values[0].(*ast.BasicLit)
+			if named && literal && value.Kind == token.STRING {
+				text, err := strconv.Unquote(value.Value)
+				require.NoError(t, err)
+				found[of.Name] = append(found[of.Name], text)
+			}
+			return true
+		})
+	}
+	return found
+}
