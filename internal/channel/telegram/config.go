@@ -1,0 +1,170 @@
+package telegram
+
+import (
+	"cmp"
+	"fmt"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// Name is the channel's: of its envelopes, links and principals.
+const Name = "telegram"
+
+// How updates arrive.
+const (
+	Polling = "polling"
+	Webhook = "webhook"
+)
+
+// The usual bounds.
+const (
+	defaultAPIURL     = "https://api.telegram.org"
+	defaultEditEvery  = time.Second
+	defaultMaxAnswers = 256
+	defaultImageBytes = 4 << 20
+	defaultLease      = 30 * time.Second
+
+	minEditEvery  = 10 * time.Millisecond
+	maxAnswers    = 10_000
+	maxImageBytes = 20 << 20 // what the Bot API lets bots download
+	minLease      = 100 * time.Millisecond
+)
+
+// Audit keeps the trail.
+type Audit interface {
+	Record(r agent.AuditRecord)
+}
+
+// Config says which bot, and who may talk to it.
+type Config struct {
+	Token         string // of the bot: <id>:<secret>
+	APIURL        string // "": https://api.telegram.org
+	Updates       string // Polling or Webhook; "": Polling
+	WebhookURL    string // public https address of [Channel.ServeHTTP]; Webhook only
+	WebhookSecret string // 16 to 256 of A-Z a-z 0-9 _ -; Webhook only
+
+	Tenant   string // of chats that are not linked; "": the default tenant
+	Agent    string // that answers; "": routing decides
+	Unlinked bool   // chats that are linked to no user may talk; they never decide about approvals
+	// ApproverChat is a chat, or a group that the bot is in, whose members decide about approvals besides those whom they concern. 0: none.
+	ApproverChat int64
+
+	Store Store // required
+	Audit Audit // nil: nobody keeps the trail
+
+	EditEvery     time.Duration // between two edits of a growing answer; 0: 1 s
+	MaxAnswers    int           // shown at once; further ones wait their turn; 0: 256
+	MaxImageBytes int64         // of a picture that somebody sends; 0: 4 MiB
+	Lease         time.Duration // after which a silent process shows no answer to the others; 0: 30 s
+
+	Logger  *zap.Logger
+	Metrics prometheus.Registerer // nil: nobody reads them
+}
+
+var (
+	tokenPattern  = regexp.MustCompile(`^[0-9]{1,20}:[A-Za-z0-9_-]{20,128}$`)
+	secretPattern = regexp.MustCompile(`^[A-Za-z0-9_-]{16,256}$`)
+)
+
+// complete fills in what is not given and refuses what cannot be. No error holds the token or the secret.
+func (c Config) complete() (Config, error) {
+	c.APIURL = strings.TrimRight(cmp.Or(c.APIURL, defaultAPIURL), "/")
+	c.Updates = cmp.Or(c.Updates, Polling)
+	c.Tenant = cmp.Or(c.Tenant, agent.DefaultTenant)
+	c.EditEvery = cmp.Or(c.EditEvery, defaultEditEvery)
+	c.MaxAnswers = cmp.Or(c.MaxAnswers, defaultMaxAnswers)
+	c.MaxImageBytes = cmp.Or(c.MaxImageBytes, defaultImageBytes)
+	c.Lease = cmp.Or(c.Lease, defaultLease)
+	if c.Logger == nil {
+		c.Logger = zap.NewNop()
+	}
+	switch {
+	case !tokenPattern.MatchString(c.Token):
+		return c, agent.Invalid("token", "is no token of a bot: want <number>:<secret>")
+	case c.Updates != Polling && c.Updates != Webhook:
+		return c, agent.Invalid("updates", "want %s or %s, got %.20q", Polling, Webhook, c.Updates)
+	case !agent.ValidName(c.Tenant):
+		return c, agent.Invalid("tenant", "want 1 to 128 of A-Z a-z 0-9 . _ -")
+	case c.Agent != "" && !agent.ValidName(c.Agent):
+		return c, agent.Invalid("agent", "want 1 to 128 of A-Z a-z 0-9 . _ -")
+	case c.Store == nil:
+		return c, agent.Invalid("store", "is missing")
+	case c.EditEvery < minEditEvery:
+		return c, agent.Invalid("edit_every", "is %s, at least %s", c.EditEvery, minEditEvery)
+	case c.MaxAnswers < 1 || c.MaxAnswers > maxAnswers:
+		return c, agent.Invalid("max_answers", "is %d, want 1 to %d", c.MaxAnswers, maxAnswers)
+	case c.MaxImageBytes < 1 || c.MaxImageBytes > maxImageBytes:
+		return c, agent.Invalid("max_image_bytes", "is %d, want 1 to %d", c.MaxImageBytes, maxImageBytes)
+	case c.Lease < minLease:
+		return c, agent.Invalid("lease", "is %s, at least %s", c.Lease, minLease)
+	}
+	if err := checkURL("api_url", c.APIURL, "http", "https"); err != nil {
+		return c, err
+	}
+	if c.Updates == Polling {
+		return c, nil
+	}
+	if !secretPattern.MatchString(c.WebhookSecret) {
+		return c, agent.Invalid("webhook_secret", "want 16 to 256 of A-Z a-z 0-9 _ -")
+	}
+	return c, checkURL("webhook_url", c.WebhookURL, "https")
+}
+
+func checkURL(field, address string, schemes ...string) error {
+	u, err := url.Parse(address)
+	if err != nil || u.Host == "" || u.User != nil || u.Fragment != "" || u.RawQuery != "" {
+		return agent.Invalid(field, "is no address")
+	}
+	if slices.Contains(schemes, u.Scheme) {
+		return nil
+	}
+	return agent.Invalid(field, "wants %s://", strings.Join(schemes, ":// or "))
+}
+
+// account is the bot's number: the part of the token that is no secret.
+func (c *Config) account() (string, error) {
+	id, _, _ := strings.Cut(c.Token, ":")
+	n, err := strconv.ParseInt(id, 10, 64)
+	if err != nil || n <= 0 {
+		return "", agent.Invalid("token", "is no token of a bot: want <number>:<secret>")
+	}
+	return strconv.FormatInt(n, 10), nil
+}
+
+// metrics have no label whose values users choose.
+type metrics struct {
+	updates *prometheus.CounterVec
+	answers *prometheus.CounterVec
+	faults  *prometheus.CounterVec
+	shown   prometheus.Gauge
+}
+
+func newMetrics(to prometheus.Registerer) (*metrics, error) {
+	count := func(name, help, label string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{label})
+	}
+	m := &metrics{
+		updates: count("telegram_updates_total", "Updates of the Telegram bot, by kind: message, command, press, other.", "kind"),
+		answers: count("telegram_answers_total", "Answers that the Telegram bot owed, by outcome: shown, blocked, left.", "outcome"),
+		faults:  count("telegram_api_errors_total", "Requests to the Bot API that went wrong, by code.", "code"),
+		shown:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "telegram_answers_in_progress", Help: "Turns whose answers the Telegram bot shows."}),
+	}
+	if to == nil {
+		return m, nil
+	}
+	for _, c := range []prometheus.Collector{m.updates, m.answers, m.faults, m.shown} {
+		if err := to.Register(c); err != nil {
+			return nil, fmt.Errorf("register metrics of telegram: %w", err)
+		}
+	}
+	return m, nil
+}

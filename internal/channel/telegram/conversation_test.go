@@ -1,0 +1,364 @@
+package telegram_test
+
+import (
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-telegram/bot/models"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/channel/telegram"
+	"github.com/turnstone-run/turnstone/internal/channel/telegram/telegramtest"
+	"github.com/turnstone-run/turnstone/internal/gateway/gatewaytest"
+)
+
+func TestAConversation(t *testing.T) {
+	b := newBench(t)
+	b.start(nil)
+	u := b.api.Send(ann, "what is cheap?")
+	id := b.turn(1)
+	e := b.submitted(1)[0]
+	require.Equal(t, agent.Envelope{
+		Channel: "telegram", Sender: "telegram/111", RequestID: fmt.Sprintf("telegram-4242-%d", u.ID),
+		Principal: agent.Principal{Method: "telegram", Tenant: "acme", Subject: "ann", Scopes: agent.LinkScopes(), Credential: "telegram/111"},
+		Request: agent.TurnRequest{
+			Agent: "analyst", SessionID: "telegram-111", Message: "what is cheap?", Channel: "telegram", OnBusy: agent.OnBusyQueue,
+			IdempotencyKey: fmt.Sprintf("telegram/4242/%d", u.ID),
+			Context: agent.InvocationContext{Tenant: "acme", UserID: "ann", Metadata: map[string]any{
+				"chat_id": "111", "chat_type": "private", "message_id": fmt.Sprint(u.Message.ID), "username": "person", "language": "en",
+			}},
+		},
+	}, e)
+	b.api.AwaitCalls("sendChatAction", 1)
+
+	b.rt.Emit(id, gatewaytest.Status(agent.StatusRunning), token("model/1", "Let me "), token("model/1", "look."))
+	b.api.AwaitTexts(ann, "Let me look.")
+	b.rt.Emit(id, token("model/2", "The **cheapest** "))
+	b.api.AwaitTexts(ann, "The cheapest")
+	b.rt.Emit(id, token("model/2", "is Delta."))
+	b.api.AwaitTexts(ann, "The cheapest is Delta.")
+	b.rt.Finish(id, agent.TurnCompleted, "The **cheapest** is Delta.")
+	require.Eventually(t, func() bool { return b.store.Owed() == 0 }, patience, time.Millisecond)
+	m := b.api.Messages(ann)
+	require.Len(t, m, 1)
+	require.Equal(t, []string{"Let me look.", "The cheapest", "The cheapest is Delta."}, m[0].Edits)
+	require.Equal(t, []models.MessageEntity{{Type: models.MessageEntityTypeBold, Offset: 4, Length: 8}}, m[0].Entities)
+	b.api.AwaitConfirmed()
+	require.Empty(t, b.api.Calls("setWebhook"))
+	require.Len(t, b.api.Calls("deleteWebhook"), 1, "polling takes the webhook away")
+}
+
+func TestWhatWasTakenBackIsTakenBack(t *testing.T) {
+	b := newBench(t)
+	b.start(nil)
+	b.api.Send(ann, "hello")
+	id := b.turn(1)
+	b.rt.Emit(id, gatewaytest.Status(agent.StatusRunning), token("model/1", "good "), token("model/1", "void"))
+	b.api.AwaitTexts(ann, "good void")
+	b.rt.Emit(id, agent.Event{Type: agent.EventReset, Producer: "model/1", FromIndex: 3})
+	b.api.AwaitTexts(ann, "good")
+	b.rt.Emit(id, agent.Event{Type: agent.EventReset, Producer: "model/1", FromIndex: 2})
+	b.api.AwaitTexts(ann, "…")
+	b.rt.Emit(id, token("model/1", "better"))
+	b.api.AwaitTexts(ann, "better")
+	b.rt.Finish(id, agent.TurnCompleted, "better")
+	require.Eventually(t, func() bool { return b.store.Owed() == 0 }, patience, time.Millisecond)
+	b.api.AwaitTexts(ann, "better")
+}
+
+func TestAResetTakesWholeMessagesBack(t *testing.T) {
+	b := newBench(t)
+	b.start(nil)
+	b.api.Send(ann, "hello")
+	id := b.turn(1)
+	long := strings.Repeat("word ", 1000)
+	b.rt.Emit(id, token("model/1", long))
+	b.api.AwaitMessageWhere(ann, "a second message", func(m telegramtest.Message) bool { return len(m.Text) < 2000 })
+	require.Len(t, b.api.Messages(ann), 2)
+	b.rt.Emit(id, agent.Event{Type: agent.EventReset, Producer: "model/1", FromIndex: 1}, token("model/1", "short"))
+	b.api.AwaitTexts(ann, "short")
+	b.rt.Finish(id, agent.TurnCompleted, "short")
+	require.Eventually(t, func() bool { return b.store.Owed() == 0 }, patience, time.Millisecond)
+	b.api.AwaitTexts(ann, "short")
+}
+
+func TestLongAnswersBecomeSeveralMessages(t *testing.T) {
+	b := newBench(t)
+	b.rt.Script = func(rt *gatewaytest.Runtime, id agent.TurnID, _ agent.TurnRequest) {
+		var text strings.Builder
+		for i := range 400 {
+			fmt.Fprintf(&text, "Line %03d of a long answer 🛫.\n", i)
+		}
+		rt.Say(id, text.String())
+	}
+	b.start(nil)
+	b.api.Send(ann, "tell me")
+	b.api.AwaitMessage(ann, "Line 399")
+	require.Eventually(t, func() bool { return b.store.Owed() == 0 }, patience, time.Millisecond)
+	texts := b.api.Texts(ann)
+	require.Len(t, texts, 3)
+	whole := strings.Join(texts, "\n")
+	for i := range 400 {
+		require.Equal(t, 1, strings.Count(whole, fmt.Sprintf("Line %03d of a long answer 🛫.", i)))
+	}
+}
+
+func TestHowTurnsEnd(t *testing.T) {
+	b := newBench(t)
+	b.start(nil)
+	for i, c := range []struct {
+		status agent.TurnStatus
+		output string
+		want   string
+	}{
+		{agent.TurnCompleted, "done", "done"},
+		{agent.TurnCompleted, " \n", "(The answer has no text.)"},
+		{agent.TurnFailed, "half of", "Sorry, that did not work. (turn turn-2)"},
+		{agent.TurnCancelled, "half of", "half of\n\nStopped."},
+		{agent.TurnCancelled, "", "Stopped."},
+	} {
+		if i == 2 {
+			c.want = "Sorry, that did not work. (turn turn-3)"
+		}
+		b.api.Send(ann, "go")
+		b.rt.Finish(b.turn(i+1), c.status, c.output)
+		b.api.AwaitMessageWhere(ann, c.want, func(m telegramtest.Message) bool { return m.Text == c.want })
+	}
+	for _, text := range b.api.Texts(ann) {
+		require.NotContains(t, text, "provider")
+	}
+}
+
+func TestAMessageThatComesAgainIsTheSameTurn(t *testing.T) {
+	b := newBench(t)
+	stop := b.start(nil)
+	u := b.api.Send(ann, "once")
+	b.rt.Finish(b.turn(1), agent.TurnCompleted, "answer")
+	b.api.AwaitTexts(ann, "answer")
+	b.api.AwaitConfirmed()
+	b.api.Again(u)
+	b.api.AwaitConfirmed()
+	require.Eventually(t, func() bool { return b.store.Owed() == 0 }, patience, time.Millisecond)
+	stop()
+
+	b.api.Again(u) // to a process that has not seen it
+	metrics := prometheus.NewRegistry()
+	stop = b.start(func(c *telegram.Config) { c.Metrics = metrics })
+	b.api.AwaitConfirmed()
+	stop()
+	shown, err := testutil.GatherAndCount(metrics, "telegram_answers_total")
+	require.NoError(t, err)
+	require.Zero(t, shown, "it shows nothing")
+	envelopes := b.submitted(2)
+	require.Equal(t, envelopes[0].Request.IdempotencyKey, envelopes[1].Request.IdempotencyKey)
+	require.Equal(t, []string{"answer"}, b.api.Texts(ann))
+	require.Zero(t, b.store.Owed())
+}
+
+func TestNothingIsConfirmedBeforeItIsSafe(t *testing.T) {
+	b := newBench(t)
+	broken := make(chan struct{})
+	b.store.Broken = func(method string) error {
+		select {
+		case <-broken:
+			return nil
+		default:
+		}
+		if method == "OweTurn" {
+			return agent.Errorf(agent.CodeUnavailable, "", "the database is away")
+		}
+		return nil
+	}
+	stop := b.start(nil)
+	b.api.Send(ann, "precious")
+	b.submitted(2)
+	stop()
+	require.Equal(t, 1, b.api.Unconfirmed(), "the next process finds it")
+	close(broken)
+	b.start(nil)
+	b.api.AwaitConfirmed()
+	b.rt.Finish("turn-1", agent.TurnCompleted, "answer")
+	b.api.AwaitTexts(ann, "answer")
+}
+
+func TestPictures(t *testing.T) {
+	b := newBench(t)
+	b.start(func(c *telegram.Config) { c.MaxImageBytes = 1000 })
+	png := append([]byte("\x89PNG\r\n\x1a\n"), make([]byte, 100)...)
+	b.api.File("small", png)
+	b.api.File("large", make([]byte, 2000))
+	b.api.File("lies", make([]byte, 2000))
+	b.api.File("text", []byte("just text"))
+	private := models.Chat{ID: ann, Type: models.ChatTypePrivate}
+	b.api.Message(models.Message{From: telegramtest.Person(ann), Chat: private, Caption: "what is this?", Photo: []models.PhotoSize{
+		{FileID: "tiny", Width: 1, Height: 1, FileSize: 10},
+		{FileID: "small", Width: 90, Height: 90, FileSize: len(png)},
+		{FileID: "large", Width: 900, Height: 900, FileSize: 2000},
+	}})
+	want := []agent.Message{{Role: agent.RoleUser, Blocks: []agent.Block{
+		agent.Text("what is this?"), {Type: agent.BlockImage, MIMEType: "image/png", Base64: base64.StdEncoding.EncodeToString(png)},
+	}}}
+	require.Equal(t, want, b.submitted(1)[0].Request.Messages)
+	require.NoError(t, b.submitted(1)[0].Request.Validate(0))
+	b.rt.Finish("turn-1", agent.TurnCompleted, "a picture")
+	b.api.AwaitMessage(ann, "a picture")
+
+	for _, c := range []struct {
+		m    models.Message
+		says string
+	}{
+		{models.Message{Photo: []models.PhotoSize{{FileID: "large", FileSize: 2000}}}, "too large"},
+		{models.Message{Document: &models.Document{FileID: "lies", MimeType: "image/png"}}, "too large"},
+		{models.Message{Document: &models.Document{FileID: "missing", MimeType: "image/png"}}, "could not read"},
+		{models.Message{Document: &models.Document{FileID: "text", MimeType: "image/png"}}, "text and pictures only"},
+		{models.Message{Document: &models.Document{FileID: "x", MimeType: "application/pdf"}}, "text and pictures only"},
+		{models.Message{Voice: &models.Voice{FileID: "x"}}, "text and pictures only"},
+	} {
+		before := len(b.api.Messages(ann))
+		c.m.From, c.m.Chat = telegramtest.Person(ann), private
+		b.api.Message(c.m)
+		b.api.AwaitConfirmed()
+		after := b.api.Texts(ann)
+		require.Len(t, after, before+1)
+		require.Contains(t, after[before], c.says)
+	}
+	require.Len(t, b.rt.Submitted(), 1)
+}
+
+func TestGroups(t *testing.T) {
+	b := newBench(t)
+	b.start(func(c *telegram.Config) { c.Unlinked = true })
+	group := models.Chat{ID: -100, Type: models.ChatTypeSupergroup}
+	for _, text := range []string{"among ourselves", "/start"} {
+		b.api.Message(models.Message{From: telegramtest.Person(ann), Chat: group, Text: text})
+	}
+	b.api.AwaitConfirmed()
+	require.Empty(t, b.api.Messages(-100))
+	b.api.Message(models.Message{From: telegramtest.Person(ann), Chat: group, Text: "hi @Turnstone_test_bot"})
+	b.api.AwaitTexts(-100, "I only talk in private chats. Please write to me there.")
+	require.Empty(t, b.rt.Submitted())
+}
+
+func TestRefusals(t *testing.T) {
+	b := newBench(t)
+	refuse := make(chan error, 1)
+	b.rt.Refuse = func(agent.Envelope) error {
+		select {
+		case err := <-refuse:
+			return err
+		default:
+			return nil
+		}
+	}
+	b.start(nil)
+	for _, c := range []struct {
+		err  error
+		says string
+	}{
+		{agent.Invalid("message", "secret words"), "I cannot take this message."},
+		{agent.Errorf(agent.CodeDenied, "", "secret words"), "You may not do that."},
+		{agent.FieldErrorf(agent.CodeOverflow, "message", "secret words"), "That is too large for me."},
+		{&agent.Error{Code: agent.CodeRateLimited, RetryAfter: 90 * time.Second, Err: agent.ErrLinkCode}, "That is too much at once. Please try again in 2 minutes."},
+		{agent.Errorf(agent.CodeConflict, "", "secret words"), "I cannot take this message."},
+	} {
+		before := len(b.api.Messages(ann))
+		refuse <- c.err
+		b.api.Send(ann, "go")
+		b.api.AwaitConfirmed()
+		texts := b.api.Texts(ann)
+		require.Len(t, texts, before+1)
+		require.Equal(t, c.says, texts[before])
+	}
+	refuse <- agent.Errorf(agent.CodeUnavailable, "", "away for a moment")
+	b.api.Send(ann, "go")
+	b.rt.Finish(b.turn(1), agent.TurnCompleted, "answer")
+	b.api.AwaitMessage(ann, "answer")
+}
+
+func TestWhatCannotBeTakenIsGivenUp(t *testing.T) {
+	b := newBench(t)
+	b.rt.Refuse = func(e agent.Envelope) error {
+		if e.Request.Message == "poison" {
+			return agent.Errorf(agent.CodeInternal, "", "broken")
+		}
+		return nil
+	}
+	b.start(nil)
+	b.api.Send(ann, "poison")
+	b.api.Send(ann, "/help")
+	b.api.AwaitMessage(ann, "could not take this")
+	b.api.AwaitMessage(ann, "/whoami")
+	b.api.AwaitConfirmed()
+}
+
+func TestTooManyRequests(t *testing.T) {
+	b := newBench(t)
+	b.start(nil)
+	b.api.Fail("sendMessage", telegramtest.Fault{Code: http.StatusTooManyRequests, Description: "retry later", RetryAfter: 1})
+	b.api.Send(ann, "go")
+	id := b.turn(1)
+	b.rt.Emit(id, token("model/1", "first"))
+	b.api.AwaitCalls("sendMessage", 1)
+	began := time.Now()
+	b.rt.Finish(id, agent.TurnCompleted, "last")
+	b.api.AwaitTexts(ann, "last")
+	require.GreaterOrEqual(t, time.Since(began), 500*time.Millisecond, "as long as Telegram asked")
+	require.Len(t, b.api.Calls("sendMessage"), 2)
+}
+
+func TestTelegramIsAwayAtTheEnd(t *testing.T) {
+	b := newBench(t)
+	b.start(nil)
+	b.api.Send(ann, "go")
+	id := b.turn(1)
+	b.rt.Emit(id, token("model/1", "first"))
+	b.api.AwaitTexts(ann, "first")
+	b.api.Fail("editMessageText", telegramtest.Fault{Code: http.StatusBadGateway, Raw: "<html>", Times: 3})
+	b.rt.Finish(id, agent.TurnCompleted, "last")
+	b.api.AwaitTexts(ann, "last")
+}
+
+func TestBlocked(t *testing.T) {
+	b := newBench(t)
+	b.start(nil)
+	b.api.Send(ann, "go")
+	id := b.turn(1)
+	b.api.Block(ann, true)
+	b.rt.Emit(id, token("model/1", "first"))
+	require.Eventually(t, func() bool { return b.store.Owed() == 0 && b.rt.Followers() == 0 }, patience, time.Millisecond)
+	b.rt.Finish(id, agent.TurnCompleted, "last")
+	b.api.Block(ann, false)
+	b.api.Send(ann, "/help")
+	b.api.AwaitMessage(ann, "/whoami")
+	require.Len(t, b.api.Messages(ann), 1)
+}
+
+func TestBadFormattingIsLeftOut(t *testing.T) {
+	b := newBench(t)
+	b.start(nil)
+	b.api.Send(ann, "go")
+	id := b.turn(1)
+	b.api.Fail("sendMessage", telegramtest.Fault{Code: http.StatusBadRequest, Description: "can't parse entities"})
+	b.rt.Finish(id, agent.TurnCompleted, "**bold**")
+	b.api.AwaitTexts(ann, "bold")
+	require.Empty(t, b.api.Messages(ann)[0].Entities)
+}
+
+func TestADeletedAnswerIsSentAgain(t *testing.T) {
+	b := newBench(t)
+	b.start(nil)
+	b.api.Send(ann, "go")
+	id := b.turn(1)
+	b.rt.Emit(id, token("model/1", "first"))
+	b.api.AwaitTexts(ann, "first")
+	b.api.Fail("editMessageText", telegramtest.Fault{Code: http.StatusBadRequest, Description: "message to edit not found"})
+	b.rt.Finish(id, agent.TurnCompleted, "last")
+	b.api.AwaitTexts(ann, "first", "last")
+}

@@ -1,0 +1,324 @@
+package telegram_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-telegram/bot/models"
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/channel/telegram"
+	"github.com/turnstone-run/turnstone/internal/channel/telegram/telegramtest"
+	"github.com/turnstone-run/turnstone/internal/gateway/gatewaytest"
+)
+
+// kept waits until so many messages of ann's answer are on record.
+func (b *bench) kept(n int) {
+	b.t.Helper()
+	require.Eventually(b.t, func() bool {
+		owed, err := b.store.OwedTurns(b.t.Context(), "4242", agent.Chat{Channel: "telegram", ChatID: "111"})
+		return err == nil && len(owed) == 1 && len(owed[0].Messages) == n
+	}, patience, time.Millisecond)
+}
+
+func TestARestartInTheMiddle(t *testing.T) {
+	b := newBench(t)
+	made := b.decisions()
+	stop := b.start(nil)
+	b.api.Send(ann, "go")
+	id := b.turn(1)
+	b.rt.Emit(id, token("model/1", "first "))
+	b.api.AwaitTexts(ann, "first")
+	b.rt.Emit(id, request(id, 1, nil)...)
+	q := b.api.AwaitMessage(ann, "Approval needed")
+	stop()
+	require.Equal(t, 1, b.store.Owed())
+	b.rt.Emit(id, token("model/1", "second"))
+
+	b.start(nil)
+	b.api.AwaitMessage(ann, "first second")
+	b.api.Press(ann, q, button(t, q, "Approve"))
+	require.Equal(t, agent.DecisionApprove, b.next(made).Decision)
+	b.api.AwaitMessage(ann, "Approved by ann")
+	b.rt.Finish(id, agent.TurnCompleted, "first second third")
+	b.api.AwaitMessage(ann, "first second third")
+	require.Eventually(t, func() bool { return b.store.Owed() == 0 }, patience, time.Millisecond)
+	require.Len(t, b.api.Messages(ann), 2, "the same messages, and the question once")
+}
+
+func TestAProcessThatDiedWithoutAWord(t *testing.T) {
+	b := newBench(t)
+	quick := func(c *telegram.Config) { c.Lease = 300 * time.Millisecond }
+	stop := b.start(quick)
+	b.api.Send(ann, "go")
+	id := b.turn(1)
+	b.rt.Emit(id, token("model/1", "first "))
+	b.api.AwaitTexts(ann, "first")
+	b.api.AwaitConfirmed()
+	b.kept(1)
+	b.store.Steal() // what it writes from now on counts for nothing
+	stop()
+	require.Equal(t, 1, b.store.Owed())
+	b.rt.Finish(id, agent.TurnCompleted, "first last")
+	b.start(quick)
+	b.api.AwaitTexts(ann, "first last")
+}
+
+func TestAnAnswerThatAnotherProcessShowsIsLeftToIt(t *testing.T) {
+	b := newBench(t)
+	b.start(func(c *telegram.Config) { c.Lease = 300 * time.Millisecond })
+	b.api.Send(ann, "go")
+	id := b.turn(1)
+	b.rt.Emit(id, token("model/1", "first "))
+	b.api.AwaitTexts(ann, "first")
+	b.kept(1)
+	b.store.Steal()
+	require.Eventually(t, func() bool { return strings.Contains(b.logged(), "another process shows the answer") }, patience, time.Millisecond)
+	b.rt.Finish(id, agent.TurnCompleted, "last")
+	b.api.AwaitTexts(ann, "last") // once that process is silent for a lease
+}
+
+func TestAnswersThatHaveExpired(t *testing.T) {
+	b := newBench(t)
+	stop := b.start(nil)
+	b.api.Send(ann, "go")
+	id := b.turn(1)
+	b.rt.Emit(id, gatewaytest.Status(agent.StatusRunning), token("model/1", "first "), token("model/1", "second"))
+	b.api.AwaitTexts(ann, "first second")
+	stop()
+	b.rt.Expire(3)
+	b.rt.Finish(id, agent.TurnCompleted, "first second third")
+	stop = b.start(nil)
+	b.api.AwaitTexts(ann, "first second third")
+	stop()
+
+	b.start(nil)
+	b.api.Send(ann, "go")
+	id = b.turn(2)
+	b.rt.Emit(id, gatewaytest.Status(agent.StatusRunning))
+	b.rt.Expire(100)
+	b.rt.Finish(id, agent.TurnCompleted, "lost")
+	b.api.AwaitMessageWhere(ann, "an end", func(m telegramtest.Message) bool {
+		return m.Text == "lost" || m.Text == "Sorry, I have lost sight of this. (turn turn-2)"
+	})
+}
+
+func TestOnlySoManyAnswersAtOnce(t *testing.T) {
+	b := newBench(t)
+	b.store.Link("222", "acme", "bob", agent.LinkScopes()...)
+	b.start(func(c *telegram.Config) { c.MaxAnswers, c.Lease = 1, 300*time.Millisecond })
+	b.api.Send(ann, "one")
+	first := b.turn(1)
+	b.api.AwaitConfirmed()
+	b.api.Send(bob, "two")
+	second := b.turn(2)
+	b.api.AwaitConfirmed()
+	require.Equal(t, 2, b.store.Owed())
+	require.Eventually(t, func() bool { return b.rt.Followers() == 1 }, patience, time.Millisecond)
+	b.rt.Finish(second, agent.TurnCompleted, "answer two")
+	b.rt.Finish(first, agent.TurnCompleted, "answer one")
+	b.api.AwaitTexts(ann, "answer one")
+	b.api.AwaitTexts(bob, "answer two")
+}
+
+func TestTwoProcessesPoll(t *testing.T) {
+	b := newBench(t)
+	b.start(nil)
+	b.api.AwaitCalls("deleteWebhook", 1)
+	b.start(nil)
+	require.Eventually(t, func() bool { return strings.Contains(b.logged(), "another process takes the bot's updates too") }, patience, time.Millisecond)
+	for range 5 {
+		n := len(b.rt.Submitted())
+		b.api.Send(ann, "go")
+		id := b.turn(len(b.api.Messages(ann)) + 1)
+		b.rt.Finish(id, agent.TurnCompleted, "answer "+string(id))
+		b.api.AwaitMessage(ann, "answer "+string(id))
+		require.Greater(t, len(b.rt.Submitted()), n)
+	}
+	require.Len(t, b.api.Messages(ann), 5, "each once")
+}
+
+func TestWebhook(t *testing.T) {
+	b := newBench(t)
+	secret := strings.Repeat("s3cret-", 4)
+	b.start(func(c *telegram.Config) {
+		c.Updates, c.WebhookURL, c.WebhookSecret = telegram.Webhook, "https://bot.example/channels/telegram", secret
+	})
+	set := b.api.AwaitCalls("setWebhook", 1)[0]
+	require.JSONEq(t, `["message","callback_query"]`, set.Form["allowed_updates"])
+	url, kept := b.api.Webhook()
+	require.Equal(t, "https://bot.example/channels/telegram", url)
+	require.Equal(t, secret, kept)
+
+	statuses := make(chan int, 1)
+	b.api.PushTo(b.channel, func(status int) { statuses <- status })
+	u := b.api.Send(ann, "go")
+	require.Equal(t, http.StatusOK, awaited(t, statuses))
+	b.rt.Finish(b.turn(1), agent.TurnCompleted, "answer")
+	b.api.AwaitTexts(ann, "answer")
+	b.api.Again(u)
+	require.Equal(t, http.StatusOK, awaited(t, statuses))
+	require.Len(t, b.rt.Submitted(), 1)
+	require.Empty(t, b.api.Calls("getUpdates"))
+
+	for name, c := range map[string]struct {
+		secret, body string
+		want         int
+	}{
+		"no secret":     {"", "{}", http.StatusUnauthorized},
+		"wrong secret":  {secret + "x", "{}", http.StatusUnauthorized},
+		"no JSON":       {secret, "hello", http.StatusBadRequest},
+		"no update":     {secret, "{}", http.StatusBadRequest},
+		"too large":     {secret, `{"update_id":1,"x":"` + strings.Repeat("x", 2<<20) + `"}`, http.StatusBadRequest},
+		"unknown kinds": {secret, `{"update_id":1,"poll":{"id":"1"}}`, http.StatusOK},
+	} {
+		require.Equal(t, c.want, telegramtest.PushRaw(t.Context(), b.channel, c.secret, strings.NewReader(c.body)), name)
+	}
+}
+
+func TestTheWebhookAsksForItAgain(t *testing.T) {
+	b := newBench(t)
+	secret := strings.Repeat("s3cret-", 4)
+	away := make(chan struct{})
+	b.rt.Refuse = func(agent.Envelope) error {
+		select {
+		case <-away:
+			return nil
+		default:
+			return agent.Errorf(agent.CodeUnavailable, "", "away")
+		}
+	}
+	stop := b.start(func(c *telegram.Config) {
+		c.Updates, c.WebhookURL, c.WebhookSecret = telegram.Webhook, "https://bot.example/channels/telegram", secret
+	})
+	b.api.AwaitCalls("setWebhook", 1)
+	u := models.Update{ID: 7, Message: &models.Message{
+		ID: 1, From: telegramtest.Person(ann), Chat: models.Chat{ID: ann, Type: models.ChatTypePrivate}, Text: "go",
+	}}
+	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	require.Equal(t, http.StatusServiceUnavailable, telegramtest.Push(short, b.channel, secret, u))
+	close(away)
+	require.Equal(t, http.StatusOK, telegramtest.Push(t.Context(), b.channel, secret, u))
+	require.Len(t, b.rt.Submitted(), 1)
+	stop()
+	require.Equal(t, http.StatusServiceUnavailable, telegramtest.Push(t.Context(), b.channel, secret, u), "nobody serves")
+}
+
+func TestAPollerHasNoWebhook(t *testing.T) {
+	b := newBench(t)
+	b.start(nil)
+	require.Equal(t, http.StatusNotFound, telegramtest.PushRaw(t.Context(), b.channel, "", strings.NewReader(`{"update_id":1}`)))
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "/channels/telegram", http.NoBody)
+	require.NoError(t, err)
+	w := &response{header: http.Header{}}
+	b.channel.ServeHTTP(w, r)
+	require.Equal(t, http.StatusMethodNotAllowed, w.status)
+}
+
+type response struct {
+	header http.Header
+	status int
+}
+
+func (w *response) Header() http.Header         { return w.header }
+func (w *response) Write(b []byte) (int, error) { return len(b), nil }
+func (w *response) WriteHeader(status int)      { w.status = status }
+
+func TestAnUnknownTokenEndsTheChannel(t *testing.T) {
+	b := newBench(t)
+	cfg := b.config()
+	cfg.Token = "1:" + strings.Repeat("another-", 4)
+	channel, err := telegram.New(cfg)
+	require.NoError(t, err)
+	err = channel.Serve(t.Context(), b.rt)
+	require.Equal(t, agent.CodeUnauthenticated, agent.CodeOf(err), "%v", err)
+	require.NotContains(t, err.Error(), "another-")
+}
+
+func TestTelegramIsAwayAtTheBeginning(t *testing.T) {
+	b := newBench(t)
+	b.api.Fail("getMe", telegramtest.Fault{Code: http.StatusBadGateway, Raw: "bad gateway", Times: 2})
+	b.api.Fail("deleteWebhook", telegramtest.Fault{Code: http.StatusTooManyRequests, RetryAfter: 1})
+	b.start(nil)
+	b.api.Send(ann, "/help")
+	b.api.AwaitMessage(ann, "/whoami")
+}
+
+// TestTheTokenIsNowhere makes everything go wrong that puts addresses into errors.
+func TestTheTokenIsNowhere(t *testing.T) {
+	secretPart := strings.SplitN(telegramtest.Token(), ":", 2)[1]
+	clean := func(text string) {
+		t.Helper()
+		require.NotContains(t, text, secretPart)
+		require.NotContains(t, text, strings.ReplaceAll(secretPart, "-", "%2D"))
+	}
+	b := newBench(t)
+	b.store.Link("333", "acme", "carol")
+	stop := b.start(nil)
+	for _, raw := range []string{"<html>/bot" + telegramtest.Token() + "/sendMessage</html>", "", "{", "null"} {
+		b.api.Fail("getUpdates", telegramtest.Fault{Code: http.StatusBadGateway, Raw: raw})
+		b.api.Fail("sendMessage", telegramtest.Fault{Code: http.StatusBadGateway, Raw: raw})
+	}
+	b.api.Fail("sendMessage", telegramtest.Fault{Code: http.StatusBadRequest, Description: "token " + telegramtest.Token()})
+	b.api.Send(ann, "/help")
+	b.api.AwaitCalls("sendMessage", 5)
+	stop()
+
+	cfg := b.config()
+	cfg.APIURL = "http://127.0.0.1:1"
+	channel, err := telegram.New(cfg)
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	err = channel.Notify(ctx, "acme", "carol", "x")
+	require.Error(t, err)
+	clean(err.Error())
+	for ; err != nil; err = errors.Unwrap(err) {
+		clean(err.Error())
+	}
+	b.serve(channel)
+	require.Eventually(t, func() bool { return strings.Contains(b.logged(), "refused") }, patience, time.Millisecond)
+	clean(b.logged())
+	for _, m := range b.api.Messages(ann) {
+		clean(m.Text)
+	}
+
+	for _, token := range []string{secretPart, "x:" + secretPart, telegramtest.Token() + "/../", "1:short", ""} {
+		cfg.Token = token
+		_, err := telegram.New(cfg)
+		require.Equal(t, agent.CodeInvalid, agent.CodeOf(err), token)
+		clean(err.Error())
+	}
+}
+
+func TestConfig(t *testing.T) {
+	b := newBench(t)
+	for field, change := range map[string]func(c *telegram.Config){
+		"updates":         func(c *telegram.Config) { c.Updates = "pigeon" },
+		"tenant":          func(c *telegram.Config) { c.Tenant = "*" },
+		"agent":           func(c *telegram.Config) { c.Agent = "a b" },
+		"store":           func(c *telegram.Config) { c.Store = nil },
+		"edit_every":      func(c *telegram.Config) { c.EditEvery = -1 },
+		"max_answers":     func(c *telegram.Config) { c.MaxAnswers = -1 },
+		"max_image_bytes": func(c *telegram.Config) { c.MaxImageBytes = 1 << 40 },
+		"lease":           func(c *telegram.Config) { c.Lease = 1 },
+		"api_url":         func(c *telegram.Config) { c.APIURL = "ftp://x" },
+		"webhook_secret":  func(c *telegram.Config) { c.Updates, c.WebhookURL = telegram.Webhook, "https://x" },
+		"webhook_url": func(c *telegram.Config) {
+			c.Updates, c.WebhookSecret, c.WebhookURL = telegram.Webhook, strings.Repeat("s", 16), "http://x"
+		},
+	} {
+		cfg := b.config()
+		change(&cfg)
+		_, err := telegram.New(cfg)
+		var e *agent.Error
+		require.ErrorAs(t, err, &e, field)
+		require.Equal(t, field, e.Field)
+	}
+}
