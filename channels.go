@@ -19,7 +19,11 @@ type Channel struct {
 func (s *Service) startChannels(ctx context.Context, box agent.Inbox) {
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var running sync.WaitGroup
-	for _, c := range s.cfg.Channels {
+	all := s.cfg.Channels
+	if s.bot != nil {
+		all = append([]Channel{{Name: "telegram", Channel: s.bot}}, all...)
+	}
+	for _, c := range all {
 		running.Go(func() {
 			if err := c.Channel.Serve(serving, box); err != nil && serving.Err() == nil {
 				select {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 
 	"go.uber.org/zap"
@@ -52,14 +51,11 @@ func (s *Service) flowActivities(store *postgres.Store, turns *activities.Activi
 	if execute, err := s.parts.Tools.Tool(pipeline.ToolkitName, pipeline.ToolName); err == nil {
 		cfg.Pipelines = nodePipelines{execute}
 	}
-	if mail := s.cfg.Settings.Workflows.SMTP; mail.Addr != "" {
-		mailer, err := notify.NewMailer(notify.Config{
-			Addr: mail.Addr, From: mail.From, DefaultTo: mail.To, AllowTo: mail.AllowTo, Username: mail.Username, Password: mail.Password.Reveal(),
-			TLS: mail.TLS,
-		})
-		if err != nil {
-			return nil, fmt.Errorf("workflows.smtp: %w", err)
-		}
+	mailer, err := s.mailer()
+	if err != nil {
+		return nil, err
+	}
+	if mailer != nil {
 		cfg.Mailer = mailer
 	}
 	return flows.New(cfg)

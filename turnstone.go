@@ -28,6 +28,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/blob"
 	"github.com/turnstone-run/turnstone/internal/catalog"
 	"github.com/turnstone-run/turnstone/internal/channel/jobs"
+	"github.com/turnstone-run/turnstone/internal/channel/telegram"
 	"github.com/turnstone-run/turnstone/internal/cluster"
 	"github.com/turnstone-run/turnstone/internal/direct"
 	"github.com/turnstone-run/turnstone/internal/flow/library"
@@ -37,6 +38,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/middleware"
 	"github.com/turnstone-run/turnstone/internal/postgres"
 	"github.com/turnstone-run/turnstone/internal/retrieval"
+	"github.com/turnstone-run/turnstone/internal/schedule"
 	"github.com/turnstone-run/turnstone/internal/schema"
 	"github.com/turnstone-run/turnstone/internal/stream/memory"
 	"github.com/turnstone-run/turnstone/internal/stream/pgstream"
@@ -105,6 +107,10 @@ type Service struct {
 	tasks     sync.WaitGroup
 
 	stopChannels func(context.Context)
+
+	callers   callers
+	bot       *telegram.Channel // nil: none
+	schedules *schedule.Keeper
 }
 
 // New checks the configuration; nothing is opened yet.
@@ -169,12 +175,18 @@ func (s *Service) Start(ctx context.Context) (err error) {
 	if err := s.openTemporal(ctx); err != nil {
 		return err
 	}
+	if err := s.openCallers(store); err != nil {
+		return err
+	}
 	watch := &cluster.AttributeWatch{Temporal: s.temporal, Namespace: s.namespace, Logger: s.logger}
 	if err := watch.Check(ctx); err != nil {
 		return fmt.Errorf("look at the namespace: %w", err)
 	}
 	s.tasks.Go(func() { watch.Run(background) })
 	if err := s.openLibrary(background, store); err != nil {
+		return err
+	}
+	if err := s.openSchedules(background, store); err != nil {
 		return err
 	}
 	if err := s.openCatalog(ctx, background, store); err != nil {
@@ -265,23 +277,32 @@ func (s *Service) compose(ctx context.Context, store *postgres.Store, watch *clu
 	if err != nil {
 		return err
 	}
-	if err := s.startWorker(acts, nodes); err != nil {
-		return err
-	}
-	if !set.Gateway.Enabled && set.Jobs.RedisURL == "" && len(s.cfg.Channels) == 0 {
-		return nil
-	}
 	if s.direct, err = direct.New(direct.Config{Activities: acts, Start: runs.TakeOver, Logger: s.logger}); err != nil {
 		return err
 	}
 	health := &health{service: s, queue: set.Temporal.TaskQueue, namespace: s.namespace}
-	box := inbox.New(inbox.Config{
+	var box *inbox.Inbox
+	gate, err := s.gate(store, func(ctx context.Context, id agent.TurnID) (bool, error) { return box.EndOrphan(ctx, id) })
+	if err != nil {
+		return err
+	}
+	box = inbox.New(inbox.Config{
 		Temporal: s.temporal, Runs: runs, Activities: acts, Store: store, Log: s.log, Blobs: s.blobs, Health: health.check,
 		Logger: s.logger, Direct: s.direct, Library: library, Catalog: parts.Registry, Models: parts.Models, Results: s.rows(store),
-		Definitions: s.library,
+		Definitions: s.library, Admission: gate, Audit: s.callers.trail, DirectChannels: set.Gateway.DirectChannels,
 	})
+	if err := s.openBot(store); err != nil {
+		return err
+	}
+	clockwork, err := s.scheduleActivities(store, box)
+	if err != nil {
+		return err
+	}
+	if err := s.startWorker(acts, nodes, clockwork); err != nil {
+		return err
+	}
 	if set.Gateway.Enabled {
-		if err := s.startGateway(ctx, box); err != nil {
+		if err := s.startGateway(ctx, store, box); err != nil {
 			return err
 		}
 	}
@@ -293,15 +314,22 @@ func (s *Service) compose(ctx context.Context, store *postgres.Store, watch *clu
 }
 
 // startGateway serves HTTP and gRPC; a listener that fails later ends the service.
-func (s *Service) startGateway(ctx context.Context, box *inbox.Inbox) error {
+func (s *Service) startGateway(ctx context.Context, store *postgres.Store, box *inbox.Inbox) error {
 	set := s.cfg.Settings
-	var err error
-	s.gateway, err = gateway.New(gateway.Config{
+	doors, err := s.doors(store)
+	if err != nil {
+		return err
+	}
+	cfg := gateway.Config{
 		HTTPAddr: set.HTTP.Addr, GRPCAddr: set.GRPC.Addr, Runtime: box, Catalog: s.parts.Registry, Metrics: promhttp.HandlerFor(s.metrics, promhttp.HandlerOpts{}),
 		Logger: s.logger, Version: app.Version(), AllowedHosts: set.HTTP.AllowedHosts, AllowedOrigins: set.HTTP.AllowedOrigins,
-		Limits: gateway.Limits{BodyBytes: int64(set.HTTP.MaxBodyBytes), ReadTimeout: set.HTTP.ReadHeaderTimeout},
-	})
-	if err != nil {
+		Limits: gateway.Limits{BodyBytes: int64(set.HTTP.MaxBodyBytes), ReadTimeout: set.HTTP.ReadHeaderTimeout}, Doors: doors,
+	}
+	s.callers.identify(&cfg)
+	if err := s.secure(&cfg); err != nil {
+		return err
+	}
+	if s.gateway, err = gateway.New(cfg); err != nil {
 		return err
 	}
 	if err := s.gateway.Start(ctx); err != nil {
@@ -354,6 +382,7 @@ func (s *Service) Stop(ctx context.Context) error {
 	}
 	s.stop()
 	s.tasks.Wait()
+	faults = append(faults, s.callers.close(ctx))
 	if s.parts != nil {
 		faults = append(faults, s.parts.Close())
 		s.parts = nil

@@ -8,6 +8,7 @@ import (
 
 	"github.com/turnstone-run/turnstone/activities"
 	"github.com/turnstone-run/turnstone/activities/flows"
+	"github.com/turnstone-run/turnstone/activities/runs"
 	"github.com/turnstone-run/turnstone/workflows"
 )
 
@@ -15,7 +16,7 @@ import (
 const drainMargin = 5 * time.Second
 
 // startWorker begins to poll.
-func (s *Service) startWorker(acts *activities.Activities, nodes *flows.Activities) error {
+func (s *Service) startWorker(acts *activities.Activities, nodes *flows.Activities, clockwork *runs.Activities) error {
 	set := s.cfg.Settings
 	options := sdkworker.Options{
 		MaxConcurrentActivityExecutionSize:      set.Temporal.MaxConcurrentActivities,
@@ -34,6 +35,7 @@ func (s *Service) startWorker(acts *activities.Activities, nodes *flows.Activiti
 	workflows.Register(w)
 	workflows.RegisterActivities(w, acts)
 	workflows.RegisterFlows(w, nodes)
+	workflows.RegisterRuns(w, clockwork)
 	if err := w.Start(); err != nil {
 		return fmt.Errorf("start worker: %w", err)
 	}

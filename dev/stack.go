@@ -20,6 +20,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/devstack/mailbox"
 	"github.com/turnstone-run/turnstone/internal/devstack/offline"
 	"github.com/turnstone-run/turnstone/internal/devstack/pgdev"
+	"github.com/turnstone-run/turnstone/internal/gateway/client"
 	"github.com/turnstone-run/turnstone/workflows"
 )
 
@@ -199,6 +200,11 @@ Try:
   go run ./starter chat "%s" --server http://%s
 `, h.service.HTTPAddr(), h.service.GRPCAddr(), h.settings.Temporal.Address, h.settings.Temporal.Namespace, h.settings.Temporal.TaskQueue,
 		h.stack.Temporal.UIURL(), redis, h.settings.Jobs.Queue, mail, model, catalog, defaultPrompt, h.service.HTTPAddr())
+}
+
+// client calls the service, as an operator where authentication is configured.
+func (h *house) client() (*client.Client, error) {
+	return client.New(client.Config{Server: "http://" + h.service.HTTPAddr(), Key: h.settings.Auth.OperatorKey.Reveal()})
 }
 
 // wait waits for the end of ctx or of a part, and stops everything.

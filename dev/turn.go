@@ -16,7 +16,7 @@ import (
 
 // runTurn is the main job: one turn through the HTTP door, shown as it happens, and what it left behind.
 func (h *house) runTurn(ctx context.Context, w io.Writer, prompt string) error {
-	c, err := client.New(client.Config{Server: "http://" + h.service.HTTPAddr()})
+	c, err := h.client()
 	if err != nil {
 		return err
 	}

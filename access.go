@@ -1,0 +1,131 @@
+package turnstone
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/access"
+	"github.com/turnstone-run/turnstone/internal/access/certs"
+	"github.com/turnstone-run/turnstone/internal/access/keys"
+	"github.com/turnstone-run/turnstone/internal/access/tokens"
+	"github.com/turnstone-run/turnstone/internal/admission"
+	"github.com/turnstone-run/turnstone/internal/app"
+	"github.com/turnstone-run/turnstone/internal/audit"
+	"github.com/turnstone-run/turnstone/internal/gateway"
+	"github.com/turnstone-run/turnstone/internal/postgres"
+)
+
+// The adapters of who may call, and of what they may have.
+var (
+	_ keys.Store      = (*postgres.Store)(nil)
+	_ audit.Store     = (*postgres.Store)(nil)
+	_ admission.Store = (*postgres.Store)(nil)
+	_ gateway.Keys    = (*keys.Keys)(nil)
+	_ gateway.Audit   = (*audit.Trail)(nil)
+)
+
+// callers is what knows who calls, and what is noted of them. Its zero value lets everybody do everything.
+type callers struct {
+	auth  access.Authenticator // nil: no authentication is configured
+	keys  *keys.Keys           // nil: no API keys
+	trail *audit.Trail
+}
+
+// openCallers makes what the configuration asks for.
+func (s *Service) openCallers(store *postgres.Store) (err error) {
+	if s.callers.trail, err = audit.New(audit.Config{Store: store, Logger: s.logger.Named("audit"), Keep: s.cfg.Settings.Gateway.AuditKeep}); err != nil {
+		return err
+	}
+	set := &s.cfg.Settings.Auth
+	if !set.On() {
+		return nil
+	}
+	cfg := access.Config{OperatorKey: set.OperatorKey.Reveal()}
+	if set.Keys {
+		if s.callers.keys, err = keys.New(keys.Config{Store: store, Logger: s.logger.Named("keys")}); err != nil {
+			return fmt.Errorf("auth.keys: %w", err)
+		}
+		cfg.Keys = s.callers.keys
+	}
+	if len(set.Issuers) > 0 {
+		issuers := make([]tokens.Issuer, len(set.Issuers))
+		for i := range set.Issuers {
+			issuers[i] = tokens.Issuer(set.Issuers[i])
+		}
+		if cfg.Tokens, err = tokens.New(tokens.Config{Issuers: issuers, Logger: s.logger.Named("tokens")}); err != nil {
+			return fmt.Errorf("auth.issuers: %w", err)
+		}
+	}
+	if len(set.Certificates) > 0 {
+		clients := make([]certs.Client, len(set.Certificates))
+		for i := range set.Certificates {
+			clients[i] = certs.Client(set.Certificates[i])
+		}
+		if cfg.Certificates, err = certs.New(clients); err != nil {
+			return fmt.Errorf("auth.certificates: %w", err)
+		}
+	}
+	s.callers.auth, err = access.New(cfg)
+	return err
+}
+
+// close stores what is left to store.
+func (c *callers) close(ctx context.Context) error {
+	var faults []error
+	if c.keys != nil {
+		faults = append(faults, c.keys.Close(ctx))
+	}
+	if c.trail != nil {
+		faults = append(faults, c.trail.Close(ctx))
+	}
+	*c = callers{}
+	return errors.Join(faults...)
+}
+
+// identify puts what knows the callers into the gateway's configuration.
+func (c *callers) identify(cfg *gateway.Config) {
+	cfg.Auth = c.auth
+	if c.keys != nil {
+		cfg.Keys = c.keys
+	}
+	if c.trail != nil {
+		cfg.Audit = c.trail
+	}
+}
+
+// secure puts the certificates of the servers into the gateway's configuration.
+func (s *Service) secure(cfg *gateway.Config) (err error) {
+	set := s.cfg.Settings
+	if set.HTTP.TLSCert != "" {
+		if cfg.HTTPTLS, err = certs.Server(certs.Files{Cert: set.HTTP.TLSCert, Key: set.HTTP.TLSKey}, s.logger); err != nil {
+			return fmt.Errorf("http.tls_cert: %w", err)
+		}
+	}
+	if set.GRPC.TLSCert != "" {
+		files := certs.Files{Cert: set.GRPC.TLSCert, Key: set.GRPC.TLSKey, ClientCA: set.GRPC.ClientCA, Require: onlyCertificates(&set.Auth)}
+		if cfg.GRPCTLS, err = certs.Server(files, s.logger); err != nil {
+			return fmt.Errorf("grpc.tls_cert: %w", err)
+		}
+	}
+	return nil
+}
+
+// onlyCertificates reports whether nobody can have another credential.
+func onlyCertificates(a *app.Auth) bool {
+	return len(a.Certificates) > 0 && !a.Keys && a.OperatorKey == "" && len(a.Issuers) == 0
+}
+
+// gate bounds what tenants, users and agents may have. end ends a turn that nobody drives.
+func (s *Service) gate(store *postgres.Store, end func(ctx context.Context, id agent.TurnID) (bool, error)) (*admission.Gate, error) {
+	set := &s.cfg.Settings.Limits
+	cfg := admission.Config{
+		Store: store, End: end, Logger: s.logger.Named("admission"), Tenants: map[string]admission.TenantBounds{},
+		Defaults: admission.Bounds{Tenant: set.Tenant.Of(), User: set.User.Of(), Agent: set.Agent.Of()},
+	}
+	for _, t := range set.Tenants {
+		cfg.Tenants[t.Name] = admission.TenantBounds{Tenant: t.Tenant.Of(), User: t.User.Of()}
+	}
+	return admission.New(cfg)
+}

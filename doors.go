@@ -1,0 +1,44 @@
+package turnstone
+
+import (
+	"github.com/turnstone-run/turnstone/internal/app"
+	"github.com/turnstone-run/turnstone/internal/gateway"
+	"github.com/turnstone-run/turnstone/internal/gateway/apidoc"
+	"github.com/turnstone-run/turnstone/internal/gateway/chat"
+	"github.com/turnstone-run/turnstone/internal/gateway/links"
+	"github.com/turnstone-run/turnstone/internal/gateway/openai"
+	"github.com/turnstone-run/turnstone/internal/gateway/schedules"
+	"github.com/turnstone-run/turnstone/internal/gateway/ws"
+	"github.com/turnstone-run/turnstone/internal/postgres"
+)
+
+var _ links.Store = (*postgres.Store)(nil)
+
+// doors are the ways in over HTTP besides the gateway's own.
+func (s *Service) doors(store *postgres.Store) ([]gateway.Door, error) {
+	clock, err := schedules.New(s.schedules, s.parts.Registry)
+	if err != nil {
+		return nil, err
+	}
+	linked, err := links.New(store, s.callers.trail, s.chats()...)
+	if err != nil {
+		return nil, err
+	}
+	described, err := apidoc.New()
+	if err != nil {
+		return nil, err
+	}
+	return []gateway.Door{ws.New(ws.Config{Logger: s.logger.Named("ws")}), openai.New(), chat.New(), clock, linked, described}, nil
+}
+
+// chats are the channels whose chats may be linked to users.
+func (s *Service) chats() []links.Channel {
+	if s.bot == nil {
+		return nil
+	}
+	c := links.Channel{Name: "telegram", URL: s.bot.LinkURL}
+	if s.cfg.Settings.Telegram.Updates == app.TelegramWebhook {
+		c.Webhook = s.bot
+	}
+	return []links.Channel{c}
+}

@@ -1,0 +1,97 @@
+package turnstone
+
+import (
+	"context"
+	"fmt"
+
+	"go.uber.org/zap"
+
+	"github.com/turnstone-run/turnstone/activities/runs"
+	"github.com/turnstone-run/turnstone/internal/channel/telegram"
+	"github.com/turnstone-run/turnstone/internal/flow/notify"
+	"github.com/turnstone-run/turnstone/internal/gateway/schedules"
+	"github.com/turnstone-run/turnstone/internal/inbox"
+	"github.com/turnstone-run/turnstone/internal/postgres"
+	"github.com/turnstone-run/turnstone/internal/schedule"
+)
+
+var (
+	_ runs.Store       = (*postgres.Store)(nil)
+	_ runs.Inbox       = (*inbox.Inbox)(nil)
+	_ runs.People      = (*telegram.Channel)(nil)
+	_ schedule.Store   = (*postgres.Store)(nil)
+	_ schedules.Keeper = (*schedule.Keeper)(nil)
+	_ telegram.Store   = (*postgres.Store)(nil)
+)
+
+// openSchedules keeps Temporal's schedules of agents as the stored ones say.
+func (s *Service) openSchedules(background context.Context, store *postgres.Store) (err error) {
+	set := s.cfg.Settings
+	s.schedules, err = schedule.New(schedule.Config{
+		Store: store, Schedules: s.temporal.ScheduleClient(), Starter: s.temporal, TaskQueue: set.Temporal.TaskQueue,
+		MaxPerTenant: set.Schedules.MaxPerTenant, Logger: s.logger.Named("schedules"),
+	})
+	if err != nil {
+		return err
+	}
+	if every := set.Workflows.ReconcileEvery; every > 0 {
+		s.tasks.Go(func() {
+			if err := s.schedules.Run(background, every); err != nil {
+				s.logger.Error("schedules of agents are no longer put right", zap.Error(err))
+			}
+		})
+	}
+	return nil
+}
+
+// scheduleActivities are those of ScheduledRun.
+func (s *Service) scheduleActivities(store *postgres.Store, box *inbox.Inbox) (*runs.Activities, error) {
+	cfg := runs.Config{
+		Store: store, Inbox: box, Keep: s.cfg.Settings.Schedules.KeepRuns, Logger: s.logger.Named("schedules"),
+		Webhooks: &notify.Webhooks{HTTP: s.parts.Patient, Auth: s.parts.Auth, Profiles: s.parts.Registry},
+	}
+	mailer, err := s.mailer()
+	if err != nil {
+		return nil, err
+	}
+	if mailer != nil {
+		cfg.Mailer = mailer
+	}
+	if s.bot != nil {
+		cfg.People = s.bot
+	}
+	return runs.New(cfg)
+}
+
+// mailer is nil where no mail server is configured.
+func (s *Service) mailer() (*notify.Mailer, error) {
+	mail := s.cfg.Settings.Workflows.SMTP
+	if mail.Addr == "" {
+		return nil, nil //nolint:nilnil // no server, no mailer
+	}
+	mailer, err := notify.NewMailer(notify.Config{
+		Addr: mail.Addr, From: mail.From, DefaultTo: mail.To, AllowTo: mail.AllowTo, Username: mail.Username, Password: mail.Password.Reveal(),
+		TLS: mail.TLS,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("workflows.smtp: %w", err)
+	}
+	return mailer, nil
+}
+
+// openBot makes the Telegram bot, where there is one.
+func (s *Service) openBot(store *postgres.Store) (err error) {
+	set := &s.cfg.Settings.Telegram
+	if set.Token == "" {
+		return nil
+	}
+	s.bot, err = telegram.New(telegram.Config{
+		Token: set.Token.Reveal(), APIURL: set.APIURL, Updates: set.Updates, WebhookURL: set.WebhookURL, WebhookSecret: set.WebhookSecret.Reveal(),
+		Tenant: set.Tenant, Agent: set.Agent, Unlinked: set.Unlinked, EditEvery: set.EditEvery, Store: store, Audit: s.callers.trail,
+		Logger: s.logger.Named("telegram"), Metrics: s.metrics,
+	})
+	if err != nil {
+		return fmt.Errorf("telegram: %w", err)
+	}
+	return nil
+}
