@@ -98,12 +98,14 @@ type Telegram struct {
 	WebhookSecret Secret `yaml:"webhook_secret" help:"secret that Telegram sends along"`
 	// APIURL is the Bot API. Default https://api.telegram.org.
 	APIURL string `yaml:"api_url" help:"address of the Bot API"`
-	// Tenant owns what is said to the bot. Default "default".
-	Tenant string `yaml:"tenant" help:"tenant of all chats"`
+	// Tenant owns what is said in chats that are linked to nobody. Default "default".
+	Tenant string `yaml:"tenant" help:"tenant of chats that are not linked"`
 	// Agent answers. Default empty: routing decides.
 	Agent string `yaml:"agent" help:"agent that answers; empty: routing decides"`
 	// Unlinked chats may talk without being linked to a user. Default false: they are told how to be linked.
 	Unlinked bool `yaml:"unlinked" help:"answer chats that are linked to no user"`
+	// ApproverChat is a chat whose members decide about approvals besides those whom they concern. Default 0: none.
+	ApproverChat int64 `yaml:"approver_chat" help:"chat whose members may decide about approvals; 0: none"`
 	// EditEvery is how often a message is edited while its answer grows. Default 1s.
 	EditEvery time.Duration `yaml:"edit_every" help:"how often a growing answer is shown"`
 }
