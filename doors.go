@@ -5,6 +5,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/gateway"
 	"github.com/turnstone-run/turnstone/internal/gateway/apidoc"
 	"github.com/turnstone-run/turnstone/internal/gateway/chat"
+	"github.com/turnstone-run/turnstone/internal/gateway/codec"
 	"github.com/turnstone-run/turnstone/internal/gateway/links"
 	"github.com/turnstone-run/turnstone/internal/gateway/openai"
 	"github.com/turnstone-run/turnstone/internal/gateway/schedules"
@@ -28,7 +29,15 @@ func (s *Service) doors(store *postgres.Store) ([]gateway.Door, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []gateway.Door{ws.New(ws.Config{Logger: s.logger.Named("ws")}), openai.New(), chat.New(), clock, linked, described}, nil
+	all := []gateway.Door{ws.New(ws.Config{Logger: s.logger.Named("ws")}), openai.New(), chat.New(), clock, linked, described}
+	if s.codec.On() {
+		decoding, err := codec.New(s.codec, s.cfg.Settings.HTTP.CodecOrigins)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, decoding)
+	}
+	return all, nil
 }
 
 // chats are the channels whose chats may be linked to users.

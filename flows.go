@@ -24,7 +24,8 @@ import (
 func (s *Service) openLibrary(background context.Context, store *postgres.Store) error {
 	set := s.cfg.Settings
 	keeper, err := schedules.New(schedules.Config{
-		Schedules: s.temporal.ScheduleClient(), Definitions: store, TaskQueue: set.Temporal.TaskQueue, Logger: s.logger.Named("schedules"),
+		Schedules: s.temporal.ScheduleClient(), Definitions: store, TaskQueue: set.Temporal.TaskQueue, Data: s.codec.Data(),
+		Logger: s.logger.Named("schedules"),
 	})
 	if err != nil {
 		return err

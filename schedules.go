@@ -29,7 +29,7 @@ func (s *Service) openSchedules(background context.Context, store *postgres.Stor
 	set := s.cfg.Settings
 	s.schedules, err = schedule.New(schedule.Config{
 		Store: store, Schedules: s.temporal.ScheduleClient(), Starter: s.temporal, TaskQueue: set.Temporal.TaskQueue,
-		MaxPerTenant: set.Schedules.MaxPerTenant, Logger: s.logger.Named("schedules"),
+		Data: s.codec.Data(), MaxPerTenant: set.Schedules.MaxPerTenant, Logger: s.logger.Named("schedules"),
 	})
 	if err != nil {
 		return err

@@ -30,6 +30,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/channel/jobs"
 	"github.com/turnstone-run/turnstone/internal/channel/telegram"
 	"github.com/turnstone-run/turnstone/internal/cluster"
+	"github.com/turnstone-run/turnstone/internal/codec"
 	"github.com/turnstone-run/turnstone/internal/direct"
 	"github.com/turnstone-run/turnstone/internal/flow/library"
 	"github.com/turnstone-run/turnstone/internal/gateway"
@@ -108,6 +109,7 @@ type Service struct {
 
 	stopChannels func(context.Context)
 
+	codec     *codec.Codec // of what Temporal keeps
 	callers   callers
 	bot       *telegram.Channel // nil: none
 	schedules *schedule.Keeper
@@ -193,6 +195,7 @@ func (s *Service) Start(ctx context.Context) (err error) {
 		return err
 	}
 	s.collect(background, store)
+	s.forgetPayloads(background)
 	return s.compose(ctx, store, watch)
 }
 
@@ -242,6 +245,9 @@ func (s *Service) openTemporal(ctx context.Context) error {
 		return err
 	}
 	options.Logger = app.TemporalLogger(s.logger)
+	if options, err = s.encode(options); err != nil {
+		return err
+	}
 	s.namespace = options.Namespace
 	s.temporal, err = backoff.Retry(ctx, func() (client.Client, error) { return client.DialContext(ctx, options) },
 		backoff.WithMaxElapsedTime(temporalPatience))

@@ -97,6 +97,9 @@ func (d *dev) config(settings *turnstone.Settings, o stackOptions, logger *zap.L
 			FrontendPort: temporalPort, UIPort: uiPort, EnableUI: true, SearchAttributes: workflows.SearchAttributes(),
 		},
 	}
+	if settings.Temporal.EncryptionKeys != "" || settings.Temporal.OffloadBytes > 0 {
+		cfg.Temporal.CodecEndpoint = "http://" + settings.HTTP.Addr + "/codec"
+	}
 	if settings.Jobs.RedisURL == "" {
 		cfg.Redis = &devstack.RedisConfig{Port: redisPort}
 	}
@@ -115,6 +118,9 @@ func (d *dev) config(settings *turnstone.Settings, o stackOptions, logger *zap.L
 func (d *dev) furnish(ctx context.Context, h *house, o stackOptions) error {
 	set := h.settings
 	set.Temporal.Address, set.Temporal.Namespace = h.stack.Temporal.Address(), h.stack.Temporal.Namespace()
+	if ui, err := url.Parse(h.stack.Temporal.UIURL()); err == nil && len(set.HTTP.CodecOrigins) == 0 {
+		set.HTTP.CodecOrigins = []string{"http://127.0.0.1:" + ui.Port(), "http://localhost:" + ui.Port()}
+	}
 	if h.stack.Postgres != nil {
 		set.Database.URL = app.Secret(h.stack.Postgres.DSN())
 	}

@@ -60,6 +60,8 @@ type HTTP struct {
 	AllowedHosts []string `yaml:"allowed_hosts" help:"Host names accepted besides loopback"`
 	// AllowedOrigins are origins (scheme://host[:port]) that pages may call from, "*" likewise. Default none.
 	AllowedOrigins []string `yaml:"allowed_origins" help:"Origins accepted besides loopback"`
+	// CodecOrigins are the origins of Temporal Web UIs whose pages may have payloads decoded at /codec. Default none.
+	CodecOrigins []string `yaml:"codec_origins" help:"origins of the Temporal Web UI that may call /codec"`
 	// TLSCert and TLSKey are PEM files. Default empty: plain HTTP.
 	TLSCert string `yaml:"tls_cert" help:"certificate of HTTP (PEM file); empty: no TLS"`
 	TLSKey  string `yaml:"tls_key" help:"its key (PEM file)"`
@@ -108,6 +110,14 @@ type Temporal struct {
 	MaxConcurrentWorkflowTasks   int `yaml:"max_concurrent_workflow_tasks" help:"workflow tasks running at once"`
 
 	WorkerVersioning WorkerVersioning `yaml:"worker_versioning"`
+
+	// EncryptionKeys encrypt what Temporal keeps: "id:key,…", keys of 32 bytes in base64 or hex. The first encrypts, all decrypt. Default empty:
+	// payloads are plain JSON.
+	EncryptionKeys Secret `yaml:"encryption_keys" help:"id:key,… (32 bytes, base64 or hex) for payloads; the first encrypts; empty: plain"`
+	// OffloadBytes: a larger payload is kept in the blob store, with a reference in history. Default 0: none is.
+	OffloadBytes Size `yaml:"offload_bytes" help:"payloads above this are kept in the blob store; 0: none"`
+	// OffloadKeep is how long they are kept there: longer than the namespace keeps histories. Default 2160h.
+	OffloadKeep time.Duration `yaml:"offload_keep" help:"how long offloaded payloads are kept"`
 }
 
 // WorkerVersioning names this build to Temporal's worker deployments. Both empty, the default: not versioned.
@@ -298,7 +308,7 @@ func Default() Config {
 		Gateway:         Gateway{Enabled: true, AuditKeep: 365 * 24 * time.Hour},
 		Temporal: Temporal{
 			TaskQueue: "turnstone", EagerStart: true,
-			MaxConcurrentActivities: 200, MaxConcurrentLocalActivities: 200, MaxConcurrentWorkflowTasks: 200,
+			MaxConcurrentActivities: 200, MaxConcurrentLocalActivities: 200, MaxConcurrentWorkflowTasks: 200, OffloadKeep: 90 * 24 * time.Hour,
 		},
 		Database: Database{MaxConns: 10},
 		Storage:  Storage{MaxInlineBytes: 10 << 20, CollectEvery: time.Hour, CollectAfter: time.Hour},

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/codec"
 	"github.com/turnstone-run/turnstone/internal/egress"
 )
 
@@ -68,11 +69,20 @@ func (l *loader) doors() {
 		}
 	}
 	for i, origin := range cfg.HTTP.AllowedOrigins {
-		u, err := url.Parse(origin)
-		if origin != "*" && (err != nil || u.Scheme == "" || u.Host == "" || u.Scheme+"://"+u.Host != origin) {
+		if origin != "*" && !isOrigin(origin) {
 			l.fault(fmt.Sprintf("http.allowed_origins[%d]", i), "want scheme://host or scheme://host:port, or *")
 		}
 	}
+	for i, origin := range cfg.HTTP.CodecOrigins {
+		if !isOrigin(origin) {
+			l.fault(fmt.Sprintf("http.codec_origins[%d]", i), "want scheme://host or scheme://host:port")
+		}
+	}
+}
+
+func isOrigin(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && u.Scheme != "" && u.Host != "" && u.Scheme+"://"+u.Host == text
 }
 
 func (l *loader) temporal() {
@@ -85,6 +95,13 @@ func (l *loader) temporal() {
 	between(l, "temporal.max_concurrent_activities", t.MaxConcurrentActivities, 1, 10_000)
 	between(l, "temporal.max_concurrent_local_activities", t.MaxConcurrentLocalActivities, 1, 10_000)
 	between(l, "temporal.max_concurrent_workflow_tasks", t.MaxConcurrentWorkflowTasks, 2, 10_000) // the SDK refuses 1
+	if keys := t.EncryptionKeys.Reveal(); keys != "" {
+		if _, err := codec.ParseKeyList(keys); err != nil {
+			l.fault("temporal.encryption_keys", "%s", err)
+		}
+	}
+	between(l, "temporal.offload_bytes", t.OffloadBytes, 0, 1<<20) // Temporal itself takes no more than 2 MB
+	between(l, "temporal.offload_keep", t.OffloadKeep, time.Hour, 100*365*24*time.Hour)
 	if v := t.WorkerVersioning; (v.Deployment == "") != (v.BuildID == "") {
 		l.fault("temporal.worker_versioning", "want deployment and build_id together, or neither")
 	}

@@ -18,13 +18,13 @@ const (
 )
 
 // welcome tells a browser that a page of an allowed origin may see the answer; [guard.check] has let the request in.
-func (g *guard) welcome(h http.Header, r *http.Request) {
+func (g *guard) welcome(h http.Header, r *http.Request, own *pages) {
 	h.Add("Vary", "Origin")
 	origin := r.Header.Get("Origin")
 	if origin == "" {
 		return
 	}
-	if slices.Contains(g.origins, anything) {
+	if own == nil && slices.Contains(g.origins, anything) {
 		origin = anything
 	}
 	h.Set("Access-Control-Allow-Origin", origin)
@@ -40,6 +40,10 @@ func isPreflight(r *http.Request) bool {
 func (s *httpServer) preflight(w http.ResponseWriter, r *http.Request) {
 	_, pattern := s.mux.Handler(wholeReference(r))
 	m, ok := s.paths[pattern]
+	headers := corsRequest
+	if own := s.pagesOf(r); own != nil && own.headers != "" {
+		headers += ", " + own.headers
+	}
 	if !ok {
 		s.fail(w, agent.Errorf(agent.CodeNotFound, "", "no such path: %.200q", r.URL.Path))
 		return
@@ -48,7 +52,19 @@ func (s *httpServer) preflight(w http.ResponseWriter, r *http.Request) {
 	h.Add("Vary", "Access-Control-Request-Method")
 	h.Add("Vary", "Access-Control-Request-Headers")
 	h.Set("Access-Control-Allow-Methods", m.allowed())
-	h.Set("Access-Control-Allow-Headers", corsRequest)
+	h.Set("Access-Control-Allow-Headers", headers)
 	h.Set("Access-Control-Max-Age", corsMaxAge)
 	w.WriteHeader(http.StatusNoContent)
+}
+
+// pagesOf are the pages of the path of a request, nil where they are those of the gateway.
+func (s *httpServer) pagesOf(r *http.Request) *pages {
+	if len(s.pages) == 0 || r.Header.Get("Origin") == "" {
+		return nil
+	}
+	_, pattern := s.mux.Handler(wholeReference(r))
+	if own, ok := s.pages[pattern]; ok {
+		return &own
+	}
+	return nil
 }

@@ -228,6 +228,7 @@ func TestKeysDoor(t *testing.T) {
 	}
 	for body, field := range map[string]string{
 		`{"name":""}`: "name", `{"name":"x","expires_in":"soon"}`: "expires_in", `{"name":"x","expires_in":"-1h"}`: "expires_in",
+		`{"name":"x","expires_in":"0s"}`: "expires_in", `{"name":"x","scopes":["results.read:x"]}`: "scopes",
 		`{"name":"x","scopes":["turn.s"]}`: "scopes", `{"name":"x","key":"y"}`: "key",
 	} {
 		a := d.send("POST", "/v1/keys", body, bearer(admin.Key)...)
@@ -454,6 +455,12 @@ func TestDraining(t *testing.T) {
 		_, err := stream.Recv()
 		require.NoError(t, err)
 	}
+	seen := ""
+	for !strings.Contains(seen, "id: 2\n") { // the stream stands
+		line, err := lines.ReadString('\n')
+		require.NoError(t, err)
+		seen += line
+	}
 	health := make(chan answer, 1)
 	go func() { health <- d.send("GET", "/health", "") }()
 	<-a.asked
@@ -470,7 +477,6 @@ func TestDraining(t *testing.T) {
 	rest, err := io.ReadAll(lines)
 	require.NoError(t, err, "the stream ends in good order")
 	require.True(t, strings.HasSuffix(string(rest), "\n\n"), "%q", rest)
-	require.Contains(t, string(rest), "id: 2\n")
 	close(a.answer)
 	last := <-health
 	require.Equal(t, 503, last.status)

@@ -45,12 +45,13 @@ type httpServer struct {
 	guard guard
 	mux   *http.ServeMux
 	paths map[string]methods // by their patterns
+	pages map[string]pages   // of the paths that have their own, likewise
 }
 
 func newHTTPServer(g *Gateway) *http.Server {
 	s := &httpServer{
 		Gateway: g, guard: guard{hosts: g.cfg.AllowedHosts, origins: g.cfg.AllowedOrigins, anyHost: g.cfg.Auth != nil}, mux: http.NewServeMux(),
-		paths: map[string]methods{},
+		paths: map[string]methods{}, pages: map[string]pages{},
 	}
 	s.routeTurns()
 	s.routeCatalog()

@@ -73,11 +73,12 @@ func (s *httpServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			panic(http.ErrAbortHandler) //nolint:forbidigo // net/http's way to cut off a response that has begun
 		}
 	}()
-	if err := s.guard.check(r); err != nil {
+	own := s.pagesOf(r)
+	if err := s.guard.check(r, own); err != nil {
 		s.fail(rec, err)
 		return
 	}
-	s.guard.welcome(h, r)
+	s.guard.welcome(h, r, own)
 	if isPreflight(r) {
 		s.preflight(rec, r)
 		return

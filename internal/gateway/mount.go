@@ -20,6 +20,9 @@ func (s *httpServer) mount(doors []Door) {
 			if route.Action != "" {
 				needs = need{actions: []agent.Action{route.Action}}
 			}
+			if _, ok := s.pages[route.Path]; !ok && len(route.Pages) > 0 {
+				s.pages[route.Path] = pages{origins: route.Pages, headers: route.PageHeaders}
+			}
 			byPath[route.Path][route.Method] = endpoint{need: needs, handle: s.visited(route), fail: route.Fail}
 		}
 	}

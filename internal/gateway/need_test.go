@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"sort"
@@ -96,6 +97,12 @@ func TestEveryPathStatesItsNeed(t *testing.T) {
 			if !n.known {
 				require.Equal(t, 403, try("acme|nothing.at.all"), what)
 			}
+			for _, a := range n.actions { // a scope that was meant to confine does not open what knows no resources
+				if !access.Confinable(a) {
+					require.Equal(t, 403, try("acme|"+string(a)+":x,*:x"), what)
+					require.Equal(t, 403, try("*|"+string(a)+":x"), what)
+				}
+			}
 			for _, a := range agent.Actions() { // what others need opens nothing
 				if n.actions != nil && !strings.Contains(sprint(n.actions), string(a)) {
 					require.Equal(t, 403, try("acme|"+string(a)), "%s with %s", what, a)
@@ -150,7 +157,9 @@ func TestEveryCallStatesItsNeed(t *testing.T) {
 				}
 				stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: m.IsClientStream}, method)
 				require.NoError(t, err)
-				require.NoError(t, stream.SendMsg(&emptypb.Empty{}))
+				if err := stream.SendMsg(&emptypb.Empty{}); err != nil {
+					require.ErrorIs(t, err, io.EOF, "refused already")
+				}
 				return status.Code(stream.RecvMsg(&emptypb.Empty{}))
 			}
 			if n.anyone {
@@ -160,6 +169,11 @@ func TestEveryCallStatesItsNeed(t *testing.T) {
 			require.Equal(t, codes.Unauthenticated, try("wrong"), method)
 			if !n.known {
 				require.Equal(t, codes.PermissionDenied, try("acme|nothing.at.all"), method)
+			}
+			for _, a := range n.actions {
+				if !access.Confinable(a) {
+					require.Equal(t, codes.PermissionDenied, try("acme|"+string(a)+":x"), method)
+				}
 			}
 		}
 	}

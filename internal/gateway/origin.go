@@ -24,14 +24,29 @@ type guard struct {
 	anyHost bool // there is authentication: a browser that was led here has no credential
 }
 
-// check returns a denied error that says what was wrong and which setting would allow it.
-func (g *guard) check(r *http.Request) error {
+// pages are those who may call a path of a door, where they are not those of the whole gateway.
+type pages struct {
+	origins []string
+	headers string // that they may send besides, as in Access-Control-Allow-Headers
+}
+
+// allow reports whether an origin is one of them, exactly: what this machine or this host serves is none of them.
+func (p *pages) allow(origin string) bool {
+	return slices.ContainsFunc(p.origins, func(o string) bool { return strings.EqualFold(o, origin) })
+}
+
+// check returns a denied error that says what was wrong and which setting would allow it. Own are the pages of the path, nil for those of
+// the gateway.
+func (g *guard) check(r *http.Request, own *pages) error {
 	if !g.anyHost && !g.hostAllowed(r.Host) {
 		return agent.Errorf(agent.CodeDenied, "", "the Host header %.100q names neither this machine's loopback address nor an allowed host "+
 			"(setting: allowed hosts)", r.Host)
 	}
 	for _, origin := range r.Header.Values("Origin") {
-		if !g.originAllowed(origin, r.Host) {
+		switch {
+		case own != nil && !own.allow(origin):
+			return agent.Errorf(agent.CodeDenied, "", "requests from the origin %.100q are not allowed here, whatever is elsewhere", origin)
+		case own == nil && !g.originAllowed(origin, r.Host):
 			return agent.Errorf(agent.CodeDenied, "", "requests from the origin %.100q are not allowed (setting: allowed origins)", origin)
 		}
 	}

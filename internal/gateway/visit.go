@@ -30,6 +30,11 @@ type Route struct {
 	// Public routes need no credential: they know their callers in another way, or tell nothing. Action is empty then.
 	Public bool
 	Handle func(w http.ResponseWriter, r *http.Request, v *Visit) error
+	// Pages, if any, are the only origins (scheme://host[:port]) whose pages may call, in place of those that the gateway allows; PageHeaders
+	// is what they may send besides the headers that every page may, as in Access-Control-Allow-Headers. Of the routes of one path the
+	// first that has them counts.
+	Pages       []string
+	PageHeaders string
 	// Fail writes an error in the format of the door's own API; nil: as everywhere. It is called before anything was written.
 	Fail func(w http.ResponseWriter, status int, f *agent.Failure)
 }

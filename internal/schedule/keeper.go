@@ -11,6 +11,7 @@ import (
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
 	"go.uber.org/zap"
 
 	"github.com/turnstone-run/turnstone/agent"
@@ -47,9 +48,10 @@ type Config struct {
 	Store        Store
 	Schedules    client.ScheduleClient
 	Starter      Starter
-	TaskQueue    string      // empty: the house's
-	MaxPerTenant int         // 0: 100
-	Logger       *zap.Logger // nil: none
+	TaskQueue    string                  // empty: the house's
+	Data         converter.DataConverter // of the client, which writes memos with it; nil: the SDK's
+	MaxPerTenant int                     // 0: 100
+	Logger       *zap.Logger             // nil: none
 }
 
 // Keeper makes Temporal's schedules be as the stored ones say. A schedule that a person paused, or changed, in Temporal stays so until its
@@ -58,6 +60,9 @@ type Keeper struct{ Config }
 
 // New checks the configuration.
 func New(c Config) (*Keeper, error) {
+	if c.Data == nil {
+		c.Data = converter.GetDefaultDataConverter()
+	}
 	switch {
 	case c.Store == nil:
 		return nil, errors.New("schedule: Store is missing")
@@ -134,6 +139,9 @@ func (k *Keeper) shown(ctx context.Context, s agent.Schedule) agent.Schedule {
 		s.Paused, s.Note = state.Paused, state.Note
 	}
 	s.Next = nil
+	if s.Paused { // Temporal goes on to say when it would run
+		return s
+	}
 	for _, at := range found.Info.NextActionTimes {
 		s.Next = append(s.Next, at.UTC())
 	}

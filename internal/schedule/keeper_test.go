@@ -382,10 +382,12 @@ func TestPauseAndResume(t *testing.T) {
 	got, err := k.Pause(t.Context(), "acme", "news", true, "holidays")
 	require.NoError(t, err)
 	require.True(t, got.Paused)
+	require.Empty(t, got.Next, "it does not run, whatever Temporal says of its times")
 	require.Equal(t, "holidays", s.of("news").State.Note)
-	_, err = k.Pause(t.Context(), "acme", "news", false, "")
+	got, err = k.Pause(t.Context(), "acme", "news", false, "")
 	require.NoError(t, err)
 	require.False(t, s.of("news").State.Paused)
+	require.Equal(t, []time.Time{tomorrow}, got.Next)
 
 	s.of("news").State.Paused = true // by a person, in the Web UI
 	require.NoError(t, k.Reconcile(t.Context()))

@@ -14,7 +14,6 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/turnstone-run/turnstone/agent"
@@ -136,7 +135,7 @@ func (k *Keeper) ensure(ctx context.Context, s *agent.Schedule, force bool) erro
 	if err != nil {
 		return named(id, err)
 	}
-	if !force && made(&found.Schedule) == w.hash && queueOf(&found.Schedule) == k.TaskQueue {
+	if !force && k.made(&found.Schedule) == w.hash && queueOf(&found.Schedule) == k.TaskQueue {
 		return nil
 	}
 	return named(id, handle.Update(ctx, client.ScheduleUpdateOptions{
@@ -169,7 +168,7 @@ func isNotFound(err error) bool {
 }
 
 // made says what a schedule was made from, "" for one that somebody else made.
-func made(s *client.Schedule) string {
+func (k *Keeper) made(s *client.Schedule) string {
 	action, ok := s.Action.(*client.ScheduleWorkflowAction)
 	if !ok {
 		return ""
@@ -179,7 +178,7 @@ func made(s *client.Schedule) string {
 		return v
 	case *commonpb.Payload:
 		var hash string
-		if converter.GetDefaultDataConverter().FromPayload(v, &hash) == nil {
+		if k.Data.FromPayload(v, &hash) == nil {
 			return hash
 		}
 	}

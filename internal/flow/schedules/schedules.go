@@ -45,8 +45,9 @@ type Definitions interface {
 type Config struct {
 	Schedules   client.ScheduleClient
 	Definitions Definitions
-	TaskQueue   string      // empty: the house's
-	Logger      *zap.Logger // nil: none
+	TaskQueue   string                  // empty: the house's
+	Data        converter.DataConverter // of the client, which writes memos with it; nil: the SDK's
+	Logger      *zap.Logger             // nil: none
 }
 
 // Keeper makes schedules be as definitions say. A schedule that a person paused, or changed, in Temporal stays so until the definition says
@@ -55,6 +56,9 @@ type Keeper struct{ Config }
 
 // New checks the configuration.
 func New(c Config) (*Keeper, error) {
+	if c.Data == nil {
+		c.Data = converter.GetDefaultDataConverter()
+	}
 	switch {
 	case c.Schedules == nil:
 		return nil, errors.New("schedules: Schedules is missing")
@@ -155,7 +159,7 @@ func (k *Keeper) ensure(ctx context.Context, w *agent.StoredWorkflow, s *agent.W
 	if err != nil {
 		return named(id, err)
 	}
-	if made(&found.Schedule) == hash && queueOf(&found.Schedule) == k.TaskQueue {
+	if k.made(&found.Schedule) == hash && queueOf(&found.Schedule) == k.TaskQueue {
 		return nil
 	}
 	return named(id, handle.Update(ctx, client.ScheduleUpdateOptions{
@@ -201,7 +205,7 @@ func hashOf(s *agent.WorkflowSchedule) (string, error) {
 }
 
 // made says what a schedule was made from, "" for one that somebody else made.
-func made(s *client.Schedule) string {
+func (k *Keeper) made(s *client.Schedule) string {
 	action, ok := s.Action.(*client.ScheduleWorkflowAction)
 	if !ok {
 		return ""
@@ -211,7 +215,7 @@ func made(s *client.Schedule) string {
 		return v
 	case *commonpb.Payload:
 		var hash string
-		if converter.GetDefaultDataConverter().FromPayload(v, &hash) == nil {
+		if k.Data.FromPayload(v, &hash) == nil {
 			return hash
 		}
 	}

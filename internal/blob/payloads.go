@@ -1,0 +1,111 @@
+package blob
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"regexp"
+	"time"
+
+	"gocloud.dev/blob"
+	"gocloud.dev/gcerrors"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+const (
+	opPayload = "payload store"
+	// payloadsPrefix keeps what histories of Temporal refer to apart from what tenants store: nothing here counts references.
+	payloadsPrefix = "~payloads/"
+)
+
+// payloadKey is the day on which a payload was stored, and what makes it unique.
+var payloadKey = regexp.MustCompile(`^[0-9]{4}-[0-9]{2}-[0-9]{2}/[0-9A-Za-z._-]{1,128}$`)
+
+// Payloads keeps large payloads of Temporal by keys that begin with a day (UTC), 2026-08-03/…, until [Payloads.Sweep].
+type Payloads struct {
+	bucket *blob.Bucket
+}
+
+// Payloads is the part of the store for payloads.
+func (s *Store) Payloads() *Payloads { return &Payloads{bucket: s.bucket} }
+
+// Put stores content; the same key is the same content.
+func (p *Payloads) Put(ctx context.Context, key string, content []byte) error {
+	if !payloadKey.MatchString(key) {
+		return agent.Invalid("key", "want a day and a name, got %.200q", key)
+	}
+	writing, abort := context.WithCancel(ctx)
+	defer abort()
+	w, err := p.bucket.NewWriter(writing, payloadsPrefix+key, &blob.WriterOptions{
+		ContentType: "application/octet-stream", DisableContentTypeDetection: true,
+	})
+	if err != nil {
+		return fail(ctx, opPayload, err)
+	}
+	if _, err := io.Copy(w, bytes.NewReader(content)); err != nil {
+		abort() // the driver's way to drop a half-written object
+		_ = w.Close()
+		return fail(ctx, opPayload, err)
+	}
+	if err := w.Close(); err != nil {
+		return fail(ctx, opPayload, err)
+	}
+	return nil
+}
+
+// Get returns content of at most so many bytes; [agent.CodeOverflow] above, [agent.CodeNotFound] when there is none.
+func (p *Payloads) Get(ctx context.Context, key string, most int64) ([]byte, error) {
+	if !payloadKey.MatchString(key) {
+		return nil, agent.Invalid("key", "want a day and a name, got %.200q", key)
+	}
+	r, err := p.bucket.NewReader(ctx, payloadsPrefix+key, nil)
+	if err != nil {
+		return nil, fail(ctx, opPayload, err)
+	}
+	defer r.Close() //nolint:errcheck // read-only
+	if r.Size() > most {
+		return nil, agent.Errorf(agent.CodeOverflow, opPayload, "%s has %d bytes, more than %d", key, r.Size(), most)
+	}
+	content, err := io.ReadAll(io.LimitReader(r, most+1))
+	switch {
+	case err != nil:
+		return nil, fail(ctx, opPayload, err)
+	case int64(len(content)) > most:
+		return nil, agent.Errorf(agent.CodeOverflow, opPayload, "%s has more than %d bytes", key, most)
+	}
+	return content, nil
+}
+
+// Sweep removes what was stored on days before that of a time, and returns how many objects. Histories that still name it cannot be read
+// any more.
+func (p *Payloads) Sweep(ctx context.Context, before time.Time) (n int, err error) {
+	day := before.UTC().Format(time.DateOnly)
+	err = again(func() error {
+		for list := p.bucket.List(&blob.ListOptions{Prefix: payloadsPrefix}); ; {
+			object, err := list.Next(ctx)
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			key := object.Key[len(payloadsPrefix):]
+			switch {
+			case !payloadKey.MatchString(key):
+				continue
+			case key[:len(day)] >= day: // lists are in the order of keys
+				return nil
+			}
+			if err := p.bucket.Delete(ctx, object.Key); err != nil && gcerrors.Code(err) != gcerrors.NotFound {
+				return err
+			}
+			n++
+		}
+	})
+	if err != nil {
+		return n, fail(ctx, "sweep payloads", err)
+	}
+	return n, nil
+}

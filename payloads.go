@@ -1,0 +1,55 @@
+package turnstone
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"go.temporal.io/sdk/client"
+	"go.uber.org/zap"
+
+	"github.com/turnstone-run/turnstone/internal/codec"
+)
+
+// sweepPayloads is how often offloaded payloads are looked through for those that are too old.
+const sweepPayloads = time.Hour
+
+// encode has what Temporal keeps encrypted and offloaded, as the configuration says. What was offloaded before can be read whatever it says.
+func (s *Service) encode(options client.Options) (_ client.Options, err error) {
+	set := &s.cfg.Settings.Temporal
+	cfg := codec.Config{Threshold: int(set.OffloadBytes)}
+	if keys := set.EncryptionKeys.Reveal(); keys != "" {
+		if cfg.Keys, err = codec.ParseKeyList(keys); err != nil {
+			return options, fmt.Errorf("temporal.encryption_keys: %w", err)
+		}
+	}
+	if set.OffloadBytes > 0 {
+		cfg.Objects = s.blobs.Payloads()
+	}
+	if s.codec, err = codec.New(cfg); err != nil {
+		return options, err
+	}
+	return s.codec.Options(options), nil
+}
+
+// forgetPayloads removes offloaded payloads that no history can need any more, now and then, until ctx ends.
+func (s *Service) forgetPayloads(ctx context.Context) {
+	set := &s.cfg.Settings.Temporal
+	if set.OffloadBytes <= 0 {
+		return
+	}
+	s.tasks.Go(func() {
+		every := time.NewTicker(sweepPayloads)
+		defer every.Stop()
+		for {
+			if n, err := s.blobs.Payloads().Sweep(ctx, time.Now().Add(-set.OffloadKeep)); err != nil && ctx.Err() == nil {
+				s.logger.Warn("remove offloaded payloads", zap.Int("removed", n), zap.Error(err))
+			}
+			select {
+			case <-every.C:
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+}
