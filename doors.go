@@ -1,11 +1,14 @@
 package turnstone
 
 import (
+	"fmt"
+
 	"github.com/turnstone-run/turnstone/internal/app"
 	"github.com/turnstone-run/turnstone/internal/gateway"
 	"github.com/turnstone-run/turnstone/internal/gateway/apidoc"
 	"github.com/turnstone-run/turnstone/internal/gateway/chat"
 	"github.com/turnstone-run/turnstone/internal/gateway/codec"
+	"github.com/turnstone-run/turnstone/internal/gateway/console"
 	"github.com/turnstone-run/turnstone/internal/gateway/links"
 	"github.com/turnstone-run/turnstone/internal/gateway/openai"
 	"github.com/turnstone-run/turnstone/internal/gateway/schedules"
@@ -36,6 +39,13 @@ func (s *Service) doors(store *postgres.Store) ([]gateway.Door, error) {
 			return nil, err
 		}
 		all = append(all, decoding)
+	}
+	if set := &s.cfg.Settings.Console; set.Enabled {
+		page, err := console.New(console.Config{UIURL: set.UIURL, Namespace: s.namespace})
+		if err != nil {
+			return nil, fmt.Errorf("console: %w", err)
+		}
+		all = append(all, page)
 	}
 	return all, nil
 }

@@ -118,6 +118,9 @@ func (d *dev) config(settings *turnstone.Settings, o stackOptions, logger *zap.L
 func (d *dev) furnish(ctx context.Context, h *house, o stackOptions) error {
 	set := h.settings
 	set.Temporal.Address, set.Temporal.Namespace = h.stack.Temporal.Address(), h.stack.Temporal.Namespace()
+	if set.Console.UIURL == "" {
+		set.Console.UIURL = h.stack.Temporal.UIURL()
+	}
 	if ui, err := url.Parse(h.stack.Temporal.UIURL()); err == nil && len(set.HTTP.CodecOrigins) == 0 {
 		set.HTTP.CodecOrigins = []string{"http://127.0.0.1:" + ui.Port(), "http://localhost:" + ui.Port()}
 	}
@@ -193,7 +196,7 @@ func (h *house) announce(w io.Writer) {
 		catalog = "no folder"
 	}
 	fmt.Fprintf(w, `
-  HTTP API   http://%s
+  HTTP API   http://%s (the console: open it in a browser)
   gRPC       %s
   Temporal   %s (namespace %s, task queue %s)
   Web UI     %s

@@ -38,6 +38,7 @@ type Config struct {
 	Limits    Limits    `yaml:"limits"`
 	Telegram  Telegram  `yaml:"telegram"`
 	Schedules Schedules `yaml:"schedules"`
+	Console   Console   `yaml:"console"`
 
 	Workflows Workflows `yaml:"workflows"`
 
@@ -334,6 +335,7 @@ func Default() Config {
 		},
 		Telegram:  Telegram{Updates: TelegramPolling, APIURL: "https://api.telegram.org", Tenant: agent.DefaultTenant, EditEvery: time.Second},
 		Schedules: Schedules{MaxPerTenant: 100, KeepRuns: 100},
+		Console:   Console{Enabled: true},
 
 		Egress: Egress{MaxBytes: 32 << 20, Timeout: 30 * time.Second},
 		Log:    Log{Level: "info", Format: "json"},

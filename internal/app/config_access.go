@@ -110,6 +110,14 @@ type Telegram struct {
 	EditEvery time.Duration `yaml:"edit_every" help:"how often a growing answer is shown"`
 }
 
+// Console is the page in the browser that people talk to agents on.
+type Console struct {
+	// Enabled serves it at /. Default true.
+	Enabled bool `yaml:"enabled" help:"serve the console at /"`
+	// UIURL is Temporal's Web UI, which turns are linked to. Default empty: there are no links.
+	UIURL string `yaml:"ui_url" help:"address of the Temporal Web UI for links; empty: none"`
+}
+
 // Schedules are agents that run by the clock (seed 001).
 type Schedules struct {
 	// MaxPerTenant bounds how many there are. Default 100.

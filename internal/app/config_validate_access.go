@@ -140,6 +140,7 @@ func (l *loader) channels() {
 	between(l, "gateway.audit_keep", l.cfg.Gateway.AuditKeep, 0, 100*365*24*time.Hour)
 	between(l, "schedules.max_per_tenant", l.cfg.Schedules.MaxPerTenant, 1, 100_000)
 	between(l, "schedules.keep_runs", l.cfg.Schedules.KeepRuns, 1, 100_000)
+	l.webAddress("console.ui_url", l.cfg.Console.UIURL)
 	t := &l.cfg.Telegram
 	if t.Token == "" {
 		return

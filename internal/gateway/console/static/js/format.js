@@ -1,0 +1,43 @@
+// Numbers, times and JSON for people.
+
+export function duration(ms) {
+  if (ms == null || !Number.isFinite(ms) || ms < 0) return '';
+  if (ms < 1000) return Math.round(ms) + ' ms';
+  if (ms < 60000) return (ms / 1000).toFixed(ms < 10000 ? 1 : 0) + ' s';
+  const s = Math.round(ms / 1000);
+  if (s < 3600) return Math.floor(s / 60) + ' min ' + (s % 60) + ' s';
+  return Math.floor(s / 3600) + ' h ' + Math.floor((s % 3600) / 60) + ' min';
+}
+
+export const count = (n) => (n ?? 0).toLocaleString('en-US');
+
+export function cost(usd) {
+  if (!usd) return '';
+  return '$' + (usd < 0.01 ? usd.toPrecision(2) : usd.toFixed(2));
+}
+
+export function ago(time, now = Date.now()) {
+  const s = Math.max(0, Math.round((now - time) / 1000));
+  if (s < 60) return 'now';
+  if (s < 3600) return Math.floor(s / 60) + ' min';
+  if (s < 86400) return Math.floor(s / 3600) + ' h';
+  if (s < 7 * 86400) return Math.floor(s / 86400) + ' d';
+  return new Date(time).toLocaleDateString('en-CA');
+}
+
+export function moment(time) {
+  const d = new Date(time);
+  return Number.isNaN(d.getTime()) ? '' : d.toLocaleString('en-CA', { dateStyle: 'short', timeStyle: 'short', hour12: false });
+}
+
+// pretty is JSON for reading, cut where nobody reads on.
+export function pretty(value, most = 20000) {
+  if (value === undefined || value === null) return '';
+  const text = typeof value === 'string' ? value : JSON.stringify(value, null, 2);
+  return text.length > most ? text.slice(0, most) + '\n… ' + count(text.length - most) + ' more characters' : text;
+}
+
+export function oneLine(value, most = 100) {
+  const text = (typeof value === 'string' ? value : value === undefined ? '' : JSON.stringify(value)).replace(/\s+/g, ' ').trim();
+  return text.length > most ? text.slice(0, most - 1) + '…' : text;
+}

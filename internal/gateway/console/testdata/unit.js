@@ -1,0 +1,211 @@
+// Tests of the modules that need no page: run(base) returns what is wrong.
+async (base) => {
+  const wrong = [];
+  let name = '';
+  const test = async (n, f) => {
+    name = n;
+    try {
+      await f();
+    } catch (err) {
+      wrong.push(name + ': ' + (err.stack ?? err));
+    }
+  };
+  const text = (v) => JSON.stringify(v);
+  const same = (got, want) => {
+    if (text(got) !== text(want)) wrong.push(`${name}: got ${text(got)}, want ${text(want)}`);
+  };
+  const load = (file) => import(new URL(base + 'js/' + file, document.baseURI));
+  const { SSEParser } = await load('sse.js');
+  const { Splitter } = await load('split.js');
+  const { newTurn, apply, finish, over, pending } = await load('turn.js');
+  const { yaml } = await load('yaml.js');
+  const { requestOf } = await load('routes.js');
+  const { fromTranscript } = await load('transcript.js');
+  const { markdown, safeURL } = await load('markdown.js');
+  const { check } = await load('approval.js');
+  const { spans } = await load('timeline.js');
+  const format = await load('format.js');
+
+  // Server-sent events: the same events, however the text is cut.
+  const stream = '\ufeffretry: 1500\n\nid: 1\nevent: token\ndata: {"a":1}\n\n:\n\nid:2\ndata:x\ndata: y\n\nid\r\ndata\r\n\r\nevent: lost\ndata: half\rdata: more\r\rid: 9\0\nunknown: z\ndata: é€😀\n\nid: 7\ndata: cut off';
+  const events = [
+    ['1', 'token', '{"a":1}'], ['2', 'message', 'x\ny'], ['', 'message', ''], ['', 'lost', 'half\nmore'], ['', 'message', 'é€😀'],
+  ];
+  const parsed = (pieces) => {
+    const got = [];
+    let beats = 0;
+    const p = new SSEParser((e) => got.push([e.id, e.type, e.data]), () => beats++);
+    for (const piece of pieces) p.push(piece);
+    return [got, beats, p.retry, p.lastId];
+  };
+  await test('sse whole', () => same(parsed([stream]), [events, 1, 1500, '']));
+  await test('sse by characters', () => same(parsed([...stream]), [events, 1, 1500, '']));
+  await test('sse by code units', () => same(parsed(stream.split('')), [events, 1, 1500, '']));
+  for (let n = 2; n < 40; n++) {
+    await test('sse by ' + n, () => same(parsed(stream.match(new RegExp(`[^]{1,${n}}`, 'g'))), [events, 1, 1500, '']));
+  }
+  await test('sse bounded', () => {
+    const p = new SSEParser(() => {});
+    let refused = false;
+    try {
+      for (let i = 0; i < 40; i++) p.push('x'.repeat(1 << 20));
+    } catch {
+      refused = true;
+    }
+    same(refused, true);
+  });
+
+  // Pieces of Markdown: nothing is lost or repeated, also when the text comes by characters.
+  const pieces = (all, step) => {
+    const s = new Splitter();
+    const out = [];
+    for (let n = Math.min(step, all.length); ; n = Math.min(n + step, all.length)) {
+      const now = all.slice(0, n);
+      for (let p; (p = s.next(now, n === all.length)); ) out.push([p.kind, p.lang, now.slice(p.from, p.to)]);
+      const tail = s.tail(now);
+      if (tail.from > tail.to || tail.to > now.length) throw new Error('tail ' + text(tail));
+      if (n === all.length) return out;
+    }
+  };
+  const doc = 'One\ntwo\n\n# Three\n\n- a\n\n- b\n\n  still b\n\n1. c\n\nafter\n```go title\nfunc main() {\n\n}\n```\nbehind\n\n~~~\n```\n~~~\n> quote\n\n    indented\n\nend';
+  const want = [
+    ['text', '', 'One\ntwo\n\n'], ['text', '', '# Three\n\n'], ['text', '', '- a\n\n- b\n\n  still b\n\n1. c\n\n'], ['text', '', 'after\n'],
+    ['code', 'go', 'func main() {\n\n}\n'], ['text', '', 'behind\n\n'], ['code', '', '```\n'], ['text', '', '> quote\n\n    indented\n\nend'],
+  ];
+  for (const step of [1, 2, 3, 5, 7, 50, 1000]) await test('split by ' + step, () => same(pieces(doc, step), want));
+  await test('split open code', () => same(pieces('a\n```js\nlet x', 4), [['text', '', 'a\n'], ['code', 'js', 'let x']]));
+  await test('split empty code', () => same(pieces('```\n```', 1), [['code', '', '']]));
+  await test('split fence alone', () => same(pieces('```', 1), [['text', '', '```']]));
+  await test('split long', () => {
+    const long = 'word '.repeat(40000);
+    const got = pieces(long, 9000);
+    same(got.map((p) => p[2]).join('') === long, true);
+    same(got.every((p) => p[2].length <= 25 << 10), true);
+  });
+
+  // Turns.
+  let index = 0;
+  const e = (type, more = {}, producer = 'model/1') => ({ meta: { event_index: ++index, producer, time: new Date(1e12 + index * 100).toISOString() }, type, ...more });
+  const words = (t, kind = 'text') => t.parts.filter((p) => p.kind === kind).map((p) => p.text);
+  await test('turn', () => {
+    index = 0;
+    const t = newTurn('t1', 'hi');
+    const all = [
+      e('status', { status: 'RUNNING' }), e('route', { route: { agent: 'analyst', reason: 'default' } }),
+      e('content', { content_blocks: [{ type: 'reasoning', reasoning: 'let me ' }] }), e('content', { content_blocks: [{ type: 'reasoning', reasoning: 'think' }] }),
+      e('token', { text: 'I ' }), e('token', { text: 'look' }), e('usage', { model: 'm', usage: { input_tokens: 10, output_tokens: 2 } }),
+      e('tool_start', { tool_call_id: 'c1', tool_name: 'find', input: { q: 1 } }, 'tool/c1'), e('tool_progress', { tool_call_id: 'c1', text: 'half' }, 'tool/c1'),
+      e('tool_end', { tool_call_id: 'c1', output: [1], ref: 'cas://x' }, 'tool/c1'), e('token', { text: 'Found.' }, 'model/2'),
+      e('usage', { model: 'm', usage: { input_tokens: 20, output_tokens: 3, cost_usd: 0.5 } }, 'model/2'),
+      e('content', { content_blocks: [{ type: 'text', annotations: [{ type: 'citation', url: 'https://a/', title: 'A' }, { type: 'citation', url: 'https://a/', title: 'A' }] }] }, 'citations/2'),
+    ];
+    for (const x of all) apply(t, x);
+    for (const x of all) apply(t, x); // again, as after a resume
+    same(words(t), ['I look', 'Found.']);
+    same(words(t, 'reasoning'), ['let me think']);
+    same(t.parts.map((p) => p.kind), ['reasoning', 'text', 'tool', 'text']);
+    same([t.parts[2].progress.length, t.parts[2].output, t.parts[2].ref, t.parts[2].done], [1, [1], 'cas://x', true]);
+    same([t.usage.input_tokens, t.usage.cost_usd, t.agent, t.sources.length], [30, 0.5, 'analyst', 1]);
+    same(over(t), false);
+    apply(t, e('status', { status: 'COMPLETED', reason: 'end_turn', result: { status: 'completed', output: 'other', blocks: [{ type: 'text', text: 'other' }] } }));
+    same([over(t), words(t)], [true, ['I look', 'Found.']]);
+    same(spans(t).map((s) => [s.kind, s.name, s.from, s.to]), [['model', 'm', 200, 600], ['tool', 'find', 700, 900], ['model', 'm', 1000, 1100]]);
+  });
+  await test('reset', () => {
+    index = 0;
+    const t = newTurn('t2');
+    apply(t, e('token', { text: 'kept ' }));
+    const from = index + 1;
+    apply(t, e('token', { text: 'void' }));
+    apply(t, e('token', { text: 'other' }, 'model/9'));
+    apply(t, e('content', { content_blocks: [{ type: 'image', url: 'https://x/y.png' }] }));
+    apply(t, e('usage', { usage: { input_tokens: 5, output_tokens: 5 } }));
+    apply(t, e('tool_start', { tool_call_id: 'c', tool_name: 'x', input: {} }, 'tool/c'));
+    apply(t, e('reset', { producer: 'model/1', from_index: from }, 'model/1'));
+    same(words(t), ['kept ', 'other']);
+    same([t.usage, t.parts.some((p) => p.kind === 'block')], [null, false]);
+    apply(t, e('reset', { producer: 'tool/c', from_index: 1 }, 'tool/c'));
+    same(t.parts.find((p) => p.kind === 'tool').void, true);
+    apply(t, e('tool_start', { tool_call_id: 'c', tool_name: 'x', input: { again: 1 } }, 'tool/c'));
+    same([t.parts.filter((p) => p.kind === 'tool').length, t.parts.find((p) => p.kind === 'tool').void], [1, false]);
+  });
+  await test('approvals', () => {
+    index = 0;
+    const t = newTurn('t3');
+    apply(t, e('approval_requested', { approval: { approval_id: 'a', tool_name: 'pay', args: { n: 1 } } }));
+    apply(t, e('approval_requested', { approval: { approval_id: 'a', tool_name: 'pay', args: { n: 1 } } }));
+    apply(t, e('status', { status: 'WAITING', reason: 'awaiting_approval' }));
+    same([t.status, pending(t).length, t.parts.length], ['waiting', 1, 1]);
+    apply(t, e('approval_resolved', { approval: { approval_id: 'a', decision: 'approve', by: 'ann' } }));
+    same([pending(t).length, t.approvals[0].approval.by, t.approvals[0].approval.args], [0, 'ann', { n: 1 }]);
+  });
+  await test('a result without a stream', () => {
+    const t = newTurn('t4');
+    finish(t, { status: 'completed', output: 'all of it', blocks: [] });
+    same(words(t), ['all of it']);
+    finish(t, { status: 'completed', output: 'all of it', blocks: [] });
+    same(words(t), ['all of it']);
+  });
+  await test('transcript', () => {
+    const turns = fromTranscript([
+      { position: 1, turn_id: 'a', role: 'user', blocks: [{ type: 'text', text: 'q' }] },
+      { position: 2, turn_id: 'a', role: 'assistant', blocks: [{ type: 'text', text: 'x' }, { type: 'tool_call', id: 'c', name: 'f', args: {} }] },
+      { position: 3, turn_id: 'a', role: 'tool', blocks: [{ type: 'tool_result', tool_call_id: 'c', status: 'error', output: 'no' }] },
+      { position: 4, turn_id: 'a', role: 'assistant', blocks: [{ type: 'text', text: 'y' }] },
+      { position: 5, turn_id: 'b', role: 'user', blocks: [{ type: 'text', text: 'q2' }] },
+    ]);
+    same(turns.map((t) => [t.id, t.said, t.parts.map((p) => p.text ?? p.name + p.failed)]), [['a', 'q', ['x', 'ftrue', 'y']], ['b', 'q2', []]]);
+  });
+
+  await test('yaml', () => {
+    same(yaml({ a: 'yes', b: [{ c: 1, d: 'x\ny' }], e: {}, 'f:': ' g' }), 'a: "yes"\nb:\n  - c: 1\n    d: |-\n      x\n      y\ne: {}\n"f:": " g"');
+    same(yaml(['a', ['b']]), '- a\n- - b');
+    let deep = {};
+    for (let i = 0; i < 5000; i++) deep = { deep };
+    same(yaml(deep).length > 100, true);
+  });
+  await test('dry run request', () => {
+    same(requestOf({ ui_page: ' /x ', flags: '{"beta":true}', channel: 'http', agent: 'a' }), { channel: 'http', agent: 'a', context: { ui_page: '/x', flags: { beta: true } } });
+    for (const bad of ['{', '[1]', 'null', '"x"']) {
+      let said = '';
+      try {
+        requestOf({ metadata: bad });
+      } catch (err) {
+        said = err.message;
+      }
+      same(said.startsWith('metadata:'), true);
+    }
+  });
+  await test('arguments', () => same([check('{"a":1}'), check('[]') !== '', check('{') !== '', check('null') !== '', check('1') !== ''], ['', true, true, true, true]));
+  await test('links', () => {
+    for (const bad of ['javascript:alert(1)', ' javascript:alert(1)', 'java\nscript:alert(1)', 'data:text/html,x', 'vbscript:x', 'file:///etc', 'blob:x', '/v1/turns', '', 'https://user:pass@host/', 'http://']) same([bad, safeURL(bad)], [bad, null]);
+    for (const good of ['https://a.example/x?y#z', 'http://a.example', 'mailto:a@b.example']) same(safeURL(good) !== null, true);
+  });
+  await test('markdown', () => {
+    const made = (s) => {
+      const d = document.createElement('div');
+      d.append(markdown(s));
+      return d;
+    };
+    same(made('a **b** `c` <i>d</i>').textContent.trim(), 'a b c <i>d</i>');
+    same(made('[x](https://a.example)').querySelector('a').rel, 'noopener noreferrer nofollow');
+    same(made('| a | b |\n|--:|---|\n| 1 | 2 |').querySelectorAll('.table td').length, 2);
+    same(made('![pic](https://a.example/x.png)').querySelectorAll('img').length, 0);
+    same(made('- [x] done').textContent.trim(), '☑ done');
+    const code = made('```js\nlet a = "<b>";\n```');
+    same([code.querySelector('.lang').textContent, code.querySelector('code').textContent, code.querySelectorAll('.hljs-keyword').length], ['js', 'let a = "<b>";', 1]);
+    // Nobody nests so deep; it is shown as it is, and soon.
+    for (const deep of ['>'.repeat(8000) + ' x', '- '.repeat(6000) + 'x', '['.repeat(12000), '*a '.repeat(4000), '![['.repeat(4000), '`'.repeat(12000) + 'x', '<'.repeat(12000), '(a_'.repeat(4000), '| a '.repeat(3000) + '\n' + '|---'.repeat(3000) + '\n' + '| b '.repeat(3000), '\\['.repeat(6000), '&#'.repeat(6000), '[a](<b'.repeat(2000), '**_'.repeat(4000)]) {
+      const began = performance.now();
+      made(deep);
+      const took = performance.now() - began;
+      if (took > 8000) wrong.push('markdown: ' + deep.slice(0, 20) + '… took ' + took);
+    }
+  });
+  await test('format', () => {
+    same([format.duration(999), format.duration(1234), format.duration(61000), format.duration(3.7e6), format.duration(-1), format.duration(null)], ['999 ms', '1.2 s', '1 min 1 s', '1 h 1 min', '', '']);
+    same([format.cost(0), format.cost(0.00123), format.cost(1.5), format.count(1234567)], ['', '$0.0012', '$1.50', '1,234,567']);
+    same(format.pretty('x'.repeat(30000)).length < 20100, true);
+  });
+  return wrong;
+}

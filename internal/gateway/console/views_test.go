@@ -1,0 +1,181 @@
+package console_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/gateway/gatewaytest"
+)
+
+func credentials(t *testing.T, b *browser) {
+	h := build(t, gatewaytest.Credentials{
+		"right-key": gatewaytest.Caller("acme", "ann", "*"), "poor-key": gatewaytest.Caller("acme", "bob", "turns.run", "turns.read"),
+	})
+	h.Script = func(rt *gatewaytest.Runtime, id agent.TurnID, _ agent.TurnRequest) { rt.Say(id, "I know you.") }
+	p := b.open(t, h.url, "/")
+	p.sees("This server wants to know who you are.")
+	give := func(key string) {
+		p.until(`document.activeElement.name === 'credential'`)
+		p.do(eval0(`document.activeElement.select()`))
+		p.write(key)
+		p.key('\r')
+	}
+	give("wrong-key")
+	p.sees("the credential is not valid")
+	give("Bearer right-key")
+	p.say("who am I?")
+	p.sees("I know you.")
+	first := h.Submitted()[0]
+	require.Equal(t, "acme", first.Request.Context.Tenant)
+	require.Equal(t, "ann", first.Request.Context.UserID)
+	require.Equal(t, []any{"right-key", nil}, eval[[]any](p, `[sessionStorage.getItem('turnstone.credential'), localStorage.getItem('turnstone.credential')]`))
+	p.until(`document.querySelector('.meta a')?.href.startsWith('http://127.0.0.1:8233/namespaces/prod/')`)
+	p.reload()
+	p.sees("I know you.")
+	p.press("Credential and tenant")
+	p.until(`document.querySelector('dialog').innerText.includes('ann') && document.querySelector('dialog').innerText.includes('acme')`)
+	p.press("Forget the credential")
+	p.sees("This server wants to know who you are.")
+	require.Nil(t, eval[*string](p, `sessionStorage.getItem('turnstone.credential')`))
+
+	// Another one sees other conversations, and what it may not do is told.
+	p.until(`document.querySelector('.gate .check input')`)
+	p.click(".gate .check input")
+	p.do(chromedp.Focus(chromedp.CSS(`input[name="credential"]`)))
+	give("poor-key")
+	p.until(`document.querySelector('.side .empty')`)
+	require.Equal(t, "poor-key", eval[string](p, `localStorage.getItem('turnstone.credential')`))
+	p.do(eval0(`location.hash = '#/catalog/documents'`))
+	p.sees("Not allowed: the credential does not allow catalog.read")
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, address := range p.requests {
+		require.NotContains(t, address, "-key", "a credential is never in an address")
+	}
+}
+
+func routes(t *testing.T, b *browser) {
+	h := build(t, nil)
+	p := b.open(t, h.url, "/#/routes")
+	p.until(`document.querySelector('form.fields')`)
+	fill := func(name, text string) {
+		p.do(chromedp.Focus(chromedp.CSS(`[name="`+name+`"]`)), eval0(`document.activeElement.select()`))
+		p.write(text)
+	}
+	fill("ui_page", "/reports/sales")
+	p.press("Dry run")
+	p.sees("clerk answers with gpt-4o")
+	p.until(`document.querySelectorAll('.grid tbody tr').length === 2 && document.querySelector('.grid .chosen').innerText.includes('reports')`)
+	p.sees("flag beta is not set")
+	fill("flags", "{beta")
+	p.press("Dry run")
+	p.sees("flags: no JSON")
+	fill("flags", `{"beta":true}`)
+	fill("ui_page", "/nowhere")
+	p.press("Dry run")
+	p.sees("no rule matches, and there is no default agent")
+	require.Empty(t, h.Submitted())
+}
+
+func catalog(t *testing.T, b *browser) {
+	h := build(t, nil)
+	p := b.open(t, h.url, "/#/catalog")
+	p.sees("Books flights. Asks before it pays.")
+	p.click(`.listing a[href="#/catalog/agents/analyst"]`)
+	p.until(`document.querySelector('.detail')?.innerText.includes('analyst@1') && document.querySelector('.detail').innerText.includes('execute_pipeline')`)
+	p.press("models")
+	p.click(`.listing a[href^="#/catalog/models/"]`)
+	p.until(`document.querySelector('.detail code')?.textContent.includes('input_per_mtok: 2.5') && document.querySelector('.detail code').textContent.includes('note: "<b>yes</b>: no"')`)
+	p.press("tools")
+	p.click(`.listing a[href^="#/catalog/tools/"]`)
+	p.until(`document.querySelector('.detail')?.innerText.includes('Ten primitives over data.')`)
+	p.press("documents")
+	p.until(`document.querySelectorAll('.listing li').length === 2`)
+	p.do(chromedp.Focus(chromedp.CSS(`input[type="search"]`)))
+	p.write("clerk")
+	p.until(`document.querySelectorAll('.listing li').length === 1`)
+	p.click(`.listing a`)
+	p.until(`document.querySelector('.detail code')?.textContent.includes('system_message: |-\n    You book flights.\n    Ask before you pay.')`)
+}
+
+func keyboard(t *testing.T, b *browser) {
+	h := build(t, nil)
+	h.Script = func(rt *gatewaytest.Runtime, id agent.TurnID, _ agent.TurnRequest) { rt.Say(id, "yes") }
+	p := b.open(t, h.url, "/")
+	for i := range 3 {
+		p.say(fmt.Sprint("conversation ", i))
+		p.until(`document.querySelector('.turn.completed')`)
+		p.key('j', control)
+		p.until(`!document.querySelector('.turn') && document.activeElement.id === 'message'`)
+	}
+	p.until(`document.querySelectorAll('.conversations a').length === 3`)
+	p.do(chromedp.Focus(chromedp.CSS(".conversations a")))
+	p.key([]rune(kb.ArrowDown)[0])
+	p.key([]rune(kb.ArrowDown)[0])
+	p.key('\r')
+	p.sees("yes")
+	p.until(`document.querySelector('.said p').textContent === 'conversation 0'`)
+	p.key('k', control)
+	p.until(`document.activeElement.id === 'message'`)
+	// The focus is seen, and every control says what it is.
+	p.key('\t')
+	p.until(`document.activeElement.matches(':focus-visible') && getComputedStyle(document.activeElement).outlineStyle === 'solid'`)
+	p.named()
+	p.do(chromedp.Focus(chromedp.CSS(".conversations a")))
+	p.key([]rune(kb.Delete)[0])
+	p.until(`document.querySelectorAll('.conversations a').length === 2`)
+}
+
+// named checks that whoever hears the page instead of seeing it knows what there is.
+func (p *tab) named() {
+	p.t.Helper()
+	require.Empty(p.t, eval[[]string](p, `[...document.querySelectorAll('button, a, input, select, textarea, summary, dialog, nav, aside, [role="region"]')]
+		.filter((e) => !(e.textContent.trim() || e.ariaLabel || e.labels?.length || e.matches('nav'))).map((e) => e.outerHTML)`))
+}
+
+func phone(t *testing.T, b *browser) {
+	h := build(t, nil)
+	h.Script = func(rt *gatewaytest.Runtime, id agent.TurnID, _ agent.TurnRequest) {
+		rt.Emit(id, toolEvent(agent.EventToolStart, "c1", agent.Event{Input: []byte(`{"pipeline":"` + strings.Repeat("x", 300) + `"}`)}))
+		rt.Say(id, "| a | b | c | d | e |\n|---|---|---|---|---|\n| "+strings.Repeat("wide ", 20)+"| b | c | d | e |\n\n```\n"+strings.Repeat("long", 100)+"\n```\n"+strings.Repeat("w", 300))
+	}
+	p := b.open(t, h.url, "/")
+	p.size(360, 740, 2)
+	p.dark(true)
+	fits := func() {
+		t.Helper()
+		p.until(`document.documentElement.scrollWidth <= 360`)
+		require.Empty(t, eval[[]string](p, `[...document.querySelectorAll('main *')].filter((e) => e.getBoundingClientRect().right > 361 && !e.closest('.table, pre, .args, .tabs, .listing'))
+			.map((e) => e.outerHTML.slice(0, 200))`))
+	}
+	p.sees("What should be done?")
+	fits()
+	p.say("a long question " + strings.Repeat("abcdefghij", 20))
+	p.until(`document.querySelector('.turn.completed table')`)
+	fits()
+	p.press("Timeline")
+	p.until(`document.querySelector('.spans')`)
+	fits()
+	p.click(`button[aria-label="Menu"]`)
+	p.until(`document.querySelector('.side.open')`)
+	p.press("Colours: auto")
+	p.until(`document.documentElement.dataset.theme === 'light'`)
+	require.Equal(t, "rgb(255, 255, 255)", eval[string](p, `getComputedStyle(document.body).backgroundColor`))
+	p.press("Colours: light")
+	p.press("Colours: dark")
+	require.Equal(t, "rgb(23, 25, 27)", eval[string](p, `getComputedStyle(document.body).backgroundColor`)) // the system's, which is dark
+	p.key(escape)
+	p.until(`!document.querySelector('.side.open')`)
+	for _, view := range []string{"approvals", "routes", "catalog/agents/analyst", "catalog/documents"} {
+		p.do(eval0(`location.hash = '#/` + view + `'`))
+		p.until(`document.querySelector('.page') && !document.querySelector('.working')`)
+		fits()
+		p.named()
+	}
+}
