@@ -12,11 +12,15 @@ import (
 	"github.com/turnstone-run/turnstone/internal/gateway/links"
 	"github.com/turnstone-run/turnstone/internal/gateway/openai"
 	"github.com/turnstone-run/turnstone/internal/gateway/schedules"
+	"github.com/turnstone-run/turnstone/internal/gateway/usage"
 	"github.com/turnstone-run/turnstone/internal/gateway/ws"
 	"github.com/turnstone-run/turnstone/internal/postgres"
 )
 
-var _ links.Store = (*postgres.Store)(nil)
+var (
+	_ links.Store  = (*postgres.Store)(nil)
+	_ usage.Ledger = (*postgres.Store)(nil)
+)
 
 // doors are the ways in over HTTP besides the gateway's own.
 func (s *Service) doors(store *postgres.Store) ([]gateway.Door, error) {
@@ -28,11 +32,15 @@ func (s *Service) doors(store *postgres.Store) ([]gateway.Door, error) {
 	if err != nil {
 		return nil, err
 	}
+	costs, err := usage.New(store)
+	if err != nil {
+		return nil, err
+	}
 	described, err := apidoc.New()
 	if err != nil {
 		return nil, err
 	}
-	all := []gateway.Door{ws.New(ws.Config{Logger: s.logger.Named("ws")}), openai.New(), chat.New(), clock, linked, described}
+	all := []gateway.Door{ws.New(ws.Config{Logger: s.logger.Named("ws")}), openai.New(), chat.New(), clock, linked, costs, described}
 	if s.codec.On() {
 		decoding, err := codec.New(s.codec, s.cfg.Settings.HTTP.CodecOrigins)
 		if err != nil {

@@ -65,6 +65,7 @@ const (
 	ActionKeysRead    Action = "keys.read"
 	ActionKeysWrite   Action = "keys.write"
 	ActionAuditRead   Action = "audit.read"
+	ActionUsageRead   Action = "usage.read" // what a tenant used, and what it cost
 	ActionMetricsRead Action = "metrics.read"
 	ActionHealthRead  Action = "health.read" // details of what a turn depends on
 	ActionDoctorRun   Action = "doctor.run"
@@ -76,8 +77,8 @@ func Actions() []Action {
 		ActionTurnsRun, ActionTurnsRead, ActionTurnsCancel, ActionToolsUse, ActionApprovalsRead, ActionApprovalsDecide, ActionResultsRead,
 		ActionSessionsRead, ActionSessionsDelete, ActionAgentsRead, ActionCatalogRead, ActionCatalogWrite, ActionKnowledgeRead,
 		ActionKnowledgeWrite, ActionWorkflowsRead, ActionWorkflowsWrite, ActionWorkflowsRun, ActionToolsRead, ActionToolsWrite,
-		ActionSchedulesRead, ActionSchedulesWrite, ActionLinksWrite, ActionKeysRead, ActionKeysWrite, ActionAuditRead, ActionMetricsRead,
-		ActionHealthRead, ActionDoctorRun,
+		ActionSchedulesRead, ActionSchedulesWrite, ActionLinksWrite, ActionKeysRead, ActionKeysWrite, ActionAuditRead, ActionUsageRead,
+		ActionMetricsRead, ActionHealthRead, ActionDoctorRun,
 	}
 }
 

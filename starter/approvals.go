@@ -17,7 +17,8 @@ import (
 func (a *app) approvalsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "approvals", Short: "Tool calls that wait, or waited, for a person", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Example: "  starter approvals list\n  starter approvals decide turn-42.1.call_7 approve --by ann",
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(a.approvalsListCommand(), a.approvalsDecideCommand())
 	return cmd

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -203,12 +202,4 @@ func labelArgs(flags []string) (map[string]string, error) {
 		labels[name] = value
 	}
 	return labels, nil
-}
-
-// completeKinds offers the kinds at a shell's completion.
-func completeKinds(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	return slices.Clone([]cobra.Completion{"node", "agent", "tool", "model", "route", "auth", "knowledge"}), cobra.ShellCompDirectiveNoFileComp
 }

@@ -53,7 +53,7 @@ func (a *app) deleteCommand() *cobra.Command {
 	var f changeFlags
 	var version string
 	cmd := &cobra.Command{
-		Use: "delete <kind> <name>", Short: "Delete a document", Args: cobra.ExactArgs(2), ValidArgsFunction: completeKinds,
+		Use: "delete <kind> <name>", Short: "Delete a document", Args: cobra.ExactArgs(2),
 		Long: "Delete a document. It is refused while another one needs it. What is built in reappears when a document that hid it is deleted.",
 		Example: `  starter catalog delete agent analyst --comment "replaced by analyst-2"
   starter catalog delete node http_search --version 1 --dry-run`,

@@ -19,7 +19,7 @@ func (a *app) listCommand() *cobra.Command {
 	var q agent.DocumentQuery
 	var of tenantFlags
 	cmd := &cobra.Command{
-		Use: "list [kind]", Short: "List the documents", Args: cobra.MaximumNArgs(1), ValidArgsFunction: completeKinds,
+		Use: "list [kind]", Short: "List the documents", Args: cobra.MaximumNArgs(1),
 		Example: `  starter catalog list
   starter catalog list agents --all-tenants
   starter catalog list --source api -o json`,
@@ -76,8 +76,7 @@ func (a *app) getCommand() *cobra.Command {
 	var version string
 	cmd := &cobra.Command{
 		Use: "get <kind> <name>", Short: "Print a document as YAML that can be applied again", Args: cobra.ExactArgs(2),
-		Long:              "Print a document as YAML that can be applied again: the tenant's own, or else the shared one of that name.",
-		ValidArgsFunction: completeKinds,
+		Long: "Print a document as YAML that can be applied again: the tenant's own, or else the shared one of that name.",
 		Example: `  starter catalog get agent analyst > analyst.yaml
   starter catalog get node http_search --version 1 -o json   # with revision, source and who changed it`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -123,7 +122,7 @@ func document(ctx context.Context, c *client.Client, key agent.DocumentKey) (age
 func (a *app) historyCommand() *cobra.Command {
 	var of tenantFlags
 	cmd := &cobra.Command{
-		Use: "history [kind [name]]", Short: "Show who changed what, when and why", Args: cobra.MaximumNArgs(2), ValidArgsFunction: completeKinds,
+		Use: "history [kind [name]]", Short: "Show who changed what, when and why", Args: cobra.MaximumNArgs(2),
 		Long: "Show who changed what, when and why, the newest first. As JSON the entries hold the documents before and after.",
 		Example: `  starter catalog history --limit 20
   starter catalog history agent analyst`,

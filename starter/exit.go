@@ -13,7 +13,7 @@ const (
 	exitCompleted   = 0
 	exitFailed      = 1   // the turn failed, or the server did
 	exitUsage       = 2   // wrong flags, arguments or files, or a request that the server refused
-	exitUnreachable = 3   // no server answered
+	exitUnreachable = 3   // no server answered, or it lets nobody in just now
 	exitCancelled   = 4   // the turn was cancelled
 	exitInterrupted = 130 // interrupted before the end
 )
@@ -69,7 +69,7 @@ func exitCode(err error) int {
 	switch agent.CodeOf(err) {
 	case agent.CodeInvalid, agent.CodeNotFound, agent.CodeUnauthenticated, agent.CodeDenied, agent.CodeConflict, agent.CodeOverflow:
 		return exitUsage
-	case agent.CodeUnavailable:
+	case agent.CodeUnavailable, agent.CodeRateLimited:
 		return exitUnreachable
 	default:
 		return exitFailed

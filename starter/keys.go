@@ -15,6 +15,9 @@ import (
 func (a *app) keysCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "keys", Short: "API keys: make, list, rotate and revoke them", Args: cobra.NoArgs,
+		Example: `  starter keys create billing
+  starter keys list
+  starter keys revoke k3m5q7tzab2cd4ef`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(a.keysCreateCommand(), a.keysListCommand(), a.keysRotateCommand(), a.keysRevokeCommand())
@@ -109,7 +112,7 @@ func (a *app) keysRotateCommand() *cobra.Command {
 	overlap := 24 * time.Hour
 	cmd := &cobra.Command{
 		Use: "rotate <key id>", Short: "Make a new key in place of another one, which goes on working for a while", Args: cobra.ExactArgs(1),
-		Example: "  starter keys rotate 2f6k9wq1 --overlap 1h",
+		Example: "  starter keys rotate k3m5q7tzab2cd4ef --overlap 1h",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if overlap < 0 {
 				return usageError{fmt.Errorf("--overlap is %s, want 0 or more", overlap)}
@@ -130,7 +133,7 @@ func (a *app) keysRotateCommand() *cobra.Command {
 func (a *app) keysRevokeCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "revoke <key id>", Short: "End a key, within seconds everywhere", Args: cobra.ExactArgs(1),
-		Example: "  starter keys revoke 2f6k9wq1",
+		Example: "  starter keys revoke k3m5q7tzab2cd4ef",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.call(cmd.Context(), func(ctx context.Context, c *client.Client) error {
 				k, err := c.RevokeKey(ctx, args[0])
@@ -212,13 +215,18 @@ func (a *app) printAudit(ctx context.Context, c *client.Client, q agent.AuditQue
 			break
 		}
 	}
+	if q.Before != 0 {
+		defer a.note("… there are more; see --limit")
+	}
 	if a.output == "json" {
 		return a.printJSON(records)
 	}
 	rows := make([][]string, len(records))
 	for i := range records {
 		r := &records[i]
-		rows[i] = []string{moment(r.At), r.Outcome, string(r.Action), r.Resource, dash(r.Subject), dash(r.Credential), dash(r.Channel), string(r.Detail)}
+		rows[i] = []string{
+			moment(r.At), dash(r.Tenant), r.Outcome, string(r.Action), r.Resource, dash(r.Subject), dash(r.Credential), dash(r.Channel), string(r.Detail),
+		}
 	}
-	return a.table("TIME OUTCOME ACTION RESOURCE USER CREDENTIAL CHANNEL DETAIL", rows)
+	return a.table("TIME TENANT OUTCOME ACTION RESOURCE USER CREDENTIAL CHANNEL DETAIL", rows)
 }

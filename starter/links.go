@@ -14,7 +14,8 @@ import (
 func (a *app) linksCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "links", Short: "Which chats speak for which users", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Example: "  starter links create ann\n  starter links list\n  starter links delete 123456789",
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(a.linksCreateCommand(), a.linksListCommand(), a.linksDeleteCommand())
 	return cmd
@@ -86,7 +87,7 @@ func (a *app) linksDeleteCommand() *cobra.Command {
 	chat := agent.Chat{Channel: "telegram"}
 	cmd := &cobra.Command{
 		Use: "delete <chat>", Short: "End a link", Args: cobra.ExactArgs(1),
-		Example: "  starter links delete 123456789",
+		Example: "  starter links delete 123456789\n  starter links delete --channel telegram -- -1001234567890   # a group: what begins with - stands behind --",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			chat.ChatID = args[0]
 			return a.call(cmd.Context(), func(ctx context.Context, c *client.Client) error {

@@ -15,9 +15,11 @@ import (
 )
 
 func (a *app) planCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "plan", Short: "Compiled agents", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
-		return cmd.Help()
-	}}
+	cmd := &cobra.Command{
+		Use: "plan", Short: "Compiled agents", Args: cobra.NoArgs,
+		Example: "  starter plan show analyst",
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
 	cmd.AddCommand(a.planShowCommand())
 	return cmd
 }

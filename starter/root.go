@@ -49,7 +49,7 @@ Exit codes:
   0    the turn completed, or the command did what it should
   1    the turn or a check failed, or the server had an internal error
   2    wrong flags or arguments or files, or the server refused the request
-  3    the server cannot be reached, or is not available
+  3    the server cannot be reached, is not available, or lets nobody in just now
   4    the turn was cancelled
   130  interrupted`
 
@@ -97,7 +97,7 @@ func (a *app) run(ctx context.Context, args []string) int {
 	err := root.ExecuteContext(ctx)
 	if err != nil && !errors.As(err, new(turnEnded)) && !errors.As(err, new(outcome)) {
 		a.complain(err)
-		if hint := hintFor(err); hint != "" {
+		if hint := a.hintFor(err); hint != "" {
 			fmt.Fprintln(a.errOut, hint)
 		}
 	}
@@ -127,10 +127,19 @@ func (a *app) printFaults(to io.Writer, faults agent.Faults) {
 	}
 }
 
-func hintFor(err error) string {
+func (a *app) hintFor(err error) string {
 	switch {
+	case agent.CodeOf(err) == agent.CodeUnauthenticated && a.keyFile != "":
+		return "The credential of --key-file is not good here, or not any more; starter keys create makes one."
+	case agent.CodeOf(err) == agent.CodeUnauthenticated && a.key != "":
+		return "The credential of TURNSTONE_KEY is not good here, or not any more; starter keys create makes one."
 	case agent.CodeOf(err) == agent.CodeUnauthenticated:
 		return "Give a credential: TURNSTONE_KEY or --key-file; starter keys create makes one."
+	case agent.CodeOf(err) == agent.CodeRateLimited:
+		if e, ok := errors.AsType[*agent.Error](err); ok && e.RetryAfter > 0 {
+			return "It may be otherwise in " + e.RetryAfter.String() + "."
+		}
+		return ""
 	case errors.Is(err, client.ErrUnreachable):
 		return "Is it running? Start one with: go run ./dev   or point --server (or TURNSTONE_SERVER) to it."
 	case errors.As(err, new(usageError)):
@@ -166,8 +175,10 @@ func (a *app) root() *cobra.Command {
 		a.jobsCommand(), a.workflowsCommand(), a.toolsCommand(),
 		a.approvalsCommand(), a.sessionsCommand(), a.knowledgeCommand(), a.doctorCommand(),
 		a.agentsCommand(), a.nodesCommand(), a.catalogCommand(), a.routeCommand(), a.planCommand(), a.versionCommand(),
-		a.messageCommand(), a.schedulesCommand(), a.linksCommand(), a.keysCommand(), a.whoamiCommand(), a.auditCommand())
+		a.messageCommand(), a.schedulesCommand(), a.linksCommand(), a.keysCommand(), a.whoamiCommand(), a.auditCommand(),
+		a.usageCommand())
 	root.AddCommand(a.setupCommands()...)
+	a.complete(root)
 	markUsage(root)
 	return root
 }
@@ -190,11 +201,11 @@ func markUsage(cmd *cobra.Command) {
 func (a *app) client() (*client.Client, error) {
 	cfg := client.Config{Server: a.server, Tenant: a.tenant, Key: a.key}
 	if a.keyFile != "" {
-		key, err := os.ReadFile(a.keyFile)
+		key, err := readKey(a.keyFile)
 		if err != nil {
 			return nil, usageError{fmt.Errorf("--key-file: %w", err)}
 		}
-		cfg.Key = strings.TrimSpace(string(key))
+		cfg.Key = key
 	}
 	if a.ca != "" {
 		transport, err := trusting(a.ca)
@@ -204,6 +215,30 @@ func (a *app) client() (*client.Client, error) {
 		cfg.HTTP = &http.Client{Transport: transport}
 	}
 	return client.New(cfg)
+}
+
+// maxKeyFile bounds a file with a credential.
+const maxKeyFile = 64 << 10
+
+// readKey reads a credential from a file. None at all is an error: whoever names a file does not want to call as nobody.
+func readKey(name string) (string, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return "", err //nolint:wrapcheck // names the file
+	}
+	defer f.Close() //nolint:errcheck // read-only
+	text, err := io.ReadAll(io.LimitReader(f, maxKeyFile+1))
+	if err != nil {
+		return "", err //nolint:wrapcheck // names the file
+	}
+	key := strings.TrimSpace(string(text))
+	switch {
+	case key == "":
+		return "", fmt.Errorf("%s is empty", name)
+	case len(text) > maxKeyFile:
+		return "", fmt.Errorf("%s is no file with a key: it has more than %d bytes", name, maxKeyFile)
+	}
+	return key, nil
 }
 
 // trusting is a transport that believes those whose certificates are in a PEM file.
@@ -269,6 +304,7 @@ func (a *app) printJSONLine(v any) error {
 func (a *app) versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
+		Example: "  starter version\n  starter version -o json | jq -r .version",
 		RunE: func(*cobra.Command, []string) error {
 			if a.output == "json" {
 				return a.printJSON(map[string]string{"version": a.version})

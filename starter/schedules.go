@@ -1,8 +1,10 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -16,6 +18,9 @@ import (
 func (a *app) schedulesCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "schedules", Short: "Agents that run by the clock", Args: cobra.NoArgs,
+		Example: `  starter schedules create morning "what happened overnight?" --cron "0 7 * * 1-5" --time-zone Europe/Berlin
+  starter schedules list
+  starter schedules runs morning`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(a.schedulesCreateCommand(), a.schedulesListCommand(), a.schedulesShowCommand(), a.schedulesRunsCommand(),
@@ -78,7 +83,8 @@ func (a *app) schedulesCreateCommand() *cobra.Command {
 	flags.StringArrayVar(&f.Cron, "cron", nil, "when, in five fields; repeat for several")
 	flags.StringVar(&f.Every, "every", "", "or how often: 15m, 24h")
 	flags.StringVar(&f.TimeZone, "time-zone", "", "of --cron, such as Europe/Berlin (default UTC)")
-	flags.StringVar(&f.Overlap, "overlap", "", "when a run is due while one is at work: skip, buffer_one, buffer_all, cancel_other, terminate_other or allow_all (default skip)")
+	flags.StringVar(&f.Overlap, "overlap", "",
+		"when a run is due while one is at work: skip, buffer_one, buffer_all, cancel_other, terminate_other or allow_all (default skip)")
 	flags.StringVar(&f.Jitter, "jitter", "", "begin up to so much later, such as 30s")
 	flags.StringVar(&f.CatchUpWindow, "catch-up", "", "how late a run may begin after an outage (default 1m)")
 	flags.StringVar(&f.UserID, "user", "", "on whose behalf")
@@ -103,7 +109,9 @@ func (f *scheduleFlags) schedule(cmd *cobra.Command, a *app, args []string) (*ag
 			return nil, usageError{fmt.Errorf("--file: %w", err)}
 		}
 		s = agent.Schedule{}
-		if err := json.Unmarshal(text, &s); err != nil {
+		read := json.NewDecoder(bytes.NewReader(text))
+		read.DisallowUnknownFields() // what is misspelt would be lost without a word
+		if err := read.Decode(&s); err != nil {
 			return nil, usageError{fmt.Errorf("--file is no schedule: %w", err)}
 		}
 		f.over(cmd, &s)
@@ -114,6 +122,9 @@ func (f *scheduleFlags) schedule(cmd *cobra.Command, a *app, args []string) (*ag
 	}
 	if f.heartbeat {
 		s.Kind = agent.ScheduleHeartbeat
+	}
+	if f.on != "" && len(f.webhooks)+len(f.mail)+len(f.telegram) == 0 {
+		return nil, usageError{errors.New("--notify-on says when, but nobody is named: --webhook, --mail or --telegram")}
 	}
 	for _, u := range f.webhooks {
 		s.Notify = append(s.Notify, agent.Notification{On: f.on, Webhook: &agent.HookTarget{URL: u}})

@@ -17,7 +17,8 @@ import (
 func (a *app) sessionsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "sessions", Short: "Conversations: read, export and delete them", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Example: "  starter sessions messages trip-1\n  starter sessions export trip-1 > trip-1.json",
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(a.sessionMessagesCommand(), a.sessionExportCommand(), a.sessionDeleteCommand())
 	return cmd

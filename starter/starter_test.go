@@ -82,14 +82,23 @@ type bench struct {
 	screen     *terminal
 	color      bool
 	redis      string
+	key        string
 	terminals  [2]bool
 }
 
 func setup(t *testing.T) *bench {
 	t.Helper()
+	return setupWith(t, func(*gateway.Config) {})
+}
+
+// setupWith is setup with a gateway that has more.
+func setupWith(t *testing.T, configure func(*gateway.Config)) *bench {
+	t.Helper()
 	rt := gatewaytest.New()
 	documents := &gatewaytest.Catalog{Plans: map[string][]byte{}}
-	g, err := gateway.New(gateway.Config{HTTPAddr: "127.0.0.1:0", Runtime: rt, Catalog: documents})
+	cfg := gateway.Config{HTTPAddr: "127.0.0.1:0", Runtime: rt, Catalog: documents}
+	configure(&cfg)
+	g, err := gateway.New(cfg)
 	require.NoError(t, err)
 	require.NoError(t, g.Start(t.Context()))
 	t.Cleanup(func() {
@@ -97,8 +106,12 @@ func setup(t *testing.T) *bench {
 		defer cancel()
 		require.NoError(t, g.Shutdown(ctx))
 	})
+	scheme := "http://"
+	if cfg.HTTPTLS != nil {
+		scheme = "https://"
+	}
 	return &bench{
-		t: t, rt: rt, catalog: documents, server: "http://" + g.HTTPAddr(), interrupts: make(chan os.Signal, 2), screen: &terminal{},
+		t: t, rt: rt, catalog: documents, server: scheme + g.HTTPAddr(), interrupts: make(chan os.Signal, 2), screen: &terminal{},
 	}
 }
 
@@ -106,7 +119,7 @@ func setup(t *testing.T) *bench {
 func (b *bench) run(in io.Reader, args ...string) int {
 	a := &app{
 		in: in, out: stream{b.screen, true}, errOut: stream{b.screen, false}, interrupts: b.interrupts, server: b.server, version: "v1.2.3",
-		color: b.color, redis: b.redis, terminals: b.terminals,
+		color: b.color, redis: b.redis, terminals: b.terminals, key: b.key,
 	}
 	return a.run(b.t.Context(), args)
 }
@@ -378,7 +391,7 @@ func TestHelp(t *testing.T) {
 	require.Equal(t, 0, b.run(noInput(), "help", "catalog"))
 	require.Equal(t, 0, b.run(noInput(), "catalog", "diff", "--help"))
 	for _, command := range []string{
-		"approvals list", "approvals decide", "sessions delete", "knowledge", "knowledge add", "doctor", "results get", "results export", "jobs push", "jobs wait",
+		"keys create", "schedules create", "links create", "message", "audit", "usage", "approvals list", "approvals decide", "sessions delete", "knowledge", "knowledge add", "doctor", "results get", "results export", "jobs push", "jobs wait",
 	} {
 		require.Equal(t, 0, b.run(noInput(), append(strings.Fields(command), "--help")...))
 	}

@@ -10,7 +10,11 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-const keysPath = "keys"
+const (
+	keysPath  = "keys"
+	auditPath = "audit"
+	linksPath = "links"
+)
 
 // WhoAmI returns who the server takes the client for.
 func (c *Client) WhoAmI(ctx context.Context) (agent.Principal, error) {
@@ -59,10 +63,13 @@ func (c *Client) RevokeKey(ctx context.Context, id string) (agent.APIKey, error)
 	return out, c.call(ctx, http.MethodDelete, []string{keysPath, id}, nil, nil, &out)
 }
 
-// Audit returns a page of the audit trail, newest first.
+// Audit returns a page of the audit trail, newest first. An empty tenant is the client's; [agent.AnyTenant] is every one that the credential
+// may see.
 func (c *Client) Audit(ctx context.Context, q agent.AuditQuery) (agent.AuditPage, error) {
 	query := url.Values{}
-	set(query, tenantParam, q.Tenant)
+	if q.Tenant != agent.AnyTenant {
+		set(query, tenantParam, q.Tenant)
+	}
 	set(query, "subject", q.Subject)
 	set(query, "action", q.Action)
 	set(query, "outcome", q.Outcome)
@@ -72,7 +79,7 @@ func (c *Client) Audit(ctx context.Context, q agent.AuditQuery) (agent.AuditPage
 		query.Set("since", q.Since.UTC().Format(time.RFC3339Nano))
 	}
 	var out agent.AuditPage
-	return out, c.call(ctx, http.MethodGet, []string{"audit"}, query, nil, &out)
+	return out, c.call(ctx, http.MethodGet, []string{auditPath}, query, nil, &out)
 }
 
 // duration is empty for none.
@@ -99,8 +106,12 @@ func (c *Client) Message(ctx context.Context, id agent.TurnID, r agent.TurnReque
 // LinkOffer is a code that links a chat.
 type LinkOffer struct {
 	Code      string    `json:"code"`
+	URL       string    `json:"url,omitempty"` // where a person follows it, if anywhere
 	ExpiresAt time.Time `json:"expires_at"`
-	URL       string    `json:"url,omitempty"`
+	Channel   string    `json:"channel"`
+	UserID    string    `json:"user_id"`
+	Role      string    `json:"role,omitempty"`
+	Scopes    []string  `json:"scopes"`
 }
 
 // OfferLink makes a code by which a chat becomes a user's.
@@ -114,8 +125,6 @@ func (c *Client) OfferLink(ctx context.Context, l agent.Link) (LinkOffer, error)
 	var out LinkOffer
 	return out, c.call(ctx, http.MethodPost, []string{linksPath}, nil, body, &out)
 }
-
-const linksPath = "links"
 
 // Links returns a page of the links between chats and users.
 func (c *Client) Links(ctx context.Context, q agent.LinkQuery) (agent.LinkPage, error) {

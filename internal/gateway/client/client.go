@@ -12,6 +12,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -247,8 +248,9 @@ func (c *Client) doAt(
 	if c.cfg.Key != "" {
 		req.Header.Set("Authorization", "Bearer "+c.cfg.Key)
 	}
-	shared := c.cfg.Tenant == agent.SharedTenant && path[0] == catalogPath // no tenant of its own: the calls that mean it name it
-	if c.cfg.Tenant != "" && !shared && !query.Has(tenantParam) {
+	// Every tenant is none that a request is made for: the calls that mean it say it where it can be said.
+	every := c.cfg.Tenant == agent.AnyTenant && slices.Contains([]string{catalogPath, keysPath, auditPath, usagePath}, path[0])
+	if c.cfg.Tenant != "" && !every && !query.Has(tenantParam) {
 		req.Header.Set("Turnstone-Tenant", c.cfg.Tenant)
 	}
 	resp, err := c.cfg.HTTP.Do(req)

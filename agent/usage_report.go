@@ -1,0 +1,144 @@
+package agent
+
+import (
+	"slices"
+	"strings"
+	"time"
+)
+
+// UsageKey is something that a report of usage can be grouped by.
+type UsageKey string
+
+// The keys.
+const (
+	UsageDay     UsageKey = "day" // UTC
+	UsageTenant  UsageKey = "tenant"
+	UsageUser    UsageKey = "user"
+	UsageAgent   UsageKey = "agent"
+	UsageModel   UsageKey = "model"
+	UsageSession UsageKey = "session"
+	UsageTurn    UsageKey = "turn"
+	UsageStep    UsageKey = "step"  // of a turn; 0 is its preparation
+	UsageEpoch   UsageKey = "epoch" // of a step: which try; below 0 are the calls of middleware
+	UsageChannel UsageKey = "channel"
+)
+
+// UsageKeys lists every key.
+func UsageKeys() []UsageKey {
+	return []UsageKey{UsageDay, UsageTenant, UsageUser, UsageAgent, UsageModel, UsageSession, UsageTurn, UsageStep, UsageEpoch, UsageChannel}
+}
+
+// Bounds of a report.
+const (
+	MaxUsageGroups = 5
+	MaxUsageRows   = 10_000 // of a page
+	UsageRows      = 1000   // of a page that asks for no number
+	MaxUsageSpan   = 400 * 24 * time.Hour
+	UsageSpan      = 30 * 24 * time.Hour // of a report that names no beginning
+)
+
+// UsageQuery asks what model calls were billed. It is about a tenant, and what it names besides.
+type UsageQuery struct {
+	Tenant    string     // exact; [AnyTenant]: every one
+	Group     []UsageKey // what a row is of, and the order of the rows; empty: one row of everything
+	Since     time.Time  // zero: [UsageSpan] before Until
+	Until     time.Time  // exclusive; zero: now
+	UserID    string     // empty: of any, likewise the next
+	Agent     string
+	Model     string // as the provider calls it
+	Channel   string
+	SessionID SessionID
+	TurnID    TurnID
+	PageSize  int // 0: [UsageRows]; at most [MaxUsageRows]
+	PageToken string
+}
+
+// Fill puts the defaults in. A report of whole days is much cheaper than another one, so a beginning that is not named is midnight UTC.
+func (q *UsageQuery) Fill(now time.Time) {
+	end := q.Until
+	if end.IsZero() {
+		end = now
+	}
+	if q.Since.IsZero() {
+		q.Since = end.Add(-UsageSpan).UTC().Truncate(24 * time.Hour)
+	}
+	if q.PageSize == 0 {
+		q.PageSize = UsageRows
+	}
+}
+
+// Validate returns a [CodeInvalid] error with the parameter at fault. Call it behind [UsageQuery.Fill].
+func (q *UsageQuery) Validate(now time.Time) error {
+	if len(q.Group) > MaxUsageGroups {
+		return Invalid("group", "names %d keys, at most %d", len(q.Group), MaxUsageGroups)
+	}
+	for i, key := range q.Group {
+		switch {
+		case !slices.Contains(UsageKeys(), key):
+			return Invalid("group", "has %.60q: want %s", key, joined(UsageKeys()))
+		case slices.Contains(q.Group[:i], key):
+			return Invalid("group", "has %s twice", key)
+		}
+	}
+	end := q.Until
+	if end.IsZero() {
+		end = now
+	}
+	switch span := end.Sub(q.Since); {
+	case span <= 0:
+		return Invalid("since", "is not before the end")
+	case span > MaxUsageSpan+24*time.Hour: // the day that it ends in counts
+		return Invalid("since", "is %d days before the end, at most %d", int(span/(24*time.Hour)), MaxUsageSpan/(24*time.Hour))
+	case q.PageSize < 1 || q.PageSize > MaxUsageRows:
+		return Invalid("limit", "want 1 to %d, got %d", MaxUsageRows, q.PageSize)
+	}
+	return nil
+}
+
+func joined(keys []UsageKey) string {
+	names := make([]string, len(keys))
+	for i, k := range keys {
+		names[i] = string(k)
+	}
+	return strings.Join(names, ", ")
+}
+
+// UsageSums is what some model calls used. Rebilled is the part of it that bought nothing: a later try of the same step paid again, after
+// an error, a timeout, or the death of a worker.
+type UsageSums struct {
+	Calls           int64   `json:"calls"`
+	InputTokens     int64   `json:"input_tokens"`
+	OutputTokens    int64   `json:"output_tokens"`
+	CachedTokens    int64   `json:"cached_tokens"`    // part of the input
+	ReasoningTokens int64   `json:"reasoning_tokens"` // part of the output
+	CostUSD         float64 `json:"cost_usd"`
+	RebilledCalls   int64   `json:"rebilled_calls"`
+	RebilledTokens  int64   `json:"rebilled_tokens"` // input and output
+	RebilledCostUSD float64 `json:"rebilled_cost_usd"`
+}
+
+// UsageRow is what the calls with the same keys used. Those keys are set that the report is grouped by; an empty one is of calls that belong
+// to none.
+type UsageRow struct {
+	Day     *string `json:"day,omitempty"` // 2026-11-22
+	Tenant  *string `json:"tenant,omitempty"`
+	User    *string `json:"user,omitempty"`
+	Agent   *string `json:"agent,omitempty"`
+	Model   *string `json:"model,omitempty"`
+	Session *string `json:"session,omitempty"`
+	Turn    *string `json:"turn,omitempty"`
+	Step    *int64  `json:"step,omitempty"`
+	Epoch   *int64  `json:"epoch,omitempty"`
+	Channel *string `json:"channel,omitempty"`
+	UsageSums
+}
+
+// UsagePage is a page of a report, ordered by the keys. Totals, of all pages, are on the first.
+type UsagePage struct {
+	Since  time.Time  `json:"since"`
+	Until  time.Time  `json:"until"` // exclusive
+	Group  []UsageKey `json:"group"`
+	Rows   []UsageRow `json:"rows"`
+	Totals *UsageSums `json:"totals,omitempty"`
+	Next   string     `json:"next_page_token"` // empty: there is none
+}

@@ -1,0 +1,404 @@
+package postgres_test
+
+import (
+	"cmp"
+	"context"
+	"crypto/md5"
+	"encoding/hex"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/postgres"
+)
+
+// entry is a row of the ledger.
+type entry struct {
+	turn                                         string
+	step                                         int
+	epoch                                        int64
+	tenant, user, agent, model, session, channel string
+	input, output, cached, reasoning, millionths int64
+	at                                           time.Time
+}
+
+func (b *bench) ledger(entries []entry) {
+	b.t.Helper()
+	_, err := b.pool.CopyFrom(b.t.Context(), pgx.Identifier{"usage_ledger"}, []string{
+		"turn_id", "step", "epoch", "tenant", "model", "input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens", "cost_usd", "created_at",
+		"user_id", "agent", "session_id", "channel",
+	}, pgx.CopyFromSlice(len(entries), func(i int) ([]any, error) {
+		e := &entries[i]
+		return []any{
+			e.turn, e.step, e.epoch, e.tenant, e.model, e.input, e.output, e.cached, e.reasoning, float64(e.millionths) / 1e6, e.at,
+			e.user, e.agent, e.session, e.channel,
+		}, nil
+	}))
+	require.NoError(b.t, err)
+}
+
+var usageNow = time.Date(2026, time.March, 10, 15, 30, 0, 0, time.UTC)
+
+func midnightOf(day int) time.Time { return time.Date(2026, time.March, day, 0, 0, 0, 0, time.UTC) }
+
+// usage is a whole report, of pages of a size.
+func (b *bench) usage(q agent.UsageQuery, size int) agent.UsagePage {
+	b.t.Helper()
+	q.PageSize = size
+	whole, err := b.UsageAt(b.t.Context(), q, usageNow, time.Minute)
+	require.NoError(b.t, err, "%+v", q)
+	for q.PageToken = whole.Next; q.PageToken != ""; {
+		require.LessOrEqual(b.t, len(whole.Rows), 10_000)
+		page, err := b.UsageAt(b.t.Context(), q, usageNow, time.Minute)
+		require.NoError(b.t, err)
+		require.Nil(b.t, page.Totals, "on the first page alone")
+		require.NotEmpty(b.t, page.Rows)
+		require.LessOrEqual(b.t, len(page.Rows), size)
+		whole.Rows = append(whole.Rows, page.Rows...)
+		q.PageToken = page.Next
+	}
+	return whole
+}
+
+// lines are rows as texts: keys, then sums.
+func usageLines(p agent.UsagePage) []string {
+	all := []string{}
+	for _, r := range p.Rows {
+		line := ""
+		for _, k := range []*string{r.Day, r.Tenant, r.User, r.Agent, r.Model, r.Session, r.Turn, r.Channel} {
+			if k != nil {
+				line += *k + " "
+			}
+		}
+		for _, k := range []*int64{r.Step, r.Epoch} {
+			if k != nil {
+				line += strconv.FormatInt(*k, 10) + " "
+			}
+		}
+		all = append(all, line+sumsOf(&r.UsageSums))
+	}
+	return all
+}
+
+func sumsOf(s *agent.UsageSums) string {
+	return fmt.Sprint(s.Calls, " ", s.InputTokens, "/", s.OutputTokens, "/", s.CachedTokens, "/", s.ReasoningTokens, " $", s.CostUSD,
+		" again ", s.RebilledCalls, " ", s.RebilledTokens, " $", s.RebilledCostUSD)
+}
+
+func TestUsage(t *testing.T) {
+	b := newBench(t, postgres.Config{})
+	base := entry{
+		turn: "t1", step: 1, epoch: 1, tenant: tenant, user: "ann", agent: "analyst", model: "small", session: "s1", channel: "http",
+		input: 100, output: 10, cached: 40, reasoning: 5, millionths: 500_000, at: midnightOf(9).Add(time.Hour),
+	}
+	with := func(change func(*entry)) entry {
+		e := base
+		change(&e)
+		return e
+	}
+	b.ledger([]entry{
+		base, // paid again by the two that follow
+		with(func(e *entry) { e.epoch, e.input = 2, 200 }), // likewise by the last
+		with(func(e *entry) { e.epoch, e.input, e.model, e.at = 4, 1000, "large", midnightOf(10) }),
+		with(func(e *entry) { e.step = 2 }),
+		with(func(e *entry) { e.step, e.epoch = 2, -1 }), // middleware's own
+		with(func(e *entry) { e.step, e.epoch = 2, -2 }),
+		with(func(e *entry) { e.step = 0 }), // the questions of a preparation
+		with(func(e *entry) { e.step, e.epoch = 0, 2 }),
+		with(func(e *entry) { e.turn, e.user, e.channel, e.millionths = "t2", "", "schedule", 1 }),
+		with(func(e *entry) { e.turn, e.tenant = "t3", "zoo" }),
+		with(func(e *entry) { e.turn, e.at = "t4", midnightOf(1).Add(-time.Second) }),
+	})
+	march := agent.UsageQuery{Tenant: tenant, Since: midnightOf(1)}
+	asked := func(change func(*agent.UsageQuery), group ...agent.UsageKey) []string {
+		q := march
+		q.Group = group
+		if change != nil {
+			change(&q)
+		}
+		return usageLines(b.usage(q, 3))
+	}
+	require.Equal(t, []string{"9 1900/90/360/45 $4.000001 again 2 320 $1"}, asked(nil))
+	require.Equal(t, []string{
+		"2026-03-09 8 900/80/320/40 $3.500001 again 2 320 $1", "2026-03-10 1 1000/10/40/5 $0.5 again 0 0 $0",
+	}, asked(nil, agent.UsageDay))
+	require.Equal(t, []string{
+		" 1 100/10/40/5 $1e-06 again 0 0 $0", "ann 8 1800/80/320/40 $4 again 2 320 $1",
+	}, asked(nil, agent.UsageUser))
+	require.Equal(t, []string{"large 1 1000/10/40/5 $0.5 again 0 0 $0", "small 8 900/80/320/40 $3.500001 again 2 320 $1"}, asked(nil, agent.UsageModel),
+		"what was wasted is the model's that was paid for nothing")
+	require.Equal(t, []string{
+		"large t1 1 4 1 1000/10/40/5 $0.5 again 0 0 $0",
+		"small t1 0 1 1 100/10/40/5 $0.5 again 0 0 $0",
+		"small t1 0 2 1 100/10/40/5 $0.5 again 0 0 $0",
+		"small t1 1 1 1 100/10/40/5 $0.5 again 1 110 $0.5",
+		"small t1 1 2 1 200/10/40/5 $0.5 again 1 210 $0.5",
+		"small t1 2 -2 1 100/10/40/5 $0.5 again 0 0 $0",
+		"small t1 2 -1 1 100/10/40/5 $0.5 again 0 0 $0",
+		"small t1 2 1 1 100/10/40/5 $0.5 again 0 0 $0",
+	}, asked(func(q *agent.UsageQuery) { q.TurnID = "t1" }, agent.UsageModel, agent.UsageTurn, agent.UsageStep, agent.UsageEpoch))
+	require.Equal(t, []string{"8 900/80/320/40 $3.500001 again 2 320 $1"}, asked(func(q *agent.UsageQuery) { q.Model = "small" }),
+		"that another model paid again does not unmake it")
+	require.Equal(t, []string{"7 800/70/280/35 $3.5 again 2 320 $1"}, asked(func(q *agent.UsageQuery) { q.UserID, q.Until = "ann", midnightOf(10) }))
+	require.Equal(t, []string{"schedule 1 100/10/40/5 $1e-06 again 0 0 $0"}, asked(func(q *agent.UsageQuery) { q.Channel = "schedule" }, agent.UsageChannel))
+	require.Equal(t, []string{"acme 9 1900/90/360/45 $4.000001 again 2 320 $1", "zoo 1 100/10/40/5 $0.5 again 0 0 $0"},
+		asked(func(q *agent.UsageQuery) { q.Tenant = agent.AnyTenant }, agent.UsageTenant))
+	require.Empty(t, asked(func(q *agent.UsageQuery) { q.Tenant = "nobody" }, agent.UsageDay))
+	require.Equal(t, []string{"0 0/0/0/0 $0 again 0 0 $0"}, asked(func(q *agent.UsageQuery) { q.Tenant = "nobody" }), "a sum of nothing")
+	require.Empty(t, asked(func(q *agent.UsageQuery) { q.UserID = "' OR true --" }, agent.UsageUser))
+
+	first, err := b.UsageAt(t.Context(), agent.UsageQuery{Tenant: tenant, Since: midnightOf(1), Group: []agent.UsageKey{agent.UsageTurn}, PageSize: 1}, usageNow, time.Minute)
+	require.NoError(t, err)
+	require.EqualValues(t, 9, first.Totals.Calls, "of all pages")
+	require.Equal(t, usageNow, first.Until)
+	require.NotEmpty(t, first.Next)
+}
+
+// What a turn writes down shows in the report, retries and all.
+func TestUsageOfATurn(t *testing.T) {
+	b := newBench(t, postgres.Config{})
+	b.ready("t1", "s1")
+	step := modelStep("t1", 1, 2, agent.Text("said"))
+	step.Calls = append(step.Calls, agent.UsageEntry{Epoch: 1, Model: "small", Usage: agent.Usage{InputTokens: 7, CostUSD: 0.5}})
+	require.NoError(t, b.SaveModelStep(t.Context(), step))
+	p, err := b.Usage(t.Context(), agent.UsageQuery{Tenant: tenant, Group: []agent.UsageKey{agent.UsageUser, agent.UsageAgent, agent.UsageSession, agent.UsageEpoch}})
+	require.NoError(t, err)
+	require.Equal(t, []string{"u1 analyst s1 1 1 7/0/0/0 $0.5 again 1 7 $0.5", "u1 analyst s1 2 1 10/5/3/2 $0.0125 again 0 0 $0"}, usageLines(p))
+	p, err = b.Usage(t.Context(), agent.UsageQuery{Tenant: tenant, Group: []agent.UsageKey{agent.UsageUser}})
+	require.NoError(t, err)
+	require.Equal(t, []string{"u1 2 17/5/3/2 $0.5125 again 1 7 $0.5"}, usageLines(p))
+}
+
+// Any report is what adding the ledger up by hand gives, whichever way it comes, page by page.
+func TestUsageIsTheLedger(t *testing.T) {
+	b := newBench(t, postgres.Config{})
+	random := rand.New(rand.NewPCG(7, 11))
+	pick := func(of ...string) string { return of[random.IntN(len(of))] }
+	long := strings.Repeat("long", 200)
+	var entries []entry
+	for turn := range 60 {
+		e := entry{
+			turn: fmt.Sprintf("t%02d", turn), tenant: pick(tenant, tenant, "zoo"), user: pick("", "ann", "bob", "Änne", long), agent: pick("analyst", "clerk"),
+			session: pick("s1", "s2"), channel: pick("http", "telegram"),
+		}
+		at := midnightOf(1).Add(time.Duration(random.IntN(9*24*60)) * time.Minute)
+		for step := range 3 {
+			e.step = step
+			for _, epoch := range []int64{-11, -2, -1, 1, 2, 3, 11} {
+				if random.IntN(3) > 0 {
+					continue
+				}
+				at = at.Add(time.Duration(random.IntN(300)) * time.Minute)
+				e.epoch, e.model, e.at = epoch, pick("small", "large"), at
+				e.input, e.output, e.cached, e.reasoning, e.millionths = random.Int64N(1000), random.Int64N(100), random.Int64N(50), random.Int64N(50), random.Int64N(5_000_000)
+				if random.IntN(20) == 0 {
+					e.input, e.millionths = -5, -5 // a provider's invention
+				}
+				entries = append(entries, e)
+			}
+		}
+	}
+	b.ledger(entries)
+	daily, rowwise := 0, 0
+	for range 150 {
+		q := agent.UsageQuery{Tenant: pick(tenant, tenant, "zoo", agent.AnyTenant), Since: midnightOf(1 + random.IntN(4)), UserID: pick("", "", "", "ann", "Änne", long), Agent: pick("", "", "", "clerk"), Model: pick("", "", "", "small")}
+		keys := agent.UsageKeys()
+		if random.IntN(2) == 0 {
+			keys = []agent.UsageKey{agent.UsageDay, agent.UsageTenant, agent.UsageKey(pick("user", "agent", "model"))}
+		} else {
+			q.Channel, q.SessionID, q.TurnID = pick("", "", "http"), agent.SessionID(pick("", "", "s1")), agent.TurnID(pick("", "", "", "t07"))
+			q.Since = q.Since.Add(time.Duration(random.IntN(2)*90) * time.Minute)
+		}
+		random.Shuffle(len(keys), func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
+		q.Group = keys[:random.IntN(min(len(keys), agent.MaxUsageGroups)+1)]
+		if random.IntN(2) == 0 {
+			q.Until = midnightOf(6 + random.IntN(4)).Add(time.Duration(random.IntN(4)/3*7) * time.Hour)
+		}
+		if postgres.FromDailySums(q) {
+			daily++
+		} else {
+			rowwise++
+		}
+		got := b.usage(q, 1+random.IntN(40))
+		rows, totals := byHand(entries, &q)
+		require.Equal(t, rows, orNone(usageLines(got)), "%+v", q)
+		require.Equal(t, orNone([]string{totals}), orNone([]string{sumsOf(got.Totals)}), "%+v", q)
+	}
+	require.Greater(t, daily, 30)
+	require.Greater(t, rowwise, 30)
+}
+
+// byHand adds up as the documentation says.
+func byHand(entries []entry, q *agent.UsageQuery) (rows []string, totals string) {
+	type keyed struct {
+		keys []any
+		sums agent.UsageSums
+	}
+	name := func(s string) string {
+		if len(s) > 512 {
+			return shortened(s)
+		}
+		return s
+	}
+	var all []keyed
+	var total agent.UsageSums
+	for i := range entries {
+		e := &entries[i]
+		if (q.Tenant != agent.AnyTenant && q.Tenant != e.tenant) || (q.UserID != "" && q.UserID != e.user) || (q.Agent != "" && q.Agent != e.agent) ||
+			(q.Model != "" && q.Model != e.model) || (q.Channel != "" && q.Channel != e.channel) || (q.SessionID != "" && string(q.SessionID) != e.session) ||
+			(q.TurnID != "" && string(q.TurnID) != e.turn) || e.at.Before(q.Since) || (!q.Until.IsZero() && !e.at.Before(q.Until)) {
+			continue
+		}
+		sums := agent.UsageSums{
+			Calls: 1, InputTokens: max(e.input, 0), OutputTokens: e.output, CachedTokens: e.cached, ReasoningTokens: e.reasoning, CostUSD: float64(max(e.millionths, 0)),
+		}
+		if slices.ContainsFunc(entries, func(o entry) bool {
+			return o.turn == e.turn && o.step == e.step && e.step > 0 && e.epoch > 0 && o.epoch > e.epoch
+		}) {
+			sums.RebilledCalls, sums.RebilledTokens, sums.RebilledCostUSD = 1, sums.InputTokens+sums.OutputTokens, sums.CostUSD
+		}
+		one := keyed{sums: sums}
+		for _, k := range q.Group {
+			one.keys = append(one.keys, map[agent.UsageKey]any{
+				agent.UsageDay: e.at.UTC().Format(time.DateOnly), agent.UsageTenant: e.tenant, agent.UsageUser: name(e.user), agent.UsageAgent: e.agent,
+				agent.UsageModel: e.model, agent.UsageSession: e.session, agent.UsageTurn: e.turn, agent.UsageChannel: e.channel,
+				agent.UsageStep: int64(e.step), agent.UsageEpoch: e.epoch,
+			}[k])
+		}
+		total = plus(total, sums)
+		at := slices.IndexFunc(all, func(o keyed) bool { return slices.Equal(o.keys, one.keys) })
+		if at < 0 {
+			all = append(all, one)
+		} else {
+			all[at].sums = plus(all[at].sums, sums)
+		}
+	}
+	slices.SortFunc(all, func(x, y keyed) int {
+		for i := range x.keys {
+			var c int
+			if n, ok := x.keys[i].(int64); ok {
+				c = cmp.Compare(n, y.keys[i].(int64))
+			} else {
+				c = strings.Compare(x.keys[i].(string), y.keys[i].(string))
+			}
+			if c != 0 {
+				return c
+			}
+		}
+		return 0
+	})
+	if len(q.Group) == 0 {
+		all = []keyed{{sums: total}}
+	}
+	page := agent.UsagePage{}
+	for _, one := range all {
+		row := agent.UsageRow{UsageSums: dollarsOf(one.sums)}
+		for i, k := range q.Group {
+			text, _ := one.keys[i].(string)
+			number, _ := one.keys[i].(int64)
+			switch k {
+			case agent.UsageDay:
+				row.Day = &text
+			case agent.UsageTenant:
+				row.Tenant = &text
+			case agent.UsageUser:
+				row.User = &text
+			case agent.UsageAgent:
+				row.Agent = &text
+			case agent.UsageModel:
+				row.Model = &text
+			case agent.UsageSession:
+				row.Session = &text
+			case agent.UsageTurn:
+				row.Turn = &text
+			case agent.UsageChannel:
+				row.Channel = &text
+			case agent.UsageStep:
+				row.Step = &number
+			case agent.UsageEpoch:
+				row.Epoch = &number
+			}
+		}
+		page.Rows = append(page.Rows, row)
+	}
+	total = dollarsOf(total)
+	return orNone(usageLines(page)), sumsOf(&total)
+}
+
+func plus(x, y agent.UsageSums) agent.UsageSums {
+	return agent.UsageSums{
+		Calls: x.Calls + y.Calls, InputTokens: x.InputTokens + y.InputTokens, OutputTokens: x.OutputTokens + y.OutputTokens, CachedTokens: x.CachedTokens + y.CachedTokens,
+		ReasoningTokens: x.ReasoningTokens + y.ReasoningTokens, CostUSD: x.CostUSD + y.CostUSD, RebilledCalls: x.RebilledCalls + y.RebilledCalls,
+		RebilledTokens: x.RebilledTokens + y.RebilledTokens, RebilledCostUSD: x.RebilledCostUSD + y.RebilledCostUSD,
+	}
+}
+
+// dollarsOf makes dollars of millionths, which add up without rounding.
+func dollarsOf(s agent.UsageSums) agent.UsageSums {
+	s.CostUSD, s.RebilledCostUSD = math.Round(s.CostUSD)/1e6, math.Round(s.RebilledCostUSD)/1e6
+	return s
+}
+
+// orNone makes a list that is never nil.
+func orNone(list []string) []string { return append([]string{}, list...) }
+
+func TestUsageRefusals(t *testing.T) {
+	b := newBench(t, postgres.Config{})
+	day := []agent.UsageKey{agent.UsageDay}
+	b.ledger([]entry{{turn: "t1", tenant: tenant, agent: "a", at: midnightOf(8)}, {turn: "t2", tenant: tenant, agent: "a", at: midnightOf(9)}})
+	first, err := b.UsageAt(t.Context(), agent.UsageQuery{Tenant: tenant, Group: day, PageSize: 1}, usageNow, time.Minute)
+	require.NoError(t, err)
+	token := first.Next
+	require.NotEmpty(t, token)
+	for field, q := range map[string]agent.UsageQuery{
+		"group":      {Group: []agent.UsageKey{"1; DROP TABLE usage_ledger"}},
+		"since":      {Since: usageNow.Add(-402 * 24 * time.Hour)},
+		"limit":      {PageSize: 10_001},
+		"page_token": {Group: day, PageToken: "odd"},
+	} {
+		_, err := b.UsageAt(t.Context(), q, usageNow, time.Minute)
+		requireCode(t, agent.CodeInvalid, err)
+		require.ErrorContains(t, err, field)
+	}
+	for _, group := range [][]agent.UsageKey{nil, {agent.UsageDay, agent.UsageUser}, {agent.UsageStep}, {agent.UsageEpoch}} { // another report's
+		_, err := b.UsageAt(t.Context(), agent.UsageQuery{Group: group, PageToken: token}, usageNow, time.Minute)
+		requireCode(t, agent.CodeInvalid, err)
+	}
+	_, err = b.UsageAt(t.Context(), agent.UsageQuery{Tenant: tenant, Group: []agent.UsageKey{agent.UsageUser}, PageToken: token}, usageNow, time.Minute)
+	require.NoError(t, err, "any text may be a user")
+}
+
+// A report that takes too long is broken off, and says what would not.
+func TestUsageTakesTooLong(t *testing.T) {
+	b := newBench(t, postgres.Config{MaxConns: 1})
+	_, err := b.UsageAt(t.Context(), agent.UsageQuery{Tenant: tenant}, usageNow, time.Minute) // it is planned then
+	require.NoError(t, err)
+	other, err := pgx.Connect(t.Context(), b.pool.Config().ConnString())
+	require.NoError(t, err)
+	defer other.Close(context.WithoutCancel(t.Context()))
+	tx, err := other.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), `LOCK TABLE usage_ledger IN ACCESS EXCLUSIVE MODE`)
+	require.NoError(t, err)
+	_, err = b.UsageAt(t.Context(), agent.UsageQuery{Tenant: tenant}, usageNow, 50*time.Millisecond)
+	requireCode(t, agent.CodeUnavailable, err)
+	require.ErrorContains(t, err, "took longer than 50ms")
+	var timeout string
+	require.NoError(t, b.pool.QueryRow(t.Context(), `SHOW statement_timeout`).Scan(&timeout))
+	require.NotEqual(t, "50ms", timeout, "the bound is the report's alone")
+}
+
+// shortened is a very long name as the daily sums have it.
+func shortened(name string) string {
+	sum := md5.Sum([]byte(name))
+	return string([]rune(name)[:100]) + " " + hex.EncodeToString(sum[:])
+}

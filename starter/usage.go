@@ -1,0 +1,268 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/csv"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/gateway/client"
+)
+
+// usageFlags are what a report lets itself be asked.
+type usageFlags struct {
+	agent.UsageQuery
+
+	group        []string
+	since, until string
+	sort, form   string
+	limit        int
+}
+
+const usageHelp = `Print what model calls used and what they cost, from the ledger: one row for each day, or for each combination of the keys of --group:
+day, tenant, user, agent, model, session, turn, step, epoch, channel; at most five.
+
+Rebilled is the part that bought nothing, because a later try of the same step paid again: after an error, a timeout, or the death of a
+worker. It is in the sums; --group turn,step,epoch shows each try.
+
+--since and --until take a length of time (12h, 30d), a day (2026-11-01) or a time (2026-11-01T08:00:00Z), in UTC; --until is exclusive.
+Whole days, alone or with one of tenant, user, agent and model, are added up already; by anything else every call is read.`
+
+func (a *app) usageCommand() *cobra.Command {
+	f := usageFlags{}
+	cmd := &cobra.Command{
+		Use: "usage", Short: "What model calls used and what they cost", Args: cobra.NoArgs, Long: usageHelp,
+		Example: `  starter usage
+  starter usage --group agent,model --since 7d --sort cost
+  starter usage --group day,user --agent analyst -o csv > november.csv
+  starter usage --group turn --since 24h --sort rebilled --limit 20   # who pays twice
+  starter usage --group step,epoch,model --turn turn-42`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.read(a, time.Now()); err != nil {
+				return err
+			}
+			return a.call(cmd.Context(), func(ctx context.Context, c *client.Client) error {
+				report, more, err := f.ask(ctx, c)
+				if err != nil {
+					return err
+				}
+				if more {
+					defer a.note("… there are more; see --limit")
+				}
+				return a.printUsage(&report, f.form)
+			})
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringSliceVarP(&f.group, "group", "g", []string{"day"}, "keys of a row, in this order; empty: one sum")
+	flags.StringVar(&f.since, "since", "30d", "how far back, or from when on")
+	flags.StringVar(&f.until, "until", "", "until when (default: now)")
+	flags.StringVar(&f.UserID, "user", "", "only of this user")
+	flags.StringVarP(&f.Agent, "agent", "a", "", "only of this agent")
+	flags.StringVarP(&f.Model, "model", "m", "", "only of this model, as its provider calls it")
+	flags.StringVar(&f.Channel, "channel", "", "only of this channel")
+	flags.StringVarP((*string)(&f.SessionID), "session", "s", "", "only of this session")
+	flags.StringVar((*string)(&f.TurnID), "turn", "", "only of this turn")
+	flags.StringVar(&f.sort, "sort", "key", "key, cost, tokens, calls or rebilled; the largest first")
+	flags.IntVar(&f.limit, "limit", listed, "at most so many rows, behind --sort; 0: all")
+	flags.StringVarP(&f.form, "output", "o", "text", "text, json or csv") // in place of everybody's
+	return cmd
+}
+
+// read makes the query of the flags.
+func (f *usageFlags) read(a *app, now time.Time) (err error) {
+	for _, one := range []struct {
+		flag, value string
+		allowed     []string
+	}{
+		{"output", f.form, []string{"text", "json", "csv"}}, {"sort", f.sort, []string{"key", "cost", "tokens", "calls", "rebilled"}},
+	} {
+		if !slices.Contains(one.allowed, one.value) {
+			return usageError{fmt.Errorf("--%s is %q, want %s", one.flag, one.value, strings.Join(one.allowed, ", "))}
+		}
+	}
+	if f.limit < 0 {
+		return usageError{fmt.Errorf("--limit is %d, want 0 or more", f.limit)}
+	}
+	f.Group = []agent.UsageKey{}
+	for _, key := range f.group {
+		if key = strings.TrimSpace(key); key != "" {
+			f.Group = append(f.Group, agent.UsageKey(key))
+		}
+	}
+	if f.Since, err = timeArg("--since", f.since, now); err != nil {
+		return err
+	}
+	if f.Until, err = timeArg("--until", f.until, now); err != nil {
+		return err
+	}
+	f.Tenant = a.tenant
+	f.Fill(now)
+	if err := f.Validate(now); err != nil {
+		return usageError{err}
+	}
+	return nil
+}
+
+// timeArg reads a length of time before now, a day or a time. Days are whole ones: 1d is since midnight UTC of yesterday.
+func timeArg(flag, text string, now time.Time) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		if n, err := strconv.ParseUint(days, 10, 12); err == nil {
+			return now.UTC().Truncate(24*time.Hour).AddDate(0, 0, -int(n)), nil
+		}
+	}
+	if d, err := time.ParseDuration(text); err == nil && d >= 0 {
+		return now.Add(-d), nil
+	}
+	for _, layout := range []string{time.DateOnly, time.RFC3339} {
+		if at, err := time.Parse(layout, text); err == nil {
+			return at, nil
+		}
+	}
+	return time.Time{}, usageError{fmt.Errorf("%s is %q, want 12h, 30d, 2026-11-01 or 2026-11-01T08:00:00Z", flag, text)}
+}
+
+// maxSorted is how many rows are sorted here at most.
+const maxSorted = 200_000
+
+// ask asks for as many pages as it takes. What is to be sorted by size must be there first.
+func (f *usageFlags) ask(ctx context.Context, c *client.Client) (report agent.UsagePage, more bool, err error) {
+	limit := f.limit
+	if f.sort != "key" {
+		limit = maxSorted
+	}
+	rows, more, err := all(limit, func(p agent.Page) ([]agent.UsageRow, string, error) {
+		q := f.UsageQuery
+		q.PageSize, q.PageToken = agent.MaxUsageRows, p.Token
+		if f.sort == "key" && limit > 0 {
+			q.PageSize = min(p.Size, agent.MaxUsageRows)
+		}
+		page, err := c.Usage(ctx, q)
+		if p.Token == "" {
+			report = page
+		}
+		return page.Rows, page.Next, err
+	})
+	report.Rows, report.Next = rows, ""
+	switch {
+	case err != nil || f.sort == "key":
+		return report, more, err
+	case more:
+		return report, false, usageError{fmt.Errorf("there are more than %d rows, too many for --sort: ask for a shorter time, or for fewer keys", maxSorted)}
+	}
+	slices.SortStableFunc(report.Rows, func(x, y agent.UsageRow) int { return cmp.Compare(f.size(&y), f.size(&x)) })
+	if f.limit > 0 && len(report.Rows) > f.limit {
+		report.Rows, more = report.Rows[:f.limit], true
+	}
+	return report, more, nil
+}
+
+// size is what rows are sorted by.
+func (f *usageFlags) size(r *agent.UsageRow) float64 {
+	switch f.sort {
+	case "cost":
+		return r.CostUSD
+	case "tokens":
+		return float64(r.InputTokens + r.OutputTokens)
+	case "calls":
+		return float64(r.Calls)
+	default:
+		return cmp.Or(r.RebilledCostUSD, float64(r.RebilledTokens)*1e-12) // models without a price
+	}
+}
+
+func (a *app) printUsage(p *agent.UsagePage, form string) error {
+	switch form {
+	case "json":
+		return a.printJSON(p)
+	case "csv":
+		return a.printUsageCSV(p)
+	}
+	header := strings.ToUpper(strings.Join(append(texts(p.Group), ""), " ")) + "CALLS INPUT OUTPUT CACHED REASONING COST REBILLED PAID-AGAIN"
+	rows := make([][]string, 0, len(p.Rows)+1)
+	for i := range p.Rows {
+		rows = append(rows, append(keysOf(&p.Rows[i], p.Group, dash), sums(&p.Rows[i].UsageSums)...))
+	}
+	if p.Totals != nil && len(p.Group) > 0 {
+		total := append([]string{"total"}, make([]string, len(p.Group)-1)...)
+		rows = append(rows, append(total, sums(p.Totals)...))
+	}
+	return a.table(header, rows)
+}
+
+// keysOf are the keys of a row, in the order of the report.
+func keysOf(r *agent.UsageRow, group []agent.UsageKey, empty func(string) string) []string {
+	cells := make([]string, len(group))
+	for i, k := range group {
+		switch k {
+		case agent.UsageStep, agent.UsageEpoch:
+			number := r.Step
+			if k == agent.UsageEpoch {
+				number = r.Epoch
+			}
+			if number != nil {
+				cells[i] = strconv.FormatInt(*number, 10)
+			}
+		default:
+			text := map[agent.UsageKey]*string{
+				agent.UsageDay: r.Day, agent.UsageTenant: r.Tenant, agent.UsageUser: r.User, agent.UsageAgent: r.Agent, agent.UsageModel: r.Model,
+				agent.UsageSession: r.Session, agent.UsageTurn: r.Turn, agent.UsageChannel: r.Channel,
+			}[k]
+			if text != nil {
+				cells[i] = empty(*text)
+			}
+		}
+	}
+	return cells
+}
+
+func sums(s *agent.UsageSums) []string {
+	rebilled, again := "-", "-"
+	if s.RebilledCalls > 0 {
+		rebilled, again = strconv.FormatInt(s.RebilledCalls, 10), dollars(s.RebilledCostUSD)
+	}
+	return []string{
+		strconv.FormatInt(s.Calls, 10), strconv.FormatInt(s.InputTokens, 10), strconv.FormatInt(s.OutputTokens, 10),
+		strconv.FormatInt(s.CachedTokens, 10), strconv.FormatInt(s.ReasoningTokens, 10), dollars(s.CostUSD), rebilled, again,
+	}
+}
+
+func dollars(v float64) string {
+	if v > 0 && v < 0.00005 {
+		return "<$0.0001"
+	}
+	return fmt.Sprintf("$%.4f", v)
+}
+
+// printUsageCSV prints rows for a program or a spreadsheet: money and numbers as they are, no totals.
+func (a *app) printUsageCSV(p *agent.UsagePage) error {
+	w := csv.NewWriter(a.out)
+	lines := [][]string{append(texts(p.Group), "calls", "input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens", "cost_usd", "rebilled_calls",
+		"rebilled_tokens", "rebilled_cost_usd")}
+	asIs := func(text string) string { return text }
+	for i := range p.Rows {
+		r := &p.Rows[i]
+		line := keysOf(r, p.Group, asIs)
+		for _, n := range []int64{r.Calls, r.InputTokens, r.OutputTokens, r.CachedTokens, r.ReasoningTokens} {
+			line = append(line, strconv.FormatInt(n, 10))
+		}
+		lines = append(lines, append(line, amount(r.CostUSD), strconv.FormatInt(r.RebilledCalls, 10), strconv.FormatInt(r.RebilledTokens, 10),
+			amount(r.RebilledCostUSD)))
+	}
+	if err := w.WriteAll(lines); err != nil {
+		return fmt.Errorf("print: %w", err)
+	}
+	return nil
+}
+
+func amount(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
