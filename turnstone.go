@@ -129,7 +129,7 @@ func New(cfg Config) (*Service, error) {
 	logger := cfg.Logger
 	if logger == nil {
 		var err error
-		if logger, err = app.Logger(cfg.Settings.Log); err != nil {
+		if logger, err = app.Logger(cfg.Settings.Log, app.Secrets(cfg.Settings, cfg.Env)...); err != nil {
 			return nil, err
 		}
 	}

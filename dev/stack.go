@@ -70,7 +70,7 @@ func (d *dev) start(ctx context.Context, o stackOptions) (_ *house, err error) {
 	} else if o.data, err = filepath.Abs(o.data); err != nil {
 		return nil, err
 	}
-	logger, err := d.logger()
+	logger, err := d.logger(settings)
 	if err != nil {
 		return nil, err
 	}
@@ -254,12 +254,12 @@ func (h *house) stop(ctx context.Context) error {
 
 func (d *dev) say(what string) { fmt.Fprintf(d.notes, "· %s\n", what) }
 
-func (d *dev) logger() (*zap.Logger, error) {
+func (d *dev) logger(settings *turnstone.Settings) (*zap.Logger, error) {
 	level := "error"
 	if d.verbose {
 		level = "info"
 	}
-	return app.Logger(app.Log{Level: level, Format: "console"})
+	return app.Logger(app.Log{Level: level, Format: "console"}, app.Secrets(settings, d.env)...)
 }
 
 // defaultData is a folder that PostgreSQL can use: root's server runs as another user, to whom root's home is closed.

@@ -297,6 +297,9 @@ type Log struct {
 	Level string `yaml:"level" help:"debug, info, warn or error"`
 	// Format is json, or console for people. Default json.
 	Format string `yaml:"format" help:"json or console"`
+	// PII are the kinds of personal data that are taken out: email, credit_card, ip, mac_address, url. Default email and credit_card.
+	// Credentials always are.
+	PII []string `yaml:"pii" help:"personal data taken out: email, credit_card, ip, mac_address, url"`
 }
 
 // Default is the configuration when nothing is said.
@@ -338,7 +341,7 @@ func Default() Config {
 		Console:   Console{Enabled: true},
 
 		Egress: Egress{MaxBytes: 32 << 20, Timeout: 30 * time.Second},
-		Log:    Log{Level: "info", Format: "json"},
+		Log:    Log{Level: "info", Format: "json", PII: []string{"email", "credit_card"}},
 	}
 }
 

@@ -104,8 +104,8 @@ type Telegram struct {
 	Agent string `yaml:"agent" help:"agent that answers; empty: routing decides"`
 	// Unlinked chats may talk without being linked to a user. Default false: they are told how to be linked.
 	Unlinked bool `yaml:"unlinked" help:"answer chats that are linked to no user"`
-	// ApproverChat is a chat whose members decide about approvals besides those whom they concern. Default 0: none.
-	ApproverChat int64 `yaml:"approver_chat" help:"chat whose members may decide about approvals; 0: none"`
+	// ApproverChat is a chat whose linked members decide about approvals besides those whom they concern. Default 0: none.
+	ApproverChat int64 `yaml:"approver_chat" help:"chat whose linked members may decide about approvals; 0: none"`
 	// EditEvery is how often a message is edited while its answer grows. Default 1s.
 	EditEvery time.Duration `yaml:"edit_every" help:"how often a growing answer is shown"`
 }

@@ -52,6 +52,9 @@ func (l *loader) validate() {
 
 	l.oneOf("log.level", cfg.Log.Level, "debug", "info", "warn", "error")
 	l.oneOf("log.format", cfg.Log.Format, "json", "console")
+	for i, kind := range cfg.Log.PII {
+		l.oneOf(fmt.Sprintf("log.pii[%d]", i), kind, "email", "credit_card", "ip", "mac_address", "url")
+	}
 }
 
 func (l *loader) doors() {

@@ -3,36 +3,123 @@ package app
 import (
 	"fmt"
 	"log/slog"
+	"net/url"
+	"os"
+	"reflect"
+	"regexp"
 	"runtime/debug"
+	"strings"
 
 	sdklog "go.temporal.io/sdk/log"
 	"go.uber.org/zap"
 	"go.uber.org/zap/exp/zapslog"
+
+	"github.com/turnstone-run/turnstone/internal/egress"
+	"github.com/turnstone-run/turnstone/internal/middleware/pii"
+	"github.com/turnstone-run/turnstone/internal/telemetry/logs"
 )
 
-// Logger builds the process's logger: JSON for machines, or console for people.
-func Logger(c Log) (*zap.Logger, error) {
-	cfg := zap.NewProductionConfig()
-	if c.Format == "console" {
-		cfg = zap.NewDevelopmentConfig()
-		cfg.DisableStacktrace = true
-	}
-	level, err := zap.ParseAtomicLevel(c.Level)
+// Logger builds the process's logger: JSON for machines, or console for people. What it writes holds none of the secrets, nor what looks
+// like one (docs/logging.md); [Secrets] knows those of the process.
+func Logger(c Log, secrets ...string) (*zap.Logger, error) {
+	r, err := Redactor(c.PII, secrets...)
 	if err != nil {
-		return nil, fmt.Errorf("log.level: %w", err)
+		return nil, err
 	}
-	cfg.Level = level
-	cfg.Sampling = nil
-	logger, err := cfg.Build()
-	if err != nil {
-		return nil, fmt.Errorf("build logger: %w", err)
+	return logs.New(logs.Config{Level: c.Level, Format: c.Format, Output: os.Stderr, Redactor: r})
+}
+
+// Redactor takes secrets and personal data, of these kinds, out of what is told to operators.
+func Redactor(personal []string, secrets ...string) (*logs.Redactor, error) {
+	rules := logs.Rules{Secrets: secrets, Masker: func(s ...string) logs.Masker { return egress.NewMasker(s...) }}
+	for _, kind := range personal {
+		rule, err := pii.NewRule(pii.RuleConfig{Type: kind})
+		if err != nil {
+			return nil, fmt.Errorf("log.pii: %w", err)
+		}
+		rules.Personal = append(rules.Personal, rule)
 	}
-	return logger, nil
+	return logs.NewRedactor(rules), nil
+}
+
+// Secrets are the credentials that a configuration holds, those within its URLs and DSNs too, and those of an environment as in
+// os.Environ, which it tells by their names.
+func Secrets(c *Config, env []string) []string {
+	all := credentials(reflect.ValueOf(c), nil)
+	for _, entry := range env {
+		name, v, _ := strings.Cut(entry, "=")
+		switch {
+		case name == "PWD" || name == "OLDPWD": // folders
+		case strings.Contains(v, "://"):
+			all = append(all, credentialsOf(v)...)
+		case logs.IsSecretName(name) || strings.HasSuffix(name, "_KEY"):
+			all = append(all, v)
+		}
+	}
+	return all
+}
+
+func credentials(v reflect.Value, all []string) []string {
+	switch v.Kind() {
+	case reflect.Pointer:
+		if !v.IsNil() {
+			all = credentials(v.Elem(), all)
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if v.Type().Field(i).IsExported() {
+				all = credentials(v.Field(i), all)
+			}
+		}
+	case reflect.Slice:
+		for i := range v.Len() {
+			all = credentials(v.Index(i), all)
+		}
+	case reflect.String:
+		s, private := reflect.TypeAssert[Secret](v)
+		switch {
+		case private:
+			all = append(all, credentialsOf(s.Reveal())...)
+		case strings.Contains(v.String(), "://"):
+			all = append(all, credentialsOf(v.String())...)
+		default: // NAME=value of an environment
+			if name, value, ok := strings.Cut(v.String(), "="); ok && (logs.IsSecretName(name) || strings.HasSuffix(name, "_KEY")) {
+				all = append(all, value)
+			}
+		}
+	default:
+	}
+	return all
+}
+
+var dsnPassword = regexp.MustCompile(`password\s*=\s*(?:'((?:[^'\\]|\\.)*)'|(\S+))`)
+
+// credentialsOf are the parts of a text that are secret: of a URL what it authenticates with, of a DSN the password; else all of it.
+func credentialsOf(s string) []string {
+	u, err := url.Parse(s)
+	if err != nil || u.Scheme == "" || !strings.Contains(s, "://") {
+		if m := dsnPassword.FindStringSubmatch(s); m != nil {
+			return []string{m[1] + m[2]}
+		}
+		return []string{s}
+	}
+	var all []string
+	if u.User != nil {
+		if password, ok := u.User.Password(); ok { // a name alone is an account's more often than a token
+			all = append(all, password)
+		}
+	}
+	for name, values := range u.Query() {
+		if logs.IsSecretName(name) {
+			all = append(all, values...)
+		}
+	}
+	return all
 }
 
 // TemporalLogger gives the Temporal SDK the process's logger.
 func TemporalLogger(l *zap.Logger) sdklog.Logger {
-	return sdklog.NewStructuredLogger(slog.New(zapslog.NewHandler(l.Named("temporal").Core())))
+	return sdklog.NewStructuredLogger(slog.New(zapslog.NewHandler(l.Core(), zapslog.WithName("temporal"))))
 }
 
 // Version is the version of the build: the module's, or the commit's for a build from a checkout.

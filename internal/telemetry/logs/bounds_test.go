@@ -1,0 +1,198 @@
+package logs_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+)
+
+// A long text is cut, and says how much is missing; a secret that the cut goes through does not show its beginning.
+func TestLongTexts(t *testing.T) {
+	t.Parallel()
+	r := redactor(t, knownSecret)
+	require.Equal(t, strings.Repeat("a", 16<<10), r.Text(strings.Repeat("a", 16<<10)))
+	require.Equal(t, strings.Repeat("a", 16<<10)+"… [cut: 4 of 16388 bytes]", r.Text(strings.Repeat("a", 16<<10+4)))
+	require.True(t, strings.HasSuffix(r.Text(strings.Repeat("é", 9_000)+"x"), "é… [cut: 1617 of 18001 bytes]"))
+	require.NotContains(t, r.Text(strings.Repeat("aé", 9_000)), "\ufffd")
+	for what, p := range planted() {
+		for _, before := range []int{len(p[0]), len(p[0]) / 2, 8, 6, 1, 0, -1} {
+			text := strings.Repeat("word ", 4_000)[:max(0, 16<<10-before-1)] + " " + p[0] + " " + strings.Repeat("word ", 20_000)
+			out := r.Text(text)
+			require.NotContains(t, out, p[1], what)
+			require.Less(t, len(out), 16<<10+100)
+			require.Greater(t, len(out), 16<<10-len(p[0])-16)
+			if cut := strings.LastIndex(out, "… [cut"); before == len(p[0])/2 && p[0] == p[1] && what != "email in a URL" {
+				require.NotEqual(t, p[0][:before], out[max(0, cut-before):cut], what)
+			}
+		}
+	}
+	out := r.Text(strings.Repeat(". ", 8<<10)[:16<<10-len(knownSecret)+1] + knownSecret + "BEHIND")
+	require.True(t, strings.HasSuffix(out, ". .… [cut: 7 of 16391 bytes]"), out[len(out)-60:])
+	// Texts of nothing but beginnings take no longer than others.
+	began := time.Now()
+	for _, text := range []string{"sk-", "eyJ-", "basic+", "bearer ", "a://b:c/", "password", "token: is ", "-----BEGIN ", "1:", "%3D", "tokens=1 ", `\`, "%25", "&#", "Kn0wn/", "a@"} {
+		r.Text(strings.Repeat(text, 24<<10/len(text)))
+	}
+	require.Less(t, time.Since(began), 30*time.Second)
+	// However much of it comes: of a million bytes no more is read than of a few.
+	require.Less(t, len(r.Text(strings.Repeat("password=", 200_000))), 17<<10)
+}
+
+func TestBoundsOfAnEntry(t *testing.T) {
+	t.Parallel()
+	var fields []zap.Field
+	for i := range 150 {
+		fields = append(fields, zap.String(fmt.Sprintf("f%d", i), strings.Repeat("x", 20_000)))
+	}
+	m := entry(t, func(l *zap.Logger) { l.Info("m", fields...) })
+	require.Len(t, m, 4+100+1)
+	require.InDelta(t, 50, m["fields_cut"], 0)
+	require.Regexp(t, `^\[cut: \d+ bytes\]$`, m["f99"])
+
+	text := written(t, "json", "info", func(l *zap.Logger) { l.With(fields[:90]...).With(zap.Int("one", 1)).Info("m", fields[90:]...) })
+	require.Contains(t, text, `"fields_cut":51`)
+	require.Less(t, len(text), 300<<10)
+	m = entry(t, func(l *zap.Logger) { l.With(fields...).Info("m") })
+	require.InDelta(t, 50, m["fields_cut"], 0)
+	m = entry(t, func(l *zap.Logger) { l.With(fields[0]).With(fields[1]).Info("m", fields[2]) })
+	require.NotContains(t, m, "fields_cut")
+
+	m = entry(t, func(l *zap.Logger) { l.Info("m", zap.Ints("many", make([]int, 100_000)), zap.Int("next", 1)) })
+	require.Len(t, m["many"], 1001)
+	require.Equal(t, "[cut: more values than 1000]", m["many"].([]any)[1000])
+	m = entry(t, func(l *zap.Logger) {
+		l.Info("m", zap.Any("many", make([]*int, 100_000)), zap.Reflect("long", []string{strings.Repeat("y", 2<<20)}))
+	})
+	require.Equal(t, "[cut: too large, or leads back to itself]", m["many"])
+	require.Equal(t, m["many"], m["long"])
+	m = entry(t, func(l *zap.Logger) {
+		l.Info("m", zap.Any("long", map[string]string{"a": strings.Repeat("y", 20_000)}), zap.Binary("b", make([]byte, 100_000)))
+	})
+	require.Equal(t, map[string]any{"a": strings.Repeat("y", 16<<10) + "… [cut: 3616 of 20000 bytes]"}, m["long"])
+	require.Equal(t, "[cut: 100000 bytes]", m["b"])
+	m = entry(t, func(l *zap.Logger) { l.Info("m", zap.Reflect("long", []string{strings.Repeat("y", 200<<10)})) })
+	require.Equal(t, "[cut: 204804 bytes]", m["long"])
+}
+
+type circle struct {
+	Name string  `json:"name"`
+	Next *circle `json:"next"`
+}
+
+func (c *circle) MarshalLogObject(to zapcore.ObjectEncoder) error {
+	return errors.Join(to.AddObject("a", c), to.AddObject("b", c), to.AddArray("c", c))
+}
+
+func (c *circle) MarshalLogArray(to zapcore.ArrayEncoder) error {
+	return errors.Join(to.AppendObject(c), to.AppendArray(c))
+}
+
+type round struct{}
+
+func (r round) Error() string   { return "round" }
+func (r round) Errors() []error { return []error{r, r} }
+
+// Values that lead back to themselves are written as far as the bounds let them.
+func TestCircles(t *testing.T) {
+	t.Parallel()
+	type plain struct {
+		Next any `json:"next"`
+	}
+	p := &plain{}
+	p.Next = p
+	m := map[string]any{}
+	m["m"] = m
+	s := make([]any, 1)
+	s[0] = s
+	deep := `"x"`
+	for range 40 {
+		deep = `{"a":` + deep + `}`
+	}
+	for name, f := range map[string]zap.Field{
+		"pointer": zap.Any("k", p), "map": zap.Any("k", m), "slice": zap.Reflect("k", s), "object": zap.Object("k", &circle{}), "array": zap.Array("k", &circle{}),
+		"error": zap.Error(round{}), "errors": zap.Errors("k", []error{round{}}), "deep": zap.Any("k", json.RawMessage(`{"password":`+deep+`}`)),
+		"deeper": zap.Any("k", json.RawMessage(strings.ReplaceAll(deep, "a", `\n`))),
+	} {
+		out := entry(t, func(l *zap.Logger) { l.Info("m", f, zap.Int("after", 1)) })
+		require.Equal(t, "m", out["msg"], name)
+		require.InDelta(t, 1, out["after"], 0, name)
+	}
+	require.Contains(t, written(t, "json", "info", func(l *zap.Logger) { l.Info("m", zap.Object("k", &circle{})) }), "[cut: nested deeper than 16]")
+	require.Contains(t, written(t, "json", "info", func(l *zap.Logger) { l.Info("m", zap.Array("k", &circle{})) }), "[cut: nested deeper than 16]")
+	m2 := entry(t, func(l *zap.Logger) { l.Info("m", zap.Any("k", p)) })
+	require.Equal(t, "[cut: too large, or leads back to itself]", m2["k"])
+}
+
+type bomb struct{}
+
+func (bomb) String() string                               { panic("boom " + email) }
+func (bomb) Error() string                                { panic("boom " + email) }
+func (bomb) MarshalLogObject(zapcore.ObjectEncoder) error { panic("boom " + email) }
+func (bomb) MarshalLogArray(zapcore.ArrayEncoder) error   { panic("boom " + email) }
+
+type jsonBomb struct{}
+
+func (jsonBomb) MarshalJSON() ([]byte, error) { panic("boom " + email) }
+
+type jsonFault struct{}
+
+func (jsonFault) MarshalJSON() ([]byte, error) { return nil, errors.New("no JSON for " + email) }
+
+// A value that panics costs its field, also where a logger is given it for all of its entries, and what it says is redacted as well.
+func TestPanics(t *testing.T) {
+	t.Parallel()
+	var nothing *pointed
+	for name, f := range map[string]zap.Field{
+		"stringer": zap.Stringer("k", bomb{}), "error": zap.NamedError("k", bomb{}), "object": zap.Object("k", bomb{}), "array": zap.Array("k", bomb{}), "inline": zap.Inline(bomb{}),
+		"any": zap.Any("k", jsonBomb{}), "within": zap.Any("k", []any{1, jsonBomb{}}), "fault": zap.Any("k", jsonFault{}), "stringers": zap.Stringers("k", []bomb{{}}),
+		"errors": zap.Errors("k", []error{bomb{}}), "dict": zap.Dict("k", zap.Int("i", 1), zap.Object("k", bomb{})), "unknown": {Key: "k"}, "nil": zap.Object("k", nothing),
+		"wrong": {Key: "k", Type: zapcore.StringerType}, "list": zap.Array("k", zapcore.ArrayMarshalerFunc(func(to zapcore.ArrayEncoder) error { return to.AppendObject(bomb{}) })),
+		"nothing": zap.Any("k", func() {}),
+	} {
+		for how, log := range map[string]func(l *zap.Logger){
+			"entry":  func(l *zap.Logger) { l.Info("m", zap.Int("before", 1), f, zap.Int("after", 1)) },
+			"logger": func(l *zap.Logger) { l.With(zap.Int("before", 1), f, zap.Int("after", 1)).Info("m") },
+			"lazy":   func(l *zap.Logger) { l.WithLazy(zap.Int("before", 1), f).Info("m", zap.Int("after", 1)) },
+		} {
+			m := entry(t, log)
+			require.InDelta(t, 1, m["before"], 0, "%s, %s", name, how)
+			require.InDelta(t, 1, m["after"], 0, "%s, %s", name, how)
+			text, err := json.Marshal(m)
+			require.NoError(t, err)
+			require.NotContains(t, string(text), email, "%s, %s", name, how)
+			require.Regexp(t, `PANIC=|no JSON for \[REDACTED_EMAIL\]|unsupported type|unknown field|nil`, string(text), "%s, %s", name, how)
+		}
+	}
+}
+
+// One redactor serves all goroutines.
+func TestTogether(t *testing.T) {
+	t.Parallel()
+	r := redactor(t, knownSecret)
+	text := written(t, "json", "info", func(l *zap.Logger) {
+		done := make(chan struct{})
+		for range 8 {
+			go func() {
+				for range 50 {
+					l.With(zap.Any("h", hiding(knownSecret))).Info(knownSecret, zap.Any("k", shouts{email}))
+					r.Learn("s3cret-of-one")
+					r.Text("a s3cret-of-one")
+				}
+				done <- struct{}{}
+			}()
+		}
+		for range 8 {
+			<-done
+		}
+	})
+	require.Equal(t, 400, strings.Count(text, "\n"))
+	clean(t, text, knownSecret, "known")
+	clean(t, text, email, "email")
+}
