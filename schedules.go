@@ -13,6 +13,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/inbox"
 	"github.com/turnstone-run/turnstone/internal/postgres"
 	"github.com/turnstone-run/turnstone/internal/schedule"
+	"github.com/turnstone-run/turnstone/internal/schema"
 )
 
 var (
@@ -29,7 +30,7 @@ func (s *Service) openSchedules(background context.Context, store *postgres.Stor
 	set := s.cfg.Settings
 	s.schedules, err = schedule.New(schedule.Config{
 		Store: store, Schedules: s.temporal.ScheduleClient(), Starter: s.temporal, TaskQueue: set.Temporal.TaskQueue,
-		Data: s.codec.Data(), MaxPerTenant: set.Schedules.MaxPerTenant, Logger: s.logger.Named("schedules"),
+		Data: s.codec.Data(), Schemas: schema.New(), MaxPerTenant: set.Schedules.MaxPerTenant, Logger: s.logger.Named("schedules"),
 	})
 	if err != nil {
 		return err

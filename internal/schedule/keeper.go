@@ -4,6 +4,7 @@ package schedule
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -43,11 +44,17 @@ type Starter interface {
 	ExecuteWorkflow(ctx context.Context, o client.StartWorkflowOptions, workflow any, args ...any) (client.WorkflowRun, error)
 }
 
+// Schemas checks JSON Schemas as a turn that begins does.
+type Schemas interface {
+	CheckSchema(path string, schema json.RawMessage) error
+}
+
 // Config is what [New] needs.
 type Config struct {
 	Store        Store
 	Schedules    client.ScheduleClient
 	Starter      Starter
+	Schemas      Schemas                 // nil: a schema that is of no use fails each run
 	TaskQueue    string                  // empty: the house's
 	Data         converter.DataConverter // of the client, which writes memos with it; nil: the SDK's
 	MaxPerTenant int                     // 0: 100
@@ -84,6 +91,11 @@ func New(c Config) (*Keeper, error) {
 func (k *Keeper) Put(ctx context.Context, s agent.Schedule, p agent.Principal, isNew bool) (agent.Schedule, error) {
 	if err := s.Validate(); err != nil {
 		return agent.Schedule{}, err
+	}
+	if s.OutputSchema != nil && k.Schemas != nil {
+		if err := k.Schemas.CheckSchema("output_schema", s.OutputSchema); err != nil {
+			return agent.Schedule{}, err
+		}
 	}
 	before, err := k.Store.Schedule(ctx, s.Tenant, s.Name)
 	known := err == nil

@@ -2,6 +2,7 @@ package schedule_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"maps"
 	"slices"
@@ -373,6 +374,27 @@ func TestWhileTemporalIsAwayTheStoreIsTheTruth(t *testing.T) {
 	delete(s.broken, id)
 	require.NoError(t, k.Reconcile(t.Context()))
 	require.Empty(t, s.all)
+}
+
+// schemas refuses every schema.
+type schemas struct{}
+
+func (schemas) CheckSchema(path string, _ json.RawMessage) error {
+	return agent.Invalid(path+".type", "is of no use")
+}
+
+func TestASchemaOfNoUseIsNotStored(t *testing.T) {
+	_, s, d := keeper(t)
+	k, err := schedule.New(schedule.Config{Store: d, Schedules: s, Starter: s, Schemas: schemas{}})
+	require.NoError(t, err)
+	news := daily("news")
+	news.OutputSchema = json.RawMessage(`{"type":"thing"}`)
+	_, err = k.Put(t.Context(), news, ann, true)
+	require.Equal(t, agent.CodeInvalid, agent.CodeOf(err))
+	require.ErrorContains(t, err, "output_schema.type")
+	require.Empty(t, d.all)
+	_, err = k.Put(t.Context(), daily("news"), ann, true)
+	require.NoError(t, err, "without one")
 }
 
 func TestPauseAndResume(t *testing.T) {

@@ -232,7 +232,7 @@ func (c *Channel) decide(ctx context.Context, in agent.Inbox, asked *agent.ChatQ
 }
 
 // decider says as whom a person decides: in the turn's own chat as its user, who must still be the one for whom the turn runs, and in the
-// approvers' chat as himself. What a link does not allow is refused in either.
+// approvers' chat as himself. Without a link nobody decides, and what a link does not allow is refused in either.
 func (c *Channel) decider(ctx context.Context, asked *agent.ChatQuestion, from *models.User) (p agent.Principal, ok bool, err error) {
 	p, known, err := c.who(ctx, from.ID)
 	if err != nil {
@@ -241,14 +241,10 @@ func (c *Channel) decider(ctx context.Context, asked *agent.ChatQuestion, from *
 	may := p.Tenant == asked.Tenant && p.May(agent.ActionApprovalsDecide, asked.Tool)
 	if c.cfg.ApproverChat != 0 && asked.ChatID == strconv.FormatInt(c.cfg.ApproverChat, 10) {
 		_, err := c.cfg.Store.ChatLink(ctx, chatOf(from.ID))
-		switch {
-		case err == nil:
-			return p, may, nil
-		case agent.CodeOf(err) != agent.CodeNotFound:
-			return p, false, err
+		if agent.CodeOf(err) == agent.CodeNotFound { // nobody that is known: a chat cannot shed what its link forbids by unlinking
+			return p, false, nil
 		}
-		// The operator has put him into the approvers' chat.
-		return agent.Principal{Method: Name, Tenant: asked.Tenant, Subject: senderOf(from), Credential: senderOf(from)}, true, nil
+		return p, may && err == nil, err
 	}
 	own := asked.ChatID == asked.Owner && strconv.FormatInt(from.ID, 10) == asked.Owner
 	return p, own && known && may && p.Subject == asked.UserID, nil

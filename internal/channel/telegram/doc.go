@@ -19,7 +19,7 @@
 //
 // # Why go-telegram/bot
 //
-// It has no dependencies, follows the Bot API closely (version 9 at v1.19.0), keeps to plain structs and contexts, and lets us bring the
+// It has no dependencies, follows the Bot API closely (v1.19.0: 9.4), keeps to plain structs and contexts, and lets us bring the
 // HTTP client: that is where sizes and times are bounded, where getUpdates waits until what it would confirm has been dealt with, and where the
 // token is kept out of errors. Its own webhook handler is not used: it reads bodies of any size, compares the secret in variable
 // time, and answers 200 to what it has dropped.

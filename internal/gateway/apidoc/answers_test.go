@@ -149,6 +149,10 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 	c.do(t, exchange{method: "POST", path: "/v1/keys/" + key.ID + "/rotate", body: `{"overlap":"1h"}`, status: 200})
 	c.do(t, exchange{method: "GET", path: "/v1/keys?page_size=50", status: 200, contains: key.ID})
 	c.do(t, exchange{method: "DELETE", path: "/v1/keys/" + key.ID, status: 200})
+	c.do(t, exchange{
+		method: "GET", path: "/v1/usage?group=day&user=ann&agent=analyst&model=m&channel=http&session=s&turn=t&limit=10&since=2026-11-01T00:00:00Z&until=2026-11-22T00:00:00Z",
+		status: 200, contains: "rebilled_calls",
+	})
 	c.do(t, exchange{method: "GET", path: "/v1/audit?outcome=allowed&since=2020-01-01T00:00:00Z", status: 200, contains: "keys.write"})
 	c.followCatalog(t)
 	c.rt.Break("postgres")

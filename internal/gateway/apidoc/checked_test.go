@@ -9,7 +9,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -37,43 +36,9 @@ func openChecked(t *testing.T) *checked {
 	t.Helper()
 	s := open(t)
 	doc := load(t, s)
-	takeNull(reflect.ValueOf(doc), map[uintptr]bool{})
 	router, err := gorillamux.NewRouter(doc)
 	require.NoError(t, err)
 	return &checked{server: s, doc: doc, router: router, met: map[string][]int{}}
-}
-
-// takeNull lets {} be anything, as the specification has it (3.0.3, proposal "clarify nullable"); kin-openapi takes null to be excluded.
-func takeNull(v reflect.Value, seen map[uintptr]bool) {
-	switch v.Kind() {
-	case reflect.Pointer:
-		if v.IsNil() || seen[v.Pointer()] {
-			return
-		}
-		seen[v.Pointer()] = true
-		if s, ok := reflect.TypeAssert[*openapi3.Schema](v); ok && s.IsEmpty() {
-			s.Nullable = true
-		}
-		takeNull(v.Elem(), seen)
-	case reflect.Struct:
-		for i := range v.NumField() {
-			if v.Type().Field(i).IsExported() {
-				takeNull(v.Field(i), seen)
-			}
-		}
-		if m := v.Addr().MethodByName("Map"); m.IsValid() {
-			takeNull(m.Call(nil)[0], seen)
-		}
-	case reflect.Map:
-		for _, key := range v.MapKeys() {
-			takeNull(v.MapIndex(key), seen)
-		}
-	case reflect.Slice:
-		for i := range v.Len() {
-			takeNull(v.Index(i), seen)
-		}
-	default:
-	}
 }
 
 // exchange is a request and what must come of it.

@@ -2,7 +2,8 @@
 // of the REST API.
 //
 // The document is written by hand, in parts that make one YAML text when they are put together in the order of their names. It is of OpenAPI
-// 3.0.3, because that is what most generators of clients read, and what kin-openapi validates without leaving anything out. The tests hold it
+// 3.0.3, because that is what most generators of clients read, and what kin-openapi validates without leaving anything out. What may be any
+// JSON says that it is nullable: to the specification that goes without saying, to kin-openapi and others it does not. The tests hold it
 // against the routes of a gateway with all its doors, against the Go types of requests and answers, and against real answers.
 package apidoc
 

@@ -22,6 +22,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/gateway/links"
 	"github.com/turnstone-run/turnstone/internal/gateway/openai"
 	"github.com/turnstone-run/turnstone/internal/gateway/schedules"
+	"github.com/turnstone-run/turnstone/internal/gateway/usage"
 	"github.com/turnstone-run/turnstone/internal/gateway/ws"
 )
 
@@ -58,6 +59,8 @@ func open(t *testing.T) *server {
 		Name: "telegram", URL: func(code string) string { return "https://example.com/?start=" + code }, Webhook: http.HandlerFunc(webhook),
 	})
 	require.NoError(t, err)
+	costs, err := usage.New(ledger{})
+	require.NoError(t, err)
 	rt, catalog := gatewaytest.New(), &gatewaytest.Catalog{}
 	g, err := gateway.New(gateway.Config{
 		HTTPAddr: "127.0.0.1:0", Runtime: runtime{rt}, Catalog: catalog, Version: "test", Keys: manager, Audit: &gatewaytest.Trail{},
@@ -65,7 +68,7 @@ func open(t *testing.T) *server {
 			w.Header().Set("Content-Type", "text/plain; version=0.0.4")
 			_, _ = io.WriteString(w, "up 1\n")
 		}),
-		Doors: []gateway.Door{doc, ws.New(ws.Config{}), openai.New(), chat.New(), clock, chats},
+		Doors: []gateway.Door{doc, ws.New(ws.Config{}), openai.New(), chat.New(), clock, chats, costs},
 		Auth: gatewaytest.Credentials{
 			operator: gatewaytest.Caller(agent.AnyTenant, "ops", "*"),
 			reader:   gatewaytest.Caller("acme", "ann", "agents.read"),
@@ -80,6 +83,16 @@ func open(t *testing.T) *server {
 		require.NoError(t, g.Shutdown(ctx))
 	})
 	return &server{Gateway: g, t: t, rt: rt, catalog: catalog, keeper: k, url: "http://" + g.HTTPAddr()}
+}
+
+// ledger has one bill.
+type ledger struct{}
+
+func (ledger) Usage(_ context.Context, q agent.UsageQuery) (agent.UsagePage, error) {
+	day, sums := "2026-11-22", agent.UsageSums{Calls: 2, InputTokens: 10, CostUSD: 0.5, RebilledCalls: 1}
+	return agent.UsagePage{
+		Since: q.Since, Until: gatewaytest.Epoch(), Group: q.Group, Rows: []agent.UsageRow{{Day: &day, UsageSums: sums}}, Totals: &sums,
+	}, nil
 }
 
 // runtime is the scripted one, which knows of a source that a session's tools have found.

@@ -144,11 +144,14 @@ func (d *Door) put(w http.ResponseWriter, r *http.Request, v *gateway.Visit) err
 
 // store checks a schedule as its runs would be, and keeps it.
 func (d *Door) store(r *http.Request, v *gateway.Visit, s *agent.Schedule, isNew bool) (agent.Schedule, error) {
-	if err := sign(v, s); err != nil {
+	if err := sign(r, v, s); err != nil {
 		return agent.Schedule{}, err
 	}
 	if err := s.Validate(); err != nil {
 		return agent.Schedule{}, err
+	}
+	if s.Name == "." || s.Name == ".." {
+		return agent.Schedule{}, agent.Invalid("name", "%q is a step in a path: nobody could ask for the schedule again", s.Name)
 	}
 	ctx, stop := bounded(r, v)
 	defer stop()

@@ -201,6 +201,17 @@ func TestCalls(t *testing.T) {
 	require.Equal(t, "zoo", a.body["tenant"])
 }
 
+func TestACredentialOfEveryTenant(t *testing.T) {
+	d := open(t)
+	in := func(tenant string) string { return strings.TrimSuffix(news, "}") + `,"tenant":"` + tenant + `"}` }
+	a := d.send("ops", "POST", "/v1/schedules", in("acme"))
+	require.Equal(t, http.StatusCreated, a.status, a.body)
+	require.Equal(t, "acme", d.keeper.puts[0].Tenant, "the body may name the tenant")
+	a = d.send("ops", "PUT", "/v1/schedules/news?tenant=acme", in("acme"))
+	require.Equal(t, http.StatusOK, a.status, a.body)
+	require.Equal(t, "acme", d.keeper.puts[1].Tenant)
+}
+
 func TestRefusals(t *testing.T) {
 	d := open(t)
 	with := func(more string) string { return strings.TrimSuffix(news, "}") + "," + more + "}" }
@@ -219,7 +230,12 @@ func TestRefusals(t *testing.T) {
 		{"write", "POST", "/v1/schedules", `{"name":"n","message":"m","every":"1h"}`, 403, "agent"},
 		{"all", "POST", "/v1/schedules", strings.Replace(news, "analyst", "nobody", 1), 404, "agent"},
 		{"all", "POST", "/v1/schedules", strings.Replace(news, "large", "huge", 1), 400, "model"},
-		{"all", "POST", "/v1/schedules", with(`"tenant":"zoo"`), 400, "tenant"},
+		{"all", "POST", "/v1/schedules", with(`"tenant":"zoo"`), 403, "tenant"},
+		{"ops", "POST", "/v1/schedules?tenant=acme", with(`"tenant":"zoo"`), 400, "tenant"},
+		{"ops", "POST", "/v1/schedules", with(`"tenant":"a/b"`), 400, "tenant"},
+		{"ops", "POST", "/v1/schedules", with(`"tenant":"*"`), 400, "tenant"},
+		{"all", "POST", "/v1/schedules", strings.Replace(news, `"news"`, `".."`, 1), 400, "name"},
+		{"all", "PUT", "/v1/schedules/%2E", strings.Replace(news, `"news"`, `"."`, 1), 400, "name"},
 		{"all", "POST", "/v1/schedules", with(`"every":"soon"`), 400, "every"},
 		{"all", "POST", "/v1/schedules", with(`"notify":[{"webhook":{"url":"ftp://x"}}]`), 400, "notify[0].webhook.url"},
 		{"all", "POST", "/v1/schedules", with(`"notify":[{"webhook":{"url":"https://x/%zz"}}]`), 400, "notify[0].webhook.url"},
