@@ -151,9 +151,9 @@ func (d *everyDoor) throughGRPC(t *testing.T) agent.TurnID {
 }
 
 func (d *everyDoor) throughSocket(t *testing.T) agent.TurnID {
-	conn, _, err := websocket.Dial(t.Context(), "ws://"+d.HTTPAddr()+"/v1/ws", nil) //nolint:bodyclose // the library's
+	conn, _, err := websocket.Dial(t.Context(), "ws://"+d.HTTPAddr()+"/v1/ws", nil)
 	require.NoError(t, err)
-	defer conn.CloseNow() //nolint:errcheck // it may be closed
+	defer conn.CloseNow()
 	conn.SetReadLimit(8 << 20)
 	require.NoError(t, wsjson.Write(t.Context(), conn, map[string]any{"type": "turn", "id": "a", "request": map[string]any{"message": mainJob}}))
 	var id agent.TurnID

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"regexp"
 	"strconv"
@@ -89,11 +90,11 @@ func (s *system) dial(t *testing.T, key string, request map[string]any, origin s
 	if origin != "" {
 		header.Set("Origin", origin)
 	}
-	conn, _, err := websocket.Dial(t.Context(), "ws://"+s.HTTPAddr()+"/v1/ws", &websocket.DialOptions{HTTPHeader: header}) //nolint:bodyclose // the library's
+	conn, _, err := websocket.Dial(t.Context(), "ws://"+s.HTTPAddr()+"/v1/ws", &websocket.DialOptions{HTTPHeader: header})
 	if err != nil {
 		return err.Error()
 	}
-	defer conn.CloseNow() //nolint:errcheck // it may be closed
+	defer conn.CloseNow()
 	require.NoError(t, wsjson.Write(t.Context(), conn, map[string]any{"type": "turn", "id": "a", "request": request}))
 	for {
 		var frame map[string]json.RawMessage
@@ -120,9 +121,7 @@ func TestRulesOfDoors(t *testing.T) {
 			session := "rules-" + door.name
 			request := func(more map[string]any) map[string]any {
 				r := map[string]any{"message": "say 2 words", "session_id": session}
-				for name, value := range more {
-					r[name] = value
-				}
+				maps.Copy(r, more)
 				return r
 			}
 			require.Contains(t, door.send(t, request(map[string]any{"context": map[string]any{"tenant": "globex"}}), ""), "globex")

@@ -132,7 +132,7 @@ func (s *soak) waitUntil(t *testing.T, at time.Time) {
 
 // view starts turns one after the other and watches each to its end.
 func (s *soak) view(ctx context.Context, n int, until time.Time) {
-	chance := rand.New(rand.NewPCG(uint64(n), 7)) //nolint:gosec // a test repeats itself
+	chance := rand.New(rand.NewPCG(uint64(n), 7)) // a test repeats itself
 	for turn := 0; time.Now().Before(until) && ctx.Err() == nil; turn++ {
 		words := 20 + chance.IntN(int(max(s.lasts/soakDelay/4, 20)))
 		if err := s.watch(ctx, fmt.Sprintf("soak-%d-%d", n, turn), words, n%slowOne == slowOne-1, chance); err != nil {

@@ -152,7 +152,8 @@ func TestTenantsAreApart(t *testing.T) {
 		{http.MethodPost, "/v1/turns/" + turn + "/cancel", map[string]any{}, "/v1/turns/nobodys/cancel"},
 		{http.MethodPost, "/v1/turns/" + turn + "/messages", map[string]any{"message": "hello"}, "/v1/turns/nobodys/messages"},
 		{
-			http.MethodPost, "/v1/turns/" + paused.TurnID + "/decisions", map[string]any{"approval_id": approval, "decision": "approve"},
+			http.MethodPost, "/v1/turns/" + paused.TurnID + "/decisions",
+			map[string]any{"approval_id": approval, "decision": "approve"},
 			"/v1/turns/nobodys/decisions",
 		},
 		{http.MethodPost, "/v1/turns/" + turn + "/results", map[string]any{"tool_call_id": "c", "result": 1}, "/v1/turns/nobodys/results"},

@@ -123,7 +123,7 @@ func (w *World) redirects() []Attack {
 // costs are answers of the front that never end, come too slowly, or are more than they seem.
 func (w *World) costs() []Attack {
 	var attacks []Attack
-	for _, name := range w.costlyAnswers() {
+	for _, name := range costlyAnswers() {
 		attacks = append(attacks, Attack{Name: "cost/" + name, URL: w.front("/" + name)})
 	}
 	return attacks

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -48,8 +49,14 @@ func (w *World) plain(rw http.ResponseWriter, _ *http.Request) {
 	_, _ = io.WriteString(rw, w.good)
 }
 
+// Costly reports whether a URL leads to a costly answer. A tool may ask twice for one: the first time it may have run out of time, on a busy
+// machine, before it saw what it refuses the second time.
+func Costly(url string) bool {
+	return slices.ContainsFunc(costlyAnswers(), func(name string) bool { return strings.Contains(url, "/"+name) })
+}
+
 // costlyAnswers are the names of them, in the order of the table.
-func (*World) costlyAnswers() []string {
+func costlyAnswers() []string {
 	return []string{
 		"endless", "endless-string", "announced", "slow-header", "slow-status", "slow-body", "silent-body", "gzip-bomb", "gzip-twice", "deflate-bomb",
 		"header-flood", "header-endless", "informational", "redirects", "cut-off", "cut-off-gzip", "bad-chunks", "no-http",
