@@ -16,6 +16,7 @@ type Envelope struct {
 	Sender    string      // who, for the audit trail; empty when unknown
 	Principal Principal   // by which credential; zero: the channel itself vouches for the request
 	RequestID string      // of the request that brought it, for the audit trail; may be empty
+	Remote    string      // address of whoever sent it, likewise
 	Request   TurnRequest // tenant and user already taken from the credential where there is one
 }
 

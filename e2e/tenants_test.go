@@ -248,7 +248,7 @@ func TestScopes(t *testing.T) {
 	require.Eventually(t, func() bool {
 		trail = s.request(operatorKey, http.MethodGet, "/v1/audit?tenant=acme&limit=500", nil)
 		text := string(trail.body)
-		return strings.Contains(text, `"subject":"rita"`) && strings.Contains(text, `"outcome":"denied"`) && strings.Contains(text, `"mode":"durable"`)
+		return strings.Contains(text, `"subject":"rita"`) && strings.Contains(text, `"outcome":"denied"`) && strings.Contains(text, `"mode":"durable"`) && strings.Contains(text, `"remote":"127.0.0.1:`)
 	}, 30*time.Second, 50*time.Millisecond)
 	require.NotContains(t, string(trail.body), ann)
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/access"
 )
 
 // Bounds of the lists that only YAML can give.
@@ -94,7 +95,7 @@ func (l *loader) tenant(path, name string) {
 
 func (l *loader) scopes(path string, scopes []string) {
 	for i, s := range scopes {
-		if !agent.ValidScope(s) {
+		if !access.ValidScope(s) {
 			l.fault(fmt.Sprintf("%s[%d]", path, i), "%q allows nothing that there is", s)
 		}
 	}

@@ -176,6 +176,7 @@ func TestTenantIsTheCredentials(t *testing.T) {
 		c.Audit = &gatewaytest.Trail{}
 	})
 	d.rt.Collections = []string{"docs"}
+	d.rt.Script = says("ok") // what is let in by mistake ends
 	acme := bearer("acme")
 	header := append(bearer("acme"), "Turnstone-Tenant", "other")
 	foreign := []struct {
@@ -187,6 +188,8 @@ func TestTenantIsTheCredentials(t *testing.T) {
 		{"POST", "/v1/turns", `{"message":"x","context":{"tenant":"other"}}`, acme},
 		{"POST", "/v1/routes/dry-run", `{"context":{"tenant":"other"}}`, acme},
 		{"POST", "/test/chat?prompt=x&tenant=other", ``, acme},
+		{"POST", "/test/chat", `{"prompt":"x","tenant":"other"}`, acme},
+		{"POST", "/test/chat", `{"prompt":"x","context":{"tenant":"other"}}`, acme},
 		{"GET", "/v1/turns/t", ``, header},
 		{"GET", "/v1/turns/t/events?tenant=other", ``, acme},
 		{"POST", "/v1/turns/t/cancel", ``, header},

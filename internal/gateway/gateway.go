@@ -258,7 +258,7 @@ func (g *Gateway) accept(ctx context.Context, who identity, e *agent.Envelope) (
 
 // seal puts on an envelope who sends it.
 func (c identity) seal(e *agent.Envelope) {
-	e.Principal, e.RequestID = c.principal, c.requestID
+	e.Principal, e.RequestID, e.Remote = c.principal, c.requestID, c.remote
 	e.Sender = cmp.Or(c.by(e.Sender), e.Request.Context.UserID)
 }
 

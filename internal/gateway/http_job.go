@@ -41,7 +41,7 @@ func (s *httpServer) postTestChat(w http.ResponseWriter, r *http.Request) error 
 	if err != nil {
 		return err
 	}
-	j, err := jobOf(r, q.values.Has("prompt"), prompt, body)
+	j, err := jobOf(r, who, q.values.Has("prompt"), prompt, body)
 	if err != nil {
 		return err
 	}
@@ -94,7 +94,7 @@ func (s *httpServer) awaitJob(w http.ResponseWriter, r *http.Request, who identi
 }
 
 // jobOf reads the job of a request: the prompt of its query, or its body, but not both.
-func jobOf(r *http.Request, asked bool, prompt string, body []byte) (job.Job, error) {
+func jobOf(r *http.Request, who identity, asked bool, prompt string, body []byte) (job.Job, error) {
 	fields := map[string]json.RawMessage{}
 	switch given := len(bytes.TrimSpace(body)) > 0; {
 	case given && asked:
@@ -109,12 +109,36 @@ func jobOf(r *http.Request, asked bool, prompt string, body []byte) (job.Job, er
 		if fields == nil {
 			return job.Job{}, agent.Invalid("", "want an object, got null")
 		}
+		if err := foreignTo(who, fields); err != nil {
+			return job.Job{}, err
+		}
 	case !asked:
 		return job.Job{}, agent.Invalid("prompt", "is missing: give it in the query or in a JSON body")
 	default:
 		fields["prompt"] = quoted(prompt)
 	}
 	return completeJob(fields)
+}
+
+// foreignTo refuses what no job has and every door refuses: a job may have fields that are not known, but these would be taken to count.
+func foreignTo(who identity, fields map[string]json.RawMessage) error {
+	inside := map[string]json.RawMessage{}
+	if !absent(fields["context"]) {
+		_ = json.Unmarshal(fields["context"], &inside) // Parse says what is wrong with it
+	}
+	if !absent(fields["stream_to"]) || !absent(inside["stream_to"]) {
+		return errStreamTo()
+	}
+	for field, raw := range map[string]json.RawMessage{"tenant": fields["tenant"], "context.tenant": inside["tenant"]} {
+		var named string
+		if absent(raw) || json.Unmarshal(raw, &named) != nil {
+			continue
+		}
+		if err := who.ownTenant(named, field); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // completeJob makes a job message of what may be shorter: version and job id have defaults, and what stands in context may stand outside.

@@ -89,6 +89,9 @@ func (s *httpServer) postKey(w http.ResponseWriter, r *http.Request) error {
 	if asked.ExpiresIn, err = duration("expires_in", body.ExpiresIn, 0); err != nil {
 		return err
 	}
+	if body.ExpiresIn != "" && asked.ExpiresIn == 0 { // 0 would make one that never expires
+		return agent.Invalid("expires_in", "is 0: leave it out for a key that never expires")
+	}
 	ctx, cancel := s.call(r)
 	defer cancel()
 	made, err := s.cfg.Keys.CreateKey(ctx, who.principal, asked)

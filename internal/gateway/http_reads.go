@@ -30,7 +30,7 @@ func (s *httpServer) getHealth(w http.ResponseWriter, r *http.Request) error {
 	defer cancel()
 	h := s.cfg.Runtime.Health(ctx)
 	body := healthBody{Status: "ok"}
-	if !who.confined() && who.principal.MayAny(agent.ActionHealthRead) {
+	if !who.confined() && who.mayAny(agent.ActionHealthRead) {
 		body.Version, body.Dependencies = s.cfg.Version, make([]dependencyBody, len(h.Dependencies))
 		for i, d := range h.Dependencies {
 			body.Dependencies[i] = dependencyBody{Name: d.Name, OK: d.OK, Detail: d.Detail, TookMS: float64(d.Took.Microseconds()) / 1000}

@@ -75,7 +75,7 @@ func TestTestChatIsAJob(t *testing.T) {
 // sealed is an envelope with what the door puts on it besides.
 func sealed(e, got agent.Envelope) agent.Envelope {
 	e.Principal = agent.Principal{Method: agent.MethodNone, Tenant: agent.AnyTenant, Scopes: []string{"*"}}
-	e.RequestID = got.RequestID
+	e.RequestID, e.Remote = got.RequestID, got.Remote
 	return e
 }
 

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc/reflection/grpc_reflection_v1alpha"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/access"
 	pb "github.com/turnstone-run/turnstone/proto/turnstone/v1"
 )
 
@@ -42,7 +43,7 @@ func (n *need) check(who identity, what string) error {
 		return nil
 	}
 	for _, a := range n.actions {
-		if who.principal.MayAny(a) && (!n.everywhere || !who.confined()) {
+		if who.mayAny(a) && (!n.everywhere || !who.confined()) {
 			return nil
 		}
 	}
@@ -50,10 +51,19 @@ func (n *need) check(who identity, what string) error {
 		return agent.Errorf(agent.CodeDenied, "", "nobody is allowed this: %.140q states no action", what)
 	}
 	who.note(agent.AuditDenied, n.actions[0], what, nil)
-	if n.everywhere && who.principal.MayAny(n.actions[0]) {
+	if n.everywhere && who.mayAny(n.actions[0]) {
 		return agent.Errorf(agent.CodeDenied, "", "%s is for credentials of every tenant: it tells about all of them", n.actions[0])
 	}
 	return agent.Errorf(agent.CodeDenied, "", "the credential does not allow %s", n.actions[0])
+}
+
+// mayAny reports whether the caller may do a at all, to some resource at least. Where an action has no resources, a scope that names some
+// allows nothing: it was meant to confine.
+func (c identity) mayAny(a agent.Action) bool {
+	if !access.Confinable(a) {
+		return c.principal.May(a, "")
+	}
+	return c.principal.MayAny(a)
 }
 
 // public is an endpoint that needs no credential.

@@ -125,13 +125,14 @@ func TestStreamToIsRefused(t *testing.T) {
 			require.Equal(t, "stream_to", a.failure(t).Field)
 		}
 	}
-	require.Len(t, d.rt.Submitted(), 1)
-	// A job has no such field, and ignores those that it does not know.
+	// A job ignores fields that it does not know, but not this one.
 	d.rt.Script = says("ok")
-	d.send("POST", "/test/chat", `{"prompt":"x","stream_to":{"workflow_id":"w","signal":"s"}}`, bearer("*")...)
-	for _, e := range d.rt.Submitted() {
-		require.Nil(t, e.Request.StreamTo)
+	for _, body := range []string{`{"prompt":"x","stream_to":{"workflow_id":"w","signal":"s"}}`, `{"prompt":"x","context":{"stream_to":{}}}`} {
+		a := d.send("POST", "/test/chat", body, bearer("*")...)
+		require.Equal(t, 400, a.status)
+		require.Equal(t, "stream_to", a.failure(t).Field)
 	}
+	require.Len(t, d.rt.Submitted(), 1)
 }
 
 func TestRightsToResources(t *testing.T) {

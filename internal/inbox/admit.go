@@ -120,7 +120,7 @@ func (s *submission) note(receipt agent.Receipt, err error) {
 	r := agent.AuditRecord{
 		At: time.Now().UTC(), Tenant: s.req.Context.TenantName(), Subject: cmp.Or(s.who.Subject, s.sender), Method: s.who.Method,
 		Credential: s.who.Credential, Action: agent.ActionTurnsRun, Resource: "agent/" + s.agent, Outcome: agent.AuditAllowed,
-		Channel: s.door, RequestID: s.requestID,
+		Channel: s.door, RequestID: s.requestID, Remote: s.remote,
 	}
 	note := turnNote{UserID: s.req.Context.UserID, Mode: s.mode, ModeBy: s.modeBy}
 	switch code := agent.CodeOf(err); code {

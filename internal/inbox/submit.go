@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"strings"
 
 	"github.com/google/uuid"
 
@@ -37,6 +38,7 @@ type submission struct {
 	door      string // channel of the envelope; that of the request is what the request says
 	sender    string
 	requestID string
+	remote    string
 	req       agent.TurnRequest
 	session   agent.SessionID
 	chosen    string // the field by which the caller chose the turn's id; empty: it is a new one
@@ -50,6 +52,9 @@ type submission struct {
 // submit is the way of every request: what is refused is refused before anything is recorded, and a turn that exists is joined.
 func (b *Inbox) submit(ctx context.Context, e agent.Envelope) (agent.Receipt, int, error) {
 	s := b.submission(&e)
+	if err := s.plain(); err != nil {
+		return agent.Receipt{}, 0, err
+	}
 	plan, bound, err := b.Activities.Check(ctx, &s.req)
 	if err != nil {
 		if again, known := s.known(ctx); known {
@@ -65,8 +70,29 @@ func (b *Inbox) submit(ctx context.Context, e agent.Envelope) (agent.Receipt, in
 	return receipt, position, err
 }
 
+// Bounds of texts that are kept with a turn as they are.
+const (
+	maxUser    = 1024
+	maxChannel = 128
+)
+
+// plain refuses names that no store takes: a turn that cannot be recorded must not begin.
+func (s *submission) plain() error {
+	for _, f := range []struct {
+		field, text string
+		most        int
+	}{{"context.user_id", s.req.Context.UserID, maxUser}, {"channel", s.req.Channel, maxChannel}} {
+		if len(f.text) > f.most || strings.ContainsFunc(f.text, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+			return agent.Invalid(f.field, "want at most %d bytes on one line", f.most)
+		}
+	}
+	return nil
+}
+
 func (b *Inbox) submission(e *agent.Envelope) *submission {
-	s := &submission{Inbox: b, who: e.Principal, door: cmp.Or(e.Channel, e.Request.Channel), sender: e.Sender, requestID: e.RequestID, req: e.Request}
+	s := &submission{
+		Inbox: b, who: e.Principal, door: cmp.Or(e.Channel, e.Request.Channel), sender: e.Sender, requestID: e.RequestID, remote: e.Remote, req: e.Request,
+	}
 	switch {
 	case s.req.TurnID != "":
 		s.chosen = fieldTurn
@@ -190,6 +216,9 @@ func (s *submission) own(ctx context.Context) (standing, error) {
 		if err == nil && closed && !missing {
 			err = agent.FieldErrorf(agent.CodeConflict, s.chosen, "was used by a turn that is not kept any more")
 		}
+		if err == nil && missing {
+			err = s.derived()
+		}
 		if !closed { // it was started a moment ago
 			s.mode, s.modeBy = agent.ModeDurable, ""
 		}
@@ -206,6 +235,18 @@ func (s *submission) own(ctx context.Context) (standing, error) {
 		_, err = s.endOrphan(ctx, s.req.TurnID, &t)
 	}
 	return was, err
+}
+
+// derived refuses to begin a turn by an id as idempotency keys make them, where tenants are kept apart: whoever guesses another tenant's
+// key could take the id that it stands for.
+func (s *submission) derived() error {
+	if s.chosen != fieldTurn || s.who.Trusted() || s.who.Tenant == agent.AnyTenant {
+		return nil
+	}
+	if id, err := uuid.Parse(string(s.req.TurnID)); err == nil && id.Version() == 5 && id.String() == string(s.req.TurnID) {
+		return agent.Invalid(fieldTurn, "is a UUID of version 5, as idempotency keys make them, and there is no such turn: choose another, or give idempotency_key")
+	}
+	return nil
 }
 
 // join refuses a turn that is not this request's: of another tenant or session, of an agent that the caller may not ask, or, where a key

@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/serviceerror"
 
@@ -87,6 +89,10 @@ func TestBadRequestsAreNoBusinessOfTheTrail(t *testing.T) {
 		func(r *agent.TurnRequest) { r.Message = "" },
 		func(r *agent.TurnRequest) { r.Agent = "nobody" },
 		func(r *agent.TurnRequest) { r.Limits = &agent.Limits{Tools: []string{"a*b"}} },
+		func(r *agent.TurnRequest) { r.Context.UserID = "u\x00" },
+		func(r *agent.TurnRequest) { r.Context.UserID = strings.Repeat("u", 1025) },
+		func(r *agent.TurnRequest) { r.Channel = "a\nb" },
+		func(r *agent.TurnRequest) { r.Channel = strings.Repeat("c", 129) },
 	} {
 		_, err := o.Submit(t.Context(), agent.Envelope{Principal: holder("*"), Request: hello(change)})
 		require.Error(t, err)
@@ -337,6 +343,33 @@ func TestWhoseTurnItIs(t *testing.T) {
 		})
 	}
 	require.Equal(t, 1, o.places())
+}
+
+// TestIDsOfKeysAreNotTaken: what another tenant's key will stand for cannot be taken before.
+func TestIDsOfKeysAreNotTaken(t *testing.T) {
+	o := newOffice(t)
+	r := hello(func(r *agent.TurnRequest) { r.IdempotencyKey = "order-1" })
+	id := activities.TurnIDOf(&r, "")
+	byID := hello(func(r *agent.TurnRequest) { r.TurnID = id })
+	thief := holder("*")
+	thief.Tenant, byID.Context.Tenant = "other", "other"
+	_, err := o.Submit(t.Context(), agent.Envelope{Principal: thief, Request: byID})
+	require.Equal(t, agent.CodeInvalid, agent.CodeOf(err), "%v", err)
+	require.Equal(t, "turn_id", agent.FailureOf(err).Field)
+
+	first, err := o.Submit(t.Context(), agent.Envelope{Principal: holder("*"), Request: r})
+	require.NoError(t, err)
+	require.Equal(t, id, first.TurnID)
+	byID.Context.Tenant = "acme"
+	again, err := o.Submit(t.Context(), agent.Envelope{Principal: holder("*"), Request: byID})
+	require.NoError(t, err)
+	require.True(t, again.Joined, "its own tenant joins it")
+	byID.TurnID = agent.TurnID(uuid.NewSHA1(uuid.NameSpaceURL, []byte("x")).String())
+	_, err = o.Submit(t.Context(), agent.Envelope{Request: byID})
+	require.NoError(t, err, "tenants are not kept apart: there is nobody to steal from")
+	byID.TurnID = agent.TurnID(uuid.NewString())
+	_, err = o.Submit(t.Context(), agent.Envelope{Principal: holder("*"), Request: byID})
+	require.NoError(t, err, "an id of another kind")
 }
 
 // TestMessages go the way of all requests.

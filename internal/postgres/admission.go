@@ -101,10 +101,10 @@ func (s *Store) Admit(ctx context.Context, a agent.Admission) error {
 	if kind == "" {
 		return nil
 	}
-	return refused(op, &a, kind, name, used, again.Sub(now))
+	return refused(&a, kind, name, used, again.Sub(now))
 }
 
-func refused(op string, a *agent.Admission, kind, bound string, used float64, wait time.Duration) error {
+func refused(a *agent.Admission, kind, bound string, used float64, wait time.Duration) error {
 	r := agent.AdmissionRefused{Kind: kind, Bound: bound, Used: used}
 	for _, k := range kinds(a) {
 		if k.kind != kind {
@@ -117,7 +117,7 @@ func refused(op string, a *agent.Admission, kind, bound string, used float64, wa
 			}
 		}
 	}
-	return &agent.Error{Code: agent.CodeRateLimited, Op: op, RetryAfter: max(wait, time.Millisecond), Err: r}
+	return &agent.Error{Code: agent.CodeRateLimited, RetryAfter: max(wait, time.Millisecond), Err: r}
 }
 
 func optionalTime(t time.Time) *time.Time {

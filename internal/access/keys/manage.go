@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/access"
 )
 
 // Bounds of what a key may be.
@@ -84,7 +85,7 @@ func check(k *agent.APIKey) error {
 		}
 	}
 	for _, scope := range k.Scopes {
-		if len(scope) > maxScope || !agent.ValidScope(scope) {
+		if len(scope) > maxScope || !access.ValidScope(scope) {
 			return agent.Invalid("scopes", "%.140q allows nothing that there is", scope)
 		}
 	}
