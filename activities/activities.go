@@ -11,7 +11,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// Config is what [New] needs; every field but the bounds is required.
+// Config is what [New] needs; every field but the bounds, Observer and Logger is required.
 type Config struct {
 	Registry   Registry
 	Models     Models
@@ -23,6 +23,7 @@ type Config struct {
 	Runs       Runs
 	Schemas    Schemas
 	Knowledge  Knowledge
+	Observer   agent.Observer // nil: nobody watches
 	Logger     *zap.Logger
 
 	MaxMessageBytes    int           // of a request's messages; 0: 1 MiB
@@ -70,6 +71,9 @@ func New(c Config) (*Activities, error) {
 	}
 	if c.Logger == nil {
 		c.Logger = zap.NewNop()
+	}
+	if c.Observer == nil {
+		c.Observer = unobserved{}
 	}
 	c.MaxMessageBytes = orDefault(c.MaxMessageBytes, 1<<20)
 	c.QueueLength = orDefault(c.QueueLength, 100)

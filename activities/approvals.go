@@ -16,7 +16,9 @@ import (
 
 // RequestApproval records that calls of a step wait for a person and says so in the log. Idempotent.
 func (a *Activities) RequestApproval(ctx context.Context, in RequestApprovalInput) (RequestApprovalResult, error) {
+	ctx, done := a.watch(ctx, "RequestApproval", in.TurnID, in.Step)
 	out, err := a.requestApproval(ctx, in)
+	done(err)
 	return out, temporalError(err)
 }
 
@@ -65,7 +67,7 @@ func (a *Activities) requestApproval(ctx context.Context, in RequestApprovalInpu
 	}
 	batch := agent.TokenBatch{TurnID: in.TurnID, Step: in.Step, Pending: out.Pending}
 	if err := a.Runs.Tokens(ctx, *in.StreamTo, batch); err != nil {
-		a.Logger.Warn("signalling a pause", zap.String("workflow", in.StreamTo.WorkflowID), zap.Error(err))
+		a.log(ctx).Warn("signalling a pause", zap.String("workflow", in.StreamTo.WorkflowID), zap.Error(err))
 	}
 	return out, nil
 }
@@ -131,7 +133,9 @@ func approvalID(t agent.TurnID, step int, call agent.CallID) string {
 // Decide judges a decision, stores it, and answers with a verdict for the core or a refusal for the person. Rejected and answered
 // calls get their result here, so that the model sees it. A decision about a call of a child turn goes to the child.
 func (a *Activities) Decide(ctx context.Context, in DecideInput) (DecideResult, error) {
+	ctx, done := a.watch(ctx, "Decide", in.TurnID, 0)
 	out, err := a.decide(ctx, in)
+	done(err)
 	if err == nil {
 		return out, nil
 	}
@@ -227,7 +231,10 @@ func (a *Activities) resolved(ctx context.Context, t *facts, p *agent.Approval) 
 		{Type: agent.EventStatus, Status: agent.StatusRunning},
 	})
 	if errors.Is(err, agent.ErrFenced) { // the same decision at the same time: the other one tells
-		err = nil
+		return v, nil
+	}
+	if err == nil {
+		a.Observer.Decided(ctx, t.seen, p)
 	}
 	return v, err
 }
@@ -275,19 +282,26 @@ func (a *Activities) checkArgs(ctx context.Context, t *facts, p *agent.Approval,
 
 // ExpireApprovals decides what nobody decided in time. Asked twice, it says the same.
 func (a *Activities) ExpireApprovals(ctx context.Context, in ExpireApprovalsInput) (ExpireApprovalsResult, error) {
+	ctx, done := a.watch(ctx, "ExpireApprovals", in.TurnID, in.Step)
+	out, err := a.expireApprovals(ctx, in)
+	done(err)
+	return out, temporalError(err)
+}
+
+func (a *Activities) expireApprovals(ctx context.Context, in ExpireApprovalsInput) (ExpireApprovalsResult, error) {
 	var out ExpireApprovalsResult
 	turn, err := a.turn(ctx, in.TurnID)
 	if err != nil {
-		return out, temporalError(err)
+		return out, err
 	}
 	expired, next, err := a.Store.ExpireApprovals(ctx, in.TurnID, in.Step)
 	if err != nil {
-		return out, temporalError(err)
+		return out, err
 	}
 	for i := range expired {
 		v, err := a.resolved(ctx, &turn, &expired[i])
 		if err != nil {
-			return out, temporalError(err)
+			return out, err
 		}
 		out.Verdicts = append(out.Verdicts, v)
 	}

@@ -53,6 +53,7 @@ func (a *Activities) BeginTurn(ctx context.Context, raw converter.RawValue, in B
 
 // Begin is BeginTurn for callers that hold a decoded request: a door that must know at once whether the session is busy.
 func (a *Activities) Begin(ctx context.Context, req agent.TurnRequest, in BeginTurnInput) (BeginTurnResult, error) {
+	started := time.Now()
 	record, plan, err := a.recordOf(ctx, &req, in)
 	if err != nil {
 		return BeginTurnResult{}, err
@@ -75,10 +76,25 @@ func (a *Activities) Begin(ctx context.Context, req agent.TurnRequest, in BeginT
 		}
 	}
 	record.Binding = begun.Binding
-	turn := factsOf(&record, begun.Cursor)
+	w := agent.Work{Name: "BeginTurn", Turn: seenOf(&record, begun.StartedAt), Started: started}
+	if in.RunID == "" { // ahead of its workflow
+		w.Name = "QueueTurn"
+	}
+	ctx, done := a.watchTurn(ctx, w)
+	out, err := a.begun(ctx, &req, in, &record, &plan, &begun)
+	done(err)
+	return out, err
+}
+
+// begun answers a request by where its turn stands.
+func (a *Activities) begun(
+	ctx context.Context, req *agent.TurnRequest, in BeginTurnInput, record *agent.TurnRecord, plan *agent.Plan, begun *agent.Begun,
+) (BeginTurnResult, error) {
+	var err error
+	turn := factsOf(record, begun.Cursor, begun.StartedAt)
 	out := BeginTurnResult{
 		Turn: turn.TurnRef, Limits: plan.Limits.Lower(record.Limits), Prepare: len(plan.Prepare) > 0,
-		ModelName: modelName(&plan, record.Model), ContinueAsNew: a.TurnEvents,
+		ModelName: modelName(plan, record.Model), ContinueAsNew: a.TurnEvents,
 		CoreVersion: CoreVersion, SearchAttributes: a.SearchAttributes(), StreamTo: req.StreamTo, Holder: begun.Holder,
 		Position: begun.Position, Route: routeNote(record.Route), New: begun.New,
 	}
@@ -89,7 +105,7 @@ func (a *Activities) Begin(ctx context.Context, req agent.TurnRequest, in BeginT
 		if begun.New || (in.RunID != "" && !in.Direct) { // the request of a door that joins the turn says nothing of it
 			a.remember(turn)
 		}
-		if out.Rules, err = a.rules(ctx, begun.PlanHash, &record); err != nil {
+		if out.Rules, err = a.rules(ctx, begun.PlanHash, record); err != nil {
 			return BeginTurnResult{}, err
 		}
 		if in.RunID == "" || (in.Direct && !begun.New) { // queued ahead of its workflow, or driven by somebody: they announce it
@@ -99,7 +115,7 @@ func (a *Activities) Begin(ctx context.Context, req agent.TurnRequest, in BeginT
 	case agent.BeginBehind:
 		out.Verdict = VerdictBehind
 		if record.OnBusy == agent.OnBusyInterrupt && begun.HolderSince.Before(begun.StartedAt) { // not whoever came to hold it since
-			a.interrupt(ctx, begun)
+			a.interrupt(ctx, *begun)
 		}
 		return out, nil
 	case agent.BeginDuplicate:
@@ -191,6 +207,7 @@ func (a *Activities) recordOf(ctx context.Context, req *agent.TurnRequest, in Be
 	if err != nil {
 		return a.queuedBefore(ctx, req, in, err)
 	}
+	bound.Trace = cmp.Or(in.Trace, a.Observer.Carry(ctx))
 	return a.record(req, &plan, bound, in), plan, nil
 }
 
@@ -304,13 +321,13 @@ func (a *Activities) emit(ctx context.Context, t TurnRef, producer string, event
 // interrupt asks the holder of the session to stop: through the log, which its model call reads, and by signal, which a pause reads.
 func (a *Activities) interrupt(ctx context.Context, begun agent.Begun) {
 	if err := a.Log.Cancel(ctx, string(begun.Holder)); err != nil {
-		a.Logger.Warn("marking the holder's stream", zap.String("turn", string(begun.Holder)), zap.Error(err))
+		a.log(ctx).Warn("marking the holder's stream", zap.String("turn", string(begun.Holder)), zap.Error(err))
 	}
 	if begun.HolderMode == agent.ModeDirect { // its model call reads the log, and it waits for nobody
 		return
 	}
 	if err := a.Runs.Interrupt(ctx, begun.HolderWorkflow, agent.CancelRequest{Reason: "interrupted by a newer message"}); err != nil {
-		a.Logger.Warn("interrupting the holder", zap.String("turn", string(begun.Holder)), zap.Error(err))
+		a.log(ctx).Warn("interrupting the holder", zap.String("turn", string(begun.Holder)), zap.Error(err))
 	}
 }
 

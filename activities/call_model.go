@@ -25,7 +25,9 @@ var errOutOfTime = agent.Errorf(agent.CodeCancelled, "", "the turn ran out of ti
 // what was said. A step that is stored already is not called again.
 func (a *Activities) CallModel(ctx context.Context, in CallModelInput) (agent.ModelVerdict, error) {
 	defer heartbeat(ctx)()
+	ctx, done := a.watch(ctx, "CallModel", in.TurnID, in.Step)
 	v, err := a.callModel(ctx, in)
+	done(err)
 	return v, temporalError(err)
 }
 

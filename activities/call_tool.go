@@ -20,7 +20,9 @@ const toolEpochs = 3
 // is an error for Temporal to retry, a bounded number of times. A call that is stored already does not run again.
 func (a *Activities) CallTool(ctx context.Context, in CallToolInput) (agent.ToolVerdict, error) {
 	defer heartbeat(ctx)()
+	ctx, done := a.watch(ctx, "CallTool", in.TurnID, in.Step)
 	v, err := a.callTool(ctx, in)
+	done(err)
 	return v, temporalError(err)
 }
 
@@ -41,7 +43,9 @@ func (a *Activities) callTool(ctx context.Context, in CallToolInput) (agent.Tool
 		return agent.ToolVerdict{}, err
 	}
 	started := time.Now()
-	result, err := run.call(work, p)
+	observed, answered := a.Observer.Tool(work, run.observation(p.fence.Epoch))
+	result, err := run.call(observed, p)
+	answered(agent.ToolOutcome{Result: &result, Refused: run.tool == nil, Cached: result.CacheHit, Err: err})
 	cause := context.Cause(work)
 	switch {
 	case ctx.Err() != nil:
@@ -218,7 +222,7 @@ func (r *toolRun) call(ctx context.Context, p *producer) (agent.ToolResult, erro
 	}
 	f := agent.FailureOf(err)
 	f.Tool = r.block.Name
-	r.a.Logger.Warn("tool call", zap.String("turn", string(r.in.TurnID)), zap.String("tool", r.block.Name), zap.Error(err))
+	r.a.log(ctx).Warn("tool call", zap.String("tool", r.block.Name), zap.Error(err))
 	return failed(f), nil
 }
 
@@ -227,7 +231,7 @@ func (r *toolRun) guarded(call agent.ToolFunc) agent.ToolFunc {
 	return func(ctx context.Context, inv agent.Invocation, c agent.ToolCall) (result agent.ToolResult, err error) {
 		defer func() {
 			if p := recover(); p != nil {
-				r.a.Logger.Error("a tool panicked", zap.String("tool", c.Name), zap.Any("panic", p), zap.Stack("stack"))
+				r.a.log(ctx).Error("a tool panicked", zap.String("tool", c.Name), zap.Any("panic", p), zap.Stack("stack"))
 				result, err = agent.ToolResult{}, agent.Errorf(agent.CodeInvalid, "", "the tool broke off")
 			}
 		}()
@@ -255,6 +259,14 @@ func (r *toolRun) invocation(ctx context.Context, p *producer) agent.Invocation 
 		Open: func(ctx context.Context, ref string) (io.ReadCloser, error) {
 			return r.a.Blobs.Open(ctx, r.turn.Tenant, ref)
 		},
+	}
+}
+
+// observation is what an observer is told of an attempt.
+func (r *toolRun) observation(epoch agent.Epoch) agent.ToolObservation {
+	return agent.ToolObservation{
+		Turn: r.turn.seen, Step: r.in.Step, CallID: r.in.CallID, Name: r.block.Name, Description: r.grant.Spec.Description,
+		Toolkit: r.grant.SourceNodeName, Args: r.block.Args, Epoch: epoch,
 	}
 }
 

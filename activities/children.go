@@ -17,7 +17,9 @@ var childNamespace = uuid.MustParse("3c1f6d0b-8f0e-5b53-9b0c-0a9f6c1d2e07") //no
 // BeginChild queues the turn of another agent that a call asks for, so that its message is in the store and not in history. A call that
 // cannot become a turn gets none, and is answered by CallTool. Idempotent.
 func (a *Activities) BeginChild(ctx context.Context, in BeginChildInput) (BeginChildResult, error) {
+	ctx, done := a.watch(ctx, "BeginChild", in.TurnID, in.Step)
 	out, err := a.beginChild(ctx, in)
+	done(err)
 	return out, temporalError(err)
 }
 
@@ -44,7 +46,9 @@ func (a *Activities) beginChild(ctx context.Context, in BeginChildInput) (BeginC
 	req := agent.TurnRequest{
 		TurnID: id, Agent: r.Agent, Message: r.Message, Context: asking.Record.Context, Limits: &limits, Channel: "agent",
 	}
-	begun, err := a.Begin(ctx, req, BeginTurnInput{WorkflowID: id.WorkflowID(), Parent: in.TurnID})
+	begun, err := a.Begin(ctx, req, BeginTurnInput{
+		WorkflowID: id.WorkflowID(), Parent: in.TurnID, Trace: a.Observer.Delegate(ctx, run.turn.seen, id),
+	})
 	if err != nil {
 		if retryable(agent.CodeOf(err)) {
 			return BeginChildResult{}, err
@@ -76,7 +80,9 @@ type childResult struct {
 
 // StoreChild makes the result of a child turn the result of the call that asked for it. Idempotent.
 func (a *Activities) StoreChild(ctx context.Context, in StoreChildInput) (agent.ToolVerdict, error) {
+	ctx, done := a.watch(ctx, "StoreChild", in.TurnID, in.Step)
 	v, err := a.storeChild(ctx, in)
+	done(err)
 	return v, temporalError(err)
 }
 
@@ -146,5 +152,12 @@ func (a *Activities) storeChild(ctx context.Context, in StoreChildInput) (agent.
 	if _, err := a.Log.Append(ctx, fence, 1, []agent.Event{end}); err != nil {
 		return agent.ToolVerdict{}, fmt.Errorf("append: %w", err)
 	}
-	return step.Verdict, a.Store.SaveToolStep(ctx, step)
+	if err := a.Store.SaveToolStep(ctx, step); err != nil {
+		return agent.ToolVerdict{}, err
+	}
+	o := run.observation(fence.Epoch)
+	o.Child, o.Started = in.Child, child.StartedAt
+	_, answered := a.Observer.Tool(ctx, o)
+	answered(agent.ToolOutcome{Result: &result})
+	return step.Verdict, nil
 }

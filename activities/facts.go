@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"sync/atomic"
+	"time"
 
 	"github.com/turnstone-run/turnstone/agent"
 )
@@ -27,15 +29,18 @@ type facts struct {
 	tools   *agent.TurnTools // besides the plan's; nil until they are asked for
 	limits  agent.Limits     // the request's
 	aside   *string          // what its prompts say of the data that lies ready; nil until a model is called for it
+
+	seen   *agent.Observed // for observers
+	spoken *atomic.Bool    // this process has seen a fragment of it
 }
 
-func factsOf(r *agent.TurnRecord, cursor int64) facts {
+func factsOf(r *agent.TurnRecord, cursor int64, since time.Time) facts {
 	f := facts{
 		TurnRef: TurnRef{
 			TurnID: r.TurnID, Tenant: r.Tenant, SessionID: r.SessionID, Agent: r.Agent, InstanceID: r.InstanceID, PlanHash: r.PlanHash,
 		},
 		cursor: cursor, model: r.Model, history: r.History, user: r.UserID, role: r.Context.UserRole, schema: r.OutputSchema, parent: r.Parent,
-		job: jobOf(r), first: cursor <= int64(len(r.Input)),
+		job: jobOf(r), first: cursor <= int64(len(r.Input)), seen: seenOf(r, since), spoken: new(atomic.Bool),
 	}
 	if r.Limits != nil {
 		f.limits = *r.Limits
@@ -59,7 +64,7 @@ func (a *Activities) turn(ctx context.Context, id agent.TurnID) (facts, error) {
 	if err != nil {
 		return facts{}, fmt.Errorf("load turn %s: %w", id, err)
 	}
-	f := factsOf(&t.Record, t.Cursor)
+	f := factsOf(&t.Record, t.Cursor, t.StartedAt)
 	a.remember(f)
 	return f, nil
 }

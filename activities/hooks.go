@@ -73,8 +73,11 @@ func (r *modelRun) ask(ctx context.Context, req agent.ModelRequest) (agent.Model
 	}
 	defer context.AfterFunc(ctx, func() { p.stop(context.Cause(ctx)) })()
 	r.tries++
-	reply, err := model.Generate(work, req, func(agent.Delta) error { return context.Cause(work) })
-	if usage := priced(reply.Usage, profile); usage != (agent.Usage{}) {
+	observed, request := r.observe(work, profile, -p.fence.Epoch, agent.PurposeMiddleware, &req)
+	reply, err := model.Generate(observed, req, request.hear(func(agent.Delta) error { return context.Cause(work) }, false))
+	usage := priced(reply.Usage, profile)
+	request.answered(&reply, usage, err, context.Cause(work))
+	if usage != (agent.Usage{}) {
 		r.ledger = append(r.ledger, agent.UsageEntry{Epoch: -p.fence.Epoch, Model: profile.Model, Usage: usage})
 		_ = p.emit(work, agent.Event{Type: agent.EventUsage, Usage: &usage, Model: reply.Model}) // close says what an error would
 	}
@@ -86,7 +89,7 @@ func (r *modelRun) ask(ctx context.Context, req agent.ModelRequest) (agent.Model
 		return agent.ModelReply{}, r.own(cause)
 	}
 	if err != nil {
-		r.a.Logger.Info("a middleware's model call", zap.String("turn", string(r.in.TurnID)), zap.Int("step", r.in.Step), zap.Error(err))
+		r.a.log(ctx).Info("a middleware's model call", zap.Int("step", r.in.Step), zap.Error(err))
 	}
 	return reply, err
 }

@@ -21,6 +21,7 @@ type TurnRef struct {
 type BeginTurnInput struct {
 	WorkflowID string       `json:"workflow_id"`
 	Parent     agent.TurnID `json:"-"`      // of a child turn
+	Trace      string       `json:"-"`      // likewise: where it belongs
 	Direct     bool         `json:"-"`      // the caller drives the turn itself and renews its lease
 	RunID      string       `json:"run_id"` // the first of the chain
 	Again      bool         `json:"again,omitempty"`

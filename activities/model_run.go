@@ -260,8 +260,10 @@ func (r *modelRun) once(ctx context.Context, _ agent.Invocation, req agent.Model
 	r.tokens = r.a.signalTokens(r.base, r.in, int64(p.fence.Epoch))
 	defer r.tokens.close()
 	r.tries++
-	reply, err := answer(work, model, req, emit)
+	observed, request := r.observe(work, profile, p.fence.Epoch, r.purpose(), &req)
+	reply, err := answer(observed, model, req, request.hear(emit, !r.quiet))
 	usage := priced(reply.Usage, profile)
+	request.answered(&reply, usage, err, context.Cause(work))
 	if usage != (agent.Usage{}) {
 		r.ledger = append(r.ledger, agent.UsageEntry{Epoch: p.fence.Epoch, Model: profile.Model, Usage: usage})
 	}
@@ -269,7 +271,7 @@ func (r *modelRun) once(ctx context.Context, _ agent.Invocation, req agent.Model
 		return agent.ModelReply{}, r.own(cause)
 	}
 	if err != nil {
-		r.a.Logger.Info("model call", zap.String("turn", string(r.in.TurnID)), zap.Int("step", r.in.Step), zap.Error(err))
+		r.a.log(ctx).Info("model call", zap.Int("step", r.in.Step), zap.Error(err))
 		return reply, err
 	}
 	r.usage = agent.Event{Type: agent.EventUsage, Usage: &usage, Model: reply.Model}

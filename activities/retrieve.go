@@ -24,7 +24,9 @@ const (
 // before is not prepared again.
 func (a *Activities) Retrieve(ctx context.Context, in RetrieveInput) (agent.PrepareVerdict, error) {
 	defer heartbeat(ctx)()
+	ctx, done := a.watch(ctx, "Retrieve", in.TurnID, 0)
 	v, err := a.retrieve(ctx, in)
+	done(err)
 	return v, temporalError(err)
 }
 
@@ -196,7 +198,7 @@ func (p *preparation) search(ctx context.Context, steps []*agent.PlanStep) error
 		return cause
 	}
 	if err := errors.Join(failures...); err != nil {
-		p.a.Logger.Warn("search", zap.String("turn", string(p.in.TurnID)), zap.Error(err))
+		p.a.log(ctx).Warn("search", zap.Error(err))
 		done(nil, err)
 		if retryable(agent.CodeOf(err)) {
 			return p.own(err)

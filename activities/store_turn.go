@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -17,7 +18,9 @@ import (
 // StoreTurn ends a turn: result, transcript, session release and terminal event in one transaction, then a word to the next turn
 // (DESIGN §3, step 4). Idempotent: whoever finishes a turn first has the last word, and everybody gets that word.
 func (a *Activities) StoreTurn(ctx context.Context, in StoreTurnInput) (StoreTurnResult, error) {
+	ctx, done := a.watch(ctx, "StoreTurn", in.TurnID, 0)
 	whole, err := a.Finish(ctx, in)
+	done(err)
 	if err != nil {
 		return StoreTurnResult{}, temporalError(err)
 	}
@@ -70,6 +73,9 @@ func (a *Activities) Finish(ctx context.Context, in StoreTurnInput) (agent.Agent
 	if err != nil {
 		return agent.AgentStepOutput{}, fmt.Errorf("finish turn: %w", err)
 	}
+	if done.Ended {
+		a.ended(ctx, &turn, &done.Output)
+	}
 	if !done.Logged {
 		if err := a.Log.Close(ctx, string(in.TurnID), terminalEvents(&done.Output)); err != nil {
 			return agent.AgentStepOutput{}, fmt.Errorf("close stream: %w", err)
@@ -77,10 +83,21 @@ func (a *Activities) Finish(ctx context.Context, in StoreTurnInput) (agent.Agent
 	}
 	if done.Next != "" {
 		if err := a.Runs.Ready(ctx, done.NextWorkflow); err != nil { // it asks again by itself
-			a.Logger.Info("waking the next turn", zap.String("turn", string(done.Next)), zap.Error(err))
+			a.log(ctx).Info("waking the next turn", zap.String("turn", string(done.Next)), zap.Error(err))
 		}
 	}
 	return done.Output, nil
+}
+
+// ended tells the observer how a turn went.
+func (a *Activities) ended(ctx context.Context, t *facts, out *agent.AgentStepOutput) {
+	a.Observer.Ended(ctx, agent.TurnEnded{
+		Turn: t.seen, Output: out, Ended: time.Now(),
+		Record: func(ctx context.Context) (agent.TurnRecord, error) {
+			stored, err := a.Store.Turn(ctx, t.TurnID)
+			return stored.Record, err
+		},
+	})
 }
 
 // close says the last words of a turn in the model's place, once.

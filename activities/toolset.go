@@ -92,7 +92,7 @@ func (a *Activities) listSources(ctx context.Context, plan *agent.Plan, f *facts
 	for i := range plan.Sources {
 		s := &plan.Sources[i]
 		if faults[i] != nil {
-			a.Logger.Warn("list tools", zap.String("turn", string(f.TurnID)), zap.String("binding", s.Binding), zap.Error(faults[i]))
+			a.log(ctx).Warn("list tools", zap.String("binding", s.Binding), zap.Error(faults[i]))
 			out.Missing = append(out.Missing, s.Binding)
 			continue
 		}
@@ -101,7 +101,7 @@ func (a *Activities) listSources(ctx context.Context, plan *agent.Plan, f *facts
 				continue
 			}
 			if taken[l.Spec.Name] || len(out.Tools) == listedTools {
-				a.Logger.Warn("a tool is left out: its name is taken, or there are too many", zap.String("binding", s.Binding), zap.String("tool", l.Spec.Name))
+				a.log(ctx).Warn("a tool is left out: its name is taken, or there are too many", zap.String("binding", s.Binding), zap.String("tool", l.Spec.Name))
 				continue
 			}
 			taken[l.Spec.Name] = true

@@ -34,6 +34,7 @@ type Binding struct {
 	PlanHash   string
 	Model      string         // profile asked for, by the request or by a route; empty: the plan's default
 	Route      *RouteDecision // how the turn came to its agent; nil for turns from before
+	Trace      string         // W3C traceparent of what asked for the turn; empty: nobody named one
 }
 
 // BeginAnswer is where a turn stands in its session.
@@ -140,6 +141,7 @@ type Finished struct {
 	Next         TurnID          // the turn that now holds the session; empty when none waits
 	NextWorkflow string          // its workflow id
 	Logged       bool            // the events are in the log already
+	Ended        bool            // it was this call that ended the turn
 }
 
 // TurnState is what the store knows of a turn.

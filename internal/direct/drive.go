@@ -13,6 +13,7 @@ import (
 
 	"github.com/turnstone-run/turnstone/activities"
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/telemetry/logs"
 	"github.com/turnstone-run/turnstone/internal/turn"
 	"github.com/turnstone-run/turnstone/workflows"
 )
@@ -41,13 +42,18 @@ func (d *Driver) drive(begun *activities.BeginTurnResult) {
 		case over && err == nil:
 			return
 		case errors.Is(context.Cause(ctx), errLost):
-			d.Logger.Warn("direct turn", zap.String("turn", string(begun.Turn.TurnID)), zap.Error(errLost))
+			t.log().Warn("direct turn", zap.Error(errLost))
 			return
 		case err != nil, ctx.Err() != nil, !here(t.state.Next()):
 			t.handOver(err)
 			return
 		}
 	}
+}
+
+// log is the logger for what happens on the turn's behalf.
+func (t *running) log() *zap.Logger {
+	return t.Logger.With(logs.Turn(t.begun.Turn.TurnID, t.begun.Turn.Tenant), logs.Session(t.begun.Turn.SessionID))
 }
 
 // here reports whether an action can be done without waiting for anybody.
@@ -151,7 +157,7 @@ func (t *running) renew(ctx context.Context, stop context.CancelCauseFunc) {
 			return
 		}
 		if err != nil && ctx.Err() == nil {
-			t.Logger.Warn("renew a direct turn's lease", zap.String("turn", string(t.begun.Turn.TurnID)), zap.Error(err))
+			t.log().Warn("renew a direct turn's lease", zap.Error(err))
 		}
 	}
 }
@@ -161,7 +167,7 @@ func (t *running) handOver(cause error) {
 	id := t.begun.Turn.TurnID
 	ctx, free := context.WithTimeout(context.WithoutCancel(t.work), patience)
 	defer free()
-	t.Logger.Info("a direct turn becomes durable", zap.String("turn", string(id)), zap.NamedError("cause", cause))
+	t.log().Info("a direct turn becomes durable", zap.NamedError("cause", cause))
 	carry := &workflows.Carry{
 		Turn: t.begun.Turn, State: t.state, ContinueAsNew: t.begun.ContinueAsNew, Index: t.begun.SearchAttributes,
 	}
@@ -173,6 +179,6 @@ func (t *running) handOver(cause error) {
 		return struct{}{}, t.give(ctx, &t.begun.Turn, carry)
 	})
 	if err != nil {
-		t.Logger.Error("hand a direct turn over", zap.String("turn", string(id)), zap.Error(err))
+		t.log().Error("hand a direct turn over", zap.Error(err))
 	}
 }

@@ -156,7 +156,7 @@ func (s *Store) queueFinish(b *pgx.Batch, f *agent.FinishRecord, e *ending, job 
 	if err != nil {
 		return agent.Finished{}, err
 	}
-	done := agent.Finished{Output: f.Output}
+	done := agent.Finished{Output: f.Output, Ended: true}
 	resultID := uuid.New()
 	done.Output.ResultRef = artifactScheme + resultID.String()
 

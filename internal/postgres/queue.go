@@ -52,7 +52,7 @@ WHERE s.tenant = $1 AND s.session_id = $2`
 
 const readPlace = `
 SELECT t.tenant, t.session_id, t.state, coalesce(t.cursor, 0), t.workflow_id, t.agent, t.instance_id, t.plan_hash, t.model, t.route,
-	t.created_at, t.mode, t.lease_until, r.output
+	t.trace, t.created_at, t.mode, t.lease_until, r.output
 FROM turns t LEFT JOIN agent_results r ON r.turn_id = t.turn_id
 WHERE t.turn_id = $1`
 
@@ -62,8 +62,8 @@ FROM turns q WHERE q.tenant = $1 AND q.session_id = $2 AND q.state = 'queued'`
 
 const insertTurn = `
 INSERT INTO turns (turn_id, tenant, session_id, seq, state, cursor, workflow_id, agent, instance_id, plan_hash, model, channel,
-	user_id, on_busy, history, input, context, created_at, held_at, route, output_schema, limits, mode, lease_until, parent)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25)`
+	user_id, on_busy, history, input, context, created_at, held_at, route, output_schema, limits, mode, lease_until, parent, trace)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26)`
 
 const continueTurn = `
 UPDATE turns SET state = $2, cursor = nullif($3::bigint, 0), workflow_id = $4, mode = $5, lease_until = $6,
@@ -104,8 +104,8 @@ func (s *Store) Begin(ctx context.Context, t agent.TurnRecord) (agent.Begun, err
 		})
 		b.Queue(readPlace, t.TurnID).QueryRow(func(row pgx.Row) error {
 			err := row.Scan(&place.tenant, &place.session, &place.state, &place.cursor, &place.workflowID, &place.bound.Agent,
-				&place.bound.InstanceID, &place.bound.PlanHash, &place.bound.Model, &place.bound.Route, &place.createdAt, &place.mode,
-				&place.lease, &place.output)
+				&place.bound.InstanceID, &place.bound.PlanHash, &place.bound.Model, &place.bound.Route, &place.bound.Trace, &place.createdAt,
+				&place.mode, &place.lease, &place.output)
 			place.known = err == nil
 			return optional(err)
 		})
@@ -255,6 +255,6 @@ func queueInsertTurn(b *pgx.Batch, t *agent.TurnRecord, state string, seq int64,
 	mode, lease := (&place{}).driver(t)
 	b.Queue(insertTurn, t.TurnID, t.Tenant, t.SessionID, seq, state, cursor, t.WorkflowID, t.Agent, t.InstanceID, t.PlanHash, t.Model,
 		t.Channel, t.UserID, t.OnBusy, t.History, input, invocation, begun.StartedAt, heldAt, route, schema, limits,
-		mode, lease, t.Parent)
+		mode, lease, t.Parent, t.Trace)
 	return nil
 }

@@ -1,0 +1,107 @@
+package activities
+
+import (
+	"cmp"
+	"context"
+	"sync/atomic"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+	"go.uber.org/zap"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/telemetry/logs"
+)
+
+// unobserved is the observer where nobody watches.
+type unobserved struct{}
+
+func (unobserved) Carry(context.Context) string { return "" }
+
+func (unobserved) Delegate(context.Context, *agent.Observed, agent.TurnID) string { return "" }
+
+func (unobserved) Work(ctx context.Context, _ agent.Work) (context.Context, func(error)) {
+	return ctx, func(error) {}
+}
+
+func (unobserved) Request(ctx context.Context, _ agent.ModelObservation) (context.Context, func(agent.ModelOutcome)) {
+	return ctx, func(agent.ModelOutcome) {}
+}
+
+func (unobserved) Tool(ctx context.Context, _ agent.ToolObservation) (context.Context, func(agent.ToolOutcome)) {
+	return ctx, func(agent.ToolOutcome) {}
+}
+
+func (unobserved) Decided(context.Context, *agent.Observed, *agent.Approval) {}
+
+func (unobserved) Ended(context.Context, agent.TurnEnded) {}
+
+// watch tells the observer that a turn's work begins, and has what is logged on its behalf say whose it is. A turn that cannot be found is
+// nobody's: the work itself says why. What is returned goes before a return: it passes the error on.
+func (a *Activities) watch(ctx context.Context, name string, id agent.TurnID, step int) (context.Context, func(error)) {
+	turn, err := a.turn(ctx, id)
+	if err != nil {
+		return ctx, func(error) {}
+	}
+	return a.watchTurn(ctx, agent.Work{Name: name, Turn: turn.seen, Step: step})
+}
+
+func (a *Activities) watchTurn(ctx context.Context, w agent.Work) (context.Context, func(error)) {
+	if activity.IsActivity(ctx) {
+		w.Attempt = int(activity.GetInfo(ctx).Attempt)
+	}
+	ctx, done := a.Observer.Work(ctx, w)
+	return logs.With(ctx, logs.Turn(w.Turn.TurnID, w.Turn.Tenant), logs.Session(w.Turn.SessionID)), done
+}
+
+// log is the logger for what happens on behalf of a context: with its turn, tenant and trace.
+func (a *Activities) log(ctx context.Context) *zap.Logger { return logs.For(ctx, a.Logger) }
+
+// seenOf is what an observer is told of a turn.
+func seenOf(r *agent.TurnRecord, since time.Time) *agent.Observed {
+	return &agent.Observed{
+		TurnID: r.TurnID, Tenant: r.Tenant, SessionID: r.SessionID, UserID: r.UserID, Agent: r.Agent, InstanceID: r.InstanceID, PlanHash: r.PlanHash,
+		WorkflowID: r.WorkflowID, Channel: r.Channel, Mode: cmp.Or(r.Mode, agent.ModeDurable), Parent: r.Parent, Trace: r.Trace, Since: since,
+	}
+}
+
+// asked is one request to a provider under observation.
+type asked struct {
+	began  time.Time
+	first  time.Duration
+	ofTurn bool
+	spoken *atomic.Bool
+	done   func(agent.ModelOutcome)
+}
+
+// observe tells the observer of a request; the context returned is the request's.
+func (r *modelRun) observe(ctx context.Context, m agent.PlanModel, epoch agent.Epoch, purpose string, req *agent.ModelRequest) (context.Context, *asked) {
+	o := asked{began: time.Now(), spoken: r.turn.spoken}
+	ctx, o.done = r.a.Observer.Request(ctx, agent.ModelObservation{
+		Turn: r.turn.seen, Model: m, Step: r.in.Step, Epoch: epoch, Purpose: purpose, Request: req,
+	})
+	return ctx, &o
+}
+
+// purpose is what the requests of a run are for.
+func (r *modelRun) purpose() string {
+	if r.quiet {
+		return agent.PurposePrepare
+	}
+	return agent.PurposeReply
+}
+
+// hear notes when the first fragment came. Streams are read by one goroutine.
+func (o *asked) hear(next func(agent.Delta) error, shown bool) func(agent.Delta) error {
+	return func(d agent.Delta) error {
+		if o.first == 0 {
+			o.first = max(time.Since(o.began), 1)
+			o.ofTurn = shown && !o.spoken.Swap(true)
+		}
+		return next(d)
+	}
+}
+
+func (o *asked) answered(reply *agent.ModelReply, usage agent.Usage, err, cause error) {
+	o.done(agent.ModelOutcome{Reply: reply, Usage: usage, FirstDelta: o.first, FirstOfTurn: o.ofTurn, Err: err, Cause: cause})
+}

@@ -1,0 +1,112 @@
+package agent
+
+import (
+	"context"
+	"time"
+)
+
+// Observer is told what turns do, for traces and metrics (seed 000 §7). It is called from activities and from direct turns, never from
+// workflow code, so that a replay tells it nothing. Its methods are called by many goroutines at once, do not block and cannot fail; the
+// functions that they return are called exactly once. A context that is returned is that of the observed work.
+//
+// Values that it is given are the turn's own: an observer reads them before it returns and changes nothing.
+type Observer interface {
+	// Carry is what a new turn is to remember of the trace that ctx is in, for [TurnRecord.Trace]: a W3C traceparent; empty: none.
+	Carry(ctx context.Context) string
+	// Delegate is the same for the turn of another agent that a tool call of turn t begins; its id is child.
+	Delegate(ctx context.Context, t *Observed, child TurnID) string
+	// Work is told that a piece of a turn's work begins: an activity, or the same function of a direct turn.
+	Work(ctx context.Context, w Work) (context.Context, func(error))
+	// Request is told that a provider is asked for a reply.
+	Request(ctx context.Context, r ModelObservation) (context.Context, func(ModelOutcome))
+	// Tool is told that an attempt of a tool call begins.
+	Tool(ctx context.Context, t ToolObservation) (context.Context, func(ToolOutcome))
+	// Decided is told that what waited for a person was decided, or expired.
+	Decided(ctx context.Context, t *Observed, a *Approval)
+	// Ended is told that a turn is over, once, by whoever ended it.
+	Ended(ctx context.Context, e TurnEnded)
+}
+
+// Observed says which turn is observed.
+type Observed struct {
+	TurnID     TurnID
+	Tenant     string
+	SessionID  SessionID
+	UserID     string
+	Agent      string
+	InstanceID string
+	PlanHash   string
+	WorkflowID string
+	Channel    string
+	Mode       Mode
+	Parent     TurnID    // of a child turn: who asked
+	Trace      string    // [TurnRecord.Trace]
+	Since      time.Time // when the turn was first seen; zero: not known
+}
+
+// Work is a piece of a turn's work.
+type Work struct {
+	Name    string // as the activity is registered
+	Turn    *Observed
+	Started time.Time // zero: now
+	Attempt int       // of the activity, from 1; 0 outside of one
+	Step    int       // 0: of no step
+}
+
+// ModelObservation is one request to a provider. A call that is repeated, falls back, or is a middleware's own, is several.
+type ModelObservation struct {
+	Turn    *Observed
+	Model   PlanModel
+	Step    int
+	Epoch   Epoch // of the step's producer: tells repetitions apart; negative for a middleware's own, as in the ledger
+	Purpose string
+	Request *ModelRequest
+}
+
+// The purposes of requests.
+const (
+	PurposeReply      = "reply"      // the step's reply
+	PurposeMiddleware = "middleware" // a middleware's own, such as a summary
+	PurposePrepare    = "prepare"    // before the first step
+)
+
+// ModelOutcome is how a request ended.
+type ModelOutcome struct {
+	Reply       *ModelReply   // what came of it, also where it broke off
+	Usage       Usage         // priced
+	FirstDelta  time.Duration // from the request to the first fragment; 0: there was none
+	FirstOfTurn bool          // that fragment was the first that the turn showed
+	Err         error         // the provider's
+	Cause       error         // why the request was stopped from outside: cancelled, out of time
+}
+
+// ToolObservation is one attempt of a tool call, or the turn of another agent in its place.
+type ToolObservation struct {
+	Turn        *Observed
+	Step        int
+	CallID      CallID
+	Name        string
+	Description string
+	Toolkit     string // [PlanTool.SourceNodeName]; empty: of none
+	Args        []byte
+	Epoch       Epoch     // of the call's producer: tells attempts apart
+	Child       TurnID    // the turn that answers the call; empty: the tool does
+	Started     time.Time // zero: now
+}
+
+// ToolOutcome is how an attempt ended: with a result, which may be a failure, or with an error, after which it is tried again.
+type ToolOutcome struct {
+	Result  *ToolResult
+	Refused bool // it was not granted, or a person refused it: the tool has not run
+	Cached  bool // answered from the cache of results
+	Err     error
+}
+
+// TurnEnded is the end of a turn.
+type TurnEnded struct {
+	Turn   *Observed
+	Output *AgentStepOutput
+	Ended  time.Time
+	// Record asks the store for what was asked and how it was routed: for an observer that wants content. Only before Ended returns.
+	Record func(ctx context.Context) (TurnRecord, error)
+}
