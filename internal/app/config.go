@@ -43,7 +43,10 @@ type Config struct {
 	Workflows Workflows `yaml:"workflows"`
 
 	Egress Egress `yaml:"egress"`
-	Log    Log    `yaml:"log"`
+
+	Log       Log       `yaml:"log"`
+	Telemetry Telemetry `yaml:"telemetry"`
+	Metrics   Metrics   `yaml:"metrics"`
 
 	origins  map[string]string // field path → where its value came from; absent: default
 	warnings []string
@@ -341,7 +344,10 @@ func Default() Config {
 		Console:   Console{Enabled: true},
 
 		Egress: Egress{MaxBytes: 32 << 20, Timeout: 30 * time.Second},
-		Log:    Log{Level: "info", Format: "json", PII: []string{"email", "credit_card"}},
+
+		Log:       Log{Level: "info", Format: "json", PII: []string{"email", "credit_card"}},
+		Telemetry: Telemetry{OTLPProtocol: OTLPHTTP, SampleRatio: 1, Content: ContentOff, ServiceName: "turnstone"},
+		Metrics:   Metrics{MaxLabelValues: 200},
 	}
 }
 
