@@ -130,5 +130,6 @@ func (a *Activities) Registered() []struct {
 		{"ExpireApprovals", a.ExpireApprovals},
 		{"BeginChild", a.BeginChild},
 		{"StoreChild", a.StoreChild},
+		{"CheckProcess", a.CheckProcess},
 	}
 }

@@ -131,6 +131,29 @@ func (d *Decision) Check() error {
 	case len(d.By) > 256:
 		return Invalid("by", "is longer than 256 bytes")
 	}
+	return d.suits()
+}
+
+// suits refuses a decision that has not what its kind needs. Workflows ask too: arguments are judged by how they begin.
+func (d *Decision) suits() error {
+	switch d.Decision {
+	case DecisionApprove, DecisionReject, DecisionRespond:
+		if len(d.Args) > 0 {
+			return Invalid("args", "go with decision edit only")
+		}
+	case DecisionEdit:
+		if !strings.HasPrefix(strings.TrimLeft(string(d.Args), " \t\r\n"), "{") {
+			return Invalid("args", "decision edit needs the new arguments as an object")
+		}
+	default:
+		return Invalid("decision", "want approve, edit, reject or respond, got %.60q", d.Decision)
+	}
+	if d.Remember && d.Decision != DecisionApprove && d.Decision != DecisionReject {
+		return Invalid("remember", "goes with approve and reject only")
+	}
+	if d.Decision == DecisionRespond && strings.TrimSpace(d.Message) == "" {
+		return Invalid("message", "decision respond needs the answer")
+	}
 	return nil
 }
 

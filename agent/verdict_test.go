@@ -2,6 +2,7 @@ package agent_test
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -29,5 +30,34 @@ func TestModelVerdictIsShort(t *testing.T) {
 		var back agent.ModelVerdict
 		require.NoError(t, json.Unmarshal(raw, &back))
 		require.Equal(t, v, back)
+	}
+}
+
+func TestDecisionsThatNoApprovalTakes(t *testing.T) {
+	for want, d := range map[string]agent.Decision{
+		"approval_id: is empty": {Decision: agent.DecisionApprove},
+		"approval_id: is none":  {ApprovalID: "a\x00", Decision: agent.DecisionApprove},
+		"by: is longer":         {ApprovalID: "a", Decision: agent.DecisionApprove, By: strings.Repeat("x", 257)},
+		"args: args and":        {ApprovalID: "a", Decision: agent.DecisionApprove, Message: strings.Repeat("x", agent.MaxDecision+1)},
+		"decision: want":        {ApprovalID: "a"},
+		"decision: want approve, edit, reject or respond, got \"Approve\"": {ApprovalID: "a", Decision: "Approve"},
+		"args: decision edit needs":                                        {ApprovalID: "a", Decision: agent.DecisionEdit},
+		"args: decision edit needs the new":                                {ApprovalID: "a", Decision: agent.DecisionEdit, Args: []byte(`null`)},
+		"args: decision edit needs the new arguments":                      {ApprovalID: "a", Decision: agent.DecisionEdit, Args: []byte(` [{}]`)},
+		"args: go with decision edit only":                                 {ApprovalID: "a", Decision: agent.DecisionApprove, Args: []byte(`{}`)},
+		"remember: goes with approve and reject":                           {ApprovalID: "a", Decision: agent.DecisionRespond, Message: "x", Remember: true},
+		"message: decision respond needs":                                  {ApprovalID: "a", Decision: agent.DecisionRespond},
+		"message: decision respond needs the answer":                       {ApprovalID: "a", Decision: agent.DecisionRespond, Message: " \n"},
+		"remember: goes with approve and reject only":                      {ApprovalID: "a", Decision: agent.DecisionEdit, Args: []byte(`{}`), Remember: true},
+	} {
+		require.ErrorContains(t, d.Check(), want)
+	}
+	for _, d := range []agent.Decision{
+		{ApprovalID: "a", Decision: agent.DecisionApprove, Remember: true},
+		{ApprovalID: "a", Decision: agent.DecisionReject, Message: "no"},
+		{ApprovalID: "a", Decision: agent.DecisionEdit, Args: []byte("\n {\"x\":1}")},
+		{ApprovalID: "a", Decision: agent.DecisionRespond, Message: "42"},
+	} {
+		require.NoError(t, d.Check())
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 
+	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
@@ -21,10 +22,11 @@ const (
 // to the next, asks a person where it is told to, tries again what may succeed later, and continues as new when its history gets long.
 // It uses nothing but [Process], so that it can be copied as the beginning of a process of one's own.
 //
+// Like a turn's request, the input, an [IntelligentProcessInput], is taken raw and checked strictly by an activity.
 // A process that fails, is rejected or is cancelled completes with that status; the workflow itself fails only when the input is refused.
 // carry is for continue-as-new alone; a person on the command line leaves it out.
-func IntelligentProcess(ctx workflow.Context, in IntelligentProcessInput, carry *IntelligentProcessCarry) (IntelligentProcessResult, error) {
-	r, err := newIntelligent(ctx, in, carry)
+func IntelligentProcess(ctx workflow.Context, input converter.RawValue, carry *IntelligentProcessCarry) (IntelligentProcessResult, error) {
+	r, err := newIntelligent(ctx, input, carry)
 	if err != nil {
 		return IntelligentProcessResult{}, err
 	}
@@ -55,6 +57,7 @@ type intelligent struct {
 	*Process
 
 	in      IntelligentProcessInput
+	strict  bool // not begun by an older worker, which took more
 	status  string
 	began   int            // the steps that earlier runs did
 	current string         // the step at work
@@ -64,18 +67,17 @@ type intelligent struct {
 	cancels workflow.ReceiveChannel
 }
 
-func newIntelligent(ctx workflow.Context, in IntelligentProcessInput, carry *IntelligentProcessCarry) (*intelligent, error) {
-	r := &intelligent{in: in, status: statusRunning, cancels: workflow.GetSignalChannel(ctx, UpdateCancel)}
-	if carry == nil {
-		if err := in.check(); err != nil {
-			return nil, err
-		}
-	} else {
+func newIntelligent(ctx workflow.Context, input converter.RawValue, carry *IntelligentProcessCarry) (*intelligent, error) {
+	r := &intelligent{status: statusRunning, cancels: workflow.GetSignalChannel(ctx, UpdateCancel)}
+	if err := r.accept(ctx, input, carry == nil); err != nil {
+		return nil, err
+	}
+	if carry != nil {
 		r.done, r.quotes, r.began = carry.Done, carry.Quotes, len(carry.Done)
 	}
 	var err error
 	// It runs on the queue of Turnstone's own workers, whatever that is called.
-	r.Process, err = NewProcess(ctx, ProcessConfig{TaskQueue: workflow.GetInfo(ctx).TaskQueueName, IntervalMS: in.IntervalMS})
+	r.Process, err = NewProcess(ctx, ProcessConfig{TaskQueue: workflow.GetInfo(ctx).TaskQueueName, IntervalMS: r.in.IntervalMS})
 	return r, err
 }
 
@@ -101,7 +103,7 @@ func (r *intelligent) run(ctx workflow.Context, s *IntelligentStep) {
 	message, err := r.approved(ctx, s, &result)
 	var out agent.AgentStepOutput
 	if err == nil && result.Status == "" {
-		out, err = r.RunAgent(ctx, r.in.step(s, message))
+		out, err = r.RunAgent(ctx, stepOf(&r.in, s, message))
 		result.note(&out)
 	}
 	var failed *StepError
@@ -136,10 +138,14 @@ func (r *intelligent) approved(ctx workflow.Context, s *IntelligentStep, result 
 	if onTimeout == "" {
 		onTimeout = ChoiceReject
 	}
-	answer, err := r.Ask(ctx, Question{
+	question := Question{
 		Name: s.Name, Prompt: prompt, Options: []string{ChoiceApprove, ChoiceEdit, ChoiceReject}, Timeout: duration(s.AnswerTimeout),
 		OnTimeout: onTimeout,
-	})
+	}
+	if r.strict {
+		question.Worded = []string{ChoiceEdit}
+	}
+	answer, err := r.Ask(ctx, question)
 	if err != nil {
 		return "", err
 	}

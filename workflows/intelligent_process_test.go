@@ -242,6 +242,15 @@ func TestIntelligentProcessRefusesInput(t *testing.T) {
 	}
 	many := `{"steps":[` + strings.Repeat(`{"name":"a","message":"x"},`, 100) + `{"name":"z","message":"x"}]}`
 	for input, want := range map[string]string{
+		``:                                  "the workflow needs one argument",
+		`[]`:                                "want an object, got an array",
+		`{"steps":"x"}`:                     "steps: want an array, got a string",
+		`{"goals":"tea","steps":[{}]}`:      "goals: unknown field",
+		`{"attempts":"3","steps":[{}]}`:     "attempts: want a whole number, got a string",
+		`{"limits":{"tool_cals":1}}`:        "limits.tool_cals: unknown field",
+		step(`"message":"x","approval":1`):  "steps[1].approval: unknown field",
+		step(`"message":["x"]`):             "steps[1].message: want a string, got an array",
+		step(`"message":"x","timeout":300`): "steps[1].timeout: want a string, got a number",
 		`{}`:                                "steps: are none",
 		many:                                "steps: are 101, at most 100",
 		`{"session_id":"a b","steps":[{}]}`: "session_id: want",
@@ -262,8 +271,56 @@ func TestIntelligentProcessRefusesInput(t *testing.T) {
 		step(`"message":"` + strings.Repeat("q", 256<<10) + `"`):                "steps: goal, messages and questions are",
 	} {
 		env := newProcessEnv(t, untold)
-		env.ExecuteWorkflow(workflows.IntelligentProcessType, json.RawMessage(input), nil)
+		if input == "" {
+			env.ExecuteWorkflow(workflows.IntelligentProcessType)
+		} else {
+			env.ExecuteWorkflow(workflows.IntelligentProcessType, json.RawMessage(input), nil)
+		}
 		require.ErrorContains(t, env.GetWorkflowError(), want)
 		require.ErrorContains(t, env.GetWorkflowError(), "type: invalid")
 	}
+}
+
+// TestIntelligentProcessOfAnOlderWorker: what one that took more has begun, goes on as it would have gone on there.
+func TestIntelligentProcessOfAnOlderWorker(t *testing.T) {
+	older := func(play turnOf) *testsuite.TestWorkflowEnvironment {
+		env := newProcessEnv(t, play)
+		env.OnGetVersion("intelligent-strict", workflow.DefaultVersion, workflow.Version(1)).Return(workflow.DefaultVersion)
+		return env
+	}
+	var asked []agent.TurnRequest
+	env := older(echoes(&asked))
+	env.RegisterDelayedCallback(func() {
+		env.SignalWorkflow(workflows.UpdateAnswer, workflows.Answer{Question: "a", Choice: workflows.ChoiceEdit})
+	}, time.Minute)
+	out := process(t, env, `{"goals":"?","steps":[{"name":"a","message":"as it is","needs_approval":true}]}`, nil)
+	require.Equal(t, []string{"a completed"}, statuses(&out))
+	require.Equal(t, []string{"as it is"}, messages(asked))
+
+	env = older(untold)
+	env.ExecuteWorkflow(workflows.IntelligentProcessType, json.RawMessage(`{"steps":[{"name":"a","message":" "}]}`), nil)
+	require.ErrorContains(t, env.GetWorkflowError(), "steps[0].message: is empty")
+	require.ErrorContains(t, env.GetWorkflowError(), "type: invalid")
+}
+
+func TestIntelligentProcessWantsTheWordsOfAnEdit(t *testing.T) {
+	var asked []agent.TurnRequest
+	env := newProcessEnv(t, echoes(&asked))
+	env.RegisterDelayedCallback(func() {
+		for _, none := range []string{"", " \n"} {
+			a := workflows.Answer{Question: "a", Choice: workflows.ChoiceEdit, Message: none}
+			env.SignalWorkflow(workflows.UpdateAnswer, a)
+			env.UpdateWorkflow(workflows.UpdateAnswer, "u"+none, &testsuite.TestUpdateCallback{
+				OnAccept:   func() { require.Fail(t, "accepted") },
+				OnReject:   func(err error) { require.ErrorContains(t, err, "message: is empty, and the choice edit needs one") },
+				OnComplete: func(any, error) {},
+			}, a)
+		}
+	}, time.Minute)
+	env.RegisterDelayedCallback(func() {
+		require.Empty(t, asked, "it still waits")
+		env.SignalWorkflow(workflows.UpdateAnswer, workflows.Answer{Question: "a", Choice: workflows.ChoiceEdit, Message: "this"})
+	}, time.Hour)
+	process(t, env, `{"steps":[{"name":"a","message":"that","needs_approval":true}]}`, nil)
+	require.Equal(t, []string{"this"}, messages(asked))
 }

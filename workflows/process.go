@@ -84,7 +84,7 @@ func (p *Process) listen(ctx workflow.Context) error {
 			workflow.QueryHandlerOptions{Description: "The steps at work with their answers so far, and what waits for a person"}),
 		workflow.SetUpdateHandlerWithOptions(ctx, UpdateDecide, p.decide, workflow.UpdateHandlerOptions{
 			Description: "Answers an approval of a step: {approval_id, decision: approve|edit|reject|respond, args?, message?, remember?, by}",
-			Validator:   func(d agent.Decision) error { return d.Check() },
+			Validator:   suits,
 		}),
 		workflow.SetUpdateHandlerWithOptions(ctx, UpdateAnswer, p.answer, workflow.UpdateHandlerOptions{
 			Description: "Answers a question of the process: {question, choice, message?, by?}", Validator: p.check,

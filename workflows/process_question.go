@@ -9,12 +9,13 @@ import (
 
 	"go.temporal.io/sdk/workflow"
 
+	"github.com/turnstone-run/turnstone/activities"
 	"github.com/turnstone-run/turnstone/agent"
 )
 
 const (
 	maxAnswer = 64 << 10 // bytes of an answer's choice and message: history holds them
-	maxPrompt = 8 << 10
+	maxPrompt = activities.MaxPrompt
 	maxOption = 128 // bytes
 )
 
@@ -26,6 +27,8 @@ type Question struct {
 	Timeout time.Duration // 0: asks for ever
 	// OnTimeout is the choice that stands when nobody has answered in time.
 	OnTimeout string
+	// Worded are the choices that need a message; an answer without one is refused.
+	Worded []string
 }
 
 // Answer answers a question of a process: the update "answer", and a signal of the same name for older tools.
@@ -124,6 +127,9 @@ func (p *Process) check(a Answer) error {
 	}
 	if len(q.Options) > 0 && !slices.Contains(q.Options, a.Choice) {
 		return invalidInput("choice: want one of " + strings.Join(q.Options, ", "))
+	}
+	if slices.Contains(q.Worded, a.Choice) && strings.TrimSpace(a.Message) == "" {
+		return invalidInput("message: is empty, and the choice " + a.Choice + " needs one")
 	}
 	return nil
 }

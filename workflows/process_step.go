@@ -9,11 +9,12 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
+	"github.com/turnstone-run/turnstone/activities"
 	"github.com/turnstone-run/turnstone/agent"
 )
 
 const (
-	maxAttempts = 100
+	maxAttempts = activities.MaxStepAttempts
 	// stopGrace is how long a step that took too long is waited for after its turn was told to stop: it stores what it has, which takes
 	// a moment, unless no worker is there to do it.
 	stopGrace = time.Minute

@@ -25,7 +25,7 @@ func (t *agentTurn) listen(ctx workflow.Context) error {
 	// Handlers outlive a cancel of the workflow: it is one of the things they handle.
 	free, _ := workflow.NewDisconnectedContext(ctx)
 	t.listenToSignals(ctx, free)
-	open := workflow.UpdateHandlerOptions{Validator: func(d agent.Decision) error { return d.Check() }}
+	open := workflow.UpdateHandlerOptions{Validator: suits}
 	open.Description = "Answers an approval: {approval_id, decision: approve|edit|reject|respond, args?, message?, remember?, by}"
 	return errors.Join(
 		workflow.SetQueryHandlerWithOptions(ctx, QueryState, func() (TurnView, error) { return t.view(), nil },
@@ -53,6 +53,14 @@ func (t *agentTurn) listenToSignals(ctx, free workflow.Context) {
 			_ = t.cancel(free, agent.CancelRequest{Reason: "the workflow was cancelled"}) // as above
 		}
 	})
+}
+
+// suits refuses a decision that no approval could take, before history holds anything of it.
+func suits(d agent.Decision) error {
+	if err := d.Check(); err != nil {
+		return refused(agent.FailureOf(err))
+	}
+	return nil
 }
 
 // decide judges a decision in an activity and hands the verdict to the core.
