@@ -224,7 +224,7 @@ func (d *everyDoor) throughJobs(t *testing.T) agent.TurnID {
 	result, err := producer.Wait(t.Context(), "by-job")
 	require.NoError(t, err)
 	require.Equal(t, "completed", string(result.Status))
-	return job.TurnID("by-job", 0)
+	return job.TurnID("", "by-job", 0)
 }
 
 // throughTemporal sends the payload that the temporal command line sends.

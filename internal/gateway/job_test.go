@@ -72,6 +72,24 @@ func TestTestChatIsAJob(t *testing.T) {
 	require.Equal(t, sealed(j.Envelope("default"), all[len(all)-1]), all[len(all)-1])
 }
 
+// TestTestChatOfTwoTenants: what one calls its job is nothing to the other, neither a conflict nor an answer.
+func TestTestChatOfTwoTenants(t *testing.T) {
+	d := open(t, nil)
+	d.rt.Script = func(rt *gatewaytest.Runtime, id agent.TurnID, r agent.TurnRequest) {
+		rt.Say(id, "for "+r.Context.Tenant)
+	}
+	ids := map[string]string{}
+	for _, tenant := range []string{"acme", "zeta", "default", "acme"} {
+		a := d.send("POST", "/test/chat", `{"prompt":"go","job_id":"daily"}`, "Turnstone-Tenant", tenant)
+		require.Equal(t, 200, a.status, "%s", a.body)
+		require.Equal(t, "for "+tenant, decode[job.Result](t, a).Output)
+		ids[tenant] = a.header.Get("Turnstone-Turn-Id")
+	}
+	require.Equal(t, "job-daily", ids["default"])
+	require.NotEqual(t, ids["acme"], ids["zeta"])
+	require.Len(t, d.rt.Submitted(), 4, "the fourth joins the first")
+}
+
 // sealed is an envelope with what the door puts on it besides.
 func sealed(e, got agent.Envelope) agent.Envelope {
 	e.Principal = agent.Principal{Method: agent.MethodNone, Tenant: agent.AnyTenant, Scopes: []string{"*"}}

@@ -18,7 +18,7 @@ func TestEnvelope(t *testing.T) {
 	require.Equal(t, agent.Envelope{
 		Channel: "jobs", Sender: "ana",
 		Request: agent.TurnRequest{
-			TurnID: "job-550e8400-e29b-41d4-a716-446655440000-r2", Agent: "analyst", SessionID: "sess-xyz789",
+			TurnID: "job-27c67fd7-10f9-5294-a06e-4852d81342ca-r2", Agent: "analyst", SessionID: "sess-xyz789",
 			Message: "fetch flight prices from NYC to LAX, sort by price, show cheapest 3",
 			Context: agent.InvocationContext{Tenant: "acme", UserID: "ana", Metadata: map[string]any{
 				"job_id": "550e8400-e29b-41d4-a716-446655440000", "run_id": "run-2024-001", "node_id": "agent_analyze_data",
@@ -60,9 +60,28 @@ func TestTurnID(t *testing.T) {
 		"like another's retry": {"test-job-123-r7", 0, "job-72d0730d-bb33-555e-93a5-0fd2be901f61"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := job.TurnID(c.id, c.retry)
-			require.Equal(t, c.want, got)
-			require.True(t, agent.ValidName(string(got)))
+			for _, who := range []string{"", agent.DefaultTenant} {
+				got := job.TurnID(who, c.id, c.retry)
+				require.Equal(t, c.want, got)
+				require.True(t, agent.ValidName(string(got)))
+			}
 		})
+	}
+}
+
+// TestTenantsShareNoTurn: the same job id of another tenant is another job, however the two are cut.
+func TestTenantsShareNoTurn(t *testing.T) {
+	require.Equal(t, agent.TurnID("job-ad4b7c79-0dbb-56f2-8f0e-d171174d50e5"), job.TurnID("acme", "j", 0))
+	require.Equal(t, job.TurnID("acme", "j", 0)+"-r3", job.TurnID("acme", "j", 3))
+	made := map[agent.TurnID]string{}
+	for _, who := range []string{"", "acme", "acme2", "acm", "e"} {
+		for _, id := range []string{"j", "2\x00j", "ej", "a/b", "acme\x00j", strings.Repeat("j", 300), "x-r7", "x-r1"} {
+			for _, retry := range []int{0, 1, 7} {
+				got := job.TurnID(who, id, retry)
+				require.True(t, agent.ValidName(string(got)))
+				require.NotContains(t, made, got)
+				made[got] = who + " " + id
+			}
+		}
 	}
 }

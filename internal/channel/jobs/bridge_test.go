@@ -140,13 +140,15 @@ func TestOneJob(t *testing.T) {
 	b.push(job.Job{JobID: "test-job-123", Prompt: "fetch flights", Context: job.Context{SessionID: "test-sess"}})
 	r := b.wait("test-job-123")
 	require.Equal(t, job.StatusCompleted, r.Status)
-	require.Equal(t, "artifact://job-test-job-123", r.ResultRef)
+	id := job.TurnID("acme", "test-job-123", 0)
+	require.NotEqual(t, job.TurnID("", "test-job-123", 0), id)
+	require.Equal(t, "artifact://"+string(id), r.ResultRef)
 	require.Equal(t, "answer to fetch flights", r.Output)
 	require.Equal(t, &job.Metadata{
-		ToolCalls: json.RawMessage(`[{"tool":"execute_pipeline","args":{}}]`), TokensUsed: 1523, CacheHit: true, TurnID: "job-test-job-123",
+		ToolCalls: json.RawMessage(`[{"tool":"execute_pipeline","args":{}}]`), TokensUsed: 1523, CacheHit: true, TurnID: id,
 		StopReason: agent.StopEndTurn,
 	}, r.Metadata)
-	e, _ := b.inbox.envelope("job-test-job-123")
+	e, _ := b.inbox.envelope(id)
 	require.Equal(t, "acme", e.Request.Context.Tenant)
 	require.Equal(t, agent.SessionID("test-sess"), e.Request.SessionID)
 	stop()

@@ -98,7 +98,7 @@ func TestTestChat(t *testing.T) {
 	})
 	require.NoError(t, err)
 	require.Equal(t, "done", a.Result.Output)
-	require.Equal(t, []string{"j1", "job-j1", "completed"}, []string{a.JobID, string(a.TurnID), a.State})
+	require.Equal(t, []string{"j1", string(job.TurnID("acme", "j1", 0)), "completed"}, []string{a.JobID, string(a.TurnID), a.State})
 	e := rt.Submitted()[0]
 	require.Equal(t, []any{"acme", "analyst", agent.SessionID("s"), int64(7)},
 		[]any{e.Request.Context.Tenant, e.Request.Agent, e.Request.SessionID, e.Request.Limits.WallTimeSec})
@@ -112,7 +112,7 @@ func TestTestChat(t *testing.T) {
 	a, err = c.TestChat(t.Context(), client.Chat{JobID: "j2", Prompt: "wait"})
 	require.NoError(t, err)
 	require.Nil(t, a.Result)
-	require.Equal(t, []string{"j2", "job-j2", gateway.StateWaiting}, []string{a.JobID, string(a.TurnID), a.State})
+	require.Equal(t, []string{"j2", string(job.TurnID("acme", "j2", 0)), gateway.StateWaiting}, []string{a.JobID, string(a.TurnID), a.State})
 	require.Len(t, a.Pending, 1)
 
 	_, err = c.TestChat(t.Context(), client.Chat{})
