@@ -29,10 +29,11 @@ const (
 const revokeKey = `
 UPDATE api_keys SET revoked_at = coalesce(revoked_at, $3) WHERE id = $2 AND (tenant = $1 OR $1 = '*') RETURNING ` + columnsOfKey
 
-// least ignores NULL: a key that never expires does so from now on.
+// least ignores NULL: a key that never expires does so from now on. A key is replaced once, and never when it was revoked: of two that are to
+// take its place at the same moment the second waits for the row and finds the first.
 const expireKey = `
 UPDATE api_keys SET expires_at = least(expires_at, $3), replaced_by = coalesce(nullif($4, ''), replaced_by)
-WHERE id = $2 AND (tenant = $1 OR $1 = '*') RETURNING ` + columnsOfKey
+WHERE id = $2 AND (tenant = $1 OR $1 = '*') AND ($4 = '' OR replaced_by IN ('', $4) AND revoked_at IS NULL) RETURNING ` + columnsOfKey
 
 // The rows are locked in one order, so that two processes that write down the uses of the same keys do not wait for each other. Only what
 // moves ahead is written.
@@ -151,9 +152,25 @@ func (s *Store) RevokeKey(ctx context.Context, tenant, id string, at time.Time) 
 }
 
 // ExpireKey lets a key expire at a time, or at the time that it has if that is earlier, notes the key that takes its place, unless that is
-// empty, and returns it; under the rules of [Store.RevokeKey].
+// empty, and returns it; under the rules of [Store.RevokeKey]. Of several that are to take its place the first does: the others are
+// [agent.CodeConflict], as is one for a key that was revoked.
 func (s *Store) ExpireKey(ctx context.Context, tenant, id string, at time.Time, replacedBy string) (agent.APIKey, error) {
-	return s.changeKey(ctx, "expire key", expireKey, tenant, id, at, plain(replacedBy))
+	const op = "expire key"
+	k, err := s.changeKey(ctx, op, expireKey, tenant, id, at, plain(replacedBy))
+	if replacedBy == "" || agent.CodeOf(err) != agent.CodeNotFound {
+		return k, err
+	}
+	old, _, rerr := s.KeyByID(ctx, id)
+	switch {
+	case agent.CodeOf(rerr) == agent.CodeNotFound || (rerr == nil && tenant != agent.AnyTenant && tenant != old.Tenant):
+		return agent.APIKey{}, err
+	case rerr != nil:
+		return agent.APIKey{}, rerr
+	case old.RevokedAt != nil:
+		return agent.APIKey{}, agent.Errorf(agent.CodeConflict, op, "key %q was revoked", id)
+	default:
+		return agent.APIKey{}, agent.Errorf(agent.CodeConflict, op, "key %q was rotated before, into %q", id, old.ReplacedBy)
+	}
 }
 
 func (s *Store) changeKey(ctx context.Context, op, sql, tenant, id string, args ...any) (agent.APIKey, error) {

@@ -108,10 +108,15 @@ func TestKeysEnd(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, at(time.Hour), *k.ExpiresAt, "a key does not live longer for it")
 	require.Equal(t, "k2", k.ReplacedBy)
-	k, err = b.ExpireKey(t.Context(), tenant, "k1", at(time.Minute), "k3")
-	require.NoError(t, err)
+	_, err = b.ExpireKey(t.Context(), tenant, "k1", at(time.Minute), "k3")
+	requireCode(t, agent.CodeConflict, err)
+	require.ErrorContains(t, err, `rotated before, into "k2"`)
+	_, err = b.ExpireKey(t.Context(), "evil", "k1", at(time.Minute), "k3")
+	requireCode(t, agent.CodeNotFound, err)
+	k, err = b.ExpireKey(t.Context(), tenant, "k1", at(time.Minute), "k2")
+	require.NoError(t, err, "the same again")
 	require.Equal(t, at(time.Minute), *k.ExpiresAt)
-	require.Equal(t, "k3", k.ReplacedBy)
+	require.Equal(t, "k2", k.ReplacedBy)
 
 	k, err = b.RevokeKey(t.Context(), tenant, "k1", at(time.Second))
 	require.NoError(t, err)
@@ -122,6 +127,40 @@ func TestKeysEnd(t *testing.T) {
 	stored, _, err := b.KeyByID(t.Context(), "k1")
 	require.NoError(t, err)
 	require.Equal(t, k, stored)
+
+	require.NoError(t, b.CreateKey(t.Context(), apiKey("k4", tenant), []byte("hash")))
+	_, err = b.RevokeKey(t.Context(), tenant, "k4", at(time.Second))
+	require.NoError(t, err)
+	_, err = b.ExpireKey(t.Context(), tenant, "k4", at(time.Hour), "k5")
+	requireCode(t, agent.CodeConflict, err)
+	require.ErrorContains(t, err, "was revoked")
+}
+
+// TestKeysAreReplacedOnce: of those who rotate a key at the same moment one does, and the others are told.
+func TestKeysAreReplacedOnce(t *testing.T) {
+	b := newBench(t, postgres.Config{})
+	for round := range 10 {
+		old := fmt.Sprint("old", round)
+		require.NoError(t, b.CreateKey(t.Context(), apiKey(old, tenant), []byte("hash")))
+		var wg sync.WaitGroup
+		errs := make([]error, 8)
+		for i := range errs {
+			wg.Go(func() { _, errs[i] = b.ExpireKey(t.Context(), tenant, old, at(time.Hour), fmt.Sprint("new", i)) })
+		}
+		wg.Wait()
+		won := []string{}
+		for i, err := range errs {
+			if err == nil {
+				won = append(won, fmt.Sprint("new", i))
+				continue
+			}
+			requireCode(t, agent.CodeConflict, err)
+		}
+		require.Len(t, won, 1)
+		k, _, err := b.KeyByID(t.Context(), old)
+		require.NoError(t, err)
+		require.Equal(t, won[0], k.ReplacedBy)
+	}
 }
 
 func TestKeysAreTouched(t *testing.T) {

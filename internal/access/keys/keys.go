@@ -27,7 +27,8 @@ type Store interface {
 	ListKeys(ctx context.Context, tenant, after string, limit int) ([]agent.APIKey, error)
 	// RevokeKey ends a key; one that has ended stays as it is.
 	RevokeKey(ctx context.Context, tenant, id string, at time.Time) (agent.APIKey, error)
-	// ExpireKey lets a key end at a time, and says which one replaces it.
+	// ExpireKey lets a key end at a time, and says which one replaces it. [agent.CodeConflict] where it was revoked, or another one
+	// replaces it: of two rotations at the same moment one wins.
 	ExpireKey(ctx context.Context, tenant, id string, at time.Time, replacedBy string) (agent.APIKey, error)
 	// TouchKeys notes when keys were last used.
 	TouchKeys(ctx context.Context, used map[string]time.Time) error

@@ -275,6 +275,58 @@ func TestRotation(t *testing.T) {
 	require.Equal(t, agent.CodeInvalid, agent.CodeOf(err))
 }
 
+// meanwhile is a store in which something else happens before a key is made.
+type meanwhile struct {
+	*keystest.Memory
+
+	happens func()
+}
+
+func (m *meanwhile) CreateKey(ctx context.Context, k agent.APIKey, hash []byte) error {
+	if happens := m.happens; happens != nil {
+		m.happens = nil
+		happens()
+	}
+	return m.Memory.CreateKey(ctx, k, hash)
+}
+
+// TestTwoRotationsAtTheSameMoment: one of two has the new key, and the key that the other made lets nobody in.
+func TestTwoRotationsAtTheSameMoment(t *testing.T) {
+	for name, rival := range map[string]func(k *Keys, id string) error{
+		"another rotation": func(k *Keys, id string) error {
+			_, err := k.RotateKey(t.Context(), operator(), id, time.Hour)
+			return err
+		},
+		"a revocation": func(k *Keys, id string) error {
+			_, err := k.RevokeKey(t.Context(), operator(), id)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			store := &meanwhile{Memory: &keystest.Memory{}}
+			k, err := New(Config{Store: store})
+			require.NoError(t, err)
+			t.Cleanup(func() { require.NoError(t, k.Close(context.WithoutCancel(t.Context()))) })
+			made := k.make(t, agent.KeyRequest{Tenant: "acme", Scopes: []string{"turns.*"}})
+			store.happens = func() { require.NoError(t, rival(k, made.ID)) }
+			_, err = k.RotateKey(t.Context(), operator(), made.ID, time.Hour)
+			require.Equal(t, agent.CodeConflict, agent.CodeOf(err), "%v", err)
+			all, err := k.ListKeys(t.Context(), "acme", "", 10)
+			require.NoError(t, err)
+			alive := 0
+			for _, one := range all {
+				switch {
+				case one.ID == made.ID:
+				case one.RevokedAt == nil:
+					alive++
+					require.Equal(t, "another rotation", name)
+				}
+			}
+			require.Equal(t, name == "another rotation", alive == 1, "%d keys of %d", alive, len(all))
+		})
+	}
+}
+
 func TestNobodyGrantsMoreThanHeHas(t *testing.T) {
 	k, _, _ := start(t)
 	of := func(tenant string, scopes ...string) agent.Principal {

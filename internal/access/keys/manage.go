@@ -112,7 +112,8 @@ func mayGrant(by *agent.Principal, k *agent.APIKey) error {
 }
 
 // RotateKey replaces a key by one of the same rights, whose end is as far off as the old one's was at first; the old one works until
-// overlap has passed, or its own end. Whoever rotates learns the new key, so he needs all that it may do.
+// overlap has passed, or its own end. Whoever rotates learns the new key, so he needs all that it may do. A key is rotated once: of several
+// callers at the same moment one has the new key, and the others [agent.CodeConflict], as has one who comes behind its revocation.
 func (k *Keys) RotateKey(ctx context.Context, by agent.Principal, id string, overlap time.Duration) (agent.NewKey, error) {
 	if overlap < 0 || overlap > maxOverlap {
 		return agent.NewKey{}, agent.Invalid("overlap", "want at most %s, got %s", maxOverlap, overlap)

@@ -136,6 +136,9 @@ func (m *Memory) ExpireKey(_ context.Context, tenant, id string, at time.Time, r
 	if err != nil {
 		return agent.APIKey{}, err
 	}
+	if replacedBy != "" && (k.RevokedAt != nil || (k.ReplacedBy != "" && k.ReplacedBy != replacedBy)) {
+		return agent.APIKey{}, agent.Errorf(agent.CodeConflict, "", "key %q was revoked, or rotated into %q", id, k.ReplacedBy)
+	}
 	k.ExpiresAt, k.ReplacedBy = &at, replacedBy
 	return k.APIKey, nil
 }
