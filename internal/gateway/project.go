@@ -149,17 +149,25 @@ func contextFromProto(p *pb.InvocationContext) agent.InvocationContext {
 }
 
 func limitsToProto(l agent.Limits) *pb.Limits {
-	return &pb.Limits{
+	out := &pb.Limits{
 		ModelCalls: int64(l.ModelCalls), ToolCalls: int64(l.ToolCalls), Tokens: l.Tokens, CostUsd: l.CostUSD,
 		WallTimeSec: l.WallTimeSec, Iterations: int64(l.Iterations),
 	}
+	if l.Tools != nil { // none are not all of them
+		out.Tools = &pb.ToolNames{Names: each(l.Tools, textToProto)}
+	}
+	return out
 }
 
 func limitsFromProto(p *pb.Limits) agent.Limits {
-	return agent.Limits{
+	out := agent.Limits{
 		ModelCalls: int(p.GetModelCalls()), ToolCalls: int(p.GetToolCalls()), Tokens: p.GetTokens(), CostUSD: p.GetCostUsd(),
 		WallTimeSec: p.GetWallTimeSec(), Iterations: int(p.GetIterations()),
 	}
+	if t := p.GetTools(); t != nil {
+		out.Tools = append([]string{}, t.GetNames()...)
+	}
+	return out
 }
 
 func messageToProto(m *agent.Message) *pb.Message {

@@ -278,7 +278,9 @@ type Limits struct {
 	// Seconds from the turn's start, human pauses not counted.
 	WallTimeSec int64 `protobuf:"varint,5,opt,name=wall_time_sec,json=wallTimeSec,proto3" json:"wall_time_sec,omitempty"`
 	// Rounds of the loop: a model call with its repetitions, and the tools it asked for.
-	Iterations    int64 `protobuf:"varint,6,opt,name=iterations,proto3" json:"iterations,omitempty"`
+	Iterations int64 `protobuf:"varint,6,opt,name=iterations,proto3" json:"iterations,omitempty"`
+	// The tools that the turn may call, of those that its plan grants; unset: all of them.
+	Tools         *ToolNames `protobuf:"bytes,7,opt,name=tools,proto3" json:"tools,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -355,6 +357,58 @@ func (x *Limits) GetIterations() int64 {
 	return 0
 }
 
+func (x *Limits) GetTools() *ToolNames {
+	if x != nil {
+		return x.Tools
+	}
+	return nil
+}
+
+// ToolNames are names of tools, or the beginning of names and "*"; none: no tool at all.
+type ToolNames struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Names         []string               `protobuf:"bytes,1,rep,name=names,proto3" json:"names,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ToolNames) Reset() {
+	*x = ToolNames{}
+	mi := &file_turnstone_v1_turn_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ToolNames) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ToolNames) ProtoMessage() {}
+
+func (x *ToolNames) ProtoReflect() protoreflect.Message {
+	mi := &file_turnstone_v1_turn_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ToolNames.ProtoReflect.Descriptor instead.
+func (*ToolNames) Descriptor() ([]byte, []int) {
+	return file_turnstone_v1_turn_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *ToolNames) GetNames() []string {
+	if x != nil {
+		return x.Names
+	}
+	return nil
+}
+
 // AgentStepOutput is the result of a turn.
 type AgentStepOutput struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
@@ -389,7 +443,7 @@ type AgentStepOutput struct {
 
 func (x *AgentStepOutput) Reset() {
 	*x = AgentStepOutput{}
-	mi := &file_turnstone_v1_turn_proto_msgTypes[3]
+	mi := &file_turnstone_v1_turn_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -401,7 +455,7 @@ func (x *AgentStepOutput) String() string {
 func (*AgentStepOutput) ProtoMessage() {}
 
 func (x *AgentStepOutput) ProtoReflect() protoreflect.Message {
-	mi := &file_turnstone_v1_turn_proto_msgTypes[3]
+	mi := &file_turnstone_v1_turn_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -414,7 +468,7 @@ func (x *AgentStepOutput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentStepOutput.ProtoReflect.Descriptor instead.
 func (*AgentStepOutput) Descriptor() ([]byte, []int) {
-	return file_turnstone_v1_turn_proto_rawDescGZIP(), []int{3}
+	return file_turnstone_v1_turn_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *AgentStepOutput) GetTurnId() string {
@@ -552,7 +606,7 @@ type ToolCallNote struct {
 
 func (x *ToolCallNote) Reset() {
 	*x = ToolCallNote{}
-	mi := &file_turnstone_v1_turn_proto_msgTypes[4]
+	mi := &file_turnstone_v1_turn_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -564,7 +618,7 @@ func (x *ToolCallNote) String() string {
 func (*ToolCallNote) ProtoMessage() {}
 
 func (x *ToolCallNote) ProtoReflect() protoreflect.Message {
-	mi := &file_turnstone_v1_turn_proto_msgTypes[4]
+	mi := &file_turnstone_v1_turn_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -577,7 +631,7 @@ func (x *ToolCallNote) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolCallNote.ProtoReflect.Descriptor instead.
 func (*ToolCallNote) Descriptor() ([]byte, []int) {
-	return file_turnstone_v1_turn_proto_rawDescGZIP(), []int{4}
+	return file_turnstone_v1_turn_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ToolCallNote) GetId() string {
@@ -643,7 +697,7 @@ const file_turnstone_v1_turn_proto_rawDesc = "" +
 	"\tuser_role\x18\x03 \x01(\tR\buserRole\x12\x17\n" +
 	"\aui_page\x18\x04 \x01(\tR\x06uiPage\x12-\n" +
 	"\x05flags\x18\x05 \x01(\v2\x17.google.protobuf.StructR\x05flags\x123\n" +
-	"\bmetadata\x18\x06 \x01(\v2\x17.google.protobuf.StructR\bmetadata\"\xbf\x01\n" +
+	"\bmetadata\x18\x06 \x01(\v2\x17.google.protobuf.StructR\bmetadata\"\xee\x01\n" +
 	"\x06Limits\x12\x1f\n" +
 	"\vmodel_calls\x18\x01 \x01(\x03R\n" +
 	"modelCalls\x12\x1d\n" +
@@ -654,7 +708,10 @@ const file_turnstone_v1_turn_proto_rawDesc = "" +
 	"\rwall_time_sec\x18\x05 \x01(\x03R\vwallTimeSec\x12\x1e\n" +
 	"\n" +
 	"iterations\x18\x06 \x01(\x03R\n" +
-	"iterations\"\xe1\x04\n" +
+	"iterations\x12-\n" +
+	"\x05tools\x18\a \x01(\v2\x17.turnstone.v1.ToolNamesR\x05tools\"!\n" +
+	"\tToolNames\x12\x14\n" +
+	"\x05names\x18\x01 \x03(\tR\x05names\"\xe1\x04\n" +
 	"\x0fAgentStepOutput\x12\x17\n" +
 	"\aturn_id\x18\x01 \x01(\tR\x06turnId\x12\x1d\n" +
 	"\n" +
@@ -699,34 +756,36 @@ func file_turnstone_v1_turn_proto_rawDescGZIP() []byte {
 	return file_turnstone_v1_turn_proto_rawDescData
 }
 
-var file_turnstone_v1_turn_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
+var file_turnstone_v1_turn_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
 var file_turnstone_v1_turn_proto_goTypes = []any{
 	(*TurnRequest)(nil),       // 0: turnstone.v1.TurnRequest
 	(*InvocationContext)(nil), // 1: turnstone.v1.InvocationContext
 	(*Limits)(nil),            // 2: turnstone.v1.Limits
-	(*AgentStepOutput)(nil),   // 3: turnstone.v1.AgentStepOutput
-	(*ToolCallNote)(nil),      // 4: turnstone.v1.ToolCallNote
-	(*Message)(nil),           // 5: turnstone.v1.Message
-	(*structpb.Struct)(nil),   // 6: google.protobuf.Struct
-	(*Block)(nil),             // 7: turnstone.v1.Block
-	(*Usage)(nil),             // 8: turnstone.v1.Usage
-	(*Failure)(nil),           // 9: turnstone.v1.Failure
+	(*ToolNames)(nil),         // 3: turnstone.v1.ToolNames
+	(*AgentStepOutput)(nil),   // 4: turnstone.v1.AgentStepOutput
+	(*ToolCallNote)(nil),      // 5: turnstone.v1.ToolCallNote
+	(*Message)(nil),           // 6: turnstone.v1.Message
+	(*structpb.Struct)(nil),   // 7: google.protobuf.Struct
+	(*Block)(nil),             // 8: turnstone.v1.Block
+	(*Usage)(nil),             // 9: turnstone.v1.Usage
+	(*Failure)(nil),           // 10: turnstone.v1.Failure
 }
 var file_turnstone_v1_turn_proto_depIdxs = []int32{
-	5, // 0: turnstone.v1.TurnRequest.messages:type_name -> turnstone.v1.Message
-	1, // 1: turnstone.v1.TurnRequest.context:type_name -> turnstone.v1.InvocationContext
-	2, // 2: turnstone.v1.TurnRequest.limits:type_name -> turnstone.v1.Limits
-	6, // 3: turnstone.v1.InvocationContext.flags:type_name -> google.protobuf.Struct
-	6, // 4: turnstone.v1.InvocationContext.metadata:type_name -> google.protobuf.Struct
-	7, // 5: turnstone.v1.AgentStepOutput.blocks:type_name -> turnstone.v1.Block
-	4, // 6: turnstone.v1.AgentStepOutput.tool_calls:type_name -> turnstone.v1.ToolCallNote
-	8, // 7: turnstone.v1.AgentStepOutput.usage:type_name -> turnstone.v1.Usage
-	9, // 8: turnstone.v1.AgentStepOutput.error:type_name -> turnstone.v1.Failure
-	9, // [9:9] is the sub-list for method output_type
-	9, // [9:9] is the sub-list for method input_type
-	9, // [9:9] is the sub-list for extension type_name
-	9, // [9:9] is the sub-list for extension extendee
-	0, // [0:9] is the sub-list for field type_name
+	6,  // 0: turnstone.v1.TurnRequest.messages:type_name -> turnstone.v1.Message
+	1,  // 1: turnstone.v1.TurnRequest.context:type_name -> turnstone.v1.InvocationContext
+	2,  // 2: turnstone.v1.TurnRequest.limits:type_name -> turnstone.v1.Limits
+	7,  // 3: turnstone.v1.InvocationContext.flags:type_name -> google.protobuf.Struct
+	7,  // 4: turnstone.v1.InvocationContext.metadata:type_name -> google.protobuf.Struct
+	3,  // 5: turnstone.v1.Limits.tools:type_name -> turnstone.v1.ToolNames
+	8,  // 6: turnstone.v1.AgentStepOutput.blocks:type_name -> turnstone.v1.Block
+	5,  // 7: turnstone.v1.AgentStepOutput.tool_calls:type_name -> turnstone.v1.ToolCallNote
+	9,  // 8: turnstone.v1.AgentStepOutput.usage:type_name -> turnstone.v1.Usage
+	10, // 9: turnstone.v1.AgentStepOutput.error:type_name -> turnstone.v1.Failure
+	10, // [10:10] is the sub-list for method output_type
+	10, // [10:10] is the sub-list for method input_type
+	10, // [10:10] is the sub-list for extension type_name
+	10, // [10:10] is the sub-list for extension extendee
+	0,  // [0:10] is the sub-list for field type_name
 }
 
 func init() { file_turnstone_v1_turn_proto_init() }
@@ -741,7 +800,7 @@ func file_turnstone_v1_turn_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_turnstone_v1_turn_proto_rawDesc), len(file_turnstone_v1_turn_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   5,
+			NumMessages:   6,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
