@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/access"
 )
 
 // Client says who the holder of a certificate is.
@@ -39,7 +40,7 @@ func New(clients []Client) (*Holders, error) {
 			faults = append(faults, fmt.Errorf("certificate %q: tenant %q is no name", c.Name, c.Tenant))
 		}
 		for _, scope := range c.Scopes {
-			if !agent.ValidScope(scope) {
+			if !access.ValidScope(scope) {
 				faults = append(faults, fmt.Errorf("certificate %q: scope %q allows nothing that there is", c.Name, scope))
 			}
 		}

@@ -53,8 +53,8 @@ func TestHolders(t *testing.T) {
 			require.Equal(t, agent.MethodMTLS, p.Method)
 		}
 	}
-	_, err = New([]Client{{Tenant: "acme"}, {Name: "a", Tenant: "acme"}, {Name: "b", Tenant: "a b"}, {Name: "a", Tenant: "x", Scopes: []string{"x.y"}}})
-	for _, words := range []string{"name is empty", "there twice", "is no name", "x.y"} {
+	_, err = New([]Client{{Tenant: "acme"}, {Name: "a", Tenant: "acme"}, {Name: "b", Tenant: "a b"}, {Name: "a", Tenant: "x", Scopes: []string{"x.y", "keys.write:agent:x"}}})
+	for _, words := range []string{"name is empty", "there twice", "is no name", "x.y", "keys.write:agent:x"} {
 		require.ErrorContains(t, err, words)
 	}
 }

@@ -14,16 +14,17 @@ const (
 )
 
 // principal makes a principal of verified claims. What makes a tenant or a user must be there: without a tenant nobody would know whose
-// data it is about, and without a user a token could name any.
-func (i *Issuer) principal(claims map[string]any) (agent.Principal, error) {
-	p := agent.Principal{Method: agent.MethodJWT, Tenant: i.Tenant, Scopes: append([]string{}, i.Scopes...), Credential: clip("jwt/" + i.URL)}
+// data it is about, and without a user a token could name any. odd is the first scope that was meant for us and allows nothing, such as one
+// that confines what cannot be confined: it is passed over.
+func (i *Issuer) principal(claims map[string]any) (p agent.Principal, odd string, err error) {
+	p = agent.Principal{Method: agent.MethodJWT, Tenant: i.Tenant, Scopes: append([]string{}, i.Scopes...), Credential: clip("jwt/" + i.URL)}
 	if id, ok := claims["jti"].(string); ok && id != "" {
 		p.Credential = clip(p.Credential + "#" + id)
 	}
 	if i.TenantClaim != "" {
 		tenant, _ := claim(claims, i.TenantClaim).(string)
 		if !agent.ValidName(tenant) {
-			return p, access.Refused("the token names no tenant: its claim %s is missing, or no name", i.TenantClaim)
+			return p, "", access.Refused("the token names no tenant: its claim %s is missing, or no name", i.TenantClaim)
 		}
 		p.Tenant = tenant
 	}
@@ -33,7 +34,7 @@ func (i *Issuer) principal(claims map[string]any) (agent.Principal, error) {
 	}
 	user, _ := claim(claims, path).(string)
 	if user == "" || len(user) > maxText || strings.ContainsFunc(user, func(r rune) bool { return r < ' ' || r == 0x7f }) {
-		return p, access.Refused("the token names no user: its claim %s is missing, or no text", path)
+		return p, "", access.Refused("the token names no user: its claim %s is missing, or no text", path)
 	}
 	p.Subject = user
 	if i.RoleClaim != "" {
@@ -48,11 +49,15 @@ func (i *Issuer) principal(claims map[string]any) (agent.Principal, error) {
 	}
 	for _, word := range words(claim(claims, path)) {
 		scope, ours := strings.CutPrefix(word, i.ScopePrefix)
-		if ours && agent.ValidScope(scope) && len(p.Scopes) < maxScopes {
+		switch {
+		case !ours || len(p.Scopes) >= maxScopes:
+		case access.ValidScope(scope):
 			p.Scopes = append(p.Scopes, scope)
+		case odd == "" && (i.ScopePrefix != "" || agent.ValidScope(scope)): // without a prefix, tokens have those of others too
+			odd = clip(scope)
 		}
 	}
-	return p, nil
+	return p, odd, nil
 }
 
 // claim finds a value by a dotted path. Names of claims may have dots themselves ("https://example.com/tenant"): the longest name that

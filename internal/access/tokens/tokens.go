@@ -97,7 +97,7 @@ func (i *Issuer) validate() error {
 		}
 	}
 	for _, s := range i.Scopes {
-		if !agent.ValidScope(s) {
+		if !access.ValidScope(s) {
 			return fmt.Errorf("scope %q allows nothing that there is", s)
 		}
 	}
@@ -186,7 +186,14 @@ func (v *Verifier) verify(ctx context.Context, i *issuer, token string) (agent.P
 	if err := timely(verified, claims, v.cfg.Now()); err != nil {
 		return agent.Principal{}, err
 	}
-	return i.set.principal(claims)
+	p, odd, err := i.set.principal(claims)
+	if odd != "" {
+		i.odd.Do(func() {
+			v.cfg.Logger.Warn("tokens of an issuer have scopes that allow nothing; they are passed over, and this is said once",
+				zap.String("issuer", i.set.URL), zap.String("scope", odd))
+		})
+	}
+	return p, err
 }
 
 // timely checks exp, nbf and iat.

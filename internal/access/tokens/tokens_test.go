@@ -21,6 +21,8 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"github.com/golang-jwt/jwt/v5"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/access/tokens"
@@ -108,6 +110,7 @@ type world struct {
 
 	key      *rsa.PrivateKey
 	verifier *tokens.Verifier
+	logs     *observer.ObservedLogs
 }
 
 func begin(t *testing.T, change func(*tokens.Issuer)) *world {
@@ -120,7 +123,9 @@ func begin(t *testing.T, change func(*tokens.Issuer)) *world {
 	if change != nil {
 		change(&set)
 	}
-	w.verifier, err = tokens.New(tokens.Config{Issuers: []tokens.Issuer{set}, Now: w.now, Transport: w.Client().Transport})
+	core, logs := observer.New(zap.WarnLevel)
+	w.logs = logs
+	w.verifier, err = tokens.New(tokens.Config{Issuers: []tokens.Issuer{set}, Now: w.now, Transport: w.Client().Transport, Logger: zap.New(core)})
 	require.NoError(t, err)
 	return w
 }
@@ -157,6 +162,38 @@ func sign(t *testing.T, method jwt.SigningMethod, kid string, key any, c jwt.Map
 func (w *world) token(t *testing.T, change ...any) string {
 	t.Helper()
 	return sign(t, jwt.SigningMethodRS256, "k1", w.key, w.claims(change...))
+}
+
+// TestScopesThatAllowNothing: they are passed over, and the operator is told once: of those that were meant for us.
+func TestScopesThatAllowNothing(t *testing.T) {
+	for name, c := range map[string]struct {
+		prefix, scope string
+		want          []string
+		told          string
+	}{
+		"a confined one that cannot be": {"", "openid keys.write:agent:x turns.run", []string{"turns.run"}, "keys.write:agent:x"},
+		"those of others":               {"", "openid profile turns.run:analyst", []string{"turns.run:analyst"}, ""},
+		"with the prefix":               {"ts:", "fly ts:fly ts:turns.run", []string{"turns.run"}, "fly"},
+		"a long one":                    {"ts:", "ts:" + strings.Repeat("x", 5000), []string{}, strings.Repeat("x", 256)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := begin(t, func(i *tokens.Issuer) { i.ScopePrefix = c.prefix })
+			for range 3 {
+				p, err := w.verifier.Verify(t.Context(), w.token(t, "scope", c.scope))
+				require.NoError(t, err)
+				require.Equal(t, c.want, p.Scopes)
+			}
+			if c.told == "" {
+				require.Zero(t, w.logs.Len())
+				return
+			}
+			require.Equal(t, 1, w.logs.Len(), "once")
+			require.Equal(t, c.told, w.logs.All()[0].ContextMap()["scope"])
+			require.Equal(t, w.URL, w.logs.All()[0].ContextMap()["issuer"])
+		})
+	}
+	_, err := tokens.New(tokens.Config{Issuers: []tokens.Issuer{{URL: "x", Audiences: []string{"a"}, Tenant: "acme", Scopes: []string{"keys.write:agent:x"}}}})
+	require.ErrorContains(t, err, `scope "keys.write:agent:x" allows nothing that there is`)
 }
 
 func TestATokenIsItsPrincipal(t *testing.T) {

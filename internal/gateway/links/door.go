@@ -8,15 +8,13 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
-	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/access"
 	"github.com/turnstone-run/turnstone/internal/gateway"
 )
 
@@ -71,7 +69,6 @@ const (
 // Bounds of requests.
 const (
 	maxText   = 128
-	maxToken  = 4 << 10
 	maxPage   = 500
 	usualPage = 50
 )
@@ -119,7 +116,7 @@ type codeBody struct {
 
 // create is POST /v1/links: a code that makes the chat which sends it the user's.
 func (d *Door) create(w http.ResponseWriter, r *http.Request, v *gateway.Visit) error {
-	if _, err := parameters(r); err != nil {
+	if _, err := gateway.Parameters(r); err != nil {
 		return err
 	}
 	var body createBody
@@ -199,7 +196,7 @@ func sign(v *gateway.Visit, body *createBody) error {
 	for i, scope := range body.Scopes {
 		field := fmt.Sprintf("scopes[%d]", i)
 		switch {
-		case len(scope) > 2*maxText || !agent.ValidScope(scope):
+		case len(scope) > 2*maxText || !access.ValidScope(scope):
 			return agent.Invalid(field, "is %.100q, which allows nothing that there is", scope)
 		case !p.Covers(scope):
 			return agent.FieldErrorf(agent.CodeDenied, field, "the credential does not allow %.100q itself", scope)
@@ -225,23 +222,17 @@ func text(field, value string) error {
 
 // list is GET /v1/links?channel=&user_id=&page_size=&page_token=.
 func (d *Door) list(w http.ResponseWriter, r *http.Request, v *gateway.Visit) error {
-	values, err := parameters(r, "channel", "user_id", "page_size", "page_token")
+	values, err := gateway.Parameters(r, "channel", "user_id", "page_size", "page_token")
+	if err != nil {
+		return err
+	}
+	asked, err := gateway.PageOf(values, usualPage, maxPage)
 	if err != nil {
 		return err
 	}
 	p := v.Principal()
 	q := agent.LinkQuery{
-		Tenant: v.Tenant(), Channel: values.Get("channel"), UserID: values.Get("user_id"), PageSize: usualPage, PageToken: values.Get("page_token"),
-	}
-	if size := values.Get("page_size"); size != "" {
-		n, err := strconv.Atoi(size)
-		if err != nil || n < 0 || n > maxPage {
-			return agent.Invalid("page_size", "want 0 to %d, got %.40q", maxPage, size)
-		}
-		q.PageSize = cmp.Or(n, usualPage)
-	}
-	if len(q.PageToken) > maxToken {
-		return agent.Invalid("page_token", "is not one that a page had")
+		Tenant: v.Tenant(), Channel: values.Get("channel"), UserID: values.Get("user_id"), PageSize: asked.Size, PageToken: asked.Token,
 	}
 	for field, value := range map[string]string{"channel": q.Channel, "user_id": q.UserID} {
 		if err := text(field, value); err != nil {
@@ -269,7 +260,7 @@ func (d *Door) list(w http.ResponseWriter, r *http.Request, v *gateway.Visit) er
 
 // remove is DELETE /v1/links/{channel}/{chat_id}. It works on the chat's next message.
 func (d *Door) remove(w http.ResponseWriter, r *http.Request, v *gateway.Visit) error {
-	if _, err := parameters(r); err != nil {
+	if _, err := gateway.Parameters(r); err != nil {
 		return err
 	}
 	c := agent.Chat{Channel: r.PathValue("channel"), ChatID: r.PathValue("chat_id")}
@@ -295,23 +286,6 @@ func (d *Door) remove(w http.ResponseWriter, r *http.Request, v *gateway.Visit) 
 	d.record(v, "link/"+c.Channel+"/"+c.ChatID, agent.AuditAllowed)
 	w.WriteHeader(http.StatusNoContent)
 	return nil
-}
-
-// parameters reads those that are allowed, each at most once; the tenant is the gateway's to read.
-func parameters(r *http.Request, allowed ...string) (url.Values, error) {
-	values, err := url.ParseQuery(r.URL.RawQuery)
-	if err != nil {
-		return nil, agent.Invalid("", "malformed query: %w", err)
-	}
-	for _, name := range slices.Sorted(maps.Keys(values)) {
-		switch {
-		case name != "tenant" && !slices.Contains(allowed, name):
-			return nil, agent.Invalid(fmt.Sprintf("%.100s", name), "is no parameter of this path")
-		case len(values[name]) > 1:
-			return nil, agent.Invalid(name, "is given %d times", len(values[name]))
-		}
-	}
-	return values, nil
 }
 
 // record adds to the audit trail.

@@ -180,6 +180,7 @@ func TestNobodyHandsOutWhatHeHasNot(t *testing.T) {
 		{"all", `{"channel":"telegram"}`, 400, "invalid user_id"},
 		{"all", `{"channel":"fax","user_id":"u"}`, 400, "invalid channel"},
 		{"all", `{"channel":"telegram","user_id":"u","scopes":["fly"]}`, 400, "invalid scopes[0]"},
+		{"all", `{"channel":"telegram","user_id":"u","scopes":["turns.*","keys.write:agent:x"]}`, 400, "invalid scopes[1]"},
 		{"all", `{"channel":"telegram","user_id":"a\nb"}`, 400, "invalid user_id"},
 		{"all", `{"channel":"telegram","user_id":"u","tenant":"evil"}`, 400, "invalid tenant"},
 		{"all", `{"channel":"telegram","user_id":"u","chat_id":"7"}`, 400, "invalid chat_id"},

@@ -5,11 +5,9 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/gateway"
@@ -22,7 +20,6 @@ const (
 	headerTenant = "Turnstone-Tenant"
 	maxKey       = 256
 	maxNote      = 1000
-	maxToken     = 4 << 10
 	maxPage      = 1000
 	usualPage    = 100
 	fullPage     = 200 // whatever is asked for: the rest is on the next one
@@ -127,44 +124,18 @@ func named(r *http.Request) (string, error) {
 
 // noQuery refuses parameters; the tenant is the gateway's to read.
 func noQuery(r *http.Request) error {
-	_, err := parameters(r)
+	_, err := gateway.Parameters(r)
 	return err
 }
 
-// parameters reads those that are allowed, each at most once.
-func parameters(r *http.Request, allowed ...string) (url.Values, error) {
-	values, err := url.ParseQuery(r.URL.RawQuery)
-	if err != nil {
-		return nil, agent.Invalid("", "malformed query: %w", err)
-	}
-	for _, name := range slices.Sorted(maps.Keys(values)) {
-		switch {
-		case name != "tenant" && !slices.Contains(allowed, name):
-			return nil, agent.Invalid(fmt.Sprintf("%.100s", name), "is no parameter of this path")
-		case len(values[name]) > 1:
-			return nil, agent.Invalid(name, "is given %d times", len(values[name]))
-		}
-	}
-	return values, nil
-}
-
 func pageOf(r *http.Request) (agent.Page, error) {
-	values, err := parameters(r, "page_size", "page_token")
+	values, err := gateway.Parameters(r, "page_size", "page_token")
 	if err != nil {
 		return agent.Page{}, err
 	}
-	p := agent.Page{Size: usualPage, Token: values.Get("page_token")}
-	if text := values.Get("page_size"); text != "" {
-		size, err := strconv.Atoi(text)
-		if err != nil || size < 0 || size > maxPage {
-			return p, agent.Invalid("page_size", "want 0 to %d, got %.40q", maxPage, text)
-		}
-		p.Size = min(cmp.Or(size, usualPage), fullPage)
-	}
-	if len(p.Token) > maxToken {
-		return p, agent.Invalid("page_token", "is not one that a page had")
-	}
-	return p, nil
+	p, err := gateway.PageOf(values, usualPage, maxPage)
+	p.Size = min(p.Size, fullPage)
+	return p, err
 }
 
 // optional reads a body that may be left out.

@@ -1,0 +1,51 @@
+package gateway_test
+
+import (
+	"errors"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/gateway"
+)
+
+func TestParametersOfDoors(t *testing.T) {
+	for query, want := range map[string]any{
+		"":                                    agent.Page{Size: 50},
+		"?tenant=acme":                        agent.Page{Size: 50},
+		"?page_size=0&page_token=x":           agent.Page{Size: 50, Token: "x"},
+		"?page_size=500":                      agent.Page{Size: 500},
+		"?page_size=501":                      "page_size: want 0 to 500",
+		"?page_size=-1":                       "page_size: want 0 to 500",
+		"?page_size=1.5":                      "page_size: want 0 to 500",
+		"?page_token=" + rep(4097):            "page_token: is not one that a page had",
+		"?page_size=1&page_size=1":            "page_size: is given 2 times",
+		"?tenant=a&tenant=b":                  "tenant: is given 2 times",
+		"?pagesize=1":                         "pagesize: is no parameter of this path",
+		"?page_size=%zz":                      "malformed query",
+		"?" + rep(5000):                       rep(100) + ": is no parameter of this path",
+		"?page_token=" + rep(4096):            agent.Page{Size: 50, Token: rep(4096)},
+		"?page_size=7&page_token=&tenant=%20": agent.Page{Size: 7},
+	} {
+		values, err := gateway.Parameters(httptest.NewRequestWithContext(t.Context(), "GET", "/v1/links"+query, nil), "page_size", "page_token")
+		var page agent.Page
+		if err == nil {
+			page, err = gateway.PageOf(values, 50, 500)
+		}
+		words, refused := want.(string)
+		if !refused {
+			require.NoError(t, err, query)
+			require.Equal(t, want, page, query)
+			continue
+		}
+		e, ok := errors.AsType[*agent.Error](err)
+		require.True(t, ok, query)
+		require.Equal(t, agent.CodeInvalid, e.Code)
+		require.ErrorContains(t, err, words)
+	}
+}
+
+func rep(n int) string { return strings.Repeat("x", n) }
