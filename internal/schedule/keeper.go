@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clockwork"
 	"github.com/turnstone-run/turnstone/workflows"
 )
 
@@ -63,13 +64,14 @@ type Config struct {
 
 // Keeper makes Temporal's schedules be as the stored ones say. A schedule that a person paused, or changed, in Temporal stays so until its
 // times, or whether it is paused, are written anew.
-type Keeper struct{ Config }
+type Keeper struct {
+	Config
+
+	clock *clockwork.Keeper
+}
 
 // New checks the configuration.
 func New(c Config) (*Keeper, error) {
-	if c.Data == nil {
-		c.Data = converter.GetDefaultDataConverter()
-	}
 	switch {
 	case c.Store == nil:
 		return nil, errors.New("schedule: Store is missing")
@@ -83,7 +85,8 @@ func New(c Config) (*Keeper, error) {
 	}
 	c.TaskQueue = cmp.Or(c.TaskQueue, workflows.TaskQueue)
 	c.MaxPerTenant = cmp.Or(max(c.MaxPerTenant, 0), 100)
-	return &Keeper{c}, nil
+	clock, err := clockwork.New(c.Schedules, c.TaskQueue, c.Data)
+	return &Keeper{Config: c, clock: clock}, err
 }
 
 // Put stores a schedule, which runs with the rights of p from then on, and makes Temporal know it. With isNew one that is there is
@@ -196,19 +199,5 @@ func (k *Keeper) Pause(ctx context.Context, tenant, name string, paused bool, no
 
 // Run reconciles at once and then every so often, until ctx ends.
 func (k *Keeper) Run(ctx context.Context, every time.Duration) error {
-	if every <= 0 {
-		return agent.Invalid("every", "want a duration above 0, got %s", every)
-	}
-	tick := time.NewTicker(every)
-	defer tick.Stop()
-	for {
-		if err := k.Reconcile(ctx); err != nil && ctx.Err() == nil {
-			k.Logger.Warn("reconcile schedules", zap.Error(err))
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
-	}
+	return clockwork.Every(ctx, every, k.Logger, k.Reconcile)
 }

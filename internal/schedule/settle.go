@@ -8,6 +8,7 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clockwork"
 )
 
 const (
@@ -17,6 +18,8 @@ const (
 	forgotten = time.Hour
 	// maxSettled bounds the runs of a round.
 	maxSettled = 100
+	// maxProblems bounds what one round tells of.
+	maxProblems = 20
 )
 
 // settle ends runs whose workflow is gone without a word: somebody terminated it, as the overlap policy terminate_other does.
@@ -46,7 +49,7 @@ func (k *Keeper) settle(ctx context.Context) error {
 func (k *Keeper) over(ctx context.Context, r *agent.ScheduleRun) (bool, error) {
 	found, err := k.Starter.DescribeWorkflowExecution(ctx, r.Workflow, "")
 	switch {
-	case isNotFound(err):
+	case clockwork.IsNotFound(err):
 		return time.Since(r.StartedAt) > forgotten, nil
 	case err != nil:
 		return false, agent.Errorf(agent.CodeUnavailable, "settle runs of schedules", "workflow %q: %w", r.Workflow, err)

@@ -3,23 +3,18 @@ package schedules
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
-	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
-	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
-	"go.temporal.io/sdk/temporal"
 	"go.uber.org/zap"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clockwork"
 	"github.com/turnstone-run/turnstone/workflows"
 )
 
@@ -27,10 +22,6 @@ const (
 	prefix = "schedule/" // of the ids, before tenant/owner/tag/id
 	// catchUp is how late a run may start after an outage. What was missed longer ago does not run.
 	catchUp = time.Minute
-	// memoHash is where a schedule says what it was made from.
-	memoHash = "turnstone_schedule"
-	// maxSize bounds an id of Temporal.
-	maxSize = 900
 )
 
 // Definitions are the stored workflows.
@@ -52,13 +43,14 @@ type Config struct {
 
 // Keeper makes schedules be as definitions say. A schedule that a person paused, or changed, in Temporal stays so until the definition says
 // something else of it.
-type Keeper struct{ Config }
+type Keeper struct {
+	Config
+
+	clock *clockwork.Keeper
+}
 
 // New checks the configuration.
 func New(c Config) (*Keeper, error) {
-	if c.Data == nil {
-		c.Data = converter.GetDefaultDataConverter()
-	}
 	switch {
 	case c.Schedules == nil:
 		return nil, errors.New("schedules: Schedules is missing")
@@ -71,7 +63,8 @@ func New(c Config) (*Keeper, error) {
 	if c.TaskQueue == "" {
 		c.TaskQueue = workflows.TaskQueue
 	}
-	return &Keeper{c}, nil
+	clock, err := clockwork.New(c.Schedules, c.TaskQueue, c.Data)
+	return &Keeper{Config: c, clock: clock}, err
 }
 
 // ID is the id of a definition's schedule in Temporal.
@@ -98,7 +91,8 @@ func (k *Keeper) Sync(ctx context.Context, w agent.StoredWorkflow) error {
 	keep := map[string]bool{}
 	for i := range wanted {
 		keep[wanted[i].ID] = true
-		failed = append(failed, k.ensure(ctx, &newest, &wanted[i]))
+		want := wantOf(&newest, &wanted[i])
+		failed = append(failed, k.clock.Ensure(ctx, &want, false))
 	}
 	for _, version := range []int64{w.Version, w.Version - 1, newest.Version - 1} {
 		if version < 1 {
@@ -115,7 +109,7 @@ func (k *Keeper) Sync(ctx context.Context, w agent.StoredWorkflow) error {
 		for _, s := range old {
 			if !keep[s.ID] {
 				keep[s.ID] = true // once
-				failed = append(failed, k.remove(ctx, ID(newest.WorkflowKey, s.ID)))
+				failed = append(failed, k.clock.Remove(ctx, ID(newest.WorkflowKey, s.ID)))
 			}
 		}
 	}
@@ -133,112 +127,19 @@ func scheduled(w *agent.StoredWorkflow) ([]agent.WorkflowSchedule, error) {
 	return d.Schedules, nil
 }
 
-// ensure creates a schedule, or updates one that was made from something else.
-func (k *Keeper) ensure(ctx context.Context, w *agent.StoredWorkflow, s *agent.WorkflowSchedule) error {
-	id := ID(w.WorkflowKey, s.ID)
-	if len(id) > maxSize {
-		return agent.Errorf(agent.CodeInvalid, "sync schedules", "the id of schedule %q is %d bytes, at most %d", s.ID, len(id), maxSize)
-	}
-	hash, err := hashOf(s)
-	if err != nil {
-		return fmt.Errorf("schedule %q: %w", id, err)
-	}
-	action := k.action(w, s, hash)
-	handle := k.Schedules.GetHandle(ctx, id)
-	found, err := handle.Describe(ctx)
-	if isNotFound(err) {
-		_, err = k.Schedules.Create(ctx, client.ScheduleOptions{
-			ID: id, Spec: specOf(s), Action: action, Overlap: enumspb.SCHEDULE_OVERLAP_POLICY_SKIP, CatchupWindow: catchUp, Paused: s.Paused,
-			Note: "made by workflow " + w.Tag,
-		})
-		if err == nil || !errors.Is(err, temporal.ErrScheduleAlreadyRunning) {
-			return named(id, err)
-		}
-		found, err = handle.Describe(ctx) // somebody else was faster
-	}
-	if err != nil {
-		return named(id, err)
-	}
-	if k.made(&found.Schedule) == hash && queueOf(&found.Schedule) == k.TaskQueue {
-		return nil
-	}
-	return named(id, handle.Update(ctx, client.ScheduleUpdateOptions{
-		DoUpdate: func(in client.ScheduleUpdateInput) (*client.ScheduleUpdate, error) {
-			next := in.Description.Schedule
-			spec := specOf(s)
-			next.Spec, next.Action = &spec, action
-			next.Policy = &client.SchedulePolicies{Overlap: enumspb.SCHEDULE_OVERLAP_POLICY_SKIP, CatchupWindow: catchUp}
-			next.State = &client.ScheduleState{Paused: s.Paused, Note: "made by workflow " + w.Tag}
-			return &client.ScheduleUpdate{Schedule: &next}, nil
-		},
-	}))
-}
-
-func (k *Keeper) remove(ctx context.Context, id string) error {
-	err := k.Schedules.GetHandle(ctx, id).Delete(ctx)
-	if isNotFound(err) {
-		return nil
-	}
-	return named(id, err)
-}
-
-func named(id string, err error) error {
-	if err == nil {
-		return nil
-	}
-	return agent.Errorf(agent.CodeUnavailable, "sync schedules", "schedule %q: %w", id, err)
-}
-
-func isNotFound(err error) bool {
-	_, ok := errors.AsType[*serviceerror.NotFound](err)
-	return ok
-}
-
-// hashOf tells one wording of a schedule from another.
-func hashOf(s *agent.WorkflowSchedule) (string, error) {
-	raw, err := json.Marshal(s)
-	if err != nil {
-		return "", err
-	}
-	sum := sha256.Sum256(raw)
-	return hex.EncodeToString(sum[:]), nil
-}
-
-// made says what a schedule was made from, "" for one that somebody else made.
-func (k *Keeper) made(s *client.Schedule) string {
-	action, ok := s.Action.(*client.ScheduleWorkflowAction)
-	if !ok {
-		return ""
-	}
-	switch v := action.Memo[memoHash].(type) {
-	case string:
-		return v
-	case *commonpb.Payload:
-		var hash string
-		if k.Data.FromPayload(v, &hash) == nil {
-			return hash
-		}
-	}
-	return ""
-}
-
-// queueOf is where a schedule starts its runs, "" when it starts none.
-func queueOf(s *client.Schedule) string {
-	if action, ok := s.Action.(*client.ScheduleWorkflowAction); ok {
-		return action.TaskQueue
-	}
-	return ""
-}
-
-// action starts a run of whatever version is the newest then.
-func (k *Keeper) action(w *agent.StoredWorkflow, s *agent.WorkflowSchedule, hash string) *client.ScheduleWorkflowAction {
+// wantOf is a schedule as Temporal is to know it. It starts a run of whatever version is the newest then.
+func wantOf(w *agent.StoredWorkflow, s *agent.WorkflowSchedule) clockwork.Want {
 	req := agent.RunRequest{
 		Owner: w.Owner, Tag: w.Tag, Input: s.Input, Context: agent.InvocationContext{Tenant: w.Tenant},
 	}
-	return &client.ScheduleWorkflowAction{
-		ID:       workflows.DefinedWorkflowID(w.WorkflowKey, s.ID), // Temporal puts the time behind it
-		Workflow: workflows.DefinedWorkflowType, TaskQueue: k.TaskQueue, Args: []any{req},
-		Memo: map[string]any{memoHash: hash}, StaticSummary: "schedule " + s.ID,
+	return clockwork.Want{
+		ID: ID(w.WorkflowKey, s.ID), Spec: specOf(s), From: s,
+		Policy: client.SchedulePolicies{Overlap: enumspb.SCHEDULE_OVERLAP_POLICY_SKIP, CatchupWindow: catchUp},
+		State:  client.ScheduleState{Paused: s.Paused, Note: "made by workflow " + w.Tag},
+		Action: client.ScheduleWorkflowAction{
+			ID:       workflows.DefinedWorkflowID(w.WorkflowKey, s.ID), // Temporal puts the time behind it
+			Workflow: workflows.DefinedWorkflowType, Args: []any{req}, StaticSummary: "schedule " + s.ID,
+		},
 	}
 }
 
@@ -251,5 +152,3 @@ func specOf(s *agent.WorkflowSchedule) client.ScheduleSpec {
 	}
 	return spec
 }
-
-func ours(id string) bool { return strings.HasPrefix(id, prefix) }

@@ -12,124 +12,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
-	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/converter"
-	"go.temporal.io/sdk/temporal"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clockwork/clockworktest"
 	"github.com/turnstone-run/turnstone/internal/flow/schedules"
 	"github.com/turnstone-run/turnstone/workflows"
 )
-
-// server is Temporal's part, in memory.
-type server struct {
-	client.ScheduleClient
-
-	all     map[string]*client.Schedule
-	changes []string         // "create id", "update id", "delete id"
-	broken  map[string]error // by id
-	types   map[string]string
-	race    bool // a schedule is there by the time it is created
-}
-
-func newServer() *server {
-	return &server{all: map[string]*client.Schedule{}, broken: map[string]error{}, types: map[string]string{}}
-}
-
-// stored is a schedule as the server hands it out: its memo is encoded.
-func stored(s client.Schedule) *client.Schedule {
-	if action, ok := s.Action.(*client.ScheduleWorkflowAction); ok {
-		encoded := *action
-		encoded.Memo = map[string]any{}
-		for name, v := range action.Memo {
-			p, err := converter.GetDefaultDataConverter().ToPayload(v)
-			if err == nil {
-				encoded.Memo[name] = p
-			}
-		}
-		s.Action = &encoded
-	}
-	return &s
-}
-
-func (s *server) Create(_ context.Context, o client.ScheduleOptions) (client.ScheduleHandle, error) {
-	if s.all[o.ID] != nil || s.race {
-		if s.race {
-			s.all[o.ID] = &client.Schedule{Action: &client.ScheduleWorkflowAction{}}
-		}
-		return nil, temporal.ErrScheduleAlreadyRunning
-	}
-	s.changes = append(s.changes, "create "+o.ID)
-	s.all[o.ID] = stored(client.Schedule{
-		Action: o.Action, Spec: &o.Spec, State: &client.ScheduleState{Paused: o.Paused},
-		Policy: &client.SchedulePolicies{Overlap: o.Overlap, CatchupWindow: o.CatchupWindow},
-	})
-	return nil, nil //nolint:nilnil // nobody wants it
-}
-
-func (s *server) GetHandle(_ context.Context, id string) client.ScheduleHandle {
-	return &handle{server: s, id: id}
-}
-
-type handle struct {
-	client.ScheduleHandle
-
-	server *server
-	id     string
-}
-
-func (h *handle) Describe(context.Context) (*client.ScheduleDescription, error) {
-	if err := h.server.broken[h.id]; err != nil {
-		return nil, err
-	}
-	found := h.server.all[h.id]
-	if found == nil {
-		return nil, serviceerror.NewNotFound("no schedule")
-	}
-	return &client.ScheduleDescription{Schedule: *found}, nil
-}
-
-func (h *handle) Update(_ context.Context, o client.ScheduleUpdateOptions) error {
-	next, err := o.DoUpdate(client.ScheduleUpdateInput{Description: client.ScheduleDescription{Schedule: *h.server.all[h.id]}})
-	if err != nil {
-		return err
-	}
-	h.server.changes = append(h.server.changes, "update "+h.id)
-	h.server.all[h.id] = stored(*next.Schedule)
-	return nil
-}
-
-func (h *handle) Delete(context.Context) error {
-	if h.server.all[h.id] == nil {
-		return serviceerror.NewNotFound("no schedule")
-	}
-	h.server.changes = append(h.server.changes, "delete "+h.id)
-	delete(h.server.all, h.id)
-	return nil
-}
-
-type entries []*client.ScheduleListEntry
-
-func (e *entries) HasNext() bool { return len(*e) > 0 }
-func (e *entries) Next() (*client.ScheduleListEntry, error) {
-	first := (*e)[0]
-	*e = (*e)[1:]
-	return first, nil
-}
-
-func (s *server) List(context.Context, client.ScheduleListOptions) (client.ScheduleListIterator, error) {
-	var out entries
-	for _, id := range slices.Sorted(maps.Keys(s.all)) {
-		entry := &client.ScheduleListEntry{ID: id}
-		entry.WorkflowType.Name = workflows.DefinedWorkflowType
-		if name := s.types[id]; name != "" {
-			entry.WorkflowType.Name = name
-		}
-		out = append(out, entry)
-	}
-	return &out, nil
-}
 
 // shelf holds definitions, version by version, one per page.
 type shelf map[agent.WorkflowKey][]agent.StoredWorkflow
@@ -192,9 +81,9 @@ func (s shelf) Workflows(_ context.Context, q agent.WorkflowQuery) (agent.Workfl
 	return page, nil
 }
 
-func keeper(t *testing.T) (*schedules.Keeper, *server, shelf) {
+func keeper(t *testing.T) (*schedules.Keeper, *clockworktest.Server, shelf) {
 	t.Helper()
-	s, d := newServer(), shelf{}
+	s, d := clockworktest.New(workflows.DefinedWorkflowType), shelf{}
 	k, err := schedules.New(schedules.Config{Schedules: s, Definitions: d})
 	require.NoError(t, err)
 	return k, s, d
@@ -208,9 +97,9 @@ func TestSyncCreatesUpdatesDeletes(t *testing.T) {
 	k, s, d := keeper(t)
 	w := d.put(t, "main", daily(), agent.WorkflowSchedule{ID: "often", IntervalSec: 300, Paused: true})
 	require.NoError(t, k.Sync(t.Context(), w))
-	require.Equal(t, []string{"create schedule/acme/ann/main/daily", "create schedule/acme/ann/main/often"}, s.changes)
+	require.Equal(t, []string{"create schedule/acme/ann/main/daily", "create schedule/acme/ann/main/often"}, s.Changes)
 
-	got := s.all["schedule/acme/ann/main/daily"]
+	got := s.All["schedule/acme/ann/main/daily"]
 	require.Equal(t, []string{"0 9 * * *"}, got.Spec.CronExpressions)
 	require.Equal(t, "Europe/Zurich", got.Spec.TimeZoneName)
 	require.Equal(t, enumspb.SCHEDULE_OVERLAP_POLICY_SKIP, got.Policy.Overlap)
@@ -224,25 +113,25 @@ func TestSyncCreatesUpdatesDeletes(t *testing.T) {
 	require.Equal(t, []any{agent.RunRequest{
 		Owner: "ann", Tag: "main", Input: json.RawMessage(`{"a":1}`), Context: agent.InvocationContext{Tenant: "acme"},
 	}}, action.Args, "no version: the newest when it starts")
-	often := s.all["schedule/acme/ann/main/often"]
+	often := s.All["schedule/acme/ann/main/often"]
 	require.Equal(t, []client.ScheduleIntervalSpec{{Every: 5 * time.Minute}}, often.Spec.Intervals)
 	require.True(t, often.State.Paused)
 
-	s.changes = nil
+	s.Changes = nil
 	require.NoError(t, k.Sync(t.Context(), w))
-	require.Empty(t, s.changes, "nothing changed")
+	require.Empty(t, s.Changes, "nothing changed")
 
 	changed := daily()
 	changed.Cron = "0 10 * * *"
 	w = d.put(t, "main", changed)
 	require.NoError(t, k.Sync(t.Context(), w))
-	require.Equal(t, []string{"update schedule/acme/ann/main/daily", "delete schedule/acme/ann/main/often"}, s.changes)
-	require.Equal(t, []string{"0 10 * * *"}, s.all["schedule/acme/ann/main/daily"].Spec.CronExpressions)
+	require.Equal(t, []string{"update schedule/acme/ann/main/daily", "delete schedule/acme/ann/main/often"}, s.Changes)
+	require.Equal(t, []string{"0 10 * * *"}, s.All["schedule/acme/ann/main/daily"].Spec.CronExpressions)
 
-	s.changes = nil
+	s.Changes = nil
 	require.NoError(t, k.Sync(t.Context(), d.remove("main")))
-	require.Equal(t, []string{"delete schedule/acme/ann/main/daily"}, s.changes)
-	require.Empty(t, s.all)
+	require.Equal(t, []string{"delete schedule/acme/ann/main/daily"}, s.Changes)
+	require.Empty(t, s.All)
 }
 
 func TestSyncOfASlowCallerFollowsTheNewest(t *testing.T) {
@@ -250,38 +139,47 @@ func TestSyncOfASlowCallerFollowsTheNewest(t *testing.T) {
 	first := d.put(t, "main", daily())
 	require.NoError(t, k.Sync(t.Context(), d.put(t, "main", agent.WorkflowSchedule{ID: "often", IntervalSec: 300})))
 	require.NoError(t, k.Sync(t.Context(), first))
-	require.Equal(t, []string{"schedule/acme/ann/main/often"}, slices.Collect(maps.Keys(s.all)))
+	require.Equal(t, []string{"schedule/acme/ann/main/often"}, slices.Collect(maps.Keys(s.All)))
 	d.remove("main")
 	require.NoError(t, k.Sync(t.Context(), first))
 	require.NoError(t, k.Reconcile(t.Context()))
-	require.Empty(t, s.all)
+	require.Empty(t, s.All)
 }
 
 func TestAPersonsPauseStays(t *testing.T) {
 	k, s, d := keeper(t)
 	w := d.put(t, "main", daily())
 	require.NoError(t, k.Sync(t.Context(), w))
-	s.all["schedule/acme/ann/main/daily"].State.Paused = true
+	s.All["schedule/acme/ann/main/daily"].State.Paused = true
 	require.NoError(t, k.Reconcile(t.Context()))
-	require.True(t, s.all["schedule/acme/ann/main/daily"].State.Paused)
+	require.True(t, s.All["schedule/acme/ann/main/daily"].State.Paused)
+}
+
+// TestSchedulesMadeBeforeAreKnown: another hash of the same times would update every schedule, and end every person's pause.
+func TestSchedulesMadeBeforeAreKnown(t *testing.T) {
+	k, s, d := keeper(t)
+	require.NoError(t, k.Sync(t.Context(), d.put(t, "main", daily())))
+	require.Equal(t, "a4bab9b2127cb0101998ec1708fb726f3ea476e477a4837c291e45a6913c83aa", s.MadeFrom("schedule/acme/ann/main/daily"))
 }
 
 func TestSchedulesMoveToTheQueue(t *testing.T) {
 	k, s, d := keeper(t)
 	w := d.put(t, "main", daily())
 	require.NoError(t, k.Sync(t.Context(), w))
-	k.TaskQueue, s.changes = "moved", nil
+	s.Changes = nil
+	k, err := schedules.New(schedules.Config{Schedules: s, Definitions: d, TaskQueue: "moved"})
+	require.NoError(t, err)
 	require.NoError(t, k.Reconcile(t.Context()))
-	require.Equal(t, []string{"update schedule/acme/ann/main/daily"}, s.changes)
+	require.Equal(t, []string{"update schedule/acme/ann/main/daily"}, s.Changes)
 	require.NoError(t, k.Reconcile(t.Context()))
-	require.Len(t, s.changes, 1, "once")
+	require.Len(t, s.Changes, 1, "once")
 }
 
 func TestSomebodyElseIsFaster(t *testing.T) {
 	k, s, d := keeper(t)
-	s.race = true
+	s.Race = true
 	require.NoError(t, k.Sync(t.Context(), d.put(t, "main", daily())))
-	require.Equal(t, []string{"update schedule/acme/ann/main/daily"}, s.changes)
+	require.Equal(t, []string{"update schedule/acme/ann/main/daily"}, s.Changes)
 }
 
 func TestReconcile(t *testing.T) {
@@ -292,27 +190,27 @@ func TestReconcile(t *testing.T) {
 	for id, kind := range map[string]string{
 		"schedule/acme/ann/gone/daily": "", "schedule/acme/ann/ccc/old": "", "schedule/other": "SomethingElse", "nightly": "",
 	} {
-		s.all[id], s.types[id] = &client.Schedule{Action: &client.ScheduleWorkflowAction{TaskQueue: workflows.TaskQueue}}, kind
+		s.All[id], s.Types[id] = &client.Schedule{Action: &client.ScheduleWorkflowAction{TaskQueue: workflows.TaskQueue}}, kind
 	}
-	s.all["schedule/acme/ann/theirs/daily"] = &client.Schedule{Action: &client.ScheduleWorkflowAction{TaskQueue: "another-runtime"}}
+	s.All["schedule/acme/ann/theirs/daily"] = &client.Schedule{Action: &client.ScheduleWorkflowAction{TaskQueue: "another-runtime"}}
 	require.NoError(t, k.Reconcile(t.Context()))
 	require.Equal(t, []string{
 		"nightly", "schedule/acme/ann/a/daily", "schedule/acme/ann/bb/daily", "schedule/acme/ann/theirs/daily", "schedule/other",
-	}, slices.Sorted(maps.Keys(s.all)), "what is not ours stays")
-	s.changes = nil
+	}, slices.Sorted(maps.Keys(s.All)), "what is not ours stays")
+	s.Changes = nil
 	require.NoError(t, k.Reconcile(t.Context()))
-	require.Empty(t, s.changes)
+	require.Empty(t, s.Changes)
 }
 
 func TestOneThatGoesWrongDoesNotStopTheOthers(t *testing.T) {
 	k, s, d := keeper(t)
 	d.put(t, "a", daily())
 	d.put(t, "bb", daily())
-	s.broken["schedule/acme/ann/a/daily"] = errors.New("away")
+	s.Broken["schedule/acme/ann/a/daily"] = errors.New("away")
 	err := k.Reconcile(t.Context())
 	require.Equal(t, agent.CodeUnavailable, agent.CodeOf(err))
 	require.ErrorContains(t, err, "schedule/acme/ann/a/daily")
-	require.Contains(t, s.all, "schedule/acme/ann/bb/daily")
+	require.Contains(t, s.All, "schedule/acme/ann/bb/daily")
 }
 
 func TestRunEndsWithItsContext(t *testing.T) {
@@ -323,13 +221,13 @@ func TestRunEndsWithItsContext(t *testing.T) {
 	go func() { done <- k.Run(ctx, time.Hour) }()
 	stop()
 	require.NoError(t, <-done)
-	require.Len(t, s.all, 1, "the first round comes at once")
+	require.Len(t, s.All, 1, "the first round comes at once")
 	require.Equal(t, agent.CodeInvalid, agent.CodeOf(k.Run(t.Context(), 0)))
 }
 
 func TestConfig(t *testing.T) {
 	_, err := schedules.New(schedules.Config{Definitions: shelf{}})
 	require.ErrorContains(t, err, "Schedules is missing")
-	_, err = schedules.New(schedules.Config{Schedules: newServer()})
+	_, err = schedules.New(schedules.Config{Schedules: clockworktest.New("")})
 	require.ErrorContains(t, err, "Definitions is missing")
 }
