@@ -152,8 +152,9 @@ func (g *Gateway) identifyCall(ctx context.Context, method string) (context.Cont
 		}
 	}
 	who, err = g.identify(ctx, who, given, err)
+	wants := callNeeds[method]
+	who.action = wants.deed()
 	if err == nil {
-		wants := callNeeds[method]
 		err = wants.check(who, method)
 	}
 	return who.within(ctx), who, err

@@ -20,6 +20,7 @@ type identity struct {
 	g         *Gateway
 	principal agent.Principal // by which credential
 	tenant    string          // empty when the request named none, and the credential is of every tenant
+	action    agent.Action    // what the path or the method is for, as its [need] says
 	anonymous error           // set where there is no credential and one is wanted: why nothing is allowed
 	door      string          // http or grpc
 	requestID string
@@ -61,7 +62,7 @@ func (c identity) confined() bool { return c.principal.Tenant != agent.AnyTenant
 
 // foreign refuses, and notes, that a credential of one tenant was used for another.
 func (c identity) foreign(field, named string) error {
-	c.note(agent.AuditDenied, "", "tenant/"+named, nil)
+	c.note(agent.AuditDenied, c.action, "tenant/"+named, nil)
 	return agent.FieldErrorf(agent.CodeDenied, field, "is %.140q, but the credential is of tenant %q", named, c.principal.Tenant)
 }
 

@@ -167,6 +167,26 @@ func TestSlowGRPCFollowerStallsOnlyItself(t *testing.T) {
 	require.Len(t, collect(t, slow), 9)
 }
 
+// TestGRPCTakesTools: as JSON has it, what is not given is all of them, and a list without a name none.
+func TestGRPCTakesTools(t *testing.T) {
+	d := open(t, nil)
+	d.rt.Script = says("done")
+	c := pb.NewAgentRuntimeClient(d.dial())
+	for name, given := range map[string]*pb.ToolNames{"all": nil, "some": {Names: []string{"search_*", "send_mail"}}, "none": {}} {
+		want := map[string][]string{"all": nil, "some": {"search_*", "send_mail"}, "none": {}}[name]
+		req := &pb.TurnRequest{Message: "x", Limits: &pb.Limits{ToolCalls: 3, Tools: given}}
+		_, err := c.Invoke(t.Context(), req)
+		require.NoError(t, err, name)
+		s, err := c.Stream(t.Context(), req)
+		require.NoError(t, err)
+		collect(t, s)
+		all := d.rt.Submitted()
+		for _, e := range all[len(all)-2:] {
+			require.Equal(t, &agent.Limits{ToolCalls: 3, Tools: want}, e.Request.Limits, name)
+		}
+	}
+}
+
 func TestGRPCBadRequests(t *testing.T) {
 	d := open(t, func(c *gateway.Config) { c.Limits.BodyBytes = 1 << 20 })
 	d.rt.Script = says("never")
@@ -189,6 +209,7 @@ func TestGRPCBadRequests(t *testing.T) {
 		"role":          {&pb.TurnRequest{Messages: []*pb.Message{{Role: "king"}}}, codes.InvalidArgument, "messages[0].role"},
 		"nil message":   {&pb.TurnRequest{Messages: []*pb.Message{nil}}, codes.InvalidArgument, "messages[0].role"},
 		"limits":        {&pb.TurnRequest{Message: "x", Limits: &pb.Limits{ToolCalls: -1}}, codes.InvalidArgument, "limits.tool_calls"},
+		"tools":         {&pb.TurnRequest{Message: "x", Limits: &pb.Limits{Tools: &pb.ToolNames{Names: []string{"a", "b*c"}}}}, codes.InvalidArgument, "limits.tools[1]"},
 		"JSON text":     {&pb.TurnRequest{Message: "x", OutputSchema: "{"}, codes.InvalidArgument, "output_schema"},
 		"JSON in block": {&pb.TurnRequest{Messages: block(&pb.Block{Type: "tool_call", Id: "c", Name: "n", Args: "{"})}, codes.InvalidArgument, "messages[0].blocks[0].args"},
 		"too large":     {&pb.TurnRequest{Message: strings.Repeat("x", 2<<20)}, codes.ResourceExhausted, ""},

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"github.com/turnstone-run/turnstone/agent"
@@ -221,4 +222,42 @@ func TestATurnThatHasJustBegun(t *testing.T) {
 	d.rt.Hide("elsewhere", false)
 	require.Equal(t, 200, <-found)
 	require.Equal(t, 404, d.send("GET", "/v1/turns/elsewhere", "", bearer("other")...).status)
+}
+
+// TestTheTrailSaysWhatAForeignTenantWasNamedFor: whoever reads it learns what was tried, at every door.
+func TestTheTrailSaysWhatAForeignTenantWasNamedFor(t *testing.T) {
+	d, trail := with(t, "*")
+	rt, catalog := pb.NewAgentRuntimeClient(d.dial()), pb.NewCatalogClient(d.dial())
+	rest := func(method, path, body string, header ...string) func() {
+		return func() {
+			a := d.send(method, path, body, append(header, bearer("*")...)...)
+			require.Equal(t, 403, a.status, "%s", a.body)
+		}
+	}
+	for name, c := range map[string]struct {
+		try  func()
+		want agent.Action
+	}{
+		"a header":     {rest("GET", "/v1/agents", "", "Turnstone-Tenant", "other"), agent.ActionAgentsRead},
+		"a parameter":  {rest("DELETE", "/v1/sessions/s?tenant=other", ""), agent.ActionSessionsDelete},
+		"a body":       {rest("POST", "/v1/turns", `{"message":"x","context":{"tenant":"other"}}`), agent.ActionTurnsRun},
+		"a job":        {rest("POST", "/test/chat", `{"prompt":"x","tenant":"other"}`), agent.ActionTurnsRun},
+		"a catalog":    {rest("GET", "/v1/catalog/documents?tenant=other", ""), agent.ActionCatalogRead},
+		"who somebody": {rest("GET", "/v1/whoami", "", "Turnstone-Tenant", "other"), agent.AuditAuthenticate},
+		"a call": {func() {
+			_, err := rt.GetTurn(metadata.AppendToOutgoingContext(as(t.Context(), "*"), "turnstone-tenant", "other"), &pb.GetTurnRequest{TurnId: "t"})
+			require.Equal(t, codes.PermissionDenied, status.Code(err))
+		}, agent.ActionTurnsRead},
+		"a call's body": {func() {
+			_, err := catalog.ListDocuments(as(t.Context(), "*"), &pb.ListDocumentsRequest{Tenant: "other"})
+			require.Equal(t, codes.PermissionDenied, status.Code(err))
+		}, agent.ActionCatalogRead},
+	} {
+		before := len(trail.Records())
+		c.try()
+		noted := trail.Records()[before:]
+		require.Len(t, noted, 1, name)
+		require.Equal(t, c.want, noted[0].Action, name)
+		require.Equal(t, []string{"tenant/other", agent.AuditDenied, "acme"}, []string{noted[0].Resource, noted[0].Outcome, noted[0].Tenant}, name)
+	}
 }

@@ -168,6 +168,8 @@ func (s *httpServer) route(path string, m methods) {
 		}
 		who, err := callerOf(r.Context())
 		if err == nil {
+			who.action = e.need.deed()
+			r = r.WithContext(who.within(r.Context()))
 			err = e.need.check(who, r.Method+" "+r.URL.Path)
 		}
 		switch {

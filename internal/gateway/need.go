@@ -57,6 +57,15 @@ func (n *need) check(who identity, what string) error {
 	return agent.Errorf(agent.CodeDenied, "", "the credential does not allow %s", n.actions[0])
 }
 
+// deed is what somebody is said to have tried who is refused for another reason than n: its action, the first of several, or where any
+// credential will do, to say who he is.
+func (n *need) deed() agent.Action {
+	if len(n.actions) == 0 {
+		return agent.AuditAuthenticate
+	}
+	return n.actions[0]
+}
+
 // mayAny reports whether the caller may do a at all, to some resource at least. Where an action has no resources, a scope that names some
 // allows nothing: it was meant to confine.
 func (c identity) mayAny(a agent.Action) bool {
