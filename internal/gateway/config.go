@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
 
 	"github.com/turnstone-run/turnstone/internal/access"
 )
@@ -28,6 +29,11 @@ type Config struct {
 	Auth  access.Authenticator
 	Keys  Keys  // of the paths /v1/keys; nil: there are none
 	Audit Audit // nil: there is no trail, and no path /v1/audit
+
+	// Trace goes around every HTTP request, authentication included, and finds its route in the request's Pattern; nil: nothing does.
+	// ServerOptions do the same for gRPC.
+	Trace         func(http.Handler) http.Handler
+	ServerOptions []grpc.ServerOption
 
 	HTTPTLS *tls.Config // nil: HTTP without TLS
 	GRPCTLS *tls.Config // likewise for gRPC; with certificates of clients where it asks for them

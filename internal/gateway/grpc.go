@@ -50,7 +50,7 @@ func newGRPCServer(g *Gateway) *grpc.Server {
 	if g.cfg.GRPCTLS != nil {
 		options = append(options, grpc.Creds(credentials.NewTLS(g.cfg.GRPCTLS)))
 	}
-	server := grpc.NewServer(options...)
+	server := grpc.NewServer(append(options, g.cfg.ServerOptions...)...)
 	pb.RegisterAgentRuntimeServer(server, s)
 	pb.RegisterCatalogServer(server, &grpcCatalog{Gateway: g})
 	grpc_health_v1.RegisterHealthServer(server, &grpcHealth{Gateway: g})

@@ -74,7 +74,7 @@ func newHTTPServer(g *Gateway) *http.Server {
 		log = nil // cannot happen for a level that exists; nil is the standard logger
 	}
 	return &http.Server{
-		Handler:           s,
+		Handler:           s.handler(),
 		ReadHeaderTimeout: g.cfg.Limits.ReadTimeout,
 		IdleTimeout:       g.cfg.Limits.IdleTimeout,
 		MaxHeaderBytes:    g.cfg.Limits.HeaderBytes,
@@ -83,6 +83,17 @@ func newHTTPServer(g *Gateway) *http.Server {
 		TLSConfig:         g.cfg.HTTPTLS,
 		// No ReadTimeout and WriteTimeout: they would end streams. decodeBody and the writers set their own deadlines.
 	}
+}
+
+// handler is the server with what is configured to go around it, which learns the route from its own request: the mux notes it in a copy.
+func (s *httpServer) handler() http.Handler {
+	if s.cfg.Trace == nil {
+		return s
+	}
+	return s.cfg.Trace(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() { _, r.Pattern = s.mux.Handler(r) }()
+		s.ServeHTTP(w, r)
+	}))
 }
 
 func (s *httpServer) routeTurns() {

@@ -1,0 +1,204 @@
+package traces
+
+import (
+	"cmp"
+	"encoding/hex"
+	"strings"
+
+	"go.opentelemetry.io/otel/attribute"
+	semconv "go.opentelemetry.io/otel/semconv/v1.41.0" // the last version that has gen_ai.*, which moved to conventions of their own
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// Our own attributes.
+const (
+	keyTurn       attribute.Key = "turnstone.turn_id"
+	keyTenant     attribute.Key = "turnstone.tenant"
+	keySession    attribute.Key = "turnstone.session_id"
+	keyInstance   attribute.Key = "turnstone.agent_instance_id"
+	keyPlan       attribute.Key = "turnstone.plan_hash"
+	keyMode       attribute.Key = "turnstone.mode"
+	keyChannel    attribute.Key = "turnstone.channel"
+	keyParent     attribute.Key = "turnstone.parent_turn_id"
+	keyStep       attribute.Key = "turnstone.step"
+	keyEpoch      attribute.Key = "turnstone.epoch"
+	keyPurpose    attribute.Key = "turnstone.request.purpose"
+	keyProfile    attribute.Key = "turnstone.model.profile"
+	keyCost       attribute.Key = "turnstone.cost_usd"
+	keyModel      attribute.Key = "turnstone.model"
+	keyTurnInput  attribute.Key = "turnstone.usage.input_tokens"
+	keyTurnOutput attribute.Key = "turnstone.usage.output_tokens"
+	keyFirst      attribute.Key = "turnstone.first_of_turn"
+	keyStopped    attribute.Key = "turnstone.stopped" // why a request was stopped from outside: a code
+	keyToolkit    attribute.Key = "turnstone.toolkit"
+	keyRefused    attribute.Key = "turnstone.tool.refused"
+	keyCached     attribute.Key = "turnstone.tool.cache_hit"
+	keyChild      attribute.Key = "turnstone.child_turn_id"
+	keyStatus     attribute.Key = "turnstone.status"
+	keyStopReason attribute.Key = "turnstone.stop_reason"
+	keyRoute      attribute.Key = "turnstone.route.reason"
+	keyRule       attribute.Key = "turnstone.route.rule"
+	keyMismatch   attribute.Key = "turnstone.route.mismatch"
+	keyToolCalls  attribute.Key = "turnstone.tool_calls"
+	keyResult     attribute.Key = "turnstone.result_ref"
+	keyApproval   attribute.Key = "turnstone.approval.id"
+	keyDecision   attribute.Key = "turnstone.approval.decision"
+	keyDecidedBy  attribute.Key = "turnstone.approval.decided_by"
+	keyPolicy     attribute.Key = "turnstone.approval.rule"
+	keyActivity   attribute.Key = "temporal.activity.type"
+	keyAttempt    attribute.Key = "temporal.activity.attempt"
+	keyWorkflow   attribute.Key = "temporal.workflow.id"
+)
+
+// Langfuse's (docs/tracing.md says what it makes of them).
+const (
+	keyLangfuseTrace       attribute.Key = "langfuse.trace.name"
+	keyLangfuseTags        attribute.Key = "langfuse.trace.tags"
+	keyLangfuseTraceInput  attribute.Key = "langfuse.trace.input"
+	keyLangfuseTraceOutput attribute.Key = "langfuse.trace.output"
+	keyLangfuseMetadata                  = "langfuse.trace.metadata."
+	keyLangfuseNote                      = "langfuse.observation.metadata."
+	keyLangfuseRoot        attribute.Key = "langfuse.internal.as_root" // the turn is the trace's root, also where a caller's span is above it
+	keyLangfuseType        attribute.Key = "langfuse.observation.type"
+	keyLangfuseInput       attribute.Key = "langfuse.observation.input"
+	keyLangfuseOutput      attribute.Key = "langfuse.observation.output"
+	keyLangfuseModel       attribute.Key = "langfuse.observation.model.name"
+	keyLangfuseParameters  attribute.Key = "langfuse.observation.model.parameters"
+	keyLangfuseUsage       attribute.Key = "langfuse.observation.usage_details"
+	keyLangfuseCost        attribute.Key = "langfuse.observation.cost_details"
+	keyLangfuseFirst       attribute.Key = "langfuse.observation.completion_start_time"
+	keyLangfusePrompt      attribute.Key = "langfuse.observation.prompt.name"
+	keyLangfusePromptNo    attribute.Key = "langfuse.observation.prompt.version"
+	keyLangfuseLevel       attribute.Key = "langfuse.observation.level"
+	keyLangfuseMessage     attribute.Key = "langfuse.observation.status_message"
+	keyLangfuseEnvironment attribute.Key = "langfuse.environment"
+	keyLangfuseRelease     attribute.Key = "langfuse.release"
+	keyLangfuseVersion     attribute.Key = "langfuse.version"
+)
+
+// The values of keyLangfuseType and keyLangfuseLevel.
+const (
+	typeAgent, typeGeneration, typeTool, typeSpan = "agent", "generation", "tool", "span"
+
+	levelWarning, levelError = "WARNING", "ERROR"
+)
+
+// clip bounds a name or an id; it cuts no rune in two.
+func clip(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "…"
+}
+
+// list grows attributes, without those that say nothing.
+type list []attribute.KeyValue
+
+func (l *list) text(k attribute.Key, v string) {
+	if v != "" {
+		*l = append(*l, k.String(clip(v, maxTag)))
+	}
+}
+
+func (l *list) number(k attribute.Key, v int64) {
+	if v != 0 {
+		*l = append(*l, k.Int64(v))
+	}
+}
+
+func (l *list) flag(k attribute.Key, v bool) {
+	if v {
+		*l = append(*l, k.Bool(true))
+	}
+}
+
+// basics are on every span of a turn: whose it is, and what Langfuse aggregates by. Of a child turn the session and the tags are left out:
+// Langfuse has one of each per trace, and they are those of the turn that began it.
+func (t *Tracing) basics(o *agent.Observed) []attribute.KeyValue {
+	l := make(list, 0, 32)
+	l = append(l, t.fixed...)
+	l.text(keyTurn, string(o.TurnID))
+	l.text(keyTenant, o.Tenant)
+	l.text(keySession, string(o.SessionID))
+	l.text(keyInstance, o.InstanceID)
+	l.text(keyPlan, o.PlanHash)
+	l.text(keyMode, string(o.Mode))
+	l.text(keyChannel, o.Channel)
+	l.text(keyParent, string(o.Parent))
+	l.text(semconv.GenAIAgentNameKey, o.Agent)
+	l.text(semconv.GenAIAgentIDKey, o.InstanceID)
+	l.text(semconv.UserIDKey, o.UserID)
+	l.text(keyLangfuseVersion, shortPlan(o.PlanHash))
+	about := keyLangfuseNote
+	if o.Parent == "" {
+		about = keyLangfuseMetadata
+		l.text(semconv.SessionIDKey, string(o.SessionID))
+		l.text(semconv.GenAIConversationIDKey, string(o.SessionID))
+		l.text(keyLangfuseTrace, o.Agent)
+		l = append(l, keyLangfuseTags.StringSlice(tags(o)))
+	}
+	l.text(attribute.Key(about+"agent_instance_id"), o.InstanceID)
+	l.text(attribute.Key(about+"tenant"), o.Tenant)
+	l.text(attribute.Key(about+"channel"), o.Channel)
+	l.text(attribute.Key(about+"turn_id"), string(o.TurnID))
+	return l
+}
+
+// tags are what people filter by; Langfuse takes up to 200 characters.
+func tags(o *agent.Observed) []string {
+	var all []string
+	for _, tag := range []struct{ name, value string }{
+		{"agent", o.Agent}, {"tenant", o.Tenant}, {"channel", o.Channel}, {"mode", string(o.Mode)},
+	} {
+		if tag.value != "" {
+			all = append(all, tag.name+":"+clip(tag.value, maxTag))
+		}
+	}
+	return all
+}
+
+func bareHash(plan string) string {
+	if _, after, ok := strings.Cut(plan, ":"); ok {
+		return after
+	}
+	return plan
+}
+
+// shortPlan is a plan's hash as people compare it.
+func shortPlan(plan string) string {
+	plan = bareHash(plan)
+	return plan[:min(len(plan), 12)]
+}
+
+// promptVersion is a plan as the number that Langfuse wants of a prompt, 1 to 65,535: it keeps two bytes. Two plans may share one;
+// langfuse.version tells them apart.
+func promptVersion(plan string) int {
+	plan = bareHash(plan)
+	b, err := hex.DecodeString(plan[:min(len(plan), 4)])
+	if err != nil || len(b) < 2 {
+		sum := digest("plan", nil, plan)
+		b = sum[:]
+	}
+	return max(int(b[0])<<8|int(b[1]), 1)
+}
+
+// providerName is a provider as the conventions write it; those that they do not know are called what the configuration calls them.
+func providerName(name string) string {
+	switch name {
+	case "azure", "azure_openai", "azure-openai":
+		return "azure.ai.openai"
+	case "bedrock":
+		return "aws.bedrock"
+	case "gemini", "googleai", "google":
+		return "gcp.gemini"
+	case "vertex", "vertexai":
+		return "gcp.vertex_ai"
+	case "mistral":
+		return "mistral_ai"
+	case "xai":
+		return "x_ai"
+	default:
+		return cmp.Or(name, "unknown")
+	}
+}

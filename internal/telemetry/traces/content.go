@@ -1,0 +1,193 @@
+package traces
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"go.opentelemetry.io/otel/attribute"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// content lets through of what was said what the configuration allows.
+type content struct {
+	mode   Content
+	redact func(string) string
+	most   int // bytes of one piece
+}
+
+func (c *content) on() bool { return c.mode != ContentOff }
+
+// content adds a piece of content that was let through.
+func (l *list) content(k attribute.Key, v string) {
+	if v != "" {
+		*l = append(*l, k.String(v))
+	}
+}
+
+// text lets a text through: whole, or its beginning and how much is missing. With content off it is empty.
+func (c *content) text(s string) string { return c.upTo(s, c.most) }
+
+// upTo redacts before it cuts: half a secret is not known as one.
+func (c *content) upTo(s string, most int) string {
+	switch {
+	case !c.on() || s == "":
+		return ""
+	case len(s) > maxRawContent:
+		return fmt.Sprintf("[left out: %d bytes]", len(s))
+	case c.mode == ContentRedacted:
+		s = c.redact(s)
+	}
+	s = strings.ToValidUTF8(s, "\uFFFD")
+	if len(s) <= most {
+		return s
+	}
+	cut := most
+	for cut > 0 && !utf8.RuneStart(s[cut]) {
+		cut--
+	}
+	return fmt.Sprintf("%s… [cut: %d of %d bytes]", s[:cut], len(s)-cut, len(s))
+}
+
+// said is a message as the conventions write it.
+type said struct {
+	Role         string `json:"role"`
+	Parts        []part `json:"parts"`
+	FinishReason string `json:"finish_reason,omitempty"`
+}
+
+// part is one piece of a message.
+type part struct {
+	Type      string `json:"type"`
+	Content   string `json:"content,omitempty"`
+	ID        string `json:"id,omitempty"`
+	Name      string `json:"name,omitempty"`
+	Arguments any    `json:"arguments,omitempty"`
+	Response  any    `json:"response,omitempty"`
+	Modality  string `json:"modality,omitempty"`
+	MIMEType  string `json:"mime_type,omitempty"`
+	URI       string `json:"uri,omitempty"`
+	FileID    string `json:"file_id,omitempty"`
+}
+
+func (c *content) system(prompt string) string {
+	if text := c.text(prompt); text != "" {
+		return encode([]part{{Type: "text", Content: text}})
+	}
+	return ""
+}
+
+// messages lets a conversation through: the newest messages, as many as there is room for.
+func (c *content) messages(all []agent.Message) string {
+	if !c.on() || len(all) == 0 {
+		return ""
+	}
+	room := c.most
+	var kept []said
+	for i := len(all) - 1; i >= 0 && room > 0; i-- {
+		m, size := c.message(string(all[i].Role), all[i].Blocks, room)
+		kept = append(kept, m)
+		room -= size
+	}
+	slices.Reverse(kept)
+	if missing := len(all) - len(kept); missing > 0 {
+		note := said{Role: string(agent.RoleSystem), Parts: []part{{Type: "text", Content: fmt.Sprintf("[left out: %d earlier messages]", missing)}}}
+		kept = slices.Insert(kept, 0, note)
+	}
+	return encode(kept)
+}
+
+func (c *content) reply(blocks []agent.Block, why string) string {
+	if !c.on() || len(blocks) == 0 {
+		return ""
+	}
+	m, _ := c.message(string(agent.RoleAssistant), blocks, c.most)
+	m.FinishReason = why
+	return encode([]said{m})
+}
+
+// message returns also about how many bytes it took of the room.
+func (c *content) message(role string, blocks []agent.Block, room int) (said, int) {
+	m := said{Role: role, Parts: make([]part, 0, len(blocks))}
+	size := 64
+	for i := range blocks {
+		if size >= room {
+			m.Parts = append(m.Parts, part{Type: "text", Content: fmt.Sprintf("[left out: %d more]", len(blocks)-i)})
+			break
+		}
+		p, n := c.part(&blocks[i], room-size)
+		m.Parts = append(m.Parts, p)
+		size += n
+	}
+	return m, size
+}
+
+func (c *content) part(b *agent.Block, room int) (part, int) {
+	p := part{Type: string(b.Type)}
+	size := 64
+	text := func(s string) string {
+		s = c.upTo(s, room)
+		size += len(s)
+		return s
+	}
+	switch b.Type {
+	case agent.BlockText:
+		p.Content = text(b.Text)
+	case agent.BlockReasoning:
+		p.Content = text(b.Reasoning)
+	case agent.BlockToolCall, agent.BlockServerToolCall, agent.BlockInvalidToolCall:
+		p.Type, p.ID, p.Name, p.Arguments = "tool_call", b.ID, b.Name, asJSON(text(string(b.Args)))
+	case agent.BlockToolResult, agent.BlockServerToolResult:
+		p.Type, p.ID, p.Response = "tool_call_response", string(b.ToolCallID), asJSON(text(string(b.Output)))
+	case agent.BlockImage, agent.BlockAudio, agent.BlockFile:
+		p.Modality, p.MIMEType, p.FileID = string(b.Type), b.MIMEType, b.FileID
+		switch {
+		case b.Base64 != "": // media itself is never exported
+			p.Type, p.Content = "blob", fmt.Sprintf("[left out: %d bytes of base64]", len(b.Base64))
+		case b.URL != "":
+			p.Type, p.URI = "uri", text(b.URL)
+		default:
+			p.Type = "file"
+		}
+	case agent.BlockNonStandard:
+		p.Content = text(string(b.Value))
+	}
+	return p, size
+}
+
+// asJSON keeps JSON as it is; what was cut or redacted out of shape is a string.
+func asJSON(s string) any {
+	switch {
+	case s == "":
+		return nil
+	case json.Valid([]byte(s)):
+		return json.RawMessage(s)
+	default:
+		return s
+	}
+}
+
+// withSystem puts the system prompt in front of the messages, where Langfuse shows it.
+func withSystem(system, messages string) string {
+	if system == "" {
+		return messages
+	}
+	head := `[{"role":"system","parts":` + system + `}`
+	if messages == "" {
+		return head + "]"
+	}
+	return head + "," + strings.TrimPrefix(messages, "[")
+}
+
+func encode(v any) string {
+	var b strings.Builder
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return ""
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}

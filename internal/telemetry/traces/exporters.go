@@ -1,0 +1,84 @@
+package traces
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/base64"
+	"fmt"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+)
+
+const (
+	pathTraces   = "/v1/traces"
+	pathLangfuse = "/api/public/otel/v1/traces"
+	// ingestion is the version of Langfuse's data model that its clients ask for: its newer views show what came with it at once.
+	ingestionHeader, ingestion = "x-langfuse-ingestion-version", "4"
+
+	firstRetry, mostRetry = 500 * time.Millisecond, 5 * time.Second
+)
+
+// exporter makes the one of Endpoint. Every option is given: what is not would be read from the environment, Langfuse's exporter included.
+func (c *Config) exporter(ctx context.Context) (sdktrace.SpanExporter, error) {
+	u, err := parseEndpoint("telemetry.otlp_endpoint", c.Endpoint)
+	if err != nil {
+		return nil, err
+	}
+	headers, err := c.headers()
+	if err != nil {
+		return nil, err
+	}
+	if c.Protocol == ProtocolGRPC {
+		e, err := otlptracegrpc.New(ctx,
+			otlptracegrpc.WithEndpointURL(u.Scheme+"://"+u.Host),
+			otlptracegrpc.WithHeaders(headers),
+			otlptracegrpc.WithCompressor("gzip"),
+			otlptracegrpc.WithTimeout(c.Limits.ExportTime),
+			otlptracegrpc.WithRetry(otlptracegrpc.RetryConfig{
+				Enabled: true, InitialInterval: firstRetry, MaxInterval: mostRetry, MaxElapsedTime: c.Limits.ExportTime,
+			}))
+		if err != nil {
+			return nil, fmt.Errorf("open traces exporter: %w", err)
+		}
+		return e, nil
+	}
+	if u.Path = strings.TrimRight(u.Path, "/"); !strings.HasSuffix(u.Path, pathTraces) {
+		u.Path += pathTraces
+	}
+	return c.overHTTP(ctx, u.String(), headers)
+}
+
+func (c *Config) langfuseExporter(ctx context.Context) (sdktrace.SpanExporter, error) {
+	u, err := parseEndpoint("telemetry.langfuse_url", c.Langfuse.URL)
+	if err != nil {
+		return nil, err
+	}
+	u.Path = strings.TrimSuffix(strings.TrimSuffix(strings.TrimRight(u.Path, "/"), pathTraces), "/api/public/otel") + pathLangfuse
+	keys := base64.StdEncoding.EncodeToString([]byte(c.Langfuse.PublicKey + ":" + c.Langfuse.SecretKey))
+	var options []otlptracehttp.Option
+	if u.Scheme == "https" {
+		options = append(options, otlptracehttp.WithTLSClientConfig(&tls.Config{MinVersion: tls.VersionTLS12}))
+	}
+	return c.overHTTP(ctx, u.String(), map[string]string{"Authorization": "Basic " + keys, ingestionHeader: ingestion}, options...)
+}
+
+func (c *Config) overHTTP(
+	ctx context.Context, url string, headers map[string]string, more ...otlptracehttp.Option,
+) (sdktrace.SpanExporter, error) {
+	e, err := otlptracehttp.New(ctx, append(more,
+		otlptracehttp.WithEndpointURL(url),
+		otlptracehttp.WithHeaders(headers),
+		otlptracehttp.WithCompression(otlptracehttp.GzipCompression),
+		otlptracehttp.WithTimeout(c.Limits.ExportTime),
+		otlptracehttp.WithRetry(otlptracehttp.RetryConfig{
+			Enabled: true, InitialInterval: firstRetry, MaxInterval: mostRetry, MaxElapsedTime: c.Limits.ExportTime,
+		}))...)
+	if err != nil {
+		return nil, fmt.Errorf("open traces exporter: %w", err)
+	}
+	return e, nil
+}

@@ -1,0 +1,179 @@
+package traces
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.uber.org/zap"
+)
+
+const (
+	// complainEvery spaces what is logged about one receiver.
+	complainEvery = time.Minute
+	maxComplaint  = 512
+	spanOverhead  = 512 // bytes of a span besides its texts, about
+)
+
+// sink is one receiver: a bounded queue in front of the SDK's batches, and a count of what became of them. The SDK's own queue is larger,
+// so that whatever is dropped is dropped, and counted, here.
+type sink struct {
+	name   string
+	limits Limits
+	logger *zap.Logger
+	takes  func(sdktrace.ReadOnlySpan) bool // nil: every span
+
+	batches sdktrace.SpanProcessor
+	next    sdktrace.SpanExporter
+	life    context.Context //nolint:containedctx // ends exports that outlive Shutdown
+	stop    context.CancelFunc
+
+	waiting, bytes, exported, failed, dropped atomic.Int64
+
+	mu         sync.Mutex
+	wrong      string    // why the last export failed; empty: it did not
+	since      time.Time // when that began
+	complained time.Time
+}
+
+var (
+	_ sdktrace.SpanProcessor = (*sink)(nil)
+	_ sdktrace.SpanExporter  = exporting{}
+)
+
+func newSink(name string, e sdktrace.SpanExporter, cfg *Config, takes func(sdktrace.ReadOnlySpan) bool) *sink {
+	s := &sink{name: name, limits: cfg.Limits, logger: cfg.Logger, takes: takes, next: e}
+	s.life, s.stop = context.WithCancel(context.Background())
+	s.batches = sdktrace.NewBatchSpanProcessor(
+		exporting{s},
+		sdktrace.WithMaxQueueSize(cfg.Limits.Spans+cfg.Limits.Batch),
+		sdktrace.WithMaxExportBatchSize(cfg.Limits.Batch),
+		sdktrace.WithBatchTimeout(cfg.Limits.BatchDelay),
+		sdktrace.WithExportTimeout(cfg.Limits.ExportTime),
+	)
+	return s
+}
+
+// OnStart implements [sdktrace.SpanProcessor].
+func (s *sink) OnStart(context.Context, sdktrace.ReadWriteSpan) {}
+
+// OnEnd implements [sdktrace.SpanProcessor]. It does not block.
+func (s *sink) OnEnd(span sdktrace.ReadOnlySpan) {
+	if !span.SpanContext().IsSampled() || (s.takes != nil && !s.takes(span)) {
+		return
+	}
+	size := sizeOf(span)
+	if waiting, bytes := s.waiting.Add(1), s.bytes.Add(size); waiting > int64(s.limits.Spans) || bytes > s.limits.Bytes {
+		s.forget(1, size)
+		s.dropped.Add(1)
+		return
+	}
+	s.batches.OnEnd(span)
+}
+
+// ForceFlush implements [sdktrace.SpanProcessor].
+func (s *sink) ForceFlush(ctx context.Context) error { return s.batches.ForceFlush(ctx) }
+
+// Shutdown implements [sdktrace.SpanProcessor].
+func (s *sink) Shutdown(ctx context.Context) error { return s.batches.Shutdown(ctx) }
+
+func (s *sink) forget(spans, size int64) {
+	s.waiting.Add(-spans)
+	s.bytes.Add(-size)
+}
+
+// exporting is the sink as its batches see it.
+type exporting struct{ *sink }
+
+// ExportSpans implements [sdktrace.SpanExporter]. It answers no error: the SDK would only say it again. A batch of much content is sent in
+// parts, because receivers refuse large requests.
+func (e exporting) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(e.life, cancel)()
+	for len(spans) > 0 {
+		n, size := 0, int64(0)
+		for n < len(spans) {
+			next := sizeOf(spans[n])
+			if n > 0 && size+next > e.limits.BatchBytes {
+				break
+			}
+			size += next
+			n++
+		}
+		err := e.next.ExportSpans(ctx, spans[:n])
+		e.forget(int64(n), size)
+		e.note(n, err)
+		spans = spans[n:]
+	}
+	return nil
+}
+
+// Shutdown implements [sdktrace.SpanExporter].
+func (e exporting) Shutdown(ctx context.Context) error { return e.next.Shutdown(ctx) }
+
+// note counts an export, and says what is wrong: when it begins, once a minute, and when it is over.
+func (s *sink) note(spans int, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	if err == nil {
+		s.exported.Add(int64(spans))
+		if s.wrong != "" {
+			s.logger.Info("traces are exported again", zap.String("receiver", s.name), zap.Duration("after", now.Sub(s.since)),
+				zap.Int64("failed", s.failed.Load()), zap.Int64("dropped", s.dropped.Load()))
+		}
+		s.wrong = ""
+		return
+	}
+	s.failed.Add(int64(spans))
+	if s.wrong == "" {
+		s.since = now
+	}
+	s.wrong = clip(err.Error(), maxComplaint)
+	if now.Sub(s.complained) >= complainEvery {
+		s.complained = now
+		s.logger.Warn("traces cannot be exported", zap.String("receiver", s.name), zap.String("error", s.wrong),
+			zap.Int64("failed", s.failed.Load()), zap.Int64("dropped", s.dropped.Load()))
+	}
+}
+
+func (s *sink) counts() Counts {
+	return Counts{Exported: s.exported.Load(), Failed: s.failed.Load(), Dropped: s.dropped.Load(), Waiting: max(s.waiting.Load(), 0)}
+}
+
+func (s *sink) status() (ok bool, line string) {
+	c := s.counts()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	line = fmt.Sprintf("%s: %d spans exported, %d failed, %d dropped", s.name, c.Exported, c.Failed, c.Dropped)
+	if s.wrong == "" {
+		return true, line
+	}
+	return false, fmt.Sprintf("%s; failing since %s: %s", line, s.since.UTC().Format(time.RFC3339), s.wrong)
+}
+
+// sizeOf is about how many bytes a span holds.
+func sizeOf(span sdktrace.ReadOnlySpan) int64 {
+	size := spanOverhead + len(span.Status().Description)
+	for _, a := range span.Attributes() {
+		if a.Value.Type() == attribute.STRING {
+			size += len(a.Value.AsString())
+		}
+	}
+	return int64(size)
+}
+
+// ofTurn tells spans of turns from those of doors, which would be traces without a meaning in Langfuse.
+func ofTurn(span sdktrace.ReadOnlySpan) bool {
+	for _, a := range span.Attributes() {
+		if a.Key == keyLangfuseType {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,291 @@
+package traces
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	semconv "go.opentelemetry.io/otel/semconv/v1.41.0"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+const (
+	keyOperation    = semconv.GenAIOperationNameKey
+	keyRequestModel = semconv.GenAIRequestModelKey
+	keyInput        = semconv.GenAIInputMessagesKey
+	keyOutput       = semconv.GenAIOutputMessagesKey
+
+	operationChat, operationTool, operationAgent = "chat", "execute_tool", "invoke_agent"
+
+	// errorOther is the conventions' word for an error that has no code.
+	errorOther = "_OTHER"
+)
+
+// codeOf is an error as one of few words.
+func codeOf(err error) string {
+	if errors.Is(err, context.Canceled) {
+		return string(agent.CodeCancelled)
+	}
+	if _, ok := errors.AsType[*agent.Error](err); !ok && errors.Is(err, context.DeadlineExceeded) {
+		return string(agent.CodeUnavailable)
+	}
+	return string(agent.CodeOf(err))
+}
+
+// fail marks a span as failed; its words, which may quote anything, are content.
+func (t *Tracing) fail(span trace.Span, err error) {
+	if err != nil && span.IsRecording() {
+		t.failed(span, codeOf(err), err.Error())
+	}
+}
+
+func (t *Tracing) failed(span trace.Span, code, words string) {
+	words = t.content.text(words)
+	span.SetStatus(codes.Error, words)
+	l := make(list, 0, 3)
+	l.text(semconv.ErrorTypeKey, cmp.Or(code, errorOther))
+	l.text(keyLangfuseLevel, levelError)
+	l.content(keyLangfuseMessage, words)
+	span.SetAttributes(l...)
+}
+
+// Request implements [agent.Observer].
+func (t *Tracing) Request(ctx context.Context, r agent.ModelObservation) (context.Context, func(agent.ModelOutcome)) {
+	if t.shut == nil || r.Turn == nil {
+		return ctx, func(agent.ModelOutcome) {}
+	}
+	ctx, s := t.within(ctx, r.Turn)
+	began := time.Now()
+	id := s.distinct(kindRequest, []int64{int64(r.Step), int64(r.Epoch)}, string(r.Turn.TurnID), r.Purpose, r.Model.Profile)
+	ctx, span := t.start(ctx, operationChat+" "+r.Model.Model, trace.SpanKindClient, id, began, s.basics)
+	if !span.IsRecording() {
+		return ctx, func(agent.ModelOutcome) { span.End() }
+	}
+	span.SetAttributes(t.asked(&r)...)
+	return ctx, func(o agent.ModelOutcome) {
+		span.SetAttributes(t.answered(&o, began)...)
+		if err := cmp.Or(o.Cause, o.Err); err != nil {
+			t.fail(span, err)
+		}
+		span.End()
+	}
+}
+
+// asked is what is known of a request before its answer.
+func (t *Tracing) asked(r *agent.ModelObservation) []attribute.KeyValue {
+	l := make(list, 0, 24)
+	l.text(keyOperation, operationChat)
+	l.text(semconv.GenAIProviderNameKey, providerName(r.Model.Provider))
+	l.text(keyRequestModel, r.Model.Model)
+	l = append(l, semconv.GenAIRequestStream(true))
+	l.text(keyProfile, r.Model.Profile)
+	l.text(keyPurpose, r.Purpose)
+	l.number(keyStep, int64(r.Step))
+	l.number(keyEpoch, int64(r.Epoch))
+	if u, err := url.Parse(r.Model.BaseURL); err == nil && u.Hostname() != "" {
+		l.text(semconv.ServerAddressKey, u.Hostname())
+	}
+	temperature, tokens := r.Model.Temperature, r.Model.MaxTokens
+	if q := r.Request; q != nil {
+		temperature, tokens = cmp.Or(q.Temperature, temperature), cmp.Or(q.MaxTokens, tokens)
+	}
+	parameters := map[string]any{}
+	if temperature != nil {
+		l = append(l, semconv.GenAIRequestTemperature(*temperature))
+		parameters["temperature"] = *temperature
+	}
+	if tokens != 0 {
+		l.number(semconv.GenAIRequestMaxTokensKey, int64(tokens))
+		parameters["max_tokens"] = tokens
+	}
+	l.text(keyLangfuseType, typeGeneration)
+	l.text(keyLangfuseModel, r.Model.Model)
+	if text, err := json.Marshal(parameters); err == nil && len(parameters) > 0 {
+		l.text(keyLangfuseParameters, string(text))
+	}
+	l.text(keyLangfusePrompt, r.Turn.Agent)
+	if r.Turn.PlanHash != "" {
+		l.number(keyLangfusePromptNo, int64(promptVersion(r.Turn.PlanHash)))
+	}
+	if q := r.Request; q != nil && t.content.on() {
+		system, said := t.content.system(q.SystemPrompt()), t.content.messages(q.Messages)
+		l.content(semconv.GenAISystemInstructionsKey, system)
+		l.content(keyInput, said)
+		if t.langfuse {
+			l.content(keyLangfuseInput, withSystem(system, said))
+		}
+	}
+	return l
+}
+
+// answered is what came of a request.
+func (t *Tracing) answered(o *agent.ModelOutcome, began time.Time) []attribute.KeyValue {
+	l := make(list, 0, 20)
+	l = append(l, usage(&o.Usage)...)
+	counts, _ := json.Marshal(usageDetails(&o.Usage)) //nolint:errchkjson // numbers
+	l.text(keyLangfuseUsage, string(counts))
+	// A number as it was added up: the shortest that reads back the same.
+	l.text(keyLangfuseCost, fmt.Sprintf(`{"total":%v}`, o.Usage.CostUSD))
+	if o.FirstDelta > 0 {
+		l = append(l, semconv.GenAIResponseTimeToFirstChunk(o.FirstDelta.Seconds()))
+		l.text(keyLangfuseFirst, began.Add(o.FirstDelta).UTC().Format("2006-01-02T15:04:05.000Z"))
+	}
+	l.flag(keyFirst, o.FirstOfTurn)
+	if o.Cause != nil {
+		l.text(keyStopped, codeOf(o.Cause))
+	}
+	if o.Reply == nil {
+		return l
+	}
+	l.text(semconv.GenAIResponseModelKey, o.Reply.Model)
+	if o.Reply.Model != "" {
+		l.text(keyLangfuseModel, o.Reply.Model)
+	}
+	if why := string(o.Reply.FinishReason); why != "" {
+		l = append(l, semconv.GenAIResponseFinishReasons(clip(why, maxTag)))
+	}
+	if t.content.on() {
+		said := t.content.reply(o.Reply.Blocks, string(o.Reply.FinishReason))
+		l.content(keyOutput, said)
+		if t.langfuse {
+			l.content(keyLangfuseOutput, said)
+		}
+	}
+	return l
+}
+
+func usage(u *agent.Usage) []attribute.KeyValue {
+	l := make(list, 0, 5)
+	l = append(l, semconv.GenAIUsageInputTokensKey.Int64(u.InputTokens), semconv.GenAIUsageOutputTokensKey.Int64(u.OutputTokens))
+	l.number(semconv.GenAIUsageCacheReadInputTokensKey, u.CachedTokens)
+	l.number(semconv.GenAIUsageReasoningOutputTokensKey, u.ReasoningTokens)
+	return append(l, keyCost.Float64(u.CostUSD))
+}
+
+// usageDetails are the tokens as Langfuse adds them up: kinds that do not overlap, and their total.
+func usageDetails(u *agent.Usage) map[string]int64 {
+	d := map[string]int64{
+		"input": max(u.InputTokens-u.CachedTokens, 0), "output": max(u.OutputTokens-u.ReasoningTokens, 0), "total": u.InputTokens + u.OutputTokens,
+	}
+	if u.CachedTokens > 0 {
+		d["input_cached_tokens"] = u.CachedTokens
+	}
+	if u.ReasoningTokens > 0 {
+		d["output_reasoning_tokens"] = u.ReasoningTokens
+	}
+	return d
+}
+
+// Tool implements [agent.Observer].
+func (t *Tracing) Tool(ctx context.Context, o agent.ToolObservation) (context.Context, func(agent.ToolOutcome)) {
+	if t.shut == nil || o.Turn == nil {
+		return ctx, func(agent.ToolOutcome) {}
+	}
+	ctx, s := t.within(ctx, o.Turn)
+	var id trace.SpanID
+	inner := ctx
+	if o.Child != "" {
+		// It began before the activity that tells of it, and ends with it: the turn is its parent.
+		id = delegateSpan(o.Child)
+		inner = trace.ContextWithRemoteSpanContext(ctx, t.lineageOf(o.Turn).self)
+	} else {
+		id = s.distinct(kindTool, []int64{int64(o.Step), int64(o.Epoch)}, string(o.Turn.TurnID), string(o.CallID))
+	}
+	inner, span := t.start(inner, operationTool+" "+o.Name, trace.SpanKindInternal, id, o.Started, s.basics)
+	if !span.IsRecording() {
+		return inner, func(agent.ToolOutcome) { span.End() }
+	}
+	l := make(list, 0, 16)
+	l.text(keyOperation, operationTool)
+	l.text(semconv.GenAIToolNameKey, o.Name)
+	l.text(semconv.GenAIToolCallIDKey, string(o.CallID))
+	l.text(semconv.GenAIToolTypeKey, "function")
+	l.text(semconv.GenAIToolDescriptionKey, o.Description)
+	l.text(keyToolkit, o.Toolkit)
+	l.text(keyChild, string(o.Child))
+	l.number(keyStep, int64(o.Step))
+	l.number(keyEpoch, int64(o.Epoch))
+	l.text(keyLangfuseType, typeTool)
+	if t.content.on() {
+		args := t.content.text(string(o.Args))
+		l.content(semconv.GenAIToolCallArgumentsKey, args)
+		if t.langfuse {
+			l.content(keyLangfuseInput, args)
+		}
+	}
+	span.SetAttributes(l...)
+	return inner, func(out agent.ToolOutcome) {
+		t.returned(span, &out)
+		span.End()
+	}
+}
+
+func (t *Tracing) returned(span trace.Span, o *agent.ToolOutcome) {
+	l := make(list, 0, 6)
+	l.flag(keyRefused, o.Refused)
+	l.flag(keyCached, o.Cached)
+	if o.Refused {
+		l.text(keyLangfuseLevel, levelWarning)
+	}
+	if r := o.Result; r != nil && t.content.on() {
+		said := t.content.text(string(r.Output))
+		l.content(semconv.GenAIToolCallResultKey, said)
+		if t.langfuse {
+			l.content(keyLangfuseOutput, said)
+		}
+	}
+	span.SetAttributes(l...)
+	switch {
+	case o.Err != nil:
+		t.fail(span, o.Err)
+	case o.Result != nil && o.Result.Failure != nil && !o.Refused:
+		t.failed(span, o.Result.Failure.Type, o.Result.Failure.Message)
+	}
+}
+
+// Decided implements [agent.Observer].
+func (t *Tracing) Decided(ctx context.Context, o *agent.Observed, a *agent.Approval) {
+	if t.shut == nil || o == nil || a == nil {
+		return
+	}
+	line := t.lineageOf(o)
+	if !line.self.IsSampled() {
+		return
+	}
+	end := time.Now()
+	if a.DecidedAt != nil {
+		end = *a.DecidedAt
+	}
+	began := end
+	if a.CreatedAt != nil {
+		began = *a.CreatedAt
+	}
+	ctx = trace.ContextWithRemoteSpanContext(context.WithoutCancel(ctx), line.self)
+	l := make(list, 0, 12)
+	l.text(keyApproval, a.ApprovalID)
+	l.text(keyDecision, string(a.Decision))
+	l.text(keyDecidedBy, a.By)
+	l.text(keyPolicy, a.Rule)
+	l.number(keyStep, int64(a.Step))
+	l.text(semconv.GenAIToolNameKey, a.ToolName)
+	l.text(semconv.GenAIToolCallIDKey, string(a.CallID))
+	l.text(keyLangfuseType, typeSpan)
+	if t.content.on() {
+		l.content(semconv.GenAIToolCallArgumentsKey, t.content.text(string(a.Args)))
+		if t.langfuse {
+			l.content(keyLangfuseInput, t.content.text(string(a.Args)))
+			l.content(keyLangfuseOutput, t.content.text(a.Message))
+		}
+	}
+	_, span := t.start(ctx, "await_approval "+a.ToolName, trace.SpanKindInternal,
+		derivedSpan(kindApproval, nil, string(o.TurnID), a.ApprovalID), began, t.basics(o), l)
+	span.End(trace.WithTimestamp(latest(began, end)))
+}

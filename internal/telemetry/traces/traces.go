@@ -1,0 +1,216 @@
+package traces
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
+	"go.uber.org/zap"
+	"golang.org/x/time/rate"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+const (
+	scopeName = "github.com/turnstone-run/turnstone"
+	// closing bounds Shutdown where its context has no deadline.
+	closing = 5 * time.Second
+)
+
+// Tracing exports what turns do. It may be used by several goroutines at once.
+type Tracing struct {
+	provider trace.TracerProvider
+	tracer   trace.Tracer
+	sampler  sdktrace.Sampler
+	sinks    []*sink
+	shut     func(context.Context) error // nil: nothing is recorded
+	content  content
+	fixed    []attribute.KeyValue // of every span of a turn
+	langfuse bool
+}
+
+var _ agent.Observer = (*Tracing)(nil)
+
+// Open starts exporting. A receiver that cannot be reached is no error: [Tracing.Status] says so.
+func Open(ctx context.Context, cfg Config) (*Tracing, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	t := Tracing{
+		content:  content{mode: cfg.Content, redact: cfg.Redact, most: cfg.Limits.ContentBytes},
+		langfuse: cfg.Langfuse.URL != "",
+		sampler:  sdktrace.TraceIDRatioBased(cfg.SampleRatio),
+	}
+	if cfg.Endpoint == "" && !t.langfuse {
+		t.provider = noop.NewTracerProvider()
+		t.tracer = t.provider.Tracer(scopeName)
+		return &t, nil
+	}
+	if err := t.open(ctx, &cfg); err != nil {
+		return nil, err
+	}
+	return &t, nil
+}
+
+func (t *Tracing) open(ctx context.Context, cfg *Config) error {
+	// What the SDK says by itself, such as that a receiver took a part of a batch, goes where all else goes.
+	sometimes := rate.Sometimes{First: 1, Interval: complainEvery}
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
+		sometimes.Do(func() { cfg.Logger.Warn("traces", zap.String("error", clip(err.Error(), maxComplaint))) })
+	}))
+	own, err := resource.New(ctx, resource.WithTelemetrySDK(), resource.WithHost())
+	if err != nil && !errors.Is(err, resource.ErrPartialResource) {
+		return fmt.Errorf("describe process: %w", err)
+	}
+	described, err := resource.Merge(own, resource.NewSchemaless(cfg.describe()...))
+	if err != nil {
+		return fmt.Errorf("describe process: %w", err)
+	}
+	options := []sdktrace.TracerProviderOption{
+		sdktrace.WithResource(described),
+		sdktrace.WithIDGenerator(generator{}),
+		sdktrace.WithSampler(sdktrace.ParentBased(t.sampler)),
+		sdktrace.WithoutPanicRecording(), // its words would be content
+		sdktrace.WithRawSpanLimits(sdktrace.SpanLimits{
+			AttributeValueLengthLimit: 2*cfg.Limits.ContentBytes + 1024, AttributeCountLimit: 96, EventCountLimit: 16, LinkCountLimit: 8,
+			AttributePerEventCountLimit: 16, AttributePerLinkCountLimit: 8,
+		}),
+	}
+	if cfg.Endpoint != "" {
+		e, err := cfg.exporter(ctx)
+		if err != nil {
+			return err
+		}
+		t.sinks = append(t.sinks, newSink("otlp", e, cfg, nil))
+	}
+	if t.langfuse {
+		e, err := cfg.langfuseExporter(ctx)
+		if err != nil {
+			return err
+		}
+		t.sinks = append(t.sinks, newSink("langfuse", e, cfg, ofTurn))
+	}
+	for _, s := range t.sinks {
+		options = append(options, sdktrace.WithSpanProcessor(s))
+	}
+	p := sdktrace.NewTracerProvider(options...)
+	t.provider, t.shut = p, p.Shutdown
+	t.tracer = p.Tracer(scopeName, trace.WithInstrumentationVersion(cfg.Version))
+	if cfg.Version != "" {
+		t.fixed = append(t.fixed, keyLangfuseRelease.String(cfg.Version))
+	}
+	if cfg.Environment != "" {
+		t.fixed = append(t.fixed, keyLangfuseEnvironment.String(langfuseEnvironment(cfg.Environment)))
+	}
+	return nil
+}
+
+// describe lists the attributes of the resource; those that the operator gave come first, so that the service's own stand.
+func (c *Config) describe() []attribute.KeyValue {
+	var all []attribute.KeyValue
+	for _, k := range slices.Sorted(maps.Keys(c.Attributes)) {
+		all = append(all, attribute.String(k, c.Attributes[k]))
+	}
+	all = append(all, attribute.String("service.name", c.ServiceName))
+	if c.Version != "" {
+		all = append(all, attribute.String("service.version", c.Version))
+	}
+	if c.Environment != "" {
+		all = append(all, attribute.String("deployment.environment.name", c.Environment))
+	}
+	return all
+}
+
+// Shutdown exports what is waiting, until ctx ends or for 5 s, and stops.
+func (t *Tracing) Shutdown(ctx context.Context) error {
+	if t.shut == nil {
+		return nil
+	}
+	if _, ok := ctx.Deadline(); !ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, closing)
+		defer cancel()
+	}
+	err := t.shut(ctx)
+	for _, s := range t.sinks {
+		s.stop()
+	}
+	if err != nil {
+		return fmt.Errorf("shut down traces: %w", err)
+	}
+	return nil
+}
+
+// Flush exports what is waiting.
+func (t *Tracing) Flush(ctx context.Context) error {
+	if p, ok := t.provider.(*sdktrace.TracerProvider); ok {
+		return p.ForceFlush(ctx) //nolint:wrapcheck // says what it was doing
+	}
+	return nil
+}
+
+// Counts are spans since the start.
+type Counts struct {
+	Exported int64 // taken by the receiver
+	Failed   int64 // offered in vain
+	Dropped  int64 // never offered: too many were waiting
+	Waiting  int64 // at present
+}
+
+// Counts returns them by receiver: otlp, langfuse.
+func (t *Tracing) Counts() map[string]Counts {
+	all := map[string]Counts{}
+	for _, s := range t.sinks {
+		all[s.name] = s.counts()
+	}
+	return all
+}
+
+// Status says for a health page whether the receivers take what they are sent.
+func (t *Tracing) Status() (ok bool, detail string) {
+	if len(t.sinks) == 0 {
+		return true, "off"
+	}
+	ok = true
+	var lines []string
+	for _, s := range t.sinks {
+		fine, line := s.status()
+		ok = ok && fine
+		lines = append(lines, line)
+	}
+	return ok, strings.Join(lines, "; ")
+}
+
+// passOn carries traces between processes: W3C trace context, and no baggage, which is whatever callers put there.
+func passOn() propagation.TextMapPropagator { return propagation.TraceContext{} }
+
+const fieldParent = "traceparent"
+
+// written is a span context as a traceparent; "" for none.
+func written(sc trace.SpanContext) string {
+	if !sc.IsValid() {
+		return ""
+	}
+	c := propagation.MapCarrier{}
+	passOn().Inject(trace.ContextWithSpanContext(context.Background(), sc), c)
+	return c[fieldParent]
+}
+
+// read is the span context of a traceparent; an invalid one for anything else.
+func read(parent string) trace.SpanContext {
+	if parent == "" || len(parent) > 256 {
+		return trace.SpanContext{}
+	}
+	return trace.SpanContextFromContext(passOn().Extract(context.Background(), propagation.MapCarrier{fieldParent: parent}))
+}
