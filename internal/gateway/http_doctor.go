@@ -57,15 +57,15 @@ func (s *httpServer) postDoctor(w http.ResponseWriter, r *http.Request) error {
 		}
 	}()
 	first := <-reads
-	if first.err != nil {
-		return first.err
+	if first.Err != nil {
+		return first.Err
 	}
 	out := eventWriter{w: w, control: http.NewResponseController(w), timeout: s.cfg.Limits.WriteTimeout}
 	if err := out.begin(); err != nil {
 		return quietly(err)
 	}
 	frames := func(yield func(frame, error) bool) {
-		for next, ok := first, true; ok && yield(next.frame, next.err); {
+		for next, ok := first, true; ok && yield(next.Event, next.Err); {
 			next, ok = <-reads
 		}
 	}
@@ -74,9 +74,9 @@ func (s *httpServer) postDoctor(w http.ResponseWriter, r *http.Request) error {
 
 // examine hands over a frame for each check, and one for the end or an error. The channel is closed once the doctor has left, which is
 // soon after ctx ends.
-func (s *httpServer) examine(ctx context.Context, who identity, body doctorBody) <-chan read {
-	reads := make(chan read)
-	hand := func(next read) {
+func (s *httpServer) examine(ctx context.Context, who identity, body doctorBody) <-chan Read[frame] {
+	reads := make(chan Read[frame])
+	hand := func(next Read[frame]) {
 		select {
 		case reads <- next:
 		case <-ctx.Done():
@@ -92,14 +92,14 @@ func (s *httpServer) examine(ctx context.Context, who identity, body doctorBody)
 			if !c.OK {
 				end.Failed++
 			}
-			hand(read{frame: frame{name: EventCheck, data: c}})
+			hand(Read[frame]{Event: frame{name: EventCheck, data: c}})
 		})
 		if err != nil {
-			hand(read{err: err})
+			hand(Read[frame]{Err: err})
 			return
 		}
 		end.OK = end.Failed == 0
-		hand(read{frame: frame{name: EventEnd, data: end, last: true}})
+		hand(Read[frame]{Event: frame{name: EventEnd, data: end, last: true}})
 	}()
 	return reads
 }

@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"strconv"
 	"strings"
@@ -155,9 +154,14 @@ func (s *httpServer) getTurn(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	w.Header().Set(turnIDHeader, string(v.TurnID))
+	s.write(w, http.StatusOK, v.Body())
+	return nil
+}
+
+// Body is the turn as JSON, as GET /v1/turns/{id} answers: its output once it has ended, its state before.
+func (v *TurnView) Body() any {
 	if v.Output != nil {
-		s.write(w, http.StatusOK, turnResult{AgentStepOutput: *outputBody(v.Output), State: v.State, Mode: v.Mode})
-		return nil
+		return turnResult{AgentStepOutput: *outputBody(v.Output), State: v.State, Mode: v.Mode}
 	}
 	body := turnState{
 		TurnID: v.TurnID, SessionID: v.SessionID, StreamID: v.StreamID, Agent: v.Agent, Mode: v.Mode, State: v.State, Status: v.State,
@@ -166,8 +170,7 @@ func (s *httpServer) getTurn(w http.ResponseWriter, r *http.Request) error {
 	if !v.StartedAt.IsZero() {
 		body.StartedAt = &v.StartedAt
 	}
-	s.write(w, http.StatusOK, body)
-	return nil
+	return body
 }
 
 func wantsWait(r *http.Request) (bool, error) {
@@ -263,14 +266,4 @@ func (s *httpServer) serveEvents(w http.ResponseWriter, r *http.Request, v *Turn
 	}
 	l := &s.cfg.Limits
 	return quietly(out.follow(ctx, framesOf(s.cfg.Runtime.Follow(ctx, v.TurnID, after), eventFrame), l.StreamBuffer, l.Heartbeat))
-}
-
-// errGone marks that the client stopped taking what we write; nobody is left to tell.
-var errGone = errors.New("the client is gone")
-
-func quietly(err error) error {
-	if errors.Is(err, errGone) {
-		return nil
-	}
-	return err
 }

@@ -16,6 +16,42 @@ import (
 // flushBytes is how much an eventWriter gathers at most before it writes.
 const flushBytes = 64 << 10
 
+// errGone marks that the client stopped taking what we write; nobody is left to tell.
+var errGone = errors.New("the client is gone")
+
+// Quietly is err, but nil where it only says that the client stopped taking what was written: nobody is left to tell.
+func Quietly(err error) error {
+	if errors.Is(err, errGone) {
+		return nil
+	}
+	return err
+}
+
+func quietly(err error) error { return Quietly(err) }
+
+// EventStream sends server-sent events in the format of a [Door]'s own API. What is written to it is gathered until Flush.
+type EventStream struct{ out eventWriter }
+
+// NewEventStream returns a stream whose client has the write timeout of the limits to take each batch.
+func NewEventStream(w http.ResponseWriter, l Limits) *EventStream {
+	return &EventStream{eventWriter{w: w, control: http.NewResponseController(w), timeout: l.WriteTimeout}}
+}
+
+// Begin sets the header; it goes out with the first batch.
+func (s *EventStream) Begin(mediaType string) { s.out.head(mediaType) }
+
+// Write implements [io.Writer] and never fails.
+func (s *EventStream) Write(p []byte) (int, error) { return s.out.buf.Write(p) }
+
+// Full reports whether so much was gathered that it should go out.
+func (s *EventStream) Full() bool { return s.out.buf.Len() >= flushBytes }
+
+// Flush sends what was gathered. A client that does not take it in time is gone, see [Quietly].
+func (s *EventStream) Flush() error { return s.out.flush() }
+
+// Beat sends what was gathered and a comment, which tells both sides that the other is there.
+func (s *EventStream) Beat() error { return s.out.beat() }
+
 // eventWriter writes events in the wire format of server-sent events: id is where to resume, event the type, data the event's JSON
 // on one line. What one write carries is one batch: everything that was ready.
 type eventWriter struct {
@@ -27,13 +63,17 @@ type eventWriter struct {
 
 // begin sends the header at once, so that a client knows its stream stands before the first event.
 func (o *eventWriter) begin() error {
+	o.head("text/event-stream")
+	o.buf.WriteString("retry: 1000\n\n")
+	return o.flush()
+}
+
+func (o *eventWriter) head(mediaType string) {
 	h := o.w.Header()
-	h.Set("Content-Type", "text/event-stream")
+	h.Set("Content-Type", mediaType)
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Accel-Buffering", "no") // tells nginx not to gather
 	o.w.WriteHeader(http.StatusOK)
-	o.buf.WriteString("retry: 1000\n\n")
-	return o.flush()
 }
 
 // frame is one event on its way to a client.
@@ -95,17 +135,22 @@ func (o *eventWriter) flush() error {
 	return nil
 }
 
-// read is what a follow loop hands over: a frame, or why there are no more.
-type read struct {
-	frame frame
-	err   error
+func (o *eventWriter) beat() error {
+	o.buf.WriteString(":\n\n")
+	return o.flush()
+}
+
+// Read is what a follow loop hands over: an event, or why there are no more.
+type Read[T any] struct {
+	Event T
+	Err   error
 }
 
 // follow copies frames until their source ends, the client goes, or ctx ends. It reads at most ahead frames that the client has not
 // taken, and one more.
 func (o *eventWriter) follow(ctx context.Context, frames iter.Seq2[frame, error], ahead int, heartbeat time.Duration) error {
 	ctx, cancel := context.WithCancel(ctx)
-	reads := readAhead(ctx, frames, ahead)
+	reads := ReadAhead(ctx, frames, ahead, func(f *frame) bool { return f.last })
 	defer func() {
 		cancel()
 		for range reads {
@@ -118,8 +163,7 @@ func (o *eventWriter) follow(ctx context.Context, frames iter.Seq2[frame, error]
 		case <-ctx.Done():
 			return nil // the client went, or the gateway closes: in both cases the stream just ends and can be resumed
 		case <-idle.C:
-			o.buf.WriteString(":\n\n")
-			if err := o.flush(); err != nil {
+			if err := o.beat(); err != nil {
 				return err
 			}
 		case next, ok := <-reads:
@@ -136,12 +180,12 @@ func (o *eventWriter) follow(ctx context.Context, frames iter.Seq2[frame, error]
 }
 
 // batch writes an event and all that are ready behind it; more is false when the stream is over.
-func (o *eventWriter) batch(ctx context.Context, next read, reads <-chan read) (more bool, err error) {
+func (o *eventWriter) batch(ctx context.Context, next Read[frame], reads <-chan Read[frame]) (more bool, err error) {
 	for ok := true; ok; {
-		if next.err != nil {
-			return false, o.fail(ctx, next.err)
+		if next.Err != nil {
+			return false, o.fail(ctx, next.Err)
 		}
-		if err := o.add(&next.frame); err != nil {
+		if err := o.add(&next.Event); err != nil {
 			return false, errors.Join(err, o.flush())
 		}
 		if o.buf.Len() >= flushBytes {
@@ -174,18 +218,19 @@ func (o *eventWriter) fail(ctx context.Context, err error) error {
 	return errors.Join(err, o.flush())
 }
 
-// readAhead runs the follow loop, at most ahead frames before its consumer; it ends with ctx or the frames.
-func readAhead(ctx context.Context, frames iter.Seq2[frame, error], ahead int) <-chan read {
-	out := make(chan read, ahead)
+// ReadAhead runs a follow loop, at most ahead events before its consumer. It ends behind the last event or an error, or with ctx; only then
+// is the channel closed, so that a consumer who leaves ends ctx and drains it.
+func ReadAhead[T any](ctx context.Context, events iter.Seq2[T, error], ahead int, last func(*T) bool) <-chan Read[T] {
+	out := make(chan Read[T], ahead)
 	go func() {
 		defer close(out)
-		for f, err := range frames {
+		for e, err := range events {
 			select {
-			case out <- read{frame: f, err: err}:
+			case out <- Read[T]{e, err}:
 			case <-ctx.Done():
 				return
 			}
-			if err != nil || f.last {
+			if err != nil || last(&e) {
 				return
 			}
 		}

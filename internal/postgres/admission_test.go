@@ -1,13 +1,9 @@
 package postgres_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -42,16 +38,6 @@ func (b *bench) refused(a agent.Admission) (agent.AdmissionRefused, time.Duratio
 	require.True(b.t, ok, "%v", err)
 	e, _ := errors.AsType[*agent.Error](err)
 	return refused, e.RetryAfter
-}
-
-// spend adds a row to the ledger as of a time.
-func (b *bench) spend(tenant, user, agentName string, when time.Time, tokens int64, usd float64) {
-	b.t.Helper()
-	_, err := b.pool.Exec(b.t.Context(), `INSERT INTO usage_ledger (turn_id, step, epoch, tenant, model, input_tokens, output_tokens, cached_tokens,
-			reasoning_tokens, cost_usd, user_id, agent, created_at)
-		SELECT 'spent', 1, (SELECT count(*) + 1 FROM usage_ledger), $1, 'small', $4::bigint / 2, $4::bigint - $4::bigint / 2, 0, 0, $5::float8::numeric, $2, $3, $6`,
-		tenant, user, agentName, tokens, usd, when)
-	require.NoError(b.t, err)
 }
 
 func TestRequestsPerMinuteSlide(t *testing.T) {
@@ -225,87 +211,6 @@ func TestAdmissionCountsOnce(t *testing.T) {
 	b.refused(ask("t2", 3*time.Hour))
 }
 
-func TestTokensPerMinute(t *testing.T) {
-	b := newBench(t, postgres.Config{})
-	ask := func(d time.Duration) agent.Admission {
-		a := asking("t1", at(d))
-		a.Users.TokensPerMinute = 100
-		return a
-	}
-	b.spend(tenant, "u1", "a", at(0), 60, 0)
-	b.spend(tenant, "u1", "b", at(10*time.Second), 10, 0)
-	b.spend(tenant, "u1", "a", at(20*time.Second), 25, 0)
-	b.spend(tenant, "u2", "a", at(20*time.Second), 1000, 0)
-	b.spend("other", "u1", "a", at(20*time.Second), 1000, 0)
-	b.admitted(ask(30 * time.Second)) // 95 of 100: whatever it takes
-	b.spend(tenant, "u1", "a", at(30*time.Second), 80, 0)
-	again := ask(40 * time.Second)
-	again.TurnID = "t2"
-	refused, wait := b.refused(again)
-	require.Equal(t, agent.AdmissionRefused{Kind: agent.BoundUser, Name: "u1", Bound: agent.BoundTokensPerMinute, Limit: 100, Used: 175}, refused)
-	require.Equal(t, 40*time.Second, wait, "until the call at 20 s is out of the window: 80 are left")
-	again.At = at(80*time.Second - time.Microsecond)
-	_, wait = b.refused(again)
-	require.Equal(t, time.Millisecond, wait, "never nothing")
-	again.At = at(80 * time.Second)
-	b.admitted(again)
-}
-
-func TestBudgetsAreOfDaysAndMonths(t *testing.T) {
-	b := newBench(t, postgres.Config{})
-	midnight := time.Date(2026, time.April, 1, 0, 0, 0, 0, time.UTC) // at(0) is two days before
-	n := 0
-	ask := func(when time.Time, bound agent.Bound) agent.Admission {
-		n++
-		a := asking(fmt.Sprintf("t%d", n), when)
-		a.Tenants = bound
-		return a
-	}
-	var (
-		dayUSD, monthUSD = agent.Bound{DailyCostUSD: 5}, agent.Bound{MonthlyCostUSD: 7}
-		day, month       = agent.Bound{DailyTokens: 500}, agent.Bound{MonthlyTokens: 700}
-	)
-	b.spend(tenant, "u1", "a", midnight.Add(-25*time.Hour), 300, 3)
-	b.spend(tenant, "", "b", midnight.Add(-time.Hour), 499, 4.99)
-	b.spend("other", "u1", "a", midnight.Add(-time.Hour), 1_000_000, 1000)
-	for _, bound := range []agent.Bound{dayUSD, day} {
-		b.admitted(ask(midnight.Add(-time.Minute), bound)) // a cent is left: it may cost what it likes
-	}
-	late := midnight.Add(-time.Minute)
-	b.spend(tenant, "u1", "a", midnight.Add(-time.Second), 3, 0.03)
-	for bound, want := range map[agent.Bound]agent.AdmissionRefused{
-		dayUSD:   {Bound: agent.BoundDailyCost, Limit: 5, Used: 5.02},
-		day:      {Bound: agent.BoundDailyTokens, Limit: 500, Used: 502},
-		monthUSD: {Bound: agent.BoundMonthlyCost, Limit: 7, Used: 8.02},
-		month:    {Bound: agent.BoundMonthlyTokens, Limit: 700, Used: 802},
-	} {
-		want.Kind, want.Name = agent.BoundTenant, tenant
-		refused, wait := b.refused(ask(late, bound))
-		require.Equal(t, want, refused)
-		require.Equal(t, time.Minute, wait, "until the day, and with it the month, is over")
-		b.admitted(ask(midnight, bound))
-	}
-	b.spend(tenant, "u1", "a", midnight, 10, 0.1)
-	refused, wait := b.refused(ask(time.Date(2026, time.March, 10, 12, 0, 0, 0, time.UTC), monthUSD))
-	require.Equal(t, agent.BoundMonthlyCost, refused.Bound)
-	require.Equal(t, 21*24*time.Hour+12*time.Hour, wait)
-	require.Equal(t, `the budget of tenant "acme" for this month is used up (8.02 of 7.00 USD)`, refused.Error())
-
-	user := ask(midnight, agent.Bound{})
-	user.Users.DailyCostUSD = 0.1
-	refused, wait = b.refused(user)
-	require.Equal(t, agent.AdmissionRefused{Kind: agent.BoundUser, Name: "u1", Bound: agent.BoundDailyCost, Limit: 0.1, Used: 0.1}, refused)
-	require.Equal(t, 24*time.Hour, wait)
-	user.UserID = "u2"
-	b.admitted(user)
-	agents := ask(midnight, agent.Bound{})
-	agents.Agent, agents.Agents.MonthlyTokens = "a", 11
-	b.admitted(agents)
-	agents.TurnID, agents.Agents.MonthlyTokens = "t99", 10
-	_, wait = b.refused(agents)
-	require.Equal(t, 30*24*time.Hour, wait, "April has 30 days")
-}
-
 func TestAdmissionsAreChecked(t *testing.T) {
 	b := newBench(t, postgres.Config{})
 	b.admitted(agent.Admission{Tenant: tenant, TurnID: "t1"})
@@ -372,164 +277,6 @@ func TestRunningTurnsOfEachAreFound(t *testing.T) {
 	require.Len(t, running(0), 22)
 	a.At = at(time.Hour)
 	require.Empty(t, running(0), "they did not begin")
-}
-
-// However many ask at once, of two processes, no more are let in than the bound allows.
-func TestAdmissionIsAtomic(t *testing.T) {
-	c := postgres.Config{}
-	b := newBench(t, c)
-	var stores []*postgres.Store
-	for range 2 {
-		pool, err := postgres.Open(t.Context(), postgres.Config{URL: b.pool.Config().ConnString(), MaxConns: 4})
-		require.NoError(t, err)
-		t.Cleanup(pool.Close)
-		stores = append(stores, postgres.NewStore(pool, c))
-	}
-	for name, bound := range map[string]agent.Bound{"concurrent": {ConcurrentTurns: 10}, "requests": {RequestsPerMinute: 10}} {
-		for _, kind := range []string{agent.BoundTenant, agent.BoundUser, agent.BoundAgent} {
-			t.Run(name+" of "+kind, func(t *testing.T) {
-				const each = 50
-				var (
-					wg    sync.WaitGroup
-					in    atomic.Int32
-					begin = make(chan struct{})
-					errs  = make([]error, each*len(stores))
-				)
-				for i := range errs {
-					a := agent.Admission{TurnID: agent.TurnID(fmt.Sprint(i)), Tenant: name + kind, UserID: "u", Agent: "a"}
-					switch kind {
-					case agent.BoundTenant:
-						a.Tenants = bound
-					case agent.BoundUser:
-						a.Users = bound
-					default:
-						a.Agents = bound
-					}
-					wg.Go(func() {
-						<-begin
-						if errs[i] = stores[i%2].Admit(t.Context(), a); errs[i] == nil {
-							in.Add(1)
-						}
-					})
-				}
-				close(begin)
-				wg.Wait()
-				for _, err := range errs {
-					if err != nil {
-						requireCode(t, agent.CodeRateLimited, err)
-					}
-				}
-				require.EqualValues(t, 10, in.Load())
-			})
-		}
-	}
-}
-
-// Turns of one tenant are admitted, begin, spend and end at the same time, and nobody waits for ever.
-func TestAdmissionsAndEndsDoNotDeadlock(t *testing.T) {
-	b := newBench(t, postgres.Config{MaxConns: 12})
-	const workers, rounds = 8, 12
-	errs := make([]error, workers)
-	var wg sync.WaitGroup
-	for w := range workers {
-		wg.Go(func() {
-			for r := range rounds {
-				id, session, forget := fmt.Sprintf("w%d-%d", w, r), fmt.Sprintf("s%d", w%3), r%4 == 3
-				if forget {
-					session = id
-				}
-				if errs[w] = b.wholeTurn(t.Context(), id, session, forget); errs[w] != nil {
-					return
-				}
-			}
-		})
-	}
-	wg.Wait()
-	for _, err := range errs {
-		require.NoError(t, err)
-	}
-	require.Zero(t, b.count("turn_places"))
-	spent, err := b.Spending(t.Context(), tenant)
-	require.NoError(t, err)
-	require.EqualValues(t, b.count("usage_ledger"), spent.Month.Calls, "every row of the ledger is added up")
-}
-
-// Whoever adds to the same sums at the same time does so in one order.
-func TestChargesDoNotDeadlock(t *testing.T) {
-	const workers, rounds = 16, 25
-	b := newBench(t, postgres.Config{MaxConns: workers})
-	b.ready("t1", "s1")
-	errs := make([]error, workers)
-	var wg sync.WaitGroup
-	for w := range workers {
-		wg.Go(func() {
-			for r := range rounds {
-				calls := []agent.UsageEntry{{Epoch: 1, Model: "a"}, {Epoch: 2, Model: "b"}, {Epoch: 3, Model: "c"}}
-				if w%2 > 0 {
-					slices.Reverse(calls)
-				}
-				if errs[w] = b.ChargeUsage(t.Context(), agent.StepKey{TurnID: "t1", Step: w*rounds + r}, tenant, calls); errs[w] != nil {
-					return
-				}
-			}
-		})
-	}
-	wg.Wait()
-	for _, err := range errs {
-		require.NoError(t, err)
-	}
-	spent, err := b.Spending(t.Context(), tenant)
-	require.NoError(t, err)
-	require.EqualValues(t, 3*workers*rounds, spent.Month.Calls)
-}
-
-// wholeTurn runs a turn from its admission to its end; one that has to wait for its session ends waiting.
-func (b *bench) wholeTurn(ctx context.Context, id, session string, forget bool) error {
-	a := asking(id, time.Time{})
-	a.Tenants = agent.Bound{ConcurrentTurns: 100, RequestsPerMinute: 10_000, DailyCostUSD: 1000, TokensPerMinute: 1_000_000}
-	a.Users, a.Agents = a.Tenants, a.Tenants
-	errs := []error{b.Admit(ctx, a)}
-	_, err := b.Begin(ctx, turn(id, session))
-	errs = append(errs, err, b.SaveModelStep(ctx, modelStep(id, 1, 1, agent.Text("said"))),
-		b.ChargeUsage(ctx, agent.StepKey{TurnID: agent.TurnID(id), Step: 2}, tenant, []agent.UsageEntry{{Epoch: 1, Model: "b"}, {Epoch: 2, Model: "a"}}),
-		b.Admit(ctx, a))
-	_, err = b.Finish(ctx, finish(id, session))
-	errs = append(errs, err)
-	if forget {
-		_, err = b.DeleteSession(ctx, tenant, agent.SessionID(session))
-		errs = append(errs, err)
-	}
-	return errors.Join(errs...)
-}
-
-// One tenant that asks for very much does not take all connections.
-func TestWhoWaitsToBeAdmittedHoldsNoConnection(t *testing.T) {
-	b := newBench(t, postgres.Config{MaxConns: 3})
-	release := b.blocked(`SELECT pg_advisory_xact_lock(hashtextextended('turnstone admission ' || 'acme', 0))`)
-	errs := make([]error, 20)
-	var wg sync.WaitGroup
-	for i := range errs {
-		wg.Go(func() { errs[i] = b.Admit(t.Context(), concurrent(fmt.Sprint(i), time.Time{}, 100)) })
-	}
-	require.Eventually(t, func() bool {
-		var waiting int
-		err := b.pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted
-			AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`).Scan(&waiting)
-		return err == nil && waiting == 1
-	}, 20*time.Second, 5*time.Millisecond)
-	other := concurrent("t1", time.Time{}, 1)
-	other.Tenant = "other"
-	b.admitted(other)
-
-	gone, cancel := context.WithCancel(t.Context())
-	cancel()
-	requireCode(t, agent.CodeCancelled, b.Admit(gone, concurrent("x", time.Time{}, 100)))
-	release()
-	wg.Wait()
-	for _, err := range errs {
-		require.NoError(t, err)
-	}
-	require.Equal(t, 21, b.count("turn_places"))
 }
 
 // What is not needed to count goes as fast as it comes.

@@ -1,12 +1,10 @@
 package openai
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"iter"
 	"net/http"
 	"time"
 
@@ -14,37 +12,24 @@ import (
 	"github.com/turnstone-run/turnstone/internal/gateway"
 )
 
-// errGone marks that the client stopped taking what we write; nobody is left to tell.
-var errGone = errors.New("the client is gone")
-
-// flushBytes is how much is gathered at most before it is written.
-const flushBytes = 64 << 10
-
 // stream sends the answer in chunks as it is made.
 func (c *completion) stream(w http.ResponseWriter, r *http.Request) error {
 	ctx, cancel := c.visit.UntilClosing(r.Context())
 	defer cancel()
 	s := streaming{
 		completion: c, read: reading{held: c.q.structured},
-		out: writer{w: w, control: http.NewResponseController(w), timeout: c.visit.Limits().WriteTimeout},
+		w: w, out: gateway.NewEventStream(w, c.visit.Limits()),
 	}
 	err := s.run(ctx)
 	switch {
-	case err == nil, errors.Is(err, errGone), r.Context().Err() != nil:
+	case gateway.Quietly(err) == nil, r.Context().Err() != nil:
 		return nil
 	case gateway.IsOver(err):
-		return quietly(s.fail(c.goesOn(err)))
+		return gateway.Quietly(s.fail(c.goesOn(err)))
 	default:
 		p := s.brokenBy(err)
-		return errors.Join(p.err, quietly(s.fail(p)))
+		return errors.Join(p.err, gateway.Quietly(s.fail(p)))
 	}
-}
-
-func quietly(err error) error {
-	if errors.Is(err, errGone) {
-		return nil
-	}
-	return err
 }
 
 // streaming is an answer on its way.
@@ -52,7 +37,8 @@ type streaming struct {
 	*completion
 
 	read  reading
-	out   writer
+	w     http.ResponseWriter
+	out   *gateway.EventStream
 	begun bool
 }
 
@@ -70,7 +56,7 @@ func (s *streaming) run(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	limits := s.visit.Limits()
-	reads := readAhead(ctx, s.visit.Follow(ctx, s.receipt.TurnID, after), limits.StreamBuffer)
+	reads := gateway.ReadAhead(ctx, s.visit.Follow(ctx, s.receipt.TurnID, after), limits.StreamBuffer, (*agent.Event).Terminal)
 	defer func() {
 		cancel()
 		for range reads {
@@ -83,8 +69,7 @@ func (s *streaming) run(ctx context.Context) error {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-idle.C:
-			s.out.buf.WriteString(":\n\n")
-			if err := s.out.flush(); err != nil {
+			if err := s.out.Beat(); err != nil {
 				return err
 			}
 		case next, ok := <-reads:
@@ -102,32 +87,28 @@ func (s *streaming) run(ctx context.Context) error {
 
 // begin sends the header and the role at once, so that a client knows its stream stands before the first word.
 func (s *streaming) begin() error {
-	h := s.out.w.Header()
-	h.Set("Content-Type", "text/event-stream; charset=utf-8")
-	h.Set("Cache-Control", "no-store")
-	h.Set("X-Accel-Buffering", "no") // tells nginx not to gather
-	s.out.w.WriteHeader(http.StatusOK)
+	s.out.Begin("text/event-stream; charset=utf-8")
 	s.begun = true
 	none := ""
 	if err := s.send(s.chunk(chunkChoice{Delta: delta{Role: "assistant", Content: &none}})); err != nil {
 		return err
 	}
-	return s.out.flush()
+	return s.out.Flush()
 }
 
 // batch sends what an event and all that are ready behind it add; over is true when nothing follows.
-func (s *streaming) batch(ctx context.Context, next read, reads <-chan read) (over bool, err error) {
+func (s *streaming) batch(ctx context.Context, next gateway.Read[agent.Event], reads <-chan gateway.Read[agent.Event]) (over bool, err error) {
 	for ok := true; ok; {
 		switch {
 		case ctx.Err() != nil:
 			return false, context.Cause(ctx)
-		case next.err != nil:
-			return false, next.err
+		case next.Err != nil:
+			return false, next.Err
 		}
-		if over, err := s.take(ctx, &next.event); over || err != nil {
+		if over, err := s.take(ctx, &next.Event); over || err != nil {
 			return over, err
 		}
-		if s.out.buf.Len() >= flushBytes {
+		if s.out.Full() {
 			break
 		}
 		select {
@@ -139,7 +120,7 @@ func (s *streaming) batch(ctx context.Context, next read, reads <-chan read) (ov
 			ok = false
 		}
 	}
-	return false, s.out.flush()
+	return false, s.out.Flush()
 }
 
 // take sends what one event adds.
@@ -187,84 +168,29 @@ func (s *streaming) end() error {
 			return err
 		}
 	}
-	s.out.buf.WriteString("data: [DONE]\n\n")
-	return s.out.flush()
+	fmt.Fprint(s.out, "data: [DONE]\n\n")
+	return s.out.Flush()
 }
 
 // fail ends the stream with an error. It is not followed by [DONE]: nobody shall take the answer for whole.
 func (s *streaming) fail(p *problem) error {
 	if !s.begun {
-		return s.failed(s.out.w, p)
+		return s.failed(s.w, p)
 	}
 	if err := s.send(problemBody{p}); err != nil {
 		return err
 	}
-	return s.out.flush()
+	return s.out.Flush()
 }
 
+// send gathers one event. They have data alone.
 func (s *streaming) send(v any) error {
-	if err := s.out.add(v); err != nil {
-		return fmt.Errorf("encode chunk: %w", err)
-	}
-	return nil
-}
-
-// writer writes server-sent events that have data alone.
-type writer struct {
-	w       http.ResponseWriter
-	control *http.ResponseController
-	timeout time.Duration
-	buf     bytes.Buffer
-}
-
-func (o *writer) add(v any) error {
-	o.buf.WriteString("data: ")
-	e := json.NewEncoder(&o.buf)
+	fmt.Fprint(s.out, "data: ")
+	e := json.NewEncoder(s.out)
 	e.SetEscapeHTML(false)
 	if err := e.Encode(v); err != nil { // ends in a newline
-		return err
+		return fmt.Errorf("encode chunk: %w", err)
 	}
-	o.buf.WriteByte('\n')
+	fmt.Fprintln(s.out)
 	return nil
-}
-
-// flush sends what was gathered. A client that does not take it in time is gone.
-func (o *writer) flush() error {
-	if err := o.control.SetWriteDeadline(time.Now().Add(o.timeout)); err != nil {
-		return fmt.Errorf("%w: set write deadline: %w", errGone, err)
-	}
-	_, err := o.w.Write(o.buf.Bytes())
-	o.buf.Reset()
-	if err == nil {
-		err = o.control.Flush()
-	}
-	if err != nil {
-		return fmt.Errorf("%w: %w", errGone, err)
-	}
-	return nil
-}
-
-// read is what a follow loop hands over: an event, or why there are no more.
-type read struct {
-	event agent.Event
-	err   error
-}
-
-// readAhead runs the follow loop, at most ahead events before its consumer; it ends with ctx or the events.
-func readAhead(ctx context.Context, events iter.Seq2[agent.Event, error], ahead int) <-chan read {
-	out := make(chan read, ahead)
-	go func() {
-		defer close(out)
-		for e, err := range events {
-			select {
-			case out <- read{e, err}:
-			case <-ctx.Done():
-				return
-			}
-			if err != nil || e.Terminal() {
-				return
-			}
-		}
-	}()
-	return out
 }

@@ -139,7 +139,7 @@ func (s *socket) call(r *request) (*reply, error) {
 		return answer, err
 	case typeGet:
 		v, err := s.v.Turn(s.ctx, r.TurnID)
-		return &reply{Type: typeState, TurnID: v.TurnID, Turn: stateOf(&v)}, err
+		return &reply{Type: typeState, TurnID: v.TurnID, Turn: v.Body()}, err
 	case typeDecide:
 		return ok, s.v.Decide(s.ctx, r.TurnID, *r.Decision)
 	case typeProvide:

@@ -1,0 +1,137 @@
+package openai_test
+
+import (
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+func TestTurnsWithoutAnAnswer(t *testing.T) {
+	cases := map[string]struct {
+		events []agent.Event
+		status int
+		want   problem
+	}{
+		"waits for a person": {
+			append([]agent.Event{running(), says("model/1", "I will")}, asks("a1", "send_mail")...), 409,
+			problem{Type: "awaiting_approval", Code: "awaiting_approval", Message: "turn turn-1 waits for a person to decide on send_mail (a1): POST /v1/turns/turn-1/decisions"},
+		},
+		"the provider failed": {
+			[]agent.Event{running(), says("model/1", "half"), ends("half", stopped(agent.TurnFailed, agent.StopModelError))},
+			500,
+			problem{Type: "server_error", Code: "model_error", Message: "the end was model_error"},
+		},
+		"a limit of cost": {
+			[]agent.Event{ends("", stopped(agent.TurnFailed, agent.StopCost))},
+			500,
+			problem{Type: "server_error", Code: "cost_limit", Message: "the end was cost_limit"},
+		},
+		"cancelled": {
+			[]agent.Event{ends("", stopped(agent.TurnCancelled, agent.StopCancelled))},
+			499,
+			problem{Type: "server_error", Code: "cancelled", Message: "turn turn-1 ended as cancelled: cancelled"},
+		},
+		"no room at the provider": {
+			[]agent.Event{ends("", func(o *agent.AgentStepOutput) {
+				o.Status, o.StopReason = agent.TurnFailed, agent.StopModelError
+				o.Error = &agent.Failure{Type: string(agent.CodeUnavailable), Message: "overloaded"}
+			})},
+			503,
+			problem{Type: "server_error", Code: "unavailable", Message: "overloaded"},
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			d := open(t, nil)
+			d.script(c.events...)
+			a := d.ask("", "Idempotency-Key", "k")
+			require.Equal(t, c.status, a.status, "%s", a.body)
+			require.Equal(t, "false", a.header.Get("X-Should-Retry"), "the same request again would be another turn, or end the same")
+			p := a.problem(t)
+			require.Equal(t, "turn-1", p.TurnID)
+			if p.Type == "awaiting_approval" {
+				require.Equal(t, "send_mail", p.Pending[0].ToolName)
+			}
+			p.TurnID, p.Pending = "", nil
+			require.Equal(t, c.want, p)
+
+			h := listen(t, d.ask(`,"stream":true`, "Idempotency-Key", "k").body)
+			require.Equal(t, c.want.Code, h.err.Code)
+			require.Equal(t, c.want.Message, h.err.Message)
+			require.Empty(t, h.finish)
+		})
+	}
+}
+
+func TestPausesOfThePast(t *testing.T) {
+	d := open(t, nil)
+	approved := agent.Event{Type: agent.EventApprovalResolved, Approval: &agent.Approval{ApprovalID: "a1"}}
+	d.script(slices.Concat([]agent.Event{running()}, asks("a1", "send_mail"))...)
+	require.Equal(t, 409, d.ask("", "Idempotency-Key", "k").status)
+	d.rt.Emit("turn-1", approved, running(), says("model/2", "Sent."), ends("Sent.", nil))
+	a := d.ask("", "Idempotency-Key", "k")
+	require.Equal(t, 200, a.status, "the same request again joins the turn: %s", a.body)
+	require.Contains(t, a.body, `"content":"Sent."`)
+	require.Equal(t, "Sent.", listen(t, d.ask(`,"stream":true`, "Idempotency-Key", "k").body).content)
+	require.Len(t, d.rt.Submitted(), 3)
+}
+
+func TestJoinedTurnWhoseEventsAreGone(t *testing.T) {
+	for _, stream := range []string{"", `,"stream":true`} {
+		t.Run("stream"+stream, func(t *testing.T) {
+			d := open(t, nil)
+			d.rt.Script = nil
+			content := func(a answer) string {
+				require.Equal(t, 200, a.status, "%s", a.body)
+				if stream != "" {
+					return listen(t, a.body).content
+				}
+				_, rest, _ := strings.Cut(a.body, `"content":"`)
+				text, _, _ := strings.Cut(rest, `"`)
+				return text
+			}
+			_, err := d.rt.Submit(t.Context(), agent.Envelope{Request: agent.TurnRequest{IdempotencyKey: "k", Context: agent.InvocationContext{Tenant: "default"}}})
+			require.NoError(t, err)
+			d.rt.Emit("turn-1", running(), says("model/1", "Here "), says("model/1", "it "))
+			d.rt.Expire(3)
+			got := make(chan answer, 1)
+			go func() { got <- d.ask(stream, "Idempotency-Key", "k") }()
+			require.Eventually(t, func() bool { return d.rt.Followers() == 1 }, 20*time.Second, time.Millisecond)
+			d.rt.Emit("turn-1", says("model/1", "is."), ends("Here it is.", nil))
+			require.Equal(t, "Here it is.", content(<-got), "it goes on")
+			require.Equal(t, "Here it is.", content(d.ask(stream, "Idempotency-Key", "k")), "it is over")
+		})
+	}
+}
+
+func TestResultThatTheLastEventLacks(t *testing.T) {
+	d := open(t, nil)
+	d.script(says("model/1", "x"), agent.Event{Type: agent.EventStatus, Status: agent.StatusCompleted, Result: &agent.AgentStepOutput{Status: agent.TurnCompleted}})
+	require.Contains(t, d.ask("").body, `"content":"x"`)
+}
+
+func TestBrokenEventLog(t *testing.T) {
+	d := open(t, nil)
+	d.script(running(), says("model/1", "half"))
+	resp := d.open(t.Context(), "POST", "/v1/chat/completions", `{"model":"analyst","stream":true,"messages":[{"role":"user","content":"x"}]}`)
+	next := events(resp.Body)
+	for range 2 {
+		_, err := next()
+		require.NoError(t, err)
+	}
+	d.rt.Expire(9)
+	d.rt.Emit("turn-1", says("model/1", "more"))
+	event, err := next()
+	require.NoError(t, err)
+	p := problemIn(t, strings.TrimPrefix(event, "data: "))
+	require.Equal(t, "gap", p.Code)
+	require.Equal(t, "turn-1", p.TurnID)
+	_, err = next()
+	require.ErrorIs(t, err, io.EOF)
+}

@@ -1,0 +1,88 @@
+package openai_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+func TestRefusals(t *testing.T) {
+	cases := map[string]struct {
+		err            error
+		status         int
+		typ, code      string
+		param, message string
+		retryAfter     string
+	}{
+		"unknown agent":   {agent.FieldErrorf(agent.CodeNotFound, "agent", "there is none"), 404, "invalid_request_error", "model_not_found", "model", "model: there is none", ""},
+		"unknown profile": {agent.FieldErrorf(agent.CodeNotFound, "model", "there is none"), 404, "invalid_request_error", "model_not_found", "model", "model: there is none", ""},
+		"a bad schema":    {agent.Invalid("output_schema.type", "is odd"), 400, "invalid_request_error", "invalid_value", "response_format.type", "response_format.type: is odd", ""},
+		"no credential":   {agent.Errorf(agent.CodeUnauthenticated, "", "who?"), 401, "invalid_request_error", "invalid_api_key", "", "who?", ""},
+		"not allowed":     {agent.Errorf(agent.CodeDenied, "", "no"), 403, "permission_error", "permission_denied", "", "no", ""},
+		"a busy session":  {agent.Errorf(agent.CodeConflict, "", "busy"), 409, "conflict_error", "conflict", "", "busy", ""},
+		"too large":       {agent.Errorf(agent.CodeOverflow, "", "big"), 413, "invalid_request_error", "request_too_large", "", "big", ""},
+		"too many": {
+			&agent.Error{Code: agent.CodeRateLimited, RetryAfter: 1500 * time.Millisecond, Err: errors.New("many")}, 429,
+			"rate_limit_exceeded", "rate_limit_exceeded", "", "many", "2",
+		},
+		"not now":     {agent.Errorf(agent.CodeUnavailable, "", "later"), 503, "server_error", "unavailable", "", "later", "1"},
+		"our own":     {errors.New("connect to db.internal"), 500, "server_error", "internal_error", "", "internal error; the server's log has the details under this request's id", ""},
+		"an odd code": {agent.Errorf(agent.CodeCancelled, "", "gone"), 499, "server_error", "cancelled", "", "gone", ""},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			d := open(t, nil)
+			d.rt.Refuse = func(agent.Envelope) error { return c.err }
+			for _, stream := range []string{"", `,"stream":true`} {
+				a := d.ask(stream)
+				require.Equal(t, c.status, a.status, "%s", a.body)
+				require.Equal(t, c.retryAfter, a.header.Get("Retry-After"))
+				p := a.problem(t)
+				want := problem{Type: c.typ, Code: c.code, Message: c.message}
+				if c.param != "" {
+					want.Param = &c.param
+				}
+				require.Equal(t, want, p)
+			}
+		})
+	}
+}
+
+func TestModels(t *testing.T) {
+	d := open(t, nil)
+	published := &agent.Artifact{CompiledAt: time.Unix(1_790_000_000, 0)}
+	d.catalog.AgentList = []agent.AgentInfo{
+		{Name: "analyst", Tenant: agent.SharedTenant, Models: []string{"main", "fast", "x:y"}, Description: "flights", Artifact: published},
+		{Name: "broken", Tenant: "default", Fault: "its model is gone", Models: []string{"main"}},
+		{Name: "writer", Tenant: "default", Models: []string{"main"}},
+	}
+	a := d.send("GET", "/v1/models", "")
+	require.Equal(t, 200, a.status)
+	one := func(id string) string {
+		return `{"id":"` + id + `","object":"model","created":1790000000,"owned_by":"turnstone","description":"flights"}`
+	}
+	writer := `{"id":"writer","object":"model","created":0,"owned_by":"default"}`
+	require.Equal(t, `{"object":"list","data":[`+one("analyst")+`,`+one("analyst:fast")+`,`+one("analyst:x:y")+`,`+writer+"]}\n", a.body)
+	require.Equal(t, one("analyst:fast")+"\n", d.send("GET", "/v1/models/analyst%3Afast", "").body)
+	require.Equal(t, writer+"\n", d.send("GET", "/v1/models/writer", "").body)
+	for _, name := range []string{"broken", "nobody", "", "analyst/fast"} {
+		a := d.send("GET", "/v1/models/"+name, "")
+		require.Equal(t, 404, a.status, name)
+		require.Equal(t, "model_not_found", a.problem(t).Code)
+	}
+	d.catalog.AgentList = nil
+	require.JSONEq(t, `{"object":"list","data":[]}`, d.send("GET", "/v1/models", "").body)
+	require.Equal(t, 405, d.send("DELETE", "/v1/models", "").status)
+
+	for i := range 1200 {
+		d.catalog.AgentList = append(d.catalog.AgentList, agent.AgentInfo{Name: fmt.Sprintf("a%04d", i), Tenant: "default"})
+	}
+	require.Equal(t, 1200, strings.Count(d.send("GET", "/v1/models", "").body, `"object":"model"`), "every page")
+	require.Equal(t, 200, d.send("GET", "/v1/models/a1199", "").status)
+}

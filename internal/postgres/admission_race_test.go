@@ -1,0 +1,175 @@
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/postgres"
+)
+
+// However many ask at once, of two processes, no more are let in than the bound allows.
+func TestAdmissionIsAtomic(t *testing.T) {
+	c := postgres.Config{}
+	b := newBench(t, c)
+	var stores []*postgres.Store
+	for range 2 {
+		pool, err := postgres.Open(t.Context(), postgres.Config{URL: b.pool.Config().ConnString(), MaxConns: 4})
+		require.NoError(t, err)
+		t.Cleanup(pool.Close)
+		stores = append(stores, postgres.NewStore(pool, c))
+	}
+	for name, bound := range map[string]agent.Bound{"concurrent": {ConcurrentTurns: 10}, "requests": {RequestsPerMinute: 10}} {
+		for _, kind := range []string{agent.BoundTenant, agent.BoundUser, agent.BoundAgent} {
+			t.Run(name+" of "+kind, func(t *testing.T) {
+				const each = 50
+				var (
+					wg    sync.WaitGroup
+					in    atomic.Int32
+					begin = make(chan struct{})
+					errs  = make([]error, each*len(stores))
+				)
+				for i := range errs {
+					a := agent.Admission{TurnID: agent.TurnID(fmt.Sprint(i)), Tenant: name + kind, UserID: "u", Agent: "a"}
+					switch kind {
+					case agent.BoundTenant:
+						a.Tenants = bound
+					case agent.BoundUser:
+						a.Users = bound
+					default:
+						a.Agents = bound
+					}
+					wg.Go(func() {
+						<-begin
+						if errs[i] = stores[i%2].Admit(t.Context(), a); errs[i] == nil {
+							in.Add(1)
+						}
+					})
+				}
+				close(begin)
+				wg.Wait()
+				for _, err := range errs {
+					if err != nil {
+						requireCode(t, agent.CodeRateLimited, err)
+					}
+				}
+				require.EqualValues(t, 10, in.Load())
+			})
+		}
+	}
+}
+
+// Turns of one tenant are admitted, begin, spend and end at the same time, and nobody waits for ever.
+func TestAdmissionsAndEndsDoNotDeadlock(t *testing.T) {
+	b := newBench(t, postgres.Config{MaxConns: 12})
+	const workers, rounds = 8, 12
+	errs := make([]error, workers)
+	var wg sync.WaitGroup
+	for w := range workers {
+		wg.Go(func() {
+			for r := range rounds {
+				id, session, forget := fmt.Sprintf("w%d-%d", w, r), fmt.Sprintf("s%d", w%3), r%4 == 3
+				if forget {
+					session = id
+				}
+				if errs[w] = b.wholeTurn(t.Context(), id, session, forget); errs[w] != nil {
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for _, err := range errs {
+		require.NoError(t, err)
+	}
+	require.Zero(t, b.count("turn_places"))
+	spent, err := b.Spending(t.Context(), tenant)
+	require.NoError(t, err)
+	require.EqualValues(t, b.count("usage_ledger"), spent.Month.Calls, "every row of the ledger is added up")
+}
+
+// Whoever adds to the same sums at the same time does so in one order.
+func TestChargesDoNotDeadlock(t *testing.T) {
+	const workers, rounds = 16, 25
+	b := newBench(t, postgres.Config{MaxConns: workers})
+	b.ready("t1", "s1")
+	errs := make([]error, workers)
+	var wg sync.WaitGroup
+	for w := range workers {
+		wg.Go(func() {
+			for r := range rounds {
+				calls := []agent.UsageEntry{{Epoch: 1, Model: "a"}, {Epoch: 2, Model: "b"}, {Epoch: 3, Model: "c"}}
+				if w%2 > 0 {
+					slices.Reverse(calls)
+				}
+				if errs[w] = b.ChargeUsage(t.Context(), agent.StepKey{TurnID: "t1", Step: w*rounds + r}, tenant, calls); errs[w] != nil {
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for _, err := range errs {
+		require.NoError(t, err)
+	}
+	spent, err := b.Spending(t.Context(), tenant)
+	require.NoError(t, err)
+	require.EqualValues(t, 3*workers*rounds, spent.Month.Calls)
+}
+
+// wholeTurn runs a turn from its admission to its end; one that has to wait for its session ends waiting.
+func (b *bench) wholeTurn(ctx context.Context, id, session string, forget bool) error {
+	a := asking(id, time.Time{})
+	a.Tenants = agent.Bound{ConcurrentTurns: 100, RequestsPerMinute: 10_000, DailyCostUSD: 1000, TokensPerMinute: 1_000_000}
+	a.Users, a.Agents = a.Tenants, a.Tenants
+	errs := []error{b.Admit(ctx, a)}
+	_, err := b.Begin(ctx, turn(id, session))
+	errs = append(errs, err, b.SaveModelStep(ctx, modelStep(id, 1, 1, agent.Text("said"))),
+		b.ChargeUsage(ctx, agent.StepKey{TurnID: agent.TurnID(id), Step: 2}, tenant, []agent.UsageEntry{{Epoch: 1, Model: "b"}, {Epoch: 2, Model: "a"}}),
+		b.Admit(ctx, a))
+	_, err = b.Finish(ctx, finish(id, session))
+	errs = append(errs, err)
+	if forget {
+		_, err = b.DeleteSession(ctx, tenant, agent.SessionID(session))
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// One tenant that asks for very much does not take all connections.
+func TestWhoWaitsToBeAdmittedHoldsNoConnection(t *testing.T) {
+	b := newBench(t, postgres.Config{MaxConns: 3})
+	release := b.blocked(`SELECT pg_advisory_xact_lock(hashtextextended('turnstone admission ' || 'acme', 0))`)
+	errs := make([]error, 20)
+	var wg sync.WaitGroup
+	for i := range errs {
+		wg.Go(func() { errs[i] = b.Admit(t.Context(), concurrent(fmt.Sprint(i), time.Time{}, 100)) })
+	}
+	require.Eventually(t, func() bool {
+		var waiting int
+		err := b.pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted
+			AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`).Scan(&waiting)
+		return err == nil && waiting == 1
+	}, 20*time.Second, 5*time.Millisecond)
+	other := concurrent("t1", time.Time{}, 1)
+	other.Tenant = "other"
+	b.admitted(other)
+
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	requireCode(t, agent.CodeCancelled, b.Admit(gone, concurrent("x", time.Time{}, 100)))
+	release()
+	wg.Wait()
+	for _, err := range errs {
+		require.NoError(t, err)
+	}
+	require.Equal(t, 21, b.count("turn_places"))
+}
