@@ -8,6 +8,7 @@ import (
 	"io"
 	"strings"
 	"unicode"
+	"unicode/utf16"
 
 	"github.com/turnstone-run/turnstone/agent"
 )
@@ -243,19 +244,19 @@ func decidable(args json.RawMessage) string {
 	decoder := json.NewDecoder(bytes.NewReader(args))
 	decoder.UseNumber()
 	if decoder.Decode(&v) != nil {
-		return OneLine(string(args), longArgs)
+		return OneLine(Visible(string(args)), longArgs)
 	}
 	var plain bytes.Buffer
 	encoder := json.NewEncoder(&plain)
 	encoder.SetEscapeHTML(false)
 	_ = encoder.Encode(v) // it was JSON
-	if text := OneLine(plain.String(), longArgs); len(text) <= shortArgs {
+	if text := OneLine(Visible(plain.String()), longArgs); len(text) <= shortArgs {
 		return text
 	}
 	plain.Reset()
 	encoder.SetIndent("  ", "  ")
 	_ = encoder.Encode(v) // as above
-	text := []rune(strings.TrimSpace(plain.String()))
+	text := []rune(Visible(strings.TrimSpace(plain.String())))
 	if more := len(text) - longArgs; more > 0 {
 		return string(text[:longArgs]) + fmt.Sprintf("… and %d more characters", more)
 	}
@@ -318,6 +319,22 @@ func OneLine(text string, most int) string {
 		return string(r[:most]) + "…"
 	}
 	return text
+}
+
+// Visible writes characters that have no shape of their own, or turn the order of others, the way JSON escapes them: what a person approves has to
+// read as it runs. U+202E would otherwise show an account number backwards, and a zero-width space hide a second host in a name.
+func Visible(text string) string {
+	var b strings.Builder
+	for _, r := range text {
+		if !unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Co, unicode.Variation_Selector) {
+			b.WriteRune(r)
+			continue
+		}
+		for _, unit := range utf16.AppendRune(nil, r) {
+			fmt.Fprintf(&b, `\u%04x`, unit)
+		}
+	}
+	return b.String()
 }
 
 // Printable keeps a model's, a tool's or a document's text from steering the terminal.
