@@ -38,6 +38,7 @@ type Config struct {
 	Limits    Limits    `yaml:"limits"`
 	Telegram  Telegram  `yaml:"telegram"`
 	Schedules Schedules `yaml:"schedules"`
+	Retention Retention `yaml:"retention"`
 	Console   Console   `yaml:"console"`
 
 	Workflows Workflows `yaml:"workflows"`
@@ -341,6 +342,7 @@ func Default() Config {
 		},
 		Telegram:  Telegram{Updates: TelegramPolling, APIURL: "https://api.telegram.org", Tenant: agent.DefaultTenant, EditEvery: time.Second},
 		Schedules: Schedules{MaxPerTenant: 100, KeepRuns: 100},
+		Retention: Retention{Every: time.Hour, Remember: 720 * time.Hour},
 		Console:   Console{Enabled: true},
 
 		Egress: Egress{MaxBytes: 32 << 20, Timeout: 30 * time.Second},

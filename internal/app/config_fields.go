@@ -108,7 +108,7 @@ func typeName(v reflect.Value) string {
 		return "number"
 	case *Size:
 		return "size"
-	case *time.Duration:
+	case *time.Duration, *Keep:
 		return "duration"
 	case *[]string:
 		return "list"
@@ -136,6 +136,8 @@ func text(v reflect.Value) string {
 		return p.String()
 	case *time.Duration:
 		return shortDuration(*p)
+	case *Keep:
+		return string(*p)
 	case *[]string:
 		return strings.Join(*p, ",")
 	default:
@@ -174,6 +176,8 @@ func setText(v reflect.Value, s string) error {
 		return parse(p, s, func(s string) (float64, error) { return strconv.ParseFloat(s, 64) }, "a number")
 	case *time.Duration:
 		return parse(p, s, time.ParseDuration, "a duration such as 30s or 1h30m")
+	case *Keep:
+		return parse(p, s, parseKeep, "a duration such as 720h or 90d, or 0")
 	case *Size:
 		return parse(p, s, parseSize, "a size in bytes such as 1048576 or 10MiB")
 	default:

@@ -46,6 +46,7 @@ func (l *loader) validate() {
 	l.tools()
 	l.workflows()
 	l.telemetry()
+	l.retention()
 	l.egressRules("egress.allow_hosts", cfg.Egress.AllowHosts, func(rule string) egress.Config { return egress.Config{AllowHosts: []string{rule}} })
 	l.egressRules("egress.allow_private", cfg.Egress.AllowPrivate, func(rule string) egress.Config { return egress.Config{AllowPrivate: []string{rule}} })
 	between(l, "egress.max_bytes", cfg.Egress.MaxBytes, 1<<10, 1<<30)

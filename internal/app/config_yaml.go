@@ -123,6 +123,8 @@ func (l *loader) node(file string, n ast.Node, into reflect.Value, path string) 
 		structs(l, file, n, p, path, func(*Issuer) {})
 	case *[]ClientCertificate:
 		structs(l, file, n, p, path, func(*ClientCertificate) {})
+	case *[]TenantRetention:
+		structs(l, file, n, p, path, func(*TenantRetention) {})
 	case *[]TenantLimits:
 		structs(l, file, n, p, path, func(*TenantLimits) {})
 	case *[]string:
@@ -199,7 +201,8 @@ func (l *loader) scalar(file string, n ast.Node, into reflect.Value, path string
 		}
 		l.set(path, into, expanded, origin)
 	case *ast.IntegerNode:
-		if typ != "integer" && typ != "number" && typ != "size" {
+		none := typ == "duration" && fmt.Sprint(n.Value) == "0" // needs no unit
+		if typ != "integer" && typ != "number" && typ != "size" && !none {
 			wrong(wanted[typ])
 			return
 		}

@@ -1,0 +1,169 @@
+// Package retention is the door to how long things are kept: /v1/retention.
+package retention
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/gateway"
+	"github.com/turnstone-run/turnstone/internal/retention"
+	"github.com/turnstone-run/turnstone/internal/strict"
+)
+
+// What a principal may do here.
+const (
+	ActionRead  agent.Action = "retention.read"
+	ActionWrite agent.Action = "retention.write"
+)
+
+// Keeper knows what is kept. Without a schedule, Trigger and Pause are [agent.CodeConflict].
+type Keeper interface {
+	// Report is about one tenant, or a page of all for [agent.AnyTenant].
+	Report(ctx context.Context, tenant string, p agent.Page) (retention.Report, error)
+	Trigger(ctx context.Context) (retention.Status, error)
+	Pause(ctx context.Context, paused bool, note string) (retention.Status, error)
+}
+
+// Door serves reports and steers the sweeps. It implements [gateway.Door].
+type Door struct {
+	keeper Keeper
+}
+
+// New returns the door.
+func New(k Keeper) (*Door, error) {
+	if k == nil {
+		return nil, errors.New("retention: the keeper is missing")
+	}
+	return &Door{keeper: k}, nil
+}
+
+// Bounds of requests.
+const (
+	maxNote   = 1000
+	maxToken  = 128 // a tenant's name
+	maxPage   = 100
+	usualPage = 20
+
+	tenantHeader = "Turnstone-Tenant"
+	tenantParam  = "tenant"
+)
+
+// Routes implements [gateway.Door].
+func (d *Door) Routes() []gateway.Route {
+	return []gateway.Route{
+		{Method: http.MethodGet, Path: "/v1/retention", Action: ActionRead, Handle: d.report},
+		{Method: http.MethodPost, Path: "/v1/retention/run", Action: ActionWrite, Handle: d.run},
+		{Method: http.MethodPost, Path: "/v1/retention/pause", Action: ActionWrite, Handle: d.pause},
+		{Method: http.MethodPost, Path: "/v1/retention/resume", Action: ActionWrite, Handle: d.resume},
+	}
+}
+
+// report is GET /v1/retention?page_size=&page_token=. A credential of every tenant that names none gets all of them, in pages.
+func (d *Door) report(w http.ResponseWriter, r *http.Request, v *gateway.Visit) error {
+	values, err := gateway.Parameters(r, "page_size", "page_token")
+	if err != nil {
+		return err
+	}
+	p, err := gateway.PageOf(values, usualPage, maxPage)
+	if err != nil {
+		return err
+	}
+	if len(p.Token) > maxToken || strings.ContainsRune(p.Token, 0) {
+		return agent.Invalid("page_token", "is not one that a page had")
+	}
+	ctx, stop := context.WithTimeout(r.Context(), v.Limits().CallTimeout)
+	defer stop()
+	out, err := d.keeper.Report(ctx, tenantOf(r, v, values), p)
+	if err != nil {
+		return err
+	}
+	v.WriteJSON(w, http.StatusOK, out)
+	return nil
+}
+
+// noteBody is the body of pause and resume; it may be left out.
+type noteBody struct {
+	Reason string `json:"reason,omitempty"`
+}
+
+// run begins a sweep of all tenants now, unless one is at work.
+func (d *Door) run(w http.ResponseWriter, r *http.Request, v *gateway.Visit) error {
+	if err := d.operator(w, r, v, &struct{}{}); err != nil {
+		return err
+	}
+	return d.steer(w, r, v, http.StatusAccepted, d.keeper.Trigger)
+}
+
+func (d *Door) pause(w http.ResponseWriter, r *http.Request, v *gateway.Visit) error {
+	return d.setPaused(w, r, v, true)
+}
+
+func (d *Door) resume(w http.ResponseWriter, r *http.Request, v *gateway.Visit) error {
+	return d.setPaused(w, r, v, false)
+}
+
+func (d *Door) setPaused(w http.ResponseWriter, r *http.Request, v *gateway.Visit, paused bool) error {
+	var body noteBody
+	if err := d.operator(w, r, v, &body); err != nil {
+		return err
+	}
+	if len(body.Reason) > maxNote || strings.ContainsRune(body.Reason, 0) {
+		return agent.Invalid("reason", "want at most %d bytes", maxNote)
+	}
+	note := cmp.Or(body.Reason, noteOf(v, paused))
+	return d.steer(w, r, v, http.StatusOK, func(ctx context.Context) (retention.Status, error) { return d.keeper.Pause(ctx, paused, note) })
+}
+
+// operator reads the body of a request that concerns all tenants, and refuses those who are of one.
+func (d *Door) operator(w http.ResponseWriter, r *http.Request, v *gateway.Visit, body any) error {
+	if _, err := gateway.Parameters(r); err != nil {
+		return err
+	}
+	if p := v.Principal(); !p.Trusted() && p.Tenant != agent.AnyTenant {
+		return agent.Errorf(agent.CodeDenied, "", "the sweeps are of all tenants, and the credential is of tenant %q", p.Tenant)
+	}
+	data, err := v.ReadBody(w, r)
+	if err != nil || len(bytes.TrimSpace(data)) == 0 {
+		return err
+	}
+	return strict.Decode(data, body)
+}
+
+func (d *Door) steer(w http.ResponseWriter, r *http.Request, v *gateway.Visit, code int, do func(context.Context) (retention.Status, error)) error {
+	ctx, stop := context.WithTimeout(r.Context(), v.Limits().CallTimeout)
+	defer stop()
+	out, err := do(ctx)
+	if err != nil {
+		return err
+	}
+	v.WriteJSON(w, code, out)
+	return nil
+}
+
+// tenantOf is whose report it is: the credential's tenant, the one that the request names where the credential is of every tenant, or all.
+func tenantOf(r *http.Request, v *gateway.Visit, values url.Values) string {
+	p := v.Principal()
+	if (p.Trusted() || p.Tenant == agent.AnyTenant) && cmp.Or(r.Header.Get(tenantHeader), values.Get(tenantParam)) == "" {
+		return agent.AnyTenant
+	}
+	return v.Tenant()
+}
+
+// noteOf says who paused the sweeps when he does not say why.
+func noteOf(v *gateway.Visit, paused bool) string {
+	p := v.Principal()
+	did := "resumed"
+	if paused {
+		did = "paused"
+	}
+	if who := cmp.Or(p.Subject, p.Credential); who != "" {
+		return did + " by " + who
+	}
+	return did
+}

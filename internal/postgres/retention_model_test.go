@@ -1,0 +1,212 @@
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/postgres"
+)
+
+// retainedTurn is what should be known of a turn.
+type retainedTurn struct {
+	tenant, session string
+	state           string // running or ended
+	age             int    // hours since it ended
+	gone            map[string]bool
+}
+
+// retentionModel is what sweeps should leave, turn by turn.
+type retentionModel struct {
+	turns map[string]*retainedTurn
+	order []string
+}
+
+func (m *retentionModel) live(tenant, session string) bool {
+	for _, t := range m.turns {
+		if t.tenant == tenant && t.session == session && t.state == "running" {
+			return true
+		}
+	}
+	return false
+}
+
+// sweep is the rule: what ended before, unless its session is at work and it may be read there; each kind behind those that it waits for.
+func (m *retentionModel) sweep(tenant, kind string, hours int) {
+	for id, t := range m.turns {
+		all := func(kinds ...string) bool {
+			return !slices.ContainsFunc(kinds, func(k string) bool { return !t.gone[k] })
+		}
+		if t.tenant != tenant || t.state != "ended" || t.age < hours {
+			continue
+		}
+		quiet := !m.live(t.tenant, t.session)
+		switch kind {
+		case postgres.KeptTranscripts:
+			t.gone[kind] = t.gone[kind] || quiet
+		case postgres.KeptBlobs:
+			t.gone[kind] = t.gone[kind] || quiet && all(postgres.KeptTranscripts, postgres.KeptResults, postgres.KeptTraces)
+		case postgres.KeptTurns:
+			if quiet && all(postgres.KeptEvents, postgres.KeptTraces, postgres.KeptResults, postgres.KeptTranscripts, postgres.KeptBlobs) {
+				delete(m.turns, id)
+			}
+		default:
+			t.gone[kind] = true
+		}
+	}
+}
+
+func TestRetentionFollowsItsModel(t *testing.T) {
+	b := newBench(t, postgres.Config{})
+	round := 0
+	rapid.Check(t, func(rt *rapid.T) {
+		round++
+		m := retentionModel{turns: map[string]*retainedTurn{}}
+		tenants := []string{fmt.Sprintf("a%d", round), fmt.Sprintf("b%d", round)}
+		for i := range rapid.IntRange(1, 30).Draw(rt, "operations") {
+			of := rapid.SampledFrom(tenants).Draw(rt, "tenant")
+			switch op := rapid.SampledFrom([]string{"turn", "turn", "begin", "finish", "age", "sweep", "sweep", "sweep"}).Draw(rt, "operation"); op {
+			case "turn", "begin":
+				session := fmt.Sprintf("s%d", rapid.IntRange(1, 2).Draw(rt, "session"))
+				if m.live(of, session) {
+					continue
+				}
+				id := fmt.Sprintf("r%d-%d", round, i)
+				r := turn(id, session)
+				r.Tenant = of
+				m.turns[id] = &retainedTurn{tenant: of, session: session, state: "running", gone: map[string]bool{}}
+				m.order = append(m.order, id)
+				if op == "turn" {
+					b.live(r, cas("1"), cas("2"))
+					m.turns[id].state = "ended"
+				} else {
+					b.begin(r)
+				}
+			case "finish":
+				for _, id := range m.order {
+					if t := m.turns[id]; t != nil && t.state == "running" && t.tenant == of {
+						f := finish(id, t.session)
+						f.Tenant = of
+						b.finish(f)
+						t.state = "ended"
+						break
+					}
+				}
+			case "age":
+				hours := rapid.IntRange(10, 100).Draw(rt, "hours")
+				_, err := b.pool.Exec(t.Context(), `UPDATE retention_marks SET at = at - $2 * interval '1 hour' WHERE tenant = $1`, of, hours)
+				require.NoError(t, err)
+				for _, id := range m.order { // those that ended first are oldest
+					if t := m.turns[id]; t != nil && t.state == "ended" && t.tenant == of {
+						t.age += hours
+						b.ended(t.age, id)
+					}
+				}
+			case "sweep":
+				kind := rapid.SampledFrom(perTurnKinds()).Draw(rt, "kind")
+				hours := rapid.IntRange(1, 60).Draw(rt, "older")
+				m.sweep(of, kind, hours)
+				b.sweep(of, kind, hours)
+			}
+		}
+		for _, id := range m.order {
+			m.check(b, id)
+		}
+		b.soundness()
+	})
+}
+
+func (m *retentionModel) check(b *bench, id string) {
+	b.t.Helper()
+	has := func(what string) bool { return b.count(fmt.Sprintf(what, "'"+id+"'")) > 0 }
+	t := m.turns[id]
+	require.Equal(b.t, t != nil, has(`turns WHERE turn_id = %s`), id)
+	if t == nil {
+		require.False(b.t, has(`streams WHERE stream_id = %s`))
+		return
+	}
+	require.Equal(b.t, !t.gone[postgres.KeptTranscripts], has(`messages WHERE turn_id = %s`), "transcript of %s", id)
+	if t.state == "running" {
+		return
+	}
+	require.Equal(b.t, !t.gone[postgres.KeptEvents], has(`events WHERE stream_id = %s`), "events of %s", id)
+	require.Equal(b.t, !t.gone[postgres.KeptResults], has(`agent_results WHERE expired_at IS NULL AND turn_id = %s`), "result of %s", id)
+	r := turn(id, t.session)
+	r.Tenant = t.tenant
+	require.Equal(b.t, agent.BeginDuplicate, b.begin(r).Answer, "what ended is not run again")
+}
+
+// Sweeps, turns and deletions at once: nobody waits for the other in a circle, and what is there in the end is sound.
+func TestRetentionBesideRunningTurns(t *testing.T) {
+	b := newBench(t, postgres.Config{MaxConns: 20})
+	const workers, rounds = 6, 25
+	ctx, stop := context.WithCancel(t.Context())
+	var sweeps, turns sync.WaitGroup
+	faults := make(chan error, 100_000)
+	for range 3 {
+		sweeps.Go(func() {
+			for ctx.Err() == nil {
+				for _, kind := range perTurnKinds() {
+					w := postgres.Sweep{Tenant: tenant, Kind: kind, Before: time.Now().Add(time.Second), Follow: true}
+					for at := (postgres.SweepCursor{}); ; {
+						out, err := b.SweepRetention(context.WithoutCancel(ctx), w, at)
+						if err != nil {
+							faults <- fmt.Errorf("sweep %s: %w", kind, err)
+							break
+						}
+						if at = out.Next; out.Done {
+							break
+						}
+					}
+				}
+			}
+		})
+	}
+	for n := range workers {
+		turns.Go(func() {
+			for i := range rounds {
+				id, session := fmt.Sprintf("w%d-%d", n, i), fmt.Sprintf("s%d", (n+i)%4)
+				faults <- again(func() error { _, err := b.Begin(t.Context(), turn(id, session)); return err })
+				err := b.SaveModelStep(t.Context(), modelStep(id, 1, 1, agent.Text("said")))
+				if err != nil && !errors.Is(err, agent.ErrFenced) {
+					faults <- err
+				}
+				faults <- again(func() error { _, err := b.Finish(t.Context(), finish(id, session)); return err })
+				if i%5 == 0 {
+					_, err := b.DeleteSession(t.Context(), tenant, agent.SessionID(session))
+					if code := agent.CodeOf(err); err != nil && code != agent.CodeNotFound && code != agent.CodeConflict {
+						faults <- err
+					}
+				}
+			}
+		})
+	}
+	turns.Wait()
+	stop()
+	sweeps.Wait()
+	close(faults)
+	for err := range faults {
+		require.NoError(t, err)
+	}
+	for _, kind := range perTurnKinds() {
+		b.sweep(tenant, kind, 0)
+	}
+	b.soundness()
+}
+
+// again makes the one more attempt that an activity makes when its session went while it looked.
+func again(work func() error) error {
+	err := work()
+	if err != nil && agent.CodeOf(err) == agent.CodeNotFound {
+		return work()
+	}
+	return err
+}

@@ -1,0 +1,441 @@
+package postgres_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/postgres"
+	"github.com/turnstone-run/turnstone/internal/stream/pgstream"
+)
+
+// perTurnKinds are the kinds that turns leave, in the order in which they are swept.
+func perTurnKinds() []string {
+	return []string{
+		postgres.KeptEvents, postgres.KeptTraces, postgres.KeptResults, postgres.KeptTranscripts, postgres.KeptBlobs, postgres.KeptTurns,
+	}
+}
+
+// ended lets so many hours pass since turns ended.
+func (b *bench) ended(hours int, ids ...string) {
+	b.t.Helper()
+	_, err := b.pool.Exec(b.t.Context(), `UPDATE turns SET finished_at = now() - $2 * interval '1 hour' WHERE turn_id = ANY ($1)`, ids, hours)
+	require.NoError(b.t, err)
+	_, err = b.pool.Exec(b.t.Context(), `UPDATE streams SET closed_at = now() - $2 * interval '1 hour' WHERE stream_id = ANY ($1)`, ids, hours)
+	require.NoError(b.t, err)
+}
+
+// sweep removes what of a kind is older than so many hours, to the end, and returns how many rows that were.
+func (b *bench) sweep(of, kind string, hours int) (removed int64) {
+	b.t.Helper()
+	w := postgres.Sweep{Tenant: of, Kind: kind, Before: time.Now().Add(-time.Duration(hours) * time.Hour), Follow: true}
+	var at postgres.SweepCursor
+	for range 10_000 {
+		out, err := b.SweepRetention(b.t.Context(), w, at)
+		require.NoError(b.t, err)
+		removed += out.Removed
+		require.LessOrEqual(b.t, out.Removed, int64(1000))
+		if at = out.Next; out.Done {
+			return removed
+		}
+	}
+	b.t.Fatal("the sweep has no end")
+	return 0
+}
+
+// soundness fails for rows that refer to none.
+func (b *bench) soundness() {
+	b.t.Helper()
+	for table, column := range map[string]string{
+		"messages": "turn_id", "turn_steps": "turn_id", "tool_calls": "turn_id", "approvals": "turn_id", "agent_results": "turn_id",
+		"prepared": "turn_id", "turn_tools": "turn_id", "streams": "stream_id",
+	} {
+		require.Zero(b.t, b.count(table+` x WHERE NOT EXISTS (SELECT FROM turns t WHERE t.turn_id = x.`+column+`)`), table)
+	}
+	require.Zero(b.t, b.count(`events x WHERE NOT EXISTS (SELECT FROM streams s WHERE s.stream_id = x.stream_id)`), "events")
+	require.Zero(b.t, b.count(`blob_refs x WHERE holder LIKE 'turn/%' AND NOT EXISTS (SELECT FROM turns t WHERE 'turn/' || t.turn_id = x.holder)`), "refs")
+	require.Zero(b.t, b.count(`turns t WHERE state IN ('completed', 'failed', 'cancelled') AND NOT EXISTS (SELECT FROM agent_results r WHERE r.turn_id = t.turn_id)`),
+		"a turn that ended has a result, or it could be run again")
+	require.Zero(b.t, b.count(`sessions s WHERE NOT EXISTS (SELECT FROM turns t WHERE t.tenant = s.tenant AND t.session_id = s.session_id)`), "sessions")
+}
+
+func TestRetentionSweepsKindByKind(t *testing.T) {
+	b := newBench(t, postgres.Config{})
+	b.live(turn("old", "s"), cas("1"), cas("2"))
+	b.live(turn("new", "s"), cas("3"), cas("4"))
+	foreign := turn("theirs", "s")
+	foreign.Tenant = "evil"
+	b.live(foreign, cas("1"), cas("2"))
+	b.ended(100, "old", "theirs")
+	rows := func(table, of string) int { return b.count(table + ` WHERE turn_id = '` + of + `'`) }
+
+	require.Positive(t, b.sweep(tenant, postgres.KeptEvents, 50))
+	require.Zero(t, b.count(`events WHERE stream_id = 'old'`))
+	require.Equal(t, 1, b.count(`streams WHERE stream_id = 'old' AND swept AND first_index > last_index`), "followers are told of a gap")
+	require.Positive(t, b.count(`events WHERE stream_id = 'new'`))
+	require.Zero(t, b.sweep(tenant, postgres.KeptEvents, 50), "once is enough")
+
+	require.EqualValues(t, 3, b.sweep(tenant, postgres.KeptTraces, 50))
+	for _, table := range []string{"tool_calls", "approvals", "prepared"} {
+		require.Zero(t, rows(table, "old"), table)
+		require.Equal(t, 1, rows(table, "new"), table)
+	}
+
+	require.EqualValues(t, 1, b.sweep(tenant, postgres.KeptResults, 50))
+	row, err := b.Result(t.Context(), tenant, "old")
+	require.NoError(t, err)
+	require.Empty(t, row.Data)
+	require.Empty(t, row.CASID)
+	require.Equal(t, agent.AgentStepOutput{
+		TurnID: "old", SessionID: "s", Agent: "analyst", AgentInstanceID: "analyst@1", Status: agent.TurnCompleted, Blocks: []agent.Block{},
+		ResultRef: row.Output.ResultRef, ToolCalls: []agent.ToolCallNote{}, Usage: agent.Usage{InputTokens: 10, OutputTokens: 5, CostUSD: 0.25},
+		StopReason: agent.StopEndTurn, StreamID: "old", ExecutionTimeMS: 12, Model: "small", Structured: row.Output.Structured, ResultPreview: row.Output.ResultPreview,
+	}, row.Output, "who, how it ended, what it took")
+	again := b.begin(turn("old", "s"))
+	require.Equal(t, agent.BeginDuplicate, again.Answer, "it is not run again")
+
+	require.Positive(t, b.sweep(tenant, postgres.KeptTranscripts, 50))
+	require.Zero(t, rows("messages", "old"))
+	require.Zero(t, rows("turn_steps", "old"))
+	require.Equal(t, 1, b.count(`turns WHERE turn_id = 'old' AND input::text = '[]' AND context::text = '{}'`))
+	require.Equal(t, 1, b.count(`session_notes WHERE tenant = 'acme'`), "the session goes on")
+	require.Equal(t, 1, b.count(`remembered_decisions WHERE tenant = 'acme'`))
+
+	require.Positive(t, b.sweep(tenant, postgres.KeptBlobs, 50))
+	require.Empty(t, b.holders(tenant, cas("1")))
+	require.NotEmpty(t, b.holders(tenant, cas("3")))
+	require.EqualValues(t, 1, b.sweep(tenant, postgres.KeptTurns, 50))
+	require.Zero(t, rows("turns", "old"))
+	require.Zero(t, b.count(`streams WHERE stream_id = 'old'`))
+	b.soundness()
+
+	for _, table := range []string{"messages", "turn_steps", "tool_calls", "approvals", "prepared", "agent_results", "turns"} {
+		require.Positive(t, rows(table, "theirs"), table)
+	}
+	require.Equal(t, []string{"turn/theirs"}, b.holders("evil", cas("1")), "what is another tenant's stays, however old")
+	require.Positive(t, b.count(`events WHERE stream_id = 'theirs'`))
+}
+
+// A session goes on where it was after what was said in it first has gone.
+func TestASessionGoesOnWithoutItsOldMessages(t *testing.T) {
+	b := newBench(t, postgres.Config{})
+	for _, id := range []string{"t1", "t2", "t3"} {
+		b.ready(id, "s")
+		require.NoError(t, b.SaveModelStep(t.Context(), modelStep(id, 1, 1, agent.Text("said in "+id))))
+		b.finish(finish(id, "s"))
+	}
+	b.ended(100, "t1", "t2")
+	for _, kind := range perTurnKinds() {
+		b.sweep(tenant, kind, 50)
+	}
+	require.Equal(t, 1, b.count("turns"))
+	page, err := b.Messages(t.Context(), tenant, "s", 0, 10)
+	require.NoError(t, err)
+	require.Len(t, page, 2)
+	require.EqualValues(t, 5, page[0].Position, "positions stay")
+	begun := b.ready("t4", "s")
+	require.EqualValues(t, 7, begun.Cursor)
+	prompt, err := b.Prompt(t.Context(), agent.PromptQuery{Tenant: tenant, SessionID: "s", TurnID: "t4", Cursor: begun.Cursor, Step: 1})
+	require.NoError(t, err)
+	require.Len(t, prompt, 3)
+	require.Equal(t, agent.RoleUser, prompt[0].Role)
+	turns, err := b.Turns(t.Context(), tenant, "s", 0, 10)
+	require.NoError(t, err)
+	require.EqualValues(t, 4, turns[1].Seq)
+	b.finish(finish("t4", "s"))
+
+	b.ended(100, "t3", "t4")
+	for _, kind := range perTurnKinds() {
+		b.sweep(tenant, kind, 50)
+	}
+	for _, table := range perTurn() {
+		require.Zero(t, b.count(table), table)
+	}
+	require.EqualValues(t, 1, b.ready("t5", "s").Cursor, "one that has been forgotten begins anew")
+}
+
+// What of a session's turns ended stays while another one runs, or waits for a person; results and traces do not concern it.
+func TestRetentionSparesLiveSessions(t *testing.T) {
+	b := newBench(t, postgres.Config{})
+	b.live(turn("old", "s"), cas("1"), cas("2"))
+	b.ready("waits", "s")
+	require.NoError(t, b.SaveModelStep(t.Context(), modelStep("waits", 1, 1, call("c1"))))
+	a := approval("open")
+	a.TurnID = "waits"
+	require.NoError(t, b.SaveApproval(t.Context(), tenant, a))
+	b.ended(1000, "old")
+	b.live(turn("elsewhere", "s2"), cas("3"), cas("4"))
+	b.ended(999, "elsewhere") // behind the one that is spared
+	for _, kind := range perTurnKinds() {
+		b.sweep(tenant, kind, 50)
+	}
+	require.Positive(t, b.count(`messages WHERE turn_id = 'old'`))
+	require.NotEmpty(t, b.holders(tenant, cas("1")))
+	require.Zero(t, b.count(`events WHERE stream_id = 'old'`))
+	require.Zero(t, b.count(`turns WHERE turn_id = 'elsewhere'`), "others do not wait")
+	require.Equal(t, 1, b.count(`approvals WHERE turn_id = 'waits'`))
+	require.Equal(t, 1, b.count(`turn_steps WHERE turn_id = 'waits'`))
+
+	b.finish(finish("waits", "s"))
+	for _, kind := range perTurnKinds() {
+		b.sweep(tenant, kind, 50)
+	}
+	require.Zero(t, b.count(`turns WHERE turn_id = 'old'`), "the next sweep comes back for it")
+	require.Positive(t, b.count(`messages WHERE turn_id = 'waits'`))
+	b.soundness()
+}
+
+func TestRetentionSparesChildrenOfLiveTurns(t *testing.T) {
+	b := newBench(t, postgres.Config{})
+	b.ready("parent", "s")
+	b.live(child("c", "own", "parent"), cas("1"), cas("2"))
+	b.ended(1000, "c")
+	for _, kind := range perTurnKinds() {
+		require.Zero(t, b.sweep(tenant, kind, 50), kind)
+	}
+	b.finish(finish("parent", "s"))
+	for _, kind := range perTurnKinds() {
+		b.sweep(tenant, kind, 50)
+	}
+	require.Zero(t, b.count(`turns WHERE turn_id = 'c'`))
+	b.soundness()
+}
+
+// What is locked is not waited for, and comes later.
+func TestRetentionPassesOverWhatIsLocked(t *testing.T) {
+	b := newBench(t, postgres.Config{})
+	b.live(turn("t1", "s1"), cas("1"), cas("2"))
+	b.live(turn("t2", "s2"), cas("1"), cas("2"))
+	b.ended(1000, "t1", "t2")
+	release := b.blocked(`SELECT FROM sessions WHERE session_id = 's1' FOR UPDATE`)
+	for _, kind := range perTurnKinds() {
+		b.sweep(tenant, kind, 50)
+	}
+	require.Equal(t, 1, b.count("turns"))
+	release()
+	for _, kind := range perTurnKinds() {
+		b.sweep(tenant, kind, 50)
+	}
+	require.Zero(t, b.count("turns"))
+	require.Zero(t, b.count("sessions"))
+}
+
+func TestRetentionOfContentThatIsShared(t *testing.T) {
+	b := newBench(t, postgres.Config{})
+	b.putting(tenant, cas("1"))
+	b.putting(tenant, cas("2"))
+	b.age()
+	b.live(turn("t1", "s1"), cas("1"), cas("2"))
+	b.live(turn("t2", "s2"), cas("1"), cas("3"))
+	b.ended(1000, "t1")
+	b.sweep(tenant, postgres.KeptTranscripts, 50)
+	require.Zero(t, b.sweep(tenant, postgres.KeptBlobs, 50), "the result and the trace refer to it")
+	b.sweep(tenant, postgres.KeptResults, 50)
+	b.sweep(tenant, postgres.KeptTraces, 50)
+	require.Positive(t, b.sweep(tenant, postgres.KeptBlobs, 50))
+	require.False(t, b.released(tenant, cas("1")), "the other turn has it")
+	require.True(t, b.released(tenant, cas("2")), "nobody has it: the collection takes it")
+}
+
+// A sweep that dies anywhere is begun anew, and in the end everything is gone.
+func TestRetentionDiesAnywhere(t *testing.T) {
+	b := newBench(t, postgres.Config{})
+	var ids []string
+	for i := range 8 {
+		id := fmt.Sprintf("t%d", i)
+		b.live(turn(id, fmt.Sprintf("s%d", i%3)), cas("1"), cas("2"))
+		ids = append(ids, id)
+	}
+	b.ended(1000, ids...)
+	for _, kind := range perTurnKinds() {
+		w := postgres.Sweep{Tenant: tenant, Kind: kind, Before: time.Now().Add(-time.Hour), Follow: true}
+		require.Error(t, b.killWhileBlocked(`SELECT FROM turns WHERE turn_id = 't0' FOR UPDATE`, func() error {
+			_, err := b.SweepRetention(t.Context(), w, postgres.SweepCursor{})
+			return err
+		}))
+		b.soundness()
+		for _, after := range []time.Duration{0, 500 * time.Microsecond, time.Millisecond, 2 * time.Millisecond, 4 * time.Millisecond} {
+			ctx, cancel := context.WithTimeout(t.Context(), after)
+			_, err := b.SweepRetention(ctx, w, postgres.SweepCursor{})
+			cancel()
+			_ = err // some come through
+			b.soundness()
+		}
+		require.Eventually(t, func() bool { // the server may hold for a moment what the dead had locked
+			b.sweep(tenant, kind, 50)
+			left, err := b.StoredKind(t.Context(), tenant, kind, time.Time{})
+			return err == nil && left.Count == 0
+		}, 10*time.Second, 10*time.Millisecond)
+	}
+	for _, table := range perTurn() {
+		require.Zero(t, b.count(table), table)
+	}
+}
+
+func TestRetentionOfLargeTurns(t *testing.T) {
+	b := newBench(t, postgres.Config{})
+	b.live(turn("t1", "s"), cas("1"), cas("2"))
+	b.exec(`INSERT INTO events (stream_id, event_index, size, event) SELECT 't1', n, 10, '{}' FROM generate_series(100, 4000) AS n WHERE $1 <> ''`)
+	b.ended(1000, "t1")
+	require.Greater(t, b.sweep(tenant, postgres.KeptEvents, 50), int64(3900), "in pieces of 1,000")
+	require.Zero(t, b.count("events"))
+}
+
+// Streams that have no turn are of turns that were refused.
+func TestRetentionOfStreamsWithoutTurns(t *testing.T) {
+	b := newBench(t, postgres.Config{})
+	for i := range 450 {
+		id := fmt.Sprintf("refused%d", i)
+		b.finish(finish(id, "none"))
+	}
+	b.live(turn("t1", "s"), cas("1"), cas("2"))
+	b.exec(`UPDATE streams SET closed_at = now() - interval '1000 hours' WHERE stream_id NOT IN ('refused7', $1)`)
+	require.Positive(t, b.sweep("", postgres.KeptEvents, 50))
+	require.Equal(t, 2, b.count("streams"), "the young one, and the turn's")
+	require.Positive(t, b.count(`events WHERE stream_id = 't1'`))
+	b.exec(`UPDATE streams SET closed_at = now() - interval '60 hours' WHERE stream_id = 'refused7' AND $1 <> ''`)
+	require.Positive(t, b.sweep("", postgres.KeptEvents, 50), "which comes later")
+	require.Equal(t, 1, b.count("streams"))
+}
+
+func TestRetentionOfRows(t *testing.T) {
+	b := newBench(t, postgres.Config{})
+	insert := func(sql string) { b.exec(sql) }
+	insert(`INSERT INTO audit_log (at, tenant, subject, method, credential, action, resource, outcome, channel, request_id, remote)
+		SELECT now() - (2600 - n) * interval '1 hour', CASE n % 2 WHEN 0 THEN $1 ELSE 'evil' END, '', '', '', 'x', '', '', '', '', '' FROM generate_series(1, 2600) AS n`)
+	insert(`INSERT INTO usage_ledger (turn_id, step, epoch, tenant, model, input_tokens, output_tokens, cached_tokens, reasoning_tokens, cost_usd, agent, created_at)
+		SELECT 't' || n, 1, 1, $1, 'm', 1, 1, 0, 0, 0.1, 'a', now() - n * interval '1 hour' FROM generate_series(0, 2400) AS n`)
+	insert(`INSERT INTO workflow_runs (run_id, tenant, workflow_id, tag, owner, version, status, user_id, schedule, started_at, finished_at)
+		SELECT 'r' || n, $1, '', 'x', '', 1, 'x', '', '', now() - n * interval '1 hour', CASE WHEN n <> 3 THEN now() - n * interval '1 hour' END
+		FROM generate_series(1, 120) AS n`)
+	insert(`INSERT INTO workflow_run_steps (run_id, node_id, visit, type, status, outcome, ref, turn_id, started_at)
+		SELECT r.run_id, 'n', n, '', '', '', '', '', now() FROM workflow_runs r, generate_series(1, 30) AS n WHERE $1 <> ''`)
+	insert(`INSERT INTO pipeline_shapes (tenant, shape, uses, used_at) VALUES ($1, 'old', 1, now() - interval '9 days'), ($1, 'tool', 1, now() - interval '9 days'), ($1, 'new', 1, now())`)
+	insert(`INSERT INTO pipeline_samples (tenant, shape, digest, steps, used_at) VALUES ($1, 'old', 'x', '[]', now() - interval '9 days')`)
+	insert(`INSERT INTO composites (tenant, id, name, description, shape, version, enabled, created_at, updated_at) VALUES ($1, 'c', 'c', '', 'tool', 1, true, now(), now())`)
+	insert(`INSERT INTO schedules (tenant, name, revision, kind, document, paused, note, principal, created_by, updated_by, created_at, updated_at)
+		VALUES ($1, 'n', 1, '', '{}', false, '', '{}', '', '', now(), now())`)
+	insert(`INSERT INTO schedule_runs (run_id, tenant, schedule, kind, workflow_id, status, started_at, ended_at) SELECT 's' || n, $1, 'n', '', '', '', now() - n * interval '1 day',
+		CASE WHEN n <> 5 THEN now() - n * interval '1 day' END FROM generate_series(1, 9) AS n`)
+
+	require.EqualValues(t, 1300-12, b.sweep(tenant, postgres.KeptAudit, 24))
+	require.Equal(t, 12, b.count(`audit_log WHERE tenant = 'acme'`))
+	require.Equal(t, 1300, b.count(`audit_log WHERE tenant = 'evil'`))
+	require.EqualValues(t, 0, b.sweep("", postgres.KeptAudit, 24))
+
+	days := b.count("usage_daily")
+	require.Greater(t, b.sweep(tenant, postgres.KeptUsage, 40*24), int64(2401-40*24-1))
+	require.Equal(t, 40*24, b.count("usage_ledger"))
+	require.Less(t, b.count("usage_daily"), days)
+	require.Zero(t, b.count(`usage_daily WHERE day < (now() - interval '41 days')::date`))
+	require.Positive(t, b.count(`usage_daily WHERE day = (now() - interval '39 days')::date`))
+
+	require.Positive(t, b.sweep(tenant, postgres.KeptTraces, 2))
+	require.Equal(t, 2, b.count("workflow_runs"), "one is young, one has not ended")
+	require.Equal(t, 60, b.count("workflow_run_steps"))
+	require.Equal(t, 2, b.count("pipeline_shapes"), "one is new, one has become a tool")
+	require.Zero(t, b.count("pipeline_samples"))
+	require.Equal(t, 1, b.count("schedule_runs"), "it has not ended")
+}
+
+func TestRetentionRefuses(t *testing.T) {
+	b := newBench(t, postgres.Config{})
+	for _, w := range []postgres.Sweep{
+		{Tenant: tenant, Kind: "everything", Before: time.Now()}, {Tenant: "", Kind: postgres.KeptTurns, Before: time.Now()}, {Tenant: tenant, Kind: postgres.KeptAudit},
+	} {
+		_, err := b.SweepRetention(t.Context(), w, postgres.SweepCursor{})
+		require.Equal(t, agent.CodeInvalid, agent.CodeOf(err), "%v", w)
+	}
+	_, err := b.SweepRetention(t.Context(), postgres.Sweep{Tenant: tenant, Kind: postgres.KeptAudit, Before: time.Now()}, postgres.SweepCursor{Stage: 1})
+	require.Equal(t, agent.CodeInvalid, agent.CodeOf(err))
+	_, err = b.StoredKind(t.Context(), tenant, "x", time.Now())
+	require.Equal(t, agent.CodeInvalid, agent.CodeOf(err))
+}
+
+func TestWhatIsStored(t *testing.T) {
+	b := newBench(t, postgres.Config{})
+	b.live(turn("t1", "s"), cas("1"), cas("2"))
+	b.live(turn("t2", "s"), cas("1"), cas("2"))
+	b.ended(100, "t1")
+	for _, kind := range perTurnKinds() {
+		k, err := b.StoredKind(t.Context(), tenant, kind, time.Now().Add(-50*time.Hour))
+		require.NoError(t, err)
+		require.EqualValues(t, 2, k.Count, kind)
+		require.EqualValues(t, 1, k.Due, kind)
+		require.WithinDuration(t, time.Now().Add(-100*time.Hour), *k.Oldest, time.Minute)
+	}
+	b.sweep(tenant, postgres.KeptEvents, 50)
+	k, err := b.StoredKind(t.Context(), tenant, postgres.KeptEvents, time.Time{})
+	require.NoError(t, err)
+	require.EqualValues(t, 1, k.Count)
+	require.Zero(t, k.Due)
+	k, err = b.StoredKind(t.Context(), tenant, postgres.KeptUsage, time.Time{})
+	require.NoError(t, err)
+	require.EqualValues(t, 2, k.Count)
+	k, err = b.StoredKind(t.Context(), "", postgres.KeptAudit, time.Time{})
+	require.NoError(t, err)
+	require.Nil(t, k.Oldest)
+}
+
+func TestRetentionTenants(t *testing.T) {
+	b := newBench(t, postgres.Config{})
+	found, err := b.RetentionTenants(t.Context(), "", 0)
+	require.NoError(t, err)
+	require.Empty(t, found)
+	for _, of := range []string{"b", "a"} {
+		r := turn("t"+of, "s")
+		r.Tenant = of
+		b.begin(r)
+	}
+	require.NoError(t, b.AppendAudit(t.Context(), []agent.AuditRecord{{At: time.Now(), Tenant: "z"}, {At: time.Now()}}))
+	b.exec(`INSERT INTO usage_ledger (turn_id, step, epoch, tenant, model, input_tokens, output_tokens, cached_tokens, reasoning_tokens, cost_usd)
+		VALUES ($1, 1, 1, 'm', '', 1, 1, 0, 0, 0)`)
+	found, err = b.RetentionTenants(t.Context(), "", 10)
+	require.NoError(t, err)
+	require.Equal(t, []string{"a", "b", "m", "z"}, found)
+	found, err = b.RetentionTenants(t.Context(), "a", 2)
+	require.NoError(t, err)
+	require.Equal(t, []string{"b", "m"}, found)
+}
+
+// Whoever follows a turn whose events are gone is told so, and the sweep of the log and this one do the same.
+func TestFollowersOfSweptEventsAreToldOfAGap(t *testing.T) {
+	b := newBench(t, postgres.Config{})
+	b.live(turn("t1", "s"), cas("1"), cas("2"))
+	b.ended(100, "t1")
+	b.sweep(tenant, postgres.KeptEvents, 50)
+	ctx := t.Context()
+	log, err := pgstream.New(ctx, pgstream.Config{Pool: b.pool})
+	require.NoError(t, err)
+	defer log.Stop()
+	for _, err := range log.Follow(ctx, "t1", 0) {
+		require.ErrorIs(t, err, agent.ErrGap)
+		break
+	}
+	_, _, err = log.Begin(ctx, "t1", "model/2")
+	require.ErrorIs(t, err, agent.ErrStreamClosed)
+}
+
+// Every table is of one kind, or says why it is of none. Whoever adds a table decides.
+func TestEveryTableHasAKind(t *testing.T) {
+	b := newBench(t, postgres.Config{})
+	rows, err := b.pool.Query(t.Context(), `SELECT table_name::text FROM information_schema.tables
+		WHERE table_schema = 'public' AND table_type = 'BASE TABLE' ORDER BY 1`)
+	require.NoError(t, err)
+	found, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	require.NoError(t, err)
+	kinds := postgres.KindsOfTables()
+	for _, table := range found {
+		require.Contains(t, kinds, table, "how long is it kept? (docs/retention.md)")
+	}
+	for table := range kinds {
+		if table != "knowledge_vectors" { // where the extension is
+			require.Contains(t, found, table)
+		}
+	}
+}

@@ -1,0 +1,228 @@
+package workflows
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/turnstone-run/turnstone/activities/keeping"
+)
+
+// RetentionType is the name of the workflow that removes what has been kept for long enough.
+const RetentionType = "Retention"
+
+// retentionID is the id of the schedule of Retention, and the beginning of the ids of its runs: Temporal puts the time of each behind it.
+const retentionID = "turnstone-retention"
+
+// RetentionID is that id for the installation that works on a task queue: several may share a namespace.
+func RetentionID(queue string) string {
+	if queue == TaskQueue {
+		return retentionID
+	}
+	return retentionID + "/" + queue
+}
+
+const (
+	// sweepTimeout bounds one attempt to sweep, which goes on for 2 minutes at most; sweepTotal all attempts while the store is away: the
+	// next run is due before long.
+	sweepTimeout = 10 * time.Minute
+	sweepTotal   = time.Hour
+	// sweepSilence is how long a dead worker goes unnoticed: a sweep is heard of after each transaction, whose statements may take 30 s.
+	sweepSilence = time.Minute
+	// sweepAgain bounds how often one kind of one tenant is gone on with within a run.
+	sweepAgain = 100
+	// maxTold bounds the kinds of tenants that a result tells of one by one.
+	maxTold = 200
+)
+
+// kept is the nil-typed handle of the activities of Retention.
+var kept *keeping.Activities //nolint:gochecknoglobals // always nil: it only names methods
+
+// RetentionCarry is what a run takes along when it continues as new.
+type RetentionCarry struct {
+	After  string          `json:"after"` // the last tenant that was swept
+	Result RetentionResult `json:"result"`
+}
+
+// RetentionResult is what a run removed.
+type RetentionResult struct {
+	Removed int64            `json:"removed"` // rows and objects
+	Bytes   int64            `json:"bytes"`   // of them, where they are known
+	Failed  int              `json:"failed"`  // sweeps that were given up: the next run tries again
+	Kinds   []RetentionSwept `json:"kinds"`   // where anything was removed or went wrong, at most 200
+	Omitted int              `json:"omitted"` // others of those
+}
+
+// RetentionSwept is what was removed of one kind of one tenant.
+type RetentionSwept struct {
+	Tenant     string     `json:"tenant"` // empty: what belongs to none
+	Kind       string     `json:"kind"`
+	Removed    int64      `json:"removed"`
+	Bytes      int64      `json:"bytes,omitempty"`
+	OldestLeft *time.Time `json:"oldest_left,omitempty"`
+	Error      string     `json:"error,omitempty"`
+}
+
+// Retention removes what tenants have kept for as long as their policies say, kind by kind, and then the content that nobody refers to any more. A
+// sweep that cannot be done does not hold up the others. carry is for continue-as-new alone.
+func Retention(ctx workflow.Context, carry *RetentionCarry) (RetentionResult, error) {
+	r := &retention{}
+	r.out.Kinds = []RetentionSwept{}
+	after := ""
+	if carry != nil {
+		after, r.out = carry.After, carry.Result
+	}
+	for {
+		next, err := r.page(ctx, after)
+		if err != nil {
+			return r.out, err
+		}
+		if next == "" {
+			break
+		}
+		after = next
+		if workflow.GetInfo(ctx).GetContinueAsNewSuggested() {
+			return r.out, workflow.NewContinueAsNewError(ctx, RetentionType, &RetentionCarry{After: after, Result: r.out})
+		}
+	}
+	if err := r.collect(ctx); err != nil {
+		return r.out, err
+	}
+	r.show(ctx, "is done")
+	return r.out, nil
+}
+
+// retention is a run in the memory of its workflow.
+type retention struct {
+	out RetentionResult
+}
+
+// page sweeps the next tenants.
+func (r *retention) page(ctx workflow.Context, after string) (next string, err error) {
+	r.show(ctx, "looks for what is due")
+	var due keeping.ListResult
+	opts := sweepOptions(ctx, storeTimeout, "what is due")
+	if err := workflow.ExecuteActivity(opts, kept.ListRetention, keeping.ListInput{After: after}).Get(ctx, &due); err != nil {
+		return "", err
+	}
+	for _, s := range due.Due {
+		if err := r.sweep(ctx, s); err != nil {
+			return "", err
+		}
+	}
+	return due.Next, nil
+}
+
+// sweep removes one kind of one tenant.
+func (r *retention) sweep(ctx workflow.Context, s keeping.Sweep) error {
+	done := RetentionSwept{Tenant: s.Tenant, Kind: s.Kind}
+	in := keeping.SweepInput{Sweep: s}
+	r.show(ctx, "sweeps "+ownerOf(s.Tenant)+" "+s.Kind)
+	for range sweepAgain {
+		var part keeping.SweepResult
+		opts := sweepOptions(ctx, sweepTimeout, s.Kind+" of "+ownerOf(s.Tenant))
+		if err := workflow.ExecuteActivity(opts, kept.SweepRetention, in).Get(ctx, &part); err != nil {
+			return r.gaveUp(ctx, done, err)
+		}
+		done.Removed, done.Bytes, done.OldestLeft = done.Removed+part.Removed, done.Bytes+part.Bytes, part.OldestLeft
+		if part.Next == nil {
+			break
+		}
+		in.From = *part.Next
+	}
+	r.add(done)
+	return nil
+}
+
+// collect removes what nobody refers to.
+func (r *retention) collect(ctx workflow.Context) error {
+	done := RetentionSwept{Kind: "content"}
+	r.show(ctx, "collects content that nobody refers to")
+	var part keeping.SweepResult
+	if err := workflow.ExecuteActivity(sweepOptions(ctx, sweepTimeout, "collect content"), kept.CollectRetention).Get(ctx, &part); err != nil {
+		return r.gaveUp(ctx, done, err)
+	}
+	done.Removed, done.Bytes = part.Removed, part.Bytes
+	r.add(done)
+	return nil
+}
+
+// gaveUp notes a sweep that could not be done. A cancel ends the run.
+func (r *retention) gaveUp(ctx workflow.Context, done RetentionSwept, err error) error {
+	if temporal.IsCanceledError(err) || ctx.Err() != nil {
+		return err
+	}
+	done.Error = clipped(internalFailure(err).Message)
+	r.out.Failed++
+	r.add(done)
+	workflow.GetLogger(ctx).Warn("retention: a sweep was given up", "tenant", done.Tenant, "kind", done.Kind, "error", err)
+	return nil
+}
+
+// add adds up.
+func (r *retention) add(done RetentionSwept) {
+	r.out.Removed, r.out.Bytes = r.out.Removed+done.Removed, r.out.Bytes+done.Bytes
+	switch {
+	case done.Removed == 0 && done.Error == "":
+	case len(r.out.Kinds) < maxTold:
+		r.out.Kinds = append(r.out.Kinds, done)
+	default:
+		r.out.Omitted++
+	}
+}
+
+// show says in the Web UI what the run is doing. It costs no history.
+func (r *retention) show(ctx workflow.Context, what string) {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Retention %s: %d removed", what, r.out.Removed)
+	if r.out.Failed > 0 {
+		fmt.Fprintf(&b, ", %d given up", r.out.Failed)
+	}
+	if len(r.out.Kinds) > 0 {
+		b.WriteString("\n\n| tenant | kind | removed |\n|---|---|---|\n")
+	}
+	for _, k := range r.out.Kinds[max(0, len(r.out.Kinds)-20):] {
+		fmt.Fprintf(&b, "| %s | %s | %d |\n", ownerOf(k.Tenant), k.Kind, k.Removed)
+	}
+	workflow.SetCurrentDetails(ctx, b.String())
+}
+
+func ownerOf(tenant string) string {
+	if tenant == "" {
+		return "no tenant"
+	}
+	return tenant
+}
+
+// clipped is a fault as a result tells of it; the log has the whole.
+func clipped(text string) string {
+	const most = 300 // bytes
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "…"
+}
+
+func sweepOptions(ctx workflow.Context, attempt time.Duration, summary string) workflow.Context {
+	o := workflow.ActivityOptions{
+		StartToCloseTimeout: attempt, ScheduleToCloseTimeout: sweepTotal, RetryPolicy: patient(), Summary: summary,
+	}
+	if attempt > storeTimeout {
+		o.HeartbeatTimeout = sweepSilence
+	}
+	return workflow.WithActivityOptions(ctx, o)
+}
+
+// RegisterKeeping registers the activities of Retention under fixed names.
+func RegisterKeeping(r interface {
+	RegisterActivityWithOptions(a any, options activity.RegisterOptions)
+}, a *keeping.Activities,
+) {
+	for _, registered := range a.Registered() {
+		r.RegisterActivityWithOptions(registered.Func, activity.RegisterOptions{Name: registered.Name})
+	}
+}
