@@ -1,0 +1,125 @@
+package erasure
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+	"time"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// What a credential must allow. Both are of the whole tenant: they are confined to no resource.
+const (
+	ActionWrite agent.Action = "erasures.write"
+	ActionRead  agent.Action = "erasures.read"
+)
+
+// Status is how far an erasure has come.
+type Status string
+
+// The statuses; the last three are final.
+const (
+	StatusRequested  Status = "requested" // recorded; its workflow has not begun
+	StatusRunning    Status = "running"
+	StatusCompleted  Status = "completed"  // nothing is left, or it was a dry run
+	StatusIncomplete Status = "incomplete" // the report says what is left and why; another erasure takes it
+	StatusFailed     Status = "failed"     // it broke off; another erasure takes what is left
+)
+
+// Final reports whether nothing more will be done.
+func (s Status) Final() bool {
+	return s == StatusCompleted || s == StatusIncomplete || s == StatusFailed
+}
+
+// Bounds of a request.
+const (
+	MaxUserID = 512 // bytes
+	MaxReason = 1000
+	SaltBytes = 16
+)
+
+// Request asks for an erasure.
+type Request struct {
+	UserID string `json:"user_id"`
+	Tenant string `json:"tenant,omitempty"`
+	Reason string `json:"reason"` // why, for the report, which stays: it must not name the user
+	DryRun bool   `json:"dry_run,omitempty"`
+}
+
+// Validate names the field that is wrong.
+func (r *Request) Validate() error {
+	switch {
+	case r.UserID == "":
+		return agent.Invalid("user_id", "is missing")
+	case len(r.UserID) > MaxUserID:
+		return agent.Invalid("user_id", "is %d bytes, at most %d", len(r.UserID), MaxUserID)
+	case strings.ContainsRune(r.UserID, 0):
+		return agent.Invalid("user_id", "has a zero byte")
+	case strings.TrimSpace(r.Reason) == "":
+		return agent.Invalid("reason", "is missing: the report says why something was erased")
+	case len(r.Reason) > MaxReason:
+		return agent.Invalid("reason", "is %d bytes, at most %d", len(r.Reason), MaxReason)
+	case strings.ContainsRune(r.Reason, 0):
+		return agent.Invalid("reason", "has a zero byte")
+	case strings.Contains(r.Reason, r.UserID):
+		return agent.Invalid("reason", "names the user: it is kept for ever, with the report; name a ticket instead")
+	}
+	return nil
+}
+
+// Erasure is what is kept of a request.
+type Erasure struct {
+	ID          string     `json:"erasure_id"`
+	Tenant      string     `json:"tenant"`
+	Status      Status     `json:"status"`
+	DryRun      bool       `json:"dry_run"`
+	Subject     string     `json:"subject"` // see [Subject]
+	Salt        string     `json:"salt"`    // hex
+	RequestedBy string     `json:"requested_by"`
+	Reason      string     `json:"reason"`
+	CreatedAt   time.Time  `json:"created_at"`
+	FinishedAt  *time.Time `json:"finished_at,omitempty"`
+	Error       string     `json:"error,omitempty"` // of one that failed
+	Report      *Report    `json:"report,omitempty"`
+	Digest      string     `json:"digest,omitempty"`       // of the report as it was made
+	AuditDigest string     `json:"audit_digest,omitempty"` // the same as the audit trail has it; empty: its record is gone, or was never written
+}
+
+// Page is a page of erasures, newest first, without their reports.
+type Page struct {
+	Erasures []Erasure `json:"erasures"`
+	Next     string    `json:"next_page_token"`
+}
+
+// Subject is what stays of a user's id: hex of HMAC-SHA256, keyed with the erasure's salt, of tenant and id.
+func Subject(salt []byte, tenant, userID string) string {
+	h := hmac.New(sha256.New, salt)
+	h.Write([]byte(tenant + "\x00" + userID))
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// Pseudonym stands for the user wherever a row has to stay: in the ledger, and in the audit trail.
+func Pseudonym(subject string) string { return "erased-" + subject[:min(len(subject), 16)] }
+
+// WorkflowID is that of an erasure.
+func WorkflowID(tenant, id string) string { return "erasure/" + tenant + "/" + id }
+
+// Object is content of the blob store.
+type Object struct {
+	Ref   string // cas://sha256:<hex>
+	Bytes int64  // uncompressed
+}
+
+// What an erasure remembers to be the user's, while it is under way.
+const (
+	MarkTurn      = "turn"      // its id; also of its child turns
+	MarkSession   = "session"   // its id: only the user was in it
+	MarkShared    = "shared"    // its id: others were in it too
+	MarkRun       = "run"       // of a defined workflow
+	MarkChat      = "chat"      // channel and chat
+	MarkSchedule  = "schedule"  // its name
+	MarkExecution = "execution" // workflow id
+	MarkContent   = "content"   // reference
+)

@@ -1,0 +1,223 @@
+package keeper_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	commonpb "go.temporal.io/api/common/v1"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+	"google.golang.org/grpc"
+
+	"github.com/turnstone-run/turnstone/activities/erasing"
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/erasure"
+	"github.com/turnstone-run/turnstone/internal/erasure/keeper"
+	"github.com/turnstone-run/turnstone/internal/gateway/erasures"
+	"github.com/turnstone-run/turnstone/workflows"
+)
+
+var (
+	_ erasures.Keeper    = (*keeper.Keeper)(nil)
+	_ erasing.Executions = (*keeper.Executions)(nil)
+)
+
+// temporal has runs of workflows, the newest first. A deleted one is gone after a few looks.
+type temporal struct {
+	client.ScheduleClient
+	client.ScheduleHandle
+
+	runs    []run
+	slow    int // looks that a deleted run is still there for
+	err     error
+	calls   []string
+	started []client.StartWorkflowOptions
+	input   []any
+}
+
+type run struct {
+	workflow, id string
+	live, hidden bool // hidden: Temporal does not list it yet
+	dying        int
+}
+
+func (t *temporal) find(id string) []*workflowpb.WorkflowExecutionInfo {
+	var found []*workflowpb.WorkflowExecutionInfo
+	for i := range t.runs {
+		r := &t.runs[i]
+		if r.workflow != id {
+			continue
+		}
+		status := enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED
+		if r.live {
+			status = enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING
+		}
+		found = append(found, &workflowpb.WorkflowExecutionInfo{
+			Execution: &commonpb.WorkflowExecution{WorkflowId: id, RunId: r.id}, Status: status,
+		})
+	}
+	return found
+}
+
+func (t *temporal) DescribeWorkflowExecution(_ context.Context, in *workflowservice.DescribeWorkflowExecutionRequest, _ ...grpc.CallOption) (
+	*workflowservice.DescribeWorkflowExecutionResponse, error,
+) {
+	for i := range t.runs {
+		if t.runs[i].dying > 0 {
+			t.runs[i].dying--
+		}
+	}
+	t.runs = slices.DeleteFunc(t.runs, func(r run) bool { return r.dying == 1 })
+	found := t.find(in.GetExecution().GetWorkflowId())
+	if t.err != nil || len(found) == 0 {
+		return nil, errors.Join(t.err, serviceerror.NewNotFound("none"))
+	}
+	return &workflowservice.DescribeWorkflowExecutionResponse{WorkflowExecutionInfo: found[0]}, nil
+}
+
+func (t *temporal) ListWorkflowExecutions(_ context.Context, in *workflowservice.ListWorkflowExecutionsRequest, _ ...grpc.CallOption) (
+	*workflowservice.ListWorkflowExecutionsResponse, error,
+) {
+	if t.err != nil {
+		return nil, t.err
+	}
+	t.calls = append(t.calls, in.GetNamespace()+" "+in.GetQuery())
+	found := t.find("turn/1")
+	return &workflowservice.ListWorkflowExecutionsResponse{Executions: slices.DeleteFunc(found, func(i *workflowpb.WorkflowExecutionInfo) bool {
+		return slices.ContainsFunc(t.runs, func(r run) bool { return r.id == i.GetExecution().GetRunId() && r.hidden })
+	})}, nil
+}
+
+func (t *temporal) TerminateWorkflowExecution(_ context.Context, in *workflowservice.TerminateWorkflowExecutionRequest, _ ...grpc.CallOption) (
+	*workflowservice.TerminateWorkflowExecutionResponse, error,
+) {
+	t.calls = append(t.calls, "terminate "+in.GetWorkflowExecution().GetRunId())
+	return nil, serviceerror.NewNotFound("it has ended meanwhile")
+}
+
+func (t *temporal) DeleteWorkflowExecution(_ context.Context, in *workflowservice.DeleteWorkflowExecutionRequest, _ ...grpc.CallOption) (
+	*workflowservice.DeleteWorkflowExecutionResponse, error,
+) {
+	id := in.GetWorkflowExecution().GetRunId()
+	for i := range t.runs {
+		if t.runs[i].id == id && t.runs[i].dying == 0 {
+			t.calls = append(t.calls, "delete "+id)
+			t.runs[i].dying = t.slow + 2
+		}
+	}
+	return &workflowservice.DeleteWorkflowExecutionResponse{}, nil
+}
+
+func (t *temporal) GetHandle(_ context.Context, id string) client.ScheduleHandle {
+	t.calls = append(t.calls, "schedule "+id)
+	return t
+}
+
+func (t *temporal) Delete(context.Context) error { return t.err }
+
+func (t *temporal) ExecuteWorkflow(_ context.Context, o client.StartWorkflowOptions, w any, args ...any) (client.WorkflowRun, error) {
+	t.started, t.input = append(t.started, o), append([]any{w}, args...)
+	return nil, t.err
+}
+
+func (t *temporal) executions() *keeper.Executions {
+	return &keeper.Executions{
+		Service: t, Schedules: t, Namespace: "ns", ScheduleID: func(tenant, name string) string { return tenant + ":" + name }, Within: time.Second,
+	}
+}
+
+func TestDelete(t *testing.T) {
+	world := &temporal{slow: 1, runs: []run{
+		{workflow: "turn/1", id: "r3", live: true, hidden: true}, {workflow: "turn/1", id: "r2"}, {workflow: "turn/1", id: "r1"}, {workflow: "turn/2", id: "other"},
+	}}
+	n, err := world.executions().Delete(t.Context(), "turn/1")
+	require.NoError(t, err)
+	require.Equal(t, 3, n)
+	require.Len(t, world.runs, 1, "of another workflow")
+	require.Contains(t, world.calls, "terminate r3")
+	require.NotContains(t, world.calls, "terminate r2")
+	for _, id := range []string{"r1", "r2", "r3"} {
+		require.Contains(t, world.calls, "delete "+id)
+	}
+	require.Contains(t, world.calls, `ns WorkflowId = "turn/1"`)
+	n, err = world.executions().Delete(t.Context(), `a"b\`)
+	require.NoError(t, err)
+	require.Zero(t, n)
+	require.Contains(t, world.calls, `ns WorkflowId = "a\"b\\"`)
+
+	world = &temporal{slow: 1 << 20, runs: []run{{workflow: "turn/1", id: "r1"}}}
+	slow := world.executions()
+	slow.Within = 100 * time.Millisecond
+	_, err = slow.Delete(t.Context(), "turn/1")
+	require.Equal(t, agent.CodeUnavailable, agent.CodeOf(err))
+
+	world.err = serviceerror.NewPermissionDenied("not turn/ann", "")
+	_, err = world.executions().Delete(t.Context(), "turn/ann")
+	require.Equal(t, agent.CodeUnavailable, agent.CodeOf(err))
+	require.NotContains(t, err.Error(), "ann", "it stays in a history")
+}
+
+func TestDeleteSchedule(t *testing.T) {
+	world := &temporal{}
+	require.NoError(t, world.executions().DeleteSchedule(t.Context(), "acme", "daily"))
+	require.Equal(t, []string{"schedule acme:daily"}, world.calls)
+	world.err = serviceerror.NewNotFound("none")
+	require.NoError(t, world.executions().DeleteSchedule(t.Context(), "acme", "daily"))
+	world.err = serviceerror.NewUnavailable("away")
+	require.Equal(t, agent.CodeUnavailable, agent.CodeOf(world.executions().DeleteSchedule(t.Context(), "acme", "daily")))
+}
+
+// shelf keeps one erasure.
+type shelf struct{ by string }
+
+func (s *shelf) CreateErasure(_ context.Context, r erasure.Request, by string) (erasure.Erasure, error) {
+	s.by = by
+	return erasure.Erasure{ID: "e1", Tenant: r.Tenant}, r.Validate()
+}
+
+func (s *shelf) Erasure(_ context.Context, tenant, id string) (erasure.Erasure, error) {
+	return erasure.Erasure{ID: id, Tenant: tenant}, nil
+}
+
+func (s *shelf) Erasures(context.Context, string, agent.Page) (erasure.Page, error) {
+	return erasure.Page{Next: "more"}, nil
+}
+
+func TestKeeper(t *testing.T) {
+	world, store := &temporal{}, &shelf{}
+	k, err := keeper.New(store, world, "")
+	require.NoError(t, err)
+	e, err := k.Create(t.Context(), erasure.Request{UserID: "ann", Tenant: "acme", Reason: "r"}, agent.Principal{Credential: "key:k1"})
+	require.NoError(t, err)
+	require.Equal(t, "e1", e.ID)
+	require.Equal(t, "key:k1", store.by)
+	require.Equal(t, "erasure/acme/e1", world.started[0].ID)
+	require.Equal(t, workflows.TaskQueue, world.started[0].TaskQueue)
+	require.Equal(t, enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING, world.started[0].WorkflowIDConflictPolicy)
+	require.Equal(t, []any{workflows.ErasureType, workflows.ErasureInput{Tenant: "acme", ErasureID: "e1"}}, world.input, "whose data it is stays in the store")
+
+	world.err = errors.New("away")
+	_, err = k.Create(t.Context(), erasure.Request{UserID: "ann", Tenant: "acme", Reason: "r"}, agent.Principal{Subject: "ops"})
+	require.Equal(t, agent.CodeUnavailable, agent.CodeOf(err))
+	_, err = k.Create(t.Context(), erasure.Request{Tenant: "acme", Reason: "r"}, agent.Principal{})
+	require.Equal(t, agent.CodeInvalid, agent.CodeOf(err))
+	require.Len(t, world.started, 2)
+
+	e, err = k.Get(t.Context(), "acme", "e7")
+	require.NoError(t, err)
+	require.Equal(t, "e7", e.ID)
+	page, err := k.List(t.Context(), "acme", agent.Page{})
+	require.NoError(t, err)
+	require.Equal(t, "more", page.Next)
+	_, err = keeper.New(nil, world, "")
+	require.Error(t, err)
+	_, err = keeper.New(store, nil, "")
+	require.Error(t, err)
+}

@@ -1,0 +1,120 @@
+package erasure
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"time"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// Kind is what became of one kind of data, most of them a table.
+type Kind struct {
+	Name      string `json:"name"`
+	Found     int64  `json:"found"`          // of a dry run: rows that would go, or lose the user's name
+	Removed   int64  `json:"removed"`        // rows
+	Unnamed   int64  `json:"unnamed"`        // rows that stay, without what names the user or what he said
+	Kept      string `json:"kept,omitempty"` // why rows of this kind stay, or stay without the name
+	Remaining int64  `json:"remaining"`      // rows that a query of its own still found at the end
+	Left      string `json:"left,omitempty"` // why they are
+}
+
+// Executions are the workflow executions whose histories held what the user said.
+type Executions struct {
+	Found   int64 `json:"found"`
+	Deleted int64 `json:"deleted"`
+}
+
+// Content is what lay in the blob store.
+type Content struct {
+	Found   int64 `json:"found"`   // objects that the user's turns referred to
+	Removed int64 `json:"removed"` // objects
+	Bytes   int64 `json:"bytes"`   // of those, uncompressed
+	Shared  int64 `json:"shared"`  // objects that stay because others of the tenant refer to the same content
+	Pending int64 `json:"pending"` // objects that somebody has just put again: the collection removes them unless he refers to them
+}
+
+// Report is the proof: what was removed, what stays and why, and what a look afterwards still found.
+type Report struct {
+	ErasureID   string     `json:"erasure_id"`
+	Tenant      string     `json:"tenant"`
+	Subject     string     `json:"subject"`
+	Salt        string     `json:"salt"`
+	Pseudonym   string     `json:"pseudonym"`
+	RequestedBy string     `json:"requested_by"`
+	Reason      string     `json:"reason"`
+	DryRun      bool       `json:"dry_run"`
+	Status      Status     `json:"status"`
+	StartedAt   time.Time  `json:"started_at"` // microseconds, UTC
+	FinishedAt  time.Time  `json:"finished_at"`
+	Rounds      int        `json:"rounds"` // looks at everything; more than one when the user did something meanwhile
+	Turns       int64      `json:"turns"`
+	Sessions    int64      `json:"sessions"` // in which only this user was
+	Shared      int64      `json:"shared"`   // sessions in which others were too: they stay
+	Kinds       []Kind     `json:"kinds"`
+	Executions  Executions `json:"executions"`
+	Content     Content    `json:"content"`
+	Kept        []Kind     `json:"kept"` // kinds that hold nothing of a user, with the reason
+}
+
+// Remaining is what the last look still found.
+func (r *Report) Remaining() int64 {
+	var n int64
+	for i := range r.Kinds {
+		n += r.Kinds[i].Remaining
+	}
+	return n
+}
+
+// Digest is sha256:<hex> of the report's canonical form, which is its JSON as this type writes it: fields in their order, no spaces.
+func (r *Report) Digest() (string, error) {
+	text, err := json.Marshal(r)
+	if err != nil {
+		return "", &agent.Error{Code: agent.CodeInternal, Op: "digest of a report", Err: err}
+	}
+	sum := sha256.Sum256(text)
+	return "sha256:" + hex.EncodeToString(sum[:]), nil
+}
+
+// Proof says how far a report can be believed.
+type Proof struct {
+	Digest  string   `json:"digest"`  // of the report as it is now
+	Faults  []string `json:"faults"`  // what does not fit; empty: it is as it was made
+	Subject *bool    `json:"subject"` // whether the report is about the user that was asked for; nil: none was
+	Trail   bool     `json:"trail"`   // the audit trail has the same digest
+}
+
+// Verify checks the report of e: against its digest, against the audit trail's, against the erasure, and, with a user's id, whose it is.
+// [agent.CodeConflict] when there is no report yet.
+func Verify(e *Erasure, userID string) (Proof, error) {
+	p := Proof{Faults: []string{}}
+	if e.Report == nil {
+		return p, agent.Errorf(agent.CodeConflict, "", "erasure %q is %s and has no report", e.ID, e.Status)
+	}
+	r := e.Report
+	var err error
+	if p.Digest, err = r.Digest(); err != nil {
+		return p, err
+	}
+	fault := func(wrong bool, text string) {
+		if wrong {
+			p.Faults = append(p.Faults, text)
+		}
+	}
+	fault(p.Digest != e.Digest, "the report is not the one that its digest was made of")
+	fault(e.AuditDigest != "" && p.Digest != e.AuditDigest, "the report is not the one that the audit trail has the digest of")
+	fault(e.AuditDigest == "", "the audit trail has no digest of it: its record has expired, or was never written")
+	fault(r.ErasureID != e.ID || r.Tenant != e.Tenant || r.Subject != e.Subject || r.Salt != e.Salt || r.DryRun != e.DryRun || r.Status != e.Status ||
+		r.RequestedBy != e.RequestedBy || r.Reason != e.Reason, "the report is not this erasure's")
+	fault(r.Status == StatusCompleted && !r.DryRun && r.Remaining() > 0, "it says that nothing is left, but counts what is")
+	p.Trail = p.Digest == e.AuditDigest
+	if userID != "" {
+		salt, err := hex.DecodeString(r.Salt)
+		is := err == nil && hmac.Equal([]byte(Subject(salt, r.Tenant, userID)), []byte(r.Subject))
+		p.Subject = &is
+		fault(!is, "the report is about another user")
+	}
+	return p, nil
+}

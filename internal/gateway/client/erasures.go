@@ -1,0 +1,29 @@
+package client
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/erasure"
+)
+
+const erasuresPath = "erasures"
+
+// Erase asks for the erasure of what is kept of a user; it goes on by itself. Of a user whose erasure is under way it is that one.
+func (c *Client) Erase(ctx context.Context, r erasure.Request) (erasure.Erasure, error) {
+	var out erasure.Erasure
+	return out, c.call(ctx, http.MethodPost, []string{erasuresPath}, nil, r, &out)
+}
+
+// Erasure returns one, with its report once it has ended.
+func (c *Client) Erasure(ctx context.Context, id string) (erasure.Erasure, error) {
+	var out erasure.Erasure
+	return out, c.call(ctx, http.MethodGet, []string{erasuresPath, id}, nil, nil, &out)
+}
+
+// Erasures returns a page of them, newest first, without their reports.
+func (c *Client) Erasures(ctx context.Context, p agent.Page) (erasure.Page, error) {
+	var out erasure.Page
+	return out, c.call(ctx, http.MethodGet, []string{erasuresPath}, pageQuery(p), nil, &out)
+}

@@ -1,0 +1,205 @@
+// Package erasures is the door to the erasure of what is kept of a user: /v1/erasures.
+package erasures
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/erasure"
+	"github.com/turnstone-run/turnstone/internal/gateway"
+)
+
+// Keeper takes requests. What the tenant does not have is [agent.CodeNotFound].
+type Keeper interface {
+	// Create records a request and begins it. Of a user whose erasure is under way it is that one.
+	Create(ctx context.Context, r erasure.Request, p agent.Principal) (erasure.Erasure, error)
+	// Get returns one with its report.
+	Get(ctx context.Context, tenant, id string) (erasure.Erasure, error)
+	List(ctx context.Context, tenant string, p agent.Page) (erasure.Page, error)
+}
+
+// Audit keeps the trail.
+type Audit interface {
+	Record(r agent.AuditRecord)
+}
+
+// Door serves erasures. It implements [gateway.Door].
+type Door struct {
+	keeper Keeper
+	audit  Audit
+}
+
+// New returns the door. audit may be nil.
+func New(k Keeper, audit Audit) (*Door, error) {
+	if k == nil {
+		return nil, errors.New("erasures: the keeper is missing")
+	}
+	return &Door{keeper: k, audit: audit}, nil
+}
+
+// The paths.
+const (
+	pathAll = "/v1/erasures"
+	pathOne = pathAll + "/{id}"
+)
+
+// Bounds of requests.
+const (
+	headerTenant = "Turnstone-Tenant"
+	maxID        = 128
+	maxToken     = 4 << 10
+	maxPage      = 1000
+	usualPage    = 100
+	fullPage     = 200 // whatever is asked for: the rest is on the next one
+)
+
+// Routes implements [gateway.Door].
+func (d *Door) Routes() []gateway.Route {
+	return []gateway.Route{
+		{Method: http.MethodPost, Path: pathAll, Action: erasure.ActionWrite, Handle: d.create},
+		{Method: http.MethodGet, Path: pathAll, Action: erasure.ActionRead, Handle: d.list},
+		{Method: http.MethodGet, Path: pathOne, Action: erasure.ActionRead, Handle: d.get},
+	}
+}
+
+// create is POST /v1/erasures: 202, and GET of the id says how far it has come.
+func (d *Door) create(w http.ResponseWriter, r *http.Request, v *gateway.Visit) error {
+	if _, err := parameters(r); err != nil {
+		return err
+	}
+	var body erasure.Request
+	if err := v.DecodeBody(w, r, &body); err != nil {
+		return err
+	}
+	var err error
+	if body.Tenant, err = tenantOf(r, v, body.Tenant); err != nil {
+		return err
+	}
+	if err := body.Validate(); err != nil {
+		return err
+	}
+	ctx, stop := bounded(r, v)
+	defer stop()
+	e, err := d.keeper.Create(ctx, body, v.Principal())
+	if err != nil {
+		return err
+	}
+	d.record(v, &e)
+	w.Header().Set("Location", pathAll+"/"+e.ID)
+	v.WriteJSON(w, http.StatusAccepted, e)
+	return nil
+}
+
+func (d *Door) get(w http.ResponseWriter, r *http.Request, v *gateway.Visit) error {
+	if _, err := parameters(r); err != nil {
+		return err
+	}
+	id := r.PathValue("id")
+	if len(id) > maxID {
+		return agent.FieldErrorf(agent.CodeNotFound, "erasure_id", "there is no erasure %.140q", id)
+	}
+	ctx, stop := bounded(r, v)
+	defer stop()
+	e, err := d.keeper.Get(ctx, v.Tenant(), id)
+	if err != nil {
+		return err
+	}
+	v.WriteJSON(w, http.StatusOK, e)
+	return nil
+}
+
+func (d *Door) list(w http.ResponseWriter, r *http.Request, v *gateway.Visit) error {
+	page, err := pageOf(r)
+	if err != nil {
+		return err
+	}
+	ctx, stop := bounded(r, v)
+	defer stop()
+	found, err := d.keeper.List(ctx, v.Tenant(), page)
+	if err != nil {
+		return err
+	}
+	if found.Erasures == nil {
+		found.Erasures = []erasure.Erasure{}
+	}
+	v.WriteJSON(w, http.StatusOK, found)
+	return nil
+}
+
+// record writes who asked for what into the trail, which never hears the user's id.
+func (d *Door) record(v *gateway.Visit, e *erasure.Erasure) {
+	if d.audit == nil {
+		return
+	}
+	p := v.Principal()
+	d.audit.Record(agent.AuditRecord{
+		At: time.Now(), Tenant: e.Tenant, Subject: p.Subject, Method: p.Method, Credential: p.Credential, Action: erasure.ActionWrite,
+		Resource: "erasure/" + e.ID, Outcome: agent.AuditAllowed, Channel: "http", RequestID: v.RequestID(),
+		Detail: fmt.Appendf(nil, `{"dry_run":%t}`, e.DryRun),
+	})
+}
+
+// tenantOf is whose user it is: a credential of every tenant may name it in the body too, unless the request has named another one.
+func tenantOf(r *http.Request, v *gateway.Visit, named string) (string, error) {
+	own, of := v.Tenant(), v.Principal().Tenant
+	switch {
+	case named == "" || named == own:
+		return own, nil
+	case of != agent.AnyTenant:
+		return "", agent.FieldErrorf(agent.CodeDenied, "tenant", "is %.140q, but the credential is of tenant %q", named, of)
+	case r.Header.Get(headerTenant) != "" || r.URL.Query().Get("tenant") != "":
+		return "", agent.Invalid("tenant", "is %.140q, but the request is made for tenant %q", named, own)
+	case !agent.ValidName(named):
+		return "", agent.Invalid("tenant", "want 1 to 128 of A-Z a-z 0-9 . _ -")
+	}
+	return named, nil
+}
+
+func bounded(r *http.Request, v *gateway.Visit) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(r.Context(), v.Limits().CallTimeout)
+}
+
+// parameters reads those that are allowed, each at most once; the tenant is the gateway's to read.
+func parameters(r *http.Request, allowed ...string) (url.Values, error) {
+	values, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return nil, agent.Invalid("", "malformed query: %w", err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		switch {
+		case name != "tenant" && !slices.Contains(allowed, name):
+			return nil, agent.Invalid(fmt.Sprintf("%.100s", name), "is no parameter of this path")
+		case len(values[name]) > 1:
+			return nil, agent.Invalid(name, "is given %d times", len(values[name]))
+		}
+	}
+	return values, nil
+}
+
+func pageOf(r *http.Request) (agent.Page, error) {
+	values, err := parameters(r, "page_size", "page_token")
+	if err != nil {
+		return agent.Page{}, err
+	}
+	p := agent.Page{Size: usualPage, Token: values.Get("page_token")}
+	if text := values.Get("page_size"); text != "" {
+		size, err := strconv.Atoi(text)
+		if err != nil || size < 0 || size > maxPage {
+			return p, agent.Invalid("page_size", "want 0 to %d, got %.40q", maxPage, text)
+		}
+		p.Size = min(cmp.Or(size, usualPage), fullPage)
+	}
+	if len(p.Token) > maxToken {
+		return p, agent.Invalid("page_token", "is not one that a page had")
+	}
+	return p, nil
+}

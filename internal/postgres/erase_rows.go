@@ -1,0 +1,229 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/erasure"
+)
+
+// eraseBatch is how many rows of a kind go in one transaction.
+const eraseBatch = 1000
+
+const unnameAudit = `SELECT set_config('turnstone.unnaming_audit', 'yes', true)`
+
+func (k *erased) of() string { return cmp.Or(k.table, k.name) }
+
+func (k *erased) count() string { return `SELECT count(*) FROM ` + k.of() + ` WHERE ` + k.where }
+
+// erase is the statement that makes a batch of rows go.
+func (k *erased) erase() string {
+	where := k.where
+	if k.ready != "" {
+		where += ` AND ` + k.ready
+	}
+	chosen := ` WHERE ctid = ANY (ARRAY(SELECT ctid FROM ` + k.of() + ` WHERE ` + where + ` LIMIT @limit FOR UPDATE))`
+	if k.set != "" {
+		return `UPDATE ` + k.of() + ` SET ` + k.set + chosen
+	}
+	return `DELETE FROM ` + k.of() + chosen
+}
+
+// EraseRows takes away at most 1,000 rows of a kind, or of several while each has fewer, kind by kind in one order: what refers to others goes
+// first. Each kind is a transaction with its count, so that whoever dies half-way has counted what is gone. more is false once nothing is left
+// that can go.
+func (s *Store) EraseRows(ctx context.Context, tenant, id string) (more bool, err error) {
+	for _, k := range erasing() {
+		var n int64
+		err := s.erasureTx(ctx, "erase "+k.name, tenant, id, func(tx pgx.Tx, args pgx.NamedArgs) (err error) {
+			n, err = k.batch(ctx, tx, args)
+			return err
+		})
+		if err != nil {
+			return false, err
+		}
+		if n >= eraseBatch && k.sql == nil {
+			return true, nil
+		}
+	}
+	return false, s.erasureTx(ctx, "erase notes", tenant, id, func(tx pgx.Tx, args pgx.NamedArgs) error {
+		// What is noted of these sessions from now on is made of what is left.
+		_, err := tx.Exec(ctx, `UPDATE erasure_marks SET done = true WHERE erasure_id = @id AND kind IN ('session', 'shared') AND NOT done`, args)
+		return err
+	})
+}
+
+func (k *erased) batch(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs) (n int64, err error) {
+	args["limit"] = eraseBatch
+	if k.of() == "audit_log" {
+		if _, err := tx.Exec(ctx, unnameAudit); err != nil {
+			return 0, err
+		}
+	}
+	for _, sql := range k.statements() {
+		tag, err := tx.Exec(ctx, sql, args)
+		if err != nil {
+			return 0, err
+		}
+		n = tag.RowsAffected()
+	}
+	if k.set == "" && k.sql == nil {
+		return n, count(ctx, tx, args, k.name, n, 0, 0)
+	}
+	return n, count(ctx, tx, args, k.name, 0, n, 0)
+}
+
+func (k *erased) statements() []string {
+	if k.sql != nil {
+		return k.sql
+	}
+	return []string{k.erase()}
+}
+
+// CheckErasure counts what is left of everything that was marked, and of the user's name.
+func (s *Store) CheckErasure(ctx context.Context, tenant, id string) (remaining int64, err error) {
+	err = s.erasureTx(ctx, "check erasure", tenant, id, func(tx pgx.Tx, args pgx.NamedArgs) error {
+		kinds, err := counted(ctx, tx, args)
+		for i := range kinds {
+			remaining += kinds[i].Remaining
+		}
+		return err
+	})
+	return remaining, err
+}
+
+// counted asks for each kind how many rows there are.
+func counted(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs) ([]erasure.Kind, error) {
+	all := erasing()
+	kinds := make([]erasure.Kind, len(all))
+	for i := range all {
+		kinds[i] = erasure.Kind{Name: all[i].name, Kept: all[i].why}
+		if err := tx.QueryRow(ctx, all[i].count(), args).Scan(&kinds[i].Remaining); err != nil {
+			return nil, err
+		}
+		if all[i].ready != "" && kinds[i].Remaining > 0 {
+			kinds[i].Left = "a turn that is not the user's still needs it"
+		}
+	}
+	return kinds, nil
+}
+
+const readErasureCounts = `
+SELECT kind, removed, unnamed, bytes FROM erasure_counts WHERE erasure_id = @id`
+
+const countMarks = `
+SELECT count(*) FILTER (WHERE kind = 'turn'), count(*) FILTER (WHERE kind = 'session'), count(*) FILTER (WHERE kind = 'shared'),
+	count(*) FILTER (WHERE kind = 'execution'), count(*) FILTER (WHERE kind = 'execution' AND NOT done),
+	count(*) FILTER (WHERE kind = 'content'), count(*) FILTER (WHERE kind = 'content' AND NOT done)
+FROM erasure_marks WHERE erasure_id = @id`
+
+const endErasure = `
+UPDATE erasures SET status = @status, report = @report::json, digest = @digest, user_id = NULL, finished_at = @finished WHERE erasure_id = @id`
+
+const auditErasure = `
+INSERT INTO audit_log (at, tenant, subject, method, credential, action, resource, outcome, channel, request_id, remote, detail)
+VALUES (@finished, @tenant, '', '', '', @action, 'erasure/' || @id, @outcome, '', '', '', jsonb_build_object(
+	'status', @status::text, 'dry_run', @dry::boolean, 'digest', @digest::text, 'pseudonym', @pseudonym::text))`
+
+// FinishErasure looks once more and ends the erasure, in one transaction: the report with its digest is stored, the audit trail gets the same
+// digest, and the user's id and all marks are forgotten. One that has ended is returned as it is.
+func (s *Store) FinishErasure(ctx context.Context, tenant, id string) (erasure.Erasure, error) {
+	err := s.erasureTx(ctx, "finish erasure", tenant, id, func(tx pgx.Tx, args pgx.NamedArgs) error {
+		r, err := prove(ctx, tx, args)
+		if err != nil {
+			return err
+		}
+		digest, err := r.Digest()
+		if err != nil {
+			return err
+		}
+		text, err := json.Marshal(r)
+		if err != nil {
+			return err
+		}
+		args["status"], args["report"], args["digest"], args["finished"] = r.Status, text, digest, r.FinishedAt
+		args["dry"], args["action"], args["outcome"] = r.DryRun, erasure.ActionWrite, agent.AuditAllowed
+		for _, sql := range []string{endErasure, auditErasure, `DELETE FROM erasure_marks WHERE erasure_id = @id`} {
+			if _, err := tx.Exec(ctx, sql, args); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil && agent.CodeOf(err) != agent.CodeConflict {
+		return erasure.Erasure{}, err
+	}
+	return s.Erasure(ctx, tenant, id)
+}
+
+// prove is what has become of an erasure.
+func prove(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs) (*erasure.Report, error) {
+	r := &erasure.Report{Pseudonym: args["pseudonym"].(string)} //nolint:forcetypeassert // it is
+	err := tx.QueryRow(ctx, `SELECT erasure_id, tenant, subject, salt, requested_by, reason, dry_run, coalesce(started_at, created_at), round
+		FROM erasures WHERE erasure_id = @id`, args).
+		Scan(&r.ErasureID, &r.Tenant, &r.Subject, &r.Salt, &r.RequestedBy, &r.Reason, &r.DryRun, &r.StartedAt, &r.Rounds)
+	if err != nil {
+		return nil, err
+	}
+	var openExecutions int64
+	if err := tx.QueryRow(ctx, countMarks, args).Scan(&r.Turns, &r.Sessions, &r.Shared, &r.Executions.Found, &openExecutions, &r.Content.Found,
+		&r.Content.Pending); err != nil {
+		return nil, err
+	}
+	if r.Kinds, err = counted(ctx, tx, args); err != nil {
+		return nil, err
+	}
+	for _, s := range spared() {
+		r.Kept = append(r.Kept, erasure.Kind{Name: s[0], Kept: s[1]})
+	}
+	r.Kept = append(r.Kept, erasure.Kind{
+		Name: "offloaded payloads", Kept: "no history names them any more; they are removed after temporal.offload_keep",
+	})
+	if r.DryRun {
+		for i := range r.Kinds {
+			r.Kinds[i].Found, r.Kinds[i].Remaining, r.Kinds[i].Left = r.Kinds[i].Remaining, 0, ""
+		}
+		r.Content.Pending = 0
+	} else if err := addCounts(ctx, tx, args, r); err != nil {
+		return nil, err
+	}
+	r.Status = erasure.StatusCompleted
+	if !r.DryRun && (r.Remaining() > 0 || openExecutions > 0 || r.Content.Pending > 0) {
+		r.Status = erasure.StatusIncomplete
+	}
+	r.StartedAt, r.FinishedAt = r.StartedAt.UTC().Truncate(time.Microsecond), time.Now().UTC().Truncate(time.Microsecond)
+	return r, nil
+}
+
+func addCounts(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs, r *erasure.Report) error {
+	rows, err := tx.Query(ctx, readErasureCounts, args)
+	if err != nil {
+		return err
+	}
+	var (
+		kind                    string
+		removed, unnamed, bytes int64
+	)
+	_, err = pgx.ForEachRow(rows, []any{&kind, &removed, &unnamed, &bytes}, func() error {
+		switch kind {
+		case ":" + erasure.MarkExecution:
+			r.Executions.Deleted = removed
+		case ":" + erasure.MarkContent:
+			r.Content.Removed, r.Content.Bytes = removed, bytes
+		case ":shared":
+			r.Content.Shared = removed
+		default:
+			if at := slices.IndexFunc(r.Kinds, func(k erasure.Kind) bool { return k.Name == kind }); at >= 0 {
+				r.Kinds[at].Removed, r.Kinds[at].Unnamed = removed, unnamed
+			}
+		}
+		return nil
+	})
+	return err
+}
