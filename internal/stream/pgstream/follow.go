@@ -42,10 +42,16 @@ func (l *Log) follow(ctx context.Context, id string, after int64, yield func(age
 	}
 	sub := l.hub.subscribe(id)
 	defer sub.cancel()
+	l.cfg.Watch.Followers(1)
+	defer l.cfg.Watch.Followers(-1)
+	asked := time.Now() // since when the follower wants more
 	for {
 		p, err := l.read(ctx, id, after)
 		if err != nil {
 			return err
+		}
+		if len(p.events) > 0 {
+			l.cfg.Watch.Delivered(min(p.age, time.Since(asked)))
 		}
 		for _, e := range p.events {
 			if err := ctx.Err(); err != nil {
@@ -55,6 +61,9 @@ func (l *Log) follow(ctx context.Context, id string, after int64, yield func(age
 				return nil
 			}
 			after = e.Meta.EventIndex
+		}
+		if len(p.events) > 0 {
+			asked = time.Now()
 		}
 		if after < p.last {
 			continue
@@ -87,6 +96,7 @@ type page struct {
 	events []agent.Event
 	last   int64
 	closed bool
+	age    time.Duration // of the first event when the page came: both by the clock of the database
 }
 
 // read reads a page, again and again while the database is away.
@@ -139,11 +149,12 @@ func (l *Log) readOnce(ctx context.Context, id string, after int64) (page, error
 	var (
 		p      page
 		first  int64
+		now    time.Time
 		index  *int64
 		body   []byte
 		bodies [][]byte
 	)
-	if _, err := pgx.ForEachRow(rows, []any{&first, &p.last, &p.closed, &index, &body}, func() error {
+	if _, err := pgx.ForEachRow(rows, []any{&first, &p.last, &p.closed, &now, &index, &body}, func() error {
 		if index != nil {
 			bodies = append(bodies, body)
 		}
@@ -157,8 +168,11 @@ func (l *Log) readOnce(ctx context.Context, id string, after int64) (page, error
 	if after+1 < first {
 		return page{}, agent.ErrGap
 	}
-	p.events, err = decode(bodies, after+1)
-	return p, err
+	if p.events, err = decode(bodies, after+1); err != nil {
+		return page{}, err
+	}
+	p.age = max(now.Sub(p.events[0].Meta.Time), 0)
+	return p, nil
 }
 
 // decode reads the events from an index on, of which there must be at least one, without a hole.

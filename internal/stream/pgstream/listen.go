@@ -51,7 +51,9 @@ func (l *Log) receive(ctx context.Context, conn *pgx.Conn) {
 		if conn != nil {
 			patience.Reset()
 			l.hub.resync() // for what was said while nobody listened
+			l.listening.Store(true)
 			err := l.drain(ctx, conn)
+			l.listening.Store(false)
 			if closeErr := hangUp(conn); closeErr != nil {
 				l.cfg.Logger.Debug("close listening connection", zap.Error(closeErr))
 			}
@@ -72,6 +74,9 @@ func (l *Log) receive(ctx context.Context, conn *pgx.Conn) {
 		l.cfg.Logger.Info("listening again")
 	}
 }
+
+// Listening reports whether the listening connection stands. Without it followers poll.
+func (l *Log) Listening() bool { return l.listening.Load() }
 
 // drain handles notifications until the connection breaks.
 func (l *Log) drain(ctx context.Context, conn *pgx.Conn) error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -20,7 +21,22 @@ type Config struct {
 	Logger    *zap.Logger   // default: discard
 	Poll      time.Duration // how late a missed notification is noticed, ± 20 %; default 2 s
 	Retention time.Duration // events of a stream closed longer ago expire; 0: never, by itself
+	Watch     Watch         // nil: nobody watches
 }
+
+// Watch is told how the log does in this process, for metrics. Its methods are called from many goroutines and do not block.
+type Watch interface {
+	Appended(events int)         // they were written from here
+	Delivered(lag time.Duration) // a follower got a page, of which the first event was there for so long, or it waited for that long
+	Followers(change int)        // one came (+1) or went (-1)
+}
+
+// unwatched is the watch of a log that nobody watches.
+type unwatched struct{}
+
+func (unwatched) Appended(int)            {}
+func (unwatched) Delivered(time.Duration) {}
+func (unwatched) Followers(int)           {}
 
 const (
 	defaultPoll = 2 * time.Second
@@ -37,6 +53,7 @@ type Log struct {
 	life      context.Context     // ends with Stop
 	end       context.CancelFunc
 	workers   sync.WaitGroup
+	listening atomic.Bool
 }
 
 // New checks that the database has the log's tables, opens the listening connection and starts the log's background work.
@@ -54,6 +71,9 @@ func New(ctx context.Context, cfg Config) (*Log, error) {
 	}
 	if cfg.Poll == 0 {
 		cfg.Poll = defaultPoll
+	}
+	if cfg.Watch == nil {
+		cfg.Watch = unwatched{}
 	}
 	var ready bool
 	if err := cfg.Pool.QueryRow(ctx, sqlReady).Scan(&ready); err != nil {
@@ -125,6 +145,7 @@ func (l *Log) Append(ctx context.Context, f agent.Fence, batch int64, events []a
 	a, err := l.answer(ctx, "append events", f, sqlAppend, args)
 	if err == nil {
 		l.announcer.add(f.StreamID, a.LastIndex)
+		l.cfg.Watch.Appended(len(events))
 	}
 	return a, err
 }
@@ -172,6 +193,7 @@ func (l *Log) Close(ctx context.Context, streamID string, events []agent.Event) 
 		return err
 	}
 	l.hub.advance(streamID, last)
+	l.cfg.Watch.Appended(len(events))
 	return nil
 }
 

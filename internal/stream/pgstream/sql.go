@@ -37,7 +37,7 @@ const (
 	// One snapshot of the stream's state and its next events: at most $3 of them, and no more once $4 bytes are exceeded. The
 	// sizes are summed before the events themselves are fetched.
 	sqlPage = `
-		SELECT s.first_index, s.last_index, s.closed_at IS NOT NULL, e.event_index, e.event
+		SELECT s.first_index, s.last_index, s.closed_at IS NOT NULL, clock_timestamp(), e.event_index, e.event
 		FROM streams s LEFT JOIN LATERAL (
 			SELECT event_index, event
 			FROM (

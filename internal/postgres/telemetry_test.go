@@ -1,0 +1,125 @@
+package postgres_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnstone-run/turnstone/internal/postgres"
+)
+
+// standing has finished turns, then for each of five tenants one running turn with three queued behind it, the oldest an hour ago, and for
+// three of them approvals: as many as the tenant's number, half of the running turn, and as many that cannot be decided any more.
+func standing(t testing.TB, finished int) *bench {
+	b := newBench(t, postgres.Config{})
+	_, err := b.pool.Exec(t.Context(), `CREATE INDEX IF NOT EXISTS turns_running ON turns (tenant) WHERE state = 'running'`)
+	require.NoError(t, err)
+	for _, sql := range []string{
+		fmt.Sprintf(`INSERT INTO sessions (tenant, session_id) SELECT 'acme', 's' || n FROM generate_series(1, %d) AS n`, finished/100+1),
+		`INSERT INTO sessions (tenant, session_id) SELECT 't' || n, 'busy' FROM generate_series(1, 5) AS n`,
+		turns("'f' || n", "'acme'", "'s' || n / 100 + 1", "n", "CASE n % 3 WHEN 0 THEN 'completed' WHEN 1 THEN 'failed' ELSE 'cancelled' END", "now()", finished),
+		turns("'r' || n", "'t' || n", "'busy'", "1", "'running'", "now() - interval '2 hours'", 5),
+		turns("'q' || n", "'t' || 1 + n % 5", "'busy'", "1 + n", "'queued'", "now() - n * interval '4 minutes'", 15),
+		approvals("'r' || n", "'t' || n", "NULL", "NULL", "now() - n * interval '1 minute'", 3),
+		approvals("'q' || n", "'t' || 1 + n % 5", "NULL", "now() + interval '1 hour'", "now() - n * interval '1 second'", 2),
+		approvals("'r' || n", "'t' || n", "'approve'", "NULL", "now() - interval '1 day'", 5),
+		approvals("'r' || n", "'t' || n", "NULL", "now() - interval '1 second'", "now() - interval '2 days'", 4),
+		approvals("'f' || n", "'acme'", "NULL", "NULL", "now() - interval '3 days'", finished/10),
+		approvals("'f' || n", "'acme'", "'reject'", "NULL", "now() - interval '3 days'", finished),
+		`ANALYZE`,
+	} {
+		_, err := b.pool.Exec(t.Context(), sql)
+		require.NoError(t, err, sql)
+	}
+	return b
+}
+
+func turns(id, tenant, session, seq, state, at string, n int) string {
+	return fmt.Sprintf(`INSERT INTO turns (turn_id, tenant, session_id, seq, state, workflow_id, agent, instance_id, plan_hash, model, channel, user_id, on_busy,
+			history, input, context, created_at)
+		SELECT %s, %s, %s, %s, %s, 'w' || n, 'analyst', 'analyst@1', 'h', 'small', 'http', 'u1', 'queue', 'load', '[]', '{}', %s
+		FROM generate_series(1, %d) AS n`, id, tenant, session, seq, state, at, n)
+}
+
+func approvals(turn, tenant, decision, expires, at string, n int) string {
+	return fmt.Sprintf(`INSERT INTO approvals (turn_id, approval_id, tenant, call_id, step, tool_name, rule, created_at, decision, expires_at)
+		SELECT %s, gen_random_uuid()::text, %s, 'c', 1, 'pay', 'r', %s, %s, %s FROM generate_series(1, %d) AS n`, turn, tenant, at, decision, expires, n)
+}
+
+func TestStanding(t *testing.T) {
+	b := standing(t, 300)
+	s, err := b.Standing(t.Context(), 10)
+	require.NoError(t, err)
+	require.Equal(t, map[string]int64{"t1": 1, "t2": 2, "t3": 2}, s.Approvals)
+	require.Equal(t, []int64{15, 2, 3, 3}, []int64{s.Queued, s.Running, s.Waiting, s.LongestQueue})
+	require.InDelta(t, 3*time.Minute, s.OldestApproval, float64(time.Minute)/2, "of those that can be decided")
+	require.InDelta(t, time.Hour, s.OldestQueued, float64(time.Minute)/2)
+
+	s, err = b.Standing(t.Context(), 1)
+	require.NoError(t, err)
+	require.Equal(t, map[string]int64{"t2": 2, "": 3}, s.Approvals, "the others together")
+	require.EqualValues(t, 3, s.Waiting)
+	require.InDelta(t, 3*time.Minute, s.OldestApproval, float64(time.Minute)/2)
+}
+
+func TestStandingOfNothing(t *testing.T) {
+	s, err := newBench(t, postgres.Config{}).Standing(t.Context(), 10)
+	require.NoError(t, err)
+	require.Equal(t, postgres.Standing{Approvals: map[string]int64{}}, s)
+}
+
+func TestTenantsSpending(t *testing.T) {
+	b := newBench(t, postgres.Config{})
+	_, err := b.pool.Exec(t.Context(), `
+		INSERT INTO usage_daily VALUES
+			('a', 'tenant', '', '2026-11-22', 0, 1, 10, 1, 0, 0, 0.5), ('a', 'tenant', '', '2026-11-22', 1, 1, 20, 2, 0, 0, 0.25),
+			('a', 'tenant', '', '2026-11-01', 0, 1, 100, 10, 0, 0, 4), ('a', 'tenant', '', '2026-10-31', 0, 1, 1000, 100, 0, 0, 100),
+			('a', 'user', 'u', '2026-11-22', 0, 1, 7, 7, 0, 0, 7), ('b', 'tenant', '', '2026-10-22', 0, 1, 7, 7, 0, 0, 7),
+			('c', 'agent', '', '2026-11-22', 0, 1, 7, 7, 0, 0, 7), ('d', 'tenant', '', '2026-11-03', 0, 1, 5, 6, 0, 0, 0)`)
+	require.NoError(t, err)
+	all, err := b.TenantsSpendingAt(t.Context(), time.Date(2026, 11, 22, 23, 59, 0, 0, time.UTC))
+	require.NoError(t, err)
+	require.ElementsMatch(t, []postgres.TenantSpending{
+		{Tenant: "a", DayUSD: 0.75, DayTokens: 33, MonthUSD: 4.75, MonthTokens: 143}, {Tenant: "d", MonthTokens: 11},
+	}, all, "of this month, and of the tenant's own sums alone")
+	all, err = b.TenantsSpendingAt(t.Context(), time.Date(2026, 11, 22, 23, 59, 0, 0, time.FixedZone("west", -3600)))
+	require.NoError(t, err)
+	require.Zero(t, all[0].DayTokens, "the day is UTC's")
+	none, err := newBench(t, postgres.Config{}).TenantsSpending(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, none)
+}
+
+// What has ended does not make a scrape dearer.
+func TestStandingUsesIndexes(t *testing.T) {
+	b := standing(t, 100_000)
+	plan := b.explain(postgres.StandingTurns)
+	require.NotContains(t, plan, "Seq Scan on turns", plan)
+	t.Log(plan)
+	plan = b.explain(postgres.StandingApprovals, 200)
+	require.NotContains(t, plan, "Seq Scan on turns", plan)
+	require.NotContains(t, plan, "Seq Scan on approvals", plan)
+	t.Log(plan)
+	_, err := b.pool.Exec(t.Context(), `
+		INSERT INTO usage_daily SELECT 't' || t, k.kind, k.name, now()::date - d, 0, 1, 10, 1, 0, 0, 0.5
+		FROM generate_series(1, 50) AS t, generate_series(0, 59) AS d, (
+			SELECT 'tenant' AS kind, '' AS name UNION ALL SELECT 'user', 'u' || u FROM generate_series(1, 40) AS u) AS k;
+		ANALYZE usage_daily`)
+	require.NoError(t, err)
+	plan = b.explain(postgres.ReadTenantsSpending, time.Now().UTC(), 10_000)
+	require.NotContains(t, plan, "Seq Scan on usage_daily", plan)
+	t.Log(plan)
+}
+
+func BenchmarkStanding(b *testing.B) {
+	s := standing(b, 100_000)
+	b.Run("standing", func(b *testing.B) {
+		for b.Loop() {
+			if _, err := s.Standing(b.Context(), 200); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}

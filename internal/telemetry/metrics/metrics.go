@@ -1,0 +1,156 @@
+package metrics
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+const (
+	defaultValues = 200
+	maxValues     = 10_000
+	combinations  = 10 // times MaxValues: how many combinations of names a metric may have
+)
+
+// Config is what [New] needs.
+type Config struct {
+	Registerer prometheus.Registerer
+	MaxValues  int // of a label whose values others choose; 0: 200
+}
+
+// Metrics counts what turns do. It satisfies [agent.Observer] and pgstream.Watch; safe for concurrent use.
+type Metrics struct {
+	tenants, agents, models, providers, tools, works *names
+
+	ended   *family[endedKey, endedSeries]
+	asked   *family[askedKey, askedSeries]
+	faults  *family[faultKey, prometheus.Counter]
+	spent   *family[spentKey, spentSeries]
+	invoked *family[invokedKey, invokedSeries]
+	worked  *family[workedKey, prometheus.Observer]
+
+	first     *prometheus.HistogramVec
+	retries   *prometheus.CounterVec
+	decisions *prometheus.CounterVec
+	waited    prometheus.Observer
+
+	lag       prometheus.Observer
+	followers prometheus.Gauge
+	events    prometheus.Counter
+}
+
+var _ agent.Observer = (*Metrics)(nil)
+
+// New registers the metrics.
+func New(c Config) (*Metrics, error) {
+	switch {
+	case c.Registerer == nil:
+		return nil, errors.New("metrics: Registerer is missing")
+	case c.MaxValues < 0 || c.MaxValues > maxValues:
+		return nil, agent.Invalid("metrics.max_label_values", "is %d, want 1 to %d, or 0 for %d", c.MaxValues, maxValues, defaultValues)
+	case c.MaxValues == 0:
+		c.MaxValues = defaultValues
+	}
+	b := &builder{values: c.MaxValues}
+	m := b.metrics()
+	for _, one := range b.all {
+		if err := c.Registerer.Register(one); err != nil {
+			return nil, fmt.Errorf("register metrics of turns: %w", err)
+		}
+	}
+	return m, nil
+}
+
+// builder makes metrics and remembers them until they are registered.
+type builder struct {
+	values int
+	all    []prometheus.Collector
+}
+
+func (b *builder) counters(name, help string, labels ...string) *prometheus.CounterVec {
+	v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	b.all = append(b.all, v)
+	return v
+}
+
+func (b *builder) histograms(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+	v := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
+	b.all = append(b.all, v)
+	return v
+}
+
+// Buckets, in seconds. Classic ones: every Prometheus reads them. Each is a series of each name, so there are as few as answer the questions.
+
+// Work of turns: a direct one takes 50 ms, a research ten minutes.
+func turnBuckets() []float64 {
+	return []float64{0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 60, 120, 300, 600}
+}
+
+// What waits for people waits for days.
+func wallBuckets() []float64 {
+	return []float64{0.1, 1, 5, 15, 60, 300, 900, 3600, 14400, 86400, 604800}
+}
+
+// What a person waits for the first word.
+func firstBuckets() []float64 {
+	return []float64{0.025, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1, 1.5, 2, 3, 5, 10, 30}
+}
+
+// Whole replies of models.
+func modelBuckets() []float64 { return []float64{0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60, 120, 300} }
+
+// A lookup in memory, or a job in a cluster.
+func toolBuckets() []float64 {
+	return []float64{0.001, 0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300}
+}
+
+// Activities: a row or two, or a whole reply.
+func workBuckets() []float64 {
+	return []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1, 5, 30, 120}
+}
+
+// From two seconds on the poll of the log had to help.
+func lagBuckets() []float64 {
+	return []float64{0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1, 2.5, 5}
+}
+
+func (b *builder) metrics() *Metrics {
+	spilt := b.counters("telemetry_label_overflow_total", "Times that a name was counted as other, because the label had its bound of names.", "label")
+	label := func(name string) *names { return newNames(b.values, spilt.WithLabelValues(name)) }
+	m := &Metrics{
+		tenants: label("tenant"), agents: label("agent"), models: label("model"), providers: label("provider"), tools: label("tool"), works: label("activity"),
+		first: b.histograms("agent_first_token_seconds",
+			"From when a turn was first seen to the first fragment that it showed, by agent.", firstBuckets(), "agent"),
+		retries:   b.counters("model_retries_total", "Requests that repeat one of the same step, or fall back from it, by model.", "model"),
+		decisions: b.counters("approvals_decided_total", "Approvals that were decided: approve, edit, reject, respond, or expired.", "decision"),
+	}
+	combined := spilt.WithLabelValues("combination")
+	m.ended = b.ended(combined)
+	m.asked = b.asked(combined)
+	m.faults = b.faults(combined)
+	m.spent = b.spent(combined)
+	m.invoked = b.invoked(combined)
+	m.worked = b.worked(combined)
+	m.waited = b.histograms("approval_wait_seconds", "How long approvals waited until they were decided or expired.", wallBuckets()).WithLabelValues()
+	m.lag = b.histograms("event_log_lag_seconds", "How long a follower in this process waited for events that the log had.", lagBuckets()).WithLabelValues()
+	m.events = b.counters("event_log_events_total", "Events that this process appended to the event log.").WithLabelValues()
+	followers := prometheus.NewGauge(prometheus.GaugeOpts{Name: "event_log_followers", Help: "Followers of streams in this process."})
+	b.all = append(b.all, followers)
+	m.followers = followers
+	return m
+}
+
+// Appended, Delivered and Followers are what the event log tells: see pgstream.Watch.
+
+// Appended counts events that were written.
+func (m *Metrics) Appended(events int) { m.events.Add(float64(events)) }
+
+// Delivered measures how long a follower waited for events that were there.
+func (m *Metrics) Delivered(lag time.Duration) { m.lag.Observe(lag.Seconds()) }
+
+// Followers counts who comes (+1) and goes (-1).
+func (m *Metrics) Followers(change int) { m.followers.Add(float64(change)) }

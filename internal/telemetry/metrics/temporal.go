@@ -1,0 +1,73 @@
+package metrics
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	exporter "go.opentelemetry.io/otel/exporters/prometheus"
+	"go.opentelemetry.io/otel/sdk/metric"
+	enumspb "go.temporal.io/api/enums/v1"
+	taskqueuepb "go.temporal.io/api/taskqueue/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/contrib/opentelemetry"
+	"go.uber.org/zap"
+)
+
+const (
+	// sdkSeries bounds the combinations of labels of each metric of the SDK; what is beyond goes into one with otel_metric_overflow="true".
+	sdkSeries = 1000
+	// pollerFresh is how recently a worker must have polled to count. A poll takes up to a minute.
+	pollerFresh = 2 * time.Minute
+)
+
+// sdkBuckets are of requests, tasks and workflows alike, in seconds.
+func sdkBuckets() []float64 {
+	return []float64{0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 60, 300}
+}
+
+// Temporal registers the Temporal SDK's own metrics (temporal_*): what it returns belongs into client.Options before the client is dialled.
+// The SDK's names get the units and endings that Prometheus wants: temporal_request_total, temporal_request_latency_seconds.
+func Temporal(to prometheus.Registerer, logger *zap.Logger) (client.MetricsHandler, error) {
+	reader, err := exporter.New(exporter.WithRegisterer(to), exporter.WithoutScopeInfo(), exporter.WithoutTargetInfo())
+	if err != nil {
+		return nil, fmt.Errorf("register metrics of the Temporal SDK: %w", err)
+	}
+	timers := metric.NewView(metric.Instrument{Kind: metric.InstrumentKindHistogram},
+		metric.Stream{Aggregation: metric.AggregationExplicitBucketHistogram{Boundaries: sdkBuckets(), NoMinMax: true}})
+	provider := metric.NewMeterProvider(metric.WithReader(reader), metric.WithView(timers), metric.WithCardinalityLimit(sdkSeries))
+	return opentelemetry.NewMetricsHandler(opentelemetry.MetricsHandlerOptions{
+		Meter: provider.Meter("temporal-sdk-go"), UseMonotonicCounters: true,
+		OnError: func(err error) { logger.Warn("a metric of the Temporal SDK", zap.Error(err)) },
+	}), nil
+}
+
+// Queues asks Temporal how a task queue does: what waits in it, for how long, and who polls it.
+func Queues(temporal client.Client, namespace, queue string) func(ctx context.Context) ([]Queue, error) {
+	return func(ctx context.Context) ([]Queue, error) {
+		var out []Queue
+		for _, of := range []struct {
+			kind string
+			is   enumspb.TaskQueueType
+		}{{"workflow", enumspb.TASK_QUEUE_TYPE_WORKFLOW}, {"activity", enumspb.TASK_QUEUE_TYPE_ACTIVITY}} {
+			d, err := temporal.WorkflowService().DescribeTaskQueue(ctx, &workflowservice.DescribeTaskQueueRequest{
+				Namespace: namespace, TaskQueue: &taskqueuepb.TaskQueue{Name: queue}, TaskQueueType: of.is, ReportStats: true,
+			})
+			if err != nil {
+				return nil, fmt.Errorf("describe task queue %q: %w", queue, err)
+			}
+			q := Queue{
+				Kind: of.kind, Backlog: d.GetStats().GetApproximateBacklogCount(), Age: d.GetStats().GetApproximateBacklogAge().AsDuration(),
+			}
+			for _, p := range d.GetPollers() {
+				if time.Since(p.GetLastAccessTime().AsTime()) < pollerFresh {
+					q.Pollers++
+				}
+			}
+			out = append(out, q)
+		}
+		return out, nil
+	}
+}
