@@ -35,10 +35,8 @@ func (r ranking) Rank(ctx context.Context, query string, docs []tool.RankedText,
 
 // collect removes content that nobody refers to, now and then, until ctx ends.
 func (s *Service) collect(ctx context.Context, store *postgres.Store) {
-	every := s.cfg.Settings.Storage.CollectEvery
-	if every <= 0 {
-		return
+	s.collector = results.NewCollector(results.CollectorConfig{Ledger: store, Bucket: s.blobs, Metrics: s.watching.registry, Logger: s.logger})
+	if every := s.cfg.Settings.Storage.CollectEvery; every > 0 {
+		s.tasks.Go(func() { s.collector.Run(ctx, every) })
 	}
-	collector := results.NewCollector(results.CollectorConfig{Ledger: store, Bucket: s.blobs, Metrics: s.metrics, Logger: s.logger})
-	s.tasks.Go(func() { collector.Run(ctx, every) })
 }

@@ -9,8 +9,10 @@ import (
 	"github.com/turnstone-run/turnstone/internal/gateway/chat"
 	"github.com/turnstone-run/turnstone/internal/gateway/codec"
 	"github.com/turnstone-run/turnstone/internal/gateway/console"
+	erasuredoor "github.com/turnstone-run/turnstone/internal/gateway/erasures"
 	"github.com/turnstone-run/turnstone/internal/gateway/links"
 	"github.com/turnstone-run/turnstone/internal/gateway/openai"
+	retentiondoor "github.com/turnstone-run/turnstone/internal/gateway/retention"
 	"github.com/turnstone-run/turnstone/internal/gateway/schedules"
 	"github.com/turnstone-run/turnstone/internal/gateway/usage"
 	"github.com/turnstone-run/turnstone/internal/gateway/ws"
@@ -36,11 +38,19 @@ func (s *Service) doors(store *postgres.Store) ([]gateway.Door, error) {
 	if err != nil {
 		return nil, err
 	}
+	kept, err := retentiondoor.New(s.upkeep.retention)
+	if err != nil {
+		return nil, err
+	}
+	erased, err := erasuredoor.New(s.upkeep.erasures, s.callers.trail)
+	if err != nil {
+		return nil, err
+	}
 	described, err := apidoc.New()
 	if err != nil {
 		return nil, err
 	}
-	all := []gateway.Door{ws.New(ws.Config{Logger: s.logger.Named("ws")}), openai.New(), chat.New(), clock, linked, costs, described}
+	all := []gateway.Door{ws.New(ws.Config{Logger: s.logger.Named("ws")}), openai.New(), chat.New(), clock, linked, costs, kept, erased, described}
 	if s.codec.On() {
 		decoding, err := codec.New(s.codec, s.cfg.Settings.HTTP.CodecOrigins)
 		if err != nil {

@@ -2,87 +2,181 @@ package turnstone
 
 import (
 	"context"
-	"fmt"
-	"time"
+	"errors"
+	"net/url"
+	"sync"
 
-	enumspb "go.temporal.io/api/enums/v1"
-	"go.temporal.io/sdk/client"
+	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/turnstone-run/turnstone/activities"
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/app"
+	"github.com/turnstone-run/turnstone/internal/catalog"
 	"github.com/turnstone-run/turnstone/internal/gateway"
+	probes "github.com/turnstone-run/turnstone/internal/health"
+	"github.com/turnstone-run/turnstone/internal/llm"
 )
 
-// pollerFresh is how recently a worker must have polled to count.
-const pollerFresh = 2 * time.Minute
-
-// health asks the dependencies of a turn (DESIGN §8): the answer is good only when a turn can run.
+// health puts the probes together (docs/health.md): the answer is good only when a turn can run. The ports that are nil say nothing.
 type health struct {
-	service   *Service
-	queue     string
-	namespace string
+	service    *Service
+	queue      string
+	namespace  string
+	attributes func() bool                                        // whether the search attributes are registered
+	outcomes   *probes.Outcomes                                   // of the calls of models
+	exporting  func() (ok bool, detail string)                    // telemetry
+	retention  func(ctx context.Context) (probes.Schedule, error) // the schedule that removes what is past its time
+
+	once  sync.Once
+	board *probes.Board
+	fault error
 }
 
+// check asks the board, which is made at the first call: by then everything is open.
 func (h *health) check(ctx context.Context) gateway.Health {
-	out := gateway.Health{OK: true}
-	for _, probe := range []struct {
-		name string
-		ask  func(context.Context) (string, error)
-	}{
-		{"postgres", h.postgres}, {"temporal", h.temporal}, {"worker", h.worker},
-	} {
-		started := time.Now()
-		detail, err := probe.ask(ctx)
-		d := gateway.Dependency{Name: probe.name, OK: err == nil, Detail: detail, Took: time.Since(started)}
+	h.once.Do(func() { h.fault = h.open(ctx) })
+	if h.fault != nil {
+		return gateway.Health{Dependencies: []gateway.Dependency{{Name: "health", State: gateway.HealthDown, Detail: h.fault.Error()}}}
+	}
+	readings := h.board.Read(ctx)
+	out := gateway.Health{OK: probes.Worst(readings) != probes.Down, Dependencies: make([]gateway.Dependency, len(readings))}
+	for i := range readings {
+		r := &readings[i]
+		out.Dependencies[i] = gateway.Dependency{
+			Name: r.Name, OK: r.State == probes.OK, State: string(r.State), Detail: r.Detail, Hint: r.Hint, Since: r.Since, Took: r.Took,
+		}
+	}
+	return out
+}
+
+func (h *health) open(ctx context.Context) error {
+	s := h.service
+	set := s.cfg.Settings
+	db := database(s.pool)
+	var err error
+	if db.Schema, err = db.SchemaVersion(ctx); err != nil {
+		s.logger.Warn("health: the version of the schema is not known")
+	}
+	cluster := &probes.Cluster{
+		Client: s.temporal, Namespace: h.namespace, TaskQueue: h.queue, Attributes: h.attributes, Versioned: set.Temporal.WorkerVersioning.Deployment != "",
+	}
+	all := []probes.Probe{db.Probe(), db.ClockProbe(), cluster.Probe(), cluster.WorkerProbe()}
+	switch log := s.log.(type) {
+	case interface{ Listening() bool }:
+		all = append(all, probes.EventLogProbe(log.Listening))
+	default:
+		if set.Events.Log == app.LogMemory {
+			all = append(all, probes.EventLogProbe(nil))
+		}
+	}
+	bucket := set.Storage.BlobURL.Reveal()
+	all = append(all, probes.BlobProbe(probes.OpenBucket(bucket)))
+	if u, err := url.Parse(bucket); err == nil && u.Scheme == "file" {
+		all = append(all, probes.DiskProbe(u.Path))
+	}
+	if set.Jobs.RedisURL != "" {
+		jobs, err := probes.RedisProbe(set.Jobs.RedisURL.Reveal(), set.Jobs.Queue)
 		if err != nil {
-			d.Detail = err.Error()
-			out.OK = false
+			return err
 		}
-		out.Dependencies = append(out.Dependencies, d)
+		all = append(all, jobs)
 	}
-	out.Dependencies = append(out.Dependencies, h.catalog(ctx)...)
-	return out
-}
-
-// catalog says what keeps newer documents from being served. Turns run all the same, on the last good catalog.
-func (h *health) catalog(ctx context.Context) []gateway.Dependency {
-	status := h.service.parts.Registry.Status(ctx)
-	out := make([]gateway.Dependency, 0, len(status.Sources))
-	for _, s := range status.Sources {
-		detail := s.Detail
-		if len(s.Faults) > 0 {
-			detail += ": " + s.Faults[0].String()
-		}
-		if more := len(s.Faults) - 1; more > 0 {
-			detail += fmt.Sprintf(" (and %d more)", more)
-		}
-		out = append(out, gateway.Dependency{Name: "catalog " + s.Name, OK: s.OK, Detail: detail})
+	all = append(all, documents(s.parts.Registry, db).Probe())
+	if h.outcomes != nil {
+		all = append(all, h.outcomes.Probe(lacking(s.parts.Registry, s.parts.Models)))
 	}
-	return out
-}
-
-func (h *health) postgres(ctx context.Context) (string, error) {
-	stat := h.service.pool.Stat()
-	return fmt.Sprintf("%d of %d connections in use", stat.AcquiredConns(), stat.MaxConns()), h.service.pool.Ping(ctx)
-}
-
-func (h *health) temporal(ctx context.Context) (string, error) {
-	_, err := h.service.temporal.CheckHealth(ctx, &client.CheckHealthRequest{})
-	return "namespace " + h.namespace, err
-}
-
-// worker looks for anybody who polls: the gateway may run apart from the workers.
-func (h *health) worker(ctx context.Context) (string, error) {
-	d, err := h.service.temporal.DescribeTaskQueue(ctx, h.queue, enumspb.TASK_QUEUE_TYPE_WORKFLOW)
+	if h.exporting != nil {
+		all = append(all, probes.TelemetryProbe(h.exporting))
+	}
+	if h.retention != nil {
+		all = append(all, probes.RetentionProbe(h.retention))
+	}
+	if files := certificates(set); len(files) > 0 {
+		all = append(all, probes.CertificateProbe(files))
+	}
+	redactor, err := app.Redactor(set.Log.PII, app.Secrets(set, s.cfg.Env)...)
 	if err != nil {
-		return "", err
+		return err
 	}
-	fresh := 0
-	for _, p := range d.GetPollers() {
-		if time.Since(p.GetLastAccessTime().AsTime()) < pollerFresh {
-			fresh++
+	h.board, err = probes.New(probes.Config{Probes: all, Logger: s.logger.Named("health"), Redact: redactor.Text})
+	return err
+}
+
+// watchedModels notes how the calls of models end.
+type watchedModels struct {
+	activities.Models
+	outcomes *probes.Outcomes
+}
+
+func (w watchedModels) Model(ctx context.Context, m agent.PlanModel) (agent.Model, error) {
+	found, err := w.Models.Model(ctx, m)
+	if err != nil {
+		w.outcomes.Note(m.Profile, err)
+		return nil, err
+	}
+	return w.outcomes.Watch(m.Profile, found), nil
+}
+
+func database(pool *pgxpool.Pool) *probes.Database {
+	return &probes.Database{
+		Row: func(ctx context.Context, sql string, dest ...any) error { return pool.QueryRow(ctx, sql).Scan(dest...) },
+		Pool: func() (used, most int) {
+			stat := pool.Stat()
+			return int(stat.AcquiredConns()), int(stat.MaxConns())
+		},
+	}
+}
+
+func documents(r *catalog.Registry, db *probes.Database) *probes.Documents {
+	return &probes.Documents{
+		Status: r.Status,
+		Head: func(ctx context.Context) (head int64, err error) {
+			return head, db.Row(ctx, `SELECT revision FROM catalog_head`, &head)
+		},
+		Agents: func(ctx context.Context) ([]agent.AgentInfo, error) {
+			page, err := r.ListAgents(ctx, agent.AgentQuery{})
+			return page.Agents, err
+		},
+	}
+}
+
+// lacking names the models of the default tenant's agents that cannot be called, because their secret is not there. Nothing is sent.
+func lacking(r *catalog.Registry, models *llm.Models) func(context.Context) ([]string, error) {
+	return func(ctx context.Context) ([]string, error) {
+		page, err := r.ListAgents(ctx, agent.AgentQuery{})
+		if err != nil {
+			return nil, err
 		}
+		var texts []string
+		seen := map[string]bool{}
+		for i := range page.Agents {
+			plan, _, err := r.Resolve(ctx, agent.DefaultTenant, page.Agents[i].Name)
+			if err != nil {
+				continue // the catalog's probe says so
+			}
+			for j := range plan.Models {
+				m := &plan.Models[j]
+				if seen[m.Profile] {
+					continue
+				}
+				seen[m.Profile] = true
+				if _, err := models.Model(ctx, *m); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+					texts = append(texts, m.Profile+": "+err.Error())
+				}
+			}
+		}
+		return texts, nil
 	}
-	if fresh == 0 {
-		return "", fmt.Errorf("nobody polls task queue %q", h.queue)
+}
+
+// certificates are those of our own servers.
+func certificates(set *Settings) map[string][2]string {
+	files := map[string][2]string{}
+	if set.HTTP.TLSCert != "" {
+		files["http.tls_cert"] = [2]string{set.HTTP.TLSCert, set.HTTP.TLSKey}
 	}
-	return fmt.Sprintf("%d polling task queue %q", fresh, h.queue), nil
+	if set.GRPC.TLSCert != "" {
+		files["grpc.tls_cert"] = [2]string{set.GRPC.TLSCert, set.GRPC.TLSKey}
+	}
+	return files
 }

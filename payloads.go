@@ -32,10 +32,10 @@ func (s *Service) encode(options client.Options) (_ client.Options, err error) {
 	return s.codec.Options(options), nil
 }
 
-// forgetPayloads removes offloaded payloads that no history can need any more, now and then, until ctx ends.
+// forgetPayloads removes offloaded payloads that no history can need any more, now and then, until ctx ends, unless the retention does.
 func (s *Service) forgetPayloads(ctx context.Context) {
 	set := &s.cfg.Settings.Temporal
-	if set.OffloadBytes <= 0 {
+	if set.OffloadBytes <= 0 || s.swept() {
 		return
 	}
 	s.tasks.Go(func() {

@@ -5,9 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
-
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/app"
 	"github.com/turnstone-run/turnstone/internal/catalog/folder"
@@ -50,9 +47,6 @@ func ConnTo(name string) Need { return tool.ConnTo(name) }
 // once before anything is served; a fault in it is no reason not to serve what was good before.
 func (s *Service) openCatalog(ctx, background context.Context, store *postgres.Store) error {
 	set := s.cfg.Settings
-	s.metrics = prometheus.NewRegistry()
-	s.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		collectors.NewBuildInfoCollector())
 	factories := slices.Clone(s.cfg.Factories)
 	for _, kit := range s.cfg.Toolkits {
 		factories = append(factories, tool.Ready(kit))
@@ -61,7 +55,7 @@ func (s *Service) openCatalog(ctx, background context.Context, store *postgres.S
 	s.parts, err = app.Build(set, app.World{
 		Store: store, Blobs: s.blobs, Datasets: s.rows(store), Results: results.Cache{Memory: store}, Toolkits: factories,
 		Workflows: s.library, Composites: store, References: store, Ranking: ranking{store},
-		Middleware: s.cfg.Middleware, Env: s.cfg.Env, Metrics: s.metrics, Logger: s.logger,
+		Middleware: s.cfg.Middleware, Env: s.cfg.Env, Metrics: s.watching.registry, Logger: s.logger,
 	})
 	if err != nil {
 		return err

@@ -89,7 +89,7 @@ func (s *Service) openBot(store *postgres.Store) (err error) {
 	s.bot, err = telegram.New(telegram.Config{
 		Token: set.Token.Reveal(), APIURL: set.APIURL, Updates: set.Updates, WebhookURL: set.WebhookURL, WebhookSecret: set.WebhookSecret.Reveal(),
 		Tenant: set.Tenant, Agent: set.Agent, Unlinked: set.Unlinked, ApproverChat: set.ApproverChat, EditEvery: set.EditEvery, Store: store,
-		Audit: s.callers.trail, Logger: s.logger.Named("telegram"), Metrics: s.metrics,
+		Audit: s.callers.trail, Logger: s.logger.Named("telegram"), Metrics: s.watching.registry,
 	})
 	if err != nil {
 		return fmt.Errorf("telegram: %w", err)

@@ -16,7 +16,6 @@ import (
 
 	"github.com/cenkalti/backoff/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.temporal.io/sdk/client"
 	sdkworker "go.temporal.io/sdk/worker"
@@ -34,10 +33,12 @@ import (
 	"github.com/turnstone-run/turnstone/internal/direct"
 	"github.com/turnstone-run/turnstone/internal/flow/library"
 	"github.com/turnstone-run/turnstone/internal/gateway"
+	probes "github.com/turnstone-run/turnstone/internal/health"
 	"github.com/turnstone-run/turnstone/internal/inbox"
 	"github.com/turnstone-run/turnstone/internal/llm"
 	"github.com/turnstone-run/turnstone/internal/middleware"
 	"github.com/turnstone-run/turnstone/internal/postgres"
+	"github.com/turnstone-run/turnstone/internal/results"
 	"github.com/turnstone-run/turnstone/internal/retrieval"
 	"github.com/turnstone-run/turnstone/internal/schedule"
 	"github.com/turnstone-run/turnstone/internal/schema"
@@ -96,7 +97,6 @@ type Service struct {
 	blobs     *blob.Store
 	parts     *app.Parts
 	library   *library.Library
-	metrics   *prometheus.Registry
 	temporal  client.Client
 	namespace string
 	worker    sdkworker.Worker
@@ -109,10 +109,13 @@ type Service struct {
 
 	stopChannels func(context.Context)
 
+	watching  watching
 	codec     *codec.Codec // of what Temporal keeps
 	callers   callers
 	bot       *telegram.Channel // nil: none
 	schedules *schedule.Keeper
+	collector *results.Collector
+	upkeep    upkeep
 }
 
 // New checks the configuration; nothing is opened yet.
@@ -170,6 +173,9 @@ func (s *Service) Start(ctx context.Context) (err error) {
 	}()
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s.stop = stop
+	if err := s.openTelemetry(ctx); err != nil {
+		return err
+	}
 	store, err := s.openStore(ctx)
 	if err != nil {
 		return err
@@ -196,7 +202,7 @@ func (s *Service) Start(ctx context.Context) (err error) {
 	}
 	s.collect(background, store)
 	s.forgetPayloads(background)
-	return s.compose(ctx, store, watch)
+	return s.compose(ctx, background, store, watch)
 }
 
 // openStore connects to PostgreSQL, brings its schema up to date and opens the event log and the blob store.
@@ -231,7 +237,7 @@ func (s *Service) openLog(ctx context.Context) error {
 		s.log = log
 		return err
 	}
-	log, err := pgstream.New(ctx, pgstream.Config{Pool: s.pool, Logger: s.logger, Retention: set.Retention})
+	log, err := pgstream.New(ctx, pgstream.Config{Pool: s.pool, Logger: s.logger, Watch: s.watching.counts, Retention: s.unswept(set.Retention)})
 	if err != nil {
 		return err
 	}
@@ -248,6 +254,9 @@ func (s *Service) openTemporal(ctx context.Context) error {
 	if options, err = s.encode(options); err != nil {
 		return err
 	}
+	if options, err = s.watching.temporal(options, s); err != nil {
+		return err
+	}
 	s.namespace = options.Namespace
 	s.temporal, err = backoff.Retry(ctx, func() (client.Client, error) { return client.DialContext(ctx, options) },
 		backoff.WithMaxElapsedTime(temporalPatience))
@@ -258,7 +267,7 @@ func (s *Service) openTemporal(ctx context.Context) error {
 }
 
 // compose wires activities, worker and gateway.
-func (s *Service) compose(ctx context.Context, store *postgres.Store, watch *cluster.AttributeWatch) error {
+func (s *Service) compose(ctx, background context.Context, store *postgres.Store, watch *cluster.AttributeWatch) error {
 	set := s.cfg.Settings
 	parts := s.parts
 	// Not under Worker Versioning: an eager start takes the worker that asks, whichever version is current.
@@ -268,10 +277,11 @@ func (s *Service) compose(ctx context.Context, store *postgres.Store, watch *clu
 	if err != nil {
 		return err
 	}
+	outcomes := &probes.Outcomes{}
 	acts, err := activities.New(activities.Config{
-		Registry: parts.Registry, Models: parts.Models, Tools: parts.Tools, Middleware: parts.Middleware, Store: store, Log: s.log,
-		Blobs: s.blobs, Runs: runs, Schemas: schema.New(), Knowledge: library, Logger: s.logger, MaxMessageBytes: int(set.Turn.MaxMessageBytes),
-		QueueLength:   set.Turn.QueueLength,
+		Registry: parts.Registry, Models: watchedModels{parts.Models, outcomes}, Tools: parts.Tools, Middleware: parts.Middleware, Store: store, Log: s.log,
+		Blobs: s.blobs, Runs: runs, Schemas: schema.New(), Knowledge: library, Observer: s.watching.observer, Logger: s.logger,
+		MaxMessageBytes: int(set.Turn.MaxMessageBytes), QueueLength: set.Turn.QueueLength,
 		BatchInterval: set.Events.BatchInterval, MaxInlineBytes: int(set.Storage.MaxInlineBytes),
 		OutputBytes: int(set.Turn.OutputBytes), HistoryOutputBytes: int(set.Turn.HistoryOutputBytes), TurnEvents: set.Turn.ContinueAsNewEvents,
 		ConversationEvents: set.Conversation.ContinueAsNewEvents, SearchAttributes: watch.Known,
@@ -286,7 +296,12 @@ func (s *Service) compose(ctx context.Context, store *postgres.Store, watch *clu
 	if s.direct, err = direct.New(direct.Config{Activities: acts, Start: runs.TakeOver, Logger: s.logger}); err != nil {
 		return err
 	}
-	health := &health{service: s, queue: set.Temporal.TaskQueue, namespace: s.namespace}
+	health := &health{
+		service: s, queue: set.Temporal.TaskQueue, namespace: s.namespace, attributes: watch.Known, outcomes: outcomes, exporting: s.watching.exporting(),
+	}
+	if s.swept() {
+		health.retention = s.upkeep.scheduled
+	}
 	var box *inbox.Inbox
 	gate, err := s.gate(store, func(ctx context.Context, id agent.TurnID) (bool, error) { return box.EndOrphan(ctx, id) })
 	if err != nil {
@@ -297,6 +312,12 @@ func (s *Service) compose(ctx context.Context, store *postgres.Store, watch *clu
 		Logger: s.logger, Direct: s.direct, Library: library, Catalog: parts.Registry, Models: parts.Models, Results: s.rows(store),
 		Definitions: s.library, Admission: gate, Audit: s.callers.trail, DirectChannels: set.Gateway.DirectChannels,
 	})
+	if err := s.watchInstallation(store, gate); err != nil {
+		return err
+	}
+	if err := s.openUpkeep(background, store, box); err != nil {
+		return err
+	}
 	if err := s.openBot(store); err != nil {
 		return err
 	}
@@ -327,11 +348,12 @@ func (s *Service) startGateway(ctx context.Context, store *postgres.Store, box *
 		return err
 	}
 	cfg := gateway.Config{
-		HTTPAddr: set.HTTP.Addr, GRPCAddr: set.GRPC.Addr, Runtime: box, Catalog: s.parts.Registry, Metrics: promhttp.HandlerFor(s.metrics, promhttp.HandlerOpts{}),
+		HTTPAddr: set.HTTP.Addr, GRPCAddr: set.GRPC.Addr, Runtime: box, Catalog: s.parts.Registry, Metrics: promhttp.HandlerFor(s.watching.registry, promhttp.HandlerOpts{}),
 		Logger: s.logger, Version: app.Version(), AllowedHosts: set.HTTP.AllowedHosts, AllowedOrigins: set.HTTP.AllowedOrigins,
 		Limits: gateway.Limits{BodyBytes: int64(set.HTTP.MaxBodyBytes), ReadTimeout: set.HTTP.ReadHeaderTimeout}, Doors: doors,
 	}
 	s.callers.identify(&cfg)
+	s.watching.doors(&cfg)
 	if err := s.secure(&cfg); err != nil {
 		return err
 	}
@@ -399,6 +421,7 @@ func (s *Service) Stop(ctx context.Context) error {
 	}
 	s.closeLog()
 	s.closeLog = func() {}
+	faults = append(faults, s.watching.close(ctx))
 	if s.blobs != nil {
 		faults = append(faults, s.blobs.Close())
 		s.blobs = nil

@@ -36,6 +36,7 @@ func (s *Service) startWorker(acts *activities.Activities, nodes *flows.Activiti
 	workflows.RegisterActivities(w, acts)
 	workflows.RegisterFlows(w, nodes)
 	workflows.RegisterRuns(w, clockwork)
+	s.upkeep.register(w)
 	if err := w.Start(); err != nil {
 		return fmt.Errorf("start worker: %w", err)
 	}

@@ -62,6 +62,11 @@ const (
 	ActionSchedulesWrite Action = "schedules.write"
 	ActionLinksWrite     Action = "links.write" // links between chats and users
 
+	ActionRetentionRead  Action = "retention.read"  // what is kept for how long
+	ActionRetentionWrite Action = "retention.write" // of all tenants
+	ActionErasuresRead   Action = "erasures.read"
+	ActionErasuresWrite  Action = "erasures.write" // takes away what is kept of a user
+
 	ActionKeysRead    Action = "keys.read"
 	ActionKeysWrite   Action = "keys.write"
 	ActionAuditRead   Action = "audit.read"
@@ -78,7 +83,7 @@ func Actions() []Action {
 		ActionSessionsRead, ActionSessionsDelete, ActionAgentsRead, ActionCatalogRead, ActionCatalogWrite, ActionKnowledgeRead,
 		ActionKnowledgeWrite, ActionWorkflowsRead, ActionWorkflowsWrite, ActionWorkflowsRun, ActionToolsRead, ActionToolsWrite,
 		ActionSchedulesRead, ActionSchedulesWrite, ActionLinksWrite, ActionKeysRead, ActionKeysWrite, ActionAuditRead, ActionUsageRead,
-		ActionMetricsRead, ActionHealthRead, ActionDoctorRun,
+		ActionRetentionRead, ActionRetentionWrite, ActionErasuresRead, ActionErasuresWrite, ActionMetricsRead, ActionHealthRead, ActionDoctorRun,
 	}
 }
 

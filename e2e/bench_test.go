@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -88,27 +89,31 @@ func BenchmarkTurns(b *testing.B) {
 	http.DefaultTransport.(*http.Transport).MaxIdleConnsPerHost = 64
 	for _, mode := range []agent.Mode{agent.ModeDirect, agent.ModeDurable} {
 		for _, atOnce := range []int{1, 16, 64} {
-			b.Run(string(mode)+"/"+map[int]string{1: "1", 16: "16", 64: "64"}[atOnce], func(b *testing.B) {
-				require.NoError(b, s.turn(b.Context(), mode, func() {}))
-				next := make(chan struct{})
-				var wg sync.WaitGroup
-				for range atOnce {
-					wg.Go(func() {
-						for range next {
-							if err := s.turn(b.Context(), mode, func() {}); err != nil {
-								b.Error(err)
-							}
-						}
-					})
-				}
-				began := time.Now()
-				for b.Loop() {
-					next <- struct{}{}
-				}
-				close(next)
-				wg.Wait()
-				b.ReportMetric(float64(b.N)/time.Since(began).Seconds(), "turns/s")
-			})
+			b.Run(string(mode)+"/"+strconv.Itoa(atOnce), func(b *testing.B) { s.throughput(b, mode, atOnce) })
 		}
 	}
+}
+
+// throughput reports turns a second, by how many run at once.
+func (s *system) throughput(b *testing.B, mode agent.Mode, atOnce int) {
+	b.Helper()
+	require.NoError(b, s.turn(b.Context(), mode, func() {}))
+	next := make(chan struct{})
+	var wg sync.WaitGroup
+	for range atOnce {
+		wg.Go(func() {
+			for range next {
+				if err := s.turn(b.Context(), mode, func() {}); err != nil {
+					b.Error(err)
+				}
+			}
+		})
+	}
+	began := time.Now()
+	for b.Loop() {
+		next <- struct{}{}
+	}
+	close(next)
+	wg.Wait()
+	b.ReportMetric(float64(b.N)/time.Since(began).Seconds(), "turns/s")
 }

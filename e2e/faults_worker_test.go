@@ -36,7 +36,7 @@ type bench struct {
 	env []string
 }
 
-func newBench(t *testing.T, change ...func(*app.Config)) *bench {
+func newBench(t testing.TB, change ...func(*app.Config)) *bench {
 	t.Helper()
 	set := settingsFor(t, change...)
 	b := &bench{env: environment(set)}
@@ -59,7 +59,7 @@ func environment(c *app.Config) []string {
 }
 
 // build makes a binary out of a package or file.
-func build(t *testing.T, source string) string {
+func build(t testing.TB, source string) string {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "worker")
 	out, err := exec.Command("go", "build", "-o", binary, source).CombinedOutput()
@@ -146,7 +146,7 @@ func (p *process) end(s os.Signal) {
 
 // freeAddr is an address that nobody listens on and nobody is given, since its port lies below those that systems choose from. A worker
 // started again gets the same one, so that its viewers find it.
-func freeAddr(t *testing.T) string {
+func freeAddr(t testing.TB) string {
 	t.Helper()
 	for range 1000 {
 		addr := fmt.Sprintf("127.0.0.1:%d", 20_000+(7*os.Getpid()+int(workerPort.Add(1)))%10_000)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -11,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/gateway"
 )
 
 // library is a folder of documents, which becomes the working folder.
@@ -109,39 +107,4 @@ func TestKnowledgeUsage(t *testing.T) {
 	page, err := b.rt.Knowledge(t.Context(), "default", "handbook", "", 10)
 	require.NoError(t, err)
 	require.Empty(t, page.Documents)
-}
-
-func TestDoctor(t *testing.T) {
-	b := setup(t)
-	var asked [2]string
-	checks := []gateway.DoctorCheck{
-		{Name: "connects", OK: true, TookMS: 12.3},
-		{Name: "calls a tool", Rule: "native-execution", OK: true, Detail: "get_weather"},
-	}
-	b.rt.Examine = func(_ context.Context, name, profile string, report func(gateway.DoctorCheck)) error {
-		asked = [2]string{name, profile}
-		for _, c := range checks {
-			report(c)
-		}
-		if profile == "unknown" {
-			return &agent.Error{Code: agent.CodeNotFound, Field: "model", Err: os.ErrNotExist}
-		}
-		return nil
-	}
-	b.note("$ starter doctor")
-	require.Equal(t, 0, b.run(noInput(), "doctor"))
-	checks = append(checks, gateway.DoctorCheck{Name: "uses the result", Rule: "native-execution", Detail: "it made one up\x1b[2J", TookMS: 1500})
-	b.note("$ starter doctor --model gpt-4o --agent analyst")
-	require.Equal(t, exitFailed, b.run(noInput(), "doctor", "--model", "gpt-4o", "--agent", "analyst"))
-	golden(t, "doctor", b.screen.String())
-	require.Equal(t, [2]string{"analyst", "gpt-4o"}, asked)
-
-	b.screen = &terminal{}
-	require.Equal(t, exitFailed, b.run(noInput(), "doctor", "-o", "json"))
-	var got []gateway.DoctorCheck
-	require.NoError(t, json.Unmarshal([]byte(b.screen.out()), &got))
-	require.Equal(t, checks, got)
-	checks = nil
-	require.Equal(t, exitUsage, b.run(noInput(), "doctor", "--model", "unknown"))
-	require.Equal(t, exitUsage, b.run(noInput(), "doctor", "--model", "a b"))
 }

@@ -176,7 +176,7 @@ func (a *app) root() *cobra.Command {
 		a.approvalsCommand(), a.sessionsCommand(), a.knowledgeCommand(), a.doctorCommand(),
 		a.agentsCommand(), a.nodesCommand(), a.catalogCommand(), a.routeCommand(), a.planCommand(), a.versionCommand(),
 		a.messageCommand(), a.schedulesCommand(), a.linksCommand(), a.keysCommand(), a.whoamiCommand(), a.auditCommand(),
-		a.usageCommand())
+		a.usageCommand(), a.retentionCommand(), a.eraseCommand(), a.erasuresCommand())
 	root.AddCommand(a.setupCommands()...)
 	a.complete(root)
 	markUsage(root)

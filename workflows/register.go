@@ -31,6 +31,12 @@ func Register(r Registry) {
 	r.RegisterWorkflowWithOptions(IntelligentProcess, workflow.RegisterOptions{
 		Name: IntelligentProcessType, VersioningBehavior: workflow.VersioningBehaviorAutoUpgrade,
 	})
+	r.RegisterWorkflowWithOptions(Retention, workflow.RegisterOptions{
+		Name: RetentionType, VersioningBehavior: workflow.VersioningBehaviorAutoUpgrade,
+	})
+	r.RegisterWorkflowWithOptions(Erasure, workflow.RegisterOptions{
+		Name: ErasureType, VersioningBehavior: workflow.VersioningBehaviorAutoUpgrade,
+	})
 }
 
 // RegisterActivities registers the activities one by one under fixed names: registering the struct would take every method that

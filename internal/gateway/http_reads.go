@@ -6,47 +6,6 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// healthBody is the body of GET /health.
-type healthBody struct {
-	Status       string           `json:"status"` // ok, unavailable or draining
-	Version      string           `json:"version,omitempty"`
-	Dependencies []dependencyBody `json:"dependencies,omitzero"` // null for a caller whom they do not concern
-}
-
-type dependencyBody struct {
-	Name   string  `json:"name"`
-	OK     bool    `json:"ok"`
-	Detail string  `json:"detail,omitempty"`
-	TookMS float64 `json:"took_ms"`
-}
-
-// getHealth is GET /health: 200 only when a turn can run. What that depends on is told to those who run the system.
-func (s *httpServer) getHealth(w http.ResponseWriter, r *http.Request) error {
-	who, err := callerOf(r.Context())
-	if err != nil {
-		return err
-	}
-	ctx, cancel := s.call(r)
-	defer cancel()
-	h := s.cfg.Runtime.Health(ctx)
-	body := healthBody{Status: "ok"}
-	if !who.confined() && who.mayAny(agent.ActionHealthRead) {
-		body.Version, body.Dependencies = s.cfg.Version, make([]dependencyBody, len(h.Dependencies))
-		for i, d := range h.Dependencies {
-			body.Dependencies[i] = dependencyBody{Name: d.Name, OK: d.OK, Detail: d.Detail, TookMS: float64(d.Took.Microseconds()) / 1000}
-		}
-	}
-	status := http.StatusOK
-	switch {
-	case s.closing.Err() != nil:
-		status, body.Status = http.StatusServiceUnavailable, "draining"
-	case !h.OK:
-		status, body.Status = http.StatusServiceUnavailable, "unavailable"
-	}
-	s.write(w, status, body)
-	return nil
-}
-
 // getWhoami is GET /v1/whoami: the principal of the credential that was sent.
 func (s *httpServer) getWhoami(w http.ResponseWriter, r *http.Request) error {
 	who, err := soleCaller(r)

@@ -317,9 +317,14 @@ func TestWhatIsAboutEveryTenant(t *testing.T) {
 		}
 	})
 	d.catalog.Sources = []agent.SourceStatus{{Name: "folder", Detail: "secret", Faults: []agent.Fault{{Document: "AgentInstance other/x", Message: "secret"}}}}
-	require.JSONEq(t, `{"status":"ok"}`, string(d.send("GET", "/health", "").body))
-	require.JSONEq(t, `{"status":"ok"}`, string(d.send("GET", "/health", "", bearer("acme")...).body))
-	require.JSONEq(t, `{"status":"ok"}`, string(d.send("GET", "/health", "", bearer("scrape")...).body))
+	d.rt.Break("postgres")
+	for _, who := range [][]string{nil, bearer("acme"), bearer("scrape")} {
+		require.JSONEq(t, `{"status":"failing","dependencies":[{"name":"temporal","ok":true,"state":"ok","took_ms":0},
+			{"name":"postgres","ok":false,"state":"down","hint":"Nothing listens at that address.","took_ms":0}]}`,
+			string(d.send("GET", "/health", "", who...).body), "what to do, and nothing internal")
+	}
+	require.Contains(t, string(d.send("GET", "/health", "", bearer("any")...).body), "10.1.2.3:5432")
+	d.rt.Break("")
 	require.Contains(t, string(d.send("GET", "/health", "", bearer("any")...).body), `"dependencies":[{`)
 	require.Equal(t, 401, d.send("GET", "/health", "", bearer("wrong")...).status)
 	require.Equal(t, 401, d.send("GET", "/metrics", "").status)

@@ -122,6 +122,13 @@ type SessionMessage struct {
 	Blocks    []agent.Block `json:"blocks"`
 }
 
+// The states of a [Dependency], and of [Health] as a whole.
+const (
+	HealthOK       = "ok"
+	HealthDegraded = "degraded" // turns run all the same
+	HealthDown     = "down"     // no turn can run until it is back
+)
+
 // Health says whether a turn can run, and what of its dependencies answers.
 type Health struct {
 	OK           bool // the worker polls and a turn can run
@@ -130,8 +137,25 @@ type Health struct {
 
 // Dependency is one thing the system needs, or would like to have.
 type Dependency struct {
-	Name   string // temporal, worker, postgres, event_log, …
-	OK     bool
-	Detail string // for a person; no secrets
+	Name   string    // temporal, worker, postgres, event_log, …
+	OK     bool      // State is [HealthOK]
+	State  string    // empty: ok, or degraded where OK is false and the whole is OK
+	Detail string    // for those who run the system; no secrets
+	Hint   string    // what to do, for anybody; empty where all is well
+	Since  time.Time // when State became what it is; zero: not known
 	Took   time.Duration
+}
+
+// state is what a dependency is in, also of a runtime that knows no more than good and bad.
+func (d *Dependency) state(whole bool) string {
+	switch {
+	case d.State != "":
+		return d.State
+	case d.OK:
+		return HealthOK
+	case whole:
+		return HealthDegraded
+	default:
+		return HealthDown
+	}
 }

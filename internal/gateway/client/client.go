@@ -26,6 +26,12 @@ import (
 // ErrUnreachable is in the chain of an error when no server answered.
 var ErrUnreachable = errors.New("cannot reach the server")
 
+// ErrForeign is in the chain of an error when something answered that is no Turnstone.
+var ErrForeign = errors.New("not a Turnstone server")
+
+// ErrScheme is in the chain of an error when the server speaks https where it was asked by http.
+var ErrScheme = errors.New("the address begins with http, and the server speaks https")
+
 // What is read of a response at most. An error may list thousands of faults.
 const (
 	maxErrorBody = 4 << 20
@@ -249,22 +255,27 @@ func (c *Client) doAt(
 		req.Header.Set("Authorization", "Bearer "+c.cfg.Key)
 	}
 	// Every tenant is none that a request is made for: the calls that mean it say it where it can be said.
-	every := c.cfg.Tenant == agent.AnyTenant && slices.Contains([]string{catalogPath, keysPath, auditPath, usagePath}, path[0])
+	every := c.cfg.Tenant == agent.AnyTenant && slices.Contains([]string{catalogPath, keysPath, auditPath, usagePath, retentionPath}, path[0])
 	if c.cfg.Tenant != "" && !every && !query.Has(tenantParam) {
 		req.Header.Set("Turnstone-Tenant", c.cfg.Tenant)
 	}
 	resp, err := c.cfg.HTTP.Do(req)
 	if err != nil {
-		if ctx.Err() != nil && errors.Is(err, context.Canceled) {
-			return nil, &agent.Error{Code: agent.CodeCancelled, Err: context.Cause(ctx)}
-		}
-		return nil, &agent.Error{Code: agent.CodeUnavailable, Err: fmt.Errorf("%w at %s: %w", ErrUnreachable, c.base, errors.Unwrap(err))}
+		return nil, c.unreached(ctx, err)
 	}
 	if resp.StatusCode < 300 {
 		return resp, nil
 	}
 	defer resp.Body.Close() //nolint:errcheck // read-only
 	return nil, errorOf(resp)
+}
+
+// unreached is the error of a request that got no answer.
+func (c *Client) unreached(ctx context.Context, err error) error {
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		return &agent.Error{Code: agent.CodeCancelled, Err: context.Cause(ctx)}
+	}
+	return &agent.Error{Code: agent.CodeUnavailable, Err: fmt.Errorf("%w at %s: %w", ErrUnreachable, c.base, errors.Unwrap(err))}
 }
 
 // errorOf reads the error that a response is.

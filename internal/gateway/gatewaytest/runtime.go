@@ -414,7 +414,7 @@ func (rt *Runtime) Health(context.Context) gateway.Health {
 	for _, name := range []string{"temporal", "postgres"} {
 		d := gateway.Dependency{Name: name, OK: name != rt.broken, Took: time.Millisecond}
 		if !d.OK {
-			d.Detail = "connection refused"
+			d.Detail, d.Hint = "dial tcp 10.1.2.3:5432: connection refused", "Nothing listens at that address."
 		}
 		h.Dependencies = append(h.Dependencies, d)
 	}

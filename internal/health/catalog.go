@@ -1,0 +1,110 @@
+package health
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// Documents is the catalog as its probe asks it.
+type Documents struct {
+	Status func(ctx context.Context) agent.CatalogStatus
+	// Head is the newest revision that is stored; nil: nothing is said of it.
+	Head func(ctx context.Context) (int64, error)
+	// Agents are those that a request without a tenant may name.
+	Agents func(ctx context.Context) ([]agent.AgentInfo, error)
+
+	behind time.Time // since when what is served is behind; zero: it is not
+}
+
+const (
+	// shownFaults is how many faults and agents are named.
+	shownFaults = 3
+	// catchingUp is how long it may take to read what has just been stored.
+	catchingUp = 15 * time.Second
+)
+
+// Probe asks what keeps newer documents from being served, and which agents cannot run. Turns run all the same, on the last good state.
+func (d *Documents) Probe() Probe { return Probe{Name: Catalog, Late: Degraded, Ask: d.ask} }
+
+func (d *Documents) ask(ctx context.Context) (Finding, error) {
+	status := d.Status(ctx)
+	f := Finding{State: OK}
+	var details []string
+	for i := range status.Sources {
+		s := &status.Sources[i]
+		details = append(details, s.Name+": "+sourceDetail(s))
+		if !s.OK {
+			f.degrade(hintCatalog)
+		}
+	}
+	if d.Head != nil {
+		head, err := d.Head(ctx)
+		if err != nil {
+			return Finding{}, err
+		}
+		switch revisions := head - status.Revision; {
+		case revisions <= 0:
+			d.behind = time.Time{}
+		case d.behind.IsZero():
+			d.behind = time.Now()
+		case time.Since(d.behind) > catchingUp:
+			details = append(details, fmt.Sprintf("%d revisions behind the stored %d", revisions, head))
+			f.degrade(hintBehind)
+		}
+	}
+	agents, err := d.Agents(ctx)
+	if err != nil {
+		return Finding{}, err
+	}
+	chosen := false
+	var broken []string
+	for i := range agents {
+		chosen = chosen || agents[i].Default
+		if agents[i].Fault != "" {
+			broken = append(broken, fmt.Sprintf("agent %s: %s", agents[i].Name, agents[i].Fault))
+		}
+	}
+	if len(broken) > 0 {
+		details = append(details, few(broken))
+		f.degrade(hintAgents)
+	}
+	if !chosen {
+		details = append(details, "no default agent")
+		f.degrade(hintNoDefault)
+	}
+	f.Detail = strings.Join(details, "; ")
+	return f, nil
+}
+
+// degrade notes what is wrong besides; what was found first keeps its hint.
+func (f *Finding) degrade(hint string) {
+	f.State = Degraded
+	if f.Hint == "" {
+		f.Hint = hint
+	}
+}
+
+func sourceDetail(s *agent.SourceStatus) string {
+	detail := s.Detail
+	texts := make([]string, len(s.Faults))
+	for i := range s.Faults {
+		texts[i] = s.Faults[i].String()
+	}
+	if len(texts) > 0 {
+		detail += ": " + few(texts)
+	}
+	return detail
+}
+
+// few shows the first of many.
+func few(all []string) string {
+	shown := strings.Join(all[:min(len(all), shownFaults)], "; ")
+	if more := len(all) - shownFaults; more > 0 {
+		shown += fmt.Sprintf(" (and %d more)", more)
+	}
+	return shown
+}

@@ -1,0 +1,285 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/erasure"
+	"github.com/turnstone-run/turnstone/internal/gateway/client"
+)
+
+// How an erasure is waited for.
+const (
+	firstLookAtErasure = 100 * time.Millisecond
+	longLookAtErasure  = 2 * time.Second
+)
+
+const eraseHelp = `Erase everything that is kept of one user: what he said and was answered, his sessions, chats, schedules, runs and keys, content that nobody
+else refers to, and the histories in Temporal. What was paid stays countable, and the audit trail stays whole, under a pseudonym.
+
+Before it begins it says what would go, and asks; --dry-run says no more than that. The reason is kept for ever: name a ticket, not the user.
+The report that stays is the proof: see "starter erasures verify".
+
+Exit codes with --wait: 0 nothing is left, 1 something is or it failed, 130 interrupted; the erasure goes on.`
+
+func (a *app) eraseCommand() *cobra.Command {
+	var (
+		r         erasure.Request
+		wait, yes bool
+	)
+	cmd := &cobra.Command{
+		Use: "erase", Short: "Erase everything that is kept of one user", Args: cobra.NoArgs, Long: eraseHelp,
+		Example: `  starter erase --user ann --reason "ticket 4711" --dry-run
+  starter erase --user ann --reason "ticket 4711" --wait
+  starter erase --user ann --reason "after the restore of 2026-11-22" --yes`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			r.Tenant = "" // the flag of all commands names it
+			if err := r.Validate(); err != nil {
+				return usageError{flagOf(err)}
+			}
+			return a.call(cmd.Context(), func(ctx context.Context, c *client.Client) error { return a.erase(ctx, c, r, wait, yes) })
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&r.UserID, "user", "", "whose data")
+	flags.StringVar(&r.Reason, "reason", "", "why, without naming the user")
+	flags.BoolVar(&r.DryRun, "dry-run", false, "say what would go, and change nothing")
+	flags.BoolVar(&wait, "wait", false, "wait for the end and print the report")
+	flags.BoolVar(&yes, "yes", false, "do not ask")
+	return cmd
+}
+
+// flagOf names the flag in place of the field.
+func flagOf(err error) error {
+	fault, ok := errors.AsType[*agent.Error](err)
+	if !ok {
+		return err
+	}
+	return fmt.Errorf("--%s: %w", strings.TrimSuffix(fault.Field, "_id"), fault.Err)
+}
+
+func (a *app) erase(ctx context.Context, c *client.Client, r erasure.Request, wait, yes bool) error {
+	if r.DryRun || !yes {
+		preview := r
+		preview.DryRun = true
+		e, err := a.awaitErasure(ctx, c, preview)
+		if err != nil {
+			return err
+		}
+		if e.Status != erasure.StatusCompleted {
+			a.say("%s: %s %s", e.ID, e.Status, e.Error)
+			return outcome(exitFailed)
+		}
+		if r.DryRun && a.output == "json" {
+			return a.printJSON(e)
+		}
+		if a.output != "json" {
+			if err := a.printErasure(&e); err != nil || r.DryRun {
+				return err
+			}
+		}
+		if err := a.confirm(ctx, "This cannot be undone. Erase?"); err != nil {
+			return err
+		}
+	}
+	if !wait {
+		e, err := c.Erase(ctx, r)
+		if err != nil {
+			return err
+		}
+		if a.output == "json" {
+			return a.printJSON(e)
+		}
+		a.say("%s: %s", e.ID, e.Status)
+		return nil
+	}
+	e, err := a.awaitErasure(ctx, c, r)
+	if err != nil {
+		return err
+	}
+	if a.output == "json" {
+		err = a.printJSON(e)
+	} else {
+		err = a.printErasure(&e)
+	}
+	if err == nil && e.Status != erasure.StatusCompleted {
+		return outcome(exitFailed)
+	}
+	return err
+}
+
+// awaitErasure asks again and again until one is over.
+func (a *app) awaitErasure(ctx context.Context, c *client.Client, r erasure.Request) (erasure.Erasure, error) {
+	e, err := c.Erase(ctx, r)
+	if err == nil && !r.DryRun {
+		a.note("erasure %s", e.ID)
+	}
+	id := e.ID
+	for pause := firstLookAtErasure; err == nil && !e.Status.Final(); pause = min(2*pause, longLookAtErasure) {
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return e, context.Cause(ctx)
+		}
+		e, err = c.Erasure(ctx, id)
+	}
+	return e, err
+}
+
+// printErasure prints a report for a reader: kinds of which there was nothing are left out.
+func (a *app) printErasure(e *erasure.Erasure) error {
+	r := e.Report
+	if r == nil {
+		a.say("%s: %s %s", e.ID, e.Status, e.Error)
+		return nil
+	}
+	var rows [][]string
+	for i := range r.Kinds {
+		k := &r.Kinds[i]
+		if k.Found+k.Removed+k.Unnamed+k.Remaining == 0 {
+			continue
+		}
+		why := k.Kept
+		if k.Left != "" {
+			why = k.Left
+		}
+		if r.DryRun {
+			rows = append(rows, []string{k.Name, strconv.FormatInt(k.Found, 10), why})
+			continue
+		}
+		rows = append(rows, []string{
+			k.Name, strconv.FormatInt(k.Removed, 10), strconv.FormatInt(k.Unnamed, 10), strconv.FormatInt(k.Remaining, 10), why,
+		})
+	}
+	header := "KIND REMOVED UNNAMED LEFT WHY"
+	if r.DryRun {
+		header = "KIND FOUND STAYS-BECAUSE"
+	}
+	if err := a.table(header, rows); err != nil {
+		return err
+	}
+	if r.DryRun {
+		a.say("turns: %d, sessions of this user alone: %d, shared sessions: %d, executions in Temporal: up to %d, stored objects: up to %d",
+			r.Turns, r.Sessions, r.Shared, r.Executions.Found, r.Content.Found)
+		return nil
+	}
+	a.say("executions in Temporal: %d deleted; stored objects: %d removed (%d bytes), %d stay because others refer to them, %d wait",
+		r.Executions.Deleted, r.Content.Removed, r.Content.Bytes, r.Content.Shared, r.Content.Pending)
+	a.say("%s: %s, %d rows left\n%s", e.ID, e.Status, r.Remaining(), e.Digest)
+	return nil
+}
+
+func (a *app) erasuresCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "erasures", Short: "Erasures of users' data: list, show and verify them", Args: cobra.NoArgs,
+		Example: "  starter erasures list\n  starter erasures verify 0b0e2f6a-… --user ann",
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(a.erasuresListCommand(), a.erasuresGetCommand(), a.erasuresVerifyCommand())
+	return cmd
+}
+
+func (a *app) erasuresListCommand() *cobra.Command {
+	var limit int
+	cmd := &cobra.Command{
+		Use: "list", Short: "List erasures, newest first", Args: cobra.NoArgs,
+		Example: "  starter erasures list\n  starter erasures list -o json | jq -r '.[] | select(.status == \"incomplete\") | .erasure_id'",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := limitArg(limit); err != nil {
+				return err
+			}
+			return a.call(cmd.Context(), func(ctx context.Context, c *client.Client) error {
+				return list(a, limit, "ERASURE ASKED STATUS BY REASON", erasureRow, func(p agent.Page) ([]erasure.Erasure, string, error) {
+					page, err := c.Erasures(ctx, p)
+					return page.Erasures, page.Next, err
+				})
+			})
+		},
+	}
+	cmd.Flags().IntVar(&limit, "limit", listed, "at most so many; 0: all")
+	return cmd
+}
+
+func erasureRow(e *erasure.Erasure) []string {
+	status := string(e.Status)
+	if e.DryRun {
+		status += " (dry run)"
+	}
+	return []string{e.ID, moment(e.CreatedAt), status, dash(e.RequestedBy), e.Reason}
+}
+
+func (a *app) erasuresGetCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "get <erasure>", Short: "Print an erasure with its report", Args: cobra.ExactArgs(1),
+		Example: "  starter erasures get 0b0e2f6a-…\n  starter erasures get 0b0e2f6a-… -o json > proof.json",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.call(cmd.Context(), func(ctx context.Context, c *client.Client) error {
+				e, err := c.Erasure(ctx, args[0])
+				if err != nil {
+					return err
+				}
+				if a.output == "json" {
+					return a.printJSON(e)
+				}
+				return a.printErasure(&e)
+			})
+		},
+	}
+}
+
+func (a *app) erasuresVerifyCommand() *cobra.Command {
+	var user string
+	cmd := &cobra.Command{
+		Use: "verify <erasure>", Short: "Check that a report is as it was made, and whose it is", Args: cobra.ExactArgs(1),
+		Long: `Check that a report is as it was made: its digest is computed anew, here, and compared with the one that was stored with it and the one in the
+audit trail. With --user it is also checked that the report is about this user, whose id is kept nowhere. It goes with the request nowhere.
+
+Exit codes: 0 it is, 1 it is not.`,
+		Example: "  starter erasures verify 0b0e2f6a-…\n  starter erasures verify 0b0e2f6a-… --user ann",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.call(cmd.Context(), func(ctx context.Context, c *client.Client) error {
+				e, err := c.Erasure(ctx, args[0])
+				if err != nil {
+					return err
+				}
+				p, err := erasure.Verify(&e, user)
+				if err != nil {
+					return err
+				}
+				return a.printProof(&e, &p)
+			})
+		},
+	}
+	cmd.Flags().StringVar(&user, "user", "", "whose report it should be")
+	return cmd
+}
+
+func (a *app) printProof(e *erasure.Erasure, p *erasure.Proof) error {
+	if a.output == "json" {
+		if err := a.printJSON(p); err != nil {
+			return err
+		}
+	} else {
+		for _, fault := range p.Faults {
+			a.say("✗ %s", fault)
+		}
+		if len(p.Faults) == 0 {
+			a.say("✓ the report is as it was made on %s, and the audit trail has its digest", moment(e.Report.FinishedAt))
+		}
+		if p.Subject != nil && *p.Subject {
+			a.say("✓ it is about this user")
+		}
+		a.say("%s", p.Digest)
+	}
+	if len(p.Faults) > 0 {
+		return outcome(exitFailed)
+	}
+	return nil
+}

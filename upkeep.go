@@ -1,0 +1,115 @@
+package turnstone
+
+import (
+	"context"
+	"time"
+
+	sdkworker "go.temporal.io/sdk/worker"
+
+	"github.com/turnstone-run/turnstone/activities/erasing"
+	"github.com/turnstone-run/turnstone/activities/keeping"
+	"github.com/turnstone-run/turnstone/internal/blob"
+	erasures "github.com/turnstone-run/turnstone/internal/erasure/keeper"
+	erasuredoor "github.com/turnstone-run/turnstone/internal/gateway/erasures"
+	retentiondoor "github.com/turnstone-run/turnstone/internal/gateway/retention"
+	probes "github.com/turnstone-run/turnstone/internal/health"
+	"github.com/turnstone-run/turnstone/internal/inbox"
+	"github.com/turnstone-run/turnstone/internal/postgres"
+	retention "github.com/turnstone-run/turnstone/internal/retention/keeper"
+	"github.com/turnstone-run/turnstone/internal/schedule"
+	"github.com/turnstone-run/turnstone/workflows"
+)
+
+var (
+	_ retention.Store      = (*postgres.Store)(nil)
+	_ retentiondoor.Keeper = (*retention.Keeper)(nil)
+	_ erasing.Store        = (*postgres.Store)(nil)
+	_ erasing.Executions   = (*erasures.Executions)(nil)
+	_ erasing.Turns        = (*inbox.Inbox)(nil)
+	_ erasing.Blobs        = (*blob.Store)(nil)
+	_ erasures.Store       = (*postgres.Store)(nil)
+	_ erasuredoor.Keeper   = (*erasures.Keeper)(nil)
+)
+
+// buried is how long the catalog remembers documents that were deleted: as long as any process may have missed it.
+const buried = 30 * 24 * time.Hour
+
+// upkeep removes what is not to be kept: what is too old, and what is one user's.
+type upkeep struct {
+	retention *retention.Keeper
+	erasures  *erasures.Keeper
+	sweeping  *keeping.Activities
+	erasing   *erasing.Activities
+}
+
+// openUpkeep makes it; the schedule of the retention is kept as configured until ctx ends.
+func (s *Service) openUpkeep(background context.Context, store *postgres.Store, box *inbox.Inbox) (err error) {
+	set := s.cfg.Settings
+	u := &s.upkeep
+	if u.retention, err = retention.New(retention.Config{
+		Policy: set.RetentionPolicy(), Store: store, Schedules: s.temporal.ScheduleClient(), TaskQueue: set.Temporal.TaskQueue,
+		Logger: s.logger.Named("retention"), Collectors: s.collectors(store),
+	}); err != nil {
+		return err
+	}
+	if u.sweeping, err = keeping.New(keeping.Config{Plan: u.retention, Sweeper: u.retention, Logger: s.logger.Named("retention")}); err != nil {
+		return err
+	}
+	if u.erasures, err = erasures.New(store, s.temporal, set.Temporal.TaskQueue); err != nil {
+		return err
+	}
+	if u.erasing, err = erasing.New(erasing.Config{
+		Store: store, Turns: box, Blobs: s.blobs, Logger: s.logger.Named("erasure"),
+		Executions: &erasures.Executions{
+			Service: s.temporal.WorkflowService(), Schedules: s.temporal.ScheduleClient(), Namespace: s.namespace, ScheduleID: schedule.ID,
+		},
+	}); err != nil {
+		return err
+	}
+	s.tasks.Go(func() { u.retention.Run(background) })
+	return nil
+}
+
+// collectors remove what has no tenant's time, behind each sweep.
+func (s *Service) collectors(store *postgres.Store) []retention.Collector {
+	return []retention.Collector{
+		{Name: "content", Run: func(ctx context.Context) (removed, bytes int64, err error) {
+			done, err := s.collector.Collect(ctx)
+			return int64(done.Removed), done.Bytes, err
+		}},
+		{Name: "payloads", Run: func(ctx context.Context) (removed, bytes int64, err error) {
+			n, err := s.blobs.Payloads().Sweep(ctx, time.Now().Add(-s.cfg.Settings.Temporal.OffloadKeep))
+			return int64(n), 0, err
+		}},
+		{Name: "tombstones", Run: func(ctx context.Context) (removed, bytes int64, err error) {
+			n, err := store.PruneCatalog(ctx, time.Now().Add(-buried))
+			return int64(n), 0, err
+		}},
+	}
+}
+
+func (u *upkeep) register(w sdkworker.Worker) {
+	workflows.RegisterKeeping(w, u.sweeping)
+	workflows.RegisterErasing(w, u.erasing)
+}
+
+// scheduled says how the schedule of the retention stands.
+func (u *upkeep) scheduled(ctx context.Context) (probes.Schedule, error) {
+	status, err := u.retention.Status(ctx)
+	out := probes.Schedule{Paused: status.Paused, Note: status.Note, Every: u.retention.Policy.Every}
+	if status.LastRun != nil {
+		out.Last = *status.LastRun
+	}
+	return out, err
+}
+
+// swept reports whether a schedule of Temporal removes what is too old.
+func (s *Service) swept() bool { return s.cfg.Settings.Retention.Every > 0 }
+
+// unswept is how long a process itself keeps something: for ever, where the schedule sees to it.
+func (s *Service) unswept(keep time.Duration) time.Duration {
+	if s.swept() {
+		return 0
+	}
+	return keep
+}
