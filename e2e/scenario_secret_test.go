@@ -73,6 +73,12 @@ func requireUnsaid(t *testing.T, l *logged) {
 // requireUnstored looks for the key in every row of every table and in all content.
 func requireUnstored(t *testing.T, set *app.Config) {
 	t.Helper()
+	requireNowhere(t, set, scenarioKey)
+}
+
+// requireNowhere does so for any word.
+func requireNowhere(t testing.TB, set *app.Config, word string) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	conn, err := pgx.Connect(ctx, set.Database.URL.Reveal())
@@ -87,8 +93,8 @@ func requireUnstored(t *testing.T, set *app.Config) {
 	for _, table := range tables {
 		var all, found int
 		query := fmt.Sprintf(`SELECT count(*), count(*) FILTER (WHERE t::text LIKE $1 OR t::text LIKE $2) FROM %s t`, table)
-		require.NoError(t, conn.QueryRow(ctx, query, "%"+scenarioKey+"%", "%"+hex.EncodeToString([]byte(scenarioKey))+"%").Scan(&all, &found))
-		require.Zero(t, found, "rows of %s hold the key", table)
+		require.NoError(t, conn.QueryRow(ctx, query, "%"+word+"%", "%"+hex.EncodeToString([]byte(word))+"%").Scan(&all, &found))
+		require.Zero(t, found, "rows of %s hold %q", table, word)
 		stored += all
 	}
 	require.NotZero(t, stored)
@@ -105,7 +111,7 @@ func requireUnstored(t *testing.T, set *app.Config) {
 		if plain, bad := unpack.DecodeAll(content, nil); bad == nil {
 			content = plain
 		}
-		require.False(t, bytes.Contains(content, []byte(scenarioKey)), "the key is in %s", path)
+		require.False(t, bytes.Contains(content, []byte(word)), "%q is in %s", word, path)
 		return err
 	}))
 }

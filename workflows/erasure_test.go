@@ -69,11 +69,16 @@ func (r *remains) MarkDone(_ context.Context, _, _, kind string, names []string,
 	return nil
 }
 
+func (r *remains) MarkFound(_ context.Context, _, _, kind, name string, found int64) error {
+	r.call("found " + kind + " " + name + " " + string(rune('0'+found)))
+	return nil
+}
+
 func (r *remains) Delete(_ context.Context, id string) (int, error) {
 	if len(r.broken) > 0 {
 		err := r.broken[0]
 		r.broken = r.broken[1:]
-		return 0, err
+		return 2, err
 	}
 	r.call("delete " + id)
 	return 1, nil
@@ -199,6 +204,7 @@ func TestErasureFails(t *testing.T) {
 		marked: map[string][]string{"execution": {"turn/1"}},
 	}
 	erases(t, erasureOf(t, r))
+	require.Contains(t, r.calls, "found execution turn/1 2", "for the count, when they are gone")
 	require.Contains(t, r.calls, "delete turn/1")
 
 	r = &remains{broken: []error{agent.Errorf(agent.CodeDenied, "", "not allowed")}, marked: map[string][]string{"execution": {"turn/1"}}}

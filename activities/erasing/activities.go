@@ -168,6 +168,9 @@ func (a *Activities) EraseExecutions(ctx context.Context, in Ref) (Progress, err
 		for _, id := range ids {
 			some.Go(func() error {
 				gone, err := a.Executions.Delete(ctx, id)
+				if err != nil && gone > 0 { // the next attempt may find none
+					err = errors.Join(err, a.Store.MarkFound(context.WithoutCancel(ctx), in.Tenant, in.ErasureID, MarkExecution, id, int64(gone)))
+				}
 				if err != nil {
 					return err
 				}

@@ -21,6 +21,8 @@ type Store interface {
 	Marks(ctx context.Context, tenant, id, kind string, limit int) ([]string, error)
 	// MarkDone says that marked things are done, and how much of them counts as removed.
 	MarkDone(ctx context.Context, tenant, id, kind string, names []string, removed, bytes int64) error
+	// MarkFound remembers how much there was of a marked thing that is not done yet.
+	MarkFound(ctx context.Context, tenant, id, kind, name string, found int64) error
 	// EraseRows takes away at most a batch of rows of each kind in turn, and says whether there may be more to do.
 	EraseRows(ctx context.Context, tenant, id string) (more bool, err error)
 	// ReleaseContent makes marked content that nobody refers to, and nobody has put since a moment ago, free to be removed: those are
@@ -51,7 +53,7 @@ type Turns interface {
 // Executions is what Temporal keeps.
 type Executions interface {
 	// Delete terminates what runs under a workflow id and deletes all its runs with their histories; it returns how many, 0 when there are
-	// none. [agent.CodeUnavailable] while some are still there.
+	// none. [agent.CodeUnavailable] while some are still there, with how many there were.
 	Delete(ctx context.Context, workflowID string) (int, error)
 	// DeleteSchedule deletes the schedule of an agent; one that is not there is no error.
 	DeleteSchedule(ctx context.Context, tenant, name string) error

@@ -164,8 +164,10 @@ func (s *Store) Marks(ctx context.Context, tenant, id, kind string, limit int) (
 const (
 	markDone = `
 WITH new AS (
-	UPDATE erasure_marks SET done = true WHERE erasure_id = @id AND kind = @kind AND name = ANY (@names) AND NOT done RETURNING name
-) SELECT count(*) FROM new`
+	UPDATE erasure_marks SET done = true WHERE erasure_id = @id AND kind = @kind AND name = ANY (@names) AND NOT done RETURNING found
+) SELECT count(*), coalesce(sum(found), 0)::bigint FROM new`
+	markFound = `
+UPDATE erasure_marks SET found = greatest(found, @found) WHERE erasure_id = @id AND kind = @kind AND name = @name AND NOT done`
 	addCount = `
 INSERT INTO erasure_counts AS c (erasure_id, kind, removed, unnamed, bytes) VALUES (@id, @kind, @removed, @unnamed, @bytes)
 ON CONFLICT (erasure_id, kind) DO UPDATE SET removed = c.removed + excluded.removed, unnamed = c.unnamed + excluded.unnamed,
@@ -177,10 +179,20 @@ func (s *Store) MarkDone(ctx context.Context, tenant, id, kind string, names []s
 	return s.erasureTx(ctx, "note erased", tenant, id, func(tx pgx.Tx, args pgx.NamedArgs) error {
 		args["kind"], args["names"] = kind, names
 		var fresh int
-		if err := tx.QueryRow(ctx, markDone, args).Scan(&fresh); err != nil || fresh == 0 {
+		var found int64
+		if err := tx.QueryRow(ctx, markDone, args).Scan(&fresh, &found); err != nil || fresh == 0 {
 			return err
 		}
-		return count(ctx, tx, args, ":"+kind, removed, 0, bytes)
+		return count(ctx, tx, args, ":"+kind, max(removed, found), 0, bytes)
+	})
+}
+
+// MarkFound remembers how much of a marked thing there was, for [Store.MarkDone] when it is gone: by then nobody can count it.
+func (s *Store) MarkFound(ctx context.Context, tenant, id, kind, name string, found int64) error {
+	return s.erasureTx(ctx, "note found", tenant, id, func(tx pgx.Tx, args pgx.NamedArgs) error {
+		args["kind"], args["name"], args["found"] = kind, name, found
+		_, err := tx.Exec(ctx, markFound, args)
+		return err
 	})
 }
 

@@ -70,7 +70,11 @@ func (b *bench) executions(id string) []string {
 	b.t.Helper()
 	names, err := b.Marks(b.t.Context(), tenant, id, erasure.MarkExecution, 100)
 	require.NoError(b.t, err)
-	require.NoError(b.t, b.MarkDone(b.t.Context(), tenant, id, erasure.MarkExecution, names, int64(len(names)), 0))
+	for _, name := range names { // they were found, and are gone when they are looked for again
+		require.NoError(b.t, b.MarkFound(b.t.Context(), tenant, id, erasure.MarkExecution, name, 1))
+		require.NoError(b.t, b.MarkFound(b.t.Context(), tenant, id, erasure.MarkExecution, name, 0))
+	}
+	require.NoError(b.t, b.MarkDone(b.t.Context(), tenant, id, erasure.MarkExecution, names, 0, 0))
 	return names
 }
 

@@ -19,7 +19,7 @@ import (
 const (
 	opDelete = "delete execution"
 	// deleteWithin bounds the wait for executions to be gone: Temporal deletes them in its own time.
-	deleteWithin = 20 * time.Second
+	deleteWithin = time.Minute
 	// lookAgain spaces the looks, growing to lookMost.
 	lookAgain = 50 * time.Millisecond
 	lookMost  = time.Second
@@ -45,11 +45,11 @@ type Executions struct {
 	Schedules  client.ScheduleClient
 	Namespace  string
 	ScheduleID func(tenant, name string) string
-	Within     time.Duration // how long an execution may take to be gone; 0: 20 s
+	Within     time.Duration // how long an execution may take to be gone; 0: 1 min
 }
 
 // Delete terminates what runs under a workflow id, deletes all its runs with their histories, and returns how many once they are gone.
-// [agent.CodeUnavailable] when some are not in time: they may be asked for again.
+// [agent.CodeUnavailable] when some are not in time, with how many were found: they may be asked for again.
 func (x *Executions) Delete(ctx context.Context, workflowID string) (int, error) {
 	within := x.Within
 	if within <= 0 {
@@ -61,21 +61,21 @@ func (x *Executions) Delete(ctx context.Context, workflowID string) (int, error)
 	for pause := lookAgain; ; pause = min(2*pause, lookMost) {
 		runs, err := x.runs(ctx, workflowID)
 		if err != nil {
-			return 0, trouble(err)
+			return len(seen), trouble(err)
 		}
 		if len(runs) == 0 {
 			return len(seen), nil
 		}
 		for id, live := range runs {
 			if err := x.remove(ctx, workflowID, id, live); err != nil {
-				return 0, trouble(err)
+				return len(seen), trouble(err)
 			}
 			seen[id] = true
 		}
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
-			return 0, agent.Errorf(agent.CodeUnavailable, opDelete, "%d runs of a workflow are not gone yet", len(runs))
+			return len(seen), agent.Errorf(agent.CodeUnavailable, opDelete, "%d runs of a workflow are not gone yet", len(runs))
 		}
 	}
 }

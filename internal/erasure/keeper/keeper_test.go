@@ -155,8 +155,9 @@ func TestDelete(t *testing.T) {
 	world = &temporal{slow: 1 << 20, runs: []run{{workflow: "turn/1", id: "r1"}}}
 	slow := world.executions()
 	slow.Within = 100 * time.Millisecond
-	_, err = slow.Delete(t.Context(), "turn/1")
+	n, err = slow.Delete(t.Context(), "turn/1")
 	require.Equal(t, agent.CodeUnavailable, agent.CodeOf(err))
+	require.Equal(t, 1, n, "as many as there were")
 
 	world.err = serviceerror.NewPermissionDenied("not turn/ann", "")
 	_, err = world.executions().Delete(t.Context(), "turn/ann")

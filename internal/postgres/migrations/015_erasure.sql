@@ -38,6 +38,7 @@ CREATE TABLE erasure_marks (
     kind       text COLLATE "C" NOT NULL CHECK (kind IN ('turn', 'session', 'shared', 'run', 'chat', 'schedule', 'execution', 'content')),
     name       text COLLATE "C" NOT NULL,
     done       boolean NOT NULL DEFAULT false,
+    found      bigint  NOT NULL DEFAULT 0,             -- of an execution: runs that were to be gone and were not yet
     PRIMARY KEY (erasure_id, kind, name)
 );
 
