@@ -141,7 +141,7 @@ func furnish(t *testing.T, c *checked) {
 func TestAnswersAreAsDescribed(t *testing.T) {
 	c := openChecked(t)
 	furnish(t, c)
-	for _, e := range slicesOf(turns(), chats(), data(), catalog(), workflows(), clock(), chatLinks(), operations()) {
+	for _, e := range slicesOf(turns(), chats(), data(), catalog(), workflows(), clock(), chatLinks(), userErasures(), sweeps(), operations()) {
 		c.do(t, e)
 	}
 	key := agent.NewKey{}
@@ -156,7 +156,7 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 	c.do(t, exchange{method: "GET", path: "/v1/audit?outcome=allowed&since=2020-01-01T00:00:00Z", status: 200, contains: "keys.write"})
 	c.followCatalog(t)
 	c.rt.Break("postgres")
-	c.do(t, exchange{method: "GET", path: "/health", status: 503, contains: "unavailable"})
+	c.do(t, exchange{method: "GET", path: "/health", status: 503, contains: `"status":"failing"`})
 	c.requireAll(t)
 }
 

@@ -120,6 +120,11 @@ func (c *checked) check(t *testing.T, in *openapi3filter.RequestValidationInput,
 	if response == nil || a.status == http.StatusNotModified {
 		return
 	}
+	for name := range c.doc.Components.Headers { // that they are there where they are described, kin-openapi asks
+		if a.header.Get(name) != "" {
+			require.Contains(t, response.Value.Headers, name, "%s: %d", what, a.status)
+		}
+	}
 	require.Equal(t, len(a.body) > 0, response.Value.Content.Get(media) != nil, "%s: %d has a body of type %q", what, a.status, media)
 	if media == "text/event-stream" {
 		c.checkEvents(t, what, response.Value.Content.Get(media), a.body)

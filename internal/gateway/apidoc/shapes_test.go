@@ -6,6 +6,7 @@ import (
 	"go/token"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,8 +15,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/erasure"
 	"github.com/turnstone-run/turnstone/internal/gateway"
 	"github.com/turnstone-run/turnstone/internal/job"
+	"github.com/turnstone-run/turnstone/internal/retention"
 )
 
 // shape says which Go type a schema describes, and what the description leaves out, adds or asks for besides what the type tells.
@@ -116,6 +119,17 @@ func shapes() map[string]shape {
 		"Link":                {of: agent.Link{}},
 		"LinkPage":            {of: agent.LinkPage{}},
 		"DoctorEnd":           {of: gateway.DoctorEnd{}},
+		"ErasureRequest":      {of: erasure.Request{}},
+		"ErasurePage":         {of: erasure.Page{}},
+		"Erasure":             {of: erasure.Erasure{}},
+		"ErasureReport":       {of: erasure.Report{}},
+		"ErasureKind":         {of: erasure.Kind{}},
+		"ErasedExecutions":    {of: erasure.Executions{}},
+		"ErasedContent":       {of: erasure.Content{}},
+		"RetentionReport":     {of: retention.Report{}},
+		"RetentionStatus":     {of: retention.Status{}},
+		"RetentionTenant":     {of: retention.TenantReport{}},
+		"RetentionKind":       {of: retention.KindReport{}},
 	}
 }
 
@@ -219,6 +233,11 @@ func TestListsOfValuesAreComplete(t *testing.T) {
 		require.NotEmpty(t, constants[of], of)
 		require.ElementsMatch(t, constants[of], doc.Components.Schemas[schema].Value.Enum, schema)
 	}
+	statuses := constantsOf(t, "../../erasure")["Status"]
+	require.NotEmpty(t, statuses)
+	require.ElementsMatch(t, statuses, doc.Components.Schemas["ErasureStatus"].Value.Enum)
+	kinds := doc.Components.Schemas["RetentionKind"].Value.Properties["kind"].Value.Description
+	require.ElementsMatch(t, retention.Kinds(), regexp.MustCompile(`, | or `).Split(kinds, -1))
 }
 
 // constantsOf reads the typed string constants of a package, by their types.

@@ -16,12 +16,6 @@ import (
 	"github.com/turnstone-run/turnstone/internal/strict"
 )
 
-// What a principal may do here.
-const (
-	ActionRead  agent.Action = "retention.read"
-	ActionWrite agent.Action = "retention.write"
-)
-
 // Keeper knows what is kept. Without a schedule, Trigger and Pause are [agent.CodeConflict].
 type Keeper interface {
 	// Report is about one tenant, or a page of all for [agent.AnyTenant].
@@ -57,10 +51,10 @@ const (
 // Routes implements [gateway.Door].
 func (d *Door) Routes() []gateway.Route {
 	return []gateway.Route{
-		{Method: http.MethodGet, Path: "/v1/retention", Action: ActionRead, Handle: d.report},
-		{Method: http.MethodPost, Path: "/v1/retention/run", Action: ActionWrite, Handle: d.run},
-		{Method: http.MethodPost, Path: "/v1/retention/pause", Action: ActionWrite, Handle: d.pause},
-		{Method: http.MethodPost, Path: "/v1/retention/resume", Action: ActionWrite, Handle: d.resume},
+		{Method: http.MethodGet, Path: "/v1/retention", Action: agent.ActionRetentionRead, Handle: d.report},
+		{Method: http.MethodPost, Path: "/v1/retention/run", Action: agent.ActionRetentionWrite, Handle: d.run},
+		{Method: http.MethodPost, Path: "/v1/retention/pause", Action: agent.ActionRetentionWrite, Handle: d.pause},
+		{Method: http.MethodPost, Path: "/v1/retention/resume", Action: agent.ActionRetentionWrite, Handle: d.resume},
 	}
 }
 
