@@ -45,7 +45,8 @@ type house struct {
 	stack    *devstack.Stack
 	model    *offline.Server
 	service  *turnstone.Service
-	scratch  string // folder to remove at the end
+	held     []net.Listener // where the gateway will be
+	scratch  string         // folder to remove at the end
 }
 
 // start starts the stack, then the service on it.
@@ -74,10 +75,16 @@ func (d *dev) start(ctx context.Context, o stackOptions) (_ *house, err error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := h.holdDoors(ctx, o.anyPort); err != nil {
+		return nil, err
+	}
 	if h.stack, err = devstack.Start(ctx, d.config(settings, o, logger)); err != nil {
 		return nil, err
 	}
 	if err := d.furnish(ctx, h, o); err != nil {
+		return nil, err
+	}
+	if err := h.releaseDoors(); err != nil {
 		return nil, err
 	}
 	d.say("starting worker and gateway…")
@@ -97,8 +104,8 @@ func (d *dev) config(settings *turnstone.Settings, o stackOptions, logger *zap.L
 			FrontendPort: temporalPort, UIPort: uiPort, EnableUI: true, SearchAttributes: workflows.SearchAttributes(),
 		},
 	}
-	if settings.Temporal.EncryptionKeys != "" || settings.Temporal.OffloadBytes > 0 {
-		cfg.Temporal.CodecEndpoint = "http://" + settings.HTTP.Addr + "/codec"
+	if settings.Gateway.Enabled && (settings.Temporal.EncryptionKeys != "" || settings.Temporal.OffloadBytes > 0) {
+		cfg.Temporal.CodecEndpoint = baseURL(settings.HTTP) + "/codec"
 	}
 	if settings.Jobs.RedisURL == "" {
 		cfg.Redis = &devstack.RedisConfig{Port: redisPort}
@@ -149,9 +156,6 @@ func (d *dev) furnish(ctx context.Context, h *house, o stackOptions) error {
 		return err
 	}
 	set.Egress.AllowPrivate = append(slices.Clone(set.Egress.AllowPrivate), flights.Host)
-	if o.anyPort {
-		set.HTTP.Addr, set.GRPC.Addr = freeOr(ctx, set.HTTP.Addr), freeOr(ctx, set.GRPC.Addr)
-	}
 	if d.model != "" {
 		set.LLM.Model = d.model
 	}
@@ -164,20 +168,6 @@ func (d *dev) furnish(ctx context.Context, h *house, o stackOptions) error {
 	}
 	set.LLM.BaseURL, set.LLM.Model = h.model.BaseURL(), offline.ModelName
 	return nil
-}
-
-// freeOr returns addr when nobody listens there, else the same host with any port.
-func freeOr(ctx context.Context, addr string) string {
-	l, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
-	if err == nil {
-		_ = l.Close() // it was only asked whether it is free
-		return addr
-	}
-	host, _, err := net.SplitHostPort(addr)
-	if err != nil {
-		return addr
-	}
-	return net.JoinHostPort(host, "0")
 }
 
 // announce prints where everything is.
@@ -196,7 +186,7 @@ func (h *house) announce(w io.Writer) {
 		catalog = "no folder"
 	}
 	fmt.Fprintf(w, `
-  HTTP API   http://%s (the console: open it in a browser)
+  HTTP API   %s (the console: open it in a browser)
   gRPC       %s
   Temporal   %s (namespace %s, task queue %s)
   Web UI     %s
@@ -206,14 +196,14 @@ func (h *house) announce(w io.Writer) {
   catalog    %s (documents are applied as they are saved)
 
 Try:
-  go run ./starter chat "%s" --server http://%s
-`, h.service.HTTPAddr(), h.service.GRPCAddr(), h.settings.Temporal.Address, h.settings.Temporal.Namespace, h.settings.Temporal.TaskQueue,
-		h.stack.Temporal.UIURL(), redis, h.settings.Jobs.Queue, mail, model, catalog, defaultPrompt, h.service.HTTPAddr())
+  go run ./starter chat "%s" --server %s
+`, baseURL(h.settings.HTTP), h.service.GRPCAddr(), h.settings.Temporal.Address, h.settings.Temporal.Namespace, h.settings.Temporal.TaskQueue,
+		h.stack.Temporal.UIURL(), redis, h.settings.Jobs.Queue, mail, model, catalog, defaultPrompt, baseURL(h.settings.HTTP))
 }
 
 // client calls the service, as an operator where authentication is configured.
 func (h *house) client() (*client.Client, error) {
-	return client.New(client.Config{Server: "http://" + h.service.HTTPAddr(), Key: h.settings.Auth.OperatorKey.Reveal()})
+	return client.New(client.Config{Server: baseURL(h.settings.HTTP), Key: h.settings.Auth.OperatorKey.Reveal()})
 }
 
 // wait waits for the end of ctx or of a part, and stops everything.
@@ -236,7 +226,7 @@ func (h *house) wait(ctx context.Context) error {
 
 // stop stops what was started, the service before what it uses.
 func (h *house) stop(ctx context.Context) error {
-	var faults []error
+	faults := []error{h.releaseDoors()}
 	if h.service != nil {
 		faults = append(faults, h.service.Stop(ctx))
 	}

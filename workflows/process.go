@@ -187,17 +187,18 @@ func conflict(message string) error {
 
 // show says in the Web UI what is at work and what waits, in Markdown. It costs no history.
 func (p *Process) show(ctx workflow.Context) {
-	v := p.View()
 	var b strings.Builder
-	fmt.Fprintf(&b, "**%s**\n", v.Status)
-	for _, s := range v.Steps {
-		fmt.Fprintf(&b, "\n- `%s`: %s, turn `%s`\n", s.Name, s.Status, s.TurnID)
-		for _, w := range s.Pending {
-			fmt.Fprintf(&b, "\n`%s` wants to run. To approve:\n\n```\n%s\n```\n", w.ToolName, w.Command)
+	fmt.Fprintf(&b, "**%s**\n", p.View().Status)
+	for _, s := range p.steps {
+		fmt.Fprintf(&b, "\n- `%s`: %s, turn `%s`\n", s.name, s.view().Status, s.heard.turn)
+		for _, w := range s.heard.pending() {
+			fmt.Fprintf(&b, "\n`%s` wants to run. To approve:\n\n```\n%s\n```\n", w.ToolName, approval(s.workflowID, w.ApprovalID).lines())
 		}
 	}
-	for _, q := range v.Questions {
-		fmt.Fprintf(&b, "\n%s\n\n```\n%s\n```\n", q.Prompt, q.Command)
+	for _, q := range p.questions {
+		if q.answer == nil {
+			fmt.Fprintf(&b, "\n%s\n\n```\n%s\n```\n", q.Prompt, q.command().lines())
+		}
 	}
 	workflow.SetCurrentDetails(ctx, b.String())
 }

@@ -37,6 +37,13 @@ func TestProcessPassesDecisionsOn(t *testing.T) {
 		require.Equal(t, "of a", v.Steps[0].Pending[0].ApprovalID)
 		require.Equal(t, `temporal workflow update execute --workflow-id default-test-workflow-id --name decide `+
 			`--input '{"approval_id":"of a","decision":"approve","by":"you"}'`, v.Steps[0].Pending[0].Command)
+		commands := pasted(t, details(t, env))
+		require.Len(t, commands, 2)
+		require.Equal(t, words(t, v.Steps[0].Pending[0].Command)[:8], commands[0][:8])
+		for i, id := range []string{"of a", "of b"} {
+			require.Equal(t, map[string]string{"approval_id": id, "decision": "approve", "by": "you"},
+				sends(t, commands[i], "default-test-workflow-id", workflows.UpdateDecide))
+		}
 		env.UpdateWorkflow(workflows.UpdateDecide, "u1", &testsuite.TestUpdateCallback{
 			OnAccept: func() {}, OnReject: func(err error) { require.NoError(t, err) },
 			OnComplete: func(_ any, err error) {
@@ -62,6 +69,9 @@ func TestProcessPassesDecisionsOn(t *testing.T) {
 		require.Equal(t, agent.DecisionReject, v.Steps[1].Pending[0].Sent, "the turn has not gone on yet")
 		require.Equal(t, "running", v.Steps[1].Status)
 		require.Equal(t, "waiting", v.Steps[0].Status)
+		commands := pasted(t, details(t, env))
+		require.Len(t, commands, 1, "nobody is asked twice")
+		require.Equal(t, "of a", sends(t, commands[0], "default-test-workflow-id", workflows.UpdateDecide)["approval_id"])
 		env.SignalWorkflow(workflows.UpdateDecide, agent.Decision{ApprovalID: "of a", Decision: agent.DecisionApprove, By: "bob"})
 	}, 20*time.Second)
 	env.RegisterDelayedCallback(func() { require.Empty(t, state().Steps[0].Pending, "the turn has gone on") }, 100*time.Second)
@@ -107,6 +117,10 @@ func TestProcessAsks(t *testing.T) {
 			require.NotEmpty(t, v.Questions[0].Expires)
 			require.Equal(t, `temporal workflow update execute --workflow-id default-test-workflow-id --name answer `+
 				`--input '{"question":"publish","choice":"yes","by":"you"}'`, v.Questions[0].Command)
+			shown := details(t, env)
+			require.Contains(t, shown, "\nPublish it?\n")
+			require.Equal(t, map[string]string{"question": "publish", "choice": "yes", "by": "you"},
+				sends(t, pasted(t, shown)[0], "default-test-workflow-id", workflows.UpdateAnswer))
 			refused(t, env, `no question "other" is open`, workflows.Answer{Question: "other", Choice: "yes"})
 			refused(t, env, "choice: want one of yes, no", workflows.Answer{Question: "publish", Choice: "maybe"})
 			refused(t, env, "message: is", workflows.Answer{Question: "publish", Choice: "yes", Message: strings.Repeat("m", 64<<10)})

@@ -1,9 +1,6 @@
 package workflows
 
 import (
-	"fmt"
-	"strings"
-
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/turnstone-run/turnstone/agent"
@@ -77,8 +74,9 @@ func (s *stepAtWork) view() StepView {
 		Name: s.name, Status: s.status, TurnID: s.heard.turn, Attempt: s.attempt, Partial: s.heard.partial, Pending: []PendingView{},
 	}
 	for _, w := range s.heard.waiting {
-		input := fmt.Sprintf(`{"approval_id":%q,"decision":"approve","by":"you"}`, w.ApprovalID)
-		v.Pending = append(v.Pending, PendingView{PendingApproval: w.PendingApproval, Sent: w.sent, Command: command(s.workflowID, UpdateDecide, input)})
+		v.Pending = append(v.Pending, PendingView{
+			PendingApproval: w.PendingApproval, Sent: w.sent, Command: approval(s.workflowID, w.ApprovalID).line(),
+		})
 		if w.sent == "" {
 			v.Status = statusWaiting
 		}
@@ -87,35 +85,23 @@ func (s *stepAtWork) view() StepView {
 }
 
 func (q *openQuestion) view() QuestionView {
-	choice := "…"
-	if len(q.Options) > 0 {
-		choice = q.Options[0]
-	}
-	v := QuestionView{Name: q.Name, Prompt: q.Prompt, Options: q.Options}
+	v := QuestionView{Name: q.Name, Prompt: q.Prompt, Options: q.Options, Command: q.command().line()}
 	if v.Options == nil {
 		v.Options = []string{}
 	}
 	if !q.expires.IsZero() {
 		v.Expires = q.expires.UTC().Format("2006-01-02T15:04:05Z07:00")
 	}
-	v.Command = command(q.workflowID, UpdateAnswer, fmt.Sprintf(`{"question":%q,"choice":%q,"by":"you"}`, q.Name, choice))
 	return v
 }
 
-// command is how a person sends an update.
-func command(workflowID, update, input string) string {
-	return "temporal workflow update execute --workflow-id " + shellWord(workflowID) + " --name " + update + " --input " + shellWord(input)
-}
-
-// shellWord quotes what a shell would not take as it is.
-func shellWord(s string) string {
-	plain := func(r rune) bool {
-		return (r >= 'a' && r <= 'z') || (r >= 'A' && r <= 'Z') || (r >= '0' && r <= '9') || strings.ContainsRune("/._-:", r)
+// command answers with the first option.
+func (q *openQuestion) command() command {
+	choice := "…"
+	if len(q.Options) > 0 {
+		choice = q.Options[0]
 	}
-	if s != "" && strings.IndexFunc(s, func(r rune) bool { return !plain(r) }) < 0 {
-		return s
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+	return command{q.workflowID, UpdateAnswer, []field{{"question", q.Name}, {"choice", choice}, {"by", "you"}}}
 }
 
 func ownID(ctx workflow.Context) string { return workflow.GetInfo(ctx).WorkflowExecution.ID }

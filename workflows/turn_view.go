@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"go.temporal.io/sdk/temporal"
@@ -77,9 +78,8 @@ func (t *agentTurn) show(ctx workflow.Context, a turn.Action) {
 		t.status = "waiting"
 		fmt.Fprintf(&b, "Step %d: **waiting for a person**.\n", a.Step)
 		for _, p := range t.pending {
-			fmt.Fprintf(&b, "\n`%s` wants to run. To approve:\n\n```\ntemporal workflow update execute --workflow-id %s --name %s "+
-				"--input '{\"approval_id\":\"%s\",\"decision\":\"approve\",\"by\":\"you\"}'\n```\n",
-				p.ToolName, workflow.GetInfo(ctx).WorkflowExecution.ID, UpdateDecide, p.ApprovalID)
+			fmt.Fprintf(&b, "\n`%s` wants to run%s. To approve:\n\n```\n%s\n```\n", p.ToolName, because(a.Calls, p.CallID),
+				approval(ownID(ctx), p.ApprovalID).lines())
 		}
 	case turn.Retrieve:
 		t.status = "running"
@@ -89,6 +89,15 @@ func (t *agentTurn) show(ctx workflow.Context, a turn.Action) {
 		fmt.Fprintf(&b, "Storing the result (%s).\n", a.Stop)
 	}
 	workflow.SetCurrentDetails(ctx, b.String())
+}
+
+// because is the rule by which a person is asked about a call, in words that go on; empty where it is not known.
+func because(calls []turn.Call, id agent.CallID) string {
+	i := slices.IndexFunc(calls, func(c turn.Call) bool { return c.ID == id && c.Rule != "" })
+	if i < 0 {
+		return ""
+	}
+	return "; `" + calls[i].Rule + "` is why you are asked"
 }
 
 func (t *agentTurn) showQueued(ctx workflow.Context, b *activities.BeginTurnResult) {

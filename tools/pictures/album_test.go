@@ -94,7 +94,7 @@ func (s *stack) waiting(t *testing.T, b *browser) {
 	require.NoError(t, err)
 	require.Len(t, turn.Pending, 1)
 	p := b.open(t, s.ui, chosen)
-	p.turn(alert, "user-metadata", says("waiting for a person", "patch_workflow", "temporal workflow update execute", turn.Pending[0].ApprovalID))
+	p.turn(alert, "user-metadata", says("waiting for a person", "patch_workflow", "not inherently safe", "temporal workflow update execute", turn.Pending[0].ApprovalID))
 	p.until(`[...document.querySelectorAll('iframe')].some((f) => ` + fits + `(f.contentDocument.querySelector('pre')))`)
 	p.picture("web-ui-waiting.png", 720)
 }
