@@ -38,7 +38,7 @@ func (s *Service) doors(store *postgres.Store) ([]gateway.Door, error) {
 	if err != nil {
 		return nil, err
 	}
-	kept, err := retentiondoor.New(s.upkeep.retention)
+	kept, err := retentiondoor.New(s.upkeep.retention, s.callers.trail)
 	if err != nil {
 		return nil, err
 	}

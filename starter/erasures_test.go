@@ -3,12 +3,10 @@ package main
 import (
 	"context"
 	"encoding/hex"
-	"errors"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone/agent"
@@ -81,25 +79,6 @@ func shredding(t *testing.T) (*bench, *shredder) {
 	return setupWith(t, func(cfg *gateway.Config) { cfg.Doors = []gateway.Door{door} }), s
 }
 
-// tell runs a command line.
-func (b *bench) tell(in string, args ...string) int {
-	a := &app{in: strings.NewReader(in), out: stream{b.screen, true}, errOut: stream{b.screen, false}, interrupts: b.interrupts, server: b.server}
-	a.lines = newLineReader(a.in)
-	root := a.root()
-	for _, cmd := range []*cobra.Command{a.eraseCommand(), a.erasuresCommand()} {
-		if found, _, err := root.Find([]string{cmd.Name()}); err != nil || found == root {
-			markUsage(cmd)
-			root.AddCommand(cmd)
-		}
-	}
-	root.SetArgs(args)
-	err := root.ExecuteContext(b.t.Context())
-	if err != nil && !errors.As(err, new(outcome)) {
-		a.complain(err)
-	}
-	return exitCode(err)
-}
-
 func TestErase(t *testing.T) {
 	b, s := shredding(t)
 	line := func(in string, want int, args ...string) commandLine {
@@ -109,7 +88,7 @@ func TestErase(t *testing.T) {
 		t.Helper()
 		for _, s := range steps {
 			b.note("$ starter " + strings.Join(s.args, " "))
-			require.Equal(t, s.want, b.tell(s.in, s.args...), "%s\n%s", s.args, b.screen.String())
+			require.Equal(t, s.want, b.run(strings.NewReader(s.in), s.args...), "%s\n%s", s.args, b.screen.String())
 		}
 	}
 	steps(
@@ -147,7 +126,7 @@ func TestEraseUsage(t *testing.T) {
 		"accepts 1 arg":           "erasures get",
 	} {
 		b.screen = &terminal{}
-		require.Equal(t, exitUsage, b.tell("", strings.Fields(args)...), args)
+		require.Equal(t, exitUsage, b.run(noInput(), strings.Fields(args)...), args)
 		require.Contains(t, b.screen.String(), text, args)
 	}
 	require.Empty(t, s.asked)

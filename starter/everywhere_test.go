@@ -18,11 +18,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/erasure"
 	"github.com/turnstone-run/turnstone/internal/gateway"
+	"github.com/turnstone-run/turnstone/internal/gateway/erasures"
 	"github.com/turnstone-run/turnstone/internal/gateway/gatewaytest"
 	"github.com/turnstone-run/turnstone/internal/gateway/links"
+	retentiondoor "github.com/turnstone-run/turnstone/internal/gateway/retention"
 	"github.com/turnstone-run/turnstone/internal/gateway/schedules"
 	"github.com/turnstone-run/turnstone/internal/gateway/usage"
+	"github.com/turnstone-run/turnstone/internal/retention"
 )
 
 // commands are the command lines that there are, by their paths; those that cobra makes are not.
@@ -135,10 +139,14 @@ func equipped(t *testing.T) (*bench, *miniredis.Miniredis) {
 	ledger := &bill{rows: []agent.UsageRow{{Day: new("2026-11-21"), UsageSums: agent.UsageSums{Calls: 1}}}}
 	costs, err := usage.New(ledger)
 	require.NoError(t, err)
+	swept, err := retentiondoor.New(&housekeeping{status: retention.Status{Scheduled: true}}, nil)
+	require.NoError(t, err)
+	erased, err := erasures.New(&shredder{looks: map[string]int{}, ends: erasure.StatusCompleted}, nil)
+	require.NoError(t, err)
 	trail := &gatewaytest.Trail{}
 	trail.Record(agent.AuditRecord{Tenant: "default", Action: agent.ActionTurnsRun, Outcome: agent.AuditAllowed})
 	b := setupWith(t, func(cfg *gateway.Config) {
-		cfg.Keys, cfg.Audit, cfg.Doors = &keyring{}, trail, []gateway.Door{clock, chats, costs}
+		cfg.Keys, cfg.Audit, cfg.Doors = &keyring{}, trail, []gateway.Door{clock, chats, costs, swept, erased}
 	})
 	redis := miniredis.RunT(t)
 	b.redis = "redis://" + redis.Addr()
@@ -279,6 +287,15 @@ func TestJSONEverywhere(t *testing.T) {
 		{args: "whoami"},
 		{args: "audit"},
 		{args: "usage"},
+		{args: "retention"},
+		{args: "retention run"},
+		{args: "retention pause"},
+		{args: "retention resume"},
+		{args: "erase --user ann --reason ticket --yes"},
+		{args: "erase --user ann --reason ticket --yes --wait"},
+		{args: "erasures list"},
+		{args: "erasures get e2"},
+		{args: "erasures verify e2"},
 	} {
 		args := strings.Fields(c.args)
 		for i := range args {

@@ -27,7 +27,7 @@ func erasing(t *testing.T) gateway.Door {
 
 func keeping(t *testing.T) gateway.Door {
 	t.Helper()
-	d, err := door.New(&sweeper{})
+	d, err := door.New(&sweeper{}, nil)
 	require.NoError(t, err)
 	return d
 }

@@ -2,15 +2,10 @@
 package erasures
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
-	"net/url"
-	"slices"
-	"strconv"
 	"time"
 
 	"github.com/turnstone-run/turnstone/agent"
@@ -73,7 +68,7 @@ func (d *Door) Routes() []gateway.Route {
 
 // create is POST /v1/erasures: 202, and GET of the id says how far it has come.
 func (d *Door) create(w http.ResponseWriter, r *http.Request, v *gateway.Visit) error {
-	if _, err := parameters(r); err != nil {
+	if _, err := gateway.Parameters(r); err != nil {
 		return err
 	}
 	var body erasure.Request
@@ -100,7 +95,7 @@ func (d *Door) create(w http.ResponseWriter, r *http.Request, v *gateway.Visit) 
 }
 
 func (d *Door) get(w http.ResponseWriter, r *http.Request, v *gateway.Visit) error {
-	if _, err := parameters(r); err != nil {
+	if _, err := gateway.Parameters(r); err != nil {
 		return err
 	}
 	id := r.PathValue("id")
@@ -168,38 +163,15 @@ func bounded(r *http.Request, v *gateway.Visit) (context.Context, context.Cancel
 	return context.WithTimeout(r.Context(), v.Limits().CallTimeout)
 }
 
-// parameters reads those that are allowed, each at most once; the tenant is the gateway's to read.
-func parameters(r *http.Request, allowed ...string) (url.Values, error) {
-	values, err := url.ParseQuery(r.URL.RawQuery)
-	if err != nil {
-		return nil, agent.Invalid("", "malformed query: %w", err)
-	}
-	for _, name := range slices.Sorted(maps.Keys(values)) {
-		switch {
-		case name != "tenant" && !slices.Contains(allowed, name):
-			return nil, agent.Invalid(fmt.Sprintf("%.100s", name), "is no parameter of this path")
-		case len(values[name]) > 1:
-			return nil, agent.Invalid(name, "is given %d times", len(values[name]))
-		}
-	}
-	return values, nil
-}
-
 func pageOf(r *http.Request) (agent.Page, error) {
-	values, err := parameters(r, "page_size", "page_token")
+	values, err := gateway.Parameters(r, "page_size", "page_token")
 	if err != nil {
 		return agent.Page{}, err
 	}
-	p := agent.Page{Size: usualPage, Token: values.Get("page_token")}
-	if text := values.Get("page_size"); text != "" {
-		size, err := strconv.Atoi(text)
-		if err != nil || size < 0 || size > maxPage {
-			return p, agent.Invalid("page_size", "want 0 to %d, got %.40q", maxPage, text)
-		}
-		p.Size = min(cmp.Or(size, usualPage), fullPage)
-	}
+	p, err := gateway.PageOf(values, usualPage, maxPage)
+	p.Size = min(p.Size, fullPage)
 	if len(p.Token) > maxToken {
 		return p, agent.Invalid("page_token", "is not one that a page had")
 	}
-	return p, nil
+	return p, err
 }

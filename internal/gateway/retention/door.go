@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/gateway"
@@ -24,17 +25,23 @@ type Keeper interface {
 	Pause(ctx context.Context, paused bool, note string) (retention.Status, error)
 }
 
+// Audit keeps the trail.
+type Audit interface {
+	Record(r agent.AuditRecord)
+}
+
 // Door serves reports and steers the sweeps. It implements [gateway.Door].
 type Door struct {
 	keeper Keeper
+	audit  Audit
 }
 
-// New returns the door.
-func New(k Keeper) (*Door, error) {
+// New returns the door. audit may be nil.
+func New(k Keeper, audit Audit) (*Door, error) {
 	if k == nil {
 		return nil, errors.New("retention: the keeper is missing")
 	}
-	return &Door{keeper: k}, nil
+	return &Door{keeper: k, audit: audit}, nil
 }
 
 // Bounds of requests.
@@ -44,6 +51,7 @@ const (
 	maxPage   = 100
 	usualPage = 20
 
+	pathAll      = "/v1/retention"
 	tenantHeader = "Turnstone-Tenant"
 	tenantParam  = "tenant"
 )
@@ -51,10 +59,10 @@ const (
 // Routes implements [gateway.Door].
 func (d *Door) Routes() []gateway.Route {
 	return []gateway.Route{
-		{Method: http.MethodGet, Path: "/v1/retention", Action: agent.ActionRetentionRead, Handle: d.report},
-		{Method: http.MethodPost, Path: "/v1/retention/run", Action: agent.ActionRetentionWrite, Handle: d.run},
-		{Method: http.MethodPost, Path: "/v1/retention/pause", Action: agent.ActionRetentionWrite, Handle: d.pause},
-		{Method: http.MethodPost, Path: "/v1/retention/resume", Action: agent.ActionRetentionWrite, Handle: d.resume},
+		{Method: http.MethodGet, Path: pathAll, Action: agent.ActionRetentionRead, Handle: d.report},
+		{Method: http.MethodPost, Path: pathAll + "/run", Action: agent.ActionRetentionWrite, Handle: d.run},
+		{Method: http.MethodPost, Path: pathAll + "/pause", Action: agent.ActionRetentionWrite, Handle: d.pause},
+		{Method: http.MethodPost, Path: pathAll + "/resume", Action: agent.ActionRetentionWrite, Handle: d.resume},
 	}
 }
 
@@ -91,7 +99,7 @@ func (d *Door) run(w http.ResponseWriter, r *http.Request, v *gateway.Visit) err
 	if err := d.operator(w, r, v, &struct{}{}); err != nil {
 		return err
 	}
-	return d.steer(w, r, v, http.StatusAccepted, d.keeper.Trigger)
+	return d.steer(w, r, v, "run", http.StatusAccepted, d.keeper.Trigger)
 }
 
 func (d *Door) pause(w http.ResponseWriter, r *http.Request, v *gateway.Visit) error {
@@ -110,8 +118,11 @@ func (d *Door) setPaused(w http.ResponseWriter, r *http.Request, v *gateway.Visi
 	if len(body.Reason) > maxNote || strings.ContainsRune(body.Reason, 0) {
 		return agent.Invalid("reason", "want at most %d bytes", maxNote)
 	}
-	note := cmp.Or(body.Reason, noteOf(v, paused))
-	return d.steer(w, r, v, http.StatusOK, func(ctx context.Context) (retention.Status, error) { return d.keeper.Pause(ctx, paused, note) })
+	note, did := cmp.Or(body.Reason, noteOf(v, paused)), "resume"
+	if paused {
+		did = "pause"
+	}
+	return d.steer(w, r, v, did, http.StatusOK, func(ctx context.Context) (retention.Status, error) { return d.keeper.Pause(ctx, paused, note) })
 }
 
 // operator reads the body of a request that concerns all tenants, and refuses those who are of one.
@@ -120,6 +131,7 @@ func (d *Door) operator(w http.ResponseWriter, r *http.Request, v *gateway.Visit
 		return err
 	}
 	if p := v.Principal(); !p.Trusted() && p.Tenant != agent.AnyTenant {
+		d.record(v, strings.TrimPrefix(r.URL.Path, pathAll+"/"), agent.AuditDenied)
 		return agent.Errorf(agent.CodeDenied, "", "the sweeps are of all tenants, and the credential is of tenant %q", p.Tenant)
 	}
 	data, err := v.ReadBody(w, r)
@@ -129,15 +141,30 @@ func (d *Door) operator(w http.ResponseWriter, r *http.Request, v *gateway.Visit
 	return strict.Decode(data, body)
 }
 
-func (d *Door) steer(w http.ResponseWriter, r *http.Request, v *gateway.Visit, code int, do func(context.Context) (retention.Status, error)) error {
+func (d *Door) steer(
+	w http.ResponseWriter, r *http.Request, v *gateway.Visit, did string, code int, do func(context.Context) (retention.Status, error),
+) error {
 	ctx, stop := context.WithTimeout(r.Context(), v.Limits().CallTimeout)
 	defer stop()
 	out, err := do(ctx)
 	if err != nil {
 		return err
 	}
+	d.record(v, did, agent.AuditAllowed)
 	v.WriteJSON(w, code, out)
 	return nil
+}
+
+// record writes who steered the sweeps, or wanted to, into the trail.
+func (d *Door) record(v *gateway.Visit, did, outcome string) {
+	if d.audit == nil {
+		return
+	}
+	p := v.Principal()
+	d.audit.Record(agent.AuditRecord{
+		At: time.Now(), Tenant: v.Tenant(), Subject: p.Subject, Method: p.Method, Credential: p.Credential, Action: agent.ActionRetentionWrite,
+		Resource: "retention/" + did, Outcome: outcome, Channel: "http", RequestID: v.RequestID(),
+	})
 }
 
 // tenantOf is whose report it is: the credential's tenant, the one that the request names where the credential is of every tenant, or all.

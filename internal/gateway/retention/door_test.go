@@ -21,7 +21,19 @@ import (
 // keeper notes what it is asked.
 type keeper struct {
 	calls []string
+	said  []string // into the audit trail
 	err   error
+}
+
+func (k *keeper) Record(r agent.AuditRecord) {
+	k.said = append(k.said, r.Outcome+" "+r.Resource+" by "+r.Subject)
+}
+
+// trail takes what was recorded.
+func (k *keeper) trail() []string {
+	said := k.said
+	k.said = nil
+	return said
 }
 
 func (k *keeper) Report(_ context.Context, tenant string, p agent.Page) (retention.Report, error) {
@@ -52,7 +64,7 @@ type bench struct {
 func open(t *testing.T) *bench {
 	t.Helper()
 	k := &keeper{}
-	d, err := door.New(k)
+	d, err := door.New(k, k)
 	require.NoError(t, err)
 	g, err := gateway.New(gateway.Config{
 		HTTPAddr: "127.0.0.1:0", Runtime: gatewaytest.New(), Catalog: &gatewaytest.Catalog{}, Doors: []gateway.Door{d},
@@ -128,6 +140,10 @@ func TestSteering(t *testing.T) {
 	code, _ = b.do("named", http.MethodPost, "/resume", "{}")
 	require.Equal(t, http.StatusOK, code)
 	require.Equal(t, []string{"trigger", "pause a backup", "resume resumed by olga"}, b.calls)
+	require.Equal(t, []string{"allowed retention/run by ", "allowed retention/pause by ", "allowed retention/resume by olga"}, b.trail())
+	code, _ = b.do("acme", http.MethodPost, "/run", "")
+	require.Equal(t, http.StatusForbidden, code)
+	require.Equal(t, []string{"denied retention/run by "}, b.trail())
 
 	b.calls = nil
 	for _, call := range [][3]string{
@@ -148,6 +164,6 @@ func TestSteering(t *testing.T) {
 	b.err = agent.Errorf(agent.CodeConflict, "", "there is no schedule")
 	code, _ = b.do("ops", http.MethodPost, "/run", "")
 	require.Equal(t, http.StatusConflict, code)
-	_, err := door.New(nil)
+	_, err := door.New(nil, nil)
 	require.Error(t, err)
 }
