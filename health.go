@@ -58,7 +58,7 @@ func (h *health) open(ctx context.Context) error {
 		s.logger.Warn("health: the version of the schema is not known")
 	}
 	cluster := &probes.Cluster{
-		Client: s.temporal, Namespace: h.namespace, TaskQueue: h.queue, Attributes: h.attributes, Versioned: set.Temporal.WorkerVersioning.Deployment != "",
+		Client: s.temporal, Namespace: h.namespace, TaskQueue: h.queue, Attributes: h.attributes,
 	}
 	all := []probes.Probe{db.Probe(), db.ClockProbe(), cluster.Probe(), cluster.WorkerProbe()}
 	switch log := s.log.(type) {

@@ -29,8 +29,9 @@ func (a *app) approvalsListCommand() *cobra.Command {
 	var limit int
 	cmd := &cobra.Command{
 		Use: "list", Short: "List what waits for a decision", Args: cobra.NoArgs,
-		Long: `List what waits for a decision, oldest first: the approvals of turns that have not ended. Arguments are cut to fit; --output json has
-all of them, with the description, what may be decided, and what was.`,
+		Long: `List what waits for a decision, oldest first: the approvals of turns that have not ended. Characters that hide or turn the order of
+others are written as \uXXXX. Arguments of more than 2000 characters are cut, which is said; --output json has all of them, with the
+description, what may be decided, and what was.`,
 		Example: `  starter approvals list
   starter approvals list --state decided --session trip-1
   starter approvals list -o json | jq -r '.[] | select(.tool_name == "send_mail") | .approval_id'`,
@@ -46,11 +47,15 @@ all of them, with the description, what may be decided, and what was.`,
 				return usageError{fmt.Errorf("--limit is %d, want 0 or more", limit)}
 			}
 			return a.call(cmd.Context(), func(ctx context.Context, c *client.Client) error {
-				return list(a, limit, "APPROVAL STATE AGENT SESSION TOOL EXPIRES ARGUMENTS", approvalRow, func(p agent.Page) ([]agent.Approval, string, error) {
+				found, more, err := all(limit, func(p agent.Page) ([]agent.Approval, string, error) {
 					q.Limit, q.After = p.Size, p.Token
 					page, err := c.Approvals(ctx, q)
 					return page.Approvals, page.Next, err
 				})
+				if err != nil {
+					return err
+				}
+				return a.printApprovals(found, more)
 			})
 		},
 	}
@@ -59,20 +64,6 @@ all of them, with the description, what may be decided, and what was.`,
 	cmd.Flags().StringVar((*string)(&q.TurnID), "turn", "", "only of this turn")
 	cmd.Flags().IntVar(&limit, "limit", listed, "at most so many; 0: all")
 	return cmd
-}
-
-func approvalRow(v *agent.Approval) []string {
-	state, expires := "pending", "-"
-	if v.Decision != "" {
-		state = string(v.Decision)
-		if v.By != "" {
-			state += " by " + v.By
-		}
-	}
-	if v.ExpiresAt != nil {
-		expires = moment(*v.ExpiresAt)
-	}
-	return []string{v.ApprovalID, state, dash(v.Agent), dash(string(v.SessionID)), v.ToolName, expires, string(v.Args)}
 }
 
 func (a *app) approvalsDecideCommand() *cobra.Command {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -48,6 +49,46 @@ func TestApprovalsList(t *testing.T) {
 	require.Equal(t, exitUsage, b.run(noInput(), "approvals", "list", "--state", "open"))
 	require.Equal(t, exitUsage, b.run(noInput(), "approvals", "list", "--session", "a b"))
 	require.Equal(t, exitUsage, b.run(noInput(), "approvals", "list", "--limit", "-1"))
+}
+
+// What somebody decides by reads as it runs, and is whole or said not to be.
+func TestApprovalsListHidesNothing(t *testing.T) {
+	b := setup(t)
+	require.Equal(t, 0, b.run(noInput(), "start", "-s", "trip-1", "--agent", "analyst", "x"))
+	args := `{"iban":"DE\u202e123\u202c","host":"good\u200b.example","expr":"a < b\n","n":12345678901234567890,"tag":"` + "\U000E0062\u2028" + `"}`
+	args = strings.NewReplacer(`\u202e`, "\u202e", `\u202c`, "\u202c", `\u200b`, "\u200b").Replace(args)
+	long := `{"text":"` + strings.Repeat("x", mostArgs) + `","to":"evil"}`
+	for _, a := range []agent.Approval{
+		{ApprovalID: "a1", ToolName: "pay\u202e_me\x1b[1A", Args: json.RawMessage(args), Description: "Pays\u200b Ann."},
+		{ApprovalID: "a2", ToolName: "pay", Args: json.RawMessage(long)},
+		{ApprovalID: "a3", ToolName: "pay", Args: json.RawMessage(`{"text":"` + strings.Repeat("x", mostArgs-11) + `"}`)},
+		{ApprovalID: "a4", ToolName: "pay", Args: json.RawMessage(`{"text":"` + strings.Repeat("x", mostArgs-10) + `"}`)},
+	} {
+		b.rt.Emit("turn-1", agent.Event{Type: agent.EventApprovalRequested, Approval: &a})
+	}
+	b.screen = &terminal{}
+	require.Equal(t, 0, b.run(noInput(), "approvals", "list"))
+	text := b.screen.out()
+	for _, want := range []string{
+		`pay\u202e_me`, `"iban":"DE\u202e123\u202c"`, `"host":"good\u200b.example"`, `"expr":"a < b\n"`, `"n":12345678901234567890`, `"tag":"\udb40\udc62\u2028"`,
+		`x… and ` + strconv.Itoa(len(long)-mostArgs) + ` more characters; --output json has them`, `xxx"}` + "\n", `xxx"… and 1 more character`,
+	} {
+		require.Contains(t, text, want)
+	}
+	require.NotContains(t, text, "evil")
+	require.Equal(t, 5, strings.Count(text, "\n"), "a line for each")
+	b.screen = &terminal{}
+	require.Equal(t, 0, b.run(noInput(), "approvals", "list", "-o", "json"))
+	for _, hidden := range []string{"\u202e", "\u202c", "\u200b", "\u2028", "\U000E0062", "\x1b"} {
+		require.NotContains(t, text, hidden)
+		require.NotContains(t, b.screen.out(), hidden)
+	}
+	var found []agent.Approval
+	require.NoError(t, json.Unmarshal([]byte(b.screen.out()), &found))
+	require.JSONEq(t, args, string(found[0].Args))
+	require.JSONEq(t, long, string(found[1].Args))
+	require.Equal(t, "pay\u202e_me\x1b[1A", found[0].ToolName)
+	require.Equal(t, "Pays\u200b Ann.", found[0].Description)
 }
 
 // note writes a line that is not the program's.

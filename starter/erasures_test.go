@@ -121,7 +121,7 @@ func TestEraseUsage(t *testing.T) {
 	for text, args := range map[string]string{
 		"--user: is missing":      "erase --reason r",
 		"--reason: is missing":    "erase --user ann",
-		"--reason: names the use": "erase --user ann --reason for-ann",
+		"--reason: names the use": "erase --user ann --reason for:ann",
 		"--limit is -1":           "erasures list --limit -1",
 		"accepts 1 arg":           "erasures get",
 	} {

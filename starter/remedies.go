@@ -76,6 +76,7 @@ var remedies = []struct {
 	{speaks("malformed HTTP", "frame too large", "first record does not look like a TLS handshake"), remedyNotHTTP},
 	{speaks("tls: "), remedyHandshake},
 	{chain(io.EOF, io.ErrUnexpectedEOF, syscall.ECONNRESET, syscall.EPIPE), remedyClosed},
+	{speaks("server closed idle connection"), remedyClosed}, // before it was asked
 	{slow, remedySlow},
 	{chain(client.ErrForeign), remedyForeign},
 	{speaks("names neither this machine's loopback address nor an allowed host"), remedyHost},

@@ -2,21 +2,13 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"io"
-	"net"
-	"net/http"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/turnstone-run/turnstone"
 	"github.com/turnstone-run/turnstone/internal/app"
 )
-
-// healthTimeout bounds "worker health": a container's health check waits for it.
-const healthTimeout = 3 * time.Second
 
 // command is one run of the worker's command line, with what it takes from its process.
 type command struct {
@@ -55,7 +47,7 @@ func (c *command) root() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return c.health(cmd.Context(), settings)
+				return c.health(cmd.Context(), &settings.HTTP)
 			},
 		})
 	return root
@@ -71,33 +63,4 @@ func (c *command) run(ctx context.Context, settings *app.Config) error {
 		return err
 	}
 	return service.Run(ctx)
-}
-
-// health asks the gateway on this machine; an address that listens everywhere is asked by loopback.
-func (c *command) health(ctx context.Context, settings *app.Config) error {
-	host, port, err := net.SplitHostPort(settings.HTTP.Addr)
-	if err != nil {
-		return fmt.Errorf("http.addr: %w", err)
-	}
-	if ip := net.ParseIP(host); host == "" || (ip != nil && ip.IsUnspecified()) {
-		host = "127.0.0.1"
-	}
-	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+net.JoinHostPort(host, port)+"/health", nil)
-	if err != nil {
-		return err
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close() //nolint:errcheck // nothing was written
-	if _, err := io.Copy(c.out, io.LimitReader(resp.Body, 64<<10)); err != nil {
-		return err
-	}
-	if resp.StatusCode != http.StatusOK {
-		return errors.New("not healthy: " + resp.Status)
-	}
-	return nil
 }

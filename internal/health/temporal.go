@@ -19,7 +19,6 @@ type Cluster struct {
 	Namespace  string
 	TaskQueue  string
 	Attributes func() bool // whether the search attributes of turns are registered; nil: nothing is said of them
-	Versioned  bool        // is not looked at: the queue itself says which versions get turns
 }
 
 const (

@@ -139,14 +139,14 @@ func TestClusterThatDoesNotAnswer(t *testing.T) {
 func TestFrozenCluster(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	defer l.Close() //nolint:errcheck // nothing was written
+	defer l.Close()
 	go func() {
 		for {
 			c, err := l.Accept()
 			if err != nil {
 				return
 			}
-			defer c.Close() //nolint:errcheck,revive // held until the test ends
+			defer c.Close()
 		}
 	}()
 	c, err := client.NewLazyClient(client.Options{HostPort: l.Addr().String(), Namespace: "here"})

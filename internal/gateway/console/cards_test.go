@@ -113,8 +113,10 @@ func (h *house) asks(t *testing.T, p *tab, n int, a agent.Approval) agent.TurnID
 	t.Helper()
 	p.say("please")
 	id := h.nth(t, n)
-	a.TurnID, a.ToolName = id, "send_money"
-	a.Args = json.RawMessage(`{"to":"ann","amount":100}`)
+	a.TurnID = id
+	if a.ToolName == "" {
+		a.ToolName, a.Args = "send_money", json.RawMessage(`{"to":"ann","amount":100}`)
+	}
 	h.Emit(id, gatewaytest.Status(agent.StatusRunning), token("model/1", "I will send it."),
 		event("approval/1", agent.Event{Type: agent.EventApprovalRequested, Approval: &a}),
 		event("approval/1", agent.Event{Type: agent.EventStatus, Status: agent.StatusWaiting, Reason: "awaiting_approval"}))

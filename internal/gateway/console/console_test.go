@@ -28,6 +28,8 @@ func TestBrowser(t *testing.T) {
 		{"content blocks", blocks},
 		{"decisions", decisions},
 		{"the inbox of approvals", inbox},
+		{"what a person approves reads as it runs", disguised},
+		{"health", wellness},
 		{"credentials", credentials},
 		{"routes", routes},
 		{"catalog", catalog},

@@ -3,6 +3,7 @@ package console_test
 import (
 	"context"
 	"iter"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -23,6 +24,7 @@ type house struct {
 
 	url     string
 	catalog *gatewaytest.Catalog
+	ill     []gateway.Dependency // what Health says; nil: that all is well
 
 	mu    sync.Mutex
 	times map[agent.TurnID][]time.Duration // when the events of a turn happened; those that are missing took 120 ms
@@ -107,6 +109,23 @@ func (h *house) at(id agent.TurnID, i int) time.Duration {
 		return times[i]
 	}
 	return time.Duration(max(i, 0)) * 120 * time.Millisecond
+}
+
+// Health says what a test wants, or that all is well.
+func (h *house) Health(ctx context.Context) gateway.Health {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.ill == nil {
+		return h.Runtime.Health(ctx)
+	}
+	down := slices.ContainsFunc(h.ill, func(d gateway.Dependency) bool { return d.State == gateway.HealthDown })
+	return gateway.Health{OK: !down, Dependencies: h.ill}
+}
+
+func (h *house) sicken(ill ...gateway.Dependency) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.ill = ill
 }
 
 // leave puts messages into the transcript of a turn that ends.

@@ -4,12 +4,14 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/gateway"
 	"github.com/turnstone-run/turnstone/internal/gateway/gatewaytest"
 )
 
@@ -58,6 +60,39 @@ func credentials(t *testing.T, b *browser) {
 	for _, address := range p.requests {
 		require.NotContains(t, address, "-key", "a credential is never in an address")
 	}
+}
+
+// wellness shows how the server is: the dot has its colour in both schemes, and what is wrong says what to do.
+func wellness(t *testing.T, b *browser) {
+	h := build(t, nil)
+	since := time.Date(2026, 11, 22, 16, 43, 44, 0, time.UTC)
+	postgres := gateway.Dependency{Name: "postgres", OK: true, State: gateway.HealthOK, Detail: "3 of 10 connections in use", Took: 14 * time.Millisecond}
+	redis := gateway.Dependency{Name: "redis", State: gateway.HealthDegraded, Detail: "dial tcp: refused", Hint: "Jobs wait, everything else runs.", Since: since}
+	p := b.open(t, h.url, "/")
+	p.until(`document.querySelector('.health.ok')?.innerText.trim() === 'all is well'`)
+	dot := func(class, words, colour string) {
+		t.Helper()
+		p.reload()
+		p.until(`document.querySelector('.health.` + class + `')?.innerText.trim() === ` + quoted(words))
+		for _, dark := range []bool{false, true} {
+			p.dark(dark)
+			want := eval[string](p, `(() => { const e = document.body.appendChild(document.createElement('i')); e.style.color = 'var(`+colour+`)';
+				const c = getComputedStyle(e).color; e.remove(); return c; })()`)
+			require.Equal(t, want, eval[string](p, `getComputedStyle(document.querySelector('.health .dot')).backgroundColor`), "dark: %v", dark)
+		}
+	}
+	dot("ok", "all is well", "--good")
+	h.sicken(postgres, redis)
+	dot("degraded", "redis is degraded", "--warn")
+	require.Equal(t, redis.Hint, eval[string](p, `document.querySelector('.health').title`))
+	postgres.OK, postgres.State, postgres.Hint, postgres.Since = false, gateway.HealthDown, "Nothing listens at that address.", since
+	h.sicken(redis, postgres)
+	dot("failing", "postgres is down", "--bad")
+	p.click(".health")
+	p.until(`document.querySelectorAll('dialog tr.down, dialog tr.degraded').length === 2`)
+	p.until(`['Nothing listens at that address.', 'Jobs wait, everything else runs.'].every((hint, i) => document.querySelectorAll('dialog .hint')[1 - i].innerText === hint)`)
+	p.until(`/down since 2026-11-2\d.* 3 of 10 connections in use/.test(document.querySelector('dialog tr.down').innerText)`)
+	p.until(`document.querySelector('dialog tr.down .num').innerText === '14 ms' && document.querySelector('dialog tr.degraded .num').innerText === ''`)
 }
 
 func routes(t *testing.T, b *browser) {

@@ -25,6 +25,8 @@ async (base) => {
   const { check } = await load('approval.js');
   const { spans } = await load('timeline.js');
   const format = await load('format.js');
+  const { parse } = await load('exact.js');
+  const { summary } = await load('sidebar.js');
 
   // Server-sent events: the same events, however the text is cut.
   const stream = '\ufeffretry: 1500\n\nid: 1\nevent: token\ndata: {"a":1}\n\n:\n\nid:2\ndata:x\ndata: y\n\nid\r\ndata\r\n\r\nevent: lost\ndata: half\rdata: more\r\rid: 9\0\nunknown: z\ndata: é€😀\n\nid: 7\ndata: cut off';
@@ -177,6 +179,30 @@ async (base) => {
     }
   });
   await test('arguments', () => same([check('{"a":1}'), check('[]') !== '', check('{') !== '', check('null') !== '', check('1') !== ''], ['', true, true, true, true]));
+  await test('what hides is visible', () => {
+    const { visible } = format;
+    const hidden = { '\u202e': '\\u202e', '\u2069': '\\u2069', '\u200b': '\\u200b', '\u2064': '\\u2064', '\ufeff': '\\ufeff', '\u00ad': '\\u00ad', '\u{e0062}': '\\udb40\\udc62', '\u2028': '\\u2028', '\ufe0f': '\\ufe0f', '\u3164': '\\u3164', '\u009b': '\\u009b', '\ud83d': '\\ud83d', '\r': '\\u000d' };
+    for (const [c, want] of Object.entries(hidden)) same(visible('a' + c + 'b' + c), 'a' + want + 'b' + want);
+    for (let c = 0xe0000; c < 0xe0080; c++) same(/^[ -~]*$/.test(visible(String.fromCodePoint(c))), true);
+    for (const text of ['Größe 漢字 👩 שלום', 'a\n\tb', '\\u202e', '']) same(visible(text), text);
+    same([visible(undefined), visible(7)], ['', '7']);
+    const args = { to: 'a\u202eb\\u202e', ['k\u200b']: ['\u{e0062}\n', '"\u00ad"'] };
+    same(JSON.parse(visible(JSON.stringify(args, null, 2))), args);
+  });
+  await test('numbers stay what they are', () => {
+    for (const s of ['12345678901234567890', '-0.12345678901234567891', '1e400', '1e-400', '[9007199254740993,{"a":3.14159265358979323846}]']) same([s, JSON.stringify(parse(s))], [s, s]);
+    for (const s of ['1.50', '1E2', '-0', '0.1', '1e-7', '100', '1234567890123456000000000', '0.30000000000000004', '{"a":"12345678901234567890"}']) {
+      same([s, typeof parse(s) === typeof JSON.parse(s), JSON.stringify(parse(s))], [s, true, JSON.stringify(JSON.parse(s))]);
+    }
+    same(yaml(parse('{"seed":12345678901234567890}')), 'seed: 12345678901234567890');
+    same(check('12345678901234567890') !== '', true);
+  });
+  await test('health in a word', () => {
+    const of = (status, ...states) => summary({ status, dependencies: states.map((state, i) => ({ name: 'n' + i, state, ok: state === 'ok' })) });
+    same([summary(null), of('ok', 'ok'), of('degraded', 'ok', 'degraded'), of('failing', 'degraded', 'down'), of('failing', 'down', 'ok', 'down', 'degraded')],
+      ['not known', 'all is well', 'n1 is degraded', 'n1 is down', 'n0 is down, 1 more']);
+    same([of('draining', 'down'), of('failing')], ['the server is stopping', 'failing']);
+  });
   await test('links', () => {
     for (const bad of ['javascript:alert(1)', ' javascript:alert(1)', 'java\nscript:alert(1)', 'data:text/html,x', 'vbscript:x', 'file:///etc', 'blob:x', '/v1/turns', '', 'https://user:pass@host/', 'http://']) same([bad, safeURL(bad)], [bad, null]);
     for (const good of ['https://a.example/x?y#z', 'http://a.example', 'mailto:a@b.example']) same(safeURL(good) !== null, true);

@@ -1,4 +1,5 @@
 // The REST API, with the credential of whoever looks. Paths are relative to the page, so that a proxy may serve it below a prefix.
+import { parse } from './exact.js';
 
 const store = 'turnstone.credential';
 const tenantStore = 'turnstone.tenant';
@@ -94,7 +95,7 @@ export async function failureOf(response) {
 export async function call(path, options) {
   const response = await open(path, options);
   if (!response.ok) throw await failureOf(response);
-  return response.status === 204 ? null : response.json();
+  return response.status === 204 ? null : parse(await response.text());
 }
 
 export const post = (path, body, options) => call(path, { method: 'POST', body, ...options });

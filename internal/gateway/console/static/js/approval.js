@@ -1,7 +1,8 @@
 // The card of a call that waits for a person: the call in full, and the decisions that its policy allows.
 import { html, useState, useRef, useEffect } from './html.js';
 import { post, segment, words } from './api.js';
-import { moment, pretty } from './format.js';
+import { parse, raw } from './exact.js';
+import { moment, visible } from './format.js';
 import { state } from './store.js';
 import { Json } from './json.js';
 
@@ -35,16 +36,16 @@ export function ApprovalCard({ approval: a, over, onDecided }) {
 
   if (decided || over) {
     return html`<div class=${'card approval settled ' + (decided || 'lapsed')}>
-      <p><b>${decided ? done[decided] ?? decided : 'Not decided'}</b> · <span class="mono">${a.tool_name}</span>
-      ${a.by && html` · by ${a.by}`}${a.remembered && ' · remembered for this conversation'}</p>
-      ${a.message && html`<p class="muted">${a.message}</p>`}
-      <details class="fold"><summary>The call</summary><${Json} value=${a.decided_args ?? a.args} /></details>
+      <p><b>${decided ? done[decided] ?? decided : 'Not decided'}</b> · <bdi class="mono">${visible(a.tool_name)}</bdi>
+      ${a.by && html` · by <bdi>${visible(a.by)}</bdi>`}${a.remembered && ' · remembered for this conversation'}</p>
+      ${a.message && html`<p class="muted" dir="auto">${visible(a.message)}</p>`}
+      <details class="fold"><summary>The call</summary><${Json} exact value=${a.decided_args ?? a.args} /></details>
     </div>`;
   }
-  return html`<section class="card approval" aria-label=${'Approval of ' + a.tool_name}>
-    <header><b>Waiting for you</b><span class="grow">The agent wants to run <span class="mono">${a.tool_name}</span></span></header>
-    ${a.description && html`<p>${a.description}</p>`}
-    ${mode !== 'edit' && html`<${Json} value=${a.args} />`}
+  return html`<section class="card approval" aria-label=${'Approval of ' + visible(a.tool_name)}>
+    <header><b>Waiting for you</b><span class="grow">The agent wants to run <bdi class="mono">${visible(a.tool_name)}</bdi></span></header>
+    ${a.description && html`<p dir="auto">${visible(a.description)}</p>`}
+    ${mode !== 'edit' && html`<${Json} exact value=${a.args} />`}
     ${mode === '' && html`<div class="buttons">
       ${allowed.map((d) => html`<button key=${d} class=${d === 'approve' ? 'primary' : d === 'reject' ? 'danger' : ''} disabled=${busy}
         data-decision=${d} onClick=${() => (d === 'approve' ? decide('approve') : setMode(d))}>${labels[d]}</button>`)}
@@ -55,7 +56,7 @@ export function ApprovalCard({ approval: a, over, onDecided }) {
     ${(mode === '' || mode === 'reject') && a.remember && a.remember !== 'off' && html`<label class="check"><input type="checkbox" checked=${remember} onChange=${(e) => setRemember(e.currentTarget.checked)} />
       ${a.remember === 'tool' ? 'Decide the same for every call of this tool in this conversation' : 'Decide the same for this very call in this conversation'}</label>`}
     ${error && html`<p class="error" role="alert">${error}</p>`}
-    <p class="foot muted">${a.rule && html`<span>${a.rule}</span>`} ${a.expires_at && html`<span>until ${moment(a.expires_at)}, then ${a.on_expiry || 'rejected'}</span>`}</p>
+    <p class="foot muted">${a.rule && html`<bdi>${visible(a.rule)}</bdi>`} ${a.expires_at && html`<span>until ${moment(a.expires_at)}, then ${a.on_expiry || 'rejected'}</span>`}</p>
   </section>`;
 }
 
@@ -63,17 +64,17 @@ export function ApprovalCard({ approval: a, over, onDecided }) {
 export function check(text) {
   let v;
   try {
-    v = JSON.parse(text);
+    v = parse(text);
   } catch (err) {
     return 'No JSON: ' + err.message;
   }
-  return v === null || typeof v !== 'object' || Array.isArray(v) ? 'The arguments are a JSON object: {…}' : '';
+  return v === null || typeof v !== 'object' || Array.isArray(v) || raw(v) !== undefined ? 'The arguments are a JSON object: {…}' : '';
 }
 
 function Edit({ args, busy, onSend, onBack }) {
-  const [text, setText] = useState(() => pretty(args ?? {}, Infinity));
+  const [text, setText] = useState(() => visible(JSON.stringify(args ?? {}, null, 2))); // the same JSON: unedited, it runs what was asked
   const wrong = check(text);
-  return html`<form class="decide" onSubmit=${(e) => { e.preventDefault(); if (!wrong) onSend(JSON.parse(text)); }} onKeyDown=${back(onBack)}>
+  return html`<form class="decide" onSubmit=${(e) => { e.preventDefault(); if (!wrong) onSend(parse(text)); }} onKeyDown=${back(onBack)}>
     <label>Arguments to run with<${Area} mono value=${text} onInput=${setText} invalid=${Boolean(wrong)} rows=${Math.min(18, text.split('\n').length + 1)} /></label>
     ${wrong && html`<p class="error" role="alert">${wrong}</p>`}
     <div class="buttons"><button class="primary" disabled=${busy || Boolean(wrong)}>Run with these</button><button type="button" onClick=${onBack}>Back</button></div>

@@ -1,6 +1,7 @@
 // Following a turn's events to their end, over broken connections, without losing or repeating one.
 import { open, failureOf, call, segment } from './api.js';
 import { SSEParser } from './sse.js';
+import { parse } from './exact.js';
 
 const firstWait = 500;
 const longestWait = 15000;
@@ -64,7 +65,7 @@ async function once(turn, last, signal, take, connected) {
     const parser = new SSEParser((e) => {
       let event;
       try {
-        event = JSON.parse(e.data);
+        event = parse(e.data);
       } catch {
         return; // not one of ours
       }

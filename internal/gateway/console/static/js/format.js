@@ -37,6 +37,14 @@ export function pretty(value, most = 20000) {
   return text.length > most ? text.slice(0, most) + '\n… ' + count(text.length - most) + ' more characters' : text;
 }
 
+// visible writes characters that have no shape of their own, or turn the order of others, the way JSON escapes them: what a person approves has to
+// read as it runs. Of JSON it makes the same JSON, for such characters stand in its strings alone.
+export function visible(text) {
+  return String(text ?? '').replace(hidden, (c) => c.replace(/[^]/g, (unit) => '\\u' + unit.charCodeAt(0).toString(16).padStart(4, '0')));
+}
+
+const hidden = /(?![\t\n])[\p{Cc}\p{Cf}\p{Cs}\p{Co}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}]/gu;
+
 export function oneLine(value, most = 100) {
   const text = (typeof value === 'string' ? value : value === undefined ? '' : JSON.stringify(value)).replace(/\s+/g, ' ').trim();
   return text.length > most ? text.slice(0, most - 1) + '…' : text;

@@ -1,7 +1,10 @@
 // JSON and YAML for reading, coloured.
 import { html, Component } from './html.js';
 import { codeBlock } from './markdown.js';
-import { pretty } from './format.js';
+import { pretty, visible } from './format.js';
+
+// The longest arguments that an approval shows, in characters; what is cut off is counted.
+const mostExact = 200000;
 
 // Code is a block of code that changes as a whole or not at all.
 export class Code extends Component {
@@ -23,8 +26,9 @@ export class Code extends Component {
   }
 }
 
-export function Json({ value }) {
+// Json shows a value; exact: in full and with what hides in it, for those who decide by it.
+export function Json({ value, exact }) {
   if (value === undefined || value === null) return html`<p class="muted">none</p>`;
-  const text = pretty(value);
+  const text = exact ? visible(pretty(value, mostExact)) : pretty(value);
   return html`<${Code} text=${text} lang=${typeof value === 'string' ? '' : 'json'} />`;
 }

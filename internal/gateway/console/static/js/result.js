@@ -1,6 +1,7 @@
 // A stored result, in a dialog: the beginning to read, the whole to keep.
 import { html, useEffect, useState } from './html.js';
 import { open, failureOf, words } from './api.js';
+import { parse } from './exact.js';
 import { show } from './store.js';
 import { Code } from './json.js';
 import { count } from './format.js';
@@ -49,7 +50,7 @@ async function load(ref, signal) {
   const json = (response.headers.get('Content-Type') ?? '').includes('json');
   if (json && size <= mostShown) {
     try {
-      text = JSON.stringify(JSON.parse(text), null, 2);
+      text = JSON.stringify(parse(text), null, 2);
     } catch {
       // shown as it is
     }

@@ -4,7 +4,7 @@ import { state, link, changed, show } from './store.js';
 import { conversations, forget } from './conversations.js';
 import { newConversation } from './chat.js';
 import { Icon } from './icons.js';
-import { ago } from './format.js';
+import { ago, moment } from './format.js';
 import { theme, nextTheme } from './theme.js';
 import { Account } from './account.js';
 
@@ -59,14 +59,26 @@ function List({ current, onOpen }) {
 
 function Health() {
   const h = state.health;
-  const words = !h ? 'not known' : h.status === 'ok' ? 'all is well' : h.status;
-  const down = (h?.dependencies ?? []).filter((d) => !d.ok);
-  return html`<button class=${'quiet health ' + (h?.status ?? '')} onClick=${() => show({ title: 'Health', body: html`<${Dependencies} />` })}>
-    <span class="dot" aria-hidden="true"></span> ${down.length > 0 ? down[0].name + ' is down' : words}</button>`;
+  return html`<button class=${'quiet health ' + (h?.status ?? '')} title=${worst(h)?.hint} onClick=${() => show({ title: 'Health', body: html`<${Dependencies} />` })}>
+    <span class="dot" aria-hidden="true"></span> ${summary(h)}</button>`;
+}
+
+// worst is the dependency that says most about the whole, if one is not well.
+const worst = (h) => h?.dependencies?.find((d) => d.state === 'down') ?? h?.dependencies?.find((d) => d.state === 'degraded');
+
+export function summary(h) {
+  if (!h) return 'not known';
+  const d = worst(h);
+  if (h.status === 'draining' || !d) return { ok: 'all is well', draining: 'the server is stopping' }[h.status] ?? h.status;
+  const more = h.dependencies.filter((x) => x.state === d.state).length - 1;
+  return d.name + (d.state === 'down' ? ' is down' : ' is degraded') + (more > 0 ? `, ${more} more` : '');
 }
 
 function Dependencies() {
   const h = state.health;
-  return html`<p>${h?.status ?? 'The server cannot be reached.'} <span class="muted">${h?.version ?? ''}</span></p>
-    ${h?.dependencies && html`<table class="grid"><thead><tr><th>needs</th><th>state</th><th>took</th></tr></thead><tbody>${h.dependencies.map((d) => html`<tr key=${d.name}><td>${d.name}</td><td class="wrap">${d.ok ? 'ok' : html`<b>down</b>`} ${d.detail}</td><td class="num">${d.took_ms} ms</td></tr>`)}</tbody></table>`}`;
+  return html`<p>${h ? summary(h) : 'The server cannot be reached.'} <span class="muted">${h?.version ?? ''}</span></p>
+    ${h?.dependencies && html`<table class="grid"><thead><tr><th>needs</th><th>state</th><th>took</th></tr></thead><tbody>${h.dependencies.map((d) => html`<tr key=${d.name} class=${d.state}>
+      <td><span class=${'dot ' + d.state} aria-hidden="true"></span> ${d.name}</td>
+      <td class="wrap">${d.state === 'ok' ? 'ok' : html`<b>${d.state}</b>${d.since && html` <span class="muted">since ${moment(d.since)}</span>`}`} ${d.detail}${d.hint && html`<p class="hint">${d.hint}</p>`}</td>
+      <td class="num">${d.took_ms ? d.took_ms + ' ms' : ''}</td></tr>`)}</tbody></table>`}`;
 }

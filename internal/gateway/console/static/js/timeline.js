@@ -2,7 +2,7 @@
 import { html, useEffect } from './html.js';
 import { details } from './session.js';
 import { over } from './turn.js';
-import { duration, count, cost } from './format.js';
+import { duration, count, cost, visible } from './format.js';
 import { openResult } from './result.js';
 
 // spans are what has a beginning and an end, by when they began; times are milliseconds behind the beginning of the turn.
@@ -49,13 +49,13 @@ export function Timeline({ turn }) {
       ${fact('Result', turn.result?.result_ref && html`<button class="quiet mono" onClick=${() => openResult(turn.result.result_ref)}>${turn.result.result_ref}</button>`)}
     </dl>
     ${rows.length > 0 && html`<ol class="spans" aria-label="Timeline">${rows.map((r, i) => html`<li key=${i} class=${r.kind + (r.failed ? ' failed' : '') + (r.open ? ' open' : '')}>
-      <span class="name">${r.name}</span>
+      <span class="name">${visible(r.name)}</span>
       <span class="track" aria-hidden="true"><span class="bar" style=${{ left: (100 * r.from) / scale + '%', width: Math.max(0.6, (100 * (r.to - r.from)) / scale) + '%' }}></span></span>
       <span class="took">${r.open ? 'running' : duration(r.to - r.from)}</span>
       <span class="more">${r.usage ? `${count(r.usage.input_tokens)} → ${count(r.usage.output_tokens)}` : ''}</span>
     </li>`)}</ol>`}
     ${turn.events.length > 0 && html`<details class="fold"><summary>${count(turn.last)} events</summary><table class="events"><tbody>${turn.events.map((e) => html`<tr key=${e.index}>
-      <td class="num">${e.index}</td><td class="num">+${duration(e.at - (turn.startedAt ?? e.at)) || '0 ms'}</td><td>${e.type.replace('_', ' ')}</td><td class="wrap">${e.label}</td></tr>`)}</tbody></table></details>`}
+      <td class="num">${e.index}</td><td class="num">+${duration(e.at - (turn.startedAt ?? e.at)) || '0 ms'}</td><td>${e.type.replace('_', ' ')}</td><td class="wrap">${visible(e.label)}</td></tr>`)}</tbody></table></details>`}
     ${turn.detailed && turn.detailed !== 'done' && html`<p class="error">${turn.detailed}</p>`}
   </div>`;
 }

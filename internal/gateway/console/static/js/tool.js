@@ -1,6 +1,6 @@
 // The card of a tool call: what was asked, how it goes, what came of it.
 import { html, useState, useEffect } from './html.js';
-import { duration, oneLine } from './format.js';
+import { duration, oneLine, visible } from './format.js';
 import { Json } from './json.js';
 import { openResult } from './result.js';
 
@@ -14,14 +14,14 @@ export function ToolCard({ tool, ended }) {
   return html`<details class=${'card tool ' + state} open=${open} onToggle=${(e) => setOpen(e.currentTarget.open)}>
     <summary>
       <span class="dot" aria-hidden="true"></span>
-      <b>${tool.name || 'tool'}</b>
-      <span class="grow args">${oneLine(tool.input, 160)}</span>
+      <b>${visible(tool.name) || 'tool'}</b>
+      <span class="grow args">${visible(oneLine(tool.input, 160))}</span>
       <span class="state">${{ running: 'running', done: 'done', failed: 'failed', unknown: 'not finished' }[state]}</span>
       ${state === 'running' && tool.started ? html`<${Elapsed} since=${tool.started} />` : took != null && html`<time>${duration(took)}</time>`}
       ${state === 'running' && last && html`<span class="progressline" role="status">${last.text}</span>`}
     </summary>
     ${open && html`<div class="inside">
-      <h4>Arguments</h4><${Json} value=${tool.input} />
+      <h4>Arguments</h4><${Json} exact value=${tool.input} />
       ${tool.progress.length > 1 && html`<h4>Progress</h4><ol class="progress">${tool.progress.slice(-shownProgress).map((p) => html`<li key=${p.index}>${p.text}</li>`)}</ol>`}
       ${tool.done && html`<h4>${tool.failed ? 'Error' : 'Result'}</h4><${Json} value=${tool.output} />`}
       <p class="foot">${tool.ref && html`<button class="quiet" onClick=${() => openResult(tool.ref)}>Open the whole result</button>`}

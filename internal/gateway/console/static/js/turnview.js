@@ -8,7 +8,7 @@ import { ToolCard } from './tool.js';
 import { ApprovalCard } from './approval.js';
 import { Timeline } from './timeline.js';
 import { Icon } from './icons.js';
-import { duration, count, cost } from './format.js';
+import { duration, count, cost, visible } from './format.js';
 import { segment } from './api.js';
 
 // TurnView draws a turn again only when that turn changed: a long conversation costs nothing while its last turn streams.
@@ -77,7 +77,7 @@ function Working({ turn }) {
   let text = { starting: 'Starting…', queued: 'Waiting for the turn before it…', waiting: 'Waiting for a decision' }[turn.status];
   if (turn.status === 'waiting' && !turn.approvals.some((a) => !a.approval.decision)) text = 'Waiting: ' + (turn.reason || 'for somebody').replaceAll('_', ' ');
   const last = turn.parts.at(-1);
-  if (!text) text = last?.kind === 'text' ? 'Writing…' : last?.kind === 'tool' && !last.done ? 'Running ' + last.name + '…' : 'Thinking…';
+  if (!text) text = last?.kind === 'text' ? 'Writing…' : last?.kind === 'tool' && !last.done ? 'Running ' + visible(last.name) + '…' : 'Thinking…';
   if (turn.stopping) text = 'Stopping…';
   if (turn.connection === 'waiting') text = 'Connection lost. ' + (turn.trouble || 'Reconnecting…');
   else if (turn.trouble) text = turn.trouble;

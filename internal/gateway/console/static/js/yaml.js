@@ -1,4 +1,5 @@
 // A document of the catalog as YAML, for reading.
+import { raw } from './exact.js';
 
 const plain = /^[A-Za-z_./][\w ./@+()%-]*$/;
 const words = /^(?:true|false|null|yes|no|on|off|y|n|~)$/i;
@@ -8,11 +9,12 @@ function scalar(v) {
   return plain.test(v) && !words.test(v) && v === v.trim() ? v : JSON.stringify(v);
 }
 
+const leaf = (v) => v === null || typeof v !== 'object' || raw(v) !== undefined;
 const empty = (v) => (Array.isArray(v) ? v.length === 0 : Object.keys(v).length === 0);
 
 // yaml returns the text of a JSON value; depth bounds how far it is unfolded.
 export function yaml(v, indent = '', depth = 0) {
-  if (v === null || typeof v !== 'object') return scalar(v);
+  if (leaf(v)) return scalar(v);
   if (empty(v) || depth > 40) return JSON.stringify(v);
   const lines = Array.isArray(v)
     ? v.map((x) => indent + '- ' + below(x, indent + '  ', depth, true))
@@ -25,7 +27,7 @@ function below(v, indent, depth, item) {
     const keep = v.endsWith('\n\n') ? '|+' : v.endsWith('\n') ? '|' : '|-';
     return (item ? '' : ' ') + keep + '\n' + v.replace(/\n$/, '').split('\n').map((l) => (l ? indent + l : '')).join('\n');
   }
-  if (v === null || typeof v !== 'object' || empty(v)) return (item ? '' : ' ') + scalar(v);
+  if (leaf(v) || empty(v)) return (item ? '' : ' ') + scalar(v);
   const text = yaml(v, indent, depth + 1);
   return item ? text.slice(indent.length) : '\n' + text;
 }
