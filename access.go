@@ -35,7 +35,9 @@ type callers struct {
 
 // openCallers makes what the configuration asks for.
 func (s *Service) openCallers(store *postgres.Store) (err error) {
-	if s.callers.trail, err = audit.New(audit.Config{Store: store, Logger: s.logger.Named("audit"), Keep: s.unswept(s.cfg.Settings.Gateway.AuditKeep)}); err != nil {
+	if s.callers.trail, err = audit.New(audit.Config{
+		Store: store, Logger: s.logger.Named("audit"), Keep: s.unswept(s.cfg.Settings.Gateway.AuditKeep),
+	}); err != nil {
 		return err
 	}
 	set := &s.cfg.Settings.Auth

@@ -348,7 +348,8 @@ func (s *Service) startGateway(ctx context.Context, store *postgres.Store, box *
 		return err
 	}
 	cfg := gateway.Config{
-		HTTPAddr: set.HTTP.Addr, GRPCAddr: set.GRPC.Addr, Runtime: box, Catalog: s.parts.Registry, Metrics: promhttp.HandlerFor(s.watching.registry, promhttp.HandlerOpts{}),
+		HTTPAddr: set.HTTP.Addr, GRPCAddr: set.GRPC.Addr, Runtime: box, Catalog: s.parts.Registry,
+		Metrics: promhttp.HandlerFor(s.watching.registry, promhttp.HandlerOpts{}),
 		Logger: s.logger, Version: app.Version(), AllowedHosts: set.HTTP.AllowedHosts, AllowedOrigins: set.HTTP.AllowedOrigins,
 		Limits: gateway.Limits{BodyBytes: int64(set.HTTP.MaxBodyBytes), ReadTimeout: set.HTTP.ReadHeaderTimeout}, Doors: doors,
 	}

@@ -55,7 +55,7 @@ func keepTime(text string) (time.Duration, error) {
 	}
 	if days, ok := strings.CutSuffix(text, "d"); ok {
 		n, err := strconv.ParseUint(days, 10, 16)
-		return time.Duration(n) * day, err //nolint:gosec // at most 65,535 days
+		return time.Duration(n) * day, err
 	}
 	d, err := time.ParseDuration(text)
 	if err == nil && d < 0 {
@@ -104,7 +104,7 @@ func (l *loader) retention() {
 		return
 	}
 	all := []error{err}
-	if many, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // what was joined, as it was joined
+	if many, ok := err.(interface{ Unwrap() []error }); ok {
 		all = many.Unwrap()
 	}
 	for _, one := range all {

@@ -10,8 +10,8 @@ import (
 	"errors"
 	"fmt"
 
-	commonpb "go.temporal.io/api/common/v1"
 	"go.opentelemetry.io/otel/trace"
+	commonpb "go.temporal.io/api/common/v1"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"

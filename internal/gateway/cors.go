@@ -10,7 +10,8 @@ import (
 // What pages of other origins may send and see. Cookies are none of it: a page has to know a credential.
 const (
 	corsRequest = "Authorization, Content-Type, Idempotency-Key, If-Match, If-None-Match, Last-Event-ID, Turnstone-On-Disconnect, " +
-		"Traceparent, Tracestate, Turnstone-Session-Id, Turnstone-Tenant, X-API-Key, X-Request-Id, X-Stainless-Arch, X-Stainless-Helper-Method, X-Stainless-Lang, X-Stainless-OS, " +
+		"Traceparent, Tracestate, Turnstone-Session-Id, Turnstone-Tenant, " +
+		"X-API-Key, X-Request-Id, X-Stainless-Arch, X-Stainless-Helper-Method, X-Stainless-Lang, X-Stainless-OS, " +
 		"X-Stainless-Package-Version, X-Stainless-Retry-Count, X-Stainless-Runtime, X-Stainless-Runtime-Version, X-Stainless-Timeout" // what OpenAI's clients send
 	corsExpose = "ETag, Location, Retry-After, Turnstone-Plan-Hash, Turnstone-Result-Ref, Turnstone-Session-Id, Turnstone-Turn-Id, WWW-Authenticate, " +
 		"X-Request-Id, X-Should-Retry, X-Trace-Id"

@@ -203,8 +203,16 @@ func TestFirstFinisherWins(t *testing.T) {
 			wg.Go(func() { done[i], errs[i] = b.Finish(t.Context(), f) })
 		}
 		wg.Wait()
+		ended := 0
 		for i := range finishers {
 			require.NoError(t, errs[i])
+			if done[i].Ended {
+				ended++
+				done[i].Ended = false
+			}
+		}
+		require.Equal(t, 1, ended, "one of them has ended it")
+		for i := range finishers {
 			requireSame(t, done[0], done[i], "all get the first writer's output")
 		}
 		events := b.events(id)

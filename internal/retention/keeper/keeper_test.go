@@ -3,6 +3,7 @@ package keeper_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -33,15 +34,14 @@ type server struct {
 	has     *client.Schedule
 	info    client.ScheduleInfo
 	calls   []string
+	ids     []string
 	err     error
 	race    bool
 	trigger *client.ScheduleTriggerOptions
 }
 
 func (s *server) GetHandle(_ context.Context, id string) client.ScheduleHandle {
-	if id != "turnstone-retention" {
-		panic(id)
-	}
+	s.ids = append(s.ids, id)
 	return s
 }
 
@@ -192,8 +192,10 @@ func TestEnsure(t *testing.T) {
 	require.NoError(t, k.Ensure(t.Context()))
 	require.Equal(t, 2*time.Hour, s.has.Spec.Intervals[0].Every)
 	require.Equal(t, &client.ScheduleState{Paused: true, Note: "a backup"}, s.has.State, "what an operator paused stays so")
+	require.Equal(t, []string{"turnstone-retention"}, slices.Compact(s.ids))
 	k.TaskQueue = "other"
 	require.NoError(t, k.Ensure(t.Context()))
+	require.Equal(t, "turnstone-retention/other", s.ids[len(s.ids)-1], "several installations may share a namespace")
 	require.Equal(t, "other", s.has.Action.(*client.ScheduleWorkflowAction).TaskQueue)
 
 	k.Policy.Every = 0

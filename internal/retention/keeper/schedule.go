@@ -86,7 +86,8 @@ func (k *Keeper) wanted() (client.ScheduleSpec, *client.ScheduleWorkflowAction) 
 	return client.ScheduleSpec{
 			Intervals: []client.ScheduleIntervalSpec{{Every: k.Policy.Every}}, Jitter: min(k.Policy.Every/10, mostJitter),
 		}, &client.ScheduleWorkflowAction{
-			ID: workflows.RetentionID(k.TaskQueue), Workflow: workflows.RetentionType, TaskQueue: k.TaskQueue, StaticSummary: "remove what has been kept for long enough",
+			ID: workflows.RetentionID(k.TaskQueue), Workflow: workflows.RetentionType, TaskQueue: k.TaskQueue,
+			StaticSummary: "remove what has been kept for long enough",
 		}
 }
 
