@@ -20,7 +20,7 @@ ENV TURNSTONE_DATA_DIR=/var/lib/turnstone
 WORKDIR /var/lib/turnstone
 VOLUME /var/lib/turnstone
 USER 65532:65532
-# HTTP and gRPC listen on loopback unless TURNSTONE_HTTP_ADDR and TURNSTONE_GRPC_ADDR say otherwise: there is no authentication yet.
+# HTTP and gRPC listen on loopback unless TURNSTONE_HTTP_ADDR and TURNSTONE_GRPC_ADDR say otherwise: authentication is off until it is configured.
 EXPOSE 8080 9090
 HEALTHCHECK --interval=10s --timeout=5s --start-period=30s --retries=3 CMD ["/usr/local/bin/worker", "health"]
 ENTRYPOINT ["/usr/local/bin/worker"]

@@ -39,13 +39,14 @@ func (s *Service) openTelemetry(ctx context.Context) (err error) {
 	if w.counts, err = metrics.New(metrics.Config{Registerer: w.registry, MaxValues: set.Metrics.MaxLabelValues}); err != nil {
 		return err
 	}
-	if w.observer = w.counts; !set.Telemetry.On() {
-		return nil
+	observers := []agent.Observer{w.counts}
+	if set.Telemetry.On() {
+		if w.traces, err = s.openTraces(ctx); err != nil {
+			return err
+		}
+		observers = []agent.Observer{w.traces, w.counts} // in this order: what is counted is within a span
 	}
-	if w.traces, err = s.openTraces(ctx); err != nil {
-		return err
-	}
-	w.observer = telemetry.All(w.traces, w.counts)
+	w.observer = telemetry.All(append(observers, s.cfg.Observers...)...)
 	return nil
 }
 

@@ -82,6 +82,7 @@ type Config struct {
 	Factories  []ToolkitFactory // likewise, that need something
 	Middleware []Middleware     // besides the built-in ones
 	Channels   []Channel        // ways in besides the gateway and the jobs of Redis
+	Observers  []agent.Observer // are told what turns do, besides traces and metrics
 	Env        []string         // as in os.Environ, for TEMPORAL_* variables and the env: references of auth profiles; nil: none
 	Logger     *zap.Logger      // nil: as the settings say
 }

@@ -73,7 +73,7 @@ func New(c Config) (*Activities, error) {
 		c.Logger = zap.NewNop()
 	}
 	if c.Observer == nil {
-		c.Observer = unobserved{}
+		c.Observer = agent.Unobserved{}
 	}
 	c.MaxMessageBytes = orDefault(c.MaxMessageBytes, 1<<20)
 	c.QueueLength = orDefault(c.QueueLength, 100)

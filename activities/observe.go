@@ -13,29 +13,6 @@ import (
 	"github.com/turnstone-run/turnstone/internal/telemetry/logs"
 )
 
-// unobserved is the observer where nobody watches.
-type unobserved struct{}
-
-func (unobserved) Carry(context.Context) string { return "" }
-
-func (unobserved) Delegate(context.Context, *agent.Observed, agent.TurnID) string { return "" }
-
-func (unobserved) Work(ctx context.Context, _ agent.Work) (context.Context, func(error)) {
-	return ctx, func(error) {}
-}
-
-func (unobserved) Request(ctx context.Context, _ agent.ModelObservation) (context.Context, func(agent.ModelOutcome)) {
-	return ctx, func(agent.ModelOutcome) {}
-}
-
-func (unobserved) Tool(ctx context.Context, _ agent.ToolObservation) (context.Context, func(agent.ToolOutcome)) {
-	return ctx, func(agent.ToolOutcome) {}
-}
-
-func (unobserved) Decided(context.Context, *agent.Observed, *agent.Approval) {}
-
-func (unobserved) Ended(context.Context, agent.TurnEnded) {}
-
 // watch tells the observer that a turn's work begins, and has what is logged on its behalf say whose it is. A turn that cannot be found is
 // nobody's: the work itself says why. What is returned goes before a return: it passes the error on.
 func (a *Activities) watch(ctx context.Context, name string, id agent.TurnID, step int) (context.Context, func(error)) {

@@ -110,3 +110,33 @@ type TurnEnded struct {
 	// Record asks the store for what was asked and how it was routed: for an observer that wants content. Only before Ended returns.
 	Record func(ctx context.Context) (TurnRecord, error)
 }
+
+// Unobserved is the observer that hears nothing: to be embedded by those that want to hear of some things only.
+type Unobserved struct{}
+
+// Carry implements [Observer].
+func (Unobserved) Carry(context.Context) string { return "" }
+
+// Delegate implements [Observer].
+func (Unobserved) Delegate(context.Context, *Observed, TurnID) string { return "" }
+
+// Work implements [Observer].
+func (Unobserved) Work(ctx context.Context, _ Work) (context.Context, func(error)) {
+	return ctx, func(error) {}
+}
+
+// Request implements [Observer].
+func (Unobserved) Request(ctx context.Context, _ ModelObservation) (context.Context, func(ModelOutcome)) {
+	return ctx, func(ModelOutcome) {}
+}
+
+// Tool implements [Observer].
+func (Unobserved) Tool(ctx context.Context, _ ToolObservation) (context.Context, func(ToolOutcome)) {
+	return ctx, func(ToolOutcome) {}
+}
+
+// Decided implements [Observer].
+func (Unobserved) Decided(context.Context, *Observed, *Approval) {}
+
+// Ended implements [Observer].
+func (Unobserved) Ended(context.Context, TurnEnded) {}

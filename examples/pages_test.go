@@ -25,5 +25,5 @@ func TestQuotes(t *testing.T) {
 		require.Contains(t, string(source), q[2], "docs/extending.md quotes what is not in %s", q[1])
 		files[filepath.Dir(q[1])] = true
 	}
-	require.Len(t, files, 4, "each recipe has an example")
+	require.Len(t, files, 5, "each recipe has an example")
 }

@@ -1,0 +1,23 @@
+package main
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/telemetry"
+)
+
+func TestLongTurns(t *testing.T) {
+	var out bytes.Buffer
+	o := telemetry.All(longTurns{to: &out, from: time.Minute}, agent.Unobserved{})
+	ctx, done := o.Work(t.Context(), agent.Work{Name: "CallModel"})
+	done(nil)
+	for _, ms := range []int64{59_999, 61_000} {
+		o.Ended(ctx, agent.TurnEnded{Turn: &agent.Observed{TurnID: "t1", Agent: "analyst"}, Output: &agent.AgentStepOutput{ExecutionTimeMS: ms}})
+	}
+	require.Equal(t, "turn t1 of analyst worked for 1m1s\n", out.String())
+}
