@@ -351,7 +351,7 @@ func (s *Service) startGateway(ctx context.Context, store *postgres.Store, box *
 	cfg := gateway.Config{
 		HTTPAddr: set.HTTP.Addr, GRPCAddr: set.GRPC.Addr, Runtime: box, Catalog: s.parts.Registry,
 		Metrics: promhttp.HandlerFor(s.watching.registry, promhttp.HandlerOpts{}),
-		Logger: s.logger, Version: app.Version(), AllowedHosts: set.HTTP.AllowedHosts, AllowedOrigins: set.HTTP.AllowedOrigins,
+		Logger:  s.logger, Version: app.Version(), AllowedHosts: set.HTTP.AllowedHosts, AllowedOrigins: set.HTTP.AllowedOrigins,
 		Limits: gateway.Limits{BodyBytes: int64(set.HTTP.MaxBodyBytes), ReadTimeout: set.HTTP.ReadHeaderTimeout}, Doors: doors,
 	}
 	s.callers.identify(&cfg)
