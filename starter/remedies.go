@@ -73,7 +73,7 @@ var remedies = []struct {
 	{untrusted, remedyUnknownCA},
 	{otherName, remedyHostname},
 	{expired, remedyExpired},
-	{speaks("malformed HTTP", "frame too large", "first record does not look like a TLS handshake"), remedyNotHTTP},
+	{speaks("malformed HTTP", "frame too large", "first record does not look like a TLS handshake", "readLoopPeekFailLocked"), remedyNotHTTP},
 	{speaks("tls: "), remedyHandshake},
 	{chain(io.EOF, io.ErrUnexpectedEOF, syscall.ECONNRESET, syscall.EPIPE), remedyClosed},
 	{speaks("server closed idle connection"), remedyClosed}, // before it was asked
