@@ -5,8 +5,10 @@ import (
 	"errors"
 	"net/url"
 	"sync"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+	"go.uber.org/zap"
 
 	"github.com/turnstone-run/turnstone/activities"
 	"github.com/turnstone-run/turnstone/agent"
@@ -53,9 +55,11 @@ func (h *health) open(ctx context.Context) error {
 	s := h.service
 	set := s.cfg.Settings
 	db := database(s.pool)
+	asking, stop := context.WithTimeout(ctx, time.Second)
+	defer stop()
 	var err error
-	if db.Schema, err = db.SchemaVersion(ctx); err != nil {
-		s.logger.Warn("health: the version of the schema is not known")
+	if db.Schema, err = db.SchemaVersion(asking); err != nil {
+		s.logger.Warn("health: the version of the schema is not known", zap.Error(err))
 	}
 	cluster := &probes.Cluster{
 		Client: s.temporal, Namespace: h.namespace, TaskQueue: h.queue, Attributes: h.attributes,

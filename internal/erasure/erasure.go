@@ -6,6 +6,8 @@ import (
 	"encoding/hex"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/turnstone-run/turnstone/agent"
 )
@@ -35,7 +37,7 @@ func (s Status) Final() bool {
 
 // Bounds of a request.
 const (
-	MaxUserID = 512 // bytes
+	MaxUserID = 1024 // bytes, as much as a turn's may have
 	MaxReason = 1000
 	SaltBytes = 16
 )
@@ -63,10 +65,31 @@ func (r *Request) Validate() error {
 		return agent.Invalid("reason", "is %d bytes, at most %d", len(r.Reason), MaxReason)
 	case strings.ContainsRune(r.Reason, 0):
 		return agent.Invalid("reason", "has a zero byte")
-	case strings.Contains(r.Reason, r.UserID):
+	case Names(r.Reason, r.UserID):
 		return agent.Invalid("reason", "names the user: it is kept for ever, with the report; name a ticket instead")
 	}
 	return nil
+}
+
+// Names reports whether a text has a user's id as a word of its own: "user/ann" has ann, "joann" and "ann-2" have not.
+func Names(text, userID string) bool {
+	wordly := func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("_@+-", r) }
+	for from := 0; userID != ""; {
+		at := strings.Index(text[from:], userID)
+		if at < 0 {
+			return false
+		}
+		before, _ := utf8.DecodeLastRuneInString(text[:from+at])
+		rest := text[from+at+len(userID):]
+		after, size := utf8.DecodeRuneInString(rest)
+		next, _ := utf8.DecodeRuneInString(rest[size:])
+		if !wordly(before) && before != '.' && !wordly(after) && (after != '.' || !unicode.IsLetter(next) && !unicode.IsDigit(next)) {
+			return true
+		}
+		_, size = utf8.DecodeRuneInString(text[from+at:])
+		from += at + size
+	}
+	return false
 }
 
 // Erasure is what is kept of a request.

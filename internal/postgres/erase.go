@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -44,13 +45,13 @@ func (s *Store) CreateErasure(ctx context.Context, r erasure.Request, by string)
 	if err := r.Validate(); err != nil {
 		return erasure.Erasure{}, err
 	}
-	if err := checkNames(named{"tenant", r.Tenant, true}, named{"user_id", r.UserID, true}); err != nil {
+	if err := cmp.Or(checkNames(named{"tenant", r.Tenant, true}), checkText("user_id", r.UserID, erasure.MaxUserID)); err != nil {
 		return erasure.Erasure{}, err
 	}
 	salt := make([]byte, erasure.SaltBytes)
 	_, _ = rand.Read(salt) // never fails
 	subject := erasure.Subject(salt, r.Tenant, r.UserID)
-	if strings.Contains(by, r.UserID) {
+	if erasure.Names(by, r.UserID) {
 		by = erasure.Pseudonym(subject) // who asks is who is erased
 	}
 	var (

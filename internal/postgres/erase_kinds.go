@@ -27,7 +27,23 @@ const (
 	tellsUser  = `'"telegram":{"user":"' || @quoted || '"}'`
 
 	whoDid = "what was done stays, by whom does not"
+
+	// unnamedDetail is the detail of an audit record, as text, without the user: string by string, because a user may be called like a key, or
+	// like what stands between two strings.
+	unnamedDetail = `(SELECT string_agg(CASE
+			WHEN s.next LIKE ':%' OR left(s.piece, 1) <> '"' THEN s.piece
+			WHEN s.piece = '"' || @quoted || '"' THEN '"' || @pseudonym || '"'
+			WHEN right(s.piece, length(@quoted) + 2) = '/' || @quoted || '"' THEN left(s.piece, -length(@quoted) - 1) || @pseudonym || '"'
+			ELSE s.piece END, '' ORDER BY s.at)
+		FROM (SELECT m[1] AS piece, m.at, lead(m[1]) OVER (ORDER BY m.at) AS next
+			FROM regexp_matches(detail::text, '("(?:[^"\\]|\\.)*"|[^"]+)', 'g') WITH ORDINALITY AS m (m, at)) s)`
 )
+
+// unnamed is a column of the audit trail without the user. Its first word, as in key/… and erasure/…, is the runtime's own.
+func unnamed(column string) string {
+	own := `CASE WHEN position('/' IN ` + column + `) > 0 THEN split_part(` + column + `, '/', 1) ELSE '' END`
+	return `(` + own + ` || turnstone_unname(substr(` + column + `, length(` + own + `) + 1), @user, @pseudonym))`
+}
 
 // erasing lists them in the order in which they go: what refers to others first.
 func erasing() []erased {
@@ -121,6 +137,15 @@ func erasingNames() []erased {
 	}
 	return []erased{
 		{
+			// Before the approvals, which say in whose streams they are: the turn's, and those of the turns that it was begun by.
+			name: "events of decisions", table: "events", where: `event->>'type' = 'approval_resolved' AND event->'approval'->>'by' = @user
+				AND stream_id IN (WITH RECURSIVE heard AS (SELECT turn_id FROM approvals WHERE tenant = @tenant AND decided_by = @user
+					UNION SELECT t.parent FROM heard JOIN turns t ON t.turn_id = heard.turn_id AND t.tenant = @tenant WHERE t.parent <> ''
+				) SELECT turn_id FROM heard)`,
+			set: `event = (jsonb_set(event::jsonb, '{approval,by}', to_jsonb(@pseudonym::text)) #- '{approval,message}' #- '{approval,decided_args}')::json`,
+			why: whoDid,
+		},
+		{
 			name: "approvals.decided_by", table: "approvals", where: `tenant = @tenant AND decided_by = @user`,
 			ready: `EXISTS (SELECT FROM turns t WHERE t.turn_id = approvals.turn_id AND t.state NOT IN ('queued', 'running'))`,
 			set:   `decided_by = @pseudonym, message = '', decided_args = NULL`, why: "the call is another's; what the user wrote with his decision is gone",
@@ -154,13 +179,14 @@ func erasingNames() []erased {
 		named("catalog_documents", "updated_by"), named("catalog_history", "by"),
 		{
 			name: "audit_log", why: "the trail stays whole: the user is a pseudonym in it, and the addresses that he came from are gone",
-			where: `tenant = @tenant AND (subject = @user OR credential <> turnstone_unname(credential, @user, @pseudonym)
-				OR resource <> turnstone_unname(resource, @user, @pseudonym)
-				OR position('"' || @quoted || '"' IN detail::text) > 0 OR position('/' || @quoted || '"' IN detail::text) > 0)`,
+			// What the runtime itself wrote of an erasure names nobody: it is the other half of a proof.
+			where: `tenant = @tenant AND (action <> 'erasures.write' OR method <> '' OR detail->'digest' IS NULL)
+				AND (subject = @user
+				OR credential <> ` + unnamed("credential") + ` OR resource <> ` + unnamed("resource") + `
+				OR (position('"' || @quoted || '"' IN detail::text) > 0 OR position('/' || @quoted || '"' IN detail::text) > 0)
+					AND detail::text <> ` + unnamedDetail + `)`,
 			set: `remote = CASE subject WHEN @user THEN '' ELSE remote END, subject = CASE subject WHEN @user THEN @pseudonym ELSE subject END,
-				credential = turnstone_unname(credential, @user, @pseudonym), resource = turnstone_unname(resource, @user, @pseudonym),
-				detail = replace(replace(detail::text, '"' || @quoted || '"', '"' || @pseudonym || '"'),
-					'/' || @quoted || '"', '/' || @pseudonym || '"')::jsonb`,
+				credential = ` + unnamed("credential") + `, resource = ` + unnamed("resource") + `, detail = ` + unnamedDetail + `::jsonb`,
 		},
 	}
 }

@@ -139,11 +139,12 @@ func (c *content) part(b *agent.Block, room int) (part, int) {
 	case agent.BlockReasoning:
 		p.Content = text(b.Reasoning)
 	case agent.BlockToolCall, agent.BlockServerToolCall, agent.BlockInvalidToolCall:
-		p.Type, p.ID, p.Name, p.Arguments = "tool_call", b.ID, b.Name, asJSON(text(string(b.Args)))
+		p.Type, p.ID, p.Name, p.Arguments = "tool_call", text(b.ID), text(b.Name), asJSON(text(string(b.Args)))
 	case agent.BlockToolResult, agent.BlockServerToolResult:
-		p.Type, p.ID, p.Response = "tool_call_response", string(b.ToolCallID), asJSON(text(string(b.Output)))
+		p.Type, p.ID, p.Response = "tool_call_response", text(string(b.ToolCallID)), asJSON(text(string(b.Output)))
 	case agent.BlockImage, agent.BlockAudio, agent.BlockFile:
-		p.Modality, p.MIMEType, p.FileID = string(b.Type), b.MIMEType, b.FileID
+		// The caller's own words: a type that is none, an id that is an address.
+		p.Modality, p.MIMEType, p.FileID = string(b.Type), text(b.MIMEType), text(b.FileID)
 		switch {
 		case b.Base64 != "": // media itself is never exported
 			p.Type, p.Content = "blob", fmt.Sprintf("[left out: %d bytes of base64]", len(b.Base64))
