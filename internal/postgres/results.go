@@ -34,17 +34,18 @@ type ResultRow struct {
 	CreatedAt       time.Time // when the turn was first seen
 	CompletedAt     time.Time
 	Output          agent.AgentStepOutput
+	Expired         bool // nothing of it is left but how the turn ended
 }
 
 // A result id, a turn id and a job's id may look alike; they come in this order, and of two turns of one job the newest.
 const readResult = `
 SELECT result_id::text, tenant, job_id::text, run_id, node_id, turn_id, session_id, result_data, coalesce(cas_id, ''), coalesce(s3_ref, ''),
-	tokens_used, cache_hit, execution_time_ms, created_at, completed_at, output
+	tokens_used, cache_hit, execution_time_ms, created_at, completed_at, output, expired_at IS NOT NULL
 FROM agent_results WHERE (result_id = $2 OR turn_id = $3 OR job_key = $3) AND (tenant = $1 OR $1 = '*')
 ORDER BY result_id = $2 DESC NULLS LAST, turn_id = $3 DESC NULLS LAST, created_at DESC LIMIT 1`
 
 // Result resolves artifact://<result_id>, a bare result id, the id of a finished turn, or the id of a job that such a turn did. What the
-// tenant does not have is [agent.CodeNotFound] ("*" is every tenant, for a system without authentication), another scheme
+// tenant does not have, or has no longer, is [agent.CodeNotFound] ("*" is every tenant, for a system without authentication), another scheme
 // [agent.CodeInvalid]: cas:// references are the blob store's.
 func (s *Store) Result(ctx context.Context, tenant, ref string) (ResultRow, error) {
 	const op = "read result"
@@ -74,6 +75,8 @@ func (s *Store) Result(ctx context.Context, tenant, ref string) (ResultRow, erro
 		return ResultRow{}, mapError(op, err)
 	case len(found) == 0:
 		return ResultRow{}, agent.Errorf(agent.CodeNotFound, op, "%q is not known", ref)
+	case found[0].Expired:
+		return ResultRow{}, agent.Errorf(agent.CodeNotFound, op, "%q has expired: results are kept for as long as the retention says", ref)
 	}
 	return found[0], nil
 }

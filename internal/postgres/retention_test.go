@@ -87,15 +87,18 @@ func TestRetentionSweepsKindByKind(t *testing.T) {
 	}
 
 	require.EqualValues(t, 1, b.sweep(tenant, postgres.KeptResults, 50))
-	row, err := b.Result(t.Context(), tenant, "old")
+	_, err := b.Result(t.Context(), tenant, "old")
+	require.Equal(t, agent.CodeNotFound, agent.CodeOf(err))
+	require.ErrorContains(t, err, "has expired")
+	require.Equal(t, 1, b.count(`agent_results WHERE turn_id = 'old' AND result_data IS NULL AND cas_id IS NULL`))
+	left, err := b.Turn(t.Context(), "old")
 	require.NoError(t, err)
-	require.Empty(t, row.Data)
-	require.Empty(t, row.CASID)
+	out := *left.Output
 	require.Equal(t, agent.AgentStepOutput{
 		TurnID: "old", SessionID: "s", Agent: "analyst", AgentInstanceID: "analyst@1", Status: agent.TurnCompleted, Blocks: []agent.Block{},
-		ResultRef: row.Output.ResultRef, ToolCalls: []agent.ToolCallNote{}, Usage: agent.Usage{InputTokens: 10, OutputTokens: 5, CostUSD: 0.25},
-		StopReason: agent.StopEndTurn, StreamID: "old", ExecutionTimeMS: 12, Model: "small", Structured: row.Output.Structured, ResultPreview: row.Output.ResultPreview,
-	}, row.Output, "who, how it ended, what it took")
+		ResultRef: out.ResultRef, ToolCalls: []agent.ToolCallNote{}, Usage: agent.Usage{InputTokens: 10, OutputTokens: 5, CostUSD: 0.25},
+		StopReason: agent.StopEndTurn, StreamID: "old", ExecutionTimeMS: 12, Model: "small", Structured: out.Structured, ResultPreview: out.ResultPreview,
+	}, out, "who, how it ended, what it took")
 	again := b.begin(turn("old", "s"))
 	require.Equal(t, agent.BeginDuplicate, again.Answer, "it is not run again")
 
