@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -67,7 +68,12 @@ func TestOneTraceOfATurn(t *testing.T) {
 			s.replay("", receipt.TurnID.WorkflowID(), "")
 
 			spans := receiver.AwaitTrace(t, string(receipt.TurnID))
-			t.Logf("\n%s", tracetest.Timeline(spans))
+			t.Logf("\n%s", tracetest.Timeline(spans, "error.type", "gen_ai.usage.output_tokens", "gen_ai.tool.call.id"))
+			for _, name := range []string{"invoke_agent clerk", "chat m", "execute_tool execute_pipeline"} {
+				shown, err := json.MarshalIndent(tracetest.Named(spans, name)[0].Attributes, "", "  ")
+				require.NoError(t, err)
+				t.Logf("%s\n%s", name, shown)
+			}
 			require.Equal(t, caller.TraceID().String(), spans[0].Trace)
 			seen := map[string]int{}
 			for i := range spans {

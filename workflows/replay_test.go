@@ -17,6 +17,7 @@ var shipped = []string{
 	"simple_turn", "tool_turn", "parallel_tools", "retried_model_call", "cancelled_turn", "queued_turn", "turn_continued_1",
 	"turn_continued_2", "turn_with_updates", "conversation", "conversation_continued_1", "conversation_continued_2",
 	"process_continued_1", "process_continued_2", "process_with_pause", "process_cancelled", "process_reset",
+	"process_strict_continued_1", "process_strict_continued_2", "process_strict_with_pause", "process_strict_cancelled", "process_strict_reset",
 	"scheduled_run", "scheduled_heartbeat", "scheduled_pause", "scheduled_cancelled", "retention", "erasure",
 	"defined_run", "defined_condition", "defined_agent", "defined_timer_continued_1", "defined_timer_continued_2", "defined_cancelled",
 }
