@@ -83,12 +83,13 @@ func (k *Keeper) Ensure(ctx context.Context) error {
 }
 
 func (k *Keeper) wanted() (client.ScheduleSpec, *client.ScheduleWorkflowAction) {
-	return client.ScheduleSpec{
-			Intervals: []client.ScheduleIntervalSpec{{Every: k.Policy.Every}}, Jitter: min(k.Policy.Every/10, mostJitter),
-		}, &client.ScheduleWorkflowAction{
-			ID: workflows.RetentionID(k.TaskQueue), Workflow: workflows.RetentionType, TaskQueue: k.TaskQueue,
-			StaticSummary: "remove what has been kept for long enough",
-		}
+	spec := client.ScheduleSpec{
+		Intervals: []client.ScheduleIntervalSpec{{Every: k.Policy.Every}}, Jitter: min(k.Policy.Every/10, mostJitter),
+	}
+	return spec, &client.ScheduleWorkflowAction{
+		ID: workflows.RetentionID(k.TaskQueue), Workflow: workflows.RetentionType, TaskQueue: k.TaskQueue,
+		StaticSummary: "remove what has been kept for long enough",
+	}
 }
 
 // same reports whether a schedule is as configured.
