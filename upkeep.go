@@ -4,8 +4,6 @@ import (
 	"context"
 	"time"
 
-	sdkworker "go.temporal.io/sdk/worker"
-
 	"github.com/turnstone-run/turnstone/activities/erasing"
 	"github.com/turnstone-run/turnstone/activities/keeping"
 	"github.com/turnstone-run/turnstone/internal/blob"
@@ -17,7 +15,6 @@ import (
 	"github.com/turnstone-run/turnstone/internal/postgres"
 	retention "github.com/turnstone-run/turnstone/internal/retention/keeper"
 	"github.com/turnstone-run/turnstone/internal/schedule"
-	"github.com/turnstone-run/turnstone/workflows"
 )
 
 var (
@@ -86,11 +83,6 @@ func (s *Service) collectors(store *postgres.Store) []retention.Collector {
 			return int64(n), 0, err
 		}},
 	}
-}
-
-func (u *upkeep) register(w sdkworker.Worker) {
-	workflows.RegisterKeeping(w, u.sweeping)
-	workflows.RegisterErasing(w, u.erasing)
 }
 
 // scheduled says how the schedule of the retention stands.

@@ -33,10 +33,7 @@ func (s *Service) startWorker(acts *activities.Activities, nodes *flows.Activiti
 	}
 	w := sdkworker.New(s.temporal, set.Temporal.TaskQueue, options)
 	workflows.Register(w)
-	workflows.RegisterActivities(w, acts)
-	workflows.RegisterFlows(w, nodes)
-	workflows.RegisterRuns(w, clockwork)
-	s.upkeep.register(w)
+	workflows.RegisterActivities(w, acts, nodes, clockwork, s.upkeep.sweeping, s.upkeep.erasing)
 	if err := w.Start(); err != nil {
 		return fmt.Errorf("start worker: %w", err)
 	}

@@ -109,15 +109,15 @@ func orDefault(n, def int) int {
 	return n
 }
 
-// Registered lists the activities under the names that histories hold.
-func (a *Activities) Registered() []struct {
+// Registration is an activity under the name that histories hold.
+type Registration struct {
 	Name string
 	Func any
-} {
-	return []struct {
-		Name string
-		Func any
-	}{
+}
+
+// Registered lists the activities under the names that histories hold.
+func (a *Activities) Registered() []Registration {
+	return []Registration{
 		{"BeginTurn", a.BeginTurn},
 		{"CallModel", a.CallModel},
 		{"CallTool", a.CallTool},

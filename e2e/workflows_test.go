@@ -73,7 +73,7 @@ func startFlows(t *testing.T, events int) *flowDesk {
 	w.RegisterWorkflowWithOptions(func(workflow.Context, agent.TurnRequest) (agent.AgentStepOutput, error) {
 		return agent.AgentStepOutput{}, nil
 	}, workflow.RegisterOptions{Name: workflows.AgentTurnType})
-	workflows.RegisterFlows(w, a)
+	workflows.RegisterActivities(w, a)
 	require.NoError(t, w.Start())
 	t.Cleanup(w.Stop)
 	return d

@@ -56,7 +56,7 @@ func (d *desk) prepare(change ...func(c *flows.Config)) *desk {
 	}
 	a, err := flows.New(c)
 	require.NoError(d.t, err)
-	workflows.RegisterFlows(d.env, a)
+	workflows.RegisterActivities(d.env, a)
 	return d
 }
 

@@ -3,7 +3,6 @@ package workflows
 import (
 	"time"
 
-	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
@@ -173,16 +172,6 @@ func eraseOptions(ctx workflow.Context, summary string) workflow.Context {
 		StartToCloseTimeout: eraseTimeout, ScheduleToCloseTimeout: eraseTotal, HeartbeatTimeout: heartbeatTimeout, RetryPolicy: patient(),
 		Summary: summary,
 	})
-}
-
-// RegisterErasing registers the activities of Erasure under fixed names.
-func RegisterErasing(r interface {
-	RegisterActivityWithOptions(a any, options activity.RegisterOptions)
-}, a *erasing.Activities,
-) {
-	for _, registered := range a.Registered() {
-		r.RegisterActivityWithOptions(registered.Func, activity.RegisterOptions{Name: registered.Name})
-	}
 }
 
 // ErasureID is the workflow id of an erasure.

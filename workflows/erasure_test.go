@@ -134,7 +134,7 @@ func erasureOf(t *testing.T, r *remains) *testsuite.TestWorkflowEnvironment {
 	env.RegisterWorkflowWithOptions(workflows.Erasure, workflow.RegisterOptions{Name: workflows.ErasureType})
 	a, err := erasing.New(erasing.Config{Store: r, Turns: r, Executions: r, Blobs: r, Slice: time.Nanosecond})
 	require.NoError(t, err)
-	workflows.RegisterErasing(env, a)
+	workflows.RegisterActivities(env, a)
 	return env
 }
 

@@ -5,7 +5,6 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/turnstone-run/turnstone/activities"
-	"github.com/turnstone-run/turnstone/activities/flows"
 )
 
 // Registry is the part of a worker that [Register] needs; the replayer and the test environment have it too.
@@ -39,23 +38,16 @@ func Register(r Registry) {
 	})
 }
 
-// RegisterActivities registers the activities one by one under fixed names: registering the struct would take every method that
-// looks like one.
+// RegisterActivities registers activities one by one under fixed names: registering a struct would take every method that looks like one.
 func RegisterActivities(r interface {
 	RegisterActivityWithOptions(a any, options activity.RegisterOptions)
-}, a *activities.Activities,
+}, all ...interface {
+	Registered() []activities.Registration
+},
 ) {
-	for _, registered := range a.Registered() {
-		r.RegisterActivityWithOptions(registered.Func, activity.RegisterOptions{Name: registered.Name})
-	}
-}
-
-// RegisterFlows registers the activities of DefinedWorkflow likewise.
-func RegisterFlows(r interface {
-	RegisterActivityWithOptions(a any, options activity.RegisterOptions)
-}, a *flows.Activities,
-) {
-	for _, registered := range a.Registered() {
-		r.RegisterActivityWithOptions(registered.Func, activity.RegisterOptions{Name: registered.Name})
+	for _, some := range all {
+		for _, one := range some.Registered() {
+			r.RegisterActivityWithOptions(one.Func, activity.RegisterOptions{Name: one.Name})
+		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"time"
 
-	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
@@ -215,14 +214,4 @@ func sweepOptions(ctx workflow.Context, attempt time.Duration, summary string) w
 		o.HeartbeatTimeout = sweepSilence
 	}
 	return workflow.WithActivityOptions(ctx, o)
-}
-
-// RegisterKeeping registers the activities of Retention under fixed names.
-func RegisterKeeping(r interface {
-	RegisterActivityWithOptions(a any, options activity.RegisterOptions)
-}, a *keeping.Activities,
-) {
-	for _, registered := range a.Registered() {
-		r.RegisterActivityWithOptions(registered.Func, activity.RegisterOptions{Name: registered.Name})
-	}
 }

@@ -77,7 +77,7 @@ func sweeping(t *testing.T, b *broom, most time.Duration) *testsuite.TestWorkflo
 	env.RegisterWorkflowWithOptions(workflows.Retention, workflow.RegisterOptions{Name: workflows.RetentionType})
 	a, err := keeping.New(keeping.Config{Plan: b, Sweeper: b, Most: most})
 	require.NoError(t, err)
-	workflows.RegisterKeeping(env, a)
+	workflows.RegisterActivities(env, a)
 	return env
 }
 

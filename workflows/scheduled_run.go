@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"time"
 
-	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
@@ -269,16 +268,6 @@ func noticeOptions(ctx workflow.Context, summary string) workflow.Context {
 			InitialInterval: 2 * time.Second, BackoffCoefficient: 3, MaximumInterval: time.Minute, MaximumAttempts: noticeAttempts,
 		},
 	})
-}
-
-// RegisterRuns registers the activities of ScheduledRun under fixed names.
-func RegisterRuns(r interface {
-	RegisterActivityWithOptions(a any, options activity.RegisterOptions)
-}, a *runs.Activities,
-) {
-	for _, registered := range a.Registered() {
-		r.RegisterActivityWithOptions(registered.Func, activity.RegisterOptions{Name: registered.Name})
-	}
 }
 
 // ScheduledRunID is the workflow id of the runs of a schedule: Temporal puts the time of each behind it.

@@ -66,7 +66,7 @@ func (r *rota) renew() {
 		Watch: 5 * time.Millisecond,
 	})
 	require.NoError(r.t, err)
-	workflows.RegisterRuns(r.env, a)
+	workflows.RegisterActivities(r.env, a)
 }
 
 func (r *rota) start(carry *workflows.ScheduledRunCarry) {

@@ -59,23 +59,17 @@ func New(c Config) (*Activities, error) {
 }
 
 // Registered lists the activities under the names that histories hold.
-func (a *Activities) Registered() []struct {
-	Name string
-	Func any
-} {
-	return []struct {
-		Name string
-		Func any
-	}{
-		{"BeginErasure", a.BeginErasure},
-		{"StopTurnsToErase", a.StopTurnsToErase},
-		{"EraseExecutions", a.EraseExecutions},
-		{"EraseRows", a.EraseRows},
-		{"EraseSchedules", a.EraseSchedules},
-		{"EraseContent", a.EraseContent},
-		{"CheckErasure", a.CheckErasure},
-		{"FinishErasure", a.FinishErasure},
-		{"FailErasure", a.FailErasure},
+func (a *Activities) Registered() []activities.Registration {
+	return []activities.Registration{
+		{Name: "BeginErasure", Func: a.BeginErasure},
+		{Name: "StopTurnsToErase", Func: a.StopTurnsToErase},
+		{Name: "EraseExecutions", Func: a.EraseExecutions},
+		{Name: "EraseRows", Func: a.EraseRows},
+		{Name: "EraseSchedules", Func: a.EraseSchedules},
+		{Name: "EraseContent", Func: a.EraseContent},
+		{Name: "CheckErasure", Func: a.CheckErasure},
+		{Name: "FinishErasure", Func: a.FinishErasure},
+		{Name: "FailErasure", Func: a.FailErasure},
 	}
 }
 

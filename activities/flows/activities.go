@@ -8,6 +8,8 @@ import (
 
 	lru "github.com/hashicorp/golang-lru/v2"
 	"go.uber.org/zap"
+
+	"github.com/turnstone-run/turnstone/activities"
 )
 
 // Bounds of what a run holds in memory or in the store.
@@ -68,19 +70,13 @@ func New(c Config) (*Activities, error) {
 }
 
 // Registered lists the activities under the names that histories hold.
-func (a *Activities) Registered() []struct {
-	Name string
-	Func any
-} {
-	return []struct {
-		Name string
-		Func any
-	}{
-		{"BeginRun", a.BeginRun},
-		{"RunNode", a.RunNode},
-		{"BeginAgentNode", a.BeginAgentNode},
-		{"StoreAgentNode", a.StoreAgentNode},
-		{"EndNode", a.EndNode},
-		{"FinishRun", a.FinishRun},
+func (a *Activities) Registered() []activities.Registration {
+	return []activities.Registration{
+		{Name: "BeginRun", Func: a.BeginRun},
+		{Name: "RunNode", Func: a.RunNode},
+		{Name: "BeginAgentNode", Func: a.BeginAgentNode},
+		{Name: "StoreAgentNode", Func: a.StoreAgentNode},
+		{Name: "EndNode", Func: a.EndNode},
+		{Name: "FinishRun", Func: a.FinishRun},
 	}
 }

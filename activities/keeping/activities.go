@@ -87,17 +87,11 @@ func New(c Config) (*Activities, error) {
 }
 
 // Registered lists the activities under the names that histories hold.
-func (a *Activities) Registered() []struct {
-	Name string
-	Func any
-} {
-	return []struct {
-		Name string
-		Func any
-	}{
-		{"ListRetention", a.ListRetention},
-		{"SweepRetention", a.SweepRetention},
-		{"CollectRetention", a.CollectRetention},
+func (a *Activities) Registered() []activities.Registration {
+	return []activities.Registration{
+		{Name: "ListRetention", Func: a.ListRetention},
+		{Name: "SweepRetention", Func: a.SweepRetention},
+		{Name: "CollectRetention", Func: a.CollectRetention},
 	}
 }
 

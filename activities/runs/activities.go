@@ -7,6 +7,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/turnstone-run/turnstone/activities"
 	"github.com/turnstone-run/turnstone/activities/flows"
 )
 
@@ -53,18 +54,12 @@ func New(c Config) (*Activities, error) {
 }
 
 // Registered lists the activities under the names that histories hold.
-func (a *Activities) Registered() []struct {
-	Name string
-	Func any
-} {
-	return []struct {
-		Name string
-		Func any
-	}{
-		{"SubmitScheduledRun", a.SubmitScheduledRun},
-		{"AwaitScheduledRun", a.AwaitScheduledRun},
-		{"CancelScheduledRun", a.CancelScheduledRun},
-		{"FinishScheduledRun", a.FinishScheduledRun},
-		{"NotifyScheduledRun", a.NotifyScheduledRun},
+func (a *Activities) Registered() []activities.Registration {
+	return []activities.Registration{
+		{Name: "SubmitScheduledRun", Func: a.SubmitScheduledRun},
+		{Name: "AwaitScheduledRun", Func: a.AwaitScheduledRun},
+		{Name: "CancelScheduledRun", Func: a.CancelScheduledRun},
+		{Name: "FinishScheduledRun", Func: a.FinishScheduledRun},
+		{Name: "NotifyScheduledRun", Func: a.NotifyScheduledRun},
 	}
 }

@@ -53,6 +53,28 @@ func (v *Visit) Principal() agent.Principal { return v.who.principal }
 // Tenant is whose data the request is about: the credential's tenant, or the one that the request names where that is allowed.
 func (v *Visit) Tenant() string { return v.who.own() }
 
+// TenantNamed is whose tenant a request is about that may name it in its body too, as a credential of every tenant may unless the request has
+// named another one elsewhere.
+func (v *Visit) TenantNamed(r *http.Request, named string) (string, error) {
+	own, of := v.Tenant(), v.Principal().Tenant
+	switch {
+	case named == "" || named == own:
+		return own, nil
+	case of != agent.AnyTenant:
+		return "", agent.FieldErrorf(agent.CodeDenied, "tenant", "is %.140q, but the credential is of tenant %q", named, of)
+	case r.Header.Get(tenantKey) != "" || r.URL.Query().Get("tenant") != "":
+		return "", agent.Invalid("tenant", "is %.140q, but the request is made for tenant %q", named, own)
+	case !agent.ValidName(named):
+		return "", agent.Invalid("tenant", "want 1 to 128 of A-Z a-z 0-9 . _ -")
+	}
+	return named, nil
+}
+
+// Bounded is the context of a request for as long as a call may take.
+func (v *Visit) Bounded(r *http.Request) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(r.Context(), v.Limits().CallTimeout)
+}
+
 // RequestID names the request across systems.
 func (v *Visit) RequestID() string { return v.requestID }
 

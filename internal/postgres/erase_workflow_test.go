@@ -72,7 +72,7 @@ func TestErasureWorkflow(t *testing.T) {
 	env := suite.NewTestWorkflowEnvironment()
 	env.SetTestTimeout(time.Minute)
 	env.RegisterWorkflowWithOptions(workflows.Erasure, workflow.RegisterOptions{Name: workflows.ErasureType})
-	workflows.RegisterErasing(env, a)
+	workflows.RegisterActivities(env, a)
 	env.ExecuteWorkflow(workflows.ErasureType, workflows.ErasureInput{Tenant: tenant, ErasureID: e.ID})
 	require.NoError(t, env.GetWorkflowError())
 

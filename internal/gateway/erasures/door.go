@@ -49,12 +49,11 @@ const (
 
 // Bounds of requests.
 const (
-	headerTenant = "Turnstone-Tenant"
-	maxID        = 128
-	maxToken     = 4 << 10
-	maxPage      = 1000
-	usualPage    = 100
-	fullPage     = 200 // whatever is asked for: the rest is on the next one
+	maxID     = 128
+	maxToken  = 4 << 10
+	maxPage   = 1000
+	usualPage = 100
+	fullPage  = 200 // whatever is asked for: the rest is on the next one
 )
 
 // Routes implements [gateway.Door].
@@ -76,13 +75,13 @@ func (d *Door) create(w http.ResponseWriter, r *http.Request, v *gateway.Visit) 
 		return err
 	}
 	var err error
-	if body.Tenant, err = tenantOf(r, v, body.Tenant); err != nil {
+	if body.Tenant, err = v.TenantNamed(r, body.Tenant); err != nil {
 		return err
 	}
 	if err := body.Validate(); err != nil {
 		return err
 	}
-	ctx, stop := bounded(r, v)
+	ctx, stop := v.Bounded(r)
 	defer stop()
 	e, err := d.keeper.Create(ctx, body, v.Principal())
 	if err != nil {
@@ -102,7 +101,7 @@ func (d *Door) get(w http.ResponseWriter, r *http.Request, v *gateway.Visit) err
 	if len(id) > maxID {
 		return agent.FieldErrorf(agent.CodeNotFound, "erasure_id", "there is no erasure %.140q", id)
 	}
-	ctx, stop := bounded(r, v)
+	ctx, stop := v.Bounded(r)
 	defer stop()
 	e, err := d.keeper.Get(ctx, v.Tenant(), id)
 	if err != nil {
@@ -117,7 +116,7 @@ func (d *Door) list(w http.ResponseWriter, r *http.Request, v *gateway.Visit) er
 	if err != nil {
 		return err
 	}
-	ctx, stop := bounded(r, v)
+	ctx, stop := v.Bounded(r)
 	defer stop()
 	found, err := d.keeper.List(ctx, v.Tenant(), page)
 	if err != nil {
@@ -141,26 +140,6 @@ func (d *Door) record(v *gateway.Visit, e *erasure.Erasure) {
 		Resource: "erasure/" + e.ID, Outcome: agent.AuditAllowed, Channel: "http", RequestID: v.RequestID(),
 		Detail: fmt.Appendf(nil, `{"dry_run":%t}`, e.DryRun),
 	})
-}
-
-// tenantOf is whose user it is: a credential of every tenant may name it in the body too, unless the request has named another one.
-func tenantOf(r *http.Request, v *gateway.Visit, named string) (string, error) {
-	own, of := v.Tenant(), v.Principal().Tenant
-	switch {
-	case named == "" || named == own:
-		return own, nil
-	case of != agent.AnyTenant:
-		return "", agent.FieldErrorf(agent.CodeDenied, "tenant", "is %.140q, but the credential is of tenant %q", named, of)
-	case r.Header.Get(headerTenant) != "" || r.URL.Query().Get("tenant") != "":
-		return "", agent.Invalid("tenant", "is %.140q, but the request is made for tenant %q", named, own)
-	case !agent.ValidName(named):
-		return "", agent.Invalid("tenant", "want 1 to 128 of A-Z a-z 0-9 . _ -")
-	}
-	return named, nil
-}
-
-func bounded(r *http.Request, v *gateway.Visit) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(r.Context(), v.Limits().CallTimeout)
 }
 
 func pageOf(r *http.Request) (agent.Page, error) {

@@ -79,7 +79,7 @@ func (d *Door) report(w http.ResponseWriter, r *http.Request, v *gateway.Visit) 
 	if len(p.Token) > maxToken || strings.ContainsRune(p.Token, 0) {
 		return agent.Invalid("page_token", "is not one that a page had")
 	}
-	ctx, stop := context.WithTimeout(r.Context(), v.Limits().CallTimeout)
+	ctx, stop := v.Bounded(r)
 	defer stop()
 	out, err := d.keeper.Report(ctx, tenantOf(r, v, values), p)
 	if err != nil {
@@ -144,7 +144,7 @@ func (d *Door) operator(w http.ResponseWriter, r *http.Request, v *gateway.Visit
 func (d *Door) steer(
 	w http.ResponseWriter, r *http.Request, v *gateway.Visit, did string, code int, do func(context.Context) (retention.Status, error),
 ) error {
-	ctx, stop := context.WithTimeout(r.Context(), v.Limits().CallTimeout)
+	ctx, stop := v.Bounded(r)
 	defer stop()
 	out, err := do(ctx)
 	if err != nil {

@@ -16,19 +16,18 @@ import (
 
 // Bounds of requests.
 const (
-	headerKey    = "Idempotency-Key"
-	headerTenant = "Turnstone-Tenant"
-	maxKey       = 256
-	maxNote      = 1000
-	maxPage      = 1000
-	usualPage    = 100
-	fullPage     = 200 // whatever is asked for: the rest is on the next one
+	headerKey = "Idempotency-Key"
+	maxKey    = 256
+	maxNote   = 1000
+	maxPage   = 1000
+	usualPage = 100
+	fullPage  = 200 // whatever is asked for: the rest is on the next one
 )
 
 // sign puts the caller into a schedule: its tenant, and its user where the credential is somebody's own (DESIGN §8). What is read-only is
 // dropped, so that an answer can be edited and sent back.
 func sign(r *http.Request, v *gateway.Visit, s *agent.Schedule) (err error) {
-	if s.Tenant, err = tenantOf(r, v, s.Tenant); err != nil {
+	if s.Tenant, err = v.TenantNamed(r, s.Tenant); err != nil {
 		return err
 	}
 	s.Revision, s.CreatedBy, s.UpdatedBy, s.CreatedAt, s.UpdatedAt, s.Next = 0, "", "", nil, nil, nil
@@ -46,23 +45,6 @@ func sign(r *http.Request, v *gateway.Visit, s *agent.Schedule) (err error) {
 		}
 	}
 	return nil
-}
-
-// tenantOf is whose schedule it is, as for turns: a credential of every tenant may name it in the body too, unless the request has named
-// another one.
-func tenantOf(r *http.Request, v *gateway.Visit, named string) (string, error) {
-	own, of := v.Tenant(), v.Principal().Tenant
-	switch {
-	case named == "" || named == own:
-		return own, nil
-	case of != agent.AnyTenant:
-		return "", agent.FieldErrorf(agent.CodeDenied, "tenant", "is %.140q, but the credential is of tenant %q", named, of)
-	case r.Header.Get(headerTenant) != "" || r.URL.Query().Get("tenant") != "":
-		return "", agent.Invalid("tenant", "is %.140q, but the request is made for tenant %q", named, own)
-	case !agent.ValidName(named):
-		return "", agent.Invalid("tenant", "want 1 to 128 of A-Z a-z 0-9 . _ -")
-	}
-	return named, nil
 }
 
 // checkAgent makes sure that the runs may run what they name, as far as that is known beforehand.
@@ -99,11 +81,6 @@ func (d *Door) checkAgent(ctx context.Context, v *gateway.Visit, s *agent.Schedu
 		known = append(known, plan.Models[i].Profile)
 	}
 	return agent.Invalid("model", "agent %q has no model %.140q: want one of %v", s.Agent, s.Model, known)
-}
-
-// bounded bounds a call.
-func bounded(r *http.Request, v *gateway.Visit) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(r.Context(), v.Limits().CallTimeout)
 }
 
 // nameOf is the schedule that a request without parameters is about.

@@ -90,7 +90,7 @@ func (d *Door) list(w http.ResponseWriter, r *http.Request, v *gateway.Visit) er
 	if err != nil {
 		return err
 	}
-	ctx, stop := bounded(r, v)
+	ctx, stop := v.Bounded(r)
 	defer stop()
 	found, err := d.keeper.List(ctx, v.Tenant(), page)
 	if err != nil {
@@ -153,7 +153,7 @@ func (d *Door) store(r *http.Request, v *gateway.Visit, s *agent.Schedule, isNew
 	if s.Name == "." || s.Name == ".." {
 		return agent.Schedule{}, agent.Invalid("name", "%q is a step in a path: nobody could ask for the schedule again", s.Name)
 	}
-	ctx, stop := bounded(r, v)
+	ctx, stop := v.Bounded(r)
 	defer stop()
 	if err := d.checkAgent(ctx, v, s); err != nil {
 		return agent.Schedule{}, err
@@ -166,7 +166,7 @@ func (d *Door) get(w http.ResponseWriter, r *http.Request, v *gateway.Visit) err
 	if err != nil {
 		return err
 	}
-	ctx, stop := bounded(r, v)
+	ctx, stop := v.Bounded(r)
 	defer stop()
 	s, err := d.keeper.Get(ctx, v.Tenant(), name)
 	if err != nil {
@@ -181,7 +181,7 @@ func (d *Door) remove(w http.ResponseWriter, r *http.Request, v *gateway.Visit) 
 	if err != nil {
 		return err
 	}
-	ctx, stop := bounded(r, v)
+	ctx, stop := v.Bounded(r)
 	defer stop()
 	if err := d.keeper.Delete(ctx, v.Tenant(), name); err != nil {
 		return err
@@ -213,7 +213,7 @@ func (d *Door) setPaused(w http.ResponseWriter, r *http.Request, v *gateway.Visi
 	if body.Note == "" {
 		body.Note = noteOf(v, paused)
 	}
-	ctx, stop := bounded(r, v)
+	ctx, stop := v.Bounded(r)
 	defer stop()
 	s, err := d.keeper.Pause(ctx, v.Tenant(), name, paused, body.Note)
 	if err != nil {
@@ -235,7 +235,7 @@ func (d *Door) trigger(w http.ResponseWriter, r *http.Request, v *gateway.Visit)
 	if len(key) > maxKey {
 		return agent.Invalid(headerKey, "is %d bytes, at most %d", len(key), maxKey)
 	}
-	ctx, stop := bounded(r, v)
+	ctx, stop := v.Bounded(r)
 	defer stop()
 	run, err := d.keeper.Trigger(ctx, v.Tenant(), name, key)
 	if err != nil {
@@ -254,7 +254,7 @@ func (d *Door) runs(w http.ResponseWriter, r *http.Request, v *gateway.Visit) er
 	if err != nil {
 		return err
 	}
-	ctx, stop := bounded(r, v)
+	ctx, stop := v.Bounded(r)
 	defer stop()
 	found, err := d.keeper.Runs(ctx, v.Tenant(), name, page)
 	if err != nil {
