@@ -116,6 +116,9 @@ func (a *Activities) announceUpwards(ctx context.Context, t *facts, producer str
 		if err != nil {
 			return err
 		}
+		if events, err = a.cleanChildEvents(ctx, &parent, events); err != nil {
+			return err
+		}
 		err = a.emit(ctx, parent.TurnRef, "child/"+string(t.TurnID)+"/"+producer, slices.Clone(events)...)
 		if err != nil && !errors.Is(err, agent.ErrStreamClosed) {
 			return err

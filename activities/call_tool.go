@@ -189,16 +189,16 @@ func (r *toolRun) call(ctx context.Context, p *producer) (agent.ToolResult, erro
 		r.refuse.Tool = r.block.Name
 		return failed(r.refuse), nil
 	}
-	inv := r.invocation(ctx, p)
+	inv := r.invocation(p.fence.Epoch, func(message string) {
+		progress := r.event(agent.EventToolProgress)
+		progress.Text = clip(message, 1000)
+		_ = p.emit(ctx, progress) // the work's context says what an error would
+	})
 	if p.fence.Epoch > 1 && !inv.Repeatable {
 		return failed(&agent.Failure{
 			Type: agent.OutcomeUnknown, Tool: r.block.Name,
 			Message: "an earlier attempt of this call was cut off and may have taken effect; it was not repeated",
 		}), nil
-	}
-	call := r.tool.Call
-	for _, v := range slices.Backward(r.chain) {
-		call = v.WrapTool(call)
 	}
 	patience, late := r.a.ToolTimeout, fmt.Sprintf("the call took longer than %s and was stopped", r.a.ToolTimeout)
 	if left := time.Duration(r.in.BudgetMS) * time.Millisecond; left > 0 && left < patience {
@@ -206,7 +206,7 @@ func (r *toolRun) call(ctx context.Context, p *producer) (agent.ToolResult, erro
 	}
 	bounded, free := context.WithTimeout(ctx, patience)
 	defer free()
-	result, err := r.guarded(call)(bounded, inv, agent.ToolCall{ID: r.in.CallID, Name: r.block.Name, Args: r.block.Args})
+	result, err := r.wrapped(r.tool.Call)(bounded, inv, r.toolCall())
 	switch {
 	case err == nil, ctx.Err() != nil:
 		return result, err
@@ -217,13 +217,30 @@ func (r *toolRun) call(ctx context.Context, p *producer) (agent.ToolResult, erro
 			Type: string(agent.CodeUnavailable), Tool: r.block.Name, Retryable: true, Message: late,
 		}), nil
 	}
-	if retryable(agent.CodeOf(err)) && p.fence.Epoch < toolEpochs {
+	return r.errorResult(ctx, p.fence.Epoch, err)
+}
+
+// errorResult turns an error of a call into what the model is told. It returns the error itself when another attempt may help.
+func (r *toolRun) errorResult(ctx context.Context, epoch agent.Epoch, err error) (agent.ToolResult, error) {
+	if retryable(agent.CodeOf(err)) && epoch < toolEpochs {
 		return agent.ToolResult{}, err
 	}
 	f := agent.FailureOf(err)
 	f.Tool = r.block.Name
 	r.a.log(ctx).Warn("tool call", zap.String("tool", r.block.Name), zap.Error(err))
 	return failed(f), nil
+}
+
+func (r *toolRun) toolCall() agent.ToolCall {
+	return agent.ToolCall{ID: r.in.CallID, Name: r.block.Name, Args: r.block.Args}
+}
+
+// wrapped puts the plan's middleware around a call.
+func (r *toolRun) wrapped(call agent.ToolFunc) agent.ToolFunc {
+	for _, v := range slices.Backward(r.chain) {
+		call = v.WrapTool(call)
+	}
+	return r.guarded(call)
 }
 
 // guarded turns a panic of a tool into an error: with a direct turn it would take the process along.
@@ -240,18 +257,13 @@ func (r *toolRun) guarded(call agent.ToolFunc) agent.ToolFunc {
 }
 
 // invocation is what the tool is told of its call, and given for it (seed 000 §5.5).
-func (r *toolRun) invocation(ctx context.Context, p *producer) agent.Invocation {
+func (r *toolRun) invocation(epoch agent.Epoch, progress func(message string)) agent.Invocation {
 	return agent.Invocation{
 		Tenant: r.turn.Tenant, TurnID: r.turn.TurnID, SessionID: r.turn.SessionID, UserID: r.turn.user, UserRole: r.turn.role, Step: r.in.Step,
-		Attempt: int64(p.fence.Epoch), IdempotencyKey: fmt.Sprintf("%s/%d/%s", r.in.TurnID, r.in.Step, r.in.CallID),
+		Attempt: int64(epoch), IdempotencyKey: fmt.Sprintf("%s/%d/%s", r.in.TurnID, r.in.Step, r.in.CallID),
 		Parameters: r.grant.Parameters, Auth: r.grant.Auth, Repeatable: r.grant.Spec.Idempotent || effectFree(r.tool, r.block.Args),
-		InlineBytes: r.a.InlineBytes,
-		Toolset:     func(context.Context) ([]agent.PlanTool, error) { return r.tools, nil },
-		Progress: func(message string) {
-			progress := r.event(agent.EventToolProgress)
-			progress.Text = clip(message, 1000)
-			_ = p.emit(ctx, progress) // the work's context says what an error would
-		},
+		InlineBytes: r.a.InlineBytes, Progress: progress,
+		Toolset: func(context.Context) ([]agent.PlanTool, error) { return r.tools, nil },
 		Input: func(ctx context.Context) ([]agent.Message, error) {
 			t, err := r.a.Store.Turn(ctx, r.in.TurnID)
 			return t.Record.Input, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -68,8 +69,8 @@ func childID(parent agent.TurnID, step int, call agent.CallID) agent.TurnID {
 	return agent.TurnID(uuid.NewSHA1(childNamespace, fmt.Appendf(nil, "%s\x00%d\x00%s", parent, step, call)).String())
 }
 
-// childResult is what the asking model sees of a child turn.
-type childResult struct {
+// childAnswer is what the asking model sees of a child turn.
+type childAnswer struct {
 	Agent      string           `json:"agent"`
 	Status     agent.TurnStatus `json:"status"`
 	Output     string           `json:"output"`
@@ -115,24 +116,13 @@ func (a *Activities) storeChild(ctx context.Context, in StoreChildInput) (agent.
 		return agent.ToolVerdict{}, err
 	}
 	out := child.Output
-	var result agent.ToolResult
-	if result.Output, err = json.Marshal(childResult{
-		Agent: out.Agent, Status: out.Status, Output: out.Output, Structured: out.Structured, TurnID: out.TurnID, ResultRef: out.ResultRef,
-	}); err != nil {
-		return agent.ToolVerdict{}, err
-	}
-	result.Preview = out.ResultPreview
-	if out.Status != agent.TurnCompleted {
-		f := agent.Failure{Type: string(out.StopReason), Message: "the turn of agent " + out.Agent + " was cancelled"}
-		if out.Error != nil {
-			f = *out.Error
-		}
-		f.Tool = run.block.Name
-		result = failed(&f)
-	}
 	fence, _, err := a.Log.Begin(ctx, string(in.TurnID), toolProducer(in.Step, in.CallID)+"/end")
 	if err != nil {
 		return agent.ToolVerdict{}, fmt.Errorf("begin: %w", err)
+	}
+	result, err := run.childResult(ctx, fence.Epoch, out)
+	if err != nil {
+		return agent.ToolVerdict{}, err
 	}
 	step, err := run.step(ctx, key, fence, result, time.Duration(out.ExecutionTimeMS)*time.Millisecond)
 	if err != nil {
@@ -160,4 +150,90 @@ func (a *Activities) storeChild(ctx context.Context, in StoreChildInput) (agent.
 	_, answered := a.Observer.Tool(ctx, o)
 	answered(agent.ToolOutcome{Result: &result})
 	return step.Verdict, nil
+}
+
+// childResult returns the output of a child turn as the result of the call that asked for it. Like any tool's it has passed the
+// middleware, which cannot make the child run again.
+func (r *toolRun) childResult(ctx context.Context, epoch agent.Epoch, out *agent.AgentStepOutput) (agent.ToolResult, error) {
+	output, err := json.Marshal(childAnswer{
+		Agent: out.Agent, Status: out.Status, Output: out.Output, Structured: out.Structured, TurnID: out.TurnID, ResultRef: out.ResultRef,
+	})
+	if err != nil {
+		return agent.ToolResult{}, err
+	}
+	result := agent.ToolResult{Output: output, Preview: out.ResultPreview}
+	if out.Status != agent.TurnCompleted {
+		f := agent.Failure{Type: string(out.StopReason), Message: "the turn of agent " + out.Agent + " was cancelled"}
+		if out.Error != nil {
+			f = *out.Error
+		}
+		f.Tool = r.block.Name
+		result = failed(&f)
+	}
+	inv := r.invocation(epoch, nil)
+	inv.Settled = true
+	call := r.wrapped(func(context.Context, agent.Invocation, agent.ToolCall) (agent.ToolResult, error) { return result, nil })
+	wrapped, err := call(ctx, inv, r.toolCall())
+	if err == nil || ctx.Err() != nil {
+		return wrapped, err
+	}
+	return r.errorResult(ctx, epoch, err)
+}
+
+// cleanChildEvents returns the events of a child turn as a turn that waits for it may show them: the words of approvals have passed the
+// middleware of that turn, as tool results do.
+func (a *Activities) cleanChildEvents(ctx context.Context, parent *facts, events []agent.Event) ([]agent.Event, error) {
+	made, err := a.executor(ctx, parent.PlanHash)
+	if err != nil {
+		return nil, err
+	}
+	run := &toolRun{a: a, turn: *parent, chain: made.chain}
+	events = slices.Clone(events)
+	for i := range events {
+		if p := events[i].Approval; p != nil && len(run.chain) > 0 {
+			if events[i].Approval, err = run.cleanApproval(ctx, *p); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return events, nil
+}
+
+// cleanApproval returns an approval whose words have passed the middleware. Where that refuses them they are left out, and the
+// description says why.
+func (r *toolRun) cleanApproval(ctx context.Context, p agent.Approval) (*agent.Approval, error) {
+	raw, err := json.Marshal(approvalWords{p.Args, p.DecidedArgs, p.Description, p.Message})
+	if err != nil {
+		return nil, err
+	}
+	call := r.wrapped(func(context.Context, agent.Invocation, agent.ToolCall) (agent.ToolResult, error) {
+		return agent.ToolResult{Output: raw}, nil
+	})
+	inv := agent.Invocation{
+		Tenant: r.turn.Tenant, TurnID: r.turn.TurnID, SessionID: r.turn.SessionID, UserID: r.turn.user, UserRole: r.turn.role, Settled: true,
+	}
+	result, err := call(ctx, inv, agent.ToolCall{ID: p.CallID, Name: p.ToolName, Args: p.Args})
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	if err == nil && result.Failure != nil {
+		err = result.Failure.AsError()
+	}
+	var words approvalWords
+	if err == nil {
+		err = json.Unmarshal(result.Output, &words)
+	}
+	if err != nil {
+		words = approvalWords{Description: clip(err.Error(), maxWhy)}
+	}
+	p.Args, p.DecidedArgs, p.Description, p.Message = words.Args, words.DecidedArgs, words.Description, words.Message
+	return &p, nil
+}
+
+// approvalWords are the parts of an approval that people and models have written.
+type approvalWords struct {
+	Args        json.RawMessage `json:"args,omitempty"`
+	DecidedArgs json.RawMessage `json:"decided_args,omitempty"`
+	Description string          `json:"description,omitempty"`
+	Message     string          `json:"message,omitempty"`
 }

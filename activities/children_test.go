@@ -3,6 +3,9 @@ package activities_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -94,6 +97,94 @@ func TestChildTurn(t *testing.T) {
 			require.Equal(t, child.WorkflowID(), e.Ref, "who wants to watch finds the child")
 		}
 	}
+}
+
+// What another agent answers is a tool's result: the middleware of the asking turn sees it before anything of it is stored or shown.
+func TestMiddlewareSeesTheChildsAnswer(t *testing.T) {
+	const pii = `{"pii_type":"email","apply_to_tool_results":true,"strategy":%q}`
+	cases := map[string]struct {
+		strategy string
+		ended    activities.StoreTurnInput
+		want     string // in the result
+	}{
+		"an answer":          {"redact", activities.StoreTurnInput{Status: agent.TurnCompleted, Stop: agent.StopEndTurn}, "[REDACTED_EMAIL]"},
+		"an answer, blocked": {"block", activities.StoreTurnInput{Status: agent.TurnCompleted, Stop: agent.StopEndTurn}, "detected"},
+		"a failure": {"redact", activities.StoreTurnInput{
+			Status: agent.TurnFailed, Stop: agent.StopInternal, Failure: &agent.Failure{Type: "unavailable", Retryable: true, Message: "no joe@example.com"},
+		}, "no [REDACTED_EMAIL]"},
+		"a failure, blocked": {"block", activities.StoreTurnInput{
+			Status: agent.TurnFailed, Stop: agent.StopInternal, Failure: &agent.Failure{Type: "invalid", Message: "no joe@example.com"},
+		}, "detected"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			n := &notes{}
+			h := bosses(t, func(cfg *activities.Config) { cfg.Observer = n })
+			h.cleans(fmt.Sprintf(pii, c.strategy))
+			h.delegates(`{"agent_type":"langchain_agent","inputs":{"message":"who"}}`)
+			child := h.child(says(`{"mail":"joe@example.com"}`))
+			c.ended.TurnID = child
+			_, err := h.StoreTurn(t.Context(), c.ended)
+			require.NoError(t, err)
+			v, err := h.StoreChild(t.Context(), activities.StoreChildInput{TurnID: "t1", Step: 1, CallID: "a", Child: child})
+			require.NoError(t, err)
+			require.Equal(t, c.want != "[REDACTED_EMAIL]", v.Failed)
+			step := h.result()
+			require.Contains(t, string(step.Result.Output), c.want)
+			require.NotContains(t, string(step.Result.Output), "attempts", "a child that has ended is not asked again")
+			shown, err := json.Marshal([]any{step, h.events("t1"), v})
+			require.NoError(t, err)
+			require.NotContains(t, string(shown), "joe@")
+			require.NotContains(t, strings.Join(n.take(), ""), "joe@")
+		})
+	}
+}
+
+// The approvals of a child turn show in the stream of the asking turn as its middleware leaves them, and whole in the child's own.
+func TestMiddlewareSeesTheChildsApprovals(t *testing.T) {
+	for strategy, want := range map[string]string{"redact": `"args":{"to":"[REDACTED_EMAIL]"}`, "block": "detected 1 instance(s) of email"} {
+		t.Run(strategy, func(t *testing.T) {
+			h := bosses(t)
+			h.cleans(fmt.Sprintf(`{"pii_type":"email","apply_to_tool_results":true,"strategy":%q}`, strategy))
+			h.delegates(`{"agent_type":"langchain_agent","inputs":{"message":"who"}}`)
+			child := h.child(calls(agent.Block{Type: agent.BlockToolCall, ID: "c", Name: "delegate_to_agent", Args: json.RawMessage(`{"to":"joe@example.com"}`)}))
+			_, err := h.RequestApproval(t.Context(), activities.RequestApprovalInput{TurnID: child, Step: 1, Calls: []activities.ApprovalCall{{ID: "c", Rule: "r"}}})
+			require.NoError(t, err)
+			for id, words := range map[agent.TurnID]string{child: "joe@example.com", "t1": want} {
+				events := h.events(id)
+				asked := slices.IndexFunc(events, func(e agent.Event) bool { return e.Type == agent.EventApprovalRequested })
+				require.GreaterOrEqual(t, asked, 0)
+				shown, err := json.Marshal(events[asked])
+				require.NoError(t, err)
+				require.Contains(t, string(shown), words)
+				require.Equal(t, id == child, strings.Contains(string(shown), "joe@"))
+			}
+		})
+	}
+}
+
+// cleans gives the harness's agent a pii middleware, and a retry of failed calls around it.
+func (h *harness) cleans(options string) {
+	h.t.Helper()
+	p := h.catalog.plan
+	p.Middleware = []agent.PlanMiddleware{
+		{Name: "tool_retry", Options: json.RawMessage(`{"tools":["delegate_to_agent"]}`)}, {Name: "pii", Options: json.RawMessage(options)},
+	}
+	h.catalog.put(p)
+}
+
+// child begins the turn that the delegated call asks for, and has its model reply once.
+func (h *harness) child(reply play) agent.TurnID {
+	h.t.Helper()
+	out, err := h.BeginChild(h.t.Context(), activities.BeginChildInput{TurnID: "t1", Step: 1, CallID: "a"})
+	require.NoError(h.t, err)
+	_, err = h.Begin(h.t.Context(), agent.TurnRequest{TurnID: out.Child, Context: agent.InvocationContext{Tenant: "acme"}},
+		activities.BeginTurnInput{WorkflowID: out.Child.WorkflowID(), RunID: "r"})
+	require.NoError(h.t, err)
+	h.model.script(reply)
+	_, err = h.CallModel(h.t.Context(), activities.CallModelInput{TurnID: out.Child, Step: 1})
+	require.NoError(h.t, err)
+	return out.Child
 }
 
 func TestChildThatCannotBe(t *testing.T) {

@@ -38,6 +38,7 @@ func factsOf(r *agent.TurnRecord, cursor int64, since time.Time) facts {
 	f := facts{
 		TurnRef: TurnRef{
 			TurnID: r.TurnID, Tenant: r.Tenant, SessionID: r.SessionID, Agent: r.Agent, InstanceID: r.InstanceID, PlanHash: r.PlanHash,
+			Delegated: r.Parent != "",
 		},
 		cursor: cursor, model: r.Model, history: r.History, user: r.UserID, role: r.Context.UserRole, schema: r.OutputSchema, parent: r.Parent,
 		job: jobOf(r), first: cursor <= int64(len(r.Input)), seen: seenOf(r, since), spoken: new(atomic.Bool),

@@ -15,6 +15,7 @@ type TurnRef struct {
 	Agent      string          `json:"agent"`
 	InstanceID string          `json:"instance_id"`
 	PlanHash   string          `json:"plan_hash"`
+	Delegated  bool            `json:"delegated,omitempty"` // another turn waits for it
 }
 
 // BeginTurnInput says which run asks; the request comes beside it, raw.

@@ -24,6 +24,7 @@ type Invocation struct {
 	Attempt        int64  // the producer's epoch, 1 for the first
 	IdempotencyKey string // the same for every attempt of this call
 	Repeatable     bool   // calling twice has the effect of calling once: the tool is idempotent, or this call has no effects
+	Settled        bool   // the result is fixed, as of a turn that was delegated and has ended: calling again changes nothing
 	Progress       func(message string)
 
 	Parameters json.RawMessage // of the tool's binding, with defaults, as its node's properties say: an object, or nil

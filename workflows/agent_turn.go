@@ -261,5 +261,18 @@ func (t *agentTurn) leave(ctx workflow.Context, out *agent.AgentStepOutput, err 
 		return agent.AgentStepOutput{}, err
 	}
 	t.showDone(ctx, out)
+	if t.ref.Delegated {
+		return withoutWords(*out), nil
+	}
 	return *out, nil
+}
+
+// withoutWords returns the output of a delegated turn as the history of the turn that asked may hold it. The words reach that turn by
+// StoreChild, through its middleware.
+func withoutWords(out agent.AgentStepOutput) agent.AgentStepOutput {
+	out.Output, out.Blocks, out.Structured, out.ResultPreview = "", []agent.Block{}, nil, nil
+	if out.Error != nil {
+		out.Error = &agent.Failure{Type: out.Error.Type, Retryable: out.Error.Retryable}
+	}
+	return out
 }

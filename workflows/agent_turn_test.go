@@ -85,6 +85,25 @@ func TestTurn(t *testing.T) {
 	require.Equal(t, agent.Usage{InputTokens: 2, OutputTokens: 4}, out.Usage)
 }
 
+// The result of a delegated turn is written into the history of the turn that asked, past its middleware: it has no words.
+func TestResultOfADelegatedTurnHasNoWords(t *testing.T) {
+	env := newEnv(t)
+	begun := ready()
+	begun.Turn.Delegated = true
+	env.OnActivity("BeginTurn", mock.Anything, mock.Anything, mock.Anything).Return(begun, nil).Once()
+	env.OnActivity("CallModel", mock.Anything, mock.Anything).Return(agent.ModelVerdict{FinishReason: agent.FinishStop}, nil).Once()
+	env.OnActivity("StoreTurn", mock.Anything, mock.Anything).Return(activities.StoreTurnResult{
+		Output: "joe", Plain: true, Structured: true, ResultPreview: []byte(`"joe"`), ResultRef: "artifact://a",
+		Final: &agent.AgentStepOutput{Output: "joe", Status: agent.TurnFailed, ResultRef: "artifact://a", Error: &agent.Failure{Type: "internal", Message: "joe"}},
+	}, nil).Once()
+	out := run(t, env, nil)
+	require.Equal(t, "artifact://a", out.ResultRef)
+	require.Equal(t, "internal", out.Error.Type)
+	shown, err := json.Marshal(out)
+	require.NoError(t, err)
+	require.NotContains(t, string(shown), "joe")
+}
+
 func TestLocalActivityFallsBackToANormalOne(t *testing.T) {
 	env := newEnv(t)
 	locally := map[string]int{}

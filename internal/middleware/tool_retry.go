@@ -95,10 +95,10 @@ func (a *attempt) failure() *agent.Failure {
 	return a.result.Failure
 }
 
-// WrapTool repeats next. A failure that the options do not name is passed on as it came, at once and whatever on_failure says.
+// WrapTool repeats next, unless the result is settled. A failure that the options do not name is passed on as it came, at once and whatever on_failure says.
 func (m *toolRetry) WrapTool(next agent.ToolFunc) agent.ToolFunc {
 	return func(ctx context.Context, inv agent.Invocation, call agent.ToolCall) (agent.ToolResult, error) {
-		if !covers(m.options.Tools, call.Name) {
+		if inv.Settled || !covers(m.options.Tools, call.Name) {
 			return next(ctx, inv, call)
 		}
 		var last attempt
