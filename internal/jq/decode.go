@@ -6,6 +6,8 @@ import (
 	"strconv"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/turnstone-run/turnstone/agent"
 )
 
 // What the parts of a decoded document cost in memory, roughly, in bytes.
@@ -21,6 +23,8 @@ type decoder struct {
 	left   int64             // bytes of memory
 	names  map[string]string // the names of members, once each
 	bounds int64
+	meter  *meter
+	values int // decoded so far
 }
 
 // The most names that are kept.
@@ -36,13 +40,18 @@ func decode(doc []byte, d *decoder) (any, error) {
 	return v, nil
 }
 
-func newDecoder(bounds int64) *decoder {
-	return &decoder{dec: &jsontext.Decoder{}, bounds: bounds, names: map[string]string{}}
+func newDecoder(bounds int64, m *meter) *decoder {
+	return &decoder{dec: &jsontext.Decoder{}, bounds: bounds, meter: m, names: map[string]string{}}
 }
 
 func (d *decoder) value(depth int) (any, error) {
 	if depth > maxDepth {
 		return nil, tooMuch("the input is nested deeper than %d", maxDepth)
+	}
+	if d.values++; d.values%lookEvery == 0 {
+		if d.meter.rest(); d.meter.Context.Err() != nil {
+			return nil, agent.Interrupted(d.meter.Context, "run jq program")
+		}
 	}
 	token, err := d.dec.ReadToken()
 	if err != nil {

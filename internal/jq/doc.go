@@ -5,8 +5,9 @@
 // rewritten before it is compiled. Each function and operator that can make more out of its input than there was, or that walks a
 // whole tree without looking up, is called behind a guard (guards.jq) that refuses the case which would not end soon; sorting and matching
 // are our own, because they must be interruptible. Functions that are neither harmless nor guarded are refused, also new ones of a later
-// gojq. Between instructions the heap of the process is looked at; one program runs at a time in a process, since nothing tells whose
-// memory it is. A program of a great many rows that begins with .[] or map(f) gets them one by one.
+// gojq. Between instructions the heap of the process is looked at. One program runs at a time in a process, since nothing else tells whose
+// memory it is. Tenants take turns of a few milliseconds: a long program is paused while others run (pool.go). A program of a great many
+// rows that begins with .[] or map(f) gets them one by one.
 //
 // # What is not there
 //

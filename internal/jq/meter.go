@@ -17,10 +17,12 @@ type meter struct {
 	context.Context //nolint:containedctx // lives exactly as long as the run
 
 	bounds   Bounds
+	seat     *seat
 	deadline time.Time
-	memory   uint64 // bounds.Memory
-	base     uint64 // the heap when the program began, in bytes
-	soft     uint64 // above this heap the garbage is collected before anything is said
+	memory   int64 // bounds.Memory
+	base     int64 // the heap when the program began or went on after a pause, in bytes
+	held     int64 // what it held already when it was paused, in bytes
+	soft     int64 // above this heap the garbage is collected before anything is said
 	steps    uint64
 	due      atomic.Bool // look with the next instruction
 	over     atomic.Bool
@@ -39,11 +41,11 @@ const (
 	heapMetric = "/memory/classes/heap/objects:bytes"
 )
 
-func newMeter(ctx context.Context, b Bounds) *meter {
-	m := &meter{Context: ctx, bounds: b, deadline: time.Now().Add(b.Time), closed: make(chan struct{})}
-	m.memory = uint64(max(b.Memory, 0))
+func newMeter(ctx context.Context, b Bounds, s *seat) *meter {
+	m := &meter{
+		Context: ctx, bounds: b, seat: s, deadline: time.Now().Add(b.Time), closed: make(chan struct{}), memory: b.Memory, sample: newHeapSample(),
+	}
 	close(m.closed)
-	m.sample = []metrics.Sample{{Name: heapMetric}}
 	m.patterns, _ = simplelru.NewLRU[string, *pattern](patterns, nil) // fails for a size below 1 alone
 	m.rebase()
 	return m
@@ -51,13 +53,17 @@ func newMeter(ctx context.Context, b Bounds) *meter {
 
 // rebase begins to count memory from what there is.
 func (m *meter) rebase() {
-	m.base = m.heap()
+	m.held, m.base = 0, m.heap()
 	m.soft = m.base + m.memory
 }
 
-func (m *meter) heap() uint64 {
-	metrics.Read(m.sample)
-	return m.sample[0].Value.Uint64()
+func (m *meter) heap() int64 { return int64(heapBytes(m.sample)) } //nolint:gosec // no heap is that large
+
+func newHeapSample() []metrics.Sample { return []metrics.Sample{{Name: heapMetric}} }
+
+func heapBytes(sample []metrics.Sample) uint64 {
+	metrics.Read(sample)
+	return sample[0].Value.Uint64()
 }
 
 // Done is called before each instruction.
@@ -84,6 +90,7 @@ func (m *meter) tripped() bool { return m.over.Load() }
 // look checks the bounds. It runs on the program's goroutine alone, so that nothing is allocated meanwhile.
 func (m *meter) look() {
 	m.due.Store(false)
+	m.rest()
 	switch {
 	case m.over.Load():
 	case m.Context.Err() != nil:
@@ -93,6 +100,34 @@ func (m *meter) look() {
 	case m.heap() > m.soft:
 		m.measure()
 	}
+}
+
+// rest pauses the program when it has had its slice and another one waits. The pause takes nothing of its time.
+//
+// Only one program runs at a time, so the heap grows by what the running one makes. While the programs together hold less than one of
+// them may, nobody counts; from then on the garbage is collected around each pause, so that each program answers for its own growth.
+func (m *meter) rest() {
+	if !m.seat.due() {
+		return
+	}
+	begun := time.Now()
+	if m.crowded() {
+		runtime.GC()
+		m.held = max(0, m.held+m.heap()-m.base)
+		m.seat.slice = max(slice, 2*time.Since(begun))
+	}
+	m.seat.pause(m.Context)
+	if m.crowded() {
+		runtime.GC()
+	}
+	m.base = m.heap()
+	m.soft = m.base + max(m.memory-m.held, m.memory/8)
+	m.deadline = m.deadline.Add(time.Since(begun))
+}
+
+// crowded reports whether the programs together hold more than one of them may.
+func (m *meter) crowded() bool {
+	return m.heap() > int64(m.seat.pool.idleHeap.Load())+m.memory //nolint:gosec // no heap is that large
 }
 
 // rounded is a time as messages say it.
@@ -107,7 +142,7 @@ func rounded(d time.Duration) time.Duration {
 func (m *meter) measure() {
 	runtime.GC()
 	live := m.heap()
-	if live > m.base+m.memory {
+	if m.held+live-m.base > m.memory {
 		m.trip(tooMuch("takes more than %d MiB of memory; begin the program with .[] | to have the rows one by one, or filter them first",
 			m.bounds.Memory>>20))
 		return

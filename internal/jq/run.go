@@ -23,7 +23,8 @@ const (
 
 // Bounds of a run.
 type Bounds struct {
-	Time    time.Duration // 0: [DefaultTime]. Waiting for another program to end does not count.
+	Tenant  string        // whose program it is: tenants take turns
+	Time    time.Duration // 0: [DefaultTime]. Only the time in which the program runs counts.
 	Memory  int64         // bytes of heap: once for the decoded input, once for what the program makes of it. 0: [DefaultMemory]
 	Outputs int           // 0: [DefaultOutputs]
 	Bytes   int64         // of all outputs as JSON. 0: [DefaultBytes]
@@ -45,15 +46,10 @@ func (b Bounds) complete() Bounds {
 	return b
 }
 
-// turn is held by the program that runs: the heap that is measured is the process's.
-//
-//nolint:gochecknoglobals // one per process is its purpose
-var turn = make(chan struct{}, 1)
-
 // Run gives a program a document, well-formed JSON, and returns its outputs as compact JSON.
 //
 // Errors are [agent.Error] values about query: invalid when the program fails (in a program that has the rows one by one, with the row),
-// overflow above a bound; the context's own when it ends.
+// overflow above a bound, rate_limited when too many programs of the tenant wait; the context's own when it ends.
 func (p *Program) Run(ctx context.Context, doc json.RawMessage, b Bounds) ([]json.RawMessage, error) {
 	doc = bytes.TrimSpace(doc)
 	if p.byRow && len(doc) > 0 && doc[0] == '[' {
@@ -100,19 +96,17 @@ type run struct {
 
 func (p *Program) run(ctx context.Context, b Bounds, doc []byte, rows func() ([]byte, error)) ([]json.RawMessage, error) {
 	b = b.complete()
-	select {
-	case turn <- struct{}{}:
-		defer func() { <-turn }()
-	case <-ctx.Done():
-		return nil, agent.Interrupted(ctx, "run jq program")
+	seat, err := processor.enter(ctx, b.Tenant)
+	if err != nil {
+		return nil, err
 	}
-	m := newMeter(ctx, b)
+	defer seat.leave()
+	m := newMeter(ctx, b, seat)
 	defer m.watch()()
-	r := &run{meter: m, decoder: newDecoder(b.Memory), left: b.Bytes, outputs: []json.RawMessage{}}
+	r := &run{meter: m, decoder: newDecoder(b.Memory, m), left: b.Bytes, outputs: []json.RawMessage{}}
 	feed := &feeder{decoder: r.decoder, rows: rows}
 	var input any
 	if rows == nil {
-		var err error
 		if input, err = decode(doc, r.decoder); err != nil {
 			return nil, err
 		}

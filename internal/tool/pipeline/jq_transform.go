@@ -44,7 +44,7 @@ func decodeJQ(raw json.RawMessage) (step, error) {
 }
 
 func (s *jqTransform) run(ctx context.Context, r *run, rows []row) ([]row, error) {
-	bounds := jq.Bounds{Time: jqTime + time.Duration(len(rows))*jqRowTime, Memory: jqMemory, Outputs: r.cfg.MaxRows, Bytes: r.cfg.MaxBytes}
+	bounds := jq.Bounds{Tenant: r.inv.Tenant, Time: jqTime + time.Duration(len(rows))*jqRowTime, Memory: jqMemory, Outputs: r.cfg.MaxRows, Bytes: r.cfg.MaxBytes}
 	var outputs []row
 	var err error
 	if r.document != nil {

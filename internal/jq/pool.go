@@ -1,0 +1,179 @@
+package jq
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// The bounds of all programs of a process together.
+const (
+	slice      = 10 * time.Millisecond // how long a program runs while others wait
+	maxBegun   = 8                     // programs that have begun and not ended, one of each tenant
+	maxWaiting = 32                    // programs of one tenant that wait to begin
+	maxWait    = 30 * time.Second      // how long a program waits to begin
+)
+
+// processor is what all programs of the process share.
+//
+//nolint:gochecknoglobals // one per process is its purpose: the heap that is measured is the process's
+var processor = newPool()
+
+// pool lets one program run at a time. Tenants take turns: each has one program that has begun, and a program that has run for a slice
+// while another waits is paused until the others have had theirs.
+type pool struct {
+	contended atomic.Bool   // a program that has begun waits to run
+	idleHeap  atomic.Uint64 // bytes of the heap when the first of the programs began
+
+	mu      sync.Mutex
+	running *seat
+	begun   int
+	ready   []*seat // begun and paused, in the order in which they go on
+	waiting []*seat // not begun, in the order in which they came
+	tenants map[string]*tenantShare
+	round   int64 // counts the programs that have begun
+}
+
+// tenantShare is what a tenant has of a pool.
+type tenantShare struct {
+	begun   bool
+	waiting int
+	round   int64 // when its last program began
+}
+
+// seat is the place of one program in a pool.
+type seat struct {
+	pool   *pool
+	tenant string
+	turn   chan struct{} // receives when the program may run
+	since  time.Time     // when it was last allowed to run
+	slice  time.Duration
+	ended  bool // the context ended while the program was paused
+}
+
+func newPool() *pool { return &pool{tenants: map[string]*tenantShare{}} }
+
+// enter waits until a program of a tenant may run. The caller calls leave afterwards. The error is [agent.CodeRateLimited] when the
+// tenant has too many programs or has to wait too long.
+func (p *pool) enter(ctx context.Context, tenant string) (*seat, error) {
+	s := &seat{pool: p, tenant: tenant, turn: make(chan struct{}, 1), slice: slice}
+	if err := p.queue(s); err != nil {
+		return nil, err
+	}
+	patience := time.NewTimer(maxWait)
+	defer patience.Stop()
+	select {
+	case <-s.turn:
+		s.since = time.Now()
+		return s, nil
+	case <-ctx.Done():
+		s.leave()
+		return nil, agent.Interrupted(ctx, "run jq program")
+	case <-patience.C:
+		s.leave()
+		return nil, agent.FieldErrorf(agent.CodeRateLimited, field, "has waited %s for other jq programs to end; try again later", maxWait)
+	}
+}
+
+func (p *pool) queue(s *seat) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	share := p.tenants[s.tenant]
+	if share == nil {
+		share = &tenantShare{round: p.round}
+		p.tenants[s.tenant] = share
+	}
+	if p.begun == 0 {
+		p.idleHeap.Store(heapBytes(newHeapSample()))
+	}
+	if share.waiting == maxWaiting {
+		return agent.FieldErrorf(agent.CodeRateLimited, field, "%d jq programs of the tenant wait already, at most %d; try again later", share.waiting, maxWaiting)
+	}
+	share.waiting++
+	p.waiting = append(p.waiting, s)
+	p.assign()
+	return nil
+}
+
+// assign begins programs and lets the next one run, as far as there is room. The caller holds the lock.
+func (p *pool) assign() {
+	for p.begun < maxBegun {
+		i := p.nextToBegin()
+		if i < 0 {
+			break
+		}
+		s := p.waiting[i]
+		p.waiting = slices.Delete(p.waiting, i, i+1)
+		p.round++
+		share := p.tenants[s.tenant]
+		share.begun, share.round = true, p.round
+		share.waiting--
+		p.begun++
+		p.ready = append(p.ready, s)
+	}
+	if p.running == nil && len(p.ready) > 0 {
+		p.running, p.ready = p.ready[0], p.ready[1:]
+		p.running.turn <- struct{}{}
+	}
+	p.contended.Store(len(p.ready) > 0)
+}
+
+// nextToBegin is the index of the waiting program whose tenant has waited longest for one to begin, -1 if there is none.
+func (p *pool) nextToBegin() int {
+	best := -1
+	for i, s := range p.waiting {
+		share := p.tenants[s.tenant]
+		if !share.begun && (best < 0 || share.round < p.tenants[p.waiting[best].tenant].round) {
+			best = i
+		}
+	}
+	return best
+}
+
+// leave gives the seat back, wherever its program was.
+func (s *seat) leave() {
+	p := s.pool
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	share := p.tenants[s.tenant]
+	if i := slices.Index(p.waiting, s); i >= 0 {
+		p.waiting = slices.Delete(p.waiting, i, i+1)
+		share.waiting--
+	} else {
+		p.ready = slices.DeleteFunc(p.ready, func(other *seat) bool { return other == s })
+		if p.running == s {
+			p.running = nil
+		}
+		share.begun = false
+		p.begun--
+	}
+	if !share.begun && share.waiting == 0 {
+		delete(p.tenants, s.tenant)
+	}
+	p.assign()
+}
+
+// due reports whether the program has had its slice and another one waits.
+func (s *seat) due() bool {
+	return !s.ended && s.pool.contended.Load() && time.Since(s.since) >= s.slice
+}
+
+// pause lets the others run and returns when it is this program's turn again, or when the context ends.
+func (s *seat) pause(ctx context.Context) {
+	p := s.pool
+	p.mu.Lock()
+	p.running = nil
+	p.ready = append(p.ready, s)
+	p.assign()
+	p.mu.Unlock()
+	select {
+	case <-s.turn:
+	case <-ctx.Done():
+		s.ended = true
+	}
+	s.since = time.Now()
+}
