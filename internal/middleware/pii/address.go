@@ -48,8 +48,17 @@ func joins(text string, i int) bool {
 	return i > 0 && i+1 < len(text) && text[i] == '.' && isDigit(text[i-1]) && isDigit(text[i+1])
 }
 
-// matchMAC finds six pairs of hex digits at text[i:] with : or - between them, where no word goes on after them.
+// matchMAC finds six pairs of hex digits at text[i:] with : or - between them, or three groups of four with dots between them, where no word
+// goes on after them.
 func matchMAC(text string, i int) (end int, ok, cut bool) {
+	if end, ok, cut = matchMACPairs(text, i); ok {
+		return end, ok, cut
+	}
+	end, ok, dotsCut := matchMACGroups(text, i)
+	return end, ok, cut || dotsCut
+}
+
+func matchMACPairs(text string, i int) (end int, ok, cut bool) {
 	for n := range 17 {
 		switch {
 		case i == len(text):
@@ -62,5 +71,26 @@ func matchMAC(text string, i int) (end int, ok, cut bool) {
 	return i, !at(text, i, isWord), i == len(text)
 }
 
+// matchMACGroups finds aabb.ccdd.eeff, unless another group stands before or behind it.
+func matchMACGroups(text string, i int) (end int, ok, cut bool) {
+	if i > 1 && text[i-1] == '.' && isHex(text[i-2]) {
+		return 0, false, false
+	}
+	for n := range 14 {
+		switch {
+		case i == len(text):
+			return 0, false, true
+		case n%5 == 4 && text[i] != '.', n%5 != 4 && !isHex(text[i]):
+			return 0, false, false
+		}
+		i++
+	}
+	if at(text, i, isWord) || at(text, i, isDot) && at(text, i+1, isHex) {
+		return 0, false, false
+	}
+	return i, true, i == len(text) || i+1 == len(text) && text[i] == '.'
+}
+
+func isDot(c byte) bool     { return c == '.' }
 func isBracket(c byte) bool { return c == ']' || c == '>' }
 func isIPStart(c byte) bool { return isHex(c) || c == ':' }

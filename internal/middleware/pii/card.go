@@ -1,25 +1,44 @@
 package pii
 
 import (
+	"slices"
+	"strings"
 	"unicode"
 	"unicode/utf8"
 )
 
-// matchCard finds a card number at text[i:]: four groups of four digits, as LangChain does, or American Express's 4, 6 and 5 with its
-// prefixes 34 and 37; a space, a hyphen or nothing between groups; a right Luhn checksum; no word goes on after it.
+// cardForm is how the digits of a card number are grouped, and how numbers of that length begin.
+type cardForm struct {
+	groups   []int
+	prefixes []string // none: any
+}
+
+// cardForms are those of most cards, as LangChain has them, and the shorter ones of American Express, JCB and Diners Club, whose prefixes
+// keep other long numbers out.
+func cardForms() [5]cardForm {
+	fifteen := []string{"34", "37", "1800", "2131"}
+	fourteen := []string{"300", "301", "302", "303", "304", "305", "309", "36", "38", "39"}
+	return [...]cardForm{
+		{[]int{4, 4, 4, 4}, nil}, {[]int{4, 6, 5}, fifteen}, {[]int{4, 4, 4, 3}, fifteen}, {[]int{4, 6, 4}, fourteen}, {[]int{4, 4, 4, 2}, fourteen},
+	}
+}
+
+// matchCard finds a card number at text[i:]: the groups of one form, a space, a hyphen or nothing between them, a right Luhn checksum, and
+// no word behind it.
 func matchCard(text string, i int) (end int, ok, cut bool) {
-	for _, groups := range [][]int{{4, 4, 4, 4}, {4, 6, 5}} {
-		e, whole := matchGroups(text, i, groups)
+	for _, form := range cardForms() {
+		e, whole := matchGroups(text, i, form.groups)
 		cut = cut || e == len(text)
-		if !whole || at(text, e, isWord) || !luhn(text[i:e]) {
-			continue
+		if whole && !at(text, e, isWord) && form.begins(text[i:]) && luhn(text[i:e]) {
+			end, ok = max(end, e), true
 		}
-		if len(groups) == 3 && (text[i] != '3' || text[i+1] != '4' && text[i+1] != '7') {
-			continue
-		}
-		end, ok = e, true
 	}
 	return end, ok, cut
+}
+
+// begins reports whether a number may be of the form by its first digits, which stand in one group.
+func (f *cardForm) begins(number string) bool {
+	return f.prefixes == nil || slices.ContainsFunc(f.prefixes, func(p string) bool { return strings.HasPrefix(number, p) })
 }
 
 // matchGroups returns where it stopped, and whether all groups were there.

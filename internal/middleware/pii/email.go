@@ -8,7 +8,8 @@ const (
 	maxDomain = 255
 )
 
-// emailFinder finds [A-Za-z0-9._%+-]+@[A-Za-z0-9.-]+\.[A-Za-z]{2,} where no word goes on after it.
+// emailFinder finds [A-Za-z0-9._%+-]+@[A-Za-z0-9.-]+\.[A-Za-z]{2,} where no word goes on after it. The last label may also be an
+// internationalized one in its ASCII form, as in user@example.xn--p1ai.
 type emailFinder struct{}
 
 func (emailFinder) find(text string, from int, more bool) (v value, hold int, ok bool) {
@@ -56,15 +57,28 @@ func domainEnd(text string, start int) (end int, cut bool) {
 		if text[dot] != '.' {
 			continue
 		}
-		e := dot + 1
-		for e < stop && isLetter(text[e]) {
-			e++
-		}
-		if e-dot > 2 && !at(text, e, isWord) {
+		if e := topLevelEnd(text[:stop], dot+1); e-dot > 2 && !at(text, e, isWord) {
 			end = e
 		}
 	}
 	return end, stop == len(text)
+}
+
+// topLevelEnd is where the letters at text[start:] end, or the label that begins with xn--.
+func topLevelEnd(text string, start int) int {
+	const punycode = "xn--"
+	end := start
+	for end < len(text) && isLetter(text[end]) {
+		end++
+	}
+	if label := text[start:]; len(label) > len(punycode) && strings.EqualFold(label[:len(punycode)], punycode) && isAlnum(label[len(punycode)]) {
+		for end = start + len(punycode); end < len(text) && (isAlnum(text[end]) || text[end] == '-'); end++ {
+		}
+		for text[end-1] == '-' {
+			end--
+		}
+	}
+	return end
 }
 
 func isLocal(c byte) bool  { return isWord(c) || c == '.' || c == '%' || c == '+' || c == '-' }

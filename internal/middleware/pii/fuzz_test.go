@@ -11,7 +11,7 @@ import (
 // seeds are texts that lie near the borders of what is found.
 func seeds() []string {
 	return []string{
-		"joe@example.com", "a@b.com-x@y.com", "4111 1111 1111 1111 4111-1111-1111-1111", "1.2.3.4:1::2", "1.2.3.4.fe80::1", "00:11:22:33:44:55:66", "https://a.b/c).", "www.a.b",
+		"joe@example.com", "a@b.com-x@y.com", "4111 1111 1111 1111 4111-1111-1111-1111", "1.2.3.4:1::2", "1.2.3.4.fe80::1", "00:11:22:33:44:55:66", "aabb.ccdd.eeff.0011", "a@b.xn--p1ai", "3056 930902 5904", "https://a.b/c).", "www.a.b",
 		"example.com/x[]https://", "sk-abcd-sk-abcd", "\xe2\x82 é日本", "::ffff:1.2.3.4.5", "0.0.0.0::0", "0::.0::", "fe80::a::0", "4111\u00a01111\u00a01111\u00a01111",
 	}
 }

@@ -52,6 +52,9 @@ func mask(kind, value string) string {
 		}
 		return masked
 	case TypeMACAddress:
+		if strings.Contains(value, ".") {
+			return "****.****.**" + lastRunes(value, 2)
+		}
 		sep := "-"
 		if strings.Contains(value, ":") {
 			sep = ":"

@@ -32,12 +32,15 @@ func TestDetection(t *testing.T) {
 		"email": {
 			"‹joe@example.com›", "mail ‹joe.doe+tag@mail.eu.example.co.uk›, please", "<‹a_b%c-d@x-y.org›>", "联系‹alice@example.com›谢谢",
 			"(‹joe@example.com›).", "‹joe@example.com›. Bye", "‹a@b.co›;‹c@d.co›", "mailto:‹joe@example.com›?subject=x", "‹a@b.com›@c.com",
+			"‹user@example.xn--p1ai›", "‹user@xn--e1afmkfd.XN--P1AI›.", "‹user@example.xn--p1ai›-", "‹user@example.xn--fiqs8s›, ok", "user@example.xn--p1ai_x", "‹user@example.xn›--",
 			"joe@localhost", "joe@example.c", "@example.com", "joe@ example.com", "joe at example.com", "a@b.com1", "x@y.com_z",
 			"joe@example.123", "a@‹b@example.com›", "‹joe@example.co›.1", "“‹joe@example.com›”", "é‹joe@example.com›",
 			strings.Repeat("x", 300-256) + "‹" + strings.Repeat("x", 256) + "@example.com›", "joe@" + strings.Repeat("x", 300) + ".com",
 		},
 		"credit_card": {
 			"‹4111111111111111›", "card ‹4111 1111 1111 1111›.", "‹4111-1111-1111-1111›,", "‹5500-0000-0000-0004›", "‹378282246310005›", "‹3782 822463 10005›",
+			"‹3782 8224 6310 005›", "‹30569309025904›", "Diners ‹3056-930902-5904›.", "‹3852 0000 0232 37›", "‹36006666333344›", "‹180000000000002›",
+			"30569309025905", "70569309025905", "305693090259049",
 			"no ‹4111111111111111›, ‹5500000000000004›", "1234 ‹4111 1111 1111 1111› 1", "‹4111\u00a01111\u00a01111\u00a01111›", "‹4111\u20111111\u20111111\u20111111›",
 			"‹4111\n1111\n1111\n1111›", "编号‹4111111111111111›号",
 			"4111111111111112", "411111111111111", "41111111111111111", "a4111111111111111", "4111111111111111x", "_4111111111111111",
@@ -53,7 +56,8 @@ func TestDetection(t *testing.T) {
 		},
 		"mac_address": {
 			"‹00:1A:2B:3C:4D:5E›", "dev ‹00-1a-2b-3c-4d-5e›.", "[‹aa:bb:cc:dd:ee:ff›]", "地址‹aa:bb:cc:dd:ee:ff›", "‹aa:bb:cc:dd:ee:ff›:00", "(‹00-1A-2B-3C-4D-5E›,)",
-			"00:1A:2B:3C:4D", "00:1A:2B:3C:4D:5G", "00:1A:2B:3C:4D:5E1", "x00:1A:2B:3C:4D:5E", "001A.2B3C.4D5E", "001A2B3C4D5E", "12:34:56", "0:1:2:3:4:5",
+			"‹001A.2B3C.4D5E›", "port ‹aabb.ccdd.eeff›.", "‹aabb.ccdd.eeff›, ‹0011.2233.4455›", "地址‹aabb.ccdd.eeff›",
+			"00:1A:2B:3C:4D", "00:1A:2B:3C:4D:5G", "00:1A:2B:3C:4D:5E1", "x00:1A:2B:3C:4D:5E", "aabb.ccdd", "aabb.ccdd.eefg", "aabb.ccdd.eeff0", "1.aabb.ccdd.eeff", "aabb.ccdd.eeff.0011", "001A2B3C4D5E", "12:34:56", "0:1:2:3:4:5",
 		},
 		"url": {
 			"see ‹https://example.com/a?b=c#d›.", "‹http://x›", "‹HTTPS://Example.COM/A›!", "(‹https://example.com/a_(b)›)", "(‹https://example.com›)", "“‹https://example.com/a›”",
@@ -93,6 +97,7 @@ func TestMask(t *testing.T) {
 		{"ip", "::ffff:192.0.2.1", "****"},
 		{"mac_address", "00:1A:2B:3C:4D:5E", "**:**:**:**:**:5E"},
 		{"mac_address", "00-1A-2B-3C-4D-5E", "**-**-**-**-**-5E"},
+		{"mac_address", "001A.2B3C.4D5E", "****.****.**5E"},
 		{"url", "https://example.com/x", "[MASKED_URL]"},
 	}
 	for _, c := range cases {

@@ -25,15 +25,15 @@ func subjects(t testing.TB) []subject {
 	t.Helper()
 	pieces := map[string][]string{
 		pii.TypeEmail: {
-			"joe@example.com", "a+b@c.co.uk", "@", ".", "com", "_", "-", "%", "ann", "joe@x", ".com", strings.Repeat("n", 250), strings.Repeat("d.", 130),
+			"joe@example.com", "a+b@c.co.uk", "xn--", "p1ai", "user@example.xn--p1ai", "@", ".", "com", "_", "-", "%", "ann", "joe@x", ".com", strings.Repeat("n", 250), strings.Repeat("d.", 130),
 			strings.Repeat("l", 256),
 		},
-		pii.TypeCreditCard: {"4111111111111111", "4111 1111 1111 1111", "5500-0000-0000-0004", "378282246310005", "1", "1111", "4111", "-", "\u00a0", "\u2011", "_", "x", "3782", "822463"},
+		pii.TypeCreditCard: {"4111111111111111", "4111 1111 1111 1111", "5500-0000-0000-0004", "378282246310005", "30569309025904", "3056 930902 5904", "1", "1111", "4111", "-", "\u00a0", "\u2011", "_", "x", "3782", "822463"},
 		pii.TypeIP: {
 			"192.168.0.1", "2001:db8::1", "::ffff:1.2.3.4", ":", ".", "::", "1", "fe80", "1.2", "10", "x", "_", "]:80", "2001:0db8:85a3:0000:0000:8a2e:0370:7334", "ABCD:ABCD:ABCD:ABCD:ABCD:ABCD:192.168.158.190", "ABCD:ABCD:ABCD:ABCD:ABCD:ABCD:192.168.158.190.5",
 			"x9.1.2.3.4",
 		},
-		pii.TypeMACAddress: {"00:1A:2B:3C:4D:5E", "00-1a-2b-3c-4d-5e", "00", ":", "-", "aa:", "bb-", "f", "_", "g"},
+		pii.TypeMACAddress: {"00:1A:2B:3C:4D:5E", "00-1a-2b-3c-4d-5e", "aabb.ccdd.eeff", "aabb", ".", "00", ":", "-", "aa:", "bb-", "f", "_", "g"},
 		pii.TypeURL: {
 			"https://example.com/x", "http://", "https://", "h", "www.", "www.example.com", "example.com/", ".", "/", "/a", ")", "(", "?", "!", "com", "x", "\u3002", "\u8def",
 			"]", strings.Repeat("p", 500), strings.Repeat("q/", 1000), strings.Repeat("h", 64), "1.2.3.4/",
