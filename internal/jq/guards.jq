@@ -20,7 +20,7 @@ def _s_indices($x): _g_pair($x) | indices($x);
 def _s_index($x): _g_pair($x) | index($x);
 def _s_rindex($x): _g_pair($x) | rindex($x);
 def _s_getpath($p): _g_path($p) | getpath($p);
-def _s_setpath($p; $v): _g_path($p) | setpath($p; $v);
+def _s_setpath(p; v): v as $v | p as $p | _g_path($p) | setpath($p; $v);
 def _s_delpaths($p): _g_paths($p) | _g_tree | delpaths($p);
 def _s_bsearch($x): ($x | _g_tree) as $y | _g_tree | bsearch($y);
 def _s_min: _g_tree | min;

@@ -50,7 +50,7 @@ func TestAsGojq(t *testing.T) {
 		`[.[]? | objects | .b | sub("(?<x>[a-z])"; "<\(.x)>")]`, `[.[]? | objects | .b | test("X"; "i")]`, `[.[]? | objects | .b | [splits("[ -]")]]`,
 		`[.[]? | objects | .b | ascii_downcase, ascii_upcase, explode, length, utf8bytelength]`, `[.[]? | strings | @base64, (@base64 | @base64d)]`,
 		`@json, @text`, `@json "v=\(.)"`, `"\(1 + 2) and \("x" * 3)"`, `[.[]? | objects | [.a, .b] | @csv, @tsv, @sh, @html, @uri]`,
-		`tojson`, `tojson | fromjson`, `[.[]? | tostring]`, `[paths]`, `[leaf_paths?]`, `[path(..)]`, `[getpath(["a"], [0, "c"])?]`, `try setpath([0, "q"]; 1) catch .`,
+		`tojson`, `tojson | fromjson`, `[.[]? | tostring]`, `[paths]`, `[leaf_paths?]`, `[path(..)]`, `[getpath(["a"], [0, "c"])?]`, `try setpath([0, "q"]; 1) catch .`, `[setpath((["a"], ["b"]); (1, 2))?]`, `[setpath(([0], [1]); (7, 8))?]`,
 		`try del(.[0]) catch .`, `del(..|.a?)`, `try del(.[0,2]) catch .`, `try delpaths([[0],[1]]) catch .`, `try pick(.[1].a) catch .`, `flatten?`, `flatten(1)?`, `try transpose catch .`,
 		`(1,2) + (10,20)`, `(1,2) - (10,20)`, `(1,2) * (10,20)`, `[1,2,1] - [1]`, `{"a":{"b":1}} * {"a":{"c":2}}`, `"x" * 0, "ab" * 2`, `"a,b" / ","`, `5 % 3, 7 / 2, -(1)`,
 		`(1,2) < (1,3), [1] == [1], {"a":1} != {"a":1}, "a" <= "b", null >= false, [2] > [1,5]`, `1 as $x | [$x, $x + 1]`, `. as [$a, {b: $c}] ?// $a | $a`,
