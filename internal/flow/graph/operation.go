@@ -29,7 +29,7 @@ type Operation struct {
 // operationKinds are those of RFC 6902.
 func operationKinds() []string { return []string{"add", "remove", "replace", "move", "copy", "test"} }
 
-// ParseOperations reads a patch strictly. An error is [agent.CodeInvalid], or [agent.CodeOverflow] beyond a bound, with the place as its
+// ParseOperations reads a patch strictly; members of an operation that RFC 6902 does not define are ignored, as its section 4 says. An error is [agent.CodeInvalid], or [agent.CodeOverflow] beyond a bound, with the place as its
 // Field: operations[2].path.
 func ParseOperations(raw json.RawMessage) ([]Operation, error) {
 	const field = "operations"
@@ -46,6 +46,8 @@ func ParseOperations(raw json.RawMessage) ([]Operation, error) {
 		Path  *string         `json:"path"`
 		From  *string         `json:"from"`
 		Value json.RawMessage `json:"value"`
+
+		Ignored map[string]json.RawMessage `json:",embed"`
 	}
 	if err := strict.Decode(raw, &list); err != nil {
 		if e, ok := errors.AsType[*agent.Error](err); ok {
@@ -69,7 +71,7 @@ func ParseOperations(raw json.RawMessage) ([]Operation, error) {
 			return nil, agent.Invalid(at+".path", "is required")
 		}
 		op := Operation{Op: *in.Op, Path: *in.Path}
-		switch op.Op { // members that an operation does not have are ignored, as RFC 6902 §4 says
+		switch op.Op { // another operation's members are ignored too
 		case "add", "replace", "test":
 			op.Value = in.Value
 		case "move", "copy":

@@ -29,7 +29,7 @@ type operation struct {
 	Value json.RawMessage `json:"value,omitempty"`
 }
 
-// parse reads arguments strictly. Its error is [agent.CodeInvalid], or [agent.CodeOverflow], with the field.
+// parse reads arguments strictly; what else an operation has is ignored, as RFC 6902 says. Its error is [agent.CodeInvalid], or [agent.CodeOverflow], with the field.
 func parse(args json.RawMessage) (*arguments, error) {
 	if len(args) > MaxArgs {
 		return nil, agent.FieldErrorf(agent.CodeOverflow, "", "the arguments are %d bytes, at most %d", len(args), MaxArgs)
@@ -42,6 +42,8 @@ func parse(args json.RawMessage) (*arguments, error) {
 				Op    *string         `json:"op"`
 				Path  *string         `json:"path"`
 				Value json.RawMessage `json:"value"`
+
+				Ignored map[string]json.RawMessage `json:",embed"`
 			} `json:"operations"`
 			Description *string `json:"description"`
 		} `json:"patch_spec"`
