@@ -27,7 +27,7 @@ type modelRetryOptions struct {
 
 	MaxRetries *int         `json:"max_retries"` // after the first try; default as the configuration says
 	RetryOn    []agent.Code `json:"retry_on"`    // default unavailable, rate_limited
-	OnFailure  string       `json:"on_failure"`  // after the last try: error (default), or continue: the error is the reply
+	OnFailure  string       `json:"on_failure"`  // of a call that is not repeated again: error (default), or continue: the error is the reply
 }
 
 func newModelRetry(retries int, options json.RawMessage) (agent.Middleware, error) {
@@ -63,7 +63,7 @@ func (o *modelRetryOptions) check() error {
 	return o.pace.check()
 }
 
-// WrapModel repeats next. A provider that asks for more patience than MaxDelay is given up on: its error says when to come back.
+// WrapModel repeats next. With on_failure continue every error becomes the reply, as in LangChain: also one that is not repeated. A provider that asks for more patience than MaxDelay is given up on: its error says when to come back.
 func (m *modelRetry) WrapModel(next agent.ModelFunc) agent.ModelFunc {
 	return func(ctx context.Context, inv agent.Invocation, req agent.ModelRequest, emit func(agent.Delta) error) (agent.ModelReply, error) {
 		tries := 0
@@ -73,7 +73,7 @@ func (m *modelRetry) WrapModel(next agent.ModelFunc) agent.ModelFunc {
 			return reply, m.classify(err)
 		}, backoff.WithBackOff(m.options.waits()), backoff.WithMaxTries(uint(*m.options.MaxRetries)+1), backoff.WithMaxElapsedTime(0))
 		err = unwrap(err)
-		if err == nil || m.options.OnFailure != onFailureContinue || !m.repeats(err) {
+		if err == nil || m.options.OnFailure != onFailureContinue || ctx.Err() != nil || agent.CodeOf(err) == agent.CodeCancelled {
 			return reply, err
 		}
 		return failureReply(tries, err), nil

@@ -90,6 +90,7 @@ func TestModelRetryOfOtherCodes(t *testing.T) {
 func TestModelRetryContinues(t *testing.T) {
 	const on = `{"on_failure":"continue","initial_delay":0}`
 	long := &agent.Error{Code: agent.CodeRateLimited, RetryAfter: time.Hour, Err: errors.New("come back later")}
+	cut := agent.Errorf(agent.CodeCancelled, "", "cut off")
 	for name, c := range map[string]struct {
 		failures []error
 		text     string // of the reply, empty: the error
@@ -97,7 +98,9 @@ func TestModelRetryContinues(t *testing.T) {
 	}{
 		"to the last":            {[]error{away, away, away}, "Model call failed after 3 attempts with unavailable: call tool: away", nil},
 		"asked to wait too long": {[]error{long}, "Model call failed after 1 attempt with rate_limited: come back later", nil},
-		"not what it repeats":    {[]error{denied}, "", denied},
+		"not what it repeats":    {[]error{denied}, "Model call failed after 1 attempt with denied: call tool: bad key", nil},
+		"a bug, at last":         {[]error{away, errBug}, "Model call failed after 2 attempts with internal: a bug", nil},
+		"a call that was cut":    {[]error{cut}, "", cut},
 	} {
 		t.Run(name, func(t *testing.T) {
 			calls := 0

@@ -13,10 +13,12 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// The two values of on_failure.
+// The two values of on_failure, and LangChain's older names of both.
 const (
-	onFailureContinue = "continue"
-	onFailureError    = "error"
+	onFailureContinue      = "continue"
+	onFailureError         = "error"
+	onFailureReturnMessage = "return_message"
+	onFailureRaise         = "raise"
 )
 
 // maxRetriesOption bounds max_retries.
@@ -49,6 +51,12 @@ func newToolRetry(options json.RawMessage) (agent.Middleware, error) {
 	}}
 	if err := decode(options, &m.options); err != nil {
 		return nil, err
+	}
+	switch m.options.OnFailure {
+	case onFailureReturnMessage:
+		m.options.OnFailure = onFailureContinue
+	case onFailureRaise:
+		m.options.OnFailure = onFailureError
 	}
 	if err := m.options.check(); err != nil {
 		return nil, err

@@ -178,6 +178,8 @@ func TestToolRetryGivesUp(t *testing.T) {
 		"without a retry":                    {`{"max_retries":0}`, answer{failure: marked}, 1, "failed after 1 attempt: no answer", nil},
 		"asked for too much time":            {`{}`, answer{err: long}, 1, "failed after 1 attempt: come back later (asked to wait 1h0m0s)", nil},
 		"an error, told to the runtime":      {`{"on_failure":"error"}`, answer{err: busy}, 3, "", busy},
+		"an error, by the older name":        {`{"on_failure":"raise"}`, answer{err: busy}, 3, "", busy},
+		"a failure, by the older name":       {`{"on_failure":"return_message"}`, answer{failure: marked}, 3, "failed after 3 attempts: no answer", nil},
 		"too much time, told to the runtime": {`{"on_failure":"error"}`, answer{err: long}, 1, "", long},
 		"a failure, told to the runtime":     {`{"on_failure":"error"}`, answer{failure: marked}, 3, "no answer", marked.AsError()},
 	}
@@ -279,7 +281,7 @@ func TestToolRetryRefusesOptions(t *testing.T) {
 		`{"max_retries":-1}`:                                 "max_retries",
 		`{"max_retries":21}`:                                 "max_retries",
 		`{"max_retries":"2"}`:                                "max_retries",
-		`{"on_failure":"raise"}`:                             "on_failure",
+		`{"on_failure":"ignore"}`:                            "on_failure",
 		`{"on_failure":""}`:                                  "on_failure",
 		`{"backoff_factor":0.5}`:                             "backoff_factor",
 		`{"backoff_factor":-1}`:                              "backoff_factor",
