@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -30,7 +31,8 @@ type summarization struct {
 	keep    contextSize
 }
 
-// summarizationOptions are LangChain v1's; tokens are counted as approximateTokens does.
+// summarizationOptions are LangChain v1's. Tokens are counted as approximateTokens does; a trigger is also reached by the tokens that the
+// provider has reported of the call before.
 type summarizationOptions struct {
 	Model         string          `json:"model"`                    // a profile of the agent; default the turn's
 	Trigger       json.RawMessage `json:"trigger"`                  // a contextSize or a list of them
@@ -98,18 +100,46 @@ func (m *summarization) CheckPlan(p *agent.Plan) error {
 
 // BeforeModel shortens the messages of the request.
 func (m *summarization) BeforeModel(ctx context.Context, inv agent.Invocation, req *agent.ModelRequest) (agent.Jump, error) {
-	s := standing{shown: req.Messages}
-	s.recall(ctx, inv, req.Messages)
-	if m.due(s.shown, inv.Model.ContextTokens) {
+	s, note := standing{shown: req.Messages}, readSummaryNote(ctx, inv)
+	s.recall(note, req.Messages)
+	if m.due(s.shown, inv.Model.ContextTokens, note.reportedOf(req.Messages)) {
 		m.renew(ctx, inv, req, &s)
 	}
 	req.Messages = s.shown
 	return agent.JumpNone, nil
 }
 
-func (m *summarization) due(shown []agent.Message, window int) bool {
-	tokens := approximateTokens(charsOf(shown))
+// due reports whether a trigger is reached: by what is estimated of the messages, or by what a provider has reported of them.
+func (m *summarization) due(shown []agent.Message, window, reported int) bool {
+	tokens := max(approximateTokens(charsOf(shown)), reported)
 	return slices.ContainsFunc(m.trigger, func(c contextSize) bool { return c.reached(len(shown), tokens, window) })
+}
+
+// WrapModel keeps the tokens that the provider reports of a call when they reach a trigger that the estimate does not. They are of use for the
+// next call: system prompt and tools count in them, and scripts of which four characters are more than a token.
+func (m *summarization) WrapModel(next agent.ModelFunc) agent.ModelFunc {
+	return func(ctx context.Context, inv agent.Invocation, req agent.ModelRequest, emit func(agent.Delta) error) (agent.ModelReply, error) {
+		reply, err := next(ctx, inv, req, emit)
+		reported := int(reply.Usage.InputTokens + reply.Usage.OutputTokens)
+		if err != nil || !m.reachedByReport(req.Messages, inv.Model.ContextTokens, reported) {
+			return reply, err
+		}
+		note := readSummaryNote(ctx, inv)
+		note.Reported, note.Messages = reported, len(req.Messages)
+		if note.Covered > 0 && strings.HasPrefix(agent.Normalize(req.Messages[0].Blocks), summaryPrefix) {
+			note.Messages += note.Covered - 1
+		}
+		note.keep(ctx, inv)
+		return reply, nil
+	}
+}
+
+// reachedByReport reports whether a trigger has its tokens by what was reported, and not by the estimate.
+func (m *summarization) reachedByReport(shown []agent.Message, window, reported int) bool {
+	estimated := approximateTokens(charsOf(shown))
+	return slices.ContainsFunc(m.trigger, func(c contextSize) bool {
+		return c.reached(math.MaxInt, reported, window) && !c.reached(math.MaxInt, estimated, window)
+	})
 }
 
 // standing is a conversation with the summary that it begins with, if there is one.
@@ -123,18 +153,41 @@ type keptSummary struct {
 	Covered int    `json:"covered"` // how many messages, from the first, it stands for
 	Hash    string `json:"hash"`    // of these messages
 	Summary string `json:"summary"`
+
+	Reported int `json:"reported_tokens,omitempty"`   // what a provider has counted of a call that was made since
+	Messages int `json:"reported_messages,omitempty"` // how many messages the conversation had then, without the reply
 }
 
-// recall uses the summary that was kept, when it is one of these messages. A note that cannot be read is none: the price is a new one.
-func (s *standing) recall(ctx context.Context, inv agent.Invocation, messages []agent.Message) {
+// readSummaryNote returns the note of the session. One that cannot be read is empty: the price is a new summary.
+func readSummaryNote(ctx context.Context, inv agent.Invocation) keptSummary {
 	if inv.Note == nil {
-		return
+		return keptSummary{}
 	}
 	raw, err := inv.Note(ctx, summaryNote)
-	var kept keptSummary
-	if err != nil || len(raw) == 0 || json.Unmarshal(raw, &kept) != nil {
-		return
+	var note keptSummary
+	if err != nil || len(raw) == 0 || json.Unmarshal(raw, &note) != nil {
+		return keptSummary{}
 	}
+	return note
+}
+
+// keep stores the note. What is not kept is asked for again.
+func (k *keptSummary) keep(ctx context.Context, inv agent.Invocation) {
+	if raw, err := json.Marshal(k); err == nil && inv.SetNote != nil {
+		_ = inv.SetNote(ctx, summaryNote, raw)
+	}
+}
+
+// reportedOf returns the tokens that a provider has reported of these messages, 0 if they do not go on with its reply.
+func (k *keptSummary) reportedOf(messages []agent.Message) int {
+	if k.Messages < 1 || k.Messages >= len(messages) || messages[k.Messages].Role != agent.RoleAssistant {
+		return 0
+	}
+	return k.Reported
+}
+
+// recall uses the summary that was kept, when it is one of these messages.
+func (s *standing) recall(kept keptSummary, messages []agent.Message) {
 	if kept.Covered < 1 || kept.Covered >= len(messages) || strings.TrimSpace(kept.Summary) == "" {
 		return
 	}
@@ -173,10 +226,8 @@ func (m *summarization) renew(ctx context.Context, inv agent.Invocation, req *ag
 		return // the messages stay as they are; an error that matters comes again with the call itself
 	}
 	s.replace(summary, covered, req.Messages)
-	note, err := json.Marshal(keptSummary{Covered: covered, Hash: hash, Summary: summary})
-	if err == nil && inv.SetNote != nil {
-		_ = inv.SetNote(ctx, summaryNote, note) // what is not kept is asked for again
-	}
+	note := keptSummary{Covered: covered, Hash: hash, Summary: summary}
+	note.keep(ctx, inv)
 }
 
 // cut is the index of the first message to keep: as many as keep says, and more where a result would lose its call.

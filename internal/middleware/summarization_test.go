@@ -166,6 +166,49 @@ func TestSummarizationTriggersAndKeeps(t *testing.T) {
 	require.Equal(t, talk(0, 12), s.shorten(t, build(t, newSummarization, `{"trigger":{"fraction":0.1}}`), talk(0, 12)))
 }
 
+// A provider counts more than the estimate: system prompt, tools, and scripts whose characters are tokens each. One report makes one summary.
+func TestSummarizationByReportedTokens(t *testing.T) {
+	for name, c := range map[string]struct {
+		options     string
+		usage       agent.Usage
+		before, now []agent.Message // of the call that reports, and of the next one
+		summarized  bool
+	}{
+		"tokens":                  {`{"trigger":{"tokens":5000},"keep":{"messages":4}}`, agent.Usage{InputTokens: 4900, OutputTokens: 100}, talk(0, 7), talk(0, 9), true},
+		"a fraction":              {`{"trigger":{"fraction":0.5},"keep":{"messages":4}}`, agent.Usage{InputTokens: 5000}, talk(0, 7), talk(0, 9), true},
+		"one of two measures":     {`{"trigger":{"tokens":5000,"messages":10},"keep":{"messages":4}}`, agent.Usage{InputTokens: 5000}, talk(0, 7), talk(0, 9), false},
+		"both measures":           {`{"trigger":{"tokens":5000,"messages":9},"keep":{"messages":4}}`, agent.Usage{InputTokens: 5000}, talk(0, 7), talk(0, 9), true},
+		"one of two conditions":   {`{"trigger":[{"tokens":5000},{"messages":50}],"keep":{"messages":4}}`, agent.Usage{InputTokens: 5000}, talk(0, 7), talk(0, 9), true},
+		"too few":                 {`{"trigger":{"tokens":5000},"keep":{"messages":4}}`, agent.Usage{InputTokens: 4899, OutputTokens: 100}, talk(0, 7), talk(0, 9), false},
+		"of another conversation": {`{"trigger":{"tokens":5000},"keep":{"messages":4}}`, agent.Usage{InputTokens: 5000}, talk(0, 7), talk(0, 5), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, m := newSession(t), build(t, newSummarization, c.options)
+			s.model.ContextTokens = 10_000
+			s.reports(t, m, c.before, c.usage)
+			got := s.shorten(t, m, c.now)
+			if !c.summarized {
+				require.Equal(t, c.now, got)
+				require.Empty(t, s.prompts)
+				return
+			}
+			require.Equal(t, append([]agent.Message{summaryOf("they talked (1)")}, c.now[len(c.now)-4:]...), got)
+			require.Len(t, s.shorten(t, m, talk(0, 11)), 7, "the summary stands")
+			s.reports(t, m, s.shorten(t, m, talk(0, 11)), c.usage)
+			require.Equal(t, summaryOf("they talked (2)"), s.shorten(t, m, talk(0, 13))[0], "what was reported since counts")
+		})
+	}
+}
+
+// reports makes a model call of which the provider reports the usage.
+func (s *session) reports(t *testing.T, m agent.Middleware, shown []agent.Message, usage agent.Usage) {
+	t.Helper()
+	_, err := m.WrapModel(func(context.Context, agent.Invocation, agent.ModelRequest, func(agent.Delta) error) (agent.ModelReply, error) {
+		return agent.ModelReply{Usage: usage}, nil
+	})(t.Context(), s.invocation(), agent.ModelRequest{Messages: shown}, nil)
+	require.NoError(t, err)
+}
+
 func TestSummarizationKeepsCallsAndResultsTogether(t *testing.T) {
 	for keep := 1; keep < 9; keep++ {
 		s := newSession(t)
