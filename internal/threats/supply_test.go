@@ -1,7 +1,9 @@
 package threats_test
 
 import (
+	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -9,6 +11,34 @@ import (
 
 	"github.com/stretchr/testify/require"
 )
+
+// TestEveryFuzzTargetRuns: CI and `task fuzz` run what .ci/run targets lists, and that is every target of the repository.
+func TestEveryFuzzTargetRuns(t *testing.T) {
+	t.Parallel()
+	var want []string
+	require.NoError(t, filepath.WalkDir(filepath.Join(root), func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.IsDir() {
+			return err
+		}
+		folder, err := filepath.Rel(root, path)
+		for name := range testsOf(t, path) {
+			if strings.HasPrefix(name, "Fuzz") {
+				want = append(want, "./"+filepath.ToSlash(folder)+":"+name)
+			}
+		}
+		return err
+	}))
+	ci := exec.CommandContext(t.Context(), "bash", ".ci/run", "targets")
+	ci.Dir = root
+	listed, err := ci.Output()
+	require.NoError(t, err)
+	require.ElementsMatch(t, want, strings.Fields(string(listed)))
+	for path, calls := range map[string]string{".ci/run": `stages=\([a-z ]*\bfuzz\)`, "Taskfile.yml": `(?s)  fuzz:\n.*?cmds: \[\.ci/run fuzz\]`} {
+		data, err := os.ReadFile(filepath.Join(root, path))
+		require.NoError(t, err)
+		require.Regexp(t, calls, string(data), path)
+	}
+}
 
 // TestSupplyChain: what builds the product is pinned, and looked up in the list of known vulnerabilities whenever CI runs.
 func TestSupplyChain(t *testing.T) {
