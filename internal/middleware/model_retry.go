@@ -63,7 +63,8 @@ func (o *modelRetryOptions) check() error {
 	return o.pace.check()
 }
 
-// WrapModel repeats next. With on_failure continue every error becomes the reply, as in LangChain: also one that is not repeated. A provider that asks for more patience than MaxDelay is given up on: its error says when to come back.
+// WrapModel repeats next. With on_failure continue every error becomes the reply, as in LangChain: also one that is not repeated.
+// A provider that asks for more patience than MaxDelay is given up on: its error says when to come back.
 func (m *modelRetry) WrapModel(next agent.ModelFunc) agent.ModelFunc {
 	return func(ctx context.Context, inv agent.Invocation, req agent.ModelRequest, emit func(agent.Delta) error) (agent.ModelReply, error) {
 		tries := 0

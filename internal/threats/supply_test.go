@@ -16,7 +16,7 @@ import (
 func TestEveryFuzzTargetRuns(t *testing.T) {
 	t.Parallel()
 	var want []string
-	require.NoError(t, filepath.WalkDir(filepath.Join(root), func(path string, d fs.DirEntry, err error) error {
+	require.NoError(t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.IsDir() {
 			return err
 		}

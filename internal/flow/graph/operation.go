@@ -29,8 +29,8 @@ type Operation struct {
 // operationKinds are those of RFC 6902.
 func operationKinds() []string { return []string{"add", "remove", "replace", "move", "copy", "test"} }
 
-// ParseOperations reads a patch strictly; members of an operation that RFC 6902 does not define are ignored, as its section 4 says. An error is [agent.CodeInvalid], or [agent.CodeOverflow] beyond a bound, with the place as its
-// Field: operations[2].path.
+// ParseOperations reads a patch strictly; members of an operation that RFC 6902 does not define are ignored, as its section 4 says.
+// An error is [agent.CodeInvalid], or [agent.CodeOverflow] beyond a bound, with the place as its Field: operations[2].path.
 func ParseOperations(raw json.RawMessage) ([]Operation, error) {
 	const field = "operations"
 	switch {

@@ -8,6 +8,8 @@ const (
 	maxDomain = 255
 )
 
+const labelBytes = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-" // of a domain's label
+
 // emailFinder finds [A-Za-z0-9._%+-]+@[A-Za-z0-9.-]+\.[A-Za-z]{2,} where no word goes on after it. The last label may also be an
 // internationalized one in its ASCII form, as in user@example.xn--p1ai.
 type emailFinder struct{}
@@ -72,11 +74,8 @@ func topLevelEnd(text string, start int) int {
 		end++
 	}
 	if label := text[start:]; len(label) > len(punycode) && strings.EqualFold(label[:len(punycode)], punycode) && isAlnum(label[len(punycode)]) {
-		for end = start + len(punycode); end < len(text) && (isAlnum(text[end]) || text[end] == '-'); end++ {
-		}
-		for text[end-1] == '-' {
-			end--
-		}
+		rest := strings.TrimLeft(label[len(punycode):], labelBytes)
+		end = start + len(strings.TrimRight(label[:len(label)-len(rest)], "-"))
 	}
 	return end
 }

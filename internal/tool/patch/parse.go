@@ -29,7 +29,8 @@ type operation struct {
 	Value json.RawMessage `json:"value,omitempty"`
 }
 
-// parse reads arguments strictly; what else an operation has is ignored, as RFC 6902 says. Its error is [agent.CodeInvalid], or [agent.CodeOverflow], with the field.
+// parse reads arguments strictly; what else an operation has is ignored, as RFC 6902 says. Its error is [agent.CodeInvalid], or
+// [agent.CodeOverflow], with the field.
 func parse(args json.RawMessage) (*arguments, error) {
 	if len(args) > MaxArgs {
 		return nil, agent.FieldErrorf(agent.CodeOverflow, "", "the arguments are %d bytes, at most %d", len(args), MaxArgs)
