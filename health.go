@@ -124,11 +124,27 @@ func (w watchedModels) Model(ctx context.Context, m agent.PlanModel) (agent.Mode
 func database(pool *pgxpool.Pool) *probes.Database {
 	return &probes.Database{
 		Row: func(ctx context.Context, sql string, dest ...any) error { return pool.QueryRow(ctx, sql).Scan(dest...) },
+		Try: func(ctx context.Context, statements ...string) error { return tryStatements(ctx, pool, statements) },
 		Pool: func() (used, most int) {
 			stat := pool.Stat()
 			return int(stat.AcquiredConns()), int(stat.MaxConns())
 		},
 	}
+}
+
+// tryStatements runs statements in one transaction, and rolls it back.
+func tryStatements(ctx context.Context, pool *pgxpool.Pool, statements []string) error {
+	tx, err := pool.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }() // the connection that cannot is closed
+	for _, sql := range statements {
+		if _, err := tx.Exec(ctx, sql); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func documents(r *catalog.Registry, db *probes.Database) *probes.Documents {

@@ -14,8 +14,12 @@ type Database struct {
 	Row func(ctx context.Context, sql string, dest ...any) error
 	// Pool says how many of this process's connections are in use, and how many there may be.
 	Pool func() (used, most int)
+	// Try runs statements in one transaction, and rolls it back.
+	Try func(ctx context.Context, statements ...string) error
 	// Schema is the version that this process has brought the schema to; 0: not known, nothing is said of it.
 	Schema int
+
+	wrote time.Time // when a write last went well; the probe alone uses it, and never twice at a time
 }
 
 const (
@@ -27,6 +31,14 @@ const (
   current_setting('server_version')`
 	sqlSchema = `SELECT version FROM turnstone_schema_version`
 	sqlClock  = `SELECT extract(epoch FROM clock_timestamp())::float8`
+
+	// sqlSpill writes a megabyte to a temporary file of the server. It needs no table and no rights. The settings before it make it write
+	// at once, and to the disk of the database.
+	sqlLittleMemory = `SET LOCAL work_mem = '64kB'`
+	sqlOwnDisk      = `SET LOCAL temp_tablespaces = ''`
+	sqlSpill        = `WITH spilled AS MATERIALIZED (SELECT repeat('x', 8000) AS text FROM generate_series(1, 128)) SELECT count(text) FROM spilled`
+	// writeEvery is how long a write that went well is taken for proof that the next does.
+	writeEvery = 10 * time.Second
 
 	// crowded is how full the server may be before it is said.
 	crowded = 0.9
@@ -58,6 +70,9 @@ func (d *Database) ask(ctx context.Context) (Finding, error) {
 	if f, err := d.schema(ctx, detail); err != nil || f.State != OK {
 		return f, err
 	}
+	if err := d.write(ctx); err != nil {
+		return Finding{Down, detail + ": reads work, writes fail: " + err.Error(), hintOf(Postgres, err)}, nil
+	}
 	switch {
 	case used >= most:
 		return Finding{Degraded, detail, hintPool}, nil
@@ -65,6 +80,18 @@ func (d *Database) ask(ctx context.Context) (Finding, error) {
 		return Finding{Degraded, detail, hintBudget}, nil
 	}
 	return Finding{State: OK, Detail: detail}, nil
+}
+
+// write reports why the database cannot write. One whose disk is full goes on reading.
+func (d *Database) write(ctx context.Context) error {
+	if d.Try == nil || time.Since(d.wrote) < writeEvery {
+		return nil
+	}
+	if err := d.Try(ctx, sqlLittleMemory, sqlOwnDisk, sqlSpill); err != nil {
+		return err
+	}
+	d.wrote = time.Now()
+	return nil
 }
 
 // schema compares what the database has with what this process brought it to.

@@ -25,6 +25,19 @@ func open(t *testing.T, dsn string, most int32) *pgxpool.Pool {
 func database(pool *pgxpool.Pool) *health.Database {
 	return &health.Database{
 		Row: func(ctx context.Context, sql string, dest ...any) error { return pool.QueryRow(ctx, sql).Scan(dest...) },
+		Try: func(ctx context.Context, statements ...string) error {
+			tx, err := pool.Begin(ctx)
+			if err != nil {
+				return err
+			}
+			defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
+			for _, sql := range statements {
+				if _, err := tx.Exec(ctx, sql); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
 		Pool: func() (int, int) {
 			stat := pool.Stat()
 			return int(stat.AcquiredConns()), int(stat.MaxConns())
@@ -83,6 +96,29 @@ func TestReadOnlyDatabase(t *testing.T) {
 	r := ask(t, readOnly.Probe())
 	require.Equal(t, health.Down, r.State)
 	require.Contains(t, r.Hint, "default_transaction_read_only")
+}
+
+// A server whose disk is full reads, and refuses writes with 53100. The schema first in the path has a repeat that says so, and only then.
+func TestDatabaseWhoseDiskIsFull(t *testing.T) {
+	dsn := pgtest.New(t)
+	pool := open(t, dsn, 2)
+	require.Equal(t, health.OK, ask(t, database(pool).Probe()).State)
+	for _, sql := range []string{
+		`CREATE SCHEMA full_disk`,
+		`CREATE FUNCTION full_disk.repeat(text, int) RETURNS text LANGUAGE plpgsql AS $$ BEGIN
+  IF current_setting('work_mem') <> '64kB' THEN RETURN 'not the probe'; END IF;
+  RAISE EXCEPTION 'could not write to file "base/pgsql_tmp/pgsql_tmp1.0": No space left on device' USING ERRCODE = '53100';
+END $$`,
+		`DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET search_path = full_disk, pg_catalog', current_database()); END $$`,
+	} {
+		_, err := pool.Exec(t.Context(), sql)
+		require.NoError(t, err)
+	}
+	r := ask(t, database(open(t, dsn, 2)).Probe())
+	require.Equal(t, health.Postgres, r.Name)
+	require.Equal(t, health.Down, r.State)
+	require.Contains(t, r.Hint, "disk is full")
+	require.Contains(t, r.Detail, "reads work, writes fail")
 }
 
 func TestDatabaseWithAnswersThatNoTestServerGives(t *testing.T) {
