@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/turnstone-run/turnstone/agent"
 )
@@ -123,6 +124,9 @@ func (j *joined) holder(leafs []*x509.Certificate) (p agent.Principal, known boo
 		return p, false
 	}
 	for _, leaf := range leafs[:min(len(leafs), maxCertificates)] {
+		if time.Now().After(leaf.NotAfter) { // it held when the connection was opened, which may be long ago
+			continue
+		}
 		if p, known = j.cfg.Certificates.Holder(leaf); known {
 			return p, true
 		}

@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -33,7 +34,7 @@ func (h holders) Holder(leaf *x509.Certificate) (agent.Principal, bool) {
 }
 
 func named(name string) *x509.Certificate {
-	c := &x509.Certificate{}
+	c := &x509.Certificate{NotAfter: time.Now().Add(time.Hour)}
 	c.Subject.CommonName = name
 	return c
 }
@@ -44,6 +45,8 @@ func TestJoined(t *testing.T) {
 	bob := agent.Principal{Method: agent.MethodMTLS, Tenant: "acme", Subject: "bob"}
 	byCert := agent.Principal{Method: agent.MethodMTLS, Tenant: "acme", Subject: "ann"}
 	operatorKey := strings.Repeat("operator", 5)
+	over := named("bob")
+	over.NotAfter = time.Now().Add(-time.Second)
 	a, err := access.New(access.Config{
 		Keys: verifier{"tsk_good", ann}, OperatorKey: operatorKey, Tokens: verifier{"a.b.c", byToken},
 		Certificates: holders{"ann": byCert, "bob": bob},
@@ -70,6 +73,7 @@ func TestJoined(t *testing.T) {
 		{"too long", access.Credentials{Bearer: strings.Repeat("x", access.MaxCredential+1)}, "", ""},
 		{"certificate", access.Credentials{Certificates: []*x509.Certificate{named("bob")}}, "mtls", "bob"},
 		{"second chain", access.Credentials{Certificates: []*x509.Certificate{named("x"), named("bob")}}, "mtls", "bob"},
+		{"certificate that has expired since the handshake", access.Credentials{Certificates: []*x509.Certificate{over}}, "", ""},
 		{"unknown certificate", access.Credentials{Certificates: []*x509.Certificate{named("x")}}, "", ""},
 		{"certificate and token of one", access.Credentials{Bearer: "a.b.c", Certificates: []*x509.Certificate{named("ann")}}, "jwt", "ann"},
 		{"certificate and token of two", access.Credentials{Bearer: "a.b.c", Certificates: []*x509.Certificate{named("bob")}}, "", ""},

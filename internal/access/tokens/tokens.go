@@ -183,7 +183,7 @@ func (v *Verifier) verify(ctx context.Context, i *issuer, token string) (agent.P
 	if !slices.ContainsFunc(verified.Audience, func(a string) bool { return slices.Contains(i.set.Audiences, a) }) {
 		return agent.Principal{}, access.Refused("the token is meant for somebody else: its audience is not ours")
 	}
-	if err := timely(verified, claims, v.cfg.Now()); err != nil {
+	if err := timely(claims, v.cfg.Now()); err != nil {
 		return agent.Principal{}, err
 	}
 	p, odd, err := i.set.principal(claims)
@@ -196,8 +196,12 @@ func (v *Verifier) verify(ctx context.Context, i *issuer, token string) (agent.P
 	return p, err
 }
 
-// timely checks exp, nbf and iat.
-func timely(t *oidc.IDToken, claims map[string]any, now time.Time) error {
+// timely checks exp, nbf and iat. Each must be a number: the library would take a text for one.
+func timely(claims map[string]any, now time.Time) error {
+	exp, ends, err := moment(claims, "exp")
+	if err != nil {
+		return err
+	}
 	nbf, limited, err := moment(claims, "nbf")
 	if err != nil {
 		return err
@@ -207,9 +211,9 @@ func timely(t *oidc.IDToken, claims map[string]any, now time.Time) error {
 		return err
 	}
 	switch {
-	case t.Expiry.IsZero() || t.Expiry.Unix() <= 0:
+	case !ends:
 		return access.Refused("the token never expires: it needs the claim exp")
-	case !now.Before(t.Expiry.Add(Leeway)):
+	case !now.Before(exp.Add(Leeway)):
 		return access.Refused("the token has expired")
 	case limited && now.Add(Leeway).Before(nbf):
 		return access.Refused("the token is not valid yet")

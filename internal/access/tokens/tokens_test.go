@@ -236,7 +236,9 @@ func TestTokensThatDoNotHold(t *testing.T) {
 	cases := []struct{ name, token, words string }{
 		{"expired", w.token(t, "exp", now.Add(-tokens.Leeway).Unix()), "expired"},
 		{"no exp", w.token(t, "exp", nil), "never expires"},
-		{"exp 0", w.token(t, "exp", 0), "never expires"},
+		{"exp 0", w.token(t, "exp", 0), "expired"},
+		{"exp as text", w.token(t, "exp", fmt.Sprint(now.Add(time.Hour).Unix())), "claim exp is no time"},
+		{"exp beyond all time", w.token(t, "exp", 1e300), "claim exp is no time"},
 		{"not yet", w.token(t, "nbf", now.Add(tokens.Leeway+time.Second).Unix()), "not valid yet"},
 		{"nbf is no time", w.token(t, "nbf", "soon"), "malformed"},
 		{"issued tomorrow", w.token(t, "iat", now.Add(24*time.Hour).Unix()), "future"},
