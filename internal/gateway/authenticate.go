@@ -47,7 +47,7 @@ func (g *Gateway) identify(ctx context.Context, who identity, given access.Crede
 	case err == nil && (p.Trusted() || (p.Tenant != agent.AnyTenant && !agent.ValidName(p.Tenant))):
 		return who, agent.Errorf(agent.CodeInternal, "", "an authenticator made a principal %q of tenant %.140q", p.Method, p.Tenant)
 	case err == nil:
-		who.principal, who.anonymous = p, nil
+		who.principal, who.credentials, who.anonymous = p, &given, nil
 		return who, nil
 	case agent.CodeOf(err) == agent.CodeUnauthenticated:
 		who.noteStranger(err)
@@ -66,8 +66,8 @@ func (s *httpServer) identifyRequest(r *http.Request, id string) (*http.Request,
 	var err error
 	if s.cfg.Auth != nil {
 		given, err = credentialsOf(r)
-		r = withoutToken(r)
 	}
+	r = withoutToken(r)
 	who, err = s.identify(r.Context(), who, given, err)
 	return r.WithContext(who.within(r.Context())), err
 }

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/access"
 )
 
 // tenantKey names the tenant of a request that has no body to say it: the HTTP header, the gRPC metadata key, and (as "tenant")
@@ -21,10 +22,12 @@ type identity struct {
 	principal agent.Principal // by which credential
 	tenant    string          // empty when the request named none, and the credential is of every tenant
 	action    agent.Action    // what the path or the method is for, as its [need] says
-	anonymous error           // set where there is no credential and one is wanted: why nothing is allowed
-	door      string          // http or grpc
-	requestID string
-	remote    string
+	// credentials are what the caller was identified by, for streams that last; nil where there is no authentication, or no credential.
+	credentials *access.Credentials
+	anonymous   error  // set where there is no credential and one is wanted: why nothing is allowed
+	door        string // http or grpc
+	requestID   string
+	remote      string
 }
 
 // identityKey is where a context has the identity.
@@ -86,11 +89,6 @@ func (c identity) mayTurn(a agent.Action, v *TurnView) error {
 		return &agent.Error{Code: agent.CodeUnavailable, RetryAfter: beginning, Err: errBeginning}
 	}
 	return c.may(a, name)
-}
-
-// caller names who sent an HTTP request, and for which tenant.
-func caller(r *http.Request) (identity, error) {
-	return callerIn(r.Context(), cmp.Or(r.Header.Get(tenantKey), r.URL.Query().Get("tenant")))
 }
 
 // headerCaller is caller for the paths on which the query says what is asked for, and not who asks.

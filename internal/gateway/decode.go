@@ -3,12 +3,11 @@ package gateway
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"mime"
 	"net/http"
+	"os"
 	"strings"
-	"time"
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/strict"
@@ -18,7 +17,7 @@ import (
 // document are invalid, with the path of the culprit as the error's Field. A body over the bound is an overflow and is not read
 // to its end.
 func (s *httpServer) decodeBody(w http.ResponseWriter, r *http.Request, into any) error {
-	if err := checkContentType(r.Header.Get("Content-Type")); err != nil {
+	if err := CheckContentType(r); err != nil {
 		return err
 	}
 	data, err := s.readBody(w, r)
@@ -28,78 +27,76 @@ func (s *httpServer) decodeBody(w http.ResponseWriter, r *http.Request, into any
 	return decodeJSON(data, into)
 }
 
-// readBody reads a body, within its bounds of size and time.
+// readBody reads a body within its bounds of size and time.
 func (s *httpServer) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	limit := s.cfg.Limits.BodyBytes
 	if r.ContentLength > limit {
-		return nil, s.refuseBody(w, r, tooLarge(limit))
+		return nil, tooLarge(limit)
 	}
-	// The deadline is for the body alone: were it to stand, it would end a streamed answer.
-	control := http.NewResponseController(w)
-	if err := control.SetReadDeadline(time.Now().Add(s.cfg.Limits.ReadTimeout)); err != nil {
-		return nil, fmt.Errorf("set read deadline: %w", err)
-	}
-	data, err := readAll(http.MaxBytesReader(w, r.Body, limit))
-	if cerr := control.SetReadDeadline(time.Time{}); cerr != nil && err == nil {
-		return nil, fmt.Errorf("clear read deadline: %w", cerr)
-	}
-	if agent.CodeOf(err) == agent.CodeOverflow {
-		return nil, s.refuseBody(w, r, err)
-	}
-	return data, err
-}
-
-// How much of a refused body is thrown away, and for how long at most. Many clients read no answer before they have sent
-// everything; hanging up on one in the middle would show it a broken connection instead of the reason (nginx: lingering close).
-const (
-	lingerBytes = 64 << 20
-	lingerTime  = 5 * time.Second
-)
-
-// refuseBody answers at once, then throws away what the client may still be sending.
-func (s *httpServer) refuseBody(w http.ResponseWriter, r *http.Request, err error) error {
-	control := http.NewResponseController(w)
-	duplex := control.EnableFullDuplex() // else net/http reads a part of the body before it answers
-	w.Header().Set("Connection", "close")
-	s.fail(w, err)
-	if duplex != nil || control.Flush() != nil || r.Header.Get("Expect") != "" {
-		return err // one who expects 100-continue has not begun to send
-	}
-	if control.SetReadDeadline(time.Now().Add(lingerTime)) == nil {
-		_, _ = io.CopyN(io.Discard, r.Body, lingerBytes) // its end, whatever the reason, is the end of the matter
-	}
-	return err
+	return readAll(http.MaxBytesReader(w, r.Body, limit))
 }
 
 func tooLarge(limit int64) error {
 	return agent.Errorf(agent.CodeOverflow, "", "the body is larger than %d bytes", limit)
 }
 
-func checkContentType(value string) error {
-	if value == "" {
-		return nil
-	}
+// CheckContentType refuses a body that is not declared as JSON: a page of a foreign site can send any other without a preflight.
+func CheckContentType(r *http.Request) error {
+	value := r.Header.Get("Content-Type")
 	media, params, err := mime.ParseMediaType(value)
-	if err != nil || media != "application/json" {
-		return agent.Invalid("", "want Content-Type application/json, got %.100q", value)
-	}
-	if charset, ok := params["charset"]; ok && !strings.EqualFold(charset, "utf-8") {
-		return agent.Invalid("", "want charset utf-8, got %.100q", charset)
+	charset, declared := params["charset"]
+	switch {
+	case value == "" && r.ContentLength == 0:
+		return nil // decodeJSON says that the body is empty
+	case value == "":
+		return unsupportedMedia("the header Content-Type is missing: send Content-Type: application/json")
+	case err != nil || media != "application/json":
+		return unsupportedMedia("want Content-Type: application/json, got %.100q", value)
+	case declared && !strings.EqualFold(charset, "utf-8"):
+		return unsupportedMedia("want Content-Type: application/json in charset utf-8, got %.100q", charset)
 	}
 	return nil
 }
 
-// readAll reads a body. Errors of the reader other than its bound mean that the client went away.
+func unsupportedMedia(format string, args ...any) error {
+	return &statusError{http.StatusUnsupportedMediaType, agent.Invalid("", format, args...)}
+}
+
+// statusError is an error whose HTTP status says more than its code does.
+type statusError struct {
+	status int
+	err    error
+}
+
+func (e *statusError) Error() string { return e.err.Error() }
+func (e *statusError) Unwrap() error { return e.err }
+
+// statusOf is the HTTP status of an error that callers see as f.
+func statusOf(err error, f *agent.Failure) int {
+	if e, ok := errors.AsType[*statusError](err); ok {
+		return e.status
+	}
+	return mappingOf(f.Type).http
+}
+
+// readAll reads a body. Errors of the reader other than its bounds mean that the client went away.
 func readAll(r io.Reader) ([]byte, error) {
 	data, err := io.ReadAll(r)
-	var tooBig *http.MaxBytesError
-	switch {
-	case errors.As(err, &tooBig):
-		return nil, tooLarge(tooBig.Limit)
-	case err != nil:
-		return nil, agent.Errorf(agent.CodeCancelled, "read body", "%w", err)
+	if err != nil {
+		return nil, bodyError(err)
 	}
 	return data, nil
+}
+
+// bodyError is why a body could not be read to its end.
+func bodyError(err error) error {
+	if tooBig, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return tooLarge(tooBig.Limit)
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return &statusError{http.StatusRequestTimeout, agent.Errorf(agent.CodeCancelled, "", "the body took too long to arrive")}
+	}
+	return agent.Errorf(agent.CodeCancelled, "read body", "%w", err)
 }
 
 // decodeJSON reads exactly one JSON document.

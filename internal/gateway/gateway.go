@@ -3,6 +3,7 @@ package gateway
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"net"
@@ -30,9 +31,10 @@ type Gateway struct {
 	http *http.Server
 	grpc *grpc.Server
 
-	unused unusedConns
-	trail  *trail
-	begun  *lru.Cache[agent.TurnID, beginner] // turns that came in here of late
+	unused      unusedConns
+	credentials openCredentials
+	trail       *trail
+	begun       *lru.Cache[agent.TurnID, beginner] // turns that came in here of late
 
 	httpListener net.Listener
 	grpcListener net.Listener
@@ -58,6 +60,7 @@ func New(cfg Config) (*Gateway, error) {
 		cfg: cfg, streams: make(chan struct{}, cfg.Limits.Streams), failed: make(chan error, 2), trail: newTrail(cfg.Audit), begun: begun,
 	}
 	g.unused.open = map[net.Conn]struct{}{}
+	g.credentials.byID = map[[sha256.Size]byte]*openCredential{}
 	g.closing, g.close = context.WithCancel(context.Background())
 	if cfg.HTTPAddr != "" {
 		g.http = newHTTPServer(g)
@@ -199,13 +202,16 @@ func (g *Gateway) enter() (leave func(), err error) {
 	}
 }
 
-// untilClosing derives a context that also ends, with the cause errClosing, when the gateway shuts down.
-func (g *Gateway) untilClosing(ctx context.Context) (context.Context, context.CancelFunc) {
+// whileOpen derives a context for what may last: it also ends when the gateway shuts down, with the cause errClosing, and when the
+// caller's credential does not hold any more, with the reason for the client as its cause.
+func (g *Gateway) whileOpen(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, leave := g.untilRevoked(ctx)
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(g.closing, func() { cancel(errClosing) })
 	return ctx, func() {
 		stop()
 		cancel(nil)
+		leave()
 	}
 }
 

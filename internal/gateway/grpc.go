@@ -185,7 +185,7 @@ func (s *grpcServer) Invoke(ctx context.Context, p *pb.TurnRequest) (*pb.AgentSt
 	if err := grpc.SetHeader(ctx, turnMetadata(receipt.TurnID)); err != nil {
 		return nil, fmt.Errorf("set header: %w", err)
 	}
-	ctx, cancel := s.untilClosing(ctx)
+	ctx, cancel := s.whileOpen(ctx)
 	defer cancel()
 	end, err := s.await(ctx, who, receipt)
 	if err != nil {
@@ -280,7 +280,7 @@ func (s *grpcServer) send(out grpc.ServerStreamingServer[pb.Event], id agent.Tur
 	if err := out.SendHeader(turnMetadata(id)); err != nil {
 		return fmt.Errorf("send header: %w", err)
 	}
-	ctx, cancel := s.untilClosing(out.Context())
+	ctx, cancel := s.whileOpen(out.Context())
 	defer cancel()
 	for e, err := range s.cfg.Runtime.Follow(ctx, id, after) {
 		if ctx.Err() != nil {
@@ -368,7 +368,7 @@ func (s *grpcServer) GetResult(p *pb.GetResultRequest, out grpc.ServerStreamingS
 	if err != nil {
 		return err
 	}
-	ctx, cancel := s.untilClosing(out.Context())
+	ctx, cancel := s.whileOpen(out.Context())
 	defer cancel()
 	v, err := s.open(ctx, cancel, who, ref)
 	if err != nil {

@@ -49,7 +49,7 @@ func (s *grpcServer) AskAgent(ctx context.Context, p *pb.AgentRequest) (*pb.Agen
 	if err := grpc.SetHeader(ctx, turnMetadata(receipt.TurnID)); err != nil {
 		return nil, fmt.Errorf("set header: %w", err)
 	}
-	ctx, cancel := s.untilClosing(ctx)
+	ctx, cancel := s.whileOpen(ctx)
 	defer cancel()
 	var answer *pb.AgentResponse
 	a := asking{Gateway: s.Gateway, who: who, receipt: receipt}
@@ -80,7 +80,7 @@ func (s *grpcServer) AskAgentStream(p *pb.AgentRequest, out grpc.ServerStreaming
 	if err := out.SendHeader(turnMetadata(receipt.TurnID)); err != nil {
 		return fmt.Errorf("send header: %w", err)
 	}
-	ctx, cancel := s.untilClosing(out.Context())
+	ctx, cancel := s.whileOpen(out.Context())
 	defer cancel()
 	a := asking{Gateway: s.Gateway, who: who, receipt: receipt}
 	return a.run(ctx, out.Send)

@@ -206,7 +206,7 @@ func (s *grpcCatalog) StreamCatalog(p *pb.StreamCatalogRequest, out grpc.ServerS
 		return err
 	}
 	defer leave()
-	ctx, cancel := s.untilClosing(out.Context())
+	ctx, cancel := s.whileOpen(out.Context())
 	defer cancel()
 	events, err := s.watch(ctx, who, agent.WatchQuery{Tenant: p.GetTenant(), After: p.GetAfterRevision()})
 	if err != nil {

@@ -40,7 +40,7 @@ func (h *grpcHealth) ask(ctx context.Context) *grpc_health_v1.HealthCheckRespons
 
 // Watch implements the service: the state now and on every change.
 func (h *grpcHealth) Watch(p *grpc_health_v1.HealthCheckRequest, out grpc.ServerStreamingServer[grpc_health_v1.HealthCheckResponse]) error {
-	ctx, cancel := h.untilClosing(out.Context())
+	ctx, cancel := h.whileOpen(out.Context())
 	defer cancel()
 	if _, err := h.Check(out.Context(), p); err != nil {
 		// The protocol wants an unknown service watched, not refused.

@@ -76,12 +76,14 @@ func newHTTPServer(g *Gateway) *http.Server {
 	return &http.Server{
 		Handler:           s.handler(),
 		ReadHeaderTimeout: g.cfg.Limits.ReadTimeout,
+		ReadTimeout:       g.cfg.Limits.ReadTimeout, // boundBody lifts it when the request has arrived: else it would end streams
 		IdleTimeout:       g.cfg.Limits.IdleTimeout,
 		MaxHeaderBytes:    g.cfg.Limits.HeaderBytes,
 		ErrorLog:          log,
 		ConnState:         g.unused.note,
 		TLSConfig:         g.cfg.HTTPTLS,
-		// No ReadTimeout and WriteTimeout: they would end streams. decodeBody and the writers set their own deadlines.
+		// No WriteTimeout: it would end streams. The writers set their own deadlines.
+		DisableGeneralOptionsHandler: true, // it answers OPTIONS * before the body is bounded
 	}
 }
 

@@ -37,7 +37,7 @@ func (s *httpServer) getApprovals(w http.ResponseWriter, r *http.Request) error 
 
 // getApproval is GET /v1/approvals/{id}.
 func (s *httpServer) getApproval(w http.ResponseWriter, r *http.Request) error {
-	who, err := soleCaller(r)
+	who, err := caller(r)
 	if err != nil {
 		return err
 	}

@@ -150,14 +150,27 @@ func (s *httpServer) getStatus(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if err := onlyTenant(r); err != nil {
+		return err
+	}
 	s.write(w, http.StatusOK, statusBody(s.status(r.Context(), who)))
 	return nil
+}
+
+// onlyTenant refuses every parameter but the tenant: what is asked for is nobody's, but whoever names a tenant everywhere may do so here.
+func onlyTenant(r *http.Request) error {
+	q := readQuery(r)
+	q.text("tenant", maxText)
+	return q.end()
 }
 
 // getPlan is GET /v1/catalog/plans/{hash}: the canonical bytes of the plan.
 func (s *httpServer) getPlan(w http.ResponseWriter, r *http.Request) error {
 	who, err := headerCaller(r)
 	if err != nil {
+		return err
+	}
+	if err := onlyTenant(r); err != nil {
 		return err
 	}
 	body, hash, err := s.planOf(r.Context(), who, r.PathValue("hash"), "", "")
@@ -219,7 +232,7 @@ func (s *httpServer) getCatalogStream(w http.ResponseWriter, r *http.Request) er
 		return err
 	}
 	defer leave()
-	ctx, cancel := s.untilClosing(r.Context())
+	ctx, cancel := s.whileOpen(r.Context())
 	defer cancel()
 	events, err := s.watch(ctx, who, query)
 	if err != nil {

@@ -322,7 +322,7 @@ func TestCatalogBadRequests(t *testing.T) {
 		"query besides JSON": {request: "POST /v1/catalog/apply?dry_run=true", body: `{"prune":true}`, want: "400 dry_run"},
 		"dry run":            {request: "POST /v1/catalog/apply?dry_run=perhaps", body: manifest, header: yaml, want: "400 dry_run"},
 		"dry-run":            {request: "POST /v1/catalog/apply?dry-run=true", body: manifest, header: yaml, want: "400 dry-run"},
-		"content type":       {request: "POST /v1/catalog/apply", body: manifest, header: []string{"Content-Type", "text/plain"}, want: "400 "},
+		"content type":       {request: "POST /v1/catalog/apply", body: manifest, header: []string{"Content-Type", "text/plain"}, want: "415 "},
 		"large":              {request: "POST /v1/catalog/apply", body: strings.Repeat("#", 100_001), header: yaml, want: "413 "},
 		"large JSON":         {request: "POST /v1/catalog/apply", body: `{"by":"` + strings.Repeat("#", 100_001), want: "413 "},
 

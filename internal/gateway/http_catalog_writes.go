@@ -63,7 +63,7 @@ func (s *httpServer) postApply(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *httpServer) readApply(w http.ResponseWriter, r *http.Request) (agent.ApplyRequest, error) {
-	if err := checkContentType(r.Header.Get("Content-Type")); err != nil { // before the query, which is right for YAML
+	if err := CheckContentType(r); err != nil { // before the query, which is right for YAML
 		return agent.ApplyRequest{}, err
 	}
 	if err := readQuery(r).end(); err != nil { // of a JSON body the query says nothing

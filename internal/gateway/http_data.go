@@ -65,7 +65,7 @@ func (s *httpServer) getData(w http.ResponseWriter, r *http.Request, ref string)
 		return err
 	}
 	defer leave()
-	ctx, cancel := s.untilClosing(r.Context())
+	ctx, cancel := s.whileOpen(r.Context())
 	defer cancel()
 	rows := &rowSource{ctx: ctx, open: func() (io.ReadCloser, error) {
 		return opening(s.Gateway, cancel, func() (io.ReadCloser, error) { return s.cfg.Runtime.Dataset(ctx, who.lookup(), ref) })

@@ -27,7 +27,7 @@ type DoctorEnd struct {
 // postDoctor is POST /v1/doctor: the checks as an event stream, each as it is done. What is refused before the first check is an HTTP
 // status. A client that leaves ends the visit.
 func (s *httpServer) postDoctor(w http.ResponseWriter, r *http.Request) error {
-	who, err := soleCaller(r)
+	who, err := caller(r)
 	if err != nil {
 		return err
 	}
@@ -48,7 +48,7 @@ func (s *httpServer) postDoctor(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer leave()
-	ctx, cancel := s.untilClosing(r.Context())
+	ctx, cancel := s.whileOpen(r.Context())
 	defer cancel()
 	reads := s.examine(ctx, who, body)
 	defer func() {

@@ -64,7 +64,7 @@ func (s *httpServer) postTestChat(w http.ResponseWriter, r *http.Request) error 
 }
 
 func (s *httpServer) awaitJob(w http.ResponseWriter, r *http.Request, who identity, j *job.Job, receipt agent.Receipt) error {
-	ctx, cancel := s.untilClosing(r.Context())
+	ctx, cancel := s.whileOpen(r.Context())
 	defer cancel()
 	timeout := time.Duration(j.TimeoutSec)*time.Second + endingGrace
 	ctx, cancelWait := context.WithTimeout(ctx, min(timeout, s.cfg.Limits.WaitTimeout))
@@ -100,7 +100,7 @@ func jobOf(r *http.Request, who identity, asked bool, prompt string, body []byte
 	case given && asked:
 		return job.Job{}, agent.Invalid("prompt", "is in the query: give it there or in a body, not both")
 	case given:
-		if err := checkContentType(r.Header.Get("Content-Type")); err != nil {
+		if err := CheckContentType(r); err != nil {
 			return job.Job{}, err
 		}
 		if err := decodeJSON(body, &fields); err != nil {

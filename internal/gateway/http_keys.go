@@ -69,7 +69,7 @@ func (s *httpServer) getKeys(w http.ResponseWriter, r *http.Request) error {
 
 // postKey is POST /v1/keys. The answer holds the key, this once.
 func (s *httpServer) postKey(w http.ResponseWriter, r *http.Request) error {
-	who, err := soleCaller(r)
+	who, err := caller(r)
 	if err != nil {
 		return err
 	}
@@ -115,7 +115,7 @@ func (c identity) changedKey(id string, detail facts, err error) {
 
 // rotateKey is POST /v1/keys/{id}/rotate; the body may be left out: {"overlap":"24h"}.
 func (s *httpServer) rotateKey(w http.ResponseWriter, r *http.Request) error {
-	who, err := soleCaller(r)
+	who, err := caller(r)
 	if err != nil {
 		return err
 	}
@@ -146,7 +146,7 @@ func (s *httpServer) rotateKey(w http.ResponseWriter, r *http.Request) error {
 
 // deleteKey is DELETE /v1/keys/{id}: the key ends within seconds, everywhere; what is known of it stays.
 func (s *httpServer) deleteKey(w http.ResponseWriter, r *http.Request) error {
-	who, err := soleCaller(r)
+	who, err := caller(r)
 	if err != nil {
 		return err
 	}

@@ -52,7 +52,7 @@ func (s *httpServer) postKnowledge(w http.ResponseWriter, r *http.Request) error
 		return err
 	}
 	if most := s.cfg.Limits.UploadBytes; r.ContentLength > most {
-		return s.refuseBody(w, r, tooLarge(most))
+		return tooLarge(most)
 	}
 	leave, err := s.enter()
 	if err != nil {
@@ -68,10 +68,7 @@ func (s *httpServer) postKnowledge(w http.ResponseWriter, r *http.Request) error
 		err = file.err
 	}
 	who.did(agent.ActionKnowledgeWrite, collection, facts{"add": len(documents), "id": clip(k.ID, maxText)}, err)
-	switch {
-	case err != nil && !file.ended:
-		return s.refuseBody(w, r, err)
-	case err != nil:
+	if err != nil {
 		return err
 	}
 	s.write(w, http.StatusOK, knowledgeBody{Documents: orEmpty(documents)})

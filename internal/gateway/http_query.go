@@ -142,15 +142,28 @@ func (q *query) page() agent.Page {
 func (q *query) end() error {
 	for _, name := range slices.Sorted(maps.Keys(q.values)) {
 		if !q.asked[name] {
-			q.fault(agent.Invalid(utf8(clip(name, maxPath)), "is no parameter of this path"))
+			q.fault(unknownParameter(name, slices.Sorted(maps.Keys(q.asked))))
 		}
 	}
 	return q.err
 }
 
-// soleCaller is the caller of a request that takes no other parameter.
-func soleCaller(r *http.Request) (identity, error) {
+// unknownParameter refuses a parameter, and names those that a path takes.
+func unknownParameter(name string, known []string) error {
+	takes := "it takes none"
+	if len(known) > 0 {
+		takes = "it takes " + strings.Join(known, ", ")
+	}
+	return agent.Invalid(utf8(clip(name, maxPath)), "is no parameter of this path: %s", takes)
+}
+
+// caller names who sent an HTTP request, and for which tenant. The request may have that parameter and those that its handler reads, and no
+// other.
+func caller(r *http.Request, read ...string) (identity, error) {
 	q := readQuery(r)
+	for _, name := range read {
+		q.text(name, maxText)
+	}
 	who, err := q.caller(r)
 	if err != nil {
 		return identity{}, err

@@ -8,7 +8,7 @@ import (
 
 // getWhoami is GET /v1/whoami: the principal of the credential that was sent.
 func (s *httpServer) getWhoami(w http.ResponseWriter, r *http.Request) error {
-	who, err := soleCaller(r)
+	who, err := caller(r)
 	if err != nil {
 		return err
 	}

@@ -45,7 +45,7 @@ func (s *httpServer) getResult(w http.ResponseWriter, r *http.Request, ref strin
 	if err != nil {
 		return err
 	}
-	ctx, cancel := s.untilClosing(r.Context())
+	ctx, cancel := s.whileOpen(r.Context())
 	defer cancel()
 	v, err := s.open(ctx, cancel, who, ref)
 	if err != nil {

@@ -58,7 +58,7 @@ func (s *httpServer) getRuns(w http.ResponseWriter, r *http.Request) error {
 
 // onRun names the caller and the run of a path.
 func onRun(r *http.Request) (who identity, runID string, err error) {
-	if who, err = soleCaller(r); err != nil {
+	if who, err = caller(r); err != nil {
 		return who, "", err
 	}
 	runID = r.PathValue("id")
@@ -127,7 +127,7 @@ func (s *httpServer) cancelRun(w http.ResponseWriter, r *http.Request) error {
 
 // getComposites is GET /v1/tools/composites.
 func (s *httpServer) getComposites(w http.ResponseWriter, r *http.Request) error {
-	who, err := soleCaller(r)
+	who, err := caller(r)
 	if err != nil {
 		return err
 	}
@@ -145,7 +145,7 @@ func (s *httpServer) getComposites(w http.ResponseWriter, r *http.Request) error
 
 // patchComposite is PATCH /v1/tools/composites/{name}: a name or an id.
 func (s *httpServer) patchComposite(w http.ResponseWriter, r *http.Request) error {
-	who, err := soleCaller(r)
+	who, err := caller(r)
 	if err != nil {
 		return err
 	}

@@ -8,7 +8,7 @@ import (
 
 // getMessages is GET /v1/sessions/{id}/messages?after=&limit=.
 func (s *httpServer) getMessages(w http.ResponseWriter, r *http.Request) error {
-	who, err := caller(r)
+	who, err := caller(r, "after", "limit")
 	if err != nil {
 		return err
 	}
@@ -43,7 +43,7 @@ func (s *httpServer) getMessages(w http.ResponseWriter, r *http.Request) error {
 
 // getExport is GET /v1/sessions/{id}/export.
 func (s *httpServer) getExport(w http.ResponseWriter, r *http.Request) error {
-	who, err := soleCaller(r)
+	who, err := caller(r)
 	if err != nil {
 		return err
 	}
@@ -57,7 +57,7 @@ func (s *httpServer) getExport(w http.ResponseWriter, r *http.Request) error {
 
 // deleteSession is DELETE /v1/sessions/{id}.
 func (s *httpServer) deleteSession(w http.ResponseWriter, r *http.Request) error {
-	who, err := soleCaller(r)
+	who, err := caller(r)
 	if err != nil {
 		return err
 	}

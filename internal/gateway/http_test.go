@@ -66,6 +66,9 @@ func (d *door) send(method, path, body string, header ...string) answer {
 	d.t.Helper()
 	req, err := http.NewRequestWithContext(d.t.Context(), method, d.url+path, strings.NewReader(body))
 	require.NoError(d.t, err)
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
 	for i := 0; i+1 < len(header); i += 2 {
 		if header[i] == "Host" {
 			req.Host = header[i+1]
@@ -246,8 +249,9 @@ func TestBadRequests(t *testing.T) {
 		"session id":           {body: `{"message":"x","session_id":"a b"}`, status: 400, kind: "invalid", field: "session_id"},
 		"stream_to":            {body: `{"message":"x","stream_to":{"workflow_id":"w","signal":"s"}}`, status: 400, kind: "invalid", field: "stream_to"},
 		"on_busy":              {body: `{"message":"x","on_busy":"maybe"}`, status: 400, kind: "invalid", field: "on_busy"},
-		"content type":         {body: `message=x`, header: []string{"Content-Type", "application/x-www-form-urlencoded"}, status: 400, kind: "invalid"},
-		"charset":              {body: `{"message":"x"}`, header: []string{"Content-Type", "application/json; charset=latin1"}, status: 400, kind: "invalid"},
+		"content type":         {body: `message=x`, header: []string{"Content-Type", "application/x-www-form-urlencoded"}, status: 415, kind: "invalid"},
+		"charset":              {body: `{"message":"x"}`, header: []string{"Content-Type", "application/json; charset=latin1"}, status: 415, kind: "invalid"},
+		"no content type":      {body: `{"message":"x"}`, header: []string{"Content-Type", ""}, status: 415, kind: "invalid"},
 		"wait":                 {path: "?wait=maybe", body: `{"message":"x"}`, status: 400, kind: "invalid", field: "wait"},
 		"two keys":             {body: `{"message":"x","idempotency_key":"a"}`, header: []string{"Idempotency-Key", "b"}, status: 400, kind: "invalid", field: "idempotency_key"},
 		"two tenants":          {body: `{"message":"x","context":{"tenant":"a"}}`, header: []string{"Turnstone-Tenant", "b"}, status: 400, kind: "invalid", field: "context.tenant"},
@@ -326,6 +330,7 @@ func TestTooLargeBodyIsNotRead(t *testing.T) {
 				io.LimitReader(io.MultiReader(strings.NewReader(`{"message":"`), body), size))
 			require.NoError(t, err)
 			req.ContentLength = length
+			req.Header.Set("Content-Type", "application/json")
 			resp, err := http.DefaultClient.Do(req)
 			require.NoError(t, err)
 			defer resp.Body.Close()
@@ -341,7 +346,7 @@ func TestTooLargeBodyIsNotRead(t *testing.T) {
 	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", d.HTTPAddr())
 	require.NoError(t, err)
 	defer conn.Close()
-	_, err = fmt.Fprintf(conn, "POST /v1/turns HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n", size)
+	_, err = fmt.Fprintf(conn, "POST /v1/turns HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", size)
 	require.NoError(t, err)
 	_, err = io.Copy(conn, io.LimitReader(&meter{}, size))
 	require.NoError(t, err)

@@ -48,7 +48,7 @@ func outputBody(o *agent.AgentStepOutput) *agent.AgentStepOutput {
 
 // postTurn is POST /v1/turns: submit, then wait, stream, or do neither.
 func (s *httpServer) postTurn(w http.ResponseWriter, r *http.Request) error {
-	who, err := caller(r)
+	who, err := caller(r, "wait", "after_index")
 	if err != nil {
 		return err
 	}
@@ -104,7 +104,7 @@ func stateOf(r agent.Receipt, state string) turnState {
 // awaitSubmitted answers with the output, or with 202 when a person is needed, the wait was long enough, or the gateway closes:
 // the turn was accepted and goes on in all three.
 func (s *httpServer) awaitSubmitted(w http.ResponseWriter, r *http.Request, who identity, receipt agent.Receipt) error {
-	ctx, cancel := s.untilClosing(r.Context())
+	ctx, cancel := s.whileOpen(r.Context())
 	defer cancel()
 	ctx, cancelWait := context.WithTimeout(ctx, s.cfg.Limits.WaitTimeout)
 	defer cancelWait()
@@ -225,7 +225,7 @@ func resumeOffset(r *http.Request) (int64, error) {
 
 // getEvents is GET /v1/turns/{id}/events.
 func (s *httpServer) getEvents(w http.ResponseWriter, r *http.Request) error {
-	who, err := caller(r)
+	who, err := caller(r, "after_index")
 	if err != nil {
 		return err
 	}
@@ -258,7 +258,7 @@ func (s *httpServer) serveEvents(w http.ResponseWriter, r *http.Request, v *Turn
 		w.WriteHeader(http.StatusNoContent) // makes an EventSource stop
 		return nil
 	}
-	ctx, cancel := s.untilClosing(r.Context())
+	ctx, cancel := s.whileOpen(r.Context())
 	defer cancel()
 	out := eventWriter{w: w, control: http.NewResponseController(w), timeout: s.cfg.Limits.WriteTimeout}
 	if err := out.begin(); err != nil || r.Method == http.MethodHead {

@@ -171,7 +171,7 @@ func TestTestChatFaults(t *testing.T) {
 		"too large":         {"", `{"prompt":"` + strings.Repeat("x", 300<<10) + `"}`, nil, 413, "prompt"},
 		"message too large": {"", `{"prompt":"x","junk":"` + strings.Repeat("x", 1<<20) + `"}`, nil, 413, ""},
 		"body too large":    {"", strings.Repeat(" ", 3<<20), nil, 413, ""},
-		"content type":      {"", `{"prompt":"x"}`, []string{"Content-Type", "text/plain"}, 400, ""},
+		"content type":      {"", `{"prompt":"x"}`, []string{"Content-Type", "text/plain"}, 415, ""},
 		"tenant":            {"?tenant=a/b&prompt=x", "", nil, 400, "tenant"},
 		"two tenants":       {"?tenant=a&prompt=x", "", []string{"Turnstone-Tenant", "b"}, 400, "tenant"},
 		"origin":            {"?prompt=x", "", []string{"Origin", "http://evil.example"}, 403, ""},

@@ -158,7 +158,7 @@ func TestUploadIsBounded(t *testing.T) {
 	resp, err = http.DefaultClient.Do(req)
 	if err == nil {
 		require.NoError(t, resp.Body.Close())
-		require.Equal(t, 499, resp.StatusCode)
+		require.Equal(t, 408, resp.StatusCode)
 	}
 	require.NotContains(t, string(d.send("GET", "/v1/knowledge/handbook/documents", "").body), "half")
 }

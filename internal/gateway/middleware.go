@@ -25,9 +25,11 @@ var requestIDPattern = regexp.MustCompile(`^[A-Za-z0-9._-]{1,128}$`)
 // recorder notes what is known of a response for the access log.
 type recorder struct {
 	http.ResponseWriter
-	status int // 0 until the header is written
-	bytes  int64
-	err    error // what the handler failed with
+	request *http.Request
+	body    *requestBody // nil: there is none
+	status  int          // 0 until the header is written
+	bytes   int64
+	err     error // what the handler failed with
 }
 
 // Unwrap lets http.ResponseController reach the connection.
@@ -36,23 +38,38 @@ func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 func (r *recorder) WriteHeader(status int) {
 	if r.status == 0 {
 		r.status = status
+		if status != http.StatusSwitchingProtocols {
+			r.body.beginAnswer(r.Header(), r.request)
+		}
 	}
 	r.ResponseWriter.WriteHeader(status)
 }
 
 func (r *recorder) Write(b []byte) (int, error) {
 	if r.status == 0 {
-		r.status = http.StatusOK
+		r.WriteHeader(http.StatusOK)
 	}
 	n, err := r.ResponseWriter.Write(b)
 	r.bytes += int64(n)
 	return n, err //nolint:wrapcheck // a writer passes on what its writer says
 }
 
+// end ends the answer. A handler that wrote nothing has answered 200, and one that took the connection over has ended it by itself.
+func (r *recorder) end() {
+	if r.body == nil || r.status == http.StatusSwitchingProtocols {
+		return
+	}
+	if r.status == 0 {
+		r.WriteHeader(http.StatusOK)
+	}
+	r.body.endAnswer(r.request)
+}
+
 // ServeHTTP is the outside of every HTTP request: id, guard, who calls, panic net, access log.
 func (s *httpServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
-	rec := &recorder{ResponseWriter: w}
+	body, r := s.boundBody(w, r)
+	rec := &recorder{ResponseWriter: w, request: r, body: body}
 	id := r.Header.Get(requestIDHeader)
 	if !requestIDPattern.MatchString(id) {
 		id = uuid.NewString()
@@ -72,6 +89,7 @@ func (s *httpServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if p != nil && begun {
 			panic(http.ErrAbortHandler) //nolint:forbidigo // net/http's way to cut off a response that has begun
 		}
+		rec.end()
 	}()
 	own := s.pagesOf(r)
 	if err := s.guard.check(r, own); err != nil {
@@ -197,7 +215,7 @@ func (s *httpServer) fail(w http.ResponseWriter, err error) {
 	}
 	f := failureOf(err)
 	explain(w.Header(), err, f)
-	s.write(w, mappingOf(f.Type).http, errorBody{Error: f})
+	s.write(w, statusOf(err, f), errorBody{Error: f})
 }
 
 // failFor answers with an error before the request has reached its route, in the format of the API that was asked for.
@@ -222,7 +240,7 @@ func (s *httpServer) failAs(w http.ResponseWriter, err error, fail func(http.Res
 	}
 	f := failureOf(err)
 	explain(w.Header(), err, f)
-	fail(w, mappingOf(f.Type).http, f)
+	fail(w, statusOf(err, f), f)
 }
 
 // explain says in HTTP's own words what a client may do about an error.

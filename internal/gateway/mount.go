@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"net/http"
 
 	"github.com/turnstone-run/turnstone/agent"
@@ -44,7 +45,7 @@ func (s *httpServer) visited(route Route) handler {
 }
 
 func (s *httpServer) visit(w http.ResponseWriter, r *http.Request, route *Route) error {
-	who, err := caller(r)
+	who, err := callerIn(r.Context(), cmp.Or(r.Header.Get(tenantKey), r.URL.Query().Get("tenant")))
 	if err != nil {
 		return err
 	}

@@ -114,6 +114,35 @@ func TestEveryPathStatesItsNeed(t *testing.T) {
 	require.Equal(t, []string{"GET /health", "GET /v1/whoami"}, open)
 }
 
+// Every path refuses a parameter that it does not read, and names it; those that people and probes call with parameters of their own are
+// the exceptions.
+func TestEveryPathRefusesUnknownParameters(t *testing.T) {
+	g := closed(t)
+	s, ok := g.http.Handler.(*httpServer)
+	require.True(t, ok)
+	for path, m := range s.paths {
+		if path == pathHealth || path == pathMetrics {
+			continue
+		}
+		for method := range m {
+			target := strings.NewReplacer("{collection}", "docs", "{tag}", map[bool]string{true: "x:run", false: "x"}[method == http.MethodPost],
+				"{", "", "}", "", "...", "").Replace(path)
+			for body, media := range map[string]string{"": "", "{}": "application/json"} {
+				r := httptest.NewRequest(method, target+"?no_such_parameter=1", strings.NewReader(body))
+				r.Header.Set("Authorization", "Bearer *|*")
+				r.Header.Set("Content-Type", media)
+				w := httptest.NewRecorder()
+				s.ServeHTTP(w, r)
+				if w.Code == http.StatusUnsupportedMediaType {
+					continue
+				}
+				require.Equal(t, 400, w.Code, "%s %s: %s", method, path, w.Body)
+				require.Contains(t, w.Body.String(), "no_such_parameter: is no parameter of this path: it takes ", "%s %s", method, path)
+			}
+		}
+	}
+}
+
 func sprint(actions []agent.Action) string {
 	var all []string
 	for _, a := range actions {

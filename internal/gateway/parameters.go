@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"net/http"
 	"net/url"
@@ -25,7 +24,7 @@ func Parameters(r *http.Request, allowed ...string) (url.Values, error) {
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		switch {
 		case name != "tenant" && !slices.Contains(allowed, name):
-			return nil, agent.Invalid(fmt.Sprintf("%.100s", name), "is no parameter of this path")
+			return nil, unknownParameter(name, slices.Sorted(slices.Values(append(slices.Clone(allowed), "tenant"))))
 		case len(values[name]) > 1:
 			return nil, agent.Invalid(name, "is given %d times", len(values[name]))
 		}

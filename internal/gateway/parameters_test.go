@@ -24,9 +24,9 @@ func TestParametersOfDoors(t *testing.T) {
 		"?page_token=" + rep(4097):            "page_token: is not one that a page had",
 		"?page_size=1&page_size=1":            "page_size: is given 2 times",
 		"?tenant=a&tenant=b":                  "tenant: is given 2 times",
-		"?pagesize=1":                         "pagesize: is no parameter of this path",
+		"?pagesize=1":                         "pagesize: is no parameter of this path: it takes page_size, page_token, tenant",
 		"?page_size=%zz":                      "malformed query",
-		"?" + rep(5000):                       rep(100) + ": is no parameter of this path",
+		"?" + rep(5000):                       rep(256) + "…: is no parameter of this path",
 		"?page_token=" + rep(4096):            agent.Page{Size: 50, Token: rep(4096)},
 		"?page_size=7&page_token=&tenant=%20": agent.Page{Size: 7},
 	} {

@@ -59,6 +59,7 @@ type eventWriter struct {
 	control *http.ResponseController
 	timeout time.Duration
 	buf     bytes.Buffer
+	ended   bool // the last frame is in the batch, or was sent
 }
 
 // begin sends the header at once, so that a client knows its stream stands before the first event.
@@ -116,6 +117,7 @@ func (o *eventWriter) add(f *frame) error {
 	o.buf.WriteString("\ndata: ")
 	o.buf.Write(data) // ends in a newline
 	o.buf.WriteByte('\n')
+	o.ended = f.last
 	return nil
 }
 
@@ -147,8 +149,16 @@ type Read[T any] struct {
 }
 
 // follow copies frames until their source ends, the client goes, or ctx ends. It reads at most ahead frames that the client has not
-// taken, and one more.
+// taken, and one more. A client whose credential has ended is told by an error event.
 func (o *eventWriter) follow(ctx context.Context, frames iter.Seq2[frame, error], ahead int, heartbeat time.Duration) error {
+	err := o.copyFrames(ctx, frames, ahead, heartbeat)
+	if cause := context.Cause(ctx); err == nil && !o.ended && errors.Is(cause, errCredentialEnded) {
+		return o.sendError(cause)
+	}
+	return err
+}
+
+func (o *eventWriter) copyFrames(ctx context.Context, frames iter.Seq2[frame, error], ahead int, heartbeat time.Duration) error {
 	ctx, cancel := context.WithCancel(ctx)
 	reads := ReadAhead(ctx, frames, ahead, func(f *frame) bool { return f.last })
 	defer func() {
@@ -208,14 +218,21 @@ func (o *eventWriter) fail(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return o.flush()
 	}
-	end := eventFrame(&agent.Event{Type: agent.EventError, Error: failureOf(err)})
-	if aerr := o.add(&end); aerr != nil {
-		return aerr
-	}
+	ferr := o.sendError(err)
 	if errors.Is(err, agent.ErrGap) {
-		return o.flush()
+		return ferr
 	}
-	return errors.Join(err, o.flush())
+	return errors.Join(err, ferr)
+}
+
+// sendError sends an error event, which ends the stream.
+func (o *eventWriter) sendError(err error) error {
+	end := eventFrame(&agent.Event{Type: agent.EventError, Error: failureOf(err)})
+	end.last = true
+	if err := o.add(&end); err != nil {
+		return err
+	}
+	return o.flush()
 }
 
 // ReadAhead runs a follow loop, at most ahead events before its consumer. It ends behind the last event or an error, or with ctx; only then

@@ -9,23 +9,25 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// upload is a body that is handed on as it arrives: bounded in size, and in how long it may be silent.
+// upload is a body that is handed on as it arrives: bounded in size, in how long it may be silent, and in how long it may take.
 type upload struct {
 	body    io.Reader
 	control *http.ResponseController
 	silence time.Duration
+	until   time.Time
 	ended   bool  // all of it was read
 	err     error // why it cannot be read to its end
 }
 
 func (s *httpServer) uploadOf(w http.ResponseWriter, r *http.Request) *upload {
+	l := &s.cfg.Limits
 	return &upload{
-		body: http.MaxBytesReader(w, r.Body, s.cfg.Limits.UploadBytes), control: http.NewResponseController(w), silence: s.cfg.Limits.ReadTimeout,
+		body: http.MaxBytesReader(w, r.Body, l.UploadBytes), control: http.NewResponseController(w),
+		silence: l.ReadTimeout, until: time.Now().Add(l.LongTimeout),
 	}
 }
 
-// Read implements [io.Reader]. The deadline is for this read alone: were it to stand, it would end the request while the file is made
-// into chunks.
+// Read implements [io.Reader].
 func (u *upload) Read(p []byte) (int, error) {
 	if u.err != nil {
 		return 0, u.err
@@ -33,24 +35,22 @@ func (u *upload) Read(p []byte) (int, error) {
 	if u.ended {
 		return 0, io.EOF
 	}
-	if err := u.control.SetReadDeadline(time.Now().Add(u.silence)); err != nil {
+	deadline := time.Now().Add(u.silence)
+	if deadline.After(u.until) {
+		deadline = u.until
+	}
+	if err := u.control.SetReadDeadline(deadline); err != nil {
 		return 0, u.fail(agent.Errorf(agent.CodeInternal, "", "set read deadline: %w", err))
 	}
 	n, err := u.body.Read(p)
-	if cerr := u.control.SetReadDeadline(time.Time{}); cerr != nil && err == nil {
-		err = cerr
-	}
-	var tooBig *http.MaxBytesError
 	switch {
 	case err == nil:
 		return n, nil
 	case errors.Is(err, io.EOF):
 		u.ended = true
 		return n, io.EOF
-	case errors.As(err, &tooBig):
-		return n, u.fail(tooLarge(tooBig.Limit))
-	default: // the client went away, or fell silent
-		return n, u.fail(agent.Errorf(agent.CodeCancelled, "read body", "%w", err))
+	default: // the client went away, fell silent or was too slow
+		return n, u.fail(bodyError(err))
 	}
 }
 

@@ -100,9 +100,10 @@ func (v *Visit) WriteJSON(w http.ResponseWriter, status int, body any) { v.http.
 // Enter takes a place among the followers and waiting requests; too many are refused instead of queued.
 func (v *Visit) Enter() (leave func(), err error) { return v.g.enter() }
 
-// UntilClosing derives a context that also ends when the gateway shuts down; its cause is then an error for the client.
-func (v *Visit) UntilClosing(ctx context.Context) (context.Context, context.CancelFunc) {
-	return v.g.untilClosing(ctx)
+// WhileOpen derives a context for what may last: it also ends when the gateway shuts down, and when the caller's credential does not hold
+// any more; its cause is then an error for the client. The context must be a request's.
+func (v *Visit) WhileOpen(ctx context.Context) (context.Context, context.CancelFunc) {
+	return v.g.whileOpen(ctx)
 }
 
 // Submit starts a turn: the caller's tenant, user, role and flags are put into the request, stream_to is refused.

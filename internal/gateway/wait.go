@@ -116,8 +116,8 @@ func resumable(v *TurnView, after int64) (over bool, err error) {
 	return false, nil
 }
 
-// isOver reports whether an error is only the end of the waiting: the caller left, the wait was long enough, or the gateway
-// closes. The turn goes on in every case.
+// isOver reports whether an error is only the end of the waiting: the caller left, the wait was long enough, the gateway closes, or the
+// caller's credential does not hold any more. The turn goes on in every case.
 func isOver(err error) bool {
-	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errClosing)
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errClosing) || errors.Is(err, errCredentialEnded)
 }

@@ -51,6 +51,9 @@ type accepted struct {
 
 // postChat submits a message and waits for the turn.
 func (d *Door) postChat(w http.ResponseWriter, r *http.Request, v *gateway.Visit) error {
+	if _, err := gateway.Parameters(r); err != nil {
+		return err
+	}
 	var q request
 	if err := v.DecodeBody(w, r, &q); err != nil {
 		return err
@@ -86,7 +89,7 @@ func (d *Door) postChat(w http.ResponseWriter, r *http.Request, v *gateway.Visit
 
 // answer waits for the turn. One that waits for a person, or longer than anybody waits, goes on behind a 202.
 func answer(w http.ResponseWriter, r *http.Request, v *gateway.Visit, receipt agent.Receipt) error {
-	ctx, cancel := v.UntilClosing(r.Context())
+	ctx, cancel := v.WhileOpen(r.Context())
 	defer cancel()
 	ctx, cancelWait := context.WithTimeout(ctx, v.Limits().WaitTimeout)
 	defer cancelWait()

@@ -107,6 +107,7 @@ func (d *door) send(key, method, path, body string, header ...string) answer {
 	d.t.Helper()
 	req, err := http.NewRequestWithContext(d.t.Context(), method, d.url+path, strings.NewReader(body))
 	require.NoError(d.t, err)
+	req.Header.Set("Content-Type", "application/json")
 	if key != "" {
 		req.Header.Set("X-API-Key", key)
 	}

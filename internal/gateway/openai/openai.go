@@ -39,7 +39,7 @@ func (d *Door) Routes() []gateway.Route {
 
 // postCompletion is POST /v1/chat/completions: one turn, its answer whole or streamed.
 func (d *Door) postCompletion(w http.ResponseWriter, r *http.Request, v *gateway.Visit) error {
-	if err := checkContentType(r); err != nil {
+	if err := gateway.CheckContentType(r); err != nil {
 		return err
 	}
 	body, err := v.ReadBody(w, r)
@@ -94,7 +94,7 @@ func (c *completion) id() string { return "chatcmpl-" + string(c.receipt.TurnID)
 
 // answer waits for the turn and answers with all of it.
 func (c *completion) answer(w http.ResponseWriter, r *http.Request) error {
-	ctx, cancel := c.visit.UntilClosing(r.Context())
+	ctx, cancel := c.visit.WhileOpen(r.Context())
 	defer cancel()
 	ctx, cancelWait := context.WithTimeout(ctx, c.visit.Limits().WaitTimeout)
 	defer cancelWait()

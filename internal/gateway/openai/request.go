@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"mime"
 	"net/http"
 	"slices"
 	"strings"
@@ -212,14 +211,6 @@ func (q *request) onlyNew() error {
 			return nil
 		case agent.RoleSystem, agent.RoleUser:
 		}
-	}
-	return nil
-}
-
-func checkContentType(r *http.Request) error {
-	given := r.Header.Get("Content-Type")
-	if media, _, err := mime.ParseMediaType(given); given != "" && (err != nil || media != "application/json") {
-		return agent.Invalid("", "want Content-Type application/json, got %.100q", given)
 	}
 	return nil
 }

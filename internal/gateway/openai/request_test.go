@@ -212,7 +212,7 @@ func TestBadRequests(t *testing.T) {
 		})
 	}
 	for name, header := range map[string][2]string{
-		"a form": {"Content-Type", "application/x-www-form-urlencoded"}, "a long key": {"Idempotency-Key", strings.Repeat("k", 257)},
+		"a long key":  {"Idempotency-Key", strings.Repeat("k", 257)},
 		"an odd wish": {"Turnstone-On-Disconnect", "explode"}, "an odd session": {"Turnstone-Session-Id", "a b"}, "an odd tenant": {"Turnstone-Tenant", "a b"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -220,6 +220,11 @@ func TestBadRequests(t *testing.T) {
 			require.Equal(t, 400, a.status, "%s", a.body)
 			a.problem(t)
 		})
+	}
+	for _, media := range []string{"application/x-www-form-urlencoded", ""} {
+		a := d.ask("", "Content-Type", media)
+		require.Equal(t, 415, a.status, "%s", a.body)
+		require.Contains(t, a.problem(t).Message, "Content-Type")
 	}
 	for _, model := range []string{"no such/name", ":fast", strings.Repeat("m", 500)} {
 		a := d.send("POST", "/v1/chat/completions", `{"model":"`+model+`","messages":[{"role":"user","content":"x"}]}`)

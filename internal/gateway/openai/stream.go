@@ -14,7 +14,7 @@ import (
 
 // stream sends the answer in chunks as it is made.
 func (c *completion) stream(w http.ResponseWriter, r *http.Request) error {
-	ctx, cancel := c.visit.UntilClosing(r.Context())
+	ctx, cancel := c.visit.WhileOpen(r.Context())
 	defer cancel()
 	s := streaming{
 		completion: c, read: reading{held: c.q.structured},

@@ -138,6 +138,9 @@ func (d *Door) operator(w http.ResponseWriter, r *http.Request, v *gateway.Visit
 	if err != nil || len(bytes.TrimSpace(data)) == 0 {
 		return err
 	}
+	if err := gateway.CheckContentType(r); err != nil {
+		return err
+	}
 	return strict.Decode(data, body)
 }
 

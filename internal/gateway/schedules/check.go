@@ -121,6 +121,9 @@ func optional(w http.ResponseWriter, r *http.Request, v *gateway.Visit, into any
 	if err != nil || len(bytes.TrimSpace(data)) == 0 {
 		return err
 	}
+	if err := gateway.CheckContentType(r); err != nil {
+		return err
+	}
 	return strict.Decode(data, into)
 }
 

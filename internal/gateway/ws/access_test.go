@@ -1,13 +1,17 @@
 package ws_test
 
 import (
+	"context"
 	"net/http"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/coder/websocket"
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/access"
 	"github.com/turnstone-run/turnstone/internal/gateway"
 	"github.com/turnstone-run/turnstone/internal/gateway/gatewaytest"
 	"github.com/turnstone-run/turnstone/internal/gateway/ws"
@@ -118,4 +122,56 @@ func TestFramesNeedWhatPathsNeed(t *testing.T) {
 	require.Equal(t, 6, denied, "every refusal is in the trail")
 	reader.send(`{"type":"follow","id":"x","turn_id":"t"}`)
 	reader.want("event", "x")
+}
+
+// revocable lets ada in until she is revoked.
+type revocable struct {
+	gatewaytest.Credentials
+
+	revoked atomic.Bool
+}
+
+func (r *revocable) Authenticate(ctx context.Context, c access.Credentials) (agent.Principal, error) {
+	if r.revoked.Load() {
+		return agent.Principal{}, access.Refused("the API key was revoked")
+	}
+	return r.Credentials.Authenticate(ctx, c)
+}
+
+// A socket ends with its credential: its follows are told, the close frame says why, and what waits in line is not begun.
+func TestSocketEndsWithItsCredential(t *testing.T) {
+	auth := &revocable{Credentials: gatewaytest.Credentials{"ada": gatewaytest.Caller("acme", "ada", "*")}}
+	h := open(t, func(c *gateway.Config, _ *ws.Config) {
+		c.Auth = auth
+		c.Limits.ReadTimeout = 500 * time.Millisecond // that of requests is not the socket's
+	})
+	entered, release := make(chan struct{}), make(chan struct{})
+	h.rt.messaged = func() { close(entered); <-release }
+	c := h.dial("?access_token=ada")
+	c.send(`{"type":"turn","id":"a","request":{"turn_id":"t","session_id":"s","message":"x"}}`)
+	c.want("accepted", "a")
+	c.send(`{"type":"message","id":"m1","turn_id":"t","request":{"message":"in flight"}}`)
+	<-entered
+	c.send(`{"type":"message","id":"m2","turn_id":"t","request":{"message":"in line"}}`)
+
+	auth.revoked.Store(true)
+	start := time.Now()
+	f := c.next()
+	for f.Type == "event" {
+		f = c.next()
+	}
+	require.Equal(t, "a", f.ID)
+	require.Equal(t, "unauthenticated", f.Error.Type)
+	require.Contains(t, f.Error.Message, "revoked")
+	require.Less(t, time.Since(start), 5*time.Second)
+	c.send(`{"type":"turn","id":"b","request":{"message":"too late"}}`)
+	c.refused("b", "unauthenticated", "")
+	close(release)
+	c.want("accepted", "m1")
+	c.refused("m2", "unauthenticated", "")
+	require.Equal(t, websocket.StatusCode(4401), websocket.CloseStatus(c.closed()))
+	for _, e := range h.rt.Submitted() {
+		require.NotContains(t, []string{"in line", "too late"}, e.Request.Message)
+	}
+	t.Logf("closed %s after the key", time.Since(start).Round(time.Millisecond))
 }

@@ -72,15 +72,16 @@ func (s *socket) lineUp(r *request) (ready <-chan struct{}, next func()) {
 	}
 }
 
-// wait waits for ready, if there is something to wait for.
-func (s *socket) wait(ready <-chan struct{}) {
+// wait waits for ready, if there is something to wait for, and says whether what has waited may begin.
+func (s *socket) wait(ready <-chan struct{}) error {
 	if ready == nil {
-		return
+		return nil
 	}
 	select {
 	case <-ready:
 	case <-s.ctx.Done():
 	}
+	return s.revoked()
 }
 
 // beginCall starts what is answered by one frame.
@@ -101,9 +102,11 @@ func (s *socket) beginCall(r *request, size int64) error {
 	}
 	s.work.Go(func() {
 		defer next() // behind the answer, so that answers have the order, too
-		s.wait(ready)
 		var answer *reply
-		err := safely(func() (err error) { answer, err = s.call(r); return err })
+		err := s.wait(ready)
+		if err == nil {
+			err = safely(func() (err error) { answer, err = s.call(r); return err })
+		}
 		if err != nil {
 			answer = s.failure(r.ID, err)
 		}

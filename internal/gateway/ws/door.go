@@ -28,7 +28,7 @@ const (
 type Config struct {
 	Follows  int           // turns that a socket follows at a time; default 32
 	Requests int           // other frames of a socket that are worked on at a time; default 64
-	MaxAge   time.Duration // how long a socket lives, for a credential is checked only when it opens; default 1 h
+	MaxAge   time.Duration // how long a socket lives; default 1 h
 	Logger   *zap.Logger   // nil: silent
 }
 
@@ -144,7 +144,8 @@ func (d *Door) serve(w http.ResponseWriter, r *http.Request, v *gateway.Visit) e
 	if err != nil {
 		return agent.Errorf(agent.CodeInvalid, "", "accept WebSocket: %w", err) // Accept has answered
 	}
-	s.run(conn, wire.conn, r.URL.Query())
+	query, err := gateway.Parameters(r, "turn_id", "after_index")
+	s.run(conn, wire.conn, query, err)
 	return nil
 }
 
@@ -187,6 +188,9 @@ type farewell struct {
 
 func (f *farewell) Error() string { return f.err.Error() }
 func (f *farewell) Unwrap() error { return f.err }
+
+// statusUnauthenticated is the close code of a socket whose credential does not hold any more: 401, in the range that is ours.
+const statusUnauthenticated websocket.StatusCode = 4401
 
 // Why sockets end, besides the gateway's own closing. It is what follows are told, and nothing is wrong with those.
 var (

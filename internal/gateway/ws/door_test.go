@@ -32,6 +32,14 @@ type runtime struct {
 	taken    atomic.Int64
 	broken   error                           // what the next follows yield instead of events
 	deciding func(ctx context.Context) error // instead of Decided, where it is set
+	messaged func()                          // called before a message is submitted, where it is set
+}
+
+func (rt *runtime) MessageFrom(ctx context.Context, id agent.TurnID, e agent.Envelope) (agent.Receipt, int, error) {
+	if rt.messaged != nil {
+		rt.messaged()
+	}
+	return rt.Runtime.MessageFrom(ctx, id, e)
 }
 
 func (rt *runtime) Decide(ctx context.Context, id agent.TurnID, d agent.Decision) error {

@@ -35,7 +35,9 @@ func (s *socket) beginFollow(r *request, size int64) error {
 		request := r.Request
 		find = func() (gateway.TurnView, error) {
 			defer next()
-			s.wait(ready)
+			if err := s.wait(ready); err != nil {
+				return gateway.TurnView{}, err
+			}
 			return f.submit(request)
 		}
 	}

@@ -82,23 +82,19 @@ func (s *socket) refuse(id string, err error) {
 
 // followQuery is the follow that the URL asks for, ?turn_id=…&after_index=…, under the id "". Its errors are frames: a browser does not
 // show the answer to a handshake that is refused.
-func (s *socket) followQuery(q url.Values) {
+func (s *socket) followQuery(q url.Values) error {
 	id, index := q.Get("turn_id"), q.Get("after_index")
 	if id == "" && index == "" {
-		return
+		return nil
 	}
 	r := &request{Type: typeFollow, TurnID: agent.TurnID(id)}
 	after, err := strconv.ParseInt(index, 10, 64)
 	switch {
 	case id == "":
-		err = agent.Invalid("turn_id", "is missing: after_index is of a turn")
+		return agent.Invalid("turn_id", "is missing: after_index is of a turn")
 	case index != "" && (err != nil || after < 0):
-		err = agent.Invalid("after_index", "want a whole number of 0 or more, got %.60q", index)
-	default:
-		r.AfterIndex = &after
-		err = s.begin(r, 0)
+		return agent.Invalid("after_index", "want a whole number of 0 or more, got %.60q", index)
 	}
-	if err != nil {
-		s.fail("", err)
-	}
+	r.AfterIndex = &after
+	return s.begin(r, 0)
 }

@@ -63,7 +63,7 @@ func newSocket(ctx context.Context, d *Door, v *gateway.Visit) (s *socket, relea
 	}
 	// Not the request's own context: what becomes of that once a connection is taken over is nobody's promise.
 	s.ctx, s.cut = context.WithCancel(context.WithoutCancel(ctx))
-	closing, stop := v.UntilClosing(s.ctx)
+	closing, stop := v.WhileOpen(s.ctx)
 	s.open, s.end = context.WithCancelCause(closing)
 	return s, func() {
 		s.end(nil)
@@ -73,7 +73,7 @@ func newSocket(ctx context.Context, d *Door, v *gateway.Visit) (s *socket, relea
 }
 
 // run serves a connection until it is over.
-func (s *socket) run(conn *websocket.Conn, wire net.Conn, query url.Values) {
+func (s *socket) run(conn *websocket.Conn, wire net.Conn, query url.Values, badQuery error) {
 	s.conn = conn
 	conn.SetReadLimit(-1)                                                // read.go has a bound of its own, to say so before it hangs up
 	context.AfterFunc(s.ctx, func() { _ = wire.Close() })                // also in the middle of a read, a write, a close handshake
@@ -85,7 +85,12 @@ func (s *socket) run(conn *websocket.Conn, wire net.Conn, query url.Values) {
 	gone := make(chan struct{})
 	own.Go(func() {
 		defer close(gone)
-		s.followQuery(query)
+		if badQuery == nil {
+			badQuery = s.followQuery(query)
+		}
+		if badQuery != nil {
+			s.fail("", badQuery)
+		}
 		s.read()
 	})
 	own.Go(s.write)
@@ -117,8 +122,19 @@ func (s *socket) leave(gone <-chan struct{}) {
 	close(s.finish)
 	<-s.written
 	bye := errRestart
+	if s.revoked() != nil {
+		bye = &farewell{code: statusUnauthenticated, reason: "unauthenticated"}
+	}
 	_ = errors.As(context.Cause(s.open), &bye) // else the gateway's own
 	_ = s.conn.Close(bye.code, bye.reason)     // within ten seconds; a client that says nothing is gone
+}
+
+// revoked is why nothing may begin any more: the credential does not hold. What waits for its turn asks before it begins.
+func (s *socket) revoked() error {
+	if cause := context.Cause(s.open); agent.CodeOf(cause) == agent.CodeUnauthenticated {
+		return cause
+	}
+	return nil
 }
 
 // send queues a frame behind those that wait. It waits for room, which the client makes by reading; false: the socket is over.

@@ -1,0 +1,211 @@
+package gateway_test
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnstone-run/turnstone/internal/gateway"
+)
+
+// panics is a door whose handler panics before it reads anything.
+type panics struct{}
+
+func (panics) Routes() []gateway.Route {
+	return []gateway.Route{{Method: http.MethodPost, Path: "/panic", Public: true, Handle: func(http.ResponseWriter, *http.Request, *gateway.Visit) error {
+		panic("on purpose")
+	}}}
+}
+
+// drip sends a request and then its body, a byte at a time, for as long as the connection stands.
+func drip(t *testing.T, addr, request string) net.Conn {
+	t.Helper()
+	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", addr)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	_, err = io.WriteString(conn, strings.ReplaceAll(request, "\n", "\r\n"))
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	go func() {
+		tick := time.NewTicker(50 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+				text := "x"
+				if strings.Contains(request, "chunked") {
+					text = "1\r\nx\r\n"
+				}
+				if _, err := io.WriteString(conn, text); err != nil {
+					return
+				}
+			}
+		}
+	}()
+	return conn
+}
+
+func TestDrippedBodiesHoldNoConnection(t *testing.T) {
+	const bodyTime = 2 * time.Second
+	d, _, _ := guarded(t, func(c *gateway.Config) {
+		c.Limits.ReadTimeout = bodyTime
+		c.Doors = []gateway.Door{panics{}}
+	})
+	key := "Authorization: Bearer " + operatorKey() + "\n"
+	const long, asJSON = "Content-Length: 200000\n\n", "Content-Type: application/json\n"
+	for name, c := range map[string]struct {
+		request string
+		status  int
+		slow    bool // the answer waits for the body
+	}{
+		"no credential":              {"POST /v1/turns HTTP/1.1\nHost: x\n" + asJSON + long, 401, false},
+		"no credential, 250 kB":      {"POST /v1/turns HTTP/1.1\nHost: x\n" + asJSON + "Content-Length: 250000\n\n", 401, false},
+		"no credential, 2 MB":        {"POST /v1/turns HTTP/1.1\nHost: x\n" + asJSON + "Content-Length: 2000000\n\n", 401, false},
+		"no credential, chunked":     {"POST /v1/turns HTTP/1.1\nHost: x\n" + asJSON + "Transfer-Encoding: chunked\n\n", 401, false},
+		"no credential, expecting":   {"POST /v1/turns HTTP/1.1\nHost: x\nExpect: 100-continue\n" + long, 401, false},
+		"no credential, HTTP/1.0":    {"POST /v1/turns HTTP/1.0\n" + long, 401, false},
+		"wrong credential":           {"POST /v1/turns HTTP/1.1\nHost: x\nAuthorization: Bearer wrong\n" + long, 401, false},
+		"foreign page":               {"POST /v1/turns HTTP/1.1\nHost: x\nOrigin: http://evil.example\n" + long, 403, false},
+		"unknown path":               {"POST /nowhere HTTP/1.1\nHost: x\n" + key + long, 404, false},
+		"unknown path, no one":       {"POST /nowhere HTTP/1.1\nHost: x\n" + long, 401, false},
+		"unknown method":             {"PUT /v1/turns HTTP/1.1\nHost: x\n" + key + long, 405, false},
+		"preflight":                  {"OPTIONS /v1/turns HTTP/1.1\nHost: x\nOrigin: http://x\nAccess-Control-Request-Method: POST\n" + long, 204, false},
+		"the server's options":       {"OPTIONS * HTTP/1.1\nHost: x\n" + long, 400, false},
+		"too large":                  {"POST /v1/turns HTTP/1.1\nHost: x\n" + key + asJSON + "Content-Length: 20000000\n\n", 413, false},
+		"no content type":            {"POST /v1/turns HTTP/1.1\nHost: x\n" + key + long, 415, false},
+		"bad parameter":              {"POST /v1/turns?x=1 HTTP/1.1\nHost: x\n" + key + long, 400, false},
+		"a body that nobody wants":   {"GET /health HTTP/1.1\nHost: x\n" + long, 200, false},
+		"a panic":                    {"POST /panic HTTP/1.1\nHost: x\n" + long, 500, false},
+		"odd expectation":            {"POST /v1/turns HTTP/1.1\nHost: x\nExpect: gold\n" + long, 417, false},
+		"known caller":               {"POST /v1/turns HTTP/1.1\nHost: x\n" + key + asJSON + long, 408, true},
+		"known caller, chunked":      {"POST /v1/turns HTTP/1.1\nHost: x\n" + key + asJSON + "Transfer-Encoding: chunked\n\n", 408, true},
+		"known caller, who expected": {"POST /v1/turns HTTP/1.1\nHost: x\nExpect: 100-continue\n" + key + asJSON + long, 408, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			start := time.Now()
+			conn := drip(t, d.HTTPAddr(), c.request)
+			require.NoError(t, conn.SetReadDeadline(start.Add(20*time.Second)))
+			r := bufio.NewReader(conn)
+			resp, err := http.ReadResponse(r, nil)
+			for err == nil && resp.StatusCode == http.StatusContinue {
+				resp, err = http.ReadResponse(r, nil)
+			}
+			require.NoError(t, err)
+			took := time.Since(start)
+			_, err = io.ReadAll(resp.Body)
+			require.NoError(t, err)
+			require.Equal(t, c.status, resp.StatusCode)
+			require.True(t, resp.Close, "the answer does not say that the connection ends")
+			require.Equal(t, c.slow, took >= bodyTime, "%s", took)
+			_, err = r.ReadByte()
+			require.Error(t, err)
+			require.False(t, errors.Is(err, context.DeadlineExceeded) || isTimeout(err), "the connection stays open")
+			t.Logf("answered after %s, closed after %s", took.Round(time.Millisecond), time.Since(start).Round(time.Millisecond))
+		})
+	}
+}
+
+func isTimeout(err error) bool {
+	e, ok := errors.AsType[net.Error](err)
+	return ok && e.Timeout()
+}
+
+// A body that is there already costs nobody the connection.
+func TestRefusedBodiesThatHaveArrivedKeepTheConnection(t *testing.T) {
+	d, _, _ := guarded(t, nil)
+	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", d.HTTPAddr())
+	require.NoError(t, err)
+	defer conn.Close()
+	r := bufio.NewReader(conn)
+	for range 3 {
+		_, err = io.WriteString(conn, "POST /v1/turns HTTP/1.1\r\nHost: x\r\nContent-Length: 10000\r\n\r\n"+strings.Repeat("x", 10_000))
+		require.NoError(t, err)
+		resp, err := http.ReadResponse(r, nil)
+		require.NoError(t, err)
+		_, err = io.ReadAll(resp.Body)
+		require.NoError(t, err)
+		require.Equal(t, 401, resp.StatusCode)
+		require.False(t, resp.Close)
+	}
+}
+
+// The time for a request's body ends no answer.
+func TestStreamsOutliveTheTimeForBodies(t *testing.T) {
+	d := open(t, func(c *gateway.Config) {
+		c.Limits.ReadTimeout, c.Limits.Heartbeat = 300*time.Millisecond, 50*time.Millisecond
+	})
+	d.begin("t")
+	post, err := http.NewRequestWithContext(t.Context(), http.MethodPost, d.url+"/v1/turns", strings.NewReader(`{"message":"x","turn_id":"u"}`))
+	require.NoError(t, err)
+	post.Header.Set("Accept", "text/event-stream")
+	post.Header.Set("Content-Type", "application/json")
+	posted, err := http.DefaultClient.Do(post)
+	require.NoError(t, err)
+	defer posted.Body.Close()
+	waited := make(chan answer, 1)
+	go func() { waited <- d.send("POST", "/v1/turns", `{"message":"x","turn_id":"w"}`) }()
+	next := frames(d.follow(t.Context(), "/v1/turns/t/events").Body)
+	for range 20 { // a second of heartbeats
+		_, err := next()
+		require.NoError(t, err)
+	}
+	d.rt.Say("u", "still here")
+	d.rt.Say("w", "still here")
+	streamed, err := io.ReadAll(posted.Body)
+	require.NoError(t, err)
+	require.Contains(t, string(streamed), "still here")
+	require.Contains(t, string((<-waited).body), "still here")
+}
+
+// Over HTTP/2 a body that does not come ends its own stream, and the connection serves others.
+func TestDrippedBodiesOverHTTP2(t *testing.T) {
+	_, ca := certify(t, "ca", nil)
+	server, _ := certify(t, "server", ca)
+	d, _, _ := guarded(t, func(c *gateway.Config) {
+		c.Limits.ReadTimeout = time.Second
+		c.HTTPTLS = &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{server}, NextProtos: []string{"h2", "http/1.1"}}
+	})
+	transport := &http.Transport{TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: ca.pool}, ForceAttemptHTTP2: true}
+	t.Cleanup(transport.CloseIdleConnections)
+	for credential, want := range map[string]int{"wrong": 401, operatorKey(): 408} {
+		body, write := io.Pipe()
+		t.Cleanup(func() { _ = write.Close() })
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+d.HTTPAddr()+"/v1/turns", body)
+		require.NoError(t, err)
+		req.ContentLength = 200_000
+		req.Header.Set("Authorization", "Bearer "+credential)
+		req.Header.Set("Content-Type", "application/json")
+		start := time.Now()
+		resp, err := transport.RoundTrip(req)
+		require.NoError(t, err)
+		require.Equal(t, 2, resp.ProtoMajor)
+		require.Equal(t, want, resp.StatusCode)
+		require.NoError(t, resp.Body.Close())
+		require.Less(t, time.Since(start), 10*time.Second)
+	}
+}
+
+// An upload may be long, and is not without end.
+func TestUploadsThatDripAreCut(t *testing.T) {
+	d := open(t, func(c *gateway.Config) { c.Limits.LongTimeout = time.Second })
+	d.rt.Collections = []string{"docs"}
+	conn := drip(t, d.HTTPAddr(), "POST /v1/knowledge/docs/documents?id=a HTTP/1.1\nHost: localhost\nContent-Type: text/plain\nContent-Length: 200000\n\n")
+	require.NoError(t, conn.SetReadDeadline(time.Now().Add(20*time.Second)))
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	require.Equal(t, 408, resp.StatusCode)
+}

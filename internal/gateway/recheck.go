@@ -1,0 +1,140 @@
+package gateway
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"reflect"
+	"sync"
+	"time"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/access"
+)
+
+const (
+	// recheckEvery is how often the credential of open streams is verified again. A key's record is cached for three seconds, so a
+	// revocation ends a stream after four and a half.
+	recheckEvery   = 1500 * time.Millisecond
+	recheckTimeout = 5 * time.Second
+	// maxUnverified is how long streams stay open while nobody can say whether their credential still holds.
+	maxUnverified = 30 * time.Second
+)
+
+// errCredentialEnded is why a stream ends that outlives its caller's credential. The error for the client comes with it.
+var errCredentialEnded = errors.New("the stream ends")
+
+// errNarrowed ends streams whose credential still holds, but allows something else than when they began.
+var errNarrowed = access.Refused("the credential allows something else now: connect again")
+
+// openCredentials are the credentials of the streams that are open. Each is verified again in a goroutine of its own, however many streams
+// it has.
+type openCredentials struct {
+	mu   sync.Mutex
+	byID map[[sha256.Size]byte]*openCredential
+}
+
+// openCredential ends its context when the credential does not hold any more; the cause is then the error for the client.
+type openCredential struct {
+	context.Context //nolint:containedctx // it is the credential's life
+
+	end     context.CancelCauseFunc
+	streams int
+}
+
+// untilRevoked derives a context that also ends when the credential of the caller does not hold any more.
+func (g *Gateway) untilRevoked(ctx context.Context) (context.Context, context.CancelFunc) {
+	who, err := callerOf(ctx)
+	if err != nil || who.credentials == nil {
+		return ctx, func() {}
+	}
+	id := credentialID(who.credentials)
+	all := &g.credentials
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	open := all.byID[id]
+	if open == nil {
+		life, end := context.WithCancelCause(context.Background())
+		open = &openCredential{Context: life, end: end}
+		all.byID[id] = open
+		go g.recheck(open, id, who)
+	}
+	open.streams++
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(open, func() { cancel(context.Cause(open)) })
+	return ctx, sync.OnceFunc(func() {
+		stop()
+		cancel(nil)
+		all.mu.Lock()
+		defer all.mu.Unlock()
+		if open.streams--; open.streams == 0 {
+			all.remove(id, open)
+			open.end(nil)
+		}
+	})
+}
+
+// remove forgets a credential, so that the next stream begins anew; mu is locked.
+func (c *openCredentials) remove(id [sha256.Size]byte, open *openCredential) {
+	if c.byID[id] == open {
+		delete(c.byID, id)
+	}
+}
+
+// recheck verifies a credential until its last stream ends, and ends its streams when it does not hold any more.
+func (g *Gateway) recheck(open *openCredential, id [sha256.Size]byte, who identity) {
+	tick := time.NewTicker(recheckEvery)
+	defer tick.Stop()
+	verified := time.Now()
+	for {
+		select {
+		case <-open.Done():
+			return
+		case <-g.closing.Done():
+			return // which ends the streams
+		case <-tick.C:
+		}
+		err := g.verifyAgain(open, who)
+		switch {
+		case err == nil:
+			verified = time.Now()
+			continue
+		case open.Err() != nil:
+			return
+		case agent.CodeOf(err) == agent.CodeUnauthenticated:
+			who.noteStranger(err)
+		case time.Since(verified) < maxUnverified:
+			continue
+		default:
+			err = &agent.Error{Code: agent.CodeUnavailable, RetryAfter: time.Second, Err: errors.New("the credential cannot be verified now: connect again")}
+		}
+		g.credentials.mu.Lock()
+		g.credentials.remove(id, open)
+		g.credentials.mu.Unlock()
+		open.end(fmt.Errorf("%w: %w", errCredentialEnded, err))
+		return
+	}
+}
+
+func (g *Gateway) verifyAgain(ctx context.Context, who identity) error {
+	ctx, cancel := context.WithTimeout(ctx, recheckTimeout)
+	defer cancel()
+	p, err := g.cfg.Auth.Authenticate(ctx, *who.credentials)
+	if err == nil && !reflect.DeepEqual(p, who.principal) {
+		err = errNarrowed
+	}
+	return err
+}
+
+// credentialID tells one caller's credentials from another's.
+func credentialID(c *access.Credentials) [sha256.Size]byte {
+	h := sha256.New()
+	for _, text := range []string{c.Bearer, c.Key} { // neither has a line break
+		h.Write([]byte(text + "\n"))
+	}
+	for _, leaf := range c.Certificates {
+		h.Write(leaf.Raw)
+	}
+	return [sha256.Size]byte(h.Sum(nil))
+}
