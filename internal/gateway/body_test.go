@@ -65,7 +65,7 @@ func TestDrippedBodiesHoldNoConnection(t *testing.T) {
 	})
 	key := "Authorization: Bearer " + operatorKey() + "\n"
 	const long, asJSON = "Content-Length: 200000\n\n", "Content-Type: application/json\n"
-	for name, c := range map[string]struct {
+	cases := map[string]struct {
 		request string
 		status  int
 		slow    bool // the answer waits for the body
@@ -92,30 +92,57 @@ func TestDrippedBodiesHoldNoConnection(t *testing.T) {
 		"known caller":               {"POST /v1/turns HTTP/1.1\nHost: x\n" + key + asJSON + long, 408, true},
 		"known caller, chunked":      {"POST /v1/turns HTTP/1.1\nHost: x\n" + key + asJSON + "Transfer-Encoding: chunked\n\n", 408, true},
 		"known caller, who expected": {"POST /v1/turns HTTP/1.1\nHost: x\nExpect: 100-continue\n" + key + asJSON + long, 408, true},
-	} {
+	}
+	exchanges := map[string]chan exchange{}
+	for name, c := range cases {
+		done := make(chan exchange, 1)
+		exchanges[name] = done
+		conn := drip(t, d.HTTPAddr(), c.request)
+		go func() { done <- answerTo(conn) }()
+	}
+	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			start := time.Now()
-			conn := drip(t, d.HTTPAddr(), c.request)
-			require.NoError(t, conn.SetReadDeadline(start.Add(20*time.Second)))
-			r := bufio.NewReader(conn)
-			resp, err := http.ReadResponse(r, nil)
-			for err == nil && resp.StatusCode == http.StatusContinue {
-				resp, err = http.ReadResponse(r, nil)
-			}
-			require.NoError(t, err)
-			took := time.Since(start)
-			_, err = io.ReadAll(resp.Body)
-			require.NoError(t, err)
-			require.Equal(t, c.status, resp.StatusCode)
-			require.True(t, resp.Close, "the answer does not say that the connection ends")
-			require.Equal(t, c.slow, took >= bodyTime, "%s", took)
-			_, err = r.ReadByte()
-			require.Error(t, err)
-			require.False(t, errors.Is(err, context.DeadlineExceeded) || isTimeout(err), "the connection stays open")
-			t.Logf("answered after %s, closed after %s", took.Round(time.Millisecond), time.Since(start).Round(time.Millisecond))
+			x := <-exchanges[name]
+			require.NoError(t, x.err)
+			require.Equal(t, c.status, x.status)
+			require.True(t, x.saysClose, "the answer does not say that the connection ends")
+			require.Equal(t, c.slow, x.answered >= bodyTime, "%s", x.answered)
+			require.True(t, x.isClosed, "the connection stays open")
+			t.Logf("answered after %s, closed after %s", x.answered.Round(time.Millisecond), x.closed.Round(time.Millisecond))
 		})
 	}
+}
+
+// exchange is what a client sees of its request.
+type exchange struct {
+	status              int
+	saysClose, isClosed bool
+	answered, closed    time.Duration
+	err                 error
+}
+
+// answerTo reads the answer, and then until the connection is closed.
+func answerTo(conn net.Conn) (x exchange) {
+	start := time.Now()
+	if x.err = conn.SetReadDeadline(start.Add(20 * time.Second)); x.err != nil {
+		return x
+	}
+	r := bufio.NewReader(conn)
+	resp, err := http.ReadResponse(r, nil)
+	for err == nil && resp.StatusCode == http.StatusContinue {
+		resp, err = http.ReadResponse(r, nil)
+	}
+	if err != nil {
+		x.err = err
+		return x
+	}
+	x.answered, x.status, x.saysClose = time.Since(start), resp.StatusCode, resp.Close
+	if _, x.err = io.ReadAll(resp.Body); x.err != nil {
+		return x
+	}
+	_, err = r.ReadByte()
+	x.closed, x.isClosed = time.Since(start), err != nil && !isTimeout(err)
+	return x
 }
 
 func isTimeout(err error) bool {
