@@ -52,7 +52,7 @@ func (a *Activities) callModel(ctx context.Context, in CallModelInput) (agent.Mo
 		if err := a.Store.ChargeUsage(ctx, key, run.turn.Tenant, run.ledger); err != nil {
 			return agent.ModelVerdict{}, err
 		}
-		return agent.ModelVerdict{Failure: agent.FailureOf(err), Usage: run.spent(), Model: run.profile.Model, Requests: run.requests()}, nil
+		return agent.ModelVerdict{Failure: modelFailure(err), Usage: run.spent(), Model: run.profile.Model, Requests: run.requests()}, nil
 	default:
 		return agent.ModelVerdict{}, err
 	}

@@ -271,8 +271,8 @@ func (r *modelRun) once(ctx context.Context, _ agent.Invocation, req agent.Model
 		return agent.ModelReply{}, r.own(cause)
 	}
 	if err != nil {
-		r.a.log(ctx).Info("model call", zap.Int("step", r.in.Step), zap.Error(err))
-		return reply, err
+		r.a.log(ctx).Warn("model call", zap.Int("step", r.in.Step), zap.Error(err))
+		return reply, providerError{err}
 	}
 	r.usage = agent.Event{Type: agent.EventUsage, Usage: &usage, Model: reply.Model}
 	if r.quiet {

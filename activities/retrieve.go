@@ -61,7 +61,7 @@ func (a *Activities) retrieve(ctx context.Context, in RetrieveInput) (agent.Prep
 	case err != nil && ctx.Err() != nil:
 		return agent.PrepareVerdict{}, context.Cause(ctx)
 	case err != nil:
-		v.Failure = agent.FailureOf(err)
+		v.Failure = modelFailure(err)
 	default:
 		p.answer.Fence, p.answer.Calls, p.answer.Usage = p.events.fence, run.ledger, v.Usage
 		return v, a.Store.SavePrepared(ctx, p.answer)
