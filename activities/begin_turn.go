@@ -51,7 +51,8 @@ func (a *Activities) BeginTurn(ctx context.Context, raw converter.RawValue, in B
 	return out, nil
 }
 
-// Begin is BeginTurn for callers that hold a decoded request: a door that must know at once whether the session is busy.
+// Begin is BeginTurn for callers that hold a decoded request: a door that must know at once whether the session is busy. An error that
+// wraps [agent.ErrOutcomeUnknown] leaves open whether the turn is recorded; after any other it is not, unless it was before.
 func (a *Activities) Begin(ctx context.Context, req agent.TurnRequest, in BeginTurnInput) (BeginTurnResult, error) {
 	started := time.Now()
 	record, plan, err := a.recordOf(ctx, &req, in)
@@ -72,7 +73,7 @@ func (a *Activities) Begin(ctx context.Context, req agent.TurnRequest, in BeginT
 	}
 	if record.PlanHash != begun.PlanHash { // recorded before the catalog changed
 		if plan, err = a.Registry.Plan(ctx, begun.PlanHash); err != nil {
-			return BeginTurnResult{}, fmt.Errorf("load plan %s: %w", begun.PlanHash, err)
+			return BeginTurnResult{}, recorded(fmt.Errorf("load plan %s: %w", begun.PlanHash, err))
 		}
 	}
 	record.Binding = begun.Binding
@@ -106,12 +107,12 @@ func (a *Activities) begun(
 			a.remember(turn)
 		}
 		if out.Rules, err = a.rules(ctx, begun.PlanHash, record); err != nil {
-			return BeginTurnResult{}, err
+			return BeginTurnResult{}, recorded(err)
 		}
 		if in.RunID == "" || (in.Direct && !begun.New) { // queued ahead of its workflow, or driven by somebody: they announce it
 			return out, nil
 		}
-		return out, a.announce(ctx, out.Turn, record.Route)
+		return out, recorded(a.announce(ctx, out.Turn, record.Route))
 	case agent.BeginBehind:
 		out.Verdict = VerdictBehind
 		if record.OnBusy == agent.OnBusyInterrupt && begun.HolderSince.Before(begun.StartedAt) { // not whoever came to hold it since
@@ -128,6 +129,14 @@ func (a *Activities) begun(
 	default:
 		return out, agent.Errorf(agent.CodeInternal, "begin turn", "unknown answer %q", begun.Answer)
 	}
+}
+
+// recorded marks an error that came after the turn was recorded.
+func recorded(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", agent.ErrOutcomeUnknown, err)
 }
 
 // Check is everything that can be known of a request without recording it: shape, size, route, agent and model. It returns what the
@@ -278,7 +287,7 @@ func (a *Activities) record(req *agent.TurnRequest, p *agent.Plan, bound agent.B
 		TurnID: id, WorkflowID: in.WorkflowID, Tenant: req.Context.TenantName(), SessionID: sessionOf(req, id),
 		Binding: bound, Channel: req.Channel, UserID: req.Context.UserID, OnBusy: req.OnBusy, History: req.History,
 		Input: req.Input(), Context: req.Context, QueueLimit: a.QueueLength, OutputSchema: req.OutputSchema, Parent: in.Parent,
-		Limits: req.Limits, Mode: agent.ModeDurable,
+		Limits: req.Limits, Mode: agent.ModeDurable, StartByID: in.StartByID,
 	}
 	if len(r.OutputSchema) == 0 {
 		r.OutputSchema = p.OutputSchema

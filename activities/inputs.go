@@ -24,6 +24,7 @@ type BeginTurnInput struct {
 	Parent     agent.TurnID `json:"-"`      // of a child turn
 	Trace      string       `json:"-"`      // likewise: where it belongs
 	Direct     bool         `json:"-"`      // the caller drives the turn itself and renews its lease
+	StartByID  bool         `json:"-"`      // the caller starts the workflow afterwards; if it cannot, upkeep does
 	RunID      string       `json:"run_id"` // the first of the chain
 	Again      bool         `json:"again,omitempty"`
 }

@@ -26,6 +26,9 @@ type Receipt struct {
 	SessionID SessionID `json:"session_id"`
 	StreamID  string    `json:"stream_id"`
 	Joined    bool      `json:"-"` // the turn existed already
+
+	// StartUnknown: the turn is recorded, or may be, and nobody knows whether it was started. Upkeep starts it within seconds.
+	StartUnknown bool `json:"-"`
 }
 
 // Inbox is the one invocation path (seed 001): every door submits here.

@@ -34,6 +34,7 @@ type Error struct {
 	Field      string        // path of the offending field, e.g. "messages[0].role"; empty when no field is at fault
 	RetryAfter time.Duration // how long the other side asked to wait; 0 when it did not
 	Err        error         // the cause, never nil
+	Public     string        // what callers read in place of Err, which is for the log; empty: Err's own text
 }
 
 func (e *Error) Error() string {
@@ -48,6 +49,9 @@ func (e *Error) Error() string {
 }
 
 func (e *Error) Unwrap() error { return e.Err }
+
+// ErrOutcomeUnknown marks the error of a write that may have happened: only its answer was lost.
+var ErrOutcomeUnknown = errors.New("it may have been done all the same")
 
 // Errorf makes an [Error] of a code; %w wraps.
 func Errorf(code Code, op, format string, args ...any) *Error {
@@ -108,6 +112,9 @@ func FailureOf(err error) *Failure {
 	f := &Failure{Type: string(CodeOf(err)), Message: err.Error()}
 	if e, ok := errors.AsType[*Error](err); ok {
 		f.Field = e.Field
+		if e.Public != "" {
+			f.Message = e.Public
+		}
 	}
 	if faults, ok := errors.AsType[Faults](err); ok {
 		f.Faults = faults

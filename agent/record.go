@@ -25,6 +25,7 @@ type TurnRecord struct {
 	LeaseUntil   time.Time       // direct: a holder that is silent for longer is gone
 	Parent       TurnID          // of a child turn: who asked
 	Limits       *Limits         // the request's
+	StartByID    bool            // its workflow is started after it is recorded, by whoever finds that it does not run
 }
 
 // Binding is what a turn is bound to from its beginning, whatever the catalog says later.

@@ -186,6 +186,8 @@ type Turn struct {
 	MaxMessageBytes Size `yaml:"max_message_bytes" help:"largest message of a request"`
 	// QueueLength is how many turns may wait in one session. Default 100.
 	QueueLength int `yaml:"queue_length" help:"turns waiting in one session"`
+	// BeginWithin bounds the turns that start at the same time, so that each begins within it; one too many is refused. Default 2s; 0: no bound.
+	BeginWithin time.Duration `yaml:"begin_within" help:"time within which accepted turns begin; more turns are refused; 0: none is"`
 	// HistoryOutputBytes: more of the answer is left out of the workflow's result; result_ref has the rest. Default 1024.
 	HistoryOutputBytes Size `yaml:"history_output_bytes" help:"output kept in workflow history"`
 	// OutputBytes likewise for what the API answers. Default 64KiB.
@@ -323,7 +325,7 @@ func Default() Config {
 		Events:   Events{Log: LogPostgres, BatchInterval: 25 * time.Millisecond, Retention: 168 * time.Hour},
 		Turn: Turn{
 			ModelCalls: 25, ToolCalls: 50, WallTime: time.Hour, MaxMessageBytes: 1 << 20, QueueLength: 100,
-			HistoryOutputBytes: 1 << 10, OutputBytes: 64 << 10,
+			BeginWithin: 2 * time.Second, HistoryOutputBytes: 1 << 10, OutputBytes: 64 << 10,
 		},
 		Conversation: Conversation{ContinueAsNewEvents: 2000},
 		LLM:          defaultLLM(),

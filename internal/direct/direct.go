@@ -1,6 +1,7 @@
 package direct
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/turnstone-run/turnstone/activities"
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/telemetry/logs"
 	"github.com/turnstone-run/turnstone/workflows"
 )
 
@@ -19,6 +21,8 @@ const (
 	maxTurns = 256
 	// patience is how long trouble of the runtime's own is waited out before Temporal gets the turn.
 	patience = 20 * time.Second
+	// beginPatience bounds the second attempt to record a turn.
+	beginPatience = 5 * time.Second
 	// renewals is how often a lease is renewed within its time.
 	renewals = 3
 )
@@ -67,7 +71,7 @@ func New(c Config) (*Driver, error) {
 
 // Submit records a checked request and runs its turn here, if it can run at once. It returns when the turn has begun, or has been
 // handed to Temporal because its session is busy, or was there before. taken is false where the caller has to start it as a durable one:
-// this process has its hands full.
+// this process has its hands full. An error means that nothing was started; where nobody knows, the receipt says so.
 func (d *Driver) Submit(ctx context.Context, req agent.TurnRequest) (r agent.Receipt, position int, taken bool, err error) {
 	if !d.enter() {
 		return agent.Receipt{}, 0, false, nil
@@ -78,14 +82,24 @@ func (d *Driver) Submit(ctx context.Context, req agent.TurnRequest) (r agent.Rec
 			leave()
 		}
 	}()
-	in := activities.BeginTurnInput{WorkflowID: req.TurnID.WorkflowID(), RunID: string(req.TurnID), Direct: true}
-	begun, err := d.Activities.Begin(ctx, req, in)
+	begun, unsure, err := d.begin(ctx, req)
+	if unsure && err != nil {
+		d.Logger.Warn("record a direct turn", logs.Turn(req.TurnID, req.Context.TenantName()), zap.Error(err))
+		leave()
+		session := cmp.Or(req.SessionID, agent.SessionID(req.TurnID))
+		return agent.Receipt{TurnID: req.TurnID, SessionID: session, StreamID: string(req.TurnID), StartUnknown: true}, 0, true, nil
+	}
 	if err != nil {
 		return r, 0, true, err
 	}
 	r = agent.Receipt{TurnID: begun.Turn.TurnID, SessionID: begun.Turn.SessionID, StreamID: string(begun.Turn.TurnID)}
 	switch begun.Verdict {
 	case activities.VerdictReady:
+		if unsure && !begun.New { // recorded by the attempt that failed
+			defer leave()
+			err = d.handBegun(ctx, &begun, &r)
+			return r, 0, true, err
+		}
 		if r.Joined = !begun.New; r.Joined { // the same request a moment ago: somebody drives it
 			return r, 0, true, nil
 		}
@@ -95,7 +109,8 @@ func (d *Driver) Submit(ctx context.Context, req agent.TurnRequest) (r agent.Rec
 		}()
 	case activities.VerdictBehind:
 		position = begun.Position
-		return r, position, true, d.wait(ctx, &begun)
+		err = d.handBegun(ctx, &begun, &r)
+		return r, position, true, err
 	case activities.VerdictDuplicate, activities.VerdictRefused:
 		r.Joined = true
 	}
@@ -117,9 +132,32 @@ func (d *Driver) leave() {
 	d.turns.Done()
 }
 
-// wait makes a turn durable that has to wait for its session: waiting is what Temporal is good at.
-func (d *Driver) wait(ctx context.Context, begun *activities.BeginTurnResult) error {
-	return d.give(ctx, &begun.Turn, nil)
+// begin records a turn. When nobody knows whether it did, it tries again and says that it was unsure.
+func (d *Driver) begin(ctx context.Context, req agent.TurnRequest) (begun activities.BeginTurnResult, unsure bool, err error) {
+	in := activities.BeginTurnInput{WorkflowID: req.TurnID.WorkflowID(), RunID: string(req.TurnID), Direct: true, StartByID: true}
+	begun, err = d.Activities.Begin(ctx, req, in)
+	if !errors.Is(err, agent.ErrOutcomeUnknown) {
+		return begun, false, err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), beginPatience)
+	defer cancel()
+	begun, again := d.Activities.Begin(ctx, req, in)
+	if again == nil || final(again) {
+		return begun, again == nil, again
+	}
+	return begun, true, errors.Join(err, again)
+}
+
+// handBegun makes a recorded turn durable that is not driven here: it has to wait for its session, which is what Temporal is good at, or
+// its beginning failed. What cannot be handed over now is when its lease has run out.
+func (d *Driver) handBegun(ctx context.Context, begun *activities.BeginTurnResult, r *agent.Receipt) error {
+	err := d.give(context.WithoutCancel(ctx), &begun.Turn, nil)
+	if err != nil && !final(err) {
+		d.Logger.Warn("start a recorded turn", logs.Turn(begun.Turn.TurnID, begun.Turn.Tenant), zap.Error(err))
+		r.StartUnknown = true
+		return nil
+	}
+	return err
 }
 
 // give starts the turn's workflow and then says that it has it: in this order, so that nobody ever finds a turn with neither a lease nor

@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"errors"
+	"net"
 	"net/http"
 	"strings"
 	"time"
@@ -81,10 +82,18 @@ func failureWithin(err error, most int) *agent.Failure {
 	switch {
 	case f.Type == string(agent.CodeInternal):
 		f.Message, f.Faults = "internal error; the server's log has the details under this request's id", nil
+	case f.Type == string(agent.CodeUnavailable) && known.Public == "" && namesHosts(err):
+		f.Message = "a part of the system does not answer; the server's log says which, under this request's id"
 	case len(f.Faults) > 0:
 		f.Message, f.Faults = summary(f.Faults), someFaults(f.Faults, most)
 	}
 	return f
+}
+
+// namesHosts reports whether an error comes from the network: its text names hosts or sockets.
+func namesHosts(err error) bool {
+	_, network := errors.AsType[net.Error](err)
+	return network && !errors.Is(err, context.DeadlineExceeded)
 }
 
 // retryAfterOf returns how long a caller should wait before the same request makes sense, 0 when waiting does not help.

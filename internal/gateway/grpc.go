@@ -188,27 +188,29 @@ func (s *grpcServer) Invoke(ctx context.Context, p *pb.TurnRequest) (*pb.AgentSt
 	ctx, cancel := s.whileOpen(ctx)
 	defer cancel()
 	end, err := s.await(ctx, who, receipt)
-	if err != nil {
+	switch {
+	case errors.Is(err, errStarting):
+		return nil, unfinishedError(receipt, "TURN_STARTING", agent.StateQueued, "is accepted and runs within seconds: Follow its events", nil)
+	case err != nil:
 		return nil, err
-	}
-	if end.Output == nil {
+	case end.Output == nil:
 		return nil, waitingError(receipt, end.Pending)
 	}
 	return outputToProto(end.Output), nil
 }
 
-// waitingError answers an Invoke whose turn waits for a person. It is no failure of the turn, but a unary call has no other way
-// to say that its answer is not there yet.
 func waitingError(r agent.Receipt, pending []agent.Approval) error {
-	st := status.New(codes.FailedPrecondition,
-		fmt.Sprintf("turn %s waits for a person: answer with Decide, then Follow its events", r.TurnID))
+	return unfinishedError(r, "AWAITING_APPROVAL", StateWaiting, "waits for a person: answer with Decide, then Follow its events", pending)
+}
+
+// unfinishedError answers an Invoke whose turn goes on without its caller. It is no failure of the turn, but a unary call has no other way
+// to say that its answer is not there yet. No client library repeats the call on this status.
+func unfinishedError(r agent.Receipt, reason, state, message string, pending []agent.Approval) error {
+	st := status.New(codes.FailedPrecondition, fmt.Sprintf("turn %s %s", r.TurnID, message))
 	with, err := st.WithDetails(
-		&errdetails.ErrorInfo{
-			Reason: "AWAITING_APPROVAL", Domain: errorDomain, Metadata: map[string]string{"turn_id": string(r.TurnID)},
-		},
+		&errdetails.ErrorInfo{Reason: reason, Domain: errorDomain, Metadata: map[string]string{"turn_id": string(r.TurnID)}},
 		&pb.WaitingTurn{
-			TurnId: string(r.TurnID), SessionId: string(r.SessionID), StreamId: r.StreamID, State: StateWaiting,
-			Pending: each(pending, approvalToProto),
+			TurnId: string(r.TurnID), SessionId: string(r.SessionID), StreamId: r.StreamID, State: state, Pending: each(pending, approvalToProto),
 		},
 	)
 	if err != nil {

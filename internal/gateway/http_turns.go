@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/turnstone-run/turnstone/agent"
 )
 
@@ -88,7 +90,7 @@ func (s *httpServer) postTurn(w http.ResponseWriter, r *http.Request) error {
 	w.Header().Set("Location", pathTurns+"/"+string(receipt.TurnID))
 	switch {
 	case !wait:
-		s.write(w, http.StatusAccepted, stateOf(receipt, ""))
+		s.write(w, http.StatusAccepted, acceptedState(receipt, ""))
 		return nil
 	case wantsEvents(r):
 		return s.streamSubmitted(w, r, who, receipt, after)
@@ -101,8 +103,16 @@ func stateOf(r agent.Receipt, state string) turnState {
 	return turnState{TurnID: r.TurnID, SessionID: r.SessionID, StreamID: r.StreamID, State: state, Status: state}
 }
 
-// awaitSubmitted answers with the output, or with 202 when a person is needed, the wait was long enough, or the gateway closes:
-// the turn was accepted and goes on in all three.
+// acceptedState is the state of a turn that the caller does not wait for; known is what is known of one that was started.
+func acceptedState(r agent.Receipt, known string) turnState {
+	if r.StartUnknown {
+		known = agent.StateQueued
+	}
+	return stateOf(r, known)
+}
+
+// awaitSubmitted answers with the output, or with 202 when a person is needed, the wait was long enough, the gateway closes, or the events
+// cannot be read: the turn was accepted and goes on in all of them.
 func (s *httpServer) awaitSubmitted(w http.ResponseWriter, r *http.Request, who identity, receipt agent.Receipt) error {
 	ctx, cancel := s.whileOpen(r.Context())
 	defer cancel()
@@ -111,10 +121,11 @@ func (s *httpServer) awaitSubmitted(w http.ResponseWriter, r *http.Request, who 
 
 	end, err := s.await(ctx, who, receipt)
 	switch {
-	case err != nil && isOver(err):
-		s.write(w, http.StatusAccepted, stateOf(receipt, agent.StateRunning))
 	case err != nil:
-		return err
+		if !isOver(err) {
+			s.cfg.Logger.Warn("wait for a turn", zap.String("turn", string(receipt.TurnID)), zap.Error(err))
+		}
+		s.write(w, http.StatusAccepted, acceptedState(receipt, agent.StateRunning))
 	case end.Output != nil:
 		s.write(w, http.StatusOK, outputBody(end.Output))
 	default:

@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/turnstone-run/turnstone/agent"
@@ -16,8 +17,11 @@ type ending struct {
 }
 
 // await follows the event log until the turn ends or meets a human pause. It never asks the workflow, whose answer may come late
-// (DESIGN §3). A ctx that ends first gives ctx's cause.
+// (DESIGN §3). A ctx that ends first gives ctx's cause, a turn of which nobody knows whether it was started errStarting.
 func (g *Gateway) await(ctx context.Context, who identity, r agent.Receipt) (ending, error) {
+	if r.StartUnknown {
+		return ending{}, errStarting
+	}
 	var watch pauseWatch
 	after := int64(0)
 	if r.Joined {
@@ -116,8 +120,15 @@ func resumable(v *TurnView, after int64) (over bool, err error) {
 	return false, nil
 }
 
-// isOver reports whether an error is only the end of the waiting: the caller left, the wait was long enough, the gateway closes, or the
-// caller's credential does not hold any more. The turn goes on in every case.
+// errStarting is why a request does not wait for its turn: the turn is accepted and will run, but may not have been started yet.
+var errStarting = &agent.Error{
+	Code: agent.CodeUnavailable, RetryAfter: time.Second,
+	Err: errors.New("the turn is accepted, and nobody knows whether it has been started: it runs within seconds; ask for it by its id"),
+}
+
+// isOver reports whether an error is only the end of the waiting: the caller left, the wait was long enough, the gateway closes, the
+// caller's credential does not hold any more, or the turn is still to be started. The turn goes on in every case.
 func isOver(err error) bool {
-	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errClosing) || errors.Is(err, errCredentialEnded)
+	return slices.ContainsFunc([]error{context.Canceled, context.DeadlineExceeded, errClosing, errCredentialEnded, errStarting},
+		func(end error) bool { return errors.Is(err, end) })
 }

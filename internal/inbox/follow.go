@@ -11,9 +11,6 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// startingUp is how long a turn that is recorded may be without a workflow: a door records it a moment before it starts it.
-const startingUp = 10 * time.Second
-
 // Follow yields a turn's events. While nothing happens it makes sure that somebody still runs the turn, and ends the stream with
 // FAILED when nobody does: a terminated workflow says no last word (DESIGN §4).
 func (b *Inbox) Follow(ctx context.Context, id agent.TurnID, after int64) iter.Seq2[agent.Event, error] {
@@ -66,22 +63,4 @@ func (b *Inbox) settle(ctx context.Context, id agent.TurnID) error {
 	}
 	_, err = b.endOrphan(ctx, id, &t)
 	return err
-}
-
-// endOrphan ends a turn that has not ended when its workflow is closed or does not exist, or when the lease of its driver has run out,
-// and reports whether it was so.
-func (b *Inbox) endOrphan(ctx context.Context, id agent.TurnID, t *agent.TurnState) (bool, error) {
-	if time.Now().Before(t.Lease) {
-		return false, nil
-	}
-	workflowID := t.Record.WorkflowID
-	if workflowID == "" { // not recorded
-		workflowID = id.WorkflowID()
-	}
-	closed, missing, err := b.Runs.look(ctx, workflowID)
-	starting := missing && t.Lease.IsZero() && time.Since(t.StartedAt) < startingUp
-	if err != nil || !closed || starting {
-		return false, err
-	}
-	return true, b.Activities.Terminate(ctx, id)
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
@@ -41,12 +42,15 @@ type office struct {
 	mu       sync.Mutex
 	agents   map[string]agent.Plan // by name; "" is chosen for those who name none
 	plans    map[string]agent.Plan // by hash, those of agents that are gone too
+	pool     *pgxpool.Pool
 	started  map[string]agent.TurnRequest
 	closed   map[string]bool // workflows that have ended
 	admitted []agent.TurnID
 	left     []agent.TurnID // places that were given back
 	refuse   error          // of the limits
 	away     error          // of Temporal
+	answer   error          // of Temporal, for a turn that it has started
+	broken   int            // writes of the event log that fail
 	trail    []agent.AuditRecord
 }
 
@@ -58,7 +62,7 @@ func newOffice(t *testing.T, change ...func(o *office, c *inbox.Config)) *office
 	require.NoError(t, postgres.Migrate(t.Context(), pool))
 	o := &office{
 		t: t, store: postgres.NewStore(pool, postgres.Config{}), agents: map[string]agent.Plan{}, plans: map[string]agent.Plan{}, started: map[string]agent.TurnRequest{},
-		closed: map[string]bool{},
+		closed: map[string]bool{}, pool: pool,
 	}
 	o.log, err = pgstream.New(t.Context(), pgstream.Config{Pool: pool})
 	require.NoError(t, err)
@@ -68,7 +72,7 @@ func newOffice(t *testing.T, change ...func(o *office, c *inbox.Config)) *office
 	require.NoError(t, err)
 	runs := &inbox.Runs{Temporal: temporal{o: o}, TaskQueue: "turnstone"}
 	o.acts, err = activities.New(activities.Config{
-		Registry: o, Models: o, Tools: o, Middleware: set, Store: o.store, Log: o.log, Blobs: nowhere{}, Runs: runs, Schemas: schema.New(), Knowledge: o,
+		Registry: o, Models: o, Tools: o, Middleware: set, Store: o.store, Log: breakingLog{o.log, o}, Blobs: nowhere{}, Runs: runs, Schemas: schema.New(), Knowledge: o,
 	})
 	require.NoError(t, err)
 	driver, err := direct.New(direct.Config{Activities: o.acts, Start: runs.TakeOver, MaxTurns: 4})
@@ -232,7 +236,7 @@ func (f temporal) ExecuteWorkflow(_ context.Context, c client.StartWorkflowOptio
 		return nil, serviceerror.NewWorkflowExecutionAlreadyStarted("", "", "")
 	}
 	f.o.started[c.ID] = args[0].(agent.TurnRequest)
-	return nil, nil //nolint:nilnil // nobody looks at it
+	return nil, f.o.answer
 }
 
 func (f temporal) SignalWorkflow(context.Context, string, string, string, any) error { return nil }
@@ -248,6 +252,26 @@ func (f temporal) DescribeWorkflowExecution(_ context.Context, id, _ string) (*w
 		status = enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED
 	}
 	return &workflowservice.DescribeWorkflowExecutionResponse{WorkflowExecutionInfo: &workflowpb.WorkflowExecutionInfo{Status: status}}, nil
+}
+
+// breakingLog is the event log with writes that fail.
+type breakingLog struct {
+	*pgstream.Log
+
+	o *office
+}
+
+func (l breakingLog) Append(ctx context.Context, f agent.Fence, batch int64, events []agent.Event) (agent.Appended, error) {
+	l.o.mu.Lock()
+	breaks := l.o.broken > 0
+	if breaks {
+		l.o.broken--
+	}
+	l.o.mu.Unlock()
+	if breaks {
+		return agent.Appended{}, agent.Errorf(agent.CodeUnavailable, "append", "broken")
+	}
+	return l.Log.Append(ctx, f, batch, events)
 }
 
 type nowhere struct{}

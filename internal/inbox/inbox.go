@@ -9,6 +9,7 @@ import (
 
 	"go.temporal.io/sdk/client"
 	"go.uber.org/zap"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/turnstone-run/turnstone/activities"
 	"github.com/turnstone-run/turnstone/agent"
@@ -34,6 +35,9 @@ type Store interface {
 	ListApprovals(ctx context.Context, q agent.ApprovalQuery) (agent.ApprovalPage, error)
 	ExportSession(ctx context.Context, tenant string, id agent.SessionID) (agent.SessionExport, error)
 	DeleteSession(ctx context.Context, tenant string, id agent.SessionID) (agent.SessionDeleted, error)
+	// Stranded calls work with turns that nobody may be driving: recorded by a door longer than age ago and not begun, or direct with a lease
+	// that has run out. Of all processes one does so at a time.
+	Stranded(ctx context.Context, age time.Duration, limit int, work func(context.Context, []agent.TurnID) error) (ran bool, err error)
 	KnowledgeDocuments(ctx context.Context, tenant, collection, after string, limit int) (agent.KnowledgePage, error)
 	KnowledgeDocument(ctx context.Context, tenant, collection, id string) (agent.KnowledgeDocument, error)
 	DeleteDocument(ctx context.Context, tenant, collection, id string) error
@@ -63,6 +67,12 @@ type Rows interface {
 	Open(ctx context.Context, tenant, ref string) (io.ReadCloser, error)
 }
 
+// Capacity bounds how many turns start at the same time; admission.Capacity does. A refusal is [agent.CodeUnavailable]: nothing was started.
+// leave gives the place back; begun says that the turn has begun by then.
+type Capacity interface {
+	Enter() (leave func(begun bool), err error)
+}
+
 // Config is what [New] needs.
 type Config struct {
 	Temporal   client.Client
@@ -85,6 +95,7 @@ type Config struct {
 	IdleCheck   time.Duration // 0: 30 s
 
 	Admission      Admission // nil: nothing is bound
+	Capacity       Capacity  // nil: turns start however many there are
 	Audit          Audit     // nil: there is no trail
 	DirectChannels []string  // whose turns are direct where neither request nor agent says otherwise
 }
@@ -92,6 +103,8 @@ type Config struct {
 // Inbox is the one invocation path.
 type Inbox struct {
 	Config
+
+	overloadJoins *semaphore.Weighted // of the reads for requests that come while there is no capacity
 }
 
 var (
@@ -107,5 +120,5 @@ func New(c Config) *Inbox {
 	if c.Logger == nil {
 		c.Logger = zap.NewNop()
 	}
-	return &Inbox{Config: c}
+	return &Inbox{Config: c, overloadJoins: semaphore.NewWeighted(joinsInOverload)}
 }

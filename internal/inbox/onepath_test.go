@@ -58,8 +58,8 @@ var ways = map[string]map[string]string{
 
 	// What records a turn, or has it started.
 	"(*activities.Activities).Begin": {
-		"internal/inbox/submit.go (*submission).start":           "a turn of a session, before its workflow",
-		"internal/direct/direct.go (*Driver).Submit":             "a direct turn",
+		"internal/inbox/submit.go (*submission).record":          "a durable turn, before its workflow",
+		"internal/direct/direct.go (*Driver).begin":              "a direct turn",
 		"activities/begin_turn.go (*Activities).BeginTurn":       "the turn's own workflow",
 		"activities/children.go (*Activities).beginChild":        "a parent asks",
 		"activities/queue_message.go (*Activities).QueueMessage": "a message that a workflow took: an operator's",
@@ -69,7 +69,7 @@ var ways = map[string]map[string]string{
 	"(*internal/postgres.Store).Begin":       {},
 	"(*internal/direct.Driver).Submit":       {"internal/inbox/submit.go (*submission).start": "a direct turn"},
 	"(*internal/inbox.Runs).start":           {"internal/inbox/submit.go (*submission).start": "a durable turn", "internal/inbox/runs.go": "the two below"},
-	"(*internal/inbox.Runs).Start":           {},
+	"(*internal/inbox.Runs).Start":           {"internal/inbox/upkeep.go (*Inbox).startOrphan": "a recorded turn that nobody drives"},
 	"(activities.Runs).Start":                {"activities/queue_message.go (*Activities).QueueMessage": "a message that a workflow took"},
 	"(*internal/inbox.Runs).TakeOver":        {"turnstone.go (*Service).compose": "a direct turn that goes on as a workflow"},
 	"(*internal/inbox.Inbox).submit":         {"internal/inbox/submit.go": "Submit, and a message to a turn's session"},

@@ -7,11 +7,15 @@ import (
 	"io"
 	"strings"
 
+	"go.uber.org/zap"
+
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/gateway"
+	"github.com/turnstone-run/turnstone/internal/telemetry/logs"
 )
 
-// Turn returns a turn's state. One that looks alive is checked against its workflow, so that a terminated turn is not alive for ever.
+// Turn returns a turn's state. One that looks alive is checked against its workflow, so that a terminated turn is not alive for ever;
+// while Temporal does not answer, what is recorded stands.
 func (b *Inbox) Turn(ctx context.Context, tenant string, id agent.TurnID) (gateway.TurnView, error) {
 	t, err := b.Store.Turn(ctx, id)
 	if agent.CodeOf(err) == agent.CodeNotFound {
@@ -26,7 +30,7 @@ func (b *Inbox) Turn(ctx context.Context, tenant string, id agent.TurnID) (gatew
 	if t.Output == nil {
 		ended, err := b.endOrphan(ctx, id, &t)
 		if err != nil {
-			return gateway.TurnView{}, err
+			b.Logger.Info("check who drives a turn", logs.Turn(id, t.Record.Tenant), zap.Error(err))
 		}
 		if ended {
 			if t, err = b.Store.Turn(ctx, id); err != nil {

@@ -157,5 +157,9 @@ func temporalError(op string, err error) error {
 	case errors.Is(err, context.Canceled):
 		return fmt.Errorf("%s: %w", op, err)
 	}
-	return &agent.Error{Code: code, Op: op, Err: err}
+	e := &agent.Error{Code: code, Op: op, Err: err}
+	if code == agent.CodeUnavailable { // the cause names hosts
+		e.Public = "Temporal does not answer"
+	}
+	return e
 }

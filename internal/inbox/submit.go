@@ -5,12 +5,16 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
+	"go.uber.org/zap"
 
 	"github.com/turnstone-run/turnstone/activities"
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/telemetry/logs"
 )
 
 // Submit checks a request and starts its turn. A turn that was started before with the same id is joined.
@@ -55,7 +59,22 @@ func (b *Inbox) submit(ctx context.Context, e agent.Envelope) (agent.Receipt, in
 	if err := s.plain(); err != nil {
 		return agent.Receipt{}, 0, err
 	}
-	plan, bound, err := b.Activities.Check(ctx, &s.req)
+	leave, err := b.enterCapacity()
+	if err != nil {
+		return s.joinInOverload(ctx, err)
+	}
+	receipt, position, err := s.accept(ctx)
+	if err != nil || receipt.Joined || receipt.StartUnknown || position > 0 || s.mode == agent.ModeDirect {
+		leave(err == nil && s.mode == agent.ModeDirect && !receipt.Joined && !receipt.StartUnknown) // Submit of a driver returns when the turn has begun
+	} else {
+		go b.awaitBegin(context.WithoutCancel(ctx), receipt.TurnID, leave)
+	}
+	return receipt, position, err
+}
+
+// accept checks a request, records its turn and starts it.
+func (s *submission) accept(ctx context.Context) (agent.Receipt, int, error) {
+	plan, bound, err := s.Activities.Check(ctx, &s.req)
 	if err != nil {
 		if again, known := s.known(ctx); known {
 			s.note(again, nil)
@@ -147,8 +166,9 @@ func (s *submission) enter(ctx context.Context) (agent.Receipt, int, error) {
 	return receipt, position, err
 }
 
-// start queues a turn of a named session before it starts it: messages run in the order in which they were accepted, a full queue
-// or a rejection is answered at once, and nothing can slip in between.
+// start records a turn before it starts it by its id: a full queue or a rejection is answered at once, messages of a session run in the
+// order in which they were accepted, and what is recorded runs, whatever becomes of this request. Where nobody knows whether the turn
+// is recorded, or started, the receipt says so; an error means that nothing was.
 func (s *submission) start(ctx context.Context, was standing) (agent.Receipt, int, error) {
 	if s.mode == agent.ModeDirect && s.Direct != nil && !was.begun {
 		receipt, position, taken, err := s.Direct.Submit(ctx, s.req)
@@ -160,25 +180,67 @@ func (s *submission) start(ctx context.Context, was standing) (agent.Receipt, in
 			return receipt, position, err
 		}
 	}
-	position, recorded := 0, was.mode != ""
-	if s.req.SessionID != "" {
-		begun, err := s.Activities.Begin(ctx, s.req, activities.BeginTurnInput{WorkflowID: s.req.TurnID.WorkflowID()})
-		if err != nil {
+	receipt, position := s.joined(was.session), 0
+	if !was.begun || was.mode != "" { // else its workflow was started by hand, and records it
+		begun, err := s.record(ctx)
+		switch {
+		case errors.Is(err, agent.ErrOutcomeUnknown):
+			s.Logger.Warn("record a turn", logs.Turn(s.req.TurnID, s.req.Context.TenantName()), zap.Error(err))
+			receipt.Joined, receipt.StartUnknown = false, true
+			return receipt, 0, nil
+		case err != nil:
 			return agent.Receipt{}, 0, err
+		case begun.Verdict == activities.VerdictDuplicate:
+			return receipt, 0, nil
 		}
-		position, recorded = begun.Position, recorded || !begun.New
+		receipt.Joined, position = !begun.New, begun.Position
 	}
-	req := s.req
-	if recorded { // by an earlier request, and that one's word stands
-		req = agent.TurnRequest{TurnID: req.TurnID, SessionID: cmp.Or(was.session, s.session), Context: agent.InvocationContext{Tenant: req.Context.Tenant}}
+	ctx = context.WithoutCancel(ctx) // it is recorded, and runs although the caller has left
+	joined, err := s.Runs.start(ctx, requestByID(s.req.TurnID, receipt.SessionID, s.req.Context.Tenant), nil)
+	switch {
+	case err == nil:
+		receipt.Joined = receipt.Joined || joined
+	case refusedForGood(err):
+		return agent.Receipt{}, 0, errors.Join(err, s.Activities.Terminate(ctx, s.req.TurnID))
+	default:
+		s.Logger.Warn("start a recorded turn", logs.Turn(s.req.TurnID, s.req.Context.TenantName()), zap.Error(err))
+		receipt.StartUnknown = true
 	}
-	joined, err := s.Runs.start(ctx, req, nil)
-	if err != nil {
-		return agent.Receipt{}, 0, err
-	}
-	receipt := s.joined(was.session)
-	receipt.Joined = joined
 	return receipt, position, nil
+}
+
+// recordPatience bounds the second attempt to record a turn.
+const recordPatience = 5 * time.Second
+
+// record records the turn. When nobody knows whether it did, it tries again: the same id is recorded once.
+func (s *submission) record(ctx context.Context) (activities.BeginTurnResult, error) {
+	in := activities.BeginTurnInput{WorkflowID: s.req.TurnID.WorkflowID(), StartByID: true}
+	begun, err := s.Activities.Begin(ctx, s.req, in)
+	if !errors.Is(err, agent.ErrOutcomeUnknown) {
+		return begun, err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordPatience)
+	defer cancel()
+	begun, again := s.Activities.Begin(ctx, s.req, in)
+	if again == nil || final(again) {
+		return begun, again
+	}
+	return begun, errors.Join(err, again)
+}
+
+// requestByID is the request for a turn that is recorded: the id says the rest.
+func requestByID(id agent.TurnID, session agent.SessionID, tenant string) agent.TurnRequest {
+	return agent.TurnRequest{TurnID: id, SessionID: session, Context: agent.InvocationContext{Tenant: tenant}}
+}
+
+// refusedForGood reports whether Temporal would refuse to start the turn another time too.
+func refusedForGood(err error) bool {
+	switch agent.CodeOf(err) {
+	case agent.CodeInvalid, agent.CodeNotFound, agent.CodeDenied:
+		return true
+	default:
+		return false
+	}
 }
 
 // joined is the receipt of a turn that there was before; its session is the one that it was begun in.

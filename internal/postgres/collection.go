@@ -1,6 +1,10 @@
 package postgres
 
-import "context"
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+)
 
 // Collection is how far the collection of stored content has come, over all runs and processes.
 type Collection struct {
@@ -9,43 +13,48 @@ type Collection struct {
 	Listing []byte     // where the look through the bucket goes on; nil: begin
 }
 
-const tryCollect = `
-SELECT pg_try_advisory_lock(hashtextextended('turnstone collection of content', 0))`
-
-const endCollect = `
-SELECT pg_advisory_unlock(hashtextextended('turnstone collection of content', 0))`
-
 const readCollection = `
 SELECT clock_timestamp() >= not_before, tenant, digest, listing FROM blob_collection`
 
-// Collect calls work with how far the collection has come while no other process does so, and says whether it could. The lock goes with
-// the connection, so that one who dies holds nobody up; that two work at once after all, should a connection be lost, does no harm.
+// Collect calls work with how far the collection has come while no other process does so, and says whether it could.
 func (s *Store) Collect(ctx context.Context, work func(ctx context.Context, c Collection) error) (ran bool, err error) {
 	const op = "begin collection"
+	return s.alone(ctx, op, "turnstone collection of content", func(ctx context.Context, conn *pgxpool.Conn) error {
+		var c Collection
+		if err := conn.QueryRow(ctx, readCollection).Scan(&c.Due, &c.Last.Tenant, &c.Last.Ref, &c.Listing); err != nil {
+			return mapError(op, err)
+		}
+		if c.Last.Ref != "" {
+			c.Last.Ref = refScheme + c.Last.Ref
+		}
+		return work(ctx, c)
+	})
+}
+
+const (
+	tryLock = `SELECT pg_try_advisory_lock(hashtextextended($1, 0))`
+	unlock  = `SELECT pg_advisory_unlock(hashtextextended($1, 0))`
+)
+
+// alone calls work while no other process holds the lock of a name, and reports whether it did. The lock goes with the connection, so that
+// a process that dies holds nobody up; that two work at once after all, should a connection be lost, must do no harm.
+func (s *Store) alone(ctx context.Context, op, name string, work func(ctx context.Context, conn *pgxpool.Conn) error) (ran bool, err error) {
 	conn, err := s.pool.Acquire(ctx)
 	if err != nil {
 		return false, mapError(op, err)
 	}
 	defer conn.Release()
-	if err := conn.QueryRow(ctx, tryCollect).Scan(&ran); err != nil || !ran {
+	if err := conn.QueryRow(ctx, tryLock, name).Scan(&ran); err != nil || !ran {
 		return false, mapError(op, err)
 	}
 	defer func() {
 		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
 		defer cancel()
-		if _, err := conn.Exec(ending, endCollect); err != nil {
+		if _, err := conn.Exec(ending, unlock, name); err != nil {
 			_ = conn.Conn().Close(ending) // which unlocks as well
 		}
 	}()
-	var c Collection
-	err = conn.QueryRow(ctx, readCollection).Scan(&c.Due, &c.Last.Tenant, &c.Last.Ref, &c.Listing)
-	if err != nil {
-		return true, mapError(op, err)
-	}
-	if c.Last.Ref != "" {
-		c.Last.Ref = refScheme + c.Last.Ref
-	}
-	return true, work(ctx, c)
+	return true, work(ctx, conn)
 }
 
 const saveLooked = `

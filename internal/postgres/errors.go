@@ -28,7 +28,11 @@ func mapError(op string, err error) error {
 	if errors.Is(err, agent.ErrFenced) {
 		return fmt.Errorf("%s: %w", op, err)
 	}
-	return &agent.Error{Code: codeOf(err), Op: op, Err: err}
+	e := &agent.Error{Code: codeOf(err), Op: op, Err: err}
+	if e.Code == agent.CodeUnavailable { // the cause names hosts, sockets or users
+		e.Public = "the database does not answer"
+	}
+	return e
 }
 
 // violates reports whether err is the violation of a constraint by its name.

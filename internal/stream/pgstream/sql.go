@@ -59,7 +59,7 @@ func fail(ctx context.Context, op string, err error) error {
 		return interrupted
 	}
 	if unavailable(err) {
-		return agent.Errorf(agent.CodeUnavailable, op, "%w", err)
+		return &agent.Error{Code: agent.CodeUnavailable, Op: op, Err: err, Public: "the database does not answer"}
 	}
 	return agent.Errorf(agent.CodeInternal, op, "%w", err)
 }

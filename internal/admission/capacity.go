@@ -1,0 +1,76 @@
+package admission
+
+import (
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// Bounds of the turns that one process lets start at the same time.
+const (
+	firstStarting = 64 // before anything is measured
+	leastStarting = 8
+	mostStarting  = 1024
+	lowering      = 0.7             // of the bound, after a turn that began late
+	raising       = 2               // of the bound, by as many turns in time as it is
+	shortestRetry = time.Second     // of the times that refused callers are asked to wait;
+	retrySpread   = 4 * time.Second // they differ by as much, so that not all come back together
+)
+
+var errOverloaded = errors.New("the server has as many turns to start as it can: nothing was started, try again later")
+
+// Capacity bounds the turns that this process has accepted and that have not begun, by how long turns take to begin: the bound rises
+// while they begin in time and falls when one does not. So a turn that is accepted begins soon, and one too many is refused at once.
+type Capacity struct {
+	within time.Duration
+
+	mu       sync.Mutex
+	starting int
+	bound    float64
+	lowered  time.Time // when the bound fell last; zero: it never did
+}
+
+// NewCapacity returns a Capacity that has turns begin within a time, nil (which accepts all) where that is 0.
+func NewCapacity(within time.Duration) *Capacity {
+	if within <= 0 {
+		return nil
+	}
+	return &Capacity{within: within, bound: firstStarting}
+}
+
+// Enter takes a place for a turn that is to start, or refuses it with [agent.CodeUnavailable] and a RetryAfter. leave gives the place back,
+// once; begun says that the turn has begun by now, so that the time which that took counts.
+func (c *Capacity) Enter() (leave func(begun bool), err error) {
+	if c == nil {
+		return func(bool) {}, nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if float64(c.starting+1) > c.bound {
+		wait := shortestRetry + rand.N(retrySpread) //nolint:gosec // no secret
+		return nil, &agent.Error{Code: agent.CodeUnavailable, RetryAfter: wait, Err: errOverloaded}
+	}
+	c.starting++
+	entered := time.Now()
+	return func(begun bool) { c.leave(entered, begun) }, nil
+}
+
+func (c *Capacity) leave(entered time.Time, begun bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	starting := c.starting
+	c.starting--
+	switch late := time.Since(entered) > c.within; {
+	case !begun:
+	case late && entered.After(c.lowered): // those that entered before say nothing of the bound as it is now
+		c.bound, c.lowered = max(c.bound*lowering, leastStarting), time.Now()
+	case late, float64(starting) < c.bound/2: // fewer turns came than the bound allows: it was not tried
+	case c.lowered.IsZero():
+		c.bound = min(c.bound+1, mostStarting)
+	default:
+		c.bound = min(c.bound+raising/c.bound, mostStarting)
+	}
+}

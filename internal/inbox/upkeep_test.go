@@ -1,0 +1,183 @@
+package inbox_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/serviceerror"
+
+	"github.com/turnstone-run/turnstone/activities"
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/admission"
+	"github.com/turnstone-run/turnstone/internal/gateway"
+	"github.com/turnstone-run/turnstone/internal/inbox"
+)
+
+// age makes a turn so old that nobody is about to start it.
+func (o *office) age(id agent.TurnID) {
+	o.t.Helper()
+	_, err := o.pool.Exec(o.t.Context(), `UPDATE turns SET created_at = created_at - interval '1 minute', held_at = held_at - interval '1 minute',
+		lease_until = lease_until - interval '1 minute' WHERE turn_id = $1`, id)
+	require.NoError(o.t, err)
+}
+
+// recover has upkeep look once, and returns the turn.
+func (o *office) recover(id agent.TurnID) agent.TurnState {
+	o.t.Helper()
+	require.NoError(o.t, o.StartStranded(o.t.Context()))
+	turn, err := o.store.Turn(o.t.Context(), id)
+	require.NoError(o.t, err)
+	return turn
+}
+
+// TestUnknownStart: a turn that is recorded is accepted, whatever becomes of its start. Upkeep starts it if nobody has, and a repeated request
+// joins it.
+func TestUnknownStart(t *testing.T) {
+	away := serviceerror.NewUnavailable("dial tcp 10.0.0.7:7233: connection refused")
+	for name, c := range map[string]struct {
+		session agent.SessionID
+		fault   func(o *office)
+		started bool // in spite of the fault
+	}{
+		"Temporal is away":               {"", func(o *office) { o.away = away }, false},
+		"Temporal is away, in a session": {"s", func(o *office) { o.away = away }, false},
+		"Temporal has too much to do":    {"", func(o *office) { o.away = &serviceerror.ResourceExhausted{Message: "busy"} }, false},
+		"the answer is lost":             {"", func(o *office) { o.answer = serviceerror.NewDeadlineExceeded("late") }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := newOffice(t)
+			c.fault(o)
+			e := agent.Envelope{Request: hello(func(r *agent.TurnRequest) { r.IdempotencyKey, r.SessionID = "k", c.session })}
+			receipt, err := o.Submit(t.Context(), e)
+			require.NoError(t, err)
+			require.True(t, receipt.StartUnknown)
+			id := receipt.TurnID
+			view, err := o.Turn(t.Context(), "acme", id)
+			require.NoError(t, err, "what is recorded can be read")
+			require.Nil(t, view.Output)
+
+			o.away, o.answer = nil, nil
+			require.Nil(t, o.recover(id).Output)
+			_, started := o.input(id)
+			require.Equal(t, c.started, started, "whoever recorded it may be starting it")
+			o.age(id)
+			require.Nil(t, o.recover(id).Output)
+			request, started := o.input(id)
+			require.True(t, started)
+			require.Empty(t, request.Message, "it is started by its id")
+			again, err := o.Submit(t.Context(), e)
+			require.NoError(t, err)
+			require.True(t, again.Joined)
+			require.False(t, again.StartUnknown)
+			require.Len(t, o.started, 1)
+		})
+	}
+}
+
+// TestRefusedStart: a turn that Temporal will never start has ended when the caller is told so.
+func TestRefusedStart(t *testing.T) {
+	o := newOffice(t)
+	o.away = serviceerror.NewPermissionDenied("no", "")
+	_, err := o.Submit(t.Context(), agent.Envelope{Request: hello(func(r *agent.TurnRequest) { r.TurnID = "t1" })})
+	require.Equal(t, agent.CodeDenied, agent.CodeOf(err))
+	require.Equal(t, agent.StopTerminated, o.ended("t1").StopReason)
+}
+
+// TestReadingStartsATurn: whoever looks at a turn that was never started, or waits in its session behind it, does not end it.
+func TestReadingStartsATurn(t *testing.T) {
+	o := newOffice(t)
+	o.away = serviceerror.NewUnavailable("away")
+	receipt, err := o.Submit(t.Context(), agent.Envelope{Request: hello(nil)})
+	require.NoError(t, err)
+	o.away = nil
+	o.age(receipt.TurnID)
+	view, err := o.Turn(t.Context(), "acme", receipt.TurnID)
+	require.NoError(t, err)
+	require.Nil(t, view.Output)
+	_, started := o.input(receipt.TurnID)
+	require.True(t, started)
+}
+
+// TestTurnsOfWorkflowsAreTheirs: a turn that a workflow has recorded is started by it.
+func TestTurnsOfWorkflowsAreTheirs(t *testing.T) {
+	o := newOffice(t)
+	req := hello(func(r *agent.TurnRequest) { r.TurnID = "t1" })
+	_, err := o.acts.Begin(t.Context(), req, activities.BeginTurnInput{WorkflowID: "turn/t1"})
+	require.NoError(t, err)
+	o.age("t1")
+	require.Nil(t, o.recover("t1").Output)
+	require.Empty(t, o.started)
+}
+
+// TestDirectTurnThatDidNotBegin: one that is recorded and fails before it is driven becomes durable, at once or when its lease has run out, and
+// the same request joins a turn that runs.
+func TestDirectTurnThatDidNotBegin(t *testing.T) {
+	e := agent.Envelope{Request: hello(func(r *agent.TurnRequest) { r.IdempotencyKey, r.Mode = "k", agent.ModeDirect })}
+	t.Run("the log failed", func(t *testing.T) {
+		o := newOffice(t)
+		o.broken = 1
+		receipt, err := o.Submit(t.Context(), e)
+		require.NoError(t, err)
+		_, started := o.input(receipt.TurnID)
+		require.True(t, started)
+		turn, err := o.store.Turn(t.Context(), receipt.TurnID)
+		require.NoError(t, err)
+		require.Equal(t, agent.ModeDurable, turn.Record.Mode)
+	})
+	t.Run("and Temporal too", func(t *testing.T) {
+		o := newOffice(t)
+		o.broken, o.away = 1, serviceerror.NewUnavailable("away")
+		receipt, err := o.Submit(t.Context(), e)
+		require.NoError(t, err)
+		require.True(t, receipt.StartUnknown)
+		o.away = nil
+		o.age(receipt.TurnID)
+		again, err := o.Submit(t.Context(), e)
+		require.NoError(t, err)
+		require.Equal(t, receipt.TurnID, again.TurnID)
+		_, started := o.input(receipt.TurnID)
+		require.True(t, started, "the repeated request has it run")
+		turn := o.recover(receipt.TurnID)
+		require.Nil(t, turn.Output)
+		require.Equal(t, agent.ModeDurable, turn.Record.Mode)
+	})
+	t.Run("nobody asks again", func(t *testing.T) {
+		o := newOffice(t)
+		o.broken, o.away = 1, serviceerror.NewUnavailable("away")
+		receipt, err := o.Submit(t.Context(), e)
+		require.NoError(t, err)
+		o.away = nil
+		o.age(receipt.TurnID)
+		require.Equal(t, agent.ModeDurable, o.recover(receipt.TurnID).Record.Mode)
+		_, started := o.input(receipt.TurnID)
+		require.True(t, started)
+	})
+}
+
+// TestOverload: one turn too many is refused before anything happens, and says when to come again; a request whose turn exists joins it.
+func TestOverload(t *testing.T) {
+	capacity := admission.NewCapacity(1) // nothing begins so soon
+	o := newOffice(t, func(_ *office, c *inbox.Config) { c.Capacity = capacity })
+	keyed := agent.Envelope{Request: hello(func(r *agent.TurnRequest) { r.IdempotencyKey = "k" })}
+	first, err := o.Submit(t.Context(), keyed)
+	require.NoError(t, err)
+	for err == nil {
+		_, err = capacity.Enter()
+	}
+	places := o.places()
+	for _, mode := range []agent.Mode{agent.ModeDurable, agent.ModeDirect} {
+		_, err = o.Submit(t.Context(), agent.Envelope{Request: hello(func(r *agent.TurnRequest) { r.TurnID, r.Mode = "t2", mode })})
+		f, status, wait := gateway.FailureOf(err)
+		require.Equal(t, 503, status)
+		require.True(t, f.Retryable)
+		require.Positive(t, wait)
+		require.Contains(t, f.Message, "nothing was started")
+	}
+	require.Equal(t, places, o.places())
+	_, err = o.store.Turn(t.Context(), "t2")
+	require.Equal(t, agent.CodeNotFound, agent.CodeOf(err))
+	again, err := o.Submit(t.Context(), keyed)
+	require.NoError(t, err)
+	require.Equal(t, first.TurnID, again.TurnID)
+	require.True(t, again.Joined)
+}
