@@ -41,6 +41,7 @@ type request struct {
 type exchange struct {
 	w    http.ResponseWriter
 	r    *http.Request
+	body string
 	over <-chan struct{}
 }
 
@@ -64,7 +65,7 @@ func (s *script) serve(w http.ResponseWriter, r *http.Request) {
 	n := min(len(s.asked), len(s.acts)-1)
 	s.asked = append(s.asked, request{body: string(body), at: time.Now()})
 	s.mu.Unlock()
-	s.acts[n](&exchange{w: w, r: r, over: s.over})
+	s.acts[n](&exchange{w: w, r: r, body: string(body), over: s.over})
 }
 
 // requests are those that came so far.
@@ -169,7 +170,8 @@ func TestProviderTrouble(t *testing.T) {
 		requests int
 		resets   int
 		apart    time.Duration // at least, between the first two requests
-		failure  string        // of the turn; empty: it completes
+		failure  string        // of the turn, in words of ours; empty: it completes
+		final    bool          // another try would fail too
 	}{
 		"500":                  {acts: []act{refuses(500, ""), says(answer)}, requests: 2},
 		"429 with Retry-After": {acts: []act{refuses(429, "2"), says(answer)}, requests: 2, apart: 2 * time.Second},
@@ -177,9 +179,9 @@ func TestProviderTrouble(t *testing.T) {
 		"hangs once":           {acts: []act{hangs, says(answer)}, requests: 2},
 		"falls silent":         {acts: []act{fallsSilent, says(answer)}, requests: 2, resets: 1},
 		"cut off twice":        {acts: []act{cutOff, cutOff, says(answer)}, requests: 3, resets: 2},
-		"401 always":           {acts: []act{refuses(401, "")}, requests: 1, failure: "401"},
-		"500 always":           {acts: []act{refuses(500, "")}, requests: 3, failure: "500"},
-		"hangs always":         {acts: []act{hangs}, requests: 3, failure: "1s"},
+		"401 always":           {acts: []act{refuses(401, "")}, requests: 1, failure: "credentials or account (401, 402 or 403)", final: true},
+		"500 always":           {acts: []act{refuses(500, "")}, requests: 3, failure: "(5xx)"},
+		"hangs always":         {acts: []act{hangs}, requests: 3, failure: "does not answer"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -203,6 +205,9 @@ func TestProviderTrouble(t *testing.T) {
 				require.NotNil(t, out.Error)
 				require.Contains(t, out.Error.Message, c.failure)
 				require.NotContains(t, out.Error.Message, "test-key")
+				require.NotContains(t, out.Error.Message, "script refuses", "the provider's words are for the log")
+				require.Equal(t, string(agent.CodeUnavailable), out.Error.Type, "what the provider does not allow us is nothing that the caller may not")
+				require.Equal(t, !c.final, out.Error.Retryable)
 			}
 			s.sound("", receipt)
 		})

@@ -72,6 +72,7 @@ func settingsFor(t testing.TB, change ...func(*app.Config)) *app.Config {
 	require.NoError(t, err)
 	s.Egress.AllowPrivate = []string{flights.Host}
 	s.ShutdownTimeout = 15 * time.Second
+	s.Turn.BeginWithin = 0 // a slow machine is to refuse nothing
 	for _, c := range change {
 		c(&s)
 	}
@@ -99,10 +100,16 @@ func start(t testing.TB, change ...func(*app.Config)) *system {
 
 func startWith(t testing.TB, set *app.Config) *system {
 	t.Helper()
-	service, err := turnstone.New(turnstone.Config{Settings: set, Logger: testLogger(t)})
+	return startService(t, turnstone.Config{Settings: set, Logger: testLogger(t)})
+}
+
+// startService is [startWith] for a service with code of its own.
+func startService(t testing.TB, cfg turnstone.Config) *system {
+	t.Helper()
+	service, err := turnstone.New(cfg)
 	require.NoError(t, err)
 	require.NoError(t, service.Start(t.Context()))
-	s := &system{Service: service, t: t, set: set}
+	s := &system{Service: service, t: t, set: cfg.Settings}
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 		defer cancel()

@@ -1,0 +1,228 @@
+package e2e_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnstone-run/turnstone"
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/app"
+)
+
+// burstSize is how many requests come at once: 300, or as TURNSTONE_BURST says.
+func burstSize(t *testing.T) int {
+	t.Helper()
+	text := os.Getenv("TURNSTONE_BURST")
+	if text == "" {
+		return 300
+	}
+	n, err := strconv.Atoi(text)
+	require.NoError(t, err, "TURNSTONE_BURST")
+	return n
+}
+
+// effects is a toolkit whose only tool notes which turns have called it.
+type effects struct {
+	mu    sync.Mutex
+	calls map[agent.TurnID]int
+}
+
+func (*effects) Name() string          { return "effects" }
+func (e *effects) Tools() []agent.Tool { return []agent.Tool{e} }
+func (*effects) Spec() agent.ToolSpec {
+	return agent.ToolSpec{Name: "note", Description: "Notes the call.", Parameters: json.RawMessage(`{"type":"object"}`), InherentlySafe: true}
+}
+
+func (e *effects) Call(_ context.Context, inv agent.Invocation, _ agent.ToolCall) (agent.ToolResult, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.calls[inv.TurnID]++
+	return agent.ToolResult{Output: json.RawMessage(`"noted"`)}, nil
+}
+
+// notesThenAnswers asks for the tool, and answers when it has its result.
+func notesThenAnswers(body string) act {
+	if strings.Contains(body, `"role":"tool"`) {
+		return says("done")
+	}
+	return calls("note", `{}`)
+}
+
+// burstReply is the answer to one request of a burst.
+type burstReply struct {
+	status int
+	turn   agent.TurnID
+	took   time.Duration
+	retry  string
+	body   string
+}
+
+// TestBurst: of many requests at once each is refused at once and does nothing, or runs exactly once; and nothing is left running.
+func TestBurst(t *testing.T) {
+	provider := newScript(t, func(x *exchange) { notesThenAnswers(x.body)(x) })
+	for _, mode := range []agent.Mode{agent.ModeDurable, agent.ModeDirect} {
+		t.Run(string(mode), func(t *testing.T) {
+			noted := &effects{calls: map[agent.TurnID]int{}}
+			set := settingsFor(t, provider.model, func(c *app.Config) { c.Turn.BeginWithin = app.Default().Turn.BeginWithin })
+			s := startService(t, turnstone.Config{Settings: set, Logger: testLogger(t), Toolkits: []agent.Toolkit{noted}})
+			var alone []burstReply
+			for range 20 {
+				alone = append(alone, s.post(t, mode))
+			}
+			size := burstSize(t)
+			replies := make([]burstReply, size)
+			var wg sync.WaitGroup
+			for i := range replies {
+				wg.Go(func() { replies[i] = s.post(t, mode) })
+			}
+			wg.Wait()
+			var accepted, refused []burstReply
+			for i := range replies {
+				switch r := &replies[i]; r.status {
+				case http.StatusOK, http.StatusAccepted:
+					accepted = append(accepted, *r)
+				case http.StatusServiceUnavailable, http.StatusTooManyRequests:
+					require.NotEmpty(t, r.retry, "Retry-After")
+					require.Contains(t, r.body, `"retryable":true`)
+					refused = append(refused, *r)
+				default:
+					t.Fatalf("%d: %s", r.status, r.body)
+				}
+			}
+			t.Logf("%s: unloaded %s; of %d at once %d accepted %s, %d refused %s", mode, spread(alone), size, len(accepted), spread(accepted),
+				len(refused), spread(refused))
+			require.NotEmpty(t, accepted)
+			accepted = append(accepted, alone...)
+			for i := range accepted {
+				out, _ := s.follow(t.Context(), accepted[i].turn)
+				require.Equal(t, agent.TurnCompleted, out.Status, "%+v", out.Error)
+			}
+			noted.mu.Lock()
+			defer noted.mu.Unlock()
+			require.Len(t, noted.calls, len(accepted), "what is refused has no effect")
+			for i := range accepted {
+				require.Equal(t, 1, noted.calls[accepted[i].turn])
+			}
+			require.Zero(t, s.number("SELECT count(*) FROM turns WHERE state IN ('queued', 'running')"))
+			require.Equal(t, len(accepted), s.number("SELECT count(*) FROM turns"))
+		})
+	}
+}
+
+// number asks the database for one.
+func (s *system) number(sql string) (n int) {
+	s.t.Helper()
+	conn, err := pgx.Connect(s.t.Context(), s.set.Database.URL.Reveal())
+	require.NoError(s.t, err)
+	defer conn.Close(context.Background())
+	require.NoError(s.t, conn.QueryRow(s.t.Context(), sql).Scan(&n))
+	return n
+}
+
+// post posts a turn and waits for its answer, as a client that knows nothing of this server.
+func (s *system) post(t *testing.T, mode agent.Mode) (r burstReply) {
+	body := fmt.Sprintf(`{"message":"note it","mode":%q}`, mode)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+s.HTTPAddr()+"/v1/turns", strings.NewReader(body))
+	if err != nil {
+		t.Error(err)
+		return r
+	}
+	req.Header.Set("Content-Type", "application/json")
+	began := time.Now()
+	resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
+	if err != nil {
+		t.Error(err)
+		return r
+	}
+	defer resp.Body.Close()
+	var text bytes.Buffer
+	if _, err := text.ReadFrom(resp.Body); err != nil {
+		t.Error(err)
+	}
+	return burstReply{
+		status: resp.StatusCode, turn: agent.TurnID(resp.Header.Get("Turnstone-Turn-Id")), took: time.Since(began), retry: resp.Header.Get("Retry-After"),
+		body: text.String(),
+	}
+}
+
+// spread says how long replies took.
+func spread(replies []burstReply) string {
+	if len(replies) == 0 {
+		return "(none)"
+	}
+	took := make([]time.Duration, len(replies))
+	for i := range replies {
+		took[i] = replies[i].took.Round(time.Millisecond)
+	}
+	slices.Sort(took)
+	return fmt.Sprintf("(p50 %s, p99 %s)", took[len(took)/2], took[len(took)*99/100])
+}
+
+// TestViewersAtOnce: however many open streams at the same time, all are served, and the database sees no more connections than are configured.
+func TestViewersAtOnce(t *testing.T) {
+	const turns = 10
+	release := make(chan struct{})
+	provider := newScript(t, func(x *exchange) {
+		if x.until(release) {
+			says("all is well")(x)
+		}
+	})
+	s := start(t, provider.model)
+	var ids []agent.TurnID
+	for range turns {
+		receipt, err := s.client.Start(t.Context(), agent.TurnRequest{Message: "hello"})
+		require.NoError(t, err)
+		ids = append(ids, receipt.TurnID)
+	}
+	size := burstSize(t)
+	opened := make(chan int, size)
+	var wg sync.WaitGroup
+	for i := range size {
+		wg.Go(func() { s.watchTurn(t, ids[i%turns], opened) })
+	}
+	for range size {
+		require.Equal(t, http.StatusOK, <-opened)
+	}
+	require.LessOrEqual(t, s.number("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'turnstone'"),
+		s.set.Database.MaxConns+2, "and one that listens, for the log and the catalog")
+	close(release)
+	wg.Wait()
+}
+
+// watchTurn opens a turn's stream, says with what status, and reads to its end.
+func (s *system) watchTurn(t *testing.T, id agent.TurnID, opened chan<- int) {
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+s.HTTPAddr()+"/v1/turns/"+string(id)+"/events", http.NoBody)
+	if err != nil {
+		opened <- 0
+		return
+	}
+	resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
+	if err != nil {
+		t.Error(err)
+		opened <- 0
+		return
+	}
+	defer resp.Body.Close()
+	opened <- resp.StatusCode
+	lines := bufio.NewScanner(resp.Body)
+	for lines.Scan() {
+		if strings.Contains(lines.Text(), `"COMPLETED"`) {
+			return
+		}
+	}
+	t.Errorf("the stream of %s ended before its turn: %v", id, lines.Err())
+}
