@@ -123,7 +123,7 @@ func TestDirectTurnPauses(t *testing.T) {
 	require.Contains(t, string(request.Messages[len(request.Messages)-1]), "it is booked")
 }
 
-// TestDirectTurnOfADeadProcess: when the lease has run out, whoever looks next ends the turn and frees its session.
+// TestDirectTurnOfADeadProcess: when the lease has run out, whoever looks next has a workflow go on with the turn.
 func TestDirectTurnOfADeadProcess(t *testing.T) {
 	asked := make(chan struct{})
 	provider := newScript(t, func(x *exchange) { close(asked); x.hold() }, says("after"))
@@ -137,11 +137,12 @@ func TestDirectTurnOfADeadProcess(t *testing.T) {
 	// As after a minute of silence.
 	_, err = conn.Exec(t.Context(), "UPDATE turns SET lease_until = now() - interval '1 second' WHERE turn_id = $1", string(receipt.TurnID))
 	require.NoError(t, err)
-	view, err := s.client.Turn(t.Context(), receipt.TurnID)
+	_, err = s.client.Turn(t.Context(), receipt.TurnID)
 	require.NoError(t, err)
-	require.Equal(t, string(agent.TurnFailed), view.State)
-	require.Equal(t, agent.StopTerminated, view.Output.StopReason)
-	out, _ := s.run(agent.TurnRequest{Message: "again", SessionID: "s"})
+	out, _ := s.follow(t.Context(), receipt.TurnID)
+	require.Equal(t, agent.TurnCompleted, out.Status, "%+v", out.Error)
+	require.Equal(t, "after", out.Output)
+	out, _ = s.run(agent.TurnRequest{Message: "again", SessionID: "s"})
 	require.Equal(t, "after", out.Output)
 }
 

@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -39,6 +41,26 @@ func TestErrorsCrossBothWires(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestErrorsNameNoHosts: what stands between us and our own dependencies is for the log.
+func TestErrorsNameNoHosts(t *testing.T) {
+	refused := &net.OpError{Op: "dial", Net: "unix", Addr: &net.UnixAddr{Name: "/tmp/pg/.s.PGSQL.5432"}, Err: syscall.ECONNREFUSED}
+	for name, err := range map[string]error{
+		"of the database": &agent.Error{Code: agent.CodeUnavailable, Op: "begin turn", Err: refused, Public: "the database does not answer"},
+		"wrapped":         fmt.Errorf("load plan: %w", &agent.Error{Code: agent.CodeUnavailable, Err: refused, Public: "the database does not answer"}),
+		"of any other":    agent.Errorf(agent.CodeUnavailable, "open blob", "%w", refused),
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, text := range []string{failureOf(err).Message, grpcError(err).Error()} {
+				require.Contains(t, text, "does not answer")
+				require.NotContains(t, text, "/tmp")
+				require.NotContains(t, text, "dial")
+			}
+			require.Contains(t, err.Error(), "/tmp/pg", "the log has it")
+		})
+	}
+	require.Equal(t, "session: busy", failureOf(agent.Errorf(agent.CodeUnavailable, "session", "busy")).Message, "our own words stay")
 }
 
 func TestFaultsCrossBothWires(t *testing.T) {

@@ -51,6 +51,7 @@ type office struct {
 	away     error          // of Temporal
 	answer   error          // of Temporal, for a turn that it has started
 	broken   int            // writes of the event log that fail
+	begins   []error        // of the store's next answers to Begin, which does its work first unless they are certain
 	trail    []agent.AuditRecord
 }
 
@@ -72,7 +73,7 @@ func newOffice(t *testing.T, change ...func(o *office, c *inbox.Config)) *office
 	require.NoError(t, err)
 	runs := &inbox.Runs{Temporal: temporal{o: o}, TaskQueue: "turnstone"}
 	o.acts, err = activities.New(activities.Config{
-		Registry: o, Models: o, Tools: o, Middleware: set, Store: o.store, Log: breakingLog{o.log, o}, Blobs: nowhere{}, Runs: runs, Schemas: schema.New(), Knowledge: o,
+		Registry: o, Models: o, Tools: o, Middleware: set, Store: losingStore{o.store, o}, Log: breakingLog{o.log, o}, Blobs: nowhere{}, Runs: runs, Schemas: schema.New(), Knowledge: o,
 	})
 	require.NoError(t, err)
 	driver, err := direct.New(direct.Config{Activities: o.acts, Start: runs.TakeOver, MaxTurns: 4})
@@ -272,6 +273,30 @@ func (l breakingLog) Append(ctx context.Context, f agent.Fence, batch int64, eve
 		return agent.Appended{}, agent.Errorf(agent.CodeUnavailable, "append", "broken")
 	}
 	return l.Log.Append(ctx, f, batch, events)
+}
+
+// losingStore is the store with answers that get lost.
+type losingStore struct {
+	*postgres.Store
+
+	o *office
+}
+
+func (s losingStore) Begin(ctx context.Context, r agent.TurnRecord) (agent.Begun, error) {
+	s.o.mu.Lock()
+	var lost error
+	if len(s.o.begins) > 0 {
+		lost, s.o.begins = s.o.begins[0], s.o.begins[1:]
+	}
+	s.o.mu.Unlock()
+	if lost != nil && !errors.Is(lost, agent.ErrOutcomeUnknown) {
+		return agent.Begun{}, lost
+	}
+	begun, err := s.Store.Begin(ctx, r)
+	if lost != nil {
+		return agent.Begun{}, lost
+	}
+	return begun, err
 }
 
 type nowhere struct{}

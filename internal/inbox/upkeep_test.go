@@ -1,6 +1,7 @@
 package inbox_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -71,6 +72,41 @@ func TestUnknownStart(t *testing.T) {
 			require.False(t, again.StartUnknown)
 			require.Len(t, o.started, 1)
 		})
+	}
+}
+
+// TestUnknownRecord: an error means that nothing is recorded; where nobody can find out, the turn is accepted.
+func TestUnknownRecord(t *testing.T) {
+	lost := &agent.Error{Code: agent.CodeUnavailable, Err: fmt.Errorf("%w: connection lost", agent.ErrOutcomeUnknown)}
+	away := agent.Errorf(agent.CodeUnavailable, "begin turn", "no connection")
+	for name, c := range map[string]struct {
+		begins            []error
+		refused, accepted bool // accepted: nobody knows whether it is recorded
+	}{
+		"the database is away":                    {[]error{away}, true, false},
+		"the answer is lost":                      {[]error{lost}, false, false},
+		"the answer is lost, and then it is away": {[]error{lost, away}, false, true},
+		"both answers are lost":                   {[]error{lost, lost}, false, true},
+	} {
+		for _, mode := range []agent.Mode{agent.ModeDurable, agent.ModeDirect} {
+			t.Run(name+" "+string(mode), func(t *testing.T) {
+				o := newOffice(t)
+				o.begins = c.begins
+				receipt, err := o.Submit(t.Context(), agent.Envelope{Request: hello(func(r *agent.TurnRequest) { r.TurnID, r.Mode = "t1", mode })})
+				require.Equal(t, c.refused, err != nil, "%v", err)
+				require.Equal(t, c.accepted, receipt.StartUnknown)
+				_, err = o.store.Turn(t.Context(), "t1")
+				require.Equal(t, c.refused, agent.CodeOf(err) == agent.CodeNotFound)
+				if c.refused {
+					require.Empty(t, o.started)
+					return
+				}
+				o.age("t1")
+				o.recover("t1")
+				_, started := o.input("t1")
+				require.True(t, started)
+			})
+		}
 	}
 }
 

@@ -53,6 +53,28 @@ func TestMapError(t *testing.T) {
 	require.ErrorIs(t, mapError("op", agent.ErrFenced), agent.ErrFenced)
 }
 
+// TestUncertain: after the commit was sent only the server's refusal says that nothing is stored.
+func TestUncertain(t *testing.T) {
+	for name, c := range map[string]struct {
+		err     error
+		unknown bool
+	}{
+		"done":                 {nil, false},
+		"refused":              {&pgconn.PgError{Code: "40001"}, false},
+		"connection lost":      {io.ErrUnexpectedEOF, true},
+		"the caller left":      {context.Canceled, true},
+		"the server stops":     {&pgconn.PgError{Code: "57P01"}, true},
+		"the server has died":  {&pgconn.PgError{Code: "57P02"}, true},
+		"the statement's time": {&pgconn.PgError{Code: "57014"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := uncertain(c.err)
+			require.ErrorIs(t, err, c.err)
+			require.Equal(t, c.unknown, errors.Is(mapError("op", err), agent.ErrOutcomeUnknown))
+		})
+	}
+}
+
 func TestScrub(t *testing.T) {
 	for in, want := range map[string]string{
 		`{"a":"b\n\"\\"}`:               `{"a":"b\n\"\\"}`,
