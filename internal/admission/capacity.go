@@ -50,7 +50,7 @@ func (c *Capacity) Enter() (leave func(begun bool), err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if float64(c.starting+1) > c.bound {
-		wait := shortestRetry + rand.N(retrySpread) //nolint:gosec // no secret
+		wait := shortestRetry + rand.N(retrySpread)
 		return nil, &agent.Error{Code: agent.CodeUnavailable, RetryAfter: wait, Err: errOverloaded}
 	}
 	c.starting++

@@ -43,12 +43,14 @@ func (s *submission) joinInOverload(ctx context.Context, refusal error) (agent.R
 	return receipt, 0, nil
 }
 
-// awaitBegin gives a turn's place back when its first event is there, which its workflow writes when it begins.
+// awaitBegin gives a turn's place back when its first event is there, which its workflow writes when it begins. Of a turn whose events cannot
+// be read it says nothing.
 func (b *Inbox) awaitBegin(ctx context.Context, id agent.TurnID, leave func(begun bool)) {
 	ctx, cancel := context.WithTimeout(ctx, beginPatience)
 	defer cancel()
-	for range b.Log.Follow(ctx, string(id), 0) {
-		break
+	for _, err := range b.Log.Follow(ctx, string(id), 0) {
+		leave(err == nil || ctx.Err() != nil)
+		return
 	}
 	leave(true)
 }

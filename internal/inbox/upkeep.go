@@ -32,7 +32,7 @@ func (b *Inbox) Upkeep(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(upkeepEvery + rand.N(upkeepEvery/2)): //nolint:gosec // no secret: so that processes do not look together
+		case <-time.After(upkeepEvery + rand.N(upkeepEvery/2)): // not all processes together
 		}
 		if err := b.StartStranded(ctx); err != nil && ctx.Err() == nil {
 			b.Logger.Warn("start turns that nobody drives", zap.Error(err))
