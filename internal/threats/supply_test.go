@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestEveryFuzzTargetRuns: CI and `task fuzz` run what .ci/run targets lists, and that is every target of the repository.
+// TestEveryFuzzTargetRuns: `task fuzz` runs what .ci/run targets lists, and that is every target of the repository.
 func TestEveryFuzzTargetRuns(t *testing.T) {
 	t.Parallel()
 	var want []string
@@ -33,11 +33,9 @@ func TestEveryFuzzTargetRuns(t *testing.T) {
 	listed, err := ci.Output()
 	require.NoError(t, err)
 	require.ElementsMatch(t, want, strings.Fields(string(listed)))
-	for path, calls := range map[string]string{".ci/run": `stages=\([a-z ]*\bfuzz\)`, "Taskfile.yml": `(?s)  fuzz:\n.*?cmds: \[\.ci/run fuzz\]`} {
-		data, err := os.ReadFile(filepath.Join(root, path))
-		require.NoError(t, err)
-		require.Regexp(t, calls, string(data), path)
-	}
+	taskfile, err := os.ReadFile(filepath.Join(root, "Taskfile.yml"))
+	require.NoError(t, err)
+	require.Regexp(t, `(?s)  fuzz:\n.*?cmds: \[\.ci/run fuzz\]`, string(taskfile))
 }
 
 // TestSupplyChain: what builds the product is pinned, and looked up in the list of known vulnerabilities whenever CI runs.
