@@ -11,7 +11,7 @@ import (
 
 // Bounds of the turns that one process lets start at the same time.
 const (
-	firstStarting = 64 // before anything is measured
+	firstStarting = 32 // before anything is measured
 	leastStarting = 8
 	mostStarting  = 1024
 	lowering      = 0.7             // of the bound, after a turn that began late

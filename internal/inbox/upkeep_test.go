@@ -3,6 +3,7 @@ package inbox_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/serviceerror"
@@ -209,6 +210,13 @@ func TestOverload(t *testing.T) {
 		require.Positive(t, wait)
 		require.Contains(t, f.Message, "nothing was started")
 	}
+	const refusals = 1000
+	began := time.Now()
+	for range refusals {
+		_, err = o.Submit(t.Context(), agent.Envelope{Request: hello(nil)})
+		require.Error(t, err)
+	}
+	require.Less(t, time.Since(began), refusals*5*time.Millisecond, "a refusal is cheap")
 	require.Equal(t, places, o.places())
 	_, err = o.store.Turn(t.Context(), "t2")
 	require.Equal(t, agent.CodeNotFound, agent.CodeOf(err))
