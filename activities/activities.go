@@ -128,6 +128,7 @@ func (a *Activities) Registered() []Registration {
 		{"QueueMessage", a.QueueMessage},
 		{"Retrieve", a.Retrieve},
 		{"ExpireApprovals", a.ExpireApprovals},
+		{"LookForDecisions", a.LookForDecisions},
 		{"BeginChild", a.BeginChild},
 		{"StoreChild", a.StoreChild},
 		{"CheckProcess", a.CheckProcess},

@@ -163,7 +163,7 @@ func (a *Activities) decide(ctx context.Context, in DecideInput) (DecideResult, 
 	if asked.TurnID != in.TurnID {
 		return a.decideBelow(ctx, &turn, &asked, in.Decision)
 	}
-	if in.Decision.Decision == agent.DecisionEdit {
+	if in.Decision.Decision == agent.DecisionEdit && asked.Decision == "" {
 		if err := a.checkArgs(ctx, &turn, &asked, in.Decision.Args); err != nil {
 			return DecideResult{}, err
 		}
@@ -171,25 +171,40 @@ func (a *Activities) decide(ctx context.Context, in DecideInput) (DecideResult, 
 	p, err := a.Store.ResolveApproval(ctx, in.TurnID, in.Decision)
 	if agent.CodeOf(err) == agent.CodeConflict { // what stands instead, in case that the turn has never heard of it
 		if stands, readErr := a.Store.Approval(ctx, turn.Tenant, in.Decision.ApprovalID); readErr == nil && stands.Decision != "" {
-			v := verdictOf(&stands)
-			return DecideResult{Refusal: agent.FailureOf(err), Stands: &v}, nil
+			return a.refuseDecided(ctx, &turn, &stands, err)
 		}
 	}
 	if err != nil {
 		return DecideResult{}, err
 	}
+	resolve := a.resolved
 	if asked.Decision != "" { // decided before: by an attempt that may have been cut off, or by the same person
-		known, err := a.announced(ctx, in.TurnID, p.ApprovalID)
-		if err != nil {
-			return DecideResult{}, err
-		}
-		if known {
-			v := verdictOf(&p)
-			return DecideResult{Verdict: &v}, nil
-		}
+		resolve = a.recordedVerdict
 	}
-	v, err := a.resolved(ctx, &turn, &p)
+	v, err := resolve(ctx, &turn, &p)
 	return DecideResult{Verdict: &v}, err
+}
+
+// refuseDecided answers a second decision with the refusal and with the verdict of the first.
+func (a *Activities) refuseDecided(ctx context.Context, t *facts, first *agent.Approval, refusal error) (DecideResult, error) {
+	v, err := a.recordedVerdict(ctx, t, first)
+	switch {
+	case errors.Is(err, agent.ErrFenced), errors.Is(err, agent.ErrStreamClosed): // the turn has ended: its workflow needs no verdict
+		return DecideResult{}, refusal
+	case err != nil:
+		return DecideResult{}, err
+	}
+	return DecideResult{Refusal: agent.FailureOf(refusal), Stands: &v}, nil
+}
+
+// recordedVerdict returns the verdict of an approval that was decided before. Whoever stored the decision may have died before the rest
+// was done; then recordedVerdict does it: the answer of a call that will not run, and the events.
+func (a *Activities) recordedVerdict(ctx context.Context, t *facts, p *agent.Approval) (agent.DecisionVerdict, error) {
+	known, err := a.announced(ctx, t.TurnID, p.ApprovalID)
+	if err != nil || known {
+		return verdictOf(p), err
+	}
+	return a.resolved(ctx, t, p)
 }
 
 // announced reports whether a turn's stream says already how an approval was decided.

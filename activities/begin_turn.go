@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -17,7 +18,7 @@ import (
 )
 
 // CoreVersion is the version of the pure core that new turns begin with; the composition root holds it against turn.Version.
-const CoreVersion = 1
+const CoreVersion = 2
 
 // DirectLease is how long a direct turn that holds its session is believed to live without a word from it.
 const DirectLease = 30 * time.Second
@@ -32,23 +33,64 @@ var turnNamespace = uuid.MustParse("6f1c2a0e-6a5b-5d0a-9d36-0f6f2b5f7d11") //nol
 // idempotent and is asked again by a turn that waits. Bad requests come back as a verdict; an error is trouble of the runtime's.
 func (a *Activities) BeginTurn(ctx context.Context, raw converter.RawValue, in BeginTurnInput) (BeginTurnResult, error) {
 	var req agent.TurnRequest
-	var err error
-	if p := raw.Payload(); p == nil || len(p.GetData()) == 0 {
-		err = agent.Invalid("", "the workflow needs one argument, a turn request such as {\"message\":\"hello\"}")
-	} else {
-		err = strict.Decode(p.GetData(), &req)
+	err := decodeRequest(raw, &req)
+	named, given := in.namedTurn(), req.TurnID
+	stream := agent.TurnID(in.RunID) // of a refused turn
+	if named != "" {
+		stream = "" // stays open: the person may correct the request and start the same workflow id again
+	}
+	if err == nil {
+		err = nameTurn(&req, &in)
 	}
 	if err != nil {
-		return a.refuse(ctx, agent.TurnID(in.RunID), err)
+		return a.refuse(ctx, stream, err)
 	}
 	out, err := a.Begin(ctx, req, in)
 	if err != nil {
-		if code := agent.CodeOf(err); !retryable(code) || code == agent.CodeRateLimited { // a full queue is an answer, not trouble
-			return a.refuse(ctx, TurnIDOf(&req, in.RunID), err)
+		if code := agent.CodeOf(err); retryable(code) && code != agent.CodeRateLimited { // a full queue is an answer, not trouble
+			return BeginTurnResult{}, temporalError(err)
 		}
-		return BeginTurnResult{}, temporalError(err)
+		if named == "" || given != "" {
+			stream = TurnIDOf(&req, in.RunID)
+		}
+		return a.refuse(ctx, stream, err)
 	}
 	return out, nil
+}
+
+func decodeRequest(raw converter.RawValue, req *agent.TurnRequest) error {
+	if p := raw.Payload(); p != nil && len(p.GetData()) > 0 {
+		return strict.Decode(p.GetData(), req)
+	}
+	return agent.Invalid("", "the workflow needs one argument, a turn request such as {\"message\":\"hello\"}")
+}
+
+// namedTurn returns the turn that the workflow id turn/<id> names, "" for a workflow id of another form.
+func (in *BeginTurnInput) namedTurn() agent.TurnID {
+	id, ok := strings.CutPrefix(in.WorkflowID, agent.TurnID("").WorkflowID())
+	if !ok {
+		return ""
+	}
+	return agent.TurnID(id)
+}
+
+// nameTurn gives a request the turn id that its workflow id names, or that it was recorded under before. A request that says otherwise is
+// refused: nobody would find its turn.
+func nameTurn(req *agent.TurnRequest, in *BeginTurnInput) error {
+	named := in.namedTurn()
+	switch {
+	case in.TurnID != "":
+		req.TurnID = in.TurnID
+	case named == "":
+	case req.TurnID != "" && req.TurnID != named:
+		return agent.Invalid("turn_id", "is %q, but the workflow id %q names turn %q: leave turn_id out", req.TurnID, in.WorkflowID, named)
+	case req.TurnID == "" && req.IdempotencyKey != "" && TurnIDOf(req, "") != named:
+		return agent.Invalid("idempotency_key", "stands for turn %q, but the workflow id %q names turn %q: leave idempotency_key out",
+			TurnIDOf(req, ""), in.WorkflowID, named)
+	default:
+		req.TurnID = named
+	}
+	return nil
 }
 
 // Begin is BeginTurn for callers that hold a decoded request: a door that must know at once whether the session is busy. An error that
@@ -115,6 +157,13 @@ func (a *Activities) begun(
 		return out, recorded(a.announce(ctx, out.Turn, record.Route))
 	case agent.BeginBehind:
 		out.Verdict = VerdictBehind
+		if in.Again {
+			tail, err := a.Log.Tail(ctx, string(out.Turn.TurnID))
+			if err != nil {
+				return BeginTurnResult{}, err
+			}
+			out.Cancelled = tail.Cancelled
+		}
 		if record.OnBusy == agent.OnBusyInterrupt && begun.HolderSince.Before(begun.StartedAt) { // not whoever came to hold it since
 			a.interrupt(ctx, *begun)
 		}
@@ -357,10 +406,13 @@ func (a *Activities) passOver(ctx context.Context, record agent.TurnRecord, begu
 	return a.Store.Begin(ctx, record)
 }
 
-// refuse ends the stream of a turn that never began and hands the reason to the workflow. The stream of a turn that exists is
-// somebody else's and stays as it is.
+// refuse ends the stream of a turn that never began, if it has an id, and hands the reason to the workflow. The stream of a turn that
+// exists is somebody else's and stays as it is.
 func (a *Activities) refuse(ctx context.Context, id agent.TurnID, cause error) (BeginTurnResult, error) {
 	f := agent.FailureOf(cause)
+	if id == "" {
+		return BeginTurnResult{Verdict: VerdictRefused, Refusal: f}, nil
+	}
 	if _, err := a.Store.Turn(ctx, id); err == nil {
 		return BeginTurnResult{Verdict: VerdictRefused, Refusal: f}, nil
 	} else if agent.CodeOf(err) != agent.CodeNotFound {

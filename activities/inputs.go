@@ -27,6 +27,7 @@ type BeginTurnInput struct {
 	StartByID  bool         `json:"-"`      // the caller starts the workflow afterwards; if it cannot, upkeep does
 	RunID      string       `json:"run_id"` // the first of the chain
 	Again      bool         `json:"again,omitempty"`
+	TurnID     agent.TurnID `json:"turn_id,omitempty"` // with Again: the turn that was recorded before
 }
 
 // Verdict is BeginTurn's answer to a request.
@@ -55,6 +56,7 @@ type BeginTurnResult struct {
 	Route            string                 `json:"route,omitempty"`                  // table#rule when a rule chose the agent; the event has it all
 	Holder           agent.TurnID           `json:"holder,omitempty"`                 // behind
 	Position         int                    `json:"position,omitempty"`               // behind
+	Cancelled        bool                   `json:"cancelled,omitempty"`              // behind, asked again: somebody cancelled the turn meanwhile
 	Output           *agent.AgentStepOutput `json:"output,omitempty"`                 // duplicate
 	Refusal          *agent.Failure         `json:"refusal,omitempty"`                // refused
 	New              bool                   `json:"-"`                                // this call recorded the turn
@@ -115,6 +117,20 @@ type ExpireApprovalsInput struct {
 type ExpireApprovalsResult struct {
 	Verdicts []agent.DecisionVerdict `json:"verdicts"`
 	NextInMS int64                   `json:"next_in_ms,omitempty"` // 0: none is left that expires
+}
+
+// LookForDecisionsInput names a step that waits for people, and the approvals that the workflow has no decision of.
+type LookForDecisionsInput struct {
+	TurnID    agent.TurnID `json:"turn_id"`
+	Step      int          `json:"step"`
+	Approvals []string     `json:"approvals"`
+}
+
+// LookForDecisionsResult is what the store has that the workflow was not told.
+type LookForDecisionsResult struct {
+	Verdicts  []agent.DecisionVerdict `json:"verdicts,omitempty"`
+	Cancelled bool                    `json:"cancelled,omitempty"`  // somebody cancelled the turn
+	NextInMS  int64                   `json:"next_in_ms,omitempty"` // until the next approval expires; 0: none is left that expires
 }
 
 // BeginChildInput asks for the turn that a call of another agent is.

@@ -2,6 +2,8 @@ package agent
 
 import (
 	"encoding/json"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 )
@@ -199,4 +201,38 @@ type Approval struct {
 type CancelRequest struct {
 	Reason string `json:"reason,omitempty"`
 	By     string `json:"by,omitempty"`
+}
+
+// CancelUpdate is the input of the update "cancel". It decodes leniently, as payloads of workflows do, and Check refuses what it does not
+// know before history holds anything of it: every field is optional, so anything else sent by mistake would cancel the turn.
+type CancelUpdate struct {
+	CancelRequest
+
+	unknown string // the first unknown field
+}
+
+// UnmarshalJSON takes the fields of a [CancelRequest] and notes the first of any others.
+func (c *CancelUpdate) UnmarshalJSON(data []byte) error {
+	if err := json.Unmarshal(data, &c.CancelRequest); err != nil {
+		return err
+	}
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(data, &members); err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(members)) {
+		if name != "reason" && name != "by" {
+			c.unknown = name[:min(len(name), 60)]
+			break
+		}
+	}
+	return nil
+}
+
+// Check names the first unknown field.
+func (c *CancelUpdate) Check() error {
+	if c.unknown != "" {
+		return Invalid(c.unknown, "unknown field: cancel takes reason and by")
+	}
+	return nil
 }

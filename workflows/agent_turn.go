@@ -13,11 +13,15 @@ import (
 )
 
 // AgentTurn runs one turn: one inbound message to one final result (DESIGN §3). The request is taken raw and checked by BeginTurn,
-// so that a bad one is refused with the field's name instead of failing to decode. carry is for continue-as-new alone; a person
-// on the command line leaves it out.
+// so that a bad one is refused with the field's name instead of failing to decode. carry is for continue-as-new and for direct
+// turns that are handed over; one without a turn was typed by a person and is refused.
 //
 // A turn that fails completes with status "failed"; the workflow itself fails only when the request is refused.
 func AgentTurn(ctx workflow.Context, request converter.RawValue, carry *Carry) (agent.AgentStepOutput, error) {
+	if carry != nil && carry.Turn.TurnID == "" {
+		return agent.AgentStepOutput{}, refused(agent.FailureOf(agent.Invalid("carry",
+			"AgentTurn takes one input, a turn request: the second one is for continue-as-new alone, leave it out")))
+	}
 	t := newTurn(ctx, carry)
 	if err := t.listen(ctx); err != nil {
 		return agent.AgentStepOutput{}, err
@@ -78,6 +82,7 @@ func (t *agentTurn) begin(ctx workflow.Context, request converter.RawValue) (*ag
 		case activities.VerdictRefused:
 			return nil, refused(begun.Refusal)
 		case activities.VerdictBehind:
+			t.cancelled = t.cancelled || begun.Cancelled
 		}
 		t.showQueued(ctx, &begun)
 		t.waitForSession(ctx, pause)
@@ -86,7 +91,7 @@ func (t *agentTurn) begin(ctx workflow.Context, request converter.RawValue) (*ag
 			out, err := t.finish(ctx, t.state.Next())
 			return &out, err
 		}
-		in.Again, pause = true, min(2*pause, askAgainMost)
+		in.Again, in.TurnID, pause = true, t.ref.TurnID, min(2*pause, askAgainMost)
 	}
 }
 
@@ -199,7 +204,7 @@ func (t *agentTurn) await(ctx workflow.Context, a turn.Action) {
 			t.state = t.state.Fail(agent.StopInternal, internalFailure(err))
 			return
 		}
-		t.asked, t.pending = a.Step, out.Pending
+		t.asked, t.pending, t.lookPause = a.Step, out.Pending, 0
 		t.expire(ctx, out.ExpiresInMS)
 		t.show(ctx, a)
 	}

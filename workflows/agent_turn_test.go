@@ -191,6 +191,19 @@ func TestTurnWaitsForItsSession(t *testing.T) {
 		require.Equal(t, agent.TurnCompleted, run(t, env, nil).Status)
 		require.GreaterOrEqual(t, env.Now().Sub(start), 210*time.Second, "30 s, 60 s, 120 s")
 	})
+	t.Run("and finds out that it was cancelled", func(t *testing.T) {
+		env := newEnv(t)
+		cancelled := behind
+		cancelled.Cancelled = true
+		env.OnActivity("BeginTurn", mock.Anything, mock.Anything, mock.Anything).Return(behind, nil).Once()
+		env.OnActivity("BeginTurn", mock.Anything, mock.Anything, mock.Anything).Return(
+			func(_ context.Context, _ converter.RawValue, in activities.BeginTurnInput) (activities.BeginTurnResult, error) {
+				require.Equal(t, ref.TurnID, in.TurnID, "it asks for the turn that was recorded")
+				return cancelled, nil
+			}).Once()
+		stores(env)
+		require.Equal(t, agent.TurnCancelled, run(t, env, nil).Status)
+	})
 	t.Run("and can be cancelled while it waits", func(t *testing.T) {
 		env := newEnv(t)
 		env.OnActivity("BeginTurn", mock.Anything, mock.Anything, mock.Anything).Return(behind, nil).Once()
@@ -284,6 +297,41 @@ func TestApprovalsAreDecidedInAnyOrder(t *testing.T) {
 	}, 48*time.Hour)
 	out := run(t, env, nil)
 	require.Equal(t, agent.TurnCompleted, out.Status)
+}
+
+// TestCancelRefusesUnknownFields: every field is optional, so a misspelt or misdirected update would cancel the turn.
+func TestCancelRefusesUnknownFields(t *testing.T) {
+	env := newEnv(t)
+	env.OnActivity("BeginTurn", mock.Anything, mock.Anything, mock.Anything).Return(ready(), nil).Once()
+	env.OnActivity("CallModel", mock.Anything, mock.Anything).After(3*time.Second).Return(agent.ModelVerdict{}, nil).Once()
+	stores(env)
+	var refusals []error
+	refusal := &testsuite.TestUpdateCallback{
+		OnAccept: func() { t.Error("it was accepted") }, OnReject: func(err error) { refusals = append(refusals, err) }, OnComplete: func(any, error) {},
+	}
+	env.RegisterDelayedCallback(func() {
+		env.UpdateWorkflow("cancel", "u1", refusal, map[string]any{"reason": "x", "resaon": "y"})
+		env.UpdateWorkflow("cancel", "u2", refusal, agent.Decision{ApprovalID: "a", Decision: agent.DecisionApprove})
+		env.UpdateWorkflow("cancel", "u3", refusal, map[string]any{"reason": 7})
+	}, time.Second)
+	require.Equal(t, agent.TurnCompleted, run(t, env, nil).Status)
+	require.Len(t, refusals, 3)
+	require.ErrorContains(t, refusals[0], "resaon: unknown field")
+	require.ErrorContains(t, refusals[1], "approval_id: unknown field")
+	require.ErrorContains(t, refusals[2], "reason")
+}
+
+// TestSecondInputIsRefused: a person who gives two inputs is told; the runtime's own second input names its turn.
+func TestSecondInputIsRefused(t *testing.T) {
+	for _, second := range []any{agent.TurnRequest{Message: "and this"}, map[string]any{}} {
+		env := newEnv(t)
+		env.ExecuteWorkflow(workflows.AgentTurnType, agent.TurnRequest{Message: "hello"}, second)
+		var application *temporal.ApplicationError
+		require.ErrorAs(t, env.GetWorkflowError(), &application)
+		require.Equal(t, "invalid", application.Type())
+		require.ErrorContains(t, application, "carry: AgentTurn takes one input")
+		require.True(t, application.NonRetryable())
+	}
 }
 
 func TestModelCallThatCannotRunFailsTheTurn(t *testing.T) {

@@ -124,8 +124,7 @@ func (r *definedRun) listen(ctx workflow.Context) error {
 		workflow.QueryHandlerOptions{Description: "Where the run stands, node by node"}); err != nil {
 		return err
 	}
-	return workflow.SetUpdateHandlerWithOptions(ctx, UpdateCancel, r.cancel,
-		workflow.UpdateHandlerOptions{Description: "Stops the run; what its nodes have done stays: {reason?, by?}"})
+	return handleCancel(ctx, "Stops the run; what its nodes have done stays: {reason?, by?}", r.cancel)
 }
 
 // cancel begins no more visits and ends those at work.

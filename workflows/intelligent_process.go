@@ -88,11 +88,10 @@ func (r *intelligent) listen(ctx workflow.Context, stop workflow.CancelFunc) err
 	return errors.Join(
 		workflow.SetQueryHandlerWithOptions(ctx, QueryState, func() (IntelligentProcessView, error) { return r.state(), nil },
 			workflow.QueryHandlerOptions{Description: "Where the process stands, the answer so far, and what waits for a person"}),
-		workflow.SetUpdateHandlerWithOptions(ctx, UpdateCancel,
-			func(workflow.Context, agent.CancelRequest) error {
-				stop()
-				return nil
-			}, workflow.UpdateHandlerOptions{Description: "Stops the process; what its steps have done stays: {reason?, by?}"}),
+		handleCancel(ctx, "Stops the process; what its steps have done stays: {reason?, by?}", func(workflow.Context, agent.CancelRequest) error {
+			stop()
+			return nil
+		}),
 	)
 }
 

@@ -31,8 +31,7 @@ func (t *agentTurn) listen(ctx workflow.Context) error {
 		workflow.SetQueryHandlerWithOptions(ctx, QueryState, func() (TurnView, error) { return t.view(), nil },
 			workflow.QueryHandlerOptions{Description: "Where the turn stands and what it waits for"}),
 		workflow.SetUpdateHandlerWithOptions(ctx, UpdateDecide, t.decide, open),
-		workflow.SetUpdateHandlerWithOptions(ctx, UpdateCancel, t.cancel,
-			workflow.UpdateHandlerOptions{Description: "Stops the turn; what it produced is stored: {reason?, by?}"}),
+		handleCancel(ctx, "Stops the turn; what it produced is stored: {reason?, by?}", t.cancel),
 		workflow.SetUpdateHandlerWithOptions(ctx, UpdateMessage, t.message,
 			workflow.UpdateHandlerOptions{Description: "Sends a message to the turn's session: {message, on_busy?}"}),
 	)

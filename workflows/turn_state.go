@@ -19,7 +19,8 @@ type Carry struct {
 	StreamTo      *agent.StreamTo         `json:"stream_to,omitempty"`
 	Asked         int                     `json:"asked,omitempty"` // the step whose approvals have been requested
 	Pending       []agent.PendingApproval `json:"pending,omitempty"`
-	ExpiresAt     *time.Time              `json:"expires_at,omitempty"` // of the first pending approval that does
+	ExpiresAt     *time.Time              `json:"expires_at,omitempty"`    // of the first pending approval that does
+	LookPauseMS   int64                   `json:"look_pause_ms,omitempty"` // until the store is looked into again for decisions
 	ContinueAsNew int                     `json:"continue_as_new_events,omitempty"`
 	Index         bool                    `json:"index,omitempty"` // it comes from a direct turn: the search attributes are still to be set
 }
@@ -35,6 +36,8 @@ type agentTurn struct {
 	pending []agent.PendingApproval
 	// expiresAt is when the first of pending expires, zero when none does.
 	expiresAt time.Time
+	// lookPause is how long the turn waits for a person before it looks into the store, 0 before the first look.
+	lookPause time.Duration
 	verdicts  []agent.DecisionVerdict // judged, not yet with the core
 
 	ready     bool // the turn holds its session
@@ -58,6 +61,7 @@ func newTurn(ctx workflow.Context, carry *Carry) *agentTurn {
 	if carry != nil {
 		t.ref, t.state, t.streamTo = carry.Turn, carry.State, carry.StreamTo
 		t.asked, t.pending, t.events, t.ready, t.attrs = carry.Asked, carry.Pending, carry.ContinueAsNew, true, true
+		t.lookPause = time.Duration(carry.LookPauseMS) * time.Millisecond
 		if carry.Index {
 			t.index(ctx)
 		}
@@ -108,6 +112,7 @@ func (t *agentTurn) continueAsNew(ctx workflow.Context) error {
 	request := agent.TurnRequest{TurnID: t.ref.TurnID, SessionID: t.ref.SessionID}
 	next := &Carry{
 		Turn: t.ref, State: t.state, StreamTo: t.streamTo, Asked: t.asked, Pending: t.pending, ContinueAsNew: t.events,
+		LookPauseMS: t.lookPause.Milliseconds(),
 	}
 	if !t.expiresAt.IsZero() {
 		next.ExpiresAt = &t.expiresAt

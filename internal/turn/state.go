@@ -6,8 +6,12 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// Version is the version of the rules in this package, recorded by BeginTurn.
-const Version = 1
+// Version is the version of the rules in this package, recorded by BeginTurn. Since [VersionLooks] a turn that waits for a person looks
+// for recorded decisions on a timer.
+const Version = VersionLooks
+
+// VersionLooks is the first version whose turns look into the store while they wait.
+const VersionLooks = 2
 
 // hardModelCalls and hardToolCalls end a turn whose limits are all off; no useful turn comes near them.
 const (
