@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/temporal"
 
 	"github.com/turnstone-run/turnstone/activities"
 	"github.com/turnstone-run/turnstone/agent"
@@ -201,4 +202,66 @@ func TestTheSameDecisionAtOnce(t *testing.T) {
 		}
 	}
 	require.Equal(t, 1, shown)
+}
+
+// TestLookForDecisions: the decision is stored, and whoever stored it died before anything else was done.
+func TestLookForDecisions(t *testing.T) {
+	cases := map[string]func(h *harness, a string) error{
+		"by the turn that looks": nil,
+		"by a second decision": func(h *harness, a string) error {
+			r, err := h.Decide(h.t.Context(), activities.DecideInput{TurnID: "t1", Decision: agent.Decision{
+				ApprovalID: a, Decision: agent.DecisionApprove, By: "bob",
+			}})
+			require.ErrorContains(h.t, r.Refusal.AsError(), `by "ann"`)
+			require.Equal(h.t, agent.DecisionReject, r.Stands.Decision)
+			return err
+		},
+	}
+	for name, before := range cases {
+		t.Run(name, func(t *testing.T) {
+			h := newHarness(t)
+			_, out := h.pauses(agent.TurnRequest{TurnID: "t1"}, toolCall("a", `{}`), toolCall("b", `{}`))
+			a, b := out.Pending[0].ApprovalID, out.Pending[1].ApprovalID
+			in := activities.LookForDecisionsInput{TurnID: "t1", Step: 1, Approvals: []string{a, b}}
+			found, err := h.LookForDecisions(t.Context(), in)
+			require.NoError(t, err)
+			require.Equal(t, activities.LookForDecisionsResult{}, found)
+
+			reject := agent.Decision{ApprovalID: a, Decision: agent.DecisionReject, Message: "too dear", By: "ann"}
+			_, err = h.store.ResolveApproval(t.Context(), "t1", reject)
+			require.NoError(t, err)
+			if before != nil {
+				require.NoError(t, before(h, a))
+			}
+			want := []agent.DecisionVerdict{{ApprovalID: a, CallID: "a", Decision: agent.DecisionReject, By: "ann"}}
+			for range 2 {
+				found, err = h.LookForDecisions(t.Context(), in)
+				require.NoError(t, err)
+				require.Equal(t, activities.LookForDecisionsResult{Verdicts: want}, found)
+			}
+			step, ok, err := h.store.ToolStep(t.Context(), agent.StepKey{TurnID: "t1", Step: 1, CallID: "a"})
+			require.NoError(t, err)
+			require.True(t, ok, "the model is told")
+			require.Contains(t, string(step.Result.Output), "too dear")
+			resolved := 0
+			for _, e := range h.events("t1") {
+				if e.Type == agent.EventApprovalResolved {
+					resolved++
+				}
+			}
+			require.Equal(t, 1, resolved, "viewers are told once")
+
+			require.NoError(t, h.log.Cancel(t.Context(), "t1"))
+			in.Approvals = []string{b}
+			found, err = h.LookForDecisions(t.Context(), in)
+			require.NoError(t, err)
+			require.Equal(t, activities.LookForDecisionsResult{Cancelled: true}, found)
+
+			in.Approvals = []string{"of a database that was restored since"}
+			_, err = h.LookForDecisions(t.Context(), in)
+			var application *temporal.ApplicationError
+			require.ErrorAs(t, err, &application)
+			require.True(t, application.NonRetryable(), "it will not come back")
+		})
+	}
 }

@@ -63,6 +63,65 @@ func TestTurnIDs(t *testing.T) {
 	require.NotEqual(t, a, activities.TurnIDOf(&agent.TurnRequest{IdempotencyKey: "k", Context: agent.InvocationContext{Tenant: "b"}}, "run"))
 }
 
+// TestTurnIDFromTheWorkflowID: a turn that is started by hand under turn/<id> is turn <id>.
+func TestTurnIDFromTheWorkflowID(t *testing.T) {
+	cases := map[string]struct {
+		workflow, request string
+		id                agent.TurnID
+		field, message    string // of a refusal
+	}{
+		"turn/42":                {"turn/42", `{"message":"x"}`, "42", "", ""},
+		"turn/42, said twice":    {"turn/42", `{"message":"x","turn_id":"42"}`, "42", "", ""},
+		"another turn":           {"turn/42", `{"message":"x","turn_id":"43"}`, "", "turn_id", `"turn/42" names turn "42"`},
+		"another turn by key":    {"turn/42", `{"message":"x","idempotency_key":"k"}`, "", "idempotency_key", `"turn/42" names turn "42"`},
+		"no name":                {"turn/a b", `{"message":"x"}`, "", "turn_id", "want 1 to 128"},
+		"turn/ and nothing":      {"turn/", `{"message":"x"}`, "the-run", "", ""},
+		"another workflow id":    {"mine", `{"message":"x"}`, "the-run", "", ""},
+		"another, with a turn":   {"mine", `{"message":"x","turn_id":"43"}`, "43", "", ""},
+		"misspelt":               {"turn/42", `{"mesage":"x"}`, "", "mesage", "unknown field"},
+		"of an agent that is no": {"turn/42", `{"message":"x","agent":"nobody"}`, "", "agent", "nobody"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			h := newHarness(t)
+			in := activities.BeginTurnInput{WorkflowID: c.workflow, RunID: "the-run"}
+			out, err := h.BeginTurn(t.Context(), raw(c.request), in)
+			require.NoError(t, err)
+			require.Equal(t, c.id, out.Turn.TurnID)
+			if c.field == "" {
+				require.Equal(t, activities.VerdictReady, out.Verdict, "%+v", out.Refusal)
+				return
+			}
+			require.Equal(t, activities.VerdictRefused, out.Verdict)
+			require.Equal(t, c.field, out.Refusal.Field)
+			require.Contains(t, out.Refusal.Message, c.message)
+
+			in.WorkflowID = "turn/42"
+			out, err = h.BeginTurn(t.Context(), raw(`{"message":"x"}`), in)
+			require.NoError(t, err)
+			require.Equal(t, activities.VerdictReady, out.Verdict, "corrected, it begins under the same id")
+		})
+	}
+}
+
+// TestTurnKeepsItsRecordedID: a turn that waits since a release that took the run id asks for the turn that it recorded.
+func TestTurnKeepsItsRecordedID(t *testing.T) {
+	h := newHarness(t)
+	h.begin(agent.TurnRequest{TurnID: "t1", SessionID: "s1"})
+	_, err := h.Begin(t.Context(), agent.TurnRequest{TurnID: "the-run", SessionID: "s1", Message: "x"}, activities.BeginTurnInput{WorkflowID: "turn/42"})
+	require.NoError(t, err)
+	again := activities.BeginTurnInput{WorkflowID: "turn/42", RunID: "the-run", Again: true, TurnID: "the-run"}
+	out, err := h.BeginTurn(t.Context(), raw(`{"message":"x","session_id":"s1"}`), again)
+	require.NoError(t, err)
+	require.Equal(t, agent.TurnID("the-run"), out.Turn.TurnID)
+	require.Equal(t, 1, out.Position)
+	require.False(t, out.Cancelled)
+	require.NoError(t, h.log.Cancel(t.Context(), "the-run"))
+	out, err = h.BeginTurn(t.Context(), raw(`{"message":"x","session_id":"s1"}`), again)
+	require.NoError(t, err)
+	require.True(t, out.Cancelled, "somebody cancelled it while it waited")
+}
+
 func TestWholeTurn(t *testing.T) {
 	h := newHarness(t)
 	ref := h.begin(agent.TurnRequest{TurnID: "3f0c9f3e-34ff-4a0f-8f5e-0f4f3a1b2c3d", SessionID: "s1"})
