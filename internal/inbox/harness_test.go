@@ -45,6 +45,8 @@ type office struct {
 	pool     *pgxpool.Pool
 	started  map[string]agent.TurnRequest
 	closed   map[string]bool // workflows that have ended
+	busy     map[string]bool // workflows that have a task to do
+	signals  map[string][]any // by workflow and signal: what they were told
 	admitted []agent.TurnID
 	left     []agent.TurnID // places that were given back
 	refuse   error          // of the limits
@@ -63,7 +65,7 @@ func newOffice(t *testing.T, change ...func(o *office, c *inbox.Config)) *office
 	require.NoError(t, postgres.Migrate(t.Context(), pool))
 	o := &office{
 		t: t, store: postgres.NewStore(pool, postgres.Config{}), agents: map[string]agent.Plan{}, plans: map[string]agent.Plan{}, started: map[string]agent.TurnRequest{},
-		closed: map[string]bool{}, pool: pool,
+		closed: map[string]bool{}, pool: pool, busy: map[string]bool{}, signals: map[string][]any{},
 	}
 	o.log, err = pgstream.New(t.Context(), pgstream.Config{Pool: pool})
 	require.NoError(t, err)
@@ -240,7 +242,12 @@ func (f temporal) ExecuteWorkflow(_ context.Context, c client.StartWorkflowOptio
 	return nil, f.o.answer
 }
 
-func (f temporal) SignalWorkflow(context.Context, string, string, string, any) error { return nil }
+func (f temporal) SignalWorkflow(_ context.Context, id, _, name string, arg any) error {
+	f.o.mu.Lock()
+	defer f.o.mu.Unlock()
+	f.o.signals[id+" "+name] = append(f.o.signals[id+" "+name], arg)
+	return nil
+}
 
 func (f temporal) DescribeWorkflowExecution(_ context.Context, id, _ string) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
 	f.o.mu.Lock()
@@ -252,7 +259,11 @@ func (f temporal) DescribeWorkflowExecution(_ context.Context, id, _ string) (*w
 	if f.o.closed[id] {
 		status = enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED
 	}
-	return &workflowservice.DescribeWorkflowExecutionResponse{WorkflowExecutionInfo: &workflowpb.WorkflowExecutionInfo{Status: status}}, nil
+	d := &workflowservice.DescribeWorkflowExecutionResponse{WorkflowExecutionInfo: &workflowpb.WorkflowExecutionInfo{Status: status}}
+	if f.o.busy[id] {
+		d.PendingWorkflowTask = &workflowpb.PendingWorkflowTaskInfo{}
+	}
+	return d, nil
 }
 
 // breakingLog is the event log with writes that fail.

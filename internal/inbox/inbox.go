@@ -32,6 +32,8 @@ type Store interface {
 	Messages(ctx context.Context, tenant string, id agent.SessionID, after int64, limit int) ([]postgres.TranscriptMessage, error)
 	// PendingBelow lists the undecided approvals of a turn and of the turns that it asked for, by step.
 	PendingBelow(ctx context.Context, id agent.TurnID) ([]agent.Approval, error)
+	// StalledTurns returns turns that the store gave a reason to go on and that have not for a while.
+	StalledTurns(ctx context.Context, quiet time.Duration, limit int) ([]postgres.StalledTurn, error)
 	ListApprovals(ctx context.Context, q agent.ApprovalQuery) (agent.ApprovalPage, error)
 	ExportSession(ctx context.Context, tenant string, id agent.SessionID) (agent.SessionExport, error)
 	DeleteSession(ctx context.Context, tenant string, id agent.SessionID) (agent.SessionDeleted, error)
