@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/turnstone-run/turnstone/agent"
 )
 
@@ -40,6 +42,15 @@ func (a *Activities) callModel(ctx context.Context, in CallModelInput) (agent.Mo
 	if err != nil {
 		return agent.ModelVerdict{}, err
 	}
+	v, err := a.storeReply(ctx, key, run)
+	if err != nil {
+		run.chargeAbandoned(ctx, key)
+	}
+	return v, err
+}
+
+// storeReply makes the call and stores what came of it.
+func (a *Activities) storeReply(ctx context.Context, key agent.StepKey, run *modelRun) (agent.ModelVerdict, error) {
 	reply, err := run.generate(ctx)
 	switch {
 	case err == nil:
@@ -72,4 +83,17 @@ func (a *Activities) callModel(ctx context.Context, in CallModelInput) (agent.Mo
 	return verdict, a.Store.SaveModelStep(ctx, agent.ModelStep{
 		Key: key, Fence: run.fence, Tenant: run.turn.Tenant, Blocks: reply.Blocks, Verdict: verdict, Calls: run.ledger, Feedback: reply.Feedback,
 	})
+}
+
+// chargeTimeout bounds the writing of what an abandoned call was billed.
+const chargeTimeout = 5 * time.Second
+
+// chargeAbandoned writes down what a call was billed that could not be stored and will be made again, by whoever overtook this one or
+// retries it. It is all that is done about it: the call's own error is what matters to its caller.
+func (r *modelRun) chargeAbandoned(ctx context.Context, key agent.StepKey) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), chargeTimeout)
+	defer cancel()
+	if err := r.a.Store.ChargeUsage(ctx, key, r.turn.Tenant, r.ledger); err != nil {
+		r.a.log(ctx).Warn("what an abandoned model call was billed is not in the ledger", zap.Int("step", key.Step), zap.Int("calls", len(r.ledger)), zap.Error(err))
+	}
 }

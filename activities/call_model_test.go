@@ -134,7 +134,12 @@ func TestZombieWritesNothingMore(t *testing.T) {
 	h := newHarness(t)
 	ref := h.begin(agent.TurnRequest{TurnID: "t1"})
 	stopped := make(chan struct{})
-	h.model.script(hangs("zombie", stopped), says("the living"))
+	hang := hangs("zombie", stopped)
+	h.model.script(func(ctx context.Context, req agent.ModelRequest, emit func(agent.Delta) error) (agent.ModelReply, error) {
+		reply, err := hang(ctx, req, emit)
+		reply.Usage.OutputTokens = 3
+		return reply, err
+	}, says("the living"))
 	zombie := make(chan error, 1)
 	go func() {
 		_, err := h.CallModel(t.Context(), activities.CallModelInput{TurnID: ref.TurnID, Step: 1})
@@ -150,6 +155,11 @@ func TestZombieWritesNothingMore(t *testing.T) {
 	models, _, err := h.store.Steps(t.Context(), "t1")
 	require.NoError(t, err)
 	require.Equal(t, "the living", agent.Normalize(models[0].Blocks))
+	page, err := h.store.Usage(t.Context(), agent.UsageQuery{Tenant: "default", TurnID: "t1", Group: []agent.UsageKey{agent.UsageEpoch}})
+	require.NoError(t, err)
+	require.Len(t, page.Rows, 2, "each try is in the ledger under its own epoch")
+	require.Equal(t, []int64{3, 10}, []int64{page.Rows[0].OutputTokens, page.Rows[1].OutputTokens})
+	require.Equal(t, int64(1), page.Totals.RebilledCalls, "what was paid again is seen")
 }
 
 func TestTokensAreSignalled(t *testing.T) {

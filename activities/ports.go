@@ -55,6 +55,8 @@ type TurnStore interface {
 	SaveToolStep(ctx context.Context, s agent.ToolStep) error
 	// ChargeUsage adds ledger rows of model calls that failed after they were billed.
 	ChargeUsage(ctx context.Context, key agent.StepKey, tenant string, rows []agent.UsageEntry) error
+	// BilledUsage adds up the ledger of a turn and of the turns that it asked for, and names the model that it was last billed for.
+	BilledUsage(ctx context.Context, id agent.TurnID) (u agent.Usage, model string, err error)
 	// Steps returns all finished steps of a turn in order.
 	Steps(ctx context.Context, id agent.TurnID) ([]agent.ModelStep, []agent.ToolStep, error)
 	// Finish ends the turn in one transaction: steps to transcript (a call without a result gets one that says the turn ended first),

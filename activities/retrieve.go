@@ -53,12 +53,14 @@ func (a *Activities) retrieve(ctx context.Context, in RetrieveInput) (agent.Prep
 	v := agent.PrepareVerdict{Branch: p.answer.Branch, Passages: len(p.answer.Passages), Usage: run.spent(), Requests: run.tries}
 	switch {
 	case run.runtimeErr != nil:
+		run.chargeAbandoned(ctx, agent.StepKey{TurnID: in.TurnID})
 		return agent.PrepareVerdict{}, run.runtimeErr
 	case errors.Is(err, errCancelled):
 		v.Cancelled = true
 	case errors.Is(err, errOutOfTime):
 		v.OutOfTime = true
 	case err != nil && ctx.Err() != nil:
+		run.chargeAbandoned(ctx, agent.StepKey{TurnID: in.TurnID})
 		return agent.PrepareVerdict{}, context.Cause(ctx)
 	case err != nil:
 		v.Failure = modelFailure(err)

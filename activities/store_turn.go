@@ -135,7 +135,11 @@ func (a *Activities) Terminate(ctx context.Context, id agent.TurnID) error {
 	if err != nil {
 		return err
 	}
-	_, err = a.Finish(ctx, StoreTurnInput{TurnID: id, Status: agent.TurnFailed, Stop: agent.StopTerminated, Failure: gone})
+	in := StoreTurnInput{TurnID: id, Status: agent.TurnFailed, Stop: agent.StopTerminated, Failure: gone}
+	if in.Usage, in.Model, err = a.Store.BilledUsage(ctx, id); err != nil { // its workflow took the sums with it
+		return fmt.Errorf("add up what turn %s was billed: %w", id, err)
+	}
+	_, err = a.Finish(ctx, in)
 	return err
 }
 

@@ -175,6 +175,32 @@ func TestWholeTurn(t *testing.T) {
 	require.Equal(t, agent.UserText("and now?"), prompt[4])
 }
 
+// TestTerminatedTurnKeepsItsBill: a turn that ends without its workflow has the usage that its model calls recorded, and its children's.
+func TestTerminatedTurnKeepsItsBill(t *testing.T) {
+	h := newHarness(t)
+	h.begin(agent.TurnRequest{TurnID: "t1"})
+	h.model.script(calls(toolCall("a", `{}`)), says("so far"), says("of the child"))
+	for step := range 2 {
+		_, err := h.CallModel(t.Context(), activities.CallModelInput{TurnID: "t1", Step: step + 1})
+		require.NoError(t, err)
+	}
+	_, err := h.Begin(t.Context(), agent.TurnRequest{TurnID: "t2", Message: "help"}, activities.BeginTurnInput{WorkflowID: "turn/t2", RunID: "r", Parent: "t1"})
+	require.NoError(t, err)
+	_, err = h.CallModel(t.Context(), activities.CallModelInput{TurnID: "t2", Step: 1})
+	require.NoError(t, err)
+	require.NoError(t, h.Terminate(t.Context(), "t1"))
+	ended, err := h.store.Turn(t.Context(), "t1")
+	require.NoError(t, err)
+	out := ended.Output
+	require.Equal(t, agent.StopTerminated, out.StopReason)
+	require.Equal(t, int64(20), out.Usage.OutputTokens)
+	require.Equal(t, int64(200), out.Usage.InputTokens)
+	require.InDelta(t, 400e-6, out.Usage.CostUSD, 1e-9)
+	require.Equal(t, "scripted-1", out.Model)
+	events := h.events("t1")
+	require.Equal(t, out.Usage, events[len(events)-1].Result.Usage, "viewers see the same")
+}
+
 func TestLongOutputIsCappedInHistoryAlone(t *testing.T) {
 	h := newHarness(t)
 	ref := h.begin(agent.TurnRequest{TurnID: "t1"})

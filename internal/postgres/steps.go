@@ -128,6 +128,26 @@ func (s *Store) ChargeUsage(ctx context.Context, key agent.StepKey, tenant strin
 	return mapError("charge usage", s.pool.SendBatch(ctx, &b).Close())
 }
 
+// The turn's own model is that of its last try; a child may have asked another.
+const readBilled = `
+WITH RECURSIVE family (turn_id) AS (
+	SELECT $1::text COLLATE "C"
+	UNION
+	SELECT c.turn_id FROM turns c JOIN family f ON c.parent = f.turn_id WHERE c.parent <> ''
+)
+SELECT coalesce(sum(turnstone_sound(l.input_tokens)), 0)::bigint, coalesce(sum(turnstone_sound(l.output_tokens)), 0)::bigint,
+	coalesce(sum(turnstone_sound(l.cached_tokens)), 0)::bigint, coalesce(sum(turnstone_sound(l.reasoning_tokens)), 0)::bigint,
+	coalesce(sum(turnstone_sound(l.cost_usd)), 0)::float8,
+	coalesce((SELECT model FROM usage_ledger WHERE turn_id = $1 ORDER BY step DESC, epoch DESC LIMIT 1), '')
+FROM usage_ledger l JOIN family f ON f.turn_id = l.turn_id`
+
+// BilledUsage adds up the ledger of a turn and of the turns that it asked for, and names the model that the turn was last billed for. A turn
+// without rows has zeros.
+func (s *Store) BilledUsage(ctx context.Context, id agent.TurnID) (u agent.Usage, model string, err error) {
+	err = s.pool.QueryRow(ctx, readBilled, id).Scan(&u.InputTokens, &u.OutputTokens, &u.CachedTokens, &u.ReasoningTokens, &u.CostUSD, &model)
+	return u, model, mapError("add up what a turn was billed", err)
+}
+
 const turnExists = `
 SELECT FROM turns WHERE turn_id = $1 AND tenant = $2`
 
