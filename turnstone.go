@@ -314,7 +314,6 @@ func (s *Service) compose(ctx, background context.Context, store *postgres.Store
 		Logger: s.logger, Direct: s.direct, Library: library, Catalog: parts.Registry, Models: parts.Models, Results: s.rows(store),
 		Definitions: s.library, Admission: gate, Capacity: admission.NewCapacity(set.Turn.BeginWithin), Audit: s.callers.trail, DirectChannels: set.Gateway.DirectChannels,
 	})
-	s.tasks.Go(func() { box.Upkeep(background) })
 	if err := s.watchInstallation(store, gate); err != nil {
 		return err
 	}

@@ -39,7 +39,7 @@ type upkeep struct {
 	erasing   *erasing.Activities
 }
 
-// openUpkeep makes it; the schedule of the retention is kept as configured, and stalled turns are woken, until ctx ends.
+// openUpkeep makes it; the schedule of the retention is kept as configured, and no turn is left behind, until ctx ends.
 func (s *Service) openUpkeep(background context.Context, store *postgres.Store, box *inbox.Inbox) (err error) {
 	set := s.cfg.Settings
 	u := &s.upkeep
@@ -64,7 +64,7 @@ func (s *Service) openUpkeep(background context.Context, store *postgres.Store, 
 		return err
 	}
 	s.tasks.Go(func() { u.retention.Run(background) })
-	s.tasks.Go(func() { box.KeepTurnsAwake(background) })
+	s.tasks.Go(func() { box.Upkeep(background) })
 	return nil
 }
 

@@ -44,8 +44,8 @@ type office struct {
 	plans    map[string]agent.Plan // by hash, those of agents that are gone too
 	pool     *pgxpool.Pool
 	started  map[string]agent.TurnRequest
-	closed   map[string]bool // workflows that have ended
-	busy     map[string]bool // workflows that have a task to do
+	closed   map[string]bool  // workflows that have ended
+	busy     map[string]bool  // workflows that have a task to do
 	signals  map[string][]any // by workflow and signal: what they were told
 	admitted []agent.TurnID
 	left     []agent.TurnID // places that were given back

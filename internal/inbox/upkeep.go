@@ -20,15 +20,18 @@ const (
 	startWithin = 24 * time.Hour
 	// upkeepEvery is the time between two looks at turns that nobody may be driving.
 	upkeepEvery = 5 * time.Second
-	// Bounds of one such look.
+	// wakeLook: every so many looks are also for stalled turns.
+	wakeLook = 6
+	// Bounds of one look.
 	upkeepTurns    = 200
 	upkeepAtOnce   = 8
 	upkeepPatience = time.Minute
 )
 
-// Upkeep starts turns that are recorded and were not started, and goes on with direct ones whose process died, until ctx ends.
+// Upkeep starts turns that are recorded and were not started, goes on with direct ones whose process died, and wakes stalled ones, until
+// ctx ends.
 func (b *Inbox) Upkeep(ctx context.Context) {
-	for {
+	for look := 1; ; look++ {
 		select {
 		case <-ctx.Done():
 			return
@@ -36,6 +39,16 @@ func (b *Inbox) Upkeep(ctx context.Context) {
 		}
 		if err := b.StartStranded(ctx); err != nil && ctx.Err() == nil {
 			b.Logger.Warn("start turns that nobody drives", zap.Error(err))
+		}
+		if look%wakeLook != 0 {
+			continue
+		}
+		woken, err := b.WakeStalledTurns(ctx, stalledAfter)
+		if err != nil && ctx.Err() == nil {
+			b.Logger.Warn("wake stalled turns", zap.Error(err))
+		}
+		if woken > 0 {
+			b.Logger.Info("woke stalled turns", zap.Int("woken", woken))
 		}
 	}
 }

@@ -3,53 +3,25 @@ package inbox
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
-	"go.uber.org/zap"
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/postgres"
 	"github.com/turnstone-run/turnstone/workflows"
 )
 
-const (
-	// wakeEvery is how often a process looks for turns to wake; each time up to a half sooner or later, so that processes spread out.
-	wakeEvery = 30 * time.Second
-	// stalledAfter is how long a turn may take to go on by itself: longer than Temporal takes to replace a dead worker.
-	stalledAfter = 15 * time.Second
-	// maxWoken bounds the turns of one look, and wakeTimeout its time.
-	maxWoken    = 200
-	wakeTimeout = 2 * time.Minute
-)
-
-// KeepTurnsAwake wakes stalled turns from time to time, until ctx ends.
-func (b *Inbox) KeepTurnsAwake(ctx context.Context) {
-	for {
-		pause := wakeEvery/2 + rand.N(wakeEvery) //nolint:gosec // it spreads load
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(pause):
-		}
-		bounded, cancel := context.WithTimeout(ctx, wakeTimeout)
-		woken, err := b.WakeStalledTurns(bounded, stalledAfter)
-		cancel()
-		switch {
-		case err != nil && ctx.Err() == nil:
-			b.Logger.Warn("waking stalled turns", zap.Int("woken", woken), zap.Error(err))
-		case woken > 0:
-			b.Logger.Info("woke stalled turns", zap.Int("woken", woken))
-		}
-	}
-}
+// stalledAfter is how long a turn may take to go on by itself: longer than Temporal takes to replace a dead worker.
+const stalledAfter = 15 * time.Second
 
 // WakeStalledTurns tells workflows what the store knows and they may never have heard: that a person decided, that somebody cancelled,
 // that the session is free. It returns how many it told. A workflow that is at work, or is about to be, needs no word.
 func (b *Inbox) WakeStalledTurns(ctx context.Context, quiet time.Duration) (woken int, err error) {
-	stalled, err := b.Store.StalledTurns(ctx, quiet, maxWoken)
+	ctx, cancel := context.WithTimeout(ctx, upkeepPatience)
+	defer cancel()
+	stalled, err := b.Store.StalledTurns(ctx, quiet, upkeepTurns)
 	if err != nil {
 		return 0, err
 	}
