@@ -12,16 +12,27 @@ import (
 // maxSchemas bounds the values of the schemas that one operation reaches.
 const maxSchemas = 200_000
 
+// maxLooked bounds how many schemas are looked at ahead of their translation. Behind it, readOnly and discriminators are read of each schema alone.
+const maxLooked = 1_000_000
+
 // schemas are those that one side of an operation reaches, translated to JSON Schema 2020-12, each under a name in $defs. They are the
 // same for both sides but for what only the other side may have: readOnly properties of requests, writeOnly ones of responses.
 type schemas struct {
 	r       *resolver
 	request bool
 	defs    map[string]any
-	names   map[string]string // by place
-	queue   []place
+	names   map[string]string // by place and access
+	queue   []queued
 	values  int
+	looked  int // schemas that accessOf has looked at
 	faults  []string // of responses: what could not be resolved is not checked
+}
+
+// queued is a schema that has a name and waits for its translation.
+type queued struct {
+	place  place
+	access access
+	name   string
 }
 
 func newSchemas(r *resolver, request bool) *schemas {
@@ -30,32 +41,36 @@ func newSchemas(r *resolver, request bool) *schemas {
 
 // add translates a schema and all that it reaches, and returns its name.
 func (s *schemas) add(ctx context.Context, p place) (string, error) {
-	name := s.name(p)
+	name := s.name(p, nil)
 	for len(s.queue) > 0 {
 		next := s.queue[0]
 		s.queue = s.queue[1:]
-		translated, err := s.translate(ctx, next, maxDepth)
+		translated, err := s.translate(ctx, next.place, next.access, maxDepth)
 		if err != nil {
 			return "", err
 		}
-		s.defs[s.names[next.where()]] = translated
+		s.defs[next.name] = translated
 	}
 	return name, nil
 }
 
-// name gives a place its name, and sees to its translation.
-func (s *schemas) name(p place) string {
-	if name, known := s.names[p.where()]; known {
+// name gives a schema its name, and sees to its translation. A part of an allOf is translated once for each access that it is a part with.
+func (s *schemas) name(p place, a access) string {
+	if len(a) == 0 {
+		a = nil
+	}
+	key := p.where() + a.key()
+	if name, known := s.names[key]; known {
 		return name
 	}
 	name := "s" + strconv.Itoa(len(s.names))
-	s.names[p.where()] = name
-	s.queue = append(s.queue, p)
+	s.names[key] = name
+	s.queue = append(s.queue, queued{place: p, access: a, name: name})
 	return name
 }
 
 // reference translates a reference. What follows it is the target's own reference, so that a chain of any length is walked once.
-func (s *schemas) reference(ctx context.Context, p place, ref string) (any, error) {
+func (s *schemas) reference(ctx context.Context, p place, a access, ref string) (any, error) {
 	target, err := s.r.target(ctx, p.file, ref)
 	if err != nil {
 		if s.request || ctx.Err() != nil {
@@ -64,11 +79,12 @@ func (s *schemas) reference(ctx context.Context, p place, ref string) (any, erro
 		s.fault(err.Error())
 		return true, nil
 	}
-	return map[string]any{"$ref": "#/$defs/" + s.name(target)}, nil
+	return map[string]any{"$ref": "#/$defs/" + s.name(target, a)}, nil
 }
 
-// translate keeps the keywords that are known and well-formed: a fault in a schema must not keep the rest from being checked.
-func (s *schemas) translate(ctx context.Context, p place, levels int) (any, error) {
+// translate keeps the keywords that are known and well-formed: a fault in a schema must not keep the rest from being checked. a is what was
+// collected of the object that the schema is a part of, nil for a schema that is a part of none.
+func (s *schemas) translate(ctx context.Context, p place, a access, levels int) (any, error) {
 	if s.values++; s.values > maxSchemas || levels < 0 {
 		return nil, agent.Errorf(agent.CodeOverflow, "", "the operation's schemas have more than %d parts, or are nested too deep", maxSchemas)
 	}
@@ -82,22 +98,26 @@ func (s *schemas) translate(ctx context.Context, p place, levels int) (any, erro
 	out := map[string]any{}
 	ref, isRef := in["$ref"].(string)
 	if isRef && s.r.doc.is30 { // siblings of a reference have no meaning, but for the one that many documents give one
-		target, err := s.reference(ctx, p, ref)
+		target, err := s.reference(ctx, p, a, ref)
 		if err == nil && in["nullable"] == true {
 			target = orNull(target)
 		}
 		return target, err
 	}
+	if a == nil {
+		a = s.accessOf(ctx, p, nil)
+	}
 	if isRef {
-		target, err := s.reference(ctx, p, ref)
+		target, err := s.reference(ctx, p, a, ref)
 		if err != nil {
 			return nil, err
 		}
 		out["allOf"] = []any{target}
 	}
 	copyAssertions(in, out)
-	for _, step := range []func(context.Context, place, map[string]any, int) error{s.single, s.lists, s.maps, s.discriminate} {
-		if err := step(ctx, p, out, levels-1); err != nil {
+	a.dropRequired(out)
+	for _, step := range []func(context.Context, place, access, map[string]any, int) error{s.single, s.lists, s.maps, s.discriminate} {
+		if err := step(ctx, p, a, out, levels-1); err != nil {
 			return nil, err
 		}
 	}
@@ -220,7 +240,7 @@ func stringsOf(v any) []any {
 	return out
 }
 
-func (s *schemas) single(ctx context.Context, p place, out map[string]any, levels int) error {
+func (s *schemas) single(ctx context.Context, p place, a access, out map[string]any, levels int) error {
 	for _, name := range []string{
 		"items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames", "unevaluatedItems", "unevaluatedProperties",
 	} {
@@ -228,7 +248,11 @@ func (s *schemas) single(ctx context.Context, p place, out map[string]any, level
 		if _, isObject := child.node.(map[string]any); !ok || !isObject && child.node != true && child.node != false {
 			continue
 		}
-		translated, err := s.translate(ctx, child, levels)
+		var of access
+		if slices.Contains([]string{"not", "if", "then", "else"}, name) { // these say something of the same object
+			of = s.accessOf(ctx, child, a)
+		}
+		translated, err := s.translate(ctx, child, of, levels)
 		if err != nil {
 			return err
 		}
@@ -237,12 +261,19 @@ func (s *schemas) single(ctx context.Context, p place, out map[string]any, level
 	return nil
 }
 
-func (s *schemas) lists(ctx context.Context, p place, out map[string]any, levels int) error {
+func (s *schemas) lists(ctx context.Context, p place, a access, out map[string]any, levels int) error {
 	for _, name := range []string{"allOf", "anyOf", "oneOf", "prefixItems"} {
 		child, _ := p.child(name)
 		list, _ := child.node.([]any)
 		for i, node := range list {
-			translated, err := s.translate(ctx, child.element(i, node), levels)
+			of := a
+			switch name {
+			case "anyOf", "oneOf":
+				of = s.accessOf(ctx, child.element(i, node), a)
+			case "prefixItems":
+				of = nil
+			}
+			translated, err := s.translate(ctx, child.element(i, node), of, levels)
 			if err != nil {
 				return err
 			}
@@ -253,7 +284,7 @@ func (s *schemas) lists(ctx context.Context, p place, out map[string]any, levels
 	return nil
 }
 
-func (s *schemas) maps(ctx context.Context, p place, out map[string]any, levels int) error {
+func (s *schemas) maps(ctx context.Context, p place, a access, out map[string]any, levels int) error {
 	for _, name := range []string{"properties", "patternProperties", "dependentSchemas"} {
 		child, _ := p.child(name)
 		members := child.object()
@@ -262,8 +293,12 @@ func (s *schemas) maps(ctx context.Context, p place, out map[string]any, levels 
 		}
 		translated := make(map[string]any, len(members))
 		for _, member := range sorted(members) {
+			if s.request && name == "properties" && a.refused(member) {
+				translated[member] = false
+				continue
+			}
 			of, _ := child.child(member)
-			t, err := s.member(ctx, of, name == "properties", out, levels)
+			t, err := s.translate(ctx, of, nil, levels)
 			if err != nil {
 				return err
 			}
@@ -272,23 +307,6 @@ func (s *schemas) maps(ctx context.Context, p place, out map[string]any, levels 
 		out[name] = translated
 	}
 	return nil
-}
-
-// member translates a property. One that only the other side may have is not required here, and a request may not have it at all.
-func (s *schemas) member(ctx context.Context, p place, property bool, parent map[string]any, levels int) (any, error) {
-	if property && s.foreign(ctx, p) {
-		name := unescapeToken(lastToken(p.at))
-		if required, ok := parent["required"].([]any); ok {
-			left := slices.DeleteFunc(slices.Clone(required), func(v any) bool { return v == name })
-			if parent["required"] = left; len(left) == 0 {
-				delete(parent, "required")
-			}
-		}
-		if s.request {
-			return false, nil
-		}
-	}
-	return s.translate(ctx, p, levels)
 }
 
 // foreign reports whether a property is of the other side alone.

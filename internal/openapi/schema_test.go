@@ -1,6 +1,7 @@
 package openapi
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -20,6 +21,31 @@ const pets = `"Pet":{"type":"object","required":["kind"],"properties":{"kind":{"
 "AnyPet":{"oneOf":[{"$ref":"#/components/schemas/Cat"},{"$ref":"#/components/schemas/Dog"}],
  "discriminator":{"propertyName":"kind","mapping":{"kitty":"#/components/schemas/Cat","puppy":"Dog"}}},
 "PlainPet":{"oneOf":[{"$ref":"#/components/schemas/Cat"},{"$ref":"#/components/schemas/Dog"}],"discriminator":{"propertyName":"kind"}}`
+
+// tagged has the shapes of OpenAI's document: no mapping, the discriminator's value is the const or enum of the alternative, and alternatives
+// that share a value or do not require it.
+const tagged = `"Tool":{"oneOf":[{"$ref":"#/components/schemas/FunctionTool"},{"$ref":"#/components/schemas/SearchTool"}],"discriminator":{"propertyName":"type"}},
+"FunctionTool":{"type":"object","required":["type","name"],"properties":{"type":{"type":"string","enum":["function"]},"name":{"type":"string"}}},
+"SearchTool":{"type":"object","required":["type"],"properties":{"type":{"type":"string","enum":["search","search_preview"]}}},
+"Input":{"oneOf":[{"$ref":"#/components/schemas/Easy"},{"$ref":"#/components/schemas/Item"},{"$ref":"#/components/schemas/Reference"}],"discriminator":{"propertyName":"type"}},
+"Item":{"oneOf":[{"$ref":"#/components/schemas/Message"},{"$ref":"#/components/schemas/Output"}],"discriminator":{"propertyName":"type"}},
+"Easy":{"type":"object","required":["role","content"],"properties":{"type":{"enum":["message"]},"role":{"type":"string"},"content":{"type":["string","array"]}}},
+"Message":{"type":"object","required":["role","content"],"properties":{"type":{"const":"message"},"role":{"type":"string"},"content":{"type":"array"}}},
+"Output":{"type":"object","required":["type","output"],"properties":{"type":{"allOf":[{"$ref":"#/components/schemas/OutputType"}]},"output":{"type":"string"}}},
+"OutputType":{"type":"string","const":"output"},
+"Reference":{"type":"object","required":["id"],"properties":{"id":{"type":"string"},"type":{"anyOf":[{"type":"string","enum":["reference"]},{"type":"null"}]}}},
+"Based":{"oneOf":[{"$ref":"#/components/schemas/Left"},{"$ref":"#/components/schemas/Right"}],"discriminator":{"propertyName":"side","mapping":{"l":"Left"}}},
+"Base":{"type":"object","required":["side"],"properties":{"side":{"type":"string"}}},
+"Left":{"allOf":[{"$ref":"#/components/schemas/Base"},{"properties":{"left":{"type":"integer"}}}]},
+"Right":{"allOf":[{"$ref":"#/components/schemas/Base"},{"properties":{"side":{"enum":["r"]},"right":{"type":"integer"}}}]},
+"Endless":{"oneOf":[{"$ref":"#/components/schemas/Endless"},{"$ref":"#/components/schemas/Tool"}],"discriminator":{"propertyName":"type"}}`
+
+// reference has the shapes of PagerDuty's document: one part of an allOf marks properties as read-only that another part requires or declares anew.
+const reference = `"Tag":{"type":"object","properties":{"id":{"type":"string","readOnly":true},"type":{"type":"string","readOnly":true},"summary":{"type":"string","readOnly":true}}},
+"Reference":{"allOf":[{"$ref":"#/components/schemas/Tag"},{"type":"object","required":["type","id"]}]},
+"UserReference":{"allOf":[{"$ref":"#/components/schemas/Reference"},{"properties":{"type":{"type":"string","enum":["user_reference"]}}}]},
+"Either":{"oneOf":[{"$ref":"#/components/schemas/UserReference"},{"type":"string"}]},
+"Alone":{"$ref":"#/components/schemas/Tag"}`
 
 const tree = `"Tree":{"type":"object","required":["value"],"properties":{"value":{"type":"integer"},
 "children":{"type":"array","items":{"$ref":"#/components/schemas/Tree"}},"owner":{"$ref":"#/components/schemas/Owner"}}},
@@ -66,6 +92,39 @@ func TestSchemas(t *testing.T) {
 		{"3.0.3", ref("PlainPet"), pets, `{"kind":"Cat"}`, "missing property 'lives'"},
 		{"3.0.3", `{"anyOf":[{"type":"string","maxLength":3},{"type":"integer"}]}`, "", `true`, "params.body: fits none of the alternatives (params.body: got boolean, want string; params.body: got boolean, want integer)"},
 		{"3.0.3", `{"oneOf":[{"type":"number"},{"type":"integer"}]}`, "", `1`, "params.body: fits none of the alternatives alone, but 2 of them"},
+
+		// alternatives without a mapping
+		{"3.1.0", ref("Tool"), tagged, `{"type":"function","name":"f"}`, ""},
+		{"3.1.0", ref("Tool"), tagged, `{"type":"search_preview"}`, ""},
+		{"3.0.3", ref("Tool"), tagged, `{"type":"search"}`, ""},
+		{"3.1.0", ref("Tool"), tagged, `{"type":"function"}`, "params: params.body: missing property 'name'"},
+		{"3.1.0", ref("Tool"), tagged, `{"type":"FunctionTool"}`, `params.body.type: must be one of "function", "search", "search_preview"`},
+		{"3.1.0", ref("Tool"), tagged, `{}`, "params.body: missing property 'type'"},
+		{"3.1.0", ref("Tool"), tagged, `"function"`, "params.body: got string, want object"},
+		{"3.1.0", ref("Input"), tagged, `{"type":"message","role":"user","content":"hi"}`, ""},
+		{"3.1.0", ref("Input"), tagged, `{"type":"message","role":"user","content":[]}`, ""},
+		{"3.1.0", ref("Input"), tagged, `{"role":"user","content":"hi"}`, ""},
+		{"3.1.0", ref("Input"), tagged, `{"type":"output","output":"x"}`, ""},
+		{"3.1.0", ref("Input"), tagged, `{"type":"output","output":1}`, "params: params.body.output: got number, want string"},
+		{"3.1.0", ref("Input"), tagged, `{"type":null,"id":"i"}`, ""},
+		{"3.1.0", ref("Input"), tagged, `{"id":1}`, "params.body: fits none of the alternatives"},
+		{"3.1.0", ref("Input"), tagged, `{"type":"Message","role":"user","content":[]}`, "params.body: fits none of the alternatives"},
+		{"3.1.0", ref("Input"), tagged, `"hi"`, "params.body: fits none of the alternatives"},
+		{"3.0.3", ref("Based"), tagged, `{"side":"l","left":1}`, ""},
+		{"3.0.3", ref("Based"), tagged, `{"side":"r","right":"x"}`, "params.body.right: got string, want integer"},
+		{"3.0.3", ref("Based"), tagged, `{"side":"Right"}`, `params.body.side: must be one of "l", "r"`},
+
+		// properties of the other side
+		{"3.0.3", ref("UserReference"), reference, `{"id":"P1","type":"user_reference"}`, ""},
+		{"3.0.3", ref("UserReference"), reference, `{"type":"user_reference"}`, ""},
+		{"3.0.3", ref("UserReference"), reference, `{"id":"P1"}`, "params.body: missing property 'type'"},
+		{"3.0.3", ref("UserReference"), reference, `{"id":1,"type":"user_reference"}`, "params.body.id: got number, want string"},
+		{"3.0.3", ref("UserReference"), reference, `{"type":"user_reference","summary":"s"}`, "params.body.summary: may not be given"},
+		{"3.1.0", ref("Either"), reference, `{"id":"P1","type":"user_reference"}`, ""},
+		{"3.1.0", `{"$ref":"#/components/schemas/Tag","required":["id"]}`, reference, `{}`, ""},
+		{"3.0.3", `{"type":"object","properties":{"a":` + ref("UserReference") + `,"b":` + ref("Alone") + `}}`, reference, `{"a":{"id":"P1","type":"user_reference"},"b":{}}`, ""},
+		{"3.0.3", `{"type":"object","properties":{"a":` + ref("UserReference") + `,"b":` + ref("Alone") + `}}`, reference, `{"b":{"id":"P1"}}`, "params.body.b.id: may not be given"},
+		{"3.0.3", `{"oneOf":[{"required":["id"]},{"required":["name"]}],"properties":{"id":{"readOnly":true},"name":{}}}`, reference, `{"name":"x","id":"i"}`, "but 2 of them"},
 
 		// recursion
 		{"3.0.3", ref("Tree"), tree, `{"value":1,"children":[{"value":2,"children":[{"value":3}]}],"owner":{"boss":{"trees":[{"value":4}]}}}`, ""},
@@ -116,7 +175,16 @@ func TestSides(t *testing.T) {
 	}
 	require.Empty(t, check(`{"id":1}`))
 	require.Equal(t, []string{"the body is not as documented: body: missing property 'id'"}, check(`{"password":"x"}`))
-	_, err := made(t, op, `{"body":{"password":"x"}}`)
+	parts := operation(t, bodyDocument("3.0.3", `{"allOf":[{"properties":{"id":{"type":"integer","readOnly":true},"password":{"type":"string","writeOnly":true}}},
+		{"required":["id","password"]}]}`, ""), "op")
+	require.Empty(t, parts.Check(200, "application/json", map[string]any{"id": json.Number("1")}, true, false), "in two parts of an allOf")
+	require.Len(t, parts.Check(200, "application/json", map[string]any{"password": "x"}, true, false), 1)
+	_, err := made(t, parts, `{"body":{"password":"x"}}`)
+	require.NoError(t, err)
+	_, err = made(t, parts, `{"body":{"id":1}}`)
+	require.ErrorContains(t, err, "params: params.body: missing property 'password'")
+
+	_, err = made(t, op, `{"body":{"password":"x"}}`)
 	require.NoError(t, err)
 	_, err = made(t, op, `{"body":{}}`)
 	require.ErrorContains(t, err, "missing property 'password'")
@@ -178,6 +246,7 @@ func TestTooMuchWork(t *testing.T) {
 		{`{"$ref":"#/components/schemas/S0"}`, strings.Join(doubling, ","), `"x"`},
 		{`{"$ref":"#/components/schemas/A"}`, self, strings.Repeat(`{"x":`, 60) + "1" + strings.Repeat("}", 60)},
 		{`{"$ref":"#/components/schemas/I"}`, self, `1`},
+		{`{"$ref":"#/components/schemas/Endless"}`, tagged, `{"type":"function"}`},
 		{`{"type":"number"}`, "", `1e400`},
 		{`{"enum":[1]}`, "", `{"a":[1e999999999]}`},
 	} {

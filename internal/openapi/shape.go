@@ -59,8 +59,10 @@ func (s *schemas) lookAt(schema any, see func(schema map[string]any)) {
 			list, _ := schema[keyword].([]any)
 			queue = append(queue, list...)
 		}
-		if then, ok := schema["then"]; ok { // the choice of a discriminator
-			queue = append(queue, then)
+		for _, keyword := range []string{"then", "else"} { // the choice of a discriminator
+			if branch, ok := schema[keyword]; ok {
+				queue = append(queue, branch)
+			}
 		}
 	}
 }
