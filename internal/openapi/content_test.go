@@ -7,6 +7,7 @@ import (
 	"io"
 	"mime"
 	"mime/multipart"
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -111,13 +112,19 @@ func stored(_ context.Context, ref string) (io.ReadCloser, error) {
 	}
 }
 
+// parseForm is a program for Node that reads a form from its standard input and lists its parts. Its parser is stricter than Go's.
+const parseForm = `const chunks=[]; process.stdin.on("data",c=>chunks.push(c)).on("end",async()=>{
+	const form = await new Response(Buffer.concat(chunks),{headers:{"Content-Type":process.argv[1]}}).formData();
+	console.log(JSON.stringify([...form].map(([k,v])=>typeof v==="string"?k+"|"+v:k+"|"+v.name+"|"+v.type)));
+})`
+
 func TestMultipart(t *testing.T) {
 	t.Parallel()
 	op := bodyOperation(t, `{"content":{"application/json":{},"multipart/form-data":{"schema":{"type":"object","required":["file"],"properties":{
 		"file":{"type":"string","format":"binary"},"more":{"type":"array","items":{"type":"string","format":"binary"}},
 		"meta":{"type":"object"},"n":{"type":"integer"},"tags":{"type":"array","items":{"type":"string"}},"note":{"type":"string","format":"binary"}}},
 		"encoding":{"file":{"contentType":"image/png, image/jpeg"},"n":{"contentType":"text/x-number"}}}}}`)
-	params := `{"id":1,"body":{"file":"cas://sha256:1","more":[{"base64":"` + base64.StdEncoding.EncodeToString([]byte("two")) + `","filename":"b\"c.txt","content_type":"text/csv"}],
+	params := `{"id":1,"body":{"file":"cas://sha256:1","more":[{"base64":"` + base64.StdEncoding.EncodeToString([]byte("two")) + `","filename":"b c\"é.txt","content_type":"text/csv"}],
 		"meta":{"a":[1]},"n":5,"tags":["x","y"],"note":"plain"}}`
 	req, err := op.Request(t.Context(), Input{Params: paramsOf(t, params), Open: stored})
 	require.NoError(t, err)
@@ -136,9 +143,19 @@ func TestMultipart(t *testing.T) {
 		got = append(got, strings.Join([]string{part.FormName(), part.FileName(), part.Header.Get("Content-Type"), string(content)}, "|"))
 	}
 	require.Equal(t, []string{
-		"file|file|image/png|stored\x00bytes", `meta||application/json|{"a":[1]}`, `more|b"c.txt|text/csv|two`, "n||text/x-number|5",
+		"file|file|image/png|stored\x00bytes", `meta||application/json|{"a":[1]}`, `more|b c%22é.txt|text/csv|two`, "n||text/x-number|5",
 		"note|note|application/octet-stream|plain", "tags|||x", "tags|||y",
 	}, got)
+
+	if node, err := exec.LookPath("node"); err != nil {
+		t.Log("NODE IS NOT HERE: its parser of forms was not tried")
+	} else {
+		cmd := exec.CommandContext(t.Context(), node, "-e", parseForm, req.Header.Get("Content-Type"))
+		cmd.Stdin = bytes.NewReader(req.Body)
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		require.JSONEq(t, `["file|file|image/png","meta|{\"a\":[1]}","more|b c\"é.txt|text/csv","n|5","note|note|application/octet-stream","tags|x","tags|y"]`, string(out))
+	}
 
 	for params, says := range map[string]string{
 		`{"id":1,"body":{"file":"cas://sha256:9"}}`:                                              "there is no such content",

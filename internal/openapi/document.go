@@ -99,18 +99,23 @@ func (d *Document) index() {
 		if resolved, err := r.follow(context.Background(), item); err == nil {
 			item = resolved
 		}
-		d.found = append(d.found, operationsOf(path, item)...)
+		d.found = append(d.found, operationsOf(context.Background(), r, path, item)...)
 	}
 }
 
-func operationsOf(path string, item place) []found {
+// operationsOf lists the operations of a path item. One that is a reference is allowed by no version of OpenAPI, but real documents have
+// them: it is listed with its id once its file is read, and by its method and path at once.
+func operationsOf(ctx context.Context, r *resolver, path string, item place) []found {
 	var all []found
 	for _, method := range methods() {
-		op, ok := item.object()[method].(map[string]any)
-		if !ok {
+		op, ok := item.child(method)
+		if op.object() == nil || !ok {
 			continue
 		}
-		id, _ := op["operationId"].(string)
+		if resolved, err := r.follow(ctx, op); err == nil {
+			op = resolved
+		}
+		id, _ := op.object()["operationId"].(string)
 		all = append(all, found{id: id, method: method, path: path, item: item})
 	}
 	return all
@@ -159,23 +164,36 @@ func matching(all []found, id string) []found {
 	return hits
 }
 
-// elsewhere lists the operations of path items in other files.
+// elsewhere lists the operations of path items that are in other files, or have operations there.
 func (d *Document) elsewhere(ctx context.Context, r *resolver) ([]found, error) {
 	var all []found
 	paths := place{at: "/paths", node: d.root["paths"]}
 	for _, path := range sorted(paths.object()) {
 		item, _ := paths.child(path)
-		ref, ok := item.object()["$ref"].(string)
-		if !ok || strings.HasPrefix(ref, "#") {
+		if !leadsElsewhere(item) {
 			continue
 		}
 		resolved, err := r.follow(ctx, item)
 		if err != nil {
 			return nil, agent.Errorf(agent.CodeOf(err), "", "path %q: %w", clip(path, 100), err)
 		}
-		all = append(all, operationsOf(path, resolved)...)
+		all = append(all, operationsOf(ctx, r, path, resolved)...)
 	}
 	return all, nil
+}
+
+// leadsElsewhere reports whether a path item or one of its operations is a reference to another file.
+func leadsElsewhere(item place) bool {
+	for _, member := range append([]string{""}, methods()...) {
+		of := item
+		if member != "" {
+			of, _ = item.child(member)
+		}
+		if ref, ok := of.object()["$ref"].(string); ok && !strings.HasPrefix(ref, "#") {
+			return true
+		}
+	}
+	return false
 }
 
 func (d *Document) unknown(id string, all []found) error {

@@ -27,6 +27,7 @@ type loading struct {
 	r        *resolver
 	request  *schemas
 	response *schemas
+	ignored  []string // names of header parameters
 }
 
 // load makes an operation: it cuts what the operation reaches out of the document, has kin-openapi read that, and reads the result.
@@ -35,6 +36,13 @@ func (d *Document) load(ctx context.Context, f *found, r *resolver) (*Operation,
 	op, ok := f.item.child(f.method)
 	if !ok {
 		return nil, agent.Errorf(agent.CodeInternal, "", "is not where it was found")
+	}
+	op, err := r.follow(ctx, op)
+	switch {
+	case err != nil:
+		return nil, err
+	case op.object() == nil:
+		return nil, agent.Invalid("", "is a reference to something that is no operation")
 	}
 	params, err := l.params(ctx, f.item, op)
 	if err != nil {
@@ -116,6 +124,10 @@ func (l *loading) params(ctx context.Context, item, op place) ([]any, error) {
 			if name == "" || !slices.Contains([]string{"path", "query", "header", "cookie"}, in) {
 				return nil, agent.Invalid("", "parameters[%d] has no name, or no place that is known", i)
 			}
+			if in == "header" && ignoredHeader(name) {
+				l.ignored = append(l.ignored, name)
+				continue
+			}
 			key := in + "." + name
 			if in == "header" {
 				key = in + "." + textproto.CanonicalMIMEHeaderKey(name)
@@ -137,6 +149,12 @@ func (l *loading) params(ctx context.Context, item, op place) ([]any, error) {
 		}
 	}
 	return all, nil
+}
+
+// ignoredHeader reports whether OpenAPI says that a parameter of that name shall be ignored: the media types of the document and its
+// security set these headers.
+func ignoredHeader(name string) bool {
+	return slices.Contains([]string{"Accept", "Content-Type", "Authorization"}, textproto.CanonicalMIMEHeaderKey(name))
 }
 
 func (l *loading) param(ctx context.Context, p place) (map[string]any, error) {

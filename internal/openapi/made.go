@@ -17,7 +17,7 @@ func (l *loading) operation(f *found, doc *openapi3.T, declared bool) (*Operatio
 	o := &Operation{
 		ID: f.id, Method: strings.ToUpper(f.method), Path: f.path, Declared: declared, responses: read.Responses, base: l.doc.url,
 		request: newValidator(l.request.defs), response: newValidator(l.response.defs), faults: l.response.faults,
-		weight: l.request.values + l.response.values,
+		weight: l.request.values + l.response.values, ignored: l.ignored,
 	}
 	for _, ref := range read.Parameters {
 		p := &param{Parameter: ref.Value}

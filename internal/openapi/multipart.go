@@ -6,7 +6,6 @@ import (
 	"encoding/base64"
 	"fmt"
 	"io"
-	"mime"
 	"mime/multipart"
 	"net/textproto"
 	"slices"
@@ -186,13 +185,18 @@ func partType(m *media, name string) (string, bool) {
 	return first, first != "" && !strings.Contains(first, "*")
 }
 
+// quotePartName writes a name as browsers do. Servers look for name and filename in this order, both in quotes, and know no other escapes
+// (https://html.spec.whatwg.org/multipage/form-control-infrastructure.html#multipart-form-data).
+func quotePartName(name string) string {
+	return `"` + strings.NewReplacer(`"`, "%22", "\r", "%0D", "\n", "%0A").Replace(name) + `"`
+}
+
 func writePart(w *multipart.Writer, name string, f file, isFile bool) error {
-	params := map[string]string{"name": name}
+	disposition := "form-data; name=" + quotePartName(name)
 	if isFile {
-		params["filename"] = f.name
+		disposition += "; filename=" + quotePartName(f.name)
 	}
-	disposition := mime.FormatMediaType("form-data", params)
-	if disposition == "" || !httpguts.ValidHeaderFieldValue(f.mediaType) || !httpguts.ValidHeaderFieldValue(disposition) {
+	if !httpguts.ValidHeaderFieldValue(f.mediaType) || !httpguts.ValidHeaderFieldValue(disposition) {
 		return agent.Invalid("params", "the part %q has a name or type that no header may have", clip(name, 100))
 	}
 	header := textproto.MIMEHeader{"Content-Disposition": {disposition}}

@@ -21,6 +21,7 @@ type Operation struct {
 	Declared bool
 
 	params    []*param
+	ignored   []string // header parameters that OpenAPI says to ignore
 	body      *body
 	responses *openapi3.Responses
 	servers   []*openapi3.Server

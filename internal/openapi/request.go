@@ -112,6 +112,8 @@ func (b *building) place() (placed, rest map[string]any) {
 		v := b.in.Params[name]
 		candidates := byName[name]
 		switch {
+		case len(candidates) == 0 && b.op.ignores(name):
+			b.out.Warnings = append(b.out.Warnings, "params."+clip(name, 100)+" is ignored: the runtime sets that header")
 		case len(candidates) == 0:
 			rest[name] = v
 		case len(candidates) > 1:
@@ -144,11 +146,16 @@ func (b *building) given(p *param) bool {
 	return short && v != nil
 }
 
-// reserved reports whether a parameter is not the caller's: what the connection, the credentials and the runtime need. The specification
-// ignores the first three as parameters.
+// ignores reports whether a name is that of a header parameter that has no effect, whatever its value.
+func (o *Operation) ignores(name string) bool {
+	name = strings.TrimPrefix(name, "header.")
+	return slices.ContainsFunc(o.ignored, func(ignored string) bool { return strings.EqualFold(ignored, name) })
+}
+
+// reserved reports whether a parameter is not the caller's: what the connection, the credentials and the runtime need.
 func (o *Operation) reserved(p *param) bool {
 	if p.In == "header" && slices.Contains([]string{
-		"accept", "content-type", "authorization", "host", "content-length", "transfer-encoding", "connection", "cookie", "idempotency-key",
+		"host", "content-length", "transfer-encoding", "connection", "cookie", "idempotency-key",
 		"proxy-authorization", "proxy-connection", "upgrade", "te", "trailer", "expect", "keep-alive",
 	}, strings.ToLower(p.Name)) {
 		return true

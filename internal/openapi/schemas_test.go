@@ -181,6 +181,28 @@ func TestExternalFiles(t *testing.T) {
 	require.ErrorContains(t, err, "params.id: got string, want integer")
 	require.Len(t, asked, 3)
 
+	// An operation that is itself a reference.
+	files["https://api.example.com/docs/op.json"] = `{"operationId":"farOp","parameters":[{"$ref":"params.yaml#/Id"}]}`
+	refs := document(t, documentOf("3.0.3", "/x/{id}", `{"get":{"$ref":"op.json"},"put":{"$ref":"#/x-ops/near"},"post":{"$ref":"https://evil.example/op.json"},
+		"delete":{"$ref":"#/x-ops/none"},"patch":{"$ref":"#/x-ops/text"}}`, `,"x-ops":{"near":{"operationId":"nearOp","parameters":[{"$ref":"params.yaml#/Id"}]},"text":"x"}`))
+	require.Equal(t, "PUT", refs.Method("nearOp"))
+	require.Empty(t, refs.Method("farOp"), "its file is not read yet")
+	for id, method := range map[string]string{"farOp": "GET", "GET /x/{id}": "GET", "nearOp": "PUT"} {
+		op, err := refs.Operation(t.Context(), id, fetch)
+		require.NoError(t, err, id)
+		require.Equal(t, method, op.Method)
+		_, err = made(t, op, `{"id":"x"}`)
+		require.ErrorContains(t, err, "params.id: got string, want integer", id)
+	}
+	for id, says := range map[string]string{
+		"POST /x/{id}":   `operation "POST /x/{id}": the reference "https://evil.example/op.json" leaves the origin`,
+		"DELETE /x/{id}": `operation "DELETE /x/{id}": the reference "#/x-ops/none" leads to nothing`,
+		"PATCH /x/{id}":  `operation "PATCH /x/{id}": is a reference to something that is no operation`,
+	} {
+		_, err := refs.Operation(t.Context(), id, fetch)
+		require.ErrorContains(t, err, says)
+	}
+
 	for ref, says := range map[string]string{
 		"http://api.example.com/docs/a.json":     "leaves the origin",
 		"https://evil.example/a.json":            "leaves the origin",
