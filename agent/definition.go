@@ -157,9 +157,11 @@ type AuthProfile struct {
 	Password     string            `json:"password,omitempty"` // basic
 	ClientID     string            `json:"client_id,omitempty"`
 	ClientSecret string            `json:"client_secret,omitempty"`
-	TokenURL     string            `json:"token_url,omitempty"`
-	Scopes       []string          `json:"scopes,omitempty"`
-	Hosts        []string          `json:"hosts,omitempty"` // where it may be sent: host, *.host, either with :port; empty: nowhere but to a model's base_url
+	TokenURL     string            `json:"token_url,omitempty"` // oauth2_client_credentials, or Issuer
+	// Issuer is the authorization server that may have the client's secret; an MCP server's metadata leads to it (oauth2_client_credentials).
+	Issuer string   `json:"issuer,omitempty"`
+	Scopes []string `json:"scopes,omitempty"`
+	Hosts  []string `json:"hosts,omitempty"` // where it may be sent: host, *.host, either with :port; empty: nowhere but to a model's base_url
 }
 
 // RouteTable chooses an agent for requests that name none. A tenant's own tables come before the shared ones.

@@ -119,6 +119,7 @@ type PlanAuth struct {
 	ClientID     string   `json:"client_id,omitempty"`
 	ClientSecret string   `json:"client_secret,omitempty"`
 	TokenURL     string   `json:"token_url,omitempty"`
+	Issuer       string   `json:"issuer,omitempty"`
 	Scopes       []string `json:"scopes,omitempty"`
 	Hosts        []string `json:"hosts,omitempty"`
 }

@@ -75,7 +75,7 @@ func (c *compiler) auth(ref *reference, path string) (agent.PlanAuth, bool) {
 	a, _ := ref.entry.def.Value.(*agent.AuthProfile)
 	return agent.PlanAuth{
 		Name: a.Name, Type: a.Type, Secret: a.Secret, Header: a.Header, Query: a.Query, Username: a.Username, Password: a.Password,
-		ClientID: a.ClientID, ClientSecret: a.ClientSecret, TokenURL: a.TokenURL, Scopes: a.Scopes, Hosts: a.Hosts,
+		ClientID: a.ClientID, ClientSecret: a.ClientSecret, TokenURL: a.TokenURL, Issuer: a.Issuer, Scopes: a.Scopes, Hosts: a.Hosts,
 	}, true
 }
 

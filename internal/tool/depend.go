@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -55,6 +56,19 @@ type Auth interface {
 	// Authorise adds to a request what the first of the profiles that may be sent to its host says; without one the request stays as it is.
 	// [agent.CodeDenied] when a secret cannot be had. No error and no log names a secret.
 	Authorise(req *http.Request, profiles []agent.PlanAuth) error
+}
+
+// ServerAuth is an [Auth] for the requests to one server, which says itself where its tokens are issued (RFC 9728).
+type ServerAuth interface {
+	Auth
+	// Discover finds out after a 401 where a token for the server is issued. again reports whether the request is worth sending once more: it
+	// was sent without a token, or with one that is replaced now. Errors are those of Authorise.
+	Discover(sent *http.Request, answer *http.Response, profiles []agent.PlanAuth) (again bool, err error)
+}
+
+// ServerAuthoriser makes the [ServerAuth] of a server. An [Auth] that is none authorises the requests to servers as any other.
+type ServerAuthoriser interface {
+	ForServer(endpoint *url.URL) ServerAuth
 }
 
 // Catalog tells which agents a tenant may name.

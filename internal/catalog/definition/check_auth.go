@@ -21,7 +21,7 @@ func authFields(t agent.AuthType) (required, optional []string) {
 	case agent.AuthBasic:
 		return []string{"username", "password"}, nil
 	case agent.AuthOAuth2:
-		return []string{"client_id", "client_secret", "token_url"}, []string{"scopes"}
+		return []string{"client_id", "client_secret"}, []string{"token_url", "issuer", "scopes"}
 	default:
 		return nil, nil
 	}
@@ -41,6 +41,15 @@ func (d *document) auth(a *agent.AuthProfile) {
 			d.fault("header", "is required for type api_key, or query")
 		}
 	}
+	if a.Type == agent.AuthOAuth2 {
+		tokenURL, issuer := d.root.member("token_url") != nil, d.root.member("issuer") != nil
+		switch {
+		case tokenURL && issuer:
+			d.fault("issuer", "want token_url or issuer, not both")
+		case !tokenURL && !issuer:
+			d.fault("token_url", "is required for type oauth2_client_credentials, or issuer")
+		}
+	}
 	d.reference("secret", a.Secret)
 	d.reference("password", a.Password)
 	d.reference("client_secret", a.ClientSecret)
@@ -51,7 +60,8 @@ func (d *document) auth(a *agent.AuthProfile) {
 	if strings.ContainsFunc(a.Username, func(r rune) bool { return r == ':' || r < ' ' || r == 0x7f }) {
 		d.fault("username", "must not hold a colon or a control character")
 	}
-	d.tokenURL(a.TokenURL)
+	d.tokenURL("token_url", a.TokenURL)
+	d.tokenURL("issuer", a.Issuer)
 	d.unique("scopes", a.Scopes)
 	d.unique("hosts", a.Hosts)
 	for i, host := range a.Hosts {
@@ -63,7 +73,7 @@ func (d *document) auth(a *agent.AuthProfile) {
 
 func (d *document) authType(t agent.AuthType) {
 	required, optional := authFields(t)
-	for _, name := range []string{"secret", "header", "query", "username", "password", "client_id", "client_secret", "token_url", "scopes"} {
+	for _, name := range []string{"secret", "header", "query", "username", "password", "client_id", "client_secret", "token_url", "issuer", "scopes"} {
 		given := d.root.member(name) != nil
 		switch {
 		case slices.Contains(required, name):
@@ -84,21 +94,21 @@ func (d *document) reference(field, ref string) {
 	}
 }
 
-// tokenURL wants https, or http for this machine: the request carries the client's secret.
-func (d *document) tokenURL(text string) {
+// tokenURL wants https, or http for this machine: what is sent there, or where it leads to, carries the client's secret.
+func (d *document) tokenURL(field, text string) {
 	if text == "" {
 		return
 	}
 	u, err := url.Parse(text)
 	switch {
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
-		d.fault("token_url", "want an https URL")
+		d.fault(field, "want an https URL")
 	case u.User != nil:
-		d.fault("token_url", "must not hold credentials: client_id and client_secret are for these")
+		d.fault(field, "must not hold credentials: client_id and client_secret are for these")
 	case u.Scheme == "http" && !loopback(u.Hostname()):
-		d.fault("token_url", "want https; http is for this machine alone")
+		d.fault(field, "want https; http is for this machine alone")
 	default:
-		d.bare("token_url", text)
+		d.bare(field, text)
 	}
 }
 

@@ -52,7 +52,7 @@ func TestParseReadsEveryKind(t *testing.T) {
 	}
 	require.Equal(t, []string{
 		"NodeDefinition agent@1", "NodeDefinition research@1.2.0", "NodeDefinition ask@1", "AgentInstance default/analyst", "AgentInstance acme/helper", "ToolBinding */web",
-		"ModelProfile default/fast", "RouteTable default/main", "AuthProfile default/crm", "AuthProfile default/idp", "AuthProfile default/old",
+		"ModelProfile default/fast", "RouteTable default/main", "AuthProfile default/crm", "AuthProfile default/idp", "AuthProfile default/protected", "AuthProfile default/old",
 		"AuthProfile default/gh", "KnowledgeCollection default/handbook",
 	}, keys)
 

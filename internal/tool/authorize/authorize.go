@@ -46,6 +46,15 @@ func New(cfg Config) (*Authoriser, error) {
 // Errors are [agent.Error] values: denied when a secret or token cannot be had, or would go unencrypted; unavailable when the token
 // endpoint is; the context's own.
 func (a *Authoriser) Authorise(req *http.Request, profiles []agent.PlanAuth) error {
+	p, err := profileFor(req, profiles)
+	if p == nil || err != nil {
+		return err
+	}
+	return a.add(req, p)
+}
+
+// profileFor returns the first profile that may be sent to a request's host, nil if there is none.
+func profileFor(req *http.Request, profiles []agent.PlanAuth) (*agent.PlanAuth, error) {
 	for i := range profiles {
 		p := &profiles[i]
 		fits, withPort := egress.HostFits(p.Hosts, req.URL)
@@ -53,11 +62,11 @@ func (a *Authoriser) Authorise(req *http.Request, profiles []agent.PlanAuth) err
 			continue
 		}
 		if !encrypted(req, withPort) {
-			return denied(p, "is for https alone, and the URL is http")
+			return nil, denied(p, "is for https alone, and the URL is http")
 		}
-		return a.add(req, p)
+		return p, nil
 	}
-	return nil
+	return nil, nil //nolint:nilnil // no profile is no fault
 }
 
 // encrypted reports whether credentials may go over a request's connection.
@@ -92,18 +101,26 @@ func (a *Authoriser) add(req *http.Request, p *agent.PlanAuth) error {
 		}
 		return setHeader(req, p, "Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(p.Username+":"+password)))
 	case agent.AuthOAuth2:
-		secret, err := a.secret(ctx, p, p.ClientSecret)
-		if err != nil {
-			return err
+		if p.Issuer != "" {
+			return denied(p, "has an issuer, which only an MCP server with a URL leads to; for other requests give it a token_url")
 		}
-		token, err := a.tokens.get(ctx, p, secret)
-		if err != nil {
-			return err
-		}
-		return setHeader(req, p, "Authorization", token)
+		return a.addToken(req, p, "")
 	default:
 		return denied(p, "has the unknown type %q", p.Type)
 	}
+}
+
+// addToken adds a token of the profile's token endpoint, for a resource (RFC 8707) if one is named.
+func (a *Authoriser) addToken(req *http.Request, p *agent.PlanAuth, resource string) error {
+	secret, err := a.secret(req.Context(), p, p.ClientSecret)
+	if err != nil {
+		return err
+	}
+	token, err := a.tokens.get(req.Context(), p, resource, secret)
+	if err != nil {
+		return err
+	}
+	return setHeader(req, p, "Authorization", token)
 }
 
 func (a *Authoriser) addKey(req *http.Request, p *agent.PlanAuth) error {

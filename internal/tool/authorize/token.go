@@ -61,11 +61,11 @@ type roundTripper struct{ http tool.HTTP }
 func (r roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return r.http.Do(req) }
 
 // get returns the Authorization header of a profile's token.
-func (t *tokens) get(ctx context.Context, p *agent.PlanAuth, secret string) (string, error) {
+func (t *tokens) get(ctx context.Context, p *agent.PlanAuth, resource, secret string) (string, error) {
 	if t.http == nil {
 		return "", denied(p, "cannot be used: nothing may be sent to token endpoints")
 	}
-	k := keyOf(p, secret)
+	k := keyOf(p, resource, secret)
 	if e, ok := t.kept.Get(k); ok && t.now().Before(e.until) {
 		return e.header, nil
 	}
@@ -73,7 +73,7 @@ func (t *tokens) get(ctx context.Context, p *agent.PlanAuth, secret string) (str
 		// Others may wait for it who live longer than the one who asked first.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fetchTimeout)
 		defer cancel()
-		e, err := t.fetch(ctx, p, secret)
+		e, err := t.fetch(ctx, p, resource, secret)
 		if err == nil {
 			t.kept.Add(k, e)
 		}
@@ -88,17 +88,20 @@ func (t *tokens) get(ctx context.Context, p *agent.PlanAuth, secret string) (str
 	}
 }
 
-func keyOf(p *agent.PlanAuth, secret string) key {
-	parts := append([]string{p.TokenURL, p.ClientID, secret}, p.Scopes...)
+func keyOf(p *agent.PlanAuth, resource, secret string) key {
+	parts := append([]string{p.TokenURL, p.ClientID, resource, secret}, p.Scopes...)
 	return sha256.Sum256([]byte(strings.Join(parts, "\x00")))
 }
 
-func (t *tokens) fetch(ctx context.Context, p *agent.PlanAuth, secret string) (entry, error) {
+func (t *tokens) fetch(ctx context.Context, p *agent.PlanAuth, resource, secret string) (entry, error) {
 	endpoint, err := url.Parse(p.TokenURL)
 	if err != nil || endpoint.Host == "" || !encrypted(&http.Request{URL: endpoint}, false) {
 		return entry{}, denied(p, "cannot be used: its token_url is no https URL")
 	}
 	cfg := clientcredentials.Config{ClientID: p.ClientID, ClientSecret: secret, TokenURL: p.TokenURL, Scopes: p.Scopes}
+	if resource != "" {
+		cfg.EndpointParams = url.Values{"resource": {resource}}
+	}
 	ctx = egress.WithCredentials(ctx, egress.Credentials{Headers: []string{"Authorization"}, Body: true})
 	asked := t.now()
 	token, err := cfg.Token(context.WithValue(ctx, oauth2.HTTPClient, t.http))

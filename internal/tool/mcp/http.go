@@ -87,6 +87,9 @@ func (c *carrier) RoundTrip(req *http.Request) (*http.Response, error) {
 		done()
 		return noStream(req), nil
 	}
+	if err == nil && resp.StatusCode == http.StatusUnauthorized {
+		resp, err = c.withToken(ctx, req, out, resp)
+	}
 	if err != nil {
 		done()
 		c.refused(err)
@@ -113,6 +116,32 @@ func (c *carrier) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	resp.Body = body
 	return resp, nil
+}
+
+// withToken sends a request again that was answered with 401, if a token for it can be found. The server has not acted on the first one.
+func (c *carrier) withToken(ctx context.Context, req, sent *http.Request, answer *http.Response) (*http.Response, error) {
+	server, ok := c.auth.(tool.ServerAuth)
+	if !ok || req.Body != nil && req.GetBody == nil {
+		return answer, nil
+	}
+	again, err := server.Discover(sent, answer, c.profiles)
+	if err == nil && !again {
+		return answer, nil
+	}
+	_ = answer.Body.Close() // nothing of it is wanted
+	if err != nil {
+		return nil, err
+	}
+	next := req.Clone(ctx)
+	if req.GetBody != nil {
+		if next.Body, err = req.GetBody(); err != nil {
+			return nil, agent.Errorf(agent.CodeInternal, "request "+req.URL.Host, "read the request again: %w", err)
+		}
+	}
+	if err := c.authorise(next); err != nil {
+		return nil, err
+	}
+	return c.http.Do(next)
 }
 
 // refused remembers what the egress rules say of a server that was not reached yet.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -214,7 +215,7 @@ func (k *Toolkit) dialler(b *binding, scope *agent.ToolScope) (func() *link, err
 			return nil, agent.FieldErrorf(agent.CodeDenied, "url", "outbound HTTP is not configured")
 		}
 		return func() *link {
-			c := newCarrier(k.cfg.HTTP, k.cfg.Auth, scope.Auth)
+			c := newCarrier(k.cfg.HTTP, k.authFor(b), scope.Auth)
 			return &link{transport: c.transport(b.URL), hidden: c.hidden, stop: c.cut, deaf: c.deaf.Load, notices: c.notices}
 		}, nil
 	}
@@ -229,6 +230,16 @@ func (k *Toolkit) dialler(b *binding, scope *agent.ToolScope) (func() *link, err
 		}
 		return &link{transport: t, hidden: t.hidden, stop: t.stop, deaf: func() bool { return false }, notices: t.notices}
 	}, nil
+}
+
+// authFor returns what authorises the requests of one session, so that it can find out where the server's tokens are issued.
+func (k *Toolkit) authFor(b *binding) tool.Auth {
+	authoriser, ok := k.cfg.Auth.(tool.ServerAuthoriser)
+	endpoint, err := url.Parse(b.URL)
+	if !ok || err != nil {
+		return k.cfg.Auth
+	}
+	return authoriser.ForServer(endpoint)
 }
 
 func indexed(field string, i int) string { return fmt.Sprintf("%s[%d]", field, i) }
