@@ -55,5 +55,5 @@ func TestDocs(t *testing.T) {
 			}
 		}
 	}
-	require.Equal(t, 4, documents)
+	require.Equal(t, 5, documents)
 }

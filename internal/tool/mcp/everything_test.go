@@ -135,6 +135,9 @@ func exerciseEverything(t *testing.T, kit *fixture, parameters map[string]any) {
 	require.Nil(t, result.Failure)
 	require.NotEmpty(t, heard)
 
+	require.NotContains(t, names(list), "simulate-research-query", "it runs as a task only")
+	require.Contains(t, kit.everything(), "it runs as a task only")
+	require.NotContains(t, names(list), "trigger-elicitation-request", "nobody can be asked")
 	require.NotContains(t, names(list), sampling, "the server asks no client that does not say it can be asked")
 	refused, err := kit.Find(t.Context(), scope, sampling, `{"name":"`+sampling+`"}`)
 	if err == nil {

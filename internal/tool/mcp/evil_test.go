@@ -81,9 +81,10 @@ func (s *script) Close() error {
 
 // pipeLink is a link over pipes that are not a process's.
 func pipeLink(in io.ReadCloser, out io.WriteCloser, stop func(), values ...string) *link {
-	n := newNotices()
+	n, tasks := newNotices(), &taskTools{}
 	return &link{
-		transport: &pipeTransport{in: in, out: out, notices: n}, hidden: newSecrets(values...), deaf: func() bool { return false }, notices: n, stop: stop,
+		transport: &pipeTransport{in: in, out: out, notices: n, tasks: tasks}, hidden: newSecrets(values...), deaf: func() bool { return false }, notices: n, stop: stop,
+		tasks: tasks,
 	}
 }
 
@@ -93,7 +94,7 @@ func scripted(data []byte, web bool) func() *link {
 	return func() *link {
 		if web {
 			c := newCarrier(&saying{lines: lines}, nil, nil)
-			return &link{transport: c.transport("http://evil.example/mcp"), hidden: c.hidden, stop: c.cut, deaf: c.deaf.Load, notices: c.notices}
+			return &link{transport: c.transport("http://evil.example/mcp"), hidden: c.hidden, stop: c.cut, deaf: c.deaf.Load, notices: c.notices, tasks: c.tasks}
 		}
 		s, out := newScript(lines)
 		return pipeLink(out, s, func() { _ = s.Close(); _ = out.Close() }, "secret-value")

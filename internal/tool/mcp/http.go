@@ -35,6 +35,7 @@ type carrier struct {
 	profiles []agent.PlanAuth
 	hidden   *secrets
 	notices  *notices // that come by event streams
+	tasks    *taskTools
 
 	reached atomic.Bool                 // the server has answered something
 	refusal atomic.Pointer[agent.Error] // of the first request, by the egress rules: it stands for those that follow
@@ -46,7 +47,7 @@ type carrier struct {
 }
 
 func newCarrier(h tool.HTTP, auth tool.Auth, profiles []agent.PlanAuth) *carrier {
-	c := &carrier{http: h, auth: auth, profiles: profiles, hidden: newSecrets(), notices: newNotices(), bound: maxFrame}
+	c := &carrier{http: h, auth: auth, profiles: profiles, hidden: newSecrets(), notices: newNotices(), tasks: &taskTools{}, bound: maxFrame}
 	c.life, c.cut = context.WithCancel(context.Background()) //nolint:gosec // link.stop calls it
 	return c
 }
@@ -113,6 +114,9 @@ func (c *carrier) RoundTrip(req *http.Request) (*http.Response, error) {
 		body.events = &eventMeter{notices: c.notices}
 	} else {
 		body.left = c.bound
+	}
+	if isListRequest(req) {
+		body.list = &listReader{tools: c.tasks, events: media == eventStream}
 	}
 	resp.Body = body
 	return resp, nil
@@ -203,10 +207,14 @@ type boundedBody struct {
 	done func()
 
 	events *eventMeter // nil: it is no event stream
+	list   *listReader // nil: it is no answer to tools/list
 }
 
 func (b *boundedBody) Read(p []byte) (int, error) {
 	n, err := b.body.Read(p)
+	if b.list != nil {
+		b.list.read(p[:n], err != nil)
+	}
 	if b.events != nil && !b.events.read(p[:n]) {
 		return 0, errFlood
 	}

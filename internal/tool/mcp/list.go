@@ -118,6 +118,9 @@ func (s *session) usable(raw []*sdk.Tool) []serverTool {
 		}
 		seen[t.Name] = true
 		made, why := newServerTool(t, s.label, s.link.hidden)
+		if why == "" && s.link.tasks.has(t.Name) {
+			why = "it runs as a task only, which is not supported"
+		}
 		if why == "" && total+len(made.schema) > maxSchemas {
 			why = "the schemas of all tools together are too large"
 		}

@@ -42,6 +42,7 @@ type link struct {
 	stop      func()      // cuts everything off; may be called twice
 	deaf      func() bool // whether notifications may be missed
 	notices   *notices
+	tasks     *taskTools
 }
 
 // session is a connection to a server.

@@ -32,6 +32,7 @@ type stdioTransport struct {
 	logger  *zap.Logger
 	hidden  *secrets
 	notices *notices
+	tasks   *taskTools
 
 	process *process // once connected
 }
@@ -42,7 +43,7 @@ func (t *stdioTransport) Connect(ctx context.Context) (sdk.Connection, error) {
 		return nil, err
 	}
 	t.process = p
-	return (&pipeTransport{in: p.out, out: patientWriter{p.in}, notices: t.notices}).Connect(ctx)
+	return (&pipeTransport{in: p.out, out: patientWriter{p.in}, notices: t.notices, tasks: t.tasks}).Connect(ctx)
 }
 
 // stop ends the server, if it was started.
@@ -57,6 +58,7 @@ type pipeTransport struct {
 	in      io.ReadCloser
 	out     io.WriteCloser
 	notices *notices
+	tasks   *taskTools
 }
 
 func (t *pipeTransport) Connect(ctx context.Context) (sdk.Connection, error) {
@@ -64,7 +66,7 @@ func (t *pipeTransport) Connect(ctx context.Context) (sdk.Connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &pipeConn{Connection: conn, notices: t.notices}, nil
+	return &pipeConn{Connection: conn, notices: t.notices, tasks: t.tasks}, nil
 }
 
 // patientWriter gives up on a server that does not read.
@@ -85,6 +87,7 @@ type pipeConn struct {
 	sdk.Connection
 
 	notices *notices
+	tasks   *taskTools
 }
 
 // Read returns the next message. The SDK keeps what it has read in a queue without bound, so what is not wanted ends here.
@@ -93,6 +96,9 @@ func (c *pipeConn) Read(ctx context.Context) (jsonrpc.Message, error) {
 		msg, err := c.Connection.Read(ctx)
 		if err != nil {
 			return nil, err
+		}
+		if answer, ok := msg.(*jsonrpc.Response); ok {
+			c.tasks.note(answer.Result)
 		}
 		notice, ok := msg.(*jsonrpc.Request)
 		if !ok || notice.IsCall() {

@@ -216,7 +216,7 @@ func (k *Toolkit) dialler(b *binding, scope *agent.ToolScope) (func() *link, err
 		}
 		return func() *link {
 			c := newCarrier(k.cfg.HTTP, k.authFor(b), scope.Auth)
-			return &link{transport: c.transport(b.URL), hidden: c.hidden, stop: c.cut, deaf: c.deaf.Load, notices: c.notices}
+			return &link{transport: c.transport(b.URL), hidden: c.hidden, stop: c.cut, deaf: c.deaf.Load, notices: c.notices, tasks: c.tasks}
 		}, nil
 	}
 	server, ok := k.servers[b.Server]
@@ -224,11 +224,11 @@ func (k *Toolkit) dialler(b *binding, scope *agent.ToolScope) (func() *link, err
 		return nil, agent.FieldErrorf(agent.CodeNotFound, "server", "no MCP server %.80q is configured", b.Server)
 	}
 	return func() *link {
-		t := &stdioTransport{server: server, environ: k.cfg.Environ, logger: k.cfg.Logger, hidden: newSecrets(), notices: newNotices()}
+		t := &stdioTransport{server: server, environ: k.cfg.Environ, logger: k.cfg.Logger, hidden: newSecrets(), notices: newNotices(), tasks: &taskTools{}}
 		for _, v := range server.Env {
 			t.hidden.add(v)
 		}
-		return &link{transport: t, hidden: t.hidden, stop: t.stop, deaf: func() bool { return false }, notices: t.notices}
+		return &link{transport: t, hidden: t.hidden, stop: t.stop, deaf: func() bool { return false }, notices: t.notices, tasks: t.tasks}
 	}, nil
 }
 
