@@ -80,7 +80,7 @@ func (s *Schedule) validateTimes() error {
 		return Invalid("end_at", "is not after start_at")
 	}
 	for i, text := range s.Cron {
-		if err := checkCron(text); err != nil {
+		if err := CheckCron(text); err != nil {
 			return Invalid(fmt.Sprintf("cron[%d]", i), "%w", err)
 		}
 	}

@@ -3,6 +3,7 @@ package agent
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -40,20 +41,24 @@ func cronFields() []cronField {
 	}
 }
 
-// checkCron says what is wrong with a cron text: as Temporal's schedules take it, but for the time zone and @every, which have fields of
-// their own. A day of month and a day of week must both match.
-func checkCron(text string) error {
+// CheckCron returns an error that says why a cron text cannot be used in a schedule, nil if it can. Temporal's schedules run cron texts, so the
+// rules are theirs: a day of month and a day of week must both match, and 7 is Sunday. Beyond that a time zone, @every and control characters
+// are refused, and so is a text whose time never comes.
+func CheckCron(text string) error { return checkCron(text, time.Now()) }
+
+func checkCron(text string, now time.Time) error {
+	trimmed := strings.TrimSpace(text)
 	switch {
 	case len(text) > maxCronBytes:
 		return fmt.Errorf("is %d bytes, at most %d", len(text), maxCronBytes)
 	case hasControl(text):
 		return errors.New("has a control character")
-	case strings.HasPrefix(strings.TrimSpace(text), "@every"):
-		return errors.New("@every belongs to the field every")
-	case strings.Contains(text, "TZ="):
+	case strings.HasPrefix(trimmed, "@every"):
+		return errors.New("@every is not a cron text here: give every in a schedule of an agent, interval_sec in a workflow")
+	case strings.HasPrefix(trimmed, "TZ="), strings.HasPrefix(trimmed, "CRON_TZ="):
 		return errors.New("a time zone belongs to the field time_zone")
 	}
-	times, comment, _ := strings.Cut(text, "#")
+	times, comment, _ := strings.Cut(trimmed, "#")
 	if len(strings.TrimSpace(comment)) > maxCronComment {
 		return fmt.Errorf("has a comment of more than %d bytes", maxCronComment)
 	}
@@ -62,32 +67,32 @@ func checkCron(text string) error {
 	case "@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly":
 		return nil
 	}
-	given := strings.Fields(times)
+	values := strings.Fields(times)
 	fields := cronFields()
-	switch len(given) {
+	switch len(values) {
 	case 5:
 		fields = fields[1:6]
 	case 6:
 		fields = fields[1:]
 	case 7:
 	default:
-		return fmt.Errorf("has %d fields: want minute, hour, day of month, month and day of week; a year behind them; seconds before and a year behind", len(given))
+		return fmt.Errorf("has %d fields: want minute, hour, day of month, month and day of week; a year behind them; seconds before and a year behind", len(values))
 	}
-	var match cronMatch
+	var days cronDays
 	for i, f := range fields {
-		values, err := f.parse(given[i])
+		matching, err := f.parse(values[i])
 		if err != nil {
 			return fmt.Errorf("%s: %w", f.name, err)
 		}
-		match.take(f.name, values)
+		days.restrict(f.name, matching)
 	}
-	if !match.comes() {
+	if !days.anyFrom(now) {
 		return errors.New("such a day never comes")
 	}
 	return nil
 }
 
-// parse reads *, 5, 1-5, 3/10, 1-9/2, mon, and several of them behind commas.
+// parse reads *, 5, 1-5, 3/10, 1-9/2, mon, and several of them separated by commas.
 func (f *cronField) parse(text string) (map[int]bool, error) {
 	values := map[int]bool{}
 	for part := range strings.SplitSeq(text, ",") {
@@ -95,8 +100,8 @@ func (f *cronField) parse(text string) (map[int]bool, error) {
 		step := 1
 		if stepped {
 			var err error
-			if step, err = strconv.Atoi(every); err != nil || step < 1 || step > cronLastYear {
-				return nil, fmt.Errorf("the step %.20q of %.40q is no number above 0", every, part)
+			if step, err = strconv.Atoi(every); err != nil || step < 1 || step > math.MaxInt32 { // Temporal keeps 32 bits
+				return nil, fmt.Errorf("the step %.20q of %.40q is not a number from 1 to %d", every, part, math.MaxInt32)
 			}
 		}
 		from, to := f.least, f.most
@@ -134,34 +139,34 @@ func (f *cronField) value(text string) (int, error) {
 		}
 	}
 	n, err := strconv.Atoi(text)
-	if err != nil || n < f.least || n > f.most || text[0] == '+' {
+	if err != nil || n < f.least || n > f.most {
 		return 0, fmt.Errorf("%.40q is not within %d to %d", text, f.least, f.most)
 	}
 	return n, nil
 }
 
-// cronMatch are the days that a cron text names; nil is every one.
-type cronMatch struct{ days, months, weekdays, years map[int]bool }
+// cronDays are the days on which a cron text fires: those that are in all four sets. A nil set of years has every year.
+type cronDays struct{ days, months, weekdays, years map[int]bool }
 
-func (m *cronMatch) take(field string, values map[int]bool) {
+func (d *cronDays) restrict(field string, values map[int]bool) {
 	switch field {
 	case "day of month":
-		m.days = values
+		d.days = values
 	case "month":
-		m.months = values
+		d.months = values
 	case "day of week":
 		values[0] = values[0] || values[7]
-		m.weekdays = values
+		d.weekdays = values
 	case "year":
-		m.years = values
+		d.years = values
 	}
 }
 
-// comes reports whether there is such a day at all.
-func (m *cronMatch) comes() bool {
-	day := time.Date(cronFirstYear, time.January, 1, 0, 0, 0, 0, time.UTC)
+// anyFrom reports whether there is such a day from now on. It looks back a day, because in some time zone it is still yesterday.
+func (d *cronDays) anyFrom(now time.Time) bool {
+	day := now.UTC().AddDate(0, 0, -1)
 	for ; day.Year() <= cronLastYear; day = day.AddDate(0, 0, 1) {
-		if m.days[day.Day()] && m.months[int(day.Month())] && m.weekdays[int(day.Weekday())] && (m.years == nil || m.years[day.Year()]) {
+		if d.days[day.Day()] && d.months[int(day.Month())] && d.weekdays[int(day.Weekday())] && (d.years == nil || d.years[day.Year()]) {
 			return true
 		}
 	}

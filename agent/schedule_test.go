@@ -76,11 +76,13 @@ func TestScheduleValidate(t *testing.T) {
 }
 
 func TestCron(t *testing.T) {
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	for _, text := range []string{
 		"0 9 * * *", "*/5 0-6,18/2 1,15 jan-mar mon-fri", "0 9 * * 7", "0 9 * * sunday", "0 9 29 2 *", "0 9 * * * 2030", "15 0 9 * * * 2030-2040/5",
-		"@daily", " @hourly # at work ", "0 9 * * 1 # Monday", "59 23 31 DECEMBER *",
+		"@daily", " @hourly # at work ", "0 9 * * 1 # Monday", "59 23 31 DECEMBER *", "0 9 * * * # TZ=UTC is no zone here", "+1 * * * *", "*/5000 * * * *",
+		"0 9 * * * 2026", "0 9 20 11 * 2026", "0 9 29 2 * 2000-2028/4",
 	} {
-		require.NoError(t, checkCron(text), text)
+		require.NoError(t, checkCron(text, now), text)
 	}
 	for text, want := range map[string]string{
 		"":                                       "has 0 fields",
@@ -95,24 +97,30 @@ func TestCron(t *testing.T) {
 		"* * * * 8":                              `day of week: "8"`,
 		"* * * * * 1999":                         `year: "1999"`,
 		"60 * * * * * *":                         `second: "60"`,
-		"*/0 * * * *":                            "is no number above 0",
-		"5/ * * * *":                             "is no number above 0",
-		"1/2/3 * * * *":                          "is no number above 0",
+		"*/0 * * * *":                            "is not a number from 1",
+		"5/ * * * *":                             "is not a number from 1",
+		"1/2/3 * * * *":                          "is not a number from 1",
+		"*/4294967297 * * * *":                   "is not a number from 1",
 		"9-5 * * * *":                            "ends before it begins",
 		"1-2-3 * * * *":                          `"2-3"`,
 		"1, * * * *":                             `minute: ""`,
-		"+1 * * * *":                             `"+1"`,
 		"-1 * * * *":                             `minute: ""`,
 		"0 9 30 2 *":                             "such a day never comes",
 		"0 9 31 4,6 *":                           "such a day never comes",
-		"@every 5m":                              "belongs to the field every",
+		"0 9 29 2 * 2025":                        "such a day never comes",
+		"0 9 * * * 2025":                         "such a day never comes",
+		"0 9 19 11 * 2026":                       "such a day never comes",
+		"? 9 * * *":                              `"?"`,
+		"0 9 1, 15 * *":                          `day of month: ""`,
+		"@every 5m":                              "give every in a schedule",
+		"CRON_TZ=UTC 0 9 * * *":                  "belongs to the field time_zone",
 		"@often":                                 "has 1 fields",
 		"TZ=UTC 0 9 * * *":                       "belongs to the field time_zone",
 		"0 9 * * *\n":                            "control character",
 		strings.Repeat("x", 501):                 "is 501 bytes",
 		"0 9 * * * #" + strings.Repeat("x", 201): "comment",
 	} {
-		require.ErrorContains(t, checkCron(text), want, "%q", text)
+		require.ErrorContains(t, checkCron(text, now), want, "%q", text)
 	}
 }
 
@@ -122,7 +130,7 @@ func FuzzCron(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		if checkCron(text) == nil {
+		if CheckCron(text) == nil {
 			times, _, _ := strings.Cut(text, "#")
 			require.NotEmpty(t, strings.TrimSpace(times))
 		}

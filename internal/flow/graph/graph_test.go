@@ -277,13 +277,18 @@ func TestBadDefinitions(t *testing.T) {
 		"schedule short":     {schedule(`"interval_sec":59`), "schedules[0].interval_sec: want 60 to"},
 		"schedule negative":  {schedule(`"interval_sec":-60`), "schedules[0].interval_sec: want 60 to"},
 		"schedule long":      {schedule(`"interval_sec":31622401`), "schedules[0].interval_sec: want 60 to 31622400"},
-		"cron":               {schedule(`"cron":"every day"`), "schedules[0].cron: want five fields"},
-		"cron six":           {schedule(`"cron":"0 0 * * * *"`), "schedules[0].cron: want five fields"},
-		"cron range":         {schedule(`"cron":"61 * * * *"`), "schedules[0].cron: want five fields"},
-		"cron every":         {schedule(`"cron":"@every 1s"`), "schedules[0].cron: @every is interval_sec"},
-		"cron zone":          {schedule(`"cron":"TZ=UTC"`), "schedules[0].cron: a time zone belongs to time_zone"},
-		"cron never":         {schedule(`"cron":"0 0 31 2 *"`), "schedules[0].cron: such a time never comes"},
-		"cron long":          {schedule(`"cron":"` + strings.Repeat("*", 300) + `"`), "schedules[0].cron: is 300 bytes"},
+		"cron":               {schedule(`"cron":"every day"`), "schedules[0].cron: has 2 fields: want minute, hour, day of month"},
+		"cron seconds":       {schedule(`"cron":"0 0 9 * * * *"`), "schedules[0].cron: has seconds, but a workflow runs at most once a minute"},
+		"cron range":         {schedule(`"cron":"61 * * * *"`), `schedules[0].cron: minute: "61" is not within 0 to 59`},
+		"cron any":           {schedule(`"cron":"0 9 ? * mon"`), `schedules[0].cron: day of month: "?" is not within 1 to 31`},
+		"cron list":          {schedule(`"cron":"0 9, 17 * * *"`), `schedules[0].cron: hour: "" is not within 0 to 23`},
+		"cron wraps":         {schedule(`"cron":"0 9 * * fri-sun"`), `schedules[0].cron: day of week: the range "fri-sun" ends before it begins`},
+		"cron both days":     {schedule(`"cron":"0 0 31 2 mon"`), "schedules[0].cron: such a day never comes"},
+		"cron every":         {schedule(`"cron":"@every 1s"`), "schedules[0].cron: @every is not a cron text here"},
+		"cron zone":          {schedule(`"cron":"TZ=UTC"`), "schedules[0].cron: a time zone belongs to the field time_zone"},
+		"cron never":         {schedule(`"cron":"0 0 31 2 *"`), "schedules[0].cron: such a day never comes"},
+		"cron past":          {schedule(`"cron":"0 9 * * * 2020"`), "schedules[0].cron: such a day never comes"},
+		"cron long":          {schedule(`"cron":"` + strings.Repeat("*", 600) + `"`), "schedules[0].cron: is 600 bytes"},
 		"zone":               {schedule(`"interval_sec":60,"time_zone":"Middle/Earth"`), `schedules[0].time_zone: there is no time zone "Middle/Earth"`},
 		"zone local":         {schedule(`"interval_sec":60,"time_zone":"Local"`), "schedules[0].time_zone: "},
 		"zone path":          {schedule(`"interval_sec":60,"time_zone":"../etc/passwd"`), "schedules[0].time_zone: "},
@@ -328,7 +333,7 @@ func TestGraphsThatAreFine(t *testing.T) {
 }
 
 func TestEveryDayNames(t *testing.T) {
-	for _, cron := range []string{"@hourly", "@daily", "@weekly", "@monthly", "@yearly", "*/5 8-18 * * MON-FRI", "0 0 29 2 *", "0 9 1,15 * *"} {
+	for _, cron := range []string{"@hourly", "@daily", "@weekly", "@monthly", "@yearly", "*/5 8-18 * * MON-FRI", "0 0 29 2 *", "0 9 1,15 * *", "0 9 * * 7", "0 9 * * tues", "0 9 * * * 2099 # late"} {
 		_, faults := graph.Parse(json.RawMessage(schedule(`"cron":"` + cron + `","time_zone":"Europe/Berlin"`)))
 		require.Empty(t, faults, cron)
 	}

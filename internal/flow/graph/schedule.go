@@ -5,8 +5,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/robfig/cron/v3"
-
 	"github.com/turnstone-run/turnstone/agent"
 )
 
@@ -14,7 +12,6 @@ import (
 const (
 	MinIntervalSec = 60
 	maxIntervalSec = 366 * 24 * 3600
-	maxCron        = 200      // bytes
 	maxInput       = 64 << 10 // bytes
 )
 
@@ -41,9 +38,7 @@ func (c *checker) times(path string, s *agent.WorkflowSchedule) {
 	case s.Cron != "" && s.IntervalSec != 0:
 		c.fault(path, "want cron or interval_sec, not both")
 	case s.Cron != "":
-		if problem := checkCron(s.Cron); problem != "" {
-			c.fault(path+".cron", "%s", problem)
-		}
+		c.checkCron(path+".cron", s.Cron)
 	case s.IntervalSec == 0:
 		c.fault(path, "want cron or interval_sec")
 	case s.IntervalSec < MinIntervalSec || s.IntervalSec > maxIntervalSec:
@@ -57,23 +52,14 @@ func (c *checker) times(path string, s *agent.WorkflowSchedule) {
 	}
 }
 
-// checkCron says what is wrong with the times of a schedule: five fields, or @hourly, @daily, @weekly, @monthly, @yearly.
-func checkCron(text string) string {
-	switch {
-	case len(text) > maxCron:
-		return fmt.Sprintf("is %d bytes, at most %d", len(text), maxCron)
-	case strings.HasPrefix(text, "@every"):
-		return "@every is interval_sec"
-	case strings.Contains(text, "TZ="):
-		return "a time zone belongs to time_zone"
+// checkCron adds a fault if a cron text cannot be used, or has seconds: runs are at least [MinIntervalSec] apart.
+func (c *checker) checkCron(path, text string) {
+	if err := agent.CheckCron(text); err != nil {
+		c.fault(path, "%s", err)
+		return
 	}
-	parser := cron.NewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.Descriptor)
-	times, err := parser.Parse(text)
-	if err != nil {
-		return "want five fields, minute hour day month weekday: " + clip(err.Error())
+	times, _, _ := strings.Cut(text, "#")
+	if len(strings.Fields(times)) == 7 {
+		c.fault(path, "has seconds, but a workflow runs at most once a minute: leave out the first field")
 	}
-	if times.Next(time.Date(2024, time.January, 1, 0, 0, 0, 0, time.UTC)).IsZero() {
-		return "such a time never comes"
-	}
-	return ""
 }
