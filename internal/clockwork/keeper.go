@@ -9,6 +9,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
+	"time"
 
 	"go.opentelemetry.io/otel/trace"
 	commonpb "go.temporal.io/api/common/v1"
@@ -25,6 +27,8 @@ const (
 	memoHash = "turnstone_schedule"
 	// maxID bounds an id of Temporal, in bytes.
 	maxID = 900
+	// checkTimeout bounds Check: whoever stores a schedule does not wait longer for a Temporal that is away.
+	checkTimeout = 5 * time.Second
 	op    = "sync schedules"
 )
 
@@ -100,6 +104,36 @@ func (k *Keeper) Ensure(ctx context.Context, w *Want, force bool) error {
 			return &client.ScheduleUpdate{Schedule: &next}, nil
 		},
 	}))
+}
+
+// Check asks Temporal, before w is stored, whether it takes w. The error is [agent.CodeInvalid] if Temporal refuses, with its reason, and nothing has
+// happened then. Temporal has no call that only checks: a schedule that is new is created, paused, and belongs to whoever calls Ensure or
+// Remove next. One that exists is not touched, whatever a person has changed in it.
+func (k *Keeper) Check(ctx context.Context, w *Want) error {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	action := w.Action
+	action.TaskQueue = k.queue // without what it is made from, so that Ensure updates it
+	_, err := k.schedules.Create(ctx, client.ScheduleOptions{
+		ID: w.ID, Spec: w.Spec, Action: &action, Overlap: w.Policy.Overlap, CatchupWindow: w.Policy.CatchupWindow,
+		PauseOnFailure: w.Policy.PauseOnFailure, Paused: true, Note: "about to be stored",
+	})
+	if errors.Is(err, temporal.ErrScheduleAlreadyRunning) {
+		return nil
+	}
+	if refusal, ok := errors.AsType[*serviceerror.InvalidArgument](err); ok {
+		return agent.Errorf(agent.CodeInvalid, op, "%s", refusal.Message)
+	}
+	return named(w.ID, err)
+}
+
+// RefusedField returns the field of a schedule that a refusal of Temporal is about: times, unless it is the time zone, of which the server may
+// know fewer than this process.
+func RefusedField(refusal error, times string) string {
+	if strings.Contains(refusal.Error(), "time zone") {
+		return "time_zone"
+	}
+	return times
 }
 
 // Remove deletes a schedule; one that is not there is no error.

@@ -7,9 +7,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"time"
 
-	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
@@ -101,30 +101,46 @@ func (k *Keeper) Put(ctx context.Context, s agent.Schedule, p agent.Principal, i
 		}
 	}
 	before, err := k.Store.Schedule(ctx, s.Tenant, s.Name)
-	known := err == nil
 	if err != nil && agent.CodeOf(err) != agent.CodeNotFound {
 		return agent.Schedule{}, err
+	}
+	checked := k.check(ctx, &s, &before.Schedule)
+	if agent.CodeOf(checked) == agent.CodeInvalid {
+		return agent.Schedule{}, checked
 	}
 	s.UpdatedBy = cmp.Or(p.Subject, p.Credential, p.Method)
 	kept, err := k.Store.PutSchedule(ctx, agent.StoredSchedule{Schedule: s, Principal: p}, isNew, k.MaxPerTenant)
 	if err != nil {
+		k.later("refuse", &s, k.sync(context.WithoutCancel(ctx), s.Tenant, s.Name, false)) // the check may have created it
 		return agent.Schedule{}, err
 	}
-	err = k.sync(ctx, s.Tenant, s.Name, false)
-	if refusal, ok := errors.AsType[*serviceerror.InvalidArgument](err); ok {
-		return agent.Schedule{}, errors.Join(agent.Invalid("cron", "Temporal refuses these times: %s", refusal.Message), k.undo(ctx, &s, &before, known))
+	if checked != nil {
+		k.later("put", &s, checked)
+		return kept.Schedule, nil
 	}
-	k.later("put", &s, err)
+	k.later("put", &s, k.sync(ctx, s.Tenant, s.Name, false))
 	return k.shown(ctx, kept.Schedule), nil
 }
 
-// undo puts a schedule back as it was, or away.
-func (k *Keeper) undo(ctx context.Context, s *agent.Schedule, before *agent.StoredSchedule, known bool) error {
-	if !known {
-		return k.Store.DeleteSchedule(ctx, s.Tenant, s.Name)
+// check asks Temporal about the times of a schedule, unless they are those of before. The error is [agent.CodeInvalid] if Temporal refuses them.
+func (k *Keeper) check(ctx context.Context, s, before *agent.Schedule) error {
+	w, err := wantOf(s)
+	if err != nil {
+		return err
 	}
-	_, err := k.Store.PutSchedule(ctx, *before, false, 0)
-	return err
+	stored, err := wantOf(before)
+	if err == nil && reflect.DeepEqual(w.From, stored.From) {
+		return nil
+	}
+	err = k.clock.Check(ctx, &w)
+	if agent.CodeOf(err) != agent.CodeInvalid {
+		return err
+	}
+	times := "cron"
+	if len(s.Cron) == 0 {
+		times = "every"
+	}
+	return agent.Invalid(clockwork.RefusedField(err, times), "Temporal refuses these times: %w", err)
 }
 
 // later tells of what the reconciler will put right.

@@ -2,6 +2,8 @@ package schedule_test
 
 import (
 	"encoding/json"
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -23,9 +25,10 @@ func TestPutCreatesUpdatesDeletes(t *testing.T) {
 	require.Equal(t, []time.Time{tomorrow}, kept.Next)
 	require.Equal(t, ann, d.all["schedule/acme/news"].Principal)
 	require.Equal(t, "ann", d.all["schedule/acme/news"].UpdatedBy)
-	require.Equal(t, []string{"create schedule/acme/news"}, s.Changes)
+	require.Equal(t, []string{"create schedule/acme/news", "update schedule/acme/news"}, s.Changes, "paused until it is stored")
 
 	got := s.of("news")
+	require.False(t, got.State.Paused)
 	require.Equal(t, client.ScheduleSpec{
 		CronExpressions: []string{"0 9 * * mon-fri", "0 0 12 * * * *"}, TimeZoneName: "Europe/Zurich", Jitter: 2 * time.Minute,
 		Intervals: []client.ScheduleIntervalSpec{{Every: 6 * time.Hour}}, StartAt: tomorrow, EndAt: tomorrow.AddDate(1, 0, 0),
@@ -76,34 +79,62 @@ func TestEveryOverlapPolicyReachesTemporal(t *testing.T) {
 
 func TestWhatTemporalRefusesIsNotStored(t *testing.T) {
 	k, s, d := keeper(t)
-	s.Refuses = serviceerror.NewInvalidArgument("unknown time zone")
-	_, err := k.Put(t.Context(), daily("news"), ann, true)
-	require.Equal(t, agent.CodeInvalid, agent.CodeOf(err))
-	require.ErrorContains(t, err, "unknown time zone")
-	require.Empty(t, d.all)
+	refused := func(one agent.Schedule, p agent.Principal, field string) {
+		t.Helper()
+		before, changes := maps.Clone(d.all), slices.Clone(s.Changes)
+		_, err := k.Put(t.Context(), one, p, false)
+		f := agent.FailureOf(err)
+		require.Equal(t, string(agent.CodeInvalid), f.Type)
+		require.Equal(t, field, f.Field)
+		require.Contains(t, f.Message, s.Refuses.Error())
+		require.Equal(t, before, d.all, "with the revision and the rights of before")
+		require.Equal(t, changes, s.Changes)
+	}
+	everyHour := daily("news")
+	everyHour.Cron, everyHour.Every = nil, "1h"
+	s.Refuses = serviceerror.NewInvalidArgument("Invalid schedule spec: no such times")
+	refused(daily("news"), ann, "cron")
+	refused(everyHour, ann, "every")
 
 	s.Refuses = nil
-	_, err = k.Put(t.Context(), daily("news"), ann, true)
+	_, err := k.Put(t.Context(), daily("news"), ann, true)
 	require.NoError(t, err)
-	s.Refuses = serviceerror.NewInvalidArgument("unknown time zone")
+	s.of("news").State.Paused = true // by a person
+	s.Refuses = serviceerror.NewInvalidArgument("Invalid schedule spec: unknown time zone Africa/Lagos")
 	other := daily("news")
 	other.TimeZone, other.Message = "Africa/Lagos", "other"
-	_, err = k.Put(t.Context(), other, agent.Principal{Method: agent.MethodKey, Subject: "bob"}, false)
-	require.Equal(t, agent.CodeInvalid, agent.CodeOf(err))
-	require.Equal(t, "what is new?", d.all["schedule/acme/news"].Message)
-	require.Equal(t, ann, d.all["schedule/acme/news"].Principal, "with the rights of before")
+	refused(other, agent.Principal{Method: agent.MethodKey, Subject: "bob"}, "time_zone")
+	require.True(t, s.of("news").State.Paused)
+
+	other = daily("news")
+	other.Message = "the times are those of before, which Temporal took"
+	_, err = k.Put(t.Context(), other, ann, false)
+	require.NoError(t, err)
+}
+
+func TestWhatTheStoreRefusesIsNotInTemporal(t *testing.T) {
+	k, s, d := keeper(t)
+	for _, name := range []string{"a", "b", "c"} {
+		_, err := k.Put(t.Context(), daily(name), ann, true)
+		require.NoError(t, err)
+	}
+	_, err := k.Put(t.Context(), daily("d"), ann, true)
+	require.Equal(t, agent.CodeOverflow, agent.CodeOf(err))
+	require.Len(t, d.all, 3)
+	require.Len(t, s.All, 3)
 }
 
 func TestWhileTemporalIsAwayTheStoreIsTheTruth(t *testing.T) {
 	k, s, d := keeper(t)
 	id := "schedule/acme/news"
-	s.Broken[id] = serviceerror.NewUnavailable("away")
+	s.Broken[id], s.Refuses = serviceerror.NewUnavailable("away"), serviceerror.NewUnavailable("away")
 	_, err := k.Put(t.Context(), daily("news"), ann, true)
 	require.NoError(t, err)
 	require.Contains(t, d.all, id)
 	require.Empty(t, s.All)
 	_, err = k.Pause(t.Context(), "acme", "news", true, "")
 	require.Equal(t, agent.CodeUnavailable, agent.CodeOf(err), "whoever pauses wants to know that it runs on")
+	s.Refuses = nil
 	delete(s.Broken, id)
 	require.NoError(t, k.Reconcile(t.Context()))
 	require.True(t, s.of("news").State.Paused)

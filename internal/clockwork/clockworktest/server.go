@@ -24,9 +24,11 @@ type Server struct {
 	Types    map[string]string // by id: the workflow that one starts, where it is not Workflow
 	Workflow string            // the workflow that schedules start, in lists
 	Race     bool              // a schedule is there by the time it is created
-	Refuses  error             // what creating and updating one answers
 	Away     error             // what listing answers
 	Next     []time.Time       // when any runs next
+
+	Refuses   error  // what creating and updating one answers
+	RefusesID string // empty: any
 }
 
 // New returns a server without a schedule; a list says that they start workflows of a type.
@@ -52,7 +54,7 @@ func stored(s client.Schedule) *client.Schedule {
 
 // Create implements [client.ScheduleClient].
 func (s *Server) Create(_ context.Context, o client.ScheduleOptions) (client.ScheduleHandle, error) {
-	if s.Refuses != nil {
+	if s.Refuses != nil && (s.RefusesID == "" || s.RefusesID == o.ID) {
 		return nil, s.Refuses
 	}
 	if s.All[o.ID] != nil || s.Race {

@@ -183,21 +183,39 @@ func (l *Library) commit(ctx context.Context, c *change, d draft, r agent.Workfl
 	if err != nil {
 		return agent.WorkflowPatchResult{}, err
 	}
+	next := agent.StoredWorkflow{
+		WorkflowKey: r.WorkflowKey, Version: r.Version, Definition: d.definition, Hash: r.Hash, PatchID: id,
+		Deleted: d.deleted, UpdatedAt: l.now().UTC(), UpdatedBy: c.by,
+	}
+	if err := l.checkSchedules(ctx, &next); err != nil {
+		return agent.WorkflowPatchResult{}, err
+	}
 	stored, err := l.store.CommitWorkflow(ctx, agent.WorkflowCommit{
-		Stored: agent.StoredWorkflow{
-			WorkflowKey: r.WorkflowKey, Version: r.Version, Definition: d.definition, Hash: r.Hash, PatchID: id,
-			Deleted: d.deleted, UpdatedAt: l.now().UTC(), UpdatedBy: c.by,
-		},
-		Base: r.BaseVersion, Operations: d.operations, Description: c.description, Revert: c.revert,
+		Stored: next, Base: r.BaseVersion, Operations: d.operations, Description: c.description, Revert: c.revert,
 		Idempotency: c.idempotency, RequestHash: c.hash,
 	})
 	if err != nil {
+		l.sync(ctx, next) // the check may have made schedules for it
 		return agent.WorkflowPatchResult{}, fmt.Errorf("store version %d of workflow %s of owner %s: %w", r.Version, r.Tag, r.Owner, err)
 	}
 	l.sync(ctx, stored)
 	return agent.WorkflowPatchResult{
 		WorkflowKey: stored.WorkflowKey, PatchID: stored.PatchID, Version: stored.Version, BaseVersion: stored.Version - 1, Hash: stored.Hash,
 	}, nil
+}
+
+// checkSchedules refuses a version whose schedules Temporal refuses. One that it cannot be asked about is stored, and is told of later.
+func (l *Library) checkSchedules(ctx context.Context, w *agent.StoredWorkflow) error {
+	if l.schedules == nil {
+		return nil
+	}
+	err := l.schedules.Check(ctx, *w)
+	if err == nil || agent.CodeOf(err) == agent.CodeInvalid {
+		return err
+	}
+	l.logger.Warn("the schedules of a workflow are stored unchecked", zap.String("tenant", w.Tenant), zap.String("workflow_owner", w.Owner),
+		zap.String("workflow_tag", w.Tag), zap.Error(err))
+	return nil
 }
 
 // sync tells of a change, best effort: what it does not reach now is put right from time to time.

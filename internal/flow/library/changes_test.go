@@ -237,10 +237,16 @@ func TestDelete(t *testing.T) {
 	refused(t, err, agent.CodeInvalid, "workflow_tag", "is required")
 }
 
-// schedules records what it is told.
+// schedules records what it is told, and what it is asked.
 type schedules struct {
-	told []agent.StoredWorkflow
-	err  error
+	told, asked []agent.StoredWorkflow
+	err         error
+	refusal     error
+}
+
+func (s *schedules) Check(_ context.Context, w agent.StoredWorkflow) error {
+	s.asked = append(s.asked, w)
+	return s.refusal
 }
 
 func (s *schedules) Sync(ctx context.Context, w agent.StoredWorkflow) error {
@@ -287,4 +293,27 @@ func TestTheCallerGoes(t *testing.T) {
 	_, err := l.PatchWorkflow(ctx, agent.WorkflowPatchRequest{WorkflowKey: anns("main"), Operations: addition("b")})
 	require.Equal(t, agent.CodeCancelled, agent.CodeOf(err))
 	require.Equal(t, "a other", names(t, newest(t, l, anns("main"))))
+}
+
+func TestAVersionWhoseSchedulesAreRefusedIsNotStored(t *testing.T) {
+	asked := new(schedules)
+	l, err := library.New(library.Config{Store: new(librarytest.Memory), Schedules: asked})
+	require.NoError(t, err)
+	put(t, l, anns("main"), graphOf("a"))
+	second := patched(t, l, anns("main"), string(addition("b")))
+	asked.refusal = agent.Invalid("schedules[0].time_zone", "Temporal refuses it")
+	_, err = l.Put(t.Context(), library.PutRequest{WorkflowKey: anns("main"), Definition: graphOf("c"), Idempotency: "k"})
+	refused(t, err, agent.CodeInvalid, "schedules[0].time_zone", "Temporal refuses it")
+	_, err = l.PatchWorkflow(t.Context(), agent.WorkflowPatchRequest{WorkflowKey: anns("main"), Operations: addition("c")})
+	refused(t, err, agent.CodeInvalid, "schedules[0].time_zone", "Temporal refuses it")
+	_, err = l.Revert(t.Context(), agent.WorkflowPatchRequest{WorkflowKey: anns("main"), Revert: second.PatchID})
+	refused(t, err, agent.CodeInvalid, "schedules[0].time_zone", "Temporal refuses it")
+	require.EqualValues(t, 2, newest(t, l, anns("main")).Version)
+	require.EqualValues(t, 3, asked.asked[len(asked.asked)-1].Version)
+	require.Len(t, asked.told, 2)
+
+	asked.refusal = errors.New("no server")
+	_, err = l.Put(t.Context(), library.PutRequest{WorkflowKey: anns("main"), Definition: graphOf("c"), Idempotency: "k"})
+	require.NoError(t, err, "it is stored, and reconciled later")
+	require.EqualValues(t, 3, newest(t, l, anns("main")).Version)
 }

@@ -36,6 +36,10 @@ type Store interface {
 
 // Schedules makes what starts runs by itself be as a definition says.
 type Schedules interface {
-	// Sync is given the newest version. It may be called again with the same one, or with an older one by a caller that was slow.
+	// Check is given a version before it is stored. [agent.CodeInvalid] if its schedules cannot be made, and nothing has happened then; any other
+	// error if that is not known.
+	Check(ctx context.Context, w agent.StoredWorkflow) error
+	// Sync is given the newest version. It may be called again with the same one, with an older one by a caller that was slow, or with one that
+	// was checked and then not stored.
 	Sync(ctx context.Context, w agent.StoredWorkflow) error
 }

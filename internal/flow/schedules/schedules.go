@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
+	"slices"
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
@@ -72,8 +74,50 @@ func ID(key agent.WorkflowKey, id string) string {
 	return prefix + key.Tenant + "/" + key.Owner + "/" + key.Tag + "/" + id
 }
 
-// Sync makes the schedules of a definition be as its newest version says, whichever version it is given; those that the version before had
-// and this one has not are deleted. Idempotent. It does what it can and returns what it could not.
+// Check asks Temporal, before version w is stored, about its schedules that the newest stored version does not have as they are. The error is
+// [agent.CodeInvalid] and names the field if Temporal refuses one, and nothing has happened then. Any other error says that Temporal
+// could not be asked. If w is not stored in the end, Sync takes away what was made for it.
+func (k *Keeper) Check(ctx context.Context, w agent.StoredWorkflow) error {
+	wanted, err := scheduled(&w)
+	if err != nil || len(wanted) == 0 {
+		return err
+	}
+	var stored []agent.WorkflowSchedule
+	newest, err := k.Definitions.Workflow(ctx, w.WorkflowKey, 0)
+	if err == nil {
+		stored, err = scheduled(&newest)
+	}
+	if err != nil && agent.CodeOf(err) != agent.CodeNotFound {
+		return fmt.Errorf("check schedules of %q: %w", w.Tag, err)
+	}
+	for i := range wanted {
+		s := &wanted[i]
+		if slices.ContainsFunc(stored, func(old agent.WorkflowSchedule) bool { return reflect.DeepEqual(old, *s) }) {
+			continue
+		}
+		want := wantOf(&w, s)
+		err := k.clock.Check(ctx, &want)
+		if err == nil {
+			continue
+		}
+		if agent.CodeOf(err) != agent.CodeInvalid {
+			return err
+		}
+		times := "cron"
+		if s.Cron == "" {
+			times = "interval_sec"
+		}
+		refusal := agent.Invalid(fmt.Sprintf("schedules[%d].%s", i, clockwork.RefusedField(err, times)), "Temporal refuses this schedule: %w", err)
+		if err := k.Sync(ctx, w); err != nil {
+			k.Logger.Warn("schedules of a refused version remain until they are reconciled", zap.String("workflow_tag", w.Tag), zap.Error(err))
+		}
+		return refusal
+	}
+	return nil
+}
+
+// Sync makes the schedules of a definition be as its newest version says, whichever version it is given, also one that was not stored. Those that
+// w, or the version before, had and the newest has not are deleted. Idempotent. It does what it can and returns what it could not.
 func (k *Keeper) Sync(ctx context.Context, w agent.StoredWorkflow) error {
 	newest, err := k.Definitions.Workflow(ctx, w.WorkflowKey, 0)
 	var wanted []agent.WorkflowSchedule
@@ -94,15 +138,17 @@ func (k *Keeper) Sync(ctx context.Context, w agent.StoredWorkflow) error {
 		want := wantOf(&newest, &wanted[i])
 		failed = append(failed, k.clock.Ensure(ctx, &want, false))
 	}
+	before := []agent.StoredWorkflow{w}
 	for _, version := range []int64{w.Version, w.Version - 1, newest.Version - 1} {
 		if version < 1 {
 			continue
 		}
-		before, err := k.Definitions.Workflow(ctx, newest.WorkflowKey, version)
-		if err != nil {
-			continue // the reconciler finds what is left
+		if old, err := k.Definitions.Workflow(ctx, newest.WorkflowKey, version); err == nil { // else the reconciler finds what is left
+			before = append(before, old)
 		}
-		old, err := scheduled(&before)
+	}
+	for i := range before {
+		old, err := scheduled(&before[i])
 		if err != nil {
 			continue // as above
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
 
 	"github.com/turnstone-run/turnstone/agent"
@@ -132,6 +133,51 @@ func TestSyncCreatesUpdatesDeletes(t *testing.T) {
 	require.NoError(t, k.Sync(t.Context(), d.remove("main")))
 	require.Equal(t, []string{"delete schedule/acme/ann/main/daily"}, s.Changes)
 	require.Empty(t, s.All)
+}
+
+func TestCheckRefusesWhatTemporalRefuses(t *testing.T) {
+	k, s, d := keeper(t)
+	often, weekly := agent.WorkflowSchedule{ID: "often", IntervalSec: 300}, agent.WorkflowSchedule{ID: "weekly", Cron: "@weekly", TimeZone: "Africa/Lagos"}
+	first := d.put(t, "main", daily())
+	require.NoError(t, k.Sync(t.Context(), first))
+	s.All["schedule/acme/ann/main/daily"].State.Paused = true // by a person
+	next := func(list ...agent.WorkflowSchedule) agent.StoredWorkflow {
+		w := d.put(t, "main", list...)
+		d[w.WorkflowKey] = d[w.WorkflowKey][:1] // it is not stored yet
+		return w
+	}
+	for field, c := range map[string]struct {
+		refusal string
+		list    []agent.WorkflowSchedule
+	}{
+		"schedules[1].interval_sec": {"Invalid schedule spec: too often", []agent.WorkflowSchedule{daily(), often}},
+		"schedules[0].cron":         {"Invalid schedule spec: such times", []agent.WorkflowSchedule{{ID: "daily", Cron: "0 10 * * *"}}},
+		"schedules[1].time_zone":    {"Invalid schedule spec: unknown time zone Africa/Lagos", []agent.WorkflowSchedule{daily(), weekly}},
+	} {
+		s.Refuses = serviceerror.NewInvalidArgument(c.refusal)
+		err := k.Check(t.Context(), next(c.list...))
+		f := agent.FailureOf(err)
+		require.Equal(t, string(agent.CodeInvalid), f.Type)
+		require.Equal(t, field, f.Field)
+		require.Contains(t, f.Message, c.refusal)
+	}
+	require.NoError(t, k.Check(t.Context(), next(daily())), "nothing new to ask about")
+	s.Refuses = serviceerror.NewUnavailable("away")
+	require.Equal(t, agent.CodeUnavailable, agent.CodeOf(k.Check(t.Context(), next(daily(), often))))
+
+	s.Refuses, s.RefusesID = serviceerror.NewInvalidArgument("no"), "schedule/acme/ann/main/weekly"
+	require.Error(t, k.Check(t.Context(), next(daily(), often, weekly)))
+	require.Len(t, s.All, 1, "what was made for a version that is refused is gone")
+	s.Refuses = nil
+	require.NoError(t, k.Check(t.Context(), next(daily(), often, weekly)))
+	require.True(t, s.All["schedule/acme/ann/main/often"].State.Paused, "until the version is stored")
+	require.NoError(t, k.Sync(t.Context(), next(daily(), often, weekly)), "somebody else was faster")
+	require.Len(t, s.All, 1)
+
+	require.NoError(t, k.Check(t.Context(), next(daily(), often)))
+	require.NoError(t, k.Sync(t.Context(), d.put(t, "main", daily(), often)))
+	require.False(t, s.All["schedule/acme/ann/main/often"].State.Paused)
+	require.True(t, s.All["schedule/acme/ann/main/daily"].State.Paused)
 }
 
 func TestSyncOfASlowCallerFollowsTheNewest(t *testing.T) {
