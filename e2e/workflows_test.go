@@ -283,6 +283,7 @@ func TestScheduleStartsRuns(t *testing.T) {
 	before, err := handle.Describe(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, before.Info.RecentActions)
+	checkedBeforeStored(t, keeper, d.client.ScheduleClient(), stored)
 	require.NoError(t, handle.Trigger(t.Context(), sdkclient.ScheduleTriggerOptions{}))
 	require.Eventually(t, func() bool { return len(d.mail.taken()) == 1 }, 30*time.Second, 50*time.Millisecond)
 	var runs agent.RunPage
@@ -303,4 +304,37 @@ func TestScheduleStartsRuns(t *testing.T) {
 	require.NoError(t, keeper.Sync(t.Context(), d.put(def)))
 	_, err = handle.Describe(t.Context())
 	require.Error(t, err)
+}
+
+// checkedBeforeStored asks the real server about schedules of versions that are not stored.
+func checkedBeforeStored(t *testing.T, keeper *schedules.Keeper, server sdkclient.ScheduleClient, stored agent.StoredWorkflow) {
+	t.Helper()
+	weekly := server.GetHandle(t.Context(), "schedule/acme/ann/main/weekly")
+	exists := func() bool {
+		_, err := weekly.Describe(t.Context())
+		return err == nil
+	}
+	unstored := func(definition string) agent.StoredWorkflow {
+		next := stored
+		next.Version, next.Definition = stored.Version+1, json.RawMessage(definition)
+		return next
+	}
+	for field, definition := range map[string]string{
+		"schedules[0].cron":      `{"schedules":[{"id":"daily","cron":"0 9 ? * *"}]}`,
+		"schedules[1].cron":      `{"schedules":[{"id":"daily","cron":"0 10 * * *"},{"id":"weekly","cron":"0 9 ? * mon"}]}`,
+		"schedules[1].time_zone": `{"schedules":[{"id":"weekly","cron":"@weekly"},{"id":"daily","cron":"0 9 * * *","time_zone":"Middle/Earth"}]}`,
+	} {
+		f := agent.FailureOf(keeper.Check(t.Context(), unstored(definition)))
+		require.NotNil(t, f, definition)
+		require.Equal(t, field, f.Field, f.Message)
+		require.Contains(t, f.Message, "Temporal refuses this schedule: ")
+		require.False(t, exists(), definition)
+	}
+	next := unstored(`{"schedules":[{"id":"weekly","cron":"@weekly"}]}`)
+	require.NoError(t, keeper.Check(t.Context(), next))
+	made, err := weekly.Describe(t.Context())
+	require.NoError(t, err)
+	require.True(t, made.Schedule.State.Paused)
+	require.NoError(t, keeper.Sync(t.Context(), next), "it is not stored")
+	require.False(t, exists())
 }
