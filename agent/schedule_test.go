@@ -3,6 +3,9 @@ package agent
 import (
 	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -149,4 +152,21 @@ func TestNotificationTarget(t *testing.T) {
 		require.Equal(t, want, fmt.Sprint(kind, " ", target))
 	}
 	require.Equal(t, "h", HostOf("https://u:p@h/x"))
+}
+
+// TestDocumentedCronTexts holds the cron texts of docs/ and of the command line's help to what is accepted.
+func TestDocumentedCronTexts(t *testing.T) {
+	pages, err := filepath.Glob("../docs/*.md")
+	require.NoError(t, err)
+	examples := regexp.MustCompile(`(?:--cron |"cron": ?\[?)"([^"]+)"`)
+	seen := 0
+	for _, page := range append(pages, "../README.md", "../starter/schedules.go", "../starter/root.go") {
+		text, err := os.ReadFile(page)
+		require.NoError(t, err)
+		for _, found := range examples.FindAllStringSubmatch(string(text), -1) {
+			require.NoError(t, CheckCron(found[1]), "%s: %s", page, found[1])
+			seen++
+		}
+	}
+	require.GreaterOrEqual(t, seen, 5)
 }

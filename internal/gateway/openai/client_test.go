@@ -11,17 +11,20 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/gateway"
 	"github.com/turnstone-run/turnstone/internal/gateway/gatewaytest"
 )
 
-// TestOfficialClient runs testdata/client/check.mjs: the openai package of npm, at the version of the lock file, against the door.
-func TestOfficialClient(t *testing.T) {
+// npmClients installs the packages of testdata/client, at the versions of its lock file, and returns the directory.
+func npmClients(t *testing.T) string {
+	t.Helper()
 	for _, tool := range []string{"node", "npm"} {
 		_, err := exec.LookPath(tool)
 		require.NoError(t, err, "this test needs Node.js: install the packages nodejs and npm (.ci/run does)")
@@ -29,7 +32,68 @@ func TestOfficialClient(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.CopyFS(dir, os.DirFS(filepath.Join("testdata", "client"))))
 	run(t, dir, nil, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund")
+	return dir
+}
 
+// TestClients runs the scripts of testdata/client against the door.
+func TestClients(t *testing.T) {
+	dir := npmClients(t)
+	t.Run("official", func(t *testing.T) { checkOfficialClient(t, dir) })
+	t.Run("retries", func(t *testing.T) { checkRetries(t, dir) })
+}
+
+// checkRetries: a call of any client makes one turn, whatever the client repeats. The agents are called after what happens and the client.
+func checkRetries(t *testing.T, dir string) {
+	rt := gatewaytest.New()
+	var mu sync.Mutex
+	turns, requests := map[string]int{}, map[string]int{}
+	rt.Refuse = func(e agent.Envelope) error {
+		mu.Lock()
+		defer mu.Unlock()
+		requests[e.Request.Agent]++
+		return nil
+	}
+	ending := func(code agent.Code) []agent.Event {
+		return []agent.Event{running(), ends("", func(o *agent.AgentStepOutput) {
+			o.Status, o.StopReason = agent.TurnFailed, agent.StopModelError
+			o.Error = &agent.Failure{Type: string(code), Message: "the provider said no", Retryable: true}
+		})}
+	}
+	rt.Script = func(rt *gatewaytest.Runtime, id agent.TurnID, r agent.TurnRequest) {
+		mu.Lock()
+		turns[r.Agent]++
+		mu.Unlock()
+		switch what, _, _ := strings.Cut(r.Agent, "."); what {
+		case "waits":
+			rt.Emit(id, append([]agent.Event{running()}, asks("a1", "send_mail")...)...)
+		case "429":
+			rt.Emit(id, ending(agent.CodeRateLimited)...)
+		case "500":
+			rt.Emit(id, ending(agent.CodeInternal)...)
+		case "503":
+			rt.Emit(id, ending(agent.CodeUnavailable)...)
+		case "slow": // the answer to the first attempt is 503, turn_running
+			rt.Emit(id, running())
+			time.AfterFunc(1200*time.Millisecond, func() { rt.Emit(id, ending(agent.CodeInternal)...) })
+		}
+	}
+	d := openWith(t, rt, &gatewaytest.Catalog{}, func(c *gateway.Config) { c.Limits.WaitTimeout = time.Second })
+	kinds := []string{"waits", "429", "500", "503", "slow"}
+	out := run(t, dir, []string{"BASE_URL=" + d.url + "/v1", "MODELS=" + strings.Join(kinds, ".{client},") + ".{client}"}, "node", "retries.mjs")
+	t.Log(out)
+	require.Len(t, turns, 6*len(kinds))
+	for name, n := range turns {
+		require.Equal(t, 1, n, "turns of %s", name)
+		if what, client, _ := strings.Cut(name, "."); what != "slow" {
+			require.Equal(t, 1, requests[name], "requests of %s", name)
+		} else if !strings.HasSuffix(client, "-stream") {
+			require.Greater(t, requests[name], 1, "%s repeats what is a matter of time", name)
+		}
+	}
+}
+
+// checkOfficialClient runs check.mjs: the openai package.
+func checkOfficialClient(t *testing.T, dir string) {
 	rt := gatewaytest.New()
 	rt.Refuse = func(e agent.Envelope) error {
 		switch e.Request.Agent {

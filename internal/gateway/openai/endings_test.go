@@ -19,31 +19,39 @@ func TestTurnsWithoutAnAnswer(t *testing.T) {
 		want   problem
 	}{
 		"waits for a person": {
-			append([]agent.Event{running(), says("model/1", "I will")}, asks("a1", "send_mail")...), 409,
+			append([]agent.Event{running(), says("model/1", "I will")}, asks("a1", "send_mail")...), 400,
 			problem{Type: "awaiting_approval", Code: "awaiting_approval", Message: "turn turn-1 waits for a person to decide on send_mail (a1): POST /v1/turns/turn-1/decisions"},
 		},
 		"the provider failed": {
 			[]agent.Event{running(), says("model/1", "half"), ends("half", stopped(agent.TurnFailed, agent.StopModelError))},
-			500,
-			problem{Type: "server_error", Code: "model_error", Message: "the end was model_error"},
+			400,
+			problem{Type: "turn_failed", Code: "model_error", Message: "the end was model_error"},
 		},
 		"a limit of cost": {
 			[]agent.Event{ends("", stopped(agent.TurnFailed, agent.StopCost))},
-			500,
-			problem{Type: "server_error", Code: "cost_limit", Message: "the end was cost_limit"},
+			400,
+			problem{Type: "turn_failed", Code: "cost_limit", Message: "the end was cost_limit"},
 		},
 		"cancelled": {
 			[]agent.Event{ends("", stopped(agent.TurnCancelled, agent.StopCancelled))},
-			499,
-			problem{Type: "server_error", Code: "cancelled", Message: "turn turn-1 ended as cancelled: cancelled"},
+			400,
+			problem{Type: "turn_failed", Code: "cancelled", Message: "turn turn-1 ended as cancelled: cancelled"},
+		},
+		"too many requests at the provider": {
+			[]agent.Event{ends("", func(o *agent.AgentStepOutput) {
+				o.Status, o.StopReason = agent.TurnFailed, agent.StopModelError
+				o.Error = &agent.Failure{Type: string(agent.CodeRateLimited), Message: "slow down", Retryable: true}
+			})},
+			400,
+			problem{Type: "turn_failed", Code: "rate_limited", Message: "slow down"},
 		},
 		"no room at the provider": {
 			[]agent.Event{ends("", func(o *agent.AgentStepOutput) {
 				o.Status, o.StopReason = agent.TurnFailed, agent.StopModelError
 				o.Error = &agent.Failure{Type: string(agent.CodeUnavailable), Message: "overloaded"}
 			})},
-			503,
-			problem{Type: "server_error", Code: "unavailable", Message: "overloaded"},
+			400,
+			problem{Type: "turn_failed", Code: "unavailable", Message: "overloaded"},
 		},
 	}
 	for name, c := range cases {
@@ -52,7 +60,8 @@ func TestTurnsWithoutAnAnswer(t *testing.T) {
 			d.script(c.events...)
 			a := d.ask("", "Idempotency-Key", "k")
 			require.Equal(t, c.status, a.status, "%s", a.body)
-			require.Equal(t, "false", a.header.Get("X-Should-Retry"), "the same request again would be another turn, or end the same")
+			require.Equal(t, "false", a.header.Get("X-Should-Retry"), "the same request again would end the same")
+			require.Empty(t, a.header.Get("Retry-After"))
 			p := a.problem(t)
 			require.Equal(t, "turn-1", p.TurnID)
 			if p.Type == "awaiting_approval" {
@@ -73,7 +82,7 @@ func TestPausesOfThePast(t *testing.T) {
 	d := open(t, nil)
 	approved := agent.Event{Type: agent.EventApprovalResolved, Approval: &agent.Approval{ApprovalID: "a1"}}
 	d.script(slices.Concat([]agent.Event{running()}, asks("a1", "send_mail"))...)
-	require.Equal(t, 409, d.ask("", "Idempotency-Key", "k").status)
+	require.Equal(t, 400, d.ask("", "Idempotency-Key", "k").status)
 	d.rt.Emit("turn-1", approved, running(), says("model/2", "Sent."), ends("Sent.", nil))
 	a := d.ask("", "Idempotency-Key", "k")
 	require.Equal(t, 200, a.status, "the same request again joins the turn: %s", a.body)

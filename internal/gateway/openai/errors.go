@@ -18,6 +18,7 @@ import (
 const (
 	typeInvalid  = "invalid_request_error"
 	typeServer   = "server_error"
+	typeFailed   = "turn_failed"
 	typeAwaiting = "awaiting_approval"
 
 	codeTurnRunning  = "turn_running"
@@ -36,9 +37,14 @@ type problem struct {
 	Pending []agent.Approval `json:"pending,omitempty"` // what waits for a person
 
 	status int
-	again  bool  // the same request again, where it has an idempotency key, makes sense
+	open   bool  // the turn goes on: the same request again joins it
+	again  bool  // the client shall send it again by itself
 	err    error // for the log, where it is not the turn's
 }
+
+// statusFinal answers for a turn that exists when the same request again makes no sense now. Of the statuses that say so it is one that no client
+// library repeats by itself: the AI SDK repeats 408, 409, 429 and all from 500, LangChain everything but 400 to 407, 409 and 413.
+const statusFinal = http.StatusBadRequest
 
 type problemBody struct {
 	Error *problem `json:"error"`
@@ -91,14 +97,19 @@ func problemIn(status int, f *agent.Failure) *problem {
 	return p
 }
 
-// refuse writes what the protocol tells apart from other refusals: that a budget is used up. Anything else is left to [fail].
+// refuse writes what the protocol tells apart from other refusals: that a budget is used up, or that the session waits for a person. Anything
+// else is left to [fail].
 func refuse(w http.ResponseWriter, err error) error {
-	if !overBudget(err) {
-		return err
-	}
 	f, status, wait := gateway.FailureOf(err)
 	p := problemIn(status, f)
-	p.Type, p.Code = codeQuota, codeQuota
+	switch {
+	case overBudget(err):
+		p.Type, p.Code = codeQuota, codeQuota
+	case status == http.StatusConflict && strings.HasPrefix(f.Message, typeAwaiting): // as the inbox begins it
+		p.status, p.Type, p.Code = statusFinal, typeAwaiting, typeAwaiting
+	default:
+		return err
+	}
 	if wait > 0 {
 		w.Header().Set("Retry-After", strconv.FormatInt(int64((wait+time.Second-1)/time.Second), 10))
 	}
@@ -141,8 +152,11 @@ func noRetry(w http.ResponseWriter) { w.Header().Set("X-Should-Retry", "false") 
 // failed answers with an error of a turn that exists.
 func (c *completion) failed(w http.ResponseWriter, p *problem) error {
 	p.TurnID = c.receipt.TurnID
-	if !p.again || c.q.turn.IdempotencyKey == "" {
+	if !p.again {
 		noRetry(w)
+	}
+	if !p.open {
+		c.outcome = answered
 	}
 	c.visit.WriteJSON(w, p.status, problemBody{p})
 	return p.err
@@ -152,7 +166,7 @@ func (c *completion) failed(w http.ResponseWriter, p *problem) error {
 func (c *completion) brokenBy(err error) *problem {
 	f, status, _ := gateway.FailureOf(err)
 	p := problemIn(status, f)
-	p.TurnID, p.again, p.err = c.receipt.TurnID, true, err
+	p.TurnID, p.open, p.again, p.err = c.receipt.TurnID, true, true, err
 	return p
 }
 
@@ -164,24 +178,23 @@ func (c *completion) awaiting(pending []agent.Approval) *problem {
 		what = append(what, fmt.Sprintf("%s (%s)", pending[i].ToolName, pending[i].ApprovalID))
 	}
 	return &problem{
-		status: http.StatusConflict, Type: typeAwaiting, Code: typeAwaiting, TurnID: id, Pending: pending,
+		status: statusFinal, Type: typeAwaiting, Code: typeAwaiting, TurnID: id, Pending: pending, open: true,
 		Message: fmt.Sprintf("turn %s waits for a person to decide on %s: POST /v1/turns/%s/decisions", id, strings.Join(what, ", "), id),
 	}
 }
 
-// ended is a turn that ended without an answer.
+// ended is a turn that ended without an answer. Its status says nothing of the reason: what a provider answered, such as 429 or 503, was
+// repeated as the agent's policy says, and a client that repeats it again would multiply that.
 func (c *completion) ended(o *agent.AgentStepOutput) *problem {
 	p := &problem{
-		status: http.StatusInternalServerError, Type: typeServer, Code: string(o.StopReason), TurnID: c.receipt.TurnID,
+		status: statusFinal, Type: typeFailed, Code: string(o.StopReason), TurnID: c.receipt.TurnID,
 		Message: fmt.Sprintf("turn %s ended as %s: %s", c.receipt.TurnID, o.Status, o.StopReason),
 	}
 	if o.Status == agent.TurnCancelled {
-		_, p.status, _ = gateway.FailureOf(agent.Errorf(agent.CodeCancelled, "", "cancelled"))
 		p.Code = string(agent.CodeCancelled)
 	}
 	if o.Error != nil {
 		p.Message, p.Code = o.Error.Message, o.Error.Type
-		_, p.status, _ = gateway.FailureOf(o.Error.AsError())
 	}
 	return p
 }
@@ -189,7 +202,7 @@ func (c *completion) ended(o *agent.AgentStepOutput) *problem {
 // contradicted is an answer that began anew with other words than were sent.
 func (c *completion) contradicted() *problem {
 	return &problem{
-		Type: typeServer, Code: codeContradicted, TurnID: c.receipt.TurnID,
+		Type: typeServer, Code: codeContradicted, TurnID: c.receipt.TurnID, open: true,
 		Message: fmt.Sprintf("the model began again and says something else than what was sent; the answer will be at GET /v1/turns/%[1]s", c.receipt.TurnID),
 	}
 }

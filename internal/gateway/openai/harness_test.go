@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -26,8 +27,29 @@ type door struct {
 
 	rt      *gatewaytest.Runtime
 	catalog *gatewaytest.Catalog
+	busy    *atomic.Int64 // requests that are being handled
 	url     string
 	t       *testing.T
+}
+
+// counted is a door that counts the requests that it handles.
+type counted struct {
+	*openai.Door
+
+	busy atomic.Int64
+}
+
+func (c *counted) Routes() []gateway.Route {
+	routes := c.Door.Routes()
+	for i := range routes {
+		handle := routes[i].Handle
+		routes[i].Handle = func(w http.ResponseWriter, r *http.Request, v *gateway.Visit) error {
+			c.busy.Add(1)
+			defer c.busy.Add(-1)
+			return handle(w, r, v)
+		}
+	}
+	return routes
 }
 
 func open(t *testing.T, change func(*gateway.Config)) *door {
@@ -37,7 +59,8 @@ func open(t *testing.T, change func(*gateway.Config)) *door {
 
 func openWith(t *testing.T, rt *gatewaytest.Runtime, catalog *gatewaytest.Catalog, change func(*gateway.Config)) *door {
 	t.Helper()
-	cfg := gateway.Config{HTTPAddr: "127.0.0.1:0", Runtime: rt, Catalog: catalog, Version: "test", Doors: []gateway.Door{openai.New()}}
+	served := &counted{Door: openai.New()}
+	cfg := gateway.Config{HTTPAddr: "127.0.0.1:0", Runtime: rt, Catalog: catalog, Version: "test", Doors: []gateway.Door{served}}
 	if change != nil {
 		change(&cfg)
 	}
@@ -50,7 +73,7 @@ func openWith(t *testing.T, rt *gatewaytest.Runtime, catalog *gatewaytest.Catalo
 		require.NoError(t, g.Shutdown(ctx))
 		require.Eventually(t, func() bool { return rt.Followers() == 0 }, 20*time.Second, time.Millisecond, "a follow loop outlived the gateway")
 	})
-	return &door{Gateway: g, rt: rt, catalog: catalog, url: "http://" + g.HTTPAddr(), t: t}
+	return &door{Gateway: g, rt: rt, catalog: catalog, busy: &served.busy, url: "http://" + g.HTTPAddr(), t: t}
 }
 
 // script makes every turn emit events.

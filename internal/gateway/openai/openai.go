@@ -21,7 +21,7 @@ const (
 )
 
 // Door is the OpenAI-compatible API. Create it with [New].
-type Door struct{}
+type Door struct{ attempts attempts }
 
 var _ gateway.Door = (*Door)(nil)
 
@@ -64,19 +64,28 @@ func (d *Door) postCompletion(w http.ResponseWriter, r *http.Request, v *gateway
 		return err
 	}
 	defer leave()
-	receipt, err := v.Submit(r.Context(), channel, &q.turn)
-	if err != nil {
+	f := fingerprintOf(v, r, body)
+	c := completion{visit: v, q: &q, created: time.Now().Unix()}
+	defer func() {
+		if q.derived != "" {
+			d.attempts.settle(f, q.derived, c.outcome, time.Now())
+		}
+	}()
+	if c.receipt, err = d.submit(r, v, &q, f); err != nil {
+		if _, status, _ := gateway.FailureOf(err); status < http.StatusInternalServerError && r.Context().Err() == nil {
+			c.outcome = answered // nothing has started
+		}
 		return refuse(w, inWordsOf(err))
 	}
-	w.Header().Set(headerTurn, string(receipt.TurnID))
-	w.Header().Set(headerSession, string(receipt.SessionID))
-	c := completion{visit: v, q: &q, receipt: receipt, created: time.Now().Unix()}
+	w.Header().Set(headerTurn, string(c.receipt.TurnID))
+	w.Header().Set(headerSession, string(c.receipt.SessionID))
 	if q.stream {
 		err = c.stream(w, r)
 	} else {
 		err = c.answer(w, r)
 	}
 	if q.cancel && r.Context().Err() != nil {
+		c.outcome = withdrawn
 		return errors.Join(err, c.cancel(r.Context()))
 	}
 	return err
@@ -87,7 +96,8 @@ type completion struct {
 	visit   *gateway.Visit
 	q       *request
 	receipt agent.Receipt
-	created int64 // Unix seconds
+	created int64   // Unix seconds
+	outcome outcome // so far
 }
 
 func (c *completion) id() string { return "chatcmpl-" + string(c.receipt.TurnID) }
@@ -112,6 +122,7 @@ func (c *completion) answer(w http.ResponseWriter, r *http.Request) error {
 	if p := c.problem(&read); p != nil {
 		return c.failed(w, p)
 	}
+	c.outcome = answered
 	c.visit.WriteJSON(w, http.StatusOK, c.whole(&read))
 	return nil
 }

@@ -175,7 +175,7 @@ func (c *completion) goesOn(err error) *problem {
 	_, status, _ := gateway.FailureOf(err)
 	id := c.receipt.TurnID
 	return &problem{
-		status: status, Type: typeServer, Code: codeTurnRunning, TurnID: id, again: true,
+		status: status, Type: typeServer, Code: codeTurnRunning, TurnID: id, open: true, again: true,
 		Message: fmt.Sprintf("turn %s goes on; its result will be at GET /v1/turns/%s", id, id),
 	}
 }

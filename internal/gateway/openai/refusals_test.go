@@ -26,6 +26,7 @@ func TestRefusals(t *testing.T) {
 		"no credential":   {agent.Errorf(agent.CodeUnauthenticated, "", "who?"), 401, "invalid_request_error", "invalid_api_key", "", "who?", ""},
 		"not allowed":     {agent.Errorf(agent.CodeDenied, "", "no"), 403, "permission_error", "permission_denied", "", "no", ""},
 		"a busy session":  {agent.Errorf(agent.CodeConflict, "", "busy"), 409, "conflict_error", "conflict", "", "busy", ""},
+		"session waits":   {agent.Errorf(agent.CodeConflict, "", "awaiting_approval: turn t waits"), 400, "awaiting_approval", "awaiting_approval", "", "awaiting_approval: turn t waits", ""},
 		"too large":       {agent.Errorf(agent.CodeOverflow, "", "big"), 413, "invalid_request_error", "request_too_large", "", "big", ""},
 		"too many": {
 			&agent.Error{Code: agent.CodeRateLimited, RetryAfter: 1500 * time.Millisecond, Err: errors.New("many")}, 429,

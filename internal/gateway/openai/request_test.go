@@ -94,7 +94,8 @@ func TestRequests(t *testing.T) {
 				require.Equal(t, agent.HistoryFresh, r.History)
 				r.History = ""
 			}
-			r.Channel, r.Context.Tenant = "", ""
+			require.NotEmpty(t, r.IdempotencyKey)
+			r.Channel, r.Context.Tenant, r.IdempotencyKey = "", "", ""
 			got, err := json.Marshal(r)
 			require.NoError(t, err)
 			require.JSONEq(t, c.want, string(got))

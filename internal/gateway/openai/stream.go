@@ -169,7 +169,15 @@ func (s *streaming) end() error {
 		}
 	}
 	fmt.Fprint(s.out, "data: [DONE]\n\n")
-	return s.out.Flush()
+	return s.delivered(s.out.Flush())
+}
+
+// delivered notes that the client has all there will be, unless it could not be sent.
+func (s *streaming) delivered(err error) error {
+	if err == nil {
+		s.outcome = answered
+	}
+	return err
 }
 
 // fail ends the stream with an error. It is not followed by [DONE]: nobody shall take the answer for whole.
@@ -180,7 +188,10 @@ func (s *streaming) fail(p *problem) error {
 	if err := s.send(problemBody{p}); err != nil {
 		return err
 	}
-	return s.out.Flush()
+	if p.open {
+		return s.out.Flush()
+	}
+	return s.delivered(s.out.Flush())
 }
 
 // send gathers one event. They have data alone.

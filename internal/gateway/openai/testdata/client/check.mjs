@@ -121,7 +121,7 @@ const checks = {
     const patient = client.withOptions({ maxRetries: 3 });
     const before = await count();
     const error = await patient.chat.completions.create({ model: 'waits', messages: user('send it') }).then(assert.fail, (e) => e);
-    assert.ok(error instanceof OpenAI.ConflictError);
+    assert.ok(error instanceof OpenAI.BadRequestError);
     assert.equal(error.code, 'awaiting_approval');
     assert.equal(error.error.pending[0].approval_id, 'a1');
     assert.equal(await count(), before + 2, 'one turn, besides the one that counts');
