@@ -50,7 +50,7 @@ func (d *everyDoor) through() map[string]func(t *testing.T) agent.TurnID {
 // The same message through every door gives the same stored result.
 func TestSameTurnThroughEveryDoor(t *testing.T) {
 	d := &everyDoor{bot: telegramtest.New(t)}
-	_, d.redis = startRedis(t)
+	d.redis = startRedis(t).url
 	d.system = start(t, nothingRemembered, func(c *app.Config) {
 		c.Jobs.RedisURL = app.Secret(d.redis)
 		c.Telegram.Token, c.Telegram.APIURL, c.Telegram.Unlinked = app.Secret(telegramtest.Token()), d.bot.URL(), true

@@ -67,7 +67,7 @@ func build(t testing.TB, source string) string {
 	return binary
 }
 
-// process is a worker process with its HTTP door.
+// process is a program that a test started; door and addr are the HTTP door of a worker.
 type process struct {
 	t      testing.TB
 	addr   string
@@ -88,25 +88,35 @@ func (b *bench) spawn(binary, addr string, env []string, args ...string) *proces
 // launch is spawn without the waiting.
 func (b *bench) launch(binary, addr string, env []string, args ...string) *process {
 	b.t.Helper()
-	p := &process{t: b.t, addr: addr, cmd: exec.Command(binary, args...), exited: make(chan struct{})}
-	var written strings.Builder
-	p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = b.t.TempDir(), &written, &written
-	p.cmd.Env = slices.Concat(b.env, env, []string{"TURNSTONE_HTTP_ADDR=" + addr})
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a signal to the test is none to the worker
-	require.NoError(b.t, p.cmd.Start())
-	go func() {
-		_ = p.cmd.Wait() // it is killed more often than not
-		close(p.exited)
-	}()
-	b.t.Cleanup(func() {
-		p.end(syscall.SIGKILL)
-		if b.t.Failed() {
-			b.t.Logf("worker at %s wrote:\n%s", addr, written.String())
-		}
-	})
+	cmd := exec.Command(binary, args...)
+	cmd.Dir = b.t.TempDir()
+	cmd.Env = slices.Concat(b.env, env, []string{"TURNSTONE_HTTP_ADDR=" + addr})
+	p := startProcess(b.t, "worker at "+addr, cmd)
+	p.addr = addr
 	var err error
 	p.door, err = client.New(client.Config{Server: "http://" + addr})
 	require.NoError(b.t, err)
+	return p
+}
+
+// startProcess starts a program that ends with the test, if not before. What it printed is shown if the test failed.
+func startProcess(t testing.TB, name string, cmd *exec.Cmd) *process {
+	t.Helper()
+	p := &process{t: t, cmd: cmd, exited: make(chan struct{})}
+	var written strings.Builder
+	cmd.Stdout, cmd.Stderr = &written, &written
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a signal to the test does not reach the program
+	require.NoError(t, cmd.Start())
+	go func() {
+		_ = cmd.Wait() // it is killed more often than not
+		close(p.exited)
+	}()
+	t.Cleanup(func() {
+		p.end(syscall.SIGKILL)
+		if t.Failed() {
+			t.Logf("%s wrote:\n%s", name, written.String())
+		}
+	})
 	return p
 }
 

@@ -3,9 +3,11 @@ package e2e_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/url"
 	"os"
 	"regexp"
+	"strconv"
 	"testing"
 	"time"
 
@@ -29,7 +31,36 @@ var shared struct {
 	model *offline.Server
 }
 
-func TestMain(m *testing.M) { os.Exit(runTests(m)) }
+func TestMain(m *testing.M) {
+	if folder := os.Getenv(temporalFolder); folder != "" {
+		os.Exit(serveTemporal(folder))
+	}
+	os.Exit(runTests(m))
+}
+
+// The test binary started with these variables is a Temporal server, so that a test can kill one without another program to link.
+const (
+	temporalFolder = "TURNSTONE_E2E_TEMPORAL_FOLDER"
+	temporalPort   = "TURNSTONE_E2E_TEMPORAL_PORT"
+)
+
+// serveTemporal runs a Temporal server until standard input ends, as it does when the test that holds the other end is gone.
+func serveTemporal(folder string) int {
+	port, err := strconv.Atoi(os.Getenv(temporalPort))
+	if err == nil {
+		_, err = devstack.StartTemporal(context.Background(), devstack.TemporalConfig{
+			DataDir: folder, FrontendPort: port, SearchAttributes: workflows.SearchAttributes(),
+		})
+	}
+	if err == nil {
+		_, err = io.Copy(io.Discard, os.Stdin)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "Temporal:", err)
+		return 1
+	}
+	return 0
+}
 
 func runTests(m *testing.M) int {
 	ctx := context.Background()
