@@ -22,6 +22,9 @@ func retryable(c agent.Code) bool {
 	}
 }
 
+// FencedError is the type of the error of an attempt that a newer one has fenced, or whose turn has ended.
+const FencedError = "fenced"
+
 // TemporalError is that table, for the activities of other workflows.
 func TemporalError(err error) error { return temporalError(err) }
 
@@ -34,7 +37,11 @@ func temporalError(err error) error {
 		return nil
 	}
 	if errors.Is(err, agent.ErrFenced) || errors.Is(err, agent.ErrStreamClosed) {
-		return temporal.NewNonRetryableApplicationError(err.Error(), "fenced", err)
+		// An attempt that Temporal has given up may begin after its successor and fence that one: a worker that was frozen finds both in its socket.
+		// So the attempt that counts is made again. What a given-up one returns is ignored.
+		return temporal.NewApplicationErrorWithOptions(err.Error(), FencedError, temporal.ApplicationErrorOptions{
+			NonRetryable: errors.Is(err, agent.ErrStreamClosed), Cause: err,
+		})
 	}
 	var application *temporal.ApplicationError
 	if errors.As(err, &application) || temporal.IsCanceledError(err) {

@@ -203,6 +203,12 @@ func pauseFor(ctx context.Context, d time.Duration) error {
 	}
 }
 
+func (e *errands) doneSoFar() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.done
+}
+
 // awaitDone waits until so many turns have ended.
 func (e *errands) awaitDone(n int) {
 	e.t.Helper()
@@ -229,6 +235,7 @@ func (e *errands) verify() {
 	e.finished.Wait()
 	require.Empty(e.t, e.faults(), "%s", e)
 	e.verifyStored()
+	e.verifyOrder()
 	e.awaitIdle("AgentTurn")
 }
 
@@ -299,18 +306,20 @@ func (e *errands) fault(next *errand) error {
 	return nil
 }
 
-// verifyStored checks what is stored of all turns: one result each, contiguous streams with one end, nothing under way, and each session's turns in the order
-// in which they were accepted.
-func (e *errands) verifyStored() {
-	e.t.Helper()
-	conn := e.connect()
-	find := func(sql string, args ...any) []string {
-		rows, err := conn.Query(e.t.Context(), sql, args...)
-		require.NoError(e.t, err)
-		found, err := pgx.CollectRows(rows, pgx.RowTo[string])
-		require.NoError(e.t, err)
-		return found
-	}
+// find returns the texts that a query finds.
+func (s *site) find(conn *pgx.Conn, sql string, args ...any) []string {
+	s.t.Helper()
+	rows, err := conn.Query(s.t.Context(), sql, args...)
+	require.NoError(s.t, err)
+	found, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	require.NoError(s.t, err)
+	return found
+}
+
+// verifyStored checks what is stored of all turns: nothing is under way, each has one result, and each stream is contiguous with one end.
+func (s *site) verifyStored() {
+	s.t.Helper()
+	conn := s.connect()
 	for what, sql := range map[string]string{
 		"turns that have not ended": "SELECT turn_id FROM turns WHERE state IN ('queued', 'running')",
 		"turns without one result":  "SELECT t.turn_id FROM turns t LEFT JOIN agent_results r USING (turn_id) GROUP BY 1 HAVING count(r.turn_id) <> 1",
@@ -318,20 +327,29 @@ func (e *errands) verifyStored() {
 			"OR count(*) FILTER (WHERE terminal) <> 1 OR max(event_index) FILTER (WHERE terminal) <> max(event_index)",
 		"sessions that are held": "SELECT session_id FROM sessions WHERE holder IS NOT NULL",
 	} {
-		require.Empty(e.t, find(sql), what)
+		require.Empty(s.t, s.find(conn, sql), what)
 	}
-	require.Len(e.t, find("SELECT turn_id FROM turns"), e.total(), "every request became one turn")
+}
+
+// verifyOrder checks that the errands are all the turns there are, each session's in the order in which they were accepted.
+func (e *errands) verifyOrder() {
+	e.t.Helper()
+	conn := e.connect()
+	require.Len(e.t, e.find(conn, "SELECT turn_id FROM turns"), e.total(), "every request became one turn")
+	orders := map[string]string{
+		"accepted": "SELECT turn_id FROM turns WHERE session_id = $1 ORDER BY seq",
+		"said":     "SELECT turn_id FROM messages WHERE session_id = $1 AND role = 'user' ORDER BY position",
+	}
+	if !e.jumps {
+		orders["ended"] = "SELECT turn_id FROM turns WHERE session_id = $1 ORDER BY finished_at"
+	}
 	for _, session := range e.sessions {
 		var want []string
 		for _, next := range session {
 			want = append(want, string(next.receipt.TurnID))
 		}
-		for what, sql := range map[string]string{
-			"accepted": "SELECT turn_id FROM turns WHERE session_id = $1 ORDER BY seq",
-			"ended":    "SELECT turn_id FROM turns WHERE session_id = $1 ORDER BY finished_at",
-			"said":     "SELECT turn_id FROM messages WHERE session_id = $1 AND role = 'user' ORDER BY position",
-		} {
-			require.Equal(e.t, want, find(sql, string(session[0].session)), "the order in which turns of %s were %s", session[0].session, what)
+		for what, sql := range orders {
+			require.Equal(e.t, want, e.find(conn, sql, string(session[0].session)), "the order in which turns of %s were %s", session[0].session, what)
 		}
 	}
 }

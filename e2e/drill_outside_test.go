@@ -26,6 +26,7 @@ type outside struct {
 
 	mu      sync.Mutex
 	effects map[string]map[string]int // calls by "tool errand" and idempotency key
+	held    map[string]chan struct{}  // errands whose answers stop after the first word until this is closed
 }
 
 // pace is the time between two words of a model, and what a tool takes after its effect.
@@ -33,7 +34,7 @@ const pace = 40 * time.Millisecond
 
 func newOutside(t *testing.T) *outside {
 	t.Helper()
-	o := &outside{over: make(chan struct{}), effects: map[string]map[string]int{}}
+	o := &outside{over: make(chan struct{}), effects: map[string]map[string]int{}, held: map[string]chan struct{}{}}
 	o.server = httptest.NewServer(http.HandlerFunc(o.serve))
 	t.Cleanup(func() {
 		close(o.over)
@@ -124,16 +125,31 @@ func (o *outside) think(x *exchange, body []byte) {
 	o.speak(x, reply, "")
 }
 
-// speak streams words at the model's pace, and then the rest of a reply.
+// speak streams words at the model's pace, and then the rest of a reply. One about an errand that is held stops after the first word.
 func (o *outside) speak(x *exchange, rest llmtest.Reply, words string) {
 	for i, word := range strings.Fields(words) {
 		if i > 0 {
 			word = " " + word
 		}
 		x.begins(word)
+		o.mu.Lock()
+		held, isHeld := o.held[word]
+		o.mu.Unlock()
+		if isHeld && !x.until(held) {
+			return
+		}
 		x.pause(pace)
 	}
 	x.send(llmtest.OpenAI{}.Frames(rest)...)
+}
+
+// hold stops the answers about an errand in the middle, until release is called.
+func (o *outside) hold(errand string) (release func()) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	held := make(chan struct{})
+	o.held[errand] = held
+	return func() { close(held) }
 }
 
 // pause lets time pass, unless there is nobody left to answer.

@@ -38,6 +38,7 @@ func drillQueue(t *testing.T, binary string, load int) {
 
 	s.awaitResults(load + 1)
 	e.verifyStored()
+	e.verifyOrder()
 	first, last := s.perTurn("queue", 1, load/5), s.perTurn("queue", load-load/5, load)
 	t.Logf("%d messages accepted in %s (%s each); of the first fifth a turn took %s, of the last %s", load, accepted.Round(time.Second),
 		(accepted / time.Duration(load)).Round(time.Millisecond), first, last)

@@ -35,6 +35,7 @@ type site struct {
 	folder   string // of Temporal's database
 	binary   string
 	extra    []string // more variables of every worker
+	jumps    bool     // PostgreSQL's clock is not to be trusted
 
 	mu      sync.Mutex // guards workers
 	workers []*process
@@ -72,6 +73,7 @@ func newSite(t *testing.T, binary string, workers int, change ...func(*siteConfi
 	for _, w := range s.workers {
 		w.awaitReady()
 	}
+	s.client = s.workers[0].door
 	return s
 }
 
@@ -86,9 +88,13 @@ func postgresHome(t *testing.T) string {
 }
 
 // startPostgres starts a server that loses nothing when it is killed: the throw-away servers of other tests do.
-func startPostgres(t *testing.T, home string) *pgdev.Server {
+func startPostgres(t *testing.T, home string, change ...func(*pgdev.Config)) *pgdev.Server {
 	t.Helper()
-	server, err := pgdev.Start(t.Context(), pgdev.Config{DataDir: home})
+	cfg := pgdev.Config{DataDir: home}
+	for _, f := range change {
+		f(&cfg)
+	}
+	server, err := pgdev.Start(t.Context(), cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
@@ -120,20 +126,43 @@ func (s *site) startTemporal() {
 	}, time.Minute, 50*time.Millisecond, "Temporal answers")
 }
 
+// dialTemporal connects to Temporal for as long as the test runs.
+func (s *site) dialTemporal() temporalclient.Client {
+	s.t.Helper()
+	c, err := temporalclient.Dial(temporalclient.Options{HostPort: s.set.Temporal.Address})
+	require.NoError(s.t, err)
+	s.t.Cleanup(c.Close)
+	return c
+}
+
 func (s *site) addWorker() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.workers = append(s.workers, s.launch(s.binary, freeAddr(s.t), s.extra, s.outside.server.URL))
 }
 
-// killWorker kills a worker and launches one in its place, at the same address.
-func (s *site) killWorker(i int) {
+// killWorker kills a worker and launches one in its place.
+func (s *site) killWorker(i int) { s.replaceWorker(i, syscall.SIGKILL) }
+
+// replaceWorker ends a worker and launches one of the site's binary in its place, at the same address.
+func (s *site) replaceWorker(i int, how syscall.Signal) {
 	s.t.Helper()
-	s.workers[i].end(syscall.SIGKILL)
+	s.workers[i].end(how)
 	next := s.launch(s.binary, s.workers[i].addr, s.extra, s.outside.server.URL)
 	s.mu.Lock()
 	s.workers[i] = next
 	s.mu.Unlock()
+}
+
+// stopWorkers ends all workers, as for a restore.
+func (s *site) stopWorkers() {
+	s.t.Helper()
+	for _, w := range s.workers {
+		w.signal(syscall.SIGTERM)
+	}
+	for _, w := range s.workers {
+		<-w.exited
+	}
 }
 
 func (s *site) freezeWorker(i int, how time.Duration) {
@@ -168,9 +197,7 @@ func (s *site) anyDoor() *client.Client {
 // awaitIdle waits until Temporal has no open workflow of a type.
 func (s *site) awaitIdle(kind string) {
 	s.t.Helper()
-	c, err := temporalclient.Dial(temporalclient.Options{HostPort: s.set.Temporal.Address})
-	require.NoError(s.t, err)
-	defer c.Close()
+	c := s.dialTemporal()
 	query := "WorkflowType = '" + kind + "' AND ExecutionStatus = 'Running'"
 	var open []string
 	if !assert.Eventually(s.t, func() bool {

@@ -25,6 +25,10 @@ func drills() map[string]drill {
 		"restarts": {short: 40, long: 600, run: drillRestarts},
 		"queue":    {short: 200, long: 10_000, run: drillQueue},
 		"jobs":     {short: 400, long: 20_000, run: drillJobs},
+		"failover": {long: 400, run: drillFailover},
+		"clock":    {long: 200, run: drillClock},
+		"restore":  {long: 1, run: drillRestore}, // one turn of each kind
+		"upgrade":  {long: 200, run: drillUpgrade},
 	}
 }
 

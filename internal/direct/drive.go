@@ -126,10 +126,10 @@ func perform[T any](ctx context.Context, call func() (T, error)) (T, error) {
 	}, backoff.WithMaxElapsedTime(patience))
 }
 
-// final reports whether an error would be the same the next time: an activity says so itself.
+// final reports whether an error would be the same the next time: an activity says so itself. A turn that was fenced here is driven elsewhere.
 func final(err error) bool {
 	if application, ok := errors.AsType[*temporal.ApplicationError](err); ok {
-		return application.NonRetryable()
+		return application.NonRetryable() || application.Type() == activities.FencedError
 	}
 	switch agent.CodeOf(err) {
 	case agent.CodeInvalid, agent.CodeNotFound, agent.CodeDenied, agent.CodeConflict, agent.CodeOverflow:

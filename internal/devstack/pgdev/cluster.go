@@ -124,7 +124,11 @@ func (h *home) postmaster() (postmaster, bool) {
 	if err != nil || pid <= 1 {
 		return postmaster{}, false
 	}
-	return postmaster{pid: pid, ready: len(lines) > 7 && strings.TrimSpace(lines[7]) == "ready"}, true
+	status := ""
+	if len(lines) > 7 {
+		status = strings.TrimSpace(lines[7])
+	}
+	return postmaster{pid: pid, ready: status == "ready" || status == "standby"}, true // a standby answers readers
 }
 
 // evict deals with what a former owner left. We hold the lock, so that owner is dead: its server, if it still
