@@ -109,6 +109,7 @@ type TurnTools struct {
 
 // PlanAuth is an auth profile as a plan holds it: references to secrets, never secrets.
 type PlanAuth struct {
+	Tenant       string   `json:"tenant,omitempty"` // of the document: what it was granted decides which secrets it may name
 	Name         string   `json:"name"`
 	Type         AuthType `json:"type"`
 	Secret       string   `json:"secret,omitempty"`

@@ -16,7 +16,7 @@ import (
 func (sc *scenario) manifest(r *run) ([]agent.ManifestFile, error) {
 	profiles := map[string]map[string]any{mainProfile: sc.Profile}
 	maps.Copy(profiles, sc.Profiles)
-	docs := []map[string]any{{"kind": agent.KindAuth, "name": keyProfile, "type": agent.AuthBearer, "secret": "env:" + keyVariable}}
+	var docs []map[string]any
 	for _, name := range slices.Sorted(maps.Keys(profiles)) {
 		doc := map[string]any{"kind": agent.KindModel, "name": name, "provider": "openai", "model": "model-" + name, "auth": keyProfile}
 		maps.Copy(doc, profiles[name])

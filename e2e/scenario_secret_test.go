@@ -24,10 +24,10 @@ import (
 	"github.com/turnstone-run/turnstone/internal/app"
 )
 
-// The key of all providers of the scenarios: it is where the auth profile's reference says, and nowhere else.
+// The key of all providers of the scenarios, whose tenants share an auth profile: it is where the profile's reference says, and nowhere else.
 const (
 	keyProfile  = "provider-key"
-	keyVariable = "SCENARIO_PROVIDER_KEY"
+	keyVariable = "TURNSTONE_SECRET_PROVIDER_KEY"
 	scenarioKey = "sk-scenario-7Qz4-never-to-be-seen"
 )
 

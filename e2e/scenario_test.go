@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"sync"
@@ -94,6 +95,7 @@ func startStage(t *testing.T) *stage {
 	s := &stage{system: &system{Service: service, t: t, set: set}, t: t, desk: kit}
 	s.client, err = client.New(client.Config{Server: "http://" + service.HTTPAddr()})
 	require.NoError(t, err)
+	s.apply(fmt.Sprintf("kind: AuthProfile\ntenant: '*'\nname: %s\ntype: bearer\nsecret: env:%s\nhosts: [127.0.0.1]\n", keyProfile, keyVariable))
 	return s
 }
 

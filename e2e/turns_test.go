@@ -298,7 +298,7 @@ func TestLargeResult(t *testing.T) {
 }
 
 func TestPrivateAddressesAreRefused(t *testing.T) {
-	s := start(t)
+	s := start(t, func(c *app.Config) { c.Egress.AllowPrivate = nil })
 	for _, url := range []string{"http://169.254.169.254/latest", "http://127.0.0.1:22/", "http://[::1]/", "http://2130706433/", "http://localhost/"} {
 		out, _ := s.run(agent.TurnRequest{Message: "fetch " + url})
 		require.Equal(t, agent.TurnCompleted, out.Status, "the model says what went wrong")

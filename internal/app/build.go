@@ -35,8 +35,8 @@ type Parts struct {
 	Models     *llm.Models
 	Tools      *tool.Registry
 	Middleware *middleware.Set
-	HTTP       tool.HTTP // the one way out
-	Patient    tool.HTTP // the same, for requests whose time their contexts bound
+	HTTP       *egress.Client // the one way out
+	Patient    tool.HTTP      // the same, for requests whose time their contexts bound
 	Auth       tool.Auth
 
 	secrets *secret.Resolver
@@ -87,8 +87,8 @@ func Build(c *Config, w World) (_ *Parts, err error) {
 			err = errors.Join(err, parts.Close())
 		}
 	}()
-	if parts.secrets, err = secret.New(secret.Config{Env: w.Env, Folders: c.Catalog.SecretFolders}); err != nil {
-		return nil, fmt.Errorf("catalog.secret_folders: %w", err)
+	if parts.secrets, err = secret.New(secret.Config{Env: w.Env, AllowEnv: c.Catalog.SecretEnv, Folders: c.Catalog.SecretFolders}); err != nil {
+		return nil, fmt.Errorf("secrets of the catalog: %w", err)
 	}
 	if err := parts.tools(c, &w); err != nil {
 		return nil, err
@@ -196,7 +196,7 @@ func (p *Parts) catalog(c *Config, w *World, configured []catalog.ConfiguredMode
 		Metrics: w.Metrics, Logger: w.Logger,
 		Parts: &catalog.Parts{
 			Tools: kits{p.Tools}, Middleware: chains{p.Middleware, added}, Secrets: p.secrets, Limits: c.Turn.Limits(), Models: configured,
-			Claims: p.Models,
+			Claims: p.Models, Addresses: p.HTTP,
 		},
 	})
 	return err
@@ -302,7 +302,10 @@ func (p *Parts) models(c *Config) ([]catalog.ConfiguredModel, error) {
 			Price:      agent.ModelPrice{InputPerMTok: m.InputPerMTok, CachedPerMTok: m.CachedPerMTok, OutputPerMTok: m.OutputPerMTok},
 		}})
 	}
-	var err error
-	p.Models, err = llm.Open(llm.Settings{Providers: providers, Secrets: p.secrets})
+	outbound, err := profileHTTP(c)
+	if err != nil {
+		return nil, err
+	}
+	p.Models, err = llm.Open(llm.Settings{Providers: providers, Secrets: p.secrets, Outbound: outbound})
 	return configured, err
 }

@@ -266,8 +266,13 @@ type Catalog struct {
 	PlanTTL   time.Duration `yaml:"plan_ttl" help:"how long a compiled plan is kept in memory"`
 	// RedisURL is a cache of plans that processes share: redis://, rediss:// or unix://. Default empty: none.
 	RedisURL Secret `yaml:"redis_url" help:"Redis that processes share plans through; empty: none"`
-	// SecretFolders are where the file: references of auth profiles may lead besides /run/secrets and /var/run/secrets. Default none.
-	SecretFolders []string `yaml:"secret_folders" help:"folders for file: references of auth profiles, besides /run/secrets and /var/run/secrets"`
+	// SecretEnv are the variables that env: references of auth profiles may name: "acme=ACME_*" grants them to documents of tenant acme, an
+	// entry without a tenant to documents of the tenant default and to shared ones. The runtime's own variables are never granted. Default
+	// "TURNSTONE_SECRET_*".
+	SecretEnv []string `yaml:"secret_env" help:"variables that auth profiles may name (NAME, PREFIX*, tenant=PREFIX*)"`
+	// SecretFolders are where the file: references of auth profiles may lead: "acme=/etc/secrets/acme", or without a tenant as in SecretEnv,
+	// which then may use /run/secrets and /var/run/secrets as well. Default none.
+	SecretFolders []string `yaml:"secret_folders" help:"folders that file: references of auth profiles may lead to (/path, tenant=/path)"`
 }
 
 // Jobs is the bridge that takes jobs from Redis (seed 004 §§2, 4 and appendix B).
@@ -285,12 +290,12 @@ type Jobs struct {
 	ResultTTL time.Duration `yaml:"result_ttl" help:"how long a result waits to be fetched; 0: for ever"`
 }
 
-// Egress bounds every request made for a model (DESIGN §7).
+// Egress bounds every request made for a model, or to an address that a catalog document names (DESIGN §7).
 type Egress struct {
 	// AllowHosts are "api.example.com" or "*.example.com", either with ":port". Default none: any public host.
-	AllowHosts []string `yaml:"allow_hosts" help:"hosts that tools may ask; empty: every public one"`
+	AllowHosts []string `yaml:"allow_hosts" help:"hosts that tools and documents may ask; empty: every public one"`
 	// AllowPrivate are private addresses allowed all the same: "10.1.2.3:8080", "name.internal:8080", "10.0.0.0/8[:port]". Default none.
-	AllowPrivate []string `yaml:"allow_private" help:"private addresses that tools may ask (host:port or CIDR)"`
+	AllowPrivate []string `yaml:"allow_private" help:"private addresses that tools and documents may ask (host:port or CIDR)"`
 	// MaxBytes bounds a response, as sent and as decompressed. Default 32MiB.
 	MaxBytes Size `yaml:"max_bytes" help:"largest response"`
 	// Timeout bounds one request, redirects included. Default 30s.
@@ -330,7 +335,7 @@ func Default() Config {
 		Conversation: Conversation{ContinueAsNewEvents: 2000},
 		LLM:          defaultLLM(),
 		Catalog: Catalog{
-			Shipped: true, Poll: 5 * time.Second, PlanCache: 1024, PlanTTL: time.Hour,
+			Shipped: true, Poll: 5 * time.Second, PlanCache: 1024, PlanTTL: time.Hour, SecretEnv: []string{secretPrefix + "*"},
 		},
 		Tools: Tools{
 			Pipeline:   Pipeline{MaxBytes: 256 << 20, CacheTTL: time.Hour, PromoteAfter: 2},

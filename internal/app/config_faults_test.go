@@ -94,6 +94,8 @@ func TestOneFault(t *testing.T) {
 		"inline is no name":      {"models: [{name: n, provider: ollama, model: m, '': 1}]", nil, "unknown setting"},
 		"malformed reference":    {"log: {level: '${-x}'}", nil, "log.level: malformed ${…}"},
 		"reference to no number": {"database: {max_conns: '${N}'}", []string{"N=ten"}, "turnstone.yaml:1: database.max_conns: want a whole number"},
+		"granted variable":       {"catalog: {secret_env: [ACME_*, 'acme=A B']}", nil, `turnstone.yaml:1: catalog.secret_env[1]: want NAME, PREFIX*, tenant=NAME or tenant=PREFIX*, got "acme=A B"`},
+		"granted folder":         {"catalog: {secret_folders: ['acme=keys']}", nil, `turnstone.yaml:1: catalog.secret_folders[0]: want an absolute path, or tenant=/path, got "acme=keys"`},
 		"size overflow":          {"http: {max_body_bytes: 9999999999999999999999}", nil, "http.max_body_bytes"},
 		"size negative":          {"http: {max_body_bytes: -5}", nil, "http.max_body_bytes: want 1KiB to 1GiB, got -5"},
 		"memory without gateway": {"events: {log: memory}\ngateway: {enabled: false}", nil, "turnstone.yaml:1: events.log: memory serves one process only"},

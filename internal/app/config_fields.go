@@ -11,6 +11,7 @@ import (
 // Names that are not settings.
 const (
 	envPrefix    = "TURNSTONE_"
+	secretPrefix = "TURNSTONE_SECRET_" // begins the variables that documents of the operator may name
 	configFlag   = "config"
 	configEnv    = "TURNSTONE_CONFIG"
 	configFile   = "turnstone.yaml"

@@ -145,7 +145,7 @@ func (l *loader) environment(list []string) {
 	known := append(Variables(), "TURNSTONE_SERVER", "TURNSTONE_KEY")
 	for _, entry := range list {
 		name, _, _ := strings.Cut(entry, "=")
-		if strings.HasPrefix(name, envPrefix) && !slices.Contains(known, name) {
+		if strings.HasPrefix(name, envPrefix) && !strings.HasPrefix(name, secretPrefix) && !slices.Contains(known, name) {
 			l.cfg.warnings = append(l.cfg.warnings, name+" is set and is no setting of Turnstone")
 		}
 	}

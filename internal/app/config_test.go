@@ -13,7 +13,9 @@ import (
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/app"
+	"github.com/turnstone-run/turnstone/internal/secret"
 )
 
 // sources puts a turnstone.yaml (none when empty) into a folder of its own.
@@ -231,10 +233,20 @@ func TestModelsAndKeys(t *testing.T) {
 }
 
 func TestForeignVariablesAreMentioned(t *testing.T) {
-	cfg, err := app.Load(sources(t, "", []string{"TURNSTONE_PORT=tcp://10.0.0.1:8080", "TURNSTONE_HTTP_ADR=x", "TURNSTONE_SERVER=y", "TURNSTONE_KEY=z", "PATH=/bin"}))
+	cfg, err := app.Load(sources(t, "", []string{"TURNSTONE_PORT=tcp://10.0.0.1:8080", "TURNSTONE_HTTP_ADR=x", "TURNSTONE_SERVER=y", "TURNSTONE_KEY=z", "TURNSTONE_SECRET_CRM=s", "PATH=/bin"}))
 	require.NoError(t, err)
 	require.Len(t, cfg.Warnings(), 2)
 	require.Contains(t, cfg.Warnings()[0], "TURNSTONE_HTTP_ADR")
+}
+
+// Whatever is granted, documents may not name what the runtime reads its own settings from.
+func TestOwnVariablesAreNeverGranted(t *testing.T) {
+	r, err := secret.New(secret.Config{AllowEnv: []string{"*"}})
+	require.NoError(t, err)
+	require.NoError(t, r.Allowed(agent.DefaultTenant, "env:CRM_KEY"))
+	for _, name := range append(app.Variables(), "PGPASSWORD", "AWS_SECRET_ACCESS_KEY") {
+		require.Equal(t, agent.CodeDenied, agent.CodeOf(r.Allowed(agent.DefaultTenant, "env:"+name)), name)
+	}
 }
 
 func TestLimits(t *testing.T) {

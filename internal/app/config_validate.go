@@ -7,7 +7,6 @@ import (
 	"math"
 	"net"
 	"net/url"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -17,6 +16,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/codec"
 	"github.com/turnstone-run/turnstone/internal/egress"
+	"github.com/turnstone-run/turnstone/internal/secret"
 )
 
 // maxModels bounds the list of further profiles.
@@ -145,11 +145,8 @@ func (l *loader) catalog() {
 	between(l, "catalog.plan_cache", c.PlanCache, 1, 1_000_000)
 	between(l, "catalog.plan_ttl", c.PlanTTL, time.Second, 30*24*time.Hour)
 	l.redis("catalog.redis_url", c.RedisURL)
-	for i, folder := range c.SecretFolders {
-		if !filepath.IsAbs(folder) {
-			l.fault(fmt.Sprintf("catalog.secret_folders[%d]", i), "want an absolute path")
-		}
-	}
+	l.secretGrants("catalog.secret_env", c.SecretEnv, func(entry string) secret.Config { return secret.Config{AllowEnv: []string{entry}} })
+	l.secretGrants("catalog.secret_folders", c.SecretFolders, func(entry string) secret.Config { return secret.Config{Folders: []string{entry}} })
 	seen := map[string]bool{}
 	for i, entry := range l.cfg.Tools.GRPCClients {
 		path := fmt.Sprintf("tools.grpc_clients[%d]", i)
@@ -266,14 +263,29 @@ func (l *loader) model(path string, m LLM) {
 // egressRules has the egress client itself judge each rule, so that there is one grammar.
 func (l *loader) egressRules(path string, rules []string, with func(rule string) egress.Config) {
 	for i, rule := range rules {
-		if _, err := egress.New(with(rule)); err != nil {
-			message := err.Error()
-			if e := (*agent.Error)(nil); errors.As(err, &e) && e.Err != nil {
-				message = e.Err.Error()
-			}
-			l.fault(path+"["+strconv.Itoa(i)+"]", "%s", message)
-		}
+		_, err := egress.New(with(rule))
+		l.entryFault(path, i, err)
 	}
+}
+
+// secretGrants has the resolver of secrets judge each grant, so that there is one grammar.
+func (l *loader) secretGrants(path string, grants []string, with func(grant string) secret.Config) {
+	for i, grant := range grants {
+		_, err := secret.New(with(grant))
+		l.entryFault(path, i, err)
+	}
+}
+
+// entryFault adds a fault about an entry of a list, if err is one.
+func (l *loader) entryFault(path string, i int, err error) {
+	if err == nil {
+		return
+	}
+	message := err.Error()
+	if e, ok := errors.AsType[*agent.Error](err); ok {
+		message = e.Err.Error()
+	}
+	l.fault(path+"["+strconv.Itoa(i)+"]", "%s", message)
 }
 
 // fault names the place that the value came from; for an element of a list or a model that is the whole.

@@ -100,8 +100,33 @@ func patient(c *Config) (tool.HTTP, error) {
 	return web, nil
 }
 
-// streamBytes bounds one answer of an MCP server, which may be a stream that lasts as long as its session.
+// streamBytes bounds one answer of an MCP server, which may be a stream that lasts as long as its session, and one of a model.
 const streamBytes = 1 << 30
+
+const (
+	// maxSilence is the longest timeout_sec of a model profile: the model's own client gives up before.
+	maxSilence = time.Hour
+	// modelConns is how many calls of models may be under way at one host.
+	modelConns = 256
+)
+
+// profileHTTP sends the requests of model profiles that are documents, by the egress rules. Redirects are not followed.
+func profileHTTP(c *Config) (*http.Client, error) {
+	web, err := egress.New(egress.Config{
+		AllowHosts: c.Egress.AllowHosts, AllowPrivate: c.Egress.AllowPrivate, MaxBytes: streamBytes, Timeout: -1, HeaderTimeout: maxSilence,
+		MaxRedirects: -1, MaxConnsPerHost: modelConns,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("egress: %w", err)
+	}
+	return &http.Client{Transport: outbound{web}}, nil
+}
+
+// outbound is the egress client as a transport.
+type outbound struct{ web *egress.Client }
+
+// RoundTrip implements [http.RoundTripper].
+func (o outbound) RoundTrip(req *http.Request) (*http.Response, error) { return o.web.Do(req) }
 
 // mcpConfig is what MCP servers are started and asked with.
 func mcpConfig(c *Config, w *World) (mcp.Config, error) {

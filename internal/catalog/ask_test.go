@@ -96,11 +96,11 @@ func TestAskAgent(t *testing.T) {
 	require.Equal(t, "Answer about beds.", p.System)
 	own := &agent.PlanModel{
 		Profile: "vectors", Provider: "openai", Model: "acme-embed", BaseURL: "https://models.acme.example/v1",
-		Auth: &agent.PlanAuth{Name: "key", Type: agent.AuthBearer, Secret: "env:ACME_KEY"},
+		Auth: &agent.PlanAuth{Tenant: "acme", Name: "key", Type: agent.AuthBearer, Secret: "env:ACME_KEY"},
 	}
 	shared := &agent.PlanModel{
 		Profile: "vectors", Provider: "ollama", Model: "shared-embed", ContextTokens: 8192,
-		Auth: &agent.PlanAuth{Name: "key", Type: agent.AuthAPIKey, Header: "X-Key", Secret: "env:SHARED_KEY"},
+		Auth: &agent.PlanAuth{Tenant: "*", Name: "key", Type: agent.AuthAPIKey, Header: "X-Key", Secret: "env:SHARED_KEY"},
 	}
 	require.Equal(t, []agent.PlanStep{
 		{

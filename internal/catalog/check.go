@@ -58,6 +58,9 @@ func (c *checker) holders() {
 			c.binding(e, v)
 		case *agent.ModelProfile:
 			c.refer(e, "auth", agent.KindAuth, v.Auth)
+			if c.changed[k] && e.doc.Source != agent.SourceConfig { // what the configuration names may be anywhere
+				c.model(e, v)
+			}
 		case *agent.KnowledgeCollection:
 			c.refer(e, "embedding", agent.KindModel, v.Embedding)
 		case *agent.NodeDefinition:
@@ -67,6 +70,8 @@ func (c *checker) holders() {
 		case *agent.AuthProfile:
 			if c.changed[k] {
 				c.secrets(e, v)
+				c.address(e, "token_url", v.TokenURL)
+				c.address(e, "issuer", v.Issuer)
 			}
 		}
 	}
@@ -93,6 +98,24 @@ func wordFor(k agent.Kind) string {
 	}
 }
 
+func (c *checker) model(e *entry, m *agent.ModelProfile) {
+	c.address(e, "base_url", m.BaseURL)
+	if auth := c.s.find(agent.KindAuth, e.doc.Tenant, m.Auth, nil); auth != nil && sharedKeyLeaves(e, auth) {
+		c.fault(e, "auth", "%s", sharedKeyFault(m.Auth))
+	}
+}
+
+// address refuses a URL that no request would be sent to, whatever its host resolves to.
+func (c *checker) address(e *entry, path, url string) {
+	if url == "" || c.r.cfg.Parts.Addresses == nil {
+		return
+	}
+	if err := c.r.cfg.Parts.Addresses.Check(url); err != nil {
+		_, message := fieldOf(err)
+		c.fault(e, path, "%s; egress.allow_hosts and egress.allow_private say where documents may lead", message)
+	}
+}
+
 func (c *checker) secrets(e *entry, a *agent.AuthProfile) {
 	if c.r.cfg.Parts.Secrets == nil {
 		return
@@ -101,7 +124,7 @@ func (c *checker) secrets(e *entry, a *agent.AuthProfile) {
 		if ref == "" {
 			continue
 		}
-		if err := c.r.cfg.Parts.Secrets.Allowed(ref); err != nil {
+		if err := c.r.cfg.Parts.Secrets.Allowed(e.doc.Tenant, ref); err != nil {
 			c.fault(e, path, "%s", err)
 		}
 	}

@@ -48,9 +48,25 @@ func (c *compiler) model(ref *reference, path string) (agent.PlanModel, bool) {
 			c.fault(path, "model profile %q uses auth profile %q of type %s, want bearer or api_key", p.Name, p.Auth, auth.Type)
 			return m, false
 		}
+		if sharedKeyLeaves(ref.entry, a.entry) {
+			c.fault(path, "model profile %q: %s", p.Name, sharedKeyFault(auth.Name))
+			return m, false
+		}
 		m.Auth = &auth
 	}
 	return m, true
+}
+
+// sharedKeyLeaves reports whether a tenant's own model profile would send a shared key to an address that the tenant chose and the key's
+// profile does not list. A list of hosts is checked when the key is used.
+func sharedKeyLeaves(model, auth *entry) bool {
+	m, isModel := model.def.Value.(*agent.ModelProfile)
+	a, isAuth := auth.def.Value.(*agent.AuthProfile)
+	return isModel && isAuth && auth.doc.Tenant == agent.SharedTenant && model.doc.Tenant != agent.SharedTenant && m.BaseURL != "" && len(a.Hosts) == 0
+}
+
+func sharedKeyFault(auth string) string {
+	return fmt.Sprintf("auth profile %q is shared and lists no hosts: it is not sent to the base_url of a tenant's own profile", auth)
 }
 
 // model is a profile as plans have it, without its key.
@@ -74,7 +90,7 @@ func (c *compiler) auth(ref *reference, path string) (agent.PlanAuth, bool) {
 	}
 	a, _ := ref.entry.def.Value.(*agent.AuthProfile)
 	return agent.PlanAuth{
-		Name: a.Name, Type: a.Type, Secret: a.Secret, Header: a.Header, Query: a.Query, Username: a.Username, Password: a.Password,
+		Tenant: ref.entry.doc.Tenant, Name: a.Name, Type: a.Type, Secret: a.Secret, Header: a.Header, Query: a.Query, Username: a.Username, Password: a.Password,
 		ClientID: a.ClientID, ClientSecret: a.ClientSecret, TokenURL: a.TokenURL, Issuer: a.Issuer, Scopes: a.Scopes, Hosts: a.Hosts,
 	}, true
 }

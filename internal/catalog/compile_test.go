@@ -120,7 +120,7 @@ func TestCompile(t *testing.T) {
 	require.Equal(t, []agent.PlanModel{
 		{
 			Profile: "fast", Provider: "openai", Model: "gpt-fast", BaseURL: "https://models.acme.example/v1", Temperature: &half, InputPerMTok: 1.5,
-			Auth: &agent.PlanAuth{Name: "key", Type: agent.AuthBearer, Secret: "env:ACME_KEY"},
+			Auth: &agent.PlanAuth{Tenant: "acme", Name: "key", Type: agent.AuthBearer, Secret: "env:ACME_KEY"},
 		},
 		{Profile: "default", Provider: "offline", Model: "m", Temperature: &half},
 	}, p.Models)
@@ -207,7 +207,25 @@ func TestRefusals(t *testing.T) {
 		"every middleware": {
 			agentDoc("", "a", "middleware: [{name: house, options: {bad: 1}}, {name: nope}]"), `middleware[1].name: there is no middleware "nope"`,
 		},
-		"own secret": {"kind: AuthProfile\nname: k\ntype: bearer\nsecret: env:DATABASE_URL\n", "secret: read secret env:DATABASE_URL: the runtime's own"},
+		"own secret": {"kind: AuthProfile\nname: k\ntype: bearer\nsecret: env:DATABASE_URL\n", "secret: read secret env:DATABASE_URL: the variable is the runtime's own"},
+		"ungranted secret": {
+			"kind: AuthProfile\ntenant: acme\nname: k\ntype: basic\nusername: u\npassword: env:NEW\n",
+			`password: read secret env:NEW: catalog.secret_env grants no such variable to documents of tenant "acme"`,
+		},
+		"private model": {
+			"kind: ModelProfile\nname: m\nprovider: openai\nmodel: x\nbase_url: http://[::ffff:169.254.169.254]/v1\n",
+			"base_url: request ::ffff:169.254.169.254: ::ffff:169.254.169.254 is not a public address; egress.allow_hosts",
+		},
+		"a number as host": {"kind: ModelProfile\nname: m\nprovider: openai\nmodel: x\nbase_url: http://2130706433/v1\n", "base_url: the host \"2130706433\" is no valid name"},
+		"private token_url": {
+			"kind: AuthProfile\nname: k\ntype: oauth2_client_credentials\nclient_id: i\nclient_secret: env:X\ntoken_url: https://10.0.0.1/token\n",
+			"token_url: request 10.0.0.1: 10.0.0.1 is not a public address",
+		},
+		"shared key": {
+			"kind: AuthProfile\ntenant: '*'\nname: k\ntype: bearer\nsecret: env:X\n---\n" +
+				"kind: ModelProfile\ntenant: acme\nname: m\nprovider: openai\nmodel: x\nbase_url: https://acme.example/v1\nauth: k\n",
+			`auth: auth profile "k" is shared and lists no hosts: it is not sent to the base_url of a tenant's own profile`,
+		},
 		"prompt bomb": {
 			"kind: NodeDefinition\nnode_id: bomb\nversion: '1'\ntype: agent\nproperties: {type: object, properties: {a: {type: string}}}\nprompt: '" +
 				strings.Repeat("{{a}}", 40_000) + "'\n---\nkind: AgentInstance\nname: a\nnode_id: bomb\nnode_version: '1'\nparameters: {a: " +

@@ -230,10 +230,13 @@ func (g *gatherer) take(e *entry) {
 	}
 }
 
+// compilerVersion changes when the same documents compile to another plan: published plans are then compiled anew.
+const compilerVersion = "2"
+
 // digest names everything that the plan is made of, so that a published plan can be told from a stale one without compiling.
 func (in *inputs) digest(parts *Parts) string {
 	h := sha256.New()
-	fmt.Fprintf(h, "%s\n%s\n", agent.PlanSchema, parts.digest())
+	fmt.Fprintf(h, "%s\n%s\n%s\n", agent.PlanSchema, compilerVersion, parts.digest())
 	for _, e := range in.found {
 		sum := sha256.Sum256(e.doc.Body)
 		fmt.Fprintf(h, "%s\n%x\n", e.doc.DocumentKey, sum)

@@ -21,7 +21,9 @@ import (
 	shipped "github.com/turnstone-run/turnstone/catalog"
 	"github.com/turnstone-run/turnstone/internal/catalog"
 	"github.com/turnstone-run/turnstone/internal/catalog/plancache"
+	"github.com/turnstone-run/turnstone/internal/egress"
 	"github.com/turnstone-run/turnstone/internal/routing"
+	"github.com/turnstone-run/turnstone/internal/secret"
 )
 
 // memory is a store in memory, as the real one says it is; its own suite is in internal/postgres.
@@ -241,14 +243,20 @@ func (models) Capabilities(m agent.PlanModel) (agent.Capabilities, error) {
 	return agent.Capabilities{}, nil
 }
 
-// secrets lets documents name everything but the database.
-type secrets struct{}
+// secrets are those that the tests' tenants may name.
+func secrets(t testing.TB) *secret.Resolver {
+	t.Helper()
+	r, err := secret.New(secret.Config{AllowEnv: []string{"*", "acme=ACME_*"}})
+	require.NoError(t, err)
+	return r
+}
 
-func (secrets) Allowed(ref string) error {
-	if ref == "env:DATABASE_URL" {
-		return agent.Errorf(agent.CodeDenied, "read secret "+ref, "the runtime's own")
-	}
-	return nil
+// addresses are the public ones.
+func addresses(t testing.TB) *egress.Client {
+	t.Helper()
+	web, err := egress.New(egress.Config{})
+	require.NoError(t, err)
+	return web
 }
 
 // world is a registry with what is around it.
@@ -280,7 +288,7 @@ func (w *world) another(change ...func(*catalog.Config)) *catalog.Registry {
 	cfg := catalog.Config{
 		Store: w.store, Plans: w.plans, Cache: cache, Routes: routes{rules}, Shipped: files, Metrics: w.metrics,
 		Parts: &catalog.Parts{
-			Tools: kits{}, Middleware: chains{}, Secrets: secrets{}, Claims: models{}, Limits: agent.Limits{ModelCalls: 25, ToolCalls: 50},
+			Tools: kits{}, Middleware: chains{}, Secrets: secrets(w.t), Addresses: addresses(w.t), Claims: models{}, Limits: agent.Limits{ModelCalls: 25, ToolCalls: 50},
 			Models: []catalog.ConfiguredModel{{Profile: agent.ModelProfile{Name: "default", Provider: "offline", Model: "m"}, Entry: "offline"}},
 		},
 	}

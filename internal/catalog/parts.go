@@ -53,8 +53,14 @@ type ConfiguredModel struct {
 
 // Secrets knows which references documents may use.
 type Secrets interface {
-	// Allowed says why a reference may not be used; whether the secret is there is not asked.
-	Allowed(ref string) error
+	// Allowed returns why a document of tenant may not use a reference, nil if it may. Whether the secret exists is not asked.
+	Allowed(tenant, ref string) error
+}
+
+// Addresses knows where requests may go.
+type Addresses interface {
+	// Check returns why a URL would be refused whatever its host resolves to, nil if it may be tried.
+	Check(url string) error
 }
 
 // Parts is what a process brings to every agent: it is not data of the catalog, but plans are compiled against it.
@@ -62,6 +68,7 @@ type Parts struct {
 	Tools      Tools
 	Middleware Middleware
 	Secrets    Secrets
+	Addresses  Addresses    // nil: the URLs of documents are judged when they are used
 	Claims     Models       // nil: no model claims anything
 	Limits     agent.Limits // ceilings
 	Models     []ConfiguredModel

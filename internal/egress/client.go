@@ -1,10 +1,12 @@
 package egress
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -44,6 +46,8 @@ type Config struct {
 	HeaderTimeout time.Duration
 	// MaxRedirects bounds how many are followed. 0: 5; negative: none.
 	MaxRedirects int
+	// MaxConnsPerHost bounds the connections to one host, busy and idle. 0: 16 busy ones.
+	MaxConnsPerHost int
 	// Resolver finds the addresses of names, which are judged whoever found them. Nil: the system's.
 	Resolver *net.Resolver
 }
@@ -68,6 +72,8 @@ func New(cfg Config) (*Client, error) {
 		return nil, agent.Invalid("max_bytes", "is negative")
 	case cfg.HeaderTimeout < 0:
 		return nil, agent.Invalid("header_timeout", "is negative")
+	case cfg.MaxConnsPerHost < 0:
+		return nil, agent.Invalid("max_conns_per_host", "is negative")
 	}
 	c := &Client{guard: g, maxBytes: cfg.MaxBytes, maxRedirects: max(cfg.MaxRedirects, 0), dialer: net.Dialer{Timeout: dialTimeout, Resolver: cfg.Resolver}}
 	if cfg.MaxBytes == 0 {
@@ -97,8 +103,9 @@ func New(cfg Config) (*Client, error) {
 			TLSHandshakeTimeout:    dialTimeout,
 			ResponseHeaderTimeout:  header,
 			MaxResponseHeaderBytes: maxHeaderBytes,
-			MaxConnsPerHost:        maxConnsPerHost,
-			MaxIdleConns:           maxIdleConns,
+			MaxConnsPerHost:        cmp.Or(cfg.MaxConnsPerHost, maxConnsPerHost),
+			MaxIdleConns:           max(maxIdleConns, cfg.MaxConnsPerHost),
+			MaxIdleConnsPerHost:    cfg.MaxConnsPerHost, // 0 is 2 to net/http
 			IdleConnTimeout:        idleTimeout,
 		},
 	}
@@ -133,6 +140,16 @@ func (c *Client) Do(req *http.Request) (*http.Response, error) {
 	resp.Body = &boundedBody{ctx: req.Context(), body: resp.Body, left: c.maxBytes, bound: c.maxBytes, host: host}
 	unecho(resp, secretsOf(req.Context(), out))
 	return resp, nil
+}
+
+// Check returns why a URL would be refused whatever its host resolves to, nil if it may be tried. It connects to nothing and resolves
+// nothing.
+func (c *Client) Check(address string) error {
+	u, err := url.Parse(address)
+	if err != nil {
+		return agent.Invalid("url", "is not a valid URL")
+	}
+	return c.guard.checkURL(u)
 }
 
 // CloseIdleConnections closes connections that no request uses.
@@ -178,6 +195,9 @@ func tooLarge(host string, bound int64) *agent.Error {
 // badLocation begins net/http's error for a redirect to nowhere, which quotes the whole address.
 const badLocation = "failed to parse Location header"
 
+// badAnswer is in net/http's errors for an answer that is not HTTP, which quote it.
+const badAnswer = "malformed "
+
 // failure turns what net/http answered into an error that says nothing of the URL but its host. Our own refusals, from the control
 // hook or a redirect, are somewhere in the chain.
 func failure(ctx context.Context, host string, err error) error {
@@ -200,6 +220,9 @@ func failure(ctx context.Context, host string, err error) error {
 	text := reason(err)
 	if strings.HasPrefix(text, badLocation) {
 		return agent.Errorf(agent.CodeInvalid, op(host), "redirects to what is not a valid URL")
+	}
+	if strings.Contains(text, badAnswer) {
+		text = "the answer is not valid HTTP"
 	}
 	return &agent.Error{Code: agent.CodeUnavailable, Op: op(host), Err: errors.New(text)}
 }

@@ -81,6 +81,7 @@ func TestCheckURL(t *testing.T) {
 			t.Parallel()
 			u, err := url.Parse(tt.url)
 			require.NoError(t, err)
+			require.Equal(t, tt.code, agent.CodeOf((&Client{guard: tt.g}).Check(tt.url)))
 			require.Equal(t, tt.code, agent.CodeOf(tt.g.checkURL(u)))
 		})
 	}
@@ -105,6 +106,7 @@ func TestNewRefuses(t *testing.T) {
 		field string
 	}{
 		{"host with a scheme", Config{AllowHosts: []string{"ok.com", "https://x.com"}}, "allow_hosts[1]"},
+		{"negative connections", Config{MaxConnsPerHost: -1}, "max_conns_per_host"},
 		{"host with a path", Config{AllowHosts: []string{"x.com/y"}}, "allow_hosts[0]"},
 		{"star in the middle", Config{AllowHosts: []string{"a.*.com"}}, "allow_hosts[0]"},
 		{"empty host", Config{AllowHosts: []string{""}}, "allow_hosts[0]"},

@@ -23,7 +23,7 @@ func TestReplacedSecretOpensAnotherClient(t *testing.T) {
 	server := newUpstream(t)
 	dir := t.TempDir()
 	path := filepath.Join(dir, "key")
-	secrets, err := secret.New(secret.Config{Folders: []string{dir}})
+	secrets, err := secret.New(secret.Config{Folders: []string{"acme=" + dir}})
 	require.NoError(t, err)
 	var opens atomic.Int64
 	p := llm.Ollama(llm.Config{})
@@ -32,7 +32,7 @@ func TestReplacedSecretOpensAnotherClient(t *testing.T) {
 		opens.Add(1)
 		return open(cfg)
 	}
-	m, err := llm.Open(llm.Settings{Providers: []llm.Provider{p}, Secrets: secrets})
+	m, err := llm.Open(llm.Settings{Providers: []llm.Provider{p}, Secrets: secrets, Outbound: outbound(t)})
 	require.NoError(t, err)
 	opens.Store(0)
 	pm := agent.PlanModel{Provider: "ollama", BaseURL: server.url, Auth: bearer("file:" + path)}
@@ -58,7 +58,7 @@ func TestProfilesDoNotDisplaceEachOther(t *testing.T) {
 		opens.Add(1)
 		return nothing{}, nil
 	}
-	m, err := llm.Open(llm.Settings{Providers: []llm.Provider{p}, Secrets: environment(t, "A=a", "B=b")})
+	m, err := llm.Open(llm.Settings{Providers: []llm.Provider{p}, Secrets: environment(t, "A=a", "B=b"), Outbound: outbound(t)})
 	require.NoError(t, err)
 	header := bearer("env:A")
 	header.Type, header.Header = agent.AuthAPIKey, "Api-Key"
@@ -68,26 +68,27 @@ func TestProfilesDoNotDisplaceEachOther(t *testing.T) {
 			{Provider: "openai", BaseURL: local},
 			{Provider: "openai", Auth: bearer("env:A")},
 			{Provider: "openai", Auth: bearer("env:B")},
+			{Provider: "openai", BaseURL: local, Auth: bearer("env:A")}, // another way out than with the configured address
 			{Provider: "openai", Auth: header},
 		} {
 			_, err := m.Model(t.Context(), pm)
 			require.NoError(t, err)
 		}
 	}
-	require.EqualValues(t, 5, opens.Load())
+	require.EqualValues(t, 6, opens.Load())
 }
 
 // turning answers with another secret every few calls.
 type turning struct{ calls atomic.Int64 }
 
-func (s *turning) Reveal(_ context.Context, ref string) (string, error) {
+func (s *turning) Reveal(_ context.Context, _, ref string) (string, error) {
 	return fmt.Sprintf("%s-%d", ref, s.calls.Add(1)/5), nil
 }
 
 func TestConcurrentProfilesKeepTheirKeys(t *testing.T) {
 	t.Parallel()
 	servers := []*upstream{newUpstream(t), newUpstream(t), newUpstream(t)}
-	m, err := llm.Open(llm.Settings{Secrets: &turning{}})
+	m, err := llm.Open(llm.Settings{Secrets: &turning{}, Outbound: outbound(t)})
 	require.NoError(t, err)
 	var wg sync.WaitGroup
 	for i := range 60 {
@@ -118,7 +119,7 @@ func TestOpenClientsAreBounded(t *testing.T) {
 		opens.Add(1)
 		return nothing{}, nil
 	}
-	m, err := llm.New(p)
+	m, err := llm.Open(llm.Settings{Providers: []llm.Provider{p}, Outbound: outbound(t)})
 	require.NoError(t, err)
 	at := func(i int) {
 		_, err := m.Model(t.Context(), agent.PlanModel{Provider: "ollama", BaseURL: fmt.Sprintf("http://h%d.test", i)})

@@ -83,7 +83,7 @@ func TestEmbedders(t *testing.T) {
 	for provider, format := range map[string]string{"openai": "encoding_format", "ollama": "truncate", "offline": "encoding_format", "vllm": "encoding_format"} {
 		server := newEmbeddings(t)
 		m, err := llm.Open(llm.Settings{
-			Providers: []llm.Provider{llm.Compatible("vllm", llm.Config{BaseURL: server.url + "/v1"})}, Secrets: environment(t, "KEY="+profileKey),
+			Providers: []llm.Provider{llm.Compatible("vllm", llm.Config{BaseURL: server.url + "/v1"})}, Secrets: environment(t, "KEY="+profileKey), Outbound: outbound(t),
 		})
 		require.NoError(t, err)
 		pm := agent.PlanModel{Provider: provider, Model: "embed-1", BaseURL: server.url + "/v1", Auth: bearer("env:KEY")}
@@ -133,7 +133,7 @@ func TestEmbedders(t *testing.T) {
 		require.NoError(t, err)
 		_, err = e.Embed(t.Context(), []string{"a"})
 		require.Equal(t, agent.CodeNotFound, agent.CodeOf(err))
-		require.ErrorContains(t, err, provider+`: 404 Not Found: model "none" not found`)
+		require.EqualError(t, err, "call model: "+provider+": 404 Not Found", "the words of a document's server are not repeated")
 	}
 }
 
@@ -155,7 +155,7 @@ func TestEmbedderBesideModel(t *testing.T) {
 
 func TestEmbeddersAreRefused(t *testing.T) {
 	t.Parallel()
-	m, err := llm.New(llm.Anthropic(llm.Config{APIKey: "k"}), llm.LangChainOpenAI(llm.Config{}))
+	m, err := llm.Open(llm.Settings{Providers: []llm.Provider{llm.Anthropic(llm.Config{APIKey: "k"}), llm.LangChainOpenAI(llm.Config{})}, Outbound: outbound(t)})
 	require.NoError(t, err)
 	for says, pm := range map[string]agent.PlanModel{
 		`provider: model profile "p": provider "anthropic" has no embeddings`:                      {Profile: "p", Provider: "anthropic", Model: "x"},
@@ -211,7 +211,7 @@ func TestEmbedderErrors(t *testing.T) {
 			answer(w, r)
 		}))
 		t.Cleanup(srv.Close)
-		m, err := llm.New()
+		m, err := llm.Open(llm.Settings{Outbound: outbound(t)})
 		require.NoError(t, err)
 		embed := func(timeout time.Duration) error {
 			e, err := m.Embedder(t.Context(), agent.PlanModel{Provider: provider, Model: "x", BaseURL: srv.URL + "/v1", TimeoutSec: int(timeout.Seconds())})

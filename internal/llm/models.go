@@ -26,16 +26,19 @@ const (
 	idlePerHost = 64
 )
 
-// Secrets finds the secrets that profiles refer to, such as env:NAME or file:/path. Its errors are [agent.Error] values that name the
-// reference and never the secret.
+// Secrets finds the secret that a reference in a document of tenant means, such as env:NAME or file:/path. Its errors are [agent.Error]
+// values that name the reference and never the secret.
 type Secrets interface {
-	Reveal(ctx context.Context, ref string) (string, error)
+	Reveal(ctx context.Context, tenant, ref string) (string, error)
 }
 
 // Settings is what [Open] needs.
 type Settings struct {
 	Providers []Provider // configured, with their keys
 	Secrets   Secrets    // nil: a profile with an auth is refused
+	// Outbound sends the requests to addresses that the configuration does not name: those of documents, and those of providers that are
+	// not configured. It must keep to the egress rules. Nil: such a profile is refused.
+	Outbound *http.Client
 }
 
 // Models opens models by provider. It satisfies activities.Models and is safe for concurrent use.
@@ -43,7 +46,8 @@ type Models struct {
 	providers map[string]Provider // configured
 	kinds     map[string]Provider // that profiles may name as well
 	secrets   Secrets
-	shared    *http.Client
+	shared    *http.Client // of configured addresses
+	outbound  *http.Client // of all others; nil: there are none
 
 	mu   sync.Mutex
 	open *simplelru.LRU[opened, client]
@@ -55,7 +59,9 @@ func New(providers ...Provider) (*Models, error) { return Open(Settings{Provider
 // Open checks the configured providers by opening each once. Providers without an HTTP client share one. An error is
 // [agent.CodeInvalid] and names the provider.
 func Open(s Settings) (*Models, error) {
-	m := &Models{providers: make(map[string]Provider, len(s.Providers)), kinds: map[string]Provider{}, secrets: s.Secrets, shared: &http.Client{}}
+	m := &Models{
+		providers: make(map[string]Provider, len(s.Providers)), kinds: map[string]Provider{}, secrets: s.Secrets, shared: &http.Client{}, outbound: s.Outbound,
+	}
 	var err error
 	if m.open, err = simplelru.NewLRU[opened, client](maxOpen, nil); err != nil {
 		return nil, agent.Errorf(agent.CodeInternal, "open models", "%w", err)
@@ -87,11 +93,11 @@ func Open(s Settings) (*Models, error) {
 //
 // A profile with neither base URL nor auth is the configured provider's, with its address and its key. Any other has a client of its
 // own: the key is the auth's, read for every call, so that a replaced secret counts from then on, and the configured key stays with
-// the configured address. The egress rules do not hold here: they bound what models ask for, while profiles are written by operators,
-// whose models are often at private addresses.
+// the configured address. Whoever may write documents chooses a profile's base URL: its requests go through [Settings].Outbound, and its
+// errors repeat nothing of what the server answered. What the configuration names may be anywhere.
 //
 // Errors: [agent.CodeInvalid] for an unknown provider, or a profile that lacks what its provider needs; [agent.CodeDenied] for an auth
-// that may not be sent to the profile's address; the resolver's own for its secret.
+// that may not be sent to the profile's address, and for an address where no [Settings].Outbound is; the resolver's own for its secret.
 func (m *Models) Model(ctx context.Context, pm agent.PlanModel) (agent.Model, error) {
 	t, err := m.target(ctx, &pm)
 	if err != nil {
@@ -172,6 +178,7 @@ type opened struct {
 	timeout           time.Duration
 	secret, header    string // the reference, and the header that carries the key; empty: the provider's own
 	byProfile         bool   // address and key are the profile's, not the configured ones
+	hidesAnswers      bool   // the address is the profile's: another way out, and other errors
 	embeds            string // the embedding model, which its client does know; empty: a client for messages
 }
 
@@ -192,7 +199,8 @@ func (m *Models) client(t *target) (client, error) {
 		cfg.Timeout = wire.DefaultTimeout
 	}
 	id := opened{
-		provider: t.provider.Name, baseURL: cfg.BaseURL, timeout: cfg.Timeout, secret: t.secret, header: t.header, byProfile: t.byProfile, embeds: t.embeds,
+		provider: t.provider.Name, baseURL: cfg.BaseURL, timeout: cfg.Timeout, secret: t.secret, header: t.header, byProfile: t.byProfile,
+		hidesAnswers: cfg.HideAnswers, embeds: t.embeds,
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()

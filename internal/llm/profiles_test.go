@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/egress"
 	"github.com/turnstone-run/turnstone/internal/llm"
 	"github.com/turnstone-run/turnstone/internal/secret"
 )
@@ -80,14 +81,27 @@ func generate(ctx context.Context, m *llm.Models, pm agent.PlanModel) error {
 
 func environment(t *testing.T, env ...string) *secret.Resolver {
 	t.Helper()
-	r, err := secret.New(secret.Config{Env: env})
+	r, err := secret.New(secret.Config{Env: env, AllowEnv: []string{"acme=*"}})
 	require.NoError(t, err)
 	return r
 }
 
 func bearer(secret string) *agent.PlanAuth {
-	return &agent.PlanAuth{Name: "mine", Type: agent.AuthBearer, Secret: secret}
+	return &agent.PlanAuth{Tenant: "acme", Name: "mine", Type: agent.AuthBearer, Secret: secret}
 }
+
+// outbound sends requests by the egress rules, which allow this machine.
+func outbound(t *testing.T) *http.Client {
+	t.Helper()
+	web, err := egress.New(egress.Config{AllowPrivate: []string{"127.0.0.1/32"}, Timeout: -1})
+	require.NoError(t, err)
+	t.Cleanup(web.CloseIdleConnections)
+	return &http.Client{Transport: guarded{web}}
+}
+
+type guarded struct{ *egress.Client }
+
+func (g guarded) RoundTrip(req *http.Request) (*http.Response, error) { return g.Do(req) }
 
 func TestProfilesSendTheirOwnKey(t *testing.T) {
 	t.Parallel()
@@ -97,11 +111,11 @@ func TestProfilesSendTheirOwnKey(t *testing.T) {
 	fast.Name = "openai/fast"
 	m, err := llm.Open(llm.Settings{
 		Providers: []llm.Provider{llm.OpenAI(key), fast, llm.Anthropic(llm.Config{APIKey: configuredKey, BaseURL: configured.url})},
-		Secrets:   environment(t, "KEY="+profileKey),
+		Secrets:   environment(t, "KEY="+profileKey), Outbound: outbound(t),
 	})
 	require.NoError(t, err)
-	header := &agent.PlanAuth{Name: "azure", Type: agent.AuthAPIKey, Secret: "env:KEY", Header: "Api-Key"}
-	plain := &agent.PlanAuth{Name: "plain", Type: agent.AuthAPIKey, Secret: "env:KEY"}
+	header := &agent.PlanAuth{Tenant: "acme", Name: "azure", Type: agent.AuthAPIKey, Secret: "env:KEY", Header: "Api-Key"}
+	plain := &agent.PlanAuth{Tenant: "acme", Name: "plain", Type: agent.AuthAPIKey, Secret: "env:KEY"}
 	tests := []struct {
 		name  string
 		model agent.PlanModel
@@ -151,7 +165,9 @@ func (carrying) RoundTrip(req *http.Request) (*http.Response, error) {
 func TestConfiguredTransportStaysAtItsAddress(t *testing.T) {
 	t.Parallel()
 	configured, other := newUpstream(t), newUpstream(t)
-	m, err := llm.New(llm.OpenAI(llm.Config{BaseURL: configured.url, HTTPClient: &http.Client{Transport: carrying{}}}))
+	m, err := llm.Open(llm.Settings{
+		Providers: []llm.Provider{llm.OpenAI(llm.Config{BaseURL: configured.url, HTTPClient: &http.Client{Transport: carrying{}}})}, Outbound: outbound(t),
+	})
 	require.NoError(t, err)
 	require.NoError(t, generate(t.Context(), m, agent.PlanModel{Provider: "openai"}))
 	require.Equal(t, []string{configuredKey}, configured.keys())
@@ -163,7 +179,7 @@ func TestProfilesAreRefused(t *testing.T) {
 	t.Parallel()
 	m, err := llm.Open(llm.Settings{
 		Providers: []llm.Provider{llm.OpenAI(llm.Config{APIKey: configuredKey, BaseURL: local})},
-		Secrets:   environment(t, "KEY="+profileKey, "BAD="+profileKey+" and more", "DATABASE_URL=x"),
+		Secrets:   environment(t, "KEY="+profileKey, "BAD="+profileKey+" and more", "DATABASE_URL=x"), Outbound: outbound(t),
 	})
 	require.NoError(t, err)
 	auth := func(change func(*agent.PlanAuth)) *agent.PlanAuth {
@@ -212,6 +228,19 @@ func TestProfilesAreRefused(t *testing.T) {
 			`model profile "p": auth "mine": read secret env:DATABASE_URL: the variable is the runtime's own`,
 		},
 		{
+			agent.PlanModel{Profile: "p", Provider: "openai", Auth: auth(func(a *agent.PlanAuth) { a.Tenant = "globex" })},
+			agent.CodeDenied,
+			`model profile "p": auth "mine": read secret env:KEY: catalog.secret_env grants no such variable to documents of tenant "globex"`,
+		},
+		{
+			agent.PlanModel{Profile: "p", Provider: "openai", BaseURL: "http://10.0.0.1/v1"},
+			agent.CodeDenied, "call model: openai: request 10.0.0.1: 10.0.0.1 is not a public address",
+		},
+		{
+			agent.PlanModel{Profile: "p", Provider: "ollama"},
+			agent.CodeUnavailable, "call model: ollama: request 127.0.0.1:11434: ", // allowed in this test, and nobody listens
+		},
+		{
 			agent.PlanModel{Profile: "p", Provider: "openai", Auth: bearer("")},
 			agent.CodeInvalid,
 			`model profile "p": auth "mine": secret: is empty`,
@@ -242,17 +271,24 @@ func TestProfilesAreRefused(t *testing.T) {
 		require.Equal(t, tt.code, agent.CodeOf(err), tt.says)
 		require.NotContains(t, err.Error(), profileKey)
 	}
-	none, err := llm.New()
+	none, err := llm.Open(llm.Settings{Outbound: outbound(t)})
 	require.NoError(t, err)
 	err = generate(t.Context(), none, agent.PlanModel{Profile: "p", Provider: "ollama", Auth: bearer("env:KEY")})
 	require.EqualError(t, err, `model profile "p": auth "mine": secret: cannot be read: no secrets are configured`)
+	nowhere, err := llm.New(llm.Ollama(llm.Config{}))
+	require.NoError(t, err)
+	for _, pm := range []agent.PlanModel{{Profile: "p", Provider: "ollama", BaseURL: local}, {Profile: "p", Provider: "anthropic"}} {
+		_, err = nowhere.Model(t.Context(), pm)
+		require.EqualError(t, err, `model profile "p": nothing may be sent to addresses that are not configured`)
+		require.Equal(t, agent.CodeDenied, agent.CodeOf(err))
+	}
 }
 
 func TestAuthHosts(t *testing.T) {
 	t.Parallel()
 	m, err := llm.Open(llm.Settings{
 		Providers: []llm.Provider{llm.Compatible("vllm", llm.Config{BaseURL: "http://models.acme.test:8000/v1"}), llm.LangChainOpenAI(llm.Config{APIKey: "k"})},
-		Secrets:   environment(t, "KEY="+profileKey),
+		Secrets:   environment(t, "KEY="+profileKey), Outbound: outbound(t),
 	})
 	require.NoError(t, err)
 	tests := []struct {

@@ -29,8 +29,14 @@ type target struct {
 
 func (m *Models) target(ctx context.Context, pm *agent.PlanModel) (*target, error) {
 	t, err := m.place(pm)
-	if err != nil || pm.Auth == nil {
-		return t, err
+	if err != nil {
+		return nil, err
+	}
+	if t.provider.Config.HTTPClient == nil {
+		return nil, agent.Errorf(agent.CodeDenied, "", "model profile %q: nothing may be sent to addresses that are not configured", t.profile)
+	}
+	if pm.Auth == nil {
+		return t, nil
 	}
 	if err := m.authorise(ctx, t, pm.Auth); err != nil {
 		return nil, fmt.Errorf("model profile %q: auth %q: %w", t.profile, pm.Auth.Name, err)
@@ -47,7 +53,7 @@ func (m *Models) place(pm *agent.PlanModel) (*target, error) {
 			return nil, m.unknown(pm.Provider)
 		}
 		p = kind
-		p.Config.HTTPClient = m.shared
+		p.Config.HTTPClient = m.outbound
 	}
 	t := &target{provider: p, timeout: time.Duration(pm.TimeoutSec) * time.Second, profile: pm.Profile}
 	if t.profile == "" {
@@ -62,7 +68,8 @@ func (m *Models) place(pm *agent.PlanModel) (*target, error) {
 	t.provider.Config.APIKey = ""
 	if pm.BaseURL != "" {
 		t.provider.Config.BaseURL = pm.BaseURL
-		t.provider.Config.HTTPClient = m.shared
+		t.provider.Config.HTTPClient = m.outbound
+		t.provider.Config.HideAnswers = true
 	}
 	return t, nil
 }
@@ -84,7 +91,7 @@ func (m *Models) authorise(ctx context.Context, t *target, auth *agent.PlanAuth)
 	if err := t.checkHost(auth.Hosts); err != nil {
 		return err
 	}
-	key, err := m.secrets.Reveal(ctx, auth.Secret)
+	key, err := m.secrets.Reveal(ctx, auth.Tenant, auth.Secret)
 	if err != nil {
 		return err
 	}

@@ -28,21 +28,26 @@ func defaultFolders() []folder {
 	return []folder{{"/run/secrets", identities}, {"/var/run/secrets", identities}}
 }
 
-func foldersOf(configured []string) ([]folder, error) {
-	all := defaultFolders()
-	for _, path := range configured {
-		if !filepath.IsAbs(path) {
-			return nil, agent.Invalid("folders", "want an absolute path, got %q", path)
+// grantedFolders returns the folders of each tenant, the innermost first: it says what is hidden.
+func grantedFolders(grants []string) (map[string][]folder, error) {
+	all := map[string][]folder{agent.DefaultTenant: defaultFolders(), agent.SharedTenant: defaultFolders()}
+	for _, entry := range grants {
+		tenants, path, err := splitGrant(entry)
+		if err != nil || !filepath.IsAbs(path) {
+			return nil, agent.Invalid("folders", "want an absolute path, or tenant=/path, got %q", entry)
 		}
-		all = append(all, folder{path: filepath.Clean(path)})
+		for _, tenant := range tenants {
+			all[tenant] = append(all[tenant], folder{path: filepath.Clean(path)})
+		}
 	}
-	// The innermost first: it says what is hidden.
-	slices.SortStableFunc(all, func(a, b folder) int { return len(b.path) - len(a.path) })
+	for _, folders := range all {
+		slices.SortStableFunc(folders, func(a, b folder) int { return len(b.path) - len(a.path) })
+	}
 	return all, nil
 }
 
-func (r *Resolver) file(path string) (Value, error) {
-	f, name, err := r.place(path)
+func (r *Resolver) file(tenant, path string) (Value, error) {
+	f, name, err := r.place(tenant, path)
 	if err != nil {
 		return "", err
 	}
@@ -54,13 +59,13 @@ func (r *Resolver) file(path string) (Value, error) {
 	return bounded(op, content)
 }
 
-// place finds the folder that a path is in, and its name there.
-func (r *Resolver) place(path string) (folder, string, error) {
+// place finds the folder of a tenant that a path is in, and its name there.
+func (r *Resolver) place(tenant, path string) (folder, string, error) {
 	if !filepath.IsAbs(path) || filepath.Clean(path) != path || strings.ContainsRune(path, 0) || len(path) > maxPath {
 		return folder{}, "", agent.Errorf(agent.CodeInvalid, "read secret", "want an absolute path of at most %d bytes, without . and .., behind file:", maxPath)
 	}
 	op := "read secret " + schemeFile + path
-	for _, f := range r.folders {
+	for _, f := range r.folders[tenant] {
 		name, err := filepath.Rel(f.path, path)
 		if err != nil || !filepath.IsLocal(name) || name == "." {
 			continue
@@ -71,7 +76,7 @@ func (r *Resolver) place(path string) (folder, string, error) {
 		}
 		return f, name, nil
 	}
-	return folder{}, "", agent.Errorf(agent.CodeDenied, op, "the file is in no folder that the configuration allows")
+	return folder{}, "", agent.Errorf(agent.CodeDenied, op, "the file is in no folder that catalog.secret_folders grants to documents of tenant %q", tenant)
 }
 
 var errNoFile = errors.New("not a regular file")

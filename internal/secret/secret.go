@@ -1,6 +1,6 @@
 // Package secret turns references that a catalog document may hold into secrets: env:NAME and file:/path (DESIGN §7). Whoever writes a
-// document chooses the reference, and where the secret is sent. So the runtime's own credentials cannot be named, and files can be
-// in a few folders only. Errors name the reference and never the secret.
+// document chooses the reference, and where the secret is sent. So the documents of a tenant may name only the variables and folders that
+// the operator grants to that tenant, and never the runtime's own credentials. Errors name the reference and never the secret.
 package secret
 
 import (
@@ -21,86 +21,103 @@ const (
 	schemeFile = "file:"
 )
 
-// Config says which secrets there are.
+// Config says which secrets there are, and which tenant's documents may refer to them. A grant may begin with "tenant=": it is for the
+// documents of that tenant. One that does not is the operator's: for the documents of [agent.DefaultTenant] and [agent.SharedTenant].
 type Config struct {
 	Env      []string // as in os.Environ; nil: none
-	AllowEnv []string // names, or PREFIX*; empty: all that are not denied
-	DenyEnv  []string // names, or PREFIX*, besides the runtime's own
-	Folders  []string // absolute, besides /run/secrets and /var/run/secrets
+	AllowEnv []string // grants of variables: NAME or PREFIX*
+	Folders  []string // grants of absolute paths; the operator's documents may use /run/secrets and /var/run/secrets as well
 }
 
 // Resolver finds secrets by reference. It is safe for concurrent use.
 type Resolver struct {
-	env         map[string]string
-	allow, deny []string
-	folders     []folder
+	env     map[string]string
+	allow   map[string][]string // tenant → names, or PREFIX*
+	folders map[string][]folder // tenant → folders, the innermost first
 }
 
 // New checks the configuration. The error is [agent.CodeInvalid] and names the entry.
 func New(cfg Config) (*Resolver, error) {
-	r := &Resolver{env: make(map[string]string, len(cfg.Env)), allow: cfg.AllowEnv, deny: cfg.DenyEnv}
+	r := &Resolver{env: make(map[string]string, len(cfg.Env)), allow: map[string][]string{}}
 	for _, entry := range cfg.Env {
 		name, value, ok := strings.Cut(entry, "=")
 		if _, twice := r.env[name]; ok && !twice { // the first counts, as for os.Getenv
 			r.env[name] = value
 		}
 	}
-	for field, patterns := range map[string][]string{"allow_env": cfg.AllowEnv, "deny_env": cfg.DenyEnv} {
-		for _, p := range patterns {
-			if p != "*" && !envName.MatchString(strings.TrimSuffix(p, "*")) {
-				return nil, agent.Invalid(field, "want the name of a variable, or its beginning and a *, got %q", p)
-			}
+	for _, entry := range cfg.AllowEnv {
+		tenants, pattern, err := splitGrant(entry)
+		if err != nil || pattern != "*" && !envName.MatchString(strings.TrimSuffix(pattern, "*")) {
+			return nil, agent.Invalid("allow_env", "want NAME, PREFIX*, tenant=NAME or tenant=PREFIX*, got %q", entry)
+		}
+		for _, tenant := range tenants {
+			r.allow[tenant] = append(r.allow[tenant], pattern)
 		}
 	}
 	var err error
-	r.folders, err = foldersOf(cfg.Folders)
+	r.folders, err = grantedFolders(cfg.Folders)
 	return r, err
 }
 
-// Resolve returns the secret of a reference. Files are read each time, so a secret that was replaced is the new one from then on.
+// splitGrant returns the tenants that a grant is for, and what it grants.
+func splitGrant(entry string) (tenants []string, granted string, err error) {
+	tenant, rest, named := strings.Cut(entry, "=")
+	switch {
+	case strings.HasPrefix(entry, "/"), !named: // a path may have a = in it
+		return []string{agent.DefaultTenant, agent.SharedTenant}, entry, nil
+	case tenant != agent.SharedTenant && !agent.ValidName(tenant):
+		return nil, "", agent.Invalid("tenant", "want a tenant's name or *, got %q", tenant)
+	default:
+		return []string{tenant}, rest, nil
+	}
+}
+
+// Resolve returns the secret that a reference in a document of tenant means. Files are read each time, so a secret that was replaced is
+// the new one from then on.
 //
-// Errors: [agent.CodeInvalid] for what is no reference; [agent.CodeDenied] for one that documents may not use; [agent.CodeNotFound]
+// Errors: [agent.CodeInvalid] for what is no reference; [agent.CodeDenied] for one that the tenant was not granted; [agent.CodeNotFound]
 // when there is no such variable or file, or it is empty; [agent.CodeOverflow] above [MaxBytes]; [agent.CodeUnavailable] when a file
 // cannot be read.
-func (r *Resolver) Resolve(ctx context.Context, ref string) (Value, error) {
+func (r *Resolver) Resolve(ctx context.Context, tenant, ref string) (Value, error) {
 	if err := agent.Interrupted(ctx, "read secret"); err != nil {
 		return "", err
 	}
 	if name, ok := strings.CutPrefix(ref, schemeEnv); ok {
-		return r.variable(name)
+		return r.variable(tenant, name)
 	}
 	if path, ok := strings.CutPrefix(ref, schemeFile); ok {
-		return r.file(path)
+		return r.file(tenant, path)
 	}
 	// Not quoted: somebody may have put the secret where its reference belongs.
 	return "", agent.Errorf(agent.CodeInvalid, "read secret", "want a reference, env:NAME or file:/path")
 }
 
 // Reveal is [Resolver.Resolve] for the one who sends the secret.
-func (r *Resolver) Reveal(ctx context.Context, ref string) (string, error) {
-	v, err := r.Resolve(ctx, ref)
+func (r *Resolver) Reveal(ctx context.Context, tenant, ref string) (string, error) {
+	v, err := r.Resolve(ctx, tenant, ref)
 	return v.Reveal(), err
 }
 
 // envName is what a variable is called; what does not match may be a secret in the wrong place and is not quoted.
 var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
 
-// ownEnv are the runtime's own credentials and settings, and those of the libraries that it reaches databases and stores with.
+// ownEnv are the runtime's own credentials and settings, and those of the libraries that it reaches databases, stores and collectors with.
+// No grant covers them.
 func ownEnv() []string {
 	return []string{
-		"DATABASE_URL", "TEMPORAL_*", "TURNSTONE_*", "PG*", "REDIS_*",
+		"DATABASE_URL", "TEMPORAL_*", "TURNSTONE_*", "PG*", "REDIS_*", "OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OTEL_*", "LANGFUSE_*",
 		"AWS_*", "AZURE_STORAGE_*", "AZURE_CLIENT_*", "GOOGLE_APPLICATION_CREDENTIALS",
 	}
 }
 
-// Allowed says why a reference may not be used in a document: what it is, not whether the secret is there, which another process may know
-// better.
-func (r *Resolver) Allowed(ref string) error {
+// Allowed returns why a document of tenant may not use a reference, nil if it may. Whether the secret exists is not asked: another process
+// may have it.
+func (r *Resolver) Allowed(tenant, ref string) error {
 	if name, ok := strings.CutPrefix(ref, schemeEnv); ok {
-		return r.allowedVariable(name)
+		return r.allowedVariable(tenant, name)
 	}
 	if path, ok := strings.CutPrefix(ref, schemeFile); ok {
-		_, _, err := r.place(path)
+		_, _, err := r.place(tenant, path)
 		return err
 	}
 	return agent.Errorf(agent.CodeInvalid, "read secret", "want env:NAME or file:/path")
@@ -109,14 +126,14 @@ func (r *Resolver) Allowed(ref string) error {
 // givenEnv begins the variables that exist to be named in documents.
 const givenEnv = "TURNSTONE_SECRET_"
 
-func (r *Resolver) variable(name string) (Value, error) {
-	if err := r.allowedVariable(name); err != nil {
+func (r *Resolver) variable(tenant, name string) (Value, error) {
+	if err := r.allowedVariable(tenant, name); err != nil {
 		return "", err
 	}
 	return bounded("read secret "+schemeEnv+name, []byte(r.env[name]))
 }
 
-func (r *Resolver) allowedVariable(name string) error {
+func (r *Resolver) allowedVariable(tenant, name string) error {
 	if !envName.MatchString(name) {
 		return agent.Errorf(agent.CodeInvalid, "read secret", "want the name of a variable behind env:")
 	}
@@ -125,8 +142,8 @@ func (r *Resolver) allowedVariable(name string) error {
 	switch {
 	case own:
 		return agent.Errorf(agent.CodeDenied, op, "the variable is the runtime's own; one that begins with %s is not", givenEnv)
-	case matches(r.deny, name), len(r.allow) > 0 && !matches(r.allow, name):
-		return agent.Errorf(agent.CodeDenied, op, "the configuration does not let documents use this variable")
+	case !matches(r.allow[tenant], name):
+		return agent.Errorf(agent.CodeDenied, op, "catalog.secret_env grants no such variable to documents of tenant %q", tenant)
 	}
 	return nil
 }

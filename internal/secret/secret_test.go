@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -17,6 +18,9 @@ import (
 
 const precious = "sk-precious"
 
+// owner is the tenant whose documents refer to secrets, unless a test says another.
+const owner = "acme"
+
 func resolver(t *testing.T, cfg Config) *Resolver {
 	t.Helper()
 	r, err := New(cfg)
@@ -27,7 +31,7 @@ func resolver(t *testing.T, cfg Config) *Resolver {
 // refused checks an error's code, and that it shows no secret.
 func refused(t *testing.T, r *Resolver, ref string, code agent.Code) {
 	t.Helper()
-	v, err := r.Resolve(t.Context(), ref)
+	v, err := r.Resolve(t.Context(), owner, ref)
 	require.Equal(t, code, agent.CodeOf(err), "%s: %v", ref, err)
 	require.Empty(t, v.Reveal())
 	require.NotContains(t, err.Error(), precious)
@@ -37,65 +41,91 @@ func TestVariables(t *testing.T) {
 	t.Parallel()
 	r := resolver(t, Config{
 		Env: []string{
-			"OPENAI_API_KEY=" + precious, "OPENAI_API_KEY=second", "TURNSTONE_SECRET_X=x=y\n", "EMPTY=", "LINE=\n", "MALFORMED", "MINE_A=a", "MINE_B=b",
+			"CRM_KEY=" + precious, "CRM_KEY=second", "OPENAI_API_KEY=" + precious, "LANGFUSE_SECRET_KEY=" + precious, "TURNSTONE_SECRET_X=x=y\n", "EMPTY=", "LINE=\n", "MALFORMED", "MINE_A=a", "MINE_B=b",
 			"DATABASE_URL=" + precious, "TEMPORAL_API_KEY=" + precious, "TURNSTONE_LLM_API_KEY=" + precious, "TURNSTONE_SECRET=" + precious,
 			"PGPASSWORD=" + precious, "AWS_SECRET_ACCESS_KEY=" + precious, "REDIS_URL=" + precious,
 			"AZURE_STORAGE_KEY=" + precious, "GOOGLE_APPLICATION_CREDENTIALS=" + precious, "BIG=" + strings.Repeat("x", MaxBytes+1),
 		},
-		DenyEnv: []string{"MINE_B"},
+		AllowEnv: []string{owner + "=*"},
 	})
-	for ref, want := range map[string]string{"env:OPENAI_API_KEY": precious, "env:TURNSTONE_SECRET_X": "x=y", "env:MINE_A": "a"} {
-		v, err := r.Resolve(t.Context(), ref)
+	for ref, want := range map[string]string{"env:CRM_KEY": precious, "env:TURNSTONE_SECRET_X": "x=y", "env:MINE_A": "a"} {
+		v, err := r.Resolve(t.Context(), owner, ref)
 		require.NoError(t, err)
 		require.Equal(t, want, v.Reveal())
-		text, err := r.Reveal(t.Context(), ref)
+		text, err := r.Reveal(t.Context(), owner, ref)
 		require.NoError(t, err)
 		require.Equal(t, want, text)
 	}
 	for _, name := range []string{
 		"DATABASE_URL", "TEMPORAL_API_KEY", "TURNSTONE_LLM_API_KEY", "TURNSTONE_SECRET", "PGPASSWORD", "AWS_SECRET_ACCESS_KEY", "REDIS_URL",
-		"AZURE_STORAGE_KEY", "GOOGLE_APPLICATION_CREDENTIALS", "MINE_B", "TURNSTONE_ABSENT",
+		"AZURE_STORAGE_KEY", "GOOGLE_APPLICATION_CREDENTIALS", "OPENAI_API_KEY", "ANTHROPIC_API_KEY", "LANGFUSE_SECRET_KEY", "OTEL_EXPORTER_OTLP_HEADERS",
+		"TURNSTONE_ABSENT",
 	} {
 		refused(t, r, "env:"+name, agent.CodeDenied)
 	}
 	for _, name := range []string{"ABSENT", "EMPTY", "LINE", "MALFORMED"} {
 		refused(t, r, "env:"+name, agent.CodeNotFound)
 	}
-	for _, ref := range []string{"", precious, "env:", "env:" + precious, "env:A B", "ENV:OPENAI_API_KEY", "vault:x", "file:", "file:x", "file:/a/../b"} {
+	for _, ref := range []string{"", precious, "env:", "env:" + precious, "env:A B", "ENV:CRM_KEY", "vault:x", "file:", "file:x", "file:/a/../b"} {
 		refused(t, r, ref, agent.CodeInvalid)
 	}
 	refused(t, r, "env:BIG", agent.CodeOverflow)
-	_, err := r.Resolve(t.Context(), "env:ABSENT")
+	_, err := r.Resolve(t.Context(), owner, "env:ABSENT")
 	require.EqualError(t, err, "read secret env:ABSENT: not set, or empty")
 }
 
-func TestVariablesThatAreAllowed(t *testing.T) {
+// What a tenant's documents may name is what the operator granted to that tenant, and to no other.
+func TestGrants(t *testing.T) {
 	t.Parallel()
+	dir, theirs := t.TempDir(), t.TempDir()
+	write(t, filepath.Join(dir, "key"), "file")
+	write(t, filepath.Join(theirs, "key"), precious)
 	r := resolver(t, Config{
-		Env:      []string{"ACME_A=a", "ACME_B=b", "OTHER=o", "DATABASE_URL=" + precious},
-		AllowEnv: []string{"ACME_*", "DATABASE_URL"}, DenyEnv: []string{"ACME_B*"},
+		Env:      []string{"ACME_A=a", "ACME=b", "GLOBEX_A=" + precious, "TURNSTONE_SECRET_A=" + precious, "DATABASE_URL=" + precious, "ONE=1"},
+		AllowEnv: []string{"TURNSTONE_SECRET_*", "acme=ACME_*", "acme=ONE", "acme=DATABASE_URL", "globex=GLOBEX_*", "*=ONE"},
+		Folders:  []string{theirs, "acme=" + dir},
 	})
-	v, err := r.Resolve(t.Context(), "env:ACME_A")
-	require.NoError(t, err)
-	require.Equal(t, "a", v.Reveal())
-	for _, name := range []string{"ACME_B", "OTHER", "DATABASE_URL"} {
-		refused(t, r, "env:"+name, agent.CodeDenied)
+	granted := map[string][]string{
+		"acme": {"env:ACME_A", "env:ONE", "file:" + dir + "/key"}, "globex": {"env:GLOBEX_A"}, "initech": nil, "": nil,
+		agent.DefaultTenant: {"env:TURNSTONE_SECRET_A", "file:" + theirs + "/key"},
+		agent.SharedTenant:  {"env:TURNSTONE_SECRET_A", "env:ONE", "file:" + theirs + "/key"},
 	}
+	for tenant, may := range granted {
+		for _, ref := range []string{
+			"env:ACME_A", "env:ACME", "env:GLOBEX_A", "env:TURNSTONE_SECRET_A", "env:DATABASE_URL", "env:ONE", "env:ABSENT", "env:PATH",
+			"file:" + dir + "/key", "file:" + theirs + "/key", "file:/run/../etc/passwd", "file:/etc/passwd",
+		} {
+			v, err := r.Resolve(t.Context(), tenant, ref)
+			require.Equal(t, slices.Contains(may, ref), err == nil, "%q %s: %v", tenant, ref, err)
+			require.Equal(t, err == nil, r.Allowed(tenant, ref) == nil, "%q %s: publishing and use agree", tenant, ref)
+			require.Equal(t, err == nil, v != "", "%q %s", tenant, ref)
+		}
+	}
+	for tenant, code := range map[string]agent.Code{"acme": agent.CodeDenied, agent.DefaultTenant: agent.CodeNotFound, agent.SharedTenant: agent.CodeNotFound} {
+		_, err := r.Resolve(t.Context(), tenant, "file:/run/secrets/absent/for/certain")
+		require.Equal(t, code, agent.CodeOf(err), "%q: %v", tenant, err)
+	}
+	_, err := r.Resolve(t.Context(), "acme", "env:GLOBEX_A")
+	require.EqualError(t, err, `read secret env:GLOBEX_A: catalog.secret_env grants no such variable to documents of tenant "acme"`)
+	_, err = r.Resolve(t.Context(), "acme", "file:/etc/passwd")
+	require.EqualError(t, err, `read secret file:/etc/passwd: the file is in no folder that catalog.secret_folders grants to documents of tenant "acme"`)
 }
 
 func TestNewRefuses(t *testing.T) {
 	t.Parallel()
 	for says, cfg := range map[string]Config{
-		`allow_env: want the name of a variable, or its beginning and a *, got "A B"`:  {AllowEnv: []string{"A B"}},
-		`deny_env: want the name of a variable, or its beginning and a *, got "*_KEY"`: {DenyEnv: []string{"*_KEY"}},
-		`folders: want an absolute path, got "secrets"`:                                {Folders: []string{"secrets"}},
+		`allow_env: want NAME, PREFIX*, tenant=NAME or tenant=PREFIX*, got "A B"`:     {AllowEnv: []string{"A B"}},
+		`allow_env: want NAME, PREFIX*, tenant=NAME or tenant=PREFIX*, got "*_KEY"`:   {AllowEnv: []string{"*_KEY"}},
+		`allow_env: want NAME, PREFIX*, tenant=NAME or tenant=PREFIX*, got "acme="`:   {AllowEnv: []string{"acme="}},
+		`allow_env: want NAME, PREFIX*, tenant=NAME or tenant=PREFIX*, got "=ACME_*"`: {AllowEnv: []string{"=ACME_*"}},
+		`folders: want an absolute path, or tenant=/path, got "secrets"`:              {Folders: []string{"secrets"}},
+		`folders: want an absolute path, or tenant=/path, got "acme=secrets"`:         {Folders: []string{"acme=secrets"}},
+		`folders: want an absolute path, or tenant=/path, got "a b=/secrets"`:         {Folders: []string{"a b=/secrets"}},
 	} {
 		_, err := New(cfg)
 		require.EqualError(t, err, says)
 		require.Equal(t, agent.CodeInvalid, agent.CodeOf(err))
 	}
-	_, err := New(Config{DenyEnv: []string{"*"}})
-	require.NoError(t, err)
 }
 
 func write(t *testing.T, path, content string) {
@@ -109,7 +139,7 @@ func TestFiles(t *testing.T) {
 	outside := filepath.Join(t.TempDir(), "outside")
 	write(t, outside, precious)
 	dir := t.TempDir()
-	r := resolver(t, Config{Folders: []string{dir}})
+	r := resolver(t, Config{Folders: []string{owner + "=" + dir}})
 	at := func(name string) string { return filepath.Join(dir, name) }
 	write(t, at("key"), precious+"\r\n\n")
 	write(t, at("deep/er/key"), " two\nlines ")
@@ -125,7 +155,7 @@ func TestFiles(t *testing.T) {
 	for name, want := range map[string]string{
 		"key": precious, "deep/er/key": " two\nlines ", "linked": "kubernetes", "full": strings.Repeat("x", MaxBytes),
 	} {
-		v, err := r.Resolve(t.Context(), "file:"+at(name))
+		v, err := r.Resolve(t.Context(), owner, "file:"+at(name))
 		require.NoError(t, err)
 		require.Equal(t, want, v.Reveal())
 	}
@@ -140,9 +170,9 @@ func TestFiles(t *testing.T) {
 	refused(t, r, "file:"+dir+"/../"+filepath.Base(dir)+"/key", agent.CodeInvalid)
 	refused(t, r, "file:/"+strings.Repeat("x", maxPath), agent.CodeInvalid)
 	refused(t, r, "file:/a\x00", agent.CodeInvalid)
-	_, err := r.Resolve(t.Context(), "file:"+at("absent"))
+	_, err := r.Resolve(t.Context(), owner, "file:"+at("absent"))
 	require.EqualError(t, err, "read secret file:"+at("absent")+": no such file or directory")
-	_, err = r.Resolve(t.Context(), "file:"+at("pipe"))
+	_, err = r.Resolve(t.Context(), owner, "file:"+at("pipe"))
 	require.EqualError(t, err, "read secret file:"+at("pipe")+": not a regular file")
 }
 
@@ -150,13 +180,13 @@ func TestFiles(t *testing.T) {
 func TestFilesAreReadAgain(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	r := resolver(t, Config{Folders: []string{dir}})
+	r := resolver(t, Config{Folders: []string{owner + "=" + dir}})
 	path := filepath.Join(dir, "key")
 	for _, want := range []string{"first", "other"} { // of one length, in one instant
 		next := filepath.Join(dir, "next")
 		write(t, next, want)
 		require.NoError(t, os.Rename(next, path))
-		v, err := r.Resolve(t.Context(), "file:"+path)
+		v, err := r.Resolve(t.Context(), owner, "file:"+path)
 		require.NoError(t, err)
 		require.Equal(t, want, v.Reveal())
 	}
@@ -170,29 +200,31 @@ func TestIdentitiesAreHidden(t *testing.T) {
 	write(t, token, precious)
 	write(t, filepath.Join(dir, "key"), "mine")
 	hidden := folder{path: dir, hidden: []string{"kubernetes.io"}}
-	r := &Resolver{folders: []folder{hidden, {path: filepath.Dir(dir)}}}
+	r := &Resolver{folders: map[string][]folder{owner: {hidden, {path: filepath.Dir(dir)}}}}
 	refused(t, r, "file:"+token, agent.CodeDenied)
-	v, err := r.Resolve(t.Context(), "file:"+filepath.Join(dir, "key"))
+	v, err := r.Resolve(t.Context(), owner, "file:"+filepath.Join(dir, "key"))
 	require.NoError(t, err)
 	require.Equal(t, "mine", v.Reveal())
 
-	all, err := foldersOf([]string{"/var/run/secrets/kubernetes.io/mine/", "/etc/keys"})
+	all, err := grantedFolders([]string{"/var/run/secrets/kubernetes.io/mine/", "/etc/keys"})
 	require.NoError(t, err)
-	paths := make([]string, len(all))
-	for i, f := range all {
+	require.Equal(t, all[agent.DefaultTenant], all[agent.SharedTenant])
+	require.Len(t, all, 2, "nobody else has any")
+	paths := make([]string, len(all[agent.DefaultTenant]))
+	for i, f := range all[agent.DefaultTenant] {
 		paths[i] = f.path
 		require.Equal(t, strings.HasSuffix(f.path, "run/secrets"), len(f.hidden) > 0)
 	}
 	require.Equal(t, []string{"/var/run/secrets/kubernetes.io/mine", "/var/run/secrets", "/run/secrets", "/etc/keys"}, paths)
-	refused(t, resolver(t, Config{}), "file:/run/secrets/kubernetes.io/serviceaccount/token", agent.CodeDenied)
-	refused(t, resolver(t, Config{}), "file:/etc/passwd", agent.CodeDenied)
+	_, err = resolver(t, Config{}).Resolve(t.Context(), agent.DefaultTenant, "file:/run/secrets/kubernetes.io/serviceaccount/token")
+	require.Equal(t, agent.CodeDenied, agent.CodeOf(err))
 }
 
 func TestCancelled(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := resolver(t, Config{Env: []string{"A=a"}}).Resolve(ctx, "env:A")
+	_, err := resolver(t, Config{Env: []string{"A=a"}}).Resolve(ctx, owner, "env:A")
 	require.Equal(t, agent.CodeCancelled, agent.CodeOf(err))
 }
 

@@ -110,7 +110,35 @@ func decode(hash string, body []byte) (*entry, error) {
 	if err := json.Unmarshal(body, plan); err != nil {
 		return nil, agent.Errorf(agent.CodeInternal, op, "stored plan %s: %w", hash, err)
 	}
+	nameTenants(plan)
 	return &entry{plan: plan, body: body}, nil
+}
+
+// nameTenants completes a plan of a release whose auth profiles did not say whose they are: they are taken for the plan's own.
+func nameTenants(plan *agent.Plan) {
+	name := func(auth *agent.PlanAuth) {
+		if auth != nil && auth.Tenant == "" {
+			auth.Tenant = plan.Tenant
+		}
+	}
+	for i := range plan.Models {
+		name(plan.Models[i].Auth)
+	}
+	for i := range plan.Tools {
+		for j := range plan.Tools[i].Auth {
+			name(&plan.Tools[i].Auth[j])
+		}
+	}
+	for i := range plan.Sources {
+		for j := range plan.Sources[i].Auth {
+			name(&plan.Sources[i].Auth[j])
+		}
+	}
+	for i := range plan.Prepare {
+		if m := plan.Prepare[i].Embedding; m != nil {
+			name(m.Auth)
+		}
+	}
 }
 
 func verify(hash string, body []byte) error {

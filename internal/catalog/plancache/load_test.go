@@ -2,6 +2,8 @@ package plancache_test
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"strings"
@@ -35,6 +37,20 @@ func TestManyWhoAskReadOnce(t *testing.T) {
 		require.NoError(t, g.Wait())
 		require.Equal(t, int32(1), s.reads.Load())
 	})
+}
+
+// A plan of a release whose auth profiles did not say whose they are still names its secrets: as its own tenant.
+func TestOldPlansNameTheirTenant(t *testing.T) {
+	body := `{"tenant":"acme","models":[{"profile":"m","auth":{"name":"k"}},{"profile":"n"}],"tools":[{"auth":[{"name":"k"},{"tenant":"*","name":"s"}]}],` +
+		`"sources":[{"auth":[{"name":"k"}]}],"prepare":[{"kind":"retrieve","embedding":{"profile":"e","auth":{"name":"k"}}},{"kind":"classify"}]}`
+	sum := sha256.Sum256([]byte(body))
+	hash := "sha256:" + hex.EncodeToString(sum[:])
+	p, err := open(t, plancache.Config{Backend: &store{bodies: map[string][]byte{hash: []byte(body)}}}).Plan(t.Context(), hash)
+	require.NoError(t, err)
+	for _, auth := range []agent.PlanAuth{*p.Models[0].Auth, p.Tools[0].Auth[0], p.Sources[0].Auth[0], *p.Prepare[0].Embedding.Auth} {
+		require.Equal(t, agent.PlanAuth{Tenant: "acme", Name: "k"}, auth)
+	}
+	require.Equal(t, agent.SharedTenant, p.Tools[0].Auth[1].Tenant)
 }
 
 func TestTheFirstWhoAskedLeaves(t *testing.T) {

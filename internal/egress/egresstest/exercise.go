@@ -91,6 +91,7 @@ func (x *exercise) attack(t *testing.T, client *egress.Client, a Attack) {
 	require.True(t, slices.Contains(a.Codes, agent.CodeOf(err)), "%s: %v; want one of %v", agent.CodeOf(err), err, a.Codes)
 	require.NotEmpty(t, err.Error())
 	require.Less(t, len(err.Error()), 4096, "an error does not repeat what was sent")
+	require.NotContains(t, err.Error(), "mail.example", "an error does not repeat what another protocol's server said")
 }
 
 // rebind asks for a name that is the front's and the canary's in turn: who resolves once to judge and once to connect is served by the canary.

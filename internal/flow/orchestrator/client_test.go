@@ -31,7 +31,7 @@ const secret = "s3cr3t-Value"
 
 type vault map[string]string
 
-func (v vault) Reveal(_ context.Context, ref string) (string, error) { return v[ref], nil }
+func (v vault) Reveal(_ context.Context, _, ref string) (string, error) { return v[ref], nil }
 
 // seen is what a request was.
 type seen struct {

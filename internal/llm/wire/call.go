@@ -129,6 +129,9 @@ func (c *Call) Silent() {
 
 // Malformed is the failure of a stream that does not parse.
 func (c *Call) Malformed(err error) error {
+	if c.client.cfg.HideAnswers {
+		return c.client.errorf(agent.CodeUnavailable, "malformed stream")
+	}
 	return c.client.errorf(agent.CodeUnavailable, "malformed stream: %w", err)
 }
 
@@ -151,7 +154,14 @@ func (c *Call) record(err error) {
 	}
 }
 
+// unavailable is the failure of an exchange that did not get to its end. A client that keeps rules of its own says which code it is.
 func (c *Client) unavailable(err error) *agent.Error {
+	if known, ok := errors.AsType[*agent.Error](err); ok {
+		return c.errorf(known.Code, "%w", known.Err)
+	}
+	if c.cfg.HideAnswers {
+		return c.errorf(agent.CodeUnavailable, "the answer cannot be read")
+	}
 	if outer, ok := errors.AsType[*url.Error](err); ok {
 		err = outer.Err // a URL may carry a credential
 	}

@@ -27,6 +27,7 @@ type Config struct {
 	BaseURL       string        // http or https; empty: the provider's own
 	HTTPClient    *http.Client  // its Transport carries the requests; nil: [http.DefaultTransport]. Redirects are never followed
 	Timeout       time.Duration // the longest silence between two bytes, not the longest call; 0: [DefaultTimeout]
+	HideAnswers   bool          // errors say the status and its class, and nothing else of what the server answered
 	MaxReplyBytes int64         // most bytes of text, reasoning and arguments in one reply; 0: [DefaultMaxReplyBytes]
 }
 

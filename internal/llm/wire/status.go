@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"math"
 	"net/http"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -24,7 +25,7 @@ const maxRetryAfter = 24 * time.Hour
 // is denied although OpenAI answers 429, because waiting does not help.
 func (c *Client) statusError(status int, h http.Header, body []byte) *agent.Error {
 	kind, message := explain(body)
-	e := c.errorf(codeOf(status, kind, message), "%s", describe(status, kind, message))
+	e := c.errorf(codeOf(status, kind, message), "%s", c.describe(status, kind, message))
 	e.RetryAfter = retryAfter(h, time.Now())
 	return e
 }
@@ -36,7 +37,7 @@ func (c *Call) StreamError(data []byte) error {
 	if err != nil {
 		status = 0
 	}
-	return c.client.errorf(codeOf(status, kind, message), "in mid-stream: %s", describe(status, kind, message))
+	return c.client.errorf(codeOf(status, kind, message), "in mid-stream: %s", c.client.describe(status, kind, message))
 }
 
 func codeOf(status int, kind, message string) agent.Code {
@@ -144,7 +145,16 @@ func scalar(raw json.RawMessage) string {
 	return ""
 }
 
-func describe(status int, kind, message string) string {
+// errorKind is what providers call an error: words that say nothing else.
+var errorKind = regexp.MustCompile(`^[a-z_]{1,40}$`)
+
+func (c *Client) describe(status int, kind, message string) string {
+	if c.cfg.HideAnswers {
+		message = ""
+		if !errorKind.MatchString(kind) {
+			kind = ""
+		}
+	}
 	var parts []string
 	if status != 0 {
 		text := http.StatusText(status)

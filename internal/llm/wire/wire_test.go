@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -74,6 +75,27 @@ func TestBodyRefinesStatus(t *testing.T) {
 		require.Contains(t, e.Error(), row.text)
 		require.Less(t, len(e.Error()), maxMessage+64)
 	}
+}
+
+// A client of a document's address repeats nothing of what its server answered.
+func TestAnswersAreHidden(t *testing.T) {
+	const body = "internal words"
+	c := &Client{provider: "p", cfg: Config{HideAnswers: true}}
+	call := c.Begin(t.Context(), nil)
+	defer call.End()
+	for want, err := range map[string]error{
+		"call model: p: 500 Internal Server Error":               c.statusError(500, nil, []byte(`{"error":"`+body+`"}`)),
+		"call model: p: 400 Bad Request (invalid_request_error)": c.statusError(400, nil, []byte(`{"error":{"message":"`+body+`","type":"invalid_request_error"}}`)),
+		"call model: p: 404 Not Found":                           c.statusError(404, nil, []byte(`{"error":{"message":"x","code":"`+body+`"}}`)),
+		"call model: p: in mid-stream: an error without a text":  call.StreamError([]byte(`{"error":{"message":"` + body + `"}}`)),
+		"call model: p: malformed stream":                        call.Malformed(errors.New(body)),
+		"call model: p: the answer cannot be read":               call.Failure(errors.New(body)),
+		"call model: p: request h: is not a public address":      c.unavailable(agent.Errorf(agent.CodeDenied, "request h", "is not a public address")),
+	} {
+		require.EqualError(t, err, want)
+	}
+	require.Equal(t, agent.CodeOverflow, c.statusError(400, nil, []byte(`{"message":"maximum context length is 4096"}`)).Code, "the words still say which code it is")
+	require.Equal(t, agent.CodeDenied, c.unavailable(agent.Errorf(agent.CodeDenied, "request h", "no")).Code)
 }
 
 func TestRetryAfter(t *testing.T) {

@@ -15,9 +15,9 @@ import (
 	"github.com/turnstone-run/turnstone/internal/tool"
 )
 
-// Secrets finds secrets by reference.
+// Secrets finds the secret that a reference in a document of tenant means.
 type Secrets interface {
-	Reveal(ctx context.Context, ref string) (string, error)
+	Reveal(ctx context.Context, tenant, ref string) (string, error)
 }
 
 // Config is what an [Authoriser] needs.
@@ -144,7 +144,7 @@ func (a *Authoriser) addKey(req *http.Request, p *agent.PlanAuth) error {
 
 // secret never lets on where a secret is: the error may be shown to a model.
 func (a *Authoriser) secret(ctx context.Context, p *agent.PlanAuth, ref string) (string, error) {
-	secret, err := a.secrets.Reveal(ctx, ref)
+	secret, err := a.secrets.Reveal(ctx, p.Tenant, ref)
 	switch {
 	case ctx.Err() != nil:
 		return "", agent.Interrupted(ctx, "authorise request")
@@ -161,7 +161,7 @@ func words(c agent.Code) string {
 	case agent.CodeNotFound:
 		return "not set"
 	case agent.CodeDenied:
-		return "not for documents"
+		return "not granted to documents of its tenant"
 	default:
 		return "not readable"
 	}

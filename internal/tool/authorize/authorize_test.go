@@ -27,7 +27,7 @@ const secretValue = "s3cr3t-Value"
 // vault has secrets by reference.
 type vault map[string]string
 
-func (v vault) Reveal(_ context.Context, ref string) (string, error) {
+func (v vault) Reveal(_ context.Context, _, ref string) (string, error) {
 	s, ok := v[ref]
 	if !ok {
 		return "", agent.Errorf(agent.CodeNotFound, "read secret "+ref, "not set, or empty")

@@ -105,7 +105,7 @@ func (s *site) countCalls() int {
 // vault has secrets by reference.
 type vault map[string]string
 
-func (v vault) Reveal(_ context.Context, ref string) (string, error) {
+func (v vault) Reveal(_ context.Context, _, ref string) (string, error) {
 	if s, ok := v[ref]; ok {
 		return s, nil
 	}

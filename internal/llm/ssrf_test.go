@@ -1,0 +1,72 @@
+package llm_test
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/egress"
+	"github.com/turnstone-run/turnstone/internal/egress/egresstest"
+	"github.com/turnstone-run/turnstone/internal/llm"
+	"github.com/turnstone-run/turnstone/internal/llm/llmtest"
+)
+
+// Whatever base URL a document has for a model, nothing private is reached, and no configured key goes there.
+func TestAttacks(t *testing.T) {
+	t.Parallel()
+	reply := func(d llmtest.Dialect) string { return strings.Join(d.Frames(llmtest.TextReply("hi", 1)), "") }
+	for name, tt := range map[string]struct {
+		provider, good, kind string
+		embeds               bool
+	}{
+		"openai":           {"openai", reply(llmtest.OpenAI{}), "text/event-stream", false},
+		"openai embedder":  {"openai", `{"data":[{"index":0,"embedding":[1,2]}]}`, "application/json", true},
+		"anthropic":        {"anthropic", reply(llmtest.Anthropic{}), "text/event-stream", false},
+		"ollama":           {"ollama", reply(llmtest.OpenAI{}), "text/event-stream", false},
+		"ollama embedder":  {"ollama", `{"embeddings":[[1,2]]}`, "application/json", true},
+		"langchain-openai": {"langchain-openai", reply(llmtest.OpenAI{}), "text/event-stream", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			egresstest.Exercise(t, egresstest.Harness{
+				Good: tt.good, GoodType: tt.kind, Config: egress.Config{MaxRedirects: -1}, Fetch: func(ctx context.Context, c *egress.Client, url string) error {
+					key := llm.Config{APIKey: configuredKey, BaseURL: local}
+					m, err := llm.Open(llm.Settings{
+						Providers: []llm.Provider{llm.OpenAI(key), llm.Anthropic(key), llm.LangChainOpenAI(key)},
+						Outbound:  &http.Client{Transport: keyless{guarded{c}}},
+					})
+					require.NoError(t, err)
+					pm := agent.PlanModel{Profile: "p", Provider: tt.provider, Model: "m", BaseURL: url}
+					if url == "" { // the configured address, which documents may use
+						return agent.Invalid("base_url", "is empty")
+					}
+					if !tt.embeds {
+						return generate(ctx, m, pm)
+					}
+					e, err := m.Embedder(ctx, pm)
+					if err != nil {
+						return err
+					}
+					_, err = e.Embed(ctx, []string{"a"})
+					return err
+				},
+			})
+		})
+	}
+}
+
+// keyless fails a test in which the configured key is sent.
+type keyless struct{ guarded }
+
+func (k keyless) RoundTrip(req *http.Request) (*http.Response, error) {
+	for _, values := range req.Header {
+		if strings.Contains(strings.Join(values, " "), configuredKey) {
+			panic("the configured key is sent to a document's address")
+		}
+	}
+	return k.guarded.RoundTrip(req)
+}
