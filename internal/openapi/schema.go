@@ -24,7 +24,7 @@ type schemas struct {
 	names   map[string]string // by place and access
 	queue   []queued
 	values  int
-	looked  int // schemas that accessOf has looked at
+	looked  int      // schemas that accessOf has looked at
 	faults  []string // of responses: what could not be resolved is not checked
 }
 

@@ -54,7 +54,9 @@ func TestWhatIsNotSupported(t *testing.T) {
 	said := make(chan map[string]json.RawMessage, 100)
 	go func() {
 		lines := bufio.NewScanner(serverIn)
-		answer := func(id json.RawMessage, body string) { _, _ = fmt.Fprintf(serverOut, `{"jsonrpc":"2.0","id":%s,%s}`+"\n", id, body) }
+		answer := func(id json.RawMessage, body string) {
+			_, _ = fmt.Fprintf(serverOut, `{"jsonrpc":"2.0","id":%s,%s}`+"\n", id, body)
+		}
 		for lines.Scan() {
 			var msg map[string]json.RawMessage
 			_ = json.Unmarshal(lines.Bytes(), &msg)
