@@ -160,7 +160,7 @@ func (a *Activities) begun(
 		if in.Again {
 			tail, err := a.Log.Tail(ctx, string(out.Turn.TurnID))
 			if err != nil {
-				return BeginTurnResult{}, err
+				return BeginTurnResult{}, recorded(err)
 			}
 			out.Cancelled = tail.Cancelled
 		}
