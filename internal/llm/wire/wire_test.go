@@ -90,7 +90,7 @@ func TestAnswersAreHidden(t *testing.T) {
 		"call model: p: in mid-stream: an error without a text":  call.StreamError([]byte(`{"error":{"message":"` + body + `"}}`)),
 		"call model: p: malformed stream":                        call.Malformed(errors.New(body)),
 		"call model: p: the answer cannot be read":               call.Failure(errors.New(body)),
-		"call model: p: request h: is not a public address":      c.unavailable(agent.Errorf(agent.CodeDenied, "request h", "is not a public address")),
+		"call model: p: 10.0.0.1 is not a public address":        c.unavailable(agent.Errorf(agent.CodeDenied, "request h", "10.0.0.1 is not a public address")),
 	} {
 		require.EqualError(t, err, want)
 	}

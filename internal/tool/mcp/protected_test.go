@@ -22,7 +22,7 @@ import (
 // vault knows one secret.
 type vault struct{}
 
-func (vault) Reveal(context.Context, string) (string, error) { return secretValue, nil }
+func (vault) Reveal(context.Context, string, string) (string, error) { return secretValue, nil }
 
 // A server that wants a token says where it is had; it gets one that is for it alone, and never the client's secret.
 func TestProtectedServer(t *testing.T) {
