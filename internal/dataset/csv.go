@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -114,8 +115,11 @@ func (t *csvTable) columns(record []string, header bool) error {
 	}
 	seen := make(map[string]int, len(record))
 	for i, name := range record {
-		if !header {
+		switch {
+		case !header:
 			name = "column_" + strconv.Itoa(i+1)
+		case i == 0: // blank lines may stand before the mark
+			name = strings.TrimLeft(name, byteOrderMark)
 		}
 		before, twice := seen[name]
 		switch {

@@ -140,7 +140,7 @@ func FuzzNDJSON(f *testing.F) {
 }
 
 func FuzzCSV(f *testing.F) {
-	for _, s := range []string{"a,b\n1,\"x\ny\"\n", "a\n\"\"\n", "\ufeffa,b\r\n,\"\"\r\n", "a,a", "a\n\"", "a,b\n\n\n\"\n\",\n"} {
+	for _, s := range []string{"a,b\n1,\"x\ny\"\n", "a\n\"\"\n", "\ufeffa,b\r\n,\"\"\r\n", "a,a", "a\n\"", "a,b\n\n\n\"\n\",\n", "\n\ufeffa,b\r\n,"} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {

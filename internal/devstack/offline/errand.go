@@ -66,9 +66,10 @@ func readDelegation(prompt string) (delegation, bool) {
 	if found == nil {
 		return delegation{}, false
 	}
+	message := strings.TrimSpace(found[2])
 	return delegation{
-		AgentType: "langchain_agent", Inputs: map[string]string{"message": strings.TrimSpace(found[2])}, Config: map[string]string{"agent": found[1]},
-	}, true
+		AgentType: "langchain_agent", Inputs: map[string]string{"message": message}, Config: map[string]string{"agent": found[1]},
+	}, message != ""
 }
 
 // readPlan reads "plan: a, b, c"; tasks stand between commas, semicolons or lines. The first is being worked on.

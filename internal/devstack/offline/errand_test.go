@@ -56,7 +56,7 @@ func TestReadPlan(t *testing.T) {
 
 // What a prompt asks for fits its tool; what results say is shown.
 func FuzzErrand(f *testing.F) {
-	for _, s := range []string{"ask a: b", "delegate to x. y", "plan: a\n- b; 3) c", "please plan:,,\xff", `{"output":"x"}`, `{"todos":[{"content":"a","status":"in_progress"}]}`, `{"error":"x"}`} {
+	for _, s := range []string{"ask a: b", "ask a: \v", "delegate to x. y", "plan: a\n- b; 3) c", "please plan:,,\xff", `{"output":"x"}`, `{"todos":[{"content":"a","status":"in_progress"}]}`, `{"error":"x"}`} {
 		f.Add(s)
 	}
 	offers := &request{}
