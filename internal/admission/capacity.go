@@ -1,8 +1,10 @@
 package admission
 
 import (
+	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -14,6 +16,7 @@ const (
 	firstStarting = 32 // before anything is measured
 	leastStarting = 8
 	mostStarting  = 1024
+	waitingRounds = 2               // as many times the bound wait for a place
 	lowering      = 0.7             // of the bound, after a turn that began late
 	raising       = 2               // of the bound, by as many turns in time as it is
 	shortestRetry = time.Second     // of the times that refused callers are asked to wait;
@@ -23,12 +26,13 @@ const (
 var errOverloaded = errors.New("the server has as many turns to start as it can: nothing was started, try again later")
 
 // Capacity bounds the turns that this process has accepted and that have not begun, by how long turns take to begin: the bound rises
-// while they begin in time and falls when one does not. So a turn that is accepted begins soon, and one too many is refused at once.
+// while they begin in time and falls when one does not. A few more wait for a place; all others are refused at once.
 type Capacity struct {
 	within time.Duration
 
 	mu       sync.Mutex
 	starting int
+	waiting  []chan struct{} // in order of arrival; closed when its turn has a place
 	bound    float64
 	lowered  time.Time // when the bound fell last; zero: it never did
 }
@@ -41,26 +45,60 @@ func NewCapacity(within time.Duration) *Capacity {
 	return &Capacity{within: within, bound: firstStarting}
 }
 
-// Enter takes a place for a turn that is to start, or refuses it with [agent.CodeUnavailable] and a RetryAfter. leave gives the place back,
-// once; begun says that the turn has begun by now, so that the time which that took counts.
-func (c *Capacity) Enter() (leave func(begun bool), err error) {
+// Enter takes a place for a turn that is to start. It waits for one as long as a turn may take to begin, or until ctx ends, and refuses
+// the turn with [agent.CodeUnavailable] and a RetryAfter if there is none by then, or if too many wait already. leave gives the place
+// back, once; begun says that the turn has begun by now, so that the time which that took counts.
+func (c *Capacity) Enter(ctx context.Context) (leave func(begun bool), err error) {
 	if c == nil {
 		return func(bool) {}, nil
 	}
+	place := make(chan struct{})
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if float64(c.starting+1) > c.bound {
-		wait := shortestRetry + rand.N(retrySpread)
-		return nil, &agent.Error{Code: agent.CodeUnavailable, RetryAfter: wait, Err: errOverloaded}
+	full := float64(len(c.waiting)) >= waitingRounds*c.bound
+	if !full {
+		c.waiting = append(c.waiting, place)
+		c.grant()
 	}
-	c.starting++
+	c.mu.Unlock()
+	if full || !c.await(ctx, place) {
+		return nil, &agent.Error{Code: agent.CodeUnavailable, RetryAfter: shortestRetry + rand.N(retrySpread), Err: errOverloaded}
+	}
 	entered := time.Now()
 	return func(begun bool) { c.leave(entered, begun) }, nil
+}
+
+// await reports whether a turn got its place in time.
+func (c *Capacity) await(ctx context.Context, place chan struct{}) bool {
+	patience := time.NewTimer(c.within)
+	defer patience.Stop()
+	select {
+	case <-place:
+		return true
+	case <-ctx.Done():
+	case <-patience.C:
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	i := slices.Index(c.waiting, place)
+	if i >= 0 {
+		c.waiting = slices.Delete(c.waiting, i, i+1)
+	}
+	return i < 0 // it was granted at the last moment
+}
+
+// grant gives free places to those that wait longest. The caller holds the lock.
+func (c *Capacity) grant() {
+	for len(c.waiting) > 0 && float64(c.starting+1) <= c.bound {
+		close(c.waiting[0])
+		c.waiting = c.waiting[1:]
+		c.starting++
+	}
 }
 
 func (c *Capacity) leave(entered time.Time, begun bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	defer c.grant()
 	starting := c.starting
 	c.starting--
 	switch late := time.Since(entered) > c.within; {

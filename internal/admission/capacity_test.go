@@ -1,6 +1,7 @@
 package admission_test
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,10 +12,12 @@ import (
 	"github.com/turnstone-run/turnstone/internal/admission"
 )
 
-// fill takes all places of a capacity and returns how to give them back.
+// fill takes all places of a capacity, without waiting for any, and returns how to give them back.
 func fill(c *admission.Capacity) (leave []func(bool)) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
 	for {
-		l, err := c.Enter()
+		l, err := c.Enter(ctx)
 		if err != nil {
 			return leave
 		}
@@ -48,17 +51,49 @@ func TestCapacity(t *testing.T) {
 			round(0, true)
 		}
 		require.Greater(t, round(0, true), 12)
-		leave, err := c.Enter()
+		leave, err := c.Enter(t.Context())
 		require.NoError(t, err)
 		leave(true)
 		fill(c)
-		_, err = c.Enter()
+		_, err = c.Enter(t.Context())
 		e, ok := err.(*agent.Error) //nolint:errorlint // itself
 		require.True(t, ok)
 		require.Equal(t, agent.CodeUnavailable, e.Code)
 		require.GreaterOrEqual(t, e.RetryAfter, time.Second)
 	})
-	leave, err := admission.NewCapacity(0).Enter()
+	leave, err := admission.NewCapacity(0).Enter(t.Context())
 	require.NoError(t, err, "no bound")
 	leave(true)
+}
+
+// TestTurnsWaitForAPlace: a few turns wait until others have begun, in the order in which they came, and no longer than a turn may take to begin.
+func TestTurnsWaitForAPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := admission.NewCapacity(time.Second)
+		places := fill(c)
+		const waiting = 64 // twice the bound
+		entered := make(chan error, waiting)
+		for range waiting {
+			go func() {
+				_, err := c.Enter(t.Context())
+				entered <- err
+			}()
+		}
+		synctest.Wait()
+		began := time.Now()
+		_, err := c.Enter(t.Context())
+		require.Equal(t, agent.CodeUnavailable, agent.CodeOf(err), "too many wait")
+		require.Zero(t, time.Since(began))
+		for _, leave := range places {
+			leave(false)
+		}
+		for range places {
+			require.NoError(t, <-entered)
+		}
+		require.Zero(t, time.Since(began))
+		for range waiting - len(places) {
+			require.Equal(t, agent.CodeUnavailable, agent.CodeOf(<-entered))
+		}
+		require.Equal(t, time.Second, time.Since(began))
+	})
 }

@@ -16,12 +16,12 @@ const (
 	joinPatience    = 250 * time.Millisecond
 )
 
-// enterCapacity takes a place among the turns that start.
-func (b *Inbox) enterCapacity() (leave func(begun bool), err error) {
+// enterCapacity takes a place among the turns that start, or waits a moment for one.
+func (b *Inbox) enterCapacity(ctx context.Context) (leave func(begun bool), err error) {
 	if b.Capacity == nil {
 		return func(bool) {}, nil
 	}
-	return b.Capacity.Enter()
+	return b.Capacity.Enter(ctx)
 }
 
 // joinInOverload joins the turn that a request names if it exists, and refuses the request otherwise.

@@ -72,7 +72,7 @@ type Rows interface {
 // Capacity bounds how many turns start at the same time; admission.Capacity does. A refusal is [agent.CodeUnavailable]: nothing was started.
 // leave gives the place back; begun says that the turn has begun by then.
 type Capacity interface {
-	Enter() (leave func(begun bool), err error)
+	Enter(ctx context.Context) (leave func(begun bool), err error)
 }
 
 // Config is what [New] needs.

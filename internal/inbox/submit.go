@@ -59,7 +59,7 @@ func (b *Inbox) submit(ctx context.Context, e agent.Envelope) (agent.Receipt, in
 	if err := s.plain(); err != nil {
 		return agent.Receipt{}, 0, err
 	}
-	leave, err := b.enterCapacity()
+	leave, err := b.enterCapacity(ctx)
 	if err != nil {
 		return s.joinInOverload(ctx, err)
 	}

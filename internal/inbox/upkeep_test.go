@@ -199,7 +199,7 @@ func TestOverload(t *testing.T) {
 	first, err := o.Submit(t.Context(), keyed)
 	require.NoError(t, err)
 	for err == nil {
-		_, err = capacity.Enter()
+		_, err = capacity.Enter(t.Context())
 	}
 	places := o.places()
 	for _, mode := range []agent.Mode{agent.ModeDurable, agent.ModeDirect} {
