@@ -70,7 +70,7 @@ func TestProviderFailureIsData(t *testing.T) {
 	h.model.script(denied, denied)
 	v, err := h.CallModel(t.Context(), activities.CallModelInput{TurnID: ref.TurnID, Step: 1})
 	require.NoError(t, err)
-	require.Equal(t, "denied", v.Failure.Type)
+	require.Equal(t, "unavailable", v.Failure.Type)
 	require.Len(t, h.model.seen, 1, "a refusal is not tried again")
 
 	limited := func(context.Context, agent.ModelRequest, func(agent.Delta) error) (agent.ModelReply, error) {

@@ -280,7 +280,7 @@ func (p *preparation) step(kind string, input any) (done func(output any, err er
 	_ = p.events.emit(p.watched, start)  // the epoch's context says what an error would
 	return func(output any, err error) {
 		if e.Type = agent.EventToolEnd; err != nil {
-			e.Failed, output = true, map[string]*agent.Failure{"error": agent.FailureOf(err)}
+			e.Failed, output = true, map[string]*agent.Failure{"error": modelFailure(err)}
 		}
 		e.Output, _ = json.Marshal(output) // as above
 		_ = p.events.emit(p.watched, e)

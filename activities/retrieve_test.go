@@ -126,8 +126,8 @@ func TestRetrieveFails(t *testing.T) {
 		h.model.script(fails(agent.Errorf(agent.CodeDenied, "", "no key")))
 		v, err := h.Retrieve(t.Context(), activities.RetrieveInput{TurnID: "t1"})
 		require.NoError(t, err)
-		require.Equal(t, string(agent.CodeDenied), v.Failure.Type)
-		require.Contains(t, steps(h.events("t1"))[1], "no key")
+		require.Equal(t, string(agent.CodeUnavailable), v.Failure.Type)
+		require.Contains(t, steps(h.events("t1"))[1], `"type":"unavailable"`)
 	})
 	t.Run("the search is away", func(t *testing.T) {
 		h := asking(t)
