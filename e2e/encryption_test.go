@@ -9,11 +9,13 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/app"
+	"github.com/turnstone-run/turnstone/workflows"
 )
 
 // With keys nobody who reads histories reads what was said; with the door of the keys he does. Large input is kept elsewhere.
@@ -23,11 +25,15 @@ func TestEncryptedHistories(t *testing.T) {
 		c.Temporal.EncryptionKeys, c.Temporal.OffloadBytes = app.Secret("first:"+key), 4<<10
 	})
 	words := "sentinel-words " + strings.Repeat("and more of them ", 400)
-	out, _ := s.run(agent.TurnRequest{Message: words})
+	// Started by hand: the input of a turn that a door starts is its id.
+	run, err := s.Temporal().ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: "turn/encrypted", TaskQueue: s.set.Temporal.TaskQueue},
+		workflows.AgentTurnType, agent.TurnRequest{Message: words})
+	require.NoError(t, err)
+	var out agent.AgentStepOutput
+	require.NoError(t, run.Get(t.Context(), &out))
 	require.Equal(t, agent.TurnCompleted, out.Status, "%+v", out.Error)
-	s.closed(out.TurnID)
 
-	h := s.history(out.TurnID.WorkflowID(), "")
+	h := s.history(run.GetID(), "")
 	raw, err := proto.Marshal(h)
 	require.NoError(t, err)
 	require.False(t, bytes.Contains(raw, []byte("sentinel-words")), "the history tells")
