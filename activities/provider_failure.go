@@ -12,7 +12,8 @@ type providerError struct{ cause error }
 func (e providerError) Error() string {
 	switch agent.CodeOf(e.cause) {
 	case agent.CodeDenied, agent.CodeUnauthenticated:
-		return "the model provider refused this installation's credentials or account (401, 402 or 403): an operator has to look at it"
+		return "the model provider refused this installation's credentials or account (401, 402 or 403), or egress rules refused its address: " +
+			"an operator has to look at it"
 	case agent.CodeNotFound:
 		return "the model provider does not have the model that is configured (404): an operator has to look at it"
 	case agent.CodeInvalid:

@@ -167,7 +167,7 @@ func TestInsider(t *testing.T) {
 	}
 
 	agents := map[string]string{ // → what its turn says; empty: it completes
-		"stored-variable": "denied", "stored-address": "denied", "name": "denied", "redirect": "invalid", "no-address": "denied", "refusal": "invalid", "text": "unavailable",
+		"stored-variable": "denied", "stored-address": "unavailable", "name": "unavailable", "redirect": "invalid", "no-address": "unavailable", "refusal": "invalid", "text": "unavailable",
 		"no-key": "", "own-key": "",
 	}
 	require.NoError(t, applyAs(t, insider, bearerDoc("acme", "own", "env:ACME_KEY")+strings.Join([]string{
