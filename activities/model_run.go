@@ -261,7 +261,11 @@ func (r *modelRun) once(ctx context.Context, _ agent.Invocation, req agent.Model
 	defer r.tokens.close()
 	r.tries++
 	observed, request := r.observe(work, profile, p.fence.Epoch, r.purpose(), &req)
-	reply, err := answer(observed, model, req, request.hear(emit, !r.quiet))
+	var refused error // by middleware, of what the provider said
+	reply, err := answer(observed, model, req, request.hear(func(d agent.Delta) error {
+		refused = emit(d)
+		return refused
+	}, !r.quiet))
 	usage := priced(reply.Usage, profile)
 	request.answered(&reply, usage, err, context.Cause(work))
 	if usage != (agent.Usage{}) {
@@ -269,6 +273,9 @@ func (r *modelRun) once(ctx context.Context, _ agent.Invocation, req agent.Model
 	}
 	if cause := context.Cause(work); cause != nil {
 		return agent.ModelReply{}, r.own(cause)
+	}
+	if err != nil && refused != nil {
+		return reply, err
 	}
 	if err != nil {
 		r.a.log(ctx).Warn("model call", zap.Int("step", r.in.Step), zap.Error(err))
