@@ -12,12 +12,11 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/app"
 	"github.com/turnstone-run/turnstone/workflows"
 )
 
-// TestForgottenUpdates: what was asked of a turn is stored, the worker dies before Temporal knows that the update was accepted, Temporal
-// forgets it, and nobody asks again. The turn finds out by itself.
+// TestForgottenUpdates: what was asked of a turn is stored, the worker dies before Temporal knows that the update was accepted, and nobody
+// asks again. The turn finds out by itself.
 func TestForgottenUpdates(t *testing.T) {
 	binary := build(t, "faults_effect_worker.go")
 	t.Run("decision", func(t *testing.T) {
@@ -25,7 +24,7 @@ func TestForgottenUpdates(t *testing.T) {
 		w, b, id := forgets(t, binary, "approvals", workflows.UpdateDecide, func(approval string) any {
 			return agent.Decision{ApprovalID: approval, Decision: agent.DecisionApprove, By: "ops"}
 		}, "SELECT decision IS NOT NULL FROM approvals WHERE turn_id = $1")
-		out, events := b.followSoon(id)
+		out, events := b.follow(t.Context(), id)
 		require.Equal(t, agent.TurnCompleted, out.Status, "%+v", out.Error)
 		require.Equal(t, worldAnswer, out.Output)
 		require.Equal(t, 1, count(events, agent.EventApprovalResolved))
@@ -39,7 +38,7 @@ func TestForgottenUpdates(t *testing.T) {
 		w, b, id := forgets(t, binary, "streams", workflows.UpdateCancel, func(string) any {
 			return agent.CancelRequest{By: "ops"}
 		}, "SELECT cancelled FROM streams WHERE stream_id = $1")
-		out, _ := b.followSoon(id)
+		out, _ := b.follow(t.Context(), id)
 		require.Equal(t, agent.TurnCancelled, out.Status, "%+v", out.Error)
 		_, effects, _ := w.seen()
 		require.Zero(t, effects["pay"])
@@ -49,22 +48,12 @@ func TestForgottenUpdates(t *testing.T) {
 	t.Run("session", func(t *testing.T) { t.Parallel(); testForgottenSession(t, binary) })
 }
 
-// followSoon follows a turn whose end must not depend on anybody.
-func (b *bench) followSoon(id agent.TurnID) (*agent.AgentStepOutput, []agent.Event) {
-	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.t.Context(), 2*time.Minute)
-	defer cancel()
-	return b.follow(ctx, id)
-}
-
 // forgets has a turn that waits for a person take an update by a worker that is cut off from Temporal when it writes to a table, and killed
-// when a query says that the write is stored. Temporal keeps an update that no worker has accepted in memory alone: it is restarted. Another
-// worker takes over; the update is not sent again.
+// when a query says that the write is stored. Another worker takes over; the update is not sent again.
 func forgets(t *testing.T, binary, table, update string, arg func(approval string) any, stored string) (*world, *bench, agent.TurnID) {
 	t.Helper()
 	w := newWorld(t, "", "pay")
-	server, restart := ownTemporal(t)
-	b := newBench(t, w.model, func(c *app.Config) { c.Temporal.Address = server })
+	b := newBench(t, w.model)
 	toTemporal := newLine(t, b.set.Temporal.Address)
 	first := b.spawn(binary, freeAddr(t), []string{"TURNSTONE_TEMPORAL_ADDRESS=" + toTemporal.Addr().String()}, w.server.URL)
 	receipt, err := first.door.Start(t.Context(), agent.TurnRequest{Message: "book it", SessionID: "forgotten"})
@@ -97,7 +86,6 @@ func forgets(t *testing.T, binary, table, update string, arg func(approval strin
 		return err == nil && there
 	}, 30*time.Second, 10*time.Millisecond, "stored")
 	first.end(syscall.SIGKILL)
-	restart()
 	b.spawn(binary, freeAddr(t), nil, w.server.URL)
 	return w, b, id
 }
@@ -126,7 +114,7 @@ func testForgottenSession(t *testing.T, binary string) {
 		_, err := conn.Exec(t.Context(), sql, string(holder.TurnID), string(next.TurnID))
 		require.NoError(t, err)
 	}
-	out, _ := b.followSoon(next.TurnID)
+	out, _ := b.follow(t.Context(), next.TurnID)
 	require.Equal(t, agent.TurnCompleted, out.Status, "%+v", out.Error)
 	require.Equal(t, worldNext, out.Output)
 }

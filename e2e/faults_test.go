@@ -104,9 +104,9 @@ func TestPostgresAwayWhileStoring(t *testing.T) {
 	require.Zero(t, count(events, agent.EventReset), "the model was not asked again")
 }
 
-// ownTemporal starts a Temporal server for the test alone, which can be restarted under its address.
-func ownTemporal(t *testing.T) (address string, restart func()) {
-	t.Helper()
+// TestTemporalRestarts in mid-stream, under a service that stays.
+func TestTemporalRestarts(t *testing.T) {
+	t.Parallel()
 	cfg := devstack.TemporalConfig{DataDir: filepath.Join(t.TempDir(), "temporal"), SearchAttributes: workflows.SearchAttributes()}
 	server, err := devstack.StartTemporal(t.Context(), cfg)
 	require.NoError(t, err)
@@ -115,23 +115,15 @@ func ownTemporal(t *testing.T) (address string, restart func()) {
 	require.NoError(t, err)
 	cfg.FrontendPort, err = strconv.Atoi(port)
 	require.NoError(t, err)
-	return server.Address(), func() {
-		require.NoError(t, server.Stop())
-		again, err := devstack.StartTemporal(t.Context(), cfg)
-		require.NoError(t, err)
-		server = again
-	}
-}
 
-// TestTemporalRestarts in mid-stream, under a service that stays.
-func TestTemporalRestarts(t *testing.T) {
-	t.Parallel()
-	server, restart := ownTemporal(t)
-	s := start(t, func(c *app.Config) { c.Temporal.Address = server })
+	s := start(t, func(c *app.Config) { c.Temporal.Address = server.Address() })
 	receipt, err := s.client.Start(t.Context(), agent.TurnRequest{Message: "say 100 words slowly", SessionID: "restart"})
 	require.NoError(t, err)
 	s.awaitText(receipt.TurnID, "word5")
-	restart()
+	require.NoError(t, server.Stop())
+	again, err := devstack.StartTemporal(t.Context(), cfg)
+	require.NoError(t, err)
+	server = again
 	out, _ := s.sound("", receipt)
 	require.Equal(t, agent.TurnCompleted, out.Status, "%+v", out.Error)
 	require.Len(t, strings.Fields(out.Output), 100)
