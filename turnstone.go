@@ -312,7 +312,8 @@ func (s *Service) compose(ctx, background context.Context, store *postgres.Store
 	box = inbox.New(inbox.Config{
 		Temporal: s.temporal, Runs: runs, Activities: acts, Store: store, Log: s.log, Blobs: s.blobs, Health: health.check,
 		Logger: s.logger, Direct: s.direct, Library: library, Catalog: parts.Registry, Models: parts.Models, Results: s.rows(store),
-		Definitions: s.library, Admission: gate, Capacity: admission.NewCapacity(set.Turn.BeginWithin), Audit: s.callers.trail, DirectChannels: set.Gateway.DirectChannels,
+		Definitions: s.library, Admission: gate, Audit: s.callers.trail, DirectChannels: set.Gateway.DirectChannels,
+		Capacity: admission.NewCapacity(set.Turn.BeginWithin),
 	})
 	if err := s.watchInstallation(store, gate); err != nil {
 		return err

@@ -94,6 +94,7 @@ func (r *modelRun) chargeAbandoned(ctx context.Context, key agent.StepKey) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), chargeTimeout)
 	defer cancel()
 	if err := r.a.Store.ChargeUsage(ctx, key, r.turn.Tenant, r.ledger); err != nil {
-		r.a.log(ctx).Warn("what an abandoned model call was billed is not in the ledger", zap.Int("step", key.Step), zap.Int("calls", len(r.ledger)), zap.Error(err))
+		r.a.log(ctx).Warn("what an abandoned model call was billed is not in the ledger",
+			zap.Int("step", key.Step), zap.Int("calls", len(r.ledger)), zap.Error(err))
 	}
 }

@@ -76,7 +76,8 @@ func checkCron(text string, now time.Time) error {
 		fields = fields[1:]
 	case 7:
 	default:
-		return fmt.Errorf("has %d fields: want minute, hour, day of month, month and day of week; a year behind them; seconds before and a year behind", len(values))
+		return fmt.Errorf("has %d fields: want minute, hour, day of month, month and day of week; a year behind them; seconds before and a year behind",
+			len(values))
 	}
 	var days cronDays
 	for i, f := range fields {

@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/workflowservice/v1"
 	temporalclient "go.temporal.io/sdk/client"
@@ -200,14 +199,17 @@ func (s *site) awaitIdle(kind string) {
 	c := s.dialTemporal()
 	query := "WorkflowType = '" + kind + "' AND ExecutionStatus = 'Running'"
 	var open []string
-	if !assert.Eventually(s.t, func() bool {
+	defer func() {
+		if len(open) > 0 {
+			s.t.Log("open workflows:", open)
+		}
+	}()
+	require.Eventually(s.t, func() bool {
 		page, err := c.ListWorkflow(s.t.Context(), &workflowservice.ListWorkflowExecutionsRequest{Query: query, PageSize: 20})
 		open = nil
 		for _, w := range page.GetExecutions() {
 			open = append(open, w.GetExecution().GetWorkflowId())
 		}
 		return err == nil && len(open) == 0
-	}, 2*time.Minute, 100*time.Millisecond) {
-		require.Failf(s.t, "workflows are still open", "%v", open)
-	}
+	}, 2*time.Minute, 100*time.Millisecond, "workflows are still open")
 }

@@ -1,7 +1,6 @@
 package workflows
 
 import (
-	"cmp"
 	"time"
 
 	"go.temporal.io/sdk/workflow"
@@ -50,7 +49,7 @@ func (t *agentTurn) waitForDecision(ctx workflow.Context, step int) {
 // workflow hears of it: if the worker dies in between, Temporal forgets the update and only the store knows. It returns after each look,
 // so that a turn that waits for days can continue as new.
 func (t *agentTurn) waitAndLook(ctx workflow.Context, step int, decided func() bool) {
-	pause := cmp.Or(t.lookPause, askAgainFirst)
+	pause := max(t.lookPause, askAgainFirst)
 	wait := pause
 	if !t.expiresAt.IsZero() {
 		wait = min(wait, max(t.expiresAt.Sub(workflow.Now(ctx)), time.Millisecond))

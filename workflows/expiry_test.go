@@ -71,8 +71,13 @@ func TestWaitingTurnLooksForDecisions(t *testing.T) {
 		},
 		"not more often than every ten minutes": {
 			looks: []look{
-				{30 * time.Second, both, found()}, {90 * time.Second, both, found()}, {210 * time.Second, both, found()}, {450 * time.Second, both, found()},
-				{930 * time.Second, both, found()}, {1530 * time.Second, both, found()}, {2130 * time.Second, both, found("b", "a")},
+				{30 * time.Second, both, found()},
+				{90 * time.Second, both, found()},
+				{210 * time.Second, both, found()},
+				{450 * time.Second, both, found()},
+				{930 * time.Second, both, found()},
+				{1530 * time.Second, both, found()},
+				{2130 * time.Second, both, found("b", "a")},
 			},
 			stop: agent.StopEndTurn,
 		},

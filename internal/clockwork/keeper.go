@@ -29,7 +29,7 @@ const (
 	maxID = 900
 	// checkTimeout bounds Check: whoever stores a schedule does not wait longer for a Temporal that is away.
 	checkTimeout = 5 * time.Second
-	op    = "sync schedules"
+	op           = "sync schedules"
 )
 
 // Want is a schedule as it is to be.

@@ -60,7 +60,7 @@ func cronTexts(yield func(string) bool) {
 			return
 		}
 	}
-	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // the same texts each time
+	random := rand.New(rand.NewPCG(1, 2)) // the same texts each time
 	pick := func(from ...string) string { return from[random.IntN(len(from))] }
 	fields := [][]string{ // second to year
 		{"0", "30", "59", "0-10"},

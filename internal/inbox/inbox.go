@@ -32,19 +32,24 @@ type Store interface {
 	Messages(ctx context.Context, tenant string, id agent.SessionID, after int64, limit int) ([]postgres.TranscriptMessage, error)
 	// PendingBelow lists the undecided approvals of a turn and of the turns that it asked for, by step.
 	PendingBelow(ctx context.Context, id agent.TurnID) ([]agent.Approval, error)
-	// StalledTurns returns turns that the store gave a reason to go on and that have not for a while.
-	StalledTurns(ctx context.Context, quiet time.Duration, limit int) ([]postgres.StalledTurn, error)
 	ListApprovals(ctx context.Context, q agent.ApprovalQuery) (agent.ApprovalPage, error)
 	ExportSession(ctx context.Context, tenant string, id agent.SessionID) (agent.SessionExport, error)
 	DeleteSession(ctx context.Context, tenant string, id agent.SessionID) (agent.SessionDeleted, error)
-	// Stranded calls work with turns that nobody may be driving: recorded by a door longer than age ago and not begun, or direct with a lease
-	// that has run out. Of all processes one does so at a time.
-	Stranded(ctx context.Context, age time.Duration, limit int, work func(context.Context, []agent.TurnID) error) (ran bool, err error)
 	KnowledgeDocuments(ctx context.Context, tenant, collection, after string, limit int) (agent.KnowledgePage, error)
 	KnowledgeDocument(ctx context.Context, tenant, collection, id string) (agent.KnowledgeDocument, error)
 	DeleteDocument(ctx context.Context, tenant, collection, id string) error
 	RunStore
 	CompositeStore
+	UpkeepStore
+}
+
+// UpkeepStore finds turns that do not go on by themselves.
+type UpkeepStore interface {
+	// StalledTurns returns turns that the store gave a reason to go on and that have not for a while.
+	StalledTurns(ctx context.Context, quiet time.Duration, limit int) ([]postgres.StalledTurn, error)
+	// Stranded calls work with turns that nobody may be driving: recorded by a door longer than age ago and not begun, or direct with a lease
+	// that has run out. Of all processes one does so at a time.
+	Stranded(ctx context.Context, age time.Duration, limit int, work func(context.Context, []agent.TurnID) error) (ran bool, err error)
 }
 
 // Collections knows the collections of the catalog, with the model that makes their vectors.

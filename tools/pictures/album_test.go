@@ -26,10 +26,6 @@ const unset = `const real = window.fetch; window.fetch = async (...args) => {
 	return Response.json({...await answer.json(), Codec: undefined});
 };`
 
-// saved is what the page would have saved as files.
-const saved = `window.saved = []; HTMLAnchorElement.prototype.click = () => {};
-	URL.createObjectURL = (blob) => { blob.text().then((text) => window.saved.push(text)); return 'about:blank'; };`
-
 // fits reports whether a block of code shows lines as wide as the workflows write them, and all of what is in it.
 const fits = `((pre) => {
 	if (!pre || pre.scrollWidth > pre.clientWidth) return false;
@@ -59,7 +55,6 @@ func TestWebUI(t *testing.T) {
 	t.Run("decoded", func(t *testing.T) { s.decoded(t, b) })
 	t.Run("a child turn", func(t *testing.T) { s.child(t, b) })
 	t.Run("a waiting turn", func(t *testing.T) { s.waiting(t, b) })
-	t.Run("kept elsewhere", func(t *testing.T) { s.offloaded(t, b) })
 	t.Run("not decoded", func(t *testing.T) { s.sealed(t, b) })
 	t.Run("origins", func(t *testing.T) { s.origins(t, b) })
 }
@@ -70,7 +65,7 @@ func (s *stack) decoded(t *testing.T, b *browser) {
 	p.picture("web-ui-list.png", 650)
 	p.visit("/namespaces/default/workflows?query="+url.QueryEscape(`TurnstoneSession="trip-1"`), says("turn/flights-1", "1–2")+` && !`+says("turn/alert-1"))
 	p.picture("web-ui-session.png", 440)
-	p.turn(flights, "history", says(question, "Found 3 rows", "BeginTurn", "turnstone-offline · step 1", "execute_pipeline(3 steps)", "turnstone-offline · step 2", "StoreTurn"))
+	p.turn(flights, "history", says("Found 3 rows", "BeginTurn", "turnstone-offline · step 1", "execute_pipeline(3 steps)", "turnstone-offline · step 2", "StoreTurn"))
 	p.picture("web-ui-turn.png", 1510)
 	p.turn(flights, "timeline", says("Found 3 rows", "BeginTurn", "CallModel • turnstone-offline · step 1", "CallModel • turnstone-offline · step 2", "StoreTurn"))
 	p.picture("web-ui-timeline.png", 980)
@@ -97,16 +92,6 @@ func (s *stack) waiting(t *testing.T, b *browser) {
 	p.turn(alert, "user-metadata", says("waiting for a person", "patch_workflow", "not inherently safe", "temporal workflow update execute", turn.Pending[0].ApprovalID))
 	p.until(`[...document.querySelectorAll('iframe')].some((f) => ` + fits + `(f.contentDocument.querySelector('pre')))`)
 	p.picture("web-ui-waiting.png", 720)
-}
-
-// offloaded is a payload that is in the blob store: the page shows where, and fetches it when asked to.
-func (s *stack) offloaded(t *testing.T, b *browser) {
-	p := b.open(t, s.ui, chosen+saved)
-	p.turn(long, "history", says("External Payloads Size", `"driverName"`, "Found 3 rows", "StoreTurn"))
-	p.picture("web-ui-offloaded.png", 720)
-	p.click(`[...document.querySelectorAll('button')].find((b) => /^\s*[\d.]+ KB\s*$/.test(b.textContent))`)
-	p.until(`window.saved.length > 0`)
-	require.Contains(t, eval[string](p, `window.saved[0]`), policy)
 }
 
 func (s *stack) sealed(t *testing.T, b *browser) {

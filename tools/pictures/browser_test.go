@@ -128,14 +128,6 @@ func says(texts ...string) string {
 	return fmt.Sprintf(`%s.every((part) => text().includes(part))`, list)
 }
 
-// click clicks what an expression finds.
-func (p *tab) click(expression string) {
-	p.t.Helper()
-	p.until(expression)
-	p.do(chromedp.Evaluate[chromedp.Void](expression + `.setAttribute('data-test', 'clicked')`))
-	p.do(chromedp.Click(chromedp.CSS(`[data-test="clicked"]`)))
-}
-
 // settled is a promise: fonts are there, frames have their sizes, and what was resized is drawn.
 const settled = `document.fonts.ready.then(() => new Promise((r) => setTimeout(() => requestAnimationFrame(() => requestAnimationFrame(r)), 500)))`
 

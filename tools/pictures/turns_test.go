@@ -1,7 +1,6 @@
 package pictures_test
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -15,13 +14,9 @@ const (
 	cheaper = agent.TurnID("flights-2") // the same session
 	errand  = agent.TurnID("errand-1")  // a sub-agent's turn in it
 	alert   = agent.TurnID("alert-1")   // waits for a person
-	long    = agent.TurnID("long-1")    // began with more than the history keeps
 )
 
 const question = "fetch flights from NYC to LAX, sort by price, show top 3"
-
-// policy is said so often in what a turn begins with that it is kept elsewhere.
-const policy = "Flights of less than six hours are booked in economy."
 
 // lead hands work to the analyst.
 const lead = `{"kind": "AgentInstance", "name": "lead", "node_id": "agent", "node_version": "1",
@@ -37,9 +32,6 @@ func (s *stack) takePlace(t *testing.T) {
 	s.ends(t, agent.TurnRequest{TurnID: flights, SessionID: "trip-1", Message: question})
 	s.ends(t, agent.TurnRequest{TurnID: cheaper, SessionID: "trip-1", Message: "and the ones under $300?"})
 	s.ends(t, agent.TurnRequest{TurnID: errand, SessionID: "desk-7", Agent: "lead", Message: "ask analyst: " + question})
-	s.ends(t, agent.TurnRequest{TurnID: long, SessionID: "trip-2", Message: question, Context: agent.InvocationContext{
-		Metadata: map[string]any{"policy": strings.Repeat(policy+" ", 200)},
-	}})
 	_, err = s.client.Start(t.Context(), agent.TurnRequest{TurnID: alert, SessionID: "prices", Message: "add email notification whenever price drops below $500"})
 	require.NoError(t, err)
 	for e, err := range s.client.Follow(t.Context(), alert, 0) {

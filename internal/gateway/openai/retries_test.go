@@ -168,7 +168,7 @@ func TestTheClientsKeyWins(t *testing.T) {
 func TestAKeyOfAForgottenTurnIsGivenUp(t *testing.T) {
 	d := open(t, nil)
 	refusals := 0
-	d.rt.Refuse = func(e agent.Envelope) error {
+	d.rt.Refuse = func(agent.Envelope) error {
 		if refusals++; refusals == 1 {
 			return agent.FieldErrorf(agent.CodeConflict, "idempotency_key", "was used by a turn that is not kept any more")
 		}
