@@ -18,7 +18,7 @@ import (
 type directBoundary struct {
 	hold    moment
 	seen    func(b *bench, id agent.TurnID)
-	effects int // that the first tool has taken in the end
+	effects int // that the first tool may have taken in the end
 }
 
 func directBoundaries() map[string]directBoundary {
@@ -58,7 +58,7 @@ func testKilledDirect(t *testing.T, binary string, c directBoundary) {
 	defer cancel()
 	out, events := b.follow(ctx, receipt.TurnID)
 	require.Equal(t, agent.TurnCompleted, out.Status, "%+v", out.Error)
-	require.Equal(t, out.Output, worldAnswer)
+	require.Equal(t, worldAnswer, out.Output)
 	require.Equal(t, worldIntro+worldAnswer, streamtest.Shown(events))
 	require.Equal(t, events, viewer(), "who stayed saw what there is to see")
 	b.resumes(ctx, receipt.TurnID, events)
@@ -70,5 +70,5 @@ func testKilledDirect(t *testing.T, binary string, c directBoundary) {
 	require.NoError(t, b.connect().QueryRow(ctx, "SELECT count(*) FROM agent_results WHERE turn_id = $1", string(receipt.TurnID)).Scan(&n))
 	require.Equal(t, 1, n)
 	_, taken, _ := w.seen()
-	require.Equal(t, c.effects, taken["book"])
+	require.LessOrEqual(t, taken["book"], c.effects, "never twice")
 }

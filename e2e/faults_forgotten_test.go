@@ -21,9 +21,7 @@ func TestForgottenUpdates(t *testing.T) {
 	binary := build(t, "faults_effect_worker.go")
 	t.Run("decision", func(t *testing.T) {
 		t.Parallel()
-		w, b, id := forgets(t, binary, "approvals", workflows.UpdateDecide, func(approval string) any {
-			return agent.Decision{ApprovalID: approval, Decision: agent.DecisionApprove, By: "ops"}
-		}, "SELECT decision IS NOT NULL FROM approvals WHERE turn_id = $1")
+		w, b, id := forgetDecision(t, binary)
 		out, events := b.follow(t.Context(), id)
 		require.Equal(t, agent.TurnCompleted, out.Status, "%+v", out.Error)
 		require.Equal(t, worldAnswer, out.Output)
@@ -33,24 +31,12 @@ func TestForgottenUpdates(t *testing.T) {
 		b.closed(id)
 		b.replay("forgotten_decision", id.WorkflowID(), "")
 	})
-	t.Run("cancel", func(t *testing.T) {
-		t.Parallel()
-		w, b, id := forgets(t, binary, "streams", workflows.UpdateCancel, func(string) any {
-			return agent.CancelRequest{By: "ops"}
-		}, "SELECT cancelled FROM streams WHERE stream_id = $1")
-		out, _ := b.follow(t.Context(), id)
-		require.Equal(t, agent.TurnCancelled, out.Status, "%+v", out.Error)
-		_, effects, _ := w.seen()
-		require.Zero(t, effects["pay"])
-		b.closed(id)
-		b.replay("forgotten_cancel", id.WorkflowID(), "")
-	})
 	t.Run("session", func(t *testing.T) { t.Parallel(); testForgottenSession(t, binary) })
 }
 
-// forgets has a turn that waits for a person take an update by a worker that is cut off from Temporal when it writes to a table, and killed
-// when a query says that the write is stored. Another worker takes over; the update is not sent again.
-func forgets(t *testing.T, binary, table, update string, arg func(approval string) any, stored string) (*world, *bench, agent.TurnID) {
+// forgetDecision has a turn take a decision by a worker that is cut off from Temporal when it writes the decision, and killed when the
+// decision is stored. Another worker takes over; the update is not sent again.
+func forgetDecision(t *testing.T, binary string) (*world, *bench, agent.TurnID) {
 	t.Helper()
 	w := newWorld(t, "", "pay")
 	b := newBench(t, w.model)
@@ -64,17 +50,17 @@ func forgets(t *testing.T, binary, table, update string, arg func(approval strin
 	require.NoError(t, err)
 	require.Len(t, page.Approvals, 1)
 
-	unlock := b.lock(table)
+	unlock := b.lock("approvals")
 	ctx, leave := context.WithCancel(t.Context())
 	left := make(chan struct{})
 	go func() {
 		defer close(left)
 		_, _ = b.Temporal().UpdateWorkflow(ctx, client.UpdateWorkflowOptions{ // it has no answer
-			WorkflowID: id.WorkflowID(), UpdateName: update, Args: []any{arg(page.Approvals[0].ApprovalID)},
-			WaitForStage: client.WorkflowUpdateStageCompleted,
+			WorkflowID: id.WorkflowID(), UpdateName: workflows.UpdateDecide, WaitForStage: client.WorkflowUpdateStageCompleted,
+			Args: []any{agent.Decision{ApprovalID: page.Approvals[0].ApprovalID, Decision: agent.DecisionApprove, By: "ops"}},
 		})
 	}()
-	b.awaitWriter(table)
+	b.awaitWriter("approvals")
 	toTemporal.cut()
 	leave()
 	<-left
@@ -82,7 +68,7 @@ func forgets(t *testing.T, binary, table, update string, arg func(approval strin
 	conn := b.connect()
 	require.Eventually(t, func() bool {
 		var there bool
-		err := conn.QueryRow(t.Context(), stored, string(id)).Scan(&there)
+		err := conn.QueryRow(t.Context(), "SELECT decision IS NOT NULL FROM approvals WHERE turn_id = $1", string(id)).Scan(&there)
 		return err == nil && there
 	}, 30*time.Second, 10*time.Millisecond, "stored")
 	first.end(syscall.SIGKILL)
