@@ -74,8 +74,8 @@ func (in *BeginTurnInput) namedTurn() agent.TurnID {
 	return agent.TurnID(id)
 }
 
-// nameTurn gives a request the turn id that its workflow id names, or that it was recorded under before. A request that says otherwise is
-// refused: nobody would find its turn.
+// nameTurn sets the turn id of a request: the one in the workflow id turn/<id>, or the one that the turn was recorded under. It refuses a
+// request that names another turn, which nobody could find by its workflow.
 func nameTurn(req *agent.TurnRequest, in *BeginTurnInput) error {
 	named := in.namedTurn()
 	switch {

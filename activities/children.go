@@ -69,7 +69,7 @@ func childID(parent agent.TurnID, step int, call agent.CallID) agent.TurnID {
 	return agent.TurnID(uuid.NewSHA1(childNamespace, fmt.Appendf(nil, "%s\x00%d\x00%s", parent, step, call)).String())
 }
 
-// childAnswer is what the asking model sees of a child turn.
+// childAnswer is the result of a delegated call, as the asking model reads it.
 type childAnswer struct {
 	Agent      string           `json:"agent"`
 	Status     agent.TurnStatus `json:"status"`

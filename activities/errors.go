@@ -37,8 +37,8 @@ func temporalError(err error) error {
 		return nil
 	}
 	if errors.Is(err, agent.ErrFenced) || errors.Is(err, agent.ErrStreamClosed) {
-		// An attempt that Temporal has given up may begin after its successor and fence that one: a worker that was frozen finds both in its socket.
-		// So the attempt that counts is made again. What a given-up one returns is ignored.
+		// A worker that was frozen may start an old attempt after a newer one, and so fence the newer one. Temporal ignores the old attempt's
+		// result, so the newer one must be retried.
 		return temporal.NewApplicationErrorWithOptions(err.Error(), FencedError, temporal.ApplicationErrorOptions{
 			NonRetryable: errors.Is(err, agent.ErrStreamClosed), Cause: err,
 		})

@@ -31,8 +31,8 @@ func (e providerError) Error() string {
 
 func (e providerError) Unwrap() error { return e.cause }
 
-// modelFailure is what callers may see of a failed model call. That a provider does not accept this installation, or does not have the
-// model that is configured, is not the caller's to mend: it is neither denied nor not_found, and does not pass by itself.
+// modelFailure returns the failure that callers read. A caller cannot mend wrong provider credentials or a model that does not exist, so
+// these are unavailable and not retryable, instead of denied or not_found.
 func modelFailure(err error) *agent.Failure {
 	f := agent.FailureOf(err)
 	if p, ok := errors.AsType[providerError](err); ok {

@@ -18,8 +18,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/llm/llmtest"
 )
 
-// outside is what the workers of a drill meet outside: a provider whose model runs errands, and the place where tools take effect. Every
-// effect is counted, by errand and idempotency key.
+// outside is the provider and the tool server of a drill. It counts every effect by errand and idempotency key.
 type outside struct {
 	server *httptest.Server
 	over   chan struct{} // closed when the test ends
