@@ -64,7 +64,7 @@ func (c *Capacity) Enter(ctx context.Context) (leave func(begun bool), err error
 		return nil, &agent.Error{Code: agent.CodeUnavailable, RetryAfter: shortestRetry + rand.N(retrySpread), Err: errOverloaded}
 	}
 	entered := time.Now()
-	return func(begun bool) { c.leave(entered, begun) }, nil
+	return func(begun bool) { c.release(entered, begun) }, nil
 }
 
 // await reports whether a turn got its place in time.
@@ -95,7 +95,7 @@ func (c *Capacity) grant() {
 	}
 }
 
-func (c *Capacity) leave(entered time.Time, begun bool) {
+func (c *Capacity) release(entered time.Time, begun bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	defer c.grant()

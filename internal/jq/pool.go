@@ -57,7 +57,7 @@ type seat struct {
 
 func newPool() *pool { return &pool{tenants: map[string]*tenantShare{}} }
 
-// enter waits until a program of a tenant may run. The caller calls leave afterwards. The error is [agent.CodeRateLimited] when the
+// enter waits until a program of a tenant may run. The caller calls release afterwards. The error is [agent.CodeRateLimited] when the
 // tenant has too many programs or has to wait too long.
 func (p *pool) enter(ctx context.Context, tenant string) (*seat, error) {
 	s := &seat{pool: p, tenant: tenant, turn: make(chan struct{}, 1), slice: slice}
@@ -71,10 +71,10 @@ func (p *pool) enter(ctx context.Context, tenant string) (*seat, error) {
 		s.since = time.Now()
 		return s, nil
 	case <-ctx.Done():
-		s.leave()
+		s.release()
 		return nil, agent.Interrupted(ctx, "run jq program")
 	case <-patience.C:
-		s.leave()
+		s.release()
 		return nil, agent.FieldErrorf(agent.CodeRateLimited, field, "has waited %s for other jq programs to end; try again later", maxWait)
 	}
 }
@@ -134,8 +134,8 @@ func (p *pool) nextToBegin() int {
 	return best
 }
 
-// leave gives the seat back, wherever its program was.
-func (s *seat) leave() {
+// release gives the seat back, wherever its program was.
+func (s *seat) release() {
 	p := s.pool
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -131,7 +131,7 @@ func TestProgramsOfATenantWait(t *testing.T) {
 		_, err = p.enter(t.Context(), "a")
 		require.EqualError(t, err, "query: 32 jq programs of the tenant wait already, at most 32; try again later")
 		require.Equal(t, agent.CodeRateLimited, agent.CodeOf(err))
-		first.leave()
+		first.release()
 		synctest.Wait()
 		cancel()
 		synctest.Wait()
@@ -156,12 +156,12 @@ func TestTenantsBeginInTurn(t *testing.T) {
 					return
 				}
 				order <- tenant
-				s.leave()
+				s.release()
 			}()
 			synctest.Wait()
 		}
 		for _, s := range seats {
-			s.leave()
+			s.release()
 		}
 		got := ""
 		for range 6 {

@@ -100,7 +100,7 @@ func (p *Program) run(ctx context.Context, b Bounds, doc []byte, rows func() ([]
 	if err != nil {
 		return nil, err
 	}
-	defer seat.leave()
+	defer seat.release()
 	m := newMeter(ctx, b, seat)
 	defer m.watch()()
 	r := &run{meter: m, decoder: newDecoder(b.Memory, m), left: b.Bytes, outputs: []json.RawMessage{}}
