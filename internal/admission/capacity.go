@@ -16,7 +16,6 @@ const (
 	firstStarting = 32 // before anything is measured
 	leastStarting = 8
 	mostStarting  = 1024
-	waitingRounds = 2               // as many times the bound wait for a place
 	lowering      = 0.7             // of the bound, after a turn that began late
 	raising       = 2               // of the bound, by as many turns in time as it is
 	shortestRetry = time.Second     // of the times that refused callers are asked to wait;
@@ -26,7 +25,8 @@ const (
 var errOverloaded = errors.New("the server has as many turns to start as it can: nothing was started, try again later")
 
 // Capacity bounds the turns that this process has accepted and that have not begun, by how long turns take to begin: the bound rises
-// while they begin in time and falls when one does not. A few more wait for a place; all others are refused at once.
+// while they begin in time and falls when one does not. As many more wait for a place; all others are refused at once. The time of a turn
+// counts from its arrival, its wait included.
 type Capacity struct {
 	within time.Duration
 
@@ -45,16 +45,16 @@ func NewCapacity(within time.Duration) *Capacity {
 	return &Capacity{within: within, bound: firstStarting}
 }
 
-// Enter takes a place for a turn that is to start. It waits for one as long as a turn may take to begin, or until ctx ends, and refuses
+// Enter takes a place for a turn that is to start. It waits for one for half the time in which a turn must begin, or until ctx ends, and refuses
 // the turn with [agent.CodeUnavailable] and a RetryAfter if there is none by then, or if too many wait already. leave gives the place
 // back, once; begun says that the turn has begun by now, so that the time which that took counts.
 func (c *Capacity) Enter(ctx context.Context) (leave func(begun bool), err error) {
 	if c == nil {
 		return func(bool) {}, nil
 	}
-	place := make(chan struct{})
+	arrived, place := time.Now(), make(chan struct{})
 	c.mu.Lock()
-	full := float64(len(c.waiting)) >= waitingRounds*c.bound
+	full := float64(len(c.waiting)) >= c.bound
 	if !full {
 		c.waiting = append(c.waiting, place)
 		c.grant()
@@ -64,12 +64,12 @@ func (c *Capacity) Enter(ctx context.Context) (leave func(begun bool), err error
 		return nil, &agent.Error{Code: agent.CodeUnavailable, RetryAfter: shortestRetry + rand.N(retrySpread), Err: errOverloaded}
 	}
 	entered := time.Now()
-	return func(begun bool) { c.release(entered, begun) }, nil
+	return func(begun bool) { c.release(arrived, entered, begun) }, nil
 }
 
 // await reports whether a turn got its place in time.
 func (c *Capacity) await(ctx context.Context, place chan struct{}) bool {
-	patience := time.NewTimer(c.within)
+	patience := time.NewTimer(c.within / 2)
 	defer patience.Stop()
 	select {
 	case <-place:
@@ -95,13 +95,13 @@ func (c *Capacity) grant() {
 	}
 }
 
-func (c *Capacity) release(entered time.Time, begun bool) {
+func (c *Capacity) release(arrived, entered time.Time, begun bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	defer c.grant()
 	starting := c.starting
 	c.starting--
-	switch late := time.Since(entered) > c.within; {
+	switch late := time.Since(arrived) > c.within; {
 	case !begun:
 	case late && entered.After(c.lowered): // those that entered before say nothing of the bound as it is now
 		c.bound, c.lowered = max(c.bound*lowering, leastStarting), time.Now()

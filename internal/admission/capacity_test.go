@@ -66,12 +66,13 @@ func TestCapacity(t *testing.T) {
 	leave(true)
 }
 
-// TestTurnsWaitForAPlace: a few turns wait until others have begun, in the order in which they came, and no longer than a turn may take to begin.
+// TestTurnsWaitForAPlace: a few turns wait until others have begun, in the order in which they came, and no longer than half
+// the time in which a turn must begin; the wait counts as part of that time.
 func TestTurnsWaitForAPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := admission.NewCapacity(time.Second)
 		places := fill(c)
-		const waiting = 64 // twice the bound
+		waiting := len(places)
 		entered := make(chan error, waiting)
 		for range waiting {
 			go func() {
@@ -84,16 +85,38 @@ func TestTurnsWaitForAPlace(t *testing.T) {
 		_, err := c.Enter(t.Context())
 		require.Equal(t, agent.CodeUnavailable, agent.CodeOf(err), "too many wait")
 		require.Zero(t, time.Since(began))
-		for _, leave := range places {
-			leave(false)
-		}
-		for range places {
+		for range waiting / 2 {
+			places[0](false)
+			places = places[1:]
 			require.NoError(t, <-entered)
 		}
 		require.Zero(t, time.Since(began))
-		for range waiting - len(places) {
+		for range waiting - waiting/2 {
 			require.Equal(t, agent.CodeUnavailable, agent.CodeOf(<-entered))
 		}
-		require.Equal(t, time.Second, time.Since(began))
+		require.Equal(t, time.Second/2, time.Since(began))
+	})
+}
+
+// TestWaitingCounts: a turn that waited and then began is late when both together took too long.
+func TestWaitingCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := admission.NewCapacity(time.Second)
+		places := fill(c)
+		leaveLate := make(chan func(bool))
+		go func() {
+			if leave, err := c.Enter(t.Context()); err == nil {
+				leaveLate <- leave
+			}
+		}()
+		synctest.Wait()
+		time.Sleep(400 * time.Millisecond)
+		for _, leave := range places {
+			leave(false)
+		}
+		leave := <-leaveLate
+		time.Sleep(700 * time.Millisecond)
+		leave(true)
+		require.Len(t, fill(c), len(places)*7/10)
 	})
 }
