@@ -280,10 +280,12 @@ func (s *Service) compose(ctx, background context.Context, store *postgres.Store
 		return err
 	}
 	outcomes := &probes.Outcomes{}
+	var box *inbox.Inbox
+	endOrphan := func(ctx context.Context, id agent.TurnID) (bool, error) { return box.EndOrphan(ctx, id) }
 	acts, err := activities.New(activities.Config{
 		Registry: parts.Registry, Models: watchedModels{parts.Models, outcomes}, Tools: parts.Tools, Middleware: parts.Middleware, Store: store, Log: s.log,
-		Blobs: s.blobs, Runs: runs, Schemas: schema.New(), Knowledge: library, Observer: s.watching.observer, Logger: s.logger,
-		MaxMessageBytes: int(set.Turn.MaxMessageBytes), QueueLength: set.Turn.QueueLength,
+		Blobs: s.blobs, Runs: runs, Schemas: schema.New(), Knowledge: library, EndOrphan: endOrphan,
+		Observer: s.watching.observer, Logger: s.logger, MaxMessageBytes: int(set.Turn.MaxMessageBytes), QueueLength: set.Turn.QueueLength,
 		BatchInterval: set.Events.BatchInterval, MaxInlineBytes: int(set.Storage.MaxInlineBytes),
 		OutputBytes: int(set.Turn.OutputBytes), HistoryOutputBytes: int(set.Turn.HistoryOutputBytes), TurnEvents: set.Turn.ContinueAsNewEvents,
 		ConversationEvents: set.Conversation.ContinueAsNewEvents, SearchAttributes: watch.Known,
@@ -304,8 +306,7 @@ func (s *Service) compose(ctx, background context.Context, store *postgres.Store
 	if s.swept() {
 		health.retention = s.upkeep.scheduled
 	}
-	var box *inbox.Inbox
-	gate, err := s.gate(store, func(ctx context.Context, id agent.TurnID) (bool, error) { return box.EndOrphan(ctx, id) })
+	gate, err := s.gate(store, endOrphan)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package activities
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -23,8 +24,10 @@ type Config struct {
 	Runs       Runs
 	Schemas    Schemas
 	Knowledge  Knowledge
-	Observer   agent.Observer // nil: nobody watches
-	Logger     *zap.Logger
+	// EndOrphan ends a turn that nobody drives and that cannot go on, and reports whether it has ended.
+	EndOrphan func(ctx context.Context, id agent.TurnID) (bool, error)
+	Observer  agent.Observer // nil: nobody watches
+	Logger    *zap.Logger
 
 	MaxMessageBytes    int           // of a request's messages; 0: 1 MiB
 	QueueLength        int           // most turns waiting in one session; 0: 100
@@ -68,6 +71,9 @@ func New(c Config) (*Activities, error) {
 		if required.port == nil {
 			return nil, errors.New("activities: " + required.name + " is missing")
 		}
+	}
+	if c.EndOrphan == nil {
+		return nil, errors.New("activities: EndOrphan is missing")
 	}
 	if c.Logger == nil {
 		c.Logger = zap.NewNop()

@@ -389,7 +389,7 @@ func (a *Activities) interrupt(ctx context.Context, begun agent.Begun) {
 	}
 }
 
-// passOver ends a holder that nobody runs any more and asks again where the turn stands.
+// passOver ends a holder that nobody drives any more and asks again where the turn stands.
 func (a *Activities) passOver(ctx context.Context, record agent.TurnRecord, begun agent.Begun) (agent.Begun, error) {
 	if time.Since(begun.HolderSince) < orphanAfter {
 		return begun, nil
@@ -397,11 +397,8 @@ func (a *Activities) passOver(ctx context.Context, record agent.TurnRecord, begu
 	if time.Now().Before(begun.HolderLease) {
 		return begun, nil
 	}
-	if closed, err := a.Runs.Closed(ctx, begun.HolderWorkflow); err != nil || !closed {
+	if ended, err := a.EndOrphan(ctx, begun.Holder); err != nil || !ended {
 		return begun, err
-	}
-	if err := a.Terminate(ctx, begun.Holder); err != nil {
-		return begun, fmt.Errorf("pass over turn %s: %w", begun.Holder, err)
 	}
 	return a.Store.Begin(ctx, record)
 }

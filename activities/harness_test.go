@@ -69,6 +69,7 @@ func newHarness(t *testing.T, change ...func(*activities.Config)) *harness {
 	cfg := activities.Config{
 		Registry: h.catalog, Models: &h.model, Tools: h.tool, Middleware: set, Store: h.spy, Log: h.log, Blobs: h.blobs, Runs: h.runs,
 		Schemas: schema.New(), Knowledge: h.library, Logger: zaptest.NewLogger(t),
+		EndOrphan: func(context.Context, agent.TurnID) (bool, error) { return false, nil },
 	}
 	for _, c := range change {
 		c(&cfg)
@@ -236,7 +237,6 @@ func (f *fakeLibrary) Search(_ context.Context, q agent.KnowledgeQuery) ([]agent
 
 type fakeRuns struct {
 	mu      sync.Mutex
-	closed  map[string]bool
 	ready   []string
 	stopped []string
 	batches []agent.TokenBatch
@@ -251,8 +251,6 @@ func (f *fakeRuns) Decide(_ context.Context, id string, d agent.Decision) (agent
 }
 
 func (f *fakeRuns) Start(context.Context, agent.TurnRequest) error { return nil }
-
-func (f *fakeRuns) Closed(_ context.Context, id string) (bool, error) { return f.closed[id], nil }
 
 func (f *fakeRuns) Ready(_ context.Context, id string) error {
 	f.ready = append(f.ready, id)

@@ -151,12 +151,10 @@ type Blobs interface {
 	Open(ctx context.Context, tenant, ref string) (io.ReadCloser, error)
 }
 
-// Runs knows the workflows behind turns, by workflow id. All of it is best effort except Closed.
+// Runs knows the workflows behind turns, by workflow id. All of it is best effort except Start and Decide.
 type Runs interface {
 	// Start starts the workflow of a turn that is queued already, or does nothing when it runs.
 	Start(ctx context.Context, r agent.TurnRequest) error
-	// Closed reports whether the workflow is closed or does not exist.
-	Closed(ctx context.Context, workflowID string) (bool, error)
 	// Ready tells a waiting turn that it holds its session.
 	Ready(ctx context.Context, workflowID string) error
 	// Decide answers an approval of another turn through its workflow.

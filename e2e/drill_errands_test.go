@@ -282,10 +282,8 @@ func (e *errands) fault(next *errand) error {
 		return errors.New("it has no end")
 	}
 	out := next.events[len(next.events)-1].Result
-	lost := next.mode == agent.ModeDirect && out.Status == agent.TurnFailed && out.StopReason == agent.StopTerminated
 	isUnknown := out.Output == next.name+" is unknown"
 	switch {
-	case lost: // the process that drove it died
 	case out.Status != agent.TurnCompleted:
 		return fmt.Errorf("it is %s (%s): %+v", out.Status, out.StopReason, out.Error)
 	case out.Output != next.name+" is done" && !isUnknown:
@@ -299,7 +297,7 @@ func (e *errands) fault(next *errand) error {
 		switch {
 		case keys > 1 || calls > 1 && !mayRepeat:
 			return fmt.Errorf("%s took effect %d times under %d keys; it says %q", tool, calls, keys, out.Output)
-		case calls == 0 && !lost && !isUnknown:
+		case calls == 0 && !isUnknown:
 			return fmt.Errorf("%s took no effect; it says %q", tool, out.Output)
 		}
 	}
@@ -357,21 +355,17 @@ func (e *errands) verifyOrder() {
 // String says how long turns took, and what the trouble cost them.
 func (e *errands) String() string {
 	var times []time.Duration
-	resets, unknown, lost := 0, 0, 0
+	resets, unknown := 0, 0
 	for next := range e.all() {
 		times = append(times, next.took)
 		resets += count(next.events, agent.EventReset)
-		if n := len(next.events); n > 0 && next.events[n-1].Result != nil {
-			if strings.HasSuffix(next.events[n-1].Result.Output, "unknown") {
-				unknown++
-			}
-			if next.events[n-1].Result.Status == agent.TurnFailed {
-				lost++
-			}
+		n := len(next.events)
+		if n > 0 && next.events[n-1].Result != nil && strings.HasSuffix(next.events[n-1].Result.Output, "unknown") {
+			unknown++
 		}
 	}
 	slices.Sort(times)
-	return fmt.Sprintf("%d turns, median %s, 95 %% within %s, longest %s; %d resets, %d outcomes unknown, %d direct turns lost with their process",
+	return fmt.Sprintf("%d turns, median %s, 95 %% within %s, longest %s; %d resets, %d outcomes unknown",
 		len(times), times[len(times)/2].Round(time.Millisecond), times[len(times)*95/100].Round(time.Millisecond),
-		times[len(times)-1].Round(time.Millisecond), resets, unknown, lost)
+		times[len(times)-1].Round(time.Millisecond), resets, unknown)
 }

@@ -70,6 +70,7 @@ func newWorld(t *testing.T, turns int) *world {
 	require.NoError(t, err)
 	acts, err := activities.New(activities.Config{
 		Registry: w, Models: w, Tools: w, Middleware: set, Store: w.store, Log: w.log, Blobs: nowhere{}, Runs: w, Schemas: schema.New(), Knowledge: w,
+		EndOrphan: func(context.Context, agent.TurnID) (bool, error) { return false, nil },
 	})
 	require.NoError(t, err)
 	w.Driver, err = direct.New(direct.Config{Activities: acts, Start: w.start, MaxTurns: turns})
@@ -137,7 +138,6 @@ func (w *world) Generate(ctx context.Context, req agent.ModelRequest, emit func(
 }
 
 func (*world) Start(context.Context, agent.TurnRequest) error                 { return nil }
-func (*world) Closed(context.Context, string) (bool, error)                   { return false, nil }
 func (*world) Ready(context.Context, string) error                            { return nil }
 func (*world) Interrupt(context.Context, string, agent.CancelRequest) error   { return nil }
 func (*world) Tokens(context.Context, agent.StreamTo, agent.TokenBatch) error { return nil }

@@ -76,6 +76,7 @@ func newOffice(t *testing.T, change ...func(o *office, c *inbox.Config)) *office
 	runs := &inbox.Runs{Temporal: temporal{o: o}, TaskQueue: "turnstone"}
 	o.acts, err = activities.New(activities.Config{
 		Registry: o, Models: o, Tools: o, Middleware: set, Store: losingStore{o.store, o}, Log: breakingLog{o.log, o}, Blobs: nowhere{}, Runs: runs, Schemas: schema.New(), Knowledge: o,
+		EndOrphan: func(ctx context.Context, id agent.TurnID) (bool, error) { return o.EndOrphan(ctx, id) },
 	})
 	require.NoError(t, err)
 	driver, err := direct.New(direct.Config{Activities: o.acts, Start: runs.TakeOver, MaxTurns: 4})

@@ -225,3 +225,27 @@ func TestOverload(t *testing.T) {
 	require.Equal(t, first.TurnID, again.TurnID)
 	require.True(t, again.Joined)
 }
+
+// TestNextInLineKeepsTheHolder: a message that waits behind a turn that nobody drives starts that turn if it can go on, and does not end it.
+func TestNextInLineKeepsTheHolder(t *testing.T) {
+	for _, mode := range []agent.Mode{agent.ModeDurable, agent.ModeDirect} {
+		t.Run(string(mode), func(t *testing.T) {
+			o := newOffice(t)
+			record := agent.TurnRecord{TurnID: "holder", Tenant: "acme", SessionID: "s", Mode: mode, StartByID: true}
+			_, err := o.store.Begin(t.Context(), record)
+			require.NoError(t, err)
+			o.age("holder")
+			e := agent.Envelope{Request: hello(func(r *agent.TurnRequest) { r.TurnID, r.SessionID = "next", "s" })}
+			_, err = o.Submit(t.Context(), e)
+			require.NoError(t, err)
+			begun, err := o.acts.Begin(t.Context(), e.Request, activities.BeginTurnInput{WorkflowID: "turn/next", RunID: "r", Again: true})
+			require.NoError(t, err)
+			require.Equal(t, activities.VerdictBehind, begun.Verdict)
+			_, started := o.input("holder")
+			require.True(t, started)
+			holder, err := o.store.Turn(t.Context(), "holder")
+			require.NoError(t, err)
+			require.Nil(t, holder.Output)
+		})
+	}
+}
