@@ -18,7 +18,11 @@ const drainMargin = 5 * time.Second
 // startWorker begins to poll.
 func (s *Service) startWorker(acts *activities.Activities, nodes *flows.Activities, clockwork *runs.Activities) error {
 	set := s.cfg.Settings
+	// Two pollers, the SDK's default, are too few for a busy queue: started turns would wait behind new ones, which start eagerly.
+	pollers := sdkworker.NewPollerBehaviorAutoscaling(sdkworker.PollerBehaviorAutoscalingOptions{})
 	options := sdkworker.Options{
+		WorkflowTaskPollerBehavior:              pollers,
+		ActivityTaskPollerBehavior:              pollers,
 		MaxConcurrentActivityExecutionSize:      set.Temporal.MaxConcurrentActivities,
 		MaxConcurrentLocalActivityExecutionSize: set.Temporal.MaxConcurrentLocalActivities,
 		MaxConcurrentWorkflowTaskExecutionSize:  set.Temporal.MaxConcurrentWorkflowTasks,
