@@ -26,6 +26,10 @@ const unset = `const real = window.fetch; window.fetch = async (...args) => {
 	return Response.json({...await answer.json(), Codec: undefined});
 };`
 
+// recordDownloads collects in window.downloads the text of each file that the page would have saved.
+const recordDownloads = `window.downloads = []; HTMLAnchorElement.prototype.click = () => {};
+	URL.createObjectURL = (blob) => { blob.text().then((text) => window.downloads.push(text)); return 'about:blank'; };`
+
 // fits reports whether a block of code shows lines as wide as the workflows write them, and all of what is in it.
 const fits = `((pre) => {
 	if (!pre || pre.scrollWidth > pre.clientWidth) return false;
@@ -55,6 +59,7 @@ func TestWebUI(t *testing.T) {
 	t.Run("decoded", func(t *testing.T) { s.decoded(t, b) })
 	t.Run("a child turn", func(t *testing.T) { s.child(t, b) })
 	t.Run("a waiting turn", func(t *testing.T) { s.waiting(t, b) })
+	t.Run("an offloaded input", func(t *testing.T) { s.offloaded(t, b) })
 	t.Run("not decoded", func(t *testing.T) { s.sealed(t, b) })
 	t.Run("origins", func(t *testing.T) { s.origins(t, b) })
 }
@@ -92,6 +97,16 @@ func (s *stack) waiting(t *testing.T, b *browser) {
 	p.turn(alert, "user-metadata", says("waiting for a person", "patch_workflow", "not inherently safe", "temporal workflow update execute", turn.Pending[0].ApprovalID))
 	p.until(`[...document.querySelectorAll('iframe')].some((f) => ` + fits + `(f.contentDocument.querySelector('pre')))`)
 	p.picture("web-ui-waiting.png", 720)
+}
+
+// offloaded looks at a turn whose input is in the blob store: the page shows the reference, and downloads the decrypted input.
+func (s *stack) offloaded(t *testing.T, b *browser) {
+	p := b.open(t, s.ui, chosen+recordDownloads)
+	p.turn(long, "history", says("External Payloads Size", `"driverName"`, "Found 3 rows", "StoreTurn")+` && !`+says(policy))
+	p.picture("web-ui-offloaded.png", 720)
+	p.click(`[...document.querySelectorAll('button')].find((b) => /^\s*[\d.]+ KB\s*$/.test(b.textContent))`)
+	p.until(`window.downloads.length > 0`)
+	require.Contains(t, eval[string](p, `window.downloads[0]`), policy)
 }
 
 func (s *stack) sealed(t *testing.T, b *browser) {

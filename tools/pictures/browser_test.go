@@ -128,6 +128,14 @@ func says(texts ...string) string {
 	return fmt.Sprintf(`%s.every((part) => text().includes(part))`, list)
 }
 
+// click waits for the element that an expression returns, and clicks it.
+func (p *tab) click(element string) {
+	p.t.Helper()
+	p.until(element)
+	p.do(chromedp.Evaluate[chromedp.Void](element + `.setAttribute('data-test', 'clicked')`))
+	p.do(chromedp.Click(chromedp.CSS(`[data-test="clicked"]`)))
+}
+
 // settled is a promise: fonts are there, frames have their sizes, and what was resized is drawn.
 const settled = `document.fonts.ready.then(() => new Promise((r) => setTimeout(() => requestAnimationFrame(() => requestAnimationFrame(r)), 500)))`
 

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -27,18 +28,21 @@ const (
 	stopTime  = time.Minute
 )
 
-// offloadFrom is the size from which payloads are kept elsewhere.
-const offloadFrom = "4KiB"
+// offloadBytes is the size from which payloads go to the blob store.
+const offloadBytes = 4 << 10
 
 // stack is a running dev.
 type stack struct {
-	api    string // http://host:port of the gateway
-	ui     string // of the Web UI
-	client *client.Client
+	api      string // http://host:port of the gateway
+	ui       string // of the Web UI
+	temporal string // host:port of the Temporal server
+	dir      string // HOME and TMPDIR of dev
+	keys     string // temporal.encryption_keys
+	client   *client.Client
 }
 
 // announced are the lines in which dev says where things are.
-var announced = regexp.MustCompile(`(?m)^  (HTTP API|Web UI) +(http://\S+)`)
+var announced = regexp.MustCompile(`(?m)^  (HTTP API|Web UI|Temporal) +(\S+)`)
 
 // launch starts dev with a key of its own, and everything kept elsewhere that is large.
 func launch(t *testing.T) *stack {
@@ -46,11 +50,12 @@ func launch(t *testing.T) *stack {
 	key := make([]byte, 32)
 	_, err := rand.Read(key)
 	require.NoError(t, err)
+	s := &stack{dir: t.TempDir(), keys: "2026-11:" + base64.StdEncoding.EncodeToString(key)}
 	// Not CommandContext: it is stopped below, by a signal. It takes other ports than those that are in use, and has the browser ask there.
 	dev := exec.Command(program(t), "demo", "--keep", "--http-addr", taken(t), "--grpc-addr", taken(t),
-		"--temporal-encryption-keys", "2026-11:"+base64.StdEncoding.EncodeToString(key), "--temporal-offload-bytes", offloadFrom)
-	dev.Dir = t.TempDir()                                              // no turnstone.yaml
-	dev.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dev.Dir} // no keys of providers: the model is the offline one
+		"--temporal-encryption-keys", s.keys, "--temporal-offload-bytes", strconv.Itoa(offloadBytes))
+	dev.Dir = s.dir                                                                     // no turnstone.yaml
+	dev.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + s.dir, "TMPDIR=" + s.dir} // no keys of providers: the model is the offline one
 	var complaints strings.Builder
 	dev.Stderr = &complaints
 	out, err := dev.StdoutPipe()
@@ -70,19 +75,14 @@ func launch(t *testing.T) *stack {
 			_ = dev.Process.Kill()
 		}
 	})
-	s := &stack{}
 	select {
 	case text := <-said:
 		for _, found := range announced.FindAllStringSubmatch(text, -1) {
-			if found[1] == "Web UI" {
-				s.ui = found[2]
-			} else {
-				s.api = found[2]
-			}
+			*map[string]*string{"HTTP API": &s.api, "Web UI": &s.ui, "Temporal": &s.temporal}[found[1]] = found[2]
 		}
 	case <-time.After(startTime):
 	}
-	require.True(t, s.api != "" && s.ui != "", "dev did not start:\n%s", &complaints)
+	require.True(t, s.api != "" && s.ui != "" && s.temporal != "", "dev did not start:\n%s", &complaints)
 	s.client, err = client.New(client.Config{Server: s.api})
 	require.NoError(t, err)
 	return s
