@@ -54,6 +54,13 @@ func (e *effects) Call(_ context.Context, inv agent.Invocation, _ agent.ToolCall
 	return agent.ToolResult{Output: json.RawMessage(`"noted"`)}, nil
 }
 
+// callCount returns how often a turn has called the tool.
+func (e *effects) callCount(id agent.TurnID) int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.calls[id]
+}
+
 // notesThenAnswers asks for the tool, and answers when it has its result.
 func notesThenAnswers(body string) act {
 	if strings.Contains(body, `"role":"tool"`) {
