@@ -26,7 +26,7 @@ type forgottenUpdate struct {
 	status agent.TurnStatus
 	calls  int // of the tool
 
-	found, signalled string // names of the histories that are kept for replay
+	found, signalled string // names of the histories to keep for replay; "": none
 }
 
 func forgottenUpdates() map[string]forgottenUpdate {
@@ -36,16 +36,15 @@ func forgottenUpdates() map[string]forgottenUpdate {
 			found: "decision_found", signalled: "decision_signalled",
 		},
 		"cancel": {
-			record: (*storeBench).cancel, signal: workflows.UpdateCancel, status: agent.TurnCancelled,
-			found: "cancel_found", signalled: "cancel_signalled",
+			record: (*storeBench).cancel, signal: workflows.UpdateCancel, status: agent.TurnCancelled, found: "cancel_found",
 		},
 		"cancel in the queue": {
 			queued: true, record: (*storeBench).cancel, signal: workflows.UpdateCancel, status: agent.TurnCancelled,
-			found: "queued_cancel_found", signalled: "queued_cancel_signalled",
+			found: "queued_cancel_found",
 		},
 		"released session": {
 			queued: true, record: (*storeBench).release, signal: workflows.SignalReady, status: agent.TurnCompleted,
-			found: "session_found", signalled: "session_signalled",
+			found: "session_found",
 		},
 	}
 }
