@@ -2,6 +2,7 @@ package activities_test
 
 import (
 	"context"
+	"encoding/json"
 	"strings"
 	"testing"
 
@@ -31,6 +32,64 @@ func TestJobOfATurn(t *testing.T) {
 			require.Equal(t, []string{c.job, c.run, c.node}, []string{record.JobID, record.RunID, record.NodeID}, ref.TurnID)
 			require.False(t, record.CacheHit)
 		}
+	}
+}
+
+// TestFailedWorkOfAJob: a job whose last tool call failed says so, whatever the model says (seed 004 §2.2). Calls count in the order in which
+// the model asked for them.
+func TestFailedWorkOfAJob(t *testing.T) {
+	ofJob := map[string]any{agent.MetaJobID: "j"}
+	timeout := &agent.Failure{
+		Type: "unavailable", Message: "http_request: connection timeout", Retryable: true, Tool: "execute_pipeline", Step: "http_request", Field: "pipeline[0]",
+	}
+	want := *timeout
+	want.Type = agent.JobExecutionError
+	bare := agent.Failure{Type: agent.JobExecutionError, Message: "the tool lookup failed", Tool: "lookup"}
+	long := agent.Failure{Type: "invalid", Message: strings.Repeat("é", 40<<10)}
+	for name, c := range map[string]struct {
+		metadata map[string]any
+		steps    [][]*agent.Failure // the answers of each step's calls, in the order of the calls; nil: success
+		status   agent.TurnStatus
+		want     *agent.Failure
+	}{
+		"the only call":           {ofJob, [][]*agent.Failure{{timeout}}, agent.TurnCompleted, &want},
+		"the last of several":     {ofJob, [][]*agent.Failure{{nil}, {nil, timeout}}, agent.TurnCompleted, &want},
+		"a later one succeeded":   {ofJob, [][]*agent.Failure{{timeout}, {nil}}, agent.TurnCompleted, nil},
+		"the next one succeeded":  {ofJob, [][]*agent.Failure{{timeout, nil}}, agent.TurnCompleted, nil},
+		"no call":                 {ofJob, nil, agent.TurnCompleted, nil},
+		"the turn failed anyway":  {ofJob, [][]*agent.Failure{{timeout}}, agent.TurnFailed, nil},
+		"a chat":                  {nil, [][]*agent.Failure{{timeout}}, agent.TurnCompleted, nil},
+		"nothing is known of why": {ofJob, [][]*agent.Failure{{{}}}, agent.TurnCompleted, &bare},
+		"a long message, stored":  {ofJob, [][]*agent.Failure{{&long}}, agent.TurnCompleted, &bare},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHarness(t)
+			h.tool.free = true
+			h.begin(agent.TurnRequest{TurnID: "t1", Context: agent.InvocationContext{Metadata: c.metadata}})
+			for i, answers := range c.steps {
+				var asked []agent.Block
+				for n := range answers {
+					asked = append(asked, toolCall(string(rune('z'-n)), `{}`)) // ids sort the other way round
+				}
+				h.model.script(calls(asked...))
+				_, err := h.CallModel(t.Context(), activities.CallModelInput{TurnID: "t1", Step: i + 1})
+				require.NoError(t, err)
+				for n, failure := range answers {
+					h.tool.call = returns(agent.ToolResult{Output: json.RawMessage(`1`), Failure: failure}, nil)
+					_, err := h.CallTool(t.Context(), activities.CallToolInput{TurnID: "t1", Step: i + 1, CallID: agent.CallID(asked[n].ID)})
+					require.NoError(t, err)
+				}
+			}
+			h.model.script(says("I am sorry."))
+			_, err := h.CallModel(t.Context(), activities.CallModelInput{TurnID: "t1", Step: len(c.steps) + 1})
+			require.NoError(t, err)
+			_, err = h.StoreTurn(t.Context(), activities.StoreTurnInput{TurnID: "t1", Status: c.status, Stop: agent.StopEndTurn})
+			require.NoError(t, err)
+			record := h.spy.finished[len(h.spy.finished)-1]
+			require.Equal(t, c.want, record.JobError)
+			require.Equal(t, c.status, record.Output.Status, "the turn ended as it did")
+			require.Nil(t, record.Output.Error)
+		})
 	}
 }
 

@@ -64,6 +64,9 @@ func (a *Activities) Finish(ctx context.Context, in StoreTurnInput) (agent.Agent
 		TurnID: in.TurnID, Tenant: turn.Tenant, SessionID: turn.SessionID, JobID: turn.job.id, RunID: turn.job.run,
 		NodeID: cmp.Or(turn.job.node, turn.Agent), CacheHit: slices.ContainsFunc(tools, func(t agent.ToolStep) bool { return t.CacheHit }),
 	}
+	if record.JobID != "" && in.Status == agent.TurnCompleted {
+		record.JobError = jobError(models, tools)
+	}
 	if err := a.keepResult(ctx, &record, &out, tools); err != nil {
 		return agent.AgentStepOutput{}, err
 	}

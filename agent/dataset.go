@@ -37,3 +37,6 @@ const (
 	MetaPreviousResults = "previous_results" // [{node_id, result_ref, preview}]
 	MetaWorkflowState   = "workflow_state"   // an object
 )
+
+// JobExecutionError is the type of the error of a job whose last tool call failed (seed 004 §2.2).
+const JobExecutionError = "execution_error"

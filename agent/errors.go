@@ -95,7 +95,7 @@ func CodeOf(err error) Code {
 
 // Failure is an error as data: what a result, an event or a verdict carries (seed 004 §2.2).
 type Failure struct {
-	Type      string `json:"type"`             // a [Code] or a [StopReason]
+	Type      string `json:"type"`             // a [Code], a [StopReason] or [JobExecutionError]
 	Message   string `json:"message"`          // for a person; never a secret
 	Retryable bool   `json:"retryable"`        // whether the same request may succeed later
 	Tool      string `json:"tool,omitempty"`   // the tool that failed

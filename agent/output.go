@@ -73,6 +73,7 @@ type ToolCallNote struct {
 // ResultMetadata is what the row of a finished turn says besides its output (seed 004 §§2.2, 3.1).
 type ResultMetadata struct {
 	JobID        string          // as whoever asked for the job wrote it; empty for a turn that is no job
+	JobError     *Failure        // why the work of the job failed although its turn completed; nil otherwise
 	ToolCalls    json.RawMessage // [{tool, args, status, step, ref, duration_ms, cache_hit}] in the order of the calls; never nil
 	TokensUsed   int64           // input and output
 	CachedTokens int64           // of the input, those that the provider had cached

@@ -130,6 +130,7 @@ type FinishRecord struct {
 	Result    json.RawMessage // {output, blocks, data, structured}; nil when ResultRef is a cas:// reference
 	CASID     string          // sha256:… when the result is in the blob store
 	JobID     string          // seed 004: the job; the turn id's UUID form when there is none
+	JobError  *Failure        // why the job's work failed although the turn completed: its row is failed then; nil otherwise
 	RunID     string
 	NodeID    string
 	CacheHit  bool

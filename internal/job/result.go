@@ -83,8 +83,11 @@ func ResultOf(j *Job, out *agent.AgentStepOutput, meta agent.ResultMetadata, at 
 			m.CacheHit = m.CacheHit || out.ToolCalls[i].CacheHit
 		}
 	}
-	if out.Status != agent.TurnCompleted {
+	switch {
+	case out.Status != agent.TurnCompleted:
 		r.Status, r.Error = StatusFailed, failure(out)
+	case meta.JobError != nil:
+		r.Status, r.Error = StatusFailed, meta.JobError
 	}
 	return r
 }

@@ -68,6 +68,20 @@ func TestWithoutMetadata(t *testing.T) {
 	require.Nil(t, bare.ResultPreview)
 }
 
+// The work of a job may fail although its turn completes, with an apology.
+func TestFailedWork(t *testing.T) {
+	cause := agent.Failure{
+		Type: agent.JobExecutionError, Message: "Failed to fetch from api.flights.com: connection timeout", Retryable: true, Tool: "execute_pipeline",
+		Step: "http_request",
+	}
+	r := job.ResultOf(&job.Job{JobID: "j"}, output(), agent.ResultMetadata{JobError: &cause}, at())
+	require.Equal(t, job.StatusFailed, r.Status)
+	seed, err := job.ParseResult(golden(t, "seed_failed.json"))
+	require.NoError(t, err)
+	require.Equal(t, seed.Error, r.Error)
+	require.Equal(t, "done", r.Output, "what the model said stays")
+}
+
 func TestNotCompleted(t *testing.T) {
 	for name, c := range map[string]struct {
 		status agent.TurnStatus

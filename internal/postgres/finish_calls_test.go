@@ -70,6 +70,27 @@ func TestResultMetadata(t *testing.T) {
 	require.Equal(t, m, everywhere)
 }
 
+// The row of a job whose work failed says so; the turn stays completed, also when its result has expired.
+func TestRowOfFailedWork(t *testing.T) {
+	b := newBench(t, postgres.Config{})
+	b.ready("t1", "s")
+	f := finish("t1", "s")
+	f.JobID, f.JobError = "j", &agent.Failure{Type: agent.JobExecutionError, Message: "down\x00", Retryable: true, Tool: "fetch", Step: "http_request"}
+	out := b.finish(f).Output
+	require.Equal(t, agent.TurnCompleted, out.Status)
+	require.Nil(t, out.Error)
+	require.Equal(t, 1, b.count(`agent_results WHERE status = 'failed' AND error->>'step' = 'http_request'`))
+	require.Equal(t, 1, b.count(`turns WHERE state = 'completed'`))
+	require.Equal(t, &agent.Failure{Type: agent.JobExecutionError, Message: "down\ufffd", Retryable: true, Tool: "fetch", Step: "http_request"}, b.metadata("t1").JobError)
+
+	b.ended(100, "t1")
+	require.EqualValues(t, 1, b.sweep(tenant, postgres.KeptResults, 50))
+	require.Equal(t, agent.JobExecutionError, b.metadata("t1").JobError.Type)
+	left, err := b.Turn(t.Context(), "t1")
+	require.NoError(t, err)
+	require.Equal(t, agent.TurnCompleted, left.Output.Status)
+}
+
 // What a model asks for is bounded in the row, and never keeps its turn from ending.
 func TestResultMetadataIsBounded(t *testing.T) {
 	b := newBench(t, postgres.Config{})

@@ -33,7 +33,11 @@ func queueResult(b *pgx.Batch, f *agent.FinishRecord, e *ending, o *agent.AgentS
 	if err != nil {
 		return err
 	}
-	failure, err := encodeJSONB(o.Error)
+	status, cause := o.Status, o.Error
+	if f.JobError != nil {
+		status, cause = agent.TurnFailed, f.JobError
+	}
+	failure, err := encodeJSONB(cause)
 	if err != nil {
 		return err
 	}
@@ -56,7 +60,7 @@ func queueResult(b *pgx.Batch, f *agent.FinishRecord, e *ending, o *agent.AgentS
 	if f.JobID != "" {
 		b.Queue(yieldJobID, job, e.tenant, plain(f.JobID))
 	}
-	b.Queue(insertResult, id, job, plain(runID), plain(nodeID), data, f.CASID, string(o.Status), failure, list,
+	b.Queue(insertResult, id, job, plain(runID), plain(nodeID), data, f.CASID, string(status), failure, list,
 		clamp(o.Usage.InputTokens+o.Usage.OutputTokens), f.CacheHit || hit, clamp(o.ExecutionTimeMS), e.createdAt, f.TurnID, e.tenant,
 		e.sessionID, output, plain(f.JobID), max(o.Usage.CachedTokens, 0))
 	return nil

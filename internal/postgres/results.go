@@ -82,7 +82,9 @@ func (s *Store) Result(ctx context.Context, tenant, ref string) (ResultRow, erro
 }
 
 const readMetadata = `
-SELECT coalesce(job_key, ''), coalesce(tool_calls, '[]'), coalesce(tokens_used, 0), coalesce(cached_tokens, 0), coalesce(cache_hit, false)
+SELECT coalesce(job_key, ''), CASE WHEN status = 'failed' AND output->>'status' = 'completed' THEN
+	coalesce(error, jsonb_build_object('type', $3::text, 'message', 'the last tool call failed; its error is no longer kept')) END,
+	coalesce(tool_calls, '[]'), coalesce(tokens_used, 0), coalesce(cached_tokens, 0), coalesce(cache_hit, false)
 FROM agent_results WHERE turn_id = $2 AND (tenant = $1 OR $1 = '*')`
 
 // ResultMetadata returns what the row of a finished turn says besides its output. Of large arguments the size stands in their place, and
@@ -90,8 +92,8 @@ FROM agent_results WHERE turn_id = $2 AND (tenant = $1 OR $1 = '*')`
 // [agent.CodeNotFound].
 func (s *Store) ResultMetadata(ctx context.Context, tenant string, id agent.TurnID) (m agent.ResultMetadata, err error) {
 	const op = "read result metadata"
-	err = s.pool.QueryRow(ctx, readMetadata, tenant, id).
-		Scan(&m.JobID, (*[]byte)(&m.ToolCalls), &m.TokensUsed, &m.CachedTokens, &m.CacheHit)
+	err = s.pool.QueryRow(ctx, readMetadata, tenant, id, agent.JobExecutionError).
+		Scan(&m.JobID, &m.JobError, (*[]byte)(&m.ToolCalls), &m.TokensUsed, &m.CachedTokens, &m.CacheHit)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return m, agent.Errorf(agent.CodeNotFound, op, "turn %q has no result", id)
 	}

@@ -176,6 +176,18 @@ func (results) ResultMetadata(_ context.Context, tenant string, _ agent.TurnID) 
 	return agent.ResultMetadata{ToolCalls: json.RawMessage(`[{"tool":"execute_pipeline","args":{}}]`), TokensUsed: 1523, CacheHit: true}, nil
 }
 
+// apologies says of the turns whose message has the word apology that the work of their job failed.
+type apologies struct{ inbox *inbox }
+
+func (a apologies) ResultMetadata(_ context.Context, _ string, id agent.TurnID) (agent.ResultMetadata, error) {
+	e, _ := a.inbox.envelope(id)
+	m := agent.ResultMetadata{ToolCalls: json.RawMessage(`[]`)}
+	if strings.Contains(e.Request.Message, "apology") {
+		m.JobError = &agent.Failure{Type: agent.JobExecutionError, Message: "down", Retryable: true}
+	}
+	return m, nil
+}
+
 // A failed turn is a failed job; a result waits a day.
 func TestAFailedTurn(t *testing.T) {
 	t.Parallel()
@@ -240,21 +252,26 @@ func TestRetries(t *testing.T) {
 		"after a success":             {"at once", false, 1, "answer to at once"},
 		"of one that runs":            {"hold", true, 1, "answer to hold"},
 		"of one that runs, and fails": {"hold", true, 2, "answer to again"},
+		"after an apology":            {"apology at once", false, 2, "answer to again"},
+		"of one that will apologize":  {"hold apology", true, 2, "answer to again"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
-			stop := b.serve(b.config())
+			cfg := b.config()
+			cfg.Results = apologies{b.inbox}
+			stop := b.serve(cfg)
 			b.push(job.Job{JobID: "j", Prompt: c.first})
 			if !c.let {
-				b.wait("j")
+				first := b.wait("j")
+				require.Equal(t, c.turns == 2, first.Status == job.StatusFailed)
 			} else {
 				b.until("first", func() bool { return b.inbox.count() == 1 })
 			}
 			b.push(job.Job{JobID: "j", Prompt: "again", RetryCount: 2})
 			if c.let {
 				b.until("second", func() bool { return b.inbox.submitted() == 2 })
-				if c.turns == 2 {
+				if c.turns == 2 && c.first == "hold" {
 					b.inbox.say("job-j", agent.StatusFailed)
 				} else {
 					b.inbox.let("job-j")
@@ -267,6 +284,7 @@ func TestRetries(t *testing.T) {
 				}
 			}
 			require.Equal(t, c.output, r.Output)
+			require.Equal(t, job.StatusCompleted, r.Status)
 			require.Equal(t, 2, r.Metadata.RetryCount)
 			require.Equal(t, c.turns, b.inbox.count())
 			stop()

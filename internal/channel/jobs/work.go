@@ -54,8 +54,11 @@ func (s *session) answer(ctx context.Context, j *job.Job, earlier []int, p *plac
 		if err != nil && ctx.Err() != nil {
 			return job.Result{}, err
 		}
-		if err == nil && out.Status == agent.TurnCompleted {
-			return s.resultOf(ctx, j, out), nil
+		if err != nil || out.Status != agent.TurnCompleted {
+			continue
+		}
+		if r := s.resultOf(ctx, j, out); r.Status == job.StatusCompleted {
+			return r, nil
 		}
 	}
 	out, err := s.turn(ctx, j, p)
