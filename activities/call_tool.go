@@ -262,7 +262,7 @@ func (r *toolRun) invocation(epoch agent.Epoch, progress func(message string)) a
 		Tenant: r.turn.Tenant, TurnID: r.turn.TurnID, SessionID: r.turn.SessionID, UserID: r.turn.user, UserRole: r.turn.role, Step: r.in.Step,
 		Attempt: int64(epoch), IdempotencyKey: fmt.Sprintf("%s/%d/%s", r.in.TurnID, r.in.Step, r.in.CallID),
 		Parameters: r.grant.Parameters, Auth: r.grant.Auth, Repeatable: r.grant.Spec.Idempotent || effectFree(r.tool, r.block.Args),
-		InlineBytes: r.a.InlineBytes, Progress: progress,
+		InlineBytes: r.a.InlineBytes, Progress: progress, Workflow: r.turn.job.workflow,
 		Toolset: func(context.Context) ([]agent.PlanTool, error) { return r.tools, nil },
 		Input: func(ctx context.Context) ([]agent.Message, error) {
 			t, err := r.a.Store.Turn(ctx, r.in.TurnID)

@@ -13,7 +13,8 @@ const maxJobID = 256
 // the seed has it is ignored.
 type jobFacts struct {
 	id, run, node string
-	context       *sessionContext // nil when the orchestrator says nothing of the steps before
+	workflow      agent.WorkflowKey // tag and owner alone
+	context       *sessionContext   // nil when the orchestrator says nothing of the steps before
 }
 
 // jobOf reads a turn's metadata. A child turn has that of the turn that asked: it belongs to the run, but the job is the other's.
@@ -25,7 +26,9 @@ func jobOf(r *agent.TurnRecord) jobFacts {
 		}
 		return ""
 	}
-	job := jobFacts{run: name(agent.MetaRunID)}
+	job := jobFacts{
+		run: name(agent.MetaRunID), workflow: agent.WorkflowKey{Tag: name(agent.MetaWorkflowTag), Owner: name(agent.MetaWorkflowOwner)},
+	}
 	if r.Parent == "" {
 		job.id, job.node = name(agent.MetaJobID), name(agent.MetaNodeID)
 	}

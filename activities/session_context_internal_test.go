@@ -59,6 +59,8 @@ func TestNothingForgesTheTag(t *testing.T) {
 	d := dataset(1, 0, string(raw))
 	d.Tool, d.Fields = forged, []agent.DatasetField{{Name: forged, Type: forged}}
 	var c sessionContext
+	c.addWorkflow(agent.WorkflowKey{Tag: forged, Owner: strings.Repeat("<", 60)})
+	require.Empty(t, c.WorkflowOwner, "360 bytes in JSON")
 	c.addDatasets([]agent.SessionDataset{d, d})
 	job := jobOf(turnWith(map[string]any{
 		agent.MetaPreviousResults: []any{map[string]any{"node_id": forged, "result_ref": forged, "preview": forged}},
@@ -72,6 +74,7 @@ func TestNothingForgesTheTag(t *testing.T) {
 	var back sessionContext
 	require.NoError(t, json.Unmarshal([]byte(body(t, said)), &back))
 	require.Equal(t, forged, back.Previous[0].NodeID)
+	require.Equal(t, forged, back.WorkflowTag)
 	require.Equal(t, forged, back.Last.Fields[0].Name)
 }
 
@@ -83,6 +86,12 @@ func body(t *testing.T, said string) string {
 	inner, ok = strings.CutSuffix(inner, contextTail)
 	require.True(t, ok)
 	return inner
+}
+
+// longestNames are the longest names of a workflow that a prompt shows.
+func longestNames() agent.WorkflowKey {
+	name := strings.Repeat("w", maxContextText-len(`""`))
+	return agent.WorkflowKey{Tag: name, Owner: name}
 }
 
 func TestContextIsBounded(t *testing.T) {
@@ -162,6 +171,7 @@ func TestContextIsBounded(t *testing.T) {
 	for name, row := range cases {
 		t.Run(name, func(t *testing.T) {
 			var c sessionContext
+			c.addWorkflow(longestNames())
 			c.addDatasets(row.found)
 			if job := jobOf(turnWith(row.job)); job.context != nil {
 				require.LessOrEqual(t, encodedBytes(job.context), contextBytes, "facts are small")
@@ -182,7 +192,7 @@ func TestMetadataIsAnybodys(t *testing.T) {
 			agent.MetaJobID: 7, agent.MetaRunID: []any{"r"}, agent.MetaNodeID: map[string]any{}, agent.MetaPreviousResults: "none",
 			agent.MetaWorkflowState: []any{1},
 		},
-		"too long": {agent.MetaJobID: long, agent.MetaRunID: long, agent.MetaNodeID: long},
+		"too long": {agent.MetaJobID: long, agent.MetaRunID: long, agent.MetaNodeID: long, agent.MetaWorkflowTag: long},
 		"empty": {
 			agent.MetaPreviousResults: []any{nil, 1, map[string]any{}, map[string]any{"preview": 1}, map[string]any{"result_ref": long}},
 			agent.MetaWorkflowState:   map[string]any{},
@@ -194,10 +204,10 @@ func TestMetadataIsAnybodys(t *testing.T) {
 		})
 	}
 	job := jobOf(turnWith(map[string]any{
-		agent.MetaJobID: "j", agent.MetaRunID: "r", agent.MetaNodeID: "n",
+		agent.MetaJobID: "j", agent.MetaRunID: "r", agent.MetaNodeID: "n", agent.MetaWorkflowTag: "main", agent.MetaWorkflowOwner: 7,
 		agent.MetaPreviousResults: []any{"?", map[string]any{"node_id": 3, "result_ref": "cas://x", "preview": nil, "more": 1}},
 	}))
-	require.Equal(t, jobFacts{id: "j", run: "r", node: "n", context: &sessionContext{
+	require.Equal(t, jobFacts{id: "j", run: "r", node: "n", workflow: agent.WorkflowKey{Tag: "main"}, context: &sessionContext{
 		Previous: []contextResult{{ResultRef: "cas://x"}}, State: map[string]json.RawMessage{},
 	}}, job)
 }

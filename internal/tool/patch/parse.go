@@ -16,8 +16,8 @@ const MaxArgs = 512 << 10
 
 // arguments are a call's.
 type arguments struct {
-	tag         string
-	owner       string
+	tag         string // empty: that of the turn's job
+	owner       string // likewise
 	description string
 	operations  []operation
 }
@@ -56,14 +56,15 @@ func parse(args json.RawMessage) (*arguments, error) {
 		return nil, err
 	}
 	switch {
-	case in.Tag == nil || *in.Tag == "":
-		return nil, agent.Invalid("workflow_tag", "is required")
 	case in.Spec == nil:
 		return nil, agent.Invalid("patch_spec", "is required")
 	case len(in.Spec.Operations) == 0:
 		return nil, agent.Invalid("patch_spec.operations", "is required: what shall be changed?")
 	}
-	out := &arguments{tag: *in.Tag}
+	out := &arguments{}
+	if in.Tag != nil {
+		out.tag = *in.Tag
+	}
 	if in.Owner != nil {
 		out.owner = *in.Owner
 	}

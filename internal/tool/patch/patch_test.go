@@ -146,8 +146,8 @@ func TestTheExamples(t *testing.T) {
 
 func TestTheOwner(t *testing.T) {
 	const args = `{"workflow_tag":"main","patch_spec":{"operations":[{"op":"replace","path":"/description","value":"x"}]}}`
-	owner := func(w *workflows, user, args string) string {
-		res := call(t, w, agent.Invocation{UserID: user, IdempotencyKey: "k"}, args)
+	ofJob := func(w *workflows, user string, job agent.WorkflowKey, args string) string {
+		res := call(t, w, agent.Invocation{UserID: user, IdempotencyKey: "k", Workflow: job}, args)
 		var out struct {
 			Owner string `json:"workflow_owner"`
 			Error struct{ Type, Field string }
@@ -155,6 +155,7 @@ func TestTheOwner(t *testing.T) {
 		require.NoError(t, json.Unmarshal(res.Output, &out))
 		return out.Owner + out.Error.Type + " " + out.Error.Field
 	}
+	owner := func(w *workflows, user, args string) string { return ofJob(w, user, agent.WorkflowKey{}, args) }
 	require.Equal(t, "ann ", owner(kept(t, "ann", "bob"), "ann", args), "the user's own")
 	require.Equal(t, "bob ", owner(kept(t, "bob"), "ann", args), "the only one")
 	require.Equal(t, "conflict workflow_owner", owner(kept(t, "bob", "cid"), "ann", args))
@@ -166,6 +167,18 @@ func TestTheOwner(t *testing.T) {
 	require.Equal(t, "ann ", owner(kept(t, "ann", "bob"), "ann", null))
 	whole := `{"workflow_tag":"new","patch_spec":{"operations":[{"op":"add","path":"","value":{"nodes":[{"id":"a","type":"condition","expr":"true"}]}}]}}`
 	require.Equal(t, "default ", owner(kept(t), "ann", whole))
+
+	// What the arguments leave out is as the job says.
+	job := agent.WorkflowKey{Tag: "main", Owner: "bob"}
+	untagged := strings.Replace(args, `"workflow_tag":"main",`, "", 1)
+	for _, left := range []string{untagged, args, null, strings.Replace(args, `"main"`, `""`, 1), strings.Replace(args, `"main"`, `null`, 1)} {
+		require.Equal(t, "bob ", ofJob(kept(t, "ann", "bob"), "ann", job, left), left)
+	}
+	require.Equal(t, "ann ", ofJob(kept(t, "ann", "bob"), "ann", agent.WorkflowKey{Tag: "main"}, untagged), "a job without an owner")
+	require.Equal(t, "bob ", ofJob(kept(t, "ann", "bob"), "ann", agent.WorkflowKey{Owner: "bob"}, args), "a job without a tag")
+	require.Equal(t, "ann ", ofJob(kept(t, "ann", "bob"), "ann", agent.WorkflowKey{Tag: "other", Owner: "bob"}, args), "another workflow than the job's")
+	require.Equal(t, "ann ", ofJob(kept(t, "ann", "bob"), "ann", job, strings.Replace(args, `{`, `{"workflow_owner":"ann",`, 1)), "the arguments come first")
+	require.Equal(t, "invalid workflow_tag", ofJob(kept(t, "bob"), "bob", agent.WorkflowKey{Owner: "bob"}, untagged))
 }
 
 func TestRefusals(t *testing.T) {
@@ -173,8 +186,8 @@ func TestRefusals(t *testing.T) {
 		return `{"workflow_tag":"main","patch_spec":{"operations":` + operations + `}}`
 	}
 	for name, c := range map[string]struct{ args, kind, field, message string }{
-		"no tag":         {`{"patch_spec":{"operations":[]}}`, "invalid", "workflow_tag", "is required"},
-		"empty tag":      {`{"workflow_tag":"","patch_spec":{"operations":[]}}`, "invalid", "workflow_tag", "is required"},
+		"no tag":         {`{"patch_spec":{"operations":[{"op":"remove","path":"/x"}]}}`, "invalid", "workflow_tag", "is required"},
+		"empty tag":      {`{"workflow_tag":"","patch_spec":{"operations":[{"op":"remove","path":"/x"}]}}`, "invalid", "workflow_tag", "is required"},
 		"bad tag":        {`{"workflow_tag":"a b","patch_spec":{"operations":[{"op":"remove","path":"/x"}]}}`, "invalid", "workflow_tag", "want 1 to 128"},
 		"no spec":        {`{"workflow_tag":"main"}`, "invalid", "patch_spec", "is required"},
 		"null spec":      {`{"workflow_tag":"main","patch_spec":null}`, "invalid", "patch_spec", "is required"},
@@ -234,9 +247,11 @@ func TestSummarizeAndEffects(t *testing.T) {
 	one := `{"workflow_tag":"main","patch_spec":{"operations":[{"op":"remove","path":"/x"}]}}`
 	require.Equal(t, "main: 4 operations", tl.Summarize(json.RawMessage(fixture(t, "price_drop.json"))))
 	require.Equal(t, "main: 1 operation", tl.Summarize(json.RawMessage(one)))
+	require.Equal(t, "the workflow of the job: 1 operation", tl.Summarize(json.RawMessage(strings.Replace(one, `"main"`, `""`, 1))))
 	require.Equal(t, "invalid arguments", tl.Summarize(json.RawMessage(`{}`)))
 	require.LessOrEqual(t, len(tl.Summarize(json.RawMessage(strings.Replace(one, "main", strings.Repeat("é", 300), 1)))), 100)
 	require.False(t, tl.EffectFree(json.RawMessage(one)))
+	require.False(t, tl.EffectFree(json.RawMessage(strings.Replace(one, `"main"`, `null`, 1))), "the job may name the workflow")
 	require.True(t, tl.EffectFree(json.RawMessage(`{}`)))
 }
 

@@ -83,7 +83,7 @@ func (patch) Summarize(args json.RawMessage) string {
 	if err != nil {
 		return "invalid arguments"
 	}
-	tag := in.tag
+	tag := cmp.Or(in.tag, "the workflow of the job")
 	if len(tag) > maxName {
 		tag = strings.ToValidUTF8(tag[:maxName], "") + "…"
 	}
@@ -120,12 +120,11 @@ func (p patch) Call(ctx context.Context, inv agent.Invocation, call agent.ToolCa
 	if err != nil {
 		return failed(agent.Invalid("patch_spec.operations", "%s", clip(err.Error())))
 	}
-	key := agent.WorkflowKey{Tenant: cmp.Or(inv.Tenant, agent.DefaultTenant), Owner: in.owner, Tag: in.tag}
-	if key.Owner == "" {
-		if key.Owner, err = p.owner(ctx, key, inv.UserID); err != nil {
-			return unreached(ctx, err)
-		}
+	key, err := p.workflow(ctx, &inv, in)
+	if err != nil {
+		return unreached(ctx, err)
 	}
+	in.tag = key.Tag
 	made, err := p.workflows.PatchWorkflow(ctx, agent.WorkflowPatchRequest{
 		WorkflowKey: key, Operations: operations, Description: in.description, By: inv.UserID, Idempotency: inv.IdempotencyKey,
 	})
@@ -140,6 +139,25 @@ func (p patch) Call(ctx context.Context, inv agent.Invocation, call agent.ToolCa
 		return agent.ToolResult{}, agent.Errorf(agent.CodeInternal, op, "encode answer: %w", err)
 	}
 	return agent.ToolResult{Output: out}, nil
+}
+
+// workflow returns which workflow a call changes. A tag that the arguments leave out is that of the turn's job, and so is the owner of that
+// workflow. Otherwise the owner is the turn's user when they have a workflow of the tag.
+func (p patch) workflow(ctx context.Context, inv *agent.Invocation, in *arguments) (agent.WorkflowKey, error) {
+	ofJob := inv.Workflow
+	key := agent.WorkflowKey{Tenant: cmp.Or(inv.Tenant, agent.DefaultTenant), Owner: in.owner, Tag: cmp.Or(in.tag, ofJob.Tag)}
+	if key.Tag == "" {
+		return key, agent.Invalid("workflow_tag", "is required: this turn is no job that names a workflow")
+	}
+	if key.Owner == "" && (ofJob.Tag == "" || ofJob.Tag == key.Tag) {
+		key.Owner = ofJob.Owner
+	}
+	if key.Owner != "" {
+		return key, nil
+	}
+	var err error
+	key.Owner, err = p.owner(ctx, key, inv.UserID)
+	return key, err
 }
 
 // owner is the turn's user when they have a workflow of that tag; empty leaves it to whoever keeps them.
