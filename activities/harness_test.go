@@ -329,6 +329,8 @@ func (f *fixed) Plan(_ context.Context, hash string) (agent.Plan, error) {
 // fakeBlobs keeps blobs in memory.
 type fakeBlobs struct{ m sync.Map }
 
+func (*fakeBlobs) S3Ref(_, _ string) string { return "" }
+
 func (f *fakeBlobs) Put(_ context.Context, _ string, r io.Reader) (string, error) {
 	b, err := io.ReadAll(r)
 	sum := sha256.Sum256(b)

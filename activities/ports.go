@@ -147,6 +147,8 @@ type EventLog interface {
 type Blobs interface {
 	// Put stores the bytes of r under their sha-256 and returns "cas://sha256:<hex>".
 	Put(ctx context.Context, tenant string, r io.Reader) (ref string, err error)
+	// S3Ref returns the address of a reference's object, s3://<bucket>/<key>; empty if the store is no bucket of S3.
+	S3Ref(tenant, ref string) string
 	// Open returns the bytes of a reference; a foreign or unknown one is [agent.CodeNotFound].
 	Open(ctx context.Context, tenant, ref string) (io.ReadCloser, error)
 }

@@ -102,9 +102,13 @@ func (c *sessionContext) text() string {
 	return contextHead + string(body) + contextTail
 }
 
-func (c *sessionContext) empty() bool { return !c.hasData() && c.WorkflowTag == "" && c.WorkflowOwner == "" }
+func (c *sessionContext) empty() bool {
+	return !c.hasData() && c.WorkflowTag == "" && c.WorkflowOwner == ""
+}
 
-func (c *sessionContext) hasData() bool { return c.Last != nil || len(c.Previous) > 0 || len(c.State) > 0 }
+func (c *sessionContext) hasData() bool {
+	return c.Last != nil || len(c.Previous) > 0 || len(c.State) > 0
+}
 
 // addWorkflow adds the names of the job's workflow. One that is longer than maxContextText in JSON is left out: half a name is another's.
 func (c *sessionContext) addWorkflow(w agent.WorkflowKey) {

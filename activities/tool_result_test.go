@@ -144,11 +144,11 @@ func (h *harness) finishes() (activities.StoreTurnResult, agent.FinishRecord) {
 
 func TestResultOfADataset(t *testing.T) {
 	for name, c := range map[string]struct {
-		data   string
-		result string
+		data string
+		cas  string
 	}{
-		"small": {`[1,2]`, `{"output":"No output from agent.","blocks":[],"data":[1,2],"data_ref":"` + madeRef + `"}`},
-		"large": {``, `{"output":"No output from agent.","blocks":[],"data_ref":"` + madeRef + `"}`},
+		"small": {`[1,2]`, ""},
+		"large": {``, strings.TrimPrefix(madeRef, "cas://")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h, in := asked(t, true)
@@ -156,7 +156,9 @@ func TestResultOfADataset(t *testing.T) {
 			_, err := h.CallTool(t.Context(), in)
 			require.NoError(t, err)
 			out, record := h.finishes()
-			require.JSONEq(t, c.result, string(record.Result))
+			require.Equal(t, c.data, string(record.Result), "the rows and nothing else")
+			require.Equal(t, c.cas, record.CASID)
+			require.JSONEq(t, `{"output":"No output from agent.","blocks":[],"data_ref":"`+madeRef+`"}`, string(record.Answer))
 			require.True(t, record.CacheHit)
 			require.Equal(t, []agent.ToolCallNote{{ID: "a", Tool: "lookup", Status: "success", Ref: madeRef, CacheHit: true}}, out.ToolCalls)
 			require.JSONEq(t, string(made().Preview), string(out.ResultPreview))
@@ -166,40 +168,45 @@ func TestResultOfADataset(t *testing.T) {
 
 // Rows that only the tool has stored stand in the row of the result as far as they fit there (seed 004 §3.2).
 func TestResultFetchesItsData(t *testing.T) {
+	const rows = `[{"b":1.0,"a":2}]`
 	for name, c := range map[string]struct {
-		bound int
-		data  string
+		bound  int
+		inline bool
 	}{
-		"fits":      {10_000, `,"data":[{"b":1.0,"a":2}]`},
-		"too large": {100, ``},
+		"below the bound": {len(rows) + 1, true},
+		"at the bound":    {len(rows), false},
+		"above the bound": {len(rows) - 1, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h, in := asked(t, true, func(a *activities.Config) { a.MaxInlineBytes = c.bound })
-			rows := `[{"b":1.0,"a":2}]`
-			if c.data == "" {
-				rows = `["` + strings.Repeat("x", c.bound) + `"]`
-			}
+			h, in := asked(t, true, func(a *activities.Config) { a.MaxInlineBytes, a.Blobs = c.bound, inBucket{a.Blobs} })
 			ref, err := h.blobs.Put(t.Context(), "default", strings.NewReader(rows))
 			require.NoError(t, err)
 			h.tool.call = returns(made(func(r *agent.ToolResult) { r.Data, r.Dataset.Ref = nil, ref }), nil)
 			_, err = h.CallTool(t.Context(), in)
 			require.NoError(t, err)
 			_, record := h.finishes()
-			if record.Result == nil { // its words alone are beyond this bound
-				require.NotEmpty(t, record.CASID)
+			require.JSONEq(t, `{"output":"No output from agent.","blocks":[],"data_ref":"`+ref+`"}`, string(record.Answer))
+			if c.inline {
+				require.Equal(t, rows, string(record.Result))
+				require.Empty(t, record.CASID+record.S3Ref)
 				return
 			}
-			require.Equal(t, `{"output":"No output from agent.","blocks":[],"data_ref":"`+ref+`"`+c.data+`}`, string(record.Result))
+			require.Nil(t, record.Result)
+			require.Equal(t, ref, "cas://"+record.CASID, "nothing is stored twice")
+			require.Equal(t, "s3://bucket/default/"+ref, record.S3Ref)
 		})
 	}
 }
 
-// TestLargeResult: one beyond the bound is in the blob store, the same document as it would be inline.
-func TestLargeResult(t *testing.T) {
-	const bound = 10_000
-	rows := `["<&>",` + strings.TrimSuffix(strings.Repeat(`1,`, bound/2-100), ",") + `]`
-	h, in := asked(t, true, func(c *activities.Config) { c.MaxInlineBytes = bound })
-	h.tool.call = returns(agent.ToolResult{Output: json.RawMessage(`1`), Data: json.RawMessage(rows), Preview: json.RawMessage(`{"row_count":1}`)}, nil)
+// inBucket says of content that it is in a bucket of S3.
+type inBucket struct{ activities.Blobs }
+
+func (inBucket) S3Ref(tenant, ref string) string { return "s3://bucket/" + tenant + "/" + ref }
+
+// TestLargeAnswer: an answer without rows that is beyond the bound is in the blob store, the same document as it would be inline.
+func TestLargeAnswer(t *testing.T) {
+	h, in := asked(t, true, func(c *activities.Config) { c.MaxInlineBytes = 300 })
+	h.tool.call = returns(agent.ToolResult{Output: json.RawMessage(`1`)}, nil)
 	_, err := h.CallTool(t.Context(), in)
 	require.NoError(t, err)
 	h.model.script(says(strings.Repeat("word ", 100)))
@@ -207,13 +214,14 @@ func TestLargeResult(t *testing.T) {
 	require.NoError(t, err)
 	_, record := h.finishes()
 	require.Nil(t, record.Result)
+	require.Nil(t, record.Answer)
 	require.True(t, strings.HasPrefix(record.CASID, "sha256:"))
 	stored, err := h.blobs.Open(t.Context(), "default", "cas://"+record.CASID)
 	require.NoError(t, err)
 	body, err := io.ReadAll(stored)
 	require.NoError(t, err)
 	text := strings.TrimSpace(strings.Repeat("word ", 100)) + " "
-	want, err := json.Marshal(map[string]any{"output": text, "blocks": []agent.Block{agent.Text(text)}, "data": json.RawMessage(rows)})
+	want, err := json.Marshal(map[string]any{"output": text, "blocks": []agent.Block{agent.Text(text)}})
 	require.NoError(t, err)
 	require.JSONEq(t, string(want), string(body))
 }

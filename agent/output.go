@@ -77,5 +77,8 @@ type ResultMetadata struct {
 	ToolCalls    json.RawMessage // [{tool, args, status, step, ref, duration_ms, cache_hit}] in the order of the calls; never nil
 	TokensUsed   int64           // input and output
 	CachedTokens int64           // of the input, those that the provider had cached
-	CacheHit     bool            // a tool answered out of the result cache
+	CacheHit     bool            // the provider had cached some of the prompt
+	ContentRef   string          // cas://… of the result's content, when it is too large for the row; empty otherwise
+
+	PipelineCacheHit bool // a tool answered out of the result cache
 }

@@ -127,13 +127,15 @@ type FinishRecord struct {
 	Tenant    string
 	SessionID SessionID
 	Output    AgentStepOutput // capped for the API; ResultRef is filled by the store
-	Result    json.RawMessage // {output, blocks, data, structured}; nil when ResultRef is a cas:// reference
-	CASID     string          // sha256:… when the result is in the blob store
+	Answer    json.RawMessage // {output, structured, blocks, data_ref} of a result that has rows; nil: Result or the content is that document
+	Result    json.RawMessage // the rows, or the document of a result without rows; nil when CASID names it
+	CASID     string          // sha256:… when Result is too large for the row and in the blob store
+	S3Ref     string          // s3://… where CASID's object is, if the blob store is a bucket of S3
 	JobID     string          // seed 004: the job; the turn id's UUID form when there is none
 	JobError  *Failure        // why the job's work failed although the turn completed: its row is failed then; nil otherwise
 	RunID     string
 	NodeID    string
-	CacheHit  bool
+	CacheHit  bool    // a tool answered out of the result cache
 	Events    []Event // appended last in the same transaction; the last is terminal
 }
 

@@ -115,7 +115,9 @@ func TestJob(t *testing.T) {
 	require.NoError(t, conn.QueryRow(ctx, `SELECT status, run_id, node_id, result_data, tool_calls, tokens_used FROM agent_results WHERE result_id = $1`,
 		strings.TrimPrefix(result.ResultRef, "artifact://")).Scan(&status, &run, &node, &data, &calls, &tokens))
 	require.Equal(t, "completed run-7 agent_analyze_data", status+" "+run+" "+node)
-	require.NotEmpty(t, data)
+	var flights []map[string]any
+	require.NoError(t, json.Unmarshal(data, &flights), "the rows and nothing else")
+	require.Len(t, flights, 3)
 	require.Contains(t, string(calls), `"table_sort"`)
 	require.Equal(t, result.Metadata.TokensUsed, tokens)
 }

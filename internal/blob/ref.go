@@ -27,6 +27,30 @@ func ParseRef(ref string) (digest string, err error) {
 	return digest, nil
 }
 
+const s3Scheme = "s3://"
+
+// S3Ref returns the address of a reference's object, s3://<bucket>/<key>. [Store.Open] takes it too. It is empty if the bucket is not one of
+// S3, or for a malformed reference.
+func (s *Store) S3Ref(tenant, ref string) string {
+	digest, err := ParseRef(ref)
+	if err != nil || s.s3 == "" {
+		return ""
+	}
+	return s.s3 + objectKey(tenant, digest)
+}
+
+// digestOf returns the digest of a reference, or of the address that S3Ref gives the tenant's object.
+func (s *Store) digestOf(tenant, ref string) (string, error) {
+	if s.s3 == "" || !strings.HasPrefix(ref, s3Scheme) {
+		return ParseRef(ref)
+	}
+	path, ok := strings.CutPrefix(ref, s.s3+tenant+"/sha256/")
+	if !ok {
+		return "", agent.Invalid("ref", "%.200q is no content of this tenant in %s", ref, s.s3)
+	}
+	return ParseRef(scheme + strings.Replace(path, "/", "", 1))
+}
+
 func makeRef(sum []byte) string { return scheme + hex.EncodeToString(sum) }
 
 func objectKey(tenant, digest string) string {

@@ -34,6 +34,7 @@ type Store struct {
 	maxBytes int64
 	removal  time.Duration // how long one may take
 	ledger   Ledger        // nil: there is none
+	s3       string        // s3://<bucket>/<prefix> of a bucket of S3; empty: it is another kind
 }
 
 // Option changes a rare setting of a [Store].
@@ -72,6 +73,9 @@ func Open(ctx context.Context, bucketURL string, opts ...Option) (*Store, error)
 	s.bucket, err = blob.OpenBucket(ctx, bucketURL)
 	if err != nil {
 		return nil, agent.Errorf(agent.CodeInvalid, "open blob store", "%w", err)
+	}
+	if u, err := url.Parse(bucketURL); err == nil && u.Scheme == "s3" {
+		s.s3 = s3Scheme + u.Host + "/" + u.Query().Get("prefix")
 	}
 	return s, nil
 }

@@ -162,6 +162,8 @@ func (t tool) Call(context.Context, agent.Invocation, agent.ToolCall) (agent.Too
 
 type nowhere struct{}
 
+func (nowhere) S3Ref(_, _ string) string { return "" }
+
 func (nowhere) Put(context.Context, string, io.Reader) (string, error) {
 	return "", errors.New("no store")
 }

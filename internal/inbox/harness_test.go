@@ -313,6 +313,8 @@ func (s losingStore) Begin(ctx context.Context, r agent.TurnRecord) (agent.Begun
 
 type nowhere struct{}
 
+func (nowhere) S3Ref(_, _ string) string { return "" }
+
 func (nowhere) Put(context.Context, string, io.Reader) (string, error) {
 	return "", errors.New("no store")
 }

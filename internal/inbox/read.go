@@ -107,8 +107,8 @@ func (b *Inbox) Result(ctx context.Context, tenant, ref string) (gateway.ResultV
 		return gateway.ResultView{}, err
 	}
 	v := gateway.ResultView{Ref: row.Output.ResultRef, TurnID: row.TurnID}
-	if row.CASID == "" {
-		data := row.Data
+	data, stored := row.Document(), row.ContentRef()
+	if len(data) > 0 || stored == "" {
 		if len(data) == 0 {
 			data = []byte("null")
 		}
@@ -116,7 +116,7 @@ func (b *Inbox) Result(ctx context.Context, tenant, ref string) (gateway.ResultV
 		return v, nil
 	}
 	v.Size = -1
-	v.Body, err = b.Blobs.Open(ctx, row.Tenant, casScheme+row.CASID)
+	v.Body, err = b.Blobs.Open(ctx, row.Tenant, stored)
 	return v, err
 }
 

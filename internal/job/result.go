@@ -2,8 +2,10 @@ package job
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -34,7 +36,7 @@ type Result struct {
 	Version       string          `json:"version"`
 	JobID         string          `json:"job_id"`
 	Status        Status          `json:"status"`
-	ResultRef     string          `json:"result_ref,omitempty"` // artifact://<uuid>
+	ResultRef     string          `json:"result_ref,omitempty"` // artifact://<uuid>; cas://… of content that is too large for the row
 	ResultPreview json.RawMessage `json:"result_preview,omitempty"`
 	Output        string          `json:"output,omitempty"`   // ours, not the seed's: the answer's text, up to 64 KiB
 	Metadata      *Metadata       `json:"metadata,omitempty"` // nil: no turn ran
@@ -46,11 +48,13 @@ type Result struct {
 type Metadata struct {
 	ToolCalls       json.RawMessage `json:"tool_calls"` // [{tool, args, …}]
 	TokensUsed      int64           `json:"tokens_used"`
-	CacheHit        bool            `json:"cache_hit"`
+	CacheHit        bool            `json:"cache_hit"` // the provider had cached some of the prompt
 	ExecutionTimeMS int64           `json:"execution_time_ms"`
 	LLMModel        string          `json:"llm_model"`
 
 	// Ours, not the seed's.
+	PipelineCacheHit bool `json:"pipeline_cache_hit,omitempty"` // a tool answered out of the result cache
+
 	CachedTokens int64            `json:"cached_tokens,omitempty"`
 	TurnID       agent.TurnID     `json:"turn_id,omitempty"`
 	SessionID    agent.SessionID  `json:"session_id,omitempty"`
@@ -62,11 +66,12 @@ type Metadata struct {
 // output.
 func ResultOf(j *Job, out *agent.AgentStepOutput, meta agent.ResultMetadata, at time.Time) Result {
 	r := Result{
-		Version: Version, JobID: j.JobID, Status: StatusCompleted, ResultRef: out.ResultRef, CompletedAt: moment(at),
+		Version: Version, JobID: j.JobID, Status: StatusCompleted, ResultRef: cmp.Or(meta.ContentRef, out.ResultRef), CompletedAt: moment(at),
 		Output: clip(out.Output, maxOutputBytes),
 		Metadata: &Metadata{
 			ToolCalls: meta.ToolCalls, TokensUsed: meta.TokensUsed, CacheHit: meta.CacheHit, CachedTokens: meta.CachedTokens,
-			ExecutionTimeMS: out.ExecutionTimeMS, LLMModel: out.Model, TurnID: out.TurnID, SessionID: out.SessionID,
+			PipelineCacheHit: meta.PipelineCacheHit,
+			ExecutionTimeMS:  out.ExecutionTimeMS, LLMModel: out.Model, TurnID: out.TurnID, SessionID: out.SessionID,
 			RetryCount: j.RetryCount, StopReason: out.StopReason,
 		},
 	}
@@ -79,9 +84,8 @@ func ResultOf(j *Job, out *agent.AgentStepOutput, meta agent.ResultMetadata, at 
 	if meta.ToolCalls == nil {
 		m := r.Metadata
 		m.TokensUsed, m.CachedTokens = out.Usage.InputTokens+out.Usage.OutputTokens, out.Usage.CachedTokens
-		for i := range out.ToolCalls {
-			m.CacheHit = m.CacheHit || out.ToolCalls[i].CacheHit
-		}
+		m.CacheHit = m.CachedTokens > 0
+		m.PipelineCacheHit = slices.ContainsFunc(out.ToolCalls, func(c agent.ToolCallNote) bool { return c.CacheHit })
 	}
 	switch {
 	case out.Status != agent.TurnCompleted:

@@ -61,11 +61,29 @@ func TestWithoutMetadata(t *testing.T) {
 	require.Equal(t, int64(1523), r.Metadata.TokensUsed)
 	require.Equal(t, int64(1024), r.Metadata.CachedTokens)
 	require.True(t, r.Metadata.CacheHit)
+	require.True(t, r.Metadata.PipelineCacheHit)
 	require.JSONEq(t, `[{"tool":"execute_pipeline","status":"success","cache_hit":true}]`, string(r.Metadata.ToolCalls))
+
+	cold := output()
+	cold.Usage.CachedTokens = 0
+	r = job.ResultOf(&job.Job{JobID: "j"}, cold, agent.ResultMetadata{}, at())
+	require.False(t, r.Metadata.CacheHit, "a pipeline's hit is not the prompt's")
+	require.True(t, r.Metadata.PipelineCacheHit)
 
 	bare := job.ResultOf(&job.Job{JobID: "j"}, &agent.AgentStepOutput{Status: agent.TurnCompleted, ResultPreview: json.RawMessage("null")}, agent.ResultMetadata{}, at())
 	require.Equal(t, "[]", string(bare.Metadata.ToolCalls))
 	require.Nil(t, bare.ResultPreview)
+}
+
+// Content that is too large for the row has its own reference, and a pipeline's hit its own name.
+func TestMetadataOfTheRow(t *testing.T) {
+	r := job.ResultOf(&job.Job{JobID: "j"}, output(), agent.ResultMetadata{ToolCalls: json.RawMessage(`[]`), ContentRef: "cas://sha256:00", PipelineCacheHit: true}, at())
+	require.Equal(t, "cas://sha256:00", r.ResultRef)
+	require.False(t, r.Metadata.CacheHit)
+	raw, err := r.Encode()
+	require.NoError(t, err)
+	require.Contains(t, string(raw), `"cache_hit":false,`)
+	require.Contains(t, string(raw), `"pipeline_cache_hit":true`)
 }
 
 // The work of a job may fail although its turn completes, with an apology.

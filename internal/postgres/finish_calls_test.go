@@ -46,6 +46,7 @@ func TestResultMetadata(t *testing.T) {
 	require.EqualValues(t, 15, m.TokensUsed)
 	require.EqualValues(t, 8, m.CachedTokens)
 	require.True(t, m.CacheHit)
+	require.True(t, m.PipelineCacheHit)
 	require.JSONEq(t, `[
 		{"tool":"fetch","args":{"url":"x","n":1.50},"status":"success","step":1,"ref":"`+cas("1")+`","duration_ms":7,"cache_hit":true},
 		{"tool":"sort","args":{"nul":"\ufffd"},"status":"error","step":1,"ref":"","duration_ms":7,"cache_hit":false},

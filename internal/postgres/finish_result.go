@@ -13,8 +13,9 @@ import (
 
 const insertResult = `
 INSERT INTO agent_results (result_id, job_id, run_id, node_id, result_data, cas_id, status, error, tool_calls, tokens_used, cache_hit,
-	execution_time_ms, created_at, completed_at, turn_id, tenant, session_id, output, job_key, cached_tokens)
-VALUES ($1, $2, $3, $4, $5, nullif($6, ''), $7, $8, $9, $10, $11, $12, $13, clock_timestamp(), $14, $15, $16, $17, nullif($18, ''), $19)`
+	execution_time_ms, created_at, completed_at, turn_id, tenant, session_id, output, job_key, cached_tokens, pipeline_cache_hit, answer, s3_ref)
+VALUES ($1, $2, $3, $4, $5, nullif($6, ''), $7, $8, $9, $10, $11, $12, $13, clock_timestamp(), $14, $15, $16, $17, nullif($18, ''), $19, $20, $21,
+	nullif($22, ''))`
 
 // The newest attempt of a job is the one that is found by the job's id.
 const yieldJobID = `
@@ -30,6 +31,10 @@ ON CONFLICT DO NOTHING`
 // queueResult queues the row of a result; calls are those of the turn in their order.
 func queueResult(b *pgx.Batch, f *agent.FinishRecord, e *ending, o *agent.AgentStepOutput, id, job uuid.UUID, calls []callRow) error {
 	data, err := encodeJSONB(f.Result)
+	if err != nil {
+		return err
+	}
+	answer, err := encodeJSONB(f.Answer)
 	if err != nil {
 		return err
 	}
@@ -61,8 +66,8 @@ func queueResult(b *pgx.Batch, f *agent.FinishRecord, e *ending, o *agent.AgentS
 		b.Queue(yieldJobID, job, e.tenant, plain(f.JobID))
 	}
 	b.Queue(insertResult, id, job, plain(runID), plain(nodeID), data, f.CASID, string(status), failure, list,
-		clamp(o.Usage.InputTokens+o.Usage.OutputTokens), f.CacheHit || hit, clamp(o.ExecutionTimeMS), e.createdAt, f.TurnID, e.tenant,
-		e.sessionID, output, plain(f.JobID), max(o.Usage.CachedTokens, 0))
+		clamp(o.Usage.InputTokens+o.Usage.OutputTokens), o.Usage.CachedTokens > 0, clamp(o.ExecutionTimeMS), e.createdAt, f.TurnID, e.tenant,
+		e.sessionID, output, plain(f.JobID), max(o.Usage.CachedTokens, 0), f.CacheHit || hit, answer, f.S3Ref)
 	return nil
 }
 

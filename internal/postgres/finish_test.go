@@ -131,6 +131,7 @@ func TestFinishKeepsWhatItIsGiven(t *testing.T) {
 	b.ready("not-a-uuid", "s")
 	f := finish("not-a-uuid", "s")
 	f.Result, f.CASID, f.RunID, f.NodeID, f.CacheHit = nil, "sha256:abc", "run-7", "node-7", true
+	f.Answer, f.S3Ref = json.RawMessage(`{"output":"x"}`), "s3://bucket/abc"
 	f.Output.Status, f.Output.Error = agent.TurnFailed, &agent.Failure{Type: "model_error", Message: "gone"}
 	f.Output.Usage.InputTokens = 1 << 40
 	b.finish(f)
@@ -138,9 +139,15 @@ func TestFinishKeepsWhatItIsGiven(t *testing.T) {
 	require.NoError(t, err)
 	require.Nil(t, row.Data)
 	require.Equal(t, "sha256:abc", row.CASID)
+	require.Equal(t, "s3://bucket/abc", row.S3Ref)
+	require.Equal(t, "cas://sha256:abc", row.ContentRef())
+	require.JSONEq(t, `{"output":"x"}`, string(row.Document()))
+	m := b.metadata("not-a-uuid")
+	require.Equal(t, "cas://sha256:abc", m.ContentRef)
+	require.True(t, m.PipelineCacheHit)
 	require.Equal(t, "run-7", row.RunID)
 	require.Equal(t, "node-7", row.NodeID)
-	require.True(t, row.CacheHit)
+	require.False(t, row.CacheHit, "the provider had cached nothing")
 	require.EqualValues(t, 1<<31-1, row.TokensUsed, "an INTEGER, as in the seed")
 	require.EqualValues(t, 5, uuid.MustParse(row.JobID).Version())
 	var kind string

@@ -81,6 +81,33 @@ func TestMigrationHoldsWhatIsStored(t *testing.T) {
 	require.NotContains(t, held, "acme note/s/n 7")
 }
 
+// A row of a release from before said with cache_hit that a pipeline was answered out of the cache, and its document had the rows inside.
+func TestMigrationRenamesCacheHits(t *testing.T) {
+	c := Config{URL: pgtest.New(t)}
+	pool, err := Open(t.Context(), c)
+	require.NoError(t, err)
+	defer pool.Close()
+	require.NoError(t, migrateTo(t.Context(), pool, upTo(t, "018")))
+	_, err = pool.Exec(t.Context(), `
+		INSERT INTO sessions (tenant, session_id) VALUES ('acme', 's');
+		INSERT INTO turns (turn_id, tenant, session_id, seq, state, workflow_id, agent, instance_id, plan_hash, model, channel, user_id,
+			on_busy, history, input, context)
+		SELECT 't' || n, 'acme', 's', n, 'completed', '', '', '', '', '', '', '', '', '', '[]', '{}' FROM generate_series(1, 3) AS n;
+		INSERT INTO agent_results (job_id, run_id, node_id, result_data, status, turn_id, tenant, session_id, output, cache_hit, cached_tokens,
+			tokens_used, execution_time_ms, completed_at)
+		SELECT gen_random_uuid(), '', '', '{"output":"x","data":[1]}', 'completed', 't' || n, 'acme', 's', '{}', n = 1, CASE n WHEN 2 THEN 7 END, 0, 0, now()
+		FROM generate_series(1, 3) AS n`)
+	require.NoError(t, err)
+	require.NoError(t, Migrate(t.Context(), pool))
+	var hits string
+	require.NoError(t, pool.QueryRow(t.Context(),
+		`SELECT string_agg(concat_ws(' ', cache_hit, pipeline_cache_hit), ', ' ORDER BY turn_id) FROM agent_results`).Scan(&hits))
+	require.Equal(t, "f t, t f, f f", hits)
+	row, err := NewStore(pool, c).Result(t.Context(), "acme", "t1")
+	require.NoError(t, err)
+	require.JSONEq(t, `{"output":"x","data":[1]}`, string(row.Document()))
+}
+
 func heldContent(t *testing.T, pool *pgxpool.Pool) []string {
 	t.Helper()
 	rows, err := pool.Query(t.Context(), `SELECT tenant || ' ' || holder || ' ' || left(digest, 1) FROM blob_refs ORDER BY tenant, holder, digest`)

@@ -1,9 +1,11 @@
 package postgres
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,8 +17,8 @@ import (
 
 const artifactScheme = "artifact://"
 
-// ResultRow is a stored result (seed 004 §3.1). The bytes are in Data or, when they were too large for a row, in the blob store under
-// CASID.
+// ResultRow is a stored result (seed 004 §3.1). Its content, the rows or the document of a result without rows, is Data or, if it was too large
+// for a row, in the blob store: see [ResultRow.ContentRef].
 type ResultRow struct {
 	ResultID        string
 	Tenant          string
@@ -25,11 +27,12 @@ type ResultRow struct {
 	NodeID          string
 	TurnID          agent.TurnID
 	SessionID       agent.SessionID
-	Data            json.RawMessage // {output, blocks, data, structured}; nil when CASID is set, and when there is none
+	Answer          json.RawMessage // {output, structured, blocks, data_ref}; nil: the content is the whole document
+	Data            json.RawMessage // the content; nil when CASID or S3Ref is set, and when there is none
 	CASID           string          // sha256:…
-	S3Ref           string          // never written by this release
+	S3Ref           string          // s3://… of the same content
 	TokensUsed      int64
-	CacheHit        bool
+	CacheHit        bool // of the provider's prompt cache
 	ExecutionTimeMS int64
 	CreatedAt       time.Time // when the turn was first seen
 	CompletedAt     time.Time
@@ -37,9 +40,32 @@ type ResultRow struct {
 	Expired         bool // nothing of it is left but how the turn ended
 }
 
+// ContentRef is where in the blob store the content is, cas:// first, then s3://; empty if it is in the row, or if there is none.
+func (r *ResultRow) ContentRef() string {
+	switch {
+	case len(r.Data) > 0:
+		return ""
+	case r.CASID != "":
+		return "cas://" + r.CASID
+	default:
+		return r.S3Ref
+	}
+}
+
+// Document returns {output, structured, blocks, data_ref, data} as far as the row holds it; nil if all of it is in the blob store.
+func (r *ResultRow) Document() json.RawMessage {
+	switch {
+	case len(r.Answer) == 0:
+		return r.Data
+	case len(r.Data) == 0:
+		return r.Answer
+	}
+	return slices.Concat(bytes.TrimSuffix(bytes.TrimSpace(r.Answer), []byte("}")), []byte(`,"data":`), r.Data, []byte("}"))
+}
+
 // A result id, a turn id and a job's id may look alike; they come in this order, and of two turns of one job the newest.
 const readResult = `
-SELECT result_id::text, tenant, job_id::text, run_id, node_id, turn_id, session_id, result_data, coalesce(cas_id, ''), coalesce(s3_ref, ''),
+SELECT result_id::text, tenant, job_id::text, run_id, node_id, turn_id, session_id, answer, result_data, coalesce(cas_id, ''), coalesce(s3_ref, ''),
 	tokens_used, cache_hit, execution_time_ms, created_at, completed_at, output, expired_at IS NOT NULL
 FROM agent_results WHERE (result_id = $2 OR turn_id = $3 OR job_key = $3) AND (tenant = $1 OR $1 = '*')
 ORDER BY result_id = $2 DESC NULLS LAST, turn_id = $3 DESC NULLS LAST, created_at DESC LIMIT 1`
@@ -84,7 +110,8 @@ func (s *Store) Result(ctx context.Context, tenant, ref string) (ResultRow, erro
 const readMetadata = `
 SELECT coalesce(job_key, ''), CASE WHEN status = 'failed' AND output->>'status' = 'completed' THEN
 	coalesce(error, jsonb_build_object('type', $3::text, 'message', 'the last tool call failed; its error is no longer kept')) END,
-	coalesce(tool_calls, '[]'), coalesce(tokens_used, 0), coalesce(cached_tokens, 0), coalesce(cache_hit, false)
+	coalesce(tool_calls, '[]'), coalesce(tokens_used, 0), coalesce(cached_tokens, 0), coalesce(cache_hit, false),
+	coalesce('cas://' || cas_id, ''), pipeline_cache_hit
 FROM agent_results WHERE turn_id = $2 AND (tenant = $1 OR $1 = '*')`
 
 // ResultMetadata returns what the row of a finished turn says besides its output. Of large arguments the size stands in their place, and
@@ -93,7 +120,7 @@ FROM agent_results WHERE turn_id = $2 AND (tenant = $1 OR $1 = '*')`
 func (s *Store) ResultMetadata(ctx context.Context, tenant string, id agent.TurnID) (m agent.ResultMetadata, err error) {
 	const op = "read result metadata"
 	err = s.pool.QueryRow(ctx, readMetadata, tenant, id, agent.JobExecutionError).
-		Scan(&m.JobID, &m.JobError, (*[]byte)(&m.ToolCalls), &m.TokensUsed, &m.CachedTokens, &m.CacheHit)
+		Scan(&m.JobID, &m.JobError, (*[]byte)(&m.ToolCalls), &m.TokensUsed, &m.CachedTokens, &m.CacheHit, &m.ContentRef, &m.PipelineCacheHit)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return m, agent.Errorf(agent.CodeNotFound, op, "turn %q has no result", id)
 	}

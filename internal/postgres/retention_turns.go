@@ -283,10 +283,10 @@ func (r *removal) refs(ctx context.Context, w *Sweep, c *chosen) error {
 
 const (
 	readOutputs = `
-SELECT turn_id, session_id, status, output, coalesce(pg_column_size(result_data), 0) + octet_length(output::text)
+SELECT turn_id, session_id, status, output, coalesce(pg_column_size(result_data), 0) + coalesce(pg_column_size(answer), 0) + octet_length(output::text)
 FROM agent_results WHERE turn_id = ANY ($1) AND expired_at IS NULL`
 	expireResults = `
-UPDATE agent_results r SET output = e.output::json, result_data = NULL, cas_id = NULL, s3_ref = NULL, error = NULL, tool_calls = '[]',
+UPDATE agent_results r SET output = e.output::json, answer = NULL, result_data = NULL, cas_id = NULL, s3_ref = NULL, error = NULL, tool_calls = '[]',
 	expired_at = clock_timestamp()
 FROM unnest($1::text[], $2::text[]) AS e (turn_id, output) WHERE r.turn_id = e.turn_id`
 )

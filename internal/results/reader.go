@@ -34,8 +34,8 @@ type Reader struct {
 	Blobs Blobs
 }
 
-// Open returns what a reference names: for cas://sha256:<hex> the content, for artifact://<result id> the rows of the result, which are its
-// what its member data_ref names, or its member data; for a result without rows the document {output, blocks, structured} as the one row. A result that
+// Open returns what a reference names: for cas://sha256:<hex> the content, for artifact://<result id> the rows of the result, as they were made
+// where they are still stored; for a result without rows the document {output, blocks, structured} as the one row. A result that
 // lies in the blob store is read as a stream. Whole content was read, and is proven, once Read has answered io.EOF. ctx must live until the
 // reader is closed.
 //
@@ -77,15 +77,25 @@ func (r Reader) result(ctx context.Context, tenant, ref string) (io.ReadCloser, 
 	if err != nil {
 		return nil, err
 	}
-	if len(row.Data) == 0 {
-		if row.CASID == "" {
-			return nil, agent.Errorf(agent.CodeNotFound, "", "the result has no content")
-		}
-		return r.stored(ctx, tenant, casScheme+row.CASID)
+	stored := row.ContentRef()
+	switch {
+	case len(row.Data) == 0 && stored == "":
+		return nil, agent.Errorf(agent.CodeNotFound, "", "the result has no content")
+	case len(row.Answer) > 0 && stored != "":
+		return r.Blobs.Open(ctx, tenant, stored)
+	case stored != "":
+		return r.stored(ctx, tenant, stored)
 	}
 	var m members
-	if err := json.Unmarshal(row.Data, &m); err != nil {
+	document := row.Data
+	if len(row.Answer) > 0 {
+		document = row.Answer
+	}
+	if err := json.Unmarshal(document, &m); err != nil {
 		return nil, agent.Errorf(agent.CodeInternal, "", "decode result: %w", err)
+	}
+	if len(row.Answer) > 0 {
+		m.Data = row.Data
 	}
 	if m.DataRef != "" { // as they were made: the row's JSON has lost their order and their digits
 		stored, err := r.Blobs.Open(ctx, tenant, m.DataRef)

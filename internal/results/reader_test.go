@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/postgres"
 	"github.com/turnstone-run/turnstone/internal/results"
 )
 
@@ -70,6 +71,44 @@ func TestReader(t *testing.T) {
 	body, err := read(r.Open(t.Context(), tenant, rows))
 	require.NoError(t, err)
 	require.Equal(t, `[{"id":1}]`, body)
+}
+
+// A row holds the rows alone, or says where they are; what the agent answered is beside them.
+func TestReaderOfRows(t *testing.T) {
+	w := newWorld(t)
+	made := w.put(`[{"b":1.0,"a":2}]`)
+	gone := "cas://sha256:" + strings.Repeat("0", 64)
+	r := results.Reader{Store: w.Store, Blobs: w.blobs}
+	for name, c := range map[string]struct{ answer, data, cas, want string }{
+		"as they were made": {`{"output":"x","data_ref":"` + made + `"}`, `[{"a":2,"b":1.0}]`, "", `[{"b":1.0,"a":2}]`},
+		"in the row":        {`{"output":"x","blocks":[{"data":1}]}`, `[{"id":1}]`, "", `[{"id": 1}]`},
+		"content is gone":   {`{"output":"x","data_ref":"` + gone + `"}`, `[{"id":1}]`, "", `[{"id": 1}]`},
+		"too large":         {`{"output":"x","data_ref":"` + made + `"}`, ``, made, `[{"b":1.0,"a":2}]`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			id := strings.ReplaceAll(name, " ", "-")
+			_, err := w.Begin(t.Context(), turn(id, ""))
+			require.NoError(t, err)
+			f := finish(id)
+			f.Answer, f.Result, f.CASID = json.RawMessage(c.answer), json.RawMessage(c.data), strings.TrimPrefix(c.cas, "cas://")
+			done, err := w.Finish(t.Context(), f)
+			require.NoError(t, err)
+			body, err := read(r.Open(t.Context(), tenant, done.Output.ResultRef))
+			require.NoError(t, err)
+			require.Equal(t, c.want, body)
+			row, err := w.Result(t.Context(), tenant, id)
+			require.NoError(t, err)
+			var document struct {
+				Output string          `json:"output"`
+				Data   json.RawMessage `json:"data"`
+			}
+			require.NoError(t, json.Unmarshal(row.Document(), &document))
+			require.Equal(t, "x", document.Output)
+			require.Equal(t, string(row.Data), string(document.Data))
+		})
+	}
+	row := postgres.ResultRow{S3Ref: "s3://bucket/key"}
+	require.Equal(t, "s3://bucket/key", row.ContentRef(), "where no cas_id is")
 }
 
 // A tenant cannot tell another's content from what there is not.
