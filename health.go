@@ -42,6 +42,9 @@ func (h *health) check(ctx context.Context) gateway.Health {
 	}
 	readings := h.board.Read(ctx)
 	out := gateway.Health{OK: probes.Worst(readings) != probes.Down, Dependencies: make([]gateway.Dependency, len(readings))}
+	if jobs := h.service.cfg.Settings.Jobs; jobs.RedisURL != "" {
+		out.Workers = jobs.Concurrency
+	}
 	for i := range readings {
 		r := &readings[i]
 		out.Dependencies[i] = gateway.Dependency{

@@ -146,7 +146,7 @@ func New(cfg Config) (*Service, error) {
 	}, nil
 }
 
-// Run starts the service, waits until ctx ends or something fails for good, and stops it within the shutdown timeout.
+// Run starts the service, waits until ctx ends or something fails for good, and stops it within [Settings.StopTimeout].
 func (s *Service) Run(ctx context.Context) error {
 	if err := s.Start(ctx); err != nil {
 		return err
@@ -157,7 +157,7 @@ func (s *Service) Run(ctx context.Context) error {
 		s.logger.Info("draining")
 	case failure = <-s.Failed():
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.Settings.ShutdownTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.Settings.StopTimeout())
 	defer cancel()
 	return errors.Join(failure, s.Stop(ctx))
 }
@@ -402,7 +402,9 @@ func (s *Service) Stop(ctx context.Context) error {
 	bridging.Go(s.stopJobs)
 	bridging.Go(func() { s.stopChannels(ctx) })
 	if s.gateway != nil {
-		faults = append(faults, s.gateway.Shutdown(ctx))
+		closing, cancel := context.WithTimeout(ctx, s.cfg.Settings.ShutdownTimeout)
+		faults = append(faults, s.gateway.Shutdown(closing))
+		cancel()
 	}
 	bridging.Wait()
 	if s.direct != nil {

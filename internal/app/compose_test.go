@@ -89,8 +89,17 @@ func TestComposeWaits(t *testing.T) {
 		require.NotNil(t, s.HealthCheck.Retries, name)
 		require.Equal(t, types.RestartPolicyUnlessStopped, s.Restart, name)
 	}
-	require.GreaterOrEqual(t, time.Duration(*project.Services["worker"].StopGracePeriod), app.Default().ShutdownTimeout+5*time.Second,
+	require.GreaterOrEqual(t, time.Duration(*project.Services["worker"].StopGracePeriod), app.Default().ShutdownTimeout+app.Default().Jobs.DrainTimeout+5*time.Second,
 		"a drain must not be cut off")
+}
+
+// Jobs under way have 30 s after a stop signal (seed 004 §4.2), and what shutdown_timeout bounds comes after.
+func TestStopTimeout(t *testing.T) {
+	c := app.Default()
+	require.Equal(t, c.ShutdownTimeout, c.StopTimeout(), "no jobs, nothing to drain")
+	c.Jobs.RedisURL = "redis://127.0.0.1:6379"
+	require.Equal(t, 30*time.Second, c.Jobs.DrainTimeout)
+	require.Equal(t, c.ShutdownTimeout+30*time.Second, c.StopTimeout())
 }
 
 func TestComposeVolumes(t *testing.T) {

@@ -288,6 +288,8 @@ type Jobs struct {
 	Concurrency int `yaml:"concurrency" help:"jobs under way at once"`
 	// ResultTTL is how long a result waits to be fetched. Default 24h; 0: for ever.
 	ResultTTL time.Duration `yaml:"result_ttl" help:"how long a result waits to be fetched; 0: for ever"`
+	// DrainTimeout is what jobs under way have to finish after a stop signal, before shutdown_timeout begins. Default 30s (seed 004 §4.2).
+	DrainTimeout time.Duration `yaml:"drain_timeout" help:"how long jobs under way may finish after a stop signal"`
 }
 
 // Egress bounds every request made for a model, or to an address that a catalog document names (DESIGN §7).
@@ -346,6 +348,7 @@ func Default() Config {
 		Workflows: Workflows{ReconcileEvery: 5 * time.Minute, SMTP: SMTP{TLS: "starttls"}},
 		Jobs: Jobs{
 			Queue: "agent:jobs", ResultPrefix: "agent:results", Tenant: agent.DefaultTenant, Concurrency: 64, ResultTTL: 24 * time.Hour,
+			DrainTimeout: 30 * time.Second,
 		},
 		Telegram:  Telegram{Updates: TelegramPolling, APIURL: "https://api.telegram.org", Tenant: agent.DefaultTenant, EditEvery: time.Second},
 		Schedules: Schedules{MaxPerTenant: 100, KeepRuns: 100},
@@ -361,3 +364,11 @@ func Default() Config {
 }
 
 func defaultLLM() LLM { return LLM{Temperature: 0.1, MaxTokens: 4000, TimeoutSec: 120, MaxRetries: 2} }
+
+// StopTimeout bounds a stop: the drain of jobs, where a bridge runs, and then the shutdown.
+func (c *Config) StopTimeout() time.Duration {
+	if c.Jobs.RedisURL == "" {
+		return c.ShutdownTimeout
+	}
+	return c.Jobs.DrainTimeout + c.ShutdownTimeout
+}

@@ -182,6 +182,7 @@ func (l *loader) jobs() {
 	}
 	between(l, "jobs.concurrency", j.Concurrency, 1, 10_000)
 	between(l, "jobs.result_ttl", j.ResultTTL, 0, 365*24*time.Hour)
+	between(l, "jobs.drain_timeout", j.DrainTimeout, time.Second, time.Hour)
 }
 
 func (l *loader) turns() {

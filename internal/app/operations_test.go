@@ -120,7 +120,7 @@ func TestDeploymentExample(t *testing.T) {
 	cfg, err := app.Load(sources(t, "", env))
 	require.NoError(t, err)
 	require.Empty(t, cfg.Warnings())
-	require.Greater(t, time.Duration(d.Spec.Template.Spec.Grace)*time.Second, cfg.ShutdownTimeout, "a drain is not cut off")
+	require.Greater(t, time.Duration(d.Spec.Template.Spec.Grace)*time.Second, cfg.Jobs.DrainTimeout+cfg.ShutdownTimeout, "a drain is not cut off")
 	require.Equal(t, ":8080", cfg.HTTP.Addr)
 	require.Equal(t, 8080, c.Ports[0].ContainerPort)
 }

@@ -38,28 +38,28 @@ func TestHealth(t *testing.T) {
 		full, public string
 	}{
 		"well": {
-			gateway.Health{OK: true, Dependencies: []gateway.Dependency{well}},
+			gateway.Health{OK: true, Workers: 4, Dependencies: []gateway.Dependency{well}},
 			200,
-			`{"status":"ok","version":"test","dependencies":[` + wellText + `]}`,
-			`{"status":"ok","dependencies":[{"name":"postgres","ok":true,"state":"ok","took_ms":0}]}`,
+			`{"status":"ok","version":"test","workers":4,"dependencies":[` + wellText + `]}`,
+			`{"status":"ok","workers":4,"dependencies":[{"name":"postgres","ok":true,"state":"ok","took_ms":0}]}`,
 		},
 		"degraded": {
 			gateway.Health{OK: true, Dependencies: []gateway.Dependency{well, slow}},
 			200,
-			`{"status":"degraded","version":"test","dependencies":[` + wellText + `,{"name":"redis","ok":false,"state":"degraded","detail":"dial redis:6379","hint":"start it","took_ms":0}]}`,
-			`{"status":"degraded","dependencies":[{"name":"postgres","ok":true,"state":"ok","took_ms":0},{"name":"redis","ok":false,"state":"degraded","hint":"start it","took_ms":0}]}`,
+			`{"status":"degraded","version":"test","workers":0,"dependencies":[` + wellText + `,{"name":"redis","ok":false,"state":"degraded","detail":"dial redis:6379","hint":"start it","took_ms":0}]}`,
+			`{"status":"degraded","workers":0,"dependencies":[{"name":"postgres","ok":true,"state":"ok","took_ms":0},{"name":"redis","ok":false,"state":"degraded","hint":"start it","took_ms":0}]}`,
 		},
 		"failing": {
 			gateway.Health{Dependencies: []gateway.Dependency{dead}},
 			503,
-			`{"status":"failing","version":"test","dependencies":[{"name":"worker","ok":false,"state":"down","detail":"nobody","hint":"start one","took_ms":0}]}`,
-			`{"status":"failing","dependencies":[{"name":"worker","ok":false,"state":"down","hint":"start one","took_ms":0}]}`,
+			`{"status":"failing","version":"test","workers":0,"dependencies":[{"name":"worker","ok":false,"state":"down","detail":"nobody","hint":"start one","took_ms":0}]}`,
+			`{"status":"failing","workers":0,"dependencies":[{"name":"worker","ok":false,"state":"down","hint":"start one","took_ms":0}]}`,
 		},
 		"of a runtime that knows good and bad": {
 			gateway.Health{OK: true, Dependencies: []gateway.Dependency{{Name: "catalog"}}},
 			200,
-			`{"status":"degraded","version":"test","dependencies":[{"name":"catalog","ok":false,"state":"degraded","took_ms":0}]}`,
-			`{"status":"degraded","dependencies":[{"name":"catalog","ok":false,"state":"degraded","took_ms":0}]}`,
+			`{"status":"degraded","version":"test","workers":0,"dependencies":[{"name":"catalog","ok":false,"state":"degraded","took_ms":0}]}`,
+			`{"status":"degraded","workers":0,"dependencies":[{"name":"catalog","ok":false,"state":"degraded","took_ms":0}]}`,
 		},
 	} {
 		rt.health = c.health

@@ -17,6 +17,7 @@ const (
 type healthBody struct {
 	Status       string           `json:"status"` // ok, degraded, failing or draining
 	Version      string           `json:"version,omitempty"`
+	Workers      int              `json:"workers"` // jobs that this process may have under way
 	Dependencies []dependencyBody `json:"dependencies"`
 }
 
@@ -41,7 +42,7 @@ func (s *httpServer) getHealth(w http.ResponseWriter, r *http.Request) error {
 	defer cancel()
 	h := s.cfg.Runtime.Health(ctx)
 	operator := !who.confined() && who.mayAny(agent.ActionHealthRead)
-	body := healthBody{Status: HealthOK, Dependencies: make([]dependencyBody, len(h.Dependencies))}
+	body := healthBody{Status: HealthOK, Workers: h.Workers, Dependencies: make([]dependencyBody, len(h.Dependencies))}
 	if operator {
 		body.Version = s.cfg.Version
 	}

@@ -132,6 +132,7 @@ const (
 // Health says whether a turn can run, and what of its dependencies answers.
 type Health struct {
 	OK           bool // the worker polls and a turn can run
+	Workers      int  // how many jobs this process may have under way; 0: it takes none
 	Dependencies []Dependency
 }
 

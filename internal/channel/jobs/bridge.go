@@ -13,6 +13,9 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
+// giveBackTime is how long giving back may take after the drain.
+const giveBackTime = 2 * time.Second
+
 // Bridge is the channel that jobs come in by.
 type Bridge struct {
 	cfg     Config
@@ -92,15 +95,14 @@ func (s *session) serve(ctx context.Context) {
 	var taking sync.WaitGroup
 	taking.Go(func() { s.takeJobs(ctx, working) })
 	<-ctx.Done()
-	reserve := min(2*time.Second, s.cfg.Drain/5) // for giving back
-	draining, enough := context.WithTimeout(working, s.cfg.Drain-reserve)
+	draining, enough := context.WithTimeout(working, s.cfg.Drain)
 	taking.Wait()
 	s.slots.idle(draining)
 	enough()
 	stop()
 	s.jobs.Wait()
 	<-beating
-	s.leave(context.WithoutCancel(ctx), max(reserve, time.Second))
+	s.leave(context.WithoutCancel(ctx), giveBackTime)
 }
 
 // leave gives back what is left. What cannot be given back is adopted when the lease has run out.

@@ -48,7 +48,7 @@ type Config struct {
 
 	Concurrency int           // jobs that run at once; 0: 64
 	MaxHeld     int           // jobs that run or wait; 0: 10,000
-	Drain       time.Duration // that [Bridge.Serve] takes to end, at most; 0: 30 s
+	Drain       time.Duration // that the jobs under way may take when [Bridge.Serve] ends, before they are given back; 0: 30 s
 	ResultTTL   time.Duration // that a result waits for its producer; 0: 24 h, negative: for ever
 	Lease       time.Duration // after which a silent bridge is dead to the others; 0: 15 s
 
