@@ -129,6 +129,7 @@ func (a *Activities) Registered() []Registration {
 		{"CallTool", a.CallTool},
 		{"RequestApproval", a.RequestApproval},
 		{"Decide", a.Decide},
+		{"Provide", a.Provide},
 		{"CancelTurn", a.CancelTurn},
 		{"StoreTurn", a.StoreTurn},
 		{"QueueMessage", a.QueueMessage},

@@ -45,24 +45,28 @@ func (a *Activities) requestApproval(ctx context.Context, in RequestApprovalInpu
 		if err != nil {
 			return RequestApprovalResult{}, err
 		}
-		p, err := a.approvalOf(ctx, made, &turn, in.Step, &block, c.Rule)
+		p, err := a.pendingOf(ctx, made, &turn, &in, &block, c.Rule)
 		if err != nil {
 			return RequestApprovalResult{}, err
 		}
 		if err := a.Store.SaveApproval(ctx, turn.Tenant, p); err != nil {
 			return RequestApprovalResult{}, err
 		}
-		out.Pending = append(out.Pending, agent.PendingApproval{ApprovalID: p.ApprovalID, CallID: c.ID, ToolName: block.Name})
+		out.Pending = append(out.Pending, agent.PendingApproval{ApprovalID: p.ApprovalID, CallID: c.ID, ToolName: block.Name, Kind: p.Kind})
 		if p.ExpiresAt != nil {
 			left := max(time.Until(*p.ExpiresAt).Milliseconds(), 1)
 			if out.ExpiresInMS == 0 || left < out.ExpiresInMS {
 				out.ExpiresInMS = left
 			}
 		}
-		events = append(events, agent.Event{Type: agent.EventApprovalRequested, Approval: &p, ToolCallID: c.ID, ToolName: block.Name})
+		events = append(events, agent.Event{Type: requestedEvent(in.Kind), Approval: &p, ToolCallID: c.ID, ToolName: block.Name})
 	}
-	events = append(events, agent.Event{Type: agent.EventStatus, Status: agent.StatusWaiting, Reason: "awaiting_approval"})
-	if err := a.announceUpwards(ctx, &turn, fmt.Sprintf("approval/%d", in.Step), events); err != nil || in.StreamTo == nil {
+	producer, reason := fmt.Sprintf("approval/%d", in.Step), "awaiting_approval"
+	if in.Kind != "" {
+		producer, reason = fmt.Sprintf("%s/%d", in.Kind, in.Step), "awaiting_"+string(in.Kind)
+	}
+	events = append(events, agent.Event{Type: agent.EventStatus, Status: agent.StatusWaiting, Reason: reason})
+	if err := a.announceUpwards(ctx, &turn, producer, events); err != nil || in.StreamTo == nil || in.Kind != "" {
 		return out, err
 	}
 	batch := agent.TokenBatch{TurnID: in.TurnID, Step: in.Step, Pending: out.Pending}
@@ -70,6 +74,34 @@ func (a *Activities) requestApproval(ctx context.Context, in RequestApprovalInpu
 		a.log(ctx).Warn("signalling a pause", zap.String("workflow", in.StreamTo.WorkflowID), zap.Error(err))
 	}
 	return out, nil
+}
+
+// pendingOf is what is stored and announced of a call that waits.
+func (a *Activities) pendingOf(
+	ctx context.Context, made *executor, t *facts, in *RequestApprovalInput, b *agent.Block, rule string,
+) (agent.Approval, error) {
+	if in.Kind == agent.WaitClientTool {
+		return a.clientCallOf(ctx, made, t, in.Step, b)
+	}
+	return a.approvalOf(ctx, made, t, in.Step, b, rule)
+}
+
+func requestedEvent(kind agent.WaitKind) agent.EventType {
+	if kind != "" {
+		return agent.EventInputRequested
+	}
+	return agent.EventApprovalRequested
+}
+
+// resolvedEvent says how a wait ended. What a client-side tool answered is told by its tool_end, as middleware leaves it.
+func resolvedEvent(p *agent.Approval) agent.Event {
+	e := agent.Event{Type: agent.EventApprovalResolved, Approval: p, ToolCallID: p.CallID, ToolName: p.ToolName}
+	if p.Kind != "" {
+		shown := *p
+		shown.DecidedArgs = nil
+		e.Type, e.Approval = agent.EventInputResolved, &shown
+	}
+	return e
 }
 
 // approvalOf is what a person is shown of a call, and may do about it.
@@ -168,10 +200,15 @@ func (a *Activities) decide(ctx context.Context, in DecideInput) (DecideResult, 
 			return DecideResult{}, err
 		}
 	}
-	p, err := a.Store.ResolveApproval(ctx, in.TurnID, in.Decision)
+	return a.settle(ctx, &turn, &asked, in.Decision)
+}
+
+// settle stores how a wait ended, and answers with the verdict, or with a refusal and the verdict of what stands instead.
+func (a *Activities) settle(ctx context.Context, turn *facts, asked *agent.Approval, d agent.Decision) (DecideResult, error) {
+	p, err := a.Store.ResolveApproval(ctx, turn.TurnID, d)
 	if agent.CodeOf(err) == agent.CodeConflict { // what stands instead, in case that the turn has never heard of it
-		if stands, readErr := a.Store.Approval(ctx, turn.Tenant, in.Decision.ApprovalID); readErr == nil && stands.Decision != "" {
-			return a.refuseDecided(ctx, &turn, &stands, err)
+		if stands, readErr := a.Store.Approval(ctx, turn.Tenant, d.ApprovalID); readErr == nil && stands.Decision != "" {
+			return a.refuseDecided(ctx, turn, &stands, err)
 		}
 	}
 	if err != nil {
@@ -181,7 +218,7 @@ func (a *Activities) decide(ctx context.Context, in DecideInput) (DecideResult, 
 	if asked.Decision != "" { // decided before: by an attempt that may have been cut off, or by the same person
 		resolve = a.recordedVerdict
 	}
-	v, err := resolve(ctx, &turn, &p)
+	v, err := resolve(ctx, turn, &p)
 	return DecideResult{Verdict: &v}, err
 }
 
@@ -217,7 +254,7 @@ func (a *Activities) announced(ctx context.Context, id agent.TurnID, approval st
 		if err != nil {
 			return false, err
 		}
-		if e.Type == agent.EventApprovalResolved && e.Approval != nil && e.Approval.ApprovalID == approval {
+		if (e.Type == agent.EventApprovalResolved || e.Type == agent.EventInputResolved) && e.Approval != nil && e.Approval.ApprovalID == approval {
 			return true, nil
 		}
 		if e.Meta.EventIndex >= tail.LastIndex {
@@ -231,8 +268,9 @@ func (a *Activities) announced(ctx context.Context, id agent.TurnID, approval st
 func verdictOf(p *agent.Approval) agent.DecisionVerdict {
 	return agent.DecisionVerdict{
 		ApprovalID: p.ApprovalID, CallID: p.CallID, Decision: p.Decision, By: p.By,
-		Run: p.Decision == agent.DecisionApprove || p.Decision == agent.DecisionEdit,
-		End: p.By == agent.ExpiredBy && p.OnExpiry == agent.ExpiryEnd,
+		Run: slices.Contains([]agent.DecisionKind{agent.DecisionApprove, agent.DecisionEdit, agent.DecisionProvide}, p.Decision),
+		Client: p.Kind == agent.WaitClientTool,
+		End:    p.By == agent.ExpiredBy && p.OnExpiry == agent.ExpiryEnd,
 	}
 }
 
@@ -245,13 +283,13 @@ func (a *Activities) resolved(ctx context.Context, t *facts, p *agent.Approval) 
 		}
 	}
 	err := a.announceUpwards(ctx, t, "decision/"+p.ApprovalID, []agent.Event{
-		{Type: agent.EventApprovalResolved, Approval: p, ToolCallID: p.CallID, ToolName: p.ToolName},
+		resolvedEvent(p),
 		{Type: agent.EventStatus, Status: agent.StatusRunning},
 	})
 	if errors.Is(err, agent.ErrFenced) { // the same decision at the same time: the other one tells
 		return v, nil
 	}
-	if err == nil {
+	if err == nil && p.Kind == "" {
 		a.Observer.Decided(ctx, t.seen, p)
 	}
 	return v, err
@@ -353,7 +391,11 @@ func (a *Activities) answer(ctx context.Context, t TurnRef, p *agent.Approval) e
 			reason = "a person rejected this call"
 		}
 		block.Status = agent.ResultError
-		content = map[string]agent.Failure{"error": {Type: string(agent.CodeDenied), Message: reason, Tool: p.ToolName}}
+		code := string(agent.CodeDenied)
+		if p.Kind != "" {
+			code = agent.ClientToolFailed
+		}
+		content = map[string]agent.Failure{"error": {Type: code, Message: reason, Tool: p.ToolName}}
 	}
 	output, err := json.Marshal(content)
 	if err != nil {

@@ -214,7 +214,7 @@ func (a *Activities) Check(ctx context.Context, req *agent.TurnRequest) (agent.P
 	if _, err := plan.Model(bound.Model); err != nil {
 		return agent.Plan{}, none, err
 	}
-	return plan, bound, nil
+	return plan, bound, a.checkClientTools(&plan, req.ClientTools)
 }
 
 // routeNote is a decision in the few words that history has room for.
@@ -336,7 +336,7 @@ func (a *Activities) record(req *agent.TurnRequest, p *agent.Plan, bound agent.B
 		TurnID: id, WorkflowID: in.WorkflowID, Tenant: req.Context.TenantName(), SessionID: sessionOf(req, id),
 		Binding: bound, Channel: req.Channel, UserID: req.Context.UserID, OnBusy: req.OnBusy, History: req.History,
 		Input: req.Input(), Context: req.Context, QueueLimit: a.QueueLength, OutputSchema: req.OutputSchema, Parent: in.Parent,
-		Limits: req.Limits, Mode: agent.ModeDurable, StartByID: in.StartByID,
+		Limits: req.Limits, Mode: agent.ModeDurable, StartByID: in.StartByID, ClientTools: req.ClientTools,
 	}
 	if len(r.OutputSchema) == 0 {
 		r.OutputSchema = p.OutputSchema

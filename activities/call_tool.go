@@ -2,6 +2,7 @@ package activities
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -146,6 +147,10 @@ func (a *Activities) newToolRun(ctx context.Context, in CallToolInput) (*toolRun
 		return r, nil
 	}
 	r.tool = tool
+	if granted.Spec.ClientSide {
+		r.tool, err = a.providedTool(ctx, &granted, in)
+		return r, err
+	}
 	if d, ok := r.tool.(agent.Delegator); ok {
 		if _, _, err := d.Delegate(r.block.Args, plan.Delegates); err != nil {
 			r.tool, r.refuse = nil, agent.FailureOf(err)
@@ -165,17 +170,23 @@ func callOf(blocks []agent.Block, id agent.CallID) (agent.Block, error) {
 
 // edited takes the arguments that a person put in place of the model's.
 func (r *toolRun) edited(ctx context.Context) error {
-	approvals, err := r.a.Store.Approvals(ctx, r.in.TurnID)
-	if err != nil {
-		return err
+	args, err := r.a.editedArgs(ctx, agent.StepKey{TurnID: r.in.TurnID, Step: r.in.Step, CallID: r.in.CallID})
+	if len(args) > 0 {
+		r.block.Args = args
 	}
+	return err
+}
+
+// editedArgs are the arguments that a person put in place of the model's, nil where nobody did.
+func (a *Activities) editedArgs(ctx context.Context, call agent.StepKey) (args json.RawMessage, err error) {
+	approvals, err := a.Store.Approvals(ctx, call.TurnID)
 	for i := range approvals {
 		p := &approvals[i]
-		if p.Step == r.in.Step && p.CallID == r.in.CallID && p.Decision == agent.DecisionEdit {
-			r.block.Args = p.DecidedArgs
+		if p.Step == call.Step && p.CallID == call.CallID && p.Decision == agent.DecisionEdit {
+			args = p.DecidedArgs
 		}
 	}
-	return nil
+	return args, err
 }
 
 // call runs the tool in its epoch, with progress as events.

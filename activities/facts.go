@@ -28,6 +28,7 @@ type facts struct {
 	first   bool             // nothing came before it in its session
 	tools   *agent.TurnTools // besides the plan's; nil until they are asked for
 	limits  agent.Limits     // the request's
+	client  []agent.PlanTool // that the request brought: they run at the caller
 	aside   *string          // what its prompts say of the data that lies ready; nil until a model is called for it
 
 	seen   *agent.Observed // for observers
@@ -45,6 +46,9 @@ func factsOf(r *agent.TurnRecord, cursor int64, since time.Time) facts {
 	}
 	if r.Limits != nil {
 		f.limits = *r.Limits
+	}
+	for i := range r.ClientTools {
+		f.client = append(f.client, r.ClientTools[i].Granted(requestBinding))
 	}
 	return f
 }

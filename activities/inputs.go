@@ -85,6 +85,7 @@ type CallToolInput struct {
 type RequestApprovalInput struct {
 	TurnID   agent.TurnID    `json:"turn_id"`
 	Step     int             `json:"step"`
+	Kind     agent.WaitKind  `json:"kind,omitempty"` // what they wait for instead
 	Calls    []ApprovalCall  `json:"calls"`
 	StreamTo *agent.StreamTo `json:"stream_to,omitempty"`
 }
@@ -168,6 +169,12 @@ type DecideResult struct {
 	Refusal   *agent.Failure         `json:"refusal,omitempty"`
 	Stands    *agent.DecisionVerdict `json:"stands,omitempty"`    // with a refusal: what was decided before
 	Elsewhere bool                   `json:"elsewhere,omitempty"` // it was a child turn's call: no verdict for this turn's core
+}
+
+// ProvideInput is the result of a client-side tool. One without result and error asks for the verdict of what was stored before.
+type ProvideInput struct {
+	TurnID   agent.TurnID         `json:"turn_id"`
+	Provided agent.ProvidedResult `json:"provided"`
 }
 
 // CancelTurnInput marks a turn's stream.

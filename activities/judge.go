@@ -54,7 +54,7 @@ func tidyCalls(blocks []agent.Block) error {
 }
 
 // judge computes what the core must know of each call of a reply: whether it may run as a local activity, whether it is a turn of
-// another agent, and whether a person is asked first.
+// another agent or runs at the caller, and whether a person is asked first.
 func (r *modelRun) judge(ctx context.Context, blocks []agent.Block) ([]agent.CallVerdict, error) {
 	var out []agent.CallVerdict
 	var asked []agent.RememberKey // of the gated calls whose decisions may be remembered
@@ -70,6 +70,7 @@ func (r *modelRun) judge(ctx context.Context, blocks []agent.Block) ([]agent.Cal
 			out = append(out, v)
 			continue
 		}
+		v.Client = granted.Spec.ClientSide
 		v.Local, v.Child = effectFree(tool, b.Args), delegates(tool, b.Args, r.plan.Delegates)
 		gate, err := gateOf(&granted, r.chain, &r.turn, b.Args, v.Local)
 		if err != nil {

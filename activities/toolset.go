@@ -22,12 +22,13 @@ const (
 const firstStep = 1
 
 // toolset is the plan of a turn with the tools that the turn has besides it, what the plan's sources had at the turn's first step, and
-// without those that its caller may not use.
+// without those that its caller may not use. The tools that the request brought are the caller's own.
 func (a *Activities) toolset(ctx context.Context, made *executor, f *facts, step int) (agent.Plan, error) {
 	plan, err := a.allTools(ctx, made, f, step)
 	if limits := plan.Limits.Lower(&f.limits); err == nil && limits.Tools != nil {
 		plan.Tools = slices.DeleteFunc(slices.Clone(plan.Tools), func(t agent.PlanTool) bool { return !limits.MayCall(t.Spec.Name) })
 	}
+	plan.Tools = append(slices.Clip(plan.Tools), f.client...)
 	return plan, err
 }
 
@@ -89,6 +90,9 @@ func (a *Activities) listSources(ctx context.Context, plan *agent.Plan, f *facts
 	for i := range plan.Tools {
 		taken[plan.Tools[i].Spec.Name] = true
 	}
+	for i := range f.client {
+		taken[f.client[i].Spec.Name] = true
+	}
 	for i := range plan.Sources {
 		s := &plan.Sources[i]
 		if faults[i] != nil {
@@ -119,6 +123,9 @@ func (a *Activities) granted(ctx context.Context, plan *agent.Plan, tenant, name
 	t, ok = plan.Tool(name)
 	if !ok {
 		return t, nil, false, nil
+	}
+	if t.Spec.ClientSide {
+		return t, clientTool{spec: t.Spec}, true, nil
 	}
 	code, err = a.Tools.Granted(ctx, tenant, &t)
 	return t, code, true, err

@@ -18,6 +18,8 @@ const (
 	EventToolEnd           EventType = "tool_end"
 	EventApprovalRequested EventType = "approval_requested"
 	EventApprovalResolved  EventType = "approval_resolved"
+	EventInputRequested    EventType = "input_requested" // something other than an approval is waited for: approval.kind says what
+	EventInputResolved     EventType = "input_resolved"
 	EventRoute             EventType = "route"
 	EventUsage             EventType = "usage"
 	EventReset             EventType = "reset"
@@ -69,7 +71,7 @@ type Event struct {
 	SourceNodeName string `json:"source_node_name,omitempty"` // tool_start, tool_end: the node that the tool comes from (seed 000 §5.5)
 	IsFromToolkit  bool   `json:"is_from_toolkit,omitempty"`  // tool_start, tool_end
 
-	Approval *Approval       `json:"approval,omitempty"` // approval_*
+	Approval *Approval       `json:"approval,omitempty"` // approval_*, input_*
 	Route    json.RawMessage `json:"route,omitempty"`    // route
 	Usage    *Usage          `json:"usage,omitempty"`    // usage: of one model call
 	Model    string          `json:"model,omitempty"`    // usage

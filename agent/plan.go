@@ -83,6 +83,8 @@ type PlanTool struct {
 	Auth           []PlanAuth      `json:"auth,omitempty"`
 	Deferred       bool            `json:"deferred,omitempty"` // the model is not told of it until another tool's answer names it
 
+	ExpiresSec int64 `json:"expires_sec,omitempty"` // of a client-side tool: how long a turn waits for its result
+
 	Handle string `json:"handle,omitempty"` // of a [DynamicToolkit]'s tool, and what follows; never in a plan
 	Kind   string `json:"kind,omitempty"`
 }

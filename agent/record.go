@@ -25,6 +25,7 @@ type TurnRecord struct {
 	LeaseUntil   time.Time       // direct: a holder that is silent for longer is gone
 	Parent       TurnID          // of a child turn: who asked
 	Limits       *Limits         // the request's
+	ClientTools  []ClientTool    // the request's
 	StartByID    bool            // its workflow is started after it is recorded, by whoever finds that it does not run
 }
 

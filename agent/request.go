@@ -52,6 +52,7 @@ type TurnRequest struct {
 	IdempotencyKey string            `json:"idempotency_key,omitempty"`
 	OutputSchema   json.RawMessage   `json:"output_schema,omitempty"`
 	OnBusy         OnBusy            `json:"on_busy,omitempty"`
+	ClientTools    []ClientTool      `json:"client_tools,omitempty"` // the turn may call them besides the agent's own; the caller provides results
 }
 
 // InvocationContext is the envelope that routing sees (seed 000 §6).
@@ -128,9 +129,11 @@ func (r *TurnRequest) Validate(maxBytes int) error {
 		return e
 	}
 	if r.Limits != nil {
-		return r.Limits.Validate("limits")
+		if err := r.Limits.Validate("limits"); err != nil {
+			return err
+		}
 	}
-	return nil
+	return ValidateClientTools("client_tools", r.ClientTools)
 }
 
 func (r *TurnRequest) validateEnums() error {

@@ -51,4 +51,6 @@ type PendingApproval struct {
 	ApprovalID string `json:"approval_id"`
 	CallID     CallID `json:"call_id"`
 	ToolName   string `json:"tool_name"`
+
+	Kind WaitKind `json:"kind,omitempty"`
 }

@@ -82,6 +82,7 @@ type CallVerdict struct {
 	Gate    Gate   `json:"gate,omitempty"`    // empty: none
 	Rule    string `json:"rule,omitempty"`    // what gated it
 	Child   bool   `json:"child,omitempty"`   // it is a turn of another agent
+	Client  bool   `json:"client,omitempty"`  // it runs at the caller, who provides its result
 }
 
 // ToolVerdict is one finished tool call as the core sees it.
@@ -107,6 +108,9 @@ const (
 	DecisionReject  DecisionKind = "reject"
 	DecisionRespond DecisionKind = "respond"
 )
+
+// DecisionProvide is how a call of a client-side tool is recorded as answered; nobody decides so.
+const DecisionProvide DecisionKind = "provide"
 
 // Decision answers one approval: the input of the update and the signal "decide".
 type Decision struct {
@@ -164,13 +168,15 @@ type DecisionVerdict struct {
 	ApprovalID string       `json:"approval_id"`
 	CallID     CallID       `json:"call_id"`
 	Decision   DecisionKind `json:"decision"`
-	Run        bool         `json:"run"` // approve and edit: run it; else the answer is stored as the call's result
+	Run        bool         `json:"run"` // approve, edit and provide: run it; else the answer is stored as the call's result
 	By         string       `json:"by,omitempty"`
-	End        bool         `json:"end,omitempty"` // it expired, and that ends the turn
+	End        bool         `json:"end,omitempty"`    // it expired, and that ends the turn
+	Client     bool         `json:"client,omitempty"` // it is about a result that the caller provides, not about an approval
 }
 
-// Approval is a tool call that waits for a person.
+// Approval is a tool call that waits for a person or, of another kind, for something else.
 type Approval struct {
+	Kind       WaitKind        `json:"kind,omitempty"`
 	ApprovalID string          `json:"approval_id"`
 	TurnID     TurnID          `json:"turn_id"`
 	CallID     CallID          `json:"call_id"`

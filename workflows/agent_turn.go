@@ -192,10 +192,13 @@ func (t *agentTurn) callTool(ctx workflow.Context, step int, c turn.Call, v *age
 	return workflow.ExecuteActivity(toolOptions(ctx, c.Summary), acts.CallTool, in).Get(ctx, v)
 }
 
-// await asks for approvals once per step and then waits for a decision or a cancel.
+// await asks for approvals, or for results of calls that the caller runs, once per step, and then waits for a decision or a cancel.
 func (t *agentTurn) await(ctx workflow.Context, a turn.Action) {
-	if t.asked != a.Step {
+	if t.asked != a.Step || t.askedClient != a.Client {
 		in := activities.RequestApprovalInput{TurnID: t.ref.TurnID, Step: a.Step, StreamTo: t.streamTo}
+		if a.Client {
+			in.Kind = agent.WaitClientTool
+		}
 		for _, c := range a.Calls {
 			in.Calls = append(in.Calls, activities.ApprovalCall{ID: c.ID, Rule: c.Rule})
 		}
@@ -204,7 +207,7 @@ func (t *agentTurn) await(ctx workflow.Context, a turn.Action) {
 			t.state = t.state.Fail(agent.StopInternal, internalFailure(err))
 			return
 		}
-		t.asked, t.pending, t.lookPause = a.Step, out.Pending, 0
+		t.asked, t.askedClient, t.pending, t.lookPause = a.Step, a.Client, out.Pending, 0
 		t.expire(ctx, out.ExpiresInMS)
 		t.show(ctx, a)
 	}

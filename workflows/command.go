@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/turnstone-run/turnstone/agent"
 )
 
 // command is what a person types to send an update with Temporal's CLI.
@@ -17,6 +19,11 @@ type field struct{ name, value string }
 // approval is the command that approves a call.
 func approval(workflowID, approvalID string) command {
 	return command{workflowID, UpdateDecide, []field{{"approval_id", approvalID}, {"decision", "approve"}, {"by", "you"}}}
+}
+
+// result is the command that provides the result of a call which runs at the caller.
+func result(workflowID string, call agent.CallID) command {
+	return command{workflowID, UpdateProvide, []field{{"tool_call_id", string(call)}, {"result", "…"}}}
 }
 
 // line is the command on one line, for one who reads it in JSON.

@@ -19,8 +19,9 @@ const (
 
 	IntelligentProcessType = "IntelligentProcess"
 
-	UpdateDecide  = "decide" // also a signal
-	UpdateCancel  = "cancel" // also a signal
+	UpdateDecide  = "decide"  // also a signal
+	UpdateProvide = "provide" // also a signal
+	UpdateCancel  = "cancel"  // also a signal
 	UpdateMessage = "message"
 	UpdateAnswer  = "answer" // also a signal
 	QueryState    = "state"

@@ -26,11 +26,14 @@ func (t *agentTurn) listen(ctx workflow.Context) error {
 	free, _ := workflow.NewDisconnectedContext(ctx)
 	t.listenToSignals(ctx, free)
 	open := workflow.UpdateHandlerOptions{Validator: suits}
+	provided := workflow.UpdateHandlerOptions{Validator: validateProvided}
+	provided.Description = "Gives the result of a client-side tool: {tool_call_id, result | error}"
 	open.Description = "Answers an approval: {approval_id, decision: approve|edit|reject|respond, args?, message?, remember?, by}"
 	return errors.Join(
 		workflow.SetQueryHandlerWithOptions(ctx, QueryState, func() (TurnView, error) { return t.view(), nil },
 			workflow.QueryHandlerOptions{Description: "Where the turn stands and what it waits for"}),
 		workflow.SetUpdateHandlerWithOptions(ctx, UpdateDecide, t.decide, open),
+		workflow.SetUpdateHandlerWithOptions(ctx, UpdateProvide, t.provide, provided),
 		handleCancel(ctx, "Stops the turn; what it produced is stored: {reason?, by?}", t.cancel),
 		workflow.SetUpdateHandlerWithOptions(ctx, UpdateMessage, t.message,
 			workflow.UpdateHandlerOptions{Description: "Sends a message to the turn's session: {message, on_busy?}"}),
@@ -42,6 +45,11 @@ func (t *agentTurn) listenToSignals(ctx, free workflow.Context) {
 	serve(free, "decide", t.decides, func(ctx workflow.Context, d agent.Decision) {
 		if _, err := t.decide(ctx, d); err != nil {
 			workflow.GetLogger(ctx).Warn("decision refused", "approval", d.ApprovalID, "error", err)
+		}
+	})
+	serve(free, "provide", t.provides, func(ctx workflow.Context, r agent.ProvidedResult) {
+		if _, err := t.provide(ctx, r); err != nil {
+			workflow.GetLogger(ctx).Warn("result refused", "call", r.ToolCallID, "error", err)
 		}
 	})
 	serve(free, "cancel", t.cancels, func(ctx workflow.Context, c agent.CancelRequest) {
@@ -62,8 +70,26 @@ func suits(d agent.Decision) error {
 	return nil
 }
 
+// validateProvided refuses a result that no call could take, before history holds anything of it.
+func validateProvided(r agent.ProvidedResult) error {
+	if err := r.Check(); err != nil {
+		return refused(agent.FailureOf(err))
+	}
+	return nil
+}
+
 // decide judges a decision in an activity and hands the verdict to the core.
 func (t *agentTurn) decide(ctx workflow.Context, d agent.Decision) (agent.DecisionVerdict, error) {
+	return t.judge(ctx, "decide", acts.Decide, func() any { return activities.DecideInput{TurnID: t.ref.TurnID, Decision: d} })
+}
+
+// provide stores the result of a call that the caller runs, in an activity, and hands the verdict to the core.
+func (t *agentTurn) provide(ctx workflow.Context, r agent.ProvidedResult) (agent.DecisionVerdict, error) {
+	return t.judge(ctx, "provide", acts.Provide, func() any { return activities.ProvideInput{TurnID: t.ref.TurnID, Provided: r} })
+}
+
+// judge has an activity judge what an update brought, once the turn holds its session. input is asked for then, when the turn has its id.
+func (t *agentTurn) judge(ctx workflow.Context, summary string, activity any, input func() any) (agent.DecisionVerdict, error) {
 	if t.finished || t.handling >= maxHandlers {
 		return agent.DecisionVerdict{}, errOver
 	}
@@ -73,7 +99,7 @@ func (t *agentTurn) decide(ctx workflow.Context, d agent.Decision) (agent.Decisi
 		return agent.DecisionVerdict{}, err
 	}
 	var out activities.DecideResult
-	if err := quick(ctx, "decide", acts.Decide, &out, activities.DecideInput{TurnID: t.ref.TurnID, Decision: d}); err != nil {
+	if err := quick(ctx, summary, activity, &out, input()); err != nil {
 		return agent.DecisionVerdict{}, err
 	}
 	if out.Stands != nil {

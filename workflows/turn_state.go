@@ -17,7 +17,8 @@ type Carry struct {
 	Turn          activities.TurnRef      `json:"turn"`
 	State         turn.State              `json:"state"`
 	StreamTo      *agent.StreamTo         `json:"stream_to,omitempty"`
-	Asked         int                     `json:"asked,omitempty"` // the step whose approvals have been requested
+	Asked         int                     `json:"asked,omitempty"`        // the step whose approvals have been requested
+	AskedClient   bool                    `json:"asked_client,omitempty"` // its results have been, of calls that the caller runs
 	Pending       []agent.PendingApproval `json:"pending,omitempty"`
 	ExpiresAt     *time.Time              `json:"expires_at,omitempty"`    // of the first pending approval that does
 	LookPauseMS   int64                   `json:"look_pause_ms,omitempty"` // until the store is looked into again for decisions
@@ -32,7 +33,9 @@ type agentTurn struct {
 	streamTo *agent.StreamTo
 	events   int // continue as new after so many; 0: when the server suggests it
 
-	asked   int
+	asked       int
+	askedClient bool
+
 	pending []agent.PendingApproval
 	// expiresAt is when the first of pending expires, zero when none does.
 	expiresAt time.Time
@@ -50,17 +53,19 @@ type agentTurn struct {
 	status    string
 	wakeup    workflow.Channel // wakes a waiting turn for a cancel
 	decides   workflow.ReceiveChannel
+	provides  workflow.ReceiveChannel
 	cancels   workflow.ReceiveChannel
 }
 
 func newTurn(ctx workflow.Context, carry *Carry) *agentTurn {
 	t := &agentTurn{
 		status: "starting", wakeup: workflow.NewBufferedChannel(ctx, 1),
-		decides: workflow.GetSignalChannel(ctx, UpdateDecide), cancels: workflow.GetSignalChannel(ctx, UpdateCancel),
+		decides: workflow.GetSignalChannel(ctx, UpdateDecide), provides: workflow.GetSignalChannel(ctx, UpdateProvide),
+		cancels: workflow.GetSignalChannel(ctx, UpdateCancel),
 	}
 	if carry != nil {
 		t.ref, t.state, t.streamTo = carry.Turn, carry.State, carry.StreamTo
-		t.asked, t.pending, t.events, t.ready, t.attrs = carry.Asked, carry.Pending, carry.ContinueAsNew, true, true
+		t.asked, t.askedClient, t.pending, t.events, t.ready, t.attrs = carry.Asked, carry.AskedClient, carry.Pending, carry.ContinueAsNew, true, true
 		t.lookPause = time.Duration(carry.LookPauseMS) * time.Millisecond
 		if carry.Index {
 			t.index(ctx)
@@ -111,7 +116,7 @@ func (t *agentTurn) continueAsNew(ctx workflow.Context) error {
 	}
 	request := agent.TurnRequest{TurnID: t.ref.TurnID, SessionID: t.ref.SessionID}
 	next := &Carry{
-		Turn: t.ref, State: t.state, StreamTo: t.streamTo, Asked: t.asked, Pending: t.pending, ContinueAsNew: t.events,
+		Turn: t.ref, State: t.state, StreamTo: t.streamTo, Asked: t.asked, AskedClient: t.askedClient, Pending: t.pending, ContinueAsNew: t.events,
 		LookPauseMS: t.lookPause.Milliseconds(),
 	}
 	if !t.expiresAt.IsZero() {
@@ -123,7 +128,7 @@ func (t *agentTurn) continueAsNew(ctx workflow.Context) error {
 // quiet reports whether no handler is at work and no signal waits to be handled.
 func (t *agentTurn) quiet(ctx workflow.Context) func() bool {
 	return func() bool {
-		return t.handling == 0 && t.decides.Len() == 0 && t.cancels.Len() == 0 && workflow.AllHandlersFinished(ctx)
+		return t.handling == 0 && t.decides.Len() == 0 && t.provides.Len() == 0 && t.cancels.Len() == 0 && workflow.AllHandlersFinished(ctx)
 	}
 }
 

@@ -76,6 +76,10 @@ func (t *agentTurn) show(ctx workflow.Context, a turn.Action) {
 		}
 	case turn.Await:
 		t.status = "waiting"
+		if a.Client {
+			t.showClientCalls(ctx, &b, a.Step)
+			break
+		}
 		fmt.Fprintf(&b, "Step %d: **waiting for a person**.\n", a.Step)
 		for _, p := range t.pending {
 			fmt.Fprintf(&b, "\n`%s` wants to run%s. To approve:\n\n```\n%s\n```\n", p.ToolName, because(a.Calls, p.CallID),
@@ -89,6 +93,14 @@ func (t *agentTurn) show(ctx workflow.Context, a turn.Action) {
 		fmt.Fprintf(&b, "Storing the result (%s).\n", a.Stop)
 	}
 	workflow.SetCurrentDetails(ctx, b.String())
+}
+
+// showClientCalls says which results the turn waits for, and how to provide one.
+func (t *agentTurn) showClientCalls(ctx workflow.Context, b *strings.Builder, step int) {
+	fmt.Fprintf(b, "Step %d: **waiting for results of client-side tools**.\n", step)
+	for _, p := range t.pending {
+		fmt.Fprintf(b, "\n`%s` runs at the caller. To provide its result:\n\n```\n%s\n```\n", p.ToolName, result(ownID(ctx), p.CallID).lines())
+	}
 }
 
 // because is the rule by which a person is asked about a call, in words that go on; empty where it is not known.

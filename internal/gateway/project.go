@@ -105,7 +105,7 @@ func requestToProto(r *agent.TurnRequest) (*pb.TurnRequest, error) {
 		TurnId: utf8(string(r.TurnID)), Agent: utf8(r.Agent), SessionId: utf8(string(r.SessionID)), Message: utf8(r.Message),
 		Messages: each(r.Messages, messageToProto), History: utf8(string(r.History)), Mode: utf8(string(r.Mode)),
 		Model: utf8(r.Model), Channel: utf8(r.Channel), IdempotencyKey: utf8(r.IdempotencyKey), OutputSchema: textOf(r.OutputSchema),
-		OnBusy: utf8(string(r.OnBusy)),
+		OnBusy: utf8(string(r.OnBusy)), ClientTools: each(r.ClientTools, clientToolToProto),
 	}
 	if r.Limits != nil {
 		out.Limits = limitsToProto(*r.Limits)
@@ -133,12 +133,25 @@ func requestFromProto(p *pb.TurnRequest) agent.TurnRequest {
 		Context: contextFromProto(p.GetContext()),
 		History: agent.History(p.GetHistory()), Mode: agent.Mode(p.GetMode()), Model: p.GetModel(), Channel: p.GetChannel(),
 		IdempotencyKey: p.GetIdempotencyKey(), OutputSchema: rawOf(p.GetOutputSchema()), OnBusy: agent.OnBusy(p.GetOnBusy()),
+		ClientTools: eachOf(p.GetClientTools(), clientToolFromProto),
 	}
 	if l := p.GetLimits(); l != nil {
 		limits := limitsFromProto(l)
 		out.Limits = &limits
 	}
 	return out
+}
+
+func clientToolToProto(t *agent.ClientTool) *pb.ClientTool {
+	return &pb.ClientTool{
+		Name: utf8(t.Name), Description: utf8(t.Description), Parameters: textOf(t.Parameters), Strict: t.Strict, ExpiresSec: t.ExpiresSec,
+	}
+}
+
+func clientToolFromProto(p *pb.ClientTool) agent.ClientTool {
+	return agent.ClientTool{
+		Name: p.GetName(), Description: p.GetDescription(), Parameters: rawOf(p.GetParameters()), Strict: p.GetStrict(), ExpiresSec: p.GetExpiresSec(),
+	}
 }
 
 func contextFromProto(p *pb.InvocationContext) agent.InvocationContext {

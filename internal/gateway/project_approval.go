@@ -21,6 +21,7 @@ func approvalToProto(a *agent.Approval) *pb.Approval {
 		Description: utf8(a.Description), AllowedDecisions: each(a.Allowed, kindToProto), ExpiresAt: momentToProto(a.ExpiresAt),
 		OnExpiry: utf8(string(a.OnExpiry)), Remember: utf8(string(a.Remember)), Remembered: a.Remembered,
 		DecidedArgs: textOf(a.DecidedArgs), CreatedAt: momentToProto(a.CreatedAt), DecidedAt: momentToProto(a.DecidedAt),
+		Kind: utf8(string(a.Kind)),
 	}
 }
 
@@ -36,6 +37,7 @@ func approvalFromProto(p *pb.Approval) *agent.Approval {
 		Allowed: each(p.GetAllowedDecisions(), kindFromProto), ExpiresAt: momentFromProto(p.GetExpiresAt()),
 		OnExpiry: agent.Expiry(p.GetOnExpiry()), Remember: agent.RememberScope(p.GetRemember()), Remembered: p.GetRemembered(),
 		DecidedArgs: rawOf(p.GetDecidedArgs()), CreatedAt: momentFromProto(p.GetCreatedAt()), DecidedAt: momentFromProto(p.GetDecidedAt()),
+		Kind: agent.WaitKind(p.GetKind()),
 	}
 }
 

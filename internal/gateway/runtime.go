@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"context"
-	"encoding/json"
 	"io"
 	"time"
 
@@ -76,25 +75,8 @@ func (v *TurnView) endedAt() time.Time {
 	return v.StartedAt.Add(time.Duration(v.Output.ExecutionTimeMS) * time.Millisecond)
 }
 
-// ProvidedResult is the result of a client-side tool: exactly one of Result and Error is given (DESIGN §3, update provide).
-type ProvidedResult struct {
-	ToolCallID agent.CallID    `json:"tool_call_id"`
-	Result     json.RawMessage `json:"result,omitempty"` // any JSON
-	Error      string          `json:"error,omitempty"`  // what went wrong, for the model to read
-}
-
-// Validate checks the shape; the error names the field.
-func (r *ProvidedResult) Validate() error {
-	switch {
-	case r.ToolCallID == "":
-		return agent.Invalid("tool_call_id", "is empty")
-	case len(r.Result) > 0 && r.Error != "":
-		return agent.Invalid("error", "give result or error, not both")
-	case len(r.Result) == 0 && r.Error == "":
-		return agent.Invalid("result", "give result or error")
-	}
-	return nil
-}
+// ProvidedResult is the result of a client-side tool.
+type ProvidedResult = agent.ProvidedResult
 
 // ResultView is a stored result, open for reading.
 type ResultView struct {

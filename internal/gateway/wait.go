@@ -84,11 +84,11 @@ func (w *pauseWatch) see(e *agent.Event) bool {
 	switch e.Type {
 	case agent.EventStatus:
 		w.waiting = e.Status == agent.StatusWaiting
-	case agent.EventApprovalRequested:
+	case agent.EventApprovalRequested, agent.EventInputRequested:
 		if e.Approval != nil {
 			w.pending = append(w.pending, *e.Approval)
 		}
-	case agent.EventApprovalResolved:
+	case agent.EventApprovalResolved, agent.EventInputResolved:
 		if e.Approval != nil {
 			w.resolve(e.Approval.ApprovalID)
 		}

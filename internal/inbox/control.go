@@ -3,9 +3,14 @@ package inbox
 import (
 	"context"
 	"errors"
+	"strings"
 
+	"go.uber.org/zap"
+
+	"github.com/turnstone-run/turnstone/activities"
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/gateway"
+	"github.com/turnstone-run/turnstone/internal/telemetry/logs"
 )
 
 // Decide answers an approval of a turn, or of a turn that it waits for.
@@ -41,12 +46,60 @@ func (b *Inbox) Cancel(ctx context.Context, id agent.TurnID, c agent.CancelReque
 	return err
 }
 
-// Provide is for client-side tools, which no agent has yet.
+// Provide stores the result of a client-side tool that a turn, or a turn that it waits for, has called, and tells the workflow, whose
+// history gets the call's id alone. What is stored stands: a workflow that does not hear of it looks into the store by itself.
 func (b *Inbox) Provide(ctx context.Context, id agent.TurnID, r gateway.ProvidedResult) error {
-	if _, err := b.running(ctx, id); err != nil {
+	if err := r.Validate(); err != nil {
 		return err
 	}
-	return agent.Errorf(agent.CodeConflict, "", "nothing waits for a result of call %q", r.ToolCallID)
+	t, err := b.running(ctx, id)
+	if err != nil && t.Output == nil { // of a turn that is over the same result again is accepted
+		return err
+	}
+	in := activities.ProvideInput{TurnID: id, Provided: r}
+	workflowID := t.Record.WorkflowID
+	pending, err := b.Store.PendingBelow(ctx, id)
+	if err != nil {
+		return err
+	}
+	if p := waitingCall(pending, id, r.ToolCallID); p != nil {
+		in.TurnID, in.Provided.ToolCallID = p.TurnID, agent.CallID(p.ApprovalID)
+		if p.TurnID != id {
+			child, err := b.Store.Turn(ctx, p.TurnID)
+			if err != nil {
+				return err
+			}
+			workflowID = child.Record.WorkflowID
+		}
+	}
+	out, err := b.Activities.Provide(ctx, in)
+	if err != nil {
+		return err
+	}
+	if f := out.Refusal; f != nil {
+		return &agent.Error{Code: agent.Code(f.Type), Field: f.Field, Err: errors.New(strings.TrimPrefix(f.Message, f.Field+": "))}
+	}
+	if err := b.Runs.Provided(ctx, workflowID, out.Verdict.ApprovalID); err != nil {
+		b.Logger.Warn("tell a turn of a result", logs.Turn(in.TurnID, t.Record.Tenant), zap.Error(err))
+	}
+	return nil
+}
+
+// waitingCall finds a call by its id, or by that of what waits, among what a turn and the turns below it wait for: the turn's own first.
+func waitingCall(pending []agent.Approval, id agent.TurnID, call agent.CallID) (found *agent.Approval) {
+	for i := range pending {
+		p := &pending[i]
+		if p.Kind != agent.WaitClientTool || (p.CallID != call && p.ApprovalID != string(call)) {
+			continue
+		}
+		if p.TurnID == id {
+			return p
+		}
+		if found == nil {
+			found = p
+		}
+	}
+	return found
 }
 
 // running returns a turn that has not ended.

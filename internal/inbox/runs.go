@@ -100,6 +100,21 @@ func (r *Runs) Decide(ctx context.Context, workflowID string, d agent.Decision) 
 	return v, temporalError("decide", err)
 }
 
+// Provided tells a turn that the result of a call which it waits for is stored.
+func (r *Runs) Provided(ctx context.Context, workflowID, waitID string) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	handle, err := r.Temporal.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
+		UpdateID: uuid.NewString(), WorkflowID: workflowID, UpdateName: workflows.UpdateProvide,
+		Args:         []any{agent.ProvidedResult{ToolCallID: agent.CallID(waitID)}},
+		WaitForStage: client.WorkflowUpdateStageCompleted,
+	})
+	if err == nil {
+		err = handle.Get(ctx, nil)
+	}
+	return temporalError("provide", err)
+}
+
 // Ready tells a waiting turn that it holds its session.
 func (r *Runs) Ready(ctx context.Context, workflowID string) error {
 	return r.signal(ctx, workflowID, workflows.SignalReady, nil)

@@ -64,6 +64,13 @@ func (b *Inbox) wake(ctx context.Context, t postgres.StalledTurn) (bool, error) 
 		if p.Step != step || p.By == agent.ExpiredBy { // the workflow itself decided what expired
 			continue
 		}
+		if p.Kind == agent.WaitClientTool {
+			stored := agent.ProvidedResult{ToolCallID: agent.CallID(p.ApprovalID)}
+			if err := b.Runs.signal(ctx, t.WorkflowID, workflows.UpdateProvide, stored); err != nil {
+				return false, err
+			}
+			continue
+		}
 		d := agent.Decision{ApprovalID: p.ApprovalID, Decision: p.Decision, Args: p.DecidedArgs, Message: p.Message, Remember: p.Remembered, By: p.By}
 		if err := b.Runs.signal(ctx, t.WorkflowID, workflows.UpdateDecide, d); err != nil {
 			return false, err

@@ -15,13 +15,13 @@ WITH turn AS (
 	SELECT state IN ('queued', 'running') AS live FROM turns WHERE turn_id = $1 AND tenant = $2 FOR SHARE
 ), approval AS (
 	INSERT INTO approvals (turn_id, tenant, approval_id, call_id, step, tool_name, args, rule, description, allowed, expires_at, on_expiry,
-		remember_scope, args_hash)
-	SELECT $1, $2, $3, $4, $5::integer, $6, $7::json, $8, $9, $10::text[], $11::timestamptz, $12, $13, $14 FROM turn WHERE live
+		remember_scope, args_hash, kind)
+	SELECT $1, $2, $3, $4, $5::integer, $6, $7::json, $8, $9, $10::text[], $11::timestamptz, $12, $13, $14, $15 FROM turn WHERE live
 	ON CONFLICT DO NOTHING
 )
 SELECT live FROM turn`
 
-// SaveApproval records that a call waits for a person, and what the person is shown. The first save stands: saving again changes
+// SaveApproval records that a call waits for a person, and what the person is shown, or, of another kind, for something else. The first save stands: saving again changes
 // nothing, not even a deadline. An unknown turn, or another tenant's, is [agent.CodeNotFound]; one that has ended [agent.CodeConflict].
 func (s *Store) SaveApproval(ctx context.Context, tenant string, a agent.Approval) error {
 	const op = "save approval"
@@ -35,7 +35,7 @@ func (s *Store) SaveApproval(ctx context.Context, tenant string, a agent.Approva
 	}
 	var live bool
 	err = s.pool.QueryRow(ctx, saveApproval, a.TurnID, tenant, a.ApprovalID, a.CallID, a.Step, plain(a.ToolName), args, plain(a.Rule),
-		plain(a.Description), allowed, a.ExpiresAt, string(a.OnExpiry), string(a.Remember), a.ArgsHash).Scan(&live)
+		plain(a.Description), allowed, a.ExpiresAt, string(a.OnExpiry), string(a.Remember), a.ArgsHash, string(a.Kind)).Scan(&live)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return unknownTurn(op, a.TurnID)
@@ -51,7 +51,7 @@ func (s *Store) SaveApproval(ctx context.Context, tenant string, a agent.Approva
 const approvalSelect = `
 SELECT a.approval_id, a.turn_id, a.call_id, a.step, a.tool_name, a.args, a.rule, coalesce(a.decision, ''), a.decided_by, a.message,
 	a.tenant, t.session_id, t.agent, a.description, a.allowed, a.expires_at, a.on_expiry, a.remember_scope, a.remember, a.decided_args,
-	a.created_at, a.decided_at, a.args_hash`
+	a.created_at, a.decided_at, a.args_hash, a.kind`
 
 const approvalColumns = approvalSelect + `
 FROM approvals a JOIN turns t ON t.turn_id = a.turn_id`
@@ -99,7 +99,7 @@ func unknownApproval(id string) error {
 func scanApproval(row pgx.CollectableRow) (a agent.Approval, err error) {
 	err = row.Scan(&a.ApprovalID, &a.TurnID, &a.CallID, &a.Step, &a.ToolName, (*[]byte)(&a.Args), &a.Rule, &a.Decision, &a.By, &a.Message,
 		&a.Tenant, &a.SessionID, &a.Agent, &a.Description, &a.Allowed, &a.ExpiresAt, &a.OnExpiry, &a.Remember, &a.Remembered,
-		(*[]byte)(&a.DecidedArgs), &a.CreatedAt, &a.DecidedAt, &a.ArgsHash)
+		(*[]byte)(&a.DecidedArgs), &a.CreatedAt, &a.DecidedAt, &a.ArgsHash, &a.Kind)
 	if len(a.Allowed) == 0 {
 		a.Allowed = nil
 	}
@@ -118,7 +118,7 @@ WHERE s.tenant = $1 AND s.session_id = $2 AND EXISTS (
 	SELECT FROM approvals a
 	WHERE a.turn_id = s.holder AND a.decision IS NULL AND (a.expires_at IS NULL OR a.expires_at > clock_timestamp()))`
 
-// Waiting returns the turn that holds a session while a person can still decide one of its approvals, "" when there is none.
+// Waiting returns the turn that holds a session while somebody can still answer what it waits for, "" when there is none.
 func (s *Store) Waiting(ctx context.Context, tenant string, id agent.SessionID) (agent.TurnID, error) {
 	var holder agent.TurnID
 	err := s.pool.QueryRow(ctx, readWaiting, tenant, id).Scan(&holder)

@@ -28,7 +28,7 @@ WITH turn AS (
 		decided_at = clock_timestamp()
 	FROM turn
 	WHERE a.turn_id = turn.turn_id AND a.approval_id = $2 AND a.decision IS NULL
-		AND (a.expires_at IS NULL OR a.expires_at > clock_timestamp())
+		AND (a.kind = '') = ($3 <> 'provide') AND (a.expires_at IS NULL OR a.expires_at > clock_timestamp())
 		AND (cardinality(a.allowed) = 0 OR $3 = ANY (a.allowed))
 		AND (NOT $6 OR $3 IN ('approve', 'reject') AND ` + rememberable + `)
 	RETURNING a.*, turn.session_id
@@ -70,7 +70,7 @@ func (s *Store) ResolveApproval(ctx context.Context, id agent.TurnID, d agent.De
 		return agent.Approval{}, agent.Invalid("by", "%q is nobody", d.By)
 	}
 	var args []byte
-	if d.Decision == agent.DecisionEdit {
+	if d.Decision == agent.DecisionEdit || d.Decision == agent.DecisionProvide {
 		var err error
 		if args, err = encodeRaw(d.Args); err != nil {
 			return agent.Approval{}, mapError(op, err)
@@ -110,10 +110,16 @@ func (s *standing) refusal(d *agent.Decision) error {
 		return nil
 	case s.By == agent.ExpiredBy && s.ExpiresAt != nil, !s.done && s.live && s.late != nil && *s.late:
 		return agent.Errorf(agent.CodeConflict, op, "approval %q expired at %s", s.ApprovalID, s.ExpiresAt.Format(time.RFC3339))
+	case s.done && s.Kind != "":
+		return agent.Errorf(agent.CodeConflict, op, "call %q has its result already", s.CallID)
 	case s.done:
 		return agent.Errorf(agent.CodeConflict, op, "approval %q is decided already, by %q", s.ApprovalID, s.By)
 	case !s.live:
 		return agent.Errorf(agent.CodeConflict, op, "turn %q has ended", s.TurnID)
+	case s.Kind != "":
+		return agent.Invalid("decision", "%q waits for a result, not for a decision: provide it", s.ApprovalID)
+	case d.Decision == agent.DecisionProvide:
+		return agent.Invalid("tool_call_id", "call %q waits for a decision, not for a result", s.CallID)
 	case len(s.Allowed) > 0 && !slices.Contains(s.Allowed, d.Decision):
 		return agent.Invalid("decision", "%q is not allowed here, want %s", d.Decision, orList(s.Allowed))
 	case d.Decision != agent.DecisionApprove && d.Decision != agent.DecisionReject:

@@ -19,7 +19,7 @@ WITH turn AS (
 	ORDER BY a.approval_id FOR UPDATE OF a
 )
 UPDATE approvals a SET decision = CASE a.on_expiry WHEN 'approve' THEN 'approve' ELSE 'reject' END, decided_by = $3,
-	message = 'nobody decided in time', decided_at = clock_timestamp()
+	message = CASE a.kind WHEN '' THEN 'nobody decided in time' ELSE 'no result was provided in time' END, decided_at = clock_timestamp()
 FROM due WHERE a.turn_id = due.turn_id AND a.approval_id = due.approval_id AND a.decision IS NULL`
 
 const readExpired = approvalColumns + ` WHERE a.turn_id = $1 AND a.step = $2 AND a.decided_by = $3 AND a.decision IS NOT NULL

@@ -156,7 +156,7 @@ const (
 UPDATE turns SET swept = swept | $2 WHERE turn_id = ANY ($1)`
 	// What was asked is part of what was said.
 	markSilent = `
-UPDATE turns SET swept = swept | $2, input = '[]', context = '{}', output_schema = NULL WHERE turn_id = ANY ($1)`
+UPDATE turns SET swept = swept | $2, input = '[]', context = '{}', output_schema = NULL, client_tools = NULL WHERE turn_id = ANY ($1)`
 )
 
 // mark notes what has been swept of the turns, and how far all of them have.

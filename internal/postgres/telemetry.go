@@ -36,7 +36,7 @@ FROM (
 	FROM (
 		SELECT a.tenant, a.turn_id, a.created_at, t.state
 		FROM (` + living + `
-		) AS t JOIN approvals a ON a.turn_id = t.turn_id WHERE ` + pending + `
+		) AS t JOIN approvals a ON a.turn_id = t.turn_id WHERE a.kind = '' AND ` + pending + `
 	) AS o
 	GROUP BY tenant
 ) AS t GROUP BY 1`

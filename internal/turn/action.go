@@ -9,7 +9,7 @@ type Kind int
 const (
 	CallModel Kind = iota + 1 // call the model for Step, then AfterModel
 	CallTools                 // run Calls in parallel, collect in order, then AfterTools
-	Await                     // wait until somebody decides one of Calls, then AfterDecision
+	Await                     // wait until somebody decides one of Calls, or provides its result, then AfterDecision
 	Finish                    // store the turn as Status with Stop, Failure and Closing
 	Retrieve                  // prepare the turn: classify, reformulate, search; then AfterPrepare
 )
@@ -19,6 +19,7 @@ type Action struct {
 	Kind    Kind
 	Step    int    // CallModel, CallTools, Await; Finish with Closing: that these words are
 	Calls   []Call // CallTools: to run; Await: undecided
+	Client  bool   // Await: Calls run at the caller, who provides their results
 	Status  agent.TurnStatus
 	Stop    agent.StopReason
 	Failure *agent.Failure
@@ -28,11 +29,13 @@ type Action struct {
 // Progress is how far one tool call has come.
 type Progress int
 
-// The progress of a call; a gated one starts as Gated, any other as Runnable.
+// The progress of a call. A gated one starts as Gated, one that the caller runs as AtClient, any other as Runnable. A gated one that the
+// caller runs is AtClient when it has been approved.
 const (
 	Gated Progress = iota + 1
 	Runnable
 	Done
+	AtClient
 )
 
 // Call is one tool call of the current step.
@@ -43,6 +46,7 @@ type Call struct {
 	Local    bool         `json:"local,omitempty"`
 	Rule     string       `json:"rule,omitempty"`
 	Child    bool         `json:"child,omitempty"`   // a turn of another agent
+	Client   bool         `json:"client,omitempty"`  // it runs at the caller
 	Refused  string       `json:"refused,omitempty"` // it does not run: what the model is told instead
 	Progress Progress     `json:"progress"`
 }

@@ -88,10 +88,14 @@ func (s State) finish() Action {
 	return a
 }
 
-// nextForCalls waits for every decision of the step before it runs anything, as LangChain's human_in_the_loop does.
+// nextForCalls waits for every decision of the step before it runs anything, as LangChain's human_in_the_loop does, and then for the
+// results that the caller provides.
 func (s State) nextForCalls() Action {
 	if gated := s.calls(Gated); len(gated) > 0 {
 		return Action{Kind: Await, Step: s.Step, Calls: gated}
+	}
+	if atClient := s.calls(AtClient); len(atClient) > 0 {
+		return Action{Kind: Await, Step: s.Step, Calls: atClient, Client: true}
 	}
 	if s.over(s.Limits.WallTimeSec*1000, s.ElapsedMS) {
 		return s.stopAt(agent.StopWallTime).finish()
@@ -162,13 +166,16 @@ func (s State) withCalls(verdicts []agent.CallVerdict) State {
 	}
 	calls := make([]Call, 0, len(verdicts))
 	for _, v := range verdicts {
-		c := Call{ID: v.ID, Name: v.Name, Summary: v.Summary, Local: v.Local, Rule: v.Rule, Child: v.Child, Progress: Runnable}
+		c := Call{ID: v.ID, Name: v.Name, Summary: v.Summary, Local: v.Local, Rule: v.Rule, Child: v.Child, Client: v.Client, Progress: Runnable}
 		switch v.Gate {
 		case agent.GateApproval:
 			c.Progress = Gated
 		case agent.GateDenied:
 			c.refuse(v.Rule)
 		case agent.GateNone, "":
+			if c.Client {
+				c.Progress = AtClient
+			}
 		}
 		calls = append(calls, c)
 	}
@@ -181,7 +188,7 @@ func (s State) withCalls(verdicts []agent.CallVerdict) State {
 
 // refuse answers a call instead of running it, which costs nothing.
 func (c *Call) refuse(why string) {
-	c.Progress, c.Local, c.Child, c.Rule, c.Refused = Runnable, true, false, "", why
+	c.Progress, c.Local, c.Child, c.Client, c.Rule, c.Refused = Runnable, true, false, false, "", why
 }
 
 // AfterTools takes the verdicts of the calls that the last CallTools named. A call without a verdict counts as answered: the
@@ -225,20 +232,33 @@ func (s State) AfterDecision(v agent.DecisionVerdict) State {
 	next := make([]Call, len(s.Calls))
 	copy(next, s.Calls)
 	for i := range next {
-		if next[i].ID != v.CallID || next[i].Progress != Gated {
-			continue
+		if next[i].ID == v.CallID && next[i].waitsFor(v) {
+			next[i].Progress = next[i].after(v)
+			break
 		}
-		next[i].Progress = Done
-		if v.Run {
-			next[i].Progress = Runnable
-		}
-		break
 	}
 	s.Calls = next
-	if len(s.calls(Gated)) == 0 && len(s.calls(Runnable)) == 0 {
+	if !slices.ContainsFunc(next, func(c Call) bool { return c.Progress != Done }) {
 		s.Calls = nil
 	}
 	return s
+}
+
+// waitsFor reports whether a call waits for a verdict: one about its approval, or one about the result that the caller provides.
+func (c *Call) waitsFor(v agent.DecisionVerdict) bool {
+	return (c.Progress == Gated && !v.Client) || (c.Progress == AtClient && v.Client)
+}
+
+// after is what a decision makes of a call that waits.
+func (c *Call) after(v agent.DecisionVerdict) Progress {
+	switch {
+	case !v.Run:
+		return Done
+	case c.Client && c.Progress == Gated:
+		return AtClient
+	default:
+		return Runnable
+	}
 }
 
 // Cancel ends the turn at the next action.

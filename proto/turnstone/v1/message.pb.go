@@ -690,9 +690,11 @@ type Approval struct {
 	// The decision stands for later calls, once resolved.
 	Remembered bool `protobuf:"varint,19,opt,name=remembered,proto3" json:"remembered,omitempty"`
 	// JSON text. For edit: the arguments that it runs with.
-	DecidedArgs   string                 `protobuf:"bytes,20,opt,name=decided_args,json=decidedArgs,proto3" json:"decided_args,omitempty"`
-	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,21,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
-	DecidedAt     *timestamppb.Timestamp `protobuf:"bytes,22,opt,name=decided_at,json=decidedAt,proto3" json:"decided_at,omitempty"`
+	DecidedArgs string                 `protobuf:"bytes,20,opt,name=decided_args,json=decidedArgs,proto3" json:"decided_args,omitempty"`
+	CreatedAt   *timestamppb.Timestamp `protobuf:"bytes,21,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	DecidedAt   *timestamppb.Timestamp `protobuf:"bytes,22,opt,name=decided_at,json=decidedAt,proto3" json:"decided_at,omitempty"`
+	// What is waited for: empty, a decision; client_tool, the result of a tool that runs at the caller.
+	Kind          string `protobuf:"bytes,23,opt,name=kind,proto3" json:"kind,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -881,6 +883,13 @@ func (x *Approval) GetDecidedAt() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Approval) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
 var File_turnstone_v1_message_proto protoreflect.FileDescriptor
 
 const file_turnstone_v1_message_proto_rawDesc = "" +
@@ -946,7 +955,7 @@ const file_turnstone_v1_message_proto_rawDesc = "" +
 	"\x06column\x18\x03 \x01(\x03R\x06column\x12\x1a\n" +
 	"\bdocument\x18\x04 \x01(\tR\bdocument\x12\x12\n" +
 	"\x04path\x18\x05 \x01(\tR\x04path\x12\x18\n" +
-	"\amessage\x18\x06 \x01(\tR\amessage\"\xc5\x05\n" +
+	"\amessage\x18\x06 \x01(\tR\amessage\"\xd9\x05\n" +
 	"\bApproval\x12\x1f\n" +
 	"\vapproval_id\x18\x01 \x01(\tR\n" +
 	"approvalId\x12\x17\n" +
@@ -977,7 +986,8 @@ const file_turnstone_v1_message_proto_rawDesc = "" +
 	"\n" +
 	"created_at\x18\x15 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x129\n" +
 	"\n" +
-	"decided_at\x18\x16 \x01(\v2\x1a.google.protobuf.TimestampR\tdecidedAtBCZAgithub.com/turnstone-run/turnstone/proto/turnstone/v1;turnstonev1b\x06proto3"
+	"decided_at\x18\x16 \x01(\v2\x1a.google.protobuf.TimestampR\tdecidedAt\x12\x12\n" +
+	"\x04kind\x18\x17 \x01(\tR\x04kindBCZAgithub.com/turnstone-run/turnstone/proto/turnstone/v1;turnstonev1b\x06proto3"
 
 var (
 	file_turnstone_v1_message_proto_rawDescOnce sync.Once

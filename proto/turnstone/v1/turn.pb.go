@@ -49,7 +49,9 @@ type TurnRequest struct {
 	// JSON text: the JSON Schema of the answer.
 	OutputSchema string `protobuf:"bytes,13,opt,name=output_schema,json=outputSchema,proto3" json:"output_schema,omitempty"`
 	// queue (default), interrupt or reject: what to do when the session is busy.
-	OnBusy        string `protobuf:"bytes,14,opt,name=on_busy,json=onBusy,proto3" json:"on_busy,omitempty"`
+	OnBusy string `protobuf:"bytes,14,opt,name=on_busy,json=onBusy,proto3" json:"on_busy,omitempty"`
+	// Tools that run at the caller, who provides their results.
+	ClientTools   []*ClientTool `protobuf:"bytes,15,rep,name=client_tools,json=clientTools,proto3" json:"client_tools,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -182,6 +184,92 @@ func (x *TurnRequest) GetOnBusy() string {
 	return ""
 }
 
+func (x *TurnRequest) GetClientTools() []*ClientTool {
+	if x != nil {
+		return x.ClientTools
+	}
+	return nil
+}
+
+// ClientTool is a tool that runs at the caller. A call of it makes the turn wait until its result is provided.
+type ClientTool struct {
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Name        string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Description string                 `protobuf:"bytes,2,opt,name=description,proto3" json:"description,omitempty"`
+	// JSON text: the JSON Schema of the arguments, an object; empty: no arguments.
+	Parameters string `protobuf:"bytes,3,opt,name=parameters,proto3" json:"parameters,omitempty"`
+	Strict     bool   `protobuf:"varint,4,opt,name=strict,proto3" json:"strict,omitempty"`
+	// How long the turn waits for a result; 0: an hour.
+	ExpiresSec    int64 `protobuf:"varint,5,opt,name=expires_sec,json=expiresSec,proto3" json:"expires_sec,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClientTool) Reset() {
+	*x = ClientTool{}
+	mi := &file_turnstone_v1_turn_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClientTool) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClientTool) ProtoMessage() {}
+
+func (x *ClientTool) ProtoReflect() protoreflect.Message {
+	mi := &file_turnstone_v1_turn_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClientTool.ProtoReflect.Descriptor instead.
+func (*ClientTool) Descriptor() ([]byte, []int) {
+	return file_turnstone_v1_turn_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *ClientTool) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ClientTool) GetDescription() string {
+	if x != nil {
+		return x.Description
+	}
+	return ""
+}
+
+func (x *ClientTool) GetParameters() string {
+	if x != nil {
+		return x.Parameters
+	}
+	return ""
+}
+
+func (x *ClientTool) GetStrict() bool {
+	if x != nil {
+		return x.Strict
+	}
+	return false
+}
+
+func (x *ClientTool) GetExpiresSec() int64 {
+	if x != nil {
+		return x.ExpiresSec
+	}
+	return 0
+}
+
 // InvocationContext is the envelope that routing sees.
 type InvocationContext struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -197,7 +285,7 @@ type InvocationContext struct {
 
 func (x *InvocationContext) Reset() {
 	*x = InvocationContext{}
-	mi := &file_turnstone_v1_turn_proto_msgTypes[1]
+	mi := &file_turnstone_v1_turn_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -209,7 +297,7 @@ func (x *InvocationContext) String() string {
 func (*InvocationContext) ProtoMessage() {}
 
 func (x *InvocationContext) ProtoReflect() protoreflect.Message {
-	mi := &file_turnstone_v1_turn_proto_msgTypes[1]
+	mi := &file_turnstone_v1_turn_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -222,7 +310,7 @@ func (x *InvocationContext) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InvocationContext.ProtoReflect.Descriptor instead.
 func (*InvocationContext) Descriptor() ([]byte, []int) {
-	return file_turnstone_v1_turn_proto_rawDescGZIP(), []int{1}
+	return file_turnstone_v1_turn_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *InvocationContext) GetTenant() string {
@@ -287,7 +375,7 @@ type Limits struct {
 
 func (x *Limits) Reset() {
 	*x = Limits{}
-	mi := &file_turnstone_v1_turn_proto_msgTypes[2]
+	mi := &file_turnstone_v1_turn_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -299,7 +387,7 @@ func (x *Limits) String() string {
 func (*Limits) ProtoMessage() {}
 
 func (x *Limits) ProtoReflect() protoreflect.Message {
-	mi := &file_turnstone_v1_turn_proto_msgTypes[2]
+	mi := &file_turnstone_v1_turn_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -312,7 +400,7 @@ func (x *Limits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limits.ProtoReflect.Descriptor instead.
 func (*Limits) Descriptor() ([]byte, []int) {
-	return file_turnstone_v1_turn_proto_rawDescGZIP(), []int{2}
+	return file_turnstone_v1_turn_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Limits) GetModelCalls() int64 {
@@ -374,7 +462,7 @@ type ToolNames struct {
 
 func (x *ToolNames) Reset() {
 	*x = ToolNames{}
-	mi := &file_turnstone_v1_turn_proto_msgTypes[3]
+	mi := &file_turnstone_v1_turn_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -386,7 +474,7 @@ func (x *ToolNames) String() string {
 func (*ToolNames) ProtoMessage() {}
 
 func (x *ToolNames) ProtoReflect() protoreflect.Message {
-	mi := &file_turnstone_v1_turn_proto_msgTypes[3]
+	mi := &file_turnstone_v1_turn_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -399,7 +487,7 @@ func (x *ToolNames) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolNames.ProtoReflect.Descriptor instead.
 func (*ToolNames) Descriptor() ([]byte, []int) {
-	return file_turnstone_v1_turn_proto_rawDescGZIP(), []int{3}
+	return file_turnstone_v1_turn_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ToolNames) GetNames() []string {
@@ -443,7 +531,7 @@ type AgentStepOutput struct {
 
 func (x *AgentStepOutput) Reset() {
 	*x = AgentStepOutput{}
-	mi := &file_turnstone_v1_turn_proto_msgTypes[4]
+	mi := &file_turnstone_v1_turn_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -455,7 +543,7 @@ func (x *AgentStepOutput) String() string {
 func (*AgentStepOutput) ProtoMessage() {}
 
 func (x *AgentStepOutput) ProtoReflect() protoreflect.Message {
-	mi := &file_turnstone_v1_turn_proto_msgTypes[4]
+	mi := &file_turnstone_v1_turn_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -468,7 +556,7 @@ func (x *AgentStepOutput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentStepOutput.ProtoReflect.Descriptor instead.
 func (*AgentStepOutput) Descriptor() ([]byte, []int) {
-	return file_turnstone_v1_turn_proto_rawDescGZIP(), []int{4}
+	return file_turnstone_v1_turn_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *AgentStepOutput) GetTurnId() string {
@@ -606,7 +694,7 @@ type ToolCallNote struct {
 
 func (x *ToolCallNote) Reset() {
 	*x = ToolCallNote{}
-	mi := &file_turnstone_v1_turn_proto_msgTypes[5]
+	mi := &file_turnstone_v1_turn_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -618,7 +706,7 @@ func (x *ToolCallNote) String() string {
 func (*ToolCallNote) ProtoMessage() {}
 
 func (x *ToolCallNote) ProtoReflect() protoreflect.Message {
-	mi := &file_turnstone_v1_turn_proto_msgTypes[5]
+	mi := &file_turnstone_v1_turn_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -631,7 +719,7 @@ func (x *ToolCallNote) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolCallNote.ProtoReflect.Descriptor instead.
 func (*ToolCallNote) Descriptor() ([]byte, []int) {
-	return file_turnstone_v1_turn_proto_rawDescGZIP(), []int{5}
+	return file_turnstone_v1_turn_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ToolCallNote) GetId() string {
@@ -673,7 +761,7 @@ var File_turnstone_v1_turn_proto protoreflect.FileDescriptor
 
 const file_turnstone_v1_turn_proto_rawDesc = "" +
 	"\n" +
-	"\x17turnstone/v1/turn.proto\x12\fturnstone.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1aturnstone/v1/message.proto\"\xd6\x03\n" +
+	"\x17turnstone/v1/turn.proto\x12\fturnstone.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1aturnstone/v1/message.proto\"\x93\x04\n" +
 	"\vTurnRequest\x12\x17\n" +
 	"\aturn_id\x18\x01 \x01(\tR\x06turnId\x12\x14\n" +
 	"\x05agent\x18\x02 \x01(\tR\x05agent\x12\x1d\n" +
@@ -690,7 +778,18 @@ const file_turnstone_v1_turn_proto_rawDesc = "" +
 	"\achannel\x18\v \x01(\tR\achannel\x12'\n" +
 	"\x0fidempotency_key\x18\f \x01(\tR\x0eidempotencyKey\x12#\n" +
 	"\routput_schema\x18\r \x01(\tR\foutputSchema\x12\x17\n" +
-	"\aon_busy\x18\x0e \x01(\tR\x06onBusy\"\xde\x01\n" +
+	"\aon_busy\x18\x0e \x01(\tR\x06onBusy\x12;\n" +
+	"\fclient_tools\x18\x0f \x03(\v2\x18.turnstone.v1.ClientToolR\vclientTools\"\x9b\x01\n" +
+	"\n" +
+	"ClientTool\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
+	"\vdescription\x18\x02 \x01(\tR\vdescription\x12\x1e\n" +
+	"\n" +
+	"parameters\x18\x03 \x01(\tR\n" +
+	"parameters\x12\x16\n" +
+	"\x06strict\x18\x04 \x01(\bR\x06strict\x12\x1f\n" +
+	"\vexpires_sec\x18\x05 \x01(\x03R\n" +
+	"expiresSec\"\xde\x01\n" +
 	"\x11InvocationContext\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x17\n" +
 	"\auser_id\x18\x02 \x01(\tR\x06userId\x12\x1b\n" +
@@ -756,36 +855,38 @@ func file_turnstone_v1_turn_proto_rawDescGZIP() []byte {
 	return file_turnstone_v1_turn_proto_rawDescData
 }
 
-var file_turnstone_v1_turn_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
+var file_turnstone_v1_turn_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
 var file_turnstone_v1_turn_proto_goTypes = []any{
 	(*TurnRequest)(nil),       // 0: turnstone.v1.TurnRequest
-	(*InvocationContext)(nil), // 1: turnstone.v1.InvocationContext
-	(*Limits)(nil),            // 2: turnstone.v1.Limits
-	(*ToolNames)(nil),         // 3: turnstone.v1.ToolNames
-	(*AgentStepOutput)(nil),   // 4: turnstone.v1.AgentStepOutput
-	(*ToolCallNote)(nil),      // 5: turnstone.v1.ToolCallNote
-	(*Message)(nil),           // 6: turnstone.v1.Message
-	(*structpb.Struct)(nil),   // 7: google.protobuf.Struct
-	(*Block)(nil),             // 8: turnstone.v1.Block
-	(*Usage)(nil),             // 9: turnstone.v1.Usage
-	(*Failure)(nil),           // 10: turnstone.v1.Failure
+	(*ClientTool)(nil),        // 1: turnstone.v1.ClientTool
+	(*InvocationContext)(nil), // 2: turnstone.v1.InvocationContext
+	(*Limits)(nil),            // 3: turnstone.v1.Limits
+	(*ToolNames)(nil),         // 4: turnstone.v1.ToolNames
+	(*AgentStepOutput)(nil),   // 5: turnstone.v1.AgentStepOutput
+	(*ToolCallNote)(nil),      // 6: turnstone.v1.ToolCallNote
+	(*Message)(nil),           // 7: turnstone.v1.Message
+	(*structpb.Struct)(nil),   // 8: google.protobuf.Struct
+	(*Block)(nil),             // 9: turnstone.v1.Block
+	(*Usage)(nil),             // 10: turnstone.v1.Usage
+	(*Failure)(nil),           // 11: turnstone.v1.Failure
 }
 var file_turnstone_v1_turn_proto_depIdxs = []int32{
-	6,  // 0: turnstone.v1.TurnRequest.messages:type_name -> turnstone.v1.Message
-	1,  // 1: turnstone.v1.TurnRequest.context:type_name -> turnstone.v1.InvocationContext
-	2,  // 2: turnstone.v1.TurnRequest.limits:type_name -> turnstone.v1.Limits
-	7,  // 3: turnstone.v1.InvocationContext.flags:type_name -> google.protobuf.Struct
-	7,  // 4: turnstone.v1.InvocationContext.metadata:type_name -> google.protobuf.Struct
-	3,  // 5: turnstone.v1.Limits.tools:type_name -> turnstone.v1.ToolNames
-	8,  // 6: turnstone.v1.AgentStepOutput.blocks:type_name -> turnstone.v1.Block
-	5,  // 7: turnstone.v1.AgentStepOutput.tool_calls:type_name -> turnstone.v1.ToolCallNote
-	9,  // 8: turnstone.v1.AgentStepOutput.usage:type_name -> turnstone.v1.Usage
-	10, // 9: turnstone.v1.AgentStepOutput.error:type_name -> turnstone.v1.Failure
-	10, // [10:10] is the sub-list for method output_type
-	10, // [10:10] is the sub-list for method input_type
-	10, // [10:10] is the sub-list for extension type_name
-	10, // [10:10] is the sub-list for extension extendee
-	0,  // [0:10] is the sub-list for field type_name
+	7,  // 0: turnstone.v1.TurnRequest.messages:type_name -> turnstone.v1.Message
+	2,  // 1: turnstone.v1.TurnRequest.context:type_name -> turnstone.v1.InvocationContext
+	3,  // 2: turnstone.v1.TurnRequest.limits:type_name -> turnstone.v1.Limits
+	1,  // 3: turnstone.v1.TurnRequest.client_tools:type_name -> turnstone.v1.ClientTool
+	8,  // 4: turnstone.v1.InvocationContext.flags:type_name -> google.protobuf.Struct
+	8,  // 5: turnstone.v1.InvocationContext.metadata:type_name -> google.protobuf.Struct
+	4,  // 6: turnstone.v1.Limits.tools:type_name -> turnstone.v1.ToolNames
+	9,  // 7: turnstone.v1.AgentStepOutput.blocks:type_name -> turnstone.v1.Block
+	6,  // 8: turnstone.v1.AgentStepOutput.tool_calls:type_name -> turnstone.v1.ToolCallNote
+	10, // 9: turnstone.v1.AgentStepOutput.usage:type_name -> turnstone.v1.Usage
+	11, // 10: turnstone.v1.AgentStepOutput.error:type_name -> turnstone.v1.Failure
+	11, // [11:11] is the sub-list for method output_type
+	11, // [11:11] is the sub-list for method input_type
+	11, // [11:11] is the sub-list for extension type_name
+	11, // [11:11] is the sub-list for extension extendee
+	0,  // [0:11] is the sub-list for field type_name
 }
 
 func init() { file_turnstone_v1_turn_proto_init() }
@@ -800,7 +901,7 @@ func file_turnstone_v1_turn_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_turnstone_v1_turn_proto_rawDesc), len(file_turnstone_v1_turn_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   6,
+			NumMessages:   7,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
