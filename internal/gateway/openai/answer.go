@@ -25,6 +25,8 @@ type message struct {
 	Content   string  `json:"content"`
 	Reasoning string  `json:"reasoning_content,omitempty"`
 	Refusal   *string `json:"refusal"` // always null: who refuses does so in words
+
+	ToolCalls []toolCall `json:"tool_calls,omitempty"` // of the client's tools
 }
 
 // chunk is a piece of a streamed answer (chat.completion.chunk).
@@ -49,6 +51,8 @@ type delta struct {
 	Role      string  `json:"role,omitempty"`
 	Content   *string `json:"content,omitempty"`
 	Reasoning string  `json:"reasoning_content,omitempty"`
+
+	ToolCalls []toolCall `json:"tool_calls,omitempty"`
 }
 
 type usage struct {
@@ -80,9 +84,12 @@ func (c *completion) whole(r *reading) whole {
 	if !r.thoughts.lost {
 		m.Reasoning = r.thoughts.text()
 	}
+	if r.callsClient() {
+		m.ToolCalls = c.toolCalls(r)
+	}
 	return whole{
-		ID: c.id(), Object: "chat.completion", Created: c.created, Model: c.q.model, Usage: usageOf(r.output.Usage),
-		Choices: []wholeChoice{{Message: m, FinishReason: finishReason(r.output)}},
+		ID: c.id(), Object: "chat.completion", Created: c.created, Model: c.q.model, Usage: c.used(r),
+		Choices: []wholeChoice{{Message: m, FinishReason: r.finishReason()}},
 	}
 }
 

@@ -135,6 +135,11 @@ func inWordsOf(err error) error {
 		"idempotency_key": "Idempotency-Key",
 	}
 	head, rest, _ := strings.Cut(e.Field, ".")
+	if rest, ok := strings.CutPrefix(e.Field, "client_tools"); ok {
+		c := *e
+		c.Field = "tools" + rest
+		return &c
+	}
 	renamed, known := names[head]
 	if !known {
 		return err

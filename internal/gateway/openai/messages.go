@@ -26,7 +26,7 @@ func (q *request) readMessages(o object) error {
 	if len(read.messages) == 0 {
 		return agent.Invalid("messages", "have no content")
 	}
-	q.turn.Messages = read.messages
+	q.turn.Messages, q.resumed = read.messages, resumptionOf(read.results)
 	return nil
 }
 
@@ -34,6 +34,7 @@ func (q *request) readMessages(o object) error {
 type conversation struct {
 	messages []agent.Message
 	called   map[string]string // tool by call id
+	results  []toolResult      // at the end of the conversation
 }
 
 func (c *conversation) add(path string, raw json.RawMessage) error {
@@ -44,6 +45,9 @@ func (c *conversation) add(path string, raw json.RawMessage) error {
 	role, err := member[string](o, "role")
 	if err != nil {
 		return err
+	}
+	if role != "tool" {
+		c.results = nil
 	}
 	m := agent.Message{}
 	switch role {
@@ -123,7 +127,7 @@ func (c *conversation) call(path string, raw json.RawMessage) (b agent.Block, er
 		return b, err
 	}
 	c.called[b.ID] = b.Name
-	b.Args = argsOf(arguments)
+	b.Args, b.ID = argsOf(arguments), historyID(b.ID)
 	return b, nil
 }
 
@@ -155,12 +159,14 @@ func (c *conversation) toolResult(o object) ([]agent.Block, error) {
 	if err != nil {
 		return nil, err
 	}
-	output, err := json.Marshal(agent.Normalize(blocks))
+	text := agent.Normalize(blocks)
+	output, err := json.Marshal(text)
 	if err != nil {
 		return nil, agent.Invalid(o.at("content"), "%w", err)
 	}
+	c.results = append(c.results, toolResult{id, text})
 	return []agent.Block{{
-		Type: agent.BlockToolResult, ToolCallID: agent.CallID(id), Name: name, Status: agent.ResultSuccess, Output: output,
+		Type: agent.BlockToolResult, ToolCallID: agent.CallID(historyID(id)), Name: name, Status: agent.ResultSuccess, Output: output,
 	}}, nil
 }
 

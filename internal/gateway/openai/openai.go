@@ -71,7 +71,11 @@ func (d *Door) postCompletion(w http.ResponseWriter, r *http.Request, v *gateway
 			d.attempts.settle(f, q.derived, c.outcome, time.Now())
 		}
 	}()
-	if c.receipt, err = d.submit(r, v, &q, f); err != nil {
+	resumed, err := c.resume(d, r)
+	if err == nil && !resumed {
+		err = c.begin(d, r, f)
+	}
+	if err != nil {
 		if _, status, _ := gateway.FailureOf(err); status < http.StatusInternalServerError && r.Context().Err() == nil {
 			c.outcome = answered // nothing has started
 		}
@@ -91,11 +95,23 @@ func (d *Door) postCompletion(w http.ResponseWriter, r *http.Request, v *gateway
 	return err
 }
 
+// begin starts a turn of the request's own.
+func (c *completion) begin(d *Door, r *http.Request, f fingerprint) (err error) {
+	if c.q.turn.SessionID != "" {
+		if err := c.q.onlyNew(); err != nil {
+			return err
+		}
+	}
+	c.receipt, err = d.submit(r, c.visit, c.q, f)
+	return err
+}
+
 // completion is one request whose turn exists.
 type completion struct {
 	visit   *gateway.Visit
 	q       *request
 	receipt agent.Receipt
+	after   int64   // the event behind which the answer begins: the turn goes on with results of the client's tools
 	created int64   // Unix seconds
 	outcome outcome // so far
 }

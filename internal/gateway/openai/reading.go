@@ -18,7 +18,9 @@ type reading struct {
 	waiting bool
 	pending []agent.Approval
 
-	paused bool                   // the turn waits for a person
+	paused bool                   // the turn waits for a person, or for results of the client's tools
+	index  int64                  // of the last event
+	usage  agent.Usage            // of the model calls that were read
 	output *agent.AgentStepOutput // the turn has ended
 }
 
@@ -29,6 +31,9 @@ type fresh struct{ text, thought string }
 // before have expired, and it has ended. One that goes on is answered from its result then.
 func (r *reading) begin(ctx context.Context, c *completion) (after int64, over bool, err error) {
 	r.text.firm, r.thoughts.firm = !r.held, !r.held
+	if c.after > 0 {
+		return r.resumeFrom(ctx, c)
+	}
 	if !c.receipt.Joined {
 		return 0, false, nil
 	}
@@ -93,16 +98,21 @@ func (r *reading) see(e *agent.Event) (f fresh) {
 		r.thoughts.reset(e.Producer, e.FromIndex)
 	case agent.EventStatus:
 		r.waiting = e.Status == agent.StatusWaiting
-	case agent.EventApprovalRequested:
+	case agent.EventUsage:
+		if e.Usage != nil {
+			r.usage = r.usage.Add(*e.Usage)
+		}
+	case agent.EventApprovalRequested, agent.EventInputRequested:
 		if e.Approval != nil {
 			r.pending = append(r.pending, *e.Approval)
 		}
-	case agent.EventApprovalResolved:
+	case agent.EventApprovalResolved, agent.EventInputResolved:
 		if e.Approval != nil {
 			r.resolve(e.Approval.ApprovalID)
 		}
 	default:
 	}
+	r.index = e.Meta.EventIndex
 	r.paused = r.waiting && len(r.pending) > 0 && e.Meta.EventIndex >= r.present
 	return f
 }
@@ -137,6 +147,10 @@ func (r *reading) end(ctx context.Context, c *completion, e *agent.Event) error 
 func (r *reading) content(structured bool) string {
 	o := r.output
 	switch {
+	case o == nil && (structured || r.text.lost):
+		return ""
+	case o == nil:
+		return r.text.text()
 	case structured && len(o.Structured) > 0 && string(o.Structured) != "null":
 		return string(o.Structured)
 	case r.text.lost:
@@ -150,8 +164,20 @@ func (r *reading) content(structured bool) string {
 	}
 }
 
-// finishReason is why a turn ended, in the words of the API.
-func finishReason(o *agent.AgentStepOutput) string {
+// used is what the model calls of the answer used: all of the turn, or those up to a pause or since one.
+func (c *completion) used(r *reading) usage {
+	if r.output == nil || (c.after > 0 && !r.text.lost) {
+		return usageOf(r.usage)
+	}
+	return usageOf(r.output.Usage)
+}
+
+// finishReason is why an answer ended, in the words of the API.
+func (r *reading) finishReason() string {
+	o := r.output
+	if o == nil {
+		return "tool_calls"
+	}
 	if o.StopReason == agent.StopMaxTokens || o.StopReason == agent.StopTokens {
 		return "length"
 	}
@@ -161,6 +187,8 @@ func finishReason(o *agent.AgentStepOutput) string {
 // problem is why there is no answer; nil when there is one.
 func (c *completion) problem(r *reading) *problem {
 	switch {
+	case r.callsClient():
+		return nil
 	case r.paused:
 		return c.awaiting(r.pending)
 	case r.output.Status == agent.TurnCompleted, r.output.StopReason == agent.StopTokens:

@@ -21,6 +21,7 @@ type request struct {
 	usage      bool   // the stream ends with the usage
 	structured bool   // the answer is a JSON document
 	cancel     bool   // the turn ends with the connection
+	resumed    *resumption
 	derived    string // the idempotency key, where the client gave none
 }
 
@@ -34,7 +35,7 @@ func parse(body []byte) (request, error) {
 		return request{}, err
 	}
 	q := request{turn: agent.TurnRequest{History: agent.HistoryFresh}}
-	for _, read := range []func(object) error{q.readModel, q.readOptions, refuseTools, q.readFormat, q.readMetadata, q.readMessages} {
+	for _, read := range []func(object) error{q.readModel, q.readOptions, q.readTools, q.readFormat, q.readMetadata, q.readMessages} {
 		if err := read(o); err != nil {
 			return request{}, err
 		}
@@ -89,21 +90,6 @@ func (q *request) readOptions(o object) error {
 	}
 	q.user, err = member[string](o, "user")
 	return err
-}
-
-// refuseTools refuses tools of the client: who would call one that the agent's model never gets to know?
-func refuseTools(o object) error {
-	for _, names := range [][2]string{{"tools", "tool_choice"}, {"functions", "function_call"}} {
-		list, choice := names[0], names[1]
-		given, err := member[[]json.RawMessage](o, list)
-		if err != nil {
-			return err
-		}
-		if len(given) > 0 && string(o.members[choice]) != `"none"` {
-			return agent.Invalid(list, "are not supported: an agent brings its own tools; leave them out, or set %s to \"none\"", choice)
-		}
-	}
-	return nil
 }
 
 // readFormat reads which shape the answer must have.
@@ -193,9 +179,6 @@ func (q *request) headers(r *http.Request) error {
 	}
 	if err := q.inSession(headerSession, r.Header.Get(headerSession)); err != nil {
 		return err
-	}
-	if q.turn.SessionID != "" {
-		return q.onlyNew()
 	}
 	return nil
 }

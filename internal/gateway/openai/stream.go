@@ -157,12 +157,21 @@ func (s *streaming) end() error {
 	} else if err := s.send(s.said(fresh{text: s.read.content(s.q.structured)})); err != nil {
 		return err
 	}
-	why := finishReason(s.read.output)
+	if s.read.callsClient() {
+		calls := s.toolCalls(&s.read)
+		for i := range calls {
+			calls[i].Index = &i
+		}
+		if err := s.send(s.chunk(chunkChoice{Delta: delta{ToolCalls: calls}})); err != nil {
+			return err
+		}
+	}
+	why := s.read.finishReason()
 	if err := s.send(s.chunk(chunkChoice{FinishReason: &why})); err != nil {
 		return err
 	}
 	if s.q.usage {
-		last, used := s.chunk(), usageOf(s.read.output.Usage)
+		last, used := s.chunk(), s.used(&s.read)
 		last.Usage = &used
 		if err := s.send(last); err != nil {
 			return err
