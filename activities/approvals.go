@@ -268,7 +268,7 @@ func (a *Activities) announced(ctx context.Context, id agent.TurnID, approval st
 func verdictOf(p *agent.Approval) agent.DecisionVerdict {
 	return agent.DecisionVerdict{
 		ApprovalID: p.ApprovalID, CallID: p.CallID, Decision: p.Decision, By: p.By,
-		Run: slices.Contains([]agent.DecisionKind{agent.DecisionApprove, agent.DecisionEdit, agent.DecisionProvide}, p.Decision),
+		Run:    slices.Contains([]agent.DecisionKind{agent.DecisionApprove, agent.DecisionEdit, agent.DecisionProvide}, p.Decision),
 		Client: p.Kind == agent.WaitClientTool,
 		End:    p.By == agent.ExpiredBy && p.OnExpiry == agent.ExpiryEnd,
 	}

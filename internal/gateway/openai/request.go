@@ -18,9 +18,9 @@ type request struct {
 	turn       agent.TurnRequest
 	user       string // counts where the credential is nobody's own
 	stream     bool
-	usage      bool   // the stream ends with the usage
-	structured bool   // the answer is a JSON document
-	cancel     bool   // the turn ends with the connection
+	usage      bool // the stream ends with the usage
+	structured bool // the answer is a JSON document
+	cancel     bool // the turn ends with the connection
 	resumed    *resumption
 	derived    string // the idempotency key, where the client gave none
 }
