@@ -89,7 +89,7 @@ type ToolGrant struct {
 	Deferred bool `json:"deferred,omitempty"`
 }
 
-// ToolBinding is a tool or toolkit node with its parameters filled in.
+// ToolBinding is a tool or toolkit node with its parameters filled in, or a set of tools that run at the caller.
 type ToolBinding struct {
 	Kind        Kind              `json:"kind"`
 	Tenant      string            `json:"tenant,omitempty"`
@@ -102,6 +102,7 @@ type ToolBinding struct {
 	Tools       []string          `json:"tools,omitempty"` // of these names alone; empty: all
 	Auth        []string          `json:"auth,omitempty"`  // auth profiles that its requests may use
 	Approval    Approve           `json:"approval,omitempty"`
+	ClientSide  []ClientTool      `json:"client_side,omitempty"` // tools that run at the caller, in place of a node
 }
 
 // ModelProfile is a model that agents may use.

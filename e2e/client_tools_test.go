@@ -3,7 +3,11 @@
 package e2e_test
 
 import (
+	"bytes"
 	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -30,18 +34,16 @@ func addTool() []agent.ClientTool {
 
 // adds is a model that has the caller add two numbers and says what comes back.
 func adds(x *exchange) {
-	if _, answered, ok := strings.Cut(x.body, `"role":"tool"`); ok {
-		switch {
-		case strings.Contains(answered, "overflow"):
-			says("I cannot add")(x)
-		case strings.Contains(answered, "no result was provided in time"):
-			says("nobody answered")(x)
-		case strings.Contains(answered, "5"):
-			says("the sum is 5")(x)
-		}
-		return
+	switch {
+	case !strings.Contains(x.body, `"role":"tool"`):
+		calls("add", `{"a":2,"b":3}`)(x)
+	case strings.Contains(x.body, "overflow"):
+		says("I cannot add")(x)
+	case strings.Contains(x.body, "no result was provided in time"):
+		says("nobody answered")(x)
+	case strings.Contains(x.body, "5"):
+		says("the sum is 5")(x)
 	}
-	calls("add", `{"a":2,"b":3}`)(x)
 }
 
 // TestClientTools: a tool that a request brings makes the turn wait, and every door answers it, of a direct turn as of a durable one.
@@ -165,4 +167,25 @@ func TestClientToolSurvivesRestart(t *testing.T) {
 	require.NoError(t, second.client.Provide(t.Context(), receipt.TurnID, result(`5`)))
 	out, _ := second.sound("", receipt)
 	require.Equal(t, "the sum is 5", out.Output)
+}
+
+// TestClientToolsOfClients: the client libraries of OpenAI's format run their tools, each in the way that it comes with: two requests with a call
+// between them are one turn.
+func TestClientToolsOfClients(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.CopyFS(dir, os.DirFS(filepath.Join("..", "internal", "gateway", "openai", "testdata", "client"))))
+	provider := newScript(t, adds)
+	s := start(t, provider.model)
+	for _, args := range [][]string{{"npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"}, {"node", "tools.mjs"}} {
+		cmd := exec.CommandContext(t.Context(), args[0], args[1:]...)
+		cmd.Dir = dir
+		cmd.Env = append(cmd.Environ(), "BASE_URL=http://"+s.HTTPAddr()+"/v1", "MODEL=analyst")
+		var out bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &out, &out
+		require.NoError(t, cmd.Run(), "%s: %s", strings.Join(args, " "), &out)
+		t.Log(out.String())
+	}
+	const clients, more = 8, 2 // of the script: a turn whose answer came twice, and one that begins with the whole conversation
+	require.Equal(t, clients+more, s.number(`SELECT count(*) FROM turns`))
+	require.Equal(t, clients+1, s.number(`SELECT count(*) FROM approvals WHERE kind = 'client_tool' AND decision = 'provide'`))
 }

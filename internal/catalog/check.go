@@ -134,6 +134,9 @@ func (c *checker) binding(e *entry, b *agent.ToolBinding) {
 	for i, name := range b.Auth {
 		c.refer(e, fmt.Sprintf("auth[%d]", i), agent.KindAuth, name)
 	}
+	if len(b.ClientSide) > 0 {
+		return
+	}
 	k := agent.DocumentKey{Kind: agent.KindNode, Name: b.NodeID, Version: b.NodeVersion}
 	found, ok := c.s.docs[k]
 	switch {

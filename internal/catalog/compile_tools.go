@@ -19,6 +19,10 @@ func (c *compiler) tools() {
 // grant adds the tools of one entry: of a binding, or of a node as it is.
 func (c *compiler) grant(g *grant) {
 	at := g.at("toolkit")
+	if len(g.bound.ClientSide) > 0 {
+		c.clientSide(g)
+		return
+	}
 	switch {
 	case g.node == nil && g.binding == nil && g.needed:
 		c.fault(at, "needs the toolkit %q, which this server does not have", g.bound.NodeID)
@@ -70,6 +74,25 @@ func (c *compiler) grant(g *grant) {
 	}
 	if dynamic {
 		c.addSource(&source, bound, granted)
+	}
+}
+
+// clientSide adds the tools of a binding that run at the caller.
+func (c *compiler) clientSide(g *grant) {
+	specs := make([]agent.ToolSpec, len(g.bound.ClientSide))
+	for i := range g.bound.ClientSide {
+		specs[i].Name = g.bound.ClientSide[i].Name
+	}
+	specs, _ = c.only(specs, g.bound.Tools, false, g.at("toolkit"))
+	specs, _ = c.only(specs, g.Tools, false, g.at("tools"))
+	for i := range g.bound.ClientSide {
+		tool := &g.bound.ClientSide[i]
+		if !slices.ContainsFunc(specs, func(s agent.ToolSpec) bool { return s.Name == tool.Name }) {
+			continue
+		}
+		granted := tool.Granted(g.bound.Name)
+		granted.Approval, granted.Deferred = approval(g.Approval, g.bound.Approval), g.Deferred
+		c.add(granted, g)
 	}
 }
 

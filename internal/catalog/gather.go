@@ -42,7 +42,7 @@ type grant struct {
 	needed  bool               // it comes with what path names, and is in no list
 	binding *entry             // nil: the grant names a node
 	bound   *agent.ToolBinding // the binding, or one without parameters for the node
-	node    *entry
+	node    *entry             // nil: there is none, or the tools run at the caller
 	auth    []reference
 }
 
@@ -197,6 +197,9 @@ func (g *gatherer) grant(t agent.ToolGrant, path string) grant {
 	if b := g.find(agent.KindBinding, t.Toolkit); b.entry != nil {
 		out.binding = b.entry
 		out.bound, _ = b.entry.def.Value.(*agent.ToolBinding)
+	}
+	if len(out.bound.ClientSide) > 0 {
+		return out
 	}
 	out.node = g.node(out.bound.NodeID, out.bound.NodeVersion)
 	for _, name := range out.bound.Auth {

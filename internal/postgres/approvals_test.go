@@ -102,6 +102,41 @@ func TestApprovals(t *testing.T) {
 	require.Empty(t, decided[1].Decision)
 }
 
+// A call of a client-side tool is in no list of approvals, takes a result alone, and takes it once.
+func TestProvidedResults(t *testing.T) {
+	b := newBench(t, postgres.Config{})
+	b.ready("t1", "s")
+	waits := expiring("a1.result", time.Hour, agent.ExpiryReject)
+	waits.Kind = agent.WaitClientTool
+	b.ask(waits, approval("a2"))
+	page, err := b.ListApprovals(t.Context(), agent.ApprovalQuery{Tenant: tenant})
+	require.NoError(t, err)
+	require.Len(t, page.Approvals, 1)
+	require.Equal(t, "a2", page.Approvals[0].ApprovalID)
+	below, err := b.PendingBelow(t.Context(), "t1")
+	require.NoError(t, err)
+	require.Len(t, below, 2)
+
+	provide := agent.Decision{ApprovalID: "a1.result", Decision: agent.DecisionProvide, Args: json.RawMessage(`{"sum": 5}`)}
+	for _, d := range []agent.Decision{
+		{ApprovalID: "a1.result", Decision: agent.DecisionApprove, By: "ops"},
+		{ApprovalID: "a2", Decision: agent.DecisionProvide, Args: provide.Args},
+	} {
+		_, err := b.ResolveApproval(t.Context(), "t1", d)
+		require.Equal(t, agent.CodeInvalid, agent.CodeOf(err), "%v", err)
+	}
+	want := waits
+	want.Decision, want.DecidedArgs = provide.Decision, provide.Args
+	for range 2 {
+		got, err := b.ResolveApproval(t.Context(), "t1", provide)
+		require.NoError(t, err)
+		requireApproval(t, want, got)
+	}
+	provide.Args = json.RawMessage(`{"sum": 6}`)
+	_, err = b.ResolveApproval(t.Context(), "t1", provide)
+	require.Equal(t, agent.CodeConflict, agent.CodeOf(err), "%v", err)
+}
+
 func TestApprovalByID(t *testing.T) {
 	b := newBench(t, postgres.Config{})
 	b.ready("t1", "s")

@@ -63,6 +63,41 @@ func TestDecisionsComeInAnyOrder(t *testing.T) {
 	require.Equal(t, agent.CallID("b"), a.Calls[1].ID)
 }
 
+// A call that the caller runs waits for its result behind all approvals, its own included, and runs with it.
+func TestCallsThatTheCallerRuns(t *testing.T) {
+	both := call("a", agent.GateApproval)
+	both.Client = true
+	client := call("b", agent.GateNone)
+	client.Client = true
+	s := turn.New(turn.Version, agent.Limits{}, agent.Rules{})
+	s = s.AfterModel(agent.ModelVerdict{Calls: []agent.CallVerdict{both, client, call("c", agent.GateApproval)}})
+	provided := func(id agent.CallID) agent.DecisionVerdict {
+		return agent.DecisionVerdict{CallID: id, Decision: agent.DecisionProvide, Run: true, Client: true}
+	}
+	approved := agent.DecisionVerdict{CallID: "a", Decision: agent.DecisionApprove, Run: true}
+	ids := func(a turn.Action) (out []agent.CallID) {
+		for _, c := range a.Calls {
+			out = append(out, c.ID)
+		}
+		return out
+	}
+	require.Equal(t, []agent.CallID{"a", "c"}, ids(s.Next()))
+	require.False(t, s.Next().Client)
+	require.Equal(t, s, s.AfterDecision(provided("a")), "a result is no approval")
+	s = s.AfterDecision(approved).AfterDecision(agent.DecisionVerdict{CallID: "c", Decision: agent.DecisionReject})
+	require.Equal(t, turn.Await, s.Next().Kind)
+	require.True(t, s.Next().Client)
+	require.Equal(t, []agent.CallID{"a", "b"}, ids(s.Next()))
+	require.Equal(t, s, s.AfterDecision(approved), "the approval again is no result")
+	s = s.AfterDecision(provided("a"))
+	expired := s.AfterDecision(agent.DecisionVerdict{CallID: "b", Decision: agent.DecisionReject, By: agent.ExpiredBy, Client: true})
+	require.Equal(t, turn.CallTools, expired.Next().Kind)
+	require.Equal(t, []agent.CallID{"a"}, ids(expired.Next()))
+	s = s.AfterDecision(provided("b"))
+	require.Equal(t, turn.CallTools, s.Next().Kind)
+	require.Equal(t, []agent.CallID{"a", "b"}, ids(s.Next()))
+}
+
 func TestEveryCallAnsweredByAPersonGoesBackToTheModel(t *testing.T) {
 	s := turn.New(turn.Version, agent.Limits{}, agent.Rules{}).AfterModel(agent.ModelVerdict{Calls: []agent.CallVerdict{call("a", agent.GateApproval)}})
 	s = s.AfterDecision(agent.DecisionVerdict{CallID: "a", Decision: agent.DecisionRespond})

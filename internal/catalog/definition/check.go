@@ -20,8 +20,7 @@ func (d *document) check(value any) {
 	case *agent.AgentInstance:
 		d.agent(v)
 	case *agent.ToolBinding:
-		d.unique("tools", v.Tools)
-		d.unique("auth", v.Auth)
+		d.binding(v)
 	case *agent.ModelProfile:
 		d.address("base_url", v.BaseURL)
 		d.bare("base_url", v.BaseURL)
@@ -32,6 +31,29 @@ func (d *document) check(value any) {
 	case *agent.KnowledgeCollection:
 		d.knowledge(v)
 	}
+}
+
+func (d *document) binding(b *agent.ToolBinding) {
+	d.unique("tools", b.Tools)
+	d.unique("auth", b.Auth)
+	if len(b.ClientSide) == 0 {
+		if !d.root.member("client_side").isBad() {
+			d.need("node_id", b.NodeID, "is required unless the tools are client_side")
+			d.need("node_version", b.NodeVersion, "is required unless the tools are client_side")
+		}
+		return
+	}
+	if b.NodeID != "" || b.NodeVersion != "" || len(b.Parameters) > 0 || len(b.Auth) > 0 {
+		d.fault("client_side", "tools that run at the caller have no node, parameters or auth: give either")
+	}
+	names := make([]string, len(b.ClientSide))
+	for i := range b.ClientSide {
+		names[i] = b.ClientSide[i].Name
+		if parameters := b.ClientSide[i].Parameters; len(parameters) > 0 {
+			d.within(item("client_side", i)+".parameters", CheckSchema(parameters))
+		}
+	}
+	d.unique("client_side", names)
 }
 
 // unique refuses the second of two equal entries.

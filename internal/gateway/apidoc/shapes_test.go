@@ -51,6 +51,7 @@ func shapes() map[string]shape {
 		"Decision":            {of: agent.Decision{}, optional: []string{"by"}},
 		"CancelRequest":       {of: agent.CancelRequest{}},
 		"ProvidedResult":      {of: gateway.ProvidedResult{}},
+		"ClientTool":          {of: agent.ClientTool{}},
 		"RouteDecision":       {of: agent.RouteDecision{}, required: []string{"rules"}},
 		"RuleVerdict":         {of: agent.RuleVerdict{}},
 		"Job":                 {of: job.Job{}, added: []string{"session_id", "agent"}, optional: []string{"version", "job_id", "timeout_sec", "retry_count"}},
@@ -220,7 +221,7 @@ func enums() map[string]string {
 	return map[string]string{
 		"ApprovalPolicy": "Approve", "BlockType": "BlockType", "DecisionKind": "DecisionKind", "DocumentKind": "Kind", "EventStatusValue": "EventStatusValue",
 		"EventType": "EventType", "Expiry": "Expiry", "History": "History", "Mode": "Mode", "NodeType": "NodeType", "OnBusy": "OnBusy",
-		"RememberScope": "RememberScope", "Role": "Role", "RunStatus": "RunStatus", "StopReason": "StopReason", "TurnStatus": "TurnStatus",
+		"RememberScope": "RememberScope", "Role": "Role", "RunStatus": "RunStatus", "StopReason": "StopReason", "TurnStatus": "TurnStatus", "WaitKind": "WaitKind",
 	}
 }
 

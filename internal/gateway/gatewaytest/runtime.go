@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -145,6 +146,10 @@ func (rt *Runtime) Emit(id agent.TurnID, events ...agent.Event) {
 		case e.Type == agent.EventApprovalResolved:
 			t.pending = nil
 			rt.resolve(id, e.Approval)
+		case e.Type == agent.EventInputRequested:
+			t.pending = append(t.pending, *e.Approval)
+		case e.Type == agent.EventInputResolved:
+			t.pending = slices.DeleteFunc(slices.Clone(t.pending), func(p agent.Approval) bool { return p.ApprovalID == e.Approval.ApprovalID })
 		case e.Status == agent.StatusWaiting:
 			t.state = gateway.StateWaiting
 		case e.Status == agent.StatusRunning:

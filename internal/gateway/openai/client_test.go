@@ -111,6 +111,10 @@ func checkOfficialClient(t *testing.T, dir string) {
 		t.Error("a client that hung up cancelled its turn")
 		return nil
 	}
+	rt.Provided = func(id agent.TurnID, r gateway.ProvidedResult) error {
+		rt.Emit(id, provided(string(r.ToolCallID)), running(), says("model/2", "f says "+string(r.Result)), gatewayEnd("f says "+string(r.Result)))
+		return nil
+	}
 	catalog := &gatewaytest.Catalog{AgentList: []agent.AgentInfo{
 		{Name: "analyst", Tenant: agent.SharedTenant, Models: []string{"main", "fast"}},
 		{Name: "waits", Tenant: "default", Models: []string{"main"}},
@@ -150,6 +154,8 @@ func scene(rt *gatewaytest.Runtime, r *agent.TurnRequest) []agent.Event {
 		return plain(strings.Join(seen, " "))
 	case "count":
 		return plain(strconv.Itoa(len(rt.Submitted())))
+	case "calls":
+		return append([]agent.Event{running()}, callsClient("a1", "f", `{"x":1}`)...)
 	case "waits":
 		return append([]agent.Event{running()}, asks("a1", "send_mail")...)
 	case "fails":

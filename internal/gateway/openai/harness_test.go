@@ -274,6 +274,21 @@ func ends(text string, change func(*agent.AgentStepOutput)) agent.Event {
 	return agent.Event{Type: agent.EventStatus, Status: agent.TerminalStatus(o.Status), Result: o}
 }
 
+// callsClient are the events of a turn that waits for the result of a client's tool.
+func callsClient(id, tool, args string) []agent.Event {
+	return []agent.Event{
+		{Type: agent.EventInputRequested, Approval: &agent.Approval{
+			Kind: agent.WaitClientTool, ApprovalID: id, CallID: "c-" + agent.CallID(id), ToolName: tool, Args: json.RawMessage(args),
+		}},
+		gatewaytest.Status(agent.StatusWaiting),
+	}
+}
+
+// provided is the event that a result has come.
+func provided(id string) agent.Event {
+	return agent.Event{Type: agent.EventInputResolved, Approval: &agent.Approval{Kind: agent.WaitClientTool, ApprovalID: id}}
+}
+
 func asks(id, tool string) []agent.Event {
 	return []agent.Event{
 		{Type: agent.EventApprovalRequested, Approval: &agent.Approval{ApprovalID: id, CallID: "c1", ToolName: tool}},

@@ -12,6 +12,9 @@ import (
 )
 
 // TestRequests is what becomes of requests: the turn's request as JSON, without what every one has.
+// tool is a tool of the client's.
+func tool(name string) string { return `{"type":"function","function":{"name":"` + name + `"}}` }
+
 func TestRequests(t *testing.T) {
 	user := `{"role":"user","content":"hello"}`
 	said := `{"role":"user","blocks":[{"type":"text","text":"hello"}]}`
@@ -29,6 +32,11 @@ func TestRequests(t *testing.T) {
 		"no tools, please": {
 			`{"model":"a","messages":[` + user + `],"tools":[{"type":"function"}],"tool_choice":"none","functions":[{}],"function_call":"none"}`,
 			`{"agent":"a","messages":[` + said + `]}`,
+		},
+		"tools": {
+			`{"model":"a","messages":[` + user + `],"tool_choice":"auto","tools":[{"type":"function","function":{"name":"f","description":"d","strict":true,
+			"parameters":{"type":"object"}}},` + tool("g") + `]}`,
+			`{"agent":"a","messages":[` + said + `],"client_tools":[{"name":"f","description":"d","strict":true,"parameters":{"type":"object"}},{"name":"g"}]}`,
 		},
 		"a user and metadata": {
 			`{"model":"a","messages":[` + user + `],"user":"u1","metadata":{"page":"home","n":2}}`,
@@ -175,8 +183,12 @@ func TestBadRequests(t *testing.T) {
 		"two answers":              {with(`"n":2`), "n", "want 1"},
 		"no answer":                {with(`"n":0`), "n", "want 1"},
 		"half an answer":           {with(`"n":1.5`), "n", "want a whole number"},
-		"tools":                    {with(`"tools":[{"type":"function"}]`), "tools", "are not supported"},
-		"tools, required":          {with(`"tools":[{"type":"function"}],"tool_choice":"required"`), "tools", "are not supported"},
+		"a tool without a name":    {with(`"tools":[{"type":"function"}]`), "tools[0].name", "want 1 to 64"},
+		"a tool of another type":   {with(`"tools":[{"type":"custom"}]`), "tools[0].type", "want function"},
+		"a tool twice":             {with(`"tools":[` + tool("f") + `,` + tool("f") + `]`), "tools[1].name", "given twice"},
+		"a schema of a tool":       {with(`"tools":[{"type":"function","function":{"name":"f","parameters":[]}}]`), "tools[0].function.parameters", "want an object"},
+		"too many tools":           {with(`"tools":[` + tool("f") + strings.Repeat(","+tool("f"), 128) + `]`), "tools", "at most 128"},
+		"tools, required":          {with(`"tools":[` + tool("f") + `],"tool_choice":"required"`), "tool_choice", "want auto or none"},
 		"functions":                {with(`"functions":[{"name":"f"}],"function_call":{"name":"f"}`), "functions", "are not supported"},
 		"speech":                   {with(`"modalities":["text","audio"]`), "modalities", "want text"},
 		"stream as a word":         {with(`"stream":"yes"`), "stream", "want true or false"},

@@ -241,7 +241,7 @@ export function expired(turn, state) {
   }
   turn.status = state.state === 'waiting' ? 'waiting' : 'running';
   turn.agent = state.agent || turn.agent;
-  for (const a of state.pending ?? []) approval(turn, a, 0, 0);
+  for (const a of (state.pending ?? []).filter((p) => !p.kind)) approval(turn, a, 0, 0);
 }
 
 function sum(calls) {

@@ -98,10 +98,18 @@ const checks = {
 
   async 'tools of the client'() {
     const tools = [{ type: 'function', function: { name: 'f', parameters: { type: 'object' } } }];
-    const error = await ask('analyst', { tools }).then(assert.fail, (e) => e);
+    const error = await ask('analyst', { tools, tool_choice: 'required' }).then(assert.fail, (e) => e);
     assert.ok(error instanceof OpenAI.BadRequestError);
-    assert.equal(error.param, 'tools');
+    assert.equal(error.param, 'tool_choice');
     await ask('analyst', { tools, tool_choice: 'none' });
+    const completion = await ask('calls', { tools });
+    assert.equal(completion.choices[0].finish_reason, 'tool_calls');
+    const [call] = completion.choices[0].message.tool_calls;
+    assert.deepEqual(call.function, { name: 'f', arguments: '{"x":1}' });
+    const { choices: [choice] } = await client.chat.completions.create({
+      model: 'calls', tools, messages: [...user('hello'), completion.choices[0].message, { role: 'tool', tool_call_id: call.id, content: 'one' }],
+    });
+    assert.equal(choice.message.content, 'f says "one"');
   },
 
   async 'no credential'() {
