@@ -141,6 +141,39 @@ func (s *system) awaitClientCall(id agent.TurnID) (p agent.Approval) {
 	return state.Pending[0]
 }
 
+// TestClientToolOfABinding: a person approves the call of a tool that a binding declares, with other arguments, which the caller gets.
+func TestClientToolOfABinding(t *testing.T) {
+	provider := newScript(t, adds)
+	s := start(t, provider.model)
+	s.apply(`
+kind: ToolBinding
+name: calculator
+approval: always
+client_side:
+  - name: add
+    parameters: {type: object, properties: {a: {type: number}, b: {type: number}}}
+---
+kind: AgentInstance
+name: adder
+node_id: agent
+node_version: "1"
+parameters: {system_message: You add.}
+tools: [calculator]
+`)
+	receipt, err := s.client.Start(t.Context(), agent.TurnRequest{Agent: "adder", Message: "add 2 and 3"})
+	require.NoError(t, err)
+	s.awaitEvent(receipt.TurnID, agent.EventApprovalRequested)
+	asked := s.pending(receipt.TurnID)
+	require.ErrorContains(t, s.client.Provide(t.Context(), receipt.TurnID, result(`5`)), "nothing waits", "it is not approved yet")
+	require.NoError(t, s.client.Decide(t.Context(), receipt.TurnID, agent.Decision{
+		ApprovalID: asked.ApprovalID, Decision: agent.DecisionEdit, Args: json.RawMessage(`{"a":1,"b":4}`), By: "ops",
+	}))
+	require.JSONEq(t, `{"a":1,"b":4}`, string(s.awaitClientCall(receipt.TurnID).Args))
+	require.NoError(t, s.client.Provide(t.Context(), receipt.TurnID, result(`5`)))
+	out, _ := s.sound("client_tool_approved", receipt)
+	require.Equal(t, "the sum is 5", out.Output)
+}
+
 // TestClientToolExpires: nobody provides a result. The model is told so, and the turn goes on.
 func TestClientToolExpires(t *testing.T) {
 	provider := newScript(t, adds)

@@ -145,6 +145,25 @@ func TestCompile(t *testing.T) {
 	require.Equal(t, agent.CodeNotFound, agent.CodeOf(err), "a tenant's agent is its own")
 }
 
+const editorBinding = "kind: ToolBinding\nname: editor\napproval: always\nclient_side:\n" +
+	"  - {name: open_file, description: the file, parameters: {type: object}, expires_sec: 60}\n  - {name: pick}\n---\n"
+
+func TestClientSideBinding(t *testing.T) {
+	w := newWorld(t)
+	w.apply(editorBinding + agentDoc("", "a", "tools: [editor]") + agentDoc("", "b", "tools: [{toolkit: editor, tools: [pick], approval: never}]"))
+	p := w.plan("anybody", "a")
+	require.Equal(t, []agent.PlanTool{{
+		Spec:    agent.ToolSpec{Name: "open_file", Description: "the file", Parameters: json.RawMessage(`{"type":"object"}`), ClientSide: true},
+		Binding: "editor", SourceNodeName: "editor", IsFromToolkit: true, Approval: agent.ApproveAlways, ExpiresSec: 60,
+	}, {
+		Spec:    agent.ToolSpec{Name: "pick", Parameters: json.RawMessage(`{"properties":{},"type":"object"}`), ClientSide: true},
+		Binding: "editor", SourceNodeName: "editor", IsFromToolkit: true, Approval: agent.ApproveAlways, ExpiresSec: agent.DefaultClientToolWait,
+	}}, p.Tools)
+	p = w.plan("anybody", "b")
+	require.Equal(t, []string{"pick"}, toolNames(&p))
+	require.Equal(t, agent.ApproveNever, p.Tools[0].Approval)
+}
+
 func TestSameDocumentsSameHash(t *testing.T) {
 	a, b := newWorld(t), newWorld(t)
 	a.apply(everything)
@@ -184,6 +203,10 @@ func TestRefusals(t *testing.T) {
 		},
 		"binding node":     {"kind: ToolBinding\nname: b\nnode_id: pipeline\nnode_version: '9'\n", "node_id: there is no node pipeline@9"},
 		"binding property": {"kind: ToolBinding\nname: b\nnode_id: pipeline\nnode_version: '1'\nparameters: {max_rows: 0}\n", "parameters.max_rows: "},
+		"binding of both":  {"kind: ToolBinding\nname: b\nnode_id: mail\nnode_version: '1'\nclient_side: [{name: f}]\n", "client_side: tools that run at the caller have no node"},
+		"client tools":     {"kind: ToolBinding\nname: b\nclient_side: [{name: f}, {name: f}]\n", "client_side[1]: is the same as client_side[0]"},
+		"client schema":    {"kind: ToolBinding\nname: b\nclient_side: [{name: f, parameters: {type: 7}}]\n", "client_side[0].parameters"},
+		"no client tool":   {editorBinding + agentDoc("", "a", "tools: [{toolkit: editor, tools: [fax]}]"), `there is no tool "fax" here: there are open_file, pick`},
 		"binding auth":     {"kind: ToolBinding\nname: b\nnode_id: pipeline\nnode_version: '1'\nauth: [k]\n", `auth[0]: there is no auth profile "k"`},
 		"toolkit":          {"kind: NodeDefinition\nnode_id: x\nversion: '1'\ntype: toolkit\n", `toolkit: this server has no toolkit "x"`},
 		"tool of toolkit":  {"kind: NodeDefinition\nnode_id: fax\nversion: '1'\ntype: tool\ntoolkit: mail\ntool: fax\n", `tool: toolkit "mail" has no tool "fax"`},

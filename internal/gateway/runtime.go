@@ -59,6 +59,7 @@ type TurnView struct {
 	StreamID  string
 	Tenant    string
 	Agent     string
+	UserID    string     // who asked for it; empty: not known
 	Mode      agent.Mode // how it is driven; empty: not known
 	State     string
 	StartedAt time.Time

@@ -302,7 +302,7 @@ func (rt *Runtime) Turn(_ context.Context, tenant string, id agent.TurnID) (gate
 	}
 	v := gateway.TurnView{
 		TurnID: id, SessionID: t.request.SessionID, StreamID: string(id), Tenant: t.request.Context.Tenant, Agent: cmp.Or(t.request.Agent, "analyst"),
-		State: t.state, StartedAt: Epoch(), Pending: t.pending, Output: t.output,
+		UserID: t.request.Context.UserID, State: t.state, StartedAt: Epoch(), Pending: t.pending, Output: t.output,
 		Tail: agent.StreamTail{LastIndex: int64(len(t.events)), FirstIndex: max(rt.kept, 1), Closed: t.output != nil},
 	}
 	if len(t.events) == 0 {

@@ -175,7 +175,7 @@ func (c *completion) resume(d *Door, r *http.Request) (bool, error) {
 		return false, nil
 	case err != nil:
 		return false, err
-	case v.Agent != c.q.turn.Agent, v.Output != nil && !d.joinable(r, c.visit, receipt):
+	case v.Agent != c.q.turn.Agent, v.UserID != c.userID(), v.Output != nil && !d.joinable(r, c.visit, receipt):
 		return false, nil
 	}
 	if err := w.complete(v.Pending); err != nil {
@@ -195,6 +195,14 @@ func (c *completion) resume(d *Door, r *http.Request) (bool, error) {
 	receipt.SessionID = v.SessionID
 	c.receipt, c.after = receipt, w.after
 	return true, nil
+}
+
+// userID is who asks, as a turn of the request says: the ids of calls are no secrets, so a turn goes on for the user alone who began it.
+func (c *completion) userID() string {
+	if p := c.visit.Principal(); !p.Trusted() && p.Subject != "" {
+		return p.Subject
+	}
+	return c.q.turn.Context.UserID
 }
 
 // waits are the ids of what waits, in an order that does not change.

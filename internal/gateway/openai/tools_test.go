@@ -80,6 +80,9 @@ func TestClientTools(t *testing.T) {
 		return d.send("POST", "/v1/chat/completions", `{"model":"analyst","messages":[`+messages+`]`+tools+more+`}`)
 	}
 
+	stranger := with(`,"user":"mallory"`, "3", "4")
+	require.NotEqual(t, first.header.Get("Turnstone-Turn-Id"), stranger.header.Get("Turnstone-Turn-Id"), "another user's turn")
+	require.Empty(t, got)
 	partial := with("", "3")
 	require.Equal(t, 400, partial.status, partial.body)
 	require.Contains(t, partial.problem(t).Message, ids[1])
