@@ -79,6 +79,9 @@ func (b *Inbox) Provide(ctx context.Context, id agent.TurnID, r gateway.Provided
 	if f := out.Refusal; f != nil {
 		return &agent.Error{Code: agent.Code(f.Type), Field: f.Field, Err: errors.New(strings.TrimPrefix(f.Message, f.Field+": "))}
 	}
+	if t.Output != nil {
+		return nil
+	}
 	if err := b.Runs.Provided(ctx, workflowID, out.Verdict.ApprovalID); err != nil {
 		b.Logger.Warn("tell a turn of a result", logs.Turn(in.TurnID, t.Record.Tenant), zap.Error(err))
 	}
