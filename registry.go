@@ -8,6 +8,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/app"
 	"github.com/turnstone-run/turnstone/internal/catalog/folder"
+	"github.com/turnstone-run/turnstone/internal/llm"
 	"github.com/turnstone-run/turnstone/internal/postgres"
 	"github.com/turnstone-run/turnstone/internal/results"
 	"github.com/turnstone-run/turnstone/internal/tool"
@@ -18,6 +19,14 @@ type ToolkitFactory = tool.Factory
 
 // SingleTool makes a tool that belongs to no toolkit one of its own, under its name: a node of type tool.
 func SingleTool(t agent.Tool) agent.Toolkit { return tool.Single(t) }
+
+// Provider is a model provider of one's own: its name in llm.provider and in model profiles, and how to open its models. A name that is
+// built in is refused.
+type Provider = llm.Provider
+
+// ProviderConfig is what a [Provider] opens a model with. Its HTTPClient turns a failed request into an [agent.Error] without the key,
+// bounds silence and size, and keeps to the egress rules where a document gave the address: send every request with it.
+type ProviderConfig = llm.Config
 
 // ToolDependencies is what a toolkit is given.
 type ToolDependencies = tool.Dependencies
@@ -55,7 +64,7 @@ func (s *Service) openCatalog(ctx, background context.Context, store *postgres.S
 	s.parts, err = app.Build(set, app.World{
 		Store: store, Blobs: s.blobs, Datasets: s.rows(store), Results: results.Cache{Memory: store}, Toolkits: factories,
 		Workflows: s.library, Composites: store, References: store, Ranking: ranking{store},
-		Middleware: s.cfg.Middleware, Env: s.cfg.Env, Metrics: s.watching.registry, Logger: s.logger,
+		Providers: s.cfg.Providers, Middleware: s.cfg.Middleware, Env: s.cfg.Env, Metrics: s.watching.registry, Logger: s.logger,
 	})
 	if err != nil {
 		return err

@@ -81,6 +81,7 @@ type Config struct {
 	Settings   *Settings
 	Toolkits   []agent.Toolkit  // besides the built-in ones, that need nothing
 	Factories  []ToolkitFactory // likewise, that need something
+	Providers  []Provider       // of models, besides the built-in ones: configuration and documents may name them
 	Middleware []Middleware     // besides the built-in ones
 	Channels   []Channel        // ways in besides the gateway and the jobs of Redis
 	Observers  []agent.Observer // are told what turns do, besides traces and metrics
@@ -129,6 +130,9 @@ func New(cfg Config) (*Service, error) {
 		return nil, agent.Invalid("database.url", "is empty: set DATABASE_URL, or use the embedded stack (go run ./dev)")
 	}
 	if err := checkChannels(cfg.Channels); err != nil {
+		return nil, err
+	}
+	if err := app.CheckProviders(cfg.Settings, cfg.Providers); err != nil {
 		return nil, err
 	}
 	logger := cfg.Logger

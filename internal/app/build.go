@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
@@ -72,6 +71,7 @@ type World struct {
 	References tool.References
 	Ranking    tool.Ranking
 	Toolkits   []tool.Factory     // besides the built-in ones
+	Providers  []llm.Provider     // likewise
 	Middleware []middleware.Named // likewise
 	Env        []string           // where env: references of auth profiles lead
 	Metrics    prometheus.Registerer
@@ -97,11 +97,15 @@ func Build(c *Config, w World) (_ *Parts, err error) {
 	if parts.Middleware, err = middleware.NewSet(all...); err != nil {
 		return nil, err
 	}
-	configured, err := parts.models(c)
+	kinds := providers(w.Providers)
+	configured, err := parts.models(c, kinds)
 	if err != nil {
 		return nil, err
 	}
-	return parts, parts.catalog(c, &w, configured, added)
+	return parts, parts.catalog(c, &w, &catalog.Parts{
+		Tools: kits{parts.Tools}, Middleware: chains{parts.Middleware, added}, Secrets: parts.secrets, Limits: c.Turn.Limits(), Models: configured,
+		Providers: names(kinds), Claims: parts.Models, Addresses: parts.HTTP,
+	})
 }
 
 // tools makes the toolkits. The catalog that one may ask for is the registry, which is made after them.
@@ -158,7 +162,7 @@ func (p *lateCatalog) ListAgents(ctx context.Context, q agent.AgentQuery) (agent
 }
 
 // catalog makes the registry.
-func (p *Parts) catalog(c *Config, w *World, configured []catalog.ConfiguredModel, added []string) error {
+func (p *Parts) catalog(c *Config, w *World, parts *catalog.Parts) error {
 	var shared plancache.Shared
 	if to := c.Catalog.RedisURL.Reveal(); to != "" {
 		redis, err := redistier.New(redistier.Config{URL: to})
@@ -194,10 +198,7 @@ func (p *Parts) catalog(c *Config, w *World, configured []catalog.ConfiguredMode
 	p.Registry, err = catalog.New(catalog.Config{
 		Store: w.Store, Plans: w.Blobs, Cache: cache, Routes: routes{rules}, Shipped: files, Folder: c.Catalog.Folder != "",
 		Metrics: w.Metrics, Logger: w.Logger,
-		Parts: &catalog.Parts{
-			Tools: kits{p.Tools}, Middleware: chains{p.Middleware, added}, Secrets: p.secrets, Limits: c.Turn.Limits(), Models: configured,
-			Claims: p.Models, Addresses: p.HTTP,
-		},
+		Parts: parts,
 	})
 	return err
 }
@@ -272,40 +273,4 @@ func (c chains) Grants(m agent.PlanMiddleware) []agent.ToolGrant {
 		return g.Grants()
 	}
 	return nil
-}
-
-// models opens the providers of the configured profiles, and describes the profiles to the catalog.
-func (p *Parts) models(c *Config) ([]catalog.ConfiguredModel, error) {
-	named := append([]Model{{Name: defaultProfile, LLM: c.LLM}}, c.Models...)
-	var providers []llm.Provider
-	configured := make([]catalog.ConfiguredModel, 0, len(named))
-	for _, m := range named {
-		opened, err := provider(m.Provider, llm.Config{
-			APIKey: m.APIKey.Reveal(), BaseURL: m.BaseURL, Timeout: time.Duration(m.TimeoutSec) * time.Second,
-		})
-		if err != nil {
-			return nil, fmt.Errorf("model profile %q: %w", m.Name, err)
-		}
-		if m.Name != defaultProfile { // address and key are the profile's
-			opened.Name += "/" + m.Name
-		}
-		providers = append(providers, opened)
-		temperature := m.Temperature
-		if m.Name == defaultProfile {
-			p.samples = agent.PlanModel{
-				Profile: m.Name, Provider: opened.Name, Model: m.Model, Temperature: &temperature, MaxTokens: m.MaxTokens, TimeoutSec: m.TimeoutSec,
-			}
-		}
-		configured = append(configured, catalog.ConfiguredModel{Entry: opened.Name, Profile: agent.ModelProfile{
-			Name: m.Name, Provider: m.Provider, Model: m.Model, BaseURL: m.BaseURL, Temperature: &temperature, MaxTokens: m.MaxTokens,
-			TimeoutSec: m.TimeoutSec,
-			Price:      agent.ModelPrice{InputPerMTok: m.InputPerMTok, CachedPerMTok: m.CachedPerMTok, OutputPerMTok: m.OutputPerMTok},
-		}})
-	}
-	outbound, err := profileHTTP(c)
-	if err != nil {
-		return nil, err
-	}
-	p.Models, err = llm.Open(llm.Settings{Providers: providers, Secrets: p.secrets, Outbound: outbound})
-	return configured, err
 }

@@ -4,7 +4,6 @@ package app
 import (
 	"slices"
 
-	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/llm"
 	"github.com/turnstone-run/turnstone/internal/middleware"
 	"github.com/turnstone-run/turnstone/internal/tool"
@@ -53,20 +52,14 @@ func toolkits(c *Config, w *World, sample mcp.Sampler) ([]tool.Factory, error) {
 	}, nil
 }
 
-// provider opens the models of a provider: the one place where a new one is added.
-func provider(kind string, cfg llm.Config) (llm.Provider, error) {
-	switch kind {
-	case ProviderOpenAI:
-		return llm.OpenAI(cfg), nil
-	case ProviderAnthropic:
-		return llm.Anthropic(cfg), nil
-	case ProviderOllama:
-		return llm.Ollama(cfg), nil
-	case ProviderOffline:
-		return llm.Offline(cfg), nil
-	default:
-		return llm.Provider{}, agent.Invalid("provider", "unknown provider %q", kind)
+// providers lists the model providers, the built-in ones and what the program adds: the one place where a provider with an SDK of its own
+// is added. A build without one is this list without its line.
+func providers(added []llm.Provider) []llm.Provider {
+	all := llm.Builtin()
+	for _, p := range added {
+		all = append(all, llm.Custom(p))
 	}
+	return all
 }
 
 // middlewares lists the built-in middleware and what the user adds.

@@ -213,7 +213,7 @@ type Conversation struct {
 	ContinueAsNewEvents int `yaml:"continue_as_new_events" help:"history events before a conversation continues as new"`
 }
 
-// Providers of models.
+// Providers of models that this package treats in a way of their own; docs/models.md has them all.
 const (
 	ProviderOpenAI    = "openai" // also everything compatible with it, by base_url
 	ProviderAnthropic = "anthropic"
@@ -224,7 +224,7 @@ const (
 // LLM is a model profile: which model answers, and how (seed 004 appendix B). The one under llm is the default profile.
 type LLM struct {
 	// Provider default empty; [Load] then takes openai or anthropic, whichever key is in the environment (in this order), else offline.
-	Provider string `yaml:"provider" help:"openai, anthropic, ollama or offline; empty: by the key that is set"`
+	Provider string `yaml:"provider" help:"who runs the model (models.md has the names); empty: by the key that is set"`
 	// Model is the provider's name for it. Default empty; [Load] fills in what it knows for the provider, unless base_url names another service.
 	Model string `yaml:"model" help:"model name; empty: gpt-4o for openai, claude-sonnet-5-5 for anthropic"`
 	// BaseURL is an http or https URL. Default empty: the provider's own.

@@ -34,7 +34,7 @@ turn:
 llm: {provider: offline, temperature: 9}
 models:
   - {name: default, provider: ollama, model: m}
-  - {name: x, provider: bard, nmae: y}
+  - {name: x, provider: Bard, nmae: y}
 egress: {allow_private: ["10.0.0.0/99"]}
 storage: &anchor {}
 `
@@ -59,7 +59,7 @@ storage: &anchor {}
 		`turnstone.yaml:11: events.log: want one of postgres, memory, got "kafka"`,
 		"turnstone.yaml:15: llm.temperature: want 0 to 2, got 9",
 		`turnstone.yaml:17: models[0].name: "default" is taken`,
-		`turnstone.yaml:18: models[1].provider: want one of openai, anthropic, ollama, offline, got "bard"`,
+		`turnstone.yaml:18: models[1].provider: want a name such as openai: lower case letters, digits and dashes, got "Bard"`,
 		`turnstone.yaml:19: egress.allow_private[0]: "10.0.0.0/99": ` + egressMessage(t, err),
 		`TURNSTONE_LOG_LEVEL: log.level: want one of debug, info, warn, error, got "loud"`,
 	}, messages(t, err))

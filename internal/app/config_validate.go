@@ -213,6 +213,9 @@ func (l *loader) turns() {
 
 func modelPath(i int) string { return fmt.Sprintf("models[%d]", i) }
 
+// providerName is also the pattern of ModelProfile.provider (docs/schemas/model_profile.json).
+var providerName = regexp.MustCompile(`^[a-z][a-z0-9-]{0,63}$`)
+
 var profileName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 
 func (l *loader) modelNames() {
@@ -233,7 +236,9 @@ func (l *loader) modelNames() {
 }
 
 func (l *loader) model(path string, m LLM) {
-	if l.oneOf(path+".provider", m.Provider, ProviderOpenAI, ProviderAnthropic, ProviderOllama, ProviderOffline) {
+	if !providerName.MatchString(m.Provider) { // which ones there are, the program says: CheckProviders
+		l.fault(path+".provider", "want a name such as openai: lower case letters, digits and dashes, got %q", m.Provider)
+	} else {
 		l.required(path+".model", m.Model)
 		// A service of one's own may need no key; the two public ones do.
 		if m.APIKey == "" && m.BaseURL == "" && (m.Provider == ProviderOpenAI || m.Provider == ProviderAnthropic) {

@@ -99,6 +99,9 @@ func wordFor(k agent.Kind) string {
 }
 
 func (c *checker) model(e *entry, m *agent.ModelProfile) {
+	if known := c.r.cfg.Parts.Providers; known != nil && !slices.Contains(known, m.Provider) {
+		c.fault(e, "provider", "unknown provider %q: want one of %s", m.Provider, strings.Join(known, ", "))
+	}
 	c.address(e, "base_url", m.BaseURL)
 	if auth := c.s.find(agent.KindAuth, e.doc.Tenant, m.Auth, nil); auth != nil && sharedKeyLeaves(e, auth) {
 		c.fault(e, "auth", "%s", sharedKeyFault(m.Auth))

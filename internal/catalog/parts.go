@@ -72,6 +72,7 @@ type Parts struct {
 	Claims     Models       // nil: no model claims anything
 	Limits     agent.Limits // ceilings
 	Models     []ConfiguredModel
+	Providers  []string // of models, that documents may name; nil: any
 
 	kits      []string
 	profiles  []string

@@ -57,6 +57,14 @@ func TestWiringThatHolds(t *testing.T) {
 }
 
 // observed has middleware of the user's that calls itself as a layer.
+// A profile names a provider of this process, whichever those are.
+func TestUnknownProviderIsRefused(t *testing.T) {
+	w := newWorld(t, func(c *catalog.Config) { c.Parts.Providers = []string{"acme", "offline"} })
+	w.apply("kind: ModelProfile\nname: m\nprovider: acme\nmodel: x\n")
+	_, err := w.try("kind: ModelProfile\nname: n\nprovider: acne\nmodel: x\n")
+	require.ErrorContains(t, err, `provider: unknown provider "acne": want one of acme, offline`)
+}
+
 type observed struct{ chains }
 
 func (observed) Added() []string { return []string{"observability"} }

@@ -35,6 +35,7 @@ type Secrets interface {
 // Settings is what [Open] needs.
 type Settings struct {
 	Providers []Provider // configured, with their keys
+	Kinds     []Provider // that profiles may name without an entry in the configuration; nil: [Builtin]
 	Secrets   Secrets    // nil: a profile with an auth is refused
 	// Outbound sends the requests to addresses that the configuration does not name: those of documents, and those of providers that are
 	// not configured. It must keep to the egress rules. Nil: such a profile is refused.
@@ -71,7 +72,13 @@ func Open(s Settings) (*Models, error) {
 		transport.MaxIdleConnsPerHost = idlePerHost
 		m.shared.Transport = transport
 	}
-	for _, kind := range kinds() {
+	if s.Kinds == nil {
+		s.Kinds = Builtin()
+	}
+	for _, kind := range s.Kinds {
+		if _, taken := m.kinds[kind.Name]; taken || kind.Name == "" || kind.Open == nil {
+			return nil, agent.Invalid("provider", "%q is given twice, or without a name or constructor", kind.Name)
+		}
 		m.kinds[kind.Name] = kind
 	}
 	for _, p := range s.Providers {

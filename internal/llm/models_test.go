@@ -36,7 +36,8 @@ func TestModelsFindsEveryProvider(t *testing.T) {
 	_, err = m.Model(t.Context(), agent.PlanModel{Provider: "acme"})
 	require.Equal(t, agent.CodeInvalid, agent.CodeOf(err))
 	require.ErrorContains(t, err, `unknown model provider "acme": configured are anthropic, langchain-anthropic`)
-	require.ErrorContains(t, err, "may name anthropic, offline, ollama, openai")
+	require.ErrorContains(t, err, "may name anthropic, cloudflare, cohere, ernie, huggingface, langchain-anthropic, langchain-ollama, "+
+		"langchain-openai, llamafile, maritaca, mistral, offline, ollama, openai, watsonx")
 }
 
 func TestModelsRefusesBadProviders(t *testing.T) {

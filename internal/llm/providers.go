@@ -19,27 +19,105 @@ type Provider struct {
 	Open   func(Config) (agent.Model, error)                      // connects to nothing; the model may be [agent.Capable]
 	Embed  func(cfg Config, model string) (agent.Embedder, error) // opens an embedding model; nil: the provider has none
 	OwnURL string                                                 // where it is when Config has no base URL; empty: nowhere, or not known
+
+	// DocumentAddress allows a ModelProfile to give the provider an address or a key of its own. Set it only if every request goes
+	// through Config.HTTPClient, which keeps to the egress rules then.
+	DocumentAddress bool
 }
 
-// kinds lists the providers that a profile of the catalog may name without an entry in the configuration: the one place where such a
-// provider is added.
-func kinds() []Provider {
-	return []Provider{OpenAI(Config{}), Anthropic(Config{}), Ollama(Config{}), Offline(Config{})}
+// Builtin is the table of the providers that speak plain HTTP: a configuration and a profile of the catalog may name each. Those that
+// need a cloud's SDK have packages of their own; internal/app lists them beside these. docs/models.md says what each can do.
+func Builtin() []Provider {
+	return []Provider{
+		OpenAI(Config{}), Anthropic(Config{}), Ollama(Config{}), Offline(Config{}),
+		hosted("mistral", "https://api.mistral.ai/v1", openai.Options{NoStreamOptions: true}),
+		hosted("cohere", "https://api.cohere.ai/compatibility/v1", openai.Options{NoStreamOptions: true}),
+		hosted("huggingface", "https://router.huggingface.co/v1", openai.Options{}),
+		hosted("ernie", "https://qianfan.baidubce.com/v2", openai.Options{}),
+		hosted("maritaca", "https://chat.maritaca.ai/api", openai.Options{}),
+		Compatible("cloudflare", Config{}), // https://api.cloudflare.com/client/v4/accounts/ACCOUNT/ai/v1
+		Compatible("watsonx", Config{}),    // https://REGION.ml.cloud.ibm.com/ml/gateway/v1
+		llamafile(),
+		LangChainOpenAI(Config{}), LangChainAnthropic(Config{}), LangChainOllama(Config{}),
+	}
+}
+
+// Custom is a provider that a program brings along. Its HTTP client gets the bounds of every built-in: silence, size, no redirects, and
+// failures that are [agent.Error] values without the key.
+func Custom(p Provider) Provider {
+	open, embed := p.Open, p.Embed
+	bound := func(cfg Config) (Config, error) {
+		client, err := wire.NewClient(p.Name, p.OwnURL, cfg)
+		if err != nil {
+			return Config{}, err
+		}
+		cfg = client.Config()
+		cfg.HTTPClient = client.HTTP()
+		return cfg, nil
+	}
+	if open != nil {
+		p.Open = func(cfg Config) (agent.Model, error) {
+			cfg, err := bound(cfg)
+			if err != nil {
+				return nil, err
+			}
+			return open(cfg)
+		}
+	}
+	if embed != nil {
+		p.Embed = func(cfg Config, model string) (agent.Embedder, error) {
+			cfg, err := bound(cfg)
+			if err != nil {
+				return nil, err
+			}
+			return embed(cfg, model)
+		}
+	}
+	return p
+}
+
+// hosted is a service at a public address that speaks OpenAI's protocol and wants a key.
+func hosted(name, baseURL string, options openai.Options) Provider {
+	return Provider{Name: name, OwnURL: baseURL, DocumentAddress: true, Open: func(cfg Config) (agent.Model, error) {
+		if cfg.APIKey == "" {
+			return nil, agent.Invalid("api_key", "is empty")
+		}
+		if cfg.BaseURL == "" {
+			cfg.BaseURL = baseURL
+		}
+		return openai.NewWith(name, cfg, options)
+	}, Embed: func(cfg Config, model string) (agent.Embedder, error) {
+		if cfg.BaseURL == "" {
+			cfg.BaseURL = baseURL
+		}
+		return openai.NewEmbedder(name, cfg, model)
+	}}
+}
+
+// llamafile is a model file that runs as a server: OpenAI's protocol on this machine, without a key.
+func llamafile() Provider {
+	const baseURL = "http://127.0.0.1:8080/v1"
+	return Provider{Name: "llamafile", OwnURL: baseURL, DocumentAddress: true, Open: func(cfg Config) (agent.Model, error) {
+		if cfg.BaseURL == "" {
+			cfg.BaseURL = baseURL
+		}
+		return openai.NewNamed("llamafile", cfg)
+	}}
 }
 
 // OpenAI is the provider "openai".
 func OpenAI(cfg Config) Provider {
-	return Provider{Name: "openai", Config: cfg, Open: openai.New, Embed: embedAs("openai"), OwnURL: openai.BaseURL}
+	return Provider{Name: "openai", Config: cfg, Open: openai.New, Embed: embedAs("openai"), OwnURL: openai.BaseURL, DocumentAddress: true}
 }
 
 // Anthropic is the provider "anthropic".
 func Anthropic(cfg Config) Provider {
-	return Provider{Name: "anthropic", Config: cfg, Open: anthropic.New, OwnURL: anthropic.BaseURL}
+	return Provider{Name: "anthropic", Config: cfg, Open: anthropic.New, OwnURL: anthropic.BaseURL, DocumentAddress: true}
 }
 
 // Ollama is the provider "ollama"; the base URL includes /v1.
 func Ollama(cfg Config) Provider {
-	return Provider{Name: "ollama", Config: cfg, Open: ollama.New, Embed: ollama.NewEmbedder, OwnURL: ollama.BaseURL}
+	return Provider{Name: "ollama", Config: cfg, Open: ollama.New, Embed: ollama.NewEmbedder, OwnURL: ollama.BaseURL, DocumentAddress: true}
 }
 
 // Offline is the provider "offline": the model server of the embedded stack, which speaks OpenAI's protocol. It has no base URL of
@@ -49,7 +127,7 @@ func Offline(cfg Config) Provider { return Compatible("offline", cfg) }
 // Compatible is a provider of any name that speaks OpenAI's protocol at a base URL.
 func Compatible(name string, cfg Config) Provider {
 	embed := embedAs(name)
-	return Provider{Name: name, Config: cfg, Open: func(cfg Config) (agent.Model, error) {
+	return Provider{Name: name, Config: cfg, DocumentAddress: true, Open: func(cfg Config) (agent.Model, error) {
 		if cfg.BaseURL == "" {
 			return nil, agent.Invalid("base_url", "is empty")
 		}
@@ -70,15 +148,15 @@ func embedAs(provider string) func(Config, string) (agent.Embedder, error) {
 
 // LangChainOpenAI is the provider "langchain-openai": langchaingo's own client, with the gaps that docs/adr/0002 lists.
 func LangChainOpenAI(cfg Config) Provider {
-	return Provider{Name: "langchain-openai", Config: cfg, Open: langchain.OpenAI}
+	return Provider{Name: "langchain-openai", Config: cfg, Open: langchain.OpenAI, DocumentAddress: true}
 }
 
 // LangChainAnthropic is the provider "langchain-anthropic": see [LangChainOpenAI].
 func LangChainAnthropic(cfg Config) Provider {
-	return Provider{Name: "langchain-anthropic", Config: cfg, Open: langchain.Anthropic}
+	return Provider{Name: "langchain-anthropic", Config: cfg, Open: langchain.Anthropic, DocumentAddress: true}
 }
 
 // LangChainOllama is the provider "langchain-ollama": see [LangChainOpenAI]. It calls no tools.
 func LangChainOllama(cfg Config) Provider {
-	return Provider{Name: "langchain-ollama", Config: cfg, Open: langchain.Ollama}
+	return Provider{Name: "langchain-ollama", Config: cfg, Open: langchain.Ollama, DocumentAddress: true}
 }

@@ -53,7 +53,9 @@ func (m *Models) place(pm *agent.PlanModel) (*target, error) {
 			return nil, m.unknown(pm.Provider)
 		}
 		p = kind
-		p.Config.HTTPClient = m.outbound
+		if p.Config.HTTPClient == nil {
+			p.Config.HTTPClient = m.outbound
+		}
 	}
 	t := &target{provider: p, timeout: time.Duration(pm.TimeoutSec) * time.Second, profile: pm.Profile}
 	if t.profile == "" {
@@ -62,10 +64,14 @@ func (m *Models) place(pm *agent.PlanModel) (*target, error) {
 	if pm.BaseURL == "" && pm.Auth == nil {
 		return t, nil
 	}
+	if !p.DocumentAddress {
+		return nil, agent.Errorf(agent.CodeDenied, "", "model profile %q: provider %q takes no base_url and no auth from a document: configure them under llm or models",
+			t.profile, p.Name)
+	}
 	// From here on the profile decides: nothing of the configured credentials may reach an address that it names. An HTTP client may
 	// carry some as well.
 	t.byProfile = true
-	t.provider.Config.APIKey = ""
+	t.provider.Config.APIKey, t.provider.Config.Ambient = "", false
 	if pm.BaseURL != "" {
 		t.provider.Config.BaseURL = pm.BaseURL
 		t.provider.Config.HTTPClient = m.outbound
@@ -162,6 +168,7 @@ func (t *headerTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	req = req.Clone(req.Context())
 	req.Header.Del("Authorization")
 	req.Header.Del("X-Api-Key")
+	req.Header.Del("X-Goog-Api-Key")
 	req.Header.Set(t.header, t.key)
 	return t.next.RoundTrip(req)
 }

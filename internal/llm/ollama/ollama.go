@@ -20,5 +20,6 @@ func New(cfg Config) (agent.Model, error) {
 	if cfg.BaseURL == "" {
 		cfg.BaseURL = BaseURL
 	}
-	return openai.NewLimited("ollama", cfg, openai.Media{ImageTypes: []string{"image/jpeg", "image/png", "image/webp"}, Audio: true})
+	media := openai.Media{ImageTypes: []string{"image/jpeg", "image/png", "image/webp"}, Audio: true}
+	return openai.NewWith("ollama", cfg, openai.Options{Media: &media})
 }

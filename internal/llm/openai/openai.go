@@ -28,28 +28,35 @@ type model struct {
 	completions sdk.ChatCompletionService
 	media       Media
 	official    bool // of OpenAI or Azure: knows max_completion_tokens, which others do not
+	usage       bool // ask for usage in the stream
+}
+
+// Options are what is known of a server besides its protocol.
+type Options struct {
+	Media           *Media // what it takes; nil: as OpenAI does
+	NoStreamOptions bool   // it refuses stream_options and reports usage by itself, or not at all
 }
 
 // New makes the model. A key is needed for OpenAI's own base URL only. An error is [agent.CodeInvalid] with the field.
 func New(cfg Config) (agent.Model, error) { return NewNamed("openai", cfg) }
 
 // NewNamed is New for a provider of another name that speaks the same protocol; errors name it.
-func NewNamed(provider string, cfg Config) (agent.Model, error) { return open(provider, cfg, nil) }
-
-// NewLimited is NewNamed for a server whose media are known.
-func NewLimited(provider string, cfg Config, media Media) (agent.Model, error) {
-	return open(provider, cfg, &media)
+func NewNamed(provider string, cfg Config) (agent.Model, error) {
+	return NewWith(provider, cfg, Options{})
 }
 
-func open(provider string, cfg Config, media *Media) (agent.Model, error) {
+// NewWith is NewNamed for a server of which more is known than its protocol.
+func NewWith(provider string, cfg Config, options Options) (agent.Model, error) {
 	client, opts, err := service(provider, cfg)
 	if err != nil {
 		return nil, err
 	}
-	m := &model{client: client, completions: sdk.NewChatCompletionService(opts...), official: official(client.Config().BaseURL)}
+	m := &model{
+		client: client, completions: sdk.NewChatCompletionService(opts...), official: official(client.Config().BaseURL), usage: !options.NoStreamOptions,
+	}
 	m.media = mediaOf(m.official)
-	if media != nil {
-		m.media = *media
+	if options.Media != nil {
+		m.media = *options.Media
 	}
 	return m, nil
 }

@@ -21,9 +21,11 @@ func (m *model) params(req agent.ModelRequest) (sdk.ChatCompletionNewParams, err
 		return sdk.ChatCompletionNewParams{}, err
 	}
 	params := sdk.ChatCompletionNewParams{
-		Model:         req.Model,
-		Messages:      messages,
-		StreamOptions: sdk.ChatCompletionStreamOptionsParam{IncludeUsage: sdk.Bool(true)},
+		Model:    req.Model,
+		Messages: messages,
+	}
+	if m.usage {
+		params.StreamOptions = sdk.ChatCompletionStreamOptionsParam{IncludeUsage: sdk.Bool(true)}
 	}
 	if req.Temperature != nil {
 		params.Temperature = sdk.Float(*req.Temperature)

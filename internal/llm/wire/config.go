@@ -25,6 +25,7 @@ const wireRatio = 16
 type Config struct {
 	APIKey        string
 	BaseURL       string        // http or https; empty: the provider's own
+	Ambient       bool          // without a key, the credentials of the machine count: set for providers of the configuration alone
 	HTTPClient    *http.Client  // its Transport carries the requests; nil: [http.DefaultTransport]. Redirects are never followed
 	Timeout       time.Duration // the longest silence between two bytes, not the longest call; 0: [DefaultTimeout]
 	HideAnswers   bool          // errors say the status and its class, and nothing else of what the server answered
