@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/turnstone-run/turnstone/internal/llm"
+	"github.com/turnstone-run/turnstone/internal/llm/gemini"
 	"github.com/turnstone-run/turnstone/internal/middleware"
 	"github.com/turnstone-run/turnstone/internal/tool"
 	"github.com/turnstone-run/turnstone/internal/tool/delegate"
@@ -55,7 +56,10 @@ func toolkits(c *Config, w *World, sample mcp.Sampler) ([]tool.Factory, error) {
 // providers lists the model providers, the built-in ones and what the program adds: the one place where a provider with an SDK of its own
 // is added. A build without one is this list without its line.
 func providers(added []llm.Provider) []llm.Provider {
-	all := llm.Builtin()
+	all := append(llm.Builtin(),
+		llm.Provider{Name: "googleai", Open: gemini.New, OwnURL: gemini.BaseURL, DocumentAddress: true},
+		llm.Provider{Name: "vertex", Open: gemini.NewVertex, DocumentAddress: true},
+	)
 	for _, p := range added {
 		all = append(all, llm.Custom(p))
 	}

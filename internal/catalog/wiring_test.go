@@ -56,7 +56,6 @@ func TestWiringThatHolds(t *testing.T) {
 	silent.apply(profile("alone") + agentDoc("", "a", "models: [alone]\ntools: [mail]"))
 }
 
-// observed has middleware of the user's that calls itself as a layer.
 // A profile names a provider of this process, whichever those are.
 func TestUnknownProviderIsRefused(t *testing.T) {
 	w := newWorld(t, func(c *catalog.Config) { c.Parts.Providers = []string{"acme", "offline"} })
@@ -65,6 +64,7 @@ func TestUnknownProviderIsRefused(t *testing.T) {
 	require.ErrorContains(t, err, `provider: unknown provider "acne": want one of acme, offline`)
 }
 
+// observed has middleware of the user's that calls itself as a layer.
 type observed struct{ chains }
 
 func (observed) Added() []string { return []string{"observability"} }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/llm"
+	"github.com/turnstone-run/turnstone/internal/llm/gemini"
 	"github.com/turnstone-run/turnstone/internal/llm/llmtest"
 	"github.com/turnstone-run/turnstone/internal/llm/openai"
 	"github.com/turnstone-run/turnstone/internal/llm/wire"
@@ -31,6 +32,7 @@ func TestTablesOfTheDocs(t *testing.T) {
 		{llm.Anthropic(llm.Config{}), llmtest.Anthropic{}},
 		{llm.Ollama(llm.Config{}), llmtest.OpenAI{}},
 		{llm.Compatible("compatible", llm.Config{}), llmtest.OpenAI{}},
+		{llm.Provider{Name: "googleai", Open: gemini.New, OwnURL: gemini.BaseURL}, llmtest.Gemini{}},
 		{llm.LangChainOpenAI(llm.Config{}), llmtest.OpenAI{}},
 		{llm.LangChainAnthropic(llm.Config{}), llmtest.Anthropic{}},
 		{llm.LangChainOllama(llm.Config{}), llmtest.Ollama{}},

@@ -324,3 +324,37 @@ func TestAuthHosts(t *testing.T) {
 		}
 	}
 }
+
+// A provider that does not say that its requests go through the HTTP client it is given takes no address and no key from a document, and
+// what it reads on this machine by itself stays out of all that documents decide.
+func TestDocumentAddressIsOptIn(t *testing.T) {
+	t.Parallel()
+	var opened []llm.Config
+	open := func(cfg llm.Config) (agent.Model, error) {
+		opened = append(opened, cfg)
+		return nothing{}, nil
+	}
+	closed := llm.Provider{Name: "closed", Config: llm.Config{BaseURL: local, Ambient: true}, Open: open}
+	public := closed
+	public.Name, public.DocumentAddress = "public", true
+	m, err := llm.Open(llm.Settings{Providers: []llm.Provider{closed, public}, Secrets: environment(t, "A=a"), Outbound: outbound(t)})
+	require.NoError(t, err)
+	for _, pm := range []agent.PlanModel{{BaseURL: "https://example.org"}, {Auth: bearer("env:A")}} {
+		pm.Provider = "closed"
+		_, err := m.Model(t.Context(), pm)
+		require.Equal(t, agent.CodeDenied, agent.CodeOf(err))
+		require.ErrorContains(t, err, `provider "closed" takes no base_url and no auth from a document`)
+	}
+	_, err = m.Model(t.Context(), agent.PlanModel{Provider: "closed"})
+	require.NoError(t, err)
+	opened = nil
+	for _, pm := range []agent.PlanModel{{BaseURL: "https://example.org"}, {Auth: bearer("env:A")}} {
+		pm.Provider = "public"
+		_, err := m.Model(t.Context(), pm)
+		require.NoError(t, err)
+	}
+	require.Len(t, opened, 2)
+	for _, cfg := range opened {
+		require.False(t, cfg.Ambient)
+	}
+}

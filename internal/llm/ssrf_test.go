@@ -12,6 +12,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/egress"
 	"github.com/turnstone-run/turnstone/internal/egress/egresstest"
 	"github.com/turnstone-run/turnstone/internal/llm"
+	"github.com/turnstone-run/turnstone/internal/llm/gemini"
 	"github.com/turnstone-run/turnstone/internal/llm/llmtest"
 )
 
@@ -28,19 +29,27 @@ func TestAttacks(t *testing.T) {
 		"anthropic":        {"anthropic", reply(llmtest.Anthropic{}), "text/event-stream", false},
 		"ollama":           {"ollama", reply(llmtest.OpenAI{}), "text/event-stream", false},
 		"ollama embedder":  {"ollama", `{"embeddings":[[1,2]]}`, "application/json", true},
+		"mistral":          {"mistral", reply(llmtest.OpenAI{}), "text/event-stream", false},
+		"googleai":         {"googleai", reply(llmtest.Gemini{}), "text/event-stream", false},
+		"vertex":           {"vertex", reply(llmtest.Gemini{}), "text/event-stream", false},
 		"langchain-openai": {"langchain-openai", reply(llmtest.OpenAI{}), "text/event-stream", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			egresstest.Exercise(t, egresstest.Harness{
 				Good: tt.good, GoodType: tt.kind, Config: egress.Config{MaxRedirects: -1}, Fetch: func(ctx context.Context, c *egress.Client, url string) error {
-					key := llm.Config{APIKey: configuredKey, BaseURL: local}
+					key := llm.Config{APIKey: configuredKey, BaseURL: local, Ambient: true}
+					google := llm.Provider{Name: "googleai", Config: key, Open: gemini.New, DocumentAddress: true}
+					vertex := llm.Provider{Name: "vertex", Config: key, Open: gemini.NewVertex, DocumentAddress: true}
 					m, err := llm.Open(llm.Settings{
-						Providers: []llm.Provider{llm.OpenAI(key), llm.Anthropic(key), llm.LangChainOpenAI(key)},
-						Outbound:  &http.Client{Transport: keyless{guarded{c}}},
+						Providers: []llm.Provider{llm.OpenAI(key), llm.Anthropic(key), llm.LangChainOpenAI(key), google, vertex},
+						Secrets: environment(t, "A=of-the-tenant"), Outbound:  &http.Client{Transport: keyless{guarded{c}}},
 					})
 					require.NoError(t, err)
 					pm := agent.PlanModel{Profile: "p", Provider: tt.provider, Model: "m", BaseURL: url}
+					if tt.provider == "mistral" || tt.provider == "googleai" || tt.provider == "vertex" { // these want a key
+						pm.Auth = bearer("env:A")
+					}
 					if url == "" { // the configured address, which documents may use
 						return agent.Invalid("base_url", "is empty")
 					}

@@ -60,7 +60,7 @@ type Sent struct {
 // Dialect is a provider's wire format.
 type Dialect interface {
 	BaseURL(server string) string
-	Path() string // of a request
+	Path() string // of a request; * stands for the model
 	ContentType() string
 	Key(h http.Header) (key string, ok bool)         // the credential in a request; ok false where the dialect has none
 	Frames(r Reply) []string                         // a whole reply, piece by piece as it crosses the wire

@@ -4,6 +4,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"path"
 	"testing"
 	"time"
 )
@@ -36,7 +37,7 @@ func Serve(t testing.TB, d Dialect, script Script) string {
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		asked, err := d.Sent(body)
-		if err != nil || r.URL.Path != d.Path() {
+		if fits, bad := path.Match(d.Path(), r.URL.Path); err != nil || bad != nil || !fits {
 			http.Error(w, "no such request", http.StatusNotFound)
 			return
 		}

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"path"
 	"sync"
 	"time"
 
@@ -59,7 +60,7 @@ func (c *C) serve(handle func(x *exchange)) *server {
 		s.body, s.header = body, r.Header.Clone()
 		s.requests++
 		s.mu.Unlock()
-		if r.URL.Path != c.h.Dialect.Path() {
+		if fits, err := path.Match(c.h.Dialect.Path(), r.URL.Path); err != nil || !fits {
 			http.Error(w, "no such endpoint: "+r.URL.Path, http.StatusNotFound)
 			return
 		}

@@ -1,0 +1,139 @@
+// Package gemini is an [agent.Model] for Google's Gemini: with an API key at generativelanguage.googleapis.com ("googleai"), or in a project
+// of Google Cloud ("vertex"). It speaks streamGenerateContent by itself; docs/adr/0002 says why it uses neither langchaingo nor an SDK.
+package gemini
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"cloud.google.com/go/auth"
+	"cloud.google.com/go/auth/credentials"
+	"github.com/openai/openai-go/v3/packages/ssestream"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/llm/wire"
+)
+
+// BaseURL is where keys of Google AI Studio count.
+const BaseURL = "https://generativelanguage.googleapis.com/v1beta"
+
+// scope is what a token for Vertex AI must allow.
+const scope = "https://www.googleapis.com/auth/cloud-platform"
+
+// Config is the configuration of the client; BaseURL is what stands before "/models/".
+type Config = wire.Config
+
+type model struct {
+	client *wire.Client
+	token  *auth.Credentials // of the machine; nil: the key counts
+	vertex bool
+}
+
+// New makes the model of "googleai", whose key is an API key. An error is [agent.CodeInvalid] with the field.
+func New(cfg Config) (agent.Model, error) {
+	client, err := wire.NewClient("googleai", BaseURL, cfg)
+	if err != nil {
+		return nil, err
+	}
+	if cfg.APIKey == "" {
+		return nil, agent.Invalid("api_key", "is empty")
+	}
+	return &model{client: client}, nil
+}
+
+// NewVertex makes the model of "vertex", whose key is an access token. Without one the application default credentials of the machine
+// count, where cfg.Ambient allows them. BaseURL ends in /projects/PROJECT/locations/LOCATION/publishers/google.
+func NewVertex(cfg Config) (agent.Model, error) {
+	if cfg.BaseURL == "" {
+		return nil, agent.Invalid("base_url", "is empty: want https://LOCATION-aiplatform.googleapis.com/v1/projects/PROJECT/locations/LOCATION/publishers/google")
+	}
+	client, err := wire.NewClient("vertex", "", cfg)
+	if err != nil {
+		return nil, err
+	}
+	m := &model{client: client, vertex: true}
+	switch {
+	case cfg.APIKey != "":
+	case !cfg.Ambient:
+		return nil, agent.Invalid("api_key", "is empty")
+	default:
+		m.token, err = credentials.DetectDefault(&credentials.DetectOptions{Scopes: []string{scope}})
+		if err != nil {
+			return nil, agent.Invalid("api_key", "is empty, and the machine has no application default credentials: %w", err)
+		}
+	}
+	return m, nil
+}
+
+// Generate streams one reply. When it fails after the stream began, the reply holds the text and usage that had arrived.
+func (m *model) Generate(ctx context.Context, req agent.ModelRequest, emit func(agent.Delta) error) (agent.ModelReply, error) {
+	body, err := m.body(req)
+	if err != nil {
+		return agent.ModelReply{}, m.client.Refuse(err)
+	}
+	call := m.client.Begin(ctx, emit)
+	defer call.End()
+	res, err := m.send(call.Context(), req.Model, body)
+	if err != nil {
+		return agent.ModelReply{}, call.Failure(err)
+	}
+	events := ssestream.NewDecoder(res)
+	defer events.Close() //nolint:errcheck // read to its end, or given up
+	r := reply{call: call, model: req.Model}
+	for events.Next() {
+		if err := r.add(events.Event().Data); err != nil {
+			return r.partial(), call.Failure(err)
+		}
+	}
+	if err := call.Failure(events.Err()); err != nil {
+		return r.partial(), err
+	}
+	if r.finish == "" {
+		return r.partial(), call.Cut()
+	}
+	if err := r.endSound(); err != nil {
+		return r.partial(), call.Failure(err)
+	}
+	return r.whole(), nil
+}
+
+func (m *model) send(ctx context.Context, name string, body []byte) (*http.Response, error) {
+	cfg := m.client.Config()
+	at := strings.TrimSuffix(cfg.BaseURL, "/") + "/models/" + url.PathEscape(name) + ":streamGenerateContent?alt=sse"
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, at, bytes.NewReader(body))
+	if err != nil {
+		return nil, agent.Invalid("base_url", "is no URL")
+	}
+	req.Header.Set("Content-Type", "application/json")
+	switch {
+	case m.token != nil:
+		token, err := m.token.Token(ctx)
+		if err != nil {
+			return nil, agent.Errorf(agent.CodeDenied, "", "read the application default credentials: %w", err)
+		}
+		req.Header.Set("Authorization", "Bearer "+token.Value)
+	case m.vertex:
+		req.Header.Set("Authorization", "Bearer "+cfg.APIKey)
+	default:
+		req.Header.Set("X-Goog-Api-Key", cfg.APIKey)
+	}
+	return m.client.HTTP().Do(req)
+}
+
+func (m *model) body(req agent.ModelRequest) ([]byte, error) {
+	r, err := requestOf(req, !m.vertex)
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(r); err != nil {
+		return nil, err
+	}
+	return b.Bytes(), nil
+}

@@ -1,0 +1,258 @@
+package gemini
+
+import (
+	"cmp"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/llm/dialog"
+)
+
+// The forms of the API. Arguments stay as they came: decoded to numbers, large ones would change.
+type (
+	request struct {
+		System     *content    `json:"systemInstruction,omitempty"`
+		Contents   []content   `json:"contents"`
+		Tools      []tools     `json:"tools,omitempty"`
+		ToolConfig *toolConfig `json:"toolConfig,omitempty"`
+		Generation *generation `json:"generationConfig,omitempty"`
+	}
+	content struct {
+		Role  string `json:"role,omitempty"`
+		Parts []part `json:"parts"`
+	}
+	part struct {
+		Text      string          `json:"text,omitempty"`
+		Thought   bool            `json:"thought,omitempty"`
+		Signature string          `json:"thoughtSignature,omitempty"` // goes back with its call, or a model that thinks refuses the request
+		Data      *blob           `json:"inlineData,omitempty"`
+		File      *fileData       `json:"fileData,omitempty"`
+		Call      *functionCall   `json:"functionCall,omitempty"`
+		Result    *functionResult `json:"functionResponse,omitempty"`
+	}
+	blob struct {
+		MIMEType string `json:"mimeType"`
+		Data     string `json:"data"`
+	}
+	fileData struct {
+		MIMEType string `json:"mimeType,omitempty"`
+		URI      string `json:"fileUri"`
+	}
+	functionCall struct {
+		ID   string          `json:"id,omitempty"`
+		Name string          `json:"name"`
+		Args json.RawMessage `json:"args,omitempty"`
+	}
+	functionResult struct {
+		ID       string          `json:"id,omitempty"`
+		Name     string          `json:"name"`
+		Response json.RawMessage `json:"response"`
+	}
+	tools struct {
+		Functions []function `json:"functionDeclarations"`
+	}
+	function struct {
+		Name        string         `json:"name"`
+		Description string         `json:"description,omitempty"`
+		Parameters  map[string]any `json:"parametersJsonSchema"`
+	}
+	toolConfig struct {
+		Calling calling `json:"functionCallingConfig"`
+	}
+	calling struct {
+		Mode    string   `json:"mode"`
+		Allowed []string `json:"allowedFunctionNames,omitempty"`
+	}
+	generation struct {
+		Temperature *float64       `json:"temperature,omitempty"`
+		MaxTokens   int            `json:"maxOutputTokens,omitempty"`
+		MIMEType    string         `json:"responseMimeType,omitempty"`
+		Schema      map[string]any `json:"responseJsonSchema,omitempty"`
+	}
+)
+
+// Roles of the API: results of tools come from the user.
+const (
+	roleUser  = "user"
+	roleModel = "model"
+)
+
+// requestOf projects a request; ids says whether calls and results have ids there.
+func requestOf(req agent.ModelRequest, ids bool) (*request, error) {
+	r := &request{Generation: &generation{Temperature: req.Temperature, MaxTokens: req.MaxTokens}}
+	if system := req.SystemPrompt(); system != "" {
+		r.System = &content{Parts: []part{{Text: system}}}
+	}
+	names := callNames(req.Messages)
+	var previous agent.Role
+	for _, m := range dialog.Pair(req.Messages) {
+		role, err := roleOf(m.Role)
+		if err != nil {
+			return nil, err
+		}
+		if m.Role == agent.RoleSystem { // the API has one system prompt
+			role = roleUser
+		}
+		parts := partsOf(m, ids, names)
+		switch last := len(r.Contents) - 1; {
+		case len(parts) == 0:
+		case last >= 0 && m.Role == agent.RoleTool && previous == agent.RoleTool: // the results of one message's calls belong together
+			r.Contents[last].Parts = append(r.Contents[last].Parts, parts...)
+		default:
+			r.Contents = append(r.Contents, content{Role: role, Parts: parts})
+		}
+		previous = m.Role
+	}
+	if len(req.OutputSchema) > 0 {
+		schema, err := dialog.Schema("output_schema", req.OutputSchema)
+		if err != nil {
+			return nil, err
+		}
+		r.Generation.MIMEType, r.Generation.Schema = "application/json", schema
+	}
+	if g := r.Generation; g.Temperature == nil && g.MaxTokens == 0 && g.Schema == nil {
+		r.Generation = nil
+	}
+	return r, r.addTools(req)
+}
+
+func (r *request) addTools(req agent.ModelRequest) error {
+	if len(req.Tools) == 0 {
+		return nil
+	}
+	var declared tools
+	for i := range req.Tools {
+		schema, err := dialog.Schema(fmt.Sprintf("tools[%d].parameters", i), req.Tools[i].Parameters)
+		if err != nil {
+			return err
+		}
+		declared.Functions = append(declared.Functions, function{Name: req.Tools[i].Name, Description: req.Tools[i].Description, Parameters: schema})
+	}
+	r.Tools = []tools{declared}
+	switch req.ToolChoice {
+	case "":
+	case "auto", "none":
+		r.ToolConfig = &toolConfig{calling{Mode: strings.ToUpper(req.ToolChoice)}}
+	case "required":
+		r.ToolConfig = &toolConfig{calling{Mode: "ANY"}}
+	default:
+		r.ToolConfig = &toolConfig{calling{Mode: "ANY", Allowed: []string{req.ToolChoice}}}
+	}
+	return nil
+}
+
+func roleOf(r agent.Role) (string, error) {
+	switch r {
+	case agent.RoleUser, agent.RoleTool, agent.RoleSystem:
+		return roleUser, nil
+	case agent.RoleAssistant:
+		return roleModel, nil
+	default:
+		return "", agent.Invalid("role", "unknown role %q", r)
+	}
+}
+
+// callNames are the tools' names by call: the API wants them with the results, where a result may lack it.
+func callNames(messages []agent.Message) map[agent.CallID]string {
+	names := map[agent.CallID]string{}
+	for _, m := range messages {
+		for i := range m.Blocks {
+			if dialog.IsCall(&m.Blocks[i]) {
+				names[agent.CallID(m.Blocks[i].ID)] = m.Blocks[i].Name
+			}
+		}
+	}
+	return names
+}
+
+func partsOf(m agent.Message, ids bool, names map[agent.CallID]string) []part {
+	var parts []part
+	for i := range m.Blocks {
+		b := &m.Blocks[i]
+		p := part{}
+		switch {
+		case b.Type == agent.BlockText:
+			p.Text = b.Text
+		case dialog.IsCall(b):
+			p = callPart(b)
+		case b.Type == agent.BlockToolResult:
+			p.Result = &functionResult{ID: string(b.ToolCallID), Name: cmp.Or(names[b.ToolCallID], b.Name), Response: responseOf(b)}
+		case dialog.IsReasoning(b):
+		case m.Role == agent.RoleUser:
+			p = mediaPart(b)
+		default:
+			p.Text = dialog.Note(b, "the provider takes none back")
+		}
+		if !ids {
+			p.dropIDs()
+		}
+		if p != (part{}) && (p.Text == "" || strings.TrimSpace(p.Text) != "") {
+			parts = append(parts, p)
+		}
+	}
+	return parts
+}
+
+func (p *part) dropIDs() {
+	if p.Call != nil {
+		p.Call.ID = ""
+	}
+	if p.Result != nil {
+		p.Result.ID = ""
+	}
+}
+
+// extras are what a block of a call keeps for its way back.
+type extras struct {
+	Signature string `json:"thought_signature"`
+}
+
+func callPart(b *agent.Block) part {
+	var kept extras
+	_ = json.Unmarshal(b.Extras, &kept) // those of another provider have no signature
+	return part{Call: &functionCall{ID: b.ID, Name: b.Name, Args: dialog.Arguments(b)}, Signature: kept.Signature}
+}
+
+// responseOf is a result as the object that the API wants.
+func responseOf(b *agent.Block) json.RawMessage {
+	text := dialog.ResultText(b)
+	if b.Status != agent.ResultError && strings.HasPrefix(text, "{") && json.Valid([]byte(text)) {
+		return json.RawMessage(text)
+	}
+	key := "output"
+	if b.Status == agent.ResultError {
+		key = "error"
+	}
+	wrapped, _ := json.Marshal(map[string]string{key: text}) //nolint:errchkjson // strings always marshal
+	return wrapped
+}
+
+func mediaPart(b *agent.Block) part {
+	const others = "the provider takes images, audio, PDF and text"
+	switch {
+	case b.Type != agent.BlockImage && b.Type != agent.BlockAudio && b.Type != agent.BlockFile:
+		return part{Text: dialog.Note(b, others)}
+	case b.FileID != "":
+		return part{File: &fileData{MIMEType: b.MIMEType, URI: b.FileID}}
+	case b.URL != "":
+		return part{Text: dialog.Note(b, "the provider fetches no URL")}
+	case !takes(b.MIMEType):
+		return part{Text: dialog.Note(b, others)}
+	}
+	if _, err := base64.StdEncoding.DecodeString(b.Base64); err != nil {
+		return part{Text: dialog.Note(b, "its content is not base64")}
+	}
+	return part{Data: &blob{MIMEType: b.MIMEType, Data: b.Base64}}
+}
+
+// takes reports whether Gemini reads a type of content.
+func takes(mime string) bool {
+	switch mime {
+	case "image/png", "image/jpeg", "image/webp", "image/heic", "image/heif", "application/pdf", "application/json":
+		return true
+	}
+	return strings.HasPrefix(mime, "audio/") || strings.HasPrefix(mime, "text/")
+}
