@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/turnstone-run/turnstone/internal/llm"
+	"github.com/turnstone-run/turnstone/internal/llm/bedrock"
 	"github.com/turnstone-run/turnstone/internal/llm/gemini"
 	"github.com/turnstone-run/turnstone/internal/middleware"
 	"github.com/turnstone-run/turnstone/internal/tool"
@@ -59,6 +60,7 @@ func providers(added []llm.Provider) []llm.Provider {
 	all := append(llm.Builtin(),
 		llm.Provider{Name: "googleai", Open: gemini.New, OwnURL: gemini.BaseURL, DocumentAddress: true},
 		llm.Provider{Name: "vertex", Open: gemini.NewVertex, DocumentAddress: true},
+		llm.Provider{Name: "bedrock", Open: bedrock.New, DocumentAddress: true},
 	)
 	for _, p := range added {
 		all = append(all, llm.Custom(p))

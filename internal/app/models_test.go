@@ -1,8 +1,13 @@
 package app
 
 import (
+	"errors"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -16,7 +21,7 @@ import (
 // dialects are the wire formats of the providers that do not speak OpenAI's.
 var dialects = map[string]llmtest.Dialect{
 	"anthropic": llmtest.Anthropic{}, "langchain-anthropic": llmtest.Anthropic{}, "langchain-ollama": llmtest.Ollama{},
-	"googleai": llmtest.Gemini{}, "vertex": llmtest.Gemini{},
+	"googleai": llmtest.Gemini{}, "vertex": llmtest.Gemini{}, "bedrock": llmtest.Bedrock{},
 }
 
 // Every provider that there is streams over HTTP in its own wire format, configured or by a document, and a tool call arrives where the
@@ -64,4 +69,61 @@ func TestEveryProviderStreams(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The configurations that docs/models.md shows are sound, and lead each provider to the address and with the key that they name.
+func TestExamplesOfTheDocs(t *testing.T) {
+	page, err := os.ReadFile("../../docs/models.md")
+	require.NoError(t, err)
+	blocks := strings.Split(string(page), "```yaml\n")
+	require.Len(t, blocks, 3)
+	reached := map[string]string{}
+	for _, block := range blocks[1:] {
+		text, _, _ := strings.Cut(block, "```")
+		dir := t.TempDir()
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "turnstone.yaml"), []byte(text), 0o600))
+		var env []string
+		for _, name := range regexp.MustCompile(`\$\{(\w+)\}`).FindAllStringSubmatch(text, -1) {
+			env = append(env, name[1]+"=key-of-"+name[1])
+		}
+		cfg, err := Load(Sources{Env: env, Dir: dir})
+		require.NoError(t, err)
+		require.NoError(t, CheckProviders(cfg, nil))
+		for _, m := range append(cfg.Models, Model{Name: "default", LLM: cfg.LLM}) {
+			if m.Provider == ProviderOffline || m.APIKey == "" { // the machine's credentials
+				continue
+			}
+			at := slices.IndexFunc(providers(nil), func(p llm.Provider) bool { return p.Name == m.Provider })
+			require.GreaterOrEqual(t, at, 0, m.Provider)
+			model, err := providers(nil)[at].Open(llm.Config{
+				APIKey: m.APIKey.Reveal(), BaseURL: m.BaseURL, HTTPClient: &http.Client{Transport: recording(func(req *http.Request) {
+					reached[m.Name] = req.URL.Host + req.URL.Path + " " + strings.TrimPrefix(req.Header.Get("Authorization"), "Bearer ") + req.Header.Get("X-Goog-Api-Key")
+				})},
+			})
+			require.NoError(t, err)
+			_, err = model.Generate(t.Context(), agent.ModelRequest{Model: m.Model, Messages: []agent.Message{agent.UserText("Hi")}}, nil)
+			require.Equal(t, agent.CodeUnavailable, agent.CodeOf(err))
+		}
+	}
+	require.Equal(t, map[string]string{
+		"default":    "generativelanguage.googleapis.com/v1beta/models/gemini-3-pro:streamGenerateContent key-of-GEMINI_API_KEY",
+		"mistral":    "api.mistral.ai/v1/chat/completions key-of-MISTRAL_API_KEY",
+		"cloudflare": "api.cloudflare.com/client/v4/accounts/ACCOUNT/ai/v1/chat/completions key-of-CLOUDFLARE_API_TOKEN",
+		"watsonx":    "us-south.ml.cloud.ibm.com/ml/gateway/v1/chat/completions key-of-IAM_TOKEN",
+		"azure":      "RESOURCE.openai.azure.com/openai/v1/chat/completions key-of-AZURE_KEY",
+		"openrouter": "openrouter.ai/api/v1/chat/completions key-of-OPENROUTER_KEY",
+		"groq":       "api.groq.com/openai/v1/chat/completions key-of-GROQ_KEY",
+		"together":   "api.together.xyz/v1/chat/completions key-of-TOGETHER_KEY",
+		"deepseek":   "api.deepseek.com/v1/chat/completions key-of-DEEPSEEK_KEY",
+		"vllm":       "127.0.0.1:8000/v1/chat/completions none",
+		"lm-studio":  "127.0.0.1:1234/v1/chat/completions none",
+	}, reached)
+}
+
+// recording is a network that nothing answers on.
+type recording func(req *http.Request)
+
+func (r recording) RoundTrip(req *http.Request) (*http.Response, error) {
+	r(req)
+	return nil, errors.New("no network")
 }

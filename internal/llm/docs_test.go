@@ -12,6 +12,7 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/llm"
+	"github.com/turnstone-run/turnstone/internal/llm/bedrock"
 	"github.com/turnstone-run/turnstone/internal/llm/gemini"
 	"github.com/turnstone-run/turnstone/internal/llm/llmtest"
 	"github.com/turnstone-run/turnstone/internal/llm/openai"
@@ -33,6 +34,7 @@ func TestTablesOfTheDocs(t *testing.T) {
 		{llm.Ollama(llm.Config{}), llmtest.OpenAI{}},
 		{llm.Compatible("compatible", llm.Config{}), llmtest.OpenAI{}},
 		{llm.Provider{Name: "googleai", Open: gemini.New, OwnURL: gemini.BaseURL}, llmtest.Gemini{}},
+		{llm.Provider{Name: "bedrock", Open: bedrock.New}, llmtest.Bedrock{}},
 		{llm.LangChainOpenAI(llm.Config{}), llmtest.OpenAI{}},
 		{llm.LangChainAnthropic(llm.Config{}), llmtest.Anthropic{}},
 		{llm.LangChainOllama(llm.Config{}), llmtest.Ollama{}},

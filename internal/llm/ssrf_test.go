@@ -3,6 +3,7 @@ package llm_test
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/egress"
 	"github.com/turnstone-run/turnstone/internal/egress/egresstest"
 	"github.com/turnstone-run/turnstone/internal/llm"
+	"github.com/turnstone-run/turnstone/internal/llm/bedrock"
 	"github.com/turnstone-run/turnstone/internal/llm/gemini"
 	"github.com/turnstone-run/turnstone/internal/llm/llmtest"
 )
@@ -32,6 +34,7 @@ func TestAttacks(t *testing.T) {
 		"mistral":          {"mistral", reply(llmtest.OpenAI{}), "text/event-stream", false},
 		"googleai":         {"googleai", reply(llmtest.Gemini{}), "text/event-stream", false},
 		"vertex":           {"vertex", reply(llmtest.Gemini{}), "text/event-stream", false},
+		"bedrock":          {"bedrock", reply(llmtest.Bedrock{}), "application/vnd.amazon.eventstream", false},
 		"langchain-openai": {"langchain-openai", reply(llmtest.OpenAI{}), "text/event-stream", false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -40,14 +43,15 @@ func TestAttacks(t *testing.T) {
 				Good: tt.good, GoodType: tt.kind, Config: egress.Config{MaxRedirects: -1}, Fetch: func(ctx context.Context, c *egress.Client, url string) error {
 					key := llm.Config{APIKey: configuredKey, BaseURL: local, Ambient: true}
 					google := llm.Provider{Name: "googleai", Config: key, Open: gemini.New, DocumentAddress: true}
+					amazon := llm.Provider{Name: "bedrock", Config: key, Open: bedrock.New, DocumentAddress: true}
 					vertex := llm.Provider{Name: "vertex", Config: key, Open: gemini.NewVertex, DocumentAddress: true}
 					m, err := llm.Open(llm.Settings{
-						Providers: []llm.Provider{llm.OpenAI(key), llm.Anthropic(key), llm.LangChainOpenAI(key), google, vertex},
-						Secrets: environment(t, "A=of-the-tenant"), Outbound:  &http.Client{Transport: keyless{guarded{c}}},
+						Providers: []llm.Provider{llm.OpenAI(key), llm.Anthropic(key), llm.LangChainOpenAI(key), google, vertex, amazon},
+						Secrets:   environment(t, "A=of-the-tenant"), Outbound: &http.Client{Transport: keyless{guarded{c}}},
 					})
 					require.NoError(t, err)
 					pm := agent.PlanModel{Profile: "p", Provider: tt.provider, Model: "m", BaseURL: url}
-					if tt.provider == "mistral" || tt.provider == "googleai" || tt.provider == "vertex" { // these want a key
+					if slices.Contains([]string{"mistral", "googleai", "vertex", "bedrock"}, tt.provider) { // these want a key
 						pm.Auth = bearer("env:A")
 					}
 					if url == "" { // the configured address, which documents may use
