@@ -65,8 +65,8 @@ func (m *Models) place(pm *agent.PlanModel) (*target, error) {
 		return t, nil
 	}
 	if !p.DocumentAddress {
-		return nil, agent.Errorf(agent.CodeDenied, "", "model profile %q: provider %q takes no base_url and no auth from a document: configure them under llm or models",
-			t.profile, p.Name)
+		return nil, agent.Errorf(agent.CodeDenied, "",
+			"model profile %q: provider %q takes no base_url and no auth from a document: configure them under llm or models", t.profile, p.Name)
 	}
 	// From here on the profile decides: nothing of the configured credentials may reach an address that it names. An HTTP client may
 	// carry some as well.

@@ -85,19 +85,24 @@ func (d Bedrock) Frames(r Reply) []string {
 	for index := range next {
 		frames = append(frames, d.event("contentBlockStop", object{"contentBlockIndex": index}))
 	}
+	return append(frames, d.ending(r)...)
+}
+
+// ending are the frames behind the last block.
+func (d Bedrock) ending(r Reply) []string {
 	reason := map[agent.FinishReason]string{
 		agent.FinishLength: "max_tokens", agent.FinishContentFilter: "content_filtered", agent.FinishToolCalls: "tool_use",
 	}[r.Finish]
 	if reason == "" {
 		reason = "end_turn"
 	}
-	return append(frames, d.event("messageStop", object{"stopReason": reason}), d.event("metadata", object{
+	return []string{d.event("messageStop", object{"stopReason": reason}), d.event("metadata", object{
 		"usage": object{
 			"inputTokens": r.Usage.InputTokens - r.Usage.CachedTokens, "cacheReadInputTokens": r.Usage.CachedTokens, "cacheWriteInputTokens": 0,
 			"outputTokens": r.Usage.OutputTokens, "totalTokens": r.Usage.InputTokens + r.Usage.OutputTokens,
 		},
 		"metrics": object{"latencyMs": 12},
-	}))
+	})}
 }
 
 // Fault implements Dialect.
