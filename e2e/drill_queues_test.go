@@ -59,7 +59,9 @@ func (s *site) perTurn(session agent.SessionID, from, to int) time.Duration {
 // one result.
 func drillJobs(t *testing.T, binary string, load int) {
 	server := startRedis(t)
-	s := newSite(t, binary, 3, func(c *siteConfig) { c.env = []string{"TURNSTONE_JOBS_REDIS_URL=" + server.url} })
+	s := newSite(t, binary, 3, func(c *siteConfig) { // 64 at once, the default, are too many for two cores: some turns would reach their time limit
+		c.env = []string{"TURNSTONE_JOBS_REDIS_URL=" + server.url, "TURNSTONE_JOBS_CONCURRENCY=16"}
+	})
 	producer, err := jobs.NewClient(jobs.ClientConfig{URL: server.url})
 	require.NoError(t, err)
 	defer producer.Close()
