@@ -98,7 +98,9 @@ func resolvedEvent(p *agent.Approval) agent.Event {
 	e := agent.Event{Type: agent.EventApprovalResolved, Approval: p, ToolCallID: p.CallID, ToolName: p.ToolName}
 	if p.Kind != "" {
 		shown := *p
-		shown.DecidedArgs = nil
+		if p.Decision == agent.DecisionProvide {
+			shown.DecidedArgs, shown.Message = nil, ""
+		}
 		e.Type, e.Approval = agent.EventInputResolved, &shown
 	}
 	return e

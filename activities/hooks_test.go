@@ -19,6 +19,14 @@ type hooked struct {
 	before  func(ctx context.Context, inv agent.Invocation, req *agent.ModelRequest) (agent.Jump, error)
 	after   func(reply *agent.ModelReply) (agent.Jump, error)
 	gate    func(c agent.GatedCall, so agent.GateVerdict) agent.GateVerdict
+	wrap    func(next agent.ToolFunc) agent.ToolFunc
+}
+
+func (m *hooked) WrapTool(next agent.ToolFunc) agent.ToolFunc {
+	if m.wrap == nil {
+		return next
+	}
+	return m.wrap(next)
 }
 
 func (m *hooked) CanJumpTo() []agent.Jump { return m.jumpsTo }

@@ -12,10 +12,8 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// redacting takes a word out of results.
-type redacting struct{ agent.Pass }
-
-func (redacting) WrapTool(next agent.ToolFunc) agent.ToolFunc {
+// redact takes a word out of results.
+func redact(next agent.ToolFunc) agent.ToolFunc {
 	return func(ctx context.Context, inv agent.Invocation, c agent.ToolCall) (agent.ToolResult, error) {
 		r, err := next(ctx, inv, c)
 		r.Output = bytes.ReplaceAll(r.Output, []byte("secret"), []byte("***"))
@@ -25,7 +23,7 @@ func (redacting) WrapTool(next agent.ToolFunc) agent.ToolFunc {
 
 // TestProvide: a provided result is stored once, the turn that was not told finds it, and the step has it as middleware leaves it.
 func TestProvide(t *testing.T) {
-	h := newHarness(t, with(redacting{}))
+	h := newHarness(t, with(&hooked{wrap: redact}))
 	h.begin(agent.TurnRequest{TurnID: "t1", ClientTools: []agent.ClientTool{{Name: "pick"}}})
 	h.model.script(calls(agent.Block{Type: agent.BlockToolCall, ID: "a", Name: "pick", Args: json.RawMessage(`{"n":1}`)}))
 	v, err := h.CallModel(t.Context(), activities.CallModelInput{TurnID: "t1", Step: 1})

@@ -151,7 +151,7 @@ const editorBinding = "kind: ToolBinding\nname: editor\napproval: always\nclient
 func TestClientSideBinding(t *testing.T) {
 	w := newWorld(t)
 	w.apply(editorBinding + agentDoc("", "a", "tools: [editor]") + agentDoc("", "b", "tools: [{toolkit: editor, tools: [pick], approval: never}]"))
-	p := w.plan("anybody", "a")
+	p := w.plan("default", "a")
 	require.Equal(t, []agent.PlanTool{{
 		Spec:    agent.ToolSpec{Name: "open_file", Description: "the file", Parameters: json.RawMessage(`{"type":"object"}`), ClientSide: true},
 		Binding: "editor", SourceNodeName: "editor", IsFromToolkit: true, Approval: agent.ApproveAlways, ExpiresSec: 60,
@@ -159,7 +159,7 @@ func TestClientSideBinding(t *testing.T) {
 		Spec:    agent.ToolSpec{Name: "pick", Parameters: json.RawMessage(`{"properties":{},"type":"object"}`), ClientSide: true},
 		Binding: "editor", SourceNodeName: "editor", IsFromToolkit: true, Approval: agent.ApproveAlways, ExpiresSec: agent.DefaultClientToolWait,
 	}}, p.Tools)
-	p = w.plan("anybody", "b")
+	p = w.plan("default", "b")
 	require.Equal(t, []string{"pick"}, toolNames(&p))
 	require.Equal(t, agent.ApproveNever, p.Tools[0].Approval)
 }
