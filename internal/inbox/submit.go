@@ -344,5 +344,5 @@ func (s *submission) awaited(ctx context.Context) error {
 	if err != nil || waiting == "" || waiting == s.req.TurnID {
 		return err
 	}
-	return agent.Errorf(agent.CodeConflict, "", "awaiting_approval: turn %s waits for a person or for the result of a client-side tool; say on_busy queue or interrupt", waiting)
+	return agent.Errorf(agent.CodeConflict, "", "awaiting_approval: turn %s waits for a person or a client-side tool; say on_busy queue or interrupt", waiting)
 }
