@@ -22,8 +22,8 @@ WITH turn AS (
 SELECT live FROM turn`
 
 // SaveApproval records that a call waits for a person, and what the person is shown, or, of another kind, for something else. The first save
-// stands: saving again changes
-// nothing, not even a deadline. An unknown turn, or another tenant's, is [agent.CodeNotFound]; one that has ended [agent.CodeConflict].
+// stands: saving again changes nothing, not even a deadline. An unknown turn, or another tenant's, is [agent.CodeNotFound]; one that has
+// ended [agent.CodeConflict].
 func (s *Store) SaveApproval(ctx context.Context, tenant string, a agent.Approval) error {
 	const op = "save approval"
 	args, err := encodeRaw(a.Args)
