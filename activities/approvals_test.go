@@ -53,6 +53,57 @@ func TestMiddlewareGates(t *testing.T) {
 	require.Equal(t, []string{"u", "admin", "acme", "lookup"}, []string{seen.UserID, seen.UserRole, seen.Tenant, seen.Tool.Spec.Name})
 }
 
+// A call that a tool finds to have no effects asks nobody, unless somebody is asked about every call. It is made as one that must have none,
+// until a person gives it other arguments.
+func TestEffectsAreReadBeforeAPersonIsAsked(t *testing.T) {
+	tests := map[string]struct {
+		reads      bool
+		middleware []agent.Middleware
+		gate       agent.Gate
+		local      bool
+	}{
+		"nothing is known":      {false, nil, agent.GateApproval, false},
+		"it only reads":         {true, nil, agent.GateNone, true},
+		"a rule asks all":       {true, []agent.Middleware{asks(agent.GateVerdict{})}, agent.GateApproval, true},
+		"a rule asks for some":  {true, []agent.Middleware{asksForEffects()}, agent.GateNone, true},
+		"a rule refuses before": {true, []agent.Middleware{&hooked{gate: denies}}, agent.GateDenied, false},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			h := newHarness(t, with(tt.middleware...))
+			h.tool.reads = tt.reads
+			h.begin(agent.TurnRequest{TurnID: "t1"})
+			h.model.script(calls(toolCall("a", `{"q":1}`)))
+			v, err := h.CallModel(t.Context(), activities.CallModelInput{TurnID: "t1", Step: 1})
+			require.NoError(t, err)
+			require.Equal(t, tt.gate, v.Calls[0].Gate)
+			require.Equal(t, tt.local, v.Calls[0].Local)
+			var repeatable bool
+			h.tool.call = func(_ context.Context, inv agent.Invocation, _ agent.ToolCall) (agent.ToolResult, error) {
+				repeatable = inv.Repeatable
+				return agent.ToolResult{Output: json.RawMessage(`{}`)}, nil
+			}
+			_, err = h.CallTool(t.Context(), activities.CallToolInput{TurnID: "t1", Step: 1, CallID: "a"})
+			require.NoError(t, err)
+			require.Equal(t, tt.local, repeatable, "a tool that was found to have no effects must keep to it")
+		})
+	}
+}
+
+// asksForEffects is a rule that asks about calls with effects.
+func asksForEffects() *hooked {
+	return &hooked{gate: func(c agent.GatedCall, so agent.GateVerdict) agent.GateVerdict {
+		if !c.EffectFree {
+			so.Gate = agent.GateApproval
+		}
+		return so
+	}}
+}
+
+func denies(agent.GatedCall, agent.GateVerdict) agent.GateVerdict {
+	return agent.GateVerdict{Gate: agent.GateDenied}
+}
+
 func TestRemember(t *testing.T) {
 	cases := map[string]struct {
 		scope    agent.RememberScope

@@ -86,6 +86,7 @@ type toolRun struct {
 	in     CallToolInput
 	turn   facts
 	block  agent.Block // the call
+	free   bool        // the call was judged to have no effects, with these arguments
 	grant  agent.PlanTool
 	tool   agent.Tool // nil when the call is refused
 	refuse *agent.Failure
@@ -110,6 +111,7 @@ func (a *Activities) newToolRun(ctx context.Context, in CallToolInput) (*toolRun
 	if r.block, err = callOf(reply.Blocks, in.CallID); err != nil {
 		return nil, err
 	}
+	r.free = slices.ContainsFunc(reply.Verdict.Calls, func(v agent.CallVerdict) bool { return v.ID == in.CallID && v.Local })
 	if in.Decided {
 		if err := r.edited(ctx); err != nil {
 			return nil, err
@@ -172,7 +174,7 @@ func callOf(blocks []agent.Block, id agent.CallID) (agent.Block, error) {
 func (r *toolRun) edited(ctx context.Context) error {
 	args, err := r.a.editedArgs(ctx, agent.StepKey{TurnID: r.in.TurnID, Step: r.in.Step, CallID: r.in.CallID})
 	if len(args) > 0 {
-		r.block.Args = args
+		r.block.Args, r.free = args, false
 	}
 	return err
 }
@@ -272,7 +274,7 @@ func (r *toolRun) invocation(epoch agent.Epoch, progress func(message string)) a
 	return agent.Invocation{
 		Tenant: r.turn.Tenant, TurnID: r.turn.TurnID, SessionID: r.turn.SessionID, UserID: r.turn.user, UserRole: r.turn.role, Step: r.in.Step,
 		Attempt: int64(epoch), IdempotencyKey: fmt.Sprintf("%s/%d/%s", r.in.TurnID, r.in.Step, r.in.CallID),
-		Parameters: r.grant.Parameters, Auth: r.grant.Auth, Repeatable: r.grant.Spec.Idempotent || effectFree(r.tool, r.block.Args),
+		Parameters: r.grant.Parameters, Auth: r.grant.Auth, Repeatable: r.grant.Spec.Idempotent || r.free || effectFree(r.tool, r.block.Args),
 		InlineBytes: r.a.InlineBytes, Progress: progress, Workflow: r.turn.job.workflow,
 		Toolset: func(context.Context) ([]agent.PlanTool, error) { return r.tools, nil },
 		Input: func(ctx context.Context) ([]agent.Message, error) {

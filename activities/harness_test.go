@@ -193,6 +193,7 @@ func hangs(first string, stopped chan<- struct{}) play {
 type fakeTool struct {
 	call  func(ctx context.Context, inv agent.Invocation, call agent.ToolCall) (agent.ToolResult, error)
 	free  bool
+	reads bool // what the call does is found out by reading: it has no effects
 	count int
 
 	listed    []agent.ListedTool // by its source
@@ -214,6 +215,10 @@ func (f *fakeTool) List(context.Context, string, *agent.PlanSource) ([]agent.Lis
 
 func (f *fakeTool) Spec() agent.ToolSpec            { return agent.ToolSpec{Name: "lookup"} }
 func (f *fakeTool) EffectFree(json.RawMessage) bool { return f.free }
+
+func (f *fakeTool) CheckEffects(_ context.Context, inv agent.Invocation, _ json.RawMessage) bool {
+	return f.reads && inv.Tenant != "" && inv.Open != nil
+}
 
 func (f *fakeTool) Call(ctx context.Context, inv agent.Invocation, call agent.ToolCall) (agent.ToolResult, error) {
 	f.count++

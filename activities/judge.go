@@ -7,8 +7,10 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -18,6 +20,8 @@ import (
 const (
 	maxCallID  = 128
 	maxSummary = 100
+
+	effectsPatience = 15 * time.Second // for what tools read to judge the calls of one reply
 )
 
 // tidyCalls makes the calls of a reply fit to run: every id present, short and unique, arguments an object. A call whose
@@ -58,6 +62,8 @@ func tidyCalls(blocks []agent.Block) error {
 func (r *modelRun) judge(ctx context.Context, blocks []agent.Block) ([]agent.CallVerdict, error) {
 	var out []agent.CallVerdict
 	var asked []agent.RememberKey // of the gated calls whose decisions may be remembered
+	reading, done := context.WithTimeout(ctx, effectsPatience)
+	defer done()
 	for i := range blocks {
 		b := &blocks[i]
 		if b.Type != agent.BlockToolCall {
@@ -71,9 +77,9 @@ func (r *modelRun) judge(ctx context.Context, blocks []agent.Block) ([]agent.Cal
 			continue
 		}
 		v.Client = granted.Spec.ClientSide
-		v.Local, v.Child = effectFree(tool, b.Args), delegates(tool, b.Args, r.plan.Delegates)
-		gate, err := gateOf(&granted, r.chain, &r.turn, b.Args, v.Local)
-		if err != nil {
+		v.Child = delegates(tool, b.Args, r.plan.Delegates)
+		var gate agent.GateVerdict
+		if v.Local, gate, err = r.gateCall(reading, &granted, tool, b.Args); err != nil {
 			return nil, err
 		}
 		if gate.Gate == agent.GateApproval {
@@ -91,6 +97,31 @@ func (r *modelRun) judge(ctx context.Context, blocks []agent.Block) ([]agent.Cal
 		return out, nil
 	}
 	return out, r.recall(ctx, blocks, out, asked)
+}
+
+// gateCall says whether a call has no effects, and whether a person is asked before it. Before a person is asked, a tool that can find out
+// what the call does is given the time to.
+func (r *modelRun) gateCall(
+	ctx context.Context, granted *agent.PlanTool, tool agent.Tool, args json.RawMessage,
+) (free bool, gate agent.GateVerdict, err error) {
+	free = effectFree(tool, args)
+	gate, err = gateOf(granted, r.chain, &r.turn, args, free)
+	checker, ok := tool.(agent.EffectChecker)
+	if err != nil || free || !ok || gate.Gate != agent.GateApproval || granted.Approval == agent.ApproveAlways {
+		return free, gate, err
+	}
+	inv := agent.Invocation{
+		Tenant: r.turn.Tenant, TurnID: r.turn.TurnID, SessionID: r.turn.SessionID, UserID: r.turn.user, UserRole: r.turn.role, Step: r.in.Step,
+		Parameters: granted.Parameters, Auth: granted.Auth,
+		Open: func(ctx context.Context, ref string) (io.ReadCloser, error) {
+			return r.a.Blobs.Open(ctx, r.turn.Tenant, ref)
+		},
+	}
+	if !checker.CheckEffects(ctx, inv, args) {
+		return false, gate, nil
+	}
+	gate, err = gateOf(granted, r.chain, &r.turn, args, true)
+	return true, gate, err
 }
 
 // recall applies what was decided once for all calls like these in the session.

@@ -32,6 +32,14 @@ type EffectFree interface {
 	EffectFree(args json.RawMessage) bool
 }
 
+// EffectChecker is implemented by a tool that has to read something, such as the document of an API, before it knows what a call does. The
+// runtime asks it before a person is asked about a call that is not [EffectFree]. CheckEffects changes nothing and reports whether the
+// call has no side effects; false when it cannot tell. A call that has none is made with [Invocation.Repeatable], and the tool refuses one
+// that turns out to have some.
+type EffectChecker interface {
+	CheckEffects(ctx context.Context, inv Invocation, args json.RawMessage) (effectFree bool)
+}
+
 // Summarizer is implemented by a tool that can describe a call in a few words, e.g. "3 steps".
 type Summarizer interface {
 	Summarize(args json.RawMessage) string

@@ -77,7 +77,8 @@ components:
 		s.requireKept(out, events)
 		return out, events
 	}
-	out, events := turn("how warm?")
+	out, events := s.ask("weather", "how warm?") // the document is read before anybody is asked: a GET asks nobody, the first one included
+	s.requireKept(out, events)
 	require.Equal(t, "success", out.ToolCalls[0].Status, toolOutput(events))
 	require.Contains(t, toolOutput(events), "21.5")
 	mu.Lock()
@@ -86,7 +87,7 @@ components:
 	require.Equal(t, "/weather/Oslo?days=3", got[0].URL.String())
 	mu.Unlock()
 
-	out, events = s.ask("weather", "how warm, of 99 days?") // the document is known: a GET asks nobody
+	out, events = s.ask("weather", "how warm, of 99 days?")
 	require.Equal(t, "error", out.ToolCalls[0].Status)
 	require.Contains(t, toolOutput(events), "params.days")
 	s.requireKept(out, events)

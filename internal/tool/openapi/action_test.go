@@ -89,6 +89,17 @@ func TestBinding(t *testing.T) {
 		require.Equal(t, s.URL+want, out["url"])
 	}
 	require.False(t, a.EffectFree(json.RawMessage(`{"openapi_url":"catalog:own","operation_id":"getWeather"}`)), "whose catalog is not known")
+	for call, free := range map[string]bool{
+		`"catalog:own","operation_id":"getWeather"`:    true,
+		`"catalog:stored","operation_id":"getWeather"`: true,
+		`"catalog:own","operation_id":"setWeather"`:    false,
+		`"catalog:own","operation_id":"getWether"`:     true, // refused with those most like it
+		`"catalog:none","operation_id":"setWeather"`:   true, // refused
+		`"` + s.URL + `/openapi/../x.json`:             true, // no arguments
+		`"http://127.0.0.1:1/x","operation_id":"get"`:  false,
+	} {
+		require.Equal(t, free, a.CheckEffects(t.Context(), inv, json.RawMessage(`{"openapi_url":`+call+`}`)), call)
+	}
 
 	for parameters, says := range map[string]string{
 		`{"documents":[]}`:                                   "the parameters of the tool's binding: documents",

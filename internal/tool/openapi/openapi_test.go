@@ -165,6 +165,9 @@ func TestWeather(t *testing.T) {
 	a := kitFor(t, Config{}, s)
 	args := `{"openapi_url":"` + s.URL + `/openapi.json","operation_id":"getWeather","params":{"city":"São Paulo/x","days":"3"}}`
 	require.False(t, a.EffectFree(json.RawMessage(args)), "nothing is known of the document")
+	require.True(t, a.CheckEffects(t.Context(), invocation(), json.RawMessage(args)), "it is read before a person is asked")
+	require.Equal(t, 1, s.fetches())
+	require.Empty(t, s.calls(), "nothing but the document is asked for")
 	res, out := call(t, a, invocation(), args)
 	require.Nil(t, res.Failure, "%+v", res.Failure)
 	require.Equal(t, map[string]any{
@@ -178,6 +181,7 @@ func TestWeather(t *testing.T) {
 
 	post := strings.Replace(args, "getWeather", "setWeather", 1)
 	require.False(t, a.EffectFree(json.RawMessage(post)))
+	require.False(t, a.CheckEffects(t.Context(), invocation(), json.RawMessage(post)))
 	post = `{"openapi_url":"` + s.URL + `/openapi.json","operation_id":"setWeather","params":{"city":"x","temp":3}}`
 	res, out = call(t, a, invocation(), post)
 	require.Nil(t, res.Failure, "%+v", res.Failure)

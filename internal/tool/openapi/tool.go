@@ -14,8 +14,9 @@ const maxSummary = 100
 
 // The tool says of each call whether it has effects, and what it does.
 var (
-	_ agent.EffectFree = (*action)(nil)
-	_ agent.Summarizer = (*action)(nil)
+	_ agent.EffectFree    = (*action)(nil)
+	_ agent.EffectChecker = (*action)(nil)
+	_ agent.Summarizer    = (*action)(nil)
 )
 
 // action is the tool openapi_action.
@@ -33,8 +34,8 @@ func (*action) Spec() agent.ToolSpec {
 	}
 }
 
-// EffectFree is true for GET, HEAD and OPTIONS operations of documents that are known already: it may fetch nothing, and what is not known
-// may have effects. Call refuses the other methods when it was told that the call has none. A document of the binding has no known name here.
+// EffectFree is true for GET, HEAD and OPTIONS operations of documents that are known already: it may fetch nothing, as CheckEffects may.
+// Call refuses the other methods when it was told that the call has none. A document of the binding has no known name here.
 func (t *action) EffectFree(args json.RawMessage) bool {
 	a, err := parse(args)
 	if err != nil {
@@ -48,6 +49,23 @@ func (t *action) EffectFree(args json.RawMessage) bool {
 		return true
 	}
 	return openapi.SafeMethod(t.documents.method(u, a.operation))
+}
+
+// CheckEffects reads the document, and is true for its GET, HEAD and OPTIONS operations and for calls that are refused without a request.
+func (t *action) CheckEffects(ctx context.Context, inv agent.Invocation, args json.RawMessage) bool {
+	a, from, _, err := t.locate(&inv, args)
+	if err != nil {
+		return true
+	}
+	doc, err := t.documents.get(ctx, &inv, from)
+	if err != nil {
+		return false
+	}
+	op, err := doc.Operation(ctx, a.operation, t.documents.other)
+	if err != nil {
+		return agent.CodeOf(err) == agent.CodeNotFound
+	}
+	return op.Safe()
 }
 
 // Summarize names the operation.
@@ -71,20 +89,24 @@ func (t *action) Call(ctx context.Context, inv agent.Invocation, call agent.Tool
 	return c.do(ctx)
 }
 
-// prepare makes the request. Nothing that may have an effect is sent.
-func (t *action) prepare(ctx context.Context, inv *agent.Invocation, args json.RawMessage) (*exchange, error) {
-	a, err := parse(args)
-	if err != nil {
-		return nil, err
+// locate reads the arguments and says where their document is. It fetches nothing.
+func (t *action) locate(inv *agent.Invocation, args json.RawMessage) (a arguments, from source, b binding, err error) {
+	if a, err = parse(args); err != nil {
+		return a, from, b, err
 	}
-	b, err := bindingOf(inv.Parameters)
-	if err != nil {
-		return nil, err
+	if b, err = bindingOf(inv.Parameters); err != nil {
+		return a, from, b, err
 	}
 	if t.cfg.HTTP == nil {
-		return nil, agent.Errorf(agent.CodeDenied, "", "outbound requests are not configured")
+		return a, from, b, agent.Errorf(agent.CodeDenied, "", "outbound requests are not configured")
 	}
-	from, err := b.source(a.url)
+	from, err = b.source(a.url)
+	return a, from, b, err
+}
+
+// prepare makes the request. Nothing that may have an effect is sent.
+func (t *action) prepare(ctx context.Context, inv *agent.Invocation, args json.RawMessage) (*exchange, error) {
+	a, from, b, err := t.locate(inv, args)
 	if err != nil {
 		return nil, err
 	}
