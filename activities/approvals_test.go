@@ -1,6 +1,7 @@
 package activities_test
 
 import (
+	"context"
 	"encoding/json"
 	"sync"
 	"testing"
@@ -56,21 +57,25 @@ func TestMiddlewareGates(t *testing.T) {
 // A call that a tool finds to have no effects asks nobody, unless somebody is asked about every call. It is made as one that must have none,
 // until a person gives it other arguments.
 func TestEffectsAreReadBeforeAPersonIsAsked(t *testing.T) {
+	rule := func(gate func(c agent.GatedCall, so agent.GateVerdict) agent.GateVerdict) *hooked {
+		return &hooked{gate: gate}
+	}
 	tests := map[string]struct {
-		reads      bool
-		middleware []agent.Middleware
-		gate       agent.Gate
-		local      bool
+		reads bool
+		rule  *hooked
+		gate  agent.Gate
+		local bool
 	}{
-		"nothing is known":      {false, nil, agent.GateApproval, false},
-		"it only reads":         {true, nil, agent.GateNone, true},
-		"a rule asks all":       {true, []agent.Middleware{asks(agent.GateVerdict{})}, agent.GateApproval, true},
-		"a rule asks for some":  {true, []agent.Middleware{asksForEffects()}, agent.GateNone, true},
-		"a rule refuses before": {true, []agent.Middleware{&hooked{gate: denies}}, agent.GateDenied, false},
+		"nothing is known": {false, rule(nil), agent.GateApproval, false},
+		"it only reads":    {true, rule(nil), "", true},
+		"a rule asks all":  {true, asks(agent.GateVerdict{}), agent.GateApproval, true},
+		"a rule refuses": {true, rule(func(agent.GatedCall, agent.GateVerdict) agent.GateVerdict {
+			return agent.GateVerdict{Gate: agent.GateDenied}
+		}), "", false},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			h := newHarness(t, with(tt.middleware...))
+			h := newHarness(t, with(tt.rule))
 			h.tool.reads = tt.reads
 			h.begin(agent.TurnRequest{TurnID: "t1"})
 			h.model.script(calls(toolCall("a", `{"q":1}`)))
@@ -88,20 +93,6 @@ func TestEffectsAreReadBeforeAPersonIsAsked(t *testing.T) {
 			require.Equal(t, tt.local, repeatable, "a tool that was found to have no effects must keep to it")
 		})
 	}
-}
-
-// asksForEffects is a rule that asks about calls with effects.
-func asksForEffects() *hooked {
-	return &hooked{gate: func(c agent.GatedCall, so agent.GateVerdict) agent.GateVerdict {
-		if !c.EffectFree {
-			so.Gate = agent.GateApproval
-		}
-		return so
-	}}
-}
-
-func denies(agent.GatedCall, agent.GateVerdict) agent.GateVerdict {
-	return agent.GateVerdict{Gate: agent.GateDenied}
 }
 
 func TestRemember(t *testing.T) {

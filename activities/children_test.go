@@ -30,7 +30,7 @@ func bosses(t *testing.T, change ...func(*activities.Config)) *harness {
 }
 
 // noContainers is a cluster that nothing is run on.
-type noContainers struct{}
+type noContainers struct{ delegate.Containers }
 
 func (noContainers) Run(context.Context, agent.Container) (agent.ContainerResult, error) {
 	return agent.ContainerResult{}, agent.Errorf(agent.CodeUnavailable, "run container", "away")

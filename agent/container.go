@@ -36,3 +36,18 @@ type ContainerResult struct {
 	ExitCode int32
 	Failure  *Failure // set when it did not succeed
 }
+
+// ContainerStatus is how far the container of an earlier call is.
+type ContainerStatus struct {
+	Job    string // as the call's answer names it
+	State  string // "running", "succeeded" or "failed"
+	Detail string // what it does while it runs: "pending: Unschedulable"
+	// Result is what the container ended with, while the cluster keeps its pod.
+	Result ContainerResult
+}
+
+// ContainerManifest is what a cluster would be given for a container.
+type ContainerManifest struct {
+	Job      string          // the name that the Job would have
+	Manifest json.RawMessage // the objects, as a List of Kubernetes
+}

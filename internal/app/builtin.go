@@ -30,7 +30,7 @@ func toolkits(c *Config, w *World, sample mcp.Sampler) ([]tool.Factory, error) {
 		return nil, err
 	}
 	servers.Sample = sample
-	cluster, err := containers(&c.Tools.Kubernetes, w.Logger)
+	delegated, err := delegation(&c.Tools.Kubernetes, w.Logger)
 	if err != nil {
 		return nil, err
 	}
@@ -44,10 +44,11 @@ func toolkits(c *Config, w *World, sample mcp.Sampler) ([]tool.Factory, error) {
 		openapi.Factory(openapi.Config{
 			CacheBytes: int64(c.Tools.OpenAPI.CacheBytes), MaxResponse: int64(c.Tools.OpenAPI.MaxResponseBytes), Freshness: c.Tools.OpenAPI.Freshness,
 		}),
-		delegate.Factory(delegate.Config{Containers: cluster}),
+		delegate.Factory(delegated),
 		research.Factory(research.Config{
 			PubMedURL: r.PubMedURL, TrialsURL: r.TrialsURL, PreprintsURL: r.PreprintsURL, OpenAlexURL: r.OpenAlexURL, WebProvider: r.WebProvider,
-			WebURL: r.WebURL, Contact: r.Contact,
+			WebURL: r.WebURL, Contact: r.Contact, MaxWait: r.MaxWait, SourceTimeout: r.SourceTimeout,
+			Rates: r.rates(),
 		}),
 		mcp.Factory(servers),
 		tool.Ready(todo.New()),

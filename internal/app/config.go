@@ -341,7 +341,7 @@ func Default() Config {
 		},
 		Tools: Tools{
 			Pipeline:   Pipeline{MaxBytes: 256 << 20, CacheTTL: time.Hour, PromoteAfter: 2},
-			Research:   Research{WebProvider: "duckduckgo"},
+			Research:   Research{WebProvider: "duckduckgo", MaxWait: 10 * time.Second, SourceTimeout: 20 * time.Second},
 			OpenAPI:    OpenAPI{CacheBytes: 64 << 20, MaxResponseBytes: 8 << 20, Freshness: 5 * time.Minute},
 			Kubernetes: Kubernetes{Namespace: "default", CPU: "1", Memory: "512Mi", EphemeralStorage: "1Gi", Deadline: 7 * time.Minute, TTL: time.Hour},
 		},

@@ -49,6 +49,29 @@ type Research struct {
 	WebProvider string `yaml:"web_provider" help:"duckduckgo, searxng or brave; empty: no search_web"`
 	// WebURL is its address; SearXNG has none of its own. Default empty: the real one.
 	WebURL string `yaml:"web_url" help:"address of the web search"`
+	// The rates are requests per second of this process, all its calls together. Default 0: what each service allows.
+	PubMedRate    float64 `yaml:"pubmed_rate" help:"requests per second to PubMed; 0: what it allows"`
+	TrialsRate    float64 `yaml:"trials_rate" help:"requests per second to ClinicalTrials.gov; 0: what it allows"`
+	PreprintsRate float64 `yaml:"preprints_rate" help:"requests per second to Europe PMC; 0: what it allows"`
+	OpenAlexRate  float64 `yaml:"openalex_rate" help:"requests per second to OpenAlex; 0: what it allows"`
+	WebRate       float64 `yaml:"web_rate" help:"requests per second to the web search; 0: what it allows"`
+	// MaxWait is how long a search waits for its place in a rate, and for what a service asks with Retry-After. Default 10s.
+	MaxWait time.Duration `yaml:"max_wait" help:"longest wait for a place in a rate or for Retry-After"`
+	// SourceTimeout bounds each source of search_research. Default 20s.
+	SourceTimeout time.Duration `yaml:"source_timeout" help:"time for one source of search_research"`
+}
+
+// rates are those that are set, by source.
+func (r *Research) rates() map[string]float64 {
+	rates := map[string]float64{}
+	for source, rate := range map[string]float64{
+		"pubmed": r.PubMedRate, "clinical_trials": r.TrialsRate, "preprints": r.PreprintsRate, "openalex": r.OpenAlexRate, "web": r.WebRate,
+	} {
+		if rate > 0 {
+			rates[source] = rate
+		}
+	}
+	return rates
 }
 
 // MCP lists servers of the Model Context Protocol that this process starts. Those with a URL are named by tool bindings.

@@ -3,6 +3,7 @@ package app_test
 import (
 	"bytes"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -47,6 +48,9 @@ func TestFaultsOfTools(t *testing.T) {
 		"tools: {research: {contact: nobody}}":                                     "tools.research.contact",
 		"tools: {research: {web_provider: altavista}}":                             "tools.research.web_provider",
 		"tools: {research: {web_provider: searxng}}":                               "tools.research.web_url",
+		"tools: {research: {trials_rate: 0.0001}}":                                 "tools.research.trials_rate",
+		"tools: {research: {max_wait: 10m}}":                                       "tools.research.max_wait",
+		"tools: {research: {source_timeout: 0s}}":                                  "tools.research.source_timeout",
 		"tools: {kubernetes: {enabled: true, deadline: 9m}}":                       "tools.kubernetes.deadline",
 		"workflows: {orchestrator_url: 'http://u:p@x'}":                            "workflows.orchestrator_url",
 		"workflows: {smtp: {addr: nowhere, from: a@b}}":                            "workflows.smtp.addr",
@@ -58,4 +62,11 @@ func TestFaultsOfTools(t *testing.T) {
 		_, err := app.Load(sources(t, text, nil))
 		require.ErrorContains(t, err, says, text)
 	}
+}
+
+func TestResearchSettings(t *testing.T) {
+	cfg, err := app.Load(sources(t, "tools: {research: {pubmed_rate: 0.5, web_rate: 2, max_wait: 30s}}", []string{"TURNSTONE_TOOLS_RESEARCH_SOURCE_TIMEOUT=1m"}))
+	require.NoError(t, err)
+	r := cfg.Tools.Research
+	require.Equal(t, []any{0.5, 2.0, 0.0, 30 * time.Second, time.Minute}, []any{r.PubMedRate, r.WebRate, r.TrialsRate, r.MaxWait, r.SourceTimeout})
 }

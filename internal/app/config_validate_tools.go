@@ -35,6 +35,15 @@ func (l *loader) research() {
 	} {
 		l.webAddress("tools.research."+path, address)
 	}
+	for path, rate := range map[string]float64{
+		"pubmed_rate": r.PubMedRate, "trials_rate": r.TrialsRate, "preprints_rate": r.PreprintsRate, "openalex_rate": r.OpenAlexRate, "web_rate": r.WebRate,
+	} {
+		if rate != 0 {
+			between(l, "tools.research."+path, rate, 0.001, 1000)
+		}
+	}
+	between(l, "tools.research.max_wait", r.MaxWait, time.Second, 5*time.Minute)
+	between(l, "tools.research.source_timeout", r.SourceTimeout, time.Second, 5*time.Minute)
 	if r.Contact != "" {
 		l.mailbox("tools.research.contact", r.Contact)
 	}

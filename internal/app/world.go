@@ -67,23 +67,29 @@ func (b bearer) Do(req *http.Request) (*http.Response, error) {
 	return b.HTTP.Do(req)
 }
 
-// containers is the cluster that delegate_to_agent runs containers on, nil when there is none.
-func containers(c *Kubernetes, logger *zap.Logger) (delegate.Containers, error) {
+// delegation is what delegate_to_agent runs containers on. Without a cluster it writes their manifests.
+func delegation(c *Kubernetes, logger *zap.Logger) (delegate.Config, error) {
+	cfg := kube.Config{
+		Namespace: c.Namespace, Images: c.Images, Interpreter: c.Interpreter, CPU: c.CPU, Memory: c.Memory, Deadline: c.Deadline,
+		TTL: c.TTL, RuntimeClass: c.RuntimeClass, EphemeralStorage: c.EphemeralStorage, PullSecrets: c.PullSecrets, Logger: logger,
+	}
 	if !c.Enabled {
-		return nil, nil //nolint:nilnil // there is none, which is no error
+		manifests, err := kube.NewRenderer(cfg)
+		if err != nil {
+			return delegate.Config{}, fmt.Errorf("tools.kubernetes: %w", err)
+		}
+		return delegate.Config{Manifests: manifests}, nil
 	}
 	client, _, err := kube.Connect(kube.Access{InCluster: c.Kubeconfig == "", Kubeconfig: c.Kubeconfig, Context: c.Context})
 	if err != nil {
-		return nil, fmt.Errorf("tools.kubernetes: %w", err)
+		return delegate.Config{}, fmt.Errorf("tools.kubernetes: %w", err)
 	}
-	cluster, err := kube.New(kube.Config{
-		Client: client, Namespace: c.Namespace, Images: c.Images, Interpreter: c.Interpreter, CPU: c.CPU, Memory: c.Memory, Deadline: c.Deadline,
-		TTL: c.TTL, RuntimeClass: c.RuntimeClass, EphemeralStorage: c.EphemeralStorage, PullSecrets: c.PullSecrets, Logger: logger,
-	})
+	cfg.Client = client
+	cluster, err := kube.New(cfg)
 	if err != nil {
-		return nil, fmt.Errorf("tools.kubernetes: %w", err)
+		return delegate.Config{}, fmt.Errorf("tools.kubernetes: %w", err)
 	}
-	return cluster, nil
+	return delegate.Config{Containers: cluster}, nil
 }
 
 // maxPatience is longer than any context that a request of [Parts.Patient] has.

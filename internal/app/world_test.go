@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/kube"
 )
 
 // A private orchestrator that the operator names is reached, with the token, which it cannot tell anybody.
@@ -59,21 +60,25 @@ func TestOrchestrated(t *testing.T) {
 
 func TestNoCluster(t *testing.T) {
 	t.Parallel()
-	none, err := containers(&Kubernetes{Kubeconfig: "/nowhere"}, nil)
+	c := Default().Tools.Kubernetes
+	c.Kubeconfig = "/nowhere"
+	none, err := delegation(&c, nil)
 	require.NoError(t, err)
-	require.Nil(t, none)
-	_, err = containers(&Kubernetes{Enabled: true, Kubeconfig: filepath.Join(t.TempDir(), "none")}, nil)
+	require.Nil(t, none.Containers)
+	made, err := none.Manifests.Render(agent.Container{Key: "k", Code: "1"})
+	require.NoError(t, err, "without a cluster manifests are written")
+	require.Contains(t, string(made.Manifest), kube.DefaultInterpreter)
+	_, err = delegation(&Kubernetes{Enabled: true, Kubeconfig: filepath.Join(t.TempDir(), "none")}, nil)
 	require.ErrorContains(t, err, "tools.kubernetes")
 	file := filepath.Join(t.TempDir(), "config")
 	require.NoError(t, os.WriteFile(file, []byte(`{"apiVersion":"v1","kind":"Config","current-context":"c","contexts":[{"name":"c","context":{"cluster":"k","user":"u"}}],
 		"clusters":[{"name":"k","cluster":{"server":"https://127.0.0.1:1"}}],"users":[{"name":"u","user":{"token":"t"}}]}`), 0o600))
-	c := Default().Tools.Kubernetes
 	c.Enabled, c.Kubeconfig = true, file
-	made, err := containers(&c, nil)
+	there, err := delegation(&c, nil)
 	require.NoError(t, err)
-	require.NotNil(t, made)
+	require.NotNil(t, there.Containers)
 	c.Images = []string{"not an image"}
-	_, err = containers(&c, nil)
+	_, err = delegation(&c, nil)
 	require.ErrorContains(t, err, "images[0]")
 }
 

@@ -76,13 +76,21 @@ type ceilings struct {
 
 // Cluster runs containers. It is safe for concurrent use.
 type Cluster struct {
-	cfg    Config
-	max    ceilings
-	images []imageRule
+	cfg      Config
+	max      ceilings
+	images   []imageRule
+	anyImage bool // nothing runs, so no image need be allowed
 }
 
 // New checks the configuration. Its error is [agent.CodeInvalid] and names the field.
 func New(cfg Config) (*Cluster, error) {
+	if cfg.Client == nil {
+		return nil, agent.Invalid("client", "is required")
+	}
+	return build(cfg)
+}
+
+func build(cfg Config) (*Cluster, error) {
 	cfg.defaults()
 	if err := cfg.check(); err != nil {
 		return nil, err
@@ -144,8 +152,6 @@ func set[T comparable](to *T, fallback T) {
 
 func (c *Config) check() error {
 	switch {
-	case c.Client == nil:
-		return agent.Invalid("client", "is required")
 	case len(validation.IsDNS1123Label(c.Namespace)) > 0:
 		return agent.Invalid("namespace", "%.100q is no name of a namespace", c.Namespace)
 	case c.Deadline < time.Second:

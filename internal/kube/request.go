@@ -103,7 +103,7 @@ func (c *Cluster) custom(r *request) error {
 	switch {
 	case err != nil:
 		return agent.Invalid("image", "%.100q %w", r.in.Image, err)
-	case !slices.ContainsFunc(c.images, func(rule imageRule) bool { return rule.allows(image) }):
+	case !c.anyImage && !slices.ContainsFunc(c.images, func(rule imageRule) bool { return rule.allows(image) }):
 		return agent.FieldErrorf(agent.CodeDenied, "image", "%.200q is not an image that may be run here", r.in.Image)
 	case r.in.Code != "" || r.in.Language != "":
 		return agent.Invalid("code", "is for the interpreter alone")

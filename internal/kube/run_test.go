@@ -402,3 +402,97 @@ func TestAJobOfAnother(t *testing.T) {
 	require.Len(t, w.jobs(), 1, "another's job is not deleted")
 	require.Empty(t, done)
 }
+
+// The manifest of a dry run is what a run creates, and nothing is created. Without a cluster and without a list, any image may be named.
+func TestRender(t *testing.T) {
+	w := newWorld(t, nil)
+	made, err := w.Render(w.ask())
+	require.NoError(t, err)
+	require.Empty(t, w.Actions(), "the cluster is not asked")
+	job, secret := rendered(t, made)
+	done := w.run(t.Context(), w.ask())
+	run, _ := w.started()
+	w.finish(run.DeepCopy(), batchv1.JobFailed, "")
+	w.wait(done)
+	require.Equal(t, run.Name, made.Job)
+	require.Equal(t, run.Spec.Template, job.Spec.Template)
+	require.Equal(t, []string{"batch/v1 Job", "v1 Secret"}, []string{job.APIVersion + " " + job.Kind, secret.APIVersion + " " + secret.Kind})
+	require.Nil(t, job.Spec.Suspend, "it runs when it is created")
+	require.JSONEq(t, `{"n":1}`, string(secret.Data["input.json"]))
+
+	other := w.ask()
+	other.Image = "elsewhere.example/tool:1"
+	_, err = w.Render(other)
+	require.Equal(t, agent.CodeDenied, agent.CodeOf(err))
+	for images, want := range map[string]agent.Code{"": "", "registry.example/tool": agent.CodeDenied} {
+		renderer, err := kube.NewRenderer(kube.Config{Images: strings.Fields(images)})
+		require.NoError(t, err)
+		_, err = renderer.Render(other)
+		require.Equal(t, want, agent.CodeOf(err), images)
+	}
+	_, err = kube.NewRenderer(kube.Config{Deadline: time.Hour})
+	require.ErrorContains(t, err, "deadline")
+}
+
+func rendered(t *testing.T, m agent.ContainerManifest) (*batchv1.Job, *corev1.Secret) {
+	t.Helper()
+	var list struct {
+		Items []json.RawMessage
+	}
+	var job batchv1.Job
+	var secret corev1.Secret
+	require.NoError(t, json.Unmarshal(m.Manifest, &list))
+	require.Len(t, list.Items, 2, "the input comes first")
+	require.NoError(t, json.Unmarshal(list.Items[0], &secret))
+	require.NoError(t, json.Unmarshal(list.Items[1], &job))
+	return &job, &secret
+}
+
+// The status of an earlier call's Job is looked up once, for its own tenant alone, and has the result once there is one.
+func TestStatus(t *testing.T) {
+	w := newWorld(t, nil)
+	ctx, stop := context.WithCancel(t.Context())
+	done := w.run(ctx, w.ask())
+	job, pod := w.started()
+	w.is(pod, corev1.ContainerState{Running: &corev1.ContainerStateRunning{}})
+	stop() // the worker stops, the Job goes on
+	w.wait(done)
+	got, err := w.Status(t.Context(), "acme", job.Name)
+	require.NoError(t, err)
+	require.Equal(t, agent.ContainerStatus{Job: job.Name, State: "running", Detail: "running"}, got)
+	for _, of := range [][2]string{{"other", job.Name}, {"acme", "turnstone-" + strings.Repeat("0", 32)}} {
+		_, err = w.Status(t.Context(), of[0], of[1])
+		require.Equal(t, agent.CodeNotFound, agent.CodeOf(err), "%v", of)
+	}
+	_, err = w.Status(t.Context(), "acme", "kube-proxy")
+	require.Equal(t, agent.CodeInvalid, agent.CodeOf(err))
+
+	w.wrote("hello\n{\"sum\": 3}\n")
+	w.ends(pod, 0, "Completed", "")
+	w.finish(job.DeepCopy(), batchv1.JobComplete, "")
+	got, err = w.Status(t.Context(), "acme", job.Name)
+	require.NoError(t, err)
+	require.Equal(t, agent.ContainerStatus{
+		Job: job.Name, State: "succeeded", Result: agent.ContainerResult{Job: job.Name, Result: json.RawMessage(`{"sum": 3}`), Logs: "hello\n"},
+	}, got)
+}
+
+func TestStatusOfAFailedJob(t *testing.T) {
+	w := newWorld(t, nil)
+	done := w.run(t.Context(), w.ask())
+	job, pod := w.started()
+	w.wrote("")
+	w.ends(pod, 137, "OOMKilled", "")
+	w.finish(job, batchv1.JobFailed, "")
+	w.wait(done)
+	got, err := w.Status(t.Context(), "acme", job.Name)
+	require.NoError(t, err)
+	require.Equal(t, "failed", got.State)
+	require.Equal(t, &agent.Failure{Type: "overflow", Message: "the container used more than its 512Mi of memory"}, got.Result.Failure)
+
+	w.PrependReactor("get", "jobs", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "jobs"}, job.Name, errors.New("no"))
+	})
+	_, err = w.Status(t.Context(), "acme", job.Name)
+	require.Equal(t, agent.CodeDenied, agent.CodeOf(err))
+}

@@ -17,7 +17,15 @@ import (
 // [agent.CodeInvalid], [agent.CodeDenied] or [agent.CodeOverflow] refuses what was asked for, and its Field is the member of
 // [agent.Container] in snake case; any other error is for the runtime to try again, and the same Key then means the same container.
 type Containers interface {
+	Manifests
 	Run(ctx context.Context, c agent.Container) (agent.ContainerResult, error)
+	// Status says how far a Job of the tenant's is. A Job that is not there is [agent.CodeNotFound].
+	Status(ctx context.Context, tenant, job string) (agent.ContainerStatus, error)
+}
+
+// Manifests writes what a cluster would be given for a container. It sends nothing. What it refuses has the errors of [Containers].
+type Manifests interface {
+	Render(c agent.Container) (agent.ContainerManifest, error)
 }
 
 // resources is what a container's config may ask for, within what the cluster's configuration allows.
@@ -26,6 +34,7 @@ type resources struct {
 	Memory     amount            `json:"memory"`
 	TimeoutSec *int32            `json:"timeout_sec"`
 	Env        map[string]string `json:"env"`
+	DryRun     bool              `json:"dry_run"`
 }
 
 // amount is a quantity of Kubernetes; a number is one as well.
@@ -70,6 +79,7 @@ func (a *arguments) contain(image string, raw json.RawMessage) error {
 	if err != nil {
 		return err
 	}
+	a.dryRun = in.DryRun
 	c := &a.container
 	c.CPU, c.Memory, c.Env, c.Command, c.Args = string(in.CPU), string(in.Memory), in.Env, in.Command, in.Args
 	if in.TimeoutSec != nil {
@@ -127,22 +137,9 @@ func (a *arguments) interpret() error {
 
 // run runs the container of a call.
 func (d delegate) run(ctx context.Context, inv agent.Invocation, in *arguments) (agent.ToolResult, error) {
-	c := in.container
-	c.Tenant, c.TurnID, c.Key, c.Attempt, c.Report = inv.Tenant, inv.TurnID, inv.IdempotencyKey, inv.Attempt, inv.Report
-	result, err := d.cfg.Containers.Run(ctx, c)
+	result, err := d.cfg.Containers.Run(ctx, in.of(inv))
 	if err != nil {
-		switch agent.CodeOf(err) {
-		case agent.CodeInvalid, agent.CodeDenied, agent.CodeOverflow:
-			f := agent.FailureOf(err)
-			f.Field = in.argument(f.Field)
-			f.Message = err.Error()
-			if e, ok := errors.AsType[*agent.Error](err); ok {
-				f.Message = e.Err.Error()
-			}
-			return failed(f)
-		default:
-			return agent.ToolResult{}, err
-		}
+		return in.refused(err)
 	}
 	if result.Failure != nil {
 		f := *result.Failure
@@ -150,6 +147,51 @@ func (d delegate) run(ctx context.Context, inv agent.Invocation, in *arguments) 
 		return failed(&f)
 	}
 	return d.answer(ctx, inv, &result)
+}
+
+// of is the container of a call.
+func (a *arguments) of(inv agent.Invocation) agent.Container {
+	c := a.container
+	c.Tenant, c.TurnID, c.Key, c.Attempt, c.Report = inv.Tenant, inv.TurnID, inv.IdempotencyKey, inv.Attempt, inv.Report
+	return c
+}
+
+// refused tells the model of a request that was refused; any other error is for the runtime.
+func (a *arguments) refused(err error) (agent.ToolResult, error) {
+	switch agent.CodeOf(err) {
+	case agent.CodeInvalid, agent.CodeDenied, agent.CodeOverflow:
+		f := agent.FailureOf(err)
+		f.Field = a.argument(f.Field)
+		f.Message = err.Error()
+		if e, ok := errors.AsType[*agent.Error](err); ok {
+			f.Message = e.Err.Error()
+		}
+		return failed(f)
+	default:
+		return agent.ToolResult{}, err
+	}
+}
+
+// render answers the manifest of a call's container, which is not run.
+func (d delegate) render(inv agent.Invocation, in *arguments) (agent.ToolResult, error) {
+	manifests, why := d.cfg.Manifests, "no cluster is configured: nothing was run"
+	if d.cfg.Containers != nil {
+		manifests, why = d.cfg.Containers, "dry_run was asked for: nothing was run"
+	}
+	if manifests == nil {
+		return failed(&agent.Failure{
+			Type: string(agent.CodeUnavailable), Message: "no cluster is configured to run agents of type " + in.agentType, Field: "agent_type",
+		})
+	}
+	made, err := manifests.Render(in.of(inv))
+	if err != nil {
+		return in.refused(err)
+	}
+	out, err := json.Marshal(map[string]any{"dry_run": true, "message": why, "job": made.Job, "manifest": made.Manifest})
+	if err != nil {
+		return agent.ToolResult{}, agent.Errorf(agent.CodeInternal, "call "+ToolName, "encode manifest: %w", err)
+	}
+	return agent.ToolResult{Output: out}, nil
 }
 
 // argument is the argument that a member of [agent.Container] was made of.
@@ -181,25 +223,35 @@ const (
 	logsAlone   = 16 << 10
 )
 
+// shownResult is what the model sees of a container's end.
+type shownResult struct {
+	Result  json.RawMessage `json:"result"`
+	Logs    string          `json:"logs,omitempty"`
+	LogsRef string          `json:"logs_ref,omitempty"`
+	Job     string          `json:"job"`
+}
+
+// show shortens logs that are too long to show, and stores them.
+func (d delegate) show(ctx context.Context, inv agent.Invocation, r *agent.ContainerResult) (shownResult, error) {
+	most := logsBesides
+	if r.Result == nil {
+		most = logsAlone
+	}
+	out := shownResult{r.Result, r.Logs, "", r.Job}
+	if len(r.Logs) <= most && !r.LogsCut {
+		return out, nil
+	}
+	out.Logs = "…" + strings.ToValidUTF8(r.Logs[max(0, len(r.Logs)-most):], "")
+	var err error
+	out.LogsRef, err = d.keep(ctx, inv, r)
+	return out, err
+}
+
 // answer is what the model sees of a container that has succeeded.
 func (d delegate) answer(ctx context.Context, inv agent.Invocation, r *agent.ContainerResult) (agent.ToolResult, error) {
-	shown := logsBesides
-	if r.Result == nil {
-		shown = logsAlone
-	}
-	out := struct {
-		Result  json.RawMessage `json:"result"`
-		Logs    string          `json:"logs,omitempty"`
-		LogsRef string          `json:"logs_ref,omitempty"`
-		Job     string          `json:"job"`
-	}{r.Result, r.Logs, "", r.Job}
-	if len(r.Logs) > shown || r.LogsCut {
-		out.Logs = "…" + strings.ToValidUTF8(r.Logs[max(0, len(r.Logs)-shown):], "")
-		ref, err := d.keep(ctx, inv, r)
-		if err != nil {
-			return agent.ToolResult{}, err
-		}
-		out.LogsRef = ref
+	out, err := d.show(ctx, inv, r)
+	if err != nil {
+		return agent.ToolResult{}, err
 	}
 	raw, err := json.Marshal(out)
 	if err != nil {

@@ -22,12 +22,25 @@ type dock struct {
 	result agent.ContainerResult
 	err    error
 	asked  []agent.Container
+
+	status   agent.ContainerStatus
+	rendered []string
 }
 
 func (d *dock) Run(_ context.Context, c agent.Container) (agent.ContainerResult, error) {
 	c.Report = nil
 	d.asked = append(d.asked, c)
 	return d.result, d.err
+}
+
+func (d *dock) Render(c agent.Container) (agent.ContainerManifest, error) {
+	d.rendered = append(d.rendered, c.Key+" "+c.Tenant+" "+c.Image)
+	return agent.ContainerManifest{Job: "j", Manifest: json.RawMessage(`{"kind":"List"}`)}, d.err
+}
+
+func (d *dock) Status(_ context.Context, tenant, job string) (agent.ContainerStatus, error) {
+	d.status.Job = tenant + "/" + job
+	return d.status, d.err
 }
 
 // vault keeps one content.
@@ -212,4 +225,73 @@ func TestWhatTheModelSees(t *testing.T) {
 	require.NoError(t, err)
 	require.NotContains(t, string(res.Output), "logs_ref")
 	require.Empty(t, kept.content, "what may not be stored is not")
+}
+
+// A dry run answers the manifest and runs nothing; so does every call without a cluster. Nobody is asked about either.
+func TestDryRun(t *testing.T) {
+	dry := `{"agent_type":"custom_container","container_image":"x","inputs":{},"config":{"dry_run":true}}`
+	for name, tt := range map[string]struct {
+		cfg  func(d *dock) delegate.Config
+		args string
+		says string
+	}{
+		"asked for":                    {func(d *dock) delegate.Config { return delegate.Config{Containers: d} }, dry, "dry_run was asked for: nothing was run"},
+		"no cluster":                   {func(d *dock) delegate.Config { return delegate.Config{Manifests: d} }, image, "no cluster is configured: nothing was run"},
+		"asked for, without a cluster": {func(d *dock) delegate.Config { return delegate.Config{Manifests: d} }, dry, "no cluster is configured: nothing was run"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := &dock{}
+			res, err := contained(t, tt.cfg(d), invocation(), tt.args)
+			require.NoError(t, err)
+			require.Nil(t, res.Failure)
+			require.JSONEq(t, `{"dry_run":true,"message":"`+tt.says+`","job":"j","manifest":{"kind":"List"}}`, string(res.Output))
+			require.Empty(t, d.asked)
+			require.Equal(t, []string{"t1/1/a acme x"}, d.rendered)
+			free, ok := delegate.With(tt.cfg(d)).Tools()[0].(agent.EffectFree)
+			require.True(t, ok)
+			require.True(t, free.EffectFree(json.RawMessage(tt.args)))
+		})
+	}
+	d := &dock{err: agent.FieldErrorf(agent.CodeDenied, "image", "not here")}
+	res, err := contained(t, delegate.Config{Manifests: d}, invocation(), image)
+	require.NoError(t, err)
+	require.Equal(t, &agent.Failure{Type: "denied", Message: "not here", Field: "container_image", Tool: delegate.ToolName}, res.Failure)
+}
+
+func TestStatusOfAJob(t *testing.T) {
+	ask := func(cfg delegate.Config, args string) (agent.ToolResult, error) {
+		res, err := delegate.With(cfg).Tools()[1].Call(t.Context(), invocation(), agent.ToolCall{Name: delegate.StatusTool, Args: json.RawMessage(args)})
+		if err == nil {
+			tooltest.CheckResult(t, res)
+		}
+		return res, err
+	}
+	for want, status := range map[string]agent.ContainerStatus{
+		`{"job":"acme/j","status":"running","detail":"pending"}`: {State: "running", Detail: "pending"},
+		`{"job":"j","status":"succeeded","result":7,"logs":"hi"}`: {
+			State: "succeeded", Result: agent.ContainerResult{Job: "j", Result: json.RawMessage(`7`), Logs: "hi"},
+		},
+		`{"job":"j","status":"failed","result":null,"error":{"type":"invalid","message":"exit 1","retryable":false}}`: {
+			State: "failed", Result: agent.ContainerResult{Job: "j", Failure: &agent.Failure{Type: "invalid", Message: "exit 1"}},
+		},
+	} {
+		res, err := ask(delegate.Config{Containers: &dock{status: status}}, `{"job":"j"}`)
+		require.NoError(t, err)
+		require.Nil(t, res.Failure)
+		require.JSONEq(t, want, string(res.Output))
+	}
+	for args, field := range map[string]string{`{}`: "job", `{"job":1}`: "job", `{"job":"x","y":1}`: "y"} {
+		res, err := ask(delegate.Config{Containers: &dock{}}, args)
+		require.NoError(t, err)
+		require.Equal(t, field, res.Failure.Field)
+		require.Equal(t, delegate.StatusTool, res.Failure.Tool)
+	}
+	res, err := ask(delegate.Config{}, `{"job":"j"}`)
+	require.NoError(t, err)
+	require.Equal(t, "unavailable", res.Failure.Type)
+	res, err = ask(delegate.Config{Containers: &dock{err: agent.FieldErrorf(agent.CodeNotFound, "job", "there is no job")}}, `{"job":"j"}`)
+	require.NoError(t, err)
+	require.Equal(t, &agent.Failure{Type: "not_found", Message: "there is no job", Field: "job", Tool: delegate.StatusTool}, res.Failure)
+	_, err = ask(delegate.Config{Containers: &dock{err: agent.Errorf(agent.CodeUnavailable, "", "away")}}, `{"job":"j"}`)
+	require.Equal(t, agent.CodeUnavailable, agent.CodeOf(err), "the runtime tries again")
 }

@@ -23,6 +23,7 @@ type arguments struct {
 	inputs    json.RawMessage // an object
 	config    config          // of langchain_agent
 	container agent.Container // of the others: what was asked for, without whose call it is
+	dryRun    bool            // the container is not to run: its manifest is asked for
 }
 
 // config is what langchain_agent can be told.

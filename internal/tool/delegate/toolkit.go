@@ -14,6 +14,7 @@ import (
 const (
 	ToolkitName = "delegate"
 	ToolName    = "delegate_to_agent"
+	StatusTool  = "get_delegated_job"
 )
 
 // MaxArgs bounds the arguments, in bytes.
@@ -24,7 +25,8 @@ var schema []byte // seed 004 §5.5, verbatim
 
 // Config holds what the toolkit needs.
 type Config struct {
-	Containers Containers // nil: code_interpreter and custom_container are unavailable
+	Containers Containers // nil: containers are not run, their manifests are answered
+	Manifests  Manifests  // writes the manifests; nil: Containers does
 	Blobs      tool.Blobs // takes what containers log; nil: the end of it is in the answer, and that is all
 }
 
@@ -39,7 +41,8 @@ func Factory(cfg Config) tool.Factory {
 	return tool.Factory{
 		Name: ToolkitName, Needs: []tool.Need{tool.NeedBlobs},
 		New: func(d tool.Dependencies) (agent.Toolkit, error) {
-			return With(Config{Containers: cfg.Containers, Blobs: d.Blobs}), nil
+			cfg.Blobs = d.Blobs
+			return With(cfg), nil
 		},
 	}
 }
@@ -51,7 +54,7 @@ func (toolkit) Name() string { return ToolkitName }
 // OnRequest keeps the toolkit out of "every toolkit": agents that need it are granted it.
 func (toolkit) OnRequest() bool { return true }
 
-func (k toolkit) Tools() []agent.Tool { return []agent.Tool{delegate(k)} }
+func (k toolkit) Tools() []agent.Tool { return []agent.Tool{delegate(k), status(k)} }
 
 // delegate is the tool delegate_to_agent.
 type delegate struct{ cfg Config }
@@ -72,10 +75,10 @@ func (delegate) Spec() agent.ToolSpec {
 }
 
 // EffectFree is true for the turn of another agent: asking for it changes nothing, and what its tools do passes that turn's own gates.
-// A container may do anything, where there is a cluster to run it on: without one nobody is asked about what cannot be.
+// A container may do anything when it runs: without a cluster, and with dry_run, it does not.
 func (d delegate) EffectFree(args json.RawMessage) bool {
 	in, err := parse(args)
-	return err != nil || in.agentType == langchainAgent || d.cfg.Containers == nil
+	return err != nil || in.agentType == langchainAgent || in.dryRun || d.cfg.Containers == nil
 }
 
 // maxName is what a summary shows of a name, in bytes.
@@ -94,6 +97,10 @@ func (delegate) Summarize(args json.RawMessage) string {
 	if name == "" {
 		return in.agentType
 	}
+	return short(name)
+}
+
+func short(name string) string {
 	if len(name) > maxName {
 		name = strings.ToValidUTF8(name[:maxName], "") + "…"
 	}
@@ -111,7 +118,7 @@ func (delegate) Delegate(args json.RawMessage, delegates []string) (agent.Delega
 	return r, err == nil, err
 }
 
-// Call runs a container. What the runtime runs as a turn does not come here.
+// Call runs a container, or answers its manifest. What the runtime runs as a turn does not come here.
 func (d delegate) Call(ctx context.Context, inv agent.Invocation, call agent.ToolCall) (agent.ToolResult, error) {
 	if err := agent.Interrupted(ctx, "call "+ToolName); err != nil {
 		return agent.ToolResult{}, err
@@ -124,20 +131,20 @@ func (d delegate) Call(ctx context.Context, inv agent.Invocation, call agent.Too
 		return failed(&agent.Failure{
 			Type: string(agent.CodeUnavailable), Message: "this runtime does not run turns of other agents", Field: "agent_type",
 		})
-	case d.cfg.Containers == nil:
-		return failed(&agent.Failure{
-			Type: string(agent.CodeUnavailable), Message: "no cluster is configured to run agents of type " + in.agentType, Field: "agent_type",
-		})
+	case in.dryRun, d.cfg.Containers == nil:
+		return d.render(inv, in)
 	default:
 		return d.run(ctx, inv, in)
 	}
 }
 
-func failed(f *agent.Failure) (agent.ToolResult, error) {
-	f.Tool = ToolName
+func failed(f *agent.Failure) (agent.ToolResult, error) { return failedAs(ToolName, f) }
+
+func failedAs(tool string, f *agent.Failure) (agent.ToolResult, error) {
+	f.Tool = tool
 	out, err := json.Marshal(map[string]*agent.Failure{"error": f})
 	if err != nil {
-		return agent.ToolResult{}, agent.Errorf(agent.CodeInternal, "call "+ToolName, "encode failure: %w", err)
+		return agent.ToolResult{}, agent.Errorf(agent.CodeInternal, "call "+tool, "encode failure: %w", err)
 	}
 	return agent.ToolResult{Output: out, Failure: f}, nil
 }

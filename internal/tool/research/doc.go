@@ -2,7 +2,7 @@
 //
 //	search_pubmed            NCBI's E-utilities: esearch, then efetch
 //	search_clinical_trials   the API of ClinicalTrials.gov, version 2
-//	search_preprints         Europe PMC, preprints alone
+//	search_preprints         Europe PMC: preprints and papers
 //	search_openalex          OpenAlex
 //	search_web               DuckDuckGo, a SearXNG of one's own, Brave Search, or a [WebSearch]
 //	search_research          all of them at once; one that fails does not matter

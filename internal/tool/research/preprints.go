@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"net/url"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -13,13 +15,15 @@ import (
 const (
 	preprintsName  = "preprints"
 	preprintsTitle = "Europe PMC"
+	preprintSource = "PPR" // Europe PMC's own name for its preprints
 )
 
-// preprintsSearch asks Europe PMC for preprints alone: bioRxiv, medRxiv, arXiv, Research Square and others.
+// preprintsSearch asks Europe PMC for preprints and papers: bioRxiv, medRxiv, arXiv and others, and what journals have published.
 type preprintsSearch struct {
 	query string
 	max   int
 	span  span
+	alone bool // preprints without papers
 }
 
 func parsePreprints(args json.RawMessage) (search, error) {
@@ -85,21 +89,33 @@ func (s *preprintsSearch) run(ctx context.Context, x *exchange) (*found, error) 
 	if err != nil {
 		return nil, err
 	}
-	return parseEuropePMC(resp, s.max)
+	return parseEuropePMC(resp, s)
 }
 
 func (s *preprintsSearch) expression() string {
-	q := "(" + s.query + ") AND (SRC:PPR)"
+	q := "(" + s.query + ") AND (SRC:" + strings.Join(s.kinds(), " OR SRC:") + ")"
 	if !s.span.open() {
 		q += " AND (FIRST_PDATE:[" + s.span.first(firstYear) + " TO " + s.span.last(3000) + "])"
 	}
 	return q
 }
 
-// preprint is the part of a record, resultType core, that we read.
+// kinds are the sources within Europe PMC: of preprints, and of papers PubMed, PubMed Central, Agricola and the Chinese Biological Abstracts.
+// Patents, theses and guidelines are left out.
+func (s *preprintsSearch) kinds() []string {
+	if s.alone {
+		return []string{preprintSource}
+	}
+	return []string{preprintSource, "MED", "PMC", "AGR", "CBA"}
+}
+
+// europeID is what the address of a record may end with.
+var europeID = regexp.MustCompile(`^[A-Z]{0,4}[0-9]{1,15}$`)
+
+// europeRecord is the part of a record, resultType core, that we read.
 //
 //nolint:tagliatelle // Europe PMC's names
-type preprint struct {
+type europeRecord struct {
 	ID       string `json:"id"`
 	Source   string `json:"source"`
 	DOI      string `json:"doi"`
@@ -109,7 +125,18 @@ type preprint struct {
 	Year     string `json:"pubYear"`
 	Date     string `json:"firstPublicationDate"`
 	CitedBy  number `json:"citedByCount"`
-	List     struct {
+	PMID     string `json:"pmid"`
+	PMCID    string `json:"pmcid"`
+	Pages    string `json:"pageInfo"`
+	Journal  struct {
+		Issue   string `json:"issue"`
+		Volume  string `json:"volume"`
+		Journal struct {
+			Title string `json:"title"`
+			Short string `json:"medlineAbbreviation"`
+		} `json:"journal"`
+	} `json:"journalInfo"`
+	List struct {
 		Authors []struct {
 			Full       string `json:"fullName"`
 			First      string `json:"firstName"`
@@ -131,13 +158,13 @@ type preprint struct {
 }
 
 // parseEuropePMC reads {"hitCount":1,"resultList":{"result":[…]}}; an error is {"errCode":400,"errMsg":"…"}, with any status.
-func parseEuropePMC(resp *response, limit int) (*found, error) {
+func parseEuropePMC(resp *response, s *preprintsSearch) (*found, error) {
 	//nolint:tagliatelle // Europe PMC's names
 	var in struct {
 		Hits  number `json:"hitCount"`
 		Error string `json:"errMsg"`
 		List  *struct {
-			Results []preprint `json:"result"`
+			Results []europeRecord `json:"result"`
 		} `json:"resultList"`
 	}
 	if err := readJSON(preprintsTitle, resp, &in); err != nil {
@@ -152,8 +179,8 @@ func parseEuropePMC(resp *response, limit int) (*found, error) {
 	out := &found{total: int(in.Hits)}
 	for i := range in.List.Results {
 		r := &in.List.Results[i]
-		if r.Source != "PPR" || len(out.works) == limit {
-			continue // nothing but preprints is promised
+		if !slices.Contains(s.kinds(), r.Source) || len(out.works) == s.max {
+			continue // nothing else is promised
 		}
 		w := r.work()
 		out.add(&w)
@@ -161,30 +188,44 @@ func parseEuropePMC(resp *response, limit int) (*found, error) {
 	return out, nil
 }
 
-func (r *preprint) work() work {
-	w := work{source: preprintsName, kind: kindPreprint, genre: "Preprint", title: titleOf(r.Title), doi: normalDOI(r.DOI), europe: matching(europePattern, r.ID)}
-	w.journal = field(r.Details.Publisher)
+func (r *europeRecord) work() work {
+	w := work{source: preprintsName, title: titleOf(r.Title), doi: normalDOI(r.DOI), abstract: plain(r.Abstract), authors: r.authors()}
 	if w.issued = isoDate(r.Date); w.issued.year == 0 {
 		w.issued = dateOf(r.Year, "", "")
 	}
-	w.abstract = plain(r.Abstract)
-	w.authors = r.authors()
 	w.more.CitedBy = int(r.CitedBy)
+	if r.Source == preprintSource {
+		r.asPreprint(&w)
+	} else {
+		r.asPaper(&w)
+	}
+	switch id := matching(europeID, r.ID); {
+	case w.doi != "":
+		w.url = doiURL(w.doi)
+	case id != "":
+		w.url = "https://europepmc.org/article/" + r.Source + "/" + id
+	}
+	return w
+}
+
+func (r *europeRecord) asPreprint(w *work) {
+	w.kind, w.genre, w.more.Type = kindPreprint, "Preprint", "preprint"
+	w.europe, w.journal = matching(europePattern, r.ID), field(r.Details.Publisher)
 	for _, c := range r.Comments.List {
 		if c.Source == "MED" && strings.EqualFold(c.Type, "Preprint of") {
 			w.more.PublishedPMID = matching(pmidPattern, c.ID)
 		}
 	}
-	switch {
-	case w.doi != "":
-		w.url = doiURL(w.doi)
-	case w.europe != "":
-		w.url = "https://europepmc.org/article/PPR/" + w.europe
-	}
-	return w
 }
 
-func (r *preprint) authors() []person {
+func (r *europeRecord) asPaper(w *work) {
+	w.kind, w.more.Type = kindArticle, "paper"
+	w.pmid, w.pmcid = matching(pmidPattern, r.PMID), matching(pmcidPattern, r.PMCID)
+	j := &r.Journal
+	w.journal, w.short, w.volume, w.issue, w.pages = field(j.Journal.Title), field(j.Journal.Short), field(j.Volume), field(j.Issue), field(r.Pages)
+}
+
+func (r *europeRecord) authors() []person {
 	var out []person
 	for i := range r.List.Authors {
 		a := &r.List.Authors[i]

@@ -109,18 +109,23 @@ func TestPreprints(t *testing.T) {
 	asked := w.requests(epmc + "/search")
 	require.Empty(t, asked)
 	asked = w.requests("/europepmc/search")
-	require.Equal(t, `(sickle OR "base (editing") AND (SRC:PPR) AND (FIRST_PDATE:[2021-01-01 TO 3000-12-31])`, asked[0].Get("query"))
+	require.Equal(t, `(sickle OR "base (editing") AND (SRC:PPR OR SRC:MED OR SRC:PMC OR SRC:AGR OR SRC:CBA) AND (FIRST_PDATE:[2021-01-01 TO 3000-12-31])`, asked[0].Get("query"))
 	require.Equal(t, "core", asked[0].Get("resultType"))
 	require.Equal(t, "10", asked[0].Get("pageSize"))
 	require.Equal(t, 2871, out.Total)
-	require.Len(t, out.Results, 2, "nothing but preprints")
+	require.Len(t, out.Results, 3, "a patent is neither a preprint nor a paper")
 	require.Equal(t, map[string]any{
-		"n": 1.0, "source": "preprints", "title": "Base editing of HBB in sickle cells", "authors": []any{"Gregory A Newby", "JS Yen", "The Editing Consortium"},
+		"n": 1.0, "source": "preprints", "type": "preprint", "title": "Base editing of HBB in sickle cells", "authors": []any{"Gregory A Newby", "JS Yen", "The Editing Consortium"},
 		"year": 2021.0, "date": "2021-10-09", "journal": "bioRxiv", "doi": "10.1101/2021.10.08.463700", "url": "https://doi.org/10.1101/2021.10.08.463700",
 		"cited_by": 12.0, "published_pmid": "34079130", "abstract": "Background: Sickle cell disease is caused by a mutation; P < 0.01. Results: It works.",
 	}, out.Results[0])
 	require.Equal(t, []any{"J Doe", "The Group of Names", "AB Smith-Jones"}, out.Results[1]["authors"])
 	require.Equal(t, "https://europepmc.org/article/PPR/PPR1", out.Results[1]["url"])
+	require.Equal(t, map[string]any{
+		"n": 3.0, "source": "preprints", "type": "paper", "title": "CRISPR-Cas9 Gene Editing", "authors": []any{"H Frangoul"}, "year": 2021.0,
+		"date": "2021-01-21", "journal": "The New England journal of medicine", "doi": "10.1056/nejmoa2031054", "pmid": "33283989", "pmcid": "PMC7000001",
+		"url": "https://doi.org/10.1056/nejmoa2031054",
+	}, out.Results[2])
 }
 
 func TestOpenAlex(t *testing.T) {

@@ -78,7 +78,7 @@ func (t *toolkit) one(source, query string, n int, years span) search {
 		if balanced(query) != nil { // only Europe PMC minds
 			query = strings.NewReplacer("(", " ", ")", " ", `"`, " ").Replace(query)
 		}
-		return &preprintsSearch{query: query, max: n, span: years}
+		return &preprintsSearch{query: query, max: n, span: years, alone: true} // papers are PubMed's and OpenAlex's
 	case openAlexName:
 		return &openAlexSearch{query: query, max: n, span: years}
 	case trialsName:

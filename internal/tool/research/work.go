@@ -36,6 +36,7 @@ type work struct {
 
 // details is what only some sources say; it is in answers, not in the bibliography.
 type details struct {
+	Type          string   `json:"type,omitempty"` // preprint or paper, of Europe PMC
 	Status        string   `json:"status,omitempty"`
 	Phases        []string `json:"phases,omitempty"`
 	Conditions    []string `json:"conditions,omitempty"`

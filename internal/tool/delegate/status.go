@@ -1,0 +1,100 @@
+package delegate
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/strict"
+)
+
+//go:embed status_schema.json
+var statusSchema []byte
+
+// status is the tool get_delegated_job: it looks at the Job of an earlier call.
+type status struct{ cfg Config }
+
+var _ agent.Summarizer = status{}
+
+func (status) Spec() agent.ToolSpec {
+	return agent.ToolSpec{
+		Name: StatusTool, Description: "Get the status of a K8s job that delegate_to_agent started earlier and, once it has finished, its result",
+		Parameters: append(json.RawMessage(nil), statusSchema...), Strict: true, Idempotent: true, InherentlySafe: true,
+	}
+}
+
+func parseStatus(args json.RawMessage) (job string, err error) {
+	var in struct {
+		Job string `json:"job"`
+	}
+	if len(args) > MaxArgs {
+		return "", agent.FieldErrorf(agent.CodeOverflow, "", "the arguments are %d bytes, at most %d", len(args), MaxArgs)
+	}
+	if err := strict.Decode(args, &in); err != nil {
+		return "", err
+	}
+	if in.Job == "" {
+		return "", agent.Invalid("job", "is required")
+	}
+	return in.Job, nil
+}
+
+// Summarize names the job.
+func (status) Summarize(args json.RawMessage) string {
+	job, err := parseStatus(args)
+	if err != nil {
+		return "invalid arguments"
+	}
+	return short(job)
+}
+
+// Call looks once; it does not wait for the Job.
+func (s status) Call(ctx context.Context, inv agent.Invocation, call agent.ToolCall) (agent.ToolResult, error) {
+	if err := agent.Interrupted(ctx, "call "+StatusTool); err != nil {
+		return agent.ToolResult{}, err
+	}
+	job, err := parseStatus(call.Args)
+	if err != nil {
+		return failedAs(StatusTool, agent.FailureOf(err))
+	}
+	if s.cfg.Containers == nil {
+		return failedAs(StatusTool, &agent.Failure{Type: string(agent.CodeUnavailable), Message: "no cluster is configured, so no jobs run"})
+	}
+	got, err := s.cfg.Containers.Status(ctx, inv.Tenant, job)
+	switch agent.CodeOf(err) {
+	case "":
+		return s.answer(ctx, inv, &got)
+	case agent.CodeInvalid, agent.CodeNotFound, agent.CodeDenied:
+		f := agent.FailureOf(err)
+		if e, ok := errors.AsType[*agent.Error](err); ok {
+			f.Message = e.Err.Error()
+		}
+		return failedAs(StatusTool, f)
+	default:
+		return agent.ToolResult{}, err
+	}
+}
+
+// answer is what the model sees of a Job. That the container failed is no failure of this call.
+func (s status) answer(ctx context.Context, inv agent.Invocation, got *agent.ContainerStatus) (agent.ToolResult, error) {
+	var out any = map[string]string{"job": got.Job, "status": got.State, "detail": got.Detail}
+	if got.Detail == "" { // it has finished
+		shown, err := delegate(s).show(ctx, inv, &got.Result)
+		if err != nil {
+			return agent.ToolResult{}, err
+		}
+		out = struct {
+			shownResult
+
+			Status string         `json:"status"`
+			Error  *agent.Failure `json:"error,omitempty"`
+		}{shown, got.State, got.Result.Failure}
+	}
+	raw, err := json.Marshal(out)
+	if err != nil {
+		return agent.ToolResult{}, agent.Errorf(agent.CodeInternal, "call "+StatusTool, "encode status: %w", err)
+	}
+	return agent.ToolResult{Output: raw}, nil
+}
