@@ -2,6 +2,8 @@ package catalog_test
 
 import (
 	"encoding/json"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -17,7 +19,10 @@ func TestShippedCatalog(t *testing.T) {
 	require.Equal(t, "analyst@1", p.InstanceID)
 	require.Equal(t, "agent@1", p.Node)
 	require.Contains(t, p.System, "You are a data analyst")
-	require.Equal(t, []string{"execute_pipeline", "send", "search"}, toolNames(&p), "every toolkit of the process")
+	require.Equal(t, []string{"execute_pipeline", "send", "search", "delegate_to_agent"}, toolNames(&p), "every toolkit of the process, and delegation")
+	require.Equal(t, []string{"researcher"}, p.Delegates)
+	require.Equal(t, 3, strings.Count(p.System, "\nExample "))
+	require.Greater(t, words(t, p.System), 1024, "providers cache a prefix from 1,024 tokens on, and no token has two words")
 	require.Equal(t, []agent.PlanMiddleware{{Name: "model_retry"}, {Name: "house"}}, p.Middleware)
 	require.Equal(t, "offline", p.Models[0].Provider)
 	require.JSONEq(t, `{"max_rows":1000}`, string(p.Tools[0].Parameters))
@@ -25,10 +30,28 @@ func TestShippedCatalog(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "sha256:27222695b550221553b84296cf5db4453084bb3807076d79cd90ad4ea2488262", hash, "what makes another plan of the same documents has a reason")
 
+	researcher := w.plan("anybody", "researcher")
+	require.Equal(t, []string{"search_research"}, toolNames(&researcher))
+	ask := w.plan("anybody", "ask")
+	require.Len(t, ask.Prepare, 3)
+	require.Equal(t, []string{"default", "*"}, []string{ask.Prepare[2].Collection, ask.Prepare[2].Tenant})
+
 	d, err := w.Choose(t.Context(), agent.RouteContext{})
 	require.NoError(t, err)
 	require.Equal(t, "analyst", d.Agent)
 	require.Equal(t, agent.RouteDefault, d.Reason)
+}
+
+// words counts the words and numbers of a prompt and of the parameters of the built-in tools.
+func words(t *testing.T, prompt string) int {
+	t.Helper()
+	text := []byte(prompt)
+	for _, kit := range []string{"pipeline", "patch", "toolsearch", "openapi", "delegate"} {
+		schema, err := os.ReadFile("../tool/" + kit + "/schema.json")
+		require.NoError(t, err)
+		text = append(text, schema...)
+	}
+	return len(regexp.MustCompile(`[A-Za-z]+|[0-9]+`).FindAll(text, -1))
 }
 
 func toolNames(p *agent.Plan) []string {

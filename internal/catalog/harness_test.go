@@ -162,10 +162,10 @@ func (r routes) Router(own, shared []*agent.RouteTable) (catalog.Router, error) 
 	return r.Engine(own, shared)
 }
 
-// kits are four toolkits: "pipeline" with the parameter max_rows, "mail", and two that only come with what needs them.
+// kits are five toolkits: "pipeline" with the parameter max_rows, "mail", and three that only come with what needs them.
 type kits struct{}
 
-func (kits) Kits() []string { return []string{"pipeline", "delegate", "mail", "todo"} }
+func (kits) Kits() []string { return []string{"pipeline", "delegate", "mail", "todo", "research"} }
 
 func (kits) Specs(kit string) ([]agent.ToolSpec, error) {
 	object := json.RawMessage(`{"type":"object"}`)
@@ -176,6 +176,8 @@ func (kits) Specs(kit string) ([]agent.ToolSpec, error) {
 		return []agent.ToolSpec{{Name: "send", Parameters: object}, {Name: "search", Parameters: object, InherentlySafe: true}}, nil
 	case "delegate":
 		return []agent.ToolSpec{{Name: "delegate_to_agent", Description: "Hands work over.", Parameters: object}}, nil
+	case "research":
+		return []agent.ToolSpec{{Name: "search_research", Parameters: object, InherentlySafe: true}}, nil
 	case "todo":
 		return []agent.ToolSpec{{Name: "write_todos", Parameters: object, InherentlySafe: true}}, nil
 	}
@@ -195,7 +197,7 @@ func (kits) Dynamic(kit string) bool { return kit == "remote" }
 
 func (kits) Single(kit string) bool { return kit == "clock" }
 
-func (kits) OnRequest(kit string) bool { return kit == "delegate" || kit == "todo" }
+func (kits) OnRequest(kit string) bool { return kit == "delegate" || kit == "todo" || kit == "research" }
 
 func (kits) Properties(kit string) json.RawMessage {
 	if kit == "pipeline" {

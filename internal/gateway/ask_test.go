@@ -114,6 +114,7 @@ func TestAskAgentEnds(t *testing.T) {
 	}
 	a, err := c.AskAgent(t.Context(), &pb.AgentRequest{Query: "x"})
 	require.NoError(t, err, "a turn that fails is an answer")
+	require.Equal(t, "ask", d.rt.Submitted()[0].Request.Agent, "where the question names no agent")
 	require.Equal(t, "failed", a.GetStatus())
 	require.Equal(t, "so far", a.GetText())
 	require.Equal(t, "model_error", a.GetError().GetType())
@@ -186,6 +187,9 @@ func TestAskAgentStream(t *testing.T) {
 		"twice":               {[]agent.Event{say("model/1", "a"), reset("model/1", 1), say("model/1", "b"), reset("model/1", 1), say("model/1", "c")}, 2, "c"},
 		"nothing was written": {[]agent.Event{reset("model/1", 1), say("model/1", "a"), reset("model/1", 3)}, 0, "a"},
 		"a tool's":            {[]agent.Event{say("model/1", "a"), reset("tool/1/c", 1), say("model/1", "b")}, 0, "ab"},
+		"all of it":           {[]agent.Event{say("model/1", "Let me see. "), say("model/2", "Süß. "), say("model/2", "It [1].")}, 0, "Let me see. Süß. It [1]."},
+		"all, after a reset":  {[]agent.Event{say("model/1", "Süß. It [1]."), reset("model/1", 1), say("model/1", "Süß. It [1].")}, 1, "Süß. It [1]."},
+		"taken back":          {[]agent.Event{say("model/1", "Süß. It [1]."), reset("model/1", 1)}, 1, ""},
 		"of an agent's own":   {[]agent.Event{{Meta: agent.EventMeta{Producer: "tool/1/c"}, Type: agent.EventToolEnd, ToolName: "classify", Output: json.RawMessage(`{"branch":"x"}`)}, say("model/1", "a")}, 0, "a"},
 	}
 	for name, tc := range cases {
@@ -214,8 +218,15 @@ func TestAskAgentStream(t *testing.T) {
 			}
 			require.Equal(t, tc.resets, resets)
 			last := all[len(all)-1]
-			require.Equal(t, "Süß. It [1].", last.GetText())
+			whole := "Süß. It [1]."
+			if strings.HasSuffix(tc.shown, whole) {
+				whole = "" // the client has it
+			}
+			require.Equal(t, whole, last.GetText())
+			require.Equal(t, whole, last.GetOutput().GetOutput())
+			require.Equal(t, whole == "", !strings.Contains(last.String(), "It [1]"), "nor is it in the blocks")
 			require.Len(t, last.GetCitations(), 1)
+			require.JSONEq(t, `{"ok":true}`, last.GetOutput().GetStructured())
 			// Who asks again sees it all again, also through HTTP.
 			again, err := c.AskAgentStream(t.Context(), &pb.AgentRequest{Query: "x", TurnId: "t"})
 			require.NoError(t, err)

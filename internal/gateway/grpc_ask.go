@@ -1,10 +1,12 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	utf "unicode/utf8"
 
@@ -17,10 +19,13 @@ import (
 // This file is AskAgent and AskAgentStream (seed 002): Invoke and Stream for clients that want text, and where it comes from, instead of
 // events.
 
+// askAgent is the shipped agent that answers where a question names none.
+const askAgent = "ask"
+
 // askCall submits a question.
 func (s *grpcServer) askCall(ctx context.Context, p *pb.AgentRequest) (identity, agent.Receipt, error) {
 	who, receipt, err := s.submitCall(ctx, &pb.TurnRequest{
-		Message: p.GetQuery(), SessionId: p.GetSessionId(), Agent: p.GetAgent(), Context: p.GetContext(), History: p.GetHistory(),
+		Message: p.GetQuery(), SessionId: p.GetSessionId(), Agent: cmp.Or(p.GetAgent(), askAgent), Context: p.GetContext(), History: p.GetHistory(),
 		Model: p.GetModel(), TurnId: p.GetTurnId(), IdempotencyKey: p.GetIdempotencyKey(), Limits: p.GetLimits(),
 		OutputSchema: p.GetOutputSchema(), Mode: p.GetMode(), OnBusy: p.GetOnBusy(),
 	})
@@ -82,7 +87,7 @@ func (s *grpcServer) AskAgentStream(p *pb.AgentRequest, out grpc.ServerStreaming
 	}
 	ctx, cancel := s.whileOpen(out.Context())
 	defer cancel()
-	a := asking{Gateway: s.Gateway, who: who, receipt: receipt}
+	a := asking{Gateway: s.Gateway, who: who, receipt: receipt, pieces: true}
 	return a.run(ctx, out.Send)
 }
 
@@ -95,6 +100,42 @@ type asking struct {
 	branch  string
 	pause   pauseWatch
 	written map[string]int64 // by producer: the last event whose text was yielded
+	pieces  bool             // the client gets each piece, so the final response repeats none
+	sent    []piece          // what it has got and was not told to drop
+	size    int              // bytes of sent
+}
+
+// piece is the text of one event.
+type piece struct {
+	index int64
+	text  string
+}
+
+// maxSent bounds what is kept of the text that a client has got, in bytes. Of a longer answer the final response repeats all.
+const maxSent = 1 << 20
+
+// keep remembers a piece that was sent.
+func (a *asking) keep(index int64, text string) {
+	if a.size += len(text); a.pieces && a.size <= maxSent {
+		a.sent = append(a.sent, piece{index, text})
+	}
+}
+
+// drop forgets the pieces that a reset takes back.
+func (a *asking) drop(from int64) {
+	a.sent = slices.DeleteFunc(a.sent, func(p piece) bool { return p.index >= from })
+}
+
+// has reports whether the client has got the whole answer: what it shows ends with it.
+func (a *asking) has(answer string) bool {
+	if answer == "" || len(a.sent) == 0 || a.size > maxSent {
+		return false
+	}
+	var shown strings.Builder
+	for _, p := range a.sent {
+		shown.WriteString(p.text)
+	}
+	return strings.HasSuffix(shown.String(), answer)
 }
 
 // run yields responses until the final one.
@@ -165,9 +206,11 @@ func (a *asking) take(e *agent.Event) *pb.AgentResponse {
 		}
 		a.written[e.Meta.Producer] = e.Meta.EventIndex
 		r.Text = utf8(e.Text)
+		a.keep(e.Meta.EventIndex, e.Text)
 		return r
 	case e.Type == agent.EventReset && a.written[e.Producer] >= e.FromIndex && a.written[e.Producer] > 0:
 		delete(a.written, e.Producer)
+		a.drop(e.FromIndex)
 		r.Reset_, r.FromIndex = true, e.FromIndex
 		return r
 	}
@@ -203,6 +246,12 @@ func (a *asking) final(o *agent.AgentStepOutput, index int64) *pb.AgentResponse 
 	r := a.response(index)
 	r.IsFinal, r.Text, r.Status, r.Error, r.Output = true, utf8(o.Output), utf8(string(o.Status)), failureToProto(o.Error), outputToProto(o)
 	r.Citations = each(citationsOf(o), annotationToProto)
+	if a.has(o.Output) {
+		r.Text, r.Output.Output = "", ""
+		for _, b := range r.GetOutput().GetBlocks() {
+			b.Text = ""
+		}
+	}
 	return r
 }
 

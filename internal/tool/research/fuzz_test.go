@@ -127,7 +127,7 @@ func FuzzStudies(f *testing.F) {
 func FuzzEuropePMC(f *testing.F) {
 	seed(f, "europepmc.json")
 	f.Fuzz(func(t *testing.T, body []byte) {
-		got, err := parseEuropePMC(&response{body: body}, MaxResults)
+		got, err := parseEuropePMC(&response{body: body}, &preprintsSearch{max: MaxResults})
 		check(t, got, err)
 	})
 }

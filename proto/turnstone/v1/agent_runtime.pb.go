@@ -28,7 +28,7 @@ type AgentRequest struct {
 	Query string                 `protobuf:"bytes,1,opt,name=query,proto3" json:"query,omitempty"`
 	// Empty: a session of its own, named after the turn.
 	SessionId string `protobuf:"bytes,2,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// Empty: routing decides.
+	// Empty: the agent "ask".
 	Agent   string             `protobuf:"bytes,3,opt,name=agent,proto3" json:"agent,omitempty"`
 	Context *InvocationContext `protobuf:"bytes,4,opt,name=context,proto3" json:"context,omitempty"`
 	// load (default) or fresh.
@@ -164,7 +164,7 @@ func (x *AgentRequest) GetOnBusy() string {
 // AgentResponse is an answer, or a piece of one.
 type AgentResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// A piece of the answer; in the final response all of it.
+	// A piece of the answer. In the final response all of it, in place of what came before; empty when AskAgentStream has sent all of it.
 	Text string `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
 	// Nothing follows.
 	IsFinal   bool   `protobuf:"varint,2,opt,name=is_final,json=isFinal,proto3" json:"is_final,omitempty"`
@@ -185,7 +185,7 @@ type AgentResponse struct {
 	Citations []*Annotation `protobuf:"bytes,11,rep,name=citations,proto3" json:"citations,omitempty"`
 	// In the final response of a turn that failed.
 	Error *Failure `protobuf:"bytes,12,opt,name=error,proto3" json:"error,omitempty"`
-	// In the final response: the whole result.
+	// In the final response: the result. Its texts are empty where text is.
 	Output        *AgentStepOutput `protobuf:"bytes,13,opt,name=output,proto3" json:"output,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
