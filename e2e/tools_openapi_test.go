@@ -103,3 +103,41 @@ components:
 		require.NotContains(t, r.body, scenarioKey, "the model is not told the secret")
 	}
 }
+
+// TestWeatherWithoutPrebuild is the prompt of seed 004 §8, phase 3. All that is there beforehand is the API's document and the key of Appendix B:
+// the agent calls an operation that nothing was built for, and nobody is asked.
+func TestWeatherWithoutPrebuild(t *testing.T) {
+	t.Parallel()
+	const document = `{"openapi":"3.0.3","info":{"title":"WeatherAPI","version":"1.0"},"security":[{"key":[]}],
+"components":{"securitySchemes":{"key":{"type":"apiKey","in":"header","name":"X-API-Key"}}},
+"paths":{"/v1/current.json":{"get":{"operationId":"realtime-weather","parameters":[{"name":"q","in":"query","required":true,"schema":{"type":"string"}}],
+"responses":{"200":{"description":"ok","content":{"application/json":{"schema":{"type":"object","required":["current"]}}}}}}}}}`
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		switch {
+		case r.URL.Path == "/openapi.json":
+			fmt.Fprint(w, document)
+		case r.URL.Path != "/v1/current.json", r.Header.Get("X-API-Key") != scenarioKey:
+			w.WriteHeader(http.StatusForbidden)
+			fmt.Fprint(w, `{"error":{"code":2006,"message":"API key provided is invalid"}}`)
+		default:
+			fmt.Fprintf(w, `{"location":{"name":%q},"current":{"temp_c":7.5}}`, r.URL.Query().Get("q"))
+		}
+	}))
+	t.Cleanup(api.Close)
+	provider := newScript(t,
+		asks("c1", "openapi_action", `{"openapi_url":"`+api.URL+`/openapi.json","operation_id":"realtime-weather","params":{"q":"Oslo"},"auth_profile":"weatherapi"}`),
+		says("It is 7.5 degrees in Oslo."))
+	s := keepsSecret(t, reach(api))
+	s.worksFor(provider, "[weather]",
+		fmt.Sprintf("kind: AuthProfile\nname: weatherapi\ntype: api_key\nheader: X-API-Key\nsecret: env:%s\nhosts: [%q]", keyVariable, api.Listener.Addr()),
+		"kind: ToolBinding\nname: weather\nnode_id: openapi\nnode_version: \"1\"\nauth: [weatherapi]")
+	out, events := s.ask("weather", "fetch weather from weatherapi.com")
+	require.Equal(t, "success", out.ToolCalls[0].Status, toolOutput(events))
+	require.Contains(t, toolOutput(events), `"temp_c":7.5`)
+	require.Equal(t, "It is 7.5 degrees in Oslo.", out.Output)
+	for i := range events {
+		require.NotEqual(t, agent.EventApprovalRequested, events[i].Type)
+	}
+	s.requireKept(out, events)
+}

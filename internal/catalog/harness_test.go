@@ -197,7 +197,9 @@ func (kits) Dynamic(kit string) bool { return kit == "remote" }
 
 func (kits) Single(kit string) bool { return kit == "clock" }
 
-func (kits) OnRequest(kit string) bool { return kit == "delegate" || kit == "todo" || kit == "research" }
+func (kits) OnRequest(kit string) bool {
+	return kit == "delegate" || kit == "todo" || kit == "research"
+}
 
 func (kits) Properties(kit string) json.RawMessage {
 	if kit == "pipeline" {
