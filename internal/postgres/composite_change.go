@@ -27,8 +27,8 @@ const maxDescribed = 1_024
 // builtinTools lists names that agents know as other tools: a composite of such a name would not be seen.
 func builtinTools() []string {
 	return []string{
-		"execute_pipeline", "patch_workflow", "search_tools", "openapi_action", "delegate_to_agent", "write_todos", "get_bibliography",
-		"search_research", "search_clinical_trials", "search_openalex", "search_preprints", "search_pubmed", "search_web",
+		"execute_pipeline", "patch_workflow", "search_tools", "openapi_action", "delegate_to_agent", "get_delegated_job", "write_todos",
+		"get_bibliography", "search_research", "search_clinical_trials", "search_openalex", "search_preprints", "search_pubmed", "search_web",
 	}
 }
 
