@@ -37,13 +37,20 @@ type ContainerResult struct {
 	Failure  *Failure // set when it did not succeed
 }
 
+// The states of a [ContainerStatus].
+const (
+	ContainerRunning   = "running"
+	ContainerSucceeded = "succeeded"
+	ContainerFailed    = "failed"
+)
+
 // ContainerStatus is how far the container of an earlier call is.
 type ContainerStatus struct {
 	Job    string // as the call's answer names it
-	State  string // "running", "succeeded" or "failed"
-	Detail string // what it does while it runs: "pending: Unschedulable"
-	// Result is what the container ended with, while the cluster keeps its pod.
-	Result ContainerResult
+	State  string // [ContainerRunning], [ContainerSucceeded] or [ContainerFailed]
+	Detail string // while it runs: what it does, such as "pending: Unschedulable"
+
+	Result ContainerResult // once it has ended
 }
 
 // ContainerManifest is what a cluster would be given for a container.

@@ -12,13 +12,6 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// The states of a [agent.ContainerStatus].
-const (
-	stateRunning   = "running"
-	stateSucceeded = "succeeded"
-	stateFailed    = "failed"
-)
-
 var jobPattern = regexp.MustCompile(`^turnstone-[0-9a-f]{32}$`)
 
 // Status looks at the Job of an earlier call of the tenant once, and fetches what it ended with. The error is [agent.CodeInvalid] for what is
@@ -41,7 +34,7 @@ func (c *Cluster) Status(ctx context.Context, tenant, name string) (agent.Contai
 	case err != nil:
 		return agent.ContainerStatus{}, &agent.Error{Code: agent.CodeUnavailable, Op: op, Err: err}
 	}
-	status := agent.ContainerStatus{Job: name, State: stateRunning}
+	status := agent.ContainerStatus{Job: name, State: agent.ContainerRunning}
 	done, ok := finished(seen.job)
 	if !ok {
 		status.Detail, _ = progress(seen.pod)
@@ -51,9 +44,9 @@ func (c *Cluster) Status(ctx context.Context, tenant, name string) (agent.Contai
 	if status.Result, err = r.collect(ctx, seen, done); err != nil {
 		return agent.ContainerStatus{}, err
 	}
-	status.Result.Job, status.State = name, stateSucceeded
+	status.Result.Job, status.State = name, agent.ContainerSucceeded
 	if done.Type == batchv1.JobFailed {
-		status.State = stateFailed
+		status.State = agent.ContainerFailed
 	}
 	return status, nil
 }

@@ -80,7 +80,7 @@ func (s status) Call(ctx context.Context, inv agent.Invocation, call agent.ToolC
 // answer is what the model sees of a Job. That the container failed is no failure of this call.
 func (s status) answer(ctx context.Context, inv agent.Invocation, got *agent.ContainerStatus) (agent.ToolResult, error) {
 	var out any = map[string]string{"job": got.Job, "status": got.State, "detail": got.Detail}
-	if got.Detail == "" { // it has finished
+	if got.State != agent.ContainerRunning {
 		shown, err := delegate(s).show(ctx, inv, &got.Result)
 		if err != nil {
 			return agent.ToolResult{}, err
