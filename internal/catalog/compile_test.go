@@ -28,7 +28,7 @@ func TestShippedCatalog(t *testing.T) {
 	require.JSONEq(t, `{"max_rows":1000}`, string(p.Tools[0].Parameters))
 	_, hash, err := w.Resolve(t.Context(), "anybody", "analyst")
 	require.NoError(t, err)
-	require.Equal(t, "sha256:27222695b550221553b84296cf5db4453084bb3807076d79cd90ad4ea2488262", hash, "what makes another plan of the same documents has a reason")
+	require.Equal(t, "sha256:613d0906a998a5a56fc95feb1cf08eef817076c3249f80470af427f063664612", hash, "what makes another plan of the same documents has a reason")
 
 	researcher := w.plan("anybody", "researcher")
 	require.Equal(t, []string{"search_research"}, toolNames(&researcher))
@@ -347,7 +347,7 @@ func TestAllButWhatIsNamed(t *testing.T) {
 // withClock has a single tool besides the toolkits.
 type withClock struct{ kits }
 
-func (withClock) Kits() []string { return []string{"pipeline", "clock"} }
+func (withClock) Kits() []string { return []string{"pipeline", "clock", "delegate", "research"} }
 
 func TestSingleToolIsANodeOfItsOwn(t *testing.T) {
 	w := newWorld(t, func(c *catalog.Config) { c.Parts.Tools = withClock{} })
@@ -356,6 +356,6 @@ func TestSingleToolIsANodeOfItsOwn(t *testing.T) {
 	require.Len(t, nodes.Nodes, 1)
 	require.Equal(t, "clock", nodes.Nodes[0].NodeID)
 	p := w.plan("default", "analyst")
-	require.Equal(t, []string{"execute_pipeline", "clock"}, toolNames(&p))
+	require.Equal(t, []string{"execute_pipeline", "clock", "delegate_to_agent"}, toolNames(&p))
 	require.False(t, p.Tools[1].IsFromToolkit)
 }

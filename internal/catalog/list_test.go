@@ -24,9 +24,10 @@ func TestListAgents(t *testing.T) {
 		}
 		return out
 	}
-	require.Equal(t, []string{"*/analyst"}, list(agent.AgentQuery{}))
-	require.Equal(t, []string{"*/analyst", "acme/helper"}, list(agent.AgentQuery{Tenant: "acme"}))
-	require.Equal(t, []string{"*/analyst", "acme/helper"}, list(agent.AgentQuery{Tenant: "*"}))
+	require.Equal(t, []string{"*/analyst", "*/ask", "*/researcher"}, list(agent.AgentQuery{}))
+	all := []string{"*/analyst", "*/ask", "acme/helper", "*/researcher"}
+	require.Equal(t, all, list(agent.AgentQuery{Tenant: "acme"}))
+	require.Equal(t, all, list(agent.AgentQuery{Tenant: "*"}))
 	require.Equal(t, []string{"acme/helper"}, list(agent.AgentQuery{Tenant: "acme", NodeID: "support"}))
 	require.Equal(t, []string{"*/analyst"}, list(agent.AgentQuery{Tenant: "acme", Tool: "send"}))
 	require.Equal(t, []string{"acme/helper"}, list(agent.AgentQuery{Tenant: "acme", Labels: map[string]string{"team": "care"}}))
@@ -81,7 +82,7 @@ func TestPages(t *testing.T) {
 		}
 		require.Len(t, page.Agents, 3)
 	}
-	require.Equal(t, []string{"agent-0", "agent-1", "agent-2", "agent-3", "agent-4", "agent-5", "agent-6", "analyst"}, got)
+	require.Equal(t, []string{"agent-0", "agent-1", "agent-2", "agent-3", "agent-4", "agent-5", "agent-6", "analyst", "ask", "researcher"}, got)
 
 	first, err := w.Documents(t.Context(), agent.DocumentQuery{Page: agent.Page{Size: 1}})
 	require.NoError(t, err)
@@ -161,7 +162,7 @@ routing_mismatch_total 1
 # TYPE registry_nodes_total gauge
 registry_nodes_total{type="agent"} 2
 registry_nodes_total{type="tool"} 0
-registry_nodes_total{type="toolkit"} 4
+registry_nodes_total{type="toolkit"} 5
 `), "routing_mismatch_total", "registry_nodes_total"))
 }
 

@@ -68,9 +68,9 @@ func TestWatch(t *testing.T) {
 	e := acme.next()
 	require.True(t, e.Snapshot)
 	require.Equal(t, int64(1), e.Revision)
-	require.Equal(t, []string{"a", "analyst"}, names(e))
-	require.Len(t, e.Nodes, 6)
-	require.Equal(t, []string{"analyst", "a", "z"}, names(all.next()))
+	require.Equal(t, []string{"a", "analyst", "ask", "researcher"}, names(e))
+	require.Len(t, e.Nodes, 7)
+	require.Equal(t, []string{"analyst", "ask", "researcher", "a", "z"}, names(all.next()))
 
 	w.apply(agentDoc("other", "z", "description: new"))
 	require.Equal(t, []string{"z"}, names(all.next()))

@@ -2,6 +2,8 @@ package catalog_test
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -198,7 +200,10 @@ type bare struct{ kits }
 func (bare) Kits() []string { return []string{"pipeline", "mail"} }
 
 func TestNeedsThatCannotBeMet(t *testing.T) {
-	w := newWorld(t, func(c *catalog.Config) { c.Parts.Tools = bare{} })
+	w := newWorld(t, func(c *catalog.Config) {
+		c.Parts.Tools = bare{}
+		c.Shipped = slices.DeleteFunc(c.Shipped, func(f agent.ManifestFile) bool { return !strings.HasPrefix(f.Name, "catalog/nodes/") })
+	})
 	_, err := w.try(agentDoc("", "a", "middleware: [{name: todo}]"))
 	require.ErrorContains(t, err, `middleware[0]: needs the toolkit "todo", which this server does not have`)
 	_, err = w.try(agentDoc("", "a", "delegates: [analyst]"))
