@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -226,7 +227,7 @@ func TestFolder(t *testing.T) {
 	require.Eventually(t, func() bool {
 		page, err := s.client.ListAgents(t.Context(), agent.AgentQuery{Tenant: agent.DefaultTenant})
 		require.NoError(t, err)
-		return len(page.Agents[1].Models) == 2
+		return slices.ContainsFunc(page.Agents, func(a agent.AgentInfo) bool { return a.Name == "clerk" && len(a.Models) == 2 })
 	}, 10*time.Second, 20*time.Millisecond)
 
 	require.NoError(t, os.Remove(filepath.Join(dir, "clerk.yaml")))

@@ -49,7 +49,7 @@ WHERE datname = current_database() AND pid <> pg_backend_pid() AND query ILIKE '
 	for _, p := range processes {
 		page, err := p.door.ListAgents(t.Context(), agent.AgentQuery{Tenant: agent.DefaultTenant})
 		require.NoError(t, err)
-		require.Equal(t, []string{"analyst", "clerk"}, []string{page.Agents[0].Name, page.Agents[1].Name})
+		require.Equal(t, []string{"analyst", "ask", "clerk"}, []string{page.Agents[0].Name, page.Agents[1].Name, page.Agents[2].Name})
 		body, _, err := p.door.AgentPlan(t.Context(), agent.DefaultTenant, "clerk")
 		require.NoError(t, err)
 		require.Contains(t, string(body), "You are the last clerk.")
