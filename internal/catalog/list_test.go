@@ -25,7 +25,7 @@ func TestListAgents(t *testing.T) {
 		return out
 	}
 	require.Equal(t, []string{"*/analyst", "*/ask", "*/researcher"}, list(agent.AgentQuery{}))
-	all := []string{"*/analyst", "*/ask", "acme/helper", "*/researcher"}
+	all := []string{"*/analyst", "*/ask", "*/researcher", "acme/helper"}
 	require.Equal(t, all, list(agent.AgentQuery{Tenant: "acme"}))
 	require.Equal(t, all, list(agent.AgentQuery{Tenant: "*"}))
 	require.Equal(t, []string{"acme/helper"}, list(agent.AgentQuery{Tenant: "acme", NodeID: "support"}))
