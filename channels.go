@@ -20,7 +20,7 @@ func (s *Service) startChannels(ctx context.Context, box agent.Inbox) {
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var running sync.WaitGroup
 	all := s.cfg.Channels
-	if s.bot != nil {
+	if s.bot != nil && s.cfg.Settings.Gateway.Enabled { // a worker alone only notifies: polling allows one process
 		all = append([]Channel{{Name: "telegram", Channel: s.bot}}, all...)
 	}
 	for _, c := range all {

@@ -37,6 +37,6 @@ func (r ranking) Rank(ctx context.Context, query string, docs []tool.RankedText,
 func (s *Service) collect(ctx context.Context, store *postgres.Store) {
 	s.collector = results.NewCollector(results.CollectorConfig{Ledger: store, Bucket: s.blobs, Metrics: s.watching.registry, Logger: s.logger})
 	if every := s.cfg.Settings.Storage.CollectEvery; every > 0 {
-		s.tasks.Go(func() { s.collector.Run(ctx, every) })
+		s.goUpkeep(func() { s.collector.Run(ctx, every) })
 	}
 }

@@ -34,7 +34,7 @@ func (s *Service) openLibrary(background context.Context, store *postgres.Store)
 		return err
 	}
 	if every := set.Workflows.ReconcileEvery; every > 0 {
-		s.tasks.Go(func() {
+		s.goUpkeep(func() {
 			if err := keeper.Run(background, every); err != nil {
 				s.logger.Error("schedules are no longer put right", zap.Error(err))
 			}

@@ -38,7 +38,7 @@ func (s *Service) forgetPayloads(ctx context.Context) {
 	if set.OffloadBytes <= 0 || s.swept() {
 		return
 	}
-	s.tasks.Go(func() {
+	s.goUpkeep(func() {
 		every := time.NewTicker(sweepPayloads)
 		defer every.Stop()
 		for {

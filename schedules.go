@@ -36,7 +36,7 @@ func (s *Service) openSchedules(background context.Context, store *postgres.Stor
 		return err
 	}
 	if every := set.Workflows.ReconcileEvery; every > 0 {
-		s.tasks.Go(func() {
+		s.goUpkeep(func() {
 			if err := s.schedules.Run(background, every); err != nil {
 				s.logger.Error("schedules of agents are no longer put right", zap.Error(err))
 			}

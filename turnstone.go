@@ -89,7 +89,7 @@ type Config struct {
 	Logger     *zap.Logger      // nil: as the settings say
 }
 
-// Service is a worker and, unless told otherwise, the gateway, in one process.
+// Service is a worker and a gateway in one process; the settings turn either off.
 type Service struct {
 	cfg    Config
 	logger *zap.Logger
@@ -297,15 +297,14 @@ func (s *Service) compose(ctx, background context.Context, store *postgres.Store
 	if err != nil {
 		return err
 	}
-	nodes, err := s.flowActivities(store, acts, watch)
-	if err != nil {
-		return err
-	}
-	if s.direct, err = direct.New(direct.Config{Activities: acts, Start: runs.TakeOver, Logger: s.logger}); err != nil {
-		return err
-	}
 	health := &health{
-		service: s, queue: set.Temporal.TaskQueue, namespace: s.namespace, attributes: watch.Known, outcomes: outcomes, exporting: s.watching.exporting(),
+		service: s, queue: set.Temporal.TaskQueue, namespace: s.namespace, attributes: watch.Known, exporting: s.watching.exporting(),
+	}
+	if set.Worker.Enabled { // a gateway alone calls no model
+		health.outcomes = outcomes
+		if s.direct, err = direct.New(direct.Config{Activities: acts, Start: runs.TakeOver, Logger: s.logger}); err != nil {
+			return err
+		}
 	}
 	if s.swept() {
 		health.retention = s.upkeep.scheduled
@@ -329,12 +328,10 @@ func (s *Service) compose(ctx, background context.Context, store *postgres.Store
 	if err := s.openBot(store); err != nil {
 		return err
 	}
-	clockwork, err := s.scheduleActivities(store, box)
-	if err != nil {
-		return err
-	}
-	if err := s.startWorker(acts, nodes, clockwork); err != nil {
-		return err
+	if set.Worker.Enabled {
+		if err := s.startWorker(store, acts, box, watch); err != nil {
+			return err
+		}
 	}
 	if set.Gateway.Enabled {
 		if err := s.startGateway(ctx, store, box); err != nil {

@@ -63,8 +63,8 @@ func (s *Service) openUpkeep(background context.Context, store *postgres.Store, 
 	}); err != nil {
 		return err
 	}
-	s.tasks.Go(func() { u.retention.Run(background) })
-	s.tasks.Go(func() { box.Upkeep(background) })
+	s.goUpkeep(func() { u.retention.Run(background) })
+	s.goUpkeep(func() { box.Upkeep(background) })
 	return nil
 }
 
@@ -96,12 +96,19 @@ func (u *upkeep) scheduled(ctx context.Context) (probes.Schedule, error) {
 	return out, err
 }
 
+// goUpkeep runs a background task of workers. A gateway alone has none, so that more gateways do not repeat it.
+func (s *Service) goUpkeep(task func()) {
+	if s.cfg.Settings.Worker.Enabled {
+		s.tasks.Go(task)
+	}
+}
+
 // swept reports whether a schedule of Temporal removes what is too old.
 func (s *Service) swept() bool { return s.cfg.Settings.Retention.Every > 0 }
 
-// unswept is how long a process itself keeps something: for ever, where the schedule sees to it.
+// unswept is how long a process itself keeps something: for ever, where the schedule or a worker sees to it.
 func (s *Service) unswept(keep time.Duration) time.Duration {
-	if s.swept() {
+	if s.swept() || !s.cfg.Settings.Worker.Enabled {
 		return 0
 	}
 	return keep

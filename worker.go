@@ -7,8 +7,9 @@ import (
 	sdkworker "go.temporal.io/sdk/worker"
 
 	"github.com/turnstone-run/turnstone/activities"
-	"github.com/turnstone-run/turnstone/activities/flows"
-	"github.com/turnstone-run/turnstone/activities/runs"
+	"github.com/turnstone-run/turnstone/internal/cluster"
+	"github.com/turnstone-run/turnstone/internal/inbox"
+	"github.com/turnstone-run/turnstone/internal/postgres"
 	"github.com/turnstone-run/turnstone/workflows"
 )
 
@@ -16,8 +17,16 @@ import (
 const drainMargin = 5 * time.Second
 
 // startWorker begins to poll.
-func (s *Service) startWorker(acts *activities.Activities, nodes *flows.Activities, clockwork *runs.Activities) error {
+func (s *Service) startWorker(store *postgres.Store, acts *activities.Activities, box *inbox.Inbox, watch *cluster.AttributeWatch) error {
 	set := s.cfg.Settings
+	nodes, err := s.flowActivities(store, acts, watch)
+	if err != nil {
+		return err
+	}
+	clockwork, err := s.scheduleActivities(store, box)
+	if err != nil {
+		return err
+	}
 	// Two pollers, the SDK's default, are too few for a busy queue: started turns would wait behind new ones, which start eagerly.
 	pollers := sdkworker.NewPollerBehaviorAutoscaling(sdkworker.PollerBehaviorAutoscalingOptions{})
 	options := sdkworker.Options{

@@ -178,6 +178,7 @@ func TestWorkerProcess(t *testing.T) {
 	t.Run("killed", func(t *testing.T) { t.Parallel(); testKilledWorker(t, binary) })
 	t.Run("drained", func(t *testing.T) { t.Parallel(); testDrainedWorker(t, binary) })
 	t.Run("frozen", func(t *testing.T) { t.Parallel(); testFrozenWorker(t, binary) })
+	t.Run("apart", func(t *testing.T) { t.Parallel(); testGatewayAndWorkerApart(t, binary) })
 	t.Run("catalog", func(t *testing.T) { t.Parallel(); testCatalogReachesAll(t, binary) })
 }
 
@@ -196,6 +197,40 @@ func testKilledWorker(t *testing.T, binary string) {
 	require.Len(t, strings.Fields(out.Output), 200)
 	require.Equal(t, 1, count(events, agent.EventReset))
 	require.Equal(t, events, viewer(), "who stayed saw what there is to see")
+}
+
+// testGatewayAndWorkerApart: a gateway without a worker accepts a turn while nobody polls and says so. It streams the turn while one worker
+// without a door begins it, is killed, and another one ends it.
+func testGatewayAndWorkerApart(t *testing.T, binary string) {
+	b := newBench(t)
+	gateway := b.launch(binary, freeAddr(t), []string{"TURNSTONE_WORKER_ENABLED=false"})
+	polled := func(state, detail string) {
+		t.Helper()
+		require.Eventually(t, func() bool {
+			h, err := gateway.door.Health(t.Context())
+			return err == nil && slices.ContainsFunc(h.Dependencies, func(d client.Dependency) bool {
+				return d.Name == "worker" && d.State == state && strings.Contains(d.Detail, detail)
+			})
+		}, readyTimeout, 50*time.Millisecond, "worker: %s, %s", state, detail)
+	}
+	polled("down", "nobody polls")
+	receipt, err := gateway.door.Start(t.Context(), agent.TurnRequest{Message: "say 200 words slowly", SessionID: "apart", Mode: agent.ModeDirect})
+	require.NoError(t, err)
+	viewer := live(t, gateway.door, receipt.TurnID)
+
+	alone := []string{"TURNSTONE_GATEWAY_ENABLED=false"}
+	first := b.launch(binary, freeAddr(t), alone)
+	b.awaitText(receipt.TurnID, "word5")
+	polled("ok", "polling")
+	_, err = net.Dial("tcp", first.addr)
+	require.Error(t, err, "a worker alone has no door")
+	first.end(syscall.SIGKILL)
+	b.launch(binary, freeAddr(t), alone)
+	out, events := b.sound("", receipt)
+	require.Equal(t, agent.TurnCompleted, out.Status, "%+v", out.Error)
+	require.Len(t, strings.Fields(out.Output), 200)
+	require.Equal(t, 1, count(events, agent.EventReset))
+	require.Equal(t, events, viewer(), "who stayed at the gateway saw what there is to see")
 }
 
 // testDrainedWorker: a worker told to stop gives up a call that takes too long; another one takes the turn over.

@@ -21,6 +21,7 @@ type Config struct {
 	HTTP         HTTP         `yaml:"http"`
 	GRPC         GRPC         `yaml:"grpc"`
 	Gateway      Gateway      `yaml:"gateway"`
+	Worker       Worker       `yaml:"worker"`
 	Temporal     Temporal     `yaml:"temporal"`
 	Database     Database     `yaml:"database"`
 	Storage      Storage      `yaml:"storage"`
@@ -83,15 +84,21 @@ type GRPC struct {
 	ClientCA string `yaml:"client_ca" help:"who signs client certificates (PEM file); empty: none is asked for"`
 }
 
-// Gateway decides whether a worker also serves HTTP and gRPC (DESIGN §2).
+// Gateway decides whether this process serves HTTP and gRPC (DESIGN §2).
 type Gateway struct {
-	// Enabled starts both doors in the worker's process. Default true.
+	// Enabled starts both doors in this process. Default true.
 	Enabled bool `yaml:"enabled" help:"serve HTTP and gRPC from this process"`
 	// DirectChannels are whose turns run without a workflow where neither the request nor its agent says how: http, grpc, ws, openai, …
 	// Default none.
 	DirectChannels []string `yaml:"direct_channels" help:"channels whose turns are direct unless said otherwise"`
 	// AuditKeep is how long the audit trail is kept. Default 8760h; 0: for ever.
 	AuditKeep time.Duration `yaml:"audit_keep" help:"how long the audit trail is kept; 0: for ever"`
+}
+
+// Worker decides whether this process runs turns.
+type Worker struct {
+	// Enabled polls the task queue and does the upkeep. Default true; false makes the process a gateway alone, which needs a worker elsewhere.
+	Enabled bool `yaml:"enabled" help:"run turns and upkeep in this process"`
 }
 
 // Temporal holds our overrides only: address, namespace, API key and TLS come from TEMPORAL_* variables and temporal.toml, as for
@@ -172,7 +179,9 @@ type Events struct {
 
 // Turn holds the ceilings of one turn (DESIGN §§3, 6). A plan or request can only lower the limits.
 type Turn struct {
-	// ModelCalls bounds iterations of the loop. Default 25; 0: no bound.
+	// Iterations bounds the rounds of the loop, each an answer of the model and the tools that it asks for. Default 0: no bound.
+	Iterations int `yaml:"iterations" help:"rounds of model and tools in one turn; 0: no bound"`
+	// ModelCalls bounds all calls of models, retries included. Default 25; 0: no bound.
 	ModelCalls int `yaml:"model_calls" help:"model calls of one turn; 0: no bound"`
 	// ToolCalls default 50; 0: no bound.
 	ToolCalls int `yaml:"tool_calls" help:"tool calls of one turn; 0: no bound"`
@@ -199,6 +208,7 @@ type Turn struct {
 // Limits are the ceilings that a plan starts from.
 func (t Turn) Limits() agent.Limits {
 	return agent.Limits{
+		Iterations:  t.Iterations,
 		ModelCalls:  t.ModelCalls,
 		ToolCalls:   t.ToolCalls,
 		Tokens:      t.Tokens,
@@ -323,6 +333,7 @@ func Default() Config {
 		HTTP:            HTTP{Addr: "127.0.0.1:8080", MaxBodyBytes: 8 << 20, ReadHeaderTimeout: 10 * time.Second},
 		GRPC:            GRPC{Addr: "127.0.0.1:9090"},
 		Gateway:         Gateway{Enabled: true, AuditKeep: 365 * 24 * time.Hour},
+		Worker:          Worker{Enabled: true},
 		Temporal: Temporal{
 			TaskQueue: "turnstone", EagerStart: true,
 			MaxConcurrentActivities: 200, MaxConcurrentLocalActivities: 200, MaxConcurrentWorkflowTasks: 200, OffloadKeep: 90 * 24 * time.Hour,

@@ -250,11 +250,11 @@ func TestOwnVariablesAreNeverGranted(t *testing.T) {
 }
 
 func TestLimits(t *testing.T) {
-	cfg, err := app.Load(sources(t, "turn: {model_calls: 3, tool_calls: 0, wall_time: 90m, tokens: 5, cost_usd: 0.5}", nil))
+	cfg, err := app.Load(sources(t, "turn: {iterations: 2, model_calls: 3, tool_calls: 0, wall_time: 90m, tokens: 5, cost_usd: 0.5}", nil))
 	require.NoError(t, err)
 	limits, err := json.Marshal(cfg.Turn.Limits())
 	require.NoError(t, err)
-	require.JSONEq(t, `{"model_calls":3,"wall_time_sec":5400,"tokens":5,"cost_usd":0.5}`, string(limits))
+	require.JSONEq(t, `{"iterations":2,"model_calls":3,"wall_time_sec":5400,"tokens":5,"cost_usd":0.5}`, string(limits))
 }
 
 func TestPrintCanBeReadAgain(t *testing.T) {

@@ -66,6 +66,9 @@ func (l *loader) doors() {
 	if cfg.Gateway.Enabled && cfg.HTTP.Addr == cfg.GRPC.Addr && !strings.HasSuffix(cfg.HTTP.Addr, ":0") {
 		l.fault("grpc.addr", "is the address of HTTP as well")
 	}
+	if !cfg.Gateway.Enabled && !cfg.Worker.Enabled {
+		l.fault("worker.enabled", "is false, and gateway.enabled as well: this process would do nothing")
+	}
 	between(l, "http.max_body_bytes", cfg.HTTP.MaxBodyBytes, 1<<10, 1<<30)
 	between(l, "http.read_header_timeout", cfg.HTTP.ReadHeaderTimeout, 100*time.Millisecond, 10*time.Minute)
 	for i, host := range cfg.HTTP.AllowedHosts {
@@ -132,8 +135,8 @@ func (l *loader) stores() {
 	between(l, "storage.collect_every", cfg.Storage.CollectEvery, 0, 30*24*time.Hour)
 	between(l, "storage.collect_after", cfg.Storage.CollectAfter, 15*time.Minute, 365*24*time.Hour)
 	l.oneOf("events.log", cfg.Events.Log, LogPostgres, LogMemory)
-	if cfg.Events.Log == LogMemory && !cfg.Gateway.Enabled {
-		l.fault("events.log", "memory serves one process only, and this one would have no gateway to read it: enable the gateway or use postgres")
+	if cfg.Events.Log == LogMemory && !(cfg.Gateway.Enabled && cfg.Worker.Enabled) {
+		l.fault("events.log", "memory serves one process only, which has to be gateway and worker: enable both or use postgres")
 	}
 	between(l, "events.batch_interval", cfg.Events.BatchInterval, time.Millisecond, time.Second)
 	between(l, "events.retention", cfg.Events.Retention, time.Minute, 10*365*24*time.Hour)
@@ -187,6 +190,7 @@ func (l *loader) jobs() {
 
 func (l *loader) turns() {
 	t, c := l.cfg.Turn, l.cfg.Conversation
+	between(l, "turn.iterations", t.Iterations, 0, 10_000)
 	between(l, "turn.model_calls", t.ModelCalls, 0, 10_000)
 	between(l, "turn.tool_calls", t.ToolCalls, 0, 100_000)
 	between(l, "turn.wall_time", t.WallTime, 0, 365*24*time.Hour)
