@@ -54,6 +54,9 @@ func (a *Activities) Finish(ctx context.Context, in StoreTurnInput) (agent.Agent
 		return agent.AgentStepOutput{}, fmt.Errorf("load steps: %w", err)
 	}
 	out := compose(&turn.TurnRef, in, models, tools)
+	if err := a.addSteps(ctx, &turn.TurnRef, &out, tools); err != nil {
+		return agent.AgentStepOutput{}, err
+	}
 	if len(turn.schema) > 0 && in.Stop == agent.StopEndTurn {
 		if doc := structuredOf(out.Blocks); a.Schemas.Check("output", turn.schema, doc) == nil {
 			out.Structured = json.RawMessage(compact(doc))
@@ -184,6 +187,31 @@ func compose(t *TurnRef, in StoreTurnInput, models []agent.ModelStep, tools []ag
 	return out
 }
 
+// addSteps adds the inputs and outputs of the tool calls, where the plan says so. A turn whose plan is gone ends without them.
+func (a *Activities) addSteps(ctx context.Context, t *TurnRef, out *agent.AgentStepOutput, tools []agent.ToolStep) error {
+	if len(tools) == 0 {
+		return nil
+	}
+	plan, err := a.Registry.Plan(ctx, t.PlanHash)
+	if agent.CodeOf(err) == agent.CodeNotFound {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("load the plan of turn %s: %w", t.TurnID, err)
+	}
+	if !plan.ReturnSteps {
+		return nil
+	}
+	for i := range tools {
+		note := &out.ToolCalls[i]
+		if json.Valid(tools[i].Args) {
+			note.Input = tools[i].Args
+		}
+		note.Output = tools[i].Result.Output
+	}
+	return nil
+}
+
 // terminalEvents are the last events of a stream: what went wrong, if anything, and the end (seed 000 §5.6).
 func terminalEvents(out *agent.AgentStepOutput) []agent.Event {
 	var events []agent.Event
@@ -220,5 +248,20 @@ func capped(out *agent.AgentStepOutput, n int) *agent.AgentStepOutput {
 	if len(c.ResultPreview) > n || string(c.ResultPreview) == null {
 		c.ResultPreview = nil
 	}
+	c.ToolCalls = cappedSteps(c.ToolCalls, n)
 	return &c
+}
+
+// cappedSteps keeps inputs and outputs of tool calls, in order, up to n bytes together. A call whose do not fit is marked.
+func cappedSteps(calls []agent.ToolCallNote, n int) []agent.ToolCallNote {
+	calls = slices.Clone(calls)
+	for i := range calls {
+		c := &calls[i]
+		if size := len(c.Input) + len(c.Output); size <= n {
+			n -= size
+			continue
+		}
+		c.Input, c.Output, c.Truncated = nil, nil, true
+	}
+	return calls
 }

@@ -60,7 +60,8 @@ type AgentStepOutput struct {
 	Model           string          `json:"model"`
 }
 
-// ToolCallNote says in a result which tool was called and how it went; the arguments and outputs are in the transcript.
+// ToolCallNote says in a result which tool was called and how it went. Its input and output are in the transcript; the result has them too where
+// the agent's parameter return_intermediate_steps is true.
 type ToolCallNote struct {
 	ID     CallID `json:"id"`
 	Tool   string `json:"tool"`
@@ -68,6 +69,10 @@ type ToolCallNote struct {
 	Ref    string `json:"ref,omitempty"`
 
 	CacheHit bool `json:"cache_hit,omitempty"` // answered out of the result cache
+
+	Input     json.RawMessage `json:"input,omitempty"`     // the arguments
+	Output    json.RawMessage `json:"output,omitempty"`    // what the model was answered
+	Truncated bool            `json:"truncated,omitempty"` // input and output are too large for the result
 }
 
 // ResultMetadata is what the row of a finished turn says besides its output (seed 004 §§2.2, 3.1).

@@ -24,7 +24,8 @@ type Plan struct {
 	OutputSchema json.RawMessage `json:"output_schema,omitempty"`
 	Prepare      []PlanStep      `json:"prepare,omitempty"`   // what happens before the first model call, in order
 	Delegates    []string        `json:"delegates,omitempty"` // agents that this one may hand work to
-	Mode         Mode            `json:"mode,omitempty"`      // of turns whose request names none; empty: as the channel has it
+	ReturnSteps  bool            `json:"return_steps,omitempty"`
+	Mode         Mode            `json:"mode,omitempty"` // of turns whose request names none; empty: as the channel has it
 }
 
 // The kinds of preparation (seed 002), in the order in which they come. An agent that only searches has no classify and no reformulate.

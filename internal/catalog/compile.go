@@ -142,6 +142,9 @@ func (c *compiler) instructions() {
 	if c.temperature, err = c.special(paramTemperature, 0, 2); err != nil {
 		c.fault("parameters."+paramTemperature, "%s", err)
 	}
+	if c.plan.ReturnSteps, err = c.given.flag(paramReturnSteps); err != nil {
+		c.fault("parameters."+paramReturnSteps, "%s", err)
+	}
 	for name, to := range map[string]*int{paramMaxTokens: &c.maxTokens, paramMaxIterations: &c.iterations} {
 		if *to, _, err = special(c.given, name, 1, 1_000_000); err != nil {
 			c.fault("parameters."+name, "%s", err)

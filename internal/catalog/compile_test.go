@@ -74,6 +74,7 @@ properties:
     product: {type: string}
     tone: {type: string, default: friendly}
     max_iterations: {type: integer, default: 4}
+    return_intermediate_steps: {type: boolean}
     temperature: {type: number}
 prompt: "You support {{product}} and are {{tone}}."
 middleware: [{name: model_retry, options: {max_retries: 1}}]
@@ -121,7 +122,7 @@ description: Helps.
 labels: {team: care}
 node_id: support
 node_version: "2"
-parameters: {product: Roadrunner, temperature: 0.5}
+parameters: {product: Roadrunner, temperature: 0.5, return_intermediate_steps: true}
 models: [fast, default]
 tools: [small, {toolkit: find_mail, approval: never}]
 middleware: [{name: house}]
@@ -163,6 +164,7 @@ func TestCompile(t *testing.T) {
 	require.Equal(t, []agent.PlanStep{{Kind: "retrieve", Collection: "manuals", Tenant: "acme", TopK: 4}}, p.Prepare)
 	require.Equal(t, []string{"analyst"}, p.Delegates)
 	require.JSONEq(t, `{"type":"object"}`, string(p.OutputSchema))
+	require.True(t, p.ReturnSteps)
 
 	_, _, err := w.Resolve(t.Context(), "other", "helper")
 	require.Equal(t, agent.CodeNotFound, agent.CodeOf(err), "a tenant's agent is its own")
@@ -286,6 +288,11 @@ func TestRefusals(t *testing.T) {
 			"kind: NodeDefinition\nnode_id: odd\nversion: '1'\ntype: agent\nproperties: {type: object, properties: {max_iterations: {type: integer}}}\n---\n" +
 				"kind: AgentInstance\nname: a\nnode_id: odd\nnode_version: '1'\nparameters: {max_iterations: -5}\n",
 			"parameters.max_iterations: want a number from 1 to 1000000",
+		},
+		"steps that are no flag": {
+			"kind: NodeDefinition\nnode_id: odd\nversion: '1'\ntype: agent\nproperties: {type: object, properties: {return_intermediate_steps: {type: string}}}\n---\n" +
+				"kind: AgentInstance\nname: a\nnode_id: odd\nnode_version: '1'\nparameters: {return_intermediate_steps: all}\n",
+			"parameters.return_intermediate_steps: want true or false",
 		},
 		"no text to say": {
 			"kind: NodeDefinition\nnode_id: odd\nversion: '1'\ntype: agent\nproperties: {type: object, properties: {system_message: {type: integer}}}\n---\n" +

@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -15,6 +16,7 @@ const (
 	paramTemperature   = "temperature"
 	paramMaxTokens     = "max_tokens"
 	paramMaxIterations = "max_iterations"
+	paramReturnSteps   = "return_intermediate_steps"
 )
 
 // parameters are a node's, checked and with defaults filled in.
@@ -87,6 +89,15 @@ func (p parameters) fill(prompt string) (string, error) {
 		return w.Write(raw)
 	})
 	return out.String(), err
+}
+
+// flag reads a parameter that is true or false; false when it is not given.
+func (p parameters) flag(name string) (value bool, err error) {
+	raw, given := p.values[name]
+	if given && string(raw) != "null" && json.Unmarshal(raw, &value) != nil {
+		return false, errors.New("want true or false: the runtime takes it as such")
+	}
+	return value, nil
 }
 
 // special reads a parameter that means something to the runtime. ok is false when it is not given; a value that the runtime cannot

@@ -258,11 +258,17 @@ func outputFromProto(p *pb.AgentStepOutput) *agent.AgentStepOutput {
 }
 
 func noteToProto(n *agent.ToolCallNote) *pb.ToolCallNote {
-	return &pb.ToolCallNote{Id: utf8(string(n.ID)), Tool: utf8(n.Tool), Status: utf8(n.Status), Ref: utf8(n.Ref), CacheHit: n.CacheHit}
+	return &pb.ToolCallNote{
+		Id: utf8(string(n.ID)), Tool: utf8(n.Tool), Status: utf8(n.Status), Ref: utf8(n.Ref), CacheHit: n.CacheHit,
+		Input: textOf(n.Input), Output: textOf(n.Output), Truncated: n.Truncated,
+	}
 }
 
 func noteFromProto(p *pb.ToolCallNote) agent.ToolCallNote {
-	return agent.ToolCallNote{ID: agent.CallID(p.GetId()), Tool: p.GetTool(), Status: p.GetStatus(), Ref: p.GetRef(), CacheHit: p.GetCacheHit()}
+	return agent.ToolCallNote{
+		ID: agent.CallID(p.GetId()), Tool: p.GetTool(), Status: p.GetStatus(), Ref: p.GetRef(), CacheHit: p.GetCacheHit(),
+		Input: rawOf(p.GetInput()), Output: rawOf(p.GetOutput()), Truncated: p.GetTruncated(),
+	}
 }
 
 func usageToProto(u *agent.Usage) *pb.Usage {

@@ -687,7 +687,12 @@ type ToolCallNote struct {
 	Status string `protobuf:"bytes,3,opt,name=status,proto3" json:"status,omitempty"`
 	Ref    string `protobuf:"bytes,4,opt,name=ref,proto3" json:"ref,omitempty"`
 	// Answered out of the result cache.
-	CacheHit      bool `protobuf:"varint,5,opt,name=cache_hit,json=cacheHit,proto3" json:"cache_hit,omitempty"`
+	CacheHit bool `protobuf:"varint,5,opt,name=cache_hit,json=cacheHit,proto3" json:"cache_hit,omitempty"`
+	// The arguments and what the model was answered, as JSON, where the agent returns its steps.
+	Input  string `protobuf:"bytes,6,opt,name=input,proto3" json:"input,omitempty"`
+	Output string `protobuf:"bytes,7,opt,name=output,proto3" json:"output,omitempty"`
+	// Input and output are too large for the result.
+	Truncated     bool `protobuf:"varint,8,opt,name=truncated,proto3" json:"truncated,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -753,6 +758,27 @@ func (x *ToolCallNote) GetRef() string {
 func (x *ToolCallNote) GetCacheHit() bool {
 	if x != nil {
 		return x.CacheHit
+	}
+	return false
+}
+
+func (x *ToolCallNote) GetInput() string {
+	if x != nil {
+		return x.Input
+	}
+	return ""
+}
+
+func (x *ToolCallNote) GetOutput() string {
+	if x != nil {
+		return x.Output
+	}
+	return ""
+}
+
+func (x *ToolCallNote) GetTruncated() bool {
+	if x != nil {
+		return x.Truncated
 	}
 	return false
 }
@@ -835,13 +861,16 @@ const file_turnstone_v1_turn_proto_rawDesc = "" +
 	"\x05error\x18\x0e \x01(\v2\x15.turnstone.v1.FailureR\x05error\x12\x1b\n" +
 	"\tstream_id\x18\x0f \x01(\tR\bstreamId\x12*\n" +
 	"\x11execution_time_ms\x18\x10 \x01(\x03R\x0fexecutionTimeMs\x12\x14\n" +
-	"\x05model\x18\x11 \x01(\tR\x05model\"y\n" +
+	"\x05model\x18\x11 \x01(\tR\x05model\"\xc5\x01\n" +
 	"\fToolCallNote\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04tool\x18\x02 \x01(\tR\x04tool\x12\x16\n" +
 	"\x06status\x18\x03 \x01(\tR\x06status\x12\x10\n" +
 	"\x03ref\x18\x04 \x01(\tR\x03ref\x12\x1b\n" +
-	"\tcache_hit\x18\x05 \x01(\bR\bcacheHitBCZAgithub.com/turnstone-run/turnstone/proto/turnstone/v1;turnstonev1b\x06proto3"
+	"\tcache_hit\x18\x05 \x01(\bR\bcacheHit\x12\x14\n" +
+	"\x05input\x18\x06 \x01(\tR\x05input\x12\x16\n" +
+	"\x06output\x18\a \x01(\tR\x06output\x12\x1c\n" +
+	"\ttruncated\x18\b \x01(\bR\ttruncatedBCZAgithub.com/turnstone-run/turnstone/proto/turnstone/v1;turnstonev1b\x06proto3"
 
 var (
 	file_turnstone_v1_turn_proto_rawDescOnce sync.Once
