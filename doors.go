@@ -1,8 +1,12 @@
 package turnstone
 
 import (
+	"context"
 	"fmt"
 
+	"go.uber.org/zap"
+
+	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/app"
 	"github.com/turnstone-run/turnstone/internal/gateway"
 	"github.com/turnstone-run/turnstone/internal/gateway/apidoc"
@@ -25,7 +29,7 @@ var (
 )
 
 // doors are the ways in over HTTP besides the gateway's own.
-func (s *Service) doors(store *postgres.Store) ([]gateway.Door, error) {
+func (s *Service) doors(background context.Context, store *postgres.Store) ([]gateway.Door, error) {
 	clock, err := schedules.New(s.schedules, s.parts.Registry)
 	if err != nil {
 		return nil, err
@@ -50,7 +54,7 @@ func (s *Service) doors(store *postgres.Store) ([]gateway.Door, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := []gateway.Door{ws.New(ws.Config{Logger: s.logger.Named("ws")}), openai.New(), chat.New(), clock, linked, costs, kept, erased, described}
+	all := []gateway.Door{ws.New(ws.Config{Logger: s.logger.Named("ws")}), openai.New(), chat.New(s.copyToTelegram(background)), clock, linked, costs, kept, erased, described}
 	if s.codec.On() {
 		decoding, err := codec.New(s.codec, s.cfg.Settings.HTTP.CodecOrigins)
 		if err != nil {
@@ -66,6 +70,29 @@ func (s *Service) doors(store *postgres.Store) ([]gateway.Door, error) {
 		all = append(all, page)
 	}
 	return all, nil
+}
+
+// maxCopies is how many answers of the web chat are on their way to Telegram at once; further ones are not copied.
+const maxCopies = 16
+
+// copyToTelegram returns what sends an answer of the web chat to the chats that the user has linked, best effort; nil where nothing is to be
+// sent. What is under way when background ends is given up.
+func (s *Service) copyToTelegram(background context.Context) func(tenant, user, text string) {
+	if s.bot == nil || !s.cfg.Settings.Telegram.CopyWebChat {
+		return nil
+	}
+	s.copies.SetLimit(maxCopies)
+	return func(tenant, user, text string) {
+		begun := s.copies.TryGo(func() error {
+			if err := s.bot.Notify(background, tenant, user, text); err != nil && agent.CodeOf(err) != agent.CodeNotFound {
+				s.logger.Info("answer of the web chat not copied to Telegram", zap.String("tenant", tenant), zap.String("user", user), zap.Error(err))
+			}
+			return nil
+		})
+		if !begun {
+			s.logger.Info("answer of the web chat not copied to Telegram: too many are on their way", zap.String("tenant", tenant), zap.String("user", user))
+		}
+	}
 }
 
 // chats are the channels whose chats may be linked to users.

@@ -20,6 +20,7 @@ import (
 	"go.temporal.io/sdk/client"
 	sdkworker "go.temporal.io/sdk/worker"
 	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/turnstone-run/turnstone/activities"
 	"github.com/turnstone-run/turnstone/agent"
@@ -109,6 +110,7 @@ type Service struct {
 	stop      context.CancelFunc
 	stopJobs  func()
 	tasks     sync.WaitGroup
+	copies    errgroup.Group // answers of the web chat on their way to Telegram
 
 	stopChannels func(context.Context)
 
@@ -334,7 +336,7 @@ func (s *Service) compose(ctx, background context.Context, store *postgres.Store
 		}
 	}
 	if set.Gateway.Enabled {
-		if err := s.startGateway(ctx, store, box); err != nil {
+		if err := s.startGateway(ctx, background, store, box); err != nil {
 			return err
 		}
 	}
@@ -346,9 +348,9 @@ func (s *Service) compose(ctx, background context.Context, store *postgres.Store
 }
 
 // startGateway serves HTTP and gRPC; a listener that fails later ends the service.
-func (s *Service) startGateway(ctx context.Context, store *postgres.Store, box *inbox.Inbox) error {
+func (s *Service) startGateway(ctx, background context.Context, store *postgres.Store, box *inbox.Inbox) error {
 	set := s.cfg.Settings
-	doors, err := s.doors(store)
+	doors, err := s.doors(background, store)
 	if err != nil {
 		return err
 	}
@@ -418,6 +420,7 @@ func (s *Service) Stop(ctx context.Context) error {
 	}
 	s.stop()
 	s.tasks.Wait()
+	faults = append(faults, s.copies.Wait())
 	faults = append(faults, s.callers.close(ctx))
 	if s.parts != nil {
 		faults = append(faults, s.parts.Close())

@@ -189,7 +189,12 @@ func (d *everyDoor) throughOpenAI(t *testing.T) agent.TurnID {
 }
 
 func (d *everyDoor) throughChat(t *testing.T) agent.TurnID {
-	_, answer := d.posted(t, "/api/chat", "", map[string]any{"message": mainJob, "session_id": "by-chat"})
+	offer, err := d.client.OfferLink(t.Context(), agent.Link{Chat: agent.Chat{Channel: "telegram"}, UserID: "ann"})
+	require.NoError(t, err)
+	d.bot.Send(9, "/link "+offer.Code)
+	d.bot.AwaitMessage(9, "ann")
+	_, answer := d.posted(t, "/api/chat", "", map[string]any{"message": mainJob, "session_id": "by-chat", "user_id": "ann"})
+	d.bot.AwaitMessage(9, "Found 3 rows") // a copy
 	var said struct {
 		TurnID agent.TurnID `json:"turn_id"`
 		Tool   string       `json:"tool_name"`

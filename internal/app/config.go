@@ -361,7 +361,7 @@ func Default() Config {
 			Queue: "agent:jobs", ResultPrefix: "agent:results", Tenant: agent.DefaultTenant, Concurrency: 64, ResultTTL: 24 * time.Hour,
 			DrainTimeout: 30 * time.Second,
 		},
-		Telegram:  Telegram{Updates: TelegramPolling, APIURL: "https://api.telegram.org", Tenant: agent.DefaultTenant, EditEvery: time.Second},
+		Telegram:  Telegram{Updates: TelegramPolling, APIURL: "https://api.telegram.org", Tenant: agent.DefaultTenant, CopyWebChat: true, EditEvery: time.Second},
 		Schedules: Schedules{MaxPerTenant: 100, KeepRuns: 100},
 		Retention: Retention{Every: time.Hour, Remember: 720 * time.Hour},
 		Console:   Console{Enabled: true},

@@ -106,6 +106,8 @@ type Telegram struct {
 	Unlinked bool `yaml:"unlinked" help:"answer chats that are linked to no user"`
 	// ApproverChat is a chat whose linked members decide about approvals besides those whom they concern. Default 0: none.
 	ApproverChat int64 `yaml:"approver_chat" help:"chat whose linked members may decide about approvals; 0: none"`
+	// CopyWebChat sends what POST /api/chat answers to the chats that the user has linked, too. Default true.
+	CopyWebChat bool `yaml:"copy_web_chat" help:"send answers of POST /api/chat to the user's linked chats too"`
 	// EditEvery is how often a message is edited while its answer grows. Default 1s.
 	EditEvery time.Duration `yaml:"edit_every" help:"how often a growing answer is shown"`
 }

@@ -68,7 +68,7 @@ func open(t *testing.T) *server {
 			w.Header().Set("Content-Type", "text/plain; version=0.0.4")
 			_, _ = io.WriteString(w, "up 1\n")
 		}),
-		Doors: []gateway.Door{doc, ws.New(ws.Config{}), openai.New(), chat.New(), clock, chats, costs, erasing(t), keeping(t)},
+		Doors: []gateway.Door{doc, ws.New(ws.Config{}), openai.New(), chat.New(nil), clock, chats, costs, erasing(t), keeping(t)},
 		Auth: gatewaytest.Credentials{
 			operator: gatewaytest.Caller(agent.AnyTenant, "ops", "*"),
 			reader:   gatewaytest.Caller("acme", "ann", "agents.read"),

@@ -17,12 +17,14 @@ import (
 const channel = "web"
 
 // Door is POST /api/chat. Create it with [New].
-type Door struct{}
+type Door struct {
+	copyAnswer func(tenant, user, text string)
+}
 
 var _ gateway.Door = (*Door)(nil)
 
-// New makes the door.
-func New() *Door { return &Door{} }
+// New makes the door. copyAnswer is given each answer that completed, once, with the user who asked; it must return at once. Nil: nobody is.
+func New(copyAnswer func(tenant, user, text string)) *Door { return &Door{copyAnswer: copyAnswer} }
 
 // Routes implements [gateway.Door].
 func (d *Door) Routes() []gateway.Route {
@@ -84,11 +86,16 @@ func (d *Door) postChat(w http.ResponseWriter, r *http.Request, v *gateway.Visit
 	}
 	w.Header().Set("Turnstone-Turn-Id", string(receipt.TurnID))
 	w.Header().Set("Location", "/v1/turns/"+string(receipt.TurnID))
-	return answer(w, r, v, receipt)
+	return d.answer(w, r, v, receipt, func(text string) {
+		if d.copyAnswer != nil && !receipt.Joined && turn.Context.UserID != "" {
+			d.copyAnswer(turn.Context.TenantName(), turn.Context.UserID, text)
+		}
+	})
 }
 
-// answer waits for the turn. One that waits for a person, or longer than anybody waits, goes on behind a 202.
-func answer(w http.ResponseWriter, r *http.Request, v *gateway.Visit, receipt agent.Receipt) error {
+// answer waits for the turn and gives a completed answer to copyText. A turn that waits for a person, or longer than anybody waits, goes on
+// behind a 202.
+func (d *Door) answer(w http.ResponseWriter, r *http.Request, v *gateway.Visit, receipt agent.Receipt, copyText func(string)) error {
 	ctx, cancel := v.WhileOpen(r.Context())
 	defer cancel()
 	ctx, cancelWait := context.WithTimeout(ctx, v.Limits().WaitTimeout)
@@ -110,6 +117,9 @@ func answer(w http.ResponseWriter, r *http.Request, v *gateway.Visit, receipt ag
 		v.WriteJSON(w, http.StatusAccepted, body)
 	default:
 		a := responseOf(end.Output)
+		if a.Error == nil {
+			copyText(a.Output)
+		}
 		if n := len(end.Output.ToolCalls); n > 0 {
 			a.ToolInput = input(ctx, v, receipt.TurnID, end.Output.ToolCalls[n-1].ID)
 		}

@@ -30,7 +30,7 @@ type door struct {
 func open(t *testing.T, change func(*gateway.Config)) *door {
 	t.Helper()
 	rt := gatewaytest.New()
-	cfg := gateway.Config{HTTPAddr: "127.0.0.1:0", Runtime: rt, Catalog: &gatewaytest.Catalog{}, Version: "test", Doors: []gateway.Door{chat.New()}}
+	cfg := gateway.Config{HTTPAddr: "127.0.0.1:0", Runtime: rt, Catalog: &gatewaytest.Catalog{}, Version: "test", Doors: []gateway.Door{chat.New(nil)}}
 	if change != nil {
 		change(&cfg)
 	}
@@ -163,6 +163,24 @@ func TestAnswers(t *testing.T) {
 			require.Equal(t, "/v1/turns/turn-1", a.header.Get("Location"))
 		})
 	}
+}
+
+// TestCopies: a completed answer is handed on once, for the user who asked; no copy is made of a failure, a joined turn or nobody's question.
+func TestCopies(t *testing.T) {
+	type copied struct{ tenant, user, text string }
+	var copies []copied
+	d := open(t, func(c *gateway.Config) {
+		c.Doors = []gateway.Door{chat.New(func(tenant, user, text string) { copies = append(copies, copied{tenant, user, text}) })}
+	})
+	d.script(ends(&agent.AgentStepOutput{Status: agent.TurnCompleted, Output: "three flights"}))
+	for _, body := range []string{
+		`{"message":"hello","user_id":"ann","idempotency_key":"k"}`, `{"message":"hello","user_id":"ann","idempotency_key":"k"}`, `{"message":"hello"}`,
+	} {
+		require.Equal(t, 200, d.chat(body).status)
+	}
+	d.script(ends(&agent.AgentStepOutput{Status: agent.TurnFailed, StopReason: agent.StopModelError, Output: "half"}))
+	require.Equal(t, 200, d.chat(`{"message":"hello","user_id":"ann"}`).status)
+	require.Equal(t, []copied{{"default", "ann", "three flights"}}, copies)
 }
 
 // TestRequests is what becomes of requests (seed 001: test_invoke_with_history, test_invoke_fresh_context).
