@@ -8,6 +8,8 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/app"
 	"github.com/turnstone-run/turnstone/internal/catalog/folder"
+	"github.com/turnstone-run/turnstone/internal/catalog/follow"
+	"github.com/turnstone-run/turnstone/internal/gateway/client"
 	"github.com/turnstone-run/turnstone/internal/llm"
 	"github.com/turnstone-run/turnstone/internal/postgres"
 	"github.com/turnstone-run/turnstone/internal/results"
@@ -52,6 +54,24 @@ const (
 // ConnTo is the need of the gRPC client that tools.grpc_clients has under a name.
 func ConnTo(name string) Need { return tool.ConnTo(name) }
 
+// followCatalog takes over the catalog of another installation, where one is configured. Workers do so: they share what they apply.
+func (s *Service) followCatalog(background context.Context) error {
+	set := &s.cfg.Settings.Catalog
+	if set.Follow.URL == "" || !s.cfg.Settings.Worker.Enabled {
+		return nil
+	}
+	remote, err := client.New(client.Config{Server: set.Follow.URL, Key: set.Follow.Key.Reveal()})
+	if err != nil {
+		return fmt.Errorf("catalog.follow: %w", err)
+	}
+	source := follow.New(follow.Config{
+		Catalog: remote, URL: set.Follow.URL, Apply: s.parts.Registry.ApplyFollowed, Poll: set.Poll, Logger: s.logger.Named("catalog"),
+	})
+	s.parts.Registry.WatchSource(source.Status)
+	s.tasks.Go(func() { source.Run(background) })
+	return nil
+}
+
 // openCatalog makes what agents are made of, loads the catalog and keeps it up to date. The folder that is watched, if any, is applied
 // once before anything is served; a fault in it is no reason not to serve what was good before.
 func (s *Service) openCatalog(ctx, background context.Context, store *postgres.Store) error {
@@ -74,6 +94,9 @@ func (s *Service) openCatalog(ctx, background context.Context, store *postgres.S
 		return fmt.Errorf("load catalog: %w", err)
 	}
 	s.tasks.Go(func() { registry.Run(background) })
+	if err := s.followCatalog(background); err != nil {
+		return err
+	}
 	if set.Catalog.Folder == "" {
 		return nil
 	}
@@ -81,7 +104,7 @@ func (s *Service) openCatalog(ctx, background context.Context, store *postgres.S
 	if err != nil {
 		return err
 	}
-	registry.WatchFolder(source.Status)
+	registry.WatchSource(source.Status)
 	if err := source.Load(ctx); err != nil && agent.CodeOf(err) != agent.CodeInvalid && agent.CodeOf(err) != agent.CodeConflict {
 		return err
 	}

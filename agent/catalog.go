@@ -54,6 +54,7 @@ const (
 	SourceBuiltin = "builtin" // shipped with the product, or derived from its toolkits
 	SourceConfig  = "config"  // derived from the configuration
 	SourceFolder  = "folder"
+	SourceFollow  = "follow" // of another installation, see catalog.follow
 	SourceAPI     = "api"
 )
 
@@ -145,7 +146,7 @@ type ApplyRequest struct {
 	DryRun       bool          // say what would change
 	Publish      bool          // publish the agents that changed
 	By           string
-	Source       string // [SourceAPI] or [SourceFolder]
+	Source       string // [SourceAPI], [SourceFolder] or [SourceFollow]
 	Comment      string
 }
 
@@ -306,9 +307,9 @@ type CatalogStatus struct {
 	Sources  []SourceStatus `json:"sources"`
 }
 
-// SourceStatus is where documents come from: the store, and the folder where one is watched.
+// SourceStatus is where documents come from: the store, and the folder and the installation that are followed, if any.
 type SourceStatus struct {
-	Name   string    `json:"name"` // store, folder
+	Name   string    `json:"name"` // store, folder, follow
 	OK     bool      `json:"ok"`
 	Detail string    `json:"detail"`
 	Faults []Fault   `json:"faults"` // why the newest state of it is not served

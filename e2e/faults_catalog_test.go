@@ -3,7 +3,9 @@
 package e2e_test
 
 import (
+	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -11,6 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/app"
+	"github.com/turnstone-run/turnstone/internal/gateway/client"
 )
 
 // soon is how long a change may take to every process (issue: under a second).
@@ -54,4 +58,42 @@ WHERE datname = current_database() AND pid <> pg_backend_pid() AND query ILIKE '
 		require.NoError(t, err)
 		require.Contains(t, string(body), "You are the last clerk.")
 	}
+}
+
+// TestFollowedCatalog: an installation takes over the catalog of another one, keeps it while that is away, and goes on when it is back.
+func TestFollowedCatalog(t *testing.T) {
+	addr := freeAddr(t)
+	remote := settingsFor(t, func(c *app.Config) { c.HTTP.Addr = addr })
+	first := startWith(t, remote)
+	s := start(t, func(c *app.Config) {
+		c.Temporal.TaskQueue += "-follower"
+		c.Catalog.Follow.URL, c.Catalog.Poll = "http://"+addr, 200*time.Millisecond
+	})
+	agents := func(want ...string) {
+		t.Helper()
+		require.Eventually(t, func() bool {
+			page, err := s.client.ListAgents(t.Context(), agent.AgentQuery{Tenant: agent.DefaultTenant})
+			require.NoError(t, err)
+			var names []string
+			for i := range page.Agents {
+				names = append(names, page.Agents[i].Name)
+			}
+			return slices.Equal(names, want)
+		}, 30*time.Second, 20*time.Millisecond, "%v", want)
+	}
+	const document = "kind: AgentInstance\nname: %s\nnode_id: agent\nnode_version: '1'\nparameters: {system_message: hello}\n"
+	agents("analyst")
+	first.apply(fmt.Sprintf(document, "clerk"))
+	agents("analyst", "clerk")
+	_, err := s.client.Delete(t.Context(), client.Deletion{Key: agent.DocumentKey{Kind: agent.KindAgent, Name: "clerk"}})
+	require.ErrorContains(t, err, "catalog.follow")
+
+	stopping, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	require.NoError(t, first.Stop(stopping))
+	out, _ := s.run(agent.TurnRequest{Agent: "clerk", Message: "say 2 words"})
+	require.Equal(t, agent.TurnCompleted, out.Status, "%+v", out.Error)
+	second := startWith(t, remote)
+	second.apply(fmt.Sprintf(document, "dealer"))
+	agents("analyst", "clerk", "dealer")
 }

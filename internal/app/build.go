@@ -196,7 +196,7 @@ func (p *Parts) catalog(c *Config, w *World, parts *catalog.Parts) error {
 		}
 	}
 	p.Registry, err = catalog.New(catalog.Config{
-		Store: w.Store, Plans: w.Blobs, Cache: cache, Routes: routes{rules}, Shipped: files, Folder: c.Catalog.Folder != "",
+		Store: w.Store, Plans: w.Blobs, Cache: cache, Routes: routes{rules}, Shipped: files, Folder: c.Catalog.Folder != "", Follow: c.Catalog.Follow.URL != "",
 		Metrics: w.Metrics, Logger: w.Logger,
 		Parts: parts,
 	})

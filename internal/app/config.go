@@ -274,6 +274,7 @@ type Catalog struct {
 	// PlanCache is how many compiled plans a process keeps at hand, PlanTTL for how long. Default 1024 and 1h.
 	PlanCache int           `yaml:"plan_cache" help:"compiled plans kept in memory"`
 	PlanTTL   time.Duration `yaml:"plan_ttl" help:"how long a compiled plan is kept in memory"`
+	Follow    Follow        `yaml:"follow"`
 	// RedisURL is a cache of plans that processes share: redis://, rediss:// or unix://. Default empty: none.
 	RedisURL Secret `yaml:"redis_url" help:"Redis that processes share plans through; empty: none"`
 	// SecretEnv are the variables that env: references of auth profiles may name: "acme=ACME_*" grants them to documents of tenant acme, an
@@ -283,6 +284,14 @@ type Catalog struct {
 	// SecretFolders are where the file: references of auth profiles may lead: "acme=/etc/secrets/acme", or without a tenant as in SecretEnv,
 	// which then may use /run/secrets and /var/run/secrets as well. Default none.
 	SecretFolders []string `yaml:"secret_folders" help:"folders that file: references of auth profiles may lead to (/path, tenant=/path)"`
+}
+
+// Follow is another installation whose catalog this one takes over.
+type Follow struct {
+	// URL is its gateway's. Default empty: none.
+	URL string `yaml:"url" help:"gateway of the installation whose catalog is followed; empty: none"`
+	// Key is an API key or a token that may do catalog.read there for every tenant. Default empty: none is sent.
+	Key Secret `yaml:"key" help:"API key or token for it (catalog.read)"`
 }
 
 // Jobs is the bridge that takes jobs from Redis (seed 004 §§2, 4 and appendix B).

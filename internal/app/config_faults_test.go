@@ -101,6 +101,7 @@ func TestOneFault(t *testing.T) {
 		"memory without gateway": {"events: {log: memory}\ngateway: {enabled: false}", nil, "turnstone.yaml:1: events.log: memory serves one process only"},
 		"memory without worker":  {"events: {log: memory}\nworker: {enabled: false}", nil, "turnstone.yaml:1: events.log: memory serves one process only"},
 		"neither door nor work":  {"gateway: {enabled: false}\nworker: {enabled: false}", nil, "turnstone.yaml:2: worker.enabled: is false, and gateway.enabled as well"},
+		"followed":               {"catalog: {follow: {url: 'https://k:x@h'}}", nil, "turnstone.yaml:1: catalog.follow.url: want an http or https URL without credentials"},
 		"iterations":             {"turn: {iterations: -1}", nil, "turnstone.yaml:1: turn.iterations: want 0 to 10000, got -1"},
 		"message above body":     {"http: {max_body_bytes: 1MiB}\nturn: {max_message_bytes: 2MiB}", nil, "turnstone.yaml:2: turn.max_message_bytes: is above http.max_body_bytes (1MiB)"},
 		"same address":           {"grpc: {addr: '127.0.0.1:8080'}", nil, "grpc.addr: is the address of HTTP as well"},

@@ -147,6 +147,7 @@ func (l *loader) catalog() {
 	between(l, "catalog.poll", c.Poll, 100*time.Millisecond, time.Hour)
 	between(l, "catalog.plan_cache", c.PlanCache, 1, 1_000_000)
 	between(l, "catalog.plan_ttl", c.PlanTTL, time.Second, 30*24*time.Hour)
+	l.webAddress("catalog.follow.url", c.Follow.URL)
 	l.redis("catalog.redis_url", c.RedisURL)
 	l.secretGrants("catalog.secret_env", c.SecretEnv, func(entry string) secret.Config { return secret.Config{AllowEnv: []string{entry}} })
 	l.secretGrants("catalog.secret_folders", c.SecretFolders, func(entry string) secret.Config { return secret.Config{Folders: []string{entry}} })

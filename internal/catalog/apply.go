@@ -54,6 +54,11 @@ func (r *Registry) ApplyFolder(ctx context.Context, files []agent.ManifestFile) 
 	return r.Apply(ctx, agent.ApplyRequest{Files: files, Prune: true, Source: agent.SourceFolder, By: agent.SourceFolder})
 }
 
+// ApplyFollowed does the same with the documents of the installation that is followed.
+func (r *Registry) ApplyFollowed(ctx context.Context, files []agent.ManifestFile) (agent.ApplyResult, error) {
+	return r.Apply(ctx, agent.ApplyRequest{Files: files, Prune: true, Source: agent.SourceFollow, By: agent.SourceFollow})
+}
+
 // staleError says that another commit came first: look again.
 type staleError struct{ error }
 
@@ -228,6 +233,9 @@ func (r *Registry) mayChange(s *snapshot, req *agent.ApplyRequest, k agent.Docum
 	}
 	if r.cfg.Folder && there && e.doc.Source == agent.SourceFolder && req.Source != agent.SourceFolder {
 		return agent.FieldErrorf(agent.CodeConflict, "name", "%s comes from the folder that this server watches: edit it there", k)
+	}
+	if r.cfg.Follow && there && e.doc.Source == agent.SourceFollow && req.Source != agent.SourceFollow {
+		return agent.FieldErrorf(agent.CodeConflict, "name", "%s comes from the installation that catalog.follow names: edit it there", k)
 	}
 	return nil
 }

@@ -29,6 +29,7 @@ type Config struct {
 	Parts   *Parts
 	Shipped []agent.ManifestFile // the documents that come with the product; none: leave them out
 	Folder  bool                 // this process watches a folder: its documents are edited there
+	Follow  bool                 // another installation is followed: its documents are edited there
 	Metrics prometheus.Registerer
 	Logger  *zap.Logger
 }
@@ -54,7 +55,7 @@ type Registry struct {
 	mu      sync.Mutex
 	changed chan struct{} // closed and replaced when current is
 	status  agent.SourceStatus
-	folder  func() agent.SourceStatus
+	sources []func() agent.SourceStatus
 }
 
 // New compiles the lower layer and serves it; [Registry.Start] adds what is stored.
@@ -101,11 +102,11 @@ func (r *Registry) empty() *snapshot {
 	return s
 }
 
-// WatchFolder makes a folder's state part of [Registry.Status].
-func (r *Registry) WatchFolder(status func() agent.SourceStatus) {
+// WatchSource makes the state of a folder or a followed installation part of [Registry.Status].
+func (r *Registry) WatchSource(status func() agent.SourceStatus) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.folder = status
+	r.sources = append(r.sources, status)
 }
 
 // Start loads what is stored.
@@ -232,11 +233,11 @@ func (r *Registry) Status(context.Context) agent.CatalogStatus {
 		out.Counts[k.Kind]++
 	}
 	r.mu.Lock()
-	store, folder := r.status, r.folder
+	store, sources := r.status, slices.Clone(r.sources)
 	r.mu.Unlock()
 	out.Sources = []agent.SourceStatus{store}
-	if folder != nil {
-		out.Sources = append(out.Sources, folder())
+	for _, status := range sources {
+		out.Sources = append(out.Sources, status())
 	}
 	for i := range out.Sources {
 		if out.Sources[i].Faults == nil {

@@ -187,9 +187,9 @@ func (g *Gateway) listDocuments(ctx context.Context, who identity, q agent.Docum
 		return agent.DocumentPage{}, err
 	}
 	switch q.Source {
-	case "", agent.SourceBuiltin, agent.SourceConfig, agent.SourceFolder, agent.SourceAPI:
+	case "", agent.SourceBuiltin, agent.SourceConfig, agent.SourceFolder, agent.SourceFollow, agent.SourceAPI:
 	default:
-		return agent.DocumentPage{}, agent.Invalid("source", "want builtin, config, folder or api, got %.60q", q.Source)
+		return agent.DocumentPage{}, agent.Invalid("source", "want builtin, config, folder, follow or api, got %.60q", q.Source)
 	}
 	q.Tenant = tenant
 	ctx, cancel := g.bounded(ctx)
