@@ -26,8 +26,10 @@ type Config struct {
 	Knowledge  Knowledge
 	// EndOrphan ends a turn that nobody drives and that cannot go on, and reports whether it has ended.
 	EndOrphan func(ctx context.Context, id agent.TurnID) (bool, error)
-	Observer  agent.Observer // nil: nobody watches
-	Logger    *zap.Logger
+	// OnUnavailable says what becomes of a call that needs an approval while the store of approvals does not answer; empty: it waits.
+	OnUnavailable agent.OnUnavailable
+	Observer      agent.Observer // nil: nobody watches
+	Logger        *zap.Logger
 
 	MaxMessageBytes    int           // of a request's messages; 0: 1 MiB
 	QueueLength        int           // most turns waiting in one session; 0: 100

@@ -337,6 +337,7 @@ func (a *Activities) record(req *agent.TurnRequest, p *agent.Plan, bound agent.B
 		Binding: bound, Channel: req.Channel, UserID: req.Context.UserID, OnBusy: req.OnBusy, History: req.History,
 		Input: req.Input(), Context: req.Context, QueueLimit: a.QueueLength, OutputSchema: req.OutputSchema, Parent: in.Parent,
 		Limits: req.Limits, Mode: agent.ModeDurable, StartByID: in.StartByID, ClientTools: req.ClientTools,
+		Approvals: req.Approvals,
 	}
 	if len(r.OutputSchema) == 0 {
 		r.OutputSchema = p.OutputSchema

@@ -74,6 +74,11 @@ func (a *Activities) storeReply(ctx context.Context, key agent.StepKey, run *mod
 	if verdict.Calls, err = run.judge(ctx, reply.Blocks); err != nil {
 		return agent.ModelVerdict{}, err
 	}
+	if run.jump == "" || run.jump == agent.JumpTools {
+		if verdict.Failure, err = run.refuseApprovals(ctx, reply.Blocks, verdict.Calls); err != nil {
+			return agent.ModelVerdict{}, err
+		}
+	}
 	if reply.Model != run.profile.Model { // the workflow knows the plan's
 		verdict.Model = reply.Model
 	}

@@ -46,6 +46,7 @@ func (a *Activities) beginChild(ctx context.Context, in BeginChildInput) (BeginC
 	id := childID(in.TurnID, in.Step, in.CallID)
 	req := agent.TurnRequest{
 		TurnID: id, Agent: r.Agent, Message: r.Message, Context: asking.Record.Context, Limits: &limits, Channel: "agent",
+		Approvals: asking.Record.Approvals,
 	}
 	begun, err := a.Begin(ctx, req, BeginTurnInput{
 		WorkflowID: id.WorkflowID(), Parent: in.TurnID, Trace: a.Observer.Delegate(ctx, run.turn.seen, id),

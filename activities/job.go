@@ -13,6 +13,7 @@ const maxJobID = 256
 // the seed has it is ignored.
 type jobFacts struct {
 	id, run, node string
+	retry         int               // which attempt at the job the turn is
 	workflow      agent.WorkflowKey // tag and owner alone
 	context       *sessionContext   // nil when the orchestrator says nothing of the steps before
 }
@@ -31,6 +32,7 @@ func jobOf(r *agent.TurnRecord) jobFacts {
 	}
 	if r.Parent == "" {
 		job.id, job.node = name(agent.MetaJobID), name(agent.MetaNodeID)
+		job.retry = retryOf(metadata[agent.MetaRetryCount])
 	}
 	var c sessionContext
 	c.addJob(previousResults(metadata[agent.MetaPreviousResults]), workflowState(metadata[agent.MetaWorkflowState]))
@@ -38,6 +40,15 @@ func jobOf(r *agent.TurnRecord) jobFacts {
 		job.context = &c
 	}
 	return job
+}
+
+// retryOf reads a retry count, a number of Go's or of JSON's; 0 for anything else.
+func retryOf(v any) int {
+	var n int
+	if v == nil || json.Unmarshal(normal(v), &n) != nil {
+		return 0
+	}
+	return n
 }
 
 // previousResults reads [{node_id, result_ref, preview}]. An entry without a name and a reference says nothing.

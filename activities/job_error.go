@@ -25,6 +25,9 @@ func jobError(models []agent.ModelStep, tools []agent.ToolStep) *agent.Failure {
 		Type: agent.JobExecutionError, Tool: cmp.Or(answer.Error.Tool, last.Name), Step: answer.Error.Step, Field: answer.Error.Field,
 		Message: clip(cmp.Or(answer.Error.Message, "the tool "+last.Name+" failed"), maxJobErrorText), Retryable: answer.Error.Retryable,
 	}
+	if answer.Error.Type == string(agent.StopApprovalRequired) { // of a child turn
+		f.Type = answer.Error.Type
+	}
 	return &f
 }
 

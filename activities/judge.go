@@ -22,6 +22,8 @@ const (
 	maxSummary = 100
 
 	effectsPatience = 15 * time.Second // for what tools read to judge the calls of one reply
+	// ruleNotSafe is why a call is gated that no policy mentions.
+	ruleNotSafe = "not inherently safe"
 )
 
 // tidyCalls makes the calls of a reply fit to run: every id present, short and unique, arguments an object. A call whose
@@ -93,9 +95,6 @@ func (r *modelRun) judge(ctx context.Context, blocks []agent.Block) ([]agent.Cal
 		}
 		out = append(out, v)
 	}
-	if len(asked) == 0 {
-		return out, nil
-	}
 	return out, r.recall(ctx, blocks, out, asked)
 }
 
@@ -126,9 +125,12 @@ func (r *modelRun) gateCall(
 
 // recall applies what was decided once for all calls like these in the session.
 func (r *modelRun) recall(ctx context.Context, blocks []agent.Block, verdicts []agent.CallVerdict, asked []agent.RememberKey) error {
-	known, err := r.a.Store.Remembered(ctx, r.turn.Tenant, r.turn.SessionID, asked)
+	if len(asked) == 0 {
+		return nil
+	}
+	known, err := r.a.remembered(ctx, &r.turn, asked)
 	if err != nil {
-		return fmt.Errorf("load remembered decisions: %w", err)
+		return r.approvalsUnavailable(ctx, verdicts, err)
 	}
 	for i := range verdicts {
 		v := &verdicts[i]
@@ -157,7 +159,8 @@ func (r *modelRun) recall(ctx context.Context, blocks []agent.Block, verdicts []
 	return nil
 }
 
-// gateOf says whether a person is asked before a call, and how: the tool's own policy first, then what middleware makes of it.
+// gateOf says whether a person is asked before a call, and how: the tool's own policy first, then what middleware makes of it,
+// then the list of the channel or the schedule.
 func gateOf(t *agent.PlanTool, chain []agent.Middleware, turn *facts, args json.RawMessage, free bool) (agent.GateVerdict, error) {
 	v := gate(t, free)
 	call := agent.GatedCall{Tool: *t, Args: args, EffectFree: free, Tenant: turn.Tenant, UserID: turn.user, UserRole: turn.role}
@@ -171,6 +174,9 @@ func gateOf(t *agent.PlanTool, chain []agent.Middleware, turn *facts, args json.
 			return v, err
 		}
 	}
+	if v.Gate == agent.GateApproval && t.Approval != agent.ApproveAlways && turn.policy.Allows(t.Spec.Name) {
+		return agent.GateVerdict{Gate: agent.GateNone}, nil
+	}
 	return v, nil
 }
 
@@ -183,7 +189,7 @@ func gate(t *agent.PlanTool, free bool) agent.GateVerdict {
 	case t.Approval == agent.ApproveNever, free, t.Spec.InherentlySafe:
 		return agent.GateVerdict{Gate: agent.GateNone}
 	default:
-		return agent.GateVerdict{Gate: agent.GateApproval, Rule: "not inherently safe"}
+		return agent.GateVerdict{Gate: agent.GateApproval, Rule: ruleNotSafe}
 	}
 }
 

@@ -33,6 +33,9 @@ const (
 	StopStructured      StopReason = "structured_output"
 	StopApprovalExpired StopReason = "approval_expired"
 
+	// StopApprovalRequired: a tool call needs an approval, and the turn waits for nobody ([ApprovalsRefuse]).
+	StopApprovalRequired StopReason = "approval_required"
+
 	StopTerminated StopReason = "terminated" // the workflow is gone without a word
 	StopRefused    StopReason = "refused"    // the request was not acceptable
 	StopInternal   StopReason = "internal_error"

@@ -26,6 +26,7 @@ type TurnRecord struct {
 	Parent       TurnID          // of a child turn: who asked
 	Limits       *Limits         // the request's
 	ClientTools  []ClientTool    // the request's
+	Approvals    ApprovalPolicy  // the request's
 	StartByID    bool            // its workflow is started after it is recorded, by whoever finds that it does not run
 }
 

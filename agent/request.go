@@ -53,6 +53,8 @@ type TurnRequest struct {
 	OutputSchema   json.RawMessage   `json:"output_schema,omitempty"`
 	OnBusy         OnBusy            `json:"on_busy,omitempty"`
 	ClientTools    []ClientTool      `json:"client_tools,omitempty"` // the turn may call them besides the agent's own; the caller provides results
+
+	Approvals ApprovalPolicy `json:"-"` // no caller's: the channel or the schedule says it
 }
 
 // InvocationContext is the envelope that routing sees (seed 000 §6).
@@ -132,6 +134,9 @@ func (r *TurnRequest) Validate(maxBytes int) error {
 		if err := r.Limits.Validate("limits"); err != nil {
 			return err
 		}
+	}
+	if err := r.Approvals.Validate("approvals"); err != nil {
+		return err
 	}
 	return ValidateClientTools("client_tools", r.ClientTools)
 }

@@ -201,6 +201,7 @@ type Approval struct {
 	CreatedAt   *time.Time      `json:"created_at,omitempty"`
 	DecidedAt   *time.Time      `json:"decided_at,omitempty"`
 	ArgsHash    string          `json:"-"` // sha256 of the canonical arguments
+	Refused     bool            `json:"-"` // the turn ended instead of waiting: a decision stands for later attempts
 }
 
 // CancelRequest asks a turn to stop: the input of the update and the signal "cancel".

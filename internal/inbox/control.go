@@ -19,6 +19,10 @@ func (b *Inbox) Decide(ctx context.Context, id agent.TurnID, d agent.Decision) e
 		return err
 	}
 	t, err := b.running(ctx, id)
+	if t.Output != nil && t.Output.StopReason == agent.StopApprovalRequired { // for later attempts: this turn has ended
+		_, err = b.Store.ResolveApproval(ctx, id, d)
+		return err
+	}
 	if err != nil {
 		return err
 	}

@@ -15,8 +15,8 @@ WITH turn AS (
 	SELECT state IN ('queued', 'running') AS live FROM turns WHERE turn_id = $1 AND tenant = $2 FOR SHARE
 ), approval AS (
 	INSERT INTO approvals (turn_id, tenant, approval_id, call_id, step, tool_name, args, rule, description, allowed, expires_at, on_expiry,
-		remember_scope, args_hash, kind)
-	SELECT $1, $2, $3, $4, $5::integer, $6, $7::json, $8, $9, $10::text[], $11::timestamptz, $12, $13, $14, $15 FROM turn WHERE live
+		remember_scope, args_hash, kind, refused)
+	SELECT $1, $2, $3, $4, $5::integer, $6, $7::json, $8, $9, $10::text[], $11::timestamptz, $12, $13, $14, $15, $16 FROM turn WHERE live
 	ON CONFLICT DO NOTHING
 )
 SELECT live FROM turn`
@@ -36,7 +36,7 @@ func (s *Store) SaveApproval(ctx context.Context, tenant string, a agent.Approva
 	}
 	var live bool
 	err = s.pool.QueryRow(ctx, saveApproval, a.TurnID, tenant, a.ApprovalID, a.CallID, a.Step, plain(a.ToolName), args, plain(a.Rule),
-		plain(a.Description), allowed, a.ExpiresAt, string(a.OnExpiry), string(a.Remember), a.ArgsHash, string(a.Kind)).Scan(&live)
+		plain(a.Description), allowed, a.ExpiresAt, string(a.OnExpiry), string(a.Remember), a.ArgsHash, string(a.Kind), a.Refused).Scan(&live)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return unknownTurn(op, a.TurnID)
@@ -52,7 +52,7 @@ func (s *Store) SaveApproval(ctx context.Context, tenant string, a agent.Approva
 const approvalSelect = `
 SELECT a.approval_id, a.turn_id, a.call_id, a.step, a.tool_name, a.args, a.rule, coalesce(a.decision, ''), a.decided_by, a.message,
 	a.tenant, t.session_id, t.agent, a.description, a.allowed, a.expires_at, a.on_expiry, a.remember_scope, a.remember, a.decided_args,
-	a.created_at, a.decided_at, a.args_hash, a.kind`
+	a.created_at, a.decided_at, a.args_hash, a.kind, a.refused`
 
 const approvalColumns = approvalSelect + `
 FROM approvals a JOIN turns t ON t.turn_id = a.turn_id`
@@ -100,7 +100,7 @@ func unknownApproval(id string) error {
 func scanApproval(row pgx.CollectableRow) (a agent.Approval, err error) {
 	err = row.Scan(&a.ApprovalID, &a.TurnID, &a.CallID, &a.Step, &a.ToolName, (*[]byte)(&a.Args), &a.Rule, &a.Decision, &a.By, &a.Message,
 		&a.Tenant, &a.SessionID, &a.Agent, &a.Description, &a.Allowed, &a.ExpiresAt, &a.OnExpiry, &a.Remember, &a.Remembered,
-		(*[]byte)(&a.DecidedArgs), &a.CreatedAt, &a.DecidedAt, &a.ArgsHash, &a.Kind)
+		(*[]byte)(&a.DecidedArgs), &a.CreatedAt, &a.DecidedAt, &a.ArgsHash, &a.Kind, &a.Refused)
 	if len(a.Allowed) == 0 {
 		a.Allowed = nil
 	}

@@ -25,12 +25,12 @@ const (
 )
 
 // pending says whether a person can still decide approval a of turn t.
-const pending = `a.decision IS NULL AND (a.expires_at IS NULL OR a.expires_at > clock_timestamp()) AND t.state IN ('queued', 'running')`
+const pending = `a.decision IS NULL AND (a.expires_at IS NULL OR a.expires_at > clock_timestamp()) AND (t.state IN ('queued', 'running') OR t.state = 'failed' AND a.refused)`
 
 // One more approval than the page may have is looked at, to know whether there are more.
 const listApprovals = `
 SELECT approval_id, turn_id, call_id, step, tool_name, args, rule, decision, decided_by, message, tenant, session_id, agent, description,
-	allowed, expires_at, on_expiry, remember_scope, remember, decided_args, created_at, decided_at, args_hash, kind, found
+	allowed, expires_at, on_expiry, remember_scope, remember, decided_args, created_at, decided_at, args_hash, kind, refused, found
 FROM (
 	SELECT l.*, row_number() OVER oldest AS n, count(*) OVER () AS found,
 		sum(coalesce(octet_length(args::text), 0) + coalesce(octet_length(decided_args::text), 0) + octet_length(description)) OVER oldest AS total
@@ -41,7 +41,7 @@ FROM (
 			AND (a.created_at, a.turn_id, a.approval_id) > ($5, $6, $7)
 		ORDER BY a.created_at, a.turn_id, a.approval_id LIMIT $8::integer + 1
 	) AS l (approval_id, turn_id, call_id, step, tool_name, args, rule, decision, decided_by, message, tenant, session_id, agent,
-		description, allowed, expires_at, on_expiry, remember_scope, remember, decided_args, created_at, decided_at, args_hash, kind)
+		description, allowed, expires_at, on_expiry, remember_scope, remember, decided_args, created_at, decided_at, args_hash, kind, refused)
 	WINDOW oldest AS (ORDER BY created_at, turn_id, approval_id ROWS UNBOUNDED PRECEDING)
 ) p WHERE n <= $8 AND (n = 1 OR total <= $9) ORDER BY n`
 

@@ -19,15 +19,15 @@ import (
 const rememberable = `(a.remember_scope = 'tool' OR a.remember_scope IN ('call', '') AND a.args_hash <> '')`
 
 // What was decided is never written again: the update asks for decision IS NULL. The turn's row is locked so that it cannot end in
-// between.
+// between. A decision about a call for want of which its turn has failed is always remembered: it is for later attempts.
 const decide = `
 WITH turn AS (
-	SELECT turn_id, session_id FROM turns WHERE turn_id = $1 AND state IN ('queued', 'running') FOR SHARE
+	SELECT turn_id, session_id, state FROM turns WHERE turn_id = $1 AND state IN ('queued', 'running', 'failed') FOR SHARE
 ), decided AS (
-	UPDATE approvals a SET decision = $3, decided_args = $4::json, message = $5, remember = $6, decided_by = $7,
+	UPDATE approvals a SET decision = $3, decided_args = $4::json, message = $5, remember = $6 OR a.refused, decided_by = $7,
 		decided_at = clock_timestamp()
 	FROM turn
-	WHERE a.turn_id = turn.turn_id AND a.approval_id = $2 AND a.decision IS NULL
+	WHERE a.turn_id = turn.turn_id AND a.approval_id = $2 AND a.decision IS NULL AND (turn.state <> 'failed' OR a.refused)
 		AND (a.kind = '') = ($3 <> 'provide') AND (a.expires_at IS NULL OR a.expires_at > clock_timestamp())
 		AND (cardinality(a.allowed) = 0 OR $3 = ANY (a.allowed))
 		AND (NOT $6 OR $3 IN ('approve', 'reject') AND ` + rememberable + `)
@@ -40,7 +40,7 @@ ON CONFLICT (tenant, session_id, tool, args_hash) DO UPDATE
 SET decision = excluded.decision, message = excluded.message, by = excluded.by, created_at = excluded.created_at`
 
 const readDecided = `
-SELECT a.decision IS NOT NULL, t.state IN ('queued', 'running'), a.expires_at <= clock_timestamp(), ` + rememberable + `
+SELECT a.decision IS NOT NULL, t.state IN ('queued', 'running') OR t.state = 'failed' AND a.refused, a.expires_at <= clock_timestamp(), ` + rememberable + `
 FROM approvals a JOIN turns t ON t.turn_id = a.turn_id
 WHERE a.turn_id = $1 AND a.approval_id = $2`
 
@@ -49,7 +49,7 @@ type standing struct {
 	agent.Approval
 
 	done         bool  // somebody, or the lapse of time, has decided
-	live         bool  // the turn has not ended
+	live         bool  // the turn has not ended, or its end leaves the approval open
 	late         *bool // its time is over; nil: it has no end
 	rememberable bool
 }
@@ -131,7 +131,7 @@ func (s *standing) refusal(d *agent.Decision) error {
 
 // decidedAs reports whether the decision on record is this very one.
 func (s *standing) decidedAs(d *agent.Decision) bool {
-	return s.Decision == d.Decision && s.By == d.By && s.Message == d.Message && s.Remembered == d.Remember &&
+	return s.Decision == d.Decision && s.By == d.By && s.Message == d.Message && (s.Remembered == d.Remember || s.Refused) &&
 		sameJSON(s.DecidedArgs, d.Args)
 }
 

@@ -38,10 +38,11 @@ const readOutline = stepOutline + ` WHERE s.turn_id = $1 ORDER BY s.step, s.call
 const endTurn = `
 UPDATE turns SET state = $2, finished_at = clock_timestamp() WHERE turn_id = $1`
 
-// What nobody decided of a turn that has ended is closed: the audit shows it, and nobody is asked any more.
+// What nobody decided of a turn that has ended is closed: the audit shows it, and nobody is asked any more. The approvals for want of which
+// it ended stay open.
 const endApprovals = `
 UPDATE approvals SET decision = 'reject', decided_by = $2, message = 'the turn ended first', decided_at = clock_timestamp()
-WHERE turn_id = $1 AND decision IS NULL`
+WHERE turn_id = $1 AND decision IS NULL AND NOT (refused AND $3)`
 
 const handOver = `
 UPDATE turns SET state = 'running', held_at = clock_timestamp() WHERE turn_id = $1`
@@ -171,7 +172,7 @@ func (s *Store) queueFinish(b *pgx.Batch, f *agent.FinishRecord, e *ending, job 
 	}
 	b.Queue(endTurn, f.TurnID, string(done.Output.Status))
 	if done.Output.Status != agent.TurnCompleted { // a completed turn waits for nobody
-		b.Queue(endApprovals, f.TurnID, agent.EndedBy)
+		b.Queue(endApprovals, f.TurnID, agent.EndedBy, done.Output.StopReason == agent.StopApprovalRequired)
 	}
 	if e.held.holder == f.TurnID {
 		done.Next, done.NextWorkflow = e.next.Next, e.next.NextWorkflow

@@ -63,8 +63,8 @@ FROM turns q WHERE q.tenant = $1 AND q.session_id = $2 AND q.state = 'queued'`
 const insertTurn = `
 INSERT INTO turns (turn_id, tenant, session_id, seq, state, cursor, workflow_id, agent, instance_id, plan_hash, model, channel,
 	user_id, on_busy, history, input, context, created_at, held_at, route, output_schema, limits, mode, lease_until, parent, trace,
-	start_by_id, client_tools)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28)`
+	start_by_id, client_tools, approvals)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29)`
 
 const continueTurn = `
 UPDATE turns SET state = $2, cursor = nullif($3::bigint, 0), workflow_id = $4, mode = $5, lease_until = $6,
@@ -264,6 +264,6 @@ func queueInsertTurn(b *pgx.Batch, t *agent.TurnRecord, state string, seq int64,
 	mode, lease := (&place{}).driver(t)
 	b.Queue(insertTurn, t.TurnID, t.Tenant, t.SessionID, seq, state, cursor, t.WorkflowID, t.Agent, t.InstanceID, t.PlanHash, t.Model,
 		t.Channel, t.UserID, t.OnBusy, t.History, input, invocation, begun.StartedAt, heldAt, route, schema, limits,
-		mode, lease, t.Parent, t.Trace, t.StartByID, tools)
+		mode, lease, t.Parent, t.Trace, t.StartByID, tools, string(t.Approvals))
 	return nil
 }

@@ -50,7 +50,7 @@ func (s State) stopAt(stop agent.StopReason) State {
 	case agent.StopWallTime:
 		what = allowed(fmt.Sprintf("%d s", s.ElapsedMS/1000), s.Limits.WallTimeSec)
 	case agent.StopEndTurn, agent.StopMaxTokens, agent.StopCancelled, agent.StopModelError, agent.StopTerminated, agent.StopRefused,
-		agent.StopInternal, agent.StopStructured, agent.StopApprovalExpired:
+		agent.StopInternal, agent.StopStructured, agent.StopApprovalExpired, agent.StopApprovalRequired:
 		what = string(stop)
 	}
 	return s.Fail(stop, &agent.Failure{Type: string(stop), Message: "the turn reached its limit: " + what})

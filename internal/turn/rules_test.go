@@ -166,3 +166,15 @@ func TestWhatIsLeftForChildren(t *testing.T) {
 	require.Positive(t, left.CostUSD, "0 would be no bound")
 	require.Equal(t, agent.Limits{}, turn.New(turn.Version, agent.Limits{}, agent.Rules{}).Remaining(3))
 }
+
+// TestApprovalRequired: a model call whose tools need an approval that nobody is waited for ends the turn with that reason; any other failure is
+// the model's.
+func TestApprovalRequired(t *testing.T) {
+	for kind, want := range map[string]agent.StopReason{"approval_required": agent.StopApprovalRequired, "unavailable": agent.StopModelError} {
+		v := agent.ModelVerdict{Failure: &agent.Failure{Type: kind}, Calls: []agent.CallVerdict{{ID: "a", Gate: agent.GateApproval}}}
+		a := turn.New(turn.Version, agent.Limits{}, agent.Rules{}).AfterModel(v).Next()
+		require.Equal(t, turn.Finish, a.Kind)
+		require.Equal(t, want, a.Stop)
+		require.Equal(t, agent.TurnFailed, a.Status)
+	}
+}

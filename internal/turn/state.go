@@ -126,8 +126,7 @@ func (s State) AfterModel(v agent.ModelVerdict) State {
 	case v.OutOfTime:
 		return s.stopAt(agent.StopWallTime)
 	case v.Failure != nil:
-		s.Stop, s.Failure = agent.StopModelError, v.Failure
-		return s
+		return s.failedCall(v.Failure)
 	}
 	switch v.Jump {
 	case agent.JumpEnd:
@@ -153,6 +152,15 @@ func (s State) AfterModel(v agent.ModelVerdict) State {
 		return s
 	}
 	return s.withCalls(v.Calls)
+}
+
+// failedCall ends the turn with the failure of a model call: the provider's, or that a tool call needs an approval that nobody is waited for.
+func (s State) failedCall(f *agent.Failure) State {
+	stop := agent.StopModelError
+	if f.Type == string(agent.StopApprovalRequired) {
+		stop = agent.StopApprovalRequired
+	}
+	return s.Fail(stop, f)
 }
 
 // withCalls takes on the calls of a step, or ends the turn when they are more than a limit allows.

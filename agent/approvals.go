@@ -1,0 +1,91 @@
+package agent
+
+import (
+	"slices"
+	"strings"
+)
+
+// ApprovalPolicy says what a turn does when a tool call needs a person's approval: wait, refuse, or the names of tools that need none, with
+// commas between them; a turn with such a list refuses every other call. Whoever takes the message in says it: a caller cannot.
+type ApprovalPolicy string
+
+// The policies that are not a list. The empty policy waits.
+const (
+	ApprovalsWait   ApprovalPolicy = "wait"   // until a person decides
+	ApprovalsRefuse ApprovalPolicy = "refuse" // the turn ends with [StopApprovalRequired]
+)
+
+// maxAllowedTools bounds the list of a policy.
+const maxAllowedTools = 128
+
+// Waits reports whether a turn waits for a person.
+func (p ApprovalPolicy) Waits() bool { return p == "" || p == ApprovalsWait }
+
+// Tools are the names on the list; one that ends in * is how names begin.
+func (p ApprovalPolicy) Tools() []string {
+	if p.Waits() || p == ApprovalsRefuse {
+		return nil
+	}
+	var names []string
+	for name := range strings.SplitSeq(string(p), ",") {
+		if name = strings.TrimSpace(name); name != "" {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// Allows reports whether the list has a tool.
+func (p ApprovalPolicy) Allows(tool string) bool {
+	return slices.ContainsFunc(p.Tools(), func(name string) bool {
+		prefix, many := strings.CutSuffix(name, "*")
+		return tool == name || many && strings.HasPrefix(tool, prefix)
+	})
+}
+
+// Validate checks the policy; the error names the field.
+func (p ApprovalPolicy) Validate(field string) error {
+	names := p.Tools()
+	switch {
+	case p.Waits(), p == ApprovalsRefuse:
+		return nil
+	case len(names) == 0:
+		return Invalid(field, "want wait, refuse, or names of tools with commas between them, got %.60q", string(p))
+	case len(names) > maxAllowedTools:
+		return FieldErrorf(CodeOverflow, field, "are %d tools, at most %d", len(names), maxAllowedTools)
+	}
+	for _, name := range names {
+		prefix, _ := strings.CutSuffix(name, "*")
+		switch {
+		case name == string(ApprovalsWait), name == string(ApprovalsRefuse):
+			return Invalid(field, "%q stands alone: a list of tools refuses every other tool", name)
+		case !ValidName(prefix):
+			return Invalid(field, "want names of tools, or how names begin and one * behind it, got %.60q", name)
+		}
+	}
+	return nil
+}
+
+// DecideCommand is the command that approves it. A model may have chosen part of the id: the shell takes it as one word.
+func (a *Approval) DecideCommand() string {
+	id := a.ApprovalID
+	if strings.HasPrefix(id, "-") || strings.ContainsFunc(id, outsideWord) {
+		id = "'" + strings.ReplaceAll(id, "'", `'\''`) + "'"
+	}
+	return "starter approvals decide " + id + " approve --by NAME"
+}
+
+// outsideWord reports whether a shell may read more than a letter in r.
+func outsideWord(r rune) bool {
+	return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("._-", r)
+}
+
+// OnUnavailable says what becomes of a tool call that needs an approval while the store of approvals cannot be reached.
+type OnUnavailable string
+
+// The three answers; the empty one waits.
+const (
+	UnavailableWait   OnUnavailable = "wait"   // until the store answers
+	UnavailableRefuse OnUnavailable = "refuse" // the model is told
+	UnavailableRun    OnUnavailable = "run"    // unless a policy asks for the approval of this tool
+)
