@@ -7,6 +7,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/turnstone-run/turnstone/activities/runs"
+	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/channel/telegram"
 	"github.com/turnstone-run/turnstone/internal/flow/notify"
 	"github.com/turnstone-run/turnstone/internal/gateway/schedules"
@@ -88,7 +89,8 @@ func (s *Service) openBot(store *postgres.Store) (err error) {
 	}
 	s.bot, err = telegram.New(telegram.Config{
 		Token: set.Token.Reveal(), APIURL: set.APIURL, Updates: set.Updates, WebhookURL: set.WebhookURL, WebhookSecret: set.WebhookSecret.Reveal(),
-		Tenant: set.Tenant, Agent: set.Agent, Unlinked: set.Unlinked, ApproverChat: set.ApproverChat, EditEvery: set.EditEvery, Store: store,
+		Tenant: set.Tenant, Agent: set.Agent, Approvals: agent.ApprovalPolicy(set.Approvals), Unlinked: set.Unlinked,
+		ApproverChat: set.ApproverChat, EditEvery: set.EditEvery, Store: store,
 		Audit: s.callers.trail, Logger: s.logger.Named("telegram"), Metrics: s.watching.registry,
 	})
 	if err != nil {

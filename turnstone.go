@@ -293,7 +293,8 @@ func (s *Service) compose(ctx, background context.Context, store *postgres.Store
 		Blobs: s.blobs, Runs: runs, Schemas: schema.New(), Knowledge: library, EndOrphan: endOrphan,
 		Observer: s.watching.observer, Logger: s.logger, MaxMessageBytes: int(set.Turn.MaxMessageBytes), QueueLength: set.Turn.QueueLength,
 		BatchInterval: set.Events.BatchInterval, MaxInlineBytes: int(set.Storage.MaxInlineBytes),
-		OutputBytes: int(set.Turn.OutputBytes), HistoryOutputBytes: int(set.Turn.HistoryOutputBytes), TurnEvents: set.Turn.ContinueAsNewEvents,
+		OnUnavailable: agent.OnUnavailable(set.Turn.OnUnavailable),
+		OutputBytes:   int(set.Turn.OutputBytes), HistoryOutputBytes: int(set.Turn.HistoryOutputBytes), TurnEvents: set.Turn.ContinueAsNewEvents,
 		ConversationEvents: set.Conversation.ContinueAsNewEvents, SearchAttributes: watch.Known,
 	})
 	if err != nil {

@@ -52,6 +52,8 @@ type Schedule struct {
 	OutputSchema json.RawMessage `json:"output_schema,omitempty"`
 	Notify       []Notification  `json:"notify,omitempty"`
 
+	Approvals ApprovalPolicy `json:"approvals,omitempty"` // wait (the default), refuse, or a list of tools that need no approval
+
 	Paused bool   `json:"paused,omitempty"`
 	Note   string `json:"note,omitempty"` // why it is paused, or not
 

@@ -59,6 +59,9 @@ func (s *Schedule) Validate() error {
 	if err := s.validateData(); err != nil {
 		return err
 	}
+	if err := s.Approvals.Validate("approvals"); err != nil {
+		return err
+	}
 	if len(s.Notify) > maxNotifications {
 		return FieldErrorf(CodeOverflow, "notify", "has %d targets, at most %d", len(s.Notify), maxNotifications)
 	}

@@ -17,7 +17,9 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/app"
+	"github.com/turnstone-run/turnstone/internal/job"
 )
 
 // redisServer is a Redis server on a socket of its own, which loses nothing that it acknowledged.
@@ -51,6 +53,40 @@ func (s *redisServer) boot(t *testing.T) {
 	s.proc = startProcess(t, "Redis", exec.Command(binary, "--port", "0", "--unixsocket", filepath.Join(s.folder, "s"), "--dir", s.folder,
 		"--appendonly", "yes", "--appendfsync", "always", "--save", ""))
 	require.Eventually(t, func() bool { return s.Ping(context.Background()).Err() == nil }, 20*time.Second, 10*time.Millisecond)
+}
+
+// TestJobThatNeedsAnApproval: the producer is answered at once and told how to decide, and the next attempt goes by the decision.
+func TestJobThatNeedsAnApproval(t *testing.T) {
+	t.Parallel()
+	server := startRedis(t)
+	order := calls("execute_pipeline", `{"session_id":"x","pipeline":[{"step":"http_request","url":"http://192.0.2.1/orders","method":"POST"}]}`)
+	script := newScript(t, order, order, says("a pity"))
+	s := start(t, script.model, func(c *app.Config) { c.Jobs.RedisURL = app.Secret(server.url) })
+	pop := func(retry string) (r job.Result) {
+		t.Helper()
+		message := `{"version":"1.0","job_id":"needs","prompt":"order it","retry_count":` + retry + `}`
+		require.NoError(t, server.RPush(t.Context(), "agent:jobs", message).Err())
+		popped, err := server.BLPop(t.Context(), 30*time.Second, "agent:results:needs").Result()
+		require.NoError(t, err)
+		r, err = job.ParseResult([]byte(popped[1]))
+		require.NoError(t, err)
+		return r
+	}
+	refused := pop("0")
+	require.Equal(t, job.StatusFailed, refused.Status)
+	require.Equal(t, "approval_required", refused.Error.Type)
+	require.Equal(t, agent.StopApprovalRequired, refused.Metadata.StopReason)
+	require.Len(t, refused.Approvals, 1)
+	id := refused.Approvals[0].ApprovalID
+	require.Equal(t, "execute_pipeline", refused.Approvals[0].Tool)
+	require.Equal(t, "starter approvals decide "+id+" approve --by NAME", refused.Approvals[0].Command)
+	s.closed("job-needs")
+
+	reject := agent.Decision{ApprovalID: id, Decision: agent.DecisionReject, Message: "too dear", By: "ann"}
+	require.NoError(t, s.client.Decide(t.Context(), "job-needs", reject))
+	after := pop("1")
+	require.Empty(t, after.Approvals)
+	require.Equal(t, agent.StopEndTurn, after.Metadata.StopReason, "the model was told, and said the last word")
 }
 
 // TestJob is the integration test of seed 004 §10.2, message for message: what a producer pushes, what it pops, and the row.

@@ -81,7 +81,8 @@ func envelope(s *agent.StoredSchedule, in *RunRef) agent.Envelope {
 		Channel: channel, Sender: "schedule/" + s.Name, Principal: s.Principal, RequestID: in.RunID,
 		Request: agent.TurnRequest{
 			Agent: s.Agent, SessionID: SessionOf(s.Name, in.RunID), Message: s.Message, History: agent.HistoryFresh, Mode: agent.ModeDurable,
-			Model: s.Model, Limits: s.Limits, Channel: channel, OutputSchema: s.OutputSchema, IdempotencyKey: "schedule/" + s.Name + "/" + in.RunID,
+			Model: s.Model, Limits: s.Limits, Channel: channel, OutputSchema: s.OutputSchema, Approvals: s.Approvals,
+			IdempotencyKey: "schedule/" + s.Name + "/" + in.RunID,
 			Context: agent.InvocationContext{
 				Tenant: s.Tenant, UserID: s.UserID, UserRole: s.Principal.Role, Flags: s.Principal.Flags, Metadata: metadata,
 			},

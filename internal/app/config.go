@@ -195,6 +195,8 @@ type Turn struct {
 	MaxMessageBytes Size `yaml:"max_message_bytes" help:"largest message of a request"`
 	// QueueLength is how many turns may wait in one session. Default 100.
 	QueueLength int `yaml:"queue_length" help:"turns waiting in one session"`
+	// OnUnavailable is wait, refuse or run: what becomes of calls that need an approval while approvals cannot be reached. Default wait.
+	OnUnavailable string `yaml:"on_unavailable" help:"a call that needs an approval while approvals cannot be reached: wait, refuse or run"`
 	// BeginWithin bounds the turns that start at the same time, so that each begins within it; one too many is refused. Default 2s; 0: no bound.
 	BeginWithin time.Duration `yaml:"begin_within" help:"time within which accepted turns begin; more turns are refused; 0: none is"`
 	// HistoryOutputBytes: more of the answer is left out of the workflow's result; result_ref has the rest. Default 1024.
@@ -303,6 +305,8 @@ type Jobs struct {
 	ResultPrefix string `yaml:"result_prefix" help:"results go to the list PREFIX:JOB_ID"`
 	// Tenant owns the turns of all jobs: who may write to this Redis acts for it. Default "default".
 	Tenant string `yaml:"tenant" help:"tenant of all jobs"`
+	// Approvals is refuse, wait, or names of tools that need no approval, with commas between them: other calls are refused then. Default refuse.
+	Approvals string `yaml:"approvals" help:"a call that needs an approval: refuse, wait, or a list of tools that need none"`
 	// Concurrency is how many jobs this process has under way. Default 64.
 	Concurrency int `yaml:"concurrency" help:"jobs under way at once"`
 	// ResultTTL is how long a result waits to be fetched. Default 24h; 0: for ever.
@@ -352,7 +356,7 @@ func Default() Config {
 		Events:   Events{Log: LogPostgres, BatchInterval: 25 * time.Millisecond, Retention: 168 * time.Hour},
 		Turn: Turn{
 			ModelCalls: 25, ToolCalls: 50, WallTime: time.Hour, MaxMessageBytes: 1 << 20, QueueLength: 100,
-			BeginWithin: 2 * time.Second, HistoryOutputBytes: 1 << 10, OutputBytes: 64 << 10,
+			OnUnavailable: string(agent.UnavailableWait), BeginWithin: 2 * time.Second, HistoryOutputBytes: 1 << 10, OutputBytes: 64 << 10,
 		},
 		Conversation: Conversation{ContinueAsNewEvents: 2000},
 		LLM:          defaultLLM(),
@@ -367,10 +371,14 @@ func Default() Config {
 		},
 		Workflows: Workflows{ReconcileEvery: 5 * time.Minute, SMTP: SMTP{TLS: "starttls"}},
 		Jobs: Jobs{
-			Queue: "agent:jobs", ResultPrefix: "agent:results", Tenant: agent.DefaultTenant, Concurrency: 64, ResultTTL: 24 * time.Hour,
+			Queue: "agent:jobs", ResultPrefix: "agent:results", Tenant: agent.DefaultTenant, Approvals: string(agent.ApprovalsRefuse),
+			Concurrency: 64, ResultTTL: 24 * time.Hour,
 			DrainTimeout: 30 * time.Second,
 		},
-		Telegram:  Telegram{Updates: TelegramPolling, APIURL: "https://api.telegram.org", Tenant: agent.DefaultTenant, CopyWebChat: true, EditEvery: time.Second},
+		Telegram: Telegram{
+			Updates: TelegramPolling, APIURL: "https://api.telegram.org", Tenant: agent.DefaultTenant, Approvals: string(agent.ApprovalsWait),
+			CopyWebChat: true, EditEvery: time.Second,
+		},
 		Schedules: Schedules{MaxPerTenant: 100, KeepRuns: 100},
 		Retention: Retention{Every: time.Hour, Remember: 720 * time.Hour},
 		Console:   Console{Enabled: true},

@@ -108,6 +108,8 @@ type Telegram struct {
 	ApproverChat int64 `yaml:"approver_chat" help:"chat whose linked members may decide about approvals; 0: none"`
 	// CopyWebChat sends what POST /api/chat answers to the chats that the user has linked, too. Default true.
 	CopyWebChat bool `yaml:"copy_web_chat" help:"send answers of POST /api/chat to the user's linked chats too"`
+	// Approvals is wait, refuse, or names of tools that need no approval, with commas between them: other calls are refused then. Default wait.
+	Approvals string `yaml:"approvals" help:"a call that needs an approval: wait, refuse, or a list of tools that need none"`
 	// EditEvery is how often a message is edited while its answer grows. Default 1s.
 	EditEvery time.Duration `yaml:"edit_every" help:"how often a growing answer is shown"`
 }

@@ -176,6 +176,12 @@ func (l *loader) redis(path string, to Secret) {
 	}
 }
 
+func (l *loader) approvals(path, policy string) {
+	if err := agent.ApprovalPolicy(policy).Validate(path); err != nil {
+		l.fault(path, agent.FailureOf(err).Message)
+	}
+}
+
 func (l *loader) jobs() {
 	j := l.cfg.Jobs
 	l.redis("jobs.redis_url", j.RedisURL)
@@ -184,6 +190,7 @@ func (l *loader) jobs() {
 	if !agent.ValidName(j.Tenant) {
 		l.fault("jobs.tenant", "want 1 to 128 of A-Z a-z 0-9 . _ -")
 	}
+	l.approvals("jobs.approvals", j.Approvals)
 	between(l, "jobs.concurrency", j.Concurrency, 1, 10_000)
 	between(l, "jobs.result_ttl", j.ResultTTL, 0, 365*24*time.Hour)
 	between(l, "jobs.drain_timeout", j.DrainTimeout, time.Second, time.Hour)
@@ -192,6 +199,7 @@ func (l *loader) jobs() {
 func (l *loader) turns() {
 	t, c := l.cfg.Turn, l.cfg.Conversation
 	between(l, "turn.iterations", t.Iterations, 0, 10_000)
+	l.oneOf("turn.on_unavailable", t.OnUnavailable, string(agent.UnavailableWait), string(agent.UnavailableRefuse), string(agent.UnavailableRun))
 	between(l, "turn.model_calls", t.ModelCalls, 0, 10_000)
 	between(l, "turn.tool_calls", t.ToolCalls, 0, 100_000)
 	between(l, "turn.wall_time", t.WallTime, 0, 365*24*time.Hour)

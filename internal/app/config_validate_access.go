@@ -162,5 +162,6 @@ func (l *loader) channels() {
 	if t.Agent != "" && !agent.ValidName(t.Agent) {
 		l.fault("telegram.agent", "want 1 to 128 of A-Z a-z 0-9 . _ -")
 	}
+	l.approvals("telegram.approvals", t.Approvals)
 	between(l, "telegram.edit_every", t.EditEvery, 100*time.Millisecond, time.Minute)
 }

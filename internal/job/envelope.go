@@ -67,7 +67,7 @@ func (j *Job) Envelope(tenant string) agent.Envelope {
 			TurnID: TurnID(tenant, j.JobID, j.RetryCount), Agent: j.Context.Agent, SessionID: agent.SessionID(j.Context.SessionID), Message: j.Prompt,
 			Context: agent.InvocationContext{Tenant: tenant, UserID: j.UserID, Metadata: meta},
 			Limits:  &agent.Limits{WallTimeSec: int64(j.TimeoutSec)},
-			Channel: Channel, OnBusy: agent.OnBusyQueue,
+			Channel: Channel, OnBusy: agent.OnBusyQueue, Approvals: agent.ApprovalsRefuse,
 		},
 	}
 }

@@ -28,7 +28,7 @@ func TestEnvelope(t *testing.T) {
 				},
 				"workflow_state": map[string]any{"current_step": 5.0, "total_steps": 10.0},
 			}},
-			Limits: &agent.Limits{WallTimeSec: 300}, Channel: "jobs", OnBusy: agent.OnBusyQueue,
+			Limits: &agent.Limits{WallTimeSec: 300}, Channel: "jobs", OnBusy: agent.OnBusyQueue, Approvals: agent.ApprovalsRefuse,
 		},
 	}, e)
 	require.NoError(t, e.Request.Validate(0))
@@ -39,7 +39,7 @@ func TestTheSmallestEnvelope(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, agent.TurnRequest{
 		TurnID: "job-j", Message: "p", Context: agent.InvocationContext{Metadata: map[string]any{"job_id": "j"}},
-		Limits: &agent.Limits{WallTimeSec: 300}, Channel: "jobs", OnBusy: agent.OnBusyQueue,
+		Limits: &agent.Limits{WallTimeSec: 300}, Channel: "jobs", OnBusy: agent.OnBusyQueue, Approvals: agent.ApprovalsRefuse,
 	}, j.Envelope("").Request)
 	j.WorkflowOwner = "owner"
 	require.Equal(t, "owner", j.Envelope("").Sender)

@@ -42,6 +42,17 @@ type Result struct {
 	Metadata      *Metadata       `json:"metadata,omitempty"` // nil: no turn ran
 	Error         *agent.Failure  `json:"error,omitempty"`    // of a failed job
 	CompletedAt   time.Time       `json:"completed_at"`
+
+	// Ours, not the seed's.
+	Approvals []Approval `json:"approvals,omitempty"` // with an error of the type approval_required: what a person has to decide
+	Waiting   bool       `json:"waiting,omitempty"`   // the job goes on when they are decided, and another message follows with its result
+}
+
+// Approval is a tool call that needs a person's approval.
+type Approval struct {
+	ApprovalID string `json:"approval_id"`
+	Tool       string `json:"tool"`
+	Command    string `json:"command,omitempty"` // that approves it; empty: deciding it helps no later attempt
 }
 
 // Metadata says how the result came about.
@@ -101,6 +112,19 @@ func Failed(jobID string, err error, retryable bool, at time.Time) Result {
 	f := agent.FailureOf(err)
 	f.Retryable = retryable
 	return Result{Version: Version, JobID: jobID, Status: StatusFailed, Error: f, CompletedAt: moment(at)}
+}
+
+// Waiting is the first answer to a job that waits for a person: another one follows when the approvals are decided and the turn has ended.
+func Waiting(jobID string, approvals []Approval, at time.Time) Result {
+	var commands []string
+	for _, a := range approvals {
+		commands = append(commands, a.Command)
+	}
+	f := &agent.Failure{
+		Type: string(agent.StopApprovalRequired), Tool: approvals[0].Tool,
+		Message: "the job waits for a person. To decide: " + strings.Join(commands, "; ") + ". A second message follows with the result",
+	}
+	return Result{Version: Version, JobID: jobID, Status: StatusFailed, Error: f, Approvals: approvals, Waiting: true, CompletedAt: moment(at)}
 }
 
 // failure says what went wrong with a turn that did not complete, whether it says so itself or not.

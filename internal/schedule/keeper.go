@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strings"
 	"time"
 
 	"go.temporal.io/api/workflowservice/v1"
@@ -100,6 +101,9 @@ func (k *Keeper) Put(ctx context.Context, s agent.Schedule, p agent.Principal, i
 			return agent.Schedule{}, err
 		}
 	}
+	if err := mayAllow(&p, s.Approvals); err != nil {
+		return agent.Schedule{}, err
+	}
 	before, err := k.Store.Schedule(ctx, s.Tenant, s.Name)
 	if err != nil && agent.CodeOf(err) != agent.CodeNotFound {
 		return agent.Schedule{}, err
@@ -120,6 +124,17 @@ func (k *Keeper) Put(ctx context.Context, s agent.Schedule, p agent.Principal, i
 	}
 	k.later("put", &s, k.sync(ctx, s.Tenant, s.Name, false))
 	return k.shown(ctx, kept.Schedule), nil
+}
+
+// mayAllow refuses a list of tools that need no approval from somebody who may not approve calls of each of them.
+func mayAllow(p *agent.Principal, policy agent.ApprovalPolicy) error {
+	for _, tool := range policy.Tools() {
+		if !p.MayAll(agent.ActionApprovalsDecide) && (strings.HasSuffix(tool, "*") || !p.May(agent.ActionApprovalsDecide, tool)) {
+			return agent.FieldErrorf(agent.CodeDenied, "approvals", "%s: only who may approve its calls (%s) may say that they need no approval",
+				tool, agent.ActionApprovalsDecide)
+		}
+	}
+	return nil
 }
 
 // check asks Temporal about the times of a schedule, unless they are those of before. The error is [agent.CodeInvalid] if Temporal refuses them.

@@ -257,3 +257,23 @@ func TestConfig(t *testing.T) {
 		require.ErrorContains(t, err, "is missing")
 	}
 }
+
+// TestApprovalListOfASchedule: only who may approve the calls of a tool may say that a schedule's runs need no approval for them.
+func TestApprovalListOfASchedule(t *testing.T) {
+	bob := agent.Principal{Method: agent.MethodKey, Subject: "bob", Scopes: []string{"schedules.write", "approvals.decide:pay"}}
+	for policy, want := range map[agent.ApprovalPolicy]agent.Code{
+		"": "", agent.ApprovalsRefuse: "", "pay": "", "pay,send": agent.CodeDenied, "pay*": agent.CodeDenied, "*": agent.CodeInvalid,
+	} {
+		k, _, d := keeper(t)
+		s := daily("news")
+		s.Approvals = policy
+		_, err := k.Put(t.Context(), s, bob, true)
+		if want != "" {
+			require.Equal(t, want, agent.CodeOf(err), "%s", policy)
+			require.Equal(t, "approvals", agent.FailureOf(err).Field)
+			require.Empty(t, d.all)
+			continue
+		}
+		require.NoError(t, err, "%s", policy)
+	}
+}

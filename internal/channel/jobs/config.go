@@ -39,12 +39,13 @@ type Results interface {
 
 // Config says where jobs come from, and how many at once.
 type Config struct {
-	URL          string         // redis://user:password@host:6379/0, rediss:// for TLS, unix:///path/to/socket
-	Redis        *redis.Options // in place of URL
-	Queue        string         // "": agent:jobs
-	ResultPrefix string         // of <prefix>:<job id>; "": agent:results
-	Tenant       string         // whose jobs they are; "": the default tenant
-	Results      Results        // nil: results say of their calls and tokens what the turn's output does
+	URL          string               // redis://user:password@host:6379/0, rediss:// for TLS, unix:///path/to/socket
+	Redis        *redis.Options       // in place of URL
+	Queue        string               // "": agent:jobs
+	ResultPrefix string               // of <prefix>:<job id>; "": agent:results
+	Tenant       string               // whose jobs they are; "": the default tenant
+	Approvals    agent.ApprovalPolicy // what a job does when a call needs an approval; "": refuse
+	Results      Results              // nil: results say of their calls and tokens what the turn's output does
 
 	Concurrency int           // jobs that run at once; 0: 64
 	MaxHeld     int           // jobs that run or wait; 0: 10,000
@@ -60,6 +61,7 @@ type Config struct {
 func (c Config) complete() (Config, error) {
 	c.Queue = cmp.Or(c.Queue, DefaultQueue)
 	c.ResultPrefix = cmp.Or(c.ResultPrefix, DefaultResultPrefix)
+	c.Approvals = cmp.Or(c.Approvals, agent.ApprovalsRefuse)
 	c.Concurrency = cmp.Or(c.Concurrency, defaultConcurrency)
 	c.MaxHeld = cmp.Or(c.MaxHeld, max(defaultMaxHeld, c.Concurrency))
 	c.Drain = cmp.Or(c.Drain, defaultDrain)
@@ -80,7 +82,7 @@ func (c Config) complete() (Config, error) {
 	case c.Lease < minLease:
 		return c, agent.Invalid("lease", "is %s, at least %s", c.Lease, minLease)
 	}
-	return c, nil
+	return c, c.Approvals.Validate("approvals")
 }
 
 // connect returns a client that connects when it is first used. It repeats nothing by itself: a command whose answer was lost may have

@@ -38,7 +38,7 @@ func (s *session) work(ctx context.Context, m *message, p *place) error {
 			return err
 		}
 	}
-	result, err := s.answer(ctx, &m.job, m.earlier, p)
+	result, err := s.answer(ctx, m, p)
 	if err != nil {
 		return err
 	}
@@ -46,11 +46,12 @@ func (s *session) work(ctx context.Context, m *message, p *place) error {
 }
 
 // answer runs the job. An earlier attempt that completes answers a retry.
-func (s *session) answer(ctx context.Context, j *job.Job, earlier []int, p *place) (job.Result, error) {
-	for _, n := range earlier {
+func (s *session) answer(ctx context.Context, m *message, p *place) (job.Result, error) {
+	j, paused := &m.job, &pauses{message: m}
+	for _, n := range m.earlier {
 		before := *j
 		before.RetryCount = n
-		out, err := s.turn(ctx, &before, p)
+		out, err := s.turn(ctx, &before, p, paused)
 		if err != nil && ctx.Err() != nil {
 			return job.Result{}, err
 		}
@@ -61,10 +62,14 @@ func (s *session) answer(ctx context.Context, j *job.Job, earlier []int, p *plac
 			return r, nil
 		}
 	}
-	out, err := s.turn(ctx, j, p)
+	out, err := s.turn(ctx, j, p, paused)
 	switch {
 	case err == nil:
-		return s.resultOf(ctx, j, out), nil
+		r := s.resultOf(ctx, j, out)
+		if r.Error != nil && r.Error.Type == string(agent.StopApprovalRequired) { // of the turn, or of one that it waited for
+			r.Approvals = paused.asked
+		}
+		return r, nil
 	case ctx.Err() != nil:
 		return job.Result{}, err
 	default:
@@ -74,8 +79,10 @@ func (s *session) answer(ctx context.Context, j *job.Job, earlier []int, p *plac
 }
 
 // turn submits the job and follows its turn to the end. An error, while ctx lives, says that there is no turn, or none that can be followed.
-func (s *session) turn(ctx context.Context, j *job.Job, p *place) (*agent.AgentStepOutput, error) {
+func (s *session) turn(ctx context.Context, j *job.Job, p *place, paused *pauses) (*agent.AgentStepOutput, error) {
 	envelope := j.Envelope(s.cfg.Tenant)
+	envelope.Request.Approvals = s.cfg.Approvals
+	paused.asked = nil
 	wait := patience(maxWait)
 	after := int64(0)
 	var receipt agent.Receipt
@@ -84,7 +91,7 @@ func (s *session) turn(ctx context.Context, j *job.Job, p *place) (*agent.AgentS
 		before := after
 		err := s.submit(ctx, envelope, &receipt)
 		if err == nil {
-			out, err = s.follow(ctx, receipt.TurnID, &after, p)
+			out, err = s.follow(ctx, receipt.TurnID, &after, p, paused)
 		}
 		switch {
 		case out != nil:
@@ -138,8 +145,9 @@ func (s *session) submit(ctx context.Context, e agent.Envelope, receipt *agent.R
 	return nil
 }
 
-// follow reads a turn's events until the last and says meanwhile whether the turn runs. after is how far it has read.
-func (s *session) follow(ctx context.Context, id agent.TurnID, after *int64, p *place) (*agent.AgentStepOutput, error) {
+// follow reads a turn's events until the last and says meanwhile whether the turn runs, and
+// which approvals it asks for. after is how far it has read.
+func (s *session) follow(ctx context.Context, id agent.TurnID, after *int64, p *place, paused *pauses) (*agent.AgentStepOutput, error) {
 	p.run(true)
 	silent := time.AfterFunc(quiet, func() { p.run(false) })
 	defer silent.Stop()
@@ -155,8 +163,16 @@ func (s *session) follow(ctx context.Context, id agent.TurnID, after *int64, p *
 			}
 			return e.Result, nil
 		}
-		if e.Type == agent.EventStatus {
+		switch {
+		case e.Type == agent.EventApprovalRequested:
+			paused.note(e.Approval, id, s.cfg.Approvals)
+		case e.Type == agent.EventStatus:
 			p.run(e.Status == agent.StatusRunning)
+			if e.Reason == awaitingApproval {
+				if err := s.tellWaiting(ctx, paused); err != nil {
+					return nil, err
+				}
+			}
 		}
 	}
 	return nil, agent.Errorf(agent.CodeUnavailable, "follow turn", "the events of turn %s ended before the turn", id)

@@ -52,9 +52,10 @@ type Config struct {
 	WebhookURL    string // public https address of [Channel.ServeHTTP]; Webhook only
 	WebhookSecret string // 16 to 256 of A-Z a-z 0-9 _ -; Webhook only
 
-	Tenant   string // of chats that are not linked; "": the default tenant
-	Agent    string // that answers; "": routing decides
-	Unlinked bool   // chats that are linked to no user may talk; they never decide about approvals
+	Tenant    string               // of chats that are not linked; "": the default tenant
+	Agent     string               // that answers; "": routing decides
+	Approvals agent.ApprovalPolicy // what a turn does when a call needs an approval; "": it waits
+	Unlinked  bool                 // chats that are linked to no user may talk; they never decide about approvals
 	// ApproverChat is a chat, or a group that the bot is in, whose members decide about approvals besides those whom they concern. 0: none.
 	ApproverChat int64
 

@@ -150,7 +150,7 @@ func (c *Channel) turn(ctx context.Context, in agent.Inbox, update int64, m *mod
 		}
 	}
 	request := agent.TurnRequest{
-		Agent: c.cfg.Agent, SessionID: session, Channel: Name, OnBusy: agent.OnBusyQueue,
+		Agent: c.cfg.Agent, SessionID: session, Channel: Name, OnBusy: agent.OnBusyQueue, Approvals: c.cfg.Approvals,
 		Context:        agent.InvocationContext{Tenant: p.Tenant, UserID: p.Subject, UserRole: p.Role, Metadata: metadata},
 		IdempotencyKey: fmt.Sprintf("%s/%s/%d", Name, c.account, update),
 	}
