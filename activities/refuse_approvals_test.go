@@ -56,7 +56,7 @@ func TestRefusedApprovals(t *testing.T) {
 			v, err = h.CallModel(t.Context(), activities.CallModelInput{TurnID: "job-7-r1", Step: 1})
 			require.NoError(t, err)
 			require.Nil(t, v.Failure)
-			require.Empty(t, v.Calls[0].Gate, "approved before")
+			require.Equal(t, agent.GateNone, v.Calls[0].Gate, "approved before")
 		})
 	}
 }
