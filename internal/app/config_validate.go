@@ -178,7 +178,7 @@ func (l *loader) redis(path string, to Secret) {
 
 func (l *loader) approvals(path, policy string) {
 	if err := agent.ApprovalPolicy(policy).Validate(path); err != nil {
-		l.fault(path, agent.FailureOf(err).Message)
+		l.fault(path, "%s", agent.FailureOf(err).Message)
 	}
 }
 
