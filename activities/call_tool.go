@@ -74,7 +74,7 @@ func (a *Activities) callTool(ctx context.Context, in CallToolInput) (agent.Tool
 	if err := p.close(ctx); err != nil {
 		return agent.ToolVerdict{}, err
 	}
-	return step.Verdict, a.Store.SaveToolStep(ctx, step)
+	return step.Verdict, run.save(ctx, &step)
 }
 
 // toolProducer is who writes the events of a call.

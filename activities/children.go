@@ -143,7 +143,7 @@ func (a *Activities) storeChild(ctx context.Context, in StoreChildInput) (agent.
 	if _, err := a.Log.Append(ctx, fence, 1, []agent.Event{end}); err != nil {
 		return agent.ToolVerdict{}, fmt.Errorf("append: %w", err)
 	}
-	if err := a.Store.SaveToolStep(ctx, step); err != nil {
+	if err := run.save(ctx, &step); err != nil {
 		return agent.ToolVerdict{}, err
 	}
 	o := run.observation(fence.Epoch)

@@ -28,7 +28,7 @@ func (a *Activities) watchTurn(ctx context.Context, w agent.Work) (context.Conte
 		w.Attempt = int(activity.GetInfo(ctx).Attempt)
 	}
 	ctx, done := a.Observer.Work(ctx, w)
-	return logs.With(ctx, logs.Turn(w.Turn.TurnID, w.Turn.Tenant), logs.Session(w.Turn.SessionID)), done
+	return logs.With(ctx, logs.Turn(w.Turn.TurnID, w.Turn.Tenant, w.Turn.InstanceID), logs.Session(w.Turn.SessionID)), done
 }
 
 // log is the logger for what happens on behalf of a context: with its turn, tenant and trace.

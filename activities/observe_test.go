@@ -1,19 +1,23 @@
 package activities_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/turnstone-run/turnstone/activities"
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/telemetry/logs"
 )
 
 // notes is an observer that writes down what it is told.
@@ -101,7 +105,9 @@ func TestObserverIsToldOfEverythingOnce(t *testing.T) {
 	}, n.take())
 	entry := logged.FilterMessage("model call").All()
 	require.Len(t, entry, 1)
-	require.Equal(t, map[string]any{"turn": "t1", "tenant": "acme", "session": "s1", "step": int64(1), "error": "away"}, entry[0].ContextMap(), "says whose it is")
+	require.Equal(t, map[string]any{
+		"turn": "t1", "tenant": "acme", "session": "s1", "agent_instance_id": "analyst@1", "step": int64(1), "error": "away",
+	}, entry[0].ContextMap(), "says whose it is")
 
 	h.tool.free = true
 	h.tool.call = returns(agent.ToolResult{}, away)
@@ -116,6 +122,18 @@ func TestObserverIsToldOfEverythingOnce(t *testing.T) {
 		`CallTool lookup {"n":1} 1/3 child false refused false failed true: <nil>`, "CallTool t1: <nil>",
 		`CallTool unknown {} 1/1 child false refused true failed true: <nil>`, "CallTool t1: <nil>",
 	}, n.take())
+	finished := logged.FilterMessage("tool call finished").All()
+	require.Len(t, finished, 2, "one entry a call, however many attempts it took")
+	fields := finished[0].ContextMap()
+	require.Equal(t, map[string]any{
+		"turn": "t1", "tenant": "acme", "session": "s1", "agent_instance_id": "analyst@1", "step": int64(1), "tool": "lookup", "toolkit": "", "call": "a",
+		"attempt": int64(3), "duration_ms": fields["duration_ms"], "status": "error", "input": `{"n":1}`, "output": fields["output"], "output_ref": "",
+	}, fields)
+	require.Contains(t, fields["output"], "away")
+	require.Equal(t, "unknown", finished[1].ContextMap()["tool"])
+	for _, e := range logged.All() {
+		require.Equal(t, "analyst@1", e.ContextMap()["agent_instance_id"], e.Message)
+	}
 	h.step(2)
 	require.Equal(t, "CallModel reply scripted-1 2/1: 10 tokens, heard true, first false: <nil> <nil>", n.take()[0])
 
@@ -164,4 +182,35 @@ func TestTraceOfAChild(t *testing.T) {
 		`StoreChild delegate_to_agent {"agent_type":"langchain_agent","inputs":{"message":"count the stars"}} 1/1 child true refused false failed false: <nil>`,
 		"StoreChild t1: <nil>", "StoreChild t1: <nil>",
 	}, n.take())
+}
+
+// TestToolCallsAreLoggedRedacted: input and output of a call are in the log without secrets, and bounded.
+func TestToolCallsAreLoggedRedacted(t *testing.T) {
+	var out bytes.Buffer
+	redactor := logs.NewRedactor(logs.Rules{Secrets: []string{"marigold-" + "hunter2"}})
+	logger, err := logs.New(logs.Config{Level: "info", Format: logs.FormatJSON, Output: zapcore.AddSync(&out), Redactor: redactor})
+	require.NoError(t, err)
+	h, in := asked(t, true, func(c *activities.Config) { c.Logger = logger })
+	h.tool.call = returns(agent.ToolResult{Output: json.RawMessage(
+		`{"note":"marigold-hunter2","password":"sesame","rows":"` + strings.Repeat("x", 20<<10) + `"}`)}, nil)
+	_, err = h.CallTool(t.Context(), in)
+	require.NoError(t, err)
+	line := lineWith(t, out.String(), "tool call finished")
+	require.Contains(t, line, `"agent_instance_id":"analyst@1"`)
+	require.Contains(t, line, `"input":"{\"q\":1}"`)
+	require.Contains(t, line, "[cut: ")
+	require.NotContains(t, line, "hunter2")
+	require.NotContains(t, line, "sesame")
+	require.Less(t, len(line), 20<<10)
+}
+
+func lineWith(t *testing.T, text, part string) string {
+	t.Helper()
+	for line := range strings.SplitSeq(text, "\n") {
+		if strings.Contains(line, part) {
+			return line
+		}
+	}
+	require.Fail(t, "no line", "with %q in %s", part, text)
+	return ""
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/turnstone-run/turnstone/agent"
 )
 
@@ -54,6 +56,18 @@ func (r *toolRun) step(ctx context.Context, key agent.StepKey, fence agent.Fence
 		s.Data = nil
 	}
 	return s, nil
+}
+
+// save stores a finished call and writes its log entry, with input and output as they are stored. The logger redacts both, then cuts them.
+func (r *toolRun) save(ctx context.Context, s *agent.ToolStep) error {
+	if err := r.a.Store.SaveToolStep(ctx, *s); err != nil {
+		return err
+	}
+	r.a.log(ctx).Info("tool call finished", zap.String("tool", s.Name), zap.String("toolkit", r.grant.SourceNodeName), zap.Int("step", s.Key.Step),
+		zap.String("call", string(s.Key.CallID)), zap.Int64("attempt", int64(s.Fence.Epoch)), zap.Int64("duration_ms", s.DurationMS),
+		zap.String("status", string(s.Result.Status)), zap.ByteString("input", s.Args), zap.ByteString("output", s.Result.Output),
+		zap.String("output_ref", s.Result.Ref))
+	return nil
 }
 
 // describe bounds a tool's description of a dataset. One that refers to no stored content is none.

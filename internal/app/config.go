@@ -386,7 +386,7 @@ func Default() Config {
 		Egress: Egress{MaxBytes: 32 << 20, Timeout: 30 * time.Second},
 
 		Log:       Log{Level: "info", Format: "json", PII: []string{"email", "credit_card"}},
-		Telemetry: Telemetry{OTLPProtocol: OTLPHTTP, SampleRatio: 1, Content: ContentOff, ServiceName: "turnstone"},
+		Telemetry: Telemetry{OTLPProtocol: OTLPHTTP, SampleRatio: 1, ServiceName: "turnstone"},
 		Metrics:   Metrics{MaxLabelValues: 200},
 	}
 }

@@ -10,8 +10,8 @@ type Telemetry struct {
 	OTLPHeaders Secret `yaml:"otlp_headers" env:"OTEL_EXPORTER_OTLP_HEADERS" help:"name=value,… sent with traces"`
 	// SampleRatio is the share of turns that are traced, where whoever asked has not decided it. Default 1.
 	SampleRatio float64 `yaml:"sample_ratio" help:"share of turns that are traced, 0 to 1"`
-	// Content says what of a conversation goes into traces: off (the default), redacted or full.
-	Content string `yaml:"content" help:"conversations in traces: off, redacted or full"`
+	// Content says what of a conversation goes into traces: off, redacted or full. Default empty: redacted where LangfuseURL is set, else off.
+	Content string `yaml:"content" help:"conversations in traces: off, redacted or full; empty: redacted with Langfuse, else off"`
 	// ServiceName default "turnstone".
 	ServiceName string `yaml:"service_name" env:"OTEL_SERVICE_NAME" help:"the service's name in traces"`
 	// Environment default empty: production, staging, …
@@ -51,7 +51,9 @@ func (l *loader) telemetry() {
 	l.webAddress("telemetry.otlp_endpoint", t.OTLPEndpoint)
 	l.oneOf("telemetry.otlp_protocol", t.OTLPProtocol, OTLPHTTP, OTLPGRPC)
 	between(l, "telemetry.sample_ratio", t.SampleRatio, 0, 1)
-	l.oneOf("telemetry.content", t.Content, ContentOff, ContentRedacted, ContentFull)
+	if t.Content != "" {
+		l.oneOf("telemetry.content", t.Content, ContentOff, ContentRedacted, ContentFull)
+	}
 	l.required("telemetry.service_name", t.ServiceName)
 	l.webAddress("telemetry.langfuse_url", t.LangfuseURL)
 	if t.LangfuseURL != "" {

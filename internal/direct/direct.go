@@ -84,7 +84,7 @@ func (d *Driver) Submit(ctx context.Context, req agent.TurnRequest) (r agent.Rec
 	}()
 	begun, unsure, err := d.begin(ctx, req)
 	if unsure && err != nil {
-		d.Logger.Warn("record a direct turn", logs.Turn(req.TurnID, req.Context.TenantName()), zap.Error(err))
+		d.Logger.Warn("record a direct turn", logs.Turn(req.TurnID, req.Context.TenantName(), ""), zap.Error(err))
 		leave()
 		session := cmp.Or(req.SessionID, agent.SessionID(req.TurnID))
 		return agent.Receipt{TurnID: req.TurnID, SessionID: session, StreamID: string(req.TurnID), StartUnknown: true}, 0, true, nil
@@ -153,7 +153,7 @@ func (d *Driver) begin(ctx context.Context, req agent.TurnRequest) (begun activi
 func (d *Driver) handBegun(ctx context.Context, begun *activities.BeginTurnResult, r *agent.Receipt) error {
 	err := d.give(context.WithoutCancel(ctx), &begun.Turn, nil)
 	if err != nil && !final(err) {
-		d.Logger.Warn("start a recorded turn", logs.Turn(begun.Turn.TurnID, begun.Turn.Tenant), zap.Error(err))
+		d.Logger.Warn("start a recorded turn", logs.Turn(begun.Turn.TurnID, begun.Turn.Tenant, begun.Turn.InstanceID), zap.Error(err))
 		r.StartUnknown = true
 		return nil
 	}

@@ -53,7 +53,8 @@ func (d *Driver) drive(begun *activities.BeginTurnResult) {
 
 // log is the logger for what happens on the turn's behalf.
 func (t *running) log() *zap.Logger {
-	return t.Logger.With(logs.Turn(t.begun.Turn.TurnID, t.begun.Turn.Tenant), logs.Session(t.begun.Turn.SessionID))
+	ref := &t.begun.Turn
+	return t.Logger.With(logs.Turn(ref.TurnID, ref.Tenant, ref.InstanceID), logs.Session(ref.SessionID))
 }
 
 // here reports whether an action can be done without waiting for anybody.

@@ -139,7 +139,7 @@ func (s *submission) note(receipt agent.Receipt, err error) {
 		return // refused for what it says, or broken: nobody was denied anything
 	}
 	if r.Detail, err = json.Marshal(note); err != nil {
-		s.Logger.Error("audit a turn", logs.Turn(s.req.TurnID, r.Tenant), zap.String(logs.KeyRequest, s.requestID), zap.Error(err))
+		s.Logger.Error("audit a turn", logs.Turn(s.req.TurnID, r.Tenant, ""), zap.String(logs.KeyRequest, s.requestID), zap.Error(err))
 	}
 	s.Audit.Record(r)
 }

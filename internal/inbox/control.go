@@ -87,7 +87,7 @@ func (b *Inbox) Provide(ctx context.Context, id agent.TurnID, r gateway.Provided
 		return nil
 	}
 	if err := b.Runs.Provided(ctx, workflowID, out.Verdict.ApprovalID); err != nil {
-		b.Logger.Warn("tell a turn of a result", logs.Turn(in.TurnID, t.Record.Tenant), zap.Error(err))
+		b.Logger.Warn("tell a turn of a result", logs.Turn(in.TurnID, t.Record.Tenant, t.Record.InstanceID), zap.Error(err))
 	}
 	return nil
 }

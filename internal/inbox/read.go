@@ -30,7 +30,7 @@ func (b *Inbox) Turn(ctx context.Context, tenant string, id agent.TurnID) (gatew
 	if t.Output == nil {
 		ended, err := b.endOrphan(ctx, id, &t)
 		if err != nil {
-			b.Logger.Info("check who drives a turn", logs.Turn(id, t.Record.Tenant), zap.Error(err))
+			b.Logger.Info("check who drives a turn", logs.Turn(id, t.Record.Tenant, t.Record.InstanceID), zap.Error(err))
 		}
 		if ended {
 			if t, err = b.Store.Turn(ctx, id); err != nil {

@@ -180,12 +180,12 @@ func (s *submission) start(ctx context.Context, was standing) (agent.Receipt, in
 			return receipt, position, err
 		}
 	}
-	receipt, position := s.joined(was.session), 0
+	receipt, position, instance := s.joined(was.session), 0, ""
 	if !was.begun || was.mode != "" { // else its workflow was started by hand, and records it
 		begun, err := s.record(ctx)
 		switch {
 		case errors.Is(err, agent.ErrOutcomeUnknown):
-			s.Logger.Warn("record a turn", logs.Turn(s.req.TurnID, s.req.Context.TenantName()), zap.Error(err))
+			s.Logger.Warn("record a turn", logs.Turn(s.req.TurnID, s.req.Context.TenantName(), ""), zap.Error(err))
 			receipt.Joined, receipt.StartUnknown = false, true
 			return receipt, 0, nil
 		case err != nil:
@@ -193,7 +193,7 @@ func (s *submission) start(ctx context.Context, was standing) (agent.Receipt, in
 		case begun.Verdict == activities.VerdictDuplicate:
 			return receipt, 0, nil
 		}
-		receipt.Joined, position = !begun.New, begun.Position
+		receipt.Joined, position, instance = !begun.New, begun.Position, begun.Turn.InstanceID
 	}
 	ctx = context.WithoutCancel(ctx) // it is recorded, and runs although the caller has left
 	joined, err := s.Runs.start(ctx, requestByID(s.req.TurnID, receipt.SessionID, s.req.Context.Tenant), nil)
@@ -203,7 +203,7 @@ func (s *submission) start(ctx context.Context, was standing) (agent.Receipt, in
 	case refusedForGood(err):
 		return agent.Receipt{}, 0, errors.Join(err, s.Activities.Terminate(ctx, s.req.TurnID))
 	default:
-		s.Logger.Warn("start a recorded turn", logs.Turn(s.req.TurnID, s.req.Context.TenantName()), zap.Error(err))
+		s.Logger.Warn("start a recorded turn", logs.Turn(s.req.TurnID, s.req.Context.TenantName(), instance), zap.Error(err))
 		receipt.StartUnknown = true
 	}
 	return receipt, position, nil

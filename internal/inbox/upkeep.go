@@ -103,7 +103,7 @@ func (b *Inbox) endOrphan(ctx context.Context, id agent.TurnID, t *agent.TurnSta
 
 // startOrphan starts the workflow of a recorded turn. One that a process drove goes on behind the steps that are stored.
 func (b *Inbox) startOrphan(ctx context.Context, id agent.TurnID, t *agent.TurnState) error {
-	b.Logger.Info("start a turn that nobody drives", logs.Turn(id, t.Record.Tenant), zap.String("mode", string(t.Record.Mode)))
+	b.Logger.Info("start a turn that nobody drives", logs.Turn(id, t.Record.Tenant, t.Record.InstanceID), zap.String("mode", string(t.Record.Mode)))
 	err := b.Runs.Start(ctx, requestByID(id, t.Record.SessionID, t.Record.Tenant))
 	if err != nil || t.Record.Mode != agent.ModeDirect {
 		return err

@@ -13,27 +13,32 @@ import (
 
 // The names of what entries are found by (docs/logging.md).
 const (
-	KeyTurn    = "turn"
-	KeySession = "session"
-	KeyTenant  = "tenant"
-	KeyRequest = "request_id"
-	KeyTrace   = "trace_id"
-	KeySpan    = "span_id"
+	KeyTurn     = "turn"
+	KeySession  = "session"
+	KeyTenant   = "tenant"
+	KeyInstance = "agent_instance_id"
+	KeyRequest  = "request_id"
+	KeyTrace    = "trace_id"
+	KeySpan     = "span_id"
 )
 
-// Turn says which turn an entry is about, and whose it is.
-func Turn(id agent.TurnID, tenant string) zap.Field {
-	return zap.Inline(turn{id: id, tenant: tenant})
+// Turn says which turn an entry is about, whose it is, and which agent instance answers it. An instance that is not known yet is "".
+func Turn(id agent.TurnID, tenant, instance string) zap.Field {
+	return zap.Inline(turn{id: id, tenant: tenant, instance: instance})
 }
 
 type turn struct {
-	id     agent.TurnID
-	tenant string
+	id       agent.TurnID
+	tenant   string
+	instance string
 }
 
 func (t turn) MarshalLogObject(to zapcore.ObjectEncoder) error {
 	to.AddString(KeyTurn, string(t.id))
 	to.AddString(KeyTenant, t.tenant)
+	if t.instance != "" {
+		to.AddString(KeyInstance, t.instance)
+	}
 	return nil
 }
 

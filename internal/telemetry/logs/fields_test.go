@@ -21,14 +21,15 @@ func TestFields(t *testing.T) {
 	span := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1, 2}, SpanID: trace.SpanID{3}})
 	ctx := trace.ContextWithSpanContext(t.Context(), span)
 	ctx = logs.With(ctx, zap.String(logs.KeyRequest, "r1"))
-	ctx = logs.With(ctx, logs.Turn("t1", "acme"), logs.Session("s1"))
+	ctx = logs.With(ctx, logs.Turn("t1", "acme", "acme/clerk@2"), logs.Session("s1"))
 	m := entry(t, func(l *zap.Logger) { logs.For(ctx, l).Info("m") })
 	require.Equal(t, map[string]any{
-		"request_id": "r1", "turn": "t1", "tenant": "acme", "session": "s1", "trace_id": "01020000000000000000000000000000", "span_id": "0300000000000000",
+		"request_id": "r1", "turn": "t1", "tenant": "acme", "session": "s1", "agent_instance_id": "acme/clerk@2", "trace_id": "01020000000000000000000000000000", "span_id": "0300000000000000",
 		"level": "info", "msg": "m", "ts": m["ts"], "caller": m["caller"],
 	}, m)
-	m = entry(t, func(l *zap.Logger) { logs.For(t.Context(), l).Info("m", logs.Turn(agent.TurnID("t2"), "")) })
+	m = entry(t, func(l *zap.Logger) { logs.For(t.Context(), l).Info("m", logs.Turn(agent.TurnID("t2"), "", "")) })
 	require.NotContains(t, m, "trace_id")
+	require.NotContains(t, m, "agent_instance_id")
 	require.Equal(t, "t2", m["turn"])
 	ctx = logs.With(ctx, slices.Repeat([]zap.Field{zap.Int("more", 1)}, 40)...)
 	require.Equal(t, 13, strings.Count(written(t, "json", "info", func(l *zap.Logger) { logs.For(ctx, l).Info("m") }), "more"))

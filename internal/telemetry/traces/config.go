@@ -38,7 +38,7 @@ type Config struct {
 	Langfuse Langfuse
 
 	SampleRatio float64 // of the traces that begin here, 0 to 1; those of a caller are sampled as he says
-	Content     Content // default off
+	Content     Content // default redacted with Langfuse, else off
 	Redact      func(string) string
 
 	ServiceName string // default turnstone
@@ -100,6 +100,9 @@ func (c *Config) validate() error {
 	}
 	if c.Content == "" {
 		c.Content = ContentOff
+		if c.Langfuse.URL != "" && c.Redact != nil {
+			c.Content = ContentRedacted
+		}
 	}
 	if c.ServiceName == "" {
 		c.ServiceName = defaultService

@@ -78,7 +78,7 @@ func TestContent(t *testing.T) {
 				}
 				require.Contains(t, all, w.args)
 				require.Contains(t, all, w.result)
-			case traces.ContentRedacted:
+			case traces.ContentRedacted, "": // with Langfuse
 				require.NotContains(t, all, word)
 				for _, piece := range []string{"system", "asked", "thought", "failure", "answer", "refused", "about", "not json"} {
 					require.Contains(t, all, piece+" [redacted]")
@@ -95,6 +95,16 @@ func TestContent(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Without Langfuse no content is sent unless it is asked for.
+func TestContentIsOffWithoutLangfuse(t *testing.T) {
+	r := tracetest.Receive(t)
+	tr := open(t, traces.Config{Endpoint: r.HTTP, Redact: func(s string) string { return s }})
+	play(observed("c-3"), secretWords(), one(tr))
+	flush(t, tr)
+	require.NotEmpty(t, r.Spans())
+	require.NotContains(t, everything(r.Spans()), word)
 }
 
 func TestContentIsBounded(t *testing.T) {
