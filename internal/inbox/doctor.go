@@ -33,7 +33,7 @@ func (b *Inbox) Doctor(ctx context.Context, tenant, agentName, profile string, r
 			return err
 		}
 		_, err = doctor.Run(ctx, doctor.Config{
-			Model: model, Profile: m, Wiring: []string{doctor.LayerMiddleware, doctor.LayerObservability, doctor.LayerTools},
+			Model: model, Profile: m, Layers: Layers,
 		}, func(c doctor.Check) { report(line(m.Profile, &c)) })
 		if err != nil {
 			return err

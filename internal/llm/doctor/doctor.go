@@ -22,10 +22,11 @@ const (
 	maxDetail      = 400             // bytes
 )
 
-// The layers around a model, in the order that seed 003 §1 fixes: the innermost first.
+// The layers around a model in their order, the innermost first (docs/wiring.md).
 const (
+	LayerRequests      = "observability_of_requests" // each request to the provider
 	LayerMiddleware    = "middleware"
-	LayerObservability = "observability"
+	LayerObservability = "observability" // of the step, middleware included
 	LayerTools         = "tool_invocation"
 )
 
@@ -33,8 +34,8 @@ const (
 type Config struct {
 	Model   agent.Model
 	Profile agent.PlanModel // the model's name, temperature and bound of tokens
-	// Wiring names the layers around the model, innermost first, as they are stacked; empty: not examined.
-	Wiring  []string
+	// Layers finds out which layers stand around a model, innermost first; nil: not examined.
+	Layers  func(ctx context.Context) ([]string, error)
 	Images  bool          // the model is said to see images
 	Timeout time.Duration // of one check; 0: [DefaultTimeout]
 }

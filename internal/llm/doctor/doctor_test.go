@@ -68,10 +68,14 @@ func config(t *testing.T, script llmtest.Script) doctor.Config {
 	return doctor.Config{
 		Model:   claiming{m, agent.Capabilities{OutputSchema: true}},
 		Profile: agent.PlanModel{Profile: "p", Model: "scripted-1"},
-		Wiring:  []string{doctor.LayerMiddleware, doctor.LayerObservability, doctor.LayerTools},
+		Layers:  stacked(doctor.LayerRequests, doctor.LayerMiddleware, doctor.LayerObservability, doctor.LayerTools),
 		Images:  true,
 		Timeout: 20 * time.Second,
 	}
+}
+
+func stacked(layers ...string) func(context.Context) ([]string, error) {
+	return func(context.Context) ([]string, error) { return layers, nil }
 }
 
 func run(t *testing.T, cfg doctor.Config) (map[string]doctor.Check, doctor.Summary) {
@@ -114,7 +118,7 @@ func TestHonestAnthropicPasses(t *testing.T) {
 func TestUnclaimedIsNotTried(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, honest)
-	cfg.Model, cfg.Images, cfg.Wiring = cfg.Model.(claiming).Model, false, nil
+	cfg.Model, cfg.Images, cfg.Layers = cfg.Model.(claiming).Model, false, nil
 	checks, s := run(t, cfg)
 	require.Equal(t, []int{11, 0, 4}, []int{s.Passed, s.Failed, s.Skipped})
 	for _, name := range []string{"layers are in order", "structured output", "structured output beside tools", "sees images"} {
@@ -216,7 +220,7 @@ func TestOneCallAtATimeIsNoFailure(t *testing.T) {
 func TestLayersOutOfOrder(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, honest)
-	cfg.Wiring = []string{doctor.LayerTools, doctor.LayerObservability, doctor.LayerMiddleware}
+	cfg.Layers = stacked(doctor.LayerTools, doctor.LayerObservability, doctor.LayerMiddleware)
 	checks, _ := run(t, cfg)
 	c := checks["layers are in order"]
 	require.False(t, c.OK)

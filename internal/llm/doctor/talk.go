@@ -42,13 +42,17 @@ func (e *exam) checks() []check {
 	}
 }
 
-func (e *exam) layers(context.Context) (string, error) {
-	if len(e.cfg.Wiring) == 0 {
-		return "", skipped("the layers were not given")
+func (e *exam) layers(ctx context.Context) (string, error) {
+	if e.cfg.Layers == nil {
+		return "", skipped("nobody says what the layers are")
 	}
-	want := []string{LayerMiddleware, LayerObservability, LayerTools}
-	if !slices.Equal(e.cfg.Wiring, want) {
-		return "", fmt.Errorf("from the inside out they are %s; want %s", strings.Join(e.cfg.Wiring, ", "), strings.Join(want, ", "))
+	got, err := e.cfg.Layers(ctx)
+	if err != nil {
+		return "", fmt.Errorf("the probe through the layers failed: %w", err)
+	}
+	want := []string{LayerRequests, LayerMiddleware, LayerObservability, LayerTools}
+	if !slices.Equal(got, want) {
+		return "", fmt.Errorf("from the inside out they are %s; want %s", strings.Join(got, ", "), strings.Join(want, ", "))
 	}
 	return strings.Join(want, " → "), nil
 }
