@@ -25,9 +25,8 @@ func TestListAgents(t *testing.T) {
 		return out
 	}
 	require.Equal(t, []string{"*/analyst", "*/ask", "*/researcher"}, list(agent.AgentQuery{}))
-	all := []string{"*/analyst", "*/ask", "*/researcher", "acme/helper"}
-	require.Equal(t, all, list(agent.AgentQuery{Tenant: "acme"}))
-	require.Equal(t, all, list(agent.AgentQuery{Tenant: "*"}))
+	require.Equal(t, []string{"*/analyst", "*/ask", "acme/helper", "*/researcher"}, list(agent.AgentQuery{Tenant: "acme"}), "by name")
+	require.Equal(t, []string{"*/analyst", "*/ask", "*/researcher", "acme/helper"}, list(agent.AgentQuery{Tenant: "*"}), "the shared ones first")
 	require.Equal(t, []string{"acme/helper"}, list(agent.AgentQuery{Tenant: "acme", NodeID: "support"}))
 	require.Equal(t, []string{"*/analyst"}, list(agent.AgentQuery{Tenant: "acme", Tool: "send"}))
 	require.Equal(t, []string{"acme/helper"}, list(agent.AgentQuery{Tenant: "acme", Labels: map[string]string{"team": "care"}}))
