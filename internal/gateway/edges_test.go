@@ -480,6 +480,6 @@ func TestDraining(t *testing.T) {
 	close(a.answer)
 	last := <-health
 	require.Equal(t, 503, last.status)
-	require.Contains(t, string(last.body), `{"status":"draining","dependencies":[{"name":"temporal","ok":true`)
+	require.Contains(t, string(last.body), `{"status":"draining","workers":0,"dependencies":[{"name":"temporal","ok":true`)
 	require.NoError(t, <-done)
 }

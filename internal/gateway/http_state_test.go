@@ -104,7 +104,7 @@ func TestReads(t *testing.T) {
 	})
 	a := d.send("GET", "/health", "")
 	require.Equal(t, 200, a.status)
-	require.JSONEq(t, `{"status":"ok","version":"test","dependencies":[{"name":"temporal","ok":true,"state":"ok","took_ms":1},
+	require.JSONEq(t, `{"status":"ok","version":"test","workers":0,"dependencies":[{"name":"temporal","ok":true,"state":"ok","took_ms":1},
 		{"name":"postgres","ok":true,"state":"ok","took_ms":1}]}`, string(a.body))
 	require.Equal(t, "up 1\n", string(d.send("GET", "/metrics", "").body))
 

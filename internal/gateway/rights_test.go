@@ -319,7 +319,7 @@ func TestWhatIsAboutEveryTenant(t *testing.T) {
 	d.catalog.Sources = []agent.SourceStatus{{Name: "folder", Detail: "secret", Faults: []agent.Fault{{Document: "AgentInstance other/x", Message: "secret"}}}}
 	d.rt.Break("postgres")
 	for _, who := range [][]string{nil, bearer("acme"), bearer("scrape")} {
-		require.JSONEq(t, `{"status":"failing","dependencies":[{"name":"temporal","ok":true,"state":"ok","took_ms":0},
+		require.JSONEq(t, `{"status":"failing","workers":0,"dependencies":[{"name":"temporal","ok":true,"state":"ok","took_ms":0},
 			{"name":"postgres","ok":false,"state":"down","hint":"Nothing listens at that address.","took_ms":0}]}`,
 			string(d.send("GET", "/health", "", who...).body), "what to do, and nothing internal")
 	}

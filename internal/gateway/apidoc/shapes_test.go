@@ -58,6 +58,7 @@ func shapes() map[string]shape {
 		"JobContext":          {of: job.Context{}},
 		"PreviousResult":      {of: job.PreviousResult{}},
 		"JobResult":           {of: job.Result{}},
+		"JobApproval":         {of: job.Approval{}},
 		"JobMetadata":         {of: job.Metadata{}},
 		"MessagePage":         {of: gateway.MessagePage{}},
 		"SessionMessage":      {of: gateway.SessionMessage{}},
