@@ -54,7 +54,9 @@ func (s *Service) doors(background context.Context, store *postgres.Store) ([]ga
 	if err != nil {
 		return nil, err
 	}
-	all := []gateway.Door{ws.New(ws.Config{Logger: s.logger.Named("ws")}), openai.New(), chat.New(s.copyToTelegram(background)), clock, linked, costs, kept, erased, described}
+	all := []gateway.Door{
+		ws.New(ws.Config{Logger: s.logger.Named("ws")}), openai.New(), chat.New(s.copyToTelegram(background)), clock, linked, costs, kept, erased, described,
+	}
 	if s.codec.On() {
 		decoding, err := codec.New(s.codec, s.cfg.Settings.HTTP.CodecOrigins)
 		if err != nil {

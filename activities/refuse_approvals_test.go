@@ -2,7 +2,6 @@ package activities_test
 
 import (
 	"context"
-
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -156,5 +155,4 @@ func TestJobErrorOfChild(t *testing.T) {
 	_, err := h.StoreTurn(t.Context(), activities.StoreTurnInput{TurnID: "t1", Status: agent.TurnCompleted, Stop: agent.StopEndTurn})
 	require.NoError(t, err)
 	require.Equal(t, "approval_required", h.spy.finished[0].JobError.Type)
-
 }

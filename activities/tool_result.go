@@ -65,7 +65,7 @@ func (r *toolRun) save(ctx context.Context, s *agent.ToolStep) error {
 	}
 	r.a.log(ctx).Info("tool call finished", zap.String("tool", s.Name), zap.String("toolkit", r.grant.SourceNodeName), zap.Int("step", s.Key.Step),
 		zap.String("call", string(s.Key.CallID)), zap.Int64("attempt", int64(s.Fence.Epoch)), zap.Int64("duration_ms", s.DurationMS),
-		zap.String("status", string(s.Result.Status)), zap.ByteString("input", s.Args), zap.ByteString("output", s.Result.Output),
+		zap.String("status", s.Result.Status), zap.ByteString("input", s.Args), zap.ByteString("output", s.Result.Output),
 		zap.String("output_ref", s.Result.Ref))
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/turnstone-run/turnstone"
@@ -86,13 +87,13 @@ func (m *model) Generate(ctx context.Context, req agent.ModelRequest, emit func(
 	}
 	defer body.Close() //nolint:errcheck // read to its end, or given up
 	reply := agent.ModelReply{Model: req.Model}
-	text := ""
+	var text strings.Builder
 	for lines := json.NewDecoder(body); ; {
 		var l line
 		if err := lines.Decode(&l); err != nil { // a cut connection, too: never a short success
 			return agent.ModelReply{}, failure(err)
 		}
-		text += l.Text
+		text.WriteString(l.Text)
 		if l.Text != "" {
 			if err := emit(agent.Delta{Text: l.Text}); err != nil {
 				return agent.ModelReply{}, err
@@ -106,8 +107,8 @@ func (m *model) Generate(ctx context.Context, req agent.ModelRequest, emit func(
 			break
 		}
 	}
-	if text != "" {
-		reply.Blocks = append([]agent.Block{agent.Text(text)}, reply.Blocks...)
+	if text.Len() > 0 {
+		reply.Blocks = append([]agent.Block{agent.Text(text.String())}, reply.Blocks...)
 	}
 	return reply, nil
 }
@@ -122,7 +123,7 @@ func (m *model) send(ctx context.Context, asked request) (io.ReadCloser, error) 
 		return nil, fmt.Errorf("make request: %w", err)
 	}
 	req.Header.Set("Authorization", "Bearer "+m.key)
-	res, err := m.web.Do(req) //nolint:bodyclose // the caller closes it
+	res, err := m.web.Do(req)
 	if err != nil {
 		return nil, failure(err)
 	}

@@ -135,7 +135,7 @@ func (l *loader) stores() {
 	between(l, "storage.collect_every", cfg.Storage.CollectEvery, 0, 30*24*time.Hour)
 	between(l, "storage.collect_after", cfg.Storage.CollectAfter, 15*time.Minute, 365*24*time.Hour)
 	l.oneOf("events.log", cfg.Events.Log, LogPostgres, LogMemory)
-	if cfg.Events.Log == LogMemory && !(cfg.Gateway.Enabled && cfg.Worker.Enabled) {
+	if cfg.Events.Log == LogMemory && (!cfg.Gateway.Enabled || !cfg.Worker.Enabled) {
 		l.fault("events.log", "memory serves one process only, which has to be gateway and worker: enable both or use postgres")
 	}
 	between(l, "events.batch_interval", cfg.Events.BatchInterval, time.Millisecond, time.Second)

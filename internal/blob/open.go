@@ -22,8 +22,8 @@ const (
 	maxWindow = 8 << 20
 )
 
-// Open returns the content of a reference, or of an address that [Store.S3Ref] returned. What was read is proven to be the content once Read has answered io.EOF: a corrupted
-// blob ends with an error ([agent.CodeInternal]) instead. ctx must live until the reader is closed.
+// Open returns the content of a reference, or of an address that [Store.S3Ref] returned. What was read is proven to be the content once Read
+// has answered io.EOF: a corrupted blob ends with an error ([agent.CodeInternal]) instead. ctx must live until the reader is closed.
 //
 // [agent.CodeInvalid] for a malformed reference or tenant; [agent.CodeNotFound] for one that this tenant does not have.
 func (s *Store) Open(ctx context.Context, tenant, ref string) (io.ReadCloser, error) {

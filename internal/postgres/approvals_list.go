@@ -25,7 +25,8 @@ const (
 )
 
 // pending says whether a person can still decide approval a of turn t.
-const pending = `a.decision IS NULL AND (a.expires_at IS NULL OR a.expires_at > clock_timestamp()) AND (t.state IN ('queued', 'running') OR t.state = 'failed' AND a.refused)`
+const pending = `a.decision IS NULL AND (a.expires_at IS NULL OR a.expires_at > clock_timestamp())
+	AND (t.state IN ('queued', 'running') OR t.state = 'failed' AND a.refused)`
 
 // One more approval than the page may have is looked at, to know whether there are more.
 const listApprovals = `

@@ -71,7 +71,11 @@ func (s *Screen) Show(e *agent.Event) {
 		}
 	case agent.EventStatus:
 		s.status(e)
-	case agent.EventUsage, agent.EventRoute:
+	case agent.EventInputRequested:
+		if a := e.Approval; a != nil {
+			s.Note("? %s waits for the result of call %s", a.ToolName, a.CallID)
+		}
+	case agent.EventUsage, agent.EventRoute, agent.EventInputResolved:
 	}
 }
 

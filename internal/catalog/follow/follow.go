@@ -145,7 +145,7 @@ func (s *Source) read(ctx context.Context) (files []agent.ManifestFile, revision
 			if d.Revision == 0 { // shipped, or of the other installation's configuration
 				continue
 			}
-			files = append(files, agent.ManifestFile{Name: d.DocumentKey.String(), Tenant: d.Tenant, Data: d.Body})
+			files = append(files, agent.ManifestFile{Name: d.String(), Tenant: d.Tenant, Data: d.Body})
 		}
 		if len(files) > maxDocuments {
 			return nil, 0, agent.Errorf(agent.CodeOverflow, "", "the followed catalog has more than %d documents", maxDocuments)

@@ -163,10 +163,10 @@ func (s *session) follow(ctx context.Context, id agent.TurnID, after *int64, p *
 			}
 			return e.Result, nil
 		}
-		switch {
-		case e.Type == agent.EventApprovalRequested:
+		switch e.Type { //nolint:exhaustive // the others say nothing of waiting
+		case agent.EventApprovalRequested:
 			paused.note(e.Approval, id, s.cfg.Approvals)
-		case e.Type == agent.EventStatus:
+		case agent.EventStatus:
 			p.run(e.Status == agent.StatusRunning)
 			if e.Reason == awaitingApproval {
 				if err := s.tellWaiting(ctx, paused); err != nil {

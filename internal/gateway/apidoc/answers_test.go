@@ -29,8 +29,10 @@ func rich() *agent.Approval {
 // finish ends a turn with a result as the runtime makes it: its lists are never null.
 func finish(rt *gatewaytest.Runtime, id agent.TurnID, status agent.TurnStatus, text string) {
 	out := rt.Output(id, status, text)
-	out.ToolCalls = []agent.ToolCallNote{{ID: "c1", Tool: "find", Status: agent.ResultSuccess, Ref: "cas://x", CacheHit: true,
-		Input: json.RawMessage(`{"q":1}`), Output: json.RawMessage(`"x"`), Truncated: true}}
+	out.ToolCalls = []agent.ToolCallNote{{
+		ID: "c1", Tool: "find", Status: agent.ResultSuccess, Ref: "cas://x", CacheHit: true,
+		Input: json.RawMessage(`{"q":1}`), Output: json.RawMessage(`"x"`), Truncated: true,
+	}}
 	out.ResultPreview = json.RawMessage(`{"type":"dataset","row_count":1,"sample":[{"a":null}]}`)
 	rt.Store(string(id), []byte(`{"output":"`+text+`"}`))
 	rt.Emit(id, agent.Event{Type: agent.EventStatus, Status: agent.TerminalStatus(status), Reason: string(out.StopReason), Result: out})

@@ -77,7 +77,7 @@ func (m *model) Generate(ctx context.Context, req agent.ModelRequest, emit func(
 	}
 	call := m.client.Begin(ctx, emit)
 	defer call.End()
-	res, err := m.send(call.Context(), req.Model, body)
+	res, err := m.send(call.Context(), req.Model, body) //nolint:bodyclose // events closes it
 	if err != nil {
 		return agent.ModelReply{}, call.Failure(err)
 	}
