@@ -82,9 +82,9 @@ func TestFollowedCatalog(t *testing.T) {
 		}, 30*time.Second, 20*time.Millisecond, "%v", want)
 	}
 	const document = "kind: AgentInstance\nname: %s\nnode_id: agent\nnode_version: '1'\nparameters: {system_message: hello}\n"
-	agents("analyst")
+	agents("analyst", "ask", "researcher")
 	first.apply(fmt.Sprintf(document, "clerk"))
-	agents("analyst", "clerk")
+	agents("analyst", "ask", "clerk", "researcher")
 	_, err := s.client.Delete(t.Context(), client.Deletion{Key: agent.DocumentKey{Kind: agent.KindAgent, Name: "clerk"}})
 	require.ErrorContains(t, err, "catalog.follow")
 
@@ -95,5 +95,5 @@ func TestFollowedCatalog(t *testing.T) {
 	require.Equal(t, agent.TurnCompleted, out.Status, "%+v", out.Error)
 	second := startWith(t, remote)
 	second.apply(fmt.Sprintf(document, "dealer"))
-	agents("analyst", "clerk", "dealer")
+	agents("analyst", "ask", "clerk", "dealer", "researcher")
 }
