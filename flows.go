@@ -97,7 +97,7 @@ func (n nodeRows) Put(ctx context.Context, tenant string, r io.Reader) (string, 
 // nodePipelines runs pipeline tasks as execute_pipeline runs calls.
 type nodePipelines struct{ tool agent.Tool }
 
-// pipelineArgs are those of execute_pipeline (seed 004 §5.1).
+// pipelineArgs are those of execute_pipeline.
 type pipelineArgs struct {
 	SessionID string          `json:"session_id"`
 	Pipeline  json.RawMessage `json:"pipeline"`

@@ -16,7 +16,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/tool"
 )
 
-// ToolkitFactory makes a toolkit of one's own: it declares what it needs and is given that, and no more (seed 000 §5.5).
+// ToolkitFactory makes a toolkit of one's own: it declares what it needs and is given that, and no more.
 type ToolkitFactory = tool.Factory
 
 // SingleTool makes a tool that belongs to no toolkit one of its own, under its name: a node of type tool.

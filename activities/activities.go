@@ -36,7 +36,7 @@ type Config struct {
 	BatchInterval      time.Duration // how long tokens gather before they go to the log; 0: 25 ms
 	ToolTimeout        time.Duration // longest tool call, below the activity's own timeout; 0: 8 min
 	InlineBytes        int           // a tool output beyond this goes to the blob store; 0: 32 KiB
-	MaxInlineBytes     int           // a result beyond this goes to the blob store; 0: 10 MiB (seed 004 §1.4)
+	MaxInlineBytes     int           // a result beyond this goes to the blob store; 0: 10 MiB
 	OutputBytes        int           // most output in the API's answer; 0: 64 KiB
 	HistoryOutputBytes int           // most output in the workflow's result; 0: 1 KiB
 	TurnEvents         int           // a turn continues as new after so many history events; 0: when the server suggests it

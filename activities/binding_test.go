@@ -99,7 +99,7 @@ func TestApprovalPolicy(t *testing.T) {
 	}
 }
 
-// TestToolContext: a tool is given its binding's parameters, the turn's input and stored content of its tenant (seed 000 §5.5).
+// TestToolContext: a tool is given its binding's parameters, the turn's input and stored content of its tenant.
 func TestToolContext(t *testing.T) {
 	h := newHarness(t)
 	p := h.catalog.plan

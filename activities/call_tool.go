@@ -269,7 +269,7 @@ func (r *toolRun) guarded(call agent.ToolFunc) agent.ToolFunc {
 	}
 }
 
-// invocation is what the tool is told of its call, and given for it (seed 000 §5.5).
+// invocation is what the tool is told of its call, and given for it.
 func (r *toolRun) invocation(epoch agent.Epoch, progress func(message string)) agent.Invocation {
 	return agent.Invocation{
 		Tenant: r.turn.Tenant, TurnID: r.turn.TurnID, SessionID: r.turn.SessionID, UserID: r.turn.user, UserRole: r.turn.role, Step: r.in.Step,
@@ -295,7 +295,7 @@ func (r *toolRun) observation(epoch agent.Epoch) agent.ToolObservation {
 	}
 }
 
-// event is an event of this call; where the tool comes from is for whoever shows it (seed 000 §5.5).
+// event is an event of this call; where the tool comes from is for whoever shows it.
 func (r *toolRun) event(kind agent.EventType) agent.Event {
 	return agent.Event{
 		Type: kind, ToolCallID: r.in.CallID, ToolName: r.block.Name, SourceNodeName: r.grant.SourceNodeName, IsFromToolkit: r.grant.IsFromToolkit,

@@ -9,7 +9,7 @@ import (
 // maxJobID bounds, in bytes, what a result row says of a job. A longer id is none: half of one would be another's.
 const maxJobID = 256
 
-// jobFacts are what a turn's metadata says of the orchestrator's job that it is (seed 004 §2.1). Metadata is anybody's: what is not as
+// jobFacts are what a turn's metadata says of the orchestrator's job that it is. Metadata is anybody's: what is not as
 // the seed has it is ignored.
 type jobFacts struct {
 	id, run, node string

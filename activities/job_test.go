@@ -12,7 +12,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// TestJobOfATurn: the result row says which job, run and node it is for (seed 004 §3.1), also when another process ends the turn.
+// TestJobOfATurn: the result row says which job, run and node it is for, also when another process ends the turn.
 func TestJobOfATurn(t *testing.T) {
 	long := strings.Repeat("x", 257)
 	h := newHarness(t)
@@ -35,7 +35,7 @@ func TestJobOfATurn(t *testing.T) {
 	}
 }
 
-// TestFailedWorkOfAJob: a job whose last tool call failed says so, whatever the model says (seed 004 §2.2). Calls count in the order in which
+// TestFailedWorkOfAJob: a job whose last tool call failed says so, whatever the model says. Calls count in the order in which
 // the model asked for them.
 func TestFailedWorkOfAJob(t *testing.T) {
 	ofJob := map[string]any{agent.MetaJobID: "j"}

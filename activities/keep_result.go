@@ -63,7 +63,7 @@ func (a *Activities) keepResult(ctx context.Context, record *agent.FinishRecord,
 	return nil
 }
 
-// fetchRows returns the rows that a tool has stored if they are small enough to stand in a row of the database (seed 004 §3.2), else nil.
+// fetchRows returns the rows that a tool has stored if they are small enough to stand in a row of the database, else nil.
 func (a *Activities) fetchRows(ctx context.Context, tenant, ref string) (json.RawMessage, error) {
 	stored, err := a.Blobs.Open(ctx, tenant, ref)
 	if agent.CodeOf(err) == agent.CodeNotFound {

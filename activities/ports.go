@@ -96,7 +96,7 @@ type SessionMemory interface {
 	CallCounts(ctx context.Context, tenant string, s agent.SessionID) (agent.CallCounts, error)
 	// Note and SetNote keep small JSON with a session; nil when there is none.
 	Note(ctx context.Context, tenant string, s agent.SessionID, name string) (json.RawMessage, error)
-	// Datasets returns the newest datasets that earlier finished turns of a turn's session left, at most n, the newest first (seed 004 §7.2).
+	// Datasets returns the newest datasets that earlier finished turns of a turn's session left, at most n, the newest first.
 	Datasets(ctx context.Context, tenant string, s agent.SessionID, before agent.TurnID, n int) ([]agent.SessionDataset, error)
 	SetNote(ctx context.Context, tenant string, s agent.SessionID, name string, body json.RawMessage) error
 }

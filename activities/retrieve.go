@@ -19,7 +19,7 @@ const (
 	maxQuery        = 1_000 // bytes of what is searched for
 )
 
-// Retrieve prepares a turn (seed 002, phase 1): which branch the message belongs to, the question as it would be asked without the
+// Retrieve prepares a turn: which branch the message belongs to, the question as it would be asked without the
 // conversation, and the passages that answer it. One definition drives every way of asking; each step is an event. What was prepared
 // before is not prepared again.
 func (a *Activities) Retrieve(ctx context.Context, in RetrieveInput) (agent.PrepareVerdict, error) {

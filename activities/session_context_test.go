@@ -108,7 +108,7 @@ func TestSessionContext(t *testing.T) {
 }
 
 // TestThePrefixIsStable: two sessions with different data have the same system prompt, tools and older history, byte for byte, so that
-// the provider's cache serves both (seed 004 §7.1).
+// the provider's cache serves both.
 func TestThePrefixIsStable(t *testing.T) {
 	h := reading(t)
 	var requests []agent.ModelRequest
@@ -151,7 +151,7 @@ func TestOnlyWhoReadsDatasetsIsTold(t *testing.T) {
 	require.Zero(t, h.spy.asked.turns, "what a turn is is known from its beginning")
 }
 
-// TestTheWorkflowOfAJob: every model of a job is told which workflow the job belongs to, and every tool too (seed 004 §2.1).
+// TestTheWorkflowOfAJob: every model of a job is told which workflow the job belongs to, and every tool too.
 func TestTheWorkflowOfAJob(t *testing.T) {
 	job := agent.InvocationContext{Metadata: map[string]any{
 		agent.MetaJobID: "j", agent.MetaWorkflowTag: "main", agent.MetaWorkflowOwner: "sdutt", agent.MetaWorkflowState: map[string]any{"step": 1},

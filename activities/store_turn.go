@@ -212,7 +212,7 @@ func (a *Activities) addSteps(ctx context.Context, t *TurnRef, out *agent.AgentS
 	return nil
 }
 
-// terminalEvents are the last events of a stream: what went wrong, if anything, and the end (seed 000 §5.6).
+// terminalEvents are the last events of a stream: what went wrong, if anything, and the end.
 func terminalEvents(out *agent.AgentStepOutput) []agent.Event {
 	var events []agent.Event
 	meta := agent.EventMeta{TurnID: out.TurnID, AgentInstanceID: out.AgentInstanceID, Producer: "turn"}

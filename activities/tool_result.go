@@ -99,7 +99,7 @@ func previewOf(result *agent.ToolResult, d *agent.Dataset) (json.RawMessage, err
 }
 
 // offload takes a large output out of the model's sight and leaves it a reference and a preview. What is stored is the data when there
-// is some, so that the reference can be the input of another pipeline (seed 004 §7.2); a dataset is stored already.
+// is some, so that the reference can be the input of another pipeline; a dataset is stored already.
 func (r *toolRun) offload(ctx context.Context, block *agent.Block, result *agent.ToolResult, preview json.RawMessage) error {
 	whole := result.Data
 	if len(whole) == 0 {

@@ -166,7 +166,7 @@ func TestResultOfADataset(t *testing.T) {
 	}
 }
 
-// Rows that only the tool has stored stand in the row of the result as far as they fit there (seed 004 §3.2).
+// Rows that only the tool has stored stand in the row of the result as far as they fit there.
 func TestResultFetchesItsData(t *testing.T) {
 	const rows = `[{"b":1.0,"a":2}]`
 	for name, c := range map[string]struct {

@@ -70,7 +70,7 @@ type Document struct {
 	Deleted   bool            `json:"deleted,omitempty"` // only where changes are asked for
 }
 
-// Artifact is a published plan: compiled, and stored by its hash (seed 000 §5.3).
+// Artifact is a published plan: compiled, and stored by its hash.
 type Artifact struct {
 	Tenant     string    `json:"tenant"`
 	Agent      string    `json:"agent"`
@@ -193,7 +193,7 @@ type AgentInfo struct {
 	Fault        string            `json:"fault,omitempty"` // why it cannot run at present
 }
 
-// ToolInfo describes a tool that an agent is granted (seed 000 §5.5).
+// ToolInfo describes a tool that an agent is granted.
 type ToolInfo struct {
 	Name           string          `json:"name"`
 	Description    string          `json:"description"`

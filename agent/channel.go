@@ -31,7 +31,7 @@ type Receipt struct {
 	StartUnknown bool `json:"-"`
 }
 
-// Inbox is the one invocation path (seed 001): every door submits here.
+// Inbox is the one invocation path: every door submits here.
 type Inbox interface {
 	// Submit checks the request and starts its turn, or joins the turn that was started with the same id before.
 	Submit(ctx context.Context, e Envelope) (Receipt, error)

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Composite is a tool that was made of a pipeline which a tenant used again and again (seed 004 §8, phase 4): the pipeline's shape, with
+// Composite is a tool that was made of a pipeline which a tenant used again and again: the pipeline's shape, with
 // the literals that varied as typed parameters.
 type Composite struct {
 	ID          string          `json:"id"`

@@ -25,7 +25,7 @@ type SessionDataset struct {
 	Args   json.RawMessage // of the call
 }
 
-// The names under which [InvocationContext].Metadata says which job of an orchestrator a turn is (seed 004 §2.1). Result rows carry the
+// The names under which [InvocationContext].Metadata says which job of an orchestrator a turn is. Result rows carry the
 // first three; previous results and the state of the workflow are shown to the model.
 const (
 	MetaJobID           = "job_id"
@@ -38,5 +38,5 @@ const (
 	MetaWorkflowState   = "workflow_state"   // an object
 )
 
-// JobExecutionError is the type of the error of a job whose last tool call failed (seed 004 §2.2).
+// JobExecutionError is the type of the error of a job whose last tool call failed.
 const JobExecutionError = "execution_error"

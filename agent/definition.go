@@ -12,7 +12,7 @@ const (
 	NodeToolkit NodeType = "toolkit"
 )
 
-// NodeDefinition is a versioned type of agent, tool or toolkit (seed 000 §5.2). Its Properties say which parameters an
+// NodeDefinition is a versioned type of agent, tool or toolkit. Its Properties say which parameters an
 // [AgentInstance] or a [ToolBinding] may give, with their defaults.
 type NodeDefinition struct {
 	Kind        Kind              `json:"kind"`
@@ -28,7 +28,7 @@ type NodeDefinition struct {
 	// Middleware of a node runs outside of the instance's own.
 	Middleware []PlanMiddleware `json:"middleware,omitempty"`
 
-	// Ask makes agents of this node prepare each turn (seed 002): classify, reformulate, retrieve, then answer by branch.
+	// Ask makes agents of this node prepare each turn: classify, reformulate, retrieve, then answer by branch.
 	Ask *AskPrompts `json:"ask,omitempty"`
 
 	// Toolkit names the code of a tool or toolkit; empty: the node's id. Tool picks one of its tools, for a node of type tool.

@@ -93,7 +93,7 @@ func CodeOf(err error) Code {
 	return CodeInternal
 }
 
-// Failure is an error as data: what a result, an event or a verdict carries (seed 004 §2.2).
+// Failure is an error as data: what a result, an event or a verdict carries.
 type Failure struct {
 	Type      string `json:"type"`             // a [Code], a [StopReason] or [JobExecutionError]
 	Message   string `json:"message"`          // for a person; never a secret

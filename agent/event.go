@@ -68,7 +68,7 @@ type Event struct {
 	Ref        string          `json:"ref,omitempty"`          // tool_end: cas:// reference of a large output
 	Failed     bool            `json:"failed,omitempty"`       // tool_end
 
-	SourceNodeName string `json:"source_node_name,omitempty"` // tool_start, tool_end: the node that the tool comes from (seed 000 §5.5)
+	SourceNodeName string `json:"source_node_name,omitempty"` // tool_start, tool_end: the node that the tool comes from
 	IsFromToolkit  bool   `json:"is_from_toolkit,omitempty"`  // tool_start, tool_end
 
 	Approval *Approval       `json:"approval,omitempty"` // approval_*, input_*

@@ -30,7 +30,7 @@ type Invocation struct {
 	Parameters json.RawMessage // of the tool's binding, with defaults, as its node's properties say: an object, or nil
 	Auth       []PlanAuth      // what the binding's requests may use: references to secrets, never secrets
 
-	// Workflow is the tag and owner of the workflow that the turn's job belongs to (seed 004 §2.1). Both are empty for a turn that is no job.
+	// Workflow is the tag and owner of the workflow that the turn's job belongs to. Both are empty for a turn that is no job.
 	Workflow WorkflowKey
 
 	UserRole string

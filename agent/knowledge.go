@@ -64,14 +64,14 @@ type Embedder interface {
 	Embed(ctx context.Context, texts []string) ([][]float32, error)
 }
 
-// The branches of an ask agent (seed 002).
+// The branches of an ask agent.
 const (
 	BranchRetrieval      = "retrieval"
 	BranchCode           = "code"
 	BranchConversational = "conversational"
 )
 
-// Prepared is what the preparation of a turn found out (seed 002, phase 1). It is part of the prompt of every model call of the turn.
+// Prepared is what the preparation of a turn found out. It is part of the prompt of every model call of the turn.
 type Prepared struct {
 	TurnID   TurnID       `json:"turn_id"`
 	Tenant   string       `json:"tenant"`

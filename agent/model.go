@@ -51,7 +51,7 @@ type Capable interface {
 type Capabilities struct {
 	OutputSchema bool // it enforces ModelRequest.OutputSchema itself, also beside tools
 	PromptCache  bool // it obeys ModelRequest.Cache
-	InvokesTools bool // it runs tools by itself, where the runtime cannot see it (seed 003 §2)
+	InvokesTools bool // it runs tools by itself, where the runtime cannot see it
 }
 
 // Delta is a streamed fragment on its way to becoming events; never authoritative. One field is set.

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Observer is told what turns do, for traces and metrics (seed 000 §7). It is called from activities and from direct turns, never from
+// Observer is told what turns do, for traces and metrics. It is called from activities and from direct turns, never from
 // workflow code, so that a replay tells it nothing. Its methods are called by many goroutines at once, do not block and cannot fail; the
 // functions that they return are called exactly once. A context that is returned is that of the observed work.
 //

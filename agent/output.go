@@ -78,7 +78,7 @@ type ToolCallNote struct {
 	Truncated bool            `json:"truncated,omitempty"` // input and output are too large for the result
 }
 
-// ResultMetadata is what the row of a finished turn says besides its output (seed 004 §§2.2, 3.1).
+// ResultMetadata is what the row of a finished turn says besides its output.
 type ResultMetadata struct {
 	JobID        string          // as whoever asked for the job wrote it; empty for a turn that is no job
 	JobError     *Failure        // why the work of the job failed although its turn completed; nil otherwise

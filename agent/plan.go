@@ -28,7 +28,7 @@ type Plan struct {
 	Mode         Mode            `json:"mode,omitempty"` // of turns whose request names none; empty: as the channel has it
 }
 
-// The kinds of preparation (seed 002), in the order in which they come. An agent that only searches has no classify and no reformulate.
+// The kinds of preparation, in the order in which they come. An agent that only searches has no classify and no reformulate.
 const (
 	PrepareClassify    = "classify"    // a model call: which of Branches the message belongs to
 	PrepareReformulate = "reformulate" // a model call: the question as it would be asked without the conversation
@@ -48,7 +48,7 @@ type PlanStep struct {
 	Embedding  *PlanModel `json:"embedding,omitempty"` // nil: full-text search alone
 }
 
-// PlanBranch is one way to answer (seed 002).
+// PlanBranch is one way to answer.
 type PlanBranch struct {
 	Name     string `json:"name"`
 	System   string `json:"system"`             // instead of the plan's system prompt

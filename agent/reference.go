@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Reference is a source that a conversation's tools have found (seed 003, get_bibliography).
+// Reference is a source that a conversation's tools have found.
 type Reference struct {
 	Number  int             `json:"number"`            // in its conversation, 1 for the first; 0 before it is kept
 	Key     string          `json:"key"`               // what makes it the same source: doi:10.1/x, pmid:…, nct:…, url:…

@@ -9,7 +9,7 @@ import (
 // History says whether a turn sees its conversation.
 type History string
 
-// HistoryLoad is the default; HistoryFresh starts clean (seed 001: chat_history=[]).
+// HistoryLoad is the default; HistoryFresh starts clean.
 const (
 	HistoryLoad  History = "load"
 	HistoryFresh History = "fresh"
@@ -57,7 +57,7 @@ type TurnRequest struct {
 	Approvals ApprovalPolicy `json:"-"` // no caller's: the channel or the schedule says it
 }
 
-// InvocationContext is the envelope that routing sees (seed 000 §6).
+// InvocationContext is the envelope that routing sees.
 type InvocationContext struct {
 	Tenant   string         `json:"tenant,omitempty"`
 	UserID   string         `json:"user_id,omitempty"`

@@ -1,6 +1,6 @@
 package agent
 
-// RouteContext is what routing sees of a request (seed 000 §5.4).
+// RouteContext is what routing sees of a request.
 type RouteContext struct {
 	InvocationContext
 

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// The kinds of a schedule; each is also the channel of its turns (seed 001).
+// The kinds of a schedule; each is also the channel of its turns.
 const (
 	ScheduleRuns      = "scheduled" // an agent that runs by the clock
 	ScheduleHeartbeat = "heartbeat" // one that looks whether there is anything to say, and mostly says [HeartbeatQuiet]

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// WorkflowDefinition is a process that people and agents describe as a graph and change by patches (seed 004 §§5.2, 6.2): the document
+// WorkflowDefinition is a process that people and agents describe as a graph and change by patches: the document
 // that a JSON Patch is applied to. It is run by the workflow DefinedWorkflow.
 type WorkflowDefinition struct {
 	Description string             `json:"description,omitempty"`

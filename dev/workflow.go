@@ -9,7 +9,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/gateway/client"
 )
 
-// exampleTag is the workflow that the examples change (seed 004 §10.1).
+// exampleTag is the workflow that the examples change.
 const exampleTag = "main"
 
 // exampleWorkflow puts the workflow "main" there, with one node that fetches the sample flights, unless the tenant has one of that name.

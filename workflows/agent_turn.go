@@ -115,7 +115,7 @@ func (t *agentTurn) waitForSession(ctx workflow.Context, pause time.Duration) {
 	}
 }
 
-// retrieve prepares a turn before its first model call (seed 002, phase 1).
+// retrieve prepares a turn before its first model call.
 func (t *agentTurn) retrieve(ctx workflow.Context) {
 	started := workflow.Now(ctx)
 	var v agent.PrepareVerdict

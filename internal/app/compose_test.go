@@ -93,7 +93,7 @@ func TestComposeWaits(t *testing.T) {
 		"a drain must not be cut off")
 }
 
-// Jobs under way have 30 s after a stop signal (seed 004 §4.2), and what shutdown_timeout bounds comes after.
+// Jobs under way have 30 s after a stop signal, and what shutdown_timeout bounds comes after.
 func TestStopTimeout(t *testing.T) {
 	c := app.Default()
 	require.Equal(t, c.ShutdownTimeout, c.StopTimeout(), "no jobs, nothing to drain")

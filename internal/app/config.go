@@ -140,7 +140,7 @@ type WorkerVersioning struct {
 	BuildID string `yaml:"build_id" help:"build id within the deployment"`
 }
 
-// Database is PostgreSQL (seed 004 appendix B, as one URL).
+// Database is PostgreSQL.
 type Database struct {
 	// URL is a PostgreSQL URL or DSN. Default empty: the embedded stack's own; a worker needs one.
 	URL Secret `yaml:"url" env:"DATABASE_URL" help:"PostgreSQL URL"`
@@ -148,7 +148,7 @@ type Database struct {
 	MaxConns int `yaml:"max_conns" help:"most database connections"`
 }
 
-// Storage is where results live (seed 004 §1.4 and appendix B).
+// Storage is where results live.
 type Storage struct {
 	// MaxInlineBytes: a larger result goes to the blob store instead of JSONB. Default 10485760 (10 MiB).
 	MaxInlineBytes Size `yaml:"max_inline_bytes" help:"largest result kept in the database"`
@@ -233,7 +233,7 @@ const (
 	ProviderOffline   = "offline" // the deterministic model of the embedded stack
 )
 
-// LLM is a model profile: which model answers, and how (seed 004 appendix B). The one under llm is the default profile.
+// LLM is a model profile: which model answers, and how. The one under llm is the default profile.
 type LLM struct {
 	// Provider default empty; [Load] then takes openai or anthropic, whichever key is in the environment (in this order), else offline.
 	Provider string `yaml:"provider" help:"who runs the model (models.md has the names); empty: by the key that is set"`
@@ -296,7 +296,7 @@ type Follow struct {
 	Key Secret `yaml:"key" help:"API key or token for it (catalog.read)"`
 }
 
-// Jobs is the bridge that takes jobs from Redis (seed 004 §§2, 4 and appendix B).
+// Jobs is the bridge that takes jobs from Redis.
 type Jobs struct {
 	// RedisURL is redis://, rediss:// or unix://. Default empty: no bridge.
 	RedisURL Secret `yaml:"redis_url" help:"Redis that jobs come from; empty: none"`
@@ -311,7 +311,7 @@ type Jobs struct {
 	Concurrency int `yaml:"concurrency" help:"jobs under way at once"`
 	// ResultTTL is how long a result waits to be fetched. Default 24h; 0: for ever.
 	ResultTTL time.Duration `yaml:"result_ttl" help:"how long a result waits to be fetched; 0: for ever"`
-	// DrainTimeout is what jobs under way have to finish after a stop signal, before shutdown_timeout begins. Default 30s (seed 004 §4.2).
+	// DrainTimeout is what jobs under way have to finish after a stop signal, before shutdown_timeout begins. Default 30s.
 	DrainTimeout time.Duration `yaml:"drain_timeout" help:"how long jobs under way may finish after a stop signal"`
 }
 

@@ -86,7 +86,7 @@ const (
 	TelegramWebhook = "webhook"
 )
 
-// Telegram is the bot that people talk to (seed 001).
+// Telegram is the bot that people talk to.
 type Telegram struct {
 	// Token is the bot's. Default empty: no bot.
 	Token Secret `yaml:"token" help:"token of the bot; empty: none"`
@@ -122,7 +122,7 @@ type Console struct {
 	UIURL string `yaml:"ui_url" help:"address of the Temporal Web UI for links; empty: none"`
 }
 
-// Schedules are agents that run by the clock (seed 001).
+// Schedules are agents that run by the clock.
 type Schedules struct {
 	// MaxPerTenant bounds how many there are. Default 100.
 	MaxPerTenant int `yaml:"max_per_tenant" help:"schedules of one tenant"`

@@ -28,7 +28,7 @@ type Sources struct {
 // Load reads the file, the environment and the flags, each overriding the one before, fills in what depends on other settings, and
 // validates. Its error joins every fault found ([Faults]); then there is no Config.
 //
-// String values in the file may hold ${NAME} and ${NAME:-default} (seed 004 appendix B); $${ is a literal ${. The default also
+// String values in the file may hold ${NAME} and ${NAME:-default}; $${ is a literal ${. The default also
 // applies when the variable is empty; without one an unset variable is a fault.
 func Load(src Sources) (*Config, error) {
 	var err error

@@ -19,10 +19,10 @@ type Tools struct {
 type Pipeline struct {
 	// MaxBytes bounds a stored dataset that a pipeline reads; a response is bounded by egress.max_bytes. Default 256MiB.
 	MaxBytes Size `yaml:"max_bytes" help:"largest stored dataset that a pipeline reads"`
-	// CacheTTL is how long the answer of a pipeline without POST is reused by an equal one of the tenant (seed 004 §7.3). Default 1h; 0:
+	// CacheTTL is how long the answer of a pipeline without POST is reused by an equal one of the tenant. Default 1h; 0:
 	// not at all. A tool binding may shorten it.
 	CacheTTL time.Duration `yaml:"cache_ttl" help:"how long the answer of an equal pipeline is reused; 0: never"`
-	// PromoteAfter is how often a tenant uses a pipeline's shape before it becomes a tool (seed 004 §8, phase 4). Default 2; 0: never.
+	// PromoteAfter is how often a tenant uses a pipeline's shape before it becomes a tool. Default 2; 0: never.
 	PromoteAfter int `yaml:"promote_after" help:"uses after which a pipeline's shape becomes a tool; 0: never"`
 }
 
@@ -89,7 +89,7 @@ type MCPServer struct {
 	Dir     string   `yaml:"dir"` // working folder; empty: this process's
 }
 
-// Kubernetes is where delegate_to_agent runs containers (seed 004 §5.5).
+// Kubernetes is where delegate_to_agent runs containers.
 type Kubernetes struct {
 	// Enabled turns it on: with Kubeconfig, or from within a cluster. Default false.
 	Enabled bool `yaml:"enabled" help:"run agents of other types as Jobs of a cluster"`
@@ -116,7 +116,7 @@ type Kubernetes struct {
 	RuntimeClass string `yaml:"runtime_class" help:"runtime class of the pods"`
 }
 
-// Workflows says how defined workflows are kept and what their tasks may do (seed 004 §§5.2, 6.2).
+// Workflows says how defined workflows are kept and what their tasks may do.
 type Workflows struct {
 	// OrchestratorURL is an API that keeps the definitions in place of this runtime: patches go to {url}/workflows/{tag}:patch. Default
 	// empty: they are kept here.

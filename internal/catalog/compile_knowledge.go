@@ -7,7 +7,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// ask writes the prompts of an ask agent (seed 002): which branch a message belongs to, what is searched for, and how each branch
+// ask writes the prompts of an ask agent: which branch a message belongs to, what is searched for, and how each branch
 // answers. A prompt that the parameters leave empty is as if the node had none; where that leaves one branch, nothing is classified.
 func (c *compiler) ask(n *agent.NodeDefinition) {
 	if len(c.inst.Knowledge) == 0 {

@@ -35,7 +35,7 @@ func (p *Parts) invokesTools(e *entry) bool {
 	return e.claims.InvokesTools
 }
 
-// wiring refuses models that invoke tools by themselves (seed 003 §2): here the runtime does, for every model, and knows of no other
+// wiring refuses models that invoke tools by themselves: here the runtime does, for every model, and knows of no other
 // calls. With tools the calls would never reach it; without, nothing that the claim speaks of is there.
 func (c *compiler) wiring() {
 	for _, m := range c.alone {

@@ -8,7 +8,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// metrics are the registry's (seed 000 §§5.2, 7). None has a label whose values users choose.
+// metrics are the registry's. None has a label whose values users choose.
 type metrics struct {
 	nodes     *prometheus.GaugeVec
 	agents    prometheus.Gauge

@@ -47,7 +47,7 @@ func (r *Registry) compiled(s *snapshot, e *entry) *compiled {
 }
 
 // hydrated is compiled for a turn: it takes the published plan by its hash, and compiles only when there is none, when something that
-// it is made of changed since, or when its bytes are missing or are not what the hash says (seed 000 §5.3).
+// it is made of changed since, or when its bytes are missing or are not what the hash says.
 func (r *Registry) hydrated(ctx context.Context, s *snapshot, e *entry) *compiled {
 	a, ok := s.artifacts[agentKey{e.doc.Tenant, e.doc.Name}]
 	if !ok || e.known() != nil {

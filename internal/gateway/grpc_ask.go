@@ -16,7 +16,7 @@ import (
 	pb "github.com/turnstone-run/turnstone/proto/turnstone/v1"
 )
 
-// This file is AskAgent and AskAgentStream (seed 002): Invoke and Stream for clients that want text, and where it comes from, instead of
+// This file is AskAgent and AskAgentStream: Invoke and Stream for clients that want text, and where it comes from, instead of
 // events.
 
 // askAgent is the shipped agent that answers where a question names none.

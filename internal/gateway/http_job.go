@@ -25,7 +25,7 @@ type jobState struct {
 	turnState
 }
 
-// postTestChat is POST /test/chat (seed 004 §4.1): a job, run as one that comes through the queue, answered with the result message. It is
+// postTestChat is POST /test/chat: a job, run as one that comes through the queue, answered with the result message. It is
 // ?prompt= without a body, or a body: {prompt, session_id?, agent?, timeout_sec?, context?}, or a whole job message.
 func (s *httpServer) postTestChat(w http.ResponseWriter, r *http.Request) error {
 	q := readQuery(r)

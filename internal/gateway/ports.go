@@ -71,7 +71,7 @@ type Datasets interface {
 
 // Examiner is the part of a [Runtime] that tries a live model out.
 type Examiner interface {
-	// Doctor runs the verification checklist (seed 003) against the models of an agent, or the one of a profile alone, and reports each
+	// Doctor runs the verification checklist against the models of an agent, or the one of a profile alone, and reports each
 	// check as it is done, from one goroutine at a time and before it returns; it goes on after a check that failed, which is no error.
 	// Empty names mean the default agent and its default model. [agent.CodeNotFound] with Field "agent" or "model" before the first check.
 	Doctor(ctx context.Context, tenant, agentName, profile string, report func(DoctorCheck)) error

@@ -1,4 +1,4 @@
-// Package inbox is the one invocation path (seed 001): every door submits, follows, decides and cancels through [Inbox]. It joins
+// Package inbox is the one invocation path: every door submits, follows, decides and cancels through [Inbox]. It joins
 // the Temporal client with the stores, satisfies gateway.Runtime, agent.Inbox and activities.Runs, and holds no agent logic.
 package inbox
 

@@ -1,4 +1,4 @@
-// Package job is the message protocol 1.x of an orchestrator's jobs (seed 004 §2): a [Job] comes in, becomes an [agent.Envelope], and
+// Package job is the message protocol 1.x of an orchestrator's jobs: a [Job] comes in, becomes an [agent.Envelope], and
 // its turn's end goes out as a [Result].
 //
 // Version 1.x only ever adds optional fields, so any 1.x is read, and fields that are not known here are ignored at every level. All that
@@ -32,7 +32,7 @@ const (
 	DefaultTimeoutSec = 300
 )
 
-// Job is the input message (seed 004 §2.1).
+// Job is the input message.
 type Job struct {
 	Version       string    `json:"version"`
 	JobID         string    `json:"job_id"`

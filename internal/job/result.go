@@ -31,7 +31,7 @@ const (
 	StatusFailed    Status = "failed"
 )
 
-// Result is the output message (seed 004 §2.2).
+// Result is the output message.
 type Result struct {
 	Version       string          `json:"version"`
 	JobID         string          `json:"job_id"`

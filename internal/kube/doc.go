@@ -1,4 +1,4 @@
-// Package kube runs containers as Jobs on a Kubernetes cluster, for delegate_to_agent (seed 004 §5.5).
+// Package kube runs containers as Jobs on a Kubernetes cluster, for delegate_to_agent.
 //
 // A Job's name is made of the tenant and the call's idempotency key, and a Job is started once:
 //

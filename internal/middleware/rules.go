@@ -8,7 +8,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/middleware/pii"
 )
 
-// Rule is a rule of wiring: a plan that breaks it compiles nowhere, and the refusal begins with "rule <name>: " (seed 003). There is one
+// Rule is a rule of wiring: a plan that breaks it compiles nowhere, and the refusal begins with "rule <name>: ". There is one
 // for each way in which middleware, each right by itself, goes wrong together or in its plan.
 type Rule struct {
 	Name string

@@ -79,7 +79,7 @@ const (
 	maxListedNameRune = 256
 )
 
-// listedCall is a call in a result's row (seed 004 §§2.2, 3.1).
+// listedCall is a call in a result's row.
 type listedCall struct {
 	Tool       string          `json:"tool"`
 	Args       json.RawMessage `json:"args"` // as the model gave them; {"omitted_bytes": n} in place of large ones

@@ -17,7 +17,7 @@ import (
 
 const artifactScheme = "artifact://"
 
-// ResultRow is a stored result (seed 004 §3.1). Its content, the rows or the document of a result without rows, is Data or, if it was too large
+// ResultRow is a stored result. Its content, the rows or the document of a result without rows, is Data or, if it was too large
 // for a row, in the blob store: see [ResultRow.ContentRef].
 type ResultRow struct {
 	ResultID        string

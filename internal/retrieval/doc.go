@@ -1,4 +1,4 @@
-// Package retrieval keeps knowledge collections: bodies of text that ask agents search before they answer (seed 002).
+// Package retrieval keeps knowledge collections: bodies of text that ask agents search before they answer.
 //
 //	Add:    file → document.Parse → documents → chunks → embeddings → Store.PutDocument
 //	Search: query → full text ┐

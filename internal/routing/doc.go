@@ -1,4 +1,4 @@
-// Package routing decides which agent answers a request that names none (seed 000 §5.4).
+// Package routing decides which agent answers a request that names none.
 //
 // A [Compiler] turns route tables into a [Router], one per tenant and version of the catalog. A Router decides like this:
 //

@@ -36,7 +36,7 @@ type Datasets interface {
 	Open(ctx context.Context, tenant, ref string) (io.ReadCloser, error)
 }
 
-// Results remembers what calls have answered, for all processes (seed 004 §7.3). The tenant is the invocation's.
+// Results remembers what calls have answered, for all processes. The tenant is the invocation's.
 type Results interface {
 	// Recall returns what was remembered under a key, ok false when nothing is, or it is too old, or its dataset is gone.
 	Recall(ctx context.Context, tenant, key string) (r CachedResult, ok bool, err error)
@@ -124,7 +124,7 @@ type Ranked struct {
 	Score float64
 }
 
-// Dependencies is what a toolkit may be given (seed 000 §5.5, ToolDependencies). A factory gets exactly what it asked for and the
+// Dependencies is what a toolkit may be given. A factory gets exactly what it asked for and the
 // logger; the rest is nil.
 type Dependencies struct {
 	HTTP     HTTP

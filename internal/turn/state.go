@@ -55,7 +55,7 @@ func New(version int, limits agent.Limits, rules agent.Rules) State {
 	return s
 }
 
-// Preparing returns a turn that prepares before its first model call (seed 002).
+// Preparing returns a turn that prepares before its first model call.
 func (s State) Preparing(prepare bool) State {
 	s.Prepare = prepare
 	return s

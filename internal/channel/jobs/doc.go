@@ -1,4 +1,4 @@
-// Package jobs lets producers that speak Redis use agents (seed 004 §2): they push messages of package job to one list and wait for each
+// Package jobs lets producers that speak Redis use agents: they push messages of package job to one list and wait for each
 // answer on a list of its own. Temporal is the queue; a [Bridge] only moves. [Client] is the producers' side.
 //
 //	RPUSH agent:jobs ──BLMOVE──▶ agent:jobs:processing:<bridge> ──Submit, Follow──▶ one script: LREM, RPUSH agent:results:<job id>

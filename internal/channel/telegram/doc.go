@@ -1,4 +1,4 @@
-// Package telegram lets people talk to agents in Telegram (seed 001). It holds no agent logic: a message becomes an envelope for
+// Package telegram lets people talk to agents in Telegram. It holds no agent logic: a message becomes an envelope for
 // [agent.Inbox], and what the turn's events say becomes messages.
 //
 //	update ──▶ lane of its chat ──▶ Submit ──▶ chat_turns ──▶ answer: Follow ──▶ sendMessage, editMessageText

@@ -29,7 +29,7 @@ var (
 	workflowTag  = regexp.MustCompile(`(?i)\b(?:in|of|to)\s+(?:the\s+)?workflow\s+([a-z0-9][\w.-]{0,99})\b`)
 )
 
-// The arguments of patch_workflow (seed 004 §5.2).
+// The arguments of patch_workflow.
 type (
 	patchArgs struct {
 		WorkflowTag string    `json:"workflow_tag"`

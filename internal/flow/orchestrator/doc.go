@@ -1,4 +1,4 @@
-// Package orchestrator forwards the patches of workflow definitions to the API of an orchestrator that keeps and runs them (seed 004 §6.2):
+// Package orchestrator forwards the patches of workflow definitions to the API of an orchestrator that keeps and runs them:
 //
 //	POST {api}/workflows/{tag}:patch   {"operations":[…],"description":"…","workflow_owner":"…","base_version":3}
 //	GET  {api}/workflows?tag=…&owner=…

@@ -13,7 +13,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/gateway"
 )
 
-// channel is this door's name in envelopes (seed 001).
+// channel is this door's name in envelopes.
 const channel = "web"
 
 // Door is POST /api/chat. Create it with [New].

@@ -183,7 +183,7 @@ func TestCopies(t *testing.T) {
 	require.Equal(t, []copied{{"default", "ann", "three flights"}}, copies)
 }
 
-// TestRequests is what becomes of requests (seed 001: test_invoke_with_history, test_invoke_fresh_context).
+// TestRequests is what becomes of requests.
 func TestRequests(t *testing.T) {
 	cases := map[string]struct{ body, want string }{
 		"the least":        {`{"message":"hello"}`, `{"message":"hello","session_id":"turn-1"}`},

@@ -30,7 +30,7 @@ type entry struct {
 }
 
 // turn is the turn that is asked for. The history of the session is loaded where chat_history is null or absent; a list is the history,
-// and an empty one none (seed 001).
+// and an empty one none.
 func (q *request) turn(named bool) (agent.TurnRequest, error) {
 	t := agent.TurnRequest{
 		SessionID: q.SessionID, Agent: cmp.Or(q.AgentName, q.Agent), Model: q.Model, OnBusy: q.OnBusy, IdempotencyKey: q.IdempotencyKey,

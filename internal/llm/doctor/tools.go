@@ -112,7 +112,7 @@ func (e *exam) callAtEnd(ctx context.Context) (string, error) {
 	return string(a.reply.FinishReason), nil
 }
 
-// invokes compares what the model does with what it declares (seed 003 §2).
+// invokes compares what the model does with what it declares.
 func (e *exam) invokes(ctx context.Context) (string, error) {
 	a, err := e.call(ctx)
 	if err != nil {

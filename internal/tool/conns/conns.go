@@ -1,4 +1,4 @@
-// Package conns opens the gRPC clients that the configuration names and toolkits share (seed 000 §4, the dependency pool).
+// Package conns opens the gRPC clients that the configuration names and toolkits share.
 package conns
 
 import (

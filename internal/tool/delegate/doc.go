@@ -1,4 +1,4 @@
-// Package delegate is the toolkit "delegate" with the one tool delegate_to_agent (seed 004 §5.5): work for another agent.
+// Package delegate is the toolkit "delegate" with the one tool delegate_to_agent: work for another agent.
 //
 // For agent_type langchain_agent the work is a turn of another agent of the catalog, one that the asking agent lists among its delegates.
 // The runtime runs it as a child of the asking turn ([agent.Delegator]) and its result is the call's; the tool only reads who is asked,

@@ -146,7 +146,7 @@ func isRows(list []any) bool {
 	})
 }
 
-// preview is {type,row_count,sample} (seed 004 §2.2).
+// preview is {type,row_count,sample}.
 func preview(rows json.RawMessage) json.RawMessage {
 	var all []json.RawMessage
 	if json.Unmarshal(rows, &all) != nil {

@@ -1,4 +1,4 @@
-// Package openapi is the toolkit "openapi" with the one tool openapi_action (seed 004 §5.4): it calls any operation of an OpenAPI 3.0 or 3.1
+// Package openapi is the toolkit "openapi" with the one tool openapi_action: it calls any operation of an OpenAPI 3.0 or 3.1
 // document. Documents come from a URL, kept as their server allows, or from the tool's binding ("catalog:<name>"). What an operation's request
 // looks like is internal/openapi's business; this package fetches, authorises, sends and answers. All requests, those for documents and for
 // the files that they refer to included, go through [tool.HTTP].

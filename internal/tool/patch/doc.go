@@ -1,4 +1,4 @@
-// Package patch is the toolkit "patch" with the one tool patch_workflow (seed 004 §5.2): what a person asks for "always", "whenever" or "on a
+// Package patch is the toolkit "patch" with the one tool patch_workflow: what a person asks for "always", "whenever" or "on a
 // schedule" becomes a change of a workflow definition, made by a JSON Patch. Who keeps the definitions, this runtime or an orchestrator, is
 // behind [tool.Workflows].
 //

@@ -1,4 +1,4 @@
-// Package pipeline is the toolkit "pipeline" with the one tool execute_pipeline (seed 004 §5.1): a short program of table steps that
+// Package pipeline is the toolkit "pipeline" with the one tool execute_pipeline: a short program of table steps that
 // a model writes and that runs at once, without changing a workflow.
 //
 // A pipeline is read completely before its first step runs, so a mistake in step 3 costs no request in step 1. Rows come from an
@@ -36,7 +36,7 @@
 //
 // # Composites
 //
-// A pipeline of the same shape that a tenant uses again becomes a tool of its own (seed 004 §8, phase 4), which the tenant's next turns
+// A pipeline of the same shape that a tenant uses again becomes a tool of its own, which the tenant's next turns
 // have. The shape is the steps without their literals: params of a request (also those in its URL), values of comparisons, k and the
 // references of datasets. Fields, operators, hosts and paths, functions, jq programs, patterns and formats are the shape, and so is
 // whether a literal is a text, a number or a boolean. Literals that differed among the uses are parameters that must be given; what never

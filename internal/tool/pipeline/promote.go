@@ -12,7 +12,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/tool"
 )
 
-// DefaultPromoteAfter is how often a pipeline's shape is used before it becomes a tool (seed 004 §8, phase 4).
+// DefaultPromoteAfter is how often a pipeline's shape is used before it becomes a tool.
 const DefaultPromoteAfter = 2
 
 const (

@@ -207,7 +207,7 @@ func (o *outcome) answer(rows json.RawMessage) (agent.ToolResult, error) {
 	return res, nil
 }
 
-// preview is {type,row_count,sample} (seed 004 §2.2).
+// preview is {type,row_count,sample}.
 func (r *run) preview() (json.RawMessage, error) {
 	var b bytes.Buffer
 	sample, size := 0, 0

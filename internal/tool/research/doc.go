@@ -1,4 +1,4 @@
-// Package research is the toolkit "research" (seed 003 §3.1): tools that search the literature, and the bibliography of what they found.
+// Package research is the toolkit "research": tools that search the literature, and the bibliography of what they found.
 //
 //	search_pubmed            NCBI's E-utilities: esearch, then efetch
 //	search_clinical_trials   the API of ClinicalTrials.gov, version 2

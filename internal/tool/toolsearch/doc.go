@@ -1,4 +1,4 @@
-// Package toolsearch is the toolkit "toolsearch" with the one tool search_tools (seed 004 §5.3): by it a model finds the tools that its
+// Package toolsearch is the toolkit "toolsearch" with the one tool search_tools: by it a model finds the tools that its
 // turn is granted, those that pipelines were promoted to and those of MCP servers among them, and the workflows of its tenant.
 //
 // # Deferred tools
