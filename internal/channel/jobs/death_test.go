@@ -25,14 +25,14 @@ func TestDeathAtAnyMoment(t *testing.T) {
 	redis := startRedis(t)
 	var served sync.WaitGroup
 	t.Cleanup(served.Wait)
-	const moments = 14
 	fine := realBench(t, redis, "fine")
 	w, cfg := newWire(), fine.config()
 	cfg.Redis = w.through(fine.options())
 	fine.serve(cfg)
 	fine.push(job.Job{JobID: "first", Prompt: "p"})
 	fine.wait("first")
-	require.LessOrEqual(t, w.count(), moments+2, "what a job takes, and a sign of life or two on a slow machine")
+	moments := w.count() // every write that a job took, and on a slow machine a sign of life: each is tried
+	require.GreaterOrEqual(t, moments, 10)
 	for _, kind := range []struct {
 		name         string
 		sent, hiccup bool
