@@ -127,6 +127,8 @@ type Registration struct {
 func (a *Activities) Registered() []Registration {
 	return []Registration{
 		{"BeginTurn", a.BeginTurn},
+		{"RouteTurn", a.RouteTurn},
+		{"LoadPlan", a.LoadPlan},
 		{"CallModel", a.CallModel},
 		{"CallTool", a.CallTool},
 		{"RequestApproval", a.RequestApproval},

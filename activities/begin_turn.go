@@ -17,8 +17,11 @@ import (
 	"github.com/turnstone-run/turnstone/internal/strict"
 )
 
-// CoreVersion is the version of the pure core that new turns begin with; the composition root holds it against turn.Version.
-const CoreVersion = 2
+// CoreVersion is the version of the pure core that new turns begin with; a test holds it against turn.Version.
+const CoreVersion = 3
+
+// coreWithoutPlan is the newest version whose workflows take the plan from BeginTurn instead of LoadPlan.
+const coreWithoutPlan = 2
 
 // DirectLease is how long a direct turn that holds its session is believed to live without a word from it.
 const DirectLease = 30 * time.Second
@@ -97,7 +100,7 @@ func nameTurn(req *agent.TurnRequest, in *BeginTurnInput) error {
 // wraps [agent.ErrOutcomeUnknown] leaves open whether the turn is recorded; after any other it is not, unless it was before.
 func (a *Activities) Begin(ctx context.Context, req agent.TurnRequest, in BeginTurnInput) (BeginTurnResult, error) {
 	started := time.Now()
-	record, plan, err := a.recordOf(ctx, &req, in)
+	record, err := a.recordOf(ctx, &req, in)
 	if err != nil {
 		return BeginTurnResult{}, err
 	}
@@ -113,43 +116,40 @@ func (a *Activities) Begin(ctx context.Context, req agent.TurnRequest, in BeginT
 			return BeginTurnResult{}, err
 		}
 	}
-	if record.PlanHash != begun.PlanHash { // recorded before the catalog changed
-		if plan, err = a.Registry.Plan(ctx, begun.PlanHash); err != nil {
-			return BeginTurnResult{}, recorded(fmt.Errorf("load plan %s: %w", begun.PlanHash, err))
-		}
-	}
-	record.Binding = begun.Binding
+	record.Binding = begun.Binding // the catalog may have changed since the turn was recorded
 	w := agent.Work{Name: "BeginTurn", Turn: seenOf(&record, begun.StartedAt), Started: started}
 	if in.RunID == "" { // ahead of its workflow
 		w.Name = "QueueTurn"
 	}
 	ctx, done := a.watchTurn(ctx, w)
-	out, err := a.begun(ctx, &req, in, &record, &plan, &begun)
+	out, err := a.begun(ctx, &req, in, &record, &begun)
 	done(err)
 	return out, err
 }
 
 // begun answers a request by where its turn stands.
 func (a *Activities) begun(
-	ctx context.Context, req *agent.TurnRequest, in BeginTurnInput, record *agent.TurnRecord, plan *agent.Plan, begun *agent.Begun,
+	ctx context.Context, req *agent.TurnRequest, in BeginTurnInput, record *agent.TurnRecord, begun *agent.Begun,
 ) (BeginTurnResult, error) {
 	var err error
 	turn := factsOf(record, begun.Cursor, begun.StartedAt)
 	out := BeginTurnResult{
-		Turn: turn.TurnRef, Limits: plan.Limits.Lower(record.Limits), Prepare: len(plan.Prepare) > 0,
-		ModelName: modelName(plan, record.Model), ContinueAsNew: a.TurnEvents,
-		CoreVersion: CoreVersion, SearchAttributes: a.SearchAttributes(), StreamTo: req.StreamTo, Holder: begun.Holder,
-		Position: begun.Position, Route: routeNote(record.Route), New: begun.New,
+		Turn: turn.TurnRef, ContinueAsNew: a.TurnEvents, CoreVersion: CoreVersion, SearchAttributes: a.SearchAttributes(),
+		StreamTo: req.StreamTo, Holder: begun.Holder, Position: begun.Position, Route: routeSummary(record), New: begun.New,
 	}
-	out.Limits.Tools = nil // the record has them: history need not
+	if !in.Direct && in.CoreVersion <= coreWithoutPlan {
+		out.CoreVersion = coreWithoutPlan
+	}
 	switch begun.Answer {
 	case agent.BeginReady:
 		out.Verdict = VerdictReady
 		if begun.New || (in.RunID != "" && !in.Direct) { // the request of a door that joins the turn says nothing of it
 			a.remember(turn)
 		}
-		if out.Rules, err = a.rules(ctx, begun.PlanHash, record); err != nil {
-			return BeginTurnResult{}, recorded(err)
+		if in.Direct || out.CoreVersion <= coreWithoutPlan {
+			if out.LoadPlanResult, err = a.loadPlan(ctx, &turn); err != nil {
+				return BeginTurnResult{}, recorded(err)
+			}
 		}
 		if in.RunID == "" || (in.Direct && !begun.New) { // queued ahead of its workflow, or driven by somebody: they announce it
 			return out, nil
@@ -217,14 +217,6 @@ func (a *Activities) Check(ctx context.Context, req *agent.TurnRequest) (agent.P
 	return plan, bound, a.checkClientTools(&plan, req.ClientTools)
 }
 
-// routeNote is a decision in the few words that history has room for.
-func routeNote(d *agent.RouteDecision) string {
-	if d == nil || d.Reason != agent.RouteRuled {
-		return ""
-	}
-	return d.Table + "#" + d.Rule
-}
-
 // modelName is the provider's name of the model that a turn will ask first.
 func modelName(p *agent.Plan, profile string) string {
 	m, err := p.Model(profile)
@@ -248,15 +240,14 @@ func TurnIDOf(req *agent.TurnRequest, fallback string) agent.TurnID {
 
 // recordOf checks a request and makes its record. A request with a turn id and no message is for a turn that was queued before
 // its workflow began (QueueMessage): what was recorded then stands.
-func (a *Activities) recordOf(ctx context.Context, req *agent.TurnRequest, in BeginTurnInput) (agent.TurnRecord, agent.Plan, error) {
+func (a *Activities) recordOf(ctx context.Context, req *agent.TurnRequest, in BeginTurnInput) (agent.TurnRecord, error) {
 	if req.TurnID != "" && req.Message == "" && len(req.Messages) == 0 {
 		t, err := a.Store.Turn(ctx, req.TurnID)
 		switch {
 		case err == nil && t.Record.Tenant == req.Context.TenantName():
-			plan, err := a.Registry.Plan(ctx, t.Record.PlanHash)
-			return t.Record, plan, err
+			return t.Record, nil
 		case err != nil && agent.CodeOf(err) != agent.CodeNotFound:
-			return agent.TurnRecord{}, agent.Plan{}, err
+			return agent.TurnRecord{}, err
 		}
 	}
 	named := *req
@@ -266,29 +257,25 @@ func (a *Activities) recordOf(ctx context.Context, req *agent.TurnRequest, in Be
 		return a.queuedBefore(ctx, req, in, err)
 	}
 	bound.Trace = cmp.Or(in.Trace, a.Observer.Carry(ctx))
-	return a.record(req, &plan, bound, in), plan, nil
+	return a.record(req, &plan, bound, in), nil
 }
 
 // rules are what the core has to know of a plan besides its limits. Only a limit of a whole session costs a query.
-func (a *Activities) rules(ctx context.Context, hash string, r *agent.TurnRecord) (agent.Rules, error) {
+func (a *Activities) rules(ctx context.Context, made *executor, turn *facts) (agent.Rules, error) {
 	var rules agent.Rules
-	made, err := a.executor(ctx, hash)
-	if err != nil {
-		return rules, err
-	}
 	for _, m := range made.chain {
 		if ruler, ok := m.(agent.Ruler); ok {
 			ruler.Rule(&rules)
 		}
 	}
-	if len(r.OutputSchema) > 0 {
+	if len(turn.schema) > 0 {
 		rules.StructuredTries = structuredTries
 	}
 	spans := func(l agent.CallLimit) bool { return l.Thread > 0 }
 	if !slices.ContainsFunc(rules.ModelCalls, spans) && !slices.ContainsFunc(rules.ToolCalls, spans) {
 		return rules, nil
 	}
-	before, err := a.Store.CallCounts(ctx, r.Tenant, r.SessionID)
+	before, err := a.Store.CallCounts(ctx, turn.Tenant, turn.SessionID)
 	if err != nil {
 		return rules, fmt.Errorf("count the session's calls: %w", err)
 	}
@@ -312,22 +299,21 @@ func sessionOf(req *agent.TurnRequest, id agent.TurnID) agent.SessionID {
 
 // queuedBefore is for a turn that was accepted before the catalog changed so that it would be refused now: it keeps what it is bound
 // to. cause is why it would be refused.
-func (a *Activities) queuedBefore(ctx context.Context, req *agent.TurnRequest, in BeginTurnInput, cause error) (agent.TurnRecord, agent.Plan, error) {
+func (a *Activities) queuedBefore(ctx context.Context, req *agent.TurnRequest, in BeginTurnInput, cause error) (agent.TurnRecord, error) {
 	id := TurnIDOf(req, in.RunID)
 	if id == "" || req.Validate(a.MaxMessageBytes) != nil {
-		return agent.TurnRecord{}, agent.Plan{}, cause
+		return agent.TurnRecord{}, cause
 	}
 	t, err := a.Store.Turn(ctx, id)
 	switch {
 	case agent.CodeOf(err) == agent.CodeNotFound:
-		return agent.TurnRecord{}, agent.Plan{}, cause
+		return agent.TurnRecord{}, cause
 	case err != nil:
-		return agent.TurnRecord{}, agent.Plan{}, err
+		return agent.TurnRecord{}, err
 	case t.Record.Tenant != req.Context.TenantName() || (req.SessionID != "" && t.Record.SessionID != req.SessionID):
-		return agent.TurnRecord{}, agent.Plan{}, cause
+		return agent.TurnRecord{}, cause
 	}
-	plan, err := a.Registry.Plan(ctx, t.Record.PlanHash)
-	return t.Record, plan, err
+	return t.Record, nil
 }
 
 func (a *Activities) record(req *agent.TurnRequest, p *agent.Plan, bound agent.Binding, in BeginTurnInput) agent.TurnRecord {

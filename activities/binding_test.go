@@ -8,12 +8,13 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/temporal"
 
 	"github.com/turnstone-run/turnstone/activities"
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// TestRoute: how a turn came to its agent is an event with all of it, a word in history, and counted once.
+// TestRoute: how a turn came to its agent is an event with all of it, a summary in history, and counted once.
 func TestRoute(t *testing.T) {
 	h := newHarness(t)
 	rule := agent.RouteDecision{Agent: "analyst", Model: "other", Reason: agent.RouteRuled, Table: "acme/main", Rule: "billing", Revision: 7}
@@ -21,7 +22,7 @@ func TestRoute(t *testing.T) {
 	in := activities.BeginTurnInput{WorkflowID: "turn/t1", RunID: "r"}
 	out, err := h.Begin(t.Context(), agent.TurnRequest{TurnID: "t1", Message: "hello"}, in)
 	require.NoError(t, err)
-	require.Equal(t, "acme/main#billing", out.Route)
+	require.Equal(t, "rule acme/main#billing: analyst", out.Route)
 	require.Equal(t, "scripted-2", out.ModelName, "the route's model")
 	events := h.events("t1")
 	require.Equal(t, []agent.EventType{agent.EventStatus, agent.EventRoute}, types(events))
@@ -33,6 +34,41 @@ func TestRoute(t *testing.T) {
 	out, err = h.Begin(t.Context(), agent.TurnRequest{TurnID: "t2", Message: "hello", Model: "default"}, activities.BeginTurnInput{WorkflowID: "turn/t2", RunID: "r"})
 	require.NoError(t, err)
 	require.Equal(t, "scripted-1", out.ModelName, "the request's own word comes first")
+}
+
+// TestRouteTurnAndLoadPlan: both return what the turn was recorded with, in the process that began it and in another, however the catalog
+// has changed since.
+func TestRouteTurnAndLoadPlan(t *testing.T) {
+	h := newHarness(t)
+	rule := agent.RouteDecision{Agent: "analyst", Model: "other", Reason: agent.RouteRuled, Table: "acme/main", Rule: "billing", Revision: 7}
+	h.catalog.rule = &rule
+	h.catalog.plan.Limits = agent.Limits{ModelCalls: 9, ToolCalls: 9}
+	h.catalog.put(h.catalog.plan)
+	begun, err := h.BeginTurn(t.Context(), raw(`{"message":"hello","limits":{"model_calls":3},"output_schema":{"type":"object"}}`),
+		activities.BeginTurnInput{WorkflowID: "turn/t1", RunID: "r", CoreVersion: activities.CoreVersion})
+	require.NoError(t, err)
+	require.Equal(t, activities.CoreVersion, begun.CoreVersion)
+	require.Empty(t, begun.LoadPlanResult, "history need not hold it twice")
+	changed := h.catalog.plan
+	changed.Limits = agent.Limits{ModelCalls: 1}
+	h.catalog.put(changed)
+	h.catalog.rule = nil
+	for name, worker := range map[string]*activities.Activities{"the same process": h.Activities, "another process": h.process()} {
+		t.Run(name, func(t *testing.T) {
+			route, err := worker.RouteTurn(t.Context(), activities.TurnInput{TurnID: "t1"})
+			require.NoError(t, err)
+			require.Equal(t, activities.RouteTurnResult{Agent: "analyst", Reason: agent.RouteRuled, Rule: "acme/main#billing"}, route)
+			plan, err := worker.LoadPlan(t.Context(), activities.TurnInput{TurnID: "t1"})
+			require.NoError(t, err)
+			require.Equal(t, agent.Limits{ModelCalls: 3, ToolCalls: 9}, plan.Limits)
+			require.Equal(t, "scripted-2", plan.ModelName)
+			require.Positive(t, plan.Rules.StructuredTries)
+		})
+	}
+	_, err = h.LoadPlan(t.Context(), activities.TurnInput{TurnID: "unknown"})
+	var application *temporal.ApplicationError
+	require.ErrorAs(t, err, &application)
+	require.True(t, application.NonRetryable())
 }
 
 // TestBeginKeepsWhatItRecorded: a turn that was queued under one plan begins under it, though the catalog has another by then, or the

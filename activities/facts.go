@@ -29,6 +29,7 @@ type facts struct {
 	tools   *agent.TurnTools // besides the plan's; nil until they are asked for
 	limits  agent.Limits     // the request's
 	client  []agent.PlanTool // that the request brought: they run at the caller
+	route   *agent.RouteDecision
 	policy  agent.ApprovalPolicy
 	aside   *string // what its prompts say of the data that lies ready; nil until a model is called for it
 
@@ -44,7 +45,7 @@ func factsOf(r *agent.TurnRecord, cursor int64, since time.Time) facts {
 		},
 		cursor: cursor, model: r.Model, history: r.History, user: r.UserID, role: r.Context.UserRole, schema: r.OutputSchema, parent: r.Parent,
 		job: jobOf(r), first: cursor <= int64(len(r.Input)), seen: seenOf(r, since), spoken: new(atomic.Bool),
-		policy: r.Approvals,
+		policy: r.Approvals, route: r.Route,
 	}
 	if r.Limits != nil {
 		f.limits = *r.Limits

@@ -28,6 +28,8 @@ type BeginTurnInput struct {
 	RunID      string       `json:"run_id"` // the first of the chain
 	Again      bool         `json:"again,omitempty"`
 	TurnID     agent.TurnID `json:"turn_id,omitempty"` // with Again: the turn that was recorded before
+	// CoreVersion is the newest core that the asking workflow knows; 0: it is older than this field, and needs the plan in the answer.
+	CoreVersion int `json:"core_version,omitempty"`
 }
 
 // Verdict is BeginTurn's answer to a request.
@@ -43,17 +45,16 @@ const (
 
 // BeginTurnResult says where the turn stands and what it is bound to.
 type BeginTurnResult struct {
-	Verdict          Verdict                `json:"verdict"`
-	Turn             TurnRef                `json:"turn"`
-	Limits           agent.Limits           `json:"limits"`
-	ModelName        string                 `json:"model_name,omitempty"`
-	Rules            agent.Rules            `json:"rules,omitzero"`
-	Prepare          bool                   `json:"prepare,omitempty"` // the turn prepares before its first model call
+	Verdict Verdict `json:"verdict"`
+	Turn    TurnRef `json:"turn"`
+	// LoadPlanResult is given to direct turns and to workflows before core version 3, which do not run LoadPlan.
+	LoadPlanResult
+
 	CoreVersion      int                    `json:"core_version"`
 	SearchAttributes bool                   `json:"search_attributes,omitempty"` // the namespace knows ours
 	StreamTo         *agent.StreamTo        `json:"stream_to,omitempty"`
 	ContinueAsNew    int                    `json:"continue_as_new_events,omitempty"` // 0: when the server suggests it
-	Route            string                 `json:"route,omitempty"`                  // table#rule when a rule chose the agent; the event has it all
+	Route            string                 `json:"route,omitempty"`                  // how the turn came to its agent, for the Web UI
 	Holder           agent.TurnID           `json:"holder,omitempty"`                 // behind
 	Position         int                    `json:"position,omitempty"`               // behind
 	Cancelled        bool                   `json:"cancelled,omitempty"`              // behind, asked again: somebody cancelled the turn meanwhile

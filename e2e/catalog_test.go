@@ -165,7 +165,7 @@ rules:
 	for _, e := range s.replay("", out.TurnID.WorkflowID(), "").GetEvents() {
 		for _, payloads := range e.GetMarkerRecordedEventAttributes().GetDetails() {
 			for _, p := range payloads.GetPayloads() {
-				recorded = recorded || strings.Contains(string(p.GetData()), `"route":"default/main#billing"`)
+				recorded = recorded || strings.Contains(string(p.GetData()), `"rule":"default/main#billing"`)
 			}
 		}
 	}

@@ -65,7 +65,7 @@ func (t *agentTurn) run(ctx workflow.Context) (agent.AgentStepOutput, error) {
 // begin asks BeginTurn until the turn holds its session. It returns an output when the turn is over already.
 func (t *agentTurn) begin(ctx workflow.Context, request converter.RawValue) (*agent.AgentStepOutput, error) {
 	info := workflow.GetInfo(ctx)
-	in := activities.BeginTurnInput{WorkflowID: info.WorkflowExecution.ID, RunID: info.FirstRunID}
+	in := activities.BeginTurnInput{WorkflowID: info.WorkflowExecution.ID, RunID: info.FirstRunID, CoreVersion: turn.Version}
 	pause := askAgainFirst
 	for {
 		var begun activities.BeginTurnResult
@@ -76,6 +76,7 @@ func (t *agentTurn) begin(ctx workflow.Context, request converter.RawValue) (*ag
 		switch begun.Verdict {
 		case activities.VerdictReady:
 			t.ready = true
+			t.loadPlan(ctx, &begun)
 			return nil, nil //nolint:nilnil // nothing is over and nothing is wrong: the turn begins
 		case activities.VerdictDuplicate:
 			return begun.Output, nil
@@ -92,6 +93,24 @@ func (t *agentTurn) begin(ctx workflow.Context, request converter.RawValue) (*ag
 			return &out, err
 		}
 		in.Again, in.TurnID, pause = true, t.ref.TurnID, min(2*pause, askAgainMost)
+	}
+}
+
+// loadPlan runs the activities that show the turn's route and plan in the Web UI, and takes the plan's limits and rules over.
+func (t *agentTurn) loadPlan(ctx workflow.Context, begun *activities.BeginTurnResult) {
+	if begun.CoreVersion < turn.VersionPlan {
+		return
+	}
+	in := activities.TurnInput{TurnID: t.ref.TurnID}
+	var route activities.RouteTurnResult
+	var plan activities.LoadPlanResult
+	err := quickWithSummary(ctx, begun.Route, acts.RouteTurn, &route, in)
+	if err == nil {
+		err = quickWithSummary(ctx, planSummary(&t.ref), acts.LoadPlan, &plan, in)
+	}
+	t.usePlan(begun.CoreVersion, &plan)
+	if err != nil {
+		t.state = t.state.Fail(agent.StopInternal, internalFailure(err))
 	}
 }
 

@@ -23,7 +23,7 @@ import (
 var ref = activities.TurnRef{TurnID: "t1", Tenant: "acme", SessionID: "s1", Agent: "analyst", PlanHash: "sha256:x"}
 
 func ready() activities.BeginTurnResult {
-	return activities.BeginTurnResult{Verdict: activities.VerdictReady, Turn: ref, CoreVersion: 1, ModelName: "m"}
+	return activities.BeginTurnResult{Verdict: activities.VerdictReady, Turn: ref, CoreVersion: 1, LoadPlanResult: activities.LoadPlanResult{ModelName: "m"}}
 }
 
 // newEnv gives an environment in which the turn begins at once, answers at once and stores what it is told.
@@ -389,6 +389,40 @@ func TestLimitsEndTheTurn(t *testing.T) {
 	out := run(t, env, nil)
 	require.Equal(t, agent.StopModelCalls, out.StopReason)
 	require.Equal(t, agent.TurnFailed, out.Status)
+}
+
+// TestTurnTakesItsPlanFromLoadPlan: limits and model are those of LoadPlan, and a plan that cannot be loaded fails the turn, which is stored.
+func TestTurnTakesItsPlanFromLoadPlan(t *testing.T) {
+	begun := ready()
+	begun.CoreVersion, begun.ModelName = turn.Version, ""
+	plan := activities.LoadPlanResult{Limits: agent.Limits{ModelCalls: 2}, ModelName: "planned"}
+	for name, c := range map[string]struct {
+		err   error
+		calls int
+		stop  agent.StopReason
+	}{
+		"loaded":        {calls: 2, stop: agent.StopModelCalls},
+		"not to be had": {err: temporal.NewNonRetryableApplicationError("plan sha256:x is gone", "not_found", nil), stop: agent.StopInternal},
+	} {
+		t.Run(name, func(t *testing.T) {
+			env := newEnv(t)
+			env.OnActivity("BeginTurn", mock.Anything, mock.Anything, mock.Anything).Return(begun, nil).Once()
+			env.OnActivity("RouteTurn", mock.Anything, activities.TurnInput{TurnID: ref.TurnID}).Return(activities.RouteTurnResult{}, nil).Once()
+			env.OnActivity("LoadPlan", mock.Anything, activities.TurnInput{TurnID: ref.TurnID}).Return(plan, c.err).Once()
+			if c.calls > 0 {
+				env.OnActivity("CallModel", mock.Anything, mock.Anything).Return(agent.ModelVerdict{Jump: agent.JumpModel}, nil).Times(c.calls)
+			}
+			stores(env)
+			out := run(t, env, nil)
+			require.Equal(t, c.stop, out.StopReason)
+			require.Equal(t, agent.TurnFailed, out.Status)
+			if c.err == nil {
+				require.Equal(t, "planned", out.Model)
+				return
+			}
+			require.Equal(t, &agent.Failure{Type: "not_found", Message: "plan sha256:x is gone"}, out.Error)
+		})
+	}
 }
 
 func TestCoreVersionsAgree(t *testing.T) {

@@ -20,7 +20,7 @@ import (
 // waits makes a turn of today's version wait for the approvals A and B, the first of which expires after a time, if any.
 func waits(env *testsuite.TestWorkflowEnvironment, expires time.Duration, events int) {
 	begun := ready()
-	begun.CoreVersion, begun.ContinueAsNew = turn.Version, events
+	begun.CoreVersion, begun.ContinueAsNew = turn.VersionLooks, events
 	env.OnActivity("BeginTurn", mock.Anything, mock.Anything, mock.Anything).Return(begun, nil).Once()
 	env.OnActivity("CallModel", mock.Anything, mock.Anything).
 		Return(asksFor(agent.CallVerdict{ID: "a", Gate: agent.GateApproval}, agent.CallVerdict{ID: "b", Gate: agent.GateApproval}), nil).Once()

@@ -13,7 +13,16 @@ const quickAttempts = 3
 // quick runs a store activity locally, which costs one history event instead of three and no round trip, and as a normal activity
 // when that does not work within its ceiling (DESIGN §3). The marker gets no summary: it holds the activity's name.
 func quick(ctx workflow.Context, summary string, fn any, out any, args ...any) error {
-	err := workflow.ExecuteLocalActivity(quickOptions(ctx, "", quickAttempts), fn, args...).Get(ctx, out)
+	return runQuick(ctx, quickOptions(ctx, "", quickAttempts), summary, fn, out, args...)
+}
+
+// quickWithSummary is quick for an activity whose marker shows a summary.
+func quickWithSummary(ctx workflow.Context, summary string, fn any, out any, args ...any) error {
+	return runQuick(ctx, quickOptions(ctx, summary, quickAttempts), summary, fn, out, args...)
+}
+
+func runQuick(ctx, local workflow.Context, summary string, fn any, out any, args ...any) error {
+	err := workflow.ExecuteLocalActivity(local, fn, args...).Get(ctx, out)
 	if err == nil || final(err) {
 		return err
 	}

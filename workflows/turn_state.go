@@ -81,11 +81,16 @@ func newTurn(ctx workflow.Context, carry *Carry) *agentTurn {
 func (t *agentTurn) bind(ctx workflow.Context, b *activities.BeginTurnResult) {
 	t.ref, t.streamTo, t.events = b.Turn, b.StreamTo, b.ContinueAsNew
 	t.position, t.holder = b.Position, b.Holder
-	t.state = turn.New(b.CoreVersion, b.Limits, b.Rules).Preparing(b.Prepare)
-	t.state.Model = b.ModelName
+	t.usePlan(b.CoreVersion, &b.LoadPlanResult)
 	if b.SearchAttributes && !t.attrs && b.Verdict != activities.VerdictRefused {
 		t.index(ctx)
 	}
+}
+
+// usePlan starts the core with the limits and rules of a plan.
+func (t *agentTurn) usePlan(core int, p *activities.LoadPlanResult) {
+	t.state = turn.New(core, p.Limits, p.Rules).Preparing(p.Prepare)
+	t.state.Model = p.ModelName
 }
 
 // index makes the turn findable, once.

@@ -126,3 +126,12 @@ func (t *agentTurn) showDone(ctx workflow.Context, out *agent.AgentStepOutput) {
 func (t *agentTurn) modelSummary(step int) string {
 	return fmt.Sprintf("%s · step %d", t.state.Model, step)
 }
+
+// shownHashDigits is how many digits of a plan's hash people are shown.
+const shownHashDigits = 12
+
+// planSummary names a turn's plan for the Web UI: "analyst@2 · plan 0a1b2c3d4e5f".
+func planSummary(ref *activities.TurnRef) string {
+	digits := strings.TrimPrefix(ref.PlanHash, "sha256:")
+	return ref.InstanceID + " · plan " + digits[:min(len(digits), shownHashDigits)]
+}

@@ -6,12 +6,15 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// Version is the version of the rules in this package, recorded by BeginTurn. Since [VersionLooks] a turn that waits for a person looks
-// for recorded decisions on a timer.
-const Version = VersionLooks
+// Version is the version of the rules in this package, recorded by BeginTurn.
+const Version = VersionPlan
 
-// VersionLooks is the first version whose turns look into the store while they wait.
-const VersionLooks = 2
+const (
+	// VersionLooks is the first version whose turns look into the store for decisions while they wait for a person.
+	VersionLooks = 2
+	// VersionPlan is the first version whose turns run RouteTurn and LoadPlan after BeginTurn.
+	VersionPlan = 3
+)
 
 // hardModelCalls and hardToolCalls end a turn whose limits are all off; no useful turn comes near them.
 const (
