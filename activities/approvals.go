@@ -45,7 +45,7 @@ func (a *Activities) requestApproval(ctx context.Context, in RequestApprovalInpu
 		if err != nil {
 			return RequestApprovalResult{}, err
 		}
-		p, err := a.pendingOf(ctx, made, &turn, &in, &block, c.Rule)
+		p, err := a.newApproval(ctx, made, &turn, &in, &block, c.Rule)
 		if err != nil {
 			return RequestApprovalResult{}, err
 		}
@@ -76,12 +76,12 @@ func (a *Activities) requestApproval(ctx context.Context, in RequestApprovalInpu
 	return out, nil
 }
 
-// pendingOf is what is stored and announced of a call that waits.
-func (a *Activities) pendingOf(
+// newApproval returns the record of a call that waits: for a person, or for its result from the caller.
+func (a *Activities) newApproval(
 	ctx context.Context, made *executor, t *facts, in *RequestApprovalInput, b *agent.Block, rule string,
 ) (agent.Approval, error) {
 	if in.Kind == agent.WaitClientTool {
-		return a.clientCallOf(ctx, made, t, in.Step, b)
+		return a.newClientCall(ctx, made, t, in.Step, b)
 	}
 	return a.approvalOf(ctx, made, t, in.Step, b, rule)
 }
@@ -173,13 +173,19 @@ func (a *Activities) Decide(ctx context.Context, in DecideInput) (DecideResult, 
 	ctx, done := a.watch(ctx, "Decide", in.TurnID, 0)
 	out, err := a.decide(ctx, in)
 	done(err)
-	if err == nil {
+	return decideResult(out, err)
+}
+
+// decideResult returns an error that retrying cannot help as a refusal for whoever decided or provided.
+func decideResult(out DecideResult, err error) (DecideResult, error) {
+	switch {
+	case err == nil:
 		return out, nil
-	}
-	if retryable(agent.CodeOf(err)) {
+	case retryable(agent.CodeOf(err)):
 		return DecideResult{}, temporalError(err)
+	default:
+		return DecideResult{Refusal: agent.FailureOf(err)}, nil
 	}
-	return DecideResult{Refusal: agent.FailureOf(err)}, nil
 }
 
 func (a *Activities) decide(ctx context.Context, in DecideInput) (DecideResult, error) {
@@ -202,11 +208,11 @@ func (a *Activities) decide(ctx context.Context, in DecideInput) (DecideResult, 
 			return DecideResult{}, err
 		}
 	}
-	return a.settle(ctx, &turn, &asked, in.Decision)
+	return a.storeOutcome(ctx, &turn, &asked, in.Decision)
 }
 
-// settle stores how a wait ended, and answers with the verdict, or with a refusal and the verdict of what stands instead.
-func (a *Activities) settle(ctx context.Context, turn *facts, asked *agent.Approval, d agent.Decision) (DecideResult, error) {
+// storeOutcome stores how a wait ended and returns the verdict. A wait that ended otherwise before is a refusal with the earlier verdict.
+func (a *Activities) storeOutcome(ctx context.Context, turn *facts, asked *agent.Approval, d agent.Decision) (DecideResult, error) {
 	p, err := a.Store.ResolveApproval(ctx, turn.TurnID, d)
 	if agent.CodeOf(err) == agent.CodeConflict { // what stands instead, in case that the turn has never heard of it
 		if stands, readErr := a.Store.Approval(ctx, turn.Tenant, d.ApprovalID); readErr == nil && stands.Decision != "" {

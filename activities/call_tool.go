@@ -269,7 +269,7 @@ func (r *toolRun) guarded(call agent.ToolFunc) agent.ToolFunc {
 	}
 }
 
-// invocation is what the tool is told of its call, and given for it.
+// invocation returns the facts of this call that the tool may read, and the functions that it may use.
 func (r *toolRun) invocation(epoch agent.Epoch, progress func(message string)) agent.Invocation {
 	return agent.Invocation{
 		Tenant: r.turn.Tenant, TurnID: r.turn.TurnID, SessionID: r.turn.SessionID, UserID: r.turn.user, UserRole: r.turn.role, Step: r.in.Step,

@@ -25,8 +25,8 @@ type executor struct {
 	readsDatasets bool // a tool takes references to datasets
 }
 
-// executors builds the executor of a plan once, however many turns ask for it at the same time (seed 001: the executor cache with its
-// lock per key). Plans do not change, so that nothing in it ever gets old; a failed build is tried again.
+// executors is a cache that builds the executor of a plan once, however many turns ask for it at the same time. Plans never change, so
+// nothing in it becomes stale; a failed build is tried again.
 type executors struct {
 	ready  *lru.Cache[string, *executor]
 	flight singleflight.Group

@@ -28,8 +28,7 @@ func (c *counted) Chain(p *agent.Plan) ([]agent.Middleware, error) {
 	return c.Middleware.Chain(p)
 }
 
-// TestExecutorIsBuiltOnce: fifty turns that begin at the same time build their plan once; the next ones not at all (seed 001:
-// test_invoke_cache_miss, test_invoke_cache_hit).
+// TestExecutorIsBuiltOnce: fifty turns that begin at the same time build their plan once; the next ones not at all.
 func TestExecutorIsBuiltOnce(t *testing.T) {
 	var c counted
 	h := newHarness(t, func(cfg *activities.Config) { c.Middleware, cfg.Middleware = cfg.Middleware, &c })

@@ -10,8 +10,8 @@ import (
 	"github.com/turnstone-run/turnstone/internal/retrieval/citation"
 )
 
-// ground gives a request the branch's prompt and, behind it, the passages that were found and the session, for which tools ask (seed 004
-// §5.1). They stand apart from the plan's own words, which stay byte-stable for the provider's cache.
+// ground adds the branch's prompt, the passages that were found and the session's context to a request. They follow the plan's own prompt, so
+// that its bytes stay the same for the provider's cache.
 func (r *modelRun) ground(ctx context.Context) error {
 	r.request.About = "Session: " + string(r.turn.SessionID)
 	if len(r.plan.Prepare) > 0 {

@@ -37,7 +37,7 @@ func (r *modelRun) hookError(err error) error {
 	return err
 }
 
-// invocation is what a middleware is told of the call, and given for it.
+// invocation returns the facts of this model call that middleware may read, and the functions that it may use.
 func (r *modelRun) invocation() agent.Invocation {
 	t := &r.turn
 	return agent.Invocation{

@@ -9,8 +9,8 @@ import (
 // maxJobID bounds, in bytes, what a result row says of a job. A longer id is none: half of one would be another's.
 const maxJobID = 256
 
-// jobFacts are what a turn's metadata says of the orchestrator's job that it is. Metadata is anybody's: what is not as
-// the seed has it is ignored.
+// jobFacts are the facts of an orchestrator's job, read from the metadata of its turn. Anybody can write metadata, so a member of another
+// type is ignored.
 type jobFacts struct {
 	id, run, node string
 	retry         int               // which attempt at the job the turn is

@@ -12,7 +12,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// resultAnswer is what an agent said, and where the rows are that it says it of. A result without rows is stored as this document.
+// resultAnswer is the answer of an agent, with a reference to the rows that it is about. It is the stored result if there are no rows.
 type resultAnswer struct {
 	Output     string          `json:"output"`
 	Structured json.RawMessage `json:"structured,omitempty"`
@@ -20,7 +20,7 @@ type resultAnswer struct {
 	DataRef    string          `json:"data_ref,omitempty"` // cas:// reference of the rows as they were made; JSONB keeps neither order nor digits
 }
 
-// keepResult fills in the result: its content is the rows, or the answer if there are none. It is inline below the bound of seed 004 §1.4, else
+// keepResult fills in the result: its content is the rows, or the answer if there are none. It is inline below MaxInlineBytes, else
 // in the blob store. The rows are those of the last tool that has a preview.
 func (a *Activities) keepResult(ctx context.Context, record *agent.FinishRecord, out *agent.AgentStepOutput, tools []agent.ToolStep) error {
 	said := resultAnswer{Output: out.Output, Blocks: out.Blocks, Structured: out.Structured}

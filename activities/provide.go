@@ -9,10 +9,10 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// requestBinding is what grants a turn the tools that its request brought.
+// requestBinding is the name of the binding that grants a turn the client-side tools of its request.
 const requestBinding = "request"
 
-// clientTool stands for a tool that runs at the caller. Its result is what was provided.
+// clientTool is a tool that runs at the caller. Call returns the result that the caller provided.
 type clientTool struct {
 	spec     agent.ToolSpec
 	provided *agent.Approval // nil: nothing was
@@ -35,7 +35,7 @@ func (t clientTool) Call(context.Context, agent.Invocation, agent.ToolCall) (age
 	return agent.ToolResult{Output: t.provided.DecidedArgs}, nil
 }
 
-// providedTool returns a client-side tool with what was provided for a call of it.
+// providedTool returns a client-side tool that answers one call with its provided result.
 func (a *Activities) providedTool(ctx context.Context, granted *agent.PlanTool, in CallToolInput) (agent.Tool, error) {
 	waits, err := a.Store.Approvals(ctx, in.TurnID)
 	t := clientTool{spec: granted.Spec}
@@ -47,7 +47,7 @@ func (a *Activities) providedTool(ctx context.Context, granted *agent.PlanTool, 
 	return t, err
 }
 
-// checkClientTools refuses what a plan cannot take beside its own tools.
+// checkClientTools refuses client-side tools whose name the plan uses already or whose schema is invalid.
 func (a *Activities) checkClientTools(plan *agent.Plan, tools []agent.ClientTool) error {
 	for i := range tools {
 		t, at := &tools[i], fmt.Sprintf("client_tools[%d]", i)
@@ -64,8 +64,8 @@ func (a *Activities) checkClientTools(plan *agent.Plan, tools []agent.ClientTool
 	return nil
 }
 
-// clientCallOf is what the caller is told of a call that it has to answer.
-func (a *Activities) clientCallOf(ctx context.Context, e *executor, t *facts, step int, b *agent.Block) (agent.Approval, error) {
+// newClientCall returns the record of a call that the caller has to answer: its arguments and when it expires.
+func (a *Activities) newClientCall(ctx context.Context, e *executor, t *facts, step int, b *agent.Block) (agent.Approval, error) {
 	plan, err := a.toolset(ctx, e, t, step+1)
 	if err != nil {
 		return agent.Approval{}, err
@@ -92,13 +92,7 @@ func (a *Activities) Provide(ctx context.Context, in ProvideInput) (DecideResult
 	ctx, done := a.watch(ctx, "Provide", in.TurnID, 0)
 	out, err := a.provide(ctx, in)
 	done(err)
-	if err == nil {
-		return out, nil
-	}
-	if retryable(agent.CodeOf(err)) {
-		return DecideResult{}, temporalError(err)
-	}
-	return DecideResult{Refusal: agent.FailureOf(err)}, nil
+	return decideResult(out, err)
 }
 
 func (a *Activities) provide(ctx context.Context, in ProvideInput) (DecideResult, error) {
@@ -117,12 +111,12 @@ func (a *Activities) provide(ctx context.Context, in ProvideInput) (DecideResult
 	if err != nil {
 		return DecideResult{}, err
 	}
-	p := clientCall(waits, r.ToolCallID)
+	p := findClientCall(waits, r.ToolCallID)
 	switch {
 	case p == nil:
 		return DecideResult{}, agent.FieldErrorf(agent.CodeConflict, "tool_call_id", "nothing waits for a result of call %q", r.ToolCallID)
 	case !r.Empty():
-		return a.settle(ctx, &turn, p, agent.Decision{
+		return a.storeOutcome(ctx, &turn, p, agent.Decision{
 			ApprovalID: p.ApprovalID, Decision: agent.DecisionProvide, Args: r.Result, Message: r.Error,
 		})
 	case p.Decision == "":
@@ -132,8 +126,9 @@ func (a *Activities) provide(ctx context.Context, in ProvideInput) (DecideResult
 	return DecideResult{Verdict: &v}, err
 }
 
-// clientCall finds a call of a client-side tool by its id, or by that of what waits: of several the one that waits, else the last.
-func clientCall(waits []agent.Approval, id agent.CallID) (found *agent.Approval) {
+// findClientCall returns the call of a client-side tool with the given call id or approval id, nil if there is none. If several match, it
+// returns the first that still waits, or else the last.
+func findClientCall(waits []agent.Approval, id agent.CallID) (found *agent.Approval) {
 	for i := range waits {
 		p := &waits[i]
 		if p.Kind != agent.WaitClientTool || (p.CallID != id && p.ApprovalID != string(id)) {

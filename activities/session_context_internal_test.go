@@ -183,7 +183,7 @@ func TestContextIsBounded(t *testing.T) {
 	}
 }
 
-// TestMetadataIsAnybodys: what is not as the seed has it is ignored, and disturbs nothing else.
+// TestMetadataIsAnybodys: a member of another type is ignored, and changes nothing else.
 func TestMetadataIsAnybodys(t *testing.T) {
 	long := strings.Repeat("x", maxJobID+1)
 	for name, metadata := range map[string]map[string]any{

@@ -51,7 +51,7 @@ func (h *harness) whole(req agent.TurnRequest) agent.ModelRequest {
 	return h.model.seen[len(h.model.seen)-1]
 }
 
-// TestMultiTurn: seed 004 §10.1, test 3. What the first turn's tool has stored can be named in the second.
+// TestMultiTurn checks that the second turn can use a dataset that a tool of the first turn stored.
 func TestMultiTurn(t *testing.T) {
 	h := reading(t)
 	ref := h.begin(agent.TurnRequest{TurnID: "t1", SessionID: "s1", Message: "fetch flights NYC to LAX"})

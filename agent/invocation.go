@@ -13,8 +13,7 @@ import (
 // refScheme begins the reference of stored content: cas://sha256:<hex>.
 const refScheme = "cas://"
 
-// Invocation gives a tool or middleware the facts of the call it serves: the execution context of seed 000 §5.5. Its functions may be
-// nil; the methods know what that means.
+// Invocation gives a tool or middleware the facts of the call it serves. Its functions may be nil; the methods check for that.
 type Invocation struct {
 	Tenant         string
 	TurnID         TurnID

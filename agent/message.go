@@ -93,8 +93,7 @@ func Text(s string) Block { return Block{Type: BlockText, Text: s} }
 // UserText makes a user message of one text block.
 func UserText(s string) Message { return Message{Role: RoleUser, Blocks: []Block{Text(s)}} }
 
-// NormalizeOutput is the output of a turn as one string: its text, or words that say that there is none (seed 001:
-// normalize_agent_output).
+// NormalizeOutput returns the output of a turn as one string: its text, or a sentence that says that there is none.
 func NormalizeOutput(blocks []Block) string {
 	switch text := Normalize(blocks); {
 	case text != "":

@@ -8,7 +8,6 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// TestNormalizeOutput is seed 001's test_normalize_agent_output_*.
 func TestNormalizeOutput(t *testing.T) {
 	for want, blocks := range map[string][]agent.Block{
 		"No output from agent.":        nil,

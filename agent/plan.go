@@ -77,7 +77,7 @@ type PlanTool struct {
 	Toolkit        string          `json:"toolkit"`          // the code's name in the process
 	Binding        string          `json:"binding"`          // what granted it: a binding's name, or the node's id
 	Node           string          `json:"node"`             // node id and version: "pipeline@1"
-	SourceNodeName string          `json:"source_node_name"` // seed 000 §5.5
+	SourceNodeName string          `json:"source_node_name"` // node id without its version
 	IsFromToolkit  bool            `json:"is_from_toolkit"`
 	Approval       Approve         `json:"approval,omitempty"`   // never: needs no approval by the plan's word; always: whatever the call
 	Parameters     json.RawMessage `json:"parameters,omitempty"` // the binding's, defaults filled in

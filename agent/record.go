@@ -133,7 +133,7 @@ type FinishRecord struct {
 	Result    json.RawMessage // the rows, or the document of a result without rows; nil when CASID names it
 	CASID     string          // sha256:… when Result is too large for the row and in the blob store
 	S3Ref     string          // s3://… where CASID's object is, if the blob store is a bucket of S3
-	JobID     string          // seed 004: the job; the turn id's UUID form when there is none
+	JobID     string          // of the orchestrator; the turn id's UUID form when there is none
 	JobError  *Failure        // why the job's work failed although the turn completed: its row is failed then; nil otherwise
 	RunID     string
 	NodeID    string

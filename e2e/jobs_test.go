@@ -89,7 +89,7 @@ func TestJobThatNeedsAnApproval(t *testing.T) {
 	require.Equal(t, agent.StopEndTurn, after.Metadata.StopReason, "the model was told, and said the last word")
 }
 
-// TestJob is the integration test of seed 004 §10.2, message for message: what a producer pushes, what it pops, and the row.
+// TestJob checks the message that a producer pushes, the message that it pops, and the stored row.
 func TestJob(t *testing.T) {
 	t.Parallel()
 	server := startRedis(t)

@@ -104,8 +104,8 @@ components:
 	}
 }
 
-// TestWeatherWithoutPrebuild is the prompt of seed 004 §8, phase 3. All that is there beforehand is the API's document and the key of Appendix B:
-// the agent calls an operation that nothing was built for, and nobody is asked.
+// TestWeatherWithoutPrebuild: with nothing but the API's document and a key, the agent calls an operation for which no tool was built, and
+// nobody is asked.
 func TestWeatherWithoutPrebuild(t *testing.T) {
 	t.Parallel()
 	const document = `{"openapi":"3.0.3","info":{"title":"WeatherAPI","version":"1.0"},"security":[{"key":[]}],

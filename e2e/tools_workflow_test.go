@@ -17,7 +17,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/gateway/client"
 )
 
-// priceDrop is the call of seed 004 §10.1, test 2.
+// priceDrop is a call of patch_workflow that adds a condition and an e-mail to a workflow.
 const priceDrop = `{"workflow_tag":"main","patch_spec":{"operations":[` +
 	`{"op":"add","path":"/nodes/-","value":{"id":"price_check","type":"condition","expr":"price < 500"}},` +
 	`{"op":"add","path":"/nodes/-","value":{"id":"send_email","type":"task","config":{"action":"email","subject":"Price drop!"}}},` +
@@ -58,7 +58,7 @@ func visited(run *agent.Run) []string {
 	return out
 }
 
-// TestPatchTakesEffect is seed 004 §10.1, test 2, to its effect: a model changes a workflow, a person agrees, and the next run sends the mail.
+// TestPatchTakesEffect: a model changes a workflow, a person agrees, and the next run sends the mail.
 // The run that began before keeps its version, and the change can be taken back.
 func TestPatchTakesEffect(t *testing.T) {
 	t.Parallel()

@@ -154,7 +154,7 @@ func (d *flowDesk) task(id, config string) agent.WorkflowNode {
 	}
 }
 
-// priceWatch is fetch → check → (true) mail: the seed's "add email notification whenever price drops below $500".
+// priceWatch is fetch → check → (true) mail: the patch "add email notification whenever price drops below $500".
 func (d *flowDesk) priceWatch() agent.WorkflowDefinition {
 	return agent.WorkflowDefinition{
 		Nodes: []agent.WorkflowNode{

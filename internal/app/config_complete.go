@@ -7,7 +7,7 @@ import (
 
 // Models that apply when a provider is named without one. Ollama has none: it serves what was pulled.
 const (
-	defaultOpenAIModel    = "gpt-4o" // seed 004 appendix B
+	defaultOpenAIModel    = "gpt-4o"
 	defaultAnthropicModel = "claude-sonnet-5-5"
 	offlineModel          = "turnstone-offline"
 )

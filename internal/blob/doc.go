@@ -1,5 +1,5 @@
-// Package blob is the content-addressed store for what is too large for a row: results, tool outputs, compiled plans (DESIGN §2,
-// seed 004 §4). Content is named by its sha-256, written once, compressed, and verified whenever it is read.
+// Package blob is the content-addressed store for what is too large for a row: results, tool outputs, compiled plans.
+// Content is named by its sha-256, written once, compressed, and verified whenever it is read.
 //
 //	cas://sha256:abcdef…            a reference, as it stands in results and messages
 //	<tenant>/sha256/ab/cdef…        its object: one zstd stream

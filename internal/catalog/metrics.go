@@ -21,7 +21,7 @@ type metrics struct {
 
 func newMetrics(to prometheus.Registerer) *metrics {
 	m := &metrics{
-		nodes: prometheus.NewGaugeVec(prometheus.GaugeOpts{ //nolint:promlinter // the name is seed 000's
+		nodes: prometheus.NewGaugeVec(prometheus.GaugeOpts{ //nolint:promlinter // documented under this name
 			Name: "registry_nodes_total", Help: "Node definitions that this process serves, by type.",
 		}, []string{"type"}),
 		agents:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "registry_agents", Help: "Agent instances that this process serves."}),

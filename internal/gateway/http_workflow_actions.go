@@ -10,7 +10,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// patchSpec is a change as seed 004 §6.2 writes it.
+// patchSpec is a change of a workflow definition: JSON Patch operations and a description.
 type patchSpec struct {
 	Operations  json.RawMessage `json:"operations,omitempty"`
 	Description string          `json:"description,omitempty"`

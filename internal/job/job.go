@@ -53,7 +53,7 @@ type Context struct {
 	PreviousResults []PreviousResult `json:"previous_results,omitempty"`
 	WorkflowState   json.RawMessage  `json:"workflow_state,omitempty"` // an object
 	SessionID       string           `json:"session_id,omitempty"`     // as [agent.SessionID.Valid] wants it; empty: a session of the job's own
-	Agent           string           `json:"agent,omitempty"`          // ours, not the seed's; empty: routing decides
+	Agent           string           `json:"agent,omitempty"`          // empty: routing decides
 }
 
 // PreviousResult is what an earlier node of the orchestrator's workflow left.

@@ -38,12 +38,12 @@ type Result struct {
 	Status        Status          `json:"status"`
 	ResultRef     string          `json:"result_ref,omitempty"` // artifact://<uuid>; cas://… of content that is too large for the row
 	ResultPreview json.RawMessage `json:"result_preview,omitempty"`
-	Output        string          `json:"output,omitempty"`   // ours, not the seed's: the answer's text, up to 64 KiB
+	Output        string          `json:"output,omitempty"`   // the answer's text, up to 64 KiB
 	Metadata      *Metadata       `json:"metadata,omitempty"` // nil: no turn ran
 	Error         *agent.Failure  `json:"error,omitempty"`    // of a failed job
 	CompletedAt   time.Time       `json:"completed_at"`
 
-	// Ours, not the seed's.
+	// Additions to the documented message.
 	Approvals []Approval `json:"approvals,omitempty"` // with an error of the type approval_required: what a person has to decide
 	Waiting   bool       `json:"waiting,omitempty"`   // the job goes on when they are decided, and another message follows with its result
 }
@@ -63,7 +63,7 @@ type Metadata struct {
 	ExecutionTimeMS int64           `json:"execution_time_ms"`
 	LLMModel        string          `json:"llm_model"`
 
-	// Ours, not the seed's.
+	// Additions to the documented message.
 	PipelineCacheHit bool `json:"pipeline_cache_hit,omitempty"` // a tool answered out of the result cache
 
 	CachedTokens int64            `json:"cached_tokens,omitempty"`

@@ -35,7 +35,7 @@ func TestTheSeedsResults(t *testing.T) {
 	}
 }
 
-// What a completed turn makes is the seed's message, with our fields added.
+// A completed turn makes the documented message, with the fields that Turnstone adds.
 func TestCompleted(t *testing.T) {
 	j := &job.Job{JobID: "550e8400-e29b-41d4-a716-446655440000", RetryCount: 1}
 	seed, err := job.ParseResult(golden(t, "seed_completed.json"))

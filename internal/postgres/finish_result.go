@@ -154,7 +154,7 @@ func textOf(raw []byte) *string {
 	return new(string(raw))
 }
 
-// clamp fits a count into the seed's INTEGER columns.
+// clamp limits a count to what an INTEGER column holds.
 func clamp(n int64) int32 {
 	return int32(min(max(n, 0), math.MaxInt32))
 }

@@ -148,7 +148,7 @@ func TestFinishKeepsWhatItIsGiven(t *testing.T) {
 	require.Equal(t, "run-7", row.RunID)
 	require.Equal(t, "node-7", row.NodeID)
 	require.False(t, row.CacheHit, "the provider had cached nothing")
-	require.EqualValues(t, 1<<31-1, row.TokensUsed, "an INTEGER, as in the seed")
+	require.EqualValues(t, 1<<31-1, row.TokensUsed, "an INTEGER")
 	require.EqualValues(t, 5, uuid.MustParse(row.JobID).Version())
 	var kind string
 	require.NoError(t, b.pool.QueryRow(t.Context(), `SELECT error->>'type' FROM agent_results`).Scan(&kind))

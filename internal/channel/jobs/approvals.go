@@ -30,8 +30,8 @@ type pauses struct {
 	asked   []job.Approval
 }
 
-// note remembers an approval. After a restart the same events come again.
-func (p *pauses) note(a *agent.Approval, of agent.TurnID, policy agent.ApprovalPolicy) {
+// add remembers an approval, once: after a restart the same events come again.
+func (p *pauses) add(a *agent.Approval, of agent.TurnID, policy agent.ApprovalPolicy) {
 	if a == nil || len(p.asked) == maxApprovals {
 		return
 	}
@@ -50,8 +50,8 @@ func (p *pauses) note(a *agent.Approval, of agent.TurnID, policy agent.ApprovalP
 // maxApprovals bounds the approvals that a result names.
 const maxApprovals = 128
 
-// tellWaiting publishes, once for each attempt, that the job waits for a person and that another message follows.
-func (s *session) tellWaiting(ctx context.Context, p *pauses) error {
+// publishWaiting publishes, once for each attempt, that the job waits for a person and that another message follows.
+func (s *session) publishWaiting(ctx context.Context, p *pauses) error {
 	if !s.cfg.Approvals.Waits() || len(p.asked) == 0 {
 		return nil
 	}
@@ -62,13 +62,13 @@ func (s *session) tellWaiting(ctx context.Context, p *pauses) error {
 		return err
 	}
 	return s.insist(ctx, "publish that a job waits", j, func() error {
-		_, err := s.queue.tell(ctx, p.message.raw, j, raw)
+		_, err := s.queue.publishWaiting(ctx, p.message.raw, j, raw)
 		return err
 	})
 }
 
-// tell sends a message to the job's producer and says what became of it: published, gone, duplicate or occupied.
-func (q *queue) tell(ctx context.Context, raw string, j *job.Job, message []byte) (string, error) {
+// publishWaiting sends the message that a job waits to its producer, and returns what became of it: published, gone, duplicate or occupied.
+func (q *queue) publishWaiting(ctx context.Context, raw string, j *job.Job, message []byte) (string, error) {
 	told := fmt.Sprintf("%s:waiting:%s:%d", q.name, j.JobID, j.RetryCount)
 	keys := []string{q.processing(q.bridge), told, q.result(j.JobID)}
 	how, err := q.run(ctx, luaTell, keys, raw, remember.Milliseconds(), message, q.keep()).Text()

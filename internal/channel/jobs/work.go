@@ -165,11 +165,11 @@ func (s *session) follow(ctx context.Context, id agent.TurnID, after *int64, p *
 		}
 		switch e.Type { //nolint:exhaustive // the others say nothing of waiting
 		case agent.EventApprovalRequested:
-			paused.note(e.Approval, id, s.cfg.Approvals)
+			paused.add(e.Approval, id, s.cfg.Approvals)
 		case agent.EventStatus:
 			p.run(e.Status == agent.StatusRunning)
 			if e.Reason == awaitingApproval {
-				if err := s.tellWaiting(ctx, paused); err != nil {
+				if err := s.publishWaiting(ctx, paused); err != nil {
 					return nil, err
 				}
 			}

@@ -173,8 +173,7 @@ func TestSentencesRun(t *testing.T) {
 	}
 }
 
-// Seed 004 §10.1, tests 1 and 3, and seed 004 §10.2.
-func TestSeedConversations(t *testing.T) {
+func TestJobConversations(t *testing.T) {
 	t.Parallel()
 	c := converse(t)
 	c.say("fetch flights from NYC to LAX, sort by price, show top 3")

@@ -104,7 +104,7 @@ func (p *planner) whole() (pipelineArgs, trouble) {
 			if because := p.join(&prog, j); because != "" {
 				return pipelineArgs{}, because
 			}
-			if len(prog.steps) == 1 && p.in.from.ref != "" { // two references: the form of seed 004 §5.1
+			if len(prog.steps) == 1 && p.in.from.ref != "" { // two references: one on each side of the join
 				prog.steps[0].Left, ref = ref, ""
 			}
 		}

@@ -17,7 +17,7 @@ import (
 const flights = `{"description":"Watch flights","nodes":[
 	{"id":"fetch_flights","type":"task","config":{"action":"pipeline","pipeline":[{"step":"http_request","url":"https://flights.example/search"}]}}],"edges":[]}`
 
-// priceDrop are the operations of seed 004 §10.1, test 2, verbatim.
+// priceDrop are operations that add a condition and an e-mail to a workflow.
 const priceDrop = `[
         {
           "op": "add",
@@ -75,7 +75,6 @@ func TestTheExamples(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, string(after), string(again))
 
-	// Seed 004 §5.2.
 	after, err = graph.Apply(clean(t, strings.ReplaceAll(flights, "fetch_flights", "process_data")), operations(t, `[
 	  {"op": "add", "path": "/nodes/-", "value": {"id": "send_email", "type": "task", "name": "Send Notification", "config": {"action": "email", "to": "ops@example.com"}}},
 	  {"op": "add", "path": "/edges/-", "value": {"from": "process_data", "to": "send_email"}}]`))

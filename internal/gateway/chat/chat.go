@@ -31,7 +31,7 @@ func (d *Door) Routes() []gateway.Route {
 	return []gateway.Route{{Method: http.MethodPost, Path: "/api/chat", Action: agent.ActionTurnsRun, Handle: d.postChat}}
 }
 
-// response is seed 001's AgentResponse and the turn that it is of. Every member is always present.
+// response is the body of an answer. Every member is always present.
 type response struct {
 	Output    string          `json:"output"`
 	SessionID agent.SessionID `json:"session_id"`
@@ -139,7 +139,7 @@ func inWordsOf(err error) error {
 	return &c
 }
 
-// responseOf puts a result into the words of seed 001. An error of the agent is an answer like any other.
+// responseOf returns the response for a result. An error of the agent is an answer like any other.
 func responseOf(o *agent.AgentStepOutput) response {
 	a := response{Output: o.Output, SessionID: o.SessionID, TurnID: o.TurnID}
 	if n := len(o.ToolCalls); n > 0 {

@@ -90,8 +90,7 @@ func starts(id, tool, args string) agent.Event {
 	return agent.Event{Type: agent.EventToolStart, ToolCallID: agent.CallID(id), ToolName: tool, Input: json.RawMessage(args)}
 }
 
-// TestAnswers is what becomes of results, as whole bodies (seed 001: test_invoke_normalizes_*, test_normalize_agent_output_*,
-// test_invoke_agent_error).
+// TestAnswers compares the whole body of each kind of answer.
 func TestAnswers(t *testing.T) {
 	done := func(o agent.AgentStepOutput) agent.Event {
 		o.Status, o.StopReason = agent.TurnCompleted, agent.StopEndTurn

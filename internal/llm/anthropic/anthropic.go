@@ -84,7 +84,7 @@ func (m *model) Generate(ctx context.Context, req agent.ModelRequest, emit func(
 	if err := r.end(); err != nil {
 		return r.partial(), call.Failure(err)
 	}
-	return r.whole(), nil
+	return r.complete(), nil
 }
 
 // streamError tells the SDK's errors apart: what the provider reported within the stream, and what did not parse.

@@ -198,7 +198,7 @@ func (r *reply) partial() agent.ModelReply {
 	return reply
 }
 
-func (r *reply) whole() agent.ModelReply {
+func (r *reply) complete() agent.ModelReply {
 	reply := agent.ModelReply{Usage: r.usage, Model: r.model, FinishReason: r.finish}
 	for _, b := range r.blocks {
 		if block, ok := r.blockOf(b); ok {

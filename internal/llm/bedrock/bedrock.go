@@ -91,7 +91,7 @@ func (m *model) Generate(ctx context.Context, req agent.ModelRequest, emit func(
 	if r.finish == "" || !r.counted {
 		return r.partial(), call.Cut()
 	}
-	return r.whole(), nil
+	return r.complete(), nil
 }
 
 // read takes the events of a stream to its end.

@@ -1,5 +1,4 @@
-// Package doctor examines a live model: the verification checklist of seed 003 §6, tried out instead of read off the code. It asks about a
-// dozen short questions; what they cost is in the summary.
+// Package doctor checks a live model by asking it about a dozen short questions. The summary says what they cost.
 //
 // The questions carry random words that no model can guess, so that an answer that was made up is told from one that was found.
 package doctor

@@ -98,7 +98,7 @@ func (m *model) Generate(ctx context.Context, req agent.ModelRequest, emit func(
 	if err := r.endSound(); err != nil {
 		return r.partial(), call.Failure(err)
 	}
-	return r.whole(), nil
+	return r.complete(), nil
 }
 
 func (m *model) send(ctx context.Context, name string, body []byte) (*http.Response, error) {

@@ -164,7 +164,7 @@ func (r *reply) partial() agent.ModelReply {
 	return reply
 }
 
-func (r *reply) whole() agent.ModelReply {
+func (r *reply) complete() agent.ModelReply {
 	reply := r.partial()
 	reply.Blocks = append(append(reply.Blocks, r.media...), r.calls...)
 	reply.FinishReason = r.finish

@@ -156,7 +156,7 @@ func (r *reply) partial() agent.ModelReply {
 	return reply
 }
 
-func (r *reply) whole() agent.ModelReply {
+func (r *reply) complete() agent.ModelReply {
 	reply := r.partial()
 	reply.Blocks = append(reply.Blocks, r.media...)
 	for _, c := range r.calls {

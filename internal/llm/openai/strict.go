@@ -11,7 +11,7 @@ const strictDepth = 10
 
 // fitsStrict reports whether a JSON Schema is inside the subset that OpenAI enforces: an object at the root, every object lists all its
 // properties as required and allows no others, and there is no keyword besides those it knows. A schema outside it is refused with status
-// 400 when it is sent as strict; seed 004's are outside, so that they go without. What is doubtful counts as outside.
+// 400 when it is sent as strict; those of the five meta tools are outside, so they are sent without. What is doubtful counts as outside.
 func fitsStrict(schema json.RawMessage) bool {
 	var root struct{ Type string }
 	return json.Unmarshal(schema, &root) == nil && root.Type == "object" && strictAt(schema, strictDepth)

@@ -21,7 +21,7 @@ const (
 const MaxArgs = 256 << 10
 
 //go:embed schema.json
-var schema []byte // seed 004 §5.5, verbatim
+var schema []byte
 
 // Config holds what the toolkit needs.
 type Config struct {

@@ -28,7 +28,7 @@ const (
 )
 
 //go:embed schema.json
-var schema []byte // seed 004 §5.4, verbatim
+var schema []byte
 
 // Config holds what the toolkit needs.
 type Config struct {

@@ -20,7 +20,7 @@ const (
 )
 
 //go:embed schema.json
-var schema []byte // seed 004 §5.2, verbatim
+var schema []byte
 
 // description is the seed's, then what a model must know to write a patch that is accepted.
 const description = "Create persistent workflow changes (always/whenever/schedule). " +

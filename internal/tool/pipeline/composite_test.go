@@ -121,7 +121,7 @@ func schemaOf(t *testing.T, l agent.ListedTool) (properties map[string]map[strin
 	return s.Properties, s.Required
 }
 
-// trip is seed 004's test 1, with what may vary.
+// trip returns a pipeline that fetches flights, sorts them by price and takes the first ones.
 func trip(url, origin, dest string, top int) string {
 	return fmt.Sprintf(`{"step":"http_request","url":"%s/flights","params":{"origin":%q,"dest":%q}},`+
 		`{"step":"table_sort","field":"price","order":"asc"},{"step":"top_k","k":%d}`, url, origin, dest, top)

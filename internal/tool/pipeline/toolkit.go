@@ -34,7 +34,7 @@ const (
 )
 
 //go:embed schema.json
-var schema []byte // seed 004 §5.1, verbatim
+var schema []byte
 
 // HTTP sends what http_request asks for: invalid, denied and overflow end the step for good, unavailable may be tried again.
 type HTTP = tool.HTTP

@@ -30,7 +30,7 @@ const (
 )
 
 //go:embed schema.json
-var schema []byte // seed 004 §5.3, verbatim
+var schema []byte
 
 // Config holds what the toolkit needs.
 type Config struct {
