@@ -296,6 +296,7 @@ func (s *Service) compose(ctx, background context.Context, store *postgres.Store
 		OnUnavailable: agent.OnUnavailable(set.Turn.OnUnavailable),
 		OutputBytes:   int(set.Turn.OutputBytes), HistoryOutputBytes: int(set.Turn.HistoryOutputBytes), TurnEvents: set.Turn.ContinueAsNewEvents,
 		ConversationEvents: set.Conversation.ContinueAsNewEvents, SearchAttributes: watch.Known,
+		ModelCalls: agent.ModelCalls(set.Temporal.ModelCalls),
 	})
 	if err != nil {
 		return err

@@ -31,17 +31,18 @@ type Config struct {
 	Observer      agent.Observer // nil: nobody watches
 	Logger        *zap.Logger
 
-	MaxMessageBytes    int           // of a request's messages; 0: 1 MiB
-	QueueLength        int           // most turns waiting in one session; 0: 100
-	BatchInterval      time.Duration // how long tokens gather before they go to the log; 0: 25 ms
-	ToolTimeout        time.Duration // longest tool call, below the activity's own timeout; 0: 8 min
-	InlineBytes        int           // a tool output beyond this goes to the blob store; 0: 32 KiB
-	MaxInlineBytes     int           // a result beyond this goes to the blob store; 0: 10 MiB
-	OutputBytes        int           // most output in the API's answer; 0: 64 KiB
-	HistoryOutputBytes int           // most output in the workflow's result; 0: 1 KiB
-	TurnEvents         int           // a turn continues as new after so many history events; 0: when the server suggests it
-	ConversationEvents int           // a conversation likewise; 0: 2,000
-	SearchAttributes   func() bool   // whether the namespace knows ours; nil: no
+	MaxMessageBytes    int              // of a request's messages; 0: 1 MiB
+	QueueLength        int              // most turns waiting in one session; 0: 100
+	BatchInterval      time.Duration    // how long tokens gather before they go to the log; 0: 25 ms
+	ToolTimeout        time.Duration    // longest tool call, below the activity's own timeout; 0: 8 min
+	InlineBytes        int              // a tool output beyond this goes to the blob store; 0: 32 KiB
+	MaxInlineBytes     int              // a result beyond this goes to the blob store; 0: 10 MiB
+	OutputBytes        int              // most output in the API's answer; 0: 64 KiB
+	HistoryOutputBytes int              // most output in the workflow's result; 0: 1 KiB
+	TurnEvents         int              // a turn continues as new after so many history events; 0: when the server suggests it
+	ConversationEvents int              // a conversation likewise; 0: 2,000
+	ModelCalls         agent.ModelCalls // how workflows run CallModel; empty: as normal activities
+	SearchAttributes   func() bool      // whether the namespace knows ours; nil: no
 }
 
 // Activities holds the functions that touch the world on behalf of a turn. Only the methods listed in [Activities.Registered] are
@@ -51,6 +52,7 @@ type Activities struct {
 
 	turns     *lru.Cache[agent.TurnID, facts]
 	executors *executors
+	callTimes callTimes
 }
 
 // New checks the configuration and fills in the bounds.

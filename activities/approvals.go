@@ -294,8 +294,12 @@ func (a *Activities) resolved(ctx context.Context, t *facts, p *agent.Approval) 
 		resolvedEvent(p),
 		{Type: agent.EventStatus, Status: agent.StatusRunning},
 	})
-	if errors.Is(err, agent.ErrFenced) { // the same decision at the same time: the other one tells
-		return v, nil
+	if errors.Is(err, agent.ErrFenced) { // the same decision at the same time: unless the other one has written the events, try again
+		known, lookErr := a.announced(ctx, t.TurnID, p.ApprovalID)
+		if lookErr == nil && !known {
+			lookErr = agent.Errorf(agent.CodeUnavailable, "", "the events of decision %q are not written yet", p.ApprovalID)
+		}
+		return v, lookErr
 	}
 	if err == nil && p.Kind == "" {
 		a.Observer.Decided(ctx, t.seen, p)

@@ -51,7 +51,11 @@ func (a *Activities) callModel(ctx context.Context, in CallModelInput) (agent.Mo
 
 // storeReply makes the call and stores what came of it.
 func (a *Activities) storeReply(ctx context.Context, key agent.StepKey, run *modelRun) (agent.ModelVerdict, error) {
+	started := time.Now()
 	reply, err := run.generate(ctx)
+	if err == nil {
+		a.callTimes.add(run.profile.Model, time.Since(started))
+	}
 	switch {
 	case err == nil:
 	case errors.Is(err, errCancelled), errors.Is(err, errOutOfTime):

@@ -37,6 +37,8 @@ type LoadPlanResult struct {
 	Rules     agent.Rules  `json:"rules,omitzero"`
 	ModelName string       `json:"model_name,omitempty"` // the provider's name of the model that is asked first
 	Prepare   bool         `json:"prepare,omitempty"`    // the turn prepares before its first model call
+	// LocalCalls: model calls run as local activities, because the recent calls of the model were short.
+	LocalCalls bool `json:"local_calls,omitempty"`
 }
 
 // LoadPlan builds the plan that the turn was recorded with, ready to run in this process.
@@ -57,6 +59,7 @@ func (a *Activities) loadPlan(ctx context.Context, turn *facts) (LoadPlanResult,
 	out := LoadPlanResult{
 		Limits: made.plan.Limits.Lower(&turn.limits), Prepare: len(made.plan.Prepare) > 0, ModelName: modelName(&made.plan, turn.model),
 	}
+	out.LocalCalls = a.runsLocally(out.ModelName)
 	out.Limits.Tools = nil // the plan and the record have them: history need not
 	out.Rules, err = a.rules(ctx, made, turn)
 	return out, err

@@ -23,7 +23,7 @@ func TestClusterWithoutSearchAttributes(t *testing.T) {
 	require.Equal(t, agent.TurnCompleted, out.Status, "%+v", out.Error)
 	s.closed(out.TurnID)
 	events, _ := size(s.replay("turn_without_attributes", out.TurnID.WorkflowID(), ""))
-	require.Equal(t, 20, events, "one less: nothing is indexed")
+	require.Equal(t, 22, events, "one less: nothing is indexed")
 
 	temporal, err := client.Dial(client.Options{HostPort: bare.Address()})
 	require.NoError(t, err)

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/app"
 	"github.com/turnstone-run/turnstone/internal/stream/streamtest"
 )
 
@@ -66,7 +67,7 @@ func count(events []agent.Event, kind agent.EventType) (n int) {
 }
 
 func TestMainJob(t *testing.T) {
-	s := start(t)
+	s := start(t, func(c *app.Config) { c.Temporal.ModelCalls = string(agent.ModelCallsLocal) })
 	out, events := s.run(agent.TurnRequest{Message: mainJob, SessionID: "trip"})
 	require.Equal(t, agent.TurnCompleted, out.Status, "%+v", out.Error)
 	require.Equal(t, agent.StopEndTurn, out.StopReason)
@@ -84,7 +85,7 @@ func TestMainJob(t *testing.T) {
 	h := s.replay("tool_turn", out.TurnID.WorkflowID(), "")
 	n, bytes := size(h)
 	t.Logf("one-tool turn: %d events, %d bytes", n, bytes)
-	require.LessOrEqual(t, n, 21)
+	require.LessOrEqual(t, n, 13)
 	require.LessOrEqual(t, bytes, 6<<10)
 
 	body := s.get("/v1/results/" + out.ResultRef)

@@ -26,6 +26,7 @@ type boundary struct {
 	early   bool   // the worker dies before a person has decided
 	waits   bool   // the person's decision has its answer before the worker dies
 	local   bool   // the second tool has no side effects: it is a local activity
+	calls   bool   // so are the model calls
 	unknown bool   // nobody knows whether the first tool has taken effect
 	effects int    // that it has taken
 	either  bool   // or the call was cut off, which nobody can tell from here
@@ -58,6 +59,12 @@ func boundaries() map[string]boundary {
 		"last reply stored":             {hold: secondAsked, table: "turn_steps", cut: true, seen: stored(2, ""), effects: 1},
 		"turn not stored":               {table: "agent_results", effects: 1},
 		"turn over":                     {table: "agent_results", cut: true, seen: event(agent.EventStatus, ""), effects: 1},
+		"local model asked":             {calls: true, early: true, hold: firstAsked, effects: 1, again: firstAsked},
+		"local model speaks":            {calls: true, early: true, hold: firstBegun, seen: text("see"), effects: 1, again: firstAsked},
+		"local reply not stored":        {calls: true, early: true, table: "turn_steps", effects: 1, again: firstAsked},
+		"local reply stored":            {calls: true, early: true, table: "turn_steps", cut: true, seen: stored(1, ""), effects: 1},
+		"local model asked again":       {calls: true, hold: secondAsked, effects: 1, again: secondAsked},
+		"local last reply stored":       {calls: true, hold: secondAsked, table: "turn_steps", cut: true, seen: stored(2, ""), effects: 1},
 		"local tool entered":            {local: true, hold: entered("look"), effects: 1, again: entered("look")},
 		"local tool ended, other in it": {local: true, hold: entered("pay"), seen: stored(1, callID(1)), unknown: true},
 	}
@@ -98,7 +105,11 @@ func testKilledAt(t *testing.T, binary string, c boundary) {
 	w := newWorld(t, c.hold, "pay", second)
 	b := newBench(t, w.model)
 	toTemporal := newLine(t, b.set.Temporal.Address)
-	first := b.spawn(binary, freeAddr(t), []string{"TURNSTONE_TEMPORAL_ADDRESS=" + toTemporal.Addr().String()}, w.server.URL)
+	var env []string
+	if c.calls {
+		env = localCalls()
+	}
+	first := b.spawn(binary, freeAddr(t), append([]string{"TURNSTONE_TEMPORAL_ADDRESS=" + toTemporal.Addr().String()}, env...), w.server.URL)
 	unlock := func() {}
 	if c.early && c.table != "" {
 		unlock = b.lock(c.table)
@@ -140,7 +151,7 @@ func testKilledAt(t *testing.T, binary string, c boundary) {
 	first.end(syscall.SIGKILL)
 	unlock()
 
-	b.spawn(binary, freeAddr(t), nil, w.server.URL)
+	b.spawn(binary, freeAddr(t), env, w.server.URL)
 	if c.early {
 		b.awaitEvent(id, agent.EventApprovalRequested)
 		decided = b.decides(id)

@@ -175,28 +175,43 @@ var workerPort atomic.Int64
 // TestWorkerProcess does to worker processes what happens to them in production.
 func TestWorkerProcess(t *testing.T) {
 	binary := build(t, "../worker")
-	t.Run("killed", func(t *testing.T) { t.Parallel(); testKilledWorker(t, binary) })
-	t.Run("drained", func(t *testing.T) { t.Parallel(); testDrainedWorker(t, binary) })
-	t.Run("frozen", func(t *testing.T) { t.Parallel(); testFrozenWorker(t, binary) })
+	for suffix, env := range map[string][]string{"": nil, "_local": localCalls()} {
+		t.Run("killed"+suffix, func(t *testing.T) { t.Parallel(); testKilledWorker(t, binary, env, suffix) })
+		t.Run("drained"+suffix, func(t *testing.T) { t.Parallel(); testDrainedWorker(t, binary, env, suffix) })
+		t.Run("frozen"+suffix, func(t *testing.T) { t.Parallel(); testFrozenWorker(t, binary, env, suffix) })
+	}
 	t.Run("apart", func(t *testing.T) { t.Parallel(); testGatewayAndWorkerApart(t, binary) })
 	t.Run("catalog", func(t *testing.T) { t.Parallel(); testCatalogReachesAll(t, binary) })
 }
 
+// localCalls is the environment of a worker whose model calls are local activities.
+func localCalls() []string { return []string{"TURNSTONE_TEMPORAL_MODEL_CALLS=local"} }
+
 // testKilledWorker: a worker is killed in mid-stream and started again. A viewer who stays sees the reset and the text once.
-func testKilledWorker(t *testing.T, binary string) {
+func testKilledWorker(t *testing.T, binary string, env []string, suffix string) {
 	b, addr := newBench(t), freeAddr(t)
-	first := b.spawn(binary, addr, nil)
+	first := b.spawn(binary, addr, env)
 	receipt, err := first.door.Start(t.Context(), agent.TurnRequest{Message: "say 200 words slowly", SessionID: "killed"})
 	require.NoError(t, err)
 	viewer := live(t, first.door, receipt.TurnID)
 	b.awaitText(receipt.TurnID, "word5")
 	first.end(syscall.SIGKILL)
-	b.spawn(binary, addr, nil)
-	out, events := b.sound("retried_model_call", receipt)
+	b.spawn(binary, addr, env)
+	out, events := b.sound("retried_model_call"+suffix, receipt)
 	require.Equal(t, agent.TurnCompleted, out.Status, "%+v", out.Error)
 	require.Len(t, strings.Fields(out.Output), 200)
-	require.Equal(t, 1, count(events, agent.EventReset))
+	require.Equal(t, 1, modelResets(events))
 	require.Equal(t, events, viewer(), "who stayed saw what there is to see")
+}
+
+// modelResets counts how often a model call began again. Where it runs in the turn's first workflow task, BeginTurn runs again too.
+func modelResets(events []agent.Event) (n int) {
+	for i := range events {
+		if events[i].Type == agent.EventReset && events[i].Producer != "turn" {
+			n++
+		}
+	}
+	return n
 }
 
 // testGatewayAndWorkerApart: a gateway without a worker accepts a turn while nobody polls and says so. It streams the turn while one worker
@@ -234,28 +249,28 @@ func testGatewayAndWorkerApart(t *testing.T, binary string) {
 }
 
 // testDrainedWorker: a worker told to stop gives up a call that takes too long; another one takes the turn over.
-func testDrainedWorker(t *testing.T, binary string) {
+func testDrainedWorker(t *testing.T, binary string, env []string, suffix string) {
 	const answer = "said by the second worker"
 	provider := newScript(t, func(x *exchange) { x.begins("said by the first"); x.hold() }, says(answer))
 	b := newBench(t, provider.model)
-	first := b.spawn(binary, freeAddr(t), []string{"TURNSTONE_SHUTDOWN_TIMEOUT=6s"})
+	first := b.spawn(binary, freeAddr(t), append([]string{"TURNSTONE_SHUTDOWN_TIMEOUT=6s"}, env...))
 	receipt, err := first.door.Start(t.Context(), agent.TurnRequest{Message: "hello", SessionID: "drained"})
 	require.NoError(t, err)
 	b.awaitText(receipt.TurnID, "first")
-	b.spawn(binary, freeAddr(t), nil)
+	b.spawn(binary, freeAddr(t), env)
 	asked := time.Now()
 	first.end(syscall.SIGTERM)
 	require.Less(t, time.Since(asked), 10*time.Second, "it stops in time")
 	require.True(t, first.cmd.ProcessState.Success(), "%s", first.cmd.ProcessState)
-	out, events := b.sound("drained_worker", receipt)
+	out, events := b.sound("drained_worker"+suffix, receipt)
 	require.Equal(t, agent.TurnCompleted, out.Status, "%+v", out.Error)
 	require.Equal(t, answer, out.Output)
-	require.Equal(t, 1, count(events, agent.EventReset))
+	require.Equal(t, 1, modelResets(events))
 }
 
 // testFrozenWorker: a worker is cut off for so long that another one takes its turn over and ends it. When it comes back it still has
 // text to write: none of it is seen, and it stops asking the model.
-func testFrozenWorker(t *testing.T, binary string) {
+func testFrozenWorker(t *testing.T, binary string, env []string, suffix string) {
 	const answer = "said by the one who took over"
 	replaced, spoken, gone := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	provider := newScript(t,
@@ -271,17 +286,17 @@ func testFrozenWorker(t *testing.T, binary string) {
 		says(answer))
 	b := newBench(t, provider.model)
 	toTemporal := newLine(t, b.set.Temporal.Address)
-	zombie := b.spawn(binary, freeAddr(t), []string{"TURNSTONE_TEMPORAL_ADDRESS=" + toTemporal.Addr().String()})
+	zombie := b.spawn(binary, freeAddr(t), append([]string{"TURNSTONE_TEMPORAL_ADDRESS=" + toTemporal.Addr().String()}, env...))
 	receipt, err := zombie.door.Start(t.Context(), agent.TurnRequest{Message: "hello", SessionID: "frozen"})
 	require.NoError(t, err)
 	b.awaitText(receipt.TurnID, "zombie")
 	zombie.signal(syscall.SIGSTOP)
 	toTemporal.cut() // for good: when it comes back, Temporal cannot tell it that its attempt is over; only the log can
-	b.spawn(binary, freeAddr(t), nil)
-	out, before := b.sound("frozen_worker", receipt)
+	b.spawn(binary, freeAddr(t), env)
+	out, before := b.sound("frozen_worker"+suffix, receipt)
 	require.Equal(t, agent.TurnCompleted, out.Status, "%+v", out.Error)
 	require.Equal(t, answer, out.Output)
-	require.Equal(t, 1, count(before, agent.EventReset))
+	require.Equal(t, 1, modelResets(before))
 
 	close(replaced)
 	await(t, spoken, "the model has more for the zombie")

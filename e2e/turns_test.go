@@ -52,9 +52,16 @@ func TestIdempotencyKeyJoinsTheTurn(t *testing.T) {
 	require.NotEqual(t, first.TurnID, third.TurnID)
 }
 
-// TestHistoryDoesNotGrow: turn 1 and turn N of a session, and an answer of 10 and of 10,000 tokens, cost the same history.
+// TestHistoryDoesNotGrow: turn 1 and turn N of a session, and an answer of 10 and of 10,000 tokens, cost the same history, however model
+// calls run.
 func TestHistoryDoesNotGrow(t *testing.T) {
-	s := start(t, nothingRemembered)
+	for calls, events := range map[agent.ModelCalls]int{agent.ModelCallsLocal: 13, agent.ModelCallsActivity: 23} {
+		t.Run(string(calls), func(t *testing.T) { testHistoryDoesNotGrow(t, calls, events) })
+	}
+}
+
+func testHistoryDoesNotGrow(t *testing.T, calls agent.ModelCalls, events int) {
+	s := start(t, nothingRemembered, func(c *app.Config) { c.Temporal.ModelCalls = string(calls) })
 	turns := 20
 	if n, err := strconv.Atoi(os.Getenv("TURNSTONE_HISTORY_TURNS")); err == nil {
 		turns = n
@@ -73,7 +80,7 @@ func TestHistoryDoesNotGrow(t *testing.T) {
 	t.Logf("one-tool turn: turn 1 %d events %d bytes, turn %d %d events %d bytes", firstEvents, firstBytes, turns, lastEvents, lastBytes)
 	require.Equal(t, firstEvents, lastEvents)
 	require.InDelta(t, firstBytes, lastBytes, 64)
-	require.LessOrEqual(t, lastEvents, 21)
+	require.LessOrEqual(t, lastEvents, events)
 
 	shortEvents, shortBytes := cost(agent.TurnRequest{Message: "say 10 words"})
 	longEvents, longBytes := cost(agent.TurnRequest{Message: "say 10000 words"})
@@ -83,7 +90,13 @@ func TestHistoryDoesNotGrow(t *testing.T) {
 }
 
 func TestCancelStopsTheModelAndKeepsWhatWasSaid(t *testing.T) {
-	s := start(t)
+	for calls, history := range map[agent.ModelCalls]string{agent.ModelCallsActivity: "cancelled_turn", agent.ModelCallsLocal: "cancelled_turn_local"} {
+		t.Run(string(calls), func(t *testing.T) { testCancel(t, calls, history) })
+	}
+}
+
+func testCancel(t *testing.T, calls agent.ModelCalls, history string) {
+	s := start(t, func(c *app.Config) { c.Temporal.ModelCalls = string(calls) })
 	receipt, err := s.client.Start(t.Context(), agent.TurnRequest{Message: "say 400 words slowly", SessionID: "c"})
 	require.NoError(t, err)
 	s.awaitText(receipt.TurnID, "word3")
@@ -96,7 +109,7 @@ func TestCancelStopsTheModelAndKeepsWhatWasSaid(t *testing.T) {
 	require.Contains(t, out.Output, "word3")
 	require.Equal(t, out.Output, streamtest.Shown(events))
 	s.closed(receipt.TurnID)
-	s.replay("cancelled_turn", receipt.TurnID.WorkflowID(), "")
+	s.replay(history, receipt.TurnID.WorkflowID(), "")
 
 	next, _ := s.run(agent.TurnRequest{Message: "say 2 words", SessionID: "c"})
 	require.Equal(t, agent.TurnCompleted, next.Status, "the session is free again")

@@ -152,13 +152,26 @@ func (t *agentTurn) callModel(ctx workflow.Context, a turn.Action) {
 	started := workflow.Now(ctx)
 	var v agent.ModelVerdict
 	in := activities.CallModelInput{TurnID: t.ref.TurnID, Step: a.Step, BudgetMS: t.budgetMS(), StreamTo: t.streamTo}
-	err := workflow.ExecuteActivity(modelOptions(ctx, t.modelSummary(a.Step)), acts.CallModel, in).Get(ctx, &v)
+	err := t.runCallModel(ctx, in, &v)
 	t.spend(ctx, started)
 	if err != nil {
 		t.state = t.state.Fail(agent.StopInternal, internalFailure(err))
 		return
 	}
 	t.state = t.state.AfterModel(v)
+}
+
+// runCallModel runs CallModel as a local activity if LoadPlan said so. One that fails runs again as a normal activity, which skips what is
+// stored already. No timeout hands a running call over: that would repeat it, and bill it twice.
+func (t *agentTurn) runCallModel(ctx workflow.Context, in activities.CallModelInput, v *agent.ModelVerdict) error {
+	summary := t.modelSummary(in.Step)
+	if t.localCalls {
+		err := workflow.ExecuteLocalActivity(localModelOptions(ctx, summary), acts.CallModel, in).Get(ctx, v)
+		if err == nil || final(err) {
+			return err
+		}
+	}
+	return workflow.ExecuteActivity(modelOptions(ctx, summary), acts.CallModel, in).Get(ctx, v)
 }
 
 // callTools starts the calls of a step in the model's order and collects them in the same order. A call without side effects runs

@@ -4,11 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
@@ -422,6 +424,50 @@ func TestTurnTakesItsPlanFromLoadPlan(t *testing.T) {
 			}
 			require.Equal(t, &agent.Failure{Type: "not_found", Message: "plan sha256:x is gone"}, out.Error)
 		})
+	}
+}
+
+// TestModelCallsRunLocally: with LoadPlan's verdict, model calls are local activities, also after continue-as-new. A call that fails for a
+// passing reason is made again as a normal activity.
+func TestModelCallsRunLocally(t *testing.T) {
+	const local, normal = true, false
+	passing := errors.New("the store is away")
+	lasting := temporal.NewNonRetryableApplicationError("no such turn", "not_found", nil)
+	for name, c := range map[string]struct {
+		plan   activities.LoadPlanResult
+		errs   []error
+		calls  []bool
+		status agent.TurnStatus
+	}{
+		"short calls":         {activities.LoadPlanResult{LocalCalls: true}, []error{nil}, []bool{local}, agent.TurnCompleted},
+		"long calls":          {activities.LoadPlanResult{}, []error{nil}, []bool{normal}, agent.TurnCompleted},
+		"a passing failure":   {activities.LoadPlanResult{LocalCalls: true}, []error{passing, nil}, []bool{local, normal}, agent.TurnCompleted},
+		"a permanent failure": {activities.LoadPlanResult{LocalCalls: true}, []error{lasting}, []bool{local}, agent.TurnFailed},
+	} {
+		for _, carried := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, carried %t", name, carried), func(t *testing.T) {
+				env := newEnv(t)
+				var carry *workflows.Carry
+				if carried {
+					carry = &workflows.Carry{Turn: ref, State: turn.New(turn.Version, agent.Limits{}, agent.Rules{}), LocalCalls: c.plan.LocalCalls}
+				} else {
+					begun := ready()
+					begun.CoreVersion = turn.Version
+					env.OnActivity("BeginTurn", mock.Anything, mock.Anything, mock.Anything).Return(begun, nil).Once()
+					env.OnActivity("RouteTurn", mock.Anything, mock.Anything).Return(activities.RouteTurnResult{}, nil).Once()
+					env.OnActivity("LoadPlan", mock.Anything, mock.Anything).Return(c.plan, nil).Once()
+				}
+				var calls []bool
+				env.OnActivity("CallModel", mock.Anything, mock.Anything).Return(
+					func(ctx context.Context, _ activities.CallModelInput) (agent.ModelVerdict, error) {
+						calls = append(calls, activity.GetInfo(ctx).IsLocalActivity)
+						return agent.ModelVerdict{FinishReason: agent.FinishStop}, c.errs[len(calls)-1]
+					})
+				stores(env)
+				require.Equal(t, c.status, run(t, env, carry).Status)
+				require.Equal(t, c.calls, calls)
+			})
+		}
 	}
 }
 

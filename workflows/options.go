@@ -49,6 +49,14 @@ func modelOptions(ctx workflow.Context, summary string) workflow.Context {
 	})
 }
 
+// localModelOptions give a local model call the time of a normal one, and one attempt.
+func localModelOptions(ctx workflow.Context, summary string) workflow.Context {
+	return workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{
+		StartToCloseTimeout: modelTimeout, ScheduleToCloseTimeout: modelTimeout, Summary: summary,
+		RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1},
+	})
+}
+
 func toolOptions(ctx workflow.Context, summary string) workflow.Context {
 	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		StartToCloseTimeout: toolTimeout, HeartbeatTimeout: heartbeatTimeout, RetryPolicy: patient(), Summary: summary,

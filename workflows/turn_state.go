@@ -23,7 +23,8 @@ type Carry struct {
 	ExpiresAt     *time.Time              `json:"expires_at,omitempty"`    // of the first pending approval that does
 	LookPauseMS   int64                   `json:"look_pause_ms,omitempty"` // until the store is looked into again for decisions
 	ContinueAsNew int                     `json:"continue_as_new_events,omitempty"`
-	Index         bool                    `json:"index,omitempty"` // it comes from a direct turn: the search attributes are still to be set
+	LocalCalls    bool                    `json:"local_calls,omitempty"` // model calls run as local activities
+	Index         bool                    `json:"index,omitempty"`       // it comes from a direct turn: the search attributes are still to be set
 }
 
 // agentTurn is a turn in the memory of its workflow.
@@ -32,6 +33,9 @@ type agentTurn struct {
 	state    turn.State
 	streamTo *agent.StreamTo
 	events   int // continue as new after so many; 0: when the server suggests it
+
+	// localCalls: model calls run as local activities.
+	localCalls bool
 
 	asked       int
 	askedClient bool
@@ -66,6 +70,7 @@ func newTurn(ctx workflow.Context, carry *Carry) *agentTurn {
 	if carry != nil {
 		t.ref, t.state, t.streamTo = carry.Turn, carry.State, carry.StreamTo
 		t.asked, t.askedClient, t.pending, t.events, t.ready, t.attrs = carry.Asked, carry.AskedClient, carry.Pending, carry.ContinueAsNew, true, true
+		t.localCalls = carry.LocalCalls
 		t.lookPause = time.Duration(carry.LookPauseMS) * time.Millisecond
 		if carry.Index {
 			t.index(ctx)
@@ -90,7 +95,7 @@ func (t *agentTurn) bind(ctx workflow.Context, b *activities.BeginTurnResult) {
 // usePlan starts the core with the limits and rules of a plan.
 func (t *agentTurn) usePlan(core int, p *activities.LoadPlanResult) {
 	t.state = turn.New(core, p.Limits, p.Rules).Preparing(p.Prepare)
-	t.state.Model = p.ModelName
+	t.state.Model, t.localCalls = p.ModelName, p.LocalCalls
 }
 
 // index makes the turn findable, once.
@@ -122,7 +127,7 @@ func (t *agentTurn) continueAsNew(ctx workflow.Context) error {
 	request := agent.TurnRequest{TurnID: t.ref.TurnID, SessionID: t.ref.SessionID}
 	next := &Carry{
 		Turn: t.ref, State: t.state, StreamTo: t.streamTo, Asked: t.asked, AskedClient: t.askedClient, Pending: t.pending, ContinueAsNew: t.events,
-		LookPauseMS: t.lookPause.Milliseconds(),
+		LookPauseMS: t.lookPause.Milliseconds(), LocalCalls: t.localCalls,
 	}
 	if !t.expiresAt.IsZero() {
 		next.ExpiresAt = &t.expiresAt

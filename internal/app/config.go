@@ -116,6 +116,10 @@ type Temporal struct {
 	TaskQueue string `yaml:"task_queue" help:"task queue of turns and activities"`
 	// EagerStart lets a worker that starts a turn run its first task without a round trip. Default true; false where the server refuses it.
 	EagerStart bool `yaml:"eager_start" help:"start turns on this worker without a round trip"`
+	// ModelCalls is how model calls run: as normal activities, which the Web UI shows while they run, as local ones, which cost less than
+	// half of the history but block queries and updates of the turn, or auto: local while nine in ten calls of the model take less than 4 s.
+	// Default auto.
+	ModelCalls string `yaml:"model_calls" help:"run model calls as local activities, normal ones, or auto: local where they are short"`
 	// MaxConcurrentActivities, …LocalActivities and …WorkflowTasks bound what one worker runs at once. Default 200 each.
 	MaxConcurrentActivities      int `yaml:"max_concurrent_activities" help:"activities running at once"`
 	MaxConcurrentLocalActivities int `yaml:"max_concurrent_local_activities" help:"local activities running at once"`
@@ -348,7 +352,7 @@ func Default() Config {
 		Gateway:         Gateway{Enabled: true, AuditKeep: 365 * 24 * time.Hour},
 		Worker:          Worker{Enabled: true},
 		Temporal: Temporal{
-			TaskQueue: "turnstone", EagerStart: true,
+			TaskQueue: "turnstone", EagerStart: true, ModelCalls: string(agent.ModelCallsAuto),
 			MaxConcurrentActivities: 200, MaxConcurrentLocalActivities: 200, MaxConcurrentWorkflowTasks: 200, OffloadKeep: 90 * 24 * time.Hour,
 		},
 		Database: Database{MaxConns: 10},

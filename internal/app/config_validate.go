@@ -100,6 +100,7 @@ func (l *loader) temporal() {
 		l.address("temporal.address", t.Address[strings.LastIndex(t.Address, "/")+1:], 1)
 	}
 	l.required("temporal.task_queue", t.TaskQueue)
+	l.oneOf("temporal.model_calls", t.ModelCalls, string(agent.ModelCallsAuto), string(agent.ModelCallsLocal), string(agent.ModelCallsActivity))
 	between(l, "temporal.max_concurrent_activities", t.MaxConcurrentActivities, 1, 10_000)
 	between(l, "temporal.max_concurrent_local_activities", t.MaxConcurrentLocalActivities, 1, 10_000)
 	between(l, "temporal.max_concurrent_workflow_tasks", t.MaxConcurrentWorkflowTasks, 2, 10_000) // the SDK refuses 1

@@ -28,19 +28,10 @@ type Runs struct {
 }
 
 // Start starts the workflow of a turn, or does nothing when it has been started before.
-func (r *Runs) Start(ctx context.Context, req agent.TurnRequest) error {
-	_, err := r.start(ctx, req, nil)
-	return err
-}
+func (r *Runs) Start(ctx context.Context, req agent.TurnRequest) error { return r.TakeOver(ctx, req, nil) }
 
 // TakeOver starts the workflow of a turn that a direct driver has begun; carry is where it stands, nil for one that only waits.
 func (r *Runs) TakeOver(ctx context.Context, req agent.TurnRequest, carry *workflows.Carry) error {
-	_, err := r.start(ctx, req, carry)
-	return err
-}
-
-// start reports whether the turn had been started before: its id is taken for ever.
-func (r *Runs) start(ctx context.Context, req agent.TurnRequest, carry *workflows.Carry) (joined bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	summary := ""
@@ -51,7 +42,7 @@ func (r *Runs) start(ctx context.Context, req agent.TurnRequest, carry *workflow
 	if carry != nil {
 		args = append(args, carry)
 	}
-	_, err = r.Temporal.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
+	_, err := r.Temporal.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
 		ID: req.TurnID.WorkflowID(), TaskQueue: r.TaskQueue, EnableEagerStart: r.Eager,
 		WorkflowIDReusePolicy:                    enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
 		WorkflowIDConflictPolicy:                 enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
@@ -59,9 +50,9 @@ func (r *Runs) start(ctx context.Context, req agent.TurnRequest, carry *workflow
 		StaticSummary:                            summary,
 	}, workflows.AgentTurnType, args...)
 	if _, ok := errors.AsType[*serviceerror.WorkflowExecutionAlreadyStarted](err); ok {
-		return true, nil
+		return nil
 	}
-	return false, temporalError("start turn", err)
+	return temporalError("start turn", err)
 }
 
 // Closed reports whether the workflow is closed or does not exist.

@@ -196,10 +196,9 @@ func (s *submission) start(ctx context.Context, was standing) (agent.Receipt, in
 		receipt.Joined, position, instance = !begun.New, begun.Position, begun.Turn.InstanceID
 	}
 	ctx = context.WithoutCancel(ctx) // it is recorded, and runs although the caller has left
-	joined, err := s.Runs.start(ctx, requestByID(s.req.TurnID, receipt.SessionID, s.req.Context.Tenant), nil)
+	err := s.Runs.Start(ctx, requestByID(s.req.TurnID, receipt.SessionID, s.req.Context.Tenant))
 	switch {
 	case err == nil:
-		receipt.Joined = receipt.Joined || joined
 	case refusedForGood(err):
 		return agent.Receipt{}, 0, errors.Join(err, s.Activities.Terminate(ctx, s.req.TurnID))
 	default:

@@ -43,4 +43,4 @@ func Acquire(dir string) (*Lock, error) {
 }
 
 // Release gives the folder free. The file stays: removing it would let two processes lock different files.
-func (l *Lock) Release() error { return l.file.Close() }
+func (l *Lock) Release() error { return errors.Join(unlock(l.file), l.file.Close()) }

@@ -16,3 +16,6 @@ func tryLock(file *os.File) (free bool, err error) {
 	}
 	return err == nil, err
 }
+
+// unlock drops the lock at once: closing the file would leave it to a child that was just forked and has yet to close its copy.
+func unlock(file *os.File) error { return syscall.Flock(int(file.Fd()), syscall.LOCK_UN) }
