@@ -28,10 +28,15 @@ type Runs struct {
 }
 
 // Start starts the workflow of a turn, or does nothing when it has been started before.
-func (r *Runs) Start(ctx context.Context, req agent.TurnRequest) error { return r.TakeOver(ctx, req, nil) }
+func (r *Runs) Start(ctx context.Context, req agent.TurnRequest) error { return r.start(ctx, req, nil) }
 
 // TakeOver starts the workflow of a turn that a direct driver has begun; carry is where it stands, nil for one that only waits.
 func (r *Runs) TakeOver(ctx context.Context, req agent.TurnRequest, carry *workflows.Carry) error {
+	return r.start(ctx, req, carry)
+}
+
+// start does nothing if the turn has been started before: its id is taken for ever.
+func (r *Runs) start(ctx context.Context, req agent.TurnRequest, carry *workflows.Carry) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	summary := ""

@@ -196,7 +196,7 @@ func (s *submission) start(ctx context.Context, was standing) (agent.Receipt, in
 		receipt.Joined, position, instance = !begun.New, begun.Position, begun.Turn.InstanceID
 	}
 	ctx = context.WithoutCancel(ctx) // it is recorded, and runs although the caller has left
-	err := s.Runs.Start(ctx, requestByID(s.req.TurnID, receipt.SessionID, s.req.Context.Tenant))
+	err := s.Runs.start(ctx, requestByID(s.req.TurnID, receipt.SessionID, s.req.Context.Tenant), nil)
 	switch {
 	case err == nil:
 	case refusedForGood(err):
