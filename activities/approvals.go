@@ -252,6 +252,23 @@ func (a *Activities) recordedVerdict(ctx context.Context, t *facts, p *agent.App
 	return a.resolved(ctx, t, p)
 }
 
+// awaitAnnounced waits until another call has written the events of a decision. That call may have died, so the wait is short, and its error
+// makes the caller write them.
+func (a *Activities) awaitAnnounced(ctx context.Context, id agent.TurnID, approval string) error {
+	for pause := 10 * time.Millisecond; pause < time.Second; pause *= 2 {
+		known, err := a.announced(ctx, id, approval)
+		if err != nil || known {
+			return err
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return agent.Errorf(agent.CodeUnavailable, "", "the events of decision %q are not written yet", approval)
+}
+
 // announced reports whether a turn's stream says already how an approval was decided.
 func (a *Activities) announced(ctx context.Context, id agent.TurnID, approval string) (bool, error) {
 	tail, err := a.Log.Tail(ctx, string(id))
@@ -294,12 +311,8 @@ func (a *Activities) resolved(ctx context.Context, t *facts, p *agent.Approval) 
 		resolvedEvent(p),
 		{Type: agent.EventStatus, Status: agent.StatusRunning},
 	})
-	if errors.Is(err, agent.ErrFenced) { // the same decision at the same time: unless the other one has written the events, try again
-		known, lookErr := a.announced(ctx, t.TurnID, p.ApprovalID)
-		if lookErr == nil && !known {
-			lookErr = agent.Errorf(agent.CodeUnavailable, "", "the events of decision %q are not written yet", p.ApprovalID)
-		}
-		return v, lookErr
+	if errors.Is(err, agent.ErrFenced) { // the same decision came at the same time, and writes the same events
+		return v, a.awaitAnnounced(ctx, t.TurnID, p.ApprovalID)
 	}
 	if err == nil && p.Kind == "" {
 		a.Observer.Decided(ctx, t.seen, p)
