@@ -20,6 +20,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/devstack/pgdev/pgtest"
 	"github.com/turnstone-run/turnstone/internal/middleware"
 	"github.com/turnstone-run/turnstone/internal/postgres"
+	"github.com/turnstone-run/turnstone/internal/postgres/postgrestest"
 	"github.com/turnstone-run/turnstone/internal/schema"
 	"github.com/turnstone-run/turnstone/internal/stream/pgstream"
 )
@@ -46,10 +47,9 @@ type harness struct {
 func newHarness(t *testing.T, change ...func(*activities.Config)) *harness {
 	t.Helper()
 	ctx := t.Context()
-	pool, err := postgres.Open(ctx, postgres.Config{URL: pgtest.New(t)})
+	pool, err := postgres.Open(ctx, postgres.Config{URL: postgrestest.New(t)})
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
-	require.NoError(t, postgres.Migrate(ctx, pool))
 	h := &harness{t: t, store: postgres.NewStore(pool, postgres.Config{}), tool: &fakeTool{}, runs: &fakeRuns{}, blobs: &fakeBlobs{}, library: &fakeLibrary{}}
 	h.spy = &spyStore{Store: h.store, tools: map[agent.StepKey]agent.ToolStep{}}
 	h.log, err = pgstream.New(ctx, pgstream.Config{Pool: pool, Logger: zaptest.NewLogger(t)})

@@ -18,8 +18,8 @@ import (
 	"github.com/turnstone-run/turnstone/internal/app"
 	"github.com/turnstone-run/turnstone/internal/devstack"
 	"github.com/turnstone-run/turnstone/internal/devstack/offline"
-	"github.com/turnstone-run/turnstone/internal/devstack/pgdev/pgtest"
 	"github.com/turnstone-run/turnstone/internal/gateway/client"
+	"github.com/turnstone-run/turnstone/internal/postgres/postgrestest"
 	"github.com/turnstone-run/turnstone/workflows"
 )
 
@@ -105,7 +105,7 @@ func settingsFor(t testing.TB, change ...func(*app.Config)) *app.Config {
 		c(&s)
 	}
 	if s.Database.URL == "" {
-		s.Database.URL = app.Secret(pgtest.New(t))
+		s.Database.URL = app.Secret(postgrestest.New(t))
 	}
 	return &s
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/direct"
 	"github.com/turnstone-run/turnstone/internal/middleware"
 	"github.com/turnstone-run/turnstone/internal/postgres"
+	"github.com/turnstone-run/turnstone/internal/postgres/postgrestest"
 	"github.com/turnstone-run/turnstone/internal/schema"
 	"github.com/turnstone-run/turnstone/internal/stream/pgstream"
 	"github.com/turnstone-run/turnstone/workflows"
@@ -50,10 +51,9 @@ type handed struct {
 
 func newWorld(t *testing.T, turns int) *world {
 	t.Helper()
-	pool, err := postgres.Open(t.Context(), postgres.Config{URL: pgtest.New(t)})
+	pool, err := postgres.Open(t.Context(), postgres.Config{URL: postgrestest.New(t)})
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
-	require.NoError(t, postgres.Migrate(t.Context(), pool))
 	w := &world{t: t, store: postgres.NewStore(pool, postgres.Config{}), started: make(chan handed, 10)}
 	w.log, err = pgstream.New(t.Context(), pgstream.Config{Pool: pool})
 	require.NoError(t, err)

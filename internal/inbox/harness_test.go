@@ -24,6 +24,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/inbox"
 	"github.com/turnstone-run/turnstone/internal/middleware"
 	"github.com/turnstone-run/turnstone/internal/postgres"
+	"github.com/turnstone-run/turnstone/internal/postgres/postgrestest"
 	"github.com/turnstone-run/turnstone/internal/schema"
 	"github.com/turnstone-run/turnstone/internal/stream/pgstream"
 )
@@ -59,10 +60,9 @@ type office struct {
 
 func newOffice(t *testing.T, change ...func(o *office, c *inbox.Config)) *office {
 	t.Helper()
-	pool, err := postgres.Open(t.Context(), postgres.Config{URL: pgtest.New(t)})
+	pool, err := postgres.Open(t.Context(), postgres.Config{URL: postgrestest.New(t)})
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
-	require.NoError(t, postgres.Migrate(t.Context(), pool))
 	o := &office{
 		t: t, store: postgres.NewStore(pool, postgres.Config{}), agents: map[string]agent.Plan{}, plans: map[string]agent.Plan{}, started: map[string]agent.TurnRequest{},
 		closed: map[string]bool{}, pool: pool, busy: map[string]bool{}, signals: map[string][]any{},

@@ -13,6 +13,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/devstack/pgdev/pgtest"
 	"github.com/turnstone-run/turnstone/internal/postgres"
+	"github.com/turnstone-run/turnstone/internal/postgres/postgrestest"
 )
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
@@ -30,8 +31,10 @@ type bench struct {
 
 func newBench(t testing.TB, c postgres.Config) *bench {
 	t.Helper()
-	pool := openEmpty(t, &c)
-	require.NoError(t, postgres.Migrate(t.Context(), pool))
+	c.URL = postgrestest.New(t)
+	pool, err := postgres.Open(t.Context(), c)
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
 	return &bench{Store: postgres.NewStore(pool, c), t: t, pool: pool}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/blob"
 	"github.com/turnstone-run/turnstone/internal/devstack/pgdev/pgtest"
 	"github.com/turnstone-run/turnstone/internal/postgres"
+	"github.com/turnstone-run/turnstone/internal/postgres/postgrestest"
 	"github.com/turnstone-run/turnstone/internal/results"
 	"github.com/turnstone-run/turnstone/internal/tool"
 )
@@ -45,11 +46,10 @@ type world struct {
 
 func newWorld(t testing.TB) *world {
 	t.Helper()
-	c := postgres.Config{URL: pgtest.New(t)}
+	c := postgres.Config{URL: postgrestest.New(t)}
 	pool, err := postgres.Open(t.Context(), c)
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
-	require.NoError(t, postgres.Migrate(t.Context(), pool))
 	w := &world{Store: postgres.NewStore(pool, c), t: t, pool: pool, dir: t.TempDir()}
 	w.url = "file://" + w.dir
 	w.blobs = w.bucket()

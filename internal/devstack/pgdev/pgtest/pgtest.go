@@ -34,16 +34,51 @@ var shared struct {
 	sync.Mutex
 	server *pgdev.Server
 	err    error
+
+	template    string // database that NewFrom copies
+	templateErr error
 }
 
 // New makes an empty database for the test and returns its DSN. The database is dropped when the test ends,
 // together with connections left open. The test fails at once if no server can be started.
 func New(t testing.TB) string {
 	t.Helper()
+	return create(t, sharedServer(t), "template1")
+}
+
+// NewFrom is New for a database that holds what fill has put into a first one: copying it is much quicker than to fill each. All calls of a
+// process give the same fill.
+func NewFrom(t testing.TB, fill func(ctx context.Context, dsn string) error) string {
+	t.Helper()
 	server := sharedServer(t)
-	// Lower case: PostgreSQL folds unquoted names, and a person may type this one.
-	name := "test_" + strings.ToLower(rand.Text()[:12])
-	if err := exec(server.DSN(), "CREATE DATABASE "+name); err != nil {
+	return create(t, server, template(t, server, fill))
+}
+
+// template returns the name of the database that fill has filled, once in a process.
+func template(t testing.TB, server *pgdev.Server, fill func(ctx context.Context, dsn string) error) string {
+	t.Helper()
+	shared.Lock()
+	defer shared.Unlock()
+	if shared.template == "" {
+		shared.template = databaseName("filled")
+		shared.templateErr = exec(server.DSN(), "CREATE DATABASE "+shared.template)
+		if shared.templateErr == nil {
+			shared.templateErr = fill(t.Context(), server.DSNFor(shared.template))
+		}
+	}
+	if shared.templateErr != nil {
+		t.Fatalf("fill test database: %v", shared.templateErr)
+	}
+	return shared.template
+}
+
+// databaseName returns a new name in lower case: PostgreSQL folds unquoted names, and a person may type this one.
+func databaseName(prefix string) string { return prefix + "_" + strings.ToLower(rand.Text()[:12]) }
+
+func create(t testing.TB, server *pgdev.Server, from string) string {
+	t.Helper()
+	name := databaseName("test")
+	if err := exec(server.DSN(), "CREATE DATABASE "+name+" TEMPLATE "+from+" STRATEGY FILE_COPY"); err != nil {
 		t.Fatalf("make test database: %v", err)
 	}
 	t.Cleanup(func() {
