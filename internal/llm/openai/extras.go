@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"strings"
 
-	sdk "github.com/openai/openai-go/v3"
-
 	"github.com/turnstone-run/turnstone/agent"
 )
 
@@ -15,16 +13,19 @@ const pcm = "audio/pcm"
 
 // addExtras takes what a chunk brings besides text and calls: the citations of models that search the web, the images that some gateways
 // send, and audio. Fields of another shape than expected are ignored, as every unknown field is.
-func (r *reply) addExtras(d *sdk.ChatCompletionChunkChoiceDelta) error {
-	if field, ok := d.JSON.ExtraFields["annotations"]; ok {
-		if err := r.addCitations(field.Raw()); err != nil {
+func (r *reply) addExtras(d *delta) error {
+	if len(d.Annotations) > 0 {
+		if err := r.addCitations(d.Annotations); err != nil {
 			return err
 		}
 	}
-	if field, ok := d.JSON.ExtraFields["images"]; ok {
-		if err := r.addImages(field.Raw()); err != nil {
+	if len(d.Images) > 0 {
+		if err := r.addImages(d.Images); err != nil {
 			return err
 		}
+	}
+	if d.Audio == nil {
+		return nil
 	}
 	piece, err := base64.StdEncoding.DecodeString(d.Audio.Data)
 	if err != nil || len(piece) == 0 {
@@ -34,7 +35,7 @@ func (r *reply) addExtras(d *sdk.ChatCompletionChunkChoiceDelta) error {
 	return r.call.Count(len(piece))
 }
 
-func (r *reply) addCitations(raw string) error {
+func (r *reply) addCitations(raw json.RawMessage) error {
 	var annotations []struct {
 		Type        string `json:"type"`
 		URLCitation struct {
@@ -44,7 +45,7 @@ func (r *reply) addCitations(raw string) error {
 			EndIndex   *int   `json:"end_index"`
 		} `json:"url_citation"`
 	}
-	if json.Unmarshal([]byte(raw), &annotations) != nil {
+	if json.Unmarshal(raw, &annotations) != nil {
 		annotations = nil
 	}
 	var fresh []agent.Annotation
@@ -61,13 +62,13 @@ func (r *reply) addCitations(raw string) error {
 	return r.pass(agent.Block{Type: agent.BlockText, Annotations: fresh}, len(raw))
 }
 
-func (r *reply) addImages(raw string) error {
+func (r *reply) addImages(raw json.RawMessage) error {
 	var images []struct {
 		ImageURL struct {
 			URL string `json:"url"`
 		} `json:"image_url"`
 	}
-	if json.Unmarshal([]byte(raw), &images) != nil {
+	if json.Unmarshal(raw, &images) != nil {
 		images = nil
 	}
 	for i := range images {

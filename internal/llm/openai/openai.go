@@ -7,7 +7,7 @@ package openai
 
 import (
 	"context"
-	"errors"
+	"net/http"
 
 	sdk "github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/option"
@@ -24,11 +24,11 @@ const BaseURL = "https://api.openai.com/v1"
 type Config = wire.Config
 
 type model struct {
-	client      *wire.Client
-	completions sdk.ChatCompletionService
-	media       Media
-	official    bool // of OpenAI or Azure: knows max_completion_tokens, which others do not
-	usage       bool // ask for usage in the stream
+	client   *wire.Client
+	service  sdk.Client
+	media    Media
+	official bool // of OpenAI or Azure: knows max_completion_tokens, which others do not
+	usage    bool // ask for usage in the stream
 }
 
 // Options are what is known of a server besides its protocol.
@@ -52,7 +52,7 @@ func NewWith(provider string, cfg Config, options Options) (agent.Model, error) 
 		return nil, err
 	}
 	m := &model{
-		client: client, completions: sdk.NewChatCompletionService(opts...), official: official(client.Config().BaseURL), usage: !options.NoStreamOptions,
+		client: client, service: sdk.Client{Options: opts}, official: official(client.Config().BaseURL), usage: !options.NoStreamOptions,
 	}
 	m.media = mediaOf(m.official)
 	if options.Media != nil {
@@ -61,7 +61,7 @@ func NewWith(provider string, cfg Config, options Options) (agent.Model, error) 
 	return m, nil
 }
 
-// service opens the API. The SDK's services are used without its client: that one reads the environment.
+// service opens the API. The SDK's client is not made by its constructor: that one reads the environment.
 func service(provider string, cfg Config) (*wire.Client, []option.RequestOption, error) {
 	client, err := wire.NewClient(provider, BaseURL, cfg)
 	if err != nil {
@@ -92,17 +92,19 @@ func (m *model) Generate(ctx context.Context, req agent.ModelRequest, emit func(
 	}
 	call := m.client.Begin(ctx, emit)
 	defer call.End()
-	stream := m.completions.NewStreaming(call.Context(), params)
-	defer func() { _ = stream.Close() }()
-
+	var res *http.Response
+	if err := m.service.Post(call.Context(), "chat/completions", params, &res, option.WithJSONSet("stream", true)); err != nil {
+		return agent.ModelReply{Model: req.Model}, call.Failure(err)
+	}
+	events := ssestream.NewDecoder(res)
+	defer events.Close() //nolint:errcheck // read to its end, or given up
 	r := reply{call: call, model: req.Model}
-	for stream.Next() {
-		chunk := stream.Current()
-		if err := r.add(&chunk); err != nil {
+	for done := false; !done && events.Next(); {
+		if done, err = r.add(events.Event().Data); err != nil {
 			return r.partial(), call.Failure(err)
 		}
 	}
-	if err := call.Failure(streamError(call, stream.Err())); err != nil {
+	if err := call.Failure(events.Err()); err != nil {
 		return r.partial(), err
 	}
 	if r.finish == "" {
@@ -112,15 +114,4 @@ func (m *model) Generate(ctx context.Context, req agent.ModelRequest, emit func(
 		return r.partial(), call.Failure(err)
 	}
 	return r.complete(), nil
-}
-
-// streamError tells the SDK's errors apart: what the provider reported within the stream, and what did not parse.
-func streamError(call *wire.Call, err error) error {
-	if err == nil {
-		return nil
-	}
-	if reported, ok := errors.AsType[*ssestream.StreamError](err); ok {
-		return call.StreamError(reported.Event.Data)
-	}
-	return call.Malformed(err)
 }

@@ -1,10 +1,8 @@
 package openai
 
 import (
-	"encoding/json"
+	"cmp"
 	"strings"
-
-	sdk "github.com/openai/openai-go/v3"
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/llm/dialog"
@@ -33,11 +31,26 @@ type toolCall struct {
 	args  strings.Builder
 }
 
-func (r *reply) add(chunk *sdk.ChatCompletionChunk) error {
+// add takes the data of one event. done reports that it ends the stream.
+func (r *reply) add(data []byte) (done bool, err error) {
+	if isDone(data) {
+		return true, nil
+	}
+	var c chunk
+	if err := c.decode(data); err != nil {
+		return false, r.call.Malformed(err)
+	}
+	if c.reportsError() {
+		return false, r.call.StreamError(data)
+	}
+	return false, r.addChunk(&c)
+}
+
+func (r *reply) addChunk(chunk *chunk) error {
 	if chunk.Model != "" {
 		r.model = chunk.Model
 	}
-	if chunk.JSON.Usage.Valid() {
+	if chunk.Usage != nil {
 		r.usage = agent.Usage{
 			InputTokens:     chunk.Usage.PromptTokens,
 			OutputTokens:    chunk.Usage.CompletionTokens,
@@ -56,9 +69,9 @@ func (r *reply) add(chunk *sdk.ChatCompletionChunk) error {
 	return nil
 }
 
-func (r *reply) addChoice(choice *sdk.ChatCompletionChunkChoice) error {
+func (r *reply) addChoice(choice *choice) error {
 	delta := &choice.Delta
-	if s := reasoningOf(delta); s != "" {
+	if s := cmp.Or(delta.ReasoningContent, delta.Reasoning); s != "" {
 		r.reasoning.WriteString(s)
 		if err := r.call.Emit(agent.Delta{Reasoning: s}); err != nil {
 			return err
@@ -67,7 +80,11 @@ func (r *reply) addChoice(choice *sdk.ChatCompletionChunkChoice) error {
 	if delta.Refusal != "" {
 		r.refused = true
 	}
-	for _, s := range []string{delta.Content, delta.Refusal, delta.Audio.Transcript} {
+	transcript := ""
+	if delta.Audio != nil {
+		transcript = delta.Audio.Transcript
+	}
+	for _, s := range []string{delta.Content, delta.Refusal, transcript} {
 		if s == "" {
 			continue
 		}
@@ -92,7 +109,7 @@ func (r *reply) addChoice(choice *sdk.ChatCompletionChunkChoice) error {
 
 // addCall puts a fragment where it belongs: by index, except that a new id at a known index is a new call, for servers that number
 // every call 0.
-func (r *reply) addCall(d *sdk.ChatCompletionChunkChoiceDeltaToolCall) error {
+func (r *reply) addCall(d *callDelta) error {
 	var call *toolCall
 	for _, c := range r.calls {
 		if c.index == d.Index {
@@ -111,22 +128,6 @@ func (r *reply) addCall(d *sdk.ChatCompletionChunkChoiceDeltaToolCall) error {
 	}
 	call.args.WriteString(d.Function.Arguments)
 	return r.call.Count(len(d.ID) + len(d.Function.Name) + len(d.Function.Arguments))
-}
-
-// reasoningOf reads the fields in which compatible servers stream reasoning: DeepSeek and vLLM the first, Ollama and OpenRouter the
-// second.
-func reasoningOf(d *sdk.ChatCompletionChunkChoiceDelta) string {
-	for _, name := range []string{"reasoning_content", "reasoning"} {
-		field, ok := d.JSON.ExtraFields[name]
-		if !ok {
-			continue
-		}
-		var s string
-		if json.Unmarshal([]byte(field.Raw()), &s) == nil && s != "" {
-			return s
-		}
-	}
-	return ""
 }
 
 func finishOf(reason string) agent.FinishReason {

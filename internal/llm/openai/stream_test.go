@@ -73,6 +73,11 @@ func TestCompatibleServers(t *testing.T) {
 			[]agent.Block{{Type: agent.BlockReasoning, Reasoning: "Hm."}, agent.Text("Yes.")},
 			agent.FinishStop,
 		},
+		"fields of other types": {
+			stream(`{"content":["of","parts"],"reasoning":"Hm.","audio":[],"annotations":7}`, `{"content":"Yes.","tool_calls":null}`),
+			[]agent.Block{{Type: agent.BlockReasoning, Reasoning: "Hm."}, agent.Text("Yes.")},
+			agent.FinishStop,
+		},
 		"a refusal": {stream(`{"refusal":"I will not."}`), []agent.Block{agent.Text("I will not.")}, agent.FinishContentFilter},
 		"a second choice": {
 			"data: {\"choices\":[{\"index\":1,\"delta\":{\"content\":\"other\"}}]}\n\n" + stream(`{"content":"Yes."}`),
