@@ -17,10 +17,11 @@ type StopReason string
 
 // The stop reasons. Those named after a limit end a turn as failed.
 const (
-	StopEndTurn    StopReason = "end_turn"    // the model answered without asking for tools
-	StopMaxTokens  StopReason = "max_tokens"  // the model ran into its output bound
-	StopCancelled  StopReason = "cancelled"   // somebody cancelled or interrupted
-	StopModelError StopReason = "model_error" // the provider failed for good
+	StopEndTurn    StopReason = "end_turn"       // the model answered without asking for tools
+	StopMaxTokens  StopReason = "max_tokens"     // the model ran into its output bound
+	StopFiltered   StopReason = "content_filter" // the provider's content filter cut the answer
+	StopCancelled  StopReason = "cancelled"      // somebody cancelled or interrupted
+	StopModelError StopReason = "model_error"    // the provider failed for good
 	StopModelCalls StopReason = "model_call_limit"
 	StopToolCalls  StopReason = "tool_call_limit"
 	StopTokens     StopReason = "token_limit"
@@ -40,6 +41,18 @@ const (
 	StopRefused    StopReason = "refused"    // the request was not acceptable
 	StopInternal   StopReason = "internal_error"
 )
+
+// CutShort returns a sentence for people if the answer of a completed turn is not whole, "" if it is.
+func (r StopReason) CutShort() string {
+	switch r { //nolint:exhaustive // with every other reason the answer is whole, or the turn has failed
+	case StopMaxTokens:
+		return "The answer is cut short: it reached the model's output limit."
+	case StopFiltered:
+		return "The answer is cut short: the model provider's content filter stopped it."
+	default:
+		return ""
+	}
+}
 
 // AgentStepOutput is the result of a turn: what the workflow returns, what the terminal event carries, what the HTTP API
 // answers (DESIGN §3). Every field is always present; Output and Blocks are capped and ResultRef carries the rest.

@@ -300,6 +300,8 @@ func (s *Screen) end(e *agent.Event) {
 			why = r.Error.Type + ": " + r.Error.Message
 		}
 		s.Note("turn %s: %s", r.Status, why)
+	} else if cut := r.StopReason.CutShort(); cut != "" {
+		s.Note("%s", cut)
 	}
 	line := fmt.Sprintf("— turn %s · session %s · %.1f s · %d tokens", r.TurnID, r.SessionID, float64(r.ExecutionTimeMS)/1000,
 		r.Usage.InputTokens+r.Usage.OutputTokens)

@@ -49,7 +49,7 @@ func (s State) stopAt(stop agent.StopReason) State {
 		what = fmt.Sprintf("USD %.4f", s.Usage.CostUSD)
 	case agent.StopWallTime:
 		what = allowed(fmt.Sprintf("%d s", s.ElapsedMS/1000), s.Limits.WallTimeSec)
-	case agent.StopEndTurn, agent.StopMaxTokens, agent.StopCancelled, agent.StopModelError, agent.StopTerminated, agent.StopRefused,
+	case agent.StopEndTurn, agent.StopMaxTokens, agent.StopFiltered, agent.StopCancelled, agent.StopModelError, agent.StopTerminated, agent.StopRefused,
 		agent.StopInternal, agent.StopStructured, agent.StopApprovalExpired, agent.StopApprovalRequired:
 		what = string(stop)
 	}

@@ -148,13 +148,22 @@ func (s State) AfterModel(v agent.ModelVerdict) State {
 		return s.withCalls(v.Calls)
 	}
 	if len(v.Calls) == 0 {
-		s.Stop = agent.StopEndTurn
-		if v.FinishReason == agent.FinishLength {
-			s.Stop = agent.StopMaxTokens
-		}
+		s.Stop = answeredStop(v.FinishReason)
 		return s
 	}
 	return s.withCalls(v.Calls)
+}
+
+// answeredStop returns why a turn with an answer ended.
+func answeredStop(finish agent.FinishReason) agent.StopReason {
+	switch finish { //nolint:exhaustive // whatever else ended the reply, the answer is whole
+	case agent.FinishLength:
+		return agent.StopMaxTokens
+	case agent.FinishContentFilter:
+		return agent.StopFiltered
+	default:
+		return agent.StopEndTurn
+	}
 }
 
 // failedCall ends the turn with the failure of a model call: the provider's, or that a tool call needs an approval that nobody is waited for.

@@ -117,6 +117,9 @@ func TestEnds(t *testing.T) {
 		"length": {run: func(s turn.State) turn.State {
 			return s.AfterModel(agent.ModelVerdict{FinishReason: agent.FinishLength})
 		}, status: agent.TurnCompleted, stop: agent.StopMaxTokens},
+		"content filter": {run: func(s turn.State) turn.State {
+			return s.AfterModel(agent.ModelVerdict{FinishReason: agent.FinishContentFilter})
+		}, status: agent.TurnCompleted, stop: agent.StopFiltered},
 		"jump end": {run: func(s turn.State) turn.State { v := tooMuch; v.Jump = agent.JumpEnd; return s.AfterModel(v) }, status: agent.TurnCompleted, stop: agent.StopEndTurn},
 		"time during model": {limits: agent.Limits{WallTimeSec: 1}, run: func(s turn.State) turn.State {
 			return s.AfterModel(agent.ModelVerdict{OutOfTime: true})

@@ -90,9 +90,11 @@ func (a *answer) final(id agent.TurnID) []piece {
 		return ended(split(render(text), maxMessage-100), "Stopped.")
 	}
 	parts := split(render(out.Output), maxMessage)
-	switch {
+	switch cut := out.StopReason.CutShort(); {
 	case len(parts) == 0:
 		return []piece{plain("(The answer has no text.)")}
+	case cut != "":
+		return ended(split(render(out.Output), maxMessage-100), cut)
 	case len(parts) > maxParts && out.ResultRef != "":
 		return ended(split(render(out.Output), maxMessage-100)[:maxParts], "The answer goes on: "+out.ResultRef)
 	case len(parts) > maxParts:

@@ -136,6 +136,20 @@ func TestHowTurnsEnd(t *testing.T) {
 	}
 }
 
+// TestCutAnswersSaySo: an answer that is not whole says why.
+func TestCutAnswersSaySo(t *testing.T) {
+	b := newBench(t)
+	b.start(nil)
+	for i, stop := range []agent.StopReason{agent.StopMaxTokens, agent.StopFiltered} {
+		b.api.Send(ann, "go")
+		id := b.turn(i + 1)
+		out := b.rt.Output(id, agent.TurnCompleted, "three fl")
+		out.StopReason = stop
+		b.rt.Emit(id, agent.Event{Type: agent.EventStatus, Status: agent.StatusCompleted, Result: out})
+		b.api.AwaitMessage(ann, "three fl\n\n"+stop.CutShort())
+	}
+}
+
 func TestAMessageThatComesAgainIsTheSameTurn(t *testing.T) {
 	b := newBench(t)
 	stop := b.start(nil)

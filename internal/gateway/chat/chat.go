@@ -147,6 +147,9 @@ func responseOf(o *agent.AgentStepOutput) response {
 	}
 	if o.Status == agent.TurnCompleted {
 		a.Output = cmp.Or(a.Output, agent.NormalizeOutput(o.Blocks))
+		if cut := o.StopReason.CutShort(); cut != "" {
+			a.Error = &cut
+		}
 		return a
 	}
 	why := fmt.Sprintf("the turn failed: %s", o.StopReason)

@@ -1,6 +1,7 @@
 package chat_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -93,7 +94,7 @@ func starts(id, tool, args string) agent.Event {
 // TestAnswers compares the whole body of each kind of answer.
 func TestAnswers(t *testing.T) {
 	done := func(o agent.AgentStepOutput) agent.Event {
-		o.Status, o.StopReason = agent.TurnCompleted, agent.StopEndTurn
+		o.Status, o.StopReason = agent.TurnCompleted, cmp.Or(o.StopReason, agent.StopEndTurn)
 		return ends(&o)
 	}
 	image := agent.Block{Type: agent.BlockImage, URL: "https://example.com/a.png"}
@@ -116,6 +117,14 @@ func TestAnswers(t *testing.T) {
 		"nothing": {
 			[]agent.Event{done(agent.AgentStepOutput{})},
 			`{"output":"No output from agent.","session_id":"s1","tool_name":null,"tool_input":null,"error":null,"turn_id":"turn-1"}`,
+		},
+		"cut by the model's bound": {
+			[]agent.Event{done(agent.AgentStepOutput{Output: "three fl", StopReason: agent.StopMaxTokens})},
+			`{"output":"three fl","session_id":"s1","tool_name":null,"tool_input":null,"error":"The answer is cut short: it reached the model's output limit.","turn_id":"turn-1"}`,
+		},
+		"cut by the provider's filter": {
+			[]agent.Event{done(agent.AgentStepOutput{Output: "three fl", StopReason: agent.StopFiltered})},
+			`{"output":"three fl","session_id":"s1","tool_name":null,"tool_input":null,"error":"The answer is cut short: the model provider's content filter stopped it.","turn_id":"turn-1"}`,
 		},
 		"tools": {
 			[]agent.Event{

@@ -109,6 +109,7 @@ func TestStreamedAndWholeAgree(t *testing.T) {
 		"no words at all":         {events: []agent.Event{running(), ends("No output from agent.", nil)}, content: "No output from agent."},
 		"more than one write":     {events: []agent.Event{says("model/1", long), says("model/1", long), ends("word…", nil)}, content: long + long},
 		"the model's bound":       {events: []agent.Event{says("model/1", "cut o"), ends("cut o", stopped(agent.TurnCompleted, agent.StopMaxTokens))}, content: "cut o", finish: "length"},
+		"the provider's filter":   {events: []agent.Event{says("model/1", "cut o"), ends("cut o", stopped(agent.TurnCompleted, agent.StopFiltered))}, content: "cut o", finish: "content_filter"},
 		"the turn's bound":        {events: []agent.Event{says("model/1", "cut o"), ends("cut o", stopped(agent.TurnFailed, agent.StopTokens))}, content: "cut o", finish: "length"},
 		"closing words":           {events: []agent.Event{says("model/1", "a"), says("answer/2", "That is all."), ends("That is all.", stopped(agent.TurnCompleted, agent.StopToolCalls))}, content: "a\n\nThat is all."},
 		"a document, tried twice": {events: []agent.Event{says("model/1", `{"n":"x"}`), says("model/2", `{"n": 1}`), ends(`{"n":1}`, structured(`{"n":1}`))}, more: schema, content: `{"n":1}`},

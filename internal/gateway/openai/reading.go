@@ -178,10 +178,14 @@ func (r *reading) finishReason() string {
 	if o == nil {
 		return "tool_calls"
 	}
-	if o.StopReason == agent.StopMaxTokens || o.StopReason == agent.StopTokens {
+	switch o.StopReason { //nolint:exhaustive // every other answer is whole
+	case agent.StopMaxTokens, agent.StopTokens:
 		return "length"
+	case agent.StopFiltered:
+		return "content_filter"
+	default:
+		return "stop"
 	}
-	return "stop"
 }
 
 // problem is why there is no answer; nil when there is one.

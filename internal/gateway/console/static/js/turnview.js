@@ -11,6 +11,12 @@ import { Icon } from './icons.js';
 import { duration, count, cost, visible } from './format.js';
 import { segment } from './api.js';
 
+// cutShort is what is said below an answer that is not whole, by stop reason.
+const cutShort = {
+  max_tokens: "The answer is cut short: it reached the model's output limit.",
+  content_filter: "The answer is cut short: the model provider's content filter stopped it.",
+};
+
 // TurnView draws a turn again only when that turn changed: a long conversation costs nothing while its last turn streams.
 export class TurnView extends Component {
   constructor() {
@@ -33,6 +39,7 @@ export class TurnView extends Component {
         <${Sources} sources=${turn.sources} />
         ${!ended && html`<${Working} turn=${turn} />`}
         ${turn.status === 'failed' && html`<${Broken} turn=${turn} session=${session} />`}
+        ${turn.status === 'completed' && cutShort[turn.reason] && html`<p class="note">${cutShort[turn.reason]}</p>`}
         ${turn.status === 'cancelled' && html`<p class="note">Stopped${turn.error?.message ? ': ' + turn.error.message : '.'}</p>`}
       </div>
       ${turn.accepted && html`<footer class="meta">

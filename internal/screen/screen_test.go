@@ -1,0 +1,27 @@
+package screen_test
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/screen"
+)
+
+// TestCutAnswersSaySo: below an answer that is not whole stands why, below any other nothing.
+func TestCutAnswersSaySo(t *testing.T) {
+	for _, stop := range []agent.StopReason{agent.StopEndTurn, agent.StopMaxTokens, agent.StopFiltered} {
+		var out, notes bytes.Buffer
+		screen.New(&out, &notes).Show(&agent.Event{Type: agent.EventStatus, Status: agent.StatusCompleted, Result: &agent.AgentStepOutput{
+			Status: agent.TurnCompleted, Output: "three fl", StopReason: stop,
+		}})
+		require.Contains(t, out.String(), "three fl")
+		if cut := stop.CutShort(); cut != "" {
+			require.Contains(t, notes.String(), cut)
+			continue
+		}
+		require.NotContains(t, notes.String(), "cut short")
+	}
+}
