@@ -296,7 +296,7 @@ func (s *Service) compose(ctx, background context.Context, store *postgres.Store
 		OnUnavailable: agent.OnUnavailable(set.Turn.OnUnavailable),
 		OutputBytes:   int(set.Turn.OutputBytes), HistoryOutputBytes: int(set.Turn.HistoryOutputBytes), TurnEvents: set.Turn.ContinueAsNewEvents,
 		ConversationEvents: set.Conversation.ContinueAsNewEvents, SearchAttributes: watch.Known,
-		ModelCalls: agent.ModelCalls(set.Temporal.ModelCalls),
+		ModelCalls: agent.ModelCalls(set.Temporal.ModelCalls), ProviderWait: set.Turn.ProviderWait,
 	})
 	if err != nil {
 		return err

@@ -41,6 +41,7 @@ type Config struct {
 	HistoryOutputBytes int              // most output in the workflow's result; 0: 1 KiB
 	TurnEvents         int              // a turn continues as new after so many history events; 0: when the server suggests it
 	ConversationEvents int              // a conversation likewise; 0: 2,000
+	ProviderWait       time.Duration    // how long a turn waits in all for a model provider that is away; 0: it fails at once
 	ModelCalls         agent.ModelCalls // how workflows run CallModel; empty: as normal activities
 	SearchAttributes   func() bool      // whether the namespace knows ours; nil: no
 }

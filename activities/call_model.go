@@ -67,7 +67,8 @@ func (a *Activities) storeReply(ctx context.Context, key agent.StepKey, run *mod
 		if err := a.Store.ChargeUsage(ctx, key, run.turn.Tenant, run.ledger); err != nil {
 			return agent.ModelVerdict{}, err
 		}
-		return agent.ModelVerdict{Failure: modelFailure(err), Usage: run.spent(), Model: run.profile.Model, Requests: run.requests()}, nil
+		verdict := agent.ModelVerdict{Failure: modelFailure(err), Usage: run.spent(), Model: run.profile.Model, Requests: run.requests()}
+		return verdict, run.pause(ctx, err, &verdict)
 	default:
 		return agent.ModelVerdict{}, err
 	}

@@ -69,6 +69,7 @@ type CallModelInput struct {
 	Step     int             `json:"step"`
 	BudgetMS int64           `json:"budget_ms,omitempty"` // the turn's time that is left; 0: no bound
 	StreamTo *agent.StreamTo `json:"stream_to,omitempty"`
+	PausedMS int64           `json:"paused_ms,omitempty"` // how long the turn has waited for a provider that was away
 }
 
 // CallToolInput asks for one tool call of a step; the arguments are with the stored model reply.

@@ -48,7 +48,8 @@ type ModelVerdict struct {
 	Jump         Jump          `json:"jump,omitempty"`
 	Cancelled    bool          `json:"cancelled,omitempty"`    // the stream was marked; what was produced is stored
 	OutOfTime    bool          `json:"out_of_time,omitempty"`  // the turn's wall time ran out; what was produced is stored
-	Failure      *Failure      `json:"failure,omitempty"`      // the provider failed for good
+	Failure      *Failure      `json:"failure,omitempty"`      // the provider failed: for good, unless RetryInMS is set
+	RetryInMS    int64         `json:"retry_in_ms,omitempty"`  // the turn waits so long and makes the call again
 	Model        string        `json:"model,omitempty"`        // who answered, when it is not the model that was asked
 	Requests     int           `json:"requests,omitempty"`     // to the provider, when it was not one
 	Unstructured string        `json:"unstructured,omitempty"` // the reply misses the output schema: the first words of why

@@ -54,7 +54,7 @@ func environment(c *app.Config) []string {
 		"TURNSTONE_TEMPORAL_TASK_QUEUE=" + c.Temporal.TaskQueue,
 		"TURNSTONE_DATABASE_URL=" + c.Database.URL.Reveal(), "TURNSTONE_STORAGE_BLOB_URL=" + c.Storage.BlobURL.Reveal(),
 		"TURNSTONE_LLM_PROVIDER=" + c.LLM.Provider, "TURNSTONE_LLM_MODEL=" + c.LLM.Model, "TURNSTONE_LLM_BASE_URL=" + c.LLM.BaseURL,
-		"TURNSTONE_LLM_API_KEY=" + c.LLM.APIKey.Reveal(),
+		"TURNSTONE_LLM_API_KEY=" + c.LLM.APIKey.Reveal(), "TURNSTONE_TURN_PROVIDER_WAIT=" + c.Turn.ProviderWait.String(),
 	}
 }
 

@@ -100,7 +100,8 @@ func settingsFor(t testing.TB, change ...func(*app.Config)) *app.Config {
 	s.LLM.Provider, s.LLM.Model, s.LLM.BaseURL = app.ProviderOffline, offline.ModelName, shared.model.BaseURL()
 	s.Egress.AllowPrivate = []string{"127.0.0.1/32"} // servers of tests, which documents and models name
 	s.ShutdownTimeout = 15 * time.Second
-	s.Turn.BeginWithin = 0 // a slow machine is to refuse nothing
+	s.Turn.BeginWithin = 0  // a slow machine is to refuse nothing
+	s.Turn.ProviderWait = 0 // a provider that fails ends its turn, unless a test says otherwise
 	for _, c := range change {
 		c(&s)
 	}

@@ -53,6 +53,8 @@ func (t *agentTurn) run(ctx workflow.Context) (agent.AgentStepOutput, error) {
 			t.await(ctx, action)
 		case turn.Retrieve:
 			t.retrieve(ctx)
+		case turn.Pause:
+			t.pause(ctx, action)
 		case turn.Finish:
 			return t.finish(ctx, action)
 		}
@@ -151,7 +153,7 @@ func (t *agentTurn) retrieve(ctx workflow.Context) {
 func (t *agentTurn) callModel(ctx workflow.Context, a turn.Action) {
 	started := workflow.Now(ctx)
 	var v agent.ModelVerdict
-	in := activities.CallModelInput{TurnID: t.ref.TurnID, Step: a.Step, BudgetMS: t.budgetMS(), StreamTo: t.streamTo}
+	in := activities.CallModelInput{TurnID: t.ref.TurnID, Step: a.Step, BudgetMS: t.budgetMS(), StreamTo: t.streamTo, PausedMS: t.state.PausedMS}
 	err := t.runCallModel(ctx, in, &v)
 	t.spend(ctx, started)
 	if err != nil {
@@ -172,6 +174,22 @@ func (t *agentTurn) runCallModel(ctx workflow.Context, in activities.CallModelIn
 		}
 	}
 	return workflow.ExecuteActivity(modelOptions(ctx, summary), acts.CallModel, in).Get(ctx, v)
+}
+
+// pause waits for the model's provider, or until the turn is cancelled. It takes no activity's place.
+func (t *agentTurn) pause(ctx workflow.Context, a turn.Action) {
+	started := workflow.Now(ctx)
+	timerCtx, stop := workflow.WithCancel(ctx)
+	defer stop()
+	over := false
+	s := workflow.NewSelector(ctx)
+	s.AddReceive(t.wakeup, func(c workflow.ReceiveChannel, _ bool) { c.Receive(ctx, nil) })
+	s.AddFuture(workflow.NewTimerWithOptions(timerCtx, time.Duration(a.DelayMS)*time.Millisecond, workflow.TimerOptions{Summary: "model provider away"}), func(workflow.Future) { over = true })
+	for !over && !t.cancelled {
+		s.Select(ctx)
+	}
+	t.spend(ctx, started)
+	t.state = t.state.AfterPause()
 }
 
 // callTools starts the calls of a step in the model's order and collects them in the same order. A call without side effects runs

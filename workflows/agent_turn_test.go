@@ -471,6 +471,42 @@ func TestModelCallsRunLocally(t *testing.T) {
 	}
 }
 
+// TestPauseForTheProvider: a turn waits on a timer and makes the call again; a cancel ends the wait.
+func TestPauseForTheProvider(t *testing.T) {
+	away := agent.ModelVerdict{Failure: &agent.Failure{Type: "unavailable", Message: "away", Retryable: true}, RetryInMS: 40_000}
+	for name, cancelled := range map[string]bool{"answered": false, "cancelled": true} {
+		t.Run(name, func(t *testing.T) {
+			env := newEnv(t)
+			env.OnActivity("BeginTurn", mock.Anything, mock.Anything, mock.Anything).Return(ready(), nil).Once()
+			var paused []int64
+			env.OnActivity("CallModel", mock.Anything, mock.Anything).Return(
+				func(_ context.Context, in activities.CallModelInput) (agent.ModelVerdict, error) {
+					require.Equal(t, 1, in.Step)
+					if paused = append(paused, in.PausedMS); len(paused) < 3 {
+						return away, nil
+					}
+					return agent.ModelVerdict{FinishReason: agent.FinishStop}, nil
+				})
+			stores(env)
+			began := env.Now()
+			if cancelled {
+				env.OnActivity("CancelTurn", mock.Anything, mock.Anything).Return(nil).Once()
+				env.RegisterDelayedCallback(func() { env.SignalWorkflow(workflows.UpdateCancel, agent.CancelRequest{By: "ops"}) }, 50*time.Second)
+			}
+			out := run(t, env, nil)
+			if cancelled {
+				require.Equal(t, agent.TurnCancelled, out.Status)
+				require.InDelta(t, 50, env.Now().Sub(began).Seconds(), 5)
+				return
+			}
+			require.Equal(t, agent.TurnCompleted, out.Status)
+			require.Equal(t, []int64{0, 40_000, 80_000}, paused)
+			require.GreaterOrEqual(t, env.Now().Sub(began), 80*time.Second)
+			require.GreaterOrEqual(t, out.ExecutionTimeMS, int64(80_000))
+		})
+	}
+}
+
 func TestCoreVersionsAgree(t *testing.T) {
 	require.Equal(t, turn.Version, activities.CoreVersion)
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
@@ -88,6 +89,10 @@ func (t *agentTurn) show(ctx workflow.Context, a turn.Action) {
 	case turn.Retrieve:
 		t.status = "running"
 		b.WriteString("Preparing: classify, reformulate, search.\n")
+	case turn.Pause:
+		t.status = "waiting"
+		fmt.Fprintf(&b, "Step %d: **waiting for the model's provider**, next try at %s.\n", a.Step,
+			workflow.Now(ctx).Add(time.Duration(a.DelayMS)*time.Millisecond).UTC().Format(time.RFC3339))
 	case turn.Finish:
 		t.status = "running"
 		fmt.Fprintf(&b, "Storing the result (%s).\n", a.Stop)

@@ -201,6 +201,9 @@ type Turn struct {
 	QueueLength int `yaml:"queue_length" help:"turns waiting in one session"`
 	// OnUnavailable is wait, refuse or run: what becomes of calls that need an approval while approvals cannot be reached. Default wait.
 	OnUnavailable string `yaml:"on_unavailable" help:"a call that needs an approval while approvals cannot be reached: wait, refuse or run"`
+	// ProviderWait is how long a turn waits in all for an answer of a model provider that is away or busy. The pauses count as the turn's wall
+	// time. Default 15m; 0: the turn fails as soon as the provider does.
+	ProviderWait time.Duration `yaml:"provider_wait" help:"how long a turn waits in all for a model provider that is away or busy; 0: it fails at once"`
 	// BeginWithin bounds the turns that start at the same time, so that each begins within it; one too many is refused. Default 2s; 0: no bound.
 	BeginWithin time.Duration `yaml:"begin_within" help:"time within which accepted turns begin; more turns are refused; 0: none is"`
 	// HistoryOutputBytes: more of the answer is left out of the workflow's result; result_ref has the rest. Default 1024.
@@ -361,6 +364,7 @@ func Default() Config {
 		Turn: Turn{
 			ModelCalls: 25, ToolCalls: 50, WallTime: time.Hour, MaxMessageBytes: 1 << 20, QueueLength: 100,
 			OnUnavailable: string(agent.UnavailableWait), BeginWithin: 2 * time.Second, HistoryOutputBytes: 1 << 10, OutputBytes: 64 << 10,
+			ProviderWait: 15 * time.Minute,
 		},
 		Conversation: Conversation{ContinueAsNewEvents: 2000},
 		LLM:          defaultLLM(),

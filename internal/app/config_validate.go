@@ -214,6 +214,7 @@ func (l *loader) turns() {
 		l.fault("turn.max_message_bytes", "is above http.max_body_bytes (%s): such a message could not arrive", body)
 	}
 	between(l, "turn.queue_length", t.QueueLength, 1, 100_000)
+	between(l, "turn.provider_wait", t.ProviderWait, 0, 24*time.Hour)
 	between(l, "turn.begin_within", t.BeginWithin, 0, time.Hour)
 	// Temporal's payload limit is 2 MB; the rest of the result needs room beside the output.
 	between(l, "turn.history_output_bytes", t.HistoryOutputBytes, 1, 1<<20)

@@ -59,7 +59,7 @@ func (t *running) log() *zap.Logger {
 
 // here reports whether an action can be done without waiting for anybody.
 func here(a turn.Action) bool {
-	return a.Kind != turn.Await && (a.Kind != turn.CallTools || !slices.ContainsFunc(a.Calls, func(c turn.Call) bool { return c.Child }))
+	return a.Kind != turn.Await && a.Kind != turn.Pause && (a.Kind != turn.CallTools || !slices.ContainsFunc(a.Calls, func(c turn.Call) bool { return c.Child }))
 }
 
 // do carries out one action. The state changes when it has succeeded, and only then.
@@ -78,7 +78,7 @@ func (t *running) do(ctx context.Context, a turn.Action) (over bool, err error) 
 	case turn.CallModel:
 		var v agent.ModelVerdict
 		v, err = perform(ctx, func() (agent.ModelVerdict, error) {
-			return t.Activities.CallModel(ctx, activities.CallModelInput{TurnID: id, Step: a.Step, BudgetMS: t.state.BudgetMS()})
+			return t.Activities.CallModel(ctx, activities.CallModelInput{TurnID: id, Step: a.Step, BudgetMS: t.state.BudgetMS(), PausedMS: t.state.PausedMS})
 		})
 		if err == nil {
 			t.state = t.state.Spend(time.Since(started).Milliseconds()).AfterModel(v)
@@ -95,7 +95,7 @@ func (t *running) do(ctx context.Context, a turn.Action) (over bool, err error) 
 		}
 		_, err = perform(ctx, func() (activities.StoreTurnResult, error) { return t.Activities.StoreTurn(ctx, in) })
 		return true, err
-	case turn.Await:
+	case turn.Await, turn.Pause:
 	}
 	return false, err
 }

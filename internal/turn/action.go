@@ -12,13 +12,15 @@ const (
 	Await                     // wait until somebody decides one of Calls, or provides its result, then AfterDecision
 	Finish                    // store the turn as Status with Stop, Failure and Closing
 	Retrieve                  // prepare the turn: classify, reformulate, search; then AfterPrepare
+	Pause                     // the model's provider is away: wait for DelayMS, then AfterPause
 )
 
 // Action is the one thing to do next.
 type Action struct {
 	Kind    Kind
-	Step    int    // CallModel, CallTools, Await; Finish with Closing: that these words are
+	Step    int    // CallModel, CallTools, Await, Pause; Finish with Closing: that these words are
 	Calls   []Call // CallTools: to run; Await: undecided
+	DelayMS int64  // Pause
 	Client  bool   // Await: Calls run at the caller, who provides their results
 	Status  agent.TurnStatus
 	Stop    agent.StopReason

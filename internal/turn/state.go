@@ -38,9 +38,11 @@ type State struct {
 	Cancelled  bool             `json:"cancelled,omitempty"`
 	Stop       agent.StopReason `json:"stop,omitempty"` // set once the turn is over
 	Failure    *agent.Failure   `json:"failure,omitempty"`
-	Closing    string           `json:"closing,omitempty"` // what is said at the end in the model's place
-	Missed     int              `json:"missed,omitempty"`  // replies that missed the output schema
-	Asked      []Asked          `json:"asked,omitempty"`   // per rule of Rules.ToolCalls
+	Closing    string           `json:"closing,omitempty"`   // what is said at the end in the model's place
+	Missed     int              `json:"missed,omitempty"`    // replies that missed the output schema
+	Asked      []Asked          `json:"asked,omitempty"`     // per rule of Rules.ToolCalls
+	PauseMS    int64            `json:"pause_ms,omitempty"`  // before the model is called again
+	PausedMS   int64            `json:"paused_ms,omitempty"` // how long the turn has paused for its next answer
 }
 
 // Asked counts the calls that one rule bounds.
@@ -71,6 +73,8 @@ func (s State) Next() Action {
 		return Action{Kind: Finish, Status: agent.TurnCancelled, Stop: agent.StopCancelled}
 	case s.Stop != "":
 		return s.finish()
+	case s.PauseMS > 0:
+		return Action{Kind: Pause, Step: s.Step + 1, DelayMS: s.PauseMS}
 	case len(s.Calls) > 0:
 		return s.nextForCalls()
 	}
@@ -116,6 +120,10 @@ func (s State) BudgetMS() int64 {
 
 // AfterModel takes the verdict of the model call of step Step+1.
 func (s State) AfterModel(v agent.ModelVerdict) State {
+	if v.RetryInMS > 0 && v.Failure != nil && !s.over(s.Limits.WallTimeSec*1000, s.ElapsedMS+v.RetryInMS) {
+		return s.pause(v)
+	}
+	s.PausedMS = 0
 	s.Step++
 	s.ModelCalls += max(1, v.Requests)
 	s.Usage = s.Usage.Add(v.Usage)
@@ -152,6 +160,19 @@ func (s State) AfterModel(v agent.ModelVerdict) State {
 		return s
 	}
 	return s.withCalls(v.Calls)
+}
+
+// pause has the turn wait before it makes the call of the same step again. Requests that nobody answered do not count as model calls.
+func (s State) pause(v agent.ModelVerdict) State {
+	s.Usage = s.Usage.Add(v.Usage)
+	s.PauseMS, s.PausedMS = v.RetryInMS, s.PausedMS+v.RetryInMS
+	return s
+}
+
+// AfterPause goes on after a Pause.
+func (s State) AfterPause() State {
+	s.PauseMS = 0
+	return s
 }
 
 // answeredStop returns why a turn with an answer ended.

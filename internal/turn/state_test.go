@@ -104,6 +104,29 @@ func TestEveryCallAnsweredByAPersonGoesBackToTheModel(t *testing.T) {
 	require.Equal(t, turn.Action{Kind: turn.CallModel, Step: 2}, s.Next())
 }
 
+// TestPause: a call that is to be made again is made again after a pause, costs no model call, and a new outage begins to count anew.
+func TestPause(t *testing.T) {
+	away := agent.ModelVerdict{Failure: &agent.Failure{Type: "unavailable"}, RetryInMS: 5_000, Usage: agent.Usage{InputTokens: 3}, Requests: 3}
+	s := turn.New(turn.Version, agent.Limits{ModelCalls: 2, WallTimeSec: 60}, agent.Rules{}).AfterModel(away)
+	require.Equal(t, turn.Action{Kind: turn.Pause, Step: 1, DelayMS: 5_000}, s.Next())
+	require.Equal(t, agent.StopCancelled, s.Cancel().Next().Stop)
+	s = s.Spend(5_000).AfterPause()
+	require.Equal(t, turn.Action{Kind: turn.CallModel, Step: 1}, s.Next())
+	s = s.AfterModel(away)
+	require.EqualValues(t, 10_000, s.PausedMS)
+	s = s.AfterPause().AfterModel(agent.ModelVerdict{Calls: []agent.CallVerdict{call("a", "")}})
+	require.Equal(t, 1, s.ModelCalls)
+	require.EqualValues(t, 6, s.Usage.InputTokens)
+	require.Zero(t, s.PausedMS)
+
+	late := s.AfterTools(nil).Spend(55_000).AfterModel(away).Next()
+	require.Equal(t, turn.Finish, late.Kind)
+	require.Equal(t, agent.StopModelError, late.Stop, "the pause would last longer than the turn may")
+	for name, v := range map[string]agent.ModelVerdict{"a failure for good": {Failure: away.Failure}, "no failure": {RetryInMS: 5_000}} {
+		require.Equal(t, turn.Finish, turn.New(turn.Version, agent.Limits{}, agent.Rules{}).AfterModel(v).Next().Kind, name)
+	}
+}
+
 func TestEnds(t *testing.T) {
 	tooMuch := agent.ModelVerdict{Calls: []agent.CallVerdict{call("a", "")}, Usage: agent.Usage{InputTokens: 60, OutputTokens: 60, CostUSD: 0.2}}
 	tools := []agent.ToolVerdict{{ID: "a"}}
