@@ -17,7 +17,7 @@ async (base) => {
   const load = (file) => import(new URL(base + 'js/' + file, document.baseURI));
   const { SSEParser } = await load('sse.js');
   const { Splitter } = await load('split.js');
-  const { newTurn, apply, finish, over, pending } = await load('turn.js');
+  const { newTurn, apply, finish, over, pause, pending } = await load('turn.js');
   const { yaml } = await load('yaml.js');
   const { requestOf } = await load('routes.js');
   const { fromTranscript } = await load('transcript.js');
@@ -112,6 +112,16 @@ async (base) => {
     apply(t, e('status', { status: 'COMPLETED', reason: 'end_turn', result: { status: 'completed', output: 'other', blocks: [{ type: 'text', text: 'other' }] } }));
     same([over(t), words(t)], [true, ['I look', 'Found.']]);
     same(spans(t).map((s) => [s.kind, s.name, s.from, s.to]), [['model', 'm', 200, 600], ['tool', 'find', 700, 900], ['model', 'm', 1000, 1100]]);
+  });
+  await test('pause', () => {
+    index = 0;
+    const t = newTurn('t0');
+    apply(t, e('status', { status: 'RUNNING' }));
+    same(pause(t), '');
+    apply(t, e('status', { status: 'RUNNING', reason: 'away; next try in 5s' }));
+    same(pause(t), 'away; next try in 5s');
+    apply(t, e('token', { text: 'back' }));
+    same(pause(t), '');
   });
   await test('reset', () => {
     index = 0;

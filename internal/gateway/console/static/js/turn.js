@@ -11,6 +11,9 @@ export function newTurn(id, said = '') {
   };
 }
 
+// pause is what a running turn waits for, as long as nothing has come since: a model provider that is away.
+export const pause = (turn) => (turn.status === 'running' && turn.reasonAt === turn.last ? turn.reason : '');
+
 export const over = (turn) => ['completed', 'failed', 'cancelled'].includes(turn.status);
 
 // The most entries of a timeline; what comes later is counted only.
@@ -206,6 +209,7 @@ function cut(part, from) {
 
 function status(turn, e, at) {
   turn.reason = e.reason ?? '';
+  turn.reasonAt = turn.last;
   turn.status = { RUNNING: 'running', WAITING: 'waiting', COMPLETED: 'completed', FAILED: 'failed', CANCELLED: 'cancelled' }[e.status] ?? turn.status;
   if (!over(turn)) return;
   turn.endedAt = at;

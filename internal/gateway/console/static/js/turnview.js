@@ -1,7 +1,7 @@
 // One turn on the page: what was said, what came of it.
 import { html, Component } from './html.js';
 import { state, changed } from './store.js';
-import { over } from './turn.js';
+import { over, pause } from './turn.js';
 import { Prose } from './prose.js';
 import { Block, Reasoning, Sources } from './blocks.js';
 import { ToolCard } from './tool.js';
@@ -84,7 +84,7 @@ function Working({ turn }) {
   let text = { starting: 'Starting…', queued: 'Waiting for the turn before it…', waiting: 'Waiting for a decision' }[turn.status];
   if (turn.status === 'waiting' && !turn.approvals.some((a) => !a.approval.decision)) text = 'Waiting: ' + (turn.reason || 'for somebody').replaceAll('_', ' ');
   const last = turn.parts.at(-1);
-  if (!text) text = last?.kind === 'text' ? 'Writing…' : last?.kind === 'tool' && !last.done ? 'Running ' + visible(last.name) + '…' : 'Thinking…';
+  if (!text) text = pause(turn) || (last?.kind === 'text' ? 'Writing…' : last?.kind === 'tool' && !last.done ? 'Running ' + visible(last.name) + '…' : 'Thinking…');
   if (turn.stopping) text = 'Stopping…';
   if (turn.connection === 'waiting') text = 'Connection lost. ' + (turn.trouble || 'Reconnecting…');
   else if (turn.trouble) text = turn.trouble;
