@@ -44,7 +44,7 @@ const (
 
 // CutShort returns a sentence for people if the answer of a completed turn is not whole, "" if it is.
 func (r StopReason) CutShort() string {
-	switch r { //nolint:exhaustive // with every other reason the answer is whole, or the turn has failed
+	switch r {
 	case StopMaxTokens:
 		return "The answer is cut short: it reached the model's output limit."
 	case StopFiltered:

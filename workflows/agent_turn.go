@@ -184,7 +184,8 @@ func (t *agentTurn) pause(ctx workflow.Context, a turn.Action) {
 	over := false
 	s := workflow.NewSelector(ctx)
 	s.AddReceive(t.wakeup, func(c workflow.ReceiveChannel, _ bool) { c.Receive(ctx, nil) })
-	s.AddFuture(workflow.NewTimerWithOptions(timerCtx, time.Duration(a.DelayMS)*time.Millisecond, workflow.TimerOptions{Summary: "model provider away"}), func(workflow.Future) { over = true })
+	timer := workflow.NewTimerWithOptions(timerCtx, time.Duration(a.DelayMS)*time.Millisecond, workflow.TimerOptions{Summary: "model provider away"})
+	s.AddFuture(timer, func(workflow.Future) { over = true })
 	for !over && !t.cancelled {
 		s.Select(ctx)
 	}

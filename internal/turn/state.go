@@ -177,7 +177,7 @@ func (s State) AfterPause() State {
 
 // answeredStop returns why a turn with an answer ended.
 func answeredStop(finish agent.FinishReason) agent.StopReason {
-	switch finish { //nolint:exhaustive // whatever else ended the reply, the answer is whole
+	switch finish {
 	case agent.FinishLength:
 		return agent.StopMaxTokens
 	case agent.FinishContentFilter:

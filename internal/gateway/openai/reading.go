@@ -178,7 +178,7 @@ func (r *reading) finishReason() string {
 	if o == nil {
 		return "tool_calls"
 	}
-	switch o.StopReason { //nolint:exhaustive // every other answer is whole
+	switch o.StopReason {
 	case agent.StopMaxTokens, agent.StopTokens:
 		return "length"
 	case agent.StopFiltered:
