@@ -163,8 +163,8 @@ func (t *agentTurn) callModel(ctx workflow.Context, a turn.Action) {
 	t.state = t.state.AfterModel(v)
 }
 
-// runCallModel runs CallModel as a local activity if LoadPlan said so. One that fails runs again as a normal activity, which skips what is
-// stored already. No timeout hands a running call over: that would repeat it, and bill it twice.
+// runCallModel runs CallModel as a local activity if LoadPlan said so. If that fails, it runs CallModel as a normal activity, which returns the
+// stored reply if there is one. No timeout ends a running local call early: the provider would be asked, and paid, twice.
 func (t *agentTurn) runCallModel(ctx workflow.Context, in activities.CallModelInput, v *agent.ModelVerdict) error {
 	summary := t.modelSummary(in.Step)
 	if t.localCalls {

@@ -6,8 +6,8 @@ import (
 	"errors"
 )
 
-// chunk is what a reply needs of a streamed completion's chunk. The SDK's own type keeps the raw text of every field, which costs a worker a
-// third of its time.
+// chunk is one chunk of a streamed completion, with the fields that a reply uses. The SDK's type keeps the raw text of every field: decoding
+// it takes three times as long and ten times the memory (BenchmarkDecode).
 type chunk struct {
 	Model   string          `json:"model"`
 	Error   json.RawMessage `json:"error"`
