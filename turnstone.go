@@ -245,7 +245,9 @@ func (s *Service) openLog(ctx context.Context) error {
 		s.log = log
 		return err
 	}
-	log, err := pgstream.New(ctx, pgstream.Config{Pool: s.pool, Logger: s.logger, Watch: s.watching.counts, Retention: s.unswept(set.Retention)})
+	log, err := pgstream.New(ctx, pgstream.Config{
+		Pool: s.pool, Logger: s.logger, Watch: s.watching.counts, Retention: s.unswept(set.Retention), Flush: set.FlushInterval,
+	})
 	if err != nil {
 		return err
 	}

@@ -345,22 +345,35 @@ func (a *Activities) announce(ctx context.Context, t TurnRef, route *agent.Route
 		events = append(events, agent.Event{Type: agent.EventRoute, Route: body})
 		a.Registry.Routed(route)
 	}
-	return a.emit(ctx, t, "turn", events...)
+	_, err := a.show(ctx, t, "turn", events...) // stored with what the model says first: a turn that is begun again announces itself again
+	return err
 }
 
-// emit appends events of a producer that writes them all at once.
+// emit appends events of a producer that writes them all at once, and waits until they are stored.
 func (a *Activities) emit(ctx context.Context, t TurnRef, producer string, events ...agent.Event) error {
+	fence, err := a.show(ctx, t, producer, events...)
+	if err != nil {
+		return err
+	}
+	if err := a.Log.Sync(ctx, fence); err != nil {
+		return fmt.Errorf("store events of %s: %w", producer, err)
+	}
+	return nil
+}
+
+// show appends events of a producer that writes them all at once.
+func (a *Activities) show(ctx context.Context, t TurnRef, producer string, events ...agent.Event) (agent.Fence, error) {
 	fence, _, err := a.Log.Begin(ctx, string(t.TurnID), producer)
 	if err != nil {
-		return fmt.Errorf("begin %s: %w", producer, err)
+		return fence, fmt.Errorf("begin %s: %w", producer, err)
 	}
 	for i := range events {
 		events[i].Meta.TurnID, events[i].Meta.AgentInstanceID = t.TurnID, t.InstanceID
 	}
 	if _, err := a.Log.Append(ctx, fence, 1, events); err != nil {
-		return fmt.Errorf("append %s: %w", producer, err)
+		return fence, fmt.Errorf("append %s: %w", producer, err)
 	}
-	return nil
+	return fence, nil
 }
 
 // interrupt asks the holder of the session to stop: through the log, which its model call reads, and by signal, which a pause reads.

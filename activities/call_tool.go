@@ -213,6 +213,11 @@ func (r *toolRun) call(ctx context.Context, p *producer) (agent.ToolResult, erro
 			Message: "an earlier attempt of this call was cut off and may have taken effect; it was not repeated",
 		}), nil
 	}
+	if !inv.Repeatable { // whoever begins the call again has to know that it may have taken effect
+		if err := p.sync(ctx); err != nil {
+			return agent.ToolResult{}, err
+		}
+	}
 	patience, late := r.a.ToolTimeout, fmt.Sprintf("the call took longer than %s and was stopped", r.a.ToolTimeout)
 	if left := time.Duration(r.in.BudgetMS) * time.Millisecond; left > 0 && left < patience {
 		patience, late = left, "the turn's time was over and the call was stopped"

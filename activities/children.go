@@ -143,6 +143,9 @@ func (a *Activities) storeChild(ctx context.Context, in StoreChildInput) (agent.
 	if _, err := a.Log.Append(ctx, fence, 1, []agent.Event{end}); err != nil {
 		return agent.ToolVerdict{}, fmt.Errorf("append: %w", err)
 	}
+	if err := a.Log.Sync(ctx, fence); err != nil {
+		return agent.ToolVerdict{}, fmt.Errorf("store events: %w", err)
+	}
 	if err := run.save(ctx, &step); err != nil {
 		return agent.ToolVerdict{}, err
 	}

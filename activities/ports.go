@@ -128,10 +128,16 @@ type EventLog interface {
 	// had written events, a reset{producer, from_index} event is appended. [agent.ErrStreamClosed] after the terminal event.
 	Begin(ctx context.Context, streamID, producer string) (agent.Fence, agent.Appended, error)
 	// Append adds a batch, idempotent by (producer, epoch, batch): a repeated batch changes nothing and answers as the first time.
-	// Indices are contiguous. [agent.ErrFenced] and [agent.ErrStreamClosed] tell the producer to stop.
+	// Followers see the events at once; they may be stored a moment later. Indices are contiguous unless a process that wrote the stream was lost.
+	// [agent.ErrFenced] and [agent.ErrStreamClosed] tell the producer to stop.
 	Append(ctx context.Context, f agent.Fence, batch int64, events []agent.Event) (agent.Appended, error)
 	// Touch asks, without writing, whether the producer may go on.
 	Touch(ctx context.Context, f agent.Fence) (agent.Appended, error)
+	// Sync stores the producer's epoch and what it has appended. [agent.ErrFenced] means that some of it never will be stored.
+	Sync(ctx context.Context, f agent.Fence) error
+	// Release stores what this process appended to the stream and lets others write to it. Whoever ends a stream by other means than Close
+	// calls it first.
+	Release(ctx context.Context, streamID string) error
 	// Cancel marks the stream: every later Append and Touch answers Cancelled. Idempotent; a closed stream stays as it is.
 	Cancel(ctx context.Context, streamID string) error
 	// Close appends events of which the last is terminal; the first to close wins, and closing again does nothing.

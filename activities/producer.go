@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	touchInterval   = 500 * time.Millisecond // an idle producer asks this often whether it may go on (DESIGN §4)
+	touchInterval   = 250 * time.Millisecond // an idle producer asks this often whether it may go on
 	appendPatience  = 30 * time.Second       // how long the log may be away before the work is given up and done again later
 	producerBacklog = 1 << 20                // bytes that may wait for the log before emit blocks
 )
@@ -21,7 +21,8 @@ const (
 // errCancelled is the cause with which a producer's work ends when its stream was marked.
 var errCancelled = agent.Errorf(agent.CodeCancelled, "", "the turn was cancelled")
 
-// producer writes the events of one model or tool call into the turn's log: in batches, with a touch when idle. It ends the work
+// producer writes the events of one model or tool call into the turn's log: the first at once, what follows closely in batches, with a touch
+// when idle. It ends the work
 // it serves, through the work's context, when the stream is marked or closed, when a newer epoch has begun, or when the log is lost.
 type producer struct {
 	log      EventLog
@@ -29,6 +30,8 @@ type producer struct {
 	fence    agent.Fence
 	interval time.Duration
 	stop     context.CancelCauseFunc
+
+	flushing sync.Mutex // one batch after the other
 
 	mu      sync.Mutex
 	pending []agent.Event
@@ -99,6 +102,7 @@ func (p *producer) run(ctx context.Context) {
 	defer close(p.ended)
 	idle := time.NewTimer(touchInterval)
 	defer idle.Stop()
+	var wrote time.Time
 	for {
 		select {
 		case <-p.closing:
@@ -106,11 +110,14 @@ func (p *producer) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-p.wake:
-			select {
-			case <-time.After(p.interval):
-			case <-p.closing:
-				return
+			if gather := p.interval - time.Since(wrote); gather > 0 {
+				select {
+				case <-time.After(gather):
+				case <-p.closing:
+					return
+				}
 			}
+			wrote = time.Now()
 			p.settle(p.flush(ctx))
 			idle.Reset(touchInterval)
 		case <-idle.C:
@@ -134,6 +141,8 @@ func (p *producer) settle(err error) {
 
 // flush appends what is pending as one batch, again and again while the log is away, for a bounded time.
 func (p *producer) flush(ctx context.Context) error {
+	p.flushing.Lock()
+	defer p.flushing.Unlock()
 	p.mu.Lock()
 	events := p.pending
 	p.pending, p.bytes = nil, 0
@@ -160,7 +169,7 @@ func (p *producer) flush(ctx context.Context) error {
 	return nil
 }
 
-// close flushes and ends the producer. A cancelled stream is no error here: the events are in.
+// close flushes and ends the producer: its events are stored when it returns nil. A cancelled stream is no error here: the events are in.
 func (p *producer) close(ctx context.Context) error {
 	select {
 	case <-p.closing:
@@ -168,12 +177,20 @@ func (p *producer) close(ctx context.Context) error {
 		close(p.closing)
 	}
 	<-p.ended
-	err := p.flush(ctx)
+	err := p.sync(ctx)
 	p.stop(context.Canceled)
-	if errors.Is(err, errCancelled) {
-		return nil
-	}
 	return err
+}
+
+// sync flushes and waits until the producer's epoch and its events are stored.
+func (p *producer) sync(ctx context.Context) error {
+	if err := p.flush(ctx); err != nil && !errors.Is(err, errCancelled) {
+		return err
+	}
+	if err := p.log.Sync(ctx, p.fence); err != nil {
+		return logError(err)
+	}
+	return nil
 }
 
 // logError keeps the log's trouble apart from a provider's: it must reach Temporal, not the retries of middleware.

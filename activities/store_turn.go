@@ -75,6 +75,9 @@ func (a *Activities) Finish(ctx context.Context, in StoreTurnInput) (agent.Agent
 	}
 	record.Output = *capped(&out, a.OutputBytes)
 	record.Events = terminalEvents(&record.Output)
+	if err := a.Log.Release(ctx, string(in.TurnID)); err != nil {
+		return agent.AgentStepOutput{}, fmt.Errorf("store events: %w", err)
+	}
 	done, err := a.Store.Finish(ctx, record)
 	if err != nil {
 		return agent.AgentStepOutput{}, fmt.Errorf("finish turn: %w", err)
@@ -113,16 +116,12 @@ func (a *Activities) close(ctx context.Context, t *facts, in StoreTurnInput) err
 		return err
 	}
 	producer := fmt.Sprintf("%s/%d", answerProducer, in.Step)
-	fence, _, err := a.Log.Begin(ctx, string(t.TurnID), producer)
+	fence, err := a.show(ctx, t.TurnRef, producer, agent.Event{Type: agent.EventToken, Text: in.Closing})
 	if errors.Is(err, agent.ErrStreamClosed) { // somebody else has ended the turn
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("begin %s: %w", producer, err)
-	}
-	e := agent.Event{Type: agent.EventToken, Text: in.Closing, Meta: agent.EventMeta{TurnID: t.TurnID, AgentInstanceID: t.InstanceID}}
-	if _, err := a.Log.Append(ctx, fence, 1, []agent.Event{e}); err != nil {
-		return fmt.Errorf("append %s: %w", producer, err)
+		return err
 	}
 	return a.Store.SaveModelStep(ctx, agent.ModelStep{
 		Key: key, Fence: fence, Tenant: t.Tenant, Blocks: []agent.Block{agent.Text(in.Closing)},

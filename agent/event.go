@@ -41,7 +41,7 @@ const (
 // EventMeta addresses an event. The log assigns StreamID, EventIndex and Time; producers leave them empty.
 type EventMeta struct {
 	StreamID        string    `json:"stream_id"`
-	EventIndex      int64     `json:"event_index"` // contiguous from 1 within the stream
+	EventIndex      int64     `json:"event_index"` // goes up from 1; has a hole only where a process that wrote the stream was lost
 	TurnID          TurnID    `json:"turn_id"`
 	Attempt         int64     `json:"attempt"` // the producer's epoch
 	Producer        string    `json:"producer,omitempty"`

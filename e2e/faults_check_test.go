@@ -53,7 +53,7 @@ func (s *system) storedOnce(out *agent.AgentStepOutput, events []agent.Event) {
 		replies = 1 + len(out.ToolCalls) // one call in each step but the last
 	}
 	for sql, want := range map[string]int{
-		"SELECT max(event_index) FROM events WHERE stream_id = $1":                len(events),
+		"SELECT max(event_index) FROM events WHERE stream_id = $1":                int(lastIndex(events)),
 		"SELECT count(*) FROM agent_results WHERE turn_id = $1":                   1,
 		"SELECT count(*) FROM tool_calls WHERE turn_id = $1":                      len(out.ToolCalls),
 		"SELECT count(*) FROM messages WHERE turn_id = $1 AND role = 'user'":      1,

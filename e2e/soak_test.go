@@ -190,12 +190,12 @@ func (s *soak) look(ctx context.Context, id agent.TurnID, events *[]agent.Event,
 	ctx, leave := context.WithCancel(ctx)
 	defer leave()
 	stay := 5 + chance.IntN(200)
-	for e, err := range s.door.Follow(ctx, id, int64(len(*events))) {
+	for e, err := range s.door.Follow(ctx, id, lastIndex(*events)) {
 		if err != nil {
 			return false, err
 		}
-		if want := int64(len(*events) + 1); e.Meta.EventIndex != want {
-			return false, agent.Errorf(agent.CodeInternal, "", "event %d where %d belongs", e.Meta.EventIndex, want)
+		if last := lastIndex(*events); !isNext(last, &e) {
+			return false, agent.Errorf(agent.CodeInternal, "", "event %d behind %d", e.Meta.EventIndex, last)
 		}
 		*events = append(*events, e)
 		s.events.Add(1)

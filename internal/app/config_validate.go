@@ -140,6 +140,7 @@ func (l *loader) stores() {
 		l.fault("events.log", "memory serves one process only, which has to be gateway and worker: enable both or use postgres")
 	}
 	between(l, "events.batch_interval", cfg.Events.BatchInterval, time.Millisecond, time.Second)
+	between(l, "events.flush_interval", cfg.Events.FlushInterval, 10*time.Millisecond, time.Second)
 	between(l, "events.retention", cfg.Events.Retention, time.Minute, 10*365*24*time.Hour)
 }
 

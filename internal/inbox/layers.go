@@ -167,3 +167,5 @@ func (probeLog) Append(context.Context, agent.Fence, int64, []agent.Event) (agen
 func (probeLog) Touch(context.Context, agent.Fence) (agent.Appended, error) {
 	return agent.Appended{}, nil
 }
+
+func (probeLog) Sync(context.Context, agent.Fence) error { return nil }

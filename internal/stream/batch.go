@@ -81,6 +81,34 @@ func encode(op string, events []agent.Event) (Batch, error) {
 	return b, nil
 }
 
+// Readable checks the events of an Append as [NewBatch] does and returns them as a reader of the log gets them: what is not UTF-8 is replaced.
+// It does without encoding where that changes nothing, as for almost every token. size is about what they take as JSON, in bytes.
+func Readable(events []agent.Event) (readable []agent.Event, size int, err error) {
+	plain := len(events) <= MaxBatchEvents
+	for i := range events {
+		e := &events[i]
+		plain = plain && e.Type == agent.EventToken && utf8.ValidString(e.Text) && e.Input == nil && e.Output == nil && e.Route == nil && e.ContentBlocks == nil
+		size += metaBytes + len(e.Text)
+	}
+	if plain && size <= MaxBatchBytes/8 { // JSON takes six bytes for one at worst
+		return events, size, nil
+	}
+	b, err := NewBatch(events)
+	if err != nil {
+		return nil, 0, err
+	}
+	readable = make([]agent.Event, len(events))
+	for i := range b.Bodies {
+		if readable[i], err = Decode(b.Bodies[i]); err != nil {
+			return nil, 0, err
+		}
+	}
+	return readable, b.Bytes, nil
+}
+
+// metaBytes is about what the meta of an event takes as JSON.
+const metaBytes = 256
+
 // JSON returns the batch as one JSON array.
 func (b Batch) JSON() []byte {
 	out := make([]byte, 0, b.Bytes+len(b.Bodies)+2)

@@ -2,6 +2,7 @@ package memory
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -146,6 +147,23 @@ func (l *Log) Touch(ctx context.Context, f agent.Fence) (agent.Appended, error) 
 	s, _, err := l.holder(f)
 	return s.appended(), err
 }
+
+// Sync has nothing to do: what was appended is in the log already. [agent.ErrFenced] when a newer epoch has begun.
+func (l *Log) Sync(ctx context.Context, f agent.Fence) error {
+	if err := checkNames(ctx, f.StreamID, f.Producer); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, _, err := l.holder(f)
+	if errors.Is(err, agent.ErrStreamClosed) {
+		return nil
+	}
+	return err
+}
+
+// Release does nothing: there is no other process to write the stream.
+func (*Log) Release(ctx context.Context, streamID string) error { return checkStream(ctx, streamID) }
 
 // Cancel marks the stream; a closed one stays as it is.
 func (l *Log) Cancel(ctx context.Context, streamID string) error {

@@ -11,8 +11,17 @@ import (
 
 // sqlAnnounce is quick: there is nothing to wait for the disk for, the events are there already.
 const sqlAnnounce = `
-	SELECT set_config('synchronous_commit', 'off', true), count(pg_notify('turnstone_events', payload))
-	FROM unnest($1::text[]) AS payload`
+	SELECT set_config('synchronous_commit', 'off', true), count(pg_notify(channel, payload))
+	FROM unnest($1::text[], $2::text[]) AS said (channel, payload)`
+
+// Notifications: on eventsChannel <stream>:<index of the newest event>, on streamsChannel "release <stream>", to its owner, and
+// "watch <process> <stream>": that process has followers of a stream that it does not own.
+const (
+	eventsChannel  = "turnstone_events"
+	streamsChannel = "turnstone_streams"
+	askRelease     = "release"
+	sayWatch       = "watch"
+)
 
 // announcer tells the followers of other processes what was appended here, one notification per stream and round trip however
 // many appends there were meanwhile. An announcement that is lost, with the process or the connection, is repaired by their polls.
@@ -21,34 +30,52 @@ const sqlAnnounce = `
 // batches a second each, one event in a hundred came 1.8 s late that way, 50 ms late this way (two cores, quick disk).
 type announcer struct {
 	mu      sync.Mutex
-	pending map[string]int64 // stream → newest index; no larger than the number of streams written here
+	pending map[string]int64    // stream → newest index; no larger than the number of streams written here
+	watched map[string]struct{} // streams of other owners that are followed here
 	signal  chan struct{}
 }
 
 func newAnnouncer() *announcer {
-	return &announcer{pending: map[string]int64{}, signal: make(chan struct{}, 1)}
+	return &announcer{pending: map[string]int64{}, watched: map[string]struct{}{}, signal: make(chan struct{}, 1)}
 }
 
 func (a *announcer) add(stream string, index int64) {
 	a.mu.Lock()
 	a.pending[stream] = max(a.pending[stream], index)
 	a.mu.Unlock()
+	a.wake()
+}
+
+// watch says that streams are followed here, so that their owners announce what they store.
+func (a *announcer) watch(streams ...string) {
+	a.mu.Lock()
+	for _, stream := range streams {
+		a.watched[stream] = struct{}{}
+	}
+	a.mu.Unlock()
+	a.wake()
+}
+
+func (a *announcer) wake() {
 	select {
 	case a.signal <- struct{}{}:
 	default:
 	}
 }
 
-// take returns what is to be announced as payloads.
-func (a *announcer) take() []string {
+// take returns what is to be announced by a process: channels and payloads.
+func (a *announcer) take(process string) (channels, payloads []string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	payloads := make([]string, 0, len(a.pending))
 	for stream, index := range a.pending {
-		payloads = append(payloads, stream+":"+strconv.FormatInt(index, 10))
+		channels, payloads = append(channels, eventsChannel), append(payloads, stream+":"+strconv.FormatInt(index, 10))
+	}
+	for stream := range a.watched {
+		channels, payloads = append(channels, streamsChannel), append(payloads, sayWatch+" "+process+" "+stream)
 	}
 	clear(a.pending)
-	return payloads
+	clear(a.watched)
+	return channels, payloads
 }
 
 // announce runs until ctx ends, and then says what is left to say.
@@ -67,13 +94,13 @@ func (l *Log) announce(ctx context.Context) {
 }
 
 func (l *Log) announceOnce(ctx context.Context) error {
-	payloads := l.announcer.take()
+	channels, payloads := l.announcer.take(l.owner)
 	if len(payloads) == 0 {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, announceTimeout)
 	defer cancel()
-	_, err := l.cfg.Pool.Exec(ctx, sqlAnnounce, payloads)
+	_, err := l.cfg.Pool.Exec(ctx, sqlAnnounce, channels, payloads)
 	return err
 }
 

@@ -33,8 +33,11 @@ const (
 			ORDER BY closed_at LIMIT $2 FOR UPDATE SKIP LOCKED
 		), piece AS (
 			SELECT e.stream_id, e.event_index FROM due JOIN events e USING (stream_id) LIMIT $3
+		), deleted AS (
+			DELETE FROM events e USING piece WHERE e.stream_id = piece.stream_id AND e.event_index = piece.event_index
+			RETURNING coalesce(cardinality(e.tokens) / 2, 1) AS events
 		)
-		DELETE FROM events e USING piece WHERE e.stream_id = piece.stream_id AND e.event_index = piece.event_index`
+		SELECT coalesce(sum(events), 0) FROM deleted`
 
 	sqlSwept = `
 		WITH due AS (
@@ -53,28 +56,21 @@ const (
 // may do this at once.
 func (l *Log) Expire(ctx context.Context, before time.Time) (int64, error) {
 	var deleted int64
-	steps := []struct {
-		sql   string
-		args  []any
-		count *int64
-	}{
-		{sqlExpire, []any{before, sweepStreams}, nil},
-		{sqlSweep, []any{before, sweepStreams, sweepEvents}, &deleted},
-		{sqlSwept, []any{before, sweepStreams}, nil},
-	}
 	for {
-		var changed int64
-		for _, step := range steps {
-			n, err := l.exec(ctx, step.sql, step.args...)
-			if err != nil {
-				return deleted, err
-			}
-			changed += n
-			if step.count != nil {
-				*step.count += n
-			}
+		due, err := l.exec(ctx, sqlExpire, before, sweepStreams)
+		if err != nil {
+			return deleted, err
 		}
-		if changed == 0 {
+		var events int64
+		if err := l.call(ctx, "expire events", sqlSweep, []any{before, sweepStreams, sweepEvents}, &events); err != nil {
+			return deleted, err
+		}
+		deleted += events
+		swept, err := l.exec(ctx, sqlSwept, before, sweepStreams)
+		if err != nil {
+			return deleted, err
+		}
+		if due == 0 && events == 0 && swept == 0 {
 			return deleted, nil
 		}
 	}

@@ -3,6 +3,7 @@ package pgstream
 import (
 	"context"
 	"iter"
+	"slices"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -42,6 +43,9 @@ func (l *Log) follow(ctx context.Context, id string, after int64, yield func(age
 	}
 	sub := l.hub.subscribe(id)
 	defer sub.cancel()
+	if l.lookup(id) == nil {
+		l.announcer.watch(id)
+	}
 	l.cfg.Watch.Followers(1)
 	defer l.cfg.Watch.Followers(-1)
 	asked := time.Now() // since when the follower wants more
@@ -99,10 +103,15 @@ type page struct {
 	age    time.Duration // of the first event when the page came: both by the clock of the database
 }
 
-// read reads a page, again and again while the database is away.
+// read reads a page: from memory, if this process owns the stream, else from the database, again and again while it is away.
 func (l *Log) read(ctx context.Context, id string, after int64) (page, error) {
 	if l.life.Err() != nil {
 		return page{}, agent.Errorf(agent.CodeUnavailable, "follow stream", "%w", errStopped)
+	}
+	if s := l.lookup(id); s != nil && ctx.Err() == nil {
+		if p, ok := s.page(after); ok {
+			return p, nil
+		}
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -151,14 +160,21 @@ func (l *Log) readOnce(ctx context.Context, id string, after int64) (page, error
 		first  int64
 		now    time.Time
 		index  *int64
+		tokens []int32
 		body   []byte
-		bodies [][]byte
 	)
-	if _, err := pgx.ForEachRow(rows, []any{&first, &p.last, &p.closed, &now, &index, &body}, func() error {
-		if index != nil {
-			bodies = append(bodies, body)
+	if _, err := pgx.ForEachRow(rows, []any{&first, &p.last, &p.closed, &now, &index, &tokens, &body}, func() error {
+		if index == nil {
+			return nil
 		}
-		return nil
+		events, err := decode(body, *index, tokens)
+		for i := range events {
+			if events[i].Meta.EventIndex > after {
+				p.events = append(p.events, events[i:]...)
+				break
+			}
+		}
+		return err
 	}); err != nil {
 		return page{}, fail(ctx, op, err)
 	}
@@ -168,28 +184,33 @@ func (l *Log) readOnce(ctx context.Context, id string, after int64) (page, error
 	if after+1 < first {
 		return page{}, agent.ErrGap
 	}
-	if p.events, err = decode(bodies, after+1); err != nil {
-		return page{}, err
+	if len(p.events) == 0 {
+		return page{}, agent.Errorf(agent.CodeInternal, op, "no event between %d and %d", after, p.last)
 	}
 	p.age = max(now.Sub(p.events[0].Meta.Time), 0)
 	return p, nil
 }
 
-// decode reads the events from an index on, of which there must be at least one, without a hole.
-func decode(bodies [][]byte, index int64) ([]agent.Event, error) {
-	if len(bodies) == 0 {
-		return nil, agent.Errorf(agent.CodeInternal, "follow stream", "event %d is missing", index)
+// decode reads the events of a row, of which the last has an index: several, if tokens has pairs of the bytes of a text and the microseconds
+// that it came after the first.
+func decode(body []byte, index int64, tokens []int32) ([]agent.Event, error) {
+	e, err := stream.Decode(body)
+	if err != nil {
+		return nil, err
 	}
-	events := make([]agent.Event, len(bodies))
-	for i, body := range bodies {
-		e, err := stream.Decode(body)
-		if err != nil {
-			return nil, err
+	if len(tokens) < 2 {
+		return []agent.Event{e}, nil
+	}
+	events := make([]agent.Event, 0, len(tokens)/2)
+	text, first := e.Text, e.Meta.Time
+	for pair := range slices.Chunk(tokens, 2) {
+		if len(pair) < 2 || pair[0] < 0 || int(pair[0]) > len(text) {
+			return nil, agent.Errorf(agent.CodeInternal, "follow stream", "the tokens before event %d are longer than their text", index)
 		}
-		if want := index + int64(i); e.Meta.EventIndex != want {
-			return nil, agent.Errorf(agent.CodeInternal, "follow stream", "event %d where %d belongs", e.Meta.EventIndex, want)
-		}
-		events[i] = e
+		e.Text, text = text[:pair[0]], text[pair[0]:]
+		e.Meta.Time = first.Add(time.Duration(pair[1]) * time.Microsecond)
+		e.Meta.EventIndex = index - int64(len(tokens)/2-1-len(events))
+		events = append(events, e)
 	}
 	return events, nil
 }

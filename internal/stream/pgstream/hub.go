@@ -81,6 +81,21 @@ func (h *hub) resync() {
 	}
 }
 
+// refresh makes the followers of a stream read again, and reports whether there are any.
+func (h *hub) refresh(stream string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	t, ok := h.topics[stream]
+	if !ok {
+		return false
+	}
+	for s := range t.subs {
+		s.stale = true
+		s.signal()
+	}
+	return true
+}
+
 func (s *subscription) signal() {
 	select {
 	case s.wake <- struct{}{}:

@@ -49,8 +49,12 @@ func TestAnnouncerSaysEachStreamOnce(t *testing.T) {
 	a.add("s:1", 2)
 	a.add("s:1", 5)
 	a.add("s:1", 4)
-	require.Equal(t, []string{"s:1:5"}, a.take())
-	require.Empty(t, a.take())
+	a.watch("s:2", "s:2")
+	channels, payloads := a.take("process")
+	require.Equal(t, []string{eventsChannel, streamsChannel}, channels)
+	require.Equal(t, []string{"s:1:5", "watch process s:2"}, payloads)
+	_, payloads = a.take("process")
+	require.Empty(t, payloads)
 }
 
 func FuzzParseNotification(f *testing.F) {

@@ -23,8 +23,9 @@ const (
 	pollStreams = 1000
 )
 
-// listen makes the listening connection. It is made by the pool, and so as the pool's owner wants it, and taken out of it.
-func listen(ctx context.Context, pool *pgxpool.Pool) (*pgx.Conn, error) {
+// listen makes the listening connection. It is made by the pool, and so as the pool's owner wants it, and taken out of it. While it stands, it
+// holds a lock of the process's name, by which others see that this process is alive.
+func listen(ctx context.Context, pool *pgxpool.Pool, process string) (*pgx.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	acquired, err := pool.Acquire(ctx)
@@ -32,7 +33,10 @@ func listen(ctx context.Context, pool *pgxpool.Pool) (*pgx.Conn, error) {
 		return nil, err
 	}
 	conn := acquired.Hijack()
-	if _, err := conn.Exec(ctx, "LISTEN turnstone_events"); err != nil {
+	if _, err := conn.Exec(ctx, "SELECT pg_advisory_lock_shared(hashtextextended($1, 21))", process); err != nil {
+		return nil, errors.Join(err, hangUp(conn))
+	}
+	if _, err := conn.Exec(ctx, "LISTEN "+streamsChannel+"; LISTEN "+eventsChannel); err != nil {
 		return nil, errors.Join(err, hangUp(conn))
 	}
 	return conn, nil
@@ -66,7 +70,7 @@ func (l *Log) receive(ctx context.Context, conn *pgx.Conn) {
 			return
 		}
 		var err error
-		if conn, err = listen(ctx, l.cfg.Pool); err != nil {
+		if conn, err = listen(ctx, l.cfg.Pool, l.owner); err != nil {
 			conn = nil
 			l.cfg.Logger.Debug("listen again", zap.Error(err))
 			continue
@@ -86,9 +90,7 @@ func (l *Log) drain(ctx context.Context, conn *pgx.Conn) error {
 		cancel()
 		switch {
 		case err == nil:
-			if stream, index, ok := parseNotification(n.Payload); ok {
-				l.hub.advance(stream, index)
-			}
+			l.hear(n)
 		case ctx.Err() != nil || !pgconn.Timeout(err):
 			return err
 		default:
@@ -98,6 +100,25 @@ func (l *Log) drain(ctx context.Context, conn *pgx.Conn) error {
 			if err != nil {
 				return err
 			}
+		}
+	}
+}
+
+// hear acts on a notification.
+func (l *Log) hear(n *pgconn.Notification) {
+	if n.Channel == eventsChannel {
+		if stream, index, ok := parseNotification(n.Payload); ok {
+			l.hub.advance(stream, index)
+		}
+		return
+	}
+	said, rest, _ := strings.Cut(n.Payload, " ")
+	switch said {
+	case askRelease:
+		l.startRelease(rest)
+	case sayWatch:
+		if process, stream, ok := strings.Cut(rest, " "); ok && process != l.owner {
+			l.noteWatcher(stream)
 		}
 	}
 }
@@ -116,6 +137,7 @@ func parseNotification(payload string) (stream string, index int64, ok bool) {
 func (l *Log) poll(ctx context.Context) {
 	for pause(ctx, jitter(l.cfg.Poll)) {
 		for ids := range slices.Chunk(l.hub.streams(), pollStreams) {
+			l.announcer.watch(l.foreign(ids)...)
 			if err := l.pollOnce(ctx, ids); err != nil {
 				l.cfg.Logger.Debug("poll for events", zap.Error(err))
 				break

@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/google/uuid"
+	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"go.uber.org/zap"
 	"golang.org/x/sync/semaphore"
@@ -19,6 +21,7 @@ import (
 type Config struct {
 	Pool      *pgxpool.Pool // of a database with migration 002; stays the caller's
 	Logger    *zap.Logger   // default: discard
+	Flush     time.Duration // how long events may be shown before they are stored; default 100 ms
 	Poll      time.Duration // how late a missed notification is noticed, ± 20 %; default 2 s
 	Retention time.Duration // events of a stream closed longer ago expire; 0: never, by itself
 	Watch     Watch         // nil: nobody watches
@@ -39,7 +42,8 @@ func (unwatched) Delivered(time.Duration) {}
 func (unwatched) Followers(int)           {}
 
 const (
-	defaultPoll = 2 * time.Second
+	defaultFlush = 100 * time.Millisecond
+	defaultPoll  = 2 * time.Second
 	// callTimeout bounds one call of the database, the wait for a connection and for the stream's lock included.
 	callTimeout = 10 * time.Second
 )
@@ -54,7 +58,27 @@ type Log struct {
 	end       context.CancelFunc
 	workers   sync.WaitGroup
 	listening atomic.Bool
+
+	owner    string // this process's name in the table streams
+	liveMu   sync.RWMutex
+	streams  map[string]*live         // that this process owns
+	claiming map[string]chan struct{} // streams that it is asking for; closed when it has the answer
+
+	unstored atomic.Int64 // bytes of events that are shown and not stored
+
+	dirtyMu sync.Mutex
+	dirty   map[*live]struct{} // streams with something to store
+	kick    chan struct{}      // wakes the writer
+
+	lostMu     sync.Mutex
+	lostFences *simplelru.LRU[agent.Fence, struct{}] // of streams that were taken from this process
+
+	watchersMu sync.Mutex
+	watchers   map[string]time.Time // streams that other processes follow → when they last said so
 }
+
+// maxLostFences bounds how many producers of lost streams are remembered: they find out within seconds.
+const maxLostFences = 100_000
 
 // New checks that the database has the log's tables, opens the listening connection and starts the log's background work.
 // ctx bounds the start only. [agent.CodeUnavailable] when the database cannot be reached.
@@ -63,14 +87,17 @@ func New(ctx context.Context, cfg Config) (*Log, error) {
 	switch {
 	case cfg.Pool == nil:
 		return nil, agent.Errorf(agent.CodeInvalid, op, "no pool")
-	case cfg.Poll < 0 || cfg.Retention < 0:
-		return nil, agent.Errorf(agent.CodeInvalid, op, "negative poll %v or retention %v", cfg.Poll, cfg.Retention)
+	case cfg.Poll < 0 || cfg.Retention < 0 || cfg.Flush < 0:
+		return nil, agent.Errorf(agent.CodeInvalid, op, "negative poll %v, retention %v or flush %v", cfg.Poll, cfg.Retention, cfg.Flush)
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = zap.NewNop()
 	}
 	if cfg.Poll == 0 {
 		cfg.Poll = defaultPoll
+	}
+	if cfg.Flush == 0 {
+		cfg.Flush = defaultFlush
 	}
 	if cfg.Watch == nil {
 		cfg.Watch = unwatched{}
@@ -80,18 +107,28 @@ func New(ctx context.Context, cfg Config) (*Log, error) {
 		return nil, fail(ctx, op, err)
 	}
 	if !ready {
-		return nil, agent.Errorf(agent.CodeInternal, op, "the database lacks the tables of migration 002")
+		return nil, agent.Errorf(agent.CodeInternal, op, "the database lacks the tables of migration 021")
 	}
-	conn, err := listen(ctx, cfg.Pool)
+	process := uuid.NewString()
+	conn, err := listen(ctx, cfg.Pool, process)
 	if err != nil {
 		return nil, fail(ctx, op, err)
 	}
 	readers := max(1, int64(cfg.Pool.Config().MaxConns)/2)
-	l := &Log{cfg: cfg, hub: newHub(), announcer: newAnnouncer(), readers: semaphore.NewWeighted(readers)}
+	l := &Log{
+		cfg: cfg, hub: newHub(), announcer: newAnnouncer(), readers: semaphore.NewWeighted(readers), owner: process,
+		streams: map[string]*live{}, claiming: map[string]chan struct{}{}, dirty: map[*live]struct{}{}, kick: make(chan struct{}, 1),
+		watchers: map[string]time.Time{},
+	}
+	if l.lostFences, err = simplelru.NewLRU[agent.Fence, struct{}](maxLostFences, nil); err != nil {
+		return nil, agent.Errorf(agent.CodeInternal, op, "%w", err)
+	}
 	l.life, l.end = context.WithCancel(context.WithoutCancel(ctx))
 	l.workers.Go(func() { l.receive(l.life, conn) })
 	l.workers.Go(func() { l.poll(l.life) })
 	l.workers.Go(func() { l.announce(l.life) })
+	l.workers.Go(func() { l.write(l.life) })
+	l.workers.Go(func() { l.keepOwned(l.life) })
 	if cfg.Retention > 0 {
 		l.workers.Go(func() { l.sweep(l.life) })
 	}
@@ -102,60 +139,6 @@ func New(ctx context.Context, cfg Config) (*Log, error) {
 func (l *Log) Stop() {
 	l.end()
 	l.workers.Wait()
-}
-
-// Begin makes its caller the only valid instance of a producer; see activities.EventLog.
-func (l *Log) Begin(ctx context.Context, streamID, producer string) (agent.Fence, agent.Appended, error) {
-	if err := check(streamID, producer); err != nil {
-		return agent.Fence{}, agent.Appended{}, err
-	}
-	f := agent.Fence{StreamID: streamID, Producer: producer}
-	var (
-		outcome string
-		epoch   *int64
-		a       agent.Appended
-	)
-	err := l.call(ctx, "begin producer", sqlBegin, []any{streamID, producer}, &outcome, &epoch, &a.LastIndex, &a.Cancelled)
-	if err == nil {
-		err = refusal(outcome)
-	}
-	if err != nil {
-		return agent.Fence{}, a, err
-	}
-	f.Epoch = agent.Epoch(*epoch)
-	l.hub.advance(streamID, a.LastIndex)
-	return f, a, nil
-}
-
-// Append adds a batch, once; see activities.EventLog. A batch without events is a [Log.Touch].
-//
-// [agent.CodeUnavailable] means that the batch may or may not be in the log: send it again.
-func (l *Log) Append(ctx context.Context, f agent.Fence, batch int64, events []agent.Event) (agent.Appended, error) {
-	if len(events) == 0 {
-		return l.Touch(ctx, f)
-	}
-	if err := check(f.StreamID, f.Producer); err != nil {
-		return agent.Appended{}, err
-	}
-	b, err := stream.NewBatch(events)
-	if err != nil {
-		return agent.Appended{}, err
-	}
-	args := []any{f.StreamID, f.Producer, int64(f.Epoch), batch, b.JSON()}
-	a, err := l.answer(ctx, "append events", f, sqlAppend, args)
-	if err == nil {
-		l.announcer.add(f.StreamID, a.LastIndex)
-		l.cfg.Watch.Appended(len(events))
-	}
-	return a, err
-}
-
-// Touch asks, without writing, whether the producer may go on.
-func (l *Log) Touch(ctx context.Context, f agent.Fence) (agent.Appended, error) {
-	if err := check(f.StreamID, f.Producer); err != nil {
-		return agent.Appended{}, err
-	}
-	return l.answer(ctx, "touch stream", f, sqlTouch, []any{f.StreamID, f.Producer, int64(f.Epoch)})
 }
 
 func (l *Log) answer(ctx context.Context, op string, f agent.Fence, sql string, args []any) (agent.Appended, error) {
@@ -175,7 +158,13 @@ func (l *Log) Cancel(ctx context.Context, streamID string) error {
 	if err := stream.CheckStream(streamID); err != nil {
 		return err
 	}
-	return l.call(ctx, "cancel stream", sqlCancel, []any{streamID}, nil)
+	if err := l.call(ctx, "cancel stream", sqlCancel, []any{streamID}, nil); err != nil {
+		return err
+	}
+	if s := l.lookup(streamID); s != nil {
+		s.cancel()
+	}
+	return nil
 }
 
 // Close appends events of which the last is terminal; the first to close wins. The store does the same within its own
@@ -186,6 +175,9 @@ func (l *Log) Close(ctx context.Context, streamID string, events []agent.Event) 
 	}
 	b, err := stream.NewFinalBatch(events)
 	if err != nil {
+		return err
+	}
+	if err := l.Release(ctx, streamID); err != nil {
 		return err
 	}
 	var last int64
@@ -201,6 +193,12 @@ func (l *Log) Close(ctx context.Context, streamID string, events []agent.Event) 
 func (l *Log) Tail(ctx context.Context, streamID string) (agent.StreamTail, error) {
 	if err := stream.CheckStream(streamID); err != nil {
 		return agent.StreamTail{}, err
+	}
+	if s := l.lookup(streamID); s != nil {
+		if err := agent.Interrupted(ctx, "ask for the tail"); err != nil {
+			return agent.StreamTail{}, err
+		}
+		return s.position(), nil
 	}
 	var t agent.StreamTail
 	err := l.call(ctx, "ask for the tail", sqlTail, []any{streamID}, &t.FirstIndex, &t.LastIndex, &t.Closed, &t.Cancelled)
@@ -228,7 +226,7 @@ func check(streamID, producer string) error {
 // refusal turns the outcome of a function into the port's sentinel.
 func refusal(outcome string) error {
 	switch outcome {
-	case "ok":
+	case outcomeOK:
 		return nil
 	case "fenced":
 		return agent.ErrFenced

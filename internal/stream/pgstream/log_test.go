@@ -37,12 +37,16 @@ func migrated(t testing.TB, dsn string) *pgxpool.Pool {
 	return pool
 }
 
+// migration returns the migrations of the log's tables, in order, and what undoes them.
 func migration(t testing.TB) (up, down string) {
 	t.Helper()
-	file, err := os.ReadFile("../../postgres/migrations/002_events.sql")
-	require.NoError(t, err)
-	up, down, found := strings.Cut(string(file), "---- create above / drop below ----")
-	require.True(t, found)
+	for _, name := range []string{"002_events", "021_live_streams"} {
+		file, err := os.ReadFile("../../postgres/migrations/" + name + ".sql")
+		require.NoError(t, err)
+		does, undoes, found := strings.Cut(string(file), "---- create above / drop below ----")
+		require.True(t, found)
+		up, down = up+does, undoes+down
+	}
 	return up, down
 }
 

@@ -56,18 +56,18 @@ func TestFollowersSurviveARestart(t *testing.T) {
 	require.NoError(t, err)
 	followers := []<-chan []string{follow(writer, "s"), follow(reader, "s"), follow(reader, "s")}
 
-	outages := 0
 	want := []string{}
 	for batch := range int64(40) {
 		if batch == 15 {
 			require.NoError(t, server.Suspend(ctx))
-			_, err := writer.Append(ctx, f, batch, token(fmt.Sprint(batch)))
+			bounded, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
+			_, _, err := writer.Begin(bounded, "other", "p")
 			require.Equal(t, agent.CodeUnavailable, agent.CodeOf(err), "%v", err)
-			_, err = writer.Touch(ctx, f)
-			require.Equal(t, agent.CodeUnavailable, agent.CodeOf(err), "%v", err)
-			_, _, err = writer.Begin(ctx, "s", "p")
-			require.Equal(t, agent.CodeUnavailable, agent.CodeOf(err), "%v", err)
-			require.Equal(t, agent.CodeUnavailable, agent.CodeOf(writer.Close(ctx, "s", completed)))
+			require.Equal(t, agent.CodeUnavailable, agent.CodeOf(writer.Cancel(bounded, "s")))
+			_, err = writer.Append(ctx, f, batch, token(fmt.Sprint(batch)))
+			require.NoError(t, err, "live viewers go on")
+			require.Equal(t, agent.CodeUnavailable, agent.CodeOf(writer.Sync(bounded, f)), "it is not stored")
+			cancel()
 			require.NoError(t, server.Resume(ctx))
 		}
 		if batch == 30 {
@@ -76,10 +76,6 @@ func TestFollowersSurviveARestart(t *testing.T) {
 		want = append(want, fmt.Sprint(batch))
 		require.Eventually(t, func() bool {
 			_, err := writer.Append(ctx, f, batch, token(fmt.Sprint(batch)))
-			if err != nil {
-				outages++
-				require.Equal(t, agent.CodeUnavailable, agent.CodeOf(err), "%v", err)
-			}
 			return err == nil
 		}, patience, 10*time.Millisecond)
 	}
@@ -87,7 +83,6 @@ func TestFollowersSurviveARestart(t *testing.T) {
 	for _, got := range followers {
 		require.Equal(t, append(want, ""), <-got)
 	}
-	t.Logf("%d appends were refused", outages)
 }
 
 func TestOtherProcessesAreTold(t *testing.T) {
@@ -133,7 +128,7 @@ func TestLostListenerIsReplaced(t *testing.T) {
 		<-began
 		// Cut it, and write while nobody listens.
 		_, err = pool.Exec(ctx, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-			WHERE query = 'LISTEN turnstone_events' AND datname = current_database()`)
+			WHERE query LIKE 'LISTEN %' AND datname = current_database()`)
 		require.NoError(t, err)
 		require.NoError(t, writer.Close(ctx, id, completed))
 		require.Equal(t, []string{"a", ""}, <-got)
@@ -144,7 +139,7 @@ func TestLostListenerIsReplaced(t *testing.T) {
 func listeners(t *testing.T, pool *pgxpool.Pool) int {
 	var n int
 	require.NoError(t, pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity
-		WHERE query = 'LISTEN turnstone_events' AND datname = current_database()`).Scan(&n))
+		WHERE query LIKE 'LISTEN %' AND datname = current_database()`).Scan(&n))
 	return n
 }
 
@@ -210,7 +205,7 @@ func TestNewRefuses(t *testing.T) {
 	_, err = pgstream.New(t.Context(), pgstream.Config{Pool: pool, Poll: -1})
 	require.Equal(t, agent.CodeInvalid, agent.CodeOf(err))
 	_, err = pgstream.New(t.Context(), pgstream.Config{Pool: pool})
-	require.ErrorContains(t, err, "migration 002")
+	require.ErrorContains(t, err, "migration 021")
 	nowhere, err := pgxpool.New(t.Context(), "postgres:///nowhere?host=/nonexistent")
 	require.NoError(t, err)
 	t.Cleanup(nowhere.Close)

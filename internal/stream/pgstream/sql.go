@@ -14,9 +14,8 @@ import (
 )
 
 const (
-	sqlReady  = `SELECT to_regprocedure('turnstone_append(text,text,bigint,bigint,json)') IS NOT NULL`
-	sqlBegin  = `SELECT outcome, epoch, last_index, cancelled FROM turnstone_begin($1, $2)`
-	sqlAppend = `SELECT outcome, last_index, cancelled FROM turnstone_append($1, $2, $3, $4, $5)`
+	sqlReady  = `SELECT to_regprocedure('turnstone_own(text,text,bigint,boolean)') IS NOT NULL`
+	sqlAppend = `SELECT outcome, last_index, cancelled FROM turnstone_append($1, $2, $3, $4, $5, $6)`
 	sqlCancel = `SELECT turnstone_cancel($1)`
 	sqlClose  = `SELECT last_index FROM turnstone_close($1, $2)`
 
@@ -37,11 +36,11 @@ const (
 	// One snapshot of the stream's state and its next events: at most $3 of them, and no more once $4 bytes are exceeded. The
 	// sizes are summed before the events themselves are fetched.
 	sqlPage = `
-		SELECT s.first_index, s.last_index, s.closed_at IS NOT NULL, clock_timestamp(), e.event_index, e.event
+		SELECT s.first_index, s.last_index, s.closed_at IS NOT NULL, clock_timestamp(), e.event_index, e.tokens, e.event
 		FROM streams s LEFT JOIN LATERAL (
-			SELECT event_index, event
+			SELECT event_index, tokens, event
 			FROM (
-				SELECT event_index, event, sum(size) OVER (ORDER BY event_index) - size AS before
+				SELECT event_index, tokens, event, sum(size) OVER (ORDER BY event_index) - size AS before
 				FROM events WHERE stream_id = s.stream_id AND event_index > $2 ORDER BY event_index LIMIT $3
 			) AS sized
 			WHERE before < $4

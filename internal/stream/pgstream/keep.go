@@ -1,0 +1,190 @@
+package pgstream
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"go.uber.org/zap"
+)
+
+const (
+	// marksEvery is how often an owner looks whether its streams were cancelled, closed or taken.
+	marksEvery = 400 * time.Millisecond
+	// idleAfter is how long a stream stays with an owner whose producers are silent. Those at work say every 250 ms that they are there.
+	idleAfter = time.Second
+	// watchedFlush is how long events of a stream wait that other processes follow.
+	watchedFlush = 20 * time.Millisecond
+	// watchersFor is how long a process counts as following a stream after it said so; it repeats that with every poll.
+	watchersFor = 10 * time.Second
+	// maxWatched bounds how many streams are known to be followed elsewhere. Beyond it their followers are told with the next poll.
+	maxWatched = 100_000
+)
+
+const sqlMarks = `
+	SELECT h.stream_id, coalesce(s.cancelled, false), s.closed_at IS NOT NULL, s.generation IS DISTINCT FROM h.generation
+	FROM unnest($1::text[], $2::bigint[], $3::boolean[]) AS h (stream_id, generation, cancelled) LEFT JOIN streams s USING (stream_id)
+	WHERE s.cancelled > h.cancelled OR s.closed_at IS NOT NULL OR s.generation IS DISTINCT FROM h.generation`
+
+// keepOwned looks after the streams that this process owns, until ctx ends.
+func (l *Log) keepOwned(ctx context.Context) {
+	for pause(ctx, marksEvery) {
+		streams := l.owned()
+		if err := l.readMarks(ctx, streams); err != nil && ctx.Err() == nil {
+			l.cfg.Logger.Debug("look for cancelled streams", zap.Error(err))
+		}
+		now := time.Now()
+		for _, s := range streams {
+			if s.isIdle(now) {
+				s.release()
+				l.markDirty(s)
+				l.kickWriter()
+			}
+		}
+		l.forgetWatchers(now)
+	}
+}
+
+// owned lists the streams that this process owns.
+func (l *Log) owned() []*live {
+	l.liveMu.RLock()
+	defer l.liveMu.RUnlock()
+	streams := make([]*live, 0, len(l.streams))
+	for _, s := range l.streams {
+		streams = append(streams, s)
+	}
+	return streams
+}
+
+// readMarks notes which streams were cancelled, closed or taken.
+func (l *Log) readMarks(ctx context.Context, streams []*live) error {
+	for part := range slices.Chunk(streams, pollStreams) {
+		var (
+			ids         = make([]string, len(part))
+			generations = make([]int64, len(part))
+			cancelled   = make([]bool, len(part))
+			byID        = make(map[string]*live, len(part))
+		)
+		for i, s := range part {
+			ids[i], generations[i], cancelled[i] = s.id, s.generation, s.isCancelled()
+			byID[s.id] = s
+		}
+		if err := l.readMarksOnce(ctx, byID, ids, generations, cancelled); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *Log) readMarksOnce(ctx context.Context, streams map[string]*live, args ...any) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	rows, err := l.cfg.Pool.Query(ctx, sqlMarks, args...)
+	if err != nil {
+		return fail(ctx, "look for marks", err)
+	}
+	var (
+		id                       string
+		cancelled, closed, taken bool
+	)
+	_, err = pgx.ForEachRow(rows, []any{&id, &cancelled, &closed, &taken}, func() error {
+		s := streams[id]
+		if cancelled {
+			s.cancel()
+		}
+		if (closed || taken) && !s.isReleasing() {
+			l.lose(s, !closed)
+		}
+		return nil
+	})
+	return err
+}
+
+func (s *live) cancel() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cancelled = true
+}
+
+func (s *live) isCancelled() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.cancelled
+}
+
+// isReleasing reports whether the stream is being given up, or was.
+func (s *live) isReleasing() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state != owned
+}
+
+// isIdle reports whether nobody here has anything to write.
+func (s *live) isIdle(now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state == owned && now.Sub(s.usedAt) > idleAfter
+}
+
+// startRelease gives a stream up that somebody else has asked for.
+func (l *Log) startRelease(id string) {
+	s := l.lookup(id)
+	if s == nil {
+		return
+	}
+	s.release()
+	l.markDirty(s)
+	l.kickWriter()
+}
+
+// noteWatcher notes that another process follows a stream. That process is told what was stored before it said so.
+func (l *Log) noteWatcher(id string) {
+	l.watchersMu.Lock()
+	if _, known := l.watchers[id]; known || len(l.watchers) < maxWatched {
+		l.watchers[id] = time.Now()
+	}
+	l.watchersMu.Unlock()
+	if s := l.lookup(id); s != nil {
+		s.mu.Lock()
+		stored := s.stored
+		s.mu.Unlock()
+		l.announcer.add(id, stored)
+	}
+}
+
+// isWatched reports whether another process follows a stream.
+func (l *Log) isWatched(id string, now time.Time) bool {
+	l.watchersMu.Lock()
+	defer l.watchersMu.Unlock()
+	at, known := l.watchers[id]
+	return known && now.Sub(at) < l.watchPatience()
+}
+
+func (l *Log) forgetWatchers(now time.Time) {
+	l.watchersMu.Lock()
+	defer l.watchersMu.Unlock()
+	for id, at := range l.watchers {
+		if now.Sub(at) > l.watchPatience() {
+			delete(l.watchers, id)
+		}
+	}
+}
+
+// watchPatience is how long a process counts as a follower without saying so again.
+func (l *Log) watchPatience() time.Duration { return max(watchersFor, 3*l.cfg.Poll) }
+
+// interval is how long events of a stream may wait to be stored.
+func (l *Log) interval(id string, now time.Time) time.Duration {
+	if l.isWatched(id, now) {
+		return min(watchedFlush, l.cfg.Flush)
+	}
+	return l.cfg.Flush
+}
+
+// foreign returns the streams that this process does not own.
+func (l *Log) foreign(ids []string) []string {
+	l.liveMu.RLock()
+	defer l.liveMu.RUnlock()
+	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return l.streams[id] != nil })
+}

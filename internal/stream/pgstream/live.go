@@ -1,0 +1,277 @@
+package pgstream
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/stream"
+)
+
+const (
+	// reserveIndices is how many indices an owner reserves beyond the newest event: what it may show before it is stored.
+	reserveIndices = 2048
+	// maxUnstored bounds the bytes of one stream that wait for the database; then writers of the stream wait too.
+	maxUnstored = 2 * stream.MaxBatchBytes
+	// maxUnstoredInAll bounds those of all streams of the process.
+	maxUnstoredInAll = 256 << 20
+	// tailEvents is how many stored events of a live stream stay in memory for its followers.
+	tailEvents = 256
+)
+
+// live is a stream that this process owns: it numbers the events and shows them before they are stored.
+type live struct {
+	id         string
+	generation int64
+
+	mu        sync.Mutex
+	changed   chan struct{} // closed, and replaced, when events were stored or the state changed
+	state     liveState
+	producers map[string]*liveProducer
+	cancelled bool
+	first     int64     // oldest event kept in the database
+	lostFrom  int64     // from here on an earlier owner may have shown events that were never stored; 0: none
+	active    int       // producers that have begun here and not ended
+	usedAt    time.Time // when a producer last wrote, or said that it is there
+
+	tail     []agent.Event // the newest events; their indices are contiguous
+	floor    int64         // followers behind this index find what they need in tail
+	last     int64         // index of the newest event; 0 when there is none
+	reserved int64         // highest index that may be given
+	next     int64         // index of the next event
+	stored   int64         // index of the newest event in the database
+	unstored int           // bytes of the events behind it
+
+	dirtySince time.Time // when the oldest change was made that is not stored; zero: there is none
+	urgent     bool      // somebody waits for what is not stored
+	sending    *chunk    // what the writer has sent, until the database has answered
+}
+
+type liveState int
+
+const (
+	owned     liveState = iota
+	releasing           // no event is added any more; the writer stores the rest and gives the stream up
+	released            // the database numbers the events, or another process
+	lost                // somebody took the stream; what was not stored never will be
+)
+
+// liveProducer is one producer of a live stream.
+type liveProducer struct {
+	epoch     agent.Epoch
+	wroteFrom int64 // first index that this epoch wrote; 0 for none
+	batches   batchSet
+	lastOf    map[int64]int64 // batch → its last index, of batches added here
+	newest    int64           // the last index written here
+	dirty     bool            // not stored as it is
+}
+
+func newLive(id string, c *claim) *live {
+	s := &live{
+		id: id, generation: c.generation, changed: make(chan struct{}), producers: map[string]*liveProducer{}, cancelled: c.cancelled,
+		first: c.first, lostFrom: c.lostFrom, usedAt: time.Now(),
+		floor: c.last, last: c.last, stored: c.last, next: c.base + 1, reserved: c.base + reserveIndices,
+	}
+	for _, p := range c.producers {
+		s.producers[p.Producer] = &liveProducer{epoch: agent.Epoch(p.Epoch), wroteFrom: p.WroteFrom, batches: parseBatches(p.Batches), lastOf: map[int64]int64{}}
+	}
+	return s
+}
+
+// wakeLocked lets everybody look again who waits for a change of the stream.
+func (s *live) wakeLocked() {
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+func (s *live) appendedLocked() agent.Appended {
+	return agent.Appended{LastIndex: s.last, Cancelled: s.cancelled}
+}
+
+// begin begins a new epoch of a producer. What an earlier epoch has shown, or an earlier owner may have shown of it, is void.
+func (s *live) begin(producer string) (agent.Fence, agent.Appended, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state != owned || s.next > s.reserved {
+		s.urgent = true
+		return agent.Fence{}, agent.Appended{}, false
+	}
+	p, ok := s.producers[producer]
+	if !ok {
+		p = &liveProducer{}
+		s.producers[producer] = p
+	}
+	from := p.wroteFrom
+	if from == 0 {
+		from = s.lostFrom
+	}
+	*p = liveProducer{epoch: p.epoch + 1, lastOf: map[int64]int64{}, dirty: true}
+	if from > 0 {
+		s.addLocked([]agent.Event{{Type: agent.EventReset, Producer: producer, FromIndex: from}}, producer, p.epoch)
+	}
+	s.touchLocked()
+	return agent.Fence{StreamID: s.id, Producer: producer, Epoch: p.epoch}, s.appendedLocked(), true
+}
+
+// touchLocked notes that there is something to store.
+func (s *live) touchLocked() {
+	s.usedAt = time.Now()
+	if s.dirtySince.IsZero() {
+		s.dirtySince = s.usedAt
+	}
+}
+
+// addLocked numbers events and shows them. Their index must have been reserved.
+func (s *live) addLocked(events []agent.Event, producer string, epoch agent.Epoch) {
+	now := time.Now().UTC().Truncate(time.Microsecond) // as the database keeps it
+	for i := range events {
+		e := events[i]
+		turn := e.Meta.TurnID
+		if turn == "" {
+			turn = agent.TurnID(s.id)
+		}
+		e.Meta = agent.EventMeta{
+			StreamID: s.id, EventIndex: s.next, TurnID: turn, Attempt: int64(epoch), Producer: producer,
+			AgentInstanceID: e.Meta.AgentInstanceID, Time: now,
+		}
+		s.tail = append(s.tail, e)
+		s.last = s.next
+		s.next++
+	}
+}
+
+// add adds a checked batch, once.
+func (s *live) add(f agent.Fence, batch int64, events []agent.Event, size int, inAll *atomic.Int64) (agent.Appended, added, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state != owned {
+		return agent.Appended{}, notHere, nil
+	}
+	p := s.producers[f.Producer]
+	if p == nil || p.epoch != f.Epoch {
+		return s.appendedLocked(), done, agent.ErrFenced
+	}
+	if len(events) == 0 {
+		s.usedAt = time.Now()
+		return s.appendedLocked(), done, nil
+	}
+	if p.batches.has(batch) {
+		at := s.appendedLocked()
+		if last, ok := p.lastOf[batch]; ok {
+			at.LastIndex = last
+		}
+		return at, done, nil
+	}
+	if s.unstored > maxUnstored || inAll.Load() > maxUnstoredInAll || s.next+int64(len(events))-1 > s.reserved {
+		s.urgent = true
+		return agent.Appended{}, full, nil
+	}
+	if p.wroteFrom == 0 {
+		p.wroteFrom = s.next
+	}
+	s.addLocked(events, f.Producer, f.Epoch)
+	s.unstored += size
+	inAll.Add(int64(size))
+	p.batches.add(batch)
+	p.lastOf[batch], p.newest, p.dirty = s.last, s.last, true
+	s.touchLocked()
+	return s.appendedLocked(), done, nil
+}
+
+// added is what became of a batch.
+type added int
+
+const (
+	done    added = iota
+	full          // the stream has too much that is not stored
+	notHere       // the stream is not owned any more
+)
+
+// isStored reports whether all is stored that a producer has written. Otherwise changed is closed when there is news.
+func (s *live) isStored(f agent.Fence) (yes bool, changed <-chan struct{}, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.producers[f.Producer]
+	switch {
+	case s.state == lost, s.state == owned && (p == nil || p.epoch != f.Epoch):
+		return false, nil, agent.ErrFenced
+	case s.state == released, p == nil, !p.dirty && s.stored >= p.newest:
+		return true, nil, nil
+	}
+	s.urgent = true
+	return false, s.changed, nil
+}
+
+// release asks the writer to give the stream up. changed is closed when there is news.
+func (s *live) release() (over bool, changed <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch s.state {
+	case owned:
+		s.state = releasing
+		s.urgent = true
+		s.touchLocked()
+	case releasing:
+		s.urgent = true
+	case released, lost:
+		return true, nil
+	}
+	return false, s.changed
+}
+
+// page returns what follows an index, if memory has all of it.
+func (s *live) page(after int64) (page, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state == lost || s.state == released || after < s.floor {
+		return page{}, false
+	}
+	p := page{last: s.last}
+	if n := len(s.tail); n > 0 && after < s.last {
+		from := max(0, n-int(s.last-after))
+		p.events = append(p.events, s.tail[from:min(n, from+pageEvents)]...)
+		p.age = time.Since(p.events[0].Meta.Time)
+	}
+	return p, true
+}
+
+func (s *live) position() agent.StreamTail {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := agent.StreamTail{LastIndex: s.last, Cancelled: s.cancelled}
+	if s.last > 0 {
+		t.FirstIndex = s.first
+	}
+	return t
+}
+
+// trimLocked lets go of stored events that are far behind the newest.
+func (s *live) trimLocked() {
+	drop := len(s.tail) - max(tailEvents, int(min(s.last-s.stored, int64(len(s.tail)))))
+	if drop <= tailEvents/2 { // not one by one
+		return
+	}
+	s.floor = s.tail[drop-1].Meta.EventIndex
+	s.tail = append(make([]agent.Event, 0, len(s.tail)-drop+tailEvents), s.tail[drop:]...)
+}
+
+// lookup returns the stream if this process owns it.
+func (l *Log) lookup(id string) *live {
+	l.liveMu.RLock()
+	defer l.liveMu.RUnlock()
+	return l.streams[id]
+}
+
+// wait waits for a change of a stream.
+func (l *Log) wait(ctx context.Context, op string, changed <-chan struct{}) error {
+	select {
+	case <-changed:
+		return nil
+	case <-ctx.Done():
+		return agent.Interrupted(ctx, op)
+	case <-l.life.Done():
+		return agent.Errorf(agent.CodeUnavailable, op, "%w", errStopped)
+	}
+}

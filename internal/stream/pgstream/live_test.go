@@ -1,0 +1,274 @@
+package pgstream_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/devstack/pgdev/pgtest"
+	"github.com/turnstone-run/turnstone/internal/stream/pgstream"
+)
+
+// frozen is a process whose statements do not reach the database until it thaws: one that is stopped, starved or cut off.
+type frozen struct{ gate chan struct{} }
+
+// freezable returns a pool for one process and what freezes it.
+func freezable(t *testing.T, dsn string) (*pgxpool.Pool, func() (thaw func())) {
+	t.Helper()
+	state := make(chan *frozen, 1)
+	state <- nil
+	cfg, err := pgxpool.ParseConfig(dsn)
+	require.NoError(t, err)
+	cfg.PrepareConn = func(ctx context.Context, _ *pgx.Conn) (bool, error) {
+		f := <-state
+		state <- f
+		if f == nil {
+			return true, nil
+		}
+		select {
+		case <-f.gate:
+			return true, nil
+		case <-ctx.Done():
+			return true, ctx.Err()
+		}
+	}
+	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	return pool, func() func() {
+		f := &frozen{gate: make(chan struct{})}
+		<-state
+		state <- f
+		return func() {
+			<-state
+			state <- nil
+			close(f.gate)
+		}
+	}
+}
+
+func appendText(t *testing.T, log *pgstream.Log, f agent.Fence, batch int64, text string) {
+	t.Helper()
+	_, err := log.Append(t.Context(), f, batch, token(text))
+	require.NoError(t, err)
+}
+
+// shown describes an event: its index and what it says.
+func shown(e *agent.Event) string {
+	switch e.Type {
+	case agent.EventReset:
+		return fmt.Sprintf("reset %s from %d", e.Producer, e.FromIndex)
+	case agent.EventToken:
+		return e.Text
+	default:
+		return string(e.Status)
+	}
+}
+
+func readShown(ctx context.Context, log *pgstream.Log, id string, after int64) (got []string, err error) {
+	for e, err := range log.Follow(ctx, id, after) {
+		if err != nil {
+			return got, err
+		}
+		if e.Meta.EventIndex <= after {
+			return got, fmt.Errorf("index %d behind %d", e.Meta.EventIndex, after)
+		}
+		after = e.Meta.EventIndex
+		got = append(got, shown(&e))
+	}
+	return got, nil
+}
+
+// Two processes write one stream: each gives it up when the other asks, and nothing is lost, shown twice or renumbered.
+func TestStreamMovesBetweenProcesses(t *testing.T) {
+	dsn := pgtest.New(t)
+	pool := migrated(t, dsn)
+	a, b, other := open(t, pool, pgstream.Config{}), open(t, pool, pgstream.Config{}), open(t, pool, pgstream.Config{})
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	var followers errgroup.Group
+	got := make([][]agent.Event, 3)
+	for i, log := range []*pgstream.Log{a, b, other} {
+		followers.Go(func() error {
+			for e, err := range log.Follow(ctx, "s", 0) {
+				if err != nil {
+					return err
+				}
+				got[i] = append(got[i], e)
+			}
+			return nil
+		})
+	}
+
+	model, _, err := a.Begin(ctx, "s", "model/1")
+	require.NoError(t, err)
+	appendText(t, a, model, 1, "m1")
+	tool, _, err := b.Begin(ctx, "s", "tool/1")
+	require.NoError(t, err)
+	for batch := range int64(20) { // side by side, as parallel tools do
+		appendText(t, a, model, batch+2, fmt.Sprint("m", batch+2))
+		appendText(t, b, tool, batch+1, fmt.Sprint("t", batch+1))
+	}
+	again, err := a.Append(ctx, model, 2, token("m2"))
+	require.NoError(t, err)
+	require.Equal(t, int64(2), again.LastIndex, "a batch that is in the log changes nothing")
+	require.NoError(t, a.Sync(ctx, model))
+	require.NoError(t, b.Sync(ctx, tool))
+	third, _, err := other.Begin(ctx, "s", "model/2")
+	require.NoError(t, err)
+	appendText(t, other, third, 1, "end")
+	require.NoError(t, a.Close(ctx, "s", completed))
+
+	require.NoError(t, followers.Wait())
+	require.Len(t, got[0], 43)
+	for i, e := range got[0] {
+		require.Equal(t, int64(i+1), e.Meta.EventIndex)
+	}
+	for _, events := range got[1:] {
+		require.Len(t, events, len(got[0]))
+		for i := range events {
+			require.Equal(t, shown(&got[0][i]), shown(&events[i]))
+			require.Equal(t, got[0][i].Meta.EventIndex, events[i].Meta.EventIndex)
+		}
+	}
+}
+
+// A process that does not answer loses its streams. What it had shown and not stored is void for everybody who saw it, no index is given
+// twice, and nothing that it does when it comes back is stored.
+func TestStreamIsTakenFromAFrozenProcess(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		stored bool // the first events are stored before the process freezes
+		want   []string
+	}{
+		{"nothing stored", false, []string{"reset p from 1", "new", "COMPLETED"}},
+		{"a part stored", true, []string{"1", "2", "reset p from 1", "new", "COMPLETED"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dsn := pgtest.New(t)
+			pool := migrated(t, dsn)
+			slow, freeze := freezable(t, dsn)
+			zombie, owner := open(t, slow, pgstream.Config{Flush: 10 * time.Second}), open(t, pool, pgstream.Config{})
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+
+			old, _, err := zombie.Begin(ctx, "s", "p")
+			require.NoError(t, err)
+			watched, sawOld := make(chan []string, 1), make(chan struct{})
+			go func() { // a viewer at the process that freezes
+				var got []string
+				for e, err := range zombie.Follow(ctx, "s", 0) {
+					if err != nil {
+						got = append(got, err.Error())
+						break
+					}
+					if got = append(got, shown(&e)); len(got) == 4 {
+						close(sawOld)
+					}
+				}
+				watched <- got
+			}()
+			appendText(t, zombie, old, 1, "1")
+			appendText(t, zombie, old, 2, "2")
+			if c.stored {
+				require.NoError(t, zombie.Sync(ctx, old))
+			}
+			thaw := freeze()
+			appendText(t, zombie, old, 3, "3")
+			appendText(t, zombie, old, 4, "4")
+			<-sawOld
+
+			fresh, at, err := owner.Begin(ctx, "s", "p")
+			require.NoError(t, err)
+			require.Greater(t, at.LastIndex, int64(4), "behind all that may have been shown")
+			appendText(t, owner, fresh, 1, "new")
+			require.NoError(t, owner.Sync(ctx, fresh))
+			thaw()
+			require.Eventually(t, func() bool {
+				_, err := zombie.Append(ctx, old, 5, token("late"))
+				return err != nil
+			}, patience, 5*time.Millisecond)
+			_, err = zombie.Append(ctx, old, 6, token("late"))
+			require.ErrorIs(t, err, agent.ErrFenced)
+			require.ErrorIs(t, zombie.Sync(ctx, old), agent.ErrFenced)
+			require.NoError(t, zombie.Close(ctx, "s", completed), "whoever ends the turn may be anybody")
+
+			got, err := readShown(ctx, owner, "s", 0)
+			require.NoError(t, err)
+			require.Equal(t, c.want, got)
+			got, err = readShown(ctx, owner, "s", 4) // a viewer that saw what was lost, and resumes elsewhere
+			require.NoError(t, err)
+			require.Equal(t, []string{fmt.Sprintf("reset p from %d", 1), "new", "COMPLETED"}, got)
+			got = <-watched
+			require.Equal(t, []string{"1", "2", "3", "4"}, got[:4])
+			require.Equal(t, []string{"reset p from 1", "new", "COMPLETED"}, got[len(got)-3:])
+		})
+	}
+}
+
+// What is stored is what was shown, however it is merged, from every index on.
+func TestStoredTokensKeepTheirIndices(t *testing.T) {
+	pool := migrated(t, pgtest.New(t))
+	writer, reader := open(t, pool, pgstream.Config{Flush: 10 * time.Second}), open(t, pool, pgstream.Config{})
+	ctx := t.Context()
+	f, _, err := writer.Begin(ctx, "s", "p")
+	require.NoError(t, err)
+	want := []string{}
+	for batch := range int64(50) {
+		text := fmt.Sprint("é", batch)
+		if batch%7 == 0 {
+			text = ""
+		}
+		want = append(want, text)
+		appendText(t, writer, f, batch, text)
+	}
+	require.NoError(t, writer.Close(ctx, "s", completed))
+	var rows int
+	require.NoError(t, pool.QueryRow(ctx, "SELECT count(*) FROM events").Scan(&rows))
+	require.Equal(t, 2, rows, "the tokens share a row")
+	want = append(want, "COMPLETED")
+	for after := range int64(len(want) + 1) {
+		got, err := readShown(ctx, reader, "s", after)
+		require.NoError(t, err)
+		require.Equal(t, want[after:], append([]string{}, got...), "after %d", after)
+	}
+}
+
+// A stream that nobody writes goes back to the database, and what memory held of it is let go.
+func TestIdleStreamsAreReleased(t *testing.T) {
+	pool := migrated(t, pgtest.New(t))
+	log := open(t, pool, pgstream.Config{})
+	for i := range 10 {
+		f, _, err := log.Begin(t.Context(), fmt.Sprint(i), "p")
+		require.NoError(t, err)
+		appendText(t, log, f, 1, "a")
+	}
+	require.Equal(t, 10, log.Owned())
+	require.Eventually(t, func() bool { return log.Owned() == 0 }, patience, 10*time.Millisecond)
+	var left int
+	require.NoError(t, pool.QueryRow(t.Context(), "SELECT count(*) FROM streams WHERE owner IS NOT NULL").Scan(&left))
+	require.Zero(t, left)
+}
+
+// A process that stops gives its streams up, and the next one goes on behind them at once.
+func TestStoppedProcessReleasesItsStreams(t *testing.T) {
+	pool := migrated(t, pgtest.New(t))
+	first, second := open(t, pool, pgstream.Config{Flush: 10 * time.Second}), open(t, pool, pgstream.Config{})
+	f, _, err := first.Begin(t.Context(), "s", "p")
+	require.NoError(t, err)
+	appendText(t, first, f, 1, "a")
+	first.Stop()
+	f, at, err := second.Begin(t.Context(), "s", "q")
+	require.NoError(t, err)
+	require.Equal(t, int64(1), at.LastIndex)
+	appendText(t, second, f, 1, "b")
+	require.NoError(t, second.Close(t.Context(), "s", completed))
+	require.Equal(t, []string{"a", "b", ""}, <-follow(second, "s"))
+}

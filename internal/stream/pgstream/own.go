@@ -1,0 +1,357 @@
+package pgstream
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	"go.uber.org/zap"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/stream"
+)
+
+const (
+	// releasePatience is how long an owner may take to release a stream before it is taken from it.
+	releasePatience = 2 * time.Second
+	// storePatience bounds the wait for events to be stored, and for room to show more.
+	storePatience = 30 * time.Second
+)
+
+const (
+	sqlOwn    = `SELECT outcome, generation, last_index, base, first_index, cancelled, lost_from, producers FROM turnstone_own($1, $2, $3, $4)`
+	sqlDisown = `SELECT turnstone_disown($1)`
+	sqlTake   = `SELECT turnstone_take($1)`
+)
+
+// claim is the database's answer to turnstone_own.
+type claim struct {
+	outcome    string
+	generation int64
+	last       int64
+	base       int64
+	first      int64
+	cancelled  bool
+	lostFrom   int64
+	producers  []storedProducer
+}
+
+type storedProducer struct {
+	Producer  string `json:"producer"`
+	Epoch     int64  `json:"epoch"`
+	WroteFrom int64  `json:"wrote_from"`
+	Batches   string `json:"batches"`
+}
+
+// Begin makes its caller the only valid instance of a producer; see activities.EventLog. This process becomes the owner of the stream. An owner
+// elsewhere is asked to release it first, and loses it after two seconds.
+func (l *Log) Begin(ctx context.Context, streamID, producer string) (agent.Fence, agent.Appended, error) {
+	const op = "begin producer"
+	if err := check(streamID, producer); err != nil {
+		return agent.Fence{}, agent.Appended{}, err
+	}
+	if err := agent.Interrupted(ctx, op); err != nil {
+		return agent.Fence{}, agent.Appended{}, err
+	}
+	for {
+		s, at, err := l.own(ctx, streamID)
+		if err != nil {
+			return agent.Fence{}, at, err
+		}
+		f, at, ok := s.begin(producer)
+		if !ok { // it is being released, or stored
+			if err := l.awaitChange(ctx, op, s); err != nil {
+				return agent.Fence{}, agent.Appended{}, err
+			}
+			continue
+		}
+		l.markDirty(s)
+		l.hub.advance(streamID, at.LastIndex)
+		if f.Epoch == 1 {
+			return f, at, nil
+		}
+		// An earlier epoch may still be at work somewhere, and is fenced by what is stored. A newer one fences this one at its first batch.
+		if err := l.awaitStored(ctx, op, s, f); err != nil && !errors.Is(err, agent.ErrFenced) {
+			return f, at, err
+		}
+		return f, at, nil
+	}
+}
+
+func (l *Log) awaitChange(ctx context.Context, op string, s *live) error {
+	s.mu.Lock()
+	changed, state, next, reserved := s.changed, s.state, s.next, s.reserved
+	s.mu.Unlock()
+	if state == released || state == lost || state == owned && next <= reserved {
+		return agent.Interrupted(ctx, op)
+	}
+	l.kickWriter()
+	return l.wait(ctx, op, changed)
+}
+
+// own returns the stream, which is this process's from now on.
+func (l *Log) own(ctx context.Context, id string) (*live, agent.Appended, error) {
+	for {
+		if s := l.lookup(id); s != nil {
+			return s, agent.Appended{}, nil
+		}
+		l.liveMu.Lock()
+		claiming, busy := l.claiming[id]
+		if !busy && l.streams[id] == nil {
+			claiming = make(chan struct{})
+			l.claiming[id] = claiming
+		}
+		l.liveMu.Unlock()
+		if busy { // somebody else here asks for it
+			if err := l.wait(ctx, "own stream", claiming); err != nil {
+				return nil, agent.Appended{}, err
+			}
+			continue
+		}
+		if claiming == nil {
+			continue
+		}
+		return l.claim(ctx, id, claiming)
+	}
+}
+
+// claim asks the database for a stream, again and again while an owner elsewhere has not released it.
+func (l *Log) claim(ctx context.Context, id string, claiming chan struct{}) (*live, agent.Appended, error) {
+	var s *live
+	defer func() {
+		l.liveMu.Lock()
+		defer l.liveMu.Unlock()
+		if s != nil {
+			l.streams[id] = s
+		}
+		delete(l.claiming, id)
+		close(claiming)
+	}()
+	if l.life.Err() != nil {
+		return nil, agent.Appended{}, agent.Errorf(agent.CodeUnavailable, "own stream", "%w", errStopped)
+	}
+	c, err := untilReleased(ctx, func(force bool) (*claim, bool, error) {
+		c, err := l.claimOnce(ctx, id, force)
+		return c, err == nil && c.outcome != outcomeOwned, err
+	})
+	switch {
+	case err != nil:
+		return nil, agent.Appended{}, err
+	case c.outcome != outcomeOK:
+		return nil, agent.Appended{LastIndex: c.last, Cancelled: c.cancelled}, refusal(c.outcome)
+	}
+	s = newLive(id, c)
+	return s, agent.Appended{}, nil
+}
+
+// Outcomes of the SQL functions.
+const (
+	outcomeOK    = "ok"
+	outcomeOwned = "owned"
+)
+
+func (l *Log) claimOnce(ctx context.Context, id string, force bool) (*claim, error) {
+	var (
+		c                                 claim
+		generation, base, first, lostFrom *int64
+		producers                         []byte
+	)
+	err := l.call(ctx, "own stream", sqlOwn, []any{id, l.owner, reserveIndices, force},
+		&c.outcome, &generation, &c.last, &base, &first, &c.cancelled, &lostFrom, &producers)
+	if err != nil || c.outcome != outcomeOK {
+		return &c, err
+	}
+	c.generation, c.base, c.first = *generation, *base, *first
+	if lostFrom != nil {
+		c.lostFrom = *lostFrom
+	}
+	if len(producers) > 0 {
+		if err := json.Unmarshal(producers, &c.producers); err != nil {
+			return nil, agent.Errorf(agent.CodeInternal, "own stream", "%w", err)
+		}
+	}
+	if force {
+		l.cfg.Logger.Warn("took a stream from an owner that does not answer", zap.String("stream", id), zap.Int64("generation", c.generation))
+	}
+	return &c, nil
+}
+
+// untilReleased asks until the answer counts, and with force after two seconds.
+func untilReleased[T any](ctx context.Context, ask func(force bool) (T, bool, error)) (T, error) {
+	pauses := backoff.NewExponentialBackOff()
+	pauses.InitialInterval, pauses.MaxInterval = 5*time.Millisecond, 100*time.Millisecond
+	for since := time.Now(); ; {
+		force := time.Since(since) > releasePatience
+		answer, over, err := ask(force)
+		if over || err != nil {
+			return answer, err
+		}
+		if !pause(ctx, pauses.NextBackOff()) {
+			return answer, agent.Interrupted(ctx, "await release of a stream")
+		}
+	}
+}
+
+// Append adds a batch, once; see activities.EventLog. A batch without events is a [Log.Touch]. The events are shown at once and stored a
+// moment later; [Log.Sync] waits for that. While the database is away Append goes on, until a bound of what is not stored is reached.
+//
+// [agent.CodeUnavailable] means that the batch may or may not be in the log: send it again.
+func (l *Log) Append(ctx context.Context, f agent.Fence, batch int64, events []agent.Event) (agent.Appended, error) {
+	const op = "append events"
+	if err := check(f.StreamID, f.Producer); err != nil {
+		return agent.Appended{}, err
+	}
+	if err := agent.Interrupted(ctx, op); err != nil {
+		return agent.Appended{}, err
+	}
+	readable, size, err := stream.Readable(events)
+	if err != nil {
+		return agent.Appended{}, err
+	}
+	for deadline := time.Now().Add(storePatience); ; {
+		s := l.lookup(f.StreamID)
+		if s == nil {
+			return l.appendShared(ctx, f, batch, events)
+		}
+		at, what, err := s.add(f, batch, readable, size, &l.unstored)
+		switch {
+		case what == done:
+			if err == nil && len(events) > 0 {
+				l.markDirty(s)
+				l.hub.advance(f.StreamID, at.LastIndex)
+				l.cfg.Watch.Appended(len(events))
+			}
+			return at, err
+		case what == full && time.Now().After(deadline):
+			return at, agent.Errorf(agent.CodeUnavailable, op, "the database has not taken %d bytes of the stream, or %d of all streams", maxUnstored, maxUnstoredInAll)
+		}
+		if err := l.awaitRoom(ctx, op, s, deadline); err != nil {
+			return at, err
+		}
+	}
+}
+
+// awaitRoom waits until the writer has stored something of a stream, or has given it up.
+func (l *Log) awaitRoom(ctx context.Context, op string, s *live, deadline time.Time) error {
+	s.mu.Lock()
+	changed, state := s.changed, s.state
+	s.mu.Unlock()
+	if state == released || state == lost {
+		return agent.Interrupted(ctx, op)
+	}
+	bounded, cancel := context.WithDeadline(ctx, deadline)
+	defer cancel()
+	l.markDirty(s)
+	l.kickWriter()
+	err := l.wait(bounded, op, changed)
+	if err != nil && ctx.Err() == nil && bounded.Err() != nil {
+		return nil // the caller says what it waited for
+	}
+	return err
+}
+
+// appendShared adds a batch to a stream that is not this process's.
+func (l *Log) appendShared(ctx context.Context, f agent.Fence, batch int64, events []agent.Event) (agent.Appended, error) {
+	if l.isLost(f) {
+		return agent.Appended{}, agent.ErrFenced
+	}
+	if len(events) == 0 {
+		return l.answer(ctx, "touch stream", f, sqlTouch, []any{f.StreamID, f.Producer, int64(f.Epoch)})
+	}
+	b, err := stream.NewBatch(events)
+	if err != nil {
+		return agent.Appended{}, err
+	}
+	type answer struct {
+		outcome string
+		at      agent.Appended
+	}
+	got, err := untilReleased(ctx, func(force bool) (answer, bool, error) {
+		var a answer
+		args := []any{f.StreamID, f.Producer, int64(f.Epoch), batch, b.JSON(), force}
+		err := l.call(ctx, "append events", sqlAppend, args, &a.outcome, &a.at.LastIndex, &a.at.Cancelled)
+		return a, err == nil && a.outcome != outcomeOwned, err
+	})
+	if err == nil {
+		err = refusal(got.outcome)
+	}
+	if err != nil {
+		return got.at, err
+	}
+	l.hub.advance(f.StreamID, got.at.LastIndex)
+	l.announcer.add(f.StreamID, got.at.LastIndex)
+	l.cfg.Watch.Appended(len(events))
+	return got.at, nil
+}
+
+// Touch asks, without writing, whether the producer may go on.
+func (l *Log) Touch(ctx context.Context, f agent.Fence) (agent.Appended, error) {
+	return l.Append(ctx, f, 0, nil)
+}
+
+// Sync waits until the producer's epoch and all that it has appended are stored. [agent.ErrFenced] means that some of it never will be: the
+// stream was taken by another process, which repeats the work.
+func (l *Log) Sync(ctx context.Context, f agent.Fence) error {
+	const op = "sync producer"
+	if err := check(f.StreamID, f.Producer); err != nil {
+		return err
+	}
+	s := l.lookup(f.StreamID)
+	if s == nil {
+		if l.isLost(f) {
+			return agent.ErrFenced
+		}
+		return agent.Interrupted(ctx, op)
+	}
+	return l.awaitStored(ctx, op, s, f)
+}
+
+// awaitStored waits until all is stored that a producer has written.
+func (l *Log) awaitStored(ctx context.Context, op string, s *live, f agent.Fence) error {
+	bounded, cancel := context.WithTimeout(ctx, storePatience)
+	defer cancel()
+	for {
+		stored, changed, err := s.isStored(f)
+		if stored || err != nil {
+			return err
+		}
+		l.markDirty(s)
+		l.kickWriter()
+		if err := l.wait(bounded, op, changed); err != nil {
+			return err
+		}
+	}
+}
+
+// Release gives a stream back to the database: what was appended is stored, and any process may write next. It is for whoever ends the
+// stream in a transaction of its own. An owner elsewhere is asked, and left alone after two seconds.
+func (l *Log) Release(ctx context.Context, streamID string) error {
+	const op = "release stream"
+	if err := stream.CheckStream(streamID); err != nil {
+		return err
+	}
+	s := l.lookup(streamID)
+	if s == nil {
+		_, err := untilReleased(ctx, func(force bool) (bool, bool, error) {
+			var free bool
+			err := l.call(ctx, op, sqlDisown, []any{streamID}, &free)
+			return free, free || force, err
+		})
+		return err
+	}
+	bounded, cancel := context.WithTimeout(ctx, storePatience)
+	defer cancel()
+	for {
+		over, changed := s.release()
+		if over {
+			return nil
+		}
+		l.markDirty(s)
+		l.kickWriter()
+		if err := l.wait(bounded, op, changed); err != nil {
+			return err
+		}
+	}
+}
