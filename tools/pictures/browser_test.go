@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"image"
 	"image/color"
+	"image/draw"
 	"image/png"
 	"maps"
 	"os"
@@ -153,24 +154,30 @@ func (p *tab) picture(name string, height int64) {
 // smaller is a picture with its 256 most frequent colours, which is all that can be told apart of a page of text.
 func smaller(t *testing.T, data []byte) []byte {
 	t.Helper()
-	shown, err := png.Decode(bytes.NewReader(data))
+	decoded, err := png.Decode(bytes.NewReader(data))
 	require.NoError(t, err)
-	seen := map[color.Color]int{}
-	area := shown.Bounds()
+	area := decoded.Bounds()
+	shown := image.NewRGBA(area) // of one type, so that the loops need no interfaces
+	draw.Draw(shown, area, decoded, area.Min, draw.Src)
+	seen := map[color.RGBA]int{}
 	for y := area.Min.Y; y < area.Max.Y; y++ {
 		for x := area.Min.X; x < area.Max.X; x++ {
-			seen[shown.At(x, y)]++
+			seen[shown.RGBAAt(x, y)]++
 		}
 	}
-	colours := slices.SortedFunc(maps.Keys(seen), func(a, b color.Color) int { return seen[b] - seen[a] })
-	out := image.NewPaletted(area, colours[:min(256, len(colours))])
-	nearest := make(map[color.Color]uint8, len(colours))
+	colours := slices.SortedFunc(maps.Keys(seen), func(a, b color.RGBA) int { return seen[b] - seen[a] })
+	var palette color.Palette
+	for _, c := range colours[:min(256, len(colours))] {
+		palette = append(palette, c)
+	}
+	out := image.NewPaletted(area, palette)
+	nearest := make(map[color.RGBA]uint8, len(colours))
 	for _, c := range colours {
-		nearest[c] = uint8(out.Palette.Index(c))
+		nearest[c] = uint8(palette.Index(c))
 	}
 	for y := area.Min.Y; y < area.Max.Y; y++ {
 		for x := area.Min.X; x < area.Max.X; x++ {
-			out.SetColorIndex(x, y, nearest[shown.At(x, y)])
+			out.SetColorIndex(x, y, nearest[shown.RGBAAt(x, y)])
 		}
 	}
 	var file bytes.Buffer

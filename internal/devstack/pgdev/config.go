@@ -52,8 +52,8 @@ type Config struct {
 	// each of its parent folders must let the user postgres pass (see CheckDir).
 	DataDir string
 
-	// Ephemeral asks for a throw-away server in a temporary folder: faster because it gives up durability
-	// against power loss, and removed by Stop.
+	// Ephemeral asks for a throw-away server in a temporary folder, in memory where /dev/shm has 4 GiB free: faster because
+	// it gives up durability against power loss, and removed by Stop.
 	Ephemeral bool
 
 	// BinDir is the folder of the programs postgres and initdb. Empty searches PATH and the well-known folders.

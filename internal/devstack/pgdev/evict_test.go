@@ -3,7 +3,10 @@
 package pgdev
 
 import (
+	"math"
 	"os"
+	"path/filepath"
+	"runtime"
 	"testing"
 	"time"
 
@@ -31,4 +34,20 @@ func TestServerOfADeadOwnerIsStopped(t *testing.T) {
 	}
 	require.NotZero(t, heir.Pid())
 	require.NoError(t, heir.Stop(t.Context()))
+}
+
+func TestThrowAwayServerIsInMemory(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, runtime.GOOS == "linux", hasMemory(memoryFolder, 1))
+	require.False(t, hasMemory("/proc", 0), "a file system of another kind")
+	require.False(t, hasMemory("/no/such/folder", 0))
+	require.Equal(t, temporaryRoots(), throwAwayRoots(math.MaxUint64), "too little memory")
+
+	server, err := Start(t.Context(), Config{Ephemeral: true})
+	require.NoError(t, err)
+	root, err := filepath.EvalSymlinks(throwAwayRoots(memoryRoom)[0])
+	require.NoError(t, err)
+	require.Equal(t, root, filepath.Dir(server.home.dir))
+	require.NoError(t, server.Stop(t.Context()))
+	require.NoDirExists(t, server.home.dir)
 }

@@ -22,6 +22,11 @@ const (
 	// maxSocketPath is the shortest limit of the supported systems (macOS: 104 bytes with the final zero).
 	maxSocketPath = 103
 
+	// memoryFolder is Linux's file system in memory. A throw-away server lives there if memoryRoom bytes are free: each database that is made
+	// and dropped is hundreds of files, which cost a disk ten times as much. One server rarely takes more than 1 GiB (see max_wal_size).
+	memoryFolder = "/dev/shm"
+	memoryRoom   = 4 << 30
+
 	sweepAge   = 2 * time.Minute // younger folders may be in the making
 	sweepLimit = 20              // folders removed per start
 )
@@ -32,10 +37,18 @@ func temporaryRoots() []string {
 	return slices.Compact([]string{os.TempDir(), "/tmp", "/var/tmp"})
 }
 
+// throwAwayRoots are the places for throw-away servers, best first.
+func throwAwayRoots(memoryRoom uint64) []string {
+	if hasMemory(memoryFolder, memoryRoom) {
+		return append([]string{memoryFolder}, temporaryRoots()...)
+	}
+	return temporaryRoots()
+}
+
 // makeEphemeral makes the home of a throw-away server, and removes homes whose owners were killed.
 func makeEphemeral(acct account) (string, error) {
 	var firstErr error
-	for _, root := range temporaryRoots() {
+	for _, root := range throwAwayRoots(memoryRoom) {
 		err := acct.canReach(root)
 		if err == nil {
 			sweep(root)
