@@ -257,13 +257,18 @@ func TestIdleStreamsAreReleased(t *testing.T) {
 	require.Zero(t, left)
 }
 
-// A process that stops gives its streams up, and the next one goes on behind them at once.
+// A process that stops gives its streams up, also what it is just about to store, and the next one goes on behind them at once.
 func TestStoppedProcessReleasesItsStreams(t *testing.T) {
-	pool := migrated(t, pgtest.New(t))
-	first, second := open(t, pool, pgstream.Config{Flush: 10 * time.Second}), open(t, pool, pgstream.Config{})
+	dsn := pgtest.New(t)
+	slow, freeze := freezable(t, dsn)
+	second := open(t, migrated(t, dsn), pgstream.Config{})
+	first := open(t, slow, pgstream.Config{Flush: time.Millisecond})
 	f, _, err := first.Begin(t.Context(), "s", "p")
 	require.NoError(t, err)
+	thaw := freeze()
 	appendText(t, first, f, 1, "a")
+	require.Eventually(t, first.IsStoring, patience, time.Millisecond)
+	time.AfterFunc(50*time.Millisecond, thaw)
 	first.Stop()
 	f, at, err := second.Begin(t.Context(), "s", "q")
 	require.NoError(t, err)

@@ -275,7 +275,7 @@ func newRow(events []agent.Event) row {
 func (l *Log) store(ctx context.Context, chunks []*chunk) error {
 	answers, err := l.storeOnce(ctx, chunks)
 	switch {
-	case err != nil && agent.CodeOf(err) == agent.CodeUnavailable:
+	case err != nil && (agent.CodeOf(err) == agent.CodeUnavailable || ctx.Err() != nil):
 		return err
 	case err != nil && len(chunks) > 1: // whose fault it is shows when they go one by one
 		for _, c := range chunks {
@@ -451,7 +451,14 @@ func (l *Log) releaseAll(ctx context.Context) {
 		s.release()
 		l.markDirty(s)
 	}
-	if err := l.storeDue(ctx); err != nil {
-		l.cfg.Logger.Warn("store events at the end; what was not stored is lost", zap.Int("streams", len(streams)), zap.Error(err))
+	var err error
+	for len(l.owned()) > 0 && ctx.Err() == nil { // what was on its way goes first
+		if err = l.storeDue(ctx); err != nil {
+			break
+		}
+		pause(ctx, writeLook)
+	}
+	if left := len(l.owned()); left > 0 {
+		l.cfg.Logger.Warn("store events at the end; what was not stored is lost", zap.Int("streams", left), zap.Error(err))
 	}
 }
