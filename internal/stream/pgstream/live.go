@@ -2,6 +2,7 @@ package pgstream
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,6 +20,8 @@ const (
 	maxUnstoredInAll = 256 << 20
 	// tailEvents is how many stored events of a live stream stay in memory for its followers.
 	tailEvents = 256
+	// tailTime is how long stored events stay in memory: a database that crashes loses what it has not written to disk, which is less old.
+	tailTime = 3 * time.Second
 )
 
 // live is a stream that this process owns: it numbers the events and shows them before they are stored.
@@ -33,7 +36,6 @@ type live struct {
 	cancelled bool
 	first     int64     // oldest event kept in the database
 	lostFrom  int64     // from here on an earlier owner may have shown events that were never stored; 0: none
-	active    int       // producers that have begun here and not ended
 	usedAt    time.Time // when a producer last wrote, or said that it is there
 
 	tail     []agent.Event // the newest events; their indices are contiguous
@@ -66,6 +68,7 @@ type liveProducer struct {
 	lastOf    map[int64]int64 // batch → its last index, of batches added here
 	newest    int64           // the last index written here
 	dirty     bool            // not stored as it is
+	recorded  bool            // some epoch of it is stored: whoever takes the stream knows of it
 }
 
 func newLive(id string, c *claim) *live {
@@ -75,7 +78,7 @@ func newLive(id string, c *claim) *live {
 		floor: c.last, last: c.last, stored: c.last, next: c.base + 1, reserved: c.base + reserveIndices,
 	}
 	for _, p := range c.producers {
-		s.producers[p.Producer] = &liveProducer{epoch: agent.Epoch(p.Epoch), wroteFrom: p.WroteFrom, batches: parseBatches(p.Batches), lastOf: map[int64]int64{}}
+		s.producers[p.Producer] = &liveProducer{epoch: agent.Epoch(p.Epoch), wroteFrom: p.WroteFrom, batches: parseBatches(p.Batches), lastOf: map[int64]int64{}, recorded: true}
 	}
 	return s
 }
@@ -104,10 +107,11 @@ func (s *live) begin(producer string) (agent.Fence, agent.Appended, bool) {
 		s.producers[producer] = p
 	}
 	from := p.wroteFrom
-	if from == 0 {
+	if from == 0 && p.recorded {
 		from = s.lostFrom
 	}
-	*p = liveProducer{epoch: p.epoch + 1, lastOf: map[int64]int64{}, dirty: true}
+	*p = liveProducer{epoch: p.epoch + 1, lastOf: map[int64]int64{}, dirty: true, recorded: p.recorded}
+	s.urgent = s.urgent || !p.recorded
 	if from > 0 {
 		s.addLocked([]agent.Event{{Type: agent.EventReset, Producer: producer, FromIndex: from}}, producer, p.epoch)
 	}
@@ -164,7 +168,7 @@ func (s *live) add(f agent.Fence, batch int64, events []agent.Event, size int, i
 		}
 		return at, done, nil
 	}
-	if s.unstored > maxUnstored || inAll.Load() > maxUnstoredInAll || s.next+int64(len(events))-1 > s.reserved {
+	if !p.recorded || s.unstored > maxUnstored || inAll.Load() > maxUnstoredInAll || s.next+int64(len(events))-1 > s.reserved {
 		s.urgent = true
 		return agent.Appended{}, full, nil
 	}
@@ -185,7 +189,7 @@ type added int
 
 const (
 	done    added = iota
-	full          // the stream has too much that is not stored
+	full          // something has to be stored first: the producer's name, or a part of what is shown
 	notHere       // the stream is not owned any more
 )
 
@@ -251,6 +255,11 @@ func (s *live) position() agent.StreamTail {
 func (s *live) trimLocked() {
 	drop := len(s.tail) - max(tailEvents, int(min(s.last-s.stored, int64(len(s.tail)))))
 	if drop <= tailEvents/2 { // not one by one
+		return
+	}
+	old := time.Now().Add(-tailTime)
+	drop, _ = slices.BinarySearchFunc(s.tail[:drop], old, func(e agent.Event, t time.Time) int { return e.Meta.Time.Compare(t) })
+	if drop <= tailEvents/2 {
 		return
 	}
 	s.floor = s.tail[drop-1].Meta.EventIndex

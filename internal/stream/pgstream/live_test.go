@@ -265,15 +265,37 @@ func TestStoppedProcessReleasesItsStreams(t *testing.T) {
 	first := open(t, slow, pgstream.Config{Flush: time.Millisecond})
 	f, _, err := first.Begin(t.Context(), "s", "p")
 	require.NoError(t, err)
-	thaw := freeze()
 	appendText(t, first, f, 1, "a")
+	require.NoError(t, first.Sync(t.Context(), f))
+	thaw := freeze()
+	appendText(t, first, f, 2, "b")
 	require.Eventually(t, first.IsStoring, patience, time.Millisecond)
 	time.AfterFunc(50*time.Millisecond, thaw)
 	first.Stop()
 	f, at, err := second.Begin(t.Context(), "s", "q")
 	require.NoError(t, err)
-	require.Equal(t, int64(1), at.LastIndex)
-	appendText(t, second, f, 1, "b")
+	require.Equal(t, int64(2), at.LastIndex)
+	appendText(t, second, f, 1, "c")
 	require.NoError(t, second.Close(t.Context(), "s", completed))
-	require.Equal(t, []string{"a", "b", ""}, <-follow(second, "s"))
+	require.Equal(t, []string{"a", "b", "c", ""}, <-follow(second, "s"))
+}
+
+// A database that crashes loses what was not on disk. The owner stores it again, if it still has it.
+func TestLostCommitsAreStoredAgain(t *testing.T) {
+	pool := migrated(t, pgtest.New(t))
+	log := open(t, pool, pgstream.Config{})
+	f, _, err := log.Begin(t.Context(), "s", "p")
+	require.NoError(t, err)
+	appendText(t, log, f, 1, "a")
+	appendText(t, log, f, 2, "b")
+	require.NoError(t, log.Sync(t.Context(), f))
+	_, err = pool.Exec(t.Context(), "DELETE FROM events; DELETE FROM stream_producers; UPDATE streams SET last_index = 0") // as a crash leaves it
+	require.NoError(t, err)
+	appendText(t, log, f, 3, "c")
+	require.NoError(t, log.Sync(t.Context(), f))
+	require.NoError(t, log.Close(t.Context(), "s", completed))
+	require.Equal(t, []string{"a", "b", "c", ""}, <-follow(log, "s"))
+	var epoch int64
+	require.NoError(t, pool.QueryRow(t.Context(), "SELECT epoch FROM stream_producers").Scan(&epoch))
+	require.Equal(t, int64(f.Epoch), epoch)
 }

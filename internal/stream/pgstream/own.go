@@ -225,7 +225,8 @@ func (l *Log) Append(ctx context.Context, f agent.Fence, batch int64, events []a
 			}
 			return at, err
 		case what == full && time.Now().After(deadline):
-			return at, agent.Errorf(agent.CodeUnavailable, op, "the database has not taken %d bytes of the stream, or %d of all streams", maxUnstored, maxUnstoredInAll)
+			return at, agent.Errorf(agent.CodeUnavailable, op, "the database has not taken %d bytes of the stream, or %d of all streams",
+				maxUnstored, maxUnstoredInAll)
 		}
 		if err := l.awaitRoom(ctx, op, s, deadline); err != nil {
 			return at, err

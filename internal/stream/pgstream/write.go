@@ -28,16 +28,17 @@ const (
 )
 
 // sqlStore stores what the owner of streams has gathered, for all of them at once. A stream that is locked is left for the next time, one that
-// has been taken or closed is told so. It does not wait for the disk unless indices are reserved ($1).
+// has been taken or closed is told so, as is one whose newest event is not the one that it should be: the database has crashed and lost what
+// was not on disk. It does not wait for the disk unless indices are reserved ($1).
 const sqlStore = `
 WITH durability AS (
 	SELECT set_config('synchronous_commit', CASE WHEN $1 THEN 'on' ELSE 'off' END, true)
 ), head AS (
-	SELECT h.* FROM durability, unnest($2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::boolean[], $7::boolean[])
-		AS h (stream_id, generation, last_index, reserved, release, watched)
+	SELECT h.* FROM durability, unnest($2::text[], $3::bigint[], $4::bigint[], $20::bigint[], $5::bigint[], $6::boolean[], $7::boolean[])
+		AS h (stream_id, generation, last_index, behind, reserved, release, watched)
 ), held AS (
 	SELECT s.stream_id FROM streams s JOIN head h USING (stream_id)
-	WHERE s.generation = h.generation AND s.owner = $19 AND s.closed_at IS NULL
+	WHERE s.generation = h.generation AND s.owner = $19 AND s.closed_at IS NULL AND s.last_index IN (h.behind, h.last_index)
 	ORDER BY s.stream_id FOR NO KEY UPDATE OF s SKIP LOCKED
 ), moved AS (
 	UPDATE streams s
@@ -64,12 +65,13 @@ WITH durability AS (
 	SELECT count(pg_notify('turnstone_events', h.stream_id || ':' || h.last_index)) FROM head h JOIN moved USING (stream_id) WHERE h.watched
 )
 SELECT h.stream_id, m.stream_id IS NOT NULL, coalesce(m.cancelled, s.cancelled, false), s.closed_at IS NOT NULL,
-	s.generation IS DISTINCT FROM h.generation, h.release AND s.owner IS NULL
+	s.generation IS DISTINCT FROM h.generation, h.release AND s.owner IS NULL, coalesce(s.last_index, 0)
 FROM told, head h LEFT JOIN moved m USING (stream_id) LEFT JOIN streams s USING (stream_id)`
 
 // chunk is what the writer stores of one stream with one statement. It stays as it is until the database has answered.
 type chunk struct {
 	s        *live
+	behind   int64 // index of the event before the first row
 	last     int64 // index of the newest event
 	reserved int64
 	extends  bool // reserved goes up
@@ -204,7 +206,7 @@ func (s *live) chunk(now time.Time, interval time.Duration) (c *chunk, clean boo
 	case !s.urgent && now.Sub(s.dirtySince) < interval:
 		return nil, false
 	}
-	c = &chunk{s: s, last: s.last, reserved: s.reserved, release: s.state == releasing, bytes: s.unstored}
+	c = &chunk{s: s, behind: s.stored, last: s.last, reserved: s.reserved, release: s.state == releasing, bytes: s.unstored}
 	if s.last > s.reserved-reserveIndices/2 {
 		c.reserved, c.extends = s.last+reserveIndices, true
 	}
@@ -298,7 +300,8 @@ func (l *Log) store(ctx context.Context, chunks []*chunk) error {
 // storeAnswer is what the database says of a stream.
 type storeAnswer struct {
 	stored, cancelled, closed, taken bool
-	released                         bool // by an earlier try, whose answer was lost
+	released                         bool  // by an earlier try, whose answer was lost
+	last                             int64 // index of the newest event that is stored
 }
 
 // settle notes what became of a chunk.
@@ -313,11 +316,20 @@ func (l *Log) settle(c *chunk, a storeAnswer) {
 	}
 	s.mu.Lock()
 	s.cancelled = s.cancelled || a.cancelled
-	if !a.stored { // somebody has locked it for a moment
+	if !a.stored {
 		s.urgent, s.dirtySince = true, time.Now()
+		again := a.last == c.behind || a.last == c.last // somebody has locked it for a moment
+		gone := !again && !s.rewindLocked(a.last)
 		s.mu.Unlock()
+		if gone {
+			l.lose(s, true)
+			return
+		}
 		l.markDirty(s)
 		return
+	}
+	for i := range c.began {
+		s.producers[c.began[i].Producer].recorded = true
 	}
 	s.sending = nil
 	s.stored, s.reserved = c.last, c.reserved
@@ -333,6 +345,19 @@ func (l *Log) settle(c *chunk, a storeAnswer) {
 	if over {
 		l.forget(s)
 	}
+}
+
+// rewindLocked goes back to an index behind which the database has lost everything, so that it is stored again. It reports whether memory
+// still has what is lost.
+func (s *live) rewindLocked(index int64) bool {
+	if index < s.floor {
+		return false
+	}
+	s.sending, s.stored = nil, index
+	for _, p := range s.producers {
+		p.dirty = true
+	}
+	return true
 }
 
 // forget lets go of a stream that is not this process's any more. Its followers read the database from here on.
@@ -392,7 +417,7 @@ func (l *Log) storeOnce(ctx context.Context, chunks []*chunk) (map[string]storeA
 		id string
 		a  storeAnswer
 	)
-	_, err = pgx.ForEachRow(rows, []any{&id, &a.stored, &a.cancelled, &a.closed, &a.taken, &a.released}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&id, &a.stored, &a.cancelled, &a.closed, &a.taken, &a.released, &a.last}, func() error {
 		answers[id] = a
 		return nil
 	})
@@ -408,7 +433,7 @@ func (l *Log) storeArgs(chunks []*chunk) []any {
 		now                                         = time.Now()
 		extends                                     bool
 		ids                                         []string
-		generations, lasts, reserves                []int64
+		generations, lasts, behind, reserves        []int64
 		releases, watched                           []bool
 		eventStreams, eventProducers, bodies        []string
 		indices, epochs                             []int64
@@ -420,6 +445,7 @@ func (l *Log) storeArgs(chunks []*chunk) []any {
 	for _, c := range chunks {
 		extends = extends || c.extends
 		ids, generations, lasts = append(ids, c.s.id), append(generations, c.s.generation), append(lasts, c.last)
+		behind = append(behind, c.behind)
 		reserves, releases, watched = append(reserves, c.reserved), append(releases, c.release), append(watched, c.release || l.isWatched(c.s.id, now))
 		for i := range c.rows {
 			r := &c.rows[i]
@@ -438,7 +464,7 @@ func (l *Log) storeArgs(chunks []*chunk) []any {
 	}
 	return []any{
 		extends, ids, generations, lasts, reserves, releases, watched, eventStreams, indices, eventProducers, epochs, tokens, bodies,
-		producerStreams, producers, producerEpochs, wroteFrom, producerBatches, l.owner,
+		producerStreams, producers, producerEpochs, wroteFrom, producerBatches, l.owner, behind,
 	}
 }
 
