@@ -43,13 +43,15 @@ type Store interface {
 	UpkeepStore
 }
 
-// UpkeepStore finds turns that do not go on by themselves.
+// UpkeepStore finds turns that do not go on by themselves, and does the work of the store that no request waits for.
 type UpkeepStore interface {
 	// StalledTurns returns turns that the store gave a reason to go on and that have not for a while.
 	StalledTurns(ctx context.Context, quiet time.Duration, limit int) ([]postgres.StalledTurn, error)
 	// Stranded calls work with turns that nobody may be driving: recorded by a door longer than age ago and not begun, or direct with a lease
 	// that has run out. Of all processes one does so at a time.
 	Stranded(ctx context.Context, age time.Duration, limit int, work func(context.Context, []agent.TurnID) error) (ran bool, err error)
+	// AddUpUsage moves what model calls were billed since the last time into the sums by day, and returns how many rows that was.
+	AddUpUsage(ctx context.Context) (added int64, err error)
 }
 
 // Collections knows the collections of the catalog, with the model that makes their vectors.

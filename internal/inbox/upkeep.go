@@ -28,8 +28,8 @@ const (
 	upkeepPatience = time.Minute
 )
 
-// Upkeep starts turns that are recorded and were not started, goes on with direct ones whose process died, and wakes stalled ones, until
-// ctx ends.
+// Upkeep starts turns that are recorded and were not started, goes on with direct ones whose process died, wakes stalled ones, and adds up
+// usage by day, until ctx ends.
 func (b *Inbox) Upkeep(ctx context.Context) {
 	for look := 1; ; look++ {
 		select {
@@ -39,6 +39,9 @@ func (b *Inbox) Upkeep(ctx context.Context) {
 		}
 		if err := b.StartStranded(ctx); err != nil && ctx.Err() == nil {
 			b.Logger.Warn("start turns that nobody drives", zap.Error(err))
+		}
+		if err := b.addUpUsage(ctx); err != nil && ctx.Err() == nil {
+			b.Logger.Warn("add up usage by day", zap.Error(err))
 		}
 		if look%wakeLook != 0 {
 			continue
@@ -51,6 +54,13 @@ func (b *Inbox) Upkeep(ctx context.Context) {
 			b.Logger.Info("woke stalled turns", zap.Int("woken", woken))
 		}
 	}
+}
+
+func (b *Inbox) addUpUsage(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, upkeepPatience)
+	defer cancel()
+	_, err := b.Store.AddUpUsage(ctx)
+	return err
 }
 
 // StartStranded looks once at the turns that nobody may be driving, unless another process does so now.

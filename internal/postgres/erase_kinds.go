@@ -111,6 +111,11 @@ func erasingTurns() []erased {
 			why: "what was paid stays countable, under a pseudonym; turn and session are no longer named",
 		},
 		{
+			// Before usage_daily, where these rows go under the name that they have then.
+			name: "usage_pending", where: `tenant = @tenant AND user_id = @user`, set: `user_id = @pseudonym`,
+			why: "what was paid stays countable, under a pseudonym",
+		},
+		{
 			// Slots of a round of their own: the day may have rows of the pseudonym already, of the round before.
 			name: "usage_daily", where: `tenant = @tenant AND kind = 'user' AND name = turnstone_short_name(@user)`,
 			set: `name = @pseudonym, slot = slot + 1000 * @round::integer`, why: "what was paid stays countable, under a pseudonym",

@@ -95,7 +95,7 @@ func TestErasure(t *testing.T) {
 	others := []string{"marigold", "hyacinth", "camellia", `"bob"`, "joann", `"zoo"`}
 	before := b.dump(others...)
 	require.NotEmpty(t, b.mentions("wisteria"))
-	paid, spent := b.total("usage_ledger"), b.total("usage_daily")
+	paid, spent := b.total("usage_ledger"), b.total("usage_by_day")
 
 	dry := b.erasure(true)
 	b.mark(dry.ID)
@@ -136,7 +136,7 @@ func TestErasure(t *testing.T) {
 	}
 	require.Equal(t, before, b.dump(others...), "rows of others")
 	require.Equal(t, paid, b.total("usage_ledger"), "what was paid stays countable")
-	require.Equal(t, spent, b.total("usage_daily"))
+	require.Equal(t, spent, b.total("usage_by_day"))
 
 	for name, want := range map[string]int64{"turns": 2, "messages": 2, "events": 1, "sessions": 1, "schedules": 2, "api_keys": 1, "chat_links": 1, "workflow_runs": 1} {
 		require.Equal(t, want, kindOf(t, e.Report, name).Removed, name)

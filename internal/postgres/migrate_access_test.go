@@ -74,7 +74,7 @@ func TestMigrationAddsUpTheLedger(t *testing.T) {
 func addedUp(t *testing.T, pool *pgxpool.Pool) []string {
 	t.Helper()
 	return lines(t, pool, `SELECT kind || '/' || name || ' ' || day || ' ' || sum(calls) || ' ' || sum(input_tokens + output_tokens) || ' ' || sum(cost_usd)
-		FROM usage_daily WHERE tenant = 'acme' GROUP BY kind, name, day ORDER BY kind, name, day`)
+		FROM usage_by_day WHERE tenant = 'acme' GROUP BY kind, name, day ORDER BY kind, name, day`)
 }
 
 func attributed(t *testing.T, pool *pgxpool.Pool) []string {

@@ -331,6 +331,8 @@ func TestRetentionOfRows(t *testing.T) {
 	require.Equal(t, 1300, b.count(`audit_log WHERE tenant = 'evil'`))
 	require.EqualValues(t, 0, b.sweep("", postgres.KeptAudit, 24))
 
+	_, err := b.AddUpUsage(t.Context())
+	require.NoError(t, err)
 	days := b.count("usage_daily")
 	require.Greater(t, b.sweep(tenant, postgres.KeptUsage, 40*24), int64(2401-40*24-1))
 	require.Equal(t, 40*24, b.count("usage_ledger"))

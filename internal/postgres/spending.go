@@ -21,7 +21,7 @@ FROM (
 			coalesce(sum(d.output_tokens) FILTER (WHERE d.day = $2::date), 0)::bigint AS output_today,
 			coalesce(sum(d.cost_usd) FILTER (WHERE d.day = $2::date), 0) AS cost_today,
 			sum(d.calls)::bigint AS calls, sum(d.input_tokens)::bigint AS input, sum(d.output_tokens)::bigint AS output, sum(d.cost_usd) AS cost
-		FROM usage_daily d
+		FROM usage_by_day d
 		WHERE d.tenant = $1 AND d.day >= date_trunc('month', $2::timestamp) AND d.day < date_trunc('month', $2::timestamp) + interval '1 month'
 			AND d.kind IN ('tenant', 'user', 'agent', 'model')
 		GROUP BY d.kind, d.name

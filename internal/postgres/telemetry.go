@@ -87,6 +87,8 @@ type TenantSpending struct {
 	MonthUSD, MonthTokens float64
 }
 
+// What is pending is not in it: a metric may be a few seconds late.
+//
 // The tenants are found by jumping from one to the next in the primary key, and of each the few rows of its own sums are read.
 const readTenantsSpending = `
 WITH RECURSIVE tenants (tenant) AS (

@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/turnstone-run/turnstone/agent"
 )
@@ -23,7 +24,7 @@ const boundUsage = `
 SELECT set_config('statement_timeout', $1, true), set_config('plan_cache_mode', 'force_custom_plan', true), set_config('jit', 'off', true)`
 
 // Usage adds up what model calls were billed, by the keys that q names and in their order. A report of whole days (UTC) by one of tenant, user,
-// agent and model at most is read from the daily sums, any other one from the ledger, row by row. Names over 512 bytes are cut, and told apart
+// agent and model at most is read from the daily sums and what is not added to them yet, any other one from the ledger, row by row. Names over 512 bytes are cut, and told apart
 // by a digest. Totals are on the first page. What takes longer than 20 s is [agent.CodeUnavailable]; a bad query is [agent.CodeInvalid] with
 // the field of [agent.UsageQuery.Validate]. One round trip.
 func (s *Store) Usage(ctx context.Context, q agent.UsageQuery) (agent.UsagePage, error) {
@@ -57,6 +58,34 @@ func (s *Store) usage(ctx context.Context, q agent.UsageQuery, now time.Time, wi
 		return agent.UsagePage{}, mapError(op, err)
 	}
 	return page, nil
+}
+
+const (
+	// addUpRows bounds one statement of the roll-up, addUpRounds their number.
+	addUpRows   = 5000
+	addUpRounds = 100
+)
+
+const addUpUsage = `
+SELECT turnstone_add_up_usage($1)`
+
+// AddUpUsage moves what the ledger has gained since the last time into the daily sums, and returns how many rows that was. Of all processes
+// one does so at a time; the others return 0. Reports and budgets are exact whether or not it runs: they read what is pending, too.
+func (s *Store) AddUpUsage(ctx context.Context) (added int64, err error) {
+	const op = "add up usage by day"
+	_, err = s.alone(ctx, op, "turnstone usage by day", func(ctx context.Context, conn *pgxpool.Conn) error {
+		for range addUpRounds {
+			var moved int64
+			if err := conn.QueryRow(ctx, addUpUsage, addUpRows).Scan(&moved); err != nil {
+				return mapError(op, err)
+			}
+			if added += moved; moved < addUpRows {
+				break
+			}
+		}
+		return nil
+	})
+	return added, err
 }
 
 // read takes the rows of a page, the totals behind them.

@@ -237,7 +237,7 @@ func (r *report) daily(where, tenant, since string) string {
 	SELECT ` + r.selected(dailyKeySQL) + `n.sign * d.calls AS calls, n.sign * d.input_tokens AS input, n.sign * d.output_tokens AS output,
 		n.sign * d.cached_tokens AS cached, n.sign * d.reasoning_tokens AS reasoning, n.sign * d.cost_usd AS cost,
 		0 AS again_calls, 0::bigint AS again_tokens, 0::numeric AS again_cost
-	FROM usage_daily d, LATERAL ` + names + `
+	FROM usage_by_day d, LATERAL ` + names + `
 	WHERE n.name IS NOT NULL AND ` + day + `
 	UNION ALL
 	SELECT ` + r.selected(keySQL) + `0, 0, 0, 0, 0, 0, 1, turnstone_sound(l.input_tokens) + turnstone_sound(l.output_tokens), turnstone_sound(l.cost_usd)

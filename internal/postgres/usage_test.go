@@ -5,12 +5,14 @@ import (
 	"context"
 	"crypto/md5"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -207,7 +209,11 @@ func TestUsageIsTheLedger(t *testing.T) {
 			}
 		}
 	}
-	b.ledger(entries)
+	b.ledger(entries[:len(entries)/2])
+	added, err := b.AddUpUsage(t.Context())
+	require.NoError(t, err)
+	require.EqualValues(t, len(entries)/2, added)
+	b.ledger(entries[len(entries)/2:]) // these are still pending
 	daily, rowwise := 0, 0
 	for range 150 {
 		q := agent.UsageQuery{Tenant: pick(tenant, tenant, "zoo", agent.AnyTenant), Since: midnightOf(1 + random.IntN(4)), UserID: pick("", "", "", "ann", "Änne", long), Agent: pick("", "", "", "clerk"), Model: pick("", "", "", "small")}
@@ -350,6 +356,78 @@ func dollarsOf(s agent.UsageSums) agent.UsageSums {
 
 // orNone makes a list that is never nil.
 func orNone(list []string) []string { return append([]string{}, list...) }
+
+// TestUsageIsAddedUpOnce: while turns are charged, processes add up, and one of them dies before it commits, the sums are those of the ledger
+// at every moment. In the end each row was added once.
+func TestUsageIsAddedUpOnce(t *testing.T) {
+	const writers, charges = 4, 40
+	b := newBench(t, postgres.Config{MaxConns: 12})
+	b.ready("t1", "s1")
+	inBoth := func() (ledger, sums int64) {
+		require.NoError(t, b.pool.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM usage_ledger),
+			(SELECT coalesce(sum(calls), 0)::bigint FROM usage_by_day WHERE kind = 'tenant')`).Scan(&ledger, &sums))
+		return ledger, sums
+	}
+	var writing, adding sync.WaitGroup
+	for w := range writers {
+		writing.Go(func() {
+			for i := range charges {
+				key := agent.StepKey{TurnID: "t1", Step: w*charges + i + 1}
+				if err := b.ChargeUsage(t.Context(), key, tenant, []agent.UsageEntry{{Epoch: 1, Model: "m", Usage: agent.Usage{InputTokens: 10}}}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	written := make(chan struct{})
+	for dies := range 3 {
+		adding.Go(func() {
+			for {
+				err := b.addUp(dies > 0)
+				select {
+				case <-written:
+					return
+				default:
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	go func() { writing.Wait(); close(written) }()
+	for running := true; running; {
+		ledger, sums := inBoth()
+		require.Equal(t, ledger, sums)
+		select {
+		case <-written:
+			running = false
+		default:
+		}
+	}
+	adding.Wait()
+	_, err := b.AddUpUsage(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, b.count("usage_pending"))
+	require.Equal(t, writers*charges, b.count("usage_ledger"))
+	var calls, input int64
+	require.NoError(t, b.pool.QueryRow(t.Context(), `SELECT sum(calls), sum(input_tokens) FROM usage_daily WHERE kind = 'agent'`).Scan(&calls, &input))
+	require.Equal(t, []int64{writers * charges, writers * charges * 10}, []int64{calls, input})
+}
+
+// addUp adds up as a process does, or as one that dies before it commits.
+func (b *bench) addUp(dies bool) error {
+	if !dies {
+		_, err := b.AddUpUsage(b.t.Context())
+		return err
+	}
+	tx, err := b.pool.Begin(b.t.Context())
+	if err != nil {
+		return err
+	}
+	_, err = tx.Exec(b.t.Context(), `SELECT turnstone_add_up_usage(10)`)
+	return errors.Join(err, tx.Rollback(b.t.Context()))
+}
 
 func TestUsageRefusals(t *testing.T) {
 	b := newBench(t, postgres.Config{})
