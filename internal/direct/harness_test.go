@@ -51,7 +51,12 @@ type handed struct {
 
 func newWorld(t *testing.T, turns int) *world {
 	t.Helper()
-	pool, err := postgres.Open(t.Context(), postgres.Config{URL: postgrestest.New(t)})
+	return newWorldOn(t, turns, postgrestest.New(t))
+}
+
+func newWorldOn(t *testing.T, turns int, dsn string) *world {
+	t.Helper()
+	pool, err := postgres.Open(t.Context(), postgres.Config{URL: dsn})
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
 	w := &world{t: t, store: postgres.NewStore(pool, postgres.Config{}), started: make(chan handed, 10)}
