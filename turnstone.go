@@ -282,7 +282,7 @@ func (s *Service) compose(ctx, background context.Context, store *postgres.Store
 	parts := s.parts
 	// Not under Worker Versioning: an eager start takes the worker that asks, whichever version is current.
 	eager := set.Temporal.EagerStart && set.Temporal.WorkerVersioning.Deployment == ""
-	runs := &inbox.Runs{Temporal: s.temporal, TaskQueue: set.Temporal.TaskQueue, Eager: eager}
+	runs := &inbox.Runs{Temporal: s.temporal, TaskQueue: set.Temporal.TaskQueue, Eager: eager, SearchAttributes: watch.Known}
 	library, err := retrieval.New(retrieval.Config{Store: store, Embedders: parts.Models.Embedder, Logger: s.logger})
 	if err != nil {
 		return err

@@ -100,7 +100,7 @@ func TestMainJob(t *testing.T) {
 	h := s.replay("tool_turn", out.TurnID.WorkflowID(), "")
 	n, bytes := size(h)
 	t.Logf("one-tool turn: %d events, %d bytes", n, bytes)
-	require.LessOrEqual(t, n, 13)
+	require.LessOrEqual(t, n, 12)
 	require.LessOrEqual(t, bytes, 6<<10)
 
 	body := s.get("/v1/results/" + out.ResultRef)

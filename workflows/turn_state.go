@@ -87,6 +87,9 @@ func (t *agentTurn) bind(ctx workflow.Context, b *activities.BeginTurnResult) {
 	t.ref, t.streamTo, t.events = b.Turn, b.StreamTo, b.ContinueAsNew
 	t.position, t.holder = b.Position, b.Holder
 	t.usePlan(b.CoreVersion, &b.LoadPlanResult)
+	if b.CoreVersion >= turn.VersionPlan && startedWithAttributes(ctx) { // earlier versions repeat them
+		t.attrs = true
+	}
 	if b.SearchAttributes && !t.attrs && b.Verdict != activities.VerdictRefused {
 		t.index(ctx)
 	}

@@ -61,6 +61,22 @@ func index(ctx workflow.Context, attributes ...temporal.SearchAttributeUpdate) {
 	}
 }
 
+// TurnAttributes are the search attributes that a turn may be started with, where the namespace knows them.
+func TurnAttributes(tenant, agentName string, session agent.SessionID) temporal.SearchAttributes {
+	return temporal.NewSearchAttributes(attributeTenant.ValueSet(tenant), attributeAgent.ValueSet(agentName), attributeSession.ValueSet(string(session)))
+}
+
+// startedWithAttributes reports whether the turn's first event has its search attributes, so that an upsert would only repeat them.
+func startedWithAttributes(ctx workflow.Context) bool {
+	started := workflow.GetTypedSearchAttributes(ctx)
+	for _, key := range []temporal.SearchAttributeKeyKeyword{attributeTenant, attributeAgent, attributeSession} {
+		if _, ok := started.GetKeyword(key); !ok {
+			return false
+		}
+	}
+	return true
+}
+
 // show says in the Web UI what the turn is doing, in Markdown. It costs no history.
 func (t *agentTurn) show(ctx workflow.Context, a turn.Action) {
 	var b strings.Builder

@@ -15,6 +15,7 @@ import (
 
 	"github.com/turnstone-run/turnstone/activities"
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/turn"
 	"github.com/turnstone-run/turnstone/workflows"
 )
 
@@ -29,6 +30,39 @@ func details(t *testing.T, env *testsuite.TestWorkflowEnvironment) string {
 	var v sdkpb.WorkflowMetadata
 	require.NoError(t, value.Get(&v))
 	return v.GetCurrentDetails()
+}
+
+// TestSearchAttributesAreSetOnce: a turn that was started with its search attributes does not set them again, unless it is of a version that did.
+func TestSearchAttributesAreSetOnce(t *testing.T) {
+	for name, c := range map[string]struct {
+		core    int
+		started bool
+		upserts int
+	}{
+		"started with them":  {core: turn.Version, started: true},
+		"started by hand":    {core: turn.Version, upserts: 1},
+		"an earlier version": {core: 2, started: true, upserts: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			env := newEnv(t)
+			if c.started {
+				require.NoError(t, env.SetTypedSearchAttributesOnStart(workflows.TurnAttributes(ref.Tenant, ref.Agent, ref.SessionID)))
+			}
+			upserts := 0
+			env.OnUpsertTypedSearchAttributes(mock.Anything).Run(func(mock.Arguments) { upserts++ }).Return(nil).Maybe()
+			begun := ready()
+			begun.CoreVersion, begun.SearchAttributes = c.core, true
+			env.OnActivity("BeginTurn", mock.Anything, mock.Anything, mock.Anything).Return(begun, nil).Once()
+			if c.core >= turn.VersionPlan {
+				env.OnActivity("RouteTurn", mock.Anything, mock.Anything).Return(activities.RouteTurnResult{}, nil).Once()
+				env.OnActivity("LoadPlan", mock.Anything, mock.Anything).Return(activities.LoadPlanResult{ModelName: "m"}, nil).Once()
+			}
+			env.OnActivity("CallModel", mock.Anything, mock.Anything).Return(agent.ModelVerdict{FinishReason: agent.FinishStop}, nil).Once()
+			stores(env)
+			run(t, env, nil)
+			require.Equal(t, c.upserts, upserts)
+		})
+	}
 }
 
 // pasted are the words that a shell makes of the commands in Markdown, each without the CLI's name.

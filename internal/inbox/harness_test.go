@@ -15,6 +15,7 @@ import (
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
+	sdktemporal "go.temporal.io/sdk/temporal"
 
 	"github.com/turnstone-run/turnstone/activities"
 	"github.com/turnstone-run/turnstone/agent"
@@ -45,11 +46,14 @@ type office struct {
 	plans    map[string]agent.Plan // by hash, those of agents that are gone too
 	pool     *pgxpool.Pool
 	started  map[string]agent.TurnRequest
-	closed   map[string]bool  // workflows that have ended
-	busy     map[string]bool  // workflows that have a task to do
-	signals  map[string][]any // by workflow and signal: what they were told
+	found    map[string]sdktemporal.SearchAttributes // by which workflows were started
+	closed   map[string]bool                         // workflows that have ended
+	busy     map[string]bool                         // workflows that have a task to do
+	signals  map[string][]any                        // by workflow and signal: what they were told
 	admitted []agent.TurnID
 	left     []agent.TurnID // places that were given back
+	indexed  bool           // the namespace knows our search attributes
+	routed   int            // requests that were routed
 	refuse   error          // of the limits
 	away     error          // of Temporal
 	answer   error          // of Temporal, for a turn that it has started
@@ -65,7 +69,7 @@ func newOffice(t *testing.T, change ...func(o *office, c *inbox.Config)) *office
 	t.Cleanup(pool.Close)
 	o := &office{
 		t: t, store: postgres.NewStore(pool, postgres.Config{}), agents: map[string]agent.Plan{}, plans: map[string]agent.Plan{}, started: map[string]agent.TurnRequest{},
-		closed: map[string]bool{}, pool: pool, busy: map[string]bool{}, signals: map[string][]any{},
+		found: map[string]sdktemporal.SearchAttributes{}, closed: map[string]bool{}, pool: pool, busy: map[string]bool{}, signals: map[string][]any{},
 	}
 	o.log, err = pgstream.New(t.Context(), pgstream.Config{Pool: pool})
 	require.NoError(t, err)
@@ -73,7 +77,7 @@ func newOffice(t *testing.T, change ...func(o *office, c *inbox.Config)) *office
 	o.employ("clerk", func(*agent.Plan) {})
 	set, err := middleware.NewSet(middleware.Builtin(0)...)
 	require.NoError(t, err)
-	runs := &inbox.Runs{Temporal: temporal{o: o}, TaskQueue: "turnstone"}
+	runs := &inbox.Runs{Temporal: temporal{o: o}, TaskQueue: "turnstone", SearchAttributes: func() bool { return o.indexed }}
 	o.acts, err = activities.New(activities.Config{
 		Registry: o, Models: o, Tools: o, Middleware: set, Store: losingStore{o.store, o}, Log: breakingLog{o.log, o}, Blobs: nowhere{}, Runs: runs, Schemas: schema.New(), Knowledge: o,
 		EndOrphan: func(ctx context.Context, id agent.TurnID) (bool, error) { return o.EndOrphan(ctx, id) },
@@ -118,6 +122,7 @@ func (o *office) dismiss(name string) {
 func (o *office) Choose(_ context.Context, c agent.RouteContext) (agent.RouteDecision, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.routed++
 	p, ok := o.agents[c.Agent]
 	if !ok {
 		return agent.RouteDecision{}, agent.FieldErrorf(agent.CodeNotFound, "agent", "there is no agent %q", c.Agent)
@@ -240,6 +245,7 @@ func (f temporal) ExecuteWorkflow(_ context.Context, c client.StartWorkflowOptio
 		return nil, serviceerror.NewWorkflowExecutionAlreadyStarted("", "", "")
 	}
 	f.o.started[c.ID] = args[0].(agent.TurnRequest)
+	f.o.found[c.ID] = c.TypedSearchAttributes
 	return nil, f.o.answer
 }
 

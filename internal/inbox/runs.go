@@ -25,18 +25,23 @@ type Runs struct {
 	Temporal  client.Client
 	TaskQueue string
 	Eager     bool
+	// SearchAttributes reports whether the namespace knows the search attributes of turns; nil: it does not.
+	SearchAttributes func() bool
 }
 
 // Start starts the workflow of a turn, or does nothing when it has been started before.
-func (r *Runs) Start(ctx context.Context, req agent.TurnRequest) error { return r.start(ctx, req, nil) }
+func (r *Runs) Start(ctx context.Context, req agent.TurnRequest) error {
+	return r.start(ctx, req, "", nil)
+}
 
 // TakeOver starts the workflow of a turn that a direct driver has begun; carry is where it stands, nil for one that only waits.
 func (r *Runs) TakeOver(ctx context.Context, req agent.TurnRequest, carry *workflows.Carry) error {
-	return r.start(ctx, req, carry)
+	return r.start(ctx, req, "", carry)
 }
 
-// start does nothing if the turn has been started before: its id is taken for ever.
-func (r *Runs) start(ctx context.Context, req agent.TurnRequest, carry *workflows.Carry) error {
+// start does nothing if the turn has been started before: its id is taken for ever. The turn of an agent that is named here has its search
+// attributes from the start; any other one sets them itself.
+func (r *Runs) start(ctx context.Context, req agent.TurnRequest, agentName string, carry *workflows.Carry) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	summary := ""
@@ -47,12 +52,17 @@ func (r *Runs) start(ctx context.Context, req agent.TurnRequest, carry *workflow
 	if carry != nil {
 		args = append(args, carry)
 	}
+	var attributes temporal.SearchAttributes
+	if agentName != "" && r.SearchAttributes != nil && r.SearchAttributes() {
+		attributes = workflows.TurnAttributes(req.Context.TenantName(), agentName, req.SessionID)
+	}
 	_, err := r.Temporal.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
 		ID: req.TurnID.WorkflowID(), TaskQueue: r.TaskQueue, EnableEagerStart: r.Eager,
 		WorkflowIDReusePolicy:                    enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
 		WorkflowIDConflictPolicy:                 enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
 		WorkflowExecutionErrorWhenAlreadyStarted: true,
 		StaticSummary:                            summary,
+		TypedSearchAttributes:                    attributes,
 	}, workflows.AgentTurnType, args...)
 	if _, ok := errors.AsType[*serviceerror.WorkflowExecutionAlreadyStarted](err); ok {
 		return nil

@@ -180,7 +180,7 @@ func (s *submission) start(ctx context.Context, was standing) (agent.Receipt, in
 			return receipt, position, err
 		}
 	}
-	receipt, position, instance := s.joined(was.session), 0, ""
+	receipt, position, agentName, instance := s.joined(was.session), 0, "", ""
 	if !was.begun || was.mode != "" { // else its workflow was started by hand, and records it
 		begun, err := s.record(ctx)
 		switch {
@@ -193,10 +193,10 @@ func (s *submission) start(ctx context.Context, was standing) (agent.Receipt, in
 		case begun.Verdict == activities.VerdictDuplicate:
 			return receipt, 0, nil
 		}
-		receipt.Joined, position, instance = !begun.New, begun.Position, begun.Turn.InstanceID
+		receipt.Joined, position, agentName, instance = !begun.New, begun.Position, begun.Turn.Agent, begun.Turn.InstanceID
 	}
 	ctx = context.WithoutCancel(ctx) // it is recorded, and runs although the caller has left
-	err := s.Runs.start(ctx, requestByID(s.req.TurnID, receipt.SessionID, s.req.Context.Tenant), nil)
+	err := s.Runs.start(ctx, requestByID(s.req.TurnID, receipt.SessionID, s.req.Context.Tenant), agentName, nil)
 	switch {
 	case err == nil:
 	case refusedForGood(err):
