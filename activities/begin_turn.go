@@ -100,16 +100,25 @@ func nameTurn(req *agent.TurnRequest, in *BeginTurnInput) error {
 // wraps [agent.ErrOutcomeUnknown] leaves open whether the turn is recorded; after any other it is not, unless it was before.
 func (a *Activities) Begin(ctx context.Context, req agent.TurnRequest, in BeginTurnInput) (BeginTurnResult, error) {
 	started := time.Now()
-	record, err := a.recordOf(ctx, &req, in)
+	if turn, ok := a.justRecorded(&req, in); ok {
+		out, err := a.answerBegin(ctx, &req, in, &turn, &agent.Begun{Answer: agent.BeginReady}, started)
+		if err == nil {
+			return out, nil
+		}
+		a.turns.Remove(req.TurnID) // what is stored decides: the turn may have ended
+	}
+	record, known, err := a.recordOf(ctx, &req, in)
 	if err != nil {
 		return BeginTurnResult{}, err
 	}
-	if !in.Direct { // a workflow takes over what a process queued
-		record.Mode, record.LeaseUntil = agent.ModeDurable, time.Time{}
-	}
-	begun, err := a.Store.Begin(ctx, record)
-	if err != nil {
-		return BeginTurnResult{}, err
+	begun, settled := settledTurn(known)
+	if !settled {
+		if !in.Direct { // a workflow takes over what a process queued
+			record.Mode, record.LeaseUntil = agent.ModeDurable, time.Time{}
+		}
+		if begun, err = a.Store.Begin(ctx, record); err != nil {
+			return BeginTurnResult{}, err
+		}
 	}
 	if in.Again && begun.Answer == agent.BeginBehind {
 		if begun, err = a.passOver(ctx, record, begun); err != nil {
@@ -117,25 +126,60 @@ func (a *Activities) Begin(ctx context.Context, req agent.TurnRequest, in BeginT
 		}
 	}
 	record.Binding = begun.Binding // the catalog may have changed since the turn was recorded
-	w := agent.Work{Name: "BeginTurn", Turn: seenOf(&record, begun.StartedAt), Started: started}
+	turn := factsOf(&record, begun.Cursor, begun.StartedAt)
+	if begun.Answer == agent.BeginBehind && record.OnBusy == agent.OnBusyInterrupt && begun.HolderSince.Before(begun.StartedAt) {
+		defer a.interrupt(ctx, begun) // not whoever came to hold the session since
+	}
+	return a.answerBegin(ctx, &req, in, &turn, &begun, started)
+}
+
+// answerBegin is [Activities.begun] under observation.
+func (a *Activities) answerBegin(
+	ctx context.Context, req *agent.TurnRequest, in BeginTurnInput, turn *facts, begun *agent.Begun, started time.Time,
+) (BeginTurnResult, error) {
+	w := agent.Work{Name: "BeginTurn", Turn: turn.seen, Started: started}
 	if in.RunID == "" { // ahead of its workflow
 		w.Name = "QueueTurn"
 	}
 	ctx, done := a.watchTurn(ctx, w)
-	out, err := a.begun(ctx, &req, in, &record, &begun)
+	out, err := a.begun(ctx, req, in, turn, begun)
 	done(err)
 	return out, err
 }
 
+// justRecorded returns a turn that this process has recorded a moment ago, as ready, and that its workflow now begins: nobody ends a turn that
+// soon for want of a driver, so that there is nothing to read.
+func (a *Activities) justRecorded(req *agent.TurnRequest, in BeginTurnInput) (turn facts, ok bool) {
+	if in.RunID == "" || in.Direct || in.Again || req.TurnID == "" || req.Message != "" || len(req.Messages) > 0 {
+		return facts{}, false
+	}
+	turn, ok = a.turns.Get(req.TurnID)
+	ok = ok && turn.Tenant == req.Context.TenantName() && turn.seen.Mode == agent.ModeDurable && time.Since(turn.seen.Since) < orphanAfter/2
+	return turn, ok
+}
+
+// settledTurn says where a recorded turn stands if there is nothing left to write: it has ended, or it is a durable one that holds its session.
+func settledTurn(t *agent.TurnState) (begun agent.Begun, settled bool) {
+	switch {
+	case t == nil:
+		return agent.Begun{}, false
+	case t.Output != nil:
+		return agent.Begun{Answer: agent.BeginDuplicate, Output: t.Output, Binding: t.Record.Binding, StartedAt: t.StartedAt}, true
+	case t.State == agent.StateRunning && t.Cursor > 0 && t.Record.Mode != agent.ModeDirect:
+		return agent.Begun{Answer: agent.BeginReady, Cursor: t.Cursor, Binding: t.Record.Binding, StartedAt: t.StartedAt}, true
+	default:
+		return agent.Begun{}, false
+	}
+}
+
 // begun answers a request by where its turn stands.
 func (a *Activities) begun(
-	ctx context.Context, req *agent.TurnRequest, in BeginTurnInput, record *agent.TurnRecord, begun *agent.Begun,
+	ctx context.Context, req *agent.TurnRequest, in BeginTurnInput, turn *facts, begun *agent.Begun,
 ) (BeginTurnResult, error) {
 	var err error
-	turn := factsOf(record, begun.Cursor, begun.StartedAt)
 	out := BeginTurnResult{
 		Turn: turn.TurnRef, ContinueAsNew: a.TurnEvents, CoreVersion: CoreVersion, SearchAttributes: a.SearchAttributes(),
-		StreamTo: req.StreamTo, Holder: begun.Holder, Position: begun.Position, Route: routeSummary(record), New: begun.New,
+		StreamTo: req.StreamTo, Holder: begun.Holder, Position: begun.Position, Route: routeSummary(turn), New: begun.New,
 	}
 	if !in.Direct && in.CoreVersion <= coreWithoutPlan {
 		out.CoreVersion = coreWithoutPlan
@@ -144,17 +188,17 @@ func (a *Activities) begun(
 	case agent.BeginReady:
 		out.Verdict = VerdictReady
 		if begun.New || (in.RunID != "" && !in.Direct) { // the request of a door that joins the turn says nothing of it
-			a.remember(turn)
+			a.remember(*turn)
 		}
 		if in.Direct || out.CoreVersion <= coreWithoutPlan {
-			if out.LoadPlanResult, err = a.loadPlan(ctx, &turn); err != nil {
+			if out.LoadPlanResult, err = a.loadPlan(ctx, turn); err != nil {
 				return BeginTurnResult{}, recorded(err)
 			}
 		}
 		if in.RunID == "" || (in.Direct && !begun.New) { // queued ahead of its workflow, or driven by somebody: they announce it
 			return out, nil
 		}
-		return out, recorded(a.announce(ctx, out.Turn, record.Route))
+		return out, recorded(a.announce(ctx, out.Turn, turn.route))
 	case agent.BeginBehind:
 		out.Verdict = VerdictBehind
 		if in.Again {
@@ -164,17 +208,14 @@ func (a *Activities) begun(
 			}
 			out.Cancelled = tail.Cancelled
 		}
-		if record.OnBusy == agent.OnBusyInterrupt && begun.HolderSince.Before(begun.StartedAt) { // not whoever came to hold it since
-			a.interrupt(ctx, *begun)
-		}
 		return out, nil
 	case agent.BeginDuplicate:
 		out.Verdict, out.Output = VerdictDuplicate, capped(begun.Output, a.HistoryOutputBytes)
 		return out, nil
 	case agent.BeginBusy:
-		return out, agent.Errorf(agent.CodeConflict, "", "session %q is busy with turn %s", record.SessionID, begun.Holder)
+		return out, agent.Errorf(agent.CodeConflict, "", "session %q is busy with turn %s", turn.SessionID, begun.Holder)
 	case agent.BeginOverflow:
-		return out, agent.Errorf(agent.CodeRateLimited, "", "session %q has %d turns waiting already", record.SessionID, a.QueueLength)
+		return out, agent.Errorf(agent.CodeRateLimited, "", "session %q has %d turns waiting already", turn.SessionID, a.QueueLength)
 	default:
 		return out, agent.Errorf(agent.CodeInternal, "begin turn", "unknown answer %q", begun.Answer)
 	}
@@ -188,33 +229,40 @@ func recorded(err error) error {
 	return fmt.Errorf("%w: %w", agent.ErrOutcomeUnknown, err)
 }
 
-// Check is everything that can be known of a request without recording it: shape, size, route, agent and model. It returns what the
-// turn would be bound to.
-func (a *Activities) Check(ctx context.Context, req *agent.TurnRequest) (agent.Plan, agent.Binding, error) {
-	var none agent.Binding
+// Checked is a request's plan, and what its turn is bound to.
+type Checked struct {
+	Plan    agent.Plan
+	Binding agent.Binding
+}
+
+// Check validates and routes a request, without recording anything: shape, size, route, agent and model.
+func (a *Activities) Check(ctx context.Context, req *agent.TurnRequest) (*Checked, error) {
 	if err := req.Validate(a.MaxMessageBytes); err != nil {
-		return agent.Plan{}, none, err
+		return nil, err
 	}
 	if len(req.OutputSchema) > 0 {
 		if err := a.Schemas.CheckSchema("output_schema", req.OutputSchema); err != nil {
-			return agent.Plan{}, none, err
+			return nil, err
 		}
 	}
 	route, err := a.Registry.Choose(ctx, agent.RouteContext{
 		InvocationContext: req.Context, Agent: req.Agent, SessionID: sessionOf(req, req.TurnID), Channel: req.Channel,
 	})
 	if err != nil {
-		return agent.Plan{}, none, err
+		return nil, err
 	}
 	plan, hash, err := a.Registry.Resolve(ctx, req.Context.TenantName(), route.Agent)
 	if err != nil {
-		return agent.Plan{}, none, err
+		return nil, err
 	}
 	bound := agent.Binding{Agent: plan.Agent, InstanceID: plan.InstanceID, PlanHash: hash, Model: cmp.Or(req.Model, route.Model), Route: &route}
 	if _, err := plan.Model(bound.Model); err != nil {
-		return agent.Plan{}, none, err
+		return nil, err
 	}
-	return plan, bound, a.checkClientTools(&plan, req.ClientTools)
+	if err := a.checkClientTools(&plan, req.ClientTools); err != nil {
+		return nil, err
+	}
+	return &Checked{Plan: plan, Binding: bound}, nil
 }
 
 // modelName is the provider's name of the model that a turn will ask first.
@@ -238,26 +286,29 @@ func TurnIDOf(req *agent.TurnRequest, fallback string) agent.TurnID {
 	}
 }
 
-// recordOf checks a request and makes its record. A request with a turn id and no message is for a turn that was queued before
-// its workflow began (QueueMessage): what was recorded then stands.
-func (a *Activities) recordOf(ctx context.Context, req *agent.TurnRequest, in BeginTurnInput) (agent.TurnRecord, error) {
+// recordOf checks a request, unless its door has, and makes its record. A request with a turn id and no message is for a turn that was recorded
+// before its workflow began: its record, and what else is known of it, is returned as it stands.
+func (a *Activities) recordOf(ctx context.Context, req *agent.TurnRequest, in BeginTurnInput) (agent.TurnRecord, *agent.TurnState, error) {
 	if req.TurnID != "" && req.Message == "" && len(req.Messages) == 0 {
 		t, err := a.Store.Turn(ctx, req.TurnID)
 		switch {
 		case err == nil && t.Record.Tenant == req.Context.TenantName():
-			return t.Record, nil
+			return t.Record, &t, nil
 		case err != nil && agent.CodeOf(err) != agent.CodeNotFound:
-			return agent.TurnRecord{}, err
+			return agent.TurnRecord{}, nil, err
 		}
 	}
-	named := *req
-	named.TurnID = TurnIDOf(req, in.RunID) // rules may count by session, and a session may be named after its turn
-	plan, bound, err := a.Check(ctx, &named)
-	if err != nil {
-		return a.queuedBefore(ctx, req, in, err)
+	checked := in.Checked
+	if checked == nil {
+		named := *req
+		named.TurnID = TurnIDOf(req, in.RunID) // rules may count by session, and a session may be named after its turn
+		var err error
+		if checked, err = a.Check(ctx, &named); err != nil {
+			record, err := a.queuedBefore(ctx, req, in, err)
+			return record, nil, err
+		}
 	}
-	bound.Trace = cmp.Or(in.Trace, a.Observer.Carry(ctx))
-	return a.record(req, &plan, bound, in), nil
+	return a.record(ctx, req, checked, in), nil, nil
 }
 
 // rules are what the core has to know of a plan besides its limits. Only a limit of a whole session costs a query.
@@ -316,8 +367,10 @@ func (a *Activities) queuedBefore(ctx context.Context, req *agent.TurnRequest, i
 	return t.Record, nil
 }
 
-func (a *Activities) record(req *agent.TurnRequest, p *agent.Plan, bound agent.Binding, in BeginTurnInput) agent.TurnRecord {
+func (a *Activities) record(ctx context.Context, req *agent.TurnRequest, checked *Checked, in BeginTurnInput) agent.TurnRecord {
 	id := TurnIDOf(req, in.RunID)
+	bound := checked.Binding
+	bound.Trace = cmp.Or(in.Trace, a.Observer.Carry(ctx))
 	r := agent.TurnRecord{
 		TurnID: id, WorkflowID: in.WorkflowID, Tenant: req.Context.TenantName(), SessionID: sessionOf(req, id),
 		Binding: bound, Channel: req.Channel, UserID: req.Context.UserID, OnBusy: req.OnBusy, History: req.History,
@@ -326,7 +379,7 @@ func (a *Activities) record(req *agent.TurnRequest, p *agent.Plan, bound agent.B
 		Approvals: req.Approvals,
 	}
 	if len(r.OutputSchema) == 0 {
-		r.OutputSchema = p.OutputSchema
+		r.OutputSchema = checked.Plan.OutputSchema
 	}
 	if in.Direct {
 		r.Mode, r.LeaseUntil = agent.ModeDirect, time.Now().Add(DirectLease)

@@ -35,12 +35,12 @@ func (a *Activities) CallModel(ctx context.Context, in CallModelInput) (agent.Mo
 
 func (a *Activities) callModel(ctx context.Context, in CallModelInput) (agent.ModelVerdict, error) {
 	key := agent.StepKey{TurnID: in.TurnID, Step: in.Step}
-	if step, ok, err := a.Store.ModelStep(ctx, key); err != nil || ok {
-		return step.Verdict, err
-	}
-	run, err := a.newModelRun(ctx, in)
+	run, stored, err := a.newModelRun(ctx, in)
 	if err != nil {
 		return agent.ModelVerdict{}, err
+	}
+	if stored != nil {
+		return stored.Verdict, nil
 	}
 	v, err := a.storeReply(ctx, key, run)
 	if err != nil {

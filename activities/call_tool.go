@@ -29,10 +29,14 @@ func (a *Activities) CallTool(ctx context.Context, in CallToolInput) (agent.Tool
 
 func (a *Activities) callTool(ctx context.Context, in CallToolInput) (agent.ToolVerdict, error) {
 	key := agent.StepKey{TurnID: in.TurnID, Step: in.Step, CallID: in.CallID}
-	if step, ok, err := a.Store.ToolStep(ctx, key); err != nil || ok {
-		return step.Verdict, err
+	reply, stored, err := a.Store.CallSteps(ctx, key)
+	if err != nil {
+		return agent.ToolVerdict{}, err
 	}
-	run, err := a.newToolRun(ctx, in)
+	if stored != nil {
+		return stored.Verdict, nil
+	}
+	run, err := a.newToolRun(ctx, in, reply)
 	if err != nil {
 		return agent.ToolVerdict{}, err
 	}
@@ -96,15 +100,13 @@ type toolRun struct {
 	tools     []agent.PlanTool
 }
 
-func (a *Activities) newToolRun(ctx context.Context, in CallToolInput) (*toolRun, error) {
-	r := &toolRun{a: a, in: in}
-	reply, ok, err := a.Store.ModelStep(ctx, agent.StepKey{TurnID: in.TurnID, Step: in.Step})
-	if err != nil {
-		return nil, err
-	}
-	if !ok {
+// newToolRun loads what a call of a model's reply needs.
+func (a *Activities) newToolRun(ctx context.Context, in CallToolInput, reply *agent.ModelStep) (*toolRun, error) {
+	if reply == nil {
 		return nil, agent.Errorf(agent.CodeInternal, "call tool", "step %d of turn %s has no model reply", in.Step, in.TurnID)
 	}
+	r := &toolRun{a: a, in: in}
+	var err error
 	if r.turn, err = a.turn(ctx, in.TurnID); err != nil {
 		return nil, err
 	}

@@ -25,7 +25,11 @@ func (a *Activities) BeginChild(ctx context.Context, in BeginChildInput) (BeginC
 }
 
 func (a *Activities) beginChild(ctx context.Context, in BeginChildInput) (BeginChildResult, error) {
-	run, err := a.newToolRun(ctx, CallToolInput{TurnID: in.TurnID, Step: in.Step, CallID: in.CallID, Decided: true})
+	reply, _, err := a.Store.CallSteps(ctx, agent.StepKey{TurnID: in.TurnID, Step: in.Step})
+	if err != nil {
+		return BeginChildResult{}, err
+	}
+	run, err := a.newToolRun(ctx, CallToolInput{TurnID: in.TurnID, Step: in.Step, CallID: in.CallID, Decided: true}, reply)
 	if err != nil || run.tool == nil {
 		return BeginChildResult{}, err
 	}
@@ -105,10 +109,14 @@ func (a *Activities) Ended(ctx context.Context, id agent.TurnID) (agent.TurnStat
 
 func (a *Activities) storeChild(ctx context.Context, in StoreChildInput) (agent.ToolVerdict, error) {
 	key := agent.StepKey{TurnID: in.TurnID, Step: in.Step, CallID: in.CallID}
-	if step, ok, err := a.Store.ToolStep(ctx, key); err != nil || ok {
-		return step.Verdict, err
+	reply, stored, err := a.Store.CallSteps(ctx, key)
+	if err != nil {
+		return agent.ToolVerdict{}, err
 	}
-	run, err := a.newToolRun(ctx, CallToolInput{TurnID: in.TurnID, Step: in.Step, CallID: in.CallID, Decided: true})
+	if stored != nil {
+		return stored.Verdict, nil
+	}
+	run, err := a.newToolRun(ctx, CallToolInput{TurnID: in.TurnID, Step: in.Step, CallID: in.CallID, Decided: true}, reply)
 	if err != nil {
 		return agent.ToolVerdict{}, err
 	}

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap/zaptest"
 
@@ -31,6 +32,7 @@ func TestMain(m *testing.M) { pgtest.Main(m) }
 type harness struct {
 	*activities.Activities
 	t     *testing.T
+	pool  *pgxpool.Pool
 	store *postgres.Store
 	spy   *spyStore // what the activities see of it
 	log   *pgstream.Log
@@ -50,7 +52,7 @@ func newHarness(t *testing.T, change ...func(*activities.Config)) *harness {
 	pool, err := postgres.Open(ctx, postgres.Config{URL: postgrestest.New(t)})
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
-	h := &harness{t: t, store: postgres.NewStore(pool, postgres.Config{}), tool: &fakeTool{}, runs: &fakeRuns{}, blobs: &fakeBlobs{}, library: &fakeLibrary{}}
+	h := &harness{t: t, pool: pool, store: postgres.NewStore(pool, postgres.Config{}), tool: &fakeTool{}, runs: &fakeRuns{}, blobs: &fakeBlobs{}, library: &fakeLibrary{}}
 	h.spy = &spyStore{Store: h.store, tools: map[agent.StepKey]agent.ToolStep{}}
 	h.log, err = pgstream.New(ctx, pgstream.Config{Pool: pool, Logger: zaptest.NewLogger(t)})
 	require.NoError(t, err)
@@ -83,6 +85,16 @@ func newHarness(t *testing.T, change ...func(*activities.Config)) *harness {
 func (h *harness) process() *activities.Activities {
 	h.t.Helper()
 	a, err := activities.New(h.config)
+	require.NoError(h.t, err)
+	return a
+}
+
+// machine is a process with memory of its own, as on another machine.
+func (h *harness) machine() *activities.Activities {
+	h.t.Helper()
+	c := h.config
+	c.Store = postgres.NewStore(h.pool, postgres.Config{})
+	a, err := activities.New(c)
 	require.NoError(h.t, err)
 	return a
 }

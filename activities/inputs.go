@@ -25,6 +25,7 @@ type BeginTurnInput struct {
 	Trace      string       `json:"-"`      // likewise: where it belongs
 	Direct     bool         `json:"-"`      // the caller drives the turn itself and renews its lease
 	StartByID  bool         `json:"-"`      // the caller starts the workflow afterwards; if it cannot, upkeep does
+	Checked    *Checked     `json:"-"`      // what Check said of the request; nil: it is still to be checked
 	RunID      string       `json:"run_id"` // the first of the chain
 	Again      bool         `json:"again,omitempty"`
 	TurnID     agent.TurnID `json:"turn_id,omitempty"` // with Again: the turn that was recorded before

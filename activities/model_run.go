@@ -41,55 +41,63 @@ type modelRun struct {
 	runtimeErr error  // trouble of the runtime's own, which no middleware may swallow
 }
 
-func (a *Activities) newModelRun(ctx context.Context, in CallModelInput) (*modelRun, error) {
+// newModelRun loads what a model call needs. If the reply of the step is stored already, that is all it returns.
+func (a *Activities) newModelRun(ctx context.Context, in CallModelInput) (run *modelRun, stored *agent.ModelStep, err error) {
 	turn, err := a.turn(ctx, in.TurnID)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	made, err := a.executor(ctx, turn.PlanHash)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	plan, err := a.toolset(ctx, made, &turn, in.Step)
 	if err != nil {
-		return nil, err
-	}
-	r := &modelRun{a: a, in: in, turn: turn, plan: plan, chain: made.chain, base: ctx}
-	if r.profile, err = plan.Model(turn.model); err != nil {
-		return nil, err
-	}
-	if r.model, err = a.Models.Model(ctx, r.profile); err != nil {
-		return nil, fmt.Errorf("find model %q: %w", r.profile.Profile, err)
+		return nil, nil, err
 	}
 	query := agent.PromptQuery{
-		TurnID: turn.TurnID, Tenant: turn.Tenant, SessionID: turn.SessionID, Cursor: turn.cursor, History: turn.history, Step: max(in.Step, 1),
+		TurnID: turn.TurnID, Tenant: turn.Tenant, SessionID: turn.SessionID, Cursor: turn.cursor, History: turn.history, Step: in.Step,
 	}
 	if in.Step > 0 { // the preparation is about the message alone
 		if query.Aside, err = a.aside(ctx, made, &turn); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if missing := missingTools(turn.tools); missing != "" {
 			query.Aside = strings.TrimPrefix(query.Aside+"\n\n"+missing, "\n\n")
 		}
-		r.turn = turn
 	}
-	messages, err := a.Store.Prompt(ctx, query)
+	messages, stored, err := a.Store.Prompt(ctx, query)
 	if err != nil {
-		return nil, fmt.Errorf("load prompt: %w", err)
+		return nil, nil, fmt.Errorf("load prompt: %w", err)
+	}
+	if stored != nil {
+		return nil, stored, nil
+	}
+	run = &modelRun{a: a, in: in, turn: turn, plan: plan, chain: made.chain, base: ctx}
+	return run, nil, run.prepareRequest(ctx, messages)
+}
+
+// prepareRequest finds the turn's model and makes the request for it.
+func (r *modelRun) prepareRequest(ctx context.Context, messages []agent.Message) (err error) {
+	if r.profile, err = r.plan.Model(r.turn.model); err != nil {
+		return err
+	}
+	if r.model, err = r.a.Models.Model(ctx, r.profile); err != nil {
+		return fmt.Errorf("find model %q: %w", r.profile.Profile, err)
 	}
 	r.request = agent.ModelRequest{
-		Profile: r.profile.Profile, Model: r.profile.Model, System: plan.System, Messages: messages, Temperature: r.profile.Temperature,
+		Profile: r.profile.Profile, Model: r.profile.Model, System: r.plan.System, Messages: messages, Temperature: r.profile.Temperature,
 		MaxTokens: r.profile.MaxTokens,
 	}
-	if in.Step == 0 {
-		return r, nil
+	if r.in.Step == 0 {
+		return nil
 	}
 	if err := r.ground(ctx); err != nil {
-		return nil, err
+		return err
 	}
-	r.request.OutputSchema = turn.schema
-	r.request.Tools = offered(plan.Tools, messages)
-	return r, nil
+	r.request.OutputSchema = r.turn.schema
+	r.request.Tools = offered(r.plan.Tools, messages)
+	return nil
 }
 
 // generate runs the hooks around the call; the first middleware is the outermost.

@@ -45,10 +45,12 @@ type TurnStore interface {
 	Turn(ctx context.Context, id agent.TurnID) (agent.TurnState, error)
 	// Prompt returns the messages that a model call sees: transcript up to the cursor (or, with HistoryFresh, the turn's own
 	// input), then the turn's earlier steps, tool results directly behind the message that asked for them, in the order of its calls.
-	Prompt(ctx context.Context, q agent.PromptQuery) ([]agent.Message, error)
-	// ModelStep and ToolStep return a finished step, ok false when there is none.
+	// stored is the reply of the query's own step, nil when there is none yet.
+	Prompt(ctx context.Context, q agent.PromptQuery) (messages []agent.Message, stored *agent.ModelStep, err error)
+	// ModelStep returns the reply of a step, ok false when there is none. CallSteps returns the reply of a step and the result of one of its
+	// calls, nil where there is none.
 	ModelStep(ctx context.Context, key agent.StepKey) (s agent.ModelStep, ok bool, err error)
-	ToolStep(ctx context.Context, key agent.StepKey) (s agent.ToolStep, ok bool, err error)
+	CallSteps(ctx context.Context, key agent.StepKey) (reply *agent.ModelStep, result *agent.ToolStep, err error)
 	// SaveModelStep stores a finished model call with its ledger rows, SaveToolStep a finished tool call. A writer whose epoch is
 	// no longer the producer's newest gets [agent.ErrFenced]. The first complete step stands: saving again changes nothing.
 	SaveModelStep(ctx context.Context, s agent.ModelStep) error

@@ -63,9 +63,9 @@ func TestProvide(t *testing.T) {
 
 	_, err = h.CallTool(t.Context(), activities.CallToolInput{TurnID: "t1", Step: 1, CallID: "a"})
 	require.NoError(t, err)
-	step, ok, err := h.store.ToolStep(t.Context(), agent.StepKey{TurnID: "t1", Step: 1, CallID: "a"})
+	_, step, err := h.store.CallSteps(t.Context(), agent.StepKey{TurnID: "t1", Step: 1, CallID: "a"})
 	require.NoError(t, err)
-	require.True(t, ok)
+	require.NotNil(t, step)
 	require.JSONEq(t, `{"word":"***"}`, string(step.Result.Output))
 	events, err := json.Marshal(h.events("t1"))
 	require.NoError(t, err)
@@ -85,7 +85,7 @@ func TestClientToolsOfARequest(t *testing.T) {
 		"for ever":              {agent.ClientTool{Name: "f", ExpiresSec: agent.MaxClientToolWait + 1}, "client_tools[0].expires_sec"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, _, err := h.Check(t.Context(), &agent.TurnRequest{Message: "hello", ClientTools: []agent.ClientTool{c.tool}})
+			_, err := h.Check(t.Context(), &agent.TurnRequest{Message: "hello", ClientTools: []agent.ClientTool{c.tool}})
 			require.ErrorContains(t, err, c.want)
 			require.Equal(t, agent.CodeInvalid, agent.CodeOf(err))
 		})

@@ -34,7 +34,7 @@ func (a *Activities) retrieve(ctx context.Context, in RetrieveInput) (agent.Prep
 	if found, ok, err := a.Store.Prepared(ctx, in.TurnID); err != nil || ok {
 		return agent.PrepareVerdict{Branch: found.Branch, Passages: len(found.Passages), Usage: found.Usage}, err
 	}
-	run, err := a.newModelRun(ctx, CallModelInput{TurnID: in.TurnID, BudgetMS: in.BudgetMS})
+	run, _, err := a.newModelRun(ctx, CallModelInput{TurnID: in.TurnID, BudgetMS: in.BudgetMS})
 	if err != nil {
 		return agent.PrepareVerdict{}, err
 	}

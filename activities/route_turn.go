@@ -75,15 +75,15 @@ func ruleName(d *agent.RouteDecision) string {
 }
 
 // routeSummary says for the Web UI how a turn came to its agent.
-func routeSummary(r *agent.TurnRecord) string {
+func routeSummary(turn *facts) string {
 	switch {
-	case r.Route == nil:
-		return r.Agent
-	case r.Route.Reason == agent.RouteRuled:
-		return clip("rule "+ruleName(r.Route)+": "+r.Agent, maxSummary)
-	case r.Route.Reason == agent.RouteNamed:
-		return clip("named by the request: "+r.Agent, maxSummary)
+	case turn.route == nil:
+		return turn.Agent
+	case turn.route.Reason == agent.RouteRuled:
+		return clip("rule "+ruleName(turn.route)+": "+turn.Agent, maxSummary)
+	case turn.route.Reason == agent.RouteNamed:
+		return clip("named by the request: "+turn.Agent, maxSummary)
 	default:
-		return clip("default agent: "+r.Agent, maxSummary)
+		return clip("default agent: "+turn.Agent, maxSummary)
 	}
 }

@@ -15,7 +15,7 @@ type spyStore struct {
 	mu       sync.Mutex
 	datasets map[agent.SessionID][]agent.SessionDataset // of a session that is here; of others the store's own
 	tools    map[agent.StepKey]agent.ToolStep           // as they were saved
-	asked    struct{ datasets, turns int }
+	asked    struct{ datasets, turns, begins int }
 	before   []agent.TurnID // of the questions for datasets
 	asides   []string       // of the prompts
 	finished []agent.FinishRecord
@@ -36,7 +36,7 @@ func (s *spyStore) Datasets(ctx context.Context, tenant string, id agent.Session
 	return found[:min(n, len(found))], err
 }
 
-func (s *spyStore) Prompt(ctx context.Context, q agent.PromptQuery) ([]agent.Message, error) {
+func (s *spyStore) Prompt(ctx context.Context, q agent.PromptQuery) ([]agent.Message, *agent.ModelStep, error) {
 	s.mu.Lock()
 	s.asides = append(s.asides, q.Aside)
 	s.mu.Unlock()
@@ -48,6 +48,13 @@ func (s *spyStore) Turn(ctx context.Context, id agent.TurnID) (agent.TurnState, 
 	s.asked.turns++
 	s.mu.Unlock()
 	return s.Store.Turn(ctx, id)
+}
+
+func (s *spyStore) Begin(ctx context.Context, t agent.TurnRecord) (agent.Begun, error) {
+	s.mu.Lock()
+	s.asked.begins++
+	s.mu.Unlock()
+	return s.Store.Begin(ctx, t)
 }
 
 func (s *spyStore) SaveToolStep(ctx context.Context, t agent.ToolStep) error {

@@ -66,6 +66,7 @@ func (a *Activities) Finish(ctx context.Context, in StoreTurnInput) (agent.Agent
 	record := agent.FinishRecord{
 		TurnID: in.TurnID, Tenant: turn.Tenant, SessionID: turn.SessionID, JobID: turn.job.id, RunID: turn.job.run,
 		NodeID: cmp.Or(turn.job.node, turn.Agent), CacheHit: slices.ContainsFunc(tools, func(t agent.ToolStep) bool { return t.CacheHit }),
+		Models: models, Tools: tools,
 	}
 	if record.JobID != "" && in.Status == agent.TurnCompleted {
 		record.JobError = jobError(models, tools)
@@ -82,6 +83,7 @@ func (a *Activities) Finish(ctx context.Context, in StoreTurnInput) (agent.Agent
 	if err != nil {
 		return agent.AgentStepOutput{}, fmt.Errorf("finish turn: %w", err)
 	}
+	a.turns.Remove(in.TurnID)
 	if done.Ended {
 		a.ended(ctx, &turn, &done.Output)
 	}

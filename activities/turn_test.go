@@ -1,6 +1,7 @@
 package activities_test
 
 import (
+	"context"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -53,6 +54,80 @@ func TestBadRequestsAreRefusedByField(t *testing.T) {
 		})
 	}
 	require.Empty(t, h.model.seen)
+}
+
+// TestBeginOfARecordedTurn: the workflow of a recorded turn reads where it stands, and writes only if there is something to write.
+func TestBeginOfARecordedTurn(t *testing.T) {
+	h := newHarness(t)
+	record := func(id agent.TurnID) {
+		req := agent.TurnRequest{TurnID: id, SessionID: "s1", Message: "hello"}
+		_, err := h.Begin(t.Context(), req, activities.BeginTurnInput{WorkflowID: id.WorkflowID(), StartByID: true})
+		require.NoError(t, err)
+	}
+	begin := func(id agent.TurnID) (out activities.BeginTurnResult, writes int) {
+		before := h.spy.asked.begins
+		out, err := h.process().BeginTurn(t.Context(), raw(`{"turn_id":"`+string(id)+`"}`), activities.BeginTurnInput{WorkflowID: id.WorkflowID(), RunID: "r"})
+		require.NoError(t, err)
+		return out, h.spy.asked.begins - before
+	}
+	record("t1")
+	record("t2")
+	before := h.spy.asked
+	here, err := h.BeginTurn(t.Context(), raw(`{"turn_id":"t1"}`), activities.BeginTurnInput{WorkflowID: "turn/t1", RunID: "r"})
+	require.NoError(t, err)
+	require.Equal(t, before, h.spy.asked, "the process that has recorded it a moment ago asks nothing")
+	out, writes := begin("t1")
+	require.Equal(t, here, out)
+	require.Equal(t, activities.VerdictReady, out.Verdict)
+	require.Equal(t, agent.SessionID("s1"), out.Turn.SessionID)
+	require.Zero(t, writes)
+	out, writes = begin("t2")
+	require.Equal(t, activities.VerdictBehind, out.Verdict)
+	require.Equal(t, 1, writes)
+
+	_, err = h.machine().StoreTurn(t.Context(), activities.StoreTurnInput{TurnID: "t1", Status: agent.TurnCompleted, Stop: agent.StopEndTurn})
+	require.NoError(t, err)
+	out, writes = begin("t1")
+	require.Equal(t, activities.VerdictDuplicate, out.Verdict)
+	require.Equal(t, agent.TurnCompleted, out.Output.Status)
+	require.Zero(t, writes)
+	here, err = h.BeginTurn(t.Context(), raw(`{"turn_id":"t1"}`), activities.BeginTurnInput{WorkflowID: "turn/t1", RunID: "r"})
+	require.NoError(t, err)
+	require.Equal(t, activities.VerdictDuplicate, here.Verdict, "another process has ended it")
+	out, writes = begin("t2")
+	require.Equal(t, activities.VerdictReady, out.Verdict)
+	require.Equal(t, 1, writes, "it was handed the session, and its input joins the transcript")
+}
+
+// TestTakeOverReadsWhatOthersStored: whichever process runs the next activity of a turn sees what another one has stored, whatever it remembers.
+func TestTakeOverReadsWhatOthersStored(t *testing.T) {
+	h := newHarness(t)
+	here, there := h.Activities, h.machine()
+	id := h.begin(agent.TurnRequest{TurnID: "t1"}).TurnID
+	h.tool.free = true
+	h.tool.call = func(context.Context, agent.Invocation, agent.ToolCall) (agent.ToolResult, error) {
+		return agent.ToolResult{Output: json.RawMessage(`"seen"`)}, nil
+	}
+	h.model.script(calls(toolCall("a", `{}`)), says("done"))
+	ask := func(a *activities.Activities, step int) agent.ModelVerdict {
+		v, err := a.CallModel(t.Context(), activities.CallModelInput{TurnID: id, Step: step})
+		require.NoError(t, err)
+		return v
+	}
+	require.Equal(t, ask(here, 1), ask(there, 1), "the reply is stored")
+	for _, a := range []*activities.Activities{there, here} {
+		_, err := a.CallTool(t.Context(), activities.CallToolInput{TurnID: id, Step: 1, CallID: "a"})
+		require.NoError(t, err)
+	}
+	require.Equal(t, 1, h.tool.count)
+	require.Equal(t, ask(here, 2), ask(there, 2))
+	require.Len(t, h.model.seen, 2)
+	require.JSONEq(t, `"seen"`, string(h.model.seen[1].Messages[2].Blocks[0].Output), "the result that another process stored")
+	_, err := there.StoreTurn(t.Context(), activities.StoreTurnInput{TurnID: id, Status: agent.TurnCompleted, Stop: agent.StopEndTurn})
+	require.NoError(t, err)
+	_, err = here.CallModel(t.Context(), activities.CallModelInput{TurnID: id, Step: 3})
+	require.Error(t, err, "the turn has ended")
+	require.Len(t, h.model.seen, 2)
 }
 
 func TestTurnIDs(t *testing.T) {

@@ -139,6 +139,10 @@ type FinishRecord struct {
 	NodeID    string
 	CacheHit  bool    // a tool answered out of the result cache
 	Events    []Event // appended last in the same transaction; the last is terminal
+
+	// Models and Tools are the turn's steps, as far as the caller has read them: the store need not read them again. They are stored ones.
+	Models []ModelStep
+	Tools  []ToolStep
 }
 
 // Finished answers a FinishRecord.

@@ -69,10 +69,13 @@ func New(c Config) (*Driver, error) {
 	return d, nil
 }
 
-// Submit records a checked request and runs its turn here, if it can run at once. It returns when the turn has begun, or has been
-// handed to Temporal because its session is busy, or was there before. taken is false where the caller has to start it as a durable one:
-// this process has its hands full. An error means that nothing was started; where nobody knows, the receipt says so.
-func (d *Driver) Submit(ctx context.Context, req agent.TurnRequest) (r agent.Receipt, position int, taken bool, err error) {
+// Submit records a request and runs its turn here, if it can run at once. The request is checked first, unless checked says what that gave.
+// Submit returns when the turn has begun, or has been handed to Temporal because its session is busy, or was there before. taken is false where
+// the caller has to start it as a durable one: this process has its hands full. An error means that nothing was started; where nobody knows,
+// the receipt says so.
+func (d *Driver) Submit(
+	ctx context.Context, req agent.TurnRequest, checked *activities.Checked,
+) (r agent.Receipt, position int, taken bool, err error) {
 	if !d.enter() {
 		return agent.Receipt{}, 0, false, nil
 	}
@@ -82,7 +85,7 @@ func (d *Driver) Submit(ctx context.Context, req agent.TurnRequest) (r agent.Rec
 			leave()
 		}
 	}()
-	begun, unsure, err := d.begin(ctx, req)
+	begun, unsure, err := d.begin(ctx, req, checked)
 	if unsure && err != nil {
 		d.Logger.Warn("record a direct turn", logs.Turn(req.TurnID, req.Context.TenantName(), ""), zap.Error(err))
 		leave()
@@ -133,8 +136,10 @@ func (d *Driver) leave() {
 }
 
 // begin records a turn. When nobody knows whether it did, it tries again and says that it was unsure.
-func (d *Driver) begin(ctx context.Context, req agent.TurnRequest) (begun activities.BeginTurnResult, unsure bool, err error) {
-	in := activities.BeginTurnInput{WorkflowID: req.TurnID.WorkflowID(), RunID: string(req.TurnID), Direct: true, StartByID: true}
+func (d *Driver) begin(
+	ctx context.Context, req agent.TurnRequest, checked *activities.Checked,
+) (begun activities.BeginTurnResult, unsure bool, err error) {
+	in := activities.BeginTurnInput{WorkflowID: req.TurnID.WorkflowID(), RunID: string(req.TurnID), Direct: true, StartByID: true, Checked: checked}
 	begun, err = d.Activities.Begin(ctx, req, in)
 	if !errors.Is(err, agent.ErrOutcomeUnknown) {
 		return begun, false, err

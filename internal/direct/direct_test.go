@@ -51,7 +51,7 @@ func TestSessionContext(t *testing.T) {
 		Context: agent.InvocationContext{Metadata: map[string]any{
 			agent.MetaPreviousResults: []any{map[string]any{"node_id": "fetch", "result_ref": "cas://sha256:aa"}},
 		}},
-	})
+	}, nil)
 	require.NoError(t, err)
 	require.True(t, taken)
 	w.follow("t1")
@@ -71,7 +71,7 @@ func TestTheSameRequestAtOnce(t *testing.T) {
 	var joined atomic.Int64
 	for range 10 {
 		wg.Go(func() {
-			r, _, _, err := w.Submit(t.Context(), agent.TurnRequest{TurnID: "t1", SessionID: "s", Message: "hello", Mode: agent.ModeDirect})
+			r, _, _, err := w.Submit(t.Context(), agent.TurnRequest{TurnID: "t1", SessionID: "s", Message: "hello", Mode: agent.ModeDirect}, nil)
 			if err != nil {
 				t.Error(err)
 			}
@@ -197,13 +197,13 @@ func TestTemporalRefuses(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	w := newWorld(t, 1)
 	for range 3 { // each gives its place back
-		_, _, taken, err := w.Submit(t.Context(), agent.TurnRequest{TurnID: "t1", Message: "x", SessionID: "s", OutputSchema: []byte(`{"type":"objekt"}`)})
+		_, _, taken, err := w.Submit(t.Context(), agent.TurnRequest{TurnID: "t1", Message: "x", SessionID: "s", OutputSchema: []byte(`{"type":"objekt"}`)}, nil)
 		require.True(t, taken)
 		require.Equal(t, agent.CodeInvalid, agent.CodeOf(err))
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, _, taken, err := w.Submit(ctx, agent.TurnRequest{TurnID: "t2", Message: "x"})
+	_, _, taken, err := w.Submit(ctx, agent.TurnRequest{TurnID: "t2", Message: "x"}, nil)
 	require.Error(t, err)
 	require.True(t, taken)
 }

@@ -96,7 +96,7 @@ func (w *world) start(_ context.Context, r agent.TurnRequest, carry *workflows.C
 
 func (w *world) submit(id agent.TurnID, s agent.SessionID) (agent.Receipt, int, bool) {
 	w.t.Helper()
-	r, position, taken, err := w.Submit(w.t.Context(), agent.TurnRequest{TurnID: id, SessionID: s, Message: "hello", Mode: agent.ModeDirect})
+	r, position, taken, err := w.Submit(w.t.Context(), agent.TurnRequest{TurnID: id, SessionID: s, Message: "hello", Mode: agent.ModeDirect}, nil)
 	require.NoError(w.t, err)
 	return r, position, taken
 }

@@ -36,8 +36,8 @@ const (
 	modeFallback = "fallback" // it was to be direct and could not be
 )
 
-// drive chooses how the turn is driven: as the request says, else the agent, else the channel, else as a workflow.
-func (s *submission) drive(ofAgent agent.Mode) {
+// chooseMode decides how the turn is driven: as the request says, else the agent, else the channel, else as a workflow.
+func (s *submission) chooseMode(ofAgent agent.Mode) {
 	switch {
 	case s.req.Mode != "":
 		s.mode, s.modeBy = s.req.Mode, modeRequest
@@ -57,18 +57,18 @@ func (s *submission) drive(ofAgent agent.Mode) {
 // answers is known only here.
 func (s *submission) authorise(name string) error {
 	tenant := s.req.Context.TenantName()
-	if !s.who.Trusted() && s.who.Tenant != agent.AnyTenant && s.who.Tenant != tenant {
+	if !s.caller.Trusted() && s.caller.Tenant != agent.AnyTenant && s.caller.Tenant != tenant {
 		return agent.FieldErrorf(agent.CodeDenied, "context.tenant", "is %q, which is not the credential's", tenant)
 	}
-	if !s.who.May(agent.ActionTurnsRun, name) {
+	if !s.caller.May(agent.ActionTurnsRun, name) {
 		return agent.Errorf(agent.CodeDenied, "", "the credential does not allow %s of %.140q", agent.ActionTurnsRun, name)
 	}
 	return nil
 }
 
-// confine lowers the request's limits to the tools that the credential allows.
-func (s *submission) confine() {
-	allowed := s.who.ToolLimits()
+// limitTools bounds the request to the tools that the credential allows.
+func (s *submission) limitTools() {
+	allowed := s.caller.ToolLimits()
 	if allowed == nil {
 		return
 	}
@@ -80,17 +80,17 @@ func (s *submission) confine() {
 	s.req.Limits = &limits
 }
 
-// admit asks for a place. It comes last before the turn is recorded, so that nothing counts that is refused for another reason.
-func (s *submission) admit(ctx context.Context) (leave func(context.Context), err error) {
+// takePlace asks the limits for a place. It comes last before the turn is recorded, so that nothing counts that is refused for another reason.
+func (s *submission) takePlace(ctx context.Context) (leave func(context.Context), err error) {
 	if s.Admission == nil {
 		return func(context.Context) {}, nil
 	}
-	user := cmp.Or(s.who.Subject, s.req.Context.UserID)
-	return s.Admission.Admit(ctx, s.req.TurnID, s.req.Context.TenantName(), user, s.agent, s.bounds)
+	user := cmp.Or(s.caller.Subject, s.req.Context.UserID)
+	return s.Admission.Admit(ctx, s.req.TurnID, s.req.Context.TenantName(), user, s.agent, s.checked.Plan.RateLimits)
 }
 
-// final reports whether an error says that the turn does not begin, and not only that nobody knows.
-func final(err error) bool {
+// isFinal reports whether an error says that the turn does not begin, and not only that nobody knows.
+func isFinal(err error) bool {
 	switch agent.CodeOf(err) {
 	case agent.CodeInvalid, agent.CodeNotFound, agent.CodeDenied, agent.CodeConflict, agent.CodeRateLimited, agent.CodeOverflow:
 		return true
@@ -113,14 +113,14 @@ type turnNote struct {
 	Bound string     `json:"bound,omitempty"` // of limits: "tenant requests_per_minute"
 }
 
-// note tells the trail of a turn that was accepted, or refused for want of a right or a place.
-func (s *submission) note(receipt agent.Receipt, err error) {
+// audit records a turn that was accepted, or refused for want of a right or a place.
+func (s *submission) audit(receipt agent.Receipt, err error) {
 	if s.Audit == nil {
 		return
 	}
 	r := agent.AuditRecord{
-		At: time.Now().UTC(), Tenant: s.req.Context.TenantName(), Subject: cmp.Or(s.who.Subject, s.sender), Method: s.who.Method,
-		Credential: s.who.Credential, Action: agent.ActionTurnsRun, Resource: "agent/" + s.agent, Outcome: agent.AuditAllowed,
+		At: time.Now().UTC(), Tenant: s.req.Context.TenantName(), Subject: cmp.Or(s.caller.Subject, s.sender), Method: s.caller.Method,
+		Credential: s.caller.Credential, Action: agent.ActionTurnsRun, Resource: "agent/" + s.agent, Outcome: agent.AuditAllowed,
 		Channel: s.door, RequestID: s.requestID, Remote: s.remote,
 	}
 	note := turnNote{UserID: s.req.Context.UserID, Mode: s.mode, ModeBy: s.modeBy}

@@ -35,11 +35,11 @@ func (s *submission) joinInOverload(ctx context.Context, refusal error) (agent.R
 		return agent.Receipt{}, 0, refusal
 	}
 	defer s.overloadJoins.Release(1)
-	receipt, known := s.known(ctx)
+	receipt, known := s.findAcceptedTurn(ctx)
 	if !known {
 		return agent.Receipt{}, 0, refusal
 	}
-	s.note(receipt, nil)
+	s.audit(receipt, nil)
 	return receipt, 0, nil
 }
 

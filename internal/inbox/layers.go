@@ -123,28 +123,23 @@ type probeStore struct {
 	activities.TurnStore // only the methods below are called
 
 	reply agent.ModelStep
-	done  bool
 }
 
 func (*probeStore) Turn(_ context.Context, id agent.TurnID) (agent.TurnState, error) {
 	return agent.TurnState{Record: agent.TurnRecord{TurnID: id, Tenant: probeName, SessionID: probeName, Binding: agent.Binding{PlanHash: probeName}}}, nil
 }
 
-func (*probeStore) Prompt(context.Context, agent.PromptQuery) ([]agent.Message, error) {
-	return []agent.Message{agent.UserText(probeName)}, nil
+func (*probeStore) Prompt(context.Context, agent.PromptQuery) ([]agent.Message, *agent.ModelStep, error) {
+	return []agent.Message{agent.UserText(probeName)}, nil, nil
 }
 
-func (s *probeStore) ModelStep(context.Context, agent.StepKey) (agent.ModelStep, bool, error) {
-	return s.reply, s.done, nil
+func (s *probeStore) CallSteps(context.Context, agent.StepKey) (*agent.ModelStep, *agent.ToolStep, error) {
+	return &s.reply, nil, nil
 }
 
 func (s *probeStore) SaveModelStep(_ context.Context, step agent.ModelStep) error {
-	s.reply, s.done = step, true
+	s.reply = step
 	return nil
-}
-
-func (*probeStore) ToolStep(context.Context, agent.StepKey) (agent.ToolStep, bool, error) {
-	return agent.ToolStep{}, false, nil
 }
 
 func (*probeStore) SaveToolStep(context.Context, agent.ToolStep) error { return nil }

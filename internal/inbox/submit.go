@@ -38,7 +38,7 @@ func (b *Inbox) MessageFrom(ctx context.Context, id agent.TurnID, e agent.Envelo
 type submission struct {
 	*Inbox
 
-	who       agent.Principal
+	caller    agent.Principal
 	door      string // channel of the envelope; that of the request is what the request says
 	sender    string
 	requestID string
@@ -47,16 +47,16 @@ type submission struct {
 	session   agent.SessionID
 	chosen    string // the field by which the caller chose the turn's id; empty: it is a new one
 
-	agent  string // that it is bound to
-	bounds agent.RateLimits
-	mode   agent.Mode // how its turn is to be driven, and who says so
-	modeBy string
+	checked *activities.Checked // of a request that may begin a turn
+	agent   string              // that it is bound to
+	mode    agent.Mode          // how its turn is to be driven, and who says so
+	modeBy  string
 }
 
 // submit is the way of every request: what is refused is refused before anything is recorded, and a turn that exists is joined.
 func (b *Inbox) submit(ctx context.Context, e agent.Envelope) (agent.Receipt, int, error) {
 	s := b.submission(&e)
-	if err := s.plain(); err != nil {
+	if err := s.validateText(); err != nil {
 		return agent.Receipt{}, 0, err
 	}
 	leave, err := b.enterCapacity(ctx)
@@ -74,18 +74,18 @@ func (b *Inbox) submit(ctx context.Context, e agent.Envelope) (agent.Receipt, in
 
 // accept checks a request, records its turn and starts it.
 func (s *submission) accept(ctx context.Context) (agent.Receipt, int, error) {
-	plan, bound, err := s.Activities.Check(ctx, &s.req)
-	if err != nil {
-		if again, known := s.known(ctx); known {
-			s.note(again, nil)
+	var err error
+	if s.checked, err = s.Activities.Check(ctx, &s.req); err != nil {
+		if again, known := s.findAcceptedTurn(ctx); known {
+			s.audit(again, nil)
 			return again, 0, nil
 		}
 		return agent.Receipt{}, 0, err
 	}
-	s.agent, s.bounds = bound.Agent, plan.RateLimits
-	s.drive(plan.Mode)
-	receipt, position, err := s.enter(ctx)
-	s.note(receipt, err)
+	s.agent = s.checked.Binding.Agent
+	s.chooseMode(s.checked.Plan.Mode)
+	receipt, position, err := s.admitAndStart(ctx)
+	s.audit(receipt, err)
 	return receipt, position, err
 }
 
@@ -95,8 +95,8 @@ const (
 	maxChannel = 128
 )
 
-// plain refuses names that no store takes: a turn that cannot be recorded must not begin.
-func (s *submission) plain() error {
+// validateText refuses texts that the store cannot keep.
+func (s *submission) validateText() error {
 	for _, f := range []struct {
 		field, text string
 		most        int
@@ -110,7 +110,7 @@ func (s *submission) plain() error {
 
 func (b *Inbox) submission(e *agent.Envelope) *submission {
 	s := &submission{
-		Inbox: b, who: e.Principal, door: cmp.Or(e.Channel, e.Request.Channel), sender: e.Sender, requestID: e.RequestID, remote: e.Remote, req: e.Request,
+		Inbox: b, caller: e.Principal, door: cmp.Or(e.Channel, e.Request.Channel), sender: e.Sender, requestID: e.RequestID, remote: e.Remote, req: e.Request,
 	}
 	switch {
 	case s.req.TurnID != "":
@@ -131,36 +131,36 @@ func (b *Inbox) submission(e *agent.Envelope) *submission {
 // fieldTurn is the field by which a caller chooses a turn, besides fieldKey.
 const fieldTurn = "turn_id"
 
-// enter lets a checked request in and starts its turn.
-func (s *submission) enter(ctx context.Context) (agent.Receipt, int, error) {
+// admitAndStart authorises and admits a checked request, and starts its turn.
+func (s *submission) admitAndStart(ctx context.Context) (agent.Receipt, int, error) {
 	if err := s.authorise(s.agent); err != nil {
 		return agent.Receipt{}, 0, err
 	}
-	s.confine()
-	var was standing
+	s.limitTools()
+	var was existingTurn
 	if s.chosen != "" {
 		var err error
-		if was, err = s.own(ctx); err != nil {
+		if was, err = s.claimTurnID(ctx); err != nil {
 			return agent.Receipt{}, 0, err
 		}
 	}
 	if was.mode == agent.ModeDirect {
-		return s.joined(was.session), 0, nil
+		return s.joinedReceipt(was.session), 0, nil
 	}
 	if s.req.SessionID != "" && s.req.OnBusy == "" {
-		if err := s.awaited(ctx); err != nil {
+		if err := s.refuseWhileWaiting(ctx); err != nil {
 			return agent.Receipt{}, 0, err
 		}
 	}
 	if was.begun {
 		return s.start(ctx, was)
 	}
-	leave, err := s.admit(ctx)
+	leave, err := s.takePlace(ctx)
 	if err != nil {
 		return agent.Receipt{}, 0, err
 	}
 	receipt, position, err := s.start(ctx, was)
-	if final(err) { // its session is busy, or has too many waiting
+	if isFinal(err) { // its session is busy, or has too many waiting
 		leave(ctx)
 	}
 	return receipt, position, err
@@ -169,9 +169,9 @@ func (s *submission) enter(ctx context.Context) (agent.Receipt, int, error) {
 // start records a turn before it starts it by its id: a full queue or a rejection is answered at once, messages of a session run in the
 // order in which they were accepted, and what is recorded runs, whatever becomes of this request. Where nobody knows whether the turn
 // is recorded, or started, the receipt says so; an error means that nothing was.
-func (s *submission) start(ctx context.Context, was standing) (agent.Receipt, int, error) {
+func (s *submission) start(ctx context.Context, was existingTurn) (agent.Receipt, int, error) {
 	if s.mode == agent.ModeDirect && s.Direct != nil && !was.begun {
-		receipt, position, taken, err := s.Direct.Submit(ctx, s.req)
+		receipt, position, taken, err := s.Direct.Submit(ctx, s.req, s.checked)
 		if !taken || position > 0 { // this process has its hands full, or the turn waits for its session, as a workflow
 			s.modeBy = modeFallback
 			s.mode = agent.ModeDurable
@@ -180,7 +180,7 @@ func (s *submission) start(ctx context.Context, was standing) (agent.Receipt, in
 			return receipt, position, err
 		}
 	}
-	receipt, position, agentName, instance := s.joined(was.session), 0, "", ""
+	receipt, position, agentName, instance := s.joinedReceipt(was.session), 0, "", ""
 	if !was.begun || was.mode != "" { // else its workflow was started by hand, and records it
 		begun, err := s.record(ctx)
 		switch {
@@ -213,7 +213,7 @@ const recordPatience = 5 * time.Second
 
 // record records the turn. When nobody knows whether it did, it tries again: the same id is recorded once.
 func (s *submission) record(ctx context.Context) (activities.BeginTurnResult, error) {
-	in := activities.BeginTurnInput{WorkflowID: s.req.TurnID.WorkflowID(), StartByID: true}
+	in := activities.BeginTurnInput{WorkflowID: s.req.TurnID.WorkflowID(), StartByID: true, Checked: s.checked}
 	begun, err := s.Activities.Begin(ctx, s.req, in)
 	if !errors.Is(err, agent.ErrOutcomeUnknown) {
 		return begun, err
@@ -221,7 +221,7 @@ func (s *submission) record(ctx context.Context) (activities.BeginTurnResult, er
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordPatience)
 	defer cancel()
 	begun, again := s.Activities.Begin(ctx, s.req, in)
-	if again == nil || final(again) {
+	if again == nil || isFinal(again) {
 		return begun, again
 	}
 	return begun, errors.Join(err, again)
@@ -242,34 +242,35 @@ func refusedForGood(err error) bool {
 	}
 }
 
-// joined is the receipt of a turn that there was before; its session is the one that it was begun in.
-func (s *submission) joined(session agent.SessionID) agent.Receipt {
+// joinedReceipt is the receipt of a turn that exists; session is that of its record, empty if it has none.
+func (s *submission) joinedReceipt(session agent.SessionID) agent.Receipt {
 	return agent.Receipt{TurnID: s.req.TurnID, SessionID: cmp.Or(session, s.session), StreamID: string(s.req.TurnID), Joined: true}
 }
 
-// known finds a turn that was accepted before the catalog changed so that it would be refused now: the same request again joins it.
-func (s *submission) known(ctx context.Context) (agent.Receipt, bool) {
+// findAcceptedTurn returns the turn that a request names, for a request that is refused now: it may have been accepted before the catalog
+// changed, and joins its turn.
+func (s *submission) findAcceptedTurn(ctx context.Context) (agent.Receipt, bool) {
 	if s.chosen == "" || s.req.Validate(0) != nil {
 		return agent.Receipt{}, false
 	}
 	t, err := s.Store.Turn(ctx, s.req.TurnID)
-	if err != nil || s.join(&t) != nil {
+	if err != nil || s.checkSameTurn(&t) != nil {
 		return agent.Receipt{}, false
 	}
 	s.agent, s.mode, s.modeBy = t.Record.Agent, cmp.Or(t.Record.Mode, agent.ModeDurable), ""
-	return s.joined(t.Record.SessionID), true
+	return s.joinedReceipt(t.Record.SessionID), true
 }
 
-// standing is what there is of a turn that a request names.
-type standing struct {
-	begun   bool       // it was let in before
+// existingTurn is the turn that a request names, as far as there is one.
+type existingTurn struct {
+	begun   bool       // it was accepted before
 	mode    agent.Mode // how it is driven; empty: it is not recorded
 	session agent.SessionID
 }
 
-// own refuses a turn id that belongs to another tenant, session or request, in words that say nothing of theirs, and one whose turn was
-// deleted: Temporal would not start it again. With a direct one there is nothing to start.
-func (s *submission) own(ctx context.Context) (standing, error) {
+// claimTurnID returns the turn that a request names, if it exists. It refuses an id of another tenant, session or request, in words that say
+// nothing of theirs, and one whose turn was deleted: Temporal would not start it again. A direct turn whose driver is gone goes on as a workflow.
+func (s *submission) claimTurnID(ctx context.Context) (existingTurn, error) {
 	t, err := s.Store.Turn(ctx, s.req.TurnID)
 	switch {
 	case agent.CodeOf(err) == agent.CodeNotFound:
@@ -278,19 +279,19 @@ func (s *submission) own(ctx context.Context) (standing, error) {
 			err = agent.FieldErrorf(agent.CodeConflict, s.chosen, "was used by a turn that is not kept any more")
 		}
 		if err == nil && missing {
-			err = s.derived()
+			err = s.rejectReservedID()
 		}
 		if !closed { // it was started a moment ago
 			s.mode, s.modeBy = agent.ModeDurable, ""
 		}
-		return standing{begun: !closed}, err
+		return existingTurn{begun: !closed}, err
 	case err != nil:
-		return standing{}, err
+		return existingTurn{}, err
 	}
-	if err := s.join(&t); err != nil {
-		return standing{}, err
+	if err := s.checkSameTurn(&t); err != nil {
+		return existingTurn{}, err
 	}
-	was := standing{begun: true, mode: cmp.Or(t.Record.Mode, agent.ModeDurable), session: t.Record.SessionID}
+	was := existingTurn{begun: true, mode: cmp.Or(t.Record.Mode, agent.ModeDurable), session: t.Record.SessionID}
 	s.mode, s.modeBy = was.mode, ""
 	if was.mode == agent.ModeDirect && t.Output == nil {
 		_, err = s.endOrphan(ctx, s.req.TurnID, &t)
@@ -298,10 +299,10 @@ func (s *submission) own(ctx context.Context) (standing, error) {
 	return was, err
 }
 
-// derived refuses to begin a turn by an id as idempotency keys make them, where tenants are kept apart: whoever guesses another tenant's
-// key could take the id that it stands for.
-func (s *submission) derived() error {
-	if s.chosen != fieldTurn || s.who.Trusted() || s.who.Tenant == agent.AnyTenant {
+// rejectReservedID refuses a new turn under an id of the form that idempotency keys have, where tenants are kept apart: whoever guesses another
+// tenant's key could take its id.
+func (s *submission) rejectReservedID() error {
+	if s.chosen != fieldTurn || s.caller.Trusted() || s.caller.Tenant == agent.AnyTenant {
 		return nil
 	}
 	if id, err := uuid.Parse(string(s.req.TurnID)); err == nil && id.Version() == 5 && id.String() == string(s.req.TurnID) {
@@ -310,24 +311,24 @@ func (s *submission) derived() error {
 	return nil
 }
 
-// join refuses a turn that is not this request's: of another tenant or session, of an agent that the caller may not ask, or, where a key
-// names it, begun by another user or with other words. An id that is given as such joins whatever was said (DESIGN §3).
-func (s *submission) join(t *agent.TurnState) error {
+// checkSameTurn refuses a turn that is not this request's: of another tenant or session, of an agent that the caller may not ask, or, where an
+// idempotency key names it, of another user or with other messages. A request that gives the turn id joins the turn whatever its messages are.
+func (s *submission) checkSameTurn(t *agent.TurnState) error {
 	r := &t.Record
 	if r.Tenant != s.req.Context.TenantName() || (s.req.SessionID != "" && r.SessionID != s.req.SessionID) ||
-		!s.who.May(agent.ActionTurnsRun, r.Agent) {
+		!s.caller.May(agent.ActionTurnsRun, r.Agent) {
 		return agent.FieldErrorf(agent.CodeConflict, s.chosen, "is taken")
 	}
 	if s.chosen != fieldKey {
 		return nil
 	}
-	if (s.req.Agent != "" && s.req.Agent != r.Agent) || s.req.Context.UserID != r.UserID || !sameWords(r.Input, s.req.Input()) {
+	if (s.req.Agent != "" && s.req.Agent != r.Agent) || s.req.Context.UserID != r.UserID || !sameMessages(r.Input, s.req.Input()) {
 		return agent.FieldErrorf(agent.CodeConflict, fieldKey, "was used by another request")
 	}
 	return nil
 }
 
-func sameWords(a, b []agent.Message) bool {
+func sameMessages(a, b []agent.Message) bool {
 	one, err := json.Marshal(a)
 	if err != nil {
 		return false
@@ -336,9 +337,9 @@ func sameWords(a, b []agent.Message) bool {
 	return err == nil && bytes.Equal(one, other)
 }
 
-// awaited refuses a message to a session that waits for a person, unless it says what to do about that (DESIGN §8). A repeated
-// request for the very turn that waits joins it.
-func (s *submission) awaited(ctx context.Context) error {
+// refuseWhileWaiting refuses a message to a session that waits for a person, unless the request says what to do then. A repeated request for the
+// turn that waits joins it.
+func (s *submission) refuseWhileWaiting(ctx context.Context) error {
 	waiting, err := s.Store.Waiting(ctx, s.req.Context.TenantName(), s.req.SessionID)
 	if err != nil || waiting == "" || waiting == s.req.TurnID {
 		return err

@@ -25,7 +25,7 @@ func BenchmarkTurn(b *testing.B) {
 		id := fmt.Sprintf("t%d", n)
 		cursor := s.ready(id, "s").Cursor
 		for step := 1; step <= 2; step++ {
-			_, err := s.Prompt(b.Context(), agent.PromptQuery{TurnID: agent.TurnID(id), Tenant: tenant, SessionID: "s", Cursor: cursor, Step: step})
+			_, _, err := s.Prompt(b.Context(), agent.PromptQuery{TurnID: agent.TurnID(id), Tenant: tenant, SessionID: "s", Cursor: cursor, Step: step})
 			must(err)
 			must(s.SaveModelStep(b.Context(), modelStep(id, step, 1, call("c1"))))
 		}

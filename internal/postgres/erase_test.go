@@ -285,7 +285,7 @@ func TestErasureOfARunningTurn(t *testing.T) {
 	third.UserID = "ann.lee"
 	begun := b.begin(third)
 	require.Equal(t, agent.BeginReady, begun.Answer)
-	past, err := b.Prompt(t.Context(), agent.PromptQuery{TurnID: "third", Tenant: tenant, SessionID: "s", Cursor: begun.Cursor, History: agent.HistoryLoad})
+	past, _, err := b.Prompt(t.Context(), agent.PromptQuery{TurnID: "third", Tenant: tenant, SessionID: "s", Cursor: begun.Cursor, History: agent.HistoryLoad})
 	require.NoError(t, err)
 	text, err := json.Marshal(past)
 	require.NoError(t, err)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -15,12 +14,11 @@ import (
 )
 
 const lockTurnsSession = `
-SELECT s.tenant, s.session_id, coalesce(s.holder, ''), s.last_seq, s.last_position
-FROM sessions s JOIN turns t USING (tenant, session_id)
+SELECT s.tenant, s.session_id, coalesce(s.holder, '') FROM sessions s JOIN turns t USING (tenant, session_id)
 WHERE t.turn_id = $1 FOR UPDATE OF s`
 
 const lockTurn = `
-SELECT state, agent, created_at FROM turns WHERE turn_id = $1 FOR UPDATE`
+SELECT state FROM turns WHERE turn_id = $1 FOR UPDATE`
 
 const readOutput = `
 SELECT output FROM agent_results WHERE turn_id = $1`
@@ -34,9 +32,6 @@ WHERE t.turn_id = $1 AND n.turn_id <> t.turn_id
 ORDER BY n.seq LIMIT 1`
 
 const readOutline = stepOutline + ` WHERE s.turn_id = $1 ORDER BY s.step, s.call_id`
-
-const endTurn = `
-UPDATE turns SET state = $2, finished_at = clock_timestamp() WHERE turn_id = $1`
 
 // What nobody decided of a turn that has ended is closed: the audit shows it, and nobody is asked any more. The approvals for want of which
 // it ended stay open.
@@ -54,19 +49,18 @@ SELECT turnstone_close($1, $2::json)`
 type ending struct {
 	tenant    string
 	sessionID agent.SessionID
-	held      session
+	holder    agent.TurnID // of its session
 	known     bool
 	state     string
-	agentName string
-	createdAt time.Time
 	output    *agent.AgentStepOutput // it has ended already
 	next      agent.Finished         // Next and NextWorkflow
 	steps     []step
 }
 
-// Finish ends a turn in one transaction of two round trips (DESIGN §3, step 4): its steps join the transcript, its result and tool
-// calls are stored, the session passes to the next turn in line, and the events end its stream. The output that it returns, and
-// that the terminal event carries, is f.Output with ResultRef set.
+// Finish ends a turn in one transaction (DESIGN §3, step 4): its steps join the transcript, its result and tool calls are stored, the session
+// passes to the next turn in line, and the events end its stream. The output that it returns, and that the terminal event carries, is f.Output
+// with ResultRef set. That is one round trip for a completed turn that brings its steps and has nobody behind it, else two, one more if it
+// looked like the former.
 //
 // The first to finish a turn wins: everybody later gets the stored output, and again the next turn if that has not begun yet, since
 // the news may not have reached it. A turn that never began has no row: then only the stream is closed. A turn of another
@@ -91,15 +85,21 @@ func (s *Store) Finish(ctx context.Context, f agent.FinishRecord) (agent.Finishe
 			s.cfg.Logger.Warn("job id is taken, storing the result under another one", zap.String("turn_id", string(f.TurnID)),
 				zap.Stringer("job_id", ids[0]), zap.Stringer("stored_as", id))
 		}
-		done, err = s.finish(ctx, f, id)
+		done, err = s.finish(ctx, &f, id)
 		if pg, taken := errors.AsType[*pgconn.PgError](err); !taken || pg.ConstraintName != "agent_results_job_id_key" {
 			break
 		}
 	}
+	if err == nil {
+		s.transcripts.drop(f.TurnID)
+	}
 	return done, mapError(op, err)
 }
 
-func (s *Store) finish(ctx context.Context, f agent.FinishRecord, job uuid.UUID) (done agent.Finished, err error) {
+func (s *Store) finish(ctx context.Context, f *agent.FinishRecord, job uuid.UUID) (done agent.Finished, err error) {
+	if done, ended, err := s.finishAtOnce(ctx, f, job); ended || err != nil {
+		return done, err
+	}
 	var e ending
 	err = transact(ctx, s.pool,
 		func(b *pgx.Batch) { e.queueReads(b, f.TurnID) },
@@ -108,7 +108,7 @@ func (s *Store) finish(ctx context.Context, f agent.FinishRecord, job uuid.UUID)
 			case !e.known:
 				b.Queue(leavePlace, f.Tenant, f.TurnID) // refused after it was admitted
 				done = agent.Finished{Output: f.Output}
-				done.Logged, err = s.queueClose(b, &f, &done.Output)
+				done.Logged, err = s.queueClose(b, f, &done.Output)
 				return err
 			case e.tenant != f.Tenant:
 				return unknownTurn("", f.TurnID)
@@ -118,7 +118,7 @@ func (s *Store) finish(ctx context.Context, f agent.FinishRecord, job uuid.UUID)
 				}
 				return nil
 			default:
-				done, err = s.queueFinish(b, &f, &e, job)
+				done, err = s.queueFinish(b, f, &e, job)
 				return err
 			}
 		})
@@ -130,10 +130,10 @@ func (s *Store) finish(ctx context.Context, f agent.FinishRecord, job uuid.UUID)
 
 func (e *ending) queueReads(b *pgx.Batch, id agent.TurnID) {
 	b.Queue(lockTurnsSession, id).QueryRow(func(row pgx.Row) error {
-		return optional(row.Scan(&e.tenant, &e.sessionID, &e.held.holder, &e.held.lastSeq, &e.held.lastPosition))
+		return optional(row.Scan(&e.tenant, &e.sessionID, &e.holder))
 	})
 	b.Queue(lockTurn, id).QueryRow(func(row pgx.Row) error {
-		err := row.Scan(&e.state, &e.agentName, &e.createdAt)
+		err := row.Scan(&e.state)
 		e.known = err == nil
 		return optional(err)
 	})
@@ -153,35 +153,25 @@ func (s *Store) queueFinish(b *pgx.Batch, f *agent.FinishRecord, e *ending, job 
 	if err != nil {
 		return agent.Finished{}, err
 	}
-	produced, err := encodeMessages(promote(models, tools))
+	done := agent.Finished{Output: f.Output, Ended: true}
+	values, err := finishValues(f, &done.Output, job, models, tools)
 	if err != nil {
 		return agent.Finished{}, err
 	}
-	done := agent.Finished{Output: f.Output, Ended: true}
-	resultID := uuid.New()
-	done.Output.ResultRef = artifactScheme + resultID.String()
-
-	produced.queue(b, e.tenant, e.sessionID, f.TurnID, e.held.lastPosition)
-	e.held.lastPosition += int64(len(produced.roles))
-	calls := callRows(models, tools)
-	if err := queueCalls(b, f.TurnID, e.tenant, calls); err != nil {
-		return agent.Finished{}, err
+	if e.holder == f.TurnID {
+		done.Next, done.NextWorkflow = e.next.Next, e.next.NextWorkflow
+		e.holder = done.Next
 	}
-	if err := queueResult(b, f, e, &done.Output, resultID, job, calls); err != nil {
-		return agent.Finished{}, err
+	if f.JobID != "" {
+		b.Queue(yieldJobID, job, e.tenant, plain(f.JobID))
 	}
-	b.Queue(endTurn, f.TurnID, string(done.Output.Status))
+	b.Queue(releaseLocked+finishTurn, append(values, e.holder)...)
 	if done.Output.Status != agent.TurnCompleted { // a completed turn waits for nobody
 		b.Queue(endApprovals, f.TurnID, agent.EndedBy, done.Output.StopReason == agent.StopApprovalRequired)
 	}
-	if e.held.holder == f.TurnID {
-		done.Next, done.NextWorkflow = e.next.Next, e.next.NextWorkflow
-		e.held.holder = done.Next
-		if done.Next != "" {
-			b.Queue(handOver, done.Next)
-		}
+	if done.Next != "" {
+		b.Queue(handOver, done.Next)
 	}
-	b.Queue(advanceSession, e.tenant, e.sessionID, e.held.holder, e.held.lastSeq, e.held.lastPosition)
 	done.Logged, err = s.queueClose(b, f, &done.Output) // last: it locks the stream
 	return done, err
 }
@@ -192,14 +182,18 @@ func (s *Store) queueClose(b *pgx.Batch, f *agent.FinishRecord, output *agent.Ag
 	if s.cfg.SeparateLog || len(f.Events) == 0 {
 		return false, nil
 	}
-	events := slices.Clone(f.Events)
-	if last := &events[len(events)-1]; last.Terminal() {
-		last.Result = output
-	}
-	text, err := encode(events)
+	text, err := closingEvents(f, output)
 	if err != nil {
 		return false, err
 	}
 	b.Queue(closeStream, f.TurnID, text)
 	return true, nil
+}
+
+func closingEvents(f *agent.FinishRecord, output *agent.AgentStepOutput) ([]byte, error) {
+	events := slices.Clone(f.Events)
+	if last := &events[len(events)-1]; last.Terminal() {
+		last.Result = output
+	}
+	return encode(events)
 }

@@ -6,37 +6,23 @@ import (
 	"math"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 
 	"github.com/turnstone-run/turnstone/agent"
 )
-
-const insertResult = `
-INSERT INTO agent_results (result_id, job_id, run_id, node_id, result_data, cas_id, status, error, tool_calls, tokens_used, cache_hit,
-	execution_time_ms, created_at, completed_at, turn_id, tenant, session_id, output, job_key, cached_tokens, pipeline_cache_hit, answer, s3_ref)
-VALUES ($1, $2, $3, $4, $5, nullif($6, ''), $7, $8, $9, $10, $11, $12, $13, clock_timestamp(), $14, $15, $16, $17, nullif($18, ''), $19, $20, $21,
-	nullif($22, ''))`
 
 // The newest attempt of a job is the one that is found by the job's id.
 const yieldJobID = `
 UPDATE agent_results SET job_id = gen_random_uuid() WHERE job_id = $1 AND tenant = $2 AND job_key = $3`
 
-const insertCalls = `
-INSERT INTO tool_calls (turn_id, step, call_id, tenant, name, args, status, ref, duration_ms, dataset, cache_hit)
-SELECT $1, c.step, c.call_id, $2, c.name, c.args::json, c.status, c.ref, c.duration, c.dataset::json, c.cache_hit
-FROM unnest($3::integer[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::bigint[], $10::text[], $11::boolean[])
-	AS c (step, call_id, name, args, status, ref, duration, dataset, cache_hit)
-ON CONFLICT DO NOTHING`
-
-// queueResult queues the row of a result; calls are those of the turn in their order.
-func queueResult(b *pgx.Batch, f *agent.FinishRecord, e *ending, o *agent.AgentStepOutput, id, job uuid.UUID, calls []callRow) error {
+// resultColumns returns the values of a result's row, as [finishTurn] has them; calls are those of the turn in their order.
+func resultColumns(f *agent.FinishRecord, o *agent.AgentStepOutput, id, job uuid.UUID, calls []callRow) ([]any, error) {
 	data, err := encodeJSONB(f.Result)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	answer, err := encodeJSONB(f.Answer)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	status, cause := o.Status, o.Error
 	if f.JobError != nil {
@@ -44,31 +30,21 @@ func queueResult(b *pgx.Batch, f *agent.FinishRecord, e *ending, o *agent.AgentS
 	}
 	failure, err := encodeJSONB(cause)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	listed, hit := listCalls(calls)
 	list, err := encodeJSONB(listed)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	output, err := encode(o)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	runID, nodeID := f.RunID, f.NodeID
-	if runID == "" {
-		runID = string(f.TurnID)
-	}
-	if nodeID == "" {
-		nodeID = e.agentName
-	}
-	if f.JobID != "" {
-		b.Queue(yieldJobID, job, e.tenant, plain(f.JobID))
-	}
-	b.Queue(insertResult, id, job, plain(runID), plain(nodeID), data, f.CASID, string(status), failure, list,
-		clamp(o.Usage.InputTokens+o.Usage.OutputTokens), o.Usage.CachedTokens > 0, clamp(o.ExecutionTimeMS), e.createdAt, f.TurnID, e.tenant,
-		e.sessionID, output, plain(f.JobID), max(o.Usage.CachedTokens, 0), f.CacheHit || hit, answer, f.S3Ref)
-	return nil
+	return []any{
+		id, job, plain(f.RunID), plain(f.NodeID), data, f.CASID, string(status), failure, list, clamp(o.Usage.InputTokens + o.Usage.OutputTokens),
+		o.Usage.CachedTokens > 0, clamp(o.ExecutionTimeMS), output, plain(f.JobID), max(o.Usage.CachedTokens, 0), f.CacheHit || hit, answer, f.S3Ref,
+	}, nil
 }
 
 // Bounds of what a result's row says of its calls; the whole is in tool_calls.
@@ -117,11 +93,9 @@ func listCalls(calls []callRow) (listed []any, hit bool) {
 	return listed, hit
 }
 
-func queueCalls(b *pgx.Batch, id agent.TurnID, tenant string, rows []callRow) error {
+// callColumns returns the rows of tool_calls as columns.
+func callColumns(rows []callRow) ([]any, error) {
 	n := len(rows)
-	if n == 0 {
-		return nil
-	}
 	var (
 		steps                    = make([]int, n)
 		ids, names, states, refs = make([]string, n), make([]string, n), make([]string, n), make([]string, n)
@@ -132,18 +106,17 @@ func queueCalls(b *pgx.Batch, id agent.TurnID, tenant string, rows []callRow) er
 	for i, r := range rows {
 		raw, err := encodeRaw(r.args)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		dataset, err := encodeOptional(r.dataset)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		args[i], datasets[i] = textOf(raw), textOf(dataset)
 		steps[i], ids[i], names[i], states[i], refs[i] = r.step, plain(string(r.id)), plain(r.name), r.status, plain(r.ref)
 		durations[i], hits[i] = r.duration, r.cacheHit
 	}
-	b.Queue(insertCalls, id, tenant, steps, ids, names, args, states, refs, durations, datasets, hits)
-	return nil
+	return []any{steps, ids, names, args, states, refs, durations, datasets, hits}, nil
 }
 
 // textOf is an element of an array of text; nil is NULL.

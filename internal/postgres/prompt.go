@@ -16,7 +16,9 @@ SELECT position, role, blocks, size, turn_id = $3 FROM (
 	WHERE tenant = $1 AND session_id = $2 AND position <= $4 AND position > $4::bigint - $6 AND (NOT $5 OR turn_id = $3)
 ) m WHERE total <= $7 OR turn_id = $3 ORDER BY position`
 
-const readStepsBefore = stepOutline + ` WHERE s.turn_id = $1 AND t.tenant = $2 AND s.step < $3 ORDER BY s.step, s.call_id`
+// The steps before one ($3), and the model's reply of that one.
+const readStepsUpTo = stepOutline + `
+WHERE s.turn_id = $1 AND t.tenant = $2 AND s.step <= $3 AND (s.step < $3 OR s.call_id = '') ORDER BY s.step, s.call_id`
 
 // promptMessage is a message on its way into a prompt.
 type promptMessage struct {
@@ -28,39 +30,48 @@ type promptMessage struct {
 
 // Prompt returns what a model call sees: the session's transcript up to the cursor, or only the turn's own input with
 // [agent.HistoryFresh]; then the turn's steps before q.Step, each tool message directly behind the message that asked, and feedback
-// behind both. It is one round trip.
+// behind both. stored is the reply of q.Step if there is one already. It is one round trip. A process reads the transcript of a turn, which
+// does not change while the turn runs, once, and its steps, which another process may have added, every time.
 //
 // Beyond [Config.PromptMessages] and [Config.PromptBytes] the oldest messages are left out, in whole exchanges: what is left of
 // the transcript starts with a user message. The turn's own input is always there, q.Aside with it, and of its steps the newest ones.
-func (s *Store) Prompt(ctx context.Context, q agent.PromptQuery) ([]agent.Message, error) {
+func (s *Store) Prompt(ctx context.Context, q agent.PromptQuery) (messages []agent.Message, stored *agent.ModelStep, err error) {
 	const op = "load prompt"
 	var (
 		b     pgx.Batch
-		past  []promptMessage
 		steps []step
 	)
-	b.Queue(readPrompt, q.Tenant, q.SessionID, q.TurnID, q.Cursor, q.History == agent.HistoryFresh, s.cfg.PromptMessages,
-		s.cfg.PromptBytes).Query(func(rows pgx.Rows) (err error) {
-		past, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (m promptMessage, err error) {
-			err = row.Scan(&m.position, &m.Role, &m.Blocks, &m.size, &m.own)
-			return m, err
+	past, known := s.transcripts.get(&q)
+	if !known {
+		b.Queue(readPrompt, q.Tenant, q.SessionID, q.TurnID, q.Cursor, q.History == agent.HistoryFresh, s.cfg.PromptMessages,
+			s.cfg.PromptBytes).Query(func(rows pgx.Rows) (err error) {
+			past, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (m promptMessage, err error) {
+				err = row.Scan(&m.position, &m.Role, &m.Blocks, &m.size, &m.own)
+				return m, err
+			})
+			return err
 		})
-		return err
-	})
-	b.Queue(readStepsBefore, q.TurnID, q.Tenant, q.Step).Query(func(rows pgx.Rows) (err error) {
+	}
+	b.Queue(readStepsUpTo, q.TurnID, q.Tenant, q.Step).Query(func(rows pgx.Rows) (err error) {
 		steps, err = pgx.CollectRows(rows, scanStep)
 		return err
 	})
 	if err := s.pool.SendBatch(ctx, &b).Close(); err != nil {
-		return nil, mapError(op, err)
+		return nil, nil, mapError(op, err)
+	}
+	if !known {
+		s.transcripts.put(&q, past)
 	}
 	models, tools, err := splitSteps(steps)
 	if err != nil {
-		return nil, mapError(op, err)
+		return nil, nil, mapError(op, err)
+	}
+	if n := len(models); n > 0 && models[n-1].Key.Step == q.Step {
+		stored, models = &models[n-1], models[:n-1]
 	}
 	addAside(past, q.Aside)
 	cut := q.History != agent.HistoryFresh && len(past) > 0 && past[0].position > 1
-	return assemble(past, cut, exchanges(models, tools, steps), budget{messages: s.cfg.PromptMessages, bytes: s.cfg.PromptBytes}), nil
+	return assemble(past, cut, exchanges(models, tools, steps), budget{messages: s.cfg.PromptMessages, bytes: s.cfg.PromptBytes}), stored, nil
 }
 
 // addAside puts a text behind the turn's own input: into its last message, or that of its user messages which comes last when it ends

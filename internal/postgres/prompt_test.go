@@ -14,7 +14,7 @@ import (
 func (b *bench) prompt(q agent.PromptQuery) []string {
 	b.t.Helper()
 	q.Tenant, q.SessionID = tenant, "s"
-	messages, err := b.Prompt(b.t.Context(), q)
+	messages, _, err := b.Prompt(b.t.Context(), q)
 	require.NoError(b.t, err)
 	lines := make([]string, len(messages))
 	for i, m := range messages {
@@ -54,7 +54,14 @@ func TestPrompt(t *testing.T) {
 	q.History = agent.HistoryFresh
 	require.Equal(t, join(own, first), b.prompt(agent.PromptQuery{TurnID: "t2", Cursor: cursor, History: agent.HistoryFresh, Step: 2}))
 
-	foreign, err := b.Prompt(t.Context(), agent.PromptQuery{TurnID: "t2", Tenant: "evil", SessionID: "s", Cursor: cursor, Step: 3})
+	_, stored, err := b.Prompt(t.Context(), agent.PromptQuery{TurnID: "t2", Tenant: tenant, SessionID: "s", Cursor: cursor, Step: 2})
+	require.NoError(t, err)
+	require.Equal(t, []agent.Block{call("c3")}, stored.Blocks)
+	_, stored, err = b.Prompt(t.Context(), agent.PromptQuery{TurnID: "t2", Tenant: tenant, SessionID: "s", Cursor: cursor, Step: 3})
+	require.NoError(t, err)
+	require.Nil(t, stored)
+
+	foreign, _, err := b.Prompt(t.Context(), agent.PromptQuery{TurnID: "t2", Tenant: "evil", SessionID: "s", Cursor: cursor, Step: 3})
 	require.NoError(t, err)
 	require.Empty(t, foreign)
 
@@ -136,6 +143,30 @@ func TestPromptOfLongSessionReadsOnlyItsWindow(t *testing.T) {
 	requireCode(t, agent.CodeNotFound, err)
 }
 
+// TestTranscriptIsReadOnce: a process reads what came before a turn once, and what the turn adds every time, because another process may have
+// added it.
+func TestTranscriptIsReadOnce(t *testing.T) {
+	b := newBench(t, postgres.Config{})
+	other := &bench{Store: postgres.NewStore(b.pool, postgres.Config{}), t: t, pool: b.pool}
+	q := agent.PromptQuery{TurnID: "t1", Cursor: b.ready("t1", "s").Cursor, Step: 2, Aside: "(data)"}
+	require.Equal(t, []string{"user: question t1 (data)"}, b.prompt(q))
+
+	b.exec(`UPDATE messages SET blocks = '[{"type":"text","text":"changed"}]' WHERE tenant = $1`)
+	require.NoError(t, other.SaveModelStep(t.Context(), modelStep("t1", 1, 1, agent.Text("said"))))
+	q.Aside = ""
+	require.Equal(t, []string{"user: question t1", "assistant: said"}, b.prompt(q))
+	require.Equal(t, []string{"user: changed", "assistant: said"}, other.prompt(q))
+
+	messages, _, err := b.Prompt(t.Context(), agent.PromptQuery{TurnID: "t1", Tenant: tenant, SessionID: "s", Cursor: q.Cursor, Step: 1})
+	require.NoError(t, err)
+	messages[0].Blocks[0] = agent.Text("cleaned by middleware")
+	require.Equal(t, []string{"user: question t1", "assistant: said"}, b.prompt(q))
+
+	b.finish(finish("t1", "s"))
+	q.Step = 1
+	require.Equal(t, []string{"user: changed"}, b.prompt(q), "it is dropped when the turn ends")
+}
+
 func TestPromptAside(t *testing.T) {
 	b := newBench(t, postgres.Config{})
 	b.ready("t1", "s")
@@ -168,11 +199,11 @@ func TestPromptAside(t *testing.T) {
 		{Role: agent.RoleTool, Blocks: []agent.Block{toolStep("t3", 1, "x", 1).Result}},
 	}
 	cursor = b.begin(r).Cursor
-	messages, err := b.Prompt(t.Context(), agent.PromptQuery{TurnID: "t3", Tenant: tenant, SessionID: "other", Cursor: cursor, Step: 1, Aside: "(data)"})
+	messages, _, err := b.Prompt(t.Context(), agent.PromptQuery{TurnID: "t3", Tenant: tenant, SessionID: "other", Cursor: cursor, Step: 1, Aside: "(data)"})
 	require.NoError(t, err)
 	require.Equal(t, "user: look (data)", render(messages[0]))
 	require.Equal(t, "tool: success(x)", render(messages[2]))
-	messages, err = b.Prompt(t.Context(), agent.PromptQuery{TurnID: "none", Tenant: tenant, SessionID: "other", Cursor: cursor, Step: 1, Aside: "(data)"})
+	messages, _, err = b.Prompt(t.Context(), agent.PromptQuery{TurnID: "none", Tenant: tenant, SessionID: "other", Cursor: cursor, Step: 1, Aside: "(data)"})
 	require.NoError(t, err)
 	require.Equal(t, "user: look", render(messages[0]), "another turn's input is left alone")
 }

@@ -60,11 +60,12 @@ const countQueue = `
 SELECT count(*), count(*) FILTER (WHERE q.seq < (SELECT seq FROM turns WHERE turn_id = $3))
 FROM turns q WHERE q.tenant = $1 AND q.session_id = $2 AND q.state = 'queued'`
 
+// insertTurn has the values of [turnValues], then the turn's place: seq, state, cursor and held_at.
 const insertTurn = `
-INSERT INTO turns (turn_id, tenant, session_id, seq, state, cursor, workflow_id, agent, instance_id, plan_hash, model, channel,
-	user_id, on_busy, history, input, context, created_at, held_at, route, output_schema, limits, mode, lease_until, parent, trace,
-	start_by_id, client_tools, approvals)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29)`
+INSERT INTO turns (turn_id, tenant, session_id, workflow_id, agent, instance_id, plan_hash, model, channel, user_id, on_busy, history, input,
+	context, created_at, route, output_schema, limits, mode, lease_until, parent, trace, start_by_id, client_tools, approvals, seq, state, cursor,
+	held_at)
+SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15::timestamptz, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, `
 
 const continueTurn = `
 UPDATE turns SET state = $2, cursor = nullif($3::bigint, 0), workflow_id = $4, mode = $5, lease_until = $6,
@@ -92,10 +93,13 @@ func (s *Store) Begin(ctx context.Context, t agent.TurnRecord) (agent.Begun, err
 	if err != nil {
 		return agent.Begun{}, err
 	}
+	begun, done, err := s.beginInFreeSession(ctx, &t, input)
+	if done || err != nil {
+		return begun, mapError(op, err)
+	}
 	var (
 		held  session
 		place place
-		begun agent.Begun
 	)
 	err = transact(ctx, s.pool, func(b *pgx.Batch) {
 		b.Queue(ensureSession, t.Tenant, t.SessionID)
@@ -228,11 +232,7 @@ func (s *Store) queueBegin(b *pgx.Batch, t *agent.TurnRecord, input encoded, hel
 }
 
 func queueInsertTurn(b *pgx.Batch, t *agent.TurnRecord, state string, seq int64, begun *agent.Begun) error {
-	input, err := encode(t.Input)
-	if err != nil {
-		return err
-	}
-	invocation, err := encode(t.Context)
+	values, err := turnValues(t, begun.StartedAt)
 	if err != nil {
 		return err
 	}
@@ -243,27 +243,41 @@ func queueInsertTurn(b *pgx.Batch, t *agent.TurnRecord, state string, seq int64,
 	if begun.Answer == agent.BeginReady {
 		cursor, heldAt = &begun.Cursor, &begun.StartedAt
 	}
+	b.Queue(insertTurn+`$26, $27, $28, $29`, append(values, seq, state, cursor, heldAt)...)
+	return nil
+}
+
+// turnValues returns the first 25 arguments of [insertTurn], for a turn that is recorded at a time.
+func turnValues(t *agent.TurnRecord, at time.Time) ([]any, error) {
+	input, err := encode(t.Input)
+	if err != nil {
+		return nil, err
+	}
+	invocation, err := encode(t.Context)
+	if err != nil {
+		return nil, err
+	}
 	route, err := encode(t.Route)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	schema, err := encodeRaw(t.OutputSchema)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	limits, err := encodeOptional(t.Limits)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var tools []byte
 	if len(t.ClientTools) > 0 {
 		if tools, err = encode(t.ClientTools); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	mode, lease := (&place{}).driver(t)
-	b.Queue(insertTurn, t.TurnID, t.Tenant, t.SessionID, seq, state, cursor, t.WorkflowID, t.Agent, t.InstanceID, t.PlanHash, t.Model,
-		t.Channel, t.UserID, t.OnBusy, t.History, input, invocation, begun.StartedAt, heldAt, route, schema, limits,
-		mode, lease, t.Parent, t.Trace, t.StartByID, tools, string(t.Approvals))
-	return nil
+	return []any{
+		t.TurnID, t.Tenant, t.SessionID, t.WorkflowID, t.Agent, t.InstanceID, t.PlanHash, t.Model, t.Channel, t.UserID, t.OnBusy, t.History, input,
+		invocation, at, route, schema, limits, mode, lease, t.Parent, t.Trace, t.StartByID, tools, string(t.Approvals),
+	}, nil
 }

@@ -105,7 +105,7 @@ func TestQueueFollowsItsModel(t *testing.T) {
 					require.EqualValues(rt, holder, got.Holder)
 				}
 			case "finish":
-				f := finish(id, name)
+				f := b.complete(id, name)
 				f.Events = nil
 				next := m.finish(id)
 				require.EqualValues(rt, next, b.finish(f).Next)

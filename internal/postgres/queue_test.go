@@ -45,7 +45,7 @@ func TestBeginStoresInputAsGiven(t *testing.T) {
 		agent.UserText("and \x00 now? \u2028"),
 	}
 	require.EqualValues(t, 3, b.begin(r).Cursor)
-	prompt, err := b.Prompt(t.Context(), agent.PromptQuery{TurnID: "t1", Tenant: tenant, SessionID: "s", Cursor: 3, Step: 1})
+	prompt, _, err := b.Prompt(t.Context(), agent.PromptQuery{TurnID: "t1", Tenant: tenant, SessionID: "s", Cursor: 3, Step: 1})
 	require.NoError(t, err)
 	require.Equal(t, r.Input, prompt)
 }

@@ -29,7 +29,7 @@ SELECT s.turn_id, s.step, s.call_id, s.producer, s.epoch, t.tenant, s.content, s
 FROM turn_steps s JOIN turns t ON t.turn_id = s.turn_id`
 
 const (
-	readStep  = stepColumns + ` WHERE s.turn_id = $1 AND s.step = $2 AND s.call_id = $3`
+	readCall  = stepColumns + ` WHERE s.turn_id = $1 AND s.step = $2 AND s.call_id IN ('', $3)`
 	readSteps = stepColumns + ` WHERE s.turn_id = $1 ORDER BY s.step, s.call_id`
 )
 
@@ -80,41 +80,31 @@ func (s *step) tool() (agent.ToolStep, error) {
 // ModelStep returns the finished model call of a step; ok is false when there is none.
 func (s *Store) ModelStep(ctx context.Context, key agent.StepKey) (m agent.ModelStep, ok bool, err error) {
 	key.CallID = ""
-	found, ok, err := s.step(ctx, key)
-	if err != nil || !ok {
+	reply, _, err := s.CallSteps(ctx, key)
+	if err != nil || reply == nil {
 		return agent.ModelStep{}, false, err
 	}
-	if m, err = found.model(); err != nil {
-		return agent.ModelStep{}, false, mapError("decode step", err)
-	}
-	return m, true, nil
+	return *reply, true, nil
 }
 
-// ToolStep returns the finished tool call of a step; ok is false when there is none.
-func (s *Store) ToolStep(ctx context.Context, key agent.StepKey) (t agent.ToolStep, ok bool, err error) {
-	if key.CallID == "" {
-		return agent.ToolStep{}, false, nil
-	}
-	found, ok, err := s.step(ctx, key)
-	if err != nil || !ok {
-		return agent.ToolStep{}, false, err
-	}
-	if t, err = found.tool(); err != nil {
-		return agent.ToolStep{}, false, mapError("decode step", err)
-	}
-	return t, true, nil
-}
-
-func (s *Store) step(ctx context.Context, key agent.StepKey) (step, bool, error) {
-	rows, err := s.pool.Query(ctx, readStep, key.TurnID, key.Step, key.CallID)
+// CallSteps returns the reply of a step and the result of one of its calls, nil where there is none. It is one round trip.
+func (s *Store) CallSteps(ctx context.Context, key agent.StepKey) (reply *agent.ModelStep, result *agent.ToolStep, err error) {
+	rows, err := s.pool.Query(ctx, readCall, key.TurnID, key.Step, key.CallID)
 	if err != nil {
-		return step{}, false, mapError("read step", err)
+		return nil, nil, mapError("read call", err)
 	}
 	found, err := pgx.CollectRows(rows, scanStep)
-	if err != nil || len(found) == 0 {
-		return step{}, false, mapError("read step", err)
+	if err != nil {
+		return nil, nil, mapError("read call", err)
 	}
-	return found[0], true, nil
+	models, tools, err := splitSteps(found)
+	if len(models) > 0 {
+		reply = &models[0]
+	}
+	if len(tools) > 0 {
+		result = &tools[0]
+	}
+	return reply, result, mapError("decode call", err)
 }
 
 // Steps returns all finished steps of a turn: model calls by step, tool calls by step and then by call id.

@@ -143,7 +143,7 @@ func TestASessionGoesOnWithoutItsOldMessages(t *testing.T) {
 	require.EqualValues(t, 5, page[0].Position, "positions stay")
 	begun := b.ready("t4", "s")
 	require.EqualValues(t, 7, begun.Cursor)
-	prompt, err := b.Prompt(t.Context(), agent.PromptQuery{Tenant: tenant, SessionID: "s", TurnID: "t4", Cursor: begun.Cursor, Step: 1})
+	prompt, _, err := b.Prompt(t.Context(), agent.PromptQuery{Tenant: tenant, SessionID: "s", TurnID: "t4", Cursor: begun.Cursor, Step: 1})
 	require.NoError(t, err)
 	require.Len(t, prompt, 3)
 	require.Equal(t, agent.RoleUser, prompt[0].Role)

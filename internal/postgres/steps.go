@@ -21,12 +21,19 @@ WITH turn AS (
 	SELECT live, coalesce((SELECT epoch FROM producer), 0) <= $5::bigint AS newest FROM turn
 )`
 
-const saveModelStep = stepAllowed + `, step AS (
+const (
+	saveReply = stepAllowed + `, step AS (
 	INSERT INTO turn_steps (turn_id, step, call_id, producer, epoch, content, verdict, feedback)
 	SELECT $1, $6::integer, '', $4, $5::bigint, $7::json, $8::json, $9 FROM allowed WHERE live AND newest
 	ON CONFLICT DO NOTHING
+)`
+	saveModelStep = saveReply + `
+SELECT live, newest FROM allowed`
+	saveBilledStep = saveReply + `, bill AS (` + chargeStep + `$6` + chargeAmounts +
+		`$10::bigint[], $11::text[], $12::bigint[], $13::bigint[], $14::bigint[], $15::bigint[], $16::float8[]` + chargeTurn + `
 )
 SELECT live, newest FROM allowed`
+)
 
 const saveToolStep = stepAllowed + `, step AS (
 	INSERT INTO turn_steps (turn_id, step, call_id, producer, epoch, content, verdict, name, args, data, preview, duration_ms, dataset,
@@ -37,16 +44,22 @@ const saveToolStep = stepAllowed + `, step AS (
 )
 SELECT live, newest FROM allowed`
 
-const chargeUsage = `
+// The ledger rows of a turn ($1) of a tenant ($2): between the parts stand the step, and the arrays of [billed].
+const (
+	chargeStep = `
 INSERT INTO usage_ledger
 	(turn_id, step, epoch, tenant, model, input_tokens, output_tokens, cached_tokens, reasoning_tokens, cost_usd, user_id, agent, session_id,
 	channel)
-SELECT $1, $3::integer, u.epoch, $2, u.model, u.input, u.output, u.cached, u.reasoning, u.cost::numeric, t.user_id, t.agent, t.session_id,
+SELECT $1, `
+	chargeAmounts = `::integer, u.epoch, $2, u.model, u.input, u.output, u.cached, u.reasoning, u.cost::numeric, t.user_id, t.agent, t.session_id,
 	t.channel
-FROM turns t, unnest($4::bigint[], $5::text[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[], $10::float8[])
-	AS u (epoch, model, input, output, cached, reasoning, cost)
+FROM turns t, unnest(`
+	chargeTurn = `) AS u (epoch, model, input, output, cached, reasoning, cost)
 WHERE t.turn_id = $1 AND t.tenant = $2
 ON CONFLICT DO NOTHING`
+	chargeUsage = chargeStep + `$3` + chargeAmounts +
+		`$4::bigint[], $5::text[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[], $10::float8[]` + chargeTurn
+)
 
 // SaveModelStep stores a finished model call and its ledger rows. The first complete step stands: saving again changes nothing. A
 // writer that was overtaken by a newer epoch of its producer, or by the end of the turn, gets [agent.ErrFenced]; its ledger rows
@@ -61,11 +74,14 @@ func (s *Store) SaveModelStep(ctx context.Context, m agent.ModelStep) error {
 	if err != nil {
 		return mapError(op, err)
 	}
-	var b pgx.Batch
-	b.Queue(saveModelStep, m.Key.TurnID, m.Tenant, m.Fence.StreamID, m.Fence.Producer, m.Fence.Epoch, m.Key.Step, content, verdict,
-		plain(m.Feedback)).QueryRow(func(row pgx.Row) error { return allowed(row, m.Key.TurnID) })
-	queueCharge(&b, m.Key, m.Tenant, m.Calls)
-	return mapError(op, s.pool.SendBatch(ctx, &b).Close())
+	sql := saveModelStep
+	args := []any{
+		m.Key.TurnID, m.Tenant, m.Fence.StreamID, m.Fence.Producer, m.Fence.Epoch, m.Key.Step, content, verdict, plain(m.Feedback),
+	}
+	if len(m.Calls) > 0 {
+		sql, args = saveBilledStep, append(args, billed(m.Calls)...)
+	}
+	return mapError(op, allowed(s.pool.QueryRow(ctx, sql, args...), m.Key.TurnID))
 }
 
 // SaveToolStep stores a finished tool call, under the rules of [Store.SaveModelStep].
@@ -152,11 +168,15 @@ const turnExists = `
 SELECT FROM turns WHERE turn_id = $1 AND tenant = $2`
 
 func queueCharge(b *pgx.Batch, key agent.StepKey, tenant string, rows []agent.UsageEntry) {
-	n := len(rows)
-	if n == 0 {
-		return
+	if len(rows) > 0 {
+		b.Queue(chargeUsage, append([]any{key.TurnID, tenant, key.Step}, billed(rows)...)...)
 	}
+}
+
+// billed returns what calls were billed as columns.
+func billed(rows []agent.UsageEntry) []any {
 	var (
+		n                                = len(rows)
 		epochs                           = make([]int64, n)
 		models                           = make([]string, n)
 		input, output, cached, reasoning = make([]int64, n), make([]int64, n), make([]int64, n), make([]int64, n)
@@ -168,5 +188,5 @@ func queueCharge(b *pgx.Batch, key agent.StepKey, tenant string, rows []agent.Us
 		cached[i], reasoning[i] = r.Usage.CachedTokens, r.Usage.ReasoningTokens
 		costs[i] = r.Usage.CostUSD
 	}
-	b.Queue(chargeUsage, key.TurnID, tenant, key.Step, epochs, models, input, output, cached, reasoning, costs)
+	return []any{epochs, models, input, output, cached, reasoning, costs}
 }

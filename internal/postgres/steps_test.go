@@ -31,10 +31,10 @@ func TestStepsComeBackAsSaved(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, ok)
 	require.Equal(t, reply, m)
-	ts, ok, err := b.ToolStep(t.Context(), answer.Key)
+	said, result, err := b.CallSteps(t.Context(), answer.Key)
 	require.NoError(t, err)
-	require.True(t, ok)
-	require.Equal(t, answer, ts)
+	require.Equal(t, &reply, said)
+	require.Equal(t, &answer, result)
 
 	models, tools, err := b.Steps(t.Context(), "t1")
 	require.NoError(t, err)
@@ -44,9 +44,10 @@ func TestStepsComeBackAsSaved(t *testing.T) {
 	_, ok, err = b.ModelStep(t.Context(), agent.StepKey{TurnID: "t1", Step: 2})
 	require.NoError(t, err)
 	require.False(t, ok)
-	_, ok, err = b.ToolStep(t.Context(), agent.StepKey{TurnID: "t1", Step: 1, CallID: "c3"})
+	said, result, err = b.CallSteps(t.Context(), agent.StepKey{TurnID: "t1", Step: 1, CallID: "c3"})
 	require.NoError(t, err)
-	require.False(t, ok)
+	require.Equal(t, &reply, said)
+	require.Nil(t, result)
 }
 
 func TestFirstStepStands(t *testing.T) {
@@ -63,9 +64,9 @@ func TestFirstStepStands(t *testing.T) {
 	other := toolStep("t1", 1, "c1", 1)
 	other.DurationMS = 99
 	require.NoError(t, b.SaveToolStep(t.Context(), other))
-	ts, _, err := b.ToolStep(t.Context(), other.Key)
+	_, result, err := b.CallSteps(t.Context(), other.Key)
 	require.NoError(t, err)
-	require.EqualValues(t, 7, ts.DurationMS)
+	require.EqualValues(t, 7, result.DurationMS)
 	require.Equal(t, 1, b.count("usage_ledger"))
 }
 

@@ -18,6 +18,8 @@ type Store struct {
 
 	vectors    atomic.Bool // the database keeps them, as far as known
 	turnstiles turnstiles
+
+	transcripts transcripts
 }
 
 // NewStore returns a store on a pool whose schema is up to date ([Migrate]). Closing the pool is the caller's.

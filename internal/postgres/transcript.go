@@ -25,7 +25,7 @@ type encoded struct {
 }
 
 func encodeMessages(messages []agent.Message) (encoded, error) {
-	var e encoded
+	e := encoded{roles: []string{}, blocks: []string{}} // NULL is not an empty array
 	for _, m := range messages {
 		b, err := encode(m.Blocks)
 		if err != nil {

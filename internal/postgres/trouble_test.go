@@ -239,15 +239,17 @@ func TestRoundTrips(t *testing.T) {
 		model := measure(func() { require.NoError(t, b.SaveModelStep(t.Context(), modelStep(id, 1, 1, call("c1")))) })
 		tool := measure(func() { require.NoError(t, b.SaveToolStep(t.Context(), toolStep(id, 1, "c1", 1))) })
 		prompt := measure(func() {
-			_, err := b.Prompt(t.Context(), agent.PromptQuery{TurnID: agent.TurnID(id), Tenant: tenant, SessionID: "s", Cursor: 1, Step: 2})
+			_, _, err := b.Prompt(t.Context(), agent.PromptQuery{TurnID: agent.TurnID(id), Tenant: tenant, SessionID: "s", Cursor: 1, Step: 2})
 			require.NoError(t, err)
 		})
 		finished := measure(func() { b.finish(finish(id, "s")) })
 		b.ready(id+" next", "s")
-		b.finish(finish(id+" next", "s"))
+		require.NoError(t, b.SaveModelStep(t.Context(), modelStep(id+" next", 1, 1, agent.Text("said"))))
+		complete := b.complete(id+" next", "s")
+		last := measure(func() { b.finish(complete) })
 		if id == "measured" {
-			require.Equal(t, []int64{2, 2, 2, 1, 1, 1, 2}, []int64{begin, queue, again, model, tool, prompt, finished},
-				"begin, begin behind, begin again, model step, tool step, prompt, finish")
+			require.Equal(t, []int64{1, 3, 3, 1, 1, 1, 2, 1}, []int64{begin, queue, again, model, tool, prompt, finished, last},
+				"begin, begin behind, begin again, model step, tool step, prompt, finish with a turn behind, finish with nobody behind")
 		}
 	}
 }

@@ -24,9 +24,9 @@ const boundUsage = `
 SELECT set_config('statement_timeout', $1, true), set_config('plan_cache_mode', 'force_custom_plan', true), set_config('jit', 'off', true)`
 
 // Usage adds up what model calls were billed, by the keys that q names and in their order. A report of whole days (UTC) by one of tenant, user,
-// agent and model at most is read from the daily sums and what is not added to them yet, any other one from the ledger, row by row. Names over 512 bytes are cut, and told apart
-// by a digest. Totals are on the first page. What takes longer than 20 s is [agent.CodeUnavailable]; a bad query is [agent.CodeInvalid] with
-// the field of [agent.UsageQuery.Validate]. One round trip.
+// agent and model at most is read from the daily sums and what is not added to them yet, any other one from the ledger, row by row. Names over
+// 512 bytes are cut, and told apart by a digest. Totals are on the first page. What takes longer than 20 s is [agent.CodeUnavailable]; a bad
+// query is [agent.CodeInvalid] with the field of [agent.UsageQuery.Validate]. One round trip.
 func (s *Store) Usage(ctx context.Context, q agent.UsageQuery) (agent.UsagePage, error) {
 	return s.usage(ctx, q, time.Now(), usageTimeout)
 }
