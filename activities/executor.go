@@ -56,6 +56,7 @@ func (a *Activities) executor(ctx context.Context, hash string) (*executor, erro
 		if err != nil {
 			return nil, fmt.Errorf("load plan %s: %w", hash, err)
 		}
+		plan.Middleware = withModelRetry(plan.Middleware)
 		chain, err := a.Middleware.Chain(&plan)
 		if err != nil {
 			return nil, err
@@ -68,4 +69,25 @@ func (a *Activities) executor(ctx context.Context, hash string) (*executor, erro
 		return nil, err
 	}
 	return made.(*executor), nil //nolint:forcetypeassert // what the function above makes
+}
+
+// Middleware that the place of model_retry depends on.
+const (
+	modelRetry    = "model_retry"
+	modelFallback = "model_fallback"
+)
+
+// withModelRetry adds model_retry to the middleware of a plan that does not name it: right behind model_fallback, so that each model is asked
+// again before the next one is, or else first, so that middleware that filters a reply begins anew with each try.
+func withModelRetry(list []agent.PlanMiddleware) []agent.PlanMiddleware {
+	place := 0
+	for i := range list {
+		switch list[i].Name {
+		case modelRetry:
+			return list
+		case modelFallback:
+			place = i + 1
+		}
+	}
+	return slices.Insert(slices.Clone(list), place, agent.PlanMiddleware{Name: modelRetry})
 }

@@ -1,15 +1,21 @@
 package activities_test
 
 import (
+	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone/activities"
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/middleware"
 )
 
 // counted counts how often the middleware of a plan is built, and fails while it is told to.
@@ -61,4 +67,52 @@ func TestExecutorIsBuiltOnce(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, int64(3), c.built.Load())
 	require.Contains(t, h.model.seen[0].System, "changed")
+}
+
+// TestFailedCallIsMadeAgain: a call that fails for a passing reason is made again as often as configured, also by agents without model_retry; the
+// option of model_retry is preferred. Each try that the provider billed is in the ledger.
+func TestFailedCallIsMadeAgain(t *testing.T) {
+	fallback := agent.PlanMiddleware{Name: "model_fallback", Options: json.RawMessage(`{"models":["other"]}`)}
+	for name, c := range map[string]struct {
+		retries int // configured
+		plan    []agent.PlanMiddleware
+		asked   []string
+	}{
+		"as configured":         {2, nil, []string{"scripted-1", "scripted-1", "scripted-1"}},
+		"not at all":            {0, nil, []string{"scripted-1"}},
+		"as the option says":    {0, []agent.PlanMiddleware{{Name: "model_retry", Options: json.RawMessage(`{"max_retries":1}`)}}, []string{"scripted-1", "scripted-1"}},
+		"without its option":    {1, []agent.PlanMiddleware{{Name: "model_retry"}}, []string{"scripted-1", "scripted-1"}},
+		"before the next model": {1, []agent.PlanMiddleware{fallback}, []string{"scripted-1", "scripted-1", "scripted-2", "scripted-2"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHarness(t, func(cfg *activities.Config) {
+				set, err := middleware.NewSet(middleware.Builtin(c.retries)...)
+				require.NoError(t, err)
+				cfg.Middleware = set
+			})
+			p := h.catalog.plan
+			p.Middleware = c.plan
+			h.catalog.put(p)
+			ref := h.begin(agent.TurnRequest{TurnID: "t1"})
+			busy := func(context.Context, agent.ModelRequest, func(agent.Delta) error) (agent.ModelReply, error) {
+				return agent.ModelReply{Usage: agent.Usage{InputTokens: 7}}, &agent.Error{
+					Code: agent.CodeRateLimited, RetryAfter: 20 * time.Millisecond, Err: errors.New("busy"),
+				}
+			}
+			h.model.script(slices.Repeat([]play{busy}, len(c.asked))...)
+			started := time.Now()
+			v, err := h.CallModel(t.Context(), activities.CallModelInput{TurnID: ref.TurnID, Step: 1})
+			require.NoError(t, err)
+			require.Equal(t, string(agent.CodeRateLimited), v.Failure.Type)
+			require.GreaterOrEqual(t, time.Since(started), time.Duration(len(c.asked)/2)*20*time.Millisecond, "Retry-After is obeyed")
+			var asked []string
+			for i := range h.model.seen {
+				asked = append(asked, h.model.seen[i].Model)
+			}
+			require.Equal(t, c.asked, asked)
+			page, err := h.store.Usage(t.Context(), agent.UsageQuery{Tenant: "default", TurnID: "t1"})
+			require.NoError(t, err)
+			require.EqualValues(t, len(c.asked), page.Totals.Calls)
+		})
+	}
 }
