@@ -75,7 +75,7 @@ func (r *modelRun) ask(ctx context.Context, req agent.ModelRequest) (agent.Model
 	r.tries++
 	observed, request := r.observe(work, profile, -p.fence.Epoch, agent.PurposeMiddleware, &req)
 	reply, err := model.Generate(observed, req, request.hear(func(agent.Delta) error { return context.Cause(work) }, false))
-	usage := priced(reply.Usage, profile)
+	usage := priced(request.usage(work, &req, &reply, err), profile)
 	request.answered(&reply, usage, err, context.Cause(work))
 	if usage != (agent.Usage{}) {
 		r.ledger = append(r.ledger, agent.UsageEntry{Epoch: -p.fence.Epoch, Model: profile.Model, Usage: usage})

@@ -1,6 +1,7 @@
 package activities
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -222,8 +223,11 @@ func (r *modelRun) restate(ctx context.Context, reply *agent.ModelReply) error {
 	return r.say(ctx, modelProducer, events...)
 }
 
-// void takes back what a call that failed for good had streamed: nothing of it is stored.
+// void takes back what a call that failed for good had streamed, because nothing of it is stored, and says what the call used.
 func (r *modelRun) void(ctx context.Context) error {
+	if r.usage.Type != "" {
+		return r.say(ctx, modelProducer, r.usage)
+	}
 	if r.text.Len() == 0 {
 		return nil
 	}
@@ -259,6 +263,7 @@ func (r *modelRun) once(ctx context.Context, _ agent.Invocation, req agent.Model
 	}
 	r.last, r.fence, r.work = p, p.fence, work
 	r.text.Reset()
+	r.usage = agent.Event{}
 	defer context.AfterFunc(ctx, func() { p.stop(context.Cause(ctx)) })()
 	context.AfterFunc(work, func() { // also while a middleware waits for its next try
 		if errors.Is(context.Cause(work), errCancelled) {
@@ -274,12 +279,18 @@ func (r *modelRun) once(ctx context.Context, _ agent.Invocation, req agent.Model
 		refused = emit(d)
 		return refused
 	}, !r.quiet))
-	usage := priced(reply.Usage, profile)
+	usage := priced(request.usage(work, &req, &reply, err), profile)
 	request.answered(&reply, usage, err, context.Cause(work))
+	if err == nil || usage != (agent.Usage{}) {
+		r.usage = agent.Event{Type: agent.EventUsage, Usage: &usage, Model: cmp.Or(reply.Model, profile.Model)}
+	}
 	if usage != (agent.Usage{}) {
 		r.ledger = append(r.ledger, agent.UsageEntry{Epoch: p.fence.Epoch, Model: profile.Model, Usage: usage})
 	}
 	if cause := context.Cause(work); cause != nil {
+		if !r.quiet && r.usage.Type != "" {
+			_ = p.emit(work, r.usage) // close says what an error would
+		}
 		return agent.ModelReply{}, r.own(cause)
 	}
 	if err != nil && refused != nil {
@@ -289,7 +300,6 @@ func (r *modelRun) once(ctx context.Context, _ agent.Invocation, req agent.Model
 		r.a.log(ctx).Warn("model call", zap.Int("step", r.in.Step), zap.Error(err))
 		return reply, providerError{err}
 	}
-	r.usage = agent.Event{Type: agent.EventUsage, Usage: &usage, Model: reply.Model}
 	if r.quiet {
 		return reply, nil // the preparation says it beside its own events
 	}

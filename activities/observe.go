@@ -45,7 +45,9 @@ func seenOf(r *agent.TurnRecord, since time.Time) *agent.Observed {
 // asked is one request to a provider under observation.
 type asked struct {
 	began  time.Time
+	sent   bool // the request had not been given up before
 	first  time.Duration
+	bytes  int64 // of the reply so far, without tool calls
 	ofTurn bool
 	spoken *atomic.Bool
 	done   func(agent.ModelOutcome)
@@ -53,7 +55,7 @@ type asked struct {
 
 // observe tells the observer of a request; the context returned is the request's.
 func (r *modelRun) observe(ctx context.Context, m agent.PlanModel, epoch agent.Epoch, purpose string, req *agent.ModelRequest) (context.Context, *asked) {
-	o := asked{began: time.Now(), spoken: r.turn.spoken}
+	o := asked{began: time.Now(), sent: ctx.Err() == nil, spoken: r.turn.spoken}
 	ctx, o.done = r.a.Observer.Request(ctx, agent.ModelObservation{
 		Turn: r.turn.seen, Model: m, Step: r.in.Step, Epoch: epoch, Purpose: purpose, Request: req,
 	})
@@ -75,6 +77,7 @@ func (o *asked) hear(next func(agent.Delta) error, shown bool) func(agent.Delta)
 			o.first = max(time.Since(o.began), 1)
 			o.ofTurn = shown && !o.spoken.Swap(true)
 		}
+		o.bytes += int64(len(d.Text) + len(d.Reasoning))
 		return next(d)
 	}
 }

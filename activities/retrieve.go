@@ -171,7 +171,7 @@ func (p *preparation) ask(ctx context.Context, prompt string) (string, error) {
 	req, zero := p.request, 0.0
 	req.System, req.Temperature, req.Cache = prompt, &zero, nil
 	reply, err := p.through(ctx, p.inv, req)
-	if err == nil && p.usage.Type != "" {
+	if p.usage.Type != "" {
 		_ = p.events.emit(p.watched, p.usage) // as below
 	}
 	return agent.Normalize(reply.Blocks), err

@@ -138,6 +138,7 @@ type Usage struct {
 	CachedTokens    int64   `json:"cached_tokens"`
 	ReasoningTokens int64   `json:"reasoning_tokens"`
 	CostUSD         float64 `json:"cost_usd"`
+	Estimated       bool    `json:"estimated,omitzero"` // some of it is estimated: a request was cut off before the provider said what it used
 }
 
 // Add returns the sum.
@@ -147,5 +148,6 @@ func (u Usage) Add(o Usage) Usage {
 	u.CachedTokens += o.CachedTokens
 	u.ReasoningTokens += o.ReasoningTokens
 	u.CostUSD += o.CostUSD
+	u.Estimated = u.Estimated || o.Estimated
 	return u
 }

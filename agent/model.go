@@ -67,5 +67,6 @@ type ModelReply struct {
 	Usage        Usage   // CostUSD is filled by the caller from the profile's prices
 	FinishReason FinishReason
 	Model        string // as the provider reports it
+	Received     int64  // bytes received of a reply that was cut off, those of tool calls included; 0: unknown
 	Feedback     string // of middleware that jumps to the model: what the model is told behind this reply, as a user's message
 }

@@ -104,7 +104,7 @@ func joined(keys []UsageKey) string {
 }
 
 // UsageSums is what some model calls used. Rebilled is the part of it that bought nothing: a later try of the same step paid again, after
-// an error, a timeout, or the death of a worker.
+// an error, a timeout, or the death of a worker. Estimated is the part that no provider told, because the request was cut off.
 type UsageSums struct {
 	Calls           int64   `json:"calls"`
 	InputTokens     int64   `json:"input_tokens"`
@@ -115,6 +115,7 @@ type UsageSums struct {
 	RebilledCalls   int64   `json:"rebilled_calls"`
 	RebilledTokens  int64   `json:"rebilled_tokens"` // input and output
 	RebilledCostUSD float64 `json:"rebilled_cost_usd"`
+	EstimatedTokens int64   `json:"estimated_tokens"` // input and output
 }
 
 // UsageRow is what the calls with the same keys used. Those keys are set that the report is grouped by; an empty one is of calls that belong

@@ -72,6 +72,7 @@ type spent struct {
 	CachedTokens    int64   `json:"cached_tokens,omitzero"`
 	ReasoningTokens int64   `json:"reasoning_tokens,omitzero"`
 	CostUSD         float64 `json:"cost_usd,omitzero"`
+	Estimated       bool    `json:"estimated,omitzero"`
 }
 
 // CallVerdict is one tool call as the core sees it.

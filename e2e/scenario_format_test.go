@@ -139,6 +139,7 @@ type tally struct {
 	Output    int64 `json:"output"`
 	Cached    int64 `json:"cached"`
 	Reasoning int64 `json:"reasoning"`
+	Estimated bool  `json:"estimated"` // a middleware cut the reply off: at least so much
 }
 
 // sight is what a request to the provider must, and must not, hold. Words are looked for in the body and in its strings.

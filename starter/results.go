@@ -111,7 +111,11 @@ func (a *app) printTurn(out *agent.AgentStepOutput) {
 	if out.Error != nil {
 		a.fact("error", out.Error.Type+": "+out.Error.Message)
 	}
-	a.fact("tokens", fmt.Sprintf("%d in (%d cached), %d out", out.Usage.InputTokens, out.Usage.CachedTokens, out.Usage.OutputTokens))
+	tokens := fmt.Sprintf("%d in (%d cached), %d out", out.Usage.InputTokens, out.Usage.CachedTokens, out.Usage.OutputTokens)
+	if out.Usage.Estimated {
+		tokens += ", estimated"
+	}
+	a.fact("tokens", tokens)
 	for i := range out.ToolCalls {
 		call := &out.ToolCalls[i]
 		line := call.Tool + " " + call.Status

@@ -30,7 +30,8 @@ const usageHelp = `Print what model calls used and what they cost, from the ledg
 day, tenant, user, agent, model, session, turn, step, epoch, channel; at most five.
 
 Rebilled is the part that bought nothing, because a later try of the same step paid again: after an error, a timeout, or the death of a
-worker. It is in the sums; --group turn,step,epoch shows each try.
+worker. It is in the sums; --group turn,step,epoch shows each try. Estimated are the tokens of requests that were cut off before the
+provider said what they used; they are in the sums too.
 
 --since and --until take a length of time (12h, 30d), a day (2026-11-01) or a time (2026-11-01T08:00:00Z), in UTC; --until is exclusive.
 Whole days, alone or with one of tenant, user, agent and model, are added up already; by anything else every call is read.`
@@ -188,7 +189,7 @@ func (a *app) printUsage(p *agent.UsagePage, form string) error {
 	case "csv":
 		return a.printUsageCSV(p)
 	}
-	header := strings.ToUpper(strings.Join(append(texts(p.Group), ""), " ")) + "CALLS INPUT OUTPUT CACHED REASONING COST REBILLED PAID-AGAIN"
+	header := strings.ToUpper(strings.Join(append(texts(p.Group), ""), " ")) + "CALLS INPUT OUTPUT CACHED REASONING ESTIMATED COST REBILLED PAID-AGAIN"
 	rows := make([][]string, 0, len(p.Rows)+1)
 	for i := range p.Rows {
 		rows = append(rows, append(keysOf(&p.Rows[i], p.Group, dash), sums(&p.Rows[i].UsageSums)...))
@@ -227,13 +228,17 @@ func keysOf(r *agent.UsageRow, group []agent.UsageKey, empty func(string) string
 }
 
 func sums(s *agent.UsageSums) []string {
-	rebilled, again := "-", "-"
+	rebilled, again, estimated := "-", "-", "-"
 	if s.RebilledCalls > 0 {
 		rebilled, again = strconv.FormatInt(s.RebilledCalls, 10), dollars(s.RebilledCostUSD)
 	}
+	if s.EstimatedTokens > 0 {
+		estimated = strconv.FormatInt(s.EstimatedTokens, 10)
+	}
 	return []string{
 		strconv.FormatInt(s.Calls, 10), strconv.FormatInt(s.InputTokens, 10), strconv.FormatInt(s.OutputTokens, 10),
-		strconv.FormatInt(s.CachedTokens, 10), strconv.FormatInt(s.ReasoningTokens, 10), dollars(s.CostUSD), rebilled, again,
+		strconv.FormatInt(s.CachedTokens, 10), strconv.FormatInt(s.ReasoningTokens, 10), estimated, dollars(s.CostUSD), rebilled,
+		again,
 	}
 }
 
@@ -248,7 +253,7 @@ func dollars(v float64) string {
 func (a *app) printUsageCSV(p *agent.UsagePage) error {
 	w := csv.NewWriter(a.out)
 	lines := [][]string{append(texts(p.Group), "calls", "input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens", "cost_usd", "rebilled_calls",
-		"rebilled_tokens", "rebilled_cost_usd")}
+		"rebilled_tokens", "rebilled_cost_usd", "estimated_tokens")}
 	asIs := func(text string) string { return text }
 	for i := range p.Rows {
 		r := &p.Rows[i]
@@ -257,7 +262,7 @@ func (a *app) printUsageCSV(p *agent.UsagePage) error {
 			line = append(line, strconv.FormatInt(n, 10))
 		}
 		lines = append(lines, append(line, amount(r.CostUSD), strconv.FormatInt(r.RebilledCalls, 10), strconv.FormatInt(r.RebilledTokens, 10),
-			amount(r.RebilledCostUSD)))
+			amount(r.RebilledCostUSD), strconv.FormatInt(r.EstimatedTokens, 10)))
 	}
 	if err := w.WriteAll(lines); err != nil {
 		return fmt.Errorf("print: %w", err)

@@ -25,7 +25,7 @@ func metered(t *testing.T, rows ...agent.UsageRow) (*bench, *bill) {
 
 func TestUsage(t *testing.T) {
 	b, l := metered(t,
-		agent.UsageRow{Day: new("2026-11-20"), User: new(""), Step: new(int64(0)), UsageSums: agent.UsageSums{Calls: 3, InputTokens: 1000, OutputTokens: 50, CachedTokens: 10, ReasoningTokens: 5, CostUSD: 0.25}},
+		agent.UsageRow{Day: new("2026-11-20"), User: new(""), Step: new(int64(0)), UsageSums: agent.UsageSums{Calls: 3, InputTokens: 1000, OutputTokens: 50, CachedTokens: 10, ReasoningTokens: 5, CostUSD: 0.25, EstimatedTokens: 70}},
 		agent.UsageRow{Day: new("2026-11-21"), User: new("ann\x1b[2J"), Step: new(int64(2)), UsageSums: agent.UsageSums{
 			Calls: 9, InputTokens: 1, CostUSD: 1.5, RebilledCalls: 2, RebilledTokens: 400, RebilledCostUSD: 0.125,
 		}},

@@ -277,7 +277,7 @@ func usageToProto(u *agent.Usage) *pb.Usage {
 	}
 	return &pb.Usage{
 		InputTokens: u.InputTokens, OutputTokens: u.OutputTokens, CachedTokens: u.CachedTokens,
-		ReasoningTokens: u.ReasoningTokens, CostUsd: u.CostUSD,
+		ReasoningTokens: u.ReasoningTokens, CostUsd: u.CostUSD, Estimated: u.Estimated,
 	}
 }
 
@@ -287,7 +287,7 @@ func usageFromProto(p *pb.Usage) *agent.Usage {
 	}
 	return &agent.Usage{
 		InputTokens: p.GetInputTokens(), OutputTokens: p.GetOutputTokens(), CachedTokens: p.GetCachedTokens(),
-		ReasoningTokens: p.GetReasoningTokens(), CostUSD: p.GetCostUsd(),
+		ReasoningTokens: p.GetReasoningTokens(), CostUSD: p.GetCostUsd(), Estimated: p.GetEstimated(),
 	}
 }
 

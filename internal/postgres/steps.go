@@ -30,7 +30,7 @@ const (
 	saveModelStep = saveReply + `
 SELECT live, newest FROM allowed`
 	saveBilledStep = saveReply + `, bill AS (` + chargeStep + `$6` + chargeAmounts +
-		`$10::bigint[], $11::text[], $12::bigint[], $13::bigint[], $14::bigint[], $15::bigint[], $16::float8[]` + chargeTurn + `
+		`$10::bigint[], $11::text[], $12::bigint[], $13::bigint[], $14::bigint[], $15::bigint[], $16::float8[], $17::boolean[]` + chargeTurn + `
 )
 SELECT live, newest FROM allowed`
 )
@@ -49,16 +49,16 @@ const (
 	chargeStep = `
 INSERT INTO usage_ledger
 	(turn_id, step, epoch, tenant, model, input_tokens, output_tokens, cached_tokens, reasoning_tokens, cost_usd, user_id, agent, session_id,
-	channel)
+	channel, estimated)
 SELECT $1, `
 	chargeAmounts = `::integer, u.epoch, $2, u.model, u.input, u.output, u.cached, u.reasoning, u.cost::numeric, t.user_id, t.agent, t.session_id,
-	t.channel
+	t.channel, u.estimated
 FROM turns t, unnest(`
-	chargeTurn = `) AS u (epoch, model, input, output, cached, reasoning, cost)
+	chargeTurn = `) AS u (epoch, model, input, output, cached, reasoning, cost, estimated)
 WHERE t.turn_id = $1 AND t.tenant = $2
 ON CONFLICT DO NOTHING`
 	chargeUsage = chargeStep + `$3` + chargeAmounts +
-		`$4::bigint[], $5::text[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[], $10::float8[]` + chargeTurn
+		`$4::bigint[], $5::text[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[], $10::float8[], $11::boolean[]` + chargeTurn
 )
 
 // SaveModelStep stores a finished model call and its ledger rows. The first complete step stands: saving again changes nothing. A
@@ -153,14 +153,15 @@ WITH RECURSIVE family (turn_id) AS (
 )
 SELECT coalesce(sum(turnstone_sound(l.input_tokens)), 0)::bigint, coalesce(sum(turnstone_sound(l.output_tokens)), 0)::bigint,
 	coalesce(sum(turnstone_sound(l.cached_tokens)), 0)::bigint, coalesce(sum(turnstone_sound(l.reasoning_tokens)), 0)::bigint,
-	coalesce(sum(turnstone_sound(l.cost_usd)), 0)::float8,
+	coalesce(sum(turnstone_sound(l.cost_usd)), 0)::float8, coalesce(bool_or(l.estimated), false),
 	coalesce((SELECT model FROM usage_ledger WHERE turn_id = $1 ORDER BY step DESC, epoch DESC LIMIT 1), '')
 FROM usage_ledger l JOIN family f ON f.turn_id = l.turn_id`
 
 // BilledUsage adds up the ledger of a turn and of the turns that it asked for, and names the model that the turn was last billed for. A turn
 // without rows has zeros.
 func (s *Store) BilledUsage(ctx context.Context, id agent.TurnID) (u agent.Usage, model string, err error) {
-	err = s.pool.QueryRow(ctx, readBilled, id).Scan(&u.InputTokens, &u.OutputTokens, &u.CachedTokens, &u.ReasoningTokens, &u.CostUSD, &model)
+	err = s.pool.QueryRow(ctx, readBilled, id).Scan(&u.InputTokens, &u.OutputTokens, &u.CachedTokens, &u.ReasoningTokens, &u.CostUSD,
+		&u.Estimated, &model)
 	return u, model, mapError("add up what a turn was billed", err)
 }
 
@@ -181,12 +182,13 @@ func billed(rows []agent.UsageEntry) []any {
 		models                           = make([]string, n)
 		input, output, cached, reasoning = make([]int64, n), make([]int64, n), make([]int64, n), make([]int64, n)
 		costs                            = make([]float64, n)
+		estimated                        = make([]bool, n)
 	)
 	for i, r := range rows {
 		epochs[i], models[i] = int64(r.Epoch), plain(r.Model)
 		input[i], output[i] = r.Usage.InputTokens, r.Usage.OutputTokens
 		cached[i], reasoning[i] = r.Usage.CachedTokens, r.Usage.ReasoningTokens
-		costs[i] = r.Usage.CostUSD
+		costs[i], estimated[i] = r.Usage.CostUSD, r.Usage.Estimated
 	}
-	return []any{epochs, models, input, output, cached, reasoning, costs}
+	return []any{epochs, models, input, output, cached, reasoning, costs, estimated}
 }

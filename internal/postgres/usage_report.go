@@ -158,6 +158,9 @@ wasted AS MATERIALIZED (
 const amounts = `1::bigint AS calls, turnstone_sound(l.input_tokens) AS input, turnstone_sound(l.output_tokens) AS output,
 	turnstone_sound(l.cached_tokens) AS cached, turnstone_sound(l.reasoning_tokens) AS reasoning, turnstone_sound(l.cost_usd) AS cost`
 
+// tokens are the input and output of a row of the ledger l.
+const tokens = `turnstone_sound(l.input_tokens) + turnstone_sound(l.output_tokens)`
+
 // sql is the statement; its arguments are in r.args then.
 func (r *report) sql() string {
 	q := r.q
@@ -205,13 +208,14 @@ func (r *report) ledger(where string) string {
 	return `
 	SELECT ` + r.selected(keySQL) + amounts + `,
 		CASE WHEN w.turn_id IS NULL THEN 0 ELSE 1 END AS again_calls,
-		CASE WHEN w.turn_id IS NULL THEN 0 ELSE turnstone_sound(l.input_tokens) + turnstone_sound(l.output_tokens) END AS again_tokens,
-		CASE WHEN w.turn_id IS NULL THEN 0 ELSE turnstone_sound(l.cost_usd) END AS again_cost
+		CASE WHEN w.turn_id IS NULL THEN 0 ELSE ` + tokens + ` END AS again_tokens,
+		CASE WHEN w.turn_id IS NULL THEN 0 ELSE turnstone_sound(l.cost_usd) END AS again_cost,
+		CASE WHEN l.estimated THEN ` + tokens + ` ELSE 0 END AS estimated
 	FROM usage_ledger l LEFT JOIN wasted w ON w.turn_id = l.turn_id AND w.step = l.step AND w.epoch = l.epoch
 	WHERE ` + where
 }
 
-// daily reads sums, and of the ledger what was paid again. What belongs to nobody is in the sums of the tenant alone: it is what these have more
+// daily reads sums, and of the ledger what was paid again and what is estimated. What belongs to nobody is in the sums of the tenant alone: it is what these have more
 // than the others together.
 func (r *report) daily(where, tenant, since string) string {
 	day := "d.day >= (" + since + "::timestamptz AT TIME ZONE 'UTC')::date"
@@ -236,13 +240,16 @@ func (r *report) daily(where, tenant, since string) string {
 	return `
 	SELECT ` + r.selected(dailyKeySQL) + `n.sign * d.calls AS calls, n.sign * d.input_tokens AS input, n.sign * d.output_tokens AS output,
 		n.sign * d.cached_tokens AS cached, n.sign * d.reasoning_tokens AS reasoning, n.sign * d.cost_usd AS cost,
-		0 AS again_calls, 0::bigint AS again_tokens, 0::numeric AS again_cost
+		0 AS again_calls, 0::bigint AS again_tokens, 0::numeric AS again_cost, 0::bigint AS estimated
 	FROM usage_by_day d, LATERAL ` + names + `
 	WHERE n.name IS NOT NULL AND ` + day + `
 	UNION ALL
-	SELECT ` + r.selected(keySQL) + `0, 0, 0, 0, 0, 0, 1, turnstone_sound(l.input_tokens) + turnstone_sound(l.output_tokens), turnstone_sound(l.cost_usd)
+	SELECT ` + r.selected(keySQL) + `0, 0, 0, 0, 0, 0, 1, ` + tokens + `, turnstone_sound(l.cost_usd), 0
 	FROM wasted w JOIN usage_ledger l ON l.turn_id = w.turn_id AND l.step = w.step AND l.epoch = w.epoch
-	WHERE ` + where
+	WHERE ` + where + `
+	UNION ALL
+	SELECT ` + r.selected(keySQL) + `0, 0, 0, 0, 0, 0, 0, 0, 0, ` + tokens + `
+	FROM usage_ledger l WHERE l.estimated AND ` + where
 }
 
 // grouped adds up the source.
@@ -256,7 +263,8 @@ func (r *report) grouped() string {
 summed AS (
 	SELECT ` + keys + `coalesce(sum(calls), 0) AS calls, coalesce(sum(input), 0) AS input, coalesce(sum(output), 0) AS output,
 		coalesce(sum(cached), 0) AS cached, coalesce(sum(reasoning), 0) AS reasoning, coalesce(sum(cost), 0) AS cost,
-		coalesce(sum(again_calls), 0) AS again_calls, coalesce(sum(again_tokens), 0) AS again_tokens, coalesce(sum(again_cost), 0) AS again_cost
+		coalesce(sum(again_calls), 0) AS again_calls, coalesce(sum(again_tokens), 0) AS again_tokens, coalesce(sum(again_cost), 0) AS again_cost,
+		coalesce(sum(estimated), 0) AS estimated
 	FROM source` + by + `
 )`
 }
@@ -278,7 +286,8 @@ func (r *report) page() string {
 	if r.behind == nil {
 		nulls := strings.Repeat("NULL, ", len(keys))
 		rows += "\n	UNION ALL SELECT true, " + nulls + `coalesce(sum(calls), 0), coalesce(sum(input), 0), coalesce(sum(output), 0), coalesce(sum(cached), 0),
-		coalesce(sum(reasoning), 0), coalesce(sum(cost), 0), coalesce(sum(again_calls), 0), coalesce(sum(again_tokens), 0), coalesce(sum(again_cost), 0)
+		coalesce(sum(reasoning), 0), coalesce(sum(cost), 0), coalesce(sum(again_calls), 0), coalesce(sum(again_tokens), 0), coalesce(sum(again_cost), 0),
+		coalesce(sum(estimated), 0)
 	FROM summed`
 	}
 	var texts strings.Builder
@@ -291,7 +300,7 @@ func (r *report) page() string {
 	}
 	return `
 SELECT total, ` + texts.String() + `calls::bigint, input::bigint, output::bigint, cached::bigint, reasoning::bigint, cost::float8, again_calls::bigint,
-	again_tokens::bigint, again_cost::float8
+	again_tokens::bigint, again_cost::float8, estimated::bigint
 FROM (
 	` + rows + `
 ) AS r ORDER BY ` + strings.Join(append([]string{"r.total"}, prefixed("r.", keys)...), ", ") // the keys themselves, not their texts

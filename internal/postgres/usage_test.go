@@ -30,6 +30,7 @@ type entry struct {
 	epoch                                        int64
 	tenant, user, agent, model, session, channel string
 	input, output, cached, reasoning, millionths int64
+	estimated                                    bool
 	at                                           time.Time
 }
 
@@ -37,12 +38,12 @@ func (b *bench) ledger(entries []entry) {
 	b.t.Helper()
 	_, err := b.pool.CopyFrom(b.t.Context(), pgx.Identifier{"usage_ledger"}, []string{
 		"turn_id", "step", "epoch", "tenant", "model", "input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens", "cost_usd", "created_at",
-		"user_id", "agent", "session_id", "channel",
+		"user_id", "agent", "session_id", "channel", "estimated",
 	}, pgx.CopyFromSlice(len(entries), func(i int) ([]any, error) {
 		e := &entries[i]
 		return []any{
 			e.turn, e.step, e.epoch, e.tenant, e.model, e.input, e.output, e.cached, e.reasoning, float64(e.millionths) / 1e6, e.at,
-			e.user, e.agent, e.session, e.channel,
+			e.user, e.agent, e.session, e.channel, e.estimated,
 		}, nil
 	}))
 	require.NoError(b.t, err)
@@ -92,8 +93,12 @@ func usageLines(p agent.UsagePage) []string {
 }
 
 func sumsOf(s *agent.UsageSums) string {
+	estimated := ""
+	if s.EstimatedTokens != 0 {
+		estimated = fmt.Sprint(" estimated ", s.EstimatedTokens)
+	}
 	return fmt.Sprint(s.Calls, " ", s.InputTokens, "/", s.OutputTokens, "/", s.CachedTokens, "/", s.ReasoningTokens, " $", s.CostUSD,
-		" again ", s.RebilledCalls, " ", s.RebilledTokens, " $", s.RebilledCostUSD)
+		" again ", s.RebilledCalls, " ", s.RebilledTokens, " $", s.RebilledCostUSD, estimated)
 }
 
 func TestUsage(t *testing.T) {
@@ -170,14 +175,14 @@ func TestUsageOfATurn(t *testing.T) {
 	b := newBench(t, postgres.Config{})
 	b.ready("t1", "s1")
 	step := modelStep("t1", 1, 2, agent.Text("said"))
-	step.Calls = append(step.Calls, agent.UsageEntry{Epoch: 1, Model: "small", Usage: agent.Usage{InputTokens: 7, CostUSD: 0.5}})
+	step.Calls = append(step.Calls, agent.UsageEntry{Epoch: 1, Model: "small", Usage: agent.Usage{InputTokens: 7, CostUSD: 0.5, Estimated: true}})
 	require.NoError(t, b.SaveModelStep(t.Context(), step))
 	p, err := b.Usage(t.Context(), agent.UsageQuery{Tenant: tenant, Group: []agent.UsageKey{agent.UsageUser, agent.UsageAgent, agent.UsageSession, agent.UsageEpoch}})
 	require.NoError(t, err)
-	require.Equal(t, []string{"u1 analyst s1 1 1 7/0/0/0 $0.5 again 1 7 $0.5", "u1 analyst s1 2 1 10/5/3/2 $0.0125 again 0 0 $0"}, usageLines(p))
+	require.Equal(t, []string{"u1 analyst s1 1 1 7/0/0/0 $0.5 again 1 7 $0.5 estimated 7", "u1 analyst s1 2 1 10/5/3/2 $0.0125 again 0 0 $0"}, usageLines(p))
 	p, err = b.Usage(t.Context(), agent.UsageQuery{Tenant: tenant, Group: []agent.UsageKey{agent.UsageUser}})
 	require.NoError(t, err)
-	require.Equal(t, []string{"u1 2 17/5/3/2 $0.5125 again 1 7 $0.5"}, usageLines(p))
+	require.Equal(t, []string{"u1 2 17/5/3/2 $0.5125 again 1 7 $0.5 estimated 7"}, usageLines(p))
 }
 
 // Any report is what adding the ledger up by hand gives, whichever way it comes, page by page.
@@ -202,6 +207,7 @@ func TestUsageIsTheLedger(t *testing.T) {
 				at = at.Add(time.Duration(random.IntN(300)) * time.Minute)
 				e.epoch, e.model, e.at = epoch, pick("small", "large"), at
 				e.input, e.output, e.cached, e.reasoning, e.millionths = random.Int64N(1000), random.Int64N(100), random.Int64N(50), random.Int64N(50), random.Int64N(5_000_000)
+				e.estimated = random.IntN(4) == 0
 				if random.IntN(20) == 0 {
 					e.input, e.millionths = -5, -5 // a provider's invention
 				}
@@ -271,6 +277,9 @@ func byHand(entries []entry, q *agent.UsageQuery) (rows []string, totals string)
 			return o.turn == e.turn && o.step == e.step && e.step > 0 && e.epoch > 0 && o.epoch > e.epoch
 		}) {
 			sums.RebilledCalls, sums.RebilledTokens, sums.RebilledCostUSD = 1, sums.InputTokens+sums.OutputTokens, sums.CostUSD
+		}
+		if e.estimated {
+			sums.EstimatedTokens = sums.InputTokens + sums.OutputTokens
 		}
 		one := keyed{sums: sums}
 		for _, k := range q.Group {
@@ -345,6 +354,7 @@ func plus(x, y agent.UsageSums) agent.UsageSums {
 		Calls: x.Calls + y.Calls, InputTokens: x.InputTokens + y.InputTokens, OutputTokens: x.OutputTokens + y.OutputTokens, CachedTokens: x.CachedTokens + y.CachedTokens,
 		ReasoningTokens: x.ReasoningTokens + y.ReasoningTokens, CostUSD: x.CostUSD + y.CostUSD, RebilledCalls: x.RebilledCalls + y.RebilledCalls,
 		RebilledTokens: x.RebilledTokens + y.RebilledTokens, RebilledCostUSD: x.RebilledCostUSD + y.RebilledCostUSD,
+		EstimatedTokens: x.EstimatedTokens + y.EstimatedTokens,
 	}
 }
 

@@ -189,7 +189,7 @@ func finishOf(reason sdk.StopReason) agent.FinishReason {
 
 // partial is the reply so far: never authoritative, hence without tool calls and without thinking that lacks its signature.
 func (r *reply) partial() agent.ModelReply {
-	reply := agent.ModelReply{Usage: r.usage, Model: r.model}
+	reply := agent.ModelReply{Usage: r.usage, Model: r.model, Received: r.call.Received()}
 	for _, b := range r.blocks {
 		if block, ok := r.blockOf(b); ok && b.kind == "text" {
 			reply.Blocks = append(reply.Blocks, block)

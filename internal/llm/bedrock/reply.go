@@ -145,7 +145,7 @@ func finishOf(reason string) agent.FinishReason {
 
 // partial is the reply so far: never authoritative, hence without tool calls and without proof of the reasoning.
 func (r *reply) partial() agent.ModelReply {
-	reply := agent.ModelReply{Usage: r.usage, Model: r.model}
+	reply := agent.ModelReply{Usage: r.usage, Model: r.model, Received: r.call.Received()}
 	for _, b := range r.blocks {
 		if b.reason.Len() > 0 {
 			reply.Blocks = append(reply.Blocks, agent.Block{Type: agent.BlockReasoning, Reasoning: b.reason.String()})

@@ -154,7 +154,7 @@ func (r *reply) end(reason string) error {
 
 // partial is the reply so far: never authoritative, hence without tool calls.
 func (r *reply) partial() agent.ModelReply {
-	reply := agent.ModelReply{Usage: r.usage, Model: r.model}
+	reply := agent.ModelReply{Usage: r.usage, Model: r.model, Received: r.call.Received()}
 	if r.reasoning.Len() > 0 {
 		reply.Blocks = append(reply.Blocks, agent.Block{Type: agent.BlockReasoning, Reasoning: r.reasoning.String()})
 	}
@@ -166,6 +166,7 @@ func (r *reply) partial() agent.ModelReply {
 
 func (r *reply) complete() agent.ModelReply {
 	reply := r.partial()
+	reply.Received = 0 // nothing is missing
 	reply.Blocks = append(append(reply.Blocks, r.media...), r.calls...)
 	reply.FinishReason = r.finish
 	if r.finish == agent.FinishStop && len(r.calls) > 0 { // the API says STOP for both

@@ -145,7 +145,7 @@ func finishOf(reason string) agent.FinishReason {
 
 // partial is the reply so far: never authoritative, hence without tool calls.
 func (r *reply) partial() agent.ModelReply {
-	reply := agent.ModelReply{Usage: r.usage, Model: r.model}
+	reply := agent.ModelReply{Usage: r.usage, Model: r.model, Received: r.call.Received()}
 	if r.reasoning.Len() > 0 {
 		reply.Blocks = append(reply.Blocks, agent.Block{Type: agent.BlockReasoning, Reasoning: r.reasoning.String()})
 	}
@@ -159,6 +159,7 @@ func (r *reply) partial() agent.ModelReply {
 
 func (r *reply) complete() agent.ModelReply {
 	reply := r.partial()
+	reply.Received = 0 // nothing is missing
 	reply.Blocks = append(reply.Blocks, r.media...)
 	for _, c := range r.calls {
 		reply.Blocks = append(reply.Blocks, dialog.Call(c.id, c.name, c.args.String()))

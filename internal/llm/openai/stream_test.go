@@ -107,7 +107,7 @@ func TestFailedReplyKeepsWhatArrived(t *testing.T) {
 	reply, err := generate(t, &canned{body: body}, "https://vllm.example.org/v1", hello)
 	require.Equal(t, agent.CodeUnavailable, agent.CodeOf(err))
 	require.Equal(t, agent.ModelReply{
-		Blocks: []agent.Block{agent.Text("Half")}, Usage: agent.Usage{InputTokens: 9, OutputTokens: 1}, Model: "m-1",
+		Blocks: []agent.Block{agent.Text("Half")}, Usage: agent.Usage{InputTokens: 9, OutputTokens: 1}, Received: 4, Model: "m-1",
 	}, reply)
 }
 

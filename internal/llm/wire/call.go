@@ -73,6 +73,9 @@ func (c *Call) Count(n int) error {
 	return nil
 }
 
+// Received returns the bytes of the reply so far.
+func (c *Call) Received() int64 { return c.size }
+
 func (c *Call) abort(err error) error {
 	c.stop = err
 	c.cancel()

@@ -397,8 +397,10 @@ type Usage struct {
 	CachedTokens    int64   `protobuf:"varint,3,opt,name=cached_tokens,json=cachedTokens,proto3" json:"cached_tokens,omitempty"`
 	ReasoningTokens int64   `protobuf:"varint,4,opt,name=reasoning_tokens,json=reasoningTokens,proto3" json:"reasoning_tokens,omitempty"`
 	CostUsd         float64 `protobuf:"fixed64,5,opt,name=cost_usd,json=costUsd,proto3" json:"cost_usd,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// Some of it is estimated: a request was cut off before the provider said what it used.
+	Estimated     bool `protobuf:"varint,6,opt,name=estimated,proto3" json:"estimated,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Usage) Reset() {
@@ -464,6 +466,13 @@ func (x *Usage) GetCostUsd() float64 {
 		return x.CostUsd
 	}
 	return 0
+}
+
+func (x *Usage) GetEstimated() bool {
+	if x != nil {
+		return x.Estimated
+	}
+	return false
 }
 
 // Failure is an error as data. It is the error of a result and of an event, and a detail of every gRPC status that the service
@@ -934,13 +943,14 @@ const file_turnstone_v1_message_proto_rawDesc = "" +
 	"\x06extras\x18\b \x01(\tR\x06extrasB\x0e\n" +
 	"\f_start_indexB\f\n" +
 	"\n" +
-	"_end_index\"\xba\x01\n" +
+	"_end_index\"\xd8\x01\n" +
 	"\x05Usage\x12!\n" +
 	"\finput_tokens\x18\x01 \x01(\x03R\vinputTokens\x12#\n" +
 	"\routput_tokens\x18\x02 \x01(\x03R\foutputTokens\x12#\n" +
 	"\rcached_tokens\x18\x03 \x01(\x03R\fcachedTokens\x12)\n" +
 	"\x10reasoning_tokens\x18\x04 \x01(\x03R\x0freasoningTokens\x12\x19\n" +
-	"\bcost_usd\x18\x05 \x01(\x01R\acostUsd\"\xc0\x01\n" +
+	"\bcost_usd\x18\x05 \x01(\x01R\acostUsd\x12\x1c\n" +
+	"\testimated\x18\x06 \x01(\bR\testimated\"\xc0\x01\n" +
 	"\aFailure\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12\x1c\n" +
