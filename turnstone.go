@@ -308,7 +308,9 @@ func (s *Service) compose(ctx, background context.Context, store *postgres.Store
 	}
 	if set.Worker.Enabled { // a gateway alone calls no model
 		health.outcomes = outcomes
-		if s.direct, err = direct.New(direct.Config{Activities: acts, Start: runs.TakeOver, Logger: s.logger}); err != nil {
+		if s.direct, err = direct.New(direct.Config{
+			Activities: acts, Start: runs.TakeOver, Watch: s.watching.counts, Logger: s.logger, MaxTurns: set.Turn.DirectTurns, MaxTime: set.Turn.DirectMax,
+		}); err != nil {
 			return err
 		}
 	}

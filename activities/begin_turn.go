@@ -23,8 +23,9 @@ const CoreVersion = 3
 // coreWithoutPlan is the newest version whose workflows take the plan from BeginTurn instead of LoadPlan.
 const coreWithoutPlan = 2
 
-// DirectLease is how long a direct turn that holds its session is believed to live without a word from it.
-const DirectLease = 30 * time.Second
+// DirectLease is how long a direct turn that holds its session is believed to live without a word from it. Its process renews the lease three times
+// within it.
+const DirectLease = 10 * time.Second
 
 // orphanAfter is how long a holder without a running workflow is given: a door may have queued it a moment before it starts it.
 const orphanAfter = 10 * time.Second
@@ -114,6 +115,9 @@ func (a *Activities) Begin(ctx context.Context, req agent.TurnRequest, in BeginT
 	begun, settled := settledTurn(known)
 	if !settled {
 		if !in.Direct { // a workflow takes over what a process queued
+			if record.Mode == agent.ModeDirect {
+				record.Fallback = cmp.Or(record.Fallback, agent.FallbackLost)
+			}
 			record.Mode, record.LeaseUntil = agent.ModeDurable, time.Time{}
 		}
 		if begun, err = a.Store.Begin(ctx, record); err != nil {
@@ -198,7 +202,7 @@ func (a *Activities) begun(
 		if in.RunID == "" || (in.Direct && !begun.New) { // queued ahead of its workflow, or driven by somebody: they announce it
 			return out, nil
 		}
-		return out, recorded(a.announce(ctx, out.Turn, turn.route))
+		return out, recorded(a.announce(ctx, turn))
 	case agent.BeginBehind:
 		out.Verdict = VerdictBehind
 		if in.Again {
@@ -375,7 +379,7 @@ func (a *Activities) record(ctx context.Context, req *agent.TurnRequest, checked
 		TurnID: id, WorkflowID: in.WorkflowID, Tenant: req.Context.TenantName(), SessionID: sessionOf(req, id),
 		Binding: bound, Channel: req.Channel, UserID: req.Context.UserID, OnBusy: req.OnBusy, History: req.History,
 		Input: req.Input(), Context: req.Context, QueueLimit: a.QueueLength, OutputSchema: req.OutputSchema, Parent: in.Parent,
-		Limits: req.Limits, Mode: agent.ModeDurable, StartByID: in.StartByID, ClientTools: req.ClientTools,
+		Limits: req.Limits, Mode: agent.ModeDurable, Fallback: in.Fallback, StartByID: in.StartByID, ClientTools: req.ClientTools,
 		Approvals: req.Approvals,
 	}
 	if len(r.OutputSchema) == 0 {
@@ -388,9 +392,9 @@ func (a *Activities) record(ctx context.Context, req *agent.TurnRequest, checked
 }
 
 // announce emits status RUNNING, and how the turn came to its agent.
-func (a *Activities) announce(ctx context.Context, t TurnRef, route *agent.RouteDecision) error {
-	events := []agent.Event{{Type: agent.EventStatus, Status: agent.StatusRunning}}
-	if route != nil {
+func (a *Activities) announce(ctx context.Context, t *facts) error {
+	events := []agent.Event{{Type: agent.EventStatus, Status: agent.StatusRunning, Reason: t.fallback.Reason()}}
+	if route := t.route; route != nil {
 		body, err := json.Marshal(route)
 		if err != nil {
 			return fmt.Errorf("encode route: %w", err)
@@ -398,8 +402,13 @@ func (a *Activities) announce(ctx context.Context, t TurnRef, route *agent.Route
 		events = append(events, agent.Event{Type: agent.EventRoute, Route: body})
 		a.Registry.Routed(route)
 	}
-	_, err := a.show(ctx, t, "turn", events...) // stored with what the model says first: a turn that is begun again announces itself again
+	_, err := a.show(ctx, t.TurnRef, "turn", events...) // stored with what the model says first: a turn that is begun again announces itself again
 	return err
+}
+
+// AnnounceFallback emits status RUNNING with the reason why a direct turn goes on as a workflow.
+func (a *Activities) AnnounceFallback(ctx context.Context, t TurnRef, why agent.Fallback) error {
+	return a.emit(ctx, t, "fallback", agent.Event{Type: agent.EventStatus, Status: agent.StatusRunning, Reason: why.Reason()})
 }
 
 // emit appends events of a producer that writes them all at once, and waits until they are stored.

@@ -17,21 +17,22 @@ const cachedTurns = 4096
 type facts struct {
 	TurnRef
 
-	cursor  int64
-	model   string // profile asked for
-	history agent.History
-	user    string
-	role    string
-	schema  json.RawMessage // of the answer; empty: free text
-	parent  agent.TurnID
-	job     jobFacts
-	first   bool             // nothing came before it in its session
-	tools   *agent.TurnTools // besides the plan's; nil until they are asked for
-	limits  agent.Limits     // the request's
-	client  []agent.PlanTool // that the request brought: they run at the caller
-	route   *agent.RouteDecision
-	policy  agent.ApprovalPolicy
-	aside   *string // what its prompts say of the data that lies ready; nil until a model is called for it
+	cursor   int64
+	model    string // profile asked for
+	history  agent.History
+	user     string
+	role     string
+	schema   json.RawMessage // of the answer; empty: free text
+	parent   agent.TurnID
+	job      jobFacts
+	first    bool             // nothing came before it in its session
+	tools    *agent.TurnTools // besides the plan's; nil until they are asked for
+	limits   agent.Limits     // the request's
+	client   []agent.PlanTool // that the request brought: they run at the caller
+	route    *agent.RouteDecision
+	fallback agent.Fallback // why it is not direct, although it was to be
+	policy   agent.ApprovalPolicy
+	aside    *string // what its prompts say of the data that lies ready; nil until a model is called for it
 
 	seen   *agent.Observed // for observers
 	spoken *atomic.Bool    // this process has seen a fragment of it
@@ -45,7 +46,7 @@ func factsOf(r *agent.TurnRecord, cursor int64, since time.Time) facts {
 		},
 		cursor: cursor, model: r.Model, history: r.History, user: r.UserID, role: r.Context.UserRole, schema: r.OutputSchema, parent: r.Parent,
 		job: jobOf(r), first: cursor <= int64(len(r.Input)), seen: seenOf(r, since), spoken: new(atomic.Bool),
-		policy: r.Approvals, route: r.Route,
+		policy: r.Approvals, route: r.Route, fallback: r.Fallback,
 	}
 	if r.Limits != nil {
 		f.limits = *r.Limits

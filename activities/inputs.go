@@ -20,15 +20,16 @@ type TurnRef struct {
 
 // BeginTurnInput says which run asks; the request comes beside it, raw.
 type BeginTurnInput struct {
-	WorkflowID string       `json:"workflow_id"`
-	Parent     agent.TurnID `json:"-"`      // of a child turn
-	Trace      string       `json:"-"`      // likewise: where it belongs
-	Direct     bool         `json:"-"`      // the caller drives the turn itself and renews its lease
-	StartByID  bool         `json:"-"`      // the caller starts the workflow afterwards; if it cannot, upkeep does
-	Checked    *Checked     `json:"-"`      // what Check said of the request; nil: it is still to be checked
-	RunID      string       `json:"run_id"` // the first of the chain
-	Again      bool         `json:"again,omitempty"`
-	TurnID     agent.TurnID `json:"turn_id,omitempty"` // with Again: the turn that was recorded before
+	WorkflowID string         `json:"workflow_id"`
+	Parent     agent.TurnID   `json:"-"`      // of a child turn
+	Trace      string         `json:"-"`      // likewise: where it belongs
+	Direct     bool           `json:"-"`      // the caller drives the turn itself and renews its lease
+	Fallback   agent.Fallback `json:"-"`      // why the turn is not direct, although it was to be
+	StartByID  bool           `json:"-"`      // the caller starts the workflow afterwards; if it cannot, upkeep does
+	Checked    *Checked       `json:"-"`      // what Check said of the request; nil: it is still to be checked
+	RunID      string         `json:"run_id"` // the first of the chain
+	Again      bool           `json:"again,omitempty"`
+	TurnID     agent.TurnID   `json:"turn_id,omitempty"` // with Again: the turn that was recorded before
 	// CoreVersion is the newest core that the asking workflow knows; 0: it is older than this field, and needs the plan in the answer.
 	CoreVersion int `json:"core_version,omitempty"`
 }

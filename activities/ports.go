@@ -108,7 +108,7 @@ type Leases interface {
 	// Renew lengthens the lease of a direct turn that holds its session: [agent.CodeConflict] when it no longer does. HandOver makes it a
 	// durable one, without a lease.
 	Renew(ctx context.Context, id agent.TurnID, until time.Time) error
-	HandOver(ctx context.Context, id agent.TurnID, workflowID string) error
+	HandOver(ctx context.Context, id agent.TurnID, workflowID string, why agent.Fallback) error
 }
 
 // Schemas checks documents against JSON Schemas.

@@ -22,6 +22,7 @@ type TurnRecord struct {
 
 	OutputSchema json.RawMessage // the request's; the plan's stands where it is empty
 	Mode         Mode            // empty: durable
+	Fallback     Fallback        // why it is not direct, although it was to be
 	LeaseUntil   time.Time       // direct: a holder that is silent for longer is gone
 	Parent       TurnID          // of a child turn: who asked
 	Limits       *Limits         // the request's

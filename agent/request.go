@@ -24,6 +24,53 @@ const (
 	ModeDirect  Mode = "direct"
 )
 
+// Fallback says why a turn that was to be direct runs as a workflow; empty: it was not to be direct, or is.
+type Fallback string
+
+// The reasons for a fallback.
+const (
+	FallbackLimit    Fallback = "limit"    // its process runs turn.direct_turns direct turns already
+	FallbackWorker   Fallback = "worker"   // the process that took it runs no turns (worker.enabled is false)
+	FallbackSession  Fallback = "session"  // another turn held its session
+	FallbackPerson   Fallback = "person"   // it waits for a decision or for the result of a client-side tool
+	FallbackAgent    Fallback = "agent"    // it asks another agent
+	FallbackProvider Fallback = "provider" // it waits for its model provider
+	FallbackDuration Fallback = "duration" // it lasts longer than turn.direct_max
+	FallbackTrouble  Fallback = "trouble"  // the database, or something else that it needs, was away
+	FallbackStop     Fallback = "stop"     // its process was stopped
+	FallbackLost     Fallback = "lost"     // its process died, or was not heard of for as long as its lease
+)
+
+// Reason says in words why a turn is not direct, for its status RUNNING; empty for no fallback.
+func (f Fallback) Reason() string {
+	switch f {
+	case "":
+		return ""
+	case FallbackLimit:
+		return "runs as a workflow: this process runs as many direct turns as turn.direct_turns allows"
+	case FallbackWorker:
+		return "runs as a workflow: this process runs no turns"
+	case FallbackSession:
+		return "runs as a workflow: it waited for its session"
+	case FallbackPerson:
+		return "goes on as a workflow: it waits for a person or a client-side tool"
+	case FallbackAgent:
+		return "goes on as a workflow: it asks another agent"
+	case FallbackProvider:
+		return "goes on as a workflow: it waits for its model provider"
+	case FallbackDuration:
+		return "goes on as a workflow: it lasts longer than turn.direct_max"
+	case FallbackTrouble:
+		return "goes on as a workflow: something that it needs was away"
+	case FallbackStop:
+		return "goes on as a workflow: its process stops"
+	case FallbackLost:
+		return "goes on as a workflow: its process died or was not heard of"
+	default:
+		return "runs as a workflow: " + string(f)
+	}
+}
+
 // OnBusy says what a turn does when its session is running another one (DESIGN §3).
 type OnBusy string
 

@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"context"
 	"encoding/json"
+	"net/http"
 	"testing"
 	"time"
 
@@ -100,6 +101,25 @@ func TestDirectTurnIsHandedOver(t *testing.T) {
 	out, events := b.sound("direct_turn_handed_over", receipt)
 	require.Equal(t, "all is well", out.Output)
 	require.Equal(t, 1, count(events, agent.EventReset))
+}
+
+// TestDirectTurnThatLasts: a direct turn that lasts longer than it may becomes durable before its next step. Its events go on, the caller who waits
+// gets the answer, and whoever asks is told why.
+func TestDirectTurnThatLasts(t *testing.T) {
+	fetch := `{"session_id":"s","pipeline":[{"step":"http_request","url":"` + shared.stack.Flights.URL() + `/flights","method":"GET"}]}`
+	provider := newScript(t, calls("execute_pipeline", fetch), says("three flights"))
+	s := start(t, provider.model, func(c *app.Config) { c.Turn.DirectMax = time.Nanosecond })
+	answer := s.request("", http.MethodPost, "/v1/turns", agent.TurnRequest{TurnID: "lasts-1", SessionID: "s", Message: "hello", Mode: agent.ModeDirect})
+	require.Equal(t, http.StatusOK, answer.status, "%s", answer.body)
+	require.Contains(t, string(answer.body), "three flights")
+	out, events := s.sound("direct_turn_lasted", agent.Receipt{TurnID: "lasts-1", SessionID: "s"})
+	require.Equal(t, "three flights", out.Output)
+	require.Equal(t, []string{
+		"status RUNNING", "route", "usage", "status RUNNING", "tool_start execute_pipeline", "tool_end execute_pipeline", "token", "usage", "status COMPLETED",
+	}, kinds(events))
+	require.Equal(t, agent.FallbackDuration.Reason(), events[3].Reason)
+	require.Len(t, provider.requests(), 3, "no step is done twice; the third is of the next turn")
+	require.Contains(t, string(s.get("/v1/turns/lasts-1")), `"mode":"durable","fallback":"duration"`)
 }
 
 // TestDirectTurnPauses: a direct turn that needs a person becomes durable, decision and all.

@@ -206,6 +206,10 @@ type Turn struct {
 	// ProviderWait is how long a turn waits in all for an answer of a model provider that is away or busy. The pauses count as the turn's wall
 	// time. Default 15m; 0: the turn fails as soon as the provider does.
 	ProviderWait time.Duration `yaml:"provider_wait" help:"how long a turn waits in all for a model provider that is away or busy; 0: it fails at once"`
+	// DirectTurns is how many direct turns one process runs at the same time; one too many runs as a workflow. Default 256.
+	DirectTurns int `yaml:"direct_turns" help:"direct turns that one process runs at the same time; one too many runs as a workflow"`
+	// DirectMax is how long a turn may be direct; one that lasts longer goes on as a workflow before its next step. Default 2m; 0: no bound.
+	DirectMax time.Duration `yaml:"direct_max" help:"a direct turn that lasts longer goes on as a workflow before its next step; 0: none does"`
 	// BeginWithin bounds the turns that start at the same time, so that each begins within it; one too many is refused. Default 2s; 0: no bound.
 	BeginWithin time.Duration `yaml:"begin_within" help:"time within which accepted turns begin; more turns are refused; 0: none is"`
 	// HistoryOutputBytes: more of the answer is left out of the workflow's result; result_ref has the rest. Default 1024.
@@ -367,7 +371,7 @@ func Default() Config {
 		Turn: Turn{
 			ModelCalls: 25, ToolCalls: 50, WallTime: time.Hour, MaxMessageBytes: 1 << 20, QueueLength: 100,
 			OnUnavailable: string(agent.UnavailableWait), BeginWithin: 2 * time.Second, HistoryOutputBytes: 1 << 10, OutputBytes: 64 << 10,
-			ProviderWait: 15 * time.Minute,
+			ProviderWait: 15 * time.Minute, DirectTurns: 256, DirectMax: 2 * time.Minute,
 		},
 		Conversation: Conversation{ContinueAsNewEvents: 2000},
 		LLM:          defaultLLM(),

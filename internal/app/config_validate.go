@@ -216,6 +216,8 @@ func (l *loader) turns() {
 	}
 	between(l, "turn.queue_length", t.QueueLength, 1, 100_000)
 	between(l, "turn.provider_wait", t.ProviderWait, 0, 24*time.Hour)
+	between(l, "turn.direct_turns", t.DirectTurns, 1, 100_000)
+	between(l, "turn.direct_max", t.DirectMax, 0, 24*time.Hour)
 	between(l, "turn.begin_within", t.BeginWithin, 0, time.Hour)
 	// Temporal's payload limit is 2 MB; the rest of the result needs room beside the output.
 	between(l, "turn.history_output_bytes", t.HistoryOutputBytes, 1, 1<<20)

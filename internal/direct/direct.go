@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// maxTurns is how many turns one process drives side by side where nothing else is said; those beyond are durable.
+	// maxTurns is how many turns one process runs side by side if the configuration does not say; those beyond are durable.
 	maxTurns = 256
 	// patience is how long trouble of the runtime's own is waited out before Temporal gets the turn.
 	patience = 20 * time.Second
@@ -37,9 +37,24 @@ type Config struct {
 	Activities *activities.Activities
 	// Start starts the workflow of a turn that is recorded; carry is where it stands, nil when it has not begun.
 	Start    func(ctx context.Context, r agent.TurnRequest, carry *workflows.Carry) error
+	Watch    Watch // nil: nobody watches
 	Logger   *zap.Logger
-	MaxTurns int // 0: 256
+	MaxTurns int           // direct turns side by side; 0: 256
+	MaxTime  time.Duration // a turn that lasts longer becomes durable before its next step; 0: none does
 }
+
+// Watch is told of direct turns.
+type Watch interface {
+	// DirectTurns counts turns that begin (+1) and end here (-1).
+	DirectTurns(change int)
+	// DirectFallback counts a turn that was to be direct and is not, or no longer.
+	DirectFallback(why agent.Fallback)
+}
+
+type unwatched struct{}
+
+func (unwatched) DirectTurns(int)               {}
+func (unwatched) DirectFallback(agent.Fallback) {}
 
 // Driver runs direct turns.
 type Driver struct {
@@ -61,6 +76,9 @@ func New(c Config) (*Driver, error) {
 	if c.MaxTurns <= 0 {
 		c.MaxTurns = maxTurns
 	}
+	if c.Watch == nil {
+		c.Watch = unwatched{}
+	}
 	if c.Logger == nil {
 		c.Logger = zap.NewNop()
 	}
@@ -70,14 +88,15 @@ func New(c Config) (*Driver, error) {
 }
 
 // Submit records a request and runs its turn here, if it can run at once. The request is checked first, unless checked says what that gave.
-// Submit returns when the turn has begun, or has been handed to Temporal because its session is busy, or was there before. taken is false where
-// the caller has to start it as a durable one: this process has its hands full. An error means that nothing was started; where nobody knows,
-// the receipt says so.
+// Submit returns when the turn has begun, or has been handed to Temporal because its session is busy, or was there before. If this process cannot
+// run it, refused says why, and the caller starts it as a durable one. An error means that nothing was started; where nobody knows, the receipt
+// says so.
 func (d *Driver) Submit(
 	ctx context.Context, req agent.TurnRequest, checked *activities.Checked,
-) (r agent.Receipt, position int, taken bool, err error) {
-	if !d.enter() {
-		return agent.Receipt{}, 0, false, nil
+) (r agent.Receipt, position int, refused agent.Fallback, err error) {
+	if refused = d.enter(); refused != "" {
+		d.Watch.DirectFallback(refused)
+		return agent.Receipt{}, 0, refused, nil
 	}
 	leave := sync.OnceFunc(d.leave)
 	defer func() {
@@ -90,21 +109,21 @@ func (d *Driver) Submit(
 		d.Logger.Warn("record a direct turn", logs.Turn(req.TurnID, req.Context.TenantName(), ""), zap.Error(err))
 		leave()
 		session := cmp.Or(req.SessionID, agent.SessionID(req.TurnID))
-		return agent.Receipt{TurnID: req.TurnID, SessionID: session, StreamID: string(req.TurnID), StartUnknown: true}, 0, true, nil
+		return agent.Receipt{TurnID: req.TurnID, SessionID: session, StreamID: string(req.TurnID), StartUnknown: true}, 0, "", nil
 	}
 	if err != nil {
-		return r, 0, true, err
+		return r, 0, "", err
 	}
 	r = agent.Receipt{TurnID: begun.Turn.TurnID, SessionID: begun.Turn.SessionID, StreamID: string(begun.Turn.TurnID)}
 	switch begun.Verdict {
 	case activities.VerdictReady:
 		if unsure && !begun.New { // recorded by the attempt that failed
 			defer leave()
-			err = d.handBegun(ctx, &begun, &r)
-			return r, 0, true, err
+			err = d.handBegun(ctx, &begun, &r, agent.FallbackTrouble)
+			return r, 0, "", err
 		}
 		if r.Joined = !begun.New; r.Joined { // the same request a moment ago: somebody drives it
-			return r, 0, true, nil
+			return r, 0, "", nil
 		}
 		go func() {
 			defer leave()
@@ -112,25 +131,31 @@ func (d *Driver) Submit(
 		}()
 	case activities.VerdictBehind:
 		position = begun.Position
-		err = d.handBegun(ctx, &begun, &r)
-		return r, position, true, err
+		err = d.handBegun(ctx, &begun, &r, agent.FallbackSession)
+		return r, position, "", err
 	case activities.VerdictDuplicate, activities.VerdictRefused:
 		r.Joined = true
 	}
-	return r, position, true, nil
+	return r, position, "", nil
 }
 
-func (d *Driver) enter() bool {
+// enter takes a place for a turn, or says why there is none.
+func (d *Driver) enter() agent.Fallback {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.over || !d.slots.TryAcquire(1) {
-		return false
+	switch {
+	case d.over:
+		return agent.FallbackStop
+	case !d.slots.TryAcquire(1):
+		return agent.FallbackLimit
 	}
 	d.turns.Add(1)
-	return true
+	d.Watch.DirectTurns(1)
+	return ""
 }
 
 func (d *Driver) leave() {
+	d.Watch.DirectTurns(-1)
 	d.slots.Release(1)
 	d.turns.Done()
 }
@@ -155,8 +180,8 @@ func (d *Driver) begin(
 
 // handBegun makes a recorded turn durable that is not driven here: it has to wait for its session, which is what Temporal is good at, or
 // its beginning failed. What cannot be handed over now is when its lease has run out.
-func (d *Driver) handBegun(ctx context.Context, begun *activities.BeginTurnResult, r *agent.Receipt) error {
-	err := d.give(context.WithoutCancel(ctx), &begun.Turn, nil)
+func (d *Driver) handBegun(ctx context.Context, begun *activities.BeginTurnResult, r *agent.Receipt, why agent.Fallback) error {
+	err := d.give(context.WithoutCancel(ctx), &begun.Turn, nil, why)
 	if err != nil && !final(err) {
 		d.Logger.Warn("start a recorded turn", logs.Turn(begun.Turn.TurnID, begun.Turn.Tenant, begun.Turn.InstanceID), zap.Error(err))
 		r.StartUnknown = true
@@ -165,13 +190,14 @@ func (d *Driver) handBegun(ctx context.Context, begun *activities.BeginTurnResul
 	return err
 }
 
-// give starts the turn's workflow and then says that it has it: in this order, so that nobody ever finds a turn with neither a lease nor
-// a workflow. By then it may have ended, which is none of ours.
-func (d *Driver) give(ctx context.Context, t *activities.TurnRef, carry *workflows.Carry) error {
+// give starts the turn's workflow and then records that it has it: in this order, so that nobody ever finds a turn with neither a lease nor
+// a workflow. By then the turn may have ended.
+func (d *Driver) give(ctx context.Context, t *activities.TurnRef, carry *workflows.Carry, why agent.Fallback) error {
 	if err := d.Start(ctx, requestOf(t), carry); err != nil {
 		return err
 	}
-	err := d.Activities.Store.HandOver(ctx, t.TurnID, t.TurnID.WorkflowID())
+	d.Watch.DirectFallback(why)
+	err := d.Activities.Store.HandOver(ctx, t.TurnID, t.TurnID.WorkflowID(), why)
 	if agent.CodeOf(err) == agent.CodeConflict {
 		return nil
 	}

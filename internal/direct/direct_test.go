@@ -9,7 +9,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnstone-run/turnstone/activities"
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/direct"
 )
 
 // toolsThenWords asks for tools and then answers.
@@ -46,14 +48,14 @@ func TestTurn(t *testing.T) {
 func TestSessionContext(t *testing.T) {
 	w := newWorld(t, 2)
 	w.play = toolsThenWords("look")
-	_, _, taken, err := w.Submit(t.Context(), agent.TurnRequest{
+	_, _, refused, err := w.Submit(t.Context(), agent.TurnRequest{
 		TurnID: "t1", SessionID: "s", Message: "sort it", Mode: agent.ModeDirect,
 		Context: agent.InvocationContext{Metadata: map[string]any{
 			agent.MetaPreviousResults: []any{map[string]any{"node_id": "fetch", "result_ref": "cas://sha256:aa"}},
 		}},
 	}, nil)
 	require.NoError(t, err)
-	require.True(t, taken)
+	require.Empty(t, refused)
 	w.follow("t1")
 	require.Len(t, w.seen, 2)
 	asked := w.seen[0].Messages
@@ -87,20 +89,54 @@ func TestTheSameRequestAtOnce(t *testing.T) {
 	require.Equal(t, 1, w.ran)
 }
 
-// TestPause: nothing of a step that needs a person runs here; the workflow gets the state that the turn has come to.
-func TestPause(t *testing.T) {
-	w := newWorld(t, 2)
-	w.play = toolsThenWords("look", "pay")
-	w.submit("t1", "s")
-	h := <-w.started
-	require.Equal(t, agent.TurnRequest{TurnID: "t1", SessionID: "s", Context: agent.InvocationContext{Tenant: "default"}}, h.request)
-	require.Equal(t, 1, h.carry.State.Step)
-	require.Len(t, h.carry.State.Calls, 2)
-	require.Zero(t, w.ran)
-	require.Eventually(t, func() bool {
-		state, err := w.store.Turn(t.Context(), "t1")
-		return err == nil && state.Lease.IsZero()
-	}, 10*time.Second, 10*time.Millisecond, "it is Temporal's now")
+// TestFallback: before a step that this process is not to run, the workflow gets the state that the turn has come to. Record, events and watch say why.
+// Nothing of that step runs here.
+func TestFallback(t *testing.T) {
+	away := func(context.Context, int, func(agent.Delta) error) (agent.ModelReply, error) {
+		return agent.ModelReply{}, agent.Errorf(agent.CodeUnavailable, "", "away")
+	}
+	words := func(_ context.Context, _ int, emit func(agent.Delta) error) (agent.ModelReply, error) {
+		return says(emit, "done")
+	}
+	short := func(_ *activities.Config, d *direct.Config) { d.MaxTime = time.Nanosecond }
+	patient := func(a *activities.Config, _ *direct.Config) { a.ProviderWait = time.Hour }
+	for name, c := range map[string]struct {
+		change func(*activities.Config, *direct.Config)
+		play   func(context.Context, int, func(agent.Delta) error) (agent.ModelReply, error)
+		why    agent.Fallback
+		step   int
+		calls  int
+	}{
+		"it waits for a person":      {nil, toolsThenWords("look", "pay"), agent.FallbackPerson, 1, 2},
+		"its provider is away":       {patient, away, agent.FallbackProvider, 0, 0},
+		"it lasts too long":          {short, toolsThenWords("look"), agent.FallbackDuration, 1, 1},
+		"it lasts long, and is over": {short, words, "", 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if c.change == nil {
+				c.change = func(*activities.Config, *direct.Config) {}
+			}
+			w := newWorld(t, 2, c.change)
+			w.play = c.play
+			w.submit("t1", "s")
+			if c.why == "" {
+				w.follow("t1")
+				require.NoError(t, w.Stop(t.Context()))
+				require.Empty(t, w.started)
+				require.Zero(t, w.running)
+				return
+			}
+			h := <-w.started
+			require.Equal(t, agent.TurnRequest{TurnID: "t1", SessionID: "s", Context: agent.InvocationContext{Tenant: "default"}}, h.request)
+			require.Equal(t, c.step, h.carry.State.Step)
+			require.Len(t, h.carry.State.Calls, c.calls)
+			w.fellBack("t1", c.why)
+			require.Equal(t, c.why.Reason(), w.lastReason("t1"))
+			require.NoError(t, w.Stop(t.Context()))
+			require.Zero(t, w.ran)
+			require.Zero(t, w.running)
+		})
+	}
 }
 
 func TestBusySession(t *testing.T) {
@@ -117,6 +153,7 @@ func TestBusySession(t *testing.T) {
 	h := <-w.started
 	require.Equal(t, agent.TurnID("t2"), h.request.TurnID)
 	require.Nil(t, h.carry, "it has not begun")
+	w.fellBack("t2", agent.FallbackSession)
 	close(release)
 	w.follow("t1")
 }
@@ -131,6 +168,8 @@ func TestHandsFull(t *testing.T) {
 	w.submit("t1", "s1")
 	_, _, taken := w.submit("t2", "s2")
 	require.False(t, taken, "the caller starts it as a durable one")
+	require.Equal(t, []agent.Fallback{agent.FallbackLimit}, w.fallbacks)
+	require.Equal(t, 1, w.running)
 	close(release)
 	w.follow("t1")
 	require.Eventually(t, func() bool {
@@ -157,6 +196,8 @@ func TestStopHandsOver(t *testing.T) {
 	h := <-w.started
 	require.Equal(t, 1, h.carry.State.Step, "what was stored is not done again; what was not, is")
 	require.Empty(t, h.carry.State.Calls)
+	w.fellBack("t1", agent.FallbackStop)
+	require.Equal(t, agent.FallbackStop.Reason(), w.lastReason("t1"))
 	_, _, taken := w.submit("t2", "s2")
 	require.False(t, taken)
 }
@@ -197,13 +238,13 @@ func TestTemporalRefuses(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	w := newWorld(t, 1)
 	for range 3 { // each gives its place back
-		_, _, taken, err := w.Submit(t.Context(), agent.TurnRequest{TurnID: "t1", Message: "x", SessionID: "s", OutputSchema: []byte(`{"type":"objekt"}`)}, nil)
-		require.True(t, taken)
+		_, _, refused, err := w.Submit(t.Context(), agent.TurnRequest{TurnID: "t1", Message: "x", SessionID: "s", OutputSchema: []byte(`{"type":"objekt"}`)}, nil)
+		require.Empty(t, refused)
 		require.Equal(t, agent.CodeInvalid, agent.CodeOf(err))
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, _, taken, err := w.Submit(ctx, agent.TurnRequest{TurnID: "t2", Message: "x"}, nil)
+	_, _, refused, err := w.Submit(ctx, agent.TurnRequest{TurnID: "t2", Message: "x"}, nil)
 	require.Error(t, err)
-	require.True(t, taken)
+	require.Empty(t, refused)
 }

@@ -35,6 +35,7 @@ func (d *Driver) drive(begun *activities.BeginTurnResult) {
 	ctx, stop := context.WithCancelCause(d.work)
 	defer stop(nil)
 	go t.renew(ctx, stop)
+	started := time.Now()
 	for {
 		a := t.state.Next()
 		over, err := t.do(ctx, a)
@@ -44,8 +45,9 @@ func (d *Driver) drive(begun *activities.BeginTurnResult) {
 		case errors.Is(context.Cause(ctx), errLost):
 			t.log().Warn("direct turn", zap.Error(errLost))
 			return
-		case err != nil, ctx.Err() != nil, !here(t.state.Next()):
-			t.handOver(err)
+		}
+		if why := t.fallback(ctx, err, time.Since(started)); why != "" {
+			t.handOver(why, err)
 			return
 		}
 	}
@@ -57,9 +59,25 @@ func (t *running) log() *zap.Logger {
 	return t.Logger.With(logs.Turn(ref.TurnID, ref.Tenant, ref.InstanceID), logs.Session(ref.SessionID))
 }
 
-// here reports whether an action can be done without waiting for anybody.
-func here(a turn.Action) bool {
-	return a.Kind != turn.Await && a.Kind != turn.Pause && (a.Kind != turn.CallTools || !slices.ContainsFunc(a.Calls, func(c turn.Call) bool { return c.Child }))
+// fallback returns why the turn goes on as a workflow after an action that ended with err, empty if it stays here.
+func (t *running) fallback(ctx context.Context, err error, lasted time.Duration) agent.Fallback {
+	next := t.state.Next()
+	switch {
+	case ctx.Err() != nil:
+		return agent.FallbackStop
+	case err != nil:
+		return agent.FallbackTrouble
+	case next.Kind == turn.Await:
+		return agent.FallbackPerson
+	case next.Kind == turn.Pause:
+		return agent.FallbackProvider
+	case next.Kind == turn.CallTools && slices.ContainsFunc(next.Calls, func(c turn.Call) bool { return c.Child }):
+		return agent.FallbackAgent
+	case t.MaxTime > 0 && lasted > t.MaxTime && next.Kind != turn.Finish:
+		return agent.FallbackDuration
+	default:
+		return ""
+	}
 }
 
 // do carries out one action. The state changes when it has succeeded, and only then.
@@ -163,21 +181,28 @@ func (t *running) renew(ctx context.Context, stop context.CancelCauseFunc) {
 	}
 }
 
-// handOver lets Temporal go on with the turn. Should even that fail, the lease runs out and the turn is ended by whoever looks next.
-func (t *running) handOver(cause error) {
+// handOver lets Temporal go on with the turn. If even that fails, upkeep does so when the lease has run out.
+func (t *running) handOver(why agent.Fallback, cause error) {
 	id := t.begun.Turn.TurnID
 	ctx, free := context.WithTimeout(context.WithoutCancel(t.work), patience)
 	defer free()
-	t.log().Info("a direct turn becomes durable", zap.NamedError("cause", cause))
+	t.log().Info("a direct turn becomes durable", zap.String("reason", string(why)), zap.NamedError("cause", cause))
 	carry := &workflows.Carry{
 		Turn: t.begun.Turn, State: t.state, ContinueAsNew: t.begun.ContinueAsNew, Index: t.begun.SearchAttributes,
 	}
+	announced := false
 	_, err := perform(ctx, func() (struct{}, error) {
 		// Still ours? Then it stays so until the workflow has it.
 		if err := t.Activities.Store.Renew(ctx, id, time.Now().Add(activities.DirectLease)); err != nil {
 			return struct{}{}, err
 		}
-		return struct{}{}, t.give(ctx, &t.begun.Turn, carry)
+		if !announced { // before the workflow writes events
+			if err := t.Activities.AnnounceFallback(ctx, t.begun.Turn, why); err != nil {
+				t.log().Warn("announce that a direct turn becomes durable", zap.Error(err))
+			}
+			announced = true
+		}
+		return struct{}{}, t.give(ctx, &t.begun.Turn, carry, why)
 	})
 	if err != nil {
 		t.log().Error("hand a direct turn over", zap.Error(err))

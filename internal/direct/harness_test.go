@@ -7,6 +7,7 @@ import (
 	"io"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -41,6 +42,9 @@ type world struct {
 	ran     int
 	started chan handed
 	refuse  error // of Temporal
+
+	running   int // direct turns, as the watch is told
+	fallbacks []agent.Fallback
 }
 
 // handed is a turn that Temporal was given.
@@ -49,12 +53,12 @@ type handed struct {
 	carry   *workflows.Carry
 }
 
-func newWorld(t *testing.T, turns int) *world {
+func newWorld(t *testing.T, turns int, change ...func(*activities.Config, *direct.Config)) *world {
 	t.Helper()
-	return newWorldOn(t, turns, postgrestest.New(t))
+	return newWorldOn(t, turns, postgrestest.New(t), change...)
 }
 
-func newWorldOn(t *testing.T, turns int, dsn string) *world {
+func newWorldOn(t *testing.T, turns int, dsn string, change ...func(*activities.Config, *direct.Config)) *world {
 	t.Helper()
 	pool, err := postgres.Open(t.Context(), postgres.Config{URL: dsn})
 	require.NoError(t, err)
@@ -73,12 +77,17 @@ func newWorldOn(t *testing.T, turns int, dsn string) *world {
 	require.NoError(t, err)
 	set, err := middleware.NewSet(middleware.Builtin(0)...)
 	require.NoError(t, err)
-	acts, err := activities.New(activities.Config{
+	config := activities.Config{
 		Registry: w, Models: w, Tools: w, Middleware: set, Store: w.store, Log: w.log, Blobs: nowhere{}, Runs: w, Schemas: schema.New(), Knowledge: w,
 		EndOrphan: func(context.Context, agent.TurnID) (bool, error) { return false, nil },
-	})
+	}
+	driver := direct.Config{Start: w.start, Watch: w, MaxTurns: turns}
+	for _, c := range change {
+		c(&config, &driver)
+	}
+	driver.Activities, err = activities.New(config)
 	require.NoError(t, err)
-	w.Driver, err = direct.New(direct.Config{Activities: acts, Start: w.start, MaxTurns: turns})
+	w.Driver, err = direct.New(driver)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, w.Stop(context.Background())) })
 	return w
@@ -96,9 +105,53 @@ func (w *world) start(_ context.Context, r agent.TurnRequest, carry *workflows.C
 
 func (w *world) submit(id agent.TurnID, s agent.SessionID) (agent.Receipt, int, bool) {
 	w.t.Helper()
-	r, position, taken, err := w.Submit(w.t.Context(), agent.TurnRequest{TurnID: id, SessionID: s, Message: "hello", Mode: agent.ModeDirect}, nil)
+	r, position, refused, err := w.Submit(w.t.Context(), agent.TurnRequest{TurnID: id, SessionID: s, Message: "hello", Mode: agent.ModeDirect}, nil)
 	require.NoError(w.t, err)
-	return r, position, taken
+	return r, position, refused == ""
+}
+
+func (w *world) DirectTurns(change int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.running += change
+}
+
+func (w *world) DirectFallback(why agent.Fallback) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.fallbacks = append(w.fallbacks, why)
+}
+
+// fellBack checks that a turn runs as a workflow, and that record, events and watch say why.
+func (w *world) fellBack(id agent.TurnID, why agent.Fallback) {
+	w.t.Helper()
+	require.Eventually(w.t, func() bool {
+		state, err := w.store.Turn(w.t.Context(), id)
+		return err == nil && state.Record.Mode == agent.ModeDurable && state.Record.Fallback == why && state.Lease.IsZero()
+	}, 10*time.Second, 10*time.Millisecond, "the record says that a workflow has it, and why")
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	require.Equal(w.t, []agent.Fallback{why}, w.fallbacks)
+}
+
+// lastReason is that of the last status RUNNING in a turn's log, whose events are contiguous.
+func (w *world) lastReason(id agent.TurnID) (reason string) {
+	w.t.Helper()
+	tail, err := w.log.Tail(w.t.Context(), string(id))
+	require.NoError(w.t, err)
+	index := int64(0)
+	for e, err := range w.log.Follow(w.t.Context(), string(id), 0) {
+		require.NoError(w.t, err)
+		index++
+		require.Equal(w.t, index, e.Meta.EventIndex)
+		if e.Type == agent.EventStatus && e.Status == agent.StatusRunning {
+			reason = e.Reason
+		}
+		if index == tail.LastIndex {
+			break
+		}
+	}
+	return reason
 }
 
 // follow reads a turn's events to its end.

@@ -20,6 +20,7 @@ type turnState struct {
 	StreamID       string           `json:"stream_id"`
 	Agent          string           `json:"agent,omitempty"`
 	Mode           agent.Mode       `json:"mode,omitempty"`
+	Fallback       agent.Fallback   `json:"fallback,omitempty"`
 	State          string           `json:"state,omitempty"`
 	Status         string           `json:"status,omitempty"`
 	StartedAt      *time.Time       `json:"started_at,omitempty"`
@@ -32,8 +33,9 @@ type turnState struct {
 type turnResult struct {
 	agent.AgentStepOutput
 
-	State string     `json:"state"`
-	Mode  agent.Mode `json:"mode,omitempty"`
+	State    string         `json:"state"`
+	Mode     agent.Mode     `json:"mode,omitempty"`
+	Fallback agent.Fallback `json:"fallback,omitempty"`
 }
 
 // outputBody makes every list of an output present, as DESIGN §3 promises.
@@ -172,10 +174,11 @@ func (s *httpServer) getTurn(w http.ResponseWriter, r *http.Request) error {
 // Body is the turn as JSON, as GET /v1/turns/{id} answers: its output once it has ended, its state before.
 func (v *TurnView) Body() any {
 	if v.Output != nil {
-		return turnResult{AgentStepOutput: *outputBody(v.Output), State: v.State, Mode: v.Mode}
+		return turnResult{AgentStepOutput: *outputBody(v.Output), State: v.State, Mode: v.Mode, Fallback: v.Fallback}
 	}
 	body := turnState{
-		TurnID: v.TurnID, SessionID: v.SessionID, StreamID: v.StreamID, Agent: v.Agent, Mode: v.Mode, State: v.State, Status: v.State,
+		TurnID: v.TurnID, SessionID: v.SessionID, StreamID: v.StreamID, Agent: v.Agent, Mode: v.Mode, Fallback: v.Fallback, State: v.State,
+		Status:         v.State,
 		LastEventIndex: v.Tail.LastIndex, Pending: v.Pending,
 	}
 	if !v.StartedAt.IsZero() {

@@ -59,8 +59,9 @@ type TurnView struct {
 	StreamID  string
 	Tenant    string
 	Agent     string
-	UserID    string     // who asked for it; empty: not known
-	Mode      agent.Mode // how it is driven; empty: not known
+	UserID    string         // who asked for it; empty: not known
+	Mode      agent.Mode     // how it is driven; empty: not known
+	Fallback  agent.Fallback // why it is not direct, although it was to be
 	State     string
 	StartedAt time.Time
 	Tail      agent.StreamTail       // where its events stand

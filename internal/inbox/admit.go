@@ -49,7 +49,7 @@ func (s *submission) chooseMode(ofAgent agent.Mode) {
 		s.mode, s.modeBy = agent.ModeDurable, modeDefault
 	}
 	if s.mode == agent.ModeDirect && s.Direct == nil {
-		s.mode, s.modeBy = agent.ModeDurable, modeFallback
+		s.mode, s.modeBy, s.fallback = agent.ModeDurable, modeFallback, agent.FallbackWorker
 	}
 }
 

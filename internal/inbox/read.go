@@ -41,7 +41,7 @@ func (b *Inbox) Turn(ctx context.Context, tenant string, id agent.TurnID) (gatew
 	v := gateway.TurnView{
 		TurnID: id, SessionID: t.Record.SessionID, StreamID: string(id), Tenant: t.Record.Tenant, Agent: t.Record.Agent, State: t.State,
 		UserID: t.Record.UserID,
-		Mode:   cmp.Or(t.Record.Mode, agent.ModeDurable), StartedAt: t.StartedAt, Output: t.Output,
+		Mode:   cmp.Or(t.Record.Mode, agent.ModeDurable), Fallback: t.Record.Fallback, StartedAt: t.StartedAt, Output: t.Output,
 	}
 	if v.Tail, err = b.Log.Tail(ctx, string(id)); err != nil {
 		return gateway.TurnView{}, err

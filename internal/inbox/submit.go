@@ -51,6 +51,8 @@ type submission struct {
 	agent   string              // that it is bound to
 	mode    agent.Mode          // how its turn is to be driven, and who says so
 	modeBy  string
+
+	fallback agent.Fallback // why it is not direct, although it was to be
 }
 
 // submit is the way of every request: what is refused is refused before anything is recorded, and a turn that exists is joined.
@@ -171,12 +173,11 @@ func (s *submission) admitAndStart(ctx context.Context) (agent.Receipt, int, err
 // is recorded, or started, the receipt says so; an error means that nothing was.
 func (s *submission) start(ctx context.Context, was existingTurn) (agent.Receipt, int, error) {
 	if s.mode == agent.ModeDirect && s.Direct != nil && !was.begun {
-		receipt, position, taken, err := s.Direct.Submit(ctx, s.req, s.checked)
-		if !taken || position > 0 { // this process has its hands full, or the turn waits for its session, as a workflow
-			s.modeBy = modeFallback
-			s.mode = agent.ModeDurable
+		receipt, position, refused, err := s.Direct.Submit(ctx, s.req, s.checked)
+		if refused != "" || position > 0 { // this process has no place for it, or it waits for its session as a workflow
+			s.mode, s.modeBy, s.fallback = agent.ModeDurable, modeFallback, refused
 		}
-		if taken || err != nil {
+		if refused == "" || err != nil {
 			return receipt, position, err
 		}
 	}
@@ -213,7 +214,7 @@ const recordPatience = 5 * time.Second
 
 // record records the turn. When nobody knows whether it did, it tries again: the same id is recorded once.
 func (s *submission) record(ctx context.Context) (activities.BeginTurnResult, error) {
-	in := activities.BeginTurnInput{WorkflowID: s.req.TurnID.WorkflowID(), StartByID: true, Checked: s.checked}
+	in := activities.BeginTurnInput{WorkflowID: s.req.TurnID.WorkflowID(), StartByID: true, Checked: s.checked, Fallback: s.fallback}
 	begun, err := s.Activities.Begin(ctx, s.req, in)
 	if !errors.Is(err, agent.ErrOutcomeUnknown) {
 		return begun, err

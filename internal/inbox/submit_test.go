@@ -277,8 +277,9 @@ func TestDirectOrDurable(t *testing.T) {
 	// Where a direct turn has to wait for its session, it does so as a workflow; and where there is no driver there are no direct turns.
 	_, err := o.Submit(t.Context(), agent.Envelope{Request: hello(func(r *agent.TurnRequest) { r.SessionID = "busy" })})
 	require.NoError(t, err)
-	_, err = o.Submit(t.Context(), agent.Envelope{Request: hello(func(r *agent.TurnRequest) { r.SessionID, r.Mode = "busy", agent.ModeDirect })})
+	waiting, err := o.Submit(t.Context(), agent.Envelope{Request: hello(func(r *agent.TurnRequest) { r.SessionID, r.Mode = "busy", agent.ModeDirect })})
 	require.NoError(t, err)
+	require.Equal(t, agent.FallbackSession, o.fallback(waiting.TurnID))
 	line, _ := o.noted()
 	require.Equal(t, "durable", detail(t, &line)["mode"])
 	require.Equal(t, "fallback", detail(t, &line)["mode_by"])
@@ -289,6 +290,26 @@ func TestDirectOrDurable(t *testing.T) {
 	require.True(t, started)
 	line, _ = alone.noted()
 	require.Equal(t, "fallback", detail(t, &line)["mode_by"])
+	require.Equal(t, agent.FallbackWorker, alone.fallback(r.TurnID))
+	begun, err := alone.acts.Begin(t.Context(), agent.TurnRequest{TurnID: r.TurnID, Context: agent.InvocationContext{Tenant: "acme"}},
+		activities.BeginTurnInput{WorkflowID: r.TurnID.WorkflowID(), RunID: "run"})
+	require.NoError(t, err)
+	require.Equal(t, activities.VerdictReady, begun.Verdict)
+	for e, err := range alone.log.Follow(t.Context(), string(r.TurnID), 0) {
+		require.NoError(t, err)
+		require.Equal(t, agent.StatusRunning, e.Status)
+		require.Equal(t, agent.FallbackWorker.Reason(), e.Reason, "the first event says why")
+		break
+	}
+}
+
+// fallback returns why a turn is not direct, as whoever reads it is told.
+func (o *office) fallback(id agent.TurnID) agent.Fallback {
+	o.t.Helper()
+	view, err := o.Turn(o.t.Context(), "acme", id)
+	require.NoError(o.t, err)
+	require.Equal(o.t, agent.ModeDurable, view.Mode)
+	return view.Fallback
 }
 
 // TestWhoseTurnItIs: an id or a key joins the turn of the same request and no other.

@@ -93,7 +93,7 @@ func (b *Inbox) endOrphan(ctx context.Context, id agent.TurnID, t *agent.TurnSta
 	case err != nil:
 		return false, err
 	case !closed && direct: // its workflow was started, and the news was lost
-		return false, b.handOver(ctx, id)
+		return false, b.handOver(ctx, id, agent.FallbackTrouble)
 	case !closed, missing && !direct && time.Since(t.StartedAt) < startingUp:
 		return false, nil
 	case !missing:
@@ -118,7 +118,10 @@ func (b *Inbox) startOrphan(ctx context.Context, id agent.TurnID, t *agent.TurnS
 	if err != nil || t.Record.Mode != agent.ModeDirect {
 		return err
 	}
-	return b.handOver(ctx, id)
+	if b.Direct != nil {
+		b.Direct.Watch.DirectFallback(agent.FallbackLost)
+	}
+	return b.handOver(ctx, id, agent.FallbackLost)
 }
 
 // canStart reports whether a turn without a workflow is to get one.
@@ -134,8 +137,8 @@ func (b *Inbox) canStart(ctx context.Context, id agent.TurnID, t *agent.TurnStat
 }
 
 // handOver makes a direct turn the workflow's. One that has ended meanwhile needs none.
-func (b *Inbox) handOver(ctx context.Context, id agent.TurnID) error {
-	err := b.Store.HandOver(ctx, id, id.WorkflowID())
+func (b *Inbox) handOver(ctx context.Context, id agent.TurnID, why agent.Fallback) error {
+	err := b.Store.HandOver(ctx, id, id.WorkflowID(), why)
 	if agent.CodeOf(err) == agent.CodeConflict {
 		return nil
 	}

@@ -160,6 +160,7 @@ func TestDirectTurnThatDidNotBegin(t *testing.T) {
 		turn, err := o.store.Turn(t.Context(), receipt.TurnID)
 		require.NoError(t, err)
 		require.Equal(t, agent.ModeDurable, turn.Record.Mode)
+		require.Equal(t, agent.FallbackTrouble, turn.Record.Fallback)
 	})
 	t.Run("and Temporal too", func(t *testing.T) {
 		o := newOffice(t)
@@ -185,7 +186,9 @@ func TestDirectTurnThatDidNotBegin(t *testing.T) {
 		require.NoError(t, err)
 		o.away = nil
 		o.age(receipt.TurnID)
-		require.Equal(t, agent.ModeDurable, o.recover(receipt.TurnID).Record.Mode)
+		turn := o.recover(receipt.TurnID)
+		require.Equal(t, agent.ModeDurable, turn.Record.Mode)
+		require.Equal(t, agent.FallbackLost, turn.Record.Fallback)
 		_, started := o.input(receipt.TurnID)
 		require.True(t, started)
 	})

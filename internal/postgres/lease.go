@@ -48,7 +48,7 @@ UPDATE turns SET lease_until = greatest(lease_until, $2) WHERE turn_id = $1 AND 
 
 // A turn that waits may be handed over too: its workflow goes on waiting.
 const handOverTurn = `
-UPDATE turns SET mode = 'durable', lease_until = NULL, workflow_id = $2
+UPDATE turns SET mode = 'durable', lease_until = NULL, workflow_id = $2, fallback = coalesce(nullif(fallback, ''), $3)
 WHERE turn_id = $1 AND state IN ('queued', 'running') AND (mode = 'direct' OR workflow_id = $2)`
 
 const readDriver = `
@@ -60,20 +60,20 @@ func (s *Store) Renew(ctx context.Context, id agent.TurnID, until time.Time) err
 	return s.drive(ctx, "renew lease", id, renewLease, until)
 }
 
-// HandOver makes a direct turn a durable one, which the workflow drives and which has no lease. Doing it again changes nothing. A turn
+// HandOver makes a direct turn a durable one, which the workflow drives and which has no lease, and records why. Doing it again changes nothing. A turn
 // that has ended, or that another workflow drives, is [agent.CodeConflict]; an unknown one [agent.CodeNotFound].
-func (s *Store) HandOver(ctx context.Context, id agent.TurnID, workflowID string) error {
-	return s.drive(ctx, "hand over turn", id, handOverTurn, workflowID)
+func (s *Store) HandOver(ctx context.Context, id agent.TurnID, workflowID string, why agent.Fallback) error {
+	return s.drive(ctx, "hand over turn", id, handOverTurn, workflowID, string(why))
 }
 
 // drive runs an update of one turn and, in the same round trip, finds out why it did not apply.
-func (s *Store) drive(ctx context.Context, op string, id agent.TurnID, update string, arg any) error {
+func (s *Store) drive(ctx context.Context, op string, id agent.TurnID, update string, args ...any) error {
 	var (
 		b       pgx.Batch
 		applied bool
 		refusal error
 	)
-	b.Queue(update, id, arg).Exec(func(tag pgconn.CommandTag) error {
+	b.Queue(update, append([]any{id}, args...)...).Exec(func(tag pgconn.CommandTag) error {
 		applied = tag.RowsAffected() > 0
 		return nil
 	})

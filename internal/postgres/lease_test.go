@@ -76,10 +76,10 @@ func TestHandOver(t *testing.T) {
 	r := direct("t1", time.Minute)
 	b.begin(r)
 	for range 2 {
-		require.NoError(t, b.HandOver(t.Context(), "t1", "turn/t1"))
+		require.NoError(t, b.HandOver(t.Context(), "t1", "turn/t1", agent.FallbackPerson))
 	}
-	requireCode(t, agent.CodeConflict, b.HandOver(t.Context(), "t1", "turn/other"))
-	requireCode(t, agent.CodeNotFound, b.HandOver(t.Context(), "t9", "turn/t9"))
+	requireCode(t, agent.CodeConflict, b.HandOver(t.Context(), "t1", "turn/other", agent.FallbackPerson))
+	requireCode(t, agent.CodeNotFound, b.HandOver(t.Context(), "t9", "turn/t9", agent.FallbackPerson))
 	state, err := b.Turn(t.Context(), "t1")
 	require.NoError(t, err)
 	require.Equal(t, agent.ModeDurable, state.Record.Mode)
@@ -97,7 +97,7 @@ func TestHandOver(t *testing.T) {
 	require.Equal(t, agent.BeginReady, b.begin(turn("t1", "s")).Answer)
 
 	b.finish(finish("t1", "s"))
-	requireCode(t, agent.CodeConflict, b.HandOver(t.Context(), "t1", "turn/t1"))
+	requireCode(t, agent.CodeConflict, b.HandOver(t.Context(), "t1", "turn/t1", agent.FallbackPerson))
 	require.Equal(t, agent.BeginDuplicate, b.begin(r).Answer)
 }
 
@@ -105,7 +105,7 @@ func TestHandOverOfAWaitingTurn(t *testing.T) {
 	b := newBench(t, postgres.Config{})
 	b.ready("t1", "s")
 	b.begin(direct("t2", time.Minute))
-	require.NoError(t, b.HandOver(t.Context(), "t2", "turn/t2"))
+	require.NoError(t, b.HandOver(t.Context(), "t2", "turn/t2", agent.FallbackStop))
 	done := b.finish(finish("t1", "s"))
 	require.EqualValues(t, "t2", done.Next)
 	require.Equal(t, "turn/t2", done.NextWorkflow)

@@ -63,12 +63,12 @@ FROM turns q WHERE q.tenant = $1 AND q.session_id = $2 AND q.state = 'queued'`
 // insertTurn has the values of [turnValues], then the turn's place: seq, state, cursor and held_at.
 const insertTurn = `
 INSERT INTO turns (turn_id, tenant, session_id, workflow_id, agent, instance_id, plan_hash, model, channel, user_id, on_busy, history, input,
-	context, created_at, route, output_schema, limits, mode, lease_until, parent, trace, start_by_id, client_tools, approvals, seq, state, cursor,
-	held_at)
-SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15::timestamptz, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, `
+	context, created_at, route, output_schema, limits, mode, lease_until, parent, trace, start_by_id, client_tools, approvals, fallback, seq, state,
+	cursor, held_at)
+SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15::timestamptz, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, `
 
 const continueTurn = `
-UPDATE turns SET state = $2, cursor = nullif($3::bigint, 0), workflow_id = $4, mode = $5, lease_until = $6,
+UPDATE turns SET state = $2, cursor = nullif($3::bigint, 0), workflow_id = $4, mode = $5, lease_until = $6, fallback = coalesce(nullif($7, ''), fallback),
 	held_at = CASE WHEN $2 = 'running' THEN coalesce(held_at, clock_timestamp()) END
 WHERE turn_id = $1`
 
@@ -216,7 +216,7 @@ func (s *Store) queueBegin(b *pgx.Batch, t *agent.TurnRecord, input encoded, hel
 			return err
 		}
 	case appends || workflowID != p.workflowID || mode != p.mode || !sameTime(lease, p.lease):
-		b.Queue(continueTurn, t.TurnID, state, begun.Cursor, workflowID, mode, lease)
+		b.Queue(continueTurn, t.TurnID, state, begun.Cursor, workflowID, mode, lease, string(t.Fallback))
 	default:
 		return nil
 	}
@@ -232,7 +232,11 @@ func (s *Store) queueBegin(b *pgx.Batch, t *agent.TurnRecord, input encoded, hel
 }
 
 func queueInsertTurn(b *pgx.Batch, t *agent.TurnRecord, state string, seq int64, begun *agent.Begun) error {
-	values, err := turnValues(t, begun.StartedAt)
+	fallback := t.Fallback
+	if t.Mode == agent.ModeDirect && begun.Answer == agent.BeginBehind { // a workflow waits for it
+		fallback = agent.FallbackSession
+	}
+	values, err := turnValues(t, fallback, begun.StartedAt)
 	if err != nil {
 		return err
 	}
@@ -243,12 +247,12 @@ func queueInsertTurn(b *pgx.Batch, t *agent.TurnRecord, state string, seq int64,
 	if begun.Answer == agent.BeginReady {
 		cursor, heldAt = &begun.Cursor, &begun.StartedAt
 	}
-	b.Queue(insertTurn+`$26, $27, $28, $29`, append(values, seq, state, cursor, heldAt)...)
+	b.Queue(insertTurn+`$27, $28, $29, $30`, append(values, seq, state, cursor, heldAt)...)
 	return nil
 }
 
-// turnValues returns the first 25 arguments of [insertTurn], for a turn that is recorded at a time.
-func turnValues(t *agent.TurnRecord, at time.Time) ([]any, error) {
+// turnValues returns the first 26 arguments of [insertTurn], for a turn that is recorded at a time.
+func turnValues(t *agent.TurnRecord, fallback agent.Fallback, at time.Time) ([]any, error) {
 	input, err := encode(t.Input)
 	if err != nil {
 		return nil, err
@@ -278,6 +282,6 @@ func turnValues(t *agent.TurnRecord, at time.Time) ([]any, error) {
 	mode, lease := (&place{}).driver(t)
 	return []any{
 		t.TurnID, t.Tenant, t.SessionID, t.WorkflowID, t.Agent, t.InstanceID, t.PlanHash, t.Model, t.Channel, t.UserID, t.OnBusy, t.History, input,
-		invocation, at, route, schema, limits, mode, lease, t.Parent, t.Trace, t.StartByID, tools, string(t.Approvals),
+		invocation, at, route, schema, limits, mode, lease, t.Parent, t.Trace, t.StartByID, tools, string(t.Approvals), string(fallback),
 	}, nil
 }

@@ -17,7 +17,7 @@ import (
 const beginFree = `
 WITH session AS (
 	INSERT INTO sessions AS s (tenant, session_id, holder, last_seq, last_position)
-	SELECT $2, $3, $1, 1, cardinality($26::text[]) WHERE NOT EXISTS (SELECT FROM turns WHERE turn_id = $1)
+	SELECT $2, $3, $1, 1, cardinality($27::text[]) WHERE NOT EXISTS (SELECT FROM turns WHERE turn_id = $1)
 	ON CONFLICT (tenant, session_id) DO UPDATE
 	SET holder = excluded.holder, last_seq = s.last_seq + 1, last_position = s.last_position + excluded.last_position
 	WHERE s.holder IS NULL
@@ -26,15 +26,15 @@ WITH session AS (
 ), turn AS (` + insertTurn + `last_seq, 'running', last_position, $15::timestamptz FROM session
 ), input AS (
 	INSERT INTO messages (tenant, session_id, turn_id, position, role, blocks, size)
-	SELECT $2, $3, $1, s.last_position - cardinality($26::text[]) + m.n, m.role, m.blocks::json, octet_length(m.blocks)
-	FROM session s, unnest($26::text[], $27::text[]) WITH ORDINALITY AS m (role, blocks, n)
+	SELECT $2, $3, $1, s.last_position - cardinality($27::text[]) + m.n, m.role, m.blocks::json, octet_length(m.blocks)
+	FROM session s, unnest($27::text[], $28::text[]) WITH ORDINALITY AS m (role, blocks, n)
 )
 SELECT last_position FROM session`
 
 // beginInFreeSession is [Store.Begin] in one statement, for a new turn whose session is free: done is false for any other.
 func (s *Store) beginInFreeSession(ctx context.Context, t *agent.TurnRecord, input encoded) (begun agent.Begun, done bool, err error) {
 	begun = agent.Begun{Answer: agent.BeginReady, Binding: t.Binding, StartedAt: time.Now().UTC().Truncate(time.Microsecond), New: true}
-	values, err := turnValues(t, begun.StartedAt)
+	values, err := turnValues(t, t.Fallback, begun.StartedAt)
 	if err != nil {
 		return agent.Begun{}, false, err
 	}

@@ -36,10 +36,12 @@ type Metrics struct {
 	first     *prometheus.HistogramVec
 	retries   *prometheus.CounterVec
 	decisions *prometheus.CounterVec
+	fallbacks *prometheus.CounterVec
 	waited    prometheus.Observer
 
 	lag       prometheus.Observer
 	followers prometheus.Gauge
+	direct    prometheus.Gauge
 	events    prometheus.Counter
 }
 
@@ -79,6 +81,12 @@ func (b *builder) counters(name, help string, labels ...string) *prometheus.Coun
 
 func (b *builder) histograms(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
 	v := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
+	b.all = append(b.all, v)
+	return v
+}
+
+func (b *builder) gauge(name, help string) prometheus.Gauge {
+	v := prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
 	b.all = append(b.all, v)
 	return v
 }
@@ -128,6 +136,7 @@ func (b *builder) metrics() *Metrics {
 		retries:   b.counters("model_retries_total", "Requests that repeat one of the same step, or fall back from it, by model.", "model"),
 		decisions: b.counters("approvals_decided_total", "Approvals that were decided: approve, edit, reject, respond, or expired.", "decision"),
 	}
+	m.fallbacks = b.counters("direct_fallbacks_total", "Turns that were to be direct and run as workflows, by reason.", "reason")
 	combined := spilt.WithLabelValues("combination")
 	m.ended = b.ended(combined)
 	m.asked = b.asked(combined)
@@ -138,9 +147,8 @@ func (b *builder) metrics() *Metrics {
 	m.waited = b.histograms("approval_wait_seconds", "How long approvals waited until they were decided or expired.", wallBuckets()).WithLabelValues()
 	m.lag = b.histograms("event_log_lag_seconds", "How long a follower in this process waited for events that the log had.", lagBuckets()).WithLabelValues()
 	m.events = b.counters("event_log_events_total", "Events that this process appended to the event log.").WithLabelValues()
-	followers := prometheus.NewGauge(prometheus.GaugeOpts{Name: "event_log_followers", Help: "Followers of streams in this process."})
-	b.all = append(b.all, followers)
-	m.followers = followers
+	m.followers = b.gauge("event_log_followers", "Followers of streams in this process.")
+	m.direct = b.gauge("direct_turns", "Direct turns that this process runs.")
 	return m
 }
 
@@ -154,3 +162,9 @@ func (m *Metrics) Delivered(lag time.Duration) { m.lag.Observe(lag.Seconds()) }
 
 // Followers counts who comes (+1) and goes (-1).
 func (m *Metrics) Followers(change int) { m.followers.Add(float64(change)) }
+
+// DirectTurns counts direct turns that begin (+1) and end (-1) in this process.
+func (m *Metrics) DirectTurns(change int) { m.direct.Add(float64(change)) }
+
+// DirectFallback counts a turn that was to be direct and runs as a workflow.
+func (m *Metrics) DirectFallback(why agent.Fallback) { m.fallbacks.WithLabelValues(string(why)).Inc() }
