@@ -112,7 +112,7 @@ func TestDirectTurnThatLasts(t *testing.T) {
 	answer := s.request("", http.MethodPost, "/v1/turns", agent.TurnRequest{TurnID: "lasts-1", SessionID: "s", Message: "hello", Mode: agent.ModeDirect})
 	require.Equal(t, http.StatusOK, answer.status, "%s", answer.body)
 	require.Contains(t, string(answer.body), "three flights")
-	out, events := s.sound("direct_turn_lasted", agent.Receipt{TurnID: "lasts-1", SessionID: "s"})
+	out, events := s.sound("", agent.Receipt{TurnID: "lasts-1", SessionID: "s"})
 	require.Equal(t, "three flights", out.Output)
 	require.Equal(t, []string{
 		"status RUNNING", "route", "usage", "status RUNNING", "tool_start execute_pipeline", "tool_end execute_pipeline", "token", "usage", "status COMPLETED",

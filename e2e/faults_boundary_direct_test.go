@@ -8,9 +8,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/app"
 	"github.com/turnstone-run/turnstone/internal/stream/streamtest"
 )
 
@@ -45,13 +47,13 @@ func directBoundaries() map[string]directBoundary {
 // with it behind the steps that are stored, and what may have taken effect is not done again.
 func testKilledDirect(t *testing.T, binary string, c directBoundary) {
 	w := newWorld(t, c.hold, "book", "reserve")
-	b := newBench(t, w.model)
+	b := newBench(t, w.model, func(c *app.Config) { c.Worker.Enabled = false }) // upkeep is for the processes that have the tools
 	driver := b.spawn(binary, freeAddr(t), nil, w.server.URL)
 	unlock := func() {}
 	if c.table != "" && c.hold == "" {
 		unlock = b.lock(c.table)
 	}
-	receipt := agent.Receipt{TurnID: "direct-1", SessionID: "direct"}
+	receipt := agent.Receipt{TurnID: agent.TurnID("direct-" + uuid.NewString()), SessionID: "direct"}
 	go func() { // no answer comes if it is killed before the turn has begun
 		_, _ = driver.door.Start(t.Context(), agent.TurnRequest{TurnID: receipt.TurnID, SessionID: receipt.SessionID, Message: "book it", Mode: agent.ModeDirect})
 	}()
@@ -76,7 +78,7 @@ func testKilledDirect(t *testing.T, binary string, c directBoundary) {
 	driver.end(syscall.SIGKILL)
 	killed := time.Now()
 	unlock()
-	b.spawn(binary, freeAddr(t), nil, w.server.URL) // has the tools; the bench itself has not
+	b.spawn(binary, freeAddr(t), nil, w.server.URL)
 
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
