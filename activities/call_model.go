@@ -68,7 +68,8 @@ func (a *Activities) storeReply(ctx context.Context, key agent.StepKey, run *mod
 			return agent.ModelVerdict{}, err
 		}
 		verdict := agent.ModelVerdict{Failure: modelFailure(err), Usage: run.spent(), Model: run.profile.Model, Requests: run.requests()}
-		return verdict, run.pause(ctx, err, &verdict)
+		verdict.RetryInMS, err = run.pause(ctx, err, verdict.Failure)
+		return verdict, err
 	default:
 		return agent.ModelVerdict{}, err
 	}

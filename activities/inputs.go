@@ -28,6 +28,7 @@ type BeginTurnInput struct {
 	StartByID  bool           `json:"-"`      // the caller starts the workflow afterwards; if it cannot, upkeep does
 	Checked    *Checked       `json:"-"`      // what Check said of the request; nil: it is still to be checked
 	RunID      string         `json:"run_id"` // the first of the chain
+	ByID       bool           `json:"-"`      // the request names a turn that was recorded before
 	Again      bool           `json:"again,omitempty"`
 	TurnID     agent.TurnID   `json:"turn_id,omitempty"` // with Again: the turn that was recorded before
 	// CoreVersion is the newest core that the asking workflow knows; 0: it is older than this field, and needs the plan in the answer.
@@ -110,6 +111,7 @@ type RequestApprovalResult struct {
 type RetrieveInput struct {
 	TurnID   agent.TurnID `json:"turn_id"`
 	BudgetMS int64        `json:"budget_ms,omitempty"` // as for CallModel
+	PausedMS int64        `json:"paused_ms,omitempty"` // likewise
 }
 
 // ExpireApprovalsInput names a step that waits for people.

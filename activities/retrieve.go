@@ -34,7 +34,7 @@ func (a *Activities) retrieve(ctx context.Context, in RetrieveInput) (agent.Prep
 	if found, ok, err := a.Store.Prepared(ctx, in.TurnID); err != nil || ok {
 		return agent.PrepareVerdict{Branch: found.Branch, Passages: len(found.Passages), Usage: found.Usage}, err
 	}
-	run, _, err := a.newModelRun(ctx, CallModelInput{TurnID: in.TurnID, BudgetMS: in.BudgetMS})
+	run, _, err := a.newModelRun(ctx, CallModelInput{TurnID: in.TurnID, BudgetMS: in.BudgetMS, PausedMS: in.PausedMS})
 	if err != nil {
 		return agent.PrepareVerdict{}, err
 	}
@@ -64,6 +64,10 @@ func (a *Activities) retrieve(ctx context.Context, in RetrieveInput) (agent.Prep
 		return agent.PrepareVerdict{}, context.Cause(ctx)
 	case err != nil:
 		v.Failure = modelFailure(err)
+		if v.RetryInMS, err = run.pause(ctx, err, v.Failure); err != nil {
+			run.chargeAbandoned(ctx, agent.StepKey{TurnID: in.TurnID})
+			return agent.PrepareVerdict{}, err
+		}
 	default:
 		p.answer.Fence, p.answer.Calls, p.answer.Usage = p.events.fence, run.ledger, v.Usage
 		return v, a.Store.SavePrepared(ctx, p.answer)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -25,9 +26,9 @@ func guide(p agent.Plan) agent.Plan {
 	return p
 }
 
-func asking(t *testing.T) *harness {
+func asking(t *testing.T, change ...func(*activities.Config)) *harness {
 	t.Helper()
-	h := newHarness(t)
+	h := newHarness(t, change...)
 	h.catalog.put(guide(h.catalog.plan))
 	h.library.passages = []agent.Passage{{ID: "1", DocumentID: "d", Title: "Rules", Source: "http://x/rules", Text: "Be kind."}}
 	out, err := h.Begin(t.Context(), agent.TurnRequest{TurnID: "t1", SessionID: "s1", Message: "and what do they say?"}, activities.BeginTurnInput{RunID: "r"})
@@ -189,4 +190,45 @@ func fails(err error) play {
 	return func(context.Context, agent.ModelRequest, func(agent.Delta) error) (agent.ModelReply, error) {
 		return agent.ModelReply{}, err
 	}
+}
+
+// TestPreparationWaitsForTheProvider: a preparation whose provider is away is done again later, as a model call is, and the viewers are told. One that
+// has waited for as long as it may fails.
+func TestPreparationWaitsForTheProvider(t *testing.T) {
+	h := asking(t, func(c *activities.Config) { c.ProviderWait = time.Minute })
+	away := func(context.Context, agent.ModelRequest, func(agent.Delta) error) (agent.ModelReply, error) {
+		return agent.ModelReply{}, agent.Errorf(agent.CodeUnavailable, "", "away")
+	}
+	refused := func(context.Context, agent.ModelRequest, func(agent.Delta) error) (agent.ModelReply, error) {
+		return agent.ModelReply{}, agent.Errorf(agent.CodeDenied, "", "bad key")
+	}
+	for _, c := range []struct {
+		in      activities.RetrieveInput
+		script  []play
+		retryIn int64
+		reason  string
+	}{
+		{activities.RetrieveInput{TurnID: "t1"}, []play{says("retrieval"), away, away}, 5_000, "next try in 5s"},
+		{activities.RetrieveInput{TurnID: "t1", PausedMS: 20_000}, []play{away, away}, 20_000, "next try in 20s"},
+		{activities.RetrieveInput{TurnID: "t1", PausedMS: 50_000}, []play{away, away}, 0, "next try in 20s"},
+		{activities.RetrieveInput{TurnID: "t1"}, []play{refused}, 0, "next try in 20s"},
+	} {
+		h.model.script(c.script...)
+		v, err := h.Retrieve(t.Context(), c.in)
+		require.NoError(t, err)
+		require.Equal(t, "unavailable", v.Failure.Type)
+		require.Equal(t, c.retryIn, v.RetryInMS)
+		reason := ""
+		for _, e := range h.events("t1") {
+			if e.Type == agent.EventStatus {
+				reason = e.Reason
+			}
+		}
+		require.Contains(t, reason, c.reason)
+	}
+	h.model.script(says("retrieval"), says("what do the rules say?"))
+	v, err := h.Retrieve(t.Context(), activities.RetrieveInput{TurnID: "t1", PausedMS: 25_000})
+	require.NoError(t, err)
+	require.Nil(t, v.Failure)
+	require.Equal(t, 2, v.Passages)
 }

@@ -91,5 +91,6 @@ type PrepareVerdict struct {
 	Usage     Usage    `json:"usage"`
 	Cancelled bool     `json:"cancelled,omitempty"`
 	OutOfTime bool     `json:"out_of_time,omitempty"`
-	Failure   *Failure `json:"failure,omitempty"`
+	Failure   *Failure `json:"failure,omitempty"`     // the preparation failed: for good, unless RetryInMS is set
+	RetryInMS int64    `json:"retry_in_ms,omitempty"` // the turn waits so long and prepares again
 }

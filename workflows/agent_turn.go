@@ -140,7 +140,7 @@ func (t *agentTurn) waitForSession(ctx workflow.Context, pause time.Duration) {
 func (t *agentTurn) retrieve(ctx workflow.Context) {
 	started := workflow.Now(ctx)
 	var v agent.PrepareVerdict
-	in := activities.RetrieveInput{TurnID: t.ref.TurnID, BudgetMS: t.budgetMS()}
+	in := activities.RetrieveInput{TurnID: t.ref.TurnID, BudgetMS: t.budgetMS(), PausedMS: t.state.PausedMS}
 	err := workflow.ExecuteActivity(modelOptions(ctx, "prepare"), acts.Retrieve, in).Get(ctx, &v)
 	t.spend(ctx, started)
 	if err != nil {

@@ -56,7 +56,9 @@ func TestPreparedTurn(t *testing.T) {
 	begun := ready()
 	begun.Prepare = true
 	env.OnActivity("BeginTurn", mock.Anything, mock.Anything, mock.Anything).Return(begun, nil).Once()
-	prepared := env.OnActivity("Retrieve", mock.Anything, activities.RetrieveInput{TurnID: "t1"}).
+	away := agent.PrepareVerdict{Failure: &agent.Failure{Type: "unavailable", Message: "away"}, RetryInMS: 40_000}
+	env.OnActivity("Retrieve", mock.Anything, activities.RetrieveInput{TurnID: "t1"}).Return(away, nil).Once()
+	prepared := env.OnActivity("Retrieve", mock.Anything, activities.RetrieveInput{TurnID: "t1", PausedMS: 40_000}).
 		Return(agent.PrepareVerdict{Requests: 2, Usage: agent.Usage{InputTokens: 5}}, nil).Once()
 	env.OnActivity("CallModel", mock.Anything, mock.Anything).Return(agent.ModelVerdict{}, nil).Once().NotBefore(prepared)
 	stores(env)

@@ -88,7 +88,7 @@ func (t *running) do(ctx context.Context, a turn.Action) (over bool, err error) 
 	case turn.Retrieve:
 		var v agent.PrepareVerdict
 		v, err = perform(ctx, func() (agent.PrepareVerdict, error) {
-			return t.Activities.Retrieve(ctx, activities.RetrieveInput{TurnID: id, BudgetMS: t.state.BudgetMS()})
+			return t.Activities.Retrieve(ctx, activities.RetrieveInput{TurnID: id, BudgetMS: t.state.BudgetMS(), PausedMS: t.state.PausedMS})
 		})
 		if err == nil {
 			t.state = t.state.Spend(time.Since(started).Milliseconds()).AfterPrepare(v)

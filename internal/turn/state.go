@@ -41,7 +41,7 @@ type State struct {
 	Closing    string           `json:"closing,omitempty"`   // what is said at the end in the model's place
 	Missed     int              `json:"missed,omitempty"`    // replies that missed the output schema
 	Asked      []Asked          `json:"asked,omitempty"`     // per rule of Rules.ToolCalls
-	PauseMS    int64            `json:"pause_ms,omitempty"`  // before the model is called again
+	PauseMS    int64            `json:"pause_ms,omitempty"`  // before the model is asked again
 	PausedMS   int64            `json:"paused_ms,omitempty"` // how long the turn has paused for its next answer
 }
 
@@ -120,8 +120,8 @@ func (s State) BudgetMS() int64 {
 
 // AfterModel takes the verdict of the model call of step Step+1.
 func (s State) AfterModel(v agent.ModelVerdict) State {
-	if v.RetryInMS > 0 && v.Failure != nil && !s.over(s.Limits.WallTimeSec*1000, s.ElapsedMS+v.RetryInMS) {
-		return s.pause(v)
+	if s.retries(v.Failure, v.RetryInMS) {
+		return s.pause(v.Usage, v.RetryInMS)
 	}
 	s.PausedMS = 0
 	s.Step++
@@ -162,10 +162,15 @@ func (s State) AfterModel(v agent.ModelVerdict) State {
 	return s.withCalls(v.Calls)
 }
 
-// pause has the turn wait before it makes the call of the same step again. Requests that nobody answered do not count as model calls.
-func (s State) pause(v agent.ModelVerdict) State {
-	s.Usage = s.Usage.Add(v.Usage)
-	s.PauseMS, s.PausedMS = v.RetryInMS, s.PausedMS+v.RetryInMS
+// retries reports whether what failed is done again after a pause: if it may be, and the turn has the time.
+func (s State) retries(f *agent.Failure, pauseMS int64) bool {
+	return pauseMS > 0 && f != nil && !s.over(s.Limits.WallTimeSec*1000, s.ElapsedMS+pauseMS)
+}
+
+// pause has the turn wait before it does the same again. Requests that nobody answered do not count as model calls.
+func (s State) pause(used agent.Usage, pauseMS int64) State {
+	s.Usage = s.Usage.Add(used)
+	s.PauseMS, s.PausedMS = pauseMS, s.PausedMS+pauseMS
 	return s
 }
 
@@ -249,7 +254,10 @@ func (s State) AfterTools(verdicts []agent.ToolVerdict) State {
 
 // AfterPrepare takes the verdict of the preparation.
 func (s State) AfterPrepare(v agent.PrepareVerdict) State {
-	s.Prepare = false
+	if s.retries(v.Failure, v.RetryInMS) {
+		return s.pause(v.Usage, v.RetryInMS)
+	}
+	s.Prepare, s.PausedMS = false, 0
 	s.ModelCalls += v.Requests
 	s.Usage = s.Usage.Add(v.Usage)
 	switch {

@@ -122,6 +122,19 @@ func TestPause(t *testing.T) {
 	late := s.AfterTools(nil).Spend(55_000).AfterModel(away).Next()
 	require.Equal(t, turn.Finish, late.Kind)
 	require.Equal(t, agent.StopModelError, late.Stop, "the pause would last longer than the turn may")
+	preparing := turn.New(turn.Version, agent.Limits{WallTimeSec: 60}, agent.Rules{}).Preparing(true)
+	outage := agent.PrepareVerdict{Failure: away.Failure, RetryInMS: 5_000, Requests: 1}
+	p := preparing.AfterPrepare(outage)
+	require.Equal(t, turn.Action{Kind: turn.Pause, Step: 1, DelayMS: 5_000}, p.Next())
+	p = p.Spend(5_000).AfterPause()
+	require.Equal(t, turn.Action{Kind: turn.Retrieve}, p.Next(), "it prepares again")
+	require.EqualValues(t, 10_000, p.AfterPrepare(outage).PausedMS)
+	require.Equal(t, agent.StopModelError, p.Spend(50_000).AfterPrepare(outage).Next().Stop)
+	p = p.AfterPrepare(agent.PrepareVerdict{Requests: 2})
+	require.Equal(t, turn.CallModel, p.Next().Kind)
+	require.Equal(t, 2, p.ModelCalls)
+	require.Zero(t, p.PausedMS)
+
 	for name, v := range map[string]agent.ModelVerdict{"a failure for good": {Failure: away.Failure}, "no failure": {RetryInMS: 5_000}} {
 		require.Equal(t, turn.Finish, turn.New(turn.Version, agent.Limits{}, agent.Rules{}).AfterModel(v).Next().Kind, name)
 	}
