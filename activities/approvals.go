@@ -32,7 +32,7 @@ func (a *Activities) requestApproval(ctx context.Context, in RequestApprovalInpu
 		return RequestApprovalResult{}, err
 	}
 	if !ok {
-		return RequestApprovalResult{}, agent.Errorf(agent.CodeInternal, "request approval", "step %d has no model reply", in.Step)
+		return RequestApprovalResult{}, missingReply("request approval", in.TurnID, in.Step)
 	}
 	made, err := a.executor(ctx, turn.PlanHash)
 	if err != nil {
@@ -435,7 +435,25 @@ func (a *Activities) answer(ctx context.Context, t TurnRef, p *agent.Approval) e
 	})
 }
 
-// CancelTurn marks the turn's stream, which ends its model call within a second (DESIGN §4).
+// CancelTurn marks the streams of a turn and of its child turns, which ends their model calls within a second (DESIGN §4).
 func (a *Activities) CancelTurn(ctx context.Context, in CancelTurnInput) error {
-	return temporalError(a.Log.Cancel(ctx, string(in.TurnID)))
+	return temporalError(a.MarkCancelled(ctx, in.TurnID))
+}
+
+// MarkCancelled marks the streams of a turn and of the child turns that it waits for, however deep. A child that is begun afterwards is marked by
+// BeginChild.
+func (a *Activities) MarkCancelled(ctx context.Context, id agent.TurnID) error {
+	if err := a.Log.Cancel(ctx, string(id)); err != nil {
+		return err
+	}
+	children, err := a.Store.ChildrenAtWork(ctx, id)
+	if err != nil {
+		return err
+	}
+	for _, child := range children {
+		if err := a.Log.Cancel(ctx, string(child)); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -49,6 +49,7 @@ func (a *Activities) BeginTurn(ctx context.Context, raw converter.RawValue, in B
 	if err != nil {
 		return a.refuse(ctx, stream, err)
 	}
+	in.ByID = given != "" || in.Again
 	out, err := a.Begin(ctx, req, in)
 	if err != nil {
 		if code := agent.CodeOf(err); retryable(code) && code != agent.CodeRateLimited { // a full queue is an answer, not trouble
@@ -298,7 +299,7 @@ func (a *Activities) recordOf(ctx context.Context, req *agent.TurnRequest, in Be
 		switch {
 		case err == nil && t.Record.Tenant == req.Context.TenantName():
 			return t.Record, &t, nil
-		case err != nil && agent.CodeOf(err) != agent.CodeNotFound:
+		case err != nil && (in.ByID || agent.CodeOf(err) != agent.CodeNotFound):
 			return agent.TurnRecord{}, nil, err
 		}
 	}
@@ -440,7 +441,7 @@ func (a *Activities) show(ctx context.Context, t TurnRef, producer string, event
 
 // interrupt asks the holder of the session to stop: through the log, which its model call reads, and by signal, which a pause reads.
 func (a *Activities) interrupt(ctx context.Context, begun agent.Begun) {
-	if err := a.Log.Cancel(ctx, string(begun.Holder)); err != nil {
+	if err := a.MarkCancelled(ctx, begun.Holder); err != nil {
 		a.log(ctx).Warn("marking the holder's stream", zap.String("turn", string(begun.Holder)), zap.Error(err))
 	}
 	if begun.HolderMode == agent.ModeDirect { // its model call reads the log, and it waits for nobody

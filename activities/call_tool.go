@@ -100,10 +100,16 @@ type toolRun struct {
 	tools     []agent.PlanTool
 }
 
+// missingReply is the error of a step whose model reply was stored and is gone. It is permanent.
+func missingReply(op string, id agent.TurnID, step int) error {
+	return agent.Errorf(agent.CodeNotFound, op,
+		"step %d of turn %q has no model reply: it was deleted, or the database was restored from an older backup", step, id)
+}
+
 // newToolRun loads what a call of a model's reply needs.
 func (a *Activities) newToolRun(ctx context.Context, in CallToolInput, reply *agent.ModelStep) (*toolRun, error) {
 	if reply == nil {
-		return nil, agent.Errorf(agent.CodeInternal, "call tool", "step %d of turn %s has no model reply", in.Step, in.TurnID)
+		return nil, missingReply("call tool", in.TurnID, in.Step)
 	}
 	r := &toolRun{a: a, in: in}
 	var err error

@@ -66,6 +66,13 @@ func (a *Activities) beginChild(ctx context.Context, in BeginChildInput) (BeginC
 	if err := a.emit(ctx, run.turn.TurnRef, toolProducer(in.Step, in.CallID), start); err != nil {
 		return BeginChildResult{}, err
 	}
+	tail, err := a.Log.Tail(ctx, string(in.TurnID))
+	if err == nil && tail.Cancelled { // whoever cancelled the turn may not have seen this child
+		err = a.Log.Cancel(ctx, string(id))
+	}
+	if err != nil {
+		return BeginChildResult{}, fmt.Errorf("look for a cancel: %w", err)
+	}
 	return BeginChildResult{Child: id, Tenant: begun.Turn.Tenant}, nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -253,4 +254,58 @@ func TestPauseOfAChild(t *testing.T) {
 	r, err = h.Decide(t.Context(), activities.DecideInput{TurnID: "t9", Decision: d})
 	require.NoError(t, err)
 	require.Equal(t, string(agent.CodeNotFound), r.Refusal.Type)
+}
+
+// TestCancelReachesChildren: a cancel of the turn that asked ends the model calls of its children within a second, and of a child that begins after it.
+func TestCancelReachesChildren(t *testing.T) {
+	h := bosses(t, func(c *activities.Config) { c.ModelCalls = agent.ModelCallsLocal })
+	h.delegates(`{"agent_type":"langchain_agent","inputs":{"message":"count the stars"}}`)
+	begin := activities.BeginChildInput{TurnID: "t1", Step: 1, CallID: "a"}
+	out, err := h.BeginChild(t.Context(), begin)
+	require.NoError(t, err)
+	plan, err := h.LoadPlan(t.Context(), activities.TurnInput{TurnID: out.Child})
+	require.NoError(t, err)
+	require.True(t, plan.LocalCalls, "a child's calls may be local: a cancel reaches them by the log")
+	grandchild := agent.TurnID("grandchild")
+	_, err = h.Begin(t.Context(), agent.TurnRequest{TurnID: grandchild, Message: "help", Context: agent.InvocationContext{Tenant: "acme"}},
+		activities.BeginTurnInput{WorkflowID: grandchild.WorkflowID(), Parent: out.Child})
+	require.NoError(t, err)
+
+	for _, id := range []agent.TurnID{out.Child, grandchild} {
+		tail, err := h.log.Tail(t.Context(), string(id))
+		require.NoError(t, err)
+		require.False(t, tail.Cancelled)
+	}
+	stopped := make(chan struct{})
+	h.model.script(func(ctx context.Context, _ agent.ModelRequest, _ func(agent.Delta) error) (agent.ModelReply, error) {
+		defer close(stopped)
+		if err := h.CancelTurn(context.WithoutCancel(ctx), activities.CancelTurnInput{TurnID: "t1"}); err != nil {
+			return agent.ModelReply{}, err
+		}
+		<-ctx.Done()
+		return agent.ModelReply{}, context.Cause(ctx)
+	})
+	began := time.Now()
+	v, err := h.CallModel(t.Context(), activities.CallModelInput{TurnID: out.Child, Step: 1})
+	require.NoError(t, err)
+	require.True(t, v.Cancelled)
+	<-stopped
+	require.Less(t, time.Since(began), 2*time.Second)
+	tail, err := h.log.Tail(t.Context(), string(grandchild))
+	require.NoError(t, err)
+	require.True(t, tail.Cancelled)
+
+	// A child that was not there yet when its turn was cancelled.
+	h.begin(agent.TurnRequest{TurnID: "t2", SessionID: "s2", Context: agent.InvocationContext{Tenant: "acme"}})
+	h.model.script(calls(agent.Block{Type: agent.BlockToolCall, ID: "a", Name: "delegate_to_agent", Args: json.RawMessage(
+		`{"agent_type":"langchain_agent","inputs":{"message":"count the stars"}}`)}))
+	_, err = h.CallModel(t.Context(), activities.CallModelInput{TurnID: "t2", Step: 1})
+	require.NoError(t, err)
+	require.NoError(t, h.CancelTurn(t.Context(), activities.CancelTurnInput{TurnID: "t2"}))
+	begin.TurnID = "t2"
+	late, err := h.BeginChild(t.Context(), begin)
+	require.NoError(t, err)
+	tail, err = h.log.Tail(t.Context(), string(late.Child))
+	require.NoError(t, err)
+	require.True(t, tail.Cancelled)
 }

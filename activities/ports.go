@@ -61,6 +61,8 @@ type TurnStore interface {
 	BilledUsage(ctx context.Context, id agent.TurnID) (u agent.Usage, model string, err error)
 	// Steps returns all finished steps of a turn in order.
 	Steps(ctx context.Context, id agent.TurnID) ([]agent.ModelStep, []agent.ToolStep, error)
+	// ChildrenAtWork returns the child turns of a turn that have not ended, and theirs.
+	ChildrenAtWork(ctx context.Context, id agent.TurnID) ([]agent.TurnID, error)
 	// Finish ends the turn in one transaction: steps to transcript (a call without a result gets one that says the turn ended first),
 	// result, session release (the next turn in line becomes the holder), events. The first to finish a turn wins.
 	Finish(ctx context.Context, f agent.FinishRecord) (agent.Finished, error)

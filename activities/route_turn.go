@@ -59,8 +59,7 @@ func (a *Activities) loadPlan(ctx context.Context, turn *facts) (LoadPlanResult,
 	out := LoadPlanResult{
 		Limits: made.plan.Limits.Lower(&turn.limits), Prepare: len(made.plan.Prepare) > 0, ModelName: modelName(&made.plan, turn.model),
 	}
-	// A cancel reaches a child turn by signal, which a local call would keep from it.
-	out.LocalCalls = turn.parent == "" && a.runsLocally(out.ModelName)
+	out.LocalCalls = a.runsLocally(out.ModelName)
 	out.Limits.Tools = nil // the plan and the record have them: history need not
 	out.Rules, err = a.rules(ctx, made, turn)
 	return out, err

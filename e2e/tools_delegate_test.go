@@ -1,11 +1,15 @@
 package e2e_test
 
 import (
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/app"
+	"github.com/turnstone-run/turnstone/internal/llm/llmtest"
 )
 
 // TestContainerWithoutACluster: where no cluster is configured, a container is not run: nobody is asked about it, the model gets the manifest
@@ -27,4 +31,38 @@ func TestContainerWithoutACluster(t *testing.T) {
 		require.Contains(t, toolOutput(events), want)
 	}
 	require.Contains(t, provider.requests()[1].body, "no cluster is configured", "the model is told why")
+}
+
+// TestCancelReachesTheLocalCallOfAChild: a cancel of the turn that asked ends the request of its sub-agent at once, although the sub-agent's model
+// call is a local activity, which no signal interrupts.
+func TestCancelReachesTheLocalCallOfAChild(t *testing.T) {
+	begun, left := make(chan struct{}), make(chan time.Time, 1)
+	helper := newScript(t, func(x *exchange) {
+		x.begins("I am ")
+		close(begun)
+		x.hold()
+		left <- time.Now()
+	})
+	provider := newScript(t, asks("help", "delegate_to_agent", `{"agent_type":"langchain_agent","inputs":{"message":"find tea"}}`))
+	s := start(t, func(c *app.Config) { c.Temporal.ModelCalls = string(agent.ModelCallsLocal) })
+	s.worksFor(provider, "[pipeline]\ndelegates: [helper]",
+		strings.NewReplacer("clerk", "helper").Replace(clerk("You look.", "m", llmtest.OpenAI{}.BaseURL(helper.server.URL), "[pipeline]")))
+	receipt, err := s.client.Start(t.Context(), agent.TurnRequest{Agent: "clerk", Message: "tea?", SessionID: "tea"})
+	require.NoError(t, err)
+	await(t, begun, "the sub-agent's model begins")
+	at := time.Now()
+	require.NoError(t, s.client.Cancel(t.Context(), receipt.TurnID, agent.CancelRequest{By: "ops"}))
+	require.Less(t, (<-left).Sub(at), 2*time.Second)
+	out, events := s.follow(t.Context(), receipt.TurnID)
+	require.Equal(t, agent.TurnCancelled, out.Status)
+	require.Less(t, time.Since(at), 5*time.Second)
+	require.True(t, out.Usage.Estimated, "what the sub-agent's request used counts")
+	for i := range events {
+		if events[i].Type != agent.EventToolStart {
+			continue
+		}
+		for _, e := range s.history(events[i].Ref, "").GetEvents() {
+			require.NotEqual(t, "CallModel", e.GetActivityTaskScheduledEventAttributes().GetActivityType().GetName(), "it is a local activity")
+		}
+	}
 }

@@ -33,14 +33,14 @@ func (b *Inbox) Decide(ctx context.Context, id agent.TurnID, d agent.Decision) e
 	return err
 }
 
-// Cancel marks the turn's stream, which stops the model within a second, and tells the workflow, which may be waiting for a person
-// or for its session.
+// Cancel marks the streams of the turn and of its child turns, which stops their models within a second, and tells the workflow, which may be
+// waiting for a person or for its session.
 func (b *Inbox) Cancel(ctx context.Context, id agent.TurnID, c agent.CancelRequest) error {
 	t, err := b.running(ctx, id)
 	if err != nil {
 		return err
 	}
-	if err := b.Log.Cancel(ctx, string(id)); err != nil {
+	if err := b.Activities.MarkCancelled(ctx, id); err != nil {
 		return err
 	}
 	err = b.Runs.Interrupt(ctx, t.Record.WorkflowID, c)
