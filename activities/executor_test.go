@@ -72,6 +72,7 @@ func TestExecutorIsBuiltOnce(t *testing.T) {
 // TestFailedCallIsMadeAgain: a call that fails for a passing reason is made again as often as configured, also by agents without model_retry; the
 // option of model_retry is preferred. Each try that the provider billed is in the ledger.
 func TestFailedCallIsMadeAgain(t *testing.T) {
+	once := agent.PlanMiddleware{Name: "model_retry", Options: json.RawMessage(`{"max_retries":1}`)}
 	fallback := agent.PlanMiddleware{Name: "model_fallback", Options: json.RawMessage(`{"models":["other"]}`)}
 	for name, c := range map[string]struct {
 		retries int // configured
@@ -80,7 +81,7 @@ func TestFailedCallIsMadeAgain(t *testing.T) {
 	}{
 		"as configured":         {2, nil, []string{"scripted-1", "scripted-1", "scripted-1"}},
 		"not at all":            {0, nil, []string{"scripted-1"}},
-		"as the option says":    {0, []agent.PlanMiddleware{{Name: "model_retry", Options: json.RawMessage(`{"max_retries":1}`)}}, []string{"scripted-1", "scripted-1"}},
+		"as the option says":    {0, []agent.PlanMiddleware{once}, []string{"scripted-1", "scripted-1"}},
 		"without its option":    {1, []agent.PlanMiddleware{{Name: "model_retry"}}, []string{"scripted-1", "scripted-1"}},
 		"before the next model": {1, []agent.PlanMiddleware{fallback}, []string{"scripted-1", "scripted-1", "scripted-2", "scripted-2"}},
 	} {

@@ -52,7 +52,9 @@ func newHarness(t *testing.T, change ...func(*activities.Config)) *harness {
 	pool, err := postgres.Open(ctx, postgres.Config{URL: postgrestest.New(t)})
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
-	h := &harness{t: t, pool: pool, store: postgres.NewStore(pool, postgres.Config{}), tool: &fakeTool{}, runs: &fakeRuns{}, blobs: &fakeBlobs{}, library: &fakeLibrary{}}
+	h := &harness{
+		t: t, pool: pool, store: postgres.NewStore(pool, postgres.Config{}), tool: &fakeTool{}, runs: &fakeRuns{}, blobs: &fakeBlobs{}, library: &fakeLibrary{},
+	}
 	h.spy = &spyStore{Store: h.store, tools: map[agent.StepKey]agent.ToolStep{}}
 	h.log, err = pgstream.New(ctx, pgstream.Config{Pool: pool, Logger: zaptest.NewLogger(t)})
 	require.NoError(t, err)

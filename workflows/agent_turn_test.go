@@ -394,3 +394,16 @@ func TestLimitsEndTheTurn(t *testing.T) {
 func TestCoreVersionsAgree(t *testing.T) {
 	require.Equal(t, turn.Version, activities.CoreVersion)
 }
+
+// TestRecordIsGone: a turn whose record is gone fails once and for all: nothing is asked for twice.
+func TestRecordIsGone(t *testing.T) {
+	gone := temporal.NewNonRetryableApplicationError("there is no record of turn t1", "not_found", nil)
+	env := newEnv(t)
+	env.OnActivity("BeginTurn", mock.Anything, mock.Anything, mock.Anything).Return(ready(), nil).Once()
+	env.OnActivity("CallModel", mock.Anything, mock.Anything).Return(agent.ModelVerdict{}, gone).Once()
+	env.OnActivity("StoreTurn", mock.Anything, mock.Anything).Return(activities.StoreTurnResult{}, gone).Once()
+	env.ExecuteWorkflow(workflows.AgentTurnType, agent.TurnRequest{Message: "hello"}, nil)
+	require.True(t, env.IsWorkflowCompleted())
+	require.ErrorContains(t, env.GetWorkflowError(), "there is no record of turn t1")
+	env.AssertExpectations(t)
+}

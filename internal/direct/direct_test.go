@@ -222,6 +222,25 @@ func TestTakenAway(t *testing.T) {
 	require.Equal(t, agent.StopTerminated, events[len(events)-1].Result.StopReason)
 }
 
+// TestRecordIsGone: a turn whose record is gone, because an older backup was restored, is given up, once and for all. No workflow is started for it.
+func TestRecordIsGone(t *testing.T) {
+	w := newWorld(t, 2)
+	w.play = func(ctx context.Context, _ int, emit func(agent.Delta) error) (agent.ModelReply, error) {
+		if _, err := w.pool.Exec(ctx, "TRUNCATE turns CASCADE"); err != nil {
+			return agent.ModelReply{}, err
+		}
+		return says(emit, "done")
+	}
+	w.submit("t1", "s")
+	require.Eventually(t, func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.asked == 1 && w.running == 0
+	}, 10*time.Second, 10*time.Millisecond, "its place is free")
+	require.Empty(t, w.started)
+	require.Equal(t, 1, w.asked)
+}
+
 // TestTemporalRefuses: the turn is left to whoever looks next, and its place is free.
 func TestTemporalRefuses(t *testing.T) {
 	w := newWorld(t, 2)

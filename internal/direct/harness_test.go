@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone/activities"
@@ -30,6 +31,7 @@ func TestMain(m *testing.M) { pgtest.Main(m) }
 type world struct {
 	*direct.Driver
 	t     *testing.T
+	pool  *pgxpool.Pool
 	store *postgres.Store
 	log   *pgstream.Log
 	plan  agent.Plan
@@ -63,7 +65,7 @@ func newWorldOn(t *testing.T, turns int, dsn string, change ...func(*activities.
 	pool, err := postgres.Open(t.Context(), postgres.Config{URL: dsn})
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
-	w := &world{t: t, store: postgres.NewStore(pool, postgres.Config{}), started: make(chan handed, 10)}
+	w := &world{t: t, pool: pool, store: postgres.NewStore(pool, postgres.Config{}), started: make(chan handed, 10)}
 	w.log, err = pgstream.New(t.Context(), pgstream.Config{Pool: pool})
 	require.NoError(t, err)
 	t.Cleanup(w.log.Stop)

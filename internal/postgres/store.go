@@ -28,5 +28,5 @@ func NewStore(pool *pgxpool.Pool, c Config) *Store {
 }
 
 func unknownTurn(op string, id agent.TurnID) error {
-	return agent.Errorf(agent.CodeNotFound, op, "turn %q is not known", id)
+	return agent.Errorf(agent.CodeNotFound, op, "there is no record of turn %q: it was deleted, or the database was restored from an older backup", id)
 }
