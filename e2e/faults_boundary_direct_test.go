@@ -78,7 +78,7 @@ func testKilledDirect(t *testing.T, binary string, c directBoundary) {
 	driver.end(syscall.SIGKILL)
 	killed := time.Now()
 	unlock()
-	b.spawn(binary, freeAddr(t), nil, w.server.URL)
+	second := b.spawn(binary, freeAddr(t), nil, w.server.URL)
 
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -90,7 +90,7 @@ func testKilledDirect(t *testing.T, binary string, c directBoundary) {
 	require.Equal(t, kept(events), kept(viewer()), "who stayed saw what there is to see")
 	b.resumes(ctx, receipt.TurnID, events)
 	b.answered(ctx, receipt, 2)
-	next, err := b.client.Start(ctx, agent.TurnRequest{Message: thanks, SessionID: receipt.SessionID})
+	next, err := second.door.Start(ctx, agent.TurnRequest{Message: thanks, SessionID: receipt.SessionID})
 	require.NoError(t, err)
 	after, _ := b.follow(ctx, next.TurnID)
 	require.Equal(t, worldNext, after.Output, "the session is free")
