@@ -6,7 +6,7 @@
 //
 //	ready ──▶ drive ── finish ──▶ stored
 //	  │         │
-//	  │ behind  │ approval, child turn, trouble, shutdown
+//	  │ behind  │ approval, child turn, too long, trouble, shutdown
 //	  ▼         ▼
 //	 durable ◀── hand over
 package direct
