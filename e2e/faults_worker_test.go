@@ -40,7 +40,9 @@ func newBench(t testing.TB, change ...func(*app.Config)) *bench {
 	t.Helper()
 	set := settingsFor(t, change...)
 	b := &bench{env: environment(set)}
-	set.Temporal.TaskQueue += "-observer"
+	if set.Worker.Enabled { // it does no work of the processes under test
+		set.Temporal.TaskQueue += "-observer"
+	}
 	b.system = startWith(t, set)
 	return b
 }

@@ -14,6 +14,9 @@ import (
 func eventLine(e *agent.Event) string {
 	switch e.Type {
 	case agent.EventStatus:
+		if strings.HasPrefix(e.Reason, "runs as a workflow") { // a direct turn that never was: its events are those of a durable one
+			return "status " + string(e.Status)
+		}
 		return strings.TrimSpace("status " + string(e.Status) + " " + e.Reason)
 	case agent.EventToolStart, agent.EventToolProgress:
 		return string(e.Type) + " " + e.ToolName
@@ -56,6 +59,9 @@ func compact(events []agent.Event) []string {
 	var out []string
 	for i := range events {
 		l := eventLine(&events[i])
+		if strings.Contains(l, "goes on as a workflow") { // only direct turns say so
+			continue
+		}
 		if n := len(out); n > 0 && out[n-1] == l && (l == "token" || strings.HasPrefix(l, "content ") || strings.HasPrefix(l, "tool_progress ")) {
 			continue
 		}
