@@ -3,6 +3,7 @@ package activities_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -282,8 +283,12 @@ func TestCancelReachesChildren(t *testing.T) {
 		if err := h.CancelTurn(context.WithoutCancel(ctx), activities.CancelTurnInput{TurnID: "t1"}); err != nil {
 			return agent.ModelReply{}, err
 		}
-		<-ctx.Done()
-		return agent.ModelReply{}, context.Cause(ctx)
+		select {
+		case <-ctx.Done():
+			return agent.ModelReply{}, context.Cause(ctx)
+		case <-time.After(10 * time.Second):
+			return agent.ModelReply{}, errors.New("nobody cancelled")
+		}
 	})
 	began := time.Now()
 	v, err := h.CallModel(t.Context(), activities.CallModelInput{TurnID: out.Child, Step: 1})

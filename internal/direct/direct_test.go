@@ -126,7 +126,12 @@ func TestFallback(t *testing.T) {
 				require.Zero(t, w.running)
 				return
 			}
-			h := <-w.started
+			var h handed
+			select {
+			case h = <-w.started:
+			case <-time.After(10 * time.Second):
+				require.Fail(t, "no workflow was started")
+			}
 			require.Equal(t, agent.TurnRequest{TurnID: "t1", SessionID: "s", Context: agent.InvocationContext{Tenant: "default"}}, h.request)
 			require.Equal(t, c.step, h.carry.State.Step)
 			require.Len(t, h.carry.State.Calls, c.calls)
