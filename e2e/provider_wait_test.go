@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -34,7 +35,7 @@ func TestTurnOutlastsItsProvider(t *testing.T) {
 			require.Len(t, asked, c.tries)
 			var told []string
 			for i := range events {
-				if events[i].Type == agent.EventStatus && events[i].Status == agent.StatusRunning && events[i].Reason != "" {
+				if events[i].Type == agent.EventStatus && events[i].Status == agent.StatusRunning && strings.Contains(events[i].Reason, "next try") {
 					told = append(told, events[i].Reason)
 				}
 			}

@@ -40,7 +40,7 @@ func shapes() map[string]shape {
 		"InvocationContext":   {of: agent.InvocationContext{}},
 		"Limits":              {of: agent.Limits{}},
 		"AgentStepOutput":     {of: agent.AgentStepOutput{}},
-		"EndedTurn":           {of: agent.AgentStepOutput{}, added: []string{"state", "mode"}, required: []string{"state"}},
+		"EndedTurn":           {of: agent.AgentStepOutput{}, added: []string{"state", "mode", "fallback"}, required: []string{"state"}},
 		"ToolCallNote":        {of: agent.ToolCallNote{}},
 		"Usage":               {of: agent.Usage{}},
 		"Failure":             {of: agent.Failure{}},

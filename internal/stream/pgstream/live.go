@@ -106,8 +106,8 @@ func (s *live) begin(producer string) (agent.Fence, agent.Appended, bool) {
 		p = &liveProducer{}
 		s.producers[producer] = p
 	}
-	from := p.wroteFrom
-	if from == 0 && p.recorded {
+	from, isFirst := p.wroteFrom, s.next > s.last+1 // the first that a viewer sees behind the hole is told
+	if from == 0 && (p.recorded || isFirst) {
 		from = s.lostFrom
 	}
 	*p = liveProducer{epoch: p.epoch + 1, lastOf: map[int64]int64{}, dirty: true, recorded: p.recorded}
@@ -168,7 +168,11 @@ func (s *live) add(f agent.Fence, batch int64, events []agent.Event, size int, i
 		}
 		return at, done, nil
 	}
-	if !p.recorded || s.unstored > maxUnstored || inAll.Load() > maxUnstoredInAll || s.next+int64(len(events))-1 > s.reserved {
+	if !p.recorded {
+		s.urgent = s.urgent || p.dirty
+		return agent.Appended{}, full, nil
+	}
+	if s.unstored > maxUnstored || inAll.Load() > maxUnstoredInAll || s.next+int64(len(events))-1 > s.reserved {
 		s.urgent = true
 		return agent.Appended{}, full, nil
 	}
@@ -204,7 +208,9 @@ func (s *live) isStored(f agent.Fence) (yes bool, changed <-chan struct{}, err e
 	case s.state == released, p == nil, !p.dirty && s.stored >= p.newest:
 		return true, nil, nil
 	}
-	s.urgent = true
+	if p.dirty || s.sending == nil || s.sending.last < p.newest { // it is not on its way
+		s.urgent = true
+	}
 	return false, s.changed, nil
 }
 

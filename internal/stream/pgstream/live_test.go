@@ -161,6 +161,7 @@ func TestStreamIsTakenFromAFrozenProcess(t *testing.T) {
 
 			old, _, err := zombie.Begin(ctx, "s", "p")
 			require.NoError(t, err)
+			require.NoError(t, zombie.Sync(ctx, old))
 			watched, sawOld := make(chan []string, 1), make(chan struct{})
 			go func() { // a viewer at the process that freezes
 				var got []string
@@ -220,6 +221,7 @@ func TestStoredTokensKeepTheirIndices(t *testing.T) {
 	ctx := t.Context()
 	f, _, err := writer.Begin(ctx, "s", "p")
 	require.NoError(t, err)
+	require.NoError(t, writer.Sync(ctx, f))
 	want := []string{}
 	for batch := range int64(50) {
 		text := fmt.Sprint("é", batch)
