@@ -3,7 +3,6 @@ package activities_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -104,7 +103,7 @@ func TestRecordIsGoneWhenItBegins(t *testing.T) {
 			require.Contains(t, out.Refusal.Message, "there is no record of turn")
 			_, err = h.store.Turn(t.Context(), "t1")
 			require.Error(t, err, "it is not begun anew")
-			require.False(t, errors.Is(err, agent.ErrOutcomeUnknown))
+			require.NotErrorIs(t, err, agent.ErrOutcomeUnknown)
 		})
 	}
 }

@@ -252,3 +252,20 @@ func TestNextInLineKeepsTheHolder(t *testing.T) {
 		})
 	}
 }
+
+func TestEndOrphan(t *testing.T) {
+	o := newOffice(t)
+	ended, err := o.EndOrphan(t.Context(), "unheard-of")
+	require.NoError(t, err)
+	require.False(t, ended)
+	r, err := o.Submit(t.Context(), agent.Envelope{Request: hello(func(r *agent.TurnRequest) { r.SessionID = "s" })})
+	require.NoError(t, err)
+	ended, err = o.EndOrphan(t.Context(), r.TurnID)
+	require.NoError(t, err)
+	require.False(t, ended, "its workflow runs")
+	_, err = o.acts.Finish(t.Context(), activities.StoreTurnInput{TurnID: r.TurnID, Status: agent.TurnCompleted, Stop: agent.StopEndTurn})
+	require.NoError(t, err)
+	ended, err = o.EndOrphan(t.Context(), r.TurnID)
+	require.NoError(t, err)
+	require.True(t, ended)
+}

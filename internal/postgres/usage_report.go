@@ -215,8 +215,8 @@ func (r *report) ledger(where string) string {
 	WHERE ` + where
 }
 
-// daily reads sums, and of the ledger what was paid again and what is estimated. What belongs to nobody is in the sums of the tenant alone: it is what these have more
-// than the others together.
+// daily reads sums, and of the ledger what was paid again and what is estimated. What belongs to nobody is in the sums of the tenant alone: it is
+// what these have more than the others together.
 func (r *report) daily(where, tenant, since string) string {
 	day := "d.day >= (" + since + "::timestamptz AT TIME ZONE 'UTC')::date"
 	if !r.q.Until.IsZero() {

@@ -78,7 +78,9 @@ func newLive(id string, c *claim) *live {
 		floor: c.last, last: c.last, stored: c.last, next: c.base + 1, reserved: c.base + reserveIndices,
 	}
 	for _, p := range c.producers {
-		s.producers[p.Producer] = &liveProducer{epoch: agent.Epoch(p.Epoch), wroteFrom: p.WroteFrom, batches: parseBatches(p.Batches), lastOf: map[int64]int64{}, recorded: true}
+		s.producers[p.Producer] = &liveProducer{
+			epoch: agent.Epoch(p.Epoch), wroteFrom: p.WroteFrom, batches: parseBatches(p.Batches), lastOf: map[int64]int64{}, recorded: true,
+		}
 	}
 	return s
 }
