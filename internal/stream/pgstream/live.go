@@ -68,6 +68,7 @@ type liveProducer struct {
 	lastOf    map[int64]int64 // batch → its last index, of batches added here
 	newest    int64           // the last index written here
 	dirty     bool            // not stored as it is
+	stored    agent.Epoch     // the newest epoch that is stored
 	recorded  bool            // some epoch of it is stored: whoever takes the stream knows of it
 }
 
@@ -207,7 +208,7 @@ func (s *live) isStored(f agent.Fence) (yes bool, changed <-chan struct{}, err e
 	switch {
 	case s.state == lost, s.state == owned && (p == nil || p.epoch != f.Epoch):
 		return false, nil, agent.ErrFenced
-	case s.state == released, p == nil, !p.dirty && s.stored >= p.newest:
+	case s.state == released, p == nil, p.stored == p.epoch && s.stored >= p.newest:
 		return true, nil, nil
 	}
 	if p.dirty || s.sending == nil || s.sending.last < p.newest { // it is not on its way

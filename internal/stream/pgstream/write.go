@@ -329,7 +329,8 @@ func (l *Log) settle(c *chunk, a storeAnswer) {
 		return
 	}
 	for i := range c.began {
-		s.producers[c.began[i].Producer].recorded = true
+		p := s.producers[c.began[i].Producer]
+		p.recorded, p.stored = true, agent.Epoch(c.began[i].Epoch)
 	}
 	s.sending = nil
 	s.stored, s.reserved = c.last, c.reserved
