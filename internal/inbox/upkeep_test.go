@@ -269,3 +269,16 @@ func TestEndOrphan(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, ended)
 }
+
+// TestTerminatedTurnsHoldNoPlace: whoever comes next finds out that their workflow is gone.
+func TestTerminatedTurnsHoldNoPlace(t *testing.T) {
+	o := newOffice(t, bounded(t, 1))
+	first, err := o.Submit(t.Context(), agent.Envelope{Request: hello(func(r *agent.TurnRequest) { r.SessionID = "s" })})
+	require.NoError(t, err)
+	o.mu.Lock()
+	o.closed[first.TurnID.WorkflowID()] = true
+	o.mu.Unlock()
+	_, err = o.Submit(t.Context(), agent.Envelope{Request: hello(nil)})
+	require.NoError(t, err)
+	require.Equal(t, agent.StopTerminated, o.ended(first.TurnID).StopReason)
+}

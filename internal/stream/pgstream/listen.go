@@ -90,7 +90,7 @@ func (l *Log) drain(ctx context.Context, conn *pgx.Conn) error {
 		cancel()
 		switch {
 		case err == nil:
-			l.hear(n)
+			l.handleNotification(n)
 		case ctx.Err() != nil || !pgconn.Timeout(err):
 			return err
 		default:
@@ -104,8 +104,8 @@ func (l *Log) drain(ctx context.Context, conn *pgx.Conn) error {
 	}
 }
 
-// hear acts on a notification.
-func (l *Log) hear(n *pgconn.Notification) {
+// handleNotification acts on a notification.
+func (l *Log) handleNotification(n *pgconn.Notification) {
 	if n.Channel == eventsChannel {
 		if stream, index, ok := parseNotification(n.Payload); ok {
 			l.hub.advance(stream, index)

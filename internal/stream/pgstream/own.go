@@ -56,7 +56,7 @@ func (l *Log) Begin(ctx context.Context, streamID, producer string) (agent.Fence
 		return agent.Fence{}, agent.Appended{}, err
 	}
 	for {
-		s, at, err := l.own(ctx, streamID)
+		s, at, err := l.acquireStream(ctx, streamID)
 		if err != nil {
 			return agent.Fence{}, at, err
 		}
@@ -91,8 +91,8 @@ func (l *Log) awaitChange(ctx context.Context, op string, s *live) error {
 	return l.wait(ctx, op, changed)
 }
 
-// own returns the stream, which is this process's from now on.
-func (l *Log) own(ctx context.Context, id string) (*live, agent.Appended, error) {
+// acquireStream returns a stream that this process owns. It asks the database for it if need be.
+func (l *Log) acquireStream(ctx context.Context, id string) (*live, agent.Appended, error) {
 	for {
 		if s := l.lookup(id); s != nil {
 			return s, agent.Appended{}, nil

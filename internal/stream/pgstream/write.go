@@ -292,7 +292,7 @@ func (l *Log) store(ctx context.Context, chunks []*chunk) error {
 		return l.call(ctx, "give up a stream", sqlTake, []any{chunks[0].s.id}, nil)
 	}
 	for _, c := range chunks {
-		l.settle(c, answers[c.s.id])
+		l.applyAnswer(c, answers[c.s.id])
 	}
 	return nil
 }
@@ -304,8 +304,8 @@ type storeAnswer struct {
 	last                             int64 // index of the newest event that is stored
 }
 
-// settle notes what became of a chunk.
-func (l *Log) settle(c *chunk, a storeAnswer) {
+// applyAnswer updates a stream by what the database said of its chunk.
+func (l *Log) applyAnswer(c *chunk, a storeAnswer) {
 	s := c.s
 	if !a.stored && !a.taken {
 		a.stored = a.released && !a.closed
