@@ -32,6 +32,6 @@ func TestStatementsOfATurn(t *testing.T) {
 	}
 	cost := counted.Take()
 	t.Log(cost.Table(turns))
-	require.LessOrEqual(t, cost.Total(), 30*turns)
+	require.LessOrEqual(t, cost.Total(), 23*turns)
 	require.LessOrEqual(t, cost.WAL, int64(turns*20<<10))
 }

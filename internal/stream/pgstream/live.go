@@ -1,6 +1,7 @@
 package pgstream
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -69,7 +70,6 @@ type liveProducer struct {
 	newest    int64           // the last index written here
 	dirty     bool            // not stored as it is
 	stored    agent.Epoch     // the newest epoch that is stored
-	recorded  bool            // some epoch of it is stored: whoever takes the stream knows of it
 }
 
 func newLive(id string, c *claim) *live {
@@ -80,7 +80,7 @@ func newLive(id string, c *claim) *live {
 	}
 	for _, p := range c.producers {
 		s.producers[p.Producer] = &liveProducer{
-			epoch: agent.Epoch(p.Epoch), wroteFrom: p.WroteFrom, batches: parseBatches(p.Batches), lastOf: map[int64]int64{}, recorded: true,
+			epoch: agent.Epoch(p.Epoch), wroteFrom: p.WroteFrom, batches: parseBatches(p.Batches), lastOf: map[int64]int64{},
 		}
 	}
 	return s
@@ -107,14 +107,13 @@ func (s *live) begin(producer string) (agent.Fence, agent.Appended, bool) {
 	p, ok := s.producers[producer]
 	if !ok {
 		p = &liveProducer{}
+		if s.lostFrom > 0 { // its first epoch may be at work somewhere, and was not stored
+			p.epoch = 1
+		}
 		s.producers[producer] = p
 	}
-	from, isFirst := p.wroteFrom, s.next > s.last+1 // the first that a viewer sees behind the hole is told
-	if from == 0 && (p.recorded || isFirst) {
-		from = s.lostFrom
-	}
-	*p = liveProducer{epoch: p.epoch + 1, lastOf: map[int64]int64{}, dirty: true, recorded: p.recorded}
-	s.urgent = s.urgent || !p.recorded
+	from := cmp.Or(p.wroteFrom, s.lostFrom)
+	*p = liveProducer{epoch: p.epoch + 1, lastOf: map[int64]int64{}, dirty: true}
 	if from > 0 {
 		s.addLocked([]agent.Event{{Type: agent.EventReset, Producer: producer, FromIndex: from}}, producer, p.epoch)
 	}
@@ -171,10 +170,6 @@ func (s *live) add(f agent.Fence, batch int64, events []agent.Event, size int, i
 		}
 		return at, done, nil
 	}
-	if !p.recorded {
-		s.urgent = s.urgent || p.dirty
-		return agent.Appended{}, full, nil
-	}
 	if s.unstored > maxUnstored || inAll.Load() > maxUnstoredInAll || s.next+int64(len(events))-1 > s.reserved {
 		s.urgent = true
 		return agent.Appended{}, full, nil
@@ -196,7 +191,7 @@ type added int
 
 const (
 	done    added = iota
-	full          // something has to be stored first: the producer's name, or a part of what is shown
+	full          // a part of what is shown has to be stored first
 	notHere       // the stream is not owned any more
 )
 
@@ -250,14 +245,18 @@ func (s *live) page(after int64) (page, bool) {
 	return p, true
 }
 
-func (s *live) position() agent.StreamTail {
+// position returns where the stream stands, unless the database knows better.
+func (s *live) position() (agent.StreamTail, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.state == lost || s.state == released {
+		return agent.StreamTail{}, false
+	}
 	t := agent.StreamTail{LastIndex: s.last, Cancelled: s.cancelled}
 	if s.last > 0 {
 		t.FirstIndex = s.first
 	}
-	return t
+	return t, true
 }
 
 // trimLocked lets go of stored events that are far behind the newest.

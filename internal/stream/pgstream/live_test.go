@@ -161,7 +161,6 @@ func TestStreamIsTakenFromAFrozenProcess(t *testing.T) {
 
 			old, _, err := zombie.Begin(ctx, "s", "p")
 			require.NoError(t, err)
-			require.NoError(t, zombie.Sync(ctx, old))
 			watched, sawOld := make(chan []string, 1), make(chan struct{})
 			go func() { // a viewer at the process that freezes
 				var got []string
@@ -189,6 +188,7 @@ func TestStreamIsTakenFromAFrozenProcess(t *testing.T) {
 			fresh, at, err := owner.Begin(ctx, "s", "p")
 			require.NoError(t, err)
 			require.Greater(t, at.LastIndex, int64(4), "behind all that may have been shown")
+			require.Greater(t, fresh.Epoch, old.Epoch)
 			appendText(t, owner, fresh, 1, "new")
 			require.NoError(t, owner.Sync(ctx, fresh))
 			thaw()

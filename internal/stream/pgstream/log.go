@@ -198,7 +198,9 @@ func (l *Log) Tail(ctx context.Context, streamID string) (agent.StreamTail, erro
 		if err := agent.Interrupted(ctx, "ask for the tail"); err != nil {
 			return agent.StreamTail{}, err
 		}
-		return s.position(), nil
+		if t, ok := s.position(); ok {
+			return t, nil
+		}
 	}
 	var t agent.StreamTail
 	err := l.call(ctx, "ask for the tail", sqlTail, []any{streamID}, &t.FirstIndex, &t.LastIndex, &t.Closed, &t.Cancelled)

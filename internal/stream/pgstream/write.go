@@ -330,7 +330,7 @@ func (l *Log) applyAnswer(c *chunk, a storeAnswer) {
 	}
 	for i := range c.began {
 		p := s.producers[c.began[i].Producer]
-		p.recorded, p.stored = true, agent.Epoch(c.began[i].Epoch)
+		p.stored = agent.Epoch(c.began[i].Epoch)
 	}
 	s.sending = nil
 	s.stored, s.reserved = c.last, c.reserved
