@@ -139,9 +139,11 @@ type EventLog interface {
 	Touch(ctx context.Context, f agent.Fence) (agent.Appended, error)
 	// Sync stores the producer's epoch and what it has appended. [agent.ErrFenced] means that some of it never will be stored.
 	Sync(ctx context.Context, f agent.Fence) error
-	// Release stores what this process appended to the stream and lets others write to it. Whoever ends a stream by other means than Close
-	// calls it first.
-	Release(ctx context.Context, streamID string) error
+	// Hold stores what was appended to the stream and keeps everybody from adding more until LetGo, for whoever ends the stream in a
+	// transaction of its own. nil: another process may add events until then, so the transaction has to look where the stream stands.
+	Hold(ctx context.Context, streamID string) (*agent.HeldStream, error)
+	// LetGo shows the events that have ended a stream; without any it was not ended, and goes on.
+	LetGo(held *agent.HeldStream, events []agent.Event)
 	// Cancel marks the stream: every later Append and Touch answers Cancelled. Idempotent; a closed stream stays as it is.
 	Cancel(ctx context.Context, streamID string) error
 	// Close appends events of which the last is terminal; the first to close wins, and closing again does nothing.

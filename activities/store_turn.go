@@ -76,10 +76,12 @@ func (a *Activities) Finish(ctx context.Context, in StoreTurnInput) (agent.Agent
 	}
 	record.Output = *capped(&out, a.OutputBytes)
 	record.Events = terminalEvents(&record.Output)
-	if err := a.Log.Release(ctx, string(in.TurnID)); err != nil {
+	record.Stream, err = a.Log.Hold(ctx, string(in.TurnID))
+	if err != nil {
 		return agent.AgentStepOutput{}, fmt.Errorf("store events: %w", err)
 	}
 	done, err := a.Store.Finish(ctx, record)
+	a.Log.LetGo(record.Stream, done.Events)
 	if err != nil {
 		return agent.AgentStepOutput{}, fmt.Errorf("finish turn: %w", err)
 	}

@@ -138,8 +138,9 @@ type FinishRecord struct {
 	JobError  *Failure        // why the job's work failed although the turn completed: its row is failed then; nil otherwise
 	RunID     string
 	NodeID    string
-	CacheHit  bool    // a tool answered out of the result cache
-	Events    []Event // appended last in the same transaction; the last is terminal
+	CacheHit  bool        // a tool answered out of the result cache
+	Events    []Event     // appended last in the same transaction; the last is terminal
+	Stream    *HeldStream // where Events go; nil: the store finds out
 
 	// Models and Tools are the turn's steps, as far as the caller has read them: the store need not read them again. They are stored ones.
 	Models []ModelStep
@@ -153,6 +154,7 @@ type Finished struct {
 	NextWorkflow string          // its workflow id
 	Logged       bool            // the events are in the log already
 	Ended        bool            // it was this call that ended the turn
+	Events       []Event         // the record's, as they ended its Stream
 }
 
 // TurnState is what the store knows of a turn.

@@ -25,6 +25,14 @@ type Appended struct {
 	Cancelled bool  // the stream was marked: stop soon
 }
 
+// HeldStream is a stream to which nobody adds anything, while a transaction ends it: the events of the end follow LastIndex.
+type HeldStream struct {
+	StreamID   string
+	Owner      string // the process that holds it
+	Generation int64  // of its ownership; the transaction fails when another has begun
+	LastIndex  int64
+}
+
 // StreamTail is where a stream stands.
 type StreamTail struct {
 	LastIndex  int64

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/stream"
 )
 
 const lockTurnsSession = `
@@ -42,8 +43,12 @@ WHERE turn_id = $1 AND decision IS NULL AND NOT (refused AND $3)`
 const handOver = `
 UPDATE turns SET state = 'running', held_at = clock_timestamp() WHERE turn_id = $1`
 
-const closeStream = `
-SELECT turnstone_close($1, $2::json)`
+// How a stream ends: behind an index that its owner names, or wherever it stands. With a result's id only if that is stored.
+const (
+	endStream   = `SELECT turnstone_end($1, $3, $4, $5, $6)` + ifStored
+	closeStream = `SELECT turnstone_close($1, $3::json)` + ifStored
+	ifStored    = ` WHERE $2 = '' OR EXISTS (SELECT FROM agent_results WHERE result_id = nullif($2, '')::uuid)`
+)
 
 // ending is a turn under lock, about to end.
 type ending struct {
@@ -108,8 +113,7 @@ func (s *Store) finish(ctx context.Context, f *agent.FinishRecord, job uuid.UUID
 			case !e.known:
 				b.Queue(leavePlace, f.Tenant, f.TurnID) // refused after it was admitted
 				done = agent.Finished{Output: f.Output}
-				done.Logged, err = s.queueClose(b, f, &done.Output)
-				return err
+				return s.queueClose(b, f, &done, "")
 			case e.tenant != f.Tenant:
 				return unknownTurn("", f.TurnID)
 			case e.output != nil:
@@ -172,28 +176,27 @@ func (s *Store) queueFinish(b *pgx.Batch, f *agent.FinishRecord, e *ending, job 
 	if done.Next != "" {
 		b.Queue(handOver, done.Next)
 	}
-	done.Logged, err = s.queueClose(b, f, &done.Output) // last: it locks the stream
-	return done, err
+	return done, s.queueClose(b, f, &done, "") // last: it locks the stream
 }
 
-// queueClose queues the end of the stream; the terminal event carries the output as it is stored. It reports whether the events
-// are, or were before, in the log.
-func (s *Store) queueClose(b *pgx.Batch, f *agent.FinishRecord, output *agent.AgentStepOutput) (bool, error) {
+// queueClose queues the end of the stream, for the case that a result, if any is given, is stored. The terminal event carries the output as it is
+// stored.
+func (s *Store) queueClose(b *pgx.Batch, f *agent.FinishRecord, done *agent.Finished, result string) error {
 	if s.cfg.SeparateLog || len(f.Events) == 0 {
-		return false, nil
+		return nil
 	}
-	text, err := closingEvents(f, output)
-	if err != nil {
-		return false, err
-	}
-	b.Queue(closeStream, f.TurnID, text)
-	return true, nil
-}
-
-func closingEvents(f *agent.FinishRecord, output *agent.AgentStepOutput) ([]byte, error) {
+	done.Logged = true
 	events := slices.Clone(f.Events)
 	if last := &events[len(events)-1]; last.Terminal() {
-		last.Result = output
+		last.Result = &done.Output
 	}
-	return encode(events)
+	if f.Stream == nil {
+		text, err := encode(events)
+		b.Queue(closeStream, f.TurnID, result, text)
+		return err
+	}
+	done.Events = events
+	bodies, err := stream.Number(f.Stream, events)
+	b.Queue(endStream, f.TurnID, result, f.Stream.Owner, f.Stream.Generation, f.Stream.LastIndex, bodies)
+	return err
 }

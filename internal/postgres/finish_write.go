@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strings"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -76,10 +77,6 @@ func finishValues(f *agent.FinishRecord, o *agent.AgentStepOutput, job uuid.UUID
 	return slices.Concat(values, calls, result), nil
 }
 
-// closeFinished ends the stream of a turn if its result is stored.
-const closeFinished = `
-SELECT turnstone_close($1, $2::json) WHERE EXISTS (SELECT FROM agent_results WHERE result_id = $3::uuid)`
-
 // finishAtOnce is [Store.Finish] in one round trip, for a completed turn that brings all its steps and has nobody behind it. ended is false,
 // and nothing has changed, for any other.
 func (s *Store) finishAtOnce(ctx context.Context, f *agent.FinishRecord, job uuid.UUID) (done agent.Finished, ended bool, err error) {
@@ -97,13 +94,8 @@ func (s *Store) finishAtOnce(ctx context.Context, f *agent.FinishRecord, job uui
 		ended = err == nil
 		return optional(err)
 	})
-	if !s.cfg.SeparateLog && len(f.Events) > 0 {
-		text, err := closingEvents(f, &done.Output)
-		if err != nil {
-			return agent.Finished{}, false, err
-		}
-		b.Queue(closeFinished, f.TurnID, text, done.Output.ResultRef[len(artifactScheme):])
-		done.Logged = true
+	if err := s.queueClose(&b, f, &done, strings.TrimPrefix(done.Output.ResultRef, artifactScheme)); err != nil {
+		return agent.Finished{}, false, err
 	}
 	if err := s.pool.SendBatch(ctx, &b).Close(); err != nil {
 		return agent.Finished{}, false, uncertain(err)

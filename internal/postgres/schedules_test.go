@@ -44,7 +44,7 @@ func TestSchedule(t *testing.T) {
 	kept := b.plan("news")
 	require.WithinDuration(t, time.Now(), *kept.CreatedAt, time.Minute)
 	want := planned("news")
-	want.Revision, want.CreatedBy, want.CreatedAt, want.UpdatedAt = 1, "ann", kept.CreatedAt, kept.CreatedAt
+	want.Revision, want.CreatedBy, want.CreatedAt, want.UpdatedAt = 1, "ann", kept.CreatedAt, kept.UpdatedAt
 	require.Equal(t, want, kept)
 	got, err := b.Schedule(t.Context(), tenant, "news")
 	require.NoError(t, err)

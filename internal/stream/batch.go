@@ -2,8 +2,10 @@ package stream
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/turnstone-run/turnstone/agent"
@@ -104,6 +106,27 @@ func Readable(events []agent.Event) (readable []agent.Event, size int, err error
 		}
 	}
 	return readable, b.Bytes, nil
+}
+
+// Number gives events their places behind the last of a held stream, and returns each as the log keeps it.
+func Number(held *agent.HeldStream, events []agent.Event) (bodies []string, err error) {
+	b, err := NewFinalBatch(events)
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now().UTC().Truncate(time.Microsecond) // as the database keeps it
+	for i := range events {
+		events[i].Meta = agent.EventMeta{
+			StreamID: held.StreamID, EventIndex: held.LastIndex + int64(i) + 1, TurnID: cmp.Or(b.Metas[i].TurnID, agent.TurnID(held.StreamID)),
+			AgentInstanceID: b.Metas[i].AgentInstanceID, Time: now,
+		}
+		body, err := Encode(&events[i])
+		if err != nil {
+			return nil, err
+		}
+		bodies = append(bodies, string(body))
+	}
+	return bodies, nil
 }
 
 // metaBytes is about what the meta of an event takes as JSON.

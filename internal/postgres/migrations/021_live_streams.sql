@@ -202,6 +202,20 @@ BEGIN
 END
 $$;
 
+-- turnstone_end closes a stream that its owner keeps still, behind p_last, with events as the log keeps them.
+CREATE FUNCTION turnstone_end(p_stream text, p_owner text, p_generation bigint, p_last bigint, p_events text[]) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE streams SET last_index = p_last + cardinality(p_events), closed_at = clock_timestamp(), owner = NULL, generation = generation + 1
+    WHERE stream_id = p_stream AND owner = p_owner AND generation = p_generation AND last_index = p_last AND closed_at IS NULL;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'stream %: it was taken from its owner', p_stream USING ERRCODE = 'serialization_failure';
+    END IF;
+    INSERT INTO events (stream_id, event_index, size, terminal, event)
+    SELECT p_stream, p_last + n, octet_length(e), n = cardinality(p_events), e::json FROM unnest(p_events) WITH ORDINALITY AS a (e, n);
+END
+$$;
+
 ---- create above / drop below ----
 
 UPDATE streams SET last_index = reserved WHERE owner IS NOT NULL;
@@ -209,6 +223,7 @@ DROP FUNCTION turnstone_append(text, text, bigint, bigint, json);
 DROP FUNCTION turnstone_append(text, text, bigint, bigint, json, boolean);
 DROP FUNCTION turnstone_begin(text, text);
 DROP FUNCTION turnstone_close(text, json);
+DROP FUNCTION turnstone_end(text, text, bigint, bigint, text[]);
 DROP FUNCTION turnstone_disown(text);
 DROP FUNCTION turnstone_own(text, text, bigint, boolean);
 DROP FUNCTION turnstone_is_alive(text);

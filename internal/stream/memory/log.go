@@ -162,8 +162,13 @@ func (l *Log) Sync(ctx context.Context, f agent.Fence) error {
 	return err
 }
 
-// Release does nothing: there is no other process to write the stream.
-func (*Log) Release(ctx context.Context, streamID string) error { return checkStream(ctx, streamID) }
+// Hold holds nothing: no transaction ends a stream of this log.
+func (*Log) Hold(ctx context.Context, streamID string) (*agent.HeldStream, error) {
+	return nil, checkStream(ctx, streamID)
+}
+
+// LetGo does nothing.
+func (*Log) LetGo(*agent.HeldStream, []agent.Event) {}
 
 // Cancel marks the stream; a closed one stays as it is.
 func (l *Log) Cancel(ctx context.Context, streamID string) error {

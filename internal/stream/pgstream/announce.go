@@ -2,6 +2,8 @@ package pgstream
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -24,7 +26,7 @@ const (
 )
 
 // announcer tells the followers of other processes what was appended here, one notification per stream and round trip however
-// many appends there were meanwhile. An announcement that is lost, with the process or the connection, is repaired by their polls.
+// many appends there were meanwhile. What could not be said is said again; what nobody heard is repaired by the followers' polls.
 //
 // Notifying in the append's own transaction would be simpler, but such transactions commit one at a time: at 100 streams with 20
 // batches a second each, one event in a hundred came 1.8 s late that way, 50 ms late this way (two cores, quick disk).
@@ -63,19 +65,22 @@ func (a *announcer) wake() {
 	}
 }
 
-// take returns what is to be announced by a process: channels and payloads.
-func (a *announcer) take(process string) (channels, payloads []string) {
+// take returns what is to be announced.
+func (a *announcer) take() (pending map[string]int64, watched []string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for stream, index := range a.pending {
-		channels, payloads = append(channels, eventsChannel), append(payloads, stream+":"+strconv.FormatInt(index, 10))
-	}
-	for stream := range a.watched {
-		channels, payloads = append(channels, streamsChannel), append(payloads, sayWatch+" "+process+" "+stream)
-	}
-	clear(a.pending)
+	pending, watched = a.pending, slices.Collect(maps.Keys(a.watched))
+	a.pending = map[string]int64{}
 	clear(a.watched)
-	return channels, payloads
+	return pending, watched
+}
+
+// putBack takes back what could not be said.
+func (a *announcer) putBack(pending map[string]int64, watched []string) {
+	for stream, index := range pending {
+		a.add(stream, index)
+	}
+	a.watch(watched...)
 }
 
 // announce runs until ctx ends, and then says what is left to say.
@@ -87,21 +92,36 @@ func (l *Log) announce(ctx context.Context) {
 			ended = true
 		}
 		if err := l.announceOnce(context.WithoutCancel(ctx)); err != nil {
-			l.cfg.Logger.Debug("announce events; followers elsewhere will poll", zap.Error(err))
+			l.cfg.Logger.Debug("announce events", zap.Error(err))
 			ended = ended || !pause(ctx, time.Second) // what is appended meanwhile waits
 		}
 	}
 }
 
 func (l *Log) announceOnce(ctx context.Context) error {
-	channels, payloads := l.announcer.take(l.owner)
+	pending, watched := l.announcer.take()
+	channels, payloads := notifications(l.owner, pending, watched)
 	if len(payloads) == 0 {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, announceTimeout)
 	defer cancel()
 	_, err := l.cfg.Pool.Exec(ctx, sqlAnnounce, channels, payloads)
+	if err != nil {
+		l.announcer.putBack(pending, watched)
+	}
 	return err
+}
+
+// notifications returns what a process says: channels and payloads.
+func notifications(process string, pending map[string]int64, watched []string) (channels, payloads []string) {
+	for stream, index := range pending {
+		channels, payloads = append(channels, eventsChannel), append(payloads, stream+":"+strconv.FormatInt(index, 10))
+	}
+	for _, stream := range watched {
+		channels, payloads = append(channels, streamsChannel), append(payloads, sayWatch+" "+process+" "+stream)
+	}
+	return channels, payloads
 }
 
 // announceTimeout is short because Stop waits for it.

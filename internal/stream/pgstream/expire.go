@@ -56,6 +56,11 @@ const (
 // may do this at once.
 func (l *Log) Expire(ctx context.Context, before time.Time) (int64, error) {
 	var deleted int64
+	for _, s := range l.owned() {
+		if s.hasEnded() { // memory has what is about to go
+			l.forget(s)
+		}
+	}
 	for {
 		due, err := l.exec(ctx, sqlExpire, before, sweepStreams)
 		if err != nil {

@@ -50,11 +50,18 @@ func TestAnnouncerSaysEachStreamOnce(t *testing.T) {
 	a.add("s:1", 5)
 	a.add("s:1", 4)
 	a.watch("s:2", "s:2")
-	channels, payloads := a.take("process")
+	pending, watched := a.take()
+	again, none := a.take()
+	require.Empty(t, again)
+	require.Empty(t, none)
+	a.add("s:1", 7)
+	a.putBack(pending, watched)
+	channels, payloads := notifications("process", pending, watched)
 	require.Equal(t, []string{eventsChannel, streamsChannel}, channels)
 	require.Equal(t, []string{"s:1:5", "watch process s:2"}, payloads)
-	_, payloads = a.take("process")
-	require.Empty(t, payloads)
+	pending, watched = a.take()
+	require.Equal(t, map[string]int64{"s:1": 7}, pending)
+	require.Equal(t, []string{"s:2"}, watched)
 }
 
 func FuzzParseNotification(f *testing.F) {

@@ -31,12 +31,16 @@ const sqlMarks = `
 func (l *Log) keepOwned(ctx context.Context) {
 	for pause(ctx, marksEvery) {
 		streams := l.owned()
-		if err := l.readMarks(ctx, streams); err != nil && ctx.Err() == nil {
+		if err := l.readMarks(ctx, slices.DeleteFunc(slices.Clone(streams), (*live).hasEnded)); err != nil && ctx.Err() == nil {
 			l.cfg.Logger.Debug("look for cancelled streams", zap.Error(err))
 		}
 		now := time.Now()
 		for _, s := range streams {
-			if s.isIdle(now) {
+			switch {
+			case !s.isIdle(now):
+			case s.hasEnded():
+				l.forget(s)
+			default:
 				s.release()
 				l.markDirty(s)
 				l.kickWriter()
@@ -46,7 +50,7 @@ func (l *Log) keepOwned(ctx context.Context) {
 	}
 }
 
-// owned lists the streams that this process owns.
+// owned lists the streams that this process owns, or has ended a moment ago.
 func (l *Log) owned() []*live {
 	l.liveMu.RLock()
 	defer l.liveMu.RUnlock()
@@ -104,7 +108,7 @@ func (l *Log) readMarksOnce(ctx context.Context, streams map[string]*live, args 
 func (s *live) cancel() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.cancelled = true
+	s.cancelled = s.cancelled || s.state != ended
 }
 
 func (s *live) isCancelled() bool {
@@ -120,11 +124,17 @@ func (s *live) isReleasing() bool {
 	return s.state != owned
 }
 
-// isIdle reports whether nobody here has anything to write.
+// isIdle reports whether nobody here has written for a while, nor is about to end the stream.
 func (s *live) isIdle(now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.state == owned && now.Sub(s.usedAt) > idleAfter
+	return (s.state == owned || s.state == ended) && now.Sub(s.usedAt) > idleAfter
+}
+
+func (s *live) hasEnded() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state == ended
 }
 
 // startRelease gives a stream up that somebody else has asked for.
@@ -153,8 +163,11 @@ func (l *Log) noteWatcher(id string) {
 	}
 }
 
-// isWatched reports whether another process follows a stream.
+// isWatched reports whether another process follows a stream, or may have said so while nobody listened here.
 func (l *Log) isWatched(id string, now time.Time) bool {
+	if again := l.listenedAgain.Load(); again > 0 && now.Sub(time.Unix(0, again)) < l.watchPatience() {
+		return true
+	}
 	l.watchersMu.Lock()
 	defer l.watchersMu.Unlock()
 	at, known := l.watchers[id]

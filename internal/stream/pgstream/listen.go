@@ -75,6 +75,7 @@ func (l *Log) receive(ctx context.Context, conn *pgx.Conn) {
 			l.cfg.Logger.Debug("listen again", zap.Error(err))
 			continue
 		}
+		l.listenedAgain.Store(time.Now().UnixNano())
 		l.cfg.Logger.Info("listening again")
 	}
 }

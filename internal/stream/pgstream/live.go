@@ -56,6 +56,8 @@ type liveState int
 
 const (
 	owned     liveState = iota
+	held                // no event is added until the stream has ended, or is let go; the writer stores the rest
+	ended               // it is closed, and stays in memory for a moment for those who follow it
 	releasing           // no event is added any more; the writer stores the rest and gives the stream up
 	released            // the database numbers the events, or another process
 	lost                // somebody took the stream; what was not stored never will be
@@ -152,12 +154,15 @@ func (s *live) addLocked(events []agent.Event, producer string, epoch agent.Epoc
 func (s *live) add(f agent.Fence, batch int64, events []agent.Event, size int, inAll *atomic.Int64) (agent.Appended, added, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.state != owned {
+	if s.state != owned && s.state != ended {
 		return agent.Appended{}, notHere, nil
 	}
 	p := s.producers[f.Producer]
 	if p == nil || p.epoch != f.Epoch {
 		return s.appendedLocked(), done, agent.ErrFenced
+	}
+	if s.state == ended {
+		return s.appendedLocked(), done, agent.ErrStreamClosed
 	}
 	if len(events) == 0 {
 		s.usedAt = time.Now()
@@ -203,7 +208,7 @@ func (s *live) isStored(f agent.Fence) (yes bool, changed <-chan struct{}, err e
 	switch {
 	case s.state == lost, s.state == owned && (p == nil || p.epoch != f.Epoch):
 		return false, nil, agent.ErrFenced
-	case s.state == released, p == nil, p.stored == p.epoch && s.stored >= p.newest:
+	case s.state == released, s.state == ended, p == nil, p.stored == p.epoch && s.stored >= p.newest:
 		return true, nil, nil
 	}
 	if p.dirty || s.sending == nil || s.sending.last < p.newest { // it is not on its way
@@ -223,7 +228,8 @@ func (s *live) release() (over bool, changed <-chan struct{}) {
 		s.touchLocked()
 	case releasing:
 		s.urgent = true
-	case released, lost:
+	case held: // whoever holds it lets go, or ends it
+	case released, lost, ended:
 		return true, nil
 	}
 	return false, s.changed
@@ -236,7 +242,7 @@ func (s *live) page(after int64) (page, bool) {
 	if s.state == lost || s.state == released || after < s.floor {
 		return page{}, false
 	}
-	p := page{last: s.last}
+	p := page{last: s.last, closed: s.state == ended}
 	if n := len(s.tail); n > 0 && after < s.last {
 		from := max(0, n-int(s.last-after))
 		p.events = append(p.events, s.tail[from:min(n, from+pageEvents)]...)
@@ -252,7 +258,7 @@ func (s *live) position() (agent.StreamTail, bool) {
 	if s.state == lost || s.state == released {
 		return agent.StreamTail{}, false
 	}
-	t := agent.StreamTail{LastIndex: s.last, Cancelled: s.cancelled}
+	t := agent.StreamTail{LastIndex: s.last, Cancelled: s.cancelled, Closed: s.state == ended}
 	if s.last > 0 {
 		t.FirstIndex = s.first
 	}

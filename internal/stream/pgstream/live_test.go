@@ -13,6 +13,7 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/devstack/pgdev/pgtest"
+	"github.com/turnstone-run/turnstone/internal/stream"
 	"github.com/turnstone-run/turnstone/internal/stream/pgstream"
 )
 
@@ -300,4 +301,61 @@ func TestLostCommitsAreStoredAgain(t *testing.T) {
 	var epoch int64
 	require.NoError(t, pool.QueryRow(t.Context(), "SELECT epoch FROM stream_producers").Scan(&epoch))
 	require.Equal(t, int64(f.Epoch), epoch)
+}
+
+// Nobody adds to a held stream. It ends with what its transaction stored, without a read of the database, or goes on as if nothing had been.
+func TestHeldStreams(t *testing.T) {
+	pool := migrated(t, pgtest.New(t))
+	log, other := open(t, pool, pgstream.Config{Flush: time.Minute}), open(t, pool, pgstream.Config{})
+	ctx := t.Context()
+	f, _, err := log.Begin(ctx, "s", "p")
+	require.NoError(t, err)
+	appendText(t, log, f, 1, "a")
+	hold := func() *agent.HeldStream {
+		kept, err := log.Hold(ctx, "s")
+		require.NoError(t, err)
+		require.NotNil(t, kept)
+		return kept
+	}
+
+	kept := hold()
+	waiting := make(chan error, 1)
+	go func() {
+		_, err := log.Append(ctx, f, 2, token("b"))
+		waiting <- err
+	}()
+	require.Never(t, func() bool { return len(waiting) > 0 }, 50*time.Millisecond, 10*time.Millisecond)
+	log.LetGo(kept, nil)
+	require.NoError(t, <-waiting)
+
+	again, _, err := log.Begin(ctx, "s", "q")
+	require.NoError(t, err)
+	appendText(t, log, again, 1, "c")
+	kept = hold()
+	last := []agent.Event{{Type: agent.EventStatus, Status: agent.StatusCompleted}}
+	bodies, err := stream.Number(kept, last)
+	require.NoError(t, err)
+	end := "SELECT turnstone_end($1, $2, $3, $4, $5)"
+	for _, wrong := range [][]any{
+		{"s", "somebody", kept.Generation, kept.LastIndex, bodies},
+		{"s", kept.Owner, kept.Generation - 1, kept.LastIndex, bodies},
+		{"s", kept.Owner, kept.Generation, kept.LastIndex - 1, bodies},
+	} {
+		_, err = pool.Exec(ctx, end, wrong...)
+		require.ErrorContains(t, err, "taken from its owner")
+	}
+	_, err = pool.Exec(ctx, end, "s", kept.Owner, kept.Generation, kept.LastIndex, bodies)
+	require.NoError(t, err)
+	log.LetGo(kept, last)
+	_, err = log.Append(ctx, again, 2, token("late"))
+	require.ErrorIs(t, err, agent.ErrStreamClosed)
+	_, _, err = log.Begin(ctx, "s", "q")
+	require.ErrorIs(t, err, agent.ErrStreamClosed)
+	require.Equal(t, 1, log.Owned(), "its followers read memory")
+	for _, reader := range []*pgstream.Log{log, other} {
+		got, err := readShown(ctx, reader, "s", 0)
+		require.NoError(t, err)
+		require.Equal(t, []string{"a", "b", "c", "COMPLETED"}, got)
+	}
+	require.Eventually(t, func() bool { return log.Owned() == 0 }, patience, 10*time.Millisecond)
 }

@@ -3,6 +3,7 @@ package pgstream
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -58,6 +59,8 @@ type Log struct {
 	end       context.CancelFunc
 	workers   sync.WaitGroup
 	listening atomic.Bool
+
+	listenedAgain atomic.Int64 // when the listening connection was last replaced, in nanoseconds since 1970; 0: it was not
 
 	owner    string // this process's name in the table streams
 	liveMu   sync.RWMutex
@@ -177,16 +180,34 @@ func (l *Log) Close(ctx context.Context, streamID string, events []agent.Event) 
 	if err != nil {
 		return err
 	}
-	if err := l.Release(ctx, streamID); err != nil {
+	kept, err := l.Hold(ctx, streamID)
+	if err != nil {
 		return err
 	}
-	var last int64
-	if err := l.call(ctx, "close stream", sqlClose, []any{streamID, b.JSON()}, &last); err != nil {
+	if kept != nil {
+		last := slices.Clone(events)
+		if err = l.endHeld(ctx, kept, last); err != nil {
+			last = nil
+		}
+		l.LetGo(kept, last)
+	}
+	if kept == nil || err != nil && agent.CodeOf(err) != agent.CodeUnavailable { // it is, or was just, taken
+		var last int64
+		err = l.call(ctx, "close stream", sqlClose, []any{streamID, b.JSON()}, &last)
+		l.hub.advance(streamID, last)
+	}
+	if err == nil {
+		l.cfg.Watch.Appended(len(events))
+	}
+	return err
+}
+
+func (l *Log) endHeld(ctx context.Context, kept *agent.HeldStream, events []agent.Event) error {
+	bodies, err := stream.Number(kept, events)
+	if err != nil {
 		return err
 	}
-	l.hub.advance(streamID, last)
-	l.cfg.Watch.Appended(len(events))
-	return nil
+	return l.call(ctx, "end stream", sqlEnd, []any{kept.StreamID, kept.Owner, kept.Generation, kept.LastIndex, bodies}, nil)
 }
 
 // Tail says where a stream stands without reading it.

@@ -1,6 +1,7 @@
 package pgstream
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -21,9 +22,8 @@ const (
 )
 
 const (
-	sqlOwn    = `SELECT outcome, generation, last_index, base, first_index, cancelled, lost_from, producers FROM turnstone_own($1, $2, $3, $4)`
-	sqlDisown = `SELECT turnstone_disown($1)`
-	sqlTake   = `SELECT turnstone_take($1)`
+	sqlOwn  = `SELECT outcome, generation, last_index, base, first_index, cancelled, lost_from, producers FROM turnstone_own($1, $2, $3, $4)`
+	sqlTake = `SELECT turnstone_take($1)`
 )
 
 // claim is the database's answer to turnstone_own.
@@ -60,8 +60,12 @@ func (l *Log) Begin(ctx context.Context, streamID, producer string) (agent.Fence
 		if err != nil {
 			return agent.Fence{}, at, err
 		}
+		if s.hasEnded() {
+			at, err := l.Tail(ctx, streamID)
+			return agent.Fence{}, agent.Appended{LastIndex: at.LastIndex, Cancelled: at.Cancelled}, cmp.Or(err, agent.ErrStreamClosed)
+		}
 		f, at, ok := s.begin(producer)
-		if !ok { // it is being released, or stored
+		if !ok { // it is being released, held or stored
 			if err := l.awaitChange(ctx, op, s); err != nil {
 				return agent.Fence{}, agent.Appended{}, err
 			}
@@ -84,7 +88,7 @@ func (l *Log) awaitChange(ctx context.Context, op string, s *live) error {
 	s.mu.Lock()
 	changed, state, next, reserved := s.changed, s.state, s.next, s.reserved
 	s.mu.Unlock()
-	if state == released || state == lost || state == owned && next <= reserved {
+	if state == released || state == lost || state == ended || state == owned && next <= reserved {
 		return agent.Interrupted(ctx, op)
 	}
 	l.kickWriter()
@@ -239,7 +243,7 @@ func (l *Log) awaitRoom(ctx context.Context, op string, s *live, deadline time.T
 	s.mu.Lock()
 	changed, state := s.changed, s.state
 	s.mu.Unlock()
-	if state == released || state == lost {
+	if state == released || state == lost || state == ended {
 		return agent.Interrupted(ctx, op)
 	}
 	bounded, cancel := context.WithDeadline(ctx, deadline)
@@ -317,37 +321,6 @@ func (l *Log) awaitStored(ctx context.Context, op string, s *live, f agent.Fence
 		stored, changed, err := s.isStored(f)
 		if stored || err != nil {
 			return err
-		}
-		l.markDirty(s)
-		l.kickWriter()
-		if err := l.wait(bounded, op, changed); err != nil {
-			return err
-		}
-	}
-}
-
-// Release gives a stream back to the database: what was appended is stored, and any process may write next. It is for whoever ends the
-// stream in a transaction of its own. An owner elsewhere is asked, and left alone after two seconds.
-func (l *Log) Release(ctx context.Context, streamID string) error {
-	const op = "release stream"
-	if err := stream.CheckStream(streamID); err != nil {
-		return err
-	}
-	s := l.lookup(streamID)
-	if s == nil {
-		_, err := untilReleased(ctx, func(force bool) (bool, bool, error) {
-			var free bool
-			err := l.call(ctx, op, sqlDisown, []any{streamID}, &free)
-			return free, free || force, err
-		})
-		return err
-	}
-	bounded, cancel := context.WithTimeout(ctx, storePatience)
-	defer cancel()
-	for {
-		over, changed := s.release()
-		if over {
-			return nil
 		}
 		l.markDirty(s)
 		l.kickWriter()

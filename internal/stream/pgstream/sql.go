@@ -18,6 +18,7 @@ const (
 	sqlAppend = `SELECT outcome, last_index, cancelled FROM turnstone_append($1, $2, $3, $4, $5, $6)`
 	sqlCancel = `SELECT turnstone_cancel($1)`
 	sqlClose  = `SELECT last_index FROM turnstone_close($1, $2)`
+	sqlEnd    = `SELECT turnstone_end($1, $2, $3, $4, $5)`
 
 	// As turnstone_append judges, without its lock.
 	sqlTouch = `

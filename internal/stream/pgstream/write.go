@@ -475,7 +475,10 @@ func (l *Log) releaseAll(ctx context.Context) {
 	defer cancel()
 	streams := l.owned()
 	for _, s := range streams {
-		s.release()
+		if over, _ := s.release(); over {
+			l.forget(s)
+			continue
+		}
 		l.markDirty(s)
 	}
 	var err error

@@ -19,7 +19,8 @@ type Log interface {
 	Append(ctx context.Context, f agent.Fence, batch int64, events []agent.Event) (agent.Appended, error)
 	Touch(ctx context.Context, f agent.Fence) (agent.Appended, error)
 	Sync(ctx context.Context, f agent.Fence) error
-	Release(ctx context.Context, streamID string) error
+	Hold(ctx context.Context, streamID string) (*agent.HeldStream, error)
+	LetGo(held *agent.HeldStream, events []agent.Event)
 	Cancel(ctx context.Context, streamID string) error
 	Close(ctx context.Context, streamID string, events []agent.Event) error
 	Follow(ctx context.Context, streamID string, after int64) iter.Seq2[agent.Event, error]
