@@ -412,10 +412,13 @@ func (a *Activities) AnnounceFallback(ctx context.Context, t TurnRef, why agent.
 	return a.emit(ctx, t, "fallback", agent.Event{Type: agent.EventStatus, Status: agent.StatusRunning, Reason: why.Reason()})
 }
 
-// emit appends events of a producer that writes them all at once, and waits until they are stored.
+// emit appends events of a producer that may run beside others, and waits until they are stored.
 func (a *Activities) emit(ctx context.Context, t TurnRef, producer string, events ...agent.Event) error {
-	fence, err := a.show(ctx, t, producer, events...)
+	fence, err := a.begin(ctx, t, producer)
 	if err != nil {
+		return err
+	}
+	if err := a.append(ctx, t, fence, events); err != nil {
 		return err
 	}
 	if err := a.Log.Sync(ctx, fence); err != nil {
@@ -424,19 +427,35 @@ func (a *Activities) emit(ctx context.Context, t TurnRef, producer string, event
 	return nil
 }
 
-// show appends events of a producer that writes them all at once.
+// begin begins a producer that may run beside others, and waits until that is stored.
+func (a *Activities) begin(ctx context.Context, t TurnRef, producer string) (agent.Fence, error) {
+	fence, _, err := a.Log.Begin(ctx, string(t.TurnID), producer)
+	if err == nil {
+		err = a.Log.Sync(ctx, fence)
+	}
+	if err != nil {
+		return fence, fmt.Errorf("begin %s: %w", producer, err)
+	}
+	return fence, nil
+}
+
+// show appends events of a producer beside which no other runs.
 func (a *Activities) show(ctx context.Context, t TurnRef, producer string, events ...agent.Event) (agent.Fence, error) {
 	fence, _, err := a.Log.Begin(ctx, string(t.TurnID), producer)
 	if err != nil {
 		return fence, fmt.Errorf("begin %s: %w", producer, err)
 	}
+	return fence, a.append(ctx, t, fence, events)
+}
+
+func (a *Activities) append(ctx context.Context, t TurnRef, fence agent.Fence, events []agent.Event) error {
 	for i := range events {
 		events[i].Meta.TurnID, events[i].Meta.AgentInstanceID = t.TurnID, t.InstanceID
 	}
 	if _, err := a.Log.Append(ctx, fence, 1, events); err != nil {
-		return fence, fmt.Errorf("append %s: %w", producer, err)
+		return fmt.Errorf("append %s: %w", fence.Producer, err)
 	}
-	return fence, nil
+	return nil
 }
 
 // interrupt asks the holder of the session to stop: through the log, which its model call reads, and by signal, which a pause reads.

@@ -203,6 +203,10 @@ func (a *Activities) editedArgs(ctx context.Context, call agent.StepKey) (args j
 func (r *toolRun) call(ctx context.Context, p *producer) (agent.ToolResult, error) {
 	start := r.event(agent.EventToolStart)
 	start.Input = r.block.Args
+	// Others run beside it. Whoever begins the call again has to know that it was shown, and may have taken effect.
+	if err := p.sync(ctx); err != nil {
+		return agent.ToolResult{}, err
+	}
 	if err := p.emit(ctx, start); err != nil {
 		return agent.ToolResult{}, err
 	}
@@ -220,11 +224,6 @@ func (r *toolRun) call(ctx context.Context, p *producer) (agent.ToolResult, erro
 			Type: agent.OutcomeUnknown, Tool: r.block.Name,
 			Message: "an earlier attempt of this call was cut off and may have taken effect; it was not repeated",
 		}), nil
-	}
-	if !inv.Repeatable { // whoever begins the call again has to know that it may have taken effect
-		if err := p.sync(ctx); err != nil {
-			return agent.ToolResult{}, err
-		}
 	}
 	patience, late := r.a.ToolTimeout, fmt.Sprintf("the call took longer than %s and was stopped", r.a.ToolTimeout)
 	if left := time.Duration(r.in.BudgetMS) * time.Millisecond; left > 0 && left < patience {

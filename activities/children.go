@@ -132,9 +132,9 @@ func (a *Activities) storeChild(ctx context.Context, in StoreChildInput) (agent.
 		return agent.ToolVerdict{}, err
 	}
 	out := child.Output
-	fence, _, err := a.Log.Begin(ctx, string(in.TurnID), toolProducer(in.Step, in.CallID)+"/end")
+	fence, err := a.begin(ctx, run.turn.TurnRef, toolProducer(in.Step, in.CallID)+"/end")
 	if err != nil {
-		return agent.ToolVerdict{}, fmt.Errorf("begin: %w", err)
+		return agent.ToolVerdict{}, err
 	}
 	result, err := run.childResult(ctx, fence.Epoch, out)
 	if err != nil {
@@ -154,9 +154,8 @@ func (a *Activities) storeChild(ctx context.Context, in StoreChildInput) (agent.
 	}
 	end := run.event(agent.EventToolEnd)
 	end.Output, end.Ref, end.Failed = step.Result.Output, step.Result.Ref, step.Verdict.Failed
-	end.Meta.TurnID, end.Meta.AgentInstanceID = run.turn.TurnID, run.turn.InstanceID
-	if _, err := a.Log.Append(ctx, fence, 1, []agent.Event{end}); err != nil {
-		return agent.ToolVerdict{}, fmt.Errorf("append: %w", err)
+	if err := a.append(ctx, run.turn.TurnRef, fence, []agent.Event{end}); err != nil {
+		return agent.ToolVerdict{}, err
 	}
 	if err := a.Log.Sync(ctx, fence); err != nil {
 		return agent.ToolVerdict{}, fmt.Errorf("store events: %w", err)

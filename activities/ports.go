@@ -129,7 +129,9 @@ type Knowledge interface {
 // EventLog is the log of every turn's events (DESIGN §4). StreamID is the turn id.
 type EventLog interface {
 	// Begin makes its caller the only valid instance of a producer: the epoch is one higher than the last, and if an earlier epoch
-	// had written events, a reset{producer, from_index} event is appended. [agent.ErrStreamClosed] after the terminal event.
+	// had written events, a reset{producer, from_index} event is appended. [agent.ErrStreamClosed] after the terminal event. A producer
+	// beside which others may run calls Sync before it appends: of those that were never stored when a process is lost, only the first that
+	// begins again gets its reset.
 	Begin(ctx context.Context, streamID, producer string) (agent.Fence, agent.Appended, error)
 	// Append adds a batch, idempotent by (producer, epoch, batch): a repeated batch changes nothing and answers as the first time.
 	// Followers see the events at once; they may be stored a moment later. Indices are contiguous unless a process that wrote the stream was lost.

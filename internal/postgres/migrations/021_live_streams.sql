@@ -104,10 +104,10 @@ BEGIN
         RETURN;
     END IF;
     outcome := 'ok';
-    epoch := CASE WHEN s.lost_from IS NULL THEN 1 ELSE 2 END; -- what was lost may have been its first
+    epoch := 1;
     SELECT * INTO p FROM stream_producers WHERE stream_id = p_stream AND producer = p_producer;
     IF NOT FOUND THEN
-        INSERT INTO stream_producers (stream_id, producer, epoch) VALUES (p_stream, p_producer, epoch);
+        INSERT INTO stream_producers (stream_id, producer) VALUES (p_stream, p_producer);
     ELSE
         epoch := p.epoch + 1;
         UPDATE stream_producers SET epoch = p.epoch + 1, wrote_from = NULL, batches = '{}'

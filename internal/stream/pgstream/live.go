@@ -1,7 +1,6 @@
 package pgstream
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -83,6 +82,7 @@ func newLive(id string, c *claim) *live {
 	for _, p := range c.producers {
 		s.producers[p.Producer] = &liveProducer{
 			epoch: agent.Epoch(p.Epoch), wroteFrom: p.WroteFrom, batches: parseBatches(p.Batches), lastOf: map[int64]int64{},
+			stored: agent.Epoch(p.Epoch),
 		}
 	}
 	return s
@@ -98,8 +98,9 @@ func (s *live) appendedLocked() agent.Appended {
 	return agent.Appended{LastIndex: s.last, Cancelled: s.cancelled}
 }
 
-// begin begins a new epoch of a producer. What an earlier epoch has shown, or an earlier owner may have shown of it, is void.
-func (s *live) begin(producer string) (agent.Fence, agent.Appended, bool) {
+// begin begins a new epoch of a producer. What an earlier epoch has shown, or an earlier owner may have shown of it, is void. Behind a hole that is
+// so for every producer that was stored before, and for the first that begins: one that was never stored had nobody beside it.
+func (s *live) begin(producer string, isLost func(agent.Fence) bool) (agent.Fence, agent.Appended, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.state != owned || s.next > s.reserved {
@@ -109,13 +110,16 @@ func (s *live) begin(producer string) (agent.Fence, agent.Appended, bool) {
 	p, ok := s.producers[producer]
 	if !ok {
 		p = &liveProducer{}
-		if s.lostFrom > 0 { // its first epoch may be at work somewhere, and was not stored
-			p.epoch = 1
-		}
 		s.producers[producer] = p
 	}
-	from := cmp.Or(p.wroteFrom, s.lostFrom)
-	*p = liveProducer{epoch: p.epoch + 1, lastOf: map[int64]int64{}, dirty: true}
+	from := p.wroteFrom
+	if isFirst := s.next > s.last+1; from == 0 && (p.stored > 0 || isFirst) {
+		from = s.lostFrom // where it may have written without being stored
+	}
+	*p = liveProducer{epoch: p.epoch + 1, stored: p.stored, lastOf: map[int64]int64{}, dirty: true}
+	for isLost(agent.Fence{StreamID: s.id, Producer: producer, Epoch: p.epoch}) { // it was given to somebody here who may still use it
+		p.epoch++
+	}
 	if from > 0 {
 		s.addLocked([]agent.Event{{Type: agent.EventReset, Producer: producer, FromIndex: from}}, producer, p.epoch)
 	}

@@ -64,7 +64,7 @@ func (l *Log) Begin(ctx context.Context, streamID, producer string) (agent.Fence
 			at, err := l.Tail(ctx, streamID)
 			return agent.Fence{}, agent.Appended{LastIndex: at.LastIndex, Cancelled: at.Cancelled}, cmp.Or(err, agent.ErrStreamClosed)
 		}
-		f, at, ok := s.begin(producer)
+		f, at, ok := s.begin(producer, l.isLost)
 		if !ok { // it is being released, held or stored
 			if err := l.awaitChange(ctx, op, s); err != nil {
 				return agent.Fence{}, agent.Appended{}, err
