@@ -28,13 +28,14 @@ type directBoundary struct {
 // directBoundaries are in the order of the turn.
 func directBoundaries() map[string]directBoundary {
 	return map[string]directBoundary{
-		"direct turn recorded":         {table: "events", effects: 1},
+		"direct turn recorded":         {table: "streams", effects: 1},
 		"direct model asked":           {hold: firstAsked, effects: 1, again: firstAsked},
+		"direct nothing shown stored":  {table: "events", effects: 1, again: firstAsked},
 		"direct model speaks":          {hold: firstBegun, seen: text("see"), effects: 1, again: firstAsked},
 		"direct reply not stored":      {table: "turn_steps", effects: 1, again: firstAsked},
 		"direct tool entered":          {hold: entered("book"), seen: stored(1, "")},
-		"direct tool took effect":      {hold: done("book"), effects: 1},
-		"direct result not stored":     {hold: done("book"), table: "turn_steps", effects: 1},
+		"direct tool took effect":      {hold: done("book"), seen: stored(1, callID(1)), effects: 1},
+		"direct result not stored":     {hold: done("book"), seen: stored(1, callID(1)), table: "turn_steps", effects: 1},
 		"direct one tool of two ended": {hold: entered("reserve"), seen: stored(1, callID(0)), effects: 1, again: entered("reserve")},
 		"direct model asked again":     {hold: secondAsked, seen: bothStored, effects: 1, again: secondAsked},
 		"direct model speaks again":    {hold: secondBegun, seen: text("done"), effects: 1, again: secondAsked},
@@ -64,6 +65,9 @@ func testKilledDirect(t *testing.T, binary string, c directBoundary) {
 	viewer := live(t, b.client, receipt.TurnID)
 	if c.hold != "" {
 		await(t, w.held, string(c.hold))
+		if c.seen != nil {
+			c.seen(b, receipt.TurnID)
+		}
 		if c.table != "" {
 			unlock = b.lock(c.table)
 			close(w.let)
@@ -71,9 +75,6 @@ func testKilledDirect(t *testing.T, binary string, c directBoundary) {
 	}
 	if c.table != "" {
 		b.awaitWriter(c.table)
-	}
-	if c.seen != nil {
-		c.seen(b, receipt.TurnID)
 	}
 	driver.end(syscall.SIGKILL)
 	killed := time.Now()
