@@ -8,7 +8,6 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/turnstone-run/turnstone/activities"
 	"github.com/turnstone-run/turnstone/activities/flows"
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/cluster"
@@ -18,6 +17,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/postgres"
 	"github.com/turnstone-run/turnstone/internal/results"
 	"github.com/turnstone-run/turnstone/internal/tool/pipeline"
+	"github.com/turnstone-run/turnstone/internal/turns"
 )
 
 // openLibrary opens the definitions of workflows, and keeps Temporal's schedules as they say.
@@ -44,9 +44,9 @@ func (s *Service) openLibrary(background context.Context, store *postgres.Store)
 }
 
 // flowActivities are those of DefinedWorkflow.
-func (s *Service) flowActivities(store *postgres.Store, turns *activities.Activities, watch *cluster.AttributeWatch) (*flows.Activities, error) {
+func (s *Service) flowActivities(store *postgres.Store, cases *turns.Turns, watch *cluster.AttributeWatch) (*flows.Activities, error) {
 	cfg := flows.Config{
-		Store: store, Turns: nodeTurns{turns}, Rows: nodeRows{s.rows(store), s.blobs}, Logger: s.logger.Named("workflows"), SearchAttributes: watch.Known,
+		Store: store, Turns: nodeTurns{cases}, Rows: nodeRows{s.rows(store), s.blobs}, Logger: s.logger.Named("workflows"), SearchAttributes: watch.Known,
 		Webhooks: &notify.Webhooks{HTTP: s.parts.Patient, Auth: s.parts.Auth, Profiles: s.parts.Registry},
 	}
 	if execute, err := s.parts.Tools.Tool(pipeline.ToolkitName, pipeline.ToolName); err == nil {
@@ -63,17 +63,17 @@ func (s *Service) flowActivities(store *postgres.Store, turns *activities.Activi
 }
 
 // nodeTurns runs agent nodes as turns.
-type nodeTurns struct{ acts *activities.Activities }
+type nodeTurns struct{ cases *turns.Turns }
 
 // BeginTurn implements [flows.Turns].
 func (n nodeTurns) BeginTurn(ctx context.Context, r agent.TurnRequest) error {
-	_, err := n.acts.Begin(ctx, r, activities.BeginTurnInput{WorkflowID: r.TurnID.WorkflowID()})
+	_, err := n.cases.Begin(ctx, r, turns.BeginTurnInput{WorkflowID: r.TurnID.WorkflowID()})
 	return err
 }
 
 // Turn implements [flows.Turns].
 func (n nodeTurns) Turn(ctx context.Context, id agent.TurnID) (agent.AgentStepOutput, error) {
-	t, err := n.acts.Ended(ctx, id)
+	t, err := n.cases.Ended(ctx, id)
 	if err != nil {
 		return agent.AgentStepOutput{}, err
 	}

@@ -10,13 +10,13 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"go.uber.org/zap"
 
-	"github.com/turnstone-run/turnstone/activities"
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/app"
 	"github.com/turnstone-run/turnstone/internal/catalog"
 	"github.com/turnstone-run/turnstone/internal/gateway"
 	probes "github.com/turnstone-run/turnstone/internal/health"
 	"github.com/turnstone-run/turnstone/internal/llm"
+	"github.com/turnstone-run/turnstone/internal/turns"
 )
 
 // health puts the probes together (docs/health.md): the answer is good only when a turn can run. The ports that are nil say nothing.
@@ -111,7 +111,7 @@ func (h *health) open(ctx context.Context) error {
 
 // watchedModels notes how the calls of models end.
 type watchedModels struct {
-	activities.Models
+	turns.Models
 	outcomes *probes.Outcomes
 }
 

@@ -22,7 +22,6 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/turnstone-run/turnstone/activities"
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/admission"
 	"github.com/turnstone-run/turnstone/internal/app"
@@ -47,6 +46,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/stream/memory"
 	"github.com/turnstone-run/turnstone/internal/stream/pgstream"
 	"github.com/turnstone-run/turnstone/internal/tool"
+	"github.com/turnstone-run/turnstone/internal/turns"
 )
 
 // temporalPatience is how long a start waits for Temporal, as long as for PostgreSQL: both may be starting too.
@@ -54,21 +54,21 @@ const temporalPatience = 30 * time.Second
 
 // The adapters satisfy the ports: asserted here, where both are known (STYLE §3).
 var (
-	_ activities.TurnStore  = (*postgres.Store)(nil)
-	_ activities.EventLog   = (*pgstream.Log)(nil)
-	_ activities.EventLog   = (*memory.Log)(nil)
-	_ activities.Blobs      = (*blob.Store)(nil)
-	_ activities.Runs       = (*inbox.Runs)(nil)
-	_ activities.Models     = (*llm.Models)(nil)
-	_ activities.Tools      = (*tool.Registry)(nil)
-	_ activities.Middleware = (*middleware.Set)(nil)
-	_ activities.Registry   = (*catalog.Registry)(nil)
-	_ activities.Schemas    = (*schema.Checker)(nil)
-	_ activities.Knowledge  = (*retrieval.Library)(nil)
-	_ jobs.Results          = (*inbox.Inbox)(nil)
-	_ retrieval.Store       = (*postgres.Store)(nil)
-	_ catalog.Store         = (*postgres.Store)(nil)
-	_ gateway.Catalog       = (*catalog.Registry)(nil)
+	_ turns.TurnStore  = (*postgres.Store)(nil)
+	_ turns.EventLog   = (*pgstream.Log)(nil)
+	_ turns.EventLog   = (*memory.Log)(nil)
+	_ turns.Blobs      = (*blob.Store)(nil)
+	_ turns.Runs       = (*inbox.Runs)(nil)
+	_ turns.Models     = (*llm.Models)(nil)
+	_ turns.Tools      = (*tool.Registry)(nil)
+	_ turns.Middleware = (*middleware.Set)(nil)
+	_ turns.Registry   = (*catalog.Registry)(nil)
+	_ turns.Schemas    = (*schema.Checker)(nil)
+	_ turns.Knowledge  = (*retrieval.Library)(nil)
+	_ jobs.Results     = (*inbox.Inbox)(nil)
+	_ retrieval.Store  = (*postgres.Store)(nil)
+	_ catalog.Store    = (*postgres.Store)(nil)
+	_ gateway.Catalog  = (*catalog.Registry)(nil)
 )
 
 // Settings is the configuration that files, environment and flags give.
@@ -96,7 +96,7 @@ type Service struct {
 	logger *zap.Logger
 
 	pool      *pgxpool.Pool
-	log       activities.EventLog
+	log       turns.EventLog
 	closeLog  func()
 	blobs     *blob.Store
 	parts     *app.Parts
@@ -290,7 +290,7 @@ func (s *Service) compose(ctx, background context.Context, store *postgres.Store
 	outcomes := &probes.Outcomes{}
 	var box *inbox.Inbox
 	endOrphan := func(ctx context.Context, id agent.TurnID) (bool, error) { return box.EndOrphan(ctx, id) }
-	acts, err := activities.New(activities.Config{
+	cases, err := turns.New(turns.Config{
 		Registry: parts.Registry, Models: watchedModels{parts.Models, outcomes}, Tools: parts.Tools, Middleware: parts.Middleware, Store: store, Log: s.log,
 		Blobs: s.blobs, Runs: runs, Schemas: schema.New(), Knowledge: library, EndOrphan: endOrphan,
 		Observer: s.watching.observer, Logger: s.logger, MaxMessageBytes: int(set.Turn.MaxMessageBytes), QueueLength: set.Turn.QueueLength,
@@ -309,7 +309,7 @@ func (s *Service) compose(ctx, background context.Context, store *postgres.Store
 	if set.Worker.Enabled { // a gateway alone calls no model
 		health.outcomes = outcomes
 		if s.direct, err = direct.New(direct.Config{
-			Activities: acts, Start: runs.TakeOver, Watch: s.watching.counts, Logger: s.logger, MaxTurns: set.Turn.DirectTurns, MaxTime: set.Turn.DirectMax,
+			Turns: cases, Start: runs.TakeOver, Watch: s.watching.counts, Logger: s.logger, MaxTurns: set.Turn.DirectTurns, MaxTime: set.Turn.DirectMax,
 		}); err != nil {
 			return err
 		}
@@ -322,7 +322,7 @@ func (s *Service) compose(ctx, background context.Context, store *postgres.Store
 		return err
 	}
 	box = inbox.New(inbox.Config{
-		Temporal: s.temporal, Runs: runs, Activities: acts, Store: store, Log: s.log, Blobs: s.blobs, Health: health.check,
+		Temporal: s.temporal, Runs: runs, Turns: cases, Store: store, Log: s.log, Blobs: s.blobs, Health: health.check,
 		Logger: s.logger, Direct: s.direct, Library: library, Catalog: parts.Registry, Models: parts.Models, Results: s.rows(store),
 		Definitions: s.library, Admission: gate, Audit: s.callers.trail, DirectChannels: set.Gateway.DirectChannels,
 		Capacity: admission.NewCapacity(set.Turn.BeginWithin),
@@ -337,7 +337,7 @@ func (s *Service) compose(ctx, background context.Context, store *postgres.Store
 		return err
 	}
 	if set.Worker.Enabled {
-		if err := s.startWorker(store, acts, box, watch); err != nil {
+		if err := s.startWorker(store, cases, box, watch); err != nil {
 			return err
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/cluster"
 	"github.com/turnstone-run/turnstone/internal/inbox"
 	"github.com/turnstone-run/turnstone/internal/postgres"
+	"github.com/turnstone-run/turnstone/internal/turns"
 	"github.com/turnstone-run/turnstone/workflows"
 )
 
@@ -17,9 +18,9 @@ import (
 const drainMargin = 5 * time.Second
 
 // startWorker begins to poll.
-func (s *Service) startWorker(store *postgres.Store, acts *activities.Activities, box *inbox.Inbox, watch *cluster.AttributeWatch) error {
+func (s *Service) startWorker(store *postgres.Store, cases *turns.Turns, box *inbox.Inbox, watch *cluster.AttributeWatch) error {
 	set := s.cfg.Settings
-	nodes, err := s.flowActivities(store, acts, watch)
+	nodes, err := s.flowActivities(store, cases, watch)
 	if err != nil {
 		return err
 	}
@@ -46,7 +47,7 @@ func (s *Service) startWorker(store *postgres.Store, acts *activities.Activities
 	}
 	w := sdkworker.New(s.temporal, set.Temporal.TaskQueue, options)
 	workflows.Register(w)
-	workflows.RegisterActivities(w, acts, nodes, clockwork, s.upkeep.sweeping, s.upkeep.erasing)
+	workflows.RegisterActivities(w, activities.New(cases), nodes, clockwork, s.upkeep.sweeping, s.upkeep.erasing)
 	if err := w.Start(); err != nil {
 		return fmt.Errorf("start worker: %w", err)
 	}

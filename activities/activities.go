@@ -2,123 +2,19 @@ package activities
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"time"
 
-	lru "github.com/hashicorp/golang-lru/v2"
-	"go.uber.org/zap"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/converter"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/turns"
 )
 
-// Config is what [New] needs; every field but the bounds, Observer and Logger is required.
-type Config struct {
-	Registry   Registry
-	Models     Models
-	Tools      Tools
-	Middleware Middleware
-	Store      TurnStore
-	Log        EventLog
-	Blobs      Blobs
-	Runs       Runs
-	Schemas    Schemas
-	Knowledge  Knowledge
-	// EndOrphan ends a turn that nobody drives and that cannot go on, and reports whether it has ended.
-	EndOrphan func(ctx context.Context, id agent.TurnID) (bool, error)
-	// OnUnavailable says what becomes of a call that needs an approval while the store of approvals does not answer; empty: it waits.
-	OnUnavailable agent.OnUnavailable
-	Observer      agent.Observer // nil: nobody watches
-	Logger        *zap.Logger
+// Activities are the activities of the workflows AgentTurn, Conversation and IntelligentProcess.
+type Activities struct{ turns *turns.Turns }
 
-	MaxMessageBytes    int              // of a request's messages; 0: 1 MiB
-	QueueLength        int              // most turns waiting in one session; 0: 100
-	BatchInterval      time.Duration    // how long tokens gather before they go to the log; 0: 25 ms
-	ToolTimeout        time.Duration    // longest tool call, below the activity's own timeout; 0: 8 min
-	InlineBytes        int              // a tool output beyond this goes to the blob store; 0: 32 KiB
-	MaxInlineBytes     int              // a result beyond this goes to the blob store; 0: 10 MiB
-	OutputBytes        int              // most output in the API's answer; 0: 64 KiB
-	HistoryOutputBytes int              // most output in the workflow's result; 0: 1 KiB
-	TurnEvents         int              // a turn continues as new after so many history events; 0: when the server suggests it
-	ConversationEvents int              // a conversation likewise; 0: 2,000
-	ProviderWait       time.Duration    // how long a turn waits in all for a model provider that is away; 0: it fails at once
-	ModelCalls         agent.ModelCalls // how workflows run CallModel; empty: as normal activities
-	SearchAttributes   func() bool      // whether the namespace knows ours; nil: no
-}
-
-// Activities holds the functions that touch the world on behalf of a turn. Only the methods listed in [Activities.Registered] are
-// activities.
-type Activities struct {
-	Config
-
-	turns     *lru.Cache[agent.TurnID, facts]
-	executors *executors
-	callTimes callTimes
-}
-
-// New checks the configuration and fills in the bounds.
-func New(c Config) (*Activities, error) {
-	for _, required := range []struct {
-		name string
-		port any
-	}{
-		{"Registry", c.Registry},
-		{"Models", c.Models},
-		{"Tools", c.Tools},
-		{"Middleware", c.Middleware},
-		{"Store", c.Store},
-		{"Log", c.Log},
-		{"Blobs", c.Blobs},
-		{"Runs", c.Runs},
-		{"Schemas", c.Schemas},
-		{"Knowledge", c.Knowledge},
-	} {
-		if required.port == nil {
-			return nil, errors.New("activities: " + required.name + " is missing")
-		}
-	}
-	if c.EndOrphan == nil {
-		return nil, errors.New("activities: EndOrphan is missing")
-	}
-	if c.Logger == nil {
-		c.Logger = zap.NewNop()
-	}
-	if c.Observer == nil {
-		c.Observer = agent.Unobserved{}
-	}
-	c.MaxMessageBytes = orDefault(c.MaxMessageBytes, 1<<20)
-	c.QueueLength = orDefault(c.QueueLength, 100)
-	c.InlineBytes = orDefault(c.InlineBytes, 32<<10)
-	c.MaxInlineBytes = orDefault(c.MaxInlineBytes, 10<<20)
-	c.OutputBytes = orDefault(c.OutputBytes, 64<<10)
-	c.HistoryOutputBytes = orDefault(c.HistoryOutputBytes, 1<<10)
-	c.ConversationEvents = orDefault(c.ConversationEvents, 2000)
-	if c.ToolTimeout <= 0 {
-		c.ToolTimeout = 8 * time.Minute
-	}
-	if c.BatchInterval <= 0 {
-		c.BatchInterval = 25 * time.Millisecond
-	}
-	if c.SearchAttributes == nil {
-		c.SearchAttributes = func() bool { return false }
-	}
-	turns, err := lru.New[agent.TurnID, facts](cachedTurns)
-	if err != nil {
-		return nil, fmt.Errorf("turn cache: %w", err)
-	}
-	made, err := newExecutors()
-	if err != nil {
-		return nil, err
-	}
-	return &Activities{Config: c, turns: turns, executors: made}, nil
-}
-
-func orDefault(n, def int) int {
-	if n <= 0 {
-		return def
-	}
-	return n
-}
+// New returns the activities over the use cases of turns.
+func New(t *turns.Turns) *Activities { return &Activities{turns: t} }
 
 // Registration is an activity under the name that histories hold.
 type Registration struct {
@@ -147,4 +43,105 @@ func (a *Activities) Registered() []Registration {
 		{"StoreChild", a.StoreChild},
 		{"CheckProcess", a.CheckProcess},
 	}
+}
+
+// short calls a use case.
+func short[In, Out any](ctx context.Context, do func(context.Context, In) (Out, error), in In) (Out, error) {
+	out, err := do(attempted(ctx), in)
+	return out, TemporalError(err)
+}
+
+// long calls a use case that may take minutes: the activity heartbeats.
+func long[In, Out any](ctx context.Context, do func(context.Context, In) (Out, error), in In) (Out, error) {
+	defer Heartbeat(ctx)()
+	return short(ctx, do, in)
+}
+
+// attempted tells the use case, and so its observers, which attempt this is.
+func attempted(ctx context.Context) context.Context {
+	if !activity.IsActivity(ctx) {
+		return ctx
+	}
+	return turns.WithAttempt(ctx, int(activity.GetInfo(ctx).Attempt))
+}
+
+// BeginTurn records a turn from the raw input of its workflow; see [turns.Turns.BeginTurn].
+func (a *Activities) BeginTurn(ctx context.Context, raw converter.RawValue, in turns.BeginTurnInput) (turns.BeginTurnResult, error) {
+	out, err := a.turns.BeginTurn(attempted(ctx), raw.Payload().GetData(), in)
+	return out, TemporalError(err)
+}
+
+// CancelTurn marks the streams of a turn and of its child turns, which ends their model calls within a second (DESIGN §4).
+func (a *Activities) CancelTurn(ctx context.Context, in turns.CancelTurnInput) error {
+	return TemporalError(a.turns.MarkCancelled(ctx, in.TurnID))
+}
+
+// RouteTurn returns the route that the turn was recorded with; see [turns.Turns.RouteTurn].
+func (a *Activities) RouteTurn(ctx context.Context, in turns.TurnInput) (turns.RouteTurnResult, error) {
+	return short(ctx, a.turns.RouteTurn, in)
+}
+
+// LoadPlan builds the plan that the turn was recorded with; see [turns.Turns.LoadPlan].
+func (a *Activities) LoadPlan(ctx context.Context, in turns.TurnInput) (turns.LoadPlanResult, error) {
+	return short(ctx, a.turns.LoadPlan, in)
+}
+
+// CallModel makes the model call of a step; see [turns.Turns.CallModel].
+func (a *Activities) CallModel(ctx context.Context, in turns.CallModelInput) (agent.ModelVerdict, error) {
+	return long(ctx, a.turns.CallModel, in)
+}
+
+// CallTool runs a tool call of a step; see [turns.Turns.CallTool].
+func (a *Activities) CallTool(ctx context.Context, in turns.CallToolInput) (agent.ToolVerdict, error) {
+	return long(ctx, a.turns.CallTool, in)
+}
+
+// Retrieve prepares a turn before its first model call; see [turns.Turns.Retrieve].
+func (a *Activities) Retrieve(ctx context.Context, in turns.RetrieveInput) (agent.PrepareVerdict, error) {
+	return long(ctx, a.turns.Retrieve, in)
+}
+
+// RequestApproval asks a person about the calls of a step; see [turns.Turns.RequestApproval].
+func (a *Activities) RequestApproval(ctx context.Context, in turns.RequestApprovalInput) (turns.RequestApprovalResult, error) {
+	return short(ctx, a.turns.RequestApproval, in)
+}
+
+// Decide stores a decision; see [turns.Turns.Decide].
+func (a *Activities) Decide(ctx context.Context, in turns.DecideInput) (turns.DecideResult, error) {
+	return short(ctx, a.turns.Decide, in)
+}
+
+// Provide stores the result of a client-side call; see [turns.Turns.Provide].
+func (a *Activities) Provide(ctx context.Context, in turns.ProvideInput) (turns.DecideResult, error) {
+	return short(ctx, a.turns.Provide, in)
+}
+
+// ExpireApprovals closes approvals whose time is over; see [turns.Turns.ExpireApprovals].
+func (a *Activities) ExpireApprovals(ctx context.Context, in turns.ExpireApprovalsInput) (turns.ExpireApprovalsResult, error) {
+	return short(ctx, a.turns.ExpireApprovals, in)
+}
+
+// LookForDecisions reads what was decided while nobody told the workflow; see [turns.Turns.LookForDecisions].
+func (a *Activities) LookForDecisions(ctx context.Context, in turns.LookForDecisionsInput) (turns.LookForDecisionsResult, error) {
+	return short(ctx, a.turns.LookForDecisions, in)
+}
+
+// BeginChild records the turn of a sub-agent; see [turns.Turns.BeginChild].
+func (a *Activities) BeginChild(ctx context.Context, in turns.BeginChildInput) (turns.BeginChildResult, error) {
+	return short(ctx, a.turns.BeginChild, in)
+}
+
+// StoreChild stores the outcome of a sub-agent's turn as the result of its call; see [turns.Turns.StoreChild].
+func (a *Activities) StoreChild(ctx context.Context, in turns.StoreChildInput) (agent.ToolVerdict, error) {
+	return short(ctx, a.turns.StoreChild, in)
+}
+
+// StoreTurn ends a turn; see [turns.Turns.StoreTurn].
+func (a *Activities) StoreTurn(ctx context.Context, in turns.StoreTurnInput) (turns.StoreTurnResult, error) {
+	return short(ctx, a.turns.StoreTurn, in)
+}
+
+// QueueMessage puts a message into its session's queue; see [turns.Turns.QueueMessage].
+func (a *Activities) QueueMessage(ctx context.Context, in turns.QueueMessageInput) (turns.QueueMessageResult, error) {
+	return short(ctx, a.turns.QueueMessage, in)
 }

@@ -1,4 +1,3 @@
-// Package activities is where a turn touches the world: [Activities] holds the functions that the workflows call, and this
-// package declares the ports they need. Adapters satisfy the ports without importing this package; the composition root asserts
-// that at compile time (STYLE §3).
+// Package activities gives the use cases of a turn the form that Temporal wants: names that histories hold, heartbeats, attempts, and errors that
+// say whether to try again. It decides nothing.
 package activities

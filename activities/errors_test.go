@@ -23,16 +23,16 @@ func TestTemporalError(t *testing.T) {
 		"a bad request":   {agent.Invalid("message", "is empty"), false, "invalid"},
 		"fenced":          {fmt.Errorf("save: %w", agent.ErrFenced), true, "fenced"},
 		"turn ended":      {fmt.Errorf("begin: %w", agent.ErrStreamClosed), false, "fenced"},
-		"turn cancelled":  {errCancelled, false, "cancelled"},
+		"turn cancelled":  {agent.Errorf(agent.CodeCancelled, "", "the turn was cancelled"), false, "cancelled"},
 		"a stopped query": {fmt.Errorf("finish turn: %w", &agent.Error{Code: agent.CodeCancelled, Err: context.Canceled}), true, "cancelled"},
 		"a stopped wait":  {fmt.Errorf("wait: %w", context.Canceled), true, "internal"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got *temporal.ApplicationError
-			require.ErrorAs(t, temporalError(c.err), &got)
+			require.ErrorAs(t, TemporalError(c.err), &got)
 			require.Equal(t, c.retry, !got.NonRetryable())
 			require.Equal(t, c.kind, got.Type())
 		})
 	}
-	require.NoError(t, temporalError(nil))
+	require.NoError(t, TemporalError(nil))
 }

@@ -10,11 +10,8 @@ import (
 // heartbeatInterval is by the clock and not by tokens: a silent model is no dead worker (DESIGN §4).
 const heartbeatInterval = 5 * time.Second
 
-// Heartbeat is heartbeat for the activities of other workflows.
-func Heartbeat(ctx context.Context) (stop func()) { return heartbeat(ctx) }
-
-// heartbeat tells Temporal that the worker lives, until the function it returns is called. Outside an activity it does nothing.
-func heartbeat(ctx context.Context) (stop func()) {
+// Heartbeat tells Temporal that the worker lives, until the function it returns is called. Outside an activity it does nothing.
+func Heartbeat(ctx context.Context) (stop func()) {
 	if !activity.IsActivity(ctx) || activity.GetInfo(ctx).IsLocalActivity {
 		return func() {}
 	}

@@ -27,6 +27,19 @@ const (
 	CodeInternal        Code = "internal"
 )
 
+// Retryable reports whether a step of a turn that failed with a code is tried again: for trouble of the runtime's own. A provider's or a tool's
+// failure is data before anybody asks.
+func (c Code) Retryable() bool {
+	switch c {
+	case CodeInvalid, CodeNotFound, CodeDenied, CodeConflict, CodeOverflow, CodeCancelled:
+		return false
+	case CodeUnavailable, CodeRateLimited, CodeInternal, CodeUnauthenticated:
+		return true
+	default:
+		return true
+	}
+}
+
 // Error is the one error type with a meaning across packages.
 type Error struct {
 	Code       Code

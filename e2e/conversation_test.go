@@ -12,9 +12,9 @@ import (
 	sdkworker "go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
-	"github.com/turnstone-run/turnstone/activities"
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/app"
+	"github.com/turnstone-run/turnstone/internal/turns"
 	"github.com/turnstone-run/turnstone/workflows"
 )
 
@@ -80,14 +80,14 @@ func TestConversationLosesNothing(t *testing.T) {
 	s := start(t, func(c *app.Config) { c.Conversation.ContinueAsNewEvents = 60 })
 	id := s.converse("busy")
 	const n = 24
-	turns := make([]agent.TurnID, 0, n)
+	began := make([]agent.TurnID, 0, n)
 	for i := range n {
 		if i%3 == 2 { // a signal names no turn; the transcript shows it
-			require.NoError(t, s.Temporal().SignalWorkflow(t.Context(), id, "", "message", activities.Message{Message: fmt.Sprintf("say %d words", i+1)}))
+			require.NoError(t, s.Temporal().SignalWorkflow(t.Context(), id, "", "message", turns.Message{Message: fmt.Sprintf("say %d words", i+1)}))
 			require.NoError(t, s.Temporal().SignalWorkflow(t.Context(), id, "", "decide", agent.Decision{ApprovalID: "of nobody", Decision: agent.DecisionApprove}))
 			continue
 		}
-		turns = append(turns, s.say(id, fmt.Sprintf("say %d words", i+1)))
+		began = append(began, s.say(id, fmt.Sprintf("say %d words", i+1)))
 	}
 	require.Eventually(t, func() bool { return s.view(id).Turns == n }, 60*time.Second, 100*time.Millisecond)
 	page, err := s.client.Messages(t.Context(), "busy", 0, 200)
@@ -102,7 +102,7 @@ func TestConversationLosesNothing(t *testing.T) {
 	for text, times := range said {
 		require.Equal(t, 1, times, text)
 	}
-	for _, turn := range turns {
+	for _, turn := range began {
 		out, _ := s.follow(t.Context(), turn)
 		require.Equal(t, agent.TurnCompleted, out.Status)
 	}

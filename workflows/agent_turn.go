@@ -7,9 +7,9 @@ import (
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/workflow"
 
-	"github.com/turnstone-run/turnstone/activities"
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/turn"
+	"github.com/turnstone-run/turnstone/internal/turns"
 )
 
 // AgentTurn runs one turn: one inbound message to one final result (DESIGN §3). The request is taken raw and checked by BeginTurn,
@@ -67,24 +67,24 @@ func (t *agentTurn) run(ctx workflow.Context) (agent.AgentStepOutput, error) {
 // begin asks BeginTurn until the turn holds its session. It returns an output when the turn is over already.
 func (t *agentTurn) begin(ctx workflow.Context, request converter.RawValue) (*agent.AgentStepOutput, error) {
 	info := workflow.GetInfo(ctx)
-	in := activities.BeginTurnInput{WorkflowID: info.WorkflowExecution.ID, RunID: info.FirstRunID, CoreVersion: turn.Version}
+	in := turns.BeginTurnInput{WorkflowID: info.WorkflowExecution.ID, RunID: info.FirstRunID, CoreVersion: turn.Version}
 	pause := askAgainFirst
 	for {
-		var begun activities.BeginTurnResult
+		var begun turns.BeginTurnResult
 		if err := quick(ctx, "begin", acts.BeginTurn, &begun, request, in); err != nil {
 			return nil, err
 		}
 		t.bind(ctx, &begun)
 		switch begun.Verdict {
-		case activities.VerdictReady:
+		case turns.VerdictReady:
 			t.ready = true
 			t.loadPlan(ctx, &begun)
 			return nil, nil //nolint:nilnil // nothing is over and nothing is wrong: the turn begins
-		case activities.VerdictDuplicate:
+		case turns.VerdictDuplicate:
 			return begun.Output, nil
-		case activities.VerdictRefused:
+		case turns.VerdictRefused:
 			return nil, refused(begun.Refusal)
-		case activities.VerdictBehind:
+		case turns.VerdictBehind:
 			t.cancelled = t.cancelled || begun.Cancelled
 		}
 		t.showQueued(ctx, &begun)
@@ -99,13 +99,13 @@ func (t *agentTurn) begin(ctx workflow.Context, request converter.RawValue) (*ag
 }
 
 // loadPlan runs the activities that show the turn's route and plan in the Web UI, and takes the plan's limits and rules over.
-func (t *agentTurn) loadPlan(ctx workflow.Context, begun *activities.BeginTurnResult) {
+func (t *agentTurn) loadPlan(ctx workflow.Context, begun *turns.BeginTurnResult) {
 	if begun.CoreVersion < turn.VersionPlan {
 		return
 	}
-	in := activities.TurnInput{TurnID: t.ref.TurnID}
-	var route activities.RouteTurnResult
-	var plan activities.LoadPlanResult
+	in := turns.TurnInput{TurnID: t.ref.TurnID}
+	var route turns.RouteTurnResult
+	var plan turns.LoadPlanResult
 	err := quickWithSummary(ctx, begun.Route, acts.RouteTurn, &route, in)
 	if err == nil {
 		err = quickWithSummary(ctx, planSummary(&t.ref), acts.LoadPlan, &plan, in)
@@ -140,7 +140,7 @@ func (t *agentTurn) waitForSession(ctx workflow.Context, pause time.Duration) {
 func (t *agentTurn) retrieve(ctx workflow.Context) {
 	started := workflow.Now(ctx)
 	var v agent.PrepareVerdict
-	in := activities.RetrieveInput{TurnID: t.ref.TurnID, BudgetMS: t.budgetMS(), PausedMS: t.state.PausedMS}
+	in := turns.RetrieveInput{TurnID: t.ref.TurnID, BudgetMS: t.budgetMS(), PausedMS: t.state.PausedMS}
 	err := workflow.ExecuteActivity(modelOptions(ctx, "prepare"), acts.Retrieve, in).Get(ctx, &v)
 	t.spend(ctx, started)
 	if err != nil {
@@ -153,7 +153,7 @@ func (t *agentTurn) retrieve(ctx workflow.Context) {
 func (t *agentTurn) callModel(ctx workflow.Context, a turn.Action) {
 	started := workflow.Now(ctx)
 	var v agent.ModelVerdict
-	in := activities.CallModelInput{TurnID: t.ref.TurnID, Step: a.Step, BudgetMS: t.budgetMS(), StreamTo: t.streamTo, PausedMS: t.state.PausedMS}
+	in := turns.CallModelInput{TurnID: t.ref.TurnID, Step: a.Step, BudgetMS: t.budgetMS(), StreamTo: t.streamTo, PausedMS: t.state.PausedMS}
 	err := t.runCallModel(ctx, in, &v)
 	t.spend(ctx, started)
 	if err != nil {
@@ -165,7 +165,7 @@ func (t *agentTurn) callModel(ctx workflow.Context, a turn.Action) {
 
 // runCallModel runs CallModel as a local activity if LoadPlan said so. If that fails, it runs CallModel as a normal activity, which returns the
 // stored reply if there is one. No timeout ends a running local call early: the provider would be asked, and paid, twice.
-func (t *agentTurn) runCallModel(ctx workflow.Context, in activities.CallModelInput, v *agent.ModelVerdict) error {
+func (t *agentTurn) runCallModel(ctx workflow.Context, in turns.CallModelInput, v *agent.ModelVerdict) error {
 	summary := t.modelSummary(in.Step)
 	if t.localCalls {
 		err := workflow.ExecuteLocalActivity(localModelOptions(ctx, summary), acts.CallModel, in).Get(ctx, v)
@@ -233,7 +233,7 @@ func (t *agentTurn) callTools(ctx workflow.Context, a turn.Action) {
 }
 
 func (t *agentTurn) callTool(ctx workflow.Context, step int, c turn.Call, v *agent.ToolVerdict) error {
-	in := activities.CallToolInput{TurnID: t.ref.TurnID, Step: step, CallID: c.ID, Decided: c.Rule != "", Refused: c.Refused, BudgetMS: t.toolBudgetMS()}
+	in := turns.CallToolInput{TurnID: t.ref.TurnID, Step: step, CallID: c.ID, Decided: c.Rule != "", Refused: c.Refused, BudgetMS: t.toolBudgetMS()}
 	if c.Local {
 		err := workflow.ExecuteLocalActivity(quickOptions(ctx, c.Summary, 1), acts.CallTool, in).Get(ctx, v)
 		if err == nil || final(err) {
@@ -246,14 +246,14 @@ func (t *agentTurn) callTool(ctx workflow.Context, step int, c turn.Call, v *age
 // await asks for approvals, or for results of calls that the caller runs, once per step, and then waits for a decision or a cancel.
 func (t *agentTurn) await(ctx workflow.Context, a turn.Action) {
 	if t.asked != a.Step || t.askedClient != a.Client {
-		in := activities.RequestApprovalInput{TurnID: t.ref.TurnID, Step: a.Step, StreamTo: t.streamTo}
+		in := turns.RequestApprovalInput{TurnID: t.ref.TurnID, Step: a.Step, StreamTo: t.streamTo}
 		if a.Client {
 			in.Kind = agent.WaitClientTool
 		}
 		for _, c := range a.Calls {
-			in.Calls = append(in.Calls, activities.ApprovalCall{ID: c.ID, Rule: c.Rule})
+			in.Calls = append(in.Calls, turns.ApprovalCall{ID: c.ID, Rule: c.Rule})
 		}
-		var out activities.RequestApprovalResult
+		var out turns.RequestApprovalResult
 		if err := quick(ctx, "request approval", acts.RequestApproval, &out, in); err != nil {
 			t.state = t.state.Fail(agent.StopInternal, internalFailure(err))
 			return
@@ -273,11 +273,11 @@ func (t *agentTurn) await(ctx workflow.Context, a turn.Action) {
 // finish stores the turn, without limit: nothing else remembers it.
 func (t *agentTurn) finish(ctx workflow.Context, a turn.Action) (agent.AgentStepOutput, error) {
 	t.pending, t.finished = nil, true
-	in := activities.StoreTurnInput{
+	in := turns.StoreTurnInput{
 		TurnID: t.ref.TurnID, Status: a.Status, Stop: a.Stop, Failure: a.Failure, Usage: t.state.Usage, Model: t.state.Model,
 		ElapsedMS: t.state.ElapsedMS, Closing: a.Closing, Step: a.Step,
 	}
-	var stored activities.StoreTurnResult
+	var stored turns.StoreTurnResult
 	err := quick(ctx, "store", acts.StoreTurn, &stored, in)
 	out := t.output(a, &stored)
 	if !t.ready { // the caller of begin leaves
@@ -287,7 +287,7 @@ func (t *agentTurn) finish(ctx workflow.Context, a turn.Action) (agent.AgentStep
 }
 
 // output composes the turn's result out of what was stored and what the workflow knows, which history then holds once less.
-func (t *agentTurn) output(a turn.Action, s *activities.StoreTurnResult) agent.AgentStepOutput {
+func (t *agentTurn) output(a turn.Action, s *turns.StoreTurnResult) agent.AgentStepOutput {
 	if s.Final != nil {
 		return *s.Final
 	}

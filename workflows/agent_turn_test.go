@@ -17,13 +17,14 @@ import (
 	"github.com/turnstone-run/turnstone/activities"
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/turn"
+	"github.com/turnstone-run/turnstone/internal/turns"
 	"github.com/turnstone-run/turnstone/workflows"
 )
 
-var ref = activities.TurnRef{TurnID: "t1", Tenant: "acme", SessionID: "s1", Agent: "analyst", PlanHash: "sha256:x"}
+var ref = turns.TurnRef{TurnID: "t1", Tenant: "acme", SessionID: "s1", Agent: "analyst", PlanHash: "sha256:x"}
 
-func ready() activities.BeginTurnResult {
-	return activities.BeginTurnResult{Verdict: activities.VerdictReady, Turn: ref, CoreVersion: 1, LoadPlanResult: activities.LoadPlanResult{ModelName: "m"}}
+func ready() turns.BeginTurnResult {
+	return turns.BeginTurnResult{Verdict: turns.VerdictReady, Turn: ref, CoreVersion: 1, LoadPlanResult: turns.LoadPlanResult{ModelName: "m"}}
 }
 
 // newEnv gives an environment in which the turn begins at once, answers at once and stores what it is told.
@@ -41,8 +42,8 @@ func newEnv(t *testing.T) *testsuite.TestWorkflowEnvironment {
 
 func stores(env *testsuite.TestWorkflowEnvironment) {
 	env.OnActivity("StoreTurn", mock.Anything, mock.Anything).Return(
-		func(_ context.Context, in activities.StoreTurnInput) (activities.StoreTurnResult, error) {
-			return activities.StoreTurnResult{Output: "said", ResultRef: "artifact://" + string(in.TurnID)}, nil
+		func(_ context.Context, in turns.StoreTurnInput) (turns.StoreTurnResult, error) {
+			return turns.StoreTurnResult{Output: "said", ResultRef: "artifact://" + string(in.TurnID)}, nil
 		}).Once()
 }
 
@@ -59,13 +60,13 @@ func run(t *testing.T, env *testsuite.TestWorkflowEnvironment, carry *workflows.
 func TestTurn(t *testing.T) {
 	env := newEnv(t)
 	env.OnActivity("BeginTurn", mock.Anything, mock.Anything, mock.Anything).Return(
-		func(_ context.Context, raw converter.RawValue, in activities.BeginTurnInput) (activities.BeginTurnResult, error) {
+		func(_ context.Context, raw converter.RawValue, in turns.BeginTurnInput) (turns.BeginTurnResult, error) {
 			require.JSONEq(t, `{"message":"hello"}`, string(raw.Payload().GetData()), "the request arrives as it was typed")
 			require.NotEmpty(t, in.WorkflowID)
 			return ready(), nil
 		}).Once()
 	env.OnActivity("CallModel", mock.Anything, mock.Anything).Return(
-		func(_ context.Context, in activities.CallModelInput) (agent.ModelVerdict, error) {
+		func(_ context.Context, in turns.CallModelInput) (agent.ModelVerdict, error) {
 			require.Equal(t, ref.TurnID, in.TurnID)
 			usage := agent.Usage{InputTokens: 1, OutputTokens: 2}
 			if in.Step == 2 {
@@ -74,7 +75,7 @@ func TestTurn(t *testing.T) {
 			return agent.ModelVerdict{Usage: usage, Calls: []agent.CallVerdict{{ID: "a", Name: "x", Local: true}, {ID: "b", Name: "y"}}}, nil
 		}).Times(2)
 	env.OnActivity("CallTool", mock.Anything, mock.Anything).Return(
-		func(_ context.Context, in activities.CallToolInput) (agent.ToolVerdict, error) {
+		func(_ context.Context, in turns.CallToolInput) (agent.ToolVerdict, error) {
 			require.Equal(t, 1, in.Step)
 			return agent.ToolVerdict{ID: in.CallID}, nil
 		}).Times(2)
@@ -92,7 +93,7 @@ func TestResultOfADelegatedTurnHasNoWords(t *testing.T) {
 	begun.Turn.Delegated = true
 	env.OnActivity("BeginTurn", mock.Anything, mock.Anything, mock.Anything).Return(begun, nil).Once()
 	env.OnActivity("CallModel", mock.Anything, mock.Anything).Return(agent.ModelVerdict{FinishReason: agent.FinishStop}, nil).Once()
-	env.OnActivity("StoreTurn", mock.Anything, mock.Anything).Return(activities.StoreTurnResult{
+	env.OnActivity("StoreTurn", mock.Anything, mock.Anything).Return(turns.StoreTurnResult{
 		Output: "joe", Plain: true, Structured: true, ResultPreview: []byte(`"joe"`), ResultRef: "artifact://a",
 		Final: &agent.AgentStepOutput{Output: "joe", Status: agent.TurnFailed, ResultRef: "artifact://a", Error: &agent.Failure{Type: "internal", Message: "joe"}},
 	}, nil).Once()
@@ -115,18 +116,18 @@ func TestLocalActivityFallsBackToANormalOne(t *testing.T) {
 		return nil
 	}
 	env.OnActivity("BeginTurn", mock.Anything, mock.Anything, mock.Anything).Return(
-		func(context.Context, converter.RawValue, activities.BeginTurnInput) (activities.BeginTurnResult, error) {
+		func(context.Context, converter.RawValue, turns.BeginTurnInput) (turns.BeginTurnResult, error) {
 			return ready(), flaky("BeginTurn")
 		})
 	env.OnActivity("CallModel", mock.Anything, mock.Anything).Return(
-		func(_ context.Context, in activities.CallModelInput) (agent.ModelVerdict, error) {
+		func(_ context.Context, in turns.CallModelInput) (agent.ModelVerdict, error) {
 			if in.Step == 2 {
 				return agent.ModelVerdict{}, nil
 			}
 			return agent.ModelVerdict{Calls: []agent.CallVerdict{{ID: "a", Name: "x", Local: true}}}, nil
 		})
 	env.OnActivity("CallTool", mock.Anything, mock.Anything).Return(
-		func(_ context.Context, in activities.CallToolInput) (agent.ToolVerdict, error) {
+		func(_ context.Context, in turns.CallToolInput) (agent.ToolVerdict, error) {
 			return agent.ToolVerdict{ID: in.CallID}, flaky("CallTool")
 		})
 	stores(env)
@@ -136,8 +137,8 @@ func TestLocalActivityFallsBackToANormalOne(t *testing.T) {
 
 func TestRefusedRequestFailsTheWorkflow(t *testing.T) {
 	env := newEnv(t)
-	env.OnActivity("BeginTurn", mock.Anything, mock.Anything, mock.Anything).Return(activities.BeginTurnResult{
-		Verdict: activities.VerdictRefused, Refusal: &agent.Failure{Type: "invalid", Message: "limits.tool_calls: is negative"},
+	env.OnActivity("BeginTurn", mock.Anything, mock.Anything, mock.Anything).Return(turns.BeginTurnResult{
+		Verdict: turns.VerdictRefused, Refusal: &agent.Failure{Type: "invalid", Message: "limits.tool_calls: is negative"},
 	}, nil).Once()
 	env.ExecuteWorkflow(workflows.AgentTurnType, agent.TurnRequest{}, nil)
 	var application *temporal.ApplicationError
@@ -149,14 +150,14 @@ func TestRefusedRequestFailsTheWorkflow(t *testing.T) {
 
 func TestDuplicateReturnsWhatIsStored(t *testing.T) {
 	env := newEnv(t)
-	env.OnActivity("BeginTurn", mock.Anything, mock.Anything, mock.Anything).Return(activities.BeginTurnResult{
-		Verdict: activities.VerdictDuplicate, Turn: ref, Output: &agent.AgentStepOutput{TurnID: "t1", Output: "before"},
+	env.OnActivity("BeginTurn", mock.Anything, mock.Anything, mock.Anything).Return(turns.BeginTurnResult{
+		Verdict: turns.VerdictDuplicate, Turn: ref, Output: &agent.AgentStepOutput{TurnID: "t1", Output: "before"},
 	}, nil).Once()
 	require.Equal(t, "before", run(t, env, nil).Output)
 }
 
 func TestTurnWaitsForItsSession(t *testing.T) {
-	behind := activities.BeginTurnResult{Verdict: activities.VerdictBehind, Turn: ref, Holder: "t0", Position: 2}
+	behind := turns.BeginTurnResult{Verdict: turns.VerdictBehind, Turn: ref, Holder: "t0", Position: 2}
 	answers := func(env *testsuite.TestWorkflowEnvironment) {
 		env.OnActivity("CallModel", mock.Anything, mock.Anything).Return(agent.ModelVerdict{}, nil).Once()
 	}
@@ -182,7 +183,7 @@ func TestTurnWaitsForItsSession(t *testing.T) {
 		start := env.Now()
 		env.OnActivity("BeginTurn", mock.Anything, mock.Anything, mock.Anything).Return(behind, nil).Times(3)
 		env.OnActivity("BeginTurn", mock.Anything, mock.Anything, mock.Anything).Return(
-			func(_ context.Context, _ converter.RawValue, in activities.BeginTurnInput) (activities.BeginTurnResult, error) {
+			func(_ context.Context, _ converter.RawValue, in turns.BeginTurnInput) (turns.BeginTurnResult, error) {
 				require.True(t, in.Again)
 				return ready(), nil
 			}).Once()
@@ -197,7 +198,7 @@ func TestTurnWaitsForItsSession(t *testing.T) {
 		cancelled.Cancelled = true
 		env.OnActivity("BeginTurn", mock.Anything, mock.Anything, mock.Anything).Return(behind, nil).Once()
 		env.OnActivity("BeginTurn", mock.Anything, mock.Anything, mock.Anything).Return(
-			func(_ context.Context, _ converter.RawValue, in activities.BeginTurnInput) (activities.BeginTurnResult, error) {
+			func(_ context.Context, _ converter.RawValue, in turns.BeginTurnInput) (turns.BeginTurnResult, error) {
 				require.Equal(t, ref.TurnID, in.TurnID, "it asks for the turn that was recorded")
 				return cancelled, nil
 			}).Once()
@@ -226,7 +227,7 @@ func TestCancel(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			env := newEnv(t)
 			env.OnActivity("BeginTurn", mock.Anything, mock.Anything, mock.Anything).Return(ready(), nil).Once()
-			env.OnActivity("CancelTurn", mock.Anything, activities.CancelTurnInput{TurnID: "t1", Cancel: cancelReason(name)}).Return(nil).Once()
+			env.OnActivity("CancelTurn", mock.Anything, turns.CancelTurnInput{TurnID: "t1", Cancel: cancelReason(name)}).Return(nil).Once()
 			// The mark in the log is what ends the model call; the activity itself is never cancelled by Temporal.
 			env.OnActivity("CallModel", mock.Anything, mock.Anything).After(3*time.Second).Return(agent.ModelVerdict{Cancelled: true}, nil).Once()
 			stores(env)
@@ -249,7 +250,7 @@ func cancelReason(way string) agent.CancelRequest {
 func gated(env *testsuite.TestWorkflowEnvironment) {
 	env.OnActivity("BeginTurn", mock.Anything, mock.Anything, mock.Anything).Return(ready(), nil).Once()
 	env.OnActivity("CallModel", mock.Anything, mock.Anything).Return(
-		func(_ context.Context, in activities.CallModelInput) (agent.ModelVerdict, error) {
+		func(_ context.Context, in turns.CallModelInput) (agent.ModelVerdict, error) {
 			if in.Step == 2 {
 				return agent.ModelVerdict{}, nil
 			}
@@ -257,7 +258,7 @@ func gated(env *testsuite.TestWorkflowEnvironment) {
 				{ID: "a", Name: "x", Gate: agent.GateApproval, Rule: "r"}, {ID: "b", Name: "y", Gate: agent.GateApproval, Rule: "r"},
 			}}, nil
 		})
-	env.OnActivity("RequestApproval", mock.Anything, mock.Anything).Return(activities.RequestApprovalResult{Pending: []agent.PendingApproval{
+	env.OnActivity("RequestApproval", mock.Anything, mock.Anything).Return(turns.RequestApprovalResult{Pending: []agent.PendingApproval{
 		{ApprovalID: "ap-a", CallID: "a", ToolName: "x"}, {ApprovalID: "ap-b", CallID: "b", ToolName: "y"},
 	}}, nil).Once()
 }
@@ -266,17 +267,17 @@ func TestApprovalsAreDecidedInAnyOrder(t *testing.T) {
 	env := newEnv(t)
 	gated(env)
 	env.OnActivity("Decide", mock.Anything, mock.Anything).Return(
-		func(_ context.Context, in activities.DecideInput) (activities.DecideResult, error) {
+		func(_ context.Context, in turns.DecideInput) (turns.DecideResult, error) {
 			id := agent.CallID(in.Decision.ApprovalID[len("ap-"):])
 			if id == "z" {
-				return activities.DecideResult{Refusal: &agent.Failure{Type: "not_found", Message: "no such approval"}}, nil
+				return turns.DecideResult{Refusal: &agent.Failure{Type: "not_found", Message: "no such approval"}}, nil
 			}
-			return activities.DecideResult{Verdict: &agent.DecisionVerdict{
+			return turns.DecideResult{Verdict: &agent.DecisionVerdict{
 				ApprovalID: in.Decision.ApprovalID, CallID: id, Run: in.Decision.Decision == agent.DecisionApprove,
 			}}, nil
 		}).Times(3)
 	env.OnActivity("CallTool", mock.Anything, mock.Anything).Return(
-		func(_ context.Context, in activities.CallToolInput) (agent.ToolVerdict, error) {
+		func(_ context.Context, in turns.CallToolInput) (agent.ToolVerdict, error) {
 			require.Equal(t, agent.CallID("b"), in.CallID, "the rejected call does not run")
 			require.True(t, in.Decided)
 			return agent.ToolVerdict{ID: in.CallID}, nil
@@ -368,7 +369,7 @@ func TestTurnContinuesAsNew(t *testing.T) {
 	env = newEnv(t)
 	env.OnActivity("CallTool", mock.Anything, mock.Anything).Return(agent.ToolVerdict{ID: "a"}, nil).Once()
 	env.OnActivity("CallModel", mock.Anything, mock.Anything).Return(
-		func(_ context.Context, in activities.CallModelInput) (agent.ModelVerdict, error) {
+		func(_ context.Context, in turns.CallModelInput) (agent.ModelVerdict, error) {
 			require.Equal(t, 2, in.Step)
 			require.Equal(t, "w", in.StreamTo.WorkflowID)
 			return agent.ModelVerdict{Usage: agent.Usage{InputTokens: 7}}, nil
@@ -392,7 +393,7 @@ func TestLimitsEndTheTurn(t *testing.T) {
 }
 
 func TestCoreVersionsAgree(t *testing.T) {
-	require.Equal(t, turn.Version, activities.CoreVersion)
+	require.Equal(t, turn.Version, turns.CoreVersion)
 }
 
 // TestRecordIsGone: a turn whose record is gone fails once and for all: nothing is asked for twice.
@@ -401,7 +402,7 @@ func TestRecordIsGone(t *testing.T) {
 	env := newEnv(t)
 	env.OnActivity("BeginTurn", mock.Anything, mock.Anything, mock.Anything).Return(ready(), nil).Once()
 	env.OnActivity("CallModel", mock.Anything, mock.Anything).Return(agent.ModelVerdict{}, gone).Once()
-	env.OnActivity("StoreTurn", mock.Anything, mock.Anything).Return(activities.StoreTurnResult{}, gone).Once()
+	env.OnActivity("StoreTurn", mock.Anything, mock.Anything).Return(turns.StoreTurnResult{}, gone).Once()
 	env.ExecuteWorkflow(workflows.AgentTurnType, agent.TurnRequest{Message: "hello"}, nil)
 	require.True(t, env.IsWorkflowCompleted())
 	require.ErrorContains(t, env.GetWorkflowError(), "there is no record of turn t1")

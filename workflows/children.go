@@ -4,16 +4,16 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/workflow"
 
-	"github.com/turnstone-run/turnstone/activities"
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/turn"
+	"github.com/turnstone-run/turnstone/internal/turns"
 )
 
 // callChild runs a call as the turn of another agent: a child workflow, queued beforehand so that history holds none of its words. It
 // answers how long the child was at work.
 func (t *agentTurn) callChild(ctx workflow.Context, step int, c turn.Call, budget agent.Limits, v *agent.ToolVerdict) (int64, error) {
-	var begun activities.BeginChildResult
-	in := activities.BeginChildInput{TurnID: t.ref.TurnID, Step: step, CallID: c.ID, Limits: budget}
+	var begun turns.BeginChildResult
+	in := turns.BeginChildInput{TurnID: t.ref.TurnID, Step: step, CallID: c.ID, Limits: budget}
 	if err := quick(ctx, "begin child", acts.BeginChild, &begun, in); err != nil {
 		return 0, err
 	}
@@ -38,7 +38,7 @@ func (t *agentTurn) callChild(ctx workflow.Context, step int, c turn.Call, budge
 	if err != nil {
 		workflow.GetLogger(ctx).Warn("child turn", "turn", begun.Child, "error", err) // what the store has of it is the result
 	}
-	stored := activities.StoreChildInput{TurnID: t.ref.TurnID, Step: step, CallID: c.ID, Child: begun.Child}
+	stored := turns.StoreChildInput{TurnID: t.ref.TurnID, Step: step, CallID: c.ID, Child: begun.Child}
 	return out.ExecutionTimeMS, quick(ctx, "store child", acts.StoreChild, v, stored)
 }
 

@@ -6,8 +6,8 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
-	"github.com/turnstone-run/turnstone/activities"
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/turns"
 )
 
 const (
@@ -201,7 +201,7 @@ func (c *conversation) drainTokens() {
 
 // take puts a message into the session's queue. The text goes to the store; the conversation keeps the turn's id. One at a time: two
 // turns that stood in the queue the other way round would wait for each other.
-func (c *conversation) take(ctx workflow.Context, id agent.TurnID, m activities.Message) (MessageReceipt, error) {
+func (c *conversation) take(ctx workflow.Context, id agent.TurnID, m turns.Message) (MessageReceipt, error) {
 	c.handling++
 	defer func() { c.handling-- }()
 	if err := c.order.Lock(ctx); err != nil {
@@ -214,8 +214,8 @@ func (c *conversation) take(ctx workflow.Context, id agent.TurnID, m activities.
 	if len(c.pending) >= maxPending {
 		return MessageReceipt{}, temporal.NewNonRetryableApplicationError("too many messages are waiting", string(agent.CodeRateLimited), nil)
 	}
-	in := activities.QueueMessageInput{TurnID: id, Agent: c.in.Agent, SessionID: c.in.SessionID, Context: c.in.Context, Message: m}
-	var out activities.QueueMessageResult
+	in := turns.QueueMessageInput{TurnID: id, Agent: c.in.Agent, SessionID: c.in.SessionID, Context: c.in.Context, Message: m}
+	var out turns.QueueMessageResult
 	if err := quick(ctx, "message", acts.QueueMessage, &out, in); err != nil {
 		return MessageReceipt{}, err
 	}

@@ -9,8 +9,8 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
-	"github.com/turnstone-run/turnstone/activities"
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/turns"
 )
 
 // ConversationView answers a conversation's query "state".
@@ -50,7 +50,7 @@ func (c *conversation) listen(ctx workflow.Context) error {
 		workflow.SetQueryHandlerWithOptions(ctx, QueryState, func() (ConversationView, error) { return c.view(), nil },
 			workflow.QueryHandlerOptions{Description: "The thread's state and the answer so far"}),
 		workflow.SetUpdateHandlerWithOptions(ctx, UpdateMessage,
-			func(ctx workflow.Context, m activities.Message) (MessageReceipt, error) {
+			func(ctx workflow.Context, m turns.Message) (MessageReceipt, error) {
 				return c.take(ctx, messageTurn(ctx, agent.TurnID(workflow.GetInfo(ctx).FirstRunID)), m)
 			}, workflow.UpdateHandlerOptions{Description: "Says something: {message, on_busy?}"}),
 		workflow.SetUpdateHandlerWithOptions(ctx, UpdateDecide, c.decide,
@@ -62,7 +62,7 @@ func (c *conversation) listen(ctx workflow.Context) error {
 // run is the original one, so that a reset names it the same too.
 func (c *conversation) listenToSignals(ctx workflow.Context) {
 	n := 0
-	serve(ctx, "messages", c.messages, func(ctx workflow.Context, m activities.Message) {
+	serve(ctx, "messages", c.messages, func(ctx workflow.Context, m turns.Message) {
 		n++
 		name := fmt.Sprintf("%s\x00%d", workflow.GetInfo(ctx).OriginalRunID, n)
 		id := agent.TurnID(uuid.NewSHA1(messageNamespace, []byte(name)).String())

@@ -13,8 +13,8 @@ import (
 	"go.temporal.io/sdk/testsuite"
 	"go.temporal.io/sdk/workflow"
 
-	"github.com/turnstone-run/turnstone/activities"
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/turns"
 	"github.com/turnstone-run/turnstone/workflows"
 )
 
@@ -23,14 +23,14 @@ func queues(t *testing.T, env *testsuite.TestWorkflowEnvironment, events int) *[
 	t.Helper()
 	var said []string
 	env.OnActivity("QueueMessage", mock.Anything, mock.Anything).Return(
-		func(_ context.Context, in activities.QueueMessageInput) (activities.QueueMessageResult, error) {
+		func(_ context.Context, in turns.QueueMessageInput) (turns.QueueMessageResult, error) {
 			require.Equal(t, agent.SessionID("s1"), in.SessionID)
 			require.False(t, in.Start, "the conversation starts its turns itself")
 			if in.Message.Message == "no" {
-				return activities.QueueMessageResult{Refusal: &agent.Failure{Type: "invalid", Message: "message: is no"}}, nil
+				return turns.QueueMessageResult{Refusal: &agent.Failure{Type: "invalid", Message: "message: is no"}}, nil
 			}
 			said = append(said, in.Message.Message)
-			return activities.QueueMessageResult{TurnID: in.TurnID, ContinueAsNew: events}, nil
+			return turns.QueueMessageResult{TurnID: in.TurnID, ContinueAsNew: events}, nil
 		})
 	return &said
 }
@@ -64,9 +64,9 @@ func TestConversationRunsOneTurnAtATime(t *testing.T) {
 	var children []agent.TurnRequest
 	answers(t, env, &children)
 	env.RegisterDelayedCallback(func() {
-		env.SignalWorkflow("message", activities.Message{Message: "one"})
-		env.UpdateWorkflowNoRejection("message", "u1", t, activities.Message{Message: "two"})
-		env.SignalWorkflow("message", activities.Message{Message: "no"})
+		env.SignalWorkflow("message", turns.Message{Message: "one"})
+		env.UpdateWorkflowNoRejection("message", "u1", t, turns.Message{Message: "two"})
+		env.SignalWorkflow("message", turns.Message{Message: "no"})
 	}, time.Second)
 	out := converse(t, env, nil)
 	require.ElementsMatch(t, []string{"one", "two"}, *said)
@@ -106,7 +106,7 @@ func TestConversationShowsTheAnswerGrowing(t *testing.T) {
 			require.Equal(t, "ap", v.Waiting[0].ApprovalID)
 			return agent.AgentStepOutput{TurnID: r.TurnID, Status: agent.TurnCompleted}, nil
 		})
-	env.RegisterDelayedCallback(func() { env.SignalWorkflow("message", activities.Message{Message: "hi"}) }, time.Second)
+	env.RegisterDelayedCallback(func() { env.SignalWorkflow("message", turns.Message{Message: "hi"}) }, time.Second)
 	require.Equal(t, 1, converse(t, env, nil).Turns)
 }
 
@@ -129,7 +129,7 @@ func TestConversationPassesDecisionsOn(t *testing.T) {
 					heard++
 					return agent.AgentStepOutput{Status: agent.TurnCompleted}, nil
 				})
-			env.RegisterDelayedCallback(func() { env.SignalWorkflow("message", activities.Message{Message: "hi"}) }, time.Second)
+			env.RegisterDelayedCallback(func() { env.SignalWorkflow("message", turns.Message{Message: "hi"}) }, time.Second)
 			env.RegisterDelayedCallback(func() { decide(env) }, 1500*time.Millisecond)
 			require.Equal(t, 1, converse(t, env, nil).Turns)
 			require.Equal(t, 1, heard)
@@ -145,7 +145,7 @@ func TestConversationContinuesAsNewWithNothingLost(t *testing.T) {
 	for i := range 3 {
 		env.RegisterDelayedCallback(func() {
 			env.SetCurrentHistoryLength(20 * (i + 1))
-			env.SignalWorkflow("message", activities.Message{Message: fmt.Sprint(i)})
+			env.SignalWorkflow("message", turns.Message{Message: fmt.Sprint(i)})
 		}, time.Second+time.Duration(i)*100*time.Millisecond)
 	}
 	env.ExecuteWorkflow(workflows.ConversationType, workflows.ConversationInput{SessionID: "s1"}, nil)

@@ -5,9 +5,9 @@ import (
 
 	"go.temporal.io/sdk/workflow"
 
-	"github.com/turnstone-run/turnstone/activities"
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/turn"
+	"github.com/turnstone-run/turnstone/internal/turns"
 )
 
 // expire remembers when the next of the pending approvals expires; 0: none does.
@@ -35,8 +35,8 @@ func (t *agentTurn) waitForDecision(ctx workflow.Context, step int) {
 	if ok || err != nil {
 		return
 	}
-	var out activities.ExpireApprovalsResult
-	in := activities.ExpireApprovalsInput{TurnID: t.ref.TurnID, Step: step}
+	var out turns.ExpireApprovalsResult
+	in := turns.ExpireApprovalsInput{TurnID: t.ref.TurnID, Step: step}
 	if err := quick(ctx, "expire approvals", acts.ExpireApprovals, &out, in); err != nil {
 		t.state = t.state.Fail(agent.StopInternal, internalFailure(err))
 		return
@@ -62,11 +62,11 @@ func (t *agentTurn) waitAndLook(ctx workflow.Context, step int, decided func() b
 	if wait == pause {
 		t.lookPause = min(2*pause, askAgainMost)
 	}
-	in := activities.LookForDecisionsInput{TurnID: t.ref.TurnID, Step: step}
+	in := turns.LookForDecisionsInput{TurnID: t.ref.TurnID, Step: step}
 	for _, p := range t.pending {
 		in.Approvals = append(in.Approvals, p.ApprovalID)
 	}
-	var out activities.LookForDecisionsResult
+	var out turns.LookForDecisionsResult
 	if err := quick(ctx, "look for decisions", acts.LookForDecisions, &out, in); err != nil {
 		t.state = t.state.Fail(agent.StopInternal, internalFailure(err))
 		return

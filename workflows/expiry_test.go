@@ -11,9 +11,9 @@ import (
 	"go.temporal.io/sdk/testsuite"
 	"go.temporal.io/sdk/workflow"
 
-	"github.com/turnstone-run/turnstone/activities"
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/turn"
+	"github.com/turnstone-run/turnstone/internal/turns"
 	"github.com/turnstone-run/turnstone/workflows"
 )
 
@@ -24,7 +24,7 @@ func waits(env *testsuite.TestWorkflowEnvironment, expires time.Duration, events
 	env.OnActivity("BeginTurn", mock.Anything, mock.Anything, mock.Anything).Return(begun, nil).Once()
 	env.OnActivity("CallModel", mock.Anything, mock.Anything).
 		Return(asksFor(agent.CallVerdict{ID: "a", Gate: agent.GateApproval}, agent.CallVerdict{ID: "b", Gate: agent.GateApproval}), nil).Once()
-	env.OnActivity("RequestApproval", mock.Anything, mock.Anything).Return(activities.RequestApprovalResult{
+	env.OnActivity("RequestApproval", mock.Anything, mock.Anything).Return(turns.RequestApprovalResult{
 		Pending: []agent.PendingApproval{{ApprovalID: "A", CallID: "a"}, {ApprovalID: "B", CallID: "b"}}, ExpiresInMS: expires.Milliseconds(),
 	}, nil).Once()
 }
@@ -33,7 +33,7 @@ func waits(env *testsuite.TestWorkflowEnvironment, expires time.Duration, events
 type look struct {
 	after  time.Duration // since the pause began
 	asked  []string
-	answer activities.LookForDecisionsResult
+	answer turns.LookForDecisionsResult
 }
 
 func verdict(id agent.CallID) agent.DecisionVerdict {
@@ -43,7 +43,7 @@ func verdict(id agent.CallID) agent.DecisionVerdict {
 // TestWaitingTurnLooksForDecisions: nobody tells the workflow anything, and it goes on by what the store has.
 func TestWaitingTurnLooksForDecisions(t *testing.T) {
 	both := []string{"A", "B"}
-	found := func(ids ...agent.CallID) (r activities.LookForDecisionsResult) {
+	found := func(ids ...agent.CallID) (r turns.LookForDecisionsResult) {
 		for _, id := range ids {
 			r.Verdicts = append(r.Verdicts, verdict(id))
 		}
@@ -60,12 +60,12 @@ func TestWaitingTurnLooksForDecisions(t *testing.T) {
 		"one after the other": {
 			looks: []look{{30 * time.Second, both, found("a")}, {90 * time.Second, []string{"B"}, found("b")}}, stop: agent.StopEndTurn,
 		},
-		"cancelled": {looks: []look{{30 * time.Second, both, activities.LookForDecisionsResult{Cancelled: true}}}, stop: agent.StopCancelled},
+		"cancelled": {looks: []look{{30 * time.Second, both, turns.LookForDecisionsResult{Cancelled: true}}}, stop: agent.StopCancelled},
 		"expired between two looks": {
 			expires: 40 * time.Second,
 			looks: []look{
-				{30 * time.Second, both, activities.LookForDecisionsResult{NextInMS: 10_000}},
-				{40 * time.Second, both, activities.LookForDecisionsResult{Verdicts: []agent.DecisionVerdict{end}}},
+				{30 * time.Second, both, turns.LookForDecisionsResult{NextInMS: 10_000}},
+				{40 * time.Second, both, turns.LookForDecisionsResult{Verdicts: []agent.DecisionVerdict{end}}},
 			},
 			stop: agent.StopApprovalExpired,
 		},
@@ -88,10 +88,10 @@ func TestWaitingTurnLooksForDecisions(t *testing.T) {
 			waits(env, c.expires, 0)
 			began, n := env.Now(), 0
 			env.OnActivity("LookForDecisions", mock.Anything, mock.Anything).Return(
-				func(_ context.Context, in activities.LookForDecisionsInput) (activities.LookForDecisionsResult, error) {
+				func(_ context.Context, in turns.LookForDecisionsInput) (turns.LookForDecisionsResult, error) {
 					l := c.looks[n]
 					n++
-					require.Equal(t, activities.LookForDecisionsInput{TurnID: "t1", Step: 1, Approvals: l.asked}, in)
+					require.Equal(t, turns.LookForDecisionsInput{TurnID: "t1", Step: 1, Approvals: l.asked}, in)
 					require.InDelta(t, l.after.Seconds(), env.Now().Sub(began).Seconds(), 1)
 					return l.answer, nil
 				}).Times(len(c.looks))
@@ -110,9 +110,9 @@ func TestWaitingTurnContinuesAsNew(t *testing.T) {
 	env := newEnv(t)
 	waits(env, 0, 50)
 	env.OnActivity("LookForDecisions", mock.Anything, mock.Anything).Return(
-		func(context.Context, activities.LookForDecisionsInput) (activities.LookForDecisionsResult, error) {
+		func(context.Context, turns.LookForDecisionsInput) (turns.LookForDecisionsResult, error) {
 			env.SetCurrentHistoryLength(60)
-			return activities.LookForDecisionsResult{Verdicts: []agent.DecisionVerdict{verdict("a")}}, nil
+			return turns.LookForDecisionsResult{Verdicts: []agent.DecisionVerdict{verdict("a")}}, nil
 		}).Once()
 	env.ExecuteWorkflow(workflows.AgentTurnType, agent.TurnRequest{Message: "hello"}, nil)
 	var next *workflow.ContinueAsNewError
@@ -123,10 +123,10 @@ func TestWaitingTurnContinuesAsNew(t *testing.T) {
 
 	env = newEnv(t)
 	began := env.Now()
-	env.OnActivity("LookForDecisions", mock.Anything, activities.LookForDecisionsInput{TurnID: "t1", Step: 1, Approvals: []string{"B"}}).Return(
-		func(context.Context, activities.LookForDecisionsInput) (activities.LookForDecisionsResult, error) {
+	env.OnActivity("LookForDecisions", mock.Anything, turns.LookForDecisionsInput{TurnID: "t1", Step: 1, Approvals: []string{"B"}}).Return(
+		func(context.Context, turns.LookForDecisionsInput) (turns.LookForDecisionsResult, error) {
 			require.InDelta(t, 60, env.Now().Sub(began).Seconds(), 1)
-			return activities.LookForDecisionsResult{Verdicts: []agent.DecisionVerdict{verdict("b")}}, nil
+			return turns.LookForDecisionsResult{Verdicts: []agent.DecisionVerdict{verdict("b")}}, nil
 		}).Once()
 	env.OnActivity("CallTool", mock.Anything, mock.Anything).Return(agent.ToolVerdict{}, nil).Times(2)
 	env.OnActivity("CallModel", mock.Anything, mock.Anything).Return(agent.ModelVerdict{}, nil).Once()

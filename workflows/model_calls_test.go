@@ -12,9 +12,9 @@ import (
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/temporal"
 
-	"github.com/turnstone-run/turnstone/activities"
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/turn"
+	"github.com/turnstone-run/turnstone/internal/turns"
 	"github.com/turnstone-run/turnstone/workflows"
 )
 
@@ -22,7 +22,7 @@ import (
 func TestTurnTakesItsPlanFromLoadPlan(t *testing.T) {
 	begun := ready()
 	begun.CoreVersion, begun.ModelName = turn.Version, ""
-	plan := activities.LoadPlanResult{Limits: agent.Limits{ModelCalls: 2}, ModelName: "planned"}
+	plan := turns.LoadPlanResult{Limits: agent.Limits{ModelCalls: 2}, ModelName: "planned"}
 	for name, c := range map[string]struct {
 		err   error
 		calls int
@@ -34,8 +34,8 @@ func TestTurnTakesItsPlanFromLoadPlan(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			env := newEnv(t)
 			env.OnActivity("BeginTurn", mock.Anything, mock.Anything, mock.Anything).Return(begun, nil).Once()
-			env.OnActivity("RouteTurn", mock.Anything, activities.TurnInput{TurnID: ref.TurnID}).Return(activities.RouteTurnResult{}, nil).Once()
-			env.OnActivity("LoadPlan", mock.Anything, activities.TurnInput{TurnID: ref.TurnID}).Return(plan, c.err).Once()
+			env.OnActivity("RouteTurn", mock.Anything, turns.TurnInput{TurnID: ref.TurnID}).Return(turns.RouteTurnResult{}, nil).Once()
+			env.OnActivity("LoadPlan", mock.Anything, turns.TurnInput{TurnID: ref.TurnID}).Return(plan, c.err).Once()
 			if c.calls > 0 {
 				env.OnActivity("CallModel", mock.Anything, mock.Anything).Return(agent.ModelVerdict{Jump: agent.JumpModel}, nil).Times(c.calls)
 			}
@@ -59,15 +59,15 @@ func TestModelCallsRunLocally(t *testing.T) {
 	passing := errors.New("the store is away")
 	lasting := temporal.NewNonRetryableApplicationError("no such turn", "not_found", nil)
 	for name, c := range map[string]struct {
-		plan   activities.LoadPlanResult
+		plan   turns.LoadPlanResult
 		errs   []error
 		calls  []bool
 		status agent.TurnStatus
 	}{
-		"short calls":         {activities.LoadPlanResult{LocalCalls: true}, []error{nil}, []bool{local}, agent.TurnCompleted},
-		"long calls":          {activities.LoadPlanResult{}, []error{nil}, []bool{normal}, agent.TurnCompleted},
-		"a passing failure":   {activities.LoadPlanResult{LocalCalls: true}, []error{passing, nil}, []bool{local, normal}, agent.TurnCompleted},
-		"a permanent failure": {activities.LoadPlanResult{LocalCalls: true}, []error{lasting}, []bool{local}, agent.TurnFailed},
+		"short calls":         {turns.LoadPlanResult{LocalCalls: true}, []error{nil}, []bool{local}, agent.TurnCompleted},
+		"long calls":          {turns.LoadPlanResult{}, []error{nil}, []bool{normal}, agent.TurnCompleted},
+		"a passing failure":   {turns.LoadPlanResult{LocalCalls: true}, []error{passing, nil}, []bool{local, normal}, agent.TurnCompleted},
+		"a permanent failure": {turns.LoadPlanResult{LocalCalls: true}, []error{lasting}, []bool{local}, agent.TurnFailed},
 	} {
 		for _, carried := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, carried %t", name, carried), func(t *testing.T) {
@@ -79,12 +79,12 @@ func TestModelCallsRunLocally(t *testing.T) {
 					begun := ready()
 					begun.CoreVersion = turn.Version
 					env.OnActivity("BeginTurn", mock.Anything, mock.Anything, mock.Anything).Return(begun, nil).Once()
-					env.OnActivity("RouteTurn", mock.Anything, mock.Anything).Return(activities.RouteTurnResult{}, nil).Once()
+					env.OnActivity("RouteTurn", mock.Anything, mock.Anything).Return(turns.RouteTurnResult{}, nil).Once()
 					env.OnActivity("LoadPlan", mock.Anything, mock.Anything).Return(c.plan, nil).Once()
 				}
 				var calls []bool
 				env.OnActivity("CallModel", mock.Anything, mock.Anything).Return(
-					func(ctx context.Context, _ activities.CallModelInput) (agent.ModelVerdict, error) {
+					func(ctx context.Context, _ turns.CallModelInput) (agent.ModelVerdict, error) {
 						calls = append(calls, activity.GetInfo(ctx).IsLocalActivity)
 						return agent.ModelVerdict{FinishReason: agent.FinishStop}, c.errs[len(calls)-1]
 					})
@@ -105,7 +105,7 @@ func TestPauseForTheProvider(t *testing.T) {
 			env.OnActivity("BeginTurn", mock.Anything, mock.Anything, mock.Anything).Return(ready(), nil).Once()
 			var paused []int64
 			env.OnActivity("CallModel", mock.Anything, mock.Anything).Return(
-				func(_ context.Context, in activities.CallModelInput) (agent.ModelVerdict, error) {
+				func(_ context.Context, in turns.CallModelInput) (agent.ModelVerdict, error) {
 					require.Equal(t, 1, in.Step)
 					if paused = append(paused, in.PausedMS); len(paused) < 3 {
 						return away, nil

@@ -7,8 +7,8 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
-	"github.com/turnstone-run/turnstone/activities"
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/turns"
 )
 
 // maxHandlers bounds the handlers of one turn that may be at work at once.
@@ -80,12 +80,12 @@ func validateProvided(r agent.ProvidedResult) error {
 
 // decide judges a decision in an activity and hands the verdict to the core.
 func (t *agentTurn) decide(ctx workflow.Context, d agent.Decision) (agent.DecisionVerdict, error) {
-	return t.judge(ctx, "decide", acts.Decide, func() any { return activities.DecideInput{TurnID: t.ref.TurnID, Decision: d} })
+	return t.judge(ctx, "decide", acts.Decide, func() any { return turns.DecideInput{TurnID: t.ref.TurnID, Decision: d} })
 }
 
 // provide stores the result of a call that the caller runs, in an activity, and hands the verdict to the core.
 func (t *agentTurn) provide(ctx workflow.Context, r agent.ProvidedResult) (agent.DecisionVerdict, error) {
-	return t.judge(ctx, "provide", acts.Provide, func() any { return activities.ProvideInput{TurnID: t.ref.TurnID, Provided: r} })
+	return t.judge(ctx, "provide", acts.Provide, func() any { return turns.ProvideInput{TurnID: t.ref.TurnID, Provided: r} })
 }
 
 // judge has an activity judge what an update brought, once the turn holds its session. input is asked for then, when the turn has its id.
@@ -98,7 +98,7 @@ func (t *agentTurn) judge(ctx workflow.Context, summary string, activity any, in
 	if err := workflow.Await(ctx, func() bool { return t.ready || t.finished }); err != nil {
 		return agent.DecisionVerdict{}, err
 	}
-	var out activities.DecideResult
+	var out turns.DecideResult
 	if err := quick(ctx, summary, activity, &out, input()); err != nil {
 		return agent.DecisionVerdict{}, err
 	}
@@ -126,7 +126,7 @@ func (t *agentTurn) cancel(ctx workflow.Context, c agent.CancelRequest) error {
 	}
 	t.handling++
 	defer func() { t.handling-- }()
-	return quick(ctx, "cancel", acts.CancelTurn, nil, activities.CancelTurnInput{TurnID: t.ref.TurnID, Cancel: c})
+	return quick(ctx, "cancel", acts.CancelTurn, nil, turns.CancelTurnInput{TurnID: t.ref.TurnID, Cancel: c})
 }
 
 // MessageReceipt answers the update "message".
@@ -136,7 +136,7 @@ type MessageReceipt struct {
 }
 
 // message queues a message for the turn's session, as Submit would, and starts its turn.
-func (t *agentTurn) message(ctx workflow.Context, m activities.Message) (MessageReceipt, error) {
+func (t *agentTurn) message(ctx workflow.Context, m turns.Message) (MessageReceipt, error) {
 	if t.finished || t.handling >= maxHandlers {
 		return MessageReceipt{}, errOver
 	}
@@ -145,11 +145,11 @@ func (t *agentTurn) message(ctx workflow.Context, m activities.Message) (Message
 	if err := workflow.Await(ctx, func() bool { return t.ready || t.finished }); err != nil {
 		return MessageReceipt{}, err
 	}
-	in := activities.QueueMessageInput{
+	in := turns.QueueMessageInput{
 		TurnID: messageTurn(ctx, t.ref.TurnID), Agent: t.ref.Agent, SessionID: t.ref.SessionID,
 		Context: agent.InvocationContext{Tenant: t.ref.Tenant}, Message: m, Start: true,
 	}
-	var out activities.QueueMessageResult
+	var out turns.QueueMessageResult
 	if err := workflow.ExecuteActivity(storeOptions(ctx, "message"), acts.QueueMessage, in).Get(ctx, &out); err != nil {
 		return MessageReceipt{}, err
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/turnstone-run/turnstone/activities"
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/turns"
 	"github.com/turnstone-run/turnstone/workflows"
 )
 
@@ -57,8 +58,8 @@ func TestPreparedTurn(t *testing.T) {
 	begun.Prepare = true
 	env.OnActivity("BeginTurn", mock.Anything, mock.Anything, mock.Anything).Return(begun, nil).Once()
 	away := agent.PrepareVerdict{Failure: &agent.Failure{Type: "unavailable", Message: "away"}, RetryInMS: 40_000}
-	env.OnActivity("Retrieve", mock.Anything, activities.RetrieveInput{TurnID: "t1"}).Return(away, nil).Once()
-	prepared := env.OnActivity("Retrieve", mock.Anything, activities.RetrieveInput{TurnID: "t1", PausedMS: 40_000}).
+	env.OnActivity("Retrieve", mock.Anything, turns.RetrieveInput{TurnID: "t1"}).Return(away, nil).Once()
+	prepared := env.OnActivity("Retrieve", mock.Anything, turns.RetrieveInput{TurnID: "t1", PausedMS: 40_000}).
 		Return(agent.PrepareVerdict{Requests: 2, Usage: agent.Usage{InputTokens: 5}}, nil).Once()
 	env.OnActivity("CallModel", mock.Anything, mock.Anything).Return(agent.ModelVerdict{}, nil).Once().NotBefore(prepared)
 	stores(env)
@@ -70,15 +71,15 @@ func TestApprovalExpires(t *testing.T) {
 	env.OnActivity("BeginTurn", mock.Anything, mock.Anything, mock.Anything).Return(ready(), nil).Once()
 	env.OnActivity("CallModel", mock.Anything, mock.Anything).
 		Return(asksFor(agent.CallVerdict{ID: "a", Gate: agent.GateApproval}, agent.CallVerdict{ID: "b", Gate: agent.GateApproval}), nil).Once()
-	env.OnActivity("RequestApproval", mock.Anything, mock.Anything).Return(activities.RequestApprovalResult{
+	env.OnActivity("RequestApproval", mock.Anything, mock.Anything).Return(turns.RequestApprovalResult{
 		Pending:     []agent.PendingApproval{{ApprovalID: "A", CallID: "a"}, {ApprovalID: "B", CallID: "b"}},
 		ExpiresInMS: time.Hour.Milliseconds(),
 	}, nil).Once()
 	// The first timer finds one of two expired, the second the other one.
-	first := env.OnActivity("ExpireApprovals", mock.Anything, activities.ExpireApprovalsInput{TurnID: "t1", Step: 1}).Return(
-		activities.ExpireApprovalsResult{Verdicts: []agent.DecisionVerdict{{ApprovalID: "B", CallID: "b"}}, NextInMS: time.Hour.Milliseconds()}, nil).Once()
+	first := env.OnActivity("ExpireApprovals", mock.Anything, turns.ExpireApprovalsInput{TurnID: "t1", Step: 1}).Return(
+		turns.ExpireApprovalsResult{Verdicts: []agent.DecisionVerdict{{ApprovalID: "B", CallID: "b"}}, NextInMS: time.Hour.Milliseconds()}, nil).Once()
 	env.OnActivity("ExpireApprovals", mock.Anything, mock.Anything).Return(
-		activities.ExpireApprovalsResult{Verdicts: []agent.DecisionVerdict{
+		turns.ExpireApprovalsResult{Verdicts: []agent.DecisionVerdict{
 			{ApprovalID: "A", CallID: "a", End: true}, {ApprovalID: "B", CallID: "b"},
 		}}, nil).Once().NotBefore(first)
 	stores(env)
@@ -93,10 +94,10 @@ func TestADecisionInTimeStopsTheClock(t *testing.T) {
 	env := newEnv(t)
 	env.OnActivity("BeginTurn", mock.Anything, mock.Anything, mock.Anything).Return(ready(), nil).Once()
 	env.OnActivity("CallModel", mock.Anything, mock.Anything).Return(asksFor(agent.CallVerdict{ID: "a", Gate: agent.GateApproval, Rule: "r"}), nil).Once()
-	env.OnActivity("RequestApproval", mock.Anything, mock.Anything).Return(activities.RequestApprovalResult{
+	env.OnActivity("RequestApproval", mock.Anything, mock.Anything).Return(turns.RequestApprovalResult{
 		Pending: []agent.PendingApproval{{ApprovalID: "A", CallID: "a"}}, ExpiresInMS: time.Hour.Milliseconds(),
 	}, nil).Once()
-	env.OnActivity("Decide", mock.Anything, mock.Anything).Return(activities.DecideResult{Verdict: &agent.DecisionVerdict{ApprovalID: "A", CallID: "a", Run: true}}, nil).Once()
+	env.OnActivity("Decide", mock.Anything, mock.Anything).Return(turns.DecideResult{Verdict: &agent.DecisionVerdict{ApprovalID: "A", CallID: "a", Run: true}}, nil).Once()
 	env.OnActivity("CallTool", mock.Anything, mock.Anything).Return(agent.ToolVerdict{ID: "a"}, nil).Once()
 	env.OnActivity("CallModel", mock.Anything, mock.Anything).Return(agent.ModelVerdict{}, nil).Once()
 	stores(env)
@@ -111,9 +112,9 @@ func TestADecisionForAChildIsNotTheTurnsOwn(t *testing.T) {
 	env.OnActivity("BeginTurn", mock.Anything, mock.Anything, mock.Anything).Return(ready(), nil).Once()
 	env.OnActivity("CallModel", mock.Anything, mock.Anything).Return(asksFor(agent.CallVerdict{ID: "a", Gate: agent.GateApproval}), nil).Once()
 	env.OnActivity("RequestApproval", mock.Anything, mock.Anything).
-		Return(activities.RequestApprovalResult{Pending: []agent.PendingApproval{{ApprovalID: "A", CallID: "a"}}}, nil).Once()
+		Return(turns.RequestApprovalResult{Pending: []agent.PendingApproval{{ApprovalID: "A", CallID: "a"}}}, nil).Once()
 	// A call of the child may well have the same id.
-	env.OnActivity("Decide", mock.Anything, mock.Anything).Return(activities.DecideResult{
+	env.OnActivity("Decide", mock.Anything, mock.Anything).Return(turns.DecideResult{
 		Verdict: &agent.DecisionVerdict{ApprovalID: "X", CallID: "a", Run: true}, Elsewhere: true,
 	}, nil).Once()
 	env.OnActivity("CancelTurn", mock.Anything, mock.Anything).Return(nil).Once()
@@ -134,21 +135,21 @@ func TestChildTurns(t *testing.T) {
 	env.OnActivity("CallModel", mock.Anything, mock.Anything).
 		Return(asksFor(agent.CallVerdict{ID: "a", Child: true}, agent.CallVerdict{ID: "b", Child: true}, agent.CallVerdict{ID: "c", Child: true}), nil).Once()
 	env.OnActivity("BeginChild", mock.Anything, mock.Anything).Return(
-		func(_ context.Context, in activities.BeginChildInput) (activities.BeginChildResult, error) {
+		func(_ context.Context, in turns.BeginChildInput) (turns.BeginChildResult, error) {
 			if in.CallID == "c" {
-				return activities.BeginChildResult{Refused: "there is no such agent"}, nil
+				return turns.BeginChildResult{Refused: "there is no such agent"}, nil
 			}
 			require.Equal(t, agent.Limits{Tokens: 333, WallTimeSec: 100}, in.Limits)
-			return activities.BeginChildResult{Child: agent.TurnID("child-" + in.CallID), Tenant: "acme"}, nil
+			return turns.BeginChildResult{Child: agent.TurnID("child-" + in.CallID), Tenant: "acme"}, nil
 		}).Times(3)
 	child := agent.AgentStepOutput{Status: agent.TurnCompleted, ExecutionTimeMS: 1500}
 	for _, id := range []agent.TurnID{"child-a", "child-b"} {
 		env.OnWorkflow(workflows.AgentTurnType, mock.Anything, asked(t, id), mock.Anything).
 			After(time.Hour).Return(child, nil).Once()
-		env.OnActivity("StoreChild", mock.Anything, activities.StoreChildInput{TurnID: "t1", Step: 1, CallID: agent.CallID(id[len("child-"):]), Child: id}).
+		env.OnActivity("StoreChild", mock.Anything, turns.StoreChildInput{TurnID: "t1", Step: 1, CallID: agent.CallID(id[len("child-"):]), Child: id}).
 			Return(agent.ToolVerdict{Usage: agent.Usage{InputTokens: 100}}, nil).Once()
 	}
-	env.OnActivity("CallTool", mock.Anything, activities.CallToolInput{TurnID: "t1", Step: 1, CallID: "c", Refused: "there is no such agent", BudgetMS: 100_000}).
+	env.OnActivity("CallTool", mock.Anything, turns.CallToolInput{TurnID: "t1", Step: 1, CallID: "c", Refused: "there is no such agent", BudgetMS: 100_000}).
 		Return(agent.ToolVerdict{ID: "c", Failed: true}, nil).Once()
 	env.OnActivity("CallModel", mock.Anything, mock.Anything).Return(agent.ModelVerdict{}, nil).Once()
 	stores(env)
@@ -172,8 +173,8 @@ func TestCancelCascades(t *testing.T) {
 	t.Cleanup(func() { env.AssertExpectations(t) })
 	env.OnActivity("BeginTurn", mock.Anything, mock.Anything, mock.Anything).Return(ready(), nil).Once()
 	env.OnActivity("CallModel", mock.Anything, mock.Anything).Return(asksFor(agent.CallVerdict{ID: "a", Child: true}), nil).Once()
-	env.OnActivity("BeginChild", mock.Anything, mock.Anything).Return(activities.BeginChildResult{Child: "child"}, nil).Once()
-	env.OnActivity("CancelTurn", mock.Anything, activities.CancelTurnInput{TurnID: "t1", Cancel: agent.CancelRequest{By: "ops"}}).Return(nil).Once()
+	env.OnActivity("BeginChild", mock.Anything, mock.Anything).Return(turns.BeginChildResult{Child: "child"}, nil).Once()
+	env.OnActivity("CancelTurn", mock.Anything, turns.CancelTurnInput{TurnID: "t1", Cancel: agent.CancelRequest{By: "ops"}}).Return(nil).Once()
 	env.OnActivity("StoreChild", mock.Anything, mock.Anything).Return(agent.ToolVerdict{Failed: true}, nil).Once()
 	stores(env)
 	env.RegisterDelayedCallback(func() { env.SignalWorkflow(workflows.UpdateCancel, agent.CancelRequest{By: "ops"}) }, time.Minute)
@@ -187,13 +188,13 @@ func TestStructuredAnswerAndClosingWords(t *testing.T) {
 	begun.Rules = agent.Rules{ModelCalls: []agent.CallLimit{{Run: 1, Exit: agent.ExitEnd}}}
 	env.OnActivity("BeginTurn", mock.Anything, mock.Anything, mock.Anything).Return(begun, nil).Once()
 	env.OnActivity("CallModel", mock.Anything, mock.Anything).Return(asksFor(agent.CallVerdict{ID: "a", Gate: agent.GateDenied, Rule: "no"}), nil).Once()
-	env.OnActivity("CallTool", mock.Anything, activities.CallToolInput{TurnID: "t1", Step: 1, CallID: "a", Refused: "no"}).
+	env.OnActivity("CallTool", mock.Anything, turns.CallToolInput{TurnID: "t1", Step: 1, CallID: "a", Refused: "no"}).
 		Return(agent.ToolVerdict{ID: "a", Failed: true}, nil).Once()
 	env.OnActivity("StoreTurn", mock.Anything, mock.Anything).Return(
-		func(_ context.Context, in activities.StoreTurnInput) (activities.StoreTurnResult, error) {
+		func(_ context.Context, in turns.StoreTurnInput) (turns.StoreTurnResult, error) {
 			require.Equal(t, "Model call limit reached: 1 calls in this turn.", in.Closing)
 			require.Equal(t, 2, in.Step)
-			return activities.StoreTurnResult{Output: `{"a":1}`, Plain: true, Structured: true}, nil
+			return turns.StoreTurnResult{Output: `{"a":1}`, Plain: true, Structured: true}, nil
 		}).Once()
 	out := run(t, env, nil)
 	require.Equal(t, agent.TurnCompleted, out.Status)

@@ -7,14 +7,14 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
-	"github.com/turnstone-run/turnstone/activities"
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/turn"
+	"github.com/turnstone-run/turnstone/internal/turns"
 )
 
 // Carry is what a turn takes along when it continues as new: references and counters (DESIGN §3).
 type Carry struct {
-	Turn          activities.TurnRef      `json:"turn"`
+	Turn          turns.TurnRef           `json:"turn"`
 	State         turn.State              `json:"state"`
 	StreamTo      *agent.StreamTo         `json:"stream_to,omitempty"`
 	Asked         int                     `json:"asked,omitempty"`        // the step whose approvals have been requested
@@ -29,7 +29,7 @@ type Carry struct {
 
 // agentTurn is a turn in the memory of its workflow.
 type agentTurn struct {
-	ref      activities.TurnRef
+	ref      turns.TurnRef
 	state    turn.State
 	streamTo *agent.StreamTo
 	events   int // continue as new after so many; 0: when the server suggests it
@@ -83,20 +83,20 @@ func newTurn(ctx workflow.Context, carry *Carry) *agentTurn {
 }
 
 // bind takes over what BeginTurn found out.
-func (t *agentTurn) bind(ctx workflow.Context, b *activities.BeginTurnResult) {
+func (t *agentTurn) bind(ctx workflow.Context, b *turns.BeginTurnResult) {
 	t.ref, t.streamTo, t.events = b.Turn, b.StreamTo, b.ContinueAsNew
 	t.position, t.holder = b.Position, b.Holder
 	t.usePlan(b.CoreVersion, &b.LoadPlanResult)
 	if b.CoreVersion >= turn.VersionPlan && startedWithAttributes(ctx) { // earlier versions repeat them
 		t.attrs = true
 	}
-	if b.SearchAttributes && !t.attrs && b.Verdict != activities.VerdictRefused {
+	if b.SearchAttributes && !t.attrs && b.Verdict != turns.VerdictRefused {
 		t.index(ctx)
 	}
 }
 
 // usePlan starts the core with the limits and rules of a plan.
-func (t *agentTurn) usePlan(core int, p *activities.LoadPlanResult) {
+func (t *agentTurn) usePlan(core int, p *turns.LoadPlanResult) {
 	t.state = turn.New(core, p.Limits, p.Rules).Preparing(p.Prepare)
 	t.state.Model, t.localCalls = p.ModelName, p.LocalCalls
 }

@@ -9,9 +9,9 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
-	"github.com/turnstone-run/turnstone/activities"
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/turn"
+	"github.com/turnstone-run/turnstone/internal/turns"
 )
 
 // TurnView answers the query "state". What has been said so far is in the stream, never here: a workflow holds no content.
@@ -133,7 +133,7 @@ func because(calls []turn.Call, id agent.CallID) string {
 	return "; `" + calls[i].Rule + "` is why you are asked"
 }
 
-func (t *agentTurn) showQueued(ctx workflow.Context, b *activities.BeginTurnResult) {
+func (t *agentTurn) showQueued(ctx workflow.Context, b *turns.BeginTurnResult) {
 	t.status = "queued"
 	workflow.SetCurrentDetails(ctx, fmt.Sprintf("Waiting in session `%s`, position %d, behind turn `%s`.", t.ref.SessionID, b.Position, b.Holder))
 }
@@ -152,7 +152,7 @@ func (t *agentTurn) modelSummary(step int) string {
 const shownHashDigits = 12
 
 // planSummary names a turn's plan for the Web UI: "analyst@2 · plan 0a1b2c3d4e5f".
-func planSummary(ref *activities.TurnRef) string {
+func planSummary(ref *turns.TurnRef) string {
 	digits := strings.TrimPrefix(ref.PlanHash, "sha256:")
 	return ref.InstanceID + " · plan " + digits[:min(len(digits), shownHashDigits)]
 }

@@ -13,9 +13,9 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/testsuite"
 
-	"github.com/turnstone-run/turnstone/activities"
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/turn"
+	"github.com/turnstone-run/turnstone/internal/turns"
 	"github.com/turnstone-run/turnstone/workflows"
 )
 
@@ -54,8 +54,8 @@ func TestSearchAttributesAreSetOnce(t *testing.T) {
 			begun.CoreVersion, begun.SearchAttributes = c.core, true
 			env.OnActivity("BeginTurn", mock.Anything, mock.Anything, mock.Anything).Return(begun, nil).Once()
 			if c.core >= turn.VersionPlan {
-				env.OnActivity("RouteTurn", mock.Anything, mock.Anything).Return(activities.RouteTurnResult{}, nil).Once()
-				env.OnActivity("LoadPlan", mock.Anything, mock.Anything).Return(activities.LoadPlanResult{ModelName: "m"}, nil).Once()
+				env.OnActivity("RouteTurn", mock.Anything, mock.Anything).Return(turns.RouteTurnResult{}, nil).Once()
+				env.OnActivity("LoadPlan", mock.Anything, mock.Anything).Return(turns.LoadPlanResult{ModelName: "m"}, nil).Once()
 			}
 			env.OnActivity("CallModel", mock.Anything, mock.Anything).Return(agent.ModelVerdict{FinishReason: agent.FinishStop}, nil).Once()
 			stores(env)
@@ -151,5 +151,5 @@ func gatedBy(env *testsuite.TestWorkflowEnvironment, pending ...agent.PendingApp
 		agent.CallVerdict{ID: "a", Name: "pay", Gate: agent.GateApproval, Rule: "interrupt_on.pay.when"},
 		agent.CallVerdict{ID: "b", Name: "delegate_to_agent", Gate: agent.GateApproval},
 	), nil).Once()
-	env.OnActivity("RequestApproval", mock.Anything, mock.Anything).Return(activities.RequestApprovalResult{Pending: pending}, nil).Once()
+	env.OnActivity("RequestApproval", mock.Anything, mock.Anything).Return(turns.RequestApprovalResult{Pending: pending}, nil).Once()
 }

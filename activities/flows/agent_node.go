@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 
-	"github.com/turnstone-run/turnstone/activities"
 	"github.com/turnstone-run/turnstone/agent"
 )
 
@@ -21,7 +20,7 @@ func (a *Activities) BeginAgentNode(ctx context.Context, in NodeInput) (BeginAge
 			return agent.RunStep{}, err
 		}
 		if err := v.a.Turns.BeginTurn(ctx, req); err != nil {
-			if activities.Retryable(agent.CodeOf(err)) && agent.CodeOf(err) != agent.CodeRateLimited {
+			if agent.CodeOf(err).Retryable() && agent.CodeOf(err) != agent.CodeRateLimited {
 				return agent.RunStep{}, err
 			}
 			return agent.RunStep{}, fault(err)

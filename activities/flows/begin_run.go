@@ -24,7 +24,7 @@ var runIDPattern = regexp.MustCompile(`^[A-Za-z0-9._:-]{1,128}$`)
 // as a refusal; an error is trouble of the runtime's.
 func (a *Activities) BeginRun(ctx context.Context, raw converter.RawValue, in BeginRunInput) (BeginRunResult, error) {
 	out, err := a.beginRun(ctx, raw, in)
-	if err != nil && !activities.Retryable(agent.CodeOf(err)) {
+	if err != nil && !agent.CodeOf(err).Retryable() {
 		return BeginRunResult{Refusal: clipped(agent.FailureOf(err))}, nil
 	}
 	return out, activities.TemporalError(err)

@@ -154,7 +154,7 @@ func mayRepeat(err error, kind string) bool {
 	if errors.Is(err, flows.ErrUnknown) {
 		return kind == "webhook"
 	}
-	return activities.Retryable(agent.CodeOf(err))
+	return agent.CodeOf(err).Retryable()
 }
 
 // paused is an error after which the other side has the time that it asked for.

@@ -59,7 +59,7 @@ func (a *Activities) SubmitScheduledRun(ctx context.Context, in RunRef) (SubmitR
 // refused tells what will not do from what is only not possible now.
 func (a *Activities) refused(err error) (SubmitResult, error) {
 	if agent.CodeOf(err) != agent.CodeRateLimited {
-		if activities.Retryable(agent.CodeOf(err)) || agent.CodeOf(err) == agent.CodeCancelled {
+		if agent.CodeOf(err).Retryable() || agent.CodeOf(err) == agent.CodeCancelled {
 			return SubmitResult{}, activities.TemporalError(err)
 		}
 		return SubmitResult{Refusal: brief(err)}, nil

@@ -10,9 +10,9 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sync/semaphore"
 
-	"github.com/turnstone-run/turnstone/activities"
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/telemetry/logs"
+	"github.com/turnstone-run/turnstone/internal/turns"
 	"github.com/turnstone-run/turnstone/workflows"
 )
 
@@ -34,7 +34,7 @@ var (
 
 // Config is what [New] needs.
 type Config struct {
-	Activities *activities.Activities
+	Turns *turns.Turns
 	// Start starts the workflow of a turn that is recorded; carry is where it stands, nil when it has not begun.
 	Start    func(ctx context.Context, r agent.TurnRequest, carry *workflows.Carry) error
 	Watch    Watch // nil: nobody watches
@@ -70,8 +70,8 @@ type Driver struct {
 
 // New returns a driver.
 func New(c Config) (*Driver, error) {
-	if c.Activities == nil || c.Start == nil {
-		return nil, errors.New("direct: Activities and Start are needed")
+	if c.Turns == nil || c.Start == nil {
+		return nil, errors.New("direct: Turns and Start are needed")
 	}
 	if c.MaxTurns <= 0 {
 		c.MaxTurns = maxTurns
@@ -92,7 +92,7 @@ func New(c Config) (*Driver, error) {
 // run it, refused says why, and the caller starts it as a durable one. An error means that nothing was started; where nobody knows, the receipt
 // says so.
 func (d *Driver) Submit(
-	ctx context.Context, req agent.TurnRequest, checked *activities.Checked,
+	ctx context.Context, req agent.TurnRequest, checked *turns.Checked,
 ) (r agent.Receipt, position int, refused agent.Fallback, err error) {
 	if refused = d.enter(); refused != "" {
 		d.Watch.DirectFallback(refused)
@@ -116,7 +116,7 @@ func (d *Driver) Submit(
 	}
 	r = agent.Receipt{TurnID: begun.Turn.TurnID, SessionID: begun.Turn.SessionID, StreamID: string(begun.Turn.TurnID)}
 	switch begun.Verdict {
-	case activities.VerdictReady:
+	case turns.VerdictReady:
 		if unsure && !begun.New { // recorded by the attempt that failed
 			defer leave()
 			err = d.handBegun(ctx, &begun, &r, agent.FallbackTrouble)
@@ -129,11 +129,11 @@ func (d *Driver) Submit(
 			defer leave()
 			d.drive(&begun)
 		}()
-	case activities.VerdictBehind:
+	case turns.VerdictBehind:
 		position = begun.Position
 		err = d.handBegun(ctx, &begun, &r, agent.FallbackSession)
 		return r, position, "", err
-	case activities.VerdictDuplicate, activities.VerdictRefused:
+	case turns.VerdictDuplicate, turns.VerdictRefused:
 		r.Joined = true
 	}
 	return r, position, "", nil
@@ -162,16 +162,16 @@ func (d *Driver) leave() {
 
 // begin records a turn. When nobody knows whether it did, it tries again and says that it was unsure.
 func (d *Driver) begin(
-	ctx context.Context, req agent.TurnRequest, checked *activities.Checked,
-) (begun activities.BeginTurnResult, unsure bool, err error) {
-	in := activities.BeginTurnInput{WorkflowID: req.TurnID.WorkflowID(), RunID: string(req.TurnID), Direct: true, StartByID: true, Checked: checked}
-	begun, err = d.Activities.Begin(ctx, req, in)
+	ctx context.Context, req agent.TurnRequest, checked *turns.Checked,
+) (begun turns.BeginTurnResult, unsure bool, err error) {
+	in := turns.BeginTurnInput{WorkflowID: req.TurnID.WorkflowID(), RunID: string(req.TurnID), Direct: true, StartByID: true, Checked: checked}
+	begun, err = d.Turns.Begin(ctx, req, in)
 	if !errors.Is(err, agent.ErrOutcomeUnknown) {
 		return begun, false, err
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), beginPatience)
 	defer cancel()
-	begun, again := d.Activities.Begin(ctx, req, in)
+	begun, again := d.Turns.Begin(ctx, req, in)
 	if again == nil || final(again) {
 		return begun, again == nil, again
 	}
@@ -180,7 +180,7 @@ func (d *Driver) begin(
 
 // handBegun makes a recorded turn durable that is not driven here: it has to wait for its session, which is what Temporal is good at, or
 // its beginning failed. What cannot be handed over now is when its lease has run out.
-func (d *Driver) handBegun(ctx context.Context, begun *activities.BeginTurnResult, r *agent.Receipt, why agent.Fallback) error {
+func (d *Driver) handBegun(ctx context.Context, begun *turns.BeginTurnResult, r *agent.Receipt, why agent.Fallback) error {
 	err := d.give(context.WithoutCancel(ctx), &begun.Turn, nil, why)
 	if err != nil && !final(err) {
 		d.Logger.Warn("start a recorded turn", logs.Turn(begun.Turn.TurnID, begun.Turn.Tenant, begun.Turn.InstanceID), zap.Error(err))
@@ -192,12 +192,12 @@ func (d *Driver) handBegun(ctx context.Context, begun *activities.BeginTurnResul
 
 // give starts the turn's workflow and then records that it has it: in this order, so that nobody ever finds a turn with neither a lease nor
 // a workflow. By then the turn may have ended.
-func (d *Driver) give(ctx context.Context, t *activities.TurnRef, carry *workflows.Carry, why agent.Fallback) error {
+func (d *Driver) give(ctx context.Context, t *turns.TurnRef, carry *workflows.Carry, why agent.Fallback) error {
 	if err := d.Start(ctx, requestOf(t), carry); err != nil {
 		return err
 	}
 	d.Watch.DirectFallback(why)
-	err := d.Activities.Store.HandOver(ctx, t.TurnID, t.TurnID.WorkflowID(), why)
+	err := d.Turns.Store.HandOver(ctx, t.TurnID, t.TurnID.WorkflowID(), why)
 	if agent.CodeOf(err) == agent.CodeConflict {
 		return nil
 	}
@@ -205,7 +205,7 @@ func (d *Driver) give(ctx context.Context, t *activities.TurnRef, carry *workflo
 }
 
 // requestOf asks for a turn that is recorded: the id says the rest.
-func requestOf(t *activities.TurnRef) agent.TurnRequest {
+func requestOf(t *turns.TurnRef) agent.TurnRequest {
 	return agent.TurnRequest{TurnID: t.TurnID, SessionID: t.SessionID, Context: agent.InvocationContext{Tenant: t.Tenant}}
 }
 

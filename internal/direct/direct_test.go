@@ -9,9 +9,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnstone-run/turnstone/activities"
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/direct"
+	"github.com/turnstone-run/turnstone/internal/turns"
 )
 
 // toolsThenWords asks for tools and then answers.
@@ -98,10 +98,10 @@ func TestFallback(t *testing.T) {
 	words := func(_ context.Context, _ int, emit func(agent.Delta) error) (agent.ModelReply, error) {
 		return says(emit, "done")
 	}
-	short := func(_ *activities.Config, d *direct.Config) { d.MaxTime = time.Nanosecond }
-	patient := func(a *activities.Config, _ *direct.Config) { a.ProviderWait = time.Hour }
+	short := func(_ *turns.Config, d *direct.Config) { d.MaxTime = time.Nanosecond }
+	patient := func(a *turns.Config, _ *direct.Config) { a.ProviderWait = time.Hour }
 	for name, c := range map[string]struct {
-		change func(*activities.Config, *direct.Config)
+		change func(*turns.Config, *direct.Config)
 		play   func(context.Context, int, func(agent.Delta) error) (agent.ModelReply, error)
 		why    agent.Fallback
 		step   int
@@ -114,7 +114,7 @@ func TestFallback(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if c.change == nil {
-				c.change = func(*activities.Config, *direct.Config) {}
+				c.change = func(*turns.Config, *direct.Config) {}
 			}
 			w := newWorld(t, 2, c.change)
 			w.play = c.play
@@ -219,7 +219,7 @@ func TestTakenAway(t *testing.T) {
 	}
 	w.submit("t1", "s")
 	<-begun
-	require.NoError(t, w.Activities.Terminate(t.Context(), "t1"))
+	require.NoError(t, w.Turns.Terminate(t.Context(), "t1"))
 	<-left // the log tells its model call
 	require.NoError(t, w.Stop(t.Context()))
 	require.Empty(t, w.started)

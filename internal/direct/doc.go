@@ -1,5 +1,5 @@
 // Package direct is the second driver of the pure core: a turn without Temporal, for callers to whom every hop counts (DESIGN §3). It
-// runs the same actions with the same activities as plain calls, in the same process, and writes the same steps, epochs and events.
+// carries out the same actions with the same use cases, in this process, and writes the same steps, epochs and events.
 //
 // A direct turn holds its session by a lease that its driver renews. Whatever would make it wait, or outlive its process, hands it over:
 // the workflow turn/<same id> goes on with the state that the driver has come to.

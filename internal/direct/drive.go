@@ -7,14 +7,13 @@ import (
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
-	"go.temporal.io/sdk/temporal"
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/turnstone-run/turnstone/activities"
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/telemetry/logs"
 	"github.com/turnstone-run/turnstone/internal/turn"
+	"github.com/turnstone-run/turnstone/internal/turns"
 	"github.com/turnstone-run/turnstone/workflows"
 )
 
@@ -22,12 +21,12 @@ import (
 type running struct {
 	*Driver
 
-	begun *activities.BeginTurnResult
+	begun *turns.BeginTurnResult
 	state turn.State
 }
 
 // drive interprets the core's actions until the turn is over or in other hands.
-func (d *Driver) drive(begun *activities.BeginTurnResult) {
+func (d *Driver) drive(begun *turns.BeginTurnResult) {
 	t := running{
 		Driver: d, begun: begun, state: turn.New(begun.CoreVersion, begun.Limits, begun.Rules).Preparing(begun.Prepare),
 	}
@@ -88,7 +87,7 @@ func (t *running) do(ctx context.Context, a turn.Action) (over bool, err error) 
 	case turn.Retrieve:
 		var v agent.PrepareVerdict
 		v, err = perform(ctx, func() (agent.PrepareVerdict, error) {
-			return t.Activities.Retrieve(ctx, activities.RetrieveInput{TurnID: id, BudgetMS: t.state.BudgetMS(), PausedMS: t.state.PausedMS})
+			return t.Turns.Retrieve(ctx, turns.RetrieveInput{TurnID: id, BudgetMS: t.state.BudgetMS(), PausedMS: t.state.PausedMS})
 		})
 		if err == nil {
 			t.state = t.state.Spend(time.Since(started).Milliseconds()).AfterPrepare(v)
@@ -96,7 +95,7 @@ func (t *running) do(ctx context.Context, a turn.Action) (over bool, err error) 
 	case turn.CallModel:
 		var v agent.ModelVerdict
 		v, err = perform(ctx, func() (agent.ModelVerdict, error) {
-			return t.Activities.CallModel(ctx, activities.CallModelInput{TurnID: id, Step: a.Step, BudgetMS: t.state.BudgetMS(), PausedMS: t.state.PausedMS})
+			return t.Turns.CallModel(ctx, turns.CallModelInput{TurnID: id, Step: a.Step, BudgetMS: t.state.BudgetMS(), PausedMS: t.state.PausedMS})
 		})
 		if err == nil {
 			t.state = t.state.Spend(time.Since(started).Milliseconds()).AfterModel(v)
@@ -107,11 +106,11 @@ func (t *running) do(ctx context.Context, a turn.Action) (over bool, err error) 
 			t.state = t.state.Spend(time.Since(started).Milliseconds()).AfterTools(verdicts)
 		}
 	case turn.Finish:
-		in := activities.StoreTurnInput{
+		in := turns.StoreTurnInput{
 			TurnID: id, Status: a.Status, Stop: a.Stop, Failure: a.Failure, Usage: t.state.Usage, Model: t.state.Model,
 			ElapsedMS: t.state.ElapsedMS, Closing: a.Closing, Step: a.Step,
 		}
-		_, err = perform(ctx, func() (activities.StoreTurnResult, error) { return t.Activities.StoreTurn(ctx, in) })
+		_, err = perform(ctx, func() (turns.StoreTurnResult, error) { return t.Turns.StoreTurn(ctx, in) })
 		return true, err
 	case turn.Await, turn.Pause:
 	}
@@ -123,11 +122,11 @@ func (t *running) callTools(ctx context.Context, a turn.Action) ([]agent.ToolVer
 	verdicts := make([]agent.ToolVerdict, len(a.Calls))
 	g, ctx := errgroup.WithContext(ctx)
 	for i, c := range a.Calls {
-		in := activities.CallToolInput{
+		in := turns.CallToolInput{
 			TurnID: t.begun.Turn.TurnID, Step: a.Step, CallID: c.ID, Decided: c.Rule != "", Refused: c.Refused, BudgetMS: t.state.BudgetMS(),
 		}
 		g.Go(func() (err error) {
-			verdicts[i], err = perform(ctx, func() (agent.ToolVerdict, error) { return t.Activities.CallTool(ctx, in) })
+			verdicts[i], err = perform(ctx, func() (agent.ToolVerdict, error) { return t.Turns.CallTool(ctx, in) })
 			return err
 		})
 	}
@@ -145,24 +144,15 @@ func perform[T any](ctx context.Context, call func() (T, error)) (T, error) {
 	}, backoff.WithMaxElapsedTime(patience))
 }
 
-// final reports whether an error would be the same the next time: an activity says so itself. A turn that was fenced here is driven elsewhere.
+// final reports whether an error would be the same the next time. A turn that was fenced here is driven elsewhere.
 func final(err error) bool {
-	if application, ok := errors.AsType[*temporal.ApplicationError](err); ok {
-		return application.NonRetryable() || application.Type() == activities.FencedError
-	}
-	switch agent.CodeOf(err) {
-	case agent.CodeInvalid, agent.CodeNotFound, agent.CodeDenied, agent.CodeConflict, agent.CodeOverflow:
-		return true
-	case agent.CodeRateLimited, agent.CodeUnavailable, agent.CodeCancelled, agent.CodeInternal, "":
-		return false
-	default:
-		return false
-	}
+	return errors.Is(err, agent.ErrFenced) || errors.Is(err, agent.ErrStreamClosed) ||
+		err != nil && !agent.CodeOf(err).Retryable() && !errors.Is(err, context.Canceled)
 }
 
 // renew keeps the session while the turn runs. One that has been taken away is not ours any more.
 func (t *running) renew(ctx context.Context, stop context.CancelCauseFunc) {
-	tick := time.NewTicker(activities.DirectLease / renewals)
+	tick := time.NewTicker(turns.DirectLease / renewals)
 	defer tick.Stop()
 	for {
 		select {
@@ -170,7 +160,7 @@ func (t *running) renew(ctx context.Context, stop context.CancelCauseFunc) {
 			return
 		case <-tick.C:
 		}
-		err := t.Activities.Store.Renew(ctx, t.begun.Turn.TurnID, time.Now().Add(activities.DirectLease))
+		err := t.Turns.Store.Renew(ctx, t.begun.Turn.TurnID, time.Now().Add(turns.DirectLease))
 		if agent.CodeOf(err) == agent.CodeConflict {
 			stop(errLost)
 			return
@@ -193,11 +183,11 @@ func (t *running) handOver(why agent.Fallback, cause error) {
 	announced := false
 	_, err := perform(ctx, func() (struct{}, error) {
 		// Still ours? Then it stays so until the workflow has it.
-		if err := t.Activities.Store.Renew(ctx, id, time.Now().Add(activities.DirectLease)); err != nil {
+		if err := t.Turns.Store.Renew(ctx, id, time.Now().Add(turns.DirectLease)); err != nil {
 			return struct{}{}, err
 		}
 		if !announced { // before the workflow writes events
-			if err := t.Activities.AnnounceFallback(ctx, t.begun.Turn, why); err != nil {
+			if err := t.Turns.AnnounceFallback(ctx, t.begun.Turn, why); err != nil {
 				t.log().Warn("announce that a direct turn becomes durable", zap.Error(err))
 			}
 			announced = true

@@ -12,7 +12,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnstone-run/turnstone/activities"
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/catalog"
 	"github.com/turnstone-run/turnstone/internal/devstack/pgdev/pgtest"
@@ -22,6 +21,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/postgres/postgrestest"
 	"github.com/turnstone-run/turnstone/internal/schema"
 	"github.com/turnstone-run/turnstone/internal/stream/pgstream"
+	"github.com/turnstone-run/turnstone/internal/turns"
 	"github.com/turnstone-run/turnstone/workflows"
 )
 
@@ -55,12 +55,12 @@ type handed struct {
 	carry   *workflows.Carry
 }
 
-func newWorld(t *testing.T, turns int, change ...func(*activities.Config, *direct.Config)) *world {
+func newWorld(t *testing.T, side int, change ...func(*turns.Config, *direct.Config)) *world {
 	t.Helper()
-	return newWorldOn(t, turns, postgrestest.New(t), change...)
+	return newWorldOn(t, side, postgrestest.New(t), change...)
 }
 
-func newWorldOn(t *testing.T, turns int, dsn string, change ...func(*activities.Config, *direct.Config)) *world {
+func newWorldOn(t *testing.T, side int, dsn string, change ...func(*turns.Config, *direct.Config)) *world {
 	t.Helper()
 	pool, err := postgres.Open(t.Context(), postgres.Config{URL: dsn})
 	require.NoError(t, err)
@@ -79,15 +79,15 @@ func newWorldOn(t *testing.T, turns int, dsn string, change ...func(*activities.
 	require.NoError(t, err)
 	set, err := middleware.NewSet(middleware.Builtin(0)...)
 	require.NoError(t, err)
-	config := activities.Config{
+	config := turns.Config{
 		Registry: w, Models: w, Tools: w, Middleware: set, Store: w.store, Log: w.log, Blobs: nowhere{}, Runs: w, Schemas: schema.New(), Knowledge: w,
 		EndOrphan: func(context.Context, agent.TurnID) (bool, error) { return false, nil },
 	}
-	driver := direct.Config{Start: w.start, Watch: w, MaxTurns: turns}
+	driver := direct.Config{Start: w.start, Watch: w, MaxTurns: side}
 	for _, c := range change {
 		c(&config, &driver)
 	}
-	driver.Activities, err = activities.New(config)
+	driver.Turns, err = turns.New(config)
 	require.NoError(t, err)
 	w.Driver, err = direct.New(driver)
 	require.NoError(t, err)

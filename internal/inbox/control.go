@@ -7,10 +7,10 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/turnstone-run/turnstone/activities"
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/gateway"
 	"github.com/turnstone-run/turnstone/internal/telemetry/logs"
+	"github.com/turnstone-run/turnstone/internal/turns"
 )
 
 // Decide answers an approval of a turn, or of a turn that it waits for.
@@ -40,7 +40,7 @@ func (b *Inbox) Cancel(ctx context.Context, id agent.TurnID, c agent.CancelReque
 	if err != nil {
 		return err
 	}
-	if err := b.Activities.MarkCancelled(ctx, id); err != nil {
+	if err := b.Turns.MarkCancelled(ctx, id); err != nil {
 		return err
 	}
 	err = b.Runs.Interrupt(ctx, t.Record.WorkflowID, c)
@@ -60,7 +60,7 @@ func (b *Inbox) Provide(ctx context.Context, id agent.TurnID, r gateway.Provided
 	if err != nil && t.Output == nil { // of a turn that is over the same result again is accepted
 		return err
 	}
-	in := activities.ProvideInput{TurnID: id, Provided: r}
+	in := turns.ProvideInput{TurnID: id, Provided: r}
 	workflowID := t.Record.WorkflowID
 	pending, err := b.Store.PendingBelow(ctx, id)
 	if err != nil {
@@ -76,7 +76,7 @@ func (b *Inbox) Provide(ctx context.Context, id agent.TurnID, r gateway.Provided
 			workflowID = child.Record.WorkflowID
 		}
 	}
-	out, err := b.Activities.Provide(ctx, in)
+	out, err := b.Turns.Provide(ctx, in)
 	if err != nil {
 		return err
 	}

@@ -17,7 +17,6 @@ import (
 	"go.temporal.io/sdk/client"
 	sdktemporal "go.temporal.io/sdk/temporal"
 
-	"github.com/turnstone-run/turnstone/activities"
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/catalog"
 	"github.com/turnstone-run/turnstone/internal/devstack/pgdev/pgtest"
@@ -28,6 +27,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/postgres/postgrestest"
 	"github.com/turnstone-run/turnstone/internal/schema"
 	"github.com/turnstone-run/turnstone/internal/stream/pgstream"
+	"github.com/turnstone-run/turnstone/internal/turns"
 )
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
@@ -39,7 +39,7 @@ type office struct {
 	t     *testing.T
 	store *postgres.Store
 	log   *pgstream.Log
-	acts  *activities.Activities
+	acts  *turns.Turns
 
 	mu       sync.Mutex
 	agents   map[string]agent.Plan // by name; "" is chosen for those who name none
@@ -78,15 +78,15 @@ func newOffice(t *testing.T, change ...func(o *office, c *inbox.Config)) *office
 	set, err := middleware.NewSet(middleware.Builtin(0)...)
 	require.NoError(t, err)
 	runs := &inbox.Runs{Temporal: temporal{o: o}, TaskQueue: "turnstone", SearchAttributes: func() bool { return o.indexed }}
-	o.acts, err = activities.New(activities.Config{
+	o.acts, err = turns.New(turns.Config{
 		Registry: o, Models: o, Tools: o, Middleware: set, Store: losingStore{o.store, o}, Log: breakingLog{o.log, o}, Blobs: nowhere{}, Runs: runs, Schemas: schema.New(), Knowledge: o,
 		EndOrphan: func(ctx context.Context, id agent.TurnID) (bool, error) { return o.EndOrphan(ctx, id) },
 	})
 	require.NoError(t, err)
-	driver, err := direct.New(direct.Config{Activities: o.acts, Start: runs.TakeOver, MaxTurns: 4})
+	driver, err := direct.New(direct.Config{Turns: o.acts, Start: runs.TakeOver, MaxTurns: 4})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, driver.Stop(context.Background())) })
-	c := inbox.Config{Runs: runs, Activities: o.acts, Store: o.store, Log: o.log, Direct: driver, Admission: o, Audit: o}
+	c := inbox.Config{Runs: runs, Turns: o.acts, Store: o.store, Log: o.log, Direct: driver, Admission: o, Audit: o}
 	for _, f := range change {
 		f(o, &c)
 	}

@@ -1,5 +1,5 @@
 // Package inbox is the one invocation path: every door submits, follows, decides and cancels through [Inbox]. It joins
-// the Temporal client with the stores, satisfies gateway.Runtime, agent.Inbox and activities.Runs, and holds no agent logic.
+// the Temporal client with the stores, satisfies gateway.Runtime, agent.Inbox and turns.Runs, and holds no agent logic.
 package inbox
 
 import (
@@ -11,12 +11,12 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sync/semaphore"
 
-	"github.com/turnstone-run/turnstone/activities"
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/direct"
 	"github.com/turnstone-run/turnstone/internal/gateway"
 	"github.com/turnstone-run/turnstone/internal/postgres"
 	"github.com/turnstone-run/turnstone/internal/retrieval"
+	"github.com/turnstone-run/turnstone/internal/turns"
 )
 
 // idleCheck is how long a follower hears nothing before it makes sure that somebody still runs the turn (DESIGN §4).
@@ -24,7 +24,7 @@ const idleCheck = 30 * time.Second
 
 // Store is what the inbox reads besides what the activities need.
 type Store interface {
-	activities.TurnStore
+	turns.TurnStore
 	// Waiting returns the turn that holds the session while a person has not decided one of its approvals, "" when there is none.
 	Waiting(ctx context.Context, tenant string, id agent.SessionID) (agent.TurnID, error)
 	Result(ctx context.Context, tenant, ref string) (postgres.ResultRow, error)
@@ -84,21 +84,21 @@ type Capacity interface {
 
 // Config is what [New] needs.
 type Config struct {
-	Temporal   client.Client
-	Runs       *Runs
-	Activities *activities.Activities
-	Store      Store
-	Log        activities.EventLog
-	Blobs      Blobs
-	Results    Rows
-	Direct     *direct.Driver // nil: every turn is durable
-	Library    *retrieval.Library
-	Catalog    interface {
+	Temporal client.Client
+	Runs     *Runs
+	Turns    *turns.Turns
+	Store    Store
+	Log      turns.EventLog
+	Blobs    Blobs
+	Results  Rows
+	Direct   *direct.Driver // nil: every turn is durable
+	Library  *retrieval.Library
+	Catalog  interface {
 		Agents
 		Collections
 	}
 	Definitions Definitions // of workflows; nil: there are none
-	Models      activities.Models
+	Models      turns.Models
 	Health      func(ctx context.Context) gateway.Health
 	Logger      *zap.Logger
 	IdleCheck   time.Duration // 0: 30 s

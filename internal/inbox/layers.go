@@ -5,30 +5,30 @@ import (
 	"encoding/json"
 	"slices"
 
-	"github.com/turnstone-run/turnstone/activities"
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/llm/doctor"
+	"github.com/turnstone-run/turnstone/internal/turns"
 )
 
 // Layers returns the layers around a model, innermost first, in the order in which a probe meets them. The probe is a model call, and the
 // tool call that it asks for, in the code that serves turns; model, tool and stores are the probe's own, so that it costs nothing.
 func Layers(ctx context.Context) ([]string, error) {
 	p := &probe{}
-	acts, err := activities.New(activities.Config{
+	acts, err := turns.New(turns.Config{
 		Registry: p, Models: p, Tools: p, Middleware: p, Observer: p, Store: &probeStore{}, Log: probeLog{},
-		Blobs: struct{ activities.Blobs }{}, Runs: struct{ activities.Runs }{}, Schemas: struct{ activities.Schemas }{},
-		Knowledge: struct{ activities.Knowledge }{},
+		Blobs: struct{ turns.Blobs }{}, Runs: struct{ turns.Runs }{}, Schemas: struct{ turns.Schemas }{},
+		Knowledge: struct{ turns.Knowledge }{},
 		EndOrphan: func(context.Context, agent.TurnID) (bool, error) { return false, nil },
 	})
 	if err != nil {
 		return nil, err
 	}
-	verdict, err := acts.CallModel(ctx, activities.CallModelInput{TurnID: probeName, Step: 1})
+	verdict, err := acts.CallModel(ctx, turns.CallModelInput{TurnID: probeName, Step: 1})
 	if err != nil {
 		return nil, err
 	}
 	for _, c := range verdict.Calls {
-		if _, err := acts.CallTool(ctx, activities.CallToolInput{TurnID: probeName, Step: 1, CallID: c.ID}); err != nil {
+		if _, err := acts.CallTool(ctx, turns.CallToolInput{TurnID: probeName, Step: 1, CallID: c.ID}); err != nil {
 			return nil, err
 		}
 	}
@@ -41,7 +41,7 @@ const probeName = "probe"
 // probe notes which layer it meets when. It is the catalog, the model, the tool and the observer of its turn.
 type probe struct {
 	agent.Unobserved
-	activities.Registry // only Plan is called
+	turns.Registry // only Plan is called
 
 	layers   []string // innermost first
 	answered bool     // the model call is over
@@ -120,7 +120,7 @@ func (m probeMiddleware) WrapModel(next agent.ModelFunc) agent.ModelFunc {
 
 // probeStore keeps the model's reply for the tool call, and nothing else.
 type probeStore struct {
-	activities.TurnStore // only the methods below are called
+	turns.TurnStore // only the methods below are called
 
 	reply agent.ModelStep
 }
@@ -149,7 +149,7 @@ func (*probeStore) ChargeUsage(context.Context, agent.StepKey, string, []agent.U
 }
 
 // probeLog takes events and forgets them.
-type probeLog struct{ activities.EventLog } // only the methods below are called
+type probeLog struct{ turns.EventLog } // only the methods below are called
 
 func (probeLog) Begin(_ context.Context, stream, producer string) (agent.Fence, agent.Appended, error) {
 	return agent.Fence{StreamID: stream, Producer: producer, Epoch: 1}, agent.Appended{}, nil

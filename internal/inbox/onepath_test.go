@@ -57,20 +57,20 @@ var ways = map[string]map[string]string{
 	`"AgentTurn"`:         {"workflows/names.go": "its name"},
 
 	// What records a turn, or has it started.
-	"(*activities.Activities).Begin": {
-		"internal/inbox/submit.go (*submission).record":          "a durable turn, before its workflow",
-		"internal/direct/direct.go (*Driver).begin":              "a direct turn",
-		"activities/begin_turn.go (*Activities).BeginTurn":       "the turn's own workflow",
-		"activities/children.go (*Activities).beginChild":        "a parent asks",
-		"activities/queue_message.go (*Activities).QueueMessage": "a message that a workflow took: an operator's",
-		"flows.go nodeTurns.BeginTurn":                           "an agent node of a run",
+	"(*internal/turns.Turns).Begin": {
+		"internal/inbox/submit.go (*submission).record":         "a durable turn, before its workflow",
+		"internal/direct/direct.go (*Driver).begin":             "a direct turn",
+		"internal/turns/begin_turn.go (*Turns).BeginTurn":       "the turn's own workflow",
+		"internal/turns/children.go (*Turns).beginChild":        "a parent asks",
+		"internal/turns/queue_message.go (*Turns).QueueMessage": "a message that a workflow took: an operator's",
+		"flows.go nodeTurns.BeginTurn":                          "an agent node of a run",
 	},
-	"(activities.TurnStore).Begin":           {"activities/begin_turn.go": "Begin"},
+	"(internal/turns.TurnStore).Begin":       {"internal/turns/begin_turn.go": "Begin"},
 	"(*internal/postgres.Store).Begin":       {},
 	"(*internal/direct.Driver).Submit":       {"internal/inbox/submit.go (*submission).start": "a direct turn"},
 	"(*internal/inbox.Runs).start":           {"internal/inbox/submit.go (*submission).start": "a durable turn", "internal/inbox/runs.go": "the two below"},
 	"(*internal/inbox.Runs).Start":           {"internal/inbox/upkeep.go (*Inbox).startOrphan": "a recorded turn that nobody drives"},
-	"(activities.Runs).Start":                {"activities/queue_message.go (*Activities).QueueMessage": "a message that a workflow took"},
+	"(internal/turns.Runs).Start":            {"internal/turns/queue_message.go (*Turns).QueueMessage": "a message that a workflow took"},
 	"(*internal/inbox.Runs).TakeOver":        {"turnstone.go (*Service).compose": "a direct turn that goes on as a workflow"},
 	"(*internal/inbox.Inbox).submit":         {"internal/inbox/submit.go": "Submit, and a message to a turn's session"},
 	"(*internal/inbox.Inbox).Submit":         {},
@@ -150,9 +150,9 @@ func TestStrayStarts(t *testing.T) {
 			func f(c client.Client) { c.UpdateWithStartWorkflow(nil, client.UpdateWithStartWorkflowOptions{}) }`, "UpdateWithStartWorkflow"},
 		"the bare service": {`import "go.temporal.io/api/workflowservice/v1"
 			func f(c workflowservice.WorkflowServiceClient) { c.StartWorkflowExecution(nil, nil) }`, "StartWorkflowExecution"},
-		"recorded past the inbox": {`import "` + module + `/activities"
-			type mine struct{ *activities.Activities }
-			func f(m mine) { m.Begin(nil, nil, nil) }`, "(*activities.Activities).Begin"},
+		"recorded past the inbox": {`import "` + module + `/internal/turns"
+			type mine struct{ *turns.Turns }
+			func f(m mine) { m.Begin(nil, nil, nil) }`, "(*internal/turns.Turns).Begin"},
 		"direct past the inbox": {`import "` + module + `/internal/direct"
 			func f(d struct{ drive *direct.Driver }) { d.drive.Submit(nil, nil) }`, "(*internal/direct.Driver).Submit"},
 		"started past the inbox": {`import "` + module + `/internal/inbox"

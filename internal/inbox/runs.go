@@ -20,7 +20,7 @@ import (
 // callTimeout bounds one call to the Temporal frontend.
 const callTimeout = 10 * time.Second
 
-// Runs knows the workflows behind turns; it satisfies activities.Runs.
+// Runs knows the workflows behind turns; it satisfies turns.Runs.
 type Runs struct {
 	Temporal  client.Client
 	TaskQueue string

@@ -12,9 +12,9 @@ import (
 	"github.com/google/uuid"
 	"go.uber.org/zap"
 
-	"github.com/turnstone-run/turnstone/activities"
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/telemetry/logs"
+	"github.com/turnstone-run/turnstone/internal/turns"
 )
 
 // Submit checks a request and starts its turn. A turn that was started before with the same id is joined.
@@ -47,9 +47,9 @@ type submission struct {
 	session   agent.SessionID
 	chosen    string // the field by which the caller chose the turn's id; empty: it is a new one
 
-	checked *activities.Checked // of a request that may begin a turn
-	agent   string              // that it is bound to
-	mode    agent.Mode          // how its turn is to be driven, and who says so
+	checked *turns.Checked // of a request that may begin a turn
+	agent   string         // that it is bound to
+	mode    agent.Mode     // how its turn is to be driven, and who says so
 	modeBy  string
 
 	fallback agent.Fallback // why it is not direct, although it was to be
@@ -77,7 +77,7 @@ func (b *Inbox) submit(ctx context.Context, e agent.Envelope) (agent.Receipt, in
 // accept checks a request, records its turn and starts it.
 func (s *submission) accept(ctx context.Context) (agent.Receipt, int, error) {
 	var err error
-	if s.checked, err = s.Activities.Check(ctx, &s.req); err != nil {
+	if s.checked, err = s.Turns.Check(ctx, &s.req); err != nil {
 		if again, known := s.findAcceptedTurn(ctx); known {
 			s.audit(again, nil)
 			return again, 0, nil
@@ -121,7 +121,7 @@ func (b *Inbox) submission(e *agent.Envelope) *submission {
 		s.chosen = fieldKey
 	}
 	s.req.Channel = cmp.Or(s.req.Channel, e.Channel)
-	s.req.TurnID = activities.TurnIDOf(&s.req, uuid.NewString())
+	s.req.TurnID = turns.TurnIDOf(&s.req, uuid.NewString())
 	s.session = cmp.Or(s.req.SessionID, agent.SessionID(s.req.TurnID))
 	s.req.IdempotencyKey = "" // the turn's id says it
 	if s.req.Context.Tenant == agent.DefaultTenant {
@@ -191,7 +191,7 @@ func (s *submission) start(ctx context.Context, was existingTurn) (agent.Receipt
 			return receipt, 0, nil
 		case err != nil:
 			return agent.Receipt{}, 0, err
-		case begun.Verdict == activities.VerdictDuplicate:
+		case begun.Verdict == turns.VerdictDuplicate:
 			return receipt, 0, nil
 		}
 		receipt.Joined, position, agentName, instance = !begun.New, begun.Position, begun.Turn.Agent, begun.Turn.InstanceID
@@ -201,7 +201,7 @@ func (s *submission) start(ctx context.Context, was existingTurn) (agent.Receipt
 	switch {
 	case err == nil:
 	case refusedForGood(err):
-		return agent.Receipt{}, 0, errors.Join(err, s.Activities.Terminate(ctx, s.req.TurnID))
+		return agent.Receipt{}, 0, errors.Join(err, s.Turns.Terminate(ctx, s.req.TurnID))
 	default:
 		s.Logger.Warn("start a recorded turn", logs.Turn(s.req.TurnID, s.req.Context.TenantName(), instance), zap.Error(err))
 		receipt.StartUnknown = true
@@ -213,15 +213,15 @@ func (s *submission) start(ctx context.Context, was existingTurn) (agent.Receipt
 const recordPatience = 5 * time.Second
 
 // record records the turn. When nobody knows whether it did, it tries again: the same id is recorded once.
-func (s *submission) record(ctx context.Context) (activities.BeginTurnResult, error) {
-	in := activities.BeginTurnInput{WorkflowID: s.req.TurnID.WorkflowID(), StartByID: true, Checked: s.checked, Fallback: s.fallback}
-	begun, err := s.Activities.Begin(ctx, s.req, in)
+func (s *submission) record(ctx context.Context) (turns.BeginTurnResult, error) {
+	in := turns.BeginTurnInput{WorkflowID: s.req.TurnID.WorkflowID(), StartByID: true, Checked: s.checked, Fallback: s.fallback}
+	begun, err := s.Turns.Begin(ctx, s.req, in)
 	if !errors.Is(err, agent.ErrOutcomeUnknown) {
 		return begun, err
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordPatience)
 	defer cancel()
-	begun, again := s.Activities.Begin(ctx, s.req, in)
+	begun, again := s.Turns.Begin(ctx, s.req, in)
 	if again == nil || isFinal(again) {
 		return begun, again
 	}

@@ -14,10 +14,10 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/serviceerror"
 
-	"github.com/turnstone-run/turnstone/activities"
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/admission"
 	"github.com/turnstone-run/turnstone/internal/inbox"
+	"github.com/turnstone-run/turnstone/internal/turns"
 )
 
 // detail is what the trail says of a turn.
@@ -145,7 +145,7 @@ func TestKnownTurnsNeedNoPlace(t *testing.T) {
 			require.False(t, first.Joined)
 			if c.begun {
 				req, _ := o.input(first.TurnID)
-				_, err := o.acts.Begin(t.Context(), req, activities.BeginTurnInput{WorkflowID: first.TurnID.WorkflowID(), RunID: "run"})
+				_, err := o.acts.Begin(t.Context(), req, turns.BeginTurnInput{WorkflowID: first.TurnID.WorkflowID(), RunID: "run"})
 				require.NoError(t, err)
 			}
 			if e.Request.Mode == agent.ModeDirect {
@@ -187,11 +187,11 @@ func TestTheFirstRequestStands(t *testing.T) {
 	input, ok := o.input("t1")
 	require.True(t, ok)
 	require.Equal(t, agent.TurnRequest{TurnID: "t1", SessionID: "s", Context: agent.InvocationContext{Tenant: "acme"}}, input)
-	_, err = o.acts.Begin(t.Context(), input, activities.BeginTurnInput{WorkflowID: "turn/t1", RunID: "run"})
+	_, err = o.acts.Begin(t.Context(), input, turns.BeginTurnInput{WorkflowID: "turn/t1", RunID: "run"})
 	require.NoError(t, err)
-	_, err = o.acts.CallModel(t.Context(), activities.CallModelInput{TurnID: "t1", Step: 1})
+	_, err = o.acts.CallModel(t.Context(), turns.CallModelInput{TurnID: "t1", Step: 1})
 	require.NoError(t, err)
-	out, err := o.acts.Finish(t.Context(), activities.StoreTurnInput{TurnID: "t1", Status: agent.TurnCompleted, Stop: agent.StopEndTurn})
+	out, err := o.acts.Finish(t.Context(), turns.StoreTurnInput{TurnID: "t1", Status: agent.TurnCompleted, Stop: agent.StopEndTurn})
 	require.NoError(t, err)
 	require.Equal(t, "tools: look", out.Output)
 }
@@ -223,12 +223,12 @@ func TestToolsOfTheCredential(t *testing.T) {
 				require.NoError(t, err)
 				if mode == agent.ModeDurable {
 					input, _ := o.input(r.TurnID)
-					begun, err := o.acts.Begin(t.Context(), input, activities.BeginTurnInput{WorkflowID: r.TurnID.WorkflowID(), RunID: "run"})
+					begun, err := o.acts.Begin(t.Context(), input, turns.BeginTurnInput{WorkflowID: r.TurnID.WorkflowID(), RunID: "run"})
 					require.NoError(t, err)
 					require.Nil(t, begun.Limits.Tools, "the workflow need not know")
-					_, err = o.acts.CallModel(t.Context(), activities.CallModelInput{TurnID: r.TurnID, Step: 1})
+					_, err = o.acts.CallModel(t.Context(), turns.CallModelInput{TurnID: r.TurnID, Step: 1})
 					require.NoError(t, err)
-					_, err = o.acts.Finish(t.Context(), activities.StoreTurnInput{TurnID: r.TurnID, Status: agent.TurnCompleted, Stop: agent.StopEndTurn})
+					_, err = o.acts.Finish(t.Context(), turns.StoreTurnInput{TurnID: r.TurnID, Status: agent.TurnCompleted, Stop: agent.StopEndTurn})
 					require.NoError(t, err)
 				}
 				require.Equal(t, c.want, o.ended(r.TurnID).Output)
@@ -292,9 +292,9 @@ func TestDirectOrDurable(t *testing.T) {
 	require.Equal(t, "fallback", detail(t, &line)["mode_by"])
 	require.Equal(t, agent.FallbackWorker, alone.fallback(r.TurnID))
 	begun, err := alone.acts.Begin(t.Context(), agent.TurnRequest{TurnID: r.TurnID, Context: agent.InvocationContext{Tenant: "acme"}},
-		activities.BeginTurnInput{WorkflowID: r.TurnID.WorkflowID(), RunID: "run"})
+		turns.BeginTurnInput{WorkflowID: r.TurnID.WorkflowID(), RunID: "run"})
 	require.NoError(t, err)
-	require.Equal(t, activities.VerdictReady, begun.Verdict)
+	require.Equal(t, turns.VerdictReady, begun.Verdict)
 	for e, err := range alone.log.Follow(t.Context(), string(r.TurnID), 0) {
 		require.NoError(t, err)
 		require.Equal(t, agent.StatusRunning, e.Status)
@@ -370,7 +370,7 @@ func TestWhoseTurnItIs(t *testing.T) {
 func TestIDsOfKeysAreNotTaken(t *testing.T) {
 	o := newOffice(t)
 	r := hello(func(r *agent.TurnRequest) { r.IdempotencyKey = "order-1" })
-	id := activities.TurnIDOf(&r, "")
+	id := turns.TurnIDOf(&r, "")
 	byID := hello(func(r *agent.TurnRequest) { r.TurnID = id })
 	thief := holder("*")
 	thief.Tenant, byID.Context.Tenant = "other", "other"
@@ -400,7 +400,7 @@ func TestMessages(t *testing.T) {
 	first, err := o.Submit(t.Context(), agent.Envelope{Request: hello(func(r *agent.TurnRequest) { r.Agent = "judge" })})
 	require.NoError(t, err)
 	input, _ := o.input(first.TurnID)
-	_, err = o.acts.Begin(t.Context(), input, activities.BeginTurnInput{WorkflowID: first.TurnID.WorkflowID(), RunID: "run"})
+	_, err = o.acts.Begin(t.Context(), input, turns.BeginTurnInput{WorkflowID: first.TurnID.WorkflowID(), RunID: "run"})
 	require.NoError(t, err)
 	e := agent.Envelope{Channel: "ws", Principal: holder("turns.run:clerk"), RequestID: "r1", Request: agent.TurnRequest{Message: "and?"}}
 	_, _, err = o.MessageFrom(t.Context(), first.TurnID, e)
@@ -483,7 +483,7 @@ func TestTogetherWithinTheBound(t *testing.T) {
 	_, err := o.Submit(t.Context(), another)
 	require.Equal(t, agent.CodeRateLimited, agent.CodeOf(err))
 	require.ErrorAs(t, err, new(agent.AdmissionRefused))
-	_, err = o.acts.Finish(t.Context(), activities.StoreTurnInput{TurnID: in[0], Status: agent.TurnCompleted, Stop: agent.StopEndTurn})
+	_, err = o.acts.Finish(t.Context(), turns.StoreTurnInput{TurnID: in[0], Status: agent.TurnCompleted, Stop: agent.StopEndTurn})
 	require.NoError(t, err)
 	_, err = o.Submit(t.Context(), another)
 	require.NoError(t, err, "a turn that ends gives its place back")

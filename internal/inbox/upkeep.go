@@ -97,7 +97,7 @@ func (b *Inbox) endOrphan(ctx context.Context, id agent.TurnID, t *agent.TurnSta
 	case !closed, missing && !direct && time.Since(t.StartedAt) < startingUp:
 		return false, nil
 	case !missing:
-		return true, b.Activities.Terminate(ctx, id)
+		return true, b.Turns.Terminate(ctx, id)
 	}
 	resumes, err := b.canStart(ctx, id, t)
 	if err != nil {
@@ -108,7 +108,7 @@ func (b *Inbox) endOrphan(ctx context.Context, id agent.TurnID, t *agent.TurnSta
 			return false, err
 		}
 	}
-	return true, b.Activities.Terminate(ctx, id)
+	return true, b.Turns.Terminate(ctx, id)
 }
 
 // startOrphan starts the workflow of a recorded turn. One that a process drove goes on behind the steps that are stored.

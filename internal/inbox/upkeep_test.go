@@ -8,11 +8,11 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/serviceerror"
 
-	"github.com/turnstone-run/turnstone/activities"
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/admission"
 	"github.com/turnstone-run/turnstone/internal/gateway"
 	"github.com/turnstone-run/turnstone/internal/inbox"
+	"github.com/turnstone-run/turnstone/internal/turns"
 )
 
 // age makes a turn so old that nobody is about to start it.
@@ -139,7 +139,7 @@ func TestReadingStartsATurn(t *testing.T) {
 func TestTurnsOfWorkflowsAreTheirs(t *testing.T) {
 	o := newOffice(t)
 	req := hello(func(r *agent.TurnRequest) { r.TurnID = "t1" })
-	_, err := o.acts.Begin(t.Context(), req, activities.BeginTurnInput{WorkflowID: "turn/t1"})
+	_, err := o.acts.Begin(t.Context(), req, turns.BeginTurnInput{WorkflowID: "turn/t1"})
 	require.NoError(t, err)
 	o.age("t1")
 	require.Nil(t, o.recover("t1").Output)
@@ -241,9 +241,9 @@ func TestNextInLineKeepsTheHolder(t *testing.T) {
 			e := agent.Envelope{Request: hello(func(r *agent.TurnRequest) { r.TurnID, r.SessionID = "next", "s" })}
 			_, err = o.Submit(t.Context(), e)
 			require.NoError(t, err)
-			begun, err := o.acts.Begin(t.Context(), e.Request, activities.BeginTurnInput{WorkflowID: "turn/next", RunID: "r", Again: true})
+			begun, err := o.acts.Begin(t.Context(), e.Request, turns.BeginTurnInput{WorkflowID: "turn/next", RunID: "r", Again: true})
 			require.NoError(t, err)
-			require.Equal(t, activities.VerdictBehind, begun.Verdict)
+			require.Equal(t, turns.VerdictBehind, begun.Verdict)
 			_, started := o.input("holder")
 			require.True(t, started)
 			holder, err := o.store.Turn(t.Context(), "holder")
@@ -263,7 +263,7 @@ func TestEndOrphan(t *testing.T) {
 	ended, err = o.EndOrphan(t.Context(), r.TurnID)
 	require.NoError(t, err)
 	require.False(t, ended, "its workflow runs")
-	_, err = o.acts.Finish(t.Context(), activities.StoreTurnInput{TurnID: r.TurnID, Status: agent.TurnCompleted, Stop: agent.StopEndTurn})
+	_, err = o.acts.Finish(t.Context(), turns.StoreTurnInput{TurnID: r.TurnID, Status: agent.TurnCompleted, Stop: agent.StopEndTurn})
 	require.NoError(t, err)
 	ended, err = o.EndOrphan(t.Context(), r.TurnID)
 	require.NoError(t, err)

@@ -7,15 +7,15 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnstone-run/turnstone/activities"
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/turns"
 )
 
 // recorded begins a turn whose workflow runs.
 func (o *office) recorded(id agent.TurnID, session agent.SessionID) {
 	o.t.Helper()
 	_, err := o.acts.Begin(o.t.Context(), hello(func(r *agent.TurnRequest) { r.TurnID, r.SessionID = id, session }),
-		activities.BeginTurnInput{WorkflowID: id.WorkflowID()})
+		turns.BeginTurnInput{WorkflowID: id.WorkflowID()})
 	require.NoError(o.t, err)
 	o.mu.Lock()
 	defer o.mu.Unlock()

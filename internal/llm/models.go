@@ -42,7 +42,7 @@ type Settings struct {
 	Outbound *http.Client
 }
 
-// Models opens models by provider. It satisfies activities.Models and is safe for concurrent use.
+// Models opens models by provider. It satisfies turns.Models and is safe for concurrent use.
 type Models struct {
 	providers map[string]Provider // configured
 	kinds     map[string]Provider // that profiles may name as well

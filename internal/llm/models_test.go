@@ -11,7 +11,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/llm"
 )
 
-// finder is the port activities.Models.
+// finder is the port turns.Models.
 type finder interface {
 	Model(ctx context.Context, m agent.PlanModel) (agent.Model, error)
 }

@@ -9,16 +9,16 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnstone-run/turnstone/activities"
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/devstack/pgdev/pgtest"
 	"github.com/turnstone-run/turnstone/internal/postgres"
 	"github.com/turnstone-run/turnstone/internal/postgres/postgrestest"
+	"github.com/turnstone-run/turnstone/internal/turns"
 )
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
 
-var _ activities.TurnStore = (*postgres.Store)(nil)
+var _ turns.TurnStore = (*postgres.Store)(nil)
 
 const tenant = "acme"
 

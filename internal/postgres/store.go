@@ -9,7 +9,7 @@ import (
 )
 
 // Store keeps sessions, turns, steps, transcripts, results and approvals, the catalog, and knowledge collections. It satisfies
-// activities.TurnStore, catalog.Store and retrieval.Store. Every write is atomic; those of turns are idempotent on their keys. Errors carry an [agent.Code],
+// turns.TurnStore, catalog.Store and retrieval.Store. Every write is atomic; those of turns are idempotent on their keys. Errors carry an [agent.Code],
 // [agent.CodeUnavailable] for what is worth trying again. A turn of one tenant is unknown to every other; the catalog knows no
 // such walls. Safe for concurrent use.
 type Store struct {

@@ -19,9 +19,9 @@ func standing(t testing.TB, finished int) *bench {
 	for _, sql := range []string{
 		fmt.Sprintf(`INSERT INTO sessions (tenant, session_id) SELECT 'acme', 's' || n FROM generate_series(1, %d) AS n`, finished/100+1),
 		`INSERT INTO sessions (tenant, session_id) SELECT 't' || n, 'busy' FROM generate_series(1, 5) AS n`,
-		turns("'f' || n", "'acme'", "'s' || n / 100 + 1", "n", "CASE n % 3 WHEN 0 THEN 'completed' WHEN 1 THEN 'failed' ELSE 'cancelled' END", "now()", finished),
-		turns("'r' || n", "'t' || n", "'busy'", "1", "'running'", "now() - interval '2 hours'", 5),
-		turns("'q' || n", "'t' || 1 + n % 5", "'busy'", "1 + n", "'queued'", "now() - n * interval '4 minutes'", 15),
+		turnRows("'f' || n", "'acme'", "'s' || n / 100 + 1", "n", "CASE n % 3 WHEN 0 THEN 'completed' WHEN 1 THEN 'failed' ELSE 'cancelled' END", "now()", finished),
+		turnRows("'r' || n", "'t' || n", "'busy'", "1", "'running'", "now() - interval '2 hours'", 5),
+		turnRows("'q' || n", "'t' || 1 + n % 5", "'busy'", "1 + n", "'queued'", "now() - n * interval '4 minutes'", 15),
 		approvals("'r' || n", "'t' || n", "NULL", "NULL", "now() - n * interval '1 minute'", 3),
 		approvals("'q' || n", "'t' || 1 + n % 5", "NULL", "now() + interval '1 hour'", "now() - n * interval '1 second'", 2),
 		approvals("'r' || n", "'t' || n", "'approve'", "NULL", "now() - interval '1 day'", 5),
@@ -36,7 +36,7 @@ func standing(t testing.TB, finished int) *bench {
 	return b
 }
 
-func turns(id, tenant, session, seq, state, at string, n int) string {
+func turnRows(id, tenant, session, seq, state, at string, n int) string {
 	return fmt.Sprintf(`INSERT INTO turns (turn_id, tenant, session_id, seq, state, workflow_id, agent, instance_id, plan_hash, model, channel, user_id, on_busy,
 			history, input, context, created_at)
 		SELECT %s, %s, %s, %s, %s, 'w' || n, 'analyst', 'analyst@1', 'h', 'small', 'http', 'u1', 'queue', 'load', '[]', '{}', %s

@@ -17,7 +17,7 @@ type watch struct {
 	refs    int
 }
 
-// Follow yields the events after an index; see activities.EventLog.
+// Follow yields the events after an index; see turns.EventLog.
 func (l *Log) Follow(ctx context.Context, streamID string, after int64) iter.Seq2[agent.Event, error] {
 	return func(yield func(agent.Event, error) bool) {
 		if err := l.follow(ctx, streamID, after, yield); err != nil {

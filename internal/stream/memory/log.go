@@ -69,7 +69,7 @@ func orDefault[N int | int64](n, otherwise N) N {
 	return n
 }
 
-// Begin makes its caller the only valid instance of a producer; see activities.EventLog.
+// Begin makes its caller the only valid instance of a producer; see turns.EventLog.
 func (l *Log) Begin(ctx context.Context, streamID, producerName string) (agent.Fence, agent.Appended, error) {
 	if err := checkNames(ctx, streamID, producerName); err != nil {
 		return agent.Fence{}, agent.Appended{}, err
@@ -108,7 +108,7 @@ func (l *Log) Begin(ctx context.Context, streamID, producerName string) (agent.F
 	return agent.Fence{StreamID: streamID, Producer: producerName, Epoch: p.epoch}, s.appended(), nil
 }
 
-// Append adds a batch, once; see activities.EventLog. A batch without events is a [Log.Touch].
+// Append adds a batch, once; see turns.EventLog. A batch without events is a [Log.Touch].
 func (l *Log) Append(ctx context.Context, f agent.Fence, batch int64, events []agent.Event) (agent.Appended, error) {
 	if err := checkNames(ctx, f.StreamID, f.Producer); err != nil {
 		return agent.Appended{}, err

@@ -23,7 +23,7 @@ const (
 	outage = 10 * time.Minute
 )
 
-// Follow yields the events after an index; see activities.EventLog. It waits out an absent database for ten minutes before it
+// Follow yields the events after an index; see turns.EventLog. It waits out an absent database for ten minutes before it
 // ends with [agent.CodeUnavailable], with which it also ends when the log is stopped.
 func (l *Log) Follow(ctx context.Context, streamID string, after int64) iter.Seq2[agent.Event, error] {
 	return func(yield func(agent.Event, error) bool) {

@@ -45,7 +45,7 @@ type storedProducer struct {
 	Batches   string `json:"batches"`
 }
 
-// Begin makes its caller the only valid instance of a producer; see activities.EventLog. This process becomes the owner of the stream. An owner
+// Begin makes its caller the only valid instance of a producer; see turns.EventLog. This process becomes the owner of the stream. An owner
 // elsewhere is asked to release it first, and loses it after two seconds.
 func (l *Log) Begin(ctx context.Context, streamID, producer string) (agent.Fence, agent.Appended, error) {
 	const op = "begin producer"
@@ -198,7 +198,7 @@ func untilReleased[T any](ctx context.Context, ask func(force bool) (T, bool, er
 	}
 }
 
-// Append adds a batch, once; see activities.EventLog. A batch without events is a [Log.Touch]. The events are shown at once and stored a
+// Append adds a batch, once; see turns.EventLog. A batch without events is a [Log.Touch]. The events are shown at once and stored a
 // moment later; [Log.Sync] waits for that. While the database is away Append goes on, until a bound of what is not stored is reached.
 //
 // [agent.CodeUnavailable] means that the batch may or may not be in the log: send it again.

@@ -13,7 +13,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// Log is the port under test, the same as activities.EventLog.
+// Log is the port under test, the same as turns.EventLog.
 type Log interface {
 	Begin(ctx context.Context, streamID, producer string) (agent.Fence, agent.Appended, error)
 	Append(ctx context.Context, f agent.Fence, batch int64, events []agent.Event) (agent.Appended, error)

@@ -1,0 +1,175 @@
+package turns_test
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/turns"
+)
+
+// TestRoute: how a turn came to its agent is an event with all of it, a summary in history, and counted once.
+func TestRoute(t *testing.T) {
+	h := newHarness(t)
+	rule := agent.RouteDecision{Agent: "analyst", Model: "other", Reason: agent.RouteRuled, Table: "acme/main", Rule: "billing", Revision: 7}
+	h.catalog.rule = &rule
+	in := turns.BeginTurnInput{WorkflowID: "turn/t1", RunID: "r"}
+	out, err := h.Begin(t.Context(), agent.TurnRequest{TurnID: "t1", Message: "hello"}, in)
+	require.NoError(t, err)
+	require.Equal(t, "rule acme/main#billing: analyst", out.Route)
+	require.Equal(t, "scripted-2", out.ModelName, "the route's model")
+	events := h.events("t1")
+	require.Equal(t, []agent.EventType{agent.EventStatus, agent.EventRoute}, types(events))
+	var d agent.RouteDecision
+	require.NoError(t, json.Unmarshal(events[1].Route, &d))
+	require.Equal(t, rule, d)
+	require.Equal(t, []agent.RouteDecision{rule}, h.catalog.routed)
+
+	out, err = h.Begin(t.Context(), agent.TurnRequest{TurnID: "t2", Message: "hello", Model: "default"}, turns.BeginTurnInput{WorkflowID: "turn/t2", RunID: "r"})
+	require.NoError(t, err)
+	require.Equal(t, "scripted-1", out.ModelName, "the request's own word comes first")
+}
+
+// TestRouteTurnAndLoadPlan: both return what the turn was recorded with, in the process that began it and in another, however the catalog
+// has changed since.
+func TestRouteTurnAndLoadPlan(t *testing.T) {
+	h := newHarness(t)
+	rule := agent.RouteDecision{Agent: "analyst", Model: "other", Reason: agent.RouteRuled, Table: "acme/main", Rule: "billing", Revision: 7}
+	h.catalog.rule = &rule
+	h.catalog.plan.Limits = agent.Limits{ModelCalls: 9, ToolCalls: 9}
+	h.catalog.put(h.catalog.plan)
+	begun, err := h.BeginTurn(t.Context(), json.RawMessage(`{"message":"hello","limits":{"model_calls":3},"output_schema":{"type":"object"}}`),
+		turns.BeginTurnInput{WorkflowID: "turn/t1", RunID: "r", CoreVersion: turns.CoreVersion})
+	require.NoError(t, err)
+	require.Equal(t, turns.CoreVersion, begun.CoreVersion)
+	require.Empty(t, begun.LoadPlanResult, "history need not hold it twice")
+	changed := h.catalog.plan
+	changed.Limits = agent.Limits{ModelCalls: 1}
+	h.catalog.put(changed)
+	h.catalog.rule = nil
+	for name, worker := range map[string]*turns.Turns{"the same process": h.Turns, "another process": h.process()} {
+		t.Run(name, func(t *testing.T) {
+			route, err := worker.RouteTurn(t.Context(), turns.TurnInput{TurnID: "t1"})
+			require.NoError(t, err)
+			require.Equal(t, turns.RouteTurnResult{Agent: "analyst", Reason: agent.RouteRuled, Rule: "acme/main#billing"}, route)
+			plan, err := worker.LoadPlan(t.Context(), turns.TurnInput{TurnID: "t1"})
+			require.NoError(t, err)
+			require.Equal(t, agent.Limits{ModelCalls: 3, ToolCalls: 9}, plan.Limits)
+			require.Equal(t, "scripted-2", plan.ModelName)
+			require.Positive(t, plan.Rules.StructuredTries)
+		})
+	}
+	_, err = h.LoadPlan(t.Context(), turns.TurnInput{TurnID: "unknown"})
+	require.Equal(t, agent.CodeNotFound, agent.CodeOf(err))
+}
+
+// TestBeginKeepsWhatItRecorded: a turn that was queued under one plan begins under it, though the catalog has another by then, or the
+// agent is gone.
+func TestBeginKeepsWhatItRecorded(t *testing.T) {
+	h := newHarness(t)
+	req := agent.TurnRequest{TurnID: "t1", SessionID: "s1", Message: "hello"}
+	queued, err := h.Begin(t.Context(), req, turns.BeginTurnInput{WorkflowID: "turn/t1"})
+	require.NoError(t, err)
+	old := h.catalog.plan
+	changed := old
+	changed.System, changed.Limits = "You are another.", agent.Limits{ModelCalls: 1}
+	for name, change := range map[string]func(){
+		"changed": func() { h.catalog.put(changed) },
+		"gone": func() {
+			changed.Agent = "other"
+			h.catalog.put(changed)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			change()
+			out, err := h.Begin(t.Context(), agent.TurnRequest{TurnID: "t1", SessionID: "s1", Message: "hello", Agent: "analyst"},
+				turns.BeginTurnInput{WorkflowID: "turn/t1", RunID: "r"})
+			require.NoError(t, err)
+			require.Equal(t, turns.VerdictReady, out.Verdict)
+			require.Equal(t, queued.Turn, out.Turn)
+			require.Equal(t, 25, out.Limits.ModelCalls)
+		})
+	}
+	h.model.script(says("."))
+	_, err = h.CallModel(t.Context(), turns.CallModelInput{TurnID: "t1", Step: 1})
+	require.NoError(t, err)
+	require.Contains(t, h.model.seen[0].System, old.System)
+	_, err = h.Begin(t.Context(), agent.TurnRequest{TurnID: "t2", SessionID: "s2", Message: "hello", Agent: "analyst"}, turns.BeginTurnInput{RunID: "r"})
+	require.Equal(t, agent.CodeNotFound, agent.CodeOf(err), "a new turn is refused")
+}
+
+// TestApprovalPolicy: the plan's word about a tool comes before what the tool says of the call.
+func TestApprovalPolicy(t *testing.T) {
+	for name, c := range map[string]struct {
+		policy agent.Approve
+		free   bool
+		gate   agent.Gate
+		rule   string
+	}{
+		"harmless":                   {"", true, "", ""},
+		"harmful":                    {"", false, agent.GateApproval, "not inherently safe"},
+		"harmless, but always asked": {agent.ApproveAlways, true, agent.GateApproval, "always asked"},
+		"harmful, and never asked":   {agent.ApproveNever, false, "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHarness(t)
+			h.tool.free = c.free
+			p := h.catalog.plan
+			p.Tools[0].Approval = c.policy
+			h.catalog.put(p)
+			ref := h.begin(agent.TurnRequest{TurnID: "t1"})
+			h.model.script(calls(toolCall("a", `{}`)))
+			v, err := h.CallModel(t.Context(), turns.CallModelInput{TurnID: ref.TurnID, Step: 1})
+			require.NoError(t, err)
+			require.Equal(t, c.gate, v.Calls[0].Gate)
+			require.Equal(t, c.rule, v.Calls[0].Rule)
+		})
+	}
+}
+
+// TestToolContext: a tool is given its binding's parameters, the turn's input and stored content of its tenant.
+func TestToolContext(t *testing.T) {
+	h := newHarness(t)
+	p := h.catalog.plan
+	p.Tools[0].Parameters, p.Tools[0].SourceNodeName, p.Tools[0].IsFromToolkit = json.RawMessage(`{"depth":3}`), "finder", true
+	h.catalog.put(p)
+	h.tool.free = true
+	ref := h.begin(agent.TurnRequest{TurnID: "t1", Messages: []agent.Message{{Role: agent.RoleUser, Blocks: []agent.Block{
+		agent.Text("look at this"), {Type: agent.BlockImage, ID: "picture", MIMEType: "image/png", Base64: "aGVsbG8="},
+	}}}})
+	stored, err := h.blobs.Put(t.Context(), "default", strings.NewReader("kept"))
+	require.NoError(t, err)
+	h.model.script(calls(toolCall("a", `{}`)))
+	_, err = h.CallModel(t.Context(), turns.CallModelInput{TurnID: ref.TurnID, Step: 1})
+	require.NoError(t, err)
+	h.tool.call = func(ctx context.Context, inv agent.Invocation, _ agent.ToolCall) (agent.ToolResult, error) {
+		require.Equal(t, 3, inv.Parameter("depth", 1))
+		require.Equal(t, "x", inv.Parameter("width", "x"))
+		data, err := inv.InputData(ctx, 0)
+		require.NoError(t, err)
+		require.Contains(t, string(data), "look at this")
+		_, err = inv.InputData(ctx, 1)
+		require.Equal(t, agent.CodeNotFound, agent.CodeOf(err))
+		for id, want := range map[string]string{"picture": "hello", stored: "kept"} {
+			r, err := inv.OpenBinary(ctx, id)
+			require.NoError(t, err)
+			content, err := io.ReadAll(r)
+			require.NoError(t, err)
+			require.Equal(t, want, string(content))
+		}
+		return agent.ToolResult{Output: json.RawMessage(`1`)}, nil
+	}
+	_, err = h.CallTool(t.Context(), turns.CallToolInput{TurnID: ref.TurnID, Step: 1, CallID: "a"})
+	require.NoError(t, err)
+	for _, e := range h.events("t1") {
+		if e.Type == agent.EventToolStart || e.Type == agent.EventToolEnd {
+			require.Equal(t, "finder", e.SourceNodeName)
+			require.True(t, e.IsFromToolkit)
+		}
+	}
+}

@@ -1,0 +1,110 @@
+package turns
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// maxCallsPerReply bounds what one reply may ask for; a provider that exceeds it is broken.
+const maxCallsPerReply = 128
+
+// maxWhy bounds, in bytes, what history holds of why a reply missed its schema.
+const maxWhy = 200
+
+// longestCall bounds a model call with its repetitions. It is below the activity's own timeout, after which the call would be made,
+// and billed, again.
+const longestCall = 25 * time.Minute
+
+// errOutOfTime is the cause with which a model call ends when its time, or the turn's, has run out.
+var errOutOfTime = agent.Errorf(agent.CodeCancelled, "", "the turn ran out of time")
+
+// CallModel makes the model call of a step: prompt, middleware, stream, store. It returns what the core must know and nothing of
+// what was said. A step that is stored already is not called again.
+func (a *Turns) CallModel(ctx context.Context, in CallModelInput) (agent.ModelVerdict, error) {
+	ctx, done := a.watch(ctx, "CallModel", in.TurnID, in.Step)
+	v, err := a.callModel(ctx, in)
+	done(err)
+	return v, err
+}
+
+func (a *Turns) callModel(ctx context.Context, in CallModelInput) (agent.ModelVerdict, error) {
+	key := agent.StepKey{TurnID: in.TurnID, Step: in.Step}
+	run, stored, err := a.newModelRun(ctx, in)
+	if err != nil {
+		return agent.ModelVerdict{}, err
+	}
+	if stored != nil {
+		return stored.Verdict, nil
+	}
+	v, err := a.storeReply(ctx, key, run)
+	if err != nil {
+		run.chargeAbandoned(ctx, key)
+	}
+	return v, err
+}
+
+// storeReply makes the call and stores what came of it.
+func (a *Turns) storeReply(ctx context.Context, key agent.StepKey, run *modelRun) (agent.ModelVerdict, error) {
+	started := time.Now()
+	reply, err := run.generate(ctx)
+	if err == nil {
+		a.callTimes.add(run.profile.Model, time.Since(started))
+	}
+	switch {
+	case err == nil:
+	case errors.Is(err, errCancelled), errors.Is(err, errOutOfTime):
+		reply = run.partial()
+	case run.provider(err):
+		if err := run.void(ctx); err != nil && !errors.Is(err, errCancelled) {
+			return agent.ModelVerdict{}, err
+		}
+		if err := a.Store.ChargeUsage(ctx, key, run.turn.Tenant, run.ledger); err != nil {
+			return agent.ModelVerdict{}, err
+		}
+		verdict := agent.ModelVerdict{Failure: modelFailure(err), Usage: run.spent(), Model: run.profile.Model, Requests: run.requests()}
+		verdict.RetryInMS, err = run.pause(ctx, err, verdict.Failure)
+		return verdict, err
+	default:
+		return agent.ModelVerdict{}, err
+	}
+	verdict := agent.ModelVerdict{
+		Usage: run.spent(), FinishReason: reply.FinishReason, Jump: run.jump, Requests: run.requests(), Unstructured: clip(run.missed, maxWhy),
+		Cancelled: errors.Is(err, errCancelled), OutOfTime: errors.Is(err, errOutOfTime),
+	}
+	if verdict.Calls, err = run.judge(ctx, reply.Blocks); err != nil {
+		return agent.ModelVerdict{}, err
+	}
+	if run.jump == "" || run.jump == agent.JumpTools {
+		if verdict.Failure, err = run.refuseApprovals(ctx, reply.Blocks, verdict.Calls); err != nil {
+			return agent.ModelVerdict{}, err
+		}
+	}
+	if reply.Model != run.profile.Model { // the workflow knows the plan's
+		verdict.Model = reply.Model
+	}
+	if run.fence.StreamID == "" { // cancelled before the first run: there is nothing but what middleware has spent
+		return verdict, a.Store.ChargeUsage(ctx, key, run.turn.Tenant, run.ledger)
+	}
+	return verdict, a.Store.SaveModelStep(ctx, agent.ModelStep{
+		Key: key, Fence: run.fence, Tenant: run.turn.Tenant, Blocks: reply.Blocks, Verdict: verdict, Calls: run.ledger, Feedback: reply.Feedback,
+	})
+}
+
+// chargeTimeout bounds the writing of what an abandoned call was billed.
+const chargeTimeout = 5 * time.Second
+
+// chargeAbandoned writes down what a call was billed that could not be stored and will be made again, by whoever overtook this one or
+// retries it. It is all that is done about it: the call's own error is what matters to its caller.
+func (r *modelRun) chargeAbandoned(ctx context.Context, key agent.StepKey) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), chargeTimeout)
+	defer cancel()
+	if err := r.a.Store.ChargeUsage(ctx, key, r.turn.Tenant, r.ledger); err != nil {
+		r.a.log(ctx).Warn("what an abandoned model call was billed is not in the ledger",
+			zap.Int("step", key.Step), zap.Int("calls", len(r.ledger)), zap.Error(err))
+	}
+}

@@ -1,0 +1,316 @@
+package turns
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// toolEpochs is how often an unreachable tool is tried before the model is told.
+const toolEpochs = 3
+
+// CallTool runs one tool call of a step and stores its result. A tool that fails is data for the model; one that cannot be reached
+// is an error for Temporal to retry, a bounded number of times. A call that is stored already does not run again.
+func (a *Turns) CallTool(ctx context.Context, in CallToolInput) (agent.ToolVerdict, error) {
+	ctx, done := a.watch(ctx, "CallTool", in.TurnID, in.Step)
+	v, err := a.callTool(ctx, in)
+	done(err)
+	return v, err
+}
+
+func (a *Turns) callTool(ctx context.Context, in CallToolInput) (agent.ToolVerdict, error) {
+	key := agent.StepKey{TurnID: in.TurnID, Step: in.Step, CallID: in.CallID}
+	reply, stored, err := a.Store.CallSteps(ctx, key)
+	if err != nil {
+		return agent.ToolVerdict{}, err
+	}
+	if stored != nil {
+		return stored.Verdict, nil
+	}
+	run, err := a.newToolRun(ctx, in, reply)
+	if err != nil {
+		return agent.ToolVerdict{}, err
+	}
+	p, work, err := a.produce(ctx, run.turn.TurnRef, toolProducer(in.Step, in.CallID))
+	if errors.Is(err, errCancelled) {
+		return agent.ToolVerdict{ID: in.CallID, Cancelled: true}, nil
+	}
+	if err != nil {
+		return agent.ToolVerdict{}, err
+	}
+	started := time.Now()
+	observed, answered := a.Observer.Tool(work, run.observation(p.fence.Epoch))
+	result, err := run.call(observed, p)
+	answered(agent.ToolOutcome{Result: &result, Refused: run.tool == nil, Cached: result.CacheHit, Err: err})
+	cause := context.Cause(work)
+	switch {
+	case ctx.Err() != nil:
+		_ = p.close(context.WithoutCancel(ctx)) // the attempt is over; its events may as well be seen
+		return agent.ToolVerdict{}, context.Cause(ctx)
+	case errors.Is(cause, errCancelled):
+		return agent.ToolVerdict{ID: in.CallID, Cancelled: true}, p.close(ctx)
+	case cause != nil:
+		_ = p.close(ctx) // cause says more
+		return agent.ToolVerdict{}, cause
+	case err != nil:
+		if closeErr := p.close(ctx); closeErr != nil {
+			return agent.ToolVerdict{}, closeErr
+		}
+		return agent.ToolVerdict{}, err
+	}
+	step, err := run.step(ctx, key, p.fence, result, time.Since(started))
+	if err != nil {
+		_ = p.close(ctx) // err says more
+		return agent.ToolVerdict{}, err
+	}
+	end := run.event(agent.EventToolEnd)
+	end.Output, end.Ref, end.Failed = step.Result.Output, step.Result.Ref, step.Verdict.Failed
+	_ = p.emit(work, end) // a cancelled stream still takes it
+	if err := p.close(ctx); err != nil {
+		return agent.ToolVerdict{}, err
+	}
+	return step.Verdict, run.save(ctx, &step)
+}
+
+// toolProducer is who writes the events of a call.
+func toolProducer(step int, call agent.CallID) string { return fmt.Sprintf("tool/%d/%s", step, call) }
+
+// toolRun is one tool call with what it needs.
+type toolRun struct {
+	a      *Turns
+	in     CallToolInput
+	turn   facts
+	block  agent.Block // the call
+	free   bool        // the call was judged to have no effects, with these arguments
+	grant  agent.PlanTool
+	tool   agent.Tool // nil when the call is refused
+	refuse *agent.Failure
+	chain  []agent.Middleware
+
+	delegates []string // whom the agent may ask
+	tools     []agent.PlanTool
+}
+
+// missingReply is the error of a step whose model reply was stored and is gone. It is permanent.
+func missingReply(op string, id agent.TurnID, step int) error {
+	return agent.Errorf(agent.CodeNotFound, op,
+		"step %d of turn %q has no model reply: it was deleted, or the database was restored from an older backup", step, id)
+}
+
+// newToolRun loads what a call of a model's reply needs.
+func (a *Turns) newToolRun(ctx context.Context, in CallToolInput, reply *agent.ModelStep) (*toolRun, error) {
+	if reply == nil {
+		return nil, missingReply("call tool", in.TurnID, in.Step)
+	}
+	r := &toolRun{a: a, in: in}
+	var err error
+	if r.turn, err = a.turn(ctx, in.TurnID); err != nil {
+		return nil, err
+	}
+	if r.block, err = callOf(reply.Blocks, in.CallID); err != nil {
+		return nil, err
+	}
+	r.free = slices.ContainsFunc(reply.Verdict.Calls, func(v agent.CallVerdict) bool { return v.ID == in.CallID && v.Local })
+	if in.Decided {
+		if err := r.edited(ctx); err != nil {
+			return nil, err
+		}
+	}
+	made, err := a.executor(ctx, r.turn.PlanHash)
+	if err != nil {
+		return nil, err
+	}
+	plan, err := a.toolset(ctx, made, &r.turn, in.Step+1) // what the step's model call was given
+	if err != nil {
+		return nil, err
+	}
+	r.tools = plan.Tools
+	r.chain, r.delegates = made.chain, plan.Delegates
+	granted, tool, ok, err := a.granted(ctx, &plan, r.turn.Tenant, r.block.Name)
+	if in.Refused != "" {
+		r.grant, r.refuse = granted, &agent.Failure{Type: string(agent.CodeDenied), Message: in.Refused}
+		return r, nil
+	}
+	if !ok {
+		r.refuse = &agent.Failure{Type: string(agent.CodeDenied), Message: r.block.Name + ": not granted in toolkit"}
+		return r, nil
+	}
+	if r.block.Error != "" {
+		r.refuse = &agent.Failure{Type: string(agent.CodeInvalid), Message: r.block.Error, Field: "args"}
+		return r, nil
+	}
+	r.grant = granted
+	if err != nil {
+		if agent.CodeOf(err).Retryable() {
+			return nil, err
+		}
+		r.refuse = agent.FailureOf(err)
+		return r, nil
+	}
+	r.tool = tool
+	if granted.Spec.ClientSide {
+		r.tool, err = a.providedTool(ctx, &granted, in)
+		return r, err
+	}
+	if d, ok := r.tool.(agent.Delegator); ok {
+		if _, _, err := d.Delegate(r.block.Args, plan.Delegates); err != nil {
+			r.tool, r.refuse = nil, agent.FailureOf(err)
+		}
+	}
+	return r, nil
+}
+
+func callOf(blocks []agent.Block, id agent.CallID) (agent.Block, error) {
+	for i := range blocks {
+		if blocks[i].Type == agent.BlockToolCall && blocks[i].ID == string(id) {
+			return blocks[i], nil
+		}
+	}
+	return agent.Block{}, agent.Errorf(agent.CodeInternal, "call tool", "the reply has no call %q", id)
+}
+
+// edited takes the arguments that a person put in place of the model's.
+func (r *toolRun) edited(ctx context.Context) error {
+	args, err := r.a.editedArgs(ctx, agent.StepKey{TurnID: r.in.TurnID, Step: r.in.Step, CallID: r.in.CallID})
+	if len(args) > 0 {
+		r.block.Args, r.free = args, false
+	}
+	return err
+}
+
+// editedArgs are the arguments that a person put in place of the model's, nil where nobody did.
+func (a *Turns) editedArgs(ctx context.Context, call agent.StepKey) (args json.RawMessage, err error) {
+	approvals, err := a.Store.Approvals(ctx, call.TurnID)
+	for i := range approvals {
+		p := &approvals[i]
+		if p.Step == call.Step && p.CallID == call.CallID && p.Decision == agent.DecisionEdit {
+			args = p.DecidedArgs
+		}
+	}
+	return args, err
+}
+
+// call runs the tool in its epoch, with progress as events.
+func (r *toolRun) call(ctx context.Context, p *producer) (agent.ToolResult, error) {
+	start := r.event(agent.EventToolStart)
+	start.Input = r.block.Args
+	// Others run beside it. Whoever begins the call again has to know that it was shown, and may have taken effect.
+	if err := p.sync(ctx); err != nil {
+		return agent.ToolResult{}, err
+	}
+	if err := p.emit(ctx, start); err != nil {
+		return agent.ToolResult{}, err
+	}
+	if r.tool == nil {
+		r.refuse.Tool = r.block.Name
+		return failed(r.refuse), nil
+	}
+	inv := r.invocation(p.fence.Epoch, func(message string) {
+		progress := r.event(agent.EventToolProgress)
+		progress.Text = clip(message, 1000)
+		_ = p.emit(ctx, progress) // the work's context says what an error would
+	})
+	if p.fence.Epoch > 1 && !inv.Repeatable {
+		return failed(&agent.Failure{
+			Type: agent.OutcomeUnknown, Tool: r.block.Name,
+			Message: "an earlier attempt of this call was cut off and may have taken effect; it was not repeated",
+		}), nil
+	}
+	patience, late := r.a.ToolTimeout, fmt.Sprintf("the call took longer than %s and was stopped", r.a.ToolTimeout)
+	if left := time.Duration(r.in.BudgetMS) * time.Millisecond; left > 0 && left < patience {
+		patience, late = left, "the turn's time was over and the call was stopped"
+	}
+	bounded, free := context.WithTimeout(ctx, patience)
+	defer free()
+	result, err := r.wrapped(r.tool.Call)(bounded, inv, r.toolCall())
+	switch {
+	case err == nil, ctx.Err() != nil:
+		return result, err
+	case bounded.Err() != nil && !inv.Repeatable:
+		return failed(&agent.Failure{Type: agent.OutcomeUnknown, Tool: r.block.Name, Message: late + "; it may have taken effect"}), nil
+	case bounded.Err() != nil:
+		return failed(&agent.Failure{
+			Type: string(agent.CodeUnavailable), Tool: r.block.Name, Retryable: true, Message: late,
+		}), nil
+	}
+	return r.errorResult(ctx, p.fence.Epoch, err)
+}
+
+// errorResult turns an error of a call into what the model is told. It returns the error itself when another attempt may help.
+func (r *toolRun) errorResult(ctx context.Context, epoch agent.Epoch, err error) (agent.ToolResult, error) {
+	if agent.CodeOf(err).Retryable() && epoch < toolEpochs {
+		return agent.ToolResult{}, err
+	}
+	f := agent.FailureOf(err)
+	f.Tool = r.block.Name
+	r.a.log(ctx).Warn("tool call", zap.String("tool", r.block.Name), zap.Error(err))
+	return failed(f), nil
+}
+
+func (r *toolRun) toolCall() agent.ToolCall {
+	return agent.ToolCall{ID: r.in.CallID, Name: r.block.Name, Args: r.block.Args}
+}
+
+// wrapped puts the plan's middleware around a call.
+func (r *toolRun) wrapped(call agent.ToolFunc) agent.ToolFunc {
+	for _, v := range slices.Backward(r.chain) {
+		call = v.WrapTool(call)
+	}
+	return r.guarded(call)
+}
+
+// guarded turns a panic of a tool into an error: with a direct turn it would take the process along.
+func (r *toolRun) guarded(call agent.ToolFunc) agent.ToolFunc {
+	return func(ctx context.Context, inv agent.Invocation, c agent.ToolCall) (result agent.ToolResult, err error) {
+		defer func() {
+			if p := recover(); p != nil {
+				r.a.log(ctx).Error("a tool panicked", zap.String("tool", c.Name), zap.Any("panic", p), zap.Stack("stack"))
+				result, err = agent.ToolResult{}, agent.Errorf(agent.CodeInvalid, "", "the tool broke off")
+			}
+		}()
+		return call(ctx, inv, c)
+	}
+}
+
+// invocation returns the facts of this call that the tool may read, and the functions that it may use.
+func (r *toolRun) invocation(epoch agent.Epoch, progress func(message string)) agent.Invocation {
+	return agent.Invocation{
+		Tenant: r.turn.Tenant, TurnID: r.turn.TurnID, SessionID: r.turn.SessionID, UserID: r.turn.user, UserRole: r.turn.role, Step: r.in.Step,
+		Attempt: int64(epoch), IdempotencyKey: fmt.Sprintf("%s/%d/%s", r.in.TurnID, r.in.Step, r.in.CallID),
+		Parameters: r.grant.Parameters, Auth: r.grant.Auth, Repeatable: r.grant.Spec.Idempotent || r.free || effectFree(r.tool, r.block.Args),
+		InlineBytes: r.a.InlineBytes, Progress: progress, Workflow: r.turn.job.workflow,
+		Toolset: func(context.Context) ([]agent.PlanTool, error) { return r.tools, nil },
+		Input: func(ctx context.Context) ([]agent.Message, error) {
+			t, err := r.a.Store.Turn(ctx, r.in.TurnID)
+			return t.Record.Input, err
+		},
+		Open: func(ctx context.Context, ref string) (io.ReadCloser, error) {
+			return r.a.Blobs.Open(ctx, r.turn.Tenant, ref)
+		},
+	}
+}
+
+// observation is what an observer is told of an attempt.
+func (r *toolRun) observation(epoch agent.Epoch) agent.ToolObservation {
+	return agent.ToolObservation{
+		Turn: r.turn.seen, Step: r.in.Step, CallID: r.in.CallID, Name: r.block.Name, Description: r.grant.Spec.Description,
+		Toolkit: r.grant.SourceNodeName, Args: r.block.Args, Epoch: epoch,
+	}
+}
+
+// event is an event of this call; where the tool comes from is for whoever shows it.
+func (r *toolRun) event(kind agent.EventType) agent.Event {
+	return agent.Event{
+		Type: kind, ToolCallID: r.in.CallID, ToolName: r.block.Name, SourceNodeName: r.grant.SourceNodeName, IsFromToolkit: r.grant.IsFromToolkit,
+	}
+}
+
+func failed(f *agent.Failure) agent.ToolResult { return agent.ToolResult{Failure: f} }

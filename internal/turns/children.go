@@ -1,0 +1,257 @@
+package turns
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// childNamespace makes the ids of child turns out of the calls that ask for them.
+var childNamespace = uuid.MustParse("3c1f6d0b-8f0e-5b53-9b0c-0a9f6c1d2e07") //nolint:gochecknoglobals // a constant in all but syntax
+
+// BeginChild queues the turn of another agent that a call asks for, so that its message is in the store and not in history. A call that
+// cannot become a turn gets none, and is answered by CallTool. Idempotent.
+func (a *Turns) BeginChild(ctx context.Context, in BeginChildInput) (BeginChildResult, error) {
+	ctx, done := a.watch(ctx, "BeginChild", in.TurnID, in.Step)
+	out, err := a.beginChild(ctx, in)
+	done(err)
+	return out, err
+}
+
+func (a *Turns) beginChild(ctx context.Context, in BeginChildInput) (BeginChildResult, error) {
+	reply, _, err := a.Store.CallSteps(ctx, agent.StepKey{TurnID: in.TurnID, Step: in.Step})
+	if err != nil {
+		return BeginChildResult{}, err
+	}
+	run, err := a.newToolRun(ctx, CallToolInput{TurnID: in.TurnID, Step: in.Step, CallID: in.CallID, Decided: true}, reply)
+	if err != nil || run.tool == nil {
+		return BeginChildResult{}, err
+	}
+	d, ok := run.tool.(agent.Delegator)
+	if !ok {
+		return BeginChildResult{}, nil
+	}
+	r, ok, err := d.Delegate(run.block.Args, run.delegates)
+	if err != nil || !ok {
+		return BeginChildResult{}, nil //nolint:nilerr // CallTool tells the model
+	}
+	asking, err := a.Store.Turn(ctx, in.TurnID)
+	if err != nil {
+		return BeginChildResult{}, err
+	}
+	limits := in.Limits.Lower(r.Limits)
+	limits = limits.Lower(&agent.Limits{Tools: run.turn.limits.Tools})
+	id := childID(in.TurnID, in.Step, in.CallID)
+	req := agent.TurnRequest{
+		TurnID: id, Agent: r.Agent, Message: r.Message, Context: asking.Record.Context, Limits: &limits, Channel: "agent",
+		Approvals: asking.Record.Approvals,
+	}
+	begun, err := a.Begin(ctx, req, BeginTurnInput{
+		WorkflowID: id.WorkflowID(), Parent: in.TurnID, Trace: a.Observer.Delegate(ctx, run.turn.seen, id),
+	})
+	if err != nil {
+		if agent.CodeOf(err).Retryable() {
+			return BeginChildResult{}, err
+		}
+		return BeginChildResult{Refused: clip(err.Error(), maxWhy)}, nil
+	}
+	start := run.event(agent.EventToolStart)
+	start.Input, start.Ref = run.block.Args, id.WorkflowID()
+	if err := a.emit(ctx, run.turn.TurnRef, toolProducer(in.Step, in.CallID), start); err != nil {
+		return BeginChildResult{}, err
+	}
+	tail, err := a.Log.Tail(ctx, string(in.TurnID))
+	if err == nil && tail.Cancelled { // whoever cancelled the turn may not have seen this child
+		err = a.Log.Cancel(ctx, string(id))
+	}
+	if err != nil {
+		return BeginChildResult{}, fmt.Errorf("look for a cancel: %w", err)
+	}
+	return BeginChildResult{Child: id, Tenant: begun.Turn.Tenant}, nil
+}
+
+// childID is the same however often it is asked for.
+func childID(parent agent.TurnID, step int, call agent.CallID) agent.TurnID {
+	return agent.TurnID(uuid.NewSHA1(childNamespace, fmt.Appendf(nil, "%s\x00%d\x00%s", parent, step, call)).String())
+}
+
+// childAnswer is the result of a delegated call, as the asking model reads it.
+type childAnswer struct {
+	Agent      string           `json:"agent"`
+	Status     agent.TurnStatus `json:"status"`
+	Output     string           `json:"output"`
+	Structured json.RawMessage  `json:"structured,omitempty"`
+	TurnID     agent.TurnID     `json:"turn_id"`
+	ResultRef  string           `json:"result_ref,omitempty"`
+}
+
+// StoreChild makes the result of a child turn the result of the call that asked for it. Idempotent.
+func (a *Turns) StoreChild(ctx context.Context, in StoreChildInput) (agent.ToolVerdict, error) {
+	ctx, done := a.watch(ctx, "StoreChild", in.TurnID, in.Step)
+	v, err := a.storeChild(ctx, in)
+	done(err)
+	return v, err
+}
+
+// Ended returns a turn whose workflow has ended, its Output included; one that ended without a word is failed first.
+func (a *Turns) Ended(ctx context.Context, id agent.TurnID) (agent.TurnState, error) {
+	t, err := a.Store.Turn(ctx, id)
+	if err != nil || t.Output != nil {
+		return t, err
+	}
+	if err := a.Terminate(ctx, id); err != nil {
+		return t, err
+	}
+	if t, err = a.Store.Turn(ctx, id); err == nil && t.Output == nil {
+		err = agent.Errorf(agent.CodeUnavailable, "end turn", "turn %s has no result yet", id)
+	}
+	return t, err
+}
+
+func (a *Turns) storeChild(ctx context.Context, in StoreChildInput) (agent.ToolVerdict, error) {
+	key := agent.StepKey{TurnID: in.TurnID, Step: in.Step, CallID: in.CallID}
+	reply, stored, err := a.Store.CallSteps(ctx, key)
+	if err != nil {
+		return agent.ToolVerdict{}, err
+	}
+	if stored != nil {
+		return stored.Verdict, nil
+	}
+	run, err := a.newToolRun(ctx, CallToolInput{TurnID: in.TurnID, Step: in.Step, CallID: in.CallID, Decided: true}, reply)
+	if err != nil {
+		return agent.ToolVerdict{}, err
+	}
+	child, err := a.Ended(ctx, in.Child)
+	if err != nil {
+		return agent.ToolVerdict{}, err
+	}
+	out := child.Output
+	fence, err := a.begin(ctx, run.turn.TurnRef, toolProducer(in.Step, in.CallID)+"/end")
+	if err != nil {
+		return agent.ToolVerdict{}, err
+	}
+	result, err := run.childResult(ctx, fence.Epoch, out)
+	if err != nil {
+		return agent.ToolVerdict{}, err
+	}
+	step, err := run.step(ctx, key, fence, result, time.Duration(out.ExecutionTimeMS)*time.Millisecond)
+	if err != nil {
+		return agent.ToolVerdict{}, err
+	}
+	counts, err := a.Store.CallCounts(ctx, child.Record.Tenant, child.Record.SessionID)
+	if err != nil {
+		return agent.ToolVerdict{}, err
+	}
+	step.Verdict.Usage, step.Verdict.ModelCalls = out.Usage, counts.Model
+	for _, t := range counts.Tools {
+		step.Verdict.ToolCalls += t.Calls
+	}
+	end := run.event(agent.EventToolEnd)
+	end.Output, end.Ref, end.Failed = step.Result.Output, step.Result.Ref, step.Verdict.Failed
+	if err := a.append(ctx, run.turn.TurnRef, fence, []agent.Event{end}); err != nil {
+		return agent.ToolVerdict{}, err
+	}
+	if err := a.Log.Sync(ctx, fence); err != nil {
+		return agent.ToolVerdict{}, fmt.Errorf("store events: %w", err)
+	}
+	if err := run.save(ctx, &step); err != nil {
+		return agent.ToolVerdict{}, err
+	}
+	o := run.observation(fence.Epoch)
+	o.Child, o.Started = in.Child, child.StartedAt
+	_, answered := a.Observer.Tool(ctx, o)
+	answered(agent.ToolOutcome{Result: &result})
+	return step.Verdict, nil
+}
+
+// childResult returns the output of a child turn as the result of the call that asked for it. Like any tool's it has passed the
+// middleware, which cannot make the child run again.
+func (r *toolRun) childResult(ctx context.Context, epoch agent.Epoch, out *agent.AgentStepOutput) (agent.ToolResult, error) {
+	output, err := json.Marshal(childAnswer{
+		Agent: out.Agent, Status: out.Status, Output: out.Output, Structured: out.Structured, TurnID: out.TurnID, ResultRef: out.ResultRef,
+	})
+	if err != nil {
+		return agent.ToolResult{}, err
+	}
+	result := agent.ToolResult{Output: output, Preview: out.ResultPreview}
+	if out.Status != agent.TurnCompleted {
+		f := agent.Failure{Type: string(out.StopReason), Message: "the turn of agent " + out.Agent + " was cancelled"}
+		if out.Error != nil {
+			f = *out.Error
+		}
+		f.Tool = r.block.Name
+		result = failed(&f)
+	}
+	inv := r.invocation(epoch, nil)
+	inv.Settled = true
+	call := r.wrapped(func(context.Context, agent.Invocation, agent.ToolCall) (agent.ToolResult, error) { return result, nil })
+	wrapped, err := call(ctx, inv, r.toolCall())
+	if err == nil || ctx.Err() != nil {
+		return wrapped, err
+	}
+	return r.errorResult(ctx, epoch, err)
+}
+
+// cleanChildEvents returns the events of a child turn as a turn that waits for it may show them: the words of approvals have passed the
+// middleware of that turn, as tool results do.
+func (a *Turns) cleanChildEvents(ctx context.Context, parent *facts, events []agent.Event) ([]agent.Event, error) {
+	made, err := a.executor(ctx, parent.PlanHash)
+	if err != nil {
+		return nil, err
+	}
+	run := &toolRun{a: a, turn: *parent, chain: made.chain}
+	events = slices.Clone(events)
+	for i := range events {
+		if p := events[i].Approval; p != nil && len(run.chain) > 0 {
+			if events[i].Approval, err = run.cleanApproval(ctx, *p); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return events, nil
+}
+
+// cleanApproval returns an approval whose words have passed the middleware. Where that refuses them they are left out, and the
+// description says why.
+func (r *toolRun) cleanApproval(ctx context.Context, p agent.Approval) (*agent.Approval, error) {
+	raw, err := json.Marshal(approvalWords{p.Args, p.DecidedArgs, p.Description, p.Message})
+	if err != nil {
+		return nil, err
+	}
+	call := r.wrapped(func(context.Context, agent.Invocation, agent.ToolCall) (agent.ToolResult, error) {
+		return agent.ToolResult{Output: raw}, nil
+	})
+	inv := agent.Invocation{
+		Tenant: r.turn.Tenant, TurnID: r.turn.TurnID, SessionID: r.turn.SessionID, UserID: r.turn.user, UserRole: r.turn.role, Settled: true,
+	}
+	result, err := call(ctx, inv, agent.ToolCall{ID: p.CallID, Name: p.ToolName, Args: p.Args})
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	if err == nil && result.Failure != nil {
+		err = result.Failure.AsError()
+	}
+	var words approvalWords
+	if err == nil {
+		err = json.Unmarshal(result.Output, &words)
+	}
+	if err != nil {
+		words = approvalWords{Description: clip(err.Error(), maxWhy)}
+	}
+	p.Args, p.DecidedArgs, p.Description, p.Message = words.Args, words.DecidedArgs, words.Description, words.Message
+	return &p, nil
+}
+
+// approvalWords are the parts of an approval that people and models have written.
+type approvalWords struct {
+	Args        json.RawMessage `json:"args,omitempty"`
+	DecidedArgs json.RawMessage `json:"decided_args,omitempty"`
+	Description string          `json:"description,omitempty"`
+	Message     string          `json:"message,omitempty"`
+}

@@ -1,0 +1,316 @@
+package turns_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/tool"
+	"github.com/turnstone-run/turnstone/internal/tool/delegate"
+	"github.com/turnstone-run/turnstone/internal/turns"
+)
+
+// bosses makes the harness's agent one that may ask itself for help, which a catalog would not allow and suits a test.
+func bosses(t *testing.T, change ...func(*turns.Config)) *harness {
+	t.Helper()
+	kits, err := tool.NewRegistry(delegate.With(delegate.Config{Containers: noContainers{}}))
+	require.NoError(t, err)
+	h := newHarness(t, append(change, func(c *turns.Config) { c.Tools = kits })...)
+	p := h.catalog.plan
+	p.Delegates = []string{"analyst"}
+	p.Tools = []agent.PlanTool{{Spec: delegate.New().Tools()[0].Spec(), Toolkit: "delegate"}}
+	h.catalog.put(p)
+	return h
+}
+
+// noContainers is a cluster that nothing is run on.
+type noContainers struct{ delegate.Containers }
+
+func (noContainers) Run(context.Context, agent.Container) (agent.ContainerResult, error) {
+	return agent.ContainerResult{}, agent.Errorf(agent.CodeUnavailable, "run container", "away")
+}
+
+// delegates begins a turn that asks for help, and returns the verdict on its call.
+func (h *harness) delegates(args string, metadata ...map[string]any) agent.CallVerdict {
+	h.t.Helper()
+	about := agent.InvocationContext{Tenant: "acme", UserID: "u"}
+	if len(metadata) > 0 {
+		about.Metadata = metadata[0]
+	}
+	h.begin(agent.TurnRequest{TurnID: "t1", SessionID: "s1", Context: about})
+	h.model.script(calls(agent.Block{Type: agent.BlockToolCall, ID: "a", Name: "delegate_to_agent", Args: json.RawMessage(args)}))
+	v, err := h.CallModel(h.t.Context(), turns.CallModelInput{TurnID: "t1", Step: 1})
+	require.NoError(h.t, err)
+	require.Len(h.t, v.Calls, 1)
+	return v.Calls[0]
+}
+
+func TestChildTurn(t *testing.T) {
+	h := bosses(t)
+	call := h.delegates(`{"agent_type":"langchain_agent","inputs":{"message":"count the stars"},"config":{"limits":{"tool_calls":7,"tokens":50}}}`)
+	require.True(t, call.Child)
+	require.Empty(t, call.Gate, "the child has gates of its own")
+	in := turns.BeginChildInput{TurnID: "t1", Step: 1, CallID: "a", Limits: agent.Limits{ToolCalls: 3, Tokens: 1000}}
+	var child agent.TurnID
+	for range 2 {
+		out, err := h.BeginChild(t.Context(), in)
+		require.NoError(t, err)
+		require.NotEmpty(t, out.Child)
+		require.Equal(t, "acme", out.Tenant)
+		child = out.Child
+	}
+	begun, err := h.Begin(t.Context(), agent.TurnRequest{TurnID: child, Context: agent.InvocationContext{Tenant: "acme"}},
+		turns.BeginTurnInput{WorkflowID: child.WorkflowID(), RunID: "r"})
+	require.NoError(t, err)
+	require.Equal(t, turns.VerdictReady, begun.Verdict)
+	require.Equal(t, agent.Limits{ModelCalls: 25, ToolCalls: 3, Tokens: 50}, begun.Limits, "of plan, parent and request the strictest")
+	require.Equal(t, agent.SessionID(child), begun.Turn.SessionID)
+
+	h.model.script(says("nine"))
+	_, err = h.CallModel(t.Context(), turns.CallModelInput{TurnID: child, Step: 1})
+	require.NoError(t, err)
+	require.Equal(t, []agent.Message{agent.UserText("count the stars")}, h.model.seen[1].Messages)
+	_, err = h.StoreTurn(t.Context(), turns.StoreTurnInput{
+		TurnID: child, Status: agent.TurnCompleted, Stop: agent.StopEndTurn, Usage: agent.Usage{InputTokens: 100, OutputTokens: 10},
+	})
+	require.NoError(t, err)
+
+	for range 2 {
+		v, err := h.StoreChild(t.Context(), turns.StoreChildInput{TurnID: "t1", Step: 1, CallID: "a", Child: child})
+		require.NoError(t, err)
+		require.False(t, v.Failed)
+		require.Equal(t, int64(100), v.Usage.InputTokens)
+	}
+	var result struct{ Agent, Output, Status string }
+	require.NoError(t, json.Unmarshal(h.result().Result.Output, &result))
+	require.Equal(t, []string{"analyst", "nine", "completed"}, []string{result.Agent, result.Output, result.Status})
+	events := h.events("t1")
+	require.Equal(t, 1, count(events, agent.EventToolEnd))
+	for _, e := range events {
+		if e.Type == agent.EventToolStart {
+			require.Equal(t, child.WorkflowID(), e.Ref, "who wants to watch finds the child")
+		}
+	}
+}
+
+// What another agent answers is a tool's result: the middleware of the asking turn sees it before anything of it is stored or shown.
+func TestMiddlewareSeesTheChildsAnswer(t *testing.T) {
+	const pii = `{"pii_type":"email","apply_to_tool_results":true,"strategy":%q}`
+	cases := map[string]struct {
+		strategy string
+		ended    turns.StoreTurnInput
+		want     string // in the result
+	}{
+		"an answer":          {"redact", turns.StoreTurnInput{Status: agent.TurnCompleted, Stop: agent.StopEndTurn}, "[REDACTED_EMAIL]"},
+		"an answer, blocked": {"block", turns.StoreTurnInput{Status: agent.TurnCompleted, Stop: agent.StopEndTurn}, "detected"},
+		"a failure": {"redact", turns.StoreTurnInput{
+			Status: agent.TurnFailed, Stop: agent.StopInternal, Failure: &agent.Failure{Type: "unavailable", Retryable: true, Message: "no joe@example.com"},
+		}, "no [REDACTED_EMAIL]"},
+		"a failure, blocked": {"block", turns.StoreTurnInput{
+			Status: agent.TurnFailed, Stop: agent.StopInternal, Failure: &agent.Failure{Type: "invalid", Message: "no joe@example.com"},
+		}, "detected"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			n := &notes{}
+			h := bosses(t, func(cfg *turns.Config) { cfg.Observer = n })
+			h.cleans(fmt.Sprintf(pii, c.strategy))
+			h.delegates(`{"agent_type":"langchain_agent","inputs":{"message":"who"}}`)
+			child := h.child(says(`{"mail":"joe@example.com"}`))
+			c.ended.TurnID = child
+			_, err := h.StoreTurn(t.Context(), c.ended)
+			require.NoError(t, err)
+			v, err := h.StoreChild(t.Context(), turns.StoreChildInput{TurnID: "t1", Step: 1, CallID: "a", Child: child})
+			require.NoError(t, err)
+			require.Equal(t, c.want != "[REDACTED_EMAIL]", v.Failed)
+			step := h.result()
+			require.Contains(t, string(step.Result.Output), c.want)
+			require.NotContains(t, string(step.Result.Output), "attempts", "a child that has ended is not asked again")
+			shown, err := json.Marshal([]any{step, h.events("t1"), v})
+			require.NoError(t, err)
+			require.NotContains(t, string(shown), "joe@")
+			require.NotContains(t, strings.Join(n.take(), ""), "joe@")
+		})
+	}
+}
+
+// The approvals of a child turn show in the stream of the asking turn as its middleware leaves them, and whole in the child's own.
+func TestMiddlewareSeesTheChildsApprovals(t *testing.T) {
+	for strategy, want := range map[string]string{"redact": `"args":{"to":"[REDACTED_EMAIL]"}`, "block": "detected 1 instance(s) of email"} {
+		t.Run(strategy, func(t *testing.T) {
+			h := bosses(t)
+			h.cleans(fmt.Sprintf(`{"pii_type":"email","apply_to_tool_results":true,"strategy":%q}`, strategy))
+			h.delegates(`{"agent_type":"langchain_agent","inputs":{"message":"who"}}`)
+			child := h.child(calls(agent.Block{Type: agent.BlockToolCall, ID: "c", Name: "delegate_to_agent", Args: json.RawMessage(`{"to":"joe@example.com"}`)}))
+			_, err := h.RequestApproval(t.Context(), turns.RequestApprovalInput{TurnID: child, Step: 1, Calls: []turns.ApprovalCall{{ID: "c", Rule: "r"}}})
+			require.NoError(t, err)
+			for id, words := range map[agent.TurnID]string{child: "joe@example.com", "t1": want} {
+				events := h.events(id)
+				asked := slices.IndexFunc(events, func(e agent.Event) bool { return e.Type == agent.EventApprovalRequested })
+				require.GreaterOrEqual(t, asked, 0)
+				shown, err := json.Marshal(events[asked])
+				require.NoError(t, err)
+				require.Contains(t, string(shown), words)
+				require.Equal(t, id == child, strings.Contains(string(shown), "joe@"))
+			}
+		})
+	}
+}
+
+// cleans gives the harness's agent a pii middleware, and a retry of failed calls around it.
+func (h *harness) cleans(options string) {
+	h.t.Helper()
+	p := h.catalog.plan
+	p.Middleware = []agent.PlanMiddleware{
+		{Name: "tool_retry", Options: json.RawMessage(`{"tools":["delegate_to_agent"]}`)}, {Name: "pii", Options: json.RawMessage(options)},
+	}
+	h.catalog.put(p)
+}
+
+// child begins the turn that the delegated call asks for, and has its model reply once.
+func (h *harness) child(reply play) agent.TurnID {
+	h.t.Helper()
+	out, err := h.BeginChild(h.t.Context(), turns.BeginChildInput{TurnID: "t1", Step: 1, CallID: "a"})
+	require.NoError(h.t, err)
+	_, err = h.Begin(h.t.Context(), agent.TurnRequest{TurnID: out.Child, Context: agent.InvocationContext{Tenant: "acme"}},
+		turns.BeginTurnInput{WorkflowID: out.Child.WorkflowID(), RunID: "r"})
+	require.NoError(h.t, err)
+	h.model.script(reply)
+	_, err = h.CallModel(h.t.Context(), turns.CallModelInput{TurnID: out.Child, Step: 1})
+	require.NoError(h.t, err)
+	return out.Child
+}
+
+func TestChildThatCannotBe(t *testing.T) {
+	h := bosses(t)
+	call := h.delegates(`{"agent_type":"langchain_agent","inputs":{"message":"x"},"config":{"agent":"stranger"}}`)
+	require.False(t, call.Child)
+	_, err := h.CallTool(t.Context(), turns.CallToolInput{TurnID: "t1", Step: 1, CallID: "a"})
+	require.NoError(t, err)
+	require.Contains(t, string(h.result().Result.Output), "analyst", "it says which agents there are")
+}
+
+func TestChildThatEndsBadly(t *testing.T) {
+	h := bosses(t)
+	h.delegates(`{"agent_type":"langchain_agent","inputs":{"message":"x"}}`)
+	out, err := h.BeginChild(t.Context(), turns.BeginChildInput{TurnID: "t1", Step: 1, CallID: "a"})
+	require.NoError(t, err)
+	v, err := h.StoreChild(t.Context(), turns.StoreChildInput{TurnID: "t1", Step: 1, CallID: "a", Child: out.Child})
+	require.NoError(t, err)
+	require.True(t, v.Failed, "its workflow ended without a word")
+	require.Contains(t, string(h.result().Result.Output), "terminated")
+	state, err := h.store.Turn(t.Context(), out.Child)
+	require.NoError(t, err)
+	require.Equal(t, agent.TurnFailed, state.Output.Status)
+}
+
+func TestPauseOfAChild(t *testing.T) {
+	h := bosses(t)
+	h.delegates(`{"agent_type":"langchain_agent","inputs":{"message":"x"}}`)
+	out, err := h.BeginChild(t.Context(), turns.BeginChildInput{TurnID: "t1", Step: 1, CallID: "a"})
+	require.NoError(t, err)
+	_, err = h.Begin(t.Context(), agent.TurnRequest{TurnID: out.Child, Context: agent.InvocationContext{Tenant: "acme"}},
+		turns.BeginTurnInput{WorkflowID: out.Child.WorkflowID(), RunID: "r"})
+	require.NoError(t, err)
+	h.model.script(calls(agent.Block{
+		Type: agent.BlockToolCall, ID: "c", Name: "delegate_to_agent", Args: json.RawMessage(`{"agent_type":"code_interpreter","inputs":{"code":"1"}}`),
+	}))
+	v, err := h.CallModel(t.Context(), turns.CallModelInput{TurnID: out.Child, Step: 1})
+	require.NoError(t, err)
+	require.Equal(t, agent.GateApproval, v.Calls[0].Gate)
+	asked, err := h.RequestApproval(t.Context(), turns.RequestApprovalInput{
+		TurnID: out.Child, Step: 1, Calls: []turns.ApprovalCall{{ID: "c", Rule: "r"}},
+	})
+	require.NoError(t, err)
+	id := asked.Pending[0].ApprovalID
+	for _, watched := range []agent.TurnID{out.Child, "t1"} {
+		events := h.events(watched)
+		require.Equal(t, 1, count(events, agent.EventApprovalRequested), watched)
+		require.Equal(t, agent.StatusWaiting, events[len(events)-1].Status)
+		pending, err := h.store.PendingBelow(t.Context(), watched)
+		require.NoError(t, err)
+		require.Len(t, pending, 1)
+	}
+
+	d := agent.Decision{ApprovalID: id, Decision: agent.DecisionApprove, By: "ops"}
+	r, err := h.Decide(t.Context(), turns.DecideInput{TurnID: "t1", Decision: d})
+	require.NoError(t, err)
+	require.True(t, r.Elsewhere, "the parent's core has nothing to do with it")
+	require.Equal(t, []string{out.Child.WorkflowID() + " approve"}, h.runs.decided)
+	r, err = h.Decide(t.Context(), turns.DecideInput{TurnID: out.Child, Decision: d})
+	require.NoError(t, err)
+	require.True(t, r.Verdict.Run)
+	require.Equal(t, 1, count(h.events("t1"), agent.EventApprovalResolved))
+
+	// Who has nothing to do with either is told as if there were none.
+	h.begin(agent.TurnRequest{TurnID: "t9", Context: agent.InvocationContext{Tenant: "acme"}})
+	r, err = h.Decide(t.Context(), turns.DecideInput{TurnID: "t9", Decision: d})
+	require.NoError(t, err)
+	require.Equal(t, string(agent.CodeNotFound), r.Refusal.Type)
+}
+
+// TestCancelReachesChildren: a cancel of the turn that asked ends the model calls of its children within a second, and of a child that begins after it.
+func TestCancelReachesChildren(t *testing.T) {
+	h := bosses(t, func(c *turns.Config) { c.ModelCalls = agent.ModelCallsLocal })
+	h.delegates(`{"agent_type":"langchain_agent","inputs":{"message":"count the stars"}}`)
+	begin := turns.BeginChildInput{TurnID: "t1", Step: 1, CallID: "a"}
+	out, err := h.BeginChild(t.Context(), begin)
+	require.NoError(t, err)
+	plan, err := h.LoadPlan(t.Context(), turns.TurnInput{TurnID: out.Child})
+	require.NoError(t, err)
+	require.True(t, plan.LocalCalls, "a child's calls may be local: a cancel reaches them by the log")
+	grandchild := agent.TurnID("grandchild")
+	_, err = h.Begin(t.Context(), agent.TurnRequest{TurnID: grandchild, Message: "help", Context: agent.InvocationContext{Tenant: "acme"}},
+		turns.BeginTurnInput{WorkflowID: grandchild.WorkflowID(), Parent: out.Child})
+	require.NoError(t, err)
+
+	for _, id := range []agent.TurnID{out.Child, grandchild} {
+		tail, err := h.log.Tail(t.Context(), string(id))
+		require.NoError(t, err)
+		require.False(t, tail.Cancelled)
+	}
+	stopped := make(chan struct{})
+	h.model.script(func(ctx context.Context, _ agent.ModelRequest, _ func(agent.Delta) error) (agent.ModelReply, error) {
+		defer close(stopped)
+		if err := h.MarkCancelled(context.WithoutCancel(ctx), "t1"); err != nil {
+			return agent.ModelReply{}, err
+		}
+		select {
+		case <-ctx.Done():
+			return agent.ModelReply{}, context.Cause(ctx)
+		case <-time.After(10 * time.Second):
+			return agent.ModelReply{}, errors.New("nobody cancelled")
+		}
+	})
+	began := time.Now()
+	v, err := h.CallModel(t.Context(), turns.CallModelInput{TurnID: out.Child, Step: 1})
+	require.NoError(t, err)
+	require.True(t, v.Cancelled)
+	<-stopped
+	require.Less(t, time.Since(began), 2*time.Second)
+	tail, err := h.log.Tail(t.Context(), string(grandchild))
+	require.NoError(t, err)
+	require.True(t, tail.Cancelled)
+
+	// A child that was not there yet when its turn was cancelled.
+	h.begin(agent.TurnRequest{TurnID: "t2", SessionID: "s2", Context: agent.InvocationContext{Tenant: "acme"}})
+	h.model.script(calls(agent.Block{Type: agent.BlockToolCall, ID: "a", Name: "delegate_to_agent", Args: json.RawMessage(
+		`{"agent_type":"langchain_agent","inputs":{"message":"count the stars"}}`)}))
+	_, err = h.CallModel(t.Context(), turns.CallModelInput{TurnID: "t2", Step: 1})
+	require.NoError(t, err)
+	require.NoError(t, h.MarkCancelled(t.Context(), "t2"))
+	begin.TurnID = "t2"
+	late, err := h.BeginChild(t.Context(), begin)
+	require.NoError(t, err)
+	tail, err = h.log.Tail(t.Context(), string(late.Child))
+	require.NoError(t, err)
+	require.True(t, tail.Cancelled)
+}

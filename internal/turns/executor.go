@@ -1,0 +1,93 @@
+package turns
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+	"golang.org/x/sync/singleflight"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+const (
+	cachedExecutors = 256              // how many plans a process keeps ready to run
+	buildPatience   = 30 * time.Second // how long the plan's bytes may take to come
+)
+
+// executor is a plan that is ready to run: with its middleware built. It is shared by all calls of all turns of the plan.
+type executor struct {
+	plan  agent.Plan
+	chain []agent.Middleware
+
+	readsDatasets bool // a tool takes references to datasets
+}
+
+// executors is a cache that builds the executor of a plan once, however many turns ask for it at the same time. Plans never change, so
+// nothing in it becomes stale; a failed build is tried again.
+type executors struct {
+	ready  *lru.Cache[string, *executor]
+	flight singleflight.Group
+}
+
+func newExecutors() (*executors, error) {
+	ready, err := lru.New[string, *executor](cachedExecutors)
+	if err != nil {
+		return nil, fmt.Errorf("executor cache: %w", err)
+	}
+	return &executors{ready: ready}, nil
+}
+
+// executor returns the plan of a hash, ready to run.
+func (a *Turns) executor(ctx context.Context, hash string) (*executor, error) {
+	if e, ok := a.executors.ready.Get(hash); ok {
+		return e, nil
+	}
+	made, err, _ := a.executors.flight.Do(hash, func() (any, error) {
+		if e, ok := a.executors.ready.Get(hash); ok {
+			return e, nil
+		}
+		// Whoever waits here for the same plan is not to suffer for the one who asked first and left.
+		ctx, free := context.WithTimeout(context.WithoutCancel(ctx), buildPatience)
+		defer free()
+		plan, err := a.Registry.Plan(ctx, hash)
+		if err != nil {
+			return nil, fmt.Errorf("load plan %s: %w", hash, err)
+		}
+		plan.Middleware = withModelRetry(plan.Middleware)
+		chain, err := a.Middleware.Chain(&plan)
+		if err != nil {
+			return nil, err
+		}
+		e := &executor{plan: plan, chain: chain, readsDatasets: slices.ContainsFunc(plan.Tools, func(t agent.PlanTool) bool { return t.Spec.ReadsDatasets })}
+		a.executors.ready.Add(hash, e)
+		return e, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return made.(*executor), nil //nolint:forcetypeassert // what the function above makes
+}
+
+// Middleware that the place of model_retry depends on.
+const (
+	modelRetry    = "model_retry"
+	modelFallback = "model_fallback"
+)
+
+// withModelRetry adds model_retry to the middleware of a plan that does not name it: right behind model_fallback, so that each model is asked
+// again before the next one is, or else first, so that middleware that filters a reply begins anew with each try.
+func withModelRetry(list []agent.PlanMiddleware) []agent.PlanMiddleware {
+	place := 0
+	for i := range list {
+		switch list[i].Name {
+		case modelRetry:
+			return list
+		case modelFallback:
+			place = i + 1
+		}
+	}
+	return slices.Insert(slices.Clone(list), place, agent.PlanMiddleware{Name: modelRetry})
+}

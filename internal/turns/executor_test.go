@@ -1,0 +1,119 @@
+package turns_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/middleware"
+	"github.com/turnstone-run/turnstone/internal/turns"
+)
+
+// counted counts how often the middleware of a plan is built, and fails while it is told to.
+type counted struct {
+	turns.Middleware
+
+	built atomic.Int64
+	fault atomic.Pointer[agent.Error]
+}
+
+func (c *counted) Chain(p *agent.Plan) ([]agent.Middleware, error) {
+	c.built.Add(1)
+	if err := c.fault.Load(); err != nil {
+		return nil, err
+	}
+	return c.Middleware.Chain(p)
+}
+
+// TestExecutorIsBuiltOnce: fifty turns that begin at the same time build their plan once; the next ones not at all.
+func TestExecutorIsBuiltOnce(t *testing.T) {
+	var c counted
+	h := newHarness(t, func(cfg *turns.Config) { c.Middleware, cfg.Middleware = cfg.Middleware, &c })
+	c.fault.Store(agent.Errorf(agent.CodeUnavailable, "", "not now"))
+	begin := func(i int) error {
+		id := agent.TurnID(fmt.Sprintf("t%d", i))
+		_, err := h.Begin(t.Context(), agent.TurnRequest{TurnID: id, Message: "x"}, turns.BeginTurnInput{RunID: string(id)})
+		return err
+	}
+	require.ErrorContains(t, begin(0), "not now")
+	c.fault.Store(nil)
+	require.NoError(t, begin(0), "a failed build is tried again")
+	require.Equal(t, int64(2), c.built.Load())
+
+	p := h.catalog.plan
+	p.System = "changed"
+	h.catalog.put(p)
+	var wg sync.WaitGroup
+	for i := 1; i <= 50; i++ {
+		wg.Go(func() {
+			if err := begin(i); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	require.Equal(t, int64(3), c.built.Load())
+	h.model.script(says("hi"))
+	_, err := h.CallModel(t.Context(), turns.CallModelInput{TurnID: "t7", Step: 1})
+	require.NoError(t, err)
+	require.Equal(t, int64(3), c.built.Load())
+	require.Contains(t, h.model.seen[0].System, "changed")
+}
+
+// TestFailedCallIsMadeAgain: a call that fails for a passing reason is made again as often as configured, also by agents without model_retry; the
+// option of model_retry is preferred. Each try that the provider billed is in the ledger.
+func TestFailedCallIsMadeAgain(t *testing.T) {
+	once := agent.PlanMiddleware{Name: "model_retry", Options: json.RawMessage(`{"max_retries":1}`)}
+	fallback := agent.PlanMiddleware{Name: "model_fallback", Options: json.RawMessage(`{"models":["other"]}`)}
+	for name, c := range map[string]struct {
+		retries int // configured
+		plan    []agent.PlanMiddleware
+		asked   []string
+	}{
+		"as configured":         {2, nil, []string{"scripted-1", "scripted-1", "scripted-1"}},
+		"not at all":            {0, nil, []string{"scripted-1"}},
+		"as the option says":    {0, []agent.PlanMiddleware{once}, []string{"scripted-1", "scripted-1"}},
+		"without its option":    {1, []agent.PlanMiddleware{{Name: "model_retry"}}, []string{"scripted-1", "scripted-1"}},
+		"before the next model": {1, []agent.PlanMiddleware{fallback}, []string{"scripted-1", "scripted-1", "scripted-2", "scripted-2"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHarness(t, func(cfg *turns.Config) {
+				set, err := middleware.NewSet(middleware.Builtin(c.retries)...)
+				require.NoError(t, err)
+				cfg.Middleware = set
+			})
+			p := h.catalog.plan
+			p.Middleware = c.plan
+			h.catalog.put(p)
+			ref := h.begin(agent.TurnRequest{TurnID: "t1"})
+			busy := func(context.Context, agent.ModelRequest, func(agent.Delta) error) (agent.ModelReply, error) {
+				return agent.ModelReply{Usage: agent.Usage{InputTokens: 7}}, &agent.Error{
+					Code: agent.CodeRateLimited, RetryAfter: 20 * time.Millisecond, Err: errors.New("busy"),
+				}
+			}
+			h.model.script(slices.Repeat([]play{busy}, len(c.asked))...)
+			started := time.Now()
+			v, err := h.CallModel(t.Context(), turns.CallModelInput{TurnID: ref.TurnID, Step: 1})
+			require.NoError(t, err)
+			require.Equal(t, string(agent.CodeRateLimited), v.Failure.Type)
+			require.GreaterOrEqual(t, time.Since(started), time.Duration(len(c.asked)/2)*20*time.Millisecond, "Retry-After is obeyed")
+			var asked []string
+			for i := range h.model.seen {
+				asked = append(asked, h.model.seen[i].Model)
+			}
+			require.Equal(t, c.asked, asked)
+			page, err := h.store.Usage(t.Context(), agent.UsageQuery{Tenant: "default", TurnID: "t1"})
+			require.NoError(t, err)
+			require.EqualValues(t, len(c.asked), page.Totals.Calls)
+		})
+	}
+}

@@ -1,0 +1,97 @@
+package turns
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/retrieval/citation"
+)
+
+// ground adds the branch's prompt, the passages that were found and the session's context to a request. They follow the plan's own prompt, so
+// that its bytes stay the same for the provider's cache.
+func (r *modelRun) ground(ctx context.Context) error {
+	r.request.About = "Session: " + string(r.turn.SessionID)
+	if len(r.plan.Prepare) > 0 {
+		var err error
+		if r.found, _, err = r.a.Store.Prepared(ctx, r.turn.TurnID); err != nil {
+			return fmt.Errorf("load preparation: %w", err)
+		}
+		branch := branchOf(&r.plan, r.found.Branch)
+		if branch != nil {
+			r.request.System = branch.System
+		}
+		if branch == nil || branch.Retrieve {
+			r.request.About += contextOf(r.found.Passages)
+		}
+	}
+	r.request.System = strings.TrimSpace(r.request.System)
+	return nil
+}
+
+// asSaid is a text as it would be if the model had said it: what middleware keeps out of answers stays out of quotations. One that it
+// blocks is none.
+func (r *modelRun) asSaid(ctx context.Context, text string) string {
+	var call agent.ModelFunc = func(context.Context, agent.Invocation, agent.ModelRequest, func(agent.Delta) error) (agent.ModelReply, error) {
+		return agent.ModelReply{Blocks: []agent.Block{agent.Text(text)}, FinishReason: agent.FinishStop}, nil
+	}
+	for _, m := range slices.Backward(r.chain) {
+		call = m.WrapModel(call)
+	}
+	reply, err := call(ctx, r.invocation(), agent.ModelRequest{Profile: r.profile.Profile}, func(agent.Delta) error { return nil })
+	if err != nil {
+		return ""
+	}
+	return agent.Normalize(reply.Blocks)
+}
+
+// branchOf is the branch of that name, nil when the plan has none.
+func branchOf(p *agent.Plan, name string) *agent.PlanBranch {
+	for i := range p.Prepare {
+		for j := range p.Prepare[i].Branches {
+			if b := &p.Prepare[i].Branches[j]; b.Name == name {
+				return b
+			}
+		}
+	}
+	return nil
+}
+
+// contextOf is what the prompt says of the passages; that nothing was found is said too.
+func contextOf(passages []agent.Passage) string {
+	if len(passages) == 0 {
+		return "\n\nContext: nothing was found."
+	}
+	return "\n\n" + citation.Context(passages)
+}
+
+// cite annotates a reply with the passages that it cites, and says so in the log behind the text.
+func (r *modelRun) cite(ctx context.Context, reply *agent.ModelReply) error {
+	if len(r.found.Passages) == 0 {
+		return nil
+	}
+	var cited []agent.Block
+	for i := range reply.Blocks {
+		b := &reply.Blocks[i]
+		if b.Type != agent.BlockText {
+			continue
+		}
+		if notes := citation.Cite(b.Text, r.found.Passages); len(notes) > 0 {
+			for j := range notes {
+				notes[j].CitedText = r.asSaid(ctx, notes[j].CitedText)
+			}
+			b.Annotations = append(b.Annotations, notes...)
+			cited = append(cited, agent.Block{Type: agent.BlockText, Annotations: notes})
+		}
+	}
+	if len(cited) == 0 {
+		return nil
+	}
+	e := agent.Event{Type: agent.EventContent, ContentBlocks: cited}
+	if err := r.a.emit(r.base, r.turn.TurnRef, fmt.Sprintf("citations/%d", r.in.Step), e); err != nil {
+		return r.own(err)
+	}
+	return nil
+}

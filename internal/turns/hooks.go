@@ -1,0 +1,95 @@
+package turns
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"go.uber.org/zap"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+func jumps(j agent.Jump) bool { return j != "" && j != agent.JumpNone }
+
+// declared refuses a jump that a middleware has not declared.
+func declared(m agent.Middleware, jump agent.Jump, name string) error {
+	if j, ok := m.(agent.Jumper); ok && slices.Contains(j.CanJumpTo(), jump) {
+		return nil
+	}
+	return agent.Errorf(agent.CodeInternal, "", "%s jumps to %q, which it does not declare", name, jump)
+}
+
+// name is how the i-th middleware is called in an error.
+func (r *modelRun) name(i int) string {
+	if i < len(r.plan.Middleware) {
+		return "middleware " + r.plan.Middleware[i].Name
+	}
+	return fmt.Sprintf("middleware[%d]", i)
+}
+
+// hookError keeps the trouble of the runtime's own, met in a hook, from becoming data.
+func (r *modelRun) hookError(err error) error {
+	if r.runtimeErr != nil {
+		return r.runtimeErr
+	}
+	return err
+}
+
+// invocation returns the facts of this model call that middleware may read, and the functions that it may use.
+func (r *modelRun) invocation() agent.Invocation {
+	t := &r.turn
+	return agent.Invocation{
+		Tenant: t.Tenant, TurnID: t.TurnID, SessionID: t.SessionID, UserID: t.user, UserRole: t.role, Step: r.in.Step, Model: r.profile,
+		Ask: r.ask,
+		Note: func(ctx context.Context, name string) (json.RawMessage, error) {
+			return r.a.Store.Note(ctx, t.Tenant, t.SessionID, name)
+		},
+		SetNote: func(ctx context.Context, name string, value json.RawMessage) error {
+			return r.a.Store.SetNote(ctx, t.Tenant, t.SessionID, name, value)
+		},
+	}
+}
+
+// ask is a request of a middleware's own: nothing of it is streamed. Its epochs are those of a producer that writes nothing but what
+// it cost, and count below zero in the ledger, so that they never meet those of the step's own calls.
+func (r *modelRun) ask(ctx context.Context, req agent.ModelRequest) (agent.ModelReply, error) {
+	if req.Profile == "" {
+		req.Profile = r.profile.Profile
+	}
+	profile, err := r.plan.Model(req.Profile)
+	if err != nil {
+		return agent.ModelReply{}, err
+	}
+	model, err := r.a.Models.Model(ctx, profile)
+	if err != nil {
+		return agent.ModelReply{}, fmt.Errorf("find model %q: %w", profile.Profile, err)
+	}
+	req.Model = profile.Model
+	p, work, err := r.a.produce(ctx, r.turn.TurnRef, fmt.Sprintf("ask/%d", r.in.Step))
+	if err != nil {
+		return agent.ModelReply{}, r.own(err)
+	}
+	defer context.AfterFunc(ctx, func() { p.stop(context.Cause(ctx)) })()
+	r.tries++
+	observed, request := r.observe(work, profile, -p.fence.Epoch, agent.PurposeMiddleware, &req)
+	reply, err := model.Generate(observed, req, request.hear(func(agent.Delta) error { return context.Cause(work) }, false))
+	usage := priced(request.usage(work, &req, &reply, err), profile)
+	request.answered(&reply, usage, err, context.Cause(work))
+	if usage != (agent.Usage{}) {
+		r.ledger = append(r.ledger, agent.UsageEntry{Epoch: -p.fence.Epoch, Model: profile.Model, Usage: usage})
+		_ = p.emit(work, agent.Event{Type: agent.EventUsage, Usage: &usage, Model: reply.Model}) // close says what an error would
+	}
+	cause := context.Cause(work)
+	if closeErr := p.close(r.base); closeErr != nil && cause == nil {
+		cause = closeErr
+	}
+	if cause != nil {
+		return agent.ModelReply{}, r.own(cause)
+	}
+	if err != nil {
+		r.a.log(ctx).Info("a middleware's model call", zap.Int("step", r.in.Step), zap.Error(err))
+	}
+	return reply, err
+}

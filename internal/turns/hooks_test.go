@@ -1,0 +1,150 @@
+package turns_test
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/turns"
+)
+
+// hooked is a middleware of the test's own.
+type hooked struct {
+	agent.Pass
+
+	jumpsTo []agent.Jump
+	before  func(ctx context.Context, inv agent.Invocation, req *agent.ModelRequest) (agent.Jump, error)
+	after   func(reply *agent.ModelReply) (agent.Jump, error)
+	gate    func(c agent.GatedCall, so agent.GateVerdict) agent.GateVerdict
+	wrap    func(next agent.ToolFunc) agent.ToolFunc
+}
+
+func (m *hooked) WrapTool(next agent.ToolFunc) agent.ToolFunc {
+	if m.wrap == nil {
+		return next
+	}
+	return m.wrap(next)
+}
+
+func (m *hooked) CanJumpTo() []agent.Jump { return m.jumpsTo }
+
+func (m *hooked) BeforeModel(ctx context.Context, inv agent.Invocation, req *agent.ModelRequest) (agent.Jump, error) {
+	if m.before == nil {
+		return "", nil
+	}
+	return m.before(ctx, inv, req)
+}
+
+func (m *hooked) AfterModel(_ context.Context, _ agent.Invocation, reply *agent.ModelReply) (agent.Jump, error) {
+	if m.after == nil {
+		return "", nil
+	}
+	return m.after(reply)
+}
+
+func (m *hooked) Gate(c agent.GatedCall, so agent.GateVerdict) (agent.GateVerdict, error) {
+	if m.gate == nil {
+		return so, nil
+	}
+	return m.gate(c, so), nil
+}
+
+// Chain is the middleware of every plan.
+func (m *hooked) Chain(*agent.Plan) ([]agent.Middleware, error) { return []agent.Middleware{m}, nil }
+
+func with(m *hooked) func(*turns.Config) {
+	return func(c *turns.Config) { c.Middleware = m }
+}
+
+func TestJumps(t *testing.T) {
+	answer := func(_ context.Context, _ agent.Invocation, req *agent.ModelRequest) (agent.Jump, error) {
+		req.Answer = []agent.Block{agent.Text("no need to ask")}
+		return agent.JumpEnd, nil
+	}
+	again := func(reply *agent.ModelReply) (agent.Jump, error) {
+		reply.Feedback = "shorter, please"
+		return agent.JumpModel, nil
+	}
+	cases := map[string]struct {
+		m     hooked
+		asked int
+		want  agent.Jump
+		fault string
+		text  string
+	}{
+		"end before the model":    {m: hooked{jumpsTo: []agent.Jump{agent.JumpEnd}, before: answer}, want: agent.JumpEnd, text: "no need to ask"},
+		"undeclared":              {m: hooked{before: answer}, fault: "does not declare"},
+		"model before the model":  {m: hooked{jumpsTo: []agent.Jump{agent.JumpModel}, before: jumpTo(agent.JumpModel)}, fault: "only \"end\""},
+		"model after the model":   {m: hooked{jumpsTo: []agent.Jump{agent.JumpModel}, after: again}, asked: 1, want: agent.JumpModel, text: "hi"},
+		"undeclared, after":       {m: hooked{jumpsTo: []agent.Jump{agent.JumpEnd}, after: again}, asked: 1, fault: "does not declare", text: "hi"},
+		"declared and not used":   {m: hooked{jumpsTo: []agent.Jump{agent.JumpEnd}}, asked: 1, text: "hi"},
+		"a jump that is no jump":  {m: hooked{before: jumpTo(agent.JumpNone)}, asked: 1, text: "hi"},
+		"an answer with no words": {m: hooked{jumpsTo: []agent.Jump{agent.JumpEnd}, before: jumpTo(agent.JumpEnd)}, want: agent.JumpEnd},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			h := newHarness(t, with(&c.m))
+			h.begin(agent.TurnRequest{TurnID: "t1"})
+			h.model.script(says("hi"), says("x"))
+			v, err := h.CallModel(t.Context(), turns.CallModelInput{TurnID: "t1", Step: 1})
+			require.NoError(t, err)
+			require.Len(t, h.model.seen, c.asked)
+			if c.fault != "" {
+				require.Contains(t, v.Failure.Message, c.fault)
+				return
+			}
+			require.Nil(t, v.Failure)
+			require.Equal(t, c.want, v.Jump)
+			require.Equal(t, c.text, shown(h.events("t1")))
+			models, _, err := h.store.Steps(t.Context(), "t1")
+			require.NoError(t, err)
+			require.Equal(t, c.text, agent.Normalize(models[0].Blocks))
+			if c.want != agent.JumpModel {
+				return
+			}
+			_, err = h.CallModel(t.Context(), turns.CallModelInput{TurnID: "t1", Step: 2})
+			require.NoError(t, err)
+			last := h.model.seen[1].Messages
+			require.Equal(t, agent.UserText("shorter, please"), last[len(last)-1])
+		})
+	}
+}
+
+func jumpTo(j agent.Jump) func(context.Context, agent.Invocation, *agent.ModelRequest) (agent.Jump, error) {
+	return func(context.Context, agent.Invocation, *agent.ModelRequest) (agent.Jump, error) { return j, nil }
+}
+
+// TestMiddlewareAsksAndNotes: a middleware's own request is billed to the step and shown to nobody; what it notes is there next time.
+func TestMiddlewareAsksAndNotes(t *testing.T) {
+	var noted []json.RawMessage
+	m := &hooked{before: func(ctx context.Context, inv agent.Invocation, req *agent.ModelRequest) (agent.Jump, error) {
+		note, err := inv.Note(ctx, "sum")
+		if err != nil {
+			return "", err
+		}
+		noted = append(noted, note)
+		reply, err := inv.Ask(ctx, agent.ModelRequest{Profile: "other", Messages: req.Messages})
+		if err != nil {
+			return "", err
+		}
+		return "", inv.SetNote(ctx, "sum", json.RawMessage(`"`+agent.Normalize(reply.Blocks)+`"`))
+	}}
+	h := newHarness(t, with(m))
+	h.begin(agent.TurnRequest{TurnID: "t1", SessionID: "s1"})
+	h.model.script(says("a summary"), says("hello"), says("another"), says("again"))
+	v, err := h.CallModel(t.Context(), turns.CallModelInput{TurnID: "t1", Step: 1})
+	require.NoError(t, err)
+	require.Equal(t, 2, v.Requests)
+	require.Equal(t, int64(200), v.Usage.InputTokens)
+	require.Equal(t, "scripted-2", h.model.seen[0].Model)
+	require.Equal(t, "hello", shown(h.events("t1")))
+	require.Equal(t, 2, count(h.events("t1"), agent.EventUsage))
+	_, err = h.CallModel(t.Context(), turns.CallModelInput{TurnID: "t1", Step: 2})
+	require.NoError(t, err)
+	require.Nil(t, noted[0])
+	require.JSONEq(t, `"a summary"`, string(noted[1]))
+	require.Equal(t, 0, count(h.events("t1"), agent.EventReset))
+}

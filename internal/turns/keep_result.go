@@ -1,0 +1,84 @@
+package turns
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// resultAnswer is the answer of an agent, with a reference to the rows that it is about. It is the stored result if there are no rows.
+type resultAnswer struct {
+	Output     string          `json:"output"`
+	Structured json.RawMessage `json:"structured,omitempty"`
+	Blocks     []agent.Block   `json:"blocks"`
+	DataRef    string          `json:"data_ref,omitempty"` // cas:// reference of the rows as they were made; JSONB keeps neither order nor digits
+}
+
+// keepResult fills in the result: its content is the rows, or the answer if there are none. It is inline below MaxInlineBytes, else
+// in the blob store. The rows are those of the last tool that has a preview.
+func (a *Turns) keepResult(ctx context.Context, record *agent.FinishRecord, out *agent.AgentStepOutput, tools []agent.ToolStep) error {
+	said := resultAnswer{Output: out.Output, Blocks: out.Blocks, Structured: out.Structured}
+	var content json.RawMessage
+	for i := range slices.Backward(tools) {
+		if t := &tools[i]; len(t.Preview) > 0 {
+			content = t.Data
+			if t.Dataset != nil || len(content) == 0 {
+				said.DataRef = t.Result.Ref
+			}
+			break
+		}
+	}
+	if len(content) == 0 && said.DataRef != "" {
+		var err error
+		if content, err = a.fetchRows(ctx, record.Tenant, said.DataRef); err != nil {
+			return err
+		}
+	}
+	document, err := json.Marshal(said)
+	switch {
+	case err != nil:
+		return fmt.Errorf("encode result: %w", err)
+	case len(content) == 0 && said.DataRef == "":
+		content = document
+	default:
+		record.Answer = document
+	}
+	ref := said.DataRef
+	switch {
+	case len(content) > 0 && len(content) < a.MaxInlineBytes:
+		record.Result = content
+		return nil
+	case ref == "":
+		if ref, err = a.Blobs.Put(ctx, record.Tenant, bytes.NewReader(content)); err != nil {
+			return fmt.Errorf("store result: %w", err)
+		}
+	}
+	record.CASID, record.S3Ref = strings.TrimPrefix(ref, contentScheme), a.Blobs.S3Ref(record.Tenant, ref)
+	return nil
+}
+
+// fetchRows returns the rows that a tool has stored if they are small enough to stand in a row of the database, else nil.
+func (a *Turns) fetchRows(ctx context.Context, tenant, ref string) (json.RawMessage, error) {
+	stored, err := a.Blobs.Open(ctx, tenant, ref)
+	if agent.CodeOf(err) == agent.CodeNotFound {
+		return nil, nil // whoever follows the reference is told
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open the result's rows: %w", err)
+	}
+	defer stored.Close() //nolint:errcheck // it was read
+	rows, err := io.ReadAll(io.LimitReader(stored, int64(a.MaxInlineBytes)))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("read the result's rows: %w", err)
+	case len(rows) < a.MaxInlineBytes && json.Valid(rows):
+		return rows, nil
+	}
+	return nil, nil
+}

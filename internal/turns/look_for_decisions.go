@@ -1,0 +1,57 @@
+package turns
+
+import (
+	"context"
+	"slices"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// LookForDecisions returns what was decided about the approvals of a step, or that the turn was cancelled, in case its workflow was never
+// told: a decision is stored before the workflow's task completes, and Temporal forgets an update whose worker dies in between. Approvals
+// whose time is over are decided first. Idempotent.
+func (a *Turns) LookForDecisions(ctx context.Context, in LookForDecisionsInput) (LookForDecisionsResult, error) {
+	ctx, done := a.watch(ctx, "LookForDecisions", in.TurnID, in.Step)
+	out, err := a.lookForDecisions(ctx, in)
+	done(err)
+	return out, err
+}
+
+func (a *Turns) lookForDecisions(ctx context.Context, in LookForDecisionsInput) (LookForDecisionsResult, error) {
+	var out LookForDecisionsResult
+	turn, err := a.turn(ctx, in.TurnID)
+	if err != nil {
+		return out, err
+	}
+	tail, err := a.Log.Tail(ctx, string(in.TurnID))
+	if err != nil {
+		return out, err
+	}
+	out.Cancelled = tail.Cancelled
+	_, next, err := a.Store.ExpireApprovals(ctx, in.TurnID, in.Step)
+	if err != nil {
+		return out, err
+	}
+	if next > 0 {
+		out.NextInMS = max(next.Milliseconds(), 1)
+	}
+	approvals, err := a.Store.Approvals(ctx, in.TurnID)
+	if err != nil {
+		return out, err
+	}
+	for _, id := range in.Approvals {
+		i := slices.IndexFunc(approvals, func(p agent.Approval) bool { return p.ApprovalID == id })
+		if i < 0 { // an older backup was restored, or the turn's records were deleted: waiting on would last for ever
+			return out, agent.FieldErrorf(agent.CodeNotFound, "approval_id", "turn %s has no record of approval %q", in.TurnID, id)
+		}
+		if approvals[i].Decision == "" {
+			continue
+		}
+		v, err := a.recordedVerdict(ctx, &turn, &approvals[i])
+		if err != nil {
+			return out, err
+		}
+		out.Verdicts = append(out.Verdicts, v)
+	}
+	return out, nil
+}

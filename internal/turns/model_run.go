@@ -1,0 +1,403 @@
+package turns
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// modelRun is one model call with all its repetitions.
+type modelRun struct {
+	a       *Turns
+	in      CallModelInput
+	turn    facts
+	plan    agent.Plan
+	profile agent.PlanModel
+	model   agent.Model
+	chain   []agent.Middleware
+	request agent.ModelRequest
+	quiet   bool           // nothing is streamed: the preparation's calls
+	found   agent.Prepared // what the preparation of the turn found out
+
+	base       context.Context //nolint:containedctx // the activity's, for what must happen after the work was stopped
+	stop       context.CancelCauseFunc
+	last       *producer // still open: it watches for a cancel between two epochs
+	tokens     *tokenSignals
+	work       context.Context //nolint:containedctx // of the latest epoch
+	fence      agent.Fence     // of the latest epoch
+	ledger     []agent.UsageEntry
+	text       strings.Builder // of the latest epoch
+	usage      agent.Event     // likewise
+	tries      int             // requests to the provider, middleware's own included
+	jump       agent.Jump
+	missed     string // why the reply does not satisfy the output schema
+	runtimeErr error  // trouble of the runtime's own, which no middleware may swallow
+}
+
+// newModelRun loads what a model call needs. If the reply of the step is stored already, that is all it returns.
+func (a *Turns) newModelRun(ctx context.Context, in CallModelInput) (run *modelRun, stored *agent.ModelStep, err error) {
+	turn, err := a.turn(ctx, in.TurnID)
+	if err != nil {
+		return nil, nil, err
+	}
+	made, err := a.executor(ctx, turn.PlanHash)
+	if err != nil {
+		return nil, nil, err
+	}
+	plan, err := a.toolset(ctx, made, &turn, in.Step)
+	if err != nil {
+		return nil, nil, err
+	}
+	query := agent.PromptQuery{
+		TurnID: turn.TurnID, Tenant: turn.Tenant, SessionID: turn.SessionID, Cursor: turn.cursor, History: turn.history, Step: in.Step,
+	}
+	if in.Step > 0 { // the preparation is about the message alone
+		if query.Aside, err = a.aside(ctx, made, &turn); err != nil {
+			return nil, nil, err
+		}
+		if missing := missingTools(turn.tools); missing != "" {
+			query.Aside = strings.TrimPrefix(query.Aside+"\n\n"+missing, "\n\n")
+		}
+	}
+	messages, stored, err := a.Store.Prompt(ctx, query)
+	if err != nil {
+		return nil, nil, fmt.Errorf("load prompt: %w", err)
+	}
+	if stored != nil {
+		return nil, stored, nil
+	}
+	run = &modelRun{a: a, in: in, turn: turn, plan: plan, chain: made.chain, base: ctx}
+	return run, nil, run.prepareRequest(ctx, messages)
+}
+
+// prepareRequest finds the turn's model and makes the request for it.
+func (r *modelRun) prepareRequest(ctx context.Context, messages []agent.Message) (err error) {
+	if r.profile, err = r.plan.Model(r.turn.model); err != nil {
+		return err
+	}
+	if r.model, err = r.a.Models.Model(ctx, r.profile); err != nil {
+		return fmt.Errorf("find model %q: %w", r.profile.Profile, err)
+	}
+	r.request = agent.ModelRequest{
+		Profile: r.profile.Profile, Model: r.profile.Model, System: r.plan.System, Messages: messages, Temperature: r.profile.Temperature,
+		MaxTokens: r.profile.MaxTokens,
+	}
+	if r.in.Step == 0 {
+		return nil
+	}
+	if err := r.ground(ctx); err != nil {
+		return err
+	}
+	r.request.OutputSchema = r.turn.schema
+	r.request.Tools = offered(r.plan.Tools, messages)
+	return nil
+}
+
+// generate runs the hooks around the call; the first middleware is the outermost.
+func (r *modelRun) generate(ctx context.Context) (agent.ModelReply, error) {
+	ctx, free := r.bound(ctx)
+	defer free()
+	inv := r.invocation()
+	for i, m := range r.chain {
+		jump, err := m.BeforeModel(ctx, inv, &r.request)
+		if err != nil {
+			return agent.ModelReply{}, r.hookError(err)
+		}
+		if jumps(jump) {
+			return r.answered(ctx, i, m, jump)
+		}
+	}
+	reply, err := r.through(ctx, inv, r.request)
+	if err != nil {
+		return agent.ModelReply{}, err
+	}
+	for i, m := range slices.Backward(r.chain) {
+		jump, err := m.AfterModel(ctx, inv, &reply)
+		if err != nil {
+			return agent.ModelReply{}, r.hookError(err)
+		}
+		if jumps(jump) {
+			if err := declared(m, jump, r.name(i)); err != nil {
+				return agent.ModelReply{}, err
+			}
+			r.jump = jump
+		}
+	}
+	if err := tidyCalls(reply.Blocks); err != nil {
+		return agent.ModelReply{}, err
+	}
+	if r.jump == "" {
+		r.structure(&reply)
+	}
+	if err := r.restate(ctx, &reply); err != nil {
+		return agent.ModelReply{}, err
+	}
+	return reply, r.cite(ctx, &reply)
+}
+
+// bound gives the call, with its hooks and repetitions, the time that it has, and lets r.stop end it.
+func (r *modelRun) bound(ctx context.Context) (context.Context, func()) {
+	budget := longestCall
+	if r.in.BudgetMS > 0 {
+		budget = min(budget, time.Duration(r.in.BudgetMS)*time.Millisecond)
+	}
+	ctx, free := context.WithTimeoutCause(ctx, budget, errOutOfTime)
+	ctx, r.stop = context.WithCancelCause(ctx)
+	return ctx, func() {
+		r.stop(nil)
+		free()
+	}
+}
+
+// through makes the call through the wrappers.
+func (r *modelRun) through(ctx context.Context, inv agent.Invocation, req agent.ModelRequest) (agent.ModelReply, error) {
+	var call agent.ModelFunc = r.once
+	for _, m := range slices.Backward(r.chain) {
+		call = m.WrapModel(call)
+	}
+	reply, err := call(ctx, inv, req, r.emit)
+	stopped := context.Cause(ctx)
+	if settleErr := r.settle(); settleErr != nil && r.runtimeErr == nil {
+		r.runtimeErr = settleErr
+	}
+	switch {
+	case r.runtimeErr != nil:
+		return agent.ModelReply{}, r.runtimeErr
+	case errors.Is(stopped, errCancelled), errors.Is(stopped, errOutOfTime):
+		return agent.ModelReply{}, stopped
+	}
+	return reply, err
+}
+
+// answered is the reply of a middleware that ends the turn before the model is asked.
+func (r *modelRun) answered(ctx context.Context, i int, m agent.Middleware, jump agent.Jump) (agent.ModelReply, error) {
+	if jump != agent.JumpEnd {
+		return agent.ModelReply{}, agent.Errorf(agent.CodeInternal, "", "%s jumps to %q before the model, where only %q is possible",
+			r.name(i), jump, agent.JumpEnd)
+	}
+	if err := declared(m, jump, r.name(i)); err != nil {
+		return agent.ModelReply{}, err
+	}
+	r.jump = jump
+	reply := agent.ModelReply{Model: r.profile.Model, FinishReason: agent.FinishStop, Blocks: r.request.Answer}
+	if text := agent.Normalize(reply.Blocks); text != "" {
+		return reply, r.say(ctx, answerProducer, agent.Event{Type: agent.EventToken, Text: text})
+	}
+	return reply, r.say(ctx, answerProducer)
+}
+
+// The producers of a step's reply: the model, or whoever answers in its place, which is no model call.
+const (
+	modelProducer  = "model"
+	answerProducer = "answer"
+)
+
+// restate streams a reply anew that middleware has made another than what was streamed: viewers read what is stored.
+func (r *modelRun) restate(ctx context.Context, reply *agent.ModelReply) error {
+	text := agent.Normalize(reply.Blocks)
+	if text == r.text.String() {
+		return nil
+	}
+	var events []agent.Event
+	for i := range reply.Blocks {
+		switch b := &reply.Blocks[i]; b.Type {
+		case agent.BlockText, agent.BlockToolCall, agent.BlockToolResult, agent.BlockInvalidToolCall:
+		default:
+			events = append(events, agent.Event{Type: agent.EventContent, ContentBlocks: []agent.Block{*b}})
+		}
+	}
+	if text != "" {
+		events = append(events, agent.Event{Type: agent.EventToken, Text: text})
+	}
+	if r.usage.Type != "" {
+		events = append(events, r.usage)
+	}
+	return r.say(ctx, modelProducer, events...)
+}
+
+// void takes back what a call that failed for good had streamed, because nothing of it is stored, and says what the call used.
+func (r *modelRun) void(ctx context.Context) error {
+	if r.usage.Type != "" {
+		return r.say(ctx, modelProducer, r.usage)
+	}
+	if r.text.Len() == 0 {
+		return nil
+	}
+	return r.say(ctx, modelProducer)
+}
+
+// say writes events of the step in an epoch of its own, which voids what the one before had written.
+func (r *modelRun) say(ctx context.Context, producer string, events ...agent.Event) error {
+	p, work, err := r.a.produce(ctx, r.turn.TurnRef, fmt.Sprintf("%s/%d", producer, r.in.Step))
+	if err != nil {
+		return r.own(err)
+	}
+	r.fence = p.fence
+	_ = p.emit(work, events...) // close says what an error would
+	if err := p.close(ctx); err != nil {
+		return r.own(err)
+	}
+	return nil
+}
+
+// once is one request to the provider in one epoch of the stream.
+func (r *modelRun) once(ctx context.Context, _ agent.Invocation, req agent.ModelRequest, emit func(agent.Delta) error) (agent.ModelReply, error) {
+	profile, model, err := r.choose(ctx, &req)
+	if err != nil {
+		return agent.ModelReply{}, err
+	}
+	if err := r.settle(); err != nil {
+		return agent.ModelReply{}, r.own(err)
+	}
+	p, work, err := r.a.produce(r.base, r.turn.TurnRef, fmt.Sprintf("model/%d", r.in.Step))
+	if err != nil {
+		return agent.ModelReply{}, r.own(err)
+	}
+	r.last, r.fence, r.work = p, p.fence, work
+	r.text.Reset()
+	r.usage = agent.Event{}
+	defer context.AfterFunc(ctx, func() { p.stop(context.Cause(ctx)) })()
+	context.AfterFunc(work, func() { // also while a middleware waits for its next try
+		if errors.Is(context.Cause(work), errCancelled) {
+			r.stop(errCancelled)
+		}
+	})
+	r.tokens = r.a.signalTokens(r.base, r.in, int64(p.fence.Epoch))
+	defer r.tokens.close()
+	r.tries++
+	observed, request := r.observe(work, profile, p.fence.Epoch, r.purpose(), &req)
+	var refused error // by middleware, of what the provider said
+	reply, err := answer(observed, model, req, request.hear(func(d agent.Delta) error {
+		refused = emit(d)
+		return refused
+	}, !r.quiet))
+	usage := priced(request.usage(work, &req, &reply, err), profile)
+	request.answered(&reply, usage, err, context.Cause(work))
+	if err == nil || usage != (agent.Usage{}) {
+		r.usage = agent.Event{Type: agent.EventUsage, Usage: &usage, Model: cmp.Or(reply.Model, profile.Model)}
+	}
+	if usage != (agent.Usage{}) {
+		r.ledger = append(r.ledger, agent.UsageEntry{Epoch: p.fence.Epoch, Model: profile.Model, Usage: usage})
+	}
+	if cause := context.Cause(work); cause != nil {
+		if !r.quiet && r.usage.Type != "" {
+			_ = p.emit(work, r.usage) // close says what an error would
+		}
+		return agent.ModelReply{}, r.own(cause)
+	}
+	if err != nil && refused != nil {
+		return reply, err
+	}
+	if err != nil {
+		r.a.log(ctx).Warn("model call", zap.Int("step", r.in.Step), zap.Error(err))
+		return reply, providerError{err}
+	}
+	if r.quiet {
+		return reply, nil // the preparation says it beside its own events
+	}
+	_ = p.emit(work, r.usage) // settle says what an error would
+	return reply, nil
+}
+
+// emit takes what middleware lets through of the latest epoch's fragments.
+func (r *modelRun) emit(d agent.Delta) error {
+	if r.quiet {
+		return context.Cause(r.work)
+	}
+	r.text.WriteString(d.Text)
+	r.tokens.add(d.Text)
+	return r.last.emit(r.work, deltaEvents(d)...)
+}
+
+// choose finds the model that a request is for: the turn's, or another profile that middleware chose, with its settings.
+func (r *modelRun) choose(ctx context.Context, req *agent.ModelRequest) (agent.PlanModel, agent.Model, error) {
+	if req.Profile == r.profile.Profile {
+		return r.profile, r.model, nil
+	}
+	profile, err := r.plan.Model(req.Profile)
+	if err != nil {
+		return profile, nil, err
+	}
+	model, err := r.a.Models.Model(ctx, profile)
+	if err != nil {
+		return profile, nil, fmt.Errorf("find model %q: %w", profile.Profile, err)
+	}
+	req.Model, req.Temperature, req.MaxTokens = profile.Model, profile.Temperature, profile.MaxTokens
+	return profile, model, nil
+}
+
+// settle ends the latest producer: everything it was given is in the log then.
+func (r *modelRun) settle() error {
+	if r.last == nil {
+		return nil
+	}
+	p := r.last
+	r.last = nil
+	return p.close(r.base)
+}
+
+// own remembers an error as the runtime's.
+func (r *modelRun) own(err error) error {
+	if !errors.Is(err, errCancelled) && !errors.Is(err, errOutOfTime) {
+		r.runtimeErr = err
+	}
+	return err
+}
+
+// provider reports whether an error is the provider's or a middleware's: data for the core.
+func (r *modelRun) provider(err error) bool { return r.runtimeErr == nil && err != nil }
+
+// requests is how many requests the provider has had, 0 where it is the one of a plain call.
+func (r *modelRun) requests() int {
+	if r.tries > 1 {
+		return r.tries
+	}
+	return 0
+}
+
+// partial is what had been said when the turn was cancelled. Calls are left out: they will not run.
+func (r *modelRun) partial() agent.ModelReply {
+	reply := agent.ModelReply{Model: r.profile.Model}
+	if r.text.Len() > 0 {
+		reply.Blocks = []agent.Block{agent.Text(r.text.String())}
+	}
+	return reply
+}
+
+func (r *modelRun) spent() agent.Usage {
+	var u agent.Usage
+	for _, e := range r.ledger {
+		u = u.Add(e.Usage)
+	}
+	return u
+}
+
+func deltaEvents(d agent.Delta) []agent.Event {
+	var out []agent.Event
+	if d.Text != "" {
+		out = append(out, agent.Event{Type: agent.EventToken, Text: d.Text})
+	}
+	if d.Reasoning != "" {
+		out = append(out, agent.Event{Type: agent.EventContent, ContentBlocks: []agent.Block{{Type: agent.BlockReasoning, Reasoning: d.Reasoning}}})
+	}
+	if d.Block != nil {
+		out = append(out, agent.Event{Type: agent.EventContent, ContentBlocks: []agent.Block{*d.Block}})
+	}
+	return out
+}
+
+// priced fills in the cost from the profile's prices, in USD.
+func priced(u agent.Usage, m agent.PlanModel) agent.Usage {
+	const million = 1e6
+	fresh := u.InputTokens - u.CachedTokens
+	u.CostUSD = (float64(fresh)*m.InputPerMTok + float64(u.CachedTokens)*m.CachedPerMTok + float64(u.OutputTokens)*m.OutputPerMTok) / million
+	return u
+}

@@ -1,0 +1,91 @@
+package turns
+
+import (
+	"cmp"
+	"context"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/telemetry/logs"
+)
+
+type attemptKey struct{}
+
+// WithAttempt notes the how manyeth attempt of a step a call is, for those who watch.
+func WithAttempt(ctx context.Context, attempt int) context.Context {
+	return context.WithValue(ctx, attemptKey{}, attempt)
+}
+
+// watch tells the observer that a turn's work begins, and has what is logged on its behalf say whose it is. A turn that cannot be found is
+// nobody's: the work itself says why. What is returned goes before a return: it passes the error on.
+func (a *Turns) watch(ctx context.Context, name string, id agent.TurnID, step int) (context.Context, func(error)) {
+	turn, err := a.turn(ctx, id)
+	if err != nil {
+		return ctx, func(error) {}
+	}
+	return a.watchTurn(ctx, agent.Work{Name: name, Turn: turn.seen, Step: step})
+}
+
+func (a *Turns) watchTurn(ctx context.Context, w agent.Work) (context.Context, func(error)) {
+	w.Attempt, _ = ctx.Value(attemptKey{}).(int)
+	ctx, done := a.Observer.Work(ctx, w)
+	return logs.With(ctx, logs.Turn(w.Turn.TurnID, w.Turn.Tenant, w.Turn.InstanceID), logs.Session(w.Turn.SessionID)), done
+}
+
+// log is the logger for what happens on behalf of a context: with its turn, tenant and trace.
+func (a *Turns) log(ctx context.Context) *zap.Logger { return logs.For(ctx, a.Logger) }
+
+// seenOf is what an observer is told of a turn.
+func seenOf(r *agent.TurnRecord, since time.Time) *agent.Observed {
+	return &agent.Observed{
+		TurnID: r.TurnID, Tenant: r.Tenant, SessionID: r.SessionID, UserID: r.UserID, Agent: r.Agent, InstanceID: r.InstanceID, PlanHash: r.PlanHash,
+		WorkflowID: r.WorkflowID, Channel: r.Channel, Mode: cmp.Or(r.Mode, agent.ModeDurable), Parent: r.Parent, Trace: r.Trace, Since: since,
+	}
+}
+
+// asked is one request to a provider under observation.
+type asked struct {
+	began  time.Time
+	sent   bool // the request had not been given up before
+	first  time.Duration
+	bytes  int64 // of the reply so far, without tool calls
+	ofTurn bool
+	spoken *atomic.Bool
+	done   func(agent.ModelOutcome)
+}
+
+// observe tells the observer of a request; the context returned is the request's.
+func (r *modelRun) observe(ctx context.Context, m agent.PlanModel, epoch agent.Epoch, purpose string, req *agent.ModelRequest) (context.Context, *asked) {
+	o := asked{began: time.Now(), sent: ctx.Err() == nil, spoken: r.turn.spoken}
+	ctx, o.done = r.a.Observer.Request(ctx, agent.ModelObservation{
+		Turn: r.turn.seen, Model: m, Step: r.in.Step, Epoch: epoch, Purpose: purpose, Request: req,
+	})
+	return ctx, &o
+}
+
+// purpose is what the requests of a run are for.
+func (r *modelRun) purpose() string {
+	if r.quiet {
+		return agent.PurposePrepare
+	}
+	return agent.PurposeReply
+}
+
+// hear notes when the first fragment came. Streams are read by one goroutine.
+func (o *asked) hear(next func(agent.Delta) error, shown bool) func(agent.Delta) error {
+	return func(d agent.Delta) error {
+		if o.first == 0 {
+			o.first = max(time.Since(o.began), 1)
+			o.ofTurn = shown && !o.spoken.Swap(true)
+		}
+		o.bytes += int64(len(d.Text) + len(d.Reasoning))
+		return next(d)
+	}
+}
+
+func (o *asked) answered(reply *agent.ModelReply, usage agent.Usage, err, cause error) {
+	o.done(agent.ModelOutcome{Reply: reply, Usage: usage, FirstDelta: o.first, FirstOfTurn: o.ofTurn, Err: err, Cause: cause})
+}

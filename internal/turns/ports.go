@@ -1,0 +1,187 @@
+package turns
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"iter"
+	"time"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// Registry knows the agents. Plans are immutable and found by hash for as long as a turn may need them.
+type Registry interface {
+	// Choose decides which agent answers a request: the one that it names, or the one that the tenant's rules choose.
+	// [agent.CodeNotFound] with Field "agent" when there is none.
+	Choose(ctx context.Context, c agent.RouteContext) (agent.RouteDecision, error)
+	// Routed counts a decision, once a turn.
+	Routed(d *agent.RouteDecision)
+	// Resolve returns the current plan of an agent and its hash. An unknown agent is [agent.CodeNotFound] with Field "agent".
+	Resolve(ctx context.Context, tenant, name string) (agent.Plan, string, error)
+	// Plan returns the plan of a hash, also when it is no longer current.
+	Plan(ctx context.Context, hash string) (agent.Plan, error)
+}
+
+// Models finds the model behind a profile of a plan.
+type Models interface {
+	Model(ctx context.Context, m agent.PlanModel) (agent.Model, error)
+}
+
+// Tools finds a granted tool by toolkit and exact name.
+type Tools interface {
+	// Granted returns the code of a granted tool: of its toolkit, or what a dynamic toolkit finds for the grant.
+	Granted(ctx context.Context, tenant string, t *agent.PlanTool) (agent.Tool, error)
+	// List asks a dynamic toolkit which tools it has for a source, in an order that does not change by itself.
+	List(ctx context.Context, tenant string, s *agent.PlanSource) ([]agent.ListedTool, error)
+}
+
+// TurnStore keeps sessions, turns, steps, transcripts and results. Every write is idempotent on its key and atomic.
+type TurnStore interface {
+	// Begin records the turn (once, by TurnID), appends it to its session's queue and says where it stands. It is asked again by a
+	// waiting turn. The turn that becomes ready has its input appended to the transcript in the same transaction.
+	Begin(ctx context.Context, t agent.TurnRecord) (agent.Begun, error)
+	// Turn returns what is known of a turn; [agent.CodeNotFound] when nothing is. The record's Tenant is for the caller to check.
+	Turn(ctx context.Context, id agent.TurnID) (agent.TurnState, error)
+	// Prompt returns the messages that a model call sees: transcript up to the cursor (or, with HistoryFresh, the turn's own
+	// input), then the turn's earlier steps, tool results directly behind the message that asked for them, in the order of its calls.
+	// stored is the reply of the query's own step, nil when there is none yet.
+	Prompt(ctx context.Context, q agent.PromptQuery) (messages []agent.Message, stored *agent.ModelStep, err error)
+	// ModelStep returns the reply of a step, ok false when there is none. CallSteps returns the reply of a step and the result of one of its
+	// calls, nil where there is none.
+	ModelStep(ctx context.Context, key agent.StepKey) (s agent.ModelStep, ok bool, err error)
+	CallSteps(ctx context.Context, key agent.StepKey) (reply *agent.ModelStep, result *agent.ToolStep, err error)
+	// SaveModelStep stores a finished model call with its ledger rows, SaveToolStep a finished tool call. A writer whose epoch is
+	// no longer the producer's newest gets [agent.ErrFenced]. The first complete step stands: saving again changes nothing.
+	SaveModelStep(ctx context.Context, s agent.ModelStep) error
+	SaveToolStep(ctx context.Context, s agent.ToolStep) error
+	// ChargeUsage adds ledger rows of model calls that failed after they were billed.
+	ChargeUsage(ctx context.Context, key agent.StepKey, tenant string, rows []agent.UsageEntry) error
+	// BilledUsage adds up the ledger of a turn and of the turns that it asked for, and names the model that it was last billed for.
+	BilledUsage(ctx context.Context, id agent.TurnID) (u agent.Usage, model string, err error)
+	// Steps returns all finished steps of a turn in order.
+	Steps(ctx context.Context, id agent.TurnID) ([]agent.ModelStep, []agent.ToolStep, error)
+	// ChildrenAtWork returns the child turns of a turn that have not ended, and theirs.
+	ChildrenAtWork(ctx context.Context, id agent.TurnID) ([]agent.TurnID, error)
+	// Finish ends the turn in one transaction: steps to transcript (a call without a result gets one that says the turn ended first),
+	// result, session release (the next turn in line becomes the holder), events. The first to finish a turn wins.
+	Finish(ctx context.Context, f agent.FinishRecord) (agent.Finished, error)
+	ApprovalStore
+	SessionMemory
+	Leases
+}
+
+// ApprovalStore keeps what waits, or waited, for a person.
+type ApprovalStore interface {
+	// SaveApproval records that a call waits for a person, once; Approvals lists those of a turn.
+	SaveApproval(ctx context.Context, tenant string, a agent.Approval) error
+	Approvals(ctx context.Context, id agent.TurnID) ([]agent.Approval, error)
+	// ResolveApproval stores a decision. Deciding twice is [agent.CodeConflict] unless it is the same decision by the same
+	// person, which is accepted silently; an unknown approval is [agent.CodeNotFound]; one of a finished turn [agent.CodeConflict].
+	ResolveApproval(ctx context.Context, id agent.TurnID, d agent.Decision) (agent.Approval, error)
+	// Approval returns one by its id; one of another tenant is [agent.CodeNotFound] with Field "approval_id".
+	Approval(ctx context.Context, tenant, id string) (agent.Approval, error)
+	// ExpireApprovals decides, as each one's OnExpiry says, the undecided approvals of a step whose time is over, by [agent.ExpiredBy],
+	// and says when the next of the step's is due, 0 for none. Those that had expired before are among them: asked twice, it says the same.
+	ExpireApprovals(ctx context.Context, id agent.TurnID, step int) (expired []agent.Approval, next time.Duration, err error)
+	// Remembered returns the decisions of a session that stand for calls of these keys.
+	Remembered(ctx context.Context, tenant string, s agent.SessionID, keys []agent.RememberKey) ([]agent.Remembered, error)
+}
+
+// SessionMemory keeps what is neither a step nor a message.
+type SessionMemory interface {
+	// SavePrepared keeps what the preparation of a turn found out, with its ledger rows as step 0; the first stands. Prepared returns it.
+	SavePrepared(ctx context.Context, p agent.Prepared) error
+	Prepared(ctx context.Context, id agent.TurnID) (p agent.Prepared, ok bool, err error)
+	// SaveTurnTools keeps what a turn's dynamic toolkits had when it began; the first stands, and is answered. TurnTools returns it.
+	SaveTurnTools(ctx context.Context, id agent.TurnID, t agent.TurnTools) (agent.TurnTools, error)
+	TurnTools(ctx context.Context, id agent.TurnID) (t agent.TurnTools, ok bool, err error)
+	// CallCounts counts the model replies and the tool calls of the session's finished turns, tools by name.
+	CallCounts(ctx context.Context, tenant string, s agent.SessionID) (agent.CallCounts, error)
+	// Note and SetNote keep small JSON with a session; nil when there is none.
+	Note(ctx context.Context, tenant string, s agent.SessionID, name string) (json.RawMessage, error)
+	// Datasets returns the newest datasets that earlier finished turns of a turn's session left, at most n, the newest first.
+	Datasets(ctx context.Context, tenant string, s agent.SessionID, before agent.TurnID, n int) ([]agent.SessionDataset, error)
+	SetNote(ctx context.Context, tenant string, s agent.SessionID, name string, body json.RawMessage) error
+}
+
+// Leases say who drives a direct turn.
+type Leases interface {
+	// Renew lengthens the lease of a direct turn that holds its session: [agent.CodeConflict] when it no longer does. HandOver makes it a
+	// durable one, without a lease.
+	Renew(ctx context.Context, id agent.TurnID, until time.Time) error
+	HandOver(ctx context.Context, id agent.TurnID, workflowID string, why agent.Fallback) error
+}
+
+// Schemas checks documents against JSON Schemas.
+type Schemas interface {
+	// CheckSchema says whether a schema can be used for a structured answer: an object at its top.
+	CheckSchema(path string, schema json.RawMessage) error
+	// Check returns nil or an [agent.CodeInvalid] error whose words a model or a person can act on; path begins its Field.
+	Check(path string, schema, document json.RawMessage) error
+}
+
+// Knowledge searches collections.
+type Knowledge interface {
+	Search(ctx context.Context, q agent.KnowledgeQuery) ([]agent.Passage, error)
+}
+
+// EventLog is the log of every turn's events (DESIGN §4). StreamID is the turn id.
+type EventLog interface {
+	// Begin makes its caller the only valid instance of a producer: the epoch is one higher than the last, and if an earlier epoch
+	// had written events, a reset{producer, from_index} event is appended. [agent.ErrStreamClosed] after the terminal event. A producer
+	// beside which others may run calls Sync before it appends: of those that were never stored when a process is lost, only the first that
+	// begins again gets its reset.
+	Begin(ctx context.Context, streamID, producer string) (agent.Fence, agent.Appended, error)
+	// Append adds a batch, idempotent by (producer, epoch, batch): a repeated batch changes nothing and answers as the first time.
+	// Followers see the events at once; they may be stored a moment later. Indices are contiguous unless a process that wrote the stream was lost.
+	// [agent.ErrFenced] and [agent.ErrStreamClosed] tell the producer to stop.
+	Append(ctx context.Context, f agent.Fence, batch int64, events []agent.Event) (agent.Appended, error)
+	// Touch asks, without writing, whether the producer may go on.
+	Touch(ctx context.Context, f agent.Fence) (agent.Appended, error)
+	// Sync stores the producer's epoch and what it has appended. [agent.ErrFenced] means that some of it never will be stored.
+	Sync(ctx context.Context, f agent.Fence) error
+	// Hold stores what was appended to the stream and keeps everybody from adding more until LetGo, for whoever ends the stream in a
+	// transaction of its own. nil: another process may add events until then, so the transaction has to look where the stream stands.
+	Hold(ctx context.Context, streamID string) (*agent.HeldStream, error)
+	// LetGo shows the events that have ended a stream; without any it was not ended, and goes on.
+	LetGo(held *agent.HeldStream, events []agent.Event)
+	// Cancel marks the stream: every later Append and Touch answers Cancelled. Idempotent; a closed stream stays as it is.
+	Cancel(ctx context.Context, streamID string) error
+	// Close appends events of which the last is terminal; the first to close wins, and closing again does nothing.
+	Close(ctx context.Context, streamID string, events []agent.Event) error
+	// Follow yields the events after an index, in order, waiting for new ones, and ends after the terminal event. A stream that does
+	// not exist yet is one without events. [agent.ErrGap] when events after the index have expired. A slow consumer stalls only itself.
+	Follow(ctx context.Context, streamID string, after int64) iter.Seq2[agent.Event, error]
+	// Tail says where a stream stands without reading it.
+	Tail(ctx context.Context, streamID string) (agent.StreamTail, error)
+}
+
+// Blobs is the content-addressed store: write once, verified on read.
+type Blobs interface {
+	// Put stores the bytes of r under their sha-256 and returns "cas://sha256:<hex>".
+	Put(ctx context.Context, tenant string, r io.Reader) (ref string, err error)
+	// S3Ref returns the address of a reference's object, s3://<bucket>/<key>; empty if the store is no bucket of S3.
+	S3Ref(tenant, ref string) string
+	// Open returns the bytes of a reference; a foreign or unknown one is [agent.CodeNotFound].
+	Open(ctx context.Context, tenant, ref string) (io.ReadCloser, error)
+}
+
+// Runs knows the workflows behind turns, by workflow id. All of it is best effort except Start and Decide.
+type Runs interface {
+	// Start starts the workflow of a turn that is queued already, or does nothing when it runs.
+	Start(ctx context.Context, r agent.TurnRequest) error
+	// Ready tells a waiting turn that it holds its session.
+	Ready(ctx context.Context, workflowID string) error
+	// Decide answers an approval of another turn through its workflow.
+	Decide(ctx context.Context, workflowID string, d agent.Decision) (agent.DecisionVerdict, error)
+	// Interrupt asks a turn to cancel.
+	Interrupt(ctx context.Context, workflowID string, c agent.CancelRequest) error
+	// Tokens signals a batch of a turn's tokens to the workflow that asked for them. [agent.CodeNotFound] when it is gone.
+	Tokens(ctx context.Context, to agent.StreamTo, batch agent.TokenBatch) error
+}
+
+// Middleware builds the decorators that a plan names, in its order.
+type Middleware interface {
+	Chain(p *agent.Plan) ([]agent.Middleware, error)
+}

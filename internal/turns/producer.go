@@ -1,0 +1,202 @@
+package turns
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+const (
+	touchInterval   = 250 * time.Millisecond // an idle producer asks this often whether it may go on
+	appendPatience  = 30 * time.Second       // how long the log may be away before the work is given up and done again later
+	producerBacklog = 1 << 20                // bytes that may wait for the log before emit blocks
+)
+
+// errCancelled is the cause with which a producer's work ends when its stream was marked.
+var errCancelled = agent.Errorf(agent.CodeCancelled, "", "the turn was cancelled")
+
+// producer writes the events of one model or tool call into the turn's log: the first at once, what follows closely in batches, with a touch
+// when idle. It ends the work
+// it serves, through the work's context, when the stream is marked or closed, when a newer epoch has begun, or when the log is lost.
+type producer struct {
+	log      EventLog
+	turn     TurnRef
+	fence    agent.Fence
+	interval time.Duration
+	stop     context.CancelCauseFunc
+
+	flushing sync.Mutex // one batch after the other
+
+	mu      sync.Mutex
+	pending []agent.Event
+	bytes   int
+	room    chan struct{} // closed when pending was taken
+	wake    chan struct{}
+	closing chan struct{}
+	ended   chan struct{}
+	batch   int64
+}
+
+// produce begins a new epoch of a producer. The context returned is for the work; its cause says why the producer ended it.
+func (a *Turns) produce(ctx context.Context, t TurnRef, name string) (*producer, context.Context, error) {
+	fence, at, err := a.Log.Begin(ctx, string(t.TurnID), name)
+	if err != nil {
+		return nil, nil, logError(err)
+	}
+	if at.Cancelled {
+		return nil, nil, errCancelled
+	}
+	work, stop := context.WithCancelCause(ctx)
+	p := &producer{
+		log: a.Log, turn: t, fence: fence, interval: a.BatchInterval, stop: stop, room: make(chan struct{}),
+		wake: make(chan struct{}, 1), closing: make(chan struct{}), ended: make(chan struct{}),
+	}
+	go p.run(ctx)
+	return p, work, nil
+}
+
+// emit queues events; it blocks while the log is far behind.
+func (p *producer) emit(ctx context.Context, events ...agent.Event) error {
+	for i := range events {
+		events[i].Meta.TurnID, events[i].Meta.AgentInstanceID = p.turn.TurnID, p.turn.InstanceID
+	}
+	p.mu.Lock()
+	for p.bytes > producerBacklog {
+		room := p.room
+		p.mu.Unlock()
+		select {
+		case <-room:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		p.mu.Lock()
+	}
+	for i := range events {
+		p.add(events[i])
+	}
+	p.mu.Unlock()
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+	return context.Cause(ctx)
+}
+
+// add joins neighbouring tokens, so that a batch is one event.
+func (p *producer) add(e agent.Event) {
+	p.bytes += len(e.Text) + len(e.Output) + len(e.Input)
+	if n := len(p.pending); n > 0 && e.Type == agent.EventToken && p.pending[n-1].Type == agent.EventToken {
+		p.pending[n-1].Text += e.Text
+		return
+	}
+	p.pending = append(p.pending, e)
+}
+
+func (p *producer) run(ctx context.Context) {
+	defer close(p.ended)
+	idle := time.NewTimer(touchInterval)
+	defer idle.Stop()
+	var wrote time.Time
+	for {
+		select {
+		case <-p.closing:
+			return
+		case <-ctx.Done():
+			return
+		case <-p.wake:
+			if gather := p.interval - time.Since(wrote); gather > 0 {
+				select {
+				case <-time.After(gather):
+				case <-p.closing:
+					return
+				}
+			}
+			wrote = time.Now()
+			p.settle(p.flush(ctx))
+			idle.Reset(touchInterval)
+		case <-idle.C:
+			at, err := p.log.Touch(ctx, p.fence)
+			if err == nil && at.Cancelled {
+				err = errCancelled
+			}
+			if err == nil || errors.Is(err, errCancelled) || errors.Is(err, agent.ErrFenced) || errors.Is(err, agent.ErrStreamClosed) {
+				p.settle(err)
+			}
+			idle.Reset(touchInterval)
+		}
+	}
+}
+
+func (p *producer) settle(err error) {
+	if err != nil {
+		p.stop(err)
+	}
+}
+
+// flush appends what is pending as one batch, again and again while the log is away, for a bounded time.
+func (p *producer) flush(ctx context.Context) error {
+	p.flushing.Lock()
+	defer p.flushing.Unlock()
+	p.mu.Lock()
+	events := p.pending
+	p.pending, p.bytes = nil, 0
+	close(p.room)
+	p.room = make(chan struct{})
+	p.mu.Unlock()
+	if len(events) == 0 {
+		return nil
+	}
+	p.batch++
+	at, err := backoff.Retry(ctx, func() (agent.Appended, error) {
+		at, err := p.log.Append(ctx, p.fence, p.batch, events)
+		if err != nil && agent.CodeOf(err) != agent.CodeUnavailable {
+			return at, backoff.Permanent(err)
+		}
+		return at, err
+	}, backoff.WithMaxElapsedTime(appendPatience))
+	if err != nil {
+		return logError(err)
+	}
+	if at.Cancelled {
+		return errCancelled
+	}
+	return nil
+}
+
+// close flushes and ends the producer: its events are stored when it returns nil. A cancelled stream is no error here: the events are in.
+func (p *producer) close(ctx context.Context) error {
+	select {
+	case <-p.closing:
+	default:
+		close(p.closing)
+	}
+	<-p.ended
+	err := p.sync(ctx)
+	p.stop(context.Canceled)
+	return err
+}
+
+// sync flushes and waits until the producer's epoch and its events are stored.
+func (p *producer) sync(ctx context.Context) error {
+	if err := p.flush(ctx); err != nil && !errors.Is(err, errCancelled) {
+		return err
+	}
+	if err := p.log.Sync(ctx, p.fence); err != nil {
+		return logError(err)
+	}
+	return nil
+}
+
+// logError keeps the log's trouble apart from a provider's: it must reach Temporal, not the retries of middleware.
+func logError(err error) error {
+	if errors.Is(err, agent.ErrFenced) || errors.Is(err, agent.ErrStreamClosed) || errors.Is(err, context.Canceled) {
+		return err
+	}
+	return &agent.Error{Code: agent.CodeInternal, Op: "event log", Err: fmt.Errorf("%w", err)}
+}

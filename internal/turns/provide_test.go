@@ -1,0 +1,93 @@
+package turns_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/turns"
+)
+
+// redact takes a word out of results.
+func redact(next agent.ToolFunc) agent.ToolFunc {
+	return func(ctx context.Context, inv agent.Invocation, c agent.ToolCall) (agent.ToolResult, error) {
+		r, err := next(ctx, inv, c)
+		r.Output = bytes.ReplaceAll(r.Output, []byte("secret"), []byte("***"))
+		return r, err
+	}
+}
+
+// TestProvide: a provided result is stored once, the turn that was not told finds it, and the step has it as middleware leaves it.
+func TestProvide(t *testing.T) {
+	h := newHarness(t, with(&hooked{wrap: redact}))
+	h.begin(agent.TurnRequest{TurnID: "t1", ClientTools: []agent.ClientTool{{Name: "pick"}}})
+	h.model.script(calls(agent.Block{Type: agent.BlockToolCall, ID: "a", Name: "pick", Args: json.RawMessage(`{"n":1}`)}))
+	v, err := h.CallModel(t.Context(), turns.CallModelInput{TurnID: "t1", Step: 1})
+	require.NoError(t, err)
+	require.Equal(t, []agent.CallVerdict{{ID: "a", Name: "pick", Summary: "pick", Local: true, Client: true}}, v.Calls)
+	ask := turns.RequestApprovalInput{TurnID: "t1", Step: 1, Kind: agent.WaitClientTool, Calls: []turns.ApprovalCall{{ID: "a"}}}
+	var out turns.RequestApprovalResult
+	for range 2 { // it may be cut off and run again
+		out, err = h.RequestApproval(t.Context(), ask)
+		require.NoError(t, err)
+	}
+	require.Len(t, out.Pending, 1)
+	require.Equal(t, agent.WaitClientTool, out.Pending[0].Kind)
+	require.InDelta(t, agent.DefaultClientToolWait*1000, out.ExpiresInMS, 60_000)
+	wait := out.Pending[0].ApprovalID
+
+	provide := func(r agent.ProvidedResult) turns.DecideResult {
+		out, err := h.Provide(t.Context(), turns.ProvideInput{TurnID: "t1", Provided: r})
+		require.NoError(t, err)
+		return out
+	}
+	require.ErrorContains(t, provide(agent.ProvidedResult{ToolCallID: "b", Result: json.RawMessage(`1`)}).Refusal.AsError(), "nothing waits")
+	require.ErrorContains(t, provide(agent.ProvidedResult{ToolCallID: "a"}).Refusal.AsError(), "give result or error")
+	require.ErrorContains(t, provide(agent.ProvidedResult{ToolCallID: "a", Result: json.RawMessage(`{`)}).Refusal.AsError(), "not JSON")
+
+	want := agent.DecisionVerdict{ApprovalID: wait, CallID: "a", Decision: agent.DecisionProvide, Run: true, Client: true}
+	given := agent.ProvidedResult{ToolCallID: "a", Result: json.RawMessage(`{"word":"secret"}`)}
+	for _, r := range []agent.ProvidedResult{given, given, {ToolCallID: agent.CallID(wait)}} {
+		require.Equal(t, &want, provide(r).Verdict)
+	}
+	other := provide(agent.ProvidedResult{ToolCallID: "a", Error: "no"})
+	require.ErrorContains(t, other.Refusal.AsError(), "has its result already")
+	require.Equal(t, &want, other.Stands)
+	found, err := h.LookForDecisions(t.Context(), turns.LookForDecisionsInput{TurnID: "t1", Step: 1, Approvals: []string{wait}})
+	require.NoError(t, err)
+	require.Equal(t, []agent.DecisionVerdict{want}, found.Verdicts)
+
+	_, err = h.CallTool(t.Context(), turns.CallToolInput{TurnID: "t1", Step: 1, CallID: "a"})
+	require.NoError(t, err)
+	_, step, err := h.store.CallSteps(t.Context(), agent.StepKey{TurnID: "t1", Step: 1, CallID: "a"})
+	require.NoError(t, err)
+	require.NotNil(t, step)
+	require.JSONEq(t, `{"word":"***"}`, string(step.Result.Output))
+	events, err := json.Marshal(h.events("t1"))
+	require.NoError(t, err)
+	require.NotContains(t, string(events), "secret", "no viewer gets what middleware takes out")
+}
+
+// TestClientToolsOfARequest: names and schemas that the agent cannot take are refused before the turn is recorded.
+func TestClientToolsOfARequest(t *testing.T) {
+	h := newHarness(t)
+	for name, c := range map[string]struct {
+		tool agent.ClientTool
+		want string
+	}{
+		"a name of the agent's": {agent.ClientTool{Name: "lookup"}, "client_tools[0].name"},
+		"no name":               {agent.ClientTool{Name: "a b"}, "client_tools[0].name"},
+		"no schema":             {agent.ClientTool{Name: "f", Parameters: json.RawMessage(`{"type":7}`)}, "client_tools[0].parameters"},
+		"for ever":              {agent.ClientTool{Name: "f", ExpiresSec: agent.MaxClientToolWait + 1}, "client_tools[0].expires_sec"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := h.Check(t.Context(), &agent.TurnRequest{Message: "hello", ClientTools: []agent.ClientTool{c.tool}})
+			require.ErrorContains(t, err, c.want)
+			require.Equal(t, agent.CodeInvalid, agent.CodeOf(err))
+		})
+	}
+}

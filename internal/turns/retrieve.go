@@ -1,0 +1,291 @@
+package turns
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"go.uber.org/zap"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+const (
+	prepareProducer = "prepare"
+	maxQuery        = 1_000 // bytes of what is searched for
+)
+
+// Retrieve prepares a turn: which branch the message belongs to, the question as it would be asked without the
+// conversation, and the passages that answer it. One definition drives every way of asking; each step is an event. What was prepared
+// before is not prepared again.
+func (a *Turns) Retrieve(ctx context.Context, in RetrieveInput) (agent.PrepareVerdict, error) {
+	ctx, done := a.watch(ctx, "Retrieve", in.TurnID, 0)
+	v, err := a.retrieve(ctx, in)
+	done(err)
+	return v, err
+}
+
+func (a *Turns) retrieve(ctx context.Context, in RetrieveInput) (agent.PrepareVerdict, error) {
+	if found, ok, err := a.Store.Prepared(ctx, in.TurnID); err != nil || ok {
+		return agent.PrepareVerdict{Branch: found.Branch, Passages: len(found.Passages), Usage: found.Usage}, err
+	}
+	run, _, err := a.newModelRun(ctx, CallModelInput{TurnID: in.TurnID, BudgetMS: in.BudgetMS, PausedMS: in.PausedMS})
+	if err != nil {
+		return agent.PrepareVerdict{}, err
+	}
+	run.quiet = true
+	p := preparation{modelRun: run, answer: agent.Prepared{TurnID: run.turn.TurnID, Tenant: run.turn.Tenant, Passages: []agent.Passage{}}}
+	if p.events, p.watched, err = a.produce(ctx, run.turn.TurnRef, prepareProducer); err != nil {
+		if errors.Is(err, errCancelled) {
+			return agent.PrepareVerdict{Cancelled: true}, nil
+		}
+		return agent.PrepareVerdict{}, err
+	}
+	err = p.run(ctx)
+	if closeErr := p.events.close(ctx); closeErr != nil && run.runtimeErr == nil {
+		run.runtimeErr = closeErr
+	}
+	v := agent.PrepareVerdict{Branch: p.answer.Branch, Passages: len(p.answer.Passages), Usage: run.spent(), Requests: run.tries}
+	switch {
+	case run.runtimeErr != nil:
+		run.chargeAbandoned(ctx, agent.StepKey{TurnID: in.TurnID})
+		return agent.PrepareVerdict{}, run.runtimeErr
+	case errors.Is(err, errCancelled):
+		v.Cancelled = true
+	case errors.Is(err, errOutOfTime):
+		v.OutOfTime = true
+	case err != nil && ctx.Err() != nil:
+		run.chargeAbandoned(ctx, agent.StepKey{TurnID: in.TurnID})
+		return agent.PrepareVerdict{}, context.Cause(ctx)
+	case err != nil:
+		v.Failure = modelFailure(err)
+		if v.RetryInMS, err = run.pause(ctx, err, v.Failure); err != nil {
+			run.chargeAbandoned(ctx, agent.StepKey{TurnID: in.TurnID})
+			return agent.PrepareVerdict{}, err
+		}
+	default:
+		p.answer.Fence, p.answer.Calls, p.answer.Usage = p.events.fence, run.ledger, v.Usage
+		return v, a.Store.SavePrepared(ctx, p.answer)
+	}
+	return v, a.Store.ChargeUsage(ctx, agent.StepKey{TurnID: in.TurnID}, run.turn.Tenant, run.ledger)
+}
+
+// preparation is the work of one Retrieve.
+type preparation struct {
+	*modelRun
+
+	inv     agent.Invocation
+	events  *producer
+	watched context.Context //nolint:containedctx // of the events' epoch: it ends when the turn is cancelled
+	answer  agent.Prepared
+}
+
+// run takes the steps in the plan's order. The hooks of the turn's middleware see the conversation once, before anything is said of it.
+func (p *preparation) run(ctx context.Context) error {
+	ctx, free := p.bound(ctx)
+	defer free()
+	stop := p.stop
+	defer context.AfterFunc(p.watched, func() { stop(context.Cause(p.watched)) })()
+	p.inv = p.invocation()
+	for _, m := range p.chain {
+		if _, err := m.BeforeModel(ctx, p.inv, &p.request); err != nil {
+			return p.hookError(err)
+		}
+	}
+	p.answer.Query = clip(strings.TrimSpace(question(p.request.Messages)), maxQuery)
+	search := true
+	var wanted []*agent.PlanStep
+	for i := range p.plan.Prepare {
+		s := &p.plan.Prepare[i]
+		var err error
+		switch s.Kind {
+		case agent.PrepareClassify:
+			search, err = p.classify(ctx, s)
+		case agent.PrepareReformulate:
+			if search {
+				err = p.reformulate(ctx, s)
+			}
+		case agent.PrepareRetrieve:
+			wanted = append(wanted, s)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if !search || len(wanted) == 0 || p.answer.Query == "" {
+		return nil
+	}
+	return p.search(ctx, wanted)
+}
+
+// question is what the person said last.
+func question(messages []agent.Message) string {
+	for _, m := range slices.Backward(messages) {
+		if text := agent.Normalize(m.Blocks); text != "" && m.Role == agent.RoleUser {
+			return text
+		}
+	}
+	return ""
+}
+
+// classify asks the model for the branch. Whatever it says that is none of them means the first.
+func (p *preparation) classify(ctx context.Context, s *agent.PlanStep) (search bool, err error) {
+	if len(s.Branches) == 0 {
+		return true, nil
+	}
+	done := p.step(s.Kind, map[string]string{"question": p.answer.Query})
+	word, err := p.ask(ctx, s.Prompt)
+	if err != nil {
+		done(nil, err)
+		return false, err
+	}
+	branch, at := &s.Branches[0], -1
+	for i := range s.Branches {
+		if found := strings.Index(strings.ToLower(word), s.Branches[i].Name); found >= 0 && (at < 0 || found < at) {
+			branch, at = &s.Branches[i], found
+		}
+	}
+	p.answer.Branch = branch.Name
+	done(map[string]string{"branch": branch.Name}, nil)
+	return branch.Retrieve, nil
+}
+
+// reformulate asks the model for the question as it would be asked without the conversation.
+func (p *preparation) reformulate(ctx context.Context, s *agent.PlanStep) error {
+	done := p.step(s.Kind, map[string]string{"question": p.answer.Query})
+	words, err := p.ask(ctx, s.Prompt)
+	if err != nil {
+		done(nil, err)
+		return err
+	}
+	if words = clip(strings.TrimSpace(words), maxQuery); words != "" {
+		p.answer.Query = words
+	}
+	done(map[string]string{"query": p.answer.Query}, nil)
+	return nil
+}
+
+// ask makes one request for a short answer through the turn's middleware.
+func (p *preparation) ask(ctx context.Context, prompt string) (string, error) {
+	req, zero := p.request, 0.0
+	req.System, req.Temperature, req.Cache = prompt, &zero, nil
+	reply, err := p.through(ctx, p.inv, req)
+	if p.usage.Type != "" {
+		_ = p.events.emit(p.watched, p.usage) // as below
+	}
+	return agent.Normalize(reply.Blocks), err
+}
+
+// search asks all collections side by side and takes their passages in turns, the best first. A collection that fails fails the turn:
+// an answer out of half the knowledge would look like one out of all.
+func (p *preparation) search(ctx context.Context, steps []*agent.PlanStep) error {
+	names := make([]string, len(steps))
+	lists := make([][]agent.Passage, len(steps))
+	failures := make([]error, len(steps))
+	for i, s := range steps {
+		names[i] = s.Collection
+	}
+	done := p.step(agent.PrepareRetrieve, map[string]any{"query": p.answer.Query, "collections": names})
+	var wg sync.WaitGroup
+	for i, s := range steps {
+		wg.Go(func() {
+			lists[i], failures[i] = p.a.Knowledge.Search(ctx, agent.KnowledgeQuery{
+				Tenant: s.Tenant, Collection: s.Collection, Text: p.answer.Query, TopK: s.TopK, MinScore: s.MinScore, Embedding: s.Embedding,
+			})
+		})
+	}
+	wg.Wait()
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	if err := errors.Join(failures...); err != nil {
+		p.a.log(ctx).Warn("search", zap.Error(err))
+		done(nil, err)
+		if agent.CodeOf(err).Retryable() {
+			return p.own(err)
+		}
+		return err
+	}
+	for rank, more := 0, true; more; rank++ {
+		more = false
+		for _, list := range lists {
+			if rank < len(list) {
+				p.answer.Passages, more = append(p.answer.Passages, list[rank]), true
+			}
+		}
+	}
+	if err := p.filter(ctx); err != nil {
+		done(nil, err)
+		return err
+	}
+	done(sources(p.answer.Passages), nil)
+	return nil
+}
+
+// filter shows the passages to middleware as the result of a tool, so that what it keeps out of those stays out of these.
+func (p *preparation) filter(ctx context.Context) error {
+	found, err := json.Marshal(p.answer.Passages)
+	if err != nil {
+		return fmt.Errorf("encode passages: %w", err)
+	}
+	var call agent.ToolFunc = func(context.Context, agent.Invocation, agent.ToolCall) (agent.ToolResult, error) {
+		return agent.ToolResult{Output: found}, nil
+	}
+	for _, m := range slices.Backward(p.chain) {
+		call = m.WrapTool(call)
+	}
+	args, err := json.Marshal(map[string]string{"query": p.answer.Query})
+	if err != nil {
+		return fmt.Errorf("encode query: %w", err)
+	}
+	result, err := call(ctx, p.inv, agent.ToolCall{ID: prepareProducer + "/" + agent.PrepareRetrieve, Name: agent.PrepareRetrieve, Args: args})
+	switch {
+	case err != nil:
+		return err
+	case result.Failure != nil:
+		return result.Failure.AsError()
+	}
+	p.answer.Passages = nil
+	if err := json.Unmarshal(result.Output, &p.answer.Passages); err != nil {
+		return fmt.Errorf("read passages behind middleware: %w", err)
+	}
+	return nil
+}
+
+// source is a passage as an event shows it: where it is from, not what it says.
+type source struct {
+	Number     int     `json:"number"`
+	DocumentID string  `json:"document_id"`
+	Title      string  `json:"title,omitempty"`
+	Source     string  `json:"source,omitempty"`
+	Score      float64 `json:"score"`
+}
+
+func sources(passages []agent.Passage) map[string][]source {
+	out := make([]source, 0, len(passages))
+	for i := range passages {
+		f := &passages[i]
+		out = append(out, source{Number: i + 1, DocumentID: f.DocumentID, Title: f.Title, Source: f.Source, Score: f.Score})
+	}
+	return map[string][]source{"passages": out}
+}
+
+// step says that a step of the preparation begins, and returns what says how it ended.
+func (p *preparation) step(kind string, input any) (done func(output any, err error)) {
+	e := agent.Event{ToolCallID: agent.CallID(prepareProducer + "/" + kind), ToolName: kind, SourceNodeName: prepareProducer}
+	start := e
+	start.Type = agent.EventToolStart
+	start.Input, _ = json.Marshal(input) // strings
+	_ = p.events.emit(p.watched, start)  // the epoch's context says what an error would
+	return func(output any, err error) {
+		if e.Type = agent.EventToolEnd; err != nil {
+			e.Failed, output = true, map[string]*agent.Failure{"error": modelFailure(err)}
+		}
+		e.Output, _ = json.Marshal(output) // as above
+		_ = p.events.emit(p.watched, e)
+	}
+}

@@ -1,0 +1,88 @@
+package turns
+
+import (
+	"context"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// TurnInput names a recorded turn.
+type TurnInput struct {
+	TurnID agent.TurnID `json:"turn_id"`
+}
+
+// RouteTurnResult is the recorded route of a turn: the agent that answers it, and why this one. The list of rules is in the event "route".
+type RouteTurnResult struct {
+	Agent  string            `json:"agent"`
+	Reason agent.RouteReason `json:"reason,omitempty"`
+	Rule   string            `json:"rule,omitempty"` // table#rule, if Reason is "rule"
+}
+
+// RouteTurn returns the route that the turn was recorded with, so that histories show it.
+func (a *Turns) RouteTurn(ctx context.Context, in TurnInput) (RouteTurnResult, error) {
+	turn, err := a.turn(ctx, in.TurnID)
+	if err != nil {
+		return RouteTurnResult{}, err
+	}
+	out := RouteTurnResult{Agent: turn.Agent, Rule: ruleName(turn.route)}
+	if turn.route != nil {
+		out.Reason = turn.route.Reason
+	}
+	return out, nil
+}
+
+// LoadPlanResult is what the core has to know of a turn's plan.
+type LoadPlanResult struct {
+	Limits    agent.Limits `json:"limits,omitzero"`
+	Rules     agent.Rules  `json:"rules,omitzero"`
+	ModelName string       `json:"model_name,omitempty"` // the provider's name of the model that is asked first
+	Prepare   bool         `json:"prepare,omitempty"`    // the turn prepares before its first model call
+	// LocalCalls: model calls run as local activities, because the recent calls of the model were short.
+	LocalCalls bool `json:"local_calls,omitempty"`
+}
+
+// LoadPlan builds the plan that the turn was recorded with, ready to run in this process.
+func (a *Turns) LoadPlan(ctx context.Context, in TurnInput) (LoadPlanResult, error) {
+	turn, err := a.turn(ctx, in.TurnID)
+	if err != nil {
+		return LoadPlanResult{}, err
+	}
+	out, err := a.loadPlan(ctx, &turn)
+	return out, err
+}
+
+func (a *Turns) loadPlan(ctx context.Context, turn *facts) (LoadPlanResult, error) {
+	made, err := a.executor(ctx, turn.PlanHash)
+	if err != nil {
+		return LoadPlanResult{}, err
+	}
+	out := LoadPlanResult{
+		Limits: made.plan.Limits.Lower(&turn.limits), Prepare: len(made.plan.Prepare) > 0, ModelName: modelName(&made.plan, turn.model),
+	}
+	out.LocalCalls = a.runsLocally(out.ModelName)
+	out.Limits.Tools = nil // the plan and the record have them: history need not
+	out.Rules, err = a.rules(ctx, made, turn)
+	return out, err
+}
+
+// ruleName names the rule that chose the agent as table#rule, "" if no rule did.
+func ruleName(d *agent.RouteDecision) string {
+	if d == nil || d.Reason != agent.RouteRuled {
+		return ""
+	}
+	return d.Table + "#" + d.Rule
+}
+
+// routeSummary says for the Web UI how a turn came to its agent.
+func routeSummary(turn *facts) string {
+	switch {
+	case turn.route == nil:
+		return turn.Agent
+	case turn.route.Reason == agent.RouteRuled:
+		return clip("rule "+ruleName(turn.route)+": "+turn.Agent, maxSummary)
+	case turn.route.Reason == agent.RouteNamed:
+		return clip("named by the request: "+turn.Agent, maxSummary)
+	default:
+		return clip("default agent: "+turn.Agent, maxSummary)
+	}
+}

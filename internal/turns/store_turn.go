@@ -1,0 +1,270 @@
+package turns
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// StoreTurn ends a turn: result, transcript, session release and terminal event in one transaction, then a word to the next turn
+// (DESIGN §3, step 4). Idempotent: whoever finishes a turn first has the last word, and everybody gets that word.
+func (a *Turns) StoreTurn(ctx context.Context, in StoreTurnInput) (StoreTurnResult, error) {
+	ctx, done := a.watch(ctx, "StoreTurn", in.TurnID, 0)
+	whole, err := a.Finish(ctx, in)
+	done(err)
+	if err != nil {
+		return StoreTurnResult{}, err
+	}
+	out := capped(&whole, a.HistoryOutputBytes)
+	if out.Status != in.Status || out.StopReason != in.Stop || out.Usage != in.Usage {
+		return StoreTurnResult{Final: out}, nil
+	}
+	r := StoreTurnResult{
+		Structured: len(out.Structured) > 0 && string(out.Structured) == out.Output, Output: out.Output,
+		Blocks: out.Blocks, ResultRef: out.ResultRef, ResultPreview: out.ResultPreview, ToolCalls: out.ToolCalls,
+	}
+	if len(r.Blocks) == 1 && reflect.DeepEqual(r.Blocks[0], agent.Text(out.Output)) {
+		r.Plain, r.Blocks = true, nil
+	}
+	return r, nil
+}
+
+// Finish is StoreTurn with the output as the API gives it.
+func (a *Turns) Finish(ctx context.Context, in StoreTurnInput) (agent.AgentStepOutput, error) {
+	turn, err := a.turn(ctx, in.TurnID)
+	if err != nil {
+		return agent.AgentStepOutput{}, err
+	}
+	if in.Closing != "" {
+		if err := a.close(ctx, &turn, in); err != nil {
+			return agent.AgentStepOutput{}, err
+		}
+	}
+	models, tools, err := a.Store.Steps(ctx, in.TurnID)
+	if err != nil {
+		return agent.AgentStepOutput{}, fmt.Errorf("load steps: %w", err)
+	}
+	out := compose(&turn.TurnRef, in, models, tools)
+	if err := a.addSteps(ctx, &turn.TurnRef, &out, tools); err != nil {
+		return agent.AgentStepOutput{}, err
+	}
+	if len(turn.schema) > 0 && in.Stop == agent.StopEndTurn {
+		if doc := structuredOf(out.Blocks); a.Schemas.Check("output", turn.schema, doc) == nil {
+			out.Structured = json.RawMessage(compact(doc))
+			out.Output = string(out.Structured)
+		}
+	}
+	record := agent.FinishRecord{
+		TurnID: in.TurnID, Tenant: turn.Tenant, SessionID: turn.SessionID, JobID: turn.job.id, RunID: turn.job.run,
+		NodeID: cmp.Or(turn.job.node, turn.Agent), CacheHit: slices.ContainsFunc(tools, func(t agent.ToolStep) bool { return t.CacheHit }),
+		Models: models, Tools: tools,
+	}
+	if record.JobID != "" && in.Status == agent.TurnCompleted {
+		record.JobError = jobError(models, tools)
+	}
+	if err := a.keepResult(ctx, &record, &out, tools); err != nil {
+		return agent.AgentStepOutput{}, err
+	}
+	record.Output = *capped(&out, a.OutputBytes)
+	record.Events = terminalEvents(&record.Output)
+	record.Stream, err = a.Log.Hold(ctx, string(in.TurnID))
+	if err != nil {
+		return agent.AgentStepOutput{}, fmt.Errorf("store events: %w", err)
+	}
+	done, err := a.Store.Finish(ctx, record)
+	a.Log.LetGo(record.Stream, done.Events)
+	if err != nil {
+		return agent.AgentStepOutput{}, fmt.Errorf("finish turn: %w", err)
+	}
+	a.turns.Remove(in.TurnID)
+	if done.Ended {
+		a.ended(ctx, &turn, &done.Output)
+	}
+	if !done.Logged {
+		if err := a.Log.Close(ctx, string(in.TurnID), terminalEvents(&done.Output)); err != nil {
+			return agent.AgentStepOutput{}, fmt.Errorf("close stream: %w", err)
+		}
+	}
+	if done.Next != "" {
+		if err := a.Runs.Ready(ctx, done.NextWorkflow); err != nil { // it asks again by itself
+			a.log(ctx).Info("waking the next turn", zap.String("turn", string(done.Next)), zap.Error(err))
+		}
+	}
+	return done.Output, nil
+}
+
+// ended tells the observer how a turn went.
+func (a *Turns) ended(ctx context.Context, t *facts, out *agent.AgentStepOutput) {
+	a.Observer.Ended(ctx, agent.TurnEnded{
+		Turn: t.seen, Output: out, Ended: time.Now(),
+		Record: func(ctx context.Context) (agent.TurnRecord, error) {
+			stored, err := a.Store.Turn(ctx, t.TurnID)
+			return stored.Record, err
+		},
+	})
+}
+
+// close says the last words of a turn in the model's place, once.
+func (a *Turns) close(ctx context.Context, t *facts, in StoreTurnInput) error {
+	key := agent.StepKey{TurnID: t.TurnID, Step: in.Step}
+	if _, ok, err := a.Store.ModelStep(ctx, key); err != nil || ok {
+		return err
+	}
+	producer := fmt.Sprintf("%s/%d", answerProducer, in.Step)
+	fence, err := a.show(ctx, t.TurnRef, producer, agent.Event{Type: agent.EventToken, Text: in.Closing})
+	if errors.Is(err, agent.ErrStreamClosed) { // somebody else has ended the turn
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return a.Store.SaveModelStep(ctx, agent.ModelStep{
+		Key: key, Fence: fence, Tenant: t.Tenant, Blocks: []agent.Block{agent.Text(in.Closing)},
+		Verdict: agent.ModelVerdict{FinishReason: agent.FinishStop},
+	})
+}
+
+// Terminate ends a turn whose workflow is gone without a word. One that was never recorded has only a stream to end.
+func (a *Turns) Terminate(ctx context.Context, id agent.TurnID) error {
+	gone := &agent.Failure{Type: string(agent.StopTerminated), Message: "the turn ended without a result: whoever ran it is gone", Retryable: true}
+	_, err := a.Store.Turn(ctx, id)
+	if agent.CodeOf(err) == agent.CodeNotFound {
+		out := unbegun(id, agent.StopTerminated, gone)
+		return a.Log.Close(ctx, string(id), terminalEvents(&out))
+	}
+	if err != nil {
+		return err
+	}
+	in := StoreTurnInput{TurnID: id, Status: agent.TurnFailed, Stop: agent.StopTerminated, Failure: gone}
+	if in.Usage, in.Model, err = a.Store.BilledUsage(ctx, id); err != nil { // its workflow took the sums with it
+		return fmt.Errorf("add up what turn %s was billed: %w", id, err)
+	}
+	_, err = a.Finish(ctx, in)
+	return err
+}
+
+// unbegun is the result of a turn that the store knows nothing of.
+func unbegun(id agent.TurnID, stop agent.StopReason, f *agent.Failure) agent.AgentStepOutput {
+	return agent.AgentStepOutput{
+		TurnID: id, Status: agent.TurnFailed, StopReason: stop, Error: f, StreamID: string(id), Blocks: []agent.Block{},
+		ToolCalls: []agent.ToolCallNote{},
+	}
+}
+
+// compose makes the result out of the steps: the words of the last reply, the data of the last tool that had some.
+func compose(t *TurnRef, in StoreTurnInput, models []agent.ModelStep, tools []agent.ToolStep) agent.AgentStepOutput {
+	out := agent.AgentStepOutput{
+		TurnID: t.TurnID, SessionID: t.SessionID, Agent: t.Agent, AgentInstanceID: t.InstanceID, Status: in.Status,
+		Blocks: []agent.Block{}, ToolCalls: []agent.ToolCallNote{}, Usage: in.Usage, StopReason: in.Stop, Error: in.Failure,
+		StreamID: string(t.TurnID), ExecutionTimeMS: in.ElapsedMS, Model: in.Model,
+	}
+	if n := len(models); n > 0 {
+		for _, b := range models[n-1].Blocks {
+			if b.Type != agent.BlockToolCall {
+				out.Blocks = append(out.Blocks, b)
+			}
+		}
+		out.Output = agent.Normalize(out.Blocks)
+	}
+	if in.Status == agent.TurnCompleted {
+		out.Output = agent.NormalizeOutput(out.Blocks)
+	}
+	for i := range tools {
+		t := &tools[i]
+		out.ToolCalls = append(out.ToolCalls, agent.ToolCallNote{
+			ID: t.Key.CallID, Tool: t.Name, Status: t.Result.Status, Ref: t.Result.Ref, CacheHit: t.CacheHit,
+		})
+		if len(t.Preview) > 0 {
+			out.ResultPreview = t.Preview
+		}
+	}
+	return out
+}
+
+// addSteps adds the inputs and outputs of the tool calls, where the plan says so. A turn whose plan is gone ends without them.
+func (a *Turns) addSteps(ctx context.Context, t *TurnRef, out *agent.AgentStepOutput, tools []agent.ToolStep) error {
+	if len(tools) == 0 {
+		return nil
+	}
+	plan, err := a.Registry.Plan(ctx, t.PlanHash)
+	if agent.CodeOf(err) == agent.CodeNotFound {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("load the plan of turn %s: %w", t.TurnID, err)
+	}
+	if !plan.ReturnSteps {
+		return nil
+	}
+	for i := range tools {
+		note := &out.ToolCalls[i]
+		if json.Valid(tools[i].Args) {
+			note.Input = tools[i].Args
+		}
+		note.Output = tools[i].Result.Output
+	}
+	return nil
+}
+
+// terminalEvents are the last events of a stream: what went wrong, if anything, and the end.
+func terminalEvents(out *agent.AgentStepOutput) []agent.Event {
+	var events []agent.Event
+	meta := agent.EventMeta{TurnID: out.TurnID, AgentInstanceID: out.AgentInstanceID, Producer: "turn"}
+	if out.Error != nil {
+		events = append(events, agent.Event{Meta: meta, Type: agent.EventError, Error: out.Error})
+	}
+	return append(events, agent.Event{
+		Meta: meta, Type: agent.EventStatus, Status: agent.TerminalStatus(out.Status), Reason: string(out.StopReason), Result: out,
+	})
+}
+
+// null is what a document that is not there comes back as.
+const null = "null"
+
+// capped bounds an output to n bytes of text; the blocks go when they would exceed it. The whole is behind ResultRef.
+func capped(out *agent.AgentStepOutput, n int) *agent.AgentStepOutput {
+	if out == nil {
+		return nil
+	}
+	c := *out
+	size := 0
+	for i := range c.Blocks {
+		b := &c.Blocks[i]
+		size += len(b.Text) + len(b.Reasoning) + len(b.Base64) + len(b.Value) + len(b.Output) + len(b.Signature)
+	}
+	if size > n {
+		c.Blocks = []agent.Block{}
+	}
+	c.Output = clip(c.Output, n)
+	if len(c.Structured) > n || string(c.Structured) == null {
+		c.Structured = nil
+	}
+	if len(c.ResultPreview) > n || string(c.ResultPreview) == null {
+		c.ResultPreview = nil
+	}
+	c.ToolCalls = cappedSteps(c.ToolCalls, n)
+	return &c
+}
+
+// cappedSteps keeps inputs and outputs of tool calls, in order, up to n bytes together. A call whose do not fit is marked.
+func cappedSteps(calls []agent.ToolCallNote, n int) []agent.ToolCallNote {
+	calls = slices.Clone(calls)
+	for i := range calls {
+		c := &calls[i]
+		if size := len(c.Input) + len(c.Output); size <= n {
+			n -= size
+			continue
+		}
+		c.Input, c.Output, c.Truncated = nil, nil, true
+	}
+	return calls
+}

@@ -1,0 +1,165 @@
+package turns_test
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/turns"
+)
+
+const capital = `{"type":"object","properties":{"city":{"type":"string"}},"required":["city"],"additionalProperties":false}`
+
+// native is a model that enforces schemas itself.
+type native struct{ *scripted }
+
+func (n native) Model(context.Context, agent.PlanModel) (agent.Model, error) { return n, nil }
+func (native) Capabilities() agent.Capabilities                              { return agent.Capabilities{OutputSchema: true} }
+
+func structured(args string) agent.Block {
+	return agent.Block{Type: agent.BlockToolCall, ID: "s", Name: "structured_response", Args: json.RawMessage(args)}
+}
+
+// talks asks for tools with words beside them.
+func talks(words string, blocks ...agent.Block) play {
+	return func(ctx context.Context, req agent.ModelRequest, emit func(agent.Delta) error) (agent.ModelReply, error) {
+		if err := emit(agent.Delta{Text: words}); err != nil {
+			return agent.ModelReply{}, err
+		}
+		reply, err := calls(blocks...)(ctx, req, emit)
+		reply.Blocks = append([]agent.Block{agent.Text(words)}, reply.Blocks...)
+		return reply, err
+	}
+}
+
+func TestStructuredAnswer(t *testing.T) {
+	cases := map[string]struct {
+		native bool
+		play   play
+		calls  int    // of real tools
+		missed string // part of why the reply goes back
+		shown  string // what a viewer reads of the step
+	}{
+		"native":                  {native: true, play: says(`{"city":`, ` "Bern"}`), shown: `{"city": "Bern"}`},
+		"native, not JSON":        {native: true, play: says("Bern"), missed: "output", shown: "Bern"},
+		"native, another shape":   {native: true, play: says(`{"town":"Bern"}`), missed: "city", shown: `{"town":"Bern"}`},
+		"by tool":                 {play: calls(structured(`{ "city": "Bern" }`)), shown: `{"city":"Bern"}`},
+		"by tool, another shape":  {play: calls(structured(`{"city":1}`)), missed: "output.city", shown: `{"city":1}`},
+		"by tool, with words":     {play: talks("Here it is: ", structured(`{"city":"Bern"}`)), shown: `{"city":"Bern"}`},
+		"by tool, too early":      {play: calls(structured(`{"city":"Bern"}`), toolCall("a", `{}`)), calls: 1},
+		"by tool, asks for tools": {play: talks("Let me see. ", toolCall("a", `{}`)), calls: 1, shown: "Let me see. "},
+		"by tool, plain words":    {play: says("Bern"), missed: "output", shown: "Bern"},
+		"by tool, plain JSON":     {play: says(`{"city":"Bern"}`), shown: `{"city":"Bern"}`},
+		"by tool, twice":          {play: calls(structured(`{"city":"Bern"}`), structured(`{"city":"Basel"}`)), shown: `{"city":"Bern"}`},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			h := newHarness(t, func(cfg *turns.Config) {
+				if c.native {
+					cfg.Models = native{cfg.Models.(*scripted)}
+				}
+			})
+			ref := h.begin(agent.TurnRequest{TurnID: "t1", OutputSchema: json.RawMessage(capital)})
+			h.model.script(c.play)
+			v, err := h.CallModel(t.Context(), turns.CallModelInput{TurnID: ref.TurnID, Step: 1})
+			require.NoError(t, err)
+			require.Len(t, v.Calls, c.calls)
+			require.Equal(t, c.missed == "", v.Unstructured == "", v.Unstructured)
+			require.Contains(t, v.Unstructured, c.missed)
+			require.Equal(t, c.shown, shown(h.events("t1")))
+			req := h.model.seen[0]
+			require.Equal(t, c.native, len(req.OutputSchema) > 0)
+			require.Equal(t, !c.native, req.ToolChoice == "required")
+
+			models, _, err := h.store.Steps(t.Context(), "t1")
+			require.NoError(t, err)
+			if c.missed != "" {
+				h.model.script(says("x"))
+				_, err := h.CallModel(t.Context(), turns.CallModelInput{TurnID: ref.TurnID, Step: 2})
+				require.NoError(t, err)
+				last := h.model.seen[1].Messages
+				require.Equal(t, agent.RoleUser, last[len(last)-1].Role, "the model is told")
+				require.Contains(t, agent.Normalize(last[len(last)-1].Blocks), c.missed)
+				return
+			}
+			if c.calls > 0 {
+				for _, b := range models[0].Blocks {
+					require.NotEqual(t, "structured_response", b.Name)
+				}
+				return
+			}
+			out, err := h.Finish(t.Context(), turns.StoreTurnInput{TurnID: "t1", Status: agent.TurnCompleted, Stop: agent.StopEndTurn})
+			require.NoError(t, err)
+			require.JSONEq(t, `{"city":"Bern"}`, string(out.Structured))
+			require.Equal(t, string(out.Structured), out.Output)
+		})
+	}
+}
+
+func shown(events []agent.Event) (text string) {
+	for i := range events {
+		if events[i].Type == agent.EventToken {
+			text += events[i].Text
+		}
+	}
+	return text
+}
+
+func TestPlansOutputSchema(t *testing.T) {
+	h := newHarness(t)
+	p := h.catalog.plan
+	p.OutputSchema = json.RawMessage(capital)
+	h.catalog.put(p)
+	out, err := h.Begin(t.Context(), agent.TurnRequest{TurnID: "t1", Message: "x"}, turns.BeginTurnInput{RunID: "r"})
+	require.NoError(t, err)
+	require.Equal(t, 2, out.Rules.StructuredTries)
+	h.model.script(calls(structured(`{"city":"Bern"}`)))
+	_, err = h.CallModel(t.Context(), turns.CallModelInput{TurnID: "t1", Step: 1})
+	require.NoError(t, err)
+	stored, err := h.StoreTurn(t.Context(), turns.StoreTurnInput{TurnID: "t1", Status: agent.TurnCompleted, Stop: agent.StopEndTurn})
+	require.NoError(t, err)
+	require.True(t, stored.Structured)
+	require.JSONEq(t, `{"city":"Bern"}`, stored.Output)
+}
+
+func TestClosingWords(t *testing.T) {
+	h := newHarness(t)
+	h.begin(agent.TurnRequest{TurnID: "t1", SessionID: "s1"})
+	h.model.script(calls(toolCall("a", `{}`)))
+	_, err := h.CallModel(t.Context(), turns.CallModelInput{TurnID: "t1", Step: 1})
+	require.NoError(t, err)
+	in := turns.StoreTurnInput{
+		TurnID: "t1", Status: agent.TurnCompleted, Stop: agent.StopModelCalls, Closing: "Model call limit reached.", Step: 2,
+	}
+	for range 2 {
+		out, err := h.Finish(t.Context(), in)
+		require.NoError(t, err)
+		require.Equal(t, "Model call limit reached.", out.Output)
+		require.Nil(t, out.Error)
+	}
+	require.Equal(t, "Model call limit reached.", shown(h.events("t1")))
+	messages, err := h.store.Messages(t.Context(), "default", "s1", 0, 10)
+	require.NoError(t, err)
+	require.Len(t, messages, 4, "question, call, its answer, last words")
+	require.Equal(t, agent.RoleTool, messages[2].Message.Role)
+	require.Equal(t, "Model call limit reached.", agent.Normalize(messages[3].Message.Blocks))
+}
+
+// TestStoringTwice: what comes back from the store is what was composed, plain words included.
+func TestStoringTwice(t *testing.T) {
+	h := newHarness(t)
+	h.begin(agent.TurnRequest{TurnID: "t1"})
+	h.model.script(says("plain words"))
+	_, err := h.CallModel(t.Context(), turns.CallModelInput{TurnID: "t1", Step: 1})
+	require.NoError(t, err)
+	in := turns.StoreTurnInput{TurnID: "t1", Status: agent.TurnCompleted, Stop: agent.StopEndTurn}
+	first, err := h.StoreTurn(t.Context(), in)
+	require.NoError(t, err)
+	again, err := h.StoreTurn(t.Context(), in)
+	require.NoError(t, err)
+	require.Equal(t, first, again)
+	require.False(t, again.Structured)
+}

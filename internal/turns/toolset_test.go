@@ -1,0 +1,221 @@
+package turns_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/turns"
+)
+
+// remote is a harness whose plan has a source of tools besides lookup.
+func remote(t *testing.T, listed ...string) *harness {
+	t.Helper()
+	h := newHarness(t)
+	h.tool.free = true
+	h.list(listed...)
+	p := h.catalog.plan
+	p.Sources = []agent.PlanSource{{Toolkit: "fake", Binding: "elsewhere", Node: "fake@1", SourceNodeName: "fake", IsFromToolkit: true}}
+	h.catalog.put(p)
+	return h
+}
+
+func (h *harness) list(names ...string) {
+	h.tool.listed = nil
+	for _, name := range names {
+		h.tool.listed = append(h.tool.listed, agent.ListedTool{
+			Spec: agent.ToolSpec{Name: name, Parameters: json.RawMessage(`{"type":"object"}`)}, Handle: name + "@1", Kind: "mcp",
+		})
+	}
+}
+
+func (h *harness) step(step int) agent.ModelVerdict {
+	h.t.Helper()
+	v, err := h.CallModel(h.t.Context(), turns.CallModelInput{TurnID: "t1", Step: step})
+	require.NoError(h.t, err)
+	return v
+}
+
+func offeredNames(req agent.ModelRequest) []string {
+	var names []string
+	for _, t := range req.Tools {
+		names = append(names, t.Name)
+	}
+	return names
+}
+
+func call(id, name string) agent.Block {
+	return agent.Block{Type: agent.BlockToolCall, ID: id, Name: name, Args: json.RawMessage(`{}`)}
+}
+
+// TestTurnKeepsItsTools: what the sources had at the first step is what the turn has to its end, in every process; the next turn has what
+// they have then.
+func TestTurnKeepsItsTools(t *testing.T) {
+	h := remote(t, "ping", "pong", "lookup")
+	h.begin(agent.TurnRequest{TurnID: "t1"})
+	h.model.script(calls(call("a", "ping")), says("done"), says("hello"))
+	v := h.step(1)
+	require.Equal(t, []string{"lookup", "ping", "pong"}, offeredNames(h.model.seen[0]), "a name that the plan has is the plan's")
+	require.Equal(t, agent.GateNone, gateName(v.Calls[0].Gate))
+	require.True(t, v.Calls[0].Local)
+
+	h.list("other")
+	h.Turns = h.process() // which has to ask what was kept
+	h.tool.call = answers(`{"pong":true}`)
+	verdict, err := h.CallTool(t.Context(), turns.CallToolInput{TurnID: "t1", Step: 1, CallID: "a"})
+	require.NoError(t, err)
+	require.False(t, verdict.Failed)
+	h.step(2)
+	require.Equal(t, []string{"lookup", "ping", "pong"}, offeredNames(h.model.seen[1]))
+	require.Equal(t, 1, h.tool.asked, "once a turn")
+
+	h.begin(agent.TurnRequest{TurnID: "t2"})
+	_, err = h.CallModel(t.Context(), turns.CallModelInput{TurnID: "t2", Step: 1})
+	require.NoError(t, err)
+	require.Equal(t, []string{"lookup", "other"}, offeredNames(h.model.seen[2]))
+}
+
+func gateName(g agent.Gate) agent.Gate {
+	if g == "" {
+		return agent.GateNone
+	}
+	return g
+}
+
+// TestSourceIsAway: a turn does without the tools of a source that cannot be asked, and the model is told so, in every step.
+func TestSourceIsAway(t *testing.T) {
+	h := remote(t, "ping")
+	h.tool.listFault = errors.New("connection refused")
+	h.begin(agent.TurnRequest{TurnID: "t1"})
+	h.model.script(calls(call("a", "ping")), says("done"))
+	h.step(1)
+	h.tool.listFault = nil
+	verdict, err := h.CallTool(t.Context(), turns.CallToolInput{TurnID: "t1", Step: 1, CallID: "a"})
+	require.NoError(t, err)
+	require.True(t, verdict.Failed, "it is not granted")
+	h.step(2)
+	var told []string
+	for _, e := range h.events("t1") {
+		if e.Type == agent.EventStatus && e.Reason != "" {
+			told = append(told, e.Reason)
+		}
+	}
+	require.Equal(t, []string{"The tools of elsewhere cannot be reached at present."}, told, "viewers are told once")
+	for _, req := range h.model.seen {
+		require.Equal(t, []string{"lookup"}, offeredNames(req))
+		require.Contains(t, agent.Normalize(req.Messages[0].Blocks), "The tools of elsewhere cannot be reached at present.")
+	}
+}
+
+// TestSourcesWithoutToolsCostNothing: nothing is kept of sources that have nothing.
+func TestSourcesWithoutToolsCostNothing(t *testing.T) {
+	h := remote(t)
+	h.begin(agent.TurnRequest{TurnID: "t1"})
+	h.model.script(says("done"))
+	h.step(1)
+	_, kept, err := h.store.TurnTools(t.Context(), "t1")
+	require.NoError(t, err)
+	require.False(t, kept)
+}
+
+// TestBindingKeepsNames: a source brings the tools that its grant names, and no other.
+func TestBindingKeepsNames(t *testing.T) {
+	h := remote(t, "ping", "pong")
+	p := h.catalog.plan
+	p.Sources[0].Only = []string{"pong"}
+	h.catalog.put(p)
+	h.begin(agent.TurnRequest{TurnID: "t1"})
+	h.model.script(says("done"))
+	h.step(1)
+	require.Equal(t, []string{"lookup", "pong"}, offeredNames(h.model.seen[0]))
+}
+
+// TestDeferredTools: the model is told of a deferred tool from when another tool's answer names it, to the end of the conversation; the
+// others come first in every prompt.
+func TestDeferredTools(t *testing.T) {
+	h := newHarness(t)
+	h.tool.free = true
+	object := json.RawMessage(`{"type":"object"}`)
+	p := h.catalog.plan
+	p.Tools = nil
+	for _, name := range []string{"alpha", "beta", "gamma", "lookup"} {
+		p.Tools = append(p.Tools, agent.PlanTool{
+			Spec: agent.ToolSpec{Name: name, Parameters: object, RevealsTools: name == "lookup"}, Toolkit: "fake", Handle: name, Deferred: name != "lookup",
+		})
+	}
+	p.Tools = append(p.Tools, agent.PlanTool{Spec: agent.ToolSpec{Name: "plain", Parameters: object}, Toolkit: "fake", Handle: "x"})
+	h.catalog.put(p)
+	h.begin(agent.TurnRequest{TurnID: "t1", SessionID: "s1"})
+	h.model.script(calls(call("a", "lookup")), calls(call("b", "alpha")), says("done"), says("again"))
+	h.tool.call = answers(`{"tools":[{"name":"gamma"},{"name":"alpha"},{"name":"unknown"}]}`)
+	h.step(1)
+	require.Equal(t, []string{"lookup", "plain"}, offeredNames(h.model.seen[0]))
+	_, err := h.CallTool(t.Context(), turns.CallToolInput{TurnID: "t1", Step: 1, CallID: "a"})
+	require.NoError(t, err)
+	h.step(2)
+	require.Equal(t, []string{"lookup", "plain", "gamma", "alpha"}, offeredNames(h.model.seen[1]))
+	h.tool.call = answers(`{"tools":[{"name":"beta"}]}`) // of a tool that reveals none
+	_, err = h.CallTool(t.Context(), turns.CallToolInput{TurnID: "t1", Step: 2, CallID: "b"})
+	require.NoError(t, err)
+	h.step(3)
+	require.Equal(t, []string{"lookup", "plain", "gamma", "alpha"}, offeredNames(h.model.seen[2]))
+}
+
+// TestToolsOfATurnAreTold: a tool may ask what the turn is granted.
+func TestToolsOfATurnAreTold(t *testing.T) {
+	h := remote(t, "ping")
+	h.begin(agent.TurnRequest{TurnID: "t1"})
+	h.model.script(calls(call("a", "lookup")))
+	h.step(1)
+	var names []string
+	h.tool.call = func(ctx context.Context, inv agent.Invocation, _ agent.ToolCall) (agent.ToolResult, error) {
+		tools, err := inv.Toolset(ctx)
+		for i := range tools {
+			names = append(names, tools[i].Spec.Name)
+		}
+		return agent.ToolResult{Output: json.RawMessage(`{}`)}, err
+	}
+	_, err := h.CallTool(t.Context(), turns.CallToolInput{TurnID: "t1", Step: 1, CallID: "a"})
+	require.NoError(t, err)
+	require.Equal(t, []string{"lookup", "ping"}, names)
+}
+
+// answers is a tool that always says the same.
+func answers(output string) func(context.Context, agent.Invocation, agent.ToolCall) (agent.ToolResult, error) {
+	return func(context.Context, agent.Invocation, agent.ToolCall) (agent.ToolResult, error) {
+		return agent.ToolResult{Output: json.RawMessage(output)}, nil
+	}
+}
+
+// TestManyDeferredTools: 500 deferred tools cost the prompt what the tool that finds them costs.
+func TestManyDeferredTools(t *testing.T) {
+	h := newHarness(t)
+	p := h.catalog.plan
+	p.Tools = []agent.PlanTool{{
+		Spec: agent.ToolSpec{
+			Name: "search_tools", Description: "Search for existing composite tools and workflows", RevealsTools: true,
+			Parameters: json.RawMessage(`{"type":"object","required":["query"],"properties":{"query":{"type":"string"}}}`),
+		},
+		Toolkit: "fake", Handle: "x",
+	}}
+	for i := range 500 {
+		p.Tools = append(p.Tools, agent.PlanTool{Spec: agent.ToolSpec{
+			Name: fmt.Sprintf("tool_%03d", i), Description: strings.Repeat("Does something useful. ", 20), Parameters: json.RawMessage(`{"type":"object"}`),
+		}, Toolkit: "fake", Handle: "x", Deferred: true})
+	}
+	h.catalog.put(p)
+	h.begin(agent.TurnRequest{TurnID: "t1"})
+	h.model.script(says("done"))
+	h.step(1)
+	require.Equal(t, []string{"search_tools"}, offeredNames(h.model.seen[0]))
+	raw, err := json.Marshal(h.model.seen[0].Tools)
+	require.NoError(t, err)
+	const bytesPerToken, few = 4, 300
+	require.Less(t, len(raw)/bytesPerToken, few, "tokens")
+}
