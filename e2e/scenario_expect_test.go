@@ -81,7 +81,7 @@ func wantedText(p *played, want *expectation) (string, bool) {
 	}
 }
 
-// checkUsage checks the usage of a turn against that of the replies that came whole. One with a reply that was cut off has more, estimated.
+// checkUsage compares the usage of a turn with the sum of its complete replies. If a reply was cut off, the usage is higher and estimated.
 func checkUsage(t *testing.T, want, got agent.Usage, cutOff bool) {
 	t.Helper()
 	require.Equal(t, cutOff, got.Estimated, "a reply was cut off: %+v", got)

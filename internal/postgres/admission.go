@@ -16,7 +16,7 @@ import (
 //   - concurrent_turns: turn_places. A turn has its place from its admission to its end, also while it waits: in its session's queue, for a
 //     person. Triggers on turns free it in the transaction in which the turn ends or goes, whichever release does that. A turn that has no
 //     row in turns within a minute has lost its place, until it begins after all.
-//   - tokens_per_minute: the ledger. The budgets: usage_by_day, which has what of the ledger is added up already and what is not yet.
+//   - tokens_per_minute: the usage ledger. Budgets: the view usage_by_day, which adds the ledger's rows that are not added up yet.
 //
 // Only the first two change by an admission. So only they need one at a time of a tenant: an advisory lock, which is held for one function
 // call and its commit, sees to that among all processes, and a turnstile in front of it to one connection of this process.

@@ -243,7 +243,7 @@ func (b *bench) complete(id, session string) agent.FinishRecord {
 	return f
 }
 
-// TestFinishAtOnce: a turn that brings its steps ends as one whose steps are read, in one round trip where that is possible.
+// TestFinishAtOnce compares the one round trip that ends most turns with the two that end any turn: both store the same.
 func TestFinishAtOnce(t *testing.T) {
 	whole := func(f agent.FinishRecord) agent.FinishRecord { return f }
 	tests := map[string]struct {
@@ -316,7 +316,7 @@ func TestFinishAtOnce(t *testing.T) {
 	}
 }
 
-// TestFinishAtOnceSeesWhoCame: a turn that comes while the one before it ends gets the session by one of the two, never by none.
+// TestFinishAtOnceSeesWhoCame queues a turn while the one before it ends. It gets the session, whichever of the two is first.
 func TestFinishAtOnceSeesWhoCame(t *testing.T) {
 	b := newBench(t, postgres.Config{})
 	for round := range 40 {

@@ -31,7 +31,7 @@ WITH session AS (
 )`
 )
 
-// finishTurn is what ends a turn, behind one of the two above. It returns a row if the turn has ended by it.
+// finishTurn ends a turn. It follows releaseLocked or releaseHeld, and returns a row if it has ended the turn.
 const finishTurn = `, turn AS (
 	UPDATE turns t SET state = $3, finished_at = clock_timestamp() FROM session WHERE t.turn_id = $1
 ), output AS (

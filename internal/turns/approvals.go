@@ -15,26 +15,26 @@ import (
 )
 
 // RequestApproval records that calls of a step wait for a person and says so in the log. Idempotent.
-func (a *Turns) RequestApproval(ctx context.Context, in RequestApprovalInput) (RequestApprovalResult, error) {
-	ctx, done := a.watch(ctx, "RequestApproval", in.TurnID, in.Step)
-	out, err := a.requestApproval(ctx, in)
+func (ts *Turns) RequestApproval(ctx context.Context, in RequestApprovalInput) (RequestApprovalResult, error) {
+	ctx, done := ts.watch(ctx, "RequestApproval", in.TurnID, in.Step)
+	out, err := ts.requestApproval(ctx, in)
 	done(err)
 	return out, err
 }
 
-func (a *Turns) requestApproval(ctx context.Context, in RequestApprovalInput) (RequestApprovalResult, error) {
-	turn, err := a.turn(ctx, in.TurnID)
+func (ts *Turns) requestApproval(ctx context.Context, in RequestApprovalInput) (RequestApprovalResult, error) {
+	turn, err := ts.turn(ctx, in.TurnID)
 	if err != nil {
 		return RequestApprovalResult{}, err
 	}
-	reply, ok, err := a.Store.ModelStep(ctx, agent.StepKey{TurnID: in.TurnID, Step: in.Step})
+	reply, ok, err := ts.Store.ModelStep(ctx, agent.StepKey{TurnID: in.TurnID, Step: in.Step})
 	if err != nil {
 		return RequestApprovalResult{}, err
 	}
 	if !ok {
 		return RequestApprovalResult{}, missingReply("request approval", in.TurnID, in.Step)
 	}
-	made, err := a.executor(ctx, turn.PlanHash)
+	made, err := ts.executor(ctx, turn.PlanHash)
 	if err != nil {
 		return RequestApprovalResult{}, err
 	}
@@ -45,11 +45,11 @@ func (a *Turns) requestApproval(ctx context.Context, in RequestApprovalInput) (R
 		if err != nil {
 			return RequestApprovalResult{}, err
 		}
-		p, err := a.newApproval(ctx, made, &turn, &in, &block, c.Rule)
+		p, err := ts.newApproval(ctx, made, &turn, &in, &block, c.Rule)
 		if err != nil {
 			return RequestApprovalResult{}, err
 		}
-		if err := a.Store.SaveApproval(ctx, turn.Tenant, p); err != nil {
+		if err := ts.Store.SaveApproval(ctx, turn.Tenant, p); err != nil {
 			return RequestApprovalResult{}, err
 		}
 		out.Pending = append(out.Pending, agent.PendingApproval{ApprovalID: p.ApprovalID, CallID: c.ID, ToolName: block.Name, Kind: p.Kind})
@@ -66,24 +66,24 @@ func (a *Turns) requestApproval(ctx context.Context, in RequestApprovalInput) (R
 		producer, reason = fmt.Sprintf("%s/%d", in.Kind, in.Step), "awaiting_"+string(in.Kind)
 	}
 	events = append(events, agent.Event{Type: agent.EventStatus, Status: agent.StatusWaiting, Reason: reason})
-	if err := a.announceUpwards(ctx, &turn, producer, events); err != nil || in.StreamTo == nil || in.Kind != "" {
+	if err := ts.announceUpwards(ctx, &turn, producer, events); err != nil || in.StreamTo == nil || in.Kind != "" {
 		return out, err
 	}
 	batch := agent.TokenBatch{TurnID: in.TurnID, Step: in.Step, Pending: out.Pending}
-	if err := a.Runs.Tokens(ctx, *in.StreamTo, batch); err != nil {
-		a.log(ctx).Warn("signalling a pause", zap.String("workflow", in.StreamTo.WorkflowID), zap.Error(err))
+	if err := ts.Runs.Tokens(ctx, *in.StreamTo, batch); err != nil {
+		ts.log(ctx).Warn("signalling a pause", zap.String("workflow", in.StreamTo.WorkflowID), zap.Error(err))
 	}
 	return out, nil
 }
 
 // newApproval returns the record of a call that waits: for a person, or for its result from the caller.
-func (a *Turns) newApproval(
+func (ts *Turns) newApproval(
 	ctx context.Context, made *executor, t *facts, in *RequestApprovalInput, b *agent.Block, rule string,
 ) (agent.Approval, error) {
 	if in.Kind == agent.WaitClientTool {
-		return a.newClientCall(ctx, made, t, in.Step, b)
+		return ts.newClientCall(ctx, made, t, in.Step, b)
 	}
-	return a.approvalOf(ctx, made, t, in.Step, b, rule)
+	return ts.approvalOf(ctx, made, t, in.Step, b, rule)
 }
 
 func requestedEvent(kind agent.WaitKind) agent.EventType {
@@ -107,12 +107,12 @@ func resolvedEvent(p *agent.Approval) agent.Event {
 }
 
 // approvalOf is what a person is shown of a call, and may do about it.
-func (a *Turns) approvalOf(ctx context.Context, e *executor, t *facts, step int, b *agent.Block, rule string) (agent.Approval, error) {
-	plan, err := a.toolset(ctx, e, t, step+1)
+func (ts *Turns) approvalOf(ctx context.Context, e *executor, t *facts, step int, b *agent.Block, rule string) (agent.Approval, error) {
+	plan, err := ts.toolset(ctx, e, t, step+1)
 	if err != nil {
 		return agent.Approval{}, err
 	}
-	granted, tool, ok, err := a.granted(ctx, &plan, t.Tenant, b.Name)
+	granted, tool, ok, err := ts.granted(ctx, &plan, t.Tenant, b.Name)
 	free := ok && err == nil && effectFree(tool, b.Args)
 	v, err := gateOf(&granted, e.chain, t, b.Args, free)
 	if err != nil {
@@ -137,8 +137,8 @@ const maxAncestors = 16
 
 // announceUpwards writes events to a turn's stream and to the streams of the turns that wait for it: whoever watches one of those is
 // who can answer. A stream that is over needs no news.
-func (a *Turns) announceUpwards(ctx context.Context, t *facts, producer string, events []agent.Event) error {
-	if err := a.emit(ctx, t.TurnRef, producer, events...); err != nil {
+func (ts *Turns) announceUpwards(ctx context.Context, t *facts, producer string, events []agent.Event) error {
+	if err := ts.emit(ctx, t.TurnRef, producer, events...); err != nil {
 		return err
 	}
 	up := t
@@ -146,14 +146,14 @@ func (a *Turns) announceUpwards(ctx context.Context, t *facts, producer string, 
 		if up.parent == "" {
 			return nil
 		}
-		parent, err := a.turn(ctx, up.parent)
+		parent, err := ts.turn(ctx, up.parent)
 		if err != nil {
 			return err
 		}
-		if events, err = a.cleanChildEvents(ctx, &parent, events); err != nil {
+		if events, err = ts.cleanChildEvents(ctx, &parent, events); err != nil {
 			return err
 		}
-		err = a.emit(ctx, parent.TurnRef, "child/"+string(t.TurnID)+"/"+producer, slices.Clone(events)...)
+		err = ts.emit(ctx, parent.TurnRef, "child/"+string(t.TurnID)+"/"+producer, slices.Clone(events)...)
 		if err != nil && !errors.Is(err, agent.ErrStreamClosed) {
 			return err
 		}
@@ -169,9 +169,9 @@ func approvalID(t agent.TurnID, step int, call agent.CallID) string {
 
 // Decide judges a decision, stores it, and answers with a verdict for the core or a refusal for the person. Rejected and answered
 // calls get their result here, so that the model sees it. A decision about a call of a child turn goes to the child.
-func (a *Turns) Decide(ctx context.Context, in DecideInput) (DecideResult, error) {
-	ctx, done := a.watch(ctx, "Decide", in.TurnID, 0)
-	out, err := a.decide(ctx, in)
+func (ts *Turns) Decide(ctx context.Context, in DecideInput) (DecideResult, error) {
+	ctx, done := ts.watch(ctx, "Decide", in.TurnID, 0)
+	out, err := ts.decide(ctx, in)
 	done(err)
 	return decideResult(out, err)
 }
@@ -188,51 +188,51 @@ func decideResult(out DecideResult, err error) (DecideResult, error) {
 	}
 }
 
-func (a *Turns) decide(ctx context.Context, in DecideInput) (DecideResult, error) {
+func (ts *Turns) decide(ctx context.Context, in DecideInput) (DecideResult, error) {
 	if err := checkDecision(&in.Decision); err != nil {
 		return DecideResult{}, err
 	}
-	turn, err := a.turn(ctx, in.TurnID)
+	turn, err := ts.turn(ctx, in.TurnID)
 	if err != nil {
 		return DecideResult{}, err
 	}
-	asked, err := a.Store.Approval(ctx, turn.Tenant, in.Decision.ApprovalID)
+	asked, err := ts.Store.Approval(ctx, turn.Tenant, in.Decision.ApprovalID)
 	if err != nil {
 		return DecideResult{}, err
 	}
 	if asked.TurnID != in.TurnID {
-		return a.decideBelow(ctx, &turn, &asked, in.Decision)
+		return ts.decideBelow(ctx, &turn, &asked, in.Decision)
 	}
 	if in.Decision.Decision == agent.DecisionEdit && asked.Decision == "" {
-		if err := a.checkArgs(ctx, &turn, &asked, in.Decision.Args); err != nil {
+		if err := ts.checkArgs(ctx, &turn, &asked, in.Decision.Args); err != nil {
 			return DecideResult{}, err
 		}
 	}
-	return a.storeOutcome(ctx, &turn, &asked, in.Decision)
+	return ts.storeOutcome(ctx, &turn, &asked, in.Decision)
 }
 
 // storeOutcome stores how a wait ended and returns the verdict. A wait that ended otherwise before is a refusal with the earlier verdict.
-func (a *Turns) storeOutcome(ctx context.Context, turn *facts, asked *agent.Approval, d agent.Decision) (DecideResult, error) {
-	p, err := a.Store.ResolveApproval(ctx, turn.TurnID, d)
+func (ts *Turns) storeOutcome(ctx context.Context, turn *facts, asked *agent.Approval, d agent.Decision) (DecideResult, error) {
+	p, err := ts.Store.ResolveApproval(ctx, turn.TurnID, d)
 	if agent.CodeOf(err) == agent.CodeConflict { // what stands instead, in case that the turn has never heard of it
-		if stands, readErr := a.Store.Approval(ctx, turn.Tenant, d.ApprovalID); readErr == nil && stands.Decision != "" {
-			return a.refuseDecided(ctx, turn, &stands, err)
+		if stands, readErr := ts.Store.Approval(ctx, turn.Tenant, d.ApprovalID); readErr == nil && stands.Decision != "" {
+			return ts.refuseDecided(ctx, turn, &stands, err)
 		}
 	}
 	if err != nil {
 		return DecideResult{}, err
 	}
-	resolve := a.resolved
+	resolve := ts.resolved
 	if asked.Decision != "" { // decided before: by an attempt that may have been cut off, or by the same person
-		resolve = a.recordedVerdict
+		resolve = ts.recordedVerdict
 	}
 	v, err := resolve(ctx, turn, &p)
 	return DecideResult{Verdict: &v}, err
 }
 
 // refuseDecided answers a second decision with the refusal and with the verdict of the first.
-func (a *Turns) refuseDecided(ctx context.Context, t *facts, first *agent.Approval, refusal error) (DecideResult, error) {
-	v, err := a.recordedVerdict(ctx, t, first)
+func (ts *Turns) refuseDecided(ctx context.Context, t *facts, first *agent.Approval, refusal error) (DecideResult, error) {
+	v, err := ts.recordedVerdict(ctx, t, first)
 	switch {
 	case errors.Is(err, agent.ErrFenced), errors.Is(err, agent.ErrStreamClosed): // the turn has ended: its workflow needs no verdict
 		return DecideResult{}, refusal
@@ -244,19 +244,19 @@ func (a *Turns) refuseDecided(ctx context.Context, t *facts, first *agent.Approv
 
 // recordedVerdict returns the verdict of an approval that was decided before. Whoever stored the decision may have died before the rest
 // was done; then recordedVerdict does it: the answer of a call that will not run, and the events.
-func (a *Turns) recordedVerdict(ctx context.Context, t *facts, p *agent.Approval) (agent.DecisionVerdict, error) {
-	known, err := a.announced(ctx, t.TurnID, p.ApprovalID)
+func (ts *Turns) recordedVerdict(ctx context.Context, t *facts, p *agent.Approval) (agent.DecisionVerdict, error) {
+	known, err := ts.announced(ctx, t.TurnID, p.ApprovalID)
 	if err != nil || known {
 		return verdictOf(p), err
 	}
-	return a.resolved(ctx, t, p)
+	return ts.resolved(ctx, t, p)
 }
 
 // awaitAnnounced waits until another call has written the events of a decision. That call may have died, so the wait is short, and its error
 // makes the caller write them.
-func (a *Turns) awaitAnnounced(ctx context.Context, id agent.TurnID, approval string) error {
+func (ts *Turns) awaitAnnounced(ctx context.Context, id agent.TurnID, approval string) error {
 	for pause := 10 * time.Millisecond; pause < time.Second; pause *= 2 {
-		known, err := a.announced(ctx, id, approval)
+		known, err := ts.announced(ctx, id, approval)
 		if err != nil || known {
 			return err
 		}
@@ -270,12 +270,12 @@ func (a *Turns) awaitAnnounced(ctx context.Context, id agent.TurnID, approval st
 }
 
 // announced reports whether a turn's stream says already how an approval was decided.
-func (a *Turns) announced(ctx context.Context, id agent.TurnID, approval string) (bool, error) {
-	tail, err := a.Log.Tail(ctx, string(id))
+func (ts *Turns) announced(ctx context.Context, id agent.TurnID, approval string) (bool, error) {
+	tail, err := ts.Log.Tail(ctx, string(id))
 	if err != nil || tail.FirstIndex == 0 {
 		return false, err
 	}
-	for e, err := range a.Log.Follow(ctx, string(id), tail.FirstIndex-1) {
+	for e, err := range ts.Log.Follow(ctx, string(id), tail.FirstIndex-1) {
 		if err != nil {
 			return false, err
 		}
@@ -300,29 +300,29 @@ func verdictOf(p *agent.Approval) agent.DecisionVerdict {
 }
 
 // resolved does what follows from a decision: the answer of a call that will not run, and the news.
-func (a *Turns) resolved(ctx context.Context, t *facts, p *agent.Approval) (agent.DecisionVerdict, error) {
+func (ts *Turns) resolved(ctx context.Context, t *facts, p *agent.Approval) (agent.DecisionVerdict, error) {
 	v := verdictOf(p)
 	if !v.Run {
-		if err := a.answer(ctx, t.TurnRef, p); err != nil {
+		if err := ts.answer(ctx, t.TurnRef, p); err != nil {
 			return v, err
 		}
 	}
-	err := a.announceUpwards(ctx, t, "decision/"+p.ApprovalID, []agent.Event{
+	err := ts.announceUpwards(ctx, t, "decision/"+p.ApprovalID, []agent.Event{
 		resolvedEvent(p),
 		{Type: agent.EventStatus, Status: agent.StatusRunning},
 	})
 	if errors.Is(err, agent.ErrFenced) { // the same decision came at the same time, and writes the same events
-		return v, a.awaitAnnounced(ctx, t.TurnID, p.ApprovalID)
+		return v, ts.awaitAnnounced(ctx, t.TurnID, p.ApprovalID)
 	}
 	if err == nil && p.Kind == "" {
-		a.Observer.Decided(ctx, t.seen, p)
+		ts.Observer.Decided(ctx, t.seen, p)
 	}
 	return v, err
 }
 
 // decideBelow hands a decision on to the child turn that asked for it.
-func (a *Turns) decideBelow(ctx context.Context, t *facts, asked *agent.Approval, d agent.Decision) (DecideResult, error) {
-	child, err := a.Store.Turn(ctx, asked.TurnID)
+func (ts *Turns) decideBelow(ctx context.Context, t *facts, asked *agent.Approval, d agent.Decision) (DecideResult, error) {
+	child, err := ts.Store.Turn(ctx, asked.TurnID)
 	if err != nil {
 		return DecideResult{}, err
 	}
@@ -331,7 +331,7 @@ func (a *Turns) decideBelow(ctx context.Context, t *facts, asked *agent.Approval
 		if up == "" || up == t.TurnID {
 			break
 		}
-		f, err := a.turn(ctx, up)
+		f, err := ts.turn(ctx, up)
 		if err != nil {
 			return DecideResult{}, err
 		}
@@ -340,17 +340,17 @@ func (a *Turns) decideBelow(ctx context.Context, t *facts, asked *agent.Approval
 	if up != t.TurnID {
 		return DecideResult{}, agent.FieldErrorf(agent.CodeNotFound, "approval_id", "turn %s has no approval %q", t.TurnID, asked.ApprovalID)
 	}
-	v, err := a.Runs.Decide(ctx, child.Record.WorkflowID, d)
+	v, err := ts.Runs.Decide(ctx, child.Record.WorkflowID, d)
 	return DecideResult{Verdict: &v, Elsewhere: true}, err
 }
 
 // checkArgs refuses edited arguments that the tool would not take.
-func (a *Turns) checkArgs(ctx context.Context, t *facts, p *agent.Approval, args json.RawMessage) error {
-	made, err := a.executor(ctx, t.PlanHash)
+func (ts *Turns) checkArgs(ctx context.Context, t *facts, p *agent.Approval, args json.RawMessage) error {
+	made, err := ts.executor(ctx, t.PlanHash)
 	if err != nil {
 		return err
 	}
-	plan, err := a.toolset(ctx, made, t, p.Step+1)
+	plan, err := ts.toolset(ctx, made, t, p.Step+1)
 	if err != nil {
 		return err
 	}
@@ -358,29 +358,29 @@ func (a *Turns) checkArgs(ctx context.Context, t *facts, p *agent.Approval, args
 	if !ok || len(granted.Spec.Parameters) == 0 {
 		return nil // the call itself is refused then
 	}
-	return a.Schemas.Check("args", granted.Spec.Parameters, args)
+	return ts.Schemas.Check("args", granted.Spec.Parameters, args)
 }
 
 // ExpireApprovals decides what nobody decided in time. Asked twice, it says the same.
-func (a *Turns) ExpireApprovals(ctx context.Context, in ExpireApprovalsInput) (ExpireApprovalsResult, error) {
-	ctx, done := a.watch(ctx, "ExpireApprovals", in.TurnID, in.Step)
-	out, err := a.expireApprovals(ctx, in)
+func (ts *Turns) ExpireApprovals(ctx context.Context, in ExpireApprovalsInput) (ExpireApprovalsResult, error) {
+	ctx, done := ts.watch(ctx, "ExpireApprovals", in.TurnID, in.Step)
+	out, err := ts.expireApprovals(ctx, in)
 	done(err)
 	return out, err
 }
 
-func (a *Turns) expireApprovals(ctx context.Context, in ExpireApprovalsInput) (ExpireApprovalsResult, error) {
+func (ts *Turns) expireApprovals(ctx context.Context, in ExpireApprovalsInput) (ExpireApprovalsResult, error) {
 	var out ExpireApprovalsResult
-	turn, err := a.turn(ctx, in.TurnID)
+	turn, err := ts.turn(ctx, in.TurnID)
 	if err != nil {
 		return out, err
 	}
-	expired, next, err := a.Store.ExpireApprovals(ctx, in.TurnID, in.Step)
+	expired, next, err := ts.Store.ExpireApprovals(ctx, in.TurnID, in.Step)
 	if err != nil {
 		return out, err
 	}
 	for i := range expired {
-		v, err := a.resolved(ctx, &turn, &expired[i])
+		v, err := ts.resolved(ctx, &turn, &expired[i])
 		if err != nil {
 			return out, err
 		}
@@ -407,7 +407,7 @@ func checkDecision(d *agent.Decision) error {
 }
 
 // answer stores a person's words as the result of a call that will not run.
-func (a *Turns) answer(ctx context.Context, t TurnRef, p *agent.Approval) error {
+func (ts *Turns) answer(ctx context.Context, t TurnRef, p *agent.Approval) error {
 	block := agent.Block{Type: agent.BlockToolResult, ToolCallID: p.CallID, Name: p.ToolName, Status: agent.ResultSuccess}
 	content := any(p.Message)
 	if p.Decision == agent.DecisionReject {
@@ -428,25 +428,25 @@ func (a *Turns) answer(ctx context.Context, t TurnRef, p *agent.Approval) error 
 	}
 	block.Output = output
 	key := agent.StepKey{TurnID: t.TurnID, Step: p.Step, CallID: p.CallID}
-	return a.Store.SaveToolStep(ctx, agent.ToolStep{
+	return ts.Store.SaveToolStep(ctx, agent.ToolStep{
 		Key: key, Fence: agent.Fence{StreamID: string(t.TurnID), Producer: "decision/" + p.ApprovalID, Epoch: 1}, Tenant: t.Tenant,
 		Name: p.ToolName, Args: p.Args, Result: block,
 		Verdict: agent.ToolVerdict{ID: p.CallID, Failed: block.Status == agent.ResultError},
 	})
 }
 
-// MarkCancelled marks the streams of a turn and of the child turns that it waits for, however deep, which ends their model calls within a second. A child that is begun afterwards is marked by
-// BeginChild.
-func (a *Turns) MarkCancelled(ctx context.Context, id agent.TurnID) error {
-	if err := a.Log.Cancel(ctx, string(id)); err != nil {
+// MarkCancelled marks the streams of a turn and of the child turns that it waits for, however deep, which ends their model calls within a second.
+// A child that is begun afterwards is marked by BeginChild.
+func (ts *Turns) MarkCancelled(ctx context.Context, id agent.TurnID) error {
+	if err := ts.Log.Cancel(ctx, string(id)); err != nil {
 		return err
 	}
-	children, err := a.Store.ChildrenAtWork(ctx, id)
+	children, err := ts.Store.ChildrenAtWork(ctx, id)
 	if err != nil {
 		return err
 	}
 	for _, child := range children {
-		if err := a.Log.Cancel(ctx, string(child)); err != nil {
+		if err := ts.Log.Cancel(ctx, string(child)); err != nil {
 			return err
 		}
 	}

@@ -34,7 +34,7 @@ var turnNamespace = uuid.MustParse("6f1c2a0e-6a5b-5d0a-9d36-0f6f2b5f7d11") //nol
 
 // BeginTurn checks a request strictly, binds it to a plan, and puts the turn in its session's queue (DESIGN §3, step 2). It is
 // idempotent and is asked again by a turn that waits. Bad requests come back as a verdict; an error is trouble of the runtime's.
-func (a *Turns) BeginTurn(ctx context.Context, raw json.RawMessage, in BeginTurnInput) (BeginTurnResult, error) {
+func (ts *Turns) BeginTurn(ctx context.Context, raw json.RawMessage, in BeginTurnInput) (BeginTurnResult, error) {
 	var req agent.TurnRequest
 	err := decodeRequest(raw, &req)
 	named, given := in.namedTurn(), req.TurnID
@@ -46,10 +46,10 @@ func (a *Turns) BeginTurn(ctx context.Context, raw json.RawMessage, in BeginTurn
 		err = nameTurn(&req, &in)
 	}
 	if err != nil {
-		return a.refuse(ctx, stream, err)
+		return ts.refuse(ctx, stream, err)
 	}
 	in.ByID = given != "" || in.Again
-	out, err := a.Begin(ctx, req, in)
+	out, err := ts.Begin(ctx, req, in)
 	if err != nil {
 		if code := agent.CodeOf(err); code.Retryable() && code != agent.CodeRateLimited { // a full queue is an answer, not trouble
 			return BeginTurnResult{}, err
@@ -57,7 +57,7 @@ func (a *Turns) BeginTurn(ctx context.Context, raw json.RawMessage, in BeginTurn
 		if named == "" || given != "" {
 			stream = TurnIDOf(&req, in.RunID)
 		}
-		return a.refuse(ctx, stream, err)
+		return ts.refuse(ctx, stream, err)
 	}
 	return out, nil
 }
@@ -99,16 +99,16 @@ func nameTurn(req *agent.TurnRequest, in *BeginTurnInput) error {
 
 // Begin is BeginTurn for callers that hold a decoded request: a door that must know at once whether the session is busy. An error that
 // wraps [agent.ErrOutcomeUnknown] leaves open whether the turn is recorded; after any other it is not, unless it was before.
-func (a *Turns) Begin(ctx context.Context, req agent.TurnRequest, in BeginTurnInput) (BeginTurnResult, error) {
+func (ts *Turns) Begin(ctx context.Context, req agent.TurnRequest, in BeginTurnInput) (BeginTurnResult, error) {
 	started := time.Now()
-	if turn, ok := a.justRecorded(&req, in); ok {
-		out, err := a.answerBegin(ctx, &req, in, &turn, &agent.Begun{Answer: agent.BeginReady}, started)
+	if turn, ok := ts.justRecorded(&req, in); ok {
+		out, err := ts.answerBegin(ctx, &req, in, &turn, &agent.Begun{Answer: agent.BeginReady}, started)
 		if err == nil {
 			return out, nil
 		}
-		a.turns.Remove(req.TurnID) // what is stored decides: the turn may have ended
+		ts.turns.Remove(req.TurnID) // what is stored decides: the turn may have ended
 	}
-	record, known, err := a.recordOf(ctx, &req, in)
+	record, known, err := ts.recordOf(ctx, &req, in)
 	if err != nil {
 		return BeginTurnResult{}, err
 	}
@@ -120,44 +120,44 @@ func (a *Turns) Begin(ctx context.Context, req agent.TurnRequest, in BeginTurnIn
 			}
 			record.Mode, record.LeaseUntil = agent.ModeDurable, time.Time{}
 		}
-		if begun, err = a.Store.Begin(ctx, record); err != nil {
+		if begun, err = ts.Store.Begin(ctx, record); err != nil {
 			return BeginTurnResult{}, err
 		}
 	}
 	if in.Again && begun.Answer == agent.BeginBehind {
-		if begun, err = a.passOver(ctx, record, begun); err != nil {
+		if begun, err = ts.passOver(ctx, record, begun); err != nil {
 			return BeginTurnResult{}, err
 		}
 	}
 	record.Binding = begun.Binding // the catalog may have changed since the turn was recorded
 	turn := factsOf(&record, begun.Cursor, begun.StartedAt)
 	if begun.Answer == agent.BeginBehind && record.OnBusy == agent.OnBusyInterrupt && begun.HolderSince.Before(begun.StartedAt) {
-		defer a.interrupt(ctx, begun) // not whoever came to hold the session since
+		defer ts.interrupt(ctx, begun) // not whoever came to hold the session since
 	}
-	return a.answerBegin(ctx, &req, in, &turn, &begun, started)
+	return ts.answerBegin(ctx, &req, in, &turn, &begun, started)
 }
 
 // answerBegin is [Turns.begun] under observation.
-func (a *Turns) answerBegin(
+func (ts *Turns) answerBegin(
 	ctx context.Context, req *agent.TurnRequest, in BeginTurnInput, turn *facts, begun *agent.Begun, started time.Time,
 ) (BeginTurnResult, error) {
 	w := agent.Work{Name: "BeginTurn", Turn: turn.seen, Started: started}
 	if in.RunID == "" { // ahead of its workflow
 		w.Name = "QueueTurn"
 	}
-	ctx, done := a.watchTurn(ctx, w)
-	out, err := a.begun(ctx, req, in, turn, begun)
+	ctx, done := ts.watchTurn(ctx, w)
+	out, err := ts.begun(ctx, req, in, turn, begun)
 	done(err)
 	return out, err
 }
 
 // justRecorded returns a turn that this process has recorded a moment ago, as ready, and that its workflow now begins: nobody ends a turn that
 // soon for want of a driver, so that there is nothing to read.
-func (a *Turns) justRecorded(req *agent.TurnRequest, in BeginTurnInput) (turn facts, ok bool) {
+func (ts *Turns) justRecorded(req *agent.TurnRequest, in BeginTurnInput) (turn facts, ok bool) {
 	if in.RunID == "" || in.Direct || in.Again || req.TurnID == "" || req.Message != "" || len(req.Messages) > 0 {
 		return facts{}, false
 	}
-	turn, ok = a.turns.Get(req.TurnID)
+	turn, ok = ts.turns.Get(req.TurnID)
 	ok = ok && turn.Tenant == req.Context.TenantName() && turn.seen.Mode == agent.ModeDurable && time.Since(turn.seen.Since) < orphanAfter/2
 	return turn, ok
 }
@@ -177,12 +177,12 @@ func settledTurn(t *agent.TurnState) (begun agent.Begun, settled bool) {
 }
 
 // begun answers a request by where its turn stands.
-func (a *Turns) begun(
+func (ts *Turns) begun(
 	ctx context.Context, req *agent.TurnRequest, in BeginTurnInput, turn *facts, begun *agent.Begun,
 ) (BeginTurnResult, error) {
 	var err error
 	out := BeginTurnResult{
-		Turn: turn.TurnRef, ContinueAsNew: a.TurnEvents, CoreVersion: CoreVersion, SearchAttributes: a.SearchAttributes(),
+		Turn: turn.TurnRef, ContinueAsNew: ts.TurnEvents, CoreVersion: CoreVersion, SearchAttributes: ts.SearchAttributes(),
 		StreamTo: req.StreamTo, Holder: begun.Holder, Position: begun.Position, Route: routeSummary(turn), New: begun.New,
 	}
 	if !in.Direct && in.CoreVersion <= coreWithoutPlan {
@@ -192,21 +192,21 @@ func (a *Turns) begun(
 	case agent.BeginReady:
 		out.Verdict = VerdictReady
 		if begun.New || (in.RunID != "" && !in.Direct) { // the request of a door that joins the turn says nothing of it
-			a.remember(*turn)
+			ts.remember(*turn)
 		}
 		if in.Direct || out.CoreVersion <= coreWithoutPlan {
-			if out.LoadPlanResult, err = a.loadPlan(ctx, turn); err != nil {
+			if out.LoadPlanResult, err = ts.loadPlan(ctx, turn); err != nil {
 				return BeginTurnResult{}, recorded(err)
 			}
 		}
 		if in.RunID == "" || (in.Direct && !begun.New) { // queued ahead of its workflow, or driven by somebody: they announce it
 			return out, nil
 		}
-		return out, recorded(a.announce(ctx, turn))
+		return out, recorded(ts.announce(ctx, turn))
 	case agent.BeginBehind:
 		out.Verdict = VerdictBehind
 		if in.Again {
-			tail, err := a.Log.Tail(ctx, string(out.Turn.TurnID))
+			tail, err := ts.Log.Tail(ctx, string(out.Turn.TurnID))
 			if err != nil {
 				return BeginTurnResult{}, recorded(err)
 			}
@@ -214,12 +214,12 @@ func (a *Turns) begun(
 		}
 		return out, nil
 	case agent.BeginDuplicate:
-		out.Verdict, out.Output = VerdictDuplicate, capped(begun.Output, a.HistoryOutputBytes)
+		out.Verdict, out.Output = VerdictDuplicate, capped(begun.Output, ts.HistoryOutputBytes)
 		return out, nil
 	case agent.BeginBusy:
 		return out, agent.Errorf(agent.CodeConflict, "", "session %q is busy with turn %s", turn.SessionID, begun.Holder)
 	case agent.BeginOverflow:
-		return out, agent.Errorf(agent.CodeRateLimited, "", "session %q has %d turns waiting already", turn.SessionID, a.QueueLength)
+		return out, agent.Errorf(agent.CodeRateLimited, "", "session %q has %d turns waiting already", turn.SessionID, ts.QueueLength)
 	default:
 		return out, agent.Errorf(agent.CodeInternal, "begin turn", "unknown answer %q", begun.Answer)
 	}
@@ -240,22 +240,22 @@ type Checked struct {
 }
 
 // Check validates and routes a request, without recording anything: shape, size, route, agent and model.
-func (a *Turns) Check(ctx context.Context, req *agent.TurnRequest) (*Checked, error) {
-	if err := req.Validate(a.MaxMessageBytes); err != nil {
+func (ts *Turns) Check(ctx context.Context, req *agent.TurnRequest) (*Checked, error) {
+	if err := req.Validate(ts.MaxMessageBytes); err != nil {
 		return nil, err
 	}
 	if len(req.OutputSchema) > 0 {
-		if err := a.Schemas.CheckSchema("output_schema", req.OutputSchema); err != nil {
+		if err := ts.Schemas.CheckSchema("output_schema", req.OutputSchema); err != nil {
 			return nil, err
 		}
 	}
-	route, err := a.Registry.Choose(ctx, agent.RouteContext{
+	route, err := ts.Registry.Choose(ctx, agent.RouteContext{
 		InvocationContext: req.Context, Agent: req.Agent, SessionID: sessionOf(req, req.TurnID), Channel: req.Channel,
 	})
 	if err != nil {
 		return nil, err
 	}
-	plan, hash, err := a.Registry.Resolve(ctx, req.Context.TenantName(), route.Agent)
+	plan, hash, err := ts.Registry.Resolve(ctx, req.Context.TenantName(), route.Agent)
 	if err != nil {
 		return nil, err
 	}
@@ -263,7 +263,7 @@ func (a *Turns) Check(ctx context.Context, req *agent.TurnRequest) (*Checked, er
 	if _, err := plan.Model(bound.Model); err != nil {
 		return nil, err
 	}
-	if err := a.checkClientTools(&plan, req.ClientTools); err != nil {
+	if err := ts.checkClientTools(&plan, req.ClientTools); err != nil {
 		return nil, err
 	}
 	return &Checked{Plan: plan, Binding: bound}, nil
@@ -292,9 +292,9 @@ func TurnIDOf(req *agent.TurnRequest, fallback string) agent.TurnID {
 
 // recordOf checks a request, unless its door has, and makes its record. A request with a turn id and no message is for a turn that was recorded
 // before its workflow began: its record, and what else is known of it, is returned as it stands.
-func (a *Turns) recordOf(ctx context.Context, req *agent.TurnRequest, in BeginTurnInput) (agent.TurnRecord, *agent.TurnState, error) {
+func (ts *Turns) recordOf(ctx context.Context, req *agent.TurnRequest, in BeginTurnInput) (agent.TurnRecord, *agent.TurnState, error) {
 	if req.TurnID != "" && req.Message == "" && len(req.Messages) == 0 {
-		t, err := a.Store.Turn(ctx, req.TurnID)
+		t, err := ts.Store.Turn(ctx, req.TurnID)
 		switch {
 		case err == nil && t.Record.Tenant == req.Context.TenantName():
 			return t.Record, &t, nil
@@ -307,16 +307,16 @@ func (a *Turns) recordOf(ctx context.Context, req *agent.TurnRequest, in BeginTu
 		named := *req
 		named.TurnID = TurnIDOf(req, in.RunID) // rules may count by session, and a session may be named after its turn
 		var err error
-		if checked, err = a.Check(ctx, &named); err != nil {
-			record, err := a.queuedBefore(ctx, req, in, err)
+		if checked, err = ts.Check(ctx, &named); err != nil {
+			record, err := ts.queuedBefore(ctx, req, in, err)
 			return record, nil, err
 		}
 	}
-	return a.record(ctx, req, checked, in), nil, nil
+	return ts.record(ctx, req, checked, in), nil, nil
 }
 
 // rules are what the core has to know of a plan besides its limits. Only a limit of a whole session costs a query.
-func (a *Turns) rules(ctx context.Context, made *executor, turn *facts) (agent.Rules, error) {
+func (ts *Turns) rules(ctx context.Context, made *executor, turn *facts) (agent.Rules, error) {
 	var rules agent.Rules
 	for _, m := range made.chain {
 		if ruler, ok := m.(agent.Ruler); ok {
@@ -330,7 +330,7 @@ func (a *Turns) rules(ctx context.Context, made *executor, turn *facts) (agent.R
 	if !slices.ContainsFunc(rules.ModelCalls, spans) && !slices.ContainsFunc(rules.ToolCalls, spans) {
 		return rules, nil
 	}
-	before, err := a.Store.CallCounts(ctx, turn.Tenant, turn.SessionID)
+	before, err := ts.Store.CallCounts(ctx, turn.Tenant, turn.SessionID)
 	if err != nil {
 		return rules, fmt.Errorf("count the session's calls: %w", err)
 	}
@@ -354,12 +354,12 @@ func sessionOf(req *agent.TurnRequest, id agent.TurnID) agent.SessionID {
 
 // queuedBefore is for a turn that was accepted before the catalog changed so that it would be refused now: it keeps what it is bound
 // to. cause is why it would be refused.
-func (a *Turns) queuedBefore(ctx context.Context, req *agent.TurnRequest, in BeginTurnInput, cause error) (agent.TurnRecord, error) {
+func (ts *Turns) queuedBefore(ctx context.Context, req *agent.TurnRequest, in BeginTurnInput, cause error) (agent.TurnRecord, error) {
 	id := TurnIDOf(req, in.RunID)
-	if id == "" || req.Validate(a.MaxMessageBytes) != nil {
+	if id == "" || req.Validate(ts.MaxMessageBytes) != nil {
 		return agent.TurnRecord{}, cause
 	}
-	t, err := a.Store.Turn(ctx, id)
+	t, err := ts.Store.Turn(ctx, id)
 	switch {
 	case agent.CodeOf(err) == agent.CodeNotFound:
 		return agent.TurnRecord{}, cause
@@ -371,14 +371,14 @@ func (a *Turns) queuedBefore(ctx context.Context, req *agent.TurnRequest, in Beg
 	return t.Record, nil
 }
 
-func (a *Turns) record(ctx context.Context, req *agent.TurnRequest, checked *Checked, in BeginTurnInput) agent.TurnRecord {
+func (ts *Turns) record(ctx context.Context, req *agent.TurnRequest, checked *Checked, in BeginTurnInput) agent.TurnRecord {
 	id := TurnIDOf(req, in.RunID)
 	bound := checked.Binding
-	bound.Trace = cmp.Or(in.Trace, a.Observer.Carry(ctx))
+	bound.Trace = cmp.Or(in.Trace, ts.Observer.Carry(ctx))
 	r := agent.TurnRecord{
 		TurnID: id, WorkflowID: in.WorkflowID, Tenant: req.Context.TenantName(), SessionID: sessionOf(req, id),
 		Binding: bound, Channel: req.Channel, UserID: req.Context.UserID, OnBusy: req.OnBusy, History: req.History,
-		Input: req.Input(), Context: req.Context, QueueLimit: a.QueueLength, OutputSchema: req.OutputSchema, Parent: in.Parent,
+		Input: req.Input(), Context: req.Context, QueueLimit: ts.QueueLength, OutputSchema: req.OutputSchema, Parent: in.Parent,
 		Limits: req.Limits, Mode: agent.ModeDurable, Fallback: in.Fallback, StartByID: in.StartByID, ClientTools: req.ClientTools,
 		Approvals: req.Approvals,
 	}
@@ -392,7 +392,7 @@ func (a *Turns) record(ctx context.Context, req *agent.TurnRequest, checked *Che
 }
 
 // announce emits status RUNNING, and how the turn came to its agent.
-func (a *Turns) announce(ctx context.Context, t *facts) error {
+func (ts *Turns) announce(ctx context.Context, t *facts) error {
 	events := []agent.Event{{Type: agent.EventStatus, Status: agent.StatusRunning, Reason: t.fallback.Reason()}}
 	if route := t.route; route != nil {
 		body, err := json.Marshal(route)
@@ -400,37 +400,37 @@ func (a *Turns) announce(ctx context.Context, t *facts) error {
 			return fmt.Errorf("encode route: %w", err)
 		}
 		events = append(events, agent.Event{Type: agent.EventRoute, Route: body})
-		a.Registry.Routed(route)
+		ts.Registry.Routed(route)
 	}
-	_, err := a.show(ctx, t.TurnRef, "turn", events...) // stored with what the model says first: a turn that is begun again announces itself again
+	_, err := ts.show(ctx, t.TurnRef, "turn", events...) // stored with what the model says first: a turn that is begun again announces itself again
 	return err
 }
 
 // AnnounceFallback emits status RUNNING with the reason why a direct turn goes on as a workflow.
-func (a *Turns) AnnounceFallback(ctx context.Context, t TurnRef, why agent.Fallback) error {
-	return a.emit(ctx, t, "fallback", agent.Event{Type: agent.EventStatus, Status: agent.StatusRunning, Reason: why.Reason()})
+func (ts *Turns) AnnounceFallback(ctx context.Context, t TurnRef, why agent.Fallback) error {
+	return ts.emit(ctx, t, "fallback", agent.Event{Type: agent.EventStatus, Status: agent.StatusRunning, Reason: why.Reason()})
 }
 
 // emit appends events of a producer that may run beside others, and waits until they are stored.
-func (a *Turns) emit(ctx context.Context, t TurnRef, producer string, events ...agent.Event) error {
-	fence, err := a.begin(ctx, t, producer)
+func (ts *Turns) emit(ctx context.Context, t TurnRef, producer string, events ...agent.Event) error {
+	fence, err := ts.begin(ctx, t, producer)
 	if err != nil {
 		return err
 	}
-	if err := a.append(ctx, t, fence, events); err != nil {
+	if err := ts.append(ctx, t, fence, events); err != nil {
 		return err
 	}
-	if err := a.Log.Sync(ctx, fence); err != nil {
+	if err := ts.Log.Sync(ctx, fence); err != nil {
 		return fmt.Errorf("store events of %s: %w", producer, err)
 	}
 	return nil
 }
 
 // begin begins a producer that may run beside others, and waits until that is stored.
-func (a *Turns) begin(ctx context.Context, t TurnRef, producer string) (agent.Fence, error) {
-	fence, _, err := a.Log.Begin(ctx, string(t.TurnID), producer)
+func (ts *Turns) begin(ctx context.Context, t TurnRef, producer string) (agent.Fence, error) {
+	fence, _, err := ts.Log.Begin(ctx, string(t.TurnID), producer)
 	if err == nil {
-		err = a.Log.Sync(ctx, fence)
+		err = ts.Log.Sync(ctx, fence)
 	}
 	if err != nil {
 		return fence, fmt.Errorf("begin %s: %w", producer, err)
@@ -439,65 +439,65 @@ func (a *Turns) begin(ctx context.Context, t TurnRef, producer string) (agent.Fe
 }
 
 // show appends events of a producer beside which no other runs.
-func (a *Turns) show(ctx context.Context, t TurnRef, producer string, events ...agent.Event) (agent.Fence, error) {
-	fence, _, err := a.Log.Begin(ctx, string(t.TurnID), producer)
+func (ts *Turns) show(ctx context.Context, t TurnRef, producer string, events ...agent.Event) (agent.Fence, error) {
+	fence, _, err := ts.Log.Begin(ctx, string(t.TurnID), producer)
 	if err != nil {
 		return fence, fmt.Errorf("begin %s: %w", producer, err)
 	}
-	return fence, a.append(ctx, t, fence, events)
+	return fence, ts.append(ctx, t, fence, events)
 }
 
-func (a *Turns) append(ctx context.Context, t TurnRef, fence agent.Fence, events []agent.Event) error {
+func (ts *Turns) append(ctx context.Context, t TurnRef, fence agent.Fence, events []agent.Event) error {
 	for i := range events {
 		events[i].Meta.TurnID, events[i].Meta.AgentInstanceID = t.TurnID, t.InstanceID
 	}
-	if _, err := a.Log.Append(ctx, fence, 1, events); err != nil {
+	if _, err := ts.Log.Append(ctx, fence, 1, events); err != nil {
 		return fmt.Errorf("append %s: %w", fence.Producer, err)
 	}
 	return nil
 }
 
 // interrupt asks the holder of the session to stop: through the log, which its model call reads, and by signal, which a pause reads.
-func (a *Turns) interrupt(ctx context.Context, begun agent.Begun) {
-	if err := a.MarkCancelled(ctx, begun.Holder); err != nil {
-		a.log(ctx).Warn("marking the holder's stream", zap.String("turn", string(begun.Holder)), zap.Error(err))
+func (ts *Turns) interrupt(ctx context.Context, begun agent.Begun) {
+	if err := ts.MarkCancelled(ctx, begun.Holder); err != nil {
+		ts.log(ctx).Warn("marking the holder's stream", zap.String("turn", string(begun.Holder)), zap.Error(err))
 	}
 	if begun.HolderMode == agent.ModeDirect { // its model call reads the log, and it waits for nobody
 		return
 	}
-	if err := a.Runs.Interrupt(ctx, begun.HolderWorkflow, agent.CancelRequest{Reason: "interrupted by a newer message"}); err != nil {
-		a.log(ctx).Warn("interrupting the holder", zap.String("turn", string(begun.Holder)), zap.Error(err))
+	if err := ts.Runs.Interrupt(ctx, begun.HolderWorkflow, agent.CancelRequest{Reason: "interrupted by a newer message"}); err != nil {
+		ts.log(ctx).Warn("interrupting the holder", zap.String("turn", string(begun.Holder)), zap.Error(err))
 	}
 }
 
 // passOver ends a holder that nobody drives any more and asks again where the turn stands.
-func (a *Turns) passOver(ctx context.Context, record agent.TurnRecord, begun agent.Begun) (agent.Begun, error) {
+func (ts *Turns) passOver(ctx context.Context, record agent.TurnRecord, begun agent.Begun) (agent.Begun, error) {
 	if time.Since(begun.HolderSince) < orphanAfter {
 		return begun, nil
 	}
 	if time.Now().Before(begun.HolderLease) {
 		return begun, nil
 	}
-	if ended, err := a.EndOrphan(ctx, begun.Holder); err != nil || !ended {
+	if ended, err := ts.EndOrphan(ctx, begun.Holder); err != nil || !ended {
 		return begun, err
 	}
-	return a.Store.Begin(ctx, record)
+	return ts.Store.Begin(ctx, record)
 }
 
 // refuse ends the stream of a turn that never began, if it has an id, and hands the reason to the workflow. The stream of a turn that
 // exists is somebody else's and stays as it is.
-func (a *Turns) refuse(ctx context.Context, id agent.TurnID, cause error) (BeginTurnResult, error) {
+func (ts *Turns) refuse(ctx context.Context, id agent.TurnID, cause error) (BeginTurnResult, error) {
 	f := agent.FailureOf(cause)
 	if id == "" {
 		return BeginTurnResult{Verdict: VerdictRefused, Refusal: f}, nil
 	}
-	if _, err := a.Store.Turn(ctx, id); err == nil {
+	if _, err := ts.Store.Turn(ctx, id); err == nil {
 		return BeginTurnResult{Verdict: VerdictRefused, Refusal: f}, nil
 	} else if agent.CodeOf(err) != agent.CodeNotFound {
 		return BeginTurnResult{}, err
 	}
 	out := unbegun(id, agent.StopRefused, f)
-	if err := a.Log.Close(ctx, string(id), terminalEvents(&out)); err != nil {
+	if err := ts.Log.Close(ctx, string(id), terminalEvents(&out)); err != nil {
 		return BeginTurnResult{}, err
 	}
 	return BeginTurnResult{Verdict: VerdictRefused, Refusal: f, Turn: TurnRef{TurnID: id}}, nil

@@ -25,23 +25,23 @@ var errOutOfTime = agent.Errorf(agent.CodeCancelled, "", "the turn ran out of ti
 
 // CallModel makes the model call of a step: prompt, middleware, stream, store. It returns what the core must know and nothing of
 // what was said. A step that is stored already is not called again.
-func (a *Turns) CallModel(ctx context.Context, in CallModelInput) (agent.ModelVerdict, error) {
-	ctx, done := a.watch(ctx, "CallModel", in.TurnID, in.Step)
-	v, err := a.callModel(ctx, in)
+func (ts *Turns) CallModel(ctx context.Context, in CallModelInput) (agent.ModelVerdict, error) {
+	ctx, done := ts.watch(ctx, "CallModel", in.TurnID, in.Step)
+	v, err := ts.callModel(ctx, in)
 	done(err)
 	return v, err
 }
 
-func (a *Turns) callModel(ctx context.Context, in CallModelInput) (agent.ModelVerdict, error) {
+func (ts *Turns) callModel(ctx context.Context, in CallModelInput) (agent.ModelVerdict, error) {
 	key := agent.StepKey{TurnID: in.TurnID, Step: in.Step}
-	run, stored, err := a.newModelRun(ctx, in)
+	run, stored, err := ts.newModelRun(ctx, in)
 	if err != nil {
 		return agent.ModelVerdict{}, err
 	}
 	if stored != nil {
 		return stored.Verdict, nil
 	}
-	v, err := a.storeReply(ctx, key, run)
+	v, err := ts.storeReply(ctx, key, run)
 	if err != nil {
 		run.chargeAbandoned(ctx, key)
 	}
@@ -49,11 +49,11 @@ func (a *Turns) callModel(ctx context.Context, in CallModelInput) (agent.ModelVe
 }
 
 // storeReply makes the call and stores what came of it.
-func (a *Turns) storeReply(ctx context.Context, key agent.StepKey, run *modelRun) (agent.ModelVerdict, error) {
+func (ts *Turns) storeReply(ctx context.Context, key agent.StepKey, run *modelRun) (agent.ModelVerdict, error) {
 	started := time.Now()
 	reply, err := run.generate(ctx)
 	if err == nil {
-		a.callTimes.add(run.profile.Model, time.Since(started))
+		ts.callTimes.add(run.profile.Model, time.Since(started))
 	}
 	switch {
 	case err == nil:
@@ -63,7 +63,7 @@ func (a *Turns) storeReply(ctx context.Context, key agent.StepKey, run *modelRun
 		if err := run.void(ctx); err != nil && !errors.Is(err, errCancelled) {
 			return agent.ModelVerdict{}, err
 		}
-		if err := a.Store.ChargeUsage(ctx, key, run.turn.Tenant, run.ledger); err != nil {
+		if err := ts.Store.ChargeUsage(ctx, key, run.turn.Tenant, run.ledger); err != nil {
 			return agent.ModelVerdict{}, err
 		}
 		verdict := agent.ModelVerdict{Failure: modelFailure(err), Usage: run.spent(), Model: run.profile.Model, Requests: run.requests()}
@@ -88,9 +88,9 @@ func (a *Turns) storeReply(ctx context.Context, key agent.StepKey, run *modelRun
 		verdict.Model = reply.Model
 	}
 	if run.fence.StreamID == "" { // cancelled before the first run: there is nothing but what middleware has spent
-		return verdict, a.Store.ChargeUsage(ctx, key, run.turn.Tenant, run.ledger)
+		return verdict, ts.Store.ChargeUsage(ctx, key, run.turn.Tenant, run.ledger)
 	}
-	return verdict, a.Store.SaveModelStep(ctx, agent.ModelStep{
+	return verdict, ts.Store.SaveModelStep(ctx, agent.ModelStep{
 		Key: key, Fence: run.fence, Tenant: run.turn.Tenant, Blocks: reply.Blocks, Verdict: verdict, Calls: run.ledger, Feedback: reply.Feedback,
 	})
 }
@@ -103,8 +103,8 @@ const chargeTimeout = 5 * time.Second
 func (r *modelRun) chargeAbandoned(ctx context.Context, key agent.StepKey) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), chargeTimeout)
 	defer cancel()
-	if err := r.a.Store.ChargeUsage(ctx, key, r.turn.Tenant, r.ledger); err != nil {
-		r.a.log(ctx).Warn("what an abandoned model call was billed is not in the ledger",
+	if err := r.ts.Store.ChargeUsage(ctx, key, r.turn.Tenant, r.ledger); err != nil {
+		r.ts.log(ctx).Warn("what an abandoned model call was billed is not in the ledger",
 			zap.Int("step", key.Step), zap.Int("calls", len(r.ledger)), zap.Error(err))
 	}
 }

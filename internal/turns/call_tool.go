@@ -19,27 +19,27 @@ const toolEpochs = 3
 
 // CallTool runs one tool call of a step and stores its result. A tool that fails is data for the model; one that cannot be reached
 // is an error for Temporal to retry, a bounded number of times. A call that is stored already does not run again.
-func (a *Turns) CallTool(ctx context.Context, in CallToolInput) (agent.ToolVerdict, error) {
-	ctx, done := a.watch(ctx, "CallTool", in.TurnID, in.Step)
-	v, err := a.callTool(ctx, in)
+func (ts *Turns) CallTool(ctx context.Context, in CallToolInput) (agent.ToolVerdict, error) {
+	ctx, done := ts.watch(ctx, "CallTool", in.TurnID, in.Step)
+	v, err := ts.callTool(ctx, in)
 	done(err)
 	return v, err
 }
 
-func (a *Turns) callTool(ctx context.Context, in CallToolInput) (agent.ToolVerdict, error) {
+func (ts *Turns) callTool(ctx context.Context, in CallToolInput) (agent.ToolVerdict, error) {
 	key := agent.StepKey{TurnID: in.TurnID, Step: in.Step, CallID: in.CallID}
-	reply, stored, err := a.Store.CallSteps(ctx, key)
+	reply, stored, err := ts.Store.CallSteps(ctx, key)
 	if err != nil {
 		return agent.ToolVerdict{}, err
 	}
 	if stored != nil {
 		return stored.Verdict, nil
 	}
-	run, err := a.newToolRun(ctx, in, reply)
+	run, err := ts.newToolRun(ctx, in, reply)
 	if err != nil {
 		return agent.ToolVerdict{}, err
 	}
-	p, work, err := a.produce(ctx, run.turn.TurnRef, toolProducer(in.Step, in.CallID))
+	p, work, err := ts.produce(ctx, run.turn.TurnRef, toolProducer(in.Step, in.CallID))
 	if errors.Is(err, errCancelled) {
 		return agent.ToolVerdict{ID: in.CallID, Cancelled: true}, nil
 	}
@@ -47,7 +47,7 @@ func (a *Turns) callTool(ctx context.Context, in CallToolInput) (agent.ToolVerdi
 		return agent.ToolVerdict{}, err
 	}
 	started := time.Now()
-	observed, answered := a.Observer.Tool(work, run.observation(p.fence.Epoch))
+	observed, answered := ts.Observer.Tool(work, run.observation(p.fence.Epoch))
 	result, err := run.call(observed, p)
 	answered(agent.ToolOutcome{Result: &result, Refused: run.tool == nil, Cached: result.CacheHit, Err: err})
 	cause := context.Cause(work)
@@ -85,7 +85,7 @@ func toolProducer(step int, call agent.CallID) string { return fmt.Sprintf("tool
 
 // toolRun is one tool call with what it needs.
 type toolRun struct {
-	a      *Turns
+	ts     *Turns
 	in     CallToolInput
 	turn   facts
 	block  agent.Block // the call
@@ -106,13 +106,13 @@ func missingReply(op string, id agent.TurnID, step int) error {
 }
 
 // newToolRun loads what a call of a model's reply needs.
-func (a *Turns) newToolRun(ctx context.Context, in CallToolInput, reply *agent.ModelStep) (*toolRun, error) {
+func (ts *Turns) newToolRun(ctx context.Context, in CallToolInput, reply *agent.ModelStep) (*toolRun, error) {
 	if reply == nil {
 		return nil, missingReply("call tool", in.TurnID, in.Step)
 	}
-	r := &toolRun{a: a, in: in}
+	r := &toolRun{ts: ts, in: in}
 	var err error
-	if r.turn, err = a.turn(ctx, in.TurnID); err != nil {
+	if r.turn, err = ts.turn(ctx, in.TurnID); err != nil {
 		return nil, err
 	}
 	if r.block, err = callOf(reply.Blocks, in.CallID); err != nil {
@@ -124,17 +124,17 @@ func (a *Turns) newToolRun(ctx context.Context, in CallToolInput, reply *agent.M
 			return nil, err
 		}
 	}
-	made, err := a.executor(ctx, r.turn.PlanHash)
+	made, err := ts.executor(ctx, r.turn.PlanHash)
 	if err != nil {
 		return nil, err
 	}
-	plan, err := a.toolset(ctx, made, &r.turn, in.Step+1) // what the step's model call was given
+	plan, err := ts.toolset(ctx, made, &r.turn, in.Step+1) // what the step's model call was given
 	if err != nil {
 		return nil, err
 	}
 	r.tools = plan.Tools
 	r.chain, r.delegates = made.chain, plan.Delegates
-	granted, tool, ok, err := a.granted(ctx, &plan, r.turn.Tenant, r.block.Name)
+	granted, tool, ok, err := ts.granted(ctx, &plan, r.turn.Tenant, r.block.Name)
 	if in.Refused != "" {
 		r.grant, r.refuse = granted, &agent.Failure{Type: string(agent.CodeDenied), Message: in.Refused}
 		return r, nil
@@ -157,7 +157,7 @@ func (a *Turns) newToolRun(ctx context.Context, in CallToolInput, reply *agent.M
 	}
 	r.tool = tool
 	if granted.Spec.ClientSide {
-		r.tool, err = a.providedTool(ctx, &granted, in)
+		r.tool, err = ts.providedTool(ctx, &granted, in)
 		return r, err
 	}
 	if d, ok := r.tool.(agent.Delegator); ok {
@@ -179,7 +179,7 @@ func callOf(blocks []agent.Block, id agent.CallID) (agent.Block, error) {
 
 // edited takes the arguments that a person put in place of the model's.
 func (r *toolRun) edited(ctx context.Context) error {
-	args, err := r.a.editedArgs(ctx, agent.StepKey{TurnID: r.in.TurnID, Step: r.in.Step, CallID: r.in.CallID})
+	args, err := r.ts.editedArgs(ctx, agent.StepKey{TurnID: r.in.TurnID, Step: r.in.Step, CallID: r.in.CallID})
 	if len(args) > 0 {
 		r.block.Args, r.free = args, false
 	}
@@ -187,8 +187,8 @@ func (r *toolRun) edited(ctx context.Context) error {
 }
 
 // editedArgs are the arguments that a person put in place of the model's, nil where nobody did.
-func (a *Turns) editedArgs(ctx context.Context, call agent.StepKey) (args json.RawMessage, err error) {
-	approvals, err := a.Store.Approvals(ctx, call.TurnID)
+func (ts *Turns) editedArgs(ctx context.Context, call agent.StepKey) (args json.RawMessage, err error) {
+	approvals, err := ts.Store.Approvals(ctx, call.TurnID)
 	for i := range approvals {
 		p := &approvals[i]
 		if p.Step == call.Step && p.CallID == call.CallID && p.Decision == agent.DecisionEdit {
@@ -224,7 +224,7 @@ func (r *toolRun) call(ctx context.Context, p *producer) (agent.ToolResult, erro
 			Message: "an earlier attempt of this call was cut off and may have taken effect; it was not repeated",
 		}), nil
 	}
-	patience, late := r.a.ToolTimeout, fmt.Sprintf("the call took longer than %s and was stopped", r.a.ToolTimeout)
+	patience, late := r.ts.ToolTimeout, fmt.Sprintf("the call took longer than %s and was stopped", r.ts.ToolTimeout)
 	if left := time.Duration(r.in.BudgetMS) * time.Millisecond; left > 0 && left < patience {
 		patience, late = left, "the turn's time was over and the call was stopped"
 	}
@@ -251,7 +251,7 @@ func (r *toolRun) errorResult(ctx context.Context, epoch agent.Epoch, err error)
 	}
 	f := agent.FailureOf(err)
 	f.Tool = r.block.Name
-	r.a.log(ctx).Warn("tool call", zap.String("tool", r.block.Name), zap.Error(err))
+	r.ts.log(ctx).Warn("tool call", zap.String("tool", r.block.Name), zap.Error(err))
 	return failed(f), nil
 }
 
@@ -272,7 +272,7 @@ func (r *toolRun) guarded(call agent.ToolFunc) agent.ToolFunc {
 	return func(ctx context.Context, inv agent.Invocation, c agent.ToolCall) (result agent.ToolResult, err error) {
 		defer func() {
 			if p := recover(); p != nil {
-				r.a.log(ctx).Error("a tool panicked", zap.String("tool", c.Name), zap.Any("panic", p), zap.Stack("stack"))
+				r.ts.log(ctx).Error("a tool panicked", zap.String("tool", c.Name), zap.Any("panic", p), zap.Stack("stack"))
 				result, err = agent.ToolResult{}, agent.Errorf(agent.CodeInvalid, "", "the tool broke off")
 			}
 		}()
@@ -286,14 +286,14 @@ func (r *toolRun) invocation(epoch agent.Epoch, progress func(message string)) a
 		Tenant: r.turn.Tenant, TurnID: r.turn.TurnID, SessionID: r.turn.SessionID, UserID: r.turn.user, UserRole: r.turn.role, Step: r.in.Step,
 		Attempt: int64(epoch), IdempotencyKey: fmt.Sprintf("%s/%d/%s", r.in.TurnID, r.in.Step, r.in.CallID),
 		Parameters: r.grant.Parameters, Auth: r.grant.Auth, Repeatable: r.grant.Spec.Idempotent || r.free || effectFree(r.tool, r.block.Args),
-		InlineBytes: r.a.InlineBytes, Progress: progress, Workflow: r.turn.job.workflow,
+		InlineBytes: r.ts.InlineBytes, Progress: progress, Workflow: r.turn.job.workflow,
 		Toolset: func(context.Context) ([]agent.PlanTool, error) { return r.tools, nil },
 		Input: func(ctx context.Context) ([]agent.Message, error) {
-			t, err := r.a.Store.Turn(ctx, r.in.TurnID)
+			t, err := r.ts.Store.Turn(ctx, r.in.TurnID)
 			return t.Record.Input, err
 		},
 		Open: func(ctx context.Context, ref string) (io.ReadCloser, error) {
-			return r.a.Blobs.Open(ctx, r.turn.Tenant, ref)
+			return r.ts.Blobs.Open(ctx, r.turn.Tenant, ref)
 		},
 	}
 }

@@ -17,19 +17,19 @@ var childNamespace = uuid.MustParse("3c1f6d0b-8f0e-5b53-9b0c-0a9f6c1d2e07") //no
 
 // BeginChild queues the turn of another agent that a call asks for, so that its message is in the store and not in history. A call that
 // cannot become a turn gets none, and is answered by CallTool. Idempotent.
-func (a *Turns) BeginChild(ctx context.Context, in BeginChildInput) (BeginChildResult, error) {
-	ctx, done := a.watch(ctx, "BeginChild", in.TurnID, in.Step)
-	out, err := a.beginChild(ctx, in)
+func (ts *Turns) BeginChild(ctx context.Context, in BeginChildInput) (BeginChildResult, error) {
+	ctx, done := ts.watch(ctx, "BeginChild", in.TurnID, in.Step)
+	out, err := ts.beginChild(ctx, in)
 	done(err)
 	return out, err
 }
 
-func (a *Turns) beginChild(ctx context.Context, in BeginChildInput) (BeginChildResult, error) {
-	reply, _, err := a.Store.CallSteps(ctx, agent.StepKey{TurnID: in.TurnID, Step: in.Step})
+func (ts *Turns) beginChild(ctx context.Context, in BeginChildInput) (BeginChildResult, error) {
+	reply, _, err := ts.Store.CallSteps(ctx, agent.StepKey{TurnID: in.TurnID, Step: in.Step})
 	if err != nil {
 		return BeginChildResult{}, err
 	}
-	run, err := a.newToolRun(ctx, CallToolInput{TurnID: in.TurnID, Step: in.Step, CallID: in.CallID, Decided: true}, reply)
+	run, err := ts.newToolRun(ctx, CallToolInput{TurnID: in.TurnID, Step: in.Step, CallID: in.CallID, Decided: true}, reply)
 	if err != nil || run.tool == nil {
 		return BeginChildResult{}, err
 	}
@@ -41,7 +41,7 @@ func (a *Turns) beginChild(ctx context.Context, in BeginChildInput) (BeginChildR
 	if err != nil || !ok {
 		return BeginChildResult{}, nil //nolint:nilerr // CallTool tells the model
 	}
-	asking, err := a.Store.Turn(ctx, in.TurnID)
+	asking, err := ts.Store.Turn(ctx, in.TurnID)
 	if err != nil {
 		return BeginChildResult{}, err
 	}
@@ -52,8 +52,8 @@ func (a *Turns) beginChild(ctx context.Context, in BeginChildInput) (BeginChildR
 		TurnID: id, Agent: r.Agent, Message: r.Message, Context: asking.Record.Context, Limits: &limits, Channel: "agent",
 		Approvals: asking.Record.Approvals,
 	}
-	begun, err := a.Begin(ctx, req, BeginTurnInput{
-		WorkflowID: id.WorkflowID(), Parent: in.TurnID, Trace: a.Observer.Delegate(ctx, run.turn.seen, id),
+	begun, err := ts.Begin(ctx, req, BeginTurnInput{
+		WorkflowID: id.WorkflowID(), Parent: in.TurnID, Trace: ts.Observer.Delegate(ctx, run.turn.seen, id),
 	})
 	if err != nil {
 		if agent.CodeOf(err).Retryable() {
@@ -63,12 +63,12 @@ func (a *Turns) beginChild(ctx context.Context, in BeginChildInput) (BeginChildR
 	}
 	start := run.event(agent.EventToolStart)
 	start.Input, start.Ref = run.block.Args, id.WorkflowID()
-	if err := a.emit(ctx, run.turn.TurnRef, toolProducer(in.Step, in.CallID), start); err != nil {
+	if err := ts.emit(ctx, run.turn.TurnRef, toolProducer(in.Step, in.CallID), start); err != nil {
 		return BeginChildResult{}, err
 	}
-	tail, err := a.Log.Tail(ctx, string(in.TurnID))
+	tail, err := ts.Log.Tail(ctx, string(in.TurnID))
 	if err == nil && tail.Cancelled { // whoever cancelled the turn may not have seen this child
-		err = a.Log.Cancel(ctx, string(id))
+		err = ts.Log.Cancel(ctx, string(id))
 	}
 	if err != nil {
 		return BeginChildResult{}, fmt.Errorf("look for a cancel: %w", err)
@@ -92,47 +92,47 @@ type childAnswer struct {
 }
 
 // StoreChild makes the result of a child turn the result of the call that asked for it. Idempotent.
-func (a *Turns) StoreChild(ctx context.Context, in StoreChildInput) (agent.ToolVerdict, error) {
-	ctx, done := a.watch(ctx, "StoreChild", in.TurnID, in.Step)
-	v, err := a.storeChild(ctx, in)
+func (ts *Turns) StoreChild(ctx context.Context, in StoreChildInput) (agent.ToolVerdict, error) {
+	ctx, done := ts.watch(ctx, "StoreChild", in.TurnID, in.Step)
+	v, err := ts.storeChild(ctx, in)
 	done(err)
 	return v, err
 }
 
 // Ended returns a turn whose workflow has ended, its Output included; one that ended without a word is failed first.
-func (a *Turns) Ended(ctx context.Context, id agent.TurnID) (agent.TurnState, error) {
-	t, err := a.Store.Turn(ctx, id)
+func (ts *Turns) Ended(ctx context.Context, id agent.TurnID) (agent.TurnState, error) {
+	t, err := ts.Store.Turn(ctx, id)
 	if err != nil || t.Output != nil {
 		return t, err
 	}
-	if err := a.Terminate(ctx, id); err != nil {
+	if err := ts.Terminate(ctx, id); err != nil {
 		return t, err
 	}
-	if t, err = a.Store.Turn(ctx, id); err == nil && t.Output == nil {
+	if t, err = ts.Store.Turn(ctx, id); err == nil && t.Output == nil {
 		err = agent.Errorf(agent.CodeUnavailable, "end turn", "turn %s has no result yet", id)
 	}
 	return t, err
 }
 
-func (a *Turns) storeChild(ctx context.Context, in StoreChildInput) (agent.ToolVerdict, error) {
+func (ts *Turns) storeChild(ctx context.Context, in StoreChildInput) (agent.ToolVerdict, error) {
 	key := agent.StepKey{TurnID: in.TurnID, Step: in.Step, CallID: in.CallID}
-	reply, stored, err := a.Store.CallSteps(ctx, key)
+	reply, stored, err := ts.Store.CallSteps(ctx, key)
 	if err != nil {
 		return agent.ToolVerdict{}, err
 	}
 	if stored != nil {
 		return stored.Verdict, nil
 	}
-	run, err := a.newToolRun(ctx, CallToolInput{TurnID: in.TurnID, Step: in.Step, CallID: in.CallID, Decided: true}, reply)
+	run, err := ts.newToolRun(ctx, CallToolInput{TurnID: in.TurnID, Step: in.Step, CallID: in.CallID, Decided: true}, reply)
 	if err != nil {
 		return agent.ToolVerdict{}, err
 	}
-	child, err := a.Ended(ctx, in.Child)
+	child, err := ts.Ended(ctx, in.Child)
 	if err != nil {
 		return agent.ToolVerdict{}, err
 	}
 	out := child.Output
-	fence, err := a.begin(ctx, run.turn.TurnRef, toolProducer(in.Step, in.CallID)+"/end")
+	fence, err := ts.begin(ctx, run.turn.TurnRef, toolProducer(in.Step, in.CallID)+"/end")
 	if err != nil {
 		return agent.ToolVerdict{}, err
 	}
@@ -144,7 +144,7 @@ func (a *Turns) storeChild(ctx context.Context, in StoreChildInput) (agent.ToolV
 	if err != nil {
 		return agent.ToolVerdict{}, err
 	}
-	counts, err := a.Store.CallCounts(ctx, child.Record.Tenant, child.Record.SessionID)
+	counts, err := ts.Store.CallCounts(ctx, child.Record.Tenant, child.Record.SessionID)
 	if err != nil {
 		return agent.ToolVerdict{}, err
 	}
@@ -154,10 +154,10 @@ func (a *Turns) storeChild(ctx context.Context, in StoreChildInput) (agent.ToolV
 	}
 	end := run.event(agent.EventToolEnd)
 	end.Output, end.Ref, end.Failed = step.Result.Output, step.Result.Ref, step.Verdict.Failed
-	if err := a.append(ctx, run.turn.TurnRef, fence, []agent.Event{end}); err != nil {
+	if err := ts.append(ctx, run.turn.TurnRef, fence, []agent.Event{end}); err != nil {
 		return agent.ToolVerdict{}, err
 	}
-	if err := a.Log.Sync(ctx, fence); err != nil {
+	if err := ts.Log.Sync(ctx, fence); err != nil {
 		return agent.ToolVerdict{}, fmt.Errorf("store events: %w", err)
 	}
 	if err := run.save(ctx, &step); err != nil {
@@ -165,7 +165,7 @@ func (a *Turns) storeChild(ctx context.Context, in StoreChildInput) (agent.ToolV
 	}
 	o := run.observation(fence.Epoch)
 	o.Child, o.Started = in.Child, child.StartedAt
-	_, answered := a.Observer.Tool(ctx, o)
+	_, answered := ts.Observer.Tool(ctx, o)
 	answered(agent.ToolOutcome{Result: &result})
 	return step.Verdict, nil
 }
@@ -200,12 +200,12 @@ func (r *toolRun) childResult(ctx context.Context, epoch agent.Epoch, out *agent
 
 // cleanChildEvents returns the events of a child turn as a turn that waits for it may show them: the words of approvals have passed the
 // middleware of that turn, as tool results do.
-func (a *Turns) cleanChildEvents(ctx context.Context, parent *facts, events []agent.Event) ([]agent.Event, error) {
-	made, err := a.executor(ctx, parent.PlanHash)
+func (ts *Turns) cleanChildEvents(ctx context.Context, parent *facts, events []agent.Event) ([]agent.Event, error) {
+	made, err := ts.executor(ctx, parent.PlanHash)
 	if err != nil {
 		return nil, err
 	}
-	run := &toolRun{a: a, turn: *parent, chain: made.chain}
+	run := &toolRun{ts: ts, turn: *parent, chain: made.chain}
 	events = slices.Clone(events)
 	for i := range events {
 		if p := events[i].Approval; p != nil && len(run.chain) > 0 {

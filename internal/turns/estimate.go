@@ -9,13 +9,13 @@ import (
 const (
 	// bytesPerToken is how many bytes of text count as one token where no provider has counted.
 	bytesPerToken = 4
-	// mediaTokens is what an image, a recording or a file counts as, whatever its size.
+	// mediaTokens is the estimate for one image, recording or file of any size.
 	mediaTokens = 85
 )
 
-// usage returns what a request used: what the provider said or, of one that was cut off, an estimate. Its input is what the provider said, else the
-// request's bytes; its output the larger of what the provider said and the bytes received. A request that failed before anything came has used
-// nothing, unless it was this side that gave it up: what was sent may be billed.
+// usage returns the usage of a request. The provider reports it for complete replies. For a request that was cut off it is an estimate: the input
+// from the size of the request, unless the provider reported it; the output from the bytes received, if they are more than the provider
+// reported. A request that failed before any reply has no usage, unless this side cancelled it: the provider may bill what it was sent.
 func (o *asked) usage(ctx context.Context, req *agent.ModelRequest, reply *agent.ModelReply, err error) agent.Usage {
 	used := reply.Usage
 	received := max(o.bytes, reply.Received)

@@ -13,8 +13,8 @@ import (
 	"github.com/turnstone-run/turnstone/internal/turns"
 )
 
-// TestUsageOfACutRequest: what a request used that was cut off is what its provider had said, and an estimate of the rest. It is in the verdict, the
-// ledger and the last usage event, and marked there.
+// TestUsageOfACutRequest cuts requests off. Their usage is what the provider had reported and an estimate of the rest. Verdict, ledger and the last
+// usage event have it, marked as estimated.
 func TestUsageOfACutRequest(t *testing.T) {
 	away := agent.Errorf(agent.CodeUnavailable, "", "connection cut")
 	words := strings.Repeat("word ", 80) // 400 bytes

@@ -41,28 +41,28 @@ func newExecutors() (*executors, error) {
 }
 
 // executor returns the plan of a hash, ready to run.
-func (a *Turns) executor(ctx context.Context, hash string) (*executor, error) {
-	if e, ok := a.executors.ready.Get(hash); ok {
+func (ts *Turns) executor(ctx context.Context, hash string) (*executor, error) {
+	if e, ok := ts.executors.ready.Get(hash); ok {
 		return e, nil
 	}
-	made, err, _ := a.executors.flight.Do(hash, func() (any, error) {
-		if e, ok := a.executors.ready.Get(hash); ok {
+	made, err, _ := ts.executors.flight.Do(hash, func() (any, error) {
+		if e, ok := ts.executors.ready.Get(hash); ok {
 			return e, nil
 		}
 		// Whoever waits here for the same plan is not to suffer for the one who asked first and left.
 		ctx, free := context.WithTimeout(context.WithoutCancel(ctx), buildPatience)
 		defer free()
-		plan, err := a.Registry.Plan(ctx, hash)
+		plan, err := ts.Registry.Plan(ctx, hash)
 		if err != nil {
 			return nil, fmt.Errorf("load plan %s: %w", hash, err)
 		}
 		plan.Middleware = withModelRetry(plan.Middleware)
-		chain, err := a.Middleware.Chain(&plan)
+		chain, err := ts.Middleware.Chain(&plan)
 		if err != nil {
 			return nil, err
 		}
 		e := &executor{plan: plan, chain: chain, readsDatasets: slices.ContainsFunc(plan.Tools, func(t agent.PlanTool) bool { return t.Spec.ReadsDatasets })}
-		a.executors.ready.Add(hash, e)
+		ts.executors.ready.Add(hash, e)
 		return e, nil
 	})
 	if err != nil {

@@ -58,22 +58,22 @@ func factsOf(r *agent.TurnRecord, cursor int64, since time.Time) facts {
 }
 
 // remember keeps the facts of a turn that holds its session, so that its activities in this process need not ask the store.
-func (a *Turns) remember(f facts) {
+func (ts *Turns) remember(f facts) {
 	if f.cursor > 0 {
-		a.turns.Add(f.TurnID, f)
+		ts.turns.Add(f.TurnID, f)
 	}
 }
 
 // turn returns the facts of a turn, from memory where this process began it.
-func (a *Turns) turn(ctx context.Context, id agent.TurnID) (facts, error) {
-	if f, ok := a.turns.Get(id); ok {
+func (ts *Turns) turn(ctx context.Context, id agent.TurnID) (facts, error) {
+	if f, ok := ts.turns.Get(id); ok {
 		return f, nil
 	}
-	t, err := a.Store.Turn(ctx, id)
+	t, err := ts.Store.Turn(ctx, id)
 	if err != nil {
 		return facts{}, fmt.Errorf("load turn %s: %w", id, err)
 	}
 	f := factsOf(&t.Record, t.Cursor, t.StartedAt)
-	a.remember(f)
+	ts.remember(f)
 	return f, nil
 }

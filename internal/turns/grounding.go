@@ -16,7 +16,7 @@ func (r *modelRun) ground(ctx context.Context) error {
 	r.request.About = "Session: " + string(r.turn.SessionID)
 	if len(r.plan.Prepare) > 0 {
 		var err error
-		if r.found, _, err = r.a.Store.Prepared(ctx, r.turn.TurnID); err != nil {
+		if r.found, _, err = r.ts.Store.Prepared(ctx, r.turn.TurnID); err != nil {
 			return fmt.Errorf("load preparation: %w", err)
 		}
 		branch := branchOf(&r.plan, r.found.Branch)
@@ -90,7 +90,7 @@ func (r *modelRun) cite(ctx context.Context, reply *agent.ModelReply) error {
 		return nil
 	}
 	e := agent.Event{Type: agent.EventContent, ContentBlocks: cited}
-	if err := r.a.emit(r.base, r.turn.TurnRef, fmt.Sprintf("citations/%d", r.in.Step), e); err != nil {
+	if err := r.ts.emit(r.base, r.turn.TurnRef, fmt.Sprintf("citations/%d", r.in.Step), e); err != nil {
 		return r.own(err)
 	}
 	return nil

@@ -44,10 +44,10 @@ func (r *modelRun) invocation() agent.Invocation {
 		Tenant: t.Tenant, TurnID: t.TurnID, SessionID: t.SessionID, UserID: t.user, UserRole: t.role, Step: r.in.Step, Model: r.profile,
 		Ask: r.ask,
 		Note: func(ctx context.Context, name string) (json.RawMessage, error) {
-			return r.a.Store.Note(ctx, t.Tenant, t.SessionID, name)
+			return r.ts.Store.Note(ctx, t.Tenant, t.SessionID, name)
 		},
 		SetNote: func(ctx context.Context, name string, value json.RawMessage) error {
-			return r.a.Store.SetNote(ctx, t.Tenant, t.SessionID, name, value)
+			return r.ts.Store.SetNote(ctx, t.Tenant, t.SessionID, name, value)
 		},
 	}
 }
@@ -62,12 +62,12 @@ func (r *modelRun) ask(ctx context.Context, req agent.ModelRequest) (agent.Model
 	if err != nil {
 		return agent.ModelReply{}, err
 	}
-	model, err := r.a.Models.Model(ctx, profile)
+	model, err := r.ts.Models.Model(ctx, profile)
 	if err != nil {
 		return agent.ModelReply{}, fmt.Errorf("find model %q: %w", profile.Profile, err)
 	}
 	req.Model = profile.Model
-	p, work, err := r.a.produce(ctx, r.turn.TurnRef, fmt.Sprintf("ask/%d", r.in.Step))
+	p, work, err := r.ts.produce(ctx, r.turn.TurnRef, fmt.Sprintf("ask/%d", r.in.Step))
 	if err != nil {
 		return agent.ModelReply{}, r.own(err)
 	}
@@ -89,7 +89,7 @@ func (r *modelRun) ask(ctx context.Context, req agent.ModelRequest) (agent.Model
 		return agent.ModelReply{}, r.own(cause)
 	}
 	if err != nil {
-		r.a.log(ctx).Info("a middleware's model call", zap.Int("step", r.in.Step), zap.Error(err))
+		r.ts.log(ctx).Info("a middleware's model call", zap.Int("step", r.in.Step), zap.Error(err))
 	}
 	return reply, err
 }

@@ -72,7 +72,7 @@ func (r *modelRun) judge(ctx context.Context, blocks []agent.Block) ([]agent.Cal
 			continue
 		}
 		v := agent.CallVerdict{ID: agent.CallID(b.ID), Name: b.Name, Summary: b.Name}
-		granted, tool, ok, err := r.a.granted(ctx, &r.plan, r.turn.Tenant, b.Name)
+		granted, tool, ok, err := r.ts.granted(ctx, &r.plan, r.turn.Tenant, b.Name)
 		if !ok || err != nil || b.Error != "" {
 			v.Local = true // answered with a refusal, which costs nothing
 			out = append(out, v)
@@ -113,7 +113,7 @@ func (r *modelRun) gateCall(
 		Tenant: r.turn.Tenant, TurnID: r.turn.TurnID, SessionID: r.turn.SessionID, UserID: r.turn.user, UserRole: r.turn.role, Step: r.in.Step,
 		Parameters: granted.Parameters, Auth: granted.Auth,
 		Open: func(ctx context.Context, ref string) (io.ReadCloser, error) {
-			return r.a.Blobs.Open(ctx, r.turn.Tenant, ref)
+			return r.ts.Blobs.Open(ctx, r.turn.Tenant, ref)
 		},
 	}
 	if !checker.CheckEffects(ctx, inv, args) {
@@ -128,7 +128,7 @@ func (r *modelRun) recall(ctx context.Context, blocks []agent.Block, verdicts []
 	if len(asked) == 0 {
 		return nil
 	}
-	known, err := r.a.remembered(ctx, &r.turn, asked)
+	known, err := r.ts.remembered(ctx, &r.turn, asked)
 	if err != nil {
 		return r.approvalsUnavailable(ctx, verdicts, err)
 	}

@@ -22,7 +22,7 @@ type resultAnswer struct {
 
 // keepResult fills in the result: its content is the rows, or the answer if there are none. It is inline below MaxInlineBytes, else
 // in the blob store. The rows are those of the last tool that has a preview.
-func (a *Turns) keepResult(ctx context.Context, record *agent.FinishRecord, out *agent.AgentStepOutput, tools []agent.ToolStep) error {
+func (ts *Turns) keepResult(ctx context.Context, record *agent.FinishRecord, out *agent.AgentStepOutput, tools []agent.ToolStep) error {
 	said := resultAnswer{Output: out.Output, Blocks: out.Blocks, Structured: out.Structured}
 	var content json.RawMessage
 	for i := range slices.Backward(tools) {
@@ -36,7 +36,7 @@ func (a *Turns) keepResult(ctx context.Context, record *agent.FinishRecord, out 
 	}
 	if len(content) == 0 && said.DataRef != "" {
 		var err error
-		if content, err = a.fetchRows(ctx, record.Tenant, said.DataRef); err != nil {
+		if content, err = ts.fetchRows(ctx, record.Tenant, said.DataRef); err != nil {
 			return err
 		}
 	}
@@ -51,21 +51,21 @@ func (a *Turns) keepResult(ctx context.Context, record *agent.FinishRecord, out 
 	}
 	ref := said.DataRef
 	switch {
-	case len(content) > 0 && len(content) < a.MaxInlineBytes:
+	case len(content) > 0 && len(content) < ts.MaxInlineBytes:
 		record.Result = content
 		return nil
 	case ref == "":
-		if ref, err = a.Blobs.Put(ctx, record.Tenant, bytes.NewReader(content)); err != nil {
+		if ref, err = ts.Blobs.Put(ctx, record.Tenant, bytes.NewReader(content)); err != nil {
 			return fmt.Errorf("store result: %w", err)
 		}
 	}
-	record.CASID, record.S3Ref = strings.TrimPrefix(ref, contentScheme), a.Blobs.S3Ref(record.Tenant, ref)
+	record.CASID, record.S3Ref = strings.TrimPrefix(ref, contentScheme), ts.Blobs.S3Ref(record.Tenant, ref)
 	return nil
 }
 
 // fetchRows returns the rows that a tool has stored if they are small enough to stand in a row of the database, else nil.
-func (a *Turns) fetchRows(ctx context.Context, tenant, ref string) (json.RawMessage, error) {
-	stored, err := a.Blobs.Open(ctx, tenant, ref)
+func (ts *Turns) fetchRows(ctx context.Context, tenant, ref string) (json.RawMessage, error) {
+	stored, err := ts.Blobs.Open(ctx, tenant, ref)
 	if agent.CodeOf(err) == agent.CodeNotFound {
 		return nil, nil // whoever follows the reference is told
 	}
@@ -73,11 +73,11 @@ func (a *Turns) fetchRows(ctx context.Context, tenant, ref string) (json.RawMess
 		return nil, fmt.Errorf("open the result's rows: %w", err)
 	}
 	defer stored.Close() //nolint:errcheck // it was read
-	rows, err := io.ReadAll(io.LimitReader(stored, int64(a.MaxInlineBytes)))
+	rows, err := io.ReadAll(io.LimitReader(stored, int64(ts.MaxInlineBytes)))
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("read the result's rows: %w", err)
-	case len(rows) < a.MaxInlineBytes && json.Valid(rows):
+	case len(rows) < ts.MaxInlineBytes && json.Valid(rows):
 		return rows, nil
 	}
 	return nil, nil

@@ -10,32 +10,32 @@ import (
 // LookForDecisions returns what was decided about the approvals of a step, or that the turn was cancelled, in case its workflow was never
 // told: a decision is stored before the workflow's task completes, and Temporal forgets an update whose worker dies in between. Approvals
 // whose time is over are decided first. Idempotent.
-func (a *Turns) LookForDecisions(ctx context.Context, in LookForDecisionsInput) (LookForDecisionsResult, error) {
-	ctx, done := a.watch(ctx, "LookForDecisions", in.TurnID, in.Step)
-	out, err := a.lookForDecisions(ctx, in)
+func (ts *Turns) LookForDecisions(ctx context.Context, in LookForDecisionsInput) (LookForDecisionsResult, error) {
+	ctx, done := ts.watch(ctx, "LookForDecisions", in.TurnID, in.Step)
+	out, err := ts.lookForDecisions(ctx, in)
 	done(err)
 	return out, err
 }
 
-func (a *Turns) lookForDecisions(ctx context.Context, in LookForDecisionsInput) (LookForDecisionsResult, error) {
+func (ts *Turns) lookForDecisions(ctx context.Context, in LookForDecisionsInput) (LookForDecisionsResult, error) {
 	var out LookForDecisionsResult
-	turn, err := a.turn(ctx, in.TurnID)
+	turn, err := ts.turn(ctx, in.TurnID)
 	if err != nil {
 		return out, err
 	}
-	tail, err := a.Log.Tail(ctx, string(in.TurnID))
+	tail, err := ts.Log.Tail(ctx, string(in.TurnID))
 	if err != nil {
 		return out, err
 	}
 	out.Cancelled = tail.Cancelled
-	_, next, err := a.Store.ExpireApprovals(ctx, in.TurnID, in.Step)
+	_, next, err := ts.Store.ExpireApprovals(ctx, in.TurnID, in.Step)
 	if err != nil {
 		return out, err
 	}
 	if next > 0 {
 		out.NextInMS = max(next.Milliseconds(), 1)
 	}
-	approvals, err := a.Store.Approvals(ctx, in.TurnID)
+	approvals, err := ts.Store.Approvals(ctx, in.TurnID)
 	if err != nil {
 		return out, err
 	}
@@ -47,7 +47,7 @@ func (a *Turns) lookForDecisions(ctx context.Context, in LookForDecisionsInput) 
 		if approvals[i].Decision == "" {
 			continue
 		}
-		v, err := a.recordedVerdict(ctx, &turn, &approvals[i])
+		v, err := ts.recordedVerdict(ctx, &turn, &approvals[i])
 		if err != nil {
 			return out, err
 		}

@@ -59,6 +59,6 @@ func (c *callTimes) areShort(model string) bool {
 }
 
 // runsLocally reports whether the calls of a model run as local activities.
-func (a *Turns) runsLocally(model string) bool {
-	return a.ModelCalls == agent.ModelCallsLocal || a.ModelCalls == agent.ModelCallsAuto && a.callTimes.areShort(model)
+func (ts *Turns) runsLocally(model string) bool {
+	return ts.ModelCalls == agent.ModelCallsLocal || ts.ModelCalls == agent.ModelCallsAuto && ts.callTimes.areShort(model)
 }

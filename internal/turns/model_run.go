@@ -16,7 +16,7 @@ import (
 
 // modelRun is one model call with all its repetitions.
 type modelRun struct {
-	a       *Turns
+	ts      *Turns
 	in      CallModelInput
 	turn    facts
 	plan    agent.Plan
@@ -43,16 +43,16 @@ type modelRun struct {
 }
 
 // newModelRun loads what a model call needs. If the reply of the step is stored already, that is all it returns.
-func (a *Turns) newModelRun(ctx context.Context, in CallModelInput) (run *modelRun, stored *agent.ModelStep, err error) {
-	turn, err := a.turn(ctx, in.TurnID)
+func (ts *Turns) newModelRun(ctx context.Context, in CallModelInput) (run *modelRun, stored *agent.ModelStep, err error) {
+	turn, err := ts.turn(ctx, in.TurnID)
 	if err != nil {
 		return nil, nil, err
 	}
-	made, err := a.executor(ctx, turn.PlanHash)
+	made, err := ts.executor(ctx, turn.PlanHash)
 	if err != nil {
 		return nil, nil, err
 	}
-	plan, err := a.toolset(ctx, made, &turn, in.Step)
+	plan, err := ts.toolset(ctx, made, &turn, in.Step)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -60,21 +60,21 @@ func (a *Turns) newModelRun(ctx context.Context, in CallModelInput) (run *modelR
 		TurnID: turn.TurnID, Tenant: turn.Tenant, SessionID: turn.SessionID, Cursor: turn.cursor, History: turn.history, Step: in.Step,
 	}
 	if in.Step > 0 { // the preparation is about the message alone
-		if query.Aside, err = a.aside(ctx, made, &turn); err != nil {
+		if query.Aside, err = ts.aside(ctx, made, &turn); err != nil {
 			return nil, nil, err
 		}
 		if missing := missingTools(turn.tools); missing != "" {
 			query.Aside = strings.TrimPrefix(query.Aside+"\n\n"+missing, "\n\n")
 		}
 	}
-	messages, stored, err := a.Store.Prompt(ctx, query)
+	messages, stored, err := ts.Store.Prompt(ctx, query)
 	if err != nil {
 		return nil, nil, fmt.Errorf("load prompt: %w", err)
 	}
 	if stored != nil {
 		return nil, stored, nil
 	}
-	run = &modelRun{a: a, in: in, turn: turn, plan: plan, chain: made.chain, base: ctx}
+	run = &modelRun{ts: ts, in: in, turn: turn, plan: plan, chain: made.chain, base: ctx}
 	return run, nil, run.prepareRequest(ctx, messages)
 }
 
@@ -83,7 +83,7 @@ func (r *modelRun) prepareRequest(ctx context.Context, messages []agent.Message)
 	if r.profile, err = r.plan.Model(r.turn.model); err != nil {
 		return err
 	}
-	if r.model, err = r.a.Models.Model(ctx, r.profile); err != nil {
+	if r.model, err = r.ts.Models.Model(ctx, r.profile); err != nil {
 		return fmt.Errorf("find model %q: %w", r.profile.Profile, err)
 	}
 	r.request = agent.ModelRequest{
@@ -223,7 +223,7 @@ func (r *modelRun) restate(ctx context.Context, reply *agent.ModelReply) error {
 	return r.say(ctx, modelProducer, events...)
 }
 
-// void takes back what a call that failed for good had streamed, because nothing of it is stored, and says what the call used.
+// void withdraws what a failed call has streamed, since nothing of it is stored, and reports what the call used.
 func (r *modelRun) void(ctx context.Context) error {
 	if r.usage.Type != "" {
 		return r.say(ctx, modelProducer, r.usage)
@@ -236,7 +236,7 @@ func (r *modelRun) void(ctx context.Context) error {
 
 // say writes events of the step in an epoch of its own, which voids what the one before had written.
 func (r *modelRun) say(ctx context.Context, producer string, events ...agent.Event) error {
-	p, work, err := r.a.produce(ctx, r.turn.TurnRef, fmt.Sprintf("%s/%d", producer, r.in.Step))
+	p, work, err := r.ts.produce(ctx, r.turn.TurnRef, fmt.Sprintf("%s/%d", producer, r.in.Step))
 	if err != nil {
 		return r.own(err)
 	}
@@ -257,7 +257,7 @@ func (r *modelRun) once(ctx context.Context, _ agent.Invocation, req agent.Model
 	if err := r.settle(); err != nil {
 		return agent.ModelReply{}, r.own(err)
 	}
-	p, work, err := r.a.produce(r.base, r.turn.TurnRef, fmt.Sprintf("model/%d", r.in.Step))
+	p, work, err := r.ts.produce(r.base, r.turn.TurnRef, fmt.Sprintf("model/%d", r.in.Step))
 	if err != nil {
 		return agent.ModelReply{}, r.own(err)
 	}
@@ -270,7 +270,7 @@ func (r *modelRun) once(ctx context.Context, _ agent.Invocation, req agent.Model
 			r.stop(errCancelled)
 		}
 	})
-	r.tokens = r.a.signalTokens(r.base, r.in, int64(p.fence.Epoch))
+	r.tokens = r.ts.signalTokens(r.base, r.in, int64(p.fence.Epoch))
 	defer r.tokens.close()
 	r.tries++
 	observed, request := r.observe(work, profile, p.fence.Epoch, r.purpose(), &req)
@@ -297,7 +297,7 @@ func (r *modelRun) once(ctx context.Context, _ agent.Invocation, req agent.Model
 		return reply, err
 	}
 	if err != nil {
-		r.a.log(ctx).Warn("model call", zap.Int("step", r.in.Step), zap.Error(err))
+		r.ts.log(ctx).Warn("model call", zap.Int("step", r.in.Step), zap.Error(err))
 		return reply, providerError{err}
 	}
 	if r.quiet {
@@ -326,7 +326,7 @@ func (r *modelRun) choose(ctx context.Context, req *agent.ModelRequest) (agent.P
 	if err != nil {
 		return profile, nil, err
 	}
-	model, err := r.a.Models.Model(ctx, profile)
+	model, err := r.ts.Models.Model(ctx, profile)
 	if err != nil {
 		return profile, nil, fmt.Errorf("find model %q: %w", profile.Profile, err)
 	}

@@ -21,22 +21,22 @@ func WithAttempt(ctx context.Context, attempt int) context.Context {
 
 // watch tells the observer that a turn's work begins, and has what is logged on its behalf say whose it is. A turn that cannot be found is
 // nobody's: the work itself says why. What is returned goes before a return: it passes the error on.
-func (a *Turns) watch(ctx context.Context, name string, id agent.TurnID, step int) (context.Context, func(error)) {
-	turn, err := a.turn(ctx, id)
+func (ts *Turns) watch(ctx context.Context, name string, id agent.TurnID, step int) (context.Context, func(error)) {
+	turn, err := ts.turn(ctx, id)
 	if err != nil {
 		return ctx, func(error) {}
 	}
-	return a.watchTurn(ctx, agent.Work{Name: name, Turn: turn.seen, Step: step})
+	return ts.watchTurn(ctx, agent.Work{Name: name, Turn: turn.seen, Step: step})
 }
 
-func (a *Turns) watchTurn(ctx context.Context, w agent.Work) (context.Context, func(error)) {
+func (ts *Turns) watchTurn(ctx context.Context, w agent.Work) (context.Context, func(error)) {
 	w.Attempt, _ = ctx.Value(attemptKey{}).(int)
-	ctx, done := a.Observer.Work(ctx, w)
+	ctx, done := ts.Observer.Work(ctx, w)
 	return logs.With(ctx, logs.Turn(w.Turn.TurnID, w.Turn.Tenant, w.Turn.InstanceID), logs.Session(w.Turn.SessionID)), done
 }
 
 // log is the logger for what happens on behalf of a context: with its turn, tenant and trace.
-func (a *Turns) log(ctx context.Context) *zap.Logger { return logs.For(ctx, a.Logger) }
+func (ts *Turns) log(ctx context.Context) *zap.Logger { return logs.For(ctx, ts.Logger) }
 
 // seenOf is what an observer is told of a turn.
 func seenOf(r *agent.TurnRecord, since time.Time) *agent.Observed {
@@ -60,7 +60,7 @@ type asked struct {
 // observe tells the observer of a request; the context returned is the request's.
 func (r *modelRun) observe(ctx context.Context, m agent.PlanModel, epoch agent.Epoch, purpose string, req *agent.ModelRequest) (context.Context, *asked) {
 	o := asked{began: time.Now(), sent: ctx.Err() == nil, spoken: r.turn.spoken}
-	ctx, o.done = r.a.Observer.Request(ctx, agent.ModelObservation{
+	ctx, o.done = r.ts.Observer.Request(ctx, agent.ModelObservation{
 		Turn: r.turn.seen, Model: m, Step: r.in.Step, Epoch: epoch, Purpose: purpose, Request: req,
 	})
 	return ctx, &o

@@ -44,8 +44,8 @@ type producer struct {
 }
 
 // produce begins a new epoch of a producer. The context returned is for the work; its cause says why the producer ended it.
-func (a *Turns) produce(ctx context.Context, t TurnRef, name string) (*producer, context.Context, error) {
-	fence, at, err := a.Log.Begin(ctx, string(t.TurnID), name)
+func (ts *Turns) produce(ctx context.Context, t TurnRef, name string) (*producer, context.Context, error) {
+	fence, at, err := ts.Log.Begin(ctx, string(t.TurnID), name)
 	if err != nil {
 		return nil, nil, logError(err)
 	}
@@ -54,7 +54,7 @@ func (a *Turns) produce(ctx context.Context, t TurnRef, name string) (*producer,
 	}
 	work, stop := context.WithCancelCause(ctx)
 	p := &producer{
-		log: a.Log, turn: t, fence: fence, interval: a.BatchInterval, stop: stop, room: make(chan struct{}),
+		log: ts.Log, turn: t, fence: fence, interval: ts.BatchInterval, stop: stop, room: make(chan struct{}),
 		wake: make(chan struct{}, 1), closing: make(chan struct{}), ended: make(chan struct{}),
 	}
 	go p.run(ctx)

@@ -36,8 +36,8 @@ func (t clientTool) Call(context.Context, agent.Invocation, agent.ToolCall) (age
 }
 
 // providedTool returns a client-side tool that answers one call with its provided result.
-func (a *Turns) providedTool(ctx context.Context, granted *agent.PlanTool, in CallToolInput) (agent.Tool, error) {
-	waits, err := a.Store.Approvals(ctx, in.TurnID)
+func (ts *Turns) providedTool(ctx context.Context, granted *agent.PlanTool, in CallToolInput) (agent.Tool, error) {
+	waits, err := ts.Store.Approvals(ctx, in.TurnID)
 	t := clientTool{spec: granted.Spec}
 	for i := range waits {
 		if p := &waits[i]; p.Kind == agent.WaitClientTool && p.Step == in.Step && p.CallID == in.CallID && p.Decision == agent.DecisionProvide {
@@ -48,7 +48,7 @@ func (a *Turns) providedTool(ctx context.Context, granted *agent.PlanTool, in Ca
 }
 
 // checkClientTools refuses client-side tools whose name the plan uses already or whose schema is invalid.
-func (a *Turns) checkClientTools(plan *agent.Plan, tools []agent.ClientTool) error {
+func (ts *Turns) checkClientTools(plan *agent.Plan, tools []agent.ClientTool) error {
 	for i := range tools {
 		t, at := &tools[i], fmt.Sprintf("client_tools[%d]", i)
 		if _, taken := plan.Tool(t.Name); taken {
@@ -57,7 +57,7 @@ func (a *Turns) checkClientTools(plan *agent.Plan, tools []agent.ClientTool) err
 		if len(t.Parameters) == 0 {
 			continue
 		}
-		if err := a.Schemas.CheckSchema(at+".parameters", t.Parameters); err != nil {
+		if err := ts.Schemas.CheckSchema(at+".parameters", t.Parameters); err != nil {
 			return err
 		}
 	}
@@ -65,14 +65,14 @@ func (a *Turns) checkClientTools(plan *agent.Plan, tools []agent.ClientTool) err
 }
 
 // newClientCall returns the record of a call that the caller has to answer: its arguments and when it expires.
-func (a *Turns) newClientCall(ctx context.Context, e *executor, t *facts, step int, b *agent.Block) (agent.Approval, error) {
-	plan, err := a.toolset(ctx, e, t, step+1)
+func (ts *Turns) newClientCall(ctx context.Context, e *executor, t *facts, step int, b *agent.Block) (agent.Approval, error) {
+	plan, err := ts.toolset(ctx, e, t, step+1)
 	if err != nil {
 		return agent.Approval{}, err
 	}
 	granted, _ := plan.Tool(b.Name)
 	call := agent.CallID(b.ID)
-	args, err := a.editedArgs(ctx, agent.StepKey{TurnID: t.TurnID, Step: step, CallID: call})
+	args, err := ts.editedArgs(ctx, agent.StepKey{TurnID: t.TurnID, Step: step, CallID: call})
 	if err != nil {
 		return agent.Approval{}, err
 	}
@@ -88,14 +88,14 @@ func (a *Turns) newClientCall(ctx context.Context, e *executor, t *facts, step i
 
 // Provide stores the result of a call that waits for its caller. It answers with a verdict for the core, or with a refusal for whoever
 // provided it. Idempotent.
-func (a *Turns) Provide(ctx context.Context, in ProvideInput) (DecideResult, error) {
-	ctx, done := a.watch(ctx, "Provide", in.TurnID, 0)
-	out, err := a.provide(ctx, in)
+func (ts *Turns) Provide(ctx context.Context, in ProvideInput) (DecideResult, error) {
+	ctx, done := ts.watch(ctx, "Provide", in.TurnID, 0)
+	out, err := ts.provide(ctx, in)
 	done(err)
 	return decideResult(out, err)
 }
 
-func (a *Turns) provide(ctx context.Context, in ProvideInput) (DecideResult, error) {
+func (ts *Turns) provide(ctx context.Context, in ProvideInput) (DecideResult, error) {
 	r := &in.Provided
 	if err := r.Check(); err != nil {
 		return DecideResult{}, err
@@ -103,11 +103,11 @@ func (a *Turns) provide(ctx context.Context, in ProvideInput) (DecideResult, err
 	if len(r.Result) > 0 && !json.Valid(r.Result) {
 		return DecideResult{}, agent.Invalid("result", "is not JSON")
 	}
-	turn, err := a.turn(ctx, in.TurnID)
+	turn, err := ts.turn(ctx, in.TurnID)
 	if err != nil {
 		return DecideResult{}, err
 	}
-	waits, err := a.Store.Approvals(ctx, in.TurnID)
+	waits, err := ts.Store.Approvals(ctx, in.TurnID)
 	if err != nil {
 		return DecideResult{}, err
 	}
@@ -116,13 +116,13 @@ func (a *Turns) provide(ctx context.Context, in ProvideInput) (DecideResult, err
 	case p == nil:
 		return DecideResult{}, agent.FieldErrorf(agent.CodeConflict, "tool_call_id", "nothing waits for a result of call %q", r.ToolCallID)
 	case !r.Empty():
-		return a.storeOutcome(ctx, &turn, p, agent.Decision{
+		return ts.storeOutcome(ctx, &turn, p, agent.Decision{
 			ApprovalID: p.ApprovalID, Decision: agent.DecisionProvide, Args: r.Result, Message: r.Error,
 		})
 	case p.Decision == "":
 		return DecideResult{}, agent.Invalid("result", "give result or error")
 	}
-	v, err := a.recordedVerdict(ctx, &turn, p)
+	v, err := ts.recordedVerdict(ctx, &turn, p)
 	return DecideResult{Verdict: &v}, err
 }
 

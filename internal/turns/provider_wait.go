@@ -36,12 +36,12 @@ func pauseBefore(err error, paused, allowed time.Duration) time.Duration {
 
 // pause returns after how many milliseconds a failed call is made again, 0 if it is not, and tells the viewers. failure is err as they read it.
 func (r *modelRun) pause(ctx context.Context, err error, failure *agent.Failure) (int64, error) {
-	pause := pauseBefore(err, time.Duration(r.in.PausedMS)*time.Millisecond, r.a.ProviderWait)
+	pause := pauseBefore(err, time.Duration(r.in.PausedMS)*time.Millisecond, r.ts.ProviderWait)
 	if pause == 0 {
 		return 0, nil
 	}
 	reason := fmt.Sprintf("%s; next try in %s", failure.Message, pause.Round(time.Second))
-	err = r.a.emit(ctx, r.turn.TurnRef, fmt.Sprintf("pause/%d/%d", r.in.Step, r.in.PausedMS),
+	err = r.ts.emit(ctx, r.turn.TurnRef, fmt.Sprintf("pause/%d/%d", r.in.Step, r.in.PausedMS),
 		agent.Event{Type: agent.EventStatus, Status: agent.StatusRunning, Reason: reason})
 	if errors.Is(err, agent.ErrFenced) { // another attempt of the same call writes it
 		err = nil

@@ -8,13 +8,13 @@ import (
 
 // QueueMessage puts a message into its session's queue as a turn of its own, so that the workflow that took it need not keep the
 // text: it holds the turn's id. Idempotent by that id.
-func (a *Turns) QueueMessage(ctx context.Context, in QueueMessageInput) (QueueMessageResult, error) {
-	out := QueueMessageResult{TurnID: in.TurnID, ContinueAsNew: a.ConversationEvents, SearchAttributes: a.SearchAttributes()}
+func (ts *Turns) QueueMessage(ctx context.Context, in QueueMessageInput) (QueueMessageResult, error) {
+	out := QueueMessageResult{TurnID: in.TurnID, ContinueAsNew: ts.ConversationEvents, SearchAttributes: ts.SearchAttributes()}
 	req := agent.TurnRequest{
 		TurnID: in.TurnID, Agent: in.Agent, SessionID: in.SessionID, Context: in.Context, Message: in.Message.Message,
 		OnBusy: in.Message.OnBusy, Channel: "workflow",
 	}
-	begun, err := a.Begin(ctx, req, BeginTurnInput{WorkflowID: in.TurnID.WorkflowID()})
+	begun, err := ts.Begin(ctx, req, BeginTurnInput{WorkflowID: in.TurnID.WorkflowID()})
 	if err != nil {
 		if agent.CodeOf(err).Retryable() && agent.CodeOf(err) != agent.CodeRateLimited {
 			return out, err
@@ -25,7 +25,7 @@ func (a *Turns) QueueMessage(ctx context.Context, in QueueMessageInput) (QueueMe
 	out.Position = begun.Position
 	if in.Start {
 		req = agent.TurnRequest{TurnID: in.TurnID, SessionID: in.SessionID, Context: agent.InvocationContext{Tenant: in.Context.Tenant}}
-		return out, a.Runs.Start(ctx, req)
+		return out, ts.Runs.Start(ctx, req)
 	}
 	return out, nil
 }

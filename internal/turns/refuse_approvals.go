@@ -28,7 +28,7 @@ func (r *modelRun) refuseApprovals(ctx context.Context, blocks []agent.Block, ve
 	if r.turn.policy.Waits() {
 		return nil, nil //nolint:nilnil // nothing is refused
 	}
-	made, err := r.a.executor(ctx, r.turn.PlanHash)
+	made, err := r.ts.executor(ctx, r.turn.PlanHash)
 	if err != nil {
 		return nil, err
 	}
@@ -43,12 +43,12 @@ func (r *modelRun) refuseApprovals(ctx context.Context, blocks []agent.Block, ve
 		if err != nil {
 			return nil, err
 		}
-		p, err := r.a.approvalOf(ctx, made, &r.turn, r.in.Step, &block, v.Rule)
+		p, err := r.ts.approvalOf(ctx, made, &r.turn, r.in.Step, &block, v.Rule)
 		if err != nil {
 			return nil, err
 		}
-		r.a.decidableLater(&r.turn, &p)
-		if err := r.a.Store.SaveApproval(ctx, r.turn.Tenant, p); err != nil {
+		r.ts.decidableLater(&r.turn, &p)
+		if err := r.ts.Store.SaveApproval(ctx, r.turn.Tenant, p); err != nil {
 			return nil, err
 		}
 		refused = append(refused, p)
@@ -57,7 +57,7 @@ func (r *modelRun) refuseApprovals(ctx context.Context, blocks []agent.Block, ve
 	if len(refused) == 0 {
 		return nil, nil //nolint:nilnil // nothing is refused
 	}
-	err = r.a.announceUpwards(ctx, &r.turn, "approval/"+strconv.Itoa(r.in.Step), events)
+	err = r.ts.announceUpwards(ctx, &r.turn, "approval/"+strconv.Itoa(r.in.Step), events)
 	return approvalRequired(refused), err
 }
 
@@ -98,11 +98,11 @@ func approvalRequired(refused []agent.Approval) *agent.Failure {
 
 // remembered returns the decisions that stand for calls of the turn: those of its session and, for another attempt at a job without a
 // session, those of the attempts before it. A store that does not answer is tried for a moment.
-func (a *Turns) remembered(ctx context.Context, t *facts, keys []agent.RememberKey) ([]agent.Remembered, error) {
+func (ts *Turns) remembered(ctx context.Context, t *facts, keys []agent.RememberKey) ([]agent.Remembered, error) {
 	var out []agent.Remembered
 	for _, session := range sessionsOfAttempts(t) {
 		found, err := backoff.Retry(ctx, func() ([]agent.Remembered, error) {
-			found, err := a.Store.Remembered(ctx, t.Tenant, session, keys)
+			found, err := ts.Store.Remembered(ctx, t.Tenant, session, keys)
 			if err != nil && !agent.CodeOf(err).Retryable() {
 				err = backoff.Permanent(err)
 			}
@@ -141,8 +141,8 @@ func (r *modelRun) approvalsUnavailable(ctx context.Context, verdicts []agent.Ca
 		return cause
 	}
 	for _, v := range verdicts {
-		if v.Gate == agent.GateApproval && (r.a.OnUnavailable == "" || r.a.OnUnavailable == agent.UnavailableWait ||
-			r.a.OnUnavailable == agent.UnavailableRun && v.Rule != ruleNotSafe) {
+		if v.Gate == agent.GateApproval && (r.ts.OnUnavailable == "" || r.ts.OnUnavailable == agent.UnavailableWait ||
+			r.ts.OnUnavailable == agent.UnavailableRun && v.Rule != ruleNotSafe) {
 			return cause
 		}
 	}
@@ -152,11 +152,11 @@ func (r *modelRun) approvalsUnavailable(ctx context.Context, verdicts []agent.Ca
 			continue
 		}
 		v.Gate, v.Rule = agent.GateDenied, "approvals cannot be reached at present: the call was not made"
-		if r.a.OnUnavailable == agent.UnavailableRun {
+		if r.ts.OnUnavailable == agent.UnavailableRun {
 			v.Gate, v.Rule = agent.GateNone, "approvals cannot be reached: the call runs without one"
 		}
-		r.a.log(ctx).Warn("approvals cannot be reached", zap.String("tool", v.Name), zap.String("call", string(v.ID)),
-			zap.String("on_unavailable", string(r.a.OnUnavailable)), zap.Error(cause))
+		r.ts.log(ctx).Warn("approvals cannot be reached", zap.String("tool", v.Name), zap.String("call", string(v.ID)),
+			zap.String("on_unavailable", string(r.ts.OnUnavailable)), zap.Error(cause))
 	}
 	return nil
 }

@@ -22,24 +22,24 @@ const (
 // Retrieve prepares a turn: which branch the message belongs to, the question as it would be asked without the
 // conversation, and the passages that answer it. One definition drives every way of asking; each step is an event. What was prepared
 // before is not prepared again.
-func (a *Turns) Retrieve(ctx context.Context, in RetrieveInput) (agent.PrepareVerdict, error) {
-	ctx, done := a.watch(ctx, "Retrieve", in.TurnID, 0)
-	v, err := a.retrieve(ctx, in)
+func (ts *Turns) Retrieve(ctx context.Context, in RetrieveInput) (agent.PrepareVerdict, error) {
+	ctx, done := ts.watch(ctx, "Retrieve", in.TurnID, 0)
+	v, err := ts.retrieve(ctx, in)
 	done(err)
 	return v, err
 }
 
-func (a *Turns) retrieve(ctx context.Context, in RetrieveInput) (agent.PrepareVerdict, error) {
-	if found, ok, err := a.Store.Prepared(ctx, in.TurnID); err != nil || ok {
+func (ts *Turns) retrieve(ctx context.Context, in RetrieveInput) (agent.PrepareVerdict, error) {
+	if found, ok, err := ts.Store.Prepared(ctx, in.TurnID); err != nil || ok {
 		return agent.PrepareVerdict{Branch: found.Branch, Passages: len(found.Passages), Usage: found.Usage}, err
 	}
-	run, _, err := a.newModelRun(ctx, CallModelInput{TurnID: in.TurnID, BudgetMS: in.BudgetMS, PausedMS: in.PausedMS})
+	run, _, err := ts.newModelRun(ctx, CallModelInput{TurnID: in.TurnID, BudgetMS: in.BudgetMS, PausedMS: in.PausedMS})
 	if err != nil {
 		return agent.PrepareVerdict{}, err
 	}
 	run.quiet = true
 	p := preparation{modelRun: run, answer: agent.Prepared{TurnID: run.turn.TurnID, Tenant: run.turn.Tenant, Passages: []agent.Passage{}}}
-	if p.events, p.watched, err = a.produce(ctx, run.turn.TurnRef, prepareProducer); err != nil {
+	if p.events, p.watched, err = ts.produce(ctx, run.turn.TurnRef, prepareProducer); err != nil {
 		if errors.Is(err, errCancelled) {
 			return agent.PrepareVerdict{Cancelled: true}, nil
 		}
@@ -69,9 +69,9 @@ func (a *Turns) retrieve(ctx context.Context, in RetrieveInput) (agent.PrepareVe
 		}
 	default:
 		p.answer.Fence, p.answer.Calls, p.answer.Usage = p.events.fence, run.ledger, v.Usage
-		return v, a.Store.SavePrepared(ctx, p.answer)
+		return v, ts.Store.SavePrepared(ctx, p.answer)
 	}
-	return v, a.Store.ChargeUsage(ctx, agent.StepKey{TurnID: in.TurnID}, run.turn.Tenant, run.ledger)
+	return v, ts.Store.ChargeUsage(ctx, agent.StepKey{TurnID: in.TurnID}, run.turn.Tenant, run.ledger)
 }
 
 // preparation is the work of one Retrieve.
@@ -193,7 +193,7 @@ func (p *preparation) search(ctx context.Context, steps []*agent.PlanStep) error
 	var wg sync.WaitGroup
 	for i, s := range steps {
 		wg.Go(func() {
-			lists[i], failures[i] = p.a.Knowledge.Search(ctx, agent.KnowledgeQuery{
+			lists[i], failures[i] = p.ts.Knowledge.Search(ctx, agent.KnowledgeQuery{
 				Tenant: s.Tenant, Collection: s.Collection, Text: p.answer.Query, TopK: s.TopK, MinScore: s.MinScore, Embedding: s.Embedding,
 			})
 		})
@@ -203,7 +203,7 @@ func (p *preparation) search(ctx context.Context, steps []*agent.PlanStep) error
 		return cause
 	}
 	if err := errors.Join(failures...); err != nil {
-		p.a.log(ctx).Warn("search", zap.Error(err))
+		p.ts.log(ctx).Warn("search", zap.Error(err))
 		done(nil, err)
 		if agent.CodeOf(err).Retryable() {
 			return p.own(err)

@@ -19,8 +19,8 @@ type RouteTurnResult struct {
 }
 
 // RouteTurn returns the route that the turn was recorded with, so that histories show it.
-func (a *Turns) RouteTurn(ctx context.Context, in TurnInput) (RouteTurnResult, error) {
-	turn, err := a.turn(ctx, in.TurnID)
+func (ts *Turns) RouteTurn(ctx context.Context, in TurnInput) (RouteTurnResult, error) {
+	turn, err := ts.turn(ctx, in.TurnID)
 	if err != nil {
 		return RouteTurnResult{}, err
 	}
@@ -42,26 +42,26 @@ type LoadPlanResult struct {
 }
 
 // LoadPlan builds the plan that the turn was recorded with, ready to run in this process.
-func (a *Turns) LoadPlan(ctx context.Context, in TurnInput) (LoadPlanResult, error) {
-	turn, err := a.turn(ctx, in.TurnID)
+func (ts *Turns) LoadPlan(ctx context.Context, in TurnInput) (LoadPlanResult, error) {
+	turn, err := ts.turn(ctx, in.TurnID)
 	if err != nil {
 		return LoadPlanResult{}, err
 	}
-	out, err := a.loadPlan(ctx, &turn)
+	out, err := ts.loadPlan(ctx, &turn)
 	return out, err
 }
 
-func (a *Turns) loadPlan(ctx context.Context, turn *facts) (LoadPlanResult, error) {
-	made, err := a.executor(ctx, turn.PlanHash)
+func (ts *Turns) loadPlan(ctx context.Context, turn *facts) (LoadPlanResult, error) {
+	made, err := ts.executor(ctx, turn.PlanHash)
 	if err != nil {
 		return LoadPlanResult{}, err
 	}
 	out := LoadPlanResult{
 		Limits: made.plan.Limits.Lower(&turn.limits), Prepare: len(made.plan.Prepare) > 0, ModelName: modelName(&made.plan, turn.model),
 	}
-	out.LocalCalls = a.runsLocally(out.ModelName)
+	out.LocalCalls = ts.runsLocally(out.ModelName)
 	out.Limits.Tools = nil // the plan and the record have them: history need not
-	out.Rules, err = a.rules(ctx, made, turn)
+	out.Rules, err = ts.rules(ctx, made, turn)
 	return out, err
 }
 

@@ -62,7 +62,7 @@ type contextResult struct {
 // aside is what the prompts of a turn say of the job's workflow and of the data that lies ready; of data only when a tool of the plan could use
 // it. It is "" when there is neither. It is decided by what came before the turn, so that all steps of the turn say it in the same bytes,
 // wherever they run.
-func (a *Turns) aside(ctx context.Context, made *executor, f *facts) (string, error) {
+func (ts *Turns) aside(ctx context.Context, made *executor, f *facts) (string, error) {
 	var c sessionContext
 	c.addWorkflow(f.job.workflow)
 	if !made.readsDatasets {
@@ -72,7 +72,7 @@ func (a *Turns) aside(ctx context.Context, made *executor, f *facts) (string, er
 		return *f.aside, nil
 	}
 	if f.history != agent.HistoryFresh && !f.first {
-		found, err := a.Store.Datasets(ctx, f.Tenant, f.SessionID, f.TurnID, contextDatasets)
+		found, err := ts.Store.Datasets(ctx, f.Tenant, f.SessionID, f.TurnID, contextDatasets)
 		if err != nil {
 			return "", fmt.Errorf("load the session's datasets: %w", err)
 		}
@@ -83,7 +83,7 @@ func (a *Turns) aside(ctx context.Context, made *executor, f *facts) (string, er
 	}
 	text := c.text()
 	f.aside = &text
-	a.remember(*f)
+	ts.remember(*f)
 	return text, nil
 }
 

@@ -17,14 +17,14 @@ import (
 
 // StoreTurn ends a turn: result, transcript, session release and terminal event in one transaction, then a word to the next turn
 // (DESIGN §3, step 4). Idempotent: whoever finishes a turn first has the last word, and everybody gets that word.
-func (a *Turns) StoreTurn(ctx context.Context, in StoreTurnInput) (StoreTurnResult, error) {
-	ctx, done := a.watch(ctx, "StoreTurn", in.TurnID, 0)
-	whole, err := a.Finish(ctx, in)
+func (ts *Turns) StoreTurn(ctx context.Context, in StoreTurnInput) (StoreTurnResult, error) {
+	ctx, done := ts.watch(ctx, "StoreTurn", in.TurnID, 0)
+	whole, err := ts.Finish(ctx, in)
 	done(err)
 	if err != nil {
 		return StoreTurnResult{}, err
 	}
-	out := capped(&whole, a.HistoryOutputBytes)
+	out := capped(&whole, ts.HistoryOutputBytes)
 	if out.Status != in.Status || out.StopReason != in.Stop || out.Usage != in.Usage {
 		return StoreTurnResult{Final: out}, nil
 	}
@@ -39,26 +39,26 @@ func (a *Turns) StoreTurn(ctx context.Context, in StoreTurnInput) (StoreTurnResu
 }
 
 // Finish is StoreTurn with the output as the API gives it.
-func (a *Turns) Finish(ctx context.Context, in StoreTurnInput) (agent.AgentStepOutput, error) {
-	turn, err := a.turn(ctx, in.TurnID)
+func (ts *Turns) Finish(ctx context.Context, in StoreTurnInput) (agent.AgentStepOutput, error) {
+	turn, err := ts.turn(ctx, in.TurnID)
 	if err != nil {
 		return agent.AgentStepOutput{}, err
 	}
 	if in.Closing != "" {
-		if err := a.close(ctx, &turn, in); err != nil {
+		if err := ts.close(ctx, &turn, in); err != nil {
 			return agent.AgentStepOutput{}, err
 		}
 	}
-	models, tools, err := a.Store.Steps(ctx, in.TurnID)
+	models, tools, err := ts.Store.Steps(ctx, in.TurnID)
 	if err != nil {
 		return agent.AgentStepOutput{}, fmt.Errorf("load steps: %w", err)
 	}
 	out := compose(&turn.TurnRef, in, models, tools)
-	if err := a.addSteps(ctx, &turn.TurnRef, &out, tools); err != nil {
+	if err := ts.addSteps(ctx, &turn.TurnRef, &out, tools); err != nil {
 		return agent.AgentStepOutput{}, err
 	}
 	if len(turn.schema) > 0 && in.Stop == agent.StopEndTurn {
-		if doc := structuredOf(out.Blocks); a.Schemas.Check("output", turn.schema, doc) == nil {
+		if doc := structuredOf(out.Blocks); ts.Schemas.Check("output", turn.schema, doc) == nil {
 			out.Structured = json.RawMessage(compact(doc))
 			out.Output = string(out.Structured)
 		}
@@ -71,84 +71,84 @@ func (a *Turns) Finish(ctx context.Context, in StoreTurnInput) (agent.AgentStepO
 	if record.JobID != "" && in.Status == agent.TurnCompleted {
 		record.JobError = jobError(models, tools)
 	}
-	if err := a.keepResult(ctx, &record, &out, tools); err != nil {
+	if err := ts.keepResult(ctx, &record, &out, tools); err != nil {
 		return agent.AgentStepOutput{}, err
 	}
-	record.Output = *capped(&out, a.OutputBytes)
+	record.Output = *capped(&out, ts.OutputBytes)
 	record.Events = terminalEvents(&record.Output)
-	record.Stream, err = a.Log.Hold(ctx, string(in.TurnID))
+	record.Stream, err = ts.Log.Hold(ctx, string(in.TurnID))
 	if err != nil {
 		return agent.AgentStepOutput{}, fmt.Errorf("store events: %w", err)
 	}
-	done, err := a.Store.Finish(ctx, record)
-	a.Log.LetGo(record.Stream, done.Events)
+	done, err := ts.Store.Finish(ctx, record)
+	ts.Log.LetGo(record.Stream, done.Events)
 	if err != nil {
 		return agent.AgentStepOutput{}, fmt.Errorf("finish turn: %w", err)
 	}
-	a.turns.Remove(in.TurnID)
+	ts.turns.Remove(in.TurnID)
 	if done.Ended {
-		a.ended(ctx, &turn, &done.Output)
+		ts.ended(ctx, &turn, &done.Output)
 	}
 	if !done.Logged {
-		if err := a.Log.Close(ctx, string(in.TurnID), terminalEvents(&done.Output)); err != nil {
+		if err := ts.Log.Close(ctx, string(in.TurnID), terminalEvents(&done.Output)); err != nil {
 			return agent.AgentStepOutput{}, fmt.Errorf("close stream: %w", err)
 		}
 	}
 	if done.Next != "" {
-		if err := a.Runs.Ready(ctx, done.NextWorkflow); err != nil { // it asks again by itself
-			a.log(ctx).Info("waking the next turn", zap.String("turn", string(done.Next)), zap.Error(err))
+		if err := ts.Runs.Ready(ctx, done.NextWorkflow); err != nil { // it asks again by itself
+			ts.log(ctx).Info("waking the next turn", zap.String("turn", string(done.Next)), zap.Error(err))
 		}
 	}
 	return done.Output, nil
 }
 
 // ended tells the observer how a turn went.
-func (a *Turns) ended(ctx context.Context, t *facts, out *agent.AgentStepOutput) {
-	a.Observer.Ended(ctx, agent.TurnEnded{
+func (ts *Turns) ended(ctx context.Context, t *facts, out *agent.AgentStepOutput) {
+	ts.Observer.Ended(ctx, agent.TurnEnded{
 		Turn: t.seen, Output: out, Ended: time.Now(),
 		Record: func(ctx context.Context) (agent.TurnRecord, error) {
-			stored, err := a.Store.Turn(ctx, t.TurnID)
+			stored, err := ts.Store.Turn(ctx, t.TurnID)
 			return stored.Record, err
 		},
 	})
 }
 
 // close says the last words of a turn in the model's place, once.
-func (a *Turns) close(ctx context.Context, t *facts, in StoreTurnInput) error {
+func (ts *Turns) close(ctx context.Context, t *facts, in StoreTurnInput) error {
 	key := agent.StepKey{TurnID: t.TurnID, Step: in.Step}
-	if _, ok, err := a.Store.ModelStep(ctx, key); err != nil || ok {
+	if _, ok, err := ts.Store.ModelStep(ctx, key); err != nil || ok {
 		return err
 	}
 	producer := fmt.Sprintf("%s/%d", answerProducer, in.Step)
-	fence, err := a.show(ctx, t.TurnRef, producer, agent.Event{Type: agent.EventToken, Text: in.Closing})
+	fence, err := ts.show(ctx, t.TurnRef, producer, agent.Event{Type: agent.EventToken, Text: in.Closing})
 	if errors.Is(err, agent.ErrStreamClosed) { // somebody else has ended the turn
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	return a.Store.SaveModelStep(ctx, agent.ModelStep{
+	return ts.Store.SaveModelStep(ctx, agent.ModelStep{
 		Key: key, Fence: fence, Tenant: t.Tenant, Blocks: []agent.Block{agent.Text(in.Closing)},
 		Verdict: agent.ModelVerdict{FinishReason: agent.FinishStop},
 	})
 }
 
 // Terminate ends a turn whose workflow is gone without a word. One that was never recorded has only a stream to end.
-func (a *Turns) Terminate(ctx context.Context, id agent.TurnID) error {
+func (ts *Turns) Terminate(ctx context.Context, id agent.TurnID) error {
 	gone := &agent.Failure{Type: string(agent.StopTerminated), Message: "the turn ended without a result: whoever ran it is gone", Retryable: true}
-	_, err := a.Store.Turn(ctx, id)
+	_, err := ts.Store.Turn(ctx, id)
 	if agent.CodeOf(err) == agent.CodeNotFound {
 		out := unbegun(id, agent.StopTerminated, gone)
-		return a.Log.Close(ctx, string(id), terminalEvents(&out))
+		return ts.Log.Close(ctx, string(id), terminalEvents(&out))
 	}
 	if err != nil {
 		return err
 	}
 	in := StoreTurnInput{TurnID: id, Status: agent.TurnFailed, Stop: agent.StopTerminated, Failure: gone}
-	if in.Usage, in.Model, err = a.Store.BilledUsage(ctx, id); err != nil { // its workflow took the sums with it
+	if in.Usage, in.Model, err = ts.Store.BilledUsage(ctx, id); err != nil { // its workflow took the sums with it
 		return fmt.Errorf("add up what turn %s was billed: %w", id, err)
 	}
-	_, err = a.Finish(ctx, in)
+	_, err = ts.Finish(ctx, in)
 	return err
 }
 
@@ -191,11 +191,11 @@ func compose(t *TurnRef, in StoreTurnInput, models []agent.ModelStep, tools []ag
 }
 
 // addSteps adds the inputs and outputs of the tool calls, where the plan says so. A turn whose plan is gone ends without them.
-func (a *Turns) addSteps(ctx context.Context, t *TurnRef, out *agent.AgentStepOutput, tools []agent.ToolStep) error {
+func (ts *Turns) addSteps(ctx context.Context, t *TurnRef, out *agent.AgentStepOutput, tools []agent.ToolStep) error {
 	if len(tools) == 0 {
 		return nil
 	}
-	plan, err := a.Registry.Plan(ctx, t.PlanHash)
+	plan, err := ts.Registry.Plan(ctx, t.PlanHash)
 	if agent.CodeOf(err) == agent.CodeNotFound {
 		return nil
 	}

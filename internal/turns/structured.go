@@ -106,7 +106,7 @@ func (r *modelRun) structure(reply *agent.ModelReply) {
 	if len(r.turn.schema) == 0 || slices.ContainsFunc(reply.Blocks, func(b agent.Block) bool { return b.Type == agent.BlockToolCall }) {
 		return
 	}
-	err := r.a.Schemas.Check("output", r.turn.schema, structuredOf(reply.Blocks))
+	err := r.ts.Schemas.Check("output", r.turn.schema, structuredOf(reply.Blocks))
 	if err == nil {
 		return
 	}

@@ -28,12 +28,12 @@ type tokenSignals struct {
 }
 
 // signalTokens starts sending; without stream_to it returns nil, whose methods do nothing.
-func (a *Turns) signalTokens(ctx context.Context, in CallModelInput, epoch int64) *tokenSignals {
+func (ts *Turns) signalTokens(ctx context.Context, in CallModelInput, epoch int64) *tokenSignals {
 	if in.StreamTo == nil {
 		return nil
 	}
 	s := &tokenSignals{
-		runs: a.Runs, to: *in.StreamTo, logger: a.Logger, closing: make(chan struct{}), ended: make(chan struct{}),
+		runs: ts.Runs, to: *in.StreamTo, logger: ts.Logger, closing: make(chan struct{}), ended: make(chan struct{}),
 		base: agent.TokenBatch{TurnID: in.TurnID, Step: in.Step, Attempt: epoch},
 	}
 	go s.run(ctx)

@@ -42,7 +42,7 @@ func (r *toolRun) step(ctx context.Context, key agent.StepKey, fence agent.Fence
 		block.Ref = dataset.Ref
 	}
 	verdict := agent.ToolVerdict{ID: key.CallID, Failed: result.Failure != nil, Refused: r.in.Refused != ""}
-	if len(block.Output) > r.a.InlineBytes {
+	if len(block.Output) > r.ts.InlineBytes {
 		if err := r.offload(ctx, &block, &result, preview); err != nil {
 			return agent.ToolStep{}, err
 		}
@@ -52,7 +52,7 @@ func (r *toolRun) step(ctx context.Context, key agent.StepKey, fence agent.Fence
 		Key: key, Fence: fence, Tenant: r.turn.Tenant, Name: r.block.Name, Args: r.block.Args, Result: block, Data: result.Data, Preview: preview,
 		Dataset: dataset, CacheHit: result.CacheHit, Verdict: verdict, DurationMS: took.Milliseconds(),
 	}
-	if len(s.Data) > r.a.MaxInlineBytes {
+	if len(s.Data) > r.ts.MaxInlineBytes {
 		s.Data = nil
 	}
 	return s, nil
@@ -60,10 +60,10 @@ func (r *toolRun) step(ctx context.Context, key agent.StepKey, fence agent.Fence
 
 // save stores a finished call and writes its log entry, with input and output as they are stored. The logger redacts both, then cuts them.
 func (r *toolRun) save(ctx context.Context, s *agent.ToolStep) error {
-	if err := r.a.Store.SaveToolStep(ctx, *s); err != nil {
+	if err := r.ts.Store.SaveToolStep(ctx, *s); err != nil {
 		return err
 	}
-	r.a.log(ctx).Info("tool call finished", zap.String("tool", s.Name), zap.String("toolkit", r.grant.SourceNodeName), zap.Int("step", s.Key.Step),
+	r.ts.log(ctx).Info("tool call finished", zap.String("tool", s.Name), zap.String("toolkit", r.grant.SourceNodeName), zap.Int("step", s.Key.Step),
 		zap.String("call", string(s.Key.CallID)), zap.Int64("attempt", int64(s.Fence.Epoch)), zap.Int64("duration_ms", s.DurationMS),
 		zap.String("status", s.Result.Status), zap.ByteString("input", s.Args), zap.ByteString("output", s.Result.Output),
 		zap.String("output_ref", s.Result.Ref))
@@ -107,11 +107,11 @@ func (r *toolRun) offload(ctx context.Context, block *agent.Block, result *agent
 	}
 	var err error
 	if block.Ref == "" {
-		if block.Ref, err = r.a.Blobs.Put(ctx, r.turn.Tenant, bytes.NewReader(whole)); err != nil {
+		if block.Ref, err = r.ts.Blobs.Put(ctx, r.turn.Tenant, bytes.NewReader(whole)); err != nil {
 			return fmt.Errorf("store output of %s: %w", r.block.Name, err)
 		}
 	}
-	if len(preview) == 0 || len(preview) > r.a.InlineBytes {
+	if len(preview) == 0 || len(preview) > r.ts.InlineBytes {
 		if preview, err = json.Marshal(map[string]any{"type": "json", "bytes": len(whole)}); err != nil {
 			return err
 		}

@@ -23,8 +23,8 @@ const firstStep = 1
 
 // toolset is the plan of a turn with the tools that the turn has besides it, what the plan's sources had at the turn's first step, and
 // without those that its caller may not use. The tools that the request brought are the caller's own.
-func (a *Turns) toolset(ctx context.Context, made *executor, f *facts, step int) (agent.Plan, error) {
-	plan, err := a.allTools(ctx, made, f, step)
+func (ts *Turns) toolset(ctx context.Context, made *executor, f *facts, step int) (agent.Plan, error) {
+	plan, err := ts.allTools(ctx, made, f, step)
 	if limits := plan.Limits.Lower(&f.limits); err == nil && limits.Tools != nil {
 		plan.Tools = slices.DeleteFunc(slices.Clone(plan.Tools), func(t agent.PlanTool) bool { return !limits.MayCall(t.Spec.Name) })
 	}
@@ -32,18 +32,18 @@ func (a *Turns) toolset(ctx context.Context, made *executor, f *facts, step int)
 	return plan, err
 }
 
-func (a *Turns) allTools(ctx context.Context, made *executor, f *facts, step int) (agent.Plan, error) {
+func (ts *Turns) allTools(ctx context.Context, made *executor, f *facts, step int) (agent.Plan, error) {
 	plan := made.plan
 	if len(plan.Sources) == 0 || step < firstStep {
 		return plan, nil
 	}
 	if f.tools == nil {
-		found, err := a.turnTools(ctx, &plan, f, step)
+		found, err := ts.turnTools(ctx, &plan, f, step)
 		if err != nil {
 			return plan, fmt.Errorf("tools of turn %s: %w", f.TurnID, err)
 		}
 		f.tools = &found
-		a.remember(*f)
+		ts.remember(*f)
 	}
 	plan.Tools = append(slices.Clip(plan.Tools), f.tools.Tools...)
 	return plan, nil
@@ -51,28 +51,28 @@ func (a *Turns) allTools(ctx context.Context, made *executor, f *facts, step int
 
 // turnTools asks the sources at the first step and keeps what they say; afterwards it is what was kept. Nothing is kept of sources that
 // have nothing.
-func (a *Turns) turnTools(ctx context.Context, plan *agent.Plan, f *facts, step int) (agent.TurnTools, error) {
+func (ts *Turns) turnTools(ctx context.Context, plan *agent.Plan, f *facts, step int) (agent.TurnTools, error) {
 	if step > firstStep {
-		kept, _, err := a.Store.TurnTools(ctx, f.TurnID)
+		kept, _, err := ts.Store.TurnTools(ctx, f.TurnID)
 		return kept, err
 	}
-	found := a.listSources(ctx, plan, f)
+	found := ts.listSources(ctx, plan, f)
 	if ctx.Err() != nil {
 		return agent.TurnTools{}, context.Cause(ctx)
 	}
 	if len(found.Tools) == 0 && len(found.Missing) == 0 {
 		return found, nil
 	}
-	kept, err := a.Store.SaveTurnTools(ctx, f.TurnID, found)
+	kept, err := ts.Store.SaveTurnTools(ctx, f.TurnID, found)
 	if err != nil || len(kept.Missing) == 0 {
 		return kept, err
 	}
 	note := agent.Event{Type: agent.EventStatus, Status: agent.StatusRunning, Reason: missingTools(&kept)}
-	return kept, a.emit(ctx, f.TurnRef, "tools", note)
+	return kept, ts.emit(ctx, f.TurnRef, "tools", note)
 }
 
 // listSources asks all sources at once. One that cannot answer is missing from the turn; a tool whose name is taken is left out.
-func (a *Turns) listSources(ctx context.Context, plan *agent.Plan, f *facts) agent.TurnTools {
+func (ts *Turns) listSources(ctx context.Context, plan *agent.Plan, f *facts) agent.TurnTools {
 	ctx, free := context.WithTimeout(ctx, listPatience)
 	defer free()
 	listed := make([][]agent.ListedTool, len(plan.Sources))
@@ -80,7 +80,7 @@ func (a *Turns) listSources(ctx context.Context, plan *agent.Plan, f *facts) age
 	var asking errgroup.Group
 	for i := range plan.Sources {
 		asking.Go(func() error {
-			listed[i], faults[i] = a.Tools.List(ctx, f.Tenant, &plan.Sources[i])
+			listed[i], faults[i] = ts.Tools.List(ctx, f.Tenant, &plan.Sources[i])
 			return nil
 		})
 	}
@@ -96,7 +96,7 @@ func (a *Turns) listSources(ctx context.Context, plan *agent.Plan, f *facts) age
 	for i := range plan.Sources {
 		s := &plan.Sources[i]
 		if faults[i] != nil {
-			a.log(ctx).Warn("list tools", zap.String("binding", s.Binding), zap.Error(faults[i]))
+			ts.log(ctx).Warn("list tools", zap.String("binding", s.Binding), zap.Error(faults[i]))
 			out.Missing = append(out.Missing, s.Binding)
 			continue
 		}
@@ -105,7 +105,7 @@ func (a *Turns) listSources(ctx context.Context, plan *agent.Plan, f *facts) age
 				continue
 			}
 			if taken[l.Spec.Name] || len(out.Tools) == listedTools {
-				a.log(ctx).Warn("a tool is left out: its name is taken, or there are too many", zap.String("binding", s.Binding), zap.String("tool", l.Spec.Name))
+				ts.log(ctx).Warn("a tool is left out: its name is taken, or there are too many", zap.String("binding", s.Binding), zap.String("tool", l.Spec.Name))
 				continue
 			}
 			taken[l.Spec.Name] = true
@@ -119,7 +119,7 @@ func (a *Turns) listSources(ctx context.Context, plan *agent.Plan, f *facts) age
 }
 
 // granted returns the code of a tool by its name; ok is false when the turn does not have it.
-func (a *Turns) granted(ctx context.Context, plan *agent.Plan, tenant, name string) (t agent.PlanTool, code agent.Tool, ok bool, err error) {
+func (ts *Turns) granted(ctx context.Context, plan *agent.Plan, tenant, name string) (t agent.PlanTool, code agent.Tool, ok bool, err error) {
 	t, ok = plan.Tool(name)
 	if !ok {
 		return t, nil, false, nil
@@ -127,6 +127,6 @@ func (a *Turns) granted(ctx context.Context, plan *agent.Plan, tenant, name stri
 	if t.Spec.ClientSide {
 		return t, clientTool{spec: t.Spec}, true, nil
 	}
-	code, err = a.Tools.Granted(ctx, tenant, &t)
+	code, err = ts.Tools.Granted(ctx, tenant, &t)
 	return t, code, true, err
 }

@@ -221,8 +221,8 @@ func (s *live) isStored(f agent.Fence) (yes bool, changed <-chan struct{}, err e
 	return false, s.changed, nil
 }
 
-// release asks the writer to give the stream up. changed is closed when there is news.
-func (s *live) release() (over bool, changed <-chan struct{}) {
+// release asks the writer to give the stream up, and reports whether that is done already.
+func (s *live) release() (over bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch s.state {
@@ -234,9 +234,9 @@ func (s *live) release() (over bool, changed <-chan struct{}) {
 		s.urgent = true
 	case held: // whoever holds it lets go, or ends it
 	case released, lost, ended:
-		return true, nil
+		return true
 	}
-	return false, s.changed
+	return false
 }
 
 // page returns what follows an index, if memory has all of it.

@@ -475,7 +475,7 @@ func (l *Log) releaseAll(ctx context.Context) {
 	defer cancel()
 	streams := l.owned()
 	for _, s := range streams {
-		if over, _ := s.release(); over {
+		if s.release() {
 			l.forget(s)
 			continue
 		}
