@@ -18,7 +18,7 @@ import (
 const toolEpochs = 3
 
 // CallTool runs one tool call of a step and stores its result. A tool that fails is data for the model; one that cannot be reached
-// is an error for Temporal to retry, a bounded number of times. A call that is stored already does not run again.
+// is an error, and is tried again a bounded number of times. A call that is stored already does not run again.
 func (ts *Turns) CallTool(ctx context.Context, in CallToolInput) (agent.ToolVerdict, error) {
 	ctx, done := ts.watch(ctx, "CallTool", in.TurnID, in.Step)
 	v, err := ts.callTool(ctx, in)

@@ -13,7 +13,7 @@ import (
 // cachedTurns is how many turns a process keeps the facts of.
 const cachedTurns = 4096
 
-// facts are what activities know of a turn. They do not change once the turn holds its session.
+// facts are what a process remembers of a turn. They do not change once the turn holds its session.
 type facts struct {
 	TurnRef
 
@@ -57,7 +57,7 @@ func factsOf(r *agent.TurnRecord, cursor int64, since time.Time) facts {
 	return f
 }
 
-// remember keeps the facts of a turn that holds its session, so that its activities in this process need not ask the store.
+// remember keeps the facts of a turn that holds its session, so that this process need not ask the store again.
 func (ts *Turns) remember(f facts) {
 	if f.cursor > 0 {
 		ts.turns.Add(f.TurnID, f)

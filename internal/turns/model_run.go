@@ -27,7 +27,7 @@ type modelRun struct {
 	quiet   bool           // nothing is streamed: the preparation's calls
 	found   agent.Prepared // what the preparation of the turn found out
 
-	base       context.Context //nolint:containedctx // the activity's, for what must happen after the work was stopped
+	base       context.Context //nolint:containedctx // the caller's, for what must happen after the work was stopped
 	stop       context.CancelCauseFunc
 	last       *producer // still open: it watches for a cancel between two epochs
 	tokens     *tokenSignals

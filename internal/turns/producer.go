@@ -193,7 +193,7 @@ func (p *producer) sync(ctx context.Context) error {
 	return nil
 }
 
-// logError keeps the log's trouble apart from a provider's: it must reach Temporal, not the retries of middleware.
+// logError keeps the log's trouble apart from a provider's: it must reach whoever drives the turn, not the retries of middleware.
 func logError(err error) error {
 	if errors.Is(err, agent.ErrFenced) || errors.Is(err, agent.ErrStreamClosed) || errors.Is(err, context.Canceled) {
 		return err

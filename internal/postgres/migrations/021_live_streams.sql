@@ -48,8 +48,8 @@ BEGIN
         outcome := 'closed';
         RETURN;
     END IF;
-    IF s.owner <> p_owner THEN
-        IF NOT p_force AND turnstone_is_alive(s.owner) THEN
+    IF s.owner IS NOT NULL THEN -- p_owner itself, if the database has lost a release of it: what it had shown may be lost too
+        IF s.owner <> p_owner AND NOT p_force AND turnstone_is_alive(s.owner) THEN
             outcome := 'owned';
             PERFORM pg_notify('turnstone_streams', 'release ' || p_stream);
             RETURN;
@@ -60,9 +60,6 @@ BEGIN
     outcome := 'ok';
     generation := s.generation + 1;
     base := greatest(s.last_index, s.reserved);
-    IF s.owner = p_owner THEN -- it has asked before and did not get the answer: it has shown nothing
-        base := s.last_index;
-    END IF;
     first_index := s.first_index;
     lost_from := s.lost_from;
     SELECT json_agg(json_build_object('producer', p.producer, 'epoch', p.epoch, 'wrote_from', p.wrote_from, 'batches', p.batches::text))

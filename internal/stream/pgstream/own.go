@@ -216,6 +216,9 @@ func (l *Log) Append(ctx context.Context, f agent.Fence, batch int64, events []a
 	}
 	for deadline := time.Now().Add(storePatience); ; {
 		s := l.lookup(f.StreamID)
+		if l.isLost(f) { // even if this process has taken the stream back
+			return agent.Appended{}, agent.ErrFenced
+		}
 		if s == nil {
 			return l.appendShared(ctx, f, batch, events)
 		}
@@ -259,9 +262,6 @@ func (l *Log) awaitRoom(ctx context.Context, op string, s *live, deadline time.T
 
 // appendShared adds a batch to a stream that is not this process's.
 func (l *Log) appendShared(ctx context.Context, f agent.Fence, batch int64, events []agent.Event) (agent.Appended, error) {
-	if l.isLost(f) {
-		return agent.Appended{}, agent.ErrFenced
-	}
 	if len(events) == 0 {
 		return l.answer(ctx, "touch stream", f, sqlTouch, []any{f.StreamID, f.Producer, int64(f.Epoch)})
 	}
@@ -304,10 +304,10 @@ func (l *Log) Sync(ctx context.Context, f agent.Fence) error {
 		return err
 	}
 	s := l.lookup(f.StreamID)
+	if l.isLost(f) {
+		return agent.ErrFenced
+	}
 	if s == nil {
-		if l.isLost(f) {
-			return agent.ErrFenced
-		}
 		return agent.Interrupted(ctx, op)
 	}
 	return l.awaitStored(ctx, op, s, f)

@@ -4,28 +4,17 @@ package streamtest
 import (
 	"context"
 	"fmt"
-	"iter"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/turns"
 )
 
-// Log is the port under test, the same as turns.EventLog.
-type Log interface {
-	Begin(ctx context.Context, streamID, producer string) (agent.Fence, agent.Appended, error)
-	Append(ctx context.Context, f agent.Fence, batch int64, events []agent.Event) (agent.Appended, error)
-	Touch(ctx context.Context, f agent.Fence) (agent.Appended, error)
-	Sync(ctx context.Context, f agent.Fence) error
-	Hold(ctx context.Context, streamID string) (*agent.HeldStream, error)
-	LetGo(held *agent.HeldStream, events []agent.Event)
-	Cancel(ctx context.Context, streamID string) error
-	Close(ctx context.Context, streamID string, events []agent.Event) error
-	Follow(ctx context.Context, streamID string, after int64) iter.Seq2[agent.Event, error]
-	Tail(ctx context.Context, streamID string) (agent.StreamTail, error)
-}
+// Log is the port under test.
+type Log = turns.EventLog
 
 // Expirer is what a log needs beside the port, for the suite to make a gap.
 type Expirer interface {
