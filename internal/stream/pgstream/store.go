@@ -46,8 +46,8 @@ WITH durability AS (
 )
 SELECT m.stream_id, true, m.cancelled, false, false, false, 0 FROM told, moved m`
 
-// sqlPassedOver says why sqlStore did not store anything of streams.
-const sqlPassedOver = `
+// sqlSkipped says why sqlStore did not store anything of streams.
+const sqlSkipped = `
 SELECT h.stream_id, false, coalesce(s.cancelled, false), s.closed_at IS NOT NULL, s.generation IS DISTINCT FROM h.generation,
 	h.release AND s.owner IS NULL, coalesce(s.last_index, 0)
 FROM unnest($1::text[], $2::bigint[], $3::boolean[]) AS h (stream_id, generation, release) LEFT JOIN streams s USING (stream_id)`
@@ -80,7 +80,7 @@ func (l *Log) storeOnce(ctx context.Context, chunks []*chunk) (map[string]storeA
 	if len(ids) == 0 {
 		return answers, nil
 	}
-	return answers, l.readAnswers(ctx, answers, sqlPassedOver, ids, generations, releases)
+	return answers, l.readAnswers(ctx, answers, sqlSkipped, ids, generations, releases)
 }
 
 func (l *Log) readAnswers(ctx context.Context, answers map[string]storeAnswer, sql string, args ...any) error {
