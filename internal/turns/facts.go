@@ -13,7 +13,7 @@ import (
 // cachedTurns is how many turns a process keeps the facts of.
 const cachedTurns = 4096
 
-// facts are what a process remembers of a turn. They do not change once the turn holds its session.
+// facts are the parts of a turn record that stay the same once the turn holds its session. A process caches them.
 type facts struct {
 	TurnRef
 

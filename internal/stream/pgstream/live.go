@@ -98,8 +98,8 @@ func (s *live) appendedLocked() agent.Appended {
 	return agent.Appended{LastIndex: s.last, Cancelled: s.cancelled}
 }
 
-// begin begins a new epoch of a producer. What an earlier epoch has shown, or an earlier owner may have shown of it, is void. Behind a hole that is
-// so for every producer that was stored before, and for the first that begins: one that was never stored had nobody beside it.
+// begin begins a new epoch of a producer and writes a reset if viewers may have seen events of an earlier epoch. After the loss of an owner these
+// are the producers that the database knows, and the first one that begins: at most one producer was active without being stored.
 func (s *live) begin(producer string, isLost func(agent.Fence) bool) (agent.Fence, agent.Appended, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -7,9 +7,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// sqlStore stores what the owner of streams has gathered, for all of them at once, and returns those of which it did. It passes over a stream that
-// is locked, taken or closed, and one whose newest event is not the one that it should be: the database has crashed and lost what was not on
-// disk. It does not wait for the disk unless indices are reserved ($1).
+// sqlStore stores the events that the owner has gathered for its streams, and returns the streams that it stored. It skips a stream that is
+// locked, that another process has taken, or that is closed. It also skips one whose newest event in the database is not the expected one:
+// then the database has crashed and lost recent commits. The commit waits for the disk only if indices are reserved ($1).
 const sqlStore = `
 WITH durability AS (
 	SELECT set_config('synchronous_commit', CASE WHEN $1 THEN 'on' ELSE 'off' END, true)
@@ -52,7 +52,7 @@ SELECT h.stream_id, false, coalesce(s.cancelled, false), s.closed_at IS NOT NULL
 	h.release AND s.owner IS NULL, coalesce(s.last_index, 0)
 FROM unnest($1::text[], $2::bigint[], $3::boolean[]) AS h (stream_id, generation, release) LEFT JOIN streams s USING (stream_id)`
 
-// storeAnswer is what the database says of a stream.
+// storeAnswer is the outcome of storing the events of one stream.
 type storeAnswer struct {
 	stored, cancelled, closed, taken bool
 	released                         bool  // by an earlier try, whose answer was lost
