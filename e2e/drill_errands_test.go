@@ -289,7 +289,7 @@ func (e *errands) fault(next *errand) error {
 	case out.Output != next.name+" is done" && !isUnknown:
 		return fmt.Errorf("it says %q", out.Output)
 	case streamtest.Shown(next.events) != out.Output:
-		return fmt.Errorf("it shows %q, its result is %q", streamtest.Shown(next.events), out.Output)
+		return fmt.Errorf("it shows %q, its result is %q; its viewer saw\n%s", streamtest.Shown(next.events), out.Output, listed(next.events))
 	}
 	for _, tool := range next.tools {
 		calls, keys := e.outside.taken(tool, next.name)
@@ -302,6 +302,17 @@ func (e *errands) fault(next *errand) error {
 		}
 	}
 	return nil
+}
+
+// listed writes what matters of events, a line each.
+func listed(events []agent.Event) string {
+	var out strings.Builder
+	for i := range events {
+		e := &events[i]
+		fmt.Fprintf(&out, "%s %d %s of %s, epoch %d: %q from %d, %s\n", e.Meta.Time.Format(time.TimeOnly+".000"), e.Meta.EventIndex, e.Type,
+			e.Meta.Producer, e.Meta.Attempt, e.Text, e.FromIndex, e.Status)
+	}
+	return out.String()
 }
 
 // find returns the texts that a query finds.

@@ -30,7 +30,7 @@ func (ts *Turns) AnnounceFallback(ctx context.Context, t TurnRef, why agent.Fall
 
 // emit appends events of a producer that may run beside others, and waits until they are stored.
 func (ts *Turns) emit(ctx context.Context, t TurnRef, producer string, events ...agent.Event) error {
-	fence, err := ts.begin(ctx, t, producer)
+	fence, err := ts.begin(ctx, t, producer, nil)
 	if err != nil {
 		return err
 	}
@@ -44,8 +44,8 @@ func (ts *Turns) emit(ctx context.Context, t TurnRef, producer string, events ..
 }
 
 // begin begins a producer that may run beside others, and waits until that is stored.
-func (ts *Turns) begin(ctx context.Context, t TurnRef, producer string) (agent.Fence, error) {
-	fence, _, err := ts.Log.Begin(ctx, string(t.TurnID), producer)
+func (ts *Turns) begin(ctx context.Context, t TurnRef, producer string, isStored check) (agent.Fence, error) {
+	fence, _, err := ts.beginEpoch(ctx, t, producer, isStored)
 	if err == nil {
 		err = ts.Log.Sync(ctx, fence)
 	}
@@ -57,7 +57,7 @@ func (ts *Turns) begin(ctx context.Context, t TurnRef, producer string) (agent.F
 
 // show appends events of a producer beside which no other runs.
 func (ts *Turns) show(ctx context.Context, t TurnRef, producer string, events ...agent.Event) (agent.Fence, error) {
-	fence, _, err := ts.Log.Begin(ctx, string(t.TurnID), producer)
+	fence, _, err := ts.beginEpoch(ctx, t, producer, nil)
 	if err != nil {
 		return fence, fmt.Errorf("begin %s: %w", producer, err)
 	}

@@ -45,6 +45,10 @@ func (ts *Turns) callModel(ctx context.Context, in CallModelInput) (agent.ModelV
 	if err != nil {
 		run.chargeAbandoned(ctx, key)
 	}
+	if errors.Is(err, errStored) { // by another attempt, meanwhile
+		s, _, err := ts.Store.ModelStep(ctx, key)
+		return s.Verdict, err
+	}
 	return v, err
 }
 

@@ -27,23 +27,18 @@ func (ts *Turns) CallTool(ctx context.Context, in CallToolInput) (agent.ToolVerd
 }
 
 func (ts *Turns) callTool(ctx context.Context, in CallToolInput) (agent.ToolVerdict, error) {
-	key := agent.StepKey{TurnID: in.TurnID, Step: in.Step, CallID: in.CallID}
-	reply, stored, err := ts.Store.CallSteps(ctx, key)
-	if err != nil {
-		return agent.ToolVerdict{}, err
+	run, verdict, err := ts.newToolRun(ctx, in)
+	if run == nil {
+		return verdict, err
 	}
-	if stored != nil {
-		return stored.Verdict, nil
-	}
-	run, err := ts.newToolRun(ctx, in, reply)
-	if err != nil {
-		return agent.ToolVerdict{}, err
-	}
-	p, work, err := ts.produce(ctx, run.turn.TurnRef, toolProducer(in.Step, in.CallID))
-	if errors.Is(err, errCancelled) {
+	p, work, err := ts.produce(ctx, run.turn.TurnRef, toolProducer(in.Step, in.CallID), run.isStored)
+	switch {
+	case errors.Is(err, errStored): // by another attempt, meanwhile
+		_, verdict, err := ts.newToolRun(ctx, in)
+		return verdict, err
+	case errors.Is(err, errCancelled):
 		return agent.ToolVerdict{ID: in.CallID, Cancelled: true}, nil
-	}
-	if err != nil {
+	case err != nil:
 		return agent.ToolVerdict{}, err
 	}
 	started := time.Now()
@@ -66,7 +61,7 @@ func (ts *Turns) callTool(ctx context.Context, in CallToolInput) (agent.ToolVerd
 		}
 		return agent.ToolVerdict{}, err
 	}
-	step, err := run.step(ctx, key, p.fence, result, time.Since(started))
+	step, err := run.step(ctx, p.fence, result, time.Since(started))
 	if err != nil {
 		_ = p.close(ctx) // err says more
 		return agent.ToolVerdict{}, err
@@ -87,6 +82,7 @@ func toolProducer(step int, call agent.CallID) string { return fmt.Sprintf("tool
 type toolRun struct {
 	ts     *Turns
 	in     CallToolInput
+	key    agent.StepKey
 	turn   facts
 	block  agent.Block // the call
 	free   bool        // the call was judged to have no effects, with these arguments
@@ -105,67 +101,88 @@ func missingReply(op string, id agent.TurnID, step int) error {
 		"step %d of turn %q has no model reply: it was deleted, or the database was restored from an older backup", step, id)
 }
 
-// newToolRun loads what a call of a model's reply needs.
-func (ts *Turns) newToolRun(ctx context.Context, in CallToolInput, reply *agent.ModelStep) (*toolRun, error) {
-	if reply == nil {
-		return nil, missingReply("call tool", in.TurnID, in.Step)
+// newToolRun loads what a call of a model's reply needs. The run is nil when the call's result is stored already: then that has the verdict.
+func (ts *Turns) newToolRun(ctx context.Context, in CallToolInput) (*toolRun, agent.ToolVerdict, error) {
+	r := &toolRun{ts: ts, in: in, key: agent.StepKey{TurnID: in.TurnID, Step: in.Step, CallID: in.CallID}}
+	reply, stored, err := ts.Store.CallSteps(ctx, r.key)
+	switch {
+	case err != nil:
+		return nil, agent.ToolVerdict{}, err
+	case stored != nil:
+		return nil, stored.Verdict, nil
+	case reply == nil:
+		return nil, agent.ToolVerdict{}, missingReply("call tool", in.TurnID, in.Step)
 	}
-	r := &toolRun{ts: ts, in: in}
-	var err error
-	if r.turn, err = ts.turn(ctx, in.TurnID); err != nil {
-		return nil, err
+	if err := r.load(ctx, reply); err != nil {
+		return nil, agent.ToolVerdict{}, err
 	}
-	if r.block, err = callOf(reply.Blocks, in.CallID); err != nil {
-		return nil, err
+	return r, agent.ToolVerdict{}, nil
+}
+
+// isStored reports whether the call has its result.
+func (r *toolRun) isStored(ctx context.Context) (bool, error) {
+	_, stored, err := r.ts.Store.CallSteps(ctx, r.key)
+	return stored != nil, err
+}
+
+// load finds the call in the reply, and what it needs of the turn and of its plan.
+func (r *toolRun) load(ctx context.Context, reply *agent.ModelStep) (err error) {
+	if r.turn, err = r.ts.turn(ctx, r.in.TurnID); err != nil {
+		return err
 	}
-	r.free = slices.ContainsFunc(reply.Verdict.Calls, func(v agent.CallVerdict) bool { return v.ID == in.CallID && v.Local })
-	if in.Decided {
+	if r.block, err = callOf(reply.Blocks, r.in.CallID); err != nil {
+		return err
+	}
+	r.free = slices.ContainsFunc(reply.Verdict.Calls, func(v agent.CallVerdict) bool { return v.ID == r.in.CallID && v.Local })
+	if r.in.Decided {
 		if err := r.edited(ctx); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	made, err := ts.executor(ctx, r.turn.PlanHash)
+	made, err := r.ts.executor(ctx, r.turn.PlanHash)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	plan, err := ts.toolset(ctx, made, &r.turn, in.Step+1) // what the step's model call was given
+	plan, err := r.ts.toolset(ctx, made, &r.turn, r.in.Step+1) // what the step's model call was given
 	if err != nil {
-		return nil, err
+		return err
 	}
-	r.tools = plan.Tools
-	r.chain, r.delegates = made.chain, plan.Delegates
-	granted, tool, ok, err := ts.granted(ctx, &plan, r.turn.Tenant, r.block.Name)
-	if in.Refused != "" {
-		r.grant, r.refuse = granted, &agent.Failure{Type: string(agent.CodeDenied), Message: in.Refused}
-		return r, nil
-	}
-	if !ok {
+	r.tools, r.chain, r.delegates = plan.Tools, made.chain, plan.Delegates
+	return r.findTool(ctx, &plan)
+}
+
+// findTool finds the tool, or why the call is refused.
+func (r *toolRun) findTool(ctx context.Context, plan *agent.Plan) error {
+	granted, tool, ok, err := r.ts.granted(ctx, plan, r.turn.Tenant, r.block.Name)
+	switch {
+	case r.in.Refused != "":
+		r.grant, r.refuse = granted, &agent.Failure{Type: string(agent.CodeDenied), Message: r.in.Refused}
+		return nil
+	case !ok:
 		r.refuse = &agent.Failure{Type: string(agent.CodeDenied), Message: r.block.Name + ": not granted in toolkit"}
-		return r, nil
-	}
-	if r.block.Error != "" {
+		return nil
+	case r.block.Error != "":
 		r.refuse = &agent.Failure{Type: string(agent.CodeInvalid), Message: r.block.Error, Field: "args"}
-		return r, nil
+		return nil
+	case err != nil && agent.CodeOf(err).Retryable():
+		return err
 	}
 	r.grant = granted
 	if err != nil {
-		if agent.CodeOf(err).Retryable() {
-			return nil, err
-		}
 		r.refuse = agent.FailureOf(err)
-		return r, nil
+		return nil
 	}
 	r.tool = tool
 	if granted.Spec.ClientSide {
-		r.tool, err = ts.providedTool(ctx, &granted, in)
-		return r, err
+		r.tool, err = r.ts.providedTool(ctx, &granted, r.in)
+		return err
 	}
 	if d, ok := r.tool.(agent.Delegator); ok {
 		if _, _, err := d.Delegate(r.block.Args, plan.Delegates); err != nil {
 			r.tool, r.refuse = nil, agent.FailureOf(err)
 		}
 	}
-	return r, nil
+	return nil
 }
 
 func callOf(blocks []agent.Block, id agent.CallID) (agent.Block, error) {

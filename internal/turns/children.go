@@ -3,6 +3,7 @@ package turns
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -25,12 +26,8 @@ func (ts *Turns) BeginChild(ctx context.Context, in BeginChildInput) (BeginChild
 }
 
 func (ts *Turns) beginChild(ctx context.Context, in BeginChildInput) (BeginChildResult, error) {
-	reply, _, err := ts.Store.CallSteps(ctx, agent.StepKey{TurnID: in.TurnID, Step: in.Step})
-	if err != nil {
-		return BeginChildResult{}, err
-	}
-	run, err := ts.newToolRun(ctx, CallToolInput{TurnID: in.TurnID, Step: in.Step, CallID: in.CallID, Decided: true}, reply)
-	if err != nil || run.tool == nil {
+	run, _, err := ts.newToolRun(ctx, CallToolInput{TurnID: in.TurnID, Step: in.Step, CallID: in.CallID, Decided: true})
+	if run == nil || run.tool == nil {
 		return BeginChildResult{}, err
 	}
 	d, ok := run.tool.(agent.Delegator)
@@ -115,24 +112,21 @@ func (ts *Turns) Ended(ctx context.Context, id agent.TurnID) (agent.TurnState, e
 }
 
 func (ts *Turns) storeChild(ctx context.Context, in StoreChildInput) (agent.ToolVerdict, error) {
-	key := agent.StepKey{TurnID: in.TurnID, Step: in.Step, CallID: in.CallID}
-	reply, stored, err := ts.Store.CallSteps(ctx, key)
-	if err != nil {
-		return agent.ToolVerdict{}, err
-	}
-	if stored != nil {
-		return stored.Verdict, nil
-	}
-	run, err := ts.newToolRun(ctx, CallToolInput{TurnID: in.TurnID, Step: in.Step, CallID: in.CallID, Decided: true}, reply)
-	if err != nil {
-		return agent.ToolVerdict{}, err
+	call := CallToolInput{TurnID: in.TurnID, Step: in.Step, CallID: in.CallID, Decided: true}
+	run, verdict, err := ts.newToolRun(ctx, call)
+	if run == nil {
+		return verdict, err
 	}
 	child, err := ts.Ended(ctx, in.Child)
 	if err != nil {
 		return agent.ToolVerdict{}, err
 	}
 	out := child.Output
-	fence, err := ts.begin(ctx, run.turn.TurnRef, toolProducer(in.Step, in.CallID)+"/end")
+	fence, err := ts.begin(ctx, run.turn.TurnRef, toolProducer(in.Step, in.CallID)+"/end", run.isStored)
+	if errors.Is(err, errStored) { // by another attempt, meanwhile
+		_, verdict, err := ts.newToolRun(ctx, call)
+		return verdict, err
+	}
 	if err != nil {
 		return agent.ToolVerdict{}, err
 	}
@@ -140,7 +134,7 @@ func (ts *Turns) storeChild(ctx context.Context, in StoreChildInput) (agent.Tool
 	if err != nil {
 		return agent.ToolVerdict{}, err
 	}
-	step, err := run.step(ctx, key, fence, result, time.Duration(out.ExecutionTimeMS)*time.Millisecond)
+	step, err := run.step(ctx, fence, result, time.Duration(out.ExecutionTimeMS)*time.Millisecond)
 	if err != nil {
 		return agent.ToolVerdict{}, err
 	}

@@ -67,7 +67,7 @@ func (r *modelRun) ask(ctx context.Context, req agent.ModelRequest) (agent.Model
 		return agent.ModelReply{}, fmt.Errorf("find model %q: %w", profile.Profile, err)
 	}
 	req.Model = profile.Model
-	p, work, err := r.ts.produce(ctx, r.turn.TurnRef, fmt.Sprintf("ask/%d", r.in.Step))
+	p, work, err := r.ts.produce(ctx, r.turn.TurnRef, fmt.Sprintf("ask/%d", r.in.Step), nil)
 	if err != nil {
 		return agent.ModelReply{}, r.own(err)
 	}

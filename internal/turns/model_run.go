@@ -236,7 +236,7 @@ func (r *modelRun) void(ctx context.Context) error {
 
 // say writes events of the step in an epoch of its own, which voids what the one before had written.
 func (r *modelRun) say(ctx context.Context, producer string, events ...agent.Event) error {
-	p, work, err := r.ts.produce(ctx, r.turn.TurnRef, fmt.Sprintf("%s/%d", producer, r.in.Step))
+	p, work, err := r.ts.produce(ctx, r.turn.TurnRef, fmt.Sprintf("%s/%d", producer, r.in.Step), r.isStored)
 	if err != nil {
 		return r.own(err)
 	}
@@ -257,7 +257,7 @@ func (r *modelRun) once(ctx context.Context, _ agent.Invocation, req agent.Model
 	if err := r.settle(); err != nil {
 		return agent.ModelReply{}, r.own(err)
 	}
-	p, work, err := r.ts.produce(r.base, r.turn.TurnRef, fmt.Sprintf("model/%d", r.in.Step))
+	p, work, err := r.ts.produce(r.base, r.turn.TurnRef, fmt.Sprintf("model/%d", r.in.Step), r.isStored)
 	if err != nil {
 		return agent.ModelReply{}, r.own(err)
 	}
@@ -305,6 +305,12 @@ func (r *modelRun) once(ctx context.Context, _ agent.Invocation, req agent.Model
 	}
 	_ = p.emit(work, r.usage) // settle says what an error would
 	return reply, nil
+}
+
+// isStored reports whether the step has its reply.
+func (r *modelRun) isStored(ctx context.Context) (bool, error) {
+	_, ok, err := r.ts.Store.ModelStep(ctx, agent.StepKey{TurnID: r.in.TurnID, Step: r.in.Step})
+	return ok, err
 }
 
 // emit takes what middleware lets through of the latest epoch's fragments.

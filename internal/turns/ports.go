@@ -128,11 +128,14 @@ type Knowledge interface {
 
 // EventLog is the log of every turn's events (DESIGN §4). StreamID is the turn id.
 type EventLog interface {
-	// Begin makes its caller the only valid instance of a producer: the epoch is one higher than the last, and if an earlier epoch
-	// had written events, a reset{producer, from_index} event is appended. [agent.ErrStreamClosed] after the terminal event. A producer
-	// beside which others may run calls Sync before it appends: of those that were never stored when a process is lost, only the first that
-	// begins again gets its reset.
+	// Begin makes its caller the only valid instance of a producer: the epoch is one higher than the last. Above 1 that is stored when Begin
+	// returns: what an earlier epoch's process has not stored by then it never will. [agent.ErrStreamClosed] after the terminal event. A
+	// producer beside which others may run calls Sync before it appends: of those that were never stored when a process is lost, only the
+	// first that begins again gets its reset.
 	Begin(ctx context.Context, streamID, producer string) (agent.Fence, agent.Appended, error)
+	// Reset appends a reset{producer, from_index} event if earlier epochs had written events that none has voided. A producer calls it after
+	// Begin and before it appends, unless what an earlier epoch has written stands.
+	Reset(ctx context.Context, f agent.Fence) (agent.Appended, error)
 	// Append adds a batch, idempotent by (producer, epoch, batch): a repeated batch changes nothing and answers as the first time.
 	// Followers see the events at once; they may be stored a moment later. Indices are contiguous unless a process that wrote the stream was lost.
 	// [agent.ErrFenced] and [agent.ErrStreamClosed] tell the producer to stop.

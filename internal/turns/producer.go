@@ -43,9 +43,38 @@ type producer struct {
 	batch   int64
 }
 
-// produce begins a new epoch of a producer. The context returned is for the work; its cause says why the producer ended it.
-func (ts *Turns) produce(ctx context.Context, t TurnRef, name string) (*producer, context.Context, error) {
-	fence, at, err := ts.Log.Begin(ctx, string(t.TurnID), name)
+// errStored says that an earlier epoch of a producer has stored its result: what it has shown stands.
+var errStored = errors.New("an earlier attempt has stored its result")
+
+// check asks whether something is so.
+type check func(context.Context) (bool, error)
+
+// beginEpoch begins a new epoch of a producer and voids what earlier ones have shown. isStored says whether one of them has stored the result; from
+// the new epoch on none can, so that nothing is voided which stands: then the error is errStored. nil: the producer has no result.
+func (ts *Turns) beginEpoch(ctx context.Context, t TurnRef, producer string, isStored check) (agent.Fence, agent.Appended, error) {
+	fence, at, err := ts.Log.Begin(ctx, string(t.TurnID), producer)
+	if err != nil {
+		return fence, at, err
+	}
+	if fence.Epoch > 1 && isStored != nil {
+		stored, err := isStored(ctx)
+		if stored && err == nil {
+			err = errStored
+		}
+		if err != nil {
+			return fence, at, err
+		}
+	}
+	at, err = ts.Log.Reset(ctx, fence)
+	return fence, at, err
+}
+
+// produce begins a new epoch of a producer, as beginEpoch does. The context returned is for the work; its cause says why the producer ended it.
+func (ts *Turns) produce(ctx context.Context, t TurnRef, name string, isStored check) (*producer, context.Context, error) {
+	fence, at, err := ts.beginEpoch(ctx, t, name, isStored)
+	if errors.Is(err, errStored) {
+		return nil, nil, err
+	}
 	if err != nil {
 		return nil, nil, logError(err)
 	}

@@ -30,8 +30,8 @@ func (ts *Turns) Retrieve(ctx context.Context, in RetrieveInput) (agent.PrepareV
 }
 
 func (ts *Turns) retrieve(ctx context.Context, in RetrieveInput) (agent.PrepareVerdict, error) {
-	if found, ok, err := ts.Store.Prepared(ctx, in.TurnID); err != nil || ok {
-		return agent.PrepareVerdict{Branch: found.Branch, Passages: len(found.Passages), Usage: found.Usage}, err
+	if v, ok, err := ts.prepared(ctx, in.TurnID); err != nil || ok {
+		return v, err
 	}
 	run, _, err := ts.newModelRun(ctx, CallModelInput{TurnID: in.TurnID, BudgetMS: in.BudgetMS, PausedMS: in.PausedMS})
 	if err != nil {
@@ -39,10 +39,18 @@ func (ts *Turns) retrieve(ctx context.Context, in RetrieveInput) (agent.PrepareV
 	}
 	run.quiet = true
 	p := preparation{modelRun: run, answer: agent.Prepared{TurnID: run.turn.TurnID, Tenant: run.turn.Tenant, Passages: []agent.Passage{}}}
-	if p.events, p.watched, err = ts.produce(ctx, run.turn.TurnRef, prepareProducer); err != nil {
-		if errors.Is(err, errCancelled) {
-			return agent.PrepareVerdict{Cancelled: true}, nil
-		}
+	isStored := func(ctx context.Context) (bool, error) {
+		_, ok, err := ts.prepared(ctx, in.TurnID)
+		return ok, err
+	}
+	p.events, p.watched, err = ts.produce(ctx, run.turn.TurnRef, prepareProducer, isStored)
+	switch {
+	case errors.Is(err, errStored): // by another attempt, meanwhile
+		v, _, err := ts.prepared(ctx, in.TurnID)
+		return v, err
+	case errors.Is(err, errCancelled):
+		return agent.PrepareVerdict{Cancelled: true}, nil
+	case err != nil:
 		return agent.PrepareVerdict{}, err
 	}
 	err = p.run(ctx)
@@ -72,6 +80,12 @@ func (ts *Turns) retrieve(ctx context.Context, in RetrieveInput) (agent.PrepareV
 		return v, ts.Store.SavePrepared(ctx, p.answer)
 	}
 	return v, ts.Store.ChargeUsage(ctx, agent.StepKey{TurnID: in.TurnID}, run.turn.Tenant, run.ledger)
+}
+
+// prepared is what is stored of the preparation of a turn.
+func (ts *Turns) prepared(ctx context.Context, id agent.TurnID) (v agent.PrepareVerdict, ok bool, err error) {
+	found, ok, err := ts.Store.Prepared(ctx, id)
+	return agent.PrepareVerdict{Branch: found.Branch, Passages: len(found.Passages), Usage: found.Usage}, ok, err
 }
 
 // preparation is the work of one Retrieve.

@@ -20,8 +20,8 @@ const (
 )
 
 // step turns a result into what is stored: bounded for the model, whole in the blob store when it is too large.
-func (r *toolRun) step(ctx context.Context, key agent.StepKey, fence agent.Fence, result agent.ToolResult, took time.Duration) (agent.ToolStep, error) {
-	block := agent.Block{Type: agent.BlockToolResult, ToolCallID: key.CallID, Name: r.block.Name, Status: agent.ResultSuccess}
+func (r *toolRun) step(ctx context.Context, fence agent.Fence, result agent.ToolResult, took time.Duration) (agent.ToolStep, error) {
+	block := agent.Block{Type: agent.BlockToolResult, ToolCallID: r.key.CallID, Name: r.block.Name, Status: agent.ResultSuccess}
 	if result.Failure != nil {
 		output, err := json.Marshal(map[string]*agent.Failure{"error": result.Failure})
 		if err != nil {
@@ -41,7 +41,7 @@ func (r *toolRun) step(ctx context.Context, key agent.StepKey, fence agent.Fence
 	if dataset != nil {
 		block.Ref = dataset.Ref
 	}
-	verdict := agent.ToolVerdict{ID: key.CallID, Failed: result.Failure != nil, Refused: r.in.Refused != ""}
+	verdict := agent.ToolVerdict{ID: r.key.CallID, Failed: result.Failure != nil, Refused: r.in.Refused != ""}
 	if len(block.Output) > r.ts.InlineBytes {
 		if err := r.offload(ctx, &block, &result, preview); err != nil {
 			return agent.ToolStep{}, err
@@ -49,7 +49,7 @@ func (r *toolRun) step(ctx context.Context, key agent.StepKey, fence agent.Fence
 		verdict.Ref = block.Ref // history need not hold it where the output itself names it
 	}
 	s := agent.ToolStep{
-		Key: key, Fence: fence, Tenant: r.turn.Tenant, Name: r.block.Name, Args: r.block.Args, Result: block, Data: result.Data, Preview: preview,
+		Key: r.key, Fence: fence, Tenant: r.turn.Tenant, Name: r.block.Name, Args: r.block.Args, Result: block, Data: result.Data, Preview: preview,
 		Dataset: dataset, CacheHit: result.CacheHit, Verdict: verdict, DurationMS: took.Milliseconds(),
 	}
 	if len(s.Data) > r.ts.MaxInlineBytes {

@@ -92,20 +92,33 @@ func (l *Log) Begin(ctx context.Context, streamID, producerName string) (agent.F
 		p = &producer{}
 		s.producers[producerName] = p
 	}
-	if p.wroteFrom > 0 {
-		reset := agent.Event{Type: agent.EventReset, Producer: producerName, FromIndex: p.wroteFrom}
-		body, err := stream.Encode(&reset)
-		if err != nil {
-			return agent.Fence{}, s.appended(), agent.Errorf(agent.CodeInternal, "begin producer", "%w", err)
-		}
-		b := stream.Batch{Metas: make([]agent.EventMeta, 1), Bodies: [][]byte{body}, Bytes: len(body)}
-		if err := l.room(s, b); err != nil {
-			return agent.Fence{}, s.appended(), err
-		}
-		l.write(s, b, producerName, p.epoch+1)
-	}
-	*p = producer{epoch: p.epoch + 1, batches: map[int64]int64{}}
+	*p = producer{epoch: p.epoch + 1, wroteFrom: p.wroteFrom, batches: map[int64]int64{}}
 	return agent.Fence{StreamID: streamID, Producer: producerName, Epoch: p.epoch}, s.appended(), nil
+}
+
+// Reset voids what earlier epochs of a producer have written; see turns.EventLog.
+func (l *Log) Reset(ctx context.Context, f agent.Fence) (agent.Appended, error) {
+	const op = "reset producer"
+	if err := checkNames(ctx, f.StreamID, f.Producer); err != nil {
+		return agent.Appended{}, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s, p, err := l.holder(f)
+	if err != nil || p.wroteFrom == 0 {
+		return s.appended(), err
+	}
+	body, err := stream.Encode(&agent.Event{Type: agent.EventReset, Producer: f.Producer, FromIndex: p.wroteFrom})
+	if err != nil {
+		return s.appended(), agent.Errorf(agent.CodeInternal, op, "%w", err)
+	}
+	b := stream.Batch{Metas: make([]agent.EventMeta, 1), Bodies: [][]byte{body}, Bytes: len(body)}
+	if err := l.room(s, b); err != nil {
+		return s.appended(), err
+	}
+	l.write(s, b, f.Producer, f.Epoch)
+	p.wroteFrom = 0
+	return s.appended(), nil
 }
 
 // Append adds a batch, once; see turns.EventLog. A batch without events is a [Log.Touch].

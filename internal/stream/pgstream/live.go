@@ -98,8 +98,8 @@ func (s *live) appendedLocked() agent.Appended {
 	return agent.Appended{LastIndex: s.last, Cancelled: s.cancelled}
 }
 
-// begin begins a new epoch of a producer and writes a reset if viewers may have seen events of an earlier epoch. After the loss of an owner these
-// are the producers that the database knows, and the first one that begins: at most one producer was active without being stored.
+// begin begins a new epoch of a producer and notes from where viewers may have seen events of earlier ones. After the loss of an owner they may
+// have seen some of the producers that the database knows, and of the first one that begins: at most one was active without being stored.
 func (s *live) begin(producer string, isLost func(agent.Fence) bool) (agent.Fence, agent.Appended, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -116,15 +116,36 @@ func (s *live) begin(producer string, isLost func(agent.Fence) bool) (agent.Fenc
 	if isFirst := s.next > s.last+1; from == 0 && (p.stored > 0 || isFirst) {
 		from = s.lostFrom // where it may have written without being stored
 	}
-	*p = liveProducer{epoch: p.epoch + 1, stored: p.stored, lastOf: map[int64]int64{}, dirty: true}
+	*p = liveProducer{epoch: p.epoch + 1, wroteFrom: from, stored: p.stored, lastOf: map[int64]int64{}, dirty: true}
 	for isLost(agent.Fence{StreamID: s.id, Producer: producer, Epoch: p.epoch}) { // it was given to somebody here who may still use it
 		p.epoch++
 	}
-	if from > 0 {
-		s.addLocked([]agent.Event{{Type: agent.EventReset, Producer: producer, FromIndex: from}}, producer, p.epoch)
-	}
 	s.touchLocked()
 	return agent.Fence{StreamID: s.id, Producer: producer, Epoch: p.epoch}, s.appendedLocked(), true
+}
+
+// reset voids what earlier epochs of a producer have written.
+func (s *live) reset(f agent.Fence) (agent.Appended, added, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.producers[f.Producer]
+	switch {
+	case s.state == ended:
+		return s.appendedLocked(), done, agent.ErrStreamClosed
+	case s.state != owned:
+		return agent.Appended{}, notHere, nil
+	case p == nil || p.epoch != f.Epoch:
+		return s.appendedLocked(), done, agent.ErrFenced
+	case p.wroteFrom == 0:
+		return s.appendedLocked(), done, nil
+	case s.next > s.reserved:
+		s.urgent = true
+		return agent.Appended{}, full, nil
+	}
+	s.addLocked([]agent.Event{{Type: agent.EventReset, Producer: f.Producer, FromIndex: p.wroteFrom}}, f.Producer, f.Epoch)
+	p.wroteFrom, p.newest, p.dirty = 0, s.last, true
+	s.touchLocked()
+	return s.appendedLocked(), done, nil
 }
 
 // touchLocked notes that there is something to store.

@@ -188,7 +188,9 @@ func TestStreamIsTakenFromAFrozenProcess(t *testing.T) {
 			appendText(t, zombie, old, 4, "4")
 			<-sawOld
 
-			fresh, at, err := owner.Begin(ctx, "s", "p")
+			fresh, _, err := owner.Begin(ctx, "s", "p")
+			require.NoError(t, err)
+			at, err := owner.Reset(ctx, fresh)
 			require.NoError(t, err)
 			require.Greater(t, at.LastIndex, int64(4), "behind all that may have been shown")
 			appendText(t, owner, fresh, 1, "new")

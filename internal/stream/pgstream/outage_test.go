@@ -103,6 +103,8 @@ func TestOtherProcessesAreTold(t *testing.T) {
 			_, err = writer.Append(ctx, f, n, token("a"))
 		case n == 10:
 			f, _, err = writer.Begin(ctx, "s", "p")
+			require.NoError(t, err)
+			_, err = writer.Reset(ctx, f)
 		case n == 11:
 			require.Equal(t, agent.EventReset, e.Type)
 			err = writer.Close(ctx, "s", completed)

@@ -84,6 +84,34 @@ func (l *Log) Begin(ctx context.Context, streamID, producer string) (agent.Fence
 	}
 }
 
+// Reset voids what earlier epochs of a producer have written; see turns.EventLog.
+func (l *Log) Reset(ctx context.Context, f agent.Fence) (agent.Appended, error) {
+	const op = "reset producer"
+	if err := check(f.StreamID, f.Producer); err != nil {
+		return agent.Appended{}, err
+	}
+	for {
+		s, at, err := l.acquireStream(ctx, f.StreamID)
+		if err != nil {
+			return at, err
+		}
+		if l.isLost(f) {
+			return agent.Appended{}, agent.ErrFenced
+		}
+		at, what, err := s.reset(f)
+		if what == done {
+			if err == nil {
+				l.markDirty(s)
+				l.hub.advance(f.StreamID, at.LastIndex)
+			}
+			return at, err
+		}
+		if err := l.awaitChange(ctx, op, s); err != nil {
+			return at, err
+		}
+	}
+}
+
 func (l *Log) awaitChange(ctx context.Context, op string, s *live) error {
 	s.mu.Lock()
 	changed, state, next, reserved := s.changed, s.state, s.next, s.reserved

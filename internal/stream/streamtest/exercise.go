@@ -58,6 +58,8 @@ func terminal(s agent.EventStatusValue) []agent.Event {
 func begin(t require.TestingT, ctx context.Context, log Log, id, producer string) agent.Fence {
 	f, _, err := log.Begin(ctx, id, producer)
 	require.NoError(t, err)
+	_, err = log.Reset(ctx, f)
+	require.NoError(t, err)
 	return f
 }
 

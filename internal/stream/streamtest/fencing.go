@@ -61,7 +61,10 @@ var fencing = []testCase{
 			t.Helper()
 			before, err := log.Tail(ctx, "s")
 			require.NoError(t, err)
-			_, a, err := log.Begin(ctx, "s", producer)
+			f, a, err := log.Begin(ctx, "s", producer)
+			require.NoError(t, err)
+			require.Equal(t, before.LastIndex, a.LastIndex, "beginning voids nothing")
+			a, err = log.Reset(ctx, f)
 			require.NoError(t, err)
 			if a.LastIndex == before.LastIndex {
 				return 0
@@ -86,6 +89,34 @@ var fencing = []testCase{
 		write(t, ctx, log, f, 2, "8")
 		require.Equal(t, int64(7), resetFrom("p"), "only what was not reset before") // 9
 		require.Equal(t, int64(1), resetFrom("other"))
+	}},
+
+	{"what stands is not reset", func(t *testing.T, log Log) {
+		ctx := t.Context()
+		old := begin(t, ctx, log, "s", "p")
+		write(t, ctx, log, old, 1, "stands")
+		require.NoError(t, log.Sync(ctx, old))
+		other := begin(t, ctx, log, "s", "q")
+		looks, _, err := log.Begin(ctx, "s", "p")
+		require.NoError(t, err)
+		require.Equal(t, old.Epoch+1, looks.Epoch)
+		_, err = log.Append(ctx, old, 2, tokens("zombie"))
+		require.ErrorIs(t, err, agent.ErrFenced)
+		write(t, ctx, log, other, 1, "other")
+		require.Equal(t, []string{"stands", "other"}, texts(readN(t, log, "s", 0, 2)))
+
+		newest, _, err := log.Begin(ctx, "s", "p")
+		require.NoError(t, err)
+		_, err = log.Reset(ctx, looks)
+		require.ErrorIs(t, err, agent.ErrFenced)
+		_, err = log.Reset(ctx, newest)
+		require.NoError(t, err)
+		reset := readN(t, log, "s", 2, 1)[0]
+		require.Equal(t, int64(1), reset.FromIndex, "what no epoch between has voided")
+		finish(t, ctx, log, "s")
+		_, err = log.Reset(ctx, newest)
+		require.ErrorIs(t, err, agent.ErrStreamClosed)
+		require.Equal(t, []string{"stands", "other", "reset", "COMPLETED"}, texts(readAll(t, log, "s", 0)))
 	}},
 
 	{"cancel is a mark", func(t *testing.T, log Log) {
@@ -137,6 +168,10 @@ var fencing = []testCase{
 				f, _, err := log.Begin(ctx, "s", "p")
 				if err != nil {
 					return err
+				}
+				if _, err := log.Reset(ctx, f); err != nil {
+					require.ErrorIs(t, err, agent.ErrFenced)
+					return nil
 				}
 				for b := range 5 {
 					if _, err = log.Append(ctx, f, int64(b), tokens(fmt.Sprint(r))); err != nil {

@@ -52,13 +52,20 @@ func model(t *testing.T, log Log) {
 					p = &oracleProducer{}
 					o.producers[name] = p
 				}
-				if p.wrote > 0 {
-					o.events = append(o.events, fmt.Sprintf("reset:%s:%d", name, p.wrote))
-				}
-				*p = oracleProducer{epoch: p.epoch + 1, batches: map[int64]int64{}}
+				*p = oracleProducer{epoch: p.epoch + 1, wrote: p.wrote, text: p.text, batches: map[int64]int64{}}
 				check(t, a)
 				require.Equal(t, agent.Fence{StreamID: id, Producer: name, Epoch: p.epoch}, f)
 				fences = append(fences, f)
+				if rapid.IntRange(0, 3).Draw(t, "stands") == 0 {
+					return // what was written before is not voided
+				}
+				if p.wrote > 0 {
+					o.events = append(o.events, fmt.Sprintf("reset:%s:%d", name, p.wrote))
+				}
+				p.wrote, p.text = 0, nil
+				a, err = log.Reset(ctx, f)
+				require.NoError(t, err)
+				check(t, a)
 			},
 			"append": func(t *rapid.T) { // also repeated batches, and those of fenced epochs
 				if len(fences) == 0 {

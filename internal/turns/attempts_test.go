@@ -1,0 +1,76 @@
+package turns_test
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/stream/streamtest"
+	"github.com/turnstone-run/turnstone/internal/turns"
+)
+
+// overtaken is a log in which another attempt does its work, once, between the moment at which a producer was found to have no result and the one
+// at which it begins.
+type overtaken struct {
+	turns.EventLog
+
+	producer string
+	other    func()
+}
+
+func (l *overtaken) Begin(ctx context.Context, id, producer string) (agent.Fence, agent.Appended, error) {
+	if other := l.other; producer == l.producer && other != nil {
+		l.other = nil
+		other()
+	}
+	return l.EventLog.Begin(ctx, id, producer)
+}
+
+// An attempt that comes too late, in a process that was frozen or in a workflow task that Temporal has given to somebody else, voids nothing of
+// what the other has shown and stored: the turn may end before it could say that again.
+func TestLateAttemptVoidsNothing(t *testing.T) {
+	log := &overtaken{}
+	watch := func(c *turns.Config) { log.EventLog, c.Log = c.Log, log }
+	repeats := func(h *harness, producer string, attempt func() (any, error)) {
+		h.t.Helper()
+		var first any
+		log.producer, log.other = producer, func() {
+			var err error
+			first, err = attempt()
+			require.NoError(h.t, err)
+		}
+		late, err := attempt()
+		require.NoError(h.t, err)
+		require.Equal(h.t, first, late, "it answers as the other one")
+		require.NotContains(h.t, types(h.events("t1")), agent.EventReset)
+	}
+	t.Run("model", func(t *testing.T) {
+		h := newHarness(t, watch)
+		h.begin(agent.TurnRequest{TurnID: "t1", SessionID: "s1"})
+		h.model.script(says("all ", "is done"))
+		repeats(h, "model/1", func() (any, error) {
+			return h.CallModel(t.Context(), turns.CallModelInput{TurnID: "t1", Step: 1})
+		})
+		require.Equal(t, "all is done", streamtest.Shown(h.events("t1")))
+		require.Len(t, h.model.seen, 1)
+	})
+	t.Run("tool", func(t *testing.T) {
+		h, in := asked(t, false, watch)
+		h.tool.call = returns(agent.ToolResult{Output: json.RawMessage(`"booked"`)}, nil)
+		repeats(h, "tool/1/a", func() (any, error) { return h.CallTool(t.Context(), in) })
+		require.Equal(t, 1, h.tool.count)
+	})
+	t.Run("preparation", func(t *testing.T) {
+		h := asking(t, watch)
+		h.model.script(says("RETRIEVAL"), says("what do the rules say?"))
+		repeats(h, "prepare", func() (any, error) {
+			v, err := h.Retrieve(t.Context(), turns.RetrieveInput{TurnID: "t1"})
+			v.Requests = 0 // those of this attempt
+			return v, err
+		})
+		require.Len(t, h.model.seen, 2)
+	})
+}
