@@ -169,7 +169,7 @@ func erased(t *testing.T, door *client.Client, id string) (e erasure.Erasure) {
 		e, err = door.Erasure(t.Context(), id)
 		require.NoError(t, err)
 		return e.Report != nil || e.Status == erasure.StatusFailed
-	}, time.Minute, 50*time.Millisecond, "its end")
+	}, 3*time.Minute, 50*time.Millisecond, "its end: Temporal deletes histories in its own time")
 	require.NotNil(t, e.Report, "%+v", e)
 	return e
 }
