@@ -8,6 +8,27 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// What providers get wrong costs at most the field that is wrong.
+func TestDecodeOddChunks(t *testing.T) {
+	const rest = `"model":"m","usage":{"prompt_tokens":3}}`
+	for name, choices := range map[string]string{
+		"null fields":     `[{"index":0,"delta":{"content":"a","tool_calls":null,"reasoning":null},"finish_reason":null}]`,
+		"wrong type":      `[{"index":"0","delta":{"content":"a","refusal":[1],"tool_calls":"x"},"finish_reason":{}}]`,
+		"repeated name":   `[{"delta":{"content":"b","content":"a"}}]`,
+		"unknown fields":  `[{"delta":{"content":"a","padding":{"x":[1,{}]}},"logprobs":{"content":[]}}]`,
+		"escaped content": `[{"delta":{"content":"\u0061"}}]`,
+	} {
+		var c chunk
+		require.NoError(t, c.decode([]byte(`{"choices":`+choices+`,`+rest)), name)
+		require.Equal(t, []string{"a", "m"}, []string{c.Choices[0].Delta.Content, c.Model}, name)
+		require.Equal(t, int64(3), c.Usage.PromptTokens, name)
+	}
+	var c chunk
+	require.NoError(t, c.decode([]byte("{\"choices\":[{\"delta\":{\"content\":\"\xff\"}}]}")))
+	require.Equal(t, "\ufffd", c.Choices[0].Delta.Content)
+	require.Error(t, c.decode([]byte(`{"choices":[`)))
+}
+
 // BenchmarkDecode compares the decoding of one chunk with the SDK's own type.
 func BenchmarkDecode(b *testing.B) {
 	data := []byte(`{"id":"chatcmpl-B9MHDbslfkBeAs8l4bebGdFOJ6PeG","object":"chat.completion.chunk","created":1741570283,"model":"gpt-4o-2024-08-06",` +
