@@ -12,7 +12,7 @@ import (
 
 const saveApproval = `
 WITH turn AS (
-	SELECT state IN ('queued', 'running') AS live FROM turns WHERE turn_id = $1 AND tenant = $2 FOR SHARE
+	SELECT state IN ('queued', 'running') AS live FROM turns t WHERE turn_id = $1` + ofTenant + ` FOR SHARE
 ), approval AS (
 	INSERT INTO approvals (turn_id, tenant, approval_id, call_id, step, tool_name, args, rule, description, allowed, expires_at, on_expiry,
 		remember_scope, args_hash, kind, refused)

@@ -19,12 +19,12 @@ const (
 	releaseLocked = `
 WITH session AS (
 	UPDATE sessions s SET holder = nullif($33, ''), last_position = s.last_position + cardinality($4::text[])
-	FROM turns t WHERE t.turn_id = $1 AND t.tenant = $2 AND s.tenant = t.tenant AND s.session_id = t.session_id
+	FROM turns t WHERE t.turn_id = $1` + ofTenant + ` AND s.tenant = t.tenant AND s.session_id = t.session_id
 ` + releasedSession
 	releaseHeld = `
 WITH session AS (
 	UPDATE sessions s SET holder = NULL, last_position = s.last_position + cardinality($4::text[])
-	FROM turns t WHERE t.turn_id = $1 AND t.tenant = $2 AND s.tenant = t.tenant AND s.session_id = t.session_id
+	FROM turns t WHERE t.turn_id = $1` + ofTenant + ` AND s.tenant = t.tenant AND s.session_id = t.session_id
 		AND s.holder = t.turn_id AND s.last_seq = t.seq AND (SELECT count(*) FROM turn_steps p WHERE p.turn_id = $1) = $33::bigint
 ` + releasedSession
 	releasedSession = `	RETURNING s.tenant, s.session_id, s.last_position, t.agent, t.created_at

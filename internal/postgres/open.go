@@ -56,6 +56,8 @@ func Open(ctx context.Context, c Config) (*pgxpool.Pool, error) {
 		"lock_timeout":                        lockTimeout,
 		"idle_in_transaction_session_timeout": idleInTxTimeout,
 		"default_transaction_isolation":       "read committed", // what every statement here is written for
+		"random_page_cost":                    "1.1",            // of a solid-state disk: with the default, small tables are read whole
+		"jit":                                 "off",            // compiling takes longer than any statement here
 	} {
 		if _, given := cfg.ConnConfig.RuntimeParams[name]; !given {
 			cfg.ConnConfig.RuntimeParams[name] = value

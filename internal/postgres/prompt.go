@@ -18,7 +18,7 @@ SELECT position, role, blocks, size, turn_id = $3 FROM (
 
 // The steps before one ($3), and the model's reply of that one.
 const readStepsUpTo = stepOutline + `
-WHERE s.turn_id = $1 AND t.tenant = $2 AND s.step <= $3 AND (s.step < $3 OR s.call_id = '') ORDER BY s.step, s.call_id`
+WHERE s.turn_id = $1` + ofTenant + ` AND s.step <= $3 AND (s.step < $3 OR s.call_id = '') ORDER BY s.step, s.call_id`
 
 // promptMessage is a message on its way into a prompt.
 type promptMessage struct {

@@ -30,9 +30,10 @@ type Cost struct {
 
 // Statement is a text that was sent, BEGIN and COMMIT included. What runs within functions and triggers counts as a part of it.
 type Statement struct {
-	Text  string
-	Calls int
-	WAL   int64 // bytes, without those of the commit
+	Text   string
+	Calls  int
+	WAL    int64 // bytes, without those of the commit
+	Blocks int64 // of tables and indexes that were looked at
 }
 
 // Count starts the server. It ends with the test.
@@ -77,7 +78,7 @@ func (s *Statements) Take() Cost {
 	var position int64
 	require.NoError(s.t, s.conn.QueryRow(s.t.Context(), `SELECT (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint`).Scan(&position))
 	rows, err := s.conn.Query(s.t.Context(), `
-		SELECT query, calls, wal_bytes::bigint FROM pg_stat_statements
+		SELECT query, calls, wal_bytes::bigint, shared_blks_hit + shared_blks_read FROM pg_stat_statements
 		WHERE dbid = (SELECT oid FROM pg_database WHERE datname = current_database()) ORDER BY wal_bytes DESC, calls DESC, query`)
 	require.NoError(s.t, err)
 	statements, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Statement])
@@ -97,14 +98,23 @@ func (c Cost) Total() (n int) {
 	return n
 }
 
+// Blocks is how many blocks were looked at.
+func (c Cost) Blocks() (n int64) {
+	for _, s := range c.Statements {
+		n += s.Blocks
+	}
+	return n
+}
+
 // Table lists what was asked for one of n turns.
 func (c Cost) Table(n int) string {
 	const shown = 110
 	var b strings.Builder
-	fmt.Fprintf(&b, "%.1f statements and %d bytes of WAL a turn\n", float64(c.Total())/float64(n), c.WAL/int64(n))
+	fmt.Fprintf(&b, "%.1f statements, %d bytes of WAL and %d blocks a turn\n", float64(c.Total())/float64(n), c.WAL/int64(n), c.Blocks()/int64(n))
 	for _, s := range c.Statements {
 		text := strings.Join(strings.Fields(s.Text), " ")
-		fmt.Fprintf(&b, "%6.2f calls %6d bytes  %s\n", float64(s.Calls)/float64(n), s.WAL/int64(n), text[:min(len(text), shown)])
+		fmt.Fprintf(&b, "%6.2f calls %6d bytes %4d blocks  %s\n", float64(s.Calls)/float64(n), s.WAL/int64(n), s.Blocks/int64(n),
+			text[:min(len(text), shown)])
 	}
 	return b.String()
 }
