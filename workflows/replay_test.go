@@ -19,7 +19,7 @@ var shipped = []string{
 	"process_continued_1", "process_continued_2", "process_with_pause", "process_cancelled", "process_reset",
 	"process_strict_continued_1", "process_strict_continued_2", "process_strict_with_pause", "process_strict_cancelled", "process_strict_reset",
 	"scheduled_run", "scheduled_heartbeat", "scheduled_pause", "scheduled_cancelled", "retention", "erasure",
-	"tool_turn.v3", "retried_model_call_local.v3", "turn_continued_2.v3",
+	"tool_turn.v3", "retried_model_call_local.v3", "turn_continued_2.v3", "tool_turn_indexed.v3", "turn_with_updates_indexed.v3",
 	"defined_run", "defined_condition", "defined_agent", "defined_timer_continued_1", "defined_timer_continued_2", "defined_cancelled",
 }
 
