@@ -75,5 +75,9 @@ func middlewares(c *Config, added []middleware.Named) ([]middleware.Named, []str
 	for _, m := range added {
 		names = append(names, m.Name)
 	}
-	return slices.Concat(middleware.Builtin(c.LLM.MaxRetries), added), names
+	ofProfile := make(map[string]int, len(c.Models))
+	for i := range c.Models {
+		ofProfile[c.Models[i].Name] = c.Models[i].MaxRetries
+	}
+	return slices.Concat(middleware.Builtin(c.LLM.MaxRetries, ofProfile), added), names
 }

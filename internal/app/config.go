@@ -263,7 +263,7 @@ type LLM struct {
 	// TimeoutSec is the longest silence between two bytes, in seconds, not the longest call. Default 120.
 	TimeoutSec int `yaml:"timeout_sec" help:"longest silence of the provider in seconds"`
 	// MaxRetries is how often the middleware model_retry tries again, for agents that do not list it too; the SDKs' own retries are off
-	// (DESIGN §6). That of llm is for all profiles. Default 2.
+	// (DESIGN §6). That of llm is also for profiles that are documents. Default 2.
 	MaxRetries int `yaml:"max_retries" help:"retries of a failed model call, where model_retry of an agent does not say; 0: none"`
 	// InputPerMTok, CachedPerMTok and OutputPerMTok are prices in USD per million tokens, for the ledger. Default 0: not known.
 	InputPerMTok  float64 `yaml:"input_per_mtok" help:"USD per million input tokens"`

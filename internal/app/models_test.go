@@ -1,6 +1,8 @@
 package app
 
 import (
+	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"net/http/httptest"
@@ -16,6 +18,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/llm"
 	"github.com/turnstone-run/turnstone/internal/llm/llmtest"
+	"github.com/turnstone-run/turnstone/internal/middleware"
 )
 
 // dialects are the wire formats of the providers that do not speak OpenAI's.
@@ -69,6 +72,33 @@ func TestEveryProviderStreams(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A profile's max_retries is its own: one that leaves it out has the default, and a profile of a document has that of llm.
+func TestRetriesOfProfiles(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "turnstone.yaml"), []byte(`
+llm: {provider: offline, max_retries: 1}
+models: [{name: none, provider: offline, max_retries: 0}, {name: usual, provider: offline}]`), 0o600))
+	cfg, err := Load(Sources{Dir: dir})
+	require.NoError(t, err)
+	all, _ := middlewares(cfg, nil)
+	set, err := middleware.NewSet(all...)
+	require.NoError(t, err)
+	asked := map[string]int{}
+	for _, options := range []string{`{"initial_delay":0}`, `{"initial_delay":0,"max_retries":3}`} {
+		chain, err := set.Chain(&agent.Plan{Middleware: []agent.PlanMiddleware{{Name: "model_retry", Options: json.RawMessage(options)}}})
+		require.NoError(t, err)
+		call := chain[0].WrapModel(func(_ context.Context, _ agent.Invocation, req agent.ModelRequest, _ func(agent.Delta) error) (agent.ModelReply, error) {
+			asked[req.Profile]++
+			return agent.ModelReply{}, agent.Errorf(agent.CodeUnavailable, "", "away")
+		})
+		for _, profile := range []string{"default", "none", "usual", "document"} {
+			_, err := call(t.Context(), agent.Invocation{}, agent.ModelRequest{Profile: profile}, nil)
+			require.ErrorContains(t, err, "away")
+		}
+	}
+	require.Equal(t, map[string]int{"default": 2 + 4, "none": 1 + 4, "usual": 3 + 4, "document": 2 + 4}, asked, "an option of the agent is preferred")
 }
 
 // The configurations that docs/models.md shows are sound, and lead each provider to the address and with the key that they name.

@@ -77,7 +77,7 @@ func newWorldOn(t *testing.T, side int, dsn string, change ...func(*turns.Config
 	}
 	_, w.hash, err = catalog.Encode(&w.plan)
 	require.NoError(t, err)
-	set, err := middleware.NewSet(middleware.Builtin(0)...)
+	set, err := middleware.NewSet(middleware.Builtin(0, nil)...)
 	require.NoError(t, err)
 	config := turns.Config{
 		Registry: w, Models: w, Tools: w, Middleware: set, Store: w.store, Log: w.log, Blobs: nowhere{}, Runs: w, Schemas: schema.New(), Knowledge: w,

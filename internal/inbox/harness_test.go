@@ -75,7 +75,7 @@ func newOffice(t *testing.T, change ...func(o *office, c *inbox.Config)) *office
 	require.NoError(t, err)
 	t.Cleanup(o.log.Stop)
 	o.employ("clerk", func(*agent.Plan) {})
-	set, err := middleware.NewSet(middleware.Builtin(0)...)
+	set, err := middleware.NewSet(middleware.Builtin(0, nil)...)
 	require.NoError(t, err)
 	runs := &inbox.Runs{Temporal: temporal{o: o}, TaskQueue: "turnstone", SearchAttributes: func() bool { return o.indexed }}
 	o.acts, err = turns.New(turns.Config{

@@ -50,7 +50,7 @@ func builtin() map[string]middlewaretest.Case {
 func TestBuiltinPassesTheSuite(t *testing.T) {
 	cases := builtin()
 	var names []string
-	for _, n := range Builtin(2) {
+	for _, n := range Builtin(2, nil) {
 		names = append(names, n.Name)
 		t.Run(n.Name, func(t *testing.T) {
 			c := cases[n.Name]
@@ -62,7 +62,7 @@ func TestBuiltinPassesTheSuite(t *testing.T) {
 }
 
 func TestNullOptionsAreNone(t *testing.T) {
-	set, err := NewSet(Builtin(2)...)
+	set, err := NewSet(Builtin(2, nil)...)
 	require.NoError(t, err)
 	for name, c := range builtin() {
 		if c.Options != "" {
@@ -79,7 +79,7 @@ func TestNullOptionsAreNone(t *testing.T) {
 func TestDocumented(t *testing.T) {
 	text, err := os.ReadFile("../../docs/middleware.md")
 	require.NoError(t, err)
-	for _, n := range Builtin(2) {
+	for _, n := range Builtin(2, nil) {
 		require.Contains(t, string(text), "`"+n.Name+"`")
 	}
 	for name, c := range builtin() {
@@ -89,7 +89,7 @@ func TestDocumented(t *testing.T) {
 			require.Contains(t, string(text), "`"+option+"`", name)
 		}
 	}
-	set, err := NewSet(Builtin(2)...)
+	set, err := NewSet(Builtin(2, nil)...)
 	require.NoError(t, err)
 	for _, example := range regexp.MustCompile("(?s)```yaml\n(?:middleware:\n)?(.*?)```").FindAllSubmatch(text, -1) {
 		var list []struct {

@@ -14,11 +14,14 @@ import (
 // Factory makes a middleware from the options of a plan.
 type Factory func(options json.RawMessage) (agent.Middleware, error)
 
-// Builtin lists the middleware of this package by name. maxRetries is how often model_retry tries again where a plan does not say.
-func Builtin(maxRetries int) []Named {
+// Builtin lists the middleware of this package by name. Where a plan does not say how often model_retry tries again, ofProfile says it by
+// model profile, and maxRetries for all others.
+func Builtin(maxRetries int, ofProfile map[string]int) []Named {
 	approvals := newApprovals()
 	return []Named{
-		{Name: "model_retry", New: func(options json.RawMessage) (agent.Middleware, error) { return newModelRetry(maxRetries, options) }},
+		{Name: "model_retry", New: func(options json.RawMessage) (agent.Middleware, error) {
+			return newModelRetry(maxRetries, ofProfile, options)
+		}},
 		{Name: "model_fallback", New: newModelFallback},
 		{Name: "tool_retry", New: newToolRetry},
 		{Name: "tool_error", New: newToolError},

@@ -63,7 +63,7 @@ func TestModelFallbackEndsWithItsContext(t *testing.T) {
 }
 
 func TestModelFallbackKnowsItsPlan(t *testing.T) {
-	set, err := NewSet(Builtin(2)...)
+	set, err := NewSet(Builtin(2, nil)...)
 	require.NoError(t, err)
 	p := &agent.Plan{Agent: "x", Models: []agent.PlanModel{{Profile: "a"}, {Profile: "b"}}}
 	fallback := func(options string) agent.PlanMiddleware {
@@ -77,7 +77,7 @@ func TestModelFallbackKnowsItsPlan(t *testing.T) {
 }
 
 func TestRepeatBeforeFilter(t *testing.T) {
-	set, err := NewSet(Builtin(2)...)
+	set, err := NewSet(Builtin(2, nil)...)
 	require.NoError(t, err)
 	filter := agent.PlanMiddleware{Name: "pii", Options: json.RawMessage(`{"pii_type":"email","apply_to_output":true}`)}
 	p := &agent.Plan{Models: []agent.PlanModel{{Profile: "a"}}, Middleware: []agent.PlanMiddleware{filter}}

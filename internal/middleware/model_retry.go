@@ -16,7 +16,9 @@ import (
 // only retry of provider errors there is (DESIGN §6); plans that do not name it have it with its defaults. Waiting is cenkalti/backoff's.
 type modelRetry struct {
 	agent.Pass
-	options modelRetryOptions
+	options    modelRetryOptions
+	maxRetries int            // where the options do not say
+	ofProfile  map[string]int // likewise, by profile; preferred to maxRetries
 }
 
 // modelRetryOptions are LangChain v1's of the same names; exceptions are codes here. One default differs: after the last try LangChain
@@ -25,14 +27,14 @@ type modelRetry struct {
 type modelRetryOptions struct {
 	pace
 
-	MaxRetries *int         `json:"max_retries"` // after the first try; default as the configuration says
+	MaxRetries *int         `json:"max_retries"` // after the first try; nil: as the configuration says
 	RetryOn    []agent.Code `json:"retry_on"`    // default unavailable, rate_limited
 	OnFailure  string       `json:"on_failure"`  // of a call that is not repeated again: error (default), or continue: the error is the reply
 }
 
-func newModelRetry(retries int, options json.RawMessage) (agent.Middleware, error) {
-	m := &modelRetry{options: modelRetryOptions{
-		pace: usualPace(), MaxRetries: &retries, RetryOn: []agent.Code{agent.CodeUnavailable, agent.CodeRateLimited}, OnFailure: onFailureError,
+func newModelRetry(maxRetries int, ofProfile map[string]int, options json.RawMessage) (agent.Middleware, error) {
+	m := &modelRetry{maxRetries: maxRetries, ofProfile: ofProfile, options: modelRetryOptions{
+		pace: usualPace(), RetryOn: []agent.Code{agent.CodeUnavailable, agent.CodeRateLimited}, OnFailure: onFailureError,
 	}}
 	if err := decode(options, &m.options); err != nil {
 		return nil, err
@@ -44,7 +46,7 @@ func newModelRetry(retries int, options json.RawMessage) (agent.Middleware, erro
 }
 
 func (o *modelRetryOptions) check() error {
-	if o.MaxRetries == nil || *o.MaxRetries < 0 || *o.MaxRetries > maxRetriesOption {
+	if n := or(o.MaxRetries, 0); n < 0 || n > maxRetriesOption {
 		return agent.Invalid("max_retries", "want 0 to %d", maxRetriesOption)
 	}
 	// A refused request and a bad key stay what they are.
@@ -72,13 +74,22 @@ func (m *modelRetry) WrapModel(next agent.ModelFunc) agent.ModelFunc {
 			tries++
 			reply, err := next(ctx, inv, req, emit)
 			return reply, m.classify(err)
-		}, backoff.WithBackOff(m.options.waits()), backoff.WithMaxTries(uint(*m.options.MaxRetries)+1), backoff.WithMaxElapsedTime(0))
+		}, backoff.WithBackOff(m.options.waits()), backoff.WithMaxTries(uint(m.retries(req.Profile))+1), backoff.WithMaxElapsedTime(0))
 		err = unwrap(err)
 		if err == nil || m.options.OnFailure != onFailureContinue || ctx.Err() != nil || agent.CodeOf(err) == agent.CodeCancelled {
 			return reply, err
 		}
 		return failureReply(tries, err), nil
 	}
+}
+
+// retries returns how often a call of a profile's model is made again.
+func (m *modelRetry) retries(profile string) int {
+	retries, ok := m.ofProfile[profile]
+	if !ok {
+		retries = m.maxRetries
+	}
+	return or(m.options.MaxRetries, retries)
 }
 
 // repeats reports whether an error is one that the options name.

@@ -17,7 +17,7 @@ import (
 // failing wraps a model that ends its calls as told and then answers.
 func failing(t *testing.T, options string, calls *int, failures ...error) agent.ModelFunc {
 	t.Helper()
-	m, err := newModelRetry(2, json.RawMessage(options))
+	m, err := newModelRetry(2, nil, json.RawMessage(options))
 	require.NoError(t, err)
 	return m.WrapModel(func(context.Context, agent.Invocation, agent.ModelRequest, func(agent.Delta) error) (agent.ModelReply, error) {
 		*calls++
@@ -126,8 +126,7 @@ func TestModelRetryContinues(t *testing.T) {
 }
 
 func TestModelRetryRefusesOptions(t *testing.T) {
-	refuses(t, func(o json.RawMessage) (agent.Middleware, error) { return newModelRetry(2, o) }, map[string]string{
-		`{"max_retries":null}`:       "max_retries",
+	refuses(t, func(o json.RawMessage) (agent.Middleware, error) { return newModelRetry(2, nil, o) }, map[string]string{
 		`{"retry_on":[]}`:            "retry_on",
 		`{"retry_on":["denied"]}`:    "retry_on[0]",
 		`{"retry_on":["cancelled"]}`: "retry_on[0]",

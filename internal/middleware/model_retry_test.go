@@ -16,7 +16,7 @@ import (
 // retry builds model_retry with options around a model that fails with the given errors, one after the other, and then answers.
 func retry(t *testing.T, options string, failures ...error) (agent.ModelFunc, *int) {
 	t.Helper()
-	set, err := middleware.NewSet(middleware.Builtin(2)...)
+	set, err := middleware.NewSet(middleware.Builtin(2, nil)...)
 	require.NoError(t, err)
 	chain, err := set.Chain(&agent.Plan{Middleware: []agent.PlanMiddleware{{Name: "model_retry", Options: json.RawMessage(options)}}})
 	require.NoError(t, err)
@@ -84,7 +84,7 @@ func TestModelRetryEndsWithItsContext(t *testing.T) {
 }
 
 func TestChainRefusesWhatItDoesNotKnow(t *testing.T) {
-	set, err := middleware.NewSet(middleware.Builtin(2)...)
+	set, err := middleware.NewSet(middleware.Builtin(2, nil)...)
 	require.NoError(t, err)
 	for options, field := range map[string]string{
 		`{"max_retries":-1}`:     "max_retries",
@@ -101,6 +101,6 @@ func TestChainRefusesWhatItDoesNotKnow(t *testing.T) {
 	}
 	_, err = set.Chain(&agent.Plan{Middleware: []agent.PlanMiddleware{{Name: "nope"}}})
 	require.ErrorContains(t, err, `middleware[0].name: there is no middleware "nope"`)
-	_, err = middleware.NewSet(append(middleware.Builtin(2), middleware.Builtin(2)...)...)
+	_, err = middleware.NewSet(append(middleware.Builtin(2, nil), middleware.Builtin(2, nil)...)...)
 	require.ErrorContains(t, err, "given twice")
 }

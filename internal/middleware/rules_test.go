@@ -20,7 +20,7 @@ func entry(name, options string) agent.PlanMiddleware {
 // compile checks the middleware of a plan one after the other, as the compiler of the catalog does.
 func compile(t *testing.T, all ...agent.PlanMiddleware) error {
 	t.Helper()
-	set, err := NewSet(Builtin(2)...)
+	set, err := NewSet(Builtin(2, nil)...)
 	require.NoError(t, err)
 	p := &agent.Plan{
 		Models: []agent.PlanModel{{Profile: "a", Provider: "anthropic", ContextTokens: 1000}, {Profile: "b", Provider: "anthropic", ContextTokens: 1000}},
@@ -104,7 +104,7 @@ func TestRulesOfOrder(t *testing.T) {
 }
 
 func TestRulesOfPlan(t *testing.T) {
-	set, err := NewSet(Builtin(2)...)
+	set, err := NewSet(Builtin(2, nil)...)
 	require.NoError(t, err)
 	p := &agent.Plan{
 		Agent: "x", Models: []agent.PlanModel{{Profile: "a", Provider: "anthropic", ContextTokens: 1000}, {Profile: "b", Provider: "openai"}},
@@ -224,7 +224,7 @@ func TestFaultOfErrorsBehindARetry(t *testing.T) {
 func TestFaultOfASilentRetryBehindAFallback(t *testing.T) {
 	asked := func(options string) []string {
 		var profiles []string
-		retry, err := newModelRetry(0, json.RawMessage(options))
+		retry, err := newModelRetry(0, nil, json.RawMessage(options))
 		require.NoError(t, err)
 		call := build(t, newModelFallback, `{"models":["b"]}`).WrapModel(retry.WrapModel(
 			func(_ context.Context, _ agent.Invocation, req agent.ModelRequest, _ func(agent.Delta) error) (agent.ModelReply, error) {

@@ -238,7 +238,7 @@ func (emphatic) WrapModel(next agent.ModelFunc) agent.ModelFunc {
 
 // TestMiddlewareChangesTheStream: what a middleware takes out of the stream is in no event and in no store.
 func TestMiddlewareChangesTheStream(t *testing.T) {
-	set, err := middleware.NewSet(append(middleware.Builtin(2), middleware.Named{
+	set, err := middleware.NewSet(append(middleware.Builtin(2, nil), middleware.Named{
 		Name: "emphatic", New: func(json.RawMessage) (agent.Middleware, error) { return emphatic{}, nil },
 	})...)
 	require.NoError(t, err)

@@ -38,7 +38,7 @@ func TestUsageOfACutRequest(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHarness(t, func(cfg *turns.Config) {
-				set, err := middleware.NewSet(middleware.Builtin(0)...)
+				set, err := middleware.NewSet(middleware.Builtin(0, nil)...)
 				require.NoError(t, err)
 				cfg.Middleware = set
 			})

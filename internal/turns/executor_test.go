@@ -87,7 +87,7 @@ func TestFailedCallIsMadeAgain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHarness(t, func(cfg *turns.Config) {
-				set, err := middleware.NewSet(middleware.Builtin(c.retries)...)
+				set, err := middleware.NewSet(middleware.Builtin(c.retries, nil)...)
 				require.NoError(t, err)
 				cfg.Middleware = set
 			})

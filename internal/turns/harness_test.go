@@ -68,7 +68,7 @@ func newHarness(t *testing.T, change ...func(*turns.Config)) *harness {
 		}},
 		Limits: agent.Limits{ModelCalls: 25, ToolCalls: 50},
 	})
-	set, err := middleware.NewSet(middleware.Builtin(2)...)
+	set, err := middleware.NewSet(middleware.Builtin(2, nil)...)
 	require.NoError(t, err)
 	cfg := turns.Config{
 		Registry: h.catalog, Models: &h.model, Tools: h.tool, Middleware: set, Store: h.spy, Log: h.log, Blobs: h.blobs, Runs: h.runs,
