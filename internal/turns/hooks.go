@@ -3,6 +3,7 @@ package turns
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -52,8 +53,8 @@ func (r *modelRun) invocation() agent.Invocation {
 	}
 }
 
-// ask is a request of a middleware's own: nothing of it is streamed. Its epochs are those of a producer that writes nothing but what
-// it cost, and count below zero in the ledger, so that they never meet those of the step's own calls.
+// ask is a request of a middleware's own: nothing of it is streamed, and model_retry repeats it. Its epochs are those of a producer that
+// writes nothing but what it cost, all tries together, and count below zero in the ledger, so that they never meet those of the step's own calls.
 func (r *modelRun) ask(ctx context.Context, req agent.ModelRequest) (agent.ModelReply, error) {
 	if req.Profile == "" {
 		req.Profile = r.profile.Profile
@@ -72,24 +73,48 @@ func (r *modelRun) ask(ctx context.Context, req agent.ModelRequest) (agent.Model
 		return agent.ModelReply{}, r.own(err)
 	}
 	defer context.AfterFunc(ctx, func() { p.stop(context.Cause(ctx)) })()
-	r.tries++
-	observed, request := r.observe(work, profile, -p.fence.Epoch, agent.PurposeMiddleware, &req)
-	reply, err := model.Generate(observed, req, request.hear(func(agent.Delta) error { return context.Cause(work) }, false))
-	usage := priced(request.usage(work, &req, &reply, err), profile)
-	request.answered(&reply, usage, err, context.Cause(work))
-	if usage != (agent.Usage{}) {
-		r.ledger = append(r.ledger, agent.UsageEntry{Epoch: -p.fence.Epoch, Model: profile.Model, Usage: usage})
-		_ = p.emit(work, agent.Event{Type: agent.EventUsage, Usage: &usage, Model: reply.Model}) // close says what an error would
+	var used agent.Usage
+	var failed error // the last try: model_retry may make an error the reply, which is no answer for a middleware
+	once := func(ctx context.Context, _ agent.Invocation, req agent.ModelRequest, _ func(agent.Delta) error) (reply agent.ModelReply, _ error) {
+		r.tries++
+		observed, request := r.observe(ctx, profile, -p.fence.Epoch, agent.PurposeMiddleware, &req)
+		reply, failed = model.Generate(observed, req, request.hear(func(agent.Delta) error { return context.Cause(ctx) }, false))
+		usage := priced(request.usage(ctx, &req, &reply, failed), profile)
+		request.answered(&reply, usage, failed, context.Cause(ctx))
+		used = used.Add(usage)
+		return reply, failed
+	}
+	reply, err := r.withRetry(once)(work, r.invocation(), req, nil)
+	if err == nil {
+		err = failed
+	}
+	if used != (agent.Usage{}) {
+		r.ledger = append(r.ledger, agent.UsageEntry{Epoch: -p.fence.Epoch, Model: profile.Model, Usage: used})
+		_ = p.emit(work, agent.Event{Type: agent.EventUsage, Usage: &used, Model: reply.Model}) // close says what an error would
 	}
 	cause := context.Cause(work)
 	if closeErr := p.close(r.base); closeErr != nil && cause == nil {
 		cause = closeErr
 	}
 	if cause != nil {
+		if r.base.Err() == nil && errors.Is(cause, context.Cause(ctx)) {
+			return agent.ModelReply{}, cause // the middleware's own time is over, or the call was stopped
+		}
 		return agent.ModelReply{}, r.own(cause)
 	}
 	if err != nil {
 		r.ts.log(ctx).Info("a middleware's model call", zap.Int("step", r.in.Step), zap.Error(err))
+		return agent.ModelReply{}, err
 	}
-	return reply, err
+	return reply, nil
+}
+
+// withRetry wraps a model call in the plan's model_retry alone.
+func (r *modelRun) withRetry(call agent.ModelFunc) agent.ModelFunc {
+	for i, m := range r.chain {
+		if i < len(r.plan.Middleware) && r.plan.Middleware[i].Name == modelRetry {
+			call = m.WrapModel(call)
+		}
+	}
+	return call
 }

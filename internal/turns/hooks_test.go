@@ -1,13 +1,17 @@
 package turns_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/middleware"
 	"github.com/turnstone-run/turnstone/internal/turns"
 )
 
@@ -147,4 +151,76 @@ func TestMiddlewareAsksAndNotes(t *testing.T) {
 	require.Nil(t, noted[0])
 	require.JSONEq(t, `"a summary"`, string(noted[1]))
 	require.Equal(t, 0, count(h.events("t1"), agent.EventReset))
+}
+
+// TestModelRetryOfARequestOfMiddleware: model_retry repeats the request of a middleware too. A request that fails to the last is an error for it.
+func TestModelRetryOfARequestOfMiddleware(t *testing.T) {
+	fails := func(code agent.Code, after time.Duration, then func()) play {
+		return func(context.Context, agent.ModelRequest, func(agent.Delta) error) (agent.ModelReply, error) {
+			then()
+			return agent.ModelReply{Usage: agent.Usage{InputTokens: 7}}, &agent.Error{Code: code, RetryAfter: after, Err: errors.New("away")}
+		}
+	}
+	for name, c := range map[string]struct {
+		options   string
+		after     time.Duration
+		patience  time.Duration // of the middleware; 0: a minute
+		cancelled bool
+		requests  int
+		answer    string
+		err       string
+	}{
+		"comes back":            {after: 20 * time.Millisecond, requests: 3, answer: "a summary"},
+		"is not to be repeated": {options: `{"max_retries":0,"on_failure":"continue"}`, requests: 2, err: "away"},
+		"takes too long": {
+			options: `{"max_retries":1}`, after: 30 * time.Second, patience: 50 * time.Millisecond, requests: 2, err: "deadline exceeded",
+		},
+		"is cancelled meanwhile": {
+			options: `{"max_retries":1}`, after: 30 * time.Second, cancelled: true, requests: 1, err: "the turn was cancelled",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var answer string
+			var failed error
+			m := &hooked{before: func(ctx context.Context, inv agent.Invocation, req *agent.ModelRequest) (agent.Jump, error) {
+				ctx, free := context.WithTimeout(ctx, cmp.Or(c.patience, time.Minute))
+				defer free()
+				reply, err := inv.Ask(ctx, agent.ModelRequest{Messages: req.Messages})
+				answer, failed = agent.Normalize(reply.Blocks), err
+				return "", nil
+			}}
+			set, err := middleware.NewSet(append(middleware.Builtin(1, nil), middleware.Named{
+				Name: "asks", New: func(json.RawMessage) (agent.Middleware, error) { return m, nil },
+			})...)
+			require.NoError(t, err)
+			h := newHarness(t, func(cfg *turns.Config) { cfg.Middleware = set })
+			p := h.catalog.plan
+			p.Middleware = []agent.PlanMiddleware{{Name: "asks"}}
+			if c.options != "" {
+				p.Middleware = append(p.Middleware, agent.PlanMiddleware{Name: "model_retry", Options: json.RawMessage(c.options)})
+			}
+			h.catalog.put(p)
+			h.begin(agent.TurnRequest{TurnID: "t1", SessionID: "s1"})
+			h.model.script(fails(agent.CodeUnavailable, c.after, func() {
+				if c.cancelled {
+					require.NoError(t, h.MarkCancelled(t.Context(), "t1"))
+				}
+			}), says("a summary"), says("hello"))
+			started := time.Now()
+			v, err := h.CallModel(t.Context(), turns.CallModelInput{TurnID: "t1", Step: 1})
+			require.NoError(t, err)
+			require.Nil(t, v.Failure)
+			require.Equal(t, c.cancelled, v.Cancelled)
+			require.Len(t, h.model.seen, c.requests)
+			require.Equal(t, c.answer, answer)
+			require.Less(t, time.Since(started), 15*time.Second, "a cancel ends the wait")
+			if c.err == "" {
+				require.NoError(t, failed)
+				require.GreaterOrEqual(t, time.Since(started), c.after, "Retry-After is obeyed")
+				require.Equal(t, int64(7+100+100), v.Usage.InputTokens, "what the failed try was billed counts")
+			} else {
+				require.ErrorContains(t, failed, c.err)
+			}
+		})
+	}
 }
