@@ -58,7 +58,7 @@ func errorCases() []testCase {
 			s := c.refuses(row.status, row.kind, "The reason.")
 			e := c.fails(generate(c.model(s), ask()), row.code)
 			require.Contains(c, e.Error(), "The reason.")
-			require.Contains(c, e.Error(), fmt.Sprint(row.status))
+			require.Equal(c, 1, strings.Count(e.Error(), fmt.Sprint(row.status)), e.Error())
 			require.Zero(c, e.RetryAfter)
 			_, _, requests := s.request()
 			require.Equal(c, 1, requests, "retries are not this layer's")

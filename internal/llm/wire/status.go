@@ -167,7 +167,7 @@ func (c *Client) describe(status int, kind, message string) string {
 		parts = append(parts, message)
 	}
 	s := strings.Join(parts, ": ")
-	if kind != "" {
+	if kind != "" && kind != strconv.Itoa(status) { // Google and some gateways repeat the status as the code
 		s = strings.TrimSpace(s + " (" + kind + ")")
 	}
 	if s == "" {

@@ -65,7 +65,7 @@ func TestBodyRefinesStatus(t *testing.T) {
 		{400, `{"message":"This model's maximum context length is 4096 tokens"}`, agent.CodeOverflow, "4096"},
 		{404, `{"error":"model \"x\" not found"}`, agent.CodeNotFound, `model "x" not found`},
 		{422, `{"detail":"field required"}`, agent.CodeInvalid, "field required"},
-		{402, `{"error":{"message":"no credit","code":402}}`, agent.CodeDenied, "no credit (402)"},
+		{402, `{"error":{"message":"no credit","code":402}}`, agent.CodeDenied, "402 Payment Required: no credit"},
 		{500, ``, agent.CodeUnavailable, "500 Internal Server Error"},
 		{529, `null`, agent.CodeUnavailable, "529 Overloaded"},
 		{503, `{"error":{"message":` + `"` + strings.Repeat("x", 5000) + `"}}`, agent.CodeUnavailable, "…"},
