@@ -177,7 +177,7 @@ type Events struct {
 	Log string `yaml:"log" help:"postgres, or memory for one process only"`
 	// BatchInterval is how long tokens gather that follow one another closely. Default 10ms; 1ms to 1s.
 	BatchInterval time.Duration `yaml:"batch_interval" help:"how long tokens gather that follow one another closely; the first is shown at once"`
-	// FlushInterval is how long events may be shown before they are stored. Default 100ms; 10ms to 1s.
+	// FlushInterval is how long events may be shown before they are stored. Default 250ms; 10ms to 1s.
 	FlushInterval time.Duration `yaml:"flush_interval" help:"how long events may be shown before they are stored, those of all streams together"`
 	// Retention is how long a closed stream can be followed. Default 168h.
 	Retention time.Duration `yaml:"retention" help:"how long a finished stream can be read"`
@@ -367,7 +367,7 @@ func Default() Config {
 		},
 		Database: Database{MaxConns: 10},
 		Storage:  Storage{MaxInlineBytes: 10 << 20, CollectEvery: time.Hour, CollectAfter: time.Hour},
-		Events:   Events{Log: LogPostgres, BatchInterval: 10 * time.Millisecond, FlushInterval: 100 * time.Millisecond, Retention: 168 * time.Hour},
+		Events:   Events{Log: LogPostgres, BatchInterval: 10 * time.Millisecond, FlushInterval: 250 * time.Millisecond, Retention: 168 * time.Hour},
 		Turn: Turn{
 			ModelCalls: 25, ToolCalls: 50, WallTime: time.Hour, MaxMessageBytes: 1 << 20, QueueLength: 100,
 			OnUnavailable: string(agent.UnavailableWait), BeginWithin: 2 * time.Second, HistoryOutputBytes: 1 << 10, OutputBytes: 64 << 10,

@@ -22,7 +22,7 @@ import (
 type Config struct {
 	Pool      *pgxpool.Pool // of a database with migration 002; stays the caller's
 	Logger    *zap.Logger   // default: discard
-	Flush     time.Duration // how long events may be shown before they are stored; default 100 ms
+	Flush     time.Duration // how long events may be shown before they are stored; default 250 ms
 	Poll      time.Duration // how late a missed notification is noticed, ± 20 %; default 2 s
 	Retention time.Duration // events of a stream closed longer ago expire; 0: never, by itself
 	Watch     Watch         // nil: nobody watches
@@ -43,7 +43,7 @@ func (unwatched) Delivered(time.Duration) {}
 func (unwatched) Followers(int)           {}
 
 const (
-	defaultFlush = 100 * time.Millisecond
+	defaultFlush = 250 * time.Millisecond
 	defaultPoll  = 2 * time.Second
 	// callTimeout bounds one call of the database, the wait for a connection and for the stream's lock included.
 	callTimeout = 10 * time.Second
