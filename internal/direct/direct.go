@@ -23,8 +23,6 @@ const (
 	patience = 20 * time.Second
 	// beginPatience bounds the second attempt to record a turn.
 	beginPatience = 5 * time.Second
-	// renewals is how often a lease is renewed within its time.
-	renewals = 3
 )
 
 var (
@@ -59,6 +57,7 @@ func (unwatched) DirectFallback(agent.Fallback) {}
 // Driver runs direct turns.
 type Driver struct {
 	Config
+	leases
 
 	slots *semaphore.Weighted
 	work  context.Context //nolint:containedctx // of all turns: Stop ends it
@@ -82,8 +81,9 @@ func New(c Config) (*Driver, error) {
 	if c.Logger == nil {
 		c.Logger = zap.NewNop()
 	}
-	d := &Driver{Config: c, slots: semaphore.NewWeighted(int64(c.MaxTurns))}
+	d := &Driver{Config: c, slots: semaphore.NewWeighted(int64(c.MaxTurns)), leases: leases{held: map[agent.TurnID]context.CancelCauseFunc{}}}
 	d.work, d.stop = context.WithCancelCause(context.Background())
+	go d.renewLeases()
 	return d, nil
 }
 

@@ -33,7 +33,8 @@ func (d *Driver) drive(begun *turns.BeginTurnResult) {
 	t.state.Model = begun.ModelName
 	ctx, stop := context.WithCancelCause(d.work)
 	defer stop(nil)
-	go t.renew(ctx, stop)
+	d.hold(begun.Turn.TurnID, stop)
+	defer d.letGo(begun.Turn.TurnID)
 	started := time.Now()
 	for {
 		a := t.state.Next()
@@ -150,27 +151,6 @@ func final(err error) bool {
 		err != nil && !agent.CodeOf(err).Retryable() && !errors.Is(err, context.Canceled)
 }
 
-// renew keeps the session while the turn runs. One that has been taken away is not ours any more.
-func (t *running) renew(ctx context.Context, stop context.CancelCauseFunc) {
-	tick := time.NewTicker(turns.DirectLease / renewals)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		err := t.Turns.Store.Renew(ctx, t.begun.Turn.TurnID, time.Now().Add(turns.DirectLease))
-		if agent.CodeOf(err) == agent.CodeConflict {
-			stop(errLost)
-			return
-		}
-		if err != nil && ctx.Err() == nil {
-			t.log().Warn("renew a direct turn's lease", zap.Error(err))
-		}
-	}
-}
-
 // handOver lets Temporal go on with the turn. If even that fails, upkeep does so when the lease has run out.
 func (t *running) handOver(why agent.Fallback, cause error) {
 	id := t.begun.Turn.TurnID
@@ -182,9 +162,12 @@ func (t *running) handOver(why agent.Fallback, cause error) {
 	}
 	announced := false
 	_, err := perform(ctx, func() (struct{}, error) {
-		// Still ours? Then it stays so until the workflow has it.
-		if err := t.Turns.Store.Renew(ctx, id, time.Now().Add(turns.DirectLease)); err != nil {
+		held, err := t.Turns.Store.Renew(ctx, []agent.TurnID{id}, time.Now().Add(turns.DirectLease))
+		if err != nil {
 			return struct{}{}, err
+		}
+		if len(held) == 0 {
+			return struct{}{}, backoff.Permanent(errLost)
 		}
 		if !announced { // before the workflow writes events
 			if err := t.Turns.AnnounceFallback(ctx, t.begun.Turn, why); err != nil {

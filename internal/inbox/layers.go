@@ -155,7 +155,9 @@ func (probeLog) Begin(_ context.Context, stream, producer string) (agent.Fence, 
 	return agent.Fence{StreamID: stream, Producer: producer, Epoch: 1}, agent.Appended{}, nil
 }
 
-func (probeLog) Reset(context.Context, agent.Fence) (agent.Appended, error) { return agent.Appended{}, nil }
+func (probeLog) Reset(context.Context, agent.Fence) (agent.Appended, error) {
+	return agent.Appended{}, nil
+}
 
 func (probeLog) Append(context.Context, agent.Fence, int64, []agent.Event) (agent.Appended, error) {
 	return agent.Appended{}, nil

@@ -43,8 +43,16 @@ func sameTime(a, b *time.Time) bool {
 	return a.Equal(*b)
 }
 
-const renewLease = `
-UPDATE turns SET lease_until = greatest(lease_until, $2) WHERE turn_id = $1 AND mode = 'direct' AND state = 'running'`
+// A row that somebody has locked for a moment is left for the next time, so that one turn does not keep the leases of all others from being renewed.
+const renewLeases = `
+WITH held AS (
+	SELECT turn_id FROM turns WHERE turn_id = ANY ($1) AND mode = 'direct' AND state = 'running'
+), free AS (
+	SELECT t.turn_id FROM turns t JOIN held USING (turn_id) FOR NO KEY UPDATE OF t SKIP LOCKED
+), renewed AS (
+	UPDATE turns t SET lease_until = greatest(lease_until, $2) FROM free WHERE t.turn_id = free.turn_id AND mode = 'direct' AND state = 'running'
+)
+SELECT turn_id FROM held`
 
 // A turn that waits may be handed over too: its workflow goes on waiting.
 const handOverTurn = `
@@ -52,47 +60,43 @@ UPDATE turns SET mode = 'durable', lease_until = NULL, workflow_id = $2, fallbac
 WHERE turn_id = $1 AND state IN ('queued', 'running') AND (mode = 'direct' OR workflow_id = $2)`
 
 const readDriver = `
-SELECT state, mode FROM turns WHERE turn_id = $1`
+SELECT state FROM turns WHERE turn_id = $1`
 
-// Renew moves the lease of a direct turn that holds its session, never back. A turn that does not, because it waits, has ended or is no
-// longer direct, is [agent.CodeConflict]: its process is to stop. An unknown one is [agent.CodeNotFound].
-func (s *Store) Renew(ctx context.Context, id agent.TurnID, until time.Time) error {
-	return s.drive(ctx, "renew lease", id, renewLease, until)
+// Renew moves the leases of direct turns that hold their sessions, never back, and returns those turns. The process of any other, which waits, has
+// ended, is no longer direct or is unknown, is to stop.
+func (s *Store) Renew(ctx context.Context, ids []agent.TurnID, until time.Time) ([]agent.TurnID, error) {
+	rows, err := s.pool.Query(ctx, renewLeases, ids, until)
+	if err != nil {
+		return nil, mapError("renew leases", err)
+	}
+	held, err := pgx.CollectRows(rows, pgx.RowTo[agent.TurnID])
+	return held, mapError("renew leases", err)
 }
 
 // HandOver makes a direct turn a durable one, which the workflow drives and which has no lease, and records why. Doing it again changes nothing. A turn
 // that has ended, or that another workflow drives, is [agent.CodeConflict]; an unknown one [agent.CodeNotFound].
 func (s *Store) HandOver(ctx context.Context, id agent.TurnID, workflowID string, why agent.Fallback) error {
-	return s.drive(ctx, "hand over turn", id, handOverTurn, workflowID, string(why))
-}
-
-// drive runs an update of one turn and, in the same round trip, finds out why it did not apply.
-func (s *Store) drive(ctx context.Context, op string, id agent.TurnID, update string, args ...any) error {
+	const op = "hand over turn"
 	var (
 		b       pgx.Batch
 		applied bool
 		refusal error
 	)
-	b.Queue(update, append([]any{id}, args...)...).Exec(func(tag pgconn.CommandTag) error {
+	b.Queue(handOverTurn, id, workflowID, string(why)).Exec(func(tag pgconn.CommandTag) error {
 		applied = tag.RowsAffected() > 0
 		return nil
 	})
 	b.Queue(readDriver, id).QueryRow(func(row pgx.Row) error {
-		var (
-			state string
-			mode  agent.Mode
-		)
-		switch err := row.Scan(&state, &mode); {
+		var state string
+		switch err := row.Scan(&state); {
 		case errors.Is(err, pgx.ErrNoRows):
 			return unknownTurn("", id)
 		case err != nil:
 			return err
 		case state != agent.StateQueued && state != agent.StateRunning:
 			refusal = agent.Errorf(agent.CodeConflict, op, "turn %q has ended", id)
-		case mode != agent.ModeDirect:
-			refusal = agent.Errorf(agent.CodeConflict, op, "turn %q is driven by a workflow", id)
 		default:
-			refusal = agent.Errorf(agent.CodeConflict, op, "turn %q does not hold its session", id)
+			refusal = agent.Errorf(agent.CodeConflict, op, "turn %q is driven by another workflow", id)
 		}
 		return nil
 	})

@@ -107,9 +107,9 @@ type SessionMemory interface {
 
 // Leases say who drives a direct turn.
 type Leases interface {
-	// Renew lengthens the lease of a direct turn that holds its session: [agent.CodeConflict] when it no longer does. HandOver makes it a
-	// durable one, without a lease.
-	Renew(ctx context.Context, id agent.TurnID, until time.Time) error
+	// Renew lengthens the leases of direct turns and returns those that still hold their sessions. HandOver makes one a durable turn, without
+	// a lease.
+	Renew(ctx context.Context, ids []agent.TurnID, until time.Time) (held []agent.TurnID, err error)
 	HandOver(ctx context.Context, id agent.TurnID, workflowID string, why agent.Fallback) error
 }
 
