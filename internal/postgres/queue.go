@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype/zeronull"
 
 	"github.com/turnstone-run/turnstone/agent"
 )
@@ -38,16 +39,17 @@ type place struct {
 	ahead   int // those of them that were there before this one
 }
 
-const ensureSession = `
-INSERT INTO sessions (tenant, session_id) VALUES ($1, $2) ON CONFLICT DO NOTHING`
-
+// lockSession inserts the session or locks it as FOR UPDATE does, in one statement: between two, the session could be deleted. It updates nothing;
+// naming a column of the key is what makes the lock that strong.
 const lockSession = `
-SELECT coalesce(holder, ''), last_seq, last_position FROM sessions WHERE tenant = $1 AND session_id = $2 FOR UPDATE`
+INSERT INTO sessions (tenant, session_id) VALUES ($1, $2)
+ON CONFLICT (tenant, session_id) DO UPDATE SET session_id = excluded.session_id WHERE false`
 
 // A statement of its own: it must see what was committed while lockSession waited.
 const readHolder = `
-SELECT t.workflow_id, coalesce(t.held_at, t.created_at), t.mode, t.lease_until
-FROM sessions s JOIN turns t ON t.turn_id = s.holder
+SELECT coalesce(s.holder, ''), s.last_seq, s.last_position, coalesce(t.workflow_id, ''), coalesce(t.held_at, t.created_at),
+	coalesce(t.mode, ''), t.lease_until
+FROM sessions s LEFT JOIN turns t ON t.turn_id = s.holder
 WHERE s.tenant = $1 AND s.session_id = $2`
 
 const readPlace = `
@@ -102,12 +104,10 @@ func (s *Store) Begin(ctx context.Context, t agent.TurnRecord) (agent.Begun, err
 		place place
 	)
 	err = transact(ctx, s.pool, func(b *pgx.Batch) {
-		b.Queue(ensureSession, t.Tenant, t.SessionID)
-		b.Queue(lockSession, t.Tenant, t.SessionID).QueryRow(func(row pgx.Row) error {
-			return row.Scan(&held.holder, &held.lastSeq, &held.lastPosition)
-		})
+		b.Queue(lockSession, t.Tenant, t.SessionID)
 		b.Queue(readHolder, t.Tenant, t.SessionID).QueryRow(func(row pgx.Row) error {
-			return optional(row.Scan(&held.holderWorkflow, &held.holderSince, &held.holderMode, &held.holderLease))
+			return row.Scan(&held.holder, &held.lastSeq, &held.lastPosition, &held.holderWorkflow, (*zeronull.Timestamptz)(&held.holderSince),
+				&held.holderMode, &held.holderLease)
 		})
 		b.Queue(readPlace, t.TurnID).QueryRow(func(row pgx.Row) error {
 			err := row.Scan(&place.tenant, &place.session, &place.state, &place.cursor, &place.workflowID, &place.bound.Agent,

@@ -174,12 +174,14 @@ func TestRetentionBesideRunningTurns(t *testing.T) {
 		turns.Go(func() {
 			for i := range rounds {
 				id, session := fmt.Sprintf("w%d-%d", n, i), fmt.Sprintf("s%d", (n+i)%4)
-				faults <- again(func() error { _, err := b.Begin(t.Context(), turn(id, session)); return err })
-				err := b.SaveModelStep(t.Context(), modelStep(id, 1, 1, agent.Text("said")))
+				_, err := b.Begin(t.Context(), turn(id, session))
+				faults <- err
+				err = b.SaveModelStep(t.Context(), modelStep(id, 1, 1, agent.Text("said")))
 				if err != nil && !errors.Is(err, agent.ErrFenced) {
 					faults <- err
 				}
-				faults <- again(func() error { _, err := b.Finish(t.Context(), finish(id, session)); return err })
+				_, err = b.Finish(t.Context(), finish(id, session))
+				faults <- err
 				if i%5 == 0 {
 					_, err := b.DeleteSession(t.Context(), tenant, agent.SessionID(session))
 					if code := agent.CodeOf(err); err != nil && code != agent.CodeNotFound && code != agent.CodeConflict {
@@ -200,13 +202,4 @@ func TestRetentionBesideRunningTurns(t *testing.T) {
 		b.sweep(tenant, kind, 0)
 	}
 	b.soundness()
-}
-
-// again makes the one more attempt that an activity makes when its session went while it looked.
-func again(work func() error) error {
-	err := work()
-	if err != nil && agent.CodeOf(err) == agent.CodeNotFound {
-		return work()
-	}
-	return err
 }

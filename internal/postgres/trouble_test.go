@@ -115,6 +115,34 @@ func TestBeginWaitsForFinish(t *testing.T) {
 	require.EqualValues(t, 3, answer.Cursor)
 }
 
+// A turn that begins again while its session is deleted, by somebody or by retention, waits for that and begins as a new one.
+func TestBeginWaitsForDeletedSession(t *testing.T) {
+	b := newBench(t, postgres.Config{})
+	b.ready("t1", "s")
+	b.finish(finish("t1", "s"))
+	deleted, begun := make(chan error, 1), make(chan error, 1)
+	var answer agent.Begun
+
+	release := b.blocked(lockTurnRow)
+	go func() {
+		_, err := b.DeleteSession(t.Context(), tenant, "s")
+		deleted <- err
+	}()
+	b.awaitWaiting(1)
+	go func() {
+		var err error
+		answer, err = b.Begin(t.Context(), turn("t1", "s"))
+		begun <- err
+	}()
+	b.awaitWaiting(2)
+	release()
+	require.NoError(t, <-deleted)
+	require.NoError(t, <-begun)
+	require.Equal(t, agent.BeginReady, answer.Answer)
+	require.True(t, answer.New)
+	require.EqualValues(t, 1, answer.Cursor, "the session counts from 1 again")
+}
+
 func TestKilledConnectionLeavesNothingHalfStored(t *testing.T) {
 	b := newBench(t, postgres.Config{})
 
