@@ -165,6 +165,10 @@ func (r *Registry) planChange(s *snapshot, req *agent.ApplyRequest, defs []*defi
 			}
 		}
 	}
+	if req.Source == agent.SourceFollow && len(defs) == 0 && len(remove) > 0 { // rather the wrong installation than one without documents
+		return nil, agent.Invalid("catalog.follow", "the followed catalog is empty; the %d documents that were taken over from it are kept. "+
+			"Check catalog.follow.url. To remove them, unset it and use starter catalog delete", len(remove))
+	}
 	slices.SortFunc(remove, compareKeys)
 	for _, k := range slices.Compact(remove) {
 		if wanted[k] {

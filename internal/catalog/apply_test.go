@@ -177,6 +177,27 @@ func TestFolder(t *testing.T) {
 	_ = w.plan("default", "c")
 }
 
+func TestFollowedCatalogIsEmpty(t *testing.T) {
+	w := newWorld(t, func(c *catalog.Config) { c.Follow = true })
+	follow := func(docs ...string) error {
+		var files []agent.ManifestFile
+		for _, d := range docs {
+			files = append(files, agent.ManifestFile{Data: []byte(d)})
+		}
+		_, err := w.ApplyFollowed(t.Context(), files)
+		return err
+	}
+	require.NoError(t, follow(), "it was empty from the beginning")
+	require.NoError(t, follow(agentDoc("", "a", ""), agentDoc("", "b", "")))
+	require.EqualError(t, follow(), "catalog.follow: the followed catalog is empty; the 2 documents that were taken over from it are kept. "+
+		"Check catalog.follow.url. To remove them, unset it and use starter catalog delete")
+	_ = w.plan("default", "a")
+	require.NoError(t, follow(agentDoc("", "a", "")))
+	require.NoError(t, follow(agentDoc("", "c", "")))
+	_, _, err := w.Resolve(t.Context(), "default", "a")
+	require.Equal(t, agent.CodeNotFound, agent.CodeOf(err))
+}
+
 func TestStoreAway(t *testing.T) {
 	w := newWorld(t)
 	w.apply(agentDoc("", "a", ""))
