@@ -82,7 +82,8 @@ whole job message, of which flags change what they name.
 The same job id with the same --retry is one job, however often it is pushed, with one result. One that has ended within the last day is
 refused.
 
---wait waits for the job's --timeout and a minute. Then, as when it is interrupted, the job goes on.
+--wait waits for the job's --timeout and a minute. Then, as when it is interrupted, the job goes on. When the job waits for a person,
+standard error says how to decide, and --wait goes on to the result.
 
 Exit codes with --wait: 0 the job completed, 1 it failed, 3 there was no result in time, 4 it was cancelled, 130 interrupted.`,
 		Example: `  starter jobs push "fetch flights from NYC to LAX" --run-id run-7 --node-id flights
@@ -227,7 +228,7 @@ Exit codes: 0 the job completed, 1 it failed, 3 there was no result in time, 4 i
 	return cmd
 }
 
-// waitFor prints the result of a job and ends as it did.
+// waitFor prints the result of a job and ends as it did. Messages that the job waits for a person are notes on the way.
 func (a *app) waitFor(ctx context.Context, c *jobs.Client, id string, timeout time.Duration) error {
 	if timeout > 0 {
 		var cancel context.CancelFunc
@@ -235,6 +236,11 @@ func (a *app) waitFor(ctx context.Context, c *jobs.Client, id string, timeout ti
 		defer cancel()
 	}
 	r, err := c.Wait(ctx, id)
+	for ; err == nil && r.Waiting; r, err = c.Wait(ctx, id) {
+		if r.Error != nil {
+			a.note("%s", r.Error.Message)
+		}
+	}
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded) && err != nil:
 		return agent.Errorf(agent.CodeUnavailable, "", "no result of job %q within %s: it may not have ended yet, or its result has been taken; "+

@@ -120,6 +120,23 @@ func TestJobsPushAndWait(t *testing.T) {
 	require.Contains(t, b.screen.out(), "error    execution_error: connection timeout")
 }
 
+// A job that waits for a person has not ended: its result is the message after that.
+func TestJobsWaitForTheResultBehindAnApproval(t *testing.T) {
+	b, redis := producer(t)
+	pause := job.Waiting("j1", []job.Approval{{ApprovalID: "job-j1.1.c", Tool: "send_mail", Command: "starter approvals decide job-j1.1.c approve --by NAME"}}, time.Now())
+	message, err := pause.Encode()
+	require.NoError(t, err)
+	done := make(chan int, 1)
+	go func() { done <- b.run(noInput(), "jobs", "push", "go", "--job-id", "j1", "--wait") }()
+	require.Eventually(t, func() bool { return redis.Exists("agent:jobs") }, 5*time.Second, time.Millisecond)
+	_, err = redis.Push("agent:results:j1", string(message), doneJob)
+	require.NoError(t, err)
+	require.Equal(t, 0, <-done, b.screen.String())
+	require.Contains(t, b.screen.String(), "the job waits for a person. To decide: starter approvals decide job-j1.1.c approve --by NAME. A second message")
+	require.Contains(t, b.screen.out(), "status   completed")
+	require.NotContains(t, b.screen.out(), "failed")
+}
+
 // Whoever waits for a result that somebody else took does not wait for ever.
 func TestJobsWaitIsBounded(t *testing.T) {
 	b, _ := producer(t)
