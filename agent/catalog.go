@@ -64,7 +64,7 @@ type Document struct {
 
 	Body      json.RawMessage `json:"body"`       // the whole document as canonical JSON (RFC 8785)
 	Revision  int64           `json:"revision"`   // of the catalog when it last changed; 0 for what is not stored: builtin, config
-	Source    string          `json:"source"`     // builtin, config, folder, api
+	Source    string          `json:"source"`     // builtin, config, folder, follow, api
 	UpdatedAt time.Time       `json:"updated_at"` // zero for what is not stored
 	UpdatedBy string          `json:"updated_by"`
 	Deleted   bool            `json:"deleted,omitempty"` // only where changes are asked for

@@ -45,7 +45,7 @@ func (a *app) listCommand() *cobra.Command {
 	of.register(cmd, listed)
 	cmd.Flags().StringVar(&q.Name, "name", "", "only of this name")
 	cmd.Flags().StringVar(&q.Version, "version", "", "only of this version (of nodes)")
-	cmd.Flags().StringVar(&q.Source, "source", "", "only from builtin, config, folder or api")
+	cmd.Flags().StringVar(&q.Source, "source", "", "only from builtin, config, folder, follow or api")
 	return cmd
 }
 

@@ -51,7 +51,7 @@ type AgentInfo struct {
 	Artifact *Artifact `protobuf:"bytes,16,opt,name=artifact,proto3" json:"artifact,omitempty"`
 	// The newest of everything that the agent is made of.
 	Revision int64 `protobuf:"varint,17,opt,name=revision,proto3" json:"revision,omitempty"`
-	// builtin, config, folder or api.
+	// builtin, config, folder, follow or api.
 	Source string `protobuf:"bytes,18,opt,name=source,proto3" json:"source,omitempty"`
 	// Why it cannot run at present.
 	Fault         string `protobuf:"bytes,19,opt,name=fault,proto3" json:"fault,omitempty"`

@@ -181,7 +181,7 @@ type NodeInfo struct {
 	Tools []*ToolInfo `protobuf:"bytes,7,rep,name=tools,proto3" json:"tools,omitempty"`
 	// Of the catalog when it last changed.
 	Revision int64 `protobuf:"varint,8,opt,name=revision,proto3" json:"revision,omitempty"`
-	// builtin, config, folder or api.
+	// builtin, config, folder, follow or api.
 	Source        string `protobuf:"bytes,9,opt,name=source,proto3" json:"source,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -361,7 +361,7 @@ type ListDocumentsRequest struct {
 	Tenant  string `protobuf:"bytes,2,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	Name    string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
 	Version string `protobuf:"bytes,4,opt,name=version,proto3" json:"version,omitempty"`
-	// builtin, config, folder or api.
+	// builtin, config, folder, follow or api.
 	Source string `protobuf:"bytes,5,opt,name=source,proto3" json:"source,omitempty"`
 	// 1 to 1000; 0: 100.
 	PageSize int32 `protobuf:"varint,6,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
@@ -521,7 +521,7 @@ type Document struct {
 	Body string `protobuf:"bytes,2,opt,name=body,proto3" json:"body,omitempty"`
 	// Of the catalog when it last changed; 0 for what is not stored.
 	Revision int64 `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
-	// builtin, config, folder or api.
+	// builtin, config, folder, follow or api.
 	Source string `protobuf:"bytes,4,opt,name=source,proto3" json:"source,omitempty"`
 	// Absent for what is not stored.
 	UpdatedAt     *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
@@ -1286,7 +1286,7 @@ type AuditEntry struct {
 	Revision int64                  `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
 	At       *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=at,proto3" json:"at,omitempty"`
 	By       string                 `protobuf:"bytes,4,opt,name=by,proto3" json:"by,omitempty"`
-	// folder or api.
+	// folder, follow or api.
 	Source        string `protobuf:"bytes,5,opt,name=source,proto3" json:"source,omitempty"`
 	Comment       string `protobuf:"bytes,6,opt,name=comment,proto3" json:"comment,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1679,7 +1679,7 @@ func (x *GetStatusResponse) GetSources() []*SourceStatus {
 // SourceStatus is where documents come from.
 type SourceStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// store or folder.
+	// store, folder or follow.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Ok   bool   `protobuf:"varint,2,opt,name=ok,proto3" json:"ok,omitempty"`
 	// For a person.
