@@ -64,16 +64,23 @@ func TestRunbooks(t *testing.T) {
 	}
 }
 
-// TestDeploymentExample: the manifest of the page is one that a cluster takes, and every variable in it is a setting's or another library's.
-func TestDeploymentExample(t *testing.T) {
-	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(operations(t), -1)
-	var manifest string
-	for _, b := range blocks {
-		if strings.Contains(b[1], "kind: Deployment") {
-			manifest = b[1]
-		}
+// TestDeploymentExamples: each manifest of the page is one that a cluster takes, and every variable in it is a setting's or another library's.
+func TestDeploymentExamples(t *testing.T) {
+	blocks := regexp.MustCompile("(?s)```yaml\n(apiVersion: apps/v1\n.*?)```").FindAllStringSubmatch(operations(t), -1)
+	require.Len(t, blocks, 2)
+	seen := map[string]bool{}
+	for i, worker := range []bool{true, false} {
+		cfg, labels := deployed(t, blocks[i][1])
+		require.Equal(t, worker, cfg.Worker.Enabled)
+		require.True(t, cfg.Gateway.Enabled)
+		require.False(t, seen[labels["app"]], "a Deployment selects the pods of another")
+		seen[labels["app"]] = true
 	}
-	require.NotEmpty(t, manifest)
+}
+
+// deployed returns the settings of a Deployment and the labels that it selects its pods by.
+func deployed(t *testing.T, manifest string) (*app.Config, map[string]string) {
+	t.Helper()
 	type container struct {
 		Ports []struct {
 			Name          string `yaml:"name"`
@@ -123,4 +130,5 @@ func TestDeploymentExample(t *testing.T) {
 	require.Greater(t, time.Duration(d.Spec.Template.Spec.Grace)*time.Second, cfg.Jobs.DrainTimeout+cfg.ShutdownTimeout, "a drain is not cut off")
 	require.Equal(t, ":8080", cfg.HTTP.Addr)
 	require.Equal(t, 8080, c.Ports[0].ContainerPort)
+	return cfg, d.Spec.Selector.MatchLabels
 }
