@@ -123,7 +123,8 @@ func TestJobsPushAndWait(t *testing.T) {
 // A job that waits for a person has not ended: its result is the message after that.
 func TestJobsWaitForTheResultBehindAnApproval(t *testing.T) {
 	b, redis := producer(t)
-	pause := job.Waiting("j1", []job.Approval{{ApprovalID: "job-j1.1.c", Tool: "send_mail", Command: "starter approvals decide job-j1.1.c approve --by NAME"}}, time.Now())
+	asked := job.Approval{ApprovalID: "job-j1.1.c", Tool: "send_mail", Command: "starter approvals decide job-j1.1.c approve --by NAME"}
+	pause := job.Waiting("j1", []job.Approval{asked}, time.Now())
 	message, err := pause.Encode()
 	require.NoError(t, err)
 	done := make(chan int, 1)
