@@ -57,14 +57,14 @@ func (unwatched) DirectFallback(agent.Fallback) {}
 // Driver runs direct turns.
 type Driver struct {
 	Config
-	leases
 
-	slots *semaphore.Weighted
-	work  context.Context //nolint:containedctx // of all turns: Stop ends it
-	stop  context.CancelCauseFunc
-	turns sync.WaitGroup
-	mu    sync.Mutex // guards the change from Add to Wait
-	over  bool
+	leases leases
+	slots  *semaphore.Weighted
+	work   context.Context //nolint:containedctx // of all turns: Stop ends it
+	stop   context.CancelCauseFunc
+	turns  sync.WaitGroup
+	mu     sync.Mutex // guards the change from Add to Wait
+	over   bool
 }
 
 // New returns a driver.
@@ -81,7 +81,7 @@ func New(c Config) (*Driver, error) {
 	if c.Logger == nil {
 		c.Logger = zap.NewNop()
 	}
-	d := &Driver{Config: c, slots: semaphore.NewWeighted(int64(c.MaxTurns)), leases: leases{held: map[agent.TurnID]context.CancelCauseFunc{}}}
+	d := &Driver{Config: c, slots: semaphore.NewWeighted(int64(c.MaxTurns))}
 	d.work, d.stop = context.WithCancelCause(context.Background())
 	go d.renewLeases()
 	return d, nil

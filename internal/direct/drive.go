@@ -33,8 +33,8 @@ func (d *Driver) drive(begun *turns.BeginTurnResult) {
 	t.state.Model = begun.ModelName
 	ctx, stop := context.WithCancelCause(d.work)
 	defer stop(nil)
-	d.hold(begun.Turn.TurnID, stop)
-	defer d.letGo(begun.Turn.TurnID)
+	d.leases.add(begun.Turn.TurnID, stop)
+	defer d.leases.remove(begun.Turn.TurnID)
 	started := time.Now()
 	for {
 		a := t.state.Next()

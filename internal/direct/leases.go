@@ -16,22 +16,32 @@ import (
 // renewals is how often a lease is renewed within its time.
 const renewals = 3
 
-// leases are the turns that this process drives, each with the function that stops it.
+// leases are the turns that this process drives, each with the function that stops it. The zero value is empty.
 type leases struct {
-	mu   sync.Mutex
-	held map[agent.TurnID]context.CancelCauseFunc
+	mu    sync.Mutex
+	stops map[agent.TurnID]context.CancelCauseFunc
 }
 
-func (l *leases) hold(id agent.TurnID, stop context.CancelCauseFunc) {
+func (l *leases) add(id agent.TurnID, stop context.CancelCauseFunc) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.held[id] = stop
+	if l.stops == nil {
+		l.stops = map[agent.TurnID]context.CancelCauseFunc{}
+	}
+	l.stops[id] = stop
 }
 
-func (l *leases) letGo(id agent.TurnID) {
+func (l *leases) remove(id agent.TurnID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.held, id)
+	delete(l.stops, id)
+}
+
+// all returns a copy.
+func (l *leases) all() map[agent.TurnID]context.CancelCauseFunc {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return maps.Clone(l.stops)
 }
 
 // renewLeases keeps the sessions of the turns that run here, until the driver stops. A turn that was taken away is stopped.
@@ -44,29 +54,27 @@ func (d *Driver) renewLeases() {
 			return
 		case <-tick.C:
 		}
-		if err := d.renewOnce(); err != nil && d.work.Err() == nil {
+		if err := d.renewAll(); err != nil && d.work.Err() == nil {
 			d.Logger.Warn("renew the leases of direct turns", zap.Error(err))
 		}
 	}
 }
 
-func (d *Driver) renewOnce() error {
-	d.leases.mu.Lock()
-	driven := maps.Clone(d.held)
-	d.leases.mu.Unlock()
-	if len(driven) == 0 {
+func (d *Driver) renewAll() error {
+	stops := d.leases.all()
+	if len(stops) == 0 {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(d.work, turns.DirectLease/renewals)
 	defer cancel()
-	held, err := d.Turns.Store.Renew(ctx, slices.Collect(maps.Keys(driven)), time.Now().Add(turns.DirectLease))
+	held, err := d.Turns.Store.Renew(ctx, slices.Collect(maps.Keys(stops)), time.Now().Add(turns.DirectLease))
 	if err != nil {
 		return err
 	}
 	for _, id := range held {
-		delete(driven, id)
+		delete(stops, id)
 	}
-	for _, stop := range driven {
+	for _, stop := range stops {
 		stop(errLost)
 	}
 	return nil
