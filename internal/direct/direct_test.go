@@ -227,6 +227,34 @@ func TestTakenAway(t *testing.T) {
 	require.Equal(t, agent.StopTerminated, events[len(events)-1].Result.StopReason)
 }
 
+// TestLeasesAreRenewed: one turn that somebody else drives is stopped here, the others keep their sessions.
+func TestLeasesAreRenewed(t *testing.T) {
+	w := newWorld(t, 3)
+	taken := make(chan error, 3)
+	w.play = func(ctx context.Context, _ int, _ func(agent.Delta) error) (agent.ModelReply, error) {
+		<-ctx.Done()
+		taken <- context.Cause(ctx)
+		return agent.ModelReply{}, context.Cause(ctx)
+	}
+	lease := func(id agent.TurnID) time.Time {
+		state, err := w.store.Turn(t.Context(), id)
+		require.NoError(t, err)
+		return state.Lease
+	}
+	var first []time.Time
+	ids := []agent.TurnID{"t1", "t2", "t3"}
+	for _, id := range ids {
+		w.submit(id, agent.SessionID(id))
+		first = append(first, lease(id))
+	}
+	require.NoError(t, w.store.HandOver(t.Context(), "t2", "turn/t2", agent.FallbackStop))
+	require.ErrorContains(t, <-taken, "taken from this process")
+	require.Eventually(t, func() bool { return lease("t1").After(first[0]) && lease("t3").After(first[2]) }, 10*time.Second, 10*time.Millisecond)
+	require.Empty(t, taken)
+	require.Empty(t, w.started)
+	require.NoError(t, w.Stop(t.Context()))
+}
+
 // TestRecordIsGone: a turn whose record is gone, because an older backup was restored, is given up, once and for all. No workflow is started for it.
 func TestRecordIsGone(t *testing.T) {
 	w := newWorld(t, 2)
