@@ -19,7 +19,7 @@ func (ts *Turns) announce(ctx context.Context, t *facts) error {
 		events = append(events, agent.Event{Type: agent.EventRoute, Route: body})
 		ts.Registry.Routed(route)
 	}
-	_, err := ts.show(ctx, t.TurnRef, "turn", events...) // stored with what the model says first: a turn that is begun again announces itself again
+	_, err := ts.show(ctx, t.TurnRef, "turn", nil, events...) // stored with what the model says first: a turn that is begun again announces itself again
 	return err
 }
 
@@ -56,8 +56,8 @@ func (ts *Turns) begin(ctx context.Context, t TurnRef, producer string, isStored
 }
 
 // show appends events of a producer beside which no other runs.
-func (ts *Turns) show(ctx context.Context, t TurnRef, producer string, events ...agent.Event) (agent.Fence, error) {
-	fence, _, err := ts.beginEpoch(ctx, t, producer, nil)
+func (ts *Turns) show(ctx context.Context, t TurnRef, producer string, isStored check, events ...agent.Event) (agent.Fence, error) {
+	fence, _, err := ts.beginEpoch(ctx, t, producer, isStored)
 	if err != nil {
 		return fence, fmt.Errorf("begin %s: %w", producer, err)
 	}

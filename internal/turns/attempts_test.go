@@ -29,8 +29,8 @@ func (l *overtaken) Begin(ctx context.Context, id, producer string) (agent.Fence
 	return l.EventLog.Begin(ctx, id, producer)
 }
 
-// An attempt that comes too late, in a process that was frozen or in a workflow task that Temporal has given to somebody else, voids nothing of
-// what the other has shown and stored: the turn may end before it could say that again.
+// Two attempts of the same work may overlap: one runs in a process that was frozen, or in a workflow task that timed out. The later one must not
+// reset what the earlier one has shown and stored, because the turn may end before it is shown again.
 func TestLateAttemptVoidsNothing(t *testing.T) {
 	log := &overtaken{}
 	watch := func(c *turns.Config) { log.EventLog, c.Log = c.Log, log }
@@ -73,4 +73,28 @@ func TestLateAttemptVoidsNothing(t *testing.T) {
 		})
 		require.Len(t, h.model.seen, 2)
 	})
+}
+
+// refusing is a log that does not take the usage of a model call.
+type refusing struct{ turns.EventLog }
+
+func (l refusing) Append(ctx context.Context, f agent.Fence, batch int64, events []agent.Event) (agent.Appended, error) {
+	for i := range events {
+		if events[i].Type == agent.EventUsage {
+			return agent.Appended{}, agent.Errorf(agent.CodeInternal, "append", "refused")
+		}
+	}
+	return l.EventLog.Append(ctx, f, batch, events)
+}
+
+// A reply is stored only if all its events are in the log.
+func TestReplyWithoutItsEventsIsNotStored(t *testing.T) {
+	h := newHarness(t, func(c *turns.Config) { c.Log = refusing{c.Log} })
+	h.begin(agent.TurnRequest{TurnID: "t1", SessionID: "s1"})
+	h.model.script(says("hello"))
+	_, err := h.CallModel(t.Context(), turns.CallModelInput{TurnID: "t1", Step: 1})
+	require.ErrorContains(t, err, "refused")
+	_, stored, err := h.store.ModelStep(t.Context(), agent.StepKey{TurnID: "t1", Step: 1})
+	require.NoError(t, err)
+	require.False(t, stored)
 }

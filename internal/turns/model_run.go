@@ -307,10 +307,17 @@ func (r *modelRun) once(ctx context.Context, _ agent.Invocation, req agent.Model
 	return reply, nil
 }
 
+// replyStored asks whether a step has its reply.
+func (ts *Turns) replyStored(key agent.StepKey) check {
+	return func(ctx context.Context) (bool, error) {
+		_, ok, err := ts.Store.ModelStep(ctx, key)
+		return ok, err
+	}
+}
+
 // isStored reports whether the step has its reply.
 func (r *modelRun) isStored(ctx context.Context) (bool, error) {
-	_, ok, err := r.ts.Store.ModelStep(ctx, agent.StepKey{TurnID: r.in.TurnID, Step: r.in.Step})
-	return ok, err
+	return r.ts.replyStored(agent.StepKey{TurnID: r.in.TurnID, Step: r.in.Step})(ctx)
 }
 
 // emit takes what middleware lets through of the latest epoch's fragments.

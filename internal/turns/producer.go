@@ -41,6 +41,7 @@ type producer struct {
 	closing chan struct{}
 	ended   chan struct{}
 	batch   int64
+	failed  error // of a batch that is not in the log; guarded by flushing
 }
 
 // errStored says that an earlier epoch of a producer has stored its result: what it has shown stands.
@@ -172,6 +173,9 @@ func (p *producer) settle(err error) {
 func (p *producer) flush(ctx context.Context) error {
 	p.flushing.Lock()
 	defer p.flushing.Unlock()
+	if p.failed != nil { // what came before is missing
+		return p.failed
+	}
 	p.mu.Lock()
 	events := p.pending
 	p.pending, p.bytes = nil, 0
@@ -190,7 +194,8 @@ func (p *producer) flush(ctx context.Context) error {
 		return at, err
 	}, backoff.WithMaxElapsedTime(appendPatience))
 	if err != nil {
-		return logError(err)
+		p.failed = logError(err)
+		return p.failed
 	}
 	if at.Cancelled {
 		return errCancelled

@@ -82,7 +82,7 @@ func (ts *Turns) retrieve(ctx context.Context, in RetrieveInput) (agent.PrepareV
 	return v, ts.Store.ChargeUsage(ctx, agent.StepKey{TurnID: in.TurnID}, run.turn.Tenant, run.ledger)
 }
 
-// prepared is what is stored of the preparation of a turn.
+// prepared reads the stored preparation of a turn; ok is false when there is none.
 func (ts *Turns) prepared(ctx context.Context, id agent.TurnID) (v agent.PrepareVerdict, ok bool, err error) {
 	found, ok, err := ts.Store.Prepared(ctx, id)
 	return agent.PrepareVerdict{Branch: found.Branch, Passages: len(found.Passages), Usage: found.Usage}, ok, err

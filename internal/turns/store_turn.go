@@ -116,12 +116,13 @@ func (ts *Turns) ended(ctx context.Context, t *facts, out *agent.AgentStepOutput
 // close says the last words of a turn in the model's place, once.
 func (ts *Turns) close(ctx context.Context, t *facts, in StoreTurnInput) error {
 	key := agent.StepKey{TurnID: t.TurnID, Step: in.Step}
-	if _, ok, err := ts.Store.ModelStep(ctx, key); err != nil || ok {
+	isStored := ts.replyStored(key)
+	if stored, err := isStored(ctx); err != nil || stored {
 		return err
 	}
 	producer := fmt.Sprintf("%s/%d", answerProducer, in.Step)
-	fence, err := ts.show(ctx, t.TurnRef, producer, agent.Event{Type: agent.EventToken, Text: in.Closing})
-	if errors.Is(err, agent.ErrStreamClosed) { // somebody else has ended the turn
+	fence, err := ts.show(ctx, t.TurnRef, producer, isStored, agent.Event{Type: agent.EventToken, Text: in.Closing})
+	if errors.Is(err, agent.ErrStreamClosed) || errors.Is(err, errStored) { // somebody else has ended the turn, or is about to
 		return nil
 	}
 	if err != nil {

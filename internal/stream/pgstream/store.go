@@ -7,9 +7,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// sqlStore stores the events that the owner has gathered for its streams, and returns the streams that it stored. It skips a stream that is
-// locked, that another process has taken, or that is closed. It also skips one whose newest event in the database is not the expected one:
-// then the database has crashed and lost recent commits. The commit waits for the disk only if indices are reserved ($1).
+// sqlStore stores new events of several streams in one statement and returns the streams that it stored. It leaves out a stream if its row is
+// locked, if another process owns it, if it is closed, or if its last_index is not the one before the new events. The last case follows a crash
+// of the database, which can lose the newest commits. The commit waits for the disk only if it reserves indices ($1).
 const sqlStore = `
 WITH durability AS (
 	SELECT set_config('synchronous_commit', CASE WHEN $1 THEN 'on' ELSE 'off' END, true)
