@@ -1,6 +1,7 @@
 package offline
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,151 +12,71 @@ import (
 	"time"
 )
 
-// ModelName is the model served unless a [Config] names others.
+// ModelName is the model served.
 const ModelName = "turnstone-offline"
 
-const (
-	defaultTokenDelay    = 5 * time.Millisecond
-	defaultMaxConcurrent = 1024
-	maxBody              = 32 << 20
-)
+const maxBody = 32 << 20
 
 // Config says what the model serves.
 type Config struct {
-	FlightsURL    string        // the sample flights API, e.g. http://127.0.0.1:8081/flights; empty: it knows no flights
-	TokenDelay    time.Duration // before each token. 0: 5 ms; negative: none
-	Models        []string      // names to answer to. Empty: [ModelName]
-	MaxConcurrent int           // completions under way at once; more get 429. 0: 1,024
+	FlightsURL string        // the sample flights API, e.g. http://127.0.0.1:8081/flights
+	TokenDelay time.Duration // before each token. 0: 5 ms; negative: none
 }
 
 // Model is the offline model as an [http.Handler].
 type Model struct {
-	cfg   Config
-	slots chan struct{}
+	cfg     Config
+	prompts []prompt
+	clauses [][]prompt
 }
 
 // New makes the model.
 func New(cfg Config) *Model {
-	switch {
-	case cfg.TokenDelay == 0:
-		cfg.TokenDelay = defaultTokenDelay
-	case cfg.TokenDelay < 0:
-		cfg.TokenDelay = 0
-	}
-	if len(cfg.Models) == 0 {
-		cfg.Models = []string{ModelName}
-	}
-	if cfg.MaxConcurrent <= 0 {
-		cfg.MaxConcurrent = defaultMaxConcurrent
-	}
-	return &Model{cfg: cfg, slots: make(chan struct{}, cfg.MaxConcurrent)}
+	cfg.TokenDelay = cmp.Or(cfg.TokenDelay, 5*time.Millisecond)
+	return &Model{cfg: cfg, prompts: prompts(), clauses: clauses()}
 }
 
-// ServeHTTP answers POST /v1/chat/completions, POST /v1/embeddings, GET /v1/models and GET /v1/models/{model}; any credential will do.
+// ServeHTTP answers POST /v1/chat/completions and POST /v1/embeddings; any credential will do.
 func (m *Model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	const models = "/v1/models"
-	switch path := r.URL.Path; {
-	case path == "/v1/chat/completions" && r.Method == http.MethodPost:
-		m.complete(w, r)
-	case path == "/v1/embeddings" && r.Method == http.MethodPost:
-		m.embed(w, r)
-	case path == models && r.Method == http.MethodGet:
-		list := []modelInfo{}
-		for _, name := range m.cfg.Models {
-			list = append(list, describeModel(name))
-		}
-		writeJSON(w, http.StatusOK, map[string]any{"object": "list", "data": list})
-	case len(path) > len(models)+1 && path[:len(models)+1] == models+"/" && r.Method == http.MethodGet:
-		name := path[len(models)+1:]
-		if indexOf(m.cfg.Models, name) < 0 {
-			writeError(w, refuse(http.StatusNotFound, "model", "model_not_found", "The model '%.100s' does not exist", name))
-			return
-		}
-		writeJSON(w, http.StatusOK, describeModel(name))
-	case path == "/v1/chat/completions" || path == "/v1/embeddings" || path == models:
-		writeError(w, refuse(http.StatusMethodNotAllowed, "", "method_not_supported", "Not allowed to %s on %s.", r.Method, path))
-	default:
-		writeError(w, refuse(http.StatusNotFound, "", "unknown_url", "Unknown request URL: %s %.200s. Please check the URL for typos.", r.Method, path))
-	}
-}
-
-type modelInfo struct {
-	ID      string `json:"id"`
-	Object  string `json:"object"`
-	Created int64  `json:"created"`
-	OwnedBy string `json:"owned_by"`
-}
-
-func describeModel(name string) modelInfo {
-	return modelInfo{ID: name, Object: "model", Created: 0, OwnedBy: "turnstone"}
-}
-
-// admit takes a slot and reads the request. Without either it has answered, and body is nil; done gives the slot back.
-func (m *Model) admit(w http.ResponseWriter, r *http.Request) (body []byte, done func()) {
-	done = func() {}
-	select {
-	case m.slots <- struct{}{}:
-		done = func() { <-m.slots }
-	default:
-		e := refuse(http.StatusTooManyRequests, "", "rate_limit_exceeded", "More than %d completions at once.", m.cfg.MaxConcurrent)
-		e.Type = "requests"
-		w.Header().Set("Retry-After", "1")
-		writeError(w, e)
-		return nil, done
-	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
-	if err != nil {
-		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-			writeError(w, refuse(http.StatusRequestEntityTooLarge, "", "", "The request is larger than %d bytes.", maxBody))
-			return nil, done
-		}
-		writeError(w, badRequest("", "", "The request could not be read."))
-		return nil, done
+	switch {
+	case err != nil:
+		writeError(w, refuse(http.StatusBadRequest, "", "The request could not be read, or is larger than %d bytes.", maxBody))
+	case r.Method == http.MethodPost && r.URL.Path == "/v1/chat/completions":
+		m.complete(w, r, body)
+	case r.Method == http.MethodPost && r.URL.Path == "/v1/embeddings":
+		embed(w, body)
+	default:
+		writeError(w, refuse(http.StatusNotFound, "unknown_url", "Unknown request URL: %s %.200s.", r.Method, r.URL.Path))
 	}
-	return body, done
 }
 
-func (m *Model) complete(w http.ResponseWriter, r *http.Request) {
-	body, done := m.admit(w, r)
-	defer done()
-	if body == nil {
-		return
-	}
-	req, refused := decodeRequest(body, m.cfg.Models)
+func (m *Model) complete(w http.ResponseWriter, r *http.Request, body []byte) {
+	req, refused := decodeRequest(body)
 	if refused != nil {
 		writeError(w, refused)
 		return
 	}
-	reply, refused := m.respond(req)
-	if refused != nil {
-		writeError(w, refused)
-		return
-	}
+	reply := m.respond(req)
 	if reply.pace == 0 {
 		reply.pace = m.cfg.TokenDelay
 	}
 	if req.Stream {
 		stream(w, r, req, &reply)
-		return
-	}
-	if wait(r.Context(), time.Duration(reply.tokens())*reply.pace) == nil {
-		writeJSON(w, http.StatusOK, whole(req, &reply))
+	} else if wait(r.Context(), time.Duration(reply.tokens())*reply.pace) == nil {
+		writeJSON(w, http.StatusOK, completion(req, &reply))
 	}
 }
 
 // wait pauses, unless the client leaves.
 func wait(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return ctx.Err() //nolint:wrapcheck // only tested for nil
+	if d > 0 {
+		select {
+		case <-time.After(d):
+		case <-ctx.Done():
+		}
 	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err() //nolint:wrapcheck // only tested for nil
-	}
+	return ctx.Err()
 }
 
 func writeJSON(w http.ResponseWriter, status int, v any) {
@@ -164,15 +85,12 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 	_ = json.NewEncoder(w).Encode(v) // the client has left, or gets it
 }
 
-func writeError(w http.ResponseWriter, e *apiError) {
-	writeJSON(w, e.status, map[string]*apiError{"error": e})
-}
+func writeError(w http.ResponseWriter, e *apiError) { writeJSON(w, e.status, object{"error": e}) }
 
 // Server is a listening model.
 type Server struct {
 	url    string
 	server *http.Server
-	done   chan error
 }
 
 // Start serves the model on an address such as 127.0.0.1:0.
@@ -183,10 +101,9 @@ func Start(ctx context.Context, addr string, cfg Config) (*Server, error) {
 	}
 	s := &Server{
 		url:    "http://" + l.Addr().String() + "/v1",
-		server: &http.Server{Handler: New(cfg), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, IdleTimeout: time.Minute, MaxHeaderBytes: 64 << 10},
-		done:   make(chan error, 1),
+		server: &http.Server{Handler: New(cfg), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, IdleTimeout: time.Minute},
 	}
-	go func() { s.done <- s.server.Serve(l) }()
+	go func() { _ = s.server.Serve(l) }() // until Close; before, a listener of this machine does not fail
 	return s, nil
 }
 
@@ -195,15 +112,8 @@ func (s *Server) BaseURL() string { return s.url }
 
 // Close stops listening, waits for answers under way until ctx ends, and then cuts them off.
 func (s *Server) Close(ctx context.Context) error {
-	err := s.server.Shutdown(ctx)
-	if err != nil {
-		err = errors.Join(err, s.server.Close())
-	}
-	if served := <-s.done; !errors.Is(served, http.ErrServerClosed) {
-		err = errors.Join(err, served)
-	}
-	if err != nil {
-		return fmt.Errorf("stop the offline model: %w", err)
+	if err := s.server.Shutdown(ctx); err != nil {
+		return fmt.Errorf("stop the offline model: %w", errors.Join(err, s.server.Close()))
 	}
 	return nil
 }

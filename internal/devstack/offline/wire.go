@@ -3,147 +3,97 @@ package offline
 import (
 	"encoding/json"
 	"net/http"
-	"strings"
+	"regexp"
 	"time"
 )
 
-// The shapes of a completion, whole and in chunks, as OpenAI sends them.
-type (
-	completion struct {
-		ID                string   `json:"id"`
-		Object            string   `json:"object"`
-		Created           int64    `json:"created"`
-		Model             string   `json:"model"`
-		Choices           []choice `json:"choices"`
-		Usage             *usage   `json:"usage"`
-		SystemFingerprint string   `json:"system_fingerprint"`
-	}
-	choice struct {
-		Index        int       `json:"index"`
-		Message      *said     `json:"message,omitempty"`
-		Delta        *delta    `json:"delta,omitempty"`
-		Logprobs     *struct{} `json:"logprobs"`
-		FinishReason *string   `json:"finish_reason"`
-	}
-	said struct {
-		Role      string     `json:"role"`
-		Content   *string    `json:"content"`
-		ToolCalls []toolCall `json:"tool_calls,omitempty"`
-		Refusal   *string    `json:"refusal"`
-	}
-	delta struct {
-		Role      string      `json:"role,omitempty"`
-		Content   *string     `json:"content,omitempty"`
-		ToolCalls []callDelta `json:"tool_calls,omitempty"`
-	}
-	callDelta struct {
-		Index    int           `json:"index"`
-		ID       string        `json:"id,omitempty"`
-		Type     string        `json:"type,omitempty"`
-		Function functionDelta `json:"function"`
-	}
-	functionDelta struct {
-		Name      string `json:"name,omitempty"`
-		Arguments string `json:"arguments"`
-	}
-	usage struct {
-		PromptTokens     int `json:"prompt_tokens"`
-		CompletionTokens int `json:"completion_tokens"`
-		TotalTokens      int `json:"total_tokens"`
-	}
+var (
+	piece    = regexp.MustCompile(`[^ \n]*[ \n]+|[^ \n]+`) // a token of text: a word and the space after it
+	fragment = regexp.MustCompile(`(?s).{1,12}`)           // a token of a call's arguments
 )
 
-func (r *reply) usage(req *request) *usage {
-	u := &usage{PromptTokens: req.promptTokens(), CompletionTokens: r.tokens()}
-	u.TotalTokens = u.PromptTokens + u.CompletionTokens
-	return u
+// object is a JSON object of an answer.
+type object = map[string]any
+
+// tokens counts what a reply cost.
+func (r *reply) tokens() int {
+	n := len(piece.FindAllString(r.text, -1))
+	for _, c := range r.calls {
+		n += len(fragment.FindAllString(c.Function.Arguments, -1)) + 1
+	}
+	return n
 }
 
-func frame(req *request, object string, choices ...choice) completion {
-	if choices == nil {
-		choices = []choice{}
-	}
-	return completion{
-		ID: "chatcmpl-" + strings.TrimPrefix(callID(req, -1), "call_"), Object: object, Created: time.Now().Unix(), Model: req.Model,
-		Choices: choices, SystemFingerprint: "fp_turnstone_offline",
+func (r *reply) usage(req *request) object {
+	in, out := req.tokens, r.tokens()
+	return object{"prompt_tokens": in, "completion_tokens": out, "total_tokens": in + out}
+}
+
+// frame is a completion or a chunk of one.
+func frame(req *request, kind string, choices ...object) object {
+	return object{
+		"id": "chatcmpl-" + req.hash(-1), "object": kind, "created": time.Now().Unix(), "model": req.Model,
+		"choices": append([]object{}, choices...),
 	}
 }
 
-// whole is the answer to a request that does not stream.
-func whole(req *request, r *reply) completion {
-	s := &said{Role: "assistant", ToolCalls: r.calls}
-	if len(r.calls) == 0 {
-		s.Content = &r.text
+// completion is the answer to a request that does not stream.
+func completion(req *request, r *reply) object {
+	message := object{"role": "assistant", "content": r.text, "refusal": nil}
+	if len(r.calls) > 0 {
+		message["content"], message["tool_calls"] = nil, r.calls
 	}
-	c := frame(req, "chat.completion", choice{Message: s, FinishReason: &r.finish})
-	c.Usage = r.usage(req)
+	c := frame(req, "chat.completion", object{"index": 0, "message": message, "logprobs": nil, "finish_reason": r.finish})
+	c["usage"] = r.usage(req)
 	return c
 }
 
 // stream writes the answer as server-sent events, one token each, until the client leaves.
 func stream(w http.ResponseWriter, r *http.Request, req *request, reply *reply) {
 	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
-	w.Header().Set("Cache-Control", "no-cache")
 	out := http.NewResponseController(w)
-	base := frame(req, "chat.completion.chunk")
-	includeUsage := req.StreamOptions != nil && req.StreamOptions.IncludeUsage
-	send := func(choices []choice, u *usage) error {
-		base.Choices, base.Usage = choices, u
-		var data []byte
-		var err error
-		if includeUsage {
-			data, err = json.Marshal(base)
-		} else { // without the option a chunk has no usage at all, not even null
-			data, err = json.Marshal(struct {
-				completion
-				Usage *usage `json:"usage,omitempty"`
-			}{completion: base})
+	send := func(chunk object) error {
+		data, err := json.Marshal(chunk)
+		if err == nil {
+			_, err = w.Write([]byte("data: " + string(data) + "\n\n"))
 		}
-		if err != nil {
-			return err //nolint:wrapcheck // ends the stream
+		if err == nil {
+			err = out.Flush()
 		}
-		if _, err := w.Write([]byte("data: " + string(data) + "\n\n")); err != nil {
-			return err //nolint:wrapcheck // ends the stream
-		}
-		return out.Flush() //nolint:wrapcheck // ends the stream
+		return err
+	}
+	chunk := func(delta object, finish any) object {
+		return frame(req, "chat.completion.chunk", object{"index": 0, "delta": delta, "finish_reason": finish})
 	}
 	for i, d := range reply.deltas() {
-		if i > 0 && wait(r.Context(), reply.pace) != nil {
-			return
-		}
-		if send([]choice{{Delta: &d}}, nil) != nil {
+		if i > 0 && wait(r.Context(), reply.pace) != nil || send(chunk(d, nil)) != nil {
 			return
 		}
 	}
-	if send([]choice{{Delta: &delta{}, FinishReason: &reply.finish}}, nil) != nil {
+	if send(chunk(object{}, reply.finish)) != nil {
 		return
 	}
-	if includeUsage && send([]choice{}, reply.usage(req)) != nil {
-		return
+	if req.StreamOptions.IncludeUsage {
+		last := frame(req, "chat.completion.chunk")
+		last["usage"] = reply.usage(req)
+		if send(last) != nil {
+			return
+		}
 	}
-	_, _ = w.Write([]byte("data: [DONE]\n\n"))
-	_ = out.Flush() // the client has left, or gets it
+	_, _ = w.Write([]byte("data: [DONE]\n\n")) // the client has left, or gets it
 }
 
-// deltas is the answer in pieces: the first says who speaks, or which tool is called; a call's later ones carry its arguments.
-func (r *reply) deltas() []delta {
-	empty := ""
-	if len(r.calls) == 0 {
-		out := []delta{{Role: "assistant", Content: &empty}}
-		for _, p := range pieces(r.text) {
-			out = append(out, delta{Content: &p})
-		}
-		return out
+// deltas is the answer in pieces: the first says who speaks or which tool is called, and a call's later ones carry its arguments.
+func (r *reply) deltas() []object {
+	out := []object{{"role": "assistant", "content": ""}}
+	for _, p := range piece.FindAllString(r.text, -1) {
+		out = append(out, object{"content": p})
 	}
-	var out []delta
+	call := func(o object) object { return object{"tool_calls": []object{o}} }
 	for i, c := range r.calls {
-		d := delta{ToolCalls: []callDelta{{Index: i, ID: c.ID, Type: c.Type, Function: functionDelta{Name: c.Function.Name}}}}
-		if i == 0 {
-			d.Role = "assistant"
-		}
-		out = append(out, d)
-		for _, f := range fragments(c.Function.Arguments) {
-			out = append(out, delta{ToolCalls: []callDelta{{Index: i, Function: functionDelta{Arguments: f}}}})
+		out = append(out, call(object{"index": i, "id": c.ID, "type": c.Type, "function": function{Name: c.Function.Name}}))
+		for _, f := range fragment.FindAllString(c.Function.Arguments, -1) {
+			out = append(out, call(object{"index": i, "function": object{"arguments": f}}))
 		}
 	}
 	return out

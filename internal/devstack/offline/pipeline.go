@@ -1,0 +1,78 @@
+package offline
+
+import (
+	"encoding/json"
+	"regexp"
+	"strings"
+)
+
+const noRows = "I understood what to do with the rows, but there are none yet in this conversation. Fetch some first.\n"
+
+var (
+	followsUp   = regexp.MustCompile(`(?i)^(?:now|and|then|sort|filter|only|top|first|show)\b`)
+	withRoute   = regexp.MustCompile(`\b[A-Z]{3} to [A-Z]{3}\b`)
+	fetchTwice  = regexp.MustCompile(`(?i)^fetch twice\b`)
+	listComma   = regexp.MustCompile(`,? and |, `)
+	placeholder = regexp.MustCompile(`\$(?:api|\d|\[\d\])`)
+)
+
+// pipeline answers a message about rows with a call of execute_pipeline. ok is false for every other message.
+func (m *Model) pipeline(c *chat) (r reply, ok bool) {
+	var steps []string
+	fetches := false
+	for group, choices := range m.clauses {
+		for _, p := range choices {
+			if found := p.pattern.FindStringSubmatch(c.message); found != nil {
+				steps = append(steps, m.fill(p.template, found))
+				fetches = fetches || group == 0
+				break
+			}
+		}
+	}
+	input := ""
+	switch {
+	case len(steps) == 0 || !fetches && !followsUp.MatchString(c.message):
+		return reply{}, false
+	case !fetches && c.lastRef == "":
+		return reply{text: noRows}, true
+	case !fetches:
+		input = `,"input_ref":` + quote(c.lastRef)
+	}
+	args := `{"session_id":` + quote(c.session) + `,"pipeline":[` + strings.Join(steps, ",") + `]` + input + `}`
+	r = c.call(pipelineTool, args)
+	if len(r.calls) == 1 && fetchTwice.MatchString(c.message) {
+		r.calls = append(r.calls, c.toolCall(pipelineTool, args, 1))
+	}
+	return r, true
+}
+
+// assumesRoute reports whether the message wants flights and names no route.
+func (m *Model) assumesRoute(message string) bool {
+	source := m.clauses[0]
+	return source[len(source)-1].pattern.MatchString(message) && !withRoute.MatchString(message)
+}
+
+// fill puts what a pattern caught into the template.
+func (m *Model) fill(template string, found []string) string {
+	return placeholder.ReplaceAllStringFunc(template, func(name string) string {
+		switch {
+		case name == "$api":
+			return strings.TrimSuffix(m.cfg.FlightsURL, "/flights")
+		case name[1] == '[':
+			list, _ := json.Marshal(listComma.Split(found[name[2]-'0'], -1)) // strings always encode
+			return string(list)
+		default:
+			text := quote(found[name[1]-'0'])
+			return text[1 : len(text)-1]
+		}
+	})
+}
+
+// quote is a string in JSON, with < and > as they are: people read arguments.
+func quote(s string) string {
+	var b strings.Builder
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	_ = enc.Encode(s) // strings always encode
+	return strings.TrimSuffix(b.String(), "\n")
+}

@@ -1,0 +1,139 @@
+package offline
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// What an answer shows of a tool's result.
+const (
+	shownRows    = 10
+	shownColumns = 5 // and, up to shownMore, those that the message names
+	shownMore    = 9
+	shownCell    = 40  // runes
+	shownText    = 500 // runes
+)
+
+// result is what the model reads of a tool's answer: a failure, rows or a preview of them, what another agent said, or a patch.
+type result struct {
+	Error    failure           `json:"error"`
+	Rows     []json.RawMessage `json:"rows"`
+	RowCount int               `json:"row_count"`
+	Ref      string            `json:"ref"`
+	Preview  struct {
+		Sample   []json.RawMessage `json:"sample"`
+		RowCount int               `json:"row_count"`
+	} `json:"preview"`
+	Output  string `json:"output"`
+	PatchID string `json:"patch_id"`
+	Version int    `json:"version"`
+}
+
+type failure struct {
+	Message string `json:"message"`
+	Field   string `json:"field"`
+}
+
+// showResults says in Markdown what the tools answered.
+func (m *Model) showResults(c *chat) string {
+	var b strings.Builder
+	for i, content := range c.results {
+		if len(c.results) > 1 {
+			fmt.Fprintf(&b, "**Result %d.** ", i+1)
+		}
+		b.WriteString(showResult(content, c.message))
+	}
+	if m.assumesRoute(c.message) {
+		b.WriteString("\nNo route was given, so these are flights from NYC to LAX.\n")
+	}
+	return b.String()
+}
+
+func showResult(content, message string) string {
+	var r result
+	_ = json.Unmarshal([]byte(strings.TrimPrefix(content, "Error: ")), &r) // what cannot be read is shown as it is
+	if r.Rows == nil {
+		r.Rows, r.RowCount = r.Preview.Sample, r.Preview.RowCount
+	}
+	switch {
+	case r.Error.Message != "":
+		text := "That did not work: " + clip(strings.TrimSuffix(r.Error.Message, "."), shownText)
+		if !strings.Contains(r.Error.Message, r.Error.Field) {
+			text += " (" + r.Error.Field + ")"
+		}
+		return text + ".\n"
+	case r.Rows != nil:
+		return r.table(message)
+	case r.Output != "":
+		return strings.TrimRight(r.Output, "\n") + "\n"
+	case r.PatchID != "":
+		return "The workflow is changed: patch " + r.PatchID + strings.TrimSuffix(fmt.Sprintf(", version %d", r.Version), ", version 0") + ".\n"
+	}
+	return "The tool answered:\n\n```\n" + clip(strings.TrimSpace(content), shownText) + "\n```\n"
+}
+
+// table shows the first rows.
+func (r *result) table(message string) string {
+	n, rows := max(r.RowCount, len(r.Rows)), r.Rows[:min(len(r.Rows), shownRows)]
+	if len(rows) == 0 {
+		return "Found no rows.\n"
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "Found %d row%s", n, strings.Repeat("s", min(n-1, 1)))
+	if n > len(rows) {
+		fmt.Fprintf(&b, "; the first %d", len(rows))
+	}
+	columns := tableColumns(rows[0], message)
+	b.WriteString(":\n\n| " + strings.Join(columns, " | ") + " |\n" + strings.Repeat("|---", len(columns)) + "|\n")
+	for _, row := range rows {
+		var fields map[string]json.RawMessage
+		_ = json.Unmarshal(row, &fields) // a row of another kind is an empty line
+		for _, c := range columns {
+			b.WriteString("| " + cell(fields[c]) + " ")
+		}
+		b.WriteString("|\n")
+	}
+	if r.Ref != "" && n > len(rows) {
+		b.WriteString("\nAll rows are stored as " + r.Ref + ".\n")
+	}
+	return b.String()
+}
+
+// tableColumns are the first fields of a row, and those that the message names.
+func tableColumns(row json.RawMessage, message string) []string {
+	words := anyWord.FindAllString(message, -1)
+	dec := json.NewDecoder(strings.NewReader(string(row)))
+	_, _ = dec.Token() // the brace
+	var columns []string
+	for i := 0; dec.More(); i++ {
+		t, err := dec.Token()
+		name, ok := t.(string)
+		var value json.RawMessage
+		if err != nil || !ok || dec.Decode(&value) != nil {
+			break
+		}
+		if i < shownColumns || len(columns) < shownMore && slices.Contains(words, name) {
+			columns = append(columns, name)
+		}
+	}
+	return columns
+}
+
+func cell(raw json.RawMessage) string {
+	var s string
+	if json.Unmarshal(raw, &s) != nil {
+		s = string(raw)
+	}
+	return clip(strings.ReplaceAll(strings.Join(strings.Fields(s), " "), "|", `\|`), shownCell)
+}
+
+// clip cuts a text to n runes.
+func clip(s string, n int) string {
+	if utf8.RuneCountInString(s) <= n {
+		return s
+	}
+	return string([]rune(s)[:n-1]) + "…"
+}
