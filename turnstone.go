@@ -52,13 +52,14 @@ import (
 // temporalPatience is how long a start waits for Temporal, as long as for PostgreSQL: both may be starting too.
 const temporalPatience = 30 * time.Second
 
-// The adapters satisfy the ports: asserted here, where both are known (STYLE §3).
+// The adapters satisfy the ports: asserted here, where both are known.
 var (
 	_ turns.TurnStore  = (*postgres.Store)(nil)
 	_ turns.EventLog   = (*pgstream.Log)(nil)
 	_ turns.EventLog   = (*memory.Log)(nil)
 	_ turns.Blobs      = (*blob.Store)(nil)
 	_ turns.Runs       = (*inbox.Runs)(nil)
+	_ turns.Driver     = (*direct.Driver)(nil)
 	_ turns.Models     = (*llm.Models)(nil)
 	_ turns.Tools      = (*tool.Registry)(nil)
 	_ turns.Middleware = (*middleware.Set)(nil)
@@ -245,8 +246,12 @@ func (s *Service) openLog(ctx context.Context) error {
 		s.log = log
 		return err
 	}
+	var relay *pgstream.Relay
+	if set.Relay.Enabled {
+		relay = &pgstream.Relay{Address: set.Relay.Address, Advertise: set.Relay.Advertise}
+	}
 	log, err := pgstream.New(ctx, pgstream.Config{
-		Pool: s.pool, Logger: s.logger, Watch: s.watching.counts, Retention: s.unswept(set.Retention), Flush: set.FlushInterval,
+		Pool: s.pool, Logger: s.logger, Watch: s.watching.counts, Retention: s.unswept(set.Retention), Flush: set.FlushInterval, Relay: relay,
 	})
 	if err != nil {
 		return err
@@ -288,17 +293,19 @@ func (s *Service) compose(ctx, background context.Context, store *postgres.Store
 		return err
 	}
 	outcomes := &probes.Outcomes{}
-	var box *inbox.Inbox
-	endOrphan := func(ctx context.Context, id agent.TurnID) (bool, error) { return box.EndOrphan(ctx, id) }
+	var countFallback func(agent.Fallback)
+	if set.Worker.Enabled { // a gateway alone counts none
+		countFallback = s.watching.counts.DirectFallback
+	}
 	cases, err := turns.New(turns.Config{
 		Registry: parts.Registry, Models: watchedModels{parts.Models, outcomes}, Tools: parts.Tools, Middleware: parts.Middleware, Store: store, Log: s.log,
-		Blobs: s.blobs, Runs: runs, Schemas: schema.New(), Knowledge: library, EndOrphan: endOrphan,
+		Blobs: s.blobs, Runs: runs, Schemas: schema.New(), Knowledge: library, DirectFallback: countFallback,
 		Observer: s.watching.observer, Logger: s.logger, MaxMessageBytes: int(set.Turn.MaxMessageBytes), QueueLength: set.Turn.QueueLength,
 		BatchInterval: set.Events.BatchInterval, MaxInlineBytes: int(set.Storage.MaxInlineBytes),
 		OnUnavailable: agent.OnUnavailable(set.Turn.OnUnavailable),
 		OutputBytes:   int(set.Turn.OutputBytes), HistoryOutputBytes: int(set.Turn.HistoryOutputBytes), TurnEvents: set.Turn.ContinueAsNewEvents,
 		ConversationEvents: set.Conversation.ContinueAsNewEvents, SearchAttributes: watch.Known,
-		ModelCalls: agent.ModelCalls(set.Temporal.ModelCalls), ProviderWait: set.Turn.ProviderWait,
+		ModelCalls: agent.ModelCalls(set.Temporal.ModelCalls), ProviderWait: set.Turn.ProviderWait, StartsHere: eager && set.Worker.Enabled,
 	})
 	if err != nil {
 		return err
@@ -306,6 +313,7 @@ func (s *Service) compose(ctx, background context.Context, store *postgres.Store
 	health := &health{
 		service: s, queue: set.Temporal.TaskQueue, namespace: s.namespace, attributes: watch.Known, exporting: s.watching.exporting(),
 	}
+	var driver turns.Driver
 	if set.Worker.Enabled { // a gateway alone calls no model
 		health.outcomes = outcomes
 		if s.direct, err = direct.New(direct.Config{
@@ -313,24 +321,27 @@ func (s *Service) compose(ctx, background context.Context, store *postgres.Store
 		}); err != nil {
 			return err
 		}
+		driver = s.direct
 	}
 	if s.swept() {
 		health.retention = s.upkeep.scheduled
 	}
-	gate, err := s.gate(store, endOrphan)
+	gate, err := s.gate(store, cases.EndOrphan)
 	if err != nil {
 		return err
 	}
-	box = inbox.New(inbox.Config{
-		Temporal: s.temporal, Runs: runs, Turns: cases, Store: store, Log: s.log, Blobs: s.blobs, Health: health.check,
-		Logger: s.logger, Direct: s.direct, Library: library, Catalog: parts.Registry, Models: parts.Models, Results: s.rows(store),
-		Definitions: s.library, Admission: gate, Audit: s.callers.trail, DirectChannels: set.Gateway.DirectChannels,
-		Capacity: admission.NewCapacity(set.Turn.BeginWithin),
+	box := inbox.New(inbox.Config{
+		Inbox: turns.NewInbox(turns.InboxConfig{
+			Turns: cases, Driver: driver, Admission: gate, Capacity: admission.NewCapacity(set.Turn.BeginWithin),
+			Audit: s.callers.trail, DirectChannels: set.Gateway.DirectChannels,
+		}),
+		Runs: runs, Store: store, Blobs: s.blobs, Health: health.check, Library: library, Catalog: parts.Registry, Models: parts.Models,
+		Results: s.rows(store), Definitions: s.library,
 	})
 	if err := s.watchInstallation(store, gate); err != nil {
 		return err
 	}
-	if err := s.openUpkeep(background, store, box); err != nil {
+	if err := s.openUpkeep(background, store, cases, box); err != nil {
 		return err
 	}
 	if err := s.openBot(store); err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/postgres"
 	retention "github.com/turnstone-run/turnstone/internal/retention/keeper"
 	"github.com/turnstone-run/turnstone/internal/schedule"
+	"github.com/turnstone-run/turnstone/internal/turns"
 )
 
 var (
@@ -40,7 +41,7 @@ type upkeep struct {
 }
 
 // openUpkeep makes it; the schedule of the retention is kept as configured, and no turn is left behind, until ctx ends.
-func (s *Service) openUpkeep(background context.Context, store *postgres.Store, box *inbox.Inbox) (err error) {
+func (s *Service) openUpkeep(background context.Context, store *postgres.Store, cases *turns.Turns, box *inbox.Inbox) (err error) {
 	set := s.cfg.Settings
 	u := &s.upkeep
 	if u.retention, err = retention.New(retention.Config{
@@ -64,7 +65,7 @@ func (s *Service) openUpkeep(background context.Context, store *postgres.Store, 
 		return err
 	}
 	s.goUpkeep(func() { u.retention.Run(background) })
-	s.goUpkeep(func() { box.Upkeep(background) })
+	s.goUpkeep(func() { (&turns.Upkeep{Turns: cases, Store: store}).Run(background) })
 	return nil
 }
 

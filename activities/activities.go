@@ -71,7 +71,7 @@ func (a *Activities) BeginTurn(ctx context.Context, raw converter.RawValue, in t
 	return out, TemporalError(err)
 }
 
-// CancelTurn marks the streams of a turn and of its child turns, which ends their model calls within a second (DESIGN §4).
+// CancelTurn marks the streams of a turn and of its child turns, which ends their model calls within a second.
 func (a *Activities) CancelTurn(ctx context.Context, in turns.CancelTurnInput) error {
 	return TemporalError(a.turns.MarkCancelled(ctx, in.TurnID))
 }

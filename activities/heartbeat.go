@@ -7,7 +7,7 @@ import (
 	"go.temporal.io/sdk/activity"
 )
 
-// heartbeatInterval is by the clock and not by tokens: a silent model is no dead worker (DESIGN §4).
+// heartbeatInterval is by the clock and not by tokens: a silent model is no dead worker.
 const heartbeatInterval = 5 * time.Second
 
 // Heartbeat tells Temporal that the worker lives, until the function it returns is called. Outside an activity it does nothing.

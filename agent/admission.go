@@ -25,7 +25,7 @@ const (
 	BoundAgent  = "agent"
 )
 
-// Admission asks to let a turn in. Bounds are counted over everything that was admitted, by every process (DESIGN §6).
+// Admission asks to let a turn in. Bounds are counted over everything that was admitted, by every process.
 type Admission struct {
 	TurnID                 TurnID
 	Tenant                 string

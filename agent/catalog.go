@@ -9,7 +9,7 @@ import (
 // tenant's name.
 const SharedTenant = "*"
 
-// Kind is the kind of a catalog document (DESIGN §5).
+// Kind is the kind of a catalog document (docs/catalog.md, "Documents").
 type Kind string
 
 // The kinds.

@@ -2,8 +2,8 @@ package agent
 
 import "encoding/json"
 
-// Dataset describes rows that a tool has put into the content-addressed store, for later tools and turns to read by reference (seed
-// 004 §§5.1, 7.2). What is stored is a JSON array of the rows.
+// Dataset describes rows that a tool has put into the content-addressed store, for later tools and turns to read by reference.
+// What is stored is a JSON array of the rows.
 type Dataset struct {
 	Ref      string         `json:"ref"` // cas://sha256:<hex>
 	RowCount int            `json:"row_count"`

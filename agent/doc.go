@@ -2,5 +2,5 @@
 // speaks, and the interfaces that outsiders implement ([Model], [Tool], [Toolkit], [Middleware], [Channel]).
 //
 // It imports the standard library only and holds no behaviour beyond validation. Its JSON, plain snake_case, is the one wire
-// form of the system: the Temporal payload, the JSONB row and the HTTP body (DESIGN §2).
+// form of the system: the Temporal payload, the JSONB row and the HTTP body.
 package agent

@@ -2,10 +2,10 @@ package agent
 
 import "regexp"
 
-// TurnID names one turn: one inbound message to one final result. It is also the turn's stream id (DESIGN §4).
+// TurnID names one turn: one inbound message to one final result. It is also the turn's stream id.
 type TurnID string
 
-// WorkflowID is the id of the workflow that doors start for the turn (DESIGN §3).
+// WorkflowID is the id of the workflow that doors start for the turn.
 func (t TurnID) WorkflowID() string { return "turn/" + string(t) }
 
 // SessionID names a conversation on the wire; see [SessionID.Valid] for its shape.
@@ -14,7 +14,7 @@ type SessionID string
 // CallID names one tool call within a turn; it is the id that the model gave.
 type CallID string
 
-// Epoch fences one producer's (re)start in a stream: 1 for the first start, then one more for each. See DESIGN §4.
+// Epoch fences one producer's (re)start in a stream: 1 for the first start, then one more for each. See docs/design.md, "The event log".
 type Epoch int64
 
 // DefaultTenant is the tenant of a request that names none on a system without authentication.
@@ -22,7 +22,7 @@ const DefaultTenant = "default"
 
 var sessionPattern = regexp.MustCompile(`^[A-Za-z0-9._-]{1,128}$`)
 
-// Valid reports whether the id has the shape that DESIGN §3 asks for: 1 to 128 of A-Z a-z 0-9 . _ -.
+// Valid reports whether the id is 1 to 128 of A-Z a-z 0-9 . _ -.
 func (s SessionID) Valid() bool { return sessionPattern.MatchString(string(s)) }
 
 // ValidName reports whether s may name a turn, a tenant or an agent: the same shape as a session id.

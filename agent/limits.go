@@ -12,7 +12,7 @@ const (
 	maxToolLimitLen = 128 // bytes
 )
 
-// Limits bound a turn; 0 means no bound of this kind. Those of a request can only lower those of the plan (DESIGN §8).
+// Limits bound a turn; 0 means no bound of this kind. Those of a request can only lower those of the plan.
 type Limits struct {
 	Iterations  int     `json:"iterations,omitempty"`  // rounds of the loop: a model call with its repetitions, and the tools it asked for
 	ModelCalls  int     `json:"model_calls,omitempty"` // requests to the provider, repetitions included

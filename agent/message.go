@@ -17,7 +17,7 @@ const (
 	RoleTool      Role = "tool"
 )
 
-// Message is the one canonical message type (DESIGN §2).
+// Message is the one canonical message type.
 type Message struct {
 	Role   Role    `json:"role"`
 	Blocks []Block `json:"blocks"`

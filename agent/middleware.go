@@ -2,7 +2,7 @@ package agent
 
 import "context"
 
-// Middleware decorates the calls of an agent, activity-side, so that changing it never breaks replay (DESIGN §6). In a list,
+// Middleware decorates the calls of an agent, activity-side, so that changing it never breaks replay. In a list,
 // BeforeModel runs in order, AfterModel in reverse, and of the wrappers the first is the outermost. Embed [Pass] to implement
 // only some hooks.
 type Middleware interface {

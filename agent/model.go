@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 )
 
-// Model generates one reply. Implementations make exactly one request per call and never retry: retries are middleware's
-// (DESIGN §6). emit receives fragments as they arrive; an error from emit aborts the request and is returned as it is. The
+// Model generates one reply. Implementations make exactly one request per call and never retry: retries are middleware's.
+// emit receives fragments as they arrive; an error from emit aborts the request and is returned as it is. The
 // error of a provider is an [*Error] with the code, and RetryAfter where the provider named one. A connection cut in the
 // middle of a stream is [CodeUnavailable], never a short success.
 type Model interface {

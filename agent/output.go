@@ -55,7 +55,7 @@ func (r StopReason) CutShort() string {
 }
 
 // AgentStepOutput is the result of a turn: what the workflow returns, what the terminal event carries, what the HTTP API
-// answers (DESIGN §3). Every field is always present; Output and Blocks are capped and ResultRef carries the rest.
+// answers. Every field is always present; Output and Blocks are capped and ResultRef carries the rest.
 type AgentStepOutput struct {
 	TurnID          TurnID          `json:"turn_id"`
 	SessionID       SessionID       `json:"session_id"`

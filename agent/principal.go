@@ -14,7 +14,7 @@ const (
 	MethodMTLS = "mtls"
 )
 
-// Principal is who acts, as a credential says it (DESIGN §8). The zero value is the runtime itself: code of this process that asks for
+// Principal is who acts, as a credential says it. The zero value is the runtime itself: code of this process that asks for
 // nobody else.
 type Principal struct {
 	Method     string         `json:"method"`               // one of the methods above, or the name of a channel that vouches for its users

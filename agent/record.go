@@ -29,6 +29,7 @@ type TurnRecord struct {
 	ClientTools  []ClientTool    // the request's
 	Approvals    ApprovalPolicy  // the request's
 	StartByID    bool            // its workflow is started after it is recorded, by whoever finds that it does not run
+	Stream       StreamClaim     // for a turn that is ready at once; whose its stream becomes
 }
 
 // Binding is what a turn is bound to from its beginning, whatever the catalog says later.
@@ -57,6 +58,7 @@ const (
 type Begun struct {
 	Answer         BeginAnswer
 	New            bool      // this call recorded the turn
+	Claimed        bool      // and made its stream the claimant's
 	Cursor         int64     // ready: the transcript's position that this turn sees, its own input included
 	Holder         TurnID    // behind, busy: who holds the session
 	HolderWorkflow string    // its workflow id
@@ -89,7 +91,7 @@ type ModelStep struct {
 	Feedback string
 }
 
-// UsageEntry is one row of the ledger, keyed by turn, step and epoch so that it counts once (DESIGN §6).
+// UsageEntry is one row of the ledger, keyed by turn, step and epoch so that it counts once.
 type UsageEntry struct {
 	Epoch Epoch
 	Model string
@@ -142,13 +144,14 @@ type FinishRecord struct {
 	Events    []Event     // appended last in the same transaction; the last is terminal
 	Stream    *HeldStream // where Events go; nil: the store finds out
 
-	// Models and Tools are the turn's steps, as far as the caller has read them: the store need not read them again. They are stored ones.
+	// Models and Tools are the turn's steps that the caller knows, if it knows any. They are stored ones.
 	Models []ModelStep
 	Tools  []ToolStep
 }
 
 // Finished answers a FinishRecord.
 type Finished struct {
+	Stale        bool            // nothing was stored: the turn has other steps than the record; read them again
 	Output       AgentStepOutput // as stored: the first writer's, when somebody else had finished the turn
 	Next         TurnID          // the turn that now holds the session; empty when none waits
 	NextWorkflow string          // its workflow id

@@ -71,7 +71,7 @@ func (f Fallback) Reason() string {
 	}
 }
 
-// OnBusy says what a turn does when its session is running another one (DESIGN §3).
+// OnBusy says what a turn does when its session is running another one.
 type OnBusy string
 
 // The three answers to a busy session; OnBusyQueue is the default.
@@ -82,7 +82,7 @@ const (
 )
 
 // TurnRequest asks for one turn. It is the input of the workflow AgentTurn, typed by hand on the command line, and the body of
-// POST /v1/turns (DESIGN §3). Exactly one of Message and Messages is given.
+// POST /v1/turns. Exactly one of Message and Messages is given.
 type TurnRequest struct {
 	TurnID         TurnID            `json:"turn_id,omitempty"`
 	Agent          string            `json:"agent,omitempty"`      // empty: routing decides
@@ -122,7 +122,7 @@ func (c *InvocationContext) TenantName() string {
 	return c.Tenant
 }
 
-// StreamTo names the workflow that receives a turn's token batches as signals (DESIGN §4).
+// StreamTo names the workflow that receives a turn's token batches as signals.
 type StreamTo struct {
 	WorkflowID string `json:"workflow_id"`
 	Signal     string `json:"signal"`

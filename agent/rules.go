@@ -1,7 +1,6 @@
 package agent
 
-// Rules steer a turn's loop besides its [Limits]. They are data: BeginTurn makes them of the plan, the pure core executes them
-// (DESIGN §6).
+// Rules steer a turn's loop besides its [Limits]. They are data: LoadPlan makes them of the plan, the pure core executes them.
 type Rules struct {
 	ModelCalls      []CallLimit `json:"model_calls,omitempty"`      // of middleware model_call_limit
 	ToolCalls       []CallLimit `json:"tool_calls,omitempty"`       // of middleware tool_call_limit, in the plan's order

@@ -2,7 +2,7 @@ package agent
 
 import "errors"
 
-// What the event log answers besides ordinary failures (DESIGN §4).
+// What the event log answers besides ordinary failures.
 var (
 	// ErrFenced tells a producer that a newer epoch of itself has begun: stop, and stop what you are doing.
 	ErrFenced = errors.New("fenced: a newer epoch of this producer has begun")
@@ -33,6 +33,13 @@ type HeldStream struct {
 	LastIndex  int64
 }
 
+// StreamClaim makes a process the owner of a stream that does not exist yet: the transaction that begins a turn writes it. The zero value claims
+// nothing.
+type StreamClaim struct {
+	Owner   string // the process
+	Reserve int64  // how many indices it may show before it stores anything
+}
+
 // StreamTail is where a stream stands.
 type StreamTail struct {
 	LastIndex  int64
@@ -41,7 +48,7 @@ type StreamTail struct {
 	Cancelled  bool
 }
 
-// TokenBatch is what a workflow that passed stream_to receives as a signal (DESIGN §4). Batches of one turn are numbered from 1
+// TokenBatch is what a workflow that passed stream_to receives as a signal. Batches of one turn are numbered from 1
 // within an attempt; a batch with a higher Attempt of the same Step voids the earlier ones of that step.
 type TokenBatch struct {
 	TurnID  TurnID `json:"turn_id"`

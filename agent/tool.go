@@ -20,7 +20,7 @@ type ToolSpec struct {
 }
 
 // Tool is one callable. A tool that fails says so in its result, for the model to see and correct; an error means that the tool
-// could not be reached, for the runtime to retry (DESIGN §7). Tools read no environment.
+// could not be reached, for the runtime to retry. Tools read no environment.
 type Tool interface {
 	Spec() ToolSpec
 	Call(ctx context.Context, inv Invocation, call ToolCall) (ToolResult, error)
@@ -119,5 +119,5 @@ type ListedTool struct {
 	Kind   string   `json:"kind,omitempty"`   // for people and searches: composite, mcp; empty: tool
 }
 
-// OutcomeUnknown is the type of a [Failure] of a call that may have taken effect and was not repeated (DESIGN §7).
+// OutcomeUnknown is the type of a [Failure] of a call that may have taken effect and was not repeated.
 const OutcomeUnknown = "outcome_unknown"

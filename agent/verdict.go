@@ -40,7 +40,7 @@ const (
 	JumpEnd   Jump = "end"
 )
 
-// ModelVerdict is what the pure core learns of one model call: references and counts, never content (DESIGN §3).
+// ModelVerdict is what the pure core learns of one model call: references and counts, never content.
 type ModelVerdict struct {
 	Calls        []CallVerdict `json:"calls,omitempty"` // in the model's order
 	Usage        Usage         `json:"usage"`

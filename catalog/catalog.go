@@ -1,4 +1,4 @@
-// Package catalog holds the documents that are shipped with the product, as one would write them oneself (DESIGN §5).
+// Package catalog holds the documents that are shipped with the product, as one would write them oneself.
 package catalog
 
 import (

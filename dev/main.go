@@ -1,5 +1,5 @@
 // Command dev runs everything in one process on a machine that has nothing: the embedded Temporal server with its Web UI, a
-// private PostgreSQL, an offline model, a sample API, the worker and the gateway (DESIGN §9).
+// private PostgreSQL, an offline model, a sample API, the worker and the gateway.
 //
 //	go run ./dev demo ["a prompt of your own"]   # the main job, ends by itself
 //	go run ./dev                                 # keeps running until Ctrl-C

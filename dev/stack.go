@@ -24,7 +24,7 @@ import (
 	"github.com/turnstone-run/turnstone/workflows"
 )
 
-// The ports that the embedded stack prefers (DESIGN §8).
+// The ports that the embedded stack prefers.
 const (
 	temporalPort = 7233
 	uiPort       = 8233

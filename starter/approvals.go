@@ -187,7 +187,7 @@ func textArg(ctx context.Context, stdin io.Reader, value string) ([]byte, error)
 	if name != "-" {
 		f, err := os.Open(name)
 		if err != nil {
-			return nil, err //nolint:wrapcheck // names the file
+			return nil, err
 		}
 		defer f.Close() //nolint:errcheck // read-only
 		from = f

@@ -147,7 +147,7 @@ func (f *jobFlags) change(ctx context.Context, flags *pflag.FlagSet, stdin io.Re
 	if f.file != "-" {
 		file, err := os.Open(f.file)
 		if err != nil {
-			return job.Job{}, err //nolint:wrapcheck // names the file
+			return job.Job{}, err
 		}
 		defer file.Close() //nolint:errcheck // read-only
 		from = file

@@ -141,7 +141,7 @@ func (u *uploads) find(ctx context.Context, stdin io.Reader, name string) error 
 	info, err := os.Stat(name)
 	switch {
 	case err != nil:
-		return err //nolint:wrapcheck // names the file
+		return err
 	case info.IsDir():
 		return u.folder(ctx, name)
 	case !info.Mode().IsRegular():

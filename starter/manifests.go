@@ -54,7 +54,7 @@ func (r *manifestReader) read(ctx context.Context, name string) error {
 	info, err := os.Stat(name)
 	switch {
 	case err != nil:
-		return err //nolint:wrapcheck // names the file
+		return err
 	case info.IsDir():
 		before := r.met
 		if err := r.folder(ctx, name); err != nil {
@@ -67,7 +67,7 @@ func (r *manifestReader) read(ctx context.Context, name string) error {
 	}
 	f, err := os.Open(name)
 	if err != nil {
-		return err //nolint:wrapcheck // names the file
+		return err
 	}
 	defer f.Close() //nolint:errcheck // read-only
 	return r.add(ctx, name, f)
@@ -78,7 +78,7 @@ func (r *manifestReader) read(ctx context.Context, name string) error {
 func (r *manifestReader) folder(ctx context.Context, name string) error {
 	root, err := os.OpenRoot(name)
 	if err != nil {
-		return err //nolint:wrapcheck // names the folder
+		return err
 	}
 	defer root.Close() //nolint:errcheck // read-only
 	return fs.WalkDir(root.FS(), ".", func(path string, entry fs.DirEntry, err error) error {

@@ -80,7 +80,7 @@ func (a *app) export(ctx context.Context, c *client.Client, ref string, e client
 	}
 	err = saveFile(file, func(w io.Writer) error {
 		_, err := io.Copy(w, p)
-		return err //nolint:wrapcheck // below
+		return err
 	})
 	p.clear()
 	if err != nil {
@@ -109,7 +109,7 @@ func (p *progress) Read(b []byte) (int, error) {
 		p.shown = time.Now()
 		fmt.Fprintf(p.to, "\r\x1b[K%s", size(p.read))
 	}
-	return n, err //nolint:wrapcheck // a reader passes on what its reader says
+	return n, err
 }
 
 // clear takes the line away.

@@ -224,12 +224,12 @@ const maxKeyFile = 64 << 10
 func readKey(name string) (string, error) {
 	f, err := os.Open(name)
 	if err != nil {
-		return "", err //nolint:wrapcheck // names the file
+		return "", err
 	}
 	defer f.Close() //nolint:errcheck // read-only
 	text, err := io.ReadAll(io.LimitReader(f, maxKeyFile+1))
 	if err != nil {
-		return "", err //nolint:wrapcheck // names the file
+		return "", err
 	}
 	key := strings.TrimSpace(string(text))
 	switch {
@@ -245,7 +245,7 @@ func readKey(name string) (string, error) {
 func trusting(file string) (http.RoundTripper, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // names the file
+		return nil, err
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(text) {

@@ -58,5 +58,5 @@ func writeTo(name string, flags int, mode fs.FileMode, write func(io.Writer) err
 			return errors.Join(err, f.Close())
 		}
 	}
-	return f.Close() //nolint:wrapcheck // names the file
+	return f.Close()
 }

@@ -12,6 +12,7 @@ import (
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/turnstone-run/turnstone/activities"
@@ -33,6 +34,7 @@ func newEnv(t *testing.T) *testsuite.TestWorkflowEnvironment {
 	var suite testsuite.WorkflowTestSuite
 	env := suite.NewTestWorkflowEnvironment()
 	env.SetTestTimeout(20 * time.Second)
+	env.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: 20 * time.Second}) // the race detector's first steps are slow
 	workflows.Register(env)
 	var none *activities.Activities
 	workflows.RegisterActivities(env, none)

@@ -18,7 +18,7 @@ const (
 	conversationEvents = 2000
 )
 
-// ConversationInput starts a thread of turns (DESIGN §3).
+// ConversationInput starts a thread of turns.
 type ConversationInput struct {
 	SessionID   agent.SessionID         `json:"session_id"`
 	Context     agent.InvocationContext `json:"context,omitzero"`

@@ -13,7 +13,7 @@ import (
 // maxPartial bounds the growing answer that a query shows, in bytes; the whole is in the stream.
 const maxPartial = 16 << 10
 
-// hearing is what a workflow has heard of a turn that sends it token batches (DESIGN §4): the answer so far, and the calls that wait
+// hearing is what a workflow has heard of a turn that sends it token batches: the answer so far, and the calls that wait
 // for a person.
 type hearing struct {
 	turn    agent.TurnID

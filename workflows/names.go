@@ -8,7 +8,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// The names that clients, histories and the command line use (DESIGN §3). Never change one.
+// The names that clients, histories and the command line use. Never change one.
 const (
 	TaskQueue = "turnstone"
 

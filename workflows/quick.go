@@ -11,7 +11,7 @@ import (
 const quickAttempts = 3
 
 // quick runs a store activity locally, which costs one history event instead of three and no round trip, and as a normal activity
-// when that does not work within its ceiling (DESIGN §3). The marker gets no summary: it holds the activity's name.
+// when that does not work within its ceiling. The marker gets no summary: it holds the activity's name.
 func quick(ctx workflow.Context, summary string, fn any, out any, args ...any) error {
 	return runQuick(ctx, quickOptions(ctx, "", quickAttempts), summary, fn, out, args...)
 }

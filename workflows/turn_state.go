@@ -12,7 +12,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/turns"
 )
 
-// Carry is what a turn takes along when it continues as new: references and counters (DESIGN §3).
+// Carry is what a turn takes along when it continues as new: references and counters.
 type Carry struct {
 	Turn          turns.TurnRef           `json:"turn"`
 	State         turn.State              `json:"state"`

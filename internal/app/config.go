@@ -15,7 +15,7 @@ import (
 type Config struct {
 	// DataDir keeps what has no other home: blobs, and the state of the embedded stack. Default ".turnstone". [Load] makes it absolute.
 	DataDir string `yaml:"data_dir" help:"folder for local state"`
-	// ShutdownTimeout bounds the drain after SIGTERM; what still runs then goes to another worker. Default 30s (DESIGN §9).
+	// ShutdownTimeout bounds the drain after SIGTERM; what still runs then goes to another worker. Default 30s.
 	ShutdownTimeout time.Duration `yaml:"shutdown_timeout" help:"how long work may finish after a stop signal"`
 
 	HTTP         HTTP         `yaml:"http"`
@@ -54,7 +54,7 @@ type Config struct {
 	warnings []string
 }
 
-// HTTP is the REST, SSE and WebSocket door (DESIGN §8).
+// HTTP is the REST, SSE and WebSocket door.
 type HTTP struct {
 	// Addr is host:port; port 0 takes a free one. Default "127.0.0.1:8080": authentication is off unless it is configured.
 	Addr string `yaml:"addr" help:"address of REST, SSE and WebSocket (host:port)"`
@@ -73,7 +73,7 @@ type HTTP struct {
 	TLSKey  string `yaml:"tls_key" help:"its key (PEM file)"`
 }
 
-// GRPC is the gRPC door (DESIGN §8).
+// GRPC is the gRPC door.
 type GRPC struct {
 	// Addr is host:port; port 0 takes a free one. Default "127.0.0.1:9090".
 	Addr string `yaml:"addr" help:"address of gRPC (host:port)"`
@@ -84,7 +84,7 @@ type GRPC struct {
 	ClientCA string `yaml:"client_ca" help:"who signs client certificates (PEM file); empty: none is asked for"`
 }
 
-// Gateway decides whether this process serves HTTP and gRPC (DESIGN §2).
+// Gateway decides whether this process serves HTTP and gRPC.
 type Gateway struct {
 	// Enabled starts both doors in this process. Default true.
 	Enabled bool `yaml:"enabled" help:"serve HTTP and gRPC from this process"`
@@ -102,7 +102,7 @@ type Worker struct {
 }
 
 // Temporal holds our overrides only: address, namespace, API key and TLS come from TEMPORAL_* variables and temporal.toml, as for
-// every SDK and for the CLI ([TemporalOptions]; DESIGN §9).
+// every SDK and for the CLI ([TemporalOptions]).
 type Temporal struct {
 	// Address is the frontend's host:port. Default empty: the profile's, else 127.0.0.1:7233.
 	Address string `yaml:"address" env:"TEMPORAL_ADDRESS" help:"Temporal frontend (host:port); empty: the profile's, else 127.0.0.1:7233"`
@@ -112,7 +112,7 @@ type Temporal struct {
 	Profile string `yaml:"profile" env:"TEMPORAL_PROFILE" help:"profile in temporal.toml"`
 	// ConfigFile default empty: temporalio/temporal.toml in the user's configuration folder, if it exists.
 	ConfigFile string `yaml:"config_file" env:"TEMPORAL_CONFIG_FILE" help:"path of temporal.toml"`
-	// TaskQueue is where turns and activities are asked for. Default "turnstone" (DESIGN §3).
+	// TaskQueue is where turns and activities are asked for. Default "turnstone".
 	TaskQueue string `yaml:"task_queue" help:"task queue of turns and activities"`
 	// EagerStart lets a worker that starts a turn run its first task without a round trip. Default true; false where the server refuses it.
 	EagerStart bool `yaml:"eager_start" help:"start turns on this worker without a round trip"`
@@ -171,7 +171,7 @@ const (
 	LogMemory   = "memory" // one process only
 )
 
-// Events is the event log (DESIGN §4).
+// Events is the event log.
 type Events struct {
 	// Log is [LogPostgres] or [LogMemory]. Default postgres.
 	Log string `yaml:"log" help:"postgres, or memory for one process only"`
@@ -181,9 +181,20 @@ type Events struct {
 	FlushInterval time.Duration `yaml:"flush_interval" help:"how long events may be shown before they are stored, those of all streams together"`
 	// Retention is how long a closed stream can be followed. Default 168h.
 	Retention time.Duration `yaml:"retention" help:"how long a finished stream can be read"`
+	Relay     EventRelay    `yaml:"relay"`
 }
 
-// Turn holds the ceilings of one turn (DESIGN §§3, 6). A plan or request can only lower the limits.
+// EventRelay is how the processes of an installation hand each other events before they are stored. It needs [LogPostgres].
+type EventRelay struct {
+	// Enabled default true; false makes processes read each other's streams from the database.
+	Enabled bool `yaml:"enabled" help:"hand events to other processes before they are stored"`
+	// Address is host:port. Default: a free port of the address by which this host reaches the database.
+	Address string `yaml:"address" help:"where other processes connect, host:port; empty: a free port of the address by which this host reaches PostgreSQL"`
+	// Advertise is a host or host:port. Default: where this process listens.
+	Advertise string `yaml:"advertise" help:"host, or host:port, by which others reach that; empty: as it is"`
+}
+
+// Turn holds the ceilings of one turn. A plan or request can only lower the limits.
 type Turn struct {
 	// Iterations bounds the rounds of the loop, each an answer of the model and the tools that it asks for. Default 0: no bound.
 	Iterations int `yaml:"iterations" help:"rounds of model and tools in one turn; 0: no bound"`
@@ -232,7 +243,7 @@ func (t Turn) Limits() agent.Limits {
 	}
 }
 
-// Conversation bounds the workflow of that name (DESIGN §3).
+// Conversation bounds the workflow of that name.
 type Conversation struct {
 	// ContinueAsNewEvents is a count of history events. Default 2000.
 	ContinueAsNewEvents int `yaml:"continue_as_new_events" help:"history events before a conversation continues as new"`
@@ -262,8 +273,8 @@ type LLM struct {
 	MaxTokens int `yaml:"max_tokens" help:"tokens of one reply"`
 	// TimeoutSec is the longest silence between two bytes, in seconds, not the longest call. Default 120.
 	TimeoutSec int `yaml:"timeout_sec" help:"longest silence of the provider in seconds"`
-	// MaxRetries is how often the middleware model_retry tries again, for agents that do not list it too; the SDKs' own retries are off
-	// (DESIGN §6). That of llm is also for profiles that are documents. Default 2.
+	// MaxRetries is how often the middleware model_retry tries again, for agents that do not list it too; the SDKs' own retries are off.
+	// That of llm is also for profiles that are documents. Default 2.
 	MaxRetries int `yaml:"max_retries" help:"retries of a failed model call, where model_retry of an agent does not say; 0: none"`
 	// InputPerMTok, CachedPerMTok and OutputPerMTok are prices in USD per million tokens, for the ledger. Default 0: not known.
 	InputPerMTok  float64 `yaml:"input_per_mtok" help:"USD per million input tokens"`
@@ -278,7 +289,7 @@ type Model struct {
 	LLM  `yaml:",inline"`
 }
 
-// Catalog is where agents, tools, models and routes come from (DESIGN §5).
+// Catalog is where agents, tools, models and routes come from.
 type Catalog struct {
 	// Folder holds documents (*.yaml, *.yml, *.json) that are watched and applied, for development. Default empty: the API alone
 	// changes the catalog.
@@ -329,7 +340,7 @@ type Jobs struct {
 	DrainTimeout time.Duration `yaml:"drain_timeout" help:"how long jobs under way may finish after a stop signal"`
 }
 
-// Egress bounds every request made for a model, or to an address that a catalog document names (DESIGN §7).
+// Egress bounds every request made for a model, or to an address that a catalog document names.
 type Egress struct {
 	// AllowHosts are "api.example.com" or "*.example.com", either with ":port". Default none: any public host.
 	AllowHosts []string `yaml:"allow_hosts" help:"hosts that tools and documents may ask; empty: every public one"`
@@ -367,7 +378,10 @@ func Default() Config {
 		},
 		Database: Database{MaxConns: 10},
 		Storage:  Storage{MaxInlineBytes: 10 << 20, CollectEvery: time.Hour, CollectAfter: time.Hour},
-		Events:   Events{Log: LogPostgres, BatchInterval: 10 * time.Millisecond, FlushInterval: 250 * time.Millisecond, Retention: 168 * time.Hour},
+		Events: Events{
+			Log: LogPostgres, BatchInterval: 10 * time.Millisecond, FlushInterval: 250 * time.Millisecond, Retention: 168 * time.Hour,
+			Relay: EventRelay{Enabled: true},
+		},
 		Turn: Turn{
 			ModelCalls: 25, ToolCalls: 50, WallTime: time.Hour, MaxMessageBytes: 1 << 20, QueueLength: 100,
 			OnUnavailable: string(agent.UnavailableWait), BeginWithin: 2 * time.Second, HistoryOutputBytes: 1 << 10, OutputBytes: 64 << 10,

@@ -6,7 +6,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// Auth says who may call (DESIGN §8). Where nothing of it is configured whoever can connect may do everything; where anything is,
+// Auth says who may call. Where nothing of it is configured whoever can connect may do everything; where anything is,
 // whoever has no credential may do nothing.
 type Auth struct {
 	// Keys accepts API keys, which are made with starter keys create and kept hashed in the database. Default false.

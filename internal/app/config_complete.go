@@ -42,7 +42,7 @@ func (l *loader) complete(dir string) {
 	}
 }
 
-// chooseProvider takes what is there (DESIGN §9). A base URL alone means something compatible with OpenAI.
+// chooseProvider takes what is there. A base URL alone means something compatible with OpenAI.
 func (l *loader) chooseProvider() {
 	const path = "llm.provider"
 	llm := &l.cfg.LLM

@@ -100,6 +100,8 @@ func TestOneFault(t *testing.T) {
 		"size negative":          {"http: {max_body_bytes: -5}", nil, "http.max_body_bytes: want 1KiB to 1GiB, got -5"},
 		"memory without gateway": {"events: {log: memory}\ngateway: {enabled: false}", nil, "turnstone.yaml:1: events.log: memory serves one process only"},
 		"memory without worker":  {"events: {log: memory}\nworker: {enabled: false}", nil, "turnstone.yaml:1: events.log: memory serves one process only"},
+		"relay without port":     {"events: {relay: {address: localhost}}", nil, `turnstone.yaml:1: events.relay.address: want host:port, got "localhost"`},
+		"relay advertised":       {"events: {relay: {advertise: 'worker:0'}}", nil, `turnstone.yaml:1: events.relay.advertise: want a port from 1 to 65535, got "0"`},
 		"neither door nor work":  {"gateway: {enabled: false}\nworker: {enabled: false}", nil, "turnstone.yaml:2: worker.enabled: is false, and gateway.enabled as well"},
 		"followed":               {"catalog: {follow: {url: 'https://k:x@h'}}", nil, "turnstone.yaml:1: catalog.follow.url: want an http or https URL without credentials"},
 		"iterations":             {"turn: {iterations: -1}", nil, "turnstone.yaml:1: turn.iterations: want 0 to 10000, got -1"},

@@ -142,6 +142,12 @@ func (l *loader) stores() {
 	between(l, "events.batch_interval", cfg.Events.BatchInterval, time.Millisecond, time.Second)
 	between(l, "events.flush_interval", cfg.Events.FlushInterval, 10*time.Millisecond, time.Second)
 	between(l, "events.retention", cfg.Events.Retention, time.Minute, 10*365*24*time.Hour)
+	if cfg.Events.Relay.Address != "" {
+		l.address("events.relay.address", cfg.Events.Relay.Address, 0)
+	}
+	if to := cfg.Events.Relay.Advertise; strings.Contains(to, ":") && net.ParseIP(to) == nil {
+		l.address("events.relay.advertise", to, 1)
+	}
 }
 
 func (l *loader) catalog() {

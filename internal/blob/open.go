@@ -65,7 +65,7 @@ func (s *source) Read(p []byte) (int, error) {
 
 // verified compares the hash at the end.
 type verified struct {
-	ctx         context.Context //nolint:containedctx // that of the reader, to classify its errors
+	ctx         context.Context // that of the reader, to classify its errors
 	ref, digest string
 	source      *source
 	object      *blob.Reader

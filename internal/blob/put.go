@@ -116,7 +116,7 @@ func compress(w io.Writer, r io.Reader) error {
 
 // intake hashes and bounds what it passes on, and remembers why it ended.
 type intake struct {
-	ctx   context.Context //nolint:containedctx // lives as long as one Put
+	ctx   context.Context // lives as long as one Put
 	r     io.Reader
 	hash  hash.Hash
 	left  int64

@@ -15,7 +15,7 @@ import (
 // applyAttempts is how often a change is checked anew because another process committed first.
 const applyAttempts = 20
 
-// Apply changes the catalog, all of it or nothing (DESIGN §5). The change is checked against the candidate: the newest revision with
+// Apply changes the catalog, all of it or nothing. The change is checked against the candidate: the newest revision with
 // the change in it. [agent.CodeInvalid] wrapping [agent.Faults] for what is wrong with it, [agent.CodeConflict] when a document
 // changed since BaseRevision or is edited in a folder.
 func (r *Registry) Apply(ctx context.Context, req agent.ApplyRequest) (agent.ApplyResult, error) {

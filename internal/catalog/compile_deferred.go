@@ -9,7 +9,7 @@ import (
 // searchKit is the toolkit that finds deferred tools. Agents with such tools are granted it by themselves.
 const searchKit = "toolsearch"
 
-// searchWords say what the tool's schema leaves open, which is its seed's (004 §5.3).
+// searchWords is the prompt's explanation of search_tools. The schema itself is given by docs/requirements.md.
 const searchWords = "\n\nThere are tools beside those listed with this request. Search by what they do; a tool that was found can be called from then on."
 
 // deferred tells the model of an agent with deferred tools that there are more than it is told of.

@@ -12,7 +12,7 @@ const (
 	delegateTool = "delegate_to_agent"
 )
 
-// delegateWords say what the tool's schema leaves open, which is its seed's (004 §5.5).
+// delegateWords is the prompt's explanation of delegate_to_agent. The schema itself is given by docs/requirements.md.
 const delegateWords = "\n\nWith agent_type langchain_agent the work is handed to one of the agents below: config.agent is its name, inputs.message " +
 	"what it shall do, with all that it needs to know."
 

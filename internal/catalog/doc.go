@@ -1,4 +1,4 @@
-// Package catalog knows the agents: documents are data, compiled to plans, and change while turns run (DESIGN §5).
+// Package catalog knows the agents: documents are data, compiled to plans, and change while turns run.
 //
 // A document is in one of two layers. The base layer is this process's own: what is shipped, what its toolkits are, which models its
 // configuration names. Stored documents lie above it, hide those of the same key, and are the same for every process: each change

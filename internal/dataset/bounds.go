@@ -21,7 +21,7 @@ func within(r io.Reader, bound int64) *bounded { return &bounded{r: r, left: bou
 
 func (b *bounded) Read(p []byte) (int, error) {
 	if b.off {
-		return b.r.Read(p) //nolint:wrapcheck // the caller knows what it reads
+		return b.r.Read(p)
 	}
 	if b.left < 0 {
 		return 0, tooLong(b.bound)
@@ -34,7 +34,7 @@ func (b *bounded) Read(p []byte) (int, error) {
 	if b.left < 0 {
 		return 0, tooLong(b.bound) // no bytes with it: some readers of readers overlook an error that comes with some
 	}
-	return n, err //nolint:wrapcheck // the caller knows what it reads
+	return n, err
 }
 
 func tooLong(bound int64) *agent.Error {
@@ -130,7 +130,7 @@ func first(r *bufio.Reader) (byte, error) {
 		case err == io.EOF:
 			return 0, nil
 		case err != nil:
-			return 0, err //nolint:wrapcheck // the caller knows what it reads
+			return 0, err
 		case c != ' ' && c != '\t' && c != '\r' && c != '\n':
 			return c, r.UnreadByte()
 		}

@@ -83,7 +83,7 @@ func (t *csvTable) next() ([]string, error) {
 		return nil, agent.Invalid(lineOf(parse.StartLine), "is malformed CSV%s, column %d: %s", where, parse.Column, mistake(parse.Err))
 	}
 	if err != nil {
-		return nil, err //nolint:wrapcheck // the caller knows what it reads
+		return nil, err
 	}
 	if !utf8.Valid(t.raw) {
 		return nil, agent.Invalid(t.recordLine(), "is not UTF-8")
@@ -187,7 +187,7 @@ type tape struct {
 func (t *tape) Read(p []byte) (int, error) {
 	n, err := t.r.Read(p)
 	t.kept = append(t.kept, p[:n]...)
-	return n, err //nolint:wrapcheck // the caller knows what it reads
+	return n, err
 }
 
 // cut returns what is kept up to an offset and forgets it with the next Read.

@@ -97,10 +97,10 @@ func (c *csvWriter) row(row []byte) error {
 		}
 	}
 	_, err := c.w.WriteString("\r\n")
-	return err //nolint:wrapcheck // the caller knows where it writes to
+	return err
 }
 
-func (c *csvWriter) end() error { return c.w.Flush() } //nolint:wrapcheck // the caller knows where it writes to
+func (c *csvWriter) end() error { return c.w.Flush() }
 
 func (c *csvWriter) separate(i int) {
 	if i > 0 {

@@ -157,8 +157,6 @@ func (c *cycle) Read(p []byte) (int, error) {
 }
 
 // An export of 40 MB keeps no more than a few rows. Not parallel: it measures the heap.
-//
-//nolint:paralleltest // see above
 func TestExportStreams(t *testing.T) {
 	const size, row = 40 << 20, `,{"id":1234567890,"name":"somebody"}`
 	open := func() (io.ReadCloser, error) {

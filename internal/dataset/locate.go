@@ -61,12 +61,12 @@ const maxNamed = 20
 
 func (o *outline) read(dec *jsontext.Decoder, descend bool) error {
 	if _, err := dec.ReadToken(); err != nil {
-		return err //nolint:wrapcheck // locate says where
+		return err
 	}
 	for dec.PeekKind() != '}' {
 		token, err := dec.ReadToken()
 		if err != nil {
-			return err //nolint:wrapcheck // locate says where
+			return err
 		}
 		name := token.String()
 		switch kind := dec.PeekKind(); {
@@ -86,12 +86,12 @@ func (o *outline) read(dec *jsontext.Decoder, descend bool) error {
 		}
 	}
 	_, err := dec.ReadToken()
-	return err //nolint:wrapcheck // locate says where
+	return err
 }
 
 func (o *outline) array(dec *jsontext.Decoder, name string) error {
 	if _, err := dec.ReadToken(); err != nil {
-		return err //nolint:wrapcheck // locate says where
+		return err
 	}
 	if slices.Contains(rowFields(), name) {
 		o.arrays = append(o.arrays, name)
@@ -101,11 +101,11 @@ func (o *outline) array(dec *jsontext.Decoder, name string) error {
 	}
 	for dec.PeekKind() != ']' {
 		if err := dec.SkipValue(); err != nil {
-			return err //nolint:wrapcheck // locate says where
+			return err
 		}
 	}
 	_, err := dec.ReadToken()
-	return err //nolint:wrapcheck // locate says where
+	return err
 }
 
 // rows applies the rule.

@@ -80,10 +80,10 @@ func (s *splitter) piece() ([]byte, error) {
 			continue
 		}
 		if len(s.long) == 0 {
-			return piece, err //nolint:wrapcheck // the caller knows what it reads
+			return piece, err
 		}
 		s.long = append(s.long, piece...)
-		return s.long, err //nolint:wrapcheck // the caller knows what it reads
+		return s.long, err
 	}
 }
 

@@ -38,7 +38,7 @@ func (j *jsonWriter) row(row []byte) error {
 	}
 	j.buf = appendRow(append(j.buf[:0], lead), row)
 	_, err := j.w.Write(j.buf)
-	return err //nolint:wrapcheck // the caller knows where it writes to
+	return err
 }
 
 func (j *jsonWriter) end() error {
@@ -46,7 +46,7 @@ func (j *jsonWriter) end() error {
 		_ = j.w.WriteByte('[') // Flush returns its error
 	}
 	_ = j.w.WriteByte(']') // Flush returns its error
-	return j.w.Flush()     //nolint:wrapcheck // the caller knows where it writes to
+	return j.w.Flush()
 }
 
 type ndjsonWriter struct {
@@ -57,10 +57,10 @@ type ndjsonWriter struct {
 func (n *ndjsonWriter) row(row []byte) error {
 	n.buf = append(appendRow(n.buf[:0], row), '\n')
 	_, err := n.w.Write(n.buf)
-	return err //nolint:wrapcheck // the caller knows where it writes to
+	return err
 }
 
-func (n *ndjsonWriter) end() error { return n.w.Flush() } //nolint:wrapcheck // the caller knows where it writes to
+func (n *ndjsonWriter) end() error { return n.w.Flush() }
 
 // appendRow appends a row; a nil one is null, as encoding/json has it.
 func appendRow(dst, row []byte) []byte {

@@ -1,5 +1,5 @@
 // Package devstack is everything a machine without anything needs to run turns: a Temporal server with its Web UI,
-// a private PostgreSQL, a sample HTTP API, a small Redis and a mail server, in one process and one child (DESIGN §9).
+// a private PostgreSQL, a sample HTTP API, a small Redis and a mail server, in one process and one child.
 //
 // This package alone links the Temporal server. Its parts that do not, pgdev and flightsapi, are packages of their
 // own, for tests and programs that must stay small. All of it listens on the loopback address only.

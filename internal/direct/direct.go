@@ -21,8 +21,6 @@ const (
 	maxTurns = 256
 	// patience is how long trouble of the runtime's own is waited out before Temporal gets the turn.
 	patience = 20 * time.Second
-	// beginPatience bounds the second attempt to record a turn.
-	beginPatience = 5 * time.Second
 )
 
 var (
@@ -34,7 +32,7 @@ var (
 type Config struct {
 	Turns *turns.Turns
 	// Start starts the workflow of a turn that is recorded; carry is where it stands, nil when it has not begun.
-	Start    func(ctx context.Context, r agent.TurnRequest, carry *workflows.Carry) error
+	Start    func(ctx context.Context, t *turns.TurnRef, carry *workflows.Carry) error
 	Watch    Watch // nil: nobody watches
 	Logger   *zap.Logger
 	MaxTurns int           // direct turns side by side; 0: 256
@@ -60,7 +58,7 @@ type Driver struct {
 
 	leases leases
 	slots  *semaphore.Weighted
-	work   context.Context //nolint:containedctx // of all turns: Stop ends it
+	work   context.Context // of all turns: Stop ends it
 	stop   context.CancelCauseFunc
 	turns  sync.WaitGroup
 	mu     sync.Mutex // guards the change from Add to Wait
@@ -104,7 +102,9 @@ func (d *Driver) Submit(
 			leave()
 		}
 	}()
-	begun, unsure, err := d.begin(ctx, req, checked)
+	begun, unsure, err := d.Turns.RecordTurn(ctx, req, turns.BeginTurnInput{
+		WorkflowID: req.TurnID.WorkflowID(), RunID: string(req.TurnID), Direct: true, StartByID: true, Checked: checked,
+	})
 	if unsure && err != nil {
 		d.Logger.Warn("record a direct turn", logs.Turn(req.TurnID, req.Context.TenantName(), ""), zap.Error(err))
 		leave()
@@ -160,24 +160,6 @@ func (d *Driver) leave() {
 	d.turns.Done()
 }
 
-// begin records a turn. When nobody knows whether it did, it tries again and says that it was unsure.
-func (d *Driver) begin(
-	ctx context.Context, req agent.TurnRequest, checked *turns.Checked,
-) (begun turns.BeginTurnResult, unsure bool, err error) {
-	in := turns.BeginTurnInput{WorkflowID: req.TurnID.WorkflowID(), RunID: string(req.TurnID), Direct: true, StartByID: true, Checked: checked}
-	begun, err = d.Turns.Begin(ctx, req, in)
-	if !errors.Is(err, agent.ErrOutcomeUnknown) {
-		return begun, false, err
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), beginPatience)
-	defer cancel()
-	begun, again := d.Turns.Begin(ctx, req, in)
-	if again == nil || final(again) {
-		return begun, again == nil, again
-	}
-	return begun, true, errors.Join(err, again)
-}
-
 // handBegun makes a recorded turn durable that is not driven here: it has to wait for its session, which is what Temporal is good at, or
 // its beginning failed. What cannot be handed over now is when its lease has run out.
 func (d *Driver) handBegun(ctx context.Context, begun *turns.BeginTurnResult, r *agent.Receipt, why agent.Fallback) error {
@@ -193,7 +175,7 @@ func (d *Driver) handBegun(ctx context.Context, begun *turns.BeginTurnResult, r 
 // give starts the turn's workflow and then records that it has it: in this order, so that nobody ever finds a turn with neither a lease nor
 // a workflow. By then the turn may have ended.
 func (d *Driver) give(ctx context.Context, t *turns.TurnRef, carry *workflows.Carry, why agent.Fallback) error {
-	if err := d.Start(ctx, requestOf(t), carry); err != nil {
+	if err := d.Start(ctx, t, carry); err != nil {
 		return err
 	}
 	d.Watch.DirectFallback(why)
@@ -202,11 +184,6 @@ func (d *Driver) give(ctx context.Context, t *turns.TurnRef, carry *workflows.Ca
 		return nil
 	}
 	return err
-}
-
-// requestOf asks for a turn that is recorded: the id says the rest.
-func requestOf(t *turns.TurnRef) agent.TurnRequest {
-	return agent.TurnRequest{TurnID: t.TurnID, SessionID: t.SessionID, Context: agent.InvocationContext{Tenant: t.Tenant}}
 }
 
 // Stop lets no turn begin and hands over those that run. It returns when all have left, or with ctx's error.

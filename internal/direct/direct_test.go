@@ -132,7 +132,7 @@ func TestFallback(t *testing.T) {
 			case <-time.After(10 * time.Second):
 				require.Fail(t, "no workflow was started")
 			}
-			require.Equal(t, agent.TurnRequest{TurnID: "t1", SessionID: "s", Context: agent.InvocationContext{Tenant: "default"}}, h.request)
+			require.Equal(t, agent.TurnID("t1"), h.turn.TurnID)
 			require.Equal(t, c.step, h.carry.State.Step)
 			require.Len(t, h.carry.State.Calls, c.calls)
 			w.fellBack("t1", c.why)
@@ -156,7 +156,7 @@ func TestBusySession(t *testing.T) {
 	require.True(t, taken)
 	require.Equal(t, 1, position)
 	h := <-w.started
-	require.Equal(t, agent.TurnID("t2"), h.request.TurnID)
+	require.Equal(t, agent.TurnID("t2"), h.turn.TurnID)
 	require.Nil(t, h.carry, "it has not begun")
 	w.fellBack("t2", agent.FallbackSession)
 	close(release)

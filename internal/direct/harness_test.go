@@ -29,6 +29,7 @@ func TestMain(m *testing.M) { pgtest.Main(m) }
 
 // world is a driver on a real database. It is also everything else that a turn meets: the plan, the model, the tool, and Temporal.
 type world struct {
+	turns.Runs // only the methods below are called
 	*direct.Driver
 	t     *testing.T
 	pool  *pgxpool.Pool
@@ -51,8 +52,8 @@ type world struct {
 
 // handed is a turn that Temporal was given.
 type handed struct {
-	request agent.TurnRequest
-	carry   *workflows.Carry
+	turn  turns.TurnRef
+	carry *workflows.Carry
 }
 
 func newWorld(t *testing.T, side int, change ...func(*turns.Config, *direct.Config)) *world {
@@ -81,7 +82,6 @@ func newWorldOn(t *testing.T, side int, dsn string, change ...func(*turns.Config
 	require.NoError(t, err)
 	config := turns.Config{
 		Registry: w, Models: w, Tools: w, Middleware: set, Store: w.store, Log: w.log, Blobs: nowhere{}, Runs: w, Schemas: schema.New(), Knowledge: w,
-		EndOrphan: func(context.Context, agent.TurnID) (bool, error) { return false, nil },
 	}
 	driver := direct.Config{Start: w.start, Watch: w, MaxTurns: side}
 	for _, c := range change {
@@ -95,13 +95,13 @@ func newWorldOn(t *testing.T, side int, dsn string, change ...func(*turns.Config
 	return w
 }
 
-func (w *world) start(_ context.Context, r agent.TurnRequest, carry *workflows.Carry) error {
+func (w *world) start(_ context.Context, r *turns.TurnRef, carry *workflows.Carry) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.refuse != nil {
 		return w.refuse
 	}
-	w.started <- handed{r, carry}
+	w.started <- handed{*r, carry}
 	return nil
 }
 
@@ -197,7 +197,6 @@ func (w *world) Generate(ctx context.Context, req agent.ModelRequest, emit func(
 	return play(ctx, n, emit)
 }
 
-func (*world) Start(context.Context, agent.TurnRequest) error                 { return nil }
 func (*world) Ready(context.Context, string) error                            { return nil }
 func (*world) Interrupt(context.Context, string, agent.CancelRequest) error   { return nil }
 func (*world) Tokens(context.Context, agent.StreamTo, agent.TokenBatch) error { return nil }

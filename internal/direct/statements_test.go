@@ -33,7 +33,7 @@ func TestStatementsOfATurn(t *testing.T) {
 	}
 	cost := counted.Take()
 	t.Log(cost.Table(turns))
-	require.LessOrEqual(t, cost.Total(), 23*turns)
-	require.LessOrEqual(t, cost.WAL, int64(turns*20<<10))
-	require.LessOrEqual(t, cost.Blocks(), int64(turns*420))
+	require.LessOrEqual(t, cost.Total(), 18*turns)
+	require.LessOrEqual(t, cost.WAL, int64(turns*16<<10))
+	require.LessOrEqual(t, cost.Blocks(), int64(turns*390))
 }

@@ -12,7 +12,7 @@ import (
 // boundedBody reads at most left bytes of a response and then fails, so that a response without an announced length, or one that
 // decompresses to a thousand times its size, costs no more memory than the bound.
 type boundedBody struct {
-	ctx   context.Context //nolint:containedctx // lives exactly as long as the request it belongs to
+	ctx   context.Context // lives exactly as long as the request it belongs to
 	body  io.ReadCloser
 	left  int64
 	bound int64
@@ -32,7 +32,7 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 		return n - 1, tooLarge(b.host, b.bound)
 	}
 	if err == nil || errors.Is(err, io.EOF) {
-		return n, err //nolint:wrapcheck // io.EOF must stay itself
+		return n, err // io.EOF must stay itself
 	}
 	return n, failure(b.ctx, b.host, err)
 }

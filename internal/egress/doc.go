@@ -1,4 +1,4 @@
-// Package egress is the one way out for HTTP requests made on behalf of a model (DESIGN §7). A model chooses the URL, so the URL
+// Package egress is the one way out for HTTP requests made on behalf of a model. A model chooses the URL, so the URL
 // is hostile until proven otherwise:
 //
 //   - Only http and https, without user information, to a host on the allow-list (no list: any public host).

@@ -58,7 +58,7 @@ func (b *requestBody) Read(p []byte) (int, error) {
 	if b.ended {
 		_ = b.control.SetReadDeadline(time.Time{})
 	}
-	return n, err //nolint:wrapcheck // a reader passes on what its reader says
+	return n, err
 }
 
 // discard throws away what arrives within a time.

@@ -40,7 +40,7 @@ type Config struct {
 
 	// AllowedHosts are names besides the loopback ones that a request's Host may carry, without port; "*" allows every one.
 	// AllowedOrigins are origins (scheme://host[:port]) besides those, "*" likewise. Both guard a gateway without authentication
-	// against pages of foreign sites (DESIGN §8); with authentication any Host will do, and pages of these origins may call (CORS).
+	// against pages of foreign sites; with authentication any Host will do, and pages of these origins may call (CORS).
 	AllowedHosts   []string
 	AllowedOrigins []string
 

@@ -17,7 +17,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// TypeGap is the failure type of a reader who asked for events that have expired (DESIGN §4). It is no [agent.Code], because
+// TypeGap is the failure type of a reader who asked for events that have expired. It is no [agent.Code], because
 // only readers of a stream can meet it.
 const TypeGap = "gap"
 
@@ -34,7 +34,7 @@ type mapping struct {
 	grpc codes.Code
 }
 
-// errorTable is the one table between failure types, HTTP status and gRPC status (DESIGN §8).
+// errorTable is the one table between failure types, HTTP status and gRPC status.
 //
 //nolint:gochecknoglobals // a constant in all but syntax
 var errorTable = [...]mapping{

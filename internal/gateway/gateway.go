@@ -276,7 +276,7 @@ func (c identity) mayRun(name string) error {
 	return c.may(agent.ActionTurnsRun, name)
 }
 
-// errStreamTo refuses stream_to: through a door it would let any caller signal any workflow (DESIGN §4).
+// errStreamTo refuses stream_to: through a door it would let any caller signal any workflow.
 func errStreamTo() error {
 	return agent.Invalid("stream_to", "is for workflows only: follow the turn's events instead")
 }

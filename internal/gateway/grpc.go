@@ -292,7 +292,7 @@ func (s *grpcServer) send(out grpc.ServerStreamingServer[pb.Event], id agent.Tur
 			return err
 		}
 		if err := out.Send(eventToProto(&e)); err != nil {
-			return err //nolint:wrapcheck // a status of gRPC itself
+			return err
 		}
 		if e.Terminal() {
 			return nil
@@ -388,7 +388,7 @@ func (s *grpcServer) GetResult(p *pb.GetResultRequest, out grpc.ServerStreamingS
 		}
 		if part.Data = buf[:n]; n > 0 || part.GetRef() != "" {
 			if err := out.Send(part); err != nil {
-				return err //nolint:wrapcheck // a status of gRPC itself
+				return err
 			}
 		}
 		if end {

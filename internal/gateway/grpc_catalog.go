@@ -223,7 +223,7 @@ func (s *grpcCatalog) StreamCatalog(p *pb.StreamCatalogRequest, out grpc.ServerS
 			return err
 		}
 		if err := out.Send(catalogEventToProto(&e)); err != nil {
-			return err //nolint:wrapcheck // a status of gRPC itself
+			return err
 		}
 	}
 	return context.Cause(ctx)

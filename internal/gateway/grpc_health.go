@@ -45,7 +45,7 @@ func (h *grpcHealth) Watch(p *grpc_health_v1.HealthCheckRequest, out grpc.Server
 	if _, err := h.Check(out.Context(), p); err != nil {
 		// The protocol wants an unknown service watched, not refused.
 		if err := out.Send(&grpc_health_v1.HealthCheckResponse{Status: grpc_health_v1.HealthCheckResponse_SERVICE_UNKNOWN}); err != nil {
-			return err //nolint:wrapcheck // a status of gRPC itself
+			return err
 		}
 		<-ctx.Done()
 		return context.Cause(ctx)
@@ -58,7 +58,7 @@ func (h *grpcHealth) Watch(p *grpc_health_v1.HealthCheckRequest, out grpc.Server
 		if now.GetStatus() != last {
 			last = now.GetStatus()
 			if err := out.Send(now); err != nil {
-				return err //nolint:wrapcheck // a status of gRPC itself
+				return err
 			}
 		}
 		select {

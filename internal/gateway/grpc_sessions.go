@@ -45,7 +45,7 @@ func (s *grpcServer) ExportSession(p *pb.ExportSessionRequest, out grpc.ServerSt
 	for len(data) > 0 {
 		n := min(len(data), s.cfg.Limits.ResultPart)
 		if err := out.Send(&pb.ExportSessionResponse{Data: data[:n]}); err != nil {
-			return err //nolint:wrapcheck // a status of gRPC itself
+			return err
 		}
 		data = data[n:]
 	}

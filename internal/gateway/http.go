@@ -184,7 +184,7 @@ func encode(v any) ([]byte, error) {
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	if err := e.Encode(v); err != nil {
-		return nil, err //nolint:wrapcheck // the caller says what it was encoding
+		return nil, err
 	}
 	return b.Bytes(), nil
 }

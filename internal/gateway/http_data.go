@@ -148,7 +148,7 @@ func (r *rowReader) Read(p []byte) (int, error) {
 			r.of.err = context.Cause(r.of.ctx)
 		}
 	}
-	return n, err //nolint:wrapcheck // a reader passes on what its reader says
+	return n, err
 }
 
 // filename is what an export of a result is saved as: its id, or the beginning of its digest.

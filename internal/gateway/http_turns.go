@@ -38,7 +38,7 @@ type turnResult struct {
 	Fallback agent.Fallback `json:"fallback,omitempty"`
 }
 
-// outputBody makes every list of an output present, as DESIGN §3 promises.
+// outputBody returns a copy of an output in which every list is present, as [agent.AgentStepOutput] promises.
 func outputBody(o *agent.AgentStepOutput) *agent.AgentStepOutput {
 	c := *o
 	if c.Blocks == nil {

@@ -51,7 +51,7 @@ func (r *recorder) Write(b []byte) (int, error) {
 	}
 	n, err := r.ResponseWriter.Write(b)
 	r.bytes += int64(n)
-	return n, err //nolint:wrapcheck // a writer passes on what its writer says
+	return n, err
 }
 
 // end ends the answer. A handler that wrote nothing has answered 200, and one that took the connection over has ended it by itself.

@@ -12,7 +12,7 @@ import (
 	pb "github.com/turnstone-run/turnstone/proto/turnstone/v1"
 )
 
-// This file, project_approval.go and project_catalog.go are the one projection between the vocabulary and proto (DESIGN §2). It is lossless, which
+// This file, project_approval.go and project_catalog.go are the one projection between the vocabulary and proto. It is lossless, which
 // FuzzProjection and TestCatalogProjection prove, up to what proto cannot say: an empty list is no list, an empty JSON text is none,
 // and text that is no UTF-8 is repaired.
 

@@ -37,7 +37,7 @@ type openCredentials struct {
 
 // openCredential ends its context when the credential does not hold any more; the cause is then the error for the client.
 type openCredential struct {
-	context.Context //nolint:containedctx // it is the credential's life
+	context.Context // it is the credential's life
 
 	end     context.CancelCauseFunc
 	streams int

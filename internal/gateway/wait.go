@@ -16,8 +16,8 @@ type ending struct {
 	at      time.Time // when it ended
 }
 
-// await follows the event log until the turn ends or meets a human pause. It never asks the workflow, whose answer may come late
-// (DESIGN §3). A ctx that ends first gives ctx's cause, a turn of which nobody knows whether it was started errStarting.
+// await follows the event log until the turn ends or meets a human pause. It never asks the workflow, whose answer may come late.
+// A ctx that ends first gives ctx's cause, a turn of which nobody knows whether it was started errStarting.
 func (g *Gateway) await(ctx context.Context, who identity, r agent.Receipt) (ending, error) {
 	if r.StartUnknown {
 		return ending{}, errStarting

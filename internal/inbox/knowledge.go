@@ -32,7 +32,7 @@ func (b *Inbox) AddKnowledge(ctx context.Context, k gateway.KnowledgeAdd) ([]age
 	}
 	out := make([]agent.KnowledgeDocument, 0, len(added))
 	for i := range added {
-		d, err := b.Store.KnowledgeDocument(ctx, def.Tenant, def.Name, added[i].ID)
+		d, err := b.KnowledgeDocument(ctx, def.Tenant, def.Name, added[i].ID)
 		if err != nil {
 			return nil, err
 		}
@@ -47,7 +47,7 @@ func (b *Inbox) Knowledge(ctx context.Context, tenant, collection, after string,
 	if err != nil {
 		return agent.KnowledgePage{}, err
 	}
-	return b.Store.KnowledgeDocuments(ctx, def.Tenant, def.Name, after, limit)
+	return b.KnowledgeDocuments(ctx, def.Tenant, def.Name, after, limit)
 }
 
 // DeleteKnowledge forgets a document.
@@ -56,7 +56,7 @@ func (b *Inbox) DeleteKnowledge(ctx context.Context, tenant, collection, id stri
 	if err != nil {
 		return err
 	}
-	return b.Store.DeleteDocument(ctx, def.Tenant, def.Name, id)
+	return b.DeleteDocument(ctx, def.Tenant, def.Name, id)
 }
 
 // SearchKnowledge finds passages as an agent of the collection would.

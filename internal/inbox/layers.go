@@ -18,7 +18,6 @@ func Layers(ctx context.Context) ([]string, error) {
 		Registry: p, Models: p, Tools: p, Middleware: p, Observer: p, Store: &probeStore{}, Log: probeLog{},
 		Blobs: struct{ turns.Blobs }{}, Runs: struct{ turns.Runs }{}, Schemas: struct{ turns.Schemas }{},
 		Knowledge: struct{ turns.Knowledge }{},
-		EndOrphan: func(context.Context, agent.TurnID) (bool, error) { return false, nil },
 	})
 	if err != nil {
 		return nil, err

@@ -32,10 +32,13 @@ const submit = "(agent.Inbox).Submit"
 var ways = map[string]map[string]string{
 	// Temporal's.
 	"ExecuteWorkflow": {
-		"internal/inbox/runs.go (*Runs).start":                 "turns",
+		"internal/inbox/runs.go (*Runs).startOnce": "the two below",
+		"internal/schedule/":                       "runs of schedules, which submit",
+		"internal/erasure/keeper/":                 "erasures, which begin no turn",
+	},
+	"(*internal/inbox.Runs).startOnce": {
+		"internal/inbox/runs.go (*Runs).TakeOver":              "turns",
 		"internal/inbox/workflow_runs.go (*Runs).startDefined": "runs of definitions; their agents are children",
-		"internal/schedule/":                                   "runs of schedules, which submit",
-		"internal/erasure/keeper/":                             "erasures, which begin no turn",
 	},
 	"ScheduleWorkflowAction": {
 		"internal/flow/schedules/":   "runs of definitions",
@@ -50,31 +53,38 @@ var ways = map[string]map[string]string{
 
 	// What is started.
 	"workflows.AgentTurnType": {
-		"internal/inbox/runs.go (*Runs).start": "turns",
-		"workflows/":                           "children, the same turn again, registration",
+		"internal/inbox/runs.go (*Runs).TakeOver": "turns",
+		"workflows/": "children, the same turn again, registration",
 	},
 	"workflows.AgentTurn": {"workflows/register.go": "registration"},
 	`"AgentTurn"`:         {"workflows/names.go": "its name"},
 
 	// What records a turn, or has it started.
 	"(*internal/turns.Turns).Begin": {
-		"internal/inbox/submit.go (*submission).record":         "a durable turn, before its workflow",
-		"internal/direct/direct.go (*Driver).begin":             "a direct turn",
+		"internal/turns/begin_turn.go (*Turns).RecordTurn":      "the two below",
 		"internal/turns/begin_turn.go (*Turns).BeginTurn":       "the turn's own workflow",
 		"internal/turns/children.go (*Turns).beginChild":        "a parent asks",
 		"internal/turns/queue_message.go (*Turns).QueueMessage": "a message that a workflow took: an operator's",
 		"flows.go nodeTurns.BeginTurn":                          "an agent node of a run",
 	},
-	"(internal/turns.TurnStore).Begin":       {"internal/turns/begin_turn.go": "Begin"},
-	"(*internal/postgres.Store).Begin":       {},
-	"(*internal/direct.Driver).Submit":       {"internal/inbox/submit.go (*submission).start": "a direct turn"},
-	"(*internal/inbox.Runs).start":           {"internal/inbox/submit.go (*submission).start": "a durable turn", "internal/inbox/runs.go": "the two below"},
-	"(*internal/inbox.Runs).Start":           {"internal/inbox/upkeep.go (*Inbox).startOrphan": "a recorded turn that nobody drives"},
-	"(internal/turns.Runs).Start":            {"internal/turns/queue_message.go (*Turns).QueueMessage": "a message that a workflow took"},
-	"(*internal/inbox.Runs).TakeOver":        {"turnstone.go (*Service).compose": "a direct turn that goes on as a workflow"},
-	"(*internal/inbox.Inbox).submit":         {"internal/inbox/submit.go": "Submit, and a message to a turn's session"},
-	"(*internal/inbox.Inbox).Submit":         {},
-	"(*internal/inbox.Inbox).MessageFrom":    {},
+	"(*internal/turns.Turns).RecordTurn": {
+		"internal/turns/accept.go (*submission).recordAndStart": "a durable turn, before its workflow",
+		"internal/direct/direct.go (*Driver).Submit":            "a direct turn",
+	},
+	"(internal/turns.TurnStore).Begin": {"internal/turns/begin_turn.go": "Begin"},
+	"(*internal/postgres.Store).Begin": {},
+	"(*internal/direct.Driver).Submit": {},
+	"(internal/turns.Driver).Submit":   {"internal/turns/accept.go (*submission).start": "a direct turn"},
+	"(*internal/inbox.Runs).Start":     {},
+	"(internal/turns.Runs).Start": {
+		"internal/turns/accept.go (*submission).recordAndStart": "a durable turn",
+		"internal/turns/queue_message.go (*Turns).QueueMessage": "a message that a workflow took",
+		"internal/turns/orphans.go (*Turns).startOrphan":        "a recorded turn that nobody drives",
+	},
+	"(*internal/inbox.Runs).TakeOver":        {"turnstone.go (*Service).compose": "a direct turn that goes on as a workflow", "internal/inbox/runs.go (*Runs).Start": "a turn that nobody has begun"},
+	"(*internal/turns.Inbox).submit":         {"internal/turns/accept.go": "Submit, and a message to a turn's session"},
+	"(*internal/turns.Inbox).Submit":         {},
+	"(*internal/turns.Inbox).MessageFrom":    {},
 	"(internal/gateway.Runtime).MessageFrom": {"internal/gateway/turn_calls.go (*Gateway).message": "all HTTP and gRPC doors"},
 }
 

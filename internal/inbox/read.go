@@ -17,7 +17,7 @@ import (
 // Turn returns a turn's state. One that looks alive is checked against its workflow, so that a terminated turn is not alive for ever;
 // while Temporal does not answer, what is recorded stands.
 func (b *Inbox) Turn(ctx context.Context, tenant string, id agent.TurnID) (gateway.TurnView, error) {
-	t, err := b.Store.Turn(ctx, id)
+	t, err := b.Turns.Store.Turn(ctx, id)
 	if agent.CodeOf(err) == agent.CodeNotFound {
 		return b.unrecorded(ctx, id)
 	}
@@ -28,12 +28,12 @@ func (b *Inbox) Turn(ctx context.Context, tenant string, id agent.TurnID) (gatew
 		return gateway.TurnView{}, unknown(id)
 	}
 	if t.Output == nil {
-		ended, err := b.endOrphan(ctx, id, &t)
+		ended, err := b.Turns.EndIfOrphaned(ctx, &t)
 		if err != nil {
-			b.Logger.Info("check who drives a turn", logs.Turn(id, t.Record.Tenant, t.Record.InstanceID), zap.Error(err))
+			b.Turns.Logger.Info("check who drives a turn", logs.Turn(id, t.Record.Tenant, t.Record.InstanceID), zap.Error(err))
 		}
 		if ended {
-			if t, err = b.Store.Turn(ctx, id); err != nil {
+			if t, err = b.Turns.Store.Turn(ctx, id); err != nil {
 				return gateway.TurnView{}, err
 			}
 		}
@@ -43,11 +43,11 @@ func (b *Inbox) Turn(ctx context.Context, tenant string, id agent.TurnID) (gatew
 		UserID: t.Record.UserID,
 		Mode:   cmp.Or(t.Record.Mode, agent.ModeDurable), Fallback: t.Record.Fallback, StartedAt: t.StartedAt, Output: t.Output,
 	}
-	if v.Tail, err = b.Log.Tail(ctx, string(id)); err != nil {
+	if v.Tail, err = b.Turns.Log.Tail(ctx, string(id)); err != nil {
 		return gateway.TurnView{}, err
 	}
 	if t.Output == nil {
-		if v.Pending, err = b.pending(ctx, &t); err != nil {
+		if v.Pending, err = b.Turns.Store.PendingBelow(ctx, id); err != nil {
 			return gateway.TurnView{}, err
 		}
 		if len(v.Pending) > 0 {
@@ -61,11 +61,11 @@ func (b *Inbox) Turn(ctx context.Context, tenant string, id agent.TurnID) (gatew
 func (b *Inbox) unrecorded(ctx context.Context, id agent.TurnID) (gateway.TurnView, error) {
 	v := gateway.TurnView{TurnID: id, StreamID: string(id), State: agent.StateQueued}
 	var err error
-	if v.Tail, err = b.Log.Tail(ctx, string(id)); err != nil {
+	if v.Tail, err = b.Turns.Log.Tail(ctx, string(id)); err != nil {
 		return gateway.TurnView{}, err
 	}
 	if v.Tail.Closed {
-		for e, err := range b.Log.Follow(ctx, string(id), v.Tail.LastIndex-1) {
+		for e, err := range b.Turns.Log.Follow(ctx, string(id), v.Tail.LastIndex-1) {
 			if err != nil {
 				return gateway.TurnView{}, err
 			}
@@ -75,11 +75,11 @@ func (b *Inbox) unrecorded(ctx context.Context, id agent.TurnID) (gateway.TurnVi
 		}
 		return v, nil
 	}
-	closed, err := b.Runs.Closed(ctx, id.WorkflowID())
+	workflow, err := b.Runs.Look(ctx, id.WorkflowID())
 	if err != nil {
 		return gateway.TurnView{}, err
 	}
-	if closed {
+	if !workflow.Running {
 		return gateway.TurnView{}, unknown(id)
 	}
 	return v, nil
@@ -87,14 +87,6 @@ func (b *Inbox) unrecorded(ctx context.Context, id agent.TurnID) (gateway.TurnVi
 
 func unknown(id agent.TurnID) error {
 	return agent.Errorf(agent.CodeNotFound, "", "there is no turn %q", id)
-}
-
-// pending lists the approvals that nobody has decided: of a turn, and of the turns that it waits for.
-func (b *Inbox) pending(ctx context.Context, t *agent.TurnState) ([]agent.Approval, error) {
-	if t.Output != nil {
-		return nil, nil
-	}
-	return b.Store.PendingBelow(ctx, t.Record.TurnID)
 }
 
 // Result resolves artifact://, cas://, a result id, a turn id or a job id: the one function behind every reference.
@@ -131,11 +123,6 @@ func (b *Inbox) Dataset(ctx context.Context, tenant, ref string) (io.ReadCloser,
 		return nil, err
 	}
 	return b.Results.Open(ctx, row.Tenant, artifactScheme+row.ResultID)
-}
-
-// ResultMetadata returns what is known of a finished turn besides its output.
-func (b *Inbox) ResultMetadata(ctx context.Context, tenant string, id agent.TurnID) (agent.ResultMetadata, error) {
-	return b.Store.ResultMetadata(ctx, tenant, id)
 }
 
 // The schemes of references.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/gateway"
 	"github.com/turnstone-run/turnstone/internal/inbox"
 	"github.com/turnstone-run/turnstone/internal/postgres"
+	"github.com/turnstone-run/turnstone/internal/turns"
 )
 
 // shelf is a store with one result, of turn t1 of acme, and the rows behind references.
@@ -74,4 +76,56 @@ func TestDataset(t *testing.T) {
 	m, err := inbox.New(inbox.Config{Store: &shelf{}}).ResultMetadata(t.Context(), "acme", "t1")
 	require.NoError(t, err)
 	require.Equal(t, "acme/t1", m.JobID)
+}
+
+// stranded has one turn, which was recorded by a door an hour ago and never started.
+type stranded struct {
+	turns.TurnStore
+	turns.Runs
+
+	started agent.TurnID
+}
+
+func (s *stranded) Turn(context.Context, agent.TurnID) (agent.TurnState, error) {
+	return agent.TurnState{
+		Record: agent.TurnRecord{TurnID: "t1", Tenant: "acme", StartByID: true}, State: agent.StateRunning, StartedAt: time.Now().Add(-time.Hour),
+	}, nil
+}
+
+func (*stranded) Look(context.Context, string) (turns.WorkflowState, error) {
+	return turns.WorkflowState{}, nil
+}
+
+// silent is a log without events.
+type silent struct{ turns.EventLog }
+
+func (silent) Tail(context.Context, string) (agent.StreamTail, error) {
+	return agent.StreamTail{}, nil
+}
+
+func (s *stranded) Start(_ context.Context, t turns.TurnRef) error {
+	s.started = t.TurnID
+	return nil
+}
+
+func (*stranded) PendingBelow(context.Context, agent.TurnID) ([]agent.Approval, error) {
+	return nil, nil
+}
+
+// TestReadingStartsATurn: whoever looks at a turn that was never started has it started, and does not end it.
+func TestReadingStartsATurn(t *testing.T) {
+	s := &stranded{}
+	cases, err := turns.New(turns.Config{
+		Registry: struct{ turns.Registry }{}, Models: struct{ turns.Models }{}, Tools: struct{ turns.Tools }{}, Middleware: struct{ turns.Middleware }{},
+		Store: s, Log: silent{}, Blobs: struct{ turns.Blobs }{}, Runs: s, Schemas: struct{ turns.Schemas }{}, Knowledge: struct{ turns.Knowledge }{},
+	})
+	require.NoError(t, err)
+	b := inbox.New(inbox.Config{Inbox: turns.NewInbox(turns.InboxConfig{Turns: cases}), Store: &shelf{}})
+	view, err := b.Turn(t.Context(), "acme", "t1")
+	require.NoError(t, err)
+	require.Equal(t, agent.StateRunning, view.State)
+	require.Nil(t, view.Output)
+	require.Equal(t, agent.TurnID("t1"), s.started)
+	_, err = b.Turn(t.Context(), "other", "t1")
+	require.Equal(t, agent.CodeNotFound, agent.CodeOf(err))
 }

@@ -14,6 +14,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/turns"
 	"github.com/turnstone-run/turnstone/workflows"
 )
 
@@ -29,96 +30,98 @@ type Runs struct {
 	SearchAttributes func() bool
 }
 
-// Start starts the workflow of a turn, or does nothing when it has been started before.
-func (r *Runs) Start(ctx context.Context, req agent.TurnRequest) error {
-	return r.start(ctx, req, "", nil)
+// Start starts the workflow of a recorded turn, or does nothing if it was started before.
+func (r *Runs) Start(ctx context.Context, t turns.TurnRef) error {
+	return r.TakeOver(ctx, &t, nil)
 }
 
-// TakeOver starts the workflow of a turn that a direct driver has begun; carry is where it stands, nil for one that only waits.
-func (r *Runs) TakeOver(ctx context.Context, req agent.TurnRequest, carry *workflows.Carry) error {
-	return r.start(ctx, req, "", carry)
-}
-
-// start does nothing if the turn has been started before: its id is taken for ever. The turn of an agent that is named here has its search
-// attributes from the start; any other one sets them itself.
-func (r *Runs) start(ctx context.Context, req agent.TurnRequest, agentName string, carry *workflows.Carry) error {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	summary := ""
-	if req.SessionID != "" {
-		summary = "session " + string(req.SessionID)
+// TakeOver starts the workflow of a turn that a direct driver has begun; carry is where it stands, nil if it only waits. A workflow id is used once:
+// a turn whose workflow was started before is left alone.
+func (r *Runs) TakeOver(ctx context.Context, t *turns.TurnRef, carry *workflows.Carry) error {
+	req := agent.TurnRequest{TurnID: t.TurnID, SessionID: t.SessionID} // the record has the rest
+	if t.Tenant != agent.DefaultTenant {
+		req.Context.Tenant = t.Tenant
 	}
 	args := []any{req}
 	if carry != nil {
 		args = append(args, carry)
 	}
-	var attributes temporal.SearchAttributes
-	if agentName != "" && r.SearchAttributes != nil && r.SearchAttributes() {
-		attributes = workflows.TurnAttributes(req.Context.TenantName(), agentName, req.SessionID)
+	var attributes temporal.SearchAttributes // without them here, the workflow sets them itself
+	if t.Agent != "" && r.SearchAttributes != nil && r.SearchAttributes() {
+		attributes = workflows.TurnAttributes(req.Context.TenantName(), t.Agent, t.SessionID)
 	}
-	_, err := r.Temporal.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
-		ID: req.TurnID.WorkflowID(), TaskQueue: r.TaskQueue, EnableEagerStart: r.Eager,
-		WorkflowIDReusePolicy:                    enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
-		WorkflowIDConflictPolicy:                 enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
-		WorkflowExecutionErrorWhenAlreadyStarted: true,
-		StaticSummary:                            summary,
-		TypedSearchAttributes:                    attributes,
+	_, err := r.startOnce(ctx, client.StartWorkflowOptions{
+		ID: t.TurnID.WorkflowID(), EnableEagerStart: r.Eager, StaticSummary: "session " + string(t.SessionID), TypedSearchAttributes: attributes,
 	}, workflows.AgentTurnType, args...)
-	if _, ok := errors.AsType[*serviceerror.WorkflowExecutionAlreadyStarted](err); ok {
-		return nil
-	}
 	return temporalError("start turn", err)
 }
 
-// Closed reports whether the workflow is closed or does not exist.
-func (r *Runs) Closed(ctx context.Context, workflowID string) (bool, error) {
-	closed, _, err := r.look(ctx, workflowID)
-	return closed, err
+// startOnce starts a workflow, and reports whether its id was used before.
+func (r *Runs) startOnce(ctx context.Context, o client.StartWorkflowOptions, workflow string, args ...any) (joined bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	o.TaskQueue = r.TaskQueue
+	o.WorkflowIDReusePolicy = enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE
+	o.WorkflowIDConflictPolicy = enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL
+	o.WorkflowExecutionErrorWhenAlreadyStarted = true
+	_, err = r.Temporal.ExecuteWorkflow(ctx, o, workflow, args...)
+	if is[*serviceerror.WorkflowExecutionAlreadyStarted](err) {
+		return true, nil
+	}
+	return false, err
 }
 
-// look tells a workflow that is closed from one that does not exist, which is closed too.
-func (r *Runs) look(ctx context.Context, workflowID string) (closed, missing bool, err error) {
+// Look returns what Temporal knows of a workflow.
+func (r *Runs) Look(ctx context.Context, workflowID string) (turns.WorkflowState, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	d, err := r.Temporal.DescribeWorkflowExecution(ctx, workflowID, "")
-	if _, ok := errors.AsType[*serviceerror.NotFound](err); ok {
-		return true, true, nil
+	if is[*serviceerror.NotFound](err) {
+		return turns.WorkflowState{}, nil
 	}
 	if err != nil {
-		return false, false, temporalError("describe turn", err)
+		return turns.WorkflowState{}, temporalError("describe turn", err)
 	}
 	status := d.GetWorkflowExecutionInfo().GetStatus()
-	return status != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING && status != enumspb.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW, false, nil
+	return turns.WorkflowState{
+		Exists:   true,
+		Running:  status == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING || status == enumspb.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW,
+		Busy:     d.GetPendingWorkflowTask() != nil || len(d.GetPendingActivities()) > 0,
+		Children: len(d.GetPendingChildren()) > 0,
+	}, nil
 }
 
 // Decide answers an approval through the update of the turn that waits for it, so that the answer is the judgement.
-func (r *Runs) Decide(ctx context.Context, workflowID string, d agent.Decision) (agent.DecisionVerdict, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	var v agent.DecisionVerdict
-	handle, err := r.Temporal.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
-		UpdateID: uuid.NewString(), WorkflowID: workflowID, UpdateName: workflows.UpdateDecide, Args: []any{d},
-		WaitForStage: client.WorkflowUpdateStageCompleted,
-	})
-	if err == nil {
-		err = handle.Get(ctx, &v)
-	}
-	return v, temporalError("decide", err)
+func (r *Runs) Decide(ctx context.Context, workflowID string, d agent.Decision) (v agent.DecisionVerdict, err error) {
+	err = r.update(ctx, workflowID, workflows.UpdateDecide, d, &v)
+	return v, err
 }
 
 // Provided tells a turn that the result of a call which it waits for is stored.
-func (r *Runs) Provided(ctx context.Context, workflowID, waitID string) error {
+func (r *Runs) Provided(ctx context.Context, workflowID, approvalID string) error {
+	return r.update(ctx, workflowID, workflows.UpdateProvide, agent.ProvidedResult{ToolCallID: agent.CallID(approvalID)}, nil)
+}
+
+func (r *Runs) update(ctx context.Context, workflowID, name string, arg, result any) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	handle, err := r.Temporal.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
-		UpdateID: uuid.NewString(), WorkflowID: workflowID, UpdateName: workflows.UpdateProvide,
-		Args:         []any{agent.ProvidedResult{ToolCallID: agent.CallID(waitID)}},
-		WaitForStage: client.WorkflowUpdateStageCompleted,
+		UpdateID: uuid.NewString(), WorkflowID: workflowID, UpdateName: name, Args: []any{arg}, WaitForStage: client.WorkflowUpdateStageCompleted,
 	})
 	if err == nil {
-		err = handle.Get(ctx, nil)
+		err = handle.Get(ctx, result)
 	}
-	return temporalError("provide", err)
+	return temporalError(name, err)
+}
+
+// Resolved signals to a turn what its approval was decided to be, or that its client-side tool's result is stored.
+func (r *Runs) Resolved(ctx context.Context, workflowID string, a *agent.Approval) error {
+	if a.Kind == agent.WaitClientTool {
+		return r.signal(ctx, workflowID, workflows.UpdateProvide, agent.ProvidedResult{ToolCallID: agent.CallID(a.ApprovalID)})
+	}
+	return r.signal(ctx, workflowID, workflows.UpdateDecide, agent.Decision{
+		ApprovalID: a.ApprovalID, Decision: a.Decision, Args: a.DecidedArgs, Message: a.Message, Remember: a.Remembered, By: a.By,
+	})
 }
 
 // Ready tells a waiting turn that it holds its session.
@@ -156,24 +159,18 @@ func temporalError(op string, err error) error {
 	if err == nil {
 		return nil
 	}
+	if e, ok := errors.AsType[*temporal.ApplicationError](err); ok {
+		return applicationError(e)
+	}
 	code := agent.CodeUnavailable
-	var (
-		notFound    *serviceerror.NotFound
-		invalid     *serviceerror.InvalidArgument
-		denied      *serviceerror.PermissionDenied
-		exhausted   *serviceerror.ResourceExhausted
-		application *temporal.ApplicationError
-	)
 	switch {
-	case errors.As(err, &application):
-		return applicationError(application)
-	case errors.As(err, &notFound):
+	case is[*serviceerror.NotFound](err):
 		code = agent.CodeNotFound
-	case errors.As(err, &invalid):
+	case is[*serviceerror.InvalidArgument](err):
 		code = agent.CodeInvalid
-	case errors.As(err, &denied):
+	case is[*serviceerror.PermissionDenied](err):
 		code = agent.CodeDenied
-	case errors.As(err, &exhausted):
+	case is[*serviceerror.ResourceExhausted](err):
 		code = agent.CodeRateLimited
 	case errors.Is(err, context.Canceled):
 		return fmt.Errorf("%s: %w", op, err)
@@ -183,4 +180,10 @@ func temporalError(op string, err error) error {
 		e.Public = "Temporal does not answer"
 	}
 	return e
+}
+
+// is reports whether an error is, or wraps, one of the type E.
+func is[E error](err error) bool {
+	_, ok := errors.AsType[E](err)
+	return ok
 }

@@ -10,17 +10,7 @@ import (
 
 // Approvals lists what waits, or waited, for a person.
 func (b *Inbox) Approvals(ctx context.Context, q agent.ApprovalQuery) (agent.ApprovalPage, error) {
-	return b.Store.ListApprovals(ctx, q)
-}
-
-// Approval returns one by its id.
-func (b *Inbox) Approval(ctx context.Context, tenant, id string) (agent.Approval, error) {
-	return b.Store.Approval(ctx, tenant, id)
-}
-
-// ExportSession returns everything that is kept of a session.
-func (b *Inbox) ExportSession(ctx context.Context, tenant string, s agent.SessionID) (agent.SessionExport, error) {
-	return b.Store.ExportSession(ctx, tenant, s)
+	return b.ListApprovals(ctx, q)
 }
 
 // DeleteSession forgets a session, then the content that nothing else refers to. Content that cannot be removed now, and
@@ -38,7 +28,7 @@ func (b *Inbox) DeleteSession(ctx context.Context, tenant string, s agent.Sessio
 			gone.Blobs++
 		case agent.CodeOf(err) == agent.CodeConflict: // somebody has put it since
 		default:
-			b.Logger.Warn("remove a deleted session's content", zap.String("session", string(s)), zap.String("ref", ref), zap.Error(err))
+			b.Turns.Logger.Warn("remove a deleted session's content", zap.String("session", string(s)), zap.String("ref", ref), zap.Error(err))
 		}
 	}
 	return gone, nil

@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	enumspb "go.temporal.io/api/enums/v1"
-	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
 
 	"github.com/turnstone-run/turnstone/agent"
@@ -25,7 +23,7 @@ var runNamespace = uuid.MustParse("6f0d0d4e-3f0c-5b5e-9d67-3a0f2f1f6c11")
 // startPatience is how long a run that is recorded may be without its workflow.
 const startPatience = time.Minute
 
-// RunStore is what the inbox needs of the store of runs.
+// RunStore keeps the runs of definitions.
 type RunStore interface {
 	BeginRun(ctx context.Context, r agent.Run) (agent.Run, error)
 	Run(ctx context.Context, tenant, runID string) (agent.Run, error)
@@ -122,7 +120,7 @@ func sameRun(known *agent.Run, r *agent.RunRequest, named string) error {
 
 // begin records the run, so that whoever has its id finds it, and starts its workflow. A run that could not be started has failed.
 func (b *Inbox) begin(ctx context.Context, receipt *gateway.RunReceipt, r agent.RunRequest, of *agent.StoredWorkflow, named string) error {
-	recorded, err := b.Store.BeginRun(ctx, agent.Run{
+	recorded, err := b.BeginRun(ctx, agent.Run{
 		RunID: r.RunID, WorkflowID: receipt.WorkflowID, WorkflowKey: of.WorkflowKey, Version: of.Version, Status: agent.RunRunning, Input: r.Input,
 		UserID: r.Context.UserID, StartedAt: time.Now(),
 	})
@@ -137,28 +135,19 @@ func (b *Inbox) begin(ctx context.Context, receipt *gateway.RunReceipt, r agent.
 		return nil
 	}
 	// One that was started all the same, and only the answer was lost, says how it ends itself: the first stands.
-	if closed, missing, lookErr := b.Runs.look(ctx, receipt.WorkflowID); lookErr == nil && (closed || missing) {
+	if workflow, lookErr := b.Runs.Look(ctx, receipt.WorkflowID); lookErr == nil && !workflow.Running {
 		failure := &agent.Failure{Type: string(agent.CodeUnavailable), Message: "the run could not be started", Retryable: true}
-		return errors.Join(err, b.Store.FinishRun(ctx, recorded.Tenant, r.RunID, agent.RunFailed, failure, time.Now()))
+		return errors.Join(err, b.FinishRun(ctx, recorded.Tenant, r.RunID, agent.RunFailed, failure, time.Now()))
 	}
 	return err
 }
 
 // startDefined reports whether the run had been started before.
 func (r *Runs) startDefined(ctx context.Context, workflowID string, req agent.RunRequest) (joined bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	_, err = r.Temporal.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
-		ID: workflowID, TaskQueue: r.TaskQueue,
-		WorkflowIDReusePolicy:                    enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
-		WorkflowIDConflictPolicy:                 enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
-		WorkflowExecutionErrorWhenAlreadyStarted: true,
-		StaticSummary:                            "workflow " + req.Tag + " of " + req.Owner,
+	joined, err = r.startOnce(ctx, client.StartWorkflowOptions{
+		ID: workflowID, StaticSummary: "workflow " + req.Tag + " of " + req.Owner,
 	}, workflows.DefinedWorkflowType, req)
-	if _, ok := errors.AsType[*serviceerror.WorkflowExecutionAlreadyStarted](err); ok {
-		return true, nil
-	}
-	return false, temporalError("start run", err)
+	return joined, temporalError("start run", err)
 }
 
 // Run returns a run. One that looks alive is checked against its workflow, so that a terminated one is not alive for ever.
@@ -167,8 +156,8 @@ func (b *Inbox) Run(ctx context.Context, tenant, runID string) (agent.Run, error
 	if err != nil || run.Status != agent.RunRunning {
 		return run, err
 	}
-	closed, missing, err := b.Runs.look(ctx, run.WorkflowID)
-	if err != nil || !closed || missing && time.Since(run.StartedAt) < startPatience {
+	workflow, err := b.Runs.Look(ctx, run.WorkflowID)
+	if err != nil || workflow.Running || !workflow.Exists && time.Since(run.StartedAt) < startPatience {
 		return run, err
 	}
 	if err := b.settleRun(ctx, &run, agent.RunFailed); err != nil {
@@ -180,7 +169,7 @@ func (b *Inbox) Run(ctx context.Context, tenant, runID string) (agent.Run, error
 // settleRun ends a run whose workflow ended without a word. One that has said how it ended keeps its end.
 func (b *Inbox) settleRun(ctx context.Context, run *agent.Run, status agent.RunStatus) error {
 	failure := &agent.Failure{Type: string(agent.CodeInternal), Message: "its workflow was terminated"}
-	return b.Store.FinishRun(ctx, run.Tenant, run.RunID, status, failure, time.Now().UTC())
+	return b.FinishRun(ctx, run.Tenant, run.RunID, status, failure, time.Now().UTC())
 }
 
 // ListRuns lists runs.

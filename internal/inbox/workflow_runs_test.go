@@ -279,13 +279,3 @@ func TestCancelRun(t *testing.T) {
 	require.Equal(t, agent.RunCancelled, s.runs["r1"].Status)
 	requireFault(t, agent.CodeConflict, "", b.CancelRun(t.Context(), "acme", "r1", agent.CancelRequest{}))
 }
-
-func TestWithoutDefinitions(t *testing.T) {
-	b := inbox.New(inbox.Config{})
-	_, err := b.Workflow(t.Context(), agent.WorkflowKey{}, 0)
-	requireFault(t, agent.CodeUnavailable, "", err)
-	_, err = b.PutWorkflow(t.Context(), gateway.WorkflowPut{})
-	requireFault(t, agent.CodeUnavailable, "", err)
-	_, err = b.StartRun(t.Context(), agent.RunRequest{}, "")
-	requireFault(t, agent.CodeUnavailable, "", err)
-}

@@ -91,7 +91,7 @@ func (d *decoder) array(depth int) (any, error) {
 		list = append(list, v)
 	}
 	_, err := d.dec.ReadToken()
-	return list, err //nolint:wrapcheck // value has read what may be wrong
+	return list, err
 }
 
 func (d *decoder) object(depth int) (any, error) {
@@ -113,7 +113,7 @@ func (d *decoder) object(depth int) (any, error) {
 		}
 	}
 	_, err := d.dec.ReadToken()
-	return object, err //nolint:wrapcheck // value has read what may be wrong
+	return object, err
 }
 
 func (d *decoder) name(s string) string {

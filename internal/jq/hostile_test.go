@@ -40,8 +40,6 @@ func hostile() []string {
 
 // Whatever a program tries, it ends a second after its time at the latest, and takes no more than 256 MiB above its memory. Not parallel:
 // it measures the heap of the process.
-//
-//nolint:paralleltest // see above
 func TestHostilePrograms(t *testing.T) {
 	const memory, slack = 64 << 20, 256 << 20
 	for _, query := range hostile() {

@@ -14,7 +14,7 @@ import (
 
 // meter is the context that a program runs under: gojq asks it before each instruction whether it is done.
 type meter struct {
-	context.Context //nolint:containedctx // lives exactly as long as the run
+	context.Context // lives exactly as long as the run
 
 	bounds   Bounds
 	seat     *seat

@@ -46,7 +46,7 @@ func requireBegun(t *testing.T, p *pool, n int) {
 
 // However much one tenant and a few others ask for, a short program of another tenant is answered at once.
 //
-//nolint:paralleltest // it measures time, and fills the pool that all tests share
+// It measures time, and fills the pool that all tests share.
 func TestTenantsTakeTurns(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	var busy []func() error
@@ -69,8 +69,6 @@ func TestTenantsTakeTurns(t *testing.T) {
 }
 
 // A program is given its time, however long it is paused.
-//
-//nolint:paralleltest // see above
 func TestPausesTakeNoTime(t *testing.T) {
 	begun := time.Now()
 	const each = 300 * time.Millisecond
@@ -83,7 +81,7 @@ func TestPausesTakeNoTime(t *testing.T) {
 
 // A program that takes too much memory is stopped, and no other one for it.
 //
-//nolint:paralleltest // it measures the heap of the process
+// It measures the heap of the process.
 func TestMemoryIsItsOwn(t *testing.T) {
 	const memory = 16 << 20
 	runtime.GC()

@@ -1,4 +1,4 @@
-// Package middleware holds the built-in middleware, one file each, under LangChain v1's names (DESIGN §6).
+// Package middleware holds the built-in middleware, one file each, under LangChain v1's names.
 package middleware
 
 import (

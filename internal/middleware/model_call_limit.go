@@ -32,7 +32,7 @@ func (o *callLimitOptions) limit(tool string) agent.CallLimit {
 	return agent.CallLimit{Tool: tool, Run: or(o.RunLimit, 0), Thread: or(o.ThreadLimit, 0), Exit: o.ExitBehavior}
 }
 
-// modelCallLimit bounds model calls. It is data: the core counts (DESIGN §6).
+// modelCallLimit bounds model calls. It is data: the core counts.
 type modelCallLimit struct {
 	agent.Pass
 	options callLimitOptions

@@ -13,7 +13,7 @@ import (
 )
 
 // modelRetry repeats a model call that the provider may answer a little later: rate limits and outages, never refusals. It is the
-// only retry of provider errors there is (DESIGN §6); plans that do not name it have it with its defaults. Waiting is cenkalti/backoff's.
+// only retry of provider errors there is; plans that do not name it have it with its defaults. Waiting is cenkalti/backoff's.
 type modelRetry struct {
 	agent.Pass
 	options    modelRetryOptions

@@ -19,7 +19,7 @@ const (
 	maxPanicBytes    = 500   // of what a tool panicked with
 )
 
-// toolError gives the model the errors of a tool as data, at once, where the runtime would first try again by itself (DESIGN §7).
+// toolError gives the model the errors of a tool as data, at once, where the runtime would first try again by itself.
 // A tool's panic is an error of code internal. It does not repeat: tool_retry does, behind it in the list and with on_failure error.
 // In front of it, tool_retry would see data that no longer says what the other side asked for.
 type toolError struct {

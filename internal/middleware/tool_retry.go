@@ -28,7 +28,7 @@ const maxRetriesOption = 20
 //
 // Only what may be repeated is: a call that is repeatable, because its tool is idempotent or it has no effects, and the calls of the
 // tools that the option tools names. Of any other a failure is repeated only when the tool marked it as retryable, or when the error
-// is rate_limited, which says that the call was turned away: the rest may have come after the call took effect (DESIGN §7).
+// is rate_limited, which says that the call was turned away: the rest may have come after the call took effect.
 type toolRetry struct {
 	agent.Pass
 	options toolRetryOptions

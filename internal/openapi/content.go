@@ -227,7 +227,7 @@ func encodeJSON(v any) ([]byte, error) {
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	if err := e.Encode(v); err != nil {
-		return nil, err //nolint:wrapcheck // wrapped where it is used
+		return nil, err
 	}
 	return bytes.TrimRight(b.Bytes(), "\n"), nil
 }

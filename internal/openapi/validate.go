@@ -76,7 +76,7 @@ func (v *validator) compile(name string) (*jsonschema.Schema, error) {
 		}
 		c.AssertFormat()
 		if err := c.AddResource(schemaFile, map[string]any{"$defs": v.defs}); err != nil {
-			return nil, err //nolint:wrapcheck // wrapped where it is quoted
+			return nil, err
 		}
 		v.compiler = c
 	}
@@ -84,7 +84,7 @@ func (v *validator) compile(name string) (*jsonschema.Schema, error) {
 	if err == nil {
 		v.compiled[name] = s
 	}
-	return s, err //nolint:wrapcheck // wrapped where it is quoted
+	return s, err
 }
 
 // noFiles keeps schemas from being read from anywhere.
@@ -117,7 +117,7 @@ func formats() []*jsonschema.Format {
 				return nil
 			}
 			if _, err := strconv.ParseInt(n.String(), 10, bits); errors.Is(err, strconv.ErrRange) {
-				return fmt.Errorf("does not fit into %d bits", bits) //nolint:err113 // quoted in a text
+				return fmt.Errorf("does not fit into %d bits", bits)
 			}
 			return nil
 		}
@@ -173,7 +173,7 @@ func reasonOf(k jsonschema.ErrorKind, p *message.Printer) string {
 	case *kind.Enum:
 		var list []string
 		for _, v := range k.Want[:min(20, len(k.Want))] {
-			text, _ := json.Marshal(v) //nolint:errchkjson // it was JSON
+			text, _ := json.Marshal(v) // it was JSON
 			list = append(list, clip(string(text), 60))
 		}
 		if len(k.Want) > len(list) {

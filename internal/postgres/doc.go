@@ -1,6 +1,6 @@
 // Package postgres keeps Turnstone's state in PostgreSQL: sessions and their queues, turns, steps, transcripts, results, the
-// usage ledger, approvals (DESIGN §3), the catalog (DESIGN §5), knowledge collections, and who may come in:
-// keys, the audit trail, admissions (DESIGN §§6, 8). [Open] connects, [Migrate] brings the schema up to date, [Store] does the rest; it
+// usage ledger, approvals, the catalog, knowledge collections, and who may come in:
+// keys, the audit trail, admissions. [Open] connects, [Migrate] brings the schema up to date, [Store] does the rest; it
 // satisfies the ports turns.TurnStore, catalog.Store and retrieval.Store without importing them.
 //
 // The life of a turn, which [Store.Begin] and [Store.Finish] alone move along:

@@ -201,6 +201,7 @@ func spared() [][2]string {
 	configured := "configuration of the tenant, no user's"
 	return [][2]string{
 		{"blob_collection", "how far the collection of content has come"},
+		{"stream_peers", "where processes hand each other events"},
 		{"blobs", "sizes and digests of content: counted under content, and gone with it"},
 		{"catalog_artifacts", configured},
 		{"catalog_head", "a number"},

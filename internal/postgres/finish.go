@@ -62,7 +62,7 @@ type ending struct {
 	steps     []step
 }
 
-// Finish ends a turn in one transaction (DESIGN §3, step 4): its steps join the transcript, its result and tool calls are stored, the session
+// Finish ends a turn in one transaction: its steps join the transcript, its result and tool calls are stored, the session
 // passes to the next turn in line, and the events end its stream. The output that it returns, and that the terminal event carries, is f.Output
 // with ResultRef set. That is one round trip for a completed turn that brings its steps and has nobody behind it, else two, one more if it
 // looked like the former.
@@ -96,7 +96,7 @@ func (s *Store) Finish(ctx context.Context, f agent.FinishRecord) (agent.Finishe
 		}
 	}
 	if err == nil {
-		s.transcripts.drop(f.TurnID)
+		s.kept.drop(f.TurnID)
 	}
 	return done, mapError(op, err)
 }
@@ -121,6 +121,10 @@ func (s *Store) finish(ctx context.Context, f *agent.FinishRecord, job uuid.UUID
 					Output: *e.output, Next: e.next.Next, NextWorkflow: e.next.NextWorkflow, Logged: !s.cfg.SeparateLog,
 				}
 				return nil
+			case e.lacks(f):
+				s.kept.drop(f.TurnID)
+				done = agent.Finished{Stale: true}
+				return nil
 			default:
 				done, err = s.queueFinish(b, f, &e, job)
 				return err
@@ -130,6 +134,12 @@ func (s *Store) finish(ctx context.Context, f *agent.FinishRecord, job uuid.UUID
 		return agent.Finished{}, err
 	}
 	return done, nil
+}
+
+// lacks reports whether a record that brings steps brings others than there are.
+func (e *ending) lacks(f *agent.FinishRecord) bool {
+	brought := len(f.Models) + len(f.Tools)
+	return brought > 0 && brought != len(e.steps)
 }
 
 func (e *ending) queueReads(b *pgx.Batch, id agent.TurnID) {

@@ -138,8 +138,8 @@ func clamp(n int64) int32 {
 var jobNamespace = uuid.NewSHA1(uuid.NameSpaceURL, []byte("https://turnstone.run/job"))
 
 // jobIDs are the ids under which the result of a job is stored: the first one that no other result has. The job is the one that was
-// named, else the turn; its id is itself when it is a UUID, and the UUIDv5 of it when not. Job ids come from outside, and the seed wants
-// them unique in the table: one that another turn has taken must not keep this one from ending, and is still found by its tenant.
+// named, else the turn; its id is itself when it is a UUID, and the UUIDv5 of it when not. Job ids come from outside, and must be
+// unique in the table: one that another turn has taken must not keep this one from ending, and is still found by its tenant.
 func jobIDs(tenant, job string, turn agent.TurnID) []uuid.UUID {
 	if job == "" {
 		job = string(turn)

@@ -257,14 +257,6 @@ func TestFinishAtOnce(t *testing.T) {
 			return f
 		}, false, 2},
 		"somebody waits": {whole, true, 3},
-		"a step came after they were read": {func(f agent.FinishRecord) agent.FinishRecord {
-			f.Models = f.Models[:1]
-			return f
-		}, false, 3},
-		"a call without a result": {func(f agent.FinishRecord) agent.FinishRecord {
-			f.Tools = nil
-			return f
-		}, false, 2},
 		"of a job": {func(f agent.FinishRecord) agent.FinishRecord {
 			f.JobID = "job"
 			return f

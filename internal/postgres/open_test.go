@@ -116,7 +116,7 @@ func TestMigrateRefusesANewerDatabase(t *testing.T) {
 	require.ErrorContains(t, err, "99")
 }
 
-// Seed 004 §3.1 names the columns and their types; other programs read them.
+// The requirements name the columns and their types; other programs read them.
 func TestAgentResultsIsTheSeedsTable(t *testing.T) {
 	b := newBench(t, postgres.Config{})
 	rows, err := b.pool.Query(t.Context(), `SELECT column_name || ' ' || data_type || CASE is_nullable WHEN 'NO' THEN ' not null' ELSE '' END

@@ -10,12 +10,11 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-const savePrepared = stepAllowed + `, kept AS (
+const savePrepared = stepAllowed + `, step AS (
 	INSERT INTO prepared (turn_id, producer, epoch, body)
 	SELECT $1, $4, $5::bigint, $6::json FROM allowed WHERE live AND newest
-	ON CONFLICT DO NOTHING
-)
-SELECT live, newest FROM allowed`
+	ON CONFLICT DO NOTHING RETURNING turn_id
+)` + stepAnswer
 
 const readPrepared = `
 SELECT s.producer, s.epoch, s.body, (` + ledgerRows + `0)
@@ -31,7 +30,10 @@ func (s *Store) SavePrepared(ctx context.Context, p agent.Prepared) error {
 	}
 	var b pgx.Batch
 	b.Queue(savePrepared, p.TurnID, p.Tenant, p.Fence.StreamID, p.Fence.Producer, p.Fence.Epoch, body).
-		QueryRow(func(row pgx.Row) error { return allowed(row, p.TurnID) })
+		QueryRow(func(row pgx.Row) error {
+			_, err := saved(row, p.TurnID)
+			return err
+		})
 	queueCharge(&b, agent.StepKey{TurnID: p.TurnID}, p.Tenant, p.Calls)
 	return mapError(op, s.pool.SendBatch(ctx, &b).Close())
 }

@@ -30,18 +30,16 @@ type promptMessage struct {
 
 // Prompt returns what a model call sees: the session's transcript up to the cursor, or only the turn's own input with
 // [agent.HistoryFresh]; then the turn's steps before q.Step, each tool message directly behind the message that asked, and feedback
-// behind both. stored is the reply of q.Step if there is one already. It is one round trip. A process reads the transcript of a turn, which
-// does not change while the turn runs, once, and its steps, which another process may have added, every time.
+// behind both. stored is the reply of q.Step if there is one already. It is one round trip, or none: a process reads the transcript of a turn,
+// which does not change while the turn runs, once, and steps only where it has not stored all of them itself.
 //
 // Beyond [Config.PromptMessages] and [Config.PromptBytes] the oldest messages are left out, in whole exchanges: what is left of
 // the transcript starts with a user message. The turn's own input is always there, q.Aside with it, and of its steps the newest ones.
 func (s *Store) Prompt(ctx context.Context, q agent.PromptQuery) (messages []agent.Message, stored *agent.ModelStep, err error) {
 	const op = "load prompt"
-	var (
-		b     pgx.Batch
-		steps []step
-	)
-	past, known := s.transcripts.get(&q)
+	var b pgx.Batch
+	steps, stepsKnown := s.kept.stepsBefore(q.TurnID, q.Tenant, q.Step)
+	past, known := s.kept.transcript(&q)
 	if !known {
 		b.Queue(readPrompt, q.Tenant, q.SessionID, q.TurnID, q.Cursor, q.History == agent.HistoryFresh, s.cfg.PromptMessages,
 			s.cfg.PromptBytes).Query(func(rows pgx.Rows) (err error) {
@@ -52,15 +50,19 @@ func (s *Store) Prompt(ctx context.Context, q agent.PromptQuery) (messages []age
 			return err
 		})
 	}
-	b.Queue(readStepsUpTo, q.TurnID, q.Tenant, q.Step).Query(func(rows pgx.Rows) (err error) {
-		steps, err = pgx.CollectRows(rows, scanStep)
-		return err
-	})
-	if err := s.pool.SendBatch(ctx, &b).Close(); err != nil {
-		return nil, nil, mapError(op, err)
+	if !stepsKnown {
+		b.Queue(readStepsUpTo, q.TurnID, q.Tenant, q.Step).Query(func(rows pgx.Rows) (err error) {
+			steps, err = pgx.CollectRows(rows, scanStep)
+			return err
+		})
+	}
+	if b.Len() > 0 {
+		if err := s.pool.SendBatch(ctx, &b).Close(); err != nil {
+			return nil, nil, mapError(op, err)
+		}
 	}
 	if !known {
-		s.transcripts.put(&q, past)
+		s.kept.keepTranscript(&q, past)
 	}
 	models, tools, err := splitSteps(steps)
 	if err != nil {

@@ -77,8 +77,8 @@ WHERE turn_id = $1`
 const advanceSession = `
 UPDATE sessions SET holder = nullif($3, ''), last_seq = $4, last_position = $5 WHERE tenant = $1 AND session_id = $2`
 
-// Begin records the turn once, by its id, and says where it stands in its session (DESIGN §3). The order of a session's turns is the
-// order in which their first Begin was committed. Answers:
+// Begin records the turn once, by its id, and says where it stands in its session (docs/design.md, "Sessions and the queue").
+// The order of a session's turns is the order in which their first Begin was committed. Answers:
 //
 //   - ready: the turn holds the session and its input is in the transcript; asked again, the same answer with the same cursor
 //   - behind: it waits, Position 1 being next; for on_busy interrupt it is the caller who asks the holder to stop

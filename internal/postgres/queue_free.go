@@ -28,8 +28,11 @@ WITH session AS (
 	INSERT INTO messages (tenant, session_id, turn_id, position, role, blocks, size)
 	SELECT $2, $3, $1, s.last_position - cardinality($27::text[]) + m.n, m.role, m.blocks::json, octet_length(m.blocks)
 	FROM session s, unnest($27::text[], $28::text[]) WITH ORDINALITY AS m (role, blocks, n)
+), stream AS (
+	INSERT INTO streams (stream_id, owner, generation, reserved) SELECT $1, $29, 1, $30::bigint FROM session WHERE $29 <> ''
+	ON CONFLICT DO NOTHING RETURNING stream_id
 )
-SELECT last_position FROM session`
+SELECT last_position, EXISTS (SELECT FROM stream) FROM session`
 
 // beginInFreeSession is [Store.Begin] in one statement, for a new turn whose session is free: done is false for any other.
 func (s *Store) beginInFreeSession(ctx context.Context, t *agent.TurnRecord, input encoded) (begun agent.Begun, done bool, err error) {
@@ -43,7 +46,8 @@ func (s *Store) beginInFreeSession(ctx context.Context, t *agent.TurnRecord, inp
 		return agent.Begun{}, false, err
 	}
 	defer conn.Release()
-	err = conn.QueryRow(ctx, beginFree, append(values, input.roles, input.blocks)...).Scan(&begun.Cursor)
+	values = append(values, input.roles, input.blocks, t.Stream.Owner, t.Stream.Reserve)
+	err = conn.QueryRow(ctx, beginFree, values...).Scan(&begun.Cursor, &begun.Claimed)
 	switch {
 	case err == nil:
 		return begun, true, nil

@@ -212,3 +212,19 @@ func TestCancelledWhileWaiting(t *testing.T) {
 	b.ready("t4", "s")
 	require.Equal(t, []string{"user: question t1", "user: question t4"}, b.transcript("s"), "what never ran is not in the transcript")
 }
+
+// TestBeginClaimsTheStream begins turns whose streams become a process's in the same transaction.
+func TestBeginClaimsTheStream(t *testing.T) {
+	b := newBench(t, postgres.Config{})
+	claimed := func(id, session string) agent.Begun {
+		r := turn(id, session)
+		r.Stream = agent.StreamClaim{Owner: "me", Reserve: 7}
+		return b.begin(r)
+	}
+	require.True(t, claimed("t1", "s").Claimed)
+	require.Equal(t, 1, b.count(`streams WHERE stream_id = 't1' AND owner = 'me' AND generation = 1 AND reserved = 7`))
+	require.False(t, claimed("t1", "s").Claimed, "once")
+	require.False(t, claimed("t2", "s").Claimed, "it waits, and nobody knows who will drive it")
+	require.False(t, b.begin(turn("t3", "free")).Claimed, "nobody asked for it")
+	require.Equal(t, 1, b.count("streams"))
+}

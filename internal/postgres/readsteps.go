@@ -107,8 +107,13 @@ func (s *Store) CallSteps(ctx context.Context, key agent.StepKey) (reply *agent.
 	return reply, result, mapError("decode call", err)
 }
 
-// Steps returns all finished steps of a turn: model calls by step, tool calls by step and then by call id.
+// Steps returns all finished steps of a turn: model calls by step, tool calls by step and then by call id. It reads nothing if this process
+// has stored steps that end with a reply without calls; should another process have stored one behind it, [Store.Finish] answers Stale.
 func (s *Store) Steps(ctx context.Context, id agent.TurnID) ([]agent.ModelStep, []agent.ToolStep, error) {
+	if kept, ok := s.kept.allSteps(id); ok {
+		models, tools, err := splitSteps(kept)
+		return models, tools, mapError("decode steps", err)
+	}
 	rows, err := s.pool.Query(ctx, readSteps, id)
 	if err != nil {
 		return nil, nil, mapError("read steps", err)

@@ -23,7 +23,7 @@ func KindsOfTables() map[string]string {
 		KeptTurns: {"turns", "sessions", "streams"},
 		KeptOwnRule: {
 			"admissions", "turn_places", "result_cache", "chat_link_codes", "chat_link_failures", "chat_turns", "chat_questions", "workflow_requests",
-			"retention_marks", "blob_collection", "usage_pending",
+			"retention_marks", "blob_collection", "usage_pending", "stream_peers",
 		},
 		KeptStanding: {
 			"catalog_head", "catalog_documents", "catalog_artifacts", "catalog_history", "knowledge_documents", "knowledge_chunks", "knowledge_vectors",

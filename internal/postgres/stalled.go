@@ -9,23 +9,6 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// StallReason says what a turn's workflow may not have been told.
-type StallReason string
-
-// The reasons.
-const (
-	StallDecided   StallReason = "decided"   // all its approvals are decided, and no later step is stored
-	StallCancelled StallReason = "cancelled" // its stream is marked
-	StallSession   StallReason = "session"   // it was handed its session and has not begun
-)
-
-// StalledTurn is a turn that has not gone on since the store has a reason for it to.
-type StalledTurn struct {
-	TurnID     agent.TurnID
-	WorkflowID string
-	Reason     StallReason
-}
-
 // In any order, so that turns which are only slow cannot keep others out of a bounded list for ever.
 const readStalled = `
 SELECT turn_id, workflow_id, reason FROM (
@@ -48,12 +31,12 @@ SELECT turn_id, workflow_id, reason FROM (
 
 // StalledTurns returns at most limit turns, driven by workflows, that the store gave a reason to go on and that have not for a while: for
 // quiet, except that the store does not know when a turn was cancelled. Some are only slow; their workflows know.
-func (s *Store) StalledTurns(ctx context.Context, quiet time.Duration, limit int) ([]StalledTurn, error) {
+func (s *Store) StalledTurns(ctx context.Context, quiet time.Duration, limit int) ([]agent.StalledTurn, error) {
 	const op = "find stalled turns"
 	rows, err := s.pool.Query(ctx, readStalled, quiet, limit)
 	if err != nil {
 		return nil, mapError(op, err)
 	}
-	found, err := pgx.CollectRows(rows, pgx.RowToStructByPos[StalledTurn])
+	found, err := pgx.CollectRows(rows, pgx.RowToStructByPos[agent.StalledTurn])
 	return found, mapError(op, err)
 }

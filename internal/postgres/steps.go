@@ -25,18 +25,20 @@ WITH turn AS (
 	SELECT live, coalesce((SELECT epoch FROM producer), 0) <= $5::bigint AS newest FROM turn
 )`
 
+// stepAnswer reports what stepAllowed found, and whether the step is this writer's.
+const stepAnswer = `
+SELECT live, newest, EXISTS (SELECT FROM step) FROM allowed`
+
 const (
 	saveReply = stepAllowed + `, step AS (
 	INSERT INTO turn_steps (turn_id, step, call_id, producer, epoch, content, verdict, feedback)
 	SELECT $1, $6::integer, '', $4, $5::bigint, $7::json, $8::json, $9 FROM allowed WHERE live AND newest
-	ON CONFLICT DO NOTHING
+	ON CONFLICT DO NOTHING RETURNING step
 )`
-	saveModelStep = saveReply + `
-SELECT live, newest FROM allowed`
+	saveModelStep  = saveReply + stepAnswer
 	saveBilledStep = saveReply + `, bill AS (` + chargeStep + `$6` + chargeAmounts +
 		`$10::bigint[], $11::text[], $12::bigint[], $13::bigint[], $14::bigint[], $15::bigint[], $16::float8[], $17::boolean[]` + chargeTurn + `
-)
-SELECT live, newest FROM allowed`
+)` + stepAnswer
 )
 
 const saveToolStep = stepAllowed + `, step AS (
@@ -44,9 +46,8 @@ const saveToolStep = stepAllowed + `, step AS (
 		cache_hit)
 	SELECT $1, $6::integer, $7, $4, $5::bigint, $8::json, $9::json, $10, $11::json, $12::json, $13::json, $14::bigint, $15::json, $16
 	FROM allowed WHERE live AND newest
-	ON CONFLICT DO NOTHING
-)
-SELECT live, newest FROM allowed`
+	ON CONFLICT DO NOTHING RETURNING step
+)` + stepAnswer
 
 // The ledger rows of a turn ($1) of a tenant ($2): between the parts stand the step, and the arrays of [billed].
 const (
@@ -85,7 +86,27 @@ func (s *Store) SaveModelStep(ctx context.Context, m agent.ModelStep) error {
 	if len(m.Calls) > 0 {
 		sql, args = saveBilledStep, append(args, billed(m.Calls)...)
 	}
-	return mapError(op, allowed(s.pool.QueryRow(ctx, sql, args...), m.Key.TurnID))
+	inserted, err := saved(s.pool.QueryRow(ctx, sql, args...), m.Key.TurnID)
+	if inserted {
+		s.kept.keepStep(keptStep{
+			step: step{
+				key: m.Key, fence: m.Fence, tenant: m.Tenant, content: content, verdict: verdict, feedback: plain(m.Feedback), calls: m.Calls,
+			},
+			asks: callIDs(m.Blocks),
+		})
+	}
+	return mapError(op, err)
+}
+
+// callIDs returns the ids of the calls that a reply asks for.
+func callIDs(reply []agent.Block) []agent.CallID {
+	var ids []agent.CallID
+	for i := range reply {
+		if reply[i].Type == agent.BlockToolCall {
+			ids = append(ids, agent.CallID(reply[i].ID))
+		}
+	}
+	return ids
 }
 
 // SaveToolStep stores a finished tool call, under the rules of [Store.SaveModelStep].
@@ -110,23 +131,31 @@ func (s *Store) SaveToolStep(ctx context.Context, t agent.ToolStep) error {
 	}
 	row := s.pool.QueryRow(ctx, saveToolStep, t.Key.TurnID, t.Tenant, t.Fence.StreamID, t.Fence.Producer, t.Fence.Epoch, t.Key.Step,
 		t.Key.CallID, columns[0], columns[1], plain(t.Name), columns[2], columns[3], columns[4], t.DurationMS, columns[5], t.CacheHit)
-	return mapError(op, allowed(row, t.Key.TurnID))
+	inserted, err := saved(row, t.Key.TurnID)
+	if inserted {
+		s.kept.keepStep(keptStep{step: step{
+			key: t.Key, fence: t.Fence, tenant: t.Tenant, content: columns[0], verdict: columns[1], name: plain(t.Name), args: columns[2],
+			data: columns[3], preview: columns[4], duration: t.DurationMS, dataset: t.Dataset, cacheHit: t.CacheHit,
+		}})
+	}
+	return mapError(op, err)
 }
 
-func allowed(row pgx.Row, id agent.TurnID) error {
+// saved reads a [stepAnswer].
+func saved(row pgx.Row, id agent.TurnID) (inserted bool, err error) {
 	var live, newest bool
-	err := row.Scan(&live, &newest)
+	err = row.Scan(&live, &newest, &inserted)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
-		return unknownTurn("", id)
+		return false, unknownTurn("", id)
 	case err != nil:
-		return err
+		return false, err
 	case !live:
-		return fmt.Errorf("turn %q has ended: %w", id, agent.ErrFenced)
+		return false, fmt.Errorf("turn %q has ended: %w", id, agent.ErrFenced)
 	case !newest:
-		return agent.ErrFenced
+		return false, agent.ErrFenced
 	default:
-		return nil
+		return inserted, nil
 	}
 }
 

@@ -19,7 +19,7 @@ type Store struct {
 	vectors    atomic.Bool // the database keeps them, as far as known
 	turnstiles turnstiles
 
-	transcripts transcripts
+	kept keptTurns
 }
 
 // NewStore returns a store on a pool whose schema is up to date ([Migrate]). Closing the pool is the caller's.

@@ -1,4 +1,4 @@
-// Package secret turns references that a catalog document may hold into secrets: env:NAME and file:/path (DESIGN §7). Whoever writes a
+// Package secret turns references that a catalog document may hold into secrets: env:NAME and file:/path. Whoever writes a
 // document chooses the reference, and where the secret is sent. So the documents of a tenant may name only the variables and folders that
 // the operator grants to that tenant, and never the runtime's own credentials. Errors name the reference and never the secret.
 package secret

@@ -17,7 +17,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// HTTP sends a request within the bounds of the egress rules (DESIGN §7). Its errors are [agent.Error] values: denied, invalid and
+// HTTP sends a request within the bounds of the egress rules. Its errors are [agent.Error] values: denied, invalid and
 // overflow are for good, unavailable may be tried again.
 type HTTP interface {
 	Do(req *http.Request) (*http.Response, error)

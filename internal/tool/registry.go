@@ -1,4 +1,4 @@
-// Package tool makes toolkits out of what they need and finds their tools by name (DESIGN §7). Each toolkit has a folder below; the
+// Package tool makes toolkits out of what they need and finds their tools by name. Each toolkit has a folder below; the
 // suite that all of them pass is in tooltest, and the gRPC clients that they may share in conns.
 package tool
 
@@ -60,7 +60,7 @@ func NewRegistry(toolkits ...agent.Toolkit) (*Registry, error) {
 }
 
 // Tool returns a tool of a toolkit, by its exact name. The error is [agent.CodeNotFound]; for a tool that the toolkit does not have it
-// is the seed's: tool "x": not granted in toolkit "y".
+// says: tool "x": not granted in toolkit "y".
 func (r *Registry) Tool(toolkit, name string) (agent.Tool, error) {
 	op := fmt.Sprintf("tool %q", name)
 	e, ok := r.byName[toolkit]

@@ -4,12 +4,11 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
 	"go.uber.org/zap"
 
 	"github.com/turnstone-run/turnstone/agent"
@@ -26,13 +25,7 @@ const coreWithoutPlan = 2
 // within it.
 const DirectLease = 10 * time.Second
 
-// orphanAfter is how long a holder without a running workflow is given: a door may have queued it a moment before it starts it.
-const orphanAfter = 10 * time.Second
-
-// turnNamespace makes turn ids out of tenants and idempotency keys.
-var turnNamespace = uuid.MustParse("6f1c2a0e-6a5b-5d0a-9d36-0f6f2b5f7d11") //nolint:gochecknoglobals // a constant in all but syntax
-
-// BeginTurn checks a request strictly, binds it to a plan, and puts the turn in its session's queue (DESIGN §3, step 2). It is
+// BeginTurn checks a request strictly, binds it to a plan, and puts the turn in its session's queue (docs/turn.md, "BeginTurn"). It is
 // idempotent and is asked again by a turn that waits. Bad requests come back as a verdict; an error is trouble of the runtime's.
 func (ts *Turns) BeginTurn(ctx context.Context, raw json.RawMessage, in BeginTurnInput) (BeginTurnResult, error) {
 	var req agent.TurnRequest
@@ -120,7 +113,7 @@ func (ts *Turns) Begin(ctx context.Context, req agent.TurnRequest, in BeginTurnI
 			}
 			record.Mode, record.LeaseUntil = agent.ModeDurable, time.Time{}
 		}
-		if begun, err = ts.Store.Begin(ctx, record); err != nil {
+		if begun, err = ts.beginRecord(ctx, record); err != nil {
 			return BeginTurnResult{}, err
 		}
 	}
@@ -137,24 +130,29 @@ func (ts *Turns) Begin(ctx context.Context, req agent.TurnRequest, in BeginTurnI
 	return ts.answerBegin(ctx, &req, in, &turn, &begun, started)
 }
 
-// answerBegin is [Turns.begun] under observation.
-func (ts *Turns) answerBegin(
-	ctx context.Context, req *agent.TurnRequest, in BeginTurnInput, turn *facts, begun *agent.Begun, started time.Time,
-) (BeginTurnResult, error) {
-	w := agent.Work{Name: "BeginTurn", Turn: turn.seen, Started: started}
-	if in.RunID == "" { // ahead of its workflow
-		w.Name = "QueueTurn"
+// recordTimeout bounds the second attempt to record a turn.
+const recordTimeout = 5 * time.Second
+
+// RecordTurn is Begin with a second attempt if the outcome of the first is unknown: an id is recorded once. unsure reports that there were two; the turn
+// may then have been recorded by the first.
+func (ts *Turns) RecordTurn(ctx context.Context, req agent.TurnRequest, in BeginTurnInput) (begun BeginTurnResult, unsure bool, err error) {
+	begun, err = ts.Begin(ctx, req, in)
+	if !errors.Is(err, agent.ErrOutcomeUnknown) {
+		return begun, false, err
 	}
-	ctx, done := ts.watchTurn(ctx, w)
-	out, err := ts.begun(ctx, req, in, turn, begun)
-	done(err)
-	return out, err
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
+	defer cancel()
+	begun, again := ts.Begin(ctx, req, in)
+	if again == nil || isRefusal(again) {
+		return begun, again == nil, again
+	}
+	return begun, true, errors.Join(err, again)
 }
 
 // justRecorded returns a turn that this process has recorded a moment ago, as ready, and that its workflow now begins: nobody ends a turn that
 // soon for want of a driver, so that there is nothing to read.
 func (ts *Turns) justRecorded(req *agent.TurnRequest, in BeginTurnInput) (turn facts, ok bool) {
-	if in.RunID == "" || in.Direct || in.Again || req.TurnID == "" || req.Message != "" || len(req.Messages) > 0 {
+	if in.RunID == "" || in.Direct || in.Again || !namesRecordedTurn(req) {
 		return facts{}, false
 	}
 	turn, ok = ts.turns.Get(req.TurnID)
@@ -176,12 +174,17 @@ func settledTurn(t *agent.TurnState) (begun agent.Begun, settled bool) {
 	}
 }
 
-// begun answers a request by where its turn stands.
-func (ts *Turns) begun(
-	ctx context.Context, req *agent.TurnRequest, in BeginTurnInput, turn *facts, begun *agent.Begun,
-) (BeginTurnResult, error) {
-	var err error
-	out := BeginTurnResult{
+// answerBegin answers a request by where its turn stands.
+func (ts *Turns) answerBegin(
+	ctx context.Context, req *agent.TurnRequest, in BeginTurnInput, turn *facts, begun *agent.Begun, started time.Time,
+) (out BeginTurnResult, err error) {
+	w := agent.Work{Name: "BeginTurn", Turn: turn.seen, Started: started}
+	if in.RunID == "" { // ahead of its workflow
+		w.Name = "QueueTurn"
+	}
+	ctx, done := ts.watchTurn(ctx, w)
+	defer func() { done(err) }()
+	out = BeginTurnResult{
 		Turn: turn.TurnRef, ContinueAsNew: ts.TurnEvents, CoreVersion: CoreVersion, SearchAttributes: ts.SearchAttributes(),
 		StreamTo: req.StreamTo, Holder: begun.Holder, Position: begun.Position, Route: routeSummary(turn), New: begun.New,
 	}
@@ -233,164 +236,6 @@ func recorded(err error) error {
 	return fmt.Errorf("%w: %w", agent.ErrOutcomeUnknown, err)
 }
 
-// Checked is a request's plan, and what its turn is bound to.
-type Checked struct {
-	Plan    agent.Plan
-	Binding agent.Binding
-}
-
-// Check validates and routes a request, without recording anything: shape, size, route, agent and model.
-func (ts *Turns) Check(ctx context.Context, req *agent.TurnRequest) (*Checked, error) {
-	if err := req.Validate(ts.MaxMessageBytes); err != nil {
-		return nil, err
-	}
-	if len(req.OutputSchema) > 0 {
-		if err := ts.Schemas.CheckSchema("output_schema", req.OutputSchema); err != nil {
-			return nil, err
-		}
-	}
-	route, err := ts.Registry.Choose(ctx, agent.RouteContext{
-		InvocationContext: req.Context, Agent: req.Agent, SessionID: sessionOf(req, req.TurnID), Channel: req.Channel,
-	})
-	if err != nil {
-		return nil, err
-	}
-	plan, hash, err := ts.Registry.Resolve(ctx, req.Context.TenantName(), route.Agent)
-	if err != nil {
-		return nil, err
-	}
-	bound := agent.Binding{Agent: plan.Agent, InstanceID: plan.InstanceID, PlanHash: hash, Model: cmp.Or(req.Model, route.Model), Route: &route}
-	if _, err := plan.Model(bound.Model); err != nil {
-		return nil, err
-	}
-	if err := ts.checkClientTools(&plan, req.ClientTools); err != nil {
-		return nil, err
-	}
-	return &Checked{Plan: plan, Binding: bound}, nil
-}
-
-// modelName is the provider's name of the model that a turn will ask first.
-func modelName(p *agent.Plan, profile string) string {
-	m, err := p.Model(profile)
-	if err != nil {
-		return profile
-	}
-	return m.Model
-}
-
-// TurnIDOf is the id of a request's turn: its own, else one made of tenant and idempotency key, else the fallback (DESIGN §3).
-func TurnIDOf(req *agent.TurnRequest, fallback string) agent.TurnID {
-	switch {
-	case req.TurnID != "":
-		return req.TurnID
-	case req.IdempotencyKey != "":
-		return agent.TurnID(uuid.NewSHA1(turnNamespace, []byte(req.Context.TenantName()+"\x00"+req.IdempotencyKey)).String())
-	default:
-		return agent.TurnID(fallback)
-	}
-}
-
-// recordOf checks a request, unless its door has, and makes its record. A request with a turn id and no message is for a turn that was recorded
-// before its workflow began: its record, and what else is known of it, is returned as it stands.
-func (ts *Turns) recordOf(ctx context.Context, req *agent.TurnRequest, in BeginTurnInput) (agent.TurnRecord, *agent.TurnState, error) {
-	if req.TurnID != "" && req.Message == "" && len(req.Messages) == 0 {
-		t, err := ts.Store.Turn(ctx, req.TurnID)
-		switch {
-		case err == nil && t.Record.Tenant == req.Context.TenantName():
-			return t.Record, &t, nil
-		case err != nil && (in.ByID || agent.CodeOf(err) != agent.CodeNotFound):
-			return agent.TurnRecord{}, nil, err
-		}
-	}
-	checked := in.Checked
-	if checked == nil {
-		named := *req
-		named.TurnID = TurnIDOf(req, in.RunID) // rules may count by session, and a session may be named after its turn
-		var err error
-		if checked, err = ts.Check(ctx, &named); err != nil {
-			record, err := ts.queuedBefore(ctx, req, in, err)
-			return record, nil, err
-		}
-	}
-	return ts.record(ctx, req, checked, in), nil, nil
-}
-
-// rules are what the core has to know of a plan besides its limits. Only a limit of a whole session costs a query.
-func (ts *Turns) rules(ctx context.Context, made *executor, turn *facts) (agent.Rules, error) {
-	var rules agent.Rules
-	for _, m := range made.chain {
-		if ruler, ok := m.(agent.Ruler); ok {
-			ruler.Rule(&rules)
-		}
-	}
-	if len(turn.schema) > 0 {
-		rules.StructuredTries = structuredTries
-	}
-	spans := func(l agent.CallLimit) bool { return l.Thread > 0 }
-	if !slices.ContainsFunc(rules.ModelCalls, spans) && !slices.ContainsFunc(rules.ToolCalls, spans) {
-		return rules, nil
-	}
-	before, err := ts.Store.CallCounts(ctx, turn.Tenant, turn.SessionID)
-	if err != nil {
-		return rules, fmt.Errorf("count the session's calls: %w", err)
-	}
-	for i := range rules.ModelCalls {
-		rules.ModelCalls[i].Before = before.Model
-	}
-	for i := range rules.ToolCalls {
-		for _, t := range before.Tools {
-			if l := &rules.ToolCalls[i]; l.Tool == "" || l.Tool == t.Tool {
-				l.Before += t.Calls
-			}
-		}
-	}
-	return rules, nil
-}
-
-// sessionOf is the session of a request's turn: one of its own, named after the turn, when it names none.
-func sessionOf(req *agent.TurnRequest, id agent.TurnID) agent.SessionID {
-	return cmp.Or(req.SessionID, agent.SessionID(id))
-}
-
-// queuedBefore is for a turn that was accepted before the catalog changed so that it would be refused now: it keeps what it is bound
-// to. cause is why it would be refused.
-func (ts *Turns) queuedBefore(ctx context.Context, req *agent.TurnRequest, in BeginTurnInput, cause error) (agent.TurnRecord, error) {
-	id := TurnIDOf(req, in.RunID)
-	if id == "" || req.Validate(ts.MaxMessageBytes) != nil {
-		return agent.TurnRecord{}, cause
-	}
-	t, err := ts.Store.Turn(ctx, id)
-	switch {
-	case agent.CodeOf(err) == agent.CodeNotFound:
-		return agent.TurnRecord{}, cause
-	case err != nil:
-		return agent.TurnRecord{}, err
-	case t.Record.Tenant != req.Context.TenantName() || (req.SessionID != "" && t.Record.SessionID != req.SessionID):
-		return agent.TurnRecord{}, cause
-	}
-	return t.Record, nil
-}
-
-func (ts *Turns) record(ctx context.Context, req *agent.TurnRequest, checked *Checked, in BeginTurnInput) agent.TurnRecord {
-	id := TurnIDOf(req, in.RunID)
-	bound := checked.Binding
-	bound.Trace = cmp.Or(in.Trace, ts.Observer.Carry(ctx))
-	r := agent.TurnRecord{
-		TurnID: id, WorkflowID: in.WorkflowID, Tenant: req.Context.TenantName(), SessionID: sessionOf(req, id),
-		Binding: bound, Channel: req.Channel, UserID: req.Context.UserID, OnBusy: req.OnBusy, History: req.History,
-		Input: req.Input(), Context: req.Context, QueueLimit: ts.QueueLength, OutputSchema: req.OutputSchema, Parent: in.Parent,
-		Limits: req.Limits, Mode: agent.ModeDurable, Fallback: in.Fallback, StartByID: in.StartByID, ClientTools: req.ClientTools,
-		Approvals: req.Approvals,
-	}
-	if len(r.OutputSchema) == 0 {
-		r.OutputSchema = checked.Plan.OutputSchema
-	}
-	if in.Direct {
-		r.Mode, r.LeaseUntil = agent.ModeDirect, time.Now().Add(DirectLease)
-	}
-	return r
-}
-
 // interrupt asks the holder of the session to stop: through the log, which its model call reads, and by signal, which a pause reads.
 func (ts *Turns) interrupt(ctx context.Context, begun agent.Begun) {
 	if err := ts.MarkCancelled(ctx, begun.Holder); err != nil {
@@ -406,16 +251,22 @@ func (ts *Turns) interrupt(ctx context.Context, begun agent.Begun) {
 
 // passOver ends a holder that nobody drives any more and asks again where the turn stands.
 func (ts *Turns) passOver(ctx context.Context, record agent.TurnRecord, begun agent.Begun) (agent.Begun, error) {
-	if time.Since(begun.HolderSince) < orphanAfter {
-		return begun, nil
-	}
-	if time.Now().Before(begun.HolderLease) {
+	if time.Since(begun.HolderSince) < orphanAfter || time.Now().Before(begun.HolderLease) {
 		return begun, nil
 	}
 	if ended, err := ts.EndOrphan(ctx, begun.Holder); err != nil || !ended {
 		return begun, err
 	}
-	return ts.Store.Begin(ctx, record)
+	return ts.beginRecord(ctx, record)
+}
+
+// beginRecord records a turn, and tells the log if its stream is this process's from the beginning.
+func (ts *Turns) beginRecord(ctx context.Context, record agent.TurnRecord) (agent.Begun, error) {
+	begun, err := ts.Store.Begin(ctx, record)
+	if begun.Claimed {
+		ts.Log.Claimed(string(record.TurnID))
+	}
+	return begun, err
 }
 
 // refuse ends the stream of a turn that never began, if it has an id, and hands the reason to the workflow. The stream of a turn that

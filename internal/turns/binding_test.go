@@ -173,3 +173,20 @@ func TestToolContext(t *testing.T) {
 		}
 	}
 }
+
+// TestRequestIsRoutedOnce: a request is checked and routed at its door, and not again when its turn is recorded.
+func TestRequestIsRoutedOnce(t *testing.T) {
+	for _, mode := range []agent.Mode{agent.ModeDurable, agent.ModeDirect} {
+		o := newOffice(t)
+		r, err := o.Submit(t.Context(), agent.Envelope{
+			Channel: "http", Principal: holder("*"), Request: hello(func(r *agent.TurnRequest) { r.Mode = mode }),
+		})
+		require.NoError(t, err)
+		if mode == agent.ModeDirect {
+			o.ended(r.TurnID)
+		}
+		o.mu.Lock()
+		require.Equal(t, 1, o.routed, "%s", mode)
+		o.mu.Unlock()
+	}
+}

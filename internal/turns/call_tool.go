@@ -85,6 +85,7 @@ type toolRun struct {
 	key    agent.StepKey
 	turn   facts
 	block  agent.Block // the call
+	alone  bool        // the reply has no other call
 	free   bool        // the call was judged to have no effects, with these arguments
 	grant  agent.PlanTool
 	tool   agent.Tool // nil when the call is refused
@@ -133,6 +134,7 @@ func (r *toolRun) load(ctx context.Context, reply *agent.ModelStep) (err error) 
 	if r.block, err = callOf(reply.Blocks, r.in.CallID); err != nil {
 		return err
 	}
+	r.alone = len(reply.Verdict.Calls) == 1
 	r.free = slices.ContainsFunc(reply.Verdict.Calls, func(v agent.CallVerdict) bool { return v.ID == r.in.CallID && v.Local })
 	if r.in.Decided {
 		if err := r.edited(ctx); err != nil {
@@ -219,9 +221,11 @@ func (ts *Turns) editedArgs(ctx context.Context, call agent.StepKey) (args json.
 func (r *toolRun) call(ctx context.Context, p *producer) (agent.ToolResult, error) {
 	start := r.event(agent.EventToolStart)
 	start.Input = r.block.Args
-	// Others run beside it. Whoever begins the call again has to know that it was shown, and may have taken effect.
-	if err := p.sync(ctx); err != nil {
-		return agent.ToolResult{}, err
+	if !r.alone || r.tool != nil && !r.repeatable() {
+		// Whoever begins the call again has to know that it was shown beside others, or that it may have taken effect.
+		if err := p.sync(ctx); err != nil {
+			return agent.ToolResult{}, err
+		}
 	}
 	if err := p.emit(ctx, start); err != nil {
 		return agent.ToolResult{}, err
@@ -302,7 +306,7 @@ func (r *toolRun) invocation(epoch agent.Epoch, progress func(message string)) a
 	return agent.Invocation{
 		Tenant: r.turn.Tenant, TurnID: r.turn.TurnID, SessionID: r.turn.SessionID, UserID: r.turn.user, UserRole: r.turn.role, Step: r.in.Step,
 		Attempt: int64(epoch), IdempotencyKey: fmt.Sprintf("%s/%d/%s", r.in.TurnID, r.in.Step, r.in.CallID),
-		Parameters: r.grant.Parameters, Auth: r.grant.Auth, Repeatable: r.grant.Spec.Idempotent || r.free || effectFree(r.tool, r.block.Args),
+		Parameters: r.grant.Parameters, Auth: r.grant.Auth, Repeatable: r.repeatable(),
 		InlineBytes: r.ts.InlineBytes, Progress: progress, Workflow: r.turn.job.workflow,
 		Toolset: func(context.Context) ([]agent.PlanTool, error) { return r.tools, nil },
 		Input: func(ctx context.Context) ([]agent.Message, error) {
@@ -313,6 +317,11 @@ func (r *toolRun) invocation(epoch agent.Epoch, progress func(message string)) a
 			return r.ts.Blobs.Open(ctx, r.turn.Tenant, ref)
 		},
 	}
+}
+
+// repeatable reports whether the call may be made again when nobody knows whether it was made.
+func (r *toolRun) repeatable() bool {
+	return r.grant.Spec.Idempotent || r.free || effectFree(r.tool, r.block.Args)
 }
 
 // observation is what an observer is told of an attempt.

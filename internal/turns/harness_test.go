@@ -73,7 +73,6 @@ func newHarness(t *testing.T, change ...func(*turns.Config)) *harness {
 	cfg := turns.Config{
 		Registry: h.catalog, Models: &h.model, Tools: h.tool, Middleware: set, Store: h.spy, Log: h.log, Blobs: h.blobs, Runs: h.runs,
 		Schemas: schema.New(), Knowledge: h.library, Logger: zaptest.NewLogger(t),
-		EndOrphan: func(context.Context, agent.TurnID) (bool, error) { return false, nil },
 	}
 	for _, c := range change {
 		c(&cfg)
@@ -255,6 +254,8 @@ func (f *fakeLibrary) Search(_ context.Context, q agent.KnowledgeQuery) ([]agent
 }
 
 type fakeRuns struct {
+	turns.Runs
+
 	mu      sync.Mutex
 	ready   []string
 	stopped []string
@@ -269,7 +270,11 @@ func (f *fakeRuns) Decide(_ context.Context, id string, d agent.Decision) (agent
 	return agent.DecisionVerdict{ApprovalID: d.ApprovalID, Decision: d.Decision, Run: true}, nil
 }
 
-func (f *fakeRuns) Start(context.Context, agent.TurnRequest) error { return nil }
+func (*fakeRuns) Start(context.Context, turns.TurnRef) error { return nil }
+
+func (*fakeRuns) Look(context.Context, string) (turns.WorkflowState, error) {
+	return turns.WorkflowState{Exists: true, Running: true}, nil
+}
 
 func (f *fakeRuns) Ready(_ context.Context, id string) error {
 	f.ready = append(f.ready, id)

@@ -27,11 +27,11 @@ type modelRun struct {
 	quiet   bool           // nothing is streamed: the preparation's calls
 	found   agent.Prepared // what the preparation of the turn found out
 
-	base       context.Context //nolint:containedctx // the caller's, for what must happen after the work was stopped
+	base       context.Context // the caller's, for what must happen after the work was stopped
 	stop       context.CancelCauseFunc
 	last       *producer // still open: it watches for a cancel between two epochs
 	tokens     *tokenSignals
-	work       context.Context //nolint:containedctx // of the latest epoch
+	work       context.Context // of the latest epoch
 	fence      agent.Fence     // of the latest epoch
 	ledger     []agent.UsageEntry
 	text       strings.Builder // of the latest epoch

@@ -84,6 +84,10 @@ type ApprovalStore interface {
 	// ExpireApprovals decides, as each one's OnExpiry says, the undecided approvals of a step whose time is over, by [agent.ExpiredBy],
 	// and says when the next of the step's is due, 0 for none. Those that had expired before are among them: asked twice, it says the same.
 	ExpireApprovals(ctx context.Context, id agent.TurnID, step int) (expired []agent.Approval, next time.Duration, err error)
+	// PendingBelow lists the undecided approvals of a turn and of its child turns, by step. Waiting returns the turn that holds the session while
+	// one of its approvals is undecided, "" if there is none.
+	PendingBelow(ctx context.Context, id agent.TurnID) ([]agent.Approval, error)
+	Waiting(ctx context.Context, tenant string, s agent.SessionID) (agent.TurnID, error)
 	// Remembered returns the decisions of a session that stand for calls of these keys.
 	Remembered(ctx context.Context, tenant string, s agent.SessionID, keys []agent.RememberKey) ([]agent.Remembered, error)
 }
@@ -126,8 +130,12 @@ type Knowledge interface {
 	Search(ctx context.Context, q agent.KnowledgeQuery) ([]agent.Passage, error)
 }
 
-// EventLog is the log of every turn's events (DESIGN §4). StreamID is the turn id.
+// EventLog is the log of every turn's events (docs/design.md, "The event log"). StreamID is the turn id.
 type EventLog interface {
+	// Claim returns what the transaction that begins a turn has to write so that this process owns the turn's stream from its beginning.
+	// Whoever has committed that calls Claimed.
+	Claim() agent.StreamClaim
+	Claimed(streamID string)
 	// Begin makes its caller the only valid instance of a producer: the epoch is one higher than the last. Above 1 that is stored when Begin
 	// returns: what an earlier epoch's process has not stored by then it never will. [agent.ErrStreamClosed] after the terminal event. A
 	// producer beside which others may run calls Sync before it appends: of those that were never stored when a process is lost, only the
@@ -170,18 +178,33 @@ type Blobs interface {
 	Open(ctx context.Context, tenant, ref string) (io.ReadCloser, error)
 }
 
-// Runs knows the workflows behind turns, by workflow id. All of it is best effort except Start and Decide.
+// Runs knows the workflows behind turns, by workflow id. All of it is best effort except Start, Look and Decide.
 type Runs interface {
-	// Start starts the workflow of a turn that is queued already, or does nothing when it runs.
-	Start(ctx context.Context, r agent.TurnRequest) error
+	// Start starts the workflow of a recorded turn, or does nothing if it was started before. With t.Agent, the workflow has its search
+	// attributes from the start.
+	Start(ctx context.Context, t TurnRef) error
+	// Look returns what is known of a workflow.
+	Look(ctx context.Context, workflowID string) (WorkflowState, error)
 	// Ready tells a waiting turn that it holds its session.
 	Ready(ctx context.Context, workflowID string) error
 	// Decide answers an approval of another turn through its workflow.
 	Decide(ctx context.Context, workflowID string, d agent.Decision) (agent.DecisionVerdict, error)
+	// Provided tells a turn that the result of a call which it waits for is stored.
+	Provided(ctx context.Context, workflowID, approvalID string) error
+	// Resolved signals to a turn what its approval was decided to be, or that its client-side tool's result is stored.
+	Resolved(ctx context.Context, workflowID string, a *agent.Approval) error
 	// Interrupt asks a turn to cancel.
 	Interrupt(ctx context.Context, workflowID string, c agent.CancelRequest) error
 	// Tokens signals a batch of a turn's tokens to the workflow that asked for them. [agent.CodeNotFound] when it is gone.
 	Tokens(ctx context.Context, to agent.StreamTo, batch agent.TokenBatch) error
+}
+
+// WorkflowState is what is known of a workflow; the zero value is a workflow that does not exist.
+type WorkflowState struct {
+	Exists   bool
+	Running  bool
+	Busy     bool // a workflow task or an activity is due
+	Children bool // child workflows run
 }
 
 // Middleware builds the decorators that a plan names, in its order.

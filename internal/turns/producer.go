@@ -21,9 +21,9 @@ const (
 // errCancelled is the cause with which a producer's work ends when its stream was marked.
 var errCancelled = agent.Errorf(agent.CodeCancelled, "", "the turn was cancelled")
 
-// producer writes the events of one model or tool call into the turn's log: the first at once, what follows closely in batches, with a touch
-// when idle. It ends the work
-// it serves, through the work's context, when the stream is marked or closed, when a newer epoch has begun, or when the log is lost.
+// producer writes the events of one model or tool call into the turn's log: the first at once, what follows closely in batches. When idle it
+// touches the stream. It ends the work it serves, through the work's context, when the stream is cancelled or closed, when a newer epoch has
+// begun, or when the log is lost.
 type producer struct {
 	log      EventLog
 	turn     TurnRef
@@ -32,10 +32,12 @@ type producer struct {
 	stop     context.CancelCauseFunc
 
 	flushing sync.Mutex // one batch after the other
+	flushNow func()     // stores what is pending and ends the work if that fails; the caller holds flushing
 
 	mu      sync.Mutex
 	pending []agent.Event
 	bytes   int
+	flushed time.Time     // when pending was last taken
 	room    chan struct{} // closed when pending was taken
 	wake    chan struct{}
 	closing chan struct{}
@@ -87,11 +89,13 @@ func (ts *Turns) produce(ctx context.Context, t TurnRef, name string, isStored c
 		log: ts.Log, turn: t, fence: fence, interval: ts.BatchInterval, stop: stop, room: make(chan struct{}),
 		wake: make(chan struct{}, 1), closing: make(chan struct{}), ended: make(chan struct{}),
 	}
+	p.flushNow = func() { p.endWork(p.flushLocked(ctx)) }
 	go p.run(ctx)
 	return p, work, nil
 }
 
-// emit queues events; it blocks while the log is far behind.
+// emit gives events to the log: at once if the last batch was long enough ago, else with what gathers until then. It blocks while the log is
+// far behind.
 func (p *producer) emit(ctx context.Context, events ...agent.Event) error {
 	for i := range events {
 		events[i].Meta.TurnID, events[i].Meta.AgentInstanceID = p.turn.TurnID, p.turn.InstanceID
@@ -110,7 +114,13 @@ func (p *producer) emit(ctx context.Context, events ...agent.Event) error {
 	for i := range events {
 		p.add(events[i])
 	}
+	due := time.Since(p.flushed) >= p.interval
 	p.mu.Unlock()
+	if due && p.flushing.TryLock() {
+		p.flushNow()
+		p.flushing.Unlock()
+		return context.Cause(ctx)
+	}
 	select {
 	case p.wake <- struct{}{}:
 	default:
@@ -132,7 +142,6 @@ func (p *producer) run(ctx context.Context) {
 	defer close(p.ended)
 	idle := time.NewTimer(touchInterval)
 	defer idle.Stop()
-	var wrote time.Time
 	for {
 		select {
 		case <-p.closing:
@@ -140,30 +149,43 @@ func (p *producer) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-p.wake:
-			if gather := p.interval - time.Since(wrote); gather > 0 {
+			if gather := p.interval - p.sinceFlush(); gather > 0 {
 				select {
 				case <-time.After(gather):
 				case <-p.closing:
 					return
 				}
 			}
-			wrote = time.Now()
-			p.settle(p.flush(ctx))
+			p.endWork(p.flush(ctx))
 			idle.Reset(touchInterval)
 		case <-idle.C:
-			at, err := p.log.Touch(ctx, p.fence)
-			if err == nil && at.Cancelled {
-				err = errCancelled
-			}
-			if err == nil || errors.Is(err, errCancelled) || errors.Is(err, agent.ErrFenced) || errors.Is(err, agent.ErrStreamClosed) {
-				p.settle(err)
+			if p.sinceFlush() >= touchInterval {
+				p.touch(ctx)
 			}
 			idle.Reset(touchInterval)
 		}
 	}
 }
 
-func (p *producer) settle(err error) {
+// touch asks the log whether the work may go on, and ends it if not. Trouble of the log's is left to the next batch.
+func (p *producer) touch(ctx context.Context) {
+	at, err := p.log.Touch(ctx, p.fence)
+	if err == nil && at.Cancelled {
+		err = errCancelled
+	}
+	if errors.Is(err, errCancelled) || errors.Is(err, agent.ErrFenced) || errors.Is(err, agent.ErrStreamClosed) {
+		p.endWork(err)
+	}
+}
+
+// sinceFlush returns how long ago events were last given to the log.
+func (p *producer) sinceFlush() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return time.Since(p.flushed)
+}
+
+func (p *producer) endWork(err error) {
 	if err != nil {
 		p.stop(err)
 	}
@@ -173,18 +195,23 @@ func (p *producer) settle(err error) {
 func (p *producer) flush(ctx context.Context) error {
 	p.flushing.Lock()
 	defer p.flushing.Unlock()
+	return p.flushLocked(ctx)
+}
+
+func (p *producer) flushLocked(ctx context.Context) error {
 	if p.failed != nil { // what came before is missing
 		return p.failed
 	}
 	p.mu.Lock()
 	events := p.pending
-	p.pending, p.bytes = nil, 0
+	if len(events) == 0 {
+		p.mu.Unlock()
+		return nil
+	}
+	p.pending, p.bytes, p.flushed = nil, 0, time.Now()
 	close(p.room)
 	p.room = make(chan struct{})
 	p.mu.Unlock()
-	if len(events) == 0 {
-		return nil
-	}
 	p.batch++
 	at, err := backoff.Retry(ctx, func() (agent.Appended, error) {
 		at, err := p.log.Append(ctx, p.fence, p.batch, events)

@@ -24,8 +24,7 @@ func (ts *Turns) QueueMessage(ctx context.Context, in QueueMessageInput) (QueueM
 	}
 	out.Position = begun.Position
 	if in.Start {
-		req = agent.TurnRequest{TurnID: in.TurnID, SessionID: in.SessionID, Context: agent.InvocationContext{Tenant: in.Context.Tenant}}
-		return out, ts.Runs.Start(ctx, req)
+		return out, ts.Runs.Start(ctx, begun.Turn)
 	}
 	return out, nil
 }

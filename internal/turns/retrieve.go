@@ -94,7 +94,7 @@ type preparation struct {
 
 	inv     agent.Invocation
 	events  *producer
-	watched context.Context //nolint:containedctx // of the events' epoch: it ends when the turn is cancelled
+	watched context.Context // of the events' epoch: it ends when the turn is cancelled
 	answer  agent.Prepared
 }
 

@@ -2,6 +2,8 @@ package turns
 
 import (
 	"context"
+	"fmt"
+	"slices"
 
 	"github.com/turnstone-run/turnstone/agent"
 )
@@ -85,4 +87,45 @@ func routeSummary(turn *facts) string {
 	default:
 		return clip("default agent: "+turn.Agent, maxSummary)
 	}
+}
+
+// rules are what the core has to know of a plan besides its limits. Only a limit of a whole session costs a query.
+func (ts *Turns) rules(ctx context.Context, made *executor, turn *facts) (agent.Rules, error) {
+	var rules agent.Rules
+	for _, m := range made.chain {
+		if ruler, ok := m.(agent.Ruler); ok {
+			ruler.Rule(&rules)
+		}
+	}
+	if len(turn.schema) > 0 {
+		rules.StructuredTries = structuredTries
+	}
+	spans := func(l agent.CallLimit) bool { return l.Thread > 0 }
+	if !slices.ContainsFunc(rules.ModelCalls, spans) && !slices.ContainsFunc(rules.ToolCalls, spans) {
+		return rules, nil
+	}
+	before, err := ts.Store.CallCounts(ctx, turn.Tenant, turn.SessionID)
+	if err != nil {
+		return rules, fmt.Errorf("count the session's calls: %w", err)
+	}
+	for i := range rules.ModelCalls {
+		rules.ModelCalls[i].Before = before.Model
+	}
+	for i := range rules.ToolCalls {
+		for _, t := range before.Tools {
+			if l := &rules.ToolCalls[i]; l.Tool == "" || l.Tool == t.Tool {
+				l.Before += t.Calls
+			}
+		}
+	}
+	return rules, nil
+}
+
+// modelName is the provider's name of the model that a turn will ask first.
+func modelName(p *agent.Plan, profile string) string {
+	m, err := p.Model(profile)
+	if err != nil {
+		return profile
+	}
+	return m.Model
 }

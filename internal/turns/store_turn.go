@@ -15,8 +15,8 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// StoreTurn ends a turn: result, transcript, session release and terminal event in one transaction, then a word to the next turn
-// (DESIGN §3, step 4). Idempotent: whoever finishes a turn first has the last word, and everybody gets that word.
+// StoreTurn ends a turn: result, transcript, session release and terminal event in one transaction, then a word to the next turn.
+// Idempotent: whoever finishes a turn first has the last word, and everybody gets that word.
 func (ts *Turns) StoreTurn(ctx context.Context, in StoreTurnInput) (StoreTurnResult, error) {
 	ctx, done := ts.watch(ctx, "StoreTurn", in.TurnID, 0)
 	whole, err := ts.Finish(ctx, in)
@@ -49,41 +49,15 @@ func (ts *Turns) Finish(ctx context.Context, in StoreTurnInput) (agent.AgentStep
 			return agent.AgentStepOutput{}, err
 		}
 	}
-	models, tools, err := ts.Store.Steps(ctx, in.TurnID)
-	if err != nil {
-		return agent.AgentStepOutput{}, fmt.Errorf("load steps: %w", err)
-	}
-	out := compose(&turn.TurnRef, in, models, tools)
-	if err := ts.addSteps(ctx, &turn.TurnRef, &out, tools); err != nil {
-		return agent.AgentStepOutput{}, err
-	}
-	if len(turn.schema) > 0 && in.Stop == agent.StopEndTurn {
-		if doc := structuredOf(out.Blocks); ts.Schemas.Check("output", turn.schema, doc) == nil {
-			out.Structured = json.RawMessage(compact(doc))
-			out.Output = string(out.Structured)
+	done := agent.Finished{Stale: true}
+	for done.Stale {
+		record, err := ts.finishRecord(ctx, &turn, in)
+		if err != nil {
+			return agent.AgentStepOutput{}, err
 		}
-	}
-	record := agent.FinishRecord{
-		TurnID: in.TurnID, Tenant: turn.Tenant, SessionID: turn.SessionID, JobID: turn.job.id, RunID: turn.job.run,
-		NodeID: cmp.Or(turn.job.node, turn.Agent), CacheHit: slices.ContainsFunc(tools, func(t agent.ToolStep) bool { return t.CacheHit }),
-		Models: models, Tools: tools,
-	}
-	if record.JobID != "" && in.Status == agent.TurnCompleted {
-		record.JobError = jobError(models, tools)
-	}
-	if err := ts.keepResult(ctx, &record, &out, tools); err != nil {
-		return agent.AgentStepOutput{}, err
-	}
-	record.Output = *capped(&out, ts.OutputBytes)
-	record.Events = terminalEvents(&record.Output)
-	record.Stream, err = ts.Log.Hold(ctx, string(in.TurnID))
-	if err != nil {
-		return agent.AgentStepOutput{}, fmt.Errorf("store events: %w", err)
-	}
-	done, err := ts.Store.Finish(ctx, record)
-	ts.Log.LetGo(record.Stream, done.Events)
-	if err != nil {
-		return agent.AgentStepOutput{}, fmt.Errorf("finish turn: %w", err)
+		if done, err = ts.storeFinish(ctx, &record); err != nil {
+			return agent.AgentStepOutput{}, err
+		}
 	}
 	ts.turns.Remove(in.TurnID)
 	if done.Ended {
@@ -100,6 +74,52 @@ func (ts *Turns) Finish(ctx context.Context, in StoreTurnInput) (agent.AgentStep
 		}
 	}
 	return done.Output, nil
+}
+
+// finishRecord composes what is stored of a turn that ends, out of its steps. A large result is in the blob store by then.
+func (ts *Turns) finishRecord(ctx context.Context, turn *facts, in StoreTurnInput) (agent.FinishRecord, error) {
+	models, tools, err := ts.Store.Steps(ctx, in.TurnID)
+	if err != nil {
+		return agent.FinishRecord{}, fmt.Errorf("load steps: %w", err)
+	}
+	out := compose(&turn.TurnRef, in, models, tools)
+	if err := ts.addSteps(ctx, &turn.TurnRef, &out, tools); err != nil {
+		return agent.FinishRecord{}, err
+	}
+	if len(turn.schema) > 0 && in.Stop == agent.StopEndTurn {
+		if doc := structuredOf(out.Blocks); ts.Schemas.Check("output", turn.schema, doc) == nil {
+			out.Structured = json.RawMessage(compact(doc))
+			out.Output = string(out.Structured)
+		}
+	}
+	record := agent.FinishRecord{
+		TurnID: in.TurnID, Tenant: turn.Tenant, SessionID: turn.SessionID, JobID: turn.job.id, RunID: turn.job.run,
+		NodeID: cmp.Or(turn.job.node, turn.Agent), CacheHit: slices.ContainsFunc(tools, func(t agent.ToolStep) bool { return t.CacheHit }),
+		Models: models, Tools: tools,
+	}
+	if record.JobID != "" && in.Status == agent.TurnCompleted {
+		record.JobError = jobError(models, tools)
+	}
+	if err := ts.keepResult(ctx, &record, &out, tools); err != nil {
+		return agent.FinishRecord{}, err
+	}
+	record.Output = *capped(&out, ts.OutputBytes)
+	record.Events = terminalEvents(&record.Output)
+	return record, nil
+}
+
+// storeFinish stores the end of a turn and shows its last events.
+func (ts *Turns) storeFinish(ctx context.Context, record *agent.FinishRecord) (done agent.Finished, err error) {
+	record.Stream, err = ts.Log.Hold(ctx, string(record.TurnID))
+	if err != nil {
+		return agent.Finished{}, fmt.Errorf("store events: %w", err)
+	}
+	done, err = ts.Store.Finish(ctx, *record)
+	ts.Log.LetGo(record.Stream, done.Events)
+	if err != nil {
+		return agent.Finished{}, fmt.Errorf("finish turn: %w", err)
+	}
+	return done, nil
 }
 
 // ended tells the observer how a turn went.

@@ -11,7 +11,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// defaultTokenInterval is between two signals of one model call (DESIGN §4).
+// defaultTokenInterval is between two signals of one model call.
 const defaultTokenInterval = 250 * time.Millisecond
 
 // tokenSignals sends the text of one model call to the workflow that asked for it. The next batch waits for the previous signal,

@@ -1,7 +1,6 @@
 package turns
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -24,12 +23,12 @@ type Config struct {
 	Runs       Runs
 	Schemas    Schemas
 	Knowledge  Knowledge
-	// EndOrphan ends a turn that nobody drives and that cannot go on, and reports whether it has ended.
-	EndOrphan func(ctx context.Context, id agent.TurnID) (bool, error)
 	// OnUnavailable says what becomes of a call that needs an approval while the store of approvals does not answer; empty: it waits.
 	OnUnavailable agent.OnUnavailable
 	Observer      agent.Observer // nil: nobody watches
 	Logger        *zap.Logger
+	// DirectFallback counts direct turns that become durable because their process is gone; nil: nobody counts.
+	DirectFallback func(why agent.Fallback)
 
 	MaxMessageBytes    int              // of a request's messages; 0: 1 MiB
 	QueueLength        int              // most turns waiting in one session; 0: 100
@@ -44,6 +43,7 @@ type Config struct {
 	ProviderWait       time.Duration    // how long a turn waits in all for a model provider that is away; 0: it fails at once
 	ModelCalls         agent.ModelCalls // how workflows run CallModel; empty: as normal activities
 	SearchAttributes   func() bool      // whether the namespace knows ours; nil: no
+	StartsHere         bool             // workflows that this process starts usually run in it: it owns their streams from the beginning
 }
 
 // Turns carries out what a turn does to the world, step by step, for whoever drives it.
@@ -76,9 +76,6 @@ func New(c Config) (*Turns, error) {
 			return nil, errors.New("turns: " + required.name + " is missing")
 		}
 	}
-	if c.EndOrphan == nil {
-		return nil, errors.New("turns: EndOrphan is missing")
-	}
 	if c.Logger == nil {
 		c.Logger = zap.NewNop()
 	}
@@ -97,6 +94,9 @@ func New(c Config) (*Turns, error) {
 	}
 	if c.BatchInterval <= 0 {
 		c.BatchInterval = 25 * time.Millisecond
+	}
+	if c.DirectFallback == nil {
+		c.DirectFallback = func(agent.Fallback) {}
 	}
 	if c.SearchAttributes == nil {
 		c.SearchAttributes = func() bool { return false }

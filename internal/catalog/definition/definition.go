@@ -1,4 +1,4 @@
-// Package definition turns YAML or JSON text into catalog documents that are known to be right (DESIGN §5): one validator for files
+// Package definition turns YAML or JSON text into catalog documents that are known to be right: one validator for files
 // and for the API, which names every fault with file, line, column and path.
 //
 // A text becomes a tree of values with places; the tree is checked against the JSON Schema of its kind (docs/schemas, embedded here),

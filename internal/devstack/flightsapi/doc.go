@@ -1,5 +1,5 @@
 // Package flightsapi is a small HTTP API with made-up flights: something real to call for the http_request step of a pipeline on a
-// machine without a network (DESIGN §9). It is deterministic and keeps nothing.
+// machine without a network. It is deterministic and keeps nothing.
 //
 //	GET  /flights?origin=NYC&dest=LAX   an array of 50 flights; /search is the same
 //	GET  /flights?count=100000          flights between many places, at most 200,000; with origin and dest between those

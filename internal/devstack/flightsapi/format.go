@@ -77,7 +77,7 @@ func writeLine(f format, out *bufio.Writer, header []string) func(raw []byte, n 
 		if f == formatNDJSON {
 			err = out.WriteByte('\n')
 		}
-		return err //nolint:wrapcheck // only tested for nil
+		return err
 	}
 }
 

@@ -76,7 +76,7 @@ func (s *Server) Close() error {
 	if errors.Is(err, smtp.ErrServerClosed) {
 		return nil
 	}
-	return err //nolint:wrapcheck // of our own listener
+	return err
 }
 
 // Mails are those that came, the oldest first.

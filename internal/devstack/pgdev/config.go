@@ -1,5 +1,4 @@
-// Package pgdev runs a private PostgreSQL server as a child process, for the embedded stack and for tests
-// (DESIGN §9).
+// Package pgdev runs a private PostgreSQL server as a child process, for the embedded stack and for tests.
 //
 // A server lives in one home folder and listens on a Unix socket only. Its life:
 //

@@ -128,7 +128,7 @@ func (l *Library) insist(ctx context.Context, c *change) (agent.WorkflowPatchRes
 			Err: errors.New("others changed it each time: nothing was changed, try again"),
 		}
 	}
-	return result, err //nolint:wrapcheck // it is our own
+	return result, err
 }
 
 // overtaken reports whether somebody else made the next version first.

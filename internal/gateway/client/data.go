@@ -46,7 +46,7 @@ type wholeBody struct {
 func (b *wholeBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err == nil || errors.Is(err, io.EOF) {
-		return n, err //nolint:wrapcheck // a reader's end is itself
+		return n, err
 	}
 	return n, interrupted(b.ctx, agent.Errorf(agent.CodeUnavailable, "", "the server broke off in the middle: %w", err))
 }

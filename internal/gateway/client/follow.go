@@ -178,5 +178,5 @@ func (w watched) Read(p []byte) (int, error) {
 	if n > 0 {
 		w.seen()
 	}
-	return n, err //nolint:wrapcheck // a reader passes on what its reader says
+	return n, err
 }

@@ -38,7 +38,7 @@ func (rt *Runtime) AddKnowledge(_ context.Context, k gateway.KnowledgeAdd) ([]ag
 	}
 	text, err := io.ReadAll(k.Body)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // as the port wants it
+		return nil, err
 	}
 	d := knowledge{agent.KnowledgeDocument{
 		Tenant: k.Tenant, Collection: k.Collection, ID: cmp.Or(k.ID, k.Source), Title: k.Title, Source: k.Source, MIMEType: k.MIMEType,

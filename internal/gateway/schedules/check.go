@@ -24,7 +24,7 @@ const (
 	fullPage  = 200 // whatever is asked for: the rest is on the next one
 )
 
-// sign puts the caller into a schedule: its tenant, and its user where the credential is somebody's own (DESIGN §8). What is read-only is
+// sign puts the caller into a schedule: its tenant, and its user where the credential is somebody's own. What is read-only is
 // dropped, so that an answer can be edited and sent back.
 func sign(r *http.Request, v *gateway.Visit, s *agent.Schedule) (err error) {
 	if s.Tenant, err = v.TenantNamed(r, s.Tenant); err != nil {

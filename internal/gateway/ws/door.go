@@ -176,7 +176,7 @@ type tap struct {
 func (t *tap) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, buf, err := http.NewResponseController(t.ResponseWriter).Hijack()
 	t.conn = conn
-	return conn, buf, err //nolint:wrapcheck // a writer passes on what its writer says
+	return conn, buf, err
 }
 
 // farewell is why a socket ends gently: the close frame's code and reason, and what its follows are told.

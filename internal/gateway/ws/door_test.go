@@ -151,7 +151,7 @@ type client struct {
 	*websocket.Conn
 
 	t   *testing.T
-	ctx context.Context //nolint:containedctx // of the test
+	ctx context.Context // of the test
 }
 
 func (h *house) dial(query string) *client {

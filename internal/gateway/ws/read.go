@@ -41,7 +41,7 @@ func (s *socket) next() ([]byte, error) {
 	typ, r, err := s.conn.Reader(s.ctx)
 	s.reading.Store(false)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // whatever it says, the client is gone
+		return nil, err // whatever it says, the client is gone
 	}
 	s.heard.Add(1)
 	l := s.v.Limits()
@@ -50,7 +50,7 @@ func (s *socket) next() ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(r, l.BodyBytes+1))
 	switch {
 	case err != nil:
-		return nil, err //nolint:wrapcheck // likewise
+		return nil, err
 	case int64(len(data)) > l.BodyBytes:
 		return nil, agent.Errorf(agent.CodeOverflow, "", "the frame is larger than %d bytes", l.BodyBytes)
 	case typ != websocket.MessageText:

@@ -25,9 +25,9 @@ type socket struct {
 	conn *websocket.Conn
 	log  *zap.Logger
 
-	ctx  context.Context //nolint:containedctx // the socket's life: everything of it ends with it
+	ctx  context.Context // the socket's life: everything of it ends with it
 	cut  context.CancelFunc
-	open context.Context //nolint:containedctx // until the socket is to end gently; its cause says why
+	open context.Context // until the socket is to end gently; its cause says why
 	end  context.CancelCauseFunc
 
 	out     chan outgoing // frames that wait for the writer
@@ -243,7 +243,7 @@ func encode(v any) ([]byte, error) {
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	if err := e.Encode(v); err != nil {
-		return nil, err //nolint:wrapcheck // the caller says what it was encoding
+		return nil, err
 	}
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }

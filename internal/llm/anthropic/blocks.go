@@ -22,7 +22,7 @@ const (
 type fields = map[string]json.RawMessage
 
 func quoted(s string) json.RawMessage {
-	b, _ := json.Marshal(s) //nolint:errchkjson // a string always marshals
+	b, _ := json.Marshal(s) // a string always marshals
 	return b
 }
 
@@ -39,7 +39,7 @@ func rest(raw string, taken ...string) json.RawMessage {
 		delete(all, "type")
 		all[blockType] = kind
 	}
-	out, _ := json.Marshal(all) //nolint:errchkjson // raw messages that were parsed just now
+	out, _ := json.Marshal(all) // raw messages that were parsed just now
 	return out
 }
 

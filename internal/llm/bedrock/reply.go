@@ -126,7 +126,7 @@ func faultOf(exception, message string) []byte {
 	if status == 0 {
 		status = 503
 	}
-	b, _ := json.Marshal(map[string]any{"error": map[string]any{"code": status, "message": exception + ": " + message}}) //nolint:errchkjson // plain values
+	b, _ := json.Marshal(map[string]any{"error": map[string]any{"code": status, "message": exception + ": " + message}}) // plain values
 	return b
 }
 

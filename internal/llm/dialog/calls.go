@@ -28,7 +28,7 @@ func Call(id, name, raw string) agent.Block {
 		err = errors.New("the call names no tool")
 	}
 	if err != nil {
-		text, _ := json.Marshal(raw) //nolint:errchkjson // a string always marshals
+		text, _ := json.Marshal(raw) // a string always marshals
 		return agent.Block{Type: agent.BlockInvalidToolCall, ID: id, Name: name, Args: text, Error: err.Error()}
 	}
 	return agent.Block{Type: agent.BlockToolCall, ID: id, Name: name, Args: json.RawMessage(raw)}
@@ -65,7 +65,7 @@ func Arguments(b *agent.Block) json.RawMessage {
 	if checkArguments(raw) == nil {
 		return json.RawMessage(raw)
 	}
-	wrapped, _ := json.Marshal(map[string]string{"invalid_json": raw}) //nolint:errchkjson // strings always marshal
+	wrapped, _ := json.Marshal(map[string]string{"invalid_json": raw}) // strings always marshal
 	return wrapped
 }
 

@@ -87,7 +87,7 @@ func (c *calls) missing() []agent.Block {
 		if call.Type == agent.BlockInvalidToolCall && call.Error != "" {
 			text = "The call was not made: " + call.Error + "."
 		}
-		output, _ := json.Marshal(text) //nolint:errchkjson // a string always marshals
+		output, _ := json.Marshal(text) // a string always marshals
 		results = append(results, agent.Block{
 			Type: agent.BlockToolResult, ToolCallID: agent.CallID(call.ID), Name: call.Name, Status: agent.ResultError, Output: output,
 		})

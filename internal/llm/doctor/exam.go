@@ -11,7 +11,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// patience is how long a cancelled request may take to end (DESIGN §3).
+// patience is how long a cancelled request may take to end.
 const patience = time.Second
 
 // exam is an examination at work.

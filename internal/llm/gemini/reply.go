@@ -88,7 +88,7 @@ func (r *reply) addPart(p *part) error {
 	case p.Call != nil:
 		b := dialog.Call(p.Call.ID, p.Call.Name, string(p.Call.Args))
 		if p.Signature != "" {
-			b.Extras, _ = json.Marshal(extras{p.Signature}) //nolint:errchkjson // a string always marshals
+			b.Extras, _ = json.Marshal(extras{p.Signature}) // a string always marshals
 		}
 		r.calls = append(r.calls, b)
 		return r.call.Count(len(p.Call.Name) + len(p.Call.Args) + len(p.Signature))

@@ -226,7 +226,7 @@ func responseOf(b *agent.Block) json.RawMessage {
 	if b.Status == agent.ResultError {
 		key = "error"
 	}
-	wrapped, _ := json.Marshal(map[string]string{key: text}) //nolint:errchkjson // strings always marshal
+	wrapped, _ := json.Marshal(map[string]string{key: text}) // strings always marshal
 	return wrapped
 }
 

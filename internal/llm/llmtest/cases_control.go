@@ -12,7 +12,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/llm/wire"
 )
 
-// moments is how long an abort may take: the second that DESIGN §3 grants a cancellation.
+// moments is how long an abort may take: a turn that is cancelled ends within a second.
 const moments = time.Second
 
 func (c *C) context() context.Context { return context.Background() }

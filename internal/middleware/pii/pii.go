@@ -1,5 +1,5 @@
 // Package pii is the middleware "pii": it finds e-mail addresses, card numbers, IP and MAC addresses, URLs and what an expression
-// describes, and redacts, masks, hashes or blocks them, under the names and options of LangChain v1's PIIMiddleware (DESIGN §6).
+// describes, and redacts, masks, hashes or blocks them, under the names and options of LangChain v1's PIIMiddleware.
 //
 // One [Rule] finds one type. [Rule.Apply] is for whole texts, [Stream] for text that is being written; both give the same answer.
 // Nothing of a value gets into an error or a log.

@@ -1,4 +1,4 @@
--- Sessions, turns, steps, transcripts, results (DESIGN §3).
+-- Sessions, turns, steps, transcripts, results.
 --
 -- Columns of type json hold what must come back byte for byte: what a model or a tool said keeps its key order, its digits and
 -- its \u0000, all of which jsonb loses or refuses. jsonb is for what people query. Text keys are compared bytewise.
@@ -91,7 +91,7 @@ CREATE TABLE tool_calls (
 
 CREATE INDEX tool_calls_name ON tool_calls (tenant, name, created_at);
 
--- What model calls cost. One row per epoch that reached a provider: a retry is visible and never counts twice (DESIGN §6).
+-- What model calls cost. One row per epoch that reached a provider: a retry is visible and never counts twice.
 -- No foreign key: a bill outlives what it paid for.
 CREATE TABLE usage_ledger (
     turn_id          text COLLATE "C" NOT NULL,
@@ -132,7 +132,7 @@ CREATE TABLE approvals (
 
 CREATE INDEX approvals_open ON approvals (tenant, created_at) WHERE decision IS NULL;
 
--- Seed 004 §3.1, then our own columns.
+-- The columns that the requirements name (docs/requirements.md), then our own.
 CREATE TABLE agent_results (
     result_id         UUID PRIMARY KEY DEFAULT gen_random_uuid(),
     job_id            UUID NOT NULL UNIQUE,
@@ -163,7 +163,7 @@ CREATE INDEX idx_agent_results_job_id ON agent_results (job_id);
 CREATE INDEX idx_agent_results_run_id ON agent_results (run_id);
 CREATE INDEX idx_agent_results_created_at ON agent_results (created_at DESC);
 
--- Compiled plans by hash (DESIGN §5). Bytes, not jsonb: the hash is of exactly these.
+-- Compiled plans by hash. Bytes, not jsonb: the hash is of exactly these.
 CREATE TABLE plans (
     hash       text COLLATE "C" PRIMARY KEY,
     body       bytea       NOT NULL,

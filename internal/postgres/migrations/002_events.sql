@@ -1,4 +1,4 @@
--- The event log of every turn (DESIGN §4): streams, their producers, their events.
+-- The event log of every turn: streams, their producers, their events.
 --
 -- Writers call the functions below and nothing else. Each of them first locks the stream's row, which orders all writers of
 -- one stream. They rely on READ COMMITTED, the default: under a stricter level a concurrent writer of the stream makes them
@@ -172,7 +172,7 @@ $$;
 -- turnstone_close appends events of which the last, and only the last, is terminal (status COMPLETED, FAILED or CANCELLED), and
 -- closes the stream. It creates the stream when there is none.
 --
--- Also for use inside a longer transaction (the store ends a turn with it, DESIGN §3): the events appear when that commits.
+-- Also for use inside a longer transaction (the store ends a turn with it): the events appear when that commits.
 -- closed is true for the one caller that closed the stream, and false, with nothing changed, for every later one. Call it last:
 -- the stream's row stays locked until the end of the transaction, which holds up the stream's producers.
 CREATE FUNCTION turnstone_close(p_stream text, p_events json, OUT closed boolean, OUT last_index bigint)

@@ -1,4 +1,4 @@
--- The catalog (DESIGN §5): documents, what was published of them, and who changed what. Text keys are compared bytewise; documents
+-- The catalog: documents, what was published of them, and who changed what. Text keys are compared bytewise; documents
 -- are json, not jsonb, so that they come back byte for byte.
 --
 -- Every commit of the catalog is one revision. It first locks catalog_head, which orders the commits: whoever sees revision n sees

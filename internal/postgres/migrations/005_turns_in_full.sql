@@ -1,4 +1,4 @@
--- What a turn is besides its messages (DESIGN §3): how it is driven, what it prepared, what people decided and for how long that
+-- What a turn is besides its messages: how it is driven, what it prepared, what people decided and for how long that
 -- stands, what middleware keeps with its session.
 
 ALTER TABLE turns
@@ -38,7 +38,7 @@ CREATE TABLE remembered_decisions (
     PRIMARY KEY (tenant, session_id, tool, args_hash)
 ); -- no foreign key: its check would lock the session behind the turn, against the order of all others
 
--- What the preparation of a turn found out (seed 002); its cost is in the ledger as step 0.
+-- What the preparation of a turn found out; its cost is in the ledger as step 0.
 CREATE TABLE prepared (
     turn_id    text COLLATE "C" PRIMARY KEY REFERENCES turns,
     producer   text        NOT NULL,

@@ -1,4 +1,4 @@
--- Knowledge collections (DESIGN §2, seed 002): documents, and the chunks of them that searches find. What embeds them is not here: the
+-- Knowledge collections (docs/ask.md): documents, and the chunks of them that searches find. What embeds them is not here: the
 -- extension that keeps vectors may be missing, so Migrate makes knowledge_vectors where it can.
 
 CREATE TABLE knowledge_documents (

@@ -1,4 +1,4 @@
--- Who refers to stored content, so that what nobody refers to can be removed; jobs; datasets and the cache of results (seed 004 §§2, 3, 7).
+-- Who refers to stored content, so that what nobody refers to can be removed; jobs; datasets and the cache of results.
 
 ALTER TABLE turn_steps
     ADD COLUMN dataset   json,                           -- Dataset

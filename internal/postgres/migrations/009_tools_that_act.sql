@@ -1,4 +1,4 @@
--- Workflow definitions and their runs (seed 004 §§5.2, 6.2), composite tools (§8), the sources of a conversation (seed 003), and the tools
+-- Workflow definitions and their runs, composite tools, the sources of a conversation, and the tools
 -- that a turn was given when it began.
 
 -- One row for every definition that ever was: which version is the newest. The tag comes first, for those who name no owner.

@@ -1,4 +1,4 @@
--- Who may come in and how often: keys, the audit trail, admissions, and what was spent (DESIGN §§6, 8).
+-- Who may come in and how often: keys, the audit trail, admissions, and what was spent.
 
 -- API keys. Only the hash of a secret is here.
 CREATE TABLE api_keys (

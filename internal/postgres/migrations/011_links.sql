@@ -1,4 +1,4 @@
--- Chats of channels: whose they are, in which conversation, and what is owed to them (seed 001).
+-- Chats of channels: whose they are, in which conversation, and what is owed to them.
 
 CREATE TABLE chat_links (
     channel   text COLLATE "C" NOT NULL,

@@ -1,4 +1,4 @@
--- Agents that run by the clock (seed 001): schedules, their runs, who was notified; sessions that nobody uses any more.
+-- Agents that run by the clock: schedules, their runs, who was notified; sessions that nobody uses any more.
 
 CREATE TABLE schedules (
     tenant     text COLLATE "C" NOT NULL,

@@ -69,6 +69,12 @@ func orDefault[N int | int64](n, otherwise N) N {
 	return n
 }
 
+// Claim returns nothing to write: this process owns every stream.
+func (l *Log) Claim() agent.StreamClaim { return agent.StreamClaim{} }
+
+// Claimed does nothing: see [Log.Claim].
+func (l *Log) Claimed(string) {}
+
 // Begin makes its caller the only valid instance of a producer; see turns.EventLog.
 func (l *Log) Begin(ctx context.Context, streamID, producerName string) (agent.Fence, agent.Appended, error) {
 	if err := checkNames(ctx, streamID, producerName); err != nil {

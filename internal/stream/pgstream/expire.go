@@ -62,7 +62,7 @@ func (l *Log) Expire(ctx context.Context, before time.Time) (int64, error) {
 		}
 	}
 	for {
-		due, err := l.exec(ctx, sqlExpire, before, sweepStreams)
+		due, err := l.exec(ctx, "expire events", sqlExpire, before, sweepStreams)
 		if err != nil {
 			return deleted, err
 		}
@@ -71,7 +71,7 @@ func (l *Log) Expire(ctx context.Context, before time.Time) (int64, error) {
 			return deleted, err
 		}
 		deleted += events
-		swept, err := l.exec(ctx, sqlSwept, before, sweepStreams)
+		swept, err := l.exec(ctx, "expire events", sqlSwept, before, sweepStreams)
 		if err != nil {
 			return deleted, err
 		}
@@ -81,12 +81,12 @@ func (l *Log) Expire(ctx context.Context, before time.Time) (int64, error) {
 	}
 }
 
-func (l *Log) exec(ctx context.Context, sql string, args ...any) (int64, error) {
+func (l *Log) exec(ctx context.Context, op, sql string, args ...any) (int64, error) {
 	bounded, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	tag, err := l.cfg.Pool.Exec(bounded, sql, args...)
 	if err != nil {
-		return 0, fail(ctx, "expire events", err)
+		return 0, fail(ctx, op, err)
 	}
 	return tag.RowsAffected(), nil
 }

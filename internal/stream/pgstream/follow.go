@@ -19,7 +19,7 @@ const (
 	pageBytes  = stream.MaxBatchBytes
 
 	// outage is how long a follower waits for the database to come back. The producer of the stream waits as well, and the
-	// turn outlives three minutes (DESIGN §3).
+	// turn outlives three minutes.
 	outage = 10 * time.Minute
 )
 
@@ -41,16 +41,15 @@ func (l *Log) follow(ctx context.Context, id string, after int64, yield func(age
 	if after < 0 {
 		return agent.Invalid("after", "is negative")
 	}
-	sub := l.hub.subscribe(id)
+	sub := l.hub.subscribe(id, nil)
+	defer l.unmirror(id)
 	defer sub.cancel()
-	if l.lookup(id) == nil {
-		l.announcer.watch(id)
-	}
+	watched := false // the owner was asked to announce what it stores
 	l.cfg.Watch.Followers(1)
 	defer l.cfg.Watch.Followers(-1)
 	asked := time.Now() // since when the follower wants more
 	for {
-		p, err := l.read(ctx, id, after)
+		p, err := l.read(ctx, sub, after)
 		if err != nil {
 			return err
 		}
@@ -75,15 +74,20 @@ func (l *Log) follow(ctx context.Context, id string, after int64, yield func(age
 		if p.closed {
 			return nil
 		}
-		if err := l.await(ctx, sub, after); err != nil {
+		if p.stored && l.lookup(id) == nil && !l.followOwner(id, p.owner, after) && !watched {
+			l.announcer.watch(id)
+			watched = true
+		}
+		if err := l.await(ctx, sub, after, p.stored && len(p.events) == 0); err != nil {
 			return err
 		}
 	}
 }
 
-// await returns nil when there may be something after an index.
-func (l *Log) await(ctx context.Context, sub *subscription, after int64) error {
-	for !sub.due(after) {
+// await returns nil when there may be something after an index. idle says that the database has just been asked in vain: what was heard of
+// is not stored yet, or never will be.
+func (l *Log) await(ctx context.Context, sub *subscription, after int64, idle bool) error {
+	for ; !sub.due(after); idle = false {
 		select {
 		case <-sub.wake:
 		case <-ctx.Done():
@@ -91,6 +95,9 @@ func (l *Log) await(ctx context.Context, sub *subscription, after int64) error {
 		case <-l.life.Done():
 			return agent.Errorf(agent.CodeUnavailable, "follow stream", "%w", errStopped)
 		}
+	}
+	if idle {
+		pause(ctx, watchedFlush)
 	}
 	return nil
 }
@@ -101,15 +108,23 @@ type page struct {
 	last   int64
 	closed bool
 	age    time.Duration // of the first event when the page came: both by the clock of the database
+	stored bool          // it was read from the database
+	owner  string        // then: whose the stream is, empty if nobody's
 }
 
-// read reads a page: from memory, if this process owns the stream, else from the database, again and again while it is away.
-func (l *Log) read(ctx context.Context, id string, after int64) (page, error) {
+// read reads a page: from memory, if this process owns the stream or its owner hands it over, else from the database, again and again while it
+// is away.
+func (l *Log) read(ctx context.Context, sub *subscription, after int64) (page, error) {
+	id := sub.stream
 	if l.life.Err() != nil {
 		return page{}, agent.Errorf(agent.CodeUnavailable, "follow stream", "%w", errStopped)
 	}
 	if s := l.lookup(id); s != nil && ctx.Err() == nil {
 		if p, ok := s.page(after); ok {
+			return p, nil
+		}
+	} else if m := l.mirrors.lookup(id); m != nil && ctx.Err() == nil {
+		if p, ok := m.page(after, sub.newest()); ok {
 			return p, nil
 		}
 	}
@@ -156,14 +171,14 @@ func (l *Log) readOnce(ctx context.Context, id string, after int64) (page, error
 		return page{}, fail(ctx, op, err)
 	}
 	var (
-		p      page
+		p      = page{stored: true}
 		first  int64
 		now    time.Time
 		index  *int64
 		tokens []int32
 		body   []byte
 	)
-	if _, err := pgx.ForEachRow(rows, []any{&first, &p.last, &p.closed, &now, &index, &tokens, &body}, func() error {
+	if _, err := pgx.ForEachRow(rows, []any{&first, &p.last, &p.closed, &p.owner, &now, &index, &tokens, &body}, func() error {
 		if index == nil {
 			return nil
 		}

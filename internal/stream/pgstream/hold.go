@@ -65,7 +65,7 @@ func (l *Log) letGo(s *live, events []agent.Event) {
 		l.kickWriter()
 		return
 	}
-	l.hub.advance(s.id, last)
+	l.advance(s.id, last)
 	if l.isWatched(s.id, time.Now()) {
 		l.announcer.add(s.id, last)
 	}

@@ -20,11 +20,12 @@ type subscription struct {
 	topic  *topic
 	stale  bool          // read again whatever the index says; guarded by the hub's mutex
 	wake   chan struct{} // holds one signal
+	moved  func()        // instead of wake, if it is not nil; called with the hub's mutex held
 }
 
 func newHub() *hub { return &hub{topics: map[string]*topic{}} }
 
-func (h *hub) subscribe(stream string) *subscription {
+func (h *hub) subscribe(stream string, moved func()) *subscription {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	t, ok := h.topics[stream]
@@ -32,7 +33,7 @@ func (h *hub) subscribe(stream string) *subscription {
 		t = &topic{subs: map[*subscription]struct{}{}}
 		h.topics[stream] = t
 	}
-	s := &subscription{hub: h, stream: stream, topic: t, wake: make(chan struct{}, 1)}
+	s := &subscription{hub: h, stream: stream, topic: t, wake: make(chan struct{}, 1), moved: moved}
 	t.subs[s] = struct{}{}
 	return s
 }
@@ -53,6 +54,13 @@ func (s *subscription) due(after int64) bool {
 	due := s.stale || s.topic.newest > after
 	s.stale = false
 	return due
+}
+
+// newest returns the highest index heard of.
+func (s *subscription) newest() int64 {
+	s.hub.mu.Lock()
+	defer s.hub.mu.Unlock()
+	return s.topic.newest
 }
 
 // advance says that a stream has reached an index.
@@ -81,7 +89,8 @@ func (h *hub) resync() {
 	}
 }
 
-// refresh makes the followers of a stream read again, and reports whether there are any.
+// refresh makes the followers of a stream read again, whatever was heard of before, and reports whether there are any. What memory had shown
+// may not be in the database.
 func (h *hub) refresh(stream string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -89,6 +98,7 @@ func (h *hub) refresh(stream string) bool {
 	if !ok {
 		return false
 	}
+	t.newest = 0
 	for s := range t.subs {
 		s.stale = true
 		s.signal()
@@ -96,7 +106,18 @@ func (h *hub) refresh(stream string) bool {
 	return true
 }
 
+// isFollowed reports whether a stream has a follower.
+func (h *hub) isFollowed(stream string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.topics[stream] != nil
+}
+
 func (s *subscription) signal() {
+	if s.moved != nil {
+		s.moved()
+		return
+	}
 	select {
 	case s.wake <- struct{}{}:
 	default: // it has one to look at

@@ -9,7 +9,7 @@ import (
 
 func TestHubWakesOnlyWhoHasSomethingToRead(t *testing.T) {
 	h := newHub()
-	a, b, other := h.subscribe("s"), h.subscribe("s"), h.subscribe("other")
+	a, b, other := h.subscribe("s", nil), h.subscribe("s", nil), h.subscribe("other", nil)
 	woken := func(s *subscription) bool {
 		select {
 		case <-s.wake:

@@ -2,6 +2,7 @@ package pgstream
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"time"
 
@@ -148,11 +149,13 @@ func (l *Log) startRelease(id string) {
 	l.kickWriter()
 }
 
-// noteWatcher notes that another process follows a stream. That process is told what was stored before it said so.
-func (l *Log) noteWatcher(id string) {
+// noteWatcher notes that another process follows a stream in the database. That process is told what was stored before it said so.
+func (l *Log) noteWatcher(process, id string) {
 	l.watchersMu.Lock()
-	if _, known := l.watchers[id]; known || len(l.watchers) < maxWatched {
-		l.watchers[id] = time.Now()
+	if known := l.watchers[id]; known != nil {
+		known[process] = time.Now()
+	} else if len(l.watchers) < maxWatched {
+		l.watchers[id] = map[string]time.Time{process: time.Now()}
 	}
 	l.watchersMu.Unlock()
 	if s := l.lookup(id); s != nil {
@@ -170,15 +173,29 @@ func (l *Log) isWatched(id string, now time.Time) bool {
 	}
 	l.watchersMu.Lock()
 	defer l.watchersMu.Unlock()
-	at, known := l.watchers[id]
-	return known && now.Sub(at) < l.watchPatience()
+	for _, at := range l.watchers[id] {
+		if now.Sub(at) < l.watchPatience() {
+			return true
+		}
+	}
+	return false
+}
+
+// forgetWatcher notes that a process follows a stream through the relay.
+func (l *Log) forgetWatcher(process, id string) {
+	l.watchersMu.Lock()
+	defer l.watchersMu.Unlock()
+	if delete(l.watchers[id], process); len(l.watchers[id]) == 0 {
+		delete(l.watchers, id)
+	}
 }
 
 func (l *Log) forgetWatchers(now time.Time) {
 	l.watchersMu.Lock()
 	defer l.watchersMu.Unlock()
-	for id, at := range l.watchers {
-		if now.Sub(at) > l.watchPatience() {
+	for id, processes := range l.watchers {
+		maps.DeleteFunc(processes, func(_ string, at time.Time) bool { return now.Sub(at) > l.watchPatience() })
+		if len(processes) == 0 {
 			delete(l.watchers, id)
 		}
 	}
@@ -195,9 +212,10 @@ func (l *Log) interval(id string, now time.Time) time.Duration {
 	return l.cfg.Flush
 }
 
-// foreign returns the streams that this process does not own.
+// foreign returns the streams that are read from the database: this process does not own them, and their owner does not hand them over.
 func (l *Log) foreign(ids []string) []string {
-	l.liveMu.RLock()
-	defer l.liveMu.RUnlock()
-	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return l.streams[id] != nil })
+	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool {
+		m := l.mirrors.lookup(id)
+		return l.lookup(id) != nil || m != nil && !m.isOver()
+	})
 }

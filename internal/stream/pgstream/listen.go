@@ -119,7 +119,7 @@ func (l *Log) handleNotification(n *pgconn.Notification) {
 		l.startRelease(rest)
 	case sayWatch:
 		if process, stream, ok := strings.Cut(rest, " "); ok && process != l.owner {
-			l.noteWatcher(stream)
+			l.noteWatcher(process, stream)
 		}
 	}
 }

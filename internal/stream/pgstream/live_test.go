@@ -141,6 +141,39 @@ func TestStreamMovesBetweenProcesses(t *testing.T) {
 	}
 }
 
+// A stream that was claimed in the transaction that began its turn needs no statement before its first event, and moves like any other.
+func TestClaimedStream(t *testing.T) {
+	dsn := pgtest.New(t)
+	pool := migrated(t, dsn)
+	slow, freeze := freezable(t, dsn)
+	here, other := open(t, slow, pgstream.Config{}), open(t, pool, pgstream.Config{})
+	for _, id := range []string{"kept", "moved"} {
+		c := here.Claim()
+		_, err := pool.Exec(t.Context(), `INSERT INTO streams (stream_id, owner, generation, reserved) VALUES ($1, $2, 1, $3)`, id, c.Owner, c.Reserve)
+		require.NoError(t, err)
+		here.Claimed(id)
+	}
+	thaw := freeze()
+	f, _, err := here.Begin(t.Context(), "kept", "model/1")
+	require.NoError(t, err)
+	appendText(t, here, f, 1, "one")
+	thaw()
+	require.NoError(t, here.Sync(t.Context(), f))
+	require.NoError(t, here.Close(t.Context(), "kept", completed))
+
+	f, _, err = other.Begin(t.Context(), "moved", "model/1")
+	require.NoError(t, err)
+	appendText(t, other, f, 1, "two")
+	require.NoError(t, other.Close(t.Context(), "moved", completed))
+	for id, want := range map[string][]string{"kept": {"one", "COMPLETED"}, "moved": {"two", "COMPLETED"}} {
+		for _, log := range []*pgstream.Log{here, other} {
+			got, err := readShown(t.Context(), log, id, 0)
+			require.NoError(t, err)
+			require.Equal(t, want, got)
+		}
+	}
+}
+
 // A process that does not answer loses its streams. What it had shown and not stored is void for everybody who saw it, no index is given
 // twice, and nothing that it does when it comes back is stored.
 func TestStreamIsTakenFromAFrozenProcess(t *testing.T) {

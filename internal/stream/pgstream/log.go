@@ -16,6 +16,7 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/stream"
+	"github.com/turnstone-run/turnstone/internal/stream/relay"
 )
 
 // Config is what a [Log] needs.
@@ -26,6 +27,7 @@ type Config struct {
 	Poll      time.Duration // how late a missed notification is noticed, ± 20 %; default 2 s
 	Retention time.Duration // events of a stream closed longer ago expire; 0: never, by itself
 	Watch     Watch         // nil: nobody watches
+	Relay     *Relay        // nil: processes read each other's streams from the database
 }
 
 // Watch is told how the log does in this process, for metrics. Its methods are called from many goroutines and do not block.
@@ -33,6 +35,7 @@ type Watch interface {
 	Appended(events int)         // they were written from here
 	Delivered(lag time.Duration) // a follower got a page, of which the first event was there for so long, or it waited for that long
 	Followers(change int)        // one came (+1) or went (-1)
+	Peers(change int)            // a process whose streams are followed here was connected (+1) or is not any more (-1)
 }
 
 // unwatched is the watch of a log that nobody watches.
@@ -41,6 +44,7 @@ type unwatched struct{}
 func (unwatched) Appended(int)            {}
 func (unwatched) Delivered(time.Duration) {}
 func (unwatched) Followers(int)           {}
+func (unwatched) Peers(int)               {}
 
 const (
 	defaultFlush = 250 * time.Millisecond
@@ -77,7 +81,13 @@ type Log struct {
 	lostFences *simplelru.LRU[agent.Fence, struct{}] // of streams that were taken from this process
 
 	watchersMu sync.Mutex
-	watchers   map[string]time.Time // streams that other processes follow → when they last said so
+	watchers   map[string]map[string]time.Time // streams that other processes follow in the database → processes → when they last said so
+
+	server  *relay.Server // nil: without a relay
+	self    relay.Peer    // what others have to know to follow the streams of this process
+	relayed *hub          // wakes the relay for streams of this process
+	peers   peers
+	mirrors *mirrors
 }
 
 // maxLostFences bounds how many producers of lost streams are remembered: they find out within seconds.
@@ -110,7 +120,7 @@ func New(ctx context.Context, cfg Config) (*Log, error) {
 		return nil, fail(ctx, op, err)
 	}
 	if !ready {
-		return nil, agent.Errorf(agent.CodeInternal, op, "the database lacks the tables of migration 021")
+		return nil, agent.Errorf(agent.CodeInternal, op, "the database lacks the tables of migration 024")
 	}
 	process := uuid.NewString()
 	conn, err := listen(ctx, cfg.Pool, process)
@@ -121,12 +131,18 @@ func New(ctx context.Context, cfg Config) (*Log, error) {
 	l := &Log{
 		cfg: cfg, hub: newHub(), announcer: newAnnouncer(), readers: semaphore.NewWeighted(readers), owner: process,
 		streams: map[string]*live{}, claiming: map[string]chan struct{}{}, dirty: map[*live]struct{}{}, kick: make(chan struct{}, 1),
-		watchers: map[string]time.Time{},
+		watchers: map[string]map[string]time.Time{}, relayed: newHub(), peers: peers{byName: map[string]*peer{}}, mirrors: newMirrors(),
 	}
 	if l.lostFences, err = simplelru.NewLRU[agent.Fence, struct{}](maxLostFences, nil); err != nil {
 		return nil, agent.Errorf(agent.CodeInternal, op, "%w", err)
 	}
 	l.life, l.end = context.WithCancel(context.WithoutCancel(ctx))
+	if cfg.Relay != nil {
+		if err := l.serveRelay(ctx, *cfg.Relay); err != nil {
+			l.Stop()
+			return nil, errors.Join(agent.Errorf(agent.CodeUnavailable, op, "relay at %q: %w", cfg.Relay.Address, err), hangUp(conn))
+		}
+	}
 	l.workers.Go(func() { l.receive(l.life, conn) })
 	l.workers.Go(func() { l.poll(l.life) })
 	l.workers.Go(func() { l.announce(l.life) })
@@ -141,7 +157,11 @@ func New(ctx context.Context, cfg Config) (*Log, error) {
 // Stop ends the background work and every follower, with [agent.CodeUnavailable], and waits for the former.
 func (l *Log) Stop() {
 	l.end()
+	l.peers.stop()
 	l.workers.Wait()
+	if l.server != nil {
+		l.server.Stop() // its followers have what was shown at the end
+	}
 }
 
 func (l *Log) answer(ctx context.Context, op string, f agent.Fence, sql string, args []any) (agent.Appended, error) {

@@ -40,7 +40,7 @@ func migrated(t testing.TB, dsn string) *pgxpool.Pool {
 // migration returns the migrations of the log's tables, in order, and what undoes them.
 func migration(t testing.TB) (up, down string) {
 	t.Helper()
-	for _, name := range []string{"002_events", "021_live_streams"} {
+	for _, name := range []string{"002_events", "021_live_streams", "024_stream_peers"} {
 		file, err := os.ReadFile("../../postgres/migrations/" + name + ".sql")
 		require.NoError(t, err)
 		does, undoes, found := strings.Cut(string(file), "---- create above / drop below ----")

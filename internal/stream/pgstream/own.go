@@ -22,7 +22,16 @@ const (
 )
 
 const (
-	sqlOwn  = `SELECT outcome, generation, last_index, base, first_index, cancelled, lost_from, producers FROM turnstone_own($1, $2, $3, $4)`
+	sqlOwn = `
+		WITH new AS (
+			INSERT INTO streams (stream_id, owner, generation, reserved) VALUES ($1, $2, 1, $3) ON CONFLICT DO NOTHING
+			RETURNING generation, last_index, first_index, cancelled
+		)
+		SELECT 'ok' AS outcome, generation, last_index, 0::bigint AS base, first_index, cancelled, NULL::bigint AS lost_from, NULL::json AS producers
+		FROM new
+		UNION ALL
+		SELECT outcome, generation, last_index, base, first_index, cancelled, lost_from, producers
+		FROM turnstone_own($1, $2, $3, $4) WHERE NOT EXISTS (SELECT FROM new)`
 	sqlTake = `SELECT turnstone_take($1)`
 )
 
@@ -43,6 +52,27 @@ type storedProducer struct {
 	Epoch     int64  `json:"epoch"`
 	WroteFrom int64  `json:"wrote_from"`
 	Batches   string `json:"batches"`
+}
+
+// firstGeneration is that of the first owner of a stream.
+const firstGeneration = 1
+
+// Claim returns what makes this process the owner of a new stream; see turns.EventLog.
+func (l *Log) Claim() agent.StreamClaim {
+	if l.life.Err() != nil {
+		return agent.StreamClaim{}
+	}
+	return agent.StreamClaim{Owner: l.owner, Reserve: reserveIndices}
+}
+
+// Claimed takes note of a stream that was claimed. One that somebody else has taken meanwhile is lost as any other.
+func (l *Log) Claimed(streamID string) {
+	s := newLive(streamID, &claim{generation: firstGeneration, first: 1})
+	l.liveMu.Lock()
+	defer l.liveMu.Unlock()
+	if l.streams[streamID] == nil && l.claiming[streamID] == nil {
+		l.streams[streamID] = s
+	}
 }
 
 // Begin makes its caller the only valid instance of a producer; see turns.EventLog. This process becomes the owner of the stream. An owner
@@ -102,7 +132,7 @@ func (l *Log) Reset(ctx context.Context, f agent.Fence) (agent.Appended, error) 
 		if what == done {
 			if err == nil {
 				l.markDirty(s)
-				l.hub.advance(f.StreamID, at.LastIndex)
+				l.advance(f.StreamID, at.LastIndex)
 			}
 			return at, err
 		}
@@ -255,7 +285,7 @@ func (l *Log) Append(ctx context.Context, f agent.Fence, batch int64, events []a
 		case what == done:
 			if err == nil && len(events) > 0 {
 				l.markDirty(s)
-				l.hub.advance(f.StreamID, at.LastIndex)
+				l.advance(f.StreamID, at.LastIndex)
 				l.cfg.Watch.Appended(len(events))
 			}
 			return at, err

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	sqlReady  = `SELECT to_regprocedure('turnstone_own(text,text,bigint,boolean)') IS NOT NULL`
+	sqlReady  = `SELECT to_regclass('stream_peers') IS NOT NULL`
 	sqlAppend = `SELECT outcome, last_index, cancelled FROM turnstone_append($1, $2, $3, $4, $5, $6)`
 	sqlCancel = `SELECT turnstone_cancel($1)`
 	sqlClose  = `SELECT last_index FROM turnstone_close($1, $2)`
@@ -37,7 +37,7 @@ const (
 	// One snapshot of the stream's state and its next events: at most $3 of them, and no more once $4 bytes are exceeded. The
 	// sizes are summed before the events themselves are fetched.
 	sqlPage = `
-		SELECT s.first_index, s.last_index, s.closed_at IS NOT NULL, clock_timestamp(), e.event_index, e.tokens, e.event
+		SELECT s.first_index, s.last_index, s.closed_at IS NOT NULL, coalesce(s.owner, ''), clock_timestamp(), e.event_index, e.tokens, e.event
 		FROM streams s LEFT JOIN LATERAL (
 			SELECT event_index, tokens, event
 			FROM (

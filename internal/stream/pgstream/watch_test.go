@@ -19,6 +19,7 @@ type watch struct {
 	lags      []time.Duration
 	followers int
 	most      int
+	peers     int
 }
 
 func (w *watch) Appended(events int) {
@@ -40,10 +41,16 @@ func (w *watch) Followers(change int) {
 	w.most = max(w.most, w.followers)
 }
 
+func (w *watch) Peers(change int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.peers += change
+}
+
 func (w *watch) seen() watch {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return watch{appended: w.appended, lags: append([]time.Duration(nil), w.lags...), followers: w.followers, most: w.most}
+	return watch{appended: w.appended, lags: append([]time.Duration(nil), w.lags...), followers: w.followers, most: w.most, peers: w.peers}
 }
 
 // What was there before a follower came is no lag, and neither is the time that a slow one takes for itself.

@@ -322,6 +322,7 @@ func (l *Log) forget(s *live) {
 	l.dirtyMu.Lock()
 	delete(l.dirty, s)
 	l.dirtyMu.Unlock()
+	l.relayed.refresh(s.id)
 	if l.hub.refresh(s.id) {
 		l.announcer.watch(s.id)
 	}

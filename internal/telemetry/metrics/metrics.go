@@ -41,6 +41,7 @@ type Metrics struct {
 
 	lag       prometheus.Observer
 	followers prometheus.Gauge
+	peers     prometheus.Gauge
 	direct    prometheus.Gauge
 	events    prometheus.Counter
 }
@@ -148,11 +149,12 @@ func (b *builder) metrics() *Metrics {
 	m.lag = b.histograms("event_log_lag_seconds", "How long a follower in this process waited for events that the log had.", lagBuckets()).WithLabelValues()
 	m.events = b.counters("event_log_events_total", "Events that this process appended to the event log.").WithLabelValues()
 	m.followers = b.gauge("event_log_followers", "Followers of streams in this process.")
+	m.peers = b.gauge("event_log_peers", "Processes whose streams this one follows through the relay.")
 	m.direct = b.gauge("direct_turns", "Direct turns that this process runs.")
 	return m
 }
 
-// Appended, Delivered and Followers are what the event log tells: see pgstream.Watch.
+// Appended, Delivered, Followers and Peers are what the event log tells: see pgstream.Watch.
 
 // Appended counts events that were written.
 func (m *Metrics) Appended(events int) { m.events.Add(float64(events)) }
@@ -162,6 +164,9 @@ func (m *Metrics) Delivered(lag time.Duration) { m.lag.Observe(lag.Seconds()) }
 
 // Followers counts who comes (+1) and goes (-1).
 func (m *Metrics) Followers(change int) { m.followers.Add(float64(change)) }
+
+// Peers counts processes that are connected (+1) or not any more (-1).
+func (m *Metrics) Peers(change int) { m.peers.Add(float64(change)) }
 
 // DirectTurns counts direct turns that begin (+1) and end (-1) in this process.
 func (m *Metrics) DirectTurns(change int) { m.direct.Add(float64(change)) }

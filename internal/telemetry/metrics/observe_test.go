@@ -189,6 +189,7 @@ func TestDecidedAndWork(t *testing.T) {
 	m.Followers(1)
 	m.Followers(-1)
 	m.Delivered(250 * time.Millisecond)
+	m.Peers(1)
 	m.DirectTurns(1)
 	m.DirectTurns(1)
 	m.DirectTurns(-1)
@@ -201,7 +202,8 @@ direct_fallbacks_total{reason=limit} 1
 direct_turns{} 1
 event_log_events_total{} 3
 event_log_followers{} 1
-event_log_lag_seconds{} 1/0.25`, "approvals_decided_total", "approval_wait_seconds", "direct_fallbacks_total", "direct_turns", "event_log_events_total", "event_log_followers", "event_log_lag_seconds")
+event_log_lag_seconds{} 1/0.25
+event_log_peers{} 1`, "approvals_decided_total", "approval_wait_seconds", "direct_fallbacks_total", "direct_turns", "event_log_events_total", "event_log_followers", "event_log_lag_seconds", "event_log_peers")
 	require.Regexp(t, `activity_seconds\{activity=CallModel,outcome=cancelled\} 2/.*
 activity_seconds\{activity=CallModel,outcome=error\} 1/.*
 activity_seconds\{activity=CallModel,outcome=ok\} 1/1`, shown(t, to, "activity_seconds"))

@@ -29,7 +29,7 @@ type sink struct {
 
 	batches sdktrace.SpanProcessor
 	next    sdktrace.SpanExporter
-	life    context.Context //nolint:containedctx // ends exports that outlive Shutdown
+	life    context.Context // ends exports that outlive Shutdown
 	stop    context.CancelFunc
 
 	waiting, bytes, exported, failed, dropped atomic.Int64

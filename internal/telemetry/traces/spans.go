@@ -130,7 +130,7 @@ func (t *Tracing) asked(r *agent.ModelObservation) []attribute.KeyValue {
 func (t *Tracing) answered(o *agent.ModelOutcome, began time.Time) []attribute.KeyValue {
 	l := make(list, 0, 20)
 	l = append(l, usage(&o.Usage)...)
-	counts, _ := json.Marshal(usageDetails(&o.Usage)) //nolint:errchkjson // numbers
+	counts, _ := json.Marshal(usageDetails(&o.Usage)) // numbers
 	l.text(keyLangfuseUsage, string(counts))
 	// A number as it was added up: the shortest that reads back the same.
 	l.text(keyLangfuseCost, fmt.Sprintf(`{"total":%v}`, o.Usage.CostUSD))

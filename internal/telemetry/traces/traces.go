@@ -155,7 +155,7 @@ func (t *Tracing) Shutdown(ctx context.Context) error {
 // Flush exports what is waiting.
 func (t *Tracing) Flush(ctx context.Context) error {
 	if p, ok := t.provider.(*sdktrace.TracerProvider); ok {
-		return p.ForceFlush(ctx) //nolint:wrapcheck // says what it was doing
+		return p.ForceFlush(ctx)
 	}
 	return nil
 }

@@ -65,8 +65,8 @@ var (
 	_ agent.Summarizer = delegate{}
 )
 
-// Spec is the seed's. The tool is idempotent: the turn of another agent is one child of the call, and a container one Job of its name,
-// however often the call is made.
+// Spec is given by the requirements (docs/requirements.md). The tool is idempotent: the turn of another agent is one child of the
+// call, and a container one Job of its name, however often the call is made.
 func (delegate) Spec() agent.ToolSpec {
 	return agent.ToolSpec{
 		Name: ToolName, Description: "Delegate task to external agent (K8s job)", Parameters: append(json.RawMessage(nil), schema...), Strict: true,

@@ -16,7 +16,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// The schema and the description are the seed's.
+// The schema and the description are those of the requirements.
 func TestSchema(t *testing.T) {
 	t.Parallel()
 	const seed = `{"name":"openapi_action","strict":true,"description":"Call any OpenAPI-compliant API dynamically","parameters":{"type":"object",

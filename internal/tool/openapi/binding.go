@@ -39,7 +39,7 @@ func parse(args json.RawMessage) (arguments, error) {
 		Profile   *string         `json:"auth_profile"`
 	}
 	if err := strict.Decode(args, &in); err != nil {
-		return a, err //nolint:wrapcheck // names the field
+		return a, err
 	}
 	switch {
 	case in.URL == nil || strings.TrimSpace(*in.URL) == "":

@@ -142,7 +142,7 @@ func (d *documents) parse(ctx context.Context, data []byte, from *url.URL) (*ope
 	case <-ctx.Done():
 		return nil, agent.Interrupted(ctx, "read OpenAPI document")
 	}
-	return openapi.Parse(data, from) //nolint:wrapcheck // says what it is about
+	return openapi.Parse(data, from)
 }
 
 func (d *documents) fromURL(ctx context.Context, u *url.URL) (*openapi.Document, error) {
@@ -196,7 +196,7 @@ func (d *documents) fetch(ctx context.Context, u *url.URL, old *kept) (*kept, er
 	}
 	resp, err := d.http.Do(req)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // names the host
+		return nil, err
 	}
 	defer resp.Body.Close() //nolint:errcheck // nothing is lost: it was read
 	fresh := d.now().Add(d.freshFor(resp.Header))
@@ -267,7 +267,7 @@ func (d *documents) other(ctx context.Context, u *url.URL, most int) ([]byte, er
 	}
 	resp, err := d.http.Do(req)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // names the host
+		return nil, err
 	}
 	defer resp.Body.Close() //nolint:errcheck // nothing is lost: it was read
 	if r := resp.Request; r != nil && r.URL != nil && (r.URL.Scheme != u.Scheme || r.URL.Host != u.Host) {

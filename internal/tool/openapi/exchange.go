@@ -68,7 +68,7 @@ func (c *exchange) authorise(ctx context.Context, profile string) error {
 	before := req.Clone(ctx)
 	for i := range chosen {
 		if err := c.cfg.Auth.Authorise(req, chosen[i:i+1]); err != nil {
-			return err //nolint:wrapcheck // names the profile
+			return err
 		}
 	}
 	c.secrets = secrets(before, req)

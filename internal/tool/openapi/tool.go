@@ -127,7 +127,7 @@ func (t *action) prepare(ctx context.Context, inv *agent.Invocation, args json.R
 		Params: a.params, Server: b.Servers[name], Unchecked: !b.checksRequests(), Open: inv.OpenBinary,
 	})
 	if err != nil {
-		return nil, err //nolint:wrapcheck // names the parameters
+		return nil, err
 	}
 	c := &exchange{cfg: t.cfg, inv: inv, op: op, made: req, warnings: req.Warnings, checks: b.checksResponses(), hosts: b.AllowHosts, most: t.cfg.MaxResponse}
 	if c.title = op.ID; c.title == "" {

@@ -22,7 +22,7 @@ const (
 //go:embed schema.json
 var schema []byte
 
-// description is the seed's, then what a model must know to write a patch that is accepted.
+// description is that of the requirements (docs/requirements.md), then what a model must know to write a patch that is accepted.
 const description = "Create persistent workflow changes (always/whenever/schedule). " +
 	"The workflow is a document {description, nodes, edges, schedules}; append with the paths /nodes/-, /edges/- and /schedules/-. " +
 	`A node is {id, type, config}: type "task" with config {"action":"email","to","subject","body"}, {"action":"webhook","url","method","body"} or ` +

@@ -77,7 +77,7 @@ func decodeHTTPRequest(raw json.RawMessage) (step, error) {
 	return s, nil
 }
 
-// parseURL reads the address; one without a scheme is https (the seed writes "api.flights.com").
+// parseURL reads the address; one without a scheme, such as "api.flights.com", is https.
 func (s *httpRequest) parseURL(text string) error {
 	switch {
 	case text == "":

@@ -154,7 +154,7 @@ func TestFactory(t *testing.T) {
 	require.Contains(t, res.Failure.Message, "has more than 1 rows")
 }
 
-// The schema is the seed's, and what the seed shows as examples fits it.
+// The schema is that of the requirements, and their examples fit it.
 func TestSchemaTakesTheSeedsExamples(t *testing.T) {
 	t.Parallel()
 	raw, err := os.ReadFile("schema.json")

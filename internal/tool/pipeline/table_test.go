@@ -189,7 +189,7 @@ func TestJoinIsTwoLoops(t *testing.T) {
 	}
 }
 
-// The seed's form: both sides by reference, and no rows before.
+// The form of the requirements: both sides by reference, and no rows before.
 func TestJoinOfTwoReferences(t *testing.T) {
 	t.Parallel()
 	cfg := pipeline.Config{Datasets: datasets{"acme/cas://a": `[{"id":1,"a":1}]`, "acme/cas://b": `{"rows":[{"id":1,"b":2}]}`}}

@@ -1,4 +1,4 @@
-package inbox_test
+package turns_test
 
 import (
 	"context"
@@ -10,49 +10,40 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
-	enumspb "go.temporal.io/api/enums/v1"
-	"go.temporal.io/api/serviceerror"
-	workflowpb "go.temporal.io/api/workflow/v1"
-	"go.temporal.io/api/workflowservice/v1"
-	"go.temporal.io/sdk/client"
-	sdktemporal "go.temporal.io/sdk/temporal"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/admission"
 	"github.com/turnstone-run/turnstone/internal/catalog"
-	"github.com/turnstone-run/turnstone/internal/devstack/pgdev/pgtest"
 	"github.com/turnstone-run/turnstone/internal/direct"
-	"github.com/turnstone-run/turnstone/internal/inbox"
 	"github.com/turnstone-run/turnstone/internal/middleware"
 	"github.com/turnstone-run/turnstone/internal/postgres"
 	"github.com/turnstone-run/turnstone/internal/postgres/postgrestest"
 	"github.com/turnstone-run/turnstone/internal/schema"
 	"github.com/turnstone-run/turnstone/internal/stream/pgstream"
 	"github.com/turnstone-run/turnstone/internal/turns"
+	"github.com/turnstone-run/turnstone/workflows"
 )
-
-func TestMain(m *testing.M) { pgtest.Main(m) }
 
 // office is an inbox on a real database. It is also everything else that a request meets: the catalog, the model, Temporal, the limits and
 // the trail.
 type office struct {
-	*inbox.Inbox
+	*turns.Inbox
 	t     *testing.T
 	store *postgres.Store
 	log   *pgstream.Log
 	acts  *turns.Turns
+	turns.Upkeep
 
 	mu       sync.Mutex
 	agents   map[string]agent.Plan // by name; "" is chosen for those who name none
 	plans    map[string]agent.Plan // by hash, those of agents that are gone too
 	pool     *pgxpool.Pool
 	started  map[string]agent.TurnRequest
-	found    map[string]sdktemporal.SearchAttributes // by which workflows were started
-	closed   map[string]bool                         // workflows that have ended
-	busy     map[string]bool                         // workflows that have a task to do
-	signals  map[string][]any                        // by workflow and signal: what they were told
+	closed   map[string]bool  // workflows that have ended
+	busy     map[string]bool  // workflows that have a task to do
+	signals  map[string][]any // by workflow and signal: what they were told
 	admitted []agent.TurnID
 	left     []agent.TurnID // places that were given back
-	indexed  bool           // the namespace knows our search attributes
 	routed   int            // requests that were routed
 	refuse   error          // of the limits
 	away     error          // of Temporal
@@ -62,14 +53,14 @@ type office struct {
 	trail    []agent.AuditRecord
 }
 
-func newOffice(t *testing.T, change ...func(o *office, c *inbox.Config)) *office {
+func newOffice(t *testing.T, change ...func(o *office, c *turns.InboxConfig)) *office {
 	t.Helper()
 	pool, err := postgres.Open(t.Context(), postgres.Config{URL: postgrestest.New(t)})
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
 	o := &office{
 		t: t, store: postgres.NewStore(pool, postgres.Config{}), agents: map[string]agent.Plan{}, plans: map[string]agent.Plan{}, started: map[string]agent.TurnRequest{},
-		found: map[string]sdktemporal.SearchAttributes{}, closed: map[string]bool{}, pool: pool, busy: map[string]bool{}, signals: map[string][]any{},
+		closed: map[string]bool{}, pool: pool, busy: map[string]bool{}, signals: map[string][]any{},
 	}
 	o.log, err = pgstream.New(t.Context(), pgstream.Config{Pool: pool})
 	require.NoError(t, err)
@@ -77,20 +68,22 @@ func newOffice(t *testing.T, change ...func(o *office, c *inbox.Config)) *office
 	o.employ("clerk", func(*agent.Plan) {})
 	set, err := middleware.NewSet(middleware.Builtin(0, nil)...)
 	require.NoError(t, err)
-	runs := &inbox.Runs{Temporal: temporal{o: o}, TaskQueue: "turnstone", SearchAttributes: func() bool { return o.indexed }}
+	runs := temporal{o: o}
 	o.acts, err = turns.New(turns.Config{
 		Registry: o, Models: o, Tools: o, Middleware: set, Store: losingStore{o.store, o}, Log: breakingLog{o.log, o}, Blobs: nowhere{}, Runs: runs, Schemas: schema.New(), Knowledge: o,
-		EndOrphan: func(ctx context.Context, id agent.TurnID) (bool, error) { return o.EndOrphan(ctx, id) },
 	})
 	require.NoError(t, err)
-	driver, err := direct.New(direct.Config{Turns: o.acts, Start: runs.TakeOver, MaxTurns: 4})
+	o.Upkeep = turns.Upkeep{Turns: o.acts, Store: o.store}
+	driver, err := direct.New(direct.Config{Turns: o.acts, MaxTurns: 4, Start: func(ctx context.Context, t *turns.TurnRef, _ *workflows.Carry) error {
+		return runs.Start(ctx, *t)
+	}})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, driver.Stop(context.Background())) })
-	c := inbox.Config{Runs: runs, Turns: o.acts, Store: o.store, Log: o.log, Direct: driver, Admission: o, Audit: o}
+	c := turns.InboxConfig{Turns: o.acts, Driver: driver, Admission: o, Capacity: admission.NewCapacity(0), Audit: o}
 	for _, f := range change {
 		f(o, &c)
 	}
-	o.Inbox = inbox.New(c)
+	o.Inbox = turns.NewInbox(c)
 	return o
 }
 
@@ -230,47 +223,44 @@ func (o *office) ended(id agent.TurnID) agent.AgentStepOutput {
 
 // temporal is a server that starts and runs nothing.
 type temporal struct {
-	client.Client
+	turns.Runs // only the methods below are called
 
 	o *office
 }
 
-func (f temporal) ExecuteWorkflow(_ context.Context, c client.StartWorkflowOptions, _ any, args ...any) (client.WorkflowRun, error) {
+func (f temporal) Start(_ context.Context, t turns.TurnRef) error {
 	f.o.mu.Lock()
 	defer f.o.mu.Unlock()
-	if f.o.away != nil {
-		return nil, f.o.away
+	id := t.TurnID.WorkflowID()
+	if _, ok := f.o.started[id]; ok || f.o.away != nil {
+		return f.o.away
 	}
-	if _, ok := f.o.started[c.ID]; ok {
-		return nil, serviceerror.NewWorkflowExecutionAlreadyStarted("", "", "")
-	}
-	f.o.started[c.ID] = args[0].(agent.TurnRequest)
-	f.o.found[c.ID] = c.TypedSearchAttributes
-	return nil, f.o.answer
+	f.o.started[id] = agent.TurnRequest{TurnID: t.TurnID, SessionID: t.SessionID, Context: agent.InvocationContext{Tenant: t.Tenant}}
+	return f.o.answer
 }
 
-func (f temporal) SignalWorkflow(_ context.Context, id, _, name string, arg any) error {
+func (f temporal) Look(_ context.Context, id string) (turns.WorkflowState, error) {
+	f.o.mu.Lock()
+	defer f.o.mu.Unlock()
+	_, ok := f.o.started[id]
+	return turns.WorkflowState{Exists: ok, Running: ok && !f.o.closed[id], Busy: f.o.busy[id]}, nil
+}
+
+func (f temporal) signal(id, name string, arg any) error {
 	f.o.mu.Lock()
 	defer f.o.mu.Unlock()
 	f.o.signals[id+" "+name] = append(f.o.signals[id+" "+name], arg)
 	return nil
 }
 
-func (f temporal) DescribeWorkflowExecution(_ context.Context, id, _ string) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
-	f.o.mu.Lock()
-	defer f.o.mu.Unlock()
-	if _, ok := f.o.started[id]; !ok {
-		return nil, serviceerror.NewNotFound("")
-	}
-	status := enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING
-	if f.o.closed[id] {
-		status = enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED
-	}
-	d := &workflowservice.DescribeWorkflowExecutionResponse{WorkflowExecutionInfo: &workflowpb.WorkflowExecutionInfo{Status: status}}
-	if f.o.busy[id] {
-		d.PendingWorkflowTask = &workflowpb.PendingWorkflowTaskInfo{}
-	}
-	return d, nil
+func (f temporal) Ready(_ context.Context, id string) error { return f.signal(id, "ready", nil) }
+
+func (f temporal) Interrupt(_ context.Context, id string, c agent.CancelRequest) error {
+	return f.signal(id, "cancel", c)
+}
+
+func (f temporal) Resolved(_ context.Context, id string, a *agent.Approval) error {
+	return f.signal(id, "resolved", a.ApprovalID)
 }
 
 // breakingLog is the event log with writes that fail.

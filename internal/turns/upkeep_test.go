@@ -1,4 +1,4 @@
-package inbox_test
+package turns_test
 
 import (
 	"fmt"
@@ -6,12 +6,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.temporal.io/api/serviceerror"
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/admission"
-	"github.com/turnstone-run/turnstone/internal/gateway"
-	"github.com/turnstone-run/turnstone/internal/inbox"
 	"github.com/turnstone-run/turnstone/internal/turns"
 )
 
@@ -35,7 +32,7 @@ func (o *office) recover(id agent.TurnID) agent.TurnState {
 // TestUnknownStart: a turn that is recorded is accepted, whatever becomes of its start. Upkeep starts it if nobody has, and a repeated request
 // joins it.
 func TestUnknownStart(t *testing.T) {
-	away := serviceerror.NewUnavailable("dial tcp 10.0.0.7:7233: connection refused")
+	away := agent.Errorf(agent.CodeUnavailable, "", "dial tcp 10.0.0.7:7233: connection refused")
 	for name, c := range map[string]struct {
 		session agent.SessionID
 		fault   func(o *office)
@@ -43,8 +40,8 @@ func TestUnknownStart(t *testing.T) {
 	}{
 		"Temporal is away":               {"", func(o *office) { o.away = away }, false},
 		"Temporal is away, in a session": {"s", func(o *office) { o.away = away }, false},
-		"Temporal has too much to do":    {"", func(o *office) { o.away = &serviceerror.ResourceExhausted{Message: "busy"} }, false},
-		"the answer is lost":             {"", func(o *office) { o.answer = serviceerror.NewDeadlineExceeded("late") }, true},
+		"Temporal has too much to do":    {"", func(o *office) { o.away = agent.Errorf(agent.CodeRateLimited, "", "busy") }, false},
+		"the answer is lost":             {"", func(o *office) { o.answer = agent.Errorf(agent.CodeUnavailable, "", "late") }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := newOffice(t)
@@ -54,9 +51,9 @@ func TestUnknownStart(t *testing.T) {
 			require.NoError(t, err)
 			require.True(t, receipt.StartUnknown)
 			id := receipt.TurnID
-			view, err := o.Turn(t.Context(), "acme", id)
+			turn, err := o.store.Turn(t.Context(), id)
 			require.NoError(t, err, "what is recorded can be read")
-			require.Nil(t, view.Output)
+			require.Nil(t, turn.Output)
 
 			o.away, o.answer = nil, nil
 			require.Nil(t, o.recover(id).Output)
@@ -114,25 +111,10 @@ func TestUnknownRecord(t *testing.T) {
 // TestRefusedStart: a turn that Temporal will never start has ended when the caller is told so.
 func TestRefusedStart(t *testing.T) {
 	o := newOffice(t)
-	o.away = serviceerror.NewPermissionDenied("no", "")
+	o.away = agent.Errorf(agent.CodeDenied, "", "no")
 	_, err := o.Submit(t.Context(), agent.Envelope{Request: hello(func(r *agent.TurnRequest) { r.TurnID = "t1" })})
 	require.Equal(t, agent.CodeDenied, agent.CodeOf(err))
 	require.Equal(t, agent.StopTerminated, o.ended("t1").StopReason)
-}
-
-// TestReadingStartsATurn: whoever looks at a turn that was never started, or waits in its session behind it, does not end it.
-func TestReadingStartsATurn(t *testing.T) {
-	o := newOffice(t)
-	o.away = serviceerror.NewUnavailable("away")
-	receipt, err := o.Submit(t.Context(), agent.Envelope{Request: hello(nil)})
-	require.NoError(t, err)
-	o.away = nil
-	o.age(receipt.TurnID)
-	view, err := o.Turn(t.Context(), "acme", receipt.TurnID)
-	require.NoError(t, err)
-	require.Nil(t, view.Output)
-	_, started := o.input(receipt.TurnID)
-	require.True(t, started)
 }
 
 // TestTurnsOfWorkflowsAreTheirs: a turn that a workflow has recorded is started by it.
@@ -164,7 +146,7 @@ func TestDirectTurnThatDidNotBegin(t *testing.T) {
 	})
 	t.Run("and Temporal too", func(t *testing.T) {
 		o := newOffice(t)
-		o.broken, o.away = 1, serviceerror.NewUnavailable("away")
+		o.broken, o.away = 1, agent.Errorf(agent.CodeUnavailable, "", "away")
 		receipt, err := o.Submit(t.Context(), e)
 		require.NoError(t, err)
 		require.True(t, receipt.StartUnknown)
@@ -181,7 +163,7 @@ func TestDirectTurnThatDidNotBegin(t *testing.T) {
 	})
 	t.Run("nobody asks again", func(t *testing.T) {
 		o := newOffice(t)
-		o.broken, o.away = 1, serviceerror.NewUnavailable("away")
+		o.broken, o.away = 1, agent.Errorf(agent.CodeUnavailable, "", "away")
 		receipt, err := o.Submit(t.Context(), e)
 		require.NoError(t, err)
 		o.away = nil
@@ -197,7 +179,7 @@ func TestDirectTurnThatDidNotBegin(t *testing.T) {
 // TestOverload: one turn too many is refused before anything happens, and says when to come again; a request whose turn exists joins it.
 func TestOverload(t *testing.T) {
 	capacity := admission.NewCapacity(1) // nothing begins so soon
-	o := newOffice(t, func(_ *office, c *inbox.Config) { c.Capacity = capacity })
+	o := newOffice(t, func(_ *office, c *turns.InboxConfig) { c.Capacity = capacity })
 	keyed := agent.Envelope{Request: hello(func(r *agent.TurnRequest) { r.IdempotencyKey = "k" })}
 	first, err := o.Submit(t.Context(), keyed)
 	require.NoError(t, err)
@@ -207,11 +189,11 @@ func TestOverload(t *testing.T) {
 	places := o.places()
 	for _, mode := range []agent.Mode{agent.ModeDurable, agent.ModeDirect} {
 		_, err = o.Submit(t.Context(), agent.Envelope{Request: hello(func(r *agent.TurnRequest) { r.TurnID, r.Mode = "t2", mode })})
-		f, status, wait := gateway.FailureOf(err)
-		require.Equal(t, 503, status)
-		require.True(t, f.Retryable)
-		require.Positive(t, wait)
-		require.Contains(t, f.Message, "nothing was started")
+		var refusal *agent.Error
+		require.ErrorAs(t, err, &refusal)
+		require.Equal(t, agent.CodeUnavailable, refusal.Code)
+		require.Positive(t, refusal.RetryAfter)
+		require.Contains(t, agent.FailureOf(err).Message, "nothing was started")
 	}
 	const refusals = 1000
 	began := time.Now()
@@ -255,17 +237,17 @@ func TestNextInLineKeepsTheHolder(t *testing.T) {
 
 func TestEndOrphan(t *testing.T) {
 	o := newOffice(t)
-	ended, err := o.EndOrphan(t.Context(), "unheard-of")
+	ended, err := o.acts.EndOrphan(t.Context(), "unheard-of")
 	require.NoError(t, err)
 	require.False(t, ended)
 	r, err := o.Submit(t.Context(), agent.Envelope{Request: hello(func(r *agent.TurnRequest) { r.SessionID = "s" })})
 	require.NoError(t, err)
-	ended, err = o.EndOrphan(t.Context(), r.TurnID)
+	ended, err = o.acts.EndOrphan(t.Context(), r.TurnID)
 	require.NoError(t, err)
 	require.False(t, ended, "its workflow runs")
 	_, err = o.acts.Finish(t.Context(), turns.StoreTurnInput{TurnID: r.TurnID, Status: agent.TurnCompleted, Stop: agent.StopEndTurn})
 	require.NoError(t, err)
-	ended, err = o.EndOrphan(t.Context(), r.TurnID)
+	ended, err = o.acts.EndOrphan(t.Context(), r.TurnID)
 	require.NoError(t, err)
 	require.True(t, ended)
 }

@@ -1,4 +1,4 @@
-package inbox_test
+package turns_test
 
 import (
 	"encoding/json"
@@ -49,7 +49,7 @@ func TestWakeStalledTurns(t *testing.T) {
 	}{
 		"decided": {
 			set:  func(o *office) { o.decided("t1", edit, reject) },
-			want: map[string][]any{"turn/t1 decide": {edit, reject}},
+			want: map[string][]any{"turn/t1 resolved": {"x", "y"}},
 		},
 		"decided a moment ago": {set: func(o *office) { o.decided("t1", edit) }, quiet: time.Hour},
 		"decided in part":      {set: func(o *office) { o.decided("t1", edit, open) }},

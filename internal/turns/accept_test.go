@@ -1,4 +1,4 @@
-package inbox_test
+package turns_test
 
 import (
 	"context"
@@ -12,11 +12,9 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
-	"go.temporal.io/api/serviceerror"
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/admission"
-	"github.com/turnstone-run/turnstone/internal/inbox"
 	"github.com/turnstone-run/turnstone/internal/turns"
 )
 
@@ -238,7 +236,7 @@ func TestToolsOfTheCredential(t *testing.T) {
 }
 
 func TestDirectOrDurable(t *testing.T) {
-	o := newOffice(t, func(_ *office, c *inbox.Config) { c.DirectChannels = []string{"chat"} })
+	o := newOffice(t, func(_ *office, c *turns.InboxConfig) { c.DirectChannels = []string{"chat"} })
 	o.employ("quick", func(p *agent.Plan) { p.Mode = agent.ModeDirect })
 	o.employ("slow", func(p *agent.Plan) { p.Mode = agent.ModeDurable })
 	cases := map[string]struct {
@@ -267,9 +265,9 @@ func TestDirectOrDurable(t *testing.T) {
 			require.Equal(t, c.want == agent.ModeDurable, started)
 			if c.want == agent.ModeDirect {
 				o.ended(r.TurnID)
-				view, err := o.Turn(t.Context(), "acme", r.TurnID)
+				turn, err := o.store.Turn(t.Context(), r.TurnID)
 				require.NoError(t, err)
-				require.Equal(t, agent.ModeDirect, view.Mode)
+				require.Equal(t, agent.ModeDirect, turn.Record.Mode)
 			}
 		})
 	}
@@ -283,7 +281,7 @@ func TestDirectOrDurable(t *testing.T) {
 	line, _ := o.noted()
 	require.Equal(t, "durable", detail(t, &line)["mode"])
 	require.Equal(t, "fallback", detail(t, &line)["mode_by"])
-	alone := newOffice(t, func(_ *office, c *inbox.Config) { c.Direct = nil })
+	alone := newOffice(t, func(_ *office, c *turns.InboxConfig) { c.Driver = nil })
 	r, err := alone.Submit(t.Context(), agent.Envelope{Request: hello(func(r *agent.TurnRequest) { r.Mode = agent.ModeDirect })})
 	require.NoError(t, err)
 	_, started := alone.input(r.TurnID)
@@ -303,13 +301,13 @@ func TestDirectOrDurable(t *testing.T) {
 	}
 }
 
-// fallback returns why a turn is not direct, as whoever reads it is told.
+// fallback returns why a turn is not direct.
 func (o *office) fallback(id agent.TurnID) agent.Fallback {
 	o.t.Helper()
-	view, err := o.Turn(o.t.Context(), "acme", id)
+	turn, err := o.store.Turn(o.t.Context(), id)
 	require.NoError(o.t, err)
-	require.Equal(o.t, agent.ModeDurable, view.Mode)
-	return view.Fallback
+	require.Equal(o.t, agent.ModeDurable, turn.Record.Mode)
+	return turn.Record.Fallback
 }
 
 // TestWhoseTurnItIs: an id or a key joins the turn of the same request and no other.
@@ -342,6 +340,7 @@ func TestWhoseTurnItIs(t *testing.T) {
 		"another agent":             {key(func(r *agent.TurnRequest) { r.Agent = "judge" }), agent.CodeConflict, "idempotency_key"},
 		"another user":              {key(func(r *agent.TurnRequest) { r.Context.UserID = "u2" }), agent.CodeConflict, "idempotency_key"},
 		"another session":           {key(func(r *agent.TurnRequest) { r.SessionID = "s2" }), agent.CodeConflict, "idempotency_key"},
+		"without its session":       {key(func(r *agent.TurnRequest) { r.SessionID = "" }), "", ""},
 		"who may not ask its agent": {confined, agent.CodeConflict, "idempotency_key"},
 		"by id, likewise":           {byID, agent.CodeConflict, "turn_id"},
 		"by id, other words": {
@@ -436,18 +435,18 @@ func TestWhatDoesNotBeginGivesItsPlaceBack(t *testing.T) {
 		require.Len(t, o.left, i+1)
 		require.Equal(t, o.admitted[i+1], o.left[i])
 	}
-	o.away = serviceerror.NewUnavailable("away")
+	o.away = agent.Errorf(agent.CodeUnavailable, "", "away")
 	require.NoError(t, submit(nil))
 	require.Len(t, o.left, 2, "it is recorded, and will be started")
 }
 
 // bounded has an inbox count turns at once with the real limits on the real database.
-func bounded(t *testing.T, turns int) func(*office, *inbox.Config) {
+func bounded(t *testing.T, atOnce int) func(*office, *turns.InboxConfig) {
 	t.Helper()
-	return func(o *office, c *inbox.Config) {
+	return func(o *office, c *turns.InboxConfig) {
 		g, err := admission.New(admission.Config{
-			Store: o.store, Defaults: admission.Bounds{Tenant: agent.Bound{ConcurrentTurns: turns}},
-			End: func(ctx context.Context, id agent.TurnID) (bool, error) { return o.EndOrphan(ctx, id) },
+			Store: o.store, Defaults: admission.Bounds{Tenant: agent.Bound{ConcurrentTurns: atOnce}},
+			End: func(ctx context.Context, id agent.TurnID) (bool, error) { return o.acts.EndOrphan(ctx, id) },
 		})
 		require.NoError(t, err)
 		c.Admission = g

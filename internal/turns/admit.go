@@ -1,0 +1,98 @@
+package turns
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// Admission holds turns to the limits of tenants, users and agents; admission.Gate does.
+type Admission interface {
+	// Admit takes a place for a turn. A refusal is [agent.CodeRateLimited]. leave, never nil, gives back the place of a turn that does not begin.
+	Admit(
+		ctx context.Context, turn agent.TurnID, tenant, user, agentName string, doc agent.RateLimits,
+	) (leave func(context.Context), err error)
+}
+
+// What chose a turn's mode.
+const (
+	modeByRequest  = "request"
+	modeByAgent    = "agent"
+	modeByChannel  = "channel"
+	modeByDefault  = "default"
+	modeByFallback = "fallback" // the turn was to be direct and could not be
+)
+
+// chooseMode decides how the turn is driven: as the request says, else the agent, else the channel, else as a workflow.
+func (s *submission) chooseMode(ofAgent agent.Mode) {
+	switch {
+	case s.req.Mode != "":
+		s.mode, s.modeSource = s.req.Mode, modeByRequest
+	case ofAgent != "":
+		s.mode, s.modeSource = ofAgent, modeByAgent
+	case slices.Contains(s.DirectChannels, s.req.Channel):
+		s.mode, s.modeSource = agent.ModeDirect, modeByChannel
+	default:
+		s.mode, s.modeSource = agent.ModeDurable, modeByDefault
+	}
+	if s.mode == agent.ModeDirect && s.Driver == nil {
+		s.mode, s.modeSource, s.fallback = agent.ModeDurable, modeByFallback, agent.FallbackWorker
+	}
+}
+
+// authorise refuses a caller who may not have turns of the chosen agent in the request's tenant. The door has checked the rest before.
+func (s *submission) authorise() error {
+	caller, tenant := &s.envelope.Principal, s.req.Context.TenantName()
+	if !caller.Trusted() && caller.Tenant != agent.AnyTenant && caller.Tenant != tenant {
+		return agent.FieldErrorf(agent.CodeDenied, "context.tenant", "is %q, which is not the credential's", tenant)
+	}
+	if !caller.May(agent.ActionTurnsRun, s.agent) {
+		return agent.Errorf(agent.CodeDenied, "", "the credential does not allow %s of %.140q", agent.ActionTurnsRun, s.agent)
+	}
+	return nil
+}
+
+// limitTools bounds the request to the tools that the credential allows.
+func (s *submission) limitTools() {
+	allowed := s.envelope.Principal.ToolLimits()
+	if allowed == nil {
+		return
+	}
+	var limits agent.Limits
+	if s.req.Limits != nil {
+		limits = *s.req.Limits
+	}
+	limits = limits.Lower(&agent.Limits{Tools: allowed})
+	s.req.Limits = &limits
+}
+
+// refuseWhileWaiting refuses a message to a session that waits for a person, unless the request says what to do then. A repeated request for the
+// turn that waits joins it.
+func (s *submission) refuseWhileWaiting(ctx context.Context) error {
+	if s.req.SessionID == "" || s.req.OnBusy != "" {
+		return nil
+	}
+	waiting, err := s.Turns.Store.Waiting(ctx, s.req.Context.TenantName(), s.req.SessionID)
+	if err != nil || waiting == "" || waiting == s.req.TurnID {
+		return err
+	}
+	return agent.Errorf(agent.CodeConflict, "", "awaiting_approval: turn %s waits for a person or a client-side tool; say on_busy queue or interrupt", waiting)
+}
+
+// enterLimits takes a place within the limits. It comes last before the turn is recorded, so that a request refused for another reason does not count.
+func (s *submission) enterLimits(ctx context.Context) (leave func(context.Context), err error) {
+	user := cmp.Or(s.envelope.Principal.Subject, s.req.Context.UserID)
+	return s.Admission.Admit(ctx, s.req.TurnID, s.req.Context.TenantName(), user, s.agent, s.checked.Plan.RateLimits)
+}
+
+// isRefusal reports whether an error says that the turn does not begin. After any other error nobody knows.
+func isRefusal(err error) bool {
+	switch agent.CodeOf(err) {
+	case agent.CodeInvalid, agent.CodeNotFound, agent.CodeDenied, agent.CodeConflict, agent.CodeRateLimited, agent.CodeOverflow:
+		return true
+	default:
+		return false
+	}
+}

@@ -1,0 +1,66 @@
+package turns
+
+import (
+	"context"
+	"iter"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// defaultIdleCheck is how long a follower waits for an event before it checks that somebody drives the turn.
+const defaultIdleCheck = 30 * time.Second
+
+// Follow yields a turn's events. During a silence it checks that somebody drives the turn, and ends the stream with FAILED if nobody does: a terminated
+// workflow writes no last event.
+func (b *Inbox) Follow(ctx context.Context, id agent.TurnID, after int64) iter.Seq2[agent.Event, error] {
+	return func(yield func(agent.Event, error) bool) {
+		ctx, stop := context.WithCancel(ctx)
+		silence := time.NewTicker(b.IdleCheck)
+		defer silence.Stop()
+		var wg sync.WaitGroup
+		wg.Go(func() { b.watchSilence(ctx, id, silence.C) })
+		defer wg.Wait()
+		defer stop()
+		for e, err := range b.Turns.Log.Follow(ctx, string(id), after) {
+			silence.Reset(b.IdleCheck)
+			if !yield(e, err) {
+				return
+			}
+		}
+	}
+}
+
+// watchSilence checks a turn after every silence. A turn that waits for a person may be silent for days.
+func (b *Inbox) watchSilence(ctx context.Context, id agent.TurnID, silence <-chan time.Time) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-silence:
+		}
+		if err := b.Turns.endSilentTurn(ctx, id); err != nil && ctx.Err() == nil {
+			b.Turns.Logger.Warn("checking a silent turn", zap.String("turn", string(id)), zap.Error(err))
+		}
+	}
+}
+
+// endSilentTurn gives the stream of a turn that nobody drives its terminal event.
+func (ts *Turns) endSilentTurn(ctx context.Context, id agent.TurnID) error {
+	tail, err := ts.Log.Tail(ctx, string(id))
+	if err != nil || tail.Closed {
+		return err
+	}
+	t, err := ts.Store.Turn(ctx, id)
+	switch {
+	case agent.CodeOf(err) == agent.CodeNotFound: // it may have a workflow and a stream all the same
+		t.Record.TurnID = id
+	case err != nil:
+		return err
+	}
+	_, err = ts.EndIfOrphaned(ctx, &t)
+	return err
+}

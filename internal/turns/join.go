@@ -1,0 +1,117 @@
+package turns
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+
+	"github.com/google/uuid"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// joinedReceipt is the receipt of a turn that exists.
+func (s *submission) joinedReceipt() agent.Receipt {
+	session := sessionOf(&s.req, s.req.TurnID)
+	if s.existing != nil {
+		session = cmp.Or(s.existing.Record.SessionID, session)
+	}
+	return agent.Receipt{TurnID: s.req.TurnID, SessionID: session, StreamID: string(s.req.TurnID), Joined: true}
+}
+
+// joinOrRefuse joins the turn that a refused request names: the turn may have been accepted before the catalog changed. It returns the refusal if
+// there is no such turn.
+func (s *submission) joinOrRefuse(ctx context.Context, refusal error) (agent.Receipt, int, error) {
+	if s.idField == "" || s.req.Validate(0) != nil || s.findExisting(ctx) != nil || s.existing == nil {
+		return agent.Receipt{}, 0, refusal
+	}
+	s.agent = s.existing.Record.Agent
+	receipt := s.joinedReceipt()
+	s.audit(receipt, nil)
+	return receipt, 0, nil
+}
+
+// findExisting reads the recorded turn that the request names, and refuses one of another request.
+func (s *submission) findExisting(ctx context.Context) error {
+	t, err := s.Turns.Store.Turn(ctx, s.req.TurnID)
+	switch {
+	case agent.CodeOf(err) == agent.CodeNotFound:
+		return nil
+	case err != nil:
+		return err
+	}
+	if err := s.checkSameTurn(&t.Record); err != nil {
+		return err
+	}
+	s.existing, s.mode, s.modeSource = &t, cmp.Or(t.Record.Mode, agent.ModeDurable), ""
+	return nil
+}
+
+// claimTurnID reports whether the turn that the request names exists. It refuses an id of another tenant, session or request, in words that reveal
+// nothing of theirs, and one whose turn was deleted. Temporal is asked before anything is recorded, because what it would refuse to start could not
+// be taken back. A direct turn whose driver is gone goes on as a workflow.
+func (s *submission) claimTurnID(ctx context.Context) (known bool, err error) {
+	if s.idField == "" {
+		return false, nil
+	}
+	if err := s.findExisting(ctx); err != nil {
+		return false, err
+	}
+	if s.existing != nil {
+		if s.mode == agent.ModeDirect && s.existing.Output == nil {
+			_, err = s.Turns.EndIfOrphaned(ctx, s.existing)
+		}
+		return true, err
+	}
+	workflow, err := s.Turns.Runs.Look(ctx, s.req.TurnID.WorkflowID())
+	switch {
+	case err != nil:
+		return false, err
+	case workflow.Running:
+		s.mode, s.modeSource = agent.ModeDurable, ""
+		return true, nil
+	case workflow.Exists:
+		return false, agent.FieldErrorf(agent.CodeConflict, s.idField, "was used by a turn that is not kept any more")
+	}
+	return false, s.rejectReservedID()
+}
+
+// rejectReservedID refuses a new turn under an id of the form that idempotency keys have, where tenants are kept apart: whoever guesses another
+// tenant's key could take its id.
+func (s *submission) rejectReservedID() error {
+	caller := &s.envelope.Principal
+	if s.idField != fieldTurnID || caller.Trusted() || caller.Tenant == agent.AnyTenant {
+		return nil
+	}
+	if id, err := uuid.Parse(string(s.req.TurnID)); err == nil && id.Version() == 5 && id.String() == string(s.req.TurnID) {
+		return agent.Invalid(fieldTurnID,
+			"is a UUID of version 5, as idempotency keys make them, and there is no such turn: choose another, or give idempotency_key")
+	}
+	return nil
+}
+
+// checkSameTurn refuses a turn of another tenant or session, of an agent that the caller may not ask, or, if an idempotency key names it, of another
+// user or with other messages. A request that gives the turn id joins the turn whatever its messages are.
+func (s *submission) checkSameTurn(r *agent.TurnRecord) error {
+	if r.Tenant != s.req.Context.TenantName() || (s.req.SessionID != "" && r.SessionID != s.req.SessionID) ||
+		!s.envelope.Principal.May(agent.ActionTurnsRun, r.Agent) {
+		return agent.FieldErrorf(agent.CodeConflict, s.idField, "is taken")
+	}
+	if s.idField != fieldKey {
+		return nil
+	}
+	if (s.req.Agent != "" && s.req.Agent != r.Agent) || s.req.Context.UserID != r.UserID || !sameMessages(r.Input, s.req.Input()) {
+		return agent.FieldErrorf(agent.CodeConflict, fieldKey, "was used by another request")
+	}
+	return nil
+}
+
+func sameMessages(a, b []agent.Message) bool {
+	one, err := json.Marshal(a)
+	if err != nil {
+		return false
+	}
+	other, err := json.Marshal(b)
+	return err == nil && bytes.Equal(one, other)
+}

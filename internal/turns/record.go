@@ -1,0 +1,133 @@
+package turns
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// turnNamespace makes turn ids out of tenants and idempotency keys.
+var turnNamespace = uuid.MustParse("6f1c2a0e-6a5b-5d0a-9d36-0f6f2b5f7d11") //nolint:gochecknoglobals // a constant in all but syntax
+
+// TurnIDOf is the id of a request's turn: its own, else one made of tenant and idempotency key, else the fallback (docs/design.md, "Ids").
+func TurnIDOf(req *agent.TurnRequest, fallback string) agent.TurnID {
+	switch {
+	case req.TurnID != "":
+		return req.TurnID
+	case req.IdempotencyKey != "":
+		return agent.TurnID(uuid.NewSHA1(turnNamespace, []byte(req.Context.TenantName()+"\x00"+req.IdempotencyKey)).String())
+	default:
+		return agent.TurnID(fallback)
+	}
+}
+
+// sessionOf is the session of a request's turn: one of its own, named after the turn, when it names none.
+func sessionOf(req *agent.TurnRequest, id agent.TurnID) agent.SessionID {
+	return cmp.Or(req.SessionID, agent.SessionID(id))
+}
+
+// Checked is a request's plan, and what its turn is bound to.
+type Checked struct {
+	Plan    agent.Plan
+	Binding agent.Binding
+}
+
+// Check validates and routes a request, without recording anything: shape, size, route, agent and model.
+func (ts *Turns) Check(ctx context.Context, req *agent.TurnRequest) (*Checked, error) {
+	if err := req.Validate(ts.MaxMessageBytes); err != nil {
+		return nil, err
+	}
+	if len(req.OutputSchema) > 0 {
+		if err := ts.Schemas.CheckSchema("output_schema", req.OutputSchema); err != nil {
+			return nil, err
+		}
+	}
+	route, err := ts.Registry.Choose(ctx, agent.RouteContext{
+		InvocationContext: req.Context, Agent: req.Agent, SessionID: sessionOf(req, req.TurnID), Channel: req.Channel,
+	})
+	if err != nil {
+		return nil, err
+	}
+	plan, hash, err := ts.Registry.Resolve(ctx, req.Context.TenantName(), route.Agent)
+	if err != nil {
+		return nil, err
+	}
+	bound := agent.Binding{Agent: plan.Agent, InstanceID: plan.InstanceID, PlanHash: hash, Model: cmp.Or(req.Model, route.Model), Route: &route}
+	if _, err := plan.Model(bound.Model); err != nil {
+		return nil, err
+	}
+	if err := ts.checkClientTools(&plan, req.ClientTools); err != nil {
+		return nil, err
+	}
+	return &Checked{Plan: plan, Binding: bound}, nil
+}
+
+// namesRecordedTurn reports whether a request has a turn id and no message: the turn was recorded before its workflow began.
+func namesRecordedTurn(req *agent.TurnRequest) bool {
+	return req.TurnID != "" && req.Message == "" && len(req.Messages) == 0
+}
+
+// recordOf returns the record of a request's turn, and the turn itself if the request names one that was recorded. It checks the request, unless its
+// door has. A turn that was accepted before the catalog changed keeps its record although its request would be refused now.
+func (ts *Turns) recordOf(ctx context.Context, req *agent.TurnRequest, in BeginTurnInput) (agent.TurnRecord, *agent.TurnState, error) {
+	if namesRecordedTurn(req) {
+		t, err := ts.Store.Turn(ctx, req.TurnID)
+		switch {
+		case err == nil && t.Record.Tenant == req.Context.TenantName():
+			return t.Record, &t, nil
+		case err != nil && (in.ByID || agent.CodeOf(err) != agent.CodeNotFound):
+			return agent.TurnRecord{}, nil, err
+		}
+	}
+	checked := in.Checked
+	if checked == nil {
+		named := *req
+		named.TurnID = TurnIDOf(req, in.RunID) // rules may count by session, and a session may be named after its turn
+		var refusal error
+		if checked, refusal = ts.Check(ctx, &named); refusal != nil {
+			t, err := ts.acceptedBefore(ctx, &named, refusal)
+			return t.Record, nil, err
+		}
+	}
+	return ts.record(ctx, req, checked, in), nil, nil
+}
+
+// acceptedBefore returns the recorded turn of a request that is refused now, and the refusal if there is none.
+func (ts *Turns) acceptedBefore(ctx context.Context, req *agent.TurnRequest, refusal error) (agent.TurnState, error) {
+	if req.TurnID == "" || req.Validate(ts.MaxMessageBytes) != nil {
+		return agent.TurnState{}, refusal
+	}
+	t, err := ts.Store.Turn(ctx, req.TurnID)
+	foreign := t.Record.Tenant != req.Context.TenantName() || (req.SessionID != "" && t.Record.SessionID != req.SessionID)
+	if agent.CodeOf(err) == agent.CodeNotFound || err == nil && foreign {
+		return agent.TurnState{}, refusal
+	}
+	return t, err
+}
+
+func (ts *Turns) record(ctx context.Context, req *agent.TurnRequest, checked *Checked, in BeginTurnInput) agent.TurnRecord {
+	id := TurnIDOf(req, in.RunID)
+	bound := checked.Binding
+	bound.Trace = cmp.Or(in.Trace, ts.Observer.Carry(ctx))
+	r := agent.TurnRecord{
+		TurnID: id, WorkflowID: in.WorkflowID, Tenant: req.Context.TenantName(), SessionID: sessionOf(req, id),
+		Binding: bound, Channel: req.Channel, UserID: req.Context.UserID, OnBusy: req.OnBusy, History: req.History,
+		Input: req.Input(), Context: req.Context, QueueLimit: ts.QueueLength, OutputSchema: req.OutputSchema, Parent: in.Parent,
+		Limits: req.Limits, Mode: agent.ModeDurable, Fallback: in.Fallback, StartByID: in.StartByID, ClientTools: req.ClientTools,
+		Approvals: req.Approvals,
+	}
+	if len(r.OutputSchema) == 0 {
+		r.OutputSchema = checked.Plan.OutputSchema
+	}
+	if in.Direct {
+		r.Mode, r.LeaseUntil = agent.ModeDirect, time.Now().Add(DirectLease)
+	}
+	if in.Direct || in.StartByID && ts.StartsHere {
+		r.Stream = ts.Log.Claim()
+	}
+	return r
+}
