@@ -108,8 +108,8 @@ func (s *system) dial(t *testing.T, key string, request map[string]any, origin s
 	}
 }
 
-// What DESIGN §8 says of doors holds at every one of them: who sends a request is the credential's to say, limits can only be lowered, no
-// workflow is signalled for a caller, and pages of foreign sites are kept out.
+// TestRulesOfDoors: at every door the credential says who sends a request, limits can only be lowered, no workflow is signalled for a caller, and
+// pages of foreign sites are kept out.
 func TestRulesOfDoors(t *testing.T) {
 	s := locked(t)
 	_, key := s.as("acme", "ann", "turns.*", "tools.use:nothing")

@@ -77,7 +77,7 @@ func newSite(t *testing.T, binary string, workers int, change ...func(*siteConfi
 }
 
 // postgresHome is a folder for a PostgreSQL server, which runs as another user where root runs the tests.
-func postgresHome(t *testing.T) string {
+func postgresHome(t testing.TB) string {
 	t.Helper()
 	folder, err := os.MkdirTemp("", "drill-postgres-")
 	require.NoError(t, err)
@@ -87,7 +87,7 @@ func postgresHome(t *testing.T) string {
 }
 
 // startPostgres starts a server that loses nothing when it is killed: the throw-away servers of other tests do.
-func startPostgres(t *testing.T, home string, change ...func(*pgdev.Config)) *pgdev.Server {
+func startPostgres(t testing.TB, home string, change ...func(*pgdev.Config)) *pgdev.Server {
 	t.Helper()
 	cfg := pgdev.Config{DataDir: home}
 	for _, f := range change {

@@ -28,7 +28,6 @@ type directBoundary struct {
 // directBoundaries are in the order of the turn.
 func directBoundaries() map[string]directBoundary {
 	return map[string]directBoundary{
-		"direct turn recorded":         {table: "streams", effects: 1},
 		"direct model asked":           {hold: firstAsked, effects: 1, again: firstAsked},
 		"direct nothing shown stored":  {table: "events", effects: 1, again: firstAsked},
 		"direct model speaks":          {hold: firstBegun, seen: text("see"), effects: 1, again: firstAsked},

@@ -247,7 +247,7 @@ func testGatewayAndWorkerApart(t *testing.T, binary string) {
 	require.Equal(t, agent.TurnCompleted, out.Status, "%+v", out.Error)
 	require.Len(t, strings.Fields(out.Output), 200)
 	require.Equal(t, 1, count(events, agent.EventReset))
-	require.Equal(t, events, viewer(), "who stayed at the gateway saw what there is to see")
+	require.Equal(t, kept(events), kept(viewer()), "who stayed at the gateway saw what there is to see") // and some that was void and never stored
 }
 
 // testDrainedWorker: a worker told to stop gives up a call that takes too long; another one takes the turn over.

@@ -34,6 +34,9 @@ func TestMain(m *testing.M) {
 	if folder := os.Getenv(temporalFolder); folder != "" {
 		os.Exit(serveTemporal(folder))
 	}
+	if addr := os.Getenv(relayAddr); addr != "" {
+		os.Exit(serveRelay(addr))
+	}
 	os.Exit(runTests(m))
 }
 
