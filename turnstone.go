@@ -1,10 +1,3 @@
-// Package turnstone composes the runtime: New(Config) → Run(ctx). A worker with tools of one's own is ten lines:
-//
-//	settings, err := turnstone.Load(os.Args[1:], os.Environ())
-//	…
-//	service, err := turnstone.New(turnstone.Config{Settings: settings, Toolkits: []agent.Toolkit{mine}})
-//	…
-//	err = service.Run(ctx)
 package turnstone
 
 import (
