@@ -4,10 +4,12 @@ import (
 	"bufio"
 	"bytes"
 	"io"
-	"strings"
 
 	"github.com/turnstone-run/turnstone/agent"
 )
+
+// maxQuoted bounds what an error quotes, in bytes.
+const maxQuoted = 100
 
 // bounded fails once more than left bytes were read of r.
 type bounded struct {
@@ -141,13 +143,4 @@ func skipMark(r *bufio.Reader) {
 	if mark, _ := r.Peek(len(byteOrderMark)); string(mark) == byteOrderMark {
 		_, _ = r.Discard(len(mark)) // it was there a moment ago
 	}
-}
-
-// clip shortens what an error quotes.
-func clip(s string) string {
-	const most = 100
-	if len(s) > most {
-		return strings.ToValidUTF8(s[:most], "") + "…"
-	}
-	return s
 }

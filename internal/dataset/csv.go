@@ -13,6 +13,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 // ReadCSV reads records as objects; see the package comment.
@@ -98,7 +99,7 @@ func mistake(err error) string {
 	if errors.Is(err, csv.ErrQuote) {
 		return "a quote that is not closed, or something behind the closing one"
 	}
-	return clip(err.Error())
+	return clip.Bytes(err.Error(), maxQuoted)
 }
 
 func lineOf(n int) string { return "line " + strconv.Itoa(n) }
@@ -126,7 +127,7 @@ func (t *csvTable) columns(record []string, header bool) error {
 		case name == "":
 			return agent.Invalid(t.recordLine(), "column %d of the header has no name", i+1)
 		case twice:
-			return agent.Invalid(t.recordLine(), "columns %d and %d of the header are both %q", before, i+1, clip(name))
+			return agent.Invalid(t.recordLine(), "columns %d and %d of the header are both %q", before, i+1, clip.Bytes(name, maxQuoted))
 		}
 		seen[name] = i + 1
 		quoted, err := jsontext.AppendQuote(nil, name)

@@ -8,6 +8,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 // MaxRowBytes is how long one row of an export may be, and what is between two rows: so much of a document is in memory at a time.
@@ -57,7 +58,7 @@ func Export(w io.Writer, open func() (io.ReadCloser, error), f Format, options .
 		}
 		return e.copy(table)
 	default:
-		return agent.Invalid("format", "%q is unknown: want json, ndjson or csv", clip(string(f)))
+		return agent.Invalid("format", "%q is unknown: want json, ndjson or csv", clip.Bytes(string(f), maxQuoted))
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 // Row is one row, well-formed JSON of any kind; most are objects.
@@ -70,7 +71,7 @@ func (f Format) MediaType() string {
 func Media(contentType string) (Format, error) {
 	media, params, err := mime.ParseMediaType(contentType)
 	if err != nil {
-		return "", agent.Invalid("content_type", "%q is no media type", clip(contentType))
+		return "", agent.Invalid("content_type", "%q is no media type", clip.Bytes(contentType, maxQuoted))
 	}
 	charset := strings.ToLower(params["charset"])
 	known := charset == "" || charset == "utf-8" || charset == "utf8" || charset == "us-ascii"
@@ -83,13 +84,13 @@ func Media(contentType string) (Format, error) {
 	case media == "text/csv" || media == "application/csv":
 		switch {
 		case !known:
-			return "", agent.Invalid("content_type", "charset %q is not read: want utf-8", clip(charset))
+			return "", agent.Invalid("content_type", "charset %q is not read: want utf-8", clip.Bytes(charset, maxQuoted))
 		case strings.EqualFold(params["header"], "absent"):
 			return CSVNoHeader, nil
 		}
 		return CSV, nil
 	default:
-		return "", agent.Invalid("content_type", "%q is not read: want JSON, NDJSON or CSV", clip(media))
+		return "", agent.Invalid("content_type", "%q is not read: want JSON, NDJSON or CSV", clip.Bytes(media, maxQuoted))
 	}
 }
 
@@ -103,6 +104,6 @@ func Read(r io.Reader, f Format, l Limits) ([]Row, error) {
 	case CSV, CSVNoHeader:
 		return readCSV(r, l, f == CSV)
 	default:
-		return nil, agent.Invalid("format", "%q is unknown: want json, ndjson or csv", clip(string(f)))
+		return nil, agent.Invalid("format", "%q is unknown: want json, ndjson or csv", clip.Bytes(string(f), maxQuoted))
 	}
 }

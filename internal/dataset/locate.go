@@ -9,6 +9,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 // Where rows usually are in an object; see the package comment for the rule.
@@ -122,7 +123,7 @@ func (o *outline) rows() (where, error) {
 	default:
 		names := slices.Clone(o.objects)
 		for i := range names {
-			names[i] = clip(names[i])
+			names[i] = clip.Bytes(names[i], maxQuoted)
 		}
 		slices.Sort(names)
 		return where{}, agent.Errorf(agent.CodeInvalid, "", "has several arrays and none is obviously the rows: %s", strings.Join(names, ", "))

@@ -10,6 +10,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 // Everything here takes JSON that jsontext has found well-formed: no slice ends within a value.
@@ -36,7 +37,7 @@ func check(v []byte) (at int, what string) {
 				exponent = exponent || v[i]|0x20 == 'e'
 			}
 			if (exponent || i-start > longInteger) && beyond(v[start:i]) {
-				return start, "the number " + clip(string(v[start:i])) + " is beyond what a 64-bit float holds"
+				return start, "the number " + clip.Bytes(string(v[start:i]), maxQuoted) + " is beyond what a 64-bit float holds"
 			}
 			i--
 		}
@@ -176,7 +177,7 @@ func place(prefix, pointer string) string {
 		case b.Len() > 0:
 			b.WriteByte('.')
 		}
-		b.WriteString(clip(strings.NewReplacer("~1", "/", "~0", "~").Replace(token)))
+		b.WriteString(clip.Bytes(strings.NewReplacer("~1", "/", "~0", "~").Replace(token), maxQuoted))
 	}
 	return b.String()
 }
@@ -191,7 +192,7 @@ func malformed(err error, where func(pointer string) string) error {
 		case errors.Is(err, io.ErrUnexpectedEOF):
 			return agent.Invalid(field, "is malformed JSON: it ends too early, at byte %d", syntax.ByteOffset)
 		}
-		return agent.Invalid(field, "is malformed JSON at byte %d: %s", syntax.ByteOffset, clip(syntax.Err.Error()))
+		return agent.Invalid(field, "is malformed JSON at byte %d: %s", syntax.ByteOffset, clip.Bytes(syntax.Err.Error(), maxQuoted))
 	}
 	if errors.Is(err, io.EOF) {
 		return agent.Invalid(where(""), "is malformed JSON: it ends too early")

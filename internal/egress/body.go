@@ -6,7 +6,8 @@ import (
 	"io"
 	"net"
 	"net/url"
-	"strings"
+
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 // boundedBody reads at most left bytes of a response and then fails, so that a response without an announced length, or one that
@@ -50,9 +51,5 @@ func reason(err error) string {
 	if o := (*net.OpError)(nil); errors.As(err, &o) {
 		err = o.Err
 	}
-	s := err.Error()
-	if len(s) > maxReason {
-		s = strings.ToValidUTF8(s[:maxReason], "") + "…"
-	}
-	return s
+	return clip.Bytes(err.Error(), maxReason)
 }

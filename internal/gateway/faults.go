@@ -7,6 +7,7 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 // How many bytes of faults an answer lists. gRPC sends them as headers, twice and in base64, and its clients take no more than 8 KiB of
@@ -25,8 +26,8 @@ func someFaults(all agent.Faults, most int) agent.Faults {
 	used := 0
 	for i := range all {
 		f := all[i]
-		f.File, f.Document, f.Path = clip(f.File, maxPath), clip(f.Document, maxPath), clip(f.Path, maxPath)
-		f.Message = clip(f.Message, maxFaultText)
+		f.File, f.Document, f.Path = clip.Bytes(f.File, maxPath), clip.Bytes(f.Document, maxPath), clip.Bytes(f.Path, maxPath)
+		f.Message = clip.Bytes(f.Message, maxFaultText)
 		used += len(f.File) + len(f.Document) + len(f.Path) + len(f.Message)
 		if used > most && i > 0 {
 			return append(kept, agent.Fault{Message: fmt.Sprintf("… and %d more", len(all)-i)})
@@ -38,7 +39,7 @@ func someFaults(all agent.Faults, most int) agent.Faults {
 
 // summary is the message of a failure that lists its faults besides.
 func summary(all agent.Faults) string {
-	first := clip(all[0].String(), maxFaultText)
+	first := clip.Bytes(all[0].String(), maxFaultText)
 	if more := len(all) - 1; more > 0 {
 		return fmt.Sprintf("%s (and %d more)", first, more)
 	}

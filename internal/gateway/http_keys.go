@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 // Keys makes API keys and ends them. by is who asks: what is another tenant's is [agent.CodeNotFound] in the same words as what there is
@@ -95,7 +96,7 @@ func (s *httpServer) postKey(w http.ResponseWriter, r *http.Request) error {
 	ctx, cancel := s.call(r)
 	defer cancel()
 	made, err := s.cfg.Keys.CreateKey(ctx, who.principal, asked)
-	who.changedKey(made.ID, facts{"create": clip(body.Name, maxText), "for": clip(asked.Tenant, maxText), "scopes": made.Scopes}, err)
+	who.changedKey(made.ID, facts{"create": clip.Bytes(body.Name, maxText), "for": clip.Bytes(asked.Tenant, maxText), "scopes": made.Scopes}, err)
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 // Bounds of what callers may say of knowledge.
@@ -67,7 +68,7 @@ func (s *httpServer) postKnowledge(w http.ResponseWriter, r *http.Request) error
 	if file.err != nil { // whatever the runtime made of it
 		err = file.err
 	}
-	who.did(agent.ActionKnowledgeWrite, collection, facts{"add": len(documents), "id": clip(k.ID, maxText)}, err)
+	who.did(agent.ActionKnowledgeWrite, collection, facts{"add": len(documents), "id": clip.Bytes(k.ID, maxText)}, err)
 	if err != nil {
 		return err
 	}
@@ -128,7 +129,7 @@ func (s *httpServer) deleteKnowledge(w http.ResponseWriter, r *http.Request) err
 	ctx, cancel := s.call(r)
 	defer cancel()
 	err = s.cfg.Runtime.DeleteKnowledge(ctx, who.own(), collection, id)
-	who.did(agent.ActionKnowledgeWrite, collection, facts{"delete": clip(id, maxText)}, err)
+	who.did(agent.ActionKnowledgeWrite, collection, facts{"delete": clip.Bytes(id, maxText)}, err)
 	if err != nil {
 		return err
 	}

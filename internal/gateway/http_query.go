@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 // query reads the parameters of a URL strictly: one that is unknown, given twice or malformed is a fault. Where a misspelt dry_run
@@ -154,7 +155,7 @@ func unknownParameter(name string, known []string) error {
 	if len(known) > 0 {
 		takes = "it takes " + strings.Join(known, ", ")
 	}
-	return agent.Invalid(utf8(clip(name, maxPath)), "is no parameter of this path: %s", takes)
+	return agent.Invalid(utf8(clip.Bytes(name, maxPath)), "is no parameter of this path: %s", takes)
 }
 
 // caller names who sent an HTTP request, and for which tenant. The request may have that parameter and those that its handler reads, and no

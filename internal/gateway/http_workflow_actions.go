@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 // patchSpec is a change of a workflow definition: JSON Patch operations and a description.
@@ -143,7 +144,7 @@ func (s *httpServer) changeWorkflow(
 	p.By = who.by(p.By)
 	result, err := change(ctx, p)
 	if !p.DryRun {
-		who.did(agent.ActionWorkflowsWrite, p.Tag, facts{"patch_id": result.PatchID, "version": result.Version, "revert_of": clip(p.Revert, maxText)}, err)
+		who.did(agent.ActionWorkflowsWrite, p.Tag, facts{"patch_id": result.PatchID, "version": result.Version, "revert_of": clip.Bytes(p.Revert, maxText)}, err)
 	}
 	if err != nil {
 		return err

@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 // requestIDHeader names a request across systems; a sane one is kept, any other replaced.
@@ -127,7 +128,7 @@ func wholeReference(r *http.Request) *http.Request {
 func (s *httpServer) access(r *http.Request, rec *recorder, id string, took time.Duration, panicked any) {
 	level := zapcore.InfoLevel
 	fields := []zap.Field{
-		zap.String("method", r.Method), zap.String("path", clip(r.URL.Path, maxPath)), zap.String("route", r.Pattern),
+		zap.String("method", r.Method), zap.String("path", clip.Bytes(r.URL.Path, maxPath)), zap.String("route", r.Pattern),
 		zap.Int("status", rec.status), zap.Int64("bytes", rec.bytes), zap.Duration("took", took),
 		zap.String("remote", r.RemoteAddr), zap.String("request_id", id),
 	}
@@ -147,16 +148,11 @@ func (s *httpServer) access(r *http.Request, rec *recorder, id string, took time
 }
 
 // logged is an error for the log: that of a catalog with thousands of faults is long.
-func logged(err error) zap.Field { return zap.String("error", utf8(clip(err.Error(), maxLogged))) }
+func logged(err error) zap.Field {
+	return zap.String("error", utf8(clip.Bytes(err.Error(), maxLogged)))
+}
 
 const maxLogged = 16 << 10
-
-func clip(text string, most int) string {
-	if len(text) <= most {
-		return text
-	}
-	return text[:most] + "…"
-}
 
 // handler is an HTTP handler that may fail: the error becomes the response, unless that has begun.
 type handler func(w http.ResponseWriter, r *http.Request) error

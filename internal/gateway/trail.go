@@ -10,6 +10,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 // Audit keeps the audit trail.
@@ -103,7 +104,7 @@ func (c identity) write(outcome string, a agent.Action, resource string, detail 
 	}
 	r := agent.AuditRecord{
 		At: time.Now(), Tenant: tenant, Subject: c.principal.Subject, Method: c.principal.Method, Credential: c.principal.Credential, Action: a,
-		Resource: clip(resource, maxPath), Outcome: outcome, Channel: c.door, RequestID: c.requestID, Remote: c.remote,
+		Resource: clip.Bytes(resource, maxPath), Outcome: outcome, Channel: c.door, RequestID: c.requestID, Remote: c.remote,
 	}
 	if len(detail) > 0 {
 		if raw, err := json.Marshal(detail); err == nil {

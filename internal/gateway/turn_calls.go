@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 // This file is what all doors do with a turn that there is: look it up as the caller may see it, check what he says, call [Runtime].
@@ -95,7 +96,7 @@ func (g *Gateway) decide(ctx context.Context, who identity, id agent.TurnID, d a
 	}
 	d.By = who.by(d.By)
 	err = g.cfg.Runtime.Decide(ctx, v.TurnID, d)
-	who.of(&v).did(agent.ActionApprovalsDecide, "turn/"+string(v.TurnID), facts{"approval_id": clip(d.ApprovalID, maxText), "decision": d.Decision}, err)
+	who.of(&v).did(agent.ActionApprovalsDecide, "turn/"+string(v.TurnID), facts{"approval_id": clip.Bytes(d.ApprovalID, maxText), "decision": d.Decision}, err)
 	return v, err
 }
 
@@ -125,7 +126,7 @@ func (g *Gateway) provide(ctx context.Context, who identity, id agent.TurnID, r 
 		return v, err
 	}
 	err = g.cfg.Runtime.Provide(ctx, v.TurnID, r)
-	who.of(&v).did(agent.ActionTurnsRun, "turn/"+string(v.TurnID), facts{"tool_call_id": clip(string(r.ToolCallID), maxText)}, err)
+	who.of(&v).did(agent.ActionTurnsRun, "turn/"+string(v.TurnID), facts{"tool_call_id": clip.Bytes(string(r.ToolCallID), maxText)}, err)
 	return v, err
 }
 

@@ -8,9 +8,9 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 	"github.com/turnstone-run/turnstone/internal/strict"
 )
 
@@ -78,7 +78,7 @@ type Metadata struct {
 func ResultOf(j *Job, out *agent.AgentStepOutput, meta agent.ResultMetadata, at time.Time) Result {
 	r := Result{
 		Version: Version, JobID: j.JobID, Status: StatusCompleted, ResultRef: cmp.Or(meta.ContentRef, out.ResultRef), CompletedAt: moment(at),
-		Output: clip(out.Output, maxOutputBytes),
+		Output: clip.Prefix(out.Output, maxOutputBytes),
 		Metadata: &Metadata{
 			ToolCalls: meta.ToolCalls, TokensUsed: meta.TokensUsed, CacheHit: meta.CacheHit, CachedTokens: meta.CachedTokens,
 			PipelineCacheHit: meta.PipelineCacheHit,
@@ -193,14 +193,3 @@ func ParseResult(raw []byte) (Result, error) {
 
 // moment is a time as messages have it: UTC, in whole milliseconds.
 func moment(t time.Time) time.Time { return t.UTC().Truncate(time.Millisecond) }
-
-// clip cuts s to at most n bytes, between characters.
-func clip(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	for n > 0 && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return strings.ToValidUTF8(s[:n], "")
-}

@@ -10,6 +10,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 // feeder gives a program its rows one by one: it is what .[] becomes. One row is decoded at a time.
@@ -88,5 +89,5 @@ func elements(doc []byte) func() ([]byte, error) {
 }
 
 func noJSON(err error) error {
-	return agent.Errorf(agent.CodeInvalid, "", "the input is no JSON: %s", clip(err.Error()))
+	return agent.Errorf(agent.CodeInvalid, "", "the input is no JSON: %s", clip.Bytes(err.Error(), maxQuoted))
 }

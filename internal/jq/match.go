@@ -7,6 +7,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
+
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 // The bounds of regular expressions. Go's take time with the length of the text times that of the compiled expression.
@@ -30,7 +32,7 @@ func (m *meter) pattern(expr, flags string) (*pattern, error) {
 		return nil, invalid("a regular expression has %d bytes, at most %d", len(expr), maxPattern)
 	}
 	if i := strings.IndexFunc(flags, func(r rune) bool { return !strings.ContainsRune("gim", r) }); i >= 0 {
-		return nil, invalid("unsupported flag of a regular expression: %q", clip(flags[i:]))
+		return nil, invalid("unsupported flag of a regular expression: %q", clip.Bytes(flags[i:], maxQuoted))
 	}
 	prefix := ""
 	if strings.Contains(flags, "i") {
@@ -45,15 +47,15 @@ func (m *meter) pattern(expr, flags string) (*pattern, error) {
 	}
 	parsed, err := syntax.Parse(expr, syntax.Perl)
 	if err != nil {
-		return nil, invalid("invalid regular expression %q: %s", clip(expr), err)
+		return nil, invalid("invalid regular expression %q: %s", clip.Bytes(expr, maxQuoted), err)
 	}
 	prog, err := syntax.Compile(parsed.Simplify())
 	if err != nil {
-		return nil, invalid("invalid regular expression %q: %s", clip(expr), err)
+		return nil, invalid("invalid regular expression %q: %s", clip.Bytes(expr, maxQuoted), err)
 	}
 	p := &pattern{size: len(prog.Inst)}
 	if p.re, err = regexp.Compile(expr); err != nil {
-		return nil, invalid("invalid regular expression %q: %s", clip(expr), err)
+		return nil, invalid("invalid regular expression %q: %s", clip.Bytes(expr, maxQuoted), err)
 	}
 	if p.probe, err = regexp.Compile(`\A(?s:.)(?:` + expr + `)`); err != nil {
 		p.probe = nil

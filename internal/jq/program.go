@@ -8,6 +8,7 @@ import (
 	"github.com/itchyny/gojq"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 // field is where the program is in a step.
@@ -54,7 +55,7 @@ func Compile(query string) (*Program, error) {
 		return nil, agent.Errorf(agent.CodeInternal, "compile jq program", "%w", library.err)
 	}
 	if _, err := p.code(&meter{}, &feeder{}); err != nil {
-		return nil, invalid("%s", clip(err.Error()))
+		return nil, invalid("%s", clip.Bytes(err.Error(), maxQuoted))
 	}
 	return p, nil
 }
@@ -63,12 +64,12 @@ func Compile(query string) (*Program, error) {
 func unparsed(query string, err error) error {
 	parse, ok := errors.AsType[*gojq.ParseError](err)
 	if !ok {
-		return invalid("%s", clip(err.Error()))
+		return invalid("%s", clip.Bytes(err.Error(), maxQuoted))
 	}
 	at := min(max(parse.Offset-len(parse.Token), 0), len(query))
 	line := 1 + strings.Count(query[:at], "\n")
 	column := at - strings.LastIndexByte(query[:at], '\n')
-	return invalid("line %d, column %d: %s", line, column, clip(err.Error()))
+	return invalid("line %d, column %d: %s", line, column, clip.Bytes(err.Error(), maxQuoted))
 }
 
 // divide finds programs that may have the values of an array one by one: .[] | f, map(f) and [.[] | f].
@@ -141,16 +142,10 @@ func (p *Program) code(m *meter, rows *feeder) (*gojq.Code, error) {
 	return code, nil
 }
 
-func invalid(format string, args ...any) *agent.Error { return agent.Invalid(field, format, args...) }
+// maxQuoted bounds what an error quotes, in bytes.
+const maxQuoted = 200
 
-// clip shortens what an error quotes.
-func clip(s string) string {
-	const most = 200
-	if len(s) > most {
-		return strings.ToValidUTF8(s[:most], "") + "…"
-	}
-	return s
-}
+func invalid(format string, args ...any) *agent.Error { return agent.Invalid(field, format, args...) }
 
 func gojqType(v any) string {
 	if v == nil {

@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/itchyny/gojq"
+
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 // name is a function by name and number of arguments.
@@ -74,7 +76,7 @@ func (r *rewriter) query(q *gojq.Query, s *scope) {
 // define rewrites a definition and returns the scope behind it.
 func (r *rewriter) define(f *gojq.FuncDef, s *scope) *scope {
 	if strings.HasPrefix(f.Name, "_") && !r.builtin {
-		r.fail("a name that begins with _ is not available: %s", clip(f.Name))
+		r.fail("a name that begins with _ is not available: %s", clip.Bytes(f.Name, maxQuoted))
 	}
 	s = s.with(name{f.Name, len(f.Args)})
 	inner := s
@@ -177,14 +179,14 @@ func (r *rewriter) call(f *gojq.Func, s *scope) {
 		}
 	case s.has(n):
 	case strings.HasPrefix(f.Name, "_") && !r.builtin:
-		r.fail("a name that begins with _ is not available: %s", clip(f.Name))
+		r.fail("a name that begins with _ is not available: %s", clip.Bytes(f.Name, maxQuoted))
 	case r.library.guarded[n]:
 		f.Name = "_s_" + f.Name
 	case harmless(n):
 	case r.library.defined[n] != nil:
 		r.library.need(n)
 	default:
-		r.fail("function %s is not available", clip(n.String()))
+		r.fail("function %s is not available", clip.Bytes(n.String(), maxQuoted))
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/itchyny/gojq"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 // The bounds of a run that was given none.
@@ -177,13 +178,13 @@ func failure(err error) error {
 	if thrown, ok := err.(gojq.ValueError); ok { //nolint:errorlint // gojq returns it as it is
 		v := thrown.Value()
 		if message, ok := v.(string); ok {
-			return invalid("failed: %s", clip(message))
+			return invalid("failed: %s", clip.Bytes(message, maxQuoted))
 		}
 		if e := text(v, 1000); e != nil {
 			return invalid("failed with an error that is no text")
 		}
 		shown, _ := gojq.Marshal(v) // it never fails
-		return invalid("failed: %s", clip(string(shown)))
+		return invalid("failed: %s", clip.Bytes(string(shown), maxQuoted))
 	}
-	return invalid("failed: %s", clip(err.Error()))
+	return invalid("failed: %s", clip.Bytes(err.Error(), maxQuoted))
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 // sight is what was seen of a Job at one time.
@@ -35,7 +36,7 @@ func (r *run) follow(ctx context.Context) (agent.ContainerResult, error) {
 		case apierrors.IsNotFound(err):
 			return agent.ContainerResult{Failure: gone()}, nil
 		case err != nil && definite(err):
-			return agent.ContainerResult{}, agent.Errorf(agent.CodeUnavailable, op, "the cluster refuses: %s", clip(err.Error(), maxAPIMessage))
+			return agent.ContainerResult{}, agent.Errorf(agent.CodeUnavailable, op, "the cluster refuses: %s", clip.Bytes(err.Error(), maxAPIMessage))
 		case err != nil:
 			return agent.ContainerResult{}, &agent.Error{Code: agent.CodeUnavailable, Op: op, Err: err}
 		case seen.job.UID != r.job.UID:
@@ -147,7 +148,7 @@ func progress(pod *corev1.Pod) (string, *trouble) {
 func reasoned(what, reason, message string) string {
 	for _, more := range []string{reason, message} {
 		if more != "" {
-			what += ": " + strings.Join(strings.Fields(clip(more, 300)), " ")
+			what += ": " + strings.Join(strings.Fields(clip.Bytes(more, 300)), " ")
 		}
 	}
 	return what

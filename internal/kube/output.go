@@ -111,10 +111,3 @@ func tail(s string, n int) string {
 	}
 	return "…" + strings.ToValidUTF8(s[len(s)-n:], "")
 }
-
-func clip(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	return strings.ToValidUTF8(s[:n], "") + "…"
-}

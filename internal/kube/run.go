@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 const (
@@ -253,9 +254,9 @@ func apiFailure(err error, so string) *agent.Failure {
 	switch {
 	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
 		f.Type = string(agent.CodeDenied)
-		f.Message = "the cluster refuses: " + clip(err.Error(), maxAPIMessage) + "; " + so
+		f.Message = "the cluster refuses: " + clip.Bytes(err.Error(), maxAPIMessage) + "; " + so
 	case definite(err):
-		f.Message = "the cluster refuses: " + clip(err.Error(), maxAPIMessage) + "; " + so
+		f.Message = "the cluster refuses: " + clip.Bytes(err.Error(), maxAPIMessage) + "; " + so
 	default:
 		f.Message = "the cluster cannot be reached; " + so
 	}

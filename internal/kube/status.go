@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 var jobPattern = regexp.MustCompile(`^turnstone-[0-9a-f]{32}$`)
@@ -30,7 +31,7 @@ func (c *Cluster) Status(ctx context.Context, tenant, name string) (agent.Contai
 		return agent.ContainerStatus{}, agent.FieldErrorf(agent.CodeNotFound, "job",
 			"there is no job %s; finished jobs are kept for %s", name, c.cfg.TTL)
 	case err != nil && definite(err):
-		return agent.ContainerStatus{}, agent.Errorf(agent.CodeDenied, "", "the cluster refuses: %s", clip(err.Error(), maxAPIMessage))
+		return agent.ContainerStatus{}, agent.Errorf(agent.CodeDenied, "", "the cluster refuses: %s", clip.Bytes(err.Error(), maxAPIMessage))
 	case err != nil:
 		return agent.ContainerStatus{}, &agent.Error{Code: agent.CodeUnavailable, Op: op, Err: err}
 	}

@@ -15,6 +15,7 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 	"github.com/turnstone-run/turnstone/internal/strict"
 )
 
@@ -181,5 +182,5 @@ func ambiguous(v any) bool {
 
 // reasonOf keeps a library's words on one line, and short.
 func reasonOf(err error) string {
-	return clip(strings.ReplaceAll(strings.Join(strings.Fields(err.Error()), " "), " (in container '')", ""), maxReason)
+	return clip.Bytes(strings.ReplaceAll(strings.Join(strings.Fields(err.Error()), " "), " (in container '')", ""), maxReason)
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 // ruleAlways is why a call is asked about that no option can let pass.
@@ -103,5 +104,5 @@ func (m *humanInTheLoop) describe(call *agent.GatedCall, p *policy, note string)
 	if p.description == "" {
 		text = fmt.Sprintf("%s%s\n\nTool: %s\nArgs: %s", note, m.options.DescriptionPrefix, call.Tool.Spec.Name, cmp.Or(string(call.Args), "{}"))
 	}
-	return clip(strings.ToValidUTF8(text, "\uFFFD"), maxDescription-len("…"))
+	return clip.Bytes(strings.ToValidUTF8(text, "\uFFFD"), maxDescription-len("…"))
 }

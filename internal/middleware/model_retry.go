@@ -10,6 +10,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 // modelRetry repeats a model call that the provider may answer a little later: rate limits and outages, never refusals. It is the
@@ -104,7 +105,7 @@ func failureReply(tries int, err error) agent.ModelReply {
 	if tries != 1 {
 		times = fmt.Sprintf("%d attempts", tries)
 	}
-	text := clip(fmt.Sprintf("Model call failed after %s with %s: %s", times, agent.CodeOf(err), err), maxFailureBytes)
+	text := clip.Bytes(fmt.Sprintf("Model call failed after %s with %s: %s", times, agent.CodeOf(err), err), maxFailureBytes)
 	return agent.ModelReply{Blocks: []agent.Block{agent.Text(text)}, FinishReason: agent.FinishStop}
 }
 

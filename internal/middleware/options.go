@@ -92,11 +92,3 @@ func oneOf[T ~string](field string, got T, want ...T) error {
 
 // covers reports whether a middleware with the option tools is meant for a tool: no list means every tool.
 func covers(tools []string, name string) bool { return len(tools) == 0 || slices.Contains(tools, name) }
-
-// clip cuts a text to at most n bytes and marks the cut behind them.
-func clip(text string, n int) string {
-	if len(text) <= n {
-		return text
-	}
-	return strings.ToValidUTF8(text[:n], "") + "…"
-}

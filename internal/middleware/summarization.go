@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 const (
@@ -221,7 +222,7 @@ func (m *summarization) renew(ctx context.Context, inv agent.Invocation, req *ag
 	defer cancel()
 	text := strings.ReplaceAll(m.options.SummaryPrompt, messagesMark, transcript(s.shown[:first], s.shown[first:cut], m.options.TrimTokens))
 	reply, err := inv.Ask(ctx, agent.ModelRequest{Profile: m.options.Model, Messages: []agent.Message{agent.UserText(text)}})
-	summary := clip(strings.TrimSpace(agent.Normalize(reply.Blocks)), maxSummaryBytes)
+	summary := clip.Bytes(strings.TrimSpace(agent.Normalize(reply.Blocks)), maxSummaryBytes)
 	if err != nil || summary == "" {
 		return // the messages stay as they are; an error that matters comes again with the call itself
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/valyala/fasttemplate"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 const (
@@ -106,7 +107,7 @@ func calm(ctx context.Context, next agent.ToolFunc, inv agent.Invocation, call a
 	defer func() {
 		if v := recover(); v != nil {
 			result = agent.ToolResult{}
-			err = agent.Errorf(agent.CodeInternal, "call tool", "the tool panicked: %s", clip(fmt.Sprint(v), maxPanicBytes))
+			err = agent.Errorf(agent.CodeInternal, "call tool", "the tool panicked: %s", clip.Bytes(fmt.Sprint(v), maxPanicBytes))
 		}
 	}()
 	return next(ctx, inv, call)
@@ -114,11 +115,11 @@ func calm(ctx context.Context, next agent.ToolFunc, inv agent.Invocation, call a
 
 // text is what the model is told.
 func (m *toolError) text(tool string, err error) string {
-	reason := clip(err.Error(), maxFailureBytes)
+	reason := clip.Bytes(err.Error(), maxFailureBytes)
 	if m.message == nil {
 		return reason
 	}
-	return clip(m.message.ExecuteFuncString(func(w io.Writer, tag string) (int, error) {
+	return clip.Bytes(m.message.ExecuteFuncString(func(w io.Writer, tag string) (int, error) {
 		if strings.TrimSpace(tag) == "tool" {
 			return io.WriteString(w, tool)
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 // The two values of on_failure, and LangChain's older names of both.
@@ -184,7 +185,7 @@ func (m *toolRetry) giveUp(call agent.ToolCall, last *attempt) (agent.ToolResult
 	if last.number > 1 {
 		times = fmt.Sprintf("%d attempts", last.number)
 	}
-	f.Message = clip(fmt.Sprintf("failed after %s: %s", times, f.Message), maxFailureBytes)
+	f.Message = clip.Bytes(fmt.Sprintf("failed after %s: %s", times, f.Message), maxFailureBytes)
 	if after := patience(last.err); after > 0 {
 		f.Message += fmt.Sprintf(" (asked to wait %s)", after)
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 // content writes the body. rest are the parameters that are none of the address or headers.
@@ -103,7 +104,7 @@ func (b *building) whole(rest map[string]any) (value any, at string, given bool)
 			members[name] = rest[name]
 			continue
 		}
-		b.wrong("params." + clip(name, 100) + ": the operation has no such parameter" + didYouMean(near(name, b.op.names())))
+		b.wrong("params." + clip.Bytes(name, 100) + ": the operation has no such parameter" + didYouMean(near(name, b.op.names())))
 	}
 	if !given && (len(members) > 0 || body != nil && body.required && len(body.media) > 0 && body.media[0].members != nil) {
 		value, at, given = members, "params", true
@@ -189,13 +190,13 @@ func (b *building) form(m *media, value any, at string) ([]byte, error) {
 		if nested && sm.Style != "deepObject" || e != nil && e.Style == "" && strings.Contains(e.ContentType, "json") {
 			text, err := encodeJSON(v)
 			if err != nil {
-				return nil, agent.Invalid("params", "%s cannot be written as JSON: %w", clip(name, 100), err)
+				return nil, agent.Invalid("params", "%s cannot be written as JSON: %w", clip.Bytes(name, 100), err)
 			}
 			v = string(text)
 		}
 		text, err := queryText(name, sm.Style, sm.Explode, e != nil && e.AllowReserved, v)
 		if err != nil {
-			b.wrong(at + "." + clip(name, 100) + errorText(err))
+			b.wrong(at + "." + clip.Bytes(name, 100) + errorText(err))
 			continue
 		}
 		if text != "" {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"strconv"
 	"strings"
@@ -12,6 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 // The bounds of a document. Those of values keep what is decoded within some hundred megabytes.
@@ -62,7 +62,7 @@ func decodeJSON(data []byte) (any, error) {
 	d.UseNumber()
 	var v any
 	if err := d.Decode(&v); err != nil {
-		return nil, agent.Errorf(agent.CodeInvalid, "", "is not well-formed JSON: %s", clip(err.Error(), 200))
+		return nil, agent.Errorf(agent.CodeInvalid, "", "is not well-formed JSON: %s", clip.Bytes(err.Error(), 200))
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return nil, agent.Errorf(agent.CodeInvalid, "", "is not well-formed JSON: there is something behind the first value")
@@ -106,7 +106,7 @@ func decodeYAML(data []byte) (v any, err error) {
 	}()
 	var doc yaml.Node
 	if err := yaml.Unmarshal(data, &doc); err != nil {
-		return nil, agent.Errorf(agent.CodeInvalid, "", "is not well-formed YAML: %s", clip(err.Error(), 200))
+		return nil, agent.Errorf(agent.CodeInvalid, "", "is not well-formed YAML: %s", clip.Bytes(err.Error(), 200))
 	}
 	r := yamlReader{anchors: map[*yaml.Node]sized{}}
 	s, err := r.value(&doc, maxDepth)
@@ -150,7 +150,7 @@ func (r *yamlReader) read(n *yaml.Node, levels int) (sized, error) {
 	case yaml.AliasNode:
 		s, known := r.anchors[n.Alias]
 		if !known || s.open {
-			return sized{}, agent.Errorf(agent.CodeInvalid, "", "line %d: the alias %q refers to what it is a part of", n.Line, clip(n.Value, 60))
+			return sized{}, agent.Errorf(agent.CodeInvalid, "", "line %d: the alias %q refers to what it is a part of", n.Line, clip.Bytes(n.Value, 60))
 		}
 		return s, nil
 	case yaml.SequenceNode:
@@ -253,14 +253,6 @@ func number(n *yaml.Node) any {
 		return n.Value
 	}
 	return json.Number(text)
-}
-
-// clip bounds a text that is quoted, in bytes.
-func clip(s string, most int) string {
-	if len(s) <= most {
-		return s
-	}
-	return fmt.Sprintf("%s…", strings.ToValidUTF8(s[:most], ""))
 }
 
 // DecodeJSON reads one JSON value; numbers are [json.Number]. Errors continue a sentence: "is not well-formed JSON".

@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 // The bounds of the operations that a document keeps: how many, and how many values their schemas have together, some 500 bytes each.
@@ -80,7 +81,7 @@ func Parse(data []byte, from *url.URL) (*Document, error) {
 		return nil, agent.Errorf(agent.CodeInvalid, "", "the document is Swagger %.10v: only OpenAPI 3.0 and 3.1 are read", old)
 	}
 	if !version3.MatchString(version) {
-		return nil, agent.Errorf(agent.CodeInvalid, "", "the document is no OpenAPI 3 document: openapi is %q", clip(version, 20))
+		return nil, agent.Errorf(agent.CodeInvalid, "", "the document is no OpenAPI 3 document: openapi is %q", clip.Bytes(version, 20))
 	}
 	d := &Document{root: root, url: from, size: len(data), is30: version30.MatchString(version), making: make(chan struct{}, 1)}
 	d.index()
@@ -143,7 +144,8 @@ func (d *Document) find(ctx context.Context, id string, r *resolver) (*found, er
 		for i := range hits[:min(maxNear, len(hits))] {
 			titles = append(titles, hits[i].title())
 		}
-		return nil, agent.Invalid("operation_id", "%q is the id of %d operations: name one by its method and path: %s", clip(id, 100), len(hits), quoted(titles))
+		return nil, agent.Invalid("operation_id", "%q is the id of %d operations: name one by its method and path: %s",
+			clip.Bytes(id, 100), len(hits), quoted(titles))
 	}
 }
 
@@ -175,7 +177,7 @@ func (d *Document) elsewhere(ctx context.Context, r *resolver) ([]found, error) 
 		}
 		resolved, err := r.follow(ctx, item)
 		if err != nil {
-			return nil, agent.Errorf(agent.CodeOf(err), "", "path %q: %w", clip(path, 100), err)
+			return nil, agent.Errorf(agent.CodeOf(err), "", "path %q: %w", clip.Bytes(path, 100), err)
 		}
 		all = append(all, operationsOf(ctx, r, path, resolved)...)
 	}
@@ -207,7 +209,7 @@ func (d *Document) unknown(id string, all []found) error {
 		}
 	}
 	return agent.FieldErrorf(agent.CodeNotFound, "operation_id",
-		"the document has no operation %q among its %d%s", clip(id, 100), len(all), didYouMean(near(id, names)))
+		"the document has no operation %q among its %d%s", clip.Bytes(id, 100), len(all), didYouMean(near(id, names)))
 }
 
 // Method is the method of an operation, "" when the document has none of that id, more than one, or one in a file that is not read yet.
@@ -241,7 +243,7 @@ func (d *Document) Operation(ctx context.Context, id string, fetch Fetch) (*Oper
 	}
 	op, err := d.load(ctx, f, r)
 	if err != nil {
-		return nil, fmt.Errorf("operation %q: %w", clip(id, 100), err)
+		return nil, fmt.Errorf("operation %q: %w", clip.Bytes(id, 100), err)
 	}
 	d.keep(id, op)
 	return op, nil

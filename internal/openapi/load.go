@@ -11,6 +11,7 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 // schemaMark stands in the place of a schema in the part of a document that kin-openapi reads, with the schema's name.
@@ -91,7 +92,7 @@ func readCut(cut, schemes map[string]any) (doc *openapi3.T, err error) {
 	}
 	doc, err = openapi3.NewLoader().LoadFromData(whole)
 	if err != nil {
-		return nil, agent.Errorf(agent.CodeInvalid, "", "is malformed: %s", clip(err.Error(), 500))
+		return nil, agent.Errorf(agent.CodeInvalid, "", "is malformed: %s", clip.Bytes(err.Error(), 500))
 	}
 	return doc, nil
 }
@@ -134,7 +135,7 @@ func (l *loading) params(ctx context.Context, item, op place) ([]any, error) {
 			}
 			switch {
 			case own[key]:
-				return nil, agent.Invalid("", "has two parameters %q in %s", clip(name, 100), in)
+				return nil, agent.Invalid("", "has two parameters %q in %s", clip.Bytes(name, 100), in)
 			case seen[key]:
 				continue
 			case len(all) >= maxParams:
@@ -143,7 +144,7 @@ func (l *loading) params(ctx context.Context, item, op place) ([]any, error) {
 			own[key], seen[key] = true, true
 			cut, err := l.param(ctx, p)
 			if err != nil {
-				return nil, fmt.Errorf("parameter %q in %s: %w", clip(name, 100), in, err)
+				return nil, fmt.Errorf("parameter %q in %s: %w", clip.Bytes(name, 100), in, err)
 			}
 			all = append(all, cut)
 		}
@@ -160,7 +161,7 @@ func ignoredHeader(name string) bool {
 func (l *loading) param(ctx context.Context, p place) (map[string]any, error) {
 	cut := pick(p.object(), "name", "in", "required", "style", "explode", "allowReserved", "allowEmptyValue")
 	if text, ok := p.object()["description"].(string); ok {
-		cut["description"] = clip(text, maxDescription)
+		cut["description"] = clip.Bytes(text, maxDescription)
 	}
 	if schema, has := p.child("schema"); has {
 		mark, err := l.mark(ctx, l.request, schema)
@@ -228,7 +229,7 @@ func (l *loading) content(ctx context.Context, side *schemas, p place) (map[stri
 		of, _ := content.child(name)
 		m, err := l.media(ctx, side, of)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", clip(name, 100), err)
+			return nil, fmt.Errorf("%s: %w", clip.Bytes(name, 100), err)
 		}
 		all[name] = m
 	}
@@ -261,7 +262,7 @@ func (l *loading) responses(ctx context.Context, op place) map[string]any {
 		}
 		if err != nil {
 			delete(cut, "content")
-			l.response.fault("responses." + clip(status, 20) + ": " + err.Error())
+			l.response.fault("responses." + clip.Bytes(status, 20) + ": " + err.Error())
 		}
 		all[strings.ToUpper(status)] = cut
 	}
@@ -308,7 +309,7 @@ func (l *loading) schemes(ctx context.Context, alternatives []any) (map[string]a
 				p, err = l.r.follow(ctx, p)
 			}
 			if err != nil {
-				return nil, agent.Invalid("", "its security names the scheme %q, which the document does not have", clip(name, 100))
+				return nil, agent.Invalid("", "its security names the scheme %q, which the document does not have", clip.Bytes(name, 100))
 			}
 			all[name] = pick(p.object(), "type", "name", "in", "scheme")
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 // operation reads what kin-openapi has read.
@@ -52,7 +53,7 @@ func requirement(alternative openapi3.SecurityRequirement, schemes openapi3.Secu
 	all := Requirement{}
 	for _, name := range sorted(alternative) {
 		s := schemes[name].Value
-		all = append(all, Scheme{Name: clip(name, 100), Type: s.Type, In: s.In, Key: s.Name, Scheme: strings.ToLower(s.Scheme)})
+		all = append(all, Scheme{Name: clip.Bytes(name, 100), Type: s.Type, In: s.In, Key: s.Name, Scheme: strings.ToLower(s.Scheme)})
 	}
 	return all
 }
@@ -77,7 +78,7 @@ func (l *loading) bodyOf(read *openapi3.RequestBody) (*body, error) {
 		b.media = append(b.media, m)
 	}
 	if len(b.media) == 0 && len(read.Content) > 0 {
-		return nil, agent.Invalid("", "is of types that are not written: %s", clip(strings.Join(sorted(read.Content), ", "), 300))
+		return nil, agent.Invalid("", "is of types that are not written: %s", clip.Bytes(strings.Join(sorted(read.Content), ", "), 300))
 	}
 	slices.SortStableFunc(b.media, func(x, y media) int {
 		return cmp.Or(cmp.Compare(x.kind, y.kind), cmp.Compare(strings.Count(x.name, "*"), strings.Count(y.name, "*")), len(x.name)-len(y.name))

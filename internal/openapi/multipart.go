@@ -14,6 +14,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 // file is the content of a part or body.
@@ -90,12 +91,12 @@ func (b *building) file(ctx context.Context, v any, at string, used int) (f file
 	}
 	content, err := b.in.Open(ctx, ref)
 	if err != nil {
-		return f, true, fmt.Errorf("%s: open %q: %w", at, clip(ref, 100), err)
+		return f, true, fmt.Errorf("%s: open %q: %w", at, clip.Bytes(ref, 100), err)
 	}
 	defer content.Close() //nolint:errcheck // nothing is lost: it was read
 	f.data, err = io.ReadAll(io.LimitReader(content, int64(MaxBody-used+1)))
 	if err != nil {
-		return f, true, fmt.Errorf("%s: read %q: %w", at, clip(ref, 100), err)
+		return f, true, fmt.Errorf("%s: read %q: %w", at, clip.Bytes(ref, 100), err)
 	}
 	f.data, err = bounded(f.data)
 	return f, true, err
@@ -119,7 +120,7 @@ func (b *building) multipart(ctx context.Context, m *media, value any, at string
 			if v == nil {
 				continue
 			}
-			if err := b.part(ctx, w, m, name, v, at+"."+clip(name, 100), out.Len()); err != nil {
+			if err := b.part(ctx, w, m, name, v, at+"."+clip.Bytes(name, 100), out.Len()); err != nil {
 				return nil, err
 			}
 			if out.Len() > MaxBody {
@@ -152,7 +153,7 @@ func (b *building) part(ctx context.Context, w *multipart.Writer, m *media, name
 	case isDocumentOf(v):
 		f.mediaType = "application/json"
 		if f.data, err = encodeJSON(v); err != nil {
-			return agent.Invalid("params", "%s cannot be written as JSON: %w", clip(name, 100), err)
+			return agent.Invalid("params", "%s cannot be written as JSON: %w", clip.Bytes(name, 100), err)
 		}
 	default:
 		text, _ := textOf(v) // neither null nor nested: it is a text
@@ -197,7 +198,7 @@ func writePart(w *multipart.Writer, name string, f file, isFile bool) error {
 		disposition += "; filename=" + quotePartName(f.name)
 	}
 	if !httpguts.ValidHeaderFieldValue(f.mediaType) || !httpguts.ValidHeaderFieldValue(disposition) {
-		return agent.Invalid("params", "the part %q has a name or type that no header may have", clip(name, 100))
+		return agent.Invalid("params", "the part %q has a name or type that no header may have", clip.Bytes(name, 100))
 	}
 	header := textproto.MIMEHeader{"Content-Disposition": {disposition}}
 	if f.mediaType != "" {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 // The bounds of references from one operation.
@@ -66,7 +67,7 @@ func (r *resolver) follow(ctx context.Context, p place) (place, error) {
 			return p, nil
 		}
 		if seen[p.where()] || len(seen) >= maxHops {
-			return p, agent.Invalid("", "the reference %q leads to itself, or through more than %d others", clip(ref, 200), maxHops)
+			return p, agent.Invalid("", "the reference %q leads to itself, or through more than %d others", clip.Bytes(ref, 200), maxHops)
 		}
 		seen[p.where()] = true
 		next, err := r.target(ctx, p.file, ref)
@@ -81,7 +82,7 @@ func (r *resolver) follow(ctx context.Context, p place) (place, error) {
 func (r *resolver) target(ctx context.Context, file, ref string) (place, error) {
 	u, err := url.Parse(ref)
 	if err != nil {
-		return place{}, agent.Invalid("", "the reference %q is no URL", clip(ref, 200))
+		return place{}, agent.Invalid("", "the reference %q is no URL", clip.Bytes(ref, 200))
 	}
 	pointer := u.Fragment
 	if u.Fragment, u.RawFragment = "", ""; u.String() != "" {
@@ -94,7 +95,7 @@ func (r *resolver) target(ctx context.Context, file, ref string) (place, error) 
 		return p, nil
 	}
 	if !strings.HasPrefix(pointer, "/") {
-		return place{}, agent.Invalid("", "the reference %q is to an anchor: only JSON pointers are read", clip(ref, 200))
+		return place{}, agent.Invalid("", "the reference %q is to an anchor: only JSON pointers are read", clip.Bytes(ref, 200))
 	}
 	for token := range strings.SplitSeq(pointer[1:], "/") {
 		name := unescapeToken(token)
@@ -111,7 +112,7 @@ func (r *resolver) target(ctx context.Context, file, ref string) (place, error) 
 			}
 		}
 		if !ok {
-			return place{}, agent.Invalid("", "the reference %q leads to nothing", clip(ref, 200))
+			return place{}, agent.Invalid("", "the reference %q leads to nothing", clip.Bytes(ref, 200))
 		}
 		p = next
 	}
@@ -122,19 +123,19 @@ func (r *resolver) target(ctx context.Context, file, ref string) (place, error) 
 func (r *resolver) open(ctx context.Context, from string, u *url.URL, ref string) (string, error) {
 	root := r.doc.url
 	if root == nil {
-		return "", agent.Errorf(agent.CodeDenied, "", "the reference %q is to another file, and the document has no address", clip(ref, 200))
+		return "", agent.Errorf(agent.CodeDenied, "", "the reference %q is to another file, and the document has no address", clip.Bytes(ref, 200))
 	}
 	base := root
 	if from != "" {
 		parsed, err := url.Parse(from)
 		if err != nil {
-			return "", agent.Invalid("", "the reference %q is no URL", clip(ref, 200))
+			return "", agent.Invalid("", "the reference %q is no URL", clip.Bytes(ref, 200))
 		}
 		base = parsed
 	}
 	u = base.ResolveReference(u)
 	if u.Scheme != root.Scheme || !strings.EqualFold(u.Host, root.Host) || u.User != nil {
-		return "", agent.Errorf(agent.CodeDenied, "", "the reference %q leaves the origin of the document", clip(ref, 200))
+		return "", agent.Errorf(agent.CodeDenied, "", "the reference %q leaves the origin of the document", clip.Bytes(ref, 200))
 	}
 	name := u.String()
 	if name == root.String() {
@@ -145,7 +146,7 @@ func (r *resolver) open(ctx context.Context, from string, u *url.URL, ref string
 	}
 	switch {
 	case r.fetch == nil:
-		return "", agent.Errorf(agent.CodeDenied, "", "the reference %q is to another file", clip(ref, 200))
+		return "", agent.Errorf(agent.CodeDenied, "", "the reference %q is to another file", clip.Bytes(ref, 200))
 	case len(r.files) > maxFiles:
 		return "", agent.Errorf(agent.CodeOverflow, "", "the operation needs more than %d other files", maxFiles)
 	}
@@ -158,7 +159,7 @@ func (r *resolver) open(ctx context.Context, from string, u *url.URL, ref string
 	}
 	v, err := decode(data)
 	if err != nil {
-		return "", agent.Errorf(agent.CodeOf(err), "", "the file of the reference %q %w", clip(ref, 200), err)
+		return "", agent.Errorf(agent.CodeOf(err), "", "the file of the reference %q %w", clip.Bytes(ref, 200), err)
 	}
 	r.files[name] = v
 	return name, nil

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 // The bounds of a request.
@@ -87,7 +88,7 @@ type building struct {
 
 func (b *building) wrong(text string) {
 	if len(b.problems) < maxProblems {
-		b.problems = append(b.problems, clip(text, 600))
+		b.problems = append(b.problems, clip.Bytes(text, 600))
 	}
 }
 
@@ -95,7 +96,7 @@ func (b *building) fault() error {
 	if len(b.problems) == 0 {
 		return nil
 	}
-	return agent.Invalid("params", "%s", clip(strings.Join(b.problems, "; "), 3000))
+	return agent.Invalid("params", "%s", clip.Bytes(strings.Join(b.problems, "; "), 3000))
 }
 
 // place gives each parameter its value; the rest is the body's.
@@ -113,7 +114,7 @@ func (b *building) place() (placed, rest map[string]any) {
 		candidates := byName[name]
 		switch {
 		case len(candidates) == 0 && b.op.ignores(name):
-			b.out.Warnings = append(b.out.Warnings, "params."+clip(name, 100)+" is ignored: the runtime sets that header")
+			b.out.Warnings = append(b.out.Warnings, "params."+clip.Bytes(name, 100)+" is ignored: the runtime sets that header")
 		case len(candidates) == 0:
 			rest[name] = v
 		case len(candidates) > 1:
@@ -121,20 +122,20 @@ func (b *building) place() (placed, rest map[string]any) {
 			for i, p := range candidates {
 				names[i] = p.qualified()
 			}
-			b.wrong("params." + clip(name, 100) + ": there are several parameters of that name: give " + quoted(names))
+			b.wrong("params." + clip.Bytes(name, 100) + ": there are several parameters of that name: give " + quoted(names))
 		case b.op.reserved(candidates[0]):
-			b.wrong("params." + clip(name, 100) + ": is set by the runtime and may not be given")
+			b.wrong("params." + clip.Bytes(name, 100) + ": is set by the runtime and may not be given")
 		case v == nil: // as if it were left out
 		default:
 			if _, twice := placed[candidates[0].qualified()]; twice {
-				b.wrong("params." + clip(name, 100) + ": is given twice")
+				b.wrong("params." + clip.Bytes(name, 100) + ": is given twice")
 			}
 			placed[candidates[0].qualified()] = v
 		}
 	}
 	for _, p := range b.op.params {
 		if _, given := placed[p.qualified()]; !given && p.Required && !b.op.reserved(p) && !b.given(p) {
-			b.wrong("params." + clip(p.Name, 100) + " is required (" + p.about() + ")")
+			b.wrong("params." + clip.Bytes(p.Name, 100) + " is required (" + p.about() + ")")
 		}
 	}
 	return placed, rest
@@ -172,7 +173,7 @@ func (o *Operation) reserved(p *param) bool {
 
 // write puts a value into its place.
 func (b *building) write(p *param, v any) {
-	at := "params." + clip(p.Name, 100)
+	at := "params." + clip.Bytes(p.Name, 100)
 	v = coerce(v, p.types)
 	b.check(p.schema, v, at)
 	sm, err := p.SerializationMethod()

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/getkin/kin-openapi/openapi3"
+
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 // Check says in what a response is not as the document promises, in a few sentences; none when it is. value is the decoded body of a
@@ -21,8 +23,8 @@ func (o *Operation) Check(status int, contentType string, value any, isJSON, emp
 	}
 	m := mediaOf(content, contentType)
 	if m == nil {
-		return []string{"the content type " + strconv.Quote(clip(contentType, 100)) + " is not documented: want " +
-			clip(strings.Join(sorted(content), " or "), 200)}
+		return []string{"the content type " + strconv.Quote(clip.Bytes(contentType, 100)) + " is not documented: want " +
+			clip.Bytes(strings.Join(sorted(content), " or "), 200)}
 	}
 	name := markOf(m.Schema)
 	if name == "" || !isJSON {
@@ -37,7 +39,7 @@ func (o *Operation) Check(status int, contentType string, value any, isJSON, emp
 	}
 	out := make([]string, 0, len(problems)+len(o.faults))
 	for _, p := range problems {
-		out = append(out, clip("the body is not as documented: "+p, 400))
+		out = append(out, clip.Bytes("the body is not as documented: "+p, 400))
 	}
 	return out
 }

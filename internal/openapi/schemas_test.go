@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 func TestFindOperation(t *testing.T) {
@@ -68,7 +69,7 @@ func TestParse(t *testing.T) {
 		bomb():                                "once its aliases are written out",
 	} {
 		_, err := Parse([]byte(text), nil)
-		require.Error(t, err, clip(text, 50))
+		require.Error(t, err, clip.Bytes(text, 50))
 		require.ErrorContains(t, err, says)
 		require.Contains(t, []agent.Code{agent.CodeInvalid, agent.CodeOverflow}, agent.CodeOf(err))
 		require.Less(t, len(err.Error()), 400)

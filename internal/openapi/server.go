@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 // Server says which server is asked. The zero value is the document's first, with its variables' defaults.
@@ -32,13 +33,14 @@ func (o *Operation) serverURL(choice Server) (*url.URL, error) {
 			known[name], values[name] = true, v.Default
 			given, has := choice.Variables[name]
 			if has && len(v.Enum) > 0 && !slices.Contains(v.Enum, given) {
-				return nil, agent.Invalid("servers", "the variable %q is %q: want one of %s", clip(name, 60), clip(given, 60), quoted(v.Enum[:min(20, len(v.Enum))]))
+				return nil, agent.Invalid("servers", "the variable %q is %q: want one of %s",
+					clip.Bytes(name, 60), clip.Bytes(given, 60), quoted(v.Enum[:min(20, len(v.Enum))]))
 			}
 		}
 	}
 	for _, name := range sorted(choice.Variables) {
 		if choice.URL == "" && !known[name] {
-			return nil, agent.Invalid("servers", "the server %q has no variable %q", clip(template, 200), clip(name, 60))
+			return nil, agent.Invalid("servers", "the server %q has no variable %q", clip.Bytes(template, 200), clip.Bytes(name, 60))
 		}
 		values[name] = choice.Variables[name]
 	}
@@ -51,20 +53,20 @@ func (o *Operation) serverURL(choice Server) (*url.URL, error) {
 		return value
 	})
 	if missing != "" {
-		return nil, agent.Invalid("servers", "the server %q has a variable %s without a value", clip(template, 200), clip(missing, 60))
+		return nil, agent.Invalid("servers", "the server %q has a variable %s without a value", clip.Bytes(template, 200), clip.Bytes(missing, 60))
 	}
 	u, err := url.Parse(text)
 	if err != nil {
-		return nil, agent.Invalid("servers", "the server %q is no URL", clip(template, 200))
+		return nil, agent.Invalid("servers", "the server %q is no URL", clip.Bytes(template, 200))
 	}
 	if !u.IsAbs() {
 		if o.base == nil {
-			return nil, agent.Invalid("servers", "the server %q is relative, and the document has no address that it is relative to", clip(template, 200))
+			return nil, agent.Invalid("servers", "the server %q is relative, and the document has no address that it is relative to", clip.Bytes(template, 200))
 		}
 		u = o.base.ResolveReference(u)
 	}
 	if u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return nil, agent.Invalid("servers", "the server %q is no http or https URL", clip(template, 200))
+		return nil, agent.Invalid("servers", "the server %q is no http or https URL", clip.Bytes(template, 200))
 	}
 	u.Fragment, u.RawFragment = "", ""
 	return u, nil
@@ -83,14 +85,14 @@ func expand(path string, values map[string]string) (string, error) {
 		name := rest[at[2]:at[3]]
 		value, ok := values[name]
 		if !ok {
-			missing = append(missing, "{"+clip(name, 60)+"}")
+			missing = append(missing, "{"+clip.Bytes(name, 60)+"}")
 		}
 		b.WriteString(literal(rest[:at[0]]) + value)
 		rest = rest[at[1]:]
 	}
 	b.WriteString(literal(rest))
 	if missing != nil {
-		return "", agent.Invalid("", "the path %q has %s, but the operation no such parameter in its path", clip(path, 200), strings.Join(missing, ", "))
+		return "", agent.Invalid("", "the path %q has %s, but the operation no such parameter in its path", clip.Bytes(path, 200), strings.Join(missing, ", "))
 	}
 	return b.String(), nil
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 // pair is a name and value of a query, form or cookie, unescaped.
@@ -40,7 +41,7 @@ func flatten(v any) (written, error) {
 			}
 			text, err := textOf(v[name])
 			if err != nil {
-				return w, agent.Invalid("."+clip(name, 100), "%w", err)
+				return w, agent.Invalid("."+clip.Bytes(name, 100), "%w", err)
 			}
 			w.pairs = append(w.pairs, pair{name, text})
 		}
@@ -64,7 +65,7 @@ func (w *written) apart(divider string) error {
 	}
 	for _, p := range w.pairs {
 		if strings.Contains(p.name, divider) || strings.Contains(p.value, divider) {
-			return divided("." + clip(p.name, 100))
+			return divided("." + clip.Bytes(p.name, 100))
 		}
 	}
 	return nil
@@ -268,7 +269,7 @@ func cookieText(name string, explode bool, v any) (string, error) {
 }
 
 func unknownStyle(style, in string) error {
-	return agent.Errorf(agent.CodeInvalid, "", "the document wants the style %q in the %s, which there is not", clip(style, 40), in)
+	return agent.Errorf(agent.CodeInvalid, "", "the document wants the style %q in the %s, which there is not", clip.Bytes(style, 40), in)
 }
 
 // escape writes all but unreserved characters as %XX. reserved leaves those that RFC 3986 reserves, except such as would end a value or be

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 // maxNear is how many names an error suggests; maxCompared bounds a name that is compared letter by letter.
@@ -38,7 +40,7 @@ func near(name string, known []string) []string {
 	})
 	names := make([]string, 0, maxNear)
 	for _, s := range all[:min(maxNear, len(all))] {
-		names = append(names, clip(s.name, maxCompared))
+		names = append(names, clip.Bytes(s.name, maxCompared))
 	}
 	return names
 }
@@ -47,7 +49,7 @@ func near(name string, known []string) []string {
 func words(name string) []string {
 	var b strings.Builder
 	before := ' '
-	for _, c := range clip(name, maxCompared) {
+	for _, c := range clip.Bytes(name, maxCompared) {
 		switch {
 		case !unicode.IsLetter(c) && !unicode.IsDigit(c):
 			c = ' '

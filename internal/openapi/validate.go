@@ -15,6 +15,7 @@ import (
 	"golang.org/x/text/message"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 const (
@@ -47,12 +48,12 @@ func (v *validator) check(name string, value any, at string) (problems []string,
 	}
 	schema, err := v.compile(name)
 	if err != nil {
-		return nil, agent.Errorf(agent.CodeInvalid, "", "the schema of %s cannot be used: %s", at, clip(err.Error(), 300))
+		return nil, agent.Errorf(agent.CodeInvalid, "", "the schema of %s cannot be used: %s", at, clip.Bytes(err.Error(), 300))
 	}
 	err = schema.Validate(value)
 	failed, ok := errors.AsType[*jsonschema.ValidationError](err)
 	if err != nil && !ok {
-		return nil, agent.Errorf(agent.CodeInvalid, "", "%s cannot be checked: %s", at, clip(err.Error(), 300))
+		return nil, agent.Errorf(agent.CodeInvalid, "", "%s cannot be checked: %s", at, clip.Bytes(err.Error(), 300))
 	}
 	if ok {
 		problems = describe(failed, at, message.NewPrinter(language.English))
@@ -158,7 +159,7 @@ func alternatives(e *jsonschema.ValidationError, at string, p *message.Printer) 
 	var all []string
 	for _, cause := range e.Causes[:min(3, len(e.Causes))] {
 		if problems := describe(cause, at, p); len(problems) > 0 {
-			all = append(all, clip(problems[0], 200))
+			all = append(all, clip.Bytes(problems[0], 200))
 		}
 	}
 	return " (" + strings.Join(all, "; ") + ")"
@@ -174,14 +175,14 @@ func reasonOf(k jsonschema.ErrorKind, p *message.Printer) string {
 		var list []string
 		for _, v := range k.Want[:min(20, len(k.Want))] {
 			text, _ := json.Marshal(v) // it was JSON
-			list = append(list, clip(string(text), 60))
+			list = append(list, clip.Bytes(string(text), 60))
 		}
 		if len(k.Want) > len(list) {
 			list = append(list, "…")
 		}
 		return "must be one of " + strings.Join(list, ", ")
 	default:
-		return clip(k.LocalizedString(p), 300)
+		return clip.Bytes(k.LocalizedString(p), 300)
 	}
 }
 
@@ -193,8 +194,8 @@ func locate(at string, location []string) string {
 		if _, err := strconv.Atoi(token); err == nil {
 			b.WriteString("[" + token + "]")
 		} else {
-			b.WriteString("." + clip(token, 100))
+			b.WriteString("." + clip.Bytes(token, 100))
 		}
 	}
-	return clip(b.String(), 400)
+	return clip.Bytes(b.String(), 400)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 const (
@@ -56,7 +57,7 @@ func (s *Store) AppendAudit(ctx context.Context, records []agent.AuditRecord) er
 		for column, text := range []string{
 			r.Tenant, r.Subject, r.Method, r.Credential, string(r.Action), r.Resource, r.Outcome, r.Channel, r.RequestID, r.Remote,
 		} {
-			texts[column][i] = cutText(plain(text), maxAuditText)
+			texts[column][i] = clip.Prefix(plain(text), maxAuditText)
 		}
 		details[i] = auditDetail(r)
 	}
@@ -66,14 +67,6 @@ func (s *Store) AppendAudit(ctx context.Context, records []agent.AuditRecord) er
 	}
 	_, err := s.pool.Exec(ctx, appendAudit, append(args, details)...)
 	return mapError(op, err)
-}
-
-// cutText is as much of a text as fits.
-func cutText(s string, most int) string {
-	if len(s) <= most {
-		return s
-	}
-	return strings.ToValidUTF8(s[:most], "")
 }
 
 func auditDetail(r *agent.AuditRecord) *string {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 // condition is one thing that must hold for a rule to match. Its reason says for people why it does not; it is empty when it does,
@@ -67,7 +69,8 @@ func (o *oneOf) test(f *facts, explain bool) (holds bool, reason string) {
 		return true, ""
 	}
 	if explain {
-		reason = fmt.Sprintf("%s %q is not one of %s", o.word, clip(got), enumerate(o.entries, clip))
+		entries := enumerate(o.entries, func(e string) string { return clip.Bytes(e, maxShown) })
+		reason = fmt.Sprintf("%s %q is not one of %s", o.word, clip.Bytes(got, maxShown), entries)
 	}
 	return false, reason
 }
@@ -97,7 +100,7 @@ func (c *flagIs) test(f *facts, explain bool) (holds bool, reason string) {
 		return true, ""
 	}
 	if explain {
-		reason = fmt.Sprintf("flag %s is %s, want %s", clip(c.name), given(got), show(c.want))
+		reason = fmt.Sprintf("flag %s is %s, want %s", clip.Bytes(c.name, maxShown), given(got), show(c.want))
 	}
 	return false, reason
 }
@@ -120,7 +123,7 @@ func (c *metadataIs) test(f *facts, explain bool) (holds bool, reason string) {
 		if len(c.want) > 1 {
 			of = "one of "
 		}
-		reason = fmt.Sprintf("metadata %s is %s, want %s%s", clip(c.path), given(got), of, enumerate(c.want, show))
+		reason = fmt.Sprintf("metadata %s is %s, want %s%s", clip.Bytes(c.path, maxShown), given(got), of, enumerate(c.want, show))
 	}
 	return false, reason
 }

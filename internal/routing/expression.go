@@ -9,6 +9,8 @@ import (
 	"cel.dev/cel-go/common/ast"
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
+
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 // Bounds of an expression.
@@ -71,11 +73,7 @@ func describe(issues *cel.Issues) []string {
 // oneLine keeps a message of a library on one line, and short.
 func oneLine(s string) string {
 	const most = 300
-	s = strings.Join(strings.Fields(s), " ")
-	if len(s) > most {
-		s = strings.ToValidUTF8(s[:most], "") + "…"
-	}
-	return s
+	return clip.Bytes(strings.Join(strings.Fields(s), " "), most)
 }
 
 func (e *expression) test(f *facts, explain bool) (holds bool, reason string) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 // Router decides for one tenant. It is immutable and safe for concurrent use.
@@ -102,7 +103,7 @@ func (r *rule) matches(f *facts, explain bool) (matched bool, reason string) {
 // missing says what a rule asks for in vain.
 func (r *rule) missing() string {
 	if r.model != "" {
-		return fmt.Sprintf("agent %q with model %q is not available", clip(r.agent), clip(r.model))
+		return fmt.Sprintf("agent %q with model %q is not available", clip.Bytes(r.agent, maxShown), clip.Bytes(r.model, maxShown))
 	}
-	return fmt.Sprintf("agent %q is not available", clip(r.agent))
+	return fmt.Sprintf("agent %q is not available", clip.Bytes(r.agent, maxShown))
 }

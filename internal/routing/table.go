@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 // Bounds of a table, far above what people write.
@@ -68,7 +69,7 @@ func (c *Compiler) table(t *agent.RouteTable) ([]rule, agent.Faults) {
 		k.name(path+".name", r.Name)
 		k.name(path+".agent", r.Agent)
 		if first, twice := names[r.Name]; twice && r.Name != "" {
-			k.fault(path+".name", "%q is the name of rules[%d] as well", clip(r.Name), first)
+			k.fault(path+".name", "%q is the name of rules[%d] as well", clip.Bytes(r.Name, maxShown), first)
 		} else {
 			names[r.Name] = i
 		}
@@ -147,7 +148,7 @@ func (k *check) list(path string, of word, entries []string) (*oneOf, bool) {
 		case len(e) > maxBytes:
 			k.fault(fmt.Sprintf("%s[%d]", path, i), "is %d bytes, at most %d", len(e), maxBytes)
 		case strings.Contains(before, "*"):
-			k.fault(fmt.Sprintf("%s[%d]", path, i), "%q: a * stands for anything at the end alone", clip(e))
+			k.fault(fmt.Sprintf("%s[%d]", path, i), "%q: a * stands for anything at the end alone", clip.Bytes(e, maxShown))
 		case wildcard:
 			o.prefixes = append(o.prefixes, before)
 		default:
@@ -170,7 +171,7 @@ func (k *check) pairs(path string, m map[string]json.RawMessage) []string {
 		case strings.TrimSpace(name) == "":
 			k.fault(path, "a name is empty")
 		case len(name) > maxBytes:
-			k.fault(path, "the name %q is %d bytes, at most %d", clip(name), len(name), maxBytes)
+			k.fault(path, "the name %q is %d bytes, at most %d", clip.Bytes(name, maxShown), len(name), maxBytes)
 		default:
 			return false
 		}

@@ -6,7 +6,8 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
-	"unicode/utf8"
+
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 // scalar reports whether a decoded JSON value is one that values can be equal to.
@@ -86,7 +87,7 @@ func show(v any) string {
 	case bool:
 		return strconv.FormatBool(v)
 	case string:
-		return strconv.Quote(clip(v))
+		return strconv.Quote(clip.Bytes(v, maxShown))
 	case []any:
 		return "a list"
 	case map[string]any:
@@ -100,15 +101,3 @@ func show(v any) string {
 
 // maxShown bounds what an explanation quotes of a request or a table, in bytes.
 const maxShown = 80
-
-// clip shortens a text.
-func clip(s string) string {
-	if len(s) <= maxShown {
-		return s
-	}
-	end := maxShown
-	for end > 0 && !utf8.RuneStart(s[end]) {
-		end--
-	}
-	return s[:end] + "…"
-}

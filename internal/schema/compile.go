@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 // address is what the library knows a schema by.
@@ -74,9 +76,9 @@ func compileFaults(err error, source any) []fault {
 	message := "is no usable JSON Schema"
 	switch e, remote := errors.AsType[*jsonschema.LoadURLError](err); {
 	case remote:
-		message = fmt.Sprintf("refers to %s: %s", shorten(strings.TrimPrefix(e.URL, "turnstone:///"), maxEcho), errRemote)
+		message = fmt.Sprintf("refers to %s: %s", clip.Runes(strings.TrimPrefix(e.URL, "turnstone:///"), maxEcho+1), errRemote)
 	case is[*jsonschema.JSONPointerNotFoundError](err), is[*jsonschema.AnchorNotFoundError](err), is[*jsonschema.InvalidJsonPointerError](err):
-		message = "has a $ref to what is not there: " + shorten(strings.ReplaceAll(err.Error(), address, ""), 2*maxEcho)
+		message = "has a $ref to what is not there: " + clip.Runes(strings.ReplaceAll(err.Error(), address, ""), 2*maxEcho+1)
 	case is[*jsonschema.UnsupportedDraftError](err), is[*jsonschema.InvalidMetaSchemaURLError](err):
 		return []fault{{name: "$schema", message: "want https://json-schema.org/draft/2020-12/schema, or leave it out"}}
 	}

@@ -8,6 +8,8 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
+
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 // explainer turns the validator's tree of errors into faults.
@@ -38,9 +40,9 @@ func (e *explainer) flatten(v *jsonschema.ValidationError) []fault {
 	case *kind.Required:
 		return missing(at, k.Missing, "is required")
 	case *kind.DependentRequired:
-		return missing(at, k.Missing, "is required when "+shortenBytes(k.Prop, maxName)+" is given")
+		return missing(at, k.Missing, "is required when "+clip.Bytes(k.Prop, maxName)+" is given")
 	case *kind.Dependency:
-		return missing(at, k.Missing, "is required when "+shortenBytes(k.Prop, maxName)+" is given")
+		return missing(at, k.Missing, "is required when "+clip.Bytes(k.Prop, maxName)+" is given")
 	case *kind.AdditionalProperties:
 		return missing(at, k.Properties, "unknown field"+e.known(v.SchemaURL))
 	case *kind.FalseSchema:

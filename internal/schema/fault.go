@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 // The bounds of an error.
@@ -37,9 +39,9 @@ func (f *fault) way() []string {
 
 func (f *fault) text() string {
 	if f.say != nil {
-		return shortenBytes(f.say(), maxMessage)
+		return clip.Bytes(f.say(), maxMessage)
 	}
-	return shortenBytes(f.message, maxMessage)
+	return clip.Bytes(f.message, maxMessage)
 }
 
 // sentence makes the field and the words of an error out of faults: those of the first, and with their places those of some more.
@@ -105,12 +107,12 @@ func place(path string, tokens []string) string {
 		case isIndex(token):
 			b.WriteString("[" + token + "]")
 		case !isPlain(token):
-			fmt.Fprintf(&b, "[%q]", shortenBytes(token, maxName))
+			fmt.Fprintf(&b, "[%q]", clip.Bytes(token, maxName))
 		default:
 			if b.Len() > 0 {
 				b.WriteByte('.')
 			}
-			b.WriteString(shortenBytes(token, maxName))
+			b.WriteString(clip.Bytes(token, maxName))
 		}
 	}
 	return b.String()
@@ -147,20 +149,4 @@ func tokensOf(at string) []string {
 		tokens[i] = strings.NewReplacer("~1", "/", "~0", "~").Replace(token)
 	}
 	return tokens
-}
-
-// shorten bounds a text to n runes.
-func shorten(s string, n int) string {
-	if utf8.RuneCountInString(s) <= n {
-		return s
-	}
-	return string([]rune(s)[:n]) + "…"
-}
-
-// shortenBytes bounds a text to n bytes.
-func shortenBytes(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	return strings.ToValidUTF8(s[:n], "") + "…"
 }

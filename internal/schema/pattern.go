@@ -7,6 +7,8 @@ import (
 	"regexp/syntax"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 // The bounds of a pattern: {1000} of a long one would fill the memory, and slow every match down.
@@ -35,7 +37,7 @@ func (p *patterns) compile(text string) (jsonschema.Regexp, error) {
 	if err != nil {
 		if bad, ok := errors.AsType[*syntax.Error](err); ok {
 			return nil, fmt.Errorf("the pattern is not supported: %s: %s (patterns are RE2: no look-around, no back-references)",
-				bad.Code, shorten(bad.Expr, maxEcho))
+				bad.Code, clip.Runes(bad.Expr, maxEcho+1))
 		}
 		return nil, err
 	}

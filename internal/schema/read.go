@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 // The bounds of a number: beyond them its exact value costs more than it can mean. They hold every double and every 256-bit integer.
@@ -63,7 +65,7 @@ func (r *reader) syntax(err error) *fault {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return r.fault("malformed JSON: it ends too early")
 	case ok:
-		return r.fault("malformed JSON at byte %d: %s", s.ByteOffset, shorten(s.Err.Error(), maxEcho))
+		return r.fault("malformed JSON at byte %d: %s", s.ByteOffset, clip.Runes(s.Err.Error(), maxEcho+1))
 	default:
 		return r.fault("malformed JSON")
 	}

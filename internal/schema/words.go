@@ -10,6 +10,8 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
+
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 // words says what a value should have been, and what it is.
@@ -22,11 +24,11 @@ func (e *explainer) words(v *jsonschema.ValidationError) string {
 	case *kind.Const:
 		return oneOf([]any{k.Want}, k.Got)
 	case *kind.Pattern:
-		return "does not match the pattern " + shorten(k.Want, maxEcho) + ", got " + got(k.Got)
+		return "does not match the pattern " + clip.Runes(k.Want, maxEcho+1) + ", got " + got(k.Got)
 	case *kind.Format:
-		message := "is no " + shorten(k.Want, maxEcho)
+		message := "is no " + clip.Runes(k.Want, maxEcho+1)
 		if k.Want == "regex" {
-			message += ": " + shortenBytes(k.Err.Error(), maxMessage)
+			message += ": " + clip.Bytes(k.Err.Error(), maxMessage)
 		}
 		return message
 	case *kind.Minimum:
@@ -86,7 +88,7 @@ func typeWords(want []string, value any) string {
 	}
 	is := nameOf(value)
 	if n, ok := value.(json.Number); ok && slices.Contains(want, "integer") {
-		is = shorten(n.String(), maxEcho) // a fraction
+		is = clip.Runes(n.String(), maxEcho+1) // a fraction
 	}
 	return "want " + strings.Join(wants, " or ") + ", got " + is
 }
@@ -135,9 +137,9 @@ func nameOf(value any) string {
 func got(value any) string {
 	switch v := value.(type) {
 	case string:
-		return strconv.Quote(shorten(v, maxEcho))
+		return strconv.Quote(clip.Runes(v, maxEcho+1))
 	case json.Number:
-		return shorten(v.String(), maxEcho)
+		return clip.Runes(v.String(), maxEcho+1)
 	case bool:
 		return strconv.FormatBool(v)
 	default:

@@ -8,6 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 // maxCallsPerReply bounds what one reply may ask for; a provider that exceeds it is broken.
@@ -77,7 +78,7 @@ func (ts *Turns) storeReply(ctx context.Context, key agent.StepKey, run *modelRu
 		return agent.ModelVerdict{}, err
 	}
 	verdict := agent.ModelVerdict{
-		Usage: run.spent(), FinishReason: reply.FinishReason, Jump: run.jump, Requests: run.requests(), Unstructured: clip(run.missed, maxWhy),
+		Usage: run.spent(), FinishReason: reply.FinishReason, Jump: run.jump, Requests: run.requests(), Unstructured: clip.Bytes(run.missed, maxWhy),
 		Cancelled: errors.Is(err, errCancelled), OutOfTime: errors.Is(err, errOutOfTime),
 	}
 	if verdict.Calls, err = run.judge(ctx, reply.Blocks); err != nil {

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 // toolEpochs is how often an unreachable tool is tried before the model is told.
@@ -236,7 +237,7 @@ func (r *toolRun) call(ctx context.Context, p *producer) (agent.ToolResult, erro
 	}
 	inv := r.invocation(p.fence.Epoch, func(message string) {
 		progress := r.event(agent.EventToolProgress)
-		progress.Text = clip(message, 1000)
+		progress.Text = clip.Bytes(message, 1000)
 		_ = p.emit(ctx, progress) // the work's context says what an error would
 	})
 	if p.fence.Epoch > 1 && !inv.Repeatable {

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 // childNamespace makes the ids of child turns out of the calls that ask for them.
@@ -56,7 +57,7 @@ func (ts *Turns) beginChild(ctx context.Context, in BeginChildInput) (BeginChild
 		if agent.CodeOf(err).Retryable() {
 			return BeginChildResult{}, err
 		}
-		return BeginChildResult{Refused: clip(err.Error(), maxWhy)}, nil
+		return BeginChildResult{Refused: clip.Bytes(err.Error(), maxWhy)}, nil
 	}
 	start := run.event(agent.EventToolStart)
 	start.Input, start.Ref = run.block.Args, id.WorkflowID()
@@ -236,7 +237,7 @@ func (r *toolRun) cleanApproval(ctx context.Context, p agent.Approval) (*agent.A
 		err = json.Unmarshal(result.Output, &words)
 	}
 	if err != nil {
-		words = approvalWords{Description: clip(err.Error(), maxWhy)}
+		words = approvalWords{Description: clip.Bytes(err.Error(), maxWhy)}
 	}
 	p.Args, p.DecidedArgs, p.Description, p.Message = words.Args, words.DecidedArgs, words.Description, words.Message
 	return &p, nil

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 const maxJobErrorText = 4 << 10 // bytes of a job error's message
@@ -23,7 +24,7 @@ func jobError(models []agent.ModelStep, tools []agent.ToolStep) *agent.Failure {
 	_ = json.Unmarshal(last.Result.Output, &answer) // an output that was moved to the blob store holds no error: the message is the general one
 	f := agent.Failure{
 		Type: agent.JobExecutionError, Tool: cmp.Or(answer.Error.Tool, last.Name), Step: answer.Error.Step, Field: answer.Error.Field,
-		Message: clip(cmp.Or(answer.Error.Message, "the tool "+last.Name+" failed"), maxJobErrorText), Retryable: answer.Error.Retryable,
+		Message: clip.Bytes(cmp.Or(answer.Error.Message, "the tool "+last.Name+" failed"), maxJobErrorText), Retryable: answer.Error.Retryable,
 	}
 	if answer.Error.Type == string(agent.StopApprovalRequired) { // of a child turn
 		f.Type = answer.Error.Type

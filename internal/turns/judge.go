@@ -9,12 +9,12 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 const (
@@ -85,13 +85,13 @@ func (r *modelRun) judge(ctx context.Context, blocks []agent.Block) ([]agent.Cal
 			return nil, err
 		}
 		if gate.Gate == agent.GateApproval {
-			v.Gate, v.Rule = gate.Gate, clip(gate.Rule, maxSummary)
+			v.Gate, v.Rule = gate.Gate, clip.Bytes(gate.Rule, maxSummary)
 			if gate.Remember != agent.RememberOff {
 				asked = append(asked, agent.RememberKey{Tool: b.Name, ArgsHash: argsHash(b.Args)})
 			}
 		}
 		if s, ok := tool.(agent.Summarizer); ok {
-			v.Summary = clip(b.Name+"("+s.Summarize(b.Args)+")", maxSummary)
+			v.Summary = clip.Bytes(b.Name+"("+s.Summarize(b.Args)+")", maxSummary)
 		}
 		out = append(out, v)
 	}
@@ -151,7 +151,7 @@ func (r *modelRun) recall(ctx context.Context, blocks []agent.Block, verdicts []
 			}
 			v.Gate, v.Rule = agent.GateNone, ""
 			if m.Decision == agent.DecisionReject {
-				v.Gate, v.Rule = agent.GateDenied, clip(cmp.Or(m.Message, "a person rejected calls like this one"), maxSummary)
+				v.Gate, v.Rule = agent.GateDenied, clip.Bytes(cmp.Or(m.Message, "a person rejected calls like this one"), maxSummary)
 			}
 			break
 		}
@@ -216,12 +216,4 @@ func delegates(t agent.Tool, args json.RawMessage, to []string) bool {
 func effectFree(t agent.Tool, args json.RawMessage) bool {
 	f, ok := t.(agent.EffectFree)
 	return ok && f.EffectFree(args)
-}
-
-// clip cuts s to at most n bytes at a rune's edge.
-func clip(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	return strings.ToValidUTF8(s[:n-3], "") + "…"
 }

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 const (
@@ -92,7 +93,7 @@ func approvalRequired(refused []agent.Approval) *agent.Failure {
 		}
 	}
 	return &agent.Failure{
-		Type: string(agent.StopApprovalRequired), Tool: refused[0].ToolName, Step: strconv.Itoa(refused[0].Step), Message: clip(b.String(), maxJobErrorText),
+		Type: string(agent.StopApprovalRequired), Tool: refused[0].ToolName, Step: strconv.Itoa(refused[0].Step), Message: clip.Bytes(b.String(), maxJobErrorText),
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 const (
@@ -110,7 +111,7 @@ func (p *preparation) run(ctx context.Context) error {
 			return p.hookError(err)
 		}
 	}
-	p.answer.Query = clip(strings.TrimSpace(question(p.request.Messages)), maxQuery)
+	p.answer.Query = clip.Bytes(strings.TrimSpace(question(p.request.Messages)), maxQuery)
 	search := true
 	var wanted []*agent.PlanStep
 	for i := range p.plan.Prepare {
@@ -176,7 +177,7 @@ func (p *preparation) reformulate(ctx context.Context, s *agent.PlanStep) error 
 		done(nil, err)
 		return err
 	}
-	if words = clip(strings.TrimSpace(words), maxQuery); words != "" {
+	if words = clip.Bytes(strings.TrimSpace(words), maxQuery); words != "" {
 		p.answer.Query = words
 	}
 	done(map[string]string{"query": p.answer.Query}, nil)

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 // TurnInput names a recorded turn.
@@ -81,11 +82,11 @@ func routeSummary(turn *facts) string {
 	case turn.route == nil:
 		return turn.Agent
 	case turn.route.Reason == agent.RouteRuled:
-		return clip("rule "+ruleName(turn.route)+": "+turn.Agent, maxSummary)
+		return clip.Bytes("rule "+ruleName(turn.route)+": "+turn.Agent, maxSummary)
 	case turn.route.Reason == agent.RouteNamed:
-		return clip("named by the request: "+turn.Agent, maxSummary)
+		return clip.Bytes("named by the request: "+turn.Agent, maxSummary)
 	default:
-		return clip("default agent: "+turn.Agent, maxSummary)
+		return clip.Bytes("default agent: "+turn.Agent, maxSummary)
 	}
 }
 

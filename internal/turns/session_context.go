@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 // Bounds of what a prompt says of a session's data, in bytes of JSON where nothing else is said.
@@ -149,7 +150,7 @@ func (c *sessionContext) addDatasets(found []agent.SessionDataset) {
 
 // fitDataset describes a dataset in at most so many bytes: the steps go first, then fields, the last ones first.
 func fitDataset(d *agent.SessionDataset, most int) contextDataset {
-	c := contextDataset{Dataset: d.Dataset, Tool: clip(d.Tool, maxContextText)}
+	c := contextDataset{Dataset: d.Dataset, Tool: clip.Bytes(d.Tool, maxContextText)}
 	for _, c.Pipeline = range pipelineForms(d.Args) {
 		if encodedBytes(&c) <= most {
 			return c

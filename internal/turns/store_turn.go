@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 // StoreTurn ends a turn: result, transcript, session release and terminal event in one transaction, then a word to the next turn.
@@ -265,7 +266,9 @@ func capped(out *agent.AgentStepOutput, n int) *agent.AgentStepOutput {
 	if size > n {
 		c.Blocks = []agent.Block{}
 	}
-	c.Output = clip(c.Output, n)
+	if len(c.Output) > n {
+		c.Output = clip.Bytes(c.Output, n-len("…"))
+	}
 	if len(c.Structured) > n || string(c.Structured) == null {
 		c.Structured = nil
 	}

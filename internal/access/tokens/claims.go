@@ -5,6 +5,7 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/access"
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 // Bounds of what a token may say.
@@ -17,9 +18,9 @@ const (
 // data it is about, and without a user a token could name any. odd is the first scope that was meant for us and allows nothing, such as one
 // that confines what cannot be confined: it is passed over.
 func (i *Issuer) principal(claims map[string]any) (p agent.Principal, odd string, err error) {
-	p = agent.Principal{Method: agent.MethodJWT, Tenant: i.Tenant, Scopes: append([]string{}, i.Scopes...), Credential: clip("jwt/" + i.URL)}
+	p = agent.Principal{Method: agent.MethodJWT, Tenant: i.Tenant, Scopes: append([]string{}, i.Scopes...), Credential: clip.Prefix("jwt/"+i.URL, maxText)}
 	if id, ok := claims["jti"].(string); ok && id != "" {
-		p.Credential = clip(p.Credential + "#" + id)
+		p.Credential = clip.Prefix(p.Credential+"#"+id, maxText)
 	}
 	if i.TenantClaim != "" {
 		tenant, _ := claim(claims, i.TenantClaim).(string)
@@ -54,7 +55,7 @@ func (i *Issuer) principal(claims map[string]any) (p agent.Principal, odd string
 		case access.ValidScope(scope):
 			p.Scopes = append(p.Scopes, scope)
 		case odd == "" && (i.ScopePrefix != "" || agent.ValidScope(scope)): // without a prefix, tokens have those of others too
-			odd = clip(scope)
+			odd = clip.Prefix(scope, maxText)
 		}
 	}
 	return p, odd, nil
@@ -100,18 +101,11 @@ func words(value any) []string {
 // first is a text, or the first text of a list.
 func first(value any) string {
 	if text, ok := value.(string); ok {
-		return clip(text)
+		return clip.Prefix(text, maxText)
 	}
 	if list, ok := value.([]any); ok && len(list) > 0 {
 		text, _ := list[0].(string)
-		return clip(text)
+		return clip.Prefix(text, maxText)
 	}
 	return ""
-}
-
-func clip(text string) string {
-	if len(text) <= maxText {
-		return text
-	}
-	return strings.ToValidUTF8(text[:maxText], "")
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/valyala/fasttemplate"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 // placeholder is what may be meant as the name of a parameter.
@@ -72,9 +73,9 @@ func placeholderProblem(name string) string {
 	case !placeholder.MatchString(trimmed):
 		return "{{…}} holds no name of a parameter"
 	case trimmed != name:
-		return "write {{" + shorten(trimmed) + "}} without spaces"
+		return "write {{" + clip.Bytes(trimmed, maxQuoted) + "}} without spaces"
 	default:
-		return "{{" + shorten(name) + "}} is not among the properties"
+		return "{{" + clip.Bytes(name, maxQuoted) + "}} is not among the properties"
 	}
 }
 

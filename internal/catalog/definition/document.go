@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 	"github.com/turnstone-run/turnstone/internal/strict"
 )
 
@@ -99,20 +100,13 @@ func (d *document) classify() bool {
 				return true
 			}
 		}
-		d.fault("kind", "unknown kind %q: %s", shorten(n.text), want)
+		d.fault("kind", "unknown kind %q: %s", clip.Bytes(n.text, maxQuoted), want)
 	}
 	return false
 }
 
 // maxQuoted bounds what a fault repeats of a document, in bytes.
 const maxQuoted = 64
-
-func shorten(s string) string {
-	if len(s) > maxQuoted {
-		return strings.ToValidUTF8(s[:maxQuoted], "") + "…"
-	}
-	return s
-}
 
 // normalise gives one form to what may be written in several.
 func (d *document) normalise() {

@@ -10,6 +10,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
+
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 // words says what a value should have been. Texts of the document are not repeated: they may be secrets.
@@ -26,7 +28,7 @@ func (s *schema) words(e *jsonschema.ValidationError) string {
 		if message, ok := source["patternErrorMessage"].(string); ok {
 			return message
 		}
-		return "does not match the pattern " + shorten(k.Want)
+		return "does not match the pattern " + clip.Bytes(k.Want, maxQuoted)
 	case *kind.Format:
 		if k.Want == "regex" {
 			return "is no regular expression"
@@ -121,7 +123,7 @@ func oneOf(allowed []any) string {
 			words = append(words, "…")
 			break
 		}
-		words = append(words, shorten(fmt.Sprint(a)))
+		words = append(words, clip.Bytes(fmt.Sprint(a), maxQuoted))
 	}
 	if len(words) == 1 {
 		return "want " + words[0]

@@ -78,7 +78,7 @@ func (a *answer) final(id agent.TurnID) []piece {
 	out := e.Result
 	switch {
 	case e.Status == agent.StatusFailed, out == nil && e.Status == agent.StatusCompleted:
-		return []piece{plain(fmt.Sprintf("Sorry, that did not work. (turn %s)", clip(string(id), 128)))}
+		return []piece{plain(fmt.Sprintf("Sorry, that did not work. (turn %s)", clipUnits(string(id), 128)))}
 	case e.Status == agent.StatusCancelled:
 		text := a.text
 		if out != nil && out.Output != "" {
@@ -111,6 +111,6 @@ func ended(parts []piece, words string) []piece {
 	}
 	parts = parts[:min(len(parts), maxParts)]
 	last := &parts[len(parts)-1]
-	*last = last.with(clip(words, 90))
+	*last = last.with(clipUnits(words, 90))
 	return parts
 }

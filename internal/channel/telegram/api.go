@@ -15,6 +15,7 @@ import (
 	"github.com/go-telegram/bot/models"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 // api is the Bot API with errors that have an [agent.Code] and never the token:
@@ -47,9 +48,7 @@ func (a *api) fault(method string, err error) error {
 
 func (a *api) judge(op string, err error) *agent.Error {
 	words := a.transport.without(err.Error())
-	if len(words) > maxFault {
-		words = strings.ToValidUTF8(words[:maxFault], "") + "…"
-	}
+	words = clip.Bytes(words, maxFault)
 	made := &agent.Error{Code: agent.CodeUnavailable, Op: op, Err: errors.New(words)}
 	var busy *bot.TooManyRequestsError
 	var moved *bot.MigrateError
@@ -156,7 +155,7 @@ func (a *api) typing(ctx context.Context, chat int64) error {
 
 // answer ends a press of a button; words are shown to whoever pressed.
 func (a *api) answer(ctx context.Context, query, words string, alert bool) error {
-	_, err := a.bot.AnswerCallbackQuery(ctx, &bot.AnswerCallbackQueryParams{CallbackQueryID: query, Text: clip(words, 200), ShowAlert: alert})
+	_, err := a.bot.AnswerCallbackQuery(ctx, &bot.AnswerCallbackQueryParams{CallbackQueryID: query, Text: clipUnits(words, 200), ShowAlert: alert})
 	return a.fault("answerCallbackQuery", err)
 }
 

@@ -45,13 +45,13 @@ func questionText(a *agent.Approval) piece {
 	var w writer
 	w.write(questionTitle)
 	from := w.at
-	w.write(clip(sanitize(a.ToolName), 200))
+	w.write(clipUnits(sanitize(a.ToolName), 200))
 	w.mark(from, models.MessageEntity{Type: models.MessageEntityTypeBold})
-	if note := clip(strings.TrimSpace(sanitize(a.Description)), maxNote); note != "" {
+	if note := clipUnits(strings.TrimSpace(sanitize(a.Description)), maxNote); note != "" {
 		w.write("\n" + note)
 	}
 	args := pretty(a.Args)
-	shown := clip(args, maxArgs)
+	shown := clipUnits(args, maxArgs)
 	w.write("\n\n")
 	from = w.at
 	w.write(shown)

@@ -314,7 +314,7 @@ func (d *delivery) gone(ctx context.Context, why error) error {
 		return why
 	}
 	d.logger.Warn("turn cannot be followed", zap.Error(why))
-	return d.last(ctx, []piece{plain("Sorry, I have lost sight of this. (turn " + clip(string(d.turn.TurnID), 128) + ")")})
+	return d.last(ctx, []piece{plain("Sorry, I have lost sight of this. (turn " + clipUnits(string(d.turn.TurnID), 128) + ")")})
 }
 
 func (d *delivery) last(ctx context.Context, parts []piece) error {

@@ -300,8 +300,8 @@ func sanitize(text string) string {
 	}, text)
 }
 
-// clip makes text fit into so many units.
-func clip(text string, most int) string {
+// clipUnits makes text fit into so many units.
+func clipUnits(text string, most int) string {
 	n := 0
 	for i, r := range text {
 		if n += unitsOf(r); n > most-1 && units(text[i:]) > unitsOf(r) {

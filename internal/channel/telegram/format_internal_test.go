@@ -92,11 +92,11 @@ func TestSplit(t *testing.T) {
 }
 
 func TestClip(t *testing.T) {
-	require.Equal(t, "abc", clip("abc", 3))
-	require.Equal(t, "ab…", clip("abcd", 3))
-	require.Equal(t, "🛫…", clip("🛫🛫🛫", 4))
-	require.Equal(t, "🛫🛫", clip("🛫🛫", 4))
-	require.Empty(t, clip("", 4))
+	require.Equal(t, "abc", clipUnits("abc", 3))
+	require.Equal(t, "ab…", clipUnits("abcd", 3))
+	require.Equal(t, "🛫…", clipUnits("🛫🛫🛫", 4))
+	require.Equal(t, "🛫🛫", clipUnits("🛫🛫", 4))
+	require.Empty(t, clipUnits("", 4))
 }
 
 // letters are the characters of a text that make a message.
@@ -137,7 +137,7 @@ func FuzzRenderAndSplit(f *testing.F) {
 		if letters(whole.String()) != letters(p.text) {
 			t.Fatalf("%q became %q", p.text, whole.String())
 		}
-		if n := units(clip(markdown, most)); utf8.ValidString(markdown) && n > most {
+		if n := units(clipUnits(markdown, most)); utf8.ValidString(markdown) && n > most {
 			t.Fatalf("clipped to %d units", n)
 		}
 	})

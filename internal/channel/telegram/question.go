@@ -100,7 +100,7 @@ func decided(a *agent.Approval) string {
 		return "Nobody decided in time: " + words
 	}
 	if a.By != "" {
-		words += " by " + clip(a.By, 200)
+		words += " by " + clipUnits(a.By, 200)
 	}
 	return words
 }

@@ -4,6 +4,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 // How the requests of ask agents are told: by the prompts of the shipped node, and by the passages that the runtime quotes.
@@ -57,7 +59,7 @@ func quoteBest(quotes [][]string, question string) string {
 				}
 			}
 			if score > 0 && len(words) >= short {
-				s = clip(strings.Trim(strings.Join(words, " "), " .#|>*-"), shownText)
+				s = clip.Runes(strings.Trim(strings.Join(words, " "), " .#|>*-"), shownText)
 				found = append(found, sentence{s + " [" + quote[1] + "].", score})
 			}
 		}

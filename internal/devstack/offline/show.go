@@ -5,7 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"unicode/utf8"
+
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 // What an answer shows of a tool's result.
@@ -60,7 +61,7 @@ func showResult(content, message string) string {
 	}
 	switch {
 	case r.Error.Message != "":
-		text := "That did not work: " + clip(strings.TrimSuffix(r.Error.Message, "."), shownText)
+		text := "That did not work: " + clip.Runes(strings.TrimSuffix(r.Error.Message, "."), shownText)
 		if !strings.Contains(r.Error.Message, r.Error.Field) {
 			text += " (" + r.Error.Field + ")"
 		}
@@ -72,7 +73,7 @@ func showResult(content, message string) string {
 	case r.PatchID != "":
 		return "The workflow is changed: patch " + r.PatchID + strings.TrimSuffix(fmt.Sprintf(", version %d", r.Version), ", version 0") + ".\n"
 	}
-	return "The tool answered:\n\n```\n" + clip(strings.TrimSpace(content), shownText) + "\n```\n"
+	return "The tool answered:\n\n```\n" + clip.Runes(strings.TrimSpace(content), shownText) + "\n```\n"
 }
 
 // table shows the first rows.
@@ -127,13 +128,5 @@ func cell(raw json.RawMessage) string {
 	if json.Unmarshal(raw, &s) != nil {
 		s = string(raw)
 	}
-	return clip(strings.ReplaceAll(strings.Join(strings.Fields(s), " "), "|", `\|`), shownCell)
-}
-
-// clip cuts a text to n runes.
-func clip(s string, n int) string {
-	if utf8.RuneCountInString(s) <= n {
-		return s
-	}
-	return string([]rune(s)[:n-1]) + "…"
+	return clip.Runes(strings.ReplaceAll(strings.Join(strings.Fields(s), " "), "|", `\|`), shownCell)
 }

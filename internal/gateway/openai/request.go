@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 	"github.com/turnstone-run/turnstone/internal/strict"
 )
 
@@ -261,8 +262,6 @@ func within(path string, err error) error {
 		c.Field = path + "." + c.Field
 	}
 	const longest = 256 // the caller chose the names: do not let him choose the size of our answer
-	if len(c.Field) > longest {
-		c.Field = strings.ToValidUTF8(c.Field[:longest], "") + "…"
-	}
+	c.Field = clip.Bytes(c.Field, longest)
 	return &c
 }

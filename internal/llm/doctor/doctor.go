@@ -7,10 +7,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 // The bounds of an examination.
@@ -127,13 +127,6 @@ func (e *exam) try(ctx context.Context, c check) Check {
 	} else if err != nil {
 		detail = err.Error()
 	}
-	done.Detail = shorten(detail, maxDetail)
+	done.Detail = clip.Bytes(detail, maxDetail)
 	return done
-}
-
-func shorten(s string, n int) string {
-	if len(s) > n {
-		s = s[:n] + "…"
-	}
-	return strings.ToValidUTF8(s, "")
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 // checks is the checklist, in order.
@@ -176,4 +177,4 @@ func (e *exam) sees(ctx context.Context) (string, error) {
 	return quote(a.said()), nil
 }
 
-func quote(s string) string { return fmt.Sprintf("%q", shorten(s, 120)) }
+func quote(s string) string { return fmt.Sprintf("%q", clip.Bytes(s, 120)) }

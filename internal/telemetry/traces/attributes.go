@@ -9,6 +9,7 @@ import (
 	semconv "go.opentelemetry.io/otel/semconv/v1.41.0" // the last version that has gen_ai.*, which moved to conventions of their own
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 // Our own attributes.
@@ -84,20 +85,12 @@ const (
 	levelWarning, levelError = "WARNING", "ERROR"
 )
 
-// clip bounds a name or an id; it cuts no rune in two.
-func clip(s string, most int) string {
-	if len(s) <= most {
-		return s
-	}
-	return strings.ToValidUTF8(s[:most], "") + "…"
-}
-
 // list grows attributes, without those that say nothing.
 type list []attribute.KeyValue
 
 func (l *list) text(k attribute.Key, v string) {
 	if v != "" {
-		*l = append(*l, k.String(clip(v, maxTag)))
+		*l = append(*l, k.String(clip.Bytes(v, maxTag)))
 	}
 }
 
@@ -152,7 +145,7 @@ func tags(o *agent.Observed) []string {
 		{"agent", o.Agent}, {"tenant", o.Tenant}, {"channel", o.Channel}, {"mode", string(o.Mode)},
 	} {
 		if tag.value != "" {
-			all = append(all, tag.name+":"+clip(tag.value, maxTag))
+			all = append(all, tag.name+":"+clip.Bytes(tag.value, maxTag))
 		}
 	}
 	return all

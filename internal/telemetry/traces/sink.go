@@ -10,6 +10,8 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.uber.org/zap"
+
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 const (
@@ -134,7 +136,7 @@ func (s *sink) note(spans int, err error) {
 	if s.wrong == "" {
 		s.since = now
 	}
-	s.wrong = clip(err.Error(), maxComplaint)
+	s.wrong = clip.Bytes(err.Error(), maxComplaint)
 	if now.Sub(s.complained) >= complainEvery {
 		s.complained = now
 		s.logger.Warn("traces cannot be exported", zap.String("receiver", s.name), zap.String("error", s.wrong),

@@ -15,6 +15,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 const (
@@ -150,7 +151,7 @@ func (t *Tracing) answered(o *agent.ModelOutcome, began time.Time) []attribute.K
 		l.text(keyLangfuseModel, o.Reply.Model)
 	}
 	if why := string(o.Reply.FinishReason); why != "" {
-		l = append(l, semconv.GenAIResponseFinishReasons(clip(why, maxTag)))
+		l = append(l, semconv.GenAIResponseFinishReasons(clip.Bytes(why, maxTag)))
 	}
 	if t.content.on() {
 		said := t.content.reply(o.Reply.Blocks, string(o.Reply.FinishReason))

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 const (
@@ -67,7 +68,7 @@ func (t *Tracing) open(ctx context.Context, cfg *Config) error {
 	// What the SDK says by itself, such as that a receiver took a part of a batch, goes where all else goes.
 	sometimes := rate.Sometimes{First: 1, Interval: complainEvery}
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
-		sometimes.Do(func() { cfg.Logger.Warn("traces", zap.String("error", clip(err.Error(), maxComplaint))) })
+		sometimes.Do(func() { cfg.Logger.Warn("traces", zap.String("error", clip.Bytes(err.Error(), maxComplaint))) })
 	}))
 	own, err := resource.New(ctx, resource.WithTelemetrySDK(), resource.WithHost())
 	if err != nil && !errors.Is(err, resource.ErrPartialResource) {

@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 // lineage is where a turn stands: what asked for it, if anybody's trace did, and its own span, which need not exist yet.
@@ -103,8 +104,8 @@ func (t *Tracing) start(
 	for _, a := range attributes {
 		options = append(options, trace.WithAttributes(a...))
 	}
-	_, span := t.tracer.Start(wanting(ctx, wanted{span: id}), clip(name, maxTag), options...) //nolint:spancheck // the caller's to end
-	return trace.ContextWithSpan(ctx, span), span                                             //nolint:spancheck // as above
+	_, span := t.tracer.Start(wanting(ctx, wanted{span: id}), clip.Bytes(name, maxTag), options...) //nolint:spancheck // the caller's to end
+	return trace.ContextWithSpan(ctx, span), span                                                   //nolint:spancheck // as above
 }
 
 // Carry implements [agent.Observer].
@@ -169,7 +170,7 @@ func (t *Tracing) Ended(ctx context.Context, e agent.TurnEnded) {
 	// What ctx is in may be of another turn, or of the door that cancelled this one.
 	ctx = context.WithoutCancel(ctx)
 	in := wanting(trace.ContextWithRemoteSpanContext(ctx, line.above), wanted{trace: line.self.TraceID(), span: line.self.SpanID()})
-	_, span := t.tracer.Start(in, clip("invoke_agent "+e.Turn.Agent, maxTag),
+	_, span := t.tracer.Start(in, clip.Bytes("invoke_agent "+e.Turn.Agent, maxTag),
 		trace.WithSpanKind(trace.SpanKindInternal), trace.WithTimestamp(began), trace.WithAttributes(t.basics(e.Turn)...))
 	if span.IsRecording() {
 		span.SetAttributes(t.ending(&e, recordOf(ctx, &e))...)

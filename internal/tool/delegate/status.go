@@ -7,6 +7,7 @@ import (
 	"errors"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 	"github.com/turnstone-run/turnstone/internal/strict"
 )
 
@@ -47,7 +48,7 @@ func (status) Summarize(args json.RawMessage) string {
 	if err != nil {
 		return "invalid arguments"
 	}
-	return short(job)
+	return clip.Bytes(job, maxName)
 }
 
 // Call looks once; it does not wait for the Job.

@@ -4,9 +4,9 @@ import (
 	"context"
 	_ "embed"
 	"encoding/json"
-	"strings"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 	"github.com/turnstone-run/turnstone/internal/tool"
 )
 
@@ -97,14 +97,7 @@ func (delegate) Summarize(args json.RawMessage) string {
 	if name == "" {
 		return in.agentType
 	}
-	return short(name)
-}
-
-func short(name string) string {
-	if len(name) > maxName {
-		name = strings.ToValidUTF8(name[:maxName], "") + "…"
-	}
-	return name
+	return clip.Bytes(name, maxName)
 }
 
 // Delegate says which of the delegates is asked. Its error is [agent.CodeInvalid], [agent.CodeOverflow] beyond a bound, or

@@ -12,6 +12,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 const (
@@ -195,7 +196,8 @@ func (t *remote) block(ctx context.Context, inv agent.Invocation, c sdk.Content)
 		return t.stored(ctx, inv, block{Type: "audio", MIMEType: c.MIMEType}, c.Data)
 	case *sdk.ResourceLink:
 		b := block{
-			Type: "resource_link", URI: c.URI, Name: clip(c.Name, maxWord), Description: clip(c.Description, maxDescription), MIMEType: mediaType(c.MIMEType),
+			Type: "resource_link", URI: c.URI, Name: clip.Runes(c.Name, maxWord), Description: clip.Runes(c.Description, maxDescription),
+			MIMEType: mediaType(c.MIMEType),
 		}
 		if c.Size != nil {
 			b.Bytes = *c.Size
@@ -237,5 +239,5 @@ func mediaType(given string) string {
 	if err != nil {
 		return ""
 	}
-	return clip(media, maxWord)
+	return clip.Runes(media, maxWord)
 }

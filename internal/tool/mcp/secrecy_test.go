@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 // everything is all that was logged.
@@ -123,7 +124,7 @@ func TestSecrets(t *testing.T) {
 	}
 	require.Len(t, s.values, maxSecrets)
 	require.Equal(t, redacted, s.clean(fmt.Sprintf("token-%04d", 2*maxSecrets-1)), "the last ones are known")
-	require.Equal(t, "visible…", clip("visible words", 8))
-	require.Equal(t, "äöü", clip("äöü", 3))
+	require.Equal(t, "visible…", clip.Runes("visible words", 8))
+	require.Equal(t, "äöü", clip.Runes("äöü", 3))
 	require.Equal(t, "ab\nc d", visible("a\u200bb\n\u202ec\td\x1b\U000E0041\x00"))
 }

@@ -9,6 +9,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/turnstone-run/turnstone/internal/clip"
 	"github.com/turnstone-run/turnstone/internal/egress"
 )
 
@@ -87,7 +88,7 @@ func (s *secrets) cleanJSON(raw json.RawMessage) json.RawMessage {
 // plain makes a server's words fit to be shown: at most n runes, without secrets, without control characters, and without the invisible
 // ones that hide instructions from people but not from models. Line feeds stay.
 func (s *secrets) plain(text string, n int) string {
-	return clip(visible(s.clean(text)), n)
+	return clip.Runes(visible(s.clean(text)), n)
 }
 
 func visible(text string) string {
@@ -102,19 +103,4 @@ func visible(text string) string {
 		}
 		return r
 	}, text))
-}
-
-// clip shortens a text to n runes.
-func clip(text string, n int) string {
-	if len(text) <= n || utf8.RuneCountInString(text) <= n {
-		return text
-	}
-	count := 0
-	for i := range text {
-		if count == n-1 {
-			return text[:i] + "…"
-		}
-		count++
-	}
-	return text
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 	"github.com/turnstone-run/turnstone/internal/openapi"
 )
 
@@ -38,7 +39,8 @@ type output struct {
 func (c *exchange) answer(resp *http.Response, body []byte) (agent.ToolResult, error) {
 	contentType := resp.Header.Get("Content-Type")
 	o := output{
-		Status: resp.StatusCode, Operation: c.title, URL: clip(c.shown(), openapi.MaxURL), ContentType: clip(contentType, 200), Headers: c.headers(resp.Header),
+		Status: resp.StatusCode, Operation: c.title, URL: clip.Bytes(c.shown(), openapi.MaxURL), ContentType: clip.Bytes(contentType, 200),
+		Headers: c.headers(resp.Header),
 	}
 	var value any
 	isJSON := false
@@ -91,7 +93,7 @@ func likelyJSON(media string) bool {
 }
 
 func text(body []byte) *string {
-	s := clip(strings.ToValidUTF8(string(body), "�"), maxText)
+	s := clip.Bytes(strings.ToValidUTF8(string(body), "�"), maxText)
 	return &s
 }
 
@@ -102,7 +104,7 @@ func (c *exchange) headers(h http.Header) map[string]string {
 		"Location", "Link", "Retry-After", "ETag", "Last-Modified", "X-Request-Id", "X-Total-Count", "X-RateLimit-Remaining", "RateLimit",
 	} {
 		if v := h.Get(name); v != "" {
-			out[strings.ToLower(name)] = clip(strings.ToValidUTF8(string(c.scrub([]byte(v))), "�"), maxHeader)
+			out[strings.ToLower(name)] = clip.Bytes(strings.ToValidUTF8(string(c.scrub([]byte(v))), "�"), maxHeader)
 		}
 	}
 	return out
@@ -198,7 +200,7 @@ func (c *exchange) refused(resp *http.Response, body []byte) (agent.ToolResult, 
 	}
 	message := fmt.Sprintf("%s: %s answered %s", c.title, c.made.URL.Host, strings.TrimSpace(fmt.Sprintf("%d %s", status, http.StatusText(status))))
 	if after := resp.Header.Get("Retry-After"); after != "" {
-		message += " (retry after " + clip(after, 60) + ")"
+		message += " (retry after " + clip.Bytes(after, 60) + ")"
 	}
 	if f.Message != "" {
 		message += "; " + f.Message
@@ -252,7 +254,7 @@ func saying(body []byte) string {
 }
 
 func oneLine(s string) string {
-	return clip(strings.Join(strings.Fields(strings.ToValidUTF8(s, "")), " "), maxQuoted)
+	return clip.Bytes(strings.Join(strings.Fields(strings.ToValidUTF8(s, "")), " "), maxQuoted)
 }
 
 // encode is json.Marshal without the escapes that are for web pages: they only cost tokens.
@@ -264,12 +266,4 @@ func encode(v any) (json.RawMessage, error) {
 		return nil, fmt.Errorf("encode JSON: %w", err)
 	}
 	return bytes.TrimRight(b.Bytes(), "\n"), nil
-}
-
-// clip bounds a text that is quoted, in bytes.
-func clip(s string, most int) string {
-	if len(s) <= most {
-		return s
-	}
-	return strings.ToValidUTF8(s[:most], "") + "…"
 }

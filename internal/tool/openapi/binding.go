@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 	"github.com/turnstone-run/turnstone/internal/openapi"
 	"github.com/turnstone-run/turnstone/internal/strict"
 )
@@ -146,7 +147,7 @@ func (b *binding) source(name string) (source, error) {
 		for n := range b.Documents {
 			known = append(known, catalogPrefix+n)
 		}
-		return source{}, agent.FieldErrorf(agent.CodeNotFound, "openapi_url", "there is no document %q: %s", clip(name, 100), list("the catalog has", known))
+		return source{}, agent.FieldErrorf(agent.CodeNotFound, "openapi_url", "there is no document %q: %s", clip.Bytes(name, 100), list("the catalog has", known))
 	case d.Ref != "":
 		return source{ref: d.Ref}, nil
 	case len(d.Document) > 0:
@@ -167,7 +168,7 @@ func parseURL(text string) (*url.URL, error) {
 	case err != nil:
 		return nil, agent.Invalid("openapi_url", "is not a valid URL")
 	case u.Scheme != "http" && u.Scheme != "https":
-		return nil, agent.Invalid("openapi_url", "the scheme %q is not fetched: want http, https or catalog:<name>", clip(u.Scheme, 20))
+		return nil, agent.Invalid("openapi_url", "the scheme %q is not fetched: want http, https or catalog:<name>", clip.Bytes(u.Scheme, 20))
 	case u.Host == "":
 		return nil, agent.Invalid("openapi_url", "has no host")
 	}

@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 	"github.com/turnstone-run/turnstone/internal/egress"
 	"github.com/turnstone-run/turnstone/internal/openapi"
 )
@@ -151,7 +152,7 @@ func encodingOf(resp *http.Response) string {
 	if encoding == "identity" {
 		return ""
 	}
-	return clip(strings.ToValidUTF8(encoding, "�"), maxEncoding)
+	return clip.Bytes(strings.ToValidUTF8(encoding, "�"), maxEncoding)
 }
 
 // lost is what becomes of a request whose answer did not come.
@@ -182,7 +183,7 @@ func (c *exchange) astray(err error) (agent.ToolResult, error) {
 func (c *exchange) unknown(why string) error {
 	return &fault{agent.Failure{
 		Type:    agent.OutcomeUnknown,
-		Message: fmt.Sprintf("%s: the %s was sent and may have taken effect; it was not repeated: %s", c.title, c.made.Method, clip(why, 500)),
+		Message: fmt.Sprintf("%s: the %s was sent and may have taken effect; it was not repeated: %s", c.title, c.made.Method, clip.Bytes(why, 500)),
 	}}
 }
 
@@ -231,7 +232,7 @@ func failed(err error) (agent.ToolResult, error) {
 			f.Message = e.Err.Error()
 		}
 	}
-	f.Tool, f.Message = ToolName, clip(strings.ToValidUTF8(f.Message, "�"), 3500)
+	f.Tool, f.Message = ToolName, clip.Bytes(strings.ToValidUTF8(f.Message, "�"), 3500)
 	out, err := encode(struct {
 		Error *agent.Failure `json:"error"`
 	}{&f})

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 	"github.com/turnstone-run/turnstone/internal/egress"
 	"github.com/turnstone-run/turnstone/internal/openapi"
 )
@@ -49,13 +50,13 @@ func named(u *url.URL, granted, fitting []agent.PlanAuth, name string) ([]agent.
 		return fitting[i : i+1 : i+1], nil
 	}
 	if slices.ContainsFunc(granted, is) {
-		return nil, agent.FieldErrorf(agent.CodeDenied, "auth_profile", "the profile %q may not be sent to %s", clip(name, 100), u.Host)
+		return nil, agent.FieldErrorf(agent.CodeDenied, "auth_profile", "the profile %q may not be sent to %s", clip.Bytes(name, 100), u.Host)
 	}
 	known := make([]string, len(granted))
 	for i := range granted {
 		known[i] = granted[i].Name
 	}
-	return nil, agent.FieldErrorf(agent.CodeDenied, "auth_profile", "the profile %q is not granted: %s", clip(name, 100), list("granted are", known))
+	return nil, agent.FieldErrorf(agent.CodeDenied, "auth_profile", "the profile %q is not granted: %s", clip.Bytes(name, 100), list("granted are", known))
 }
 
 // satisfy finds a profile for each scheme.
@@ -110,7 +111,7 @@ func unsatisfied(op *openapi.Operation, u *url.URL, profiles []agent.PlanAuth, n
 	var needs, has []string
 	for _, needed := range op.Security[:min(maxTold, len(op.Security))] {
 		if len(needed) > 0 {
-			needs = append(needs, clip(needed.String(), 300))
+			needs = append(needs, clip.Bytes(needed.String(), 300))
 		}
 	}
 	for i := range profiles {
@@ -186,7 +187,7 @@ func list(begin string, names []string) string {
 	}
 	slices.Sort(names)
 	for i, n := range names {
-		names[i] = clip(n, 100)
+		names[i] = clip.Bytes(n, 100)
 	}
 	if more := len(names) - maxTold; more > 0 {
 		names = append(names[:maxTold:maxTold], "…")

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 	"github.com/turnstone-run/turnstone/internal/openapi"
 )
 
@@ -74,7 +75,7 @@ func (*action) Summarize(args json.RawMessage) string {
 	if err != nil {
 		return "invalid arguments"
 	}
-	return clip(strings.Join(strings.Fields(a.operation), " "), maxSummary-len("…"))
+	return clip.Bytes(strings.Join(strings.Fields(a.operation), " "), maxSummary-len("…"))
 }
 
 // Call sends an operation's request; see the package comment for what is a failure and what an error.
@@ -120,7 +121,7 @@ func (t *action) prepare(ctx context.Context, inv *agent.Invocation, args json.R
 	}
 	if inv.Repeatable && !op.Safe() {
 		return nil, agent.FieldErrorf(agent.CodeConflict, "operation_id",
-			"the document has changed: %q is now a %s, which may have effects; call it again", clip(a.operation, 100), op.Method)
+			"the document has changed: %q is now a %s, which may have effects; call it again", clip.Bytes(a.operation, 100), op.Method)
 	}
 	name, _ := strings.CutPrefix(a.url, catalogPrefix)
 	req, err := op.Request(ctx, openapi.Input{

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 // maxMessage is what a failure tells, in bytes.
@@ -15,9 +16,7 @@ const maxMessage = 2_000
 func failed(err error) (agent.ToolResult, error) {
 	f := agent.FailureOf(err)
 	f.Tool, f.Retryable = ToolName, false
-	if len(f.Message) > maxMessage {
-		f.Message = strings.ToValidUTF8(f.Message[:maxMessage], "") + "…"
-	}
+	f.Message = clip.Bytes(f.Message, maxMessage)
 	out, err := json.Marshal(map[string]*agent.Failure{"error": f})
 	if err != nil {
 		return agent.ToolResult{}, agent.Errorf(agent.CodeInternal, "call "+ToolName, "encode failure: %w", err)
@@ -49,22 +48,22 @@ func (o *operation) words() string {
 	done := map[string]string{"add": "added", "remove": "removed", "replace": "changed"}[o.Op]
 	list, rest, _ := strings.Cut(strings.TrimPrefix(o.Path, "/"), "/")
 	if strings.Contains(rest, "/") { // a member of an element
-		return done + " " + clip(o.Path)
+		return done + " " + clip.Bytes(o.Path, maxShown)
 	}
 	var value struct{ ID, Type, From, To string }
 	if o.Value != nil && json.Unmarshal(o.Value, &value) != nil {
-		return done + " " + clip(o.Path)
+		return done + " " + clip.Bytes(o.Path, maxShown)
 	}
 	switch {
 	case list == "nodes" && value.ID != "":
-		return done + " node " + clip(value.ID)
+		return done + " node " + clip.Bytes(value.ID, maxShown)
 	case list == "schedules" && value.ID != "":
-		return done + " schedule " + clip(value.ID)
+		return done + " schedule " + clip.Bytes(value.ID, maxShown)
 	case list == "edges" && value.From != "":
-		return done + " edge " + clip(value.From) + " → " + clip(value.To)
+		return done + " edge " + clip.Bytes(value.From, maxShown) + " → " + clip.Bytes(value.To, maxShown)
 	case o.Path == "":
 		return done + " the whole definition"
 	default:
-		return done + " " + clip(o.Path)
+		return done + " " + clip.Bytes(o.Path, maxShown)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 	"github.com/turnstone-run/turnstone/internal/strict"
 )
 
@@ -51,7 +52,7 @@ func parse(args json.RawMessage) (*arguments, error) {
 	}
 	if err := strict.Decode(args, &in); err != nil {
 		if e, ok := errors.AsType[*agent.Error](err); ok {
-			return nil, agent.Invalid(clip(e.Field), "%s", clip(e.Err.Error()))
+			return nil, agent.Invalid(clip.Bytes(e.Field, maxShown), "%s", clip.Bytes(e.Err.Error(), maxShown))
 		}
 		return nil, err
 	}
@@ -93,10 +94,3 @@ func parse(args json.RawMessage) (*arguments, error) {
 
 // maxShown is what an error or an answer repeats of a text that the model gave, in bytes.
 const maxShown = 200
-
-func clip(s string) string {
-	if len(s) > maxShown {
-		return strings.ToValidUTF8(s[:maxShown], "") + "…"
-	}
-	return s
-}

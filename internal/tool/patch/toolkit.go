@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 	"github.com/turnstone-run/turnstone/internal/tool"
 )
 
@@ -84,9 +85,7 @@ func (patch) Summarize(args json.RawMessage) string {
 		return "invalid arguments"
 	}
 	tag := cmp.Or(in.tag, "the workflow of the job")
-	if len(tag) > maxName {
-		tag = strings.ToValidUTF8(tag[:maxName], "") + "…"
-	}
+	tag = clip.Bytes(tag, maxName)
 	if n := len(in.operations); n != 1 {
 		return fmt.Sprintf("%s: %d operations", tag, n)
 	}
@@ -118,7 +117,7 @@ func (p patch) Call(ctx context.Context, inv agent.Invocation, call agent.ToolCa
 	}
 	operations, err := json.Marshal(in.operations)
 	if err != nil {
-		return failed(agent.Invalid("patch_spec.operations", "%s", clip(err.Error())))
+		return failed(agent.Invalid("patch_spec.operations", "%s", clip.Bytes(err.Error(), maxShown)))
 	}
 	key, err := p.workflow(ctx, &inv, in)
 	if err != nil {

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
+
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 // accumulator computes one aggregate for all groups.
@@ -40,9 +42,9 @@ func (t *totals) add(g int, raw json.RawMessage, v *value) string {
 	v.toNumber()
 	switch {
 	case v.kind != kindNumber:
-		return fmt.Sprintf("%s is no number", clip(string(raw)))
+		return fmt.Sprintf("%s is no number", clip.Bytes(string(raw), maxQuote))
 	case !t.all[g].add(v):
-		return fmt.Sprintf("%s is too large or too small to be summed", clip(string(raw)))
+		return fmt.Sprintf("%s is too large or too small to be summed", clip.Bytes(string(raw), maxQuote))
 	default:
 		return ""
 	}

@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 const maxFields = 100
@@ -69,7 +71,7 @@ func distinct(list []column) error {
 	seen := make(map[string]bool, len(list))
 	for _, c := range list {
 		if seen[c.name] {
-			return invalid(c.field, "%q is given twice", clip(c.name))
+			return invalid(c.field, "%q is given twice", clip.Bytes(c.name, maxQuote))
 		}
 		seen[c.name] = true
 	}
@@ -92,7 +94,7 @@ func paths(field string, list []string) ([]*path, error) {
 			return nil, err
 		}
 		if seen[text] {
-			return nil, invalid(indexed(field, i), "%q is given twice", clip(text))
+			return nil, invalid(indexed(field, i), "%q is given twice", clip.Bytes(text, maxQuote))
 		}
 		seen[text] = true
 		out[i] = p

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
+
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 const maxIn = 1000 // values of "in"
@@ -31,7 +33,7 @@ func operators() []string {
 func (r *conditionReader) test(raw json.RawMessage, fields map[string]json.RawMessage, at string) (condition, error) {
 	for _, name := range sortedKeys(fields) {
 		if name != "field" && name != "op" && name != "value" {
-			return nil, invalid(at+"."+clip(name), "unknown field: want field, op and value, or one of and, or, not")
+			return nil, invalid(at+"."+clip.Bytes(name, maxQuote), "unknown field: want field, op and value, or one of and, or, not")
 		}
 	}
 	var in struct {
@@ -57,7 +59,7 @@ func (r *conditionReader) test(raw json.RawMessage, fields map[string]json.RawMe
 		t.op = "="
 	}
 	if !slices.Contains(operators(), t.op) {
-		return nil, invalid(at+".op", "unknown operator %q: want one of %s", clip(t.op), strings.Join(operators(), " "))
+		return nil, invalid(at+".op", "unknown operator %q: want one of %s", clip.Bytes(t.op, maxQuote), strings.Join(operators(), " "))
 	}
 	return t, t.parseValue(fields["value"])
 }
@@ -217,7 +219,8 @@ func (t *test) check(ctx context.Context, rows []row) error {
 	case !found && len(rows) > 0 && !t.expected():
 		return noSuchField(t.at+".field", t.field, rows)
 	case at >= 0:
-		return invalid(t.at+".value", "%s cannot be compared with %s, which is the %q of row %d", t.value.shown(), clashes.shown(), clip(t.field.text), at)
+		return invalid(t.at+".value", "%s cannot be compared with %s, which is the %q of row %d",
+			t.value.shown(), clashes.shown(), clip.Bytes(t.field.text, maxQuote), at)
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 	"github.com/turnstone-run/turnstone/internal/strict"
 )
 
@@ -170,7 +171,7 @@ func (r *recipe) read(raw json.RawMessage) (map[string]json.RawMessage, error) {
 		case string(args[name]) == "null":
 			delete(args, name)
 		case p == nil:
-			return nil, invalid(clip(name), "there is no such parameter: want %s", r.names())
+			return nil, invalid(clip.Bytes(name, maxQuote), "there is no such parameter: want %s", r.names())
 		default:
 			if err := p.check(name, args[name]); err != nil {
 				return nil, err
@@ -241,9 +242,9 @@ func (p *property) checkNumber(name string, raw json.RawMessage) error {
 	n, err := strconv.ParseFloat(string(raw), 64)
 	switch {
 	case p.Type == "integer" && (err != nil || n != math.Trunc(n)):
-		return invalid(name, "want a whole number, got %s", clip(string(raw)))
+		return invalid(name, "want a whole number, got %s", clip.Bytes(string(raw), maxQuote))
 	case p.Minimum != nil && n < float64(*p.Minimum):
-		return invalid(name, "want at least %d, got %s", *p.Minimum, clip(string(raw)))
+		return invalid(name, "want at least %d, got %s", *p.Minimum, clip.Bytes(string(raw), maxQuote))
 	default:
 		return nil
 	}

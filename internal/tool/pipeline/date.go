@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/itchyny/timefmt-go"
+
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 // isoLayouts are tried in this order when there is no format; seconds may have a fraction in each.
@@ -26,13 +28,13 @@ func (s *parseDate) parse(text string) (t time.Time, why string) {
 	case err != nil && s.format == "":
 		return t, "is no ISO 8601 date: give its format, such as %d/%m/%Y"
 	case err != nil:
-		return t, "does not fit " + clip(s.format) + ": " + cause(err)
+		return t, "does not fit " + clip.Bytes(s.format, maxQuote) + ": " + cause(err)
 	case s.format == "":
 		return t, ""
 	case t.Second() == 0 && s.leapSecond(text) && rolledOver(t, text, s.format):
 		return t, noLeapSeconds
 	case t.Day() <= 3 && rolledOver(t, text, s.format):
-		return t, "does not fit " + clip(s.format) + ": there is no such day"
+		return t, "does not fit " + clip.Bytes(s.format, maxQuote) + ": there is no such day"
 	}
 	// A name such as PST says no offset outside of its own country: Go makes one up.
 	if name, offset := t.Zone(); offset == 0 && name != "" && name != "UTC" && name != "GMT" && name != "Z" && !strings.ContainsAny(name, "+-") {

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 // groups are what groupby has seen so far. Groups are numbered in the order in which they appear.
@@ -129,7 +130,7 @@ func (g *groups) inGroup(n int, a *aggregate, why string) error {
 	where := ""
 	for j, raw := range g.keys[n*len(g.step.by) : (n+1)*len(g.step.by)] {
 		v := valueOf(raw)
-		where += fmt.Sprintf(", %s %s", clip(g.step.by[j].name), v.shown())
+		where += fmt.Sprintf(", %s %s", clip.Bytes(g.step.by[j].name, maxQuote), v.shown())
 		if len(where) > 2*maxQuote {
 			break
 		}
@@ -137,7 +138,7 @@ func (g *groups) inGroup(n int, a *aggregate, why string) error {
 	if where != "" {
 		where = " in the group" + where[1:]
 	}
-	return faultf(agent.CodeOverflow, a.field, "the %s of field %q%s %s", a.fn, clip(a.source.text), where, why)
+	return faultf(agent.CodeOverflow, a.field, "the %s of field %q%s %s", a.fn, clip.Bytes(a.source.text, maxQuote), where, why)
 }
 
 func (s *groupBy) accumulators(ctx context.Context, rows []row) ([]accumulator, error) {

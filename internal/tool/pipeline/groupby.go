@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 // groupBy makes one row of all rows that have the same values in some fields, in the order in which groups appear:
@@ -48,7 +50,7 @@ func decodeGroupBy(raw json.RawMessage) (step, error) {
 	case in.Field != nil && in.Fields != nil:
 		return nil, invalid("fields", "give field or fields, not both")
 	case in.Agg != nil && !slices.Contains(aggregates(), *in.Agg):
-		return nil, invalid("agg", "want count, sum, avg, min or max, got %q", clip(*in.Agg))
+		return nil, invalid("agg", "want count, sum, avg, min or max, got %q", clip.Bytes(*in.Agg, maxQuote))
 	case len(in.Fields) > maxFields:
 		return nil, invalid("fields", "has %d fields, at most %d", len(in.Fields), maxFields)
 	}
@@ -108,7 +110,7 @@ func (s *groupBy) add(at, fn, text string) error {
 	case slices.Contains(aggregates(), m[1]):
 		fn, text, rename = m[1], m[2], m[3]
 	case fn == "":
-		return invalid(at, "unknown function %q: want %s", clip(m[1]), strings.Join(aggregates(), ", "))
+		return invalid(at, "unknown function %q: want %s", clip.Bytes(m[1], maxQuote), strings.Join(aggregates(), ", "))
 	}
 	switch {
 	case fn == "":

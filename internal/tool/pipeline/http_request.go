@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 	"github.com/turnstone-run/turnstone/internal/dataset"
 )
 
@@ -47,7 +48,7 @@ func decodeHTTPRequest(raw json.RawMessage) (step, error) {
 		s.method = *in.Method
 	}
 	if s.method != http.MethodGet && s.method != http.MethodPost {
-		return nil, invalid("method", "want GET or POST, got %q", clip(s.method))
+		return nil, invalid("method", "want GET or POST, got %q", clip.Bytes(s.method, maxQuote))
 	}
 	if err := s.parseURL(in.URL); err != nil {
 		return nil, err
@@ -62,7 +63,7 @@ func decodeHTTPRequest(raw json.RawMessage) (step, error) {
 	}
 	query := s.url.Query()
 	for _, name := range sortedKeys(in.Params) {
-		values, err := queryValues("params."+clip(name), in.Params[name])
+		values, err := queryValues("params."+clip.Bytes(name, maxQuote), in.Params[name])
 		if err != nil {
 			return nil, err
 		}
@@ -192,12 +193,12 @@ func (s *httpRequest) format(resp *http.Response) (dataset.Format, error) {
 	switch media, _, _ := mime.ParseMediaType(given); media {
 	case "", "text/plain", "application/octet-stream", "binary/octet-stream":
 		if given != "" && media == "" {
-			return "", invalid("", "%s answered %q: want JSON, NDJSON or CSV", s.url.Hostname(), clip(given))
+			return "", invalid("", "%s answered %q: want JSON, NDJSON or CSV", s.url.Hostname(), clip.Bytes(given, maxQuote))
 		}
 	default:
 		format, err := dataset.Media(given)
 		if err != nil {
-			return "", invalid("", "%s answered %q: want JSON, NDJSON or CSV, in UTF-8", s.url.Hostname(), clip(given))
+			return "", invalid("", "%s answered %q: want JSON, NDJSON or CSV, in UTF-8", s.url.Hostname(), clip.Bytes(given, maxQuote))
 		}
 		return format, nil
 	}
@@ -256,12 +257,12 @@ func (s *httpRequest) refused(resp *http.Response) error {
 		f.failure.Type = string(agent.CodeNotFound)
 	}
 	if after := resp.Header.Get("Retry-After"); after != "" {
-		f.failure.Message += fmt.Sprintf(" (retry after %s)", clip(after))
+		f.failure.Message += fmt.Sprintf(" (retry after %s)", clip.Bytes(after, maxQuote))
 	}
 	if media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); isJSON(media) || media == "text/plain" {
 		body, _ := io.ReadAll(io.LimitReader(resp.Body, maxComplain)) // what arrived is all that can be quoted
 		if text := strings.Join(strings.Fields(strings.ToValidUTF8(string(body), "")), " "); text != "" {
-			f.failure.Message += ": " + clip(text)
+			f.failure.Message += ": " + clip.Bytes(text, maxQuote)
 		}
 	}
 	return f

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 const maxKeys = 10
@@ -59,7 +60,7 @@ func decodeJoin(raw json.RawMessage) (step, error) {
 		case "left":
 			s.outer = true
 		default:
-			return nil, invalid("how", "want inner or left, got %q", clip(*in.How))
+			return nil, invalid("how", "want inner or left, got %q", clip.Bytes(*in.How, maxQuote))
 		}
 	}
 	return s, s.parseOn(*in.On)

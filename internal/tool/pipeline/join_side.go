@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 // maxColumns bounds the different fields of the rows of one side.
@@ -50,7 +51,7 @@ func (s *side) read(ctx context.Context) ([]seenKey, error) {
 	}
 	for j := range seen {
 		if !seen[j].given && len(s.rows) > 0 {
-			return nil, invalid("on", "no row of the %s side has a field %q; the first row has %s", s.name, clip(s.keys[j].text), fieldsOf(s.rows))
+			return nil, invalid("on", "no row of the %s side has a field %q; the first row has %s", s.name, clip.Bytes(s.keys[j].text, maxQuote), fieldsOf(s.rows))
 		}
 	}
 	return seen, nil

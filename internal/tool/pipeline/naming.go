@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 // The bounds of names that are made up, in bytes. A store may put a number behind a tool's.
@@ -111,10 +113,7 @@ func shown(text string) string {
 		}
 		return r
 	}, text)
-	if len(text) > maxShown {
-		text = strings.ToValidUTF8(text[:maxShown], "") + "…"
-	}
-	return text
+	return clip.Bytes(text, maxShown)
 }
 
 // toolName names a composite by what it does: fetch_flights_by_price_top.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/turnstone-run/turnstone/internal/clip"
 	"github.com/turnstone-run/turnstone/internal/strict"
 )
 
@@ -104,7 +105,7 @@ func parseStep(known []kind, raw json.RawMessage) (step, string, error) {
 		for j := range known {
 			names[j] = known[j].name
 		}
-		return nil, "", invalid("step", "unknown step %q: want one of %s", clip(*name), strings.Join(names, ", "))
+		return nil, "", invalid("step", "unknown step %q: want one of %s", clip.Bytes(*name, maxQuote), strings.Join(names, ", "))
 	}
 	k := known[i]
 	raw, err := onlyTaken(k, fields)
@@ -125,7 +126,7 @@ func onlyTaken(k kind, fields map[string]json.RawMessage) (json.RawMessage, erro
 			continue
 		}
 		if !slices.Contains(k.takes, name) {
-			return nil, invalid(clip(name), "%s has no such field: it takes %s", k.name, strings.Join(k.takes, ", "))
+			return nil, invalid(clip.Bytes(name, maxQuote), "%s has no such field: it takes %s", k.name, strings.Join(k.takes, ", "))
 		}
 	}
 	raw, err := json.Marshal(fields)
@@ -186,10 +187,3 @@ func describe(raw json.RawMessage) string {
 
 // maxQuote bounds what a message quotes of the arguments or of a response.
 const maxQuote = 80
-
-func clip(s string) string {
-	if len(s) <= maxQuote {
-		return s
-	}
-	return strings.ToValidUTF8(s[:maxQuote], "") + "…"
-}

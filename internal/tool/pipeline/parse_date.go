@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/itchyny/timefmt-go"
+
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 const (
@@ -54,11 +56,11 @@ func checkFormat(format string) error {
 	case len(format) > maxFormat:
 		return invalid("format", "is %d bytes, at most %d", len(format), maxFormat)
 	case !strings.Contains(format, "%"):
-		return invalid("format", "%q has no directive: want strftime's, such as %%Y-%%m-%%d", clip(format))
+		return invalid("format", "%q has no directive: want strftime's, such as %%Y-%%m-%%d", clip.Bytes(format, maxQuote))
 	}
 	written := timefmt.Format(time.Date(2006, 1, 2, 15, 4, 5, 0, time.UTC), format)
 	if _, err := timefmt.ParseInLocation(written, format, time.UTC); err != nil {
-		return invalid("format", "%q reads no date: %s", clip(format), clip(cause(err)))
+		return invalid("format", "%q reads no date: %s", clip.Bytes(format, maxQuote), clip.Bytes(cause(err), maxQuote))
 	}
 	return nil
 }
@@ -118,11 +120,11 @@ func (s *parseDate) read(i int, raw json.RawMessage) (time.Time, error) {
 	}
 	t, why := s.parse(string(text))
 	if why != "" {
-		return time.Time{}, inCell("field", i, s.field, "%q %s", clip(string(text)), clip(why))
+		return time.Time{}, inCell("field", i, s.field, "%q %s", clip.Bytes(string(text), maxQuote), clip.Bytes(why, maxQuote))
 	}
 	t = t.UTC()
 	if y := t.Year(); y < 0 || y > 9999 {
-		return time.Time{}, inCell("field", i, s.field, "%q is in the year %d, which RFC 3339 cannot write", clip(string(text)), y)
+		return time.Time{}, inCell("field", i, s.field, "%q is in the year %d, which RFC 3339 cannot write", clip.Bytes(string(text), maxQuote), y)
 	}
 	return t, nil
 }

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 const maxPath = 500 // bytes
@@ -110,7 +112,7 @@ func object(ctx context.Context, rows []row, i int) (row, error) {
 
 // noSuchField is the fault of a path that no row has; it names those that the first row has, so that a model can correct itself.
 func noSuchField(field string, p *path, rows []row) error {
-	return invalid(field, "no row has a field %q; the first row has %s", clip(p.text), fieldsOf(rows))
+	return invalid(field, "no row has a field %q; the first row has %s", clip.Bytes(p.text, maxQuote), fieldsOf(rows))
 }
 
 // fieldsOf lists the fields of the first row.
@@ -119,7 +121,7 @@ func fieldsOf(rows []row) string {
 	if len(rows) > 0 && rows[0][0] == '{' {
 		var m member
 		for c := membersOf(rows[0]); len(names) < 30 && c.next(&m); {
-			names = append(names, clip(m.text()))
+			names = append(names, clip.Bytes(m.text(), maxQuote))
 		}
 	}
 	if len(names) == 0 {
@@ -134,5 +136,5 @@ func indexed(field string, i int) string { return fmt.Sprintf("%s[%d]", field, i
 
 // inCell is the fault of one value: the argument that led there, the row, counted from 0, and its field.
 func inCell(argument string, i int, p *path, format string, args ...any) *fault {
-	return invalid(argument, "row %d, field %q: %s", i, clip(p.text), fmt.Sprintf(format, args...))
+	return invalid(argument, "row %d, field %q: %s", i, clip.Bytes(p.text, maxQuote), fmt.Sprintf(format, args...))
 }

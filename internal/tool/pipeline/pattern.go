@@ -6,6 +6,7 @@ import (
 	"regexp/syntax"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 // The bounds of a regular expression. RE2 takes time in proportion to text and program, and never more.
@@ -30,7 +31,7 @@ func compile(field, text string) (*pattern, error) {
 	}
 	tree, err := syntax.Parse(text, syntax.Perl)
 	if err != nil {
-		return nil, invalid(field, "is no valid pattern (RE2): %s", clip(err.Error()))
+		return nil, invalid(field, "is no valid pattern (RE2): %s", clip.Bytes(err.Error(), maxQuote))
 	}
 	size := programSize(tree)
 	if size > maxProgram {
@@ -38,7 +39,7 @@ func compile(field, text string) (*pattern, error) {
 	}
 	re, err := regexp.Compile(text)
 	if err != nil {
-		return nil, invalid(field, "is no valid pattern (RE2): %s", clip(err.Error()))
+		return nil, invalid(field, "is no valid pattern (RE2): %s", clip.Bytes(err.Error(), maxQuote))
 	}
 	return &pattern{re: re, size: size}, nil
 }

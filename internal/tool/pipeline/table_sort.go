@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 // tableSort orders rows, keeping the order of equal ones: {"step":"table_sort","field":"price","order":"asc"}, or "fields" for
@@ -31,7 +33,7 @@ func decodeTableSort(raw json.RawMessage) (step, error) {
 	case "desc":
 		s.order = -1
 	default:
-		return nil, invalid("order", "want asc or desc, got %q", clip(in.Order))
+		return nil, invalid("order", "want asc or desc, got %q", clip.Bytes(in.Order, maxQuote))
 	}
 	switch {
 	case in.Field == nil && in.Fields == nil:

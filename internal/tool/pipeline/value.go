@@ -8,6 +8,8 @@ import (
 
 	"github.com/cockroachdb/apd/v3"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 // valueKind is what a value is, in the order in which kinds sort.
@@ -34,9 +36,9 @@ type value struct {
 // shown is how a message quotes the value: as JSON, not too long.
 func (v *value) shown() string {
 	if v.kind == kindString {
-		return strconv.Quote(clip(string(v.text)))
+		return strconv.Quote(clip.Bytes(string(v.text), maxQuote))
 	}
-	return clip(string(v.text))
+	return clip.Bytes(string(v.text), maxQuote)
 }
 
 func (v *value) absent() bool { return v.kind >= kindNull }

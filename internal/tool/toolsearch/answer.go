@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 	"github.com/turnstone-run/turnstone/internal/tool"
 )
 
@@ -92,7 +93,7 @@ func hint(nothing, deferred, unasked bool) string {
 }
 
 func describeTool(t *agent.PlanTool, score float64) foundTool {
-	f := foundTool{Name: t.Spec.Name, Type: t.Kind, Description: clip(t.Spec.Description, maxDescription), Toolkit: t.Toolkit, Score: score}
+	f := foundTool{Name: t.Spec.Name, Type: t.Kind, Description: clip.Prefix(t.Spec.Description, maxDescription), Toolkit: t.Toolkit, Score: score}
 	if f.Type == "" {
 		f.Type = "tool"
 	}
@@ -110,14 +111,14 @@ func namesOf(schema json.RawMessage) []string {
 	all := parametersOf(schema)
 	names := make([]string, min(len(all), maxNames))
 	for i := range names {
-		names[i] = clip(all[i].name, maxName)
+		names[i] = clip.Prefix(all[i].name, maxName)
 	}
 	return names
 }
 
 func describeWorkflow(w *agent.StoredWorkflow, score float64) foundWorkflow {
 	return foundWorkflow{
-		Type: "workflow", Tag: w.Tag, Owner: w.Owner, Description: clip(definitionOf(w).Description, maxDescription), Version: w.Version, Score: score,
+		Type: "workflow", Tag: w.Tag, Owner: w.Owner, Description: clip.Prefix(definitionOf(w).Description, maxDescription), Version: w.Version, Score: score,
 	}
 }
 

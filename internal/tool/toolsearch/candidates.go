@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 	"github.com/turnstone-run/turnstone/internal/tool"
 )
 
@@ -89,21 +90,21 @@ func (t *search) workflows(ctx context.Context, tenant string) ([]agent.StoredWo
 
 // textOfTool is what a tool is found by: its name, whole and in its words; its description and parameters.
 func textOfTool(s *agent.ToolSpec) tool.RankedText {
-	body := []string{clip(s.Description, maxBody)}
+	body := []string{clip.Prefix(s.Description, maxBody)}
 	for _, p := range parametersOf(s.Parameters) {
-		body = append(body, p.name, clip(p.description, maxBody))
+		body = append(body, p.name, clip.Prefix(p.description, maxBody))
 	}
-	return tool.RankedText{Title: titleOf(s.Name), Body: clip(strings.Join(body, "\n"), maxBody)}
+	return tool.RankedText{Title: titleOf(s.Name), Body: clip.Prefix(strings.Join(body, "\n"), maxBody)}
 }
 
 // textOfWorkflow is what a workflow is found by: its tag; its description and its nodes.
 func textOfWorkflow(w *agent.StoredWorkflow) tool.RankedText {
 	d := definitionOf(w)
-	body := []string{clip(d.Description, maxBody)}
+	body := []string{clip.Prefix(d.Description, maxBody)}
 	for i := range d.Nodes {
-		body = append(body, apart(d.Nodes[i].ID), clip(d.Nodes[i].Name, maxBody), d.Nodes[i].Type)
+		body = append(body, apart(d.Nodes[i].ID), clip.Prefix(d.Nodes[i].Name, maxBody), d.Nodes[i].Type)
 	}
-	return tool.RankedText{Title: titleOf(w.Tag), Body: clip(strings.Join(body, "\n"), maxBody)}
+	return tool.RankedText{Title: titleOf(w.Tag), Body: clip.Prefix(strings.Join(body, "\n"), maxBody)}
 }
 
 // definitionOf reads a definition as far as it can be read.
@@ -118,9 +119,9 @@ func definitionOf(w *agent.StoredWorkflow) agent.WorkflowDefinition {
 func titleOf(name string) string {
 	words := apart(name)
 	if words == name {
-		return clip(name, maxTitle)
+		return clip.Prefix(name, maxTitle)
 	}
-	return clip(name+" "+words, maxTitle)
+	return clip.Prefix(name+" "+words, maxTitle)
 }
 
 // apart is a name as words: search pubmed for search_pubmed.
@@ -169,12 +170,4 @@ func (t *search) rank(ctx context.Context, query string, texts []tool.RankedText
 		return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(a.Index, b.Index))
 	})
 	return all, nil
-}
-
-// clip shortens a text to at most so many bytes.
-func clip(text string, most int) string {
-	if len(text) <= most {
-		return text
-	}
-	return strings.ToValidUTF8(text[:most], "")
 }
