@@ -47,12 +47,12 @@ func connect(t testing.TB, writer, reader *pgstream.Log) {
 		}
 		following <- nil
 	}()
-	for batch := int64(0); !reader.Mirrors(id); batch++ {
+	batch := int64(0)
+	require.Eventually(t, func() bool {
 		_, err := writer.Append(ctx, f, batch, token("a"))
-		require.NoError(t, err)
-		require.NoError(t, writer.Sync(ctx, f))
-		time.Sleep(10 * time.Millisecond)
-	}
+		batch++
+		return err == nil && writer.Sync(ctx, f) == nil && reader.Mirrors(id)
+	}, patience, 10*time.Millisecond)
 	require.NoError(t, writer.Close(ctx, id, completed))
 	require.NoError(t, <-following)
 }
@@ -247,12 +247,13 @@ func TestOwnerStopsCleanly(t *testing.T) {
 	appendText(t, next, f, 1, "3")
 	require.NoError(t, next.Sync(t.Context(), f))
 	require.Equal(t, []string{"2", "3"}, viewer.next(t, 2))
-	for n := int64(4); !reader.Mirrors("s"); n++ { // it follows the new owner
-		require.Less(t, n, int64(500))
+	n := int64(4)
+	require.Eventually(t, func() bool { // it follows the new owner
 		appendText(t, next, f, n, fmt.Sprint(n))
-		require.Equal(t, []string{fmt.Sprint(n)}, viewer.next(t, 1))
-		time.Sleep(10 * time.Millisecond)
-	}
+		shown := viewer.next(t, 1)
+		n++
+		return shown[0] == fmt.Sprint(n-1) && reader.Mirrors("s")
+	}, patience, 10*time.Millisecond)
 	require.NoError(t, next.Close(t.Context(), "s", completed))
 	require.Equal(t, []string{"COMPLETED"}, viewer.rest(t))
 }

@@ -207,15 +207,15 @@ func TestSlowFollowerIsHungUpOn(t *testing.T) {
 	}()
 	require.True(t, client.Follow(1, "s", 0))
 	large := string(make([]byte, 100<<10))
-	var left bool
-	for since := time.Now(); !left && time.Since(since) < patience; time.Sleep(5 * time.Millisecond) {
+	require.Eventually(t, func() bool {
 		s.add("s", 1, large)
 		s.mu.Lock()
-		left = s.streams["s"].left
-		require.Less(t, s.read, 100, "it does not go on reading")
-		s.mu.Unlock()
-	}
-	require.True(t, left)
+		defer s.mu.Unlock()
+		return s.streams["s"].left
+	}, patience, 5*time.Millisecond)
+	s.mu.Lock()
+	require.Less(t, s.read, 100, "it does not go on reading")
+	s.mu.Unlock()
 	close(stuck)
 	require.ErrorContains(t, <-ended, "the follower is too slow")
 	require.False(t, client.Follow(2, "s", 0))
