@@ -2,7 +2,6 @@ package pgstream
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -12,98 +11,38 @@ import (
 	"github.com/cenkalti/backoff/v5"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"go.uber.org/zap"
+
+	"github.com/turnstone-run/turnstone/internal/pglisten"
 )
 
-const (
-	// quiet is how long the listening connection may say nothing before it is asked whether it is still there.
-	quiet = 15 * time.Second
-	// pollStreams is how many streams one poll query asks for.
-	pollStreams = 1000
-)
+// pollStreams is how many streams one poll query asks for.
+const pollStreams = 1000
 
-// listen makes the listening connection. It is made by the pool, and so as the pool's owner wants it, and taken out of it. While it stands, it
-// holds a lock of the process's name, by which others see that this process is alive.
-func listen(ctx context.Context, pool *pgxpool.Pool, process string) (*pgx.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	acquired, err := pool.Acquire(ctx)
-	if err != nil {
-		return nil, err
-	}
-	conn := acquired.Hijack()
-	if _, err := conn.Exec(ctx, "SELECT pg_advisory_lock_shared(hashtextextended($1, 21))", process); err != nil {
-		return nil, errors.Join(err, hangUp(conn))
-	}
-	if _, err := conn.Exec(ctx, "LISTEN "+streamsChannel+"; LISTEN "+eventsChannel); err != nil {
-		return nil, errors.Join(err, hangUp(conn))
-	}
-	return conn, nil
-}
-
-func hangUp(conn *pgx.Conn) error {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	return conn.Close(ctx)
-}
-
-// receive hands notifications to the hub until ctx ends, over a new connection whenever the last one broke.
-func (l *Log) receive(ctx context.Context, conn *pgx.Conn) {
-	patience := impatient()
-	for {
-		if conn != nil {
-			patience.Reset()
-			l.hub.resync() // for what was said while nobody listened
+// newListener returns the listener of a log. While its connection stands, that holds a lock of the process's name, by which other processes see
+// that this one is alive.
+func (l *Log) newListener() *pglisten.Listener {
+	again := false
+	return &pglisten.Listener{
+		Pool: l.cfg.Pool, Channels: []string{streamsChannel, eventsChannel}, Notify: l.handleNotification, Logger: l.cfg.Logger,
+		Prepare: func(ctx context.Context, conn *pgx.Conn) error {
+			_, err := conn.Exec(ctx, "SELECT pg_advisory_lock_shared(hashtextextended($1, 21))", l.owner)
+			return err
+		},
+		Begin: func() {
+			l.hub.resync() // for what was notified while nobody listened
+			if again {
+				l.listenedAgain.Store(time.Now().UnixNano())
+			}
+			again = true
 			l.listening.Store(true)
-			err := l.drain(ctx, conn)
-			l.listening.Store(false)
-			if closeErr := hangUp(conn); closeErr != nil {
-				l.cfg.Logger.Debug("close listening connection", zap.Error(closeErr))
-			}
-			if ctx.Err() != nil {
-				return
-			}
-			l.cfg.Logger.Warn("listening connection lost; polling meanwhile", zap.Error(err))
-		}
-		if !pause(ctx, patience.NextBackOff()) {
-			return
-		}
-		var err error
-		if conn, err = listen(ctx, l.cfg.Pool, l.owner); err != nil {
-			conn = nil
-			l.cfg.Logger.Debug("listen again", zap.Error(err))
-			continue
-		}
-		l.listenedAgain.Store(time.Now().UnixNano())
-		l.cfg.Logger.Info("listening again")
+		},
+		End: func() { l.listening.Store(false) },
 	}
 }
 
 // Listening reports whether the listening connection stands. Without it followers poll.
 func (l *Log) Listening() bool { return l.listening.Load() }
-
-// drain handles notifications until the connection breaks.
-func (l *Log) drain(ctx context.Context, conn *pgx.Conn) error {
-	for {
-		bounded, cancel := context.WithTimeout(ctx, quiet)
-		n, err := conn.WaitForNotification(bounded)
-		cancel()
-		switch {
-		case err == nil:
-			l.handleNotification(n)
-		case ctx.Err() != nil || !pgconn.Timeout(err):
-			return err
-		default:
-			bounded, cancel := context.WithTimeout(ctx, callTimeout)
-			err := conn.Ping(bounded)
-			cancel()
-			if err != nil {
-				return err
-			}
-		}
-	}
-}
 
 // handleNotification acts on a notification.
 func (l *Log) handleNotification(n *pgconn.Notification) {

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/pglisten"
 	"github.com/turnstone-run/turnstone/internal/stream"
 	"github.com/turnstone-run/turnstone/internal/stream/relay"
 )
@@ -122,28 +123,29 @@ func New(ctx context.Context, cfg Config) (*Log, error) {
 	if !ready {
 		return nil, agent.Errorf(agent.CodeInternal, op, "the database lacks the tables of migration 024")
 	}
-	process := uuid.NewString()
-	conn, err := listen(ctx, cfg.Pool, process)
-	if err != nil {
-		return nil, fail(ctx, op, err)
-	}
 	readers := max(1, int64(cfg.Pool.Config().MaxConns)/2)
 	l := &Log{
-		cfg: cfg, hub: newHub(), announcer: newAnnouncer(), readers: semaphore.NewWeighted(readers), owner: process,
+		cfg: cfg, hub: newHub(), announcer: newAnnouncer(), readers: semaphore.NewWeighted(readers), owner: uuid.NewString(),
 		streams: map[string]*live{}, claiming: map[string]chan struct{}{}, dirty: map[*live]struct{}{}, kick: make(chan struct{}, 1),
 		watchers: map[string]map[string]time.Time{}, relayed: newHub(), peers: peers{byName: map[string]*peer{}}, mirrors: newMirrors(),
 	}
+	var err error
 	if l.lostFences, err = simplelru.NewLRU[agent.Fence, struct{}](maxLostFences, nil); err != nil {
 		return nil, agent.Errorf(agent.CodeInternal, op, "%w", err)
+	}
+	listener := l.newListener()
+	conn, err := listener.Connect(ctx)
+	if err != nil {
+		return nil, fail(ctx, op, err)
 	}
 	l.life, l.end = context.WithCancel(context.WithoutCancel(ctx))
 	if cfg.Relay != nil {
 		if err := l.serveRelay(ctx, *cfg.Relay); err != nil {
 			l.Stop()
-			return nil, errors.Join(agent.Errorf(agent.CodeUnavailable, op, "relay at %q: %w", cfg.Relay.Address, err), hangUp(conn))
+			return nil, errors.Join(agent.Errorf(agent.CodeUnavailable, op, "relay at %q: %w", cfg.Relay.Address, err), pglisten.Close(conn))
 		}
 	}
-	l.workers.Go(func() { l.receive(l.life, conn) })
+	l.workers.Go(func() { listener.Run(l.life, conn) })
 	l.workers.Go(func() { l.poll(l.life) })
 	l.workers.Go(func() { l.announce(l.life) })
 	l.workers.Go(func() { l.write(l.life) })

@@ -1,4 +1,4 @@
-package postgres
+package pglisten_test
 
 import (
 	"context"
@@ -7,11 +7,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 
 	"github.com/turnstone-run/turnstone/internal/devstack/pgdev/pgtest"
+	"github.com/turnstone-run/turnstone/internal/pglisten"
 )
 
 // deadConn is a connection whose other side vanishes without a word: what is written is lost, and nothing comes.
@@ -61,10 +63,13 @@ func TestListenerReplacesADeadConnection(t *testing.T) {
 
 	ctx, cancel := context.WithCancel(t.Context())
 	woken, done := make(chan struct{}, 10), make(chan struct{})
-	l := &listener{pool: pool, logger: zap.NewNop(), quiet: 50 * time.Millisecond, timeout: time.Second, heard: make(chan struct{}, 1)}
+	l := &pglisten.Listener{
+		Pool: pool, Channels: []string{"turnstone_catalog"}, Logger: zap.NewNop(), Quiet: 50 * time.Millisecond,
+		Begin: func() { woken <- struct{}{} }, Notify: func(*pgconn.Notification) { woken <- struct{}{} },
+	}
 	go func() {
 		defer close(done)
-		l.run(ctx, time.Hour, func() { woken <- struct{}{} })
+		l.Run(ctx, nil)
 	}()
 	<-woken
 	first := <-dialled
@@ -80,17 +85,4 @@ func TestListenerReplacesADeadConnection(t *testing.T) {
 	<-woken
 	cancel()
 	<-done
-}
-
-func TestJitter(t *testing.T) {
-	low, high := time.Hour, time.Duration(0)
-	for range 1000 {
-		d := jitter(time.Second)
-		low, high = min(low, d), max(high, d)
-	}
-	require.Less(t, low, 850*time.Millisecond)
-	require.GreaterOrEqual(t, low, 800*time.Millisecond)
-	require.Greater(t, high, 1150*time.Millisecond)
-	require.LessOrEqual(t, high, 1200*time.Millisecond)
-	require.Zero(t, jitter(0))
 }

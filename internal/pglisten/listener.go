@@ -1,0 +1,129 @@
+// Package pglisten keeps a PostgreSQL connection that listens for notifications, and replaces it when it breaks.
+package pglisten
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"go.uber.org/zap"
+)
+
+const (
+	defaultQuiet = 15 * time.Second
+	// callTimeout bounds the making of a connection, and its answer when it is asked.
+	callTimeout  = 10 * time.Second
+	closeTimeout = time.Second
+)
+
+// Listener listens to some channels of a database. Its functions are called one at a time.
+type Listener struct {
+	Pool     *pgxpool.Pool                          // makes the connections; they do not count as its own
+	Channels []string                               // names that need no quotes
+	Prepare  func(context.Context, *pgx.Conn) error // prepares a connection before it listens; may be nil
+	Notify   func(*pgconn.Notification)             // takes a notification
+	Begin    func()                                 // a connection listens: what was notified before is missed; may be nil
+	End      func()                                 // it broke; may be nil
+	Logger   *zap.Logger
+
+	Quiet time.Duration // how long a connection may say nothing before it is asked whether it is still there; 0: 15 s
+}
+
+// Connect returns a connection that listens, for [Listener.Run].
+func (l *Listener) Connect(ctx context.Context) (*pgx.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	acquired, err := l.Pool.Acquire(ctx)
+	if err != nil {
+		return nil, err
+	}
+	conn := acquired.Hijack()
+	if l.Prepare != nil {
+		err = l.Prepare(ctx, conn)
+	}
+	for _, channel := range l.Channels {
+		if err == nil {
+			_, err = conn.Exec(ctx, "LISTEN "+channel)
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, Close(conn))
+	}
+	return conn, nil
+}
+
+// Close closes a connection within a second.
+func Close(conn *pgx.Conn) error {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	return conn.Close(ctx)
+}
+
+// Run listens until ctx ends, first on conn unless that is nil, then on a new connection whenever the last one broke.
+func (l *Listener) Run(ctx context.Context, conn *pgx.Conn) {
+	retry := backoff.NewExponentialBackOff()
+	retry.InitialInterval = 50 * time.Millisecond
+	retry.MaxInterval = 2 * time.Second
+	for {
+		var err error
+		if conn == nil {
+			conn, err = l.Connect(ctx)
+		}
+		if err == nil {
+			retry.Reset()
+			l.use(ctx, conn)
+			conn = nil
+		} else {
+			l.Logger.Debug("listen for notifications", zap.Strings("channels", l.Channels), zap.Error(err))
+		}
+		select {
+		case <-time.After(retry.NextBackOff()):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// use listens on a connection until it breaks or ctx ends, and closes it.
+func (l *Listener) use(ctx context.Context, conn *pgx.Conn) {
+	if l.Begin != nil {
+		l.Begin()
+	}
+	err := l.receive(ctx, conn)
+	if l.End != nil {
+		l.End()
+	}
+	if closeErr := Close(conn); closeErr != nil {
+		l.Logger.Debug("close listening connection", zap.Strings("channels", l.Channels), zap.Error(closeErr))
+	}
+	if ctx.Err() == nil {
+		l.Logger.Warn("listening connection lost; polling meanwhile", zap.Strings("channels", l.Channels), zap.Error(err))
+	}
+}
+
+// receive takes notifications until the connection breaks.
+func (l *Listener) receive(ctx context.Context, conn *pgx.Conn) error {
+	for {
+		bounded, cancel := context.WithTimeout(ctx, cmp.Or(l.Quiet, defaultQuiet))
+		n, err := conn.WaitForNotification(bounded)
+		cancel()
+		switch {
+		case err == nil:
+			l.Notify(n)
+		case ctx.Err() != nil || !pgconn.Timeout(err):
+			return err
+		default:
+			bounded, cancel := context.WithTimeout(ctx, callTimeout)
+			err := conn.Ping(bounded)
+			cancel()
+			if err != nil {
+				return err
+			}
+		}
+	}
+}
