@@ -13,7 +13,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/gateway/chat"
 	"github.com/turnstone-run/turnstone/internal/gateway/codec"
 	"github.com/turnstone-run/turnstone/internal/gateway/console"
-	erasuredoor "github.com/turnstone-run/turnstone/internal/gateway/erasures"
+	erasuredoor "github.com/turnstone-run/turnstone/internal/gateway/erasure"
 	"github.com/turnstone-run/turnstone/internal/gateway/links"
 	"github.com/turnstone-run/turnstone/internal/gateway/openai"
 	retentiondoor "github.com/turnstone-run/turnstone/internal/gateway/retention"

@@ -20,7 +20,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/erasure"
 	"github.com/turnstone-run/turnstone/internal/gateway"
-	"github.com/turnstone-run/turnstone/internal/gateway/erasures"
+	erasuredoor "github.com/turnstone-run/turnstone/internal/gateway/erasure"
 	"github.com/turnstone-run/turnstone/internal/gateway/gatewaytest"
 	"github.com/turnstone-run/turnstone/internal/gateway/links"
 	retentiondoor "github.com/turnstone-run/turnstone/internal/gateway/retention"
@@ -141,7 +141,7 @@ func equipped(t *testing.T) (*bench, *miniredis.Miniredis) {
 	require.NoError(t, err)
 	swept, err := retentiondoor.New(&housekeeping{status: retention.Status{Scheduled: true}}, nil)
 	require.NoError(t, err)
-	erased, err := erasures.New(&shredder{looks: map[string]int{}, ends: erasure.StatusCompleted}, nil)
+	erased, err := erasuredoor.New(&shredder{looks: map[string]int{}, ends: erasure.StatusCompleted}, nil)
 	require.NoError(t, err)
 	trail := &gatewaytest.Trail{}
 	trail.Record(agent.AuditRecord{Tenant: "default", Action: agent.ActionTurnsRun, Outcome: agent.AuditAllowed})

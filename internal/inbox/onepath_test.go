@@ -34,17 +34,17 @@ var ways = map[string]map[string]string{
 	"ExecuteWorkflow": {
 		"internal/inbox/runs.go (*Runs).startOnce": "the two below",
 		"internal/schedule/":                       "runs of schedules, which submit",
-		"internal/erasure/keeper/":                 "erasures, which begin no turn",
+		"internal/erasure/executions/":             "erasures, which begin no turn",
 	},
 	"(*internal/inbox.Runs).startOnce": {
 		"internal/inbox/runs.go (*Runs).TakeOver":              "turns",
 		"internal/inbox/workflow_runs.go (*Runs).startDefined": "runs of definitions; their agents are children",
 	},
 	"ScheduleWorkflowAction": {
-		"internal/flow/schedules/":   "runs of definitions",
-		"internal/schedule/":         "runs of schedules",
-		"internal/clockwork/":        "keeps what those two make",
-		"internal/retention/keeper/": "sweeps, which begin no turn",
+		"internal/flow/schedules/":              "runs of definitions",
+		"internal/schedule/":                    "runs of schedules",
+		"internal/clockwork/":                   "keeps what those two make",
+		"internal/retention/retentionschedule/": "sweeps, which begin no turn",
 	},
 	"ExecuteChildWorkflow":    {"workflows/": "a parent asks: it was admitted itself, or is an operator's"},
 	"NewContinueAsNewError":   {"workflows/": "the same turn goes on"},

@@ -12,7 +12,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/erasure"
 	"github.com/turnstone-run/turnstone/internal/gateway"
-	"github.com/turnstone-run/turnstone/internal/gateway/erasures"
+	erasuredoor "github.com/turnstone-run/turnstone/internal/gateway/erasure"
 	"github.com/turnstone-run/turnstone/internal/gateway/gatewaytest"
 	door "github.com/turnstone-run/turnstone/internal/gateway/retention"
 	"github.com/turnstone-run/turnstone/internal/retention"
@@ -20,7 +20,7 @@ import (
 
 func erasing(t *testing.T) gateway.Door {
 	t.Helper()
-	d, err := erasures.New(eraser{}, nil)
+	d, err := erasuredoor.New(eraser{}, nil)
 	require.NoError(t, err)
 	return d
 }

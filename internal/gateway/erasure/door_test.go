@@ -1,4 +1,4 @@
-package erasures_test
+package erasure_test
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/erasure"
 	"github.com/turnstone-run/turnstone/internal/gateway"
-	"github.com/turnstone-run/turnstone/internal/gateway/erasures"
+	door "github.com/turnstone-run/turnstone/internal/gateway/erasure"
 	"github.com/turnstone-run/turnstone/internal/gateway/gatewaytest"
 )
 
@@ -48,7 +48,7 @@ func (k *keeper) Record(r agent.AuditRecord) { k.records = append(k.records, r) 
 func open(t *testing.T) (k *keeper, ask func(key, method, path, body string) (int, string)) {
 	t.Helper()
 	k = &keeper{}
-	d, err := erasures.New(k, k)
+	d, err := door.New(k, k)
 	require.NoError(t, err)
 	g, err := gateway.New(gateway.Config{
 		HTTPAddr: "127.0.0.1:0", Runtime: gatewaytest.New(), Catalog: &gatewaytest.Catalog{}, Doors: []gateway.Door{d},

@@ -1,5 +1,5 @@
-// Package erasures is the door to the erasure of what is kept of a user: /v1/erasures.
-package erasures
+// Package erasure is the door to the erasure of what is kept of a user: /v1/erasures.
+package erasure
 
 import (
 	"context"

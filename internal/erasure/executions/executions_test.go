@@ -1,4 +1,4 @@
-package keeper_test
+package executions_test
 
 import (
 	"context"
@@ -19,14 +19,14 @@ import (
 	"github.com/turnstone-run/turnstone/activities/erasing"
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/erasure"
-	"github.com/turnstone-run/turnstone/internal/erasure/keeper"
-	"github.com/turnstone-run/turnstone/internal/gateway/erasures"
+	"github.com/turnstone-run/turnstone/internal/erasure/executions"
+	erasuredoor "github.com/turnstone-run/turnstone/internal/gateway/erasure"
 	"github.com/turnstone-run/turnstone/workflows"
 )
 
 var (
-	_ erasures.Keeper    = (*keeper.Keeper)(nil)
-	_ erasing.Executions = (*keeper.Executions)(nil)
+	_ erasuredoor.Keeper = (*executions.Keeper)(nil)
+	_ erasing.Executions = (*executions.Executions)(nil)
 )
 
 // temporal has runs of workflows, the newest first. A deleted one is gone after a few looks.
@@ -127,8 +127,8 @@ func (t *temporal) ExecuteWorkflow(_ context.Context, o client.StartWorkflowOpti
 	return nil, t.err
 }
 
-func (t *temporal) executions() *keeper.Executions {
-	return &keeper.Executions{
+func (t *temporal) executions() *executions.Executions {
+	return &executions.Executions{
 		Service: t, Schedules: t, Namespace: "ns", ScheduleID: func(tenant, name string) string { return tenant + ":" + name }, Within: time.Second,
 	}
 }
@@ -193,7 +193,7 @@ func (s *shelf) Erasures(context.Context, string, agent.Page) (erasure.Page, err
 
 func TestKeeper(t *testing.T) {
 	world, store := &temporal{}, &shelf{}
-	k, err := keeper.New(store, world, "")
+	k, err := executions.New(store, world, "")
 	require.NoError(t, err)
 	e, err := k.Create(t.Context(), erasure.Request{UserID: "ann", Tenant: "acme", Reason: "r"}, agent.Principal{Credential: "key:k1"})
 	require.NoError(t, err)
@@ -217,8 +217,8 @@ func TestKeeper(t *testing.T) {
 	page, err := k.List(t.Context(), "acme", agent.Page{})
 	require.NoError(t, err)
 	require.Equal(t, "more", page.Next)
-	_, err = keeper.New(nil, world, "")
+	_, err = executions.New(nil, world, "")
 	require.Error(t, err)
-	_, err = keeper.New(store, nil, "")
+	_, err = executions.New(store, nil, "")
 	require.Error(t, err)
 }

@@ -1,5 +1,5 @@
-// Package keeper keeps the schedule of Retention in Temporal, plans and does its sweeps, and says what is kept.
-package keeper
+// Package retentionschedule keeps the schedule of Retention in Temporal, plans and does its sweeps, and says what is kept.
+package retentionschedule
 
 import (
 	"cmp"

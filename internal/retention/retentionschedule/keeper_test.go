@@ -1,4 +1,4 @@
-package keeper_test
+package retentionschedule_test
 
 import (
 	"context"
@@ -17,13 +17,13 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/postgres"
 	"github.com/turnstone-run/turnstone/internal/retention"
-	"github.com/turnstone-run/turnstone/internal/retention/keeper"
+	"github.com/turnstone-run/turnstone/internal/retention/retentionschedule"
 	"github.com/turnstone-run/turnstone/workflows"
 )
 
 var (
-	_        keeper.Store = (*postgres.Store)(nil)
-	tomorrow              = time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC)
+	_        retentionschedule.Store = (*postgres.Store)(nil)
+	tomorrow                         = time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC)
 )
 
 // server is Temporal's part, in memory: it has the one schedule, or none.
@@ -159,10 +159,10 @@ func (s *shelf) OldestKept(context.Context, string, string) (*time.Time, error) 
 	return &tomorrow, s.err
 }
 
-func open(t *testing.T, every time.Duration) (*keeper.Keeper, *server, *shelf) {
+func open(t *testing.T, every time.Duration) (*retentionschedule.Keeper, *server, *shelf) {
 	t.Helper()
 	s, d := &server{}, &shelf{}
-	k, err := keeper.New(keeper.Config{
+	k, err := retentionschedule.New(retentionschedule.Config{
 		Policy: retention.Policy{
 			Every: every, Keep: retention.Keep{Events: new(168 * time.Hour), Audit: new(240 * time.Hour)},
 			Tenants: []retention.Tenant{{Tenant: "zoo", Keep: retention.Keep{Events: new(time.Hour)}}},
@@ -299,7 +299,7 @@ func TestPlanAndSweep(t *testing.T) {
 
 func TestCollect(t *testing.T) {
 	k, _, _ := open(t, time.Hour)
-	k.Collectors = []keeper.Collector{
+	k.Collectors = []retentionschedule.Collector{
 		{Name: "content", Run: func(context.Context) (removed, bytes int64, err error) {
 			return 1, 10, errors.New("the bucket is away")
 		}},
@@ -330,8 +330,8 @@ func TestReport(t *testing.T) {
 }
 
 func TestConfig(t *testing.T) {
-	_, err := keeper.New(keeper.Config{Schedules: &server{}})
+	_, err := retentionschedule.New(retentionschedule.Config{Schedules: &server{}})
 	require.ErrorContains(t, err, "Store is missing")
-	_, err = keeper.New(keeper.Config{Store: &shelf{}})
+	_, err = retentionschedule.New(retentionschedule.Config{Store: &shelf{}})
 	require.ErrorContains(t, err, "Schedules is missing")
 }

@@ -1,6 +1,6 @@
-// Package keeper takes requests to erase what is kept of a user, and knows Temporal: it starts the workflow, and deletes executions and
+// Package executions takes requests to erase what is kept of a user, and knows Temporal: it starts the workflow, and deletes executions and
 // schedules for it.
-package keeper
+package executions
 
 import (
 	"cmp"
