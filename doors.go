@@ -42,7 +42,7 @@ func (s *Service) doors(background context.Context, store *postgres.Store) ([]ga
 	if err != nil {
 		return nil, err
 	}
-	kept, err := retentiondoor.New(s.upkeep.retention, s.callers.trail)
+	kept, err := retentiondoor.New(s.upkeep.reporter, s.upkeep.schedule, s.callers.trail)
 	if err != nil {
 		return nil, err
 	}

@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/turnstone-run/turnstone/activities"
 	"github.com/turnstone-run/turnstone/activities/erasing"
-	"github.com/turnstone-run/turnstone/activities/keeping"
 	"github.com/turnstone-run/turnstone/internal/blob"
 	erasures "github.com/turnstone-run/turnstone/internal/erasure/executions"
 	erasuredoor "github.com/turnstone-run/turnstone/internal/gateway/erasure"
@@ -13,20 +13,23 @@ import (
 	probes "github.com/turnstone-run/turnstone/internal/health"
 	"github.com/turnstone-run/turnstone/internal/inbox"
 	"github.com/turnstone-run/turnstone/internal/postgres"
-	retention "github.com/turnstone-run/turnstone/internal/retention/retentionschedule"
+	"github.com/turnstone-run/turnstone/internal/retention"
+	"github.com/turnstone-run/turnstone/internal/retention/retentionschedule"
 	"github.com/turnstone-run/turnstone/internal/schedule"
 	"github.com/turnstone-run/turnstone/internal/turns"
 )
 
 var (
-	_ retention.Store      = (*postgres.Store)(nil)
-	_ retentiondoor.Keeper = (*retention.Keeper)(nil)
-	_ erasing.Store        = (*postgres.Store)(nil)
-	_ erasing.Executions   = (*erasures.Executions)(nil)
-	_ erasing.Turns        = (*inbox.Inbox)(nil)
-	_ erasing.Blobs        = (*blob.Store)(nil)
-	_ erasures.Store       = (*postgres.Store)(nil)
-	_ erasuredoor.Keeper   = (*erasures.Keeper)(nil)
+	_ retention.Store        = retentionStore{}
+	_ retention.ReportStore  = retentionStore{}
+	_ retentiondoor.Reporter = (*retention.Reporter)(nil)
+	_ retentiondoor.Schedule = (*retentionschedule.Schedule)(nil)
+	_ erasing.Store          = (*postgres.Store)(nil)
+	_ erasing.Executions     = (*erasures.Executions)(nil)
+	_ erasing.Turns          = (*inbox.Inbox)(nil)
+	_ erasing.Blobs          = (*blob.Store)(nil)
+	_ erasures.Store         = (*postgres.Store)(nil)
+	_ erasuredoor.Keeper     = (*erasures.Keeper)(nil)
 )
 
 // buried is how long the catalog remembers documents that were deleted: as long as any process may have missed it.
@@ -34,9 +37,10 @@ const buried = 30 * 24 * time.Hour
 
 // upkeep removes what is not to be kept: what is too old, and what is one user's.
 type upkeep struct {
-	retention *retention.Keeper
+	reporter  *retention.Reporter
+	schedule  *retentionschedule.Schedule
 	erasures  *erasures.Keeper
-	sweeping  *keeping.Activities
+	retention *activities.Retention
 	erasing   *erasing.Activities
 }
 
@@ -44,15 +48,20 @@ type upkeep struct {
 func (s *Service) openUpkeep(background context.Context, store *postgres.Store, cases *turns.Turns, box *inbox.Inbox) (err error) {
 	set := s.cfg.Settings
 	u := &s.upkeep
-	if u.retention, err = retention.New(retention.Config{
-		Policy: set.RetentionPolicy(), Store: store, Schedules: s.temporal.ScheduleClient(), TaskQueue: set.Temporal.TaskQueue,
-		Logger: s.logger.Named("retention"), Collectors: s.collectors(store),
+	policy, logger := set.RetentionPolicy(), s.logger.Named("retention")
+	if u.schedule, err = retentionschedule.New(retentionschedule.Config{
+		Schedules: s.temporal.ScheduleClient(), Every: policy.Every, TaskQueue: set.Temporal.TaskQueue, Logger: logger,
 	}); err != nil {
 		return err
 	}
-	if u.sweeping, err = keeping.New(keeping.Config{Plan: u.retention, Sweeper: u.retention, Logger: s.logger.Named("retention")}); err != nil {
+	sweeper, err := retention.NewSweeper(retention.SweeperConfig{
+		Policy: policy, Store: retentionStore{store}, Collectors: s.collectors(store), Logger: logger,
+	})
+	if err != nil {
 		return err
 	}
+	u.retention = activities.NewRetention(sweeper)
+	u.reporter = &retention.Reporter{Policy: policy, Store: retentionStore{store}, Schedule: u.schedule}
 	if u.erasures, err = erasures.New(store, s.temporal, set.Temporal.TaskQueue); err != nil {
 		return err
 	}
@@ -64,7 +73,7 @@ func (s *Service) openUpkeep(background context.Context, store *postgres.Store, 
 	}); err != nil {
 		return err
 	}
-	s.goUpkeep(func() { u.retention.Run(background) })
+	s.goUpkeep(func() { u.schedule.Run(background) })
 	s.goUpkeep(func() { (&turns.Upkeep{Turns: cases, Store: store}).Run(background) })
 	return nil
 }
@@ -87,10 +96,36 @@ func (s *Service) collectors(store *postgres.Store) []retention.Collector {
 	}
 }
 
+// retentionStore is the store, with the types of package retention.
+type retentionStore struct{ *postgres.Store }
+
+func (s retentionStore) RetentionDue(ctx context.Context, planned []retention.Sweep) ([]retention.Sweep, error) {
+	asked := make([]postgres.Sweep, len(planned))
+	for i, p := range planned {
+		asked[i] = postgres.Sweep(p)
+	}
+	found, err := s.Store.RetentionDue(ctx, asked)
+	due := make([]retention.Sweep, len(found))
+	for i, f := range found {
+		due[i] = retention.Sweep(f)
+	}
+	return due, err
+}
+
+func (s retentionStore) SweepRetention(ctx context.Context, w retention.Sweep, from retention.Cursor) (retention.Batch, error) {
+	b, err := s.Store.SweepRetention(ctx, postgres.Sweep(w), postgres.SweepCursor(from))
+	return retention.Batch{Removed: b.Removed, Bytes: b.Bytes, Next: retention.Cursor(b.Next), Done: b.Done}, err
+}
+
+func (s retentionStore) StoredKind(ctx context.Context, tenant, kind string, before time.Time) (retention.StoredKind, error) {
+	k, err := s.Store.StoredKind(ctx, tenant, kind, before)
+	return retention.StoredKind(k), err
+}
+
 // scheduled says how the schedule of the retention stands.
 func (u *upkeep) scheduled(ctx context.Context) (probes.Schedule, error) {
-	status, err := u.retention.Status(ctx)
-	out := probes.Schedule{Paused: status.Paused, Note: status.Note, Every: u.retention.Policy.Every}
+	status, err := u.schedule.Status(ctx)
+	out := probes.Schedule{Paused: status.Paused, Note: status.Note, Every: u.schedule.Every}
 	if status.LastRun != nil {
 		out.Last = *status.LastRun
 	}

@@ -32,3 +32,15 @@ func Heartbeat(ctx context.Context) (stop func()) {
 	}()
 	return func() { close(done) }
 }
+
+// workerStopping reports whether the worker that runs the activity is stopping, or ctx has ended: another worker continues.
+func workerStopping(ctx context.Context) bool {
+	select {
+	case <-activity.GetWorkerStopChannel(ctx):
+		return true
+	case <-ctx.Done():
+		return true
+	default:
+		return false
+	}
+}

@@ -139,7 +139,8 @@ func equipped(t *testing.T) (*bench, *miniredis.Miniredis) {
 	ledger := &bill{rows: []agent.UsageRow{{Day: new("2026-11-21"), UsageSums: agent.UsageSums{Calls: 1}}}}
 	costs, err := usage.New(ledger)
 	require.NoError(t, err)
-	swept, err := retentiondoor.New(&housekeeping{status: retention.Status{Scheduled: true}}, nil)
+	kept := &housekeeping{status: retention.Status{Scheduled: true}}
+	swept, err := retentiondoor.New(kept, kept, nil)
 	require.NoError(t, err)
 	erased, err := erasuredoor.New(&shredder{looks: map[string]int{}, ends: erasure.StatusCompleted}, nil)
 	require.NoError(t, err)

@@ -54,7 +54,7 @@ func TestRetention(t *testing.T) {
 	h := &housekeeping{status: retention.Status{
 		ID: "turnstone-retention", Scheduled: true, Every: "1h0m0s", LastRun: new(gatewaytest.Epoch()), NextRun: new(gatewaytest.Epoch().Add(time.Hour)),
 	}}
-	d, err := door.New(h, nil)
+	d, err := door.New(h, h, nil)
 	require.NoError(t, err)
 	b := setupWith(t, func(cfg *gateway.Config) { cfg.Doors = []gateway.Door{d} })
 	line := func(want int, args ...string) commandLine {

@@ -8,7 +8,8 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
-	"github.com/turnstone-run/turnstone/activities/keeping"
+	"github.com/turnstone-run/turnstone/activities"
+	"github.com/turnstone-run/turnstone/internal/retention"
 )
 
 // RetentionType is the name of the workflow that removes what has been kept for long enough.
@@ -39,7 +40,7 @@ const (
 )
 
 // kept is the nil-typed handle of the activities of Retention.
-var kept *keeping.Activities //nolint:gochecknoglobals // always nil: it only names methods
+var kept *activities.Retention //nolint:gochecknoglobals // always nil: it only names methods
 
 // RetentionCarry is what a run takes along when it continues as new.
 type RetentionCarry struct {
@@ -69,7 +70,7 @@ type RetentionSwept struct {
 // Retention removes what tenants have kept for as long as their policies say, kind by kind, and then the content that nobody refers to any more. A
 // sweep that cannot be done does not hold up the others. carry is for continue-as-new alone.
 func Retention(ctx workflow.Context, carry *RetentionCarry) (RetentionResult, error) {
-	r := &retention{}
+	r := &retentionRun{}
 	r.out.Kinds = []RetentionSwept{}
 	after := ""
 	if carry != nil {
@@ -95,17 +96,17 @@ func Retention(ctx workflow.Context, carry *RetentionCarry) (RetentionResult, er
 	return r.out, nil
 }
 
-// retention is a run in the memory of its workflow.
-type retention struct {
+// retentionRun is the state of a run of Retention.
+type retentionRun struct {
 	out RetentionResult
 }
 
 // page sweeps the next tenants.
-func (r *retention) page(ctx workflow.Context, after string) (next string, err error) {
+func (r *retentionRun) page(ctx workflow.Context, after string) (next string, err error) {
 	r.show(ctx, "looks for what is due")
-	var due keeping.ListResult
+	var due retention.ListDueResult
 	opts := sweepOptions(ctx, storeTimeout, "what is due")
-	if err := workflow.ExecuteActivity(opts, kept.ListRetention, keeping.ListInput{After: after}).Get(ctx, &due); err != nil {
+	if err := workflow.ExecuteActivity(opts, kept.ListRetention, retention.ListDueInput{After: after}).Get(ctx, &due); err != nil {
 		return "", err
 	}
 	for _, s := range due.Due {
@@ -117,12 +118,12 @@ func (r *retention) page(ctx workflow.Context, after string) (next string, err e
 }
 
 // sweep removes one kind of one tenant.
-func (r *retention) sweep(ctx workflow.Context, s keeping.Sweep) error {
+func (r *retentionRun) sweep(ctx workflow.Context, s retention.Sweep) error {
 	done := RetentionSwept{Tenant: s.Tenant, Kind: s.Kind}
-	in := keeping.SweepInput{Sweep: s}
+	in := retention.SweepInput{Sweep: s}
 	r.show(ctx, "sweeps "+ownerOf(s.Tenant)+" "+s.Kind)
 	for range sweepAgain {
-		var part keeping.SweepResult
+		var part retention.SweepResult
 		opts := sweepOptions(ctx, sweepTimeout, s.Kind+" of "+ownerOf(s.Tenant))
 		if err := workflow.ExecuteActivity(opts, kept.SweepRetention, in).Get(ctx, &part); err != nil {
 			return r.gaveUp(ctx, done, err)
@@ -138,10 +139,10 @@ func (r *retention) sweep(ctx workflow.Context, s keeping.Sweep) error {
 }
 
 // collect removes what nobody refers to.
-func (r *retention) collect(ctx workflow.Context) error {
+func (r *retentionRun) collect(ctx workflow.Context) error {
 	done := RetentionSwept{Kind: "content"}
 	r.show(ctx, "collects content that nobody refers to")
-	var part keeping.SweepResult
+	var part retention.SweepResult
 	if err := workflow.ExecuteActivity(sweepOptions(ctx, sweepTimeout, "collect content"), kept.CollectRetention).Get(ctx, &part); err != nil {
 		return r.gaveUp(ctx, done, err)
 	}
@@ -151,7 +152,7 @@ func (r *retention) collect(ctx workflow.Context) error {
 }
 
 // gaveUp notes a sweep that could not be done. A cancel ends the run.
-func (r *retention) gaveUp(ctx workflow.Context, done RetentionSwept, err error) error {
+func (r *retentionRun) gaveUp(ctx workflow.Context, done RetentionSwept, err error) error {
 	if temporal.IsCanceledError(err) || ctx.Err() != nil {
 		return err
 	}
@@ -163,7 +164,7 @@ func (r *retention) gaveUp(ctx workflow.Context, done RetentionSwept, err error)
 }
 
 // add adds up.
-func (r *retention) add(done RetentionSwept) {
+func (r *retentionRun) add(done RetentionSwept) {
 	r.out.Removed, r.out.Bytes = r.out.Removed+done.Removed, r.out.Bytes+done.Bytes
 	switch {
 	case done.Removed == 0 && done.Error == "":
@@ -175,7 +176,7 @@ func (r *retention) add(done RetentionSwept) {
 }
 
 // show says in the Web UI what the run is doing. It costs no history.
-func (r *retention) show(ctx workflow.Context, what string) {
+func (r *retentionRun) show(ctx workflow.Context, what string) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Retention %s: %d removed", what, r.out.Removed)
 	if r.out.Failed > 0 {

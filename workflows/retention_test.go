@@ -3,6 +3,7 @@ package workflows_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,77 +14,85 @@ import (
 	"go.temporal.io/sdk/testsuite"
 	"go.temporal.io/sdk/workflow"
 
-	"github.com/turnstone-run/turnstone/activities/keeping"
+	"github.com/turnstone-run/turnstone/activities"
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/retention"
 	"github.com/turnstone-run/turnstone/workflows"
 )
 
-// broom is a plan and what is removed, in memory: so many batches of 10 rows for each sweep.
+// broom is a store of so many batches of 10 rows for each sweep.
 type broom struct {
-	pages  [][]keeping.Sweep
+	pages  [][]retention.Sweep
+	page   int            // the one that was asked for last
 	left   map[string]int // batches, by tenant/kind
 	faults map[string]error
 	swept  []string
 	gone   int64
 }
 
-func (b *broom) Sweeps(_ context.Context, after string, now time.Time, _ int) (due []keeping.Sweep, next string, err error) {
-	at := 0
+// RetentionTenants returns as many names as were asked for while there are more pages. The last of them names the next page.
+func (b *broom) RetentionTenants(_ context.Context, after string, limit int) ([]string, error) {
+	b.page = 0
 	if after != "" {
-		_, err := fmt.Sscanf(after, "page%d", &at)
-		if err != nil {
-			return nil, "", err
+		if _, err := fmt.Sscanf(after, "page%d", &b.page); err != nil {
+			return nil, err
 		}
 	}
-	for _, s := range b.pages[at] {
-		s.Before = now.Add(-time.Hour)
-		due = append(due, s)
+	if b.page+1 < len(b.pages) {
+		return slices.Repeat([]string{fmt.Sprintf("page%d", b.page+1)}, limit), nil
 	}
-	if at+1 < len(b.pages) {
-		next = fmt.Sprintf("page%d", at+1)
-	}
-	return due, next, nil
+	return nil, nil
 }
 
-func (b *broom) Sweep(_ context.Context, s keeping.Sweep, at keeping.Cursor) (keeping.Batch, error) {
+func (b *broom) RetentionDue(context.Context, []retention.Sweep) (due []retention.Sweep, err error) {
+	for _, s := range b.pages[b.page] {
+		s.Before = time.Now().Add(-time.Hour)
+		due = append(due, s)
+	}
+	return due, nil
+}
+
+func (b *broom) SweepRetention(_ context.Context, s retention.Sweep, at retention.Cursor) (retention.Batch, error) {
 	key := s.Tenant + "/" + s.Kind
 	if err := b.faults[key]; err != nil {
-		return keeping.Batch{}, err
+		return retention.Batch{}, err
 	}
-	if at == (keeping.Cursor{}) {
+	if at == (retention.Cursor{}) {
 		b.swept = append(b.swept, key)
 	}
 	n := b.left[key]
 	if n == 0 {
-		return keeping.Batch{Done: true}, nil
+		return retention.Batch{Done: true}, nil
 	}
 	b.left[key], b.gone = n-1, b.gone+10
-	return keeping.Batch{Removed: 10, Bytes: 100, Next: keeping.Cursor{ID: fmt.Sprint(n)}}, nil
+	return retention.Batch{Removed: 10, Bytes: 100, Next: retention.Cursor{ID: fmt.Sprint(n)}}, nil
 }
 
-func (b *broom) Oldest(context.Context, keeping.Sweep) (*time.Time, error) {
+func (b *broom) OldestKept(context.Context, string, string) (*time.Time, error) {
 	return new(time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC)), nil
 }
 
-func (b *broom) Collect(context.Context) (removed, bytes int64, err error) {
+func (b *broom) collect(context.Context) (removed, bytes int64, err error) {
 	return 3, 30, b.faults["content"]
 }
 
-func sweeping(t *testing.T, b *broom, most time.Duration) *testsuite.TestWorkflowEnvironment {
+func sweeping(t *testing.T, b *broom, maxDuration time.Duration) *testsuite.TestWorkflowEnvironment {
 	t.Helper()
 	var suite testsuite.WorkflowTestSuite
 	env := suite.NewTestWorkflowEnvironment()
 	env.SetTestTimeout(30 * time.Second)
 	env.RegisterWorkflowWithOptions(workflows.Retention, workflow.RegisterOptions{Name: workflows.RetentionType})
-	a, err := keeping.New(keeping.Config{Plan: b, Sweeper: b, Most: most})
+	sweeper, err := retention.NewSweeper(retention.SweeperConfig{
+		Store: b, MaxDuration: maxDuration, Collectors: []retention.Collector{{Name: "content", Run: b.collect}},
+	})
 	require.NoError(t, err)
-	workflows.RegisterActivities(env, a)
+	workflows.RegisterActivities(env, activities.NewRetention(sweeper))
 	return env
 }
 
 func dusty() *broom {
 	return &broom{
-		pages: [][]keeping.Sweep{
+		pages: [][]retention.Sweep{
 			{{Kind: "audit"}, {Tenant: "acme", Kind: "events"}, {Tenant: "acme", Kind: "usage"}}, {}, {{Tenant: "zoo", Kind: "events"}},
 		},
 		left:   map[string]int{"acme/events": 5, "zoo/events": 2},
@@ -135,11 +144,11 @@ func TestRetentionIsAttemptedAgain(t *testing.T) {
 	b := dusty()
 	env := sweeping(t, b, time.Hour)
 	lost := 0
-	env.OnActivity("SweepRetention", mock.Anything, mock.Anything).Return(func(context.Context, keeping.SweepInput) (keeping.SweepResult, error) {
+	env.OnActivity("SweepRetention", mock.Anything, mock.Anything).Return(func(context.Context, retention.SweepInput) (retention.SweepResult, error) {
 		if lost++; lost%2 == 1 {
-			return keeping.SweepResult{}, temporal.NewApplicationError("the worker died", "unavailable")
+			return retention.SweepResult{}, temporal.NewApplicationError("the worker died", "unavailable")
 		}
-		return keeping.SweepResult{Removed: 1}, nil
+		return retention.SweepResult{Removed: 1}, nil
 	})
 	env.ExecuteWorkflow(workflows.RetentionType)
 	require.EqualValues(t, 4+3, swept(t, env).Removed)
@@ -162,9 +171,9 @@ func TestRetentionContinuesAsNew(t *testing.T) {
 }
 
 func TestRetentionTellsOfABoundedNumber(t *testing.T) {
-	b := &broom{pages: [][]keeping.Sweep{{}}, left: map[string]int{}}
+	b := &broom{pages: [][]retention.Sweep{{}}, left: map[string]int{}}
 	for i := range 230 {
-		s := keeping.Sweep{Tenant: fmt.Sprintf("t%d", i), Kind: "events"}
+		s := retention.Sweep{Tenant: fmt.Sprintf("t%d", i), Kind: "events"}
 		b.pages[0], b.left[s.Tenant+"/events"] = append(b.pages[0], s), 1
 	}
 	env := sweeping(t, b, time.Hour)
@@ -179,15 +188,8 @@ func TestRetentionIsCancelled(t *testing.T) {
 	b := dusty()
 	env := sweeping(t, b, time.Hour)
 	env.RegisterDelayedCallback(env.CancelWorkflow, 0)
-	env.OnActivity("SweepRetention", mock.Anything, mock.Anything).Return(keeping.SweepResult{}, temporal.NewApplicationError("away", "unavailable"))
+	env.OnActivity("SweepRetention", mock.Anything, mock.Anything).Return(retention.SweepResult{}, temporal.NewApplicationError("away", "unavailable"))
 	env.ExecuteWorkflow(workflows.RetentionType)
 	require.True(t, env.IsWorkflowCompleted())
 	require.True(t, temporal.IsCanceledError(env.GetWorkflowError()))
-}
-
-func TestKeepingConfig(t *testing.T) {
-	_, err := keeping.New(keeping.Config{Sweeper: &broom{}})
-	require.ErrorContains(t, err, "Plan is missing")
-	_, err = keeping.New(keeping.Config{Plan: &broom{}})
-	require.ErrorContains(t, err, "Sweeper is missing")
 }

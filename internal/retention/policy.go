@@ -176,14 +176,6 @@ func (p *Policy) tenant(name string) *Tenant {
 	return nil
 }
 
-// Sweep is one kind of one tenant, from before a time.
-type Sweep struct {
-	Tenant string
-	Kind   string
-	Before time.Time
-	Follow bool // blobs: they go with what refers to them
-}
-
 // Sweeps lists what is to be swept of a tenant, in order. Tenant "" has streams without a turn, and audit records of callers without a tenant.
 func (p *Policy) Sweeps(tenant string, now time.Time) []Sweep {
 	var (

@@ -27,7 +27,8 @@ func erasing(t *testing.T) gateway.Door {
 
 func keeping(t *testing.T) gateway.Door {
 	t.Helper()
-	d, err := door.New(&sweeper{}, nil)
+	kept := &sweeper{}
+	d, err := door.New(kept, kept, nil)
 	require.NoError(t, err)
 	return d
 }

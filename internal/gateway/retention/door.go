@@ -17,10 +17,14 @@ import (
 	"github.com/turnstone-run/turnstone/internal/strict"
 )
 
-// Keeper knows what is kept. Without a schedule, Trigger and Pause are [agent.CodeConflict].
-type Keeper interface {
+// Reporter says what is kept.
+type Reporter interface {
 	// Report is about one tenant, or a page of all for [agent.AnyTenant].
 	Report(ctx context.Context, tenant string, p agent.Page) (retention.Report, error)
+}
+
+// Schedule starts the sweeps. If Temporal has none, both methods fail with [agent.CodeConflict].
+type Schedule interface {
 	Trigger(ctx context.Context) (retention.Status, error)
 	Pause(ctx context.Context, paused bool, note string) (retention.Status, error)
 }
@@ -30,18 +34,22 @@ type Audit interface {
 	Record(r agent.AuditRecord)
 }
 
-// Door serves reports and steers the sweeps. It implements [gateway.Door].
+// Door serves reports and controls the schedule of the sweeps. It implements [gateway.Door].
 type Door struct {
-	keeper Keeper
-	audit  Audit
+	reporter Reporter
+	schedule Schedule
+	audit    Audit
 }
 
 // New returns the door. audit may be nil.
-func New(k Keeper, audit Audit) (*Door, error) {
-	if k == nil {
-		return nil, errors.New("retention: the keeper is missing")
+func New(r Reporter, s Schedule, audit Audit) (*Door, error) {
+	switch {
+	case r == nil:
+		return nil, errors.New("retention: Reporter is missing")
+	case s == nil:
+		return nil, errors.New("retention: Schedule is missing")
 	}
-	return &Door{keeper: k, audit: audit}, nil
+	return &Door{reporter: r, schedule: s, audit: audit}, nil
 }
 
 // Bounds of requests.
@@ -81,7 +89,7 @@ func (d *Door) report(w http.ResponseWriter, r *http.Request, v *gateway.Visit) 
 	}
 	ctx, stop := v.Bounded(r)
 	defer stop()
-	out, err := d.keeper.Report(ctx, tenantOf(r, v, values), p)
+	out, err := d.reporter.Report(ctx, tenantOf(r, v, values), p)
 	if err != nil {
 		return err
 	}
@@ -99,7 +107,7 @@ func (d *Door) run(w http.ResponseWriter, r *http.Request, v *gateway.Visit) err
 	if err := d.operator(w, r, v, &struct{}{}); err != nil {
 		return err
 	}
-	return d.steer(w, r, v, "run", http.StatusAccepted, d.keeper.Trigger)
+	return d.steer(w, r, v, "run", http.StatusAccepted, d.schedule.Trigger)
 }
 
 func (d *Door) pause(w http.ResponseWriter, r *http.Request, v *gateway.Visit) error {
@@ -122,7 +130,7 @@ func (d *Door) setPaused(w http.ResponseWriter, r *http.Request, v *gateway.Visi
 	if paused {
 		did = "pause"
 	}
-	return d.steer(w, r, v, did, http.StatusOK, func(ctx context.Context) (retention.Status, error) { return d.keeper.Pause(ctx, paused, note) })
+	return d.steer(w, r, v, did, http.StatusOK, func(ctx context.Context) (retention.Status, error) { return d.schedule.Pause(ctx, paused, note) })
 }
 
 // operator reads the body of a request that concerns all tenants, and refuses those who are of one.

@@ -64,7 +64,7 @@ type bench struct {
 func open(t *testing.T) *bench {
 	t.Helper()
 	k := &keeper{}
-	d, err := door.New(k, k)
+	d, err := door.New(k, k, k)
 	require.NoError(t, err)
 	g, err := gateway.New(gateway.Config{
 		HTTPAddr: "127.0.0.1:0", Runtime: gatewaytest.New(), Catalog: &gatewaytest.Catalog{}, Doors: []gateway.Door{d},
@@ -164,6 +164,8 @@ func TestSteering(t *testing.T) {
 	b.err = agent.Errorf(agent.CodeConflict, "", "there is no schedule")
 	code, _ = b.do("ops", http.MethodPost, "/run", "")
 	require.Equal(t, http.StatusConflict, code)
-	_, err := door.New(nil, nil)
+	_, err := door.New(nil, &keeper{}, nil)
+	require.Error(t, err)
+	_, err = door.New(&keeper{}, nil, nil)
 	require.Error(t, err)
 }

@@ -1,6 +1,8 @@
+// Package retentionschedule keeps the Temporal schedule that starts the workflow Retention.
 package retentionschedule
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -17,64 +19,89 @@ import (
 )
 
 const (
-	catchUp    = time.Minute // after an outage the next run does what was missed
-	mostJitter = time.Minute
-	// ensureAgain is how soon a schedule that somebody deleted is there again.
-	ensureAgain = 10 * time.Minute
+	catchUp   = time.Minute // after an outage the next run removes what the missed ones would have
+	maxJitter = time.Minute
+	// ensureInterval is how long a schedule that somebody deleted is missing.
+	ensureInterval = 10 * time.Minute
 )
 
-// Run makes the schedule be as configured, and again every 10 minutes until ctx ends: sooner while Temporal is away.
-func (k *Keeper) Run(ctx context.Context) {
+// Config is what [New] needs. Only Schedules is required.
+type Config struct {
+	Schedules client.ScheduleClient
+	Every     time.Duration // between two runs; 0: there is no schedule
+	TaskQueue string        // empty: [workflows.TaskQueue]
+	Logger    *zap.Logger
+}
+
+// Schedule is the schedule of the workflow Retention on a task queue.
+type Schedule struct{ Config }
+
+var _ retention.Schedule = (*Schedule)(nil)
+
+// New returns the schedule. It creates nothing; see [Schedule.Ensure].
+func New(c Config) (*Schedule, error) {
+	if c.Schedules == nil {
+		return nil, errors.New("retention: Schedules is missing")
+	}
+	if c.Logger == nil {
+		c.Logger = zap.NewNop()
+	}
+	c.TaskQueue = cmp.Or(c.TaskQueue, workflows.TaskQueue)
+	return &Schedule{c}, nil
+}
+
+// Run calls Ensure every 10 minutes until ctx ends, and sooner while Temporal is unavailable.
+func (s *Schedule) Run(ctx context.Context) {
 	pause := time.Second
 	for {
-		err := k.Ensure(ctx)
+		err := s.Ensure(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			k.Logger.Warn("make the schedule of the retention", zap.Duration("again_in", pause), zap.Error(err))
+			s.Logger.Warn("make the schedule of the retention", zap.Duration("again_in", pause), zap.Error(err))
 		default:
-			pause = ensureAgain
+			pause = ensureInterval
 		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-time.After(pause):
 		}
-		pause = min(2*pause, ensureAgain)
+		pause = min(2*pause, ensureInterval)
 	}
 }
 
-// Ensure makes the schedule be as configured; without an interval there is none. Whether it is paused is the operator's: one that is stays so.
-func (k *Keeper) Ensure(ctx context.Context) error {
-	handle := k.Schedules.GetHandle(ctx, workflows.RetentionID(k.TaskQueue))
-	if k.Policy.Every <= 0 {
+// Ensure creates or updates the schedule as configured, or deletes it if there is no interval. A paused schedule stays paused.
+func (s *Schedule) Ensure(ctx context.Context) error {
+	handle := s.Schedules.GetHandle(ctx, s.id())
+	if s.Every <= 0 {
 		if err := handle.Delete(ctx); !isNotFound(err) {
-			return k.unavailable(err)
+			return s.unavailable(err)
 		}
 		return nil
 	}
-	spec, action := k.wanted()
+	spec, action := s.specAndAction()
 	found, err := handle.Describe(ctx)
 	if isNotFound(err) {
-		_, err = k.Schedules.Create(ctx, client.ScheduleOptions{
-			ID: workflows.RetentionID(k.TaskQueue), Spec: spec, Action: action, Overlap: enumspb.SCHEDULE_OVERLAP_POLICY_SKIP, CatchupWindow: catchUp,
+		_, err = s.Schedules.Create(ctx, client.ScheduleOptions{
+			ID: s.id(), Spec: spec, Action: action, Overlap: enumspb.SCHEDULE_OVERLAP_POLICY_SKIP, CatchupWindow: catchUp,
 			Note: "made by Turnstone",
 		})
 		if !errors.Is(err, temporal.ErrScheduleAlreadyRunning) {
-			return k.unavailable(err)
+			return s.unavailable(err)
 		}
-		found, err = handle.Describe(ctx) // somebody else was faster
+		found, err = handle.Describe(ctx) // another process has just created it
 	}
 	if err != nil {
-		return k.unavailable(err)
+		return s.unavailable(err)
 	}
-	if k.same(&found.Schedule) {
+	if s.isAsConfigured(&found.Schedule) {
 		return nil
 	}
-	return k.unavailable(handle.Update(ctx, client.ScheduleUpdateOptions{
+	return s.unavailable(handle.Update(ctx, client.ScheduleUpdateOptions{
 		DoUpdate: func(in client.ScheduleUpdateInput) (*client.ScheduleUpdate, error) {
-			next := in.Description.Schedule // with its state
+			next := in.Description.Schedule // keeps its state
 			next.Spec, next.Action = &spec, action
 			next.Policy = &client.SchedulePolicies{Overlap: enumspb.SCHEDULE_OVERLAP_POLICY_SKIP, CatchupWindow: catchUp}
 			return &client.ScheduleUpdate{Schedule: &next}, nil
@@ -82,33 +109,35 @@ func (k *Keeper) Ensure(ctx context.Context) error {
 	}))
 }
 
-func (k *Keeper) wanted() (client.ScheduleSpec, *client.ScheduleWorkflowAction) {
+func (s *Schedule) id() string { return workflows.RetentionID(s.TaskQueue) }
+
+func (s *Schedule) specAndAction() (client.ScheduleSpec, *client.ScheduleWorkflowAction) {
 	spec := client.ScheduleSpec{
-		Intervals: []client.ScheduleIntervalSpec{{Every: k.Policy.Every}}, Jitter: min(k.Policy.Every/10, mostJitter),
+		Intervals: []client.ScheduleIntervalSpec{{Every: s.Every}}, Jitter: min(s.Every/10, maxJitter),
 	}
 	return spec, &client.ScheduleWorkflowAction{
-		ID: workflows.RetentionID(k.TaskQueue), Workflow: workflows.RetentionType, TaskQueue: k.TaskQueue,
+		ID: s.id(), Workflow: workflows.RetentionType, TaskQueue: s.TaskQueue,
 		StaticSummary: "remove what has been kept for long enough",
 	}
 }
 
-// same reports whether a schedule is as configured.
-func (k *Keeper) same(s *client.Schedule) bool {
-	action, ok := s.Action.(*client.ScheduleWorkflowAction)
-	return ok && action.Workflow == any(workflows.RetentionType) && action.TaskQueue == k.TaskQueue && s.Spec != nil &&
-		len(s.Spec.Intervals) == 1 && s.Spec.Intervals[0].Every == k.Policy.Every && len(s.Spec.CronExpressions) == 0 &&
-		len(s.Spec.Calendars) == 0 && s.Policy != nil && s.Policy.Overlap == enumspb.SCHEDULE_OVERLAP_POLICY_SKIP
+// isAsConfigured reports whether a schedule of Temporal needs no update.
+func (s *Schedule) isAsConfigured(found *client.Schedule) bool {
+	action, ok := found.Action.(*client.ScheduleWorkflowAction)
+	return ok && action.Workflow == any(workflows.RetentionType) && action.TaskQueue == s.TaskQueue && found.Spec != nil &&
+		len(found.Spec.Intervals) == 1 && found.Spec.Intervals[0].Every == s.Every && len(found.Spec.CronExpressions) == 0 &&
+		len(found.Spec.Calendars) == 0 && found.Policy != nil && found.Policy.Overlap == enumspb.SCHEDULE_OVERLAP_POLICY_SKIP
 }
 
-// Status says how the schedule stands in Temporal.
-func (k *Keeper) Status(ctx context.Context) (retention.Status, error) {
-	out := retention.Status{ID: workflows.RetentionID(k.TaskQueue), Every: k.Policy.Every.String()}
-	found, err := k.Schedules.GetHandle(ctx, workflows.RetentionID(k.TaskQueue)).Describe(ctx)
+// Status returns the state of the schedule in Temporal.
+func (s *Schedule) Status(ctx context.Context) (retention.Status, error) {
+	out := retention.Status{ID: s.id(), Every: s.Every.String()}
+	found, err := s.Schedules.GetHandle(ctx, s.id()).Describe(ctx)
 	if isNotFound(err) {
 		return out, nil
 	}
 	if err != nil {
-		return out, k.unavailable(err)
+		return out, s.unavailable(err)
 	}
 	out.Scheduled, out.Running = true, len(found.Info.RunningWorkflows) > 0
 	if state := found.Schedule.State; state != nil {
@@ -117,25 +146,25 @@ func (k *Keeper) Status(ctx context.Context) (retention.Status, error) {
 	if n := len(found.Info.RecentActions); n > 0 {
 		out.LastRun = new(found.Info.RecentActions[n-1].ActualTime.UTC())
 	}
-	if next := found.Info.NextActionTimes; len(next) > 0 && !out.Paused { // Temporal goes on to say when it would run
+	if next := found.Info.NextActionTimes; len(next) > 0 && !out.Paused { // Temporal lists next times of a paused schedule too
 		out.NextRun = new(next[0].UTC())
 	}
 	return out, nil
 }
 
-// Trigger begins a run now, also while the schedule is paused, unless one is at work. Without a schedule it is [agent.CodeConflict].
-func (k *Keeper) Trigger(ctx context.Context) (retention.Status, error) {
-	handle := k.Schedules.GetHandle(ctx, workflows.RetentionID(k.TaskQueue))
+// Trigger starts a run now, even while the schedule is paused, unless one is running. The error is [agent.CodeConflict] if there is no schedule.
+func (s *Schedule) Trigger(ctx context.Context) (retention.Status, error) {
+	handle := s.Schedules.GetHandle(ctx, s.id())
 	err := handle.Trigger(ctx, client.ScheduleTriggerOptions{Overlap: enumspb.SCHEDULE_OVERLAP_POLICY_SKIP})
 	if err != nil {
-		return retention.Status{}, k.absent(err)
+		return retention.Status{}, s.missingOrUnavailable(err)
 	}
-	return k.Status(ctx)
+	return s.Status(ctx)
 }
 
-// Pause keeps the schedule from running, or lets it run again; note says why.
-func (k *Keeper) Pause(ctx context.Context, paused bool, note string) (retention.Status, error) {
-	handle := k.Schedules.GetHandle(ctx, workflows.RetentionID(k.TaskQueue))
+// Pause pauses the schedule, or resumes it; note says why. The error is [agent.CodeConflict] if there is no schedule.
+func (s *Schedule) Pause(ctx context.Context, paused bool, note string) (retention.Status, error) {
+	handle := s.Schedules.GetHandle(ctx, s.id())
 	var err error
 	if paused {
 		err = handle.Pause(ctx, client.SchedulePauseOptions{Note: note})
@@ -143,23 +172,23 @@ func (k *Keeper) Pause(ctx context.Context, paused bool, note string) (retention
 		err = handle.Unpause(ctx, client.ScheduleUnpauseOptions{Note: note})
 	}
 	if err != nil {
-		return retention.Status{}, k.absent(err)
+		return retention.Status{}, s.missingOrUnavailable(err)
 	}
-	return k.Status(ctx)
+	return s.Status(ctx)
 }
 
-func (k *Keeper) absent(err error) error {
+func (s *Schedule) missingOrUnavailable(err error) error {
 	if isNotFound(err) {
 		return agent.Errorf(agent.CodeConflict, "retention", "there is no schedule: retention.every is 0, or no worker has made it yet")
 	}
-	return k.unavailable(err)
+	return s.unavailable(err)
 }
 
-func (k *Keeper) unavailable(err error) error {
+func (s *Schedule) unavailable(err error) error {
 	if err == nil {
 		return nil
 	}
-	return agent.Errorf(agent.CodeUnavailable, "retention", "schedule %q: %w", workflows.RetentionID(k.TaskQueue), err)
+	return agent.Errorf(agent.CodeUnavailable, "retention", "schedule %q: %w", s.id(), err)
 }
 
 func isNotFound(err error) bool {
