@@ -46,7 +46,7 @@ func (s *Service) doors(background context.Context, store *postgres.Store) ([]ga
 	if err != nil {
 		return nil, err
 	}
-	erased, err := erasuredoor.New(s.upkeep.erasures, s.callers.trail)
+	erased, err := erasuredoor.New(s.upkeep.requests, s.callers.trail)
 	if err != nil {
 		return nil, err
 	}

@@ -5,9 +5,9 @@ import (
 	"time"
 
 	"github.com/turnstone-run/turnstone/activities"
-	"github.com/turnstone-run/turnstone/activities/erasing"
 	"github.com/turnstone-run/turnstone/internal/blob"
-	erasures "github.com/turnstone-run/turnstone/internal/erasure/executions"
+	"github.com/turnstone-run/turnstone/internal/erasure"
+	"github.com/turnstone-run/turnstone/internal/erasure/executions"
 	erasuredoor "github.com/turnstone-run/turnstone/internal/gateway/erasure"
 	retentiondoor "github.com/turnstone-run/turnstone/internal/gateway/retention"
 	probes "github.com/turnstone-run/turnstone/internal/health"
@@ -24,12 +24,11 @@ var (
 	_ retention.ReportStore  = retentionStore{}
 	_ retentiondoor.Reporter = (*retention.Reporter)(nil)
 	_ retentiondoor.Schedule = (*retentionschedule.Schedule)(nil)
-	_ erasing.Store          = (*postgres.Store)(nil)
-	_ erasing.Executions     = (*erasures.Executions)(nil)
-	_ erasing.Turns          = (*inbox.Inbox)(nil)
-	_ erasing.Blobs          = (*blob.Store)(nil)
-	_ erasures.Store         = (*postgres.Store)(nil)
-	_ erasuredoor.Keeper     = (*erasures.Keeper)(nil)
+	_ erasure.Store          = (*postgres.Store)(nil)
+	_ erasure.RequestStore   = (*postgres.Store)(nil)
+	_ erasure.Turns          = (*inbox.Inbox)(nil)
+	_ erasure.Blobs          = (*blob.Store)(nil)
+	_ erasuredoor.Requests   = (*erasure.Requests)(nil)
 )
 
 // buried is how long the catalog remembers documents that were deleted: as long as any process may have missed it.
@@ -39,9 +38,9 @@ const buried = 30 * 24 * time.Hour
 type upkeep struct {
 	reporter  *retention.Reporter
 	schedule  *retentionschedule.Schedule
-	erasures  *erasures.Keeper
+	requests  *erasure.Requests
 	retention *activities.Retention
-	erasing   *erasing.Activities
+	erasure   *activities.Erasure
 }
 
 // openUpkeep makes it; the schedule of the retention is kept as configured, and no turn is left behind, until ctx ends.
@@ -62,17 +61,20 @@ func (s *Service) openUpkeep(background context.Context, store *postgres.Store, 
 	}
 	u.retention = activities.NewRetention(sweeper)
 	u.reporter = &retention.Reporter{Policy: policy, Store: retentionStore{store}, Schedule: u.schedule}
-	if u.erasures, err = erasures.New(store, s.temporal, set.Temporal.TaskQueue); err != nil {
+	histories := &executions.Executions{
+		Client: s.temporal, Service: s.temporal.WorkflowService(), Schedules: s.temporal.ScheduleClient(), Namespace: s.namespace,
+		TaskQueue: set.Temporal.TaskQueue, ScheduleID: schedule.ID,
+	}
+	if u.requests, err = erasure.NewRequests(store, histories); err != nil {
 		return err
 	}
-	if u.erasing, err = erasing.New(erasing.Config{
-		Store: store, Turns: box, Blobs: s.blobs, Logger: s.logger.Named("erasure"),
-		Executions: &erasures.Executions{
-			Service: s.temporal.WorkflowService(), Schedules: s.temporal.ScheduleClient(), Namespace: s.namespace, ScheduleID: schedule.ID,
-		},
-	}); err != nil {
+	eraser, err := erasure.NewEraser(erasure.EraserConfig{
+		Store: store, Turns: box, Histories: histories, Blobs: s.blobs, Logger: s.logger.Named("erasure"),
+	})
+	if err != nil {
 		return err
 	}
+	u.erasure = activities.NewErasure(eraser)
 	s.goUpkeep(func() { u.schedule.Run(background) })
 	s.goUpkeep(func() { (&turns.Upkeep{Turns: cases, Store: store}).Run(background) })
 	return nil

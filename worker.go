@@ -47,7 +47,7 @@ func (s *Service) startWorker(store *postgres.Store, cases *turns.Turns, box *in
 	}
 	w := sdkworker.New(s.temporal, set.Temporal.TaskQueue, options)
 	workflows.Register(w)
-	workflows.RegisterActivities(w, activities.New(cases), nodes, clockwork, s.upkeep.retention, s.upkeep.erasing)
+	workflows.RegisterActivities(w, activities.New(cases), nodes, clockwork, s.upkeep.retention, s.upkeep.erasure)
 	if err := w.Start(); err != nil {
 		return fmt.Errorf("start worker: %w", err)
 	}

@@ -6,7 +6,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
-	"github.com/turnstone-run/turnstone/activities/erasing"
+	"github.com/turnstone-run/turnstone/activities"
 	"github.com/turnstone-run/turnstone/internal/erasure"
 )
 
@@ -30,13 +30,13 @@ const (
 )
 
 // erases is the nil-typed handle for the activities of Erasure, as acts is.
-var erases *erasing.Activities //nolint:gochecknoglobals // always nil: it only names methods
+var erases *activities.Erasure //nolint:gochecknoglobals // always nil: it only names methods
 
 // ErasureInput names an erasure; whose data it is only the store knows.
-type ErasureInput = erasing.Ref
+type ErasureInput = erasure.Ref
 
 // ErasureResult is how it ended.
-type ErasureResult = erasing.FinishResult
+type ErasureResult = erasure.FinishResult
 
 // ErasureCarry is what a run that continues-as-new tells the next one.
 type ErasureCarry struct {
@@ -56,7 +56,7 @@ func Erasure(ctx workflow.Context, in ErasureInput, carry *ErasureCarry) (Erasur
 		return out, err
 	}
 	free, _ := workflow.NewDisconnectedContext(ctx) // also after a cancel
-	why := erasing.FailInput{Ref: in, Why: internalFailure(err).Message}
+	why := erasure.FailInput{Ref: in, Why: internalFailure(err).Message}
 	if temporal.IsCanceledError(err) {
 		why.Why = "it was cancelled"
 	}
@@ -73,7 +73,7 @@ type erasureRun struct {
 }
 
 func (e *erasureRun) run(ctx workflow.Context) (out ErasureResult, err error) {
-	var begun erasing.BeginResult
+	var begun erasure.BeginResult
 	if err := e.do(ctx, "look", erases.BeginErasure, &begun); err != nil {
 		return out, err
 	}
@@ -104,7 +104,7 @@ func (e *erasureRun) take(ctx workflow.Context) (left int64, err error) {
 	if err := e.content(ctx); err != nil {
 		return 0, err
 	}
-	var found erasing.CheckResult
+	var found erasure.CheckResult
 	err = e.do(ctx, "check", erases.CheckErasure, &found)
 	return found.Remaining, err
 }
@@ -113,7 +113,7 @@ func (e *erasureRun) take(ctx workflow.Context) (left int64, err error) {
 func (e *erasureRun) stop(ctx workflow.Context) error {
 	until := workflow.Now(ctx).Add(stopPatience)
 	for {
-		var live erasing.StopResult
+		var live erasure.StopResult
 		if err := e.do(ctx, "stop turns", erases.StopTurnsToErase, &live); err != nil {
 			return err
 		}
@@ -129,7 +129,7 @@ func (e *erasureRun) stop(ctx workflow.Context) error {
 // all does one kind of work until there is none left.
 func (e *erasureRun) all(ctx workflow.Context, what string, work any) error {
 	for {
-		var done erasing.Progress
+		var done erasure.Progress
 		if err := e.do(ctx, what, work, &done); err != nil {
 			return err
 		}
@@ -145,7 +145,7 @@ func (e *erasureRun) all(ctx workflow.Context, what string, work any) error {
 // content removes what nobody else refers to, and waits for what somebody has just put.
 func (e *erasureRun) content(ctx workflow.Context) error {
 	for range settleRounds {
-		var done erasing.Progress
+		var done erasure.Progress
 		if err := e.do(ctx, "content", erases.EraseContent, &done); err != nil {
 			return err
 		}

@@ -12,7 +12,7 @@ import (
 	"go.temporal.io/sdk/testsuite"
 	"go.temporal.io/sdk/workflow"
 
-	"github.com/turnstone-run/turnstone/activities/erasing"
+	"github.com/turnstone-run/turnstone/activities"
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/erasure"
 	"github.com/turnstone-run/turnstone/workflows"
@@ -28,7 +28,7 @@ type remains struct {
 	rows      int
 	busy      int   // how often the user does something while it is looked for what is left
 	pending   int64 // content that was just put; it settles look by look
-	free      []erasing.Content
+	free      []erasure.Object
 	held      bool    // the content: somebody refers to it after all
 	broken    []error // of the next deletions of executions
 	calls     []string
@@ -95,7 +95,7 @@ func (r *remains) EraseRows(context.Context, string, string) (bool, error) {
 	return r.rows > 0, nil
 }
 
-func (r *remains) ReleaseContent(context.Context, string, string, time.Duration, int) ([]erasing.Content, int64, error) {
+func (r *remains) ReleaseContent(context.Context, string, string, time.Duration, int) ([]erasure.Object, int64, error) {
 	r.call("release")
 	free, pending := r.free, r.pending
 	r.free, r.pending = nil, max(0, r.pending-1)
@@ -132,9 +132,9 @@ func erasureOf(t *testing.T, r *remains) *testsuite.TestWorkflowEnvironment {
 	env := suite.NewTestWorkflowEnvironment()
 	env.SetTestTimeout(30 * time.Second)
 	env.RegisterWorkflowWithOptions(workflows.Erasure, workflow.RegisterOptions{Name: workflows.ErasureType})
-	a, err := erasing.New(erasing.Config{Store: r, Turns: r, Executions: r, Blobs: r, Slice: time.Nanosecond})
+	eraser, err := erasure.NewEraser(erasure.EraserConfig{Store: r, Turns: r, Histories: r, Blobs: r, MaxDuration: time.Nanosecond})
 	require.NoError(t, err)
-	workflows.RegisterActivities(env, a)
+	workflows.RegisterActivities(env, activities.NewErasure(eraser))
 	return env
 }
 
@@ -151,7 +151,7 @@ func erases(t *testing.T, env *testsuite.TestWorkflowEnvironment) workflows.Eras
 // Turns stop before histories go, histories before rows, rows before schedules and content; then it is looked for what is left.
 func TestErasure(t *testing.T) {
 	r := &remains{
-		live: 2, rows: 3, pending: 2, busy: 1, free: []erasing.Content{{Ref: "cas://a", Bytes: 7}},
+		live: 2, rows: 3, pending: 2, busy: 1, free: []erasure.Object{{Ref: "cas://a", Bytes: 7}},
 		marked: map[string][]string{"execution": {"turn/1"}, "schedule": {"daily"}},
 	}
 	out := erases(t, erasureOf(t, r))
@@ -175,7 +175,7 @@ func TestErasureOfLess(t *testing.T) {
 	erases(t, erasureOf(t, over))
 	require.Equal(t, []string{"begin", "finish"}, over.calls, "what has ended is not begun again")
 
-	held := &remains{held: true, free: []erasing.Content{{Ref: "cas://a", Bytes: 7}}, marked: map[string][]string{}}
+	held := &remains{held: true, free: []erasure.Object{{Ref: "cas://a", Bytes: 7}}, marked: map[string][]string{}}
 	erases(t, erasureOf(t, held))
 	require.Contains(t, held.calls, "done content cas://a 0", "somebody refers to it after all")
 }

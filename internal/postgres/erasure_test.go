@@ -10,13 +10,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnstone-run/turnstone/activities/erasing"
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/erasure"
 	"github.com/turnstone-run/turnstone/internal/postgres"
 )
 
-var _ erasing.Store = (*postgres.Store)(nil)
+var _ erasure.Store = (*postgres.Store)(nil)
 
 // people are the one to be erased, another one, one whose name has that of the first within it, and one of the same name in another tenant.
 func people() []person {

@@ -10,7 +10,7 @@ import (
 	"go.temporal.io/sdk/testsuite"
 	"go.temporal.io/sdk/workflow"
 
-	"github.com/turnstone-run/turnstone/activities/erasing"
+	"github.com/turnstone-run/turnstone/activities"
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/erasure"
 	"github.com/turnstone-run/turnstone/internal/postgres"
@@ -66,13 +66,13 @@ func TestErasureWorkflow(t *testing.T) {
 
 	e := b.erasure(false)
 	world := &outside{bench: b}
-	a, err := erasing.New(erasing.Config{Store: b.Store, Turns: world, Executions: world, Blobs: world, Settled: time.Millisecond})
+	eraser, err := erasure.NewEraser(erasure.EraserConfig{Store: b.Store, Turns: world, Histories: world, Blobs: world, SettleTime: time.Millisecond})
 	require.NoError(t, err)
 	var suite testsuite.WorkflowTestSuite
 	env := suite.NewTestWorkflowEnvironment()
 	env.SetTestTimeout(time.Minute)
 	env.RegisterWorkflowWithOptions(workflows.Erasure, workflow.RegisterOptions{Name: workflows.ErasureType})
-	workflows.RegisterActivities(env, a)
+	workflows.RegisterActivities(env, activities.NewErasure(eraser))
 	env.ExecuteWorkflow(workflows.ErasureType, workflows.ErasureInput{Tenant: tenant, ErasureID: e.ID})
 	require.NoError(t, env.GetWorkflowError())
 

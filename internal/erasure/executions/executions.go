@@ -1,6 +1,8 @@
+// Package executions starts the workflow Erasure, and deletes workflow executions and schedules in Temporal.
 package executions
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strings"
@@ -14,16 +16,18 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/erasure"
+	"github.com/turnstone-run/turnstone/workflows"
 )
 
 const (
 	opDelete = "delete execution"
-	// deleteWithin bounds the wait for executions to be gone: Temporal deletes them in its own time.
-	deleteWithin = time.Minute
-	// lookAgain spaces the looks, growing to lookMost.
-	lookAgain = 50 * time.Millisecond
-	lookMost  = time.Second
-	// runsAtOnce bounds the runs of one id that are deleted before it is looked again: those that continued as new.
+	// deleteTimeout bounds the wait for deleted executions to be gone: Temporal deletes them asynchronously.
+	deleteTimeout = time.Minute
+	// minPause and maxPause space the requests whether they are gone.
+	minPause = 50 * time.Millisecond
+	maxPause = time.Second
+	// runsAtOnce bounds the runs of one workflow id that are deleted before they are listed again.
 	runsAtOnce = 100
 )
 
@@ -39,49 +43,67 @@ type Service interface {
 		*workflowservice.DeleteWorkflowExecutionResponse, error)
 }
 
-// Executions deletes what Temporal keeps in a namespace.
+// Client starts workflows; a [client.Client] does.
+type Client interface {
+	ExecuteWorkflow(ctx context.Context, o client.StartWorkflowOptions, workflow any, args ...any) (client.WorkflowRun, error)
+}
+
+// Executions starts and deletes workflow executions in a namespace. TaskQueue and Timeout may be empty.
 type Executions struct {
+	Client     Client
 	Service    Service
 	Schedules  client.ScheduleClient
 	Namespace  string
+	TaskQueue  string // of the workflow Erasure; empty: [workflows.TaskQueue]
 	ScheduleID func(tenant, name string) string
-	Within     time.Duration // how long an execution may take to be gone; 0: 1 min
+	Timeout    time.Duration // until a deleted execution must be gone; 0: 1 min
 }
 
-// Delete terminates what runs under a workflow id, deletes all its runs with their histories, and returns how many once they are gone.
-// [agent.CodeUnavailable] when some are not in time, with how many were found: they may be asked for again.
+var (
+	_ erasure.Starter        = (*Executions)(nil)
+	_ erasure.HistoryDeleter = (*Executions)(nil)
+)
+
+// Start starts the workflow of an erasure, unless it is running.
+func (x *Executions) Start(ctx context.Context, r erasure.Ref) error {
+	_, err := x.Client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
+		ID: erasure.WorkflowID(r.Tenant, r.ErasureID), TaskQueue: cmp.Or(x.TaskQueue, workflows.TaskQueue), StaticSummary: "erasure",
+		WorkflowIDReusePolicy:    enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
+		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
+	}, workflows.ErasureType, r)
+	return err
+}
+
+// Delete terminates and deletes all runs of a workflow id with their histories, and returns how many there were, once they are gone. The error is
+// [agent.CodeUnavailable] if some are not gone in time; the number then counts those that were found, and Delete may be repeated.
 func (x *Executions) Delete(ctx context.Context, workflowID string) (int, error) {
-	within := x.Within
-	if within <= 0 {
-		within = deleteWithin
-	}
-	ctx, stop := context.WithTimeout(ctx, within)
-	defer stop()
-	seen := map[string]bool{} // by run id: whether it runs no more
-	for pause := lookAgain; ; pause = min(2*pause, lookMost) {
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(max(x.Timeout, 0), deleteTimeout))
+	defer cancel()
+	found := map[string]bool{} // by run id
+	for pause := minPause; ; pause = min(2*pause, maxPause) {
 		runs, err := x.runs(ctx, workflowID)
 		if err != nil {
-			return len(seen), trouble(err)
+			return len(found), unavailable(err)
 		}
 		if len(runs) == 0 {
-			return len(seen), nil
+			return len(found), nil
 		}
-		for id, live := range runs {
-			if err := x.remove(ctx, workflowID, id, live); err != nil {
-				return len(seen), trouble(err)
+		for id, running := range runs {
+			if err := x.deleteRun(ctx, workflowID, id, running); err != nil {
+				return len(found), unavailable(err)
 			}
-			seen[id] = true
+			found[id] = true
 		}
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
-			return len(seen), agent.Errorf(agent.CodeUnavailable, opDelete, "%d runs of a workflow are not gone yet", len(runs))
+			return len(found), agent.Errorf(agent.CodeUnavailable, opDelete, "%d runs of a workflow are not gone yet", len(runs))
 		}
 	}
 }
 
-// runs are those of a workflow id, by run id, and whether each still runs: the newest, and those that Temporal lists, which learns of them a
-// little later.
+// runs returns the runs of a workflow id, and whether each is running. Temporal lists a new run with a delay, so that the newest one is asked for by
+// itself.
 func (x *Executions) runs(ctx context.Context, workflowID string) (map[string]bool, error) {
 	found := map[string]bool{}
 	newest, err := x.Service.DescribeWorkflowExecution(ctx, &workflowservice.DescribeWorkflowExecutionRequest{
@@ -91,7 +113,7 @@ func (x *Executions) runs(ctx context.Context, workflowID string) (map[string]bo
 	case err == nil:
 		info := newest.GetWorkflowExecutionInfo()
 		found[info.GetExecution().GetRunId()] = info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING
-	case !notFound(err):
+	case !isNotFound(err):
 		return nil, err
 	}
 	listed, err := x.Service.ListWorkflowExecutions(ctx, &workflowservice.ListWorkflowExecutionsRequest{
@@ -107,39 +129,39 @@ func (x *Executions) runs(ctx context.Context, workflowID string) (map[string]bo
 	return found, nil
 }
 
-func (x *Executions) remove(ctx context.Context, workflowID, runID string, live bool) error {
+func (x *Executions) deleteRun(ctx context.Context, workflowID, runID string, running bool) error {
 	run := &commonpb.WorkflowExecution{WorkflowId: workflowID, RunId: runID}
-	if live {
+	if running {
 		_, err := x.Service.TerminateWorkflowExecution(ctx, &workflowservice.TerminateWorkflowExecutionRequest{
 			Namespace: x.Namespace, WorkflowExecution: run, Reason: "erased", Identity: "erasure",
 		})
-		if err != nil && !notFound(err) {
+		if err != nil && !isNotFound(err) {
 			return err
 		}
 	}
 	_, err := x.Service.DeleteWorkflowExecution(ctx, &workflowservice.DeleteWorkflowExecutionRequest{Namespace: x.Namespace, WorkflowExecution: run})
-	if notFound(err) {
+	if isNotFound(err) {
 		return nil
 	}
 	return err
 }
 
-// DeleteSchedule deletes the schedule of an agent; one that is not there is no error.
+// DeleteSchedule deletes the schedule of an agent. A missing one is no error.
 func (x *Executions) DeleteSchedule(ctx context.Context, tenant, name string) error {
 	err := x.Schedules.GetHandle(ctx, x.ScheduleID(tenant, name)).Delete(ctx)
-	if notFound(err) {
+	if isNotFound(err) {
 		return nil
 	}
-	return trouble(err)
+	return unavailable(err)
 }
 
-func notFound(err error) bool {
+func isNotFound(err error) bool {
 	_, is := errors.AsType[*serviceerror.NotFound](err)
 	return is
 }
 
-// trouble is without the workflow's id, which a caller may have made of a user's name: it would stay in the history of the erasure.
-func trouble(err error) error {
+// unavailable returns an error without the workflow's id, which may contain a user's name: errors stay in the history of the erasure.
+func unavailable(err error) error {
 	if err == nil {
 		return nil
 	}

@@ -16,17 +16,10 @@ import (
 	"go.temporal.io/sdk/client"
 	"google.golang.org/grpc"
 
-	"github.com/turnstone-run/turnstone/activities/erasing"
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/erasure"
 	"github.com/turnstone-run/turnstone/internal/erasure/executions"
-	erasuredoor "github.com/turnstone-run/turnstone/internal/gateway/erasure"
 	"github.com/turnstone-run/turnstone/workflows"
-)
-
-var (
-	_ erasuredoor.Keeper = (*executions.Keeper)(nil)
-	_ erasing.Executions = (*executions.Executions)(nil)
 )
 
 // temporal has runs of workflows, the newest first. A deleted one is gone after a few looks.
@@ -129,7 +122,8 @@ func (t *temporal) ExecuteWorkflow(_ context.Context, o client.StartWorkflowOpti
 
 func (t *temporal) executions() *executions.Executions {
 	return &executions.Executions{
-		Service: t, Schedules: t, Namespace: "ns", ScheduleID: func(tenant, name string) string { return tenant + ":" + name }, Within: time.Second,
+		Client: t, Service: t, Schedules: t, Namespace: "ns", Timeout: time.Second,
+		ScheduleID: func(tenant, name string) string { return tenant + ":" + name },
 	}
 }
 
@@ -154,7 +148,7 @@ func TestDelete(t *testing.T) {
 
 	world = &temporal{slow: 1 << 20, runs: []run{{workflow: "turn/1", id: "r1"}}}
 	slow := world.executions()
-	slow.Within = 100 * time.Millisecond
+	slow.Timeout = 100 * time.Millisecond
 	n, err = slow.Delete(t.Context(), "turn/1")
 	require.Equal(t, agent.CodeUnavailable, agent.CodeOf(err))
 	require.Equal(t, 1, n, "as many as there were")
@@ -175,50 +169,14 @@ func TestDeleteSchedule(t *testing.T) {
 	require.Equal(t, agent.CodeUnavailable, agent.CodeOf(world.executions().DeleteSchedule(t.Context(), "acme", "daily")))
 }
 
-// shelf keeps one erasure.
-type shelf struct{ by string }
-
-func (s *shelf) CreateErasure(_ context.Context, r erasure.Request, by string) (erasure.Erasure, error) {
-	s.by = by
-	return erasure.Erasure{ID: "e1", Tenant: r.Tenant}, r.Validate()
-}
-
-func (s *shelf) Erasure(_ context.Context, tenant, id string) (erasure.Erasure, error) {
-	return erasure.Erasure{ID: id, Tenant: tenant}, nil
-}
-
-func (s *shelf) Erasures(context.Context, string, agent.Page) (erasure.Page, error) {
-	return erasure.Page{Next: "more"}, nil
-}
-
-func TestKeeper(t *testing.T) {
-	world, store := &temporal{}, &shelf{}
-	k, err := executions.New(store, world, "")
-	require.NoError(t, err)
-	e, err := k.Create(t.Context(), erasure.Request{UserID: "ann", Tenant: "acme", Reason: "r"}, agent.Principal{Credential: "key:k1"})
-	require.NoError(t, err)
-	require.Equal(t, "e1", e.ID)
-	require.Equal(t, "key:k1", store.by)
+func TestStart(t *testing.T) {
+	world := &temporal{}
+	r := erasure.Ref{Tenant: "acme", ErasureID: "e1"}
+	require.NoError(t, world.executions().Start(t.Context(), r))
 	require.Equal(t, "erasure/acme/e1", world.started[0].ID)
 	require.Equal(t, workflows.TaskQueue, world.started[0].TaskQueue)
 	require.Equal(t, enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING, world.started[0].WorkflowIDConflictPolicy)
-	require.Equal(t, []any{workflows.ErasureType, workflows.ErasureInput{Tenant: "acme", ErasureID: "e1"}}, world.input, "whose data it is stays in the store")
-
+	require.Equal(t, []any{workflows.ErasureType, r}, world.input, "whose data it is stays in the store")
 	world.err = errors.New("away")
-	_, err = k.Create(t.Context(), erasure.Request{UserID: "ann", Tenant: "acme", Reason: "r"}, agent.Principal{Subject: "ops"})
-	require.Equal(t, agent.CodeUnavailable, agent.CodeOf(err))
-	_, err = k.Create(t.Context(), erasure.Request{Tenant: "acme", Reason: "r"}, agent.Principal{})
-	require.Equal(t, agent.CodeInvalid, agent.CodeOf(err))
-	require.Len(t, world.started, 2)
-
-	e, err = k.Get(t.Context(), "acme", "e7")
-	require.NoError(t, err)
-	require.Equal(t, "e7", e.ID)
-	page, err := k.List(t.Context(), "acme", agent.Page{})
-	require.NoError(t, err)
-	require.Equal(t, "more", page.Next)
-	_, err = executions.New(nil, world, "")
-	require.Error(t, err)
-	_, err = executions.New(store, nil, "")
-	require.Error(t, err)
+	require.Error(t, world.executions().Start(t.Context(), r))
 }

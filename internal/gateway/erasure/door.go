@@ -13,11 +13,11 @@ import (
 	"github.com/turnstone-run/turnstone/internal/gateway"
 )
 
-// Keeper takes requests. What the tenant does not have is [agent.CodeNotFound].
-type Keeper interface {
-	// Create records a request and begins it. Of a user whose erasure is under way it is that one.
+// Requests records and looks up requests. The error is [agent.CodeNotFound] if the tenant has no such erasure.
+type Requests interface {
+	// Create records a request and starts its erasure. If the user has an erasure that has not ended, it returns that one.
 	Create(ctx context.Context, r erasure.Request, p agent.Principal) (erasure.Erasure, error)
-	// Get returns one with its report.
+	// Get returns an erasure with its report.
 	Get(ctx context.Context, tenant, id string) (erasure.Erasure, error)
 	List(ctx context.Context, tenant string, p agent.Page) (erasure.Page, error)
 }
@@ -29,16 +29,16 @@ type Audit interface {
 
 // Door serves erasures. It implements [gateway.Door].
 type Door struct {
-	keeper Keeper
-	audit  Audit
+	requests Requests
+	audit    Audit
 }
 
 // New returns the door. audit may be nil.
-func New(k Keeper, audit Audit) (*Door, error) {
-	if k == nil {
-		return nil, errors.New("erasures: the keeper is missing")
+func New(r Requests, audit Audit) (*Door, error) {
+	if r == nil {
+		return nil, errors.New("erasure: Requests is missing")
 	}
-	return &Door{keeper: k, audit: audit}, nil
+	return &Door{requests: r, audit: audit}, nil
 }
 
 // The paths.
@@ -83,7 +83,7 @@ func (d *Door) create(w http.ResponseWriter, r *http.Request, v *gateway.Visit) 
 	}
 	ctx, stop := v.Bounded(r)
 	defer stop()
-	e, err := d.keeper.Create(ctx, body, v.Principal())
+	e, err := d.requests.Create(ctx, body, v.Principal())
 	if err != nil {
 		return err
 	}
@@ -103,7 +103,7 @@ func (d *Door) get(w http.ResponseWriter, r *http.Request, v *gateway.Visit) err
 	}
 	ctx, stop := v.Bounded(r)
 	defer stop()
-	e, err := d.keeper.Get(ctx, v.Tenant(), id)
+	e, err := d.requests.Get(ctx, v.Tenant(), id)
 	if err != nil {
 		return err
 	}
@@ -118,7 +118,7 @@ func (d *Door) list(w http.ResponseWriter, r *http.Request, v *gateway.Visit) er
 	}
 	ctx, stop := v.Bounded(r)
 	defer stop()
-	found, err := d.keeper.List(ctx, v.Tenant(), page)
+	found, err := d.requests.List(ctx, v.Tenant(), page)
 	if err != nil {
 		return err
 	}
