@@ -31,10 +31,10 @@ var (
 	_ erasuredoor.Requests   = (*erasure.Requests)(nil)
 )
 
-// buried is how long the catalog remembers documents that were deleted: as long as any process may have missed it.
-const buried = 30 * 24 * time.Hour
+// keepTombstones is how long the catalog remembers deleted documents: longer than any process may miss a deletion.
+const keepTombstones = 30 * 24 * time.Hour
 
-// upkeep removes what is not to be kept: what is too old, and what is one user's.
+// upkeep removes old data, and the data of users who are erased.
 type upkeep struct {
 	reporter  *retention.Reporter
 	schedule  *retentionschedule.Schedule
@@ -43,7 +43,7 @@ type upkeep struct {
 	erasure   *activities.Erasure
 }
 
-// openUpkeep makes it; the schedule of the retention is kept as configured, and no turn is left behind, until ctx ends.
+// openUpkeep builds the upkeep, and runs its background tasks until background ends.
 func (s *Service) openUpkeep(background context.Context, store *postgres.Store, cases *turns.Turns, box *inbox.Inbox) (err error) {
 	set := s.cfg.Settings
 	u := &s.upkeep
@@ -80,7 +80,7 @@ func (s *Service) openUpkeep(background context.Context, store *postgres.Store, 
 	return nil
 }
 
-// collectors remove what has no tenant's time, behind each sweep.
+// collectors returns what removes data of no tenant, after the sweeps.
 func (s *Service) collectors(store *postgres.Store) []retention.Collector {
 	return []retention.Collector{
 		{Name: "content", Run: func(ctx context.Context) (removed, bytes int64, err error) {
@@ -92,7 +92,7 @@ func (s *Service) collectors(store *postgres.Store) []retention.Collector {
 			return int64(n), 0, err
 		}},
 		{Name: "tombstones", Run: func(ctx context.Context) (removed, bytes int64, err error) {
-			n, err := store.PruneCatalog(ctx, time.Now().Add(-buried))
+			n, err := store.PruneCatalog(ctx, time.Now().Add(-keepTombstones))
 			return int64(n), 0, err
 		}},
 	}
@@ -124,7 +124,7 @@ func (s retentionStore) StoredKind(ctx context.Context, tenant, kind string, bef
 	return retention.StoredKind(k), err
 }
 
-// scheduled says how the schedule of the retention stands.
+// scheduled returns the state of the schedule of the workflow Retention.
 func (u *upkeep) scheduled(ctx context.Context) (probes.Schedule, error) {
 	status, err := u.schedule.Status(ctx)
 	out := probes.Schedule{Paused: status.Paused, Note: status.Note, Every: u.schedule.Every}

@@ -57,7 +57,7 @@ func long[In, Out any](ctx context.Context, do func(context.Context, In) (Out, e
 	return short(ctx, do, in)
 }
 
-// attempted tells the use case, and so its observers, which attempt this is.
+// attempted returns a context that tells the use case and its observers which attempt this is.
 func attempted(ctx context.Context) context.Context {
 	if !activity.IsActivity(ctx) {
 		return ctx

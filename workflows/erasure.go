@@ -29,8 +29,8 @@ const (
 	settleRounds = 15
 )
 
-// erases is the nil-typed handle for the activities of Erasure, as acts is.
-var erases *activities.Erasure //nolint:gochecknoglobals // always nil: it only names methods
+// erasureActs names the activities of Erasure.
+var erasureActs *activities.Erasure //nolint:gochecknoglobals // always nil: it only names methods
 
 // ErasureInput names an erasure; whose data it is only the store knows.
 type ErasureInput = erasure.Ref
@@ -60,7 +60,7 @@ func Erasure(ctx workflow.Context, in ErasureInput, carry *ErasureCarry) (Erasur
 	if temporal.IsCanceledError(err) {
 		why.Why = "it was cancelled"
 	}
-	if failed := workflow.ExecuteActivity(storeOptions(free, "fail"), erases.FailErasure, why).Get(free, nil); failed != nil {
+	if failed := workflow.ExecuteActivity(storeOptions(free, "fail"), erasureActs.FailErasure, why).Get(free, nil); failed != nil {
 		workflow.GetLogger(ctx).Error("note that an erasure failed", "erasure", in.ErasureID, "error", failed)
 	}
 	return ErasureResult{Status: erasure.StatusFailed}, err
@@ -74,7 +74,7 @@ type erasureRun struct {
 
 func (e *erasureRun) run(ctx workflow.Context) (out ErasureResult, err error) {
 	var begun erasure.BeginResult
-	if err := e.do(ctx, "look", erases.BeginErasure, &begun); err != nil {
+	if err := e.do(ctx, "look", erasureActs.BeginErasure, &begun); err != nil {
 		return out, err
 	}
 	if !begun.DryRun && !begun.Status.Final() {
@@ -84,7 +84,7 @@ func (e *erasureRun) run(ctx workflow.Context) (out ErasureResult, err error) {
 			}
 		}
 	}
-	return out, e.do(ctx, "report", erases.FinishErasure, &out)
+	return out, e.do(ctx, "report", erasureActs.FinishErasure, &out)
 }
 
 // take is a round: what was found goes, and then is looked for anew.
@@ -92,20 +92,20 @@ func (e *erasureRun) take(ctx workflow.Context) (left int64, err error) {
 	if err := e.stop(ctx); err != nil {
 		return 0, err
 	}
-	if err := e.all(ctx, "executions", erases.EraseExecutions); err != nil {
+	if err := e.all(ctx, "executions", erasureActs.EraseExecutions); err != nil {
 		return 0, err
 	}
-	if err := e.all(ctx, "rows", erases.EraseRows); err != nil {
+	if err := e.all(ctx, "rows", erasureActs.EraseRows); err != nil {
 		return 0, err
 	}
-	if err := e.all(ctx, "schedules", erases.EraseSchedules); err != nil {
+	if err := e.all(ctx, "schedules", erasureActs.EraseSchedules); err != nil {
 		return 0, err
 	}
 	if err := e.content(ctx); err != nil {
 		return 0, err
 	}
 	var found erasure.CheckResult
-	err = e.do(ctx, "check", erases.CheckErasure, &found)
+	err = e.do(ctx, "check", erasureActs.CheckErasure, &found)
 	return found.Remaining, err
 }
 
@@ -114,7 +114,7 @@ func (e *erasureRun) stop(ctx workflow.Context) error {
 	until := workflow.Now(ctx).Add(stopPatience)
 	for {
 		var live erasure.StopResult
-		if err := e.do(ctx, "stop turns", erases.StopTurnsToErase, &live); err != nil {
+		if err := e.do(ctx, "stop turns", erasureActs.StopTurnsToErase, &live); err != nil {
 			return err
 		}
 		if live.Live == 0 || !workflow.Now(ctx).Before(until) {
@@ -146,7 +146,7 @@ func (e *erasureRun) all(ctx workflow.Context, what string, work any) error {
 func (e *erasureRun) content(ctx workflow.Context) error {
 	for range settleRounds {
 		var done erasure.Progress
-		if err := e.do(ctx, "content", erases.EraseContent, &done); err != nil {
+		if err := e.do(ctx, "content", erasureActs.EraseContent, &done); err != nil {
 			return err
 		}
 		switch {

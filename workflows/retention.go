@@ -39,8 +39,8 @@ const (
 	maxTold = 200
 )
 
-// kept is the nil-typed handle of the activities of Retention.
-var kept *activities.Retention //nolint:gochecknoglobals // always nil: it only names methods
+// retentionActs names the activities of Retention.
+var retentionActs *activities.Retention //nolint:gochecknoglobals // always nil: it only names methods
 
 // RetentionCarry is what a run takes along when it continues as new.
 type RetentionCarry struct {
@@ -106,7 +106,7 @@ func (r *retentionRun) page(ctx workflow.Context, after string) (next string, er
 	r.show(ctx, "looks for what is due")
 	var due retention.ListDueResult
 	opts := sweepOptions(ctx, storeTimeout, "what is due")
-	if err := workflow.ExecuteActivity(opts, kept.ListRetention, retention.ListDueInput{After: after}).Get(ctx, &due); err != nil {
+	if err := workflow.ExecuteActivity(opts, retentionActs.ListRetention, retention.ListDueInput{After: after}).Get(ctx, &due); err != nil {
 		return "", err
 	}
 	for _, s := range due.Due {
@@ -125,7 +125,7 @@ func (r *retentionRun) sweep(ctx workflow.Context, s retention.Sweep) error {
 	for range sweepAgain {
 		var part retention.SweepResult
 		opts := sweepOptions(ctx, sweepTimeout, s.Kind+" of "+ownerOf(s.Tenant))
-		if err := workflow.ExecuteActivity(opts, kept.SweepRetention, in).Get(ctx, &part); err != nil {
+		if err := workflow.ExecuteActivity(opts, retentionActs.SweepRetention, in).Get(ctx, &part); err != nil {
 			return r.gaveUp(ctx, done, err)
 		}
 		done.Removed, done.Bytes, done.OldestLeft = done.Removed+part.Removed, done.Bytes+part.Bytes, part.OldestLeft
@@ -143,7 +143,7 @@ func (r *retentionRun) collect(ctx workflow.Context) error {
 	done := RetentionSwept{Kind: "content"}
 	r.show(ctx, "collects content that nobody refers to")
 	var part retention.SweepResult
-	if err := workflow.ExecuteActivity(sweepOptions(ctx, sweepTimeout, "collect content"), kept.CollectRetention).Get(ctx, &part); err != nil {
+	if err := workflow.ExecuteActivity(sweepOptions(ctx, sweepTimeout, "collect content"), retentionActs.CollectRetention).Get(ctx, &part); err != nil {
 		return r.gaveUp(ctx, done, err)
 	}
 	done.Removed, done.Bytes = part.Removed, part.Bytes

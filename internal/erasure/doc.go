@@ -1,5 +1,4 @@
-// Package erasure is the vocabulary of taking away what is kept of one user: what is asked for, how far it has come, and the report that
-// proves what was removed. It does no I/O.
+// Package erasure removes one user's data: it records requests, carries them out, and reports what was removed. The workflow Erasure runs it.
 //
-// The user's id is kept only while the erasure is under way. What stays is [Subject]: a keyed hash, which whoever knows the id can check.
+// The user's id is kept only until the erasure ends. [Subject] stays, a keyed hash that anyone who knows the id can verify.
 package erasure

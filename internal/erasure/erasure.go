@@ -12,13 +12,13 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// What a credential must allow. Both are of the whole tenant: they are confined to no resource.
+// The permissions of erasures. They apply to the whole tenant, not to single resources.
 const (
 	ActionWrite agent.Action = "erasures.write"
 	ActionRead  agent.Action = "erasures.read"
 )
 
-// Status is how far an erasure has come.
+// Status is the state of an erasure.
 type Status string
 
 // The statuses; the last three are final.
@@ -26,18 +26,18 @@ const (
 	StatusRequested  Status = "requested" // recorded; its workflow has not begun
 	StatusRunning    Status = "running"
 	StatusCompleted  Status = "completed"  // nothing is left, or it was a dry run
-	StatusIncomplete Status = "incomplete" // the report says what is left and why; another erasure takes it
-	StatusFailed     Status = "failed"     // it broke off; another erasure takes what is left
+	StatusIncomplete Status = "incomplete" // the report says what is left and why; another erasure removes it
+	StatusFailed     Status = "failed"     // it broke off; another erasure removes what is left
 )
 
-// Final reports whether nothing more will be done.
+// Final reports whether the erasure has ended.
 func (s Status) Final() bool {
 	return s == StatusCompleted || s == StatusIncomplete || s == StatusFailed
 }
 
 // Bounds of a request.
 const (
-	MaxUserID = 1024 // bytes, as much as a turn's may have
+	MaxUserID = 1024 // bytes, as for the user id of a turn
 	MaxReason = 1000
 	SaltBytes = 16
 )
@@ -46,11 +46,11 @@ const (
 type Request struct {
 	UserID string `json:"user_id"`
 	Tenant string `json:"tenant,omitempty"`
-	Reason string `json:"reason"` // why, for the report, which stays: it must not name the user
+	Reason string `json:"reason"` // kept in the report for ever: it must not name the user
 	DryRun bool   `json:"dry_run,omitempty"`
 }
 
-// Validate names the field that is wrong.
+// Validate returns an error that names the wrong field.
 func (r *Request) Validate() error {
 	switch {
 	case r.UserID == "":
@@ -71,9 +71,9 @@ func (r *Request) Validate() error {
 	return nil
 }
 
-// Names reports whether a text has a user's id as a word of its own: "user/ann" has ann, "joann" and "ann-2" have not.
+// Names reports whether a text contains a user's id as a whole word: "user/ann" contains ann, "joann" and "ann-2" do not.
 func Names(text, userID string) bool {
-	wordly := func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("_@+-", r) }
+	isWordRune := func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("_@+-", r) }
 	for from := 0; userID != ""; {
 		at := strings.Index(text[from:], userID)
 		if at < 0 {
@@ -83,7 +83,7 @@ func Names(text, userID string) bool {
 		rest := text[from+at+len(userID):]
 		after, size := utf8.DecodeRuneInString(rest)
 		next, _ := utf8.DecodeRuneInString(rest[size:])
-		if !wordly(before) && before != '.' && !wordly(after) && (after != '.' || !unicode.IsLetter(next) && !unicode.IsDigit(next)) {
+		if !isWordRune(before) && before != '.' && !isWordRune(after) && (after != '.' || !unicode.IsLetter(next) && !unicode.IsDigit(next)) {
 			return true
 		}
 		_, size = utf8.DecodeRuneInString(text[from+at:])
@@ -92,7 +92,7 @@ func Names(text, userID string) bool {
 	return false
 }
 
-// Erasure is what is kept of a request.
+// Erasure is a request and its outcome.
 type Erasure struct {
 	ID          string     `json:"erasure_id"`
 	Tenant      string     `json:"tenant"`
@@ -104,10 +104,10 @@ type Erasure struct {
 	Reason      string     `json:"reason"`
 	CreatedAt   time.Time  `json:"created_at"`
 	FinishedAt  *time.Time `json:"finished_at,omitempty"`
-	Error       string     `json:"error,omitempty"` // of one that failed
+	Error       string     `json:"error,omitempty"` // if it failed
 	Report      *Report    `json:"report,omitempty"`
-	Digest      string     `json:"digest,omitempty"`       // of the report as it was made
-	AuditDigest string     `json:"audit_digest,omitempty"` // the same as the audit trail has it; empty: its record is gone, or was never written
+	Digest      string     `json:"digest,omitempty"`       // of the report when it was stored
+	AuditDigest string     `json:"audit_digest,omitempty"` // the digest in the audit trail; empty: the record has expired, or was never written
 }
 
 // Page is a page of erasures, newest first, without their reports.
@@ -116,30 +116,30 @@ type Page struct {
 	Next     string    `json:"next_page_token"`
 }
 
-// Subject is what stays of a user's id: hex of HMAC-SHA256, keyed with the erasure's salt, of tenant and id.
+// Subject returns the hash that replaces a user's id: HMAC-SHA256 of tenant and id in hex, keyed with the erasure's salt.
 func Subject(salt []byte, tenant, userID string) string {
 	h := hmac.New(sha256.New, salt)
 	h.Write([]byte(tenant + "\x00" + userID))
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// Pseudonym stands for the user wherever a row has to stay: in the ledger, and in the audit trail.
+// Pseudonym returns the name that replaces the user's id in rows that stay: in the ledger and in the audit trail.
 func Pseudonym(subject string) string { return "erased-" + subject[:min(len(subject), 16)] }
 
-// WorkflowID is that of an erasure.
+// WorkflowID returns the id of an erasure's workflow.
 func WorkflowID(tenant, id string) string { return "erasure/" + tenant + "/" + id }
 
-// Object is content of the blob store.
+// Object is an object of the blob store.
 type Object struct {
 	Ref   string // cas://sha256:<hex>
 	Bytes int64  // uncompressed
 }
 
-// What an erasure remembers to be the user's, while it is under way.
+// The kinds of marks: what an erasure found to belong to the user. Marks are deleted when it ends.
 const (
 	MarkTurn      = "turn"      // its id; also of its child turns
-	MarkSession   = "session"   // its id: only the user was in it
-	MarkShared    = "shared"    // its id: others were in it too
+	MarkSession   = "session"   // its id: only the user took part
+	MarkShared    = "shared"    // its id: others took part too
 	MarkRun       = "run"       // of a defined workflow
 	MarkChat      = "chat"      // channel and chat
 	MarkSchedule  = "schedule"  // its name

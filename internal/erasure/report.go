@@ -10,33 +10,33 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// Kind is what became of one kind of data, most of them a table.
+// Kind is the outcome for one kind of data, usually a table.
 type Kind struct {
 	Name      string `json:"name"`
-	Found     int64  `json:"found"`          // of a dry run: rows that would go, or lose the user's name
+	Found     int64  `json:"found"`          // in a dry run: rows that would be removed or unnamed
 	Removed   int64  `json:"removed"`        // rows
-	Unnamed   int64  `json:"unnamed"`        // rows that stay, without what names the user or what he said
-	Kept      string `json:"kept,omitempty"` // why rows of this kind stay, or stay without the name
-	Remaining int64  `json:"remaining"`      // rows that a query of its own still found at the end
+	Unnamed   int64  `json:"unnamed"`        // rows that stay, without the user's name and words
+	Kept      string `json:"kept,omitempty"` // why rows of this kind stay
+	Remaining int64  `json:"remaining"`      // rows that a separate query still found at the end
 	Left      string `json:"left,omitempty"` // why they are
 }
 
-// Executions are the workflow executions whose histories held what the user said.
+// Executions counts the workflow executions whose histories held the user's words.
 type Executions struct {
 	Found   int64 `json:"found"`
 	Deleted int64 `json:"deleted"`
 }
 
-// Content is what lay in the blob store.
+// Content counts objects of the blob store.
 type Content struct {
 	Found   int64 `json:"found"`   // objects that the user's turns referred to
 	Removed int64 `json:"removed"` // objects
 	Bytes   int64 `json:"bytes"`   // of those, uncompressed
 	Shared  int64 `json:"shared"`  // objects that stay because others of the tenant refer to the same content
-	Pending int64 `json:"pending"` // objects that somebody has just put again: the collection removes them unless he refers to them
+	Pending int64 `json:"pending"` // objects that somebody has just stored again: they are collected later unless something refers to them
 }
 
-// Report is the proof: what was removed, what stays and why, and what a look afterwards still found.
+// Report says what was removed, what stays and why, and what a final check still found.
 type Report struct {
 	ErasureID   string     `json:"erasure_id"`
 	Tenant      string     `json:"tenant"`
@@ -49,17 +49,17 @@ type Report struct {
 	Status      Status     `json:"status"`
 	StartedAt   time.Time  `json:"started_at"` // microseconds, UTC
 	FinishedAt  time.Time  `json:"finished_at"`
-	Rounds      int        `json:"rounds"` // looks at everything; more than one when the user did something meanwhile
+	Rounds      int        `json:"rounds"` // searches for data; more than one if the user did something meanwhile
 	Turns       int64      `json:"turns"`
-	Sessions    int64      `json:"sessions"` // in which only this user was
-	Shared      int64      `json:"shared"`   // sessions in which others were too: they stay
+	Sessions    int64      `json:"sessions"` // in which only this user took part
+	Shared      int64      `json:"shared"`   // sessions in which others took part: they stay
 	Kinds       []Kind     `json:"kinds"`
 	Executions  Executions `json:"executions"`
 	Content     Content    `json:"content"`
 	Kept        []Kind     `json:"kept"` // kinds that hold nothing of a user, with the reason
 }
 
-// Remaining is what the last look still found.
+// Remaining returns the number of rows that the final check still found.
 func (r *Report) Remaining() int64 {
 	var n int64
 	for i := range r.Kinds {
@@ -68,7 +68,7 @@ func (r *Report) Remaining() int64 {
 	return n
 }
 
-// Digest is sha256:<hex> of the report's canonical form, which is its JSON as this type writes it: fields in their order, no spaces.
+// Digest returns sha256:<hex> of the report's JSON, with fields in the order of this type and without spaces.
 func (r *Report) Digest() (string, error) {
 	text, err := json.Marshal(r)
 	if err != nil {
@@ -78,16 +78,16 @@ func (r *Report) Digest() (string, error) {
 	return "sha256:" + hex.EncodeToString(sum[:]), nil
 }
 
-// Proof says how far a report can be believed.
+// Proof is the result of [Verify].
 type Proof struct {
-	Digest  string   `json:"digest"`  // of the report as it is now
-	Faults  []string `json:"faults"`  // what does not fit; empty: it is as it was made
-	Subject *bool    `json:"subject"` // whether the report is about the user that was asked for; nil: none was
+	Digest  string   `json:"digest"`  // of the report as stored now
+	Faults  []string `json:"faults"`  // what does not match; empty: the report is genuine
+	Subject *bool    `json:"subject"` // whether the report is about the given user; nil: none was given
 	Trail   bool     `json:"trail"`   // the audit trail has the same digest
 }
 
-// Verify checks the report of e: against its digest, against the audit trail's, against the erasure, and, with a user's id, whose it is.
-// [agent.CodeConflict] when there is no report yet.
+// Verify compares the report of e with its digest, with the digest in the audit trail, with the erasure and, if userID is not empty, with that user.
+// The error is [agent.CodeConflict] if there is no report yet.
 func Verify(e *Erasure, userID string) (Proof, error) {
 	p := Proof{Faults: []string{}}
 	if e.Report == nil {

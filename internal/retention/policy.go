@@ -1,5 +1,5 @@
-// Package retention says how long what is kept for a time is kept: of which kinds it is, for how long by default, and of which tenants
-// otherwise. What removes it is the workflow Retention.
+// Package retention says how long each kind of data is kept, by default and for single tenants, removes what is older, and reports what is kept.
+// The workflow Retention runs it.
 package retention
 
 import (
@@ -10,7 +10,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// The kinds, each with a time of its own.
+// The kinds of data. Each has its own duration in a policy.
 const (
 	Events      = "events"      // what turns streamed
 	Transcripts = "transcripts" // what was said, and what middleware and references keep with a session
@@ -21,26 +21,26 @@ const (
 	Usage       = "usage"       // the ledger of model calls
 )
 
-// Turns is what remains of a turn without all of that: its id, and how it ended. It has no time of its own.
+// Turns is the kind of what is left of a turn without the other kinds: its id, and how it ended. It has no duration in a policy.
 const Turns = "turns"
 
-// Kinds lists them in the order in which they are swept.
+// Kinds lists the kinds that have a duration.
 func Kinds() []string { return []string{Events, Traces, Results, Transcripts, Blobs, Audit, Usage} }
 
 // Bounds of a policy.
 const (
-	leastKeep     = time.Hour
-	leastUsage    = 32 * 24 * time.Hour // budgets are by the month
-	mostKeep      = 100 * 365 * 24 * time.Hour
-	leastEvery    = time.Minute
-	mostEvery     = 30 * 24 * time.Hour
-	leastRemember = 24 * time.Hour
-	// usualRemember is longer than namespaces of Temporal usually keep what has ended.
-	usualRemember = 30 * 24 * time.Hour
-	maxTenants    = 10_000
+	minKeep     = time.Hour
+	minUsage    = 32 * 24 * time.Hour // budgets are by the month
+	maxKeep     = 100 * 365 * 24 * time.Hour
+	minEvery    = time.Minute
+	maxEvery    = 30 * 24 * time.Hour
+	minRemember = 24 * time.Hour
+	// defaultRemember is longer than Temporal usually keeps closed workflow executions.
+	defaultRemember = 30 * 24 * time.Hour
+	maxTenants      = 10_000
 )
 
-// Keep is how long each kind is kept; 0 is for ever, nil as it is for all tenants.
+// Keep has the duration of each kind: 0 keeps it for ever, nil means the default of all tenants.
 type Keep struct {
 	Events      *time.Duration `yaml:"events"`
 	Transcripts *time.Duration `yaml:"transcripts"`
@@ -51,8 +51,8 @@ type Keep struct {
 	Usage       *time.Duration `yaml:"usage"`
 }
 
-// of is the time of a kind, nil where there is none.
-func (k *Keep) of(kind string) *time.Duration {
+// duration returns the duration of a kind, nil if it is not set.
+func (k *Keep) duration(kind string) *time.Duration {
 	switch kind {
 	case Events:
 		return k.Events
@@ -73,35 +73,35 @@ func (k *Keep) of(kind string) *time.Duration {
 	}
 }
 
-// Tenant is what of a policy is otherwise for one tenant.
+// Tenant has the durations of one tenant that differ from the default.
 type Tenant struct {
 	Tenant string `yaml:"tenant"`
 	Keep   `yaml:",inline"`
 }
 
-// Policy is how long everything is kept.
+// Policy says how long data is kept, and how often older data is removed.
 type Policy struct {
-	Every    time.Duration // between two sweeps; 0: nothing is swept
-	Remember time.Duration // how long a turn's id is known, whatever else is gone; 0: 720h
+	Every    time.Duration // between two runs of the workflow Retention; 0: nothing is removed
+	Remember time.Duration // how long the id of a turn is kept at least; 0: 720h
 	Keep     Keep          // of all tenants
 	Tenants  []Tenant
 }
 
-// Validate checks a policy; errors name fields below path. Times are 0 or at least an hour, those of usage at least 32 days: budgets are by the
-// month. What blobs are kept for cannot be less than transcripts are: what a session is to be told again has to be there.
+// Validate returns an error that names each wrong field, below path. A duration is 0 or at least an hour; that of usage is at least 32 days, because
+// budgets are monthly. Blobs are kept at least as long as transcripts, which refer to them.
 func (p *Policy) Validate(path string) error {
 	var errs []error
 	fail := func(field, format string, args ...any) {
 		errs = append(errs, agent.Invalid(path+"."+field, format, args...))
 	}
-	if p.Every != 0 && (p.Every < leastEvery || p.Every > mostEvery) {
-		fail("every", "is %s, want 0 or %s to %s", p.Every, leastEvery, mostEvery)
+	if p.Every != 0 && (p.Every < minEvery || p.Every > maxEvery) {
+		fail("every", "is %s, want 0 or %s to %s", p.Every, minEvery, maxEvery)
 	}
-	if p.Remember != 0 && (p.Remember < leastRemember || p.Remember > mostKeep) {
-		fail("remember", "is %s, want %s to %s", p.Remember, leastRemember, mostKeep)
+	if p.Remember != 0 && (p.Remember < minRemember || p.Remember > maxKeep) {
+		fail("remember", "is %s, want %s to %s", p.Remember, minRemember, maxKeep)
 	}
-	checkKeep("keep", &p.Keep, fail)
-	p.checkBlobs("keep", "", fail)
+	validateKeep("keep", &p.Keep, fail)
+	p.validateBlobs("keep", "", fail)
 	if len(p.Tenants) > maxTenants {
 		fail("tenants", "are %d, at most %d", len(p.Tenants), maxTenants)
 		return errors.Join(errs...)
@@ -118,40 +118,40 @@ func (p *Policy) Validate(path string) error {
 			continue
 		}
 		seen[t.Tenant] = true
-		checkKeep(at, &t.Keep, fail)
-		p.checkBlobs(at, t.Tenant, fail)
+		validateKeep(at, &t.Keep, fail)
+		p.validateBlobs(at, t.Tenant, fail)
 	}
 	return errors.Join(errs...)
 }
 
-func checkKeep(at string, k *Keep, fail func(field, format string, args ...any)) {
+func validateKeep(at string, k *Keep, fail func(field, format string, args ...any)) {
 	for _, kind := range Kinds() {
-		d, least := k.of(kind), leastKeep
+		d, least := k.duration(kind), minKeep
 		if kind == Usage {
-			least = leastUsage
+			least = minUsage
 		}
-		if d != nil && *d != 0 && (*d < least || *d > mostKeep) {
-			fail(at+"."+kind, "is %s, want 0 (for ever) or %s to %s", *d, least, mostKeep)
+		if d != nil && *d != 0 && (*d < least || *d > maxKeep) {
+			fail(at+"."+kind, "is %s, want 0 (for ever) or %s to %s", *d, least, maxKeep)
 		}
 	}
 }
 
-func (p *Policy) checkBlobs(at, tenant string, fail func(field, format string, args ...any)) {
+func (p *Policy) validateBlobs(at, tenant string, fail func(field, format string, args ...any)) {
 	blobs, transcripts := p.For(tenant, Blobs), p.For(tenant, Transcripts)
 	if blobs > 0 && (transcripts == 0 || blobs < transcripts) {
-		said := "for ever"
+		kept := "for ever"
 		if transcripts > 0 {
-			said = "for " + transcripts.String()
+			kept = "for " + transcripts.String()
 		}
-		fail(at+"."+Blobs, "is %s, but transcripts, which refer to content, are kept %s", blobs, said)
+		fail(at+"."+Blobs, "is %s, but transcripts, which refer to content, are kept %s", blobs, kept)
 	}
 }
 
-// For says how long a kind of a tenant is kept; 0 is for ever.
+// For returns how long a kind of a tenant is kept; 0 means for ever.
 func (p *Policy) For(tenant, kind string) time.Duration {
-	d := p.Keep.of(kind)
+	d := p.Keep.duration(kind)
 	if t := p.tenant(tenant); t != nil {
-		if own := t.of(kind); own != nil {
+		if own := t.duration(kind); own != nil {
 			d = own
 		}
 	}
@@ -161,10 +161,10 @@ func (p *Policy) For(tenant, kind string) time.Duration {
 	return *d
 }
 
-// Own reports whether a kind of a tenant has a time that is not everybody's.
-func (p *Policy) Own(tenant, kind string) bool {
+// HasOwn reports whether a tenant has a duration of its own for a kind.
+func (p *Policy) HasOwn(tenant, kind string) bool {
 	t := p.tenant(tenant)
-	return t != nil && t.of(kind) != nil
+	return t != nil && t.duration(kind) != nil
 }
 
 func (p *Policy) tenant(name string) *Tenant {
@@ -176,12 +176,12 @@ func (p *Policy) tenant(name string) *Tenant {
 	return nil
 }
 
-// Sweeps lists what is to be swept of a tenant, in order. Tenant "" has streams without a turn, and audit records of callers without a tenant.
+// Sweeps lists the sweeps of a tenant, in order. Tenant "" owns streams without a turn, and audit records of callers without a tenant.
 func (p *Policy) Sweeps(tenant string, now time.Time) []Sweep {
 	var (
 		all     []Sweep
 		longest = p.remember()
-		ever    bool // something of a turn is kept for ever
+		forever bool // some kind of a turn's data is kept for ever
 		follow  time.Duration
 	)
 	if tenant == "" {
@@ -189,7 +189,7 @@ func (p *Policy) Sweeps(tenant string, now time.Time) []Sweep {
 	}
 	for _, kind := range []string{Events, Traces, Results, Transcripts} {
 		d := p.For(tenant, kind)
-		ever, longest = ever || d == 0, max(longest, d)
+		forever, longest = forever || d == 0, max(longest, d)
 		if kind != Events {
 			follow = max(follow, d)
 		}
@@ -197,14 +197,14 @@ func (p *Policy) Sweeps(tenant string, now time.Time) []Sweep {
 			all = append(all, Sweep{Tenant: tenant, Kind: kind, Before: now.Add(-d)})
 		}
 	}
-	referred := p.For(tenant, Traces) > 0 && p.For(tenant, Results) > 0 && p.For(tenant, Transcripts) > 0
+	allExpire := p.For(tenant, Traces) > 0 && p.For(tenant, Results) > 0 && p.For(tenant, Transcripts) > 0
 	switch d := p.For(tenant, Blobs); {
 	case d > 0:
 		all, longest = append(all, Sweep{Tenant: tenant, Kind: Blobs, Before: now.Add(-d)}), max(longest, d)
-	case referred:
+	case allExpire:
 		all = append(all, Sweep{Tenant: tenant, Kind: Blobs, Before: now.Add(-follow), Follow: true})
 	}
-	if !ever {
+	if !forever {
 		all = append(all, Sweep{Tenant: tenant, Kind: Turns, Before: now.Add(-longest)})
 	}
 	for _, kind := range []string{Audit, Usage} {
@@ -215,7 +215,7 @@ func (p *Policy) Sweeps(tenant string, now time.Time) []Sweep {
 	return all
 }
 
-// withoutTenant is what belongs to nobody: it is kept as it is for all.
+// withoutTenant lists the sweeps of data that has no tenant. It has the default durations.
 func (p *Policy) withoutTenant(now time.Time) []Sweep {
 	var all []Sweep
 	if d := p.For("", Events); d > 0 {
@@ -229,7 +229,7 @@ func (p *Policy) withoutTenant(now time.Time) []Sweep {
 
 func (p *Policy) remember() time.Duration {
 	if p.Remember == 0 {
-		return usualRemember
+		return defaultRemember
 	}
 	return p.Remember
 }

@@ -78,8 +78,8 @@ func TestSweeps(t *testing.T) {
 	require.Equal(t, []string{
 		"events 168h0m0s", "traces 480h0m0s", "results 1200h0m0s", "transcripts 240h0m0s", "blobs 1200h0m0s follow", "turns 1200h0m0s", "audit 8760h0m0s",
 	}, told("follows"), "content goes with the last that refers to it, the turn with the last of it")
-	require.True(t, p.Own("follows", retention.Traces))
-	require.False(t, p.Own("follows", retention.Events))
+	require.True(t, p.HasOwn("follows", retention.Traces))
+	require.False(t, p.HasOwn("follows", retention.Events))
 	p.Tenants[0].Keep = retention.Keep{Events: days(1), Transcripts: days(1), Results: days(1), Traces: days(1)}
 	require.Equal(t, "turns 720h0m0s", told("short")[5], "a turn's id is known for longer than Temporal knows it")
 }

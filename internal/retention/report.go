@@ -120,7 +120,7 @@ func (r *Reporter) reportTenant(ctx context.Context, name string) (TenantReport,
 			unit = "rows"
 		}
 		out.Kinds = append(out.Kinds, KindReport{
-			Kind: kind, Keep: r.Policy.For(name, kind).String(), Own: r.Policy.Own(name, kind), Unit: unit, Stored: stored.Count, More: stored.More,
+			Kind: kind, Keep: r.Policy.For(name, kind).String(), Own: r.Policy.HasOwn(name, kind), Unit: unit, Stored: stored.Count, More: stored.More,
 			Due: stored.Due, Oldest: stored.Oldest,
 		})
 	}

@@ -1,4 +1,4 @@
-// Package erasure is the door to the erasure of what is kept of a user: /v1/erasures.
+// Package erasure serves /v1/erasures: requests to remove one user's data, and their reports.
 package erasure
 
 import (
@@ -22,7 +22,7 @@ type Requests interface {
 	List(ctx context.Context, tenant string, p agent.Page) (erasure.Page, error)
 }
 
-// Audit keeps the trail.
+// Audit records who asked for an erasure.
 type Audit interface {
 	Record(r agent.AuditRecord)
 }
@@ -49,11 +49,11 @@ const (
 
 // Bounds of requests.
 const (
-	maxID     = 128
-	maxToken  = 4 << 10
-	maxPage   = 1000
-	usualPage = 100
-	fullPage  = 200 // whatever is asked for: the rest is on the next one
+	maxID       = 128
+	maxToken    = 4 << 10
+	maxPage     = 1000
+	defaultPage = 100
+	sizeLimit   = 200 // of a page, even if more is asked for
 )
 
 // Routes implements [gateway.Door].
@@ -65,7 +65,7 @@ func (d *Door) Routes() []gateway.Route {
 	}
 }
 
-// create is POST /v1/erasures: 202, and GET of the id says how far it has come.
+// create serves POST /v1/erasures with 202; a GET of the id returns its state.
 func (d *Door) create(w http.ResponseWriter, r *http.Request, v *gateway.Visit) error {
 	if _, err := gateway.Parameters(r); err != nil {
 		return err
@@ -129,7 +129,7 @@ func (d *Door) list(w http.ResponseWriter, r *http.Request, v *gateway.Visit) er
 	return nil
 }
 
-// record writes who asked for what into the trail, which never hears the user's id.
+// record writes into the audit trail who asked for an erasure, without the user's id.
 func (d *Door) record(v *gateway.Visit, e *erasure.Erasure) {
 	if d.audit == nil {
 		return
@@ -147,8 +147,8 @@ func pageOf(r *http.Request) (agent.Page, error) {
 	if err != nil {
 		return agent.Page{}, err
 	}
-	p, err := gateway.PageOf(values, usualPage, maxPage)
-	p.Size = min(p.Size, fullPage)
+	p, err := gateway.PageOf(values, defaultPage, maxPage)
+	p.Size = min(p.Size, sizeLimit)
 	if len(p.Token) > maxToken {
 		return p, agent.Invalid("page_token", "is not one that a page had")
 	}

@@ -1,4 +1,4 @@
-// Package retention is the door to how long things are kept: /v1/retention.
+// Package retention serves /v1/retention: what is kept, for how long, and the schedule of the sweeps.
 package retention
 
 import (
@@ -29,7 +29,7 @@ type Schedule interface {
 	Pause(ctx context.Context, paused bool, note string) (retention.Status, error)
 }
 
-// Audit keeps the trail.
+// Audit records who controlled the schedule.
 type Audit interface {
 	Record(r agent.AuditRecord)
 }
@@ -54,10 +54,10 @@ func New(r Reporter, s Schedule, audit Audit) (*Door, error) {
 
 // Bounds of requests.
 const (
-	maxNote   = 1000
-	maxToken  = 128 // a tenant's name
-	maxPage   = 100
-	usualPage = 20
+	maxNote     = 1000
+	maxToken    = 128 // a tenant's name
+	maxPage     = 100
+	defaultPage = 20
 
 	pathAll      = "/v1/retention"
 	tenantHeader = "Turnstone-Tenant"
@@ -74,13 +74,13 @@ func (d *Door) Routes() []gateway.Route {
 	}
 }
 
-// report is GET /v1/retention?page_size=&page_token=. A credential of every tenant that names none gets all of them, in pages.
+// report serves GET /v1/retention?page_size=&page_token=. A credential of every tenant that names no tenant gets a page of all.
 func (d *Door) report(w http.ResponseWriter, r *http.Request, v *gateway.Visit) error {
 	values, err := gateway.Parameters(r, "page_size", "page_token")
 	if err != nil {
 		return err
 	}
-	p, err := gateway.PageOf(values, usualPage, maxPage)
+	p, err := gateway.PageOf(values, defaultPage, maxPage)
 	if err != nil {
 		return err
 	}
@@ -97,17 +97,17 @@ func (d *Door) report(w http.ResponseWriter, r *http.Request, v *gateway.Visit) 
 	return nil
 }
 
-// noteBody is the body of pause and resume; it may be left out.
+// noteBody is the optional body of pause and resume.
 type noteBody struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// run begins a sweep of all tenants now, unless one is at work.
+// run starts the sweeps of all tenants now, unless they are running.
 func (d *Door) run(w http.ResponseWriter, r *http.Request, v *gateway.Visit) error {
-	if err := d.operator(w, r, v, &struct{}{}); err != nil {
+	if err := d.readOperatorBody(w, r, v, &struct{}{}); err != nil {
 		return err
 	}
-	return d.steer(w, r, v, "run", http.StatusAccepted, d.schedule.Trigger)
+	return d.controlSchedule(w, r, v, "run", http.StatusAccepted, d.schedule.Trigger)
 }
 
 func (d *Door) pause(w http.ResponseWriter, r *http.Request, v *gateway.Visit) error {
@@ -120,21 +120,21 @@ func (d *Door) resume(w http.ResponseWriter, r *http.Request, v *gateway.Visit) 
 
 func (d *Door) setPaused(w http.ResponseWriter, r *http.Request, v *gateway.Visit, paused bool) error {
 	var body noteBody
-	if err := d.operator(w, r, v, &body); err != nil {
+	if err := d.readOperatorBody(w, r, v, &body); err != nil {
 		return err
 	}
 	if len(body.Reason) > maxNote || strings.ContainsRune(body.Reason, 0) {
 		return agent.Invalid("reason", "want at most %d bytes", maxNote)
 	}
-	note, did := cmp.Or(body.Reason, noteOf(v, paused)), "resume"
+	note, action := cmp.Or(body.Reason, noteOf(v, paused)), "resume"
 	if paused {
-		did = "pause"
+		action = "pause"
 	}
-	return d.steer(w, r, v, did, http.StatusOK, func(ctx context.Context) (retention.Status, error) { return d.schedule.Pause(ctx, paused, note) })
+	return d.controlSchedule(w, r, v, action, http.StatusOK, func(ctx context.Context) (retention.Status, error) { return d.schedule.Pause(ctx, paused, note) })
 }
 
-// operator reads the body of a request that concerns all tenants, and refuses those who are of one.
-func (d *Door) operator(w http.ResponseWriter, r *http.Request, v *gateway.Visit, body any) error {
+// readOperatorBody reads the body of a request that concerns all tenants, and rejects credentials of a single tenant.
+func (d *Door) readOperatorBody(w http.ResponseWriter, r *http.Request, v *gateway.Visit, body any) error {
 	if _, err := gateway.Parameters(r); err != nil {
 		return err
 	}
@@ -152,8 +152,8 @@ func (d *Door) operator(w http.ResponseWriter, r *http.Request, v *gateway.Visit
 	return strict.Decode(data, body)
 }
 
-func (d *Door) steer(
-	w http.ResponseWriter, r *http.Request, v *gateway.Visit, did string, code int, do func(context.Context) (retention.Status, error),
+func (d *Door) controlSchedule(
+	w http.ResponseWriter, r *http.Request, v *gateway.Visit, action string, code int, do func(context.Context) (retention.Status, error),
 ) error {
 	ctx, stop := v.Bounded(r)
 	defer stop()
@@ -161,24 +161,24 @@ func (d *Door) steer(
 	if err != nil {
 		return err
 	}
-	d.record(v, did, agent.AuditAllowed)
+	d.record(v, action, agent.AuditAllowed)
 	v.WriteJSON(w, code, out)
 	return nil
 }
 
-// record writes who steered the sweeps, or wanted to, into the trail.
-func (d *Door) record(v *gateway.Visit, did, outcome string) {
+// record writes into the audit trail who controlled the schedule, or was denied.
+func (d *Door) record(v *gateway.Visit, action, outcome string) {
 	if d.audit == nil {
 		return
 	}
 	p := v.Principal()
 	d.audit.Record(agent.AuditRecord{
 		At: time.Now(), Tenant: v.Tenant(), Subject: p.Subject, Method: p.Method, Credential: p.Credential, Action: agent.ActionRetentionWrite,
-		Resource: "retention/" + did, Outcome: outcome, Channel: "http", RequestID: v.RequestID(),
+		Resource: "retention/" + action, Outcome: outcome, Channel: "http", RequestID: v.RequestID(),
 	})
 }
 
-// tenantOf is whose report it is: the credential's tenant, the one that the request names where the credential is of every tenant, or all.
+// tenantOf returns the tenant of a report: the credential's or, for a credential of every tenant, the one that the request names, else all.
 func tenantOf(r *http.Request, v *gateway.Visit, values url.Values) string {
 	p := v.Principal()
 	if (p.Trusted() || p.Tenant == agent.AnyTenant) && cmp.Or(r.Header.Get(tenantHeader), values.Get(tenantParam)) == "" {
@@ -187,15 +187,15 @@ func tenantOf(r *http.Request, v *gateway.Visit, values url.Values) string {
 	return v.Tenant()
 }
 
-// noteOf says who paused the sweeps when he does not say why.
+// noteOf returns the note of a caller who gave no reason.
 func noteOf(v *gateway.Visit, paused bool) string {
 	p := v.Principal()
-	did := "resumed"
+	done := "resumed"
 	if paused {
-		did = "paused"
+		done = "paused"
 	}
-	if who := cmp.Or(p.Subject, p.Credential); who != "" {
-		return did + " by " + who
+	if caller := cmp.Or(p.Subject, p.Credential); caller != "" {
+		return done + " by " + caller
 	}
-	return did
+	return done
 }
