@@ -11,7 +11,7 @@ import (
 	"github.com/turnstone-run/turnstone/activities/flows"
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/cluster"
-	"github.com/turnstone-run/turnstone/internal/flow/library"
+	"github.com/turnstone-run/turnstone/internal/definitions/library"
 	"github.com/turnstone-run/turnstone/internal/flow/notify"
 	"github.com/turnstone-run/turnstone/internal/flow/schedules"
 	"github.com/turnstone-run/turnstone/internal/postgres"

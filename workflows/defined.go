@@ -7,7 +7,7 @@ import (
 
 	"github.com/turnstone-run/turnstone/activities/flows"
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/flow/core"
+	"github.com/turnstone-run/turnstone/internal/definitions/core"
 )
 
 // DefinedWorkflow runs a stored definition, the version that was the newest when it began or the one that is asked for. The request, an

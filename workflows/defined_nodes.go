@@ -9,7 +9,7 @@ import (
 
 	"github.com/turnstone-run/turnstone/activities/flows"
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/flow/core"
+	"github.com/turnstone-run/turnstone/internal/definitions/core"
 )
 
 // begins starts a visit of a node.

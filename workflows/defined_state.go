@@ -9,7 +9,7 @@ import (
 
 	"github.com/turnstone-run/turnstone/activities/flows"
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/flow/core"
+	"github.com/turnstone-run/turnstone/internal/definitions/core"
 )
 
 // DefinedCarry is what a run takes along when it continues as new: references and counters, no words.

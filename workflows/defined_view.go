@@ -8,7 +8,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/flow/core"
+	"github.com/turnstone-run/turnstone/internal/definitions/core"
 )
 
 // attributeScheduledBy is what Temporal says of runs that a schedule started.

@@ -13,7 +13,7 @@ import (
 
 	"github.com/turnstone-run/turnstone/activities"
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/flow/core"
+	"github.com/turnstone-run/turnstone/internal/definitions/core"
 	"github.com/turnstone-run/turnstone/internal/strict"
 )
 

@@ -9,7 +9,7 @@ import (
 	"strconv"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/flow/expr"
+	"github.com/turnstone-run/turnstone/internal/definitions/expr"
 )
 
 // sampleRows is how many rows a preview has.

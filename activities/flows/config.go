@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/flow/core"
+	"github.com/turnstone-run/turnstone/internal/definitions/core"
 )
 
 // The actions of task nodes.

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/flow/expr"
+	"github.com/turnstone-run/turnstone/internal/definitions/expr"
 )
 
 // emailOutput is what the nodes behind an email are given: what came in has gone out, and how.

@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/flow/expr"
+	"github.com/turnstone-run/turnstone/internal/definitions/expr"
 )
 
 // inflow is what comes into a node: the run's input, or what the one visit that leads here gave out; an object by node id when there are

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/flow/core"
+	"github.com/turnstone-run/turnstone/internal/definitions/core"
 )
 
 // RunRef is what the workflow knows of its run.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/turnstone-run/turnstone/activities/flows"
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/flow/core"
+	"github.com/turnstone-run/turnstone/internal/definitions/core"
 )
 
 // begins makes pipelines note the rows that they begin with; "" is none.

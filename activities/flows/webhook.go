@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/flow/expr"
+	"github.com/turnstone-run/turnstone/internal/definitions/expr"
 )
 
 // What an activity knows of HTTP; the rest is the port's.

@@ -13,8 +13,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/definitions/orchestrator"
 	"github.com/turnstone-run/turnstone/internal/egress"
-	"github.com/turnstone-run/turnstone/internal/flow/orchestrator"
 	"github.com/turnstone-run/turnstone/internal/kube"
 	"github.com/turnstone-run/turnstone/internal/tool"
 	"github.com/turnstone-run/turnstone/internal/tool/delegate"

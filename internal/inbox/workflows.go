@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/flow/library"
+	"github.com/turnstone-run/turnstone/internal/definitions/library"
 	"github.com/turnstone-run/turnstone/internal/gateway"
 )
 

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/flow/library"
-	"github.com/turnstone-run/turnstone/internal/flow/library/librarytest"
+	"github.com/turnstone-run/turnstone/internal/definitions/library"
+	"github.com/turnstone-run/turnstone/internal/definitions/library/librarytest"
 	"github.com/turnstone-run/turnstone/internal/tool"
 	"github.com/turnstone-run/turnstone/internal/tool/patch"
 	"github.com/turnstone-run/turnstone/internal/tool/tooltest"

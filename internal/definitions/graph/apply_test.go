@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/flow/graph"
+	"github.com/turnstone-run/turnstone/internal/definitions/graph"
 )
 
 // apply patches a definition as a caller would, and says only whether that worked.

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/flow/library"
+	"github.com/turnstone-run/turnstone/internal/definitions/library"
 )
 
 func revert(t *testing.T, l *library.Library, id string) (agent.WorkflowPatchResult, error) {

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/flow/expr"
+	"github.com/turnstone-run/turnstone/internal/definitions/expr"
 )
 
 // decoded is JSON, with the numbers as one of the two decoders makes them.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnstone-run/turnstone/internal/flow/graph"
+	"github.com/turnstone-run/turnstone/internal/definitions/graph"
 )
 
 // TestTheDocumentedDefinition holds docs/workflows.md to what is accepted.

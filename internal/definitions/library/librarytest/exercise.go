@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/flow/library"
+	"github.com/turnstone-run/turnstone/internal/definitions/library"
 )
 
 const tenant = "acme"

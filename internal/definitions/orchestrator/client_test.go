@@ -18,9 +18,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/definitions/library"
+	"github.com/turnstone-run/turnstone/internal/definitions/library/librarytest"
 	"github.com/turnstone-run/turnstone/internal/egress"
-	"github.com/turnstone-run/turnstone/internal/flow/library"
-	"github.com/turnstone-run/turnstone/internal/flow/library/librarytest"
 	"github.com/turnstone-run/turnstone/internal/tool"
 	"github.com/turnstone-run/turnstone/internal/tool/authorize"
 )

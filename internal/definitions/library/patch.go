@@ -11,7 +11,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/flow/graph"
+	"github.com/turnstone-run/turnstone/internal/definitions/graph"
 )
 
 // empty is the definition that has nothing, canonical: what the first patch is applied to, and what a deleted version holds.

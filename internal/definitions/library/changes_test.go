@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/flow/library"
-	"github.com/turnstone-run/turnstone/internal/flow/library/librarytest"
+	"github.com/turnstone-run/turnstone/internal/definitions/library"
+	"github.com/turnstone-run/turnstone/internal/definitions/library/librarytest"
 )
 
 func TestWhoeverIsSlowerEachTimeIsToldToComeBack(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"sync"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/flow/library"
+	"github.com/turnstone-run/turnstone/internal/definitions/library"
 )
 
 // Memory is a [library.Store] for tests. Its zero value is empty and ready.

@@ -3,8 +3,8 @@ package librarytest_test
 import (
 	"testing"
 
-	"github.com/turnstone-run/turnstone/internal/flow/library"
-	"github.com/turnstone-run/turnstone/internal/flow/library/librarytest"
+	"github.com/turnstone-run/turnstone/internal/definitions/library"
+	"github.com/turnstone-run/turnstone/internal/definitions/library/librarytest"
 )
 
 func TestMemory(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/flow/graph"
+	"github.com/turnstone-run/turnstone/internal/definitions/graph"
 )
 
 // flights is the definition that the requirements' example is about.

@@ -12,7 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/flow/graph"
+	"github.com/turnstone-run/turnstone/internal/definitions/graph"
 )
 
 // Bounds of a change.

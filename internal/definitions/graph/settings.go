@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/flow/expr"
+	"github.com/turnstone-run/turnstone/internal/definitions/expr"
 	"github.com/turnstone-run/turnstone/internal/strict"
 )
 
