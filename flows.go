@@ -8,9 +8,9 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/turnstone-run/turnstone/activities/flows"
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/cluster"
+	"github.com/turnstone-run/turnstone/internal/definitions"
 	"github.com/turnstone-run/turnstone/internal/definitions/library"
 	"github.com/turnstone-run/turnstone/internal/flow/notify"
 	"github.com/turnstone-run/turnstone/internal/flow/schedules"
@@ -44,8 +44,8 @@ func (s *Service) openLibrary(background context.Context, store *postgres.Store)
 }
 
 // flowActivities are those of DefinedWorkflow.
-func (s *Service) flowActivities(store *postgres.Store, cases *turns.Turns, watch *cluster.AttributeWatch) (*flows.Activities, error) {
-	cfg := flows.Config{
+func (s *Service) flowActivities(store *postgres.Store, cases *turns.Turns, watch *cluster.AttributeWatch) (*definitions.Activities, error) {
+	cfg := definitions.Config{
 		Store: store, Turns: nodeTurns{cases}, Rows: nodeRows{s.rows(store), s.blobs}, Logger: s.logger.Named("workflows"), SearchAttributes: watch.Known,
 		Webhooks: &notify.Webhooks{HTTP: s.parts.Patient, Auth: s.parts.Auth, Profiles: s.parts.Registry},
 	}
@@ -59,19 +59,19 @@ func (s *Service) flowActivities(store *postgres.Store, cases *turns.Turns, watc
 	if mailer != nil {
 		cfg.Mailer = mailer
 	}
-	return flows.New(cfg)
+	return definitions.New(cfg)
 }
 
 // nodeTurns runs agent nodes as turns.
 type nodeTurns struct{ cases *turns.Turns }
 
-// BeginTurn implements [flows.Turns].
+// BeginTurn implements [definitions.Turns].
 func (n nodeTurns) BeginTurn(ctx context.Context, r agent.TurnRequest) error {
 	_, err := n.cases.Begin(ctx, r, turns.BeginTurnInput{WorkflowID: r.TurnID.WorkflowID()})
 	return err
 }
 
-// Turn implements [flows.Turns].
+// Turn implements [definitions.Turns].
 func (n nodeTurns) Turn(ctx context.Context, id agent.TurnID) (agent.AgentStepOutput, error) {
 	t, err := n.cases.Ended(ctx, id)
 	if err != nil {
@@ -89,7 +89,7 @@ type nodeRows struct {
 	}
 }
 
-// Put implements [flows.Rows].
+// Put implements [definitions.Rows].
 func (n nodeRows) Put(ctx context.Context, tenant string, r io.Reader) (string, error) {
 	return n.blobs.Put(ctx, tenant, r)
 }
@@ -104,7 +104,7 @@ type pipelineArgs struct {
 	InputRef  string          `json:"input_ref,omitempty"`
 }
 
-// EffectFree implements [flows.Pipelines].
+// EffectFree implements [definitions.Pipelines].
 func (n nodePipelines) EffectFree(steps json.RawMessage) bool {
 	free, ok := n.tool.(agent.EffectFree)
 	if !ok {
@@ -119,20 +119,20 @@ func (n nodePipelines) EffectFree(steps json.RawMessage) bool {
 	return false
 }
 
-// Run implements [flows.Pipelines].
-func (n nodePipelines) Run(ctx context.Context, c flows.PipelineCall) (flows.PipelineResult, error) {
+// Run implements [definitions.Pipelines].
+func (n nodePipelines) Run(ctx context.Context, c definitions.PipelineCall) (definitions.PipelineResult, error) {
 	args, err := json.Marshal(pipelineArgs{SessionID: c.RunID, Pipeline: c.Steps, InputRef: c.InputRef})
 	if err != nil {
-		return flows.PipelineResult{}, agent.Invalid("config.pipeline", "%w", err)
+		return definitions.PipelineResult{}, agent.Invalid("config.pipeline", "%w", err)
 	}
 	inv := agent.Invocation{
 		Tenant: c.Tenant, UserID: c.UserID, SessionID: agent.SessionID(c.RunID), Attempt: 1, IdempotencyKey: c.Key, Repeatable: c.Repeatable,
 	}
 	out, err := n.tool.Call(ctx, inv, agent.ToolCall{ID: agent.CallID(c.Key), Name: pipeline.ToolName, Args: args})
 	if err != nil {
-		return flows.PipelineResult{}, err
+		return definitions.PipelineResult{}, err
 	}
-	result := flows.PipelineResult{Preview: out.Preview, Failure: out.Failure}
+	result := definitions.PipelineResult{Preview: out.Preview, Failure: out.Failure}
 	if out.Failure == nil {
 		if out.Dataset == nil {
 			return result, errors.New("the pipeline stored no rows")

@@ -21,9 +21,9 @@ import (
 	sdkworker "go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
-	"github.com/turnstone-run/turnstone/activities/flows"
-	"github.com/turnstone-run/turnstone/activities/flows/flowstest"
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/definitions"
+	"github.com/turnstone-run/turnstone/internal/definitions/definitionstest"
 	"github.com/turnstone-run/turnstone/internal/flow/notify"
 	"github.com/turnstone-run/turnstone/internal/flow/schedules"
 	"github.com/turnstone-run/turnstone/workflows"
@@ -34,9 +34,9 @@ type flowDesk struct {
 	t      *testing.T
 	client sdkclient.Client
 	queue  string
-	store  *flowstest.Store
-	rows   *flowstest.Rows
-	world  *flowstest.World
+	store  *definitionstest.Store
+	rows   *definitionstest.Rows
+	world  *definitionstest.World
 	mail   *smtpSink
 	hook   *httptest.Server
 	price  atomic.Int64 // what the hook answers; goes down by 50
@@ -45,7 +45,7 @@ type flowDesk struct {
 func startFlows(t *testing.T, events int) *flowDesk {
 	t.Helper()
 	d := &flowDesk{
-		t: t, queue: unfit.ReplaceAllString(t.Name(), "-"), store: flowstest.NewStore(), rows: flowstest.NewRows(), world: &flowstest.World{},
+		t: t, queue: unfit.ReplaceAllString(t.Name(), "-"), store: definitionstest.NewStore(), rows: definitionstest.NewRows(), world: &definitionstest.World{},
 		mail: startSMTPSink(t),
 	}
 	d.price.Store(600)
@@ -63,8 +63,8 @@ func startFlows(t *testing.T, events int) *flowDesk {
 		Addr: d.mail.addr, From: "runs@example.com", DefaultTo: []string{"ops@example.com"}, TLS: notify.TLSNone,
 	})
 	require.NoError(t, err)
-	a, err := flows.New(flows.Config{
-		Store: d.store, Rows: d.rows, Turns: flowstest.Turns{World: d.world}, Mailer: mailer,
+	a, err := definitions.New(definitions.Config{
+		Store: d.store, Rows: d.rows, Turns: definitionstest.Turns{World: d.world}, Mailer: mailer,
 		Webhooks: &notify.Webhooks{HTTP: http.DefaultClient}, RunEvents: events, SearchAttributes: func() bool { return true },
 	})
 	require.NoError(t, err)
@@ -258,7 +258,7 @@ func TestDefinedRunIsCancelled(t *testing.T) {
 
 // definitions lets the store be read as the keeper of schedules reads it.
 type definitions struct {
-	*flowstest.Store
+	*definitionstest.Store
 
 	stored agent.StoredWorkflow
 }

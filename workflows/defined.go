@@ -5,8 +5,8 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
-	"github.com/turnstone-run/turnstone/activities/flows"
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/definitions"
 	"github.com/turnstone-run/turnstone/internal/definitions/core"
 )
 
@@ -45,8 +45,8 @@ func DefinedWorkflow(ctx workflow.Context, request converter.RawValue, carry *De
 func (r *definedRun) begin(ctx workflow.Context, request converter.RawValue) (*agent.RunResult, error) {
 	info := workflow.GetInfo(ctx)
 	schedule, _ := workflow.GetTypedSearchAttributes(ctx).GetKeyword(attributeScheduledBy)
-	in := flows.BeginRunInput{WorkflowID: info.WorkflowExecution.ID, RunID: info.FirstRunID, Schedule: schedule}
-	var begun flows.BeginRunResult
+	in := definitions.BeginRunInput{WorkflowID: info.WorkflowExecution.ID, RunID: info.FirstRunID, Schedule: schedule}
+	var begun definitions.BeginRunResult
 	if err := quick(ctx, "begin", flow.BeginRun, &begun, request, in); err != nil {
 		return nil, err
 	}
@@ -140,7 +140,7 @@ func (r *definedRun) finish(ctx workflow.Context, status core.Status) (agent.Run
 	if status == core.Failed {
 		failure = r.failure
 	}
-	in := flows.FinishRunInput{RunID: r.ref.RunID, Tenant: r.ref.Tenant, Status: r.status, Failure: failure, At: workflow.Now(ctx)}
+	in := definitions.FinishRunInput{RunID: r.ref.RunID, Tenant: r.ref.Tenant, Status: r.status, Failure: failure, At: workflow.Now(ctx)}
 	err := quick(ctx, "store", flow.FinishRun, nil, in)
 	_ = workflow.Await(ctx, r.quiet(ctx)) // as above
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
-	"github.com/turnstone-run/turnstone/activities/flows"
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/definitions"
 	"github.com/turnstone-run/turnstone/internal/definitions/core"
 )
 
@@ -23,7 +23,7 @@ func (r *definedRun) begins(ctx workflow.Context, s scopes, v core.Visit) {
 	r.working++
 	workflow.GoNamed(ctx, n.ID, func(ctx workflow.Context) {
 		in := r.input(v.Node, v.Visit, v.From)
-		var out flows.NodeResult
+		var out definitions.NodeResult
 		var err error
 		switch n.Type {
 		case agent.WorkflowAgent:
@@ -43,7 +43,7 @@ func (r *definedRun) begins(ctx workflow.Context, s scopes, v core.Visit) {
 func (r *definedRun) wait(ctx workflow.Context, s scopes, t timer) {
 	r.timers = append(r.timers, t)
 	workflow.GoNamed(ctx, "timer", func(ctx workflow.Context) {
-		var out flows.NodeResult
+		var out definitions.NodeResult
 		left := t.Until.Sub(workflow.Now(ctx))
 		var err error
 		if left > 0 {
@@ -73,28 +73,28 @@ func (r *definedRun) drop(node int) {
 	r.timers = left
 }
 
-func (r *definedRun) input(node, visit int, from []core.Source) flows.NodeInput {
-	return flows.NodeInput{RunID: r.ref.RunID, Node: r.skeleton.Nodes[node].ID, Visit: visit, From: from}
+func (r *definedRun) input(node, visit int, from []core.Source) definitions.NodeInput {
+	return definitions.NodeInput{RunID: r.ref.RunID, Node: r.skeleton.Nodes[node].ID, Visit: visit, From: from}
 }
 
 // settle stores the end of a visit that could not say so itself.
-func (r *definedRun) settle(ctx workflow.Context, in flows.NodeInput, out flows.NodeResult, err error) flows.NodeResult {
+func (r *definedRun) settle(ctx workflow.Context, in definitions.NodeInput, out definitions.NodeResult, err error) definitions.NodeResult {
 	if err == nil {
 		return out
 	}
-	end := flows.EndNodeInput{NodeInput: in, Cancelled: temporal.IsCanceledError(err)}
+	end := definitions.EndNodeInput{NodeInput: in, Cancelled: temporal.IsCanceledError(err)}
 	if !end.Cancelled {
 		end.Failure = internalFailure(err)
 	}
-	var stored flows.NodeResult
+	var stored definitions.NodeResult
 	if err := quick(ctx, "end "+in.Node, flow.EndNode, &stored, end); err != nil {
-		return flows.NodeResult{Failure: internalFailure(err)}
+		return definitions.NodeResult{Failure: internalFailure(err)}
 	}
 	return stored
 }
 
 // after hands the end of a visit to the core.
-func (r *definedRun) after(node int, out flows.NodeResult) {
+func (r *definedRun) after(node int, out definitions.NodeResult) {
 	result := core.Result{Status: core.Completed, Outcome: out.Outcome}
 	switch {
 	case out.Cancelled:
@@ -110,13 +110,13 @@ func (r *definedRun) after(node int, out flows.NodeResult) {
 }
 
 // ask runs an agent node as the turn of its agent: a child workflow, queued beforehand so that history holds none of its words.
-func (r *definedRun) ask(ctx, work workflow.Context, n *core.Node, in flows.NodeInput) (flows.NodeResult, error) {
+func (r *definedRun) ask(ctx, work workflow.Context, n *core.Node, in definitions.NodeInput) (definitions.NodeResult, error) {
 	if err := work.Err(); err != nil {
-		return flows.NodeResult{}, err
+		return definitions.NodeResult{}, err
 	}
-	var begun flows.BeginAgentNodeResult
+	var begun definitions.BeginAgentNodeResult
 	if err := quick(ctx, "begin "+n.ID, flow.BeginAgentNode, &begun, in); err != nil {
-		return flows.NodeResult{}, err
+		return definitions.NodeResult{}, err
 	}
 	if begun.Done != nil {
 		return *begun.Done, nil
@@ -137,7 +137,7 @@ func (r *definedRun) ask(ctx, work workflow.Context, n *core.Node, in flows.Node
 	if err != nil {
 		workflow.GetLogger(ctx).Warn("turn of a node", "turn", begun.Turn, "error", err) // what the store has of it is the result
 	}
-	var out flows.NodeResult
+	var out definitions.NodeResult
 	err = quick(ctx, "store "+n.ID, flow.StoreAgentNode, &out, in)
 	return out, err
 }

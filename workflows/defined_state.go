@@ -7,19 +7,19 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
-	"github.com/turnstone-run/turnstone/activities/flows"
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/definitions"
 	"github.com/turnstone-run/turnstone/internal/definitions/core"
 )
 
 // DefinedCarry is what a run takes along when it continues as new: references and counters, no words.
 type DefinedCarry struct {
-	Run           flows.RunRef   `json:"run"`
-	Skeleton      core.Skeleton  `json:"skeleton"`
-	State         core.State     `json:"state"`
-	Timers        []timer        `json:"timers,omitempty"`
-	Failure       *agent.Failure `json:"failure,omitempty"`
-	ContinueAsNew int            `json:"continue_as_new_events,omitempty"`
+	Run           definitions.RunRef `json:"run"`
+	Skeleton      core.Skeleton      `json:"skeleton"`
+	State         core.State         `json:"state"`
+	Timers        []timer            `json:"timers,omitempty"`
+	Failure       *agent.Failure     `json:"failure,omitempty"`
+	ContinueAsNew int                `json:"continue_as_new_events,omitempty"`
 }
 
 // timer is a visit of a timer node that is under way.
@@ -32,7 +32,7 @@ type timer struct {
 
 // definedRun is a run in the memory of its workflow.
 type definedRun struct {
-	ref      flows.RunRef
+	ref      definitions.RunRef
 	skeleton core.Skeleton
 	core     *core.Run
 	timers   []timer
@@ -63,7 +63,7 @@ func (r *definedRun) resume(carry *DefinedCarry) error {
 }
 
 // bind takes over what BeginRun found out.
-func (r *definedRun) bind(ctx workflow.Context, b *flows.BeginRunResult) error {
+func (r *definedRun) bind(ctx workflow.Context, b *definitions.BeginRunResult) error {
 	r.ref, r.skeleton, r.events = b.Run, b.Skeleton, b.ContinueAsNew
 	if b.SearchAttributes {
 		index(ctx, attributeTenant.ValueSet(r.ref.Tenant))

@@ -14,24 +14,24 @@ import (
 	"go.temporal.io/sdk/testsuite"
 	"go.temporal.io/sdk/workflow"
 
-	"github.com/turnstone-run/turnstone/activities/flows"
-	"github.com/turnstone-run/turnstone/activities/flows/flowstest"
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/definitions"
+	"github.com/turnstone-run/turnstone/internal/definitions/definitionstest"
 	"github.com/turnstone-run/turnstone/workflows"
 )
 
 // desk runs definitions with the real activities on a store in memory.
 type desk struct {
 	t     *testing.T
-	store *flowstest.Store
-	rows  *flowstest.Rows
-	world *flowstest.World
+	store *definitionstest.Store
+	rows  *definitionstest.Rows
+	world *definitionstest.World
 	env   *testsuite.TestWorkflowEnvironment
 }
 
-func newDesk(t *testing.T, change ...func(c *flows.Config)) *desk {
+func newDesk(t *testing.T, change ...func(c *definitions.Config)) *desk {
 	t.Helper()
-	d := &desk{t: t, store: flowstest.NewStore(), rows: flowstest.NewRows(), world: &flowstest.World{}}
+	d := &desk{t: t, store: definitionstest.NewStore(), rows: definitionstest.NewRows(), world: &definitionstest.World{}}
 	return d.prepare(change...)
 }
 
@@ -41,20 +41,20 @@ func (d *desk) again() *desk {
 	return next.prepare()
 }
 
-func (d *desk) prepare(change ...func(c *flows.Config)) *desk {
+func (d *desk) prepare(change ...func(c *definitions.Config)) *desk {
 	d.t.Helper()
 	var suite testsuite.WorkflowTestSuite
 	d.env = suite.NewTestWorkflowEnvironment()
 	d.env.SetTestTimeout(20 * time.Second)
 	d.env.RegisterWorkflowWithOptions(workflows.DefinedWorkflow, workflow.RegisterOptions{Name: workflows.DefinedWorkflowType})
-	c := flows.Config{
-		Store: d.store, Rows: d.rows, Turns: flowstest.Turns{World: d.world}, Mailer: flowstest.Mailer{World: d.world},
-		Webhooks: flowstest.Webhooks{World: d.world}, Pipelines: flowstest.Pipelines{World: d.world}, RetryPause: time.Millisecond,
+	c := definitions.Config{
+		Store: d.store, Rows: d.rows, Turns: definitionstest.Turns{World: d.world}, Mailer: definitionstest.Mailer{World: d.world},
+		Webhooks: definitionstest.Webhooks{World: d.world}, Pipelines: definitionstest.Pipelines{World: d.world}, RetryPause: time.Millisecond,
 	}
 	for _, f := range change {
 		f(&c)
 	}
-	a, err := flows.New(c)
+	a, err := definitions.New(c)
 	require.NoError(d.t, err)
 	workflows.RegisterActivities(d.env, a)
 	return d
@@ -223,8 +223,8 @@ func TestFailureEndsTimersAndLetsTasksEnd(t *testing.T) {
 		},
 		Edges: []agent.WorkflowEdge{{From: "bad", To: "after"}},
 	})
-	d.world.OnHook = func(flows.Webhook, func() error) (flows.WebhookAnswer, error) {
-		return flows.WebhookAnswer{Status: 404}, nil
+	d.world.OnHook = func(definitions.Webhook, func() error) (definitions.WebhookAnswer, error) {
+		return definitions.WebhookAnswer{Status: 404}, nil
 	}
 	began := d.env.Now()
 	out := d.run("")
@@ -253,11 +253,11 @@ func polling() agent.WorkflowDefinition {
 }
 
 // falling answers prices from 600 down by 20.
-func falling() func(flows.Webhook, func() error) (flows.WebhookAnswer, error) {
+func falling() func(definitions.Webhook, func() error) (definitions.WebhookAnswer, error) {
 	price := 620
-	return func(flows.Webhook, func() error) (flows.WebhookAnswer, error) {
+	return func(definitions.Webhook, func() error) (definitions.WebhookAnswer, error) {
 		price -= 20
-		return flows.WebhookAnswer{Status: 200, Body: fmt.Appendf(nil, `{"price":%d}`, price)}, nil
+		return definitions.WebhookAnswer{Status: 200, Body: fmt.Appendf(nil, `{"price":%d}`, price)}, nil
 	}
 }
 
@@ -274,7 +274,7 @@ func TestLoopThroughATimer(t *testing.T) {
 }
 
 func TestRunContinuesAsNewWithTimers(t *testing.T) {
-	d := newDesk(t, func(c *flows.Config) { c.RunEvents = 30 })
+	d := newDesk(t, func(c *definitions.Config) { c.RunEvents = 30 })
 	d.put(polling())
 	d.world.OnHook = falling()
 	d.env.SetCurrentHistoryLength(31)
@@ -415,7 +415,7 @@ func TestTaskThatNeverAnswers(t *testing.T) {
 	d.put(agent.WorkflowDefinition{Nodes: []agent.WorkflowNode{task("mail", `{"action":"email","to":"a@example.com"}`)}})
 	_, err := d.store.Attempt(t.Context(), "r1", "mail", 1) // it got as far as the effect
 	require.NoError(t, err)
-	d.env.OnActivity("RunNode", mock.Anything, mock.Anything).Return(flows.NodeResult{}, temporal.NewNonRetryableApplicationError("gone", "internal", nil))
+	d.env.OnActivity("RunNode", mock.Anything, mock.Anything).Return(definitions.NodeResult{}, temporal.NewNonRetryableApplicationError("gone", "internal", nil))
 	out := d.run("")
 	require.Equal(t, agent.RunFailed, out.Status)
 	require.Equal(t, agent.OutcomeUnknown, out.Error.Type)
@@ -433,7 +433,7 @@ func TestMailThatNobodyWroteDownIsNotSentAgain(t *testing.T) {
 		if saves++; saves > 1 {
 			return nil
 		}
-		d.world.OnMail = func(flows.Mail, func() error) error {
+		d.world.OnMail = func(definitions.Mail, func() error) error {
 			return agent.Errorf(agent.CodeUnavailable, "", "the server is away")
 		}
 		return agent.Errorf(agent.CodeUnavailable, "", "the store is away")
@@ -455,7 +455,7 @@ func TestScheduledRunSaysSo(t *testing.T) {
 
 func TestRunSearchAttributesOnlyWhereTheyAreKnown(t *testing.T) {
 	for _, known := range []bool{false, true} {
-		d := newDesk(t, func(c *flows.Config) { c.SearchAttributes = func() bool { return known } })
+		d := newDesk(t, func(c *definitions.Config) { c.SearchAttributes = func() bool { return known } })
 		d.put(agent.WorkflowDefinition{Nodes: []agent.WorkflowNode{timer("wait", "0s")}})
 		if known {
 			d.env.OnUpsertTypedSearchAttributes(temporal.NewSearchAttributes(

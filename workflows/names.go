@@ -4,8 +4,8 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 
 	"github.com/turnstone-run/turnstone/activities"
-	"github.com/turnstone-run/turnstone/activities/flows"
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/definitions"
 )
 
 // The names that clients, histories and the command line use. Never change one.
@@ -43,7 +43,7 @@ func ConversationID(tenant string, s agent.SessionID) string {
 var acts *activities.Activities //nolint:gochecknoglobals // always nil: it only names methods
 
 // flow is the same for the activities of DefinedWorkflow.
-var flow *flows.Activities //nolint:gochecknoglobals // as above
+var flow *definitions.Activities //nolint:gochecknoglobals // as above
 
 // SearchAttributes are the names and types that make turns findable; all are keywords.
 func SearchAttributes() map[string]enumspb.IndexedValueType {

@@ -11,10 +11,10 @@ import (
 	"go.temporal.io/sdk/testsuite"
 	"go.temporal.io/sdk/workflow"
 
-	"github.com/turnstone-run/turnstone/activities/flows"
 	"github.com/turnstone-run/turnstone/activities/runs"
 	"github.com/turnstone-run/turnstone/activities/runs/runstest"
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/definitions"
 	"github.com/turnstone-run/turnstone/workflows"
 )
 
@@ -264,11 +264,13 @@ func TestCancelOfAScheduledRunBeforeItsTurn(t *testing.T) {
 func TestNoticesThatCannotBeSentDoNotFailTheRun(t *testing.T) {
 	r := newRota(t, daily(hook(""), agent.Notification{Email: &agent.MailTarget{To: []string{"ops@example.com"}}}))
 	calls := 0
-	r.world.Hook = func(flows.Webhook) (flows.WebhookAnswer, error) {
+	r.world.Hook = func(definitions.Webhook) (definitions.WebhookAnswer, error) {
 		calls++
-		return flows.WebhookAnswer{Status: 503}, nil
+		return definitions.WebhookAnswer{Status: 503}, nil
 	}
-	r.world.Post = func(flows.Mail) error { return agent.Errorf(agent.CodeInvalid, "send mail", "the server refuses it") }
+	r.world.Post = func(definitions.Mail) error {
+		return agent.Errorf(agent.CodeInvalid, "send mail", "the server refuses it")
+	}
 	out := r.run()
 	require.Equal(t, "completed", out.Status)
 	require.Equal(t, 2, out.Unsent)

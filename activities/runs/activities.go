@@ -8,7 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/turnstone-run/turnstone/activities"
-	"github.com/turnstone-run/turnstone/activities/flows"
+	"github.com/turnstone-run/turnstone/internal/definitions"
 )
 
 // Bounds of a run.
@@ -22,8 +22,8 @@ const (
 type Config struct {
 	Store    Store
 	Inbox    Inbox
-	Webhooks flows.Webhooks
-	Mailer   flows.Mailer
+	Webhooks definitions.Webhooks
+	Mailer   definitions.Mailer
 	People   People
 	Logger   *zap.Logger
 

@@ -14,8 +14,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/turnstone-run/turnstone/activities"
-	"github.com/turnstone-run/turnstone/activities/flows"
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/definitions"
 )
 
 // maxPause is how long the next attempt waits at most, also where the other side asks for more.
@@ -76,7 +76,7 @@ func (a *Activities) NotifyScheduledRun(ctx context.Context, in NotifyInput) (No
 	note.Status = agent.NoticeSent
 	if failure != nil {
 		note.Status, note.Error = agent.NoticeFailed, brief(failure)
-		if errors.Is(failure, flows.ErrUnknown) {
+		if errors.Is(failure, definitions.ErrUnknown) {
 			note.Error.Type = agent.OutcomeUnknown
 		}
 		a.Logger.Warn("notice of a scheduled run", zap.String("schedule", run.Schedule), zap.String("run", run.RunID),
@@ -113,7 +113,7 @@ func (a *Activities) send(ctx context.Context, run *agent.ScheduleRun, note *age
 	case n.Webhook != nil && a.Webhooks != nil:
 		return a.post(ctx, run, n.Webhook, key)
 	case n.Email != nil && a.Mailer != nil:
-		mail := flows.Mail{To: n.Email.To, Subject: subject(run), Body: report(run), ID: key}
+		mail := definitions.Mail{To: n.Email.To, Subject: subject(run), Body: report(run), ID: key}
 		return a.Mailer.Send(ctx, mail, nothing)
 	case n.Telegram != nil && a.People != nil:
 		return a.People.Notify(ctx, run.Tenant, n.Telegram.User, clip(subject(run)+"\n\n"+gist(run), maxChatText))
@@ -132,7 +132,7 @@ func (a *Activities) post(ctx context.Context, run *agent.ScheduleRun, hook *age
 	}
 	ctx, stop := context.WithTimeout(ctx, a.HookTimeout)
 	defer stop()
-	answer, err := a.Webhooks.Send(ctx, flows.Webhook{
+	answer, err := a.Webhooks.Send(ctx, definitions.Webhook{
 		Tenant: run.Tenant, Method: "POST", URL: hook.URL, Header: map[string]string{"Content-Type": "application/json"}, Body: body,
 		Auth: hook.Auth, Key: key,
 	}, func() error { return nil })
@@ -151,7 +151,7 @@ func (a *Activities) post(ctx context.Context, run *agent.ScheduleRun, hook *age
 
 // mayRepeat reports whether another attempt may help. A webhook knows a repeated request by its key; whoever reads mail does not.
 func mayRepeat(err error, kind string) bool {
-	if errors.Is(err, flows.ErrUnknown) {
+	if errors.Is(err, definitions.ErrUnknown) {
 		return kind == "webhook"
 	}
 	return agent.CodeOf(err).Retryable()

@@ -12,10 +12,10 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/temporal"
 
-	"github.com/turnstone-run/turnstone/activities/flows"
 	"github.com/turnstone-run/turnstone/activities/runs"
 	"github.com/turnstone-run/turnstone/activities/runs/runstest"
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/definitions"
 )
 
 // desk is the activities on a world in memory.
@@ -288,7 +288,7 @@ func TestNotices(t *testing.T) {
 }
 
 func TestNoticesThatGoWrong(t *testing.T) {
-	unknown := fmt.Errorf("call webhook: %w", flows.ErrUnknown)
+	unknown := fmt.Errorf("call webhook: %w", definitions.ErrUnknown)
 	for _, c := range []struct {
 		name     string
 		position int
@@ -301,14 +301,16 @@ func TestNoticesThatGoWrong(t *testing.T) {
 		{"webhook is away", 0, func(w *runstest.World) { w.Hook = says(503, time.Hour) }, true, "unavailable"},
 		{"webhook is busy", 0, func(w *runstest.World) { w.Hook = says(429, 0) }, true, "unavailable"},
 		{"webhook does not answer", 0, func(w *runstest.World) {
-			w.Hook = func(flows.Webhook) (flows.WebhookAnswer, error) { return flows.WebhookAnswer{}, unknown }
+			w.Hook = func(definitions.Webhook) (definitions.WebhookAnswer, error) {
+				return definitions.WebhookAnswer{}, unknown
+			}
 		}, true, agent.OutcomeUnknown},
 		{"egress forbids", 0, func(w *runstest.World) {
-			w.Hook = func(flows.Webhook) (flows.WebhookAnswer, error) {
-				return flows.WebhookAnswer{}, agent.Errorf(agent.CodeDenied, "", "private address")
+			w.Hook = func(definitions.Webhook) (definitions.WebhookAnswer, error) {
+				return definitions.WebhookAnswer{}, agent.Errorf(agent.CodeDenied, "", "private address")
 			}
 		}, false, "denied"},
-		{"mail may be on its way", 1, func(w *runstest.World) { w.Post = func(flows.Mail) error { return unknown } }, false, agent.OutcomeUnknown},
+		{"mail may be on its way", 1, func(w *runstest.World) { w.Post = func(definitions.Mail) error { return unknown } }, false, agent.OutcomeUnknown},
 		{"no chat is linked", 2, func(w *runstest.World) {
 			w.Say = func(string, string, string) error { return agent.Errorf(agent.CodeNotFound, "", "no chat") }
 		}, false, "not_found"},
@@ -332,9 +334,9 @@ func TestNoticesThatGoWrong(t *testing.T) {
 	}
 }
 
-func says(status int, wait time.Duration) func(flows.Webhook) (flows.WebhookAnswer, error) {
-	return func(flows.Webhook) (flows.WebhookAnswer, error) {
-		return flows.WebhookAnswer{Status: status, RetryAfter: wait}, nil
+func says(status int, wait time.Duration) func(definitions.Webhook) (definitions.WebhookAnswer, error) {
+	return func(definitions.Webhook) (definitions.WebhookAnswer, error) {
+		return definitions.WebhookAnswer{Status: status, RetryAfter: wait}, nil
 	}
 }
 

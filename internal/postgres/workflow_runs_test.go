@@ -10,12 +10,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnstone-run/turnstone/activities/flows"
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/definitions"
 	"github.com/turnstone-run/turnstone/internal/postgres"
 )
 
-var _ flows.Store = (*postgres.Store)(nil)
+var _ definitions.Store = (*postgres.Store)(nil)
 
 var noon = time.Date(2026, 11, 1, 12, 0, 0, 123_456_000, time.UTC)
 

@@ -5,8 +5,8 @@ import (
 	"iter"
 	"sync"
 
-	"github.com/turnstone-run/turnstone/activities/flows"
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/definitions"
 )
 
 // World is what a run reaches: its turns, and those who get notices. It implements the ports of scheduled runs but for the store.
@@ -19,9 +19,9 @@ type World struct {
 	// Cancelled is called when a turn is asked to stop; nil ends it as cancelled.
 	Cancelled func(w *World, id agent.TurnID) error
 	// Hook answers a webhook; nil answers 200.
-	Hook func(h flows.Webhook) (flows.WebhookAnswer, error)
+	Hook func(h definitions.Webhook) (definitions.WebhookAnswer, error)
 	// Post takes a mail; nil takes it.
-	Post func(m flows.Mail) error
+	Post func(m definitions.Mail) error
 	// Say takes a message to a person; nil takes it.
 	Say func(tenant, user, text string) error
 
@@ -30,8 +30,8 @@ type World struct {
 	logs      map[agent.TurnID][]agent.Event
 	changed   chan struct{}
 	follows   int
-	hooks     []flows.Webhook
-	mails     []flows.Mail
+	hooks     []definitions.Webhook
+	mails     []definitions.Mail
 	said      []string
 }
 
@@ -137,10 +137,10 @@ func (w *World) Cancel(_ context.Context, id agent.TurnID, _ agent.CancelRequest
 // Webhooks is the world as those who get requests.
 type Webhooks struct{ *World }
 
-// Send implements [flows.Webhooks].
-func (w Webhooks) Send(_ context.Context, h flows.Webhook, mark func() error) (flows.WebhookAnswer, error) {
+// Send implements [definitions.Webhooks].
+func (w Webhooks) Send(_ context.Context, h definitions.Webhook, mark func() error) (definitions.WebhookAnswer, error) {
 	if err := mark(); err != nil {
-		return flows.WebhookAnswer{}, err
+		return definitions.WebhookAnswer{}, err
 	}
 	w.mu.Lock()
 	w.hooks = append(w.hooks, h)
@@ -148,14 +148,14 @@ func (w Webhooks) Send(_ context.Context, h flows.Webhook, mark func() error) (f
 	if w.Hook != nil {
 		return w.Hook(h)
 	}
-	return flows.WebhookAnswer{Status: 200}, nil
+	return definitions.WebhookAnswer{Status: 200}, nil
 }
 
 // Mailer is the world as those who get mail.
 type Mailer struct{ *World }
 
-// Send implements [flows.Mailer].
-func (w Mailer) Send(_ context.Context, m flows.Mail, mark func() error) error {
+// Send implements [definitions.Mailer].
+func (w Mailer) Send(_ context.Context, m definitions.Mail, mark func() error) error {
 	if err := mark(); err != nil {
 		return err
 	}
@@ -180,17 +180,17 @@ func (w *World) Notify(_ context.Context, tenant, user, text string) error {
 }
 
 // Hooks returns the requests that arrived.
-func (w *World) Hooks() []flows.Webhook {
+func (w *World) Hooks() []definitions.Webhook {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return append([]flows.Webhook(nil), w.hooks...)
+	return append([]definitions.Webhook(nil), w.hooks...)
 }
 
 // Mails returns the mails that arrived.
-func (w *World) Mails() []flows.Mail {
+func (w *World) Mails() []definitions.Mail {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return append([]flows.Mail(nil), w.mails...)
+	return append([]definitions.Mail(nil), w.mails...)
 }
 
 // Said returns the messages that people got.

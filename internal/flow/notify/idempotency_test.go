@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnstone-run/turnstone/activities/flows"
+	"github.com/turnstone-run/turnstone/internal/definitions"
 	"github.com/turnstone-run/turnstone/internal/flow/notify"
 )
 
@@ -29,11 +29,11 @@ func TestIdempotencyKeys(t *testing.T) {
 			t.Cleanup(s.Close)
 			h := &notify.Webhooks{HTTP: egressTo(t, s.URL, true)}
 			for _, key := range []string{"a", "a", "b", "lost"} {
-				w := flows.Webhook{
+				w := definitions.Webhook{
 					Tenant: "acme", Method: method, URL: s.URL, Body: []byte(body), Header: map[string]string{"X-Idempotency-Key": "theirs"}, Key: key,
 				}
 				if _, err := h.Send(t.Context(), w, func() error { return nil }); key == "lost" {
-					require.ErrorIs(t, err, flows.ErrUnknown)
+					require.ErrorIs(t, err, definitions.ErrUnknown)
 				} else {
 					require.NoError(t, err)
 				}

@@ -18,8 +18,8 @@ import (
 
 	gomail "github.com/wneessen/go-mail"
 
-	"github.com/turnstone-run/turnstone/activities/flows"
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/definitions"
 )
 
 // The ways to secure a connection.
@@ -49,7 +49,7 @@ type Config struct {
 	TLSConfig *tls.Config   // nil: the system's roots
 }
 
-// Mailer sends mail through one server. It implements [flows.Mailer].
+// Mailer sends mail through one server. It implements [definitions.Mailer].
 type Mailer struct {
 	config Config
 	host   string
@@ -90,8 +90,8 @@ func NewMailer(c Config) (*Mailer, error) {
 	return m, nil
 }
 
-// Send implements [flows.Mailer]. The mark is set when the server has taken sender and recipients and waits for the text.
-func (m *Mailer) Send(ctx context.Context, letter flows.Mail, mark func() error) error {
+// Send implements [definitions.Mailer]. The mark is set when the server has taken sender and recipients and waits for the text.
+func (m *Mailer) Send(ctx context.Context, letter definitions.Mail, mark func() error) error {
 	ctx, stop := context.WithTimeout(ctx, m.config.Timeout)
 	defer stop()
 	var marked error
@@ -125,7 +125,7 @@ func (m *Mailer) Send(ctx context.Context, letter flows.Mail, mark func() error)
 }
 
 // compose makes the message; ready is called when its text is about to be written.
-func (m *Mailer) compose(letter flows.Mail, ready func() error) (*gomail.Msg, error) {
+func (m *Mailer) compose(letter definitions.Mail, ready func() error) (*gomail.Msg, error) {
 	to := letter.To
 	if len(to) == 0 {
 		to = m.config.DefaultTo
@@ -252,17 +252,17 @@ func refusedBefore(err error) error {
 func judge(err error) error {
 	e, ok := errors.AsType[*gomail.SendError](err)
 	if !ok {
-		return fmt.Errorf("send mail: %w: %w", err, flows.ErrUnknown)
+		return fmt.Errorf("send mail: %w: %w", err, definitions.ErrUnknown)
 	}
 	switch e.Reason {
 	case gomail.ErrSMTPReset: // after the server has taken it
 		return nil
 	case gomail.ErrSMTPDataClose: // the text is complete: without an answer nobody knows
 		if e.ErrorCode() == 0 {
-			return fmt.Errorf("send mail: the server did not answer after the text: %w: %w", err, flows.ErrUnknown)
+			return fmt.Errorf("send mail: the server did not answer after the text: %w: %w", err, definitions.ErrUnknown)
 		}
 	case gomail.ErrAmbiguous:
-		return fmt.Errorf("send mail: %w: %w", err, flows.ErrUnknown)
+		return fmt.Errorf("send mail: %w: %w", err, definitions.ErrUnknown)
 	case gomail.ErrGetSender, gomail.ErrGetRcpts, gomail.ErrNoUnencoded:
 		return agent.Errorf(agent.CodeInvalid, "send mail", "%w", err)
 	case gomail.ErrSMTPMailFrom, gomail.ErrSMTPRcptTo, gomail.ErrSMTPData, gomail.ErrWriteContent, gomail.ErrConnCheck:

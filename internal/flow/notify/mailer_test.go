@@ -18,8 +18,8 @@ import (
 	"github.com/emersion/go-smtp"
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnstone-run/turnstone/activities/flows"
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/definitions"
 	"github.com/turnstone-run/turnstone/internal/flow/notify"
 )
 
@@ -142,8 +142,8 @@ func mailer(t *testing.T, c notify.Config) *notify.Mailer {
 	return m
 }
 
-func letter() flows.Mail {
-	return flows.Mail{To: []string{"ops@example.com"}, Subject: "Price drop: Zürich", Body: "NYC–LAX 421\n.\nend", ID: "abc"}
+func letter() definitions.Mail {
+	return definitions.Mail{To: []string{"ops@example.com"}, Subject: "Price drop: Zürich", Body: "NYC–LAX 421\n.\nend", ID: "abc"}
 }
 
 // marks counts the marks.
@@ -221,7 +221,7 @@ func TestRefusals(t *testing.T) {
 			require.Contains(t, []agent.Code{c.want, agent.CodeDenied}, agent.CodeOf(err), "%v", err)
 			require.ErrorContains(t, err, c.says)
 			require.NotContains(t, err.Error(), "hunter2")
-			require.NotErrorIs(t, err, flows.ErrUnknown)
+			require.NotErrorIs(t, err, definitions.ErrUnknown)
 			require.Zero(t, n)
 			require.Empty(t, c.sink.all())
 		})
@@ -313,7 +313,7 @@ func TestCutAtEveryStage(t *testing.T) {
 			n := 0
 			m := mailer(t, notify.Config{Addr: talk(t, c.replies), TLS: notify.TLSNone, Timeout: 700 * time.Millisecond})
 			err := m.Send(t.Context(), letter(), marks(&n))
-			require.Equal(t, c.unknown, errors.Is(err, flows.ErrUnknown), "%v", err)
+			require.Equal(t, c.unknown, errors.Is(err, definitions.ErrUnknown), "%v", err)
 			if !c.unknown {
 				require.Equal(t, c.want, agent.CodeOf(err), "%v", err)
 			}
@@ -357,7 +357,7 @@ func TestCancelEndsADelivery(t *testing.T) {
 	m := mailer(t, notify.Config{Addr: talk(t, map[string]string{"end": "…"}), TLS: notify.TLSNone, Timeout: time.Minute})
 	began := time.Now()
 	err := m.Send(ctx, letter(), func() error { time.AfterFunc(50*time.Millisecond, cancel); return nil })
-	require.ErrorIs(t, err, flows.ErrUnknown)
+	require.ErrorIs(t, err, definitions.ErrUnknown)
 	require.Less(t, time.Since(began), 10*time.Second)
 }
 
@@ -367,22 +367,22 @@ func TestWhatIsNoMail(t *testing.T) {
 		Addr: serve(t, s, nil, false), TLS: notify.TLSNone, AllowTo: []string{"*@example.com", "one@elsewhere.org"},
 	})
 	for name, c := range map[string]struct {
-		change func(l *flows.Mail)
+		change func(l *definitions.Mail)
 		field  string
 		code   agent.Code
 	}{
-		"a header in the subject":   {func(l *flows.Mail) { l.Subject = "a\r\nBcc: x@example.com" }, "subject", agent.CodeInvalid},
-		"a header in an address":    {func(l *flows.Mail) { l.To[0] = "ops@example.com\r\nBcc: x@example.com" }, "to[0]", agent.CodeInvalid},
-		"a header in a name":        {func(l *flows.Mail) { l.Cc = []string{"A\r\nBcc: x@example.com <ops@example.com>"} }, "cc[0]", agent.CodeInvalid},
-		"no address":                {func(l *flows.Mail) { l.To[0] = "ops" }, "to[0]", agent.CodeInvalid},
-		"two addresses in one":      {func(l *flows.Mail) { l.To[0] = "a@example.com, b@example.com" }, "to[0]", agent.CodeInvalid},
-		"a quoted local part":       {func(l *flows.Mail) { l.To[0] = `"a b"@example.com` }, "to[0]", agent.CodeInvalid},
-		"a domain that is not ours": {func(l *flows.Mail) { l.To[0] = "a@elsewhere.org" }, "to[0]", agent.CodeDenied},
-		"a subdomain":               {func(l *flows.Mail) { l.To[0] = "a@sub.example.com" }, "to[0]", agent.CodeDenied},
-		"a longer domain":           {func(l *flows.Mail) { l.To[0] = "a@badexample.com" }, "to[0]", agent.CodeDenied},
-		"a long subject":            {func(l *flows.Mail) { l.Subject = strings.Repeat("é", 501) }, "subject", agent.CodeOverflow},
-		"a long body":               {func(l *flows.Mail) { l.Body = strings.Repeat("x", 1<<20+1) }, "body", agent.CodeOverflow},
-		"many recipients":           {func(l *flows.Mail) { l.To = make([]string, 51) }, "to", agent.CodeOverflow},
+		"a header in the subject":   {func(l *definitions.Mail) { l.Subject = "a\r\nBcc: x@example.com" }, "subject", agent.CodeInvalid},
+		"a header in an address":    {func(l *definitions.Mail) { l.To[0] = "ops@example.com\r\nBcc: x@example.com" }, "to[0]", agent.CodeInvalid},
+		"a header in a name":        {func(l *definitions.Mail) { l.Cc = []string{"A\r\nBcc: x@example.com <ops@example.com>"} }, "cc[0]", agent.CodeInvalid},
+		"no address":                {func(l *definitions.Mail) { l.To[0] = "ops" }, "to[0]", agent.CodeInvalid},
+		"two addresses in one":      {func(l *definitions.Mail) { l.To[0] = "a@example.com, b@example.com" }, "to[0]", agent.CodeInvalid},
+		"a quoted local part":       {func(l *definitions.Mail) { l.To[0] = `"a b"@example.com` }, "to[0]", agent.CodeInvalid},
+		"a domain that is not ours": {func(l *definitions.Mail) { l.To[0] = "a@elsewhere.org" }, "to[0]", agent.CodeDenied},
+		"a subdomain":               {func(l *definitions.Mail) { l.To[0] = "a@sub.example.com" }, "to[0]", agent.CodeDenied},
+		"a longer domain":           {func(l *definitions.Mail) { l.To[0] = "a@badexample.com" }, "to[0]", agent.CodeDenied},
+		"a long subject":            {func(l *definitions.Mail) { l.Subject = strings.Repeat("é", 501) }, "subject", agent.CodeOverflow},
+		"a long body":               {func(l *definitions.Mail) { l.Body = strings.Repeat("x", 1<<20+1) }, "body", agent.CodeOverflow},
+		"many recipients":           {func(l *definitions.Mail) { l.To = make([]string, 51) }, "to", agent.CodeOverflow},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := letter()

@@ -8,8 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnstone-run/turnstone/activities/flows"
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/definitions"
 	"github.com/turnstone-run/turnstone/internal/egress"
 	"github.com/turnstone-run/turnstone/internal/egress/egresstest"
 	"github.com/turnstone-run/turnstone/internal/flow/notify"
@@ -23,7 +23,7 @@ func TestAttacks(t *testing.T) {
 			t.Parallel()
 			egresstest.Exercise(t, egresstest.Harness{IgnoresBody: true, Fetch: func(ctx context.Context, c *egress.Client, url string) error {
 				web := &egresstest.Counted{HTTP: c}
-				w := flows.Webhook{
+				w := definitions.Webhook{
 					Tenant: "acme", Method: method, URL: url, Header: map[string]string{"X-Token": "quiet-header"}, Body: []byte("quiet-body"), Key: "quiet-key",
 				}
 				answer, err := (&notify.Webhooks{HTTP: web}).Send(ctx, w, func() error { return nil })
@@ -38,7 +38,7 @@ func TestAttacks(t *testing.T) {
 					require.NotContains(t, err.Error(), hidden)
 				}
 				if code := agent.CodeOf(err); !strings.Contains(url, "/redirect/") && (code == agent.CodeDenied || code == agent.CodeInvalid) {
-					require.NotErrorIs(t, err, flows.ErrUnknown, "it was refused before it was sent")
+					require.NotErrorIs(t, err, definitions.ErrUnknown, "it was refused before it was sent")
 				}
 				return err
 			}})

@@ -16,8 +16,8 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 
-	"github.com/turnstone-run/turnstone/activities/flows"
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/definitions"
 	"github.com/turnstone-run/turnstone/internal/tool"
 )
 
@@ -32,41 +32,41 @@ type Profiles interface {
 	AuthProfile(ctx context.Context, tenant, name string) (agent.PlanAuth, error)
 }
 
-// Webhooks sends requests within the bounds of the egress rules. It implements [flows.Webhooks].
+// Webhooks sends requests within the bounds of the egress rules. It implements [definitions.Webhooks].
 type Webhooks struct {
 	HTTP     tool.HTTP // without a bound of its own on time: the context has one
 	Auth     tool.Auth // nil: a webhook with an auth profile is refused
 	Profiles Profiles  // as Auth
 }
 
-// Send implements [flows.Webhooks]. The mark is set before the connection is opened: a request may be on its way as soon as there is one.
-func (h *Webhooks) Send(ctx context.Context, w flows.Webhook, mark func() error) (flows.WebhookAnswer, error) {
+// Send implements [definitions.Webhooks]. The mark is set before the connection is opened: a request may be on its way as soon as there is one.
+func (h *Webhooks) Send(ctx context.Context, w definitions.Webhook, mark func() error) (definitions.WebhookAnswer, error) {
 	var connected atomic.Bool
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }})
 	req, err := h.request(ctx, &w)
 	if err != nil {
-		return flows.WebhookAnswer{}, err
+		return definitions.WebhookAnswer{}, err
 	}
 	if err := mark(); err != nil {
-		return flows.WebhookAnswer{}, err
+		return definitions.WebhookAnswer{}, err
 	}
 	answer, err := h.HTTP.Do(req)
 	if err != nil {
-		return flows.WebhookAnswer{}, unanswered(err, connected.Load())
+		return definitions.WebhookAnswer{}, unanswered(err, connected.Load())
 	}
 	defer func() { _ = answer.Body.Close() }() // it was only read
-	body, err := io.ReadAll(io.LimitReader(answer.Body, flows.MaxAnswerBytes+1))
+	body, err := io.ReadAll(io.LimitReader(answer.Body, definitions.MaxAnswerBytes+1))
 	if err != nil && w.Method == http.MethodGet && answer.StatusCode/100 == 2 {
-		return flows.WebhookAnswer{}, agent.Errorf(agent.CodeUnavailable, "call webhook", "the answer was cut off: %w", err)
+		return definitions.WebhookAnswer{}, agent.Errorf(agent.CodeUnavailable, "call webhook", "the answer was cut off: %w", err)
 	}
 	// The status is the answer: what is lost of the rest is lost.
-	return flows.WebhookAnswer{
-		Status: answer.StatusCode, Type: answer.Header.Get("Content-Type"), Body: body[:min(len(body), flows.MaxAnswerBytes)],
-		Truncated: err != nil || len(body) > flows.MaxAnswerBytes, RetryAfter: retryAfter(answer.Header.Get("Retry-After"), time.Now()),
+	return definitions.WebhookAnswer{
+		Status: answer.StatusCode, Type: answer.Header.Get("Content-Type"), Body: body[:min(len(body), definitions.MaxAnswerBytes)],
+		Truncated: err != nil || len(body) > definitions.MaxAnswerBytes, RetryAfter: retryAfter(answer.Header.Get("Retry-After"), time.Now()),
 	}, nil
 }
 
-func (h *Webhooks) request(ctx context.Context, w *flows.Webhook) (*http.Request, error) {
+func (h *Webhooks) request(ctx context.Context, w *definitions.Webhook) (*http.Request, error) {
 	u, err := url.Parse(w.URL)
 	switch {
 	case err != nil:
@@ -94,7 +94,7 @@ func (h *Webhooks) request(ctx context.Context, w *flows.Webhook) (*http.Request
 	return req, h.authorise(ctx, req, w)
 }
 
-func (h *Webhooks) authorise(ctx context.Context, req *http.Request, w *flows.Webhook) error {
+func (h *Webhooks) authorise(ctx context.Context, req *http.Request, w *definitions.Webhook) error {
 	if w.Auth == "" {
 		return nil
 	}
@@ -119,7 +119,7 @@ func (h *Webhooks) authorise(ctx context.Context, req *http.Request, w *flows.We
 func unanswered(err error, connected bool) error {
 	switch {
 	case connected:
-		return fmt.Errorf("call webhook: no answer: %w: %w", err, flows.ErrUnknown)
+		return fmt.Errorf("call webhook: no answer: %w: %w", err, definitions.ErrUnknown)
 	case agent.CodeOf(err) == agent.CodeInternal || errors.Is(err, context.DeadlineExceeded):
 		return agent.Errorf(agent.CodeUnavailable, "call webhook", "%w", err)
 	default:

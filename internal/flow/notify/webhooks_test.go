@@ -17,8 +17,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnstone-run/turnstone/activities/flows"
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/definitions"
 	"github.com/turnstone-run/turnstone/internal/egress"
 	"github.com/turnstone-run/turnstone/internal/flow/notify"
 )
@@ -36,8 +36,8 @@ func egressTo(t *testing.T, server string, private bool) *egress.Client {
 	return out
 }
 
-func hook(u string) flows.Webhook {
-	return flows.Webhook{
+func hook(u string) definitions.Webhook {
+	return definitions.Webhook{
 		Tenant: "acme", Method: http.MethodPost, URL: u, Header: map[string]string{"X-A": "b"}, Body: []byte(`{"a":1}`), Key: "k1",
 	}
 }
@@ -62,7 +62,7 @@ func TestWebhookIsSent(t *testing.T) {
 	require.Equal(t, 429, answer.Status)
 	require.Equal(t, 7*time.Second, answer.RetryAfter)
 	require.Equal(t, "text/plain", answer.Type)
-	require.Len(t, answer.Body, flows.MaxAnswerBytes)
+	require.Len(t, answer.Body, definitions.MaxAnswerBytes)
 	require.Equal(t, "k1", got.Header.Get("Idempotency-Key"))
 	require.Equal(t, "b", got.Header.Get("X-A"))
 	require.JSONEq(t, `{"a":1}`, string(body))
@@ -104,7 +104,7 @@ func TestARequestThatWasCutIsNotRepeated(t *testing.T) {
 		require.NoError(t, err)
 		cut.Store(true)
 		_, err = h.Send(t.Context(), w, marks(&n))
-		require.ErrorIs(t, err, flows.ErrUnknown)
+		require.ErrorIs(t, err, definitions.ErrUnknown)
 		require.Equal(t, int32(1), count.Load())
 		s.Close()
 	}
@@ -118,7 +118,7 @@ func TestNoConnectionMeansNothingWasSent(t *testing.T) {
 	n := 0
 	_, err = (&notify.Webhooks{HTTP: egressTo(t, addr, true)}).Send(t.Context(), hook(addr), marks(&n))
 	require.Equal(t, agent.CodeUnavailable, agent.CodeOf(err), "%v", err)
-	require.NotErrorIs(t, err, flows.ErrUnknown)
+	require.NotErrorIs(t, err, definitions.ErrUnknown)
 
 	_, err = (&notify.Webhooks{HTTP: egressTo(t, addr, false)}).Send(t.Context(), hook(addr), marks(&n))
 	require.Equal(t, agent.CodeDenied, agent.CodeOf(err), "%v", err)
@@ -134,7 +134,7 @@ func TestSilenceMayBeAnything(t *testing.T) {
 	defer stop()
 	h := &notify.Webhooks{HTTP: egressTo(t, s.URL, true)}
 	_, err := h.Send(ctx, hook(s.URL), marks(&n))
-	require.ErrorIs(t, err, flows.ErrUnknown)
+	require.ErrorIs(t, err, definitions.ErrUnknown)
 }
 
 func TestNoMarkNoRequest(t *testing.T) {
@@ -150,18 +150,18 @@ func TestNoMarkNoRequest(t *testing.T) {
 func TestWhatIsNoWebhook(t *testing.T) {
 	h := &notify.Webhooks{HTTP: http.DefaultClient}
 	for name, c := range map[string]struct {
-		change func(w *flows.Webhook)
+		change func(w *definitions.Webhook)
 		field  string
 		code   agent.Code
 	}{
-		"a file":                {func(w *flows.Webhook) { w.URL = "file:///etc/passwd" }, "config.url", agent.CodeInvalid},
-		"no host":               {func(w *flows.Webhook) { w.URL = "https:///x" }, "config.url", agent.CodeInvalid},
-		"no URL":                {func(w *flows.Webhook) { w.URL = "http://a b" }, "config.url", agent.CodeInvalid},
-		"a line in a header":    {func(w *flows.Webhook) { w.Header = map[string]string{"X-A": "b\r\nX-B: c"} }, "config.headers.X-A", agent.CodeInvalid},
-		"a name that is none":   {func(w *flows.Webhook) { w.Header = map[string]string{"X A": "b"} }, "config.headers.X A", agent.CodeInvalid},
-		"a method that is none": {func(w *flows.Webhook) { w.Method = "PO ST" }, "config", agent.CodeInvalid},
-		"a long body":           {func(w *flows.Webhook) { w.Body = make([]byte, 10<<20+1) }, "config.body", agent.CodeOverflow},
-		"a profile":             {func(w *flows.Webhook) { w.Auth = "crm" }, "config.auth", agent.CodeInvalid},
+		"a file":                {func(w *definitions.Webhook) { w.URL = "file:///etc/passwd" }, "config.url", agent.CodeInvalid},
+		"no host":               {func(w *definitions.Webhook) { w.URL = "https:///x" }, "config.url", agent.CodeInvalid},
+		"no URL":                {func(w *definitions.Webhook) { w.URL = "http://a b" }, "config.url", agent.CodeInvalid},
+		"a line in a header":    {func(w *definitions.Webhook) { w.Header = map[string]string{"X-A": "b\r\nX-B: c"} }, "config.headers.X-A", agent.CodeInvalid},
+		"a name that is none":   {func(w *definitions.Webhook) { w.Header = map[string]string{"X A": "b"} }, "config.headers.X A", agent.CodeInvalid},
+		"a method that is none": {func(w *definitions.Webhook) { w.Method = "PO ST" }, "config", agent.CodeInvalid},
+		"a long body":           {func(w *definitions.Webhook) { w.Body = make([]byte, 10<<20+1) }, "config.body", agent.CodeOverflow},
+		"a profile":             {func(w *definitions.Webhook) { w.Auth = "crm" }, "config.auth", agent.CodeInvalid},
 	} {
 		w := hook("https://example.com")
 		c.change(&w)
@@ -228,8 +228,8 @@ func TestAnswersInPart(t *testing.T) {
 		truncated bool
 		fails     bool
 	}{
-		"all of it":              {http.MethodPost, 200, 0, flows.MaxAnswerBytes, false, false},
-		"more than is kept":      {http.MethodPost, 200, 0, flows.MaxAnswerBytes + 1, true, false},
+		"all of it":              {http.MethodPost, 200, 0, definitions.MaxAnswerBytes, false, false},
+		"more than is kept":      {http.MethodPost, 200, 0, definitions.MaxAnswerBytes + 1, true, false},
 		"cut off":                {http.MethodPost, 201, 100, 10, true, false},
 		"a PUT cut off":          {http.MethodPut, 200, 100, 10, true, false},
 		"a GET cut off":          {http.MethodGet, 200, 100, 10, false, true},
@@ -257,7 +257,7 @@ func TestAnswersInPart(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, c.status, answer.Status)
 			require.Equal(t, c.truncated, answer.Truncated)
-			require.Len(t, answer.Body, min(c.length, flows.MaxAnswerBytes))
+			require.Len(t, answer.Body, min(c.length, definitions.MaxAnswerBytes))
 		})
 	}
 }

@@ -1,4 +1,4 @@
-package flows
+package definitions
 
 import (
 	"cmp"
@@ -50,9 +50,9 @@ type Activities struct {
 func New(c Config) (*Activities, error) {
 	switch {
 	case c.Store == nil:
-		return nil, errors.New("flows: Store is missing")
+		return nil, errors.New("definitions: Store is missing")
 	case c.Rows == nil:
-		return nil, errors.New("flows: Rows is missing")
+		return nil, errors.New("definitions: Rows is missing")
 	}
 	if c.Logger == nil {
 		c.Logger = zap.NewNop()

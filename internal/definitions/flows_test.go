@@ -1,4 +1,4 @@
-package flows_test
+package definitions_test
 
 import (
 	"encoding/json"
@@ -12,29 +12,29 @@ import (
 	commonpb "go.temporal.io/api/common/v1"
 	"go.temporal.io/sdk/converter"
 
-	"github.com/turnstone-run/turnstone/activities/flows"
-	"github.com/turnstone-run/turnstone/activities/flows/flowstest"
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/definitions"
 	"github.com/turnstone-run/turnstone/internal/definitions/core"
+	"github.com/turnstone-run/turnstone/internal/definitions/definitionstest"
 )
 
 // bench runs single visits.
 type bench struct {
-	*flows.Activities
+	*definitions.Activities
 
 	t     *testing.T
-	store *flowstest.Store
-	rows  *flowstest.Rows
-	world *flowstest.World
+	store *definitionstest.Store
+	rows  *definitionstest.Rows
+	world *definitionstest.World
 }
 
 func newBench(t *testing.T, def agent.WorkflowDefinition, input string) *bench {
 	t.Helper()
-	b := &bench{t: t, store: flowstest.NewStore(), rows: flowstest.NewRows(), world: &flowstest.World{}}
+	b := &bench{t: t, store: definitionstest.NewStore(), rows: definitionstest.NewRows(), world: &definitionstest.World{}}
 	var err error
-	b.Activities, err = flows.New(flows.Config{
-		Store: b.store, Rows: b.rows, Turns: flowstest.Turns{World: b.world}, Mailer: flowstest.Mailer{World: b.world},
-		Webhooks: flowstest.Webhooks{World: b.world}, Pipelines: flowstest.Pipelines{World: b.world}, RetryPause: time.Millisecond,
+	b.Activities, err = definitions.New(definitions.Config{
+		Store: b.store, Rows: b.rows, Turns: definitionstest.Turns{World: b.world}, Mailer: definitionstest.Mailer{World: b.world},
+		Webhooks: definitionstest.Webhooks{World: b.world}, Pipelines: definitionstest.Pipelines{World: b.world}, RetryPause: time.Millisecond,
 	})
 	require.NoError(t, err)
 	_, err = b.store.Put(agent.WorkflowKey{Tenant: "acme", Owner: "default", Tag: "main"}, def)
@@ -45,7 +45,7 @@ func newBench(t *testing.T, def agent.WorkflowDefinition, input string) *bench {
 	}
 	raw, err := json.Marshal(req)
 	require.NoError(t, err)
-	out, err := b.BeginRun(t.Context(), converter.NewRawValue(&commonpb.Payload{Data: raw}), flows.BeginRunInput{WorkflowID: "w1", RunID: "x"})
+	out, err := b.BeginRun(t.Context(), converter.NewRawValue(&commonpb.Payload{Data: raw}), definitions.BeginRunInput{WorkflowID: "w1", RunID: "x"})
 	require.NoError(t, err)
 	require.Nil(t, out.Refusal)
 	return b
@@ -55,9 +55,9 @@ func node(kind, config string) agent.WorkflowDefinition {
 	return agent.WorkflowDefinition{Nodes: []agent.WorkflowNode{{ID: "n", Name: "The node", Type: kind, Config: json.RawMessage(config)}}}
 }
 
-func (b *bench) visit(id string, from ...core.Source) flows.NodeResult {
+func (b *bench) visit(id string, from ...core.Source) definitions.NodeResult {
 	b.t.Helper()
-	out, err := b.RunNode(b.t.Context(), flows.NodeInput{RunID: "r1", Node: id, Visit: 1, From: from})
+	out, err := b.RunNode(b.t.Context(), definitions.NodeInput{RunID: "r1", Node: id, Visit: 1, From: from})
 	require.NoError(b.t, err)
 	return out
 }
@@ -139,14 +139,14 @@ func TestEffects(t *testing.T) {
 		"refused after the mark":   {errs: []error{away}, mark: []bool{true}, sent: 1, try: 2},
 		"away for too long":        {errs: []error{away, away, away, away}, mark: make([]bool, 4), want: "unavailable", try: 4},
 		"refused for good":         {errs: []error{agent.Invalid("to[0]", "no")}, mark: []bool{false}, want: "invalid", try: 1},
-		"cut off after the mark":   {errs: []error{fmt.Errorf("gone: %w", flows.ErrUnknown)}, mark: []bool{true}, want: agent.OutcomeUnknown, try: 1},
+		"cut off after the mark":   {errs: []error{fmt.Errorf("gone: %w", definitions.ErrUnknown)}, mark: []bool{true}, want: agent.OutcomeUnknown, try: 1},
 		"an error nobody knows of": {errs: []error{errors.New("what")}, mark: []bool{false}, want: "internal", try: 1},
 		"asked to come back later": {errs: []error{&agent.Error{Code: agent.CodeRateLimited, RetryAfter: time.Millisecond, Err: away}}, mark: []bool{true}, sent: 1, try: 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, node(agent.WorkflowTask, mailConfig), `{"flight":"A","price":1}`)
 			tries := 0
-			b.world.OnMail = func(_ flows.Mail, mark func() error) error {
+			b.world.OnMail = func(_ definitions.Mail, mark func() error) error {
 				tries++
 				if tries > len(c.errs) {
 					return mark()
@@ -186,7 +186,7 @@ func TestStoreTrouble(t *testing.T) {
 			}
 			return nil
 		}
-		_, err := b.RunNode(t.Context(), flows.NodeInput{RunID: "r1", Node: "n", Visit: 1})
+		_, err := b.RunNode(t.Context(), definitions.NodeInput{RunID: "r1", Node: "n", Visit: 1})
 		require.ErrorContains(t, err, "the store is away", call)
 		sent := 0
 		if call == "SaveStep" {
@@ -233,20 +233,20 @@ func TestWebhook(t *testing.T) {
 			require.NoError(t, err)
 			b := newBench(t, node(agent.WorkflowTask, string(raw)), `{"flight":"A 1"}`)
 			tries, keys := 0, map[string]bool{}
-			b.world.OnHook = func(w flows.Webhook, mark func() error) (flows.WebhookAnswer, error) {
+			b.world.OnHook = func(w definitions.Webhook, mark func() error) (definitions.WebhookAnswer, error) {
 				tries++
 				keys[w.Key] = true
 				require.Equal(t, "https://example.com/A%201", w.URL)
 				if err := mark(); err != nil {
-					return flows.WebhookAnswer{}, err
+					return definitions.WebhookAnswer{}, err
 				}
 				if c.unknown && tries == 1 {
-					return flows.WebhookAnswer{}, fmt.Errorf("no answer: %w", flows.ErrUnknown)
+					return definitions.WebhookAnswer{}, fmt.Errorf("no answer: %w", definitions.ErrUnknown)
 				}
 				if tries <= len(c.answers) {
-					return flows.WebhookAnswer{Status: c.answers[tries-1]}, nil
+					return definitions.WebhookAnswer{Status: c.answers[tries-1]}, nil
 				}
-				return flows.WebhookAnswer{Status: 200, Body: []byte("thanks")}, nil
+				return definitions.WebhookAnswer{Status: 200, Body: []byte("thanks")}, nil
 			}
 			out := b.visit("n")
 			require.Equal(t, c.tries, tries)

@@ -1,4 +1,4 @@
-package flows_test
+package definitions_test
 
 import (
 	"context"
@@ -12,10 +12,10 @@ import (
 	commonpb "go.temporal.io/api/common/v1"
 	"go.temporal.io/sdk/converter"
 
-	"github.com/turnstone-run/turnstone/activities/flows"
-	"github.com/turnstone-run/turnstone/activities/flows/flowstest"
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/definitions"
 	"github.com/turnstone-run/turnstone/internal/definitions/core"
+	"github.com/turnstone-run/turnstone/internal/definitions/definitionstest"
 )
 
 func TestPipelineRowsGoOnByReference(t *testing.T) {
@@ -25,17 +25,17 @@ func TestPipelineRowsGoOnByReference(t *testing.T) {
 		all = append(all, fmt.Sprintf(`{"flight":"F%d","price":%d}`, i, 400+i))
 	}
 	ref := b.put("[" + strings.Join(all, ",") + "]")
-	var call flows.PipelineCall
-	b.world.Fetched = func(c flows.PipelineCall) (flows.PipelineResult, error) {
+	var call definitions.PipelineCall
+	b.world.Fetched = func(c definitions.PipelineCall) (definitions.PipelineResult, error) {
 		call = c
-		return flows.PipelineResult{Ref: ref, RowCount: 12_000, Preview: json.RawMessage(`{"row_count":12000}`)}, nil
+		return definitions.PipelineResult{Ref: ref, RowCount: 12_000, Preview: json.RawMessage(`{"row_count":12000}`)}, nil
 	}
 	require.Nil(t, b.visit("fetch").Failure)
 	require.Equal(t, "acme", call.Tenant)
 	require.Equal(t, "u1", call.UserID)
 	require.True(t, call.Repeatable)
 	require.Equal(t, ref, b.step("fetch").Ref)
-	require.Equal(t, flows.NodeResult{Outcome: "true"}, b.visit("check", core.Source{Node: 0, Visit: 1}))
+	require.Equal(t, definitions.NodeResult{Outcome: "true"}, b.visit("check", core.Source{Node: 0, Visit: 1}))
 	checked := b.step("check")
 	require.NotEqual(t, ref, checked.Ref)
 	require.Contains(t, string(checked.Output), `"row_count":100`)
@@ -64,11 +64,11 @@ func TestConditions(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, pipelineThenCheck(c.expr), "")
 			ref := b.put(c.rows)
-			b.world.Fetched = func(flows.PipelineCall) (flows.PipelineResult, error) {
-				return flows.PipelineResult{Ref: ref, RowCount: 7}, nil
+			b.world.Fetched = func(definitions.PipelineCall) (definitions.PipelineResult, error) {
+				return definitions.PipelineResult{Ref: ref, RowCount: 7}, nil
 			}
 			require.Nil(t, b.visit("fetch").Failure)
-			out, err := b.RunNode(t.Context(), flows.NodeInput{RunID: "r1", Node: "check", Visit: 1, From: []core.Source{{Node: 0, Visit: 1}}})
+			out, err := b.RunNode(t.Context(), definitions.NodeInput{RunID: "r1", Node: "check", Visit: 1, From: []core.Source{{Node: 0, Visit: 1}}})
 			if c.fails {
 				require.True(t, err != nil || out.Failure != nil)
 				return
@@ -91,8 +91,8 @@ func TestSeveralPredecessors(t *testing.T) {
 	}
 	b := newBench(t, def, "")
 	ref := b.put(`[{"price":7}]`)
-	b.world.Fetched = func(flows.PipelineCall) (flows.PipelineResult, error) {
-		return flows.PipelineResult{Ref: ref, RowCount: 1}, nil
+	b.world.Fetched = func(definitions.PipelineCall) (definitions.PipelineResult, error) {
+		return definitions.PipelineResult{Ref: ref, RowCount: 1}, nil
 	}
 	b.visit("a")
 	b.visit("b")
@@ -110,17 +110,17 @@ func TestPipelineFailures(t *testing.T) {
 	}{
 		"of a step":             {`[{"step":"x"}]`, &agent.Failure{Type: "invalid", Message: "no"}, nil, "invalid", 1},
 		"that may pass":         {`[{"step":"x"}]`, &agent.Failure{Type: "unavailable", Message: "away", Retryable: true}, nil, "unavailable", 4},
-		"cut off while posting": {`[{"method":"POST"}]`, nil, fmt.Errorf("gone: %w", flows.ErrUnknown), agent.OutcomeUnknown, 1},
-		"cut off while reading": {`[{"step":"x"}]`, nil, fmt.Errorf("gone: %w", flows.ErrUnknown), "unavailable", 4},
+		"cut off while posting": {`[{"method":"POST"}]`, nil, fmt.Errorf("gone: %w", definitions.ErrUnknown), agent.OutcomeUnknown, 1},
+		"cut off while reading": {`[{"step":"x"}]`, nil, fmt.Errorf("gone: %w", definitions.ErrUnknown), "unavailable", 4},
 		"a post answered 500":   {`[{"method":"POST"}]`, &agent.Failure{Type: "unavailable", Message: "answered 500"}, nil, agent.OutcomeUnknown, 1},
 		"a post answered 404":   {`[{"method":"POST"}]`, &agent.Failure{Type: "not_found", Message: "answered 404"}, nil, "not_found", 1},
 		"a post answered 503":   {`[{"method":"POST"}]`, &agent.Failure{Type: "unavailable", Message: "answered 503", Retryable: true}, nil, "unavailable", 4},
 	} {
 		b := newBench(t, node(agent.WorkflowTask, `{"action":"pipeline","pipeline":`+c.config+`}`), "")
 		tries := 0
-		b.world.Fetched = func(flows.PipelineCall) (flows.PipelineResult, error) {
+		b.world.Fetched = func(definitions.PipelineCall) (definitions.PipelineResult, error) {
 			tries++
-			return flows.PipelineResult{Failure: c.failure}, c.err
+			return definitions.PipelineResult{Failure: c.failure}, c.err
 		}
 		require.Equal(t, c.want, b.visit("n").Failure.Type, name)
 		require.Equal(t, c.tries, tries, name)
@@ -128,8 +128,8 @@ func TestPipelineFailures(t *testing.T) {
 }
 
 func TestMissingPortsAreTheNodesFault(t *testing.T) {
-	store := flowstest.NewStore()
-	a, err := flows.New(flows.Config{Store: store, Rows: flowstest.NewRows()})
+	store := definitionstest.NewStore()
+	a, err := definitions.New(definitions.Config{Store: store, Rows: definitionstest.NewRows()})
 	require.NoError(t, err)
 	def := agent.WorkflowDefinition{Nodes: []agent.WorkflowNode{
 		{ID: "email", Type: agent.WorkflowTask, Config: json.RawMessage(`{"action":"email"}`)},
@@ -139,17 +139,17 @@ func TestMissingPortsAreTheNodesFault(t *testing.T) {
 	_, err = store.Put(agent.WorkflowKey{Tenant: agent.DefaultTenant, Owner: "default", Tag: "main"}, def)
 	require.NoError(t, err)
 	raw := converter.NewRawValue(&commonpb.Payload{Data: []byte(`{"workflow_tag":"main","run_id":"r1"}`)})
-	begun, err := a.BeginRun(t.Context(), raw, flows.BeginRunInput{WorkflowID: "w"})
+	begun, err := a.BeginRun(t.Context(), raw, definitions.BeginRunInput{WorkflowID: "w"})
 	require.NoError(t, err)
 	require.Nil(t, begun.Refusal)
 	for _, n := range def.Nodes {
-		out, err := a.RunNode(t.Context(), flows.NodeInput{RunID: "r1", Node: n.ID, Visit: 1})
+		out, err := a.RunNode(t.Context(), definitions.NodeInput{RunID: "r1", Node: n.ID, Visit: 1})
 		require.NoError(t, err)
 		require.Equal(t, "invalid", out.Failure.Type, n.ID)
 	}
-	_, err = flows.New(flows.Config{Rows: flowstest.NewRows()})
+	_, err = definitions.New(definitions.Config{Rows: definitionstest.NewRows()})
 	require.ErrorContains(t, err, "Store is missing")
-	_, err = flows.New(flows.Config{Store: store})
+	_, err = definitions.New(definitions.Config{Store: store})
 	require.ErrorContains(t, err, "Rows is missing")
 }
 
@@ -161,21 +161,21 @@ func TestBeginRunIsIdempotentAndItsOwn(t *testing.T) {
 		return converter.NewRawValue(&commonpb.Payload{Data: []byte(text)})
 	}
 	const request = `{"workflow_tag":"main","run_id":"r1","context":{"tenant":"acme"}}`
-	out, err := b.BeginRun(t.Context(), raw(request), flows.BeginRunInput{WorkflowID: "w1", RunID: "x"})
+	out, err := b.BeginRun(t.Context(), raw(request), definitions.BeginRunInput{WorkflowID: "w1", RunID: "x"})
 	require.NoError(t, err)
 	require.Equal(t, int64(1), out.Run.Version, "the version that it began with")
 	require.Equal(t, core.Version, out.CoreVersion)
 
-	out, err = b.BeginRun(t.Context(), raw(request), flows.BeginRunInput{WorkflowID: "w2", RunID: "x"})
+	out, err = b.BeginRun(t.Context(), raw(request), definitions.BeginRunInput{WorkflowID: "w2", RunID: "x"})
 	require.NoError(t, err)
 	require.Equal(t, "run_id", out.Refusal.Field, "another execution has it")
 
-	out, err = b.BeginRun(t.Context(), raw(`{"workflow_tag":"other","run_id":"r1","context":{"tenant":"acme"}}`), flows.BeginRunInput{WorkflowID: "w1"})
+	out, err = b.BeginRun(t.Context(), raw(`{"workflow_tag":"other","run_id":"r1","context":{"tenant":"acme"}}`), definitions.BeginRunInput{WorkflowID: "w1"})
 	require.NoError(t, err)
 	require.Equal(t, "run_id", out.Refusal.Field)
 
 	b.store.Broken = func(string) error { return agent.Errorf(agent.CodeUnavailable, "", "away") }
-	_, err = b.BeginRun(t.Context(), raw(request), flows.BeginRunInput{WorkflowID: "w1"})
+	_, err = b.BeginRun(t.Context(), raw(request), definitions.BeginRunInput{WorkflowID: "w1"})
 	require.ErrorContains(t, err, "away")
 }
 
@@ -183,7 +183,7 @@ func TestInputIsBounded(t *testing.T) {
 	b := newBench(t, node(agent.WorkflowTask, mailConfig), "")
 	raw, err := json.Marshal(agent.RunRequest{Tag: "main", Input: json.RawMessage(`"` + strings.Repeat("x", 256<<10) + `"`)})
 	require.NoError(t, err)
-	out, err := b.BeginRun(t.Context(), converter.NewRawValue(&commonpb.Payload{Data: raw}), flows.BeginRunInput{WorkflowID: "w", RunID: "y"})
+	out, err := b.BeginRun(t.Context(), converter.NewRawValue(&commonpb.Payload{Data: raw}), definitions.BeginRunInput{WorkflowID: "w", RunID: "y"})
 	require.NoError(t, err)
 	require.Equal(t, "overflow", out.Refusal.Type)
 	require.Equal(t, "input", out.Refusal.Field)
@@ -191,7 +191,7 @@ func TestInputIsBounded(t *testing.T) {
 
 func TestAgentNodes(t *testing.T) {
 	b := newBench(t, node(agent.WorkflowAgent, `{"agent":"analyst","message":"Compare {{a}}","session":"s-{{run.run_id}}","output_schema":{"type":"object"}}`), `{"a":"b"}`)
-	in := flows.NodeInput{RunID: "r1", Node: "n", Visit: 1}
+	in := definitions.NodeInput{RunID: "r1", Node: "n", Visit: 1}
 	first, err := b.BeginAgentNode(t.Context(), in)
 	require.NoError(t, err)
 	again, err := b.BeginAgentNode(t.Context(), in)
@@ -202,7 +202,7 @@ func TestAgentNodes(t *testing.T) {
 		TurnID: first.Turn, Agent: "analyst", Message: "Compare b", SessionID: "s-r1", OutputSchema: json.RawMessage(`{"type":"object"}`),
 		Channel: "workflow", Context: agent.InvocationContext{Tenant: "acme", UserID: "u1"},
 	}, turn)
-	other, err := b.BeginAgentNode(t.Context(), flows.NodeInput{RunID: "r1", Node: "n", Visit: 2})
+	other, err := b.BeginAgentNode(t.Context(), definitions.NodeInput{RunID: "r1", Node: "n", Visit: 2})
 	require.NoError(t, err)
 	require.NotEqual(t, first.Turn, other.Turn)
 
@@ -214,29 +214,29 @@ func TestAgentNodes(t *testing.T) {
 	}
 	out, err := b.StoreAgentNode(t.Context(), in)
 	require.NoError(t, err)
-	require.Equal(t, flows.NodeResult{}, out)
+	require.Equal(t, definitions.NodeResult{}, out)
 	s := b.step("n")
 	require.Equal(t, first.Turn, s.TurnID)
 	require.Equal(t, "artifact://1", s.Ref)
 	require.JSONEq(t, fmt.Sprintf(`{"agent":"analyst","output":"ok","ref":"artifact://1","preview":{"row_count":3},"turn_id":%q}`, first.Turn), string(s.Output))
 
 	b.world.Result = func(agent.TurnID) (agent.AgentStepOutput, error) { return agent.AgentStepOutput{}, errors.New("away") }
-	_, err = b.StoreAgentNode(t.Context(), flows.NodeInput{RunID: "r1", Node: "n", Visit: 2})
+	_, err = b.StoreAgentNode(t.Context(), definitions.NodeInput{RunID: "r1", Node: "n", Visit: 2})
 	require.ErrorContains(t, err, "away")
 	b.world.OnTurn = func(agent.TurnRequest) error { return agent.Errorf(agent.CodeUnavailable, "", "away") }
-	_, err = b.BeginAgentNode(t.Context(), flows.NodeInput{RunID: "r1", Node: "n", Visit: 3})
+	_, err = b.BeginAgentNode(t.Context(), definitions.NodeInput{RunID: "r1", Node: "n", Visit: 3})
 	require.ErrorContains(t, err, "away", "Temporal tries again")
 }
 
 func TestCancelWhileSending(t *testing.T) {
 	b := newBench(t, node(agent.WorkflowTask, mailConfig), `{"flight":"A","price":1}`)
 	ctx, cancel := context.WithCancel(t.Context())
-	b.world.OnMail = func(_ flows.Mail, mark func() error) error {
+	b.world.OnMail = func(_ definitions.Mail, mark func() error) error {
 		require.NoError(t, mark())
 		cancel()
-		return fmt.Errorf("cut: %w", flows.ErrUnknown)
+		return fmt.Errorf("cut: %w", definitions.ErrUnknown)
 	}
-	out, err := b.RunNode(ctx, flows.NodeInput{RunID: "r1", Node: "n", Visit: 1})
+	out, err := b.RunNode(ctx, definitions.NodeInput{RunID: "r1", Node: "n", Visit: 1})
 	require.NoError(t, err, "what is known is stored, whatever happens to the worker")
 	require.Equal(t, agent.OutcomeUnknown, out.Failure.Type)
 }
@@ -244,11 +244,11 @@ func TestCancelWhileSending(t *testing.T) {
 func TestCancelBeforeAnythingIsSent(t *testing.T) {
 	b := newBench(t, node(agent.WorkflowTask, mailConfig), `{"flight":"A","price":1}`)
 	ctx, cancel := context.WithCancel(t.Context())
-	b.world.OnMail = func(flows.Mail, func() error) error {
+	b.world.OnMail = func(definitions.Mail, func() error) error {
 		cancel()
 		return agent.Errorf(agent.CodeUnavailable, "", "cut while connecting")
 	}
-	_, err := b.RunNode(ctx, flows.NodeInput{RunID: "r1", Node: "n", Visit: 1})
+	_, err := b.RunNode(ctx, definitions.NodeInput{RunID: "r1", Node: "n", Visit: 1})
 	require.Error(t, err)
 	b.world.OnMail = nil
 	require.Nil(t, b.visit("n").Failure)

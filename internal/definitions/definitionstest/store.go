@@ -1,5 +1,5 @@
-// Package flowstest has what tests of runs need: a store, rows and effects in memory.
-package flowstest
+// Package definitionstest has what tests of runs need: a store, rows and effects in memory.
+package definitionstest
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// Store is a [flows.Store] in memory.
+// Store is a [definitions.Store] in memory.
 type Store struct {
 	mu          sync.Mutex
 	definitions map[string][]agent.StoredWorkflow // by tenant/owner/tag
@@ -49,7 +49,7 @@ func (s *Store) broken(call string) error {
 	return s.Broken(call)
 }
 
-// Workflow implements [flows.Store].
+// Workflow implements [definitions.Store].
 func (s *Store) Workflow(_ context.Context, key agent.WorkflowKey, version int64) (agent.StoredWorkflow, error) {
 	if err := s.broken("Workflow"); err != nil {
 		return agent.StoredWorkflow{}, err
@@ -73,7 +73,7 @@ func (s *Store) Workflow(_ context.Context, key agent.WorkflowKey, version int64
 	}
 }
 
-// BeginRun implements [flows.Store].
+// BeginRun implements [definitions.Store].
 func (s *Store) BeginRun(_ context.Context, r agent.Run) (agent.Run, error) {
 	if err := s.broken("BeginRun"); err != nil {
 		return agent.Run{}, err
@@ -87,7 +87,7 @@ func (s *Store) BeginRun(_ context.Context, r agent.Run) (agent.Run, error) {
 	return r, nil
 }
 
-// Run implements [flows.Store].
+// Run implements [definitions.Store].
 func (s *Store) Run(_ context.Context, tenant, runID string) (agent.Run, error) {
 	if err := s.broken("Run"); err != nil {
 		return agent.Run{}, err
@@ -103,7 +103,7 @@ func (s *Store) Run(_ context.Context, tenant, runID string) (agent.Run, error) 
 	return out, nil
 }
 
-// SaveStep implements [flows.Store].
+// SaveStep implements [definitions.Store].
 func (s *Store) SaveStep(ctx context.Context, _, runID string, step agent.RunStep) (agent.RunStep, error) {
 	if err := s.broken("SaveStep"); err != nil {
 		return agent.RunStep{}, err
@@ -126,7 +126,7 @@ func (s *Store) SaveStep(ctx context.Context, _, runID string, step agent.RunSte
 	return step, nil
 }
 
-// Step implements [flows.Store].
+// Step implements [definitions.Store].
 func (s *Store) Step(_ context.Context, runID, nodeID string, visit int) (agent.RunStep, bool, error) {
 	if err := s.broken("Step"); err != nil {
 		return agent.RunStep{}, false, err
@@ -143,7 +143,7 @@ func (s *Store) Step(_ context.Context, runID, nodeID string, visit int) (agent.
 	return agent.RunStep{}, false, nil
 }
 
-// Attempt implements [flows.Store].
+// Attempt implements [definitions.Store].
 func (s *Store) Attempt(_ context.Context, runID, nodeID string, visit int) (bool, error) {
 	if err := s.broken("Attempt"); err != nil {
 		return false, err
@@ -156,7 +156,7 @@ func (s *Store) Attempt(_ context.Context, runID, nodeID string, visit int) (boo
 	return before, nil
 }
 
-// FinishRun implements [flows.Store].
+// FinishRun implements [definitions.Store].
 func (s *Store) FinishRun(_ context.Context, tenant, runID string, status agent.RunStatus, failure *agent.Failure, at time.Time) error {
 	if err := s.broken("FinishRun"); err != nil {
 		return err
@@ -173,7 +173,7 @@ func (s *Store) FinishRun(_ context.Context, tenant, runID string, status agent.
 	return nil
 }
 
-// Runs implements [flows.Store]: all of them, on one page.
+// Runs implements [definitions.Store]: all of them, on one page.
 func (s *Store) Runs(_ context.Context, q agent.RunQuery) (agent.RunPage, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

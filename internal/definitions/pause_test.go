@@ -1,4 +1,4 @@
-package flows_test
+package definitions_test
 
 import (
 	"context"
@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/testsuite"
 
-	"github.com/turnstone-run/turnstone/activities/flows"
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/definitions"
 )
 
 // A worker that stops does not wait for the next attempt. Where nothing was sent another worker makes it; what was refused is the failure.
@@ -22,7 +22,7 @@ func TestAPauseEndsWithTheWorker(t *testing.T) {
 			config := strings.Replace(mailConfig, "{", `{"retries":{"max_attempts":3,"interval_sec":60},`, 1)
 			b := newBench(t, node(agent.WorkflowTask, config), `{"flight":"A","price":1}`)
 			stops := make(chan struct{})
-			b.world.OnMail = func(_ flows.Mail, mark func() error) error {
+			b.world.OnMail = func(_ definitions.Mail, mark func() error) error {
 				if marks {
 					require.NoError(t, mark())
 				}
@@ -34,11 +34,11 @@ func TestAPauseEndsWithTheWorker(t *testing.T) {
 			env.SetWorkerStopChannel(stops)
 			env.RegisterActivity(b.RunNode)
 			began := time.Now()
-			got, err := env.ExecuteActivity(b.RunNode, flows.NodeInput{RunID: "r1", Node: "n", Visit: 1})
+			got, err := env.ExecuteActivity(b.RunNode, definitions.NodeInput{RunID: "r1", Node: "n", Visit: 1})
 			require.Less(t, time.Since(began), 20*time.Second)
 			if marks {
 				require.NoError(t, err)
-				var out flows.NodeResult
+				var out definitions.NodeResult
 				require.NoError(t, got.Get(&out))
 				require.Equal(t, "unavailable", out.Failure.Type)
 				require.Contains(t, out.Failure.Message, "busy now")
@@ -56,11 +56,11 @@ func TestAPauseEndsWithTheWorker(t *testing.T) {
 func TestWhatMayBeRepeatedIsNotAtFaultForAStop(t *testing.T) {
 	b := newBench(t, node(agent.WorkflowTask, `{"action":"webhook","method":"GET","url":"https://example.com","retries":{"max_attempts":1}}`), "")
 	ctx, cancel := context.WithCancel(t.Context())
-	b.world.OnHook = func(flows.Webhook, func() error) (flows.WebhookAnswer, error) {
+	b.world.OnHook = func(definitions.Webhook, func() error) (definitions.WebhookAnswer, error) {
 		cancel()
-		return flows.WebhookAnswer{}, fmt.Errorf("cut: %w", flows.ErrUnknown)
+		return definitions.WebhookAnswer{}, fmt.Errorf("cut: %w", definitions.ErrUnknown)
 	}
-	_, err := b.RunNode(ctx, flows.NodeInput{RunID: "r1", Node: "n", Visit: 1})
+	_, err := b.RunNode(ctx, definitions.NodeInput{RunID: "r1", Node: "n", Visit: 1})
 	require.Error(t, err)
 	b.world.OnHook = nil
 	require.Nil(t, b.visit("n").Failure)
@@ -69,9 +69,9 @@ func TestWhatMayBeRepeatedIsNotAtFaultForAStop(t *testing.T) {
 // hookFunc is a webhook that says yes.
 type hookFunc func(ctx context.Context)
 
-func (f hookFunc) Send(ctx context.Context, _ flows.Webhook, _ func() error) (flows.WebhookAnswer, error) {
+func (f hookFunc) Send(ctx context.Context, _ definitions.Webhook, _ func() error) (definitions.WebhookAnswer, error) {
 	f(ctx)
-	return flows.WebhookAnswer{Status: 200}, nil
+	return definitions.WebhookAnswer{Status: 200}, nil
 }
 
 // A webhook has the time that it says, 30 s where it says nothing, and no more than an attempt may have.
@@ -96,11 +96,11 @@ func TestTimeOfAWebhook(t *testing.T) {
 func TestAPostThatTakesTooLong(t *testing.T) {
 	b := newBench(t, node(agent.WorkflowTask, `{"action":"pipeline","pipeline":[{"method":"POST"}]}`), "")
 	ctx, cancel := context.WithCancel(t.Context())
-	b.world.Fetched = func(flows.PipelineCall) (flows.PipelineResult, error) {
+	b.world.Fetched = func(definitions.PipelineCall) (definitions.PipelineResult, error) {
 		cancel()
-		return flows.PipelineResult{}, agent.Errorf(agent.CodeCancelled, "call execute_pipeline", "%w", errors.New("out of time"))
+		return definitions.PipelineResult{}, agent.Errorf(agent.CodeCancelled, "call execute_pipeline", "%w", errors.New("out of time"))
 	}
-	out, err := b.RunNode(ctx, flows.NodeInput{RunID: "r1", Node: "n", Visit: 1})
+	out, err := b.RunNode(ctx, definitions.NodeInput{RunID: "r1", Node: "n", Visit: 1})
 	require.NoError(t, err)
 	require.Equal(t, agent.OutcomeUnknown, out.Failure.Type)
 	require.Equal(t, 1, strings.Count(out.Failure.Message, "it may have taken effect"), out.Failure.Message)
@@ -109,8 +109,8 @@ func TestAPostThatTakesTooLong(t *testing.T) {
 // Part of an answer says so.
 func TestPartOfAnAnswer(t *testing.T) {
 	b := newBench(t, node(agent.WorkflowTask, `{"action":"webhook","url":"https://example.com"}`), "")
-	b.world.OnHook = func(_ flows.Webhook, mark func() error) (flows.WebhookAnswer, error) {
-		return flows.WebhookAnswer{Status: 200, Body: []byte(`{"a":`), Truncated: true}, mark()
+	b.world.OnHook = func(_ definitions.Webhook, mark func() error) (definitions.WebhookAnswer, error) {
+		return definitions.WebhookAnswer{Status: 200, Body: []byte(`{"a":`), Truncated: true}, mark()
 	}
 	require.Nil(t, b.visit("n").Failure)
 	require.JSONEq(t, `{"status":200,"body":"{\"a\":","truncated":true}`, string(b.step("n").Output))

@@ -1,4 +1,4 @@
-package flows
+package definitions
 
 import (
 	"encoding/json"

@@ -1,4 +1,4 @@
-package flows_test
+package definitions_test
 
 import (
 	"encoding/json"
@@ -9,15 +9,15 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnstone-run/turnstone/activities/flows"
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/definitions"
 	"github.com/turnstone-run/turnstone/internal/definitions/core"
 )
 
 // begins makes pipelines note the rows that they begin with; "" is none.
 func (b *bench) begins() *[]string {
 	var begun []string
-	b.world.Fetched = func(c flows.PipelineCall) (flows.PipelineResult, error) {
+	b.world.Fetched = func(c definitions.PipelineCall) (definitions.PipelineResult, error) {
 		rows := ""
 		if c.InputRef != "" {
 			content, err := b.rows.Open(b.t.Context(), c.Tenant, c.InputRef)
@@ -27,7 +27,7 @@ func (b *bench) begins() *[]string {
 			rows = string(raw)
 		}
 		begun = append(begun, rows)
-		return flows.PipelineResult{Ref: "cas://out", RowCount: 1}, nil
+		return definitions.PipelineResult{Ref: "cas://out", RowCount: 1}, nil
 	}
 	return &begun
 }
@@ -104,8 +104,8 @@ func TestRowsOfSeveralNodes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, def, `{"rows":[{"a":3}]}`)
 			ref := b.put(c.rows)
-			b.world.Fetched = func(flows.PipelineCall) (flows.PipelineResult, error) {
-				return flows.PipelineResult{Ref: ref, RowCount: 2}, nil
+			b.world.Fetched = func(definitions.PipelineCall) (definitions.PipelineResult, error) {
+				return definitions.PipelineResult{Ref: ref, RowCount: 2}, nil
 			}
 			for _, id := range []string{"a", "b", "c"} {
 				require.Nil(t, b.visit(id).Failure, id)

@@ -1,4 +1,4 @@
-package flowstest
+package definitionstest
 
 import (
 	"bytes"
@@ -8,8 +8,8 @@ import (
 	"io"
 	"sync"
 
-	"github.com/turnstone-run/turnstone/activities/flows"
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/definitions"
 )
 
 // Rows keeps content in memory.
@@ -21,7 +21,7 @@ type Rows struct {
 // NewRows makes an empty one.
 func NewRows() *Rows { return &Rows{content: map[string][]byte{}} }
 
-// Open implements [flows.Rows].
+// Open implements [definitions.Rows].
 func (r *Rows) Open(_ context.Context, tenant, ref string) (io.ReadCloser, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -32,7 +32,7 @@ func (r *Rows) Open(_ context.Context, tenant, ref string) (io.ReadCloser, error
 	return io.NopCloser(bytes.NewReader(content)), nil
 }
 
-// Put implements [flows.Rows].
+// Put implements [definitions.Rows].
 func (r *Rows) Put(_ context.Context, tenant string, content io.Reader) (string, error) {
 	all, err := io.ReadAll(content)
 	if err != nil {
@@ -48,29 +48,29 @@ func (r *Rows) Put(_ context.Context, tenant string, content io.Reader) (string,
 // World is the outside: it keeps what was sent. Its functions may be set to go wrong.
 type World struct {
 	mu    sync.Mutex
-	mails []flows.Mail
-	hooks []flows.Webhook
+	mails []definitions.Mail
+	hooks []definitions.Webhook
 	turns []agent.TurnRequest
 
-	OnMail  func(m flows.Mail, mark func() error) error // instead of taking it
-	OnHook  func(w flows.Webhook, mark func() error) (flows.WebhookAnswer, error)
+	OnMail  func(m definitions.Mail, mark func() error) error // instead of taking it
+	OnHook  func(w definitions.Webhook, mark func() error) (definitions.WebhookAnswer, error)
 	OnTurn  func(r agent.TurnRequest) error
 	Result  func(id agent.TurnID) (agent.AgentStepOutput, error)
-	Fetched func(call flows.PipelineCall) (flows.PipelineResult, error)
+	Fetched func(call definitions.PipelineCall) (definitions.PipelineResult, error)
 }
 
 // Mails are those that were taken.
-func (w *World) Mails() []flows.Mail {
+func (w *World) Mails() []definitions.Mail {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return append([]flows.Mail(nil), w.mails...)
+	return append([]definitions.Mail(nil), w.mails...)
 }
 
 // Hooks are the requests that were taken.
-func (w *World) Hooks() []flows.Webhook {
+func (w *World) Hooks() []definitions.Webhook {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return append([]flows.Webhook(nil), w.hooks...)
+	return append([]definitions.Webhook(nil), w.hooks...)
 }
 
 // Turns are those that were begun.
@@ -83,8 +83,8 @@ func (w *World) Turns() []agent.TurnRequest {
 // Mailer sends into the world.
 type Mailer struct{ *World }
 
-// Send implements [flows.Mailer].
-func (m Mailer) Send(_ context.Context, mail flows.Mail, mark func() error) error {
+// Send implements [definitions.Mailer].
+func (m Mailer) Send(_ context.Context, mail definitions.Mail, mark func() error) error {
 	if m.OnMail != nil {
 		if err := m.OnMail(mail, mark); err != nil {
 			return err
@@ -101,9 +101,9 @@ func (m Mailer) Send(_ context.Context, mail flows.Mail, mark func() error) erro
 // Webhooks sends into the world.
 type Webhooks struct{ *World }
 
-// Send implements [flows.Webhooks].
-func (h Webhooks) Send(_ context.Context, w flows.Webhook, mark func() error) (flows.WebhookAnswer, error) {
-	answer := flows.WebhookAnswer{Status: 200, Body: []byte(`{"ok":true}`)}
+// Send implements [definitions.Webhooks].
+func (h Webhooks) Send(_ context.Context, w definitions.Webhook, mark func() error) (definitions.WebhookAnswer, error) {
+	answer := definitions.WebhookAnswer{Status: 200, Body: []byte(`{"ok":true}`)}
 	var err error
 	if h.OnHook != nil {
 		answer, err = h.OnHook(w, mark)
@@ -121,7 +121,7 @@ func (h Webhooks) Send(_ context.Context, w flows.Webhook, mark func() error) (f
 // Turns begins turns that say what Result says.
 type Turns struct{ *World }
 
-// BeginTurn implements [flows.Turns].
+// BeginTurn implements [definitions.Turns].
 func (t Turns) BeginTurn(_ context.Context, r agent.TurnRequest) error {
 	if t.OnTurn != nil {
 		if err := t.OnTurn(r); err != nil {
@@ -134,7 +134,7 @@ func (t Turns) BeginTurn(_ context.Context, r agent.TurnRequest) error {
 	return nil
 }
 
-// Turn implements [flows.Turns].
+// Turn implements [definitions.Turns].
 func (t Turns) Turn(_ context.Context, id agent.TurnID) (agent.AgentStepOutput, error) {
 	if t.Result == nil {
 		return agent.AgentStepOutput{TurnID: id, Agent: "analyst", Status: agent.TurnCompleted, Output: "all is well"}, nil
@@ -145,12 +145,12 @@ func (t Turns) Turn(_ context.Context, id agent.TurnID) (agent.AgentStepOutput, 
 // Pipelines answers with what Fetched says.
 type Pipelines struct{ *World }
 
-// EffectFree implements [flows.Pipelines].
+// EffectFree implements [definitions.Pipelines].
 func (p Pipelines) EffectFree(steps json.RawMessage) bool {
 	return !bytes.Contains(steps, []byte("POST"))
 }
 
-// Run implements [flows.Pipelines].
-func (p Pipelines) Run(_ context.Context, call flows.PipelineCall) (flows.PipelineResult, error) {
+// Run implements [definitions.Pipelines].
+func (p Pipelines) Run(_ context.Context, call definitions.PipelineCall) (definitions.PipelineResult, error) {
 	return p.Fetched(call)
 }
