@@ -20,7 +20,7 @@ const drainMargin = 5 * time.Second
 // startWorker begins to poll.
 func (s *Service) startWorker(store *postgres.Store, cases *turns.Turns, box *inbox.Inbox, watch *cluster.AttributeWatch) error {
 	set := s.cfg.Settings
-	nodes, err := s.flowActivities(store, cases, watch)
+	runner, err := s.definitionRunner(store, cases, watch)
 	if err != nil {
 		return err
 	}
@@ -47,7 +47,7 @@ func (s *Service) startWorker(store *postgres.Store, cases *turns.Turns, box *in
 	}
 	w := sdkworker.New(s.temporal, set.Temporal.TaskQueue, options)
 	workflows.Register(w)
-	workflows.RegisterActivities(w, activities.New(cases), nodes, clockwork, s.upkeep.retention, s.upkeep.erasure)
+	workflows.RegisterActivities(w, activities.New(cases), activities.NewDefinitions(runner), clockwork, s.upkeep.retention, s.upkeep.erasure)
 	if err := w.Start(); err != nil {
 		return fmt.Errorf("start worker: %w", err)
 	}

@@ -7,6 +7,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/definitions"
 )
 
 // FencedError is the type of the error of an attempt that a newer one has fenced, or whose turn has ended.
@@ -23,6 +24,9 @@ func TemporalError(err error) error {
 		return temporal.NewApplicationErrorWithOptions(err.Error(), FencedError, temporal.ApplicationErrorOptions{
 			NonRetryable: errors.Is(err, agent.ErrStreamClosed), Cause: err,
 		})
+	}
+	if errors.Is(err, definitions.ErrCancelled) {
+		return temporal.NewCanceledError()
 	}
 	var application *temporal.ApplicationError
 	if errors.As(err, &application) || temporal.IsCanceledError(err) {

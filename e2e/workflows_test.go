@@ -21,6 +21,7 @@ import (
 	sdkworker "go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
+	"github.com/turnstone-run/turnstone/activities"
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/definitions"
 	"github.com/turnstone-run/turnstone/internal/definitions/definitionstest"
@@ -73,7 +74,7 @@ func startFlows(t *testing.T, events int) *flowDesk {
 	w.RegisterWorkflowWithOptions(func(workflow.Context, agent.TurnRequest) (agent.AgentStepOutput, error) {
 		return agent.AgentStepOutput{}, nil
 	}, workflow.RegisterOptions{Name: workflows.AgentTurnType})
-	workflows.RegisterActivities(w, a)
+	workflows.RegisterActivities(w, activities.NewDefinitions(a))
 	require.NoError(t, w.Start())
 	t.Cleanup(w.Stop)
 	return d

@@ -29,9 +29,9 @@ func (r *definedRun) begins(ctx workflow.Context, s scopes, v core.Visit) {
 		case agent.WorkflowAgent:
 			out, err = r.ask(ctx, s.work, n, in)
 		case agent.WorkflowCondition:
-			err = quick(ctx, summary(n), flow.RunNode, &out, in)
+			err = quick(ctx, summary(n), definitionActivities.RunNode, &out, in)
 		default:
-			err = workflow.ExecuteActivity(taskOptions(s.work, summary(n)), flow.RunNode, in).Get(ctx, &out)
+			err = workflow.ExecuteActivity(taskOptions(s.work, summary(n)), definitionActivities.RunNode, in).Get(ctx, &out)
 		}
 		out = r.settle(ctx, in, out, err)
 		r.working--
@@ -55,7 +55,7 @@ func (r *definedRun) wait(ctx workflow.Context, s scopes, t timer) {
 		r.drop(t.Node)
 		in := r.input(t.Node, t.Visit, t.From)
 		if err == nil {
-			err = quick(ctx, summary(&r.skeleton.Nodes[t.Node]), flow.RunNode, &out, in)
+			err = quick(ctx, summary(&r.skeleton.Nodes[t.Node]), definitionActivities.RunNode, &out, in)
 		}
 		out = r.settle(ctx, in, out, err)
 		r.working--
@@ -87,7 +87,7 @@ func (r *definedRun) settle(ctx workflow.Context, in definitions.NodeInput, out 
 		end.Failure = internalFailure(err)
 	}
 	var stored definitions.NodeResult
-	if err := quick(ctx, "end "+in.Node, flow.EndNode, &stored, end); err != nil {
+	if err := quick(ctx, "end "+in.Node, definitionActivities.EndNode, &stored, end); err != nil {
 		return definitions.NodeResult{Failure: internalFailure(err)}
 	}
 	return stored
@@ -115,7 +115,7 @@ func (r *definedRun) ask(ctx, work workflow.Context, n *core.Node, in definition
 		return definitions.NodeResult{}, err
 	}
 	var begun definitions.BeginAgentNodeResult
-	if err := quick(ctx, "begin "+n.ID, flow.BeginAgentNode, &begun, in); err != nil {
+	if err := quick(ctx, "begin "+n.ID, definitionActivities.BeginAgentNode, &begun, in); err != nil {
 		return definitions.NodeResult{}, err
 	}
 	if begun.Done != nil {
@@ -138,7 +138,7 @@ func (r *definedRun) ask(ctx, work workflow.Context, n *core.Node, in definition
 		workflow.GetLogger(ctx).Warn("turn of a node", "turn", begun.Turn, "error", err) // what the store has of it is the result
 	}
 	var out definitions.NodeResult
-	err = quick(ctx, "store "+n.ID, flow.StoreAgentNode, &out, in)
+	err = quick(ctx, "store "+n.ID, definitionActivities.StoreAgentNode, &out, in)
 	return out, err
 }
 

@@ -14,6 +14,7 @@ import (
 	"go.temporal.io/sdk/testsuite"
 	"go.temporal.io/sdk/workflow"
 
+	"github.com/turnstone-run/turnstone/activities"
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/definitions"
 	"github.com/turnstone-run/turnstone/internal/definitions/definitionstest"
@@ -56,7 +57,7 @@ func (d *desk) prepare(change ...func(c *definitions.Config)) *desk {
 	}
 	a, err := definitions.New(c)
 	require.NoError(d.t, err)
-	workflows.RegisterActivities(d.env, a)
+	workflows.RegisterActivities(d.env, activities.NewDefinitions(a))
 	return d
 }
 

@@ -5,7 +5,6 @@ import (
 
 	"github.com/turnstone-run/turnstone/activities"
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/definitions"
 )
 
 // The names that clients, histories and the command line use. Never change one.
@@ -42,8 +41,8 @@ func ConversationID(tenant string, s agent.SessionID) string {
 // acts is the nil-typed handle through which workflows name activities: a rename is a compile error.
 var acts *activities.Activities //nolint:gochecknoglobals // always nil: it only names methods
 
-// flow is the same for the activities of DefinedWorkflow.
-var flow *definitions.Activities //nolint:gochecknoglobals // as above
+// definitionActivities is the same for the activities of DefinedWorkflow.
+var definitionActivities *activities.Definitions //nolint:gochecknoglobals // as above
 
 // SearchAttributes are the names and types that make turns findable; all are keywords.
 func SearchAttributes() map[string]enumspb.IndexedValueType {

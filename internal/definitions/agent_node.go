@@ -12,14 +12,14 @@ const channelWorkflow = "workflow"
 
 // BeginAgentNode queues the turn that an agent node is, so that its words are in the store and not in history. A node that cannot become
 // a turn has ended. Idempotent.
-func (a *Activities) BeginAgentNode(ctx context.Context, in NodeInput) (BeginAgentNodeResult, error) {
+func (r *Runner) BeginAgentNode(ctx context.Context, in NodeInput) (BeginAgentNodeResult, error) {
 	var begun BeginAgentNodeResult
-	done, err := a.visit(ctx, in, func(v *visit) (agent.RunStep, error) {
+	done, err := r.visit(ctx, in, func(v *visit) (agent.RunStep, error) {
 		req, err := v.turn(ctx)
 		if err != nil {
 			return agent.RunStep{}, err
 		}
-		if err := v.a.Turns.BeginTurn(ctx, req); err != nil {
+		if err := v.runner.Turns.BeginTurn(ctx, req); err != nil {
 			if agent.CodeOf(err).Retryable() && agent.CodeOf(err) != agent.CodeRateLimited {
 				return agent.RunStep{}, err
 			}
@@ -36,7 +36,7 @@ func (a *Activities) BeginAgentNode(ctx context.Context, in NodeInput) (BeginAge
 
 // turn is the request of an agent node.
 func (v *visit) turn(ctx context.Context) (agent.TurnRequest, error) {
-	if v.a.Turns == nil {
+	if v.runner.Turns == nil {
 		return agent.TurnRequest{}, fault(agent.Invalid("type", "this runtime runs no agent nodes"))
 	}
 	in, err := v.inflow(ctx)
@@ -74,14 +74,14 @@ type turnOutput struct {
 }
 
 // StoreAgentNode makes what the turn of an agent node came to the node's. Idempotent.
-func (a *Activities) StoreAgentNode(ctx context.Context, in NodeInput) (NodeResult, error) {
-	return a.visit(ctx, in, func(v *visit) (agent.RunStep, error) {
+func (r *Runner) StoreAgentNode(ctx context.Context, in NodeInput) (NodeResult, error) {
+	return r.visit(ctx, in, func(v *visit) (agent.RunStep, error) {
 		id := agent.TurnID(v.key())
 		step := agent.RunStep{TurnID: id}
-		if v.a.Turns == nil {
+		if v.runner.Turns == nil {
 			return step, fault(agent.Invalid("type", "this runtime runs no agent nodes"))
 		}
-		out, err := v.a.Turns.Turn(ctx, id)
+		out, err := v.runner.Turns.Turn(ctx, id)
 		if err != nil {
 			return step, err
 		}

@@ -9,9 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"go.temporal.io/sdk/converter"
-
-	"github.com/turnstone-run/turnstone/activities"
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/definitions/core"
 	"github.com/turnstone-run/turnstone/internal/strict"
@@ -22,59 +19,58 @@ var runIDPattern = regexp.MustCompile(`^[A-Za-z0-9._:-]{1,128}$`)
 
 // BeginRun checks a request strictly, finds the version that the run keeps, and records the run. It is idempotent. Bad requests come back
 // as a refusal; an error is trouble of the runtime's.
-func (a *Activities) BeginRun(ctx context.Context, raw converter.RawValue, in BeginRunInput) (BeginRunResult, error) {
-	out, err := a.beginRun(ctx, raw, in)
+func (r *Runner) BeginRun(ctx context.Context, request []byte, in BeginRunInput) (BeginRunResult, error) {
+	out, err := r.beginRun(ctx, request, in)
 	if err != nil && !agent.CodeOf(err).Retryable() {
 		return BeginRunResult{Refusal: clipped(agent.FailureOf(err))}, nil
 	}
-	return out, activities.TemporalError(err)
+	return out, err
 }
 
-func (a *Activities) beginRun(ctx context.Context, raw converter.RawValue, in BeginRunInput) (BeginRunResult, error) {
-	req, err := requestOf(raw)
+func (r *Runner) beginRun(ctx context.Context, request []byte, in BeginRunInput) (BeginRunResult, error) {
+	req, err := requestOf(request)
 	if err != nil {
 		return BeginRunResult{}, err
 	}
-	run, err := a.record(ctx, req, in)
+	run, err := r.record(ctx, req, in)
 	if err != nil {
 		return BeginRunResult{}, err
 	}
 	out := BeginRunResult{
 		Run:         RunRef{RunID: run.RunID, Tenant: run.Tenant, Owner: run.Owner, Tag: run.Tag, Version: run.Version},
-		CoreVersion: core.Version, SearchAttributes: a.SearchAttributes(), ContinueAsNew: a.RunEvents,
+		CoreVersion: core.Version, SearchAttributes: r.SearchAttributes(), ContinueAsNew: r.RunEvents,
 	}
 	if run.Status != agent.RunRunning {
 		out.Over, out.Error, out.Steps = run.Status, clipped(run.Error), len(run.Steps)
 		return out, nil
 	}
-	f, err := a.load(ctx, run)
+	f, err := r.load(ctx, run)
 	if err != nil {
 		return BeginRunResult{}, err
 	}
 	if out.Skeleton, err = skeletonOf(&f.definition); err != nil {
-		return BeginRunResult{}, a.stillborn(ctx, run, err)
+		return BeginRunResult{}, r.stillborn(ctx, run, err)
 	}
 	if _, err := core.New(out.Skeleton); err != nil {
-		return BeginRunResult{}, a.stillborn(ctx, run, agent.Invalid("nodes", "%w", err))
+		return BeginRunResult{}, r.stillborn(ctx, run, agent.Invalid("nodes", "%w", err))
 	}
 	return out, nil
 }
 
 // stillborn ends a run that was recorded and cannot begin.
-func (a *Activities) stillborn(ctx context.Context, run agent.Run, cause error) error {
-	if err := a.Store.FinishRun(ctx, run.Tenant, run.RunID, agent.RunFailed, clipped(agent.FailureOf(cause)), time.Now()); err != nil {
+func (r *Runner) stillborn(ctx context.Context, run agent.Run, cause error) error {
+	if err := r.Store.FinishRun(ctx, run.Tenant, run.RunID, agent.RunFailed, clipped(agent.FailureOf(cause)), time.Now()); err != nil {
 		return fmt.Errorf("end run %s: %w", run.RunID, err)
 	}
 	return cause
 }
 
-func requestOf(raw converter.RawValue) (*agent.RunRequest, error) {
+func requestOf(request []byte) (*agent.RunRequest, error) {
 	var req agent.RunRequest
-	p := raw.Payload()
-	if p == nil || len(p.GetData()) == 0 {
+	if len(request) == 0 {
 		return nil, agent.Invalid("", "the workflow needs one argument, a run request such as {\"workflow_tag\":\"main\"}")
 	}
-	if err := strict.Decode(p.GetData(), &req); err != nil {
+	if err := strict.Decode(request, &req); err != nil {
 		return nil, err
 	}
 	switch {
@@ -91,20 +87,20 @@ func requestOf(raw converter.RawValue) (*agent.RunRequest, error) {
 }
 
 // record makes the run of a request, or finds the one that was made.
-func (a *Activities) record(ctx context.Context, req *agent.RunRequest, in BeginRunInput) (agent.Run, error) {
+func (r *Runner) record(ctx context.Context, req *agent.RunRequest, in BeginRunInput) (agent.Run, error) {
 	id, tenant := cmp.Or(req.RunID, in.RunID), req.Context.TenantName()
-	known, err := a.Store.Run(ctx, tenant, id)
+	known, err := r.Store.Run(ctx, tenant, id)
 	switch {
 	case err == nil:
 		return known, owned(&known, req, in)
 	case agent.CodeOf(err) != agent.CodeNotFound:
 		return agent.Run{}, err
 	}
-	stored, err := a.Store.Workflow(ctx, agent.WorkflowKey{Tenant: tenant, Owner: req.Owner, Tag: req.Tag}, req.Version)
+	stored, err := r.Store.Workflow(ctx, agent.WorkflowKey{Tenant: tenant, Owner: req.Owner, Tag: req.Tag}, req.Version)
 	if err != nil {
 		return agent.Run{}, err
 	}
-	run, err := a.Store.BeginRun(ctx, agent.Run{
+	run, err := r.Store.BeginRun(ctx, agent.Run{
 		RunID: id, WorkflowID: in.WorkflowID, WorkflowKey: stored.WorkflowKey, Version: stored.Version, Status: agent.RunRunning,
 		Input: req.Input, UserID: req.Context.UserID, Schedule: scheduleOf(in.Schedule), StartedAt: time.Now(),
 	})
@@ -147,19 +143,19 @@ func (f *facts) node(id string) (*agent.WorkflowNode, error) {
 	return nil, agent.Errorf(agent.CodeNotFound, "run node", "version %d of workflow %q has no node %q", f.run.Version, f.run.Tag, id)
 }
 
-func (a *Activities) factsOf(ctx context.Context, runID string) (*facts, error) {
-	if f, ok := a.runs.Get(runID); ok {
+func (r *Runner) factsOf(ctx context.Context, runID string) (*facts, error) {
+	if f, ok := r.runs.Get(runID); ok {
 		return f, nil
 	}
-	run, err := a.Store.Run(ctx, "", runID)
+	run, err := r.Store.Run(ctx, "", runID)
 	if err != nil {
 		return nil, err
 	}
-	return a.load(ctx, run)
+	return r.load(ctx, run)
 }
 
-func (a *Activities) load(ctx context.Context, run agent.Run) (*facts, error) {
-	stored, err := a.Store.Workflow(ctx, run.WorkflowKey, run.Version)
+func (r *Runner) load(ctx context.Context, run agent.Run) (*facts, error) {
+	stored, err := r.Store.Workflow(ctx, run.WorkflowKey, run.Version)
 	if err != nil {
 		return nil, err
 	}
@@ -168,14 +164,14 @@ func (a *Activities) load(ctx context.Context, run agent.Run) (*facts, error) {
 	if err := json.Unmarshal(stored.Definition, &f.definition); err != nil {
 		return nil, agent.Errorf(agent.CodeInternal, "load definition", "version %d of %q: %w", run.Version, run.Tag, err)
 	}
-	a.runs.Add(run.RunID, f)
+	r.runs.Add(run.RunID, f)
 	return f, nil
 }
 
 // FinishRun records how a run ended. Idempotent.
-func (a *Activities) FinishRun(ctx context.Context, in FinishRunInput) error {
-	a.runs.Remove(in.RunID)
-	return activities.TemporalError(a.Store.FinishRun(ctx, in.Tenant, in.RunID, in.Status, in.Failure, in.At))
+func (r *Runner) FinishRun(ctx context.Context, in FinishRunInput) error {
+	r.runs.Remove(in.RunID)
+	return r.Store.FinishRun(ctx, in.Tenant, in.RunID, in.Status, in.Failure, in.At)
 }
 
 // clipped bounds what a failure says.

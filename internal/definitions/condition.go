@@ -112,7 +112,7 @@ type stored struct {
 }
 
 func (v *visit) newKept(ctx context.Context) *kept {
-	return &kept{put: func(r io.Reader) (string, error) { return v.a.Rows.Put(ctx, v.facts.run.Tenant, r) }}
+	return &kept{put: func(r io.Reader) (string, error) { return v.runner.Rows.Put(ctx, v.facts.run.Tenant, r) }}
 }
 
 func (k *kept) add(row any) error {

@@ -1,3 +1,3 @@
-// Package definitions has the activities of DefinedWorkflow: what a run of a stored definition reads, does and writes. The workflow knows node
-// ids and outcomes only; what nodes say and give out stays in the store.
+// Package definitions has the use cases of workflow definitions that run: it begins and ends a run, and makes the visits of its nodes. Who drives a
+// run (the workflow DefinedWorkflow) knows ids and outcomes of nodes; their texts and outputs stay in the store.
 package definitions

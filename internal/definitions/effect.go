@@ -9,7 +9,6 @@ import (
 
 	"github.com/cenkalti/backoff/v5"
 	"github.com/google/uuid"
-	"go.temporal.io/sdk/activity"
 
 	"github.com/turnstone-run/turnstone/agent"
 )
@@ -43,7 +42,7 @@ func (v *visit) effect(whole context.Context, repeatable bool, do func(ctx conte
 		if marked || repeatable {
 			return nil
 		}
-		before, err := v.a.Store.Attempt(ctx, v.in.RunID, v.node.ID, v.in.Visit)
+		before, err := v.runner.Store.Attempt(ctx, v.in.RunID, v.node.ID, v.in.Visit)
 		switch {
 		case err != nil:
 			return troubleError{err}
@@ -53,7 +52,7 @@ func (v *visit) effect(whole context.Context, repeatable bool, do func(ctx conte
 		marked = true
 		return nil
 	}
-	if again(ctx) { // by another worker, perhaps: whether it got that far is known before anything else is tried
+	if isRetry(ctx) { // by another worker, perhaps: whether it got that far is known before anything else is tried
 		if err := mark(); err != nil {
 			return v.verdict(err, repeatable)
 		}
@@ -98,13 +97,13 @@ var errStops = errors.New("the worker stops between two attempts")
 // untilStopped ends pauses when the worker stops; what is under way has the time that the worker gives it.
 func untilStopped(ctx context.Context) (patient context.Context, done func()) {
 	patient, stop := context.WithCancelCause(ctx)
-	if !activity.IsActivity(ctx) {
+	attempt, _ := attemptOf(ctx)
+	if attempt.WorkerStops == nil {
 		return patient, func() { stop(nil) }
 	}
-	stops := activity.GetWorkerStopChannel(ctx)
 	go func() {
 		select {
-		case <-stops:
+		case <-attempt.WorkerStops:
 			stop(errStops)
 		case <-patient.Done():
 		}
@@ -117,10 +116,10 @@ func (v *visit) patience() (uint, *backoff.ExponentialBackOff) {
 	r := v.config.Retries
 	attempts := r.MaxAttempts
 	if attempts <= 0 {
-		attempts = v.a.Attempts
+		attempts = v.runner.Attempts
 	}
 	pause := backoff.NewExponentialBackOff()
-	pause.InitialInterval, pause.MaxInterval = v.a.RetryPause, maxPause
+	pause.InitialInterval, pause.MaxInterval = v.runner.RetryPause, maxPause
 	if r.IntervalSec > 0 {
 		pause.InitialInterval = min(time.Duration(r.IntervalSec)*time.Second, maxPause)
 	}
@@ -138,11 +137,6 @@ func (v *visit) attemptTime() time.Duration {
 		return maxWait
 	}
 	return maxAttempt
-}
-
-// again reports whether this is not the first attempt that Temporal makes.
-func again(ctx context.Context) bool {
-	return activity.IsActivity(ctx) && activity.GetInfo(ctx).Attempt > 1
 }
 
 // mayRepeat reports whether an attempt that went wrong may be made again at once.

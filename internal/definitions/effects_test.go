@@ -9,8 +9,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	commonpb "go.temporal.io/api/common/v1"
-	"go.temporal.io/sdk/converter"
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/definitions"
@@ -138,7 +136,7 @@ func TestMissingPortsAreTheNodesFault(t *testing.T) {
 	}}
 	_, err = store.Put(agent.WorkflowKey{Tenant: agent.DefaultTenant, Owner: "default", Tag: "main"}, def)
 	require.NoError(t, err)
-	raw := converter.NewRawValue(&commonpb.Payload{Data: []byte(`{"workflow_tag":"main","run_id":"r1"}`)})
+	raw := []byte(`{"workflow_tag":"main","run_id":"r1"}`)
 	begun, err := a.BeginRun(t.Context(), raw, definitions.BeginRunInput{WorkflowID: "w"})
 	require.NoError(t, err)
 	require.Nil(t, begun.Refusal)
@@ -157,25 +155,22 @@ func TestBeginRunIsIdempotentAndItsOwn(t *testing.T) {
 	b := newBench(t, node(agent.WorkflowTask, mailConfig), "")
 	_, err := b.store.Put(agent.WorkflowKey{Tenant: "acme", Owner: "default", Tag: "main"}, node(agent.WorkflowTimer, `{"duration":"1s"}`))
 	require.NoError(t, err)
-	raw := func(text string) converter.RawValue {
-		return converter.NewRawValue(&commonpb.Payload{Data: []byte(text)})
-	}
 	const request = `{"workflow_tag":"main","run_id":"r1","context":{"tenant":"acme"}}`
-	out, err := b.BeginRun(t.Context(), raw(request), definitions.BeginRunInput{WorkflowID: "w1", RunID: "x"})
+	out, err := b.BeginRun(t.Context(), []byte(request), definitions.BeginRunInput{WorkflowID: "w1", RunID: "x"})
 	require.NoError(t, err)
 	require.Equal(t, int64(1), out.Run.Version, "the version that it began with")
 	require.Equal(t, core.Version, out.CoreVersion)
 
-	out, err = b.BeginRun(t.Context(), raw(request), definitions.BeginRunInput{WorkflowID: "w2", RunID: "x"})
+	out, err = b.BeginRun(t.Context(), []byte(request), definitions.BeginRunInput{WorkflowID: "w2", RunID: "x"})
 	require.NoError(t, err)
 	require.Equal(t, "run_id", out.Refusal.Field, "another execution has it")
 
-	out, err = b.BeginRun(t.Context(), raw(`{"workflow_tag":"other","run_id":"r1","context":{"tenant":"acme"}}`), definitions.BeginRunInput{WorkflowID: "w1"})
+	out, err = b.BeginRun(t.Context(), []byte(`{"workflow_tag":"other","run_id":"r1","context":{"tenant":"acme"}}`), definitions.BeginRunInput{WorkflowID: "w1"})
 	require.NoError(t, err)
 	require.Equal(t, "run_id", out.Refusal.Field)
 
 	b.store.Broken = func(string) error { return agent.Errorf(agent.CodeUnavailable, "", "away") }
-	_, err = b.BeginRun(t.Context(), raw(request), definitions.BeginRunInput{WorkflowID: "w1"})
+	_, err = b.BeginRun(t.Context(), []byte(request), definitions.BeginRunInput{WorkflowID: "w1"})
 	require.ErrorContains(t, err, "away")
 }
 
@@ -183,7 +178,7 @@ func TestInputIsBounded(t *testing.T) {
 	b := newBench(t, node(agent.WorkflowTask, mailConfig), "")
 	raw, err := json.Marshal(agent.RunRequest{Tag: "main", Input: json.RawMessage(`"` + strings.Repeat("x", 256<<10) + `"`)})
 	require.NoError(t, err)
-	out, err := b.BeginRun(t.Context(), converter.NewRawValue(&commonpb.Payload{Data: raw}), definitions.BeginRunInput{WorkflowID: "w", RunID: "y"})
+	out, err := b.BeginRun(t.Context(), raw, definitions.BeginRunInput{WorkflowID: "w", RunID: "y"})
 	require.NoError(t, err)
 	require.Equal(t, "overflow", out.Refusal.Type)
 	require.Equal(t, "input", out.Refusal.Field)

@@ -20,7 +20,7 @@ type emailOutput struct {
 }
 
 func (v *visit) email(ctx context.Context, in inflow) (emailOutput, error) {
-	if v.a.Mailer == nil {
+	if v.runner.Mailer == nil {
 		return emailOutput{}, fault(agent.Invalid("config.action", "this runtime sends no mail: none is configured"))
 	}
 	m := Mail{ID: v.key(), To: v.config.To, Cc: v.config.Cc}
@@ -44,7 +44,7 @@ func (v *visit) email(ctx context.Context, in inflow) (emailOutput, error) {
 	} else if m.Body, err = v.render(ctx, "body", body, data); err != nil {
 		return emailOutput{}, err
 	}
-	err = v.effect(ctx, false, func(ctx context.Context, mark func() error) error { return v.a.Mailer.Send(ctx, m, mark) })
+	err = v.effect(ctx, false, func(ctx context.Context, mark func() error) error { return v.runner.Mailer.Send(ctx, m, mark) })
 	return emailOutput{Action: actionEmail, To: m.To, Subject: m.Subject, ID: m.ID}, err
 }
 

@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	commonpb "go.temporal.io/api/common/v1"
-	"go.temporal.io/sdk/converter"
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/definitions"
@@ -20,7 +18,7 @@ import (
 
 // bench runs single visits.
 type bench struct {
-	*definitions.Activities
+	*definitions.Runner
 
 	t     *testing.T
 	store *definitionstest.Store
@@ -32,7 +30,7 @@ func newBench(t *testing.T, def agent.WorkflowDefinition, input string) *bench {
 	t.Helper()
 	b := &bench{t: t, store: definitionstest.NewStore(), rows: definitionstest.NewRows(), world: &definitionstest.World{}}
 	var err error
-	b.Activities, err = definitions.New(definitions.Config{
+	b.Runner, err = definitions.New(definitions.Config{
 		Store: b.store, Rows: b.rows, Turns: definitionstest.Turns{World: b.world}, Mailer: definitionstest.Mailer{World: b.world},
 		Webhooks: definitionstest.Webhooks{World: b.world}, Pipelines: definitionstest.Pipelines{World: b.world}, RetryPause: time.Millisecond,
 	})
@@ -45,7 +43,7 @@ func newBench(t *testing.T, def agent.WorkflowDefinition, input string) *bench {
 	}
 	raw, err := json.Marshal(req)
 	require.NoError(t, err)
-	out, err := b.BeginRun(t.Context(), converter.NewRawValue(&commonpb.Payload{Data: raw}), definitions.BeginRunInput{WorkflowID: "w1", RunID: "x"})
+	out, err := b.BeginRun(t.Context(), raw, definitions.BeginRunInput{WorkflowID: "w1", RunID: "x"})
 	require.NoError(t, err)
 	require.Nil(t, out.Refusal)
 	return b

@@ -36,7 +36,7 @@ func (v *visit) inflow(ctx context.Context) (inflow, error) {
 			return inflow{}, agent.Errorf(agent.CodeInternal, "run node", "there is no node %d", source.Node)
 		}
 		id := nodes[source.Node].ID
-		step, ok, err := v.a.Store.Step(ctx, v.in.RunID, id, source.Visit)
+		step, ok, err := v.runner.Store.Step(ctx, v.in.RunID, id, source.Visit)
 		switch {
 		case err != nil:
 			return inflow{}, fmt.Errorf("load what %s gave out: %w", id, err)
@@ -97,7 +97,7 @@ func (v *visit) bare(ctx context.Context, in inflow, texts ...string) (expr.Data
 		if !strings.Contains(text, "steps") {
 			continue
 		}
-		whole, err := v.a.Store.Run(ctx, run.Tenant, run.RunID)
+		whole, err := v.runner.Store.Run(ctx, run.Tenant, run.RunID)
 		if err != nil {
 			return d, fmt.Errorf("load the steps: %w", err)
 		}
@@ -156,7 +156,7 @@ var errEnough = errors.New("enough")
 
 // eachRow hands over the rows behind a reference, one by one; with a bound, those that begin and end within so many bytes.
 func (v *visit) eachRow(ctx context.Context, ref string, bound int64, each func(row any) error) error {
-	content, err := v.a.Rows.Open(ctx, v.facts.run.Tenant, ref)
+	content, err := v.runner.Rows.Open(ctx, v.facts.run.Tenant, ref)
 	if err != nil {
 		return fmt.Errorf("open %s: %w", ref, err)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/testsuite"
 
+	"github.com/turnstone-run/turnstone/activities"
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/definitions"
 )
@@ -32,9 +33,10 @@ func TestAPauseEndsWithTheWorker(t *testing.T) {
 			var suite testsuite.WorkflowTestSuite
 			env := suite.NewTestActivityEnvironment()
 			env.SetWorkerStopChannel(stops)
-			env.RegisterActivity(b.RunNode)
+			runNode := activities.NewDefinitions(b.Runner).RunNode
+			env.RegisterActivity(runNode)
 			began := time.Now()
-			got, err := env.ExecuteActivity(b.RunNode, definitions.NodeInput{RunID: "r1", Node: "n", Visit: 1})
+			got, err := env.ExecuteActivity(runNode, definitions.NodeInput{RunID: "r1", Node: "n", Visit: 1})
 			require.Less(t, time.Since(began), 20*time.Second)
 			if marks {
 				require.NoError(t, err)

@@ -17,7 +17,7 @@ type rowsOutput struct {
 }
 
 func (v *visit) pipeline(ctx context.Context, in inflow) (rowsOutput, error) {
-	p := v.a.Pipelines
+	p := v.runner.Pipelines
 	if p == nil {
 		return rowsOutput{}, fault(agent.Invalid("config.action", "this runtime runs no pipelines"))
 	}

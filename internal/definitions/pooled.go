@@ -68,7 +68,7 @@ func (v *visit) pooled(ctx context.Context, in inflow) (string, error) {
 		}
 	}
 	if pool.count == 0 {
-		return v.a.Rows.Put(ctx, v.facts.run.Tenant, strings.NewReader("[]"))
+		return v.runner.Rows.Put(ctx, v.facts.run.Tenant, strings.NewReader("[]"))
 	}
 	out, err := pool.finish()
 	return out.Ref, err

@@ -7,10 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	"go.temporal.io/sdk/activity"
-	"go.temporal.io/sdk/temporal"
-
-	"github.com/turnstone-run/turnstone/activities"
 	"github.com/turnstone-run/turnstone/agent"
 )
 
@@ -19,7 +15,7 @@ const saveTimeout = 10 * time.Second
 
 // visit is one visit of a node under way.
 type visit struct {
-	a       *Activities
+	runner  *Runner
 	facts   *facts
 	node    *agent.WorkflowNode
 	config  nodeConfig
@@ -42,10 +38,8 @@ func fault(err error) error {
 
 // RunNode makes one visit of a task, a condition or a timer, and stores what it gives out. Idempotent; an effect is not had twice. That
 // a node fails is in the result; an error is trouble of the runtime's.
-func (a *Activities) RunNode(ctx context.Context, in NodeInput) (NodeResult, error) {
-	stop := activities.Heartbeat(ctx)
-	defer stop()
-	return a.visit(ctx, in, func(v *visit) (agent.RunStep, error) {
+func (r *Runner) RunNode(ctx context.Context, in NodeInput) (NodeResult, error) {
+	return r.visit(ctx, in, func(v *visit) (agent.RunStep, error) {
 		switch v.node.Type {
 		case agent.WorkflowTask:
 			return v.task(ctx)
@@ -61,17 +55,17 @@ func (a *Activities) RunNode(ctx context.Context, in NodeInput) (NodeResult, err
 }
 
 // visit does the work of a visit unless it is done already, and stores it.
-func (a *Activities) visit(ctx context.Context, in NodeInput, work func(v *visit) (agent.RunStep, error)) (NodeResult, error) {
-	step, ok, err := a.Store.Step(ctx, in.RunID, in.Node, in.Visit)
+func (r *Runner) visit(ctx context.Context, in NodeInput, work func(v *visit) (agent.RunStep, error)) (NodeResult, error) {
+	step, ok, err := r.Store.Step(ctx, in.RunID, in.Node, in.Visit)
 	if err != nil {
-		return NodeResult{}, activities.TemporalError(err)
+		return NodeResult{}, err
 	}
 	if ok {
 		return resultOf(&step), nil
 	}
-	v, err := a.newVisit(ctx, in)
+	v, err := r.newVisit(ctx, in)
 	if err != nil {
-		return NodeResult{}, activities.TemporalError(err)
+		return NodeResult{}, err
 	}
 	step, err = work(v)
 	if err = v.judge(ctx, &step, err); err != nil {
@@ -81,11 +75,11 @@ func (a *Activities) visit(ctx context.Context, in NodeInput, work func(v *visit
 		return NodeResult{}, nil
 	}
 	out, err := v.save(ctx, step)
-	return out, activities.TemporalError(err)
+	return out, err
 }
 
-func (a *Activities) newVisit(ctx context.Context, in NodeInput) (*visit, error) {
-	f, err := a.factsOf(ctx, in.RunID)
+func (r *Runner) newVisit(ctx context.Context, in NodeInput) (*visit, error) {
+	f, err := r.factsOf(ctx, in.RunID)
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +91,7 @@ func (a *Activities) newVisit(ctx context.Context, in NodeInput) (*visit, error)
 	if err != nil {
 		return nil, err
 	}
-	return &visit{a: a, facts: f, node: n, config: c, in: in, started: time.Now()}, nil
+	return &visit{runner: r, facts: f, node: n, config: c, in: in, started: time.Now()}, nil
 }
 
 // judge tells how a visit ended: what is wrong with the node is its step, anything else is Temporal's to retry.
@@ -112,23 +106,10 @@ func (v *visit) judge(ctx context.Context, step *agent.RunStep, err error) error
 	case isFault:
 		step.Status, step.Error = agent.RunFailed, clipped(failed.failure)
 		return nil
-	case ctx.Err() != nil && cancelled(ctx):
-		return temporal.NewCanceledError()
+	case ctx.Err() != nil && wasCancelled(ctx):
+		return ErrCancelled
 	default:
-		return activities.TemporalError(err)
-	}
-}
-
-// cancelled tells an activity that somebody cancelled from one whose worker stops.
-func cancelled(ctx context.Context) bool {
-	if !activity.IsActivity(ctx) || !errors.Is(ctx.Err(), context.Canceled) {
-		return false
-	}
-	select {
-	case <-activity.GetWorkerStopChannel(ctx):
-		return false
-	default:
-		return true
+		return err
 	}
 }
 
@@ -150,7 +131,7 @@ func (v *visit) save(ctx context.Context, step agent.RunStep) (NodeResult, error
 	// What was done is stored also when somebody cancels meanwhile.
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), saveTimeout)
 	defer stop()
-	stored, err := v.a.Store.SaveStep(ctx, v.facts.run.Tenant, v.in.RunID, step)
+	stored, err := v.runner.Store.SaveStep(ctx, v.facts.run.Tenant, v.in.RunID, step)
 	if err != nil {
 		return NodeResult{}, fmt.Errorf("store node %s: %w", v.node.ID, err)
 	}
@@ -162,8 +143,8 @@ func resultOf(s *agent.RunStep) NodeResult {
 }
 
 // EndNode ends a visit that cannot say so itself. Idempotent: what a visit has stored stands.
-func (a *Activities) EndNode(ctx context.Context, in EndNodeInput) (NodeResult, error) {
-	return a.visit(ctx, in.NodeInput, func(v *visit) (agent.RunStep, error) {
+func (r *Runner) EndNode(ctx context.Context, in EndNodeInput) (NodeResult, error) {
+	return r.visit(ctx, in.NodeInput, func(v *visit) (agent.RunStep, error) {
 		s := agent.RunStep{Status: agent.RunFailed, Error: clipped(in.Failure)}
 		if in.Cancelled {
 			s.Status, s.Error = agent.RunCancelled, nil
@@ -171,7 +152,7 @@ func (a *Activities) EndNode(ctx context.Context, in EndNodeInput) (NodeResult, 
 		if v.node.Type != agent.WorkflowTask {
 			return s, nil
 		}
-		before, err := a.Store.Attempt(ctx, in.RunID, in.Node, in.Visit)
+		before, err := r.Store.Attempt(ctx, in.RunID, in.Node, in.Visit)
 		if before {
 			s.Error = unknown("it was cut off while it was at work")
 		}

@@ -42,7 +42,7 @@ type notice struct {
 }
 
 func (v *visit) webhook(ctx context.Context, in inflow) (webhookOutput, error) {
-	if v.a.Webhooks == nil {
+	if v.runner.Webhooks == nil {
 		return webhookOutput{}, fault(agent.Invalid("config.action", "this runtime calls no webhooks"))
 	}
 	w, err := v.request(ctx, in)
@@ -52,7 +52,7 @@ func (v *visit) webhook(ctx context.Context, in inflow) (webhookOutput, error) {
 	repeatable := v.config.Repeatable || w.Method == methodGet || w.Method == methodPut
 	var out webhookOutput
 	err = v.effect(ctx, repeatable, func(ctx context.Context, mark func() error) error {
-		answer, err := v.a.Webhooks.Send(ctx, w, mark)
+		answer, err := v.runner.Webhooks.Send(ctx, w, mark)
 		if err != nil {
 			return err
 		}

@@ -65,7 +65,7 @@ var ways = map[string]map[string]string{
 		"internal/turns/begin_turn.go (*Turns).BeginTurn":       "the turn's own workflow",
 		"internal/turns/children.go (*Turns).beginChild":        "a parent asks",
 		"internal/turns/queue_message.go (*Turns).QueueMessage": "a message that a workflow took: an operator's",
-		"flows.go nodeTurns.BeginTurn":                          "an agent node of a run",
+		"definitions.go agentNodeTurns.BeginTurn":               "an agent node of a run",
 	},
 	"(*internal/turns.Turns).RecordTurn": {
 		"internal/turns/accept.go (*submission).recordAndStart": "a durable turn, before its workflow",

@@ -8,8 +8,6 @@ import (
 
 	lru "github.com/hashicorp/golang-lru/v2"
 	"go.uber.org/zap"
-
-	"github.com/turnstone-run/turnstone/activities"
 )
 
 // Bounds of what a run holds in memory or in the store.
@@ -38,16 +36,16 @@ type Config struct {
 	SearchAttributes func() bool   // whether the namespace knows ours; nil: no
 }
 
-// Activities holds the functions that touch the world on behalf of a run. Only the methods listed in [Activities.Registered] are
-// activities.
-type Activities struct {
+// Runner is what runs of definitions do beside the workflow that drives them: it reads definitions, makes the visits of nodes and stores what
+// came of them.
+type Runner struct {
 	Config
 
 	runs *lru.Cache[string, *facts]
 }
 
 // New checks the configuration and fills in the bounds.
-func New(c Config) (*Activities, error) {
+func New(c Config) (*Runner, error) {
 	switch {
 	case c.Store == nil:
 		return nil, errors.New("definitions: Store is missing")
@@ -66,17 +64,5 @@ func New(c Config) (*Activities, error) {
 	if err != nil {
 		return nil, fmt.Errorf("run cache: %w", err)
 	}
-	return &Activities{Config: c, runs: runs}, nil
-}
-
-// Registered lists the activities under the names that histories hold.
-func (a *Activities) Registered() []activities.Registration {
-	return []activities.Registration{
-		{Name: "BeginRun", Func: a.BeginRun},
-		{Name: "RunNode", Func: a.RunNode},
-		{Name: "BeginAgentNode", Func: a.BeginAgentNode},
-		{Name: "StoreAgentNode", Func: a.StoreAgentNode},
-		{Name: "EndNode", Func: a.EndNode},
-		{Name: "FinishRun", Func: a.FinishRun},
-	}
+	return &Runner{Config: c, runs: runs}, nil
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/turns"
 )
 
-// openLibrary opens the definitions of workflows, and keeps Temporal's schedules as they say.
+// openLibrary opens the library of workflow definitions and keeps their Temporal schedules in step with it.
 func (s *Service) openLibrary(background context.Context, store *postgres.Store) error {
 	set := s.cfg.Settings
 	keeper, err := schedules.New(schedules.Config{
@@ -43,10 +43,10 @@ func (s *Service) openLibrary(background context.Context, store *postgres.Store)
 	return nil
 }
 
-// flowActivities are those of DefinedWorkflow.
-func (s *Service) flowActivities(store *postgres.Store, cases *turns.Turns, watch *cluster.AttributeWatch) (*definitions.Activities, error) {
+// definitionRunner returns the use cases that the activities of DefinedWorkflow call.
+func (s *Service) definitionRunner(store *postgres.Store, cases *turns.Turns, watch *cluster.AttributeWatch) (*definitions.Runner, error) {
 	cfg := definitions.Config{
-		Store: store, Turns: nodeTurns{cases}, Rows: nodeRows{s.rows(store), s.blobs}, Logger: s.logger.Named("workflows"), SearchAttributes: watch.Known,
+		Store: store, Turns: agentNodeTurns{cases}, Rows: nodeRows{s.rows(store), s.blobs}, Logger: s.logger.Named("workflows"), SearchAttributes: watch.Known,
 		Webhooks: &notify.Webhooks{HTTP: s.parts.Patient, Auth: s.parts.Auth, Profiles: s.parts.Registry},
 	}
 	if execute, err := s.parts.Tools.Tool(pipeline.ToolkitName, pipeline.ToolName); err == nil {
@@ -62,17 +62,17 @@ func (s *Service) flowActivities(store *postgres.Store, cases *turns.Turns, watc
 	return definitions.New(cfg)
 }
 
-// nodeTurns runs agent nodes as turns.
-type nodeTurns struct{ cases *turns.Turns }
+// agentNodeTurns runs agent nodes as turns.
+type agentNodeTurns struct{ cases *turns.Turns }
 
 // BeginTurn implements [definitions.Turns].
-func (n nodeTurns) BeginTurn(ctx context.Context, r agent.TurnRequest) error {
+func (n agentNodeTurns) BeginTurn(ctx context.Context, r agent.TurnRequest) error {
 	_, err := n.cases.Begin(ctx, r, turns.BeginTurnInput{WorkflowID: r.TurnID.WorkflowID()})
 	return err
 }
 
 // Turn implements [definitions.Turns].
-func (n nodeTurns) Turn(ctx context.Context, id agent.TurnID) (agent.AgentStepOutput, error) {
+func (n agentNodeTurns) Turn(ctx context.Context, id agent.TurnID) (agent.AgentStepOutput, error) {
 	t, err := n.cases.Ended(ctx, id)
 	if err != nil {
 		return agent.AgentStepOutput{}, err
@@ -80,7 +80,7 @@ func (n nodeTurns) Turn(ctx context.Context, id agent.TurnID) (agent.AgentStepOu
 	return *t.Output, nil
 }
 
-// nodeRows keeps what nodes hand on.
+// nodeRows stores the rows that one node passes to the next.
 type nodeRows struct {
 	results.Reader
 
@@ -94,10 +94,10 @@ func (n nodeRows) Put(ctx context.Context, tenant string, r io.Reader) (string, 
 	return n.blobs.Put(ctx, tenant, r)
 }
 
-// nodePipelines runs pipeline tasks as execute_pipeline runs calls.
+// nodePipelines runs pipeline tasks with the tool execute_pipeline.
 type nodePipelines struct{ tool agent.Tool }
 
-// pipelineArgs are those of execute_pipeline.
+// pipelineArgs are the arguments of execute_pipeline.
 type pipelineArgs struct {
 	SessionID string          `json:"session_id"`
 	Pipeline  json.RawMessage `json:"pipeline"`
@@ -110,7 +110,7 @@ func (n nodePipelines) EffectFree(steps json.RawMessage) bool {
 	if !ok {
 		return false
 	}
-	for _, ref := range []string{"", "cas://rows"} { // steps that bring their rows, and those that are given some
+	for _, ref := range []string{"", "cas://rows"} { // steps that load their own rows, and steps that are given rows
 		args, err := json.Marshal(pipelineArgs{SessionID: "workflow", Pipeline: steps, InputRef: ref})
 		if err == nil && free.EffectFree(args) {
 			return true
