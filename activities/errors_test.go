@@ -10,6 +10,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/definitions"
 )
 
 func TestTemporalError(t *testing.T) {
@@ -34,5 +35,6 @@ func TestTemporalError(t *testing.T) {
 			require.Equal(t, c.kind, got.Type())
 		})
 	}
+	require.True(t, temporal.IsCanceledError(TemporalError(fmt.Errorf("run node: %w", definitions.ErrCancelled))))
 	require.NoError(t, TemporalError(nil))
 }

@@ -7,15 +7,15 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// channelWorkflow is the channel of turns that are nodes.
+// channelWorkflow is the channel of the turns of agent nodes.
 const channelWorkflow = "workflow"
 
-// BeginAgentNode queues the turn that an agent node is, so that its words are in the store and not in history. A node that cannot become
-// a turn has ended. Idempotent.
+// BeginAgentNode records the turn of an agent node before its workflow starts, so that the message is in the store and not in history. If the
+// turn is refused, the visit has failed and the result says how. BeginAgentNode is idempotent.
 func (r *Runner) BeginAgentNode(ctx context.Context, in NodeInput) (BeginAgentNodeResult, error) {
 	var begun BeginAgentNodeResult
 	done, err := r.visit(ctx, in, func(v *visit) (agent.RunStep, error) {
-		req, err := v.turn(ctx)
+		req, err := v.turnRequest(ctx)
 		if err != nil {
 			return agent.RunStep{}, err
 		}
@@ -23,7 +23,7 @@ func (r *Runner) BeginAgentNode(ctx context.Context, in NodeInput) (BeginAgentNo
 			if agent.CodeOf(err).Retryable() && agent.CodeOf(err) != agent.CodeRateLimited {
 				return agent.RunStep{}, err
 			}
-			return agent.RunStep{}, fault(err)
+			return agent.RunStep{}, asNodeError(err)
 		}
 		begun.Turn, begun.Tenant = req.TurnID, v.facts.run.Tenant
 		return agent.RunStep{Status: agent.RunRunning}, nil
@@ -34,36 +34,36 @@ func (r *Runner) BeginAgentNode(ctx context.Context, in NodeInput) (BeginAgentNo
 	return BeginAgentNodeResult{Done: &done}, nil
 }
 
-// turn is the request of an agent node.
-func (v *visit) turn(ctx context.Context) (agent.TurnRequest, error) {
+// turnRequest returns the request for the turn of an agent node.
+func (v *visit) turnRequest(ctx context.Context) (agent.TurnRequest, error) {
 	if v.runner.Turns == nil {
-		return agent.TurnRequest{}, fault(agent.Invalid("type", "this runtime runs no agent nodes"))
+		return agent.TurnRequest{}, asNodeError(agent.Invalid("type", "this runtime runs no agent nodes"))
 	}
-	in, err := v.inflow(ctx)
+	in, err := v.loadInput(ctx)
 	if err != nil {
 		return agent.TurnRequest{}, err
 	}
-	data, err := v.data(ctx, in, v.config.Message, v.config.Session)
+	data, err := v.loadData(ctx, in, v.config.Message, v.config.Session)
 	if err != nil {
 		return agent.TurnRequest{}, err
 	}
 	run := &v.facts.run
-	req := agent.TurnRequest{
-		TurnID: agent.TurnID(v.key()), Agent: v.config.Agent, OutputSchema: v.config.OutputSchema, Channel: channelWorkflow,
+	request := agent.TurnRequest{
+		TurnID: agent.TurnID(v.idempotencyKey()), Agent: v.config.Agent, OutputSchema: v.config.OutputSchema, Channel: channelWorkflow,
 		Context: agent.InvocationContext{Tenant: run.Tenant, UserID: run.UserID},
 	}
-	if req.Message, err = v.render(ctx, "message", v.config.Message, data); err != nil {
-		return req, err
+	if request.Message, err = v.render(ctx, "message", v.config.Message, data); err != nil {
+		return request, err
 	}
 	session, err := v.render(ctx, "session", v.config.Session, data)
-	req.SessionID = agent.SessionID(session)
+	request.SessionID = agent.SessionID(session)
 	if v.config.TimeoutSec > 0 {
-		req.Limits = &agent.Limits{WallTimeSec: v.config.TimeoutSec}
+		request.Limits = &agent.Limits{WallTimeSec: v.config.TimeoutSec}
 	}
-	return req, err
+	return request, err
 }
 
-// turnOutput is what the nodes behind an agent node are given.
+// turnOutput is the output of an agent node.
 type turnOutput struct {
 	Agent      string          `json:"agent"`
 	Output     string          `json:"output"`
@@ -73,13 +73,13 @@ type turnOutput struct {
 	TurnID     agent.TurnID    `json:"turn_id"`
 }
 
-// StoreAgentNode makes what the turn of an agent node came to the node's. Idempotent.
+// StoreAgentNode stores the outcome of a turn as the outcome of its agent node. It is idempotent.
 func (r *Runner) StoreAgentNode(ctx context.Context, in NodeInput) (NodeResult, error) {
 	return r.visit(ctx, in, func(v *visit) (agent.RunStep, error) {
-		id := agent.TurnID(v.key())
+		id := agent.TurnID(v.idempotencyKey())
 		step := agent.RunStep{TurnID: id}
 		if v.runner.Turns == nil {
-			return step, fault(agent.Invalid("type", "this runtime runs no agent nodes"))
+			return step, asNodeError(agent.Invalid("type", "this runtime runs no agent nodes"))
 		}
 		out, err := v.runner.Turns.Turn(ctx, id)
 		if err != nil {
@@ -94,18 +94,18 @@ func (r *Runner) StoreAgentNode(ctx context.Context, in NodeInput) (NodeResult, 
 			step.Status = agent.RunFailed
 			step.Error = &agent.Failure{Type: string(out.StopReason), Message: "the turn of agent " + out.Agent + " failed"}
 			if out.Error != nil {
-				step.Error = clipped(out.Error)
+				step.Error = truncateFailure(out.Error)
 			}
 			return step, nil
 		}
-		given := turnOutput{Agent: out.Agent, Output: out.Output, Structured: out.Structured, TurnID: id}
+		output := turnOutput{Agent: out.Agent, Output: out.Output, Structured: out.Structured, TurnID: id}
 		if len(out.ResultPreview) > 0 && string(out.ResultPreview) != "null" {
-			given.Ref, given.Preview, step.Ref = out.ResultRef, out.ResultPreview, out.ResultRef
+			output.Ref, output.Preview, step.Ref = out.ResultRef, out.ResultPreview, out.ResultRef
 		}
-		if string(given.Structured) == "null" {
-			given.Structured = nil
+		if string(output.Structured) == "null" {
+			output.Structured = nil
 		}
-		step.Output, err = json.Marshal(given)
+		step.Output, err = json.Marshal(output)
 		return step, err
 	})
 }

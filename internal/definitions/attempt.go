@@ -5,7 +5,7 @@ import (
 	"errors"
 )
 
-// ErrCancelled is returned for a visit that was cancelled before it ended. What it has done is not known to the store.
+// ErrCancelled is the error of a visit that was cancelled before its outcome was stored.
 var ErrCancelled = errors.New("the visit was cancelled")
 
 // Attempt says which attempt of a visit a call is.
@@ -21,6 +21,7 @@ func WithAttempt(ctx context.Context, a Attempt) context.Context {
 	return context.WithValue(ctx, attemptKey{}, a)
 }
 
+// attemptOf returns the attempt that ctx carries; ok is false if there is none.
 func attemptOf(ctx context.Context) (a Attempt, ok bool) {
 	a, ok = ctx.Value(attemptKey{}).(Attempt)
 	return a, ok
@@ -32,8 +33,8 @@ func isRetry(ctx context.Context) bool {
 	return a.Number > 1
 }
 
-// wasCancelled reports whether somebody cancelled the visit, rather than its worker being stopped.
-func wasCancelled(ctx context.Context) bool {
+// isCancelled reports whether somebody cancelled the visit. A worker that stops cancels the context too, but not the visit.
+func isCancelled(ctx context.Context) bool {
 	a, ok := attemptOf(ctx)
 	if !ok || !errors.Is(ctx.Err(), context.Canceled) {
 		return false

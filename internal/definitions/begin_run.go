@@ -14,25 +14,25 @@ import (
 	"github.com/turnstone-run/turnstone/internal/strict"
 )
 
-// runIDPattern is what a person may call a run.
+// runIDPattern matches the run ids that a request may choose.
 var runIDPattern = regexp.MustCompile(`^[A-Za-z0-9._:-]{1,128}$`)
 
-// BeginRun checks a request strictly, finds the version that the run keeps, and records the run. It is idempotent. Bad requests come back
-// as a refusal; an error is trouble of the runtime's.
+// BeginRun checks a request (JSON of an [agent.RunRequest]) strictly, selects the version of the definition, and records the run. It is
+// idempotent. A bad request is a Refusal in the result; an error means that the runtime could not answer.
 func (r *Runner) BeginRun(ctx context.Context, request []byte, in BeginRunInput) (BeginRunResult, error) {
 	out, err := r.beginRun(ctx, request, in)
 	if err != nil && !agent.CodeOf(err).Retryable() {
-		return BeginRunResult{Refusal: clipped(agent.FailureOf(err))}, nil
+		return BeginRunResult{Refusal: truncateFailure(agent.FailureOf(err))}, nil
 	}
 	return out, err
 }
 
 func (r *Runner) beginRun(ctx context.Context, request []byte, in BeginRunInput) (BeginRunResult, error) {
-	req, err := requestOf(request)
+	req, err := parseRequest(request)
 	if err != nil {
 		return BeginRunResult{}, err
 	}
-	run, err := r.record(ctx, req, in)
+	run, err := r.recordRun(ctx, req, in)
 	if err != nil {
 		return BeginRunResult{}, err
 	}
@@ -41,31 +41,32 @@ func (r *Runner) beginRun(ctx context.Context, request []byte, in BeginRunInput)
 		CoreVersion: core.Version, SearchAttributes: r.SearchAttributes(), ContinueAsNew: r.RunEvents,
 	}
 	if run.Status != agent.RunRunning {
-		out.Over, out.Error, out.Steps = run.Status, clipped(run.Error), len(run.Steps)
+		out.Over, out.Error, out.Steps = run.Status, truncateFailure(run.Error), len(run.Steps)
 		return out, nil
 	}
-	f, err := r.load(ctx, run)
+	f, err := r.loadRun(ctx, run)
 	if err != nil {
 		return BeginRunResult{}, err
 	}
-	if out.Skeleton, err = skeletonOf(&f.definition); err != nil {
-		return BeginRunResult{}, r.stillborn(ctx, run, err)
+	if out.Skeleton, err = buildSkeleton(&f.definition); err != nil {
+		return BeginRunResult{}, r.failRun(ctx, run, err)
 	}
 	if _, err := core.New(out.Skeleton); err != nil {
-		return BeginRunResult{}, r.stillborn(ctx, run, agent.Invalid("nodes", "%w", err))
+		return BeginRunResult{}, r.failRun(ctx, run, agent.Invalid("nodes", "%w", err))
 	}
 	return out, nil
 }
 
-// stillborn ends a run that was recorded and cannot begin.
-func (r *Runner) stillborn(ctx context.Context, run agent.Run, cause error) error {
-	if err := r.Store.FinishRun(ctx, run.Tenant, run.RunID, agent.RunFailed, clipped(agent.FailureOf(cause)), time.Now()); err != nil {
+// failRun ends a run that was recorded but whose definition cannot be run. It returns the cause.
+func (r *Runner) failRun(ctx context.Context, run agent.Run, cause error) error {
+	if err := r.Store.FinishRun(ctx, run.Tenant, run.RunID, agent.RunFailed, truncateFailure(agent.FailureOf(cause)), time.Now()); err != nil {
 		return fmt.Errorf("end run %s: %w", run.RunID, err)
 	}
 	return cause
 }
 
-func requestOf(request []byte) (*agent.RunRequest, error) {
+// parseRequest decodes a request and checks its members.
+func parseRequest(request []byte) (*agent.RunRequest, error) {
 	var req agent.RunRequest
 	if len(request) == 0 {
 		return nil, agent.Invalid("", "the workflow needs one argument, a run request such as {\"workflow_tag\":\"main\"}")
@@ -86,13 +87,13 @@ func requestOf(request []byte) (*agent.RunRequest, error) {
 	return &req, nil
 }
 
-// record makes the run of a request, or finds the one that was made.
-func (r *Runner) record(ctx context.Context, req *agent.RunRequest, in BeginRunInput) (agent.Run, error) {
+// recordRun stores the run of a request, or returns the run that was stored before.
+func (r *Runner) recordRun(ctx context.Context, req *agent.RunRequest, in BeginRunInput) (agent.Run, error) {
 	id, tenant := cmp.Or(req.RunID, in.RunID), req.Context.TenantName()
-	known, err := r.Store.Run(ctx, tenant, id)
+	existing, err := r.Store.Run(ctx, tenant, id)
 	switch {
 	case err == nil:
-		return known, owned(&known, req, in)
+		return existing, checkSameRun(&existing, req, in)
 	case agent.CodeOf(err) != agent.CodeNotFound:
 		return agent.Run{}, err
 	}
@@ -102,16 +103,16 @@ func (r *Runner) record(ctx context.Context, req *agent.RunRequest, in BeginRunI
 	}
 	run, err := r.Store.BeginRun(ctx, agent.Run{
 		RunID: id, WorkflowID: in.WorkflowID, WorkflowKey: stored.WorkflowKey, Version: stored.Version, Status: agent.RunRunning,
-		Input: req.Input, UserID: req.Context.UserID, Schedule: scheduleOf(in.Schedule), StartedAt: time.Now(),
+		Input: req.Input, UserID: req.Context.UserID, Schedule: scheduleID(in.Schedule), StartedAt: time.Now(),
 	})
 	if err != nil {
 		return agent.Run{}, fmt.Errorf("record run %s: %w", id, err)
 	}
-	return run, owned(&run, req, in)
+	return run, checkSameRun(&run, req, in)
 }
 
-// owned refuses a run that another execution has begun.
-func owned(run *agent.Run, req *agent.RunRequest, in BeginRunInput) error {
+// checkSameRun returns an error if an existing run belongs to another request or to another execution that is running.
+func checkSameRun(run *agent.Run, req *agent.RunRequest, in BeginRunInput) error {
 	switch {
 	case run.Tag != req.Tag || (req.Owner != "" && run.Owner != req.Owner):
 		return agent.FieldErrorf(agent.CodeConflict, "run_id", "run %q is of workflow %q of owner %q", run.RunID, run.Tag, run.Owner)
@@ -123,18 +124,19 @@ func owned(run *agent.Run, req *agent.RunRequest, in BeginRunInput) error {
 	return nil
 }
 
-// scheduleOf is the definition's id of a Temporal schedule's.
-func scheduleOf(id string) string {
+// scheduleID returns the id of a schedule within its definition, given the id of the Temporal schedule.
+func scheduleID(id string) string {
 	return id[strings.LastIndexByte(id, '/')+1:]
 }
 
-// facts are what the activities of a run look up once.
-type facts struct {
+// runFacts is a run and its definition, which are read once and cached.
+type runFacts struct {
 	run        agent.Run // without its steps
 	definition agent.WorkflowDefinition
 }
 
-func (f *facts) node(id string) (*agent.WorkflowNode, error) {
+// node returns the node of the definition with the given id.
+func (f *runFacts) node(id string) (*agent.WorkflowNode, error) {
 	for i := range f.definition.Nodes {
 		if f.definition.Nodes[i].ID == id {
 			return &f.definition.Nodes[i], nil
@@ -143,7 +145,8 @@ func (f *facts) node(id string) (*agent.WorkflowNode, error) {
 	return nil, agent.Errorf(agent.CodeNotFound, "run node", "version %d of workflow %q has no node %q", f.run.Version, f.run.Tag, id)
 }
 
-func (r *Runner) factsOf(ctx context.Context, runID string) (*facts, error) {
+// findRun returns the facts of a run, from the cache if it has them.
+func (r *Runner) findRun(ctx context.Context, runID string) (*runFacts, error) {
 	if f, ok := r.runs.Get(runID); ok {
 		return f, nil
 	}
@@ -151,16 +154,17 @@ func (r *Runner) factsOf(ctx context.Context, runID string) (*facts, error) {
 	if err != nil {
 		return nil, err
 	}
-	return r.load(ctx, run)
+	return r.loadRun(ctx, run)
 }
 
-func (r *Runner) load(ctx context.Context, run agent.Run) (*facts, error) {
+// loadRun reads the definition of a run and caches both.
+func (r *Runner) loadRun(ctx context.Context, run agent.Run) (*runFacts, error) {
 	stored, err := r.Store.Workflow(ctx, run.WorkflowKey, run.Version)
 	if err != nil {
 		return nil, err
 	}
 	run.Steps = nil
-	f := &facts{run: run}
+	f := &runFacts{run: run}
 	if err := json.Unmarshal(stored.Definition, &f.definition); err != nil {
 		return nil, agent.Errorf(agent.CodeInternal, "load definition", "version %d of %q: %w", run.Version, run.Tag, err)
 	}
@@ -168,14 +172,14 @@ func (r *Runner) load(ctx context.Context, run agent.Run) (*facts, error) {
 	return f, nil
 }
 
-// FinishRun records how a run ended. Idempotent.
+// FinishRun stores how a run ended. It is idempotent: the first outcome is kept.
 func (r *Runner) FinishRun(ctx context.Context, in FinishRunInput) error {
 	r.runs.Remove(in.RunID)
 	return r.Store.FinishRun(ctx, in.Tenant, in.RunID, in.Status, in.Failure, in.At)
 }
 
-// clipped bounds what a failure says.
-func clipped(f *agent.Failure) *agent.Failure {
+// truncateFailure returns a failure that is short enough for history. It returns nil for nil.
+func truncateFailure(f *agent.Failure) *agent.Failure {
 	if f == nil {
 		return nil
 	}

@@ -16,7 +16,7 @@ const (
 	actionPipeline = "pipeline"
 )
 
-// nodeConfig is the config of a node of any type; the definition was checked before it was stored.
+// nodeConfig is the config of a node of any type. Its members were checked when the definition was stored.
 type nodeConfig struct {
 	Action string `json:"action"` // task
 
@@ -45,16 +45,17 @@ type nodeConfig struct {
 	Retries    retries `json:"retries"`
 }
 
+// retries says how often a task is attempted and how long it pauses in between.
 type retries struct {
 	MaxAttempts    int   `json:"max_attempts"` // the first included
 	IntervalSec    int64 `json:"interval_sec"`
 	MaxIntervalSec int64 `json:"max_interval_sec"`
 }
 
-// addresses are one, or a list.
+// addresses is a list of mail addresses.
 type addresses []string
 
-// UnmarshalJSON takes a text for a list of one.
+// UnmarshalJSON accepts a string as a list of one address.
 func (a *addresses) UnmarshalJSON(data []byte) error {
 	var one string
 	if json.Unmarshal(data, &one) == nil {
@@ -70,7 +71,8 @@ func (a *addresses) UnmarshalJSON(data []byte) error {
 	return err
 }
 
-func configOf(n *agent.WorkflowNode) (nodeConfig, error) {
+// parseConfig decodes the config of a node; no config is the zero value.
+func parseConfig(n *agent.WorkflowNode) (nodeConfig, error) {
 	var c nodeConfig
 	if len(n.Config) == 0 {
 		return c, nil
@@ -81,14 +83,14 @@ func configOf(n *agent.WorkflowNode) (nodeConfig, error) {
 	return c, nil
 }
 
-// skeletonOf leaves a definition's words out.
-func skeletonOf(d *agent.WorkflowDefinition) (core.Skeleton, error) {
+// buildSkeleton returns the part of a definition that its workflow knows: ids, types, edges and durations, but no texts.
+func buildSkeleton(d *agent.WorkflowDefinition) (core.Skeleton, error) {
 	s := core.Skeleton{Nodes: make([]core.Node, len(d.Nodes)), Edges: make([]core.Edge, len(d.Edges))}
 	index := make(map[string]int, len(d.Nodes))
 	for i := range d.Nodes {
 		n := &d.Nodes[i]
 		field := fmt.Sprintf("nodes[%d].config", i)
-		c, err := configOf(n)
+		c, err := parseConfig(n)
 		if err != nil {
 			return s, agent.Invalid(field, "%w", err)
 		}

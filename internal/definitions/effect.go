@@ -14,105 +14,122 @@ import (
 )
 
 const (
-	maxPause   = time.Minute                    // between two attempts, also where the other side asks for more
-	maxAttempt = 8 * time.Minute                // one attempt
-	maxWait    = 30 * time.Second               // for a webhook that does not say
-	maxEffect  = 9*time.Minute + 30*time.Second // all attempts of one visit, below the activity's own timeout
+	maxPause              = time.Minute                    // between two attempts, even if the other side asks for more
+	maxAttemptTime        = 8 * time.Minute                // one attempt
+	defaultWebhookTimeout = 30 * time.Second               // of a webhook without timeout_sec
+	maxEffectTime         = 9*time.Minute + 30*time.Second // all attempts of one visit, below the activity's own timeout
 )
 
-// visitNamespace makes keys and turn ids out of visits.
+// visitNamespace is the UUID namespace of idempotency keys and of the turns of agent nodes.
 var visitNamespace = uuid.MustParse("b1d7f6f4-5a43-5a0e-9a8e-7d5f0f1f6c21") //nolint:gochecknoglobals // a constant in all but syntax
 
-// key is the same for every attempt of a visit.
-func (v *visit) key() string {
+// idempotencyKey returns a key that is the same for every attempt of the visit.
+func (v *visit) idempotencyKey() string {
 	return uuid.NewSHA1(visitNamespace, fmt.Appendf(nil, "%s\x00%s\x00%d", v.in.RunID, v.node.ID, v.in.Visit)).String()
 }
 
-// errMarked says that an attempt before this one may have had the effect.
-var errMarked = errors.New("an attempt was cut off")
+// errAlreadyAttempted means that an earlier attempt may have had the effect.
+var errAlreadyAttempted = errors.New("an attempt was cut off")
 
-// effect does something that must not happen twice. do is called again while it says that nothing has happened and that another attempt
-// may help. It calls mark before the point of no return: the mark outlives this process, so an attempt that was cut off behind it is
-// never repeated, unless the effect is repeatable. Attempts that end before the mark leave no trace and may be made by any worker.
-func (v *visit) effect(whole context.Context, repeatable bool, do func(ctx context.Context, mark func() error) error) error {
-	ctx, stop := context.WithTimeout(whole, maxEffect)
+// effect is an action of a visit that must not happen twice, such as sending a mail.
+type effect struct {
+	visit      *visit
+	repeatable bool // happening twice does no harm
+	attempt    func(ctx context.Context, mark func() error) error
+
+	marked  bool // this effect has set the mark of the visit
+	lastErr error
+}
+
+// runEffect calls attempt until it succeeds, or fails in a way that another attempt cannot help. attempt calls mark right before the action may
+// take effect. The mark is stored: an attempt that was cut off behind it is never repeated, unless the effect is repeatable. An attempt that
+// ended before the mark had no effect, and any worker may repeat it.
+func (v *visit) runEffect(visitCtx context.Context, repeatable bool, attempt func(ctx context.Context, mark func() error) error) error {
+	ctx, stop := context.WithTimeout(visitCtx, maxEffectTime)
 	defer stop()
-	marked := false
-	mark := func() error {
-		if marked || repeatable {
-			return nil
-		}
-		before, err := v.runner.Store.Attempt(ctx, v.in.RunID, v.node.ID, v.in.Visit)
-		switch {
-		case err != nil:
-			return troubleError{err}
-		case before:
-			return errMarked
-		}
-		marked = true
-		return nil
-	}
-	if isRetry(ctx) { // by another worker, perhaps: whether it got that far is known before anything else is tried
-		if err := mark(); err != nil {
-			return v.verdict(err, repeatable)
+	e := &effect{visit: v, repeatable: repeatable, attempt: attempt}
+	if isRetry(ctx) { // the attempt before, perhaps of another worker, may have set the mark
+		if err := e.mark(ctx); err != nil {
+			return effectError(err, repeatable)
 		}
 	}
-	attempts, pause := v.patience()
-	patient, stopped := untilStopped(ctx)
-	defer stopped()
-	var last error
-	_, err := backoff.Retry(patient, func() (struct{}, error) {
-		once, stop := context.WithTimeout(ctx, v.attemptTime())
-		defer stop()
-		err := do(once, mark)
-		last = err
-		switch {
-		case err == nil:
-			return struct{}{}, nil
-		case !mayRepeat(err, repeatable):
-			return struct{}{}, backoff.Permanent(err)
-		}
-		if e, ok := errors.AsType[*agent.Error](err); ok && e.RetryAfter > 0 {
-			return struct{}{}, pausedError{error: err, pause: backoff.RetryAfterError{Duration: min(e.RetryAfter, maxPause)}}
-		}
-		return struct{}{}, err
-	}, backoff.WithBackOff(pause), backoff.WithMaxTries(attempts), backoff.WithMaxElapsedTime(maxEffect-maxPause))
-	_, isFault := errors.AsType[faultError](err)
+	maxTries, pauses := v.retryPolicy()
+	retryCtx, release := untilWorkerStops(ctx)
+	defer release()
+	_, err := backoff.Retry(retryCtx, func() (struct{}, error) { return struct{}{}, e.try(ctx) },
+		backoff.WithBackOff(pauses), backoff.WithMaxTries(maxTries), backoff.WithMaxElapsedTime(maxEffectTime-maxPause))
+	_, isNodeError := errors.AsType[nodeError](err)
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, errStops) && !marked:
+	case errors.Is(err, errWorkerStops) && !e.marked:
 		return agent.Errorf(agent.CodeUnavailable, "run node", "%w", err) // another worker goes on
-	case errors.Is(err, errStops):
-		return v.verdict(last, repeatable) // another worker would not know that nothing has happened
-	case whole.Err() != nil && !isFault && (repeatable || !errors.Is(err, ErrUnknown)):
-		return whole.Err() // nothing has happened: the node is not at fault
+	case errors.Is(err, errWorkerStops):
+		return effectError(e.lastErr, repeatable) // another worker could not know that the effect has not happened
+	case visitCtx.Err() != nil && !isNodeError && (repeatable || !errors.Is(err, ErrUnknown)):
+		return visitCtx.Err() // the effect has not happened, or may happen again
 	}
-	return v.verdict(err, repeatable)
+	return effectError(err, repeatable)
 }
 
-// errStops says that the worker stops: it does not wait for another attempt.
-var errStops = errors.New("the worker stops between two attempts")
+// mark stores that the effect may happen from now on. It returns errAlreadyAttempted if another worker has stored that before.
+func (e *effect) mark(ctx context.Context) error {
+	if e.marked || e.repeatable {
+		return nil
+	}
+	v := e.visit
+	attempted, err := v.runner.Store.Attempt(ctx, v.in.RunID, v.node.ID, v.in.Visit)
+	switch {
+	case err != nil:
+		return runtimeError{err}
+	case attempted:
+		return errAlreadyAttempted
+	}
+	e.marked = true
+	return nil
+}
 
-// untilStopped ends pauses when the worker stops; what is under way has the time that the worker gives it.
-func untilStopped(ctx context.Context) (patient context.Context, done func()) {
-	patient, stop := context.WithCancelCause(ctx)
+// try makes one attempt. Its error tells the retry loop whether and when to go on.
+func (e *effect) try(ctx context.Context) error {
+	attemptCtx, stop := context.WithTimeout(ctx, e.visit.attemptTimeout())
+	defer stop()
+	err := e.attempt(attemptCtx, func() error { return e.mark(ctx) })
+	e.lastErr = err
+	switch {
+	case err == nil:
+		return nil
+	case !canRetry(err, e.repeatable):
+		return backoff.Permanent(err)
+	}
+	if failed, ok := errors.AsType[*agent.Error](err); ok && failed.RetryAfter > 0 {
+		return retryAfterError{error: err, pause: backoff.RetryAfterError{Duration: min(failed.RetryAfter, maxPause)}}
+	}
+	return err
+}
+
+// errWorkerStops ends the pause before the next attempt when the worker stops.
+var errWorkerStops = errors.New("the worker stops between two attempts")
+
+// untilWorkerStops returns a context for the pauses between attempts, which ends when the worker stops. The attempts themselves use ctx: they have
+// the time that the worker grants before it cancels them.
+func untilWorkerStops(ctx context.Context) (retryCtx context.Context, done func()) {
+	retryCtx, stop := context.WithCancelCause(ctx)
 	attempt, _ := attemptOf(ctx)
 	if attempt.WorkerStops == nil {
-		return patient, func() { stop(nil) }
+		return retryCtx, func() { stop(nil) }
 	}
 	go func() {
 		select {
 		case <-attempt.WorkerStops:
-			stop(errStops)
-		case <-patient.Done():
+			stop(errWorkerStops)
+		case <-retryCtx.Done():
 		}
 	}()
-	return patient, func() { stop(nil) }
+	return retryCtx, func() { stop(nil) }
 }
 
-// patience is how often a visit tries, and how long it pauses in between.
-func (v *visit) patience() (uint, *backoff.ExponentialBackOff) {
+// retryPolicy returns how many attempts the visit makes and how long it pauses in between.
+func (v *visit) retryPolicy() (uint, *backoff.ExponentialBackOff) {
 	r := v.config.Retries
 	attempts := r.MaxAttempts
 	if attempts <= 0 {
@@ -129,22 +146,22 @@ func (v *visit) patience() (uint, *backoff.ExponentialBackOff) {
 	return uint(attempts), pause
 }
 
-// attemptTime bounds one attempt.
-func (v *visit) attemptTime() time.Duration {
-	if s := v.config.TimeoutSec; s > 0 && s < int64(maxAttempt/time.Second) {
+// attemptTimeout returns the time that one attempt may take.
+func (v *visit) attemptTimeout() time.Duration {
+	if s := v.config.TimeoutSec; s > 0 && s < int64(maxAttemptTime/time.Second) {
 		return time.Duration(s) * time.Second
 	} else if s == 0 && v.config.Action == actionWebhook {
-		return maxWait
+		return defaultWebhookTimeout
 	}
-	return maxAttempt
+	return maxAttemptTime
 }
 
-// mayRepeat reports whether an attempt that went wrong may be made again at once.
-func mayRepeat(err error, repeatable bool) bool {
-	_, isFault := errors.AsType[faultError](err)
-	_, isTrouble := errors.AsType[troubleError](err)
+// canRetry reports whether a failed attempt may be followed by another.
+func canRetry(err error, repeatable bool) bool {
+	_, isNodeError := errors.AsType[nodeError](err)
+	_, isRuntimeError := errors.AsType[runtimeError](err)
 	switch {
-	case isFault, isTrouble, errors.Is(err, errMarked):
+	case isNodeError, isRuntimeError, errors.Is(err, errAlreadyAttempted):
 		return false
 	case errors.Is(err, ErrUnknown):
 		return repeatable
@@ -153,41 +170,41 @@ func mayRepeat(err error, repeatable bool) bool {
 	return code == agent.CodeUnavailable || code == agent.CodeRateLimited
 }
 
-// verdict makes what became of an effect the node's failure, and leaves the runtime's own trouble to Temporal.
-func (v *visit) verdict(err error, repeatable bool) error {
-	if trouble, ok := errors.AsType[troubleError](err); ok {
-		return trouble.error
+// effectError returns the error of an effect that failed: as an error of the node, except for errors of the runtime, which are retried.
+func effectError(err error, repeatable bool) error {
+	if ownError, ok := errors.AsType[runtimeError](err); ok {
+		return ownError.error
 	}
-	if _, isFault := errors.AsType[faultError](err); isFault {
+	if _, isNodeError := errors.AsType[nodeError](err); isNodeError {
 		return err
 	}
 	switch {
-	case errors.Is(err, errMarked):
-		return faultError{failure: unknown(errMarked.Error())}
+	case errors.Is(err, errAlreadyAttempted):
+		return nodeError{failure: unknownOutcome(errAlreadyAttempted.Error())}
 	case errors.Is(err, ErrUnknown) && repeatable:
-		return fault(agent.Errorf(agent.CodeUnavailable, "", "%w", err))
+		return asNodeError(agent.Errorf(agent.CodeUnavailable, "", "%w", err))
 	case errors.Is(err, ErrUnknown):
-		return faultError{failure: unknown(err.Error())}
+		return nodeError{failure: unknownOutcome(err.Error())}
 	}
-	return fault(err)
+	return asNodeError(err)
 }
 
-// unknown is the failure of an effect that may have happened.
-func unknown(why string) *agent.Failure {
-	why = strings.ReplaceAll(why, ": "+ErrUnknown.Error(), "") // said once, at the end
-	return &agent.Failure{Type: agent.OutcomeUnknown, Message: why + ": it may have taken effect and is not repeated"}
+// unknownOutcome returns the failure of an effect that may have happened.
+func unknownOutcome(reason string) *agent.Failure {
+	reason = strings.ReplaceAll(reason, ": "+ErrUnknown.Error(), "") // the message below says it
+	return &agent.Failure{Type: agent.OutcomeUnknown, Message: reason + ": it may have taken effect and is not repeated"}
 }
 
-// troubleError is trouble of the runtime's own.
-type troubleError struct{ error }
+// runtimeError is an error of the runtime, not of the node or the other side.
+type runtimeError struct{ error }
 
-func (e troubleError) Unwrap() error { return e.error }
+func (e runtimeError) Unwrap() error { return e.error }
 
-// pausedError is an error after which the other side asked for time.
-type pausedError struct {
+// retryAfterError is an error with the pause that the other side asked for.
+type retryAfterError struct {
 	error
 
 	pause backoff.RetryAfterError
 }
 
-func (e pausedError) Unwrap() []error { return []error{e.error, &e.pause} }
+func (e retryAfterError) Unwrap() []error { return []error{e.error, &e.pause} }

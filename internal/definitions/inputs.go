@@ -7,7 +7,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/definitions/core"
 )
 
-// RunRef is what the workflow knows of its run.
+// RunRef identifies a run and the version of its definition.
 type RunRef struct {
 	RunID   string `json:"run_id"`
 	Tenant  string `json:"tenant"`
@@ -16,32 +16,32 @@ type RunRef struct {
 	Version int64  `json:"version"`
 }
 
-// BeginRunInput says which execution asks; the request comes beside it, raw.
+// BeginRunInput identifies the execution that begins a run. The request itself is a separate argument.
 type BeginRunInput struct {
 	WorkflowID string `json:"workflow_id"`
 	RunID      string `json:"run_id"`             // the first of the chain
 	Schedule   string `json:"schedule,omitempty"` // the id of the Temporal schedule that started it
 }
 
-// BeginRunResult is the run's skeleton; or why there is no run, or what it came to before.
+// BeginRunResult is the skeleton of a run that begins, the outcome of a run that has ended, or a refusal.
 type BeginRunResult struct {
 	Run              RunRef          `json:"run"`
 	Skeleton         core.Skeleton   `json:"skeleton"`
 	CoreVersion      int             `json:"core_version"`
-	SearchAttributes bool            `json:"search_attributes,omitempty"` // the namespace knows ours
+	SearchAttributes bool            `json:"search_attributes,omitempty"` // the namespace has our attributes
 	ContinueAsNew    int             `json:"continue_as_new_events,omitempty"`
-	Over             agent.RunStatus `json:"over,omitempty"` // it has ended: nothing is done again
+	Over             agent.RunStatus `json:"over,omitempty"` // status of a run that has ended before
 	Steps            int             `json:"steps,omitempty"`
-	Error            *agent.Failure  `json:"error,omitempty"`   // of a run that is over
-	Refusal          *agent.Failure  `json:"refusal,omitempty"` // there is no run
+	Error            *agent.Failure  `json:"error,omitempty"`   // of a run that has ended before
+	Refusal          *agent.Failure  `json:"refusal,omitempty"` // why no run was recorded
 }
 
-// NodeInput asks for one visit of a node.
+// NodeInput identifies one visit of a node.
 type NodeInput struct {
 	RunID string        `json:"run_id"`
 	Node  string        `json:"node"`
 	Visit int           `json:"visit"`
-	From  []core.Source `json:"from,omitempty"` // visits that lead here, by the index of the node; empty: the run's input comes in
+	From  []core.Source `json:"from,omitempty"` // the visits whose outputs are its input; empty: the run's input
 }
 
 // NodeResult is how a visit ended.
@@ -51,14 +51,14 @@ type NodeResult struct {
 	Cancelled bool           `json:"cancelled,omitempty"`
 }
 
-// BeginAgentNodeResult names the turn that an agent node is, or says how the node ended without one.
+// BeginAgentNodeResult is the turn of an agent node, or how the visit ended if the turn was refused.
 type BeginAgentNodeResult struct {
 	Turn   agent.TurnID `json:"turn,omitempty"`
 	Tenant string       `json:"tenant,omitempty"`
 	Done   *NodeResult  `json:"done,omitempty"`
 }
 
-// EndNodeInput ends a visit that cannot say so itself: its activity was cancelled, or never answered.
+// EndNodeInput ends a visit whose activity was cancelled or never answered.
 type EndNodeInput struct {
 	NodeInput
 

@@ -9,30 +9,31 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// rowsOutput is what a node gives out that has rows behind a reference.
+// rowsOutput is the output of a node whose rows are behind a reference.
 type rowsOutput struct {
 	Ref      string          `json:"ref"`
 	RowCount int64           `json:"row_count"`
 	Preview  json.RawMessage `json:"preview,omitempty"` // {type,row_count,sample}
 }
 
-func (v *visit) pipeline(ctx context.Context, in inflow) (rowsOutput, error) {
+// runPipeline runs the steps of a pipeline task with the rows of the input, unless the steps bring rows themselves.
+func (v *visit) runPipeline(ctx context.Context, in visitInput) (rowsOutput, error) {
 	p := v.runner.Pipelines
 	if p == nil {
-		return rowsOutput{}, fault(agent.Invalid("config.action", "this runtime runs no pipelines"))
+		return rowsOutput{}, asNodeError(agent.Invalid("config.action", "this runtime runs no pipelines"))
 	}
 	call := PipelineCall{
 		Tenant: v.facts.run.Tenant, UserID: v.facts.run.UserID, RunID: v.in.RunID, Steps: v.config.Pipeline, InputRef: v.config.InputRef,
-		Key: v.key(), Repeatable: v.config.Repeatable || p.EffectFree(v.config.Pipeline),
+		Key: v.idempotencyKey(), Repeatable: v.config.Repeatable || p.EffectFree(v.config.Pipeline),
 	}
-	if call.InputRef == "" && !bringsRows(call.Steps) {
+	if call.InputRef == "" && !loadsOwnRows(call.Steps) {
 		var err error
-		if call.InputRef, err = v.pooled(ctx, in); err != nil {
+		if call.InputRef, err = v.storeInputRows(ctx, in); err != nil {
 			return rowsOutput{}, err
 		}
 	}
 	var got PipelineResult
-	err := v.effect(ctx, call.Repeatable, func(ctx context.Context, mark func() error) error {
+	err := v.runEffect(ctx, call.Repeatable, func(ctx context.Context, mark func() error) error {
 		if err := mark(); err != nil {
 			return err
 		}
@@ -44,13 +45,13 @@ func (v *visit) pipeline(ctx context.Context, in inflow) (rowsOutput, error) {
 		case err != nil:
 			return err
 		}
-		return failure(got.Failure)
+		return pipelineError(got.Failure)
 	})
 	return rowsOutput{Ref: got.Ref, RowCount: got.RowCount, Preview: got.Preview}, err
 }
 
-// bringsRows reports whether a pipeline gets its rows itself: then it takes none.
-func bringsRows(steps json.RawMessage) bool {
+// loadsOwnRows reports whether the first step of a pipeline loads rows, so that the rows of the input are not used.
+func loadsOwnRows(steps json.RawMessage) bool {
 	var all []struct {
 		Step string `json:"step"`
 		Left string `json:"left"`
@@ -61,9 +62,9 @@ func bringsRows(steps json.RawMessage) bool {
 	return all[0].Step == "http_request" || all[0].Step == "join" && all[0].Left != ""
 }
 
-// failure is a failure of a pipeline's as an error. One that a step may get over is tried again; without that, somebody who went away may have
-// got what was posted: only a pipeline that reads is told by it that nothing has happened.
-func failure(f *agent.Failure) error {
+// pipelineError returns the error for a failure of a pipeline, nil for none. A retryable failure had no effect and is tried again. If the other
+// side became unavailable otherwise, it may have received what was posted, so the outcome is unknown.
+func pipelineError(f *agent.Failure) error {
 	switch {
 	case f == nil:
 		return nil
@@ -72,6 +73,6 @@ func failure(f *agent.Failure) error {
 	case f.Type == string(agent.CodeUnavailable), f.Type == string(agent.CodeCancelled):
 		return fmt.Errorf("%s: %w", f.Message, ErrUnknown)
 	default:
-		return faultError{failure: f}
+		return nodeError{failure: f}
 	}
 }

@@ -15,17 +15,17 @@ type Store interface {
 	// Workflow returns a version of a definition, 0 for the newest. Owner "" is the one owner of that tag: [agent.CodeNotFound] with Field
 	// "workflow_tag" when there is none, or it was deleted; [agent.CodeConflict] with Field "workflow_owner" when there are several.
 	Workflow(ctx context.Context, key agent.WorkflowKey, version int64) (agent.StoredWorkflow, error)
-	// BeginRun records a run once and answers what is recorded.
+	// BeginRun stores a run unless it is stored already, and returns what is stored.
 	BeginRun(ctx context.Context, r agent.Run) (agent.Run, error)
 	// Run returns a run with its steps; tenant "" is any. [agent.CodeNotFound] with Field "run_id".
 	Run(ctx context.Context, tenant, runID string) (agent.Run, error)
-	// SaveStep stores a finished visit of a node; the first stands, and is answered.
+	// SaveStep stores a finished visit of a node unless it is stored already, and returns what is stored.
 	SaveStep(ctx context.Context, tenant, runID string, s agent.RunStep) (agent.RunStep, error)
-	// Step returns one visit, ok false when it has not finished.
+	// Step returns a finished visit; ok is false if it has not finished.
 	Step(ctx context.Context, runID, nodeID string, visit int) (s agent.RunStep, ok bool, err error)
-	// Attempt marks that an effect is about to be tried and says whether it was marked before: then it may have happened.
+	// Attempt marks that an effect may happen from now on, and reports whether it was marked before.
 	Attempt(ctx context.Context, runID, nodeID string, visit int) (before bool, err error)
-	// FinishRun ends a run; the first stands.
+	// FinishRun stores how a run ended; the first outcome is kept.
 	FinishRun(ctx context.Context, tenant, runID string, status agent.RunStatus, failure *agent.Failure, at time.Time) error
 	// Runs lists runs.
 	Runs(ctx context.Context, q agent.RunQuery) (agent.RunPage, error)
@@ -85,7 +85,7 @@ const MaxAnswerBytes = 16 << 10
 type Turns interface {
 	// BeginTurn queues a turn before its workflow starts, once for its id. An error that is not to be retried refuses it.
 	BeginTurn(ctx context.Context, r agent.TurnRequest) error
-	// Turn returns what a turn of which the workflow has ended came to; one that ended without a word is failed by it.
+	// Turn returns the outcome of a turn whose workflow has ended. It fails a turn that has none.
 	Turn(ctx context.Context, id agent.TurnID) (agent.AgentStepOutput, error)
 }
 
@@ -93,8 +93,8 @@ type Turns interface {
 type Pipelines interface {
 	// EffectFree reports whether the steps only read.
 	EffectFree(steps json.RawMessage) bool
-	// Run runs them. A failure of a step is in the result: one with the type "unavailable" that is not to be retried may have had its effect, and
-	// so may an error after the end of ctx. Any other error says that nothing was done that may not be done again.
+	// Run runs the steps. A failure of a step is in the result. A failure of type "unavailable" that is not retryable may have had its effect, as
+	// may an error after the end of ctx. After any other error the steps may be run again.
 	Run(ctx context.Context, call PipelineCall) (PipelineResult, error)
 }
 
@@ -104,12 +104,12 @@ type PipelineCall struct {
 	UserID     string
 	RunID      string
 	Steps      json.RawMessage
-	InputRef   string // rows that it begins with; empty: none
+	InputRef   string // reference of the rows to begin with; empty: none
 	Key        string // the same for every attempt
 	Repeatable bool
 }
 
-// PipelineResult is what a pipeline came to.
+// PipelineResult is the outcome of a pipeline: rows or a failure.
 type PipelineResult struct {
 	Ref      string          // of the rows
 	RowCount int64           //
@@ -117,9 +117,10 @@ type PipelineResult struct {
 	Failure  *agent.Failure
 }
 
-// Rows keeps rows behind references.
+// Rows stores rows behind references.
 type Rows interface {
-	// Open yields a JSON array of rows, or whatever JSON it is.
+	// Open returns the stored JSON, which is an array of rows if a node stored it as such.
 	Open(ctx context.Context, tenant, ref string) (io.ReadCloser, error)
+	// Put stores content and returns its reference.
 	Put(ctx context.Context, tenant string, r io.Reader) (ref string, err error)
 }

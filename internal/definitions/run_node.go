@@ -10,68 +10,68 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// saveTimeout bounds the storing of a visit.
+// saveTimeout bounds the time to store the outcome of a visit.
 const saveTimeout = 10 * time.Second
 
-// visit is one visit of a node under way.
+// visit is a visit of a node while it runs.
 type visit struct {
 	runner  *Runner
-	facts   *facts
+	facts   *runFacts
 	node    *agent.WorkflowNode
 	config  nodeConfig
 	in      NodeInput
 	started time.Time
 }
 
-// faultError is what is wrong with the node itself: its visit fails by it, and the run. Any other error is trouble of the runtime's.
-type faultError struct{ failure *agent.Failure }
+// nodeError is an error of the node itself: its visit fails and so does the run. Any other error is the runtime's and is retried.
+type nodeError struct{ failure *agent.Failure }
 
-func (e faultError) Error() string { return e.failure.Message }
+func (e nodeError) Error() string { return e.failure.Message }
 
-// fault makes an error the node's.
-func fault(err error) error {
+// asNodeError returns err as an error of the node, nil for nil.
+func asNodeError(err error) error {
 	if err == nil {
 		return nil
 	}
-	return faultError{failure: agent.FailureOf(err)}
+	return nodeError{failure: agent.FailureOf(err)}
 }
 
-// RunNode makes one visit of a task, a condition or a timer, and stores what it gives out. Idempotent; an effect is not had twice. That
-// a node fails is in the result; an error is trouble of the runtime's.
+// RunNode makes one visit of a task, a condition or a timer, and stores its output. It is idempotent, and no effect happens twice. A failure of
+// the node is in the result; an error means that the visit may be tried again.
 func (r *Runner) RunNode(ctx context.Context, in NodeInput) (NodeResult, error) {
 	return r.visit(ctx, in, func(v *visit) (agent.RunStep, error) {
 		switch v.node.Type {
 		case agent.WorkflowTask:
-			return v.task(ctx)
+			return v.runTask(ctx)
 		case agent.WorkflowCondition:
-			return v.condition(ctx)
+			return v.runCondition(ctx)
 		case agent.WorkflowTimer:
-			in, err := v.inflow(ctx)
-			return agent.RunStep{Output: in.output, Ref: in.ref}, err
+			in, err := v.loadInput(ctx)
+			return agent.RunStep{Output: in.value, Ref: in.rowsRef}, err
 		default:
 			return agent.RunStep{}, agent.Errorf(agent.CodeInternal, "run node", "%q is no task, condition or timer", v.node.Type)
 		}
 	})
 }
 
-// visit does the work of a visit unless it is done already, and stores it.
+// visit calls work and stores the outcome, unless the outcome of the visit is stored already.
 func (r *Runner) visit(ctx context.Context, in NodeInput, work func(v *visit) (agent.RunStep, error)) (NodeResult, error) {
 	step, ok, err := r.Store.Step(ctx, in.RunID, in.Node, in.Visit)
 	if err != nil {
 		return NodeResult{}, err
 	}
 	if ok {
-		return resultOf(&step), nil
+		return nodeResult(&step), nil
 	}
 	v, err := r.newVisit(ctx, in)
 	if err != nil {
 		return NodeResult{}, err
 	}
 	step, err = work(v)
-	if err = v.judge(ctx, &step, err); err != nil {
+	if err = v.settle(ctx, &step, err); err != nil {
 		return NodeResult{}, err
 	}
-	if step.Status == agent.RunRunning { // begun, and ended by somebody else
+	if step.Status == agent.RunRunning { // an agent node: StoreAgentNode stores its outcome
 		return NodeResult{}, nil
 	}
 	out, err := v.save(ctx, step)
@@ -79,7 +79,7 @@ func (r *Runner) visit(ctx context.Context, in NodeInput, work func(v *visit) (a
 }
 
 func (r *Runner) newVisit(ctx context.Context, in NodeInput) (*visit, error) {
-	f, err := r.factsOf(ctx, in.RunID)
+	f, err := r.findRun(ctx, in.RunID)
 	if err != nil {
 		return nil, err
 	}
@@ -87,38 +87,38 @@ func (r *Runner) newVisit(ctx context.Context, in NodeInput) (*visit, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := configOf(n)
+	c, err := parseConfig(n)
 	if err != nil {
 		return nil, err
 	}
 	return &visit{runner: r, facts: f, node: n, config: c, in: in, started: time.Now()}, nil
 }
 
-// judge tells how a visit ended: what is wrong with the node is its step, anything else is Temporal's to retry.
-func (v *visit) judge(ctx context.Context, step *agent.RunStep, err error) error {
-	failed, isFault := errors.AsType[faultError](err)
+// settle puts the outcome of the work into the step. It returns the errors that are not the node's, and [ErrCancelled].
+func (v *visit) settle(ctx context.Context, step *agent.RunStep, err error) error {
+	failed, isNodeError := errors.AsType[nodeError](err)
 	switch {
 	case err == nil && step.Status == "":
 		step.Status = agent.RunCompleted
 		return nil
 	case err == nil:
 		return nil
-	case isFault:
-		step.Status, step.Error = agent.RunFailed, clipped(failed.failure)
+	case isNodeError:
+		step.Status, step.Error = agent.RunFailed, truncateFailure(failed.failure)
 		return nil
-	case ctx.Err() != nil && wasCancelled(ctx):
+	case ctx.Err() != nil && isCancelled(ctx):
 		return ErrCancelled
 	default:
 		return err
 	}
 }
 
-// save stores a visit that has ended; the first stands.
+// save stores the outcome of a visit and returns what is stored: the first outcome is kept.
 func (v *visit) save(ctx context.Context, step agent.RunStep) (NodeResult, error) {
-	if len(step.Output) > maxGivenBytes {
+	if len(step.Output) > maxOutputBytes {
 		step.Status, step.Outcome, step.Ref = agent.RunFailed, "", ""
 		step.Error = &agent.Failure{
-			Type: string(agent.CodeOverflow), Message: fmt.Sprintf("gives out %d bytes, at most %d", len(step.Output), maxGivenBytes),
+			Type: string(agent.CodeOverflow), Message: fmt.Sprintf("gives out %d bytes, at most %d", len(step.Output), maxOutputBytes),
 		}
 		step.Output = nil
 	}
@@ -128,24 +128,24 @@ func (v *visit) save(ctx context.Context, step agent.RunStep) (NodeResult, error
 	if step.Error != nil {
 		step.Error.Step = v.node.ID
 	}
-	// What was done is stored also when somebody cancels meanwhile.
+	// The outcome is stored even if the visit is cancelled meanwhile.
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), saveTimeout)
 	defer stop()
 	stored, err := v.runner.Store.SaveStep(ctx, v.facts.run.Tenant, v.in.RunID, step)
 	if err != nil {
 		return NodeResult{}, fmt.Errorf("store node %s: %w", v.node.ID, err)
 	}
-	return resultOf(&stored), nil
+	return nodeResult(&stored), nil
 }
 
-func resultOf(s *agent.RunStep) NodeResult {
+func nodeResult(s *agent.RunStep) NodeResult {
 	return NodeResult{Outcome: s.Outcome, Failure: s.Error, Cancelled: s.Status == agent.RunCancelled}
 }
 
-// EndNode ends a visit that cannot say so itself. Idempotent: what a visit has stored stands.
+// EndNode stores the outcome of a visit whose activity did not. It is idempotent: an outcome that is stored is kept.
 func (r *Runner) EndNode(ctx context.Context, in EndNodeInput) (NodeResult, error) {
 	return r.visit(ctx, in.NodeInput, func(v *visit) (agent.RunStep, error) {
-		s := agent.RunStep{Status: agent.RunFailed, Error: clipped(in.Failure)}
+		s := agent.RunStep{Status: agent.RunFailed, Error: truncateFailure(in.Failure)}
 		if in.Cancelled {
 			s.Status, s.Error = agent.RunCancelled, nil
 		}
@@ -154,15 +154,15 @@ func (r *Runner) EndNode(ctx context.Context, in EndNodeInput) (NodeResult, erro
 		}
 		before, err := r.Store.Attempt(ctx, in.RunID, in.Node, in.Visit)
 		if before {
-			s.Error = unknown("it was cut off while it was at work")
+			s.Error = unknownOutcome("it was cut off while it was at work")
 		}
 		return s, err
 	})
 }
 
-// task does what the action says.
-func (v *visit) task(ctx context.Context) (agent.RunStep, error) {
-	in, err := v.inflow(ctx)
+// runTask runs the action of a task.
+func (v *visit) runTask(ctx context.Context) (agent.RunStep, error) {
+	in, err := v.loadInput(ctx)
 	if err != nil {
 		return agent.RunStep{}, err
 	}
@@ -170,15 +170,15 @@ func (v *visit) task(ctx context.Context) (agent.RunStep, error) {
 	var step agent.RunStep
 	switch v.config.Action {
 	case actionEmail:
-		out, err = v.email(ctx, in)
+		out, err = v.sendEmail(ctx, in)
 	case actionWebhook:
-		out, err = v.webhook(ctx, in)
+		out, err = v.sendWebhook(ctx, in)
 	case actionPipeline:
 		var rows rowsOutput
-		rows, err = v.pipeline(ctx, in)
+		rows, err = v.runPipeline(ctx, in)
 		out, step.Ref = rows, rows.Ref
 	default:
-		err = fault(agent.Invalid("config.action", "is %.40q, want email, webhook or pipeline", v.config.Action))
+		err = asNodeError(agent.Invalid("config.action", "is %.40q, want email, webhook or pipeline", v.config.Action))
 	}
 	if err != nil {
 		return agent.RunStep{}, err

@@ -10,17 +10,17 @@ import (
 	"go.uber.org/zap"
 )
 
-// Bounds of what a run holds in memory or in the store.
+// Bounds on what a run holds in memory or in the store.
 const (
-	maxGivenBytes  = 256 << 10 // of what one visit gives out; rows beyond go behind a reference
-	maxRows        = 10_000    // that a text looks at
-	maxRowBytes    = 8 << 20   // of those
-	maxPooledBytes = 64 << 20  // of the rows of several nodes that a pipeline begins with
-	maxFailureText = 500       // of a failure, which history holds
-	cachedRuns     = 1024
+	maxOutputBytes    = 256 << 10 // output of one visit; more rows belong behind a reference
+	maxRows           = 10_000    // that expressions see
+	maxRowBytes       = 8 << 20   // that expressions see
+	maxInputRowsBytes = 64 << 20  // rows of several nodes that are stored for a pipeline
+	maxFailureText    = 500       // bytes of a failure message: history holds it
+	cachedRuns        = 1024
 )
 
-// Config is what [New] needs; a port that is nil refuses the nodes that need it, all others are required.
+// Config is the configuration of a [Runner]. Store and Rows are required; without one of the other ports, nodes that need it fail.
 type Config struct {
 	Store     Store
 	Turns     Turns     // agent nodes
@@ -30,21 +30,21 @@ type Config struct {
 	Rows      Rows
 	Logger    *zap.Logger
 
-	Attempts         int           // of a task that was not done and may be tried again, where it does not say; 0: 4
+	Attempts         int           // of a task that does not set its own; 0: 4
 	RetryPause       time.Duration // before the second attempt, doubled before each one after; 0: 2 s
-	RunEvents        int           // a run continues as new after so many history events; 0: when the server suggests it
-	SearchAttributes func() bool   // whether the namespace knows ours; nil: no
+	RunEvents        int           // history events after which a run continues as new; 0: when the server suggests it
+	SearchAttributes func() bool   // whether the namespace has our attributes; nil: no
 }
 
-// Runner is what runs of definitions do beside the workflow that drives them: it reads definitions, makes the visits of nodes and stores what
-// came of them.
+// Runner has the use cases of runs: it begins and ends them, makes the visits of their nodes and stores the outcomes. It is safe for concurrent
+// use.
 type Runner struct {
 	Config
 
-	runs *lru.Cache[string, *facts]
+	runs *lru.Cache[string, *runFacts]
 }
 
-// New checks the configuration and fills in the bounds.
+// New returns a Runner. It checks the configuration and sets defaults.
 func New(c Config) (*Runner, error) {
 	switch {
 	case c.Store == nil:
@@ -60,7 +60,7 @@ func New(c Config) (*Runner, error) {
 	}
 	c.Attempts = cmp.Or(max(c.Attempts, 0), 4)
 	c.RetryPause = cmp.Or(max(c.RetryPause, 0), 2*time.Second)
-	runs, err := lru.New[string, *facts](cachedRuns)
+	runs, err := lru.New[string, *runFacts](cachedRuns)
 	if err != nil {
 		return nil, fmt.Errorf("run cache: %w", err)
 	}

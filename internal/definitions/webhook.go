@@ -11,29 +11,29 @@ import (
 	"github.com/turnstone-run/turnstone/internal/definitions/expr"
 )
 
-// What an activity knows of HTTP; the rest is the port's.
+// The methods, the header and the statuses of HTTP that webhooks treat specially.
 const (
 	methodGet   = "GET"
 	methodPost  = "POST"
 	methodPut   = "PUT"
 	contentType = "Content-Type"
 
-	statusUnknown   = 401
-	statusForbidden = 403
-	statusBusy      = 429
-	statusAway      = 503
+	statusUnauthorized    = 401
+	statusForbidden       = 403
+	statusTooManyRequests = 429
+	statusUnavailable     = 503
 )
 
-// webhookOutput is what the nodes behind a webhook are given.
+// webhookOutput is the output of a webhook task.
 type webhookOutput struct {
 	Status int             `json:"status"`
-	Body   json.RawMessage `json:"body,omitempty"` // JSON as it is, anything else as a text
+	Body   json.RawMessage `json:"body,omitempty"` // JSON; any other body as a JSON string
 
-	Truncated bool `json:"truncated,omitempty"` // the body is not all of the answer
+	Truncated bool `json:"truncated,omitempty"` // the answer was longer than the body
 }
 
-// notice is a webhook's body when the definition gives none.
-type notice struct {
+// defaultWebhookBody is the request body of a webhook whose config has none.
+type defaultWebhookBody struct {
 	Tag   string `json:"workflow_tag"`
 	RunID string `json:"run_id"`
 	Node  string `json:"node_id"`
@@ -41,50 +41,51 @@ type notice struct {
 	Input any    `json:"input"`
 }
 
-func (v *visit) webhook(ctx context.Context, in inflow) (webhookOutput, error) {
+// sendWebhook sends the request of a webhook task.
+func (v *visit) sendWebhook(ctx context.Context, in visitInput) (webhookOutput, error) {
 	if v.runner.Webhooks == nil {
-		return webhookOutput{}, fault(agent.Invalid("config.action", "this runtime calls no webhooks"))
+		return webhookOutput{}, asNodeError(agent.Invalid("config.action", "this runtime calls no webhooks"))
 	}
-	w, err := v.request(ctx, in)
+	w, err := v.buildWebhook(ctx, in)
 	if err != nil {
 		return webhookOutput{}, err
 	}
 	repeatable := v.config.Repeatable || w.Method == methodGet || w.Method == methodPut
 	var out webhookOutput
-	err = v.effect(ctx, repeatable, func(ctx context.Context, mark func() error) error {
+	err = v.runEffect(ctx, repeatable, func(ctx context.Context, mark func() error) error {
 		answer, err := v.runner.Webhooks.Send(ctx, w, mark)
 		if err != nil {
 			return err
 		}
-		out.Status, out.Body, out.Truncated = answer.Status, bodyOf(answer.Body), answer.Truncated
-		return refusal(&answer)
+		out.Status, out.Body, out.Truncated = answer.Status, answerBody(answer.Body), answer.Truncated
+		return answerError(&answer)
 	})
 	return out, err
 }
 
-// request composes what is sent.
-func (v *visit) request(ctx context.Context, in inflow) (Webhook, error) {
+// buildWebhook renders the request of a webhook task.
+func (v *visit) buildWebhook(ctx context.Context, in visitInput) (Webhook, error) {
 	w := Webhook{
 		Tenant: v.facts.run.Tenant, Method: strings.ToUpper(cmp.Or(v.config.Method, methodPost)), Header: map[string]string{},
-		Auth: v.config.Auth, Key: v.key(),
+		Auth: v.config.Auth, Key: v.idempotencyKey(),
 	}
-	data, err := v.data(ctx, in, v.config.URL, string(v.config.Body))
+	data, err := v.loadData(ctx, in, v.config.URL, string(v.config.Body))
 	if err != nil {
 		return w, err
 	}
 	if w.URL, err = v.renderURL(ctx, data); err != nil {
 		return w, err
 	}
-	typed := false
+	hasContentType := false
 	for name, value := range v.config.Headers {
 		w.Header[name] = value
-		typed = typed || strings.EqualFold(name, contentType)
+		hasContentType = hasContentType || strings.EqualFold(name, contentType)
 	}
 	if w.Method == methodGet {
 		return w, nil
 	}
-	w.Body, err = v.body(ctx, data)
-	if !typed {
+	w.Body, err = v.webhookBody(ctx, data)
+	if !hasContentType {
 		w.Header[contentType] = "text/plain; charset=utf-8"
 		if json.Valid(w.Body) {
 			w.Header[contentType] = "application/json"
@@ -93,6 +94,7 @@ func (v *visit) request(ctx context.Context, in inflow) (Webhook, error) {
 	return w, err
 }
 
+// renderURL fills the expressions of the URL; their values are escaped.
 func (v *visit) renderURL(ctx context.Context, data expr.Data) (string, error) {
 	t, err := expr.CompileTemplate(v.config.URL)
 	if err == nil {
@@ -104,13 +106,13 @@ func (v *visit) renderURL(ctx context.Context, data expr.Data) (string, error) {
 	if ctx.Err() != nil {
 		return "", err
 	}
-	return "", fault(agent.FieldErrorf(agent.CodeOf(err), "config.url", "%w", err))
+	return "", asNodeError(agent.FieldErrorf(agent.CodeOf(err), "config.url", "%w", err))
 }
 
-// body is a text with its expressions filled in, JSON as it is, or a notice of what came in.
-func (v *visit) body(ctx context.Context, data expr.Data) ([]byte, error) {
+// webhookBody returns the body of the config: a string is a template, other JSON is sent unchanged. Without one it returns a [defaultWebhookBody].
+func (v *visit) webhookBody(ctx context.Context, data expr.Data) ([]byte, error) {
 	if len(v.config.Body) == 0 || string(v.config.Body) == "null" {
-		n := notice{Tag: v.facts.run.Tag, RunID: v.in.RunID, Node: v.node.ID, Visit: v.in.Visit, Input: data.Input}
+		n := defaultWebhookBody{Tag: v.facts.run.Tag, RunID: v.in.RunID, Node: v.node.ID, Visit: v.in.Visit, Input: data.Input}
 		return json.Marshal(n)
 	}
 	var text string
@@ -121,32 +123,33 @@ func (v *visit) body(ctx context.Context, data expr.Data) ([]byte, error) {
 	return v.config.Body, nil
 }
 
-// refusal is an answer that is no success as an error. 429 and 503 say that nothing was done; other answers of the 500s may come from
-// something on the way while the receiver was at work.
-func refusal(a *WebhookAnswer) error {
+// answerError returns the error for an answer without success, nil for success. 429 and 503 mean that nothing was done. Other 5xx statuses may
+// come from a proxy while the receiver works on the request, so the outcome is unknown.
+func answerError(a *WebhookAnswer) error {
 	switch {
 	case a.Status >= 200 && a.Status < 300:
 		return nil
-	case a.Status == statusBusy:
-		return &agent.Error{Code: agent.CodeRateLimited, RetryAfter: a.RetryAfter, Err: answered(a)}
-	case a.Status == statusAway:
-		return &agent.Error{Code: agent.CodeUnavailable, RetryAfter: a.RetryAfter, Err: answered(a)}
+	case a.Status == statusTooManyRequests:
+		return &agent.Error{Code: agent.CodeRateLimited, RetryAfter: a.RetryAfter, Err: statusError(a)}
+	case a.Status == statusUnavailable:
+		return &agent.Error{Code: agent.CodeUnavailable, RetryAfter: a.RetryAfter, Err: statusError(a)}
 	case a.Status >= 500:
-		return fmt.Errorf("%w: %w", answered(a), ErrUnknown)
-	case a.Status == statusUnknown || a.Status == statusForbidden:
-		return fault(&agent.Error{Code: agent.CodeDenied, Err: answered(a)})
+		return fmt.Errorf("%w: %w", statusError(a), ErrUnknown)
+	case a.Status == statusUnauthorized || a.Status == statusForbidden:
+		return asNodeError(&agent.Error{Code: agent.CodeDenied, Err: statusError(a)})
 	case a.Status >= 300 && a.Status < 400:
-		return fault(&agent.Error{Code: agent.CodeInvalid, Err: fmt.Errorf("%w: it redirects to another place", answered(a))})
+		return asNodeError(&agent.Error{Code: agent.CodeInvalid, Err: fmt.Errorf("%w: it redirects to another place", statusError(a))})
 	default:
-		return fault(&agent.Error{Code: agent.CodeInvalid, Err: answered(a)})
+		return asNodeError(&agent.Error{Code: agent.CodeInvalid, Err: statusError(a)})
 	}
 }
 
-func answered(a *WebhookAnswer) error {
+func statusError(a *WebhookAnswer) error {
 	return fmt.Errorf("the webhook answered %d", a.Status)
 }
 
-func bodyOf(body []byte) json.RawMessage {
+// answerBody returns the body of an answer as JSON; a body that is not JSON becomes a string.
+func answerBody(body []byte) json.RawMessage {
 	switch {
 	case len(body) == 0:
 		return nil

@@ -1,4 +1,4 @@
-// Package definitionstest has what tests of runs need: a store, rows and effects in memory.
+// Package definitionstest has the ports of package definitions in memory, for tests.
 package definitionstest
 
 import (
@@ -19,11 +19,11 @@ type Store struct {
 	runs        map[string]*agent.Run
 	attempts    map[string]bool
 
-	// Broken, when set, is asked before every call, with its name; an error is the call's.
+	// Broken, if set, is called before every method with its name; its error fails the method.
 	Broken func(call string) error
 }
 
-// NewStore makes an empty store.
+// NewStore returns an empty store.
 func NewStore() *Store {
 	return &Store{definitions: map[string][]agent.StoredWorkflow{}, runs: map[string]*agent.Run{}, attempts: map[string]bool{}}
 }
@@ -42,6 +42,7 @@ func (s *Store) Put(key agent.WorkflowKey, d agent.WorkflowDefinition) (agent.St
 	return w, nil
 }
 
+// broken returns the error that Broken gives the method.
 func (s *Store) broken(call string) error {
 	if s.Broken == nil {
 		return nil
@@ -80,8 +81,8 @@ func (s *Store) BeginRun(_ context.Context, r agent.Run) (agent.Run, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if known := s.runs[r.RunID]; known != nil {
-		return *known, nil
+	if existing := s.runs[r.RunID]; existing != nil {
+		return *existing, nil
 	}
 	s.runs[r.RunID] = &r
 	return r, nil
@@ -117,9 +118,9 @@ func (s *Store) SaveStep(ctx context.Context, _, runID string, step agent.RunSte
 	if r == nil {
 		return agent.RunStep{}, agent.FieldErrorf(agent.CodeNotFound, "run_id", "there is no run %q", runID)
 	}
-	for _, known := range r.Steps {
-		if known.NodeID == step.NodeID && known.Visit == step.Visit {
-			return known, nil
+	for _, existing := range r.Steps {
+		if existing.NodeID == step.NodeID && existing.Visit == step.Visit {
+			return existing, nil
 		}
 	}
 	r.Steps = append(r.Steps, step)
@@ -134,9 +135,9 @@ func (s *Store) Step(_ context.Context, runID, nodeID string, visit int) (agent.
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if r := s.runs[runID]; r != nil {
-		for _, known := range r.Steps {
-			if known.NodeID == nodeID && known.Visit == visit {
-				return known, true, nil
+		for _, existing := range r.Steps {
+			if existing.NodeID == nodeID && existing.Visit == visit {
+				return existing, true, nil
 			}
 		}
 	}

@@ -12,13 +12,13 @@ import (
 	"github.com/turnstone-run/turnstone/internal/definitions"
 )
 
-// Rows keeps content in memory.
+// Rows is a [definitions.Rows] in memory.
 type Rows struct {
 	mu      sync.Mutex
 	content map[string][]byte
 }
 
-// NewRows makes an empty one.
+// NewRows returns empty Rows.
 func NewRows() *Rows { return &Rows{content: map[string][]byte{}} }
 
 // Open implements [definitions.Rows].
@@ -45,42 +45,42 @@ func (r *Rows) Put(_ context.Context, tenant string, content io.Reader) (string,
 	return ref, nil
 }
 
-// World is the outside: it keeps what was sent. Its functions may be set to go wrong.
+// World records what runs send. Its functions, if set, replace the default answers.
 type World struct {
 	mu    sync.Mutex
 	mails []definitions.Mail
 	hooks []definitions.Webhook
 	turns []agent.TurnRequest
 
-	OnMail  func(m definitions.Mail, mark func() error) error // instead of taking it
+	OnMail  func(m definitions.Mail, mark func() error) error // instead of accepting the mail
 	OnHook  func(w definitions.Webhook, mark func() error) (definitions.WebhookAnswer, error)
 	OnTurn  func(r agent.TurnRequest) error
 	Result  func(id agent.TurnID) (agent.AgentStepOutput, error)
 	Fetched func(call definitions.PipelineCall) (definitions.PipelineResult, error)
 }
 
-// Mails are those that were taken.
+// Mails returns the mails that were accepted.
 func (w *World) Mails() []definitions.Mail {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return append([]definitions.Mail(nil), w.mails...)
 }
 
-// Hooks are the requests that were taken.
+// Hooks returns the requests that were accepted.
 func (w *World) Hooks() []definitions.Webhook {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return append([]definitions.Webhook(nil), w.hooks...)
 }
 
-// Turns are those that were begun.
+// Turns returns the turns that were begun.
 func (w *World) Turns() []agent.TurnRequest {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return append([]agent.TurnRequest(nil), w.turns...)
 }
 
-// Mailer sends into the world.
+// Mailer is a [definitions.Mailer] that sends to a World.
 type Mailer struct{ *World }
 
 // Send implements [definitions.Mailer].
@@ -98,7 +98,7 @@ func (m Mailer) Send(_ context.Context, mail definitions.Mail, mark func() error
 	return nil
 }
 
-// Webhooks sends into the world.
+// Webhooks is a [definitions.Webhooks] that sends to a World.
 type Webhooks struct{ *World }
 
 // Send implements [definitions.Webhooks].
@@ -118,7 +118,7 @@ func (h Webhooks) Send(_ context.Context, w definitions.Webhook, mark func() err
 	return answer, err
 }
 
-// Turns begins turns that say what Result says.
+// Turns is a [definitions.Turns] whose turns end with Result.
 type Turns struct{ *World }
 
 // BeginTurn implements [definitions.Turns].
@@ -142,7 +142,7 @@ func (t Turns) Turn(_ context.Context, id agent.TurnID) (agent.AgentStepOutput, 
 	return t.Result(id)
 }
 
-// Pipelines answers with what Fetched says.
+// Pipelines is a [definitions.Pipelines] that answers with Fetched.
 type Pipelines struct{ *World }
 
 // EffectFree implements [definitions.Pipelines].

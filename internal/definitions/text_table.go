@@ -8,7 +8,7 @@ import (
 	"text/tabwriter"
 )
 
-// Bounds of a mail's own text.
+// Bounds of the body that a mail gets when its config has none.
 const (
 	tableRows    = 50
 	tableColumns = 12
@@ -17,8 +17,8 @@ const (
 	maxSubject   = 200
 )
 
-// table writes rows as plain text, the first [tableRows] of them. Columns are in the order of the alphabet.
-func table(rows []any) string {
+// rowsTable returns the first [tableRows] rows as a plain-text table, with columns in alphabetical order.
+func rowsTable(rows []any) string {
 	shown := rows[:min(len(rows), tableRows)]
 	columns, left := columnsOf(shown)
 	var b strings.Builder
@@ -29,12 +29,12 @@ func table(rows []any) string {
 	for _, row := range shown {
 		members, ok := row.(map[string]any)
 		if !ok {
-			fmt.Fprintln(w, cell(row))
+			fmt.Fprintln(w, cellText(row))
 			continue
 		}
 		cells := make([]string, len(columns))
 		for i, c := range columns {
-			cells[i] = cell(members[c])
+			cells[i] = cellText(members[c])
 		}
 		fmt.Fprintln(w, strings.Join(cells, "\t"))
 	}
@@ -66,8 +66,8 @@ func columnsOf(rows []any) (columns []string, left int) {
 	return columns, 0
 }
 
-// cell is a value on one line.
-func cell(v any) string {
+// cellText returns a value as one line of text.
+func cellText(v any) string {
 	var s string
 	switch v := v.(type) {
 	case nil:
@@ -84,14 +84,14 @@ func cell(v any) string {
 	if s = strings.Join(strings.Fields(s), " "); s == "" {
 		return "-"
 	}
-	return clip(s, tableCell)
+	return truncate(s, tableCell)
 }
 
-// clip cuts a text to so many characters.
-func clip(s string, most int) string {
+// truncate returns the first maxChars characters of a text.
+func truncate(s string, maxChars int) string {
 	n := 0
 	for i := range s {
-		if n == most {
+		if n == maxChars {
 			return s[:i] + "…"
 		}
 		n++
