@@ -46,7 +46,7 @@ func (r *definedRun) view() RunView {
 	}
 	state := r.core.State()
 	v.Visits = state.Visits
-	for i, m := range state.Marks {
+	for i, m := range state.Nodes {
 		n := NodeView{ID: r.skeleton.Nodes[i].ID, Type: r.skeleton.Nodes[i].Type, Status: "idle", Visits: m.Visits}
 		switch {
 		case m.Phase == core.Running && m.Visits > 0, m.Phase == core.Asked:

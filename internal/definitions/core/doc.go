@@ -1,17 +1,17 @@
-// Package core decides how a run of a defined workflow goes on: it is pure, and the workflow DefinedWorkflow does what it says.
+// Package core decides which nodes of a definition are visited next. It is pure; the workflow DefinedWorkflow carries out its actions.
 //
-//	         edge fires                    all that is at work and leads here is done
+//	         edge fires                    no running or asked node can still lead here
 //	idle ──────────────────▶ asked ────────────────────────────────────────────────▶ running
 //	  ▲                                                                                 │
 //	  └───────────────────────── After: its own edges fire ─────────────────────────────┘
 //
-// A node that nothing leads to is asked when the run begins. A node that is asked is visited once nothing that is running or asked can
-// still lead to it: so a node behind several branches is visited once for all of them, whatever their order, and a branch that a
-// condition did not take is not waited for. What fired meanwhile comes into that one visit.
+// A node without incoming edges is asked when the run begins. A node that is asked is visited once no running or asked node can still lead to it.
+// So a node behind several branches is visited once for all of them, whatever their order, and it does not wait for a branch that a condition
+// did not take. The outputs of all edges that fired until then are its input.
 //
-// Cycles pass through timers (the definition's check sees to that). The edge that closes a cycle, found by walking from the entries in the
-// definition's order, asks for a new visit of the node that it leads to; nothing waits along it. A node is never at work twice at once:
-// what fires meanwhile makes one more visit after it.
+// Cycles pass through timers: the validation of a definition ensures that. The edge that closes a cycle is found by walking from the entry nodes
+// in the definition's order. It asks for a new visit of its target, and no node waits for it. A node never runs twice at once: edges that fire
+// while it runs cause one more visit afterwards.
 //
-// A failed node, or a cancel, starts no more visits; the run is over when those at work have ended.
+// After a failed node or a cancel no visits begin. The run ends when the running visits have ended.
 package core

@@ -5,16 +5,16 @@ import (
 	"fmt"
 )
 
-// Version is the version of the rules of this package; a run keeps the one that it began with.
+// Version is the version of the rules of this package. A run keeps the version that it began with.
 const Version = 1
 
-// MaxNodes bounds a skeleton.
+// MaxNodes is the maximum number of nodes.
 const MaxNodes = 256
 
-// maxEdges bounds a skeleton.
+// maxEdges is the maximum number of edges.
 const maxEdges = 4096
 
-// Skeleton is a definition without its words: what the workflow knows of it.
+// Skeleton is the part of a definition that its workflow knows: no texts and no expressions.
 type Skeleton struct {
 	Nodes []Node `json:"nodes"`
 	Edges []Edge `json:"edges"`
@@ -29,21 +29,21 @@ type Node struct {
 	TimeoutMS int64  `json:"timeout_ms,omitempty"` // of one visit; 0: the runtime's own
 }
 
-// Edge leads from one node to another, both by their index.
+// Edge leads from one node to another; both are indices.
 type Edge struct {
 	From int    `json:"from"`
 	To   int    `json:"to"`
-	On   string `json:"on,omitempty"` // the outcome that it is for; empty: any
+	On   string `json:"on,omitempty"` // the outcome that fires it; empty: any
 }
 
-// Source is a visit that has fired an edge: its output comes into the next one.
+// Source is a visit that has fired an edge: its output is input of the next visit.
 type Source struct {
 	Node  int `json:"node"`
 	Visit int `json:"visit"`
 }
 
-// check holds a skeleton against the bounds.
-func (s *Skeleton) check() error {
+// validate checks the bounds and the ends of the edges.
+func (s *Skeleton) validate() error {
 	switch {
 	case len(s.Nodes) == 0:
 		return errors.New("the workflow has no nodes")
@@ -60,32 +60,32 @@ func (s *Skeleton) check() error {
 	return nil
 }
 
-// entries are the nodes that nothing leads to.
-func (s *Skeleton) entries() []int {
-	led := make([]bool, len(s.Nodes))
+// entryNodes returns the nodes without incoming edges.
+func (s *Skeleton) entryNodes() []int {
+	hasPredecessor := make([]bool, len(s.Nodes))
 	for _, e := range s.Edges {
-		led[e.To] = true
+		hasPredecessor[e.To] = true
 	}
 	var out []int
 	for i := range s.Nodes {
-		if !led[i] {
+		if !hasPredecessor[i] {
 			out = append(out, i)
 		}
 	}
 	return out
 }
 
-// closing finds the edges that close a cycle, walking depth first from the entries in the definition's order.
-func (s *Skeleton) closing(entries []int) []bool {
+// findBackEdges reports for each edge whether it closes a cycle, walking depth first from the entry nodes in the definition's order.
+func (s *Skeleton) findBackEdges(entries []int) []bool {
 	const (
-		fresh = iota
+		unvisited = iota
 		open
 		done
 	)
 	var (
-		back  = make([]bool, len(s.Edges))
-		state = make([]int, len(s.Nodes))
-		walk  func(n int)
+		isBack = make([]bool, len(s.Edges))
+		state  = make([]int, len(s.Nodes))
+		walk   func(n int)
 	)
 	walk = func(n int) { // at most MaxNodes deep
 		state[n] = open
@@ -95,43 +95,43 @@ func (s *Skeleton) closing(entries []int) []bool {
 			}
 			switch state[e.To] {
 			case open:
-				back[i] = true
-			case fresh:
+				isBack[i] = true
+			case unvisited:
 				walk(e.To)
 			}
 		}
 		state[n] = done
 	}
 	for _, n := range entries {
-		if state[n] == fresh {
+		if state[n] == unvisited {
 			walk(n)
 		}
 	}
-	return back
+	return isBack
 }
 
-// reach says which nodes each node leads to without closing a cycle; itself only where it is asked again.
-func (s *Skeleton) reach(back []bool) [][]bool {
-	out := make([][]bool, len(s.Nodes))
-	next := make([][]int, len(s.Nodes))
+// reachableNodes returns, for each node, which nodes it leads to without an edge that closes a cycle.
+func (s *Skeleton) reachableNodes(isBack []bool) [][]bool {
+	reachable := make([][]bool, len(s.Nodes))
+	successors := make([][]int, len(s.Nodes))
 	for i, e := range s.Edges {
-		if !back[i] {
-			next[e.From] = append(next[e.From], e.To)
+		if !isBack[i] {
+			successors[e.From] = append(successors[e.From], e.To)
 		}
 	}
 	for n := range s.Nodes {
-		out[n] = make([]bool, len(s.Nodes))
-		todo := []int{n}
-		for len(todo) > 0 {
-			last := todo[len(todo)-1]
-			todo = todo[:len(todo)-1]
-			for _, to := range next[last] {
-				if !out[n][to] {
-					out[n][to] = true
-					todo = append(todo, to)
+		reachable[n] = make([]bool, len(s.Nodes))
+		stack := []int{n}
+		for len(stack) > 0 {
+			last := stack[len(stack)-1]
+			stack = stack[:len(stack)-1]
+			for _, to := range successors[last] {
+				if !reachable[n][to] {
+					reachable[n][to] = true
+					stack = append(stack, to)
 				}
 			}
 		}
 	}
-	return out
+	return reachable
 }
