@@ -12,8 +12,8 @@ import (
 	"cel.dev/cel-go/common/types/traits"
 )
 
-// CEL keeps whole numbers and others apart: with 450 in a row price * 1.1 would be an error, and with 5 price / 2 would be 2. So the
-// operators are replaced, in the expression, by functions that take JSON's one kind of number, and leave all else to CEL.
+// operatorFunctions returns the functions that replace the operators of CEL. CEL keeps integers and floating-point numbers apart: if price were 450,
+// price * 1.1 would be an error, and if it were 5, price / 2 would be 2. JSON has one kind of number, and so have these functions.
 func operatorFunctions() map[string]string {
 	return map[string]string{
 		operators.Add: "@number_add", operators.Subtract: "@number_subtract", operators.Multiply: "@number_multiply",
@@ -21,12 +21,13 @@ func operatorFunctions() map[string]string {
 	}
 }
 
-func arithmetic() []cel.EnvOption {
+// numberOperators declares the functions of operatorFunctions.
+func numberOperators() []cel.EnvOption {
 	bind := func(operator string, do func(x, y ref.Val) ref.Val) cel.EnvOption {
 		name := operatorFunctions()[operator]
 		return cel.Function(name, cel.Overload(name, []*cel.Type{cel.DynType, cel.DynType}, cel.DynType, cel.BinaryBinding(
 			func(x, y ref.Val) ref.Val {
-				x, y = alike(x, y)
+				x, y = sameNumberKind(x, y)
 				return do(x, y)
 			})))
 	}
@@ -54,8 +55,8 @@ func arithmetic() []cel.EnvOption {
 	}
 }
 
-// alike makes both floating-point numbers when only one is.
-func alike(x, y ref.Val) (a, b ref.Val) {
+// sameNumberKind converts an integer to floating point if the other operand is.
+func sameNumberKind(x, y ref.Val) (a, b ref.Val) {
 	_, xFloat := x.(types.Double)
 	_, yFloat := y.(types.Double)
 	if i, ok := x.(types.Int); ok && yFloat {
@@ -97,7 +98,7 @@ func modulo(x, y ref.Val) ref.Val {
 	return types.MaybeNoSuchOverloadErr(x)
 }
 
-// replaceOperators writes the functions for the operators.
+// replaceOperators replaces operators by the functions of operatorFunctions.
 func replaceOperators(root ast.Expr) {
 	functions, factory := operatorFunctions(), ast.NewExprFactory()
 	ast.PostOrderVisit(root, ast.NewExprVisitor(func(e ast.Expr) {
@@ -105,8 +106,8 @@ func replaceOperators(root ast.Expr) {
 			return
 		}
 		call := e.AsCall()
-		if len(call.Args()) > 0 && accumulates(call.Args()[0]) {
-			return // a macro's own sum
+		if len(call.Args()) > 0 && isAccumulator(call.Args()[0]) {
+			return // the accumulator of a macro
 		}
 		if name, ok := functions[call.FunctionName()]; ok {
 			e.SetKindCase(factory.NewCall(e.ID(), name, call.Args()...))
@@ -114,7 +115,7 @@ func replaceOperators(root ast.Expr) {
 	}))
 }
 
-// accumulates reports whether an expression is the variable in which a macro collects its answer: no other name begins so.
-func accumulates(e ast.Expr) bool {
+// isAccumulator reports whether an expression is the variable in which a macro collects its result: only those begin with @.
+func isAccumulator(e ast.Expr) bool {
 	return e.Kind() == ast.IdentKind && strings.HasPrefix(e.AsIdent(), "@")
 }

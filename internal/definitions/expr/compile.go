@@ -12,21 +12,21 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// MaxExpression bounds an expression, in bytes.
+// MaxExpression is the maximum length of an expression in bytes.
 const MaxExpression = 4_096
 
-// maxProblems bounds what is told of one expression.
-const maxProblems = 5
+// maxReportedErrors is the maximum number of errors reported for one expression.
+const maxReportedErrors = 5
 
-// formula is a compiled expression of any type. It is safe for concurrent use.
-type formula struct {
-	program cel.Program
-	names   names
-	output  *cel.Type
+// expression is a compiled expression of any type. It is safe for concurrent use.
+type expression struct {
+	program   cel.Program
+	variables variables
+	output    *cel.Type
 }
 
-// parse compiles an expression. Its error, [agent.CodeInvalid] without a field, says line:column: message.
-func parse(env *cel.Env, source string) (*formula, error) {
+// compile returns a compiled expression. Its error is [agent.CodeInvalid] without a field; the message is "line:column: problem".
+func compile(env *cel.Env, source string) (*expression, error) {
 	if strings.TrimSpace(source) == "" {
 		return nil, agent.Invalid("", "is empty")
 	}
@@ -35,38 +35,39 @@ func parse(env *cel.Env, source string) (*formula, error) {
 	}
 	parsed, issues := env.Parse(source)
 	if issues.Err() != nil {
-		return nil, problems(issues)
+		return nil, compileError(issues)
 	}
-	f := new(formula)
-	f.names.collect(parsed.NativeRep().Expr(), nil)
+	e := new(expression)
+	e.variables.collect(parsed.NativeRep().Expr(), nil)
 	replaceOperators(parsed.NativeRep().Expr())
-	variables := make([]cel.EnvOption, len(f.names.free))
-	for i, name := range f.names.free {
+	variables := make([]cel.EnvOption, len(e.variables.free))
+	for i, name := range e.variables.free {
 		variables[i] = cel.Variable(name, cel.DynType)
 	}
 	env, err := env.Extend(variables...)
 	if err != nil {
-		return nil, agent.Invalid("", "%s", oneLine(err.Error()))
+		return nil, agent.Invalid("", "%s", shortLine(err.Error()))
 	}
 	checked, issues := env.Check(parsed)
 	if issues.Err() != nil {
-		return nil, problems(issues)
+		return nil, compileError(issues)
 	}
-	f.output = checked.OutputType()
-	if f.program, err = env.Program(checked, programOptions()...); err != nil {
-		return nil, agent.Invalid("", "%s", oneLine(err.Error()))
+	e.output = checked.OutputType()
+	if e.program, err = env.Program(checked, programOptions()...); err != nil {
+		return nil, agent.Invalid("", "%s", shortLine(err.Error()))
 	}
-	return f, nil
+	return e, nil
 }
 
-func problems(issues *cel.Issues) error {
+// compileError returns the first errors of the compiler in one error.
+func compileError(issues *cel.Issues) error {
 	var out []string
 	for _, e := range issues.Errors() {
-		if len(out) == maxProblems {
+		if len(out) == maxReportedErrors {
 			break
 		}
-		message := oneLine(strings.ReplaceAll(e.Message, " (in container '')", ""))
-		if e.Location.Line() > 0 { // limits are passed nowhere in particular
+		message := shortLine(strings.ReplaceAll(e.Message, " (in container '')", ""))
+		if e.Location.Line() > 0 { // errors about limits have no position
 			message = fmt.Sprintf("%d:%d: %s", e.Location.Line(), e.Location.Column()+1, message)
 		}
 		out = append(out, message)
@@ -74,22 +75,22 @@ func problems(issues *cel.Issues) error {
 	return agent.Invalid("", "%s", strings.Join(out, "; "))
 }
 
-// oneLine keeps a message of a library on one line, and short.
-func oneLine(s string) string {
-	const most = 300
+// shortLine returns a message of a library as one short line.
+func shortLine(s string) string {
+	const maxBytes = 300
 	s = strings.Join(strings.Fields(s), " ")
-	if len(s) > most {
-		s = strings.ToValidUTF8(s[:most], "") + "…"
+	if len(s) > maxBytes {
+		s = strings.ToValidUTF8(s[:maxBytes], "") + "…"
 	}
 	return s
 }
 
-// errMissing says that an expression needs something that is not there.
-var errMissing = errors.New("it needs something that is not there")
+// errMissingValue means that an expression reads a value that is missing or null.
+var errMissingValue = errors.New("it needs something that is not there")
 
-// eval returns the value for a row, or for all that came in. Its error is errMissing, the context's own, or says what is wrong.
-func (f *formula) eval(ctx context.Context, s *scope) (ref.Val, error) {
-	out, _, err := f.program.ContextEval(ctx, s)
+// eval returns the value of the expression. Its error is errMissingValue, the context's, or [agent.CodeInvalid].
+func (e *expression) eval(ctx context.Context, s *activation) (ref.Val, error) {
+	out, _, err := e.program.ContextEval(ctx, s)
 	if err == nil {
 		return out, nil
 	}
@@ -98,10 +99,10 @@ func (f *formula) eval(ctx context.Context, s *scope) (ref.Val, error) {
 	}
 	switch message := err.Error(); {
 	case strings.Contains(message, "no such attribute"), strings.Contains(message, "no such key"), strings.Contains(message, "index out of bounds"):
-		return nil, fmt.Errorf("%w: %s", errMissing, oneLine(message))
-	case strings.Contains(message, "no such overload") && s.null(f.names.paths):
-		return nil, fmt.Errorf("%w: null is compared", errMissing)
+		return nil, fmt.Errorf("%w: %s", errMissingValue, shortLine(message))
+	case strings.Contains(message, "no such overload") && s.readsNull(e.variables.paths):
+		return nil, fmt.Errorf("%w: null is compared", errMissingValue)
 	default:
-		return nil, agent.Invalid("", "%s", oneLine(message))
+		return nil, agent.Invalid("", "%s", shortLine(message))
 	}
 }

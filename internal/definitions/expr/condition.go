@@ -12,53 +12,53 @@ import (
 
 // Program is a compiled condition. It is safe for concurrent use.
 type Program struct {
-	formula *formula
+	expression *expression
 }
 
-// Outcome is what a condition says of what came in.
+// Outcome is the result of a condition.
 type Outcome struct {
-	True bool // it holds; with rows: for one of them at least
+	True bool // the condition is true; with PerRow: for at least one row
 
-	PerRow   bool  // it was evaluated for each row
-	Matching []any // with PerRow: the rows that satisfy it, in their order
+	PerRow   bool  // the condition was evaluated for each row
+	Matching []any // with PerRow: the rows that satisfy it, in order
 	Rest     []any // with PerRow: the others
-	// Skipped counts rows that could not be judged, such as those with a text where the condition compares a number; they are among the
-	// Rest. Problem says what was wrong with the first of them.
+	// Skipped is the number of rows for which the condition failed, such as rows with a text where it compares a number; they are part of
+	// Rest. Problem is the first error.
 	Skipped int
 	Problem string
 }
 
-// Compile compiles a condition: CEL that says true or false. Its error is [agent.CodeInvalid], without a field, and says line:column:
-// message; several are on one line.
+// Compile returns a compiled condition, which is CEL of type bool. Its error is [agent.CodeInvalid] without a field; the message is "line:column:
+// problem", several on one line.
 func Compile(source string) (*Program, error) {
 	env, err := newEnv()
 	if err != nil {
 		return nil, err
 	}
-	f, err := parse(env, source)
+	f, err := compile(env, source)
 	if err != nil {
 		return nil, err
 	}
 	if f.output != cel.BoolType && f.output != cel.DynType {
 		return nil, agent.Invalid("", "is of type %s, want true or false", cel.FormatCELType(f.output))
 	}
-	return &Program{formula: f}, nil
+	return &Program{expression: f}, nil
 }
 
-// PerRow reports whether the condition is evaluated for each row of what comes in, where that has rows. When it is not, Eval needs of
-// Data.Input only what the expression reads of input.
-func (p *Program) PerRow() bool { return p.formula.names.perRow() }
+// PerRow reports whether the condition is evaluated for each row of an input that has rows. If not, Eval needs only the parts of Data.Input that the
+// expression reads.
+func (p *Program) PerRow() bool { return p.expression.variables.dependOnRow() }
 
-// Eval evaluates the condition. Its error is [agent.CodeInvalid] when what came in, or every row of it, cannot be judged: a text is
-// compared with a number, or the evaluation takes too many steps; or the context's own.
+// Eval evaluates the condition. Its error is the context's, or [agent.CodeInvalid] if the evaluation fails for the input or for every row: a text is
+// compared with a number, or the evaluation costs too much.
 func (p *Program) Eval(ctx context.Context, data Data) (Outcome, error) {
 	rows, ok := data.Rows()
 	if !ok || !p.PerRow() {
-		holds, err := p.holds(ctx, &scope{data: &data, row: data.Input})
+		holds, err := p.isTrue(ctx, &activation{data: &data, row: data.Input})
 		return Outcome{True: holds}, err
 	}
 	out := Outcome{PerRow: true, Matching: []any{}, Rest: []any{}}
-	var first error
+	var firstErr error
 	for _, row := range rows {
 		holds, err := p.Row(ctx, row, data)
 		if err := agent.Interrupted(ctx, "evaluate condition"); err != nil {
@@ -71,30 +71,30 @@ func (p *Program) Eval(ctx context.Context, data Data) (Outcome, error) {
 			out.Rest = append(out.Rest, row)
 		}
 		if err != nil {
-			if first == nil {
-				first, out.Problem = err, err.Error()
+			if firstErr == nil {
+				firstErr, out.Problem = err, err.Error()
 			}
 			out.Skipped++
 		}
 	}
-	if out.Skipped == len(rows) && first != nil {
-		return Outcome{}, first
+	if out.Skipped == len(rows) && firstErr != nil {
+		return Outcome{}, firstErr
 	}
 	out.True = len(out.Matching) > 0
 	return out, nil
 }
 
-// Row evaluates the condition for one row, for callers that read more rows than they want to hold. Of data it takes Input, Steps and
-// Run. Its error is [agent.CodeInvalid] when the row cannot be judged, or the context's own.
+// Row evaluates the condition for one row, for callers that do not hold all rows in memory. Its error is [agent.CodeInvalid] if the evaluation fails,
+// or the context's.
 func (p *Program) Row(ctx context.Context, row any, data Data) (bool, error) {
-	return p.holds(ctx, &scope{data: &data, row: row})
+	return p.isTrue(ctx, &activation{data: &data, row: row})
 }
 
-// holds is false where something is missing.
-func (p *Program) holds(ctx context.Context, s *scope) (bool, error) {
-	v, err := p.formula.eval(ctx, s)
+// isTrue reports whether the condition is true. It is false if a value is missing.
+func (p *Program) isTrue(ctx context.Context, s *activation) (bool, error) {
+	v, err := p.expression.eval(ctx, s)
 	switch {
-	case errors.Is(err, errMissing):
+	case errors.Is(err, errMissingValue):
 		return false, nil
 	case err != nil:
 		return false, err

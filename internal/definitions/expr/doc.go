@@ -1,22 +1,23 @@
-// Package expr evaluates the conditions and fills the texts of workflow definitions.
+// Package expr evaluates the conditions of workflow definitions and renders their templates.
 //
 // A condition is CEL (cel.dev) with the standard functions and macros, and lowerAscii, upperAscii, trim, substring, charAt, split, format,
-// join and replace of texts. Its variables are what came into the node: the members of an object by name, and
+// join and replace of texts. Its variables are the members of the node's input by name, and
 //
-//	input  all that came in
-//	row    one row of it, or all of it where it has no rows
-//	steps  what the nodes before gave out, by node id: steps.fetch.total
+//	input  the whole input
+//	row    one row of the input, or the whole input if it has no rows
+//	steps  outputs of earlier nodes, by node id: steps.fetch.total
 //	run    run_id, workflow_tag, …
 //
-// A name that is not one of these four may be any other; whether it is there shows when a run gets to the node. JSON has one kind of
-// number, so price * 2 < 900.5 and total / 3 work for whole numbers and others alike.
+// Any other name is a member of the input; whether it exists is known only during a run. JSON has one kind of number, so price * 2 < 900.5 and
+// total / 3 work for integers and floating-point numbers alike.
 //
-// What came in has rows when it is a list, or an object with the list "rows". Then a condition over names of members or over row is
-// evaluated for each row: it holds when any row satisfies it, and those rows go on along "true"; when none does, all go on along "false". A
-// condition over input, steps and run alone is evaluated once, and all goes on along its answer.
+// An input that is a list, or an object with the list "rows", has rows. A condition that reads members or row is evaluated for each of them. It is
+// true if any row satisfies it, and only those rows follow the edge "true"; otherwise all rows follow "false". A condition that reads only
+// input, steps and run is evaluated once.
 //
-// What compares a member that a row does not have, or has as null, is not true of it, and not false either: so a row without a price
-// satisfies neither price < 500 nor !(price < 500), but price < 500 || seats > 3 when it has the seats.
+// A comparison with a member that is missing or null is neither true nor false: a row without a price satisfies neither price < 500 nor
+// !(price < 500), but price < 500 || seats > 3 if it has the seats.
 //
-// A text has expressions in {{ }}. With rows, names are members of the first one. What is missing is left out; in a URL it is an error.
+// A template has expressions in {{ }}. If the input has rows, members are those of the first row. A missing value is rendered as nothing; in a URL
+// it is an error.
 package expr

@@ -16,16 +16,16 @@ import (
 
 // Bounds of CEL programs.
 const (
-	maxNesting      = 4   // comprehensions within one another
-	maxRegexProgram = 200 // instructions: a step of matching costs up to as many
-	maxSteps        = 1_000_000
+	maxNesting      = 4   // of comprehensions
+	maxRegexProgram = 200 // instructions; each step of matching may execute all of them
+	maxCost         = 1_000_000
 	maxRecursion    = 100
-	interruptEvery  = 100 // turns of a comprehension
-	stringsVersion  = 5   // of the extensions, so that a new CEL library does not change what a definition may say
-	maxMade         = 1 << 20
+	interruptEvery  = 100 // iterations of a comprehension
+	stringsVersion  = 5   // pinned, so that a new CEL library does not change which definitions are valid
+	maxFunctionText = 1 << 20
 )
 
-// newEnv makes the environment of expressions, without variables.
+// newEnv returns the environment of expressions, without variables.
 func newEnv() (*cel.Env, error) {
 	texts, err := textFunctions()
 	if err != nil {
@@ -43,8 +43,8 @@ func newEnv() (*cel.Env, error) {
 		),
 		cel.FunctionDecls(texts...),
 	}
-	options = append(options, makers()...)
-	options = append(options, arithmetic()...)
+	options = append(options, growingFunctions()...)
+	options = append(options, numberOperators()...)
 	env, err := cel.NewEnv(options...)
 	if err != nil {
 		return nil, agent.Errorf(agent.CodeInternal, "prepare expressions", "%w", err)
@@ -53,10 +53,10 @@ func newEnv() (*cel.Env, error) {
 }
 
 func programOptions() []cel.ProgramOption {
-	return []cel.ProgramOption{cel.EvalOptions(cel.OptOptimize), cel.CostLimit(maxSteps), cel.InterruptCheckFrequency(interruptEvery)}
+	return []cel.ProgramOption{cel.EvalOptions(cel.OptOptimize), cel.CostLimit(maxCost), cel.InterruptCheckFrequency(interruptEvery)}
 }
 
-// textFunctions are those of the string extensions whose answer is no longer than what they are given, and whose work is as long.
+// textFunctions returns the functions of the string extensions whose result and cost are no larger than their arguments.
 func textFunctions() ([]*decls.FunctionDecl, error) {
 	env, err := cel.NewCustomEnv(ext.Strings(ext.StringsVersion(stringsVersion)))
 	if err != nil {
@@ -73,8 +73,8 @@ func textFunctions() ([]*decls.FunctionDecl, error) {
 	return out, nil
 }
 
-// makers are functions that can make much of little. Those of the string extensions see that only when it is done.
-func makers() []cel.EnvOption {
+// growingFunctions returns join and replace with a bound on their result. The string extensions would check the bound too late.
+func growingFunctions() []cel.EnvOption {
 	text, list := cel.StringType, cel.ListType(cel.StringType)
 	return []cel.EnvOption{
 		cel.Function("join",
@@ -101,8 +101,8 @@ func join(l, sep ref.Val) ref.Val {
 			b.WriteString(string(between))
 		}
 		b.WriteString(string(part))
-		if b.Len() > maxMade {
-			return tooLong("join")
+		if b.Len() > maxFunctionText {
+			return textTooLong("join")
 		}
 	}
 	return types.String(b.String())
@@ -115,12 +115,12 @@ func replace(args ...ref.Val) ref.Val {
 	if !isText || !isFrom || !isTo {
 		return types.MaybeNoSuchOverloadErr(args[0])
 	}
-	if len(in)+strings.Count(string(in), string(from))*len(to) > maxMade {
-		return tooLong("replace")
+	if len(in)+strings.Count(string(in), string(from))*len(to) > maxFunctionText {
+		return textTooLong("replace")
 	}
 	return types.String(strings.ReplaceAll(string(in), string(from), string(to)))
 }
 
-func tooLong(function string) ref.Val {
-	return types.WrapErr(fmt.Errorf("%s would make a text of more than %d bytes", function, maxMade))
+func textTooLong(function string) ref.Val {
+	return types.WrapErr(fmt.Errorf("%s would make a text of more than %d bytes", function, maxFunctionText))
 }

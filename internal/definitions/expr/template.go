@@ -13,76 +13,76 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// Bounds of texts.
+// Bounds of templates.
 const (
 	MaxTemplate    = 64 << 10 // bytes
-	MaxExpressions = 100      // in one text
+	MaxExpressions = 100      // in one template
 	MaxRendered    = 1 << 20  // bytes
 )
 
 const (
-	opens  = "{{"
-	closes = "}}"
+	openDelimiter  = "{{"
+	closeDelimiter = "}}"
 )
 
-// Template is a text with expressions in {{ }}. It is safe for concurrent use.
+// Template is a compiled text with expressions in {{ }}. It is safe for concurrent use.
 type Template struct {
 	parts []part
 }
 
-// part is a text, then an expression; the last one has none.
+// part is literal text and the expression behind it; the last part has none.
 type part struct {
-	text    string
-	formula *formula
+	text       string
+	expression *expression
 }
 
-// CompileTemplate compiles a text. Its error is [agent.CodeInvalid], without a field, and names the expression.
+// CompileTemplate returns a compiled template. Its error is [agent.CodeInvalid] without a field, and names the expression.
 func CompileTemplate(text string) (*Template, error) {
 	if len(text) > MaxTemplate {
 		return nil, agent.Invalid("", "is %d bytes, at most %d", len(text), MaxTemplate)
 	}
-	if !strings.Contains(text, opens) {
+	if !strings.Contains(text, openDelimiter) {
 		return &Template{parts: []part{{text: text}}}, nil
 	}
-	cut, err := fasttemplate.NewTemplate(text, opens, closes)
+	parsed, err := fasttemplate.NewTemplate(text, openDelimiter, closeDelimiter)
 	if err != nil {
-		return nil, agent.Invalid("", "%s is not closed by %s", opens, closes)
+		return nil, agent.Invalid("", "%s is not closed by %s", openDelimiter, closeDelimiter)
 	}
 	env, err := newEnv()
 	if err != nil {
 		return nil, err
 	}
 	t := new(Template)
-	var between strings.Builder
-	_, err = cut.ExecuteFunc(&between, func(_ io.Writer, tag string) (int, error) {
+	var literal strings.Builder
+	_, err = parsed.ExecuteFunc(&literal, func(_ io.Writer, tag string) (int, error) {
 		if len(t.parts) == MaxExpressions {
 			return 0, agent.Invalid("", "has more than %d expressions", MaxExpressions)
 		}
-		f, err := parse(env, tag)
+		f, err := compile(env, tag)
 		if err != nil {
-			return 0, agent.Invalid("", "%s%.100s%s: %w", opens, tag, closes, err)
+			return 0, agent.Invalid("", "%s%.100s%s: %w", openDelimiter, tag, closeDelimiter, err)
 		}
-		t.parts = append(t.parts, part{text: between.String(), formula: f})
-		between.Reset()
+		t.parts = append(t.parts, part{text: literal.String(), expression: f})
+		literal.Reset()
 		return 0, nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	t.parts = append(t.parts, part{text: between.String()})
+	t.parts = append(t.parts, part{text: literal.String()})
 	return t, nil
 }
 
-// Render fills the text. A value that is missing or null is left out; numbers are written without an exponent, lists and objects as JSON.
-// Its error is [agent.CodeInvalid] for an expression that fails, [agent.CodeOverflow] beyond [MaxRendered], or the context's own.
+// Render returns the text with the values of its expressions. A missing or null value is left out; numbers have no exponent, lists and objects are
+// JSON. Its error is [agent.CodeInvalid] for an expression that fails, [agent.CodeOverflow] beyond [MaxRendered], or the context's.
 func (t *Template) Render(ctx context.Context, data Data) (string, error) {
 	return t.render(ctx, data, func(_, value string, _ error) (string, error) { return value, nil })
 }
 
-// RenderURL fills the text of a URL: what is put in is escaped, unless the URL begins with it, and what is missing is [agent.CodeInvalid]. So is
-// a value that would lead to another place of the host, as .. in a path does: there are servers that take it for a step up, escaped or not.
+// RenderURL returns a URL with the values of its expressions, which are escaped unless the URL begins with one. A missing value is
+// [agent.CodeInvalid]. So is a value that makes .. a segment of the path: some servers resolve it even if it is escaped.
 func (t *Template) RenderURL(ctx context.Context, data Data) (string, error) {
-	var values []span
+	var inserted []span
 	rendered, err := t.render(ctx, data, func(before, value string, missing error) (string, error) {
 		if missing != nil {
 			return "", agent.Invalid("", "%w", missing)
@@ -91,11 +91,11 @@ func (t *Template) RenderURL(ctx context.Context, data Data) (string, error) {
 			return value, nil
 		}
 		value = strings.ReplaceAll(url.QueryEscape(value), "+", "%20")
-		values = append(values, span{len(before), len(before) + len(value)})
+		inserted = append(inserted, span{len(before), len(before) + len(value)})
 		return value, nil
 	})
 	if err == nil {
-		err = climbs(rendered, values)
+		err = checkPathSegments(rendered, inserted)
 	}
 	if err != nil {
 		return "", err
@@ -106,20 +106,20 @@ func (t *Template) RenderURL(ctx context.Context, data Data) (string, error) {
 // span is a part of a text.
 type span struct{ from, to int }
 
-// climbs refuses a URL where a value makes a segment of the path . or .., alone or with what is around it.
-func climbs(rendered string, values []span) error {
+// checkPathSegments returns an error if an inserted value makes a segment of the path . or .., alone or together with the text around it.
+func checkPathSegments(rendered string, inserted []span) error {
 	path := rendered
 	if end := strings.IndexAny(path, "?#"); end >= 0 {
 		path = path[:end]
 	}
-	for _, v := range values {
+	for _, v := range inserted {
 		if v.from > len(path) {
 			break
 		}
 		segment := path[strings.LastIndex(path[:v.from], "/")+1:]
 		segment, _, _ = strings.Cut(segment, "/")
-		if bare, err := url.PathUnescape(segment); err == nil {
-			segment = bare
+		if unescaped, err := url.PathUnescape(segment); err == nil {
+			segment = unescaped
 		}
 		steps := strings.FieldsFunc(segment, func(r rune) bool { return r == '/' || r == '\\' })
 		if slices.Contains(steps, ".") || slices.Contains(steps, "..") {
@@ -129,24 +129,25 @@ func climbs(rendered string, values []span) error {
 	return nil
 }
 
+// render evaluates the expressions and appends what insert returns for each value.
 func (t *Template) render(
-	ctx context.Context, data Data, put func(before, value string, missing error) (string, error),
+	ctx context.Context, data Data, insert func(before, value string, missing error) (string, error),
 ) (string, error) {
-	s := &scope{data: &data, row: data.Input}
+	s := &activation{data: &data, row: data.Input}
 	if rows, ok := data.Rows(); ok && len(rows) > 0 {
 		s.row = rows[0]
 	}
 	var out strings.Builder
 	for _, p := range t.parts {
 		out.WriteString(p.text)
-		if p.formula == nil {
+		if p.expression == nil {
 			continue
 		}
-		value, err := p.formula.text(ctx, s)
-		if err != nil && !errors.Is(err, errMissing) {
+		value, err := p.expression.text(ctx, s)
+		if err != nil && !errors.Is(err, errMissingValue) {
 			return "", err
 		}
-		value, err = put(out.String(), value, err)
+		value, err = insert(out.String(), value, err)
 		if err != nil {
 			return "", err
 		}

@@ -14,27 +14,27 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// Bounds of lists and objects that are written.
+// Bounds of lists and objects that are rendered as JSON.
 const (
-	maxWrittenDepth  = 32
-	maxWrittenValues = 100_000
+	maxJSONDepth  = 32
+	maxJSONValues = 100_000
 )
 
-// text is a value as people read it; null is missing.
-func (f *formula) text(ctx context.Context, s *scope) (string, error) {
-	v, err := f.eval(ctx, s)
+// text returns the value of the expression as text. Null is errMissingValue.
+func (e *expression) text(ctx context.Context, s *activation) (string, error) {
+	v, err := e.eval(ctx, s)
 	if err != nil {
 		return "", err
 	}
 	switch v := v.(type) {
 	case types.Null:
-		return "", errMissing
+		return "", errMissingValue
 	case types.String:
 		return string(v), nil
 	case types.Double:
 		return strconv.FormatFloat(float64(v), 'f', -1, 64), nil
 	case traits.Mapper, traits.Lister:
-		return asJSON(v)
+		return jsonText(v)
 	default:
 		s, ok := v.ConvertToType(types.StringType).(types.String)
 		if !ok {
@@ -44,23 +44,24 @@ func (f *formula) text(ctx context.Context, s *scope) (string, error) {
 	}
 }
 
-func asJSON(v ref.Val) (string, error) {
-	left := maxWrittenValues
-	plain, err := plainOf(v, &left, maxWrittenDepth)
+// jsonText returns a list or an object as JSON.
+func jsonText(v ref.Val) (string, error) {
+	remaining := maxJSONValues
+	value, err := jsonValue(v, &remaining, maxJSONDepth)
 	if err != nil {
 		return "", agent.Invalid("", "%w", err)
 	}
-	raw, err := json.Marshal(plain)
+	raw, err := json.Marshal(value)
 	if err != nil {
 		return "", agent.Invalid("", "cannot be written as JSON: %w", err)
 	}
 	return string(raw), nil
 }
 
-// plainOf makes of a CEL value what encoding/json writes. left counts down what may still be made.
-func plainOf(v ref.Val, left *int, depth int) (any, error) {
-	if *left--; *left < 0 || depth == 0 {
-		return nil, fmt.Errorf("has more than %d values, or is deeper than %d", maxWrittenValues, maxWrittenDepth)
+// jsonValue converts a CEL value to one that encoding/json can write. remaining is the number of values that may still be converted.
+func jsonValue(v ref.Val, remaining *int, depth int) (any, error) {
+	if *remaining--; *remaining < 0 || depth == 0 {
+		return nil, fmt.Errorf("has more than %d values, or is deeper than %d", maxJSONValues, maxJSONDepth)
 	}
 	switch v := v.(type) {
 	case types.Null:
@@ -80,7 +81,7 @@ func plainOf(v ref.Val, left *int, depth int) (any, error) {
 			if !ok {
 				return nil, fmt.Errorf("has a member whose name is of type %s", key.Type().TypeName())
 			}
-			member, err := plainOf(v.Get(key), left, depth-1)
+			member, err := jsonValue(v.Get(key), remaining, depth-1)
 			if err != nil {
 				return nil, err
 			}
@@ -90,7 +91,7 @@ func plainOf(v ref.Val, left *int, depth int) (any, error) {
 	case traits.Lister:
 		out := []any{}
 		for it := v.Iterator(); it.HasNext() == types.True; {
-			element, err := plainOf(it.Next(), left, depth-1)
+			element, err := jsonValue(it.Next(), remaining, depth-1)
 			if err != nil {
 				return nil, err
 			}

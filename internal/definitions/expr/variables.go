@@ -6,18 +6,18 @@ import (
 	"cel.dev/cel-go/cel"
 )
 
-// Data is what an expression looks at. Its values are decoded JSON: nil, bool, float64 or json.Number (or any of Go's numbers), string,
-// []any, map[string]any. It is not changed.
+// Data has the variables of an expression. Its values are decoded JSON: nil, bool, float64 or json.Number (or any of Go's numbers), string, []any,
+// map[string]any. Package expr does not change them.
 type Data struct {
-	Input any            // what came into the node
-	Steps map[string]any // what the nodes before gave out, by node id
+	Input any            // input of the node
+	Steps map[string]any // outputs of earlier nodes, by node id
 	Run   map[string]any // run_id, workflow_tag, …
 }
 
 // rowsMember is the member of an object that holds its rows.
 const rowsMember = "rows"
 
-// Rows returns the rows of what came in; ok is false when it has none: then it is one thing.
+// Rows returns the rows of the input; ok is false if the input has none.
 func (d *Data) Rows() (rows []any, ok bool) {
 	switch in := d.Input.(type) {
 	case []any:
@@ -30,7 +30,7 @@ func (d *Data) Rows() (rows []any, ok bool) {
 	}
 }
 
-// WithRows returns what came in with other rows: a list becomes the list, an object keeps its other members.
+// WithRows returns the input with other rows. An object keeps its other members.
 func (d *Data) WithRows(rows []any) any {
 	in, ok := d.Input.(map[string]any)
 	if !ok {
@@ -42,7 +42,7 @@ func (d *Data) WithRows(rows []any) any {
 	return out
 }
 
-// The names that are always there.
+// The variables that always exist.
 const (
 	nameInput = "input"
 	nameRow   = "row"
@@ -50,41 +50,42 @@ const (
 	nameRun   = "run"
 )
 
-// scope is the activation of one evaluation: one row, or all that came in.
-type scope struct {
+// activation has the variables of one evaluation: for one row, or for the whole input.
+type activation struct {
 	data *Data
 	row  any
 }
 
-// ResolveName returns a variable, ok false for one that is missing. A map that is nil is empty: a run without steps has none.
-func (s *scope) ResolveName(name string) (any, bool) {
+// ResolveName returns the value of a variable; ok is false if it is missing. Steps and Run are never nil.
+func (s *activation) ResolveName(name string) (any, bool) {
 	switch name {
 	case nameInput:
 		return s.data.Input, true
 	case nameRow:
 		return s.row, true
 	case nameSteps:
-		return given(s.data.Steps), true
+		return emptyIfNil(s.data.Steps), true
 	case nameRun:
-		return given(s.data.Run), true
+		return emptyIfNil(s.data.Run), true
 	}
 	members, _ := s.row.(map[string]any)
 	v, ok := members[name]
 	return v, ok
 }
 
-// Parent is nil: there are no other variables.
-func (s *scope) Parent() cel.Activation { return nil }
+// Parent returns nil: there are no other variables.
+func (s *activation) Parent() cel.Activation { return nil }
 
-func given(m map[string]any) map[string]any {
+// emptyIfNil returns an empty map for nil.
+func emptyIfNil(m map[string]any) map[string]any {
 	if m == nil {
 		return map[string]any{}
 	}
 	return m
 }
 
-// null reports whether one of the paths, or a part of it, leads to null: what CEL then says of types is about a value that is not there.
-func (s *scope) null(paths [][]string) bool {
+// readsNull reports whether one of the paths, or a part of it, leads to null. If so, a type error of CEL is about a missing value.
+func (s *activation) readsNull(paths [][]string) bool {
 	for _, path := range paths {
 		at, ok := s.ResolveName(path[0])
 		for _, name := range path[1:] {

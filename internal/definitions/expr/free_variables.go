@@ -7,21 +7,21 @@ import (
 	"cel.dev/cel-go/common/ast"
 )
 
-// names are the variables of an expression.
-type names struct {
-	free  []string   // each once, in the order of their first use
-	paths [][]string // what is read: row.fare.price is [row fare price]
+// variables are the free variables of an expression.
+type variables struct {
+	free  []string   // each once, in order of first use
+	paths [][]string // selectors: row.fare.price is [row fare price]
 }
 
-// perRow reports whether an expression looks at single rows, and not only at all that came in.
-func (n *names) perRow() bool {
+// dependOnRow reports whether the expression reads a row, rather than only input, steps and run.
+func (n *variables) dependOnRow() bool {
 	return slices.ContainsFunc(n.free, func(name string) bool { return name != nameInput && name != nameSteps && name != nameRun })
 }
 
-// collect reads the variables that an expression does not bind by itself.
-func (n *names) collect(e ast.Expr, bound []string) {
-	if path, ok := pathOf(e); ok {
-		if accumulates(e) || slices.Contains(bound, path[0]) {
+// collect adds the free variables of e; bound are the variables of the macros around it.
+func (n *variables) collect(e ast.Expr, bound []string) {
+	if path, ok := selectorPath(e); ok {
+		if isAccumulator(e) || slices.Contains(bound, path[0]) {
 			return
 		}
 		if !slices.Contains(n.free, path[0]) {
@@ -68,8 +68,8 @@ func (n *names) collect(e ast.Expr, bound []string) {
 	}
 }
 
-// pathOf returns a name and the members selected of it, ok false for anything else.
-func pathOf(e ast.Expr) (path []string, ok bool) {
+// selectorPath returns the variable and the members of a selector such as row.fare.price; ok is false for any other expression.
+func selectorPath(e ast.Expr) (path []string, ok bool) {
 	for e.Kind() == ast.SelectKind {
 		path = append(path, e.AsSelect().FieldName())
 		e = e.AsSelect().Operand()
