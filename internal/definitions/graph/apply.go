@@ -11,13 +11,13 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// Apply patches a definition and checks what comes out, which is canonical. All operations apply, or none does. For them the members
-// description and schedules are always there, empty where the definition has none.
+// Apply returns the patched definition, valid and canonical. All operations apply or none. Operations always find the members description,
+// nodes, edges and schedules, which are empty if the definition has none.
 //
-// Its errors are [agent.CodeInvalid] with the place as their Field: operations[2].path for an operation that does not apply, else, with
-// [agent.Faults], for what the definition would be; [agent.CodeConflict] for a test that finds another value.
+// An operation that does not apply is [agent.CodeInvalid] with a Field such as operations[2].path; a result that is no valid definition is
+// [agent.CodeInvalid] and wraps [agent.Faults]; a test that finds another value is [agent.CodeConflict].
 func Apply(document json.RawMessage, operations []Operation) (json.RawMessage, error) {
-	patched, err := whole(document)
+	patched, err := addEmptyMembers(document)
 	if err != nil {
 		return nil, err
 	}
@@ -35,11 +35,11 @@ func Apply(document json.RawMessage, operations []Operation) (json.RawMessage, e
 			return nil, agent.FieldErrorf(agent.CodeOverflow, at, "the definition becomes %d bytes, at most %d", len(patched), MaxDocument)
 		}
 	}
-	return Clean(patched)
+	return Normalize(patched)
 }
 
-// whole adds the members that a canonical definition leaves out when they are empty.
-func whole(document json.RawMessage) (json.RawMessage, error) {
+// addEmptyMembers adds the empty members that a canonical definition leaves out.
+func addEmptyMembers(document json.RawMessage) (json.RawMessage, error) {
 	var d struct {
 		Description string          `json:"description"`
 		Nodes       json.RawMessage `json:"nodes"`
@@ -50,7 +50,7 @@ func whole(document json.RawMessage) (json.RawMessage, error) {
 		return nil, agent.Errorf(agent.CodeInternal, "patch definition", "what is stored is none: %w", err)
 	}
 	for _, list := range []*json.RawMessage{&d.Nodes, &d.Edges, &d.Schedules} {
-		if null(*list) {
+		if isNull(*list) {
 			*list = json.RawMessage("[]")
 		}
 	}
@@ -61,49 +61,49 @@ func whole(document json.RawMessage) (json.RawMessage, error) {
 	return raw, nil
 }
 
-// apply returns the document as one operation makes it. An error is an [agent.Error] whose Field goes on behind the operation's own.
+// apply returns the document after one operation. The Field of its error is relative to the operation, such as ".path".
 func (o *Operation) apply(document json.RawMessage) (json.RawMessage, error) {
 	switch {
 	case o.Op == "test":
-		return document, o.holds(document)
+		return document, o.applyTest(document)
 	case o.Path == "":
 		return o.Value, nil
 	case o.Op == "move", o.Op == "copy":
-		return o.transfer(document)
+		return o.applyMoveOrCopy(document)
 	case o.Op == "add":
-		if why := room(document, o.Path); why != "" {
-			return nil, o.misses(document, why)
+		if problem := checkAddTarget(document, o.Path); problem != "" {
+			return nil, o.applyError(document, problem)
 		}
 	default:
-		if _, why := lookup(document, o.Path); why != "" {
-			return nil, o.misses(document, why)
+		if _, problem := lookupPointer(document, o.Path); problem != "" {
+			return nil, o.applyError(document, problem)
 		}
 	}
-	out, err := o.try(document)
+	out, err := o.applyWithLibrary(document)
 	if err != nil {
-		return nil, o.misses(document, nowhere(clip(err.Error())))
+		return nil, o.applyError(document, pointerProblem(truncate(err.Error())))
 	}
 	return out, nil
 }
 
-// holds makes a test. What is not there is a test that fails, whatever value it names.
-func (o *Operation) holds(document json.RawMessage) error {
-	value, why := lookup(document, o.Path)
+// applyTest returns an error unless the value at the path equals the value of a test. A missing value never does.
+func (o *Operation) applyTest(document json.RawMessage) error {
+	value, problem := lookupPointer(document, o.Path)
 	switch {
-	case why != "":
-		return agent.FieldErrorf(agent.CodeConflict, "", "test %s: %s%s", clip(o.Path), why, inventory(document, o.Path))
-	case !same(value, o.Value):
-		return agent.FieldErrorf(agent.CodeConflict, "", "test %s: the value there is another one", clip(o.Path))
+	case problem != "":
+		return agent.FieldErrorf(agent.CodeConflict, "", "test %s: %s%s", truncate(o.Path), problem, listElements(document, o.Path))
+	case !equalJSON(value, o.Value):
+		return agent.FieldErrorf(agent.CodeConflict, "", "test %s: the value there is another one", truncate(o.Path))
 	default:
 		return nil
 	}
 }
 
-// transfer copies or moves, which is to add what was found, and was removed before (RFC 6902 §4.4, §4.5).
-func (o *Operation) transfer(document json.RawMessage) (json.RawMessage, error) {
-	value, why := lookup(document, o.From)
-	if why != "" {
-		return nil, agent.Invalid(".from", "%s from %s to %s does not apply: %s%s", o.Op, clip(o.From), clip(o.Path), why, inventory(document, o.From))
+// applyMoveOrCopy adds the value at From at Path; a move removes it at From first (RFC 6902 §4.4, §4.5).
+func (o *Operation) applyMoveOrCopy(document json.RawMessage) (json.RawMessage, error) {
+	value, problem := lookupPointer(document, o.From)
+	if problem != "" {
+		return nil, agent.Invalid(".from", "%s from %s to %s does not apply: %s%s", o.Op, truncate(o.From), truncate(o.Path), problem, listElements(document, o.From))
 	}
 	left := document
 	if o.Op == "move" {
@@ -112,14 +112,14 @@ func (o *Operation) transfer(document json.RawMessage) (json.RawMessage, error) 
 			return nil, err
 		}
 	}
-	if why := room(left, o.Path); why != "" {
-		return nil, o.misses(left, why)
+	if problem := checkAddTarget(left, o.Path); problem != "" {
+		return nil, o.applyError(left, problem)
 	}
 	return (&Operation{Op: "add", Path: o.Path, Value: value}).apply(left)
 }
 
-// try has the library do it; its errors are the library's.
-func (o *Operation) try(document json.RawMessage) (json.RawMessage, error) {
+// applyWithLibrary applies the operation with the JSON Patch library and returns its errors.
+func (o *Operation) applyWithLibrary(document json.RawMessage) (json.RawMessage, error) {
 	raw, err := json.Marshal([]*Operation{o})
 	if err != nil {
 		return nil, err
@@ -134,16 +134,16 @@ func (o *Operation) try(document json.RawMessage) (json.RawMessage, error) {
 	return patch.ApplyWithOptions(document, options)
 }
 
-// misses says why an operation does not apply, in words that help whoever wrote it without seeing the document.
-func (o *Operation) misses(document json.RawMessage, why nowhere) error {
-	return agent.Invalid(".path", "%s %s does not apply: %s%s", o.Op, clip(o.Path), why, inventory(document, o.Path))
+// applyError returns the error for an operation that does not apply. It lists what the document has there.
+func (o *Operation) applyError(document json.RawMessage, problem pointerProblem) error {
+	return agent.Invalid(".path", "%s %s does not apply: %s%s", o.Op, truncate(o.Path), problem, listElements(document, o.Path))
 }
 
-// maxListed bounds how much of a definition a refusal tells.
-const maxListed = 40
+// maxListedElements is the maximum number of elements that an error lists.
+const maxListedElements = 40
 
-// inventory lists what is where a pointer begins: nodes and schedules by id, edges by their ends.
-func inventory(document json.RawMessage, pointer string) string {
+// listElements lists the elements of the list that a pointer begins with: nodes and schedules by id, edges by their ends.
+func listElements(document json.RawMessage, pointer string) string {
 	var d struct {
 		Nodes     []struct{ ID string }       `json:"nodes"`
 		Edges     []struct{ From, To string } `json:"edges"`
@@ -175,14 +175,14 @@ func inventory(document json.RawMessage, pointer string) string {
 	}
 	var b strings.Builder
 	for i, name := range names {
-		if i == maxListed {
+		if i == maxListedElements {
 			fmt.Fprintf(&b, " and %d more", len(names)-i)
 			break
 		}
 		if i > 0 {
 			b.WriteString(", ")
 		}
-		fmt.Fprintf(&b, "%d %s", i, clip(name))
+		fmt.Fprintf(&b, "%d %s", i, truncate(name))
 	}
 	return "; the " + first + " are: " + b.String()
 }

@@ -18,7 +18,7 @@ func apply(document, ops string) (json.RawMessage, error) {
 	if err != nil {
 		return nil, err
 	}
-	doc, err := graph.Clean(json.RawMessage(document))
+	doc, err := graph.Normalize(json.RawMessage(document))
 	if err != nil {
 		return nil, err
 	}
@@ -220,7 +220,7 @@ func FuzzApply(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, document, ops string) {
-		doc, err := graph.Clean(json.RawMessage(document))
+		doc, err := graph.Normalize(json.RawMessage(document))
 		if err != nil {
 			doc = clean(t, two)
 		}
@@ -236,7 +236,7 @@ func FuzzApply(f *testing.F) {
 			require.Contains(t, []agent.Code{agent.CodeInvalid, agent.CodeOverflow, agent.CodeConflict}, agent.CodeOf(err), "%v", err)
 			return
 		}
-		again, err := graph.Clean(after)
+		again, err := graph.Normalize(after)
 		require.NoError(t, err, "what is accepted is a definition")
 		require.Equal(t, string(after), string(again), "and canonical")
 		// What was read is written as a patch that does the same.
@@ -258,7 +258,7 @@ func FuzzParse(f *testing.F) {
 		d, faults := graph.Parse(json.RawMessage(raw))
 		if len(faults) > 0 {
 			var e *agent.Error
-			require.ErrorAs(t, graph.Refused(faults), &e)
+			require.ErrorAs(t, graph.FaultsError(faults), &e)
 			return
 		}
 		canonical, err := graph.Canonical(&d)

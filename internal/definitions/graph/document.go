@@ -13,32 +13,32 @@ import (
 	"github.com/turnstone-run/turnstone/internal/strict"
 )
 
-// The bounds of a definition.
+// Bounds of a definition.
 const (
 	MaxDocument  = 256 << 10 // bytes
-	MaxDepth     = 64        // of objects and arrays within each other
+	MaxDepth     = 64        // nesting of objects and arrays
 	MaxNodes     = 256
 	MaxEdges     = 1_024
 	MaxSchedules = 32
 )
 
-// Parse reads a definition. What it returns with faults is not of use.
+// Parse decodes and validates a definition. The definition is valid only if there are no faults.
 func Parse(raw json.RawMessage) (agent.WorkflowDefinition, agent.Faults) {
 	var d agent.WorkflowDefinition
 	if len(raw) > MaxDocument {
-		return d, one("", "is %d bytes, at most %d", len(raw), MaxDocument)
+		return d, singleFault("", "is %d bytes, at most %d", len(raw), MaxDocument)
 	}
-	if deep(raw) {
-		return d, one("", "is deeper than %d", MaxDepth)
+	if tooDeep(raw) {
+		return d, singleFault("", "is deeper than %d", MaxDepth)
 	}
 	if err := strict.Decode(raw, &d); err != nil {
-		return d, faultsOf("", err)
+		return d, decodeFaults("", err)
 	}
 	return d, Validate(&d)
 }
 
-// deep reports whether JSON is deeper than MaxDepth, as far as it is JSON at all.
-func deep(raw []byte) bool {
+// tooDeep reports whether JSON is nested deeper than MaxDepth. It stops at the first syntax error.
+func tooDeep(raw []byte) bool {
 	d := jsontext.NewDecoder(bytes.NewReader(raw), jsontext.AllowDuplicateNames(true))
 	for {
 		if _, err := d.ReadToken(); err != nil {
@@ -50,7 +50,7 @@ func deep(raw []byte) bool {
 	}
 }
 
-// Canonical writes a definition so that equal ones are equal bytes: members sorted, no spaces, numbers as they were written.
+// Canonical returns the JSON of a definition in a form in which equal definitions have equal bytes: sorted members, no spaces, numbers unchanged.
 func Canonical(d *agent.WorkflowDefinition) (json.RawMessage, error) {
 	out := *d
 	if out.Nodes == nil {
@@ -70,34 +70,34 @@ func Canonical(d *agent.WorkflowDefinition) (json.RawMessage, error) {
 	return json.RawMessage(canonical), nil
 }
 
-// Hash names a canonical definition: sha256:<hex>.
+// Hash returns the hash of a canonical definition as sha256:<hex>.
 func Hash(canonical json.RawMessage) string {
 	sum := sha256.Sum256(canonical)
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// Clean checks a definition and writes it canonically. Its error is [agent.CodeInvalid] and wraps [agent.Faults].
-func Clean(raw json.RawMessage) (json.RawMessage, error) {
+// Normalize returns the canonical form of a definition. An invalid one is [agent.CodeInvalid] and wraps [agent.Faults].
+func Normalize(raw json.RawMessage) (json.RawMessage, error) {
 	d, faults := Parse(raw)
-	if err := Refused(faults); err != nil {
+	if err := FaultsError(faults); err != nil {
 		return nil, err
 	}
 	return Canonical(&d)
 }
 
-// Refused makes an error of faults: [agent.CodeInvalid], its Field that of the first; nil of none.
-func Refused(faults agent.Faults) error {
+// FaultsError returns faults as an error with [agent.CodeInvalid], nil for no faults.
+func FaultsError(faults agent.Faults) error {
 	if len(faults) == 0 {
 		return nil
 	}
 	return &agent.Error{Code: agent.CodeInvalid, Op: "check definition", Err: faults}
 }
 
-// faultsOf makes a fault of an error of strict decoding, its place within path.
-func faultsOf(path string, err error) agent.Faults {
+// decodeFaults returns an error of strict decoding as a fault; path is the path of the decoded value.
+func decodeFaults(path string, err error) agent.Faults {
 	e, ok := errors.AsType[*agent.Error](err)
 	if !ok {
-		return one(path, "%s", err.Error())
+		return singleFault(path, "%s", err.Error())
 	}
 	switch {
 	case e.Field == "":
@@ -106,8 +106,8 @@ func faultsOf(path string, err error) agent.Faults {
 	default:
 		path += "." + e.Field
 	}
-	return one(path, "%s", clip(e.Err.Error()))
+	return singleFault(path, "%s", truncate(e.Err.Error()))
 }
 
-// null reports whether a member is absent or null.
-func null(raw json.RawMessage) bool { return len(raw) == 0 || bytes.Equal(raw, []byte("null")) }
+// isNull reports whether a member is absent or null.
+func isNull(raw json.RawMessage) bool { return len(raw) == 0 || bytes.Equal(raw, []byte("null")) }

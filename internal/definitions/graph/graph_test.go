@@ -51,7 +51,7 @@ const priceDrop = `[
 
 func clean(t testing.TB, raw string) json.RawMessage {
 	t.Helper()
-	out, err := graph.Clean(json.RawMessage(raw))
+	out, err := graph.Normalize(json.RawMessage(raw))
 	require.NoError(t, err)
 	return out
 }
@@ -71,7 +71,7 @@ func TestTheExamples(t *testing.T) {
 		{"id":"price_check","type":"condition","expr":"price < 500"},
 		{"id":"send_email","type":"task","config":{"action":"email","subject":"Price drop!"}}],
 		"edges":[{"from":"fetch_flights","to":"price_check"},{"from":"price_check","to":"send_email","condition":"true"}]}`, string(after))
-	again, err := graph.Clean(after)
+	again, err := graph.Normalize(after)
 	require.NoError(t, err)
 	require.Equal(t, string(after), string(again))
 
@@ -302,7 +302,7 @@ func TestBadDefinitions(t *testing.T) {
 			require.LessOrEqual(t, len(faults), 20)
 			require.Contains(t, faults.Error(), c.want)
 			require.Less(t, len(faults.Error()), 8000)
-			_, err := graph.Clean(json.RawMessage(c.in))
+			_, err := graph.Normalize(json.RawMessage(c.in))
 			require.Equal(t, agent.CodeInvalid, agent.CodeOf(err))
 			require.ErrorContains(t, err, c.want)
 		})

@@ -11,14 +11,14 @@ import (
 	"github.com/turnstone-run/turnstone/internal/strict"
 )
 
-// The bounds of a patch.
+// Bounds of a patch.
 const (
 	MaxPatch      = 256 << 10 // bytes
 	MaxOperations = 100
 	maxPointer    = 1_024 // bytes
 )
 
-// Operation is one of a JSON Patch (RFC 6902).
+// Operation is one operation of a JSON Patch (RFC 6902).
 type Operation struct {
 	Op    string          `json:"op"`
 	Path  string          `json:"path"`            // a JSON Pointer (RFC 6901)
@@ -26,19 +26,19 @@ type Operation struct {
 	Value json.RawMessage `json:"value,omitempty"` // of add, replace and test
 }
 
-// operationKinds are those of RFC 6902.
+// operationKinds returns the operations of RFC 6902.
 func operationKinds() []string { return []string{"add", "remove", "replace", "move", "copy", "test"} }
 
-// ParseOperations reads a patch strictly; members of an operation that RFC 6902 does not define are ignored, as its section 4 says.
-// An error is [agent.CodeInvalid], or [agent.CodeOverflow] beyond a bound, with the place as its Field: operations[2].path.
+// ParseOperations decodes and checks a patch. It ignores members of an operation that RFC 6902 does not define, as its section 4 demands. Its error
+// is [agent.CodeInvalid], or [agent.CodeOverflow] beyond a bound, with a Field such as operations[2].path.
 func ParseOperations(raw json.RawMessage) ([]Operation, error) {
 	const field = "operations"
 	switch {
-	case null(raw):
+	case isNull(raw):
 		return nil, agent.Invalid(field, "is required")
 	case len(raw) > MaxPatch:
 		return nil, agent.FieldErrorf(agent.CodeOverflow, field, "are %d bytes, at most %d", len(raw), MaxPatch)
-	case deep(raw):
+	case tooDeep(raw):
 		return nil, agent.FieldErrorf(agent.CodeOverflow, field, "are deeper than %d", MaxDepth)
 	}
 	var list []struct {
@@ -51,7 +51,7 @@ func ParseOperations(raw json.RawMessage) ([]Operation, error) {
 	}
 	if err := strict.Decode(raw, &list); err != nil {
 		if e, ok := errors.AsType[*agent.Error](err); ok {
-			return nil, agent.Invalid(operationsPath(e.Field), "%s", clip(e.Err.Error()))
+			return nil, agent.Invalid(operationsField(e.Field), "%s", truncate(e.Err.Error()))
 		}
 		return nil, err
 	}
@@ -71,7 +71,7 @@ func ParseOperations(raw json.RawMessage) ([]Operation, error) {
 			return nil, agent.Invalid(at+".path", "is required")
 		}
 		op := Operation{Op: *in.Op, Path: *in.Path}
-		switch op.Op { // another operation's members are ignored too
+		switch op.Op { // members of other operations are ignored
 		case "add", "replace", "test":
 			op.Value = in.Value
 		case "move", "copy":
@@ -80,7 +80,7 @@ func ParseOperations(raw json.RawMessage) ([]Operation, error) {
 			}
 			op.From = *in.From
 		}
-		if err := op.check(at); err != nil {
+		if err := op.validate(at); err != nil {
 			return nil, err
 		}
 		out[i] = op
@@ -88,8 +88,8 @@ func ParseOperations(raw json.RawMessage) ([]Operation, error) {
 	return out, nil
 }
 
-// operationsPath puts a place within the array, which strict decoding writes as 2.path, behind its name.
-func operationsPath(field string) string {
+// operationsField converts a field of strict decoding, such as 2.path, to operations[2].path.
+func operationsField(field string) string {
 	if field == "" {
 		return "operations"
 	}
@@ -103,11 +103,12 @@ func operationsPath(field string) string {
 	return "operations[" + index + "]." + rest
 }
 
-func (o *Operation) check(at string) error {
+// validate checks the members of the operation; at is its path.
+func (o *Operation) validate(at string) error {
 	if !slices.Contains(operationKinds(), o.Op) {
-		return agent.Invalid(at+".op", "want one of %s, got %q", strings.Join(operationKinds(), ", "), clip(o.Op))
+		return agent.Invalid(at+".op", "want one of %s, got %q", strings.Join(operationKinds(), ", "), truncate(o.Op))
 	}
-	if err := checkPointer(at+".path", o.Path); err != nil {
+	if err := validatePointer(at+".path", o.Path); err != nil {
 		return err
 	}
 	switch o.Op {
@@ -123,7 +124,7 @@ func (o *Operation) check(at string) error {
 			return agent.Invalid(at+".path", "the whole definition cannot be removed: delete the workflow")
 		}
 	case "move", "copy":
-		if err := checkPointer(at+".from", o.From); err != nil {
+		if err := validatePointer(at+".from", o.From); err != nil {
 			return err
 		}
 		switch {
@@ -138,16 +139,16 @@ func (o *Operation) check(at string) error {
 	return nil
 }
 
-// checkPointer holds a JSON Pointer to RFC 6901. What its parts mean depends on the document.
-func checkPointer(field, pointer string) error {
-	bare := strings.NewReplacer("~0", "", "~1", "").Replace(pointer)
+// validatePointer checks the syntax of a JSON Pointer (RFC 6901).
+func validatePointer(field, pointer string) error {
+	unescaped := strings.NewReplacer("~0", "", "~1", "").Replace(pointer)
 	switch {
 	case len(pointer) > maxPointer:
 		return agent.Invalid(field, "is %d bytes, at most %d", len(pointer), maxPointer)
 	case pointer != "" && pointer[0] != '/':
-		return agent.Invalid(field, "want a JSON Pointer such as /nodes/-, got %q", clip(pointer))
-	case strings.Contains(bare, "~"):
-		return agent.Invalid(field, "%q has a ~ that is neither ~0 nor ~1", clip(pointer))
+		return agent.Invalid(field, "want a JSON Pointer such as /nodes/-, got %q", truncate(pointer))
+	case strings.Contains(unescaped, "~"):
+		return agent.Invalid(field, "%q has a ~ that is neither ~0 nor ~1", truncate(pointer))
 	}
 	return nil
 }

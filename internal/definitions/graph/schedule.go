@@ -15,51 +15,51 @@ const (
 	maxInput       = 64 << 10 // bytes
 )
 
-func (c *checker) schedules() {
+func (c *checker) checkSchedules() {
 	seen := map[string]int{}
 	for i := range c.definition.Schedules {
 		s := &c.definition.Schedules[i]
 		path := fmt.Sprintf("schedules[%d]", i)
-		if c.identifier(path+".id", s.ID) {
-			if first, twice := seen[s.ID]; twice {
-				c.fault(path+".id", "%q is the id of schedules[%d] already", s.ID, first)
+		if c.checkID(path+".id", s.ID) {
+			if first, duplicate := seen[s.ID]; duplicate {
+				c.addFault(path+".id", "%q is the id of schedules[%d] already", s.ID, first)
 			}
 			seen[s.ID] = i
 		}
-		c.times(path, s)
+		c.checkTimes(path, s)
 		if len(s.Input) > maxInput {
-			c.fault(path+".input", "is %d bytes, at most %d", len(s.Input), maxInput)
+			c.addFault(path+".input", "is %d bytes, at most %d", len(s.Input), maxInput)
 		}
 	}
 }
 
-func (c *checker) times(path string, s *agent.WorkflowSchedule) {
+func (c *checker) checkTimes(path string, s *agent.WorkflowSchedule) {
 	switch {
 	case s.Cron != "" && s.IntervalSec != 0:
-		c.fault(path, "want cron or interval_sec, not both")
+		c.addFault(path, "want cron or interval_sec, not both")
 	case s.Cron != "":
 		c.checkCron(path+".cron", s.Cron)
 	case s.IntervalSec == 0:
-		c.fault(path, "want cron or interval_sec")
+		c.addFault(path, "want cron or interval_sec")
 	case s.IntervalSec < MinIntervalSec || s.IntervalSec > maxIntervalSec:
-		c.fault(path+".interval_sec", "want %d to %d, got %d", MinIntervalSec, maxIntervalSec, s.IntervalSec)
+		c.addFault(path+".interval_sec", "want %d to %d, got %d", MinIntervalSec, maxIntervalSec, s.IntervalSec)
 	}
 	if s.TimeZone == "" {
 		return
 	}
 	if _, err := time.LoadLocation(s.TimeZone); err != nil || s.TimeZone == "Local" {
-		c.fault(path+".time_zone", "there is no time zone %q: want a name such as Europe/Berlin", clip(s.TimeZone))
+		c.addFault(path+".time_zone", "there is no time zone %q: want a name such as Europe/Berlin", truncate(s.TimeZone))
 	}
 }
 
-// checkCron adds a fault if a cron text cannot be used, or has seconds: runs are at least [MinIntervalSec] apart.
+// checkCron adds a fault for a cron text that is invalid or has seconds: runs are at least [MinIntervalSec] apart.
 func (c *checker) checkCron(path, text string) {
 	if err := agent.CheckCron(text); err != nil {
-		c.fault(path, "%s", err)
+		c.addFault(path, "%s", err)
 		return
 	}
 	times, _, _ := strings.Cut(text, "#")
 	if len(strings.Fields(times)) == 7 {
-		c.fault(path, "has seconds, but a workflow runs at most once a minute: leave out the first field")
+		c.addFault(path, "has seconds, but a workflow runs at most once a minute: leave out the first field")
 	}
 }

@@ -8,30 +8,29 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// Undo says how the change from before to after is taken back in newest: what came is removed, what went comes back, what was changed
-// becomes what it was. Nodes and schedules are known by their id, edges by their ends; an order is no change. The three are canonical.
-// There are no operations when nothing of the change is left.
+// Undo returns the operations that revert the change from before to after in the definition newest. All three are canonical. Nodes and schedules are
+// identified by id, edges by their ends; their order does not matter. There are no operations if newest has nothing left of the change.
 //
-// What the change touched and somebody else has changed since is [agent.CodeConflict], with the place in newest as its Field.
+// If an element of the change was changed again since, the error is [agent.CodeConflict] with its path in newest as the Field.
 func Undo(before, after, newest json.RawMessage) ([]Operation, error) {
-	var was, became, is parts
-	for raw, into := range map[*json.RawMessage]*parts{&before: &was, &after: &became, &newest: &is} {
+	var was, became, is definitionParts
+	for raw, into := range map[*json.RawMessage]*definitionParts{&before: &was, &after: &became, &newest: &is} {
 		if err := into.read(*raw); err != nil {
 			return nil, err
 		}
 	}
-	u := &undo{}
-	u.description(was.Description, became.Description, is.Description)
+	u := &undoBuilder{}
+	u.undoDescription(was.Description, became.Description, is.Description)
 	for i, list := range []string{"edges", "nodes", "schedules"} {
-		if err := u.list(list, was.lists[i], became.lists[i], is.lists[i]); err != nil {
+		if err := u.undoList(list, was.lists[i], became.lists[i], is.lists[i]); err != nil {
 			return nil, err
 		}
 	}
 	return u.operations, u.err
 }
 
-// parts are what a definition is made of.
-type parts struct {
+// definitionParts are the description and the elements of a definition.
+type definitionParts struct {
 	Description string
 	lists       [3][]element // edges, nodes, schedules
 }
@@ -42,7 +41,7 @@ type element struct {
 	raw string
 }
 
-func (p *parts) read(document json.RawMessage) error {
+func (p *definitionParts) read(document json.RawMessage) error {
 	var d struct {
 		Description string            `json:"description"`
 		Edges       []json.RawMessage `json:"edges"`
@@ -69,19 +68,19 @@ func (p *parts) read(document json.RawMessage) error {
 	return nil
 }
 
-// undo collects operations.
-type undo struct {
+// undoBuilder collects the operations of Undo.
+type undoBuilder struct {
 	operations []Operation
 	err        error
 }
 
-func (u *undo) description(was, became, is string) {
+func (u *undoBuilder) undoDescription(before, after, newest string) {
 	switch {
-	case was == became || is == was:
-	case is != became:
+	case before == after || newest == before:
+	case newest != after:
 		u.err = agent.FieldErrorf(agent.CodeConflict, "description", "was changed since")
 	default:
-		raw, err := json.Marshal(was)
+		raw, err := json.Marshal(before)
 		if err != nil {
 			u.err = agent.Errorf(agent.CodeInternal, "take back patch", "%w", err)
 			return
@@ -90,18 +89,18 @@ func (u *undo) description(was, became, is string) {
 	}
 }
 
-// list takes back what happened to one list. current is changed as the operations change it.
-func (u *undo) list(name string, was, became, current []element) error {
+// undoList adds the operations that revert the change of one list.
+func (u *undoBuilder) undoList(name string, before, after, current []element) error {
 	current = slices.Clone(current)
-	for _, e := range became {
-		old, existed := find(was, e.key)
+	for _, e := range after {
+		old, existed := findElement(before, e.key)
 		if existed && old.raw == e.raw {
 			continue
 		}
 		at := slices.IndexFunc(current, func(c element) bool { return c.key == e.key })
 		path := fmt.Sprintf("/%s/%d", name, at)
 		switch {
-		case at < 0 && !existed, at >= 0 && existed && current[at].raw == old.raw: // it is so already
+		case at < 0 && !existed, at >= 0 && existed && current[at].raw == old.raw: // reverted already
 		case at < 0:
 			return agent.FieldErrorf(agent.CodeConflict, name, "%q was changed by the patch and removed since", e.key)
 		case current[at].raw != e.raw:
@@ -114,8 +113,8 @@ func (u *undo) list(name string, was, became, current []element) error {
 			current = slices.Delete(current, at, at+1)
 		}
 	}
-	for i, e := range was {
-		if _, kept := find(became, e.key); kept {
+	for i, e := range before {
+		if _, kept := findElement(after, e.key); kept {
 			continue
 		}
 		at := slices.IndexFunc(current, func(c element) bool { return c.key == e.key })
@@ -131,7 +130,7 @@ func (u *undo) list(name string, was, became, current []element) error {
 	return nil
 }
 
-func find(list []element, key string) (element, bool) {
+func findElement(list []element, key string) (element, bool) {
 	at := slices.IndexFunc(list, func(e element) bool { return e.key == key })
 	if at < 0 {
 		return element{}, false

@@ -25,7 +25,7 @@ func (l *Library) Put(ctx context.Context, r PutRequest) (agent.WorkflowPatchRes
 		return agent.WorkflowPatchResult{}, err
 	}
 	key.Owner = cmp.Or(key.Owner, agent.DefaultWorkflowOwner)
-	definition, err := graph.Clean(r.Definition)
+	definition, err := graph.Normalize(r.Definition)
 	if err != nil {
 		return agent.WorkflowPatchResult{}, err
 	}

@@ -8,14 +8,14 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// ways checks what can only be said of a graph as a whole: where it begins, and that it does not run in circles.
-func (c *checker) ways() {
+// checkReachability checks that there is an entry node, that each node is reachable from one, and that each cycle passes through a timer.
+func (c *checker) checkReachability() {
 	next, entries := c.successors()
 	if len(c.definition.Nodes) > 0 && len(entries) == 0 {
-		c.fault("nodes", "there is no node to begin with: an edge leads to each of them")
+		c.addFault("nodes", "there is no node to begin with: an edge leads to each of them")
 	}
-	if circle := c.circle(next); circle != nil {
-		c.fault("edges", "lead in a circle without a node of type %s: %s", agent.WorkflowTimer, strings.Join(circle, " → "))
+	if cycle := c.findCycle(next); cycle != nil {
+		c.addFault("edges", "lead in a circle without a node of type %s: %s", agent.WorkflowTimer, strings.Join(cycle, " → "))
 	}
 	if len(c.faults) > 0 {
 		return
@@ -32,12 +32,12 @@ func (c *checker) ways() {
 	}
 	for i, ok := range reached {
 		if !ok {
-			c.fault(fmt.Sprintf("nodes[%d]", i), "%q is never reached: no way leads to it from a node to begin with", c.definition.Nodes[i].ID)
+			c.addFault(fmt.Sprintf("nodes[%d]", i), "%q is never reached: no way leads to it from a node to begin with", c.definition.Nodes[i].ID)
 		}
 	}
 }
 
-// successors returns, by index, the nodes behind each node, and those that none is before.
+// successors returns the targets of the edges of each node, and the nodes without incoming edges, all by index.
 func (c *checker) successors() (next [][]int, entries []int) {
 	next = make([][]int, len(c.definition.Nodes))
 	before := make([]int, len(next))
@@ -54,38 +54,38 @@ func (c *checker) successors() (next [][]int, entries []int) {
 	return next, entries
 }
 
-// circle returns the ids of nodes that lead to each other and never wait, the first one again at the end; nil when there are none.
-func (c *checker) circle(next [][]int) []string {
+// findCycle returns the ids of the nodes of a cycle without a timer, the first one again at the end; nil if there is none.
+func (c *checker) findCycle(next [][]int) []string {
 	const (
-		unseen = iota
+		unvisited = iota
 		open
 		done
 	)
 	states := make([]int, len(next))
-	var way []int
+	var path []int
 	var visit func(at int) []int
 	visit = func(at int) []int {
 		states[at] = open
-		way = append(way, at)
+		path = append(path, at)
 		for _, to := range next[at] {
 			if c.definition.Nodes[to].Type == agent.WorkflowTimer {
 				continue
 			}
 			if states[to] == open {
-				return append(slices.Clone(way[slices.Index(way, to):]), to)
+				return append(slices.Clone(path[slices.Index(path, to):]), to)
 			}
-			if states[to] == unseen {
+			if states[to] == unvisited {
 				if found := visit(to); found != nil {
 					return found
 				}
 			}
 		}
 		states[at] = done
-		way = way[:len(way)-1]
+		path = path[:len(path)-1]
 		return nil
 	}
 	for i := range next {
-		if states[i] != unseen {
+		if states[i] != unvisited {
 			continue
 		}
 		if found := visit(i); found != nil {

@@ -1,0 +1,253 @@
+package graph
+
+import (
+	"encoding/json"
+	"strings"
+	"time"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/definitions/expr"
+	"github.com/turnstone-run/turnstone/internal/strict"
+)
+
+// The actions of tasks.
+const (
+	ActionEmail    = "email"
+	ActionWebhook  = "webhook"
+	ActionPipeline = "pipeline"
+)
+
+// Settings are the decoded config of a node. Exactly one member is set, according to the type of the node; none for a condition.
+type Settings struct {
+	Email    *Email
+	Webhook  *Webhook
+	Pipeline *Pipeline
+	Agent    *Agent
+	Timer    *Timer
+}
+
+// Attempts are the members of a config about retries and time. Zero values mean the defaults of the runtime.
+type Attempts struct {
+	Retries    *Retries `json:"retries,omitempty"`
+	TimeoutSec int64    `json:"timeout_sec,omitempty"` // of one attempt
+}
+
+// Retries says how often a task is attempted and how long it pauses in between.
+type Retries struct {
+	MaxAttempts    int   `json:"max_attempts"` // the first included
+	IntervalSec    int64 `json:"interval_sec,omitempty"`
+	MaxIntervalSec int64 `json:"max_interval_sec,omitempty"`
+}
+
+// Email is the config of a task that sends mail. Subject and Body are templates; for an empty Body the runtime sends the input.
+type Email struct {
+	Action  string    `json:"action"`
+	To      Addresses `json:"to,omitempty"` // empty: the runtime's default recipient
+	CC      Addresses `json:"cc,omitempty"`
+	Subject string    `json:"subject,omitempty"`
+	Body    string    `json:"body,omitempty"`
+
+	Attempts
+}
+
+// Webhook is the config of a task that sends an HTTP request.
+type Webhook struct {
+	Action  string            `json:"action"`
+	URL     string            `json:"url"`              // a template
+	Method  string            `json:"method,omitempty"` // empty: POST
+	Headers map[string]string `json:"headers,omitempty"`
+	Body    json.RawMessage   `json:"body,omitempty"` // a string is a template, other JSON is sent unchanged; absent: the input
+	Auth    string            `json:"auth,omitempty"` // the name of an auth profile
+	// Repeatable says that sending the request twice does no harm: an attempt with unknown outcome is repeated.
+	Repeatable bool `json:"repeatable,omitempty"`
+
+	Attempts
+}
+
+// Pipeline is the config of a task that runs the steps of execute_pipeline.
+type Pipeline struct {
+	Action   string            `json:"action"`
+	Pipeline []json.RawMessage `json:"pipeline"`
+	InputRef string            `json:"input_ref,omitempty"`
+
+	Attempts
+}
+
+// Agent is the config of a node that runs a turn of an agent. Message and Session are templates.
+type Agent struct {
+	Agent        string          `json:"agent"`
+	Message      string          `json:"message"`
+	OutputSchema json.RawMessage `json:"output_schema,omitempty"` // a JSON Schema of an object
+	Session      string          `json:"session,omitempty"`       // empty: a new session for each visit
+
+	Attempts
+}
+
+// Timer is the config of a node that waits.
+type Timer struct {
+	Duration string `json:"duration"`
+}
+
+// Wait returns the duration, 0 if it is invalid.
+func (t *Timer) Wait() time.Duration {
+	d, err := time.ParseDuration(t.Duration)
+	if err != nil {
+		return 0
+	}
+	return d
+}
+
+// Read returns the decoded config of a node. Its error is [agent.CodeInvalid] with a Field relative to the node.
+func Read(n *agent.WorkflowNode) (Settings, error) {
+	var expressions int
+	s, faults := readConfig("", n, &expressions)
+	if len(faults) == 0 {
+		return s, nil
+	}
+	return s, agent.Invalid(faults[0].Path, "%s", faults[0].Message)
+}
+
+// readConfig decodes and checks the members of a node that depend on its type. path is the path of the node; readConfig adds the number of
+// compiled expressions to expressions.
+func readConfig(path string, n *agent.WorkflowNode, expressions *int) (Settings, agent.Faults) {
+	var s Settings
+	r := configReader{path: path, node: n, expressions: expressions}
+	if n.Type != agent.WorkflowCondition && n.Expr != "" {
+		r.addFault("expr", "is for nodes of type %s", agent.WorkflowCondition)
+	}
+	if !isNull(n.Config) && n.Config[0] != '{' {
+		r.addFault("config", "want an object")
+		return s, r.faults
+	}
+	switch n.Type {
+	case agent.WorkflowTask:
+		s = r.readTask()
+	case agent.WorkflowAgent:
+		s.Agent = r.readAgent()
+	case agent.WorkflowTimer:
+		s.Timer = r.readTimer()
+	case agent.WorkflowCondition:
+		r.checkCondition()
+	case "":
+		r.addFault("type", "is required: want one of %s", nodeTypeNames)
+	default:
+		r.addFault("type", "want one of %s, got %q", nodeTypeNames, truncate(n.Type))
+	}
+	return s, r.faults
+}
+
+const (
+	nodeTypeNames = agent.WorkflowTask + ", " + agent.WorkflowAgent + ", " + agent.WorkflowCondition + ", " + agent.WorkflowTimer
+	actionNames   = ActionEmail + ", " + ActionWebhook + ", " + ActionPipeline
+)
+
+// configReader decodes and checks the config of one node.
+type configReader struct {
+	path   string
+	node   *agent.WorkflowNode
+	faults agent.Faults
+
+	expressions *int
+}
+
+func (r *configReader) addFault(member, format string, args ...any) {
+	path := member
+	if r.path != "" {
+		path = strings.TrimSuffix(r.path+"."+member, ".")
+	}
+	r.faults = append(r.faults, singleFault(path, format, args...)...)
+}
+
+// decodeConfig decodes the config and reports whether it could.
+func (r *configReader) decodeConfig(into any) bool {
+	config := r.node.Config
+	if isNull(config) {
+		config = json.RawMessage("{}")
+	}
+	if err := strict.Decode(config, into); err != nil {
+		for _, f := range decodeFaults("config", err) {
+			r.addFault(f.Path, "%s", f.Message)
+		}
+		return false
+	}
+	return true
+}
+
+func (r *configReader) checkCondition() {
+	if r.node.Expr == "" {
+		r.addFault("expr", "is required")
+	} else if r.countExpressions("expr", 1) {
+		if _, err := expr.Compile(r.node.Expr); err != nil {
+			r.addFault("expr", "%s", err.Error())
+		}
+	}
+	var none struct{}
+	r.decodeConfig(&none)
+}
+
+func (r *configReader) readTask() Settings {
+	var s Settings
+	var action struct {
+		Action *string `json:"action"`
+	}
+	// The other members are decoded below, which also reports a config that is no object.
+	if err := json.Unmarshal(r.node.Config, &action); err != nil && !isNull(r.node.Config) {
+		r.addFault("config.action", "want a string")
+		return s
+	}
+	switch {
+	case action.Action == nil:
+		r.addFault("config.action", "is required: want one of %s", actionNames)
+	case *action.Action == ActionEmail:
+		s.Email = r.readEmail()
+	case *action.Action == ActionWebhook:
+		s.Webhook = r.readWebhook()
+	case *action.Action == ActionPipeline:
+		s.Pipeline = r.readPipeline()
+	default:
+		r.addFault("config.action", "want one of %s, got %q", actionNames, truncate(*action.Action))
+	}
+	return s
+}
+
+const maxWait = 366 * 24 * time.Hour
+
+func (r *configReader) readTimer() *Timer {
+	t := new(Timer)
+	if !r.decodeConfig(t) {
+		return nil
+	}
+	if d, err := time.ParseDuration(t.Duration); err != nil || d < time.Second || d > maxWait {
+		r.addFault("config.duration", `want 1s to %s, such as "90s" or "24h", got %q`, "8784h", truncate(t.Duration))
+	}
+	return t
+}
+
+// Bounds of attempts. All attempts of a task and the pauses between them share the few minutes of its visit; the turn of an agent may take a day.
+const (
+	maxAttempts = 20
+	maxPauseSec = 60           // seconds
+	maxTaskSec  = 8 * 60       // seconds of one attempt
+	maxTurnSec  = 24 * 60 * 60 // seconds
+)
+
+// checkAttempts checks retries and timeout. maxSec is the maximum time of one attempt in seconds.
+func (r *configReader) checkAttempts(a *Attempts, maxSec int64) {
+	if a.TimeoutSec < 0 || a.TimeoutSec > maxSec {
+		r.addFault("config.timeout_sec", "want 1 to %d, got %d", maxSec, a.TimeoutSec)
+	}
+	if a.Retries == nil {
+		return
+	}
+	if n := a.Retries.MaxAttempts; n < 1 || n > maxAttempts {
+		r.addFault("config.retries.max_attempts", "want 1 to %d, got %d", maxAttempts, n)
+	}
+	r.checkPause("interval_sec", a.Retries.IntervalSec)
+	r.checkPause("max_interval_sec", a.Retries.MaxIntervalSec)
+}
+
+func (r *configReader) checkPause(member string, sec int64) {
+	if sec < 0 || sec > maxPauseSec {
+		r.addFault("config.retries."+member, "want 1 to %d, got %d", maxPauseSec, sec)
+	}
+}

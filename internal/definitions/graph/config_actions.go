@@ -1,0 +1,232 @@
+package graph
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/mail"
+	"net/url"
+	"slices"
+	"strings"
+
+	"golang.org/x/net/http/httpguts"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/definitions/expr"
+)
+
+// Bounds of actions.
+const (
+	maxRecipients = 50
+	maxAddress    = 320 // bytes
+	maxSubject    = 1_000
+	maxURL        = 4_096
+	maxHeaders    = 32
+	maxHeader     = 4_096 // bytes of a value
+	maxSteps      = 50
+	maxRef        = 1_024
+)
+
+// Addresses is a list of mail addresses.
+type Addresses []string
+
+// UnmarshalJSON accepts a string or an array of strings.
+func (a *Addresses) UnmarshalJSON(raw []byte) error {
+	var single string
+	if json.Unmarshal(raw, &single) == nil {
+		if single != "" {
+			*a = Addresses{single}
+		}
+		return nil
+	}
+	var list []string
+	if err := json.Unmarshal(raw, &list); err != nil {
+		return fmt.Errorf("want an address or a list of addresses")
+	}
+	*a = list
+	return nil
+}
+
+func (r *configReader) checkAddresses(member string, list Addresses) {
+	if len(list) > maxRecipients {
+		r.addFault(member, "are %d, at most %d", len(list), maxRecipients)
+		return
+	}
+	for i, address := range list {
+		if parsed, err := mail.ParseAddress(address); err != nil || len(address) > maxAddress || strings.ContainsAny(address, "\r\n") {
+			r.addFault(fmt.Sprintf("%s[%d]", member, i), "%q is no address, such as ops@example.com", truncate(address))
+		} else if !strings.Contains(parsed.Address, "@") {
+			r.addFault(fmt.Sprintf("%s[%d]", member, i), "%q has no domain", truncate(address))
+		}
+	}
+}
+
+// countExpressions adds n to the number of expressions and reports whether the definition may have that many.
+func (r *configReader) countExpressions(member string, n int) bool {
+	if *r.expressions += n; *r.expressions > maxExpressions {
+		r.addFault(member, "the definition has more than %d expressions", maxExpressions)
+		return false
+	}
+	return true
+}
+
+func (r *configReader) checkTemplate(member, text string) {
+	if !r.countExpressions(member, strings.Count(text, "{{")) {
+		return
+	}
+	if _, err := expr.CompileTemplate(text); err != nil {
+		r.addFault(member, "%s", err.Error())
+	}
+}
+
+func (r *configReader) readEmail() *Email {
+	e := new(Email)
+	if !r.decodeConfig(e) {
+		return nil
+	}
+	r.checkAddresses("config.to", e.To)
+	r.checkAddresses("config.cc", e.CC)
+	if len(e.Subject) > maxSubject {
+		r.addFault("config.subject", "is %d bytes, at most %d", len(e.Subject), maxSubject)
+	} else if strings.ContainsAny(e.Subject, "\r\n") {
+		r.addFault("config.subject", "is more than one line")
+	}
+	r.checkTemplate("config.subject", e.Subject)
+	r.checkTemplate("config.body", e.Body)
+	r.checkAttempts(&e.Attempts, maxTaskSec)
+	return e
+}
+
+// webhookMethods returns the methods that a webhook may use.
+func webhookMethods() []string {
+	return []string{http.MethodPost, http.MethodGet, http.MethodPut, http.MethodPatch, http.MethodDelete}
+}
+
+func (r *configReader) readWebhook() *Webhook {
+	w := new(Webhook)
+	if !r.decodeConfig(w) {
+		return nil
+	}
+	r.checkURL(w.URL)
+	if w.Method != "" && !slices.Contains(webhookMethods(), w.Method) {
+		r.addFault("config.method", "want one of %s, got %q", strings.Join(webhookMethods(), ", "), truncate(w.Method))
+	}
+	r.checkHeaders(w.Headers)
+	if w.Auth != "" && !agent.ValidName(w.Auth) {
+		r.addFault("config.auth", "want the name of an auth profile, got %q", truncate(w.Auth))
+	}
+	if text := ""; !isNull(w.Body) && json.Unmarshal(w.Body, &text) == nil {
+		r.checkTemplate("config.body", text)
+	}
+	r.checkAttempts(&w.Attempts, maxTaskSec)
+	return w
+}
+
+// checkURL checks the part of a URL that does not depend on the values of its expressions.
+func (r *configReader) checkURL(text string) {
+	const member = "config.url"
+	switch {
+	case text == "":
+		r.addFault(member, "is required")
+		return
+	case len(text) > maxURL:
+		r.addFault(member, "is %d bytes, at most %d", len(text), maxURL)
+		return
+	}
+	r.checkTemplate(member, text)
+	literal, _, templated := strings.Cut(text, "{{")
+	if templated && literal == "" {
+		return
+	}
+	u, err := url.Parse(literal)
+	switch {
+	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
+		r.addFault(member, "want an http or https URL with a host")
+	case u.User != nil:
+		r.addFault(member, "must not hold credentials: name an auth profile as config.auth")
+	case templated && u.Path == "":
+		r.addFault(member, "the host must not be made of an expression: put one behind https://host/ or make it all of the URL")
+	}
+}
+
+func (r *configReader) checkHeaders(headers map[string]string) {
+	if len(headers) > maxHeaders {
+		r.addFault("config.headers", "are %d, at most %d", len(headers), maxHeaders)
+		return
+	}
+	names := make([]string, 0, len(headers))
+	for name := range headers {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		path, value := "config.headers."+truncate(name), headers[name]
+		switch http.CanonicalHeaderKey(name) {
+		case "Authorization", "Cookie", "Proxy-Authorization":
+			r.addFault(path, "must not hold credentials: name an auth profile as config.auth")
+			continue
+		case "Host", "Content-Length", "Transfer-Encoding", "Connection", "Idempotency-Key":
+			r.addFault(path, "is the runtime's")
+			continue
+		}
+		switch {
+		case !httpguts.ValidHeaderFieldName(name):
+			r.addFault(path, "is no name of a header")
+		case len(value) > maxHeader:
+			r.addFault(path, "is %d bytes, at most %d", len(value), maxHeader)
+		case !httpguts.ValidHeaderFieldValue(value):
+			r.addFault(path, "has characters that no header may have")
+		}
+	}
+}
+
+func (r *configReader) readPipeline() *Pipeline {
+	p := new(Pipeline)
+	if !r.decodeConfig(p) {
+		return nil
+	}
+	switch n := len(p.Pipeline); {
+	case n == 0:
+		r.addFault("config.pipeline", "has no steps")
+	case n > maxSteps:
+		r.addFault("config.pipeline", "has %d steps, at most %d", n, maxSteps)
+	}
+	for i, raw := range p.Pipeline {
+		var step struct {
+			Step string `json:"step"`
+		}
+		if err := json.Unmarshal(raw, &step); err != nil || isNull(raw) {
+			r.addFault(fmt.Sprintf("config.pipeline[%d]", i), "want an object with a step")
+		} else if step.Step == "" {
+			r.addFault(fmt.Sprintf("config.pipeline[%d].step", i), "is required")
+		}
+	}
+	if len(p.InputRef) > maxRef {
+		r.addFault("config.input_ref", "is %d bytes, at most %d", len(p.InputRef), maxRef)
+	}
+	r.checkAttempts(&p.Attempts, maxTaskSec)
+	return p
+}
+
+func (r *configReader) readAgent() *Agent {
+	a := new(Agent)
+	if !r.decodeConfig(a) {
+		return nil
+	}
+	if a.Agent == "" {
+		r.addFault("config.agent", "is required")
+	} else if !agent.ValidName(a.Agent) {
+		r.addFault("config.agent", "%q is no name of an agent", truncate(a.Agent))
+	}
+	if strings.TrimSpace(a.Message) == "" {
+		r.addFault("config.message", "is required")
+	}
+	r.checkTemplate("config.message", a.Message)
+	r.checkTemplate("config.session", a.Session)
+	if !isNull(a.OutputSchema) && !bytes.HasPrefix(a.OutputSchema, []byte("{")) {
+		r.addFault("config.output_schema", "want an object")
+	}
+	r.checkAttempts(&a.Attempts, maxTurnSec)
+	return a
+}

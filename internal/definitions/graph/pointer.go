@@ -1,0 +1,142 @@
+package graph
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/big"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// pointerProblem says why a pointer leads to no value; empty if it leads to one.
+type pointerProblem string
+
+const (
+	notFound pointerProblem = "there is no such place"
+	pastEnd  pointerProblem = "there is nothing at -, which is behind the last one"
+)
+
+// lookupPointer returns the value that a JSON Pointer leads to. The document decides whether a token is an index or a name: the members of an object
+// may be called 01, -1 or "".
+func lookupPointer(document json.RawMessage, pointer string) (json.RawMessage, pointerProblem) {
+	value := document
+	for token := range jsontext.Pointer(pointer).Tokens() {
+		if value[0] != '{' && value[0] != '[' {
+			return nil, notFound
+		}
+		if value[0] == '{' {
+			var members map[string]json.RawMessage
+			if json.Unmarshal(value, &members) != nil {
+				return nil, notFound
+			}
+			member, known := members[token]
+			if !known {
+				return nil, notFound
+			}
+			value = member
+			continue
+		}
+		var list []json.RawMessage
+		if json.Unmarshal(value, &list) != nil {
+			return nil, notFound
+		}
+		if token == "-" {
+			return nil, pastEnd
+		}
+		i, problem := parseIndex(token)
+		if problem == "" && i >= len(list) {
+			problem = notFound
+		}
+		if problem != "" {
+			return nil, problem
+		}
+		value = list[i]
+	}
+	return value, ""
+}
+
+// checkAddTarget returns why no value can be added at a pointer, empty if one can. The pointer must not be empty.
+func checkAddTarget(document json.RawMessage, pointer string) pointerProblem {
+	p := jsontext.Pointer(pointer)
+	parent, problem := lookupPointer(document, string(p.Parent()))
+	token := p.LastToken()
+	switch {
+	case problem != "":
+		return problem
+	case parent[0] == '{', parent[0] == '[' && token == "-":
+		return ""
+	case parent[0] != '[':
+		return notFound
+	}
+	var list []json.RawMessage
+	i, problem := parseIndex(token)
+	if problem == "" && (json.Unmarshal(parent, &list) != nil || i > len(list)) {
+		problem = notFound
+	}
+	return problem
+}
+
+// parseIndex returns the index that a token stands for. Signs and leading zeros are problems.
+func parseIndex(token string) (int, pointerProblem) {
+	const digits = 9
+	i, err := strconv.Atoi(token)
+	if err != nil || i < 0 || len(token) > digits || strconv.Itoa(i) != token {
+		return 0, pointerProblem(fmt.Sprintf("it has the index %q: want a number from 0, without a sign and leading zeros", truncate(token)))
+	}
+	return i, ""
+}
+
+// equalJSON reports whether two JSON values are equal as RFC 6902 §4.6 defines it: the order of members and the notation of numbers do not matter.
+func equalJSON(a, b json.RawMessage) bool {
+	var values [2]any
+	for i, raw := range []json.RawMessage{a, b} {
+		d := json.NewDecoder(strings.NewReader(string(raw)))
+		d.UseNumber()
+		if d.Decode(&values[i]) != nil {
+			return false
+		}
+	}
+	return equalValues(values[0], values[1])
+}
+
+func equalValues(a, b any) bool {
+	switch a := a.(type) {
+	case map[string]any:
+		b, ok := b.(map[string]any)
+		return ok && maps.EqualFunc(a, b, equalValues)
+	case []any:
+		b, ok := b.([]any)
+		return ok && slices.EqualFunc(a, b, equalValues)
+	case json.Number:
+		b, ok := b.(json.Number)
+		return ok && canonicalNumber(a) == canonicalNumber(b)
+	default:
+		return a == b // a text, true, false or null
+	}
+}
+
+// canonicalNumber returns one notation for all notations of a number: its digits without leading and trailing zeros, and a power of ten. It does not
+// round, and it does not expand large exponents.
+func canonicalNumber(n json.Number) string {
+	text, negative := strings.CutPrefix(string(n), "-")
+	mantissa, exponent, _ := strings.Cut(strings.ToLower(text), "e")
+	whole, fraction, _ := strings.Cut(mantissa, ".")
+	digits := strings.TrimLeft(whole+fraction, "0")
+	if digits == "" {
+		return "0" // -0 as well
+	}
+	power, ok := new(big.Int).SetString(strings.TrimPrefix(exponent, "+"), 10)
+	if !ok {
+		power = new(big.Int)
+	}
+	trimmed := strings.TrimRight(digits, "0")
+	power.Add(power, big.NewInt(int64(len(digits)-len(trimmed)-len(fraction))))
+	if negative {
+		trimmed = "-" + trimmed
+	}
+	return trimmed + "e" + power.String()
+}
