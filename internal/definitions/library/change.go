@@ -17,194 +17,198 @@ import (
 
 // Bounds of a change.
 const (
-	maxDescription = 4_000 // bytes
-	maxKey         = 256   // bytes of an idempotency key
-	maxBy          = 256
-	attempts       = 30 // a change without a base, when others are quicker
-	firstPause     = 5 * time.Millisecond
-	maxPause       = 100 * time.Millisecond
-	maxPatience    = 5 * time.Second // all attempts
-	comeBack       = time.Second     // after all of them
-	syncTime       = 10 * time.Second
+	maxDescription    = 4_000 // bytes
+	maxIdempotencyKey = 256   // bytes of an idempotency key
+	maxAuthor         = 256
+	maxAttempts       = 30 // of a change without a base, if others come first
+	firstPause        = 5 * time.Millisecond
+	maxPause          = 100 * time.Millisecond
+	maxRetryTime      = 5 * time.Second // of all attempts
+	retryAfter        = time.Second     // what the caller is told after the last attempt
+	syncTimeout       = 10 * time.Second
 )
 
 // change is a request to make the next version of a definition.
 type change struct {
-	key         agent.WorkflowKey
-	description string
-	base        int64
-	by          string
-	idempotency string
-	hash        string // of what is asked
-	dryRun      bool
-	onlyNew     bool // refuse where there is a definition
-	revert      string
-	// next makes the next version of what there is. It may be called again.
-	next func(ctx context.Context, now *state) (draft, error)
+	key            agent.WorkflowKey
+	description    string
+	base           int64
+	author         string
+	idempotencyKey string
+	requestHash    string // of the request, to recognise it
+	dryRun         bool
+	onlyNew        bool // refuse if the definition exists
+	revertedPatch  string
+	// build returns the next version. It may be called several times.
+	build func(ctx context.Context, now *currentVersion) (nextVersion, error)
 }
 
-// state is what there is of a definition.
-type state struct {
+// currentVersion is the newest version of a definition.
+type currentVersion struct {
 	key     agent.WorkflowKey
-	version int64                 // the newest; 0: there never was one
-	stored  *agent.StoredWorkflow // nil: there is none, or it was deleted
+	version int64                 // 0: there never was one
+	stored  *agent.StoredWorkflow // nil: there never was one, or it was deleted
 }
 
-// draft is what a next version shall be.
-type draft struct {
+// nextVersion is the content of the next version.
+type nextVersion struct {
 	definition json.RawMessage // canonical
-	operations json.RawMessage // nil: a whole definition
+	operations json.RawMessage // canonical JSON Patch; nil: the definition was given as a whole
 	deleted    bool
 }
 
-func (c *change) check() error {
+// validate checks the bounds of a change.
+func (c *change) validate() error {
 	switch {
 	case len(c.description) > maxDescription:
 		return agent.Invalid("description", "is %d bytes, at most %d", len(c.description), maxDescription)
 	case c.base < 0:
 		return agent.Invalid("base_version", "is negative")
-	case len(c.idempotency) > maxKey:
-		return agent.Invalid("idempotency_key", "is %d bytes, at most %d", len(c.idempotency), maxKey)
-	case len(c.by) > maxBy:
-		return agent.Invalid("by", "is %d bytes, at most %d", len(c.by), maxBy)
+	case len(c.idempotencyKey) > maxIdempotencyKey:
+		return agent.Invalid("idempotency_key", "is %d bytes, at most %d", len(c.idempotencyKey), maxIdempotencyKey)
+	case len(c.author) > maxAuthor:
+		return agent.Invalid("by", "is %d bytes, at most %d", len(c.author), maxAuthor)
 	default:
 		return nil
 	}
 }
 
-// apply makes the change, once for each idempotency key.
+// apply makes the change. Under an idempotency key it makes it only once.
 func (l *Library) apply(ctx context.Context, c *change) (agent.WorkflowPatchResult, error) {
-	if err := c.check(); err != nil {
+	if err := c.validate(); err != nil {
 		return agent.WorkflowPatchResult{}, err
 	}
-	if before, known, err := l.before(ctx, c); err != nil || known {
-		return before, err
+	if earlier, found, err := l.findEarlierResult(ctx, c); err != nil || found {
+		return earlier, err
 	}
-	result, err := l.insist(ctx, c)
+	result, err := l.applyWithRetry(ctx, c)
 	if interrupted := agent.Interrupted(ctx, "change workflow "+c.key.Tag); err != nil && interrupted != nil {
 		return result, interrupted
 	}
 	if err == nil && !result.Unchanged {
 		return result, nil
 	}
-	// The same request may have been under way at the same time, and have come first: what was wrong, or no change any more, is what it did.
-	if before, known, again := l.before(ctx, c); again != nil || known {
-		return before, again
+	// The same request may have run at the same time and come first. Then its result stands, whatever failed here.
+	if earlier, found, lookupErr := l.findEarlierResult(ctx, c); lookupErr != nil || found {
+		return earlier, lookupErr
 	}
 	return result, err
 }
 
-// before returns what the same request was answered earlier; known is false when it is new, or has no key. Another request under its key
-// is an error.
-func (l *Library) before(ctx context.Context, c *change) (r agent.WorkflowPatchResult, known bool, err error) {
-	if c.idempotency == "" || c.dryRun {
+// findEarlierResult returns the result of an earlier request under the same idempotency key; found is false if there was none. A different request
+// under the key is an error.
+func (l *Library) findEarlierResult(ctx context.Context, c *change) (r agent.WorkflowPatchResult, found bool, err error) {
+	if c.idempotencyKey == "" || c.dryRun {
 		return r, false, nil
 	}
-	r, hash, known, err := l.store.PatchedBefore(ctx, c.key.Tenant, c.idempotency)
+	r, hash, found, err := l.store.PatchedBefore(ctx, c.key.Tenant, c.idempotencyKey)
 	switch {
 	case err != nil:
 		return agent.WorkflowPatchResult{}, false, fmt.Errorf("look for an earlier request: %w", err)
-	case known && hash != c.hash:
+	case found && hash != c.requestHash:
 		return agent.WorkflowPatchResult{}, false, agent.FieldErrorf(agent.CodeConflict, "idempotency_key", "was given with another request before")
 	default:
-		return r, known, nil
+		return r, found, nil
 	}
 }
 
-// insist makes the change, again when somebody else was quicker and it names no base.
-func (l *Library) insist(ctx context.Context, c *change) (agent.WorkflowPatchResult, error) {
-	pauses := backoff.NewExponentialBackOff()
-	pauses.InitialInterval, pauses.MaxInterval = firstPause, maxPause
+// applyWithRetry makes the change. A change without a base version is repeated if another change came first.
+func (l *Library) applyWithRetry(ctx context.Context, c *change) (agent.WorkflowPatchResult, error) {
+	backOff := backoff.NewExponentialBackOff()
+	backOff.InitialInterval, backOff.MaxInterval = firstPause, maxPause
 	result, err := backoff.Retry(ctx, func() (agent.WorkflowPatchResult, error) {
-		r, err := l.attempt(ctx, c)
-		if err != nil && (c.base != 0 || !overtaken(err)) {
+		r, err := l.applyOnce(ctx, c)
+		if err != nil && (c.base != 0 || !isOvertaken(err)) {
 			return r, backoff.Permanent(err)
 		}
 		return r, err
-	}, backoff.WithBackOff(pauses), backoff.WithMaxTries(attempts), backoff.WithMaxElapsedTime(maxPatience))
-	if c.base == 0 && overtaken(err) { // whoever asked has named no base
+	}, backoff.WithBackOff(backOff), backoff.WithMaxTries(maxAttempts), backoff.WithMaxElapsedTime(maxRetryTime))
+	if c.base == 0 && isOvertaken(err) { // the error must not name a base version: the caller gave none
 		return result, &agent.Error{
-			Code: agent.CodeRateLimited, Op: "change workflow " + c.key.Tag, RetryAfter: comeBack,
+			Code: agent.CodeRateLimited, Op: "change workflow " + c.key.Tag, RetryAfter: retryAfter,
 			Err: errors.New("others changed it each time: nothing was changed, try again"),
 		}
 	}
 	return result, err
 }
 
-// overtaken reports whether somebody else made the next version first.
-func overtaken(err error) bool {
-	return agent.CodeOf(err) == agent.CodeConflict && fieldOf(err) == fieldBase
+// isOvertaken reports whether the error says that another change made the next version first.
+func isOvertaken(err error) bool {
+	return agent.CodeOf(err) == agent.CodeConflict && errorField(err) == fieldBaseVersion
 }
 
-const fieldBase = "base_version"
+const fieldBaseVersion = "base_version"
 
-func fieldOf(err error) string {
+// errorField returns the Field of an [agent.Error], empty for other errors.
+func errorField(err error) string {
 	if e, ok := errors.AsType[*agent.Error](err); ok {
 		return e.Field
 	}
 	return ""
 }
 
-func (l *Library) attempt(ctx context.Context, c *change) (agent.WorkflowPatchResult, error) {
-	now, err := l.state(ctx, c.key)
+// applyOnce makes the change from the version that is the newest now.
+func (l *Library) applyOnce(ctx context.Context, c *change) (agent.WorkflowPatchResult, error) {
+	current, err := l.loadCurrent(ctx, c.key)
 	if err != nil {
 		return agent.WorkflowPatchResult{}, err
 	}
-	if c.base != 0 && c.base != now.version {
-		return agent.WorkflowPatchResult{}, agent.FieldErrorf(agent.CodeConflict, fieldBase, "is %d, and the newest version is %d", c.base, now.version)
+	if c.base != 0 && c.base != current.version {
+		return agent.WorkflowPatchResult{}, agent.FieldErrorf(agent.CodeConflict, fieldBaseVersion, "is %d, and the newest version is %d", c.base, current.version)
 	}
-	if c.onlyNew && now.stored != nil {
+	if c.onlyNew && current.stored != nil {
 		return agent.WorkflowPatchResult{}, agent.FieldErrorf(agent.CodeConflict, "workflow_tag", "there is version %d of %s already, and only a new one is wanted",
-			now.version, now.key.Tag)
+			current.version, current.key.Tag)
 	}
-	d, err := c.next(ctx, now)
+	d, err := c.build(ctx, current)
 	if err != nil {
 		return agent.WorkflowPatchResult{}, err
 	}
 	hash := graph.Hash(d.definition)
-	if now.stored != nil && !d.deleted && now.stored.Hash == hash {
+	if current.stored != nil && !d.deleted && current.stored.Hash == hash {
 		r := agent.WorkflowPatchResult{
-			WorkflowKey: now.key, PatchID: now.stored.PatchID, Version: now.version, BaseVersion: now.version, Hash: hash, Unchanged: true,
+			WorkflowKey: current.key, PatchID: current.stored.PatchID, Version: current.version, BaseVersion: current.version, Hash: hash, Unchanged: true,
 		}
-		if c.idempotency == "" || c.dryRun {
+		if c.idempotencyKey == "" || c.dryRun {
 			return r, nil
 		}
-		return r, l.store.RememberUnchanged(ctx, r, c.idempotency, c.hash)
+		return r, l.store.RememberUnchanged(ctx, r, c.idempotencyKey, c.requestHash)
 	}
-	r := agent.WorkflowPatchResult{WorkflowKey: now.key, Version: now.version + 1, BaseVersion: now.version, Hash: hash}
+	r := agent.WorkflowPatchResult{WorkflowKey: current.key, Version: current.version + 1, BaseVersion: current.version, Hash: hash}
 	if c.dryRun {
 		return r, nil
 	}
 	return l.commit(ctx, c, d, r)
 }
 
-func (l *Library) commit(ctx context.Context, c *change, d draft, r agent.WorkflowPatchResult) (agent.WorkflowPatchResult, error) {
+// commit stores the next version.
+func (l *Library) commit(ctx context.Context, c *change, d nextVersion, r agent.WorkflowPatchResult) (agent.WorkflowPatchResult, error) {
 	id, err := patchID(c)
 	if err != nil {
 		return agent.WorkflowPatchResult{}, err
 	}
 	next := agent.StoredWorkflow{
 		WorkflowKey: r.WorkflowKey, Version: r.Version, Definition: d.definition, Hash: r.Hash, PatchID: id,
-		Deleted: d.deleted, UpdatedAt: l.now().UTC(), UpdatedBy: c.by,
+		Deleted: d.deleted, UpdatedAt: l.now().UTC(), UpdatedBy: c.author,
 	}
 	if err := l.checkSchedules(ctx, &next); err != nil {
 		return agent.WorkflowPatchResult{}, err
 	}
 	stored, err := l.store.CommitWorkflow(ctx, agent.WorkflowCommit{
-		Stored: next, Base: r.BaseVersion, Operations: d.operations, Description: c.description, Revert: c.revert,
-		Idempotency: c.idempotency, RequestHash: c.hash,
+		Stored: next, Base: r.BaseVersion, Operations: d.operations, Description: c.description, Revert: c.revertedPatch,
+		Idempotency: c.idempotencyKey, RequestHash: c.requestHash,
 	})
 	if err != nil {
-		l.sync(ctx, next) // the check may have made schedules for it
+		l.syncSchedules(ctx, next) // checkSchedules may have created schedules of the version that was not stored
 		return agent.WorkflowPatchResult{}, fmt.Errorf("store version %d of workflow %s of owner %s: %w", r.Version, r.Tag, r.Owner, err)
 	}
-	l.sync(ctx, stored)
+	l.syncSchedules(ctx, stored)
 	return agent.WorkflowPatchResult{
 		WorkflowKey: stored.WorkflowKey, PatchID: stored.PatchID, Version: stored.Version, BaseVersion: stored.Version - 1, Hash: stored.Hash,
 	}, nil
 }
 
-// checkSchedules refuses a version whose schedules Temporal refuses. One that it cannot be asked about is stored, and is told of later.
+// checkSchedules returns an error if the schedules of a version are invalid. If they cannot be checked now, it only logs.
 func (l *Library) checkSchedules(ctx context.Context, w *agent.StoredWorkflow) error {
 	if l.schedules == nil {
 		return nil
@@ -218,12 +222,12 @@ func (l *Library) checkSchedules(ctx context.Context, w *agent.StoredWorkflow) e
 	return nil
 }
 
-// sync tells of a change, best effort: what it does not reach now is put right from time to time.
-func (l *Library) sync(ctx context.Context, w agent.StoredWorkflow) {
+// syncSchedules updates the schedules after a change. It only logs errors: the schedules are reconciled periodically.
+func (l *Library) syncSchedules(ctx context.Context, w agent.StoredWorkflow) {
 	if l.schedules == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), syncTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), syncTimeout)
 	defer cancel()
 	if err := l.schedules.Sync(ctx, w); err != nil {
 		l.logger.Warn("the schedules of a workflow do not follow its new version yet",
@@ -231,10 +235,10 @@ func (l *Library) sync(ctx context.Context, w agent.StoredWorkflow) {
 	}
 }
 
-// patchID is the same for the same idempotency key of a tenant, else a new one. Those of a later time sort behind.
+// patchID returns an id that depends only on tenant and idempotency key. Without a key it returns a new id; newer ids sort behind older ones.
 func patchID(c *change) (string, error) {
-	if c.idempotency != "" {
-		return "patch_" + uuid.NewSHA1(uuid.NameSpaceURL, []byte("turnstone:patch:"+c.key.Tenant+"\x00"+c.idempotency)).String(), nil
+	if c.idempotencyKey != "" {
+		return "patch_" + uuid.NewSHA1(uuid.NameSpaceURL, []byte("turnstone:patch:"+c.key.Tenant+"\x00"+c.idempotencyKey)).String(), nil
 	}
 	id, err := uuid.NewV7()
 	if err != nil {
@@ -243,22 +247,22 @@ func patchID(c *change) (string, error) {
 	return "patch_" + id.String(), nil
 }
 
-// state reads what there is. Without an owner it is that of the tag's one owner; when there is none, of [agent.DefaultWorkflowOwner].
-func (l *Library) state(ctx context.Context, key agent.WorkflowKey) (*state, error) {
-	now := &state{key: key}
+// loadCurrent reads the newest version. Without an owner it takes the only owner of the tag, or [agent.DefaultWorkflowOwner] if the tag has none.
+func (l *Library) loadCurrent(ctx context.Context, key agent.WorkflowKey) (*currentVersion, error) {
+	current := &currentVersion{key: key}
 	stored, err := l.store.Workflow(ctx, key, 0)
 	switch {
 	case err == nil:
-		now.key, now.version, now.stored = stored.WorkflowKey, stored.Version, &stored
-		return now, nil
+		current.key, current.version, current.stored = stored.WorkflowKey, stored.Version, &stored
+		return current, nil
 	case agent.CodeOf(err) != agent.CodeNotFound:
 		return nil, fmt.Errorf("read workflow %s: %w", key.Tag, err)
 	}
 	if key.Owner == "" {
-		now.key.Owner = agent.DefaultWorkflowOwner
+		current.key.Owner = agent.DefaultWorkflowOwner
 	}
-	if now.version, _, err = l.store.NewestVersion(ctx, now.key); err != nil {
+	if current.version, _, err = l.store.NewestVersion(ctx, current.key); err != nil {
 		return nil, fmt.Errorf("read workflow %s: %w", key.Tag, err)
 	}
-	return now, nil
+	return current, nil
 }

@@ -1,6 +1,6 @@
-// Package library keeps workflow definitions here, in this runtime: it checks them, patches them and takes patches back. Every change is a
-// version of its own, and is asked for once: a request under an idempotency key that comes again is answered as the first time.
+// Package library keeps the workflow definitions of this runtime: it validates, patches and reverts them. Every change makes a new version. A
+// request that is repeated under its idempotency key gets the first result again.
 //
-// Two changes at the same time do not overwrite each other. A change that names the version it was made from is refused when there is a
-// newer one; a patch that names none is applied to the newest, again if that was changed meanwhile.
+// Changes at the same time do not overwrite each other. A change that names its base version is refused if that is not the newest. A patch without
+// a base version is applied to the newest version, and again if another change came first.
 package library

@@ -12,10 +12,10 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// Config is what a [Library] needs.
+// Config is the configuration of a [Library].
 type Config struct {
 	Store     Store
-	Schedules Schedules        // told of every change; nil: nobody is
+	Schedules Schedules        // told of every change; nil: none
 	Now       func() time.Time // nil: time.Now
 	Logger    *zap.Logger      // nil: none
 }
@@ -28,7 +28,7 @@ type Library struct {
 	logger    *zap.Logger
 }
 
-// New checks the configuration.
+// New returns a Library. It checks the configuration.
 func New(cfg Config) (*Library, error) {
 	if cfg.Store == nil {
 		return nil, agent.Invalid("store", "is required")
@@ -43,10 +43,10 @@ func New(cfg Config) (*Library, error) {
 	return l, nil
 }
 
-// Workflow returns a version of a definition, 0 for the newest; Owner empty is the one owner of the tag. Errors as [Store]'s Workflow, and
-// [agent.CodeInvalid].
+// Workflow returns a version of a definition, 0 for the newest. An empty Owner means the only owner of the tag. Errors are those of Workflow of
+// [Store], and [agent.CodeInvalid].
 func (l *Library) Workflow(ctx context.Context, key agent.WorkflowKey, version int64) (agent.StoredWorkflow, error) {
-	key, err := named(key)
+	key, err := validateKey(key)
 	if err != nil {
 		return agent.StoredWorkflow{}, err
 	}
@@ -55,12 +55,12 @@ func (l *Library) Workflow(ctx context.Context, key agent.WorkflowKey, version i
 	}
 	w, err := l.store.Workflow(ctx, key, version)
 	if err != nil {
-		return agent.StoredWorkflow{}, l.explain(ctx, key, err)
+		return agent.StoredWorkflow{}, l.notFoundError(ctx, key, err)
 	}
 	return w, nil
 }
 
-// ListWorkflows lists the newest versions, by tag and owner.
+// ListWorkflows returns the newest versions, sorted by tag and owner.
 func (l *Library) ListWorkflows(ctx context.Context, q agent.WorkflowQuery) (agent.WorkflowPage, error) {
 	q.Tenant = cmp.Or(q.Tenant, agent.DefaultTenant)
 	page, err := l.store.Workflows(ctx, q)
@@ -70,20 +70,20 @@ func (l *Library) ListWorkflows(ctx context.Context, q agent.WorkflowQuery) (age
 	return page, nil
 }
 
-// Patches lists the changes of a definition, newest first, also of one that is deleted when its owner is named.
+// Patches returns the changes of a definition, newest first. Those of a deleted definition are found only by tag and owner.
 func (l *Library) Patches(ctx context.Context, key agent.WorkflowKey, page agent.Page) (agent.WorkflowPatchPage, error) {
-	key, err := named(key)
+	key, err := validateKey(key)
 	if err != nil {
 		return agent.WorkflowPatchPage{}, err
 	}
 	out, err := l.store.WorkflowPatches(ctx, key, page)
 	if err != nil {
-		return agent.WorkflowPatchPage{}, l.explain(ctx, key, err)
+		return agent.WorkflowPatchPage{}, l.notFoundError(ctx, key, err)
 	}
 	return out, nil
 }
 
-// Patch returns one change by its id; [agent.CodeNotFound] with Field "patch_id".
+// Patch returns a change by its id. If there is none, the error is [agent.CodeNotFound] with Field "patch_id".
 func (l *Library) Patch(ctx context.Context, tenant, id string) (agent.WorkflowPatch, error) {
 	p, err := l.store.WorkflowPatch(ctx, cmp.Or(tenant, agent.DefaultTenant), id)
 	if err != nil {
@@ -92,8 +92,8 @@ func (l *Library) Patch(ctx context.Context, tenant, id string) (agent.WorkflowP
 	return p, nil
 }
 
-// named checks the names of a definition; an empty owner is allowed.
-func named(key agent.WorkflowKey) (agent.WorkflowKey, error) {
+// validateKey checks the names of a definition and sets the default tenant. The owner may be empty.
+func validateKey(key agent.WorkflowKey) (agent.WorkflowKey, error) {
 	key.Tenant = cmp.Or(key.Tenant, agent.DefaultTenant)
 	const want = "want 1 to 128 of A-Z a-z 0-9 . _ -, got %.100q"
 	switch {
@@ -107,32 +107,32 @@ func named(key agent.WorkflowKey) (agent.WorkflowKey, error) {
 	return key, nil
 }
 
-// maxListed bounds how many definitions a refusal names.
-const maxListed = 20
+// maxListedWorkflows is the maximum number of definitions that an error lists.
+const maxListedWorkflows = 20
 
-// explain adds to an error about a definition that is not found which there are.
-func (l *Library) explain(ctx context.Context, key agent.WorkflowKey, err error) error {
-	of := ""
+// notFoundError returns err with the name of the definition. If the definition was not found, the error lists those that exist.
+func (l *Library) notFoundError(ctx context.Context, key agent.WorkflowKey, err error) error {
+	ownerText := ""
 	if key.Owner != "" {
-		of = " of owner " + key.Owner
+		ownerText = " of owner " + key.Owner
 	}
-	if agent.CodeOf(err) != agent.CodeNotFound || fieldOf(err) == "version" {
-		return fmt.Errorf("workflow %s%s: %w", key.Tag, of, err)
+	if agent.CodeOf(err) != agent.CodeNotFound || errorField(err) == "version" {
+		return fmt.Errorf("workflow %s%s: %w", key.Tag, ownerText, err)
 	}
-	there := "there are none"
-	page, listed := l.store.Workflows(ctx, agent.WorkflowQuery{Tenant: key.Tenant, Page: agent.Page{Size: maxListed}})
+	available := "there are none"
+	page, listErr := l.store.Workflows(ctx, agent.WorkflowQuery{Tenant: key.Tenant, Page: agent.Page{Size: maxListedWorkflows}})
 	switch {
-	case listed != nil:
-		there = "which there are cannot be said"
+	case listErr != nil:
+		available = "which there are cannot be said"
 	case len(page.Workflows) > 0:
 		names := make([]string, len(page.Workflows))
 		for i := range page.Workflows {
 			names[i] = page.Workflows[i].Tag + " of " + page.Workflows[i].Owner
 		}
-		there = "there are: " + strings.Join(names, ", ")
+		available = "there are: " + strings.Join(names, ", ")
 		if page.Next != "" {
-			there += ", …"
+			available += ", …"
 		}
 	}
-	return agent.FieldErrorf(agent.CodeNotFound, "workflow_tag", "there is no workflow %s%s; %s", key.Tag, of, there)
+	return agent.FieldErrorf(agent.CodeNotFound, "workflow_tag", "there is no workflow %s%s; %s", key.Tag, ownerText, available)
 }
