@@ -22,7 +22,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/tool"
 )
 
-// The defaults of a [Config].
+// Defaults of a [Config].
 const (
 	DefaultAttempts = 5
 	DefaultTimeout  = 10 * time.Second
@@ -31,19 +31,19 @@ const (
 	firstPause      = 200 * time.Millisecond
 )
 
-// Bounds of what is sent and read.
+// Bounds of requests and answers, in bytes.
 const (
 	maxRequest = 512 << 10
 	maxAnswer  = 8 << 20
 )
 
-// Config is what a [Client] needs.
+// Config is the configuration of a [Client].
 type Config struct {
 	API      string           // e.g. http://localhost:8081/api/v1
 	HTTP     tool.HTTP        // must be allowed to reach it
 	Auth     tool.Auth        // nil: requests carry no credentials
-	Profiles []agent.PlanAuth // of which Auth takes the first that fits the host
-	// TenantHeader is the name of a header that tells the orchestrator the tenant; empty: it is not told, and must have one only.
+	Profiles []agent.PlanAuth // Auth takes the first that fits the host
+	// TenantHeader is the name of the header that carries the tenant; empty: the orchestrator has only one tenant.
 	TenantHeader string
 
 	Attempts uint          // of a request; 0: 5
@@ -58,7 +58,7 @@ type Client struct {
 	pauses func() backoff.BackOff
 }
 
-// New checks the configuration.
+// New returns a Client. It checks the configuration and sets defaults.
 func New(cfg Config) (*Client, error) {
 	api, err := url.Parse(cfg.API)
 	switch {
@@ -85,7 +85,7 @@ func New(cfg Config) (*Client, error) {
 	}}, nil
 }
 
-// patchBody is what is posted.
+// patchBody is the body of a patch request.
 type patchBody struct {
 	Operations  json.RawMessage `json:"operations"`
 	Description string          `json:"description,omitempty"`
@@ -94,42 +94,29 @@ type patchBody struct {
 	DryRun      bool            `json:"dry_run,omitempty"`
 }
 
-// PatchWorkflow has the orchestrator change a definition. Errors: [agent.CodeInvalid], [agent.CodeOverflow] and [agent.CodeDenied] in the
-// orchestrator's words; [agent.CodeConflict] with Field "base_version"; [agent.CodeNotFound] with Field "workflow_tag";
-// [agent.CodeUnavailable] and [agent.CodeRateLimited] when the attempts are used up; the context's own.
+// PatchWorkflow has the orchestrator patch a definition. Its errors are [agent.CodeInvalid], [agent.CodeOverflow] and [agent.CodeDenied] with the
+// orchestrator's message; [agent.CodeConflict] with Field "base_version"; [agent.CodeNotFound] with Field "workflow_tag";
+// [agent.CodeUnavailable] and [agent.CodeRateLimited] after the last attempt; the context's.
 func (c *Client) PatchWorkflow(ctx context.Context, r agent.WorkflowPatchRequest) (agent.WorkflowPatchResult, error) {
-	switch {
-	case r.Tag == "":
-		return agent.WorkflowPatchResult{}, agent.Invalid("workflow_tag", "is required")
-	case strings.ContainsAny(r.Tag, "/:") || r.Tag == "." || r.Tag == "..":
-		return agent.WorkflowPatchResult{}, agent.Invalid("workflow_tag", "%.100q is no name", r.Tag)
-	case r.Revert != "":
-		return agent.WorkflowPatchResult{}, agent.Invalid("revert_of", "patches of an orchestrator are taken back there")
-	}
-	body, err := json.Marshal(patchBody{
-		Operations: r.Operations, Description: r.Description, Owner: r.Owner, BaseVersion: r.BaseVersion, DryRun: r.DryRun,
-	})
-	switch {
-	case err != nil:
-		return agent.WorkflowPatchResult{}, agent.Invalid("operations", "are no JSON")
-	case len(body) > maxRequest:
-		return agent.WorkflowPatchResult{}, agent.FieldErrorf(agent.CodeOverflow, "operations", "make a request of %d bytes, at most %d", len(body), maxRequest)
+	body, err := encodePatch(&r)
+	if err != nil {
+		return agent.WorkflowPatchResult{}, err
 	}
 	headers := http.Header{"Content-Type": {"application/json"}, "Idempotency-Key": {r.Idempotency}}
 	if r.Idempotency == "" || !httpguts.ValidHeaderFieldValue(r.Idempotency) {
-		headers.Set("Idempotency-Key", derived(r.Tenant, r.Idempotency))
+		headers.Set("Idempotency-Key", idempotencyKey(r.Tenant, r.Idempotency))
 	}
 	if r.BaseVersion > 0 {
 		headers.Set("If-Match", strconv.Quote(strconv.FormatInt(r.BaseVersion, 10)))
 	}
-	c.tell(headers, r.Tenant)
+	c.setTenant(headers, r.Tenant)
 	u := *c.api
 	u.Path = strings.TrimSuffix(u.Path, "/") + "/workflows/" + r.Tag + ":patch"
 	var out patchAnswer
-	err = c.ask(ctx, "patch workflow "+r.Tag, func(ctx context.Context) (*http.Request, error) {
-		return request(ctx, http.MethodPost, u.String(), headers, body)
+	err = c.sendWithRetry(ctx, "patch workflow "+r.Tag, func(ctx context.Context) (*http.Request, error) {
+		return newRequest(ctx, http.MethodPost, u.String(), headers, body)
 	}, &out)
-	if e, ok := errors.AsType[*agent.Error](err); ok && e.Code == codeAbsent {
+	if e, ok := errors.AsType[*agent.Error](err); ok && e.Code == codeUnsupported {
 		e.Code = agent.CodeInvalid
 	}
 	if err != nil {
@@ -138,21 +125,45 @@ func (c *Client) PatchWorkflow(ctx context.Context, r agent.WorkflowPatchRequest
 	return out.result(&r)
 }
 
-// derived is a key for a request that has none, or one that no header may hold.
-func derived(tenant, key string) string {
+// encodePatch checks a request and returns its body.
+func encodePatch(r *agent.WorkflowPatchRequest) ([]byte, error) {
+	switch {
+	case r.Tag == "":
+		return nil, agent.Invalid("workflow_tag", "is required")
+	case strings.ContainsAny(r.Tag, "/:") || r.Tag == "." || r.Tag == "..":
+		return nil, agent.Invalid("workflow_tag", "%.100q is no name", r.Tag)
+	case r.Revert != "":
+		return nil, agent.Invalid("revert_of", "patches of an orchestrator are taken back there")
+	}
+	body, err := json.Marshal(patchBody{
+		Operations: r.Operations, Description: r.Description, Owner: r.Owner, BaseVersion: r.BaseVersion, DryRun: r.DryRun,
+	})
+	switch {
+	case err != nil:
+		return nil, agent.Invalid("operations", "are no JSON")
+	case len(body) > maxRequest:
+		return nil, agent.FieldErrorf(agent.CodeOverflow, "operations", "make a request of %d bytes, at most %d", len(body), maxRequest)
+	}
+	return body, nil
+}
+
+// idempotencyKey returns the key of a request that has none (a new one), or one that a header cannot hold.
+func idempotencyKey(tenant, key string) string {
 	if key == "" {
 		return uuid.NewString()
 	}
 	return uuid.NewSHA1(uuid.NameSpaceURL, []byte("turnstone:patch:"+tenant+"\x00"+key)).String()
 }
 
-func (c *Client) tell(headers http.Header, tenant string) {
+// setTenant adds the header with the tenant if the orchestrator expects one.
+func (c *Client) setTenant(headers http.Header, tenant string) {
 	if c.cfg.TenantHeader != "" {
 		headers.Set(c.cfg.TenantHeader, cmp.Or(tenant, agent.DefaultTenant))
 	}
 }
 
-func request(ctx context.Context, method, target string, headers http.Header, body []byte) (*http.Request, error) {
+// newRequest returns a request with the given headers.
+func newRequest(ctx context.Context, method, target string, headers http.Header, body []byte) (*http.Request, error) {
 	req, err := http.NewRequestWithContext(ctx, method, target, bytes.NewReader(body))
 	if err != nil {
 		return nil, agent.Invalid("api_url", "%w", err)
@@ -162,7 +173,7 @@ func request(ctx context.Context, method, target string, headers http.Header, bo
 	return req, nil
 }
 
-// patchAnswer is what the orchestrator says. Versions may be numbers or texts.
+// patchAnswer is the orchestrator's answer to a patch.
 type patchAnswer struct {
 	PatchID     string  `json:"patch_id"`
 	Tag         string  `json:"workflow_tag"`
@@ -173,10 +184,10 @@ type patchAnswer struct {
 	Unchanged   bool    `json:"unchanged"`
 }
 
-// version is a number, also as a text: 7, "7", "v7".
+// version is a version number that may be written as a string: 7, "7", "v7".
 type version int64
 
-// UnmarshalJSON reads anything; what is no number is 0.
+// UnmarshalJSON never fails: a value that is no number is 0.
 func (v *version) UnmarshalJSON(raw []byte) error {
 	n, err := strconv.ParseInt(strings.TrimPrefix(strings.Trim(string(raw), `"`), "v"), 10, 64)
 	if err == nil {
@@ -185,6 +196,7 @@ func (v *version) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
+// result returns the answer as the result of the request.
 func (a *patchAnswer) result(r *agent.WorkflowPatchRequest) (agent.WorkflowPatchResult, error) {
 	if a.PatchID == "" && !r.DryRun {
 		return agent.WorkflowPatchResult{}, agent.Errorf(agent.CodeInternal, "patch workflow "+r.Tag, "the orchestrator answered without a patch_id")
@@ -195,7 +207,7 @@ func (a *patchAnswer) result(r *agent.WorkflowPatchRequest) (agent.WorkflowPatch
 	}, nil
 }
 
-// ListWorkflows lists the orchestrator's definitions; there are none where it has no such call.
+// ListWorkflows returns the orchestrator's definitions, none if it cannot list them.
 func (c *Client) ListWorkflows(ctx context.Context, q agent.WorkflowQuery) (agent.WorkflowPage, error) {
 	query := url.Values{}
 	for name, value := range map[string]string{"tag": q.Tag, "owner": q.Owner, "page_token": q.Token} {
@@ -210,7 +222,7 @@ func (c *Client) ListWorkflows(ctx context.Context, q agent.WorkflowQuery) (agen
 	u.Path = strings.TrimSuffix(u.Path, "/") + "/workflows"
 	u.RawQuery = query.Encode()
 	headers := http.Header{}
-	c.tell(headers, q.Tenant)
+	c.setTenant(headers, q.Tenant)
 	var out struct {
 		Workflows []struct {
 			Tag         string          `json:"workflow_tag"`
@@ -223,10 +235,10 @@ func (c *Client) ListWorkflows(ctx context.Context, q agent.WorkflowQuery) (agen
 		} `json:"workflows"`
 		Next string `json:"next_page_token"`
 	}
-	err := c.ask(ctx, "list workflows", func(ctx context.Context) (*http.Request, error) {
-		return request(ctx, http.MethodGet, u.String(), headers, nil)
+	err := c.sendWithRetry(ctx, "list workflows", func(ctx context.Context) (*http.Request, error) {
+		return newRequest(ctx, http.MethodGet, u.String(), headers, nil)
 	}, &out)
-	if slices.Contains([]agent.Code{agent.CodeNotFound, codeAbsent}, agent.CodeOf(err)) {
+	if slices.Contains([]agent.Code{agent.CodeNotFound, codeUnsupported}, agent.CodeOf(err)) {
 		return agent.WorkflowPage{Workflows: []agent.StoredWorkflow{}}, nil
 	}
 	if err != nil {
@@ -234,7 +246,7 @@ func (c *Client) ListWorkflows(ctx context.Context, q agent.WorkflowQuery) (agen
 	}
 	page := agent.WorkflowPage{Workflows: []agent.StoredWorkflow{}, Next: out.Next}
 	for _, w := range out.Workflows {
-		if q.Tag != "" && w.Tag != q.Tag || q.Owner != "" && w.Owner != q.Owner { // one that does not know these parameters lists all
+		if q.Tag != "" && w.Tag != q.Tag || q.Owner != "" && w.Owner != q.Owner { // an orchestrator may ignore these parameters
 			continue
 		}
 		if w.Definition == nil {

@@ -330,9 +330,9 @@ func TestRetryAfterIsWaitedFor(t *testing.T) {
 	refused(t, err, agent.CodeUnavailable, "", "503")
 	require.Len(t, o.got(), 1, "that would take longer than there is patience")
 	date := &http.Response{Header: http.Header{"Retry-After": {time.Now().Add(time.Hour).UTC().Format(http.TimeFormat)}}}
-	require.InDelta(t, time.Hour.Seconds(), wait(date).Seconds(), 5)
+	require.InDelta(t, time.Hour.Seconds(), retryAfter(date).Seconds(), 5)
 	date.Header.Set("Retry-After", time.Now().Add(-time.Hour).UTC().Format(http.TimeFormat))
-	require.Zero(t, wait(date))
+	require.Zero(t, retryAfter(date))
 }
 
 func TestWhatIsNotSent(t *testing.T) {
@@ -457,8 +457,8 @@ func FuzzWords(f *testing.F) {
 	f.Add([]byte(`{"error":{"message":"x","field":"y"},"title":"z"}`))
 	f.Add([]byte(`{"error":"x\u0000\n"}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		words := wordsOf(raw)
-		require.LessOrEqual(t, len(words), maxWords+len("…"))
+		words := answerMessage(raw)
+		require.LessOrEqual(t, len(words), maxMessage+len("…"))
 		require.NotContains(t, words, "\n")
 		require.True(t, utf8.ValidString(words))
 	})

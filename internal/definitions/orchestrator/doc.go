@@ -3,7 +3,7 @@
 //	POST {api}/workflows/{tag}:patch   {"operations":[…],"description":"…","workflow_owner":"…","base_version":3}
 //	GET  {api}/workflows?tag=…&owner=…
 //
-// A request carries an Idempotency-Key, the same in all its attempts: when an answer is lost the orchestrator is asked again, and answers as
-// the first time. With a base version it carries If-Match as well. What is turned away for the moment (429, 502, 503, 504, a connection
-// that fails) is tried again, within bounds; all else is said to whoever asked, in the orchestrator's words.
+// All attempts of a request carry the same Idempotency-Key, so that a request whose answer was lost can be repeated. A request with a base version
+// carries If-Match as well. A request that fails for the moment (429, 502, 503, 504, a failed connection) is repeated, within bounds. Any other
+// failure is returned with the orchestrator's message.
 package orchestrator

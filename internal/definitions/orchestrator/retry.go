@@ -16,14 +16,14 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// codeAbsent is the code of an answer that says that there is no such call; it does not leave the package.
-const codeAbsent agent.Code = "absent"
+// codeUnsupported is the code for an orchestrator that does not support the call. It does not leave the package.
+const codeUnsupported agent.Code = "absent"
 
-// ask sends a request until it is answered for good, and decodes the answer. request makes it anew for each attempt.
-func (c *Client) ask(ctx context.Context, op string, request func(context.Context) (*http.Request, error), into any) error {
+// sendWithRetry sends a request, repeats it if that can help, and decodes the answer into result. request returns a new request for each attempt.
+func (c *Client) sendWithRetry(ctx context.Context, op string, request func(context.Context) (*http.Request, error), result any) error {
 	raw, err := backoff.Retry(ctx, func() ([]byte, error) {
-		raw, err := c.attempt(ctx, request)
-		if err == nil || passing(err) {
+		raw, err := c.sendOnce(ctx, request)
+		if err == nil || canRetry(err) {
 			return raw, err
 		}
 		return nil, backoff.Permanent(err)
@@ -38,42 +38,42 @@ func (c *Client) ask(ctx context.Context, op string, request func(context.Contex
 	if err != nil {
 		return agent.Errorf(agent.CodeInternal, op, "%w", err)
 	}
-	if err := json.Unmarshal(raw, into); err != nil {
-		return agent.Errorf(agent.CodeInternal, op, "the orchestrator's answer is not what was expected: %.200s", clean(err.Error()))
+	if err := json.Unmarshal(raw, result); err != nil {
+		return agent.Errorf(agent.CodeInternal, op, "the orchestrator's answer is not what was expected: %.200s", singleLine(err.Error()))
 	}
 	return nil
 }
 
-// passing reports whether another attempt may do better, and soon.
-func passing(err error) bool {
+// canRetry reports whether another attempt may succeed soon.
+func canRetry(err error) bool {
 	e, ok := errors.AsType[*agent.Error](err)
 	if !ok {
 		return false
 	}
-	if e.RetryAfter > maxPause { // coming earlier than asked is no help, and waiting so long is for others
+	if e.RetryAfter > maxPause { // an earlier attempt would fail, and the pause is too long
 		return false
 	}
-	_, wanted := errors.AsType[*again](err)
-	return wanted
+	_, isRetryable := errors.AsType[*retryableError](err)
+	return isRetryable
 }
 
-// again marks an error of an attempt that may be repeated, after a time where the other side named one.
-type again struct {
+// retryableError is an error of an attempt that may be repeated, with the pause that the orchestrator asked for.
+type retryableError struct {
 	error
 
-	after *backoff.RetryAfterError
+	pause *backoff.RetryAfterError
 }
 
-// Unwrap returns the error, and what the loop looks for.
-func (a *again) Unwrap() []error {
-	if a.after == nil {
-		return []error{a.error}
+// Unwrap returns the error and, for the retry loop, the pause.
+func (e *retryableError) Unwrap() []error {
+	if e.pause == nil {
+		return []error{e.error}
 	}
-	return []error{a.error, a.after}
+	return []error{e.error, e.pause}
 }
 
-// attempt sends a request once and reads what a good answer holds.
-func (c *Client) attempt(ctx context.Context, request func(context.Context) (*http.Request, error)) ([]byte, error) {
+// sendOnce makes one attempt and returns the body of the answer.
+func (c *Client) sendOnce(ctx context.Context, request func(context.Context) (*http.Request, error)) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
 	req, err := request(ctx)
@@ -87,15 +87,15 @@ func (c *Client) attempt(ctx context.Context, request func(context.Context) (*ht
 	}
 	resp, err := c.cfg.HTTP.Do(req)
 	if err != nil {
-		return nil, unanswered(err)
+		return nil, noAnswerError(err)
 	}
 	defer func() { _ = resp.Body.Close() }()
 	raw, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
 	switch {
 	case resp.StatusCode >= http.StatusBadRequest || resp.StatusCode < http.StatusOK || resp.StatusCode >= http.StatusMultipleChoices:
-		return nil, refusal(resp, wordsOf(raw))
-	case err != nil: // it was done, perhaps: the key makes it safe to ask again
-		return nil, unanswered(err)
+		return nil, statusError(resp, answerMessage(raw))
+	case err != nil: // the request may have taken effect: its key makes it safe to repeat
+		return nil, noAnswerError(err)
 	case len(raw) > maxAnswer:
 		return nil, agent.Errorf(agent.CodeOverflow, "", "the orchestrator's answer is longer than %d bytes", maxAnswer)
 	default:
@@ -103,69 +103,69 @@ func (c *Client) attempt(ctx context.Context, request func(context.Context) (*ht
 	}
 }
 
-// unanswered is for a request that got no answer, or a part of one. What the rules of egress refuse stays refused.
-func unanswered(err error) error {
+// noAnswerError returns the error for a request without a complete answer. It is retryable unless the rules of egress refused the request.
+func noAnswerError(err error) error {
 	switch agent.CodeOf(err) {
 	case agent.CodeDenied, agent.CodeInvalid, agent.CodeOverflow:
 		return err
 	default:
-		return retryable(&agent.Error{Code: agent.CodeUnavailable, Err: err})
+		return asRetryable(&agent.Error{Code: agent.CodeUnavailable, Err: err})
 	}
 }
 
-// retryable has the loop wait as long as the other side asked for.
-func retryable(e *agent.Error) error {
-	marked := &again{error: e.Err}
+// asRetryable marks an error as retryable, after its RetryAfter.
+func asRetryable(e *agent.Error) error {
+	cause := &retryableError{error: e.Err}
 	if e.RetryAfter > 0 {
-		marked.after = &backoff.RetryAfterError{Duration: e.RetryAfter}
+		cause.pause = &backoff.RetryAfterError{Duration: e.RetryAfter}
 	}
-	e.Err = marked
+	e.Err = cause
 	return e
 }
 
-// refusal maps an answer that is no success. words are the orchestrator's.
-func refusal(resp *http.Response, words string) error {
+// statusError returns the error for an answer without success. message is the orchestrator's, which may be empty.
+func statusError(resp *http.Response, message string) error {
 	status := strconv.Itoa(resp.StatusCode)
-	if words == "" {
-		words = http.StatusText(resp.StatusCode)
+	if message == "" {
+		message = http.StatusText(resp.StatusCode)
 	}
-	about := func(code agent.Code, field string) *agent.Error {
-		return agent.FieldErrorf(code, field, "the orchestrator answered %s: %s", status, words)
+	answerError := func(code agent.Code, field string) *agent.Error {
+		return agent.FieldErrorf(code, field, "the orchestrator answered %s: %s", status, message)
 	}
 	switch resp.StatusCode {
 	case http.StatusTooManyRequests:
-		e := about(agent.CodeRateLimited, "")
-		e.RetryAfter = wait(resp)
-		return retryable(e)
+		e := answerError(agent.CodeRateLimited, "")
+		e.RetryAfter = retryAfter(resp)
+		return asRetryable(e)
 	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		e := about(agent.CodeUnavailable, "")
-		e.RetryAfter = wait(resp)
-		return retryable(e)
+		e := answerError(agent.CodeUnavailable, "")
+		e.RetryAfter = retryAfter(resp)
+		return asRetryable(e)
 	case http.StatusConflict, http.StatusPreconditionFailed:
-		return about(agent.CodeConflict, "base_version")
+		return answerError(agent.CodeConflict, "base_version")
 	case http.StatusNotFound:
-		return about(agent.CodeNotFound, "workflow_tag")
+		return answerError(agent.CodeNotFound, "workflow_tag")
 	case http.StatusMethodNotAllowed, http.StatusNotImplemented:
-		return about(codeAbsent, "")
+		return answerError(codeUnsupported, "")
 	case http.StatusUnauthorized, http.StatusForbidden:
-		return about(agent.CodeDenied, "")
+		return answerError(agent.CodeDenied, "")
 	case http.StatusRequestEntityTooLarge:
-		return about(agent.CodeOverflow, "operations")
+		return answerError(agent.CodeOverflow, "operations")
 	}
 	switch {
 	case resp.StatusCode >= http.StatusInternalServerError:
-		return about(agent.CodeUnavailable, "")
+		return answerError(agent.CodeUnavailable, "")
 	case resp.StatusCode >= http.StatusBadRequest:
-		return about(agent.CodeInvalid, "")
+		return answerError(agent.CodeInvalid, "")
 	case resp.StatusCode >= http.StatusMultipleChoices && resp.Header.Get("Location") != "":
 		return agent.Errorf(agent.CodeInvalid, "", "the orchestrator answered %s: it redirects to another place, which is not followed", status)
 	default:
-		return about(agent.CodeInternal, "")
+		return answerError(agent.CodeInternal, "")
 	}
 }
 
-// wait is what a Retry-After says, 0 when it says nothing.
-func wait(resp *http.Response) time.Duration {
+// retryAfter returns the pause of the header Retry-After, 0 if there is none.
+func retryAfter(resp *http.Response) time.Duration {
 	text := resp.Header.Get("Retry-After")
 	if seconds, err := strconv.ParseInt(text, 10, 32); err == nil && seconds > 0 {
 		return time.Duration(seconds) * time.Second
@@ -176,11 +176,11 @@ func wait(resp *http.Response) time.Duration {
 	return 0
 }
 
-// maxWords bounds what is told of the orchestrator's words, in bytes.
-const maxWords = 500
+// maxMessage is the maximum length of the orchestrator's message in an error, in bytes.
+const maxMessage = 500
 
-// wordsOf finds what an answer says to people. Credentials that it repeats are not in it: egress has taken them out.
-func wordsOf(raw []byte) string {
+// answerMessage returns the message for people in an answer. The HTTP client has removed credentials from it.
+func answerMessage(raw []byte) string {
 	text := string(raw)
 	var body struct {
 		Message string          `json:"message"`
@@ -206,11 +206,11 @@ func wordsOf(raw []byte) string {
 			text = strings.Join(strings.Fields(body.Title+" "+body.Message+" "+body.Detail), " ")
 		}
 	}
-	return clean(text)
+	return singleLine(text)
 }
 
-// clean keeps a text of others on one line, and short.
-func clean(text string) string {
+// singleLine returns a text as one short line without control characters.
+func singleLine(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
 			return ' '
@@ -218,8 +218,8 @@ func clean(text string) string {
 		return r
 	}, text)
 	text = strings.Join(strings.Fields(text), " ")
-	if len(text) > maxWords {
-		text = text[:maxWords] + "…"
+	if len(text) > maxMessage {
+		text = text[:maxMessage] + "…"
 	}
 	return strings.ToValidUTF8(text, "")
 }
