@@ -9,11 +9,11 @@ import (
 	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
-// maxMessage is what a failure tells, in bytes.
+// maxMessage is the maximum length of a failure message in bytes.
 const maxMessage = 2_000
 
-// failed is an answer that says what is wrong, and where in the arguments.
-func failed(err error) (agent.ToolResult, error) {
+// failureResult returns an error as a result for the model, with the field of the arguments that is wrong.
+func failureResult(err error) (agent.ToolResult, error) {
 	f := agent.FailureOf(err)
 	f.Tool, f.Retryable = ToolName, false
 	f.Message = clip.Bytes(f.Message, maxMessage)
@@ -24,46 +24,46 @@ func failed(err error) (agent.ToolResult, error) {
 	return agent.ToolResult{Output: out, Failure: f}, nil
 }
 
-// maxTold bounds how many operations a summary tells.
-const maxTold = 8
+// maxListedOperations is the maximum number of operations in a summary.
+const maxListedOperations = 8
 
-// summary says in a line what the call has done.
-func summary(in *arguments, made *agent.WorkflowPatchResult) string {
-	if made.Unchanged {
-		return fmt.Sprintf("Workflow %s was so already, since version %d: nothing is changed.", in.tag, made.Version)
+// summary returns one line that says what the call has changed.
+func summary(in *arguments, result *agent.WorkflowPatchResult) string {
+	if result.Unchanged {
+		return fmt.Sprintf("Workflow %s was so already, since version %d: nothing is changed.", in.tag, result.Version)
 	}
-	var told []string
+	var changes []string
 	for i := range in.operations {
-		if i == maxTold {
-			told = append(told, fmt.Sprintf("and %d more", len(in.operations)-i))
+		if i == maxListedOperations {
+			changes = append(changes, fmt.Sprintf("and %d more", len(in.operations)-i))
 			break
 		}
-		told = append(told, in.operations[i].words())
+		changes = append(changes, in.operations[i].describe())
 	}
-	return fmt.Sprintf("Workflow %s is at version %d: %s.", in.tag, made.Version, strings.Join(told, ", "))
+	return fmt.Sprintf("Workflow %s is at version %d: %s.", in.tag, result.Version, strings.Join(changes, ", "))
 }
 
-// words says what one operation does: "added node send_email".
-func (o *operation) words() string {
-	done := map[string]string{"add": "added", "remove": "removed", "replace": "changed"}[o.Op]
+// describe returns what an operation did, such as "added node send_email".
+func (o *operation) describe() string {
+	verb := map[string]string{"add": "added", "remove": "removed", "replace": "changed"}[o.Op]
 	list, rest, _ := strings.Cut(strings.TrimPrefix(o.Path, "/"), "/")
 	if strings.Contains(rest, "/") { // a member of an element
-		return done + " " + clip.Bytes(o.Path, maxShown)
+		return verb + " " + clip.Bytes(o.Path, maxQuoted)
 	}
 	var value struct{ ID, Type, From, To string }
 	if o.Value != nil && json.Unmarshal(o.Value, &value) != nil {
-		return done + " " + clip.Bytes(o.Path, maxShown)
+		return verb + " " + clip.Bytes(o.Path, maxQuoted)
 	}
 	switch {
 	case list == "nodes" && value.ID != "":
-		return done + " node " + clip.Bytes(value.ID, maxShown)
+		return verb + " node " + clip.Bytes(value.ID, maxQuoted)
 	case list == "schedules" && value.ID != "":
-		return done + " schedule " + clip.Bytes(value.ID, maxShown)
+		return verb + " schedule " + clip.Bytes(value.ID, maxQuoted)
 	case list == "edges" && value.From != "":
-		return done + " edge " + clip.Bytes(value.From, maxShown) + " → " + clip.Bytes(value.To, maxShown)
+		return verb + " edge " + clip.Bytes(value.From, maxQuoted) + " → " + clip.Bytes(value.To, maxQuoted)
 	case o.Path == "":
-		return done + " the whole definition"
+		return verb + " the whole definition"
 	default:
-		return done + " " + clip.Bytes(o.Path, maxShown)
+		return verb + " " + clip.Bytes(o.Path, maxQuoted)
 	}
 }

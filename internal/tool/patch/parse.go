@@ -12,33 +12,33 @@ import (
 	"github.com/turnstone-run/turnstone/internal/strict"
 )
 
-// MaxArgs bounds the arguments, in bytes.
+// MaxArgs is the maximum size of the arguments in bytes.
 const MaxArgs = 512 << 10
 
-// arguments are a call's.
+// arguments are the decoded arguments of a call.
 type arguments struct {
-	tag         string // empty: that of the turn's job
-	owner       string // likewise
+	tag         string // empty: the tag of the turn's job
+	owner       string // empty: the owner of the job's workflow
 	description string
 	operations  []operation
 }
 
-// operation is one of the three that the schema has.
+// operation is an operation of a JSON Patch; the schema allows add, remove and replace.
 type operation struct {
 	Op    string          `json:"op"`
 	Path  string          `json:"path"`
 	Value json.RawMessage `json:"value,omitempty"`
 }
 
-// parse reads arguments strictly; what else an operation has is ignored, as RFC 6902 says. Its error is [agent.CodeInvalid], or
-// [agent.CodeOverflow], with the field.
-func parse(args json.RawMessage) (*arguments, error) {
+// parseArguments decodes arguments strictly, but ignores unknown members of operations, as RFC 6902 demands. Its error is [agent.CodeInvalid] or
+// [agent.CodeOverflow] with a Field.
+func parseArguments(args json.RawMessage) (*arguments, error) {
 	if len(args) > MaxArgs {
 		return nil, agent.FieldErrorf(agent.CodeOverflow, "", "the arguments are %d bytes, at most %d", len(args), MaxArgs)
 	}
 	var in struct {
 		Tag   *string `json:"workflow_tag"`
-		Owner *string `json:"workflow_owner"` // null is absent: strict schemas fill in
+		Owner *string `json:"workflow_owner"` // strict schemas send null for an absent member
 		Spec  *struct {
 			Operations []struct {
 				Op    *string         `json:"op"`
@@ -52,7 +52,7 @@ func parse(args json.RawMessage) (*arguments, error) {
 	}
 	if err := strict.Decode(args, &in); err != nil {
 		if e, ok := errors.AsType[*agent.Error](err); ok {
-			return nil, agent.Invalid(clip.Bytes(e.Field, maxShown), "%s", clip.Bytes(e.Err.Error(), maxShown))
+			return nil, agent.Invalid(clip.Bytes(e.Field, maxQuoted), "%s", clip.Bytes(e.Err.Error(), maxQuoted))
 		}
 		return nil, err
 	}
@@ -92,5 +92,5 @@ func parse(args json.RawMessage) (*arguments, error) {
 	return out, nil
 }
 
-// maxShown is what an error or an answer repeats of a text that the model gave, in bytes.
-const maxShown = 200
+// maxQuoted is the maximum number of bytes of the model's text that an error or a result repeats.
+const maxQuoted = 200

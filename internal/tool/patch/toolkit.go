@@ -14,7 +14,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/tool"
 )
 
-// The names under which the catalog finds us.
+// The names of the toolkit and its tool in the catalog.
 const (
 	ToolkitName = "patch"
 	ToolName    = "patch_workflow"
@@ -23,7 +23,7 @@ const (
 //go:embed schema.json
 var schema []byte
 
-// description is that of the requirements (docs/requirements.md), then what a model must know to write a patch that is accepted.
+// description is the description in docs/requirements.md, followed by what a model must know to write a valid patch.
 const description = "Create persistent workflow changes (always/whenever/schedule). " +
 	"The workflow is a document {description, nodes, edges, schedules}; append with the paths /nodes/-, /edges/- and /schedules/-. " +
 	`A node is {id, type, config}: type "task" with config {"action":"email","to","subject","body"}, {"action":"webhook","url","method","body"} or ` +
@@ -32,7 +32,7 @@ const description = "Create persistent workflow changes (always/whenever/schedul
 	`An edge is {from, to} with ids of nodes, and from a condition also "condition":"true" or "false". ` +
 	`A schedule is {id, cron} or {id, interval_sec}. Texts may hold {{field}}.`
 
-// Factory makes the toolkit out of the runtime's dependencies.
+// Factory returns the factory of the toolkit.
 func Factory() tool.Factory {
 	return tool.Factory{
 		Name:  ToolkitName,
@@ -41,7 +41,7 @@ func Factory() tool.Factory {
 	}
 }
 
-// New makes the toolkit. It refuses none.
+// New returns the toolkit. workflows must not be nil.
 func New(workflows tool.Workflows) (agent.Toolkit, error) {
 	if workflows == nil {
 		return nil, agent.Invalid("workflows", "is required")
@@ -69,18 +69,18 @@ func (patch) Spec() agent.ToolSpec {
 	}
 }
 
-// EffectFree is false for every call that can be read: it changes what happens from now on, without anybody asking.
+// EffectFree reports whether the arguments are invalid: every valid call changes a workflow.
 func (patch) EffectFree(args json.RawMessage) bool {
-	_, err := parse(args)
+	_, err := parseArguments(args)
 	return err != nil
 }
 
-// maxName is what a summary shows of a tag, in bytes.
+// maxName is the maximum number of bytes of a tag in a summary.
 const maxName = 60
 
-// Summarize says which workflow is changed, e.g. "main: 4 operations".
+// Summarize returns the workflow and the number of operations, e.g. "main: 4 operations".
 func (patch) Summarize(args json.RawMessage) string {
-	in, err := parse(args)
+	in, err := parseArguments(args)
 	if err != nil {
 		return "invalid arguments"
 	}
@@ -92,8 +92,8 @@ func (patch) Summarize(args json.RawMessage) string {
 	return tag + ": 1 operation"
 }
 
-// answer is the output.
-type answer struct {
+// output is the output of the tool.
+type output struct {
 	PatchID     string `json:"patch_id"`
 	Version     int64  `json:"version"`
 	BaseVersion int64  `json:"base_version"`
@@ -104,35 +104,35 @@ type answer struct {
 	Unchanged   bool   `json:"unchanged,omitempty"`
 }
 
-// Call changes the workflow. Whoever keeps it and cannot be reached is an error, for the runtime to try again with the same key; all else
-// that goes wrong is an answer to the model.
+// Call patches the workflow. If the keeper of the definitions is unavailable, it returns an error, which the runtime retries with the same key. Any
+// other failure is a result for the model.
 func (p patch) Call(ctx context.Context, inv agent.Invocation, call agent.ToolCall) (agent.ToolResult, error) {
 	const op = "call " + ToolName
 	if err := agent.Interrupted(ctx, op); err != nil {
 		return agent.ToolResult{}, err
 	}
-	in, err := parse(call.Args)
+	in, err := parseArguments(call.Args)
 	if err != nil {
-		return failed(err)
+		return failureResult(err)
 	}
 	operations, err := json.Marshal(in.operations)
 	if err != nil {
-		return failed(agent.Invalid("patch_spec.operations", "%s", clip.Bytes(err.Error(), maxShown)))
+		return failureResult(agent.Invalid("patch_spec.operations", "%s", clip.Bytes(err.Error(), maxQuoted)))
 	}
-	key, err := p.workflow(ctx, &inv, in)
+	key, err := p.workflowKey(ctx, &inv, in)
 	if err != nil {
-		return unreached(ctx, err)
+		return errorResult(ctx, err)
 	}
 	in.tag = key.Tag
-	made, err := p.workflows.PatchWorkflow(ctx, agent.WorkflowPatchRequest{
+	result, err := p.workflows.PatchWorkflow(ctx, agent.WorkflowPatchRequest{
 		WorkflowKey: key, Operations: operations, Description: in.description, By: inv.UserID, Idempotency: inv.IdempotencyKey,
 	})
 	if err != nil {
-		return unreached(ctx, err)
+		return errorResult(ctx, err)
 	}
-	out, err := json.Marshal(answer{
-		PatchID: made.PatchID, Version: made.Version, BaseVersion: made.BaseVersion, Tag: cmp.Or(made.Tag, key.Tag), Owner: cmp.Or(made.Owner, key.Owner),
-		Description: in.description, Summary: summary(in, &made), Unchanged: made.Unchanged,
+	out, err := json.Marshal(output{
+		PatchID: result.PatchID, Version: result.Version, BaseVersion: result.BaseVersion, Tag: cmp.Or(result.Tag, key.Tag), Owner: cmp.Or(result.Owner, key.Owner),
+		Description: in.description, Summary: summary(in, &result), Unchanged: result.Unchanged,
 	})
 	if err != nil {
 		return agent.ToolResult{}, agent.Errorf(agent.CodeInternal, op, "encode answer: %w", err)
@@ -140,27 +140,27 @@ func (p patch) Call(ctx context.Context, inv agent.Invocation, call agent.ToolCa
 	return agent.ToolResult{Output: out}, nil
 }
 
-// workflow returns which workflow a call changes. A tag that the arguments leave out is that of the turn's job, and so is the owner of that
-// workflow. Otherwise the owner is the turn's user when they have a workflow of the tag.
-func (p patch) workflow(ctx context.Context, inv *agent.Invocation, in *arguments) (agent.WorkflowKey, error) {
-	ofJob := inv.Workflow
-	key := agent.WorkflowKey{Tenant: cmp.Or(inv.Tenant, agent.DefaultTenant), Owner: in.owner, Tag: cmp.Or(in.tag, ofJob.Tag)}
+// workflowKey returns the key of the workflow to change. Without a tag in the arguments it is the workflow of the turn's job, with its owner.
+// Otherwise the owner is the turn's user if they have a workflow of the tag.
+func (p patch) workflowKey(ctx context.Context, inv *agent.Invocation, in *arguments) (agent.WorkflowKey, error) {
+	job := inv.Workflow
+	key := agent.WorkflowKey{Tenant: cmp.Or(inv.Tenant, agent.DefaultTenant), Owner: in.owner, Tag: cmp.Or(in.tag, job.Tag)}
 	if key.Tag == "" {
 		return key, agent.Invalid("workflow_tag", "is required: this turn is no job that names a workflow")
 	}
-	if key.Owner == "" && (ofJob.Tag == "" || ofJob.Tag == key.Tag) {
-		key.Owner = ofJob.Owner
+	if key.Owner == "" && (job.Tag == "" || job.Tag == key.Tag) {
+		key.Owner = job.Owner
 	}
 	if key.Owner != "" {
 		return key, nil
 	}
 	var err error
-	key.Owner, err = p.owner(ctx, key, inv.UserID)
+	key.Owner, err = p.findOwner(ctx, key, inv.UserID)
 	return key, err
 }
 
-// owner is the turn's user when they have a workflow of that tag; empty leaves it to whoever keeps them.
-func (p patch) owner(ctx context.Context, key agent.WorkflowKey, user string) (string, error) {
+// findOwner returns the turn's user if they have a workflow of the tag, otherwise an empty owner, which means the only owner of the tag.
+func (p patch) findOwner(ctx context.Context, key agent.WorkflowKey, user string) (string, error) {
 	if user == "" {
 		return "", nil
 	}
@@ -176,8 +176,8 @@ func (p patch) owner(ctx context.Context, key agent.WorkflowKey, user string) (s
 	return "", nil
 }
 
-// unreached makes an answer of an error, unless another attempt may do better.
-func unreached(ctx context.Context, err error) (agent.ToolResult, error) {
+// errorResult returns an error as a result for the model, unless another attempt may succeed.
+func errorResult(ctx context.Context, err error) (agent.ToolResult, error) {
 	if interrupted := agent.Interrupted(ctx, "call "+ToolName); interrupted != nil {
 		return agent.ToolResult{}, interrupted
 	}
@@ -187,7 +187,7 @@ func unreached(ctx context.Context, err error) (agent.ToolResult, error) {
 	default:
 	}
 	if e, ok := errors.AsType[*agent.Error](err); ok && strings.HasPrefix(e.Field, "operations") {
-		err = &agent.Error{Code: e.Code, Field: "patch_spec." + e.Field, Err: e.Err} // where the model wrote it
+		err = &agent.Error{Code: e.Code, Field: "patch_spec." + e.Field, Err: e.Err} // the path in the arguments
 	}
-	return failed(err)
+	return failureResult(err)
 }
