@@ -88,25 +88,6 @@ type Timer struct {
 	Duration string `json:"duration"`
 }
 
-// Wait returns the duration, 0 if it is invalid.
-func (t *Timer) Wait() time.Duration {
-	d, err := time.ParseDuration(t.Duration)
-	if err != nil {
-		return 0
-	}
-	return d
-}
-
-// Read returns the decoded config of a node. Its error is [agent.CodeInvalid] with a Field relative to the node.
-func Read(n *agent.WorkflowNode) (Settings, error) {
-	var expressions int
-	s, faults := readConfig("", n, &expressions)
-	if len(faults) == 0 {
-		return s, nil
-	}
-	return s, agent.Invalid(faults[0].Path, "%s", faults[0].Message)
-}
-
 // readConfig decodes and checks the members of a node that depend on its type. path is the path of the node; readConfig adds the number of
 // compiled expressions to expressions.
 func readConfig(path string, n *agent.WorkflowNode, expressions *int) (Settings, agent.Faults) {

@@ -41,14 +41,7 @@ func ParseOperations(raw json.RawMessage) ([]Operation, error) {
 	case tooDeep(raw):
 		return nil, agent.FieldErrorf(agent.CodeOverflow, field, "are deeper than %d", MaxDepth)
 	}
-	var list []struct {
-		Op    *string         `json:"op"`
-		Path  *string         `json:"path"`
-		From  *string         `json:"from"`
-		Value json.RawMessage `json:"value"`
-
-		Ignored map[string]json.RawMessage `json:",embed"`
-	}
+	var list []rawOperation
 	if err := strict.Decode(raw, &list); err != nil {
 		if e, ok := errors.AsType[*agent.Error](err); ok {
 			return nil, agent.Invalid(operationsField(e.Field), "%s", truncate(e.Err.Error()))
@@ -62,30 +55,45 @@ func ParseOperations(raw json.RawMessage) ([]Operation, error) {
 		return nil, agent.FieldErrorf(agent.CodeOverflow, field, "are %d, at most %d", n, MaxOperations)
 	}
 	out := make([]Operation, len(list))
-	for i, in := range list {
-		at := fmt.Sprintf("%s[%d]", field, i)
-		switch {
-		case in.Op == nil:
-			return nil, agent.Invalid(at+".op", "is required: want one of %s", strings.Join(operationKinds(), ", "))
-		case in.Path == nil:
-			return nil, agent.Invalid(at+".path", "is required")
-		}
-		op := Operation{Op: *in.Op, Path: *in.Path}
-		switch op.Op { // members of other operations are ignored
-		case "add", "replace", "test":
-			op.Value = in.Value
-		case "move", "copy":
-			if in.From == nil {
-				return nil, agent.Invalid(at+".from", "is required for %s", op.Op)
-			}
-			op.From = *in.From
-		}
-		if err := op.validate(at); err != nil {
+	for i := range list {
+		op, err := list[i].operation(fmt.Sprintf("%s[%d]", field, i))
+		if err != nil {
 			return nil, err
 		}
 		out[i] = op
 	}
 	return out, nil
+}
+
+// rawOperation is an operation as it was written.
+type rawOperation struct {
+	Op    *string         `json:"op"`
+	Path  *string         `json:"path"`
+	From  *string         `json:"from"`
+	Value json.RawMessage `json:"value"`
+
+	Ignored map[string]json.RawMessage `json:",embed"`
+}
+
+// operation checks the members and returns the operation; at is its path.
+func (r *rawOperation) operation(at string) (Operation, error) {
+	switch {
+	case r.Op == nil:
+		return Operation{}, agent.Invalid(at+".op", "is required: want one of %s", strings.Join(operationKinds(), ", "))
+	case r.Path == nil:
+		return Operation{}, agent.Invalid(at+".path", "is required")
+	}
+	op := Operation{Op: *r.Op, Path: *r.Path}
+	switch op.Op { // members of other operations are ignored
+	case "add", "replace", "test":
+		op.Value = r.Value
+	case "move", "copy":
+		if r.From == nil {
+			return Operation{}, agent.Invalid(at+".from", "is required for %s", op.Op)
+		}
+		op.From = *r.From
+	}
+	return op, op.validate(at)
 }
 
 // operationsField converts a field of strict decoding, such as 2.path, to operations[2].path.

@@ -223,18 +223,7 @@ func (c *Client) ListWorkflows(ctx context.Context, q agent.WorkflowQuery) (agen
 	u.RawQuery = query.Encode()
 	headers := http.Header{}
 	c.setTenant(headers, q.Tenant)
-	var out struct {
-		Workflows []struct {
-			Tag         string          `json:"workflow_tag"`
-			Owner       string          `json:"workflow_owner"`
-			Version     version         `json:"version"`
-			Definition  json.RawMessage `json:"definition"`
-			Hash        string          `json:"hash"`
-			PatchID     string          `json:"patch_id"`
-			Description string          `json:"description"`
-		} `json:"workflows"`
-		Next string `json:"next_page_token"`
-	}
+	var out listAnswer
 	err := c.sendWithRetry(ctx, "list workflows", func(ctx context.Context) (*http.Request, error) {
 		return newRequest(ctx, http.MethodGet, u.String(), headers, nil)
 	}, &out)
@@ -244,12 +233,32 @@ func (c *Client) ListWorkflows(ctx context.Context, q agent.WorkflowQuery) (agen
 	if err != nil {
 		return agent.WorkflowPage{}, err
 	}
-	page := agent.WorkflowPage{Workflows: []agent.StoredWorkflow{}, Next: out.Next}
-	for _, w := range out.Workflows {
-		if q.Tag != "" && w.Tag != q.Tag || q.Owner != "" && w.Owner != q.Owner { // an orchestrator may ignore these parameters
+	return out.page(&q)
+}
+
+// listAnswer is the orchestrator's list of definitions.
+type listAnswer struct {
+	Workflows []struct {
+		Tag         string          `json:"workflow_tag"`
+		Owner       string          `json:"workflow_owner"`
+		Version     version         `json:"version"`
+		Definition  json.RawMessage `json:"definition"`
+		Hash        string          `json:"hash"`
+		PatchID     string          `json:"patch_id"`
+		Description string          `json:"description"`
+	} `json:"workflows"`
+	Next string `json:"next_page_token"`
+}
+
+// page returns the definitions that the query asks for: an orchestrator may ignore tag and owner of a query.
+func (a *listAnswer) page(q *agent.WorkflowQuery) (agent.WorkflowPage, error) {
+	page := agent.WorkflowPage{Workflows: []agent.StoredWorkflow{}, Next: a.Next}
+	for _, w := range a.Workflows {
+		if q.Tag != "" && w.Tag != q.Tag || q.Owner != "" && w.Owner != q.Owner {
 			continue
 		}
 		if w.Definition == nil {
+			var err error
 			w.Definition, err = json.Marshal(map[string]any{"description": w.Description, "nodes": []any{}, "edges": []any{}})
 			if err != nil {
 				return agent.WorkflowPage{}, fmt.Errorf("list workflows: %w", err)
