@@ -59,6 +59,7 @@ func (v *visit) loadInput(ctx context.Context) (visitInput, error) {
 	return visitInput{value: joined, rowsRefs: rowsRefs}, nil
 }
 
+// nullIfEmpty returns JSON null for no output.
 func nullIfEmpty(raw json.RawMessage) json.RawMessage {
 	if len(raw) == 0 {
 		return json.RawMessage("null")
