@@ -30,8 +30,8 @@ import (
 	"github.com/turnstone-run/turnstone/workflows"
 )
 
-// flowDesk runs definitions on a real Temporal server, with real mail and real requests; the store is in memory.
-type flowDesk struct {
+// definitionDesk runs definitions on a real Temporal server, with real mail and real requests; the store is in memory.
+type definitionDesk struct {
 	t      *testing.T
 	client sdkclient.Client
 	queue  string
@@ -43,9 +43,9 @@ type flowDesk struct {
 	price  atomic.Int64 // what the hook answers; goes down by 50
 }
 
-func startFlows(t *testing.T, events int) *flowDesk {
+func startDefinitions(t *testing.T, events int) *definitionDesk {
 	t.Helper()
-	d := &flowDesk{
+	d := &definitionDesk{
 		t: t, queue: unfit.ReplaceAllString(t.Name(), "-"), store: definitionstest.NewStore(), rows: definitionstest.NewRows(), world: &definitionstest.World{},
 		mail: startSMTPSink(t),
 	}
@@ -80,14 +80,14 @@ func startFlows(t *testing.T, events int) *flowDesk {
 	return d
 }
 
-func (d *flowDesk) put(def agent.WorkflowDefinition) agent.StoredWorkflow {
+func (d *definitionDesk) put(def agent.WorkflowDefinition) agent.StoredWorkflow {
 	d.t.Helper()
 	w, err := d.store.Put(agent.WorkflowKey{Tenant: "acme", Owner: "ann", Tag: "main"}, def)
 	require.NoError(d.t, err)
 	return w
 }
 
-func (d *flowDesk) start(ctx context.Context, runID, input string) sdkclient.WorkflowRun {
+func (d *definitionDesk) start(ctx context.Context, runID, input string) sdkclient.WorkflowRun {
 	d.t.Helper()
 	req := agent.RunRequest{RunID: runID, Owner: "ann", Tag: "main", Context: agent.InvocationContext{Tenant: "acme"}}
 	if input != "" {
@@ -102,7 +102,7 @@ func (d *flowDesk) start(ctx context.Context, runID, input string) sdkclient.Wor
 }
 
 // ends waits for a run and replays all of its executions.
-func (d *flowDesk) ends(ctx context.Context, run sdkclient.WorkflowRun, name string) (agent.RunResult, []*historypb.History) {
+func (d *definitionDesk) ends(ctx context.Context, run sdkclient.WorkflowRun, name string) (agent.RunResult, []*historypb.History) {
 	d.t.Helper()
 	var out agent.RunResult
 	id := run.GetRunID() // the first: Get goes on to the last
@@ -128,7 +128,7 @@ func (d *flowDesk) ends(ctx context.Context, run sdkclient.WorkflowRun, name str
 	return out, all
 }
 
-func (d *flowDesk) record(name string, h *historypb.History) {
+func (d *definitionDesk) record(name string, h *historypb.History) {
 	d.t.Helper()
 	if recordDir == "" {
 		return
@@ -138,7 +138,7 @@ func (d *flowDesk) record(name string, h *historypb.History) {
 	require.NoError(d.t, os.WriteFile(filepath.Join(recordDir, name+".json"), raw, 0o600))
 }
 
-func (d *flowDesk) history(ctx context.Context, id, runID string) *historypb.History {
+func (d *definitionDesk) history(ctx context.Context, id, runID string) *historypb.History {
 	d.t.Helper()
 	h := &historypb.History{}
 	for it := d.client.GetWorkflowHistory(ctx, id, runID, false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT); it.HasNext(); {
@@ -149,14 +149,14 @@ func (d *flowDesk) history(ctx context.Context, id, runID string) *historypb.His
 	return h
 }
 
-func (d *flowDesk) task(id, config string) agent.WorkflowNode {
+func (d *definitionDesk) task(id, config string) agent.WorkflowNode {
 	return agent.WorkflowNode{
 		ID: id, Type: agent.WorkflowTask, Config: json.RawMessage(strings.ReplaceAll(config, "HOOK", d.hook.URL)),
 	}
 }
 
 // priceWatch is fetch → check → (true) mail: the patch "add email notification whenever price drops below $500".
-func (d *flowDesk) priceWatch() agent.WorkflowDefinition {
+func (d *definitionDesk) priceWatch() agent.WorkflowDefinition {
 	return agent.WorkflowDefinition{
 		Nodes: []agent.WorkflowNode{
 			d.task("fetch", `{"action":"webhook","method":"GET","url":"HOOK/price"}`),
@@ -168,7 +168,7 @@ func (d *flowDesk) priceWatch() agent.WorkflowDefinition {
 }
 
 func TestDefinedRunSendsMail(t *testing.T) {
-	d := startFlows(t, 0)
+	d := startDefinitions(t, 0)
 	d.price.Store(500)
 	d.put(d.priceWatch())
 	out, all := d.ends(t.Context(), d.start(t.Context(), "r1", `{"secret":"quokka"}`), "defined_run")
@@ -188,7 +188,7 @@ func TestDefinedRunSendsMail(t *testing.T) {
 }
 
 func TestDefinedRunOfACondition(t *testing.T) {
-	d := startFlows(t, 0)
+	d := startDefinitions(t, 0)
 	d.put(agent.WorkflowDefinition{
 		Nodes: []agent.WorkflowNode{
 			{ID: "check", Type: agent.WorkflowCondition, Expr: "price < 500"},
@@ -204,7 +204,7 @@ func TestDefinedRunOfACondition(t *testing.T) {
 }
 
 func TestDefinedRunOfAnAgent(t *testing.T) {
-	d := startFlows(t, 0)
+	d := startDefinitions(t, 0)
 	d.put(agent.WorkflowDefinition{
 		Nodes: []agent.WorkflowNode{
 			{ID: "ask", Type: agent.WorkflowAgent, Config: json.RawMessage(`{"agent":"analyst","message":"What of {{topic}}?"}`)},
@@ -219,7 +219,7 @@ func TestDefinedRunOfAnAgent(t *testing.T) {
 }
 
 func TestDefinedRunContinuesAsNew(t *testing.T) {
-	d := startFlows(t, 30)
+	d := startDefinitions(t, 30)
 	watch := d.priceWatch()
 	watch.Nodes = append(watch.Nodes,
 		agent.WorkflowNode{ID: "start", Type: agent.WorkflowCondition, Expr: "true"},
@@ -235,7 +235,7 @@ func TestDefinedRunContinuesAsNew(t *testing.T) {
 }
 
 func TestDefinedRunIsCancelled(t *testing.T) {
-	d := startFlows(t, 0)
+	d := startDefinitions(t, 0)
 	d.put(agent.WorkflowDefinition{
 		Nodes: []agent.WorkflowNode{
 			{ID: "wait", Type: agent.WorkflowTimer, Config: json.RawMessage(`{"duration":"1h"}`)}, d.task("notify", `{"action":"email"}`),
@@ -257,25 +257,25 @@ func TestDefinedRunIsCancelled(t *testing.T) {
 	require.Equal(t, agent.RunCancelled, stored.Status)
 }
 
-// definitions lets the store be read as the keeper of schedules reads it.
-type definitions struct {
+// scheduledDefinition is a store with one definition, as the keeper of schedules reads it.
+type scheduledDefinition struct {
 	*definitionstest.Store
 
 	stored agent.StoredWorkflow
 }
 
-func (d definitions) Workflows(context.Context, agent.WorkflowQuery) (agent.WorkflowPage, error) {
+func (d scheduledDefinition) Workflows(context.Context, agent.WorkflowQuery) (agent.WorkflowPage, error) {
 	return agent.WorkflowPage{Workflows: []agent.StoredWorkflow{d.stored}}, nil
 }
 
 func TestScheduleStartsRuns(t *testing.T) {
-	d := startFlows(t, 0)
+	d := startDefinitions(t, 0)
 	d.price.Store(500)
 	def := d.priceWatch()
 	def.Schedules = []agent.WorkflowSchedule{{ID: "daily", Cron: "0 9 * * *", TimeZone: "Europe/Zurich", Input: json.RawMessage(`{}`)}}
 	stored := d.put(def)
 	keeper, err := schedules.New(schedules.Config{
-		Schedules: d.client.ScheduleClient(), Definitions: definitions{d.store, stored}, TaskQueue: d.queue,
+		Schedules: d.client.ScheduleClient(), Definitions: scheduledDefinition{d.store, stored}, TaskQueue: d.queue,
 	})
 	require.NoError(t, err)
 	require.NoError(t, keeper.Sync(t.Context(), stored))
