@@ -103,7 +103,8 @@ func (o *Operation) applyTest(document json.RawMessage) error {
 func (o *Operation) applyMoveOrCopy(document json.RawMessage) (json.RawMessage, error) {
 	value, problem := lookupPointer(document, o.From)
 	if problem != "" {
-		return nil, agent.Invalid(".from", "%s from %s to %s does not apply: %s%s", o.Op, truncate(o.From), truncate(o.Path), problem, listElements(document, o.From))
+		return nil, agent.Invalid(".from", "%s from %s to %s does not apply: %s%s",
+			o.Op, truncate(o.From), truncate(o.Path), problem, listElements(document, o.From))
 	}
 	left := document
 	if o.Op == "move" {
