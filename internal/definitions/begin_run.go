@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 	"github.com/turnstone-run/turnstone/internal/definitions/core"
 	"github.com/turnstone-run/turnstone/internal/strict"
 )
@@ -185,8 +186,6 @@ func truncateFailure(f *agent.Failure) *agent.Failure {
 	}
 	out := *f
 	out.Faults = nil
-	if len(out.Message) > maxFailureText {
-		out.Message = strings.ToValidUTF8(out.Message[:maxFailureText], "") + "…"
-	}
+	out.Message = clip.Bytes(out.Message, maxFailureText)
 	return &out
 }

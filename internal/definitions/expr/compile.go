@@ -10,6 +10,7 @@ import (
 	"cel.dev/cel-go/common/types/ref"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 // MaxExpression is the maximum length of an expression in bytes.
@@ -78,11 +79,7 @@ func compileError(issues *cel.Issues) error {
 // shortLine returns a message of a library as one short line.
 func shortLine(s string) string {
 	const maxBytes = 300
-	s = strings.Join(strings.Fields(s), " ")
-	if len(s) > maxBytes {
-		s = strings.ToValidUTF8(s[:maxBytes], "") + "…"
-	}
-	return s
+	return clip.Bytes(strings.Join(strings.Fields(s), " "), maxBytes)
 }
 
 // errMissingValue means that an expression reads a value that is missing or null.

@@ -9,6 +9,7 @@ import (
 	jsonpatch "github.com/evanphx/json-patch/v5"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 // Apply returns the patched definition, valid and canonical. All operations apply or none. Operations always find the members description,
@@ -81,7 +82,7 @@ func (o *Operation) apply(document json.RawMessage) (json.RawMessage, error) {
 	}
 	out, err := o.applyWithLibrary(document)
 	if err != nil {
-		return nil, o.applyError(document, pointerProblem(truncate(err.Error())))
+		return nil, o.applyError(document, pointerProblem(clip.Bytes(err.Error(), maxQuoted)))
 	}
 	return out, nil
 }
@@ -91,9 +92,9 @@ func (o *Operation) applyTest(document json.RawMessage) error {
 	value, problem := lookupPointer(document, o.Path)
 	switch {
 	case problem != "":
-		return agent.FieldErrorf(agent.CodeConflict, "", "test %s: %s%s", truncate(o.Path), problem, listElements(document, o.Path))
+		return agent.FieldErrorf(agent.CodeConflict, "", "test %s: %s%s", clip.Bytes(o.Path, maxQuoted), problem, listElements(document, o.Path))
 	case !equalJSON(value, o.Value):
-		return agent.FieldErrorf(agent.CodeConflict, "", "test %s: the value there is another one", truncate(o.Path))
+		return agent.FieldErrorf(agent.CodeConflict, "", "test %s: the value there is another one", clip.Bytes(o.Path, maxQuoted))
 	default:
 		return nil
 	}
@@ -104,7 +105,7 @@ func (o *Operation) applyMoveOrCopy(document json.RawMessage) (json.RawMessage, 
 	value, problem := lookupPointer(document, o.From)
 	if problem != "" {
 		return nil, agent.Invalid(".from", "%s from %s to %s does not apply: %s%s",
-			o.Op, truncate(o.From), truncate(o.Path), problem, listElements(document, o.From))
+			o.Op, clip.Bytes(o.From, maxQuoted), clip.Bytes(o.Path, maxQuoted), problem, listElements(document, o.From))
 	}
 	left := document
 	if o.Op == "move" {
@@ -137,7 +138,7 @@ func (o *Operation) applyWithLibrary(document json.RawMessage) (json.RawMessage,
 
 // applyError returns the error for an operation that does not apply. It lists what the document has there.
 func (o *Operation) applyError(document json.RawMessage, problem pointerProblem) error {
-	return agent.Invalid(".path", "%s %s does not apply: %s%s", o.Op, truncate(o.Path), problem, listElements(document, o.Path))
+	return agent.Invalid(".path", "%s %s does not apply: %s%s", o.Op, clip.Bytes(o.Path, maxQuoted), problem, listElements(document, o.Path))
 }
 
 // maxListedElements is the maximum number of elements that an error lists.
@@ -183,7 +184,7 @@ func listElements(document json.RawMessage, pointer string) string {
 		if i > 0 {
 			b.WriteString(", ")
 		}
-		fmt.Fprintf(&b, "%d %s", i, truncate(name))
+		fmt.Fprintf(&b, "%d %s", i, clip.Bytes(name, maxQuoted))
 	}
 	return "; the " + first + " are: " + b.String()
 }

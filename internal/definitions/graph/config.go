@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 	"github.com/turnstone-run/turnstone/internal/definitions/expr"
 	"github.com/turnstone-run/turnstone/internal/strict"
 )
@@ -112,7 +113,7 @@ func readConfig(path string, n *agent.WorkflowNode, expressions *int) (Settings,
 	case "":
 		r.addFault("type", "is required: want one of %s", nodeTypeNames)
 	default:
-		r.addFault("type", "want one of %s, got %q", nodeTypeNames, truncate(n.Type))
+		r.addFault("type", "want one of %s, got %q", nodeTypeNames, clip.Bytes(n.Type, maxQuoted))
 	}
 	return s, r.faults
 }
@@ -186,7 +187,7 @@ func (r *configReader) readTask() Settings {
 	case *action.Action == ActionPipeline:
 		s.Pipeline = r.readPipeline()
 	default:
-		r.addFault("config.action", "want one of %s, got %q", actionNames, truncate(*action.Action))
+		r.addFault("config.action", "want one of %s, got %q", actionNames, clip.Bytes(*action.Action, maxQuoted))
 	}
 	return s
 }
@@ -199,7 +200,7 @@ func (r *configReader) readTimer() *Timer {
 		return nil
 	}
 	if d, err := time.ParseDuration(t.Duration); err != nil || d < time.Second || d > maxWait {
-		r.addFault("config.duration", `want 1s to %s, such as "90s" or "24h", got %q`, "8784h", truncate(t.Duration))
+		r.addFault("config.duration", `want 1s to %s, such as "90s" or "24h", got %q`, "8784h", clip.Bytes(t.Duration, maxQuoted))
 	}
 	return t
 }

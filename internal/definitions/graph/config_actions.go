@@ -13,6 +13,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 	"github.com/turnstone-run/turnstone/internal/definitions/expr"
 )
 
@@ -55,9 +56,9 @@ func (r *configReader) checkAddresses(member string, list Addresses) {
 	}
 	for i, address := range list {
 		if parsed, err := mail.ParseAddress(address); err != nil || len(address) > maxAddress || strings.ContainsAny(address, "\r\n") {
-			r.addFault(fmt.Sprintf("%s[%d]", member, i), "%q is no address, such as ops@example.com", truncate(address))
+			r.addFault(fmt.Sprintf("%s[%d]", member, i), "%q is no address, such as ops@example.com", clip.Bytes(address, maxQuoted))
 		} else if !strings.Contains(parsed.Address, "@") {
-			r.addFault(fmt.Sprintf("%s[%d]", member, i), "%q has no domain", truncate(address))
+			r.addFault(fmt.Sprintf("%s[%d]", member, i), "%q has no domain", clip.Bytes(address, maxQuoted))
 		}
 	}
 }
@@ -110,11 +111,11 @@ func (r *configReader) readWebhook() *Webhook {
 	}
 	r.checkURL(w.URL)
 	if w.Method != "" && !slices.Contains(webhookMethods(), w.Method) {
-		r.addFault("config.method", "want one of %s, got %q", strings.Join(webhookMethods(), ", "), truncate(w.Method))
+		r.addFault("config.method", "want one of %s, got %q", strings.Join(webhookMethods(), ", "), clip.Bytes(w.Method, maxQuoted))
 	}
 	r.checkHeaders(w.Headers)
 	if w.Auth != "" && !agent.ValidName(w.Auth) {
-		r.addFault("config.auth", "want the name of an auth profile, got %q", truncate(w.Auth))
+		r.addFault("config.auth", "want the name of an auth profile, got %q", clip.Bytes(w.Auth, maxQuoted))
 	}
 	if text := ""; !isNull(w.Body) && json.Unmarshal(w.Body, &text) == nil {
 		r.checkTemplate("config.body", text)
@@ -161,7 +162,7 @@ func (r *configReader) checkHeaders(headers map[string]string) {
 	}
 	slices.Sort(names)
 	for _, name := range names {
-		path, value := "config.headers."+truncate(name), headers[name]
+		path, value := "config.headers."+clip.Bytes(name, maxQuoted), headers[name]
 		switch http.CanonicalHeaderKey(name) {
 		case "Authorization", "Cookie", "Proxy-Authorization":
 			r.addFault(path, "must not hold credentials: name an auth profile as config.auth")
@@ -217,7 +218,7 @@ func (r *configReader) readAgent() *Agent {
 	if a.Agent == "" {
 		r.addFault("config.agent", "is required")
 	} else if !agent.ValidName(a.Agent) {
-		r.addFault("config.agent", "%q is no name of an agent", truncate(a.Agent))
+		r.addFault("config.agent", "%q is no name of an agent", clip.Bytes(a.Agent, maxQuoted))
 	}
 	if strings.TrimSpace(a.Message) == "" {
 		r.addFault("config.message", "is required")

@@ -10,6 +10,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 	"github.com/turnstone-run/turnstone/internal/strict"
 )
 
@@ -106,7 +107,7 @@ func decodeFaults(path string, err error) agent.Faults {
 	default:
 		path += "." + e.Field
 	}
-	return singleFault(path, "%s", truncate(e.Err.Error()))
+	return singleFault(path, "%s", clip.Bytes(e.Err.Error(), maxQuoted))
 }
 
 // isNull reports whether a member is absent or null.

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 	"github.com/turnstone-run/turnstone/internal/strict"
 )
 
@@ -44,7 +45,7 @@ func ParseOperations(raw json.RawMessage) ([]Operation, error) {
 	var list []rawOperation
 	if err := strict.Decode(raw, &list); err != nil {
 		if e, ok := errors.AsType[*agent.Error](err); ok {
-			return nil, agent.Invalid(operationsField(e.Field), "%s", truncate(e.Err.Error()))
+			return nil, agent.Invalid(operationsField(e.Field), "%s", clip.Bytes(e.Err.Error(), maxQuoted))
 		}
 		return nil, err
 	}
@@ -114,7 +115,7 @@ func operationsField(field string) string {
 // validate checks the members of the operation; at is its path.
 func (o *Operation) validate(at string) error {
 	if !slices.Contains(operationKinds(), o.Op) {
-		return agent.Invalid(at+".op", "want one of %s, got %q", strings.Join(operationKinds(), ", "), truncate(o.Op))
+		return agent.Invalid(at+".op", "want one of %s, got %q", strings.Join(operationKinds(), ", "), clip.Bytes(o.Op, maxQuoted))
 	}
 	if err := validatePointer(at+".path", o.Path); err != nil {
 		return err
@@ -154,9 +155,9 @@ func validatePointer(field, pointer string) error {
 	case len(pointer) > maxPointer:
 		return agent.Invalid(field, "is %d bytes, at most %d", len(pointer), maxPointer)
 	case pointer != "" && pointer[0] != '/':
-		return agent.Invalid(field, "want a JSON Pointer such as /nodes/-, got %q", truncate(pointer))
+		return agent.Invalid(field, "want a JSON Pointer such as /nodes/-, got %q", clip.Bytes(pointer, maxQuoted))
 	case strings.Contains(unescaped, "~"):
-		return agent.Invalid(field, "%q has a ~ that is neither ~0 nor ~1", truncate(pointer))
+		return agent.Invalid(field, "%q has a ~ that is neither ~0 nor ~1", clip.Bytes(pointer, maxQuoted))
 	}
 	return nil
 }

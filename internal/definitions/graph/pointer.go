@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 // pointerProblem says why a pointer leads to no value; empty if it leads to one.
@@ -85,7 +87,7 @@ func parseIndex(token string) (int, pointerProblem) {
 	const digits = 9
 	i, err := strconv.Atoi(token)
 	if err != nil || i < 0 || len(token) > digits || strconv.Itoa(i) != token {
-		return 0, pointerProblem(fmt.Sprintf("it has the index %q: want a number from 0, without a sign and leading zeros", truncate(token)))
+		return 0, pointerProblem(fmt.Sprintf("it has the index %q: want a number from 0, without a sign and leading zeros", clip.Bytes(token, maxQuoted)))
 	}
 	return i, ""
 }

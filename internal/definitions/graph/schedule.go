@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 // Bounds of schedules.
@@ -48,7 +49,7 @@ func (c *checker) checkTimes(path string, s *agent.WorkflowSchedule) {
 		return
 	}
 	if _, err := time.LoadLocation(s.TimeZone); err != nil || s.TimeZone == "Local" {
-		c.addFault(path+".time_zone", "there is no time zone %q: want a name such as Europe/Berlin", truncate(s.TimeZone))
+		c.addFault(path+".time_zone", "there is no time zone %q: want a name such as Europe/Berlin", clip.Bytes(s.TimeZone, maxQuoted))
 	}
 }
 

@@ -2,9 +2,9 @@ package graph
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 // Bounds of members.
@@ -78,7 +78,7 @@ func (c *checker) checkID(path, id string) bool {
 		c.addFault(path, "is required")
 		return false
 	}
-	c.addFault(path, "%q is not 1 to 128 of A-Z a-z 0-9 . _ -", truncate(id))
+	c.addFault(path, "%q is not 1 to 128 of A-Z a-z 0-9 . _ -", clip.Bytes(id, maxQuoted))
 	return false
 }
 
@@ -132,7 +132,7 @@ func (c *checker) checkEnd(path, id string) bool {
 	case id == "":
 		c.addFault(path, "is required")
 	default:
-		c.addFault(path, "there is no node %q", truncate(id))
+		c.addFault(path, "there is no node %q", clip.Bytes(id, maxQuoted))
 	}
 	return known
 }
@@ -143,18 +143,10 @@ func (c *checker) checkEdgeCondition(path string, e *agent.WorkflowEdge) {
 		return
 	}
 	if e.Condition != "true" && e.Condition != "false" {
-		c.addFault(path, `want "true" or "false", got %q; an expression belongs to a node of type %s`, truncate(e.Condition), agent.WorkflowCondition)
+		c.addFault(path, `want "true" or "false", got %q; an expression belongs to a node of type %s`, clip.Bytes(e.Condition, maxQuoted), agent.WorkflowCondition)
 		return
 	}
 	if i, known := c.index[e.From]; known && c.definition.Nodes[i].Type != agent.WorkflowCondition {
-		c.addFault(path, "is for edges from a node of type %s, and %q is of type %s", agent.WorkflowCondition, e.From, truncate(c.definition.Nodes[i].Type))
+		c.addFault(path, "is for edges from a node of type %s, and %q is of type %s", agent.WorkflowCondition, e.From, clip.Bytes(c.definition.Nodes[i].Type, maxQuoted))
 	}
-}
-
-// truncate returns the first [maxQuoted] bytes of a text, for error messages.
-func truncate(s string) string {
-	if len(s) > maxQuoted {
-		return strings.ToValidUTF8(s[:maxQuoted], "") + "…"
-	}
-	return s
 }

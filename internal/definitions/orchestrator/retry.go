@@ -14,6 +14,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
 // codeUnsupported is the code for an orchestrator that does not support the call. It does not leave the package.
@@ -217,9 +218,5 @@ func singleLine(text string) string {
 		}
 		return r
 	}, text)
-	text = strings.Join(strings.Fields(text), " ")
-	if len(text) > maxMessage {
-		text = text[:maxMessage] + "…"
-	}
-	return strings.ToValidUTF8(text, "")
+	return clip.Bytes(strings.Join(strings.Fields(text), " "), maxMessage)
 }
