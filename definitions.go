@@ -12,10 +12,10 @@ import (
 	"github.com/turnstone-run/turnstone/internal/cluster"
 	"github.com/turnstone-run/turnstone/internal/definitions"
 	"github.com/turnstone-run/turnstone/internal/definitions/library"
-	"github.com/turnstone-run/turnstone/internal/flow/notify"
-	"github.com/turnstone-run/turnstone/internal/flow/schedules"
+	"github.com/turnstone-run/turnstone/internal/notifications"
 	"github.com/turnstone-run/turnstone/internal/postgres"
 	"github.com/turnstone-run/turnstone/internal/results"
+	"github.com/turnstone-run/turnstone/internal/temporalschedules"
 	"github.com/turnstone-run/turnstone/internal/tool/pipeline"
 	"github.com/turnstone-run/turnstone/internal/turns"
 )
@@ -23,7 +23,7 @@ import (
 // openLibrary opens the library of workflow definitions and keeps their Temporal schedules in step with it.
 func (s *Service) openLibrary(background context.Context, store *postgres.Store) error {
 	set := s.cfg.Settings
-	keeper, err := schedules.New(schedules.Config{
+	keeper, err := temporalschedules.NewWorkflowSchedules(temporalschedules.WorkflowConfig{
 		Schedules: s.temporal.ScheduleClient(), Definitions: store, TaskQueue: set.Temporal.TaskQueue, Data: s.codec.Data(),
 		Logger: s.logger.Named("schedules"),
 	})
@@ -47,7 +47,7 @@ func (s *Service) openLibrary(background context.Context, store *postgres.Store)
 func (s *Service) definitionRunner(store *postgres.Store, cases *turns.Turns, watch *cluster.AttributeWatch) (*definitions.Runner, error) {
 	cfg := definitions.Config{
 		Store: store, Turns: agentNodeTurns{cases}, Rows: nodeRows{s.rows(store), s.blobs}, Logger: s.logger.Named("workflows"), SearchAttributes: watch.Known,
-		Webhooks: &notify.Webhooks{HTTP: s.parts.Patient, Auth: s.parts.Auth, Profiles: s.parts.Registry},
+		Webhooks: &notifications.Webhooks{HTTP: s.parts.Patient, Auth: s.parts.Auth, Profiles: s.parts.Registry},
 	}
 	if execute, err := s.parts.Tools.Tool(pipeline.ToolkitName, pipeline.ToolName); err == nil {
 		cfg.Pipelines = nodePipelines{execute}

@@ -6,30 +6,30 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/turnstone-run/turnstone/activities/runs"
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/channel/telegram"
-	"github.com/turnstone-run/turnstone/internal/flow/notify"
-	"github.com/turnstone-run/turnstone/internal/gateway/schedules"
+	schedulesdoor "github.com/turnstone-run/turnstone/internal/gateway/schedules"
 	"github.com/turnstone-run/turnstone/internal/inbox"
+	"github.com/turnstone-run/turnstone/internal/notifications"
 	"github.com/turnstone-run/turnstone/internal/postgres"
-	"github.com/turnstone-run/turnstone/internal/schedule"
+	"github.com/turnstone-run/turnstone/internal/schedules"
 	"github.com/turnstone-run/turnstone/internal/schema"
+	"github.com/turnstone-run/turnstone/internal/temporalschedules"
 )
 
 var (
-	_ runs.Store       = (*postgres.Store)(nil)
-	_ runs.Inbox       = (*inbox.Inbox)(nil)
-	_ runs.People      = (*telegram.Channel)(nil)
-	_ schedule.Store   = (*postgres.Store)(nil)
-	_ schedules.Keeper = (*schedule.Keeper)(nil)
-	_ telegram.Store   = (*postgres.Store)(nil)
+	_ schedules.Store              = (*postgres.Store)(nil)
+	_ schedules.Inbox              = (*inbox.Inbox)(nil)
+	_ schedules.People             = (*telegram.Channel)(nil)
+	_ temporalschedules.AgentStore = (*postgres.Store)(nil)
+	_ schedulesdoor.Keeper         = (*temporalschedules.AgentSchedules)(nil)
+	_ telegram.Store               = (*postgres.Store)(nil)
 )
 
-// openSchedules keeps Temporal's schedules of agents as the stored ones say.
+// openSchedules makes Temporal's schedules of agents match the stored ones, and goes on doing so in the background.
 func (s *Service) openSchedules(background context.Context, store *postgres.Store) (err error) {
 	set := s.cfg.Settings
-	s.schedules, err = schedule.New(schedule.Config{
+	s.schedules, err = temporalschedules.NewAgentSchedules(temporalschedules.AgentConfig{
 		Store: store, Schedules: s.temporal.ScheduleClient(), Starter: s.temporal, TaskQueue: set.Temporal.TaskQueue,
 		Data: s.codec.Data(), Schemas: schema.New(), MaxPerTenant: set.Schedules.MaxPerTenant, Logger: s.logger.Named("schedules"),
 	})
@@ -46,11 +46,11 @@ func (s *Service) openSchedules(background context.Context, store *postgres.Stor
 	return nil
 }
 
-// scheduleActivities are those of ScheduledRun.
-func (s *Service) scheduleActivities(store *postgres.Store, box *inbox.Inbox) (*runs.Activities, error) {
-	cfg := runs.Config{
+// scheduledRuns returns the use cases of the runs of schedules.
+func (s *Service) scheduledRuns(store *postgres.Store, box *inbox.Inbox) (*schedules.Runs, error) {
+	cfg := schedules.Config{
 		Store: store, Inbox: box, Keep: s.cfg.Settings.Schedules.KeepRuns, Logger: s.logger.Named("schedules"),
-		Webhooks: &notify.Webhooks{HTTP: s.parts.Patient, Auth: s.parts.Auth, Profiles: s.parts.Registry},
+		Webhooks: &notifications.Webhooks{HTTP: s.parts.Patient, Auth: s.parts.Auth, Profiles: s.parts.Registry},
 	}
 	mailer, err := s.mailer()
 	if err != nil {
@@ -62,16 +62,16 @@ func (s *Service) scheduleActivities(store *postgres.Store, box *inbox.Inbox) (*
 	if s.bot != nil {
 		cfg.People = s.bot
 	}
-	return runs.New(cfg)
+	return schedules.New(cfg)
 }
 
 // mailer is nil where no mail server is configured.
-func (s *Service) mailer() (*notify.Mailer, error) {
+func (s *Service) mailer() (*notifications.Mailer, error) {
 	mail := s.cfg.Settings.Workflows.SMTP
 	if mail.Addr == "" {
 		return nil, nil //nolint:nilnil // no server, no mailer
 	}
-	mailer, err := notify.NewMailer(notify.Config{
+	mailer, err := notifications.NewMailer(notifications.Config{
 		Addr: mail.Addr, From: mail.From, DefaultTo: mail.To, AllowTo: mail.AllowTo, Username: mail.Username, Password: mail.Password.Reveal(),
 		TLS: mail.TLS,
 	})

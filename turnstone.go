@@ -34,10 +34,10 @@ import (
 	"github.com/turnstone-run/turnstone/internal/postgres"
 	"github.com/turnstone-run/turnstone/internal/results"
 	"github.com/turnstone-run/turnstone/internal/retrieval"
-	"github.com/turnstone-run/turnstone/internal/schedule"
 	"github.com/turnstone-run/turnstone/internal/schema"
 	"github.com/turnstone-run/turnstone/internal/stream/memory"
 	"github.com/turnstone-run/turnstone/internal/stream/pgstream"
+	"github.com/turnstone-run/turnstone/internal/temporalschedules"
 	"github.com/turnstone-run/turnstone/internal/tool"
 	"github.com/turnstone-run/turnstone/internal/turns"
 )
@@ -112,7 +112,7 @@ type Service struct {
 	codec     *codec.Codec // of what Temporal keeps
 	callers   callers
 	bot       *telegram.Channel // nil: none
-	schedules *schedule.Keeper
+	schedules *temporalschedules.AgentSchedules
 	collector *results.Collector
 	upkeep    upkeep
 }

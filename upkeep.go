@@ -15,7 +15,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/postgres"
 	"github.com/turnstone-run/turnstone/internal/retention"
 	"github.com/turnstone-run/turnstone/internal/retention/retentionschedule"
-	"github.com/turnstone-run/turnstone/internal/schedule"
+	"github.com/turnstone-run/turnstone/internal/temporalschedules"
 	"github.com/turnstone-run/turnstone/internal/turns"
 )
 
@@ -63,7 +63,7 @@ func (s *Service) openUpkeep(background context.Context, store *postgres.Store, 
 	u.reporter = &retention.Reporter{Policy: policy, Store: retentionStore{store}, Schedule: u.schedule}
 	histories := &executions.Executions{
 		Client: s.temporal, Service: s.temporal.WorkflowService(), Schedules: s.temporal.ScheduleClient(), Namespace: s.namespace,
-		TaskQueue: set.Temporal.TaskQueue, ScheduleID: schedule.ID,
+		TaskQueue: set.Temporal.TaskQueue, ScheduleID: temporalschedules.AgentScheduleID,
 	}
 	if u.requests, err = erasure.NewRequests(store, histories); err != nil {
 		return err

@@ -24,7 +24,7 @@ func (s *Service) startWorker(store *postgres.Store, cases *turns.Turns, box *in
 	if err != nil {
 		return err
 	}
-	clockwork, err := s.scheduleActivities(store, box)
+	runs, err := s.scheduledRuns(store, box)
 	if err != nil {
 		return err
 	}
@@ -47,7 +47,7 @@ func (s *Service) startWorker(store *postgres.Store, cases *turns.Turns, box *in
 	}
 	w := sdkworker.New(s.temporal, set.Temporal.TaskQueue, options)
 	workflows.Register(w)
-	workflows.RegisterActivities(w, activities.New(cases), activities.NewDefinitions(runner), clockwork, s.upkeep.retention, s.upkeep.erasure)
+	workflows.RegisterActivities(w, activities.New(cases), activities.NewDefinitions(runner), activities.NewSchedules(runs), s.upkeep.retention, s.upkeep.erasure)
 	if err := w.Start(); err != nil {
 		return fmt.Errorf("start worker: %w", err)
 	}

@@ -25,8 +25,8 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/definitions"
 	"github.com/turnstone-run/turnstone/internal/definitions/definitionstest"
-	"github.com/turnstone-run/turnstone/internal/flow/notify"
-	"github.com/turnstone-run/turnstone/internal/flow/schedules"
+	"github.com/turnstone-run/turnstone/internal/notifications"
+	"github.com/turnstone-run/turnstone/internal/temporalschedules"
 	"github.com/turnstone-run/turnstone/workflows"
 )
 
@@ -60,13 +60,13 @@ func startDefinitions(t *testing.T, events int) *definitionDesk {
 	})
 	require.NoError(t, err)
 	t.Cleanup(d.client.Close)
-	mailer, err := notify.NewMailer(notify.Config{
-		Addr: d.mail.addr, From: "runs@example.com", DefaultTo: []string{"ops@example.com"}, TLS: notify.TLSNone,
+	mailer, err := notifications.NewMailer(notifications.Config{
+		Addr: d.mail.addr, From: "runs@example.com", DefaultTo: []string{"ops@example.com"}, TLS: notifications.TLSNone,
 	})
 	require.NoError(t, err)
 	a, err := definitions.New(definitions.Config{
 		Store: d.store, Rows: d.rows, Turns: definitionstest.Turns{World: d.world}, Mailer: mailer,
-		Webhooks: &notify.Webhooks{HTTP: http.DefaultClient}, RunEvents: events, SearchAttributes: func() bool { return true },
+		Webhooks: &notifications.Webhooks{HTTP: http.DefaultClient}, RunEvents: events, SearchAttributes: func() bool { return true },
 	})
 	require.NoError(t, err)
 	w := sdkworker.New(d.client, d.queue, sdkworker.Options{})
@@ -274,7 +274,7 @@ func TestScheduleStartsRuns(t *testing.T) {
 	def := d.priceWatch()
 	def.Schedules = []agent.WorkflowSchedule{{ID: "daily", Cron: "0 9 * * *", TimeZone: "Europe/Zurich", Input: json.RawMessage(`{}`)}}
 	stored := d.put(def)
-	keeper, err := schedules.New(schedules.Config{
+	keeper, err := temporalschedules.NewWorkflowSchedules(temporalschedules.WorkflowConfig{
 		Schedules: d.client.ScheduleClient(), Definitions: scheduledDefinition{d.store, stored}, TaskQueue: d.queue,
 	})
 	require.NoError(t, err)
@@ -308,7 +308,7 @@ func TestScheduleStartsRuns(t *testing.T) {
 }
 
 // checkedBeforeStored asks the real server about schedules of versions that are not stored.
-func checkedBeforeStored(t *testing.T, keeper *schedules.Keeper, server sdkclient.ScheduleClient, stored agent.StoredWorkflow) {
+func checkedBeforeStored(t *testing.T, keeper *temporalschedules.WorkflowSchedules, server sdkclient.ScheduleClient, stored agent.StoredWorkflow) {
 	t.Helper()
 	weekly := server.GetHandle(t.Context(), "schedule/acme/ann/main/weekly")
 	exists := func() bool {

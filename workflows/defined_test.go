@@ -18,6 +18,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/definitions"
 	"github.com/turnstone-run/turnstone/internal/definitions/definitionstest"
+	"github.com/turnstone-run/turnstone/internal/notifications"
 	"github.com/turnstone-run/turnstone/workflows"
 )
 
@@ -224,8 +225,8 @@ func TestFailureEndsTimersAndLetsTasksEnd(t *testing.T) {
 		},
 		Edges: []agent.WorkflowEdge{{From: "bad", To: "after"}},
 	})
-	d.world.OnHook = func(definitions.Webhook, func() error) (definitions.WebhookAnswer, error) {
-		return definitions.WebhookAnswer{Status: 404}, nil
+	d.world.OnHook = func(notifications.Webhook, func() error) (notifications.WebhookAnswer, error) {
+		return notifications.WebhookAnswer{Status: 404}, nil
 	}
 	began := d.env.Now()
 	out := d.run("")
@@ -254,11 +255,11 @@ func polling() agent.WorkflowDefinition {
 }
 
 // falling answers prices from 600 down by 20.
-func falling() func(definitions.Webhook, func() error) (definitions.WebhookAnswer, error) {
+func falling() func(notifications.Webhook, func() error) (notifications.WebhookAnswer, error) {
 	price := 620
-	return func(definitions.Webhook, func() error) (definitions.WebhookAnswer, error) {
+	return func(notifications.Webhook, func() error) (notifications.WebhookAnswer, error) {
 		price -= 20
-		return definitions.WebhookAnswer{Status: 200, Body: fmt.Appendf(nil, `{"price":%d}`, price)}, nil
+		return notifications.WebhookAnswer{Status: 200, Body: fmt.Appendf(nil, `{"price":%d}`, price)}, nil
 	}
 }
 
@@ -434,7 +435,7 @@ func TestMailThatNobodyWroteDownIsNotSentAgain(t *testing.T) {
 		if saves++; saves > 1 {
 			return nil
 		}
-		d.world.OnMail = func(definitions.Mail, func() error) error {
+		d.world.OnMail = func(notifications.Mail, func() error) error {
 			return agent.Errorf(agent.CodeUnavailable, "", "the server is away")
 		}
 		return agent.Errorf(agent.CodeUnavailable, "", "the store is away")

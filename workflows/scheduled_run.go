@@ -7,8 +7,9 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
-	"github.com/turnstone-run/turnstone/activities/runs"
+	"github.com/turnstone-run/turnstone/activities"
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/schedules"
 )
 
 const (
@@ -35,7 +36,7 @@ const (
 )
 
 // scheduled is the nil-typed handle of the activities of ScheduledRun.
-var scheduled *runs.Activities //nolint:gochecknoglobals // always nil: it only names methods
+var scheduled *activities.Schedules //nolint:gochecknoglobals // always nil: it only names methods
 
 // ScheduledRunInput names the schedule of which this is a run. What it says is read when the run begins.
 type ScheduledRunInput struct {
@@ -68,13 +69,13 @@ type ScheduledRunResult struct {
 // continue-as-new alone.
 func ScheduledRun(ctx workflow.Context, in ScheduledRunInput, carry *ScheduledRunCarry) (ScheduledRunResult, error) {
 	info := workflow.GetInfo(ctx)
-	r := &scheduledRun{ref: runs.RunRef{
+	r := &scheduledRun{ref: schedules.RunRef{
 		Tenant: in.Tenant, Schedule: in.Schedule, RunID: info.FirstRunID, WorkflowID: info.WorkflowExecution.ID,
 	}}
 	free, _ := workflow.NewDisconnectedContext(ctx) // for what must be done also after a cancel
 	if carry != nil {
-		r.turn = runs.SubmitResult{TurnID: carry.TurnID, SessionID: carry.SessionID}
-		r.await = runs.AwaitInput{TurnID: carry.TurnID, After: carry.After, Waiting: true}
+		r.turn = schedules.SubmitResult{TurnID: carry.TurnID, SessionID: carry.SessionID}
+		r.await = schedules.AwaitInput{TurnID: carry.TurnID, After: carry.After, Waiting: true}
 	} else if err := r.submit(ctx); err != nil {
 		return ScheduledRunResult{}, err
 	}
@@ -100,9 +101,9 @@ func ScheduledRun(ctx workflow.Context, in ScheduledRunInput, carry *ScheduledRu
 
 // scheduledRun is a run in the memory of its workflow.
 type scheduledRun struct {
-	ref     runs.RunRef
-	turn    runs.SubmitResult
-	await   runs.AwaitInput
+	ref     schedules.RunRef
+	turn    schedules.SubmitResult
+	await   schedules.AwaitInput
 	status  string         // when it is not the turn's
 	failure *agent.Failure // likewise
 }
@@ -112,7 +113,7 @@ func (r *scheduledRun) submit(ctx workflow.Context) error {
 	until := workflow.Now(ctx).Add(roomPatience)
 	for {
 		r.show(ctx, "is submitted")
-		r.turn = runs.SubmitResult{}
+		r.turn = schedules.SubmitResult{}
 		err := workflow.ExecuteActivity(submitOptions(ctx, r.ref.Schedule), scheduled.SubmitScheduledRun, r.ref).Get(ctx, &r.turn)
 		switch {
 		case temporal.IsCanceledError(err):
@@ -124,7 +125,7 @@ func (r *scheduledRun) submit(ctx workflow.Context) error {
 		case r.turn.Gone:
 			return refused(r.turn.Refusal)
 		case r.turn.TurnID != "":
-			r.await = runs.AwaitInput{TurnID: r.turn.TurnID}
+			r.await = schedules.AwaitInput{TurnID: r.turn.TurnID}
 			return nil
 		case r.turn.RetryAfterMS <= 0:
 			r.status, r.failure = string(agent.TurnFailed), r.turn.Refusal
@@ -169,8 +170,8 @@ func (r *scheduledRun) watch(ctx workflow.Context) error {
 }
 
 // look follows the turn for a while.
-func (r *scheduledRun) look(ctx workflow.Context) (runs.AwaitResult, error) {
-	var out runs.AwaitResult
+func (r *scheduledRun) look(ctx workflow.Context) (schedules.AwaitResult, error) {
+	var out schedules.AwaitResult
 	err := workflow.ExecuteActivity(awaitOptions(ctx), scheduled.AwaitScheduledRun, r.await).Get(ctx, &out)
 	if err == nil {
 		r.await.After, r.await.Waiting = out.After, out.Waiting
@@ -191,7 +192,7 @@ func (r *scheduledRun) stop(ctx workflow.Context) {
 	until := workflow.Now(ctx).Add(farewell)
 	r.await.Waiting = false
 	for left := farewell; left > time.Second; left = until.Sub(workflow.Now(ctx)) {
-		r.await.MostMS = left.Milliseconds()
+		r.await.MaxMS = left.Milliseconds()
 		if out, err := r.look(ctx); err != nil || out.Over {
 			return
 		}
@@ -205,8 +206,8 @@ func (r *scheduledRun) stop(ctx workflow.Context) {
 func (r *scheduledRun) finish(ctx workflow.Context) (ScheduledRunResult, error) {
 	r.show(ctx, "is stored")
 	out := ScheduledRunResult{RunID: r.ref.RunID, Schedule: r.ref.Schedule, TurnID: r.turn.TurnID, SessionID: r.turn.SessionID}
-	in := runs.FinishInput{RunRef: r.ref, TurnID: r.turn.TurnID, Status: r.status, Failure: r.failure, At: workflow.Now(ctx)}
-	var finished runs.FinishResult
+	in := schedules.FinishInput{RunRef: r.ref, TurnID: r.turn.TurnID, Status: r.status, Failure: r.failure, At: workflow.Now(ctx)}
+	var finished schedules.FinishResult
 	if err := quick(ctx, "store", scheduled.FinishScheduledRun, &finished, in); err != nil {
 		return out, err
 	}
@@ -214,10 +215,10 @@ func (r *scheduledRun) finish(ctx workflow.Context) (ScheduledRunResult, error) 
 	notices := make([]workflow.Future, len(finished.Notify))
 	for i, position := range finished.Notify {
 		ctx := noticeOptions(ctx, fmt.Sprintf("notify[%d]", position))
-		notices[i] = workflow.ExecuteActivity(ctx, scheduled.NotifyScheduledRun, runs.NotifyInput{RunRef: r.ref, Position: position})
+		notices[i] = workflow.ExecuteActivity(ctx, scheduled.NotifyScheduledRun, schedules.NotifyInput{RunRef: r.ref, Position: position})
 	}
 	for i := range notices {
-		var told runs.NotifyResult
+		var told schedules.NotifyResult
 		if err := notices[i].Get(ctx, &told); err != nil || !told.Sent {
 			out.Unsent++ // the run says why
 			continue

@@ -11,18 +11,19 @@ import (
 	"go.temporal.io/sdk/testsuite"
 	"go.temporal.io/sdk/workflow"
 
-	"github.com/turnstone-run/turnstone/activities/runs"
-	"github.com/turnstone-run/turnstone/activities/runs/runstest"
+	"github.com/turnstone-run/turnstone/activities"
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/definitions"
+	"github.com/turnstone-run/turnstone/internal/notifications"
+	"github.com/turnstone-run/turnstone/internal/schedules"
+	"github.com/turnstone-run/turnstone/internal/schedules/schedulestest"
 	"github.com/turnstone-run/turnstone/workflows"
 )
 
 // rota runs a schedule with the real activities on a store in memory.
 type rota struct {
 	t     *testing.T
-	store *runstest.Store
-	world *runstest.World
+	store *schedulestest.Store
+	world *schedulestest.World
 	env   *testsuite.TestWorkflowEnvironment
 }
 
@@ -41,14 +42,14 @@ func hook(on string) agent.Notification {
 }
 
 // endsWith ends every turn at once.
-func endsWith(status agent.TurnStatus, text string, f *agent.Failure) func(*runstest.World, agent.TurnID, agent.Envelope) {
-	return func(w *runstest.World, id agent.TurnID, _ agent.Envelope) { w.End(id, status, text, f) }
+func endsWith(status agent.TurnStatus, text string, f *agent.Failure) func(*schedulestest.World, agent.TurnID, agent.Envelope) {
+	return func(w *schedulestest.World, id agent.TurnID, _ agent.Envelope) { w.End(id, status, text, f) }
 }
 
 func newRota(t *testing.T, s agent.StoredSchedule) *rota {
 	t.Helper()
-	r := &rota{t: t, store: runstest.NewStore(s)}
-	r.world = runstest.NewWorld(r.store)
+	r := &rota{t: t, store: schedulestest.NewStore(s)}
+	r.world = schedulestest.NewWorld(r.store)
 	r.world.Begin = endsWith(agent.TurnCompleted, "three new flights", nil)
 	r.renew()
 	return r
@@ -61,12 +62,12 @@ func (r *rota) renew() {
 	r.env = suite.NewTestWorkflowEnvironment()
 	r.env.SetTestTimeout(30 * time.Second)
 	r.env.RegisterWorkflowWithOptions(workflows.ScheduledRun, workflow.RegisterOptions{Name: workflows.ScheduledRunType})
-	a, err := runs.New(runs.Config{
-		Store: r.store, Inbox: r.world, Webhooks: runstest.Webhooks{World: r.world}, Mailer: runstest.Mailer{World: r.world}, People: r.world,
+	cases, err := schedules.New(schedules.Config{
+		Store: r.store, Inbox: r.world, Webhooks: schedulestest.Webhooks{World: r.world}, Mailer: schedulestest.Mailer{World: r.world}, People: r.world,
 		Watch: 5 * time.Millisecond,
 	})
 	require.NoError(r.t, err)
-	workflows.RegisterActivities(r.env, a)
+	workflows.RegisterActivities(r.env, activities.NewSchedules(cases))
 }
 
 func (r *rota) start(carry *workflows.ScheduledRunCarry) {
@@ -109,7 +110,7 @@ func TestScheduledRun(t *testing.T) {
 	sent := r.world.Submitted()
 	require.Len(t, sent, 1)
 	e := sent[0]
-	session := runs.SessionOf("daily", out.RunID)
+	session := schedules.RunSession("daily", out.RunID)
 	require.Equal(t, "scheduled", e.Channel)
 	require.Equal(t, daily().Principal, e.Principal, "it acts with the rights of whoever wrote the schedule")
 	require.Equal(t, agent.TurnRequest{
@@ -186,7 +187,7 @@ func TestScheduledRunWithoutRoomIsSkipped(t *testing.T) {
 func TestScheduledRunWaitsForAPerson(t *testing.T) {
 	r := newRota(t, daily())
 	var turn agent.TurnID
-	r.world.Begin = func(w *runstest.World, id agent.TurnID, _ agent.Envelope) {
+	r.world.Begin = func(w *schedulestest.World, id agent.TurnID, _ agent.Envelope) {
 		turn = id
 		w.Status(id, agent.StatusRunning)
 		w.Status(id, agent.StatusWaiting)
@@ -203,7 +204,7 @@ func TestScheduledRunWaitsForAPerson(t *testing.T) {
 
 func TestScheduledRunContinuesAsNewWhileItWaits(t *testing.T) {
 	r := newRota(t, daily())
-	r.world.Begin = func(w *runstest.World, id agent.TurnID, _ agent.Envelope) { w.Status(id, agent.StatusWaiting) }
+	r.world.Begin = func(w *schedulestest.World, id agent.TurnID, _ agent.Envelope) { w.Status(id, agent.StatusWaiting) }
 	r.env.SetContinueAsNewSuggested(true)
 	r.start(nil)
 	var next *workflow.ContinueAsNewError
@@ -225,7 +226,7 @@ func TestScheduledRunContinuesAsNewWhileItWaits(t *testing.T) {
 
 func TestCancelOfAScheduledRunCancelsItsTurn(t *testing.T) {
 	r := newRota(t, daily(hook(""), hook(agent.NotifyFailure)))
-	r.world.Begin = func(w *runstest.World, id agent.TurnID, _ agent.Envelope) { w.Status(id, agent.StatusWaiting) }
+	r.world.Begin = func(w *schedulestest.World, id agent.TurnID, _ agent.Envelope) { w.Status(id, agent.StatusWaiting) }
 	r.env.RegisterDelayedCallback(r.env.CancelWorkflow, 3*time.Hour)
 	r.start(nil)
 	require.True(t, temporal.IsCanceledError(r.env.GetWorkflowError()))
@@ -236,8 +237,8 @@ func TestCancelOfAScheduledRunCancelsItsTurn(t *testing.T) {
 
 func TestCancelOfAScheduledRunWhoseTurnWillNotStop(t *testing.T) {
 	r := newRota(t, daily())
-	r.world.Begin = func(w *runstest.World, id agent.TurnID, _ agent.Envelope) { w.Status(id, agent.StatusWaiting) }
-	r.world.Cancelled = func(*runstest.World, agent.TurnID) error { return nil }
+	r.world.Begin = func(w *schedulestest.World, id agent.TurnID, _ agent.Envelope) { w.Status(id, agent.StatusWaiting) }
+	r.world.Cancelled = func(*schedulestest.World, agent.TurnID) error { return nil }
 	var began time.Time
 	r.env.RegisterDelayedCallback(func() {
 		began = r.env.Now()
@@ -264,11 +265,11 @@ func TestCancelOfAScheduledRunBeforeItsTurn(t *testing.T) {
 func TestNoticesThatCannotBeSentDoNotFailTheRun(t *testing.T) {
 	r := newRota(t, daily(hook(""), agent.Notification{Email: &agent.MailTarget{To: []string{"ops@example.com"}}}))
 	calls := 0
-	r.world.Hook = func(definitions.Webhook) (definitions.WebhookAnswer, error) {
+	r.world.Hook = func(notifications.Webhook) (notifications.WebhookAnswer, error) {
 		calls++
-		return definitions.WebhookAnswer{Status: 503}, nil
+		return notifications.WebhookAnswer{Status: 503}, nil
 	}
-	r.world.Post = func(definitions.Mail) error {
+	r.world.Post = func(notifications.Mail) error {
 		return agent.Errorf(agent.CodeInvalid, "send mail", "the server refuses it")
 	}
 	out := r.run()

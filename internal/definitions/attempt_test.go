@@ -14,6 +14,7 @@ import (
 	"github.com/turnstone-run/turnstone/activities"
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/definitions"
+	"github.com/turnstone-run/turnstone/internal/notifications"
 )
 
 // A worker that stops does not wait for the next attempt. Where nothing was sent another worker makes it; what was refused is the failure.
@@ -23,7 +24,7 @@ func TestAPauseEndsWithTheWorker(t *testing.T) {
 			config := strings.Replace(mailConfig, "{", `{"retries":{"max_attempts":3,"interval_sec":60},`, 1)
 			b := newBench(t, node(agent.WorkflowTask, config), `{"flight":"A","price":1}`)
 			stops := make(chan struct{})
-			b.world.OnMail = func(_ definitions.Mail, mark func() error) error {
+			b.world.OnMail = func(_ notifications.Mail, mark func() error) error {
 				if marks {
 					require.NoError(t, mark())
 				}
@@ -58,9 +59,9 @@ func TestAPauseEndsWithTheWorker(t *testing.T) {
 func TestWhatMayBeRepeatedIsNotAtFaultForAStop(t *testing.T) {
 	b := newBench(t, node(agent.WorkflowTask, `{"action":"webhook","method":"GET","url":"https://example.com","retries":{"max_attempts":1}}`), "")
 	ctx, cancel := context.WithCancel(t.Context())
-	b.world.OnHook = func(definitions.Webhook, func() error) (definitions.WebhookAnswer, error) {
+	b.world.OnHook = func(notifications.Webhook, func() error) (notifications.WebhookAnswer, error) {
 		cancel()
-		return definitions.WebhookAnswer{}, fmt.Errorf("cut: %w", definitions.ErrUnknown)
+		return notifications.WebhookAnswer{}, fmt.Errorf("cut: %w", notifications.ErrUnknown)
 	}
 	_, err := b.RunNode(ctx, definitions.NodeInput{RunID: "r1", Node: "n", Visit: 1})
 	require.Error(t, err)
@@ -71,9 +72,9 @@ func TestWhatMayBeRepeatedIsNotAtFaultForAStop(t *testing.T) {
 // hookFunc is a webhook that says yes.
 type hookFunc func(ctx context.Context)
 
-func (f hookFunc) Send(ctx context.Context, _ definitions.Webhook, _ func() error) (definitions.WebhookAnswer, error) {
+func (f hookFunc) Send(ctx context.Context, _ notifications.Webhook, _ func() error) (notifications.WebhookAnswer, error) {
 	f(ctx)
-	return definitions.WebhookAnswer{Status: 200}, nil
+	return notifications.WebhookAnswer{Status: 200}, nil
 }
 
 // A webhook has the time that it says, 30 s where it says nothing, and no more than an attempt may have.
@@ -111,8 +112,8 @@ func TestAPostThatTakesTooLong(t *testing.T) {
 // Part of an answer says so.
 func TestPartOfAnAnswer(t *testing.T) {
 	b := newBench(t, node(agent.WorkflowTask, `{"action":"webhook","url":"https://example.com"}`), "")
-	b.world.OnHook = func(_ definitions.Webhook, mark func() error) (definitions.WebhookAnswer, error) {
-		return definitions.WebhookAnswer{Status: 200, Body: []byte(`{"a":`), Truncated: true}, mark()
+	b.world.OnHook = func(_ notifications.Webhook, mark func() error) (notifications.WebhookAnswer, error) {
+		return notifications.WebhookAnswer{Status: 200, Body: []byte(`{"a":`), Truncated: true}, mark()
 	}
 	require.Nil(t, b.visit("n").Failure)
 	require.JSONEq(t, `{"status":200,"body":"{\"a\":","truncated":true}`, string(b.step("n").Output))

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/notifications"
 )
 
 const (
@@ -66,7 +67,7 @@ func (v *visit) runEffect(visitCtx context.Context, repeatable bool, attempt fun
 		return agent.Errorf(agent.CodeUnavailable, "run node", "%w", err) // another worker goes on
 	case errors.Is(err, errWorkerStops):
 		return effectError(e.lastErr, repeatable) // another worker could not know that the effect has not happened
-	case visitCtx.Err() != nil && !isNodeError && (repeatable || !errors.Is(err, ErrUnknown)):
+	case visitCtx.Err() != nil && !isNodeError && (repeatable || !errors.Is(err, notifications.ErrUnknown)):
 		return visitCtx.Err() // the effect has not happened, or may happen again
 	}
 	return effectError(err, repeatable)
@@ -163,7 +164,7 @@ func canRetry(err error, repeatable bool) bool {
 	switch {
 	case isNodeError, isRuntimeError, errors.Is(err, errAlreadyAttempted):
 		return false
-	case errors.Is(err, ErrUnknown):
+	case errors.Is(err, notifications.ErrUnknown):
 		return repeatable
 	}
 	code := agent.CodeOf(err)
@@ -181,9 +182,9 @@ func effectError(err error, repeatable bool) error {
 	switch {
 	case errors.Is(err, errAlreadyAttempted):
 		return nodeError{failure: unknownOutcome(errAlreadyAttempted.Error())}
-	case errors.Is(err, ErrUnknown) && repeatable:
+	case errors.Is(err, notifications.ErrUnknown) && repeatable:
 		return asNodeError(agent.Errorf(agent.CodeUnavailable, "", "%w", err))
-	case errors.Is(err, ErrUnknown):
+	case errors.Is(err, notifications.ErrUnknown):
 		return nodeError{failure: unknownOutcome(err.Error())}
 	}
 	return asNodeError(err)
@@ -191,7 +192,7 @@ func effectError(err error, repeatable bool) error {
 
 // unknownOutcome returns the failure of an effect that may have happened.
 func unknownOutcome(reason string) *agent.Failure {
-	reason = strings.ReplaceAll(reason, ": "+ErrUnknown.Error(), "") // the message below says it
+	reason = strings.ReplaceAll(reason, ": "+notifications.ErrUnknown.Error(), "") // the message below says it
 	return &agent.Failure{Type: agent.OutcomeUnknown, Message: reason + ": it may have taken effect and is not repeated"}
 }
 

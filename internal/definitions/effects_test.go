@@ -14,6 +14,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/definitions"
 	"github.com/turnstone-run/turnstone/internal/definitions/core"
 	"github.com/turnstone-run/turnstone/internal/definitions/definitionstest"
+	"github.com/turnstone-run/turnstone/internal/notifications"
 )
 
 func TestPipelineRowsGoOnByReference(t *testing.T) {
@@ -108,8 +109,8 @@ func TestPipelineFailures(t *testing.T) {
 	}{
 		"of a step":             {`[{"step":"x"}]`, &agent.Failure{Type: "invalid", Message: "no"}, nil, "invalid", 1},
 		"that may pass":         {`[{"step":"x"}]`, &agent.Failure{Type: "unavailable", Message: "away", Retryable: true}, nil, "unavailable", 4},
-		"cut off while posting": {`[{"method":"POST"}]`, nil, fmt.Errorf("gone: %w", definitions.ErrUnknown), agent.OutcomeUnknown, 1},
-		"cut off while reading": {`[{"step":"x"}]`, nil, fmt.Errorf("gone: %w", definitions.ErrUnknown), "unavailable", 4},
+		"cut off while posting": {`[{"method":"POST"}]`, nil, fmt.Errorf("gone: %w", notifications.ErrUnknown), agent.OutcomeUnknown, 1},
+		"cut off while reading": {`[{"step":"x"}]`, nil, fmt.Errorf("gone: %w", notifications.ErrUnknown), "unavailable", 4},
 		"a post answered 500":   {`[{"method":"POST"}]`, &agent.Failure{Type: "unavailable", Message: "answered 500"}, nil, agent.OutcomeUnknown, 1},
 		"a post answered 404":   {`[{"method":"POST"}]`, &agent.Failure{Type: "not_found", Message: "answered 404"}, nil, "not_found", 1},
 		"a post answered 503":   {`[{"method":"POST"}]`, &agent.Failure{Type: "unavailable", Message: "answered 503", Retryable: true}, nil, "unavailable", 4},
@@ -226,10 +227,10 @@ func TestAgentNodes(t *testing.T) {
 func TestCancelWhileSending(t *testing.T) {
 	b := newBench(t, node(agent.WorkflowTask, mailConfig), `{"flight":"A","price":1}`)
 	ctx, cancel := context.WithCancel(t.Context())
-	b.world.OnMail = func(_ definitions.Mail, mark func() error) error {
+	b.world.OnMail = func(_ notifications.Mail, mark func() error) error {
 		require.NoError(t, mark())
 		cancel()
-		return fmt.Errorf("cut: %w", definitions.ErrUnknown)
+		return fmt.Errorf("cut: %w", notifications.ErrUnknown)
 	}
 	out, err := b.RunNode(ctx, definitions.NodeInput{RunID: "r1", Node: "n", Visit: 1})
 	require.NoError(t, err, "what is known is stored, whatever happens to the worker")
@@ -239,7 +240,7 @@ func TestCancelWhileSending(t *testing.T) {
 func TestCancelBeforeAnythingIsSent(t *testing.T) {
 	b := newBench(t, node(agent.WorkflowTask, mailConfig), `{"flight":"A","price":1}`)
 	ctx, cancel := context.WithCancel(t.Context())
-	b.world.OnMail = func(definitions.Mail, func() error) error {
+	b.world.OnMail = func(notifications.Mail, func() error) error {
 		cancel()
 		return agent.Errorf(agent.CodeUnavailable, "", "cut while connecting")
 	}

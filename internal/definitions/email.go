@@ -9,6 +9,7 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/definitions/expr"
+	"github.com/turnstone-run/turnstone/internal/notifications"
 )
 
 // emailOutput is the output of an email task.
@@ -24,7 +25,7 @@ func (v *visit) sendEmail(ctx context.Context, in visitInput) (emailOutput, erro
 	if v.runner.Mailer == nil {
 		return emailOutput{}, asNodeError(agent.Invalid("config.action", "this runtime sends no mail: none is configured"))
 	}
-	m := Mail{ID: v.idempotencyKey(), To: v.config.To, Cc: v.config.Cc}
+	m := notifications.Mail{ID: v.idempotencyKey(), To: v.config.To, Cc: v.config.Cc}
 	var body string
 	if len(v.config.Body) > 0 {
 		if err := json.Unmarshal(v.config.Body, &body); err != nil {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/notifications"
 )
 
 // rowsOutput is the output of a node whose rows are behind a reference.
@@ -41,7 +42,7 @@ func (v *visit) runPipeline(ctx context.Context, in visitInput) (rowsOutput, err
 		got, err = p.Run(ctx, call)
 		switch {
 		case err != nil && ctx.Err() != nil:
-			return fmt.Errorf("the pipeline was cut off: %w: %w", err, ErrUnknown)
+			return fmt.Errorf("the pipeline was cut off: %w: %w", err, notifications.ErrUnknown)
 		case err != nil:
 			return err
 		}
@@ -71,7 +72,7 @@ func pipelineError(f *agent.Failure) error {
 	case f.Retryable:
 		return &agent.Error{Code: agent.CodeUnavailable, Err: errors.New(f.Message)}
 	case f.Type == string(agent.CodeUnavailable), f.Type == string(agent.CodeCancelled):
-		return fmt.Errorf("%s: %w", f.Message, ErrUnknown)
+		return fmt.Errorf("%s: %w", f.Message, notifications.ErrUnknown)
 	default:
 		return nodeError{failure: f}
 	}

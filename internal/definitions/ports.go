@@ -3,11 +3,11 @@ package definitions
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"io"
 	"time"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/notifications"
 )
 
 // Store keeps definitions and runs. Every write is idempotent on its key and atomic.
@@ -31,55 +31,19 @@ type Store interface {
 	Runs(ctx context.Context, q agent.RunQuery) (agent.RunPage, error)
 }
 
-// ErrUnknown is wrapped by the error of an effect that may have happened, whatever went wrong. Any other error of [Mailer] and [Webhooks]
-// says that it has not happened: [agent.CodeUnavailable] and [agent.CodeRateLimited] may be tried again, after RetryAfter.
-var ErrUnknown = errors.New("it may have taken effect")
-
 // Mailer sends mail.
 type Mailer interface {
 	// Send sends one mail. It calls mark once, after all that can be refused beforehand and before the mail itself goes out; when mark fails,
 	// nothing is sent and the error is mark's.
-	Send(ctx context.Context, m Mail, mark func() error) error
-}
-
-// Mail is a mail in plain text.
-type Mail struct {
-	To      []string // addresses; empty: the runtime's default recipient
-	Cc      []string
-	Subject string
-	Body    string
-	ID      string // the same for every attempt; becomes the Message-ID
+	Send(ctx context.Context, m notifications.Mail, mark func() error) error
 }
 
 // Webhooks sends requests to other systems.
 type Webhooks interface {
 	// Send sends one request within the time of ctx; mark as in [Mailer]. An answer is no error, whatever its status; that a GET succeeded and
 	// its answer was cut off is.
-	Send(ctx context.Context, w Webhook, mark func() error) (WebhookAnswer, error)
+	Send(ctx context.Context, w notifications.Webhook, mark func() error) (notifications.WebhookAnswer, error)
 }
-
-// Webhook is a request.
-type Webhook struct {
-	Tenant string
-	Method string
-	URL    string
-	Header map[string]string
-	Body   []byte
-	Auth   string // an auth profile; empty: none
-	Key    string // goes along as Idempotency-Key
-}
-
-// WebhookAnswer is what the other side said.
-type WebhookAnswer struct {
-	Status     int
-	Type       string // Content-Type
-	Body       []byte // the first [MaxAnswerBytes]
-	Truncated  bool   // there was more of it, or should have been
-	RetryAfter time.Duration
-}
-
-// MaxAnswerBytes is how much of a webhook's answer is kept.
-const MaxAnswerBytes = 16 << 10
 
 // Turns runs the turns of agent nodes.
 type Turns interface {

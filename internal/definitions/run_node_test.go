@@ -14,6 +14,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/definitions"
 	"github.com/turnstone-run/turnstone/internal/definitions/core"
 	"github.com/turnstone-run/turnstone/internal/definitions/definitionstest"
+	"github.com/turnstone-run/turnstone/internal/notifications"
 )
 
 // bench runs single visits.
@@ -137,14 +138,14 @@ func TestEffects(t *testing.T) {
 		"refused after the mark":   {errs: []error{away}, mark: []bool{true}, sent: 1, try: 2},
 		"away for too long":        {errs: []error{away, away, away, away}, mark: make([]bool, 4), want: "unavailable", try: 4},
 		"refused for good":         {errs: []error{agent.Invalid("to[0]", "no")}, mark: []bool{false}, want: "invalid", try: 1},
-		"cut off after the mark":   {errs: []error{fmt.Errorf("gone: %w", definitions.ErrUnknown)}, mark: []bool{true}, want: agent.OutcomeUnknown, try: 1},
+		"cut off after the mark":   {errs: []error{fmt.Errorf("gone: %w", notifications.ErrUnknown)}, mark: []bool{true}, want: agent.OutcomeUnknown, try: 1},
 		"an error nobody knows of": {errs: []error{errors.New("what")}, mark: []bool{false}, want: "internal", try: 1},
 		"asked to come back later": {errs: []error{&agent.Error{Code: agent.CodeRateLimited, RetryAfter: time.Millisecond, Err: away}}, mark: []bool{true}, sent: 1, try: 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, node(agent.WorkflowTask, mailConfig), `{"flight":"A","price":1}`)
 			tries := 0
-			b.world.OnMail = func(_ definitions.Mail, mark func() error) error {
+			b.world.OnMail = func(_ notifications.Mail, mark func() error) error {
 				tries++
 				if tries > len(c.errs) {
 					return mark()
@@ -231,20 +232,20 @@ func TestWebhook(t *testing.T) {
 			require.NoError(t, err)
 			b := newBench(t, node(agent.WorkflowTask, string(raw)), `{"flight":"A 1"}`)
 			tries, keys := 0, map[string]bool{}
-			b.world.OnHook = func(w definitions.Webhook, mark func() error) (definitions.WebhookAnswer, error) {
+			b.world.OnHook = func(w notifications.Webhook, mark func() error) (notifications.WebhookAnswer, error) {
 				tries++
 				keys[w.Key] = true
 				require.Equal(t, "https://example.com/A%201", w.URL)
 				if err := mark(); err != nil {
-					return definitions.WebhookAnswer{}, err
+					return notifications.WebhookAnswer{}, err
 				}
 				if c.unknown && tries == 1 {
-					return definitions.WebhookAnswer{}, fmt.Errorf("no answer: %w", definitions.ErrUnknown)
+					return notifications.WebhookAnswer{}, fmt.Errorf("no answer: %w", notifications.ErrUnknown)
 				}
 				if tries <= len(c.answers) {
-					return definitions.WebhookAnswer{Status: c.answers[tries-1]}, nil
+					return notifications.WebhookAnswer{Status: c.answers[tries-1]}, nil
 				}
-				return definitions.WebhookAnswer{Status: 200, Body: []byte("thanks")}, nil
+				return notifications.WebhookAnswer{Status: 200, Body: []byte("thanks")}, nil
 			}
 			out := b.visit("n")
 			require.Equal(t, c.tries, tries)

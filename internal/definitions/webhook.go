@@ -9,6 +9,7 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/definitions/expr"
+	"github.com/turnstone-run/turnstone/internal/notifications"
 )
 
 // The methods, the header and the statuses of HTTP that webhooks treat specially.
@@ -64,8 +65,8 @@ func (v *visit) sendWebhook(ctx context.Context, in visitInput) (webhookOutput, 
 }
 
 // buildWebhook renders the request of a webhook task.
-func (v *visit) buildWebhook(ctx context.Context, in visitInput) (Webhook, error) {
-	w := Webhook{
+func (v *visit) buildWebhook(ctx context.Context, in visitInput) (notifications.Webhook, error) {
+	w := notifications.Webhook{
 		Tenant: v.facts.run.Tenant, Method: strings.ToUpper(cmp.Or(v.config.Method, methodPost)), Header: map[string]string{},
 		Auth: v.config.Auth, Key: v.idempotencyKey(),
 	}
@@ -125,7 +126,7 @@ func (v *visit) webhookBody(ctx context.Context, data expr.Data) ([]byte, error)
 
 // answerError returns the error for an answer without success, nil for success. 429 and 503 mean that nothing was done. Other 5xx statuses may
 // come from a proxy while the receiver works on the request, so the outcome is unknown.
-func answerError(a *WebhookAnswer) error {
+func answerError(a *notifications.WebhookAnswer) error {
 	switch {
 	case a.Status >= 200 && a.Status < 300:
 		return nil
@@ -134,7 +135,7 @@ func answerError(a *WebhookAnswer) error {
 	case a.Status == statusUnavailable:
 		return &agent.Error{Code: agent.CodeUnavailable, RetryAfter: a.RetryAfter, Err: statusError(a)}
 	case a.Status >= 500:
-		return fmt.Errorf("%w: %w", statusError(a), ErrUnknown)
+		return fmt.Errorf("%w: %w", statusError(a), notifications.ErrUnknown)
 	case a.Status == statusUnauthorized || a.Status == statusForbidden:
 		return asNodeError(&agent.Error{Code: agent.CodeDenied, Err: statusError(a)})
 	case a.Status >= 300 && a.Status < 400:
@@ -144,7 +145,7 @@ func answerError(a *WebhookAnswer) error {
 	}
 }
 
-func statusError(a *WebhookAnswer) error {
+func statusError(a *notifications.WebhookAnswer) error {
 	return fmt.Errorf("the webhook answered %d", a.Status)
 }
 

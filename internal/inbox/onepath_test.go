@@ -33,7 +33,7 @@ var ways = map[string]map[string]string{
 	// Temporal's.
 	"ExecuteWorkflow": {
 		"internal/inbox/runs.go (*Runs).startOnce": "the two below",
-		"internal/schedule/":                       "runs of schedules, which submit",
+		"internal/temporalschedules/":              "runs of schedules, which submit",
 		"internal/erasure/executions/":             "erasures, which begin no turn",
 	},
 	"(*internal/inbox.Runs).startOnce": {
@@ -41,9 +41,7 @@ var ways = map[string]map[string]string{
 		"internal/inbox/workflow_runs.go (*Runs).startDefined": "runs of definitions; their agents are children",
 	},
 	"ScheduleWorkflowAction": {
-		"internal/flow/schedules/":              "runs of definitions",
-		"internal/schedule/":                    "runs of schedules",
-		"internal/clockwork/":                   "keeps what those two make",
+		"internal/temporalschedules/":           "runs of schedules and of definitions",
 		"internal/retention/retentionschedule/": "sweeps, which begin no turn",
 	},
 	"ExecuteChildWorkflow":    {"workflows/": "a parent asks: it was admitted itself, or is an operator's"},

@@ -9,15 +9,15 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnstone-run/turnstone/activities/runs"
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/postgres"
-	"github.com/turnstone-run/turnstone/internal/schedule"
+	"github.com/turnstone-run/turnstone/internal/schedules"
+	"github.com/turnstone-run/turnstone/internal/temporalschedules"
 )
 
 var (
-	_ runs.Store     = (*postgres.Store)(nil)
-	_ schedule.Store = (*postgres.Store)(nil)
+	_ schedules.Store              = (*postgres.Store)(nil)
+	_ temporalschedules.AgentStore = (*postgres.Store)(nil)
 )
 
 func planned(name string) agent.StoredSchedule {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/definitions"
+	"github.com/turnstone-run/turnstone/internal/notifications"
 )
 
 // Rows is a [definitions.Rows] in memory.
@@ -48,29 +49,29 @@ func (r *Rows) Put(_ context.Context, tenant string, content io.Reader) (string,
 // World records what runs send. Its functions, if set, replace the default answers.
 type World struct {
 	mu    sync.Mutex
-	mails []definitions.Mail
-	hooks []definitions.Webhook
+	mails []notifications.Mail
+	hooks []notifications.Webhook
 	turns []agent.TurnRequest
 
-	OnMail  func(m definitions.Mail, mark func() error) error // instead of accepting the mail
-	OnHook  func(w definitions.Webhook, mark func() error) (definitions.WebhookAnswer, error)
+	OnMail  func(m notifications.Mail, mark func() error) error // instead of accepting the mail
+	OnHook  func(w notifications.Webhook, mark func() error) (notifications.WebhookAnswer, error)
 	OnTurn  func(r agent.TurnRequest) error
 	Result  func(id agent.TurnID) (agent.AgentStepOutput, error)
 	Fetched func(call definitions.PipelineCall) (definitions.PipelineResult, error)
 }
 
 // Mails returns the mails that were accepted.
-func (w *World) Mails() []definitions.Mail {
+func (w *World) Mails() []notifications.Mail {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return append([]definitions.Mail(nil), w.mails...)
+	return append([]notifications.Mail(nil), w.mails...)
 }
 
 // Hooks returns the requests that were accepted.
-func (w *World) Hooks() []definitions.Webhook {
+func (w *World) Hooks() []notifications.Webhook {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return append([]definitions.Webhook(nil), w.hooks...)
+	return append([]notifications.Webhook(nil), w.hooks...)
 }
 
 // Turns returns the turns that were begun.
@@ -84,7 +85,7 @@ func (w *World) Turns() []agent.TurnRequest {
 type Mailer struct{ *World }
 
 // Send implements [definitions.Mailer].
-func (m Mailer) Send(_ context.Context, mail definitions.Mail, mark func() error) error {
+func (m Mailer) Send(_ context.Context, mail notifications.Mail, mark func() error) error {
 	if m.OnMail != nil {
 		if err := m.OnMail(mail, mark); err != nil {
 			return err
@@ -102,8 +103,8 @@ func (m Mailer) Send(_ context.Context, mail definitions.Mail, mark func() error
 type Webhooks struct{ *World }
 
 // Send implements [definitions.Webhooks].
-func (h Webhooks) Send(_ context.Context, w definitions.Webhook, mark func() error) (definitions.WebhookAnswer, error) {
-	answer := definitions.WebhookAnswer{Status: 200, Body: []byte(`{"ok":true}`)}
+func (h Webhooks) Send(_ context.Context, w notifications.Webhook, mark func() error) (notifications.WebhookAnswer, error) {
+	answer := notifications.WebhookAnswer{Status: 200, Body: []byte(`{"ok":true}`)}
 	var err error
 	if h.OnHook != nil {
 		answer, err = h.OnHook(w, mark)

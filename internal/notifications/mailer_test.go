@@ -1,0 +1,422 @@
+package notifications_test
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"net"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/emersion/go-sasl"
+	"github.com/emersion/go-smtp"
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/notifications"
+)
+
+// sink takes mail as a server does.
+type sink struct {
+	mu       sync.Mutex
+	mails    []taken
+	password string // empty: no authentication
+	tls      bool
+	refuse   string // a recipient
+}
+
+type taken struct {
+	from string
+	to   []string
+	data string
+	user string
+}
+
+func (s *sink) NewSession(c *smtp.Conn) (smtp.Session, error) {
+	_, secured := c.TLSConnectionState()
+	if s.tls && !secured {
+		return nil, nil //nolint:nilnil // STARTTLS comes first; the library asks again
+	}
+	return &session{sink: s}, nil
+}
+
+func (s *sink) all() []taken {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]taken(nil), s.mails...)
+}
+
+type session struct {
+	sink *sink
+	mail taken
+}
+
+func (s *session) AuthMechanisms() []string {
+	if s.sink.password == "" {
+		return nil
+	}
+	return []string{sasl.Plain}
+}
+
+func (s *session) Auth(string) (sasl.Server, error) {
+	return sasl.NewPlainServer(func(_, username, password string) error {
+		if password != s.sink.password {
+			return smtp.ErrAuthFailed
+		}
+		s.mail.user = username
+		return nil
+	}), nil
+}
+
+func (s *session) Mail(from string, _ *smtp.MailOptions) error {
+	if s.sink.password != "" && s.mail.user == "" {
+		return smtp.ErrAuthRequired
+	}
+	s.mail.from = from
+	return nil
+}
+
+func (s *session) Rcpt(to string, _ *smtp.RcptOptions) error {
+	if to == s.sink.refuse {
+		return &smtp.SMTPError{Code: 550, Message: "no such user"}
+	}
+	s.mail.to = append(s.mail.to, to)
+	return nil
+}
+
+func (s *session) Data(r io.Reader) error {
+	raw, err := io.ReadAll(r)
+	if err != nil {
+		return err
+	}
+	s.mail.data = string(raw)
+	s.sink.mu.Lock()
+	defer s.sink.mu.Unlock()
+	s.sink.mails = append(s.sink.mails, s.mail)
+	return nil
+}
+func (*session) Reset()        {}
+func (*session) Logout() error { return nil }
+
+// certificate is one for 127.0.0.1, and who trusts it.
+func certificate(t *testing.T) (server, client *tls.Config) {
+	t.Helper()
+	s := httptest.NewTLSServer(nil)
+	t.Cleanup(s.Close)
+	roots := x509.NewCertPool()
+	roots.AddCert(s.Certificate())
+	return &tls.Config{Certificates: s.TLS.Certificates}, &tls.Config{RootCAs: roots}
+}
+
+func serve(t *testing.T, s *sink, server *tls.Config, implicit bool) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	srv := smtp.NewServer(s)
+	srv.Domain, srv.AllowInsecureAuth, srv.TLSConfig = "sink", true, server
+	addr := l.Addr().String()
+	if implicit {
+		srv.TLSConfig = nil
+		l = tls.NewListener(l, server)
+	}
+	done := make(chan struct{})
+	go func() { defer close(done); _ = srv.Serve(l) }()
+	t.Cleanup(func() { _ = srv.Close(); <-done })
+	return addr
+}
+
+func mailer(t *testing.T, c notifications.Config) *notifications.Mailer {
+	t.Helper()
+	if c.From == "" {
+		c.From = "Turnstone <runs@example.com>"
+	}
+	m, err := notifications.NewMailer(c)
+	require.NoError(t, err)
+	return m
+}
+
+func letter() notifications.Mail {
+	return notifications.Mail{To: []string{"ops@example.com"}, Subject: "Price drop: Zürich", Body: "NYC–LAX 421\n.\nend", ID: "abc"}
+}
+
+// marks counts the marks.
+func marks(n *int) func() error {
+	return func() error { *n++; return nil }
+}
+
+func TestDelivery(t *testing.T) {
+	serverTLS, clientTLS := certificate(t)
+	for _, c := range []struct {
+		name     string
+		sink     *sink
+		config   notifications.Config
+		implicit bool
+	}{
+		{"plain", &sink{}, notifications.Config{TLS: notifications.TLSNone}, false},
+		{"starttls", &sink{}, notifications.Config{TLS: notifications.TLSStart, TLSConfig: clientTLS}, false},
+		{"starttls by default", &sink{}, notifications.Config{TLSConfig: clientTLS}, false},
+		{"tls", &sink{}, notifications.Config{TLS: notifications.TLSImplicit, TLSConfig: clientTLS}, true},
+		{"authenticated", &sink{password: "hunter2"}, notifications.Config{TLSConfig: clientTLS, Username: "bot", Password: "hunter2"}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.config.Addr = serve(t, c.sink, serverTLS, c.implicit)
+			n := 0
+			m := letter()
+			m.Cc = []string{"Boss <boss@example.com>"}
+			require.NoError(t, mailer(t, c.config).Send(t.Context(), m, marks(&n)))
+			require.Equal(t, 1, n)
+			got := c.sink.all()
+			require.Len(t, got, 1)
+			require.Equal(t, "runs@example.com", got[0].from)
+			require.Equal(t, []string{"ops@example.com", "boss@example.com"}, got[0].to)
+			require.Equal(t, c.config.Username, got[0].user)
+			require.Contains(t, got[0].data, "Message-ID: <abc@example.com>")
+			require.Contains(t, got[0].data, "Subject: =?UTF-8?q?Price_drop:_Z=C3=BCrich?=")
+			require.Contains(t, got[0].data, "NYC=E2=80=93LAX 421")
+			require.Contains(t, got[0].data, "\r\n.\r\nend")
+		})
+	}
+}
+
+func TestDefaultRecipient(t *testing.T) {
+	s := &sink{}
+	c := notifications.Config{Addr: serve(t, s, nil, false), TLS: notifications.TLSNone}
+	m := letter()
+	m.To = nil
+	n := 0
+	err := mailer(t, c).Send(t.Context(), m, marks(&n))
+	require.Equal(t, agent.CodeInvalid, agent.CodeOf(err))
+	c.DefaultTo = []string{"desk@example.com"}
+	require.NoError(t, mailer(t, c).Send(t.Context(), m, marks(&n)))
+	require.Equal(t, []string{"desk@example.com"}, s.all()[0].to)
+}
+
+// What is refused before the text has not happened, and says whether another attempt may help.
+func TestRefusals(t *testing.T) {
+	serverTLS, clientTLS := certificate(t)
+	for _, c := range []struct {
+		name   string
+		sink   *sink
+		config notifications.Config
+		server *tls.Config
+		want   agent.Code
+		says   string
+	}{
+		{"a recipient", &sink{refuse: "ops@example.com"}, notifications.Config{TLS: notifications.TLSNone}, nil, agent.CodeInvalid, "no such user"},
+		{
+			"a wrong password", &sink{password: "x"}, notifications.Config{TLSConfig: clientTLS, Username: "bot", Password: "hunter2"}, serverTLS,
+			agent.CodeUnavailable, "",
+		},
+		{"no STARTTLS offered", &sink{}, notifications.Config{}, nil, agent.CodeUnavailable, "STARTTLS"},
+		{"a certificate nobody vouches for", &sink{}, notifications.Config{}, serverTLS, agent.CodeUnavailable, "certificate"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.config.Addr = serve(t, c.sink, c.server, false)
+			n := 0
+			err := mailer(t, c.config).Send(t.Context(), letter(), marks(&n))
+			require.Contains(t, []agent.Code{c.want, agent.CodeDenied}, agent.CodeOf(err), "%v", err)
+			require.ErrorContains(t, err, c.says)
+			require.NotContains(t, err.Error(), "hunter2")
+			require.NotErrorIs(t, err, notifications.ErrUnknown)
+			require.Zero(t, n)
+			require.Empty(t, c.sink.all())
+		})
+	}
+}
+
+// talk answers each command by its first word; "" hangs up instead, "…" never answers.
+func talk(t *testing.T, replies map[string]string) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	done := make(chan struct{})
+	t.Cleanup(func() { _ = l.Close(); <-done })
+	go func() {
+		defer close(done)
+		conn, err := l.Accept()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		say := func(key, normal string) bool {
+			text, ok := replies[key]
+			if !ok {
+				text = normal
+			}
+			if text != "" && text != "…" {
+				_, err = io.WriteString(conn, text+"\r\n")
+			}
+			return text != "" && err == nil
+		}
+		if !say("hello", "220 sink") {
+			return
+		}
+		lines := bufio.NewScanner(conn)
+		inText := false
+		for lines.Scan() {
+			word := strings.ToUpper(strings.Fields(lines.Text() + " x")[0])
+			switch {
+			case inText && lines.Text() == ".":
+				inText = false
+				if !say("end", "250 taken") {
+					return
+				}
+			case inText:
+				if replies["text"] == "cut" {
+					return
+				}
+			case word == "DATA":
+				if !say(word, "354 go on") {
+					return
+				}
+				inText = replies[word] == ""
+			default:
+				if !say(word, "250 ok") {
+					return
+				}
+			}
+		}
+	}()
+	return l.Addr().String()
+}
+
+func TestCutAtEveryStage(t *testing.T) {
+	for _, c := range []struct {
+		stage   string
+		replies map[string]string
+		unknown bool
+		want    agent.Code
+		marked  int
+	}{
+		{"before the greeting", map[string]string{"hello": ""}, false, agent.CodeUnavailable, 0},
+		{"at the greeting", map[string]string{"hello": "554 go away"}, false, agent.CodeDenied, 0},
+		{"EHLO", map[string]string{"EHLO": "", "HELO": ""}, false, agent.CodeUnavailable, 0},
+		{"MAIL", map[string]string{"MAIL": ""}, false, agent.CodeUnavailable, 0},
+		{"MAIL for now", map[string]string{"MAIL": "451 later"}, false, agent.CodeUnavailable, 0},
+		{"MAIL for good", map[string]string{"MAIL": "553 no"}, false, agent.CodeInvalid, 0},
+		{"RCPT", map[string]string{"RCPT": ""}, false, agent.CodeUnavailable, 0},
+		{"RCPT for good", map[string]string{"RCPT": "550 no"}, false, agent.CodeInvalid, 0},
+		{"DATA", map[string]string{"DATA": ""}, false, agent.CodeUnavailable, 0},
+		{"DATA refused", map[string]string{"DATA": "554 no"}, false, agent.CodeInvalid, 0},
+		{"the text is refused for now", map[string]string{"end": "452 full"}, false, agent.CodeUnavailable, 1},
+		{"the text is refused", map[string]string{"end": "552 too big"}, false, agent.CodeInvalid, 1},
+		{"after the text", map[string]string{"end": ""}, true, "", 1},
+		{"silence after the text", map[string]string{"end": "…"}, true, "", 1},
+		{"RSET after it was taken", map[string]string{"RSET": ""}, false, "", 1},
+		{"QUIT", map[string]string{"QUIT": ""}, false, "", 1},
+	} {
+		t.Run(c.stage, func(t *testing.T) {
+			n := 0
+			m := mailer(t, notifications.Config{Addr: talk(t, c.replies), TLS: notifications.TLSNone, Timeout: 700 * time.Millisecond})
+			err := m.Send(t.Context(), letter(), marks(&n))
+			require.Equal(t, c.unknown, errors.Is(err, notifications.ErrUnknown), "%v", err)
+			if !c.unknown {
+				require.Equal(t, c.want, agent.CodeOf(err), "%v", err)
+			}
+			require.Equal(t, c.marked, n)
+		})
+	}
+}
+
+func TestCutWithinALongText(t *testing.T) {
+	m := mailer(t, notifications.Config{Addr: talk(t, map[string]string{"text": "cut"}), TLS: notifications.TLSNone, Timeout: 5 * time.Second})
+	l := letter()
+	l.Body = strings.Repeat(strings.Repeat("x", 70)+"\n", 14_000)
+	n := 0
+	err := m.Send(t.Context(), l, marks(&n))
+	require.Error(t, err)
+	require.Equal(t, 1, n)
+}
+
+func TestNothingIsSentWithoutTheMark(t *testing.T) {
+	s := &sink{}
+	m := mailer(t, notifications.Config{Addr: serve(t, s, nil, false), TLS: notifications.TLSNone})
+	away := errors.New("the store is away")
+	require.ErrorIs(t, m.Send(t.Context(), letter(), func() error { return away }), away)
+	n := 0
+	require.NoError(t, m.Send(t.Context(), letter(), marks(&n))) // the server has had time to take the first
+	require.Len(t, s.all(), 1)
+}
+
+func TestNobodyThere(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, l.Close())
+	n := 0
+	err = mailer(t, notifications.Config{Addr: l.Addr().String()}).Send(t.Context(), letter(), marks(&n))
+	require.Equal(t, agent.CodeUnavailable, agent.CodeOf(err))
+	require.Zero(t, n)
+}
+
+func TestCancelEndsADelivery(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	m := mailer(t, notifications.Config{Addr: talk(t, map[string]string{"end": "…"}), TLS: notifications.TLSNone, Timeout: time.Minute})
+	began := time.Now()
+	err := m.Send(ctx, letter(), func() error { time.AfterFunc(50*time.Millisecond, cancel); return nil })
+	require.ErrorIs(t, err, notifications.ErrUnknown)
+	require.Less(t, time.Since(began), 10*time.Second)
+}
+
+func TestWhatIsNoMail(t *testing.T) {
+	s := &sink{}
+	m := mailer(t, notifications.Config{
+		Addr: serve(t, s, nil, false), TLS: notifications.TLSNone, AllowTo: []string{"*@example.com", "one@elsewhere.org"},
+	})
+	for name, c := range map[string]struct {
+		change func(l *notifications.Mail)
+		field  string
+		code   agent.Code
+	}{
+		"a header in the subject":   {func(l *notifications.Mail) { l.Subject = "a\r\nBcc: x@example.com" }, "subject", agent.CodeInvalid},
+		"a header in an address":    {func(l *notifications.Mail) { l.To[0] = "ops@example.com\r\nBcc: x@example.com" }, "to[0]", agent.CodeInvalid},
+		"a header in a name":        {func(l *notifications.Mail) { l.Cc = []string{"A\r\nBcc: x@example.com <ops@example.com>"} }, "cc[0]", agent.CodeInvalid},
+		"no address":                {func(l *notifications.Mail) { l.To[0] = "ops" }, "to[0]", agent.CodeInvalid},
+		"two addresses in one":      {func(l *notifications.Mail) { l.To[0] = "a@example.com, b@example.com" }, "to[0]", agent.CodeInvalid},
+		"a quoted local part":       {func(l *notifications.Mail) { l.To[0] = `"a b"@example.com` }, "to[0]", agent.CodeInvalid},
+		"a domain that is not ours": {func(l *notifications.Mail) { l.To[0] = "a@elsewhere.org" }, "to[0]", agent.CodeDenied},
+		"a subdomain":               {func(l *notifications.Mail) { l.To[0] = "a@sub.example.com" }, "to[0]", agent.CodeDenied},
+		"a longer domain":           {func(l *notifications.Mail) { l.To[0] = "a@badexample.com" }, "to[0]", agent.CodeDenied},
+		"a long subject":            {func(l *notifications.Mail) { l.Subject = strings.Repeat("é", 501) }, "subject", agent.CodeOverflow},
+		"a long body":               {func(l *notifications.Mail) { l.Body = strings.Repeat("x", 1<<20+1) }, "body", agent.CodeOverflow},
+		"many recipients":           {func(l *notifications.Mail) { l.To = make([]string, 51) }, "to", agent.CodeOverflow},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := letter()
+			c.change(&l)
+			n := 0
+			err := m.Send(t.Context(), l, marks(&n))
+			require.Equal(t, c.code, agent.CodeOf(err), "%v", err)
+			var e *agent.Error
+			require.ErrorAs(t, err, &e)
+			require.Equal(t, c.field, e.Field)
+			require.Zero(t, n)
+		})
+	}
+	n := 0
+	l := letter()
+	l.To = []string{"ONE@elsewhere.org", "x@EXAMPLE.com"}
+	require.NoError(t, m.Send(t.Context(), l, marks(&n)))
+}
+
+func TestMailerConfig(t *testing.T) {
+	for field, c := range map[string]notifications.Config{
+		"addr":          {Addr: "mail.example.com", From: "a@example.com"},
+		"from":          {Addr: "mail.example.com:25", From: "nobody"},
+		"tls":           {Addr: "mail.example.com:25", From: "a@example.com", TLS: "ssl"},
+		"allow_to[0]":   {Addr: "mail.example.com:25", From: "a@example.com", AllowTo: []string{"example.com"}},
+		"default_to[0]": {Addr: "mail.example.com:25", From: "a@example.com", AllowTo: []string{"*@b.com"}, DefaultTo: []string{"a@example.com"}},
+	} {
+		_, err := notifications.NewMailer(c)
+		var e *agent.Error
+		require.ErrorAs(t, err, &e, field)
+		require.Equal(t, field, e.Field)
+	}
+	_, err := notifications.NewMailer(notifications.Config{Addr: "mail:99999", From: "a@example.com"})
+	require.Error(t, err)
+}

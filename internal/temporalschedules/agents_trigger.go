@@ -1,0 +1,59 @@
+package temporalschedules
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/client"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/workflows"
+)
+
+// maxUnfinished bounds the unfinished runs of a schedule; beyond it Trigger refuses.
+const maxUnfinished = 100
+
+// triggerNamespace is the namespace of the UUIDs made from idempotency keys.
+var triggerNamespace = uuid.MustParse("0f6d2a64-93c1-5d0c-8a3b-1f6b4b1c9d27") //nolint:gochecknoglobals // a constant in all but syntax
+
+// Trigger starts a run now, even if the schedule is paused or another run is in progress. The same key is the same run; without a key each call
+// starts a run. The run is not started through Temporal's schedule, which names runs by the second and so loses or merges the second of two
+// triggers within one.
+func (a *AgentSchedules) Trigger(ctx context.Context, tenant, name, key string) (agent.ScheduleTriggered, error) {
+	if _, err := a.Store.Schedule(ctx, tenant, name); err != nil {
+		return agent.ScheduleTriggered{}, err
+	}
+	unfinished, err := a.Store.UnfinishedRuns(ctx, tenant, name)
+	if err != nil {
+		return agent.ScheduleTriggered{}, err
+	}
+	if unfinished >= maxUnfinished {
+		return agent.ScheduleTriggered{}, &agent.Error{
+			Code: agent.CodeRateLimited, RetryAfter: time.Minute, Err: fmt.Errorf("%d runs of schedule %q have not ended", unfinished, name),
+		}
+	}
+	id := uuid.NewString()
+	if key != "" {
+		id = uuid.NewSHA1(triggerNamespace, []byte(tenant+"\x00"+name+"\x00"+key)).String()
+	}
+	out := agent.ScheduleTriggered{WorkflowID: workflows.ScheduledRunID(tenant, name) + "/trigger-" + id}
+	run, err := a.Starter.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
+		ID: out.WorkflowID, TaskQueue: a.TaskQueue, StaticSummary: "schedule " + name + ", triggered",
+		WorkflowIDReusePolicy:                    enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
+		WorkflowExecutionErrorWhenAlreadyStarted: true,
+	}, workflows.ScheduledRunType, workflows.ScheduledRunInput{Tenant: tenant, Schedule: name})
+	if started, ok := errors.AsType[*serviceerror.WorkflowExecutionAlreadyStarted](err); ok {
+		out.RunID, out.Joined = started.RunId, true
+		return out, nil
+	}
+	if err != nil {
+		return agent.ScheduleTriggered{}, agent.Errorf(agent.CodeUnavailable, "trigger schedule", "%w", err)
+	}
+	out.RunID = run.GetRunID()
+	return out, nil
+}

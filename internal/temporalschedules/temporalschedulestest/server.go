@@ -1,0 +1,162 @@
+// Package temporalschedulestest provides a fake of Temporal's schedule client, in memory.
+package temporalschedulestest
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	commonpb "go.temporal.io/api/common/v1"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/temporal"
+)
+
+// Server keeps schedules and never runs one. It is for one goroutine at a time.
+type Server struct {
+	client.ScheduleClient
+
+	All      map[string]*client.Schedule
+	Changes  []string          // "create id", "update id", "delete id"
+	Broken   map[string]error  // by id: what asking for one answers
+	Types    map[string]string // by id: the workflow that one starts, where it is not Workflow
+	Workflow string            // the workflow that schedules start, in lists
+	Race     bool              // a schedule is there by the time it is created
+	Away     error             // what listing answers
+	Next     []time.Time       // when any runs next
+
+	Refuses   error  // what creating and updating one answers
+	RefusesID string // empty: any
+}
+
+// New returns a server without a schedule; a list says that they start workflows of a type.
+func New(workflow string) *Server {
+	return &Server{All: map[string]*client.Schedule{}, Broken: map[string]error{}, Types: map[string]string{}, Workflow: workflow}
+}
+
+// stored is a schedule as the server hands it out: its memo is encoded.
+func stored(s client.Schedule) *client.Schedule {
+	if action, ok := s.Action.(*client.ScheduleWorkflowAction); ok {
+		encoded := *action
+		encoded.Memo = map[string]any{}
+		for name, v := range action.Memo {
+			p, err := converter.GetDefaultDataConverter().ToPayload(v)
+			if err == nil {
+				encoded.Memo[name] = p
+			}
+		}
+		s.Action = &encoded
+	}
+	return &s
+}
+
+// Create implements [client.ScheduleClient].
+func (s *Server) Create(_ context.Context, o client.ScheduleOptions) (client.ScheduleHandle, error) {
+	if s.Refuses != nil && (s.RefusesID == "" || s.RefusesID == o.ID) {
+		return nil, s.Refuses
+	}
+	if s.All[o.ID] != nil || s.Race {
+		if s.Race {
+			s.All[o.ID] = &client.Schedule{Action: &client.ScheduleWorkflowAction{}}
+		}
+		return nil, temporal.ErrScheduleAlreadyRunning
+	}
+	s.Changes = append(s.Changes, "create "+o.ID)
+	s.All[o.ID] = stored(client.Schedule{
+		Action: o.Action, Spec: &o.Spec, State: &client.ScheduleState{Paused: o.Paused, Note: o.Note},
+		Policy: &client.SchedulePolicies{Overlap: o.Overlap, CatchupWindow: o.CatchupWindow, PauseOnFailure: o.PauseOnFailure},
+	})
+	return nil, nil //nolint:nilnil // nobody wants it
+}
+
+// MadeFrom is the hash that a schedule's memo holds, of what it was made from.
+func (s *Server) MadeFrom(id string) (hash string) {
+	if action, ok := s.All[id].Action.(*client.ScheduleWorkflowAction); ok {
+		if p, ok := action.Memo["turnstone_schedule"].(*commonpb.Payload); ok {
+			_ = converter.GetDefaultDataConverter().FromPayload(p, &hash) // then it is empty
+		}
+	}
+	return hash
+}
+
+// GetHandle implements [client.ScheduleClient].
+func (s *Server) GetHandle(_ context.Context, id string) client.ScheduleHandle {
+	return &handle{server: s, id: id}
+}
+
+// List implements [client.ScheduleClient].
+func (s *Server) List(context.Context, client.ScheduleListOptions) (client.ScheduleListIterator, error) {
+	if s.Away != nil {
+		return nil, s.Away
+	}
+	var out entries
+	for _, id := range slices.Sorted(maps.Keys(s.All)) {
+		entry := &client.ScheduleListEntry{ID: id}
+		entry.WorkflowType.Name = s.Workflow
+		if name := s.Types[id]; name != "" {
+			entry.WorkflowType.Name = name
+		}
+		out = append(out, entry)
+	}
+	return &out, nil
+}
+
+type handle struct {
+	client.ScheduleHandle
+
+	server *Server
+	id     string
+}
+
+// Describe implements [client.ScheduleHandle].
+func (h *handle) Describe(context.Context) (*client.ScheduleDescription, error) {
+	if err := h.server.Broken[h.id]; err != nil {
+		return nil, err
+	}
+	found := h.server.All[h.id]
+	if found == nil {
+		return nil, serviceerror.NewNotFound("no schedule")
+	}
+	return &client.ScheduleDescription{Schedule: *found, Info: client.ScheduleInfo{NextActionTimes: h.server.Next}}, nil
+}
+
+// Update implements [client.ScheduleHandle].
+func (h *handle) Update(_ context.Context, o client.ScheduleUpdateOptions) error {
+	if h.server.Refuses != nil {
+		return h.server.Refuses
+	}
+	next, err := o.DoUpdate(client.ScheduleUpdateInput{Description: client.ScheduleDescription{Schedule: *h.server.All[h.id]}})
+	if err != nil {
+		return err
+	}
+	h.server.Changes = append(h.server.Changes, "update "+h.id)
+	h.server.All[h.id] = stored(*next.Schedule)
+	return nil
+}
+
+// Delete implements [client.ScheduleHandle].
+func (h *handle) Delete(context.Context) error {
+	if err := h.server.Broken[h.id]; err != nil {
+		return err
+	}
+	if h.server.All[h.id] == nil {
+		return serviceerror.NewNotFound("no schedule")
+	}
+	h.server.Changes = append(h.server.Changes, "delete "+h.id)
+	delete(h.server.All, h.id)
+	return nil
+}
+
+type entries []*client.ScheduleListEntry
+
+// HasNext implements [client.ScheduleListIterator].
+func (e *entries) HasNext() bool { return len(*e) > 0 }
+
+// Next implements [client.ScheduleListIterator].
+func (e *entries) Next() (*client.ScheduleListEntry, error) {
+	first := (*e)[0]
+	*e = (*e)[1:]
+	return first, nil
+}
