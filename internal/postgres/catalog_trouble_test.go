@@ -3,15 +3,12 @@ package postgres_test
 import (
 	"context"
 	"fmt"
-	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/tern/v2/migrate"
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone/agent"
@@ -212,33 +209,4 @@ func TestCatalogRoundTrips(t *testing.T) {
 			require.Equal(t, []int64{2, 1, 1}, []int64{commit, load, since}, "commit, load, since")
 		}
 	}
-}
-
-// Migration 003 moves no plans: nothing that is released wrote any. It leaves the rest alone.
-func TestMigrateAnOlderDatabase(t *testing.T) {
-	var c postgres.Config
-	pool := openEmpty(t, &c)
-	conn, err := pgx.Connect(t.Context(), c.URL)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(t.Context())) })
-	m, err := migrate.NewMigrator(t.Context(), conn, "turnstone_schema_version")
-	require.NoError(t, err)
-	require.NoError(t, m.LoadMigrations(os.DirFS("migrations")))
-	b := &bench{Store: postgres.NewStore(pool, c), t: t, pool: pool}
-	for range 2 { // there, and back once
-		require.NoError(t, m.MigrateTo(t.Context(), 2))
-		_, err = pool.Exec(t.Context(), `INSERT INTO plans (hash, body) VALUES ('sha256:00', '{}');
-			INSERT INTO sessions (tenant, session_id) VALUES ('acme', 's') ON CONFLICT DO NOTHING`)
-		require.NoError(t, err)
-
-		require.NoError(t, m.MigrateTo(t.Context(), 3))
-		require.Equal(t, 1, b.count("sessions"))
-		require.Zero(t, b.count("pg_tables WHERE tablename = 'plans'"))
-		require.Zero(t, b.load().Revision)
-		b.commit(change(`1`))
-	}
-	pool.Reset() // statements were prepared on tables that are gone
-	require.NoError(t, postgres.Migrate(t.Context(), pool))
-	require.Equal(t, []string{"AgentInstance acme/a 1 1"}, outline(b.load().Documents))
-	b.ready("t1", "s2")
 }

@@ -22,22 +22,13 @@ const (
 	closeTimeout   = 2 * time.Second
 )
 
-// ErrSchemaNewer says that a newer release of Turnstone has migrated the database: this one must not write to it.
+// ErrSchemaNewer is returned if a newer release of Turnstone has migrated the database. This release must not write to it.
 var ErrSchemaNewer = errors.New("the database belongs to a newer release of Turnstone")
 
-// Migrate brings the schema of the pool's database up to date. Any number of processes may do so at once: an advisory lock lets
-// one work and the others find nothing left to do. Each migration is one transaction. A database with migrations that this
-// binary does not know is refused with [ErrSchemaNewer] and left as it is. Vectors for knowledge collections are made possible where the
-// extension pgvector can be had, and left out where not.
-func Migrate(ctx context.Context, pool *pgxpool.Pool) error {
-	known, err := fs.Sub(migrations, "migrations")
-	if err != nil {
-		return fmt.Errorf("read migrations: %w", err)
-	}
-	return migrateTo(ctx, pool, known)
-}
-
-func migrateTo(ctx context.Context, pool *pgxpool.Pool, known fs.FS) (err error) {
+// Migrate brings the schema of the pool's database up to date. Any number of processes may call it at once: one works under an advisory lock,
+// and the others find nothing left to do. Each migration is one transaction. Migrate returns [ErrSchemaNewer], and changes nothing, if the
+// database has migrations that this binary does not know. It creates the table of knowledge vectors if the extension pgvector is available.
+func Migrate(ctx context.Context, pool *pgxpool.Pool) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, migrateTimeout)
 	defer cancel()
 
@@ -58,6 +49,18 @@ func migrateTo(ctx context.Context, pool *pgxpool.Pool, known fs.FS) (err error)
 		}
 	}()
 
+	if err := applyMigrations(ctx, conn); err != nil {
+		return err
+	}
+	return mapError("migrate: vectors", migrateVectors(ctx, conn))
+}
+
+// applyMigrations applies the migrations that the database does not have yet.
+func applyMigrations(ctx context.Context, conn *pgx.Conn) error {
+	known, err := fs.Sub(migrations, "migrations")
+	if err != nil {
+		return fmt.Errorf("read migrations: %w", err)
+	}
 	m, err := migrate.NewMigrator(ctx, conn, versionTable)
 	if err != nil {
 		return mapError("migrate: version table", err)
@@ -72,8 +75,5 @@ func migrateTo(ctx context.Context, pool *pgxpool.Pool, known fs.FS) (err error)
 	if newest := len(m.Migrations); int(version) > newest {
 		return fmt.Errorf("%w: its schema is at version %d, this binary knows versions up to %d", ErrSchemaNewer, version, newest)
 	}
-	if err := m.Migrate(ctx); err != nil {
-		return mapError("migrate", err)
-	}
-	return mapError("migrate: vectors", migrateVectors(ctx, conn))
+	return mapError("migrate", m.Migrate(ctx))
 }

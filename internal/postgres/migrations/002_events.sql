@@ -1,26 +1,38 @@
--- The event log of every turn: streams, their producers, their events.
+-- The event log: streams, their producers and their events. There is one stream for each turn.
 --
--- Writers call the functions below and nothing else. Each of them first locks the stream's row, which orders all writers of
--- one stream. They rely on READ COMMITTED, the default: under a stricter level a concurrent writer of the stream makes them
--- fail with a serialization error.
+-- A stream may have an owner: the process that numbers the stream's events, shows them at once and stores them a moment later,
+-- together with those of its other streams. A stream without an owner is numbered here, by turnstone_append and
+-- turnstone_close.
 --
--- Followers listen to turnstone_events, whose payload is <stream_id>:<last_index>. turnstone_begin and turnstone_close notify.
+-- An owner shows an index only up to reserved, which it raises first. A process that takes the stream from an owner that does
+-- not answer writes after reserved, so no index is given twice. generation goes up with each owner; an owner of an older
+-- generation can store nothing.
+--
+-- All writers call the functions below, or check owner and generation in the statement that writes. Each first locks the
+-- stream's row, which orders the writers of a stream. They rely on READ COMMITTED, the default: at a stricter level a
+-- concurrent writer makes them fail with a serialization error.
+--
+-- Followers listen to turnstone_events; the payload is <stream_id>:<last_index>. turnstone_begin and turnstone_close notify.
 -- turnstone_append does not: a transaction that notified holds a lock of the whole database until its commit is on disk, so
--- that appends would commit one after the other. Whoever appends notifies afterwards, for many appends at once.
+-- appends would commit one after the other. The caller of turnstone_append notifies afterwards, for many appends at once.
 --
--- Events come in as a json (not jsonb) array of agent.Event exactly as Go's encoding/json writes them: compact, meta the first
--- key, type the second, status the third where there is one. Of meta, turn_id and agent_instance_id are kept and the rest is
--- replaced; the other bytes are stored verbatim, so that numbers keep their digits, objects their order and strings a \u0000,
--- which jsonb would refuse. For the same reason no function looks inside an event beyond those keys.
+-- Events arrive as a json (not jsonb) array of agent.Event exactly as Go's encoding/json writes them: compact, with meta as the
+-- first key, type as the second and status, if there is one, as the third. Of meta, turn_id and agent_instance_id are kept and
+-- the rest is replaced. All other bytes are stored verbatim, so numbers keep their digits, objects their order and strings
+-- a \u0000, which jsonb refuses. For the same reason no function reads other parts of an event.
 
 CREATE TABLE streams (
     stream_id   text COLLATE "C" PRIMARY KEY,
     last_index  bigint      NOT NULL DEFAULT 0,
-    first_index bigint      NOT NULL DEFAULT 1,     -- the oldest event kept; last_index + 1 when all have expired
+    first_index bigint      NOT NULL DEFAULT 1,     -- of the oldest event that is left; last_index + 1 when all have expired
     cancelled   boolean     NOT NULL DEFAULT false,
     closed_at   timestamptz,                        -- when the terminal event was written
-    swept       boolean     NOT NULL DEFAULT false  -- the events of a closed stream have been deleted
-) WITH (fillfactor = 50); -- every append updates the row: leave room to do so in its page
+    swept       boolean     NOT NULL DEFAULT false, -- the events of a closed stream were deleted
+    owner       text COLLATE "C",                   -- null: none, this database numbers the events
+    generation  bigint      NOT NULL DEFAULT 0,
+    reserved    bigint      NOT NULL DEFAULT 0,     -- the highest index that an owner may have shown
+    lost_from   bigint                              -- from this index on, an owner may have shown events that were never stored
+) WITH (fillfactor = 50); -- every append updates the row: the page needs room for the new versions
 
 CREATE INDEX streams_expiry ON streams (closed_at) WHERE closed_at IS NOT NULL AND NOT swept;
 
@@ -28,26 +40,41 @@ CREATE TABLE stream_producers (
     stream_id  text COLLATE "C" NOT NULL REFERENCES streams,
     producer   text COLLATE "C" NOT NULL,
     epoch      bigint           NOT NULL DEFAULT 1,
-    wrote_from bigint,                                 -- first index written by this epoch; null when it wrote nothing
+    wrote_from bigint,                                 -- first index that this epoch wrote; null if it wrote nothing
     batches    int8multirange   NOT NULL DEFAULT '{}', -- batches of this epoch that are in the log
     PRIMARY KEY (stream_id, producer)
 ) WITH (fillfactor = 50);
 
+-- There is no foreign key to streams, because it would cost a check for each event.
 CREATE TABLE events (
-    stream_id   text COLLATE "C" NOT NULL, -- no foreign key: only turnstone_write inserts, and a check per event costs
+    stream_id   text COLLATE "C" NOT NULL,
     event_index bigint  NOT NULL,
-    size        integer NOT NULL,               -- bytes of event, so that readers can bound a page before reading it
+    size        integer NOT NULL,               -- bytes of event, so that readers can bound a page before they read it
     terminal    boolean NOT NULL DEFAULT false,
-    producer    text COLLATE "C",               -- null: written by turnstone_close
+    producer    text COLLATE "C",               -- null: written by turnstone_close or turnstone_end
     epoch       bigint,
     batch       bigint,                         -- null: a reset
-    event       json    NOT NULL,               -- as it is read, meta complete
+    event       json    NOT NULL,               -- as it is read, with the whole meta
+    -- Not null if the row holds several token events of one producer: event_index is the index of the last, event has their
+    -- texts joined, and tokens has two numbers for each: the bytes of its text and the microseconds since the first.
+    tokens      integer[],
     PRIMARY KEY (stream_id, event_index)
 );
 
 CREATE UNIQUE INDEX events_one_terminal ON events (stream_id) WHERE terminal;
 
--- turnstone_write inserts events behind index p_base and returns how many there were. Internal: the caller holds the lock.
+-- Processes that send the events of their streams to other processes before they are stored (internal/stream/relay). Whoever
+-- can read this table can follow every stream there, just as with the table events. A row goes with its process, or some
+-- minutes later.
+CREATE TABLE stream_peers (
+    owner       text        COLLATE "C" PRIMARY KEY, -- as in streams
+    address     text        NOT NULL,                -- host:port
+    token       text        NOT NULL,                -- the secret that a follower sends
+    certificate bytea       NOT NULL,                -- DER; the only one that a follower trusts
+    seen_at     timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+
+-- turnstone_write inserts events after index p_base and returns how many there were. It is internal: the caller holds the lock.
 CREATE FUNCTION turnstone_write(p_stream text, p_base bigint, p_producer text, p_epoch bigint, p_batch bigint,
     p_events json, p_closing boolean) RETURNS bigint
 LANGUAGE plpgsql AS $$
@@ -95,18 +122,85 @@ BEGIN
 END
 $$;
 
--- turnstone_begin makes the caller the only valid instance of a producer. It creates the stream when there is none. When the
--- epoch before had written events, it appends {"type":"reset","producer":…,"from_index":…}. outcome: ok or closed.
+-- turnstone_take takes a stream from its owner without asking it.
+CREATE FUNCTION turnstone_take(p_stream text) RETURNS void
+LANGUAGE sql AS $$
+    UPDATE streams SET owner = NULL, generation = generation + 1,
+        lost_from = CASE WHEN reserved > last_index THEN coalesce(lost_from, last_index + 1) ELSE lost_from END
+    WHERE stream_id = p_stream AND owner IS NOT NULL
+$$;
+
+-- turnstone_is_alive reports whether an owner's process is connected: it holds a lock of the owner's name while it is.
+CREATE FUNCTION turnstone_is_alive(p_owner text) RETURNS boolean
+LANGUAGE sql AS $$ SELECT NOT pg_try_advisory_xact_lock(hashtextextended(p_owner, 21)) $$;
+
+-- turnstone_own makes p_owner the owner of a stream and reserves p_reserve indices. It creates the stream if there is none.
+-- outcome is ok, closed, or owned: another process owns the stream and is asked to release it. With p_force, or if that process
+-- is gone, the stream is taken from it. last_index is the index of the newest event, base the index after which the new owner
+-- begins, producers [{"producer", "epoch", "wrote_from", "batches"}, …].
+CREATE FUNCTION turnstone_own(p_stream text, p_owner text, p_reserve bigint, p_force boolean, OUT outcome text, OUT generation bigint,
+    OUT last_index bigint, OUT base bigint, OUT first_index bigint, OUT cancelled boolean, OUT lost_from bigint, OUT producers json)
+LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    s streams%ROWTYPE;
+BEGIN
+    INSERT INTO streams (stream_id) VALUES (p_stream) ON CONFLICT DO NOTHING;
+    SELECT * INTO STRICT s FROM streams WHERE stream_id = p_stream FOR UPDATE;
+    last_index := s.last_index;
+    cancelled := s.cancelled;
+    IF s.closed_at IS NOT NULL THEN
+        outcome := 'closed';
+        RETURN;
+    END IF;
+    IF s.owner IS NOT NULL THEN -- p_owner itself, if the database has lost a release of it: what it had shown may be lost too
+        IF s.owner <> p_owner AND NOT p_force AND turnstone_is_alive(s.owner) THEN
+            outcome := 'owned';
+            PERFORM pg_notify('turnstone_streams', 'release ' || p_stream);
+            RETURN;
+        END IF;
+        PERFORM turnstone_take(p_stream);
+        SELECT * INTO STRICT s FROM streams WHERE stream_id = p_stream;
+    END IF;
+    outcome := 'ok';
+    generation := s.generation + 1;
+    base := greatest(s.last_index, s.reserved);
+    first_index := s.first_index;
+    lost_from := s.lost_from;
+    SELECT json_agg(json_build_object('producer', p.producer, 'epoch', p.epoch, 'wrote_from', p.wrote_from, 'batches', p.batches::text))
+    INTO producers FROM stream_producers p WHERE p.stream_id = p_stream;
+    UPDATE streams SET owner = p_owner, generation = s.generation + 1, reserved = base + p_reserve WHERE stream_id = p_stream;
+END
+$$;
+
+-- turnstone_disown asks the owner of a stream to release it, and reports whether the stream has no living owner.
+CREATE FUNCTION turnstone_disown(p_stream text) RETURNS boolean
+LANGUAGE plpgsql AS $$
+BEGIN
+    IF EXISTS (SELECT FROM streams WHERE stream_id = p_stream AND turnstone_is_alive(owner)) THEN
+        PERFORM pg_notify('turnstone_streams', 'release ' || p_stream);
+        RETURN false;
+    END IF;
+    RETURN true;
+END
+$$;
+
+-- turnstone_begin makes the caller the only valid instance of a producer of a stream that nobody owns; an owner loses the
+-- stream. It creates the stream if there is none. If the epoch before wrote events, or an owner may have shown some that were
+-- not stored, it appends {"type":"reset","producer":…,"from_index":…}. outcome is ok or closed.
 CREATE FUNCTION turnstone_begin(p_stream text, p_producer text,
     OUT outcome text, OUT epoch bigint, OUT last_index bigint, OUT cancelled boolean)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
-    s streams%ROWTYPE;
-    p stream_producers%ROWTYPE;
+    s    streams%ROWTYPE;
+    p    stream_producers%ROWTYPE;
+    base bigint;
 BEGIN
     INSERT INTO streams (stream_id) VALUES (p_stream) ON CONFLICT DO NOTHING;
+    PERFORM turnstone_take(p_stream);
     SELECT * INTO STRICT s FROM streams WHERE stream_id = p_stream FOR UPDATE;
+    base := greatest(s.last_index, s.reserved);
     last_index := s.last_index;
     cancelled := s.cancelled;
     IF s.closed_at IS NOT NULL THEN
@@ -118,32 +212,38 @@ BEGIN
     SELECT * INTO p FROM stream_producers WHERE stream_id = p_stream AND producer = p_producer;
     IF NOT FOUND THEN
         INSERT INTO stream_producers (stream_id, producer) VALUES (p_stream, p_producer);
-        RETURN;
+    ELSE
+        epoch := p.epoch + 1;
+        UPDATE stream_producers SET epoch = p.epoch + 1, wrote_from = NULL, batches = '{}'
+        WHERE stream_id = p_stream AND producer = p_producer;
     END IF;
-    epoch := p.epoch + 1;
-    UPDATE stream_producers SET epoch = p.epoch + 1, wrote_from = NULL, batches = '{}'
-    WHERE stream_id = p_stream AND producer = p_producer;
-    IF p.wrote_from IS NOT NULL THEN
-        last_index := s.last_index + turnstone_write(p_stream, s.last_index, p_producer, p.epoch + 1, NULL,
-            ('[{"meta":{},"type":"reset","producer":' || to_json(p_producer) || ',"from_index":' || p.wrote_from || '}]')::json, false);
-        UPDATE streams SET last_index = s.last_index + 1 WHERE stream_id = p_stream;
-        PERFORM pg_notify('turnstone_events', p_stream || ':' || s.last_index + 1);
+    IF coalesce(p.wrote_from, s.lost_from) IS NOT NULL THEN
+        last_index := base + turnstone_write(p_stream, base, p_producer, epoch, NULL,
+            ('[{"meta":{},"type":"reset","producer":' || to_json(p_producer) || ',"from_index":' || coalesce(p.wrote_from, s.lost_from) || '}]')::json, false);
+        UPDATE streams SET last_index = base + 1 WHERE stream_id = p_stream;
+        PERFORM pg_notify('turnstone_events', p_stream || ':' || base + 1);
     END IF;
 END
 $$;
 
--- turnstone_append adds a batch, once: a repeated one changes nothing and answers the index it had. outcome: ok, fenced (the
--- epoch is not the producer's newest) or closed. It does not notify.
-CREATE FUNCTION turnstone_append(p_stream text, p_producer text, p_epoch bigint, p_batch bigint, p_events json,
+-- turnstone_append adds a batch to a stream that nobody owns, once: a repeated batch changes nothing and returns the index that
+-- it had. outcome is ok, fenced (the epoch is not the producer's newest), closed, or owned: the owner is asked to release the
+-- stream. With p_force the stream is taken from its owner. It does not notify.
+CREATE FUNCTION turnstone_append(p_stream text, p_producer text, p_epoch bigint, p_batch bigint, p_events json, p_force boolean,
     OUT outcome text, OUT last_index bigint, OUT cancelled boolean)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
-    s streams%ROWTYPE;
-    p stream_producers%ROWTYPE;
+    s    streams%ROWTYPE;
+    p    stream_producers%ROWTYPE;
+    base bigint;
 BEGIN
+    IF p_force THEN
+        PERFORM turnstone_take(p_stream);
+    END IF;
     SELECT * INTO s FROM streams WHERE stream_id = p_stream FOR UPDATE;
     SELECT * INTO p FROM stream_producers WHERE stream_id = p_stream AND producer = p_producer;
+    base := greatest(s.last_index, s.reserved);
     last_index := coalesce(s.last_index, 0);
     cancelled := coalesce(s.cancelled, false);
     IF p.epoch IS DISTINCT FROM p_epoch AND s.swept IS NOT TRUE THEN -- the producers of a swept stream are forgotten
@@ -154,32 +254,45 @@ BEGIN
         outcome := 'closed';
         RETURN;
     END IF;
+    IF turnstone_is_alive(s.owner) THEN
+        outcome := 'owned';
+        PERFORM pg_notify('turnstone_streams', 'release ' || p_stream);
+        RETURN;
+    END IF;
+    PERFORM turnstone_take(p_stream);
     outcome := 'ok';
     IF p.batches @> p_batch THEN
-        SELECT max(event_index) INTO last_index FROM events
+        SELECT coalesce(max(event_index), s.last_index) INTO last_index FROM events
         WHERE stream_id = p_stream AND producer = p_producer AND epoch = p_epoch AND batch = p_batch;
         RETURN;
     END IF;
-    last_index := s.last_index + turnstone_write(p_stream, s.last_index, p_producer, p_epoch, p_batch, p_events, false);
+    last_index := base + turnstone_write(p_stream, base, p_producer, p_epoch, p_batch, p_events, false);
     UPDATE streams SET last_index = turnstone_append.last_index WHERE stream_id = p_stream;
     UPDATE stream_producers
-    SET wrote_from = coalesce(wrote_from, s.last_index + 1),
+    SET wrote_from = coalesce(wrote_from, base + 1),
         batches = batches + int8multirange(int8range(p_batch, p_batch, '[]'))
     WHERE stream_id = p_stream AND producer = p_producer;
 END
 $$;
 
--- turnstone_close appends events of which the last, and only the last, is terminal (status COMPLETED, FAILED or CANCELLED), and
--- closes the stream. It creates the stream when there is none.
+CREATE FUNCTION turnstone_append(p_stream text, p_producer text, p_epoch bigint, p_batch bigint, p_events json,
+    OUT outcome text, OUT last_index bigint, OUT cancelled boolean)
+LANGUAGE sql AS $$
+    SELECT outcome, last_index, cancelled FROM turnstone_append(p_stream, p_producer, p_epoch, p_batch, p_events, true)
+$$;
+
+-- turnstone_close appends events and closes the stream. The last event, and no other, is terminal (status COMPLETED, FAILED or
+-- CANCELLED). It creates the stream if there is none. An owner that has not released the stream loses it.
 --
--- Also for use inside a longer transaction (the store ends a turn with it): the events appear when that commits.
--- closed is true for the one caller that closed the stream, and false, with nothing changed, for every later one. Call it last:
--- the stream's row stays locked until the end of the transaction, which holds up the stream's producers.
+-- It may be part of a longer transaction (the store ends a turn with it): the events appear when that commits. closed is true
+-- for the one caller that closed the stream; for every later one it is false and nothing changes. Call it last: the stream's
+-- row stays locked until the end of the transaction, and the stream's producers wait for it.
 CREATE FUNCTION turnstone_close(p_stream text, p_events json, OUT closed boolean, OUT last_index bigint)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
-    s streams%ROWTYPE;
+    s    streams%ROWTYPE;
+    base bigint;
 BEGIN
     INSERT INTO streams (stream_id) VALUES (p_stream) ON CONFLICT DO NOTHING;
     SELECT * INTO STRICT s FROM streams WHERE stream_id = p_stream FOR UPDATE;
@@ -188,26 +301,34 @@ BEGIN
     IF NOT closed THEN
         RETURN;
     END IF;
-    last_index := s.last_index + turnstone_write(p_stream, s.last_index, NULL, NULL, NULL, p_events, true);
-    UPDATE streams SET last_index = turnstone_close.last_index, closed_at = clock_timestamp() WHERE stream_id = p_stream;
+    base := greatest(s.last_index, s.reserved);
+    last_index := base + turnstone_write(p_stream, base, NULL, NULL, NULL, p_events, true);
+    UPDATE streams SET last_index = turnstone_close.last_index, closed_at = clock_timestamp(), owner = NULL,
+        generation = generation + (owner IS NOT NULL)::integer,
+        lost_from = CASE WHEN base > s.last_index THEN coalesce(lost_from, s.last_index + 1) ELSE lost_from END
+    WHERE stream_id = p_stream;
     PERFORM pg_notify('turnstone_events', p_stream || ':' || last_index);
 END
 $$;
 
--- turnstone_cancel marks a stream, also one that has not begun; a closed one stays as it is.
+-- turnstone_end closes a stream after index p_last for its owner, who writes nothing meanwhile. p_events are as the log stores
+-- them.
+CREATE FUNCTION turnstone_end(p_stream text, p_owner text, p_generation bigint, p_last bigint, p_events text[]) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE streams SET last_index = p_last + cardinality(p_events), closed_at = clock_timestamp(), owner = NULL, generation = generation + 1
+    WHERE stream_id = p_stream AND owner = p_owner AND generation = p_generation AND last_index = p_last AND closed_at IS NULL;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'stream %: it was taken from its owner', p_stream USING ERRCODE = 'serialization_failure';
+    END IF;
+    INSERT INTO events (stream_id, event_index, size, terminal, event)
+    SELECT p_stream, p_last + n, octet_length(e), n = cardinality(p_events), e::json FROM unnest(p_events) WITH ORDINALITY AS a (e, n);
+END
+$$;
+
+-- turnstone_cancel marks a stream as cancelled, even one that has not begun. It does not change a closed one.
 CREATE FUNCTION turnstone_cancel(p_stream text) RETURNS void
 LANGUAGE sql AS $$
     INSERT INTO streams (stream_id, cancelled) VALUES (p_stream, true)
     ON CONFLICT (stream_id) DO UPDATE SET cancelled = true WHERE streams.closed_at IS NULL AND NOT streams.cancelled
 $$;
-
----- create above / drop below ----
-
-DROP FUNCTION turnstone_cancel(text);
-DROP FUNCTION turnstone_close(text, json);
-DROP FUNCTION turnstone_append(text, text, bigint, bigint, json);
-DROP FUNCTION turnstone_begin(text, text);
-DROP FUNCTION turnstone_write(text, bigint, text, bigint, bigint, json, boolean);
-DROP TABLE events;
-DROP TABLE stream_producers;
-DROP TABLE streams;

@@ -22,7 +22,7 @@ import (
 
 // Config is what a [Log] needs.
 type Config struct {
-	Pool      *pgxpool.Pool // of a database with migration 002; stays the caller's
+	Pool      *pgxpool.Pool // of a migrated database; the caller closes it
 	Logger    *zap.Logger   // default: discard
 	Flush     time.Duration // how long events may be shown before they are stored; default 250 ms
 	Poll      time.Duration // how late a missed notification is noticed, ± 20 %; default 2 s
@@ -121,7 +121,7 @@ func New(ctx context.Context, cfg Config) (*Log, error) {
 		return nil, fail(ctx, op, err)
 	}
 	if !ready {
-		return nil, agent.Errorf(agent.CodeInternal, op, "the database lacks the tables of migration 024")
+		return nil, agent.Errorf(agent.CodeInternal, op, "the database lacks the tables of the event log: migrate it")
 	}
 	readers := max(1, int64(cfg.Pool.Config().MaxConns)/2)
 	l := &Log{

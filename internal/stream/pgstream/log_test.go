@@ -2,7 +2,6 @@ package pgstream_test
 
 import (
 	"os"
-	"strings"
 	"testing"
 	"time"
 
@@ -31,36 +30,11 @@ func migrated(t testing.TB, dsn string) *pgxpool.Pool {
 	pool, err := pgxpool.New(t.Context(), dsn)
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
-	up, _ := migration(t)
-	_, err = pool.Exec(t.Context(), up)
+	tables, err := os.ReadFile("../../postgres/migrations/002_events.sql")
+	require.NoError(t, err)
+	_, err = pool.Exec(t.Context(), string(tables))
 	require.NoError(t, err)
 	return pool
-}
-
-// migration returns the migrations of the log's tables, in order, and what undoes them.
-func migration(t testing.TB) (up, down string) {
-	t.Helper()
-	for _, name := range []string{"002_events", "021_live_streams", "024_stream_peers"} {
-		file, err := os.ReadFile("../../postgres/migrations/" + name + ".sql")
-		require.NoError(t, err)
-		does, undoes, found := strings.Cut(string(file), "---- create above / drop below ----")
-		require.True(t, found)
-		up, down = up+does, undoes+down
-	}
-	return up, down
-}
-
-func TestMigrationGoesBothWays(t *testing.T) {
-	pool := migrated(t, pgtest.New(t))
-	up, down := migration(t)
-	for _, sql := range []string{down, up, down} {
-		_, err := pool.Exec(t.Context(), sql)
-		require.NoError(t, err)
-	}
-	var left int
-	require.NoError(t, pool.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM pg_class WHERE relnamespace = 'public'::regnamespace) +
-		(SELECT count(*) FROM pg_proc WHERE pronamespace = 'public'::regnamespace)`).Scan(&left))
-	require.Zero(t, left)
 }
 
 // open starts a log that stops before its pool closes.

@@ -207,7 +207,7 @@ func TestNewRefuses(t *testing.T) {
 	_, err = pgstream.New(t.Context(), pgstream.Config{Pool: pool, Poll: -1})
 	require.Equal(t, agent.CodeInvalid, agent.CodeOf(err))
 	_, err = pgstream.New(t.Context(), pgstream.Config{Pool: pool})
-	require.ErrorContains(t, err, "migration 024")
+	require.ErrorContains(t, err, "lacks the tables of the event log")
 	nowhere, err := pgxpool.New(t.Context(), "postgres:///nowhere?host=/nonexistent")
 	require.NoError(t, err)
 	t.Cleanup(nowhere.Close)

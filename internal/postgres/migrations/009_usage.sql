@@ -1,89 +1,37 @@
--- Who may come in and how often: keys, the audit trail, admissions, and what was spent.
+-- What model calls cost, and the limits on it: the ledger, daily sums, and the admission of turns.
 
--- API keys. Only the hash of a secret is here.
-CREATE TABLE api_keys (
-    id           text COLLATE "C" PRIMARY KEY,
-    tenant       text COLLATE "C" NOT NULL,            -- *: every tenant
-    name         text        NOT NULL,
-    hash         bytea       NOT NULL,
-    subject      text        NOT NULL,
-    role         text        NOT NULL,
-    flags        json,
-    scopes       text[]      NOT NULL,
-    created_at   timestamptz NOT NULL,
-    created_by   text        NOT NULL,
-    expires_at   timestamptz,
-    revoked_at   timestamptz,
-    last_used_at timestamptz,
-    replaced_by  text        NOT NULL DEFAULT ''
-) WITH (fillfactor = 70); -- last_used_at moves often
-
-CREATE INDEX api_keys_tenant ON api_keys (tenant, id);
-
--- The audit trail. Rows are added, and go when they have expired; nothing else can be done to them.
-CREATE TABLE audit_log (
-    id         bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    at         timestamptz NOT NULL,
-    tenant     text COLLATE "C" NOT NULL,
-    subject    text        NOT NULL,
-    method     text        NOT NULL,
-    credential text        NOT NULL,
-    action     text        NOT NULL,
-    resource   text        NOT NULL,
-    outcome    text        NOT NULL,
-    channel    text        NOT NULL,
-    request_id text        NOT NULL,
-    remote     text        NOT NULL,
-    detail     jsonb
+-- One row for each epoch that reached a provider, so a retry is visible and never counts twice. There is no foreign key: a bill
+-- outlives the turn it is for. For the same reason the row says who spent the money.
+CREATE TABLE usage_ledger (
+    turn_id          text COLLATE "C" NOT NULL,
+    step             integer     NOT NULL,
+    epoch            bigint      NOT NULL,
+    tenant           text COLLATE "C" NOT NULL,
+    model            text        NOT NULL,
+    input_tokens     bigint      NOT NULL,
+    output_tokens    bigint      NOT NULL,
+    cached_tokens    bigint      NOT NULL,
+    reasoning_tokens bigint      NOT NULL,
+    cost_usd         numeric     NOT NULL,
+    created_at       timestamptz NOT NULL DEFAULT now(),
+    user_id          text        NOT NULL DEFAULT '',
+    agent            text        NOT NULL DEFAULT '',
+    session_id       text        NOT NULL DEFAULT '',
+    channel          text        NOT NULL DEFAULT '',
+    estimated        boolean     NOT NULL DEFAULT false, -- the request was cut off before the provider said what it used
+    PRIMARY KEY (turn_id, step, epoch)
 );
 
-CREATE INDEX audit_log_tenant ON audit_log (tenant, id);
-CREATE INDEX audit_log_at ON audit_log (at);
+CREATE INDEX usage_ledger_tenant ON usage_ledger (tenant, created_at);
+CREATE INDEX usage_ledger_estimated ON usage_ledger (tenant, created_at) WHERE estimated;
 
-CREATE FUNCTION turnstone_keep_audit() RETURNS trigger
-LANGUAGE plpgsql AS $$
-BEGIN
-    IF TG_OP = 'DELETE' AND current_setting('turnstone.expiring_audit', true) = 'yes' THEN
-        RETURN NULL;
-    END IF;
-    RAISE EXCEPTION 'the audit trail cannot be changed (%)', TG_OP USING ERRCODE = 'insufficient_privilege';
-END
-$$;
-
-CREATE TRIGGER keep BEFORE UPDATE OR DELETE OR TRUNCATE ON audit_log FOR EACH STATEMENT EXECUTE FUNCTION turnstone_keep_audit();
-
--- turnstone_expire_audit removes the oldest records from before a time, and says how many.
-CREATE FUNCTION turnstone_expire_audit(p_before timestamptz, p_limit integer) RETURNS bigint
-LANGUAGE plpgsql AS $$
-DECLARE
-    v_gone bigint;
-BEGIN
-    PERFORM set_config('turnstone.expiring_audit', 'yes', true);
-    DELETE FROM audit_log WHERE id = ANY (ARRAY(SELECT id FROM audit_log WHERE at < p_before ORDER BY at LIMIT p_limit));
-    GET DIAGNOSTICS v_gone = ROW_COUNT;
-    PERFORM set_config('turnstone.expiring_audit', 'no', true);
-    RETURN v_gone;
-END
-$$;
-
--- Whose the spending was. A bill outlives its turn, so it is written down here.
-ALTER TABLE usage_ledger
-    ADD COLUMN user_id    text NOT NULL DEFAULT '',
-    ADD COLUMN agent      text NOT NULL DEFAULT '',
-    ADD COLUMN session_id text NOT NULL DEFAULT '',
-    ADD COLUMN channel    text NOT NULL DEFAULT '';
-
-UPDATE usage_ledger l SET user_id = t.user_id, agent = t.agent, session_id = t.session_id, channel = t.channel
-FROM turns t WHERE t.turn_id = l.turn_id;
-
--- What was spent by the day (UTC): of a tenant (name ''), and of each user, agent and model within it. A sum is over all slots: who adds at the
--- same time takes another slot, most of the time, and need not wait.
+-- Usage by day (UTC): of a tenant (name ''), and of each user, agent and model within it. A sum is over all slots.
 CREATE TABLE usage_daily (
     tenant           text COLLATE "C" NOT NULL,
     kind             text COLLATE "C" NOT NULL CHECK (kind IN ('tenant', 'user', 'agent', 'model')),
     name             text COLLATE "C" NOT NULL,         -- see turnstone_short_name
     day              date    NOT NULL,
-    slot             integer NOT NULL,
+    slot             integer NOT NULL,                  -- 0
     calls            bigint  NOT NULL,
     input_tokens     bigint  NOT NULL,
     output_tokens    bigint  NOT NULL,
@@ -91,17 +39,61 @@ CREATE TABLE usage_daily (
     reasoning_tokens bigint  NOT NULL,
     cost_usd         numeric NOT NULL,
     PRIMARY KEY (tenant, kind, name, day, slot)
-) WITH (fillfactor = 70); -- every call of a model updates a few rows: leave room to do so in their pages
+) WITH (fillfactor = 70); -- rows are updated every few seconds: the page needs room for the new versions
 
 CREATE INDEX usage_daily_day ON usage_daily (tenant, kind, day);
 
--- turnstone_short_name is a name that an entry of an index can hold: the name itself, unless it is very long.
+-- Usage that usage_daily does not have yet. A trigger on the ledger adds rows, so that model calls of a tenant do not all update
+-- one row of usage_daily; one process adds them up every few seconds. There is no index: rows are read all together and removed.
+CREATE TABLE usage_pending (
+    tenant           text COLLATE "C" NOT NULL,
+    user_id          text        NOT NULL,
+    agent            text        NOT NULL,
+    model            text        NOT NULL,
+    at               timestamptz NOT NULL,
+    input_tokens     bigint      NOT NULL,             -- all numbers have gone through turnstone_sound
+    output_tokens    bigint      NOT NULL,
+    cached_tokens    bigint      NOT NULL,
+    reasoning_tokens bigint      NOT NULL,
+    cost_usd         numeric     NOT NULL
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 10000);
+
+-- When turns were admitted, for each tenant (name ''), user and agent with a limit on requests per minute. Rows are numbered
+-- without gaps in the order of their times, so the one that has to be a minute old before the next admission is found by its
+-- number. Rows are removed after a few minutes.
+CREATE TABLE admissions (
+    tenant text COLLATE "C" NOT NULL,
+    kind   text COLLATE "C" NOT NULL,
+    name   text COLLATE "C" NOT NULL,
+    n      bigint      NOT NULL,
+    at     timestamptz NOT NULL,
+    PRIMARY KEY (tenant, kind, name, n)
+);
+
+CREATE INDEX admissions_at ON admissions (at);
+
+-- Admitted turns that have not ended. They count against the limits of concurrent turns. A turn that has not begun counts for a
+-- minute. There is no foreign key: a turn is admitted before it has a row in turns, and may never get one.
+CREATE TABLE turn_places (
+    tenant  text COLLATE "C" NOT NULL,
+    turn_id text COLLATE "C" NOT NULL,
+    user_id text        NOT NULL,
+    agent   text        NOT NULL,
+    at      timestamptz NOT NULL,                      -- when it was admitted
+    begun   boolean     NOT NULL DEFAULT false,        -- it has a row in turns
+    PRIMARY KEY (tenant, turn_id)
+) WITH (fillfactor = 70);
+
+CREATE INDEX turn_places_unbegun ON turn_places (at) WHERE NOT begun;
+
+-- turnstone_short_name returns the name itself, or a shorter one if it is too long for an index entry.
 CREATE FUNCTION turnstone_short_name(p_name text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT CASE WHEN octet_length(p_name) <= 512 THEN p_name ELSE left(p_name, 100) || ' ' || md5(p_name) END
 $$;
 
--- turnstone_sound takes what a provider may have made up and cannot be added up: negative numbers, nonsense, the absurdly large.
+-- turnstone_sound returns a number that can be added up, whatever a provider reported: neither negative, nor NaN, nor absurdly
+-- large.
 CREATE FUNCTION turnstone_sound(p_tokens bigint) RETURNS bigint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT least(greatest(p_tokens, 0), 1000000000000)
@@ -112,15 +104,16 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT CASE WHEN p_usd > 0 AND p_usd <= 1000000000 THEN p_usd ELSE 0 END
 $$;
 
-INSERT INTO usage_daily
-SELECT l.tenant, k.kind, turnstone_short_name(k.name), (l.created_at AT TIME ZONE 'UTC')::date, 0, count(*), sum(turnstone_sound(l.input_tokens)),
-    sum(turnstone_sound(l.output_tokens)), sum(turnstone_sound(l.cached_tokens)), sum(turnstone_sound(l.reasoning_tokens)),
-    sum(turnstone_sound(l.cost_usd))
-FROM usage_ledger l, LATERAL (VALUES ('tenant', ''), ('user', l.user_id), ('agent', l.agent), ('model', l.model)) AS k (kind, name)
-WHERE k.kind = 'tenant' OR k.name <> ''
-GROUP BY 1, 2, 3, 4;
+-- usage_by_day has the daily sums and what is pending: its readers see every committed row of the ledger.
+CREATE VIEW usage_by_day AS
+SELECT tenant, kind, name, day, calls, input_tokens, output_tokens, cached_tokens, reasoning_tokens, cost_usd FROM usage_daily
+UNION ALL
+SELECT p.tenant, k.kind COLLATE "C", turnstone_short_name(k.name) COLLATE "C", (p.at AT TIME ZONE 'UTC')::date, 1::bigint,
+    p.input_tokens, p.output_tokens, p.cached_tokens, p.reasoning_tokens, p.cost_usd
+FROM usage_pending p, LATERAL (VALUES ('tenant', ''), ('user', p.user_id), ('agent', p.agent), ('model', p.model)) AS k (kind, name)
+WHERE k.kind = 'tenant' OR k.name <> '';
 
--- Rows of a release from before do not say whose they are.
+-- turnstone_attribute_usage takes user, agent, session and channel of a ledger row from its turn, if the row has none.
 CREATE FUNCTION turnstone_attribute_usage() RETURNS trigger
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -138,59 +131,47 @@ $$;
 
 CREATE TRIGGER attribute BEFORE INSERT ON usage_ledger FOR EACH ROW WHEN (NEW.agent = '') EXECUTE FUNCTION turnstone_attribute_usage();
 
--- The rows are locked in one order, so that two who add do not wait for each other.
+-- turnstone_add_usage adds new ledger rows to what is pending.
 CREATE FUNCTION turnstone_add_usage() RETURNS trigger
 LANGUAGE plpgsql AS $$
 BEGIN
-    INSERT INTO usage_daily AS d
-    SELECT l.tenant, k.kind, turnstone_short_name(k.name), (l.created_at AT TIME ZONE 'UTC')::date, pg_backend_pid() % 8, count(*),
-        sum(turnstone_sound(l.input_tokens)), sum(turnstone_sound(l.output_tokens)), sum(turnstone_sound(l.cached_tokens)),
-        sum(turnstone_sound(l.reasoning_tokens)), sum(turnstone_sound(l.cost_usd))
-    FROM added l, LATERAL (VALUES ('tenant', ''), ('user', l.user_id), ('agent', l.agent), ('model', l.model)) AS k (kind, name)
-    WHERE k.kind = 'tenant' OR k.name <> ''
-    GROUP BY 1, 2, 3, 4
-    ORDER BY 1, 2, 3, 4
-    ON CONFLICT (tenant, kind, name, day, slot) DO UPDATE SET calls = d.calls + excluded.calls,
-        input_tokens = d.input_tokens + excluded.input_tokens, output_tokens = d.output_tokens + excluded.output_tokens,
-        cached_tokens = d.cached_tokens + excluded.cached_tokens, reasoning_tokens = d.reasoning_tokens + excluded.reasoning_tokens,
-        cost_usd = d.cost_usd + excluded.cost_usd;
+    INSERT INTO usage_pending
+    SELECT l.tenant, l.user_id, l.agent, l.model, l.created_at, turnstone_sound(l.input_tokens), turnstone_sound(l.output_tokens),
+        turnstone_sound(l.cached_tokens), turnstone_sound(l.reasoning_tokens), turnstone_sound(l.cost_usd)
+    FROM added l;
     RETURN NULL;
 END
 $$;
 
 CREATE TRIGGER add_up AFTER INSERT ON usage_ledger REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION turnstone_add_usage();
 
--- When turns were let in of late, for each of those who have a bound on them: tenant (name ''), user, agent. They are numbered without gaps and in
--- the order of their times, so that the one that has to be a minute ago before another is let in is found at once. A few minutes of it.
-CREATE TABLE admissions (
-    tenant text COLLATE "C" NOT NULL,
-    kind   text COLLATE "C" NOT NULL,
-    name   text COLLATE "C" NOT NULL,
-    n      bigint      NOT NULL,
-    at     timestamptz NOT NULL,
-    PRIMARY KEY (tenant, kind, name, n)
-);
+-- turnstone_add_up_usage moves at most p_limit pending rows into the daily sums, in one statement, and returns how many. It
+-- skips rows that another transaction is moving. The sums are locked in one order, so that two callers cannot deadlock.
+CREATE FUNCTION turnstone_add_up_usage(p_limit integer) RETURNS bigint
+LANGUAGE sql AS $$
+    WITH taken AS (
+        DELETE FROM usage_pending WHERE ctid = ANY (ARRAY(SELECT ctid FROM usage_pending LIMIT p_limit FOR UPDATE SKIP LOCKED))
+        RETURNING *
+    ), summed AS (
+        INSERT INTO usage_daily AS d
+        SELECT t.tenant, k.kind, turnstone_short_name(k.name), (t.at AT TIME ZONE 'UTC')::date, 0, count(*), sum(t.input_tokens),
+            sum(t.output_tokens), sum(t.cached_tokens), sum(t.reasoning_tokens), sum(t.cost_usd)
+        FROM taken t, LATERAL (VALUES ('tenant', ''), ('user', t.user_id), ('agent', t.agent), ('model', t.model)) AS k (kind, name)
+        WHERE k.kind = 'tenant' OR k.name <> ''
+        GROUP BY 1, 2, 3, 4
+        ORDER BY 1, 2, 3, 4
+        ON CONFLICT (tenant, kind, name, day, slot) DO UPDATE SET calls = d.calls + excluded.calls,
+            input_tokens = d.input_tokens + excluded.input_tokens, output_tokens = d.output_tokens + excluded.output_tokens,
+            cached_tokens = d.cached_tokens + excluded.cached_tokens, reasoning_tokens = d.reasoning_tokens + excluded.reasoning_tokens,
+            cost_usd = d.cost_usd + excluded.cost_usd
+    )
+    SELECT count(*) FROM taken
+$$;
 
-CREATE INDEX admissions_at ON admissions (at);
-
--- Admitted turns that have not ended, as far as is known: the places that they hold. One that has not begun holds its place for a minute. No
--- foreign key: a turn is admitted before it has a row, and perhaps never has one.
-CREATE TABLE turn_places (
-    tenant  text COLLATE "C" NOT NULL,
-    turn_id text COLLATE "C" NOT NULL,
-    user_id text        NOT NULL,
-    agent   text        NOT NULL,
-    at      timestamptz NOT NULL,                      -- when it was admitted
-    begun   boolean     NOT NULL DEFAULT false,        -- it has a row in turns
-    PRIMARY KEY (tenant, turn_id)
-) WITH (fillfactor = 70);
-
-CREATE INDEX turn_places_unbegun ON turn_places (at) WHERE NOT begun;
-
--- turnstone_admit lets a turn in, or says what is in its way: r_kind has used r_used of r_bound, and it may be otherwise at r_again. It is
--- called in a transaction of its own that reads committed data: each statement sees what others have committed before, so that, p_alone,
--- those of a tenant who are let in see each other. p_limits has seven bounds each of tenant, user and agent, 0 for none; p_at is the time, NULL
--- for now. A turn that holds a place, or has a row already, was let in before.
+-- turnstone_admit admits a turn, or returns the limit that it would exceed: r_kind has used r_used of r_bound, and a caller may
+-- try again at r_again. p_limits has seven limits each of tenant, user and agent, 0 for none. p_at is the time, null for now.
+-- Call it in a READ COMMITTED transaction of its own: with p_alone the admissions of a tenant take turns, and each sees those
+-- before it. A turn that was admitted before and still counts, or has a row in turns, is admitted again.
 CREATE FUNCTION turnstone_admit(p_tenant text, p_turn text, p_user text, p_agent text, p_at timestamptz, p_limits float8[], p_alone boolean,
     OUT r_kind text, OUT r_bound text, OUT r_used float8, OUT r_again timestamptz, OUT r_now timestamptz)
 LANGUAGE plpgsql AS $$
@@ -280,7 +261,7 @@ BEGIN
         IF greatest(v_limits[4], v_limits[5], v_limits[6], v_limits[7]) > 0 THEN
             SELECT ARRAY[sum(d.cost_usd) FILTER (WHERE d.day = v_day), sum(d.cost_usd),
                 sum(d.input_tokens + d.output_tokens) FILTER (WHERE d.day = v_day), sum(d.input_tokens + d.output_tokens)] INTO v_used
-            FROM usage_daily d
+            FROM usage_by_day d
             WHERE d.tenant = p_tenant AND d.kind = r_kind AND d.name = v_names[i] AND d.day >= v_month AND d.day < v_month + interval '1 month';
             FOR j IN 4..7 LOOP
                 IF v_limits[j] > 0 AND v_used[j - 3] >= v_limits[j] THEN
@@ -311,6 +292,7 @@ BEGIN
 END
 $$;
 
+-- turnstone_take_place marks an admitted turn as begun.
 CREATE FUNCTION turnstone_take_place() RETURNS trigger
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -319,6 +301,7 @@ BEGIN
 END
 $$;
 
+-- turnstone_leave_place removes a turn that has ended, or was deleted, from the admitted ones.
 CREATE FUNCTION turnstone_leave_place() RETURNS trigger
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -327,33 +310,8 @@ BEGIN
 END
 $$;
 
--- Last, as the locks go: whoever changes turns may have read the ledger before.
 CREATE TRIGGER take_place AFTER INSERT ON turns FOR EACH ROW EXECUTE FUNCTION turnstone_take_place();
 CREATE TRIGGER leave_place AFTER UPDATE OF state ON turns FOR EACH ROW
 WHEN (OLD.state IN ('queued', 'running') AND NEW.state NOT IN ('queued', 'running')) EXECUTE FUNCTION turnstone_leave_place();
 CREATE TRIGGER leave_place_for_ever AFTER DELETE ON turns FOR EACH ROW
 WHEN (OLD.state IN ('queued', 'running')) EXECUTE FUNCTION turnstone_leave_place();
-
----- create above / drop below ----
-
-DROP TRIGGER leave_place_for_ever ON turns;
-DROP TRIGGER leave_place ON turns;
-DROP TRIGGER take_place ON turns;
-DROP FUNCTION turnstone_leave_place();
-DROP FUNCTION turnstone_take_place();
-DROP FUNCTION turnstone_admit(text, text, text, text, timestamptz, float8[], boolean);
-DROP TABLE turn_places;
-DROP TABLE admissions;
-DROP TRIGGER add_up ON usage_ledger;
-DROP TRIGGER attribute ON usage_ledger;
-DROP FUNCTION turnstone_add_usage();
-DROP FUNCTION turnstone_attribute_usage();
-DROP FUNCTION turnstone_sound(numeric);
-DROP FUNCTION turnstone_sound(bigint);
-DROP FUNCTION turnstone_short_name(text);
-DROP TABLE usage_daily;
-ALTER TABLE usage_ledger DROP COLUMN user_id, DROP COLUMN agent, DROP COLUMN session_id, DROP COLUMN channel;
-DROP FUNCTION turnstone_expire_audit(timestamptz, integer);
-DROP TABLE audit_log;
-DROP FUNCTION turnstone_keep_audit();
-DROP TABLE api_keys;

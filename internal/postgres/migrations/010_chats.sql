@@ -1,4 +1,4 @@
--- Chats of channels: whose they are, in which conversation, and what is owed to them.
+-- Chats of channels: the users they are linked to, their sessions, and the answers that they are still to get.
 
 CREATE TABLE chat_links (
     channel   text COLLATE "C" NOT NULL,
@@ -14,7 +14,8 @@ CREATE TABLE chat_links (
 
 CREATE INDEX chat_links_of_user ON chat_links (tenant, user_id);
 
--- Offers to become a chat's user. The code is not kept; a used one is, so that the chat that used it may say it again.
+-- Codes with which a chat becomes linked to a user. Only the code's hash is stored. A used code stays, so that the chat that
+-- used it may send it again.
 CREATE TABLE chat_link_codes (
     hash       bytea PRIMARY KEY,
     channel    text COLLATE "C" NOT NULL,
@@ -30,7 +31,7 @@ CREATE TABLE chat_link_codes (
 CREATE INDEX chat_link_codes_age ON chat_link_codes (expires_at);
 CREATE INDEX chat_link_codes_open ON chat_link_codes (tenant, expires_at) WHERE used_by IS NULL;
 
--- Wrong codes of a chat within the hour that began at since.
+-- How many wrong codes a chat has sent in the hour that began at since.
 CREATE TABLE chat_link_failures (
     channel  text COLLATE "C" NOT NULL,
     chat_id  text COLLATE "C" NOT NULL,
@@ -41,7 +42,7 @@ CREATE TABLE chat_link_failures (
 
 CREATE INDEX chat_link_failures_age ON chat_link_failures (since);
 
--- Which conversation a chat is in; 0, or no row: its first.
+-- Which of its conversations a chat is in. 0, or no row, is the first.
 CREATE TABLE chat_threads (
     channel text COLLATE "C" NOT NULL,
     chat_id text COLLATE "C" NOT NULL,
@@ -49,7 +50,7 @@ CREATE TABLE chat_threads (
     PRIMARY KEY (channel, chat_id)
 );
 
--- Turns whose answers are owed to chats. They name no row of turns: a turn is owed before it has begun.
+-- Turns whose answers chats are to get. There is no foreign key to turns: the row is written before the turn has begun.
 CREATE TABLE chat_turns (
     turn_id     text COLLATE "C" PRIMARY KEY,
     channel     text COLLATE "C" NOT NULL,
@@ -59,7 +60,7 @@ CREATE TABLE chat_turns (
     user_id     text        NOT NULL,
     messages    bigint[]    NOT NULL,
     after_index bigint      NOT NULL,
-    holder      text        NOT NULL,                  -- the process that shows it; empty: none does
+    holder      text        NOT NULL,                  -- the process that shows the turn; empty: none
     held_until  timestamptz NOT NULL,
     created_at  timestamptz NOT NULL,
     settled_at  timestamptz
@@ -69,7 +70,7 @@ CREATE INDEX chat_turns_owed ON chat_turns (channel, account, held_until) WHERE 
 CREATE INDEX chat_turns_of_chat ON chat_turns (channel, account, chat_id, created_at) WHERE settled_at IS NULL;
 CREATE INDEX chat_turns_age ON chat_turns (created_at);
 
--- Approvals that were put to chats, by the message that did so.
+-- Approvals that chats were asked for, by the message that asked.
 CREATE TABLE chat_questions (
     channel     text COLLATE "C" NOT NULL,
     account     text COLLATE "C" NOT NULL,
@@ -83,12 +84,3 @@ CREATE TABLE chat_questions (
 );
 
 CREATE INDEX chat_questions_of_turn ON chat_questions (turn_id);
-
----- create above / drop below ----
-
-DROP TABLE chat_questions;
-DROP TABLE chat_turns;
-DROP TABLE chat_threads;
-DROP TABLE chat_link_failures;
-DROP TABLE chat_link_codes;
-DROP TABLE chat_links;

@@ -1,11 +1,11 @@
--- Agents that run by the clock: schedules, their runs, who was notified; sessions that nobody uses any more.
+-- Schedules (docs/schedules.md): agents and workflows that run at set times, their runs, and who was notified.
 
 CREATE TABLE schedules (
     tenant     text COLLATE "C" NOT NULL,
     name       text COLLATE "C" NOT NULL,
     revision   bigint      NOT NULL,
     kind       text        NOT NULL,
-    document   json        NOT NULL,                   -- what may be written of agent.Schedule, but for paused and note
+    document   json        NOT NULL,                   -- agent.Schedule as a user writes it, without paused and note
     paused     boolean     NOT NULL,
     note       text        NOT NULL,
     principal  json        NOT NULL,                   -- with whose rights it runs
@@ -25,7 +25,7 @@ CREATE TABLE schedule_runs (
     turn_id     text        NOT NULL DEFAULT '',
     session_id  text COLLATE "C" NOT NULL DEFAULT '',
     status      text        NOT NULL,
-    output      text        NOT NULL DEFAULT '',       -- the beginning of it
+    output      text        NOT NULL DEFAULT '',       -- the beginning of the answer
     digest      text        NOT NULL DEFAULT '',       -- of the whole answer
     result_ref  text        NOT NULL DEFAULT '',
     error       json,                                  -- Failure
@@ -51,21 +51,7 @@ CREATE TABLE schedule_notices (
     PRIMARY KEY (run_id, position)
 );
 
--- Set when a session's work is done; a later message makes it active again.
-ALTER TABLE sessions ADD COLUMN inactive_at timestamptz;
-
-CREATE FUNCTION turnstone_wake_session() RETURNS trigger
-LANGUAGE plpgsql AS $$
-BEGIN
-    NEW.inactive_at := NULL;
-    RETURN NEW;
-END
-$$;
-
-CREATE TRIGGER wake BEFORE UPDATE ON sessions FOR EACH ROW
-WHEN (OLD.inactive_at IS NOT NULL AND NEW.last_seq > OLD.last_seq) EXECUTE FUNCTION turnstone_wake_session();
-
--- What is forgotten of a session is forgotten of the run that it belonged to.
+-- turnstone_forget_schedule_run removes the answer from a schedule's run when the run's session is deleted.
 CREATE FUNCTION turnstone_forget_schedule_run() RETURNS trigger
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -76,14 +62,3 @@ $$;
 
 CREATE TRIGGER forget_schedule_run AFTER DELETE ON sessions FOR EACH ROW
 WHEN (OLD.session_id LIKE 'schedule-%') EXECUTE FUNCTION turnstone_forget_schedule_run();
-
----- create above / drop below ----
-
-DROP TRIGGER forget_schedule_run ON sessions;
-DROP FUNCTION turnstone_forget_schedule_run;
-DROP TRIGGER wake ON sessions;
-DROP FUNCTION turnstone_wake_session;
-ALTER TABLE sessions DROP COLUMN inactive_at;
-DROP TABLE schedule_notices;
-DROP TABLE schedule_runs;
-DROP TABLE schedules;
