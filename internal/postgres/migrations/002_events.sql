@@ -80,7 +80,7 @@ CREATE FUNCTION turnstone_write(p_stream text, p_base bigint, p_producer text, p
 LANGUAGE plpgsql AS $$
 DECLARE
     opening CONSTANT text := '{"meta":';
-    -- Where meta ends: within a JSON string these quotes would be escaped, so the first place is the right one.
+    -- The end of meta. Inside a JSON string these quotes would be escaped, so the first match is the right one.
     seam    CONSTANT text := '},"type":';
     stamp   CONSTANT text := to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"');
     written bigint;
@@ -153,7 +153,8 @@ BEGIN
         outcome := 'closed';
         RETURN;
     END IF;
-    IF s.owner IS NOT NULL THEN -- p_owner itself, if the database has lost a release of it: what it had shown may be lost too
+    -- The owner may be p_owner itself, if the database lost its release. Then events that it showed may be lost too.
+    IF s.owner IS NOT NULL THEN
         IF s.owner <> p_owner AND NOT p_force AND turnstone_is_alive(s.owner) THEN
             outcome := 'owned';
             PERFORM pg_notify('turnstone_streams', 'release ' || p_stream);
@@ -246,7 +247,7 @@ BEGIN
     base := greatest(s.last_index, s.reserved);
     last_index := coalesce(s.last_index, 0);
     cancelled := coalesce(s.cancelled, false);
-    IF p.epoch IS DISTINCT FROM p_epoch AND s.swept IS NOT TRUE THEN -- the producers of a swept stream are forgotten
+    IF p.epoch IS DISTINCT FROM p_epoch AND s.swept IS NOT TRUE THEN -- a swept stream has no producers any more
         outcome := 'fenced';
         RETURN;
     END IF;

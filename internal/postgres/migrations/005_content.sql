@@ -60,7 +60,7 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT DISTINCT m[1] FROM regexp_matches(p_text, 'cas(?:_id":"|:(?:\\?/|\\u002[fF]){2})sha256:([0-9a-f]{64})', 'g') AS m ORDER BY 1
 $$;
 
--- turnstone_hold adds the references of a new row that belongs to a turn.
+-- turnstone_hold adds the references of a row that belongs to a turn.
 CREATE FUNCTION turnstone_hold() RETURNS trigger
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -103,7 +103,7 @@ LANGUAGE plpgsql AS $$
 BEGIN
     IF TG_OP = 'DELETE' OR TG_OP = 'UPDATE' AND OLD.digest <> NEW.digest THEN
         UPDATE blobs SET put_at = clock_timestamp()
-        WHERE tenant = OLD.tenant AND digest = OLD.digest AND put_at < now(); -- once in a transaction that lets go of many
+        WHERE tenant = OLD.tenant AND digest = OLD.digest AND put_at < now(); -- once in a transaction that drops many entries
         DELETE FROM blob_refs WHERE tenant = OLD.tenant AND holder = 'cache/' || OLD.key;
     END IF;
     IF TG_OP <> 'DELETE' THEN

@@ -31,7 +31,7 @@ CREATE TABLE usage_daily (
     kind             text COLLATE "C" NOT NULL CHECK (kind IN ('tenant', 'user', 'agent', 'model')),
     name             text COLLATE "C" NOT NULL,         -- see turnstone_short_name
     day              date    NOT NULL,
-    slot             integer NOT NULL,                  -- 0
+    slot             integer NOT NULL,                  -- 0; an erasure moves the rows that it renames to other slots, where their keys are free
     calls            bigint  NOT NULL,
     input_tokens     bigint  NOT NULL,
     output_tokens    bigint  NOT NULL,
@@ -183,12 +183,12 @@ DECLARE
     v_names  text[] := ARRAY['', turnstone_short_name(p_user), turnstone_short_name(p_agent)];
     v_limits float8[];
     v_used   float8[];
-    v_places bigint[];                       -- of each kind
-    v_tokens float8[];                       -- likewise, within the window
+    v_places bigint[];                       -- turns that count, of each kind
+    v_tokens float8[];                       -- tokens used in the window, of each kind
     v_last   bigint[] := '{NULL,NULL,NULL}'; -- the number of the newest admission of each kind
     v_n      bigint;
     v_at     timestamptz;
-    v_latest timestamptz;                    -- the time of the newest of them all
+    v_latest timestamptz;                    -- the time of the newest admission of all kinds
     v_day    date;
     v_month  date;
 BEGIN
@@ -209,7 +209,8 @@ BEGIN
         r_kind := c_kinds[i];
         v_limits := p_limits[7 * i - 6:7 * i];
 
-        IF v_limits[1] > 0 THEN -- of as many as that, the first has to be out of the window
+        -- Requests per minute: of the newest v_limits[1] admissions, the oldest must be out of the window.
+        IF v_limits[1] > 0 THEN
             SELECT a.n, a.at INTO v_n, v_at FROM admissions a
             WHERE a.tenant = p_tenant AND a.kind = r_kind AND a.name = v_names[i] ORDER BY a.n DESC LIMIT 1;
             v_last[i] := v_n;
@@ -224,6 +225,7 @@ BEGIN
             END IF;
         END IF;
 
+        -- Concurrent turns.
         IF v_limits[2] > 0 THEN
             IF v_places IS NULL THEN
                 SELECT ARRAY[count(*), count(*) FILTER (WHERE p.user_id = v_names[2]), count(*) FILTER (WHERE p.agent = v_names[3])] INTO v_places
@@ -232,11 +234,12 @@ BEGIN
             IF v_places[i] >= v_limits[2] THEN
                 r_bound := c_bounds[2];
                 r_used := v_places[i];
-                r_again := r_now + interval '5 seconds'; -- nobody knows
+                r_again := r_now + interval '5 seconds'; -- a guess: it depends on when a turn ends
                 RETURN;
             END IF;
         END IF;
 
+        -- Tokens per minute: the newest call from which on the sum reaches the limit must leave the window.
         IF v_limits[3] > 0 THEN
             IF v_tokens IS NULL THEN
                 SELECT ARRAY[sum(u.tokens), sum(u.tokens) FILTER (WHERE u.user_id = p_user), sum(u.tokens) FILTER (WHERE u.agent = p_agent)] INTO v_tokens
@@ -245,7 +248,7 @@ BEGIN
                     FROM usage_ledger l WHERE l.tenant = p_tenant AND l.created_at > r_now - c_window
                 ) u;
             END IF;
-            IF v_tokens[i] >= v_limits[3] THEN -- the last call that, with those after it, fills the window has to be out of it
+            IF v_tokens[i] >= v_limits[3] THEN
                 SELECT max(u.created_at) + c_window INTO r_again FROM (
                     SELECT l.created_at, sum(turnstone_sound(l.input_tokens) + turnstone_sound(l.output_tokens)) OVER (ORDER BY l.created_at DESC) AS since
                     FROM usage_ledger l
@@ -258,6 +261,7 @@ BEGIN
             END IF;
         END IF;
 
+        -- Costs and tokens of the day and of the month.
         IF greatest(v_limits[4], v_limits[5], v_limits[6], v_limits[7]) > 0 THEN
             SELECT ARRAY[sum(d.cost_usd) FILTER (WHERE d.day = v_day), sum(d.cost_usd),
                 sum(d.input_tokens + d.output_tokens) FILTER (WHERE d.day = v_day), sum(d.input_tokens + d.output_tokens)] INTO v_used
@@ -284,7 +288,7 @@ BEGIN
         WHERE p_limits[7 * i - 6] > 0 AND (i = 1 OR v_names[i] <> '');
     END IF;
 
-    -- What nobody counts any more goes, faster than it is added. Nobody is waited for.
+    -- Remove rows that do not count any more, more of them than are added. Rows that others have locked are skipped.
     DELETE FROM admissions WHERE ctid = ANY (ARRAY(
         SELECT ctid FROM admissions WHERE at < r_now - 2 * c_window ORDER BY at LIMIT 30 FOR UPDATE SKIP LOCKED));
     DELETE FROM turn_places WHERE ctid = ANY (ARRAY(
