@@ -61,11 +61,13 @@ func fill() []string {
 		`INSERT INTO pipeline_shapes (tenant, shape, uses, used_at) VALUES ('<tenant>', 'fetch', 1, now()) ON CONFLICT DO NOTHING`,
 		`WITH u AS (INSERT INTO pipeline_uses (tenant, key, at) VALUES ('<tenant>', '<turn>-1/1/c', clock_timestamp()) RETURNING at)
 			INSERT INTO pipeline_samples (tenant, shape, digest, steps, used_at) SELECT '<tenant>', 'fetch', sha256('<turn>'), '["<word>"]', at FROM u`,
-		`INSERT INTO usage_ledger (turn_id, step, epoch, tenant, model, input_tokens, output_tokens, cached_tokens, reasoning_tokens, cost_usd)
-			VALUES ('<turn>-1', 1, 1, '<tenant>', 'm', 10, 5, 0, 0, 0.5)`,
+		`INSERT INTO usage_ledger (turn_id, step, epoch, tenant, model, input_tokens, output_tokens, cached_tokens, reasoning_tokens, cost_usd,
+			user_id, agent, session_id, channel)
+			VALUES ('<turn>-1', 1, 1, '<tenant>', 'm', 10, 5, 0, 0, 0.5, '<user>', 'a', '<session>', 'http')`,
 		`SELECT turnstone_add_up_usage(100)`,
-		`INSERT INTO usage_ledger (turn_id, step, epoch, tenant, model, input_tokens, output_tokens, cached_tokens, reasoning_tokens, cost_usd)
-			VALUES ('<turn>-1', 1, 2, '<tenant>', 'm', 10, 5, 0, 0, 0.5)`,
+		`INSERT INTO usage_ledger (turn_id, step, epoch, tenant, model, input_tokens, output_tokens, cached_tokens, reasoning_tokens, cost_usd,
+			user_id, agent, session_id, channel)
+			VALUES ('<turn>-1', 1, 2, '<tenant>', 'm', 10, 5, 0, 0, 0.5, '<user>', 'a', '<session>', 'http')`,
 		`INSERT INTO admissions (tenant, kind, name, n, at) VALUES ('<tenant>', 'user', '<user>', 1, now())`,
 		`INSERT INTO turn_places (tenant, turn_id, user_id, agent, at) VALUES ('<tenant>', '<turn>-soon', '<user>', 'a', now())`,
 		`INSERT INTO audit_log (at, tenant, subject, method, credential, action, resource, outcome, channel, request_id, remote, detail) VALUES

@@ -13,8 +13,9 @@ import (
 func TestLedgerRowsAreAddedUpByDay(t *testing.T) {
 	b := newBench(t, postgres.Config{})
 	charge := func(turn, agentName, user string, step int, model, tokens, usd, created string) {
-		_, err := b.pool.Exec(t.Context(), `INSERT INTO usage_ledger (turn_id, step, epoch, tenant, model, input_tokens, output_tokens, cached_tokens, reasoning_tokens, cost_usd,
-				agent, user_id, created_at)
+		_, err := b.pool.Exec(t.Context(), `
+			INSERT INTO usage_ledger (turn_id, step, epoch, tenant, model, input_tokens, output_tokens, cached_tokens, reasoning_tokens,
+				cost_usd, agent, user_id, created_at)
 			VALUES ($2, $3, 1, $1, $4, $5::text::bigint, 1, 2, 3, $6::text::numeric, $7, $8, $9::text::timestamptz) ON CONFLICT DO NOTHING`,
 			tenant, turn, step, model, tokens, usd, agentName, user, created)
 		require.NoError(t, err)

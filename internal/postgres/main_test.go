@@ -121,11 +121,17 @@ func (b *bench) finish(f agent.FinishRecord) agent.Finished {
 	return done
 }
 
+// beginProducer gives a producer ($2) of a stream ($1) its next epoch, as the event log stores it.
+const beginProducer = `
+	WITH s AS (INSERT INTO streams (stream_id) VALUES ($1) ON CONFLICT DO NOTHING)
+	INSERT INTO stream_producers AS p (stream_id, producer) VALUES ($1, $2)
+	ON CONFLICT (stream_id, producer) DO UPDATE SET epoch = p.epoch + 1 RETURNING epoch`
+
 // epoch begins a producer in the event log and returns its epoch.
 func (b *bench) epoch(stream, producer string) agent.Epoch {
 	b.t.Helper()
 	var e agent.Epoch
-	require.NoError(b.t, b.pool.QueryRow(b.t.Context(), `SELECT epoch FROM turnstone_begin($1, $2)`, stream, producer).Scan(&e))
+	require.NoError(b.t, b.pool.QueryRow(b.t.Context(), beginProducer, stream, producer).Scan(&e))
 	return e
 }
 

@@ -77,7 +77,7 @@ func TestProducerWaitsForTheStepOfItsOlderEpoch(t *testing.T) {
 	go func() { saved <- b.SaveModelStep(t.Context(), step) }()
 	b.awaitWaiting(1)
 	go func() {
-		_, err := b.pool.Exec(t.Context(), `SELECT turnstone_begin('t1', 'model/1')`)
+		_, err := b.pool.Exec(t.Context(), beginProducer, "t1", "model/1")
 		begun <- err
 	}()
 	b.awaitWaiting(2)

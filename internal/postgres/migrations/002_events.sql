@@ -12,9 +12,9 @@
 -- stream's row, which orders the writers of a stream. They rely on READ COMMITTED, the default: at a stricter level a
 -- concurrent writer makes them fail with a serialization error.
 --
--- Followers listen to turnstone_events; the payload is <stream_id>:<last_index>. turnstone_begin and turnstone_close notify.
--- turnstone_append does not: a transaction that notified holds a lock of the whole database until its commit is on disk, so
--- appends would commit one after the other. The caller of turnstone_append notifies afterwards, for many appends at once.
+-- Followers listen to turnstone_events; the payload is <stream_id>:<last_index>. turnstone_close notifies. turnstone_append does
+-- not: a transaction that notified holds a lock of the whole database until its commit is on disk, so appends would commit one
+-- after the other. The caller of turnstone_append notifies afterwards, for many appends at once.
 --
 -- Events arrive as a json (not jsonb) array of agent.Event exactly as Go's encoding/json writes them: compact, with meta as the
 -- first key, type as the second and status, if there is one, as the third. Of meta, turn_id and agent_instance_id are kept and
@@ -186,47 +186,6 @@ BEGIN
 END
 $$;
 
--- turnstone_begin makes the caller the only valid instance of a producer of a stream that nobody owns; an owner loses the
--- stream. It creates the stream if there is none. If the epoch before wrote events, or an owner may have shown some that were
--- not stored, it appends {"type":"reset","producer":…,"from_index":…}. outcome is ok or closed.
-CREATE FUNCTION turnstone_begin(p_stream text, p_producer text,
-    OUT outcome text, OUT epoch bigint, OUT last_index bigint, OUT cancelled boolean)
-LANGUAGE plpgsql AS $$
-#variable_conflict use_column
-DECLARE
-    s    streams%ROWTYPE;
-    p    stream_producers%ROWTYPE;
-    base bigint;
-BEGIN
-    INSERT INTO streams (stream_id) VALUES (p_stream) ON CONFLICT DO NOTHING;
-    PERFORM turnstone_take(p_stream);
-    SELECT * INTO STRICT s FROM streams WHERE stream_id = p_stream FOR UPDATE;
-    base := greatest(s.last_index, s.reserved);
-    last_index := s.last_index;
-    cancelled := s.cancelled;
-    IF s.closed_at IS NOT NULL THEN
-        outcome := 'closed';
-        RETURN;
-    END IF;
-    outcome := 'ok';
-    epoch := 1;
-    SELECT * INTO p FROM stream_producers WHERE stream_id = p_stream AND producer = p_producer;
-    IF NOT FOUND THEN
-        INSERT INTO stream_producers (stream_id, producer) VALUES (p_stream, p_producer);
-    ELSE
-        epoch := p.epoch + 1;
-        UPDATE stream_producers SET epoch = p.epoch + 1, wrote_from = NULL, batches = '{}'
-        WHERE stream_id = p_stream AND producer = p_producer;
-    END IF;
-    IF coalesce(p.wrote_from, s.lost_from) IS NOT NULL THEN
-        last_index := base + turnstone_write(p_stream, base, p_producer, epoch, NULL,
-            ('[{"meta":{},"type":"reset","producer":' || to_json(p_producer) || ',"from_index":' || coalesce(p.wrote_from, s.lost_from) || '}]')::json, false);
-        UPDATE streams SET last_index = base + 1 WHERE stream_id = p_stream;
-        PERFORM pg_notify('turnstone_events', p_stream || ':' || base + 1);
-    END IF;
-END
-$$;
-
 -- turnstone_append adds a batch to a stream that nobody owns, once: a repeated batch changes nothing and returns the index that
 -- it had. outcome is ok, fenced (the epoch is not the producer's newest), closed, or owned: the owner is asked to release the
 -- stream. With p_force the stream is taken from its owner. It does not notify.
@@ -274,12 +233,6 @@ BEGIN
         batches = batches + int8multirange(int8range(p_batch, p_batch, '[]'))
     WHERE stream_id = p_stream AND producer = p_producer;
 END
-$$;
-
-CREATE FUNCTION turnstone_append(p_stream text, p_producer text, p_epoch bigint, p_batch bigint, p_events json,
-    OUT outcome text, OUT last_index bigint, OUT cancelled boolean)
-LANGUAGE sql AS $$
-    SELECT outcome, last_index, cancelled FROM turnstone_append(p_stream, p_producer, p_epoch, p_batch, p_events, true)
 $$;
 
 -- turnstone_close appends events and closes the stream. The last event, and no other, is terminal (status COMPLETED, FAILED or

@@ -47,12 +47,6 @@ CREATE TABLE result_cache (
 CREATE INDEX result_cache_age ON result_cache (tenant, remembered_at);
 CREATE INDEX result_cache_expiry ON result_cache (expires_at);
 
--- turnstone_has_ref reports whether JSON refers to stored content.
-CREATE FUNCTION turnstone_has_ref(p_value json) RETURNS boolean
-LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
-    SELECT p_value::text LIKE '%cas://sha256:%'
-$$;
-
 -- turnstone_digests returns the digests of the references in JSON text, also with escaped slashes, and in the column cas_id of
 -- a row as JSON.
 CREATE FUNCTION turnstone_digests(p_text text) RETURNS SETOF text

@@ -113,24 +113,6 @@ SELECT p.tenant, k.kind COLLATE "C", turnstone_short_name(k.name) COLLATE "C", (
 FROM usage_pending p, LATERAL (VALUES ('tenant', ''), ('user', p.user_id), ('agent', p.agent), ('model', p.model)) AS k (kind, name)
 WHERE k.kind = 'tenant' OR k.name <> '';
 
--- turnstone_attribute_usage takes user, agent, session and channel of a ledger row from its turn, if the row has none.
-CREATE FUNCTION turnstone_attribute_usage() RETURNS trigger
-LANGUAGE plpgsql AS $$
-BEGIN
-    SELECT t.user_id, t.agent, t.session_id, t.channel INTO NEW.user_id, NEW.agent, NEW.session_id, NEW.channel
-    FROM turns t WHERE t.turn_id = NEW.turn_id;
-    IF NOT FOUND THEN
-        NEW.user_id := '';
-        NEW.agent := '';
-        NEW.session_id := '';
-        NEW.channel := '';
-    END IF;
-    RETURN NEW;
-END
-$$;
-
-CREATE TRIGGER attribute BEFORE INSERT ON usage_ledger FOR EACH ROW WHEN (NEW.agent = '') EXECUTE FUNCTION turnstone_attribute_usage();
-
 -- turnstone_add_usage adds new ledger rows to what is pending.
 CREATE FUNCTION turnstone_add_usage() RETURNS trigger
 LANGUAGE plpgsql AS $$

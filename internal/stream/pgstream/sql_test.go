@@ -72,7 +72,7 @@ func TestFunctionsRefuseATerminalEventOutOfPlace(t *testing.T) {
 	}
 	given, err := json.Marshal(completed)
 	require.NoError(t, err)
-	_, err = pool.Exec(ctx, "SELECT turnstone_append('s', 'p', 1, 1, $1)", given)
+	_, err = pool.Exec(ctx, "SELECT turnstone_append('s', 'p', 1, 1, $1, true)", given)
 	require.ErrorContains(t, err, "SQLSTATE 22023")
 
 	// What no function allows, the table does not either.
