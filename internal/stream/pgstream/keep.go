@@ -168,6 +168,9 @@ func (l *Log) noteWatcher(process, id string) {
 
 // isWatched reports whether another process follows a stream, or may have said so while nobody listened here.
 func (l *Log) isWatched(id string, now time.Time) bool {
+	if !l.Listening() {
+		return true
+	}
 	if again := l.listenedAgain.Load(); again > 0 && now.Sub(time.Unix(0, again)) < l.watchPatience() {
 		return true
 	}
