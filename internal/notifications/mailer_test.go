@@ -210,7 +210,9 @@ func TestRefusals(t *testing.T) {
 	}{
 		{"a recipient", &sink{refuse: "ops@example.com"}, notifications.Config{TLS: notifications.TLSNone}, nil, agent.CodeInvalid, "no such user"},
 		{
-			"a wrong password", &sink{password: "x"}, notifications.Config{TLSConfig: clientTLS, Username: "bot", Password: "hunter2"}, serverTLS,
+			"a wrong password", &sink{password: "x"},
+			notifications.Config{TLSConfig: clientTLS, Username: "bot", Password: "hunter2"},
+			serverTLS,
 			agent.CodeUnavailable, "",
 		},
 		{"no STARTTLS offered", &sink{}, notifications.Config{}, nil, agent.CodeUnavailable, "STARTTLS"},

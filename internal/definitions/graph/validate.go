@@ -147,6 +147,7 @@ func (c *checker) checkEdgeCondition(path string, e *agent.WorkflowEdge) {
 		return
 	}
 	if i, known := c.index[e.From]; known && c.definition.Nodes[i].Type != agent.WorkflowCondition {
-		c.addFault(path, "is for edges from a node of type %s, and %q is of type %s", agent.WorkflowCondition, e.From, clip.Bytes(c.definition.Nodes[i].Type, maxQuoted))
+		c.addFault(path, "is for edges from a node of type %s, and %q is of type %s",
+			agent.WorkflowCondition, e.From, clip.Bytes(c.definition.Nodes[i].Type, maxQuoted))
 	}
 }
