@@ -1,6 +1,7 @@
 package pgstream
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -99,7 +100,7 @@ func (s *live) appendedLocked() agent.Appended {
 }
 
 // begin begins a new epoch of a producer and notes from where viewers may have seen events of earlier ones. After the loss of an owner they may
-// have seen some of the producers that the database knows, and of the first one that begins: at most one was active without being stored.
+// have seen some of every producer, even of one that the database does not know: a step and the tools it calls may all begin between two flushes.
 func (s *live) begin(producer string, isLost func(agent.Fence) bool) (agent.Fence, agent.Appended, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,11 +113,7 @@ func (s *live) begin(producer string, isLost func(agent.Fence) bool) (agent.Fenc
 		p = &liveProducer{}
 		s.producers[producer] = p
 	}
-	from := p.wroteFrom
-	if isFirst := s.next > s.last+1; from == 0 && (p.stored > 0 || isFirst) {
-		from = s.lostFrom // where it may have written without being stored
-	}
-	*p = liveProducer{epoch: p.epoch + 1, wroteFrom: from, stored: p.stored, lastOf: map[int64]int64{}, dirty: true}
+	*p = liveProducer{epoch: p.epoch + 1, wroteFrom: cmp.Or(p.wroteFrom, s.lostFrom), stored: p.stored, lastOf: map[int64]int64{}, dirty: true}
 	for isLost(agent.Fence{StreamID: s.id, Producer: producer, Epoch: p.epoch}) { // it was given to somebody here who may still use it
 		p.epoch++
 	}
