@@ -26,7 +26,7 @@ func (ts *Turns) StoreTurn(ctx context.Context, in StoreTurnInput) (StoreTurnRes
 		return StoreTurnResult{}, err
 	}
 	out := capped(&whole, ts.HistoryOutputBytes)
-	if out.Status != in.Status || out.StopReason != in.Stop || out.Usage != in.Usage {
+	if isEndedOtherwise(out, &in) {
 		return StoreTurnResult{Final: out}, nil
 	}
 	r := StoreTurnResult{
@@ -37,6 +37,13 @@ func (ts *Turns) StoreTurn(ctx context.Context, in StoreTurnInput) (StoreTurnRes
 		r.Plain, r.Blocks = true, nil
 	}
 	return r, nil
+}
+
+// isEndedOtherwise reports whether the workflow cannot compose the stored output out of what it knows: somebody ended the turn first, or an
+// earlier attempt of StoreTurn did, in a workflow task that was lost.
+func isEndedOtherwise(out *agent.AgentStepOutput, in *StoreTurnInput) bool {
+	return out.Status != in.Status || out.StopReason != in.Stop || out.Usage != in.Usage || out.Model != in.Model ||
+		out.ExecutionTimeMS != in.ElapsedMS || !reflect.DeepEqual(out.Error, in.Failure)
 }
 
 // Finish is StoreTurn with the output as the API gives it.

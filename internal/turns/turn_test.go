@@ -216,12 +216,25 @@ func TestWholeTurn(t *testing.T) {
 	require.JSONEq(t, `{"type":"dataset","row_count":2,"sample":[1,2]}`, string(out.ResultPreview))
 	require.True(t, strings.HasPrefix(out.ResultRef, "artifact://"))
 
-	in.Status, in.Stop = agent.TurnFailed, agent.StopTerminated
-	again, err := h.StoreTurn(t.Context(), in)
+	repeated, err := h.StoreTurn(t.Context(), in)
 	require.NoError(t, err)
-	require.NotNil(t, again.Final, "the first to finish has the last word")
-	require.Equal(t, agent.TurnCompleted, again.Final.Status)
-	require.Equal(t, out.ResultRef, again.Final.ResultRef)
+	require.Nil(t, repeated.Final, "the workflow knows what is stored")
+	for what, change := range map[string]func(*turns.StoreTurnInput){
+		"another end":        func(in *turns.StoreTurnInput) { in.Status, in.Stop = agent.TurnFailed, agent.StopTerminated },
+		"a later workflow":   func(in *turns.StoreTurnInput) { in.ElapsedMS++ },
+		"more usage":         func(in *turns.StoreTurnInput) { in.Usage.InputTokens++ },
+		"another last model": func(in *turns.StoreTurnInput) { in.Model += "-2" },
+		"a failure":          func(in *turns.StoreTurnInput) { in.Failure = &agent.Failure{Type: "internal"} },
+	} {
+		late := in
+		change(&late)
+		again, err := h.StoreTurn(t.Context(), late)
+		require.NoError(t, err, what)
+		require.NotNil(t, again.Final, "%s: the first to finish has the last word", what)
+		require.Equal(t, agent.TurnCompleted, again.Final.Status, what)
+		require.Equal(t, int64(12), again.Final.ExecutionTimeMS, what)
+		require.Equal(t, out.ResultRef, again.Final.ResultRef, what)
+	}
 	events := h.events(ref.TurnID)
 	require.True(t, events[len(events)-1].Terminal())
 	require.Equal(t, agent.StatusCompleted, events[len(events)-1].Status)
