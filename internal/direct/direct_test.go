@@ -255,6 +255,42 @@ func TestLeasesAreRenewed(t *testing.T) {
 	require.NoError(t, w.Stop(t.Context()))
 }
 
+// lastingStore renews leases twice after it has stored the end of a turn, before it answers.
+type lastingStore struct {
+	turns.TurnStore
+	renewed chan struct{}
+}
+
+func (s lastingStore) Finish(ctx context.Context, r agent.FinishRecord) (agent.Finished, error) {
+	done, err := s.TurnStore.Finish(ctx, r)
+	for range 2 {
+		<-s.renewed
+	}
+	return done, err
+}
+
+func (s lastingStore) Renew(ctx context.Context, ids []agent.TurnID, until time.Time) ([]agent.TurnID, error) {
+	held, err := s.TurnStore.Renew(ctx, ids, until)
+	if len(held) < len(ids) {
+		s.renewed <- struct{}{}
+	}
+	return held, err
+}
+
+// TestLeaseEndsWithTheTurn: a turn that is stored holds no lease any more, and still wakes the turn behind it.
+func TestLeaseEndsWithTheTurn(t *testing.T) {
+	w := newWorld(t, 2, func(c *turns.Config, _ *direct.Config) { c.Store = lastingStore{c.Store, make(chan struct{}, 10)} })
+	release := make(chan struct{})
+	w.play = func(_ context.Context, _ int, emit func(agent.Delta) error) (agent.ModelReply, error) {
+		<-release
+		return says(emit, "done")
+	}
+	w.submit("t1", "s")
+	w.submit("t2", "s")
+	close(release)
+	require.Equal(t, agent.TurnID("t2").WorkflowID(), <-w.woken)
+}
+
 // TestRecordIsGone: a turn whose record is gone, because an older backup was restored, is given up, once and for all. No workflow is started for it.
 func TestRecordIsGone(t *testing.T) {
 	w := newWorld(t, 2)

@@ -106,7 +106,9 @@ func (t *running) do(ctx context.Context, a turn.Action) (over bool, err error) 
 		if verdicts, err = t.callTools(ctx, a); err == nil {
 			t.state = t.state.Spend(time.Since(started).Milliseconds()).AfterTools(verdicts)
 		}
-	case turn.Finish:
+	case turn.Finish: // to the end, even when the process stops or the lease is gone, as it is once the turn is stored: the next turn has to hear of it
+		ctx, free := context.WithTimeout(context.WithoutCancel(ctx), patience)
+		defer free()
 		in := turns.StoreTurnInput{
 			TurnID: id, Status: a.Status, Stop: a.Stop, Failure: a.Failure, Usage: t.state.Usage, Model: t.state.Model,
 			ElapsedMS: t.state.ElapsedMS, Closing: a.Closing, Step: a.Step,

@@ -44,7 +44,8 @@ type world struct {
 	seen    []agent.ModelRequest
 	ran     int
 	started chan handed
-	refuse  error // of Temporal
+	woken   chan string // ids of workflows
+	refuse  error       // of Temporal
 
 	running   int // direct turns, as the watch is told
 	fallbacks []agent.Fallback
@@ -66,7 +67,7 @@ func newWorldOn(t *testing.T, side int, dsn string, change ...func(*turns.Config
 	pool, err := postgres.Open(t.Context(), postgres.Config{URL: dsn})
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
-	w := &world{t: t, pool: pool, store: postgres.NewStore(pool, postgres.Config{}), started: make(chan handed, 10)}
+	w := &world{t: t, pool: pool, store: postgres.NewStore(pool, postgres.Config{}), started: make(chan handed, 10), woken: make(chan string, 10)}
 	w.log, err = pgstream.New(t.Context(), pgstream.Config{Pool: pool})
 	require.NoError(t, err)
 	t.Cleanup(w.log.Stop)
@@ -197,7 +198,12 @@ func (w *world) Generate(ctx context.Context, req agent.ModelRequest, emit func(
 	return play(ctx, n, emit)
 }
 
-func (*world) Ready(context.Context, string) error                            { return nil }
+func (w *world) Ready(ctx context.Context, workflowID string) error {
+	if ctx.Err() == nil {
+		w.woken <- workflowID
+	}
+	return ctx.Err()
+}
 func (*world) Interrupt(context.Context, string, agent.CancelRequest) error   { return nil }
 func (*world) Tokens(context.Context, agent.StreamTo, agent.TokenBatch) error { return nil }
 func (*world) Decide(context.Context, string, agent.Decision) (agent.DecisionVerdict, error) {
