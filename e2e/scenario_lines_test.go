@@ -62,20 +62,11 @@ func compact(events []agent.Event) []string {
 		if strings.Contains(l, "goes on as a workflow") { // only direct turns say so
 			continue
 		}
-		if n := len(out); n > 0 && out[n-1] == l && (l == "token" || strings.HasPrefix(l, "content ") || strings.HasPrefix(l, "tool_progress ")) {
-			continue
-		}
 		out = append(out, l)
 	}
-	for i := 0; i < len(out); {
-		j := i
-		for j < len(out) && strings.HasPrefix(out[j], "tool_") {
-			j++
-		}
-		slices.Sort(out[i:j])
-		i = max(j, i+1)
-	}
-	return out
+	return slices.CompactFunc(ordered(out), func(a, b string) bool {
+		return a == b && (a == "token" || strings.HasPrefix(a, "content ") || strings.HasPrefix(a, "tool_progress "))
+	})
 }
 
 // lasting are the events without those of tool calls that were made again: a durable turn makes a call without effects as a local activity
