@@ -20,8 +20,8 @@ import (
 )
 
 var (
-	_ retention.Store        = retentionStore{}
-	_ retention.ReportStore  = retentionStore{}
+	_ retention.Store        = (*postgres.Store)(nil)
+	_ retention.ReportStore  = (*postgres.Store)(nil)
 	_ retentiondoor.Reporter = (*retention.Reporter)(nil)
 	_ retentiondoor.Schedule = (*retentionschedule.Schedule)(nil)
 	_ erasure.Store          = (*postgres.Store)(nil)
@@ -54,13 +54,13 @@ func (s *Service) openUpkeep(background context.Context, store *postgres.Store, 
 		return err
 	}
 	sweeper, err := retention.NewSweeper(retention.SweeperConfig{
-		Policy: policy, Store: retentionStore{store}, Collectors: s.collectors(store), Logger: logger,
+		Policy: policy, Store: store, Collectors: s.collectors(store), Logger: logger,
 	})
 	if err != nil {
 		return err
 	}
 	u.retention = activities.NewRetention(sweeper)
-	u.reporter = &retention.Reporter{Policy: policy, Store: retentionStore{store}, Schedule: u.schedule}
+	u.reporter = &retention.Reporter{Policy: policy, Store: store, Schedule: u.schedule}
 	histories := &executions.Executions{
 		Client: s.temporal, Service: s.temporal.WorkflowService(), Schedules: s.temporal.ScheduleClient(), Namespace: s.namespace,
 		TaskQueue: set.Temporal.TaskQueue, ScheduleID: temporalschedules.AgentScheduleID,
@@ -96,32 +96,6 @@ func (s *Service) collectors(store *postgres.Store) []retention.Collector {
 			return int64(n), 0, err
 		}},
 	}
-}
-
-// retentionStore is the store, with the types of package retention.
-type retentionStore struct{ *postgres.Store }
-
-func (s retentionStore) RetentionDue(ctx context.Context, planned []retention.Sweep) ([]retention.Sweep, error) {
-	asked := make([]postgres.Sweep, len(planned))
-	for i, p := range planned {
-		asked[i] = postgres.Sweep(p)
-	}
-	found, err := s.Store.RetentionDue(ctx, asked)
-	due := make([]retention.Sweep, len(found))
-	for i, f := range found {
-		due[i] = retention.Sweep(f)
-	}
-	return due, err
-}
-
-func (s retentionStore) SweepRetention(ctx context.Context, w retention.Sweep, from retention.Cursor) (retention.Batch, error) {
-	b, err := s.Store.SweepRetention(ctx, postgres.Sweep(w), postgres.SweepCursor(from))
-	return retention.Batch{Removed: b.Removed, Bytes: b.Bytes, Next: retention.Cursor(b.Next), Done: b.Done}, err
-}
-
-func (s retentionStore) StoredKind(ctx context.Context, tenant, kind string, before time.Time) (retention.StoredKind, error) {
-	k, err := s.Store.StoredKind(ctx, tenant, kind, before)
-	return retention.StoredKind(k), err
 }
 
 // scheduled returns the state of the schedule of the workflow Retention.

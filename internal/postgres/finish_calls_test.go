@@ -10,6 +10,7 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/postgres"
+	"github.com/turnstone-run/turnstone/internal/retention"
 )
 
 func (b *bench) metadata(id string) agent.ResultMetadata {
@@ -85,7 +86,7 @@ func TestRowOfFailedWork(t *testing.T) {
 	require.Equal(t, &agent.Failure{Type: agent.JobExecutionError, Message: "down\ufffd", Retryable: true, Tool: "fetch", Step: "http_request"}, b.metadata("t1").JobError)
 
 	b.ended(100, "t1")
-	require.EqualValues(t, 1, b.sweep(tenant, postgres.KeptResults, 50))
+	require.EqualValues(t, 1, b.sweep(tenant, retention.Results, 50))
 	require.Equal(t, agent.JobExecutionError, b.metadata("t1").JobError.Type)
 	left, err := b.Turn(t.Context(), "t1")
 	require.NoError(t, err)

@@ -8,18 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/turnstone-run/turnstone/agent"
-)
-
-// The kinds of what is kept for a time. KeptTurns is what remains of turns when all of the kinds before it are gone.
-const (
-	KeptEvents      = "events"
-	KeptTraces      = "traces"
-	KeptResults     = "results"
-	KeptTranscripts = "transcripts"
-	KeptBlobs       = "blobs"
-	KeptTurns       = "turns"
-	KeptAudit       = "audit"
-	KeptUsage       = "usage"
+	"github.com/turnstone-run/turnstone/internal/retention"
 )
 
 // The bits of turns.swept.
@@ -41,49 +30,25 @@ const (
 	sweepPatience = `SET LOCAL lock_timeout = '2s'`
 )
 
-// Sweep is one kind of one tenant, from before a time. Tenant "" are streams that have no turn, and records of callers that had no tenant.
-type Sweep struct {
-	Tenant string
-	Kind   string
-	Before time.Time
-	Follow bool // blobs: only of turns of which nothing is left that could refer to them
-}
-
-// SweepCursor is where a sweep goes on; the zero value begins.
-type SweepCursor struct {
-	Stage  int
-	At     time.Time
-	ID     string
-	Behind bool // something was passed over: the next sweep begins there
-}
-
-// Swept is what one transaction of a sweep did.
-type Swept struct {
-	Removed int64 // rows
-	Bytes   int64 // of them, where the schema knows it
-	Next    SweepCursor
-	Done    bool // there is no more
-}
-
 // stage does one transaction of a sweep. done: the stage has no more.
-type stage func(s *Store, ctx context.Context, w *Sweep, at *SweepCursor, out *Swept) (done bool, err error)
+type stage func(s *Store, ctx context.Context, w *retention.Sweep, at *retention.Cursor, out *retention.Batch) (done bool, err error)
 
 // stages lists what a sweep of a kind consists of, nil for what is no kind.
-func (w *Sweep) stages() []stage {
+func sweepStages(w *retention.Sweep) []stage {
 	switch {
-	case w.Tenant == "" && w.Kind == KeptEvents:
+	case w.Tenant == "" && w.Kind == retention.Events:
 		return []stage{(*Store).sweepStreams}
-	case w.Kind == KeptAudit:
+	case w.Kind == retention.Audit:
 		return []stage{(*Store).sweepAudit}
 	case w.Tenant == "":
 		return nil
 	}
 	switch w.Kind {
-	case KeptEvents, KeptTranscripts, KeptResults, KeptBlobs, KeptTurns:
+	case retention.Events, retention.Transcripts, retention.Results, retention.Blobs, retention.Turns:
 		return []stage{(*Store).sweepTurns}
-	case KeptTraces:
+	case retention.Traces:
 		return []stage{(*Store).sweepTurns, (*Store).sweepWorkflowRuns, statements(oldScheduleRuns()), statements(oldPipelines()...)}
-	case KeptUsage:
+	case retention.Usage:
 		return []stage{statements(oldLedger()), statements(oldDays())}
 	default:
 		return nil
@@ -93,24 +58,24 @@ func (w *Sweep) stages() []stage {
 // SweepRetention removes some of what a sweep is about, in one short transaction of at most 1,000 rows, and says where to go on. It can be
 // ended anywhere and begun anew. Turns that have not ended are never touched; transcripts and content neither in a session in which a turn runs or
 // waits, nor what a child turn left before its parent has ended. What somebody else has locked is passed over until the next sweep.
-func (s *Store) SweepRetention(ctx context.Context, w Sweep, at SweepCursor) (Swept, error) {
+func (s *Store) SweepRetention(ctx context.Context, w retention.Sweep, at retention.Cursor) (retention.Batch, error) {
 	const op = "sweep"
-	all := w.stages()
+	all := sweepStages(&w)
 	switch {
 	case all == nil:
-		return Swept{}, agent.Invalid("kind", "%.40q is not kept for tenant %.140q", w.Kind, w.Tenant)
+		return retention.Batch{}, agent.Invalid("kind", "%.40q is not kept for tenant %.140q", w.Kind, w.Tenant)
 	case w.Before.IsZero():
-		return Swept{}, agent.Invalid("before", "is missing")
+		return retention.Batch{}, agent.Invalid("before", "is missing")
 	case at.Stage < 0 || at.Stage >= len(all):
-		return Swept{}, agent.Invalid("stage", "is %d, want 0 to %d", at.Stage, len(all)-1)
+		return retention.Batch{}, agent.Invalid("stage", "is %d, want 0 to %d", at.Stage, len(all)-1)
 	}
-	out := Swept{Next: at}
+	out := retention.Batch{Next: at}
 	done, err := all[at.Stage](s, ctx, &w, &at, &out)
 	if err != nil {
-		return Swept{}, mapError(op, err)
+		return retention.Batch{}, mapError(op, err)
 	}
 	if done {
-		out.Next = SweepCursor{Stage: at.Stage + 1}
+		out.Next = retention.Cursor{Stage: at.Stage + 1}
 		out.Done = out.Next.Stage == len(all)
 	}
 	return out, nil
@@ -168,7 +133,7 @@ INSERT INTO retention_marks AS m (tenant, kind, at, id) VALUES ($1, $2, $3, $4)
 ON CONFLICT (tenant, kind) DO UPDATE SET at = excluded.at, id = excluded.id WHERE (m.at, m.id) < (excluded.at, excluded.id)`
 
 // from is where a stage over turns or streams begins.
-func (s *Store) from(ctx context.Context, w *Sweep, at *SweepCursor) error {
+func (s *Store) from(ctx context.Context, w *retention.Sweep, at *retention.Cursor) error {
 	if !at.At.IsZero() {
 		return nil
 	}

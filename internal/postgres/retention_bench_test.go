@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone/internal/devstack/pgdev/pgtest"
+	"github.com/turnstone-run/turnstone/internal/retention"
 )
 
 // attic is a database with so many turns of one tenant that ended, an hour after each other, five events, two messages, a step, a call and a result
@@ -62,17 +63,17 @@ func attic(t testing.TB, turns int) *Store {
 // BenchmarkRetention sweeps everything of 100,000 turns, 90 % of which are the tenant's, once: run it with -benchtime 1x.
 func BenchmarkRetention(b *testing.B) {
 	s := attic(b, 100_000)
-	for _, kind := range []string{KeptEvents, KeptTraces, KeptResults, KeptTranscripts, KeptBlobs, KeptTurns, KeptAudit, KeptUsage} {
+	for _, kind := range []string{retention.Events, retention.Traces, retention.Results, retention.Transcripts, retention.Blobs, retention.Turns, retention.Audit, retention.Usage} {
 		b.Run(kind, func(b *testing.B) {
 			var (
-				at              SweepCursor
+				at              retention.Cursor
 				removed         int64
 				batches         int
 				longest, before time.Duration
 			)
 			for b.Loop() {
 				for {
-					out, err := s.SweepRetention(b.Context(), Sweep{Tenant: "acme", Kind: kind, Before: time.Now().Add(-time.Hour), Follow: true}, at)
+					out, err := s.SweepRetention(b.Context(), retention.Sweep{Tenant: "acme", Kind: kind, Before: time.Now().Add(-time.Hour), Follow: true}, at)
 					if err != nil {
 						b.Fatal(err)
 					}
@@ -105,8 +106,8 @@ func TestSweepsUseIndexes(t *testing.T) {
 		args []any
 	}{
 		"ended":     {readEnded, []any{"acme", ancient, "", soon, sweptTurns, sweptEvents, 0}},
-		"due":       {dueTurns, []any{"acme", soon, sweptEvents, 0, KeptEvents}},
-		"stored":    {countStored + storedTurns + `) s`, []any{"acme", soon, 100, sweptEvents, KeptEvents}},
+		"due":       {dueTurns, []any{"acme", soon, sweptEvents, 0, retention.Events}},
+		"stored":    {countStored + storedTurns + `) s`, []any{"acme", soon, 100, sweptEvents, retention.Events}},
 		"messages":  {removing("messages", "turn_id = ANY ($2)", "size"), []any{1000, ids}},
 		"steps":     {removing("turn_steps", "turn_id = ANY ($2)", "0"), []any{1000, ids}},
 		"calls":     {removing("tool_calls", "turn_id = ANY ($2)", "0"), []any{1000, ids}},

@@ -14,6 +14,7 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/postgres"
+	"github.com/turnstone-run/turnstone/internal/retention"
 )
 
 // retainedTurn is what should be known of a turn.
@@ -50,12 +51,12 @@ func (m *retentionModel) sweep(tenant, kind string, hours int) {
 		}
 		quiet := !m.live(t.tenant, t.session)
 		switch kind {
-		case postgres.KeptTranscripts:
+		case retention.Transcripts:
 			t.gone[kind] = t.gone[kind] || quiet
-		case postgres.KeptBlobs:
-			t.gone[kind] = t.gone[kind] || quiet && all(postgres.KeptTranscripts, postgres.KeptResults, postgres.KeptTraces)
-		case postgres.KeptTurns:
-			if quiet && all(postgres.KeptEvents, postgres.KeptTraces, postgres.KeptResults, postgres.KeptTranscripts, postgres.KeptBlobs) {
+		case retention.Blobs:
+			t.gone[kind] = t.gone[kind] || quiet && all(retention.Transcripts, retention.Results, retention.Traces)
+		case retention.Turns:
+			if quiet && all(retention.Events, retention.Traces, retention.Results, retention.Transcripts, retention.Blobs) {
 				delete(m.turns, id)
 			}
 		default:
@@ -133,12 +134,12 @@ func (m *retentionModel) check(b *bench, id string) {
 		require.False(b.t, has(`streams WHERE stream_id = %s`))
 		return
 	}
-	require.Equal(b.t, !t.gone[postgres.KeptTranscripts], has(`messages WHERE turn_id = %s`), "transcript of %s", id)
+	require.Equal(b.t, !t.gone[retention.Transcripts], has(`messages WHERE turn_id = %s`), "transcript of %s", id)
 	if t.state == "running" {
 		return
 	}
-	require.Equal(b.t, !t.gone[postgres.KeptEvents], has(`events WHERE stream_id = %s`), "events of %s", id)
-	require.Equal(b.t, !t.gone[postgres.KeptResults], has(`agent_results WHERE expired_at IS NULL AND turn_id = %s`), "result of %s", id)
+	require.Equal(b.t, !t.gone[retention.Events], has(`events WHERE stream_id = %s`), "events of %s", id)
+	require.Equal(b.t, !t.gone[retention.Results], has(`agent_results WHERE expired_at IS NULL AND turn_id = %s`), "result of %s", id)
 	r := turn(id, t.session)
 	r.Tenant = t.tenant
 	require.Equal(b.t, agent.BeginDuplicate, b.begin(r).Answer, "what ended is not run again")
@@ -155,8 +156,8 @@ func TestRetentionBesideRunningTurns(t *testing.T) {
 		sweeps.Go(func() {
 			for ctx.Err() == nil {
 				for _, kind := range perTurnKinds() {
-					w := postgres.Sweep{Tenant: tenant, Kind: kind, Before: time.Now().Add(time.Second), Follow: true}
-					for at := (postgres.SweepCursor{}); ; {
+					w := retention.Sweep{Tenant: tenant, Kind: kind, Before: time.Now().Add(time.Second), Follow: true}
+					for at := (retention.Cursor{}); ; {
 						out, err := b.SweepRetention(context.WithoutCancel(ctx), w, at)
 						if err != nil {
 							faults <- fmt.Errorf("sweep %s: %w", kind, err)

@@ -4,6 +4,8 @@ import (
 	"context"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/turnstone-run/turnstone/internal/retention"
 )
 
 const (
@@ -16,7 +18,7 @@ WITH gone AS (DELETE FROM turns WHERE turn_id = ANY ($1) RETURNING 1) SELECT cou
 )
 
 // turns removes turns of which everything has been swept, and sessions that have no others.
-func (r *removal) turns(ctx context.Context, w *Sweep, c *chosen) error {
+func (r *removal) turns(ctx context.Context, w *retention.Sweep, c *chosen) error {
 	for _, table := range []string{"events", "stream_producers", "streams"} {
 		if _, err := r.tx.Exec(ctx, `DELETE FROM `+table+` WHERE stream_id = ANY ($1)`, c.turns); err != nil {
 			return err
@@ -57,7 +59,7 @@ SELECT p.stream_id, p.closed_at, t.turn_id IS NULL FROM (
 ) p LEFT JOIN LATERAL (SELECT turn_id FROM turns WHERE turn_id = p.stream_id LIMIT 1) t ON true ORDER BY p.closed_at, p.stream_id`
 
 // sweepStreams takes the next streams without a turn. A turn never gets a stream that is closed, so that none is passed over.
-func (s *Store) sweepStreams(ctx context.Context, w *Sweep, at *SweepCursor, out *Swept) (done bool, err error) {
+func (s *Store) sweepStreams(ctx context.Context, w *retention.Sweep, at *retention.Cursor, out *retention.Batch) (done bool, err error) {
 	if err := s.from(ctx, w, at); err != nil {
 		return false, err
 	}
@@ -107,7 +109,7 @@ func (r *removal) stray(ctx context.Context, ids []string) error {
 	return nil
 }
 
-func (s *Store) sweepAudit(ctx context.Context, w *Sweep, _ *SweepCursor, out *Swept) (done bool, err error) {
+func (s *Store) sweepAudit(ctx context.Context, w *retention.Sweep, _ *retention.Cursor, out *retention.Batch) (done bool, err error) {
 	err = s.begin(ctx, func(r *removal) error {
 		return r.tx.QueryRow(ctx, `SELECT turnstone_expire_audit($1, $2, $3)`, w.Tenant, w.Before, sweptRows).Scan(&out.Removed)
 	})
@@ -119,7 +121,7 @@ SELECT run_id FROM workflow_runs WHERE tenant = $1 AND started_at < $2 AND finis
 ORDER BY started_at LIMIT $3 FOR UPDATE SKIP LOCKED`
 
 // sweepWorkflowRuns takes the next runs of workflow definitions. A run may have visited a great many nodes.
-func (s *Store) sweepWorkflowRuns(ctx context.Context, w *Sweep, at *SweepCursor, out *Swept) (done bool, err error) {
+func (s *Store) sweepWorkflowRuns(ctx context.Context, w *retention.Sweep, at *retention.Cursor, out *retention.Batch) (done bool, err error) {
 	err = s.begin(ctx, func(r *removal) error {
 		rows, err := r.tx.Query(ctx, readRuns, w.Tenant, w.Before, sweptRuns)
 		if err != nil {
@@ -168,7 +170,7 @@ func oldDays() string {
 
 // statements is a stage that removes what statements choose.
 func statements(all ...string) stage {
-	return func(s *Store, ctx context.Context, w *Sweep, at *SweepCursor, out *Swept) (done bool, err error) {
+	return func(s *Store, ctx context.Context, w *retention.Sweep, at *retention.Cursor, out *retention.Batch) (done bool, err error) {
 		err = s.begin(ctx, func(r *removal) error {
 			for _, sql := range all {
 				if more, err := full(r.counted(ctx, sql, w.Tenant, w.Before)); err != nil || more {

@@ -8,18 +8,11 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/retention"
 )
 
 // maxCounted bounds what is counted of a kind: who looks wants to know how it stands, and not to wait.
 const maxCounted = 100_000
-
-// StoredKind says what there is of a kind: turns that still have it, or rows.
-type StoredKind struct {
-	Count  int64      // at most 100,000
-	More   bool       // there are more than were counted
-	Due    int64      // of those counted, how many are from before the time that was asked about
-	Oldest *time.Time // nil: there is nothing
-}
 
 const (
 	storedTurns = `
@@ -38,31 +31,30 @@ SELECT count(*), count(*) FILTER (WHERE s.at < $2), min(s.at) FROM (`
 // storing is the query for the times of what there is of a kind.
 func storing(kind string) (sql string, bit int16, err error) {
 	switch kind {
-	case KeptAudit:
+	case retention.Audit:
 		return storedAudit, 0, nil
-	case KeptUsage:
+	case retention.Usage:
 		return storedUsage, 0, nil
-	case KeptEvents, KeptTranscripts, KeptResults, KeptTraces, KeptBlobs, KeptTurns:
-		w := Sweep{Kind: kind}
-		return storedTurns, w.turns().bit, nil
+	case retention.Events, retention.Transcripts, retention.Results, retention.Traces, retention.Blobs, retention.Turns:
+		return storedTurns, turnKindOf(&retention.Sweep{Kind: kind}).bit, nil
 	default:
 		return "", 0, agent.Invalid("kind", "%.40q is none", kind)
 	}
 }
 
 // StoredKind counts what a tenant has of a kind, and what of it is from before a time. Tenant "" has nothing but audit records.
-func (s *Store) StoredKind(ctx context.Context, tenant, kind string, before time.Time) (StoredKind, error) {
+func (s *Store) StoredKind(ctx context.Context, tenant, kind string, before time.Time) (retention.StoredKind, error) {
 	sql, bit, err := storing(kind)
 	if err != nil {
-		return StoredKind{}, err
+		return retention.StoredKind{}, err
 	}
-	var k StoredKind
+	var k retention.StoredKind
 	if before.IsZero() {
 		before = time.Unix(0, 0)
 	}
 	err = s.pool.QueryRow(ctx, countStored+sql+`) s`, tenant, before, maxCounted+1, bit, kind).Scan(&k.Count, &k.Due, &k.Oldest)
 	if err != nil {
-		return StoredKind{}, mapError("count what is stored", err)
+		return retention.StoredKind{}, mapError("count what is stored", err)
 	}
 	if k.More = k.Count > maxCounted; k.More {
 		k.Count = maxCounted
@@ -104,7 +96,7 @@ SELECT EXISTS (SELECT FROM streams WHERE closed_at IS NOT NULL AND NOT swept AND
 )
 
 // RetentionDue returns those sweeps that may find something, in one round trip. It looks and counts nothing.
-func (s *Store) RetentionDue(ctx context.Context, all []Sweep) ([]Sweep, error) {
+func (s *Store) RetentionDue(ctx context.Context, all []retention.Sweep) ([]retention.Sweep, error) {
 	var (
 		b   pgx.Batch
 		due = make([]bool, len(all))
@@ -118,21 +110,21 @@ func (s *Store) RetentionDue(ctx context.Context, all []Sweep) ([]Sweep, error) 
 			return err
 		}
 		switch {
-		case w.stages() == nil:
+		case sweepStages(w) == nil:
 			return nil, agent.Invalid("kind", "%.40q is not kept for tenant %.140q", w.Kind, w.Tenant)
-		case w.Kind == KeptAudit:
+		case w.Kind == retention.Audit:
 			b.Queue(dueAudit, w.Tenant, w.Before).QueryRow(note)
 			continue
-		case w.Kind == KeptUsage:
+		case w.Kind == retention.Usage:
 			b.Queue(dueUsage, w.Tenant, w.Before).QueryRow(note)
 			continue
 		case w.Tenant == "":
 			b.Queue(dueStreams, w.Before).QueryRow(note)
 			continue
-		case w.Kind == KeptTraces:
+		case w.Kind == retention.Traces:
 			b.Queue(dueRuns, w.Tenant, w.Before).QueryRow(note)
 		}
-		kind := w.turns()
+		kind := turnKindOf(w)
 		b.Queue(dueTurns, w.Tenant, w.Before, kind.bit, kind.needs, w.Kind).QueryRow(note)
 	}
 	if b.Len() == 0 {
@@ -141,7 +133,7 @@ func (s *Store) RetentionDue(ctx context.Context, all []Sweep) ([]Sweep, error) 
 	if err := s.pool.SendBatch(ctx, &b).Close(); err != nil {
 		return nil, mapError("look for what is due", err)
 	}
-	var found []Sweep
+	var found []retention.Sweep
 	for i := range all {
 		if due[i] {
 			found = append(found, all[i])

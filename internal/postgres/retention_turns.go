@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/retention"
 )
 
 // Turns that ended, and have not been swept of $6 while they have been of $7, in the order in which they did.
@@ -33,20 +34,20 @@ type turnKind struct {
 	bit    int16
 	needs  int16 // that have to be gone before
 	quiet  bool  // not while a turn of the session runs or waits
-	remove func(r *removal, ctx context.Context, w *Sweep, c *chosen) error
+	remove func(r *removal, ctx context.Context, w *retention.Sweep, c *chosen) error
 }
 
-func (w *Sweep) turns() turnKind {
+func turnKindOf(w *retention.Sweep) turnKind {
 	switch w.Kind {
-	case KeptEvents:
+	case retention.Events:
 		return turnKind{bit: sweptEvents, remove: (*removal).events}
-	case KeptTranscripts:
+	case retention.Transcripts:
 		return turnKind{bit: sweptTranscripts, quiet: true, remove: (*removal).transcripts}
-	case KeptResults:
+	case retention.Results:
 		return turnKind{bit: sweptResults, remove: (*removal).results}
-	case KeptTraces:
+	case retention.Traces:
 		return turnKind{bit: sweptTraces, remove: (*removal).traces}
-	case KeptBlobs:
+	case retention.Blobs:
 		k := turnKind{bit: sweptBlobs, needs: sweptTranscripts, quiet: true, remove: (*removal).refs}
 		if w.Follow {
 			k.needs |= sweptResults | sweptTraces
@@ -72,8 +73,8 @@ type chosen struct {
 }
 
 // sweepTurns takes the next turns.
-func (s *Store) sweepTurns(ctx context.Context, w *Sweep, at *SweepCursor, out *Swept) (done bool, err error) {
-	kind := w.turns()
+func (s *Store) sweepTurns(ctx context.Context, w *retention.Sweep, at *retention.Cursor, out *retention.Batch) (done bool, err error) {
+	kind := turnKindOf(w)
 	if kind.bit != 0 {
 		if err := s.from(ctx, w, at); err != nil {
 			return false, err
@@ -113,7 +114,7 @@ func (s *Store) sweepTurns(ctx context.Context, w *Sweep, at *SweepCursor, out *
 }
 
 // choose locks the sessions of what was found and chooses what may go now.
-func (r *removal) choose(ctx context.Context, w *Sweep, kind *turnKind, at *SweepCursor, found []ended) (next SweepCursor, c chosen, err error) {
+func (r *removal) choose(ctx context.Context, w *retention.Sweep, kind *turnKind, at *retention.Cursor, found []ended) (next retention.Cursor, c chosen, err error) {
 	names := make([]string, len(found))
 	for i := range found {
 		names[i] = found[i].session
@@ -138,7 +139,7 @@ func (r *removal) choose(ctx context.Context, w *Sweep, kind *turnKind, at *Swee
 		}
 		return nil
 	})
-	next = SweepCursor{Stage: at.Stage, At: at.At, ID: at.ID, Behind: at.Behind}
+	next = retention.Cursor{Stage: at.Stage, At: at.At, ID: at.ID, Behind: at.Behind}
 	for i := range found {
 		e := &found[i]
 		next.At, next.ID = e.at, e.id
@@ -160,7 +161,7 @@ UPDATE turns SET swept = swept | $2, input = '[]', context = '{}', output_schema
 )
 
 // mark notes what has been swept of the turns, and how far all of them have.
-func (r *removal) mark(ctx context.Context, w *Sweep, kind *turnKind, at *SweepCursor, c *chosen, found []ended) error {
+func (r *removal) mark(ctx context.Context, w *retention.Sweep, kind *turnKind, at *retention.Cursor, c *chosen, found []ended) error {
 	if kind.bit == 0 {
 		return nil
 	}
@@ -219,7 +220,7 @@ UPDATE streams SET swept = true WHERE stream_id = ANY ($1) AND closed_at IS NOT 
 )
 
 // events removes the events of the turns. The rows of their streams stay: followers are told of a gap, producers that it is closed.
-func (r *removal) events(ctx context.Context, _ *Sweep, c *chosen) error {
+func (r *removal) events(ctx context.Context, _ *retention.Sweep, c *chosen) error {
 	if err := r.exec(ctx, c.turns, lockStreams, hideEvents); err != nil {
 		return err
 	}
@@ -247,7 +248,7 @@ SELECT s.id FROM unnest($2::text[]) AS s (id)
 WHERE (SELECT t.finished_at FROM turns t WHERE t.tenant = $1 AND t.session_id = s.id ORDER BY t.seq DESC LIMIT 1) < $3`
 
 // transcripts removes what was said. The positions of what is left stay: a session goes on counting.
-func (r *removal) transcripts(ctx context.Context, w *Sweep, c *chosen) error {
+func (r *removal) transcripts(ctx context.Context, w *retention.Sweep, c *chosen) error {
 	if err := r.each(ctx, c, "messages", "turn_steps"); err != nil {
 		return err
 	}
@@ -268,12 +269,12 @@ func (r *removal) transcripts(ctx context.Context, w *Sweep, c *chosen) error {
 }
 
 // traces removes what turns did, call by call.
-func (r *removal) traces(ctx context.Context, _ *Sweep, c *chosen) error {
+func (r *removal) traces(ctx context.Context, _ *retention.Sweep, c *chosen) error {
 	return r.each(ctx, c, "tool_calls", "approvals", "prepared", "turn_tools")
 }
 
 // refs lets go of content. The collection removes what nobody else holds.
-func (r *removal) refs(ctx context.Context, w *Sweep, c *chosen) error {
+func (r *removal) refs(ctx context.Context, w *retention.Sweep, c *chosen) error {
 	holders := make([]string, len(c.turns))
 	for i, id := range c.turns {
 		holders[i] = "turn/" + id
@@ -292,7 +293,7 @@ FROM unnest($1::text[], $2::text[]) AS e (turn_id, output) WHERE r.turn_id = e.t
 )
 
 // results empties the results. That there was one stays: without it the turn could be run again.
-func (r *removal) results(ctx context.Context, _ *Sweep, c *chosen) error {
+func (r *removal) results(ctx context.Context, _ *retention.Sweep, c *chosen) error {
 	rows, err := r.tx.Query(ctx, readOutputs, c.turns)
 	if err != nil {
 		return err
