@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -201,6 +202,25 @@ func TestViewerFarBehindReadsTheDatabaseFirst(t *testing.T) {
 	for _, viewer := range []collected{first, second, third} {
 		require.Equal(t, []string{"700", "COMPLETED"}, viewer.rest(t))
 	}
+}
+
+// What is handed over faster than it is stored takes a bounded amount of memory: then viewers read the database.
+func TestMirrorIsBounded(t *testing.T) {
+	pool := migrated(t, pgtest.New(t))
+	writer, reader := relayed(t, pool, pgstream.Config{}, pgstream.Config{})
+	f, viewer := mirrored(t, writer, reader, "s")
+	const size, bound = 100 << 10, 8 << 20
+	large := strings.Repeat("x", size)
+	most := int64(0)
+	for batch := int64(2); batch < 3*bound/size; batch++ {
+		appendText(t, writer, f, batch, large)
+		require.Equal(t, []string{large}, viewer.next(t, 1))
+		most = max(most, reader.MirroredBytes())
+	}
+	require.Less(t, most, int64(bound+size+1000))
+	require.NoError(t, writer.Close(t.Context(), "s", completed))
+	require.Equal(t, []string{"COMPLETED"}, viewer.rest(t))
+	require.Eventually(t, func() bool { return reader.MirroredBytes() == 0 }, patience, time.Millisecond)
 }
 
 // A connection that breaks costs its viewers nothing: they go on in the database, with what is stored from then on, and come back.

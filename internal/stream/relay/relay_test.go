@@ -2,6 +2,7 @@ package relay_test
 
 import (
 	"fmt"
+	"net"
 	"sync"
 	"testing"
 	"time"
@@ -238,3 +239,78 @@ func TestEndsLeaveNothing(t *testing.T) {
 	require.Error(t, <-ended)
 	require.NoError(t, goleak.Find(before))
 }
+
+// A process that is frozen, or that the network has cut off without a word, says nothing any more: the follower gives it up.
+func TestSilentProcessIsGivenUp(t *testing.T) {
+	s, peer := serve(t, "s")
+	network := cuttable(t, peer.Address)
+	peer.Address = network.Addr().String()
+	client, err := relay.Dial(t.Context(), "viewer", peer)
+	require.NoError(t, err)
+	pieces, ended := make(chan relay.Piece, 1), make(chan error, 1)
+	go func() {
+		ended <- client.Run(func(p relay.Piece) { pieces <- p })
+	}()
+	require.True(t, client.Follow(1, "s", 0))
+	s.add("s", 1, "a")
+	require.Len(t, next(t, pieces).Events, 1)
+	select {
+	case err := <-ended:
+		require.NoError(t, err, "a stream that is silent for longer than that is followed on")
+	case <-time.After(4 * time.Second):
+	}
+	network.cut()
+	select {
+	case err := <-ended:
+		require.Error(t, err)
+	case <-time.After(12 * time.Second): // keepalive would notice after 15
+		require.Fail(t, "the follower waits for a silent process")
+	}
+}
+
+// network passes connections on to an address until it is cut. Then it holds them open and passes nothing.
+type network struct {
+	net.Listener
+
+	passing sync.RWMutex
+}
+
+func cuttable(t *testing.T, address string) *network {
+	t.Helper()
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	n := &network{Listener: listener}
+	t.Cleanup(func() { _ = listener.Close() })
+	go func() {
+		for {
+			in, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			out, err := new(net.Dialer).DialContext(t.Context(), "tcp", address)
+			if err != nil {
+				_ = in.Close()
+				continue
+			}
+			t.Cleanup(func() { _, _ = in.Close(), out.Close() })
+			go n.pass(in, out)
+			go n.pass(out, in)
+		}
+	}()
+	return n
+}
+
+func (n *network) pass(from, to net.Conn) {
+	buffer := make([]byte, 32<<10)
+	for {
+		size, err := from.Read(buffer)
+		n.passing.RLock()
+		_, failed := to.Write(buffer[:size])
+		n.passing.RUnlock()
+		if err != nil || failed != nil {
+			return
+		}
+	}
+}
+
+func (n *network) cut() { n.passing.Lock() }
