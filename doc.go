@@ -51,7 +51,8 @@
 //	temporal workflow execute --type AgentTurn --task-queue turnstone \
 //	  --workflow-id turn/1 --input '{"agent":"greeter","message":"Greet Ada."}'
 //
-// [agent.TurnRequest] is the request and [agent.AgentStepOutput] the result, in each of them.
+// [agent.TurnRequest] is the request and [agent.AgentStepOutput] the result, in each of them. Programs in Go use the package client,
+// and workflows start AgentTurn as a child workflow.
 //
 // # Middleware, providers, channels, observers
 //

@@ -6,10 +6,10 @@ import (
 	"slices"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/client"
 	"github.com/turnstone-run/turnstone/internal/app"
 	"github.com/turnstone-run/turnstone/internal/catalog/folder"
 	"github.com/turnstone-run/turnstone/internal/catalog/follow"
-	"github.com/turnstone-run/turnstone/internal/gateway/client"
 	"github.com/turnstone-run/turnstone/internal/llm"
 	"github.com/turnstone-run/turnstone/internal/postgres"
 	"github.com/turnstone-run/turnstone/internal/results"

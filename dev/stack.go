@@ -15,12 +15,12 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/turnstone-run/turnstone"
+	"github.com/turnstone-run/turnstone/client"
 	"github.com/turnstone-run/turnstone/internal/app"
 	"github.com/turnstone-run/turnstone/internal/devstack"
 	"github.com/turnstone-run/turnstone/internal/devstack/mailbox"
 	"github.com/turnstone-run/turnstone/internal/devstack/offline"
 	"github.com/turnstone-run/turnstone/internal/devstack/pgdev"
-	"github.com/turnstone-run/turnstone/internal/gateway/client"
 	"github.com/turnstone-run/turnstone/workflows"
 )
 

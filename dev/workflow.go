@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/gateway/client"
+	"github.com/turnstone-run/turnstone/client"
 )
 
 // exampleTag is the workflow that the examples change.

@@ -18,9 +18,9 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	temporalclient "go.temporal.io/sdk/client"
 
+	"github.com/turnstone-run/turnstone/client"
 	"github.com/turnstone-run/turnstone/internal/app"
 	"github.com/turnstone-run/turnstone/internal/devstack/pgdev"
-	"github.com/turnstone-run/turnstone/internal/gateway/client"
 )
 
 // site is an installation whose parts are processes that a drill kills, freezes and restarts. Only the model's provider and the outside world

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/client"
 	"github.com/turnstone-run/turnstone/internal/app"
-	"github.com/turnstone-run/turnstone/internal/gateway/client"
 )
 
 // soon is how long a change may take to every process (issue: under a second).

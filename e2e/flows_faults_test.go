@@ -21,7 +21,7 @@ import (
 	sdkclient "go.temporal.io/sdk/client"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/gateway/client"
+	"github.com/turnstone-run/turnstone/client"
 )
 
 // heldSink takes mail and keeps its answer back until the test ends: it has the mail, and nobody is told.

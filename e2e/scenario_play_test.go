@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/gateway/client"
+	"github.com/turnstone-run/turnstone/client"
 )
 
 // turnTime is the most that a turn of a scenario may take; it is not waited for.

@@ -16,7 +16,7 @@ import (
 
 	"github.com/turnstone-run/turnstone"
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/gateway/client"
+	"github.com/turnstone-run/turnstone/client"
 )
 
 // childPrefix begins the reference of a tool_start that is a child turn: its workflow's id.

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/client"
 	"github.com/turnstone-run/turnstone/internal/app"
-	"github.com/turnstone-run/turnstone/internal/gateway/client"
 )
 
 // operatorKey is what a test configures: nobody's secret.

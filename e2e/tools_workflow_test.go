@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/client"
 	"github.com/turnstone-run/turnstone/internal/app"
-	"github.com/turnstone-run/turnstone/internal/gateway/client"
 )
 
 // priceDrop is a call of patch_workflow that adds a condition and an e-mail to a workflow.

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/gateway/client"
+	"github.com/turnstone-run/turnstone/client"
 )
 
 const filesHelp = `Files are YAML or JSON with one or more documents each; "-" is standard input. Of a folder all *.yaml, *.yml and *.json are read,

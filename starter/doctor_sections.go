@@ -9,7 +9,7 @@ import (
 	"golang.org/x/mod/semver"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/gateway/client"
+	"github.com/turnstone-run/turnstone/client"
 )
 
 const (

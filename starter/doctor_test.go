@@ -20,8 +20,8 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/client"
 	"github.com/turnstone-run/turnstone/internal/gateway"
-	"github.com/turnstone-run/turnstone/internal/gateway/client"
 	"github.com/turnstone-run/turnstone/internal/gateway/gatewaytest"
 )
 

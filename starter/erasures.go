@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/client"
 	"github.com/turnstone-run/turnstone/internal/erasure"
-	"github.com/turnstone-run/turnstone/internal/gateway/client"
 )
 
 // How an erasure is waited for.

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/gateway/client"
+	"github.com/turnstone-run/turnstone/client"
 )
 
 // The exit codes, as "starter help" documents them.

@@ -10,7 +10,7 @@ import (
 	"syscall"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/gateway/client"
+	"github.com/turnstone-run/turnstone/client"
 )
 
 // What the doctor knows to do about what it finds by itself. What the server depends on comes with the server's own hints.

@@ -10,20 +10,29 @@ import (
 
 const erasuresPath = "erasures"
 
+type (
+	// EraseRequest names the user whose data is removed.
+	EraseRequest = erasure.Request
+	// Erasure is a request with its state and, once it has ended, its report.
+	Erasure = erasure.Erasure
+	// ErasurePage is a page of erasures, newest first.
+	ErasurePage = erasure.Page
+)
+
 // Erase asks for the erasure of what is kept of a user; it goes on by itself. Of a user whose erasure is under way it is that one.
-func (c *Client) Erase(ctx context.Context, r erasure.Request) (erasure.Erasure, error) {
-	var out erasure.Erasure
+func (c *Client) Erase(ctx context.Context, r EraseRequest) (Erasure, error) {
+	var out Erasure
 	return out, c.call(ctx, http.MethodPost, []string{erasuresPath}, nil, r, &out)
 }
 
 // Erasure returns one, with its report once it has ended.
-func (c *Client) Erasure(ctx context.Context, id string) (erasure.Erasure, error) {
-	var out erasure.Erasure
+func (c *Client) Erasure(ctx context.Context, id string) (Erasure, error) {
+	var out Erasure
 	return out, c.call(ctx, http.MethodGet, []string{erasuresPath, id}, nil, nil, &out)
 }
 
 // Erasures returns a page of them, newest first, without their reports.
-func (c *Client) Erasures(ctx context.Context, p agent.Page) (erasure.Page, error) {
-	var out erasure.Page
+func (c *Client) Erasures(ctx context.Context, p agent.Page) (ErasurePage, error) {
+	var out ErasurePage
 	return out, c.call(ctx, http.MethodGet, []string{erasuresPath}, pageQuery(p), nil, &out)
 }

@@ -1,6 +1,6 @@
-// Package client is the client side of the gateway's HTTP API: one method per endpoint, and a [Client.Follow] that survives
-// lost connections by resuming at the last event it has seen. Errors are [agent.Error]s with the code and field that the server
-// named; those of a server that did not answer wrap [ErrUnreachable].
+// Package client calls a Turnstone server over its HTTP API (docs/http.md): one method for each endpoint, and a [Client.Follow] that
+// survives lost connections by resuming after the last event that it has seen. Errors are [agent.Error]s with the code and field that the
+// server named; those of a server that did not answer wrap [ErrUnreachable].
 package client
 
 import (
@@ -140,7 +140,7 @@ func (c *Client) Decide(ctx context.Context, id agent.TurnID, d agent.Decision) 
 }
 
 // Provide hands in the result of a client-side tool.
-func (c *Client) Provide(ctx context.Context, id agent.TurnID, r gateway.ProvidedResult) error {
+func (c *Client) Provide(ctx context.Context, id agent.TurnID, r ProvidedResult) error {
 	return c.call(ctx, http.MethodPost, []string{"turns", string(id), "results"}, nil, r, nil)
 }
 
@@ -149,24 +149,32 @@ func (c *Client) Cancel(ctx context.Context, id agent.TurnID, r agent.CancelRequ
 	return c.call(ctx, http.MethodPost, []string{"turns", string(id), "cancel"}, nil, r, nil)
 }
 
-// Message is one message of a transcript.
-type Message = gateway.SessionMessage
+type (
+	// Message is one message of a transcript.
+	Message = gateway.SessionMessage
+	// MessagePage is a page of a transcript, oldest message first.
+	MessagePage = gateway.MessagePage
+	// StoredResult is a stored result with its content.
+	StoredResult = gateway.ResultView
+	// ProvidedResult is the result of a tool call that the caller ran.
+	ProvidedResult = gateway.ProvidedResult
+)
 
 // Messages returns a page of a session's transcript behind a position; limit 0 is the server's.
-func (c *Client) Messages(ctx context.Context, s agent.SessionID, after int64, limit int) (gateway.MessagePage, error) {
-	var out gateway.MessagePage
+func (c *Client) Messages(ctx context.Context, s agent.SessionID, after int64, limit int) (MessagePage, error) {
+	var out MessagePage
 	query := url.Values{"after": {strconv.FormatInt(after, 10)}, "limit": {strconv.Itoa(limit)}}
 	err := c.call(ctx, http.MethodGet, []string{"sessions", string(s), "messages"}, query, nil, &out)
 	return out, err
 }
 
 // Result opens a stored result by reference, result id, turn id or job id. The caller closes Body.
-func (c *Client) Result(ctx context.Context, ref string) (gateway.ResultView, error) {
-	resp, err := c.send(ctx, http.MethodGet, []string{"results", ref}, nil, nil, nil) //nolint:bodyclose // the caller closes ResultView.Body
+func (c *Client) Result(ctx context.Context, ref string) (StoredResult, error) {
+	resp, err := c.send(ctx, http.MethodGet, []string{"results", ref}, nil, nil, nil) //nolint:bodyclose // the caller closes StoredResult.Body
 	if err != nil {
-		return gateway.ResultView{}, err
+		return StoredResult{}, err
 	}
-	return gateway.ResultView{
+	return StoredResult{
 		Ref: resp.Header.Get("Turnstone-Result-Ref"), TurnID: agent.TurnID(resp.Header.Get("Turnstone-Turn-Id")),
 		MediaType: resp.Header.Get("Content-Type"), Size: resp.ContentLength, Body: &wholeBody{resp.Body, ctx},
 	}, nil

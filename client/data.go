@@ -61,9 +61,12 @@ type Chat struct {
 	Context    json.RawMessage `json:"context,omitempty"` // as in a job message: previous_results, workflow_state
 }
 
+// JobResult is what a job ended with.
+type JobResult = job.Result
+
 // ChatAnswer is how a job ended, or where it stands.
 type ChatAnswer struct {
-	Result *job.Result // nil: it goes on
+	Result *JobResult // nil: it goes on
 
 	JobID   string
 	TurnID  agent.TurnID
@@ -93,7 +96,7 @@ func (c *Client) TestChat(ctx context.Context, chat Chat) (ChatAnswer, error) {
 		err := decodeAnswer(ctx, resp, http.MethodPost, path, &state)
 		return ChatAnswer{JobID: state.JobID, TurnID: state.TurnID, State: state.State, Pending: state.Pending}, err
 	}
-	answer := ChatAnswer{Result: new(job.Result), TurnID: agent.TurnID(resp.Header.Get("Turnstone-Turn-Id"))}
+	answer := ChatAnswer{Result: new(JobResult), TurnID: agent.TurnID(resp.Header.Get("Turnstone-Turn-Id"))}
 	if err := decodeAnswer(ctx, resp, http.MethodPost, path, answer.Result); err != nil {
 		return ChatAnswer{}, err
 	}
