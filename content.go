@@ -35,7 +35,7 @@ func (r ranking) Rank(ctx context.Context, query string, docs []tool.RankedText,
 
 // collect removes content that nobody refers to, now and then, until ctx ends.
 func (s *Service) collect(ctx context.Context, store *postgres.Store) {
-	s.collector = results.NewCollector(results.CollectorConfig{Ledger: store, Bucket: s.blobs, Metrics: s.watching.registry, Logger: s.logger})
+	s.collector = results.NewCollector(results.CollectorConfig{Ledger: store, Bucket: s.blobs, Metrics: s.telemetry.registry, Logger: s.logger})
 	if every := s.cfg.Settings.Storage.CollectEvery; every > 0 {
 		s.goUpkeep(func() { s.collector.Run(ctx, every) })
 	}

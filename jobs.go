@@ -22,7 +22,7 @@ func (s *Service) startJobs(ctx context.Context, box *inbox.Inbox) error {
 	}
 	bridge, err := jobs.New(jobs.Config{
 		URL: set.RedisURL.Reveal(), Queue: set.Queue, ResultPrefix: set.ResultPrefix, Tenant: set.Tenant, Concurrency: set.Concurrency,
-		ResultTTL: keep, Drain: set.DrainTimeout, Approvals: agent.ApprovalPolicy(set.Approvals), Results: box, Metrics: s.watching.registry, Logger: s.logger,
+		ResultTTL: keep, Drain: set.DrainTimeout, Approvals: agent.ApprovalPolicy(set.Approvals), Results: box, Metrics: s.telemetry.registry, Logger: s.logger,
 	})
 	if err != nil {
 		return fmt.Errorf("jobs: %w", err)

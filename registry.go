@@ -84,7 +84,7 @@ func (s *Service) openCatalog(ctx, background context.Context, store *postgres.S
 	s.parts, err = app.Build(set, app.World{
 		Store: store, Blobs: s.blobs, Datasets: s.rows(store), Results: results.Cache{Memory: store}, Toolkits: factories,
 		Workflows: s.library, Composites: store, References: store, Ranking: ranking{store},
-		Providers: s.cfg.Providers, Middleware: s.cfg.Middleware, Env: s.cfg.Env, Metrics: s.watching.registry, Logger: s.logger,
+		Providers: s.cfg.Providers, Middleware: s.cfg.Middleware, Env: s.cfg.Env, Metrics: s.telemetry.registry, Logger: s.logger,
 	})
 	if err != nil {
 		return err

@@ -91,7 +91,7 @@ func (s *Service) openBot(store *postgres.Store) (err error) {
 		Token: set.Token.Reveal(), APIURL: set.APIURL, Updates: set.Updates, WebhookURL: set.WebhookURL, WebhookSecret: set.WebhookSecret.Reveal(),
 		Tenant: set.Tenant, Agent: set.Agent, Approvals: agent.ApprovalPolicy(set.Approvals), Unlinked: set.Unlinked,
 		ApproverChat: set.ApproverChat, EditEvery: set.EditEvery, Store: store,
-		Audit: s.callers.trail, Logger: s.logger.Named("telegram"), Metrics: s.watching.registry,
+		Audit: s.callers.trail, Logger: s.logger.Named("telegram"), Metrics: s.telemetry.registry,
 	})
 	if err != nil {
 		return fmt.Errorf("telegram: %w", err)

@@ -21,18 +21,18 @@ import (
 
 var _ pgstream.Watch = (*metrics.Metrics)(nil)
 
-// watching is how a service is observed.
-type watching struct {
+// instrumentation holds the metrics and traces of a service.
+type instrumentation struct {
 	registry *prometheus.Registry
 	counts   *metrics.Metrics
-	traces   *traces.Tracing // nil: they would go nowhere
+	traces   *traces.Tracing // nil without an endpoint to send them to
 	observer agent.Observer
 }
 
-// openTelemetry comes first: everything else is observed.
+// openTelemetry creates the metrics and traces that the rest of the service reports to.
 func (s *Service) openTelemetry(ctx context.Context) (err error) {
 	set := s.cfg.Settings
-	w := &s.watching
+	w := &s.telemetry
 	w.registry = prometheus.NewRegistry()
 	w.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		collectors.NewBuildInfoCollector())
@@ -44,7 +44,7 @@ func (s *Service) openTelemetry(ctx context.Context) (err error) {
 		if w.traces, err = s.openTraces(ctx); err != nil {
 			return err
 		}
-		observers = []agent.Observer{w.traces, w.counts} // in this order: what is counted is within a span
+		observers = []agent.Observer{w.traces, w.counts} // in this order, so that metrics are recorded within a span
 	}
 	w.observer = telemetry.All(append(observers, s.cfg.Observers...)...)
 	return nil
@@ -68,8 +68,8 @@ func (s *Service) openTraces(ctx context.Context) (*traces.Tracing, error) {
 	})
 }
 
-// temporal has a client's calls counted and traced.
-func (w *watching) temporal(options client.Options, s *Service) (_ client.Options, err error) {
+// instrumentClient adds metrics and traces to the options of a Temporal client.
+func (w *instrumentation) instrumentClient(options client.Options, s *Service) (_ client.Options, err error) {
 	if options.MetricsHandler, err = metrics.Temporal(w.registry, s.logger); err != nil {
 		return options, err
 	}
@@ -80,27 +80,27 @@ func (w *watching) temporal(options client.Options, s *Service) (_ client.Option
 	return options, nil
 }
 
-// doors has requests traced.
-func (w *watching) doors(cfg *gateway.Config) {
+// instrumentGateway adds traces of requests to the gateway.
+func (w *instrumentation) instrumentGateway(cfg *gateway.Config) {
 	if w.traces != nil {
 		cfg.Trace, cfg.ServerOptions = w.traces.HTTP, []grpc.ServerOption{w.traces.ServerOption()}
 	}
 }
 
-// exporting says whether traces arrive; nil: none are sent.
-func (w *watching) exporting() func() (ok bool, detail string) {
+// traceStatus returns a function that reports whether traces are delivered, or nil if none are sent.
+func (w *instrumentation) traceStatus() func() (ok bool, detail string) {
 	if w.traces == nil {
 		return nil
 	}
 	return w.traces.Status
 }
 
-// watchInstallation has what waits in the installation counted whenever metrics are read.
+// watchInstallation registers metrics of the whole installation, such as its backlog, which are computed when they are scraped.
 func (s *Service) watchInstallation(store *postgres.Store, gate *admission.Gate) error {
-	return s.watching.counts.Watch(s.watching.registry, metrics.Sources{
-		Standing: func(ctx context.Context, tenants int) (metrics.Standing, error) {
-			standing, err := store.Standing(ctx, tenants)
-			return metrics.Standing(standing), err
+	return s.telemetry.counts.Watch(s.telemetry.registry, metrics.Sources{
+		Backlog: func(ctx context.Context, tenants int) (metrics.Backlog, error) {
+			backlog, err := store.Backlog(ctx, tenants)
+			return metrics.Backlog(backlog), err
 		},
 		Spending: func(ctx context.Context) ([]metrics.TenantSpending, error) {
 			all, err := store.TenantsSpending(ctx)
@@ -125,12 +125,12 @@ func (s *Service) watchInstallation(store *postgres.Store, gate *admission.Gate)
 	})
 }
 
-// close sends what is still to be sent.
-func (w *watching) close(ctx context.Context) error {
+// close sends the traces that are left.
+func (w *instrumentation) close(ctx context.Context) error {
 	if w.traces == nil {
 		return nil
 	}
-	last := w.traces
+	tracing := w.traces
 	w.traces = nil
-	return last.Shutdown(ctx)
+	return tracing.Shutdown(ctx)
 }

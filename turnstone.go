@@ -108,7 +108,7 @@ type Service struct {
 
 	stopChannels func(context.Context)
 
-	watching  watching
+	telemetry instrumentation
 	codec     *codec.Codec // of what Temporal keeps
 	callers   callers
 	bot       *telegram.Channel // nil: none
@@ -244,7 +244,7 @@ func (s *Service) openLog(ctx context.Context) error {
 		relay = &pgstream.Relay{Address: set.Relay.Address, Advertise: set.Relay.Advertise}
 	}
 	log, err := pgstream.New(ctx, pgstream.Config{
-		Pool: s.pool, Logger: s.logger, Watch: s.watching.counts, Retention: s.unswept(set.Retention), Flush: set.FlushInterval, Relay: relay,
+		Pool: s.pool, Logger: s.logger, Watch: s.telemetry.counts, Retention: s.unswept(set.Retention), Flush: set.FlushInterval, Relay: relay,
 	})
 	if err != nil {
 		return err
@@ -262,7 +262,7 @@ func (s *Service) openTemporal(ctx context.Context) error {
 	if options, err = s.encode(options); err != nil {
 		return err
 	}
-	if options, err = s.watching.temporal(options, s); err != nil {
+	if options, err = s.telemetry.instrumentClient(options, s); err != nil {
 		return err
 	}
 	s.namespace = options.Namespace
@@ -288,12 +288,12 @@ func (s *Service) compose(ctx, background context.Context, store *postgres.Store
 	outcomes := &probes.Outcomes{}
 	var countFallback func(agent.Fallback)
 	if set.Worker.Enabled { // a gateway alone counts none
-		countFallback = s.watching.counts.DirectFallback
+		countFallback = s.telemetry.counts.DirectFallback
 	}
 	cases, err := turns.New(turns.Config{
 		Registry: parts.Registry, Models: watchedModels{parts.Models, outcomes}, Tools: parts.Tools, Middleware: parts.Middleware, Store: store, Log: s.log,
 		Blobs: s.blobs, Runs: runs, Schemas: schema.New(), Knowledge: library, DirectFallback: countFallback,
-		Observer: s.watching.observer, Logger: s.logger, MaxMessageBytes: int(set.Turn.MaxMessageBytes), QueueLength: set.Turn.QueueLength,
+		Observer: s.telemetry.observer, Logger: s.logger, MaxMessageBytes: int(set.Turn.MaxMessageBytes), QueueLength: set.Turn.QueueLength,
 		BatchInterval: set.Events.BatchInterval, MaxInlineBytes: int(set.Storage.MaxInlineBytes),
 		OnUnavailable: agent.OnUnavailable(set.Turn.OnUnavailable),
 		OutputBytes:   int(set.Turn.OutputBytes), HistoryOutputBytes: int(set.Turn.HistoryOutputBytes), TurnEvents: set.Turn.ContinueAsNewEvents,
@@ -304,13 +304,13 @@ func (s *Service) compose(ctx, background context.Context, store *postgres.Store
 		return err
 	}
 	health := &health{
-		service: s, queue: set.Temporal.TaskQueue, namespace: s.namespace, attributes: watch.Known, exporting: s.watching.exporting(),
+		service: s, queue: set.Temporal.TaskQueue, namespace: s.namespace, attributes: watch.Known, exporting: s.telemetry.traceStatus(),
 	}
 	var driver turns.Driver
 	if set.Worker.Enabled { // a gateway alone calls no model
 		health.outcomes = outcomes
 		if s.direct, err = direct.New(direct.Config{
-			Turns: cases, Start: runs.TakeOver, Watch: s.watching.counts, Logger: s.logger, MaxTurns: set.Turn.DirectTurns, MaxTime: set.Turn.DirectMax,
+			Turns: cases, Start: runs.TakeOver, Watch: s.telemetry.counts, Logger: s.logger, MaxTurns: set.Turn.DirectTurns, MaxTime: set.Turn.DirectMax,
 		}); err != nil {
 			return err
 		}
@@ -366,12 +366,12 @@ func (s *Service) startGateway(ctx, background context.Context, store *postgres.
 	}
 	cfg := gateway.Config{
 		HTTPAddr: set.HTTP.Addr, GRPCAddr: set.GRPC.Addr, Runtime: box, Catalog: s.parts.Registry,
-		Metrics: promhttp.HandlerFor(s.watching.registry, promhttp.HandlerOpts{}),
+		Metrics: promhttp.HandlerFor(s.telemetry.registry, promhttp.HandlerOpts{}),
 		Logger:  s.logger, Version: app.Version(), AllowedHosts: set.HTTP.AllowedHosts, AllowedOrigins: set.HTTP.AllowedOrigins,
 		Limits: gateway.Limits{BodyBytes: int64(set.HTTP.MaxBodyBytes), ReadTimeout: set.HTTP.ReadHeaderTimeout}, Doors: doors,
 	}
 	s.callers.identify(&cfg)
-	s.watching.doors(&cfg)
+	s.telemetry.instrumentGateway(&cfg)
 	if err := s.secure(&cfg); err != nil {
 		return err
 	}
@@ -442,7 +442,7 @@ func (s *Service) Stop(ctx context.Context) error {
 	}
 	s.closeLog()
 	s.closeLog = func() {}
-	faults = append(faults, s.watching.close(ctx))
+	faults = append(faults, s.telemetry.close(ctx))
 	if s.blobs != nil {
 		faults = append(faults, s.blobs.Close())
 		s.blobs = nil

@@ -11,9 +11,8 @@ import (
 // HTTP status.
 type Code string
 
-// The codes. Conflict, Cancelled and Unauthenticated are additions to the house's list: a busy session or a decision made twice is
-// neither invalid nor unavailable, a cancelled call is no failure of anyone's, and who is not known is told so before he is denied
-// anything.
+// The codes. A busy session and a decision made twice are a conflict. A caller without a valid credential is unauthenticated; one that lacks
+// a permission is denied.
 const (
 	CodeInvalid         Code = "invalid"
 	CodeNotFound        Code = "not_found"
@@ -27,8 +26,8 @@ const (
 	CodeInternal        Code = "internal"
 )
 
-// Retryable reports whether a step of a turn that failed with a code is tried again: for trouble of the runtime's own. A provider's or a tool's
-// failure is data before anybody asks.
+// Retryable reports whether the runtime tries a step of a turn again that failed with a code. It is not asked about failures of a provider or a
+// tool: those are data.
 func (c Code) Retryable() bool {
 	switch c {
 	case CodeInvalid, CodeNotFound, CodeDenied, CodeConflict, CodeOverflow, CodeCancelled:
@@ -40,14 +39,14 @@ func (c Code) Retryable() bool {
 	}
 }
 
-// Error is the one error type with a meaning across packages.
+// Error is the error type that all packages share.
 type Error struct {
 	Code       Code
 	Op         string        // what was being done, e.g. "call model"; may be empty
 	Field      string        // path of the offending field, e.g. "messages[0].role"; empty when no field is at fault
 	RetryAfter time.Duration // how long the other side asked to wait; 0 when it did not
 	Err        error         // the cause, never nil
-	Public     string        // what callers read in place of Err, which is for the log; empty: Err's own text
+	Public     string        // what callers read instead of Err, which is for the log; empty: the text of Err
 }
 
 func (e *Error) Error() string {
@@ -63,7 +62,7 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// ErrOutcomeUnknown marks the error of a write that may have happened: only its answer was lost.
+// ErrOutcomeUnknown marks the error of a write that may have succeeded: its answer was lost.
 var ErrOutcomeUnknown = errors.New("it may have been done all the same")
 
 // Errorf makes an [Error] of a code; %w wraps.
@@ -81,8 +80,8 @@ func Invalid(field, format string, args ...any) *Error {
 	return FieldErrorf(CodeInvalid, field, format, args...)
 }
 
-// Interrupted returns nil while ctx lives. Then it is the context's own error, as [CodeCancelled] when somebody cancelled and as
-// [CodeUnavailable] when the caller's time ran out.
+// Interrupted returns nil while ctx is active. Afterwards it returns the context's error, with [CodeCancelled] if ctx was cancelled and with
+// [CodeUnavailable] if its deadline has passed.
 func Interrupted(ctx context.Context, op string) error {
 	err := ctx.Err()
 	switch {

@@ -94,7 +94,7 @@ func registered(t *testing.T) []metric {
 	m, err := metrics.New(metrics.Config{Registerer: to})
 	require.NoError(t, err)
 	require.NoError(t, m.Watch(to, metrics.Sources{
-		Standing: func(context.Context, int) (metrics.Standing, error) { return metrics.Standing{}, nil },
+		Backlog: func(context.Context, int) (metrics.Backlog, error) { return metrics.Backlog{}, nil },
 		Spending: func(context.Context) ([]metrics.TenantSpending, error) {
 			return []metrics.TenantSpending{{Tenant: "acme"}}, nil
 		},

@@ -171,7 +171,7 @@ func TestAKeyThatWasMade(t *testing.T) {
 	require.Equal(t, 0, b.run(noInput(), "keys", "revoke", made.ID))
 	b.screen = &terminal{}
 	require.Equal(t, exitUsage, b.run(noInput(), "whoami", "--key-file", file))
-	require.Contains(t, b.screen.String(), "The credential of --key-file is not good here")
+	require.Contains(t, b.screen.String(), "The credential of --key-file is not valid on this server")
 	require.NotContains(t, b.screen.String(), made.Key)
 }
 
@@ -188,7 +188,7 @@ func TestWithoutAGoodCredential(t *testing.T) {
 		key, args, says string
 	}{
 		"none":            {"", "whoami", "Give a credential: TURNSTONE_KEY or --key-file; starter keys create makes one."},
-		"a wrong one":     {secret, "agents", "The credential of TURNSTONE_KEY is not good here, or not any more"},
+		"a wrong one":     {secret, "agents", "The credential of TURNSTONE_KEY is not valid on this server, or has expired"},
 		"not allowed":     {anns, "audit", "does not allow audit.read"},
 		"another tenant":  {anns, "agents --tenant zoo", "the credential is of tenant"},
 		"no file":         {anns, "whoami --key-file " + filepath.Join(folder, "nope"), "--key-file: open"},
@@ -206,7 +206,7 @@ func TestWithoutAGoodCredential(t *testing.T) {
 	}
 	b.key, b.screen = anns, &terminal{}
 	require.Equal(t, exitUnreachable, b.run(noInput(), "start", "x"))
-	require.Contains(t, b.screen.String(), "It may be otherwise in 42s.")
+	require.Contains(t, b.screen.String(), "Try again in 42s.")
 }
 
 // A server that sends its callers elsewhere does not get their credentials there.

@@ -24,7 +24,7 @@ has, and whether expressions compile, "starter catalog apply --dry-run" says.
 ` + filesHelp,
 		Example: "  starter catalog validate catalog/\n  starter catalog validate - < analyst.yaml",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.breakable(cmd.Context(), func(ctx context.Context) error {
+			return a.untilInterrupted(cmd.Context(), func(ctx context.Context) error {
 				files, err := readManifests(ctx, a.in, args)
 				if err != nil {
 					return err

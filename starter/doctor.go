@@ -70,7 +70,7 @@ Exit code 0: nothing failed. 1: something did.`,
 			if noModels && (name != "" || profile != "") {
 				return usageError{errors.New("--no-models leaves out what --agent and --model ask for")}
 			}
-			return a.breakable(cmd.Context(), func(ctx context.Context) error {
+			return a.untilInterrupted(cmd.Context(), func(ctx context.Context) error {
 				v := &visit{app: a}
 				if err := v.run(ctx, name, profile, !noModels); err != nil {
 					return err

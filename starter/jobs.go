@@ -53,7 +53,7 @@ func (a *app) queue(ctx context.Context, f *redisFlags, do func(context.Context,
 		return usageError{fmt.Errorf("--redis: %w", err)}
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
-	return a.breakable(ctx, func(ctx context.Context) error {
+	return a.untilInterrupted(ctx, func(ctx context.Context) error {
 		err := do(ctx, c)
 		if errors.Is(context.Cause(ctx), errInterrupted) {
 			return errInterrupted

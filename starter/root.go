@@ -28,7 +28,7 @@ type app struct {
 	in          io.Reader
 	out, errOut io.Writer
 	interrupts  <-chan os.Signal
-	server      string   // from the environment; the flag overrides it
+	server      string   // default from the environment; the flag overrides it
 	env         []string // for TEMPORAL_* variables, which only setup reads
 	color       bool     // of a diff
 	terminals   [2]bool  // whether out and errOut are terminals
@@ -104,7 +104,7 @@ func (a *app) run(ctx context.Context, args []string) int {
 	return exitCode(err)
 }
 
-// complain says what went wrong; what is wrong with catalog documents one a line, so that an editor finds the places.
+// complain prints an error. Faults of catalog documents are printed one a line, so that an editor can jump to them.
 func (a *app) complain(err error) {
 	faults, ok := errors.AsType[agent.Faults](err)
 	if !ok {
@@ -130,18 +130,18 @@ func (a *app) printFaults(to io.Writer, faults agent.Faults) {
 func (a *app) hintFor(err error) string {
 	switch {
 	case agent.CodeOf(err) == agent.CodeUnauthenticated && a.keyFile != "":
-		return "The credential of --key-file is not good here, or not any more; starter keys create makes one."
+		return "The credential of --key-file is not valid on this server, or has expired; starter keys create makes a new one."
 	case agent.CodeOf(err) == agent.CodeUnauthenticated && a.key != "":
-		return "The credential of TURNSTONE_KEY is not good here, or not any more; starter keys create makes one."
+		return "The credential of TURNSTONE_KEY is not valid on this server, or has expired; starter keys create makes a new one."
 	case agent.CodeOf(err) == agent.CodeUnauthenticated:
-		return "Give a credential: TURNSTONE_KEY or --key-file; starter keys create makes one."
+		return "Set a credential with TURNSTONE_KEY or --key-file; starter keys create makes one."
 	case agent.CodeOf(err) == agent.CodeRateLimited:
 		if e, ok := errors.AsType[*agent.Error](err); ok && e.RetryAfter > 0 {
-			return "It may be otherwise in " + e.RetryAfter.String() + "."
+			return "Try again in " + e.RetryAfter.String() + "."
 		}
 		return ""
 	case errors.Is(err, client.ErrUnreachable):
-		return "Is it running? Start one with: go run ./dev   or point --server (or TURNSTONE_SERVER) to it."
+		return "Is the server running? Start one with: go run ./dev   or name it with --server or TURNSTONE_SERVER."
 	case errors.As(err, new(usageError)):
 		return `See "starter help".`
 	default:
@@ -183,7 +183,7 @@ func (a *app) root() *cobra.Command {
 	return root
 }
 
-// markUsage makes the argument faults that cobra finds exit as usage errors.
+// markUsage turns the argument errors that cobra finds into usage errors, which have an exit code of their own.
 func markUsage(cmd *cobra.Command) {
 	if check := cmd.Args; check != nil {
 		cmd.Args = func(cmd *cobra.Command, args []string) error {
@@ -208,7 +208,7 @@ func (a *app) client() (*client.Client, error) {
 		cfg.Key = key
 	}
 	if a.ca != "" {
-		transport, err := trusting(a.ca)
+		transport, err := transportTrusting(a.ca)
 		if err != nil {
 			return nil, usageError{fmt.Errorf("--ca: %w", err)}
 		}
@@ -220,7 +220,7 @@ func (a *app) client() (*client.Client, error) {
 // maxKeyFile bounds a file with a credential.
 const maxKeyFile = 64 << 10
 
-// readKey reads a credential from a file. None at all is an error: whoever names a file does not want to call as nobody.
+// readKey reads a credential from a file. An empty file is an error: the caller does not want to be anonymous.
 func readKey(name string) (string, error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -241,8 +241,8 @@ func readKey(name string) (string, error) {
 	return key, nil
 }
 
-// trusting is a transport that believes those whose certificates are in a PEM file.
-func trusting(file string) (http.RoundTripper, error) {
+// transportTrusting returns a transport that trusts the certificate authorities in a PEM file.
+func transportTrusting(file string) (http.RoundTripper, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
@@ -256,17 +256,17 @@ func trusting(file string) (http.RoundTripper, error) {
 	return transport, nil
 }
 
-// call runs one request that Ctrl-C may break off.
+// call sends requests until Ctrl-C interrupts them.
 func (a *app) call(ctx context.Context, do func(context.Context, *client.Client) error) error {
 	c, err := a.client()
 	if err != nil {
 		return err
 	}
-	return a.breakable(ctx, func(ctx context.Context) error { return do(ctx, c) })
+	return a.untilInterrupted(ctx, func(ctx context.Context) error { return do(ctx, c) })
 }
 
-// breakable runs something that Ctrl-C breaks off by ending its context.
-func (a *app) breakable(ctx context.Context, do func(context.Context) error) error {
+// untilInterrupted runs do with a context that Ctrl-C cancels.
+func (a *app) untilInterrupted(ctx context.Context, do func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	done := make(chan struct{})
@@ -291,7 +291,7 @@ func (a *app) printJSON(v any) error {
 	return nil
 }
 
-// printJSONLine prints JSON on one line, for lists without an end.
+// printJSONLine prints JSON on one line, for lists that are printed as they come.
 func (a *app) printJSONLine(v any) error {
 	e := json.NewEncoder(a.out)
 	e.SetEscapeHTML(false)
@@ -315,7 +315,7 @@ func (a *app) versionCommand() *cobra.Command {
 	}
 }
 
-// buildVersion is what the Go toolchain stamped: the module's version, or the commit of a build from a checkout.
+// buildVersion returns the version that the Go toolchain recorded: the module's, or the commit of a build from a checkout.
 func buildVersion() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok || info.Main.Version == "" {

@@ -26,16 +26,16 @@ var errNoCredential = access.Refused("a credential is missing: send the header A
 
 // identify finds out who calls, once for each request. A credential that does not hold is an error; none is not, because some paths need
 // none.
-func (g *Gateway) identify(ctx context.Context, who identity, given access.Credentials, err error) (identity, error) {
-	who.g = g
+func (g *Gateway) identify(ctx context.Context, caller identity, given access.Credentials, err error) (identity, error) {
+	caller.g = g
 	if g.cfg.Auth == nil {
-		who.principal = agent.Principal{Method: agent.MethodNone, Tenant: agent.AnyTenant, Scopes: []string{"*"}}
-		return who, nil
+		caller.principal = agent.Principal{Method: agent.MethodNone, Tenant: agent.AnyTenant, Scopes: []string{"*"}}
+		return caller, nil
 	}
 	// Until it is known who calls, nothing is allowed: not even to be taken for the runtime itself.
-	who.principal, who.anonymous = agent.Principal{Method: "unknown"}, errNoCredential
+	caller.principal, caller.anonymous = agent.Principal{Method: "unknown"}, errNoCredential
 	if err == nil && !given.Given() && len(given.Certificates) == 0 {
-		return who, nil
+		return caller, nil
 	}
 	var p agent.Principal
 	if err == nil {
@@ -45,31 +45,31 @@ func (g *Gateway) identify(ctx context.Context, who identity, given access.Crede
 	}
 	switch {
 	case err == nil && (p.Trusted() || (p.Tenant != agent.AnyTenant && !agent.ValidName(p.Tenant))):
-		return who, agent.Errorf(agent.CodeInternal, "", "an authenticator made a principal %q of tenant %.140q", p.Method, p.Tenant)
+		return caller, agent.Errorf(agent.CodeInternal, "", "an authenticator made a principal %q of tenant %.140q", p.Method, p.Tenant)
 	case err == nil:
-		who.principal, who.credentials, who.anonymous = p, &given, nil
-		return who, nil
+		caller.principal, caller.credentials, caller.anonymous = p, &given, nil
+		return caller, nil
 	case agent.CodeOf(err) == agent.CodeUnauthenticated:
-		who.noteStranger(err)
+		caller.noteStranger(err)
 		if !given.Given() { // a certificate may be no more than a way to connect
-			who.anonymous = err
-			return who, nil
+			caller.anonymous = err
+			return caller, nil
 		}
 	}
-	return who, err
+	return caller, err
 }
 
 // identifyRequest identifies who sent an HTTP request. What comes back knows him, and has no credential in its address any more.
 func (s *httpServer) identifyRequest(r *http.Request, id string) (*http.Request, error) {
-	who := identity{door: "http", requestID: id, remote: r.RemoteAddr}
+	caller := identity{door: "http", requestID: id, remote: r.RemoteAddr}
 	var given access.Credentials
 	var err error
 	if s.cfg.Auth != nil {
 		given, err = credentialsOf(r)
 	}
 	r = withoutToken(r)
-	who, err = s.identify(r.Context(), who, given, err)
-	return r.WithContext(who.within(r.Context())), err
+	caller, err = s.identify(r.Context(), caller, given, err)
+	return r.WithContext(caller.within(r.Context())), err
 }
 
 func credentialsOf(r *http.Request) (c access.Credentials, err error) {
@@ -136,10 +136,10 @@ func leafsOf(state *tls.ConnectionState) []*x509.Certificate {
 
 // identifyCall identifies who sent a gRPC call, and refuses what he may not do.
 func (g *Gateway) identifyCall(ctx context.Context, method string) (context.Context, identity, error) {
-	who := identity{door: "grpc", requestID: requestIDOf(ctx)}
+	caller := identity{door: "grpc", requestID: requestIDOf(ctx)}
 	var given access.Credentials
 	if p, ok := peer.FromContext(ctx); ok {
-		who.remote = p.Addr.String()
+		caller.remote = p.Addr.String()
 		if info, ok := p.AuthInfo.(credentials.TLSInfo); ok {
 			given.Certificates = leafsOf(&info.State)
 		}
@@ -151,13 +151,13 @@ func (g *Gateway) identifyCall(ctx context.Context, method string) (context.Cont
 			given.Key, err = access.Key(metadata.ValueFromIncomingContext(ctx, "x-api-key"))
 		}
 	}
-	who, err = g.identify(ctx, who, given, err)
+	caller, err = g.identify(ctx, caller, given, err)
 	wants := callNeeds[method]
-	who.action = wants.deed()
+	caller.action = wants.deed()
 	if err == nil {
-		err = wants.check(who, method)
+		err = wants.check(caller, method)
 	}
-	return who.within(ctx), who, err
+	return caller.within(ctx), caller, err
 }
 
 // requestIDOf is the id that a call brought, or a new one.

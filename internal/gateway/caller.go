@@ -92,7 +92,7 @@ func (c identity) mayTurn(a agent.Action, v *TurnView) error {
 }
 
 // headerCaller is caller for the paths on which the query says what is asked for, and not who asks.
-func headerCaller(r *http.Request) (identity, error) {
+func readHeaderCaller(r *http.Request) (identity, error) {
 	return callerIn(r.Context(), r.Header.Get(tenantKey))
 }
 

@@ -42,8 +42,8 @@ func (c identity) about(named string) (string, error) {
 	if err := c.ownTenant(named, "tenant"); err != nil {
 		return "", err
 	}
-	who, err := c.in(named)
-	return who.tenant, err
+	caller, err := c.in(named)
+	return caller.tenant, err
 }
 
 // filter is about for lists of documents: those of every tenant are asked for with [agent.SharedTenant], and a NodeDefinition has none.
@@ -166,8 +166,8 @@ func (g *Gateway) listNodes(ctx context.Context, labels string, q agent.NodeQuer
 }
 
 // listAgents lists agents; node and labels are what the door calls these filters.
-func (g *Gateway) listAgents(ctx context.Context, who identity, node, labels string, q agent.AgentQuery) (agent.AgentPage, error) {
-	tenant, err := who.about(q.Tenant)
+func (g *Gateway) listAgents(ctx context.Context, caller identity, node, labels string, q agent.AgentQuery) (agent.AgentPage, error) {
+	tenant, err := caller.about(q.Tenant)
 	err = cmp.Or(err, checkName(node, q.NodeID), checkPlain("tool", q.Tool, maxText), checkLabels(labels, q.Labels))
 	if err != nil {
 		return agent.AgentPage{}, err
@@ -178,8 +178,8 @@ func (g *Gateway) listAgents(ctx context.Context, who identity, node, labels str
 	return g.cfg.Catalog.ListAgents(ctx, q)
 }
 
-func (g *Gateway) listDocuments(ctx context.Context, who identity, q agent.DocumentQuery) (agent.DocumentPage, error) {
-	tenant, err := who.filter(q.Kind, q.Tenant)
+func (g *Gateway) listDocuments(ctx context.Context, caller identity, q agent.DocumentQuery) (agent.DocumentPage, error) {
+	tenant, err := caller.filter(q.Kind, q.Tenant)
 	if q.Kind != "" {
 		err = cmp.Or(err, checkKind(q.Kind))
 	}
@@ -195,20 +195,20 @@ func (g *Gateway) listDocuments(ctx context.Context, who identity, q agent.Docum
 	ctx, cancel := g.bounded(ctx)
 	defer cancel()
 	page, err := g.cfg.Catalog.Documents(ctx, q)
-	if err != nil || who.principal.MayAll(agent.ActionCatalogRead) {
+	if err != nil || caller.principal.MayAll(agent.ActionCatalogRead) {
 		return page, err
 	}
 	page.Documents = kept(page.Documents, func(d *agent.Document) bool {
-		return who.principal.May(agent.ActionCatalogRead, document(d.DocumentKey))
+		return caller.principal.May(agent.ActionCatalogRead, document(d.DocumentKey))
 	})
 	return page, nil
 }
 
 // document returns the one document of a key. A NodeDefinition may be named without its version while it has but one.
-func (g *Gateway) document(ctx context.Context, who identity, key agent.DocumentKey) (agent.Document, error) {
-	key, err := who.key(key)
+func (g *Gateway) document(ctx context.Context, caller identity, key agent.DocumentKey) (agent.Document, error) {
+	key, err := caller.key(key)
 	if err == nil {
-		err = who.may(agent.ActionCatalogRead, document(key))
+		err = caller.may(agent.ActionCatalogRead, document(key))
 	}
 	if err != nil {
 		return agent.Document{}, err
@@ -235,13 +235,13 @@ func (g *Gateway) document(ctx context.Context, who identity, key agent.Document
 }
 
 // apply changes the catalog; files is what the door calls the manifests.
-func (g *Gateway) apply(ctx context.Context, who identity, files string, r agent.ApplyRequest) (agent.ApplyResult, error) {
+func (g *Gateway) apply(ctx context.Context, caller identity, files string, r agent.ApplyRequest) (agent.ApplyResult, error) {
 	r.Source = agent.SourceAPI
 	if err := checkApply(files, &r); err != nil {
 		return agent.ApplyResult{}, err
 	}
 	for i := range r.Delete {
-		key, err := who.key(r.Delete[i])
+		key, err := caller.key(r.Delete[i])
 		if err == nil && key.Kind == agent.KindNode && key.Version == "" {
 			err = agent.Invalid("version", "is empty: which one?")
 		}
@@ -250,13 +250,13 @@ func (g *Gateway) apply(ctx context.Context, who identity, files string, r agent
 		}
 		r.Delete[i] = key
 	}
-	r.PruneTenant, r.By = who.tenant, who.by(r.By)
+	r.PruneTenant, r.By = caller.tenant, caller.by(r.By)
 	for i := range r.Files {
-		r.Files[i].Tenant = who.tenant
+		r.Files[i].Tenant = caller.tenant
 	}
 	ctx, cancel := g.bounded(ctx)
 	defer cancel()
-	if err := g.mayApply(ctx, who, &r); err != nil {
+	if err := g.mayApply(ctx, caller, &r); err != nil {
 		return agent.ApplyResult{}, err
 	}
 	result, err := g.cfg.Catalog.Apply(ctx, r)
@@ -269,19 +269,19 @@ func (g *Gateway) apply(ctx context.Context, who identity, files string, r agent
 		if len(r.Files) == 0 && len(r.Delete) == 1 {
 			resource = document(r.Delete[0])
 		}
-		who.did(agent.ActionCatalogWrite, resource, detail, err)
+		caller.did(agent.ActionCatalogWrite, resource, detail, err)
 	}
 	return result, err
 }
 
 // mayApply asks of every document of a request whether the caller may write it. Which they are only the catalog can read from manifests,
 // so a dry run is asked; a caller who may write everything needs none. What changes between the two is a conflict.
-func (g *Gateway) mayApply(ctx context.Context, who identity, r *agent.ApplyRequest) error {
-	if !who.confined() && who.principal.MayAll(agent.ActionCatalogWrite) {
+func (g *Gateway) mayApply(ctx context.Context, caller identity, r *agent.ApplyRequest) error {
+	if !caller.confined() && caller.principal.MayAll(agent.ActionCatalogWrite) {
 		return nil
 	}
 	for _, k := range r.Delete {
-		if err := who.mayWrite(k); err != nil {
+		if err := caller.mayWrite(k); err != nil {
 			return err
 		}
 	}
@@ -292,7 +292,7 @@ func (g *Gateway) mayApply(ctx context.Context, who identity, r *agent.ApplyRequ
 		return err
 	}
 	for i := range planned.Changes {
-		if err := who.mayWrite(planned.Changes[i].DocumentKey); err != nil {
+		if err := caller.mayWrite(planned.Changes[i].DocumentKey); err != nil {
 			return err
 		}
 	}
@@ -321,26 +321,26 @@ func checkApply(files string, r *agent.ApplyRequest) error {
 	return cmp.Or(checkLine("by", r.By, maxText), checkPlain("comment", r.Comment, maxComment))
 }
 
-func (g *Gateway) publish(ctx context.Context, who identity, tenant, name, by string) (agent.AgentInfo, error) {
-	tenant, err := who.about(tenant)
+func (g *Gateway) publish(ctx context.Context, caller identity, tenant, name, by string) (agent.AgentInfo, error) {
+	tenant, err := caller.about(tenant)
 	if err == nil && name == "" {
 		err = agent.Invalid("agent", "is empty")
 	}
 	if err := cmp.Or(err, checkName("agent", name), checkPlain("by", by, maxText)); err != nil {
 		return agent.AgentInfo{}, err
 	}
-	if err := who.mayWrite(agent.DocumentKey{Kind: agent.KindAgent, Tenant: tenant, Name: name}); err != nil {
+	if err := caller.mayWrite(agent.DocumentKey{Kind: agent.KindAgent, Tenant: tenant, Name: name}); err != nil {
 		return agent.AgentInfo{}, err
 	}
 	ctx, cancel := g.bounded(ctx)
 	defer cancel()
-	info, err := g.cfg.Catalog.Publish(ctx, tenant, name, who.by(by))
-	who.did(agent.ActionCatalogWrite, document(agent.DocumentKey{Kind: agent.KindAgent, Name: name}), facts{"publish": true}, err)
+	info, err := g.cfg.Catalog.Publish(ctx, tenant, name, caller.by(by))
+	caller.did(agent.ActionCatalogWrite, document(agent.DocumentKey{Kind: agent.KindAgent, Name: name}), facts{"publish": true}, err)
 	return info, err
 }
 
-func (g *Gateway) listHistory(ctx context.Context, who identity, q agent.HistoryQuery) (agent.HistoryPage, error) {
-	tenant, err := who.filter(q.Kind, q.Tenant)
+func (g *Gateway) listHistory(ctx context.Context, caller identity, q agent.HistoryQuery) (agent.HistoryPage, error) {
+	tenant, err := caller.filter(q.Kind, q.Tenant)
 	if q.Kind != "" {
 		err = cmp.Or(err, checkKind(q.Kind))
 	}
@@ -351,21 +351,21 @@ func (g *Gateway) listHistory(ctx context.Context, who identity, q agent.History
 	ctx, cancel := g.bounded(ctx)
 	defer cancel()
 	page, err := g.cfg.Catalog.History(ctx, q)
-	if err != nil || who.principal.MayAll(agent.ActionCatalogRead) {
+	if err != nil || caller.principal.MayAll(agent.ActionCatalogRead) {
 		return page, err
 	}
 	page.Entries = kept(page.Entries, func(e *agent.AuditEntry) bool {
-		return who.principal.May(agent.ActionCatalogRead, document(e.DocumentKey))
+		return caller.principal.May(agent.ActionCatalogRead, document(e.DocumentKey))
 	})
 	return page, nil
 }
 
 // status is what the catalog serves. What is wrong with whose documents is for callers of every tenant.
-func (g *Gateway) status(ctx context.Context, who identity) agent.CatalogStatus {
+func (g *Gateway) status(ctx context.Context, caller identity) agent.CatalogStatus {
 	ctx, cancel := g.bounded(ctx)
 	defer cancel()
 	now := g.cfg.Catalog.Status(ctx)
-	if !who.confined() {
+	if !caller.confined() {
 		return now
 	}
 	own := agent.CatalogStatus{Revision: now.Revision, LoadedAt: now.LoadedAt}
@@ -376,7 +376,7 @@ func (g *Gateway) status(ctx context.Context, who identity) agent.CatalogStatus 
 }
 
 // planOf returns the plan of a hash, or without one that of an agent.
-func (g *Gateway) planOf(ctx context.Context, who identity, hash, tenant, name string) (body []byte, of string, err error) {
+func (g *Gateway) planOf(ctx context.Context, caller identity, hash, tenant, name string) (body []byte, of string, err error) {
 	ctx, cancel := g.bounded(ctx)
 	defer cancel()
 	if hash != "" {
@@ -388,20 +388,20 @@ func (g *Gateway) planOf(ctx context.Context, who identity, hash, tenant, name s
 			err = noPlan(hash) // in these words, whatever the reason
 		}
 		if err == nil {
-			err = who.maySeePlan(hash, body)
+			err = caller.maySeePlan(hash, body)
 		}
 		if err != nil {
 			return nil, "", err
 		}
 		return body, hash, nil
 	}
-	if tenant, err = who.about(tenant); err != nil {
+	if tenant, err = caller.about(tenant); err != nil {
 		return nil, "", err
 	}
 	if !agent.ValidName(name) {
 		return nil, "", agent.FieldErrorf(agent.CodeNotFound, "agent", "there is no agent %.140q", name)
 	}
-	if err := who.may(agent.ActionCatalogRead, document(agent.DocumentKey{Kind: agent.KindAgent, Name: name})); err != nil {
+	if err := caller.may(agent.ActionCatalogRead, document(agent.DocumentKey{Kind: agent.KindAgent, Name: name})); err != nil {
 		return nil, "", err
 	}
 	return g.cfg.Catalog.AgentPlan(ctx, tenant, name)
@@ -428,8 +428,8 @@ func noPlan(hash string) error {
 }
 
 // watch checks a query for the stream of the catalog and opens it. It lasts until ctx ends.
-func (g *Gateway) watch(ctx context.Context, who identity, q agent.WatchQuery) (iter.Seq2[agent.CatalogEvent, error], error) {
-	tenant, err := who.about(q.Tenant)
+func (g *Gateway) watch(ctx context.Context, caller identity, q agent.WatchQuery) (iter.Seq2[agent.CatalogEvent, error], error) {
+	tenant, err := caller.about(q.Tenant)
 	if err != nil {
 		return nil, err
 	}
@@ -438,10 +438,10 @@ func (g *Gateway) watch(ctx context.Context, who identity, q agent.WatchQuery) (
 }
 
 // explain says which agent would answer a request through a door, and why.
-func (g *Gateway) explain(ctx context.Context, who identity, door string, r agent.RouteContext) (agent.RouteDecision, error) {
+func (g *Gateway) explain(ctx context.Context, caller identity, door string, r agent.RouteContext) (agent.RouteDecision, error) {
 	// What a turn would be checked for, with a message that passes.
 	turn := agent.TurnRequest{Agent: r.Agent, SessionID: r.SessionID, Message: "-", Context: r.InvocationContext}
-	if err := cmp.Or(who.sign(&turn), checkPlain("channel", r.Channel, maxText)); err != nil {
+	if err := cmp.Or(caller.sign(&turn), checkPlain("channel", r.Channel, maxText)); err != nil {
 		return agent.RouteDecision{}, err
 	}
 	if err := turn.Validate(0); err != nil {

@@ -221,30 +221,30 @@ func (g *Gateway) bounded(ctx context.Context) (context.Context, context.CancelF
 }
 
 // submit makes an envelope of a request, and of the request what the runtime got.
-func (g *Gateway) submit(ctx context.Context, who identity, door string, r *agent.TurnRequest) (agent.Receipt, error) {
+func (g *Gateway) submit(ctx context.Context, caller identity, door string, r *agent.TurnRequest) (agent.Receipt, error) {
 	e := agent.Envelope{Channel: door, Request: *r}
-	receipt, err := g.accept(ctx, who, &e)
+	receipt, err := g.accept(ctx, caller, &e)
 	*r = e.Request
 	return receipt, err
 }
 
 // accept checks what every door checks and hands the envelope to the runtime.
-func (g *Gateway) accept(ctx context.Context, who identity, e *agent.Envelope) (agent.Receipt, error) {
+func (g *Gateway) accept(ctx context.Context, caller identity, e *agent.Envelope) (agent.Receipt, error) {
 	r := &e.Request
 	if r.StreamTo != nil {
 		return agent.Receipt{}, errStreamTo()
 	}
-	if err := who.sign(r); err != nil {
+	if err := caller.sign(r); err != nil {
 		return agent.Receipt{}, err
 	}
 	if r.Channel == "" {
 		r.Channel = e.Channel
 	}
-	who.seal(e)
+	caller.seal(e)
 	if err := r.Validate(int(g.cfg.Limits.BodyBytes)); err != nil {
 		return agent.Receipt{}, err
 	}
-	if err := who.mayRun(r.Agent); err != nil {
+	if err := caller.mayRun(r.Agent); err != nil {
 		return agent.Receipt{}, err
 	}
 	receipt, err := g.cfg.Runtime.Submit(ctx, *e)
@@ -253,9 +253,9 @@ func (g *Gateway) accept(ctx context.Context, who identity, e *agent.Envelope) (
 	}
 	if !receipt.Joined {
 		g.remember(receipt.TurnID, r)
-	} else if !who.principal.MayAll(agent.ActionTurnsRun) {
+	} else if !caller.principal.MayAll(agent.ActionTurnsRun) {
 		// It may be the turn of another agent than the request's, which the caller could not have started.
-		if _, err := g.turn(ctx, who, receipt.TurnID, agent.ActionTurnsRun); err != nil {
+		if _, err := g.turn(ctx, caller, receipt.TurnID, agent.ActionTurnsRun); err != nil {
 			return agent.Receipt{}, err
 		}
 	}

@@ -60,11 +60,11 @@ func newGRPCServer(g *Gateway) *grpc.Server {
 
 // aroundUnary is the outside of every unary call: panic net, error table, access log.
 func (s *grpcServer) aroundUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (resp any, err error) {
-	var who identity
-	defer func(start time.Time) { err = s.end(who, info.FullMethod, start, err, recover()) }(time.Now())
-	ctx, who, err = s.identifyCall(ctx, info.FullMethod)
+	var caller identity
+	defer func(start time.Time) { err = s.end(caller, info.FullMethod, start, err, recover()) }(time.Now())
+	ctx, caller, err = s.identifyCall(ctx, info.FullMethod)
 	// An error means that the call is over already, and has no header any more.
-	_ = grpc.SetHeader(ctx, metadata.Pairs(requestIDHeader, who.requestID))
+	_ = grpc.SetHeader(ctx, metadata.Pairs(requestIDHeader, caller.requestID))
 	if err != nil {
 		return nil, err
 	}
@@ -73,11 +73,11 @@ func (s *grpcServer) aroundUnary(ctx context.Context, req any, info *grpc.UnaryS
 
 // aroundStream is the same for streams.
 func (s *grpcServer) aroundStream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
-	var who identity
-	defer func(start time.Time) { err = s.end(who, info.FullMethod, start, err, recover()) }(time.Now())
+	var caller identity
+	defer func(start time.Time) { err = s.end(caller, info.FullMethod, start, err, recover()) }(time.Now())
 	var ctx context.Context
-	ctx, who, err = s.identifyCall(ss.Context(), info.FullMethod)
-	_ = ss.SetHeader(metadata.Pairs(requestIDHeader, who.requestID)) // as above
+	ctx, caller, err = s.identifyCall(ss.Context(), info.FullMethod)
+	_ = ss.SetHeader(metadata.Pairs(requestIDHeader, caller.requestID)) // as above
 	if err != nil {
 		return err
 	}
@@ -94,11 +94,11 @@ type identified struct {
 // Context implements [grpc.ServerStream].
 func (s *identified) Context() context.Context { return s.ctx }
 
-func (s *grpcServer) end(who identity, method string, start time.Time, err error, panicked any) error {
+func (s *grpcServer) end(caller identity, method string, start time.Time, err error, panicked any) error {
 	level := zapcore.InfoLevel
 	fields := []zap.Field{
-		zap.String("method", method), zap.Duration("took", time.Since(start)), zap.String("remote", who.remote),
-		zap.String("request_id", who.requestID),
+		zap.String("method", method), zap.Duration("took", time.Since(start)), zap.String("remote", caller.remote),
+		zap.String("request_id", caller.requestID),
 	}
 	if panicked != nil {
 		err = fmt.Errorf("panic: %v", panicked)
@@ -118,21 +118,21 @@ func (s *grpcServer) end(who identity, method string, start time.Time, err error
 
 // submitCall names the caller and submits his request.
 func (s *grpcServer) submitCall(ctx context.Context, p *pb.TurnRequest) (identity, agent.Receipt, error) {
-	who, err := grpcCaller(ctx)
+	caller, err := grpcCaller(ctx)
 	if err != nil {
-		return who, agent.Receipt{}, err
+		return caller, agent.Receipt{}, err
 	}
 	req := requestFromProto(p)
 	if err := checkTexts(&req); err != nil {
-		return who, agent.Receipt{}, err
+		return caller, agent.Receipt{}, err
 	}
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
-	receipt, err := s.submit(ctx, who, "grpc", &req)
-	if who.tenant == "" {
-		who.tenant = req.Context.Tenant
+	receipt, err := s.submit(ctx, caller, "grpc", &req)
+	if caller.tenant == "" {
+		caller.tenant = req.Context.Tenant
 	}
-	return who, receipt, err
+	return caller, receipt, err
 }
 
 func turnMetadata(id agent.TurnID) metadata.MD { return metadata.Pairs(turnIDHeader, string(id)) }
@@ -178,7 +178,7 @@ func (s *grpcServer) Invoke(ctx context.Context, p *pb.TurnRequest) (*pb.AgentSt
 		return nil, err
 	}
 	defer leave()
-	who, receipt, err := s.submitCall(ctx, p)
+	caller, receipt, err := s.submitCall(ctx, p)
 	if err != nil {
 		return nil, err
 	}
@@ -187,7 +187,7 @@ func (s *grpcServer) Invoke(ctx context.Context, p *pb.TurnRequest) (*pb.AgentSt
 	}
 	ctx, cancel := s.whileOpen(ctx)
 	defer cancel()
-	end, err := s.await(ctx, who, receipt)
+	end, err := s.await(ctx, caller, receipt)
 	switch {
 	case errors.Is(err, errStarting):
 		return nil, unfinishedError(receipt, "TURN_STARTING", agent.StateQueued, "is accepted and runs within seconds: Follow its events", nil)
@@ -256,16 +256,16 @@ func (s *grpcServer) Follow(p *pb.FollowRequest, out grpc.ServerStreamingServer[
 
 // lookup finds the turn that a message names, as its caller may see it.
 func (s *grpcServer) lookup(ctx context.Context, id string, a agent.Action) (v TurnView, err error) {
-	err = s.onTurn(ctx, id, func(ctx context.Context, who identity, id agent.TurnID) (err error) {
-		v, err = s.turn(ctx, who, id, a)
+	err = s.onTurn(ctx, id, func(ctx context.Context, caller identity, id agent.TurnID) (err error) {
+		v, err = s.turn(ctx, caller, id, a)
 		return err
 	})
 	return v, err
 }
 
 // onTurn is what the actions on a turn share.
-func (s *grpcServer) onTurn(ctx context.Context, id string, do func(ctx context.Context, who identity, id agent.TurnID) error) error {
-	who, err := grpcCaller(ctx)
+func (s *grpcServer) onTurn(ctx context.Context, id string, do func(ctx context.Context, caller identity, id agent.TurnID) error) error {
+	caller, err := grpcCaller(ctx)
 	if err != nil {
 		return err
 	}
@@ -274,7 +274,7 @@ func (s *grpcServer) onTurn(ctx context.Context, id string, do func(ctx context.
 	}
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
-	return do(ctx, who, agent.TurnID(id))
+	return do(ctx, caller, agent.TurnID(id))
 }
 
 // send copies a turn's events to a stream. The header goes first, so that a client knows the turn before its first event.
@@ -310,8 +310,8 @@ func (s *grpcServer) Decide(ctx context.Context, p *pb.DecideRequest) (*pb.Decid
 	if err := checkDecision(&d); err != nil { // before the turn's id, as the other door does
 		return nil, err
 	}
-	err := s.onTurn(ctx, p.GetTurnId(), func(ctx context.Context, who identity, id agent.TurnID) error {
-		_, err := s.decide(ctx, who, id, d)
+	err := s.onTurn(ctx, p.GetTurnId(), func(ctx context.Context, caller identity, id agent.TurnID) error {
+		_, err := s.decide(ctx, caller, id, d)
 		return err
 	})
 	if err != nil {
@@ -329,8 +329,8 @@ func (s *grpcServer) Provide(ctx context.Context, p *pb.ProvideRequest) (*pb.Pro
 	if err := checkText("result", r.Result); err != nil {
 		return nil, err
 	}
-	err := s.onTurn(ctx, p.GetTurnId(), func(ctx context.Context, who identity, id agent.TurnID) error {
-		_, err := s.provide(ctx, who, id, r)
+	err := s.onTurn(ctx, p.GetTurnId(), func(ctx context.Context, caller identity, id agent.TurnID) error {
+		_, err := s.provide(ctx, caller, id, r)
 		return err
 	})
 	if err != nil {
@@ -341,8 +341,8 @@ func (s *grpcServer) Provide(ctx context.Context, p *pb.ProvideRequest) (*pb.Pro
 
 // Cancel implements the service.
 func (s *grpcServer) Cancel(ctx context.Context, p *pb.CancelRequest) (*pb.CancelResponse, error) {
-	err := s.onTurn(ctx, p.GetTurnId(), func(ctx context.Context, who identity, id agent.TurnID) error {
-		_, err := s.cancel(ctx, who, id, agent.CancelRequest{Reason: p.GetReason(), By: p.GetBy()})
+	err := s.onTurn(ctx, p.GetTurnId(), func(ctx context.Context, caller identity, id agent.TurnID) error {
+		_, err := s.cancel(ctx, caller, id, agent.CancelRequest{Reason: p.GetReason(), By: p.GetBy()})
 		return err
 	})
 	if err != nil {
@@ -362,7 +362,7 @@ func (s *grpcServer) GetTurn(ctx context.Context, p *pb.GetTurnRequest) (*pb.Get
 
 // GetResult implements the service.
 func (s *grpcServer) GetResult(p *pb.GetResultRequest, out grpc.ServerStreamingServer[pb.GetResultResponse]) error {
-	who, err := grpcCaller(out.Context())
+	caller, err := grpcCaller(out.Context())
 	if err != nil {
 		return err
 	}
@@ -372,7 +372,7 @@ func (s *grpcServer) GetResult(p *pb.GetResultRequest, out grpc.ServerStreamingS
 	}
 	ctx, cancel := s.whileOpen(out.Context())
 	defer cancel()
-	v, err := s.open(ctx, cancel, who, ref)
+	v, err := s.open(ctx, cancel, caller, ref)
 	if err != nil {
 		return err
 	}

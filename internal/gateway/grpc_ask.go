@@ -24,7 +24,7 @@ const askAgent = "ask"
 
 // askCall submits a question.
 func (s *grpcServer) askCall(ctx context.Context, p *pb.AgentRequest) (identity, agent.Receipt, error) {
-	who, receipt, err := s.submitCall(ctx, &pb.TurnRequest{
+	caller, receipt, err := s.submitCall(ctx, &pb.TurnRequest{
 		Message: p.GetQuery(), SessionId: p.GetSessionId(), Agent: cmp.Or(p.GetAgent(), askAgent), Context: p.GetContext(), History: p.GetHistory(),
 		Model: p.GetModel(), TurnId: p.GetTurnId(), IdempotencyKey: p.GetIdempotencyKey(), Limits: p.GetLimits(),
 		OutputSchema: p.GetOutputSchema(), Mode: p.GetMode(), OnBusy: p.GetOnBusy(),
@@ -37,7 +37,7 @@ func (s *grpcServer) askCall(ctx context.Context, p *pb.AgentRequest) (identity,
 		}
 		err = &said
 	}
-	return who, receipt, err
+	return caller, receipt, err
 }
 
 // AskAgent implements the service.
@@ -47,7 +47,7 @@ func (s *grpcServer) AskAgent(ctx context.Context, p *pb.AgentRequest) (*pb.Agen
 		return nil, err
 	}
 	defer leave()
-	who, receipt, err := s.askCall(ctx, p)
+	caller, receipt, err := s.askCall(ctx, p)
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +57,7 @@ func (s *grpcServer) AskAgent(ctx context.Context, p *pb.AgentRequest) (*pb.Agen
 	ctx, cancel := s.whileOpen(ctx)
 	defer cancel()
 	var answer *pb.AgentResponse
-	a := asking{Gateway: s.Gateway, who: who, receipt: receipt}
+	a := asking{Gateway: s.Gateway, caller: caller, receipt: receipt}
 	err = a.run(ctx, func(r *pb.AgentResponse) error {
 		if len(a.pause.pending) > 0 && r.GetStatus() == StateWaiting {
 			return waitingError(receipt, a.pause.pending)
@@ -78,7 +78,7 @@ func (s *grpcServer) AskAgentStream(p *pb.AgentRequest, out grpc.ServerStreaming
 		return err
 	}
 	defer leave()
-	who, receipt, err := s.askCall(out.Context(), p)
+	caller, receipt, err := s.askCall(out.Context(), p)
 	if err != nil {
 		return err
 	}
@@ -87,7 +87,7 @@ func (s *grpcServer) AskAgentStream(p *pb.AgentRequest, out grpc.ServerStreaming
 	}
 	ctx, cancel := s.whileOpen(out.Context())
 	defer cancel()
-	a := asking{Gateway: s.Gateway, who: who, receipt: receipt, pieces: true}
+	a := asking{Gateway: s.Gateway, caller: caller, receipt: receipt, pieces: true}
 	return a.run(ctx, out.Send)
 }
 
@@ -95,7 +95,7 @@ func (s *grpcServer) AskAgentStream(p *pb.AgentRequest, out grpc.ServerStreaming
 type asking struct {
 	*Gateway
 
-	who     identity
+	caller  identity
 	receipt agent.Receipt
 	branch  string
 	pause   pauseWatch
@@ -155,7 +155,7 @@ func (a *asking) run(ctx context.Context, yield func(*pb.AgentResponse) error) e
 			return err
 		}
 		if e.Terminal() {
-			end, err := a.ended(ctx, a.who, &e)
+			end, err := a.ended(ctx, a.caller, &e)
 			if err != nil {
 				return err
 			}
@@ -179,7 +179,7 @@ func (a *asking) begin(ctx context.Context) (after int64, over *agent.AgentStepO
 	if !a.receipt.Joined {
 		return 0, nil, nil
 	}
-	v, err := a.turn(ctx, a.who, a.receipt.TurnID, "")
+	v, err := a.turn(ctx, a.caller, a.receipt.TurnID, "")
 	if err != nil {
 		return 0, nil, err
 	}

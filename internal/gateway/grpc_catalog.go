@@ -25,11 +25,11 @@ func (s *grpcServer) ListAgents(ctx context.Context, p *pb.ListAgentsRequest) (*
 
 // Route implements the service.
 func (s *grpcServer) Route(ctx context.Context, p *pb.RouteRequest) (*pb.RouteResponse, error) {
-	who, err := grpcCaller(ctx)
+	caller, err := grpcCaller(ctx)
 	if err != nil {
 		return nil, err
 	}
-	d, err := s.explain(ctx, who, "grpc", agent.RouteContext{
+	d, err := s.explain(ctx, caller, "grpc", agent.RouteContext{
 		InvocationContext: contextFromProto(p.GetContext()), Agent: p.GetAgent(), SessionID: agent.SessionID(p.GetSessionId()),
 		Channel: p.GetChannel(),
 	})
@@ -45,21 +45,21 @@ func asked(ctx context.Context, p interface {
 	GetPageToken() string
 },
 ) (identity, agent.Page, error) {
-	who, err := grpcCaller(ctx)
+	caller, err := grpcCaller(ctx)
 	if err != nil {
-		return who, agent.Page{}, err
+		return caller, agent.Page{}, err
 	}
 	page, err := pageOf(int64(p.GetPageSize()), p.GetPageToken())
-	return who, page, err
+	return caller, page, err
 }
 
 // grpcAgents lists agents for both services.
 func (g *Gateway) grpcAgents(ctx context.Context, p *pb.ListAgentsRequest) (*pb.ListAgentsResponse, error) {
-	who, page, err := asked(ctx, p)
+	caller, page, err := asked(ctx, p)
 	if err != nil {
 		return nil, err
 	}
-	list, err := g.listAgents(ctx, who, "node_id", "labels", agent.AgentQuery{
+	list, err := g.listAgents(ctx, caller, "node_id", "labels", agent.AgentQuery{
 		Tenant: p.GetTenant(), NodeID: p.GetNodeId(), Tool: p.GetTool(), Labels: p.GetLabels(), Page: page,
 	})
 	if err != nil {
@@ -94,11 +94,11 @@ func (s *grpcCatalog) ListNodes(ctx context.Context, p *pb.ListNodesRequest) (*p
 
 // ListDocuments implements the service.
 func (s *grpcCatalog) ListDocuments(ctx context.Context, p *pb.ListDocumentsRequest) (*pb.ListDocumentsResponse, error) {
-	who, page, err := asked(ctx, p)
+	caller, page, err := asked(ctx, p)
 	if err != nil {
 		return nil, err
 	}
-	list, err := s.listDocuments(ctx, who, agent.DocumentQuery{
+	list, err := s.listDocuments(ctx, caller, agent.DocumentQuery{
 		Kind: agent.Kind(p.GetKind()), Tenant: p.GetTenant(), Name: p.GetName(), Version: p.GetVersion(), Source: p.GetSource(), Page: page,
 	})
 	if err != nil {
@@ -111,11 +111,11 @@ func (s *grpcCatalog) ListDocuments(ctx context.Context, p *pb.ListDocumentsRequ
 
 // Apply implements the service.
 func (s *grpcCatalog) Apply(ctx context.Context, p *pb.ApplyRequest) (*pb.ApplyResponse, error) {
-	who, err := grpcCaller(ctx)
+	caller, err := grpcCaller(ctx)
 	if err != nil {
 		return nil, err
 	}
-	r, err := s.apply(ctx, who, "manifests", applyFromProto(p))
+	r, err := s.apply(ctx, caller, "manifests", applyFromProto(p))
 	if err != nil {
 		return nil, err
 	}
@@ -124,11 +124,11 @@ func (s *grpcCatalog) Apply(ctx context.Context, p *pb.ApplyRequest) (*pb.ApplyR
 
 // Publish implements the service.
 func (s *grpcCatalog) Publish(ctx context.Context, p *pb.PublishRequest) (*pb.PublishResponse, error) {
-	who, err := grpcCaller(ctx)
+	caller, err := grpcCaller(ctx)
 	if err != nil {
 		return nil, err
 	}
-	info, err := s.publish(ctx, who, p.GetTenant(), p.GetAgent(), p.GetBy())
+	info, err := s.publish(ctx, caller, p.GetTenant(), p.GetAgent(), p.GetBy())
 	if err != nil {
 		return nil, err
 	}
@@ -137,11 +137,11 @@ func (s *grpcCatalog) Publish(ctx context.Context, p *pb.PublishRequest) (*pb.Pu
 
 // Delete implements the service.
 func (s *grpcCatalog) Delete(ctx context.Context, p *pb.DeleteRequest) (*pb.DeleteResponse, error) {
-	who, err := grpcCaller(ctx)
+	caller, err := grpcCaller(ctx)
 	if err != nil {
 		return nil, err
 	}
-	r, err := s.apply(ctx, who, "key", agent.ApplyRequest{
+	r, err := s.apply(ctx, caller, "key", agent.ApplyRequest{
 		Delete: []agent.DocumentKey{keyFromProto(p.GetKey())}, BaseRevision: p.GetBaseRevision(), DryRun: p.GetDryRun(), By: p.GetBy(),
 		Comment: p.GetComment(),
 	})
@@ -153,11 +153,11 @@ func (s *grpcCatalog) Delete(ctx context.Context, p *pb.DeleteRequest) (*pb.Dele
 
 // ListHistory implements the service.
 func (s *grpcCatalog) ListHistory(ctx context.Context, p *pb.ListHistoryRequest) (*pb.ListHistoryResponse, error) {
-	who, page, err := asked(ctx, p)
+	caller, page, err := asked(ctx, p)
 	if err != nil {
 		return nil, err
 	}
-	list, err := s.listHistory(ctx, who, agent.HistoryQuery{
+	list, err := s.listHistory(ctx, caller, agent.HistoryQuery{
 		Kind: agent.Kind(p.GetKind()), Tenant: p.GetTenant(), Name: p.GetName(), Page: page,
 	})
 	if err != nil {
@@ -168,24 +168,24 @@ func (s *grpcCatalog) ListHistory(ctx context.Context, p *pb.ListHistoryRequest)
 
 // GetStatus implements the service.
 func (s *grpcCatalog) GetStatus(ctx context.Context, _ *pb.GetStatusRequest) (*pb.GetStatusResponse, error) {
-	who, err := grpcCaller(ctx)
+	caller, err := grpcCaller(ctx)
 	if err != nil {
 		return nil, err
 	}
-	now := s.status(ctx, who)
+	now := s.status(ctx, caller)
 	return statusToProto(&now), nil
 }
 
 // GetPlan implements the service.
 func (s *grpcCatalog) GetPlan(ctx context.Context, p *pb.GetPlanRequest) (*pb.GetPlanResponse, error) {
-	who, err := grpcCaller(ctx)
+	caller, err := grpcCaller(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if p.GetHash() != "" && cmp.Or(p.GetTenant(), p.GetAgent()) != "" {
 		return nil, agent.Invalid("hash", "give hash or agent, not both")
 	}
-	body, hash, err := s.planOf(ctx, who, p.GetHash(), p.GetTenant(), p.GetAgent())
+	body, hash, err := s.planOf(ctx, caller, p.GetHash(), p.GetTenant(), p.GetAgent())
 	if err != nil {
 		return nil, err
 	}
@@ -194,7 +194,7 @@ func (s *grpcCatalog) GetPlan(ctx context.Context, p *pb.GetPlanRequest) (*pb.Ge
 
 // StreamCatalog implements the service. The header goes first, so that a client knows that the stream stands.
 func (s *grpcCatalog) StreamCatalog(p *pb.StreamCatalogRequest, out grpc.ServerStreamingServer[pb.CatalogEvent]) error {
-	who, err := grpcCaller(out.Context())
+	caller, err := grpcCaller(out.Context())
 	if err != nil {
 		return err
 	}
@@ -208,7 +208,7 @@ func (s *grpcCatalog) StreamCatalog(p *pb.StreamCatalogRequest, out grpc.ServerS
 	defer leave()
 	ctx, cancel := s.whileOpen(out.Context())
 	defer cancel()
-	events, err := s.watch(ctx, who, agent.WatchQuery{Tenant: p.GetTenant(), After: p.GetAfterRevision()})
+	events, err := s.watch(ctx, caller, agent.WatchQuery{Tenant: p.GetTenant(), After: p.GetAfterRevision()})
 	if err != nil {
 		return err
 	}

@@ -11,7 +11,7 @@ import (
 
 // ListApprovals implements the service.
 func (s *grpcServer) ListApprovals(ctx context.Context, p *pb.ListApprovalsRequest) (*pb.ListApprovalsResponse, error) {
-	who, err := grpcCaller(ctx)
+	caller, err := grpcCaller(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -19,7 +19,7 @@ func (s *grpcServer) ListApprovals(ctx context.Context, p *pb.ListApprovalsReque
 	if err != nil {
 		return nil, err
 	}
-	found, err := s.listApprovals(ctx, who, agent.ApprovalQuery{
+	found, err := s.listApprovals(ctx, caller, agent.ApprovalQuery{
 		State: p.GetState(), SessionID: agent.SessionID(p.GetSessionId()), TurnID: agent.TurnID(p.GetTurnId()),
 	}, page)
 	if err != nil {
@@ -30,11 +30,11 @@ func (s *grpcServer) ListApprovals(ctx context.Context, p *pb.ListApprovalsReque
 
 // ExportSession implements the service.
 func (s *grpcServer) ExportSession(p *pb.ExportSessionRequest, out grpc.ServerStreamingServer[pb.ExportSessionResponse]) error {
-	who, err := grpcCaller(out.Context())
+	caller, err := grpcCaller(out.Context())
 	if err != nil {
 		return err
 	}
-	export, err := s.exportSession(out.Context(), who, agent.SessionID(p.GetSessionId()))
+	export, err := s.exportSession(out.Context(), caller, agent.SessionID(p.GetSessionId()))
 	if err != nil {
 		return err
 	}
@@ -54,11 +54,11 @@ func (s *grpcServer) ExportSession(p *pb.ExportSessionRequest, out grpc.ServerSt
 
 // DeleteSession implements the service.
 func (s *grpcServer) DeleteSession(ctx context.Context, p *pb.DeleteSessionRequest) (*pb.DeleteSessionResponse, error) {
-	who, err := grpcCaller(ctx)
+	caller, err := grpcCaller(ctx)
 	if err != nil {
 		return nil, err
 	}
-	gone, err := s.forgetSession(ctx, who, agent.SessionID(p.GetSessionId()))
+	gone, err := s.forgetSession(ctx, caller, agent.SessionID(p.GetSessionId()))
 	if err != nil {
 		return nil, err
 	}

@@ -60,9 +60,9 @@ func newHTTPServer(g *Gateway) *http.Server {
 	s.routeOperations()
 	s.mount(g.cfg.Doors)
 	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		who, err := callerOf(r.Context())
-		if err == nil && who.anonymous != nil {
-			err = who.anonymous
+		caller, err := callerOf(r.Context())
+		if err == nil && caller.anonymous != nil {
+			err = caller.anonymous
 		}
 		if err == nil {
 			err = agent.Errorf(agent.CodeNotFound, "", "no such path: %.200q", r.URL.Path)

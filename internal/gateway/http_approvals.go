@@ -15,7 +15,7 @@ type approvalsBody struct {
 // getApprovals is GET /v1/approvals?state=&session_id=&turn_id=&page_size=&page_token=.
 func (s *httpServer) getApprovals(w http.ResponseWriter, r *http.Request) error {
 	q := readQuery(r)
-	who, err := q.caller(r)
+	caller, err := q.readCaller(r)
 	if err != nil {
 		return err
 	}
@@ -27,7 +27,7 @@ func (s *httpServer) getApprovals(w http.ResponseWriter, r *http.Request) error 
 	if err := q.end(); err != nil {
 		return err
 	}
-	found, err := s.listApprovals(r.Context(), who, query, page)
+	found, err := s.listApprovals(r.Context(), caller, query, page)
 	if err != nil {
 		return err
 	}
@@ -37,11 +37,11 @@ func (s *httpServer) getApprovals(w http.ResponseWriter, r *http.Request) error 
 
 // getApproval is GET /v1/approvals/{id}.
 func (s *httpServer) getApproval(w http.ResponseWriter, r *http.Request) error {
-	who, err := caller(r)
+	caller, err := readCaller(r)
 	if err != nil {
 		return err
 	}
-	a, err := s.approval(r.Context(), who, r.PathValue("id"))
+	a, err := s.approval(r.Context(), caller, r.PathValue("id"))
 	if err != nil {
 		return err
 	}

@@ -38,7 +38,7 @@ func (s *httpServer) getNodes(w http.ResponseWriter, r *http.Request) error {
 	query := agent.NodeQuery{
 		Type: agent.NodeType(q.text("type", maxText)), NodeID: q.text("node_id", maxText), Labels: q.labels(), Page: q.page(),
 	}
-	q.text("tenant", maxText) // nodes belong to nobody: whoever names a tenant everywhere may do so here
+	q.text("tenant", maxText) // nodes have no tenant: the parameter is accepted and ignored
 	if err := q.end(); err != nil {
 		return err
 	}
@@ -53,7 +53,7 @@ func (s *httpServer) getNodes(w http.ResponseWriter, r *http.Request) error {
 
 // getAgents is GET /v1/agents and GET /v1/catalog/agents, ?tenant=&node=&tool=&label=&page_size=&page_token=.
 func (s *httpServer) getAgents(w http.ResponseWriter, r *http.Request) error {
-	who, err := headerCaller(r)
+	caller, err := readHeaderCaller(r)
 	if err != nil {
 		return err
 	}
@@ -64,7 +64,7 @@ func (s *httpServer) getAgents(w http.ResponseWriter, r *http.Request) error {
 	if err := q.end(); err != nil {
 		return err
 	}
-	page, err := s.listAgents(r.Context(), who, "node", "label", query)
+	page, err := s.listAgents(r.Context(), caller, "node", "label", query)
 	if err != nil {
 		return err
 	}
@@ -75,7 +75,7 @@ func (s *httpServer) getAgents(w http.ResponseWriter, r *http.Request) error {
 
 // getDocuments is GET /v1/catalog/documents?kind=&tenant=&name=&version=&source=&page_size=&page_token=.
 func (s *httpServer) getDocuments(w http.ResponseWriter, r *http.Request) error {
-	who, err := headerCaller(r)
+	caller, err := readHeaderCaller(r)
 	if err != nil {
 		return err
 	}
@@ -87,7 +87,7 @@ func (s *httpServer) getDocuments(w http.ResponseWriter, r *http.Request) error 
 	if err := q.end(); err != nil {
 		return err
 	}
-	page, err := s.listDocuments(r.Context(), who, query)
+	page, err := s.listDocuments(r.Context(), caller, query)
 	if err != nil {
 		return err
 	}
@@ -96,7 +96,7 @@ func (s *httpServer) getDocuments(w http.ResponseWriter, r *http.Request) error 
 	return nil
 }
 
-// pathKey is the document that a path /documents/{kind}/{name}?tenant=&version= names.
+// pathKey returns the key of the document that a path /documents/{kind}/{name}?tenant=&version= names.
 func pathKey(r *http.Request, q *query) agent.DocumentKey {
 	return agent.DocumentKey{
 		Kind: agent.Kind(r.PathValue("kind")), Name: r.PathValue("name"), Tenant: q.text("tenant", maxText), Version: q.text("version", maxText),
@@ -105,7 +105,7 @@ func pathKey(r *http.Request, q *query) agent.DocumentKey {
 
 // getDocument is GET /v1/catalog/documents/{kind}/{name}?tenant=&version=.
 func (s *httpServer) getDocument(w http.ResponseWriter, r *http.Request) error {
-	who, err := headerCaller(r)
+	caller, err := readHeaderCaller(r)
 	if err != nil {
 		return err
 	}
@@ -114,7 +114,7 @@ func (s *httpServer) getDocument(w http.ResponseWriter, r *http.Request) error {
 	if err := q.end(); err != nil {
 		return err
 	}
-	d, err := s.document(r.Context(), who, key)
+	d, err := s.document(r.Context(), caller, key)
 	if err != nil {
 		return err
 	}
@@ -124,7 +124,7 @@ func (s *httpServer) getDocument(w http.ResponseWriter, r *http.Request) error {
 
 // getHistory is GET /v1/catalog/history?kind=&tenant=&name=&page_size=&page_token=.
 func (s *httpServer) getHistory(w http.ResponseWriter, r *http.Request) error {
-	who, err := headerCaller(r)
+	caller, err := readHeaderCaller(r)
 	if err != nil {
 		return err
 	}
@@ -135,7 +135,7 @@ func (s *httpServer) getHistory(w http.ResponseWriter, r *http.Request) error {
 	if err := q.end(); err != nil {
 		return err
 	}
-	page, err := s.listHistory(r.Context(), who, query)
+	page, err := s.listHistory(r.Context(), caller, query)
 	if err != nil {
 		return err
 	}
@@ -144,20 +144,20 @@ func (s *httpServer) getHistory(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// getStatus is GET /v1/catalog/status. It is 200 also when a source has faults: what is served is good.
+// getStatus is GET /v1/catalog/status. The status is 200 even if a source has faults: what is served is still valid.
 func (s *httpServer) getStatus(w http.ResponseWriter, r *http.Request) error {
-	who, err := headerCaller(r)
+	caller, err := readHeaderCaller(r)
 	if err != nil {
 		return err
 	}
 	if err := onlyTenant(r); err != nil {
 		return err
 	}
-	s.write(w, http.StatusOK, statusBody(s.status(r.Context(), who)))
+	s.write(w, http.StatusOK, statusBody(s.status(r.Context(), caller)))
 	return nil
 }
 
-// onlyTenant refuses every parameter but the tenant: what is asked for is nobody's, but whoever names a tenant everywhere may do so here.
+// onlyTenant refuses every parameter but the tenant, which it ignores: the resource has none, but clients may send it with every request.
 func onlyTenant(r *http.Request) error {
 	q := readQuery(r)
 	q.text("tenant", maxText)
@@ -166,14 +166,14 @@ func onlyTenant(r *http.Request) error {
 
 // getPlan is GET /v1/catalog/plans/{hash}: the canonical bytes of the plan.
 func (s *httpServer) getPlan(w http.ResponseWriter, r *http.Request) error {
-	who, err := headerCaller(r)
+	caller, err := readHeaderCaller(r)
 	if err != nil {
 		return err
 	}
 	if err := onlyTenant(r); err != nil {
 		return err
 	}
-	body, hash, err := s.planOf(r.Context(), who, r.PathValue("hash"), "", "")
+	body, hash, err := s.planOf(r.Context(), caller, r.PathValue("hash"), "", "")
 	if err != nil {
 		return err
 	}
@@ -183,7 +183,7 @@ func (s *httpServer) getPlan(w http.ResponseWriter, r *http.Request) error {
 
 // getAgentPlan is GET /v1/catalog/agents/{name}/plan?tenant=: the plan that a turn started now would run.
 func (s *httpServer) getAgentPlan(w http.ResponseWriter, r *http.Request) error {
-	who, err := headerCaller(r)
+	caller, err := readHeaderCaller(r)
 	if err != nil {
 		return err
 	}
@@ -192,7 +192,7 @@ func (s *httpServer) getAgentPlan(w http.ResponseWriter, r *http.Request) error 
 	if err := q.end(); err != nil {
 		return err
 	}
-	body, hash, err := s.planOf(r.Context(), who, "", tenant, r.PathValue("name"))
+	body, hash, err := s.planOf(r.Context(), caller, "", tenant, r.PathValue("name"))
 	if err != nil {
 		return err
 	}
@@ -200,7 +200,7 @@ func (s *httpServer) getAgentPlan(w http.ResponseWriter, r *http.Request) error 
 	return nil
 }
 
-// writePlan answers with a plan, or with 304 to one who has it.
+// writePlan answers with a plan, or with 304 if the client has it already.
 func (s *httpServer) writePlan(w http.ResponseWriter, r *http.Request, body []byte, hash, caching string) {
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
@@ -213,7 +213,7 @@ func (s *httpServer) writePlan(w http.ResponseWriter, r *http.Request, body []by
 
 // getCatalogStream is GET /v1/catalog/stream?tenant=&after=.
 func (s *httpServer) getCatalogStream(w http.ResponseWriter, r *http.Request) error {
-	who, err := headerCaller(r)
+	caller, err := readHeaderCaller(r)
 	if err != nil {
 		return err
 	}
@@ -234,7 +234,7 @@ func (s *httpServer) getCatalogStream(w http.ResponseWriter, r *http.Request) er
 	defer leave()
 	ctx, cancel := s.whileOpen(r.Context())
 	defer cancel()
-	events, err := s.watch(ctx, who, query)
+	events, err := s.watch(ctx, caller, query)
 	if err != nil {
 		return err
 	}

@@ -46,7 +46,7 @@ func (b *applyBody) request() (agent.ApplyRequest, error) {
 
 // postApply is POST /v1/catalog/apply: a JSON body that says everything, or a YAML manifest with the rest in the query.
 func (s *httpServer) postApply(w http.ResponseWriter, r *http.Request) error {
-	who, err := headerCaller(r)
+	caller, err := readHeaderCaller(r)
 	if err != nil {
 		return err
 	}
@@ -59,7 +59,7 @@ func (s *httpServer) postApply(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return s.answerApply(w, r, who, request)
+	return s.answerApply(w, r, caller, request)
 }
 
 func (s *httpServer) readApply(w http.ResponseWriter, r *http.Request) (agent.ApplyRequest, error) {
@@ -108,8 +108,8 @@ func (s *httpServer) readManifest(w http.ResponseWriter, r *http.Request) (agent
 	return request, nil
 }
 
-func (s *httpServer) answerApply(w http.ResponseWriter, r *http.Request, who identity, request agent.ApplyRequest) error {
-	result, err := s.apply(r.Context(), who, "files", request)
+func (s *httpServer) answerApply(w http.ResponseWriter, r *http.Request, caller identity, request agent.ApplyRequest) error {
+	result, err := s.apply(r.Context(), caller, "files", request)
 	if err != nil {
 		return err
 	}
@@ -120,7 +120,7 @@ func (s *httpServer) answerApply(w http.ResponseWriter, r *http.Request, who ide
 
 // deleteDocument is DELETE /v1/catalog/documents/{kind}/{name}?tenant=&version=&base_revision=&dry_run=&by=&comment=.
 func (s *httpServer) deleteDocument(w http.ResponseWriter, r *http.Request) error {
-	who, err := headerCaller(r)
+	caller, err := readHeaderCaller(r)
 	if err != nil {
 		return err
 	}
@@ -132,7 +132,7 @@ func (s *httpServer) deleteDocument(w http.ResponseWriter, r *http.Request) erro
 	if err := q.end(); err != nil {
 		return err
 	}
-	return s.answerApply(w, r, who, request)
+	return s.answerApply(w, r, caller, request)
 }
 
 // publishBody is the body of POST /v1/catalog/publish.
@@ -144,7 +144,7 @@ type publishBody struct {
 
 // postPublish is POST /v1/catalog/publish.
 func (s *httpServer) postPublish(w http.ResponseWriter, r *http.Request) error {
-	who, err := caller(r)
+	caller, err := readCaller(r)
 	if err != nil {
 		return err
 	}
@@ -152,7 +152,7 @@ func (s *httpServer) postPublish(w http.ResponseWriter, r *http.Request) error {
 	if err := s.decodeBody(w, r, &body); err != nil {
 		return err
 	}
-	info, err := s.publish(r.Context(), who, body.Tenant, body.Agent, body.By)
+	info, err := s.publish(r.Context(), caller, body.Tenant, body.Agent, body.By)
 	if err != nil {
 		return err
 	}
@@ -172,7 +172,7 @@ type routeRequest struct {
 
 // postRoute is POST /v1/routes/dry-run.
 func (s *httpServer) postRoute(w http.ResponseWriter, r *http.Request) error {
-	who, err := caller(r)
+	caller, err := readCaller(r)
 	if err != nil {
 		return err
 	}
@@ -180,7 +180,7 @@ func (s *httpServer) postRoute(w http.ResponseWriter, r *http.Request) error {
 	if err := s.decodeBody(w, r, &body); err != nil {
 		return err
 	}
-	decision, err := s.explain(r.Context(), who, "http", agent.RouteContext{
+	decision, err := s.explain(r.Context(), caller, "http", agent.RouteContext{
 		InvocationContext: body.Context, Agent: body.Agent, SessionID: body.SessionID, Channel: body.Channel,
 	})
 	if err != nil {

@@ -42,7 +42,7 @@ func accepted(h http.Header) dataset.Format {
 // among the first rows is a status; once the response has begun it cuts the connection.
 func (s *httpServer) getData(w http.ResponseWriter, r *http.Request, ref string) error {
 	q := readQuery(r)
-	who, err := q.caller(r)
+	caller, err := q.readCaller(r)
 	if err != nil {
 		return err
 	}
@@ -68,7 +68,7 @@ func (s *httpServer) getData(w http.ResponseWriter, r *http.Request, ref string)
 	ctx, cancel := s.whileOpen(r.Context())
 	defer cancel()
 	rows := &rowSource{ctx: ctx, open: func() (io.ReadCloser, error) {
-		return opening(s.Gateway, cancel, func() (io.ReadCloser, error) { return s.cfg.Runtime.Dataset(ctx, who.lookup(), ref) })
+		return opening(s.Gateway, cancel, func() (io.ReadCloser, error) { return s.cfg.Runtime.Dataset(ctx, caller.lookup(), ref) })
 	}}
 	if err := rows.begin(); err != nil {
 		return err

@@ -27,7 +27,7 @@ type DoctorEnd struct {
 // postDoctor is POST /v1/doctor: the checks as an event stream, each as it is done. What is refused before the first check is an HTTP
 // status. A client that leaves ends the visit.
 func (s *httpServer) postDoctor(w http.ResponseWriter, r *http.Request) error {
-	who, err := caller(r)
+	caller, err := readCaller(r)
 	if err != nil {
 		return err
 	}
@@ -50,7 +50,7 @@ func (s *httpServer) postDoctor(w http.ResponseWriter, r *http.Request) error {
 	defer leave()
 	ctx, cancel := s.whileOpen(r.Context())
 	defer cancel()
-	reads := s.examine(ctx, who, body)
+	reads := s.examine(ctx, caller, body)
 	defer func() {
 		cancel()
 		for range reads {
@@ -74,7 +74,7 @@ func (s *httpServer) postDoctor(w http.ResponseWriter, r *http.Request) error {
 
 // examine hands over a frame for each check, and one for the end or an error. The channel is closed once the doctor has left, which is
 // soon after ctx ends.
-func (s *httpServer) examine(ctx context.Context, who identity, body doctorBody) <-chan Read[frame] {
+func (s *httpServer) examine(ctx context.Context, caller identity, body doctorBody) <-chan Read[frame] {
 	reads := make(chan Read[frame])
 	hand := func(next Read[frame]) {
 		select {
@@ -87,7 +87,7 @@ func (s *httpServer) examine(ctx context.Context, who identity, body doctorBody)
 		visit, cancel := context.WithTimeout(ctx, s.cfg.Limits.LongTimeout)
 		defer cancel()
 		var end DoctorEnd
-		err := s.cfg.Runtime.Doctor(visit, who.own(), body.Agent, body.Model, func(c DoctorCheck) {
+		err := s.cfg.Runtime.Doctor(visit, caller.own(), body.Agent, body.Model, func(c DoctorCheck) {
 			end.Checks++
 			if !c.OK {
 				end.Failed++

@@ -34,14 +34,14 @@ type dependencyBody struct {
 // getHealth is GET /health: 503 only when no turn can run. Everybody may know what is wrong and what to do; addresses and the words of
 // others are for those who run the system.
 func (s *httpServer) getHealth(w http.ResponseWriter, r *http.Request) error {
-	who, err := callerOf(r.Context())
+	caller, err := callerOf(r.Context())
 	if err != nil {
 		return err
 	}
 	ctx, cancel := s.call(r)
 	defer cancel()
 	h := s.cfg.Runtime.Health(ctx)
-	operator := !who.confined() && who.mayAny(agent.ActionHealthRead)
+	operator := !caller.confined() && caller.mayAny(agent.ActionHealthRead)
 	body := healthBody{Status: HealthOK, Workers: h.Workers, Dependencies: make([]dependencyBody, len(h.Dependencies))}
 	if operator {
 		body.Version = s.cfg.Version

@@ -29,7 +29,7 @@ type jobState struct {
 // ?prompt= without a body, or a body: {prompt, session_id?, agent?, timeout_sec?, context?}, or a whole job message.
 func (s *httpServer) postTestChat(w http.ResponseWriter, r *http.Request) error {
 	q := readQuery(r)
-	who, err := q.caller(r)
+	caller, err := q.readCaller(r)
 	if err != nil {
 		return err
 	}
@@ -41,7 +41,7 @@ func (s *httpServer) postTestChat(w http.ResponseWriter, r *http.Request) error 
 	if err != nil {
 		return err
 	}
-	j, err := jobOf(r, who, q.values.Has("prompt"), prompt, body)
+	j, err := jobOf(r, caller, q.values.Has("prompt"), prompt, body)
 	if err != nil {
 		return err
 	}
@@ -50,27 +50,27 @@ func (s *httpServer) postTestChat(w http.ResponseWriter, r *http.Request) error 
 		return err
 	}
 	defer leave()
-	e := j.Envelope(who.own())
+	e := j.Envelope(caller.own())
 	ctx, cancel := s.call(r)
-	receipt, err := s.accept(ctx, who, &e)
+	receipt, err := s.accept(ctx, caller, &e)
 	cancel()
 	if err != nil {
 		return err
 	}
-	who.tenant = e.Request.Context.Tenant
+	caller.tenant = e.Request.Context.Tenant
 	w.Header().Set(turnIDHeader, string(receipt.TurnID))
 	w.Header().Set("Location", pathTurns+"/"+string(receipt.TurnID))
-	return s.awaitJob(w, r, who, &j, receipt)
+	return s.awaitJob(w, r, caller, &j, receipt)
 }
 
-func (s *httpServer) awaitJob(w http.ResponseWriter, r *http.Request, who identity, j *job.Job, receipt agent.Receipt) error {
+func (s *httpServer) awaitJob(w http.ResponseWriter, r *http.Request, caller identity, j *job.Job, receipt agent.Receipt) error {
 	ctx, cancel := s.whileOpen(r.Context())
 	defer cancel()
 	timeout := time.Duration(j.TimeoutSec)*time.Second + endingGrace
 	ctx, cancelWait := context.WithTimeout(ctx, min(timeout, s.cfg.Limits.WaitTimeout))
 	defer cancelWait()
 
-	end, err := s.await(ctx, who, receipt)
+	end, err := s.await(ctx, caller, receipt)
 	switch {
 	case err != nil && isOver(err):
 		s.write(w, http.StatusAccepted, jobState{j.JobID, stateOf(receipt, agent.StateRunning)})
@@ -85,7 +85,7 @@ func (s *httpServer) awaitJob(w http.ResponseWriter, r *http.Request, who identi
 	}
 	call, cancelCall := s.call(r)
 	defer cancelCall()
-	meta, err := s.cfg.Runtime.ResultMetadata(call, who.lookup(), receipt.TurnID)
+	meta, err := s.cfg.Runtime.ResultMetadata(call, caller.lookup(), receipt.TurnID)
 	if err != nil && agent.CodeOf(err) != agent.CodeNotFound { // one that was refused, or terminated, may have left no row
 		return err
 	}
@@ -94,7 +94,7 @@ func (s *httpServer) awaitJob(w http.ResponseWriter, r *http.Request, who identi
 }
 
 // jobOf reads the job of a request: the prompt of its query, or its body, but not both.
-func jobOf(r *http.Request, who identity, asked bool, prompt string, body []byte) (job.Job, error) {
+func jobOf(r *http.Request, caller identity, asked bool, prompt string, body []byte) (job.Job, error) {
 	fields := map[string]json.RawMessage{}
 	switch given := len(bytes.TrimSpace(body)) > 0; {
 	case given && asked:
@@ -109,7 +109,7 @@ func jobOf(r *http.Request, who identity, asked bool, prompt string, body []byte
 		if fields == nil {
 			return job.Job{}, agent.Invalid("", "want an object, got null")
 		}
-		if err := foreignTo(who, fields); err != nil {
+		if err := foreignTo(caller, fields); err != nil {
 			return job.Job{}, err
 		}
 	case !asked:
@@ -121,7 +121,7 @@ func jobOf(r *http.Request, who identity, asked bool, prompt string, body []byte
 }
 
 // foreignTo refuses what no job has and every door refuses: a job may have fields that are not known, but these would be taken to count.
-func foreignTo(who identity, fields map[string]json.RawMessage) error {
+func foreignTo(caller identity, fields map[string]json.RawMessage) error {
 	inside := map[string]json.RawMessage{}
 	if !absent(fields["context"]) {
 		_ = json.Unmarshal(fields["context"], &inside) // Parse says what is wrong with it
@@ -134,7 +134,7 @@ func foreignTo(who identity, fields map[string]json.RawMessage) error {
 		if absent(raw) || json.Unmarshal(raw, &named) != nil {
 			continue
 		}
-		if err := who.ownTenant(named, field); err != nil {
+		if err := caller.ownTenant(named, field); err != nil {
 			return err
 		}
 	}

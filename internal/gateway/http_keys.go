@@ -45,7 +45,7 @@ type keyBody struct {
 // getKeys is GET /v1/keys?page_size=&page_token=. A credential of every tenant that names none gets the keys of all.
 func (s *httpServer) getKeys(w http.ResponseWriter, r *http.Request) error {
 	q := readQuery(r)
-	who, err := q.caller(r)
+	caller, err := q.readCaller(r)
 	if err != nil {
 		return err
 	}
@@ -56,7 +56,7 @@ func (s *httpServer) getKeys(w http.ResponseWriter, r *http.Request) error {
 	size := min(page.Size, maxKeyPage)
 	ctx, cancel := s.call(r)
 	defer cancel()
-	found, err := s.cfg.Keys.ListKeys(ctx, who.lookup(), page.Token, size)
+	found, err := s.cfg.Keys.ListKeys(ctx, caller.lookup(), page.Token, size)
 	if err != nil {
 		return err
 	}
@@ -70,7 +70,7 @@ func (s *httpServer) getKeys(w http.ResponseWriter, r *http.Request) error {
 
 // postKey is POST /v1/keys. The answer holds the key, this once.
 func (s *httpServer) postKey(w http.ResponseWriter, r *http.Request) error {
-	who, err := caller(r)
+	caller, err := readCaller(r)
 	if err != nil {
 		return err
 	}
@@ -82,9 +82,9 @@ func (s *httpServer) postKey(w http.ResponseWriter, r *http.Request) error {
 		Name: body.Name, Tenant: body.Tenant, Subject: body.Subject, Role: body.Role, Flags: body.Flags, Scopes: body.Scopes,
 	}
 	if asked.Tenant == "" {
-		asked.Tenant = who.own()
+		asked.Tenant = caller.own()
 	}
-	if err := who.ownTenant(body.Tenant, "tenant"); err != nil {
+	if err := caller.ownTenant(body.Tenant, "tenant"); err != nil {
 		return err
 	}
 	if asked.ExpiresIn, err = duration("expires_in", body.ExpiresIn, 0); err != nil {
@@ -95,8 +95,8 @@ func (s *httpServer) postKey(w http.ResponseWriter, r *http.Request) error {
 	}
 	ctx, cancel := s.call(r)
 	defer cancel()
-	made, err := s.cfg.Keys.CreateKey(ctx, who.principal, asked)
-	who.changedKey(made.ID, facts{"create": clip.Bytes(body.Name, maxText), "for": clip.Bytes(asked.Tenant, maxText), "scopes": made.Scopes}, err)
+	made, err := s.cfg.Keys.CreateKey(ctx, caller.principal, asked)
+	caller.changedKey(made.ID, facts{"create": clip.Bytes(body.Name, maxText), "for": clip.Bytes(asked.Tenant, maxText), "scopes": made.Scopes}, err)
 	if err != nil {
 		return err
 	}
@@ -116,7 +116,7 @@ func (c identity) changedKey(id string, detail facts, err error) {
 
 // rotateKey is POST /v1/keys/{id}/rotate; the body may be left out: {"overlap":"24h"}.
 func (s *httpServer) rotateKey(w http.ResponseWriter, r *http.Request) error {
-	who, err := caller(r)
+	caller, err := readCaller(r)
 	if err != nil {
 		return err
 	}
@@ -135,8 +135,8 @@ func (s *httpServer) rotateKey(w http.ResponseWriter, r *http.Request) error {
 	id := r.PathValue("id")
 	ctx, cancel := s.call(r)
 	defer cancel()
-	made, err := s.cfg.Keys.RotateKey(ctx, who.keeper(), id, overlap)
-	who.changedKey(id, facts{"rotate": made.ID}, err)
+	made, err := s.cfg.Keys.RotateKey(ctx, caller.keeper(), id, overlap)
+	caller.changedKey(id, facts{"rotate": made.ID}, err)
 	if err != nil {
 		return err
 	}
@@ -147,15 +147,15 @@ func (s *httpServer) rotateKey(w http.ResponseWriter, r *http.Request) error {
 
 // deleteKey is DELETE /v1/keys/{id}: the key ends within seconds, everywhere; what is known of it stays.
 func (s *httpServer) deleteKey(w http.ResponseWriter, r *http.Request) error {
-	who, err := caller(r)
+	caller, err := readCaller(r)
 	if err != nil {
 		return err
 	}
 	id := r.PathValue("id")
 	ctx, cancel := s.call(r)
 	defer cancel()
-	ended, err := s.cfg.Keys.RevokeKey(ctx, who.keeper(), id)
-	who.changedKey(id, facts{"revoke": true}, err)
+	ended, err := s.cfg.Keys.RevokeKey(ctx, caller.keeper(), id)
+	caller.changedKey(id, facts{"revoke": true}, err)
 	if err != nil {
 		return err
 	}

@@ -23,27 +23,27 @@ type knowledgeBody struct {
 }
 
 // onCollection is what the calls about a collection share: it names the caller and the collection, and asks whether he may.
-func onCollection(r *http.Request, q *query, a agent.Action) (who identity, collection string, err error) {
-	if who, err = q.caller(r); err != nil {
-		return who, "", err
+func onCollection(r *http.Request, q *query, a agent.Action) (caller identity, collection string, err error) {
+	if caller, err = q.readCaller(r); err != nil {
+		return caller, "", err
 	}
 	collection = r.PathValue("collection")
 	if !agent.ValidName(collection) {
-		return who, "", agent.FieldErrorf(agent.CodeNotFound, "collection", "there is no knowledge collection %.140q", collection)
+		return caller, "", agent.FieldErrorf(agent.CodeNotFound, "collection", "there is no knowledge collection %.140q", collection)
 	}
-	return who, collection, who.may(a, collection)
+	return caller, collection, caller.may(a, collection)
 }
 
 // postKnowledge is POST /v1/knowledge/{collection}/documents?id=&title=&source=&metadata=. The body is the file itself, handed on as it
 // arrives; its Content-Type is the file's.
 func (s *httpServer) postKnowledge(w http.ResponseWriter, r *http.Request) error {
 	q := readQuery(r)
-	who, collection, err := onCollection(r, q, agent.ActionKnowledgeWrite)
+	caller, collection, err := onCollection(r, q, agent.ActionKnowledgeWrite)
 	if err != nil {
 		return err
 	}
 	k := KnowledgeAdd{
-		Tenant: who.own(), Collection: collection, ID: q.text("id", maxToken), Title: q.text("title", maxToken),
+		Tenant: caller.own(), Collection: collection, ID: q.text("id", maxToken), Title: q.text("title", maxToken),
 		Source: q.text("source", maxToken), Metadata: q.object("metadata", maxMetadata),
 	}
 	if err := q.end(); err != nil {
@@ -68,7 +68,7 @@ func (s *httpServer) postKnowledge(w http.ResponseWriter, r *http.Request) error
 	if file.err != nil { // whatever the runtime made of it
 		err = file.err
 	}
-	who.did(agent.ActionKnowledgeWrite, collection, facts{"add": len(documents), "id": clip.Bytes(k.ID, maxText)}, err)
+	caller.did(agent.ActionKnowledgeWrite, collection, facts{"add": len(documents), "id": clip.Bytes(k.ID, maxText)}, err)
 	if err != nil {
 		return err
 	}
@@ -94,7 +94,7 @@ func fileType(value string) (string, error) {
 // getKnowledge is GET /v1/knowledge/{collection}/documents?page_size=&page_token=.
 func (s *httpServer) getKnowledge(w http.ResponseWriter, r *http.Request) error {
 	q := readQuery(r)
-	who, collection, err := onCollection(r, q, agent.ActionKnowledgeRead)
+	caller, collection, err := onCollection(r, q, agent.ActionKnowledgeRead)
 	if err != nil {
 		return err
 	}
@@ -104,7 +104,7 @@ func (s *httpServer) getKnowledge(w http.ResponseWriter, r *http.Request) error 
 	}
 	ctx, cancel := s.call(r)
 	defer cancel()
-	found, err := s.cfg.Runtime.Knowledge(ctx, who.own(), collection, page.Token, page.Size)
+	found, err := s.cfg.Runtime.Knowledge(ctx, caller.own(), collection, page.Token, page.Size)
 	if err != nil {
 		return err
 	}
@@ -115,7 +115,7 @@ func (s *httpServer) getKnowledge(w http.ResponseWriter, r *http.Request) error 
 // deleteKnowledge is DELETE /v1/knowledge/{collection}/documents/{id}. The slashes of an id may be escaped or not.
 func (s *httpServer) deleteKnowledge(w http.ResponseWriter, r *http.Request) error {
 	q := readQuery(r)
-	who, collection, err := onCollection(r, q, agent.ActionKnowledgeWrite)
+	caller, collection, err := onCollection(r, q, agent.ActionKnowledgeWrite)
 	if err == nil {
 		err = q.end()
 	}
@@ -128,8 +128,8 @@ func (s *httpServer) deleteKnowledge(w http.ResponseWriter, r *http.Request) err
 	}
 	ctx, cancel := s.call(r)
 	defer cancel()
-	err = s.cfg.Runtime.DeleteKnowledge(ctx, who.own(), collection, id)
-	who.did(agent.ActionKnowledgeWrite, collection, facts{"delete": clip.Bytes(id, maxText)}, err)
+	err = s.cfg.Runtime.DeleteKnowledge(ctx, caller.own(), collection, id)
+	caller.did(agent.ActionKnowledgeWrite, collection, facts{"delete": clip.Bytes(id, maxText)}, err)
 	if err != nil {
 		return err
 	}
@@ -143,7 +143,7 @@ func (s *httpServer) deleteKnowledge(w http.ResponseWriter, r *http.Request) err
 // searchKnowledge is GET /v1/knowledge/{collection}/search?q=&top_k=.
 func (s *httpServer) searchKnowledge(w http.ResponseWriter, r *http.Request) error {
 	q := readQuery(r)
-	who, collection, err := onCollection(r, q, agent.ActionKnowledgeRead)
+	caller, collection, err := onCollection(r, q, agent.ActionKnowledgeRead)
 	if err != nil {
 		return err
 	}
@@ -158,7 +158,7 @@ func (s *httpServer) searchKnowledge(w http.ResponseWriter, r *http.Request) err
 	}
 	ctx, cancel := s.call(r)
 	defer cancel()
-	passages, err := s.cfg.Runtime.SearchKnowledge(ctx, who.own(), collection, text, int(most))
+	passages, err := s.cfg.Runtime.SearchKnowledge(ctx, caller.own(), collection, text, int(most))
 	if err != nil {
 		return err
 	}

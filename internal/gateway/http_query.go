@@ -110,7 +110,7 @@ func (q *query) labels() map[string]string {
 }
 
 // caller names who asks, by the header or the parameter "tenant". Where something is deleted, guessing which of two was meant is not on.
-func (q *query) caller(r *http.Request) (identity, error) {
+func (q *query) readCaller(r *http.Request) (identity, error) {
 	named, header := q.text("tenant", maxText), r.Header.Get(tenantKey)
 	if named != "" && header != "" && named != header {
 		return identity{}, agent.Invalid("tenant", "is %.140q, but the header %s says %.140q", named, tenantKey, header)
@@ -160,14 +160,14 @@ func unknownParameter(name string, known []string) error {
 
 // caller names who sent an HTTP request, and for which tenant. The request may have that parameter and those that its handler reads, and no
 // other.
-func caller(r *http.Request, read ...string) (identity, error) {
+func readCaller(r *http.Request, read ...string) (identity, error) {
 	q := readQuery(r)
 	for _, name := range read {
 		q.text(name, maxText)
 	}
-	who, err := q.caller(r)
+	caller, err := q.readCaller(r)
 	if err != nil {
 		return identity{}, err
 	}
-	return who, q.end()
+	return caller, q.end()
 }

@@ -8,11 +8,11 @@ import (
 
 // getWhoami is GET /v1/whoami: the principal of the credential that was sent.
 func (s *httpServer) getWhoami(w http.ResponseWriter, r *http.Request) error {
-	who, err := caller(r)
+	caller, err := readCaller(r)
 	if err != nil {
 		return err
 	}
-	p := who.principal
+	p := caller.principal
 	p.Scopes = orEmpty(p.Scopes)
 	s.write(w, http.StatusOK, p)
 	return nil
@@ -22,12 +22,12 @@ func (s *httpServer) getWhoami(w http.ResponseWriter, r *http.Request) error {
 // records of all.
 func (s *httpServer) getAudit(w http.ResponseWriter, r *http.Request) error {
 	q := readQuery(r)
-	who, err := q.caller(r)
+	caller, err := q.readCaller(r)
 	if err != nil {
 		return err
 	}
 	query := agent.AuditQuery{
-		Tenant: who.lookup(), Subject: q.text("subject", maxText), Action: q.text("action", maxText), Outcome: q.text("outcome", maxText),
+		Tenant: caller.lookup(), Subject: q.text("subject", maxText), Action: q.text("action", maxText), Outcome: q.text("outcome", maxText),
 		Since: q.moment("since"), Before: q.number("before"),
 	}
 	limit := q.number("limit")

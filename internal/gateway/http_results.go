@@ -41,13 +41,13 @@ func (s *httpServer) getResults(w http.ResponseWriter, r *http.Request) error {
 // getResult is GET /v1/results/{ref}: the stored document itself, streamed. ref is a result id, a turn id, a job id, or a reference, whose
 // slashes may be escaped or not.
 func (s *httpServer) getResult(w http.ResponseWriter, r *http.Request, ref string) error {
-	who, err := caller(r)
+	caller, err := readCaller(r)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := s.whileOpen(r.Context())
 	defer cancel()
-	v, err := s.open(ctx, cancel, who, ref)
+	v, err := s.open(ctx, cancel, caller, ref)
 	if err != nil {
 		return err
 	}
@@ -124,8 +124,8 @@ func (s *httpServer) breakOff(w http.ResponseWriter, out *bodyWriter, err error)
 }
 
 // open opens a result for a caller.
-func (g *Gateway) open(ctx context.Context, cancel context.CancelFunc, who identity, ref string) (ResultView, error) {
-	return opening(g, cancel, func() (ResultView, error) { return g.cfg.Runtime.Result(ctx, who.lookup(), ref) })
+func (g *Gateway) open(ctx context.Context, cancel context.CancelFunc, caller identity, ref string) (ResultView, error) {
+	return opening(g, cancel, func() (ResultView, error) { return g.cfg.Runtime.Result(ctx, caller.lookup(), ref) })
 }
 
 // opening bounds how long something takes to open. Reading goes on for as long as the client takes what comes and the context lasts, so

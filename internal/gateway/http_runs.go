@@ -27,12 +27,12 @@ type runDetail struct {
 // getRuns is GET /v1/runs?tag=&owner=&status=&page_size=&page_token=.
 func (s *httpServer) getRuns(w http.ResponseWriter, r *http.Request) error {
 	q := readQuery(r)
-	who, err := q.caller(r)
+	caller, err := q.readCaller(r)
 	if err != nil {
 		return err
 	}
 	list := agent.RunQuery{
-		Tenant: who.own(), Tag: q.text("tag", maxText), Owner: q.text("owner", maxText), Status: agent.RunStatus(q.text("status", maxText)),
+		Tenant: caller.own(), Tag: q.text("tag", maxText), Owner: q.text("owner", maxText), Status: agent.RunStatus(q.text("status", maxText)),
 		Page: q.page(),
 	}
 	if err := cmp.Or(q.end(), checkName("tag", list.Tag), checkName("owner", list.Owner)); err != nil {
@@ -49,36 +49,36 @@ func (s *httpServer) getRuns(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if !who.principal.MayAll(agent.ActionWorkflowsRead) {
-		found.Runs = kept(found.Runs, func(f *agent.Run) bool { return who.principal.May(agent.ActionWorkflowsRead, f.Tag) })
+	if !caller.principal.MayAll(agent.ActionWorkflowsRead) {
+		found.Runs = kept(found.Runs, func(f *agent.Run) bool { return caller.principal.May(agent.ActionWorkflowsRead, f.Tag) })
 	}
 	s.write(w, http.StatusOK, runsBody{Runs: orEmpty(found.Runs), Next: found.Next})
 	return nil
 }
 
 // onRun names the caller and the run of a path.
-func onRun(r *http.Request) (who identity, runID string, err error) {
-	if who, err = caller(r); err != nil {
-		return who, "", err
+func onRun(r *http.Request) (caller identity, runID string, err error) {
+	if caller, err = readCaller(r); err != nil {
+		return caller, "", err
 	}
 	runID = r.PathValue("id")
 	if !runIDPattern.MatchString(runID) {
-		return who, "", agent.FieldErrorf(agent.CodeNotFound, "run_id", "there is no run %.140q", runID)
+		return caller, "", agent.FieldErrorf(agent.CodeNotFound, "run_id", "there is no run %.140q", runID)
 	}
-	return who, runID, nil
+	return caller, runID, nil
 }
 
 // getRun is GET /v1/runs/{id}.
 func (s *httpServer) getRun(w http.ResponseWriter, r *http.Request) error {
-	who, runID, err := onRun(r)
+	caller, runID, err := onRun(r)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := s.call(r)
 	defer cancel()
-	run, err := s.cfg.Runtime.Run(ctx, who.lookup(), runID)
+	run, err := s.cfg.Runtime.Run(ctx, caller.lookup(), runID)
 	if err == nil {
-		err = who.may(agent.ActionWorkflowsRead, run.Tag)
+		err = caller.may(agent.ActionWorkflowsRead, run.Tag)
 	}
 	if err != nil {
 		return err
@@ -89,7 +89,7 @@ func (s *httpServer) getRun(w http.ResponseWriter, r *http.Request) error {
 
 // cancelRun is POST /v1/runs/{id}/cancel; the body may be left out. The run ends a moment later.
 func (s *httpServer) cancelRun(w http.ResponseWriter, r *http.Request) error {
-	who, runID, err := onRun(r)
+	caller, runID, err := onRun(r)
 	if err != nil {
 		return err
 	}
@@ -104,18 +104,18 @@ func (s *httpServer) cancelRun(w http.ResponseWriter, r *http.Request) error {
 	}
 	ctx, cancel := s.call(r)
 	defer cancel()
-	if !who.principal.MayAll(agent.ActionWorkflowsRun) {
-		run, err := s.cfg.Runtime.Run(ctx, who.lookup(), runID)
+	if !caller.principal.MayAll(agent.ActionWorkflowsRun) {
+		run, err := s.cfg.Runtime.Run(ctx, caller.lookup(), runID)
 		if err == nil {
-			err = who.may(agent.ActionWorkflowsRun, run.Tag)
+			err = caller.may(agent.ActionWorkflowsRun, run.Tag)
 		}
 		if err != nil {
 			return err
 		}
 	}
-	c.By = who.by(c.By)
-	err = s.cfg.Runtime.CancelRun(ctx, who.lookup(), runID, c)
-	who.did(agent.ActionWorkflowsRun, "run/"+runID, facts{"cancel": true}, err)
+	c.By = caller.by(c.By)
+	err = s.cfg.Runtime.CancelRun(ctx, caller.lookup(), runID, c)
+	caller.did(agent.ActionWorkflowsRun, "run/"+runID, facts{"cancel": true}, err)
 	if err != nil {
 		return err
 	}
@@ -127,13 +127,13 @@ func (s *httpServer) cancelRun(w http.ResponseWriter, r *http.Request) error {
 
 // getComposites is GET /v1/tools/composites.
 func (s *httpServer) getComposites(w http.ResponseWriter, r *http.Request) error {
-	who, err := caller(r)
+	caller, err := readCaller(r)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := s.call(r)
 	defer cancel()
-	found, err := s.cfg.Runtime.Composites(ctx, who.own())
+	found, err := s.cfg.Runtime.Composites(ctx, caller.own())
 	if err != nil {
 		return err
 	}
@@ -145,7 +145,7 @@ func (s *httpServer) getComposites(w http.ResponseWriter, r *http.Request) error
 
 // patchComposite is PATCH /v1/tools/composites/{name}: a name or an id.
 func (s *httpServer) patchComposite(w http.ResponseWriter, r *http.Request) error {
-	who, err := caller(r)
+	caller, err := readCaller(r)
 	if err != nil {
 		return err
 	}
@@ -162,8 +162,8 @@ func (s *httpServer) patchComposite(w http.ResponseWriter, r *http.Request) erro
 	}
 	ctx, cancel := s.call(r)
 	defer cancel()
-	changed, err := s.cfg.Runtime.ChangeComposite(ctx, who.own(), which, change)
-	who.did(agent.ActionToolsWrite, which, nil, err)
+	changed, err := s.cfg.Runtime.ChangeComposite(ctx, caller.own(), which, change)
+	caller.did(agent.ActionToolsWrite, which, nil, err)
 	if err != nil {
 		return err
 	}

@@ -8,7 +8,7 @@ import (
 
 // getMessages is GET /v1/sessions/{id}/messages?after=&limit=.
 func (s *httpServer) getMessages(w http.ResponseWriter, r *http.Request) error {
-	who, err := caller(r, "after", "limit")
+	caller, err := readCaller(r, "after", "limit")
 	if err != nil {
 		return err
 	}
@@ -30,7 +30,7 @@ func (s *httpServer) getMessages(w http.ResponseWriter, r *http.Request) error {
 	}
 	ctx, cancel := s.call(r)
 	defer cancel()
-	page, err := s.cfg.Runtime.Messages(ctx, who.own(), session, after, int(limit))
+	page, err := s.cfg.Runtime.Messages(ctx, caller.own(), session, after, int(limit))
 	if err != nil {
 		return err
 	}
@@ -43,11 +43,11 @@ func (s *httpServer) getMessages(w http.ResponseWriter, r *http.Request) error {
 
 // getExport is GET /v1/sessions/{id}/export.
 func (s *httpServer) getExport(w http.ResponseWriter, r *http.Request) error {
-	who, err := caller(r)
+	caller, err := readCaller(r)
 	if err != nil {
 		return err
 	}
-	export, err := s.exportSession(r.Context(), who, agent.SessionID(r.PathValue("id")))
+	export, err := s.exportSession(r.Context(), caller, agent.SessionID(r.PathValue("id")))
 	if err != nil {
 		return err
 	}
@@ -57,11 +57,11 @@ func (s *httpServer) getExport(w http.ResponseWriter, r *http.Request) error {
 
 // deleteSession is DELETE /v1/sessions/{id}.
 func (s *httpServer) deleteSession(w http.ResponseWriter, r *http.Request) error {
-	who, err := caller(r)
+	caller, err := readCaller(r)
 	if err != nil {
 		return err
 	}
-	gone, err := s.forgetSession(r.Context(), who, agent.SessionID(r.PathValue("id")))
+	gone, err := s.forgetSession(r.Context(), caller, agent.SessionID(r.PathValue("id")))
 	if err != nil {
 		return err
 	}

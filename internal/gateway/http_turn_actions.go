@@ -10,9 +10,9 @@ import (
 // onTurn is what the actions on a turn share: it names the caller and decodes the body before it does anything, so that a malformed
 // request tells nothing about turns. An empty body is accepted where optional.
 func (s *httpServer) onTurn(
-	w http.ResponseWriter, r *http.Request, body any, optional bool, do func(ctx context.Context, who identity, id agent.TurnID) error,
+	w http.ResponseWriter, r *http.Request, body any, optional bool, do func(ctx context.Context, caller identity, id agent.TurnID) error,
 ) error {
-	who, err := caller(r)
+	caller, err := readCaller(r)
 	if err != nil {
 		return err
 	}
@@ -23,14 +23,14 @@ func (s *httpServer) onTurn(
 	}
 	ctx, cancel := s.call(r)
 	defer cancel()
-	return do(ctx, who, agent.TurnID(r.PathValue("id")))
+	return do(ctx, caller, agent.TurnID(r.PathValue("id")))
 }
 
 // postDecision is POST /v1/turns/{id}/decisions.
 func (s *httpServer) postDecision(w http.ResponseWriter, r *http.Request) error {
 	var d agent.Decision
-	return s.onTurn(w, r, &d, false, func(ctx context.Context, who identity, id agent.TurnID) error {
-		v, err := s.decide(ctx, who, id, d)
+	return s.onTurn(w, r, &d, false, func(ctx context.Context, caller identity, id agent.TurnID) error {
+		v, err := s.decide(ctx, caller, id, d)
 		if err != nil {
 			return aboutTurn(w, &v, err)
 		}
@@ -55,8 +55,8 @@ func aboutTurn(w http.ResponseWriter, v *TurnView, err error) error {
 // postProvided is POST /v1/turns/{id}/results.
 func (s *httpServer) postProvided(w http.ResponseWriter, r *http.Request) error {
 	var p ProvidedResult
-	return s.onTurn(w, r, &p, false, func(ctx context.Context, who identity, id agent.TurnID) error {
-		v, err := s.provide(ctx, who, id, p)
+	return s.onTurn(w, r, &p, false, func(ctx context.Context, caller identity, id agent.TurnID) error {
+		v, err := s.provide(ctx, caller, id, p)
 		if err != nil {
 			return aboutTurn(w, &v, err)
 		}
@@ -72,8 +72,8 @@ func (s *httpServer) postProvided(w http.ResponseWriter, r *http.Request) error 
 // postCancel is POST /v1/turns/{id}/cancel; the body may be left out. The turn ends a moment later, as its events tell.
 func (s *httpServer) postCancel(w http.ResponseWriter, r *http.Request) error {
 	var c agent.CancelRequest
-	return s.onTurn(w, r, &c, true, func(ctx context.Context, who identity, id agent.TurnID) error {
-		v, err := s.cancel(ctx, who, id, c)
+	return s.onTurn(w, r, &c, true, func(ctx context.Context, caller identity, id agent.TurnID) error {
+		v, err := s.cancel(ctx, caller, id, c)
 		if err != nil {
 			return aboutTurn(w, &v, err)
 		}
@@ -88,11 +88,11 @@ func (s *httpServer) postCancel(w http.ResponseWriter, r *http.Request) error {
 // postMessage is POST /v1/turns/{id}/messages: a further message for the session of the turn, which becomes a turn of its own.
 func (s *httpServer) postMessage(w http.ResponseWriter, r *http.Request) error {
 	var req agent.TurnRequest
-	return s.onTurn(w, r, &req, false, func(ctx context.Context, who identity, id agent.TurnID) error {
+	return s.onTurn(w, r, &req, false, func(ctx context.Context, caller identity, id agent.TurnID) error {
 		if err := applyIdempotencyKey(r, &req); err != nil {
 			return err
 		}
-		receipt, position, err := s.message(ctx, who, "http", id, &req)
+		receipt, position, err := s.message(ctx, caller, "http", id, &req)
 		if err != nil {
 			return err
 		}

@@ -52,7 +52,7 @@ func outputBody(o *agent.AgentStepOutput) *agent.AgentStepOutput {
 
 // postTurn is POST /v1/turns: submit, then wait, stream, or do neither.
 func (s *httpServer) postTurn(w http.ResponseWriter, r *http.Request) error {
-	who, err := caller(r, "wait", "after_index")
+	caller, err := readCaller(r, "wait", "after_index")
 	if err != nil {
 		return err
 	}
@@ -80,13 +80,13 @@ func (s *httpServer) postTurn(w http.ResponseWriter, r *http.Request) error {
 		defer leave()
 	}
 	ctx, cancel := s.call(r)
-	receipt, err := s.submit(ctx, who, "http", &req)
+	receipt, err := s.submit(ctx, caller, "http", &req)
 	cancel()
 	if err != nil {
 		return err
 	}
-	if who.tenant == "" {
-		who.tenant = req.Context.Tenant
+	if caller.tenant == "" {
+		caller.tenant = req.Context.Tenant
 	}
 	w.Header().Set(turnIDHeader, string(receipt.TurnID))
 	w.Header().Set("Location", pathTurns+"/"+string(receipt.TurnID))
@@ -95,9 +95,9 @@ func (s *httpServer) postTurn(w http.ResponseWriter, r *http.Request) error {
 		s.write(w, http.StatusAccepted, acceptedState(receipt, ""))
 		return nil
 	case wantsEvents(r):
-		return s.streamSubmitted(w, r, who, receipt, after)
+		return s.streamSubmitted(w, r, caller, receipt, after)
 	default:
-		return s.awaitSubmitted(w, r, who, receipt)
+		return s.awaitSubmitted(w, r, caller, receipt)
 	}
 }
 
@@ -115,13 +115,13 @@ func acceptedState(r agent.Receipt, known string) turnState {
 
 // awaitSubmitted answers with the output, or with 202 when a person is needed, the wait was long enough, the gateway closes, or the events
 // cannot be read: the turn was accepted and goes on in all of them.
-func (s *httpServer) awaitSubmitted(w http.ResponseWriter, r *http.Request, who identity, receipt agent.Receipt) error {
+func (s *httpServer) awaitSubmitted(w http.ResponseWriter, r *http.Request, caller identity, receipt agent.Receipt) error {
 	ctx, cancel := s.whileOpen(r.Context())
 	defer cancel()
 	ctx, cancelWait := context.WithTimeout(ctx, s.cfg.Limits.WaitTimeout)
 	defer cancelWait()
 
-	end, err := s.await(ctx, who, receipt)
+	end, err := s.await(ctx, caller, receipt)
 	switch {
 	case err != nil:
 		if !isOver(err) {
@@ -139,13 +139,13 @@ func (s *httpServer) awaitSubmitted(w http.ResponseWriter, r *http.Request, who 
 }
 
 // streamSubmitted serves the events of a turn just submitted. A client that repeats its request resumes where it was.
-func (s *httpServer) streamSubmitted(w http.ResponseWriter, r *http.Request, who identity, receipt agent.Receipt, after int64) error {
+func (s *httpServer) streamSubmitted(w http.ResponseWriter, r *http.Request, caller identity, receipt agent.Receipt, after int64) error {
 	view := TurnView{TurnID: receipt.TurnID}
 	if receipt.Joined {
 		ctx, cancel := s.call(r)
 		defer cancel()
 		var err error
-		if view, err = s.turn(ctx, who, receipt.TurnID, ""); err != nil {
+		if view, err = s.turn(ctx, caller, receipt.TurnID, ""); err != nil {
 			return err
 		}
 	} else {
@@ -156,13 +156,13 @@ func (s *httpServer) streamSubmitted(w http.ResponseWriter, r *http.Request, who
 
 // getTurn is GET /v1/turns/{id}: the state of a turn, or its output with the state once it has ended.
 func (s *httpServer) getTurn(w http.ResponseWriter, r *http.Request) error {
-	who, err := caller(r)
+	caller, err := readCaller(r)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := s.call(r)
 	defer cancel()
-	v, err := s.turn(ctx, who, agent.TurnID(r.PathValue("id")), agent.ActionTurnsRead)
+	v, err := s.turn(ctx, caller, agent.TurnID(r.PathValue("id")), agent.ActionTurnsRead)
 	if err != nil {
 		return err
 	}
@@ -239,7 +239,7 @@ func resumeOffset(r *http.Request) (int64, error) {
 
 // getEvents is GET /v1/turns/{id}/events.
 func (s *httpServer) getEvents(w http.ResponseWriter, r *http.Request) error {
-	who, err := caller(r, "after_index")
+	caller, err := readCaller(r, "after_index")
 	if err != nil {
 		return err
 	}
@@ -248,7 +248,7 @@ func (s *httpServer) getEvents(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	ctx, cancel := s.call(r)
-	v, err := s.turn(ctx, who, agent.TurnID(r.PathValue("id")), agent.ActionTurnsRead)
+	v, err := s.turn(ctx, caller, agent.TurnID(r.PathValue("id")), agent.ActionTurnsRead)
 	cancel()
 	if err != nil {
 		return err

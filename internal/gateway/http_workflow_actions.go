@@ -64,14 +64,14 @@ func (s *httpServer) postWorkflow(w http.ResponseWriter, r *http.Request) error 
 		return agent.Errorf(agent.CodeNotFound, "", "no such path: want %s/{tag}:patch, :revert or :run, got %.200q", pathWorkflows, r.URL.Path)
 	}
 	q := readQuery(r)
-	who, key, err := onWorkflow(r, q, tag, asked.needs)
+	caller, key, err := onWorkflow(r, q, tag, asked.needs)
 	if err == nil {
 		err = q.end()
 	}
 	if err != nil {
 		return err
 	}
-	return asked.handle(w, r, who, key)
+	return asked.handle(w, r, caller, key)
 }
 
 // owned puts the owner of a body into a key; a query that says another one is a fault.
@@ -83,7 +83,7 @@ func owned(key *agent.WorkflowKey, owner string) error {
 	return checkName("workflow_owner", key.Owner)
 }
 
-func (s *httpServer) patchWorkflow(w http.ResponseWriter, r *http.Request, who identity, key agent.WorkflowKey) error {
+func (s *httpServer) patchWorkflow(w http.ResponseWriter, r *http.Request, caller identity, key agent.WorkflowKey) error {
 	var body patchBody
 	if err := s.decodeBody(w, r, &body); err != nil {
 		return err
@@ -101,12 +101,12 @@ func (s *httpServer) patchWorkflow(w http.ResponseWriter, r *http.Request, who i
 	if err := checkDocument(at, spec.Operations, '['); err != nil {
 		return err
 	}
-	return s.changeWorkflow(w, r, who, agent.WorkflowPatchRequest{
+	return s.changeWorkflow(w, r, caller, agent.WorkflowPatchRequest{
 		WorkflowKey: key, Operations: spec.Operations, Description: spec.Description, BaseVersion: body.BaseVersion, By: body.By, DryRun: body.DryRun,
 	}, body.Owner, s.cfg.Runtime.PatchWorkflow)
 }
 
-func (s *httpServer) revertWorkflow(w http.ResponseWriter, r *http.Request, who identity, key agent.WorkflowKey) error {
+func (s *httpServer) revertWorkflow(w http.ResponseWriter, r *http.Request, caller identity, key agent.WorkflowKey) error {
 	var body revertBody
 	if err := s.decodeBody(w, r, &body); err != nil {
 		return err
@@ -117,14 +117,14 @@ func (s *httpServer) revertWorkflow(w http.ResponseWriter, r *http.Request, who 
 	if err := checkLine("patch_id", body.PatchID, maxText); err != nil {
 		return err
 	}
-	return s.changeWorkflow(w, r, who, agent.WorkflowPatchRequest{
+	return s.changeWorkflow(w, r, caller, agent.WorkflowPatchRequest{
 		WorkflowKey: key, Revert: body.PatchID, Description: body.Description, BaseVersion: body.BaseVersion, By: body.By, DryRun: body.DryRun,
 	}, body.Owner, s.cfg.Runtime.RevertWorkflow)
 }
 
 // changeWorkflow does what a patch and its reversal have in common.
 func (s *httpServer) changeWorkflow(
-	w http.ResponseWriter, r *http.Request, who identity, p agent.WorkflowPatchRequest, owner string,
+	w http.ResponseWriter, r *http.Request, caller identity, p agent.WorkflowPatchRequest, owner string,
 	change func(context.Context, agent.WorkflowPatchRequest) (agent.WorkflowPatchResult, error),
 ) (err error) {
 	if err := cmp.Or(owned(&p.WorkflowKey, owner), checkPlain("description", p.Description, maxComment), checkLine("by", p.By, maxText)); err != nil {
@@ -141,10 +141,10 @@ func (s *httpServer) changeWorkflow(
 	}
 	ctx, cancel := s.call(r)
 	defer cancel()
-	p.By = who.by(p.By)
+	p.By = caller.by(p.By)
 	result, err := change(ctx, p)
 	if !p.DryRun {
-		who.did(agent.ActionWorkflowsWrite, p.Tag, facts{"patch_id": result.PatchID, "version": result.Version, "revert_of": clip.Bytes(p.Revert, maxText)}, err)
+		caller.did(agent.ActionWorkflowsWrite, p.Tag, facts{"patch_id": result.PatchID, "version": result.Version, "revert_of": clip.Bytes(p.Revert, maxText)}, err)
 	}
 	if err != nil {
 		return err
@@ -154,7 +154,7 @@ func (s *httpServer) changeWorkflow(
 	return nil
 }
 
-func (s *httpServer) runWorkflow(w http.ResponseWriter, r *http.Request, who identity, key agent.WorkflowKey) error {
+func (s *httpServer) runWorkflow(w http.ResponseWriter, r *http.Request, caller identity, key agent.WorkflowKey) error {
 	var body runBody
 	if r.ContentLength != 0 {
 		if err := s.decodeBody(w, r, &body); err != nil {
@@ -172,7 +172,7 @@ func (s *httpServer) runWorkflow(w http.ResponseWriter, r *http.Request, who ide
 	case len(body.Input) > maxDefinition:
 		return agent.FieldErrorf(agent.CodeOverflow, "input", "is %d bytes, at most %d", len(body.Input), maxDefinition)
 	}
-	if err := who.ownTenant(body.Context.Tenant, "context.tenant"); err != nil {
+	if err := caller.ownTenant(body.Context.Tenant, "context.tenant"); err != nil {
 		return err
 	}
 	if said := body.Context.Tenant; said != "" && said != key.Tenant {
@@ -183,13 +183,13 @@ func (s *httpServer) runWorkflow(w http.ResponseWriter, r *http.Request, who ide
 		return err
 	}
 	body.Context.Tenant = key.Tenant
-	who.vouch(&body.Context)
+	caller.vouch(&body.Context)
 	ctx, cancel := s.call(r)
 	defer cancel()
 	receipt, err := s.cfg.Runtime.StartRun(ctx, agent.RunRequest{
 		RunID: body.RunID, Owner: key.Owner, Tag: key.Tag, Version: body.Version, Input: body.Input, Context: body.Context,
 	}, idempotency)
-	who.did(agent.ActionWorkflowsRun, key.Tag, facts{"run_id": receipt.RunID}, err)
+	caller.did(agent.ActionWorkflowsRun, key.Tag, facts{"run_id": receipt.RunID}, err)
 	if err != nil {
 		return err
 	}

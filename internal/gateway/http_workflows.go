@@ -42,25 +42,25 @@ func (s *httpServer) routeWorkflows() {
 }
 
 // onWorkflow is what the calls about a definition share: it names the caller and the definition, and asks whether he may.
-func onWorkflow(r *http.Request, q *query, tag string, a agent.Action) (who identity, key agent.WorkflowKey, err error) {
-	if who, err = q.caller(r); err != nil {
-		return who, key, err
+func onWorkflow(r *http.Request, q *query, tag string, a agent.Action) (caller identity, key agent.WorkflowKey, err error) {
+	if caller, err = q.readCaller(r); err != nil {
+		return caller, key, err
 	}
 	if !agent.ValidName(tag) {
-		return who, key, agent.FieldErrorf(agent.CodeNotFound, "workflow_tag", "there is no workflow %.140q", tag)
+		return caller, key, agent.FieldErrorf(agent.CodeNotFound, "workflow_tag", "there is no workflow %.140q", tag)
 	}
-	key = agent.WorkflowKey{Tenant: who.own(), Owner: q.text("owner", maxText), Tag: tag}
-	return who, key, cmp.Or(checkName("owner", key.Owner), who.may(a, tag))
+	key = agent.WorkflowKey{Tenant: caller.own(), Owner: q.text("owner", maxText), Tag: tag}
+	return caller, key, cmp.Or(checkName("owner", key.Owner), caller.may(a, tag))
 }
 
 // getWorkflows is GET /v1/workflows?owner=&tag=&page_size=&page_token=.
 func (s *httpServer) getWorkflows(w http.ResponseWriter, r *http.Request) error {
 	q := readQuery(r)
-	who, err := q.caller(r)
+	caller, err := q.readCaller(r)
 	if err != nil {
 		return err
 	}
-	list := agent.WorkflowQuery{Tenant: who.own(), Owner: q.text("owner", maxText), Tag: q.text("tag", maxText), Page: q.page()}
+	list := agent.WorkflowQuery{Tenant: caller.own(), Owner: q.text("owner", maxText), Tag: q.text("tag", maxText), Page: q.page()}
 	if err := cmp.Or(q.end(), checkName("owner", list.Owner), checkName("tag", list.Tag)); err != nil {
 		return err
 	}
@@ -70,8 +70,8 @@ func (s *httpServer) getWorkflows(w http.ResponseWriter, r *http.Request) error 
 	if err != nil {
 		return err
 	}
-	if !who.principal.MayAll(agent.ActionWorkflowsRead) {
-		found.Workflows = kept(found.Workflows, func(f *agent.StoredWorkflow) bool { return who.principal.May(agent.ActionWorkflowsRead, f.Tag) })
+	if !caller.principal.MayAll(agent.ActionWorkflowsRead) {
+		found.Workflows = kept(found.Workflows, func(f *agent.StoredWorkflow) bool { return caller.principal.May(agent.ActionWorkflowsRead, f.Tag) })
 	}
 	s.write(w, http.StatusOK, workflowsBody{Workflows: orEmpty(found.Workflows), Next: found.Next})
 	return nil
@@ -142,7 +142,7 @@ func idempotencyKey(r *http.Request) (string, error) {
 // it must be new.
 func (s *httpServer) putWorkflow(w http.ResponseWriter, r *http.Request) error {
 	q := readQuery(r)
-	who, key, err := onWorkflow(r, q, r.PathValue("tag"), agent.ActionWorkflowsWrite)
+	caller, key, err := onWorkflow(r, q, r.PathValue("tag"), agent.ActionWorkflowsWrite)
 	if err != nil {
 		return err
 	}
@@ -170,10 +170,10 @@ func (s *httpServer) putWorkflow(w http.ResponseWriter, r *http.Request) error {
 	}
 	ctx, cancel := s.call(r)
 	defer cancel()
-	put.By = who.by(put.By)
+	put.By = caller.by(put.By)
 	result, err := s.cfg.Runtime.PutWorkflow(ctx, put)
 	if !put.DryRun {
-		who.did(agent.ActionWorkflowsWrite, key.Tag, facts{"change": "put", "version": result.Version}, err)
+		caller.did(agent.ActionWorkflowsWrite, key.Tag, facts{"change": "put", "version": result.Version}, err)
 	}
 	if err != nil {
 		return err
@@ -200,7 +200,7 @@ func checkDocument(field string, raw json.RawMessage, begins byte) error {
 // deleteWorkflow is DELETE /v1/workflows/{tag}?owner=&base_version=&description=&by=.
 func (s *httpServer) deleteWorkflow(w http.ResponseWriter, r *http.Request) error {
 	q := readQuery(r)
-	who, key, err := onWorkflow(r, q, r.PathValue("tag"), agent.ActionWorkflowsWrite)
+	caller, key, err := onWorkflow(r, q, r.PathValue("tag"), agent.ActionWorkflowsWrite)
 	if err != nil {
 		return err
 	}
@@ -218,9 +218,9 @@ func (s *httpServer) deleteWorkflow(w http.ResponseWriter, r *http.Request) erro
 	}
 	ctx, cancel := s.call(r)
 	defer cancel()
-	gone.By = who.by(gone.By)
+	gone.By = caller.by(gone.By)
 	result, err := s.cfg.Runtime.DeleteWorkflow(ctx, gone)
-	who.did(agent.ActionWorkflowsWrite, key.Tag, facts{"change": "delete", "version": result.Version}, err)
+	caller.did(agent.ActionWorkflowsWrite, key.Tag, facts{"change": "delete", "version": result.Version}, err)
 	if err != nil {
 		return err
 	}

@@ -180,11 +180,11 @@ func (s *httpServer) route(path string, m methods) {
 			}})
 			return
 		}
-		who, err := callerOf(r.Context())
+		caller, err := callerOf(r.Context())
 		if err == nil {
-			who.action = e.need.deed()
-			r = r.WithContext(who.within(r.Context()))
-			err = e.need.check(who, r.Method+" "+r.URL.Path)
+			caller.action = e.need.deed()
+			r = r.WithContext(caller.within(r.Context()))
+			err = e.need.check(caller, r.Method+" "+r.URL.Path)
 		}
 		switch {
 		case err == nil:

@@ -45,9 +45,9 @@ func (s *httpServer) visited(route Route) handler {
 }
 
 func (s *httpServer) visit(w http.ResponseWriter, r *http.Request, route *Route) error {
-	who, err := callerIn(r.Context(), cmp.Or(r.Header.Get(tenantKey), r.URL.Query().Get("tenant")))
+	caller, err := callerIn(r.Context(), cmp.Or(r.Header.Get(tenantKey), r.URL.Query().Get("tenant")))
 	if err != nil {
 		return err
 	}
-	return route.Handle(w, r, &Visit{g: s.Gateway, http: s, who: who, requestID: who.requestID})
+	return route.Handle(w, r, &Visit{g: s.Gateway, http: s, caller: caller, requestID: caller.requestID})
 }

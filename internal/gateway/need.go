@@ -33,25 +33,25 @@ func needs(h handler, actions ...agent.Action) endpoint {
 	return endpoint{need: need{actions: actions}, handle: h}
 }
 
-func (n *need) check(who identity, what string) error {
+func (n *need) check(caller identity, what string) error {
 	switch {
 	case n.anyone:
 		return nil
-	case who.anonymous != nil:
-		return who.anonymous
+	case caller.anonymous != nil:
+		return caller.anonymous
 	case n.known:
 		return nil
 	}
 	for _, a := range n.actions {
-		if who.mayAny(a) && (!n.everywhere || !who.confined()) {
+		if caller.mayAny(a) && (!n.everywhere || !caller.confined()) {
 			return nil
 		}
 	}
 	if len(n.actions) == 0 {
 		return agent.Errorf(agent.CodeDenied, "", "nobody is allowed this: %.140q states no action", what)
 	}
-	who.note(agent.AuditDenied, n.actions[0], what, nil)
-	if n.everywhere && who.mayAny(n.actions[0]) {
+	caller.note(agent.AuditDenied, n.actions[0], what, nil)
+	if n.everywhere && caller.mayAny(n.actions[0]) {
 		return agent.Errorf(agent.CodeDenied, "", "%s is for credentials of every tenant: it tells about all of them", n.actions[0])
 	}
 	return agent.Errorf(agent.CodeDenied, "", "the credential does not allow %s", n.actions[0])

@@ -45,11 +45,11 @@ type openCredential struct {
 
 // untilRevoked derives a context that also ends when the credential of the caller does not hold any more.
 func (g *Gateway) untilRevoked(ctx context.Context) (context.Context, context.CancelFunc) {
-	who, err := callerOf(ctx)
-	if err != nil || who.credentials == nil {
+	caller, err := callerOf(ctx)
+	if err != nil || caller.credentials == nil {
 		return ctx, func() {}
 	}
-	id := credentialID(who.credentials)
+	id := credentialID(caller.credentials)
 	all := &g.credentials
 	all.mu.Lock()
 	defer all.mu.Unlock()
@@ -58,7 +58,7 @@ func (g *Gateway) untilRevoked(ctx context.Context) (context.Context, context.Ca
 		life, end := context.WithCancelCause(context.Background())
 		open = &openCredential{Context: life, end: end}
 		all.byID[id] = open
-		go g.recheck(open, id, who)
+		go g.recheck(open, id, caller)
 	}
 	open.streams++
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -83,7 +83,7 @@ func (c *openCredentials) remove(id [sha256.Size]byte, open *openCredential) {
 }
 
 // recheck verifies a credential until its last stream ends, and ends its streams when it does not hold any more.
-func (g *Gateway) recheck(open *openCredential, id [sha256.Size]byte, who identity) {
+func (g *Gateway) recheck(open *openCredential, id [sha256.Size]byte, caller identity) {
 	tick := time.NewTicker(recheckEvery)
 	defer tick.Stop()
 	verified := time.Now()
@@ -95,7 +95,7 @@ func (g *Gateway) recheck(open *openCredential, id [sha256.Size]byte, who identi
 			return // which ends the streams
 		case <-tick.C:
 		}
-		err := g.verifyAgain(open, who)
+		err := g.verifyAgain(open, caller)
 		switch {
 		case err == nil:
 			verified = time.Now()
@@ -103,7 +103,7 @@ func (g *Gateway) recheck(open *openCredential, id [sha256.Size]byte, who identi
 		case open.Err() != nil:
 			return
 		case agent.CodeOf(err) == agent.CodeUnauthenticated:
-			who.noteStranger(err)
+			caller.noteStranger(err)
 		case time.Since(verified) < maxUnverified:
 			continue
 		default:
@@ -117,11 +117,11 @@ func (g *Gateway) recheck(open *openCredential, id [sha256.Size]byte, who identi
 	}
 }
 
-func (g *Gateway) verifyAgain(ctx context.Context, who identity) error {
+func (g *Gateway) verifyAgain(ctx context.Context, caller identity) error {
 	ctx, cancel := context.WithTimeout(ctx, recheckTimeout)
 	defer cancel()
-	p, err := g.cfg.Auth.Authenticate(ctx, *who.credentials)
-	if err == nil && !reflect.DeepEqual(p, who.principal) {
+	p, err := g.cfg.Auth.Authenticate(ctx, *caller.credentials)
+	if err == nil && !reflect.DeepEqual(p, caller.principal) {
 		err = errNarrowed
 	}
 	return err

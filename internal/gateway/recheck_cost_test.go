@@ -29,10 +29,10 @@ func openMany(t *testing.T, streams int) (store *keystest.Memory, opened []conte
 	require.NoError(t, err)
 	g := closed(t)
 	g.cfg.Auth = auth
-	who, err := g.identify(t.Context(), identity{}, access.Credentials{Bearer: key.Key}, nil)
+	caller, err := g.identify(t.Context(), identity{}, access.Credentials{Bearer: key.Key}, nil)
 	require.NoError(t, err)
 	for range streams {
-		ctx, leave := g.whileOpen(who.within(t.Context()))
+		ctx, leave := g.whileOpen(caller.within(t.Context()))
 		t.Cleanup(leave)
 		opened = append(opened, ctx)
 	}

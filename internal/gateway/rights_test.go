@@ -103,7 +103,8 @@ func TestWhoComesFromTheCredential(t *testing.T) {
 		_, err = rt.Cancel(as(t.Context(), credential), &pb.CancelRequest{TurnId: "t", By: "boss"})
 		require.NoError(t, err)
 		require.Equal(t, by, cancelled.By)
-		a := d.send("POST", "/v1/catalog/apply", `{"documents":[{"kind":"AgentInstance","name":"`+credential[:1]+`x","tenant":"acme"}],"by":"boss"}`, bearer(credential)...)
+		body := `{"documents":[{"kind":"AgentInstance","name":"` + credential[:1] + `x","tenant":"acme"}],"by":"boss"}`
+		a := d.send("POST", "/v1/catalog/apply", body, bearer(credential)...)
 		require.Equal(t, 200, a.status, "%s", a.body)
 		applied := d.catalog.Applied()
 		require.Equal(t, by, applied[len(applied)-1].By)
@@ -318,10 +319,10 @@ func TestWhatIsAboutEveryTenant(t *testing.T) {
 	})
 	d.catalog.Sources = []agent.SourceStatus{{Name: "folder", Detail: "secret", Faults: []agent.Fault{{Document: "AgentInstance other/x", Message: "secret"}}}}
 	d.rt.Break("postgres")
-	for _, who := range [][]string{nil, bearer("acme"), bearer("scrape")} {
+	for _, caller := range [][]string{nil, bearer("acme"), bearer("scrape")} {
 		require.JSONEq(t, `{"status":"failing","workers":0,"dependencies":[{"name":"temporal","ok":true,"state":"ok","took_ms":0},
 			{"name":"postgres","ok":false,"state":"down","hint":"Nothing listens at that address.","took_ms":0}]}`,
-			string(d.send("GET", "/health", "", who...).body), "what to do, and nothing internal")
+			string(d.send("GET", "/health", "", caller...).body), "what to do, and nothing internal")
 	}
 	require.Contains(t, string(d.send("GET", "/health", "", bearer("any")...).body), "10.1.2.3:5432")
 	d.rt.Break("")
@@ -338,6 +339,6 @@ func TestWhatIsAboutEveryTenant(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, own.GetSources()[0].GetDetail())
 
-	who := decode[agent.Principal](t, d.send("GET", "/v1/whoami", "", bearer("acme")...))
-	require.Equal(t, gatewaytest.Caller("acme", "ann", "*"), who)
+	caller := decode[agent.Principal](t, d.send("GET", "/v1/whoami", "", bearer("acme")...))
+	require.Equal(t, gatewaytest.Caller("acme", "ann", "*"), caller)
 }

@@ -11,7 +11,7 @@ import (
 // maxApprovals is how many approvals a page has at most.
 const maxApprovals = 500
 
-func (g *Gateway) listApprovals(ctx context.Context, who identity, q agent.ApprovalQuery, page agent.Page) (agent.ApprovalPage, error) {
+func (g *Gateway) listApprovals(ctx context.Context, caller identity, q agent.ApprovalQuery, page agent.Page) (agent.ApprovalPage, error) {
 	switch q.State {
 	case "", "pending", "decided":
 	default:
@@ -23,29 +23,29 @@ func (g *Gateway) listApprovals(ctx context.Context, who identity, q agent.Appro
 	if err := checkName("turn_id", string(q.TurnID)); err != nil {
 		return agent.ApprovalPage{}, err
 	}
-	q.Tenant, q.After, q.Limit = who.own(), page.Token, min(page.Size, maxApprovals)
+	q.Tenant, q.After, q.Limit = caller.own(), page.Token, min(page.Size, maxApprovals)
 	ctx, cancel := g.bounded(ctx)
 	defer cancel()
 	found, err := g.cfg.Runtime.Approvals(ctx, q)
-	if err != nil || who.principal.MayAll(agent.ActionApprovalsRead) {
+	if err != nil || caller.principal.MayAll(agent.ActionApprovalsRead) {
 		return found, err
 	}
 	found.Approvals = kept(found.Approvals, func(a *agent.Approval) bool {
-		return who.principal.May(agent.ActionApprovalsRead, a.ToolName)
+		return caller.principal.May(agent.ActionApprovalsRead, a.ToolName)
 	})
 	return found, nil
 }
 
 // approval looks an approval up as the caller may see it.
-func (g *Gateway) approval(ctx context.Context, who identity, id string) (agent.Approval, error) {
+func (g *Gateway) approval(ctx context.Context, caller identity, id string) (agent.Approval, error) {
 	if id == "" || checkLine("", id, maxToken) != nil {
 		return agent.Approval{}, agent.Errorf(agent.CodeNotFound, "", "no approval %.140q", id)
 	}
 	ctx, cancel := g.bounded(ctx)
 	defer cancel()
-	a, err := g.cfg.Runtime.Approval(ctx, who.lookup(), id)
+	a, err := g.cfg.Runtime.Approval(ctx, caller.lookup(), id)
 	if err == nil {
-		err = who.may(agent.ActionApprovalsRead, a.ToolName)
+		err = caller.may(agent.ActionApprovalsRead, a.ToolName)
 	}
 	if err != nil {
 		return agent.Approval{}, err
@@ -57,14 +57,14 @@ func noSession(id agent.SessionID) error {
 	return agent.Errorf(agent.CodeNotFound, "", "no session %.140q", id)
 }
 
-func (g *Gateway) exportSession(ctx context.Context, who identity, id agent.SessionID) (agent.SessionExport, error) {
+func (g *Gateway) exportSession(ctx context.Context, caller identity, id agent.SessionID) (agent.SessionExport, error) {
 	if !id.Valid() {
 		return agent.SessionExport{}, noSession(id)
 	}
 	ctx, cancel := g.bounded(ctx)
 	defer cancel()
-	export, err := g.cfg.Runtime.ExportSession(ctx, who.own(), id)
-	who.did(agent.ActionSessionsRead, "session/"+string(id), facts{"export": true}, err)
+	export, err := g.cfg.Runtime.ExportSession(ctx, caller.own(), id)
+	caller.did(agent.ActionSessionsRead, "session/"+string(id), facts{"export": true}, err)
 	if err != nil {
 		return export, err
 	}
@@ -73,13 +73,13 @@ func (g *Gateway) exportSession(ctx context.Context, who identity, id agent.Sess
 	return export, nil
 }
 
-func (g *Gateway) forgetSession(ctx context.Context, who identity, id agent.SessionID) (agent.SessionDeleted, error) {
+func (g *Gateway) forgetSession(ctx context.Context, caller identity, id agent.SessionID) (agent.SessionDeleted, error) {
 	if !id.Valid() {
 		return agent.SessionDeleted{}, noSession(id)
 	}
 	ctx, cancel := g.bounded(ctx)
 	defer cancel()
-	gone, err := g.cfg.Runtime.DeleteSession(ctx, who.own(), id)
-	who.did(agent.ActionSessionsDelete, "session/"+string(id), facts{"turns": gone.Turns}, err)
+	gone, err := g.cfg.Runtime.DeleteSession(ctx, caller.own(), id)
+	caller.did(agent.ActionSessionsDelete, "session/"+string(id), facts{"turns": gone.Turns}, err)
 	return gone, err
 }

@@ -32,13 +32,13 @@ const beginning = time.Second
 var errBeginning = errors.New("the turn has just begun, and its agent is not known yet: try again")
 
 // turn looks a turn up as the caller may see it, and asks whether he may do a to it; a is empty where that is settled.
-func (g *Gateway) turn(ctx context.Context, who identity, id agent.TurnID, a agent.Action) (TurnView, error) {
+func (g *Gateway) turn(ctx context.Context, caller identity, id agent.TurnID, a agent.Action) (TurnView, error) {
 	if !agent.ValidName(string(id)) {
 		return TurnView{}, noTurn(id)
 	}
-	v, err := g.visible(ctx, who, id)
+	v, err := g.visible(ctx, caller, id)
 	if err == nil && a != "" {
-		err = who.mayTurn(a, &v)
+		err = caller.mayTurn(a, &v)
 	}
 	if err != nil {
 		return TurnView{}, err
@@ -52,8 +52,8 @@ func noTurn(id agent.TurnID) error {
 
 // visible finds a turn of the caller's tenant. The runtime answers for a turn that began a moment ago before it knows its tenant: to a
 // caller who is confined to one it is shown if it came in here for that one; else the runtime is given a moment to find out.
-func (g *Gateway) visible(ctx context.Context, who identity, id agent.TurnID) (TurnView, error) {
-	tenant := who.lookup()
+func (g *Gateway) visible(ctx context.Context, caller identity, id agent.TurnID) (TurnView, error) {
+	tenant := caller.lookup()
 	until := time.Now().Add(beginning)
 	for wait := 10 * time.Millisecond; ; wait *= 2 {
 		v, err := g.cfg.Runtime.Turn(ctx, tenant, id)
@@ -83,61 +83,61 @@ func (g *Gateway) visible(ctx context.Context, who identity, id agent.TurnID) (T
 	}
 }
 
-func (g *Gateway) decide(ctx context.Context, who identity, id agent.TurnID, d agent.Decision) (TurnView, error) {
+func (g *Gateway) decide(ctx context.Context, caller identity, id agent.TurnID, d agent.Decision) (TurnView, error) {
 	if err := checkDecision(&d); err != nil {
 		return TurnView{}, err
 	}
-	v, err := g.turn(ctx, who, id, "")
+	v, err := g.turn(ctx, caller, id, "")
 	if err != nil {
 		return v, err
 	}
-	if err := g.mayDecide(ctx, who, &v, d.ApprovalID); err != nil {
+	if err := g.mayDecide(ctx, caller, &v, d.ApprovalID); err != nil {
 		return v, err
 	}
-	d.By = who.by(d.By)
+	d.By = caller.by(d.By)
 	err = g.cfg.Runtime.Decide(ctx, v.TurnID, d)
-	who.of(&v).did(agent.ActionApprovalsDecide, "turn/"+string(v.TurnID), facts{"approval_id": clip.Bytes(d.ApprovalID, maxText), "decision": d.Decision}, err)
+	caller.of(&v).did(agent.ActionApprovalsDecide, "turn/"+string(v.TurnID), facts{"approval_id": clip.Bytes(d.ApprovalID, maxText), "decision": d.Decision}, err)
 	return v, err
 }
 
 // mayDecide asks whether the caller may decide on calls of the tool that an approval is about.
-func (g *Gateway) mayDecide(ctx context.Context, who identity, v *TurnView, approvalID string) error {
-	if who.principal.MayAll(agent.ActionApprovalsDecide) || !who.principal.MayAny(agent.ActionApprovalsDecide) {
-		return who.may(agent.ActionApprovalsDecide, "")
+func (g *Gateway) mayDecide(ctx context.Context, caller identity, v *TurnView, approvalID string) error {
+	if caller.principal.MayAll(agent.ActionApprovalsDecide) || !caller.principal.MayAny(agent.ActionApprovalsDecide) {
+		return caller.may(agent.ActionApprovalsDecide, "")
 	}
 	for i := range v.Pending {
 		if v.Pending[i].ApprovalID == approvalID {
-			return who.may(agent.ActionApprovalsDecide, v.Pending[i].ToolName)
+			return caller.may(agent.ActionApprovalsDecide, v.Pending[i].ToolName)
 		}
 	}
-	a, err := g.cfg.Runtime.Approval(ctx, who.lookup(), approvalID)
+	a, err := g.cfg.Runtime.Approval(ctx, caller.lookup(), approvalID)
 	if err != nil {
 		return err
 	}
-	return who.may(agent.ActionApprovalsDecide, a.ToolName)
+	return caller.may(agent.ActionApprovalsDecide, a.ToolName)
 }
 
-func (g *Gateway) provide(ctx context.Context, who identity, id agent.TurnID, r ProvidedResult) (TurnView, error) {
+func (g *Gateway) provide(ctx context.Context, caller identity, id agent.TurnID, r ProvidedResult) (TurnView, error) {
 	if err := r.Validate(); err != nil {
 		return TurnView{}, err
 	}
-	v, err := g.turn(ctx, who, id, agent.ActionTurnsRun)
+	v, err := g.turn(ctx, caller, id, agent.ActionTurnsRun)
 	if err != nil {
 		return v, err
 	}
 	err = g.cfg.Runtime.Provide(ctx, v.TurnID, r)
-	who.of(&v).did(agent.ActionTurnsRun, "turn/"+string(v.TurnID), facts{"tool_call_id": clip.Bytes(string(r.ToolCallID), maxText)}, err)
+	caller.of(&v).did(agent.ActionTurnsRun, "turn/"+string(v.TurnID), facts{"tool_call_id": clip.Bytes(string(r.ToolCallID), maxText)}, err)
 	return v, err
 }
 
-func (g *Gateway) cancel(ctx context.Context, who identity, id agent.TurnID, c agent.CancelRequest) (TurnView, error) {
-	v, err := g.turn(ctx, who, id, agent.ActionTurnsCancel)
+func (g *Gateway) cancel(ctx context.Context, caller identity, id agent.TurnID, c agent.CancelRequest) (TurnView, error) {
+	v, err := g.turn(ctx, caller, id, agent.ActionTurnsCancel)
 	if err != nil {
 		return v, err
 	}
-	c.By = who.by(c.By)
+	c.By = caller.by(c.By)
 	err = g.cfg.Runtime.Cancel(ctx, v.TurnID, c)
-	who.of(&v).did(agent.ActionTurnsCancel, "turn/"+string(v.TurnID), nil, err)
+	caller.of(&v).did(agent.ActionTurnsCancel, "turn/"+string(v.TurnID), nil, err)
 	return v, err
 }
 
@@ -149,23 +149,23 @@ func (c identity) of(v *TurnView) identity {
 
 // message submits a further message to the session of a turn. The runtime audits it as the turn that it becomes.
 func (g *Gateway) message(
-	ctx context.Context, who identity, door string, id agent.TurnID, req *agent.TurnRequest,
+	ctx context.Context, caller identity, door string, id agent.TurnID, req *agent.TurnRequest,
 ) (receipt agent.Receipt, position int, err error) {
-	v, err := g.turn(ctx, who, id, "")
+	v, err := g.turn(ctx, caller, id, "")
 	if err != nil {
 		return receipt, 0, err
 	}
 	asked := v
 	asked.Agent = cmp.Or(req.Agent, v.Agent)
-	if err := who.mayTurn(agent.ActionTurnsRun, &asked); err != nil {
+	if err := caller.mayTurn(agent.ActionTurnsRun, &asked); err != nil {
 		return receipt, 0, err
 	}
-	if err := cmp.Or(who.ownTenant(req.Context.Tenant, "context.tenant"), g.checkMessage(&v, door, req)); err != nil {
+	if err := cmp.Or(caller.ownTenant(req.Context.Tenant, "context.tenant"), g.checkMessage(&v, door, req)); err != nil {
 		return receipt, 0, err
 	}
-	who.vouch(&req.Context)
+	caller.vouch(&req.Context)
 	e := agent.Envelope{Channel: door, Request: *req}
-	who.seal(&e)
+	caller.seal(&e)
 	return g.cfg.Runtime.MessageFrom(ctx, v.TurnID, e)
 }
 

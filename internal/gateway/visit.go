@@ -43,15 +43,15 @@ type Route struct {
 type Visit struct {
 	g         *Gateway
 	http      *httpServer
-	who       identity
+	caller    identity
 	requestID string
 }
 
 // Principal is who calls.
-func (v *Visit) Principal() agent.Principal { return v.who.principal }
+func (v *Visit) Principal() agent.Principal { return v.caller.principal }
 
 // Tenant is whose data the request is about: the credential's tenant, or the one that the request names where that is allowed.
-func (v *Visit) Tenant() string { return v.who.own() }
+func (v *Visit) Tenant() string { return v.caller.own() }
 
 // TenantNamed is whose tenant a request is about that may name it in its body too, as a credential of every tenant may unless the request has
 // named another one elsewhere.
@@ -82,7 +82,7 @@ func (v *Visit) RequestID() string { return v.requestID }
 func (v *Visit) Limits() Limits { return v.g.cfg.Limits }
 
 // May returns a denied error unless the caller may do a to a resource.
-func (v *Visit) May(a agent.Action, resource string) error { return v.who.may(a, resource) }
+func (v *Visit) May(a agent.Action, resource string) error { return v.caller.may(a, resource) }
 
 // DecodeBody reads a JSON body strictly, see [Gateway]'s REST API.
 func (v *Visit) DecodeBody(w http.ResponseWriter, r *http.Request, into any) error {
@@ -110,28 +110,28 @@ func (v *Visit) WhileOpen(ctx context.Context) (context.Context, context.CancelF
 func (v *Visit) Submit(ctx context.Context, door string, r *agent.TurnRequest) (agent.Receipt, error) {
 	ctx, cancel := v.g.bounded(ctx)
 	defer cancel()
-	return v.g.submit(ctx, v.who, door, r)
+	return v.g.submit(ctx, v.caller, door, r)
 }
 
 // Message submits a further message to the session of a turn.
 func (v *Visit) Message(ctx context.Context, door string, id agent.TurnID, r *agent.TurnRequest) (receipt agent.Receipt, position int, err error) {
 	ctx, cancel := v.g.bounded(ctx)
 	defer cancel()
-	return v.g.message(ctx, v.who, door, id, r)
+	return v.g.message(ctx, v.caller, door, id, r)
 }
 
 // Turn returns a turn as the caller may see it.
 func (v *Visit) Turn(ctx context.Context, id agent.TurnID) (TurnView, error) {
 	ctx, cancel := v.g.bounded(ctx)
 	defer cancel()
-	return v.g.turn(ctx, v.who, id, agent.ActionTurnsRead)
+	return v.g.turn(ctx, v.caller, id, agent.ActionTurnsRead)
 }
 
 // Submitted returns a turn that [Visit.Submit] gave: whoever may run an agent may see what came of his own request.
 func (v *Visit) Submitted(ctx context.Context, r agent.Receipt) (TurnView, error) {
 	ctx, cancel := v.g.bounded(ctx)
 	defer cancel()
-	return v.g.turn(ctx, v.who, r.TurnID, "")
+	return v.g.turn(ctx, v.caller, r.TurnID, "")
 }
 
 // Ending is how waiting for a turn came out: Output is set when the turn has ended, Pending when it waits for a person.
@@ -143,7 +143,7 @@ type Ending struct {
 
 // Await follows a turn until it ends or meets a human pause. A ctx that ends first gives ctx's cause: the turn goes on.
 func (v *Visit) Await(ctx context.Context, r agent.Receipt) (Ending, error) {
-	e, err := v.g.await(ctx, v.who, r)
+	e, err := v.g.await(ctx, v.caller, r)
 	return Ending{Output: e.Output, Pending: e.Pending, At: e.at}, err
 }
 
@@ -162,7 +162,7 @@ func (v *Visit) Follow(ctx context.Context, id agent.TurnID, after int64) iter.S
 func (v *Visit) Decide(ctx context.Context, id agent.TurnID, d agent.Decision) error {
 	ctx, cancel := v.g.bounded(ctx)
 	defer cancel()
-	_, err := v.g.decide(ctx, v.who, id, d)
+	_, err := v.g.decide(ctx, v.caller, id, d)
 	return err
 }
 
@@ -170,7 +170,7 @@ func (v *Visit) Decide(ctx context.Context, id agent.TurnID, d agent.Decision) e
 func (v *Visit) Provide(ctx context.Context, id agent.TurnID, r ProvidedResult) error {
 	ctx, cancel := v.g.bounded(ctx)
 	defer cancel()
-	_, err := v.g.provide(ctx, v.who, id, r)
+	_, err := v.g.provide(ctx, v.caller, id, r)
 	return err
 }
 
@@ -178,7 +178,7 @@ func (v *Visit) Provide(ctx context.Context, id agent.TurnID, r ProvidedResult) 
 func (v *Visit) Cancel(ctx context.Context, id agent.TurnID, c agent.CancelRequest) error {
 	ctx, cancel := v.g.bounded(ctx)
 	defer cancel()
-	_, err := v.g.cancel(ctx, v.who, id, c)
+	_, err := v.g.cancel(ctx, v.caller, id, c)
 	return err
 }
 
@@ -186,12 +186,12 @@ func (v *Visit) Cancel(ctx context.Context, id agent.TurnID, c agent.CancelReque
 func (v *Visit) Agents(ctx context.Context, q agent.AgentQuery) (agent.AgentPage, error) {
 	ctx, cancel := v.g.bounded(ctx)
 	defer cancel()
-	q.Tenant = v.who.own()
+	q.Tenant = v.caller.own()
 	page, err := v.g.cfg.Catalog.ListAgents(ctx, q)
-	if err != nil || v.who.principal.MayAll(agent.ActionTurnsRun) {
+	if err != nil || v.caller.principal.MayAll(agent.ActionTurnsRun) {
 		return page, err
 	}
-	page.Agents = kept(page.Agents, func(a *agent.AgentInfo) bool { return v.who.principal.May(agent.ActionTurnsRun, a.Name) })
+	page.Agents = kept(page.Agents, func(a *agent.AgentInfo) bool { return v.caller.principal.May(agent.ActionTurnsRun, a.Name) })
 	return page, nil
 }
 

@@ -18,7 +18,7 @@ type ending struct {
 
 // await follows the event log until the turn ends or meets a human pause. It never asks the workflow, whose answer may come late.
 // A ctx that ends first gives ctx's cause, a turn of which nobody knows whether it was started errStarting.
-func (g *Gateway) await(ctx context.Context, who identity, r agent.Receipt) (ending, error) {
+func (g *Gateway) await(ctx context.Context, caller identity, r agent.Receipt) (ending, error) {
 	if r.StartUnknown {
 		return ending{}, errStarting
 	}
@@ -26,7 +26,7 @@ func (g *Gateway) await(ctx context.Context, who identity, r agent.Receipt) (end
 	after := int64(0)
 	if r.Joined {
 		// The log begins with the past of the turn: only a pause that lasts counts.
-		v, err := g.turn(ctx, who, r.TurnID, "")
+		v, err := g.turn(ctx, caller, r.TurnID, "")
 		if err != nil {
 			return ending{}, err
 		}
@@ -45,7 +45,7 @@ func (g *Gateway) await(ctx context.Context, who identity, r agent.Receipt) (end
 		case err != nil:
 			return ending{}, err
 		case e.Terminal():
-			return g.ended(ctx, who, &e)
+			return g.ended(ctx, caller, &e)
 		}
 		if watch.see(&e) {
 			return ending{Pending: watch.pending}, nil
@@ -58,11 +58,11 @@ func (g *Gateway) await(ctx context.Context, who identity, r agent.Receipt) (end
 }
 
 // ended returns the result that a terminal event carries, or the stored one when the event has none.
-func (g *Gateway) ended(ctx context.Context, who identity, e *agent.Event) (ending, error) {
+func (g *Gateway) ended(ctx context.Context, caller identity, e *agent.Event) (ending, error) {
 	if e.Result != nil {
 		return ending{Output: e.Result, at: e.Meta.Time}, nil
 	}
-	v, err := g.turn(ctx, who, e.Meta.TurnID, "")
+	v, err := g.turn(ctx, caller, e.Meta.TurnID, "")
 	if err != nil {
 		return ending{}, err
 	}

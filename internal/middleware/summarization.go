@@ -101,7 +101,7 @@ func (m *summarization) CheckPlan(p *agent.Plan) error {
 
 // BeforeModel shortens the messages of the request.
 func (m *summarization) BeforeModel(ctx context.Context, inv agent.Invocation, req *agent.ModelRequest) (agent.Jump, error) {
-	s, note := standing{shown: req.Messages}, readSummaryNote(ctx, inv)
+	s, note := summarizedConversation{shown: req.Messages}, readSummaryNote(ctx, inv)
 	s.recall(note, req.Messages)
 	if m.due(s.shown, inv.Model.ContextTokens, note.reportedOf(req.Messages)) {
 		m.renew(ctx, inv, req, &s)
@@ -143,8 +143,8 @@ func (m *summarization) reachedByReport(shown []agent.Message, window, reported 
 	})
 }
 
-// standing is a conversation with the summary that it begins with, if there is one.
-type standing struct {
+// summarizedConversation is a conversation with the summary that it begins with, if there is one.
+type summarizedConversation struct {
 	shown   []agent.Message // what the model is shown: the summary's message, if any, and the rest
 	covered int             // how many messages of the request the summary stands for, 0: there is none
 }
@@ -188,7 +188,7 @@ func (k *keptSummary) reportedOf(messages []agent.Message) int {
 }
 
 // recall uses the summary that was kept, when it is one of these messages.
-func (s *standing) recall(kept keptSummary, messages []agent.Message) {
+func (s *summarizedConversation) recall(kept keptSummary, messages []agent.Message) {
 	if kept.Covered < 1 || kept.Covered >= len(messages) || strings.TrimSpace(kept.Summary) == "" {
 		return
 	}
@@ -198,13 +198,13 @@ func (s *standing) recall(kept keptSummary, messages []agent.Message) {
 	s.replace(kept.Summary, kept.Covered, messages)
 }
 
-func (s *standing) replace(summary string, covered int, messages []agent.Message) {
+func (s *summarizedConversation) replace(summary string, covered int, messages []agent.Message) {
 	s.covered = covered
 	s.shown = append([]agent.Message{agent.UserText(summaryPrefix + "\n\n" + summary)}, messages[covered:]...)
 }
 
 // renew makes a summary of what is not to be kept, the summary so far included, and keeps it with the session.
-func (m *summarization) renew(ctx context.Context, inv agent.Invocation, req *agent.ModelRequest, s *standing) {
+func (m *summarization) renew(ctx context.Context, inv agent.Invocation, req *agent.ModelRequest, s *summarizedConversation) {
 	first := 0 // of those that no summary stands for
 	if s.covered > 0 {
 		first = 1

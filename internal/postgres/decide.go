@@ -44,8 +44,8 @@ SELECT a.decision IS NOT NULL, t.state IN ('queued', 'running') OR t.state = 'fa
 FROM approvals a JOIN turns t ON t.turn_id = a.turn_id
 WHERE a.turn_id = $1 AND a.approval_id = $2`
 
-// standing is how an approval stands after somebody tried to decide it.
-type standing struct {
+// decisionOutcome is how an approval stands after somebody tried to decide it.
+type decisionOutcome struct {
 	agent.Approval
 
 	done         bool  // somebody, or the lapse of time, has decided
@@ -79,7 +79,7 @@ func (s *Store) ResolveApproval(ctx context.Context, id agent.TurnID, d agent.De
 	d.Args, d.Message, d.By = args, plain(d.Message), plain(d.By)
 	var (
 		b   pgx.Batch
-		now standing
+		now decisionOutcome
 	)
 	b.Queue(decide, id, d.ApprovalID, string(d.Decision), args, d.Message, d.Remember, d.By)
 	b.Queue(readDecided, id, d.ApprovalID).QueryRow(func(row pgx.Row) error {
@@ -103,7 +103,7 @@ func (s *Store) ResolveApproval(ctx context.Context, id agent.TurnID, d agent.De
 }
 
 // refusal says why a decision does not stand, nil when it does.
-func (s *standing) refusal(d *agent.Decision) error {
+func (s *decisionOutcome) refusal(d *agent.Decision) error {
 	const op = "decide"
 	switch {
 	case s.done && s.decidedAs(d):
@@ -130,7 +130,7 @@ func (s *standing) refusal(d *agent.Decision) error {
 }
 
 // decidedAs reports whether the decision on record is this very one.
-func (s *standing) decidedAs(d *agent.Decision) bool {
+func (s *decisionOutcome) decidedAs(d *agent.Decision) bool {
 	return s.Decision == d.Decision && s.By == d.By && s.Message == d.Message && (s.Remembered == d.Remember || s.Refused) &&
 		sameJSON(s.DecidedArgs, d.Args)
 }

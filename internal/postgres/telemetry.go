@@ -10,8 +10,8 @@ import (
 // maxSpendingTenants bounds of how many tenants [Store.TenantsSpending] tells.
 const maxSpendingTenants = 10_000
 
-// Standing is what waits in the database, of all tenants.
-type Standing struct {
+// Backlog is what waits in the database, of all tenants.
+type Backlog struct {
 	Approvals      map[string]int64 // that wait for a person, by tenant; of the tenants beyond those asked for under ""
 	OldestApproval time.Duration    // 0: none waits
 	Queued         int64            // turns that wait for their session
@@ -46,10 +46,10 @@ const standingTurns = `
 SELECT (SELECT count(*) FROM turns WHERE state = 'running'), coalesce(sum(n), 0)::bigint, coalesce(max(n), 0)::bigint, coalesce(max(oldest), 0)
 FROM (SELECT count(*) AS n, ` + age + ` AS oldest FROM turns WHERE state = 'queued' GROUP BY tenant, session_id) AS q`
 
-// Standing counts what waits, as metrics show it: of at most tenants tenants by name. One round trip; what it costs grows with what waits and
+// Backlog counts what waits, as metrics show it: of at most tenants tenants by name. One round trip; what it costs grows with what waits and
 // runs, not with what has ended.
-func (s *Store) Standing(ctx context.Context, tenants int) (Standing, error) {
-	out := Standing{Approvals: map[string]int64{}}
+func (s *Store) Backlog(ctx context.Context, tenants int) (Backlog, error) {
+	out := Backlog{Approvals: map[string]int64{}}
 	b := &pgx.Batch{}
 	b.Queue(standingApprovals, tenants).Query(func(rows pgx.Rows) error {
 		var (
@@ -72,7 +72,7 @@ func (s *Store) Standing(ctx context.Context, tenants int) (Standing, error) {
 		return err
 	})
 	if err := s.pool.SendBatch(ctx, b).Close(); err != nil {
-		return Standing{}, mapError("count what waits", err)
+		return Backlog{}, mapError("count what waits", err)
 	}
 	out.Running = max(out.Running-out.Waiting, 0) // another moment, another number
 	return out, nil

@@ -10,9 +10,9 @@ import (
 	"github.com/turnstone-run/turnstone/internal/postgres"
 )
 
-// standing has finished turns, then for each of five tenants one running turn with three queued behind it, the oldest an hour ago, and for
+// backlog has finished turns, then for each of five tenants one running turn with three queued behind it, the oldest an hour ago, and for
 // three of them approvals: as many as the tenant's number, half of the running turn, and as many that cannot be decided any more.
-func standing(t testing.TB, finished int) *bench {
+func backlog(t testing.TB, finished int) *bench {
 	b := newBench(t, postgres.Config{})
 	_, err := b.pool.Exec(t.Context(), `CREATE INDEX IF NOT EXISTS turns_running ON turns (tenant) WHERE state = 'running'`)
 	require.NoError(t, err)
@@ -49,15 +49,15 @@ func approvals(turn, tenant, decision, expires, at string, n int) string {
 }
 
 func TestStanding(t *testing.T) {
-	b := standing(t, 300)
-	s, err := b.Standing(t.Context(), 10)
+	b := backlog(t, 300)
+	s, err := b.Backlog(t.Context(), 10)
 	require.NoError(t, err)
 	require.Equal(t, map[string]int64{"t1": 1, "t2": 2, "t3": 2}, s.Approvals)
 	require.Equal(t, []int64{15, 2, 3, 3}, []int64{s.Queued, s.Running, s.Waiting, s.LongestQueue})
 	require.InDelta(t, 3*time.Minute, s.OldestApproval, float64(time.Minute)/2, "of those that can be decided")
 	require.InDelta(t, time.Hour, s.OldestQueued, float64(time.Minute)/2)
 
-	s, err = b.Standing(t.Context(), 1)
+	s, err = b.Backlog(t.Context(), 1)
 	require.NoError(t, err)
 	require.Equal(t, map[string]int64{"t2": 2, "": 3}, s.Approvals, "the others together")
 	require.EqualValues(t, 3, s.Waiting)
@@ -65,9 +65,9 @@ func TestStanding(t *testing.T) {
 }
 
 func TestStandingOfNothing(t *testing.T) {
-	s, err := newBench(t, postgres.Config{}).Standing(t.Context(), 10)
+	s, err := newBench(t, postgres.Config{}).Backlog(t.Context(), 10)
 	require.NoError(t, err)
-	require.Equal(t, postgres.Standing{Approvals: map[string]int64{}}, s)
+	require.Equal(t, postgres.Backlog{Approvals: map[string]int64{}}, s)
 }
 
 func TestTenantsSpending(t *testing.T) {
@@ -94,7 +94,7 @@ func TestTenantsSpending(t *testing.T) {
 
 // What has ended does not make a scrape dearer.
 func TestStandingUsesIndexes(t *testing.T) {
-	b := standing(t, 100_000)
+	b := backlog(t, 100_000)
 	plan := b.explain(postgres.StandingTurns)
 	require.NotContains(t, plan, "Seq Scan on turns", plan)
 	t.Log(plan)
@@ -114,10 +114,10 @@ func TestStandingUsesIndexes(t *testing.T) {
 }
 
 func BenchmarkStanding(b *testing.B) {
-	s := standing(b, 100_000)
-	b.Run("standing", func(b *testing.B) {
+	s := backlog(b, 100_000)
+	b.Run("backlog", func(b *testing.B) {
 		for b.Loop() {
-			if _, err := s.Standing(b.Context(), 200); err != nil {
+			if _, err := s.Backlog(b.Context(), 200); err != nil {
 				b.Fatal(err)
 			}
 		}

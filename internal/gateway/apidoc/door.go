@@ -1,10 +1,9 @@
-// Package apidoc is the door that tells how all the others are used: GET /v1/openapi.json and GET /v1/openapi.yaml serve the OpenAPI document
-// of the REST API.
+// Package apidoc serves the OpenAPI document of the REST API at GET /v1/openapi.json and GET /v1/openapi.yaml.
 //
-// The document is written by hand, in parts that make one YAML text when they are put together in the order of their names. It is of OpenAPI
-// 3.0.3, because that is what most generators of clients read, and what kin-openapi validates without leaving anything out. What may be any
-// JSON says that it is nullable: to the specification that goes without saying, to kin-openapi and others it does not. The tests hold it
-// against the routes of a gateway with all its doors, against the Go types of requests and answers, and against real answers.
+// The document is written by hand, in several files that are joined in the order of their names. It uses OpenAPI 3.0.3, which most client
+// generators read and which kin-openapi validates completely. Fields that hold any JSON are marked nullable, because kin-openapi and some
+// generators need that. The tests compare the document with the routes of a gateway with all its doors, with the Go types of requests and
+// answers, and with real answers.
 package apidoc
 
 import (
@@ -35,11 +34,11 @@ var _ gateway.Door = (*Door)(nil)
 // content is the document in one format.
 type content struct {
 	media string
-	tag   string // its entity tag
+	tag   string // the ETag
 	body  []byte
 }
 
-// New puts the document together, once.
+// New joins the parts of the document and converts it to JSON.
 func New() (*Door, error) {
 	text, err := document()
 	if err != nil {
@@ -57,7 +56,7 @@ func contentOf(media string, body []byte) content {
 	return content{media: media, tag: `"` + hex.EncodeToString(sum[:16]) + `"`, body: body}
 }
 
-// document is the whole of it as YAML.
+// document returns the whole document as YAML.
 func document() ([]byte, error) {
 	names, err := fs.Glob(parts, "document/*.yaml") // sorted
 	if err != nil {
@@ -74,7 +73,7 @@ func document() ([]byte, error) {
 	return whole.Bytes(), nil
 }
 
-// Routes implements [gateway.Door]. They are public: the document says no more than the documentation.
+// Routes implements [gateway.Door]. The routes are public: the document holds nothing that the documentation does not.
 func (d *Door) Routes() []gateway.Route {
 	return []gateway.Route{
 		{Method: http.MethodGet, Path: "/v1/openapi.json", Public: true, Handle: d.json.serve},
@@ -82,7 +81,7 @@ func (d *Door) Routes() []gateway.Route {
 	}
 }
 
-// serve answers with the document, or with 304 to one who has it.
+// serve answers with the document, or with 304 if the client has it already.
 func (c *content) serve(w http.ResponseWriter, r *http.Request, v *gateway.Visit) error {
 	h := w.Header()
 	h.Set("Content-Type", c.media)

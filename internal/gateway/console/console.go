@@ -62,9 +62,9 @@ type configBody struct {
 }
 
 func (d *Door) getConfig(w http.ResponseWriter, _ *http.Request, v *gateway.Visit) error {
-	who := v.Principal()
-	body := configBody{Auth: who.Method != agent.MethodNone}
-	if d.cfg.UIURL != "" && who.MayAny(agent.ActionTurnsRead) {
+	caller := v.Principal()
+	body := configBody{Auth: caller.Method != agent.MethodNone}
+	if d.cfg.UIURL != "" && caller.MayAny(agent.ActionTurnsRead) {
 		body.UIURL, body.Namespace = d.cfg.UIURL, d.cfg.Namespace
 	}
 	v.WriteJSON(w, http.StatusOK, body)

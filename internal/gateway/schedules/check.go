@@ -134,8 +134,8 @@ func noteOf(v *gateway.Visit, paused bool) string {
 	if paused {
 		did = "paused"
 	}
-	if who := cmp.Or(p.Subject, p.Credential); who != "" {
-		return did + " by " + who
+	if caller := cmp.Or(p.Subject, p.Credential); caller != "" {
+		return did + " by " + caller
 	}
 	return did
 }

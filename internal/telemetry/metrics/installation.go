@@ -57,8 +57,8 @@ func gauge(d *prometheus.Desc, value float64, labels ...string) prometheus.Metri
 	return prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
 }
 
-func (c *scraper) standing(ctx context.Context) ([]prometheus.Metric, error) {
-	s, err := c.Standing(ctx, c.tenants)
+func (c *scraper) backlog(ctx context.Context) ([]prometheus.Metric, error) {
+	s, err := c.Backlog(ctx, c.tenants)
 	if err != nil {
 		return nil, err
 	}

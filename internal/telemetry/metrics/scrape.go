@@ -18,8 +18,8 @@ const (
 	patience = 2 * time.Second // for one source
 )
 
-// Standing is what waits in the installation, as the database knows it.
-type Standing struct {
+// Backlog is what waits in the installation, as the database knows it.
+type Backlog struct {
 	Approvals      map[string]int64 // that wait for a person, by tenant; of the tenants beyond those asked for under ""
 	OldestApproval time.Duration    // 0: none waits
 	Queued         int64            // turns that wait for their session
@@ -52,7 +52,7 @@ type Connections struct {
 
 // Sources are what is asked when Prometheus reads. Each may be nil, and each stops when its context ends.
 type Sources struct {
-	Standing    func(ctx context.Context, tenants int) (Standing, error)
+	Backlog    func(ctx context.Context, tenants int) (Backlog, error)
 	Spending    func(ctx context.Context) ([]TenantSpending, error)
 	Budget      func(tenant string) agent.Bound // of a tenant; its budgets alone are looked at
 	Queues      func(ctx context.Context) ([]Queue, error)
@@ -128,7 +128,7 @@ func newScraper(s Sources, tenants int) *scraper {
 			c.parts = append(c.parts, &part{name: name, ask: ask})
 		}
 	}
-	add(sourceTurns, s.Standing != nil, c.standing)
+	add(sourceTurns, s.Backlog != nil, c.backlog)
 	add(sourceBudgets, s.Spending != nil && s.Budget != nil, c.budgets)
 	add(sourceQueues, s.Queues != nil, c.queues)
 	return c

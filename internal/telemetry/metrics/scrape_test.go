@@ -23,15 +23,15 @@ type world struct {
 
 func (w *world) sources() Sources {
 	return Sources{
-		Standing: func(context.Context, int) (Standing, error) {
+		Backlog: func(context.Context, int) (Backlog, error) {
 			w.asked.Add(1)
 			if w.hangs != nil {
 				<-w.hangs
 			}
 			if w.fails.Load() {
-				return Standing{}, errors.New("the database is away")
+				return Backlog{}, errors.New("the database is away")
 			}
-			return Standing{
+			return Backlog{
 				Approvals: map[string]int64{"acme": 2, "": 3, "\xff": 1}, OldestApproval: time.Minute, Queued: 4, Running: 5, Waiting: 6,
 				OldestQueued: time.Second, LongestQueue: 3,
 			}, nil

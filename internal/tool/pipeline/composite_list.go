@@ -26,7 +26,7 @@ const (
 // kindComposite is the kind of our tools, for searches.
 const kindComposite = "composite"
 
-// listings are the composites that tenants have switched on, as they were up to two seconds ago.
+// listings caches, for two seconds, which composites each tenant has enabled.
 type listings struct {
 	store tool.Composites
 	mu    sync.Mutex
@@ -34,8 +34,8 @@ type listings struct {
 }
 
 type listing struct {
-	at        time.Time         // when it was asked for, or forgotten
-	forgotten bool              // what was asked for before is out of date
+	at        time.Time         // when the store was asked, or the listing was invalidated
+	forgotten bool              // answers that were asked for before are out of date
 	list      []agent.Composite // not to be changed
 }
 
@@ -44,8 +44,8 @@ func newListings(store tool.Composites) *listings {
 	return &listings{store: store, kept: kept}
 }
 
-// of lists a tenant's.
-func (l *listings) of(ctx context.Context, tenant string) ([]agent.Composite, error) {
+// enabled returns the composites that a tenant has enabled.
+func (l *listings) enabled(ctx context.Context, tenant string) ([]agent.Composite, error) {
 	asked := time.Now()
 	if kept, ok := l.kept.Get(tenant); ok && !kept.forgotten && asked.Sub(kept.at) < listingAge {
 		return kept.list, nil
@@ -59,7 +59,7 @@ func (l *listings) of(ctx context.Context, tenant string) ([]agent.Composite, er
 	return list, nil
 }
 
-// keep keeps a listing unless it was forgotten meanwhile, or a later one is there.
+// keep caches a listing unless it was invalidated meanwhile, or a later one is cached.
 func (l *listings) keep(tenant string, made listing) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -68,7 +68,7 @@ func (l *listings) keep(tenant string, made listing) {
 	}
 }
 
-// forget makes the next listing a new one, so that what a process has promoted is in it. One that is under way is not kept.
+// forget invalidates a tenant's listing, so that the next one has what this process has just promoted.
 func (l *listings) forget(tenant string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -89,7 +89,7 @@ func newComposites(store tool.Composites, lists *listings, e *execute) *composit
 }
 
 func (c *composites) list(ctx context.Context, tenant string) ([]agent.ListedTool, error) {
-	all, err := c.lists.of(ctx, tenant)
+	all, err := c.lists.enabled(ctx, tenant)
 	if err != nil {
 		return nil, unavailable("list composites", err)
 	}

@@ -106,7 +106,7 @@ func (p *promoter) save(ctx context.Context, c agent.Composite) error {
 func (p *promoter) full(ctx context.Context, tenant string) bool {
 	ctx, free := context.WithTimeout(ctx, usePatience)
 	defer free()
-	list, err := p.lists.of(ctx, tenant)
+	list, err := p.lists.enabled(ctx, tenant)
 	if err != nil {
 		p.log("list composites", err)
 		return true
