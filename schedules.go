@@ -22,7 +22,7 @@ var (
 	_ schedules.Inbox              = (*inbox.Inbox)(nil)
 	_ schedules.People             = (*telegram.Channel)(nil)
 	_ temporalschedules.AgentStore = (*postgres.Store)(nil)
-	_ schedulesdoor.Keeper         = (*temporalschedules.AgentSchedules)(nil)
+	_ schedulesdoor.Schedules      = (*temporalschedules.AgentSchedules)(nil)
 	_ telegram.Store               = (*postgres.Store)(nil)
 )
 

@@ -10,7 +10,7 @@ import (
 	"go.temporal.io/sdk/converter"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/strict"
+	"github.com/turnstone-run/turnstone/internal/strictjson"
 )
 
 const (
@@ -65,7 +65,7 @@ func (*Activities) CheckProcess(_ context.Context, raw converter.RawValue) (Chec
 	var err error
 	if p := raw.Payload(); p == nil || len(p.GetData()) == 0 {
 		err = agent.Invalid("", `the workflow needs one argument, a process such as {"steps":[{"name":"a","message":"hello"}]}`)
-	} else if err = strict.Decode(p.GetData(), &in); err == nil {
+	} else if err = strictjson.Decode(p.GetData(), &in); err == nil {
 		err = in.Check()
 	}
 	return CheckProcessResult{Refusal: agent.FailureOf(err)}, nil

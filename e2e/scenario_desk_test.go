@@ -10,7 +10,7 @@ import (
 
 	"github.com/turnstone-run/turnstone"
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/strict"
+	"github.com/turnstone-run/turnstone/internal/strictjson"
 )
 
 // deskName is the toolkit of the scenarios.
@@ -210,7 +210,7 @@ func jumperMiddleware() turnstone.Middleware {
 	return turnstone.Middleware{Name: "jumper", New: func(options json.RawMessage) (agent.Middleware, error) {
 		var m jumper
 		if len(options) > 0 {
-			if err := strict.Decode(options, &m.options); err != nil {
+			if err := strictjson.Decode(options, &m.options); err != nil {
 				return nil, err
 			}
 		}

@@ -12,7 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/strict"
+	"github.com/turnstone-run/turnstone/internal/strictjson"
 )
 
 // scenario is one entry of a file of testdata/scenarios, whose README.md says what the fields mean.
@@ -197,7 +197,7 @@ func parseScenarios(data []byte) ([]scenario, error) {
 		return nil, err
 	}
 	var list []scenario
-	if err := strict.Decode(body, &list); err != nil {
+	if err := strictjson.Decode(body, &list); err != nil {
 		return nil, err
 	}
 	if len(list) == 0 {

@@ -15,7 +15,7 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/llm/llmtest"
-	"github.com/turnstone-run/turnstone/internal/strict"
+	"github.com/turnstone-run/turnstone/internal/strictjson"
 )
 
 // mainProfile is the model profile that agents have unless they say otherwise.
@@ -61,7 +61,7 @@ func (p *reply) UnmarshalJSON(data []byte) error {
 		return nil
 	}
 	type plain reply
-	return strict.Decode(data, (*plain)(p))
+	return strictjson.Decode(data, (*plain)(p))
 }
 
 // answers reports whether a reply comes whole, and with it its usage.

@@ -26,7 +26,7 @@ type timetable struct {
 	calls []string
 }
 
-var _ schedules.Keeper = (*timetable)(nil)
+var _ schedules.Schedules = (*timetable)(nil)
 
 func (k *timetable) find(name string) (*agent.Schedule, error) {
 	if at := slices.IndexFunc(k.kept, func(s agent.Schedule) bool { return s.Name == name }); at >= 0 {

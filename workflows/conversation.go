@@ -96,7 +96,7 @@ type conversation struct {
 	last    *LastTurn
 	closed  bool
 
-	heard    hearing // of the child at work; without a turn when there is none
+	child    childTurn // of the child at work; without a turn when there is none
 	handling int
 	order    workflow.Mutex // messages enter the session's queue in the order in which their turns are started
 
@@ -135,8 +135,8 @@ func invalidInput(message string) error {
 
 // run runs one turn as a child and waits for its end. A child that fails is the turn's trouble, not the conversation's.
 func (c *conversation) run(ctx workflow.Context, id agent.TurnID) error {
-	c.heard = hearing{turn: id}
-	defer func() { c.heard = hearing{partial: c.heard.partial} }() // the last answer stays to be seen
+	c.child = childTurn{turn: id}
+	defer func() { c.child = childTurn{partial: c.child.partial} }() // the last answer stays to be seen
 	child := workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{
 		WorkflowID: id.WorkflowID(), StaticSummary: "turn of " + string(c.in.SessionID), WaitForCancellation: true,
 	})

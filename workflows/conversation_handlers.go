@@ -27,13 +27,13 @@ type ConversationView struct {
 
 func (c *conversation) view() ConversationView {
 	v := ConversationView{
-		SessionID: c.in.SessionID, Status: "idle", Turns: c.turns, TurnID: c.heard.turn, Partial: c.heard.partial,
-		Waiting: c.heard.pending(), Queued: c.pending, Last: c.last,
+		SessionID: c.in.SessionID, Status: "idle", Turns: c.turns, TurnID: c.child.turn, Partial: c.child.partial,
+		Waiting: c.child.pending(), Queued: c.pending, Last: c.last,
 	}
 	switch {
 	case len(v.Waiting) > 0:
 		v.Status = "waiting"
-	case c.heard.turn != "":
+	case c.child.turn != "":
 		v.Status = "running"
 	case c.closed:
 		v.Status = "closed"
@@ -75,7 +75,7 @@ func (c *conversation) listenToSignals(ctx workflow.Context) {
 			workflow.GetLogger(ctx).Warn("decision refused", "approval", d.ApprovalID, "error", err)
 		}
 	})
-	serve(ctx, "tokens", c.tokens, func(_ workflow.Context, b agent.TokenBatch) { c.heard.hear(b) })
+	serve(ctx, "tokens", c.tokens, func(_ workflow.Context, b agent.TokenBatch) { c.child.receive(b) })
 	serve(ctx, "close", c.closes, func(workflow.Context, converter.RawValue) { c.closed = true })
 }
 
@@ -83,8 +83,8 @@ func (c *conversation) listenToSignals(ctx workflow.Context) {
 func (c *conversation) decide(ctx workflow.Context, d agent.Decision) error {
 	c.handling++
 	defer func() { c.handling-- }()
-	if c.heard.turn == "" {
+	if c.child.turn == "" {
 		return temporal.NewNonRetryableApplicationError("no turn is at work", string(agent.CodeConflict), nil)
 	}
-	return c.heard.passOn(ctx, d)
+	return c.child.passOn(ctx, d)
 }

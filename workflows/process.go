@@ -68,7 +68,7 @@ func NewProcess(ctx workflow.Context, cfg ProcessConfig) (*Process, error) {
 func (p *Process) listen(ctx workflow.Context) error {
 	// Handlers outlive a cancel of the workflow: what it cancelled still speaks, and every signal is to be taken in.
 	free, _ := workflow.NewDisconnectedContext(ctx)
-	serve(free, "tokens", p.tokens, func(ctx workflow.Context, b agent.TokenBatch) { p.hear(ctx, b) })
+	serve(free, "tokens", p.tokens, func(ctx workflow.Context, b agent.TokenBatch) { p.receive(ctx, b) })
 	serve(free, "decisions", p.decides, func(ctx workflow.Context, d agent.Decision) {
 		if err := p.decide(ctx, d); err != nil {
 			workflow.GetLogger(ctx).Warn("decision refused", "approval", d.ApprovalID, "error", err)
@@ -130,10 +130,10 @@ func (p *Process) turnID(ctx workflow.Context, leap int) agent.TurnID {
 	return agent.TurnID(uuid.NewSHA1(processNamespace, []byte(name)).String())
 }
 
-// hear gives a batch to the step that it belongs to.
-func (p *Process) hear(ctx workflow.Context, b agent.TokenBatch) {
+// receive gives a batch to the step that it belongs to.
+func (p *Process) receive(ctx workflow.Context, b agent.TokenBatch) {
 	for _, s := range p.steps {
-		if s.heard.hear(b) {
+		if s.child.receive(b) {
 			if s.onBatch != nil {
 				s.onBatch(b)
 			}
@@ -156,7 +156,7 @@ func (p *Process) decide(ctx workflow.Context, d agent.Decision) error {
 	if s == nil {
 		return conflict("no step at work waits for the approval " + fmt.Sprintf("%.64q", d.ApprovalID))
 	}
-	err := s.heard.passOn(ctx, d)
+	err := s.child.passOn(ctx, d)
 	p.show(ctx)
 	return err
 }
@@ -167,10 +167,10 @@ func (p *Process) waitsFor(approvalID string) *stepAtWork {
 	var only *stepAtWork
 	turns := 0
 	for _, s := range p.steps {
-		if s.heard.awaits(approvalID) {
+		if s.child.awaits(approvalID) {
 			return s
 		}
-		if s.heard.turn != "" {
+		if s.child.turn != "" {
 			only = s
 			turns++
 		}
@@ -190,8 +190,8 @@ func (p *Process) show(ctx workflow.Context) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "**%s**\n", p.View().Status)
 	for _, s := range p.steps {
-		fmt.Fprintf(&b, "\n- `%s`: %s, turn `%s`\n", s.name, s.view().Status, s.heard.turn)
-		for _, w := range s.heard.pending() {
+		fmt.Fprintf(&b, "\n- `%s`: %s, turn `%s`\n", s.name, s.view().Status, s.child.turn)
+		for _, w := range s.child.pending() {
 			fmt.Fprintf(&b, "\n`%s` wants to run. To approve:\n\n```\n%s\n```\n", w.ToolName, approval(s.workflowID, w.ApprovalID).lines())
 		}
 	}

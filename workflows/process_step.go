@@ -77,7 +77,7 @@ type stepAtWork struct {
 	name       string
 	status     string
 	attempt    int
-	heard      hearing // of the turn at work
+	child      childTurn // of the turn at work
 	onBatch    func(agent.TokenBatch)
 	workflowID string // of the process
 }
@@ -105,7 +105,7 @@ func (p *Process) RunAgent(ctx workflow.Context, s Step) (agent.AgentStepOutput,
 		if !errors.As(err, &failed) || w.attempt >= s.Retry.Attempts || !s.Retry.covers(failed) {
 			return out, err
 		}
-		w.status, w.heard = "retrying", hearing{}
+		w.status, w.child = "retrying", childTurn{}
 		p.show(ctx)
 		timer := workflow.NewTimerWithOptions(ctx, s.Retry.pause(w.attempt), workflow.TimerOptions{Summary: s.Name + ": before the next attempt"})
 		if err := timer.Get(ctx, nil); err != nil {
@@ -171,7 +171,7 @@ func (p *Process) try(ctx workflow.Context, w *stepAtWork, s *Step) (agent.Agent
 	leap := 1
 	for tries := 1; ; tries++ {
 		request.TurnID = p.turnID(ctx, leap)
-		w.status, w.heard = statusRunning, hearing{turn: request.TurnID}
+		w.status, w.child = statusRunning, childTurn{turn: request.TurnID}
 		p.show(ctx)
 		out, err := p.turn(ctx, s, request)
 		if tries == maxIDTries || !temporal.IsWorkflowExecutionAlreadyStartedError(err) {

@@ -71,9 +71,9 @@ const (
 
 func (s *stepAtWork) view() StepView {
 	v := StepView{
-		Name: s.name, Status: s.status, TurnID: s.heard.turn, Attempt: s.attempt, Partial: s.heard.partial, Pending: []PendingView{},
+		Name: s.name, Status: s.status, TurnID: s.child.turn, Attempt: s.attempt, Partial: s.child.partial, Pending: []PendingView{},
 	}
-	for _, w := range s.heard.waiting {
+	for _, w := range s.child.waiting {
 		v.Pending = append(v.Pending, PendingView{
 			PendingApproval: w.PendingApproval, Sent: w.sent, Command: approval(s.workflowID, w.ApprovalID).line(),
 		})

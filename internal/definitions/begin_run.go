@@ -12,7 +12,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/clip"
 	"github.com/turnstone-run/turnstone/internal/definitions/core"
-	"github.com/turnstone-run/turnstone/internal/strict"
+	"github.com/turnstone-run/turnstone/internal/strictjson"
 )
 
 // runIDPattern matches the run ids that a request may choose.
@@ -72,7 +72,7 @@ func parseRequest(request []byte) (*agent.RunRequest, error) {
 	if len(request) == 0 {
 		return nil, agent.Invalid("", "the workflow needs one argument, a run request such as {\"workflow_tag\":\"main\"}")
 	}
-	if err := strict.Decode(request, &req); err != nil {
+	if err := strictjson.Decode(request, &req); err != nil {
 		return nil, err
 	}
 	switch {

@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/strict"
+	"github.com/turnstone-run/turnstone/internal/strictjson"
 )
 
 // decodeBody reads a JSON body strictly: an unknown or repeated member, a wrong type, invalid UTF-8 and anything behind the
@@ -104,7 +104,7 @@ func decodeJSON(data []byte, into any) error {
 	if len(bytes.TrimSpace(data)) == 0 {
 		return agent.Invalid("", "the body is empty: want a JSON object")
 	}
-	err := strict.Decode(data, into)
+	err := strictjson.Decode(data, into)
 	var known *agent.Error
 	if errors.As(err, &known) && len(known.Field) > maxPath {
 		// The caller chose this name: do not let him choose the size of our answer and of our log.

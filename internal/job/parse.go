@@ -16,7 +16,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/strict"
+	"github.com/turnstone-run/turnstone/internal/strictjson"
 )
 
 var versionPattern = regexp.MustCompile(`^1(\.[0-9]{1,9}){0,2}$`)
@@ -36,7 +36,7 @@ func Parse(raw []byte) (Job, error) {
 		return Job{}, err
 	}
 	var m lenient[message]
-	if err := strict.Decode(raw, &m); err != nil {
+	if err := strictjson.Decode(raw, &m); err != nil {
 		return Job{}, err
 	}
 	j := m.v.Job
@@ -60,7 +60,7 @@ func checkVersion(raw []byte) error {
 	var named lenient[struct {
 		Version string `json:"version"`
 	}]
-	if err := strict.Decode(raw, &named); err != nil {
+	if err := strictjson.Decode(raw, &named); err != nil {
 		return err
 	}
 	switch v := named.v.Version; {
@@ -102,7 +102,7 @@ func (w *whole) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	return nil
 }
 
-// lenient decodes a T as [strict.Decode] does, but for fields that are not known: they are ignored.
+// lenient decodes a T as [strictjson.Decode] does, but for fields that are not known: they are ignored.
 type lenient[T any] struct{ v T }
 
 // UnmarshalJSONFrom implements [jsonv2.UnmarshalerFrom].
@@ -117,11 +117,11 @@ func scan(raw []byte) error {
 	}
 	d := jsontext.NewDecoder(bytes.NewBuffer(raw))
 	if d.PeekKind() != '{' {
-		return strict.Decode(raw, &struct{}{}) // says what it is
+		return strictjson.Decode(raw, &struct{}{}) // says what it is
 	}
 	for d.StackDepth() >= 0 {
 		if d.StackDepth() > MaxDepth {
-			return agent.FieldErrorf(agent.CodeOverflow, strict.Path(string(d.StackPointer())), "is nested deeper than %d", MaxDepth)
+			return agent.FieldErrorf(agent.CodeOverflow, strictjson.Path(string(d.StackPointer())), "is nested deeper than %d", MaxDepth)
 		}
 		if _, err := d.ReadToken(); err != nil {
 			return nil //nolint:nilerr // the decoder says it with the field

@@ -11,7 +11,7 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/clip"
-	"github.com/turnstone-run/turnstone/internal/strict"
+	"github.com/turnstone-run/turnstone/internal/strictjson"
 )
 
 // The bounds of a result message; the stored result, which result_ref names, holds what does not fit.
@@ -176,7 +176,7 @@ func ParseResult(raw []byte) (Result, error) {
 		return Result{}, err
 	}
 	var m lenient[Result]
-	if err := strict.Decode(raw, &m); err != nil {
+	if err := strictjson.Decode(raw, &m); err != nil {
 		return Result{}, err
 	}
 	r := m.v

@@ -16,7 +16,7 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/clip"
-	"github.com/turnstone-run/turnstone/internal/strict"
+	"github.com/turnstone-run/turnstone/internal/strictjson"
 )
 
 // Bounds of the conditions of human_in_the_loop, as those of routes are (internal/routing). A condition that passes one fails, and a
@@ -153,7 +153,7 @@ func argsOf(raw []byte) (map[string]any, error) {
 		return nil, agent.Errorf(agent.CodeOverflow, "", "the arguments are %d bytes, at most %d are looked at", len(raw), maxConditionArgs)
 	}
 	args := map[string]any{}
-	if err := strict.Decode(raw, &args); err != nil {
+	if err := strictjson.Decode(raw, &args); err != nil {
 		return nil, err
 	}
 	if ambiguous(args) {

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/strict"
+	"github.com/turnstone-run/turnstone/internal/strictjson"
 )
 
 // decode reads the options of a plan into v, which holds the defaults.
@@ -16,7 +16,7 @@ func decode(options json.RawMessage, v any) error {
 	if len(options) == 0 {
 		return nil
 	}
-	return strict.Decode(options, v)
+	return strictjson.Decode(options, v)
 }
 
 // within puts the path of an option in front of the field that an error names.

@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/strict"
+	"github.com/turnstone-run/turnstone/internal/strictjson"
 )
 
 const (
@@ -119,7 +119,7 @@ func decodeApprovalToken(s string) (approvalToken, error) {
 		return t, malformed
 	}
 	text, err := base64.RawURLEncoding.DecodeString(s)
-	if err != nil || strict.Decode(text, &t) != nil || t.CreatedAt <= 0 || t.CreatedAt > maxTokenTime {
+	if err != nil || strictjson.Decode(text, &t) != nil || t.CreatedAt <= 0 || t.CreatedAt > maxTokenTime {
 		return t, malformed
 	}
 	if checkText("", string(t.TurnID), maxTokenBytes) != nil || checkText("", t.ApprovalID, maxTokenBytes) != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/strict"
+	"github.com/turnstone-run/turnstone/internal/strictjson"
 )
 
 // maxHistoryBytes bounds the documents of a page; maxTokenBytes is more than a token ever has.
@@ -97,7 +97,7 @@ func decodeToken(s string) (historyToken, error) {
 		return t, malformed
 	}
 	text, err := base64.RawURLEncoding.DecodeString(s)
-	if err != nil || strict.Decode(text, &t) != nil || t.Revision <= 0 {
+	if err != nil || strictjson.Decode(text, &t) != nil || t.Revision <= 0 {
 		return t, malformed
 	}
 	for _, part := range []string{t.Kind, t.Tenant, t.Name, t.Version, t.Action} {

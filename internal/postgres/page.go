@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/strict"
+	"github.com/turnstone-run/turnstone/internal/strictjson"
 )
 
 // maxListBytes bounds the documents of a page.
@@ -27,7 +27,7 @@ func readPageToken[T any](s string, place *T, valid func(*T) bool) error {
 		return malformed
 	}
 	text, err := base64.RawURLEncoding.DecodeString(s)
-	if err != nil || strict.Decode(text, place) != nil || !valid(place) {
+	if err != nil || strictjson.Decode(text, place) != nil || !valid(place) {
 		return malformed
 	}
 	return nil

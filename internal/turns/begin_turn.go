@@ -12,7 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/strict"
+	"github.com/turnstone-run/turnstone/internal/strictjson"
 )
 
 // CoreVersion is the version of the pure core that new turns begin with; a test holds it against turn.Version.
@@ -57,7 +57,7 @@ func (ts *Turns) BeginTurn(ctx context.Context, raw json.RawMessage, in BeginTur
 
 func decodeRequest(raw json.RawMessage, req *agent.TurnRequest) error {
 	if len(raw) > 0 {
-		return strict.Decode(raw, req)
+		return strictjson.Decode(raw, req)
 	}
 	return agent.Invalid("", "the workflow needs one argument, a turn request such as {\"message\":\"hello\"}")
 }

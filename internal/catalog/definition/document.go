@@ -9,7 +9,7 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/clip"
-	"github.com/turnstone-run/turnstone/internal/strict"
+	"github.com/turnstone-run/turnstone/internal/strictjson"
 )
 
 // document is a draft on its way to a [Definition]; it gathers what is wrong with it.
@@ -46,7 +46,7 @@ func (d *document) definition() (*Definition, agent.Faults) {
 		return nil, d.report()
 	}
 	value := newValue(d.kind)
-	if err := strict.Decode(body, value); err != nil {
+	if err := strictjson.Decode(body, value); err != nil {
 		d.undecodable(err)
 		return nil, d.report()
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/clip"
 	"github.com/turnstone-run/turnstone/internal/definitions/expr"
-	"github.com/turnstone-run/turnstone/internal/strict"
+	"github.com/turnstone-run/turnstone/internal/strictjson"
 )
 
 // The actions of tasks.
@@ -146,7 +146,7 @@ func (r *configReader) decodeConfig(into any) bool {
 	if isNull(config) {
 		config = json.RawMessage("{}")
 	}
-	if err := strict.Decode(config, into); err != nil {
+	if err := strictjson.Decode(config, into); err != nil {
 		for _, f := range decodeFaults("config", err) {
 			r.addFault(f.Path, "%s", f.Message)
 		}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/clip"
-	"github.com/turnstone-run/turnstone/internal/strict"
+	"github.com/turnstone-run/turnstone/internal/strictjson"
 )
 
 // Bounds of a definition.
@@ -32,7 +32,7 @@ func Parse(raw json.RawMessage) (agent.WorkflowDefinition, agent.Faults) {
 	if tooDeep(raw) {
 		return d, singleFault("", "is deeper than %d", MaxDepth)
 	}
-	if err := strict.Decode(raw, &d); err != nil {
+	if err := strictjson.Decode(raw, &d); err != nil {
 		return d, decodeFaults("", err)
 	}
 	return d, Validate(&d)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/clip"
-	"github.com/turnstone-run/turnstone/internal/strict"
+	"github.com/turnstone-run/turnstone/internal/strictjson"
 )
 
 // Bounds of a patch.
@@ -43,7 +43,7 @@ func ParseOperations(raw json.RawMessage) ([]Operation, error) {
 		return nil, agent.FieldErrorf(agent.CodeOverflow, field, "are deeper than %d", MaxDepth)
 	}
 	var list []rawOperation
-	if err := strict.Decode(raw, &list); err != nil {
+	if err := strictjson.Decode(raw, &list); err != nil {
 		if e, ok := errors.AsType[*agent.Error](err); ok {
 			return nil, agent.Invalid(operationsField(e.Field), "%s", clip.Bytes(e.Err.Error(), maxQuoted))
 		}

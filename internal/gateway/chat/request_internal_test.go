@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/strict"
+	"github.com/turnstone-run/turnstone/internal/strictjson"
 )
 
 // FuzzRequest: every entry of a history is checked here; what else is wrong with a turn is found by its own check.
@@ -19,7 +19,7 @@ func FuzzRequest(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		var q request
-		if strict.Decode(body, &q) != nil {
+		if strictjson.Decode(body, &q) != nil {
 			return
 		}
 		turn, err := q.turn(false)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/clip"
-	"github.com/turnstone-run/turnstone/internal/strict"
+	"github.com/turnstone-run/turnstone/internal/strictjson"
 )
 
 // request is what a client asked for.
@@ -208,7 +208,7 @@ type object struct {
 
 func objectOf(path string, raw json.RawMessage) (object, error) {
 	o := object{path: path}
-	if err := strict.Decode(raw, &o.members); err != nil {
+	if err := strictjson.Decode(raw, &o.members); err != nil {
 		return o, within(path, err)
 	}
 	if o.members == nil {
@@ -244,7 +244,7 @@ func member[T any](o object, name string) (T, error) {
 	if o.absent(name) {
 		return v, nil
 	}
-	return v, within(o.at(name), strict.Decode(o.members[name], &v))
+	return v, within(o.at(name), strictjson.Decode(o.members[name], &v))
 }
 
 // within puts a path before the field of an error.

@@ -14,7 +14,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/gateway"
 	"github.com/turnstone-run/turnstone/internal/retention"
-	"github.com/turnstone-run/turnstone/internal/strict"
+	"github.com/turnstone-run/turnstone/internal/strictjson"
 )
 
 // Reporter says what is kept.
@@ -149,7 +149,7 @@ func (d *Door) readOperatorBody(w http.ResponseWriter, r *http.Request, v *gatew
 	if err := gateway.CheckContentType(r); err != nil {
 		return err
 	}
-	return strict.Decode(data, body)
+	return strictjson.Decode(data, body)
 }
 
 func (d *Door) controlSchedule(

@@ -11,7 +11,7 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/gateway"
-	"github.com/turnstone-run/turnstone/internal/strict"
+	"github.com/turnstone-run/turnstone/internal/strictjson"
 )
 
 // Bounds of requests.
@@ -124,7 +124,7 @@ func optional(w http.ResponseWriter, r *http.Request, v *gateway.Visit, into any
 	if err := gateway.CheckContentType(r); err != nil {
 		return err
 	}
-	return strict.Decode(data, into)
+	return strictjson.Decode(data, into)
 }
 
 // noteOf says who paused a schedule when he does not say why.

@@ -11,8 +11,8 @@ import (
 	"github.com/turnstone-run/turnstone/internal/gateway"
 )
 
-// Keeper keeps schedules. What the tenant does not have is [agent.CodeNotFound].
-type Keeper interface {
+// Schedules keeps schedules. What the tenant does not have is [agent.CodeNotFound].
+type Schedules interface {
 	// Put stores a schedule that runs with the rights of p. With isNew one that is there is [agent.CodeConflict].
 	Put(ctx context.Context, s agent.Schedule, p agent.Principal, isNew bool) (agent.Schedule, error)
 	Get(ctx context.Context, tenant, name string) (agent.Schedule, error)
@@ -31,19 +31,19 @@ type Agents interface {
 
 // Door serves schedules. It implements [gateway.Door].
 type Door struct {
-	keeper Keeper
-	agents Agents
+	schedules Schedules
+	agents    Agents
 }
 
 // New returns the door.
-func New(k Keeper, a Agents) (*Door, error) {
+func New(k Schedules, a Agents) (*Door, error) {
 	switch {
 	case k == nil:
-		return nil, errors.New("schedules: the keeper is missing")
+		return nil, errors.New("schedules: the store is missing")
 	case a == nil:
 		return nil, errors.New("schedules: the agents are missing")
 	}
-	return &Door{keeper: k, agents: a}, nil
+	return &Door{schedules: k, agents: a}, nil
 }
 
 // The paths.
@@ -92,7 +92,7 @@ func (d *Door) list(w http.ResponseWriter, r *http.Request, v *gateway.Visit) er
 	}
 	ctx, stop := v.Bounded(r)
 	defer stop()
-	found, err := d.keeper.List(ctx, v.Tenant(), page)
+	found, err := d.schedules.List(ctx, v.Tenant(), page)
 	if err != nil {
 		return err
 	}
@@ -158,7 +158,7 @@ func (d *Door) store(r *http.Request, v *gateway.Visit, s *agent.Schedule, isNew
 	if err := d.checkAgent(ctx, v, s); err != nil {
 		return agent.Schedule{}, err
 	}
-	return d.keeper.Put(ctx, *s, v.Principal(), isNew)
+	return d.schedules.Put(ctx, *s, v.Principal(), isNew)
 }
 
 func (d *Door) get(w http.ResponseWriter, r *http.Request, v *gateway.Visit) error {
@@ -168,7 +168,7 @@ func (d *Door) get(w http.ResponseWriter, r *http.Request, v *gateway.Visit) err
 	}
 	ctx, stop := v.Bounded(r)
 	defer stop()
-	s, err := d.keeper.Get(ctx, v.Tenant(), name)
+	s, err := d.schedules.Get(ctx, v.Tenant(), name)
 	if err != nil {
 		return err
 	}
@@ -183,7 +183,7 @@ func (d *Door) remove(w http.ResponseWriter, r *http.Request, v *gateway.Visit) 
 	}
 	ctx, stop := v.Bounded(r)
 	defer stop()
-	if err := d.keeper.Delete(ctx, v.Tenant(), name); err != nil {
+	if err := d.schedules.Delete(ctx, v.Tenant(), name); err != nil {
 		return err
 	}
 	w.WriteHeader(http.StatusNoContent)
@@ -215,7 +215,7 @@ func (d *Door) setPaused(w http.ResponseWriter, r *http.Request, v *gateway.Visi
 	}
 	ctx, stop := v.Bounded(r)
 	defer stop()
-	s, err := d.keeper.Pause(ctx, v.Tenant(), name, paused, body.Note)
+	s, err := d.schedules.Pause(ctx, v.Tenant(), name, paused, body.Note)
 	if err != nil {
 		return err
 	}
@@ -237,7 +237,7 @@ func (d *Door) trigger(w http.ResponseWriter, r *http.Request, v *gateway.Visit)
 	}
 	ctx, stop := v.Bounded(r)
 	defer stop()
-	run, err := d.keeper.Trigger(ctx, v.Tenant(), name, key)
+	run, err := d.schedules.Trigger(ctx, v.Tenant(), name, key)
 	if err != nil {
 		return err
 	}
@@ -256,7 +256,7 @@ func (d *Door) runs(w http.ResponseWriter, r *http.Request, v *gateway.Visit) er
 	}
 	ctx, stop := v.Bounded(r)
 	defer stop()
-	found, err := d.keeper.Runs(ctx, v.Tenant(), name, page)
+	found, err := d.schedules.Runs(ctx, v.Tenant(), name, page)
 	if err != nil {
 		return err
 	}

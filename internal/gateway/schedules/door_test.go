@@ -20,7 +20,7 @@ import (
 
 // keeper keeps schedules in memory.
 type keeper struct {
-	schedules.Keeper
+	schedules.Schedules
 
 	puts  []agent.Schedule
 	by    []agent.Principal

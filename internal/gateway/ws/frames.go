@@ -9,7 +9,7 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/gateway"
-	"github.com/turnstone-run/turnstone/internal/strict"
+	"github.com/turnstone-run/turnstone/internal/strictjson"
 )
 
 // request is a frame of a client. Which members it may have, and must have, its type says.
@@ -79,7 +79,7 @@ const (
 // meant.
 func decode(data []byte) (*request, error) {
 	var r request
-	if err := strict.Decode(data, &r); err != nil {
+	if err := strictjson.Decode(data, &r); err != nil {
 		var head struct {
 			ID string `json:"id"`
 		}

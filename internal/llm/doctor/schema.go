@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/strict"
+	"github.com/turnstone-run/turnstone/internal/strictjson"
 )
 
 var errNoSchema = skipped("the model does not declare that it enforces schemas")
@@ -29,7 +29,7 @@ func (e *exam) structured(ctx context.Context) (string, error) {
 		Coastal *bool   `json:"coastal"`
 		Rivers  *int    `json:"rivers"`
 	}
-	if err := strict.Decode([]byte(a.said()), &got); err != nil {
+	if err := strictjson.Decode([]byte(a.said()), &got); err != nil {
 		return "", fmt.Errorf("the answer breaks the schema: %w: %s", err, quote(a.said()))
 	}
 	if got.City == nil || got.Coastal == nil || got.Rivers == nil {
@@ -62,7 +62,7 @@ func (e *exam) structuredWithTools(ctx context.Context) (string, error) {
 	var got struct {
 		Code string `json:"code"`
 	}
-	if err := strict.Decode([]byte(final.said()), &got); err != nil {
+	if err := strictjson.Decode([]byte(final.said()), &got); err != nil {
 		return "", fmt.Errorf("the answer breaks the schema: %w: %s", err, quote(final.said()))
 	}
 	if !strings.Contains(got.Code, e.code) {

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/strict"
+	"github.com/turnstone-run/turnstone/internal/strictjson"
 )
 
 const (
@@ -71,7 +71,7 @@ func readCalls(a *answer) ([]agent.ToolCall, error) {
 	}
 	for _, c := range calls {
 		var args toolArgs
-		if err := strict.Decode(c.Args, &args); err != nil {
+		if err := strictjson.Decode(c.Args, &args); err != nil {
 			return nil, fmt.Errorf("the arguments break the tool's schema: %w", err)
 		}
 		switch {

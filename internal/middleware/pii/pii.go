@@ -12,7 +12,7 @@ import (
 	"slices"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/strict"
+	"github.com/turnstone-run/turnstone/internal/strictjson"
 )
 
 // Middleware applies one rule to what an agent is told and says.
@@ -42,7 +42,7 @@ type options struct {
 func New(raw json.RawMessage) (agent.Middleware, error) {
 	o := options{ApplyToInput: true}
 	if len(raw) > 0 {
-		if err := strict.Decode(raw, &o); err != nil {
+		if err := strictjson.Decode(raw, &o); err != nil {
 			return nil, err
 		}
 	}

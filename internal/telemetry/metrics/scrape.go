@@ -52,7 +52,7 @@ type Connections struct {
 
 // Sources are what is asked when Prometheus reads. Each may be nil, and each stops when its context ends.
 type Sources struct {
-	Backlog    func(ctx context.Context, tenants int) (Backlog, error)
+	Backlog     func(ctx context.Context, tenants int) (Backlog, error)
 	Spending    func(ctx context.Context) ([]TenantSpending, error)
 	Budget      func(tenant string) agent.Bound // of a tenant; its budgets alone are looked at
 	Queues      func(ctx context.Context) ([]Queue, error)

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/strict"
+	"github.com/turnstone-run/turnstone/internal/strictjson"
 )
 
 // The agent types of the schema.
@@ -42,7 +42,7 @@ func parse(args json.RawMessage) (*arguments, error) {
 		Inputs         json.RawMessage `json:"inputs"`
 		Config         json.RawMessage `json:"config"`
 	}
-	if err := strict.Decode(args, &in); err != nil {
+	if err := strictjson.Decode(args, &in); err != nil {
 		return nil, err
 	}
 	switch {
@@ -88,7 +88,7 @@ func (c *config) decode(raw json.RawMessage) error {
 
 // decodeConfig decodes config strictly; its errors name the field from the top.
 func decodeConfig(raw json.RawMessage, to any) error {
-	err := strict.Decode(raw, to)
+	err := strictjson.Decode(raw, to)
 	if e, ok := errors.AsType[*agent.Error](err); ok {
 		e.Field = strings.TrimSuffix("config."+e.Field, ".")
 	}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/clip"
-	"github.com/turnstone-run/turnstone/internal/strict"
+	"github.com/turnstone-run/turnstone/internal/strictjson"
 )
 
 //go:embed status_schema.json
@@ -33,7 +33,7 @@ func parseStatus(args json.RawMessage) (job string, err error) {
 	if len(args) > MaxArgs {
 		return "", agent.FieldErrorf(agent.CodeOverflow, "", "the arguments are %d bytes, at most %d", len(args), MaxArgs)
 	}
-	if err := strict.Decode(args, &in); err != nil {
+	if err := strictjson.Decode(args, &in); err != nil {
 		return "", err
 	}
 	if in.Job == "" {

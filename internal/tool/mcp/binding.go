@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/strict"
+	"github.com/turnstone-run/turnstone/internal/strictjson"
 )
 
 //go:embed properties.json
@@ -54,7 +54,7 @@ type binding struct {
 func parseBinding(raw json.RawMessage) (*binding, error) {
 	b := &binding{}
 	if len(raw) > 0 {
-		if err := strict.Decode(raw, b); err != nil {
+		if err := strictjson.Decode(raw, b); err != nil {
 			return nil, err
 		}
 	}

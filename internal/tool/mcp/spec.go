@@ -12,7 +12,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/strict"
+	"github.com/turnstone-run/turnstone/internal/strictjson"
 )
 
 const (
@@ -113,7 +113,7 @@ type handle struct {
 
 func parseHandle(text string) (handle, error) {
 	var h handle
-	if err := strict.Decode([]byte(text), &h); err != nil || h.Name == "" {
+	if err := strictjson.Decode([]byte(text), &h); err != nil || h.Name == "" {
 		return h, agent.Errorf(agent.CodeNotFound, "find MCP tool", "its handle cannot be read")
 	}
 	return h, nil

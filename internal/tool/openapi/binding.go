@@ -8,7 +8,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/clip"
 	"github.com/turnstone-run/turnstone/internal/openapi"
-	"github.com/turnstone-run/turnstone/internal/strict"
+	"github.com/turnstone-run/turnstone/internal/strictjson"
 )
 
 const (
@@ -39,7 +39,7 @@ func parse(args json.RawMessage) (arguments, error) {
 		Params    json.RawMessage `json:"params"`
 		Profile   *string         `json:"auth_profile"`
 	}
-	if err := strict.Decode(args, &in); err != nil {
+	if err := strictjson.Decode(args, &in); err != nil {
 		return a, err
 	}
 	switch {
@@ -100,7 +100,7 @@ func bindingOf(parameters json.RawMessage) (binding, error) {
 	if len(parameters) == 0 {
 		return b, nil
 	}
-	err := strict.Decode(parameters, &b)
+	err := strictjson.Decode(parameters, &b)
 	switch {
 	case err != nil:
 	case len(b.Documents) > maxNamed:

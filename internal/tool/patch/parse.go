@@ -9,7 +9,7 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/clip"
-	"github.com/turnstone-run/turnstone/internal/strict"
+	"github.com/turnstone-run/turnstone/internal/strictjson"
 )
 
 // MaxArgs is the maximum size of the arguments in bytes.
@@ -50,7 +50,7 @@ func parseArguments(args json.RawMessage) (*arguments, error) {
 			Description *string `json:"description"`
 		} `json:"patch_spec"`
 	}
-	if err := strict.Decode(args, &in); err != nil {
+	if err := strictjson.Decode(args, &in); err != nil {
 		if e, ok := errors.AsType[*agent.Error](err); ok {
 			return nil, agent.Invalid(clip.Bytes(e.Field, maxQuoted), "%s", clip.Bytes(e.Err.Error(), maxQuoted))
 		}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/clip"
-	"github.com/turnstone-run/turnstone/internal/strict"
+	"github.com/turnstone-run/turnstone/internal/strictjson"
 )
 
 // composite is a tool that runs a pipeline whose literals are its arguments.
@@ -160,7 +160,7 @@ func (r *recipe) read(raw json.RawMessage) (map[string]json.RawMessage, error) {
 		return nil, faultf(agent.CodeOverflow, "", "the arguments are %d bytes, at most %d", len(raw), MaxArgs)
 	}
 	var args map[string]json.RawMessage
-	if err := strict.Decode(raw, &args); err != nil {
+	if err := strictjson.Decode(raw, &args); err != nil {
 		return nil, faultOf(err, "")
 	}
 	if args == nil {

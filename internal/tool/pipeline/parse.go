@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/turnstone-run/turnstone/internal/clip"
-	"github.com/turnstone-run/turnstone/internal/strict"
+	"github.com/turnstone-run/turnstone/internal/strictjson"
 )
 
 // program is a call's arguments, checked.
@@ -36,7 +36,7 @@ func parse(args json.RawMessage) (*program, error) {
 		Pipeline  []json.RawMessage `json:"pipeline"`
 		InputRef  *string           `json:"input_ref"`
 	}
-	if err := strict.Decode(args, &in); err != nil {
+	if err := strictjson.Decode(args, &in); err != nil {
 		return nil, faultOf(err, "")
 	}
 	switch {
@@ -149,7 +149,7 @@ func inSchema(name string) bool {
 
 // decodeInto reads a step's fields strictly.
 func decodeInto(raw json.RawMessage, v any) error {
-	if err := strict.Decode(raw, v); err != nil {
+	if err := strictjson.Decode(raw, v); err != nil {
 		return faultOf(err, "")
 	}
 	return nil

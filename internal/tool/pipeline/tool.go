@@ -6,7 +6,7 @@ import (
 	"strconv"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/strict"
+	"github.com/turnstone-run/turnstone/internal/strictjson"
 )
 
 // The tool says of each call whether it has effects, and what it does.
@@ -96,7 +96,7 @@ func (t *execute) bound(parameters json.RawMessage) (Config, error) {
 		MaxRows  *int `json:"max_rows"`
 		CacheTTL *int `json:"cache_ttl_sec"`
 	}
-	err := strict.Decode(parameters, &p)
+	err := strictjson.Decode(parameters, &p)
 	switch {
 	case err != nil:
 	case p.MaxRows != nil && (*p.MaxRows < 1 || *p.MaxRows > DefaultMaxRows):

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/strict"
+	"github.com/turnstone-run/turnstone/internal/strictjson"
 )
 
 // The bounds of arguments.
@@ -29,7 +29,7 @@ func decode(args json.RawMessage, v any) error {
 	if strings.HasPrefix(strings.TrimSpace(string(args)), "null") {
 		return agent.Invalid("", "want an object, got null")
 	}
-	return strict.Decode(args, v)
+	return strictjson.Decode(args, v)
 }
 
 // common is what every search takes.

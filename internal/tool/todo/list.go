@@ -9,7 +9,7 @@ import (
 	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/strict"
+	"github.com/turnstone-run/turnstone/internal/strictjson"
 )
 
 // Status says how far a todo is.
@@ -40,7 +40,7 @@ func Parse(args json.RawMessage) ([]Todo, error) {
 			Status  *string `json:"status"`
 		} `json:"todos"`
 	}
-	if err := strict.Decode(args, &in); err != nil {
+	if err := strictjson.Decode(args, &in); err != nil {
 		return nil, err
 	}
 	switch {

@@ -11,7 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/strict"
+	"github.com/turnstone-run/turnstone/internal/strictjson"
 	"github.com/turnstone-run/turnstone/internal/tool"
 )
 
@@ -127,7 +127,7 @@ func parse(args json.RawMessage) (query string, limit int, err error) {
 		Query *string  `json:"query"`
 		Limit *float64 `json:"limit"` // JSON Schema counts 3.0 as an integer
 	}
-	if err := strict.Decode(args, &in); err != nil {
+	if err := strictjson.Decode(args, &in); err != nil {
 		return "", 0, err
 	}
 	switch {

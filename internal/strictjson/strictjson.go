@@ -1,7 +1,7 @@
-// Package strict decodes JSON from outside: unknown fields, wrong types, duplicate names and trailing data are refused with the
+// Package strictjson decodes JSON from outside: unknown fields, wrong types, duplicate names and trailing data are refused with the
 // path of the field. It is built on go-json-experiment, the coming encoding/json/v2, because encoding/json names a
 // field but not its path, and takes the last of two equal names.
-package strict
+package strictjson
 
 import (
 	"errors"

@@ -1,4 +1,4 @@
-package strict_test
+package strictjson_test
 
 import (
 	"encoding/json"
@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/strict"
+	"github.com/turnstone-run/turnstone/internal/strictjson"
 )
 
 // A body may be a few megabytes of brackets. Neither decoder recurses as deep as a caller likes: the stack of a goroutine is the process's to lose.
@@ -24,7 +24,7 @@ func TestDeepDocumentsAreRefused(t *testing.T) {
 		for _, into := range []any{new(any), new(map[string]any), &struct {
 			Raw json.RawMessage `json:"raw"`
 		}{}} {
-			err := strict.Decode([]byte(document), into)
+			err := strictjson.Decode([]byte(document), into)
 			require.Equal(t, agent.CodeInvalid, agent.CodeOf(err), "%s into %T", name, into)
 			require.Less(t, len(err.Error()), 64<<10, "%s: what is refused is not repeated at length", name)
 		}

@@ -1,4 +1,4 @@
-package strict_test
+package strictjson_test
 
 import (
 	"encoding/json"
@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/strict"
+	"github.com/turnstone-run/turnstone/internal/strictjson"
 )
 
 func TestDecodeNamesTheField(t *testing.T) {
@@ -30,7 +30,7 @@ func TestDecodeNamesTheField(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			var r agent.TurnRequest
-			err := strict.Decode([]byte(c.in), &r)
+			err := strictjson.Decode([]byte(c.in), &r)
 			var e *agent.Error
 			require.ErrorAs(t, err, &e, "%v", err)
 			require.Equal(t, agent.CodeInvalid, e.Code)
@@ -42,7 +42,7 @@ func TestDecodeNamesTheField(t *testing.T) {
 
 func TestDecodeKeepsWhatIsRight(t *testing.T) {
 	var r agent.TurnRequest
-	require.NoError(t, strict.Decode([]byte(`{"message":"x","context":{"tenant":"t","flags":{"a":true}},"output_schema":{"type":"object"}}`), &r))
+	require.NoError(t, strictjson.Decode([]byte(`{"message":"x","context":{"tenant":"t","flags":{"a":true}},"output_schema":{"type":"object"}}`), &r))
 	require.Equal(t, "t", r.Context.Tenant)
 	require.JSONEq(t, `{"type":"object"}`, string(r.OutputSchema))
 }
@@ -52,7 +52,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte(`{"a":{"b":[`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var r agent.TurnRequest
-		err := strict.Decode(data, &r)
+		err := strictjson.Decode(data, &r)
 		if err != nil {
 			require.Equal(t, agent.CodeInvalid, agent.CodeOf(err))
 			return
@@ -60,6 +60,6 @@ func FuzzDecode(f *testing.F) {
 		again, err := json.Marshal(r)
 		require.NoError(t, err)
 		var r2 agent.TurnRequest
-		require.NoError(t, strict.Decode(again, &r2), "%s", again)
+		require.NoError(t, strictjson.Decode(again, &r2), "%s", again)
 	})
 }

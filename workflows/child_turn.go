@@ -13,9 +13,8 @@ import (
 // maxPartial bounds the growing answer that a query shows, in bytes; the whole is in the stream.
 const maxPartial = 16 << 10
 
-// hearing is what a workflow has heard of a turn that sends it token batches: the answer so far, and the calls that wait
-// for a person.
-type hearing struct {
+// childTurn is what a workflow knows of a turn that sends it token batches: the answer so far, and the calls that wait for a person.
+type childTurn struct {
 	turn    agent.TurnID
 	step    int // of the partial text, as attempt and batch are
 	attempt int64
@@ -25,16 +24,16 @@ type hearing struct {
 	waiting []waitingCall
 }
 
-// waitingCall is a call that waits for a person. The turn judges decisions and does not say how, so a call for which one was passed on
-// is kept until the turn goes on.
+// waitingCall is a call that waits for a person. The turn does not report whether it accepted a decision, so a call whose decision was passed
+// on is kept until the turn continues.
 type waitingCall struct {
 	agent.PendingApproval
 
 	sent agent.DecisionKind
 }
 
-// hear takes a batch in and reports whether it was news: not of another turn, of an attempt that is void, or heard before.
-func (h *hearing) hear(b agent.TokenBatch) bool {
+// receive adds a batch and reports whether it was new: not of another turn, of a void attempt, or received before.
+func (h *childTurn) receive(b agent.TokenBatch) bool {
 	if b.TurnID != h.turn {
 		return false
 	}
@@ -61,7 +60,7 @@ func (h *hearing) hear(b agent.TokenBatch) bool {
 	return true
 }
 
-func (h *hearing) pause(b agent.TokenBatch) bool {
+func (h *childTurn) pause(b agent.TokenBatch) bool {
 	if b.Step <= h.asked {
 		return false
 	}
@@ -73,7 +72,7 @@ func (h *hearing) pause(b agent.TokenBatch) bool {
 }
 
 // pending are the calls for which nobody has sent a decision.
-func (h *hearing) pending() []agent.PendingApproval {
+func (h *childTurn) pending() []agent.PendingApproval {
 	left := []agent.PendingApproval{}
 	for _, w := range h.waiting {
 		if w.sent == "" {
@@ -84,12 +83,12 @@ func (h *hearing) pending() []agent.PendingApproval {
 }
 
 // awaits reports whether an approval is among those that the turn waits for.
-func (h *hearing) awaits(approvalID string) bool {
+func (h *childTurn) awaits(approvalID string) bool {
 	return slices.ContainsFunc(h.waiting, func(w waitingCall) bool { return w.ApprovalID == approvalID })
 }
 
-// passOn sends a decision to the turn, which judges it.
-func (h *hearing) passOn(ctx workflow.Context, d agent.Decision) error {
+// passOn sends a decision to the turn, which validates it.
+func (h *childTurn) passOn(ctx workflow.Context, d agent.Decision) error {
 	to := h.turn
 	if err := workflow.SignalExternalWorkflow(ctx, to.WorkflowID(), "", UpdateDecide, d).Get(ctx, nil); err != nil {
 		return fmt.Errorf("pass decision on to %s: %w", to, err)
