@@ -14,6 +14,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/stretchr/testify/require"
@@ -146,9 +147,13 @@ func newServer(w *world) *sdk.Server {
 	add("slow", func(ctx context.Context, _ *sdk.CallToolRequest, _ textArgs) (*sdk.CallToolResult, error) {
 		w.effects.Add(1)
 		w.once.Do(func() { close(w.slow) })
-		<-ctx.Done()
-		w.cancels.Add(1)
-		return nil, ctx.Err()
+		select {
+		case <-ctx.Done():
+			w.cancels.Add(1)
+			return nil, ctx.Err()
+		case <-time.After(10 * time.Second): // the client has closed the session before it said so, and closing waits for this
+			return nil, errors.New("nobody waits for the answer")
+		}
 	})
 	add("die", func(context.Context, *sdk.CallToolRequest, textArgs) (*sdk.CallToolResult, error) {
 		p, _ := os.FindProcess(os.Getpid())
