@@ -8,7 +8,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// Channel is a way in of one's own, under a name for logs and errors.
+// Channel is a channel of the embedding program. Its name is for logs and errors.
 type Channel struct {
 	Name    string
 	Channel agent.Channel
@@ -42,7 +42,7 @@ func (s *Service) startChannels(ctx context.Context, box agent.Inbox) {
 		}()
 		select {
 		case <-ended:
-		case <-ctx.Done(): // one that does not listen
+		case <-ctx.Done(): // a channel that does not return
 		}
 	}
 }

@@ -50,7 +50,7 @@ func (g *Gateway) identify(ctx context.Context, caller identity, given access.Cr
 		caller.principal, caller.credentials, caller.anonymous = p, &given, nil
 		return caller, nil
 	case agent.CodeOf(err) == agent.CodeUnauthenticated:
-		caller.noteStranger(err)
+		caller.auditStranger(err)
 		if !given.Given() { // a certificate may be no more than a way to connect
 			caller.anonymous = err
 			return caller, nil
@@ -69,7 +69,7 @@ func (s *httpServer) identifyRequest(r *http.Request, id string) (*http.Request,
 	}
 	r = withoutToken(r)
 	caller, err = s.identify(r.Context(), caller, given, err)
-	return r.WithContext(caller.within(r.Context())), err
+	return r.WithContext(caller.withContext(r.Context())), err
 }
 
 func credentialsOf(r *http.Request) (c access.Credentials, err error) {
@@ -157,7 +157,7 @@ func (g *Gateway) identifyCall(ctx context.Context, method string) (context.Cont
 	if err == nil {
 		err = wants.check(caller, method)
 	}
-	return caller.within(ctx), caller, err
+	return caller.withContext(ctx), caller, err
 }
 
 // requestIDOf is the id that a call brought, or a new one.

@@ -16,7 +16,7 @@ import (
 // the query parameter, for an EventSource cannot set headers.
 const tenantKey = "Turnstone-Tenant"
 
-// identity is who calls, as [Gateway.identify] found out at the outside, and for which tenant, as [identity.in] puts in.
+// identity is the caller of a request, as [Gateway.identify] found it, and the tenant of the request, as [identity.inTenant] set it.
 type identity struct {
 	g         *Gateway
 	principal agent.Principal // by which credential
@@ -33,11 +33,11 @@ type identity struct {
 // identityKey is where a context has the identity.
 type identityKey struct{}
 
-func (c identity) within(ctx context.Context) context.Context {
+func (c identity) withContext(ctx context.Context) context.Context {
 	return context.WithValue(ctx, identityKey{}, c)
 }
 
-// callerOf returns who calls. That nobody was identified is our own fault, and nobody is let in by it.
+// callerOf returns the caller. It is an internal error if none was identified, so that a mistake lets nobody in.
 func callerOf(ctx context.Context) (identity, error) {
 	if c, ok := ctx.Value(identityKey{}).(identity); ok {
 		return c, nil
@@ -45,42 +45,43 @@ func callerOf(ctx context.Context) (identity, error) {
 	return identity{}, agent.Errorf(agent.CodeInternal, "", "the caller was not identified")
 }
 
-// in puts the caller into the tenant that a request names: the credential's, which need not be named, or any where it is of every tenant.
-func (c identity) in(named string) (identity, error) {
+// inTenant returns the caller in the tenant that a request names. A credential of one tenant may name that one or none; a credential of every
+// tenant may name any.
+func (c identity) inTenant(named string) (identity, error) {
 	switch {
 	case named != "" && !agent.ValidName(named):
 		return identity{}, agent.Invalid("tenant", "want 1 to 128 of A-Z a-z 0-9 . _ -")
-	case !c.confined():
+	case !c.isOfOneTenant():
 		c.tenant = named
 		return c, nil
 	case named != "" && named != c.principal.Tenant:
-		return identity{}, c.foreign("tenant", named)
+		return identity{}, c.refuseTenant("tenant", named)
 	}
 	c.tenant = c.principal.Tenant
 	return c, nil
 }
 
-// confined reports whether the credential is of one tenant.
-func (c identity) confined() bool { return c.principal.Tenant != agent.AnyTenant }
+// isOfOneTenant reports whether the credential is confined to one tenant.
+func (c identity) isOfOneTenant() bool { return c.principal.Tenant != agent.AnyTenant }
 
-// foreign refuses, and notes, that a credential of one tenant was used for another.
-func (c identity) foreign(field, named string) error {
-	c.note(agent.AuditDenied, c.action, "tenant/"+named, nil)
+// refuseTenant returns and audits the error that a credential of one tenant was used for another.
+func (c identity) refuseTenant(field, named string) error {
+	c.audit(agent.AuditDenied, c.action, "tenant/"+named, nil)
 	return agent.FieldErrorf(agent.CodeDenied, field, "is %.140q, but the credential is of tenant %q", named, c.principal.Tenant)
 }
 
-// may returns a denied error, and notes it, unless the caller may do a to a resource.
-func (c identity) may(a agent.Action, resource string) error {
+// allow returns nil if the caller may do a to a resource. Otherwise it audits and returns the denial.
+func (c identity) allow(a agent.Action, resource string) error {
 	if c.principal.May(a, resource) {
 		return nil
 	}
-	c.note(agent.AuditDenied, a, resource, nil)
+	c.audit(agent.AuditDenied, a, resource, nil)
 	return agent.Errorf(agent.CodeDenied, "", "the credential does not allow %s of %.140q", a, resource)
 }
 
-// mayTurn is may for a turn, whose resource is its agent. Of one that began a moment ago the agent may not be known yet, and a credential
-// that is confined to agents has to wait for it.
-func (c identity) mayTurn(a agent.Action, v *TurnView) error {
+// allowTurn is allow for a turn, whose resource is its agent. The agent of a turn that has just begun may not be known yet; a credential that is
+// confined to agents has to try again then.
+func (c identity) allowTurn(a agent.Action, v *TurnView) error {
 	name := v.Agent
 	if name == "" && v.Output != nil {
 		name = v.Output.Agent
@@ -88,15 +89,15 @@ func (c identity) mayTurn(a agent.Action, v *TurnView) error {
 	if name == "" && v.Output == nil && c.principal.MayAny(a) && !c.principal.MayAll(a) && !c.principal.Trusted() {
 		return &agent.Error{Code: agent.CodeUnavailable, RetryAfter: beginning, Err: errBeginning}
 	}
-	return c.may(a, name)
+	return c.allow(a, name)
 }
 
-// headerCaller is caller for the paths on which the query says what is asked for, and not who asks.
+// readHeaderCaller returns the caller for paths on which the query parameter tenant is a filter: only the header names the tenant.
 func readHeaderCaller(r *http.Request) (identity, error) {
 	return callerIn(r.Context(), r.Header.Get(tenantKey))
 }
 
-// grpcCaller names who sent a gRPC call, and for which tenant.
+// grpcCaller returns the caller of a gRPC call, in the tenant that its metadata names.
 func grpcCaller(ctx context.Context) (identity, error) {
 	named := ""
 	if values := metadata.ValueFromIncomingContext(ctx, tenantKey); len(values) > 0 {
@@ -110,53 +111,53 @@ func callerIn(ctx context.Context, tenant string) (identity, error) {
 	if err != nil {
 		return c, err
 	}
-	return c.in(tenant)
+	return c.inTenant(tenant)
 }
 
-// lookup is the tenant in which the caller may see turns and results by their ids.
-func (c identity) lookup() string {
-	if c.tenant == "" && !c.confined() {
+// lookupTenant returns the tenant in which the caller may look up turns and results by id.
+func (c identity) lookupTenant() string {
+	if c.tenant == "" && !c.isOfOneTenant() {
 		return AnyTenant
 	}
-	return c.own()
+	return c.ownTenant()
 }
 
-// own is the tenant whose sessions and agents the caller sees.
-func (c identity) own() string {
-	if c.tenant == "" && c.confined() {
-		return nobodys
+// ownTenant returns the tenant whose sessions and agents the caller sees.
+func (c identity) ownTenant() string {
+	if c.tenant == "" && c.isOfOneTenant() {
+		return noTenant
 	}
 	return cmp.Or(c.tenant, agent.DefaultTenant)
 }
 
-// nobodys is the tenant of a caller without a credential. It has no valid shape, so that nothing is ever found in it.
-const nobodys = "?"
+// noTenant is the tenant of a caller without a credential. It is no valid name, so nothing is ever found in it.
+const noTenant = "?"
 
-// sign puts the caller into a request: what a credential says, the body does not. Where a credential is nobody's own, the body may name
-// the user; where there is no authentication, everything.
-func (c identity) sign(r *agent.TurnRequest) error {
-	if err := c.ownTenant(r.Context.Tenant, "context.tenant"); err != nil {
+// setCaller sets tenant, user, role and flags of a request from the credential. The body may name the user if the credential has no subject, and
+// all of them if there is no authentication.
+func (c identity) setCaller(r *agent.TurnRequest) error {
+	if err := c.checkTenant(r.Context.Tenant, "context.tenant"); err != nil {
 		return err
 	}
-	r.Context.Tenant = cmp.Or(r.Context.Tenant, c.own())
-	c.vouch(&r.Context)
+	r.Context.Tenant = cmp.Or(r.Context.Tenant, c.ownTenant())
+	c.setUser(&r.Context)
 	return nil
 }
 
-// ownTenant refuses a tenant of a body that is not the request's.
-func (c identity) ownTenant(named, field string) error {
+// checkTenant refuses a tenant in the body that is not the tenant of the request.
+func (c identity) checkTenant(named, field string) error {
 	switch {
 	case named == "" || c.tenant == "" || c.tenant == named:
 		return nil
-	case c.confined():
-		return c.foreign(field, named)
+	case c.isOfOneTenant():
+		return c.refuseTenant(field, named)
 	default:
 		return agent.Invalid(field, "is %.140q, but the request is made for tenant %q", named, c.tenant)
 	}
 }
 
-// vouch puts user, role and flags of the credential into a context.
-func (c identity) vouch(ctx *agent.InvocationContext) {
+// setUser sets user, role and flags of a context from the credential.
+func (c identity) setUser(ctx *agent.InvocationContext) {
 	if c.principal.Trusted() {
 		return
 	}
@@ -164,10 +165,10 @@ func (c identity) vouch(ctx *agent.InvocationContext) {
 	ctx.UserRole, ctx.Flags = c.principal.Role, maps.Clone(c.principal.Flags)
 }
 
-// by is who did something: the credential's word where there is one, else what the request says.
-func (c identity) by(said string) string {
+// actor returns who did something: by the credential, or as the request names it if there is no authentication.
+func (c identity) actor(named string) string {
 	if c.principal.Trusted() {
-		return said
+		return named
 	}
 	return c.principal.By()
 }

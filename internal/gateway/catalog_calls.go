@@ -30,45 +30,45 @@ const (
 
 var hashPattern = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 
-// about is the tenant that a call about the catalog names: its own, a name, or [agent.SharedTenant], which is for credentials of every
-// tenant alone.
-func (c identity) about(named string) (string, error) {
+// catalogTenant returns the tenant that a call about the catalog names: empty is the caller's own. Only credentials of every tenant may name
+// [agent.SharedTenant].
+func (c identity) catalogTenant(named string) (string, error) {
 	switch {
 	case named == "":
-		return c.own(), nil
-	case named == agent.SharedTenant && !c.confined():
+		return c.ownTenant(), nil
+	case named == agent.SharedTenant && !c.isOfOneTenant():
 		return named, nil
 	}
-	if err := c.ownTenant(named, "tenant"); err != nil {
+	if err := c.checkTenant(named, "tenant"); err != nil {
 		return "", err
 	}
-	caller, err := c.in(named)
+	caller, err := c.inTenant(named)
 	return caller.tenant, err
 }
 
-// filter is about for lists of documents: those of every tenant are asked for with [agent.SharedTenant], and a NodeDefinition has none.
-func (c identity) filter(kind agent.Kind, named string) (string, error) {
-	tenant, err := c.about(named)
+// listTenant is catalogTenant for lists of documents. It is empty for documents of every tenant and for NodeDefinitions, which have none.
+func (c identity) listTenant(kind agent.Kind, named string) (string, error) {
+	tenant, err := c.catalogTenant(named)
 	if tenant == agent.SharedTenant || kind == agent.KindNode {
 		tenant = ""
 	}
 	return tenant, err
 }
 
-// document is how scopes name a document.
+// document returns the name of a document in scopes.
 func document(k agent.DocumentKey) string { return string(k.Kind) + "/" + k.Name }
 
-// mayWrite refuses a change of a document that is not the caller's to change. What every tenant sees is for credentials of every tenant.
-func (c identity) mayWrite(k agent.DocumentKey) error {
-	if c.confined() && k.Tenant != c.tenant {
-		c.note(agent.AuditDenied, agent.ActionCatalogWrite, document(k), nil)
+// allowWrite refuses a change of a document that the caller may not change. Shared documents are for credentials of every tenant.
+func (c identity) allowWrite(k agent.DocumentKey) error {
+	if c.isOfOneTenant() && k.Tenant != c.tenant {
+		c.audit(agent.AuditDenied, agent.ActionCatalogWrite, document(k), nil)
 		return agent.Errorf(agent.CodeDenied, "", "%s is not tenant %q's to change", k, c.tenant)
 	}
-	return c.may(agent.ActionCatalogWrite, document(k))
+	return c.allow(agent.ActionCatalogWrite, document(k))
 }
 
-// key names one document, which may be shared: every tenant sees those.
-func (c identity) key(k agent.DocumentKey) (agent.DocumentKey, error) {
+// documentKey checks the key of one document and sets its tenant. Every tenant sees shared documents.
+func (c identity) documentKey(k agent.DocumentKey) (agent.DocumentKey, error) {
 	if err := checkKind(k.Kind); err != nil {
 		return k, err
 	}
@@ -86,7 +86,7 @@ func (c identity) key(k agent.DocumentKey) (agent.DocumentKey, error) {
 		return k, nil
 	}
 	var err error
-	k.Tenant, err = c.about(k.Tenant)
+	k.Tenant, err = c.catalogTenant(k.Tenant)
 	return k, err
 }
 
@@ -167,7 +167,7 @@ func (g *Gateway) listNodes(ctx context.Context, labels string, q agent.NodeQuer
 
 // listAgents lists agents; node and labels are what the door calls these filters.
 func (g *Gateway) listAgents(ctx context.Context, caller identity, node, labels string, q agent.AgentQuery) (agent.AgentPage, error) {
-	tenant, err := caller.about(q.Tenant)
+	tenant, err := caller.catalogTenant(q.Tenant)
 	err = cmp.Or(err, checkName(node, q.NodeID), checkPlain("tool", q.Tool, maxText), checkLabels(labels, q.Labels))
 	if err != nil {
 		return agent.AgentPage{}, err
@@ -179,7 +179,7 @@ func (g *Gateway) listAgents(ctx context.Context, caller identity, node, labels 
 }
 
 func (g *Gateway) listDocuments(ctx context.Context, caller identity, q agent.DocumentQuery) (agent.DocumentPage, error) {
-	tenant, err := caller.filter(q.Kind, q.Tenant)
+	tenant, err := caller.listTenant(q.Kind, q.Tenant)
 	if q.Kind != "" {
 		err = cmp.Or(err, checkKind(q.Kind))
 	}
@@ -206,9 +206,9 @@ func (g *Gateway) listDocuments(ctx context.Context, caller identity, q agent.Do
 
 // document returns the one document of a key. A NodeDefinition may be named without its version while it has but one.
 func (g *Gateway) document(ctx context.Context, caller identity, key agent.DocumentKey) (agent.Document, error) {
-	key, err := caller.key(key)
+	key, err := caller.documentKey(key)
 	if err == nil {
-		err = caller.may(agent.ActionCatalogRead, document(key))
+		err = caller.allow(agent.ActionCatalogRead, document(key))
 	}
 	if err != nil {
 		return agent.Document{}, err
@@ -241,7 +241,7 @@ func (g *Gateway) apply(ctx context.Context, caller identity, files string, r ag
 		return agent.ApplyResult{}, err
 	}
 	for i := range r.Delete {
-		key, err := caller.key(r.Delete[i])
+		key, err := caller.documentKey(r.Delete[i])
 		if err == nil && key.Kind == agent.KindNode && key.Version == "" {
 			err = agent.Invalid("version", "is empty: which one?")
 		}
@@ -250,7 +250,7 @@ func (g *Gateway) apply(ctx context.Context, caller identity, files string, r ag
 		}
 		r.Delete[i] = key
 	}
-	r.PruneTenant, r.By = caller.tenant, caller.by(r.By)
+	r.PruneTenant, r.By = caller.tenant, caller.actor(r.By)
 	for i := range r.Files {
 		r.Files[i].Tenant = caller.tenant
 	}
@@ -269,7 +269,7 @@ func (g *Gateway) apply(ctx context.Context, caller identity, files string, r ag
 		if len(r.Files) == 0 && len(r.Delete) == 1 {
 			resource = document(r.Delete[0])
 		}
-		caller.did(agent.ActionCatalogWrite, resource, detail, err)
+		caller.auditChange(agent.ActionCatalogWrite, resource, detail, err)
 	}
 	return result, err
 }
@@ -277,11 +277,11 @@ func (g *Gateway) apply(ctx context.Context, caller identity, files string, r ag
 // mayApply asks of every document of a request whether the caller may write it. Which they are only the catalog can read from manifests,
 // so a dry run is asked; a caller who may write everything needs none. What changes between the two is a conflict.
 func (g *Gateway) mayApply(ctx context.Context, caller identity, r *agent.ApplyRequest) error {
-	if !caller.confined() && caller.principal.MayAll(agent.ActionCatalogWrite) {
+	if !caller.isOfOneTenant() && caller.principal.MayAll(agent.ActionCatalogWrite) {
 		return nil
 	}
 	for _, k := range r.Delete {
-		if err := caller.mayWrite(k); err != nil {
+		if err := caller.allowWrite(k); err != nil {
 			return err
 		}
 	}
@@ -292,7 +292,7 @@ func (g *Gateway) mayApply(ctx context.Context, caller identity, r *agent.ApplyR
 		return err
 	}
 	for i := range planned.Changes {
-		if err := caller.mayWrite(planned.Changes[i].DocumentKey); err != nil {
+		if err := caller.allowWrite(planned.Changes[i].DocumentKey); err != nil {
 			return err
 		}
 	}
@@ -322,25 +322,25 @@ func checkApply(files string, r *agent.ApplyRequest) error {
 }
 
 func (g *Gateway) publish(ctx context.Context, caller identity, tenant, name, by string) (agent.AgentInfo, error) {
-	tenant, err := caller.about(tenant)
+	tenant, err := caller.catalogTenant(tenant)
 	if err == nil && name == "" {
 		err = agent.Invalid("agent", "is empty")
 	}
 	if err := cmp.Or(err, checkName("agent", name), checkPlain("by", by, maxText)); err != nil {
 		return agent.AgentInfo{}, err
 	}
-	if err := caller.mayWrite(agent.DocumentKey{Kind: agent.KindAgent, Tenant: tenant, Name: name}); err != nil {
+	if err := caller.allowWrite(agent.DocumentKey{Kind: agent.KindAgent, Tenant: tenant, Name: name}); err != nil {
 		return agent.AgentInfo{}, err
 	}
 	ctx, cancel := g.bounded(ctx)
 	defer cancel()
-	info, err := g.cfg.Catalog.Publish(ctx, tenant, name, caller.by(by))
-	caller.did(agent.ActionCatalogWrite, document(agent.DocumentKey{Kind: agent.KindAgent, Name: name}), facts{"publish": true}, err)
+	info, err := g.cfg.Catalog.Publish(ctx, tenant, name, caller.actor(by))
+	caller.auditChange(agent.ActionCatalogWrite, document(agent.DocumentKey{Kind: agent.KindAgent, Name: name}), facts{"publish": true}, err)
 	return info, err
 }
 
 func (g *Gateway) listHistory(ctx context.Context, caller identity, q agent.HistoryQuery) (agent.HistoryPage, error) {
-	tenant, err := caller.filter(q.Kind, q.Tenant)
+	tenant, err := caller.listTenant(q.Kind, q.Tenant)
 	if q.Kind != "" {
 		err = cmp.Or(err, checkKind(q.Kind))
 	}
@@ -365,7 +365,7 @@ func (g *Gateway) status(ctx context.Context, caller identity) agent.CatalogStat
 	ctx, cancel := g.bounded(ctx)
 	defer cancel()
 	now := g.cfg.Catalog.Status(ctx)
-	if !caller.confined() {
+	if !caller.isOfOneTenant() {
 		return now
 	}
 	own := agent.CatalogStatus{Revision: now.Revision, LoadedAt: now.LoadedAt}
@@ -388,39 +388,39 @@ func (g *Gateway) planOf(ctx context.Context, caller identity, hash, tenant, nam
 			err = noPlan(hash) // in these words, whatever the reason
 		}
 		if err == nil {
-			err = caller.maySeePlan(hash, body)
+			err = caller.allowPlan(hash, body)
 		}
 		if err != nil {
 			return nil, "", err
 		}
 		return body, hash, nil
 	}
-	if tenant, err = caller.about(tenant); err != nil {
+	if tenant, err = caller.catalogTenant(tenant); err != nil {
 		return nil, "", err
 	}
 	if !agent.ValidName(name) {
 		return nil, "", agent.FieldErrorf(agent.CodeNotFound, "agent", "there is no agent %.140q", name)
 	}
-	if err := caller.may(agent.ActionCatalogRead, document(agent.DocumentKey{Kind: agent.KindAgent, Name: name})); err != nil {
+	if err := caller.allow(agent.ActionCatalogRead, document(agent.DocumentKey{Kind: agent.KindAgent, Name: name})); err != nil {
 		return nil, "", err
 	}
 	return g.cfg.Catalog.AgentPlan(ctx, tenant, name)
 }
 
-// maySeePlan judges a plan by the agent whose it is: another tenant's is as unknown as one that there is not.
-func (c identity) maySeePlan(hash string, body []byte) error {
+// allowPlan judges a plan by the agent whose it is: another tenant's is as unknown as one that there is not.
+func (c identity) allowPlan(hash string, body []byte) error {
 	var of struct {
 		Tenant string `json:"tenant"`
 		Agent  string `json:"agent"`
 	}
-	if !c.confined() && c.principal.MayAll(agent.ActionCatalogRead) {
+	if !c.isOfOneTenant() && c.principal.MayAll(agent.ActionCatalogRead) {
 		return nil
 	}
 	err := json.Unmarshal(body, &of)
-	if err != nil || (c.confined() && of.Tenant != c.tenant && of.Tenant != agent.SharedTenant) {
+	if err != nil || (c.isOfOneTenant() && of.Tenant != c.tenant && of.Tenant != agent.SharedTenant) {
 		return noPlan(hash)
 	}
-	return c.may(agent.ActionCatalogRead, document(agent.DocumentKey{Kind: agent.KindAgent, Name: of.Agent}))
+	return c.allow(agent.ActionCatalogRead, document(agent.DocumentKey{Kind: agent.KindAgent, Name: of.Agent}))
 }
 
 func noPlan(hash string) error {
@@ -429,7 +429,7 @@ func noPlan(hash string) error {
 
 // watch checks a query for the stream of the catalog and opens it. It lasts until ctx ends.
 func (g *Gateway) watch(ctx context.Context, caller identity, q agent.WatchQuery) (iter.Seq2[agent.CatalogEvent, error], error) {
-	tenant, err := caller.about(q.Tenant)
+	tenant, err := caller.catalogTenant(q.Tenant)
 	if err != nil {
 		return nil, err
 	}
@@ -441,7 +441,7 @@ func (g *Gateway) watch(ctx context.Context, caller identity, q agent.WatchQuery
 func (g *Gateway) explain(ctx context.Context, caller identity, door string, r agent.RouteContext) (agent.RouteDecision, error) {
 	// What a turn would be checked for, with a message that passes.
 	turn := agent.TurnRequest{Agent: r.Agent, SessionID: r.SessionID, Message: "-", Context: r.InvocationContext}
-	if err := cmp.Or(caller.sign(&turn), checkPlain("channel", r.Channel, maxText)); err != nil {
+	if err := cmp.Or(caller.setCaller(&turn), checkPlain("channel", r.Channel, maxText)); err != nil {
 		return agent.RouteDecision{}, err
 	}
 	if err := turn.Validate(0); err != nil {

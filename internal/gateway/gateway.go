@@ -234,17 +234,17 @@ func (g *Gateway) accept(ctx context.Context, caller identity, e *agent.Envelope
 	if r.StreamTo != nil {
 		return agent.Receipt{}, errStreamTo()
 	}
-	if err := caller.sign(r); err != nil {
+	if err := caller.setCaller(r); err != nil {
 		return agent.Receipt{}, err
 	}
 	if r.Channel == "" {
 		r.Channel = e.Channel
 	}
-	caller.seal(e)
+	caller.setSender(e)
 	if err := r.Validate(int(g.cfg.Limits.BodyBytes)); err != nil {
 		return agent.Receipt{}, err
 	}
-	if err := caller.mayRun(r.Agent); err != nil {
+	if err := caller.allowRun(r.Agent); err != nil {
 		return agent.Receipt{}, err
 	}
 	receipt, err := g.cfg.Runtime.Submit(ctx, *e)
@@ -262,18 +262,18 @@ func (g *Gateway) accept(ctx context.Context, caller identity, e *agent.Envelope
 	return receipt, nil
 }
 
-// seal puts on an envelope who sends it.
-func (c identity) seal(e *agent.Envelope) {
+// setSender sets the sender of an envelope.
+func (c identity) setSender(e *agent.Envelope) {
 	e.Principal, e.RequestID, e.Remote = c.principal, c.requestID, c.remote
-	e.Sender = cmp.Or(c.by(e.Sender), e.Request.Context.UserID)
+	e.Sender = cmp.Or(c.actor(e.Sender), e.Request.Context.UserID)
 }
 
-// mayRun refuses a request for an agent that the caller may not run. Where routing chooses one, the runtime asks.
-func (c identity) mayRun(name string) error {
+// allowRun refuses a request for an agent that the caller may not run. If routing chooses the agent, the runtime checks that.
+func (c identity) allowRun(name string) error {
 	if name == "" && c.principal.MayAny(agent.ActionTurnsRun) {
 		return nil
 	}
-	return c.may(agent.ActionTurnsRun, name)
+	return c.allow(agent.ActionTurnsRun, name)
 }
 
 // errStreamTo refuses stream_to: through a door it would let any caller signal any workflow.

@@ -68,7 +68,7 @@ func (s *httpServer) getData(w http.ResponseWriter, r *http.Request, ref string)
 	ctx, cancel := s.whileOpen(r.Context())
 	defer cancel()
 	rows := &rowSource{ctx: ctx, open: func() (io.ReadCloser, error) {
-		return opening(s.Gateway, cancel, func() (io.ReadCloser, error) { return s.cfg.Runtime.Dataset(ctx, caller.lookup(), ref) })
+		return opening(s.Gateway, cancel, func() (io.ReadCloser, error) { return s.cfg.Runtime.Dataset(ctx, caller.lookupTenant(), ref) })
 	}}
 	if err := rows.begin(); err != nil {
 		return err

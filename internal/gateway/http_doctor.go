@@ -87,7 +87,7 @@ func (s *httpServer) examine(ctx context.Context, caller identity, body doctorBo
 		visit, cancel := context.WithTimeout(ctx, s.cfg.Limits.LongTimeout)
 		defer cancel()
 		var end DoctorEnd
-		err := s.cfg.Runtime.Doctor(visit, caller.own(), body.Agent, body.Model, func(c DoctorCheck) {
+		err := s.cfg.Runtime.Doctor(visit, caller.ownTenant(), body.Agent, body.Model, func(c DoctorCheck) {
 			end.Checks++
 			if !c.OK {
 				end.Failed++

@@ -41,7 +41,7 @@ func (s *httpServer) getHealth(w http.ResponseWriter, r *http.Request) error {
 	ctx, cancel := s.call(r)
 	defer cancel()
 	h := s.cfg.Runtime.Health(ctx)
-	operator := !caller.confined() && caller.mayAny(agent.ActionHealthRead)
+	operator := !caller.isOfOneTenant() && caller.allowAny(agent.ActionHealthRead)
 	body := healthBody{Status: HealthOK, Workers: h.Workers, Dependencies: make([]dependencyBody, len(h.Dependencies))}
 	if operator {
 		body.Version = s.cfg.Version

@@ -50,7 +50,7 @@ func (s *httpServer) postTestChat(w http.ResponseWriter, r *http.Request) error 
 		return err
 	}
 	defer leave()
-	e := j.Envelope(caller.own())
+	e := j.Envelope(caller.ownTenant())
 	ctx, cancel := s.call(r)
 	receipt, err := s.accept(ctx, caller, &e)
 	cancel()
@@ -85,7 +85,7 @@ func (s *httpServer) awaitJob(w http.ResponseWriter, r *http.Request, caller ide
 	}
 	call, cancelCall := s.call(r)
 	defer cancelCall()
-	meta, err := s.cfg.Runtime.ResultMetadata(call, caller.lookup(), receipt.TurnID)
+	meta, err := s.cfg.Runtime.ResultMetadata(call, caller.lookupTenant(), receipt.TurnID)
 	if err != nil && agent.CodeOf(err) != agent.CodeNotFound { // one that was refused, or terminated, may have left no row
 		return err
 	}
@@ -134,7 +134,7 @@ func foreignTo(caller identity, fields map[string]json.RawMessage) error {
 		if absent(raw) || json.Unmarshal(raw, &named) != nil {
 			continue
 		}
-		if err := caller.ownTenant(named, field); err != nil {
+		if err := caller.checkTenant(named, field); err != nil {
 			return err
 		}
 	}

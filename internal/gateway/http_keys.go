@@ -9,20 +9,20 @@ import (
 	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
-// Keys makes API keys and ends them. by is who asks: what is another tenant's is [agent.CodeNotFound] in the same words as what there is
-// not, and nobody makes a key, or learns a new one, that may do more than he may himself ([agent.CodeDenied], the field at fault).
+// Keys creates, rotates and revokes API keys for the caller by. A key of another tenant is [agent.CodeNotFound], with the same text as one that
+// does not exist. A caller cannot create or rotate a key that has permissions the caller lacks: [agent.CodeDenied], with the field.
 type Keys interface {
 	CreateKey(ctx context.Context, by agent.Principal, r agent.KeyRequest) (agent.NewKey, error)
 	RotateKey(ctx context.Context, by agent.Principal, id string, overlap time.Duration) (agent.NewKey, error)
 	RevokeKey(ctx context.Context, by agent.Principal, id string) (agent.APIKey, error)
-	// ListKeys lists the keys of a tenant, or of [agent.AnyTenant], behind an id, by id.
+	// ListKeys lists the keys of a tenant, or of [agent.AnyTenant], in the order of their ids, after an id.
 	ListKeys(ctx context.Context, tenant, after string, limit int) ([]agent.APIKey, error)
 }
 
-// maxKeyPage is how many keys a page has at most.
+// maxKeyPage is the most keys that a page has.
 const maxKeyPage = 500
 
-// defaultOverlap is how long a rotated key works on where nobody says.
+// defaultOverlap is how long a rotated key stays valid if the request does not say.
 const defaultOverlap = 24 * time.Hour
 
 // keysBody is the body of GET /v1/keys.
@@ -42,7 +42,7 @@ type keyBody struct {
 	ExpiresIn string         `json:"expires_in,omitempty"` // a duration: 720h
 }
 
-// getKeys is GET /v1/keys?page_size=&page_token=. A credential of every tenant that names none gets the keys of all.
+// getKeys is GET /v1/keys?page_size=&page_token=. A credential of every tenant gets the keys of all tenants, unless it names one.
 func (s *httpServer) getKeys(w http.ResponseWriter, r *http.Request) error {
 	q := readQuery(r)
 	caller, err := q.readCaller(r)
@@ -56,7 +56,7 @@ func (s *httpServer) getKeys(w http.ResponseWriter, r *http.Request) error {
 	size := min(page.Size, maxKeyPage)
 	ctx, cancel := s.call(r)
 	defer cancel()
-	found, err := s.cfg.Keys.ListKeys(ctx, caller.lookup(), page.Token, size)
+	found, err := s.cfg.Keys.ListKeys(ctx, caller.lookupTenant(), page.Token, size)
 	if err != nil {
 		return err
 	}
@@ -68,7 +68,7 @@ func (s *httpServer) getKeys(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// postKey is POST /v1/keys. The answer holds the key, this once.
+// postKey is POST /v1/keys. Only this answer holds the key.
 func (s *httpServer) postKey(w http.ResponseWriter, r *http.Request) error {
 	caller, err := readCaller(r)
 	if err != nil {
@@ -82,9 +82,9 @@ func (s *httpServer) postKey(w http.ResponseWriter, r *http.Request) error {
 		Name: body.Name, Tenant: body.Tenant, Subject: body.Subject, Role: body.Role, Flags: body.Flags, Scopes: body.Scopes,
 	}
 	if asked.Tenant == "" {
-		asked.Tenant = caller.own()
+		asked.Tenant = caller.ownTenant()
 	}
-	if err := caller.ownTenant(body.Tenant, "tenant"); err != nil {
+	if err := caller.checkTenant(body.Tenant, "tenant"); err != nil {
 		return err
 	}
 	if asked.ExpiresIn, err = duration("expires_in", body.ExpiresIn, 0); err != nil {
@@ -96,7 +96,7 @@ func (s *httpServer) postKey(w http.ResponseWriter, r *http.Request) error {
 	ctx, cancel := s.call(r)
 	defer cancel()
 	made, err := s.cfg.Keys.CreateKey(ctx, caller.principal, asked)
-	caller.changedKey(made.ID, facts{"create": clip.Bytes(body.Name, maxText), "for": clip.Bytes(asked.Tenant, maxText), "scopes": made.Scopes}, err)
+	caller.auditKey(made.ID, facts{"create": clip.Bytes(body.Name, maxText), "for": clip.Bytes(asked.Tenant, maxText), "scopes": made.Scopes}, err)
 	if err != nil {
 		return err
 	}
@@ -105,16 +105,16 @@ func (s *httpServer) postKey(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// changedKey audits a change of a key; who asked for more than he may have is denied.
-func (c identity) changedKey(id string, detail facts, err error) {
+// auditKey records a change of a key, or that it was denied.
+func (c identity) auditKey(id string, detail facts, err error) {
 	if agent.CodeOf(err) == agent.CodeDenied {
-		c.note(agent.AuditDenied, agent.ActionKeysWrite, "key/"+id, detail)
+		c.audit(agent.AuditDenied, agent.ActionKeysWrite, "key/"+id, detail)
 		return
 	}
-	c.did(agent.ActionKeysWrite, "key/"+id, detail, err)
+	c.auditChange(agent.ActionKeysWrite, "key/"+id, detail, err)
 }
 
-// rotateKey is POST /v1/keys/{id}/rotate; the body may be left out: {"overlap":"24h"}.
+// rotateKey is POST /v1/keys/{id}/rotate with the body {"overlap":"24h"}, which may be left out.
 func (s *httpServer) rotateKey(w http.ResponseWriter, r *http.Request) error {
 	caller, err := readCaller(r)
 	if err != nil {
@@ -135,8 +135,8 @@ func (s *httpServer) rotateKey(w http.ResponseWriter, r *http.Request) error {
 	id := r.PathValue("id")
 	ctx, cancel := s.call(r)
 	defer cancel()
-	made, err := s.cfg.Keys.RotateKey(ctx, caller.keeper(), id, overlap)
-	caller.changedKey(id, facts{"rotate": made.ID}, err)
+	made, err := s.cfg.Keys.RotateKey(ctx, caller.keyOwner(), id, overlap)
+	caller.auditKey(id, facts{"rotate": made.ID}, err)
 	if err != nil {
 		return err
 	}
@@ -145,7 +145,7 @@ func (s *httpServer) rotateKey(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// deleteKey is DELETE /v1/keys/{id}: the key ends within seconds, everywhere; what is known of it stays.
+// deleteKey is DELETE /v1/keys/{id}: every process refuses the key within seconds. Its record stays.
 func (s *httpServer) deleteKey(w http.ResponseWriter, r *http.Request) error {
 	caller, err := readCaller(r)
 	if err != nil {
@@ -154,8 +154,8 @@ func (s *httpServer) deleteKey(w http.ResponseWriter, r *http.Request) error {
 	id := r.PathValue("id")
 	ctx, cancel := s.call(r)
 	defer cancel()
-	ended, err := s.cfg.Keys.RevokeKey(ctx, caller.keeper(), id)
-	caller.changedKey(id, facts{"revoke": true}, err)
+	ended, err := s.cfg.Keys.RevokeKey(ctx, caller.keyOwner(), id)
+	caller.auditKey(id, facts{"revoke": true}, err)
 	if err != nil {
 		return err
 	}
@@ -163,8 +163,8 @@ func (s *httpServer) deleteKey(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// keeper is the principal within the tenant that the request names: a credential of every tenant that names one sees that one's keys.
-func (c identity) keeper() agent.Principal {
+// keyOwner returns the principal in the tenant that the request names.
+func (c identity) keyOwner() agent.Principal {
 	p := c.principal
 	if c.tenant != "" && !p.Trusted() {
 		p.Tenant = c.tenant
@@ -172,7 +172,7 @@ func (c identity) keeper() agent.Principal {
 	return p
 }
 
-// duration reads a length of time; d where none is given.
+// duration parses a duration; d is the default.
 func duration(field, text string, d time.Duration) (time.Duration, error) {
 	if text == "" {
 		return d, nil

@@ -31,7 +31,7 @@ func onCollection(r *http.Request, q *query, a agent.Action) (caller identity, c
 	if !agent.ValidName(collection) {
 		return caller, "", agent.FieldErrorf(agent.CodeNotFound, "collection", "there is no knowledge collection %.140q", collection)
 	}
-	return caller, collection, caller.may(a, collection)
+	return caller, collection, caller.allow(a, collection)
 }
 
 // postKnowledge is POST /v1/knowledge/{collection}/documents?id=&title=&source=&metadata=. The body is the file itself, handed on as it
@@ -43,7 +43,7 @@ func (s *httpServer) postKnowledge(w http.ResponseWriter, r *http.Request) error
 		return err
 	}
 	k := KnowledgeAdd{
-		Tenant: caller.own(), Collection: collection, ID: q.text("id", maxToken), Title: q.text("title", maxToken),
+		Tenant: caller.ownTenant(), Collection: collection, ID: q.text("id", maxToken), Title: q.text("title", maxToken),
 		Source: q.text("source", maxToken), Metadata: q.object("metadata", maxMetadata),
 	}
 	if err := q.end(); err != nil {
@@ -68,7 +68,7 @@ func (s *httpServer) postKnowledge(w http.ResponseWriter, r *http.Request) error
 	if file.err != nil { // whatever the runtime made of it
 		err = file.err
 	}
-	caller.did(agent.ActionKnowledgeWrite, collection, facts{"add": len(documents), "id": clip.Bytes(k.ID, maxText)}, err)
+	caller.auditChange(agent.ActionKnowledgeWrite, collection, facts{"add": len(documents), "id": clip.Bytes(k.ID, maxText)}, err)
 	if err != nil {
 		return err
 	}
@@ -104,7 +104,7 @@ func (s *httpServer) getKnowledge(w http.ResponseWriter, r *http.Request) error 
 	}
 	ctx, cancel := s.call(r)
 	defer cancel()
-	found, err := s.cfg.Runtime.Knowledge(ctx, caller.own(), collection, page.Token, page.Size)
+	found, err := s.cfg.Runtime.Knowledge(ctx, caller.ownTenant(), collection, page.Token, page.Size)
 	if err != nil {
 		return err
 	}
@@ -128,8 +128,8 @@ func (s *httpServer) deleteKnowledge(w http.ResponseWriter, r *http.Request) err
 	}
 	ctx, cancel := s.call(r)
 	defer cancel()
-	err = s.cfg.Runtime.DeleteKnowledge(ctx, caller.own(), collection, id)
-	caller.did(agent.ActionKnowledgeWrite, collection, facts{"delete": clip.Bytes(id, maxText)}, err)
+	err = s.cfg.Runtime.DeleteKnowledge(ctx, caller.ownTenant(), collection, id)
+	caller.auditChange(agent.ActionKnowledgeWrite, collection, facts{"delete": clip.Bytes(id, maxText)}, err)
 	if err != nil {
 		return err
 	}
@@ -158,7 +158,7 @@ func (s *httpServer) searchKnowledge(w http.ResponseWriter, r *http.Request) err
 	}
 	ctx, cancel := s.call(r)
 	defer cancel()
-	passages, err := s.cfg.Runtime.SearchKnowledge(ctx, caller.own(), collection, text, int(most))
+	passages, err := s.cfg.Runtime.SearchKnowledge(ctx, caller.ownTenant(), collection, text, int(most))
 	if err != nil {
 		return err
 	}

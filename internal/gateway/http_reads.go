@@ -27,7 +27,7 @@ func (s *httpServer) getAudit(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	query := agent.AuditQuery{
-		Tenant: caller.lookup(), Subject: q.text("subject", maxText), Action: q.text("action", maxText), Outcome: q.text("outcome", maxText),
+		Tenant: caller.lookupTenant(), Subject: q.text("subject", maxText), Action: q.text("action", maxText), Outcome: q.text("outcome", maxText),
 		Since: q.moment("since"), Before: q.number("before"),
 	}
 	limit := q.number("limit")

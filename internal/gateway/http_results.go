@@ -125,7 +125,7 @@ func (s *httpServer) breakOff(w http.ResponseWriter, out *bodyWriter, err error)
 
 // open opens a result for a caller.
 func (g *Gateway) open(ctx context.Context, cancel context.CancelFunc, caller identity, ref string) (ResultView, error) {
-	return opening(g, cancel, func() (ResultView, error) { return g.cfg.Runtime.Result(ctx, caller.lookup(), ref) })
+	return opening(g, cancel, func() (ResultView, error) { return g.cfg.Runtime.Result(ctx, caller.lookupTenant(), ref) })
 }
 
 // opening bounds how long something takes to open. Reading goes on for as long as the client takes what comes and the context lasts, so

@@ -32,7 +32,7 @@ func (s *httpServer) getRuns(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	list := agent.RunQuery{
-		Tenant: caller.own(), Tag: q.text("tag", maxText), Owner: q.text("owner", maxText), Status: agent.RunStatus(q.text("status", maxText)),
+		Tenant: caller.ownTenant(), Tag: q.text("tag", maxText), Owner: q.text("owner", maxText), Status: agent.RunStatus(q.text("status", maxText)),
 		Page: q.page(),
 	}
 	if err := cmp.Or(q.end(), checkName("tag", list.Tag), checkName("owner", list.Owner)); err != nil {
@@ -76,9 +76,9 @@ func (s *httpServer) getRun(w http.ResponseWriter, r *http.Request) error {
 	}
 	ctx, cancel := s.call(r)
 	defer cancel()
-	run, err := s.cfg.Runtime.Run(ctx, caller.lookup(), runID)
+	run, err := s.cfg.Runtime.Run(ctx, caller.lookupTenant(), runID)
 	if err == nil {
-		err = caller.may(agent.ActionWorkflowsRead, run.Tag)
+		err = caller.allow(agent.ActionWorkflowsRead, run.Tag)
 	}
 	if err != nil {
 		return err
@@ -105,17 +105,17 @@ func (s *httpServer) cancelRun(w http.ResponseWriter, r *http.Request) error {
 	ctx, cancel := s.call(r)
 	defer cancel()
 	if !caller.principal.MayAll(agent.ActionWorkflowsRun) {
-		run, err := s.cfg.Runtime.Run(ctx, caller.lookup(), runID)
+		run, err := s.cfg.Runtime.Run(ctx, caller.lookupTenant(), runID)
 		if err == nil {
-			err = caller.may(agent.ActionWorkflowsRun, run.Tag)
+			err = caller.allow(agent.ActionWorkflowsRun, run.Tag)
 		}
 		if err != nil {
 			return err
 		}
 	}
-	c.By = caller.by(c.By)
-	err = s.cfg.Runtime.CancelRun(ctx, caller.lookup(), runID, c)
-	caller.did(agent.ActionWorkflowsRun, "run/"+runID, facts{"cancel": true}, err)
+	c.By = caller.actor(c.By)
+	err = s.cfg.Runtime.CancelRun(ctx, caller.lookupTenant(), runID, c)
+	caller.auditChange(agent.ActionWorkflowsRun, "run/"+runID, facts{"cancel": true}, err)
 	if err != nil {
 		return err
 	}
@@ -133,7 +133,7 @@ func (s *httpServer) getComposites(w http.ResponseWriter, r *http.Request) error
 	}
 	ctx, cancel := s.call(r)
 	defer cancel()
-	found, err := s.cfg.Runtime.Composites(ctx, caller.own())
+	found, err := s.cfg.Runtime.Composites(ctx, caller.ownTenant())
 	if err != nil {
 		return err
 	}
@@ -162,8 +162,8 @@ func (s *httpServer) patchComposite(w http.ResponseWriter, r *http.Request) erro
 	}
 	ctx, cancel := s.call(r)
 	defer cancel()
-	changed, err := s.cfg.Runtime.ChangeComposite(ctx, caller.own(), which, change)
-	caller.did(agent.ActionToolsWrite, which, nil, err)
+	changed, err := s.cfg.Runtime.ChangeComposite(ctx, caller.ownTenant(), which, change)
+	caller.auditChange(agent.ActionToolsWrite, which, nil, err)
 	if err != nil {
 		return err
 	}

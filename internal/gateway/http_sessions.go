@@ -30,7 +30,7 @@ func (s *httpServer) getMessages(w http.ResponseWriter, r *http.Request) error {
 	}
 	ctx, cancel := s.call(r)
 	defer cancel()
-	page, err := s.cfg.Runtime.Messages(ctx, caller.own(), session, after, int(limit))
+	page, err := s.cfg.Runtime.Messages(ctx, caller.ownTenant(), session, after, int(limit))
 	if err != nil {
 		return err
 	}

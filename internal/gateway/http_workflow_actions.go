@@ -141,10 +141,10 @@ func (s *httpServer) changeWorkflow(
 	}
 	ctx, cancel := s.call(r)
 	defer cancel()
-	p.By = caller.by(p.By)
+	p.By = caller.actor(p.By)
 	result, err := change(ctx, p)
 	if !p.DryRun {
-		caller.did(agent.ActionWorkflowsWrite, p.Tag, facts{"patch_id": result.PatchID, "version": result.Version, "revert_of": clip.Bytes(p.Revert, maxText)}, err)
+		caller.auditChange(agent.ActionWorkflowsWrite, p.Tag, facts{"patch_id": result.PatchID, "version": result.Version, "revert_of": clip.Bytes(p.Revert, maxText)}, err)
 	}
 	if err != nil {
 		return err
@@ -172,7 +172,7 @@ func (s *httpServer) runWorkflow(w http.ResponseWriter, r *http.Request, caller 
 	case len(body.Input) > maxDefinition:
 		return agent.FieldErrorf(agent.CodeOverflow, "input", "is %d bytes, at most %d", len(body.Input), maxDefinition)
 	}
-	if err := caller.ownTenant(body.Context.Tenant, "context.tenant"); err != nil {
+	if err := caller.checkTenant(body.Context.Tenant, "context.tenant"); err != nil {
 		return err
 	}
 	if said := body.Context.Tenant; said != "" && said != key.Tenant {
@@ -183,13 +183,13 @@ func (s *httpServer) runWorkflow(w http.ResponseWriter, r *http.Request, caller 
 		return err
 	}
 	body.Context.Tenant = key.Tenant
-	caller.vouch(&body.Context)
+	caller.setUser(&body.Context)
 	ctx, cancel := s.call(r)
 	defer cancel()
 	receipt, err := s.cfg.Runtime.StartRun(ctx, agent.RunRequest{
 		RunID: body.RunID, Owner: key.Owner, Tag: key.Tag, Version: body.Version, Input: body.Input, Context: body.Context,
 	}, idempotency)
-	caller.did(agent.ActionWorkflowsRun, key.Tag, facts{"run_id": receipt.RunID}, err)
+	caller.auditChange(agent.ActionWorkflowsRun, key.Tag, facts{"run_id": receipt.RunID}, err)
 	if err != nil {
 		return err
 	}

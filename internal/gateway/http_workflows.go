@@ -49,8 +49,8 @@ func onWorkflow(r *http.Request, q *query, tag string, a agent.Action) (caller i
 	if !agent.ValidName(tag) {
 		return caller, key, agent.FieldErrorf(agent.CodeNotFound, "workflow_tag", "there is no workflow %.140q", tag)
 	}
-	key = agent.WorkflowKey{Tenant: caller.own(), Owner: q.text("owner", maxText), Tag: tag}
-	return caller, key, cmp.Or(checkName("owner", key.Owner), caller.may(a, tag))
+	key = agent.WorkflowKey{Tenant: caller.ownTenant(), Owner: q.text("owner", maxText), Tag: tag}
+	return caller, key, cmp.Or(checkName("owner", key.Owner), caller.allow(a, tag))
 }
 
 // getWorkflows is GET /v1/workflows?owner=&tag=&page_size=&page_token=.
@@ -60,7 +60,7 @@ func (s *httpServer) getWorkflows(w http.ResponseWriter, r *http.Request) error 
 	if err != nil {
 		return err
 	}
-	list := agent.WorkflowQuery{Tenant: caller.own(), Owner: q.text("owner", maxText), Tag: q.text("tag", maxText), Page: q.page()}
+	list := agent.WorkflowQuery{Tenant: caller.ownTenant(), Owner: q.text("owner", maxText), Tag: q.text("tag", maxText), Page: q.page()}
 	if err := cmp.Or(q.end(), checkName("owner", list.Owner), checkName("tag", list.Tag)); err != nil {
 		return err
 	}
@@ -170,10 +170,10 @@ func (s *httpServer) putWorkflow(w http.ResponseWriter, r *http.Request) error {
 	}
 	ctx, cancel := s.call(r)
 	defer cancel()
-	put.By = caller.by(put.By)
+	put.By = caller.actor(put.By)
 	result, err := s.cfg.Runtime.PutWorkflow(ctx, put)
 	if !put.DryRun {
-		caller.did(agent.ActionWorkflowsWrite, key.Tag, facts{"change": "put", "version": result.Version}, err)
+		caller.auditChange(agent.ActionWorkflowsWrite, key.Tag, facts{"change": "put", "version": result.Version}, err)
 	}
 	if err != nil {
 		return err
@@ -218,9 +218,9 @@ func (s *httpServer) deleteWorkflow(w http.ResponseWriter, r *http.Request) erro
 	}
 	ctx, cancel := s.call(r)
 	defer cancel()
-	gone.By = caller.by(gone.By)
+	gone.By = caller.actor(gone.By)
 	result, err := s.cfg.Runtime.DeleteWorkflow(ctx, gone)
-	caller.did(agent.ActionWorkflowsWrite, key.Tag, facts{"change": "delete", "version": result.Version}, err)
+	caller.auditChange(agent.ActionWorkflowsWrite, key.Tag, facts{"change": "delete", "version": result.Version}, err)
 	if err != nil {
 		return err
 	}

@@ -183,7 +183,7 @@ func (s *httpServer) route(path string, m methods) {
 		caller, err := callerOf(r.Context())
 		if err == nil {
 			caller.action = e.need.deed()
-			r = r.WithContext(caller.within(r.Context()))
+			r = r.WithContext(caller.withContext(r.Context()))
 			err = e.need.check(caller, r.Method+" "+r.URL.Path)
 		}
 		switch {

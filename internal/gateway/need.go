@@ -43,15 +43,15 @@ func (n *need) check(caller identity, what string) error {
 		return nil
 	}
 	for _, a := range n.actions {
-		if caller.mayAny(a) && (!n.everywhere || !caller.confined()) {
+		if caller.allowAny(a) && (!n.everywhere || !caller.isOfOneTenant()) {
 			return nil
 		}
 	}
 	if len(n.actions) == 0 {
 		return agent.Errorf(agent.CodeDenied, "", "nobody is allowed this: %.140q states no action", what)
 	}
-	caller.note(agent.AuditDenied, n.actions[0], what, nil)
-	if n.everywhere && caller.mayAny(n.actions[0]) {
+	caller.audit(agent.AuditDenied, n.actions[0], what, nil)
+	if n.everywhere && caller.allowAny(n.actions[0]) {
 		return agent.Errorf(agent.CodeDenied, "", "%s is for credentials of every tenant: it tells about all of them", n.actions[0])
 	}
 	return agent.Errorf(agent.CodeDenied, "", "the credential does not allow %s", n.actions[0])
@@ -66,9 +66,9 @@ func (n *need) deed() agent.Action {
 	return n.actions[0]
 }
 
-// mayAny reports whether the caller may do a at all, to some resource at least. Where an action has no resources, a scope that names some
+// allowAny reports whether the caller may do a at all, to some resource at least. Where an action has no resources, a scope that names some
 // allows nothing: it was meant to confine.
-func (c identity) mayAny(a agent.Action) bool {
+func (c identity) allowAny(a agent.Action) bool {
 	if !access.Confinable(a) {
 		return c.principal.May(a, "")
 	}

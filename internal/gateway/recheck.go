@@ -103,7 +103,7 @@ func (g *Gateway) recheck(open *openCredential, id [sha256.Size]byte, caller ide
 		case open.Err() != nil:
 			return
 		case agent.CodeOf(err) == agent.CodeUnauthenticated:
-			caller.noteStranger(err)
+			caller.auditStranger(err)
 		case time.Since(verified) < maxUnverified:
 			continue
 		default:

@@ -32,7 +32,7 @@ func openMany(t *testing.T, streams int) (store *keystest.Memory, opened []conte
 	caller, err := g.identify(t.Context(), identity{}, access.Credentials{Bearer: key.Key}, nil)
 	require.NoError(t, err)
 	for range streams {
-		ctx, leave := g.whileOpen(caller.within(t.Context()))
+		ctx, leave := g.whileOpen(caller.withContext(t.Context()))
 		t.Cleanup(leave)
 		opened = append(opened, ctx)
 	}

@@ -23,7 +23,7 @@ func (g *Gateway) listApprovals(ctx context.Context, caller identity, q agent.Ap
 	if err := checkName("turn_id", string(q.TurnID)); err != nil {
 		return agent.ApprovalPage{}, err
 	}
-	q.Tenant, q.After, q.Limit = caller.own(), page.Token, min(page.Size, maxApprovals)
+	q.Tenant, q.After, q.Limit = caller.ownTenant(), page.Token, min(page.Size, maxApprovals)
 	ctx, cancel := g.bounded(ctx)
 	defer cancel()
 	found, err := g.cfg.Runtime.Approvals(ctx, q)
@@ -43,9 +43,9 @@ func (g *Gateway) approval(ctx context.Context, caller identity, id string) (age
 	}
 	ctx, cancel := g.bounded(ctx)
 	defer cancel()
-	a, err := g.cfg.Runtime.Approval(ctx, caller.lookup(), id)
+	a, err := g.cfg.Runtime.Approval(ctx, caller.lookupTenant(), id)
 	if err == nil {
-		err = caller.may(agent.ActionApprovalsRead, a.ToolName)
+		err = caller.allow(agent.ActionApprovalsRead, a.ToolName)
 	}
 	if err != nil {
 		return agent.Approval{}, err
@@ -63,8 +63,8 @@ func (g *Gateway) exportSession(ctx context.Context, caller identity, id agent.S
 	}
 	ctx, cancel := g.bounded(ctx)
 	defer cancel()
-	export, err := g.cfg.Runtime.ExportSession(ctx, caller.own(), id)
-	caller.did(agent.ActionSessionsRead, "session/"+string(id), facts{"export": true}, err)
+	export, err := g.cfg.Runtime.ExportSession(ctx, caller.ownTenant(), id)
+	caller.auditChange(agent.ActionSessionsRead, "session/"+string(id), facts{"export": true}, err)
 	if err != nil {
 		return export, err
 	}
@@ -79,7 +79,7 @@ func (g *Gateway) forgetSession(ctx context.Context, caller identity, id agent.S
 	}
 	ctx, cancel := g.bounded(ctx)
 	defer cancel()
-	gone, err := g.cfg.Runtime.DeleteSession(ctx, caller.own(), id)
-	caller.did(agent.ActionSessionsDelete, "session/"+string(id), facts{"turns": gone.Turns}, err)
+	gone, err := g.cfg.Runtime.DeleteSession(ctx, caller.ownTenant(), id)
+	caller.auditChange(agent.ActionSessionsDelete, "session/"+string(id), facts{"turns": gone.Turns}, err)
 	return gone, err
 }

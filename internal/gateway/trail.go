@@ -58,11 +58,11 @@ func (b *bucket) take() (ok bool, skipped int64) {
 	return true, b.skipped.Swap(0)
 }
 
-// facts is the detail of a record.
+// facts is the detail of an audit record.
 type facts map[string]any
 
-// note writes a record about what the caller did or tried.
-func (c identity) note(outcome string, a agent.Action, resource string, detail facts) {
+// audit records what the caller did or tried. Refusals beyond a rate are counted and not recorded.
+func (c identity) audit(outcome string, a agent.Action, resource string, detail facts) {
 	if c.g == nil || c.g.trail.audit == nil {
 		return
 	}
@@ -73,16 +73,16 @@ func (c identity) note(outcome string, a agent.Action, resource string, detail f
 		}
 		detail = detail.with("suppressed", skipped)
 	}
-	c.write(outcome, a, resource, detail)
+	c.writeAudit(outcome, a, resource, detail)
 }
 
-// noteStranger writes a record about a credential that did not hold.
-func (c identity) noteStranger(err error) {
+// auditStranger records that a credential was not valid.
+func (c identity) auditStranger(err error) {
 	if c.g.trail.audit == nil {
 		return
 	}
 	if ok, skipped := c.g.trail.strangers.take(); ok {
-		c.write(agent.AuditDenied, agent.AuditAuthenticate, "", facts{"reason": err.Error()}.with("suppressed", skipped))
+		c.writeAudit(agent.AuditDenied, agent.AuditAuthenticate, "", facts{"reason": err.Error()}.with("suppressed", skipped))
 	}
 }
 
@@ -97,9 +97,9 @@ func (d facts) with(name string, n int64) facts {
 	return d
 }
 
-func (c identity) write(outcome string, a agent.Action, resource string, detail facts) {
+func (c identity) writeAudit(outcome string, a agent.Action, resource string, detail facts) {
 	tenant := c.tenant
-	if tenant == "" && c.confined() {
+	if tenant == "" && c.isOfOneTenant() {
 		tenant = c.principal.Tenant
 	}
 	r := agent.AuditRecord{
@@ -114,16 +114,15 @@ func (c identity) write(outcome string, a agent.Action, resource string, detail 
 	c.g.trail.audit.Record(r)
 }
 
-// did writes a record about a change: that it was made, or why it was not. A denial was noted where it was made, and what was malformed
-// is nobody's deed.
-func (c identity) did(a agent.Action, resource string, detail facts, err error) {
+// auditChange records a change, or why it failed. It skips denials, which are recorded where they are made, and malformed requests.
+func (c identity) auditChange(a agent.Action, resource string, detail facts, err error) {
 	switch code := agent.CodeOf(err); code {
 	case "":
-		c.note(agent.AuditAllowed, a, resource, detail)
+		c.audit(agent.AuditAllowed, a, resource, detail)
 	case agent.CodeDenied, agent.CodeInvalid, agent.CodeOverflow:
 	default:
 		failed := facts{"error": string(code)}
 		maps.Copy(failed, detail)
-		c.note(agent.AuditFailed, a, resource, failed)
+		c.audit(agent.AuditFailed, a, resource, failed)
 	}
 }

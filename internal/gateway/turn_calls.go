@@ -38,7 +38,7 @@ func (g *Gateway) turn(ctx context.Context, caller identity, id agent.TurnID, a 
 	}
 	v, err := g.visible(ctx, caller, id)
 	if err == nil && a != "" {
-		err = caller.mayTurn(a, &v)
+		err = caller.allowTurn(a, &v)
 	}
 	if err != nil {
 		return TurnView{}, err
@@ -53,7 +53,7 @@ func noTurn(id agent.TurnID) error {
 // visible finds a turn of the caller's tenant. The runtime answers for a turn that began a moment ago before it knows its tenant: to a
 // caller who is confined to one it is shown if it came in here for that one; else the runtime is given a moment to find out.
 func (g *Gateway) visible(ctx context.Context, caller identity, id agent.TurnID) (TurnView, error) {
-	tenant := caller.lookup()
+	tenant := caller.lookupTenant()
 	until := time.Now().Add(beginning)
 	for wait := 10 * time.Millisecond; ; wait *= 2 {
 		v, err := g.cfg.Runtime.Turn(ctx, tenant, id)
@@ -94,27 +94,27 @@ func (g *Gateway) decide(ctx context.Context, caller identity, id agent.TurnID, 
 	if err := g.mayDecide(ctx, caller, &v, d.ApprovalID); err != nil {
 		return v, err
 	}
-	d.By = caller.by(d.By)
+	d.By = caller.actor(d.By)
 	err = g.cfg.Runtime.Decide(ctx, v.TurnID, d)
-	caller.of(&v).did(agent.ActionApprovalsDecide, "turn/"+string(v.TurnID), facts{"approval_id": clip.Bytes(d.ApprovalID, maxText), "decision": d.Decision}, err)
+	caller.inTenantOf(&v).auditChange(agent.ActionApprovalsDecide, "turn/"+string(v.TurnID), facts{"approval_id": clip.Bytes(d.ApprovalID, maxText), "decision": d.Decision}, err)
 	return v, err
 }
 
 // mayDecide asks whether the caller may decide on calls of the tool that an approval is about.
 func (g *Gateway) mayDecide(ctx context.Context, caller identity, v *TurnView, approvalID string) error {
 	if caller.principal.MayAll(agent.ActionApprovalsDecide) || !caller.principal.MayAny(agent.ActionApprovalsDecide) {
-		return caller.may(agent.ActionApprovalsDecide, "")
+		return caller.allow(agent.ActionApprovalsDecide, "")
 	}
 	for i := range v.Pending {
 		if v.Pending[i].ApprovalID == approvalID {
-			return caller.may(agent.ActionApprovalsDecide, v.Pending[i].ToolName)
+			return caller.allow(agent.ActionApprovalsDecide, v.Pending[i].ToolName)
 		}
 	}
-	a, err := g.cfg.Runtime.Approval(ctx, caller.lookup(), approvalID)
+	a, err := g.cfg.Runtime.Approval(ctx, caller.lookupTenant(), approvalID)
 	if err != nil {
 		return err
 	}
-	return caller.may(agent.ActionApprovalsDecide, a.ToolName)
+	return caller.allow(agent.ActionApprovalsDecide, a.ToolName)
 }
 
 func (g *Gateway) provide(ctx context.Context, caller identity, id agent.TurnID, r ProvidedResult) (TurnView, error) {
@@ -126,7 +126,7 @@ func (g *Gateway) provide(ctx context.Context, caller identity, id agent.TurnID,
 		return v, err
 	}
 	err = g.cfg.Runtime.Provide(ctx, v.TurnID, r)
-	caller.of(&v).did(agent.ActionTurnsRun, "turn/"+string(v.TurnID), facts{"tool_call_id": clip.Bytes(string(r.ToolCallID), maxText)}, err)
+	caller.inTenantOf(&v).auditChange(agent.ActionTurnsRun, "turn/"+string(v.TurnID), facts{"tool_call_id": clip.Bytes(string(r.ToolCallID), maxText)}, err)
 	return v, err
 }
 
@@ -135,14 +135,14 @@ func (g *Gateway) cancel(ctx context.Context, caller identity, id agent.TurnID, 
 	if err != nil {
 		return v, err
 	}
-	c.By = caller.by(c.By)
+	c.By = caller.actor(c.By)
 	err = g.cfg.Runtime.Cancel(ctx, v.TurnID, c)
-	caller.of(&v).did(agent.ActionTurnsCancel, "turn/"+string(v.TurnID), nil, err)
+	caller.inTenantOf(&v).auditChange(agent.ActionTurnsCancel, "turn/"+string(v.TurnID), nil, err)
 	return v, err
 }
 
-// of puts the caller into the tenant of a turn that he found.
-func (c identity) of(v *TurnView) identity {
+// inTenantOf returns the caller in the tenant of a turn, unless the request names a tenant.
+func (c identity) inTenantOf(v *TurnView) identity {
 	c.tenant = cmp.Or(c.tenant, v.Tenant)
 	return c
 }
@@ -157,15 +157,15 @@ func (g *Gateway) message(
 	}
 	asked := v
 	asked.Agent = cmp.Or(req.Agent, v.Agent)
-	if err := caller.mayTurn(agent.ActionTurnsRun, &asked); err != nil {
+	if err := caller.allowTurn(agent.ActionTurnsRun, &asked); err != nil {
 		return receipt, 0, err
 	}
-	if err := cmp.Or(caller.ownTenant(req.Context.Tenant, "context.tenant"), g.checkMessage(&v, door, req)); err != nil {
+	if err := cmp.Or(caller.checkTenant(req.Context.Tenant, "context.tenant"), g.checkMessage(&v, door, req)); err != nil {
 		return receipt, 0, err
 	}
-	caller.vouch(&req.Context)
+	caller.setUser(&req.Context)
 	e := agent.Envelope{Channel: door, Request: *req}
-	caller.seal(&e)
+	caller.setSender(&e)
 	return g.cfg.Runtime.MessageFrom(ctx, v.TurnID, e)
 }
 

@@ -51,7 +51,7 @@ type Visit struct {
 func (v *Visit) Principal() agent.Principal { return v.caller.principal }
 
 // Tenant is whose data the request is about: the credential's tenant, or the one that the request names where that is allowed.
-func (v *Visit) Tenant() string { return v.caller.own() }
+func (v *Visit) Tenant() string { return v.caller.ownTenant() }
 
 // TenantNamed is whose tenant a request is about that may name it in its body too, as a credential of every tenant may unless the request has
 // named another one elsewhere.
@@ -82,7 +82,7 @@ func (v *Visit) RequestID() string { return v.requestID }
 func (v *Visit) Limits() Limits { return v.g.cfg.Limits }
 
 // May returns a denied error unless the caller may do a to a resource.
-func (v *Visit) May(a agent.Action, resource string) error { return v.caller.may(a, resource) }
+func (v *Visit) May(a agent.Action, resource string) error { return v.caller.allow(a, resource) }
 
 // DecodeBody reads a JSON body strictly, see [Gateway]'s REST API.
 func (v *Visit) DecodeBody(w http.ResponseWriter, r *http.Request, into any) error {
@@ -186,7 +186,7 @@ func (v *Visit) Cancel(ctx context.Context, id agent.TurnID, c agent.CancelReque
 func (v *Visit) Agents(ctx context.Context, q agent.AgentQuery) (agent.AgentPage, error) {
 	ctx, cancel := v.g.bounded(ctx)
 	defer cancel()
-	q.Tenant = v.caller.own()
+	q.Tenant = v.caller.ownTenant()
 	page, err := v.g.cfg.Catalog.ListAgents(ctx, q)
 	if err != nil || v.caller.principal.MayAll(agent.ActionTurnsRun) {
 		return page, err

@@ -114,7 +114,9 @@ func (s *Store) sweepTurns(ctx context.Context, w *retention.Sweep, at *retentio
 }
 
 // choose locks the sessions of what was found and chooses what may go now.
-func (r *removal) choose(ctx context.Context, w *retention.Sweep, kind *turnKind, at *retention.Cursor, found []ended) (next retention.Cursor, c chosen, err error) {
+func (r *removal) choose(
+	ctx context.Context, w *retention.Sweep, kind *turnKind, at *retention.Cursor, found []ended,
+) (next retention.Cursor, c chosen, err error) {
 	names := make([]string, len(found))
 	for i := range found {
 		names[i] = found[i].session

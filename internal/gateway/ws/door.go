@@ -61,13 +61,13 @@ func New(cfg Config) *Door {
 	return &Door{cfg: cfg, sockets: map[*socket]struct{}{}}
 }
 
-// Routes implements [gateway.Door]. What a frame needs besides, [gateway.Visit] asks for.
+// Routes implements [gateway.Door]. The permissions that single frames need are checked by [gateway.Visit].
 func (d *Door) Routes() []gateway.Route {
 	return []gateway.Route{{Method: http.MethodGet, Path: path, Action: agent.ActionTurnsRead, Handle: d.serve}}
 }
 
-// Shutdown refuses new sockets and ends those there are, gently, because [http.Server.Shutdown] knows nothing of them. When ctx ends first,
-// what is left is cut off and ctx's error returned.
+// Shutdown refuses new sockets and closes the open ones with a close frame; [http.Server.Shutdown] does not know of them. If ctx ends first,
+// it cuts the connections that are left and returns ctx's error.
 func (d *Door) Shutdown(ctx context.Context) error {
 	d.mu.Lock()
 	d.closed = true
@@ -95,7 +95,7 @@ func (d *Door) Shutdown(ctx context.Context) error {
 	return fmt.Errorf("cut off %d WebSockets: %w", left, ctx.Err())
 }
 
-// enter makes a socket known; it is to be forgotten again.
+// enter registers a socket. The caller has to call forget.
 func (d *Door) enter(s *socket) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
