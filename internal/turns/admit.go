@@ -16,7 +16,7 @@ type Admission interface {
 	) (leave func(context.Context), err error)
 }
 
-// What chose a turn's mode.
+// The reasons for a turn's mode.
 const (
 	modeByRequest  = "request"
 	modeByAgent    = "agent"
@@ -42,7 +42,7 @@ func (s *submission) chooseMode(ofAgent agent.Mode) {
 	}
 }
 
-// authorise refuses a caller who may not have turns of the chosen agent in the request's tenant. The door has checked the rest before.
+// authorise refuses a caller who may not run the chosen agent in the request's tenant. The door has checked the rest.
 func (s *submission) authorise() error {
 	caller, tenant := &s.envelope.Principal, s.req.Context.TenantName()
 	if !caller.Trusted() && caller.Tenant != agent.AnyTenant && caller.Tenant != tenant {
@@ -87,7 +87,7 @@ func (s *submission) enterLimits(ctx context.Context) (leave func(context.Contex
 	return s.Admission.Admit(ctx, s.req.TurnID, s.req.Context.TenantName(), user, s.agent, s.checked.Plan.RateLimits)
 }
 
-// isRefusal reports whether an error says that the turn does not begin. After any other error nobody knows.
+// isRefusal reports whether an error means that the turn does not begin. After any other error the outcome is unknown.
 func isRefusal(err error) bool {
 	switch agent.CodeOf(err) {
 	case agent.CodeInvalid, agent.CodeNotFound, agent.CodeDenied, agent.CodeConflict, agent.CodeRateLimited, agent.CodeOverflow:

@@ -8,7 +8,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// announce emits status RUNNING, and how the turn came to its agent.
+// announce emits status RUNNING and the turn's route.
 func (ts *Turns) announce(ctx context.Context, t *facts) error {
 	events := []agent.Event{{Type: agent.EventStatus, Status: agent.StatusRunning, Reason: t.fallback.Reason()}}
 	if route := t.route; route != nil {
@@ -19,7 +19,7 @@ func (ts *Turns) announce(ctx context.Context, t *facts) error {
 		events = append(events, agent.Event{Type: agent.EventRoute, Route: body})
 		ts.Registry.Routed(route)
 	}
-	_, err := ts.show(ctx, t.TurnRef, "turn", nil, events...) // stored with what the model says first: a turn that is begun again announces itself again
+	_, err := ts.appendAlone(ctx, t.TurnRef, "turn", nil, events...) // stored with what the model says first: a turn that is begun again announces itself again
 	return err
 }
 
@@ -55,8 +55,8 @@ func (ts *Turns) begin(ctx context.Context, t TurnRef, producer string, isStored
 	return fence, nil
 }
 
-// show appends events of a producer beside which no other runs.
-func (ts *Turns) show(ctx context.Context, t TurnRef, producer string, isStored check, events ...agent.Event) (agent.Fence, error) {
+// appendAlone appends events of a producer that runs alone, without waiting until they are stored.
+func (ts *Turns) appendAlone(ctx context.Context, t TurnRef, producer string, isStored check, events ...agent.Event) (agent.Fence, error) {
 	fence, _, err := ts.beginEpoch(ctx, t, producer, isStored)
 	if err != nil {
 		return fence, fmt.Errorf("begin %s: %w", producer, err)

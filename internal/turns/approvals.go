@@ -14,7 +14,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// RequestApproval records that calls of a step wait for a person and says so in the log. Idempotent.
+// RequestApproval records that calls of a step wait for a person, and announces it in the log. Idempotent.
 func (ts *Turns) RequestApproval(ctx context.Context, in RequestApprovalInput) (RequestApprovalResult, error) {
 	ctx, done := ts.watch(ctx, "RequestApproval", in.TurnID, in.Step)
 	out, err := ts.requestApproval(ctx, in)
@@ -93,7 +93,7 @@ func requestedEvent(kind agent.WaitKind) agent.EventType {
 	return agent.EventApprovalRequested
 }
 
-// resolvedEvent says how a wait ended. What a client-side tool answered is told by its tool_end, as middleware leaves it.
+// resolvedEvent returns the event for the end of a wait. The answer of a client-side tool is left out: its tool_end has it, after the middleware.
 func resolvedEvent(p *agent.Approval) agent.Event {
 	e := agent.Event{Type: agent.EventApprovalResolved, Approval: p, ToolCallID: p.CallID, ToolName: p.ToolName}
 	if p.Kind != "" {
@@ -106,15 +106,15 @@ func resolvedEvent(p *agent.Approval) agent.Event {
 	return e
 }
 
-// approvalOf is what a person is shown of a call, and may do about it.
+// approvalOf returns the approval of a call: what a person sees of the call, and which decisions are allowed.
 func (ts *Turns) approvalOf(ctx context.Context, e *executor, t *facts, step int, b *agent.Block, rule string) (agent.Approval, error) {
 	plan, err := ts.toolset(ctx, e, t, step+1)
 	if err != nil {
 		return agent.Approval{}, err
 	}
-	granted, tool, ok, err := ts.granted(ctx, &plan, t.Tenant, b.Name)
+	granted, tool, ok, err := ts.findGranted(ctx, &plan, t.Tenant, b.Name)
 	free := ok && err == nil && effectFree(tool, b.Args)
-	v, err := gateOf(&granted, e.chain, t, b.Args, free)
+	v, err := callGate(&granted, e.chain, t, b.Args, free)
 	if err != nil {
 		return agent.Approval{}, err
 	}
@@ -132,11 +132,11 @@ func (ts *Turns) approvalOf(ctx context.Context, e *executor, t *facts, step int
 	return p, nil
 }
 
-// maxAncestors bounds how far up the pause of a child turn is told; plans delegate in no circle and are not that deep.
+// maxAncestors bounds the turns above a child that are told of its pause. Plans delegate in no circle and are not that deep.
 const maxAncestors = 16
 
-// announceUpwards writes events to a turn's stream and to the streams of the turns that wait for it: whoever watches one of those is
-// who can answer. A stream that is over needs no news.
+// announceUpwards writes events to a turn's stream and to the streams of the turns that wait for it, because a viewer of any of them can answer.
+// Streams that have ended are skipped.
 func (ts *Turns) announceUpwards(ctx context.Context, t *facts, producer string, events []agent.Event) error {
 	if err := ts.emit(ctx, t.TurnRef, producer, events...); err != nil {
 		return err
@@ -162,13 +162,13 @@ func (ts *Turns) announceUpwards(ctx context.Context, t *facts, producer string,
 	return nil
 }
 
-// approvalID is readable and the same each time it is computed.
+// approvalID returns a readable id that is the same for the same call.
 func approvalID(t agent.TurnID, step int, call agent.CallID) string {
 	return fmt.Sprintf("%s.%d.%s", t, step, call)
 }
 
-// Decide judges a decision, stores it, and answers with a verdict for the core or a refusal for the person. Rejected and answered
-// calls get their result here, so that the model sees it. A decision about a call of a child turn goes to the child.
+// Decide checks and stores a decision. It returns a verdict for the core, or a refusal for the person. A rejected or answered call gets its
+// result here, for the model. A decision about a call of a child turn goes to the child.
 func (ts *Turns) Decide(ctx context.Context, in DecideInput) (DecideResult, error) {
 	ctx, done := ts.watch(ctx, "Decide", in.TurnID, 0)
 	out, err := ts.decide(ctx, in)
@@ -214,7 +214,7 @@ func (ts *Turns) decide(ctx context.Context, in DecideInput) (DecideResult, erro
 // storeOutcome stores how a wait ended and returns the verdict. A wait that ended otherwise before is a refusal with the earlier verdict.
 func (ts *Turns) storeOutcome(ctx context.Context, turn *facts, asked *agent.Approval, d agent.Decision) (DecideResult, error) {
 	p, err := ts.Store.ResolveApproval(ctx, turn.TurnID, d)
-	if agent.CodeOf(err) == agent.CodeConflict { // what stands instead, in case that the turn has never heard of it
+	if agent.CodeOf(err) == agent.CodeConflict { // the turn may not know the earlier decision yet
 		if stands, readErr := ts.Store.Approval(ctx, turn.Tenant, d.ApprovalID); readErr == nil && stands.Decision != "" {
 			return ts.refuseDecided(ctx, turn, &stands, err)
 		}
@@ -222,7 +222,7 @@ func (ts *Turns) storeOutcome(ctx context.Context, turn *facts, asked *agent.App
 	if err != nil {
 		return DecideResult{}, err
 	}
-	resolve := ts.resolved
+	resolve := ts.finishDecision
 	if asked.Decision != "" { // decided before: by an attempt that may have been cut off, or by the same person
 		resolve = ts.recordedVerdict
 	}
@@ -242,21 +242,21 @@ func (ts *Turns) refuseDecided(ctx context.Context, t *facts, first *agent.Appro
 	return DecideResult{Refusal: agent.FailureOf(refusal), Stands: &v}, nil
 }
 
-// recordedVerdict returns the verdict of an approval that was decided before. Whoever stored the decision may have died before the rest
-// was done; then recordedVerdict does it: the answer of a call that will not run, and the events.
+// recordedVerdict returns the verdict of an approval that was decided before. The process that stored the decision may have died before it stored
+// the answer of a call that will not run and the events; then recordedVerdict stores them.
 func (ts *Turns) recordedVerdict(ctx context.Context, t *facts, p *agent.Approval) (agent.DecisionVerdict, error) {
-	known, err := ts.announced(ctx, t.TurnID, p.ApprovalID)
+	known, err := ts.isAnnounced(ctx, t.TurnID, p.ApprovalID)
 	if err != nil || known {
 		return verdictOf(p), err
 	}
-	return ts.resolved(ctx, t, p)
+	return ts.finishDecision(ctx, t, p)
 }
 
 // awaitAnnounced waits until another call has written the events of a decision. That call may have died, so the wait is short, and its error
 // makes the caller write them.
 func (ts *Turns) awaitAnnounced(ctx context.Context, id agent.TurnID, approval string) error {
 	for pause := 10 * time.Millisecond; pause < time.Second; pause *= 2 {
-		known, err := ts.announced(ctx, id, approval)
+		known, err := ts.isAnnounced(ctx, id, approval)
 		if err != nil || known {
 			return err
 		}
@@ -269,8 +269,8 @@ func (ts *Turns) awaitAnnounced(ctx context.Context, id agent.TurnID, approval s
 	return agent.Errorf(agent.CodeUnavailable, "", "the events of decision %q are not written yet", approval)
 }
 
-// announced reports whether a turn's stream says already how an approval was decided.
-func (ts *Turns) announced(ctx context.Context, id agent.TurnID, approval string) (bool, error) {
+// isAnnounced reports whether a turn's stream has the decision about an approval.
+func (ts *Turns) isAnnounced(ctx context.Context, id agent.TurnID, approval string) (bool, error) {
 	tail, err := ts.Log.Tail(ctx, string(id))
 	if err != nil || tail.FirstIndex == 0 {
 		return false, err
@@ -289,7 +289,7 @@ func (ts *Turns) announced(ctx context.Context, id agent.TurnID, approval string
 	return false, nil
 }
 
-// verdictOf is a decision as the core sees it.
+// verdictOf returns a decision in the form of the core.
 func verdictOf(p *agent.Approval) agent.DecisionVerdict {
 	return agent.DecisionVerdict{
 		ApprovalID: p.ApprovalID, CallID: p.CallID, Decision: p.Decision, By: p.By,
@@ -299,11 +299,11 @@ func verdictOf(p *agent.Approval) agent.DecisionVerdict {
 	}
 }
 
-// resolved does what follows from a decision: the answer of a call that will not run, and the news.
-func (ts *Turns) resolved(ctx context.Context, t *facts, p *agent.Approval) (agent.DecisionVerdict, error) {
+// finishDecision stores the answer of a call that will not run, and announces the decision.
+func (ts *Turns) finishDecision(ctx context.Context, t *facts, p *agent.Approval) (agent.DecisionVerdict, error) {
 	v := verdictOf(p)
 	if !v.Run {
-		if err := ts.answer(ctx, t.TurnRef, p); err != nil {
+		if err := ts.storeAnswer(ctx, t.TurnRef, p); err != nil {
 			return v, err
 		}
 	}
@@ -320,7 +320,7 @@ func (ts *Turns) resolved(ctx context.Context, t *facts, p *agent.Approval) (age
 	return v, err
 }
 
-// decideBelow hands a decision on to the child turn that asked for it.
+// decideBelow passes a decision on to the child turn that asked for it.
 func (ts *Turns) decideBelow(ctx context.Context, t *facts, asked *agent.Approval, d agent.Decision) (DecideResult, error) {
 	child, err := ts.Store.Turn(ctx, asked.TurnID)
 	if err != nil {
@@ -344,7 +344,7 @@ func (ts *Turns) decideBelow(ctx context.Context, t *facts, asked *agent.Approva
 	return DecideResult{Verdict: &v, Elsewhere: true}, err
 }
 
-// checkArgs refuses edited arguments that the tool would not take.
+// checkArgs refuses edited arguments that do not satisfy the tool's schema.
 func (ts *Turns) checkArgs(ctx context.Context, t *facts, p *agent.Approval, args json.RawMessage) error {
 	made, err := ts.executor(ctx, t.PlanHash)
 	if err != nil {
@@ -361,7 +361,7 @@ func (ts *Turns) checkArgs(ctx context.Context, t *facts, p *agent.Approval, arg
 	return ts.Schemas.Check("args", granted.Spec.Parameters, args)
 }
 
-// ExpireApprovals decides what nobody decided in time. Asked twice, it says the same.
+// ExpireApprovals decides the approvals whose time is over. Idempotent.
 func (ts *Turns) ExpireApprovals(ctx context.Context, in ExpireApprovalsInput) (ExpireApprovalsResult, error) {
 	ctx, done := ts.watch(ctx, "ExpireApprovals", in.TurnID, in.Step)
 	out, err := ts.expireApprovals(ctx, in)
@@ -380,7 +380,7 @@ func (ts *Turns) expireApprovals(ctx context.Context, in ExpireApprovalsInput) (
 		return out, err
 	}
 	for i := range expired {
-		v, err := ts.resolved(ctx, &turn, &expired[i])
+		v, err := ts.finishDecision(ctx, &turn, &expired[i])
 		if err != nil {
 			return out, err
 		}
@@ -406,8 +406,8 @@ func checkDecision(d *agent.Decision) error {
 	return nil
 }
 
-// answer stores a person's words as the result of a call that will not run.
-func (ts *Turns) answer(ctx context.Context, t TurnRef, p *agent.Approval) error {
+// storeAnswer stores a person's message as the result of a call that will not run.
+func (ts *Turns) storeAnswer(ctx context.Context, t TurnRef, p *agent.Approval) error {
 	block := agent.Block{Type: agent.BlockToolResult, ToolCallID: p.CallID, Name: p.ToolName, Status: agent.ResultSuccess}
 	content := any(p.Message)
 	if p.Decision == agent.DecisionReject {
@@ -435,8 +435,8 @@ func (ts *Turns) answer(ctx context.Context, t TurnRef, p *agent.Approval) error
 	})
 }
 
-// MarkCancelled marks the streams of a turn and of the child turns that it waits for, however deep, which ends their model calls within a second.
-// A child that is begun afterwards is marked by BeginChild.
+// MarkCancelled marks the streams of a turn and of all child turns below it, which ends their model calls within a second. BeginChild marks a
+// child that begins afterwards.
 func (ts *Turns) MarkCancelled(ctx context.Context, id agent.TurnID) error {
 	if err := ts.Log.Cancel(ctx, string(id)); err != nil {
 		return err

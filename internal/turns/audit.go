@@ -17,7 +17,7 @@ type Audit interface {
 	Record(r agent.AuditRecord)
 }
 
-// auditDetail is what the audit trail says of a request for a turn.
+// auditDetail is the detail of an audit record about a request for a turn.
 type auditDetail struct {
 	TurnID    agent.TurnID    `json:"turn_id,omitempty"` // empty if none began: a new id would mean nothing
 	SessionID agent.SessionID `json:"session_id,omitempty"`
@@ -31,7 +31,7 @@ type auditDetail struct {
 	Bound string     `json:"bound,omitempty"` // of limits: "tenant requests_per_minute"
 }
 
-// audit records a turn that was accepted, or that was denied by rights or limits. Other errors are no matter of the trail.
+// audit records a turn that was accepted, or that was denied by rights or limits. Other errors are not recorded.
 func (s *submission) audit(receipt agent.Receipt, err error) {
 	e, caller := &s.envelope, &s.envelope.Principal
 	r := agent.AuditRecord{

@@ -21,12 +21,12 @@ const CoreVersion = 3
 // coreWithoutPlan is the newest version whose workflows take the plan from BeginTurn instead of LoadPlan.
 const coreWithoutPlan = 2
 
-// DirectLease is how long a direct turn that holds its session is believed to live without a word from it. Its process renews the lease three times
-// within it.
+// DirectLease is the time after which a direct turn counts as abandoned if its process does not renew the lease. The process renews it three
+// times as often.
 const DirectLease = 10 * time.Second
 
-// BeginTurn checks a request strictly, binds it to a plan, and puts the turn in its session's queue (docs/turn.md, "BeginTurn"). It is
-// idempotent and is asked again by a turn that waits. Bad requests come back as a verdict; an error is trouble of the runtime's.
+// BeginTurn checks a request strictly, binds it to a plan, and puts the turn in its session's queue (docs/turn.md, "BeginTurn"). It is idempotent;
+// a waiting turn calls it again. A bad request is a verdict; an error is one of the runtime.
 func (ts *Turns) BeginTurn(ctx context.Context, raw json.RawMessage, in BeginTurnInput) (BeginTurnResult, error) {
 	var req agent.TurnRequest
 	err := decodeRequest(raw, &req)
@@ -90,8 +90,8 @@ func nameTurn(req *agent.TurnRequest, in *BeginTurnInput) error {
 	return nil
 }
 
-// Begin is BeginTurn for callers that hold a decoded request: a door that must know at once whether the session is busy. An error that
-// wraps [agent.ErrOutcomeUnknown] leaves open whether the turn is recorded; after any other it is not, unless it was before.
+// Begin is BeginTurn for a decoded request: a door has to know at once whether the session is busy. After an error that wraps
+// [agent.ErrOutcomeUnknown] the turn may be recorded; after any other error it is not, unless it was before.
 func (ts *Turns) Begin(ctx context.Context, req agent.TurnRequest, in BeginTurnInput) (BeginTurnResult, error) {
 	started := time.Now()
 	if turn, ok := ts.justRecorded(&req, in); ok {
@@ -149,8 +149,8 @@ func (ts *Turns) RecordTurn(ctx context.Context, req agent.TurnRequest, in Begin
 	return begun, true, errors.Join(err, again)
 }
 
-// justRecorded returns a turn that this process has recorded a moment ago, as ready, and that its workflow now begins: nobody ends a turn that
-// soon for want of a driver, so that there is nothing to read.
+// justRecorded returns a turn that this process recorded as ready a moment ago and whose workflow begins now. Nothing has to be read: no turn is
+// ended so soon for want of a driver.
 func (ts *Turns) justRecorded(req *agent.TurnRequest, in BeginTurnInput) (turn facts, ok bool) {
 	if in.RunID == "" || in.Direct || in.Again || !namesRecordedTurn(req) {
 		return facts{}, false
@@ -160,7 +160,7 @@ func (ts *Turns) justRecorded(req *agent.TurnRequest, in BeginTurnInput) (turn f
 	return turn, ok
 }
 
-// settledTurn says where a recorded turn stands if there is nothing left to write: it has ended, or it is a durable one that holds its session.
+// settledTurn returns where a recorded turn stands if nothing is left to write: it has ended, or it is durable and holds its session.
 func settledTurn(t *agent.TurnState) (begun agent.Begun, settled bool) {
 	switch {
 	case t == nil:
@@ -217,7 +217,7 @@ func (ts *Turns) answerBegin(
 		}
 		return out, nil
 	case agent.BeginDuplicate:
-		out.Verdict, out.Output = VerdictDuplicate, capped(begun.Output, ts.HistoryOutputBytes)
+		out.Verdict, out.Output = VerdictDuplicate, capOutput(begun.Output, ts.HistoryOutputBytes)
 		return out, nil
 	case agent.BeginBusy:
 		return out, agent.Errorf(agent.CodeConflict, "", "session %q is busy with turn %s", turn.SessionID, begun.Holder)
@@ -228,7 +228,7 @@ func (ts *Turns) answerBegin(
 	}
 }
 
-// recorded marks an error that came after the turn was recorded.
+// recorded marks an error that occurred after the turn was recorded.
 func recorded(err error) error {
 	if err == nil {
 		return nil
@@ -249,7 +249,7 @@ func (ts *Turns) interrupt(ctx context.Context, begun agent.Begun) {
 	}
 }
 
-// passOver ends a holder that nobody drives any more and asks again where the turn stands.
+// passOver ends a holder that nobody drives any more, and begins the turn again.
 func (ts *Turns) passOver(ctx context.Context, record agent.TurnRecord, begun agent.Begun) (agent.Begun, error) {
 	if time.Since(begun.HolderSince) < orphanAfter || time.Now().Before(begun.HolderLease) {
 		return begun, nil
@@ -269,8 +269,8 @@ func (ts *Turns) beginRecord(ctx context.Context, record agent.TurnRecord) (agen
 	return begun, err
 }
 
-// refuse ends the stream of a turn that never began, if it has an id, and hands the reason to the workflow. The stream of a turn that
-// exists is somebody else's and stays as it is.
+// refuse returns a refusal for the workflow and ends the stream of the turn that never began, if it has an id. The stream of an existing turn
+// stays as it is.
 func (ts *Turns) refuse(ctx context.Context, id agent.TurnID, cause error) (BeginTurnResult, error) {
 	f := agent.FailureOf(cause)
 	if id == "" {
@@ -281,7 +281,7 @@ func (ts *Turns) refuse(ctx context.Context, id agent.TurnID, cause error) (Begi
 	} else if agent.CodeOf(err) != agent.CodeNotFound {
 		return BeginTurnResult{}, err
 	}
-	out := unbegun(id, agent.StopRefused, f)
+	out := failedToBegin(id, agent.StopRefused, f)
 	if err := ts.Log.Close(ctx, string(id), terminalEvents(&out)); err != nil {
 		return BeginTurnResult{}, err
 	}

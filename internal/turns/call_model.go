@@ -14,7 +14,7 @@ import (
 // maxCallsPerReply bounds what one reply may ask for; a provider that exceeds it is broken.
 const maxCallsPerReply = 128
 
-// maxWhy bounds, in bytes, what history holds of why a reply missed its schema.
+// maxWhy bounds, in bytes, the reason why a reply missed its schema, which is in history.
 const maxWhy = 200
 
 // longestCall bounds a model call with its repetitions. It is below the activity's own timeout, after which the call would be made,
@@ -24,8 +24,8 @@ const longestCall = 25 * time.Minute
 // errOutOfTime is the cause with which a model call ends when its time, or the turn's, has run out.
 var errOutOfTime = agent.Errorf(agent.CodeCancelled, "", "the turn ran out of time")
 
-// CallModel makes the model call of a step: prompt, middleware, stream, store. It returns what the core must know and nothing of
-// what was said. A step that is stored already is not called again.
+// CallModel makes the model call of a step: prompt, middleware, stream, store. It returns a verdict for the core, without any text of the
+// reply. If the reply is stored already, it returns the stored verdict.
 func (ts *Turns) CallModel(ctx context.Context, in CallModelInput) (agent.ModelVerdict, error) {
 	ctx, done := ts.watch(ctx, "CallModel", in.TurnID, in.Step)
 	v, err := ts.callModel(ctx, in)
@@ -53,7 +53,7 @@ func (ts *Turns) callModel(ctx context.Context, in CallModelInput) (agent.ModelV
 	return v, err
 }
 
-// storeReply makes the call and stores what came of it.
+// storeReply makes the call and stores its reply or its failure.
 func (ts *Turns) storeReply(ctx context.Context, key agent.StepKey, run *modelRun) (agent.ModelVerdict, error) {
 	started := time.Now()
 	reply, err := run.generate(ctx)
@@ -63,25 +63,25 @@ func (ts *Turns) storeReply(ctx context.Context, key agent.StepKey, run *modelRu
 	switch {
 	case err == nil:
 	case errors.Is(err, errCancelled), errors.Is(err, errOutOfTime):
-		reply = run.partial()
-	case run.provider(err):
-		if err := run.void(ctx); err != nil && !errors.Is(err, errCancelled) {
+		reply = run.partialReply()
+	case run.isProviderError(err):
+		if err := run.withdrawReply(ctx); err != nil && !errors.Is(err, errCancelled) {
 			return agent.ModelVerdict{}, err
 		}
 		if err := ts.Store.ChargeUsage(ctx, key, run.turn.Tenant, run.ledger); err != nil {
 			return agent.ModelVerdict{}, err
 		}
-		verdict := agent.ModelVerdict{Failure: modelFailure(err), Usage: run.spent(), Model: run.profile.Model, Requests: run.requests()}
+		verdict := agent.ModelVerdict{Failure: modelFailure(err), Usage: run.totalUsage(), Model: run.profile.Model, Requests: run.requestCount()}
 		verdict.RetryInMS, err = run.pause(ctx, err, verdict.Failure)
 		return verdict, err
 	default:
 		return agent.ModelVerdict{}, err
 	}
 	verdict := agent.ModelVerdict{
-		Usage: run.spent(), FinishReason: reply.FinishReason, Jump: run.jump, Requests: run.requests(), Unstructured: clip.Bytes(run.missed, maxWhy),
+		Usage: run.totalUsage(), FinishReason: reply.FinishReason, Jump: run.jump, Requests: run.requestCount(), Unstructured: clip.Bytes(run.missed, maxWhy),
 		Cancelled: errors.Is(err, errCancelled), OutOfTime: errors.Is(err, errOutOfTime),
 	}
-	if verdict.Calls, err = run.judge(ctx, reply.Blocks); err != nil {
+	if verdict.Calls, err = run.judgeCalls(ctx, reply.Blocks); err != nil {
 		return agent.ModelVerdict{}, err
 	}
 	if run.jump == "" || run.jump == agent.JumpTools {
@@ -103,13 +103,13 @@ func (ts *Turns) storeReply(ctx context.Context, key agent.StepKey, run *modelRu
 // chargeTimeout bounds the writing of what an abandoned call was billed.
 const chargeTimeout = 5 * time.Second
 
-// chargeAbandoned writes down what a call was billed that could not be stored and will be made again, by whoever overtook this one or
-// retries it. It is all that is done about it: the call's own error is what matters to its caller.
+// chargeAbandoned enters the usage of a call that could not be stored into the ledger. Another attempt makes the call again. An error is only
+// logged: the caller gets the error of the call.
 func (r *modelRun) chargeAbandoned(ctx context.Context, key agent.StepKey) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), chargeTimeout)
 	defer cancel()
 	if err := r.ts.Store.ChargeUsage(ctx, key, r.turn.Tenant, r.ledger); err != nil {
-		r.ts.log(ctx).Warn("what an abandoned model call was billed is not in the ledger",
+		r.ts.log(ctx).Warn("the usage of an abandoned model call is not in the ledger",
 			zap.Int("step", key.Step), zap.Int("calls", len(r.ledger)), zap.Error(err))
 	}
 }

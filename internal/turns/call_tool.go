@@ -15,11 +15,11 @@ import (
 	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
-// toolEpochs is how often an unreachable tool is tried before the model is told.
+// toolEpochs is the number of attempts at an unreachable tool before the model gets the error.
 const toolEpochs = 3
 
-// CallTool runs one tool call of a step and stores its result. A tool that fails is data for the model; one that cannot be reached
-// is an error, and is tried again a bounded number of times. A call that is stored already does not run again.
+// CallTool runs one tool call of a step and stores its result. The failure of a tool is data for the model; an unreachable tool is an error and
+// is tried again a bounded number of times. A call with a stored result does not run again.
 func (ts *Turns) CallTool(ctx context.Context, in CallToolInput) (agent.ToolVerdict, error) {
 	ctx, done := ts.watch(ctx, "CallTool", in.TurnID, in.Step)
 	v, err := ts.callTool(ctx, in)
@@ -62,7 +62,7 @@ func (ts *Turns) callTool(ctx context.Context, in CallToolInput) (agent.ToolVerd
 		}
 		return agent.ToolVerdict{}, err
 	}
-	step, err := run.step(ctx, p.fence, result, time.Since(started))
+	step, err := run.newStep(ctx, p.fence, result, time.Since(started))
 	if err != nil {
 		_ = p.close(ctx) // err says more
 		return agent.ToolVerdict{}, err
@@ -73,10 +73,10 @@ func (ts *Turns) callTool(ctx context.Context, in CallToolInput) (agent.ToolVerd
 	if err := p.close(ctx); err != nil {
 		return agent.ToolVerdict{}, err
 	}
-	return step.Verdict, run.save(ctx, &step)
+	return step.Verdict, run.saveStep(ctx, &step)
 }
 
-// toolProducer is who writes the events of a call.
+// toolProducer returns the name of the producer of a call's events.
 func toolProducer(step int, call agent.CallID) string { return fmt.Sprintf("tool/%d/%s", step, call) }
 
 // toolRun is one tool call with what it needs.
@@ -127,7 +127,7 @@ func (r *toolRun) isStored(ctx context.Context) (bool, error) {
 	return stored != nil, err
 }
 
-// load finds the call in the reply, and what it needs of the turn and of its plan.
+// load finds the call in the reply and loads the parts of turn and plan that it needs.
 func (r *toolRun) load(ctx context.Context, reply *agent.ModelStep) (err error) {
 	if r.turn, err = r.ts.turn(ctx, r.in.TurnID); err != nil {
 		return err
@@ -138,7 +138,7 @@ func (r *toolRun) load(ctx context.Context, reply *agent.ModelStep) (err error) 
 	r.alone = len(reply.Verdict.Calls) == 1
 	r.free = slices.ContainsFunc(reply.Verdict.Calls, func(v agent.CallVerdict) bool { return v.ID == r.in.CallID && v.Local })
 	if r.in.Decided {
-		if err := r.edited(ctx); err != nil {
+		if err := r.useEditedArgs(ctx); err != nil {
 			return err
 		}
 	}
@@ -154,9 +154,9 @@ func (r *toolRun) load(ctx context.Context, reply *agent.ModelStep) (err error) 
 	return r.findTool(ctx, &plan)
 }
 
-// findTool finds the tool, or why the call is refused.
+// findTool finds the tool, or the reason why the call is refused.
 func (r *toolRun) findTool(ctx context.Context, plan *agent.Plan) error {
-	granted, tool, ok, err := r.ts.granted(ctx, plan, r.turn.Tenant, r.block.Name)
+	granted, tool, ok, err := r.ts.findGranted(ctx, plan, r.turn.Tenant, r.block.Name)
 	switch {
 	case r.in.Refused != "":
 		r.grant, r.refuse = granted, &agent.Failure{Type: string(agent.CodeDenied), Message: r.in.Refused}
@@ -197,8 +197,8 @@ func callOf(blocks []agent.Block, id agent.CallID) (agent.Block, error) {
 	return agent.Block{}, agent.Errorf(agent.CodeInternal, "call tool", "the reply has no call %q", id)
 }
 
-// edited takes the arguments that a person put in place of the model's.
-func (r *toolRun) edited(ctx context.Context) error {
+// useEditedArgs replaces the model's arguments by those of a person, if there are any.
+func (r *toolRun) useEditedArgs(ctx context.Context) error {
 	args, err := r.ts.editedArgs(ctx, agent.StepKey{TurnID: r.in.TurnID, Step: r.in.Step, CallID: r.in.CallID})
 	if len(args) > 0 {
 		r.block.Args, r.free = args, false
@@ -206,7 +206,7 @@ func (r *toolRun) edited(ctx context.Context) error {
 	return err
 }
 
-// editedArgs are the arguments that a person put in place of the model's, nil where nobody did.
+// editedArgs returns the arguments that a person gave instead of the model's, nil if nobody did.
 func (ts *Turns) editedArgs(ctx context.Context, call agent.StepKey) (args json.RawMessage, err error) {
 	approvals, err := ts.Store.Approvals(ctx, call.TurnID)
 	for i := range approvals {
@@ -218,12 +218,12 @@ func (ts *Turns) editedArgs(ctx context.Context, call agent.StepKey) (args json.
 	return args, err
 }
 
-// call runs the tool in its epoch, with progress as events.
+// call runs the tool in its epoch and streams its progress.
 func (r *toolRun) call(ctx context.Context, p *producer) (agent.ToolResult, error) {
 	start := r.event(agent.EventToolStart)
 	start.Input = r.block.Args
 	if !r.alone || r.tool != nil && !r.repeatable() {
-		// Whoever begins the call again has to know that it was shown beside others, or that it may have taken effect.
+		// A later attempt has to know that the call was shown beside others, or that it may have taken effect.
 		if err := p.sync(ctx); err != nil {
 			return agent.ToolResult{}, err
 		}
@@ -252,7 +252,7 @@ func (r *toolRun) call(ctx context.Context, p *producer) (agent.ToolResult, erro
 	}
 	bounded, free := context.WithTimeout(ctx, patience)
 	defer free()
-	result, err := r.wrapped(r.tool.Call)(bounded, inv, r.toolCall())
+	result, err := r.wrap(r.tool.Call)(bounded, inv, r.toolCall())
 	switch {
 	case err == nil, ctx.Err() != nil:
 		return result, err
@@ -282,7 +282,7 @@ func (r *toolRun) toolCall() agent.ToolCall {
 }
 
 // wrapped puts the plan's middleware around a call.
-func (r *toolRun) wrapped(call agent.ToolFunc) agent.ToolFunc {
+func (r *toolRun) wrap(call agent.ToolFunc) agent.ToolFunc {
 	for _, v := range slices.Backward(r.chain) {
 		call = v.WrapTool(call)
 	}
@@ -320,12 +320,12 @@ func (r *toolRun) invocation(epoch agent.Epoch, progress func(message string)) a
 	}
 }
 
-// repeatable reports whether the call may be made again when nobody knows whether it was made.
+// repeatable reports whether the call may be made again if the outcome of an attempt is unknown.
 func (r *toolRun) repeatable() bool {
 	return r.grant.Spec.Idempotent || r.free || effectFree(r.tool, r.block.Args)
 }
 
-// observation is what an observer is told of an attempt.
+// observation returns the facts of an attempt for an observer.
 func (r *toolRun) observation(epoch agent.Epoch) agent.ToolObservation {
 	return agent.ToolObservation{
 		Turn: r.turn.seen, Step: r.in.Step, CallID: r.in.CallID, Name: r.block.Name, Description: r.grant.Spec.Description,
@@ -333,7 +333,7 @@ func (r *toolRun) observation(epoch agent.Epoch) agent.ToolObservation {
 	}
 }
 
-// event is an event of this call; where the tool comes from is for whoever shows it.
+// event returns an event of this call, with the source of its tool for viewers.
 func (r *toolRun) event(kind agent.EventType) agent.Event {
 	return agent.Event{
 		Type: kind, ToolCallID: r.in.CallID, ToolName: r.block.Name, SourceNodeName: r.grant.SourceNodeName, IsFromToolkit: r.grant.IsFromToolkit,

@@ -14,11 +14,11 @@ import (
 	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
-// childNamespace makes the ids of child turns out of the calls that ask for them.
+// childNamespace is the namespace of the ids of child turns, which are made of the calls that ask for them.
 var childNamespace = uuid.MustParse("3c1f6d0b-8f0e-5b53-9b0c-0a9f6c1d2e07") //nolint:gochecknoglobals // a constant in all but syntax
 
-// BeginChild queues the turn of another agent that a call asks for, so that its message is in the store and not in history. A call that
-// cannot become a turn gets none, and is answered by CallTool. Idempotent.
+// BeginChild queues the turn of another agent that a call asks for, so that its message is in the store and not in history. A call that cannot
+// become a turn is answered by CallTool. Idempotent.
 func (ts *Turns) BeginChild(ctx context.Context, in BeginChildInput) (BeginChildResult, error) {
 	ctx, done := ts.watch(ctx, "BeginChild", in.TurnID, in.Step)
 	out, err := ts.beginChild(ctx, in)
@@ -74,7 +74,7 @@ func (ts *Turns) beginChild(ctx context.Context, in BeginChildInput) (BeginChild
 	return BeginChildResult{Child: id, Tenant: begun.Turn.Tenant}, nil
 }
 
-// childID is the same however often it is asked for.
+// childID returns the id of the child turn of a call; it is always the same for the same call.
 func childID(parent agent.TurnID, step int, call agent.CallID) agent.TurnID {
 	return agent.TurnID(uuid.NewSHA1(childNamespace, fmt.Appendf(nil, "%s\x00%d\x00%s", parent, step, call)).String())
 }
@@ -97,7 +97,7 @@ func (ts *Turns) StoreChild(ctx context.Context, in StoreChildInput) (agent.Tool
 	return v, err
 }
 
-// Ended returns a turn whose workflow has ended, its Output included; one that ended without a word is failed first.
+// Ended returns a turn whose workflow has ended, with its Output. If the workflow ended without storing one, the turn is failed first.
 func (ts *Turns) Ended(ctx context.Context, id agent.TurnID) (agent.TurnState, error) {
 	t, err := ts.Store.Turn(ctx, id)
 	if err != nil || t.Output != nil {
@@ -135,7 +135,7 @@ func (ts *Turns) storeChild(ctx context.Context, in StoreChildInput) (agent.Tool
 	if err != nil {
 		return agent.ToolVerdict{}, err
 	}
-	step, err := run.step(ctx, fence, result, time.Duration(out.ExecutionTimeMS)*time.Millisecond)
+	step, err := run.newStep(ctx, fence, result, time.Duration(out.ExecutionTimeMS)*time.Millisecond)
 	if err != nil {
 		return agent.ToolVerdict{}, err
 	}
@@ -155,7 +155,7 @@ func (ts *Turns) storeChild(ctx context.Context, in StoreChildInput) (agent.Tool
 	if err := ts.Log.Sync(ctx, fence); err != nil {
 		return agent.ToolVerdict{}, fmt.Errorf("store events: %w", err)
 	}
-	if err := run.save(ctx, &step); err != nil {
+	if err := run.saveStep(ctx, &step); err != nil {
 		return agent.ToolVerdict{}, err
 	}
 	o := run.observation(fence.Epoch)
@@ -165,8 +165,8 @@ func (ts *Turns) storeChild(ctx context.Context, in StoreChildInput) (agent.Tool
 	return step.Verdict, nil
 }
 
-// childResult returns the output of a child turn as the result of the call that asked for it. Like any tool's it has passed the
-// middleware, which cannot make the child run again.
+// childResult returns the output of a child turn as the result of the call that asked for it. Like every tool result it passes the middleware,
+// which cannot make the child run again.
 func (r *toolRun) childResult(ctx context.Context, epoch agent.Epoch, out *agent.AgentStepOutput) (agent.ToolResult, error) {
 	output, err := json.Marshal(childAnswer{
 		Agent: out.Agent, Status: out.Status, Output: out.Output, Structured: out.Structured, TurnID: out.TurnID, ResultRef: out.ResultRef,
@@ -185,7 +185,7 @@ func (r *toolRun) childResult(ctx context.Context, epoch agent.Epoch, out *agent
 	}
 	inv := r.invocation(epoch, nil)
 	inv.Settled = true
-	call := r.wrapped(func(context.Context, agent.Invocation, agent.ToolCall) (agent.ToolResult, error) { return result, nil })
+	call := r.wrap(func(context.Context, agent.Invocation, agent.ToolCall) (agent.ToolResult, error) { return result, nil })
 	wrapped, err := call(ctx, inv, r.toolCall())
 	if err == nil || ctx.Err() != nil {
 		return wrapped, err
@@ -193,8 +193,8 @@ func (r *toolRun) childResult(ctx context.Context, epoch agent.Epoch, out *agent
 	return r.errorResult(ctx, epoch, err)
 }
 
-// cleanChildEvents returns the events of a child turn as a turn that waits for it may show them: the words of approvals have passed the
-// middleware of that turn, as tool results do.
+// cleanChildEvents returns the events of a child turn for the stream of a turn that waits for it. The texts of approvals have passed the
+// middleware of the waiting turn, as tool results do.
 func (ts *Turns) cleanChildEvents(ctx context.Context, parent *facts, events []agent.Event) ([]agent.Event, error) {
 	made, err := ts.executor(ctx, parent.PlanHash)
 	if err != nil {
@@ -212,14 +212,14 @@ func (ts *Turns) cleanChildEvents(ctx context.Context, parent *facts, events []a
 	return events, nil
 }
 
-// cleanApproval returns an approval whose words have passed the middleware. Where that refuses them they are left out, and the
-// description says why.
+// cleanApproval returns an approval whose texts have passed the middleware. If the middleware refuses them they are left out, and the description
+// says why.
 func (r *toolRun) cleanApproval(ctx context.Context, p agent.Approval) (*agent.Approval, error) {
 	raw, err := json.Marshal(approvalWords{p.Args, p.DecidedArgs, p.Description, p.Message})
 	if err != nil {
 		return nil, err
 	}
-	call := r.wrapped(func(context.Context, agent.Invocation, agent.ToolCall) (agent.ToolResult, error) {
+	call := r.wrap(func(context.Context, agent.Invocation, agent.ToolCall) (agent.ToolResult, error) {
 		return agent.ToolResult{Output: raw}, nil
 	})
 	inv := agent.Invocation{

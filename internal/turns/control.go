@@ -13,7 +13,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/telemetry/logs"
 )
 
-// Decide answers an approval of a turn, or of a turn that it waits for.
+// Decide decides an approval of a turn, or of a child turn that it waits for.
 func (b *Inbox) Decide(ctx context.Context, id agent.TurnID, d agent.Decision) error {
 	if err := d.Check(); err != nil {
 		return err
@@ -28,7 +28,7 @@ func (b *Inbox) Decide(ctx context.Context, id agent.TurnID, d agent.Decision) e
 	}
 	_, err = b.Turns.Runs.Decide(ctx, t.Record.WorkflowID, d)
 	if e, ok := errors.AsType[*agent.Error](err); ok && e.Code == agent.CodeNotFound && e.Field == "" { // the workflow ended meanwhile
-		return turnOver(id)
+		return errTurnOver(id)
 	}
 	return err
 }
@@ -80,8 +80,8 @@ func (b *Inbox) Provide(ctx context.Context, id agent.TurnID, r agent.ProvidedRe
 	return nil
 }
 
-// findWaitingCall names the turn, the call and the workflow that wait for a result: the turn's own, else those of a turn that it waits for. If nothing
-// waits, in stays as it is.
+// findWaitingCall returns the turn, the call and the workflow that wait for a result: the turn's own, else those of a child turn. If nothing
+// waits, it returns in unchanged.
 func (b *Inbox) findWaitingCall(ctx context.Context, r *agent.TurnRecord, in ProvideInput) (found ProvideInput, workflowID string, err error) {
 	pending, err := b.Turns.Store.PendingBelow(ctx, in.TurnID)
 	own := slices.DeleteFunc(slices.Clone(pending), func(a agent.Approval) bool { return a.TurnID != in.TurnID })
@@ -101,7 +101,7 @@ func (b *Inbox) findWaitingCall(ctx context.Context, r *agent.TurnRecord, in Pro
 	return in, workflowID, nil
 }
 
-// unfinishedTurn returns a turn that has not ended. The error for one that has comes with the turn.
+// unfinishedTurn returns a turn that has not ended. For a turn that has ended it returns the turn and an error.
 func (b *Inbox) unfinishedTurn(ctx context.Context, id agent.TurnID) (agent.TurnState, error) {
 	t, err := b.Turns.Store.Turn(ctx, id)
 	if agent.CodeOf(err) == agent.CodeNotFound { // its workflow may have been started a moment ago
@@ -110,11 +110,11 @@ func (b *Inbox) unfinishedTurn(ctx context.Context, id agent.TurnID) (agent.Turn
 		}
 	}
 	if err == nil && t.Output != nil {
-		err = turnOver(id)
+		err = errTurnOver(id)
 	}
 	return t, err
 }
 
-func turnOver(id agent.TurnID) error {
+func errTurnOver(id agent.TurnID) error {
 	return agent.Errorf(agent.CodeConflict, "", "turn %s is over", id)
 }

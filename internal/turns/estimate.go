@@ -16,7 +16,7 @@ const (
 // usage returns the usage of a request. The provider reports it for complete replies. For a request that was cut off it is an estimate: the input
 // from the size of the request, unless the provider reported it; the output from the bytes received, if they are more than the provider
 // reported. A request that failed before any reply has no usage, unless this side cancelled it: the provider may bill what it was sent.
-func (o *asked) usage(ctx context.Context, req *agent.ModelRequest, reply *agent.ModelReply, err error) agent.Usage {
+func (o *observedRequest) usage(ctx context.Context, req *agent.ModelRequest, reply *agent.ModelReply, err error) agent.Usage {
 	used := reply.Usage
 	received := max(o.bytes, reply.Received)
 	if err == nil || received == 0 && used == (agent.Usage{}) && (ctx.Err() == nil || !o.sent) {

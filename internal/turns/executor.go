@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	cachedExecutors = 256              // how many plans a process keeps ready to run
-	buildPatience   = 30 * time.Second // how long the plan's bytes may take to come
+	cachedExecutors = 256              // plans that a process caches, ready to run
+	buildPatience   = 30 * time.Second // to load and build a plan
 )
 
 // executor is a plan that is ready to run: with its middleware built. It is shared by all calls of all turns of the plan.
@@ -49,7 +49,7 @@ func (ts *Turns) executor(ctx context.Context, hash string) (*executor, error) {
 		if e, ok := ts.executors.ready.Get(hash); ok {
 			return e, nil
 		}
-		// Whoever waits here for the same plan is not to suffer for the one who asked first and left.
+		// Other callers wait for the same plan: the build goes on if the first caller leaves.
 		ctx, free := context.WithTimeout(context.WithoutCancel(ctx), buildPatience)
 		defer free()
 		plan, err := ts.Registry.Plan(ctx, hash)
@@ -77,8 +77,8 @@ const (
 	modelFallback = "model_fallback"
 )
 
-// withModelRetry adds model_retry to the middleware of a plan that does not name it: right behind model_fallback, so that each model is asked
-// again before the next one is, or else first, so that middleware that filters a reply begins anew with each try.
+// withModelRetry adds model_retry to the middleware of a plan that does not name it. It goes right behind model_fallback, so that each model is
+// retried before the next one is asked; else it goes first, so that middleware that filters replies starts again with each try.
 func withModelRetry(list []agent.PlanMiddleware) []agent.PlanMiddleware {
 	place := 0
 	for i := range list {

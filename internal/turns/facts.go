@@ -10,7 +10,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// cachedTurns is how many turns a process keeps the facts of.
+// cachedTurns is the number of turns whose facts a process caches.
 const cachedTurns = 4096
 
 // facts are the parts of a turn record that stay the same once the turn holds its session. A process caches them.
@@ -32,10 +32,10 @@ type facts struct {
 	route    *agent.RouteDecision
 	fallback agent.Fallback // why it is not direct, although it was to be
 	policy   agent.ApprovalPolicy
-	aside    *string // what its prompts say of the data that lies ready; nil until a model is called for it
+	aside    *string // the part of its prompts about available data; nil until the first model call
 
-	seen   *agent.Observed // for observers
-	spoken *atomic.Bool    // this process has seen a fragment of it
+	seen   *agent.Observed // the facts that observers get
+	spoken *atomic.Bool    // a fragment of its answer has come in this process
 }
 
 func factsOf(r *agent.TurnRecord, cursor int64, since time.Time) facts {
@@ -57,14 +57,14 @@ func factsOf(r *agent.TurnRecord, cursor int64, since time.Time) facts {
 	return f
 }
 
-// remember keeps the facts of a turn that holds its session, so that this process need not ask the store again.
+// remember caches the facts of a turn that holds its session.
 func (ts *Turns) remember(f facts) {
 	if f.cursor > 0 {
 		ts.turns.Add(f.TurnID, f)
 	}
 }
 
-// turn returns the facts of a turn, from memory where this process began it.
+// turn returns the facts of a turn, from the cache if possible.
 func (ts *Turns) turn(ctx context.Context, id agent.TurnID) (facts, error) {
 	if f, ok := ts.turns.Get(id); ok {
 		return f, nil

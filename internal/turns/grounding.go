@@ -10,9 +10,9 @@ import (
 	"github.com/turnstone-run/turnstone/internal/retrieval/citation"
 )
 
-// ground adds the branch's prompt, the passages that were found and the session's context to a request. They follow the plan's own prompt, so
-// that its bytes stay the same for the provider's cache.
-func (r *modelRun) ground(ctx context.Context) error {
+// addContext adds the branch's prompt, the found passages and the session to a request. They follow the plan's prompt, whose bytes stay the
+// same for the provider's cache.
+func (r *modelRun) addContext(ctx context.Context) error {
 	r.request.About = "Session: " + string(r.turn.SessionID)
 	if len(r.plan.Prepare) > 0 {
 		var err error
@@ -31,9 +31,8 @@ func (r *modelRun) ground(ctx context.Context) error {
 	return nil
 }
 
-// asSaid is a text as it would be if the model had said it: what middleware keeps out of answers stays out of quotations. One that it
-// blocks is none.
-func (r *modelRun) asSaid(ctx context.Context, text string) string {
+// filterQuote passes a quotation through the middleware as if the model had said it. It returns "" if a middleware blocks it.
+func (r *modelRun) filterQuote(ctx context.Context, text string) string {
 	var call agent.ModelFunc = func(context.Context, agent.Invocation, agent.ModelRequest, func(agent.Delta) error) (agent.ModelReply, error) {
 		return agent.ModelReply{Blocks: []agent.Block{agent.Text(text)}, FinishReason: agent.FinishStop}, nil
 	}
@@ -47,7 +46,7 @@ func (r *modelRun) asSaid(ctx context.Context, text string) string {
 	return agent.Normalize(reply.Blocks)
 }
 
-// branchOf is the branch of that name, nil when the plan has none.
+// branchOf returns the branch with a name, nil if the plan has none.
 func branchOf(p *agent.Plan, name string) *agent.PlanBranch {
 	for i := range p.Prepare {
 		for j := range p.Prepare[i].Branches {
@@ -59,7 +58,7 @@ func branchOf(p *agent.Plan, name string) *agent.PlanBranch {
 	return nil
 }
 
-// contextOf is what the prompt says of the passages; that nothing was found is said too.
+// contextOf returns the text of the prompt about the passages, also if there are none.
 func contextOf(passages []agent.Passage) string {
 	if len(passages) == 0 {
 		return "\n\nContext: nothing was found."
@@ -67,8 +66,8 @@ func contextOf(passages []agent.Passage) string {
 	return "\n\n" + citation.Context(passages)
 }
 
-// cite annotates a reply with the passages that it cites, and says so in the log behind the text.
-func (r *modelRun) cite(ctx context.Context, reply *agent.ModelReply) error {
+// addCitations annotates a reply with the passages that it cites, and writes the annotations to the log behind the text.
+func (r *modelRun) addCitations(ctx context.Context, reply *agent.ModelReply) error {
 	if len(r.found.Passages) == 0 {
 		return nil
 	}
@@ -80,7 +79,7 @@ func (r *modelRun) cite(ctx context.Context, reply *agent.ModelReply) error {
 		}
 		if notes := citation.Cite(b.Text, r.found.Passages); len(notes) > 0 {
 			for j := range notes {
-				notes[j].CitedText = r.asSaid(ctx, notes[j].CitedText)
+				notes[j].CitedText = r.filterQuote(ctx, notes[j].CitedText)
 			}
 			b.Annotations = append(b.Annotations, notes...)
 			cited = append(cited, agent.Block{Type: agent.BlockText, Annotations: notes})
@@ -91,7 +90,7 @@ func (r *modelRun) cite(ctx context.Context, reply *agent.ModelReply) error {
 	}
 	e := agent.Event{Type: agent.EventContent, ContentBlocks: cited}
 	if err := r.ts.emit(r.base, r.turn.TurnRef, fmt.Sprintf("citations/%d", r.in.Step), e); err != nil {
-		return r.own(err)
+		return r.noteRuntimeError(err)
 	}
 	return nil
 }

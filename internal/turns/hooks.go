@@ -12,25 +12,25 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-func jumps(j agent.Jump) bool { return j != "" && j != agent.JumpNone }
+func isJump(j agent.Jump) bool { return j != "" && j != agent.JumpNone }
 
-// declared refuses a jump that a middleware has not declared.
-func declared(m agent.Middleware, jump agent.Jump, name string) error {
+// checkJump refuses a jump that a middleware has not declared.
+func checkJump(m agent.Middleware, jump agent.Jump, name string) error {
 	if j, ok := m.(agent.Jumper); ok && slices.Contains(j.CanJumpTo(), jump) {
 		return nil
 	}
 	return agent.Errorf(agent.CodeInternal, "", "%s jumps to %q, which it does not declare", name, jump)
 }
 
-// name is how the i-th middleware is called in an error.
-func (r *modelRun) name(i int) string {
+// middlewareName returns the name of the i-th middleware for errors.
+func (r *modelRun) middlewareName(i int) string {
 	if i < len(r.plan.Middleware) {
 		return "middleware " + r.plan.Middleware[i].Name
 	}
 	return fmt.Sprintf("middleware[%d]", i)
 }
 
-// hookError keeps the trouble of the runtime's own, met in a hook, from becoming data.
+// hookError returns the runtime's error if there is one, so that it does not become data, else the error of a hook.
 func (r *modelRun) hookError(err error) error {
 	if r.runtimeErr != nil {
 		return r.runtimeErr
@@ -53,8 +53,8 @@ func (r *modelRun) invocation() agent.Invocation {
 	}
 }
 
-// ask is a request of a middleware's own: nothing of it is streamed, and model_retry repeats it. Its epochs are those of a producer that
-// writes nothing but what it cost, all tries together, and count below zero in the ledger, so that they never meet those of the step's own calls.
+// ask makes a model request for a middleware. Nothing of it is streamed but its usage, all tries together; model_retry repeats it. Its epochs
+// are negative in the ledger, so that they differ from those of the step's own calls.
 func (r *modelRun) ask(ctx context.Context, req agent.ModelRequest) (agent.ModelReply, error) {
 	if req.Profile == "" {
 		req.Profile = r.profile.Profile
@@ -70,17 +70,17 @@ func (r *modelRun) ask(ctx context.Context, req agent.ModelRequest) (agent.Model
 	req.Model = profile.Model
 	p, work, err := r.ts.produce(ctx, r.turn.TurnRef, fmt.Sprintf("ask/%d", r.in.Step), nil)
 	if err != nil {
-		return agent.ModelReply{}, r.own(err)
+		return agent.ModelReply{}, r.noteRuntimeError(err)
 	}
 	defer context.AfterFunc(ctx, func() { p.stop(context.Cause(ctx)) })()
 	var used agent.Usage
-	var failed error // the last try: model_retry may make an error the reply, which is no answer for a middleware
+	var failed error // of the last try: model_retry may turn an error into a reply, which is no answer for a middleware
 	once := func(ctx context.Context, _ agent.Invocation, req agent.ModelRequest, _ func(agent.Delta) error) (reply agent.ModelReply, _ error) {
 		r.tries++
 		observed, request := r.observe(ctx, profile, -p.fence.Epoch, agent.PurposeMiddleware, &req)
-		reply, failed = model.Generate(observed, req, request.hear(func(agent.Delta) error { return context.Cause(ctx) }, false))
+		reply, failed = model.Generate(observed, req, request.watchDeltas(func(agent.Delta) error { return context.Cause(ctx) }, false))
 		usage := priced(request.usage(ctx, &req, &reply, failed), profile)
-		request.answered(&reply, usage, failed, context.Cause(ctx))
+		request.finish(&reply, usage, failed, context.Cause(ctx))
 		used = used.Add(usage)
 		return reply, failed
 	}
@@ -100,7 +100,7 @@ func (r *modelRun) ask(ctx context.Context, req agent.ModelRequest) (agent.Model
 		if r.base.Err() == nil && errors.Is(cause, context.Cause(ctx)) {
 			return agent.ModelReply{}, cause // the middleware's own time is over, or the call was stopped
 		}
-		return agent.ModelReply{}, r.own(cause)
+		return agent.ModelReply{}, r.noteRuntimeError(cause)
 	}
 	if err != nil {
 		r.ts.log(ctx).Info("a middleware's model call", zap.Int("step", r.in.Step), zap.Error(err))

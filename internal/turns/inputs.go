@@ -6,8 +6,8 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// TurnRef is what a workflow knows of its turn: references only. Activities are given the id alone and look up the rest, so that
-// history does not repeat it with every call.
+// TurnRef holds a workflow's references to its turn. Activities get the id alone and look up the rest, so that history does not repeat it with
+// every call.
 type TurnRef struct {
 	TurnID     agent.TurnID    `json:"turn_id"`
 	Tenant     string          `json:"tenant"`
@@ -18,7 +18,7 @@ type TurnRef struct {
 	Delegated  bool            `json:"delegated,omitempty"` // another turn waits for it
 }
 
-// BeginTurnInput says which run asks; the request comes beside it, raw.
+// BeginTurnInput names the run that begins a turn. The request is an argument beside it.
 type BeginTurnInput struct {
 	WorkflowID string         `json:"workflow_id"`
 	Parent     agent.TurnID   `json:"-"`      // of a child turn
@@ -46,7 +46,7 @@ const (
 	VerdictRefused   Verdict = "refused"
 )
 
-// BeginTurnResult says where the turn stands and what it is bound to.
+// BeginTurnResult is where the turn stands and what it is bound to.
 type BeginTurnResult struct {
 	Verdict Verdict `json:"verdict"`
 	Turn    TurnRef `json:"turn"`
@@ -228,7 +228,8 @@ type QueueMessageResult struct {
 	SearchAttributes bool `json:"search_attributes,omitempty"` // the namespace knows ours
 }
 
-// StoreTurnResult is what the workflow cannot know of its result; it composes the rest. History holds it twice, so it is lean.
+// StoreTurnResult is the part of a turn's result that the workflow does not know; it composes the rest. It is small because history holds the
+// result again.
 type StoreTurnResult struct {
 	Output        string                 `json:"output"`
 	Plain         bool                   `json:"plain,omitempty"` // the blocks are the output as one text block

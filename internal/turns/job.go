@@ -6,7 +6,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// maxJobID bounds, in bytes, what a result row says of a job. A longer id is none: half of one would be another's.
+// maxJobID bounds, in bytes, the ids of a job in a result row. A longer id is left out: a cut one could be another job's.
 const maxJobID = 256
 
 // jobFacts are the facts of an orchestrator's job, read from the metadata of its turn. Anybody can write metadata, so a member of another
@@ -15,10 +15,11 @@ type jobFacts struct {
 	id, run, node string
 	retry         int               // which attempt at the job the turn is
 	workflow      agent.WorkflowKey // tag and owner alone
-	context       *sessionContext   // nil when the orchestrator says nothing of the steps before
+	context       *sessionContext   // nil if the orchestrator gave no earlier results
 }
 
-// jobOf reads a turn's metadata. A child turn has that of the turn that asked: it belongs to the run, but the job is the other's.
+// jobOf returns the job facts of a turn's metadata. A child turn has the metadata of the turn that asked: it belongs to the same run, but not to
+// the job.
 func jobOf(r *agent.TurnRecord) jobFacts {
 	metadata := r.Context.Metadata
 	name := func(key string) string {
@@ -45,16 +46,16 @@ func jobOf(r *agent.TurnRecord) jobFacts {
 // retryOf reads a retry count, a number of Go's or of JSON's; 0 for anything else.
 func retryOf(v any) int {
 	var n int
-	if v == nil || json.Unmarshal(normal(v), &n) != nil {
+	if v == nil || json.Unmarshal(canonicalJSON(v), &n) != nil {
 		return 0
 	}
 	return n
 }
 
-// previousResults reads [{node_id, result_ref, preview}]. An entry without a name and a reference says nothing.
+// previousResults reads [{node_id, result_ref, preview}]. Entries without node_id and result_ref are skipped.
 func previousResults(v any) []contextResult {
 	var entries []json.RawMessage
-	if v == nil || json.Unmarshal(normal(v), &entries) != nil {
+	if v == nil || json.Unmarshal(canonicalJSON(v), &entries) != nil {
 		return nil
 	}
 	var out []contextResult
@@ -63,7 +64,7 @@ func previousResults(v any) []contextResult {
 		if json.Unmarshal(entry, &members) != nil {
 			continue
 		}
-		p := contextResult{NodeID: textOf(members["node_id"]), ResultRef: textOf(members["result_ref"])}
+		p := contextResult{NodeID: boundedText(members["node_id"]), ResultRef: boundedText(members["result_ref"])}
 		if p.NodeID == "" && p.ResultRef == "" {
 			continue
 		}
@@ -80,14 +81,14 @@ func previousResults(v any) []contextResult {
 // workflowState reads an object.
 func workflowState(v any) map[string]json.RawMessage {
 	var members map[string]json.RawMessage
-	if v == nil || json.Unmarshal(normal(v), &members) != nil {
+	if v == nil || json.Unmarshal(canonicalJSON(v), &members) != nil {
 		return nil
 	}
 	return members
 }
 
-// textOf is a JSON string of a bounded length, else "".
-func textOf(raw json.RawMessage) string {
+// boundedText returns a JSON string, or "" if it is something else or too long.
+func boundedText(raw json.RawMessage) string {
 	var s string
 	if json.Unmarshal(raw, &s) != nil || len(s) > maxContextText {
 		return ""
@@ -95,8 +96,8 @@ func textOf(raw json.RawMessage) string {
 	return s
 }
 
-// normal is a value as JSON in the one form that it also has when it comes out of the store: names sorted, numbers as float64.
-func normal(v any) json.RawMessage {
+// canonicalJSON returns a value as JSON in the form that it has when it comes out of the store: names sorted, numbers as float64.
+func canonicalJSON(v any) json.RawMessage {
 	raw, err := json.Marshal(v)
 	if err != nil {
 		return nil

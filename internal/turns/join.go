@@ -91,8 +91,8 @@ func (s *submission) rejectReservedID() error {
 	return nil
 }
 
-// checkSameTurn refuses a turn of another tenant or session, of an agent that the caller may not ask, or, if an idempotency key names it, of another
-// user or with other messages. A request that gives the turn id joins the turn whatever its messages are.
+// checkSameTurn refuses a turn of another tenant or session, and one whose agent the caller may not ask. A turn that is named by an idempotency
+// key must also have the same user and messages; one that is named by its id may have other messages.
 func (s *submission) checkSameTurn(r *agent.TurnRecord) error {
 	if r.Tenant != s.req.Context.TenantName() || (s.req.SessionID != "" && r.SessionID != s.req.SessionID) ||
 		!s.envelope.Principal.May(agent.ActionTurnsRun, r.Agent) {

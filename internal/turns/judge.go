@@ -21,13 +21,13 @@ const (
 	maxCallID  = 128
 	maxSummary = 100
 
-	effectsPatience = 15 * time.Second // for what tools read to judge the calls of one reply
-	// ruleNotSafe is why a call is gated that no policy mentions.
+	effectsPatience = 15 * time.Second // for tools that read something to judge the calls of one reply
+	// ruleNotSafe is the reason for the gate of a call that no policy mentions.
 	ruleNotSafe = "not inherently safe"
 )
 
-// tidyCalls makes the calls of a reply fit to run: every id present, short and unique, arguments an object. A call whose
-// arguments did not parse stays a call, with Error set, so that its result can tell the model.
+// tidyCalls gives every call of a reply a short unique id and an object as arguments. A call whose arguments did not parse stays a call with
+// Error set, so that the model is told by its result.
 func tidyCalls(blocks []agent.Block) error {
 	seen := make(map[string]bool, len(blocks))
 	n := 0
@@ -59,11 +59,11 @@ func tidyCalls(blocks []agent.Block) error {
 	return nil
 }
 
-// judge computes what the core must know of each call of a reply: whether it may run as a local activity, whether it is a turn of
-// another agent or runs at the caller, and whether a person is asked first.
-func (r *modelRun) judge(ctx context.Context, blocks []agent.Block) ([]agent.CallVerdict, error) {
+// judgeCalls returns the verdict on each call of a reply: whether it may run as a local activity, whether it is a turn of another agent or runs
+// at the caller, and whether a person is asked first.
+func (r *modelRun) judgeCalls(ctx context.Context, blocks []agent.Block) ([]agent.CallVerdict, error) {
 	var out []agent.CallVerdict
-	var asked []agent.RememberKey // of the gated calls whose decisions may be remembered
+	var asked []agent.RememberKey // of gated calls whose decisions may be remembered
 	reading, done := context.WithTimeout(ctx, effectsPatience)
 	defer done()
 	for i := range blocks {
@@ -72,14 +72,14 @@ func (r *modelRun) judge(ctx context.Context, blocks []agent.Block) ([]agent.Cal
 			continue
 		}
 		v := agent.CallVerdict{ID: agent.CallID(b.ID), Name: b.Name, Summary: b.Name}
-		granted, tool, ok, err := r.ts.granted(ctx, &r.plan, r.turn.Tenant, b.Name)
+		granted, tool, ok, err := r.ts.findGranted(ctx, &r.plan, r.turn.Tenant, b.Name)
 		if !ok || err != nil || b.Error != "" {
 			v.Local = true // answered with a refusal, which costs nothing
 			out = append(out, v)
 			continue
 		}
 		v.Client = granted.Spec.ClientSide
-		v.Child = delegates(tool, b.Args, r.plan.Delegates)
+		v.Child = isDelegation(tool, b.Args, r.plan.Delegates)
 		var gate agent.GateVerdict
 		if v.Local, gate, err = r.gateCall(reading, &granted, tool, b.Args); err != nil {
 			return nil, err
@@ -95,16 +95,16 @@ func (r *modelRun) judge(ctx context.Context, blocks []agent.Block) ([]agent.Cal
 		}
 		out = append(out, v)
 	}
-	return out, r.recall(ctx, blocks, out, asked)
+	return out, r.applyRemembered(ctx, blocks, out, asked)
 }
 
-// gateCall says whether a call has no effects, and whether a person is asked before it. Before a person is asked, a tool that can find out
-// what the call does is given the time to.
+// gateCall reports whether a call is free of effects, and whether a person is asked before it. A tool that can find out what the call does is
+// asked first.
 func (r *modelRun) gateCall(
 	ctx context.Context, granted *agent.PlanTool, tool agent.Tool, args json.RawMessage,
 ) (free bool, gate agent.GateVerdict, err error) {
 	free = effectFree(tool, args)
-	gate, err = gateOf(granted, r.chain, &r.turn, args, free)
+	gate, err = callGate(granted, r.chain, &r.turn, args, free)
 	checker, ok := tool.(agent.EffectChecker)
 	if err != nil || free || !ok || gate.Gate != agent.GateApproval || granted.Approval == agent.ApproveAlways {
 		return free, gate, err
@@ -119,12 +119,12 @@ func (r *modelRun) gateCall(
 	if !checker.CheckEffects(ctx, inv, args) {
 		return false, gate, nil
 	}
-	gate, err = gateOf(granted, r.chain, &r.turn, args, true)
+	gate, err = callGate(granted, r.chain, &r.turn, args, true)
 	return true, gate, err
 }
 
-// recall applies what was decided once for all calls like these in the session.
-func (r *modelRun) recall(ctx context.Context, blocks []agent.Block, verdicts []agent.CallVerdict, asked []agent.RememberKey) error {
+// applyRemembered applies remembered decisions of the session to gated calls.
+func (r *modelRun) applyRemembered(ctx context.Context, blocks []agent.Block, verdicts []agent.CallVerdict, asked []agent.RememberKey) error {
 	if len(asked) == 0 {
 		return nil
 	}
@@ -159,10 +159,10 @@ func (r *modelRun) recall(ctx context.Context, blocks []agent.Block, verdicts []
 	return nil
 }
 
-// gateOf says whether a person is asked before a call, and how: the tool's own policy first, then what middleware makes of it,
-// then the list of the channel or the schedule.
-func gateOf(t *agent.PlanTool, chain []agent.Middleware, turn *facts, args json.RawMessage, free bool) (agent.GateVerdict, error) {
-	v := gate(t, free)
+// callGate reports whether a person is asked before a call, and how: by the tool's policy, then middleware, then the list of the channel or
+// the schedule.
+func callGate(t *agent.PlanTool, chain []agent.Middleware, turn *facts, args json.RawMessage, free bool) (agent.GateVerdict, error) {
+	v := toolGate(t, free)
 	call := agent.GatedCall{Tool: *t, Args: args, EffectFree: free, Tenant: turn.Tenant, UserID: turn.user, UserRole: turn.role}
 	for _, m := range chain {
 		g, ok := m.(agent.Gater)
@@ -180,9 +180,9 @@ func gateOf(t *agent.PlanTool, chain []agent.Middleware, turn *facts, args json.
 	return v, nil
 }
 
-// gate is the tool's own policy. Safe by default: a call is gated unless the tool is inherently safe, the plan allows it, or this call
-// has no side effects.
-func gate(t *agent.PlanTool, free bool) agent.GateVerdict {
+// toolGate returns the gate by the tool's own policy. A call is gated unless the tool is inherently safe, the plan allows it, or the call has no
+// side effects.
+func toolGate(t *agent.PlanTool, free bool) agent.GateVerdict {
 	switch {
 	case t.Approval == agent.ApproveAlways:
 		return agent.GateVerdict{Gate: agent.GateApproval, Rule: "always asked"}
@@ -193,7 +193,7 @@ func gate(t *agent.PlanTool, free bool) agent.GateVerdict {
 	}
 }
 
-// argsHash is the sha256 of the canonical arguments: the same call is the same, however the model wrote it.
+// argsHash returns the sha256 of the canonical arguments, which does not depend on how the model wrote them.
 func argsHash(args json.RawMessage) string {
 	canonical := slices.Clone(jsontext.Value(args))
 	if err := canonical.Canonicalize(); err != nil {
@@ -203,8 +203,8 @@ func argsHash(args json.RawMessage) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// delegates reports whether a call is a turn of another agent.
-func delegates(t agent.Tool, args json.RawMessage, to []string) bool {
+// isDelegation reports whether a call is a turn of another agent.
+func isDelegation(t agent.Tool, args json.RawMessage, to []string) bool {
 	d, ok := t.(agent.Delegator)
 	if !ok {
 		return false

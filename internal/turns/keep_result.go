@@ -12,7 +12,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// resultAnswer is the answer of an agent, with a reference to the rows that it is about. It is the stored result if there are no rows.
+// resultAnswer is the answer of an agent with a reference to its rows. It is the stored result if there are no rows.
 type resultAnswer struct {
 	Output     string          `json:"output"`
 	Structured json.RawMessage `json:"structured,omitempty"`
@@ -20,8 +20,8 @@ type resultAnswer struct {
 	DataRef    string          `json:"data_ref,omitempty"` // cas:// reference of the rows as they were made; JSONB keeps neither order nor digits
 }
 
-// keepResult fills in the result: its content is the rows, or the answer if there are none. It is inline below MaxInlineBytes, else
-// in the blob store. The rows are those of the last tool that has a preview.
+// keepResult sets the result of a record: the rows of the last tool call that has a preview, or the answer if there are none. The result is
+// inline below MaxInlineBytes, else in the blob store.
 func (ts *Turns) keepResult(ctx context.Context, record *agent.FinishRecord, out *agent.AgentStepOutput, tools []agent.ToolStep) error {
 	said := resultAnswer{Output: out.Output, Blocks: out.Blocks, Structured: out.Structured}
 	var content json.RawMessage
@@ -67,7 +67,7 @@ func (ts *Turns) keepResult(ctx context.Context, record *agent.FinishRecord, out
 func (ts *Turns) fetchRows(ctx context.Context, tenant, ref string) (json.RawMessage, error) {
 	stored, err := ts.Blobs.Open(ctx, tenant, ref)
 	if agent.CodeOf(err) == agent.CodeNotFound {
-		return nil, nil // whoever follows the reference is told
+		return nil, nil // a reader of the reference gets the error
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open the result's rows: %w", err)

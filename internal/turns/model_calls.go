@@ -11,14 +11,14 @@ import (
 const (
 	// shortCall is the longest call that may block a workflow's queries and updates.
 	shortCall = 4 * time.Second
-	// timedCalls is how many calls of a model are remembered, minTimedCalls how many it takes to call them short.
+	// timedCalls is the number of calls of a model that are remembered; with fewer than minTimedCalls the model does not count as short.
 	timedCalls    = 50
 	minTimedCalls = 10
 	// timedModels bounds the models that are remembered.
 	timedModels = 1024
 )
 
-// callTimes remembers how long the recent calls of each model took in this process.
+// callTimes holds the durations of each model's recent calls in this process.
 type callTimes struct {
 	mu     sync.Mutex
 	models map[string]*recentTimes

@@ -24,10 +24,10 @@ type modelRun struct {
 	model   agent.Model
 	chain   []agent.Middleware
 	request agent.ModelRequest
-	quiet   bool           // nothing is streamed: the preparation's calls
-	found   agent.Prepared // what the preparation of the turn found out
+	quiet   bool           // nothing is streamed, as in the calls of a preparation
+	found   agent.Prepared // the turn's preparation
 
-	base       context.Context // the caller's, for what must happen after the work was stopped
+	base       context.Context // the caller's: it goes on after the work was stopped
 	stop       context.CancelCauseFunc
 	last       *producer // still open: it watches for a cancel between two epochs
 	tokens     *tokenSignals
@@ -36,10 +36,10 @@ type modelRun struct {
 	ledger     []agent.UsageEntry
 	text       strings.Builder // of the latest epoch
 	usage      agent.Event     // likewise
-	tries      int             // requests to the provider, middleware's own included
+	tries      int             // requests to the provider, including those of middleware
 	jump       agent.Jump
 	missed     string // why the reply does not satisfy the output schema
-	runtimeErr error  // trouble of the runtime's own, which no middleware may swallow
+	runtimeErr error  // an error of the runtime; middleware may not hide it
 }
 
 // newModelRun loads what a model call needs. If the reply of the step is stored already, that is all it returns.
@@ -60,7 +60,7 @@ func (ts *Turns) newModelRun(ctx context.Context, in CallModelInput) (run *model
 		TurnID: turn.TurnID, Tenant: turn.Tenant, SessionID: turn.SessionID, Cursor: turn.cursor, History: turn.history, Step: in.Step,
 	}
 	if in.Step > 0 { // the preparation is about the message alone
-		if query.Aside, err = ts.aside(ctx, made, &turn); err != nil {
+		if query.Aside, err = ts.sessionAside(ctx, made, &turn); err != nil {
 			return nil, nil, err
 		}
 		if missing := missingTools(turn.tools); missing != "" {
@@ -93,17 +93,17 @@ func (r *modelRun) prepareRequest(ctx context.Context, messages []agent.Message)
 	if r.in.Step == 0 {
 		return nil
 	}
-	if err := r.ground(ctx); err != nil {
+	if err := r.addContext(ctx); err != nil {
 		return err
 	}
 	r.request.OutputSchema = r.turn.schema
-	r.request.Tools = offered(r.plan.Tools, messages)
+	r.request.Tools = offeredTools(r.plan.Tools, messages)
 	return nil
 }
 
 // generate runs the hooks around the call; the first middleware is the outermost.
 func (r *modelRun) generate(ctx context.Context) (agent.ModelReply, error) {
-	ctx, free := r.bound(ctx)
+	ctx, free := r.limitTime(ctx)
 	defer free()
 	inv := r.invocation()
 	for i, m := range r.chain {
@@ -111,11 +111,11 @@ func (r *modelRun) generate(ctx context.Context) (agent.ModelReply, error) {
 		if err != nil {
 			return agent.ModelReply{}, r.hookError(err)
 		}
-		if jumps(jump) {
-			return r.answered(ctx, i, m, jump)
+		if isJump(jump) {
+			return r.answerWithoutModel(ctx, i, m, jump)
 		}
 	}
-	reply, err := r.through(ctx, inv, r.request)
+	reply, err := r.callWrapped(ctx, inv, r.request)
 	if err != nil {
 		return agent.ModelReply{}, err
 	}
@@ -124,8 +124,8 @@ func (r *modelRun) generate(ctx context.Context) (agent.ModelReply, error) {
 		if err != nil {
 			return agent.ModelReply{}, r.hookError(err)
 		}
-		if jumps(jump) {
-			if err := declared(m, jump, r.name(i)); err != nil {
+		if isJump(jump) {
+			if err := checkJump(m, jump, r.middlewareName(i)); err != nil {
 				return agent.ModelReply{}, err
 			}
 			r.jump = jump
@@ -135,16 +135,16 @@ func (r *modelRun) generate(ctx context.Context) (agent.ModelReply, error) {
 		return agent.ModelReply{}, err
 	}
 	if r.jump == "" {
-		r.structure(&reply)
+		r.checkStructure(&reply)
 	}
-	if err := r.restate(ctx, &reply); err != nil {
+	if err := r.restreamReply(ctx, &reply); err != nil {
 		return agent.ModelReply{}, err
 	}
-	return reply, r.cite(ctx, &reply)
+	return reply, r.addCitations(ctx, &reply)
 }
 
-// bound gives the call, with its hooks and repetitions, the time that it has, and lets r.stop end it.
-func (r *modelRun) bound(ctx context.Context) (context.Context, func()) {
+// limitTime bounds the call, with its hooks and repetitions, by the time that is left, and makes r.stop end it.
+func (r *modelRun) limitTime(ctx context.Context) (context.Context, func()) {
 	budget := longestCall
 	if r.in.BudgetMS > 0 {
 		budget = min(budget, time.Duration(r.in.BudgetMS)*time.Millisecond)
@@ -157,16 +157,16 @@ func (r *modelRun) bound(ctx context.Context) (context.Context, func()) {
 	}
 }
 
-// through makes the call through the wrappers.
-func (r *modelRun) through(ctx context.Context, inv agent.Invocation, req agent.ModelRequest) (agent.ModelReply, error) {
-	var call agent.ModelFunc = r.once
+// callWrapped makes the call through the middleware's wrappers.
+func (r *modelRun) callWrapped(ctx context.Context, inv agent.Invocation, req agent.ModelRequest) (agent.ModelReply, error) {
+	var call agent.ModelFunc = r.requestOnce
 	for _, m := range slices.Backward(r.chain) {
 		call = m.WrapModel(call)
 	}
 	reply, err := call(ctx, inv, req, r.emit)
 	stopped := context.Cause(ctx)
-	if settleErr := r.settle(); settleErr != nil && r.runtimeErr == nil {
-		r.runtimeErr = settleErr
+	if closeErr := r.closeProducer(); closeErr != nil && r.runtimeErr == nil {
+		r.runtimeErr = closeErr
 	}
 	switch {
 	case r.runtimeErr != nil:
@@ -177,31 +177,31 @@ func (r *modelRun) through(ctx context.Context, inv agent.Invocation, req agent.
 	return reply, err
 }
 
-// answered is the reply of a middleware that ends the turn before the model is asked.
-func (r *modelRun) answered(ctx context.Context, i int, m agent.Middleware, jump agent.Jump) (agent.ModelReply, error) {
+// answerWithoutModel returns the reply of a middleware that ends the turn before the model is asked.
+func (r *modelRun) answerWithoutModel(ctx context.Context, i int, m agent.Middleware, jump agent.Jump) (agent.ModelReply, error) {
 	if jump != agent.JumpEnd {
 		return agent.ModelReply{}, agent.Errorf(agent.CodeInternal, "", "%s jumps to %q before the model, where only %q is possible",
-			r.name(i), jump, agent.JumpEnd)
+			r.middlewareName(i), jump, agent.JumpEnd)
 	}
-	if err := declared(m, jump, r.name(i)); err != nil {
+	if err := checkJump(m, jump, r.middlewareName(i)); err != nil {
 		return agent.ModelReply{}, err
 	}
 	r.jump = jump
 	reply := agent.ModelReply{Model: r.profile.Model, FinishReason: agent.FinishStop, Blocks: r.request.Answer}
 	if text := agent.Normalize(reply.Blocks); text != "" {
-		return reply, r.say(ctx, answerProducer, agent.Event{Type: agent.EventToken, Text: text})
+		return reply, r.streamEvents(ctx, answerProducer, agent.Event{Type: agent.EventToken, Text: text})
 	}
-	return reply, r.say(ctx, answerProducer)
+	return reply, r.streamEvents(ctx, answerProducer)
 }
 
-// The producers of a step's reply: the model, or whoever answers in its place, which is no model call.
+// The producers of a step's reply: the model, or a middleware that answers without a model call.
 const (
 	modelProducer  = "model"
 	answerProducer = "answer"
 )
 
-// restate streams a reply anew that middleware has made another than what was streamed: viewers read what is stored.
-func (r *modelRun) restate(ctx context.Context, reply *agent.ModelReply) error {
+// restreamReply streams the reply again if middleware has changed it, so that viewers read what is stored.
+func (r *modelRun) restreamReply(ctx context.Context, reply *agent.ModelReply) error {
 	text := agent.Normalize(reply.Blocks)
 	if text == r.text.String() {
 		return nil
@@ -220,46 +220,46 @@ func (r *modelRun) restate(ctx context.Context, reply *agent.ModelReply) error {
 	if r.usage.Type != "" {
 		events = append(events, r.usage)
 	}
-	return r.say(ctx, modelProducer, events...)
+	return r.streamEvents(ctx, modelProducer, events...)
 }
 
-// void withdraws what a failed call has streamed, since nothing of it is stored, and reports what the call used.
-func (r *modelRun) void(ctx context.Context) error {
+// withdrawReply voids what a failed call has streamed, because none of it is stored, and streams the call's usage.
+func (r *modelRun) withdrawReply(ctx context.Context) error {
 	if r.usage.Type != "" {
-		return r.say(ctx, modelProducer, r.usage)
+		return r.streamEvents(ctx, modelProducer, r.usage)
 	}
 	if r.text.Len() == 0 {
 		return nil
 	}
-	return r.say(ctx, modelProducer)
+	return r.streamEvents(ctx, modelProducer)
 }
 
-// say writes events of the step in an epoch of its own, which voids what the one before had written.
-func (r *modelRun) say(ctx context.Context, producer string, events ...agent.Event) error {
+// streamEvents writes events of the step in a new epoch, which voids the events of the epoch before.
+func (r *modelRun) streamEvents(ctx context.Context, producer string, events ...agent.Event) error {
 	p, work, err := r.ts.produce(ctx, r.turn.TurnRef, fmt.Sprintf("%s/%d", producer, r.in.Step), r.isStored)
 	if err != nil {
-		return r.own(err)
+		return r.noteRuntimeError(err)
 	}
 	r.fence = p.fence
 	_ = p.emit(work, events...) // close says what an error would
 	if err := p.close(ctx); err != nil {
-		return r.own(err)
+		return r.noteRuntimeError(err)
 	}
 	return nil
 }
 
-// once is one request to the provider in one epoch of the stream.
-func (r *modelRun) once(ctx context.Context, _ agent.Invocation, req agent.ModelRequest, emit func(agent.Delta) error) (agent.ModelReply, error) {
-	profile, model, err := r.choose(ctx, &req)
+// requestOnce makes one request to the provider, in one epoch of the stream.
+func (r *modelRun) requestOnce(ctx context.Context, _ agent.Invocation, req agent.ModelRequest, emit func(agent.Delta) error) (agent.ModelReply, error) {
+	profile, model, err := r.chooseModel(ctx, &req)
 	if err != nil {
 		return agent.ModelReply{}, err
 	}
-	if err := r.settle(); err != nil {
-		return agent.ModelReply{}, r.own(err)
+	if err := r.closeProducer(); err != nil {
+		return agent.ModelReply{}, r.noteRuntimeError(err)
 	}
 	p, work, err := r.ts.produce(r.base, r.turn.TurnRef, fmt.Sprintf("model/%d", r.in.Step), r.isStored)
 	if err != nil {
-		return agent.ModelReply{}, r.own(err)
+		return agent.ModelReply{}, r.noteRuntimeError(err)
 	}
 	r.last, r.fence, r.work = p, p.fence, work
 	r.text.Reset()
@@ -275,12 +275,12 @@ func (r *modelRun) once(ctx context.Context, _ agent.Invocation, req agent.Model
 	r.tries++
 	observed, request := r.observe(work, profile, p.fence.Epoch, r.purpose(), &req)
 	var refused error // by middleware, of what the provider said
-	reply, err := answer(observed, model, req, request.hear(func(d agent.Delta) error {
+	reply, err := requestReply(observed, model, req, request.watchDeltas(func(d agent.Delta) error {
 		refused = emit(d)
 		return refused
 	}, !r.quiet))
 	usage := priced(request.usage(work, &req, &reply, err), profile)
-	request.answered(&reply, usage, err, context.Cause(work))
+	request.finish(&reply, usage, err, context.Cause(work))
 	if err == nil || usage != (agent.Usage{}) {
 		r.usage = agent.Event{Type: agent.EventUsage, Usage: &usage, Model: cmp.Or(reply.Model, profile.Model)}
 	}
@@ -291,7 +291,7 @@ func (r *modelRun) once(ctx context.Context, _ agent.Invocation, req agent.Model
 		if !r.quiet && r.usage.Type != "" {
 			_ = p.emit(work, r.usage) // close says what an error would
 		}
-		return agent.ModelReply{}, r.own(cause)
+		return agent.ModelReply{}, r.noteRuntimeError(cause)
 	}
 	if err != nil && refused != nil {
 		return reply, err
@@ -307,7 +307,7 @@ func (r *modelRun) once(ctx context.Context, _ agent.Invocation, req agent.Model
 	return reply, nil
 }
 
-// replyStored asks whether a step has its reply.
+// replyStored returns a check whether a step has its reply.
 func (ts *Turns) replyStored(key agent.StepKey) check {
 	return func(ctx context.Context) (bool, error) {
 		_, ok, err := ts.Store.ModelStep(ctx, key)
@@ -320,7 +320,7 @@ func (r *modelRun) isStored(ctx context.Context) (bool, error) {
 	return r.ts.replyStored(agent.StepKey{TurnID: r.in.TurnID, Step: r.in.Step})(ctx)
 }
 
-// emit takes what middleware lets through of the latest epoch's fragments.
+// emit streams a fragment of the latest epoch, after the middleware.
 func (r *modelRun) emit(d agent.Delta) error {
 	if r.quiet {
 		return context.Cause(r.work)
@@ -330,8 +330,8 @@ func (r *modelRun) emit(d agent.Delta) error {
 	return r.last.emit(r.work, deltaEvents(d)...)
 }
 
-// choose finds the model that a request is for: the turn's, or another profile that middleware chose, with its settings.
-func (r *modelRun) choose(ctx context.Context, req *agent.ModelRequest) (agent.PlanModel, agent.Model, error) {
+// chooseModel returns the model of a request: the turn's, or that of another profile that middleware chose, with the settings of the profile.
+func (r *modelRun) chooseModel(ctx context.Context, req *agent.ModelRequest) (agent.PlanModel, agent.Model, error) {
 	if req.Profile == r.profile.Profile {
 		return r.profile, r.model, nil
 	}
@@ -347,8 +347,8 @@ func (r *modelRun) choose(ctx context.Context, req *agent.ModelRequest) (agent.P
 	return profile, model, nil
 }
 
-// settle ends the latest producer: everything it was given is in the log then.
-func (r *modelRun) settle() error {
+// closeProducer closes the latest producer: all its events are in the log then.
+func (r *modelRun) closeProducer() error {
 	if r.last == nil {
 		return nil
 	}
@@ -357,27 +357,27 @@ func (r *modelRun) settle() error {
 	return p.close(r.base)
 }
 
-// own remembers an error as the runtime's.
-func (r *modelRun) own(err error) error {
+// noteRuntimeError records an error as the runtime's, unless the turn was cancelled or is out of time. It returns the error.
+func (r *modelRun) noteRuntimeError(err error) error {
 	if !errors.Is(err, errCancelled) && !errors.Is(err, errOutOfTime) {
 		r.runtimeErr = err
 	}
 	return err
 }
 
-// provider reports whether an error is the provider's or a middleware's: data for the core.
-func (r *modelRun) provider(err error) bool { return r.runtimeErr == nil && err != nil }
+// isProviderError reports whether an error is of the provider or of a middleware, and so data for the core.
+func (r *modelRun) isProviderError(err error) bool { return r.runtimeErr == nil && err != nil }
 
-// requests is how many requests the provider has had, 0 where it is the one of a plain call.
-func (r *modelRun) requests() int {
+// requestCount returns the number of requests to the provider, or 0 if it was a single one.
+func (r *modelRun) requestCount() int {
 	if r.tries > 1 {
 		return r.tries
 	}
 	return 0
 }
 
-// partial is what had been said when the turn was cancelled. Calls are left out: they will not run.
-func (r *modelRun) partial() agent.ModelReply {
+// partialReply returns the text that was streamed before the turn was cancelled. Tool calls are left out: they will not run.
+func (r *modelRun) partialReply() agent.ModelReply {
 	reply := agent.ModelReply{Model: r.profile.Model}
 	if r.text.Len() > 0 {
 		reply.Blocks = []agent.Block{agent.Text(r.text.String())}
@@ -385,7 +385,7 @@ func (r *modelRun) partial() agent.ModelReply {
 	return reply
 }
 
-func (r *modelRun) spent() agent.Usage {
+func (r *modelRun) totalUsage() agent.Usage {
 	var u agent.Usage
 	for _, e := range r.ledger {
 		u = u.Add(e.Usage)

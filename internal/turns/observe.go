@@ -14,13 +14,13 @@ import (
 
 type attemptKey struct{}
 
-// WithAttempt notes the how manyeth attempt of a step a call is, for those who watch.
+// WithAttempt returns a context with the number of a step's attempt, for observers.
 func WithAttempt(ctx context.Context, attempt int) context.Context {
 	return context.WithValue(ctx, attemptKey{}, attempt)
 }
 
-// watch tells the observer that a turn's work begins, and has what is logged on its behalf say whose it is. A turn that cannot be found is
-// nobody's: the work itself says why. What is returned goes before a return: it passes the error on.
+// watch tells the observer that work on a turn begins, and adds the turn to the log entries of the context. Call done with the work's error.
+// If the turn cannot be found, watch does nothing: the work itself returns the error.
 func (ts *Turns) watch(ctx context.Context, name string, id agent.TurnID, step int) (context.Context, func(error)) {
 	turn, err := ts.turn(ctx, id)
 	if err != nil {
@@ -35,10 +35,10 @@ func (ts *Turns) watchTurn(ctx context.Context, w agent.Work) (context.Context, 
 	return logs.With(ctx, logs.Turn(w.Turn.TurnID, w.Turn.Tenant, w.Turn.InstanceID), logs.Session(w.Turn.SessionID)), done
 }
 
-// log is the logger for what happens on behalf of a context: with its turn, tenant and trace.
+// log returns the logger with turn, tenant and trace of a context.
 func (ts *Turns) log(ctx context.Context) *zap.Logger { return logs.For(ctx, ts.Logger) }
 
-// seenOf is what an observer is told of a turn.
+// seenOf returns the facts of a turn that an observer gets.
 func seenOf(r *agent.TurnRecord, since time.Time) *agent.Observed {
 	return &agent.Observed{
 		TurnID: r.TurnID, Tenant: r.Tenant, SessionID: r.SessionID, UserID: r.UserID, Agent: r.Agent, InstanceID: r.InstanceID, PlanHash: r.PlanHash,
@@ -46,10 +46,10 @@ func seenOf(r *agent.TurnRecord, since time.Time) *agent.Observed {
 	}
 }
 
-// asked is one request to a provider under observation.
-type asked struct {
+// observedRequest is one request to a provider, as an observer sees it.
+type observedRequest struct {
 	began  time.Time
-	sent   bool // the request had not been given up before
+	sent   bool // its context had not ended before
 	first  time.Duration
 	bytes  int64 // of the reply so far, without tool calls
 	ofTurn bool
@@ -58,15 +58,15 @@ type asked struct {
 }
 
 // observe tells the observer of a request; the context returned is the request's.
-func (r *modelRun) observe(ctx context.Context, m agent.PlanModel, epoch agent.Epoch, purpose string, req *agent.ModelRequest) (context.Context, *asked) {
-	o := asked{began: time.Now(), sent: ctx.Err() == nil, spoken: r.turn.spoken}
+func (r *modelRun) observe(ctx context.Context, m agent.PlanModel, epoch agent.Epoch, purpose string, req *agent.ModelRequest) (context.Context, *observedRequest) {
+	o := observedRequest{began: time.Now(), sent: ctx.Err() == nil, spoken: r.turn.spoken}
 	ctx, o.done = r.ts.Observer.Request(ctx, agent.ModelObservation{
 		Turn: r.turn.seen, Model: m, Step: r.in.Step, Epoch: epoch, Purpose: purpose, Request: req,
 	})
 	return ctx, &o
 }
 
-// purpose is what the requests of a run are for.
+// purpose returns the purpose of a run's requests.
 func (r *modelRun) purpose() string {
 	if r.quiet {
 		return agent.PurposePrepare
@@ -74,8 +74,8 @@ func (r *modelRun) purpose() string {
 	return agent.PurposeReply
 }
 
-// hear notes when the first fragment came. Streams are read by one goroutine.
-func (o *asked) hear(next func(agent.Delta) error, shown bool) func(agent.Delta) error {
+// watchDeltas wraps next: it notes when the first fragment came and counts bytes. One goroutine reads a stream.
+func (o *observedRequest) watchDeltas(next func(agent.Delta) error, shown bool) func(agent.Delta) error {
 	return func(d agent.Delta) error {
 		if o.first == 0 {
 			o.first = max(time.Since(o.began), 1)
@@ -86,6 +86,6 @@ func (o *asked) hear(next func(agent.Delta) error, shown bool) func(agent.Delta)
 	}
 }
 
-func (o *asked) answered(reply *agent.ModelReply, usage agent.Usage, err, cause error) {
+func (o *observedRequest) finish(reply *agent.ModelReply, usage agent.Usage, err, cause error) {
 	o.done(agent.ModelOutcome{Reply: reply, Usage: usage, FirstDelta: o.first, FirstOfTurn: o.ofTurn, Err: err, Cause: cause})
 }

@@ -8,9 +8,9 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// offered are the tools that a model is told of: those that are not deferred, in the plan's order, and behind them the deferred ones
-// that the conversation has revealed, in the order in which it has. So the front of every prompt of a plan is the same.
-func offered(tools []agent.PlanTool, messages []agent.Message) []agent.ToolSpec {
+// offeredTools returns the tools that a model gets: those that are not deferred, in the plan's order, then the deferred ones that the
+// conversation has revealed, in that order. So the beginning of every prompt of a plan is the same.
+func offeredTools(tools []agent.PlanTool, messages []agent.Message) []agent.ToolSpec {
 	var out []agent.ToolSpec
 	hidden := map[string]*agent.PlanTool{}
 	var revealing []string
@@ -28,7 +28,7 @@ func offered(tools []agent.PlanTool, messages []agent.Message) []agent.ToolSpec 
 	if len(hidden) == 0 {
 		return out
 	}
-	for _, name := range revealed(messages, revealing) {
+	for _, name := range revealedNames(messages, revealing) {
 		if t, ok := hidden[name]; ok {
 			delete(hidden, name)
 			out = append(out, t.Spec)
@@ -37,9 +37,9 @@ func offered(tools []agent.PlanTool, messages []agent.Message) []agent.ToolSpec 
 	return out
 }
 
-// revealed lists the names that the answers of some tools tell, in the order of the conversation. A deferred tool that was called is
-// among them: its call may be all that is left of how it was found.
-func revealed(messages []agent.Message, by []string) []string {
+// revealedNames lists the tool names in the answers of some tools, in the order of the conversation. It also lists the tools that were called: the
+// answer that revealed them may be gone.
+func revealedNames(messages []agent.Message, by []string) []string {
 	var names []string
 	for i := range messages {
 		for j := range messages[i].Blocks {
@@ -53,7 +53,7 @@ func revealed(messages []agent.Message, by []string) []string {
 					} `json:"tools"`
 				}
 				if json.Unmarshal(b.Output, &answer) != nil {
-					continue // moved to the blob store, or cleaned: it tells nothing
+					continue // moved to the blob store, or cleaned
 				}
 				for _, t := range answer.Tools {
 					names = append(names, t.Name)
@@ -64,7 +64,7 @@ func revealed(messages []agent.Message, by []string) []string {
 	return names
 }
 
-// missingTools tells the model which of its tools it does without in this turn.
+// missingTools returns the sentence that tells the model which of its tools cannot be reached in this turn.
 func missingTools(t *agent.TurnTools) string {
 	if t == nil || len(t.Missing) == 0 {
 		return ""

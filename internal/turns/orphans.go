@@ -63,7 +63,7 @@ func (ts *Turns) EndIfOrphaned(ctx context.Context, t *agent.TurnState) (ended b
 	return true, ts.Terminate(ctx, r.TurnID)
 }
 
-// canStart reports whether a turn without a workflow may get one.
+// canStart reports whether a turn without a workflow may be started.
 func (ts *Turns) canStart(ctx context.Context, t *agent.TurnState) (bool, error) {
 	if !t.Record.StartByID || time.Since(t.StartedAt) > startWithin {
 		return false, nil

@@ -36,42 +36,52 @@ type Tools interface {
 	List(ctx context.Context, tenant string, s *agent.PlanSource) ([]agent.ListedTool, error)
 }
 
-// TurnStore keeps sessions, turns, steps, transcripts and results. Every write is idempotent on its key and atomic.
+// TurnStore keeps what a turn leaves. Every write is idempotent on its key and atomic.
 type TurnStore interface {
-	// Begin records the turn (once, by TurnID), appends it to its session's queue and says where it stands. It is asked again by a
-	// waiting turn. The turn that becomes ready has its input appended to the transcript in the same transaction.
-	Begin(ctx context.Context, t agent.TurnRecord) (agent.Begun, error)
-	// Turn returns what is known of a turn; [agent.CodeNotFound] when nothing is. The record's Tenant is for the caller to check.
-	Turn(ctx context.Context, id agent.TurnID) (agent.TurnState, error)
-	// Prompt returns the messages that a model call sees: transcript up to the cursor (or, with HistoryFresh, the turn's own
-	// input), then the turn's earlier steps, tool results directly behind the message that asked for them, in the order of its calls.
-	// stored is the reply of the query's own step, nil when there is none yet.
-	Prompt(ctx context.Context, q agent.PromptQuery) (messages []agent.Message, stored *agent.ModelStep, err error)
-	// ModelStep returns the reply of a step, ok false when there is none. CallSteps returns the reply of a step and the result of one of its
-	// calls, nil where there is none.
-	ModelStep(ctx context.Context, key agent.StepKey) (s agent.ModelStep, ok bool, err error)
-	CallSteps(ctx context.Context, key agent.StepKey) (reply *agent.ModelStep, result *agent.ToolStep, err error)
-	// SaveModelStep stores a finished model call with its ledger rows, SaveToolStep a finished tool call. A writer whose epoch is
-	// no longer the producer's newest gets [agent.ErrFenced]. The first complete step stands: saving again changes nothing.
-	SaveModelStep(ctx context.Context, s agent.ModelStep) error
-	SaveToolStep(ctx context.Context, s agent.ToolStep) error
-	// ChargeUsage adds ledger rows of model calls that failed after they were billed.
-	ChargeUsage(ctx context.Context, key agent.StepKey, tenant string, rows []agent.UsageEntry) error
-	// BilledUsage adds up the ledger of a turn and of the turns that it asked for, and names the model that it was last billed for.
-	BilledUsage(ctx context.Context, id agent.TurnID) (u agent.Usage, model string, err error)
-	// Steps returns all finished steps of a turn in order.
-	Steps(ctx context.Context, id agent.TurnID) ([]agent.ModelStep, []agent.ToolStep, error)
-	// ChildrenAtWork returns the child turns of a turn that have not ended, and theirs.
-	ChildrenAtWork(ctx context.Context, id agent.TurnID) ([]agent.TurnID, error)
-	// Finish ends the turn in one transaction: steps to transcript (a call without a result gets one that says the turn ended first),
-	// result, session release (the next turn in line becomes the holder), events. The first to finish a turn wins.
-	Finish(ctx context.Context, f agent.FinishRecord) (agent.Finished, error)
+	TurnRecords
+	StepStore
 	ApprovalStore
 	SessionMemory
 	Leases
 }
 
-// ApprovalStore keeps what waits, or waited, for a person.
+// TurnRecords keeps turns, the queues of their sessions, transcripts and results.
+type TurnRecords interface {
+	// Begin records the turn (once, by TurnID), appends it to its session's queue and returns where it stands. A waiting turn calls it again.
+	// The turn that becomes ready has its input appended to the transcript in the same transaction.
+	Begin(ctx context.Context, t agent.TurnRecord) (agent.Begun, error)
+	// Turn returns a turn by its id, or [agent.CodeNotFound]. The caller checks the record's Tenant.
+	Turn(ctx context.Context, id agent.TurnID) (agent.TurnState, error)
+	// ChildrenAtWork returns the child turns of a turn that have not ended, and theirs.
+	ChildrenAtWork(ctx context.Context, id agent.TurnID) ([]agent.TurnID, error)
+	// Finish ends the turn in one transaction: steps to transcript (a call without a result gets one that says the turn ended first),
+	// result, session release (the next turn in line becomes the holder), events. The first to finish a turn wins.
+	Finish(ctx context.Context, f agent.FinishRecord) (agent.Finished, error)
+}
+
+// StepStore keeps the steps of a turn and the ledger of its model calls.
+type StepStore interface {
+	// Prompt returns the messages that a model call sees: transcript up to the cursor (or, with HistoryFresh, the turn's own
+	// input), then the turn's earlier steps. Tool results follow the message that asked for them, in the order of its calls.
+	// stored is the reply of the query's own step, nil if there is none yet.
+	Prompt(ctx context.Context, q agent.PromptQuery) (messages []agent.Message, stored *agent.ModelStep, err error)
+	// ModelStep returns the reply of a step; ok is false if there is none. CallSteps returns the reply of a step and the result of one of its
+	// calls, nil for what there is not.
+	ModelStep(ctx context.Context, key agent.StepKey) (s agent.ModelStep, ok bool, err error)
+	CallSteps(ctx context.Context, key agent.StepKey) (reply *agent.ModelStep, result *agent.ToolStep, err error)
+	// SaveModelStep stores a finished model call with its ledger rows, SaveToolStep a finished tool call. A writer whose epoch is
+	// not the producer's newest gets [agent.ErrFenced]. The first complete step stands: saving again changes nothing.
+	SaveModelStep(ctx context.Context, s agent.ModelStep) error
+	SaveToolStep(ctx context.Context, s agent.ToolStep) error
+	// ChargeUsage adds ledger rows of model calls that failed after they were billed.
+	ChargeUsage(ctx context.Context, key agent.StepKey, tenant string, rows []agent.UsageEntry) error
+	// BilledUsage adds up the ledger of a turn and of its child turns, and names the model of the latest entry.
+	BilledUsage(ctx context.Context, id agent.TurnID) (u agent.Usage, model string, err error)
+	// Steps returns all finished steps of a turn in order.
+	Steps(ctx context.Context, id agent.TurnID) ([]agent.ModelStep, []agent.ToolStep, error)
+}
+
+// ApprovalStore keeps approvals and the calls of client-side tools.
 type ApprovalStore interface {
 	// SaveApproval records that a call waits for a person, once; Approvals lists those of a turn.
 	SaveApproval(ctx context.Context, tenant string, a agent.Approval) error
@@ -92,7 +102,7 @@ type ApprovalStore interface {
 	Remembered(ctx context.Context, tenant string, s agent.SessionID, keys []agent.RememberKey) ([]agent.Remembered, error)
 }
 
-// SessionMemory keeps what is neither a step nor a message.
+// SessionMemory keeps what a session knows besides messages and steps.
 type SessionMemory interface {
 	// SavePrepared keeps what the preparation of a turn found out, with its ledger rows as step 0; the first stands. Prepared returns it.
 	SavePrepared(ctx context.Context, p agent.Prepared) error
@@ -109,7 +119,7 @@ type SessionMemory interface {
 	SetNote(ctx context.Context, tenant string, s agent.SessionID, name string, body json.RawMessage) error
 }
 
-// Leases say who drives a direct turn.
+// Leases keeps the processes that drive direct turns.
 type Leases interface {
 	// Renew lengthens the leases of direct turns and returns those that still hold their sessions. HandOver makes one a durable turn, without
 	// a lease.

@@ -47,7 +47,7 @@ func (ts *Turns) providedTool(ctx context.Context, granted *agent.PlanTool, in C
 	return t, err
 }
 
-// checkClientTools refuses client-side tools whose name the plan uses already or whose schema is invalid.
+// checkClientTools refuses client-side tools whose name the plan uses or whose schema is invalid.
 func (ts *Turns) checkClientTools(plan *agent.Plan, tools []agent.ClientTool) error {
 	for i := range tools {
 		t, at := &tools[i], fmt.Sprintf("client_tools[%d]", i)

@@ -6,7 +6,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// providerError is an error of a model provider in words of ours. The provider's own text, for logs and traces, is what it wraps.
+// providerError is an error of a model provider in our own words. It wraps the provider's error, whose text is for logs and traces.
 type providerError struct{ cause error }
 
 func (e providerError) Error() string {

@@ -10,10 +10,11 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// turnNamespace makes turn ids out of tenants and idempotency keys.
+// turnNamespace is the namespace of turn ids that are made of tenants and idempotency keys.
 var turnNamespace = uuid.MustParse("6f1c2a0e-6a5b-5d0a-9d36-0f6f2b5f7d11") //nolint:gochecknoglobals // a constant in all but syntax
 
-// TurnIDOf is the id of a request's turn: its own, else one made of tenant and idempotency key, else the fallback (docs/design.md, "Ids").
+// TurnIDOf returns the id of a request's turn: the request's own, else one made of tenant and idempotency key, else the fallback
+// (docs/design.md, "Ids").
 func TurnIDOf(req *agent.TurnRequest, fallback string) agent.TurnID {
 	switch {
 	case req.TurnID != "":
@@ -25,12 +26,12 @@ func TurnIDOf(req *agent.TurnRequest, fallback string) agent.TurnID {
 	}
 }
 
-// sessionOf is the session of a request's turn: one of its own, named after the turn, when it names none.
+// sessionOf returns the session of a request's turn. If the request names none, the session is named after the turn.
 func sessionOf(req *agent.TurnRequest, id agent.TurnID) agent.SessionID {
 	return cmp.Or(req.SessionID, agent.SessionID(id))
 }
 
-// Checked is a request's plan, and what its turn is bound to.
+// Checked is the plan and the binding of a checked request.
 type Checked struct {
 	Plan    agent.Plan
 	Binding agent.Binding

@@ -48,7 +48,7 @@ func (r *modelRun) refuseApprovals(ctx context.Context, blocks []agent.Block, ve
 		if err != nil {
 			return nil, err
 		}
-		r.ts.decidableLater(&r.turn, &p)
+		r.ts.allowLaterDecision(&r.turn, &p)
 		if err := r.ts.Store.SaveApproval(ctx, r.turn.Tenant, p); err != nil {
 			return nil, err
 		}
@@ -64,7 +64,7 @@ func (r *modelRun) refuseApprovals(ctx context.Context, blocks []agent.Block, ve
 
 // decidableLater marks an approval that may be decided after its turn has failed: if the policy of the tool lets an approval be remembered,
 // and if a later attempt can find it. No later turn is a child turn of the same id.
-func (*Turns) decidableLater(t *facts, p *agent.Approval) {
+func (*Turns) allowLaterDecision(t *facts, p *agent.Approval) {
 	useful := []agent.DecisionKind{agent.DecisionApprove, agent.DecisionReject}
 	if len(p.Allowed) > 0 {
 		useful = slices.DeleteFunc(useful, func(d agent.DecisionKind) bool { return !slices.Contains(p.Allowed, d) })

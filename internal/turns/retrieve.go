@@ -17,12 +17,11 @@ import (
 
 const (
 	prepareProducer = "prepare"
-	maxQuery        = 1_000 // bytes of what is searched for
+	maxQuery        = 1_000 // bytes of a search query
 )
 
-// Retrieve prepares a turn: which branch the message belongs to, the question as it would be asked without the
-// conversation, and the passages that answer it. One definition drives every way of asking; each step is an event. What was prepared
-// before is not prepared again.
+// Retrieve prepares a turn: it finds the branch of the message, the question as it would be asked without the conversation, and the passages
+// that answer it. Each step is an event. A stored preparation is returned as it is.
 func (ts *Turns) Retrieve(ctx context.Context, in RetrieveInput) (agent.PrepareVerdict, error) {
 	ctx, done := ts.watch(ctx, "Retrieve", in.TurnID, 0)
 	v, err := ts.retrieve(ctx, in)
@@ -31,7 +30,7 @@ func (ts *Turns) Retrieve(ctx context.Context, in RetrieveInput) (agent.PrepareV
 }
 
 func (ts *Turns) retrieve(ctx context.Context, in RetrieveInput) (agent.PrepareVerdict, error) {
-	if v, ok, err := ts.prepared(ctx, in.TurnID); err != nil || ok {
+	if v, ok, err := ts.storedPreparation(ctx, in.TurnID); err != nil || ok {
 		return v, err
 	}
 	run, _, err := ts.newModelRun(ctx, CallModelInput{TurnID: in.TurnID, BudgetMS: in.BudgetMS, PausedMS: in.PausedMS})
@@ -41,13 +40,13 @@ func (ts *Turns) retrieve(ctx context.Context, in RetrieveInput) (agent.PrepareV
 	run.quiet = true
 	p := preparation{modelRun: run, answer: agent.Prepared{TurnID: run.turn.TurnID, Tenant: run.turn.Tenant, Passages: []agent.Passage{}}}
 	isStored := func(ctx context.Context) (bool, error) {
-		_, ok, err := ts.prepared(ctx, in.TurnID)
+		_, ok, err := ts.storedPreparation(ctx, in.TurnID)
 		return ok, err
 	}
 	p.events, p.watched, err = ts.produce(ctx, run.turn.TurnRef, prepareProducer, isStored)
 	switch {
 	case errors.Is(err, errStored): // by another attempt, meanwhile
-		v, _, err := ts.prepared(ctx, in.TurnID)
+		v, _, err := ts.storedPreparation(ctx, in.TurnID)
 		return v, err
 	case errors.Is(err, errCancelled):
 		return agent.PrepareVerdict{Cancelled: true}, nil
@@ -58,7 +57,7 @@ func (ts *Turns) retrieve(ctx context.Context, in RetrieveInput) (agent.PrepareV
 	if closeErr := p.events.close(ctx); closeErr != nil && run.runtimeErr == nil {
 		run.runtimeErr = closeErr
 	}
-	v := agent.PrepareVerdict{Branch: p.answer.Branch, Passages: len(p.answer.Passages), Usage: run.spent(), Requests: run.tries}
+	v := agent.PrepareVerdict{Branch: p.answer.Branch, Passages: len(p.answer.Passages), Usage: run.totalUsage(), Requests: run.tries}
 	switch {
 	case run.runtimeErr != nil:
 		run.chargeAbandoned(ctx, agent.StepKey{TurnID: in.TurnID})
@@ -83,8 +82,8 @@ func (ts *Turns) retrieve(ctx context.Context, in RetrieveInput) (agent.PrepareV
 	return v, ts.Store.ChargeUsage(ctx, agent.StepKey{TurnID: in.TurnID}, run.turn.Tenant, run.ledger)
 }
 
-// prepared reads the stored preparation of a turn; ok is false when there is none.
-func (ts *Turns) prepared(ctx context.Context, id agent.TurnID) (v agent.PrepareVerdict, ok bool, err error) {
+// storedPreparation returns the stored preparation of a turn; ok is false if there is none.
+func (ts *Turns) storedPreparation(ctx context.Context, id agent.TurnID) (v agent.PrepareVerdict, ok bool, err error) {
 	found, ok, err := ts.Store.Prepared(ctx, id)
 	return agent.PrepareVerdict{Branch: found.Branch, Passages: len(found.Passages), Usage: found.Usage}, ok, err
 }
@@ -99,9 +98,9 @@ type preparation struct {
 	answer  agent.Prepared
 }
 
-// run takes the steps in the plan's order. The hooks of the turn's middleware see the conversation once, before anything is said of it.
+// run takes the steps in the plan's order. The BeforeModel hooks of the turn's middleware see the conversation once, before the first step.
 func (p *preparation) run(ctx context.Context) error {
-	ctx, free := p.bound(ctx)
+	ctx, free := p.limitTime(ctx)
 	defer free()
 	stop := p.stop
 	defer context.AfterFunc(p.watched, func() { stop(context.Cause(p.watched)) })()
@@ -137,7 +136,7 @@ func (p *preparation) run(ctx context.Context) error {
 	return p.search(ctx, wanted)
 }
 
-// question is what the person said last.
+// question returns the last text of the user.
 func question(messages []agent.Message) string {
 	for _, m := range slices.Backward(messages) {
 		if text := agent.Normalize(m.Blocks); text != "" && m.Role == agent.RoleUser {
@@ -147,7 +146,7 @@ func question(messages []agent.Message) string {
 	return ""
 }
 
-// classify asks the model for the branch. Whatever it says that is none of them means the first.
+// classify asks the model for the branch. An answer that names none means the first branch.
 func (p *preparation) classify(ctx context.Context, s *agent.PlanStep) (search bool, err error) {
 	if len(s.Branches) == 0 {
 		return true, nil
@@ -188,15 +187,15 @@ func (p *preparation) reformulate(ctx context.Context, s *agent.PlanStep) error 
 func (p *preparation) ask(ctx context.Context, prompt string) (string, error) {
 	req, zero := p.request, 0.0
 	req.System, req.Temperature, req.Cache = prompt, &zero, nil
-	reply, err := p.through(ctx, p.inv, req)
+	reply, err := p.callWrapped(ctx, p.inv, req)
 	if p.usage.Type != "" {
 		_ = p.events.emit(p.watched, p.usage) // as below
 	}
 	return agent.Normalize(reply.Blocks), err
 }
 
-// search asks all collections side by side and takes their passages in turns, the best first. A collection that fails fails the turn:
-// an answer out of half the knowledge would look like one out of all.
+// search asks all collections in parallel and interleaves their passages, the best first. If one collection fails, the turn fails: an answer from
+// half the knowledge would look complete.
 func (p *preparation) search(ctx context.Context, steps []*agent.PlanStep) error {
 	names := make([]string, len(steps))
 	lists := make([][]agent.Passage, len(steps))
@@ -221,7 +220,7 @@ func (p *preparation) search(ctx context.Context, steps []*agent.PlanStep) error
 		p.ts.log(ctx).Warn("search", zap.Error(err))
 		done(nil, err)
 		if agent.CodeOf(err).Retryable() {
-			return p.own(err)
+			return p.noteRuntimeError(err)
 		}
 		return err
 	}
@@ -241,7 +240,7 @@ func (p *preparation) search(ctx context.Context, steps []*agent.PlanStep) error
 	return nil
 }
 
-// filter shows the passages to middleware as the result of a tool, so that what it keeps out of those stays out of these.
+// filter passes the passages through the middleware as the result of a tool, so that they are filtered as tool results are.
 func (p *preparation) filter(ctx context.Context) error {
 	found, err := json.Marshal(p.answer.Passages)
 	if err != nil {
@@ -271,7 +270,7 @@ func (p *preparation) filter(ctx context.Context) error {
 	return nil
 }
 
-// source is a passage as an event shows it: where it is from, not what it says.
+// source is a passage in an event: its origin without its text.
 type source struct {
 	Number     int     `json:"number"`
 	DocumentID string  `json:"document_id"`
@@ -289,7 +288,7 @@ func sources(passages []agent.Passage) map[string][]source {
 	return map[string][]source{"passages": out}
 }
 
-// step says that a step of the preparation begins, and returns what says how it ended.
+// step emits the start of a step of the preparation. The function that it returns emits the end.
 func (p *preparation) step(kind string, input any) (done func(output any, err error)) {
 	e := agent.Event{ToolCallID: agent.CallID(prepareProducer + "/" + kind), ToolName: kind, SourceNodeName: prepareProducer}
 	start := e

@@ -14,7 +14,7 @@ type TurnInput struct {
 	TurnID agent.TurnID `json:"turn_id"`
 }
 
-// RouteTurnResult is the recorded route of a turn: the agent that answers it, and why this one. The list of rules is in the event "route".
+// RouteTurnResult is the recorded route of a turn: its agent and the reason. The list of rules is in the event "route".
 type RouteTurnResult struct {
 	Agent  string            `json:"agent"`
 	Reason agent.RouteReason `json:"reason,omitempty"`
@@ -34,7 +34,7 @@ func (ts *Turns) RouteTurn(ctx context.Context, in TurnInput) (RouteTurnResult, 
 	return out, nil
 }
 
-// LoadPlanResult is what the core has to know of a turn's plan.
+// LoadPlanResult is the part of a turn's plan that the core needs.
 type LoadPlanResult struct {
 	Limits    agent.Limits `json:"limits,omitzero"`
 	Rules     agent.Rules  `json:"rules,omitzero"`
@@ -76,7 +76,7 @@ func ruleName(d *agent.RouteDecision) string {
 	return d.Table + "#" + d.Rule
 }
 
-// routeSummary says for the Web UI how a turn came to its agent.
+// routeSummary returns the reason for a turn's agent, for the Web UI.
 func routeSummary(turn *facts) string {
 	switch {
 	case turn.route == nil:

@@ -12,7 +12,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
-// Bounds of what a prompt says of a session's data, in bytes of JSON where nothing else is said.
+// Bounds of the part of a prompt about a session's data, in bytes of JSON unless stated otherwise.
 const (
 	contextBytes    = 4 << 10 // all of it
 	contextDatasets = 3       // how many of the session's datasets
@@ -24,7 +24,7 @@ const (
 	maxContextText  = 256     // bytes of a name or reference; a longer reference is left out
 )
 
-// The text around what a prompt says of a session's data.
+// The text around the part of a prompt about a session's data.
 const (
 	contextHead = "<session_context>\n"
 	contextTail = "\n</session_context>\n" +
@@ -60,10 +60,9 @@ type contextResult struct {
 	Preview   json.RawMessage `json:"preview,omitempty"`
 }
 
-// aside is what the prompts of a turn say of the job's workflow and of the data that lies ready; of data only when a tool of the plan could use
-// it. It is "" when there is neither. It is decided by what came before the turn, so that all steps of the turn say it in the same bytes,
-// wherever they run.
-func (ts *Turns) aside(ctx context.Context, made *executor, f *facts) (string, error) {
+// sessionAside returns the part of a turn's prompts about the job's workflow and about available data, "" if there is neither. Data is named only
+// if a tool of the plan can use it. The text depends on what came before the turn alone, so it is the same in all steps, in every process.
+func (ts *Turns) sessionAside(ctx context.Context, made *executor, f *facts) (string, error) {
 	var c sessionContext
 	c.addWorkflow(f.job.workflow)
 	if !made.readsDatasets {
@@ -88,7 +87,7 @@ func (ts *Turns) aside(ctx context.Context, made *executor, f *facts) (string, e
 	return text, nil
 }
 
-// text is the aside. Its JSON is safe for HTML, so that no data can look like the closing tag.
+// text returns the part of the prompt. Its JSON is escaped for HTML, so that no data can look like the closing tag.
 func (c *sessionContext) text() string {
 	if c.empty() {
 		return ""
@@ -111,7 +110,7 @@ func (c *sessionContext) hasData() bool {
 	return c.Last != nil || len(c.Previous) > 0 || len(c.State) > 0
 }
 
-// addWorkflow adds the names of the job's workflow. One that is longer than maxContextText in JSON is left out: half a name is another's.
+// addWorkflow adds the names of the job's workflow. A name longer than maxContextText in JSON is left out: a cut one could be another's.
 func (c *sessionContext) addWorkflow(w agent.WorkflowKey) {
 	if len(w.Tag) > 0 && encodedBytes(w.Tag) <= maxContextText {
 		c.WorkflowTag = w.Tag
@@ -178,7 +177,7 @@ func pipelineForms(args json.RawMessage) []json.RawMessage {
 	names := make([]named, len(call.Pipeline))
 	for i, raw := range call.Pipeline {
 		if json.Unmarshal(raw, &names[i]) != nil {
-			return []json.RawMessage{nil} // not a pipeline as we know it
+			return []json.RawMessage{nil} // not a pipeline
 		}
 	}
 	var forms []json.RawMessage
@@ -190,8 +189,8 @@ func pipelineForms(args json.RawMessage) []json.RawMessage {
 	return append(forms, nil)
 }
 
-// addJob adds what an orchestrator says, as far as there is room: the members of its state by name, then the references of its steps in
-// their order, then their previews.
+// addJob adds an orchestrator's data as far as there is room: the members of its state by name, then the references of its steps in their
+// order, then their previews.
 func (c *sessionContext) addJob(previous []contextResult, state map[string]json.RawMessage) {
 	keys := slices.Sorted(maps.Keys(state))
 	c.State = make(map[string]json.RawMessage)

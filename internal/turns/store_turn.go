@@ -16,8 +16,8 @@ import (
 	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
-// StoreTurn ends a turn: result, transcript, session release and terminal event in one transaction, then a word to the next turn.
-// Idempotent: whoever finishes a turn first has the last word, and everybody gets that word.
+// StoreTurn ends a turn: result, transcript, session release and terminal event in one transaction. Then it wakes the next turn. Idempotent: the
+// first call decides the result, and every call returns it.
 func (ts *Turns) StoreTurn(ctx context.Context, in StoreTurnInput) (StoreTurnResult, error) {
 	ctx, done := ts.watch(ctx, "StoreTurn", in.TurnID, 0)
 	whole, err := ts.Finish(ctx, in)
@@ -25,7 +25,7 @@ func (ts *Turns) StoreTurn(ctx context.Context, in StoreTurnInput) (StoreTurnRes
 	if err != nil {
 		return StoreTurnResult{}, err
 	}
-	out := capped(&whole, ts.HistoryOutputBytes)
+	out := capOutput(&whole, ts.HistoryOutputBytes)
 	if isEndedOtherwise(out, &in) {
 		return StoreTurnResult{Final: out}, nil
 	}
@@ -39,7 +39,7 @@ func (ts *Turns) StoreTurn(ctx context.Context, in StoreTurnInput) (StoreTurnRes
 	return r, nil
 }
 
-// isEndedOtherwise reports whether the workflow cannot compose the stored output out of what it knows: somebody ended the turn first, or an
+// isEndedOtherwise reports whether the stored output differs from what the workflow would compose: somebody else ended the turn first, or an
 // earlier attempt of StoreTurn did, in a workflow task that was lost.
 func isEndedOtherwise(out *agent.AgentStepOutput, in *StoreTurnInput) bool {
 	return out.Status != in.Status || out.StopReason != in.Stop || out.Usage != in.Usage || out.Model != in.Model ||
@@ -53,7 +53,7 @@ func (ts *Turns) Finish(ctx context.Context, in StoreTurnInput) (agent.AgentStep
 		return agent.AgentStepOutput{}, err
 	}
 	if in.Closing != "" {
-		if err := ts.close(ctx, &turn, in); err != nil {
+		if err := ts.storeClosingWords(ctx, &turn, in); err != nil {
 			return agent.AgentStepOutput{}, err
 		}
 	}
@@ -69,7 +69,7 @@ func (ts *Turns) Finish(ctx context.Context, in StoreTurnInput) (agent.AgentStep
 	}
 	ts.turns.Remove(in.TurnID)
 	if done.Ended {
-		ts.ended(ctx, &turn, &done.Output)
+		ts.notifyEnded(ctx, &turn, &done.Output)
 	}
 	if !done.Logged {
 		if err := ts.Log.Close(ctx, string(in.TurnID), terminalEvents(&done.Output)); err != nil {
@@ -84,13 +84,13 @@ func (ts *Turns) Finish(ctx context.Context, in StoreTurnInput) (agent.AgentStep
 	return done.Output, nil
 }
 
-// finishRecord composes what is stored of a turn that ends, out of its steps. A large result is in the blob store by then.
+// finishRecord composes the record of a turn that ends out of its steps. It puts a large result into the blob store.
 func (ts *Turns) finishRecord(ctx context.Context, turn *facts, in StoreTurnInput) (agent.FinishRecord, error) {
 	models, tools, err := ts.Store.Steps(ctx, in.TurnID)
 	if err != nil {
 		return agent.FinishRecord{}, fmt.Errorf("load steps: %w", err)
 	}
-	out := compose(&turn.TurnRef, in, models, tools)
+	out := composeOutput(&turn.TurnRef, in, models, tools)
 	if err := ts.addSteps(ctx, &turn.TurnRef, &out, tools); err != nil {
 		return agent.FinishRecord{}, err
 	}
@@ -111,7 +111,7 @@ func (ts *Turns) finishRecord(ctx context.Context, turn *facts, in StoreTurnInpu
 	if err := ts.keepResult(ctx, &record, &out, tools); err != nil {
 		return agent.FinishRecord{}, err
 	}
-	record.Output = *capped(&out, ts.OutputBytes)
+	record.Output = *capOutput(&out, ts.OutputBytes)
 	record.Events = terminalEvents(&record.Output)
 	return record, nil
 }
@@ -130,8 +130,8 @@ func (ts *Turns) storeFinish(ctx context.Context, record *agent.FinishRecord) (d
 	return done, nil
 }
 
-// ended tells the observer how a turn went.
-func (ts *Turns) ended(ctx context.Context, t *facts, out *agent.AgentStepOutput) {
+// notifyEnded tells the observer that a turn has ended.
+func (ts *Turns) notifyEnded(ctx context.Context, t *facts, out *agent.AgentStepOutput) {
 	ts.Observer.Ended(ctx, agent.TurnEnded{
 		Turn: t.seen, Output: out, Ended: time.Now(),
 		Record: func(ctx context.Context) (agent.TurnRecord, error) {
@@ -141,15 +141,15 @@ func (ts *Turns) ended(ctx context.Context, t *facts, out *agent.AgentStepOutput
 	})
 }
 
-// close says the last words of a turn in the model's place, once.
-func (ts *Turns) close(ctx context.Context, t *facts, in StoreTurnInput) error {
+// storeClosingWords streams and stores the last words of a turn as the model's reply, once.
+func (ts *Turns) storeClosingWords(ctx context.Context, t *facts, in StoreTurnInput) error {
 	key := agent.StepKey{TurnID: t.TurnID, Step: in.Step}
 	isStored := ts.replyStored(key)
 	if stored, err := isStored(ctx); err != nil || stored {
 		return err
 	}
 	producer := fmt.Sprintf("%s/%d", answerProducer, in.Step)
-	fence, err := ts.show(ctx, t.TurnRef, producer, isStored, agent.Event{Type: agent.EventToken, Text: in.Closing})
+	fence, err := ts.appendAlone(ctx, t.TurnRef, producer, isStored, agent.Event{Type: agent.EventToken, Text: in.Closing})
 	if errors.Is(err, agent.ErrStreamClosed) || errors.Is(err, errStored) { // somebody else has ended the turn, or is about to
 		return nil
 	}
@@ -167,7 +167,7 @@ func (ts *Turns) Terminate(ctx context.Context, id agent.TurnID) error {
 	gone := &agent.Failure{Type: string(agent.StopTerminated), Message: "the turn ended without a result: whoever ran it is gone", Retryable: true}
 	_, err := ts.Store.Turn(ctx, id)
 	if agent.CodeOf(err) == agent.CodeNotFound {
-		out := unbegun(id, agent.StopTerminated, gone)
+		out := failedToBegin(id, agent.StopTerminated, gone)
 		return ts.Log.Close(ctx, string(id), terminalEvents(&out))
 	}
 	if err != nil {
@@ -182,7 +182,7 @@ func (ts *Turns) Terminate(ctx context.Context, id agent.TurnID) error {
 }
 
 // unbegun is the result of a turn that the store knows nothing of.
-func unbegun(id agent.TurnID, stop agent.StopReason, f *agent.Failure) agent.AgentStepOutput {
+func failedToBegin(id agent.TurnID, stop agent.StopReason, f *agent.Failure) agent.AgentStepOutput {
 	return agent.AgentStepOutput{
 		TurnID: id, Status: agent.TurnFailed, StopReason: stop, Error: f, StreamID: string(id), Blocks: []agent.Block{},
 		ToolCalls: []agent.ToolCallNote{},
@@ -190,7 +190,7 @@ func unbegun(id agent.TurnID, stop agent.StopReason, f *agent.Failure) agent.Age
 }
 
 // compose makes the result out of the steps: the words of the last reply, the data of the last tool that had some.
-func compose(t *TurnRef, in StoreTurnInput, models []agent.ModelStep, tools []agent.ToolStep) agent.AgentStepOutput {
+func composeOutput(t *TurnRef, in StoreTurnInput, models []agent.ModelStep, tools []agent.ToolStep) agent.AgentStepOutput {
 	out := agent.AgentStepOutput{
 		TurnID: t.TurnID, SessionID: t.SessionID, Agent: t.Agent, AgentInstanceID: t.InstanceID, Status: in.Status,
 		Blocks: []agent.Block{}, ToolCalls: []agent.ToolCallNote{}, Usage: in.Usage, StopReason: in.Stop, Error: in.Failure,
@@ -219,7 +219,7 @@ func compose(t *TurnRef, in StoreTurnInput, models []agent.ModelStep, tools []ag
 	return out
 }
 
-// addSteps adds the inputs and outputs of the tool calls, where the plan says so. A turn whose plan is gone ends without them.
+// addSteps adds the inputs and outputs of the tool calls if the plan says so. A turn whose plan is gone ends without them.
 func (ts *Turns) addSteps(ctx context.Context, t *TurnRef, out *agent.AgentStepOutput, tools []agent.ToolStep) error {
 	if len(tools) == 0 {
 		return nil
@@ -244,7 +244,7 @@ func (ts *Turns) addSteps(ctx context.Context, t *TurnRef, out *agent.AgentStepO
 	return nil
 }
 
-// terminalEvents are the last events of a stream: what went wrong, if anything, and the end.
+// terminalEvents returns the last events of a stream: the error, if there is one, and the terminal status.
 func terminalEvents(out *agent.AgentStepOutput) []agent.Event {
 	var events []agent.Event
 	meta := agent.EventMeta{TurnID: out.TurnID, AgentInstanceID: out.AgentInstanceID, Producer: "turn"}
@@ -256,11 +256,11 @@ func terminalEvents(out *agent.AgentStepOutput) []agent.Event {
 	})
 }
 
-// null is what a document that is not there comes back as.
+// null is the JSON of an absent document.
 const null = "null"
 
-// capped bounds an output to n bytes of text; the blocks go when they would exceed it. The whole is behind ResultRef.
-func capped(out *agent.AgentStepOutput, n int) *agent.AgentStepOutput {
+// capOutput bounds an output to n bytes of text. Blocks that would exceed it are left out. ResultRef leads to the whole.
+func capOutput(out *agent.AgentStepOutput, n int) *agent.AgentStepOutput {
 	if out == nil {
 		return nil
 	}
@@ -282,12 +282,12 @@ func capped(out *agent.AgentStepOutput, n int) *agent.AgentStepOutput {
 	if len(c.ResultPreview) > n || string(c.ResultPreview) == null {
 		c.ResultPreview = nil
 	}
-	c.ToolCalls = cappedSteps(c.ToolCalls, n)
+	c.ToolCalls = capSteps(c.ToolCalls, n)
 	return &c
 }
 
-// cappedSteps keeps inputs and outputs of tool calls, in order, up to n bytes together. A call whose do not fit is marked.
-func cappedSteps(calls []agent.ToolCallNote, n int) []agent.ToolCallNote {
+// capSteps keeps inputs and outputs of tool calls, in order, up to n bytes together. A call whose input and output do not fit is marked.
+func capSteps(calls []agent.ToolCallNote, n int) []agent.ToolCallNote {
 	calls = slices.Clone(calls)
 	for i := range calls {
 		c := &calls[i]

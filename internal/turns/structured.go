@@ -10,15 +10,15 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// structuredTool is the tool through which a model answers that enforces no schema itself (LangChain v1's ToolStrategy).
+// structuredTool is the tool for structured answers of models that cannot enforce a schema (LangChain v1's ToolStrategy).
 const structuredTool = "structured_response"
 
-// structuredTries is how many replies may miss the output schema before the turn fails.
+// structuredTries is the number of replies that may miss the output schema before the turn fails.
 const structuredTries = 2
 
-// shape asks for a structured answer in the way that a model understands: its own, or by a tool that it has to call. It returns the
-// tool's name, "" when there is none.
-func shape(req *agent.ModelRequest, m agent.Model) string {
+// addAnswerTool adds a tool for the structured answer to a request, if it has an output schema that the model cannot enforce itself. It returns
+// the tool's name, or "".
+func addAnswerTool(req *agent.ModelRequest, m agent.Model) string {
 	if len(req.OutputSchema) == 0 {
 		return ""
 	}
@@ -37,10 +37,10 @@ func shape(req *agent.ModelRequest, m agent.Model) string {
 	return name
 }
 
-// answer makes the request in the shape that the model understands. Where a tool carries the answer, words beside it are held back
-// until it is known whether they are of the conversation or only beside the answer.
-func answer(ctx context.Context, m agent.Model, req agent.ModelRequest, emit func(agent.Delta) error) (agent.ModelReply, error) {
-	tool := shape(&req, m)
+// requestReply makes a request, with an answer tool if the model needs one. Text beside the call of that tool is held back until the reply is
+// complete: it is shown only if there is no answer.
+func requestReply(ctx context.Context, m agent.Model, req agent.ModelRequest, emit func(agent.Delta) error) (agent.ModelReply, error) {
+	tool := addAnswerTool(&req, m)
 	if tool == "" {
 		return m.Generate(ctx, req, emit)
 	}
@@ -55,7 +55,7 @@ func answer(ctx context.Context, m agent.Model, req agent.ModelRequest, emit fun
 	if err != nil {
 		return reply, err
 	}
-	text := unwrap(&reply, tool)
+	text := unwrapAnswer(&reply, tool)
 	if text == "" {
 		text = held.String()
 	}
@@ -65,9 +65,9 @@ func answer(ctx context.Context, m agent.Model, req agent.ModelRequest, emit fun
 	return reply, err
 }
 
-// unwrap turns the call of the structured tool into the text that a model of its own schema would have written, and returns that text.
-// Beside calls of real tools the answer came too early, and goes.
-func unwrap(reply *agent.ModelReply, tool string) string {
+// unwrapAnswer replaces the call of the answer tool by its arguments as text, and returns that text. If the reply calls other tools too, the
+// answer came too early and is dropped.
+func unwrapAnswer(reply *agent.ModelReply, tool string) string {
 	if tool == "" {
 		return ""
 	}
@@ -91,7 +91,7 @@ func unwrap(reply *agent.ModelReply, tool string) string {
 		reply.Blocks = kept
 		return ""
 	}
-	// What a model says beside its answer is no part of it.
+	// Text beside the answer is no part of it.
 	kept = slices.DeleteFunc(kept, func(b agent.Block) bool { return b.Type == agent.BlockText })
 	kept = append(kept, agent.Text(text))
 	reply.Blocks = kept
@@ -101,8 +101,8 @@ func unwrap(reply *agent.ModelReply, tool string) string {
 	return text
 }
 
-// structure checks a final reply against the turn's schema. One that misses it goes back to the model with what is wrong.
-func (r *modelRun) structure(reply *agent.ModelReply) {
+// checkStructure checks a final reply against the turn's schema. A reply that misses it gets feedback for the model.
+func (r *modelRun) checkStructure(reply *agent.ModelReply) {
 	if len(r.turn.schema) == 0 || slices.ContainsFunc(reply.Blocks, func(b agent.Block) bool { return b.Type == agent.BlockToolCall }) {
 		return
 	}
@@ -115,12 +115,12 @@ func (r *modelRun) structure(reply *agent.ModelReply) {
 		"\nAnswer again with JSON that satisfies it, and nothing else."
 }
 
-// structuredOf is the document that a reply's text is, "" when it is no text.
+// structuredOf returns the text of a reply as a document, empty if there is none.
 func structuredOf(blocks []agent.Block) json.RawMessage {
 	return json.RawMessage(strings.TrimSpace(agent.Normalize(blocks)))
 }
 
-// compact returns a document without needless space, or what came when it is none.
+// compact returns a document without white space, or the input if it is not JSON.
 func compact(raw json.RawMessage) string {
 	var out bytes.Buffer
 	if err := json.Compact(&out, raw); err != nil {

@@ -19,8 +19,8 @@ const (
 	maxFieldName  = 256 // bytes; a field with a longer name is left out of the description
 )
 
-// step turns a result into what is stored: bounded for the model, whole in the blob store when it is too large.
-func (r *toolRun) step(ctx context.Context, fence agent.Fence, result agent.ToolResult, took time.Duration) (agent.ToolStep, error) {
+// newStep returns a result in the form that is stored: bounded for the model, and whole in the blob store if it is too large.
+func (r *toolRun) newStep(ctx context.Context, fence agent.Fence, result agent.ToolResult, took time.Duration) (agent.ToolStep, error) {
 	block := agent.Block{Type: agent.BlockToolResult, ToolCallID: r.key.CallID, Name: r.block.Name, Status: agent.ResultSuccess}
 	if result.Failure != nil {
 		output, err := json.Marshal(map[string]*agent.Failure{"error": result.Failure})
@@ -33,7 +33,7 @@ func (r *toolRun) step(ctx context.Context, fence agent.Fence, result agent.Tool
 	if block.Output = result.Output; len(block.Output) == 0 {
 		block.Output = json.RawMessage(null)
 	}
-	dataset := describe(result.Dataset)
+	dataset := boundDataset(result.Dataset)
 	preview, err := previewOf(&result, dataset)
 	if err != nil {
 		return agent.ToolStep{}, err
@@ -59,7 +59,7 @@ func (r *toolRun) step(ctx context.Context, fence agent.Fence, result agent.Tool
 }
 
 // save stores a finished call and writes its log entry, with input and output as they are stored. The logger redacts both, then cuts them.
-func (r *toolRun) save(ctx context.Context, s *agent.ToolStep) error {
+func (r *toolRun) saveStep(ctx context.Context, s *agent.ToolStep) error {
 	if err := r.ts.Store.SaveToolStep(ctx, *s); err != nil {
 		return err
 	}
@@ -70,8 +70,8 @@ func (r *toolRun) save(ctx context.Context, s *agent.ToolStep) error {
 	return nil
 }
 
-// describe bounds a tool's description of a dataset. One that refers to no stored content is none.
-func describe(d *agent.Dataset) *agent.Dataset {
+// boundDataset bounds a tool's description of a dataset. It returns nil if the dataset refers to no stored content.
+func boundDataset(d *agent.Dataset) *agent.Dataset {
 	if d == nil || !strings.HasPrefix(d.Ref, contentScheme) {
 		return nil
 	}
@@ -87,7 +87,7 @@ func describe(d *agent.Dataset) *agent.Dataset {
 	return &out
 }
 
-// previewOf is the preview of a result's data; a dataset has one whatever its tool says.
+// previewOf returns the preview of a result. A dataset has one even if its tool gave none.
 func previewOf(result *agent.ToolResult, d *agent.Dataset) (json.RawMessage, error) {
 	if len(result.Preview) > 0 || d == nil {
 		return result.Preview, nil
@@ -98,8 +98,8 @@ func previewOf(result *agent.ToolResult, d *agent.Dataset) (json.RawMessage, err
 	}{"dataset", d.RowCount})
 }
 
-// offload takes a large output out of the model's sight and leaves it a reference and a preview. What is stored is the data when there
-// is some, so that the reference can be the input of another pipeline; a dataset is stored already.
+// offload replaces a large output by a reference and a preview. It stores the result's data if there is any, so that the reference can be the
+// input of another pipeline; a dataset is stored already.
 func (r *toolRun) offload(ctx context.Context, block *agent.Block, result *agent.ToolResult, preview json.RawMessage) error {
 	whole := result.Data
 	if len(whole) == 0 {

@@ -119,7 +119,7 @@ func (ts *Turns) listSources(ctx context.Context, plan *agent.Plan, f *facts) ag
 }
 
 // granted returns the code of a tool by its name; ok is false when the turn does not have it.
-func (ts *Turns) granted(ctx context.Context, plan *agent.Plan, tenant, name string) (t agent.PlanTool, code agent.Tool, ok bool, err error) {
+func (ts *Turns) findGranted(ctx context.Context, plan *agent.Plan, tenant, name string) (t agent.PlanTool, code agent.Tool, ok bool, err error) {
 	t, ok = plan.Tool(name)
 	if !ok {
 		return t, nil, false, nil

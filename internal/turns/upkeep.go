@@ -24,7 +24,7 @@ const (
 	upkeepTimeout = time.Minute
 )
 
-// Upkeep keeps recorded turns going, and does the work of the store that no request waits for.
+// Upkeep keeps recorded turns going, and adds up usage in the store.
 type Upkeep struct {
 	Turns *Turns
 	Store UpkeepStore
