@@ -64,7 +64,7 @@ func (t *agentTurn) run(ctx workflow.Context) (agent.AgentStepOutput, error) {
 	}
 }
 
-// begin asks BeginTurn until the turn holds its session. It returns an output when the turn is over already.
+// begin calls BeginTurn until the turn holds its session. It returns an output if the turn is over already.
 func (t *agentTurn) begin(ctx workflow.Context, request converter.RawValue) (*agent.AgentStepOutput, error) {
 	info := workflow.GetInfo(ctx)
 	in := turns.BeginTurnInput{WorkflowID: info.WorkflowExecution.ID, RunID: info.FirstRunID, CoreVersion: turn.Version}
@@ -94,7 +94,7 @@ func (t *agentTurn) begin(ctx workflow.Context, request converter.RawValue) (*ag
 			out, err := t.finish(ctx, t.state.Next())
 			return &out, err
 		}
-		in.Again, in.TurnID, pause = true, t.ref.TurnID, min(2*pause, askAgainMost)
+		in.Again, in.TurnID, pause = true, t.ref.TurnID, min(2*pause, askAgainMax)
 	}
 }
 
@@ -176,7 +176,7 @@ func (t *agentTurn) runCallModel(ctx workflow.Context, in turns.CallModelInput, 
 	return workflow.ExecuteActivity(modelOptions(ctx, summary), acts.CallModel, in).Get(ctx, v)
 }
 
-// pause waits for the model's provider, or until the turn is cancelled. It takes no activity's place.
+// pause waits on a timer for the model's provider, or until the turn is cancelled.
 func (t *agentTurn) pause(ctx workflow.Context, a turn.Action) {
 	started := workflow.Now(ctx)
 	timerCtx, stop := workflow.WithCancel(ctx)
@@ -193,9 +193,9 @@ func (t *agentTurn) pause(ctx workflow.Context, a turn.Action) {
 	t.state = t.state.AfterPause()
 }
 
-// callTools starts the calls of a step in the model's order and collects them in the same order. A call without side effects runs
-// as a local activity, and as a normal one when it turns out to be slow; one that is a turn of another agent as a child workflow. The
-// longest of them counts as the step's time, a child's pauses for people left out.
+// callTools starts the calls of a step in the model's order and collects them in the same order. A call without side effects runs as a local
+// activity, and as a normal one if it is slow. A turn of another agent runs as a child workflow. The longest call counts as the step's time,
+// without a child's pauses for people.
 func (t *agentTurn) callTools(ctx workflow.Context, a turn.Action) {
 	started := workflow.Now(ctx)
 	verdicts := make([]agent.ToolVerdict, len(a.Calls))
@@ -243,7 +243,7 @@ func (t *agentTurn) callTool(ctx workflow.Context, step int, c turn.Call, v *age
 	return workflow.ExecuteActivity(toolOptions(ctx, c.Summary), acts.CallTool, in).Get(ctx, v)
 }
 
-// await asks for approvals, or for results of calls that the caller runs, once per step, and then waits for a decision or a cancel.
+// await requests approvals, or results of client-side calls, once per step. Then it waits for a decision or a cancel.
 func (t *agentTurn) await(ctx workflow.Context, a turn.Action) {
 	if t.asked != a.Step || t.askedClient != a.Client {
 		in := turns.RequestApprovalInput{TurnID: t.ref.TurnID, Step: a.Step, StreamTo: t.streamTo}
@@ -270,7 +270,7 @@ func (t *agentTurn) await(ctx workflow.Context, a turn.Action) {
 	t.verdicts = nil
 }
 
-// finish stores the turn, without limit: nothing else remembers it.
+// finish stores the end of the turn and retries without limit, because nothing else has it.
 func (t *agentTurn) finish(ctx workflow.Context, a turn.Action) (agent.AgentStepOutput, error) {
 	t.pending, t.finished = nil, true
 	in := turns.StoreTurnInput{
@@ -286,7 +286,7 @@ func (t *agentTurn) finish(ctx workflow.Context, a turn.Action) (agent.AgentStep
 	return t.leave(ctx, &out, err)
 }
 
-// output composes the turn's result out of what was stored and what the workflow knows, which history then holds once less.
+// output composes the turn's result out of the stored part and the workflow's own state, so that history has less twice.
 func (t *agentTurn) output(a turn.Action, s *turns.StoreTurnResult) agent.AgentStepOutput {
 	if s.Final != nil {
 		return *s.Final
@@ -312,7 +312,7 @@ func (t *agentTurn) output(a turn.Action, s *turns.StoreTurnResult) agent.AgentS
 	return out
 }
 
-// leave lets handlers finish before the workflow ends, so that no caller of an update is left without an answer.
+// leave waits until all handlers have finished, so that every caller of an update gets an answer.
 func (t *agentTurn) leave(ctx workflow.Context, out *agent.AgentStepOutput, err error) (agent.AgentStepOutput, error) {
 	t.finished = true
 	_ = workflow.Await(ctx, t.quiet(ctx)) // a disconnected context is never cancelled
@@ -326,8 +326,8 @@ func (t *agentTurn) leave(ctx workflow.Context, out *agent.AgentStepOutput, err 
 	return *out, nil
 }
 
-// withoutWords returns the output of a delegated turn as the history of the turn that asked may hold it. The words reach that turn by
-// StoreChild, through its middleware.
+// withoutWords returns the output of a delegated turn without its texts, for the history of the asking turn. StoreChild passes the texts to that
+// turn through its middleware.
 func withoutWords(out agent.AgentStepOutput) agent.AgentStepOutput {
 	out.Output, out.Blocks, out.Structured, out.ResultPreview = "", []agent.Block{}, nil, nil
 	if out.Error != nil {

@@ -29,7 +29,7 @@ func (t *agentTurn) callChild(ctx workflow.Context, step int, c turn.Call, budge
 		if over || child.GetChildWorkflowExecution().Get(ctx, nil) != nil {
 			return
 		}
-		// A child that has just ended needs no word.
+		// The signal is not needed if the child has just ended.
 		_ = child.SignalChildWorkflow(ctx, UpdateCancel, agent.CancelRequest{Reason: "the turn that asked was cancelled"}).Get(ctx, nil)
 	})
 	var out agent.AgentStepOutput

@@ -16,24 +16,24 @@ type command struct {
 
 type field struct{ name, value string }
 
-// approval is the command that approves a call.
+// approval returns the command that approves a call.
 func approval(workflowID, approvalID string) command {
 	return command{workflowID, UpdateDecide, []field{{"approval_id", approvalID}, {"decision", "approve"}, {"by", "you"}}}
 }
 
-// result is the command that provides the result of a call which runs at the caller.
+// result returns the command that provides the result of a client-side call.
 func result(workflowID string, call agent.CallID) command {
 	return command{workflowID, UpdateProvide, []field{{"tool_call_id", string(call)}, {"result", "…"}}}
 }
 
-// line is the command on one line, for one who reads it in JSON.
+// line returns the command on one line, for readers of JSON.
 func (c command) line() string { return c.broken(" ", "") }
 
-// lines are the same command so broken that the Web UI, which cuts long lines, shows it whole. A shell takes it as it is: a break within
-// the quoted JSON is white space to JSON.
+// lines returns the command on several lines, because the Web UI cuts long lines. A shell accepts it: a line break within the quoted JSON is
+// white space.
 func (c command) lines() string { return c.broken(" \\\n  ", "\n    ") }
 
-// broken puts one break before flags, and another around the first value, which is the long one.
+// broken returns the command with one separator before flags and another around the first value, which is the longest.
 func (c command) broken(flags, value string) string {
 	fields := make([]string, len(c.input))
 	for i, f := range c.input {
@@ -48,7 +48,7 @@ func (c command) broken(flags, value string) string {
 		flags + "--input " + shellWord(input)
 }
 
-// shellWord quotes what a shell would not take as it is.
+// shellWord quotes a word for a shell if it needs quotes.
 func shellWord(s string) string {
 	plain := func(r rune) bool {
 		return (r >= 'a' && r <= 'z') || (r >= 'A' && r <= 'Z') || (r >= '0' && r <= '9') || strings.ContainsRune("/._-:", r)
@@ -59,7 +59,7 @@ func shellWord(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
-// jsonString is a JSON string. %q is not: it writes \a and \x1b. Parts of ids come from models, so what cannot be seen is written out.
+// jsonString returns a JSON string; %q would write \a and \x1b. Unprintable characters are escaped, because parts of ids come from models.
 func jsonString(s string) string {
 	var b strings.Builder
 	b.WriteByte('"')

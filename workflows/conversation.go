@@ -14,7 +14,7 @@ const (
 	defaultIdle = 24 * time.Hour
 	// maxPending bounds the messages that a conversation holds beyond the one it is answering.
 	maxPending = 100
-	// conversationEvents is after how many events a conversation continues as new until an activity has told it otherwise.
+	// conversationEvents is the number of events after which a conversation continues as new, unless an activity returned another one.
 	conversationEvents = 2000
 )
 
@@ -26,7 +26,7 @@ type ConversationInput struct {
 	IdleTimeout string                  `json:"idle_timeout,omitempty"` // a Go duration; the conversation closes after so long without a message; default 24h
 }
 
-// ConversationCarry is what a conversation takes along when it continues as new: references and counters.
+// ConversationCarry is the state with which a conversation continues as new: references and counters.
 type ConversationCarry struct {
 	Turns   int            `json:"turns"`
 	Pending []agent.TurnID `json:"pending,omitempty"` // queued turns whose workflow has not been started
@@ -96,7 +96,7 @@ type conversation struct {
 	last    *LastTurn
 	closed  bool
 
-	child    childTurn // of the child at work; without a turn when there is none
+	child    childTurn // the child at work; without a turn if there is none
 	handling int
 	order    workflow.Mutex // messages enter the session's queue in the order in which their turns are started
 
@@ -133,10 +133,10 @@ func invalidInput(message string) error {
 	return temporal.NewNonRetryableApplicationError(message, string(agent.CodeInvalid), nil)
 }
 
-// run runs one turn as a child and waits for its end. A child that fails is the turn's trouble, not the conversation's.
+// run runs one turn as a child and waits for its end. The conversation goes on if the child fails.
 func (c *conversation) run(ctx workflow.Context, id agent.TurnID) error {
 	c.child = childTurn{turn: id}
-	defer func() { c.child = childTurn{partial: c.child.partial} }() // the last answer stays to be seen
+	defer func() { c.child = childTurn{partial: c.child.partial} }() // the query still shows the last answer
 	child := workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{
 		WorkflowID: id.WorkflowID(), StaticSummary: "turn of " + string(c.in.SessionID), WaitForCancellation: true,
 	})
@@ -159,7 +159,7 @@ func (c *conversation) run(ctx workflow.Context, id agent.TurnID) error {
 	return nil
 }
 
-// idle waits for a message, for the word to close, or until nobody has said anything for too long.
+// idle waits for a message, for the signal close, or for the idle timeout.
 func (c *conversation) idle(ctx workflow.Context) error {
 	ok, err := workflow.AwaitWithTimeout(ctx, c.timeout, func() bool { return len(c.pending) > 0 || c.closed || c.due(ctx) })
 	if err == nil && !ok {
@@ -168,14 +168,14 @@ func (c *conversation) idle(ctx workflow.Context) error {
 	return err
 }
 
-// due reports whether to continue as new: never before a turn has run, so that a bound that is too small does not spin.
+// due reports whether to continue as new. It is false before a turn has run, so that a bound that is too small does not loop.
 func (c *conversation) due(ctx workflow.Context) bool {
 	info := workflow.GetInfo(ctx)
 	return c.ran && (info.GetCurrentHistoryLength() >= c.limit || info.GetContinueAsNewSuggested())
 }
 
-// continueAsNew starts the next run once every signal has been taken in and every handler has finished. What the handlers have
-// queued by then goes along by reference.
+// continueAsNew starts the next run once every signal is handled and every handler has finished. Messages that were queued by then are carried
+// by reference.
 func (c *conversation) continueAsNew(ctx workflow.Context) error {
 	if err := workflow.Await(ctx, c.quiet(ctx)); err != nil {
 		return err
@@ -199,9 +199,9 @@ func (c *conversation) drainTokens() {
 	}
 }
 
-// take puts a message into the session's queue. The text goes to the store; the conversation keeps the turn's id. One at a time: two
-// turns that stood in the queue the other way round would wait for each other.
-func (c *conversation) take(ctx workflow.Context, id agent.TurnID, m turns.Message) (MessageReceipt, error) {
+// queueMessage puts a message into the session's queue. The text goes to the store; the conversation keeps the turn's id. Messages are queued one at
+// a time: two turns in the reverse order would wait for each other.
+func (c *conversation) queueMessage(ctx workflow.Context, id agent.TurnID, m turns.Message) (MessageReceipt, error) {
 	c.handling++
 	defer func() { c.handling-- }()
 	if err := c.order.Lock(ctx); err != nil {

@@ -51,22 +51,22 @@ func (c *conversation) listen(ctx workflow.Context) error {
 			workflow.QueryHandlerOptions{Description: "The thread's state and the answer so far"}),
 		workflow.SetUpdateHandlerWithOptions(ctx, UpdateMessage,
 			func(ctx workflow.Context, m turns.Message) (MessageReceipt, error) {
-				return c.take(ctx, messageTurn(ctx, agent.TurnID(workflow.GetInfo(ctx).FirstRunID)), m)
+				return c.queueMessage(ctx, messageTurn(ctx, agent.TurnID(workflow.GetInfo(ctx).FirstRunID)), m)
 			}, workflow.UpdateHandlerOptions{Description: "Says something: {message, on_busy?}"}),
 		workflow.SetUpdateHandlerWithOptions(ctx, UpdateDecide, c.decide,
 			workflow.UpdateHandlerOptions{Description: "Answers an approval of the turn at work"}),
 	)
 }
 
-// listenToSignals takes in what comes as signals. A message's turn is named after its place in the run, which replays the same; the
-// run is the original one, so that a reset names it the same too.
+// listenToSignals serves the signals. The id of a message's turn is made of the original run and of the message's number in it, so that it is the
+// same after a replay and after a reset.
 func (c *conversation) listenToSignals(ctx workflow.Context) {
 	n := 0
 	serve(ctx, "messages", c.messages, func(ctx workflow.Context, m turns.Message) {
 		n++
 		name := fmt.Sprintf("%s\x00%d", workflow.GetInfo(ctx).OriginalRunID, n)
 		id := agent.TurnID(uuid.NewSHA1(messageNamespace, []byte(name)).String())
-		if _, err := c.take(ctx, id, m); err != nil {
+		if _, err := c.queueMessage(ctx, id, m); err != nil {
 			workflow.GetLogger(ctx).Warn("message refused", "error", err)
 		}
 	})

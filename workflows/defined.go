@@ -41,7 +41,7 @@ func DefinedWorkflow(ctx workflow.Context, request converter.RawValue, carry *De
 	return r.run(ctx)
 }
 
-// begin records the run. It returns a result when the run was over before.
+// begin records the run. It returns a result if the run was over before.
 func (r *definedRun) begin(ctx workflow.Context, request converter.RawValue) (*agent.RunResult, error) {
 	info := workflow.GetInfo(ctx)
 	schedule, _ := workflow.GetTypedSearchAttributes(ctx).GetKeyword(attributeScheduledBy)
@@ -71,26 +71,26 @@ func (r *definedRun) run(ctx workflow.Context) (agent.RunResult, error) {
 	carried := r.timers
 	r.timers, r.fresh = nil, true
 	for _, t := range carried {
-		r.wait(ctx, scopes, t)
+		r.startTimer(ctx, scopes, t)
 	}
 	for {
 		if r.cancelled {
 			r.core.Cancel()
 		}
 		r.changed = false
-		// An execution that is to end begins nothing more: what is at work is waited for, timers are carried along.
+		// An execution that is about to end begins nothing: it waits for what is at work, and carries timers along.
 		if r.due(ctx) {
 			if r.working == 0 {
 				return agent.RunResult{}, r.continueAsNew(ctx)
 			}
-			r.rest(ctx)
+			r.awaitChange(ctx)
 			continue
 		}
 		action := r.core.Next()
 		switch action.Kind {
 		case core.Begin:
 			for _, v := range action.Visits {
-				r.begins(ctx, scopes, v)
+				r.startVisit(ctx, scopes, v)
 			}
 			r.fresh = false
 		case core.Finish:
@@ -100,13 +100,13 @@ func (r *definedRun) run(ctx workflow.Context) (agent.RunResult, error) {
 				scopes.wake()
 			}
 			r.show(ctx)
-			r.rest(ctx)
+			r.awaitChange(ctx)
 			r.fresh = false
 		}
 	}
 }
 
-// scopes end what is at work before its time.
+// scopes are the contexts that end work early.
 type scopes struct {
 	work   workflow.Context // of tasks and turns: until somebody cancels
 	timers workflow.Context // of timers: until the run stops for any reason
@@ -123,13 +123,13 @@ func (r *definedRun) scopes(ctx workflow.Context) scopes {
 	return s
 }
 
-// rest waits until a visit ends or somebody cancels.
-func (r *definedRun) rest(ctx workflow.Context) {
+// awaitChange waits until a visit ends or somebody cancels.
+func (r *definedRun) awaitChange(ctx workflow.Context) {
 	known := r.cancelled
 	_ = workflow.Await(ctx, func() bool { return r.changed || r.cancelled != known }) // a disconnected context is never cancelled
 }
 
-// finish records how the run ended, without limit: nothing else remembers it.
+// finish stores the end of the run and retries without limit, because nothing else has it.
 func (r *definedRun) finish(ctx workflow.Context, status core.Status) (agent.RunResult, error) {
 	r.finished = true
 	r.status = agent.RunStatus(status)

@@ -12,35 +12,35 @@ import (
 	"github.com/turnstone-run/turnstone/internal/definitions/core"
 )
 
-// begins starts a visit of a node.
-func (r *definedRun) begins(ctx workflow.Context, s scopes, v core.Visit) {
+// startVisit starts a visit of a node.
+func (r *definedRun) startVisit(ctx workflow.Context, s scopes, v core.Visit) {
 	n := &r.skeleton.Nodes[v.Node]
 	if n.Type == agent.WorkflowTimer {
 		until := workflow.Now(ctx).Add(time.Duration(n.WaitMS) * time.Millisecond)
-		r.wait(ctx, s, timer{Node: v.Node, Visit: v.Visit, From: v.From, Until: until})
+		r.startTimer(ctx, s, timer{Node: v.Node, Visit: v.Visit, From: v.From, Until: until})
 		return
 	}
 	r.working++
 	workflow.GoNamed(ctx, n.ID, func(ctx workflow.Context) {
-		in := r.input(v.Node, v.Visit, v.From)
+		in := r.nodeInput(v.Node, v.Visit, v.From)
 		var out definitions.NodeResult
 		var err error
 		switch n.Type {
 		case agent.WorkflowAgent:
-			out, err = r.ask(ctx, s.work, n, in)
+			out, err = r.runAgentNode(ctx, s.work, n, in)
 		case agent.WorkflowCondition:
 			err = quick(ctx, summary(n), definitionActivities.RunNode, &out, in)
 		default:
 			err = workflow.ExecuteActivity(taskOptions(s.work, summary(n)), definitionActivities.RunNode, in).Get(ctx, &out)
 		}
-		out = r.settle(ctx, in, out, err)
+		out = r.endVisit(ctx, in, out, err)
 		r.working--
-		r.after(v.Node, out)
+		r.applyResult(v.Node, out)
 	})
 }
 
-// wait begins a visit of a timer, or goes on with it.
-func (r *definedRun) wait(ctx workflow.Context, s scopes, t timer) {
+// startTimer starts a visit of a timer node, or resumes it.
+func (r *definedRun) startTimer(ctx workflow.Context, s scopes, t timer) {
 	r.timers = append(r.timers, t)
 	workflow.GoNamed(ctx, "timer", func(ctx workflow.Context) {
 		var out definitions.NodeResult
@@ -52,18 +52,18 @@ func (r *definedRun) wait(ctx workflow.Context, s scopes, t timer) {
 			err = s.timers.Err()
 		}
 		r.working++ // from here on it cannot be carried along
-		r.drop(t.Node)
-		in := r.input(t.Node, t.Visit, t.From)
+		r.removeTimer(t.Node)
+		in := r.nodeInput(t.Node, t.Visit, t.From)
 		if err == nil {
 			err = quick(ctx, summary(&r.skeleton.Nodes[t.Node]), definitionActivities.RunNode, &out, in)
 		}
-		out = r.settle(ctx, in, out, err)
+		out = r.endVisit(ctx, in, out, err)
 		r.working--
-		r.after(t.Node, out)
+		r.applyResult(t.Node, out)
 	})
 }
 
-func (r *definedRun) drop(node int) {
+func (r *definedRun) removeTimer(node int) {
 	var left []timer
 	for _, t := range r.timers {
 		if t.Node != node {
@@ -73,12 +73,12 @@ func (r *definedRun) drop(node int) {
 	r.timers = left
 }
 
-func (r *definedRun) input(node, visit int, from []core.Source) definitions.NodeInput {
+func (r *definedRun) nodeInput(node, visit int, from []core.Source) definitions.NodeInput {
 	return definitions.NodeInput{RunID: r.ref.RunID, Node: r.skeleton.Nodes[node].ID, Visit: visit, From: from}
 }
 
-// settle stores the end of a visit that could not say so itself.
-func (r *definedRun) settle(ctx workflow.Context, in definitions.NodeInput, out definitions.NodeResult, err error) definitions.NodeResult {
+// endVisit stores the end of a visit whose activity returned an error.
+func (r *definedRun) endVisit(ctx workflow.Context, in definitions.NodeInput, out definitions.NodeResult, err error) definitions.NodeResult {
 	if err == nil {
 		return out
 	}
@@ -93,8 +93,8 @@ func (r *definedRun) settle(ctx workflow.Context, in definitions.NodeInput, out 
 	return stored
 }
 
-// after hands the end of a visit to the core.
-func (r *definedRun) after(node int, out definitions.NodeResult) {
+// applyResult gives the end of a visit to the core.
+func (r *definedRun) applyResult(node int, out definitions.NodeResult) {
 	result := core.Result{Status: core.Completed, Outcome: out.Outcome}
 	switch {
 	case out.Cancelled:
@@ -109,8 +109,8 @@ func (r *definedRun) after(node int, out definitions.NodeResult) {
 	r.changed = true
 }
 
-// ask runs an agent node as the turn of its agent: a child workflow, queued beforehand so that history holds none of its words.
-func (r *definedRun) ask(ctx, work workflow.Context, n *core.Node, in definitions.NodeInput) (definitions.NodeResult, error) {
+// runAgentNode runs an agent node as a child turn. The turn is queued before, so that its message is not in history.
+func (r *definedRun) runAgentNode(ctx, work workflow.Context, n *core.Node, in definitions.NodeInput) (definitions.NodeResult, error) {
 	if err := work.Err(); err != nil {
 		return definitions.NodeResult{}, err
 	}
@@ -129,7 +129,7 @@ func (r *definedRun) ask(ctx, work workflow.Context, n *core.Node, in definition
 		if over || child.GetChildWorkflowExecution().Get(ctx, nil) != nil {
 			return
 		}
-		// A child that has just ended needs no word.
+		// The signal is not needed if the child has just ended.
 		_ = child.SignalChildWorkflow(ctx, UpdateCancel, agent.CancelRequest{Reason: "the workflow that asked has stopped"}).Get(ctx, nil)
 	})
 	err := child.Get(ctx, nil)
@@ -142,18 +142,18 @@ func (r *definedRun) ask(ctx, work workflow.Context, n *core.Node, in definition
 	return out, err
 }
 
-// taskOptions bound a task. It is waited for when it is cancelled: only it knows what it has done.
+// taskOptions returns the options of a task. A cancelled task is waited for, because only it knows what it has done.
 func taskOptions(ctx workflow.Context, summary string) workflow.Context {
 	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-		StartToCloseTimeout: toolTimeout, HeartbeatTimeout: heartbeatTimeout, RetryPolicy: patient(), Summary: summary,
+		StartToCloseTimeout: toolTimeout, HeartbeatTimeout: heartbeatTimeout, RetryPolicy: retryWithoutLimit(), Summary: summary,
 		WaitForCancellation: true,
 	})
 }
 
-// DefinedWorkflowID is the workflow id of a run by convention; any other will do.
+// DefinedWorkflowID returns the usual workflow id of a run; others work too.
 func DefinedWorkflowID(key agent.WorkflowKey, runID string) string {
 	return "workflow/" + key.Tenant + "/" + key.Owner + "/" + key.Tag + "/" + runID
 }
 
-// DefinedPolicy is how a run is started under its id: a run is made once.
+// DefinedPolicy is the reuse policy of a run's workflow id: an id runs once.
 const DefinedPolicy = enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE

@@ -12,7 +12,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/definitions/core"
 )
 
-// DefinedCarry is what a run takes along when it continues as new: references and counters, no words.
+// DefinedCarry is the state with which a run continues as new: references and counters.
 type DefinedCarry struct {
 	Run           definitions.RunRef `json:"run"`
 	Skeleton      core.Skeleton      `json:"skeleton"`
@@ -45,7 +45,7 @@ type definedRun struct {
 	finished  bool
 	status    agent.RunStatus
 	cancels   workflow.ReceiveChannel
-	fresh     bool                // nothing has come of this execution yet
+	fresh     bool                // this execution has not done anything yet
 	halt      workflow.CancelFunc // asks what is at work to end
 }
 
@@ -53,7 +53,7 @@ func newDefined(ctx workflow.Context) *definedRun {
 	return &definedRun{status: agent.RunRunning, cancels: workflow.GetSignalChannel(ctx, UpdateCancel)}
 }
 
-// resume takes over what the run before carried along.
+// resume takes over the state of the run before.
 func (r *definedRun) resume(carry *DefinedCarry) error {
 	r.ref, r.skeleton, r.timers, r.failure, r.events = carry.Run, carry.Skeleton, carry.Timers, carry.Failure, carry.ContinueAsNew
 	r.cancelled = carry.State.Cancelled
@@ -62,7 +62,7 @@ func (r *definedRun) resume(carry *DefinedCarry) error {
 	return err
 }
 
-// bind takes over what BeginRun found out.
+// bind takes over the result of BeginRun.
 func (r *definedRun) bind(ctx workflow.Context, b *definitions.BeginRunResult) error {
 	r.ref, r.skeleton, r.events = b.Run, b.Skeleton, b.ContinueAsNew
 	if b.SearchAttributes {
@@ -73,7 +73,7 @@ func (r *definedRun) bind(ctx workflow.Context, b *definitions.BeginRunResult) e
 	return err
 }
 
-// due reports whether the run should continue as new. It can while nothing but timers is at work.
+// due reports whether the run should continue as new. It can do so while only timers are at work.
 func (r *definedRun) due(ctx workflow.Context) bool {
 	if r.fresh || r.core.Stopping() {
 		return false
@@ -85,7 +85,7 @@ func (r *definedRun) due(ctx workflow.Context) bool {
 	return info.GetContinueAsNewSuggested()
 }
 
-// continueAsNew starts the run's next execution. Everything that has arrived is taken in first, so that nothing is lost.
+// continueAsNew starts the run's next execution. All signals are handled first, so that none is lost.
 func (r *definedRun) continueAsNew(ctx workflow.Context) error {
 	quiet := r.quiet(ctx)
 	_ = workflow.Await(ctx, func() bool { return r.working == 0 && quiet() }) // a disconnected context is never cancelled

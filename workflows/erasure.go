@@ -169,7 +169,7 @@ func (e *erasureRun) do(ctx workflow.Context, what string, work, out any) error 
 
 func eraseOptions(ctx workflow.Context, summary string) workflow.Context {
 	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-		StartToCloseTimeout: eraseTimeout, ScheduleToCloseTimeout: eraseTotal, HeartbeatTimeout: heartbeatTimeout, RetryPolicy: patient(),
+		StartToCloseTimeout: eraseTimeout, ScheduleToCloseTimeout: eraseTotal, HeartbeatTimeout: heartbeatTimeout, RetryPolicy: retryWithoutLimit(),
 		Summary: summary,
 	})
 }

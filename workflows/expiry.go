@@ -60,7 +60,7 @@ func (t *agentTurn) waitAndLook(ctx workflow.Context, step int, decided func() b
 		return
 	}
 	if wait == pause {
-		t.lookPause = min(2*pause, askAgainMost)
+		t.lookPause = min(2*pause, askAgainMax)
 	}
 	in := turns.LookForDecisionsInput{TurnID: t.ref.TurnID, Step: step}
 	for _, p := range t.pending {

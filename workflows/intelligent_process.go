@@ -18,11 +18,11 @@ const (
 	ChoiceReject  = "reject"
 )
 
-// IntelligentProcess is the worked example of a process workflow (docs/processes.md): it runs agents step by step, gives the answer of one
-// to the next, asks a person where it is told to, tries again what may succeed later, and continues as new when its history gets long.
-// It uses nothing but [Process], so that it can be copied as the beginning of a process of one's own.
+// IntelligentProcess is the example of a process workflow (docs/processes.md): it runs agents step by step, passes answers to later steps, asks a
+// person where the input says so, retries what may succeed later, and continues as new when its history gets long. It uses [Process] alone, so
+// that you can copy it to begin a process of your own.
 //
-// Like a turn's request, the input, an [IntelligentProcessInput], is taken raw and checked strictly by an activity.
+// The input, an [IntelligentProcessInput], is taken raw and checked strictly by an activity.
 // A process that fails, is rejected or is cancelled completes with that status; the workflow itself fails only when the input is refused.
 // carry is for continue-as-new alone; a person on the command line leaves it out.
 func IntelligentProcess(ctx workflow.Context, input converter.RawValue, carry *IntelligentProcessCarry) (IntelligentProcessResult, error) {
@@ -42,7 +42,7 @@ func IntelligentProcess(ctx workflow.Context, input converter.RawValue, carry *I
 			r.status = IntelligentCompleted
 		case i > r.began && r.Due(ctx, r.events()):
 			if err := workflow.Await(work, func() bool { return r.cancels.Len() == 0 && r.Quiet(ctx) }); err == nil {
-				return IntelligentProcessResult{}, r.next(ctx)
+				return IntelligentProcessResult{}, r.continueAsNew(ctx)
 			}
 		default:
 			r.run(work, &r.in.Steps[i])
@@ -57,19 +57,19 @@ type intelligent struct {
 	*Process
 
 	in      IntelligentProcessInput
-	strict  bool // not begun by an older worker, which took more
+	strict  bool // false for a process that an older worker began: it accepted more
 	status  string
 	began   int            // the steps that earlier runs did
 	current string         // the step at work
 	done    []StepResult   // those over, in order
-	quotes  []Quote        // what later steps repeat of them
+	quotes  []Quote        // the answers that later steps repeat
 	failure *agent.Failure // why the process failed
 	cancels workflow.ReceiveChannel
 }
 
 func newIntelligent(ctx workflow.Context, input converter.RawValue, carry *IntelligentProcessCarry) (*intelligent, error) {
 	r := &intelligent{status: statusRunning, cancels: workflow.GetSignalChannel(ctx, UpdateCancel)}
-	if err := r.accept(ctx, input, carry == nil); err != nil {
+	if err := r.readInput(ctx, input, carry == nil); err != nil {
 		return nil, err
 	}
 	if carry != nil {
@@ -81,7 +81,7 @@ func newIntelligent(ctx workflow.Context, input converter.RawValue, carry *Intel
 	return r, err
 }
 
-// listen adds to what a [Process] serves: the process's own state, and an end from outside that leaves a result.
+// listen registers the query of the process's own state, and the update and signal cancel.
 func (r *intelligent) listen(ctx workflow.Context, stop workflow.CancelFunc) error {
 	free, _ := workflow.NewDisconnectedContext(ctx)
 	serve(free, "cancel", r.cancels, func(workflow.Context, agent.CancelRequest) { stop() })
@@ -95,15 +95,15 @@ func (r *intelligent) listen(ctx workflow.Context, stop workflow.CancelFunc) err
 	)
 }
 
-// run takes a step to its end, and the process with it where that is no good one.
+// run runs a step. If the step does not complete, it ends the process.
 func (r *intelligent) run(ctx workflow.Context, s *IntelligentStep) {
 	r.current = s.Name
 	result := StepResult{Name: s.Name}
-	message, err := r.approved(ctx, s, &result)
+	message, err := r.askApproval(ctx, s, &result)
 	var out agent.AgentStepOutput
 	if err == nil && result.Status == "" {
 		out, err = r.RunAgent(ctx, stepOf(&r.in, s, message))
-		result.note(&out)
+		result.setOutput(&out)
 	}
 	var failed *StepError
 	switch {
@@ -118,13 +118,13 @@ func (r *intelligent) run(ctx workflow.Context, s *IntelligentStep) {
 	case result.Status == IntelligentRejected:
 		r.status = IntelligentRejected
 	default:
-		r.keep(s.Name, out.Output)
+		r.rememberAnswer(s.Name, out.Output)
 	}
 	r.done, r.current = append(r.done, result), ""
 }
 
-// approved is the message of a step, after a person has agreed where one is asked; rejected, the result says so.
-func (r *intelligent) approved(ctx workflow.Context, s *IntelligentStep, result *StepResult) (string, error) {
+// askApproval returns the message of a step. If the step needs an approval, it asks a person first; a rejection is in result.
+func (r *intelligent) askApproval(ctx workflow.Context, s *IntelligentStep, result *StepResult) (string, error) {
 	message := r.expand(s.Message)
 	if !s.NeedsApproval {
 		return message, nil
@@ -159,7 +159,7 @@ func (r *intelligent) approved(ctx workflow.Context, s *IntelligentStep, result 
 	return message, nil
 }
 
-// expand puts the goal and the answers of earlier steps in place of {{goal}} and {{name}}.
+// expand replaces {{goal}} and {{name}} by the goal and by the answers of earlier steps.
 func (r *intelligent) expand(message string) string {
 	pairs := []string{"{{goal}}", r.in.Goal}
 	for _, q := range r.quotes {
@@ -168,8 +168,8 @@ func (r *intelligent) expand(message string) string {
 	return strings.NewReplacer(pairs...).Replace(message)
 }
 
-// keep remembers an answer for as long as a later step repeats it, and forgets those that none does.
-func (r *intelligent) keep(name, text string) {
+// rememberAnswer keeps an answer while a later step repeats it, and drops those that none does.
+func (r *intelligent) rememberAnswer(name, text string) {
 	var left []Quote
 	later := r.in.Steps[len(r.done)+1:]
 	for _, q := range append(r.quotes, Quote{Name: name, Text: text}) {
@@ -183,7 +183,7 @@ func (r *intelligent) keep(name, text string) {
 	r.quotes = left
 }
 
-// events is after how many events of history the process continues as new.
+// events returns the number of history events after which the process continues as new.
 func (r *intelligent) events() int {
 	if r.in.ContinueAsNewEvents > 0 {
 		return r.in.ContinueAsNewEvents
@@ -191,8 +191,8 @@ func (r *intelligent) events() int {
 	return conversationEvents
 }
 
-// next continues as new: references, counters, and of what was said only what later steps repeat.
-func (r *intelligent) next(ctx workflow.Context) error {
+// continueAsNew starts the next run with references, counters, and the answers that later steps repeat.
+func (r *intelligent) continueAsNew(ctx workflow.Context) error {
 	rest := r.in
 	rest.Steps = append([]IntelligentStep(nil), r.in.Steps...)
 	for i := range r.done {

@@ -18,13 +18,13 @@ const (
 	IntelligentRejected  = "rejected" // by the person who was asked
 )
 
-// IntelligentProcessInput starts an [IntelligentProcess]. It is at home where the activity is that checks it.
+// IntelligentProcessInput starts an [IntelligentProcess]. An activity checks it, so the type is declared there.
 type IntelligentProcessInput = activities.IntelligentProcessInput
 
 // IntelligentStep is one step of an [IntelligentProcess].
 type IntelligentStep = activities.IntelligentStep
 
-// IntelligentProcessCarry is what the process takes along when it continues as new.
+// IntelligentProcessCarry is the state with which the process continues as new.
 type IntelligentProcessCarry struct {
 	Done   []StepResult `json:"done"`
 	Quotes []Quote      `json:"quotes,omitempty"`
@@ -37,13 +37,13 @@ type Quote struct {
 }
 
 const (
-	// changeStrict is the change since which an intelligent process has its input checked strictly, and takes no edit without words.
+	// changeStrict is the change since which the input of an intelligent process is checked strictly, and an edit needs a message.
 	changeStrict = "intelligent-strict"
 	strictSince  = 1
 )
 
-// accept checks the input and reads it. What a run of its own carried along was checked when the first one began.
-func (r *intelligent) accept(ctx workflow.Context, raw converter.RawValue, first bool) error {
+// readInput checks and reads the input. Later runs of the process skip the check.
+func (r *intelligent) readInput(ctx workflow.Context, raw converter.RawValue, first bool) error {
 	r.strict = workflow.GetVersion(ctx, changeStrict, workflow.DefaultVersion, strictSince) >= strictSince
 	if first && r.strict {
 		var out activities.CheckProcessResult
@@ -65,7 +65,7 @@ func (r *intelligent) accept(ctx workflow.Context, raw converter.RawValue, first
 	return nil
 }
 
-// duration reads what has been checked.
+// duration parses a duration that was checked before.
 func duration(s string) time.Duration {
 	d, err := time.ParseDuration(s)
 	if err != nil {
@@ -74,7 +74,7 @@ func duration(s string) time.Duration {
 	return d
 }
 
-// stepOf is the turn of a step.
+// stepOf returns the step that runs the turn of an IntelligentStep.
 func stepOf(in *IntelligentProcessInput, s *IntelligentStep, message string) Step {
 	name, attempts := in.Agent, in.Attempts
 	if s.Agent != "" {

@@ -12,8 +12,8 @@ type StepResult struct {
 	Answer    *Answer      `json:"answer,omitempty"`
 }
 
-// note takes over what a turn returned.
-func (s *StepResult) note(out *agent.AgentStepOutput) {
+// setOutput copies the output of a turn.
+func (s *StepResult) setOutput(out *agent.AgentStepOutput) {
 	s.TurnID, s.Status, s.ResultRef, s.Usage = out.TurnID, string(out.Status), out.ResultRef, out.Usage
 }
 

@@ -33,7 +33,7 @@ const (
 	AttributeSession = "TurnstoneSession"
 )
 
-// ConversationID is the workflow id of a session's conversation.
+// ConversationID returns the workflow id of a session's conversation.
 func ConversationID(tenant string, s agent.SessionID) string {
 	return "conversation/" + tenant + "/" + string(s)
 }
@@ -41,10 +41,10 @@ func ConversationID(tenant string, s agent.SessionID) string {
 // acts is the nil-typed handle through which workflows name activities: a rename is a compile error.
 var acts *activities.Activities //nolint:gochecknoglobals // always nil: it only names methods
 
-// definitionActivities is the same for the activities of DefinedWorkflow.
+// definitionActivities is the handle of the activities of DefinedWorkflow.
 var definitionActivities *activities.Definitions //nolint:gochecknoglobals // as above
 
-// SearchAttributes are the names and types that make turns findable; all are keywords.
+// SearchAttributes returns the names and types of the search attributes of turns; all are keywords.
 func SearchAttributes() map[string]enumspb.IndexedValueType {
 	return map[string]enumspb.IndexedValueType{
 		AttributeTenant:  enumspb.INDEXED_VALUE_TYPE_KEYWORD,

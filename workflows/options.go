@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	// quickCeiling bounds one attempt of a local activity: one that runs long blocks queries, updates and cancellation.
+	// quickCeiling bounds one attempt of a local activity: while it runs, queries, updates and cancellation wait.
 	quickCeiling = 2 * time.Second
 	// quickTotal bounds all quick attempts; then the same function runs as a normal activity.
 	quickTotal = 5 * time.Second
@@ -18,15 +18,16 @@ const (
 	modelTimeout = 30 * time.Minute
 	// toolTimeout bounds one attempt of a tool call.
 	toolTimeout = 10 * time.Minute
-	// heartbeatTimeout is how long a dead worker goes unnoticed; the activities heartbeat every 5 s.
+	// heartbeatTimeout is the time after which a dead worker is noticed; the activities heartbeat every 5 s.
 	heartbeatTimeout = 15 * time.Second
-	// askAgainFirst and askAgainMost space the questions of a waiting turn whose "ready" signal may have been lost.
+	// askAgainFirst and askAgainMax space the questions of a waiting turn whose "ready" signal may have been lost.
 	askAgainFirst = 30 * time.Second
-	askAgainMost  = 10 * time.Minute
+	askAgainMax   = 10 * time.Minute
 )
 
-// patient retries for as long as the runtime's own dependencies are away: what cannot succeed says so as a non-retryable error.
-func patient() *temporal.RetryPolicy {
+// retryWithoutLimit returns a policy that retries while the runtime's dependencies are away. An activity that cannot succeed returns a
+// non-retryable error.
+func retryWithoutLimit() *temporal.RetryPolicy {
 	return &temporal.RetryPolicy{InitialInterval: 500 * time.Millisecond, BackoffCoefficient: 2, MaximumInterval: 15 * time.Second}
 }
 
@@ -39,13 +40,13 @@ func quickOptions(ctx workflow.Context, summary string, attempts int32) workflow
 
 func storeOptions(ctx workflow.Context, summary string) workflow.Context {
 	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-		StartToCloseTimeout: storeTimeout, RetryPolicy: patient(), Summary: summary,
+		StartToCloseTimeout: storeTimeout, RetryPolicy: retryWithoutLimit(), Summary: summary,
 	})
 }
 
 func modelOptions(ctx workflow.Context, summary string) workflow.Context {
 	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-		StartToCloseTimeout: modelTimeout, HeartbeatTimeout: heartbeatTimeout, RetryPolicy: patient(), Summary: summary,
+		StartToCloseTimeout: modelTimeout, HeartbeatTimeout: heartbeatTimeout, RetryPolicy: retryWithoutLimit(), Summary: summary,
 	})
 }
 
@@ -59,6 +60,6 @@ func localModelOptions(ctx workflow.Context, summary string) workflow.Context {
 
 func toolOptions(ctx workflow.Context, summary string) workflow.Context {
 	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-		StartToCloseTimeout: toolTimeout, HeartbeatTimeout: heartbeatTimeout, RetryPolicy: patient(), Summary: summary,
+		StartToCloseTimeout: toolTimeout, HeartbeatTimeout: heartbeatTimeout, RetryPolicy: retryWithoutLimit(), Summary: summary,
 	})
 }

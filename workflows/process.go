@@ -15,18 +15,18 @@ import (
 const (
 	// maxAtWork bounds the steps that a process has at work, and the questions that it has open, at once.
 	maxAtWork = 100
-	// maxIDTries bounds how often a turn's name is found taken, which happens after a reset; each try leaps twice as far.
+	// maxIDTries bounds the tries at a free turn id: after a reset ids may be taken. Each try skips twice as many.
 	maxIDTries = 20
 )
 
-// processNamespace makes the turn ids of a process out of its run and their place in it.
+// processNamespace is the namespace of the turn ids of a process, which are made of its run and a number.
 var processNamespace = uuid.MustParse("6a9b41de-07d5-5c0e-9a7e-2f0c5b7d8e11") //nolint:gochecknoglobals // a constant in all but syntax
 
-// ProcessConfig says how a process speaks with Turnstone.
+// ProcessConfig configures a [Process].
 type ProcessConfig struct {
 	// TaskQueue is the queue of Turnstone's workers; empty: [TaskQueue]. The process itself may run on any other.
 	TaskQueue string
-	// IntervalMS is how often the words of an answer come, 100 to 1,000; 0: 250.
+	// IntervalMS is the time between two token batches, 100 to 1,000; 0: 250.
 	IntervalMS int
 }
 
@@ -36,10 +36,10 @@ type ProcessConfig struct {
 //   - the query "state", a [ProcessView], unless the workflow sets a handler of its own for it afterwards,
 //   - the update and signal "decide", an [agent.Decision] for a tool call that a step waits with,
 //   - the update and signal "answer", an [Answer] to a question of the process,
-//   - the signal "tokens", the words of steps that stream,
+//   - the signal "tokens", the token batches of steps that stream,
 //
-// and shows in the Web UI what is at work and which command answers what waits. Everything that goes over the wire is plain JSON.
-// It is part of one run: a workflow makes one as it begins, and again after it continued as new.
+// and shows in the Web UI which steps are at work and which command answers what waits. Payloads are plain JSON.
+// It belongs to one run: a workflow creates one when it begins, and again after it continued as new.
 type Process struct {
 	cfg       ProcessConfig
 	named     int // turns, since this run began
@@ -50,7 +50,7 @@ type Process struct {
 	tokens, decides, answers workflow.ReceiveChannel
 }
 
-// NewProcess begins to serve what a [Process] serves. An error is a mistake in cfg or of the SDK; fail the workflow with it.
+// NewProcess returns a process and registers its handlers. Fail the workflow with its error: cfg is invalid, or the SDK refused a handler.
 func NewProcess(ctx workflow.Context, cfg ProcessConfig) (*Process, error) {
 	if cfg.IntervalMS != 0 && (cfg.IntervalMS < 100 || cfg.IntervalMS > 1000) {
 		return nil, invalidInput(fmt.Sprintf("interval_ms: is %d, want 100 to 1,000", cfg.IntervalMS))
@@ -66,7 +66,7 @@ func NewProcess(ctx workflow.Context, cfg ProcessConfig) (*Process, error) {
 }
 
 func (p *Process) listen(ctx workflow.Context) error {
-	// Handlers outlive a cancel of the workflow: what it cancelled still speaks, and every signal is to be taken in.
+	// Handlers outlive a cancel of the workflow: cancelled turns still send signals, and every signal has to be received.
 	free, _ := workflow.NewDisconnectedContext(ctx)
 	serve(free, "tokens", p.tokens, func(ctx workflow.Context, b agent.TokenBatch) { p.receive(ctx, b) })
 	serve(free, "decisions", p.decides, func(ctx workflow.Context, d agent.Decision) {
@@ -84,10 +84,10 @@ func (p *Process) listen(ctx workflow.Context) error {
 			workflow.QueryHandlerOptions{Description: "The steps at work with their answers so far, and what waits for a person"}),
 		workflow.SetUpdateHandlerWithOptions(ctx, UpdateDecide, p.decide, workflow.UpdateHandlerOptions{
 			Description: "Answers an approval of a step: {approval_id, decision: approve|edit|reject|respond, args?, message?, remember?, by}",
-			Validator:   suits,
+			Validator:   validateDecision,
 		}),
 		workflow.SetUpdateHandlerWithOptions(ctx, UpdateAnswer, p.answer, workflow.UpdateHandlerOptions{
-			Description: "Answers a question of the process: {question, choice, message?, by?}", Validator: p.check,
+			Description: "Answers a question of the process: {question, choice, message?, by?}", Validator: p.checkAnswer,
 		}),
 	)
 }
@@ -98,23 +98,23 @@ func (p *Process) Quiet(ctx workflow.Context) bool {
 		p.answers.Len() == 0 && workflow.AllHandlersFinished(ctx)
 }
 
-// Settle waits until the process is quiet. A workflow calls it before it returns, so that nobody's update is left without an answer; a
-// cancel does not interrupt it. Call it, never defer it: deferred calls that block hang a worker which forgets the workflow for a while.
+// Settle waits until the process is quiet. A workflow calls it before it returns, so that every update gets an answer. A cancel does not
+// interrupt it. Do not defer it: deferred calls that block hang a worker that evicts the workflow from its cache.
 func (p *Process) Settle(ctx workflow.Context) {
 	free, _ := workflow.NewDisconnectedContext(ctx)
 	_ = workflow.Await(free, func() bool { return p.Quiet(free) }) // a disconnected context is never cancelled
 }
 
-// Due reports whether to continue as new: history holds events or more, or the server suggests it; events 0 leaves it to the server. Ask
-// between two steps, and only once a run has done something, or a bound that is too small spins.
+// Due reports whether to continue as new: history has at least events events, or the server suggests it; 0 leaves it to the server. Call it
+// between two steps, after the run has done something: else a bound that is too small loops.
 func (*Process) Due(ctx workflow.Context, events int) bool {
 	info := workflow.GetInfo(ctx)
 	return info.GetContinueAsNewSuggested() || (events > 0 && info.GetCurrentHistoryLength() >= events)
 }
 
-// ContinueAsNew returns the error with which a workflow starts its next run, once the process is quiet: every signal of its own has been
-// taken in and every handler has finished. Signals of the workflow's own must be taken in before. fn and args are those of
-// [workflow.NewContinueAsNewError]; args hold references, [agent.AgentStepOutput.ResultRef] for one, not what was said.
+// ContinueAsNew returns the error with which a workflow starts its next run, once the process is quiet: every signal of the process is handled
+// and every handler has finished. Handle the workflow's own signals before. fn and args are those of [workflow.NewContinueAsNewError]; args
+// should hold references such as [agent.AgentStepOutput.ResultRef], not texts.
 func (p *Process) ContinueAsNew(ctx workflow.Context, fn any, args ...any) error {
 	if err := workflow.Await(ctx, func() bool { return p.Quiet(ctx) }); err != nil {
 		return err
@@ -122,15 +122,15 @@ func (p *Process) ContinueAsNew(ctx workflow.Context, fn any, args ...any) error
 	return workflow.NewContinueAsNewError(ctx, fn, args...)
 }
 
-// turnID names the process's next turn. It replays the same, and in a run that was reset it names what was started before as before; what
-// the earlier run started later is found taken, and leap takes the name past it.
+// turnID returns the id of the process's next turn. It is the same after a replay, and after a reset for the turns before it. Ids that the
+// earlier run used afterwards are taken; leap skips them.
 func (p *Process) turnID(ctx workflow.Context, leap int) agent.TurnID {
 	p.named += leap
 	name := fmt.Sprintf("%s\x00%d", workflow.GetInfo(ctx).OriginalRunID, p.named)
 	return agent.TurnID(uuid.NewSHA1(processNamespace, []byte(name)).String())
 }
 
-// receive gives a batch to the step that it belongs to.
+// receive passes a batch to its step.
 func (p *Process) receive(ctx workflow.Context, b agent.TokenBatch) {
 	for _, s := range p.steps {
 		if s.child.receive(b) {
@@ -152,7 +152,7 @@ func (p *Process) decide(ctx workflow.Context, d agent.Decision) error {
 	}
 	p.handling++
 	defer func() { p.handling-- }()
-	s := p.waitsFor(d.ApprovalID)
+	s := p.stepAwaiting(d.ApprovalID)
 	if s == nil {
 		return conflict("no step at work waits for the approval " + fmt.Sprintf("%.64q", d.ApprovalID))
 	}
@@ -161,9 +161,9 @@ func (p *Process) decide(ctx workflow.Context, d agent.Decision) error {
 	return err
 }
 
-// waitsFor is the step that waits for an approval. The word that it waits comes at best effort, so that a turn that is alone is taken for
-// the one that is meant; it judges.
-func (p *Process) waitsFor(approvalID string) *stepAtWork {
+// stepAwaiting returns the step that waits for an approval. The signal that it waits is best effort: without one, a turn that is alone is assumed
+// to wait, and judges the decision itself.
+func (p *Process) stepAwaiting(approvalID string) *stepAtWork {
 	var only *stepAtWork
 	turns := 0
 	for _, s := range p.steps {
@@ -185,7 +185,7 @@ func conflict(message string) error {
 	return temporal.NewNonRetryableApplicationError(message, string(agent.CodeConflict), nil)
 }
 
-// show says in the Web UI what is at work and what waits, in Markdown. It costs no history.
+// show writes to the Web UI what is at work and what waits, in Markdown. It costs no history.
 func (p *Process) show(ctx workflow.Context) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "**%s**\n", p.View().Status)

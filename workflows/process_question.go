@@ -19,15 +19,15 @@ const (
 	maxOption = 128 // bytes
 )
 
-// Question is what a process asks a person; see [Process.Ask].
+// Question is a question of a process to a person; see [Process.Ask].
 type Question struct {
 	Name    string        // 1 to 128 of A-Z a-z 0-9 . _ -; no other open question has it
 	Prompt  string        // for the person, Markdown, at most 8 KiB
 	Options []string      // what may be chosen, at most 100 of 1 to 128 printable bytes; none: anything
-	Timeout time.Duration // 0: asks for ever
-	// OnTimeout is the choice that stands when nobody has answered in time.
+	Timeout time.Duration // 0: none
+	// OnTimeout is the choice if nobody has answered in time.
 	OnTimeout string
-	// Worded are the choices that need a message; an answer without one is refused.
+	// Worded lists the choices that need a message; an answer without one is refused.
 	Worded []string
 }
 
@@ -35,7 +35,7 @@ type Question struct {
 type Answer struct {
 	Question string `json:"question"`
 	Choice   string `json:"choice"`
-	Message  string `json:"message,omitempty"` // whatever else the person has to say, at most 64 KiB
+	Message  string `json:"message,omitempty"` // at most 64 KiB
 	By       string `json:"by,omitempty"`
 	TimedOut bool   `json:"timed_out,omitempty"` // nobody answered: Choice is the question's OnTimeout
 }
@@ -49,13 +49,13 @@ type openQuestion struct {
 	workflowID string // of the process
 }
 
-// Ask waits until a person answers, without limit or until the question's timeout: then the answer has TimedOut set. The wait holds no
-// thread and survives restarts and deploys. The error is ctx's, or a mistake in the question.
+// Ask waits until a person answers, or until the question's timeout: then the answer has TimedOut set. The wait survives restarts and deploys.
+// The error is ctx's, or the question is invalid.
 func (p *Process) Ask(ctx workflow.Context, question Question) (Answer, error) {
-	if err := p.mayAsk(&question); err != nil {
+	if err := p.checkQuestion(&question); err != nil {
 		return Answer{}, err
 	}
-	q := &openQuestion{Question: question, workflowID: ownID(ctx)}
+	q := &openQuestion{Question: question, workflowID: workflowID(ctx)}
 	if q.Timeout > 0 {
 		q.expires = workflow.Now(ctx).Add(q.Timeout)
 	}
@@ -83,7 +83,7 @@ func (p *Process) Ask(ctx workflow.Context, question Question) (Answer, error) {
 	return *q.answer, nil
 }
 
-func (p *Process) mayAsk(q *Question) error {
+func (p *Process) checkQuestion(q *Question) error {
 	switch {
 	case !agent.ValidName(q.Name):
 		return invalidInput("question.name: want 1 to 128 of A-Z a-z 0-9 . _ -")
@@ -97,14 +97,14 @@ func (p *Process) mayAsk(q *Question) error {
 		return invalidInput("question.timeout: is negative")
 	case len(p.questions) >= maxAtWork:
 		return conflict(fmt.Sprintf("%d questions are open already", maxAtWork))
-	case p.open(q.Name) != nil:
+	case p.openQuestion(q.Name) != nil:
 		return conflict("a question " + q.Name + " is open already")
 	}
 	return nil
 }
 
-// open is the question of a name that nobody has answered.
-func (p *Process) open(name string) *openQuestion {
+// openQuestion returns the unanswered question with a name, nil if there is none.
+func (p *Process) openQuestion(name string) *openQuestion {
 	for _, q := range p.questions {
 		if q.Name == name && q.answer == nil {
 			return q
@@ -113,15 +113,15 @@ func (p *Process) open(name string) *openQuestion {
 	return nil
 }
 
-// check refuses an answer that no question takes, before history holds anything of it.
-func (p *Process) check(a Answer) error {
+// checkAnswer refuses an answer that fits no open question, before it is in history.
+func (p *Process) checkAnswer(a Answer) error {
 	switch {
 	case len(a.Choice)+len(a.Message) > maxAnswer:
 		return invalidInput(fmt.Sprintf("message: is %d bytes with the choice, at most %d", len(a.Choice)+len(a.Message), maxAnswer))
 	case len(a.By) > 256:
 		return invalidInput("by: is longer than 256 bytes")
 	}
-	q := p.open(a.Question)
+	q := p.openQuestion(a.Question)
 	if q == nil {
 		return conflict(fmt.Sprintf("no question %.128q is open", a.Question))
 	}
@@ -135,10 +135,10 @@ func (p *Process) check(a Answer) error {
 }
 
 func (p *Process) answer(_ workflow.Context, a Answer) error {
-	if err := p.check(a); err != nil {
+	if err := p.checkAnswer(a); err != nil {
 		return err
 	}
 	a.TimedOut = false
-	p.open(a.Question).answer = &a
+	p.openQuestion(a.Question).answer = &a
 	return nil
 }

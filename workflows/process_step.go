@@ -92,7 +92,7 @@ func (p *Process) RunAgent(ctx workflow.Context, s Step) (agent.AgentStepOutput,
 	if len(p.steps) >= maxAtWork {
 		return agent.AgentStepOutput{}, conflict(fmt.Sprintf("%d steps are at work already", maxAtWork))
 	}
-	w := &stepAtWork{name: s.Name, status: "starting", onBatch: s.OnBatch, workflowID: ownID(ctx)}
+	w := &stepAtWork{name: s.Name, status: "starting", onBatch: s.OnBatch, workflowID: workflowID(ctx)}
 	p.steps = append(p.steps, w)
 	defer func() {
 		p.steps = slices.DeleteFunc(p.steps, func(o *stepAtWork) bool { return o == w })
@@ -166,7 +166,7 @@ func (r *Retry) pause(attempts int) time.Duration {
 func (p *Process) try(ctx workflow.Context, w *stepAtWork, s *Step) (agent.AgentStepOutput, error) {
 	request := s.Request
 	if s.Stream {
-		request.StreamTo = &agent.StreamTo{WorkflowID: ownID(ctx), Signal: SignalTokens, IntervalMS: p.cfg.IntervalMS}
+		request.StreamTo = &agent.StreamTo{WorkflowID: workflowID(ctx), Signal: SignalTokens, IntervalMS: p.cfg.IntervalMS}
 	}
 	leap := 1
 	for tries := 1; ; tries++ {

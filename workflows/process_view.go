@@ -104,4 +104,4 @@ func (q *openQuestion) command() command {
 	return command{q.workflowID, UpdateAnswer, []field{{"question", q.Name}, {"choice", choice}, {"by", "you"}}}
 }
 
-func ownID(ctx workflow.Context) string { return workflow.GetInfo(ctx).WorkflowExecution.ID }
+func workflowID(ctx workflow.Context) string { return workflow.GetInfo(ctx).WorkflowExecution.ID }

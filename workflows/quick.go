@@ -29,7 +29,7 @@ func runQuick(ctx, local workflow.Context, summary string, fn any, out any, args
 	return workflow.ExecuteActivity(storeOptions(ctx, summary), fn, args...).Get(ctx, out)
 }
 
-// final reports whether an activity's error would be the same the next time.
+// final reports whether retrying an activity cannot help.
 func final(err error) bool {
 	var application *temporal.ApplicationError
 	return temporal.IsCanceledError(err) || (errors.As(err, &application) && application.NonRetryable())

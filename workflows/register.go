@@ -38,7 +38,8 @@ func Register(r Registry) {
 	})
 }
 
-// RegisterActivities registers activities one by one under fixed names: registering a struct would take every method that looks like one.
+// RegisterActivities registers activities one by one under fixed names. Registering a struct would register every method that looks like an
+// activity.
 func RegisterActivities(r interface {
 	RegisterActivityWithOptions(a any, options activity.RegisterOptions)
 }, all ...interface {

@@ -121,12 +121,12 @@ func (r *retentionRun) page(ctx workflow.Context, after string) (next string, er
 func (r *retentionRun) sweep(ctx workflow.Context, s retention.Sweep) error {
 	done := RetentionSwept{Tenant: s.Tenant, Kind: s.Kind}
 	in := retention.SweepInput{Sweep: s}
-	r.show(ctx, "sweeps "+ownerOf(s.Tenant)+" "+s.Kind)
+	r.show(ctx, "sweeps "+tenantLabel(s.Tenant)+" "+s.Kind)
 	for range sweepAgain {
 		var part retention.SweepResult
-		opts := sweepOptions(ctx, sweepTimeout, s.Kind+" of "+ownerOf(s.Tenant))
+		opts := sweepOptions(ctx, sweepTimeout, s.Kind+" of "+tenantLabel(s.Tenant))
 		if err := workflow.ExecuteActivity(opts, retentionActs.SweepRetention, in).Get(ctx, &part); err != nil {
-			return r.gaveUp(ctx, done, err)
+			return r.recordFailure(ctx, done, err)
 		}
 		done.Removed, done.Bytes, done.OldestLeft = done.Removed+part.Removed, done.Bytes+part.Bytes, part.OldestLeft
 		if part.Next == nil {
@@ -138,32 +138,32 @@ func (r *retentionRun) sweep(ctx workflow.Context, s retention.Sweep) error {
 	return nil
 }
 
-// collect removes what nobody refers to.
+// collect removes content that nobody refers to.
 func (r *retentionRun) collect(ctx workflow.Context) error {
 	done := RetentionSwept{Kind: "content"}
 	r.show(ctx, "collects content that nobody refers to")
 	var part retention.SweepResult
 	if err := workflow.ExecuteActivity(sweepOptions(ctx, sweepTimeout, "collect content"), retentionActs.CollectRetention).Get(ctx, &part); err != nil {
-		return r.gaveUp(ctx, done, err)
+		return r.recordFailure(ctx, done, err)
 	}
 	done.Removed, done.Bytes = part.Removed, part.Bytes
 	r.add(done)
 	return nil
 }
 
-// gaveUp notes a sweep that could not be done. A cancel ends the run.
-func (r *retentionRun) gaveUp(ctx workflow.Context, done RetentionSwept, err error) error {
+// recordFailure records a sweep that failed for good. A cancel ends the run.
+func (r *retentionRun) recordFailure(ctx workflow.Context, done RetentionSwept, err error) error {
 	if temporal.IsCanceledError(err) || ctx.Err() != nil {
 		return err
 	}
-	done.Error = clipped(internalFailure(err).Message)
+	done.Error = shortMessage(internalFailure(err).Message)
 	r.out.Failed++
 	r.add(done)
 	workflow.GetLogger(ctx).Warn("retention: a sweep was given up", "tenant", done.Tenant, "kind", done.Kind, "error", err)
 	return nil
 }
 
-// add adds up.
+// add adds a sweep to the result.
 func (r *retentionRun) add(done RetentionSwept) {
 	r.out.Removed, r.out.Bytes = r.out.Removed+done.Removed, r.out.Bytes+done.Bytes
 	switch {
@@ -175,7 +175,7 @@ func (r *retentionRun) add(done RetentionSwept) {
 	}
 }
 
-// show says in the Web UI what the run is doing. It costs no history.
+// show writes to the Web UI what the run is doing. It costs no history.
 func (r *retentionRun) show(ctx workflow.Context, what string) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Retention %s: %d removed", what, r.out.Removed)
@@ -186,20 +186,20 @@ func (r *retentionRun) show(ctx workflow.Context, what string) {
 		b.WriteString("\n\n| tenant | kind | removed |\n|---|---|---|\n")
 	}
 	for _, k := range r.out.Kinds[max(0, len(r.out.Kinds)-20):] {
-		fmt.Fprintf(&b, "| %s | %s | %d |\n", ownerOf(k.Tenant), k.Kind, k.Removed)
+		fmt.Fprintf(&b, "| %s | %s | %d |\n", tenantLabel(k.Tenant), k.Kind, k.Removed)
 	}
 	workflow.SetCurrentDetails(ctx, b.String())
 }
 
-func ownerOf(tenant string) string {
+func tenantLabel(tenant string) string {
 	if tenant == "" {
 		return "no tenant"
 	}
 	return tenant
 }
 
-// clipped is a fault as a result tells of it; the log has the whole.
-func clipped(text string) string {
+// shortMessage bounds an error message for a result; the log has all of it.
+func shortMessage(text string) string {
 	const most = 300 // bytes
 	if len(text) <= most {
 		return text
@@ -209,7 +209,7 @@ func clipped(text string) string {
 
 func sweepOptions(ctx workflow.Context, attempt time.Duration, summary string) workflow.Context {
 	o := workflow.ActivityOptions{
-		StartToCloseTimeout: attempt, ScheduleToCloseTimeout: sweepTotal, RetryPolicy: patient(), Summary: summary,
+		StartToCloseTimeout: attempt, ScheduleToCloseTimeout: sweepTotal, RetryPolicy: retryWithoutLimit(), Summary: summary,
 	}
 	if attempt > storeTimeout {
 		o.HeartbeatTimeout = sweepSilence

@@ -13,20 +13,20 @@ import (
 )
 
 const (
-	// roomPatience is how long a run waits for its limits to leave room. Then it is skipped: the next one is due some time.
+	// roomPatience is how long a run waits until its limits allow it. Then it is skipped: the next run will be due.
 	roomPatience = time.Hour
-	// roomFirst and roomMost bound one such pause, whatever the limits say.
+	// roomFirst and roomMax bound one such pause.
 	roomFirst = time.Second
-	roomMost  = 10 * time.Minute
-	// submitTotal bounds all attempts to submit, while what the runtime depends on is away.
+	roomMax   = 10 * time.Minute
+	// submitTotal bounds all attempts to submit while a dependency of the runtime is away.
 	submitTotal = time.Hour
 	// awaitTimeout bounds one attempt to follow a turn, which ends by itself after 10 minutes.
 	awaitTimeout = 15 * time.Minute
-	// lookAgainFirst and lookAgainMost space the looks at a turn that waits for a person.
+	// lookAgainFirst and lookAgainMax space the looks at a turn that waits for a person.
 	lookAgainFirst = time.Minute
-	lookAgainMost  = 10 * time.Minute
-	// farewell is how long a cancelled run waits for its turn to stop.
-	farewell = time.Minute
+	lookAgainMax   = 10 * time.Minute
+	// cancelPatience is how long a cancelled run waits for its turn to stop.
+	cancelPatience = time.Minute
 	// stopTotal bounds all attempts to cancel the turn of a run that was cancelled.
 	stopTotal = 5 * time.Minute
 	// noticeTimeout bounds one attempt to notify, noticeTotal all of them: the next run may be waiting for this one.
@@ -38,13 +38,13 @@ const (
 // scheduled is the nil-typed handle of the activities of ScheduledRun.
 var scheduled *activities.Schedules //nolint:gochecknoglobals // always nil: it only names methods
 
-// ScheduledRunInput names the schedule of which this is a run. What it says is read when the run begins.
+// ScheduledRunInput names the schedule of a run. The schedule is read when the run begins.
 type ScheduledRunInput struct {
 	Tenant   string `json:"tenant"`
 	Schedule string `json:"schedule"`
 }
 
-// ScheduledRunCarry is what a run takes along when it continues as new: its turn, which waits for a person.
+// ScheduledRunCarry is the state with which a run continues as new: its turn, which waits for a person.
 type ScheduledRunCarry struct {
 	TurnID    agent.TurnID    `json:"turn_id"`
 	SessionID agent.SessionID `json:"session_id"`
@@ -64,15 +64,14 @@ type ScheduledRunResult struct {
 	Unsent    int             `json:"unsent"` // notices that could not be sent: the run says why
 }
 
-// ScheduledRun is one run of a schedule: a turn in a session of its own, submitted as every door does, waited for, stored and told of. Like
-// a turn that fails, a run that fails completes with that status. Cancelled, it cancels its turn and ends as cancelled. carry is for
-// continue-as-new alone.
+// ScheduledRun is one run of a schedule. It submits a turn in a session of its own, waits for it, stores the result and notifies. A run that fails
+// completes with that status. A cancelled run cancels its turn and ends as cancelled. carry is for continue-as-new alone.
 func ScheduledRun(ctx workflow.Context, in ScheduledRunInput, carry *ScheduledRunCarry) (ScheduledRunResult, error) {
 	info := workflow.GetInfo(ctx)
 	r := &scheduledRun{ref: schedules.RunRef{
 		Tenant: in.Tenant, Schedule: in.Schedule, RunID: info.FirstRunID, WorkflowID: info.WorkflowExecution.ID,
 	}}
-	free, _ := workflow.NewDisconnectedContext(ctx) // for what must be done also after a cancel
+	free, _ := workflow.NewDisconnectedContext(ctx) // for work after a cancel
 	if carry != nil {
 		r.turn = schedules.SubmitResult{TurnID: carry.TurnID, SessionID: carry.SessionID}
 		r.await = schedules.AwaitInput{TurnID: carry.TurnID, After: carry.After, Waiting: true}
@@ -84,7 +83,7 @@ func ScheduledRun(ctx workflow.Context, in ScheduledRunInput, carry *ScheduledRu
 		case workflow.IsContinueAsNewError(err):
 			return ScheduledRunResult{}, err
 		case temporal.IsCanceledError(err):
-			r.stop(free)
+			r.cancelTurn(free)
 		case err != nil:
 			r.status, r.failure = string(agent.TurnFailed), internalFailure(err)
 		}
@@ -104,11 +103,11 @@ type scheduledRun struct {
 	ref     schedules.RunRef
 	turn    schedules.SubmitResult
 	await   schedules.AwaitInput
-	status  string         // when it is not the turn's
+	status  string         // of the run, if it differs from the turn's
 	failure *agent.Failure // likewise
 }
 
-// submit makes the run a turn. While the limits leave no room it waits; what they will not let in at all is the run's end.
+// submit submits the run's turn. It waits while the limits leave no room. If they can never allow the turn, the run ends.
 func (r *scheduledRun) submit(ctx workflow.Context) error {
 	until := workflow.Now(ctx).Add(roomPatience)
 	for {
@@ -131,7 +130,7 @@ func (r *scheduledRun) submit(ctx workflow.Context) error {
 			r.status, r.failure = string(agent.TurnFailed), r.turn.Refusal
 			return nil
 		}
-		pause := min(max(time.Duration(r.turn.RetryAfterMS)*time.Millisecond, roomFirst), roomMost)
+		pause := min(max(time.Duration(r.turn.RetryAfterMS)*time.Millisecond, roomFirst), roomMax)
 		if workflow.Now(ctx).Add(pause).After(until) {
 			r.status, r.failure = agent.ScheduleSkipped, r.turn.Refusal
 			return nil
@@ -144,12 +143,12 @@ func (r *scheduledRun) submit(ctx workflow.Context) error {
 	}
 }
 
-// watch waits for the end of the turn. While it waits for a person nothing is held but a timer.
+// watch waits for the end of the turn. While the turn waits for a person, only a timer runs.
 func (r *scheduledRun) watch(ctx workflow.Context) error {
 	pause := lookAgainFirst
 	for {
 		r.show(ctx, "waits for its turn")
-		out, err := r.look(ctx)
+		out, err := r.followTurn(ctx)
 		if err != nil || out.Over {
 			return err
 		}
@@ -165,12 +164,12 @@ func (r *scheduledRun) watch(ctx workflow.Context) error {
 		if err := sleep(ctx, pause, "a person decides"); err != nil {
 			return err
 		}
-		pause = min(2*pause, lookAgainMost)
+		pause = min(2*pause, lookAgainMax)
 	}
 }
 
-// look follows the turn for a while.
-func (r *scheduledRun) look(ctx workflow.Context) (schedules.AwaitResult, error) {
+// followTurn follows the turn for a while.
+func (r *scheduledRun) followTurn(ctx workflow.Context) (schedules.AwaitResult, error) {
 	var out schedules.AwaitResult
 	err := workflow.ExecuteActivity(awaitOptions(ctx), scheduled.AwaitScheduledRun, r.await).Get(ctx, &out)
 	if err == nil {
@@ -182,18 +181,18 @@ func (r *scheduledRun) look(ctx workflow.Context) (schedules.AwaitResult, error)
 	return out, err
 }
 
-// stop cancels the turn of a run that was cancelled, and gives it time to end.
-func (r *scheduledRun) stop(ctx workflow.Context) {
+// cancelTurn cancels the turn of a cancelled run, and waits a moment until it ends.
+func (r *scheduledRun) cancelTurn(ctx workflow.Context) {
 	r.status, r.failure = string(agent.TurnCancelled), nil
 	if err := workflow.ExecuteActivity(stopOptions(ctx), scheduled.CancelScheduledRun, r.turn.TurnID).Get(ctx, nil); err != nil {
 		workflow.GetLogger(ctx).Warn("cancel turn of a scheduled run", "turn", r.turn.TurnID, "error", err)
 		return
 	}
-	until := workflow.Now(ctx).Add(farewell)
+	until := workflow.Now(ctx).Add(cancelPatience)
 	r.await.Waiting = false
-	for left := farewell; left > time.Second; left = until.Sub(workflow.Now(ctx)) {
+	for left := cancelPatience; left > time.Second; left = until.Sub(workflow.Now(ctx)) {
 		r.await.MaxMS = left.Milliseconds()
-		if out, err := r.look(ctx); err != nil || out.Over {
+		if out, err := r.followTurn(ctx); err != nil || out.Over {
 			return
 		}
 		if err := sleep(ctx, time.Second, "the turn stops"); err != nil {
@@ -202,7 +201,7 @@ func (r *scheduledRun) stop(ctx workflow.Context) {
 	}
 }
 
-// finish stores how the run ended, without limit: nothing else remembers it. Then it tells those who want to know.
+// finish stores the end of the run and retries without limit, because nothing else has it. Then it notifies.
 func (r *scheduledRun) finish(ctx workflow.Context) (ScheduledRunResult, error) {
 	r.show(ctx, "is stored")
 	out := ScheduledRunResult{RunID: r.ref.RunID, Schedule: r.ref.Schedule, TurnID: r.turn.TurnID, SessionID: r.turn.SessionID}
@@ -229,7 +228,7 @@ func (r *scheduledRun) finish(ctx workflow.Context) (ScheduledRunResult, error) 
 	return out, nil
 }
 
-// show says in the Web UI what the run is doing. It costs no history.
+// show writes to the Web UI what the run is doing. It costs no history.
 func (r *scheduledRun) show(ctx workflow.Context, what string) {
 	text := "Run of `" + r.ref.Schedule + "` " + what
 	if r.turn.TurnID != "" {
@@ -242,23 +241,23 @@ func sleep(ctx workflow.Context, d time.Duration, summary string) error {
 	return workflow.NewTimerWithOptions(ctx, d, workflow.TimerOptions{Summary: summary}).Get(ctx, nil)
 }
 
-// submitOptions wait for an attempt that is under way when the run is cancelled: only it knows whether there is a turn to cancel.
+// submitOptions returns the options of submitting. A cancelled run waits for the attempt, which knows whether there is a turn to cancel.
 func submitOptions(ctx workflow.Context, summary string) workflow.Context {
 	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-		StartToCloseTimeout: storeTimeout, ScheduleToCloseTimeout: submitTotal, RetryPolicy: patient(), Summary: summary, WaitForCancellation: true,
+		StartToCloseTimeout: storeTimeout, ScheduleToCloseTimeout: submitTotal, RetryPolicy: retryWithoutLimit(), Summary: summary, WaitForCancellation: true,
 	})
 }
 
-// stopOptions give up at last: who cancels a run waits for its end.
+// stopOptions returns the options of cancelling a turn. They are bounded, because the person who cancels waits for the end.
 func stopOptions(ctx workflow.Context) workflow.Context {
 	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-		StartToCloseTimeout: storeTimeout, ScheduleToCloseTimeout: stopTotal, RetryPolicy: patient(), Summary: "cancel turn",
+		StartToCloseTimeout: storeTimeout, ScheduleToCloseTimeout: stopTotal, RetryPolicy: retryWithoutLimit(), Summary: "cancel turn",
 	})
 }
 
 func awaitOptions(ctx workflow.Context) workflow.Context {
 	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-		StartToCloseTimeout: awaitTimeout, HeartbeatTimeout: heartbeatTimeout, RetryPolicy: patient(), Summary: "await turn",
+		StartToCloseTimeout: awaitTimeout, HeartbeatTimeout: heartbeatTimeout, RetryPolicy: retryWithoutLimit(), Summary: "await turn",
 	})
 }
 
@@ -271,5 +270,5 @@ func noticeOptions(ctx workflow.Context, summary string) workflow.Context {
 	})
 }
 
-// ScheduledRunID is the workflow id of the runs of a schedule: Temporal puts the time of each behind it.
+// ScheduledRunID returns the workflow id of the runs of a schedule. Temporal appends the time of each run.
 func ScheduledRunID(tenant, schedule string) string { return "scheduled/" + tenant + "/" + schedule }

@@ -14,18 +14,18 @@ import (
 // maxHandlers bounds the handlers of one turn that may be at work at once.
 const maxHandlers = 64
 
-// messageNamespace makes the turn ids of messages out of the update that brought them.
+// messageNamespace is the namespace of the turn ids of messages, which are made of the update that brought them.
 var messageNamespace = uuid.MustParse("0d7b3a7e-52c8-5a44-8a39-3f6a6f2f5f02") //nolint:gochecknoglobals // a constant in all but syntax
 
-// errOver refuses what comes after the end.
-var errOver = temporal.NewNonRetryableApplicationError("the turn is over", string(agent.CodeConflict), nil)
+// errTurnOver refuses requests after the turn's end.
+var errTurnOver = temporal.NewNonRetryableApplicationError("the turn is over", string(agent.CodeConflict), nil)
 
 // listen registers the query, the updates and the signals of a turn.
 func (t *agentTurn) listen(ctx workflow.Context) error {
-	// Handlers outlive a cancel of the workflow: it is one of the things they handle.
+	// Handlers outlive a cancel of the workflow, because they handle it.
 	free, _ := workflow.NewDisconnectedContext(ctx)
 	t.listenToSignals(ctx, free)
-	open := workflow.UpdateHandlerOptions{Validator: suits}
+	open := workflow.UpdateHandlerOptions{Validator: validateDecision}
 	provided := workflow.UpdateHandlerOptions{Validator: validateProvided}
 	provided.Description = "Gives the result of a client-side tool: {tool_call_id, result | error}"
 	open.Description = "Answers an approval: {approval_id, decision: approve|edit|reject|respond, args?, message?, remember?, by}"
@@ -62,15 +62,15 @@ func (t *agentTurn) listenToSignals(ctx, free workflow.Context) {
 	})
 }
 
-// suits refuses a decision that no approval could take, before history holds anything of it.
-func suits(d agent.Decision) error {
+// validateDecision refuses an invalid decision before it is in history.
+func validateDecision(d agent.Decision) error {
 	if err := d.Check(); err != nil {
 		return refused(agent.FailureOf(err))
 	}
 	return nil
 }
 
-// validateProvided refuses a result that no call could take, before history holds anything of it.
+// validateProvided refuses an invalid result before it is in history.
 func validateProvided(r agent.ProvidedResult) error {
 	if err := r.Check(); err != nil {
 		return refused(agent.FailureOf(err))
@@ -78,20 +78,20 @@ func validateProvided(r agent.ProvidedResult) error {
 	return nil
 }
 
-// decide judges a decision in an activity and hands the verdict to the core.
+// decide judges a decision in an activity and gives the verdict to the core.
 func (t *agentTurn) decide(ctx workflow.Context, d agent.Decision) (agent.DecisionVerdict, error) {
 	return t.judge(ctx, "decide", acts.Decide, func() any { return turns.DecideInput{TurnID: t.ref.TurnID, Decision: d} })
 }
 
-// provide stores the result of a call that the caller runs, in an activity, and hands the verdict to the core.
+// provide stores the result of a client-side call in an activity and gives the verdict to the core.
 func (t *agentTurn) provide(ctx workflow.Context, r agent.ProvidedResult) (agent.DecisionVerdict, error) {
 	return t.judge(ctx, "provide", acts.Provide, func() any { return turns.ProvideInput{TurnID: t.ref.TurnID, Provided: r} })
 }
 
-// judge has an activity judge what an update brought, once the turn holds its session. input is asked for then, when the turn has its id.
+// judge runs the activity that judges an update, once the turn holds its session. input is called then, because the turn has its id only then.
 func (t *agentTurn) judge(ctx workflow.Context, summary string, activity any, input func() any) (agent.DecisionVerdict, error) {
 	if t.finished || t.handling >= maxHandlers {
-		return agent.DecisionVerdict{}, errOver
+		return agent.DecisionVerdict{}, errTurnOver
 	}
 	t.handling++
 	defer func() { t.handling-- }()
@@ -114,10 +114,10 @@ func (t *agentTurn) judge(ctx workflow.Context, summary string, activity any, in
 	return *out.Verdict, nil
 }
 
-// cancel marks the turn's stream, which aborts its model call within a second, and wakes whatever waits.
+// cancel marks the turn's stream, which aborts its model call within a second, and wakes the turn if it waits.
 func (t *agentTurn) cancel(ctx workflow.Context, c agent.CancelRequest) error {
 	if t.finished {
-		return errOver
+		return errTurnOver
 	}
 	t.cancelled = true
 	t.wakeup.SendAsync(true)
@@ -138,7 +138,7 @@ type MessageReceipt struct {
 // message queues a message for the turn's session, as Submit would, and starts its turn.
 func (t *agentTurn) message(ctx workflow.Context, m turns.Message) (MessageReceipt, error) {
 	if t.finished || t.handling >= maxHandlers {
-		return MessageReceipt{}, errOver
+		return MessageReceipt{}, errTurnOver
 	}
 	t.handling++
 	defer func() { t.handling-- }()

@@ -12,7 +12,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/turns"
 )
 
-// Carry is what a turn takes along when it continues as new: references and counters.
+// Carry is the state with which a turn continues as new: references and counters.
 type Carry struct {
 	Turn          turns.TurnRef           `json:"turn"`
 	State         turn.State              `json:"state"`
@@ -82,7 +82,7 @@ func newTurn(ctx workflow.Context, carry *Carry) *agentTurn {
 	return t
 }
 
-// bind takes over what BeginTurn found out.
+// bind takes over the result of BeginTurn.
 func (t *agentTurn) bind(ctx workflow.Context, b *turns.BeginTurnResult) {
 	t.ref, t.streamTo, t.events = b.Turn, b.StreamTo, b.ContinueAsNew
 	t.position, t.holder = b.Position, b.Holder
@@ -101,7 +101,7 @@ func (t *agentTurn) usePlan(core int, p *turns.LoadPlanResult) {
 	t.state.Model, t.localCalls = p.ModelName, p.LocalCalls
 }
 
-// index makes the turn findable, once.
+// index sets the search attributes of the turn, once.
 func (t *agentTurn) index(ctx workflow.Context) {
 	t.attrs = true
 	index(ctx, attributeTenant.ValueSet(t.ref.Tenant), attributeAgent.ValueSet(t.ref.Agent),
@@ -117,7 +117,7 @@ func (t *agentTurn) due(ctx workflow.Context) bool {
 	return info.GetContinueAsNewSuggested()
 }
 
-// continueAsNew starts the turn's next run. Everything that has arrived is taken in first, so that nothing is lost.
+// continueAsNew starts the turn's next run. All signals are handled first, so that none is lost.
 func (t *agentTurn) continueAsNew(ctx workflow.Context) error {
 	_ = workflow.Await(ctx, t.quiet(ctx)) // a disconnected context is never cancelled
 	for _, v := range t.verdicts {
@@ -159,7 +159,7 @@ func (t *agentTurn) spend(ctx workflow.Context, since time.Time) {
 	t.state = t.state.Spend(workflow.Now(ctx).Sub(since).Milliseconds())
 }
 
-// budgetMS is the time that the turn has left for a model call, 0 when the call's own timeout is stricter.
+// budgetMS returns the time that is left for a model call, 0 if the call's own timeout is shorter.
 func (t *agentTurn) budgetMS() int64 {
 	ms := t.state.BudgetMS()
 	if ms >= modelTimeout.Milliseconds() {
@@ -168,7 +168,7 @@ func (t *agentTurn) budgetMS() int64 {
 	return ms
 }
 
-// toolBudgetMS is the time that the turn has left for a tool call, 0 when the call's own timeout is stricter.
+// toolBudgetMS returns the time that is left for a tool call, 0 if the call's own timeout is shorter.
 func (t *agentTurn) toolBudgetMS() int64 {
 	ms := t.state.BudgetMS()
 	if ms >= toolTimeout.Milliseconds() {
@@ -177,7 +177,7 @@ func (t *agentTurn) toolBudgetMS() int64 {
 	return ms
 }
 
-// internalFailure is the trouble of the runtime's own, as data; the cause's type and words come from activities' error table.
+// internalFailure returns an error of the runtime as data. Type and message are those of the activity's error.
 func internalFailure(err error) *agent.Failure {
 	f := &agent.Failure{Type: string(agent.CodeInternal), Message: err.Error(), Retryable: true}
 	if application, ok := errors.AsType[*temporal.ApplicationError](err); ok {

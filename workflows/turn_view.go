@@ -100,7 +100,7 @@ func (t *agentTurn) show(ctx workflow.Context, a turn.Action) {
 		fmt.Fprintf(&b, "Step %d: **waiting for a person**.\n", a.Step)
 		for _, p := range t.pending {
 			fmt.Fprintf(&b, "\n`%s` wants to run%s. To approve:\n\n```\n%s\n```\n", p.ToolName, because(a.Calls, p.CallID),
-				approval(ownID(ctx), p.ApprovalID).lines())
+				approval(workflowID(ctx), p.ApprovalID).lines())
 		}
 	case turn.Retrieve:
 		t.status = "running"
@@ -120,7 +120,7 @@ func (t *agentTurn) show(ctx workflow.Context, a turn.Action) {
 func (t *agentTurn) showClientCalls(ctx workflow.Context, b *strings.Builder, step int) {
 	fmt.Fprintf(b, "Step %d: **waiting for results of client-side tools**.\n", step)
 	for _, p := range t.pending {
-		fmt.Fprintf(b, "\n`%s` runs at the caller. To provide its result:\n\n```\n%s\n```\n", p.ToolName, result(ownID(ctx), p.CallID).lines())
+		fmt.Fprintf(b, "\n`%s` runs at the caller. To provide its result:\n\n```\n%s\n```\n", p.ToolName, result(workflowID(ctx), p.CallID).lines())
 	}
 }
 
