@@ -19,9 +19,9 @@ import (
 
 // The adapters of who may call, and of what they may have.
 var (
-	_ keys.Store      = (*postgres.Store)(nil)
-	_ audit.Store     = (*postgres.Store)(nil)
-	_ admission.Store = (*postgres.Store)(nil)
+	_ keys.Store      = (*postgres.KeyStore)(nil)
+	_ audit.Store     = (*postgres.AuditStore)(nil)
+	_ admission.Store = (*postgres.AdmissionStore)(nil)
 	_ gateway.Keys    = (*keys.Keys)(nil)
 	_ gateway.Audit   = (*audit.Trail)(nil)
 )
@@ -36,7 +36,7 @@ type callers struct {
 // openCallers makes what the configuration asks for.
 func (s *Service) openCallers(store *postgres.Store) (err error) {
 	if s.callers.trail, err = audit.New(audit.Config{
-		Store: store, Logger: s.logger.Named("audit"), Keep: s.unswept(s.cfg.Settings.Gateway.AuditKeep),
+		Store: store.AuditStore, Logger: s.logger.Named("audit"), Keep: s.unswept(s.cfg.Settings.Gateway.AuditKeep),
 	}); err != nil {
 		return err
 	}
@@ -46,7 +46,7 @@ func (s *Service) openCallers(store *postgres.Store) (err error) {
 	}
 	cfg := access.Config{OperatorKey: set.OperatorKey.Reveal()}
 	if set.Keys {
-		if s.callers.keys, err = keys.New(keys.Config{Store: store, Logger: s.logger.Named("keys")}); err != nil {
+		if s.callers.keys, err = keys.New(keys.Config{Store: store.KeyStore, Logger: s.logger.Named("keys")}); err != nil {
 			return fmt.Errorf("auth.keys: %w", err)
 		}
 		cfg.Keys = s.callers.keys
@@ -123,7 +123,7 @@ func onlyCertificates(a *app.Auth) bool {
 func (s *Service) gate(store *postgres.Store, end func(ctx context.Context, id agent.TurnID) (bool, error)) (*admission.Gate, error) {
 	set := &s.cfg.Settings.Limits
 	cfg := admission.Config{
-		Store: store, End: end, Logger: s.logger.Named("admission"), Tenants: map[string]admission.TenantBounds{},
+		Store: store.AdmissionStore, End: end, Logger: s.logger.Named("admission"), Tenants: map[string]admission.TenantBounds{},
 		Defaults: admission.Bounds{Tenant: set.Tenant.Of(), User: set.User.Of(), Agent: set.Agent.Of()},
 	}
 	for _, t := range set.Tenants {

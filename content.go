@@ -10,11 +10,11 @@ import (
 
 // rows opens what references name.
 func (s *Service) rows(store *postgres.Store) results.Reader {
-	return results.Reader{Store: store, Blobs: s.blobs}
+	return results.Reader{Store: store.ResultStore, Blobs: s.blobs}
 }
 
 // ranking is the database's full-text search as tools need it.
-type ranking struct{ store *postgres.Store }
+type ranking struct{ store *postgres.KnowledgeStore }
 
 // Rank implements [tool.Ranking].
 func (r ranking) Rank(ctx context.Context, query string, docs []tool.RankedText, n int) ([]tool.Ranked, error) {
@@ -35,7 +35,7 @@ func (r ranking) Rank(ctx context.Context, query string, docs []tool.RankedText,
 
 // collect removes content that nobody refers to, now and then, until ctx ends.
 func (s *Service) collect(ctx context.Context, store *postgres.Store) {
-	s.collector = results.NewCollector(results.CollectorConfig{Ledger: store, Bucket: s.blobs, Metrics: s.telemetry.registry, Logger: s.logger})
+	s.collector = results.NewCollector(results.CollectorConfig{Ledger: store.ContentStore, Bucket: s.blobs, Metrics: s.telemetry.registry, Logger: s.logger})
 	if every := s.cfg.Settings.Storage.CollectEvery; every > 0 {
 		s.goUpkeep(func() { s.collector.Run(ctx, every) })
 	}

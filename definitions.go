@@ -24,13 +24,13 @@ import (
 func (s *Service) openLibrary(background context.Context, store *postgres.Store) error {
 	set := s.cfg.Settings
 	keeper, err := temporalschedules.NewWorkflowSchedules(temporalschedules.WorkflowConfig{
-		Schedules: s.temporal.ScheduleClient(), Definitions: store, TaskQueue: set.Temporal.TaskQueue, Data: s.codec.Data(),
+		Schedules: s.temporal.ScheduleClient(), Definitions: store.WorkflowStore, TaskQueue: set.Temporal.TaskQueue, Data: s.codec.Data(),
 		Logger: s.logger.Named("schedules"),
 	})
 	if err != nil {
 		return err
 	}
-	if s.library, err = library.New(library.Config{Store: store, Schedules: keeper, Logger: s.logger.Named("workflows")}); err != nil {
+	if s.library, err = library.New(library.Config{Store: store.WorkflowStore, Schedules: keeper, Logger: s.logger.Named("workflows")}); err != nil {
 		return err
 	}
 	if every := set.Workflows.ReconcileEvery; every > 0 {

@@ -24,8 +24,8 @@ import (
 )
 
 var (
-	_ links.Store  = (*postgres.Store)(nil)
-	_ usage.Ledger = (*postgres.Store)(nil)
+	_ links.Store  = (*postgres.LinkStore)(nil)
+	_ usage.Ledger = (*postgres.UsageStore)(nil)
 )
 
 // doors are the ways in over HTTP besides the gateway's own.
@@ -34,11 +34,11 @@ func (s *Service) doors(background context.Context, store *postgres.Store) ([]ga
 	if err != nil {
 		return nil, err
 	}
-	linked, err := links.New(store, s.callers.trail, s.chats()...)
+	linked, err := links.New(store.LinkStore, s.callers.trail, s.chats()...)
 	if err != nil {
 		return nil, err
 	}
-	costs, err := usage.New(store)
+	costs, err := usage.New(store.UsageStore)
 	if err != nil {
 		return nil, err
 	}

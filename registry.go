@@ -82,8 +82,8 @@ func (s *Service) openCatalog(ctx, background context.Context, store *postgres.S
 	}
 	var err error
 	s.parts, err = app.Build(set, app.World{
-		Store: store, Blobs: s.blobs, Datasets: s.rows(store), Results: results.Cache{Memory: store}, Toolkits: factories,
-		Workflows: s.library, Composites: store, References: store, Ranking: ranking{store},
+		Store: store, Blobs: s.blobs, Datasets: s.rows(store), Results: results.Cache{Memory: store.ResultStore}, Toolkits: factories,
+		Workflows: s.library, Composites: store.CompositeStore, References: store.SessionStore, Ranking: ranking{store.KnowledgeStore},
 		Providers: s.cfg.Providers, Middleware: s.cfg.Middleware, Env: s.cfg.Env, Metrics: s.telemetry.registry, Logger: s.logger,
 	})
 	if err != nil {

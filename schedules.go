@@ -21,7 +21,7 @@ var (
 	_ schedules.Store              = (*postgres.Store)(nil)
 	_ schedules.Inbox              = (*inbox.Inbox)(nil)
 	_ schedules.People             = (*telegram.Channel)(nil)
-	_ temporalschedules.AgentStore = (*postgres.Store)(nil)
+	_ temporalschedules.AgentStore = (*postgres.ScheduleStore)(nil)
 	_ schedulesdoor.Schedules      = (*temporalschedules.AgentSchedules)(nil)
 	_ telegram.Store               = (*postgres.Store)(nil)
 )
@@ -30,7 +30,7 @@ var (
 func (s *Service) openSchedules(background context.Context, store *postgres.Store) (err error) {
 	set := s.cfg.Settings
 	s.schedules, err = temporalschedules.NewAgentSchedules(temporalschedules.AgentConfig{
-		Store: store, Schedules: s.temporal.ScheduleClient(), Starter: s.temporal, TaskQueue: set.Temporal.TaskQueue,
+		Store: store.ScheduleStore, Schedules: s.temporal.ScheduleClient(), Starter: s.temporal, TaskQueue: set.Temporal.TaskQueue,
 		Data: s.codec.Data(), Schemas: schema.New(), MaxPerTenant: set.Schedules.MaxPerTenant, Logger: s.logger.Named("schedules"),
 	})
 	if err != nil {

@@ -60,8 +60,8 @@ var (
 	_ turns.Schemas    = (*schema.Checker)(nil)
 	_ turns.Knowledge  = (*retrieval.Library)(nil)
 	_ jobs.Results     = (*inbox.Inbox)(nil)
-	_ retrieval.Store  = (*postgres.Store)(nil)
-	_ catalog.Store    = (*postgres.Store)(nil)
+	_ retrieval.Store  = (*postgres.KnowledgeStore)(nil)
+	_ catalog.Store    = (*postgres.CatalogStore)(nil)
 	_ gateway.Catalog  = (*catalog.Registry)(nil)
 )
 
@@ -225,7 +225,7 @@ func (s *Service) openStore(ctx context.Context) (*postgres.Store, error) {
 	pg.CatalogPoll = set.Catalog.Poll
 	pg.BlobGrace = set.Storage.CollectAfter
 	store := postgres.NewStore(s.pool, pg)
-	if s.blobs, err = blob.Open(ctx, set.Storage.BlobURL.Reveal(), blob.WithLedger(store)); err != nil {
+	if s.blobs, err = blob.Open(ctx, set.Storage.BlobURL.Reveal(), blob.WithLedger(store.ContentStore)); err != nil {
 		return nil, fmt.Errorf("open blob store: %w", err)
 	}
 	return store, nil
@@ -281,7 +281,7 @@ func (s *Service) compose(ctx, background context.Context, store *postgres.Store
 	// Not under Worker Versioning: an eager start takes the worker that asks, whichever version is current.
 	eager := set.Temporal.EagerStart && set.Temporal.WorkerVersioning.Deployment == ""
 	runs := &inbox.Runs{Temporal: s.temporal, TaskQueue: set.Temporal.TaskQueue, Eager: eager, SearchAttributes: watch.Known}
-	library, err := retrieval.New(retrieval.Config{Store: store, Embedders: parts.Models.Embedder, Logger: s.logger})
+	library, err := retrieval.New(retrieval.Config{Store: store.KnowledgeStore, Embedders: parts.Models.Embedder, Logger: s.logger})
 	if err != nil {
 		return err
 	}

@@ -20,12 +20,12 @@ import (
 )
 
 var (
-	_ retention.Store        = (*postgres.Store)(nil)
-	_ retention.ReportStore  = (*postgres.Store)(nil)
+	_ retention.Store        = (*postgres.RetentionStore)(nil)
+	_ retention.ReportStore  = (*postgres.RetentionStore)(nil)
 	_ retentiondoor.Reporter = (*retention.Reporter)(nil)
 	_ retentiondoor.Schedule = (*retentionschedule.Schedule)(nil)
-	_ erasure.Store          = (*postgres.Store)(nil)
-	_ erasure.RequestStore   = (*postgres.Store)(nil)
+	_ erasure.Store          = (*postgres.ErasureStore)(nil)
+	_ erasure.RequestStore   = (*postgres.ErasureStore)(nil)
 	_ erasure.Turns          = (*inbox.Inbox)(nil)
 	_ erasure.Blobs          = (*blob.Store)(nil)
 	_ erasuredoor.Requests   = (*erasure.Requests)(nil)
@@ -54,22 +54,22 @@ func (s *Service) openUpkeep(background context.Context, store *postgres.Store, 
 		return err
 	}
 	sweeper, err := retention.NewSweeper(retention.SweeperConfig{
-		Policy: policy, Store: store, Collectors: s.collectors(store), Logger: logger,
+		Policy: policy, Store: store.RetentionStore, Collectors: s.collectors(store), Logger: logger,
 	})
 	if err != nil {
 		return err
 	}
 	u.retention = activities.NewRetention(sweeper)
-	u.reporter = &retention.Reporter{Policy: policy, Store: store, Schedule: u.schedule}
+	u.reporter = &retention.Reporter{Policy: policy, Store: store.RetentionStore, Schedule: u.schedule}
 	histories := &executions.Executions{
 		Client: s.temporal, Service: s.temporal.WorkflowService(), Schedules: s.temporal.ScheduleClient(), Namespace: s.namespace,
 		TaskQueue: set.Temporal.TaskQueue, ScheduleID: temporalschedules.AgentScheduleID,
 	}
-	if u.requests, err = erasure.NewRequests(store, histories); err != nil {
+	if u.requests, err = erasure.NewRequests(store.ErasureStore, histories); err != nil {
 		return err
 	}
 	eraser, err := erasure.NewEraser(erasure.EraserConfig{
-		Store: store, Turns: box, Histories: histories, Blobs: s.blobs, Logger: s.logger.Named("erasure"),
+		Store: store.ErasureStore, Turns: box, Histories: histories, Blobs: s.blobs, Logger: s.logger.Named("erasure"),
 	})
 	if err != nil {
 		return err

@@ -2,6 +2,8 @@ package postgres
 
 import (
 	"context"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -9,36 +11,40 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// What is counted, and from what:
+// AdmissionStore counts what tenants, users and agents use, and admits turns within their bounds:
 //
-//   - requests_per_minute: a log of admissions, so that no minute, wherever it begins, has more than the bound; two windows that are weighed
-//     against each other would need less room, and let in more at times.
-//   - concurrent_turns: turn_places. A turn has its place from its admission to its end, also while it waits: in its session's queue, for a
-//     person. Triggers on turns free it in the transaction in which the turn ends or goes, whichever release does that. A turn that has no
-//     row in turns within a minute has lost its place, until it begins after all.
-//   - tokens_per_minute: the usage ledger. Budgets: the view usage_by_day, which adds the ledger's rows that are not added up yet.
+//   - requests_per_minute counts a log of admissions, so that no minute, wherever it begins, has more than the bound.
+//   - concurrent_turns counts turn_places. A turn has its place from its admission to its end, also while it waits in its session's queue or for a
+//     person. Triggers on turns remove it in the transaction in which the turn ends or is deleted. A turn without a row in turns for a minute loses
+//     its place until it begins.
+//   - tokens_per_minute counts the usage ledger. Budgets count the view usage_by_day, which includes rows that are not added up yet.
 //
-// Only the first two change by an admission. So only they need one at a time of a tenant: an advisory lock, which is held for one function
-// call and its commit, sees to that among all processes, and a turnstile in front of it to one connection of this process.
+// Only the first two change with an admission, so only they need admissions of a tenant one at a time. Among all processes an advisory lock does
+// that, held for one function call and its commit. Within this process [turnstiles] do, so that a tenant waits with one connection.
+type AdmissionStore struct {
+	*database
+
+	turnstiles turnstiles
+}
 
 const admit = `
 SELECT coalesce(r_kind, ''), coalesce(r_bound, ''), coalesce(r_used, 0), coalesce(r_again, r_now), r_now
 FROM turnstone_admit($1, $2, $3, $4, $5, $6, $7)`
 
-// kinds are those who are bound, in the order in which the database checks them.
-func kinds(a *agent.Admission) [3]struct {
+// boundedParty is somebody whose turns have bounds.
+type boundedParty struct {
 	kind, name string
 	bound      agent.Bound
-} {
-	return [3]struct {
-		kind, name string
-		bound      agent.Bound
-	}{
+}
+
+// boundedParties returns the tenant, the user and the agent of a turn, in the order in which the database checks them.
+func boundedParties(a *agent.Admission) [3]boundedParty {
+	return [3]boundedParty{
 		{agent.BoundTenant, a.Tenant, a.Tenants}, {agent.BoundUser, a.UserID, a.Users}, {agent.BoundAgent, a.Agent, a.Agents},
 	}
 }
 
-// limitsOf lists bounds in the order of turnstone_admit.
+// limitsOf returns the limits of a bound in the order of [boundNames] and of the function turnstone_admit.
 func limitsOf(b *agent.Bound) []float64 {
 	return []float64{
 		float64(b.RequestsPerMinute), float64(b.ConcurrentTurns), float64(b.TokensPerMinute), b.DailyCostUSD, b.MonthlyCostUSD,
@@ -53,35 +59,34 @@ func boundNames() []string {
 	}
 }
 
-// Admit lets a turn in, or refuses with [agent.CodeRateLimited], an [agent.AdmissionRefused] as its cause and a RetryAfter, naming the first
-// bound that is reached: those of the tenant, of the user, of the agent, each in the order of [agent.Bound]'s fields. In one round trip and
-// one transaction, atomic among all processes: of any number who ask at once no more are let in than the bounds allow.
+// Admit admits a turn, or refuses it with [agent.CodeRateLimited], an [agent.AdmissionRefused] as its cause and a RetryAfter. It names the first
+// bound that is reached: those of the tenant, of the user, of the agent, each in the order of [agent.Bound]'s fields. It takes one round trip and one
+// transaction, and is atomic among all processes: no more turns are admitted than the bounds allow.
 //
-// A turn that was let in before, and holds its place or has begun, is let in again and counted once. A budget that is not used up lets a
-// turn in whatever that will cost. A turn without a user, or an agent, has no bound of that kind. Without any bound nothing is asked.
-func (s *Store) Admit(ctx context.Context, a agent.Admission) error {
+// A turn that was admitted before, and has its place or has begun, is admitted again and counted once. A budget that is not used up admits a turn
+// whatever that will cost. A turn without a user or an agent has no bound of that kind. Without any bound the database is not asked.
+func (s *AdmissionStore) Admit(ctx context.Context, a agent.Admission) error {
 	const op = "admit turn"
 	if err := checkNames(
-		named{"tenant", a.Tenant, true}, named{"turn_id", string(a.TurnID), true}, named{"agent", a.Agent, false},
+		nameField{"tenant", a.Tenant, true}, nameField{"turn_id", string(a.TurnID), true}, nameField{"agent", a.Agent, false},
 	); err != nil {
 		return err
 	}
 	var (
-		limits        []float64
-		bound, counts bool
+		limits            []float64
+		isBound, isSerial bool // there is a bound; there is one that admissions change
 	)
-	for _, k := range kinds(&a) {
-		of := limitsOf(&k.bound)
-		limits = append(limits, of...)
-		for i, limit := range of {
-			bound = bound || limit > 0
-			counts = counts || limit > 0 && i < 2
+	for _, party := range boundedParties(&a) {
+		for i, limit := range limitsOf(&party.bound) {
+			limits = append(limits, limit)
+			isBound = isBound || limit > 0
+			isSerial = isSerial || limit > 0 && i < 2
 		}
 	}
-	if !bound {
+	if !isBound {
 		return nil
 	}
-	if counts {
+	if isSerial {
 		leave, err := s.turnstiles.enter(ctx, op, a.Tenant)
 		if err != nil {
 			return err
@@ -89,31 +94,28 @@ func (s *Store) Admit(ctx context.Context, a agent.Admission) error {
 		defer leave()
 	}
 	var (
-		kind, name string
-		used       float64
-		again, now time.Time
+		kind, bound    string
+		used           float64
+		retryTime, now time.Time
 	)
-	err := s.pool.QueryRow(ctx, admit, a.Tenant, a.TurnID, plain(a.UserID), a.Agent, optionalTime(a.At), limits, counts).
-		Scan(&kind, &name, &used, &again, &now)
+	err := s.pool.QueryRow(ctx, admit, a.Tenant, a.TurnID, cleanText(a.UserID), a.Agent, optionalTime(a.At), limits, isSerial).
+		Scan(&kind, &bound, &used, &retryTime, &now)
 	if err != nil {
 		return mapError(op, err)
 	}
 	if kind == "" {
 		return nil
 	}
-	return refused(&a, kind, name, used, again.Sub(now))
+	return admissionRefused(&a, kind, bound, used, retryTime.Sub(now))
 }
 
-func refused(a *agent.Admission, kind, bound string, used float64, wait time.Duration) error {
+func admissionRefused(a *agent.Admission, kind, bound string, used float64, wait time.Duration) error {
 	r := agent.AdmissionRefused{Kind: kind, Bound: bound, Used: used}
-	for _, k := range kinds(a) {
-		if k.kind != kind {
-			continue
-		}
-		r.Name = k.name
-		for i, name := range boundNames() {
-			if name == bound {
-				r.Limit = limitsOf(&k.bound)[i]
+	for _, party := range boundedParties(a) {
+		if party.kind == kind {
+			r.Name = party.name
+			if i := slices.Index(boundNames(), bound); i >= 0 {
+				r.Limit = limitsOf(&party.bound)[i]
 			}
 		}
 	}
@@ -127,7 +129,7 @@ func optionalTime(t time.Time) *time.Time {
 	return &t
 }
 
-// Of those who are bound each gets its oldest looked at: the tenant's many hide the few of a user otherwise.
+// The oldest places of each kind come first: otherwise a tenant's many places hide the few of a user.
 const readPlaces = `
 SELECT turn_id FROM (
 	SELECT p.turn_id, p.at, row_number() OVER (PARTITION BY k.kind ORDER BY p.at, p.turn_id) AS n
@@ -136,34 +138,92 @@ SELECT turn_id FROM (
 		AND (k.kind = 'tenant' OR k.kind = 'user' AND p.user_id = turnstone_short_name($2) OR k.kind = 'agent' AND p.agent = turnstone_short_name($3))
 ) o GROUP BY turn_id ORDER BY min(n), min(at), turn_id LIMIT $6`
 
-// Running returns turns that hold places which count for a: the longest admitted of the tenant, of the user and of the agent, of each that
-// has a bound on concurrent turns (of the tenant where none has), at most limit (100 by default, 1,000 at most). Whoever was refused can
-// find out with it whether all of them still run; one that does not loses its place by [Store.Finish].
-func (s *Store) Running(ctx context.Context, a agent.Admission, limit int) ([]agent.TurnID, error) {
-	const op = "list admitted turns"
-	var of []string
-	for _, k := range kinds(&a) {
-		if k.bound.ConcurrentTurns > 0 && k.name != "" {
-			of = append(of, k.kind)
+// Running returns turns whose places count for a: those of the tenant, of the user and of the agent that have a bound on concurrent turns (of the tenant
+// if none has), the longest admitted first, at most limit (100 by default, 1,000 at most). After a refusal, the caller can check whether they still run;
+// [TurnStore.Finish] frees the place of a turn that does not.
+func (s *AdmissionStore) Running(ctx context.Context, a agent.Admission, limit int) ([]agent.TurnID, error) {
+	var kinds []string
+	for _, party := range boundedParties(&a) {
+		if party.bound.ConcurrentTurns > 0 && party.name != "" {
+			kinds = append(kinds, party.kind)
 		}
 	}
-	if of == nil {
-		of = []string{agent.BoundTenant}
+	if kinds == nil {
+		kinds = []string{agent.BoundTenant}
 	}
-	rows, err := s.pool.Query(ctx, readPlaces, plain(a.Tenant), plain(a.UserID), plain(a.Agent), optionalTime(a.At), of, pageSize(limit))
-	if err != nil {
-		return nil, mapError(op, err)
-	}
-	ids, err := pgx.CollectRows(rows, pgx.RowTo[agent.TurnID])
-	return ids, mapError(op, err)
+	ids, err := queryRows(ctx, s.pool, pgx.RowTo[agent.TurnID], readPlaces, cleanText(a.Tenant), cleanText(a.UserID), cleanText(a.Agent),
+		optionalTime(a.At), kinds, pageSize(limit))
+	return ids, mapError("list admitted turns", err)
 }
 
 const leavePlace = `
 DELETE FROM turn_places WHERE tenant = $1 AND turn_id = $2 AND NOT begun`
 
-// Leave gives back the place of an admitted turn of which the caller knows that it will not begin. Of one that has begun it changes nothing;
-// the request stays counted.
-func (s *Store) Leave(ctx context.Context, tenant string, id agent.TurnID) error {
-	_, err := s.pool.Exec(ctx, leavePlace, plain(tenant), plain(string(id)))
+// Leave frees the place of an admitted turn that will not begin. It does nothing if the turn has begun; the request stays counted.
+func (s *AdmissionStore) Leave(ctx context.Context, tenant string, id agent.TurnID) error {
+	_, err := s.pool.Exec(ctx, leavePlace, cleanText(tenant), cleanText(string(id)))
 	return mapError("leave place", err)
+}
+
+// maxWaiting bounds the requests of one tenant that wait to be admitted in one process.
+const maxWaiting = 2000
+
+// turnstiles let one request at a time through for each tenant. The database does so among all processes, but a request that waits there has a
+// connection: a tenant with many requests would soon have all of them.
+type turnstiles struct {
+	mu       sync.Mutex
+	byTenant map[string]*turnstile // of tenants with requests
+}
+
+type turnstile struct {
+	free     chan struct{} // has an element while no request is let through
+	requests int
+}
+
+// enter waits until the caller may pass. The caller must call leave afterwards.
+func (t *turnstiles) enter(ctx context.Context, op, tenant string) (leave func(), err error) {
+	stile, err := t.join(op, tenant)
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-stile.free:
+		return func() {
+			stile.free <- struct{}{}
+			t.exit(tenant, stile)
+		}, nil
+	case <-ctx.Done():
+		t.exit(tenant, stile)
+		return nil, agent.Interrupted(ctx, op)
+	}
+}
+
+func (t *turnstiles) join(op, tenant string) (*turnstile, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	stile := t.byTenant[tenant]
+	if stile == nil {
+		stile = &turnstile{free: make(chan struct{}, 1)}
+		stile.free <- struct{}{}
+		if t.byTenant == nil {
+			t.byTenant = map[string]*turnstile{}
+		}
+		t.byTenant[tenant] = stile
+	}
+	if stile.requests >= maxWaiting {
+		return nil, &agent.Error{
+			Code: agent.CodeUnavailable, Op: op, RetryAfter: time.Second,
+			Err: agent.Errorf(agent.CodeUnavailable, "", "%d requests of tenant %q wait to be admitted", stile.requests, tenant),
+		}
+	}
+	stile.requests++
+	return stile, nil
+}
+
+func (t *turnstiles) exit(tenant string, stile *turnstile) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if stile.requests--; stile.requests == 0 {
+		delete(t.byTenant, tenant)
+	}
 }

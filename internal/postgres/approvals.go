@@ -2,13 +2,15 @@ package postgres
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/turnstone-run/turnstone/agent"
 )
+
+// ApprovalStore keeps the approvals that calls wait for, their decisions, and the decisions that a session remembers.
+type ApprovalStore struct{ *database }
 
 const saveApproval = `
 WITH turn AS (
@@ -21,40 +23,28 @@ WITH turn AS (
 )
 SELECT live FROM turn`
 
-// SaveApproval records that a call waits for a person, and what the person is shown, or, of another kind, for something else. The first save
-// stands: saving again changes nothing, not even a deadline. An unknown turn, or another tenant's, is [agent.CodeNotFound]; one that has
-// ended [agent.CodeConflict].
-func (s *Store) SaveApproval(ctx context.Context, tenant string, a agent.Approval) error {
+// SaveApproval records that a call waits for a person, with what the person is shown; another kind waits for something else. Saving again changes
+// nothing, not even a deadline. An unknown turn, or another tenant's, is [agent.CodeNotFound]; a turn that has ended is [agent.CodeConflict].
+func (s *ApprovalStore) SaveApproval(ctx context.Context, tenant string, a agent.Approval) error {
 	const op = "save approval"
 	args, err := encodeRaw(a.Args)
 	if err != nil {
 		return mapError(op, err)
 	}
-	allowed := make([]string, len(a.Allowed))
-	for i, kind := range a.Allowed {
-		allowed[i] = string(kind)
-	}
 	var live bool
-	err = s.pool.QueryRow(ctx, saveApproval, a.TurnID, tenant, a.ApprovalID, a.CallID, a.Step, plain(a.ToolName), args, plain(a.Rule),
-		plain(a.Description), allowed, a.ExpiresAt, string(a.OnExpiry), string(a.Remember), a.ArgsHash, string(a.Kind), a.Refused).Scan(&live)
-	switch {
-	case errors.Is(err, pgx.ErrNoRows):
-		return unknownTurn(op, a.TurnID)
-	case err != nil:
-		return mapError(op, err)
-	case !live:
+	err = s.pool.QueryRow(ctx, saveApproval, a.TurnID, tenant, a.ApprovalID, a.CallID, a.Step, cleanText(a.ToolName), args, cleanText(a.Rule),
+		cleanText(a.Description), append([]agent.DecisionKind{}, a.Allowed...), a.ExpiresAt, string(a.OnExpiry), string(a.Remember), a.ArgsHash, string(a.Kind), a.Refused).Scan(&live)
+	if err == nil && !live {
 		return agent.Errorf(agent.CodeConflict, op, "turn %q has ended", a.TurnID)
 	}
-	return nil
+	return mapError(op, ifNoRows(err, unknownTurn(op, a.TurnID)))
 }
 
-// approvalSelect has the columns that [scanApproval] reads.
-const approvalSelect = `
-SELECT a.approval_id, a.turn_id, a.call_id, a.step, a.tool_name, a.args, a.rule, coalesce(a.decision, ''), a.decided_by, a.message,
+// approvalColumns has the columns of [scanApproval].
+const approvalColumns = `
+SELECT a.approval_id, a.turn_id, a.call_id, a.step, a.tool_name, a.args, a.rule, coalesce(a.decision, '') AS decision, a.decided_by, a.message,
 	a.tenant, t.session_id, t.agent, a.description, a.allowed, a.expires_at, a.on_expiry, a.remember_scope, a.remember, a.decided_args,
-	a.created_at, a.decided_at, a.args_hash, a.kind, a.refused`
-
-const approvalColumns = approvalSelect + `
+	a.created_at, a.decided_at, a.args_hash, a.kind, a.refused
 FROM approvals a JOIN turns t ON t.turn_id = a.turn_id`
 
 const (
@@ -64,33 +54,18 @@ const (
 ORDER BY a.created_at, a.turn_id LIMIT 1`
 )
 
-// Approvals lists the approvals of a turn, decided or not, in the order of its steps. Args are those that the person was shown; after
-// the decision edit the call runs with DecidedArgs.
-func (s *Store) Approvals(ctx context.Context, id agent.TurnID) ([]agent.Approval, error) {
-	rows, err := s.pool.Query(ctx, readTurnsApprovals, id)
-	if err != nil {
-		return nil, mapError("list approvals", err)
-	}
-	found, err := pgx.CollectRows(rows, scanApproval)
+// Approvals lists the approvals of a turn, decided or not, in the order of its steps. Args are those that the person was shown; after the decision edit
+// the call runs with DecidedArgs.
+func (s *ApprovalStore) Approvals(ctx context.Context, id agent.TurnID) ([]agent.Approval, error) {
+	found, err := queryRows(ctx, s.pool, scanApproval, readTurnsApprovals, id)
 	return found, mapError("list approvals", err)
 }
 
-// Approval returns the approval of an id. What the tenant does not have is [agent.CodeNotFound]; "*" is every tenant, for a system
+// Approval returns an approval by its id. The error is [agent.CodeNotFound] if the tenant does not have it; "*" stands for every tenant, for a system
 // without authentication.
-func (s *Store) Approval(ctx context.Context, tenant, id string) (agent.Approval, error) {
-	const op = "read approval"
-	rows, err := s.pool.Query(ctx, readApproval, tenant, plain(id))
-	if err != nil {
-		return agent.Approval{}, mapError(op, err)
-	}
-	found, err := pgx.CollectRows(rows, scanApproval)
-	switch {
-	case err != nil:
-		return agent.Approval{}, mapError(op, err)
-	case len(found) == 0:
-		return agent.Approval{}, unknownApproval(id)
-	}
-	return found[0], nil
+func (s *ApprovalStore) Approval(ctx context.Context, tenant, id string) (agent.Approval, error) {
+	a, err := queryRow(ctx, s.pool, unknownApproval(id), scanApproval, readApproval, tenant, cleanText(id))
+	return a, mapError("read approval", err)
 }
 
 func unknownApproval(id string) error {
@@ -104,12 +79,6 @@ func scanApproval(row pgx.CollectableRow) (a agent.Approval, err error) {
 	if len(a.Allowed) == 0 {
 		a.Allowed = nil
 	}
-	for _, at := range []**time.Time{&a.ExpiresAt, &a.CreatedAt, &a.DecidedAt} {
-		if *at != nil {
-			utc := (*at).UTC()
-			*at = &utc
-		}
-	}
 	return a, err
 }
 
@@ -119,12 +88,86 @@ WHERE s.tenant = $1 AND s.session_id = $2 AND EXISTS (
 	SELECT FROM approvals a
 	WHERE a.turn_id = s.holder AND a.decision IS NULL AND (a.expires_at IS NULL OR a.expires_at > clock_timestamp()))`
 
-// Waiting returns the turn that holds a session while somebody can still answer what it waits for, "" when there is none.
-func (s *Store) Waiting(ctx context.Context, tenant string, id agent.SessionID) (agent.TurnID, error) {
-	var holder agent.TurnID
-	err := s.pool.QueryRow(ctx, readWaiting, tenant, id).Scan(&holder)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return "", nil
+// Waiting returns the turn that holds a session and waits for a decision that is still possible, "" if there is none.
+func (s *ApprovalStore) Waiting(ctx context.Context, tenant string, id agent.SessionID) (holder agent.TurnID, err error) {
+	err = s.pool.QueryRow(ctx, readWaiting, tenant, id).Scan(&holder)
+	return holder, mapError("read session", optional(err))
+}
+
+// readPendingBelow follows the turns that a turn waits for. Plans never delegate in a circle, so it ends.
+const readPendingBelow = `
+WITH RECURSIVE below (turn_id) AS (
+	SELECT $1::text COLLATE "C"
+	UNION
+	SELECT c.turn_id FROM turns c JOIN below b ON c.parent = b.turn_id WHERE c.parent <> '' AND c.state IN ('queued', 'running')
+)` + approvalColumns + ` JOIN below b ON b.turn_id = a.turn_id
+WHERE a.decision IS NULL AND (a.expires_at IS NULL OR a.expires_at > clock_timestamp())
+ORDER BY a.created_at, a.step, a.approval_id`
+
+// PendingBelow lists the undecided approvals of a turn and of the turns that it waits for, oldest first: who watches a turn decides for its children.
+func (s *ApprovalStore) PendingBelow(ctx context.Context, id agent.TurnID) ([]agent.Approval, error) {
+	found, err := queryRows(ctx, s.pool, scanApproval, readPendingBelow, id)
+	return found, mapError("list pending approvals", err)
+}
+
+const (
+	defaultApprovals = 50
+	maxApprovals     = 500
+)
+
+// The states of an approval that a query may ask for.
+const (
+	approvalsPending = "pending"
+	approvalsDecided = "decided"
+)
+
+// isPending is the condition that a person can still decide approval a of turn t.
+const isPending = `a.decision IS NULL AND (a.expires_at IS NULL OR a.expires_at > clock_timestamp())
+	AND (t.state IN ('queued', 'running') OR t.state = 'failed' AND a.refused)`
+
+func listApprovals() string {
+	return boundedPage(`approval_id, turn_id, call_id, step, tool_name, args, rule, decision, decided_by, message, tenant, session_id, agent, description,
+	allowed, expires_at, on_expiry, remember_scope, remember, decided_args, created_at, decided_at, args_hash, kind, refused`, approvalColumns+`
+		WHERE a.kind = '' AND (a.tenant = $1 OR $1 = '*') AND ($2 = '' OR a.turn_id = $2) AND ($3 = '' OR t.session_id = $3)
+			AND ($4 <> 'decided' AND `+isPending+` OR $4 <> 'pending' AND a.decision IS NOT NULL)
+			AND (a.created_at, a.turn_id, a.approval_id) > ($5, $6, $7)
+		ORDER BY a.created_at, a.turn_id, a.approval_id LIMIT $8::integer + 1
+	`, `created_at, turn_id, approval_id`,
+		`coalesce(octet_length(args::text), 0) + coalesce(octet_length(decided_args::text), 0) + octet_length(description)`, `$8`, `$9`)
+}
+
+// approvalPlace is the place of an approval in a list.
+type approvalPlace struct {
+	CreatedAt  int64        `json:"c"` // microseconds since 1970, never 0
+	TurnID     agent.TurnID `json:"t"`
+	ApprovalID string       `json:"a"`
+}
+
+func (p *approvalPlace) isValid() bool {
+	return 0 < p.CreatedAt && p.CreatedAt <= maxTokenTime && checkText("", string(p.TurnID), maxTokenBytes) == nil &&
+		checkText("", p.ApprovalID, maxTokenBytes) == nil
+}
+
+// ListApprovals returns a page of a tenant's approvals, oldest first; the tenant "*" stands for all tenants, for a system without authentication. An
+// approval is pending if somebody can still decide it: its turn has not ended and its time is not over. An empty state asks for pending and decided
+// ones. A page has at most 8 MiB of arguments and descriptions, yet at least one approval; Next is empty on the last page. An invalid token is
+// [agent.CodeInvalid] with Field "page_token", an unknown state or a limit out of range with their fields. One round trip.
+func (s *ApprovalStore) ListApprovals(ctx context.Context, q agent.ApprovalQuery) (page agent.ApprovalPage, err error) {
+	switch {
+	case q.State != "" && q.State != approvalsPending && q.State != approvalsDecided:
+		return page, agent.Invalid("state", "want pending or decided, got %.100q", q.State)
+	case q.Limit < 0 || q.Limit > maxApprovals:
+		return page, agent.Invalid("limit", "is %d, want 1 to %d", q.Limit, maxApprovals)
+	case q.Limit == 0:
+		q.Limit = defaultApprovals
 	}
-	return holder, mapError("read session", err)
+	var from approvalPlace
+	if err := decodePageToken(q.After, &from, (*approvalPlace).isValid); err != nil {
+		return page, err
+	}
+	page.Approvals, page.Next, err = queryBoundedPage(ctx, s.pool, scanApproval, func(last *agent.Approval) any {
+		return approvalPlace{CreatedAt: last.CreatedAt.UnixMicro(), TurnID: last.TurnID, ApprovalID: last.ApprovalID}
+	}, listApprovals(), q.Tenant, cleanText(string(q.TurnID)), cleanText(string(q.SessionID)), q.State, time.UnixMicro(from.CreatedAt), from.TurnID,
+		from.ApprovalID, q.Limit, maxPageBytes)
+	return page, mapError("list approvals", err)
 }

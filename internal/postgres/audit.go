@@ -12,6 +12,9 @@ import (
 	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
+// AuditStore keeps the audit trail.
+type AuditStore struct{ *database }
+
 const (
 	defaultAudit   = 50
 	maxAudit       = 500
@@ -28,10 +31,10 @@ FROM unnest($1::timestamptz[], $2::text[], $3::text[], $4::text[], $5::text[], $
 	AS a (at, tenant, subject, method, credential, action, resource, outcome, channel, request_id, remote, detail, n)
 ORDER BY a.n`
 
-// AppendAudit adds records to the audit trail in their order, in one round trip; their ids are the database's. A record is never refused for what
-// it says: texts over 1 KiB are cut, a detail over 8 KiB, or that is no JSON, is left out with a note of its size. A record without a time
-// is of now. More than 10,000 at once are [agent.CodeOverflow]. A batch that is appended twice, because the answer was lost, is there twice.
-func (s *Store) AppendAudit(ctx context.Context, records []agent.AuditRecord) error {
+// AppendAudit adds records to the audit trail in their order, in one round trip. The database assigns their ids. No record is refused for its
+// content: texts over 1 KiB are cut; a detail over 8 KiB, or that is not JSON, is replaced by its size. A record without a time gets the current one.
+// More than 10,000 at once are [agent.CodeOverflow]. A batch that is appended again, because the answer was lost, is stored twice.
+func (s *AuditStore) AppendAudit(ctx context.Context, records []agent.AuditRecord) error {
 	const op = "append to the audit trail"
 	n := len(records)
 	switch {
@@ -57,7 +60,7 @@ func (s *Store) AppendAudit(ctx context.Context, records []agent.AuditRecord) er
 		for column, text := range []string{
 			r.Tenant, r.Subject, r.Method, r.Credential, string(r.Action), r.Resource, r.Outcome, r.Channel, r.RequestID, r.Remote,
 		} {
-			texts[column][i] = clip.Prefix(plain(text), maxAuditText)
+			texts[column][i] = clip.Prefix(cleanText(text), maxAuditText)
 		}
 		details[i] = auditDetail(r)
 	}
@@ -77,14 +80,13 @@ func auditDetail(r *agent.AuditRecord) *string {
 	return textOf(text)
 }
 
-// The filters differ so much in what they leave that each query is made of those that are asked for.
+// The filters leave many records or few: a query has only the conditions that somebody asked for.
 const listAudit = `
 SELECT id, at, tenant, subject, method, credential, action, resource, outcome, channel, request_id, remote, detail
 FROM audit_log WHERE true`
 
 // ListAudit returns a page of the trail, newest first. A limit below 0 or over 500 is [agent.CodeInvalid].
-func (s *Store) ListAudit(ctx context.Context, q agent.AuditQuery) (agent.AuditPage, error) {
-	const op = "list the audit trail"
+func (s *AuditStore) ListAudit(ctx context.Context, q agent.AuditQuery) (agent.AuditPage, error) {
 	switch {
 	case q.Limit < 0 || q.Limit > maxAudit:
 		return agent.AuditPage{}, agent.Invalid("limit", "is %d, want 1 to %d", q.Limit, maxAudit)
@@ -92,14 +94,11 @@ func (s *Store) ListAudit(ctx context.Context, q agent.AuditQuery) (agent.AuditP
 		q.Limit = defaultAudit
 	}
 	sql, args := auditFilters(&q)
-	args = append(args, q.Limit+1) // one more, to know whether there is one
-	rows, err := s.pool.Query(ctx, fmt.Sprintf("%s%s ORDER BY id DESC LIMIT $%d", listAudit, sql, len(args)), args...)
+	args = append(args, q.Limit+1) // one more, to know whether there is a next page
+	found, err := queryRows(ctx, s.pool, pgx.RowToStructByName[agent.AuditRecord],
+		fmt.Sprintf("%s%s ORDER BY id DESC LIMIT $%d", listAudit, sql, len(args)), args...)
 	if err != nil {
-		return agent.AuditPage{}, mapError(op, err)
-	}
-	found, err := pgx.CollectRows(rows, scanAudit)
-	if err != nil {
-		return agent.AuditPage{}, mapError(op, err)
+		return agent.AuditPage{}, mapError("list the audit trail", err)
 	}
 	page := agent.AuditPage{Records: append([]agent.AuditRecord{}, found[:min(len(found), q.Limit)]...)}
 	if len(found) > q.Limit {
@@ -114,18 +113,18 @@ func auditFilters(q *agent.AuditQuery) (sql string, args []any) {
 		sql += fmt.Sprintf(" AND "+condition, len(args))
 	}
 	if q.Tenant != agent.AnyTenant {
-		add("tenant = $%d", plain(q.Tenant))
+		add("tenant = $%d", cleanText(q.Tenant))
 	}
 	if q.Subject != "" {
-		add("subject = $%d", plain(q.Subject))
+		add("subject = $%d", cleanText(q.Subject))
 	}
-	if begin, open := strings.CutSuffix(q.Action, "*"); open {
-		add("starts_with(action, $%d)", plain(begin))
+	if prefix, isPrefix := strings.CutSuffix(q.Action, "*"); isPrefix {
+		add("starts_with(action, $%d)", cleanText(prefix))
 	} else if q.Action != "" {
-		add("action = $%d", plain(q.Action))
+		add("action = $%d", cleanText(q.Action))
 	}
 	if q.Outcome != "" {
-		add("outcome = $%d", plain(q.Outcome))
+		add("outcome = $%d", cleanText(q.Outcome))
 	}
 	if !q.Since.IsZero() {
 		add("at >= $%d", q.Since)
@@ -136,20 +135,12 @@ func auditFilters(q *agent.AuditQuery) (sql string, args []any) {
 	return sql, args
 }
 
-func scanAudit(row pgx.CollectableRow) (r agent.AuditRecord, err error) {
-	err = row.Scan(&r.ID, &r.At, &r.Tenant, &r.Subject, &r.Method, &r.Credential, &r.Action, &r.Resource, &r.Outcome, &r.Channel, &r.RequestID,
-		&r.Remote, (*[]byte)(&r.Detail))
-	r.At = r.At.UTC()
-	return r, err
-}
-
-// ExpireAudit removes records from before a time, the oldest first and at most limit (1,000 by default, 10,000 at most), and says how many
-// there were: whoever removes all goes on until there are none.
-func (s *Store) ExpireAudit(ctx context.Context, before time.Time, limit int) (int, error) {
+// ExpireAudit removes records from before a time, the oldest first and at most limit (1,000 by default, 10,000 at most), and returns how many it
+// removed. To remove all, call it until it returns 0.
+func (s *AuditStore) ExpireAudit(ctx context.Context, before time.Time, limit int) (removed int, err error) {
 	if limit <= 0 {
 		limit = maxPage
 	}
-	var gone int
-	err := s.pool.QueryRow(ctx, `SELECT turnstone_expire_audit($1, $2)`, before, min(limit, maxAuditBatch)).Scan(&gone)
-	return gone, mapError("expire the audit trail", err)
+	err = s.pool.QueryRow(ctx, `SELECT turnstone_expire_audit($1, $2)`, before, min(limit, maxAuditBatch)).Scan(&removed)
+	return removed, mapError("expire the audit trail", err)
 }

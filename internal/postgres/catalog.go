@@ -2,12 +2,20 @@ package postgres
 
 import (
 	"context"
+	"math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/pglisten"
 )
+
+// CatalogStore keeps the catalog's documents with their history, and the plans that were published of its agents. All tenants' documents are in
+// one catalog.
+type CatalogStore struct{ *database }
 
 const readHead = `
 SELECT revision, oldest FROM catalog_head`
@@ -18,7 +26,7 @@ SELECT kind, tenant, name, version, body, revision, source, updated_at, updated_
 const artifactColumns = `
 SELECT tenant, agent, uri, hash, inputs, compiled_at, revision FROM catalog_artifacts`
 
-// When nothing changed the comparison with the head, which is made once and first, spares the rest, whatever the planner thinks.
+// If nothing has changed, the comparison with the head, which is made once and first, avoids the rest whatever the planner assumes.
 const behind = ` WHERE revision > $1 AND (SELECT revision FROM catalog_head) > $1`
 
 const (
@@ -31,33 +39,26 @@ const (
 	readArtifactsSince = artifactColumns + behind + byAgent
 )
 
-// LoadCatalog returns the whole catalog without tombstones as of one revision: documents in the order of their keys, artifacts by
-// tenant and agent. One round trip.
-func (s *Store) LoadCatalog(ctx context.Context) (agent.CatalogState, error) {
+// LoadCatalog returns the whole catalog without tombstones as of one revision: documents in the order of their keys, artifacts by tenant and
+// agent. One round trip.
+func (s *CatalogStore) LoadCatalog(ctx context.Context) (agent.CatalogState, error) {
 	return s.readCatalog(ctx, "load catalog", readDocuments, readArtifacts)
 }
 
-// CatalogSince returns what changed behind a revision, in the order of LoadCatalog: each document once and as it is now, deleted
-// ones as tombstones without a body, and each artifact published since. It knows of every change when the answer's Oldest is not
-// behind the revision; else the caller has to load everything. So it has when the answer's Revision is before the one it asked with:
-// the database was restored from a backup. One round trip.
-func (s *Store) CatalogSince(ctx context.Context, revision int64) (agent.CatalogState, error) {
+// CatalogSince returns the changes after a revision, in the order of LoadCatalog: each document once, as it is now, deleted ones as tombstones
+// without a body, and each artifact published since. If the answer's Oldest is after the revision, changes are missing and the caller has to
+// load everything; likewise if the answer's Revision is before the revision: the database was restored from a backup. One round trip.
+func (s *CatalogStore) CatalogSince(ctx context.Context, revision int64) (agent.CatalogState, error) {
 	return s.readCatalog(ctx, "read catalog changes", readDocumentsSince, readArtifactsSince, revision)
 }
 
 // readCatalog reads head, documents and artifacts from one snapshot.
-func (s *Store) readCatalog(ctx context.Context, op, documents, artifacts string, args ...any) (agent.CatalogState, error) {
+func (s *CatalogStore) readCatalog(ctx context.Context, op, documents, artifacts string, args ...any) (agent.CatalogState, error) {
 	var state agent.CatalogState
-	err := snapshot(ctx, s.pool, func(b *pgx.Batch) {
+	err := s.snapshot(ctx, func(b *pgx.Batch) {
 		b.Queue(readHead).QueryRow(func(row pgx.Row) error { return row.Scan(&state.Revision, &state.Oldest) })
-		b.Queue(documents, args...).Query(func(rows pgx.Rows) (err error) {
-			state.Documents, err = pgx.CollectRows(rows, scanDocument)
-			return err
-		})
-		b.Queue(artifacts, args...).Query(func(rows pgx.Rows) (err error) {
-			state.Artifacts, err = pgx.CollectRows(rows, scanArtifact)
-			return err
-		})
+		queueRows(b, &state.Documents, pgx.RowToStructByName[agent.Document], documents, args...)
+		queueRows(b, &state.Artifacts, pgx.RowToStructByName[agent.Artifact], artifacts, args...)
 	})
 	if err != nil {
 		return agent.CatalogState{}, mapError(op, err)
@@ -65,23 +66,10 @@ func (s *Store) readCatalog(ctx context.Context, op, documents, artifacts string
 	return state, nil
 }
 
-func scanDocument(row pgx.CollectableRow) (d agent.Document, err error) {
-	err = row.Scan((*string)(&d.Kind), &d.Tenant, &d.Name, &d.Version, (*[]byte)(&d.Body), &d.Revision, &d.Source, &d.UpdatedAt,
-		&d.UpdatedBy, &d.Deleted)
-	d.UpdatedAt = d.UpdatedAt.UTC()
-	return d, err
-}
-
-func scanArtifact(row pgx.CollectableRow) (a agent.Artifact, err error) {
-	err = row.Scan(&a.Tenant, &a.Agent, &a.URI, &a.Hash, &a.Inputs, &a.CompiledAt, &a.Revision)
-	a.CompiledAt = a.CompiledAt.UTC()
-	return a, err
-}
-
 const lockHead = `
 SELECT revision FROM catalog_head FOR UPDATE`
 
-// With an agent goes the plan that was published of it before.
+// The published plan of a deleted agent is removed with the tombstone.
 const pruneTombstones = `
 WITH gone AS (
 	DELETE FROM catalog_documents WHERE deleted AND updated_at < $1 RETURNING kind, tenant, name, revision
@@ -93,10 +81,10 @@ WITH gone AS (
 )
 SELECT count(*) FROM gone`
 
-// PruneCatalog removes the tombstones of documents deleted before a time and says how many those were. Who resumes from a revision
-// before the newest of them has to load everything: CatalogState.Oldest says so. The history stays.
-func (s *Store) PruneCatalog(ctx context.Context, before time.Time) (removed int, err error) {
-	err = transact(ctx, s.pool,
+// PruneCatalog removes the tombstones of documents that were deleted before a time, and returns how many. A reader of an earlier revision then
+// has to load everything: CatalogState.Oldest tells it. The history stays.
+func (s *CatalogStore) PruneCatalog(ctx context.Context, before time.Time) (removed int, err error) {
+	err = s.transact(ctx,
 		func(b *pgx.Batch) { b.Queue(lockHead) }, // first, as commits do
 		func(b *pgx.Batch) error {
 			b.Queue(pruneTombstones, before, agent.KindAgent).QueryRow(func(row pgx.Row) error { return row.Scan(&removed) })
@@ -106,4 +94,95 @@ func (s *Store) PruneCatalog(ctx context.Context, before time.Time) (removed int
 		return 0, mapError("prune catalog", err)
 	}
 	return removed, nil
+}
+
+const historyColumns = `revision, kind, tenant, name, version, action, before, after, at, by, source, comment`
+
+func readHistory() string {
+	return boundedPage(historyColumns, `
+		SELECT * FROM catalog_history
+		WHERE ($1 = '' OR kind = $1) AND ($2 = '' OR tenant = $2) AND ($3 = '' OR name = $3)
+			AND ($4::bigint = 0 OR (revision, kind, tenant, name, version, action) < ($4, $5, $6, $7, $8, $9))
+		ORDER BY revision DESC, kind DESC, tenant DESC, name DESC, version DESC, action DESC LIMIT $10::integer + 1
+	`, `revision DESC, kind DESC, tenant DESC, name DESC, version DESC, action DESC`, `size`, `$10`, `$11`)
+}
+
+// historyPlace is the place of an entry in the history. Revisions begin with 1.
+type historyPlace struct {
+	Revision int64  `json:"r"`
+	Kind     string `json:"k,omitempty"`
+	Tenant   string `json:"t,omitempty"`
+	Name     string `json:"n,omitempty"`
+	Version  string `json:"v,omitempty"`
+	Action   string `json:"a,omitempty"`
+}
+
+func (p *historyPlace) isValid() bool {
+	return p.Revision > 0 && checkNames(nameField{value: p.Kind}, nameField{value: p.Tenant}, nameField{value: p.Name}, nameField{value: p.Version},
+		nameField{value: p.Action}) == nil
+}
+
+// CatalogHistory returns a page of the catalog's history, newest first, and backwards by key within a revision: at most q.Size entries (100 by
+// default, 1,000 at most) and 8 MiB of documents, yet at least one entry. Next is empty on the last page. A token that no page had is
+// [agent.CodeInvalid]. One round trip.
+func (s *CatalogStore) CatalogHistory(ctx context.Context, q agent.HistoryQuery) (page agent.HistoryPage, err error) {
+	if err := checkNames(
+		nameField{"kind", string(q.Kind), false}, nameField{"tenant", q.Tenant, false}, nameField{"name", q.Name, false},
+	); err != nil {
+		return page, err
+	}
+	var from historyPlace
+	if err := decodePageToken(q.Token, &from, (*historyPlace).isValid); err != nil {
+		return page, err
+	}
+	page.Entries, page.Next, err = queryBoundedPage(ctx, s.pool, func(row pgx.CollectableRow) (e agent.AuditEntry, err error) {
+		err = row.Scan(&e.Revision, &e.Kind, &e.Tenant, &e.Name, &e.Version, &e.Action, &e.Before, &e.After, &e.At, &e.By, &e.Source, &e.Comment)
+		return e, err
+	}, func(e *agent.AuditEntry) any {
+		return historyPlace{Revision: e.Revision, Kind: string(e.Kind), Tenant: e.Tenant, Name: e.Name, Version: e.Version, Action: e.Action}
+	}, readHistory(), string(q.Kind), q.Tenant, q.Name, from.Revision, from.Kind, from.Tenant, from.Name, from.Version, from.Action,
+		pageSize(q.Size), maxPageBytes)
+	return page, mapError("read catalog history", err)
+}
+
+const catalogChannel = "turnstone_catalog"
+
+// ListenCatalog calls wake whenever the catalog may have changed: after a notification, after each connection, also the first one, and after
+// [Config.CatalogPoll] without either, also while there is no connection. Calls do not overlap; one call follows all notifications that come
+// during a call. It returns when ctx ends, with its connection closed.
+func (s *CatalogStore) ListenCatalog(ctx context.Context, wake func()) {
+	changed := make(chan struct{}, 1)
+	signal := func() {
+		select {
+		case changed <- struct{}{}:
+		default: // there is a signal already
+		}
+	}
+	l := pglisten.Listener{
+		Pool: s.pool, Channels: []string{catalogChannel}, Logger: s.cfg.Logger,
+		Begin: signal, Notify: func(*pgconn.Notification) { signal() },
+	}
+	var listening sync.WaitGroup
+	listening.Go(func() { l.Run(ctx, nil) })
+	defer listening.Wait()
+	timer := time.NewTimer(withJitter(s.cfg.CatalogPoll))
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+		case <-timer.C:
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		wake()
+		timer.Reset(withJitter(s.cfg.CatalogPoll))
+	}
+}
+
+// withJitter returns d ± 20 %, so that processes that start together do not poll together.
+func withJitter(d time.Duration) time.Duration {
+	return d - d/5 + rand.N(2*d/5+1)
 }

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -11,7 +12,14 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// The time of a commit is read when the head is locked, so that times follow revisions.
+// Bounds of a commit.
+const (
+	maxCommitDocuments = 20_000   // puts and deletes; as many artifacts
+	maxCommitBytes     = 64 << 20 // of all bodies
+	maxDocumentBytes   = 1 << 20
+)
+
+// The time of a commit is read while the head is locked, so that a later revision has a later time.
 const readClock = `
 SELECT clock_timestamp()`
 
@@ -69,13 +77,13 @@ ON CONFLICT (tenant, agent) DO UPDATE SET uri = excluded.uri, hash = excluded.ha
 const notifyCatalog = `
 SELECT pg_notify('` + catalogChannel + `', $1)`
 
-// CommitCatalog makes a change the next revision and returns that: all of it, with its history and the notification of those who
-// listen, or nothing. Of what is put only key and body count; a body equal to the stored one is written like any other.
+// CommitCatalog makes a change the next revision, with its history and a notification, and returns that revision; or it changes nothing. Of a put
+// document only key and body count; a body that equals the stored one is written like any other.
 //
-// [agent.CodeConflict] when c.At is not the newest revision. [agent.CodeNotFound] when a document to delete does not exist.
-// [agent.CodeInvalid] when there is nothing to do, something is too large, or a key is given twice. After [agent.CodeUnavailable]
-// and [agent.CodeCancelled] the change may have been made: then c.At is no longer the newest revision.
-func (s *Store) CommitCatalog(ctx context.Context, c agent.CatalogCommit) (revision int64, err error) {
+// The error is [agent.CodeConflict] if c.At is not the newest revision, [agent.CodeNotFound] if a document to delete does not exist, and
+// [agent.CodeInvalid] if there is nothing to do, something is too large, or a key is given twice. After [agent.CodeUnavailable] and
+// [agent.CodeCancelled] the change may have been made: then c.At is no longer the newest revision.
+func (s *CatalogStore) CommitCatalog(ctx context.Context, c agent.CatalogCommit) (revision int64, err error) {
 	const op = "commit catalog"
 	if err := checkCommit(&c); err != nil {
 		return 0, err
@@ -84,15 +92,12 @@ func (s *Store) CommitCatalog(ctx context.Context, c agent.CatalogCommit) (revis
 		at      time.Time
 		missing = -1 // index of a document to delete that is not there
 	)
-	err = transact(ctx, s.pool,
+	err = s.transact(ctx,
 		func(b *pgx.Batch) {
 			b.Queue(lockHead).QueryRow(func(row pgx.Row) error { return row.Scan(&revision) })
 			b.Queue(readClock).QueryRow(func(row pgx.Row) error { return row.Scan(&at) })
 			if len(c.Delete) > 0 {
-				k := deletedColumns(c.Delete)
-				b.Queue(readMissing, k.kinds, k.tenants, k.names, k.versions).QueryRow(func(row pgx.Row) error {
-					return optional(row.Scan(&missing))
-				})
+				b.Queue(readMissing, keyColumnsOf(c.Delete)...).QueryRow(func(row pgx.Row) error { return optional(row.Scan(&missing)) })
 			}
 		},
 		func(b *pgx.Batch) error {
@@ -115,13 +120,14 @@ func (s *Store) CommitCatalog(ctx context.Context, c agent.CatalogCommit) (revis
 func queueCommit(b *pgx.Batch, c *agent.CatalogCommit, revision int64, at time.Time) {
 	b.Queue(advanceHead, revision)
 	if len(c.Put)+len(c.Delete) > 0 {
-		k := deletedColumns(c.Delete)
+		keys := slices.Clone(c.Delete)
 		bodies := make([][]byte, len(c.Delete), len(c.Delete)+len(c.Put))
 		for i := range c.Put {
-			k.add(c.Put[i].DocumentKey)
+			keys = append(keys, c.Put[i].DocumentKey)
 			bodies = append(bodies, c.Put[i].Body)
 		}
-		b.Queue(writeDocuments, revision, at, c.By, c.Source, c.Comment, k.kinds, k.tenants, k.names, k.versions, bodies)
+		args := append([]any{revision, at, c.By, c.Source, c.Comment}, keyColumnsOf(keys)...)
+		b.Queue(writeDocuments, append(args, bodies)...)
 	}
 	if n := len(c.Publish); n > 0 {
 		tenants, agents, uris, hashes := make([]string, n), make([]string, n), make([]string, n), make([]string, n)
@@ -135,22 +141,91 @@ func queueCommit(b *pgx.Batch, c *agent.CatalogCommit, revision int64, at time.T
 	b.Queue(notifyCatalog, strconv.FormatInt(revision, 10))
 }
 
-// keyColumns are keys of documents, column by column.
-type keyColumns struct {
-	kinds, tenants, names, versions []string
-}
-
-func (c *keyColumns) add(k agent.DocumentKey) {
-	c.kinds = append(c.kinds, string(k.Kind))
-	c.tenants = append(c.tenants, k.Tenant)
-	c.names = append(c.names, k.Name)
-	c.versions = append(c.versions, k.Version)
-}
-
-func deletedColumns(keys []agent.DocumentKey) keyColumns {
-	var c keyColumns
-	for _, k := range keys {
-		c.add(k)
+// keyColumnsOf returns the kinds, tenants, names and versions of keys, each as a column.
+func keyColumnsOf(keys []agent.DocumentKey) []any {
+	n := len(keys)
+	kinds, tenants, names, versions := make([]string, n), make([]string, n), make([]string, n), make([]string, n)
+	for i, k := range keys {
+		kinds[i], tenants[i], names[i], versions[i] = string(k.Kind), k.Tenant, k.Name, k.Version
 	}
-	return c
+	return []any{kinds, tenants, names, versions}
+}
+
+// checkCommit returns an error if a commit cannot be stored.
+func checkCommit(c *agent.CatalogCommit) error {
+	switch documents := len(c.Put) + len(c.Delete); {
+	case documents+len(c.Publish) == 0:
+		return agent.Errorf(agent.CodeInvalid, "", "there is nothing to commit")
+	case documents > maxCommitDocuments:
+		return agent.Invalid("put", "%d documents are put or deleted at once; the most are %d", documents, maxCommitDocuments)
+	case len(c.Publish) > maxCommitDocuments:
+		return agent.Invalid("publish", "%d artifacts are published at once; the most are %d", len(c.Publish), maxCommitDocuments)
+	}
+	for _, text := range []struct{ field, value string }{{"by", c.By}, {"source", c.Source}, {"comment", c.Comment}} {
+		if err := checkText(text.field, text.value, maxTextBytes); err != nil {
+			return err
+		}
+	}
+	if err := checkDocuments(c); err != nil {
+		return err
+	}
+	return checkArtifacts(c.Publish)
+}
+
+func checkDocuments(c *agent.CatalogCommit) error {
+	total := 0
+	for i := range c.Put {
+		if total += len(c.Put[i].Body); total > maxCommitBytes {
+			return agent.Invalid("put", "more than %d bytes of documents at once", maxCommitBytes)
+		}
+	}
+	seen := make(map[agent.DocumentKey]struct{}, len(c.Put)+len(c.Delete))
+	for i := range c.Put {
+		d := &c.Put[i]
+		if err := checkOnce(seen, d.DocumentKey); err != nil {
+			return inElement("put", i, err)
+		}
+		switch {
+		case len(d.Body) > maxDocumentBytes:
+			return inElement("put", i, agent.Invalid("body", "is longer than %d bytes", maxDocumentBytes))
+		case !isJSON(d.Body):
+			return inElement("put", i, agent.Invalid("body", "is not JSON"))
+		}
+	}
+	for i := range c.Delete {
+		if err := checkOnce(seen, c.Delete[i]); err != nil {
+			return inElement("delete", i, err)
+		}
+	}
+	return nil
+}
+
+func checkOnce(seen map[agent.DocumentKey]struct{}, k agent.DocumentKey) *agent.Error {
+	if err := checkNames(nameField{"kind", string(k.Kind), true}, nameField{"tenant", k.Tenant, false}, nameField{"name", k.Name, true},
+		nameField{"version", k.Version, false}); err != nil {
+		return err
+	}
+	if _, twice := seen[k]; twice {
+		return agent.Invalid("name", "%s is given twice", k)
+	}
+	seen[k] = struct{}{}
+	return nil
+}
+
+func checkArtifacts(publish []agent.Artifact) error {
+	type owner struct{ tenant, agent string }
+	seen := make(map[owner]struct{}, len(publish))
+	for i := range publish {
+		a := &publish[i]
+		if err := checkNames(nameField{"tenant", a.Tenant, true}, nameField{"agent", a.Agent, true},
+			nameField{"compiled_artifact_uri", a.URI, true}, nameField{"compiled_artifact_hash", a.Hash, true},
+			nameField{"inputs", a.Inputs, true}); err != nil {
+			return inElement("publish", i, err)
+		}
+		if _, twice := seen[owner{a.Tenant, a.Agent}]; twice {
+			return inElement("publish", i, agent.Invalid("agent", "%s/%s is given twice", a.Tenant, a.Agent))
+		}
+		seen[owner{a.Tenant, a.Agent}] = struct{}{}
+	}
+	return nil
 }

@@ -2,16 +2,24 @@ package postgres
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/turnstone-run/turnstone/agent"
 )
+
+// CompositeStore keeps the pipelines that tenants use, and the tools that frequent pipelines have become.
+type CompositeStore struct{ *database }
 
 // Bounds of composites.
 const (
@@ -20,56 +28,38 @@ const (
 	maxCompositeBytes = 256 << 10 // of parameters, and of the pipeline
 )
 
-// compositeName is what models can call a tool.
+// compositeName matches a name under which a model can call a tool.
 var compositeName = regexp.MustCompile(`^[a-z0-9_]{1,64}$`)
 
-// Names and shapes are each once in a tenant: who makes or renames composites of one does so alone.
+// A name is unique in a tenant, and so is a shape: composites of one tenant are made and renamed one at a time.
 const lockComposites = `
 SELECT pg_advisory_xact_lock(hashtextextended('turnstone composites ' || $1, 0))`
 
 const compositeColumns = `
-SELECT c.id, c.tenant, c.name, c.description, v.parameters, v.pipeline, c.shape, v.version, coalesce(s.uses, 0), c.enabled, v.effect_free,
+SELECT c.id, c.tenant, c.name, c.description, v.parameters, v.pipeline, c.shape, v.version, coalesce(s.uses, 0) AS uses, c.enabled, v.effect_free,
 	c.created_at, c.updated_at
 FROM composites c JOIN composite_versions v ON v.tenant = c.tenant AND v.id = c.id `
 
 const compositeUses = `
 LEFT JOIN pipeline_shapes s ON s.tenant = c.tenant AND s.shape = c.shape `
 
-// readComposites are newest versions.
+// readComposites reads newest versions.
 const readComposites = compositeColumns + `AND v.version = c.version` + compositeUses
 
-func scanComposite(row pgx.CollectableRow) (c agent.Composite, err error) {
-	err = row.Scan(&c.ID, &c.Tenant, &c.Name, &c.Description, (*[]byte)(&c.Parameters), (*[]byte)(&c.Pipeline), &c.Shape, &c.Version, &c.Uses,
-		&c.Enabled, &c.EffectFree, &c.CreatedAt, &c.UpdatedAt)
-	inUTC(&c.CreatedAt, &c.UpdatedAt)
-	return c, err
-}
-
-// Composites lists those of a tenant by name, disabled ones included; "*" is every tenant, tenant by tenant. There are at most 1,000 of each.
-func (s *Store) Composites(ctx context.Context, tenant string) ([]agent.Composite, error) {
-	const op = "list composites"
-	rows, err := s.pool.Query(ctx, readComposites+`WHERE c.tenant = $1 OR $1 = '*' ORDER BY c.tenant, c.name LIMIT $2`, tenant, maxComposites)
-	if err != nil {
-		return nil, mapError(op, err)
-	}
-	found, err := pgx.CollectRows(rows, scanComposite)
-	return found, mapError(op, err)
+// Composites lists those of a tenant by name, disabled ones included; "*" stands for all tenants, tenant by tenant. A tenant has at most 1,000.
+func (s *CompositeStore) Composites(ctx context.Context, tenant string) ([]agent.Composite, error) {
+	found, err := queryRows(ctx, s.pool, pgx.RowToStructByName[agent.Composite],
+		readComposites+`WHERE c.tenant = $1 OR $1 = '*' ORDER BY c.tenant, c.name LIMIT $2`, tenant, maxComposites)
+	return found, mapError("list composites", err)
 }
 
 const readCompositeVersion = compositeColumns + compositeUses + `WHERE c.tenant = $1 AND c.id = $2 AND v.version = $3`
 
-// Composite returns one version by id, with the name, description and switch that the composite has now; [agent.CodeNotFound].
-func (s *Store) Composite(ctx context.Context, tenant, id string, version int64) (agent.Composite, error) {
-	const op = "load composite"
-	rows, err := s.pool.Query(ctx, readCompositeVersion, tenant, plain(id), version)
-	if err != nil {
-		return agent.Composite{}, mapError(op, err)
-	}
-	c, err := pgx.CollectExactlyOneRow(rows, scanComposite)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return agent.Composite{}, agent.FieldErrorf(agent.CodeNotFound, "composite", "there is no version %d of composite %q", version, id)
-	}
-	return c, mapError(op, err)
+// Composite returns one version by id, with the current name, description and switch of the composite, or [agent.CodeNotFound].
+func (s *CompositeStore) Composite(ctx context.Context, tenant, id string, version int64) (agent.Composite, error) {
+	unknown := agent.FieldErrorf(agent.CodeNotFound, "composite", "there is no version %d of composite %q", version, id)
+	c, err := queryRow(ctx, s.pool, unknown, pgx.RowToStructByName[agent.Composite], readCompositeVersion, tenant, cleanText(id), version)
+	return c, mapError("load composite", err)
 }
 
 const insertComposite = `
@@ -84,10 +74,10 @@ const insertCompositeVersion = `
 INSERT INTO composite_versions (tenant, id, version, parameters, pipeline, effect_free, created_at)
 VALUES ($1, $2, $3, $4, $5, $6, clock_timestamp())`
 
-// SaveComposite stores what a shape was promoted to, as version 1, or the version behind the newest; any other changes nothing. It answers
-// what is stored. A name that is taken gets a number behind it, and stays; so do a person's description and switch. [agent.CodeOverflow]
-// for the 1,001st of a tenant.
-func (s *Store) SaveComposite(ctx context.Context, c agent.Composite) (agent.Composite, error) {
+// SaveComposite stores the composite of a shape, as version 1 or as the one after the newest; any other version changes nothing. It returns what
+// is stored. A name that is taken gets a number as suffix. Name and switch, and a description that a person wrote, are not overwritten. The 1,001st
+// of a tenant is [agent.CodeOverflow].
+func (s *CompositeStore) SaveComposite(ctx context.Context, c agent.Composite) (agent.Composite, error) {
 	const op = "save composite"
 	if err := checkComposite(&c); err != nil {
 		return agent.Composite{}, err
@@ -96,13 +86,10 @@ func (s *Store) SaveComposite(ctx context.Context, c agent.Composite) (agent.Com
 		taken  []string
 		stored *agent.Composite
 	)
-	err := transact(ctx, s.pool, func(b *pgx.Batch) {
+	err := s.transact(ctx, func(b *pgx.Batch) {
 		b.Queue(lockComposites, c.Tenant)
 		queueComposite(b, &stored, `WHERE c.tenant = $1 AND c.shape = $2`, c.Tenant, c.Shape)
-		b.Queue(`SELECT name FROM composites WHERE tenant = $1`, c.Tenant).Query(func(rows pgx.Rows) (err error) {
-			taken, err = pgx.CollectRows(rows, pgx.RowTo[string])
-			return err
-		})
+		queueRows(b, &taken, pgx.RowTo[string], `SELECT name FROM composites WHERE tenant = $1`, c.Tenant)
 	}, func(b *pgx.Batch) error {
 		switch {
 		case stored == nil && len(taken) >= maxComposites:
@@ -113,14 +100,14 @@ func (s *Store) SaveComposite(ctx context.Context, c agent.Composite) (agent.Com
 				return err
 			}
 			c.ID, c.Version = id.String(), 1
-			b.Queue(insertComposite, c.Tenant, c.ID, freeName(c.Name, slices.Concat(taken, builtinTools())), plain(c.Description), c.Shape, c.Enabled)
+			b.Queue(insertComposite, c.Tenant, c.ID, unusedName(c.Name, slices.Concat(taken, builtinTools())), cleanText(c.Description), c.Shape, c.Enabled)
 		case c.Version == stored.Version+1:
 			c.ID = stored.ID
-			b.Queue(advanceComposite, c.Tenant, c.ID, c.Version, plain(c.Description))
+			b.Queue(advanceComposite, c.Tenant, c.ID, c.Version, cleanText(c.Description))
 		default:
 			return nil
 		}
-		b.Queue(insertCompositeVersion, c.Tenant, c.ID, c.Version, verbatim(c.Parameters), verbatim(c.Pipeline), c.EffectFree)
+		b.Queue(insertCompositeVersion, c.Tenant, c.ID, c.Version, rawColumn(c.Parameters), rawColumn(c.Pipeline), c.EffectFree)
 		queueComposite(b, &stored, `WHERE c.tenant = $1 AND c.shape = $2`, c.Tenant, c.Shape)
 		return nil
 	})
@@ -130,19 +117,19 @@ func (s *Store) SaveComposite(ctx context.Context, c agent.Composite) (agent.Com
 	return *stored, nil
 }
 
-// queueComposite reads the newest version of a composite into to, nil when there is none.
-func queueComposite(b *pgx.Batch, to **agent.Composite, where string, args ...any) {
+// queueComposite queues a query for the newest version of a composite, which becomes *into; nil if there is none.
+func queueComposite(b *pgx.Batch, into **agent.Composite, where string, args ...any) {
 	b.Queue(readComposites+where, args...).Query(func(rows pgx.Rows) error {
-		found, err := pgx.CollectRows(rows, scanComposite)
-		if *to = nil; len(found) > 0 {
-			*to = &found[0]
+		found, err := pgx.CollectRows(rows, pgx.RowToStructByName[agent.Composite])
+		if *into = nil; len(found) > 0 {
+			*into = &found[0]
 		}
 		return err
 	})
 }
 
 func checkComposite(c *agent.Composite) error {
-	if err := checkNames(named{"tenant", c.Tenant, true}, named{"shape", c.Shape, true}); err != nil {
+	if err := checkNames(nameField{"tenant", c.Tenant, true}, nameField{"shape", c.Shape, true}); err != nil {
 		return err
 	}
 	if err := checkText("description", c.Description, maxTextBytes); err != nil {
@@ -150,7 +137,7 @@ func checkComposite(c *agent.Composite) error {
 	}
 	switch {
 	case !compositeName.MatchString(c.Name):
-		return badCompositeName(c.Name)
+		return invalidCompositeName(c.Name)
 	case len(c.Parameters) > maxCompositeBytes:
 		return agent.FieldErrorf(agent.CodeOverflow, "parameters", "are %d bytes, at most %d", len(c.Parameters), maxCompositeBytes)
 	case len(c.Pipeline) > maxCompositeBytes:
@@ -163,16 +150,197 @@ func checkComposite(c *agent.Composite) error {
 	return nil
 }
 
-func badCompositeName(name string) error {
+func invalidCompositeName(name string) error {
 	return agent.Invalid("name", "want 1 to %d of a-z 0-9 _, got %.100q", maxCompositeName, name)
 }
 
-// freeName is the name, with a number behind it where it is taken.
-func freeName(name string, taken []string) string {
-	free := name
-	for n := 2; slices.Contains(taken, free); n++ {
+// unusedName returns the name, with a number as suffix if it is taken.
+func unusedName(name string, taken []string) string {
+	unused := name
+	for n := 2; slices.Contains(taken, unused); n++ {
 		suffix := fmt.Sprintf("_%d", n)
-		free = name[:min(len(name), maxCompositeName-len(suffix))] + suffix
+		unused = name[:min(len(name), maxCompositeName-len(suffix))] + suffix
 	}
-	return free
+	return unused
+}
+
+const changeComposite = `
+UPDATE composites SET name = coalesce($3, name), description = coalesce($4, description), described = described OR $4 IS NOT NULL,
+	enabled = coalesce($5, enabled), updated_at = clock_timestamp()
+WHERE tenant = $1 AND id = $2`
+
+const nameIsTaken = `
+SELECT FROM composites WHERE tenant = $1 AND name = $2 AND id <> $3 AND name <> $3`
+
+// maxDescriptionBytes bounds the description that a person writes: it is in the prompts of the tenant's agents.
+const maxDescriptionBytes = 1_024
+
+// builtinTools lists the names of other tools: an agent would not see a composite of such a name.
+func builtinTools() []string {
+	return []string{
+		"execute_pipeline", "patch_workflow", "search_tools", "openapi_action", "delegate_to_agent", "get_delegated_job", "write_todos",
+		"get_bibliography", "search_research", "search_clinical_trials", "search_openalex", "search_preprints", "search_pubmed", "search_web",
+	}
+}
+
+// ChangeComposite changes the name, the description or the switch of the composite with a name or an id, and returns what is stored. The error is
+// [agent.CodeNotFound] with Field "composite", [agent.CodeConflict] with Field "name" if another composite of the tenant or a built-in tool has
+// the name, or [agent.CodeInvalid]. A description is stored without line breaks and invisible characters.
+func (s *CompositeStore) ChangeComposite(ctx context.Context, tenant, nameOrID string, change agent.CompositeChange) (agent.Composite, error) {
+	const op = "change composite"
+	if change.Name != nil {
+		if err := checkNewName(*change.Name); err != nil {
+			return agent.Composite{}, err
+		}
+	}
+	if change.Description != nil {
+		if err := checkText("description", *change.Description, maxDescriptionBytes); err != nil {
+			return agent.Composite{}, err
+		}
+		change.Description = new(visibleText(*change.Description))
+	}
+	var (
+		stored *agent.Composite
+		taken  bool
+	)
+	const where = `WHERE c.tenant = $1 AND (c.id = $2 OR c.name = $2) ORDER BY c.id = $2 DESC LIMIT 1`
+	err := s.transact(ctx, func(b *pgx.Batch) {
+		b.Queue(lockComposites, tenant)
+		queueComposite(b, &stored, where, tenant, cleanText(nameOrID))
+		if change.Name != nil {
+			b.Queue(nameIsTaken, tenant, *change.Name, cleanText(nameOrID)).QueryRow(func(row pgx.Row) error {
+				err := row.Scan()
+				taken = !errors.Is(err, pgx.ErrNoRows)
+				return optional(err)
+			})
+		}
+	}, func(b *pgx.Batch) error {
+		switch {
+		case stored == nil:
+			return agent.FieldErrorf(agent.CodeNotFound, "composite", "there is no composite %q", nameOrID)
+		case taken:
+			return agent.FieldErrorf(agent.CodeConflict, "name", "%q is taken", *change.Name)
+		case change == agent.CompositeChange{}:
+			return nil
+		}
+		b.Queue(changeComposite, tenant, stored.ID, change.Name, change.Description, change.Enabled)
+		queueComposite(b, &stored, where, tenant, stored.ID)
+		return nil
+	})
+	if err != nil {
+		return agent.Composite{}, mapError(op, err)
+	}
+	return *stored, nil
+}
+
+// checkNewName returns an error if models cannot call a name, or another tool has it.
+func checkNewName(name string) error {
+	switch {
+	case !compositeName.MatchString(name):
+		return invalidCompositeName(name)
+	case strings.HasPrefix(name, "__"):
+		return agent.Invalid("name", "begins with two underscores")
+	case slices.Contains(builtinTools(), name):
+		return agent.FieldErrorf(agent.CodeConflict, "name", "%q is the name of a built-in tool", name)
+	default:
+		return nil
+	}
+}
+
+// visibleText returns a text in one line, without control characters and without those that hide instructions from people but not from models.
+func visibleText(text string) string {
+	text = strings.Map(func(r rune) rune {
+		switch {
+		case unicode.IsSpace(r), unicode.In(r, unicode.Zl, unicode.Zp):
+			return ' '
+		case r == utf8.RuneError, unicode.In(r, unicode.Cc, unicode.Cf, unicode.Co, unicode.Variation_Selector):
+			return -1
+		default:
+			return r
+		}
+	}, text)
+	return strings.Join(strings.Fields(text), " ")
+}
+
+// Bounds of what is stored about a tenant's pipelines.
+const (
+	maxPipelineBytes  = 256 << 10
+	maxPipelineShapes = 10_000 // of a tenant, without those of composites
+	maxPipelineUses   = 2_000  // of a tenant: a call that is repeated after so many others counts again
+	maxSamples        = 16     // of a shape
+)
+
+// The row is locked first, so that calls of one shape are counted one after the other.
+const lockShape = `
+INSERT INTO pipeline_shapes (tenant, shape, uses, used_at) VALUES ($1, $2, 0, clock_timestamp())
+ON CONFLICT (tenant, shape) DO UPDATE SET used_at = excluded.used_at`
+
+const countUse = `
+WITH fresh AS (
+	INSERT INTO pipeline_uses (tenant, key, at) VALUES ($1, $3, clock_timestamp()) ON CONFLICT DO NOTHING RETURNING tenant, at
+), counted AS (
+	UPDATE pipeline_shapes s SET uses = s.uses + 1 FROM fresh WHERE s.tenant = $1 AND s.shape = $2
+)
+INSERT INTO pipeline_samples (tenant, shape, digest, steps, used_at) SELECT $1, $2, $4, $5, at FROM fresh
+ON CONFLICT (tenant, shape, digest) DO UPDATE SET used_at = excluded.used_at`
+
+// Two at a time, so that a number above the bound shrinks to it again. Shapes that somebody else is counting are skipped.
+const (
+	evictUses = `
+DELETE FROM pipeline_uses WHERE tenant = $1 AND key = ANY (ARRAY(
+	SELECT key FROM pipeline_uses WHERE tenant = $1 ORDER BY at DESC OFFSET $2 LIMIT 2))`
+	evictSamples = `
+DELETE FROM pipeline_samples WHERE tenant = $1 AND shape = $2 AND digest = ANY (ARRAY(
+	SELECT digest FROM pipeline_samples WHERE tenant = $1 AND shape = $2 ORDER BY used_at DESC OFFSET $3))`
+	evictShapes = `
+DELETE FROM pipeline_shapes WHERE tenant = $1 AND shape = ANY (ARRAY(
+	SELECT shape FROM pipeline_shapes WHERE tenant = $1 AND shape = ANY (ARRAY(
+		SELECT s.shape FROM pipeline_shapes s
+		WHERE tenant = $1 AND NOT EXISTS (SELECT FROM composites c WHERE c.tenant = s.tenant AND c.shape = s.shape)
+			AND (SELECT uses = 1 FROM pipeline_shapes n WHERE n.tenant = $1 AND n.shape = $2)
+		ORDER BY used_at DESC OFFSET $3 LIMIT 2)) FOR UPDATE SKIP LOCKED))`
+)
+
+const readUses = `
+SELECT uses, ARRAY(
+	SELECT steps::text FROM pipeline_samples p WHERE p.tenant = s.tenant AND p.shape = s.shape ORDER BY used_at DESC)
+FROM pipeline_shapes s WHERE tenant = $1 AND shape = $2`
+
+// UsePipeline counts a call once, by its key in the tenant, and returns what is stored about its shape. One round trip.
+func (s *CompositeStore) UsePipeline(ctx context.Context, use agent.PipelineUse) (agent.PipelineUses, error) {
+	const op = "count pipeline"
+	if err := checkNames(nameField{"tenant", use.Tenant, true}, nameField{"key", use.Key, true}, nameField{"shape", use.Shape, true}); err != nil {
+		return agent.PipelineUses{}, err
+	}
+	if len(use.Steps) > maxPipelineBytes {
+		return agent.PipelineUses{}, agent.FieldErrorf(agent.CodeOverflow, "steps", "are %d bytes, at most %d", len(use.Steps), maxPipelineBytes)
+	}
+	if !isJSON(use.Steps) {
+		return agent.PipelineUses{}, agent.Invalid("steps", "are not JSON")
+	}
+	var (
+		b      pgx.Batch
+		uses   agent.PipelineUses
+		digest = sha256.Sum256(use.Steps)
+	)
+	b.Queue(lockShape, use.Tenant, use.Shape)
+	b.Queue(countUse, use.Tenant, use.Shape, use.Key, digest[:], []byte(use.Steps))
+	b.Queue(evictUses, use.Tenant, maxPipelineUses)
+	b.Queue(evictSamples, use.Tenant, use.Shape, maxSamples)
+	b.Queue(evictShapes, use.Tenant, use.Shape, maxPipelineShapes)
+	b.Queue(readUses, use.Tenant, use.Shape).QueryRow(func(row pgx.Row) error {
+		var samples []string
+		if err := row.Scan(&uses.Count, &samples); err != nil {
+			return err
+		}
+		for _, sample := range samples {
+			uses.Samples = append(uses.Samples, json.RawMessage(sample))
+		}
+		return nil
+	})
+	queueComposite(&b, &uses.Composite, `WHERE c.tenant = $1 AND c.shape = $2`, use.Tenant, use.Shape)
+	if err := s.send(ctx, &b); err != nil {
+		return agent.PipelineUses{}, mapError(op, err)
+	}
+	return uses, nil
 }

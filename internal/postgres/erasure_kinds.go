@@ -1,16 +1,18 @@
 package postgres
 
-// erased is one kind of data that goes, or loses the name of its user. The check of an erasure counts what where finds, the erasing deletes
-// it or sets it such that where finds it no more. @tenant, @user, @quoted (the user within a JSON string), @id, @pseudonym, @salt and @round
-// are the erasure's.
-type erased struct {
-	name  string   // in the report; a table's, with what of it where that is not all
+import "slices"
+
+// erasedKind is a kind of data that is deleted, or no longer names its user. An erasure deletes the rows that where finds, or changes them so that where
+// no longer finds them; its check counts them. @tenant, @user, @quoted (the user within a JSON string), @id, @pseudonym, @salt and @round are those of
+// the erasure.
+type erasedKind struct {
+	name  string   // in the report: a table, with the part of it that is meant
 	table string   // empty: name
-	where string   // which rows
-	ready string   // which of those may go already; empty: all
-	set   string   // empty: they are deleted
-	sql   []string // in place of a statement made of the above
-	why   string   // of those that are set: why the rows stay
+	where string   // chooses the rows
+	ready string   // chooses those that may be erased already; empty: all
+	set   string   // empty: the rows are deleted
+	sql   []string // instead of a statement from the fields above
+	why   string   // the rows stay, if they are changed
 }
 
 const (
@@ -20,7 +22,7 @@ const (
 	ofContent  = ` IN (SELECT name FROM erasure_marks WHERE erasure_id = @id AND kind = 'content')`
 	ofChats    = ` IN (SELECT name FROM erasure_marks WHERE erasure_id = @id AND kind = 'chat')`
 	ofRuns     = ` IN (SELECT run_id FROM workflow_runs WHERE tenant = @tenant AND user_id = @user)`
-	// runsAsUser is about schedules; what is stored with a schedule says on whose behalf and with whose rights.
+	// runsAsUser chooses schedules that run on behalf of the user or with the rights of the user.
 	runsAsUser = `tenant = @tenant AND (document->>'user_id' = @user OR principal->>'subject' = @user)`
 	ofClock    = ` IN (SELECT name FROM schedules WHERE ` + runsAsUser + `)`
 	ofRunClock = ` IN (SELECT run_id FROM schedule_runs WHERE tenant = @tenant AND schedule` + ofClock + `)`
@@ -28,8 +30,8 @@ const (
 
 	whoDid = "what was done stays, by whom does not"
 
-	// unnamedDetail is the detail of an audit record, as text, without the user: string by string, because a user may be called like a key, or
-	// like what stands between two strings.
+	// unnamedDetail is the detail of an audit record, as text, without the user. It replaces string by string, because the user may have the name of a key,
+	// or a name that occurs between two strings.
 	unnamedDetail = `(SELECT string_agg(CASE
 			WHEN s.next LIKE ':%' OR left(s.piece, 1) <> '"' THEN s.piece
 			WHEN s.piece = '"' || @quoted || '"' THEN '"' || @pseudonym || '"'
@@ -39,20 +41,20 @@ const (
 			FROM regexp_matches(detail::text, '("(?:[^"\\]|\\.)*"|[^"]+)', 'g') WITH ORDINALITY AS m (m, at)) s)`
 )
 
-// unnamed is a column of the audit trail without the user. Its first word, as in key/… and erasure/…, is the runtime's own.
-func unnamed(column string) string {
-	own := `CASE WHEN position('/' IN ` + column + `) > 0 THEN split_part(` + column + `, '/', 1) ELSE '' END`
-	return `(` + own + ` || turnstone_unname(substr(` + column + `, length(` + own + `) + 1), @user, @pseudonym))`
+// withoutUser returns an expression for a column of the audit trail without the user. Its first word, as in key/… and erasure/…, stays.
+func withoutUser(column string) string {
+	prefix := `CASE WHEN position('/' IN ` + column + `) > 0 THEN split_part(` + column + `, '/', 1) ELSE '' END`
+	return `(` + prefix + ` || turnstone_unname(substr(` + column + `, length(` + prefix + `) + 1), @user, @pseudonym))`
 }
 
-// erasing lists them in the order in which they go: what refers to others first.
-func erasing() []erased {
-	return append(append(erasingWays(), erasingTurns()...), erasingNames()...)
+// erasedKinds returns all kinds in the order in which they are erased: rows that refer to others first.
+func erasedKinds() []erasedKind {
+	return slices.Concat(accessKinds(), turnKinds(), nameKinds())
 }
 
-// erasingWays are the user's ways in, and what ran on his behalf besides turns.
-func erasingWays() []erased {
-	return []erased{
+// accessKinds returns the user's keys and chats, and what ran on behalf of the user besides turns.
+func accessKinds() []erasedKind {
+	return []erasedKind{
 		{name: "api_keys", where: `tenant = @tenant AND subject = @user`},
 		{name: "chat_questions", where: `turn_id IN (SELECT turn_id FROM chat_turns WHERE tenant = @tenant AND user_id = @user)`},
 		{name: "chat_turns", where: `tenant = @tenant AND user_id = @user`},
@@ -71,9 +73,9 @@ func erasingWays() []erased {
 	}
 }
 
-// erasingTurns is what the user said and was answered.
-func erasingTurns() []erased {
-	return []erased{
+// turnKinds returns the user's turns and their data.
+func turnKinds() []erasedKind {
+	return []erasedKind{
 		{name: "pipeline_samples", where: `tenant = @tenant AND (
 			used_at IN (SELECT at FROM pipeline_uses WHERE tenant = @tenant AND split_part(key, '/', 1)` + ofTurns + `)
 			OR NOT EXISTS (SELECT FROM pipeline_uses u WHERE u.tenant = @tenant AND u.at = used_at)
@@ -90,7 +92,7 @@ func erasingTurns() []erased {
 		{name: "turn_tools", where: `turn_id` + ofTurns},
 		{name: "messages", where: `turn_id` + ofTurns},
 		{name: "remembered_decisions", where: `tenant = @tenant AND (by = @user OR session_id` + ofSessions + `)`},
-		// Whoever was there, notes and references are made of everything that was said: in shared sessions they are made anew.
+		// Notes and references contain data of everybody in the session: in shared sessions they are built again.
 		{name: "session_notes", where: `tenant = @tenant AND session_id` + ofVisited},
 		{name: "reference_names", where: `tenant = @tenant AND session_id` + ofVisited},
 		{name: "session_references", where: `tenant = @tenant AND session_id` + ofVisited},
@@ -111,12 +113,12 @@ func erasingTurns() []erased {
 			why: "what was paid stays countable, under a pseudonym; turn and session are no longer named",
 		},
 		{
-			// Before usage_daily, where these rows go under the name that they have then.
+			// Before usage_daily, which these rows are added to under their new name.
 			name: "usage_pending", where: `tenant = @tenant AND user_id = @user`, set: `user_id = @pseudonym`,
 			why: "what was paid stays countable, under a pseudonym",
 		},
 		{
-			// Slots of a round of their own: the day may have rows of the pseudonym already, of the round before.
+			// Each round has its own slots: the day may have rows of the pseudonym from the round before.
 			name: "usage_daily", where: `tenant = @tenant AND kind = 'user' AND name = turnstone_short_name(@user)`,
 			set: `name = @pseudonym, slot = slot + 1000 * @round::integer`, why: "what was paid stays countable, under a pseudonym",
 		},
@@ -133,16 +135,16 @@ func erasingTurns() []erased {
 	}
 }
 
-// erasingNames is where the user is named in what is not his.
-func erasingNames() []erased {
-	named := func(table, column string) erased {
-		return erased{
+// nameKinds returns the places where data of others names the user.
+func nameKinds() []erasedKind {
+	named := func(table, column string) erasedKind {
+		return erasedKind{
 			name: table + "." + column, table: table, where: `tenant = @tenant AND ` + column + ` = @user`, set: column + ` = @pseudonym`, why: whoDid,
 		}
 	}
-	return []erased{
+	return []erasedKind{
 		{
-			// Before the approvals, which say in whose streams they are: the turn's, and those of the turns that it was begun by.
+			// Before the approvals, which lead to the streams: that of the turn, and those of its parents.
 			name: "events of decisions", table: "events", where: `event->>'type' = 'approval_resolved' AND event->'approval'->>'by' = @user
 				AND stream_id IN (WITH RECURSIVE heard AS (SELECT turn_id FROM approvals WHERE tenant = @tenant AND decided_by = @user
 					UNION SELECT t.parent FROM heard JOIN turns t ON t.turn_id = heard.turn_id AND t.tenant = @tenant WHERE t.parent <> ''
@@ -173,7 +175,7 @@ func erasingNames() []erased {
 			sql: []string{
 				`INSERT INTO workflow_definitions SELECT tenant, tag, @pseudonym, version, deleted FROM workflow_definitions
 				WHERE tenant = @tenant AND owner = @user ON CONFLICT DO NOTHING`,
-				// A tag that came anew since the round before has versions that the pseudonym has too.
+				// A tag that was created again since the round before has versions that the pseudonym has too.
 				`UPDATE workflow_versions v SET owner = @pseudonym, version = v.version + coalesce((
 					SELECT max(o.version) FROM workflow_versions o WHERE o.tenant = v.tenant AND o.tag = v.tag AND o.owner = @pseudonym), 0)
 				WHERE v.tenant = @tenant AND v.owner = @user`,
@@ -184,20 +186,20 @@ func erasingNames() []erased {
 		named("catalog_documents", "updated_by"), named("catalog_history", "by"),
 		{
 			name: "audit_log", why: "the trail stays whole: the user is a pseudonym in it, and the addresses that he came from are gone",
-			// What the runtime itself wrote of an erasure names nobody: it is the other half of a proof.
+			// The record of the runtime about an erasure names nobody: it proves the report.
 			where: `tenant = @tenant AND (action <> 'erasures.write' OR method <> '' OR detail->'digest' IS NULL)
 				AND (subject = @user
-				OR credential <> ` + unnamed("credential") + ` OR resource <> ` + unnamed("resource") + `
+				OR credential <> ` + withoutUser("credential") + ` OR resource <> ` + withoutUser("resource") + `
 				OR (position('"' || @quoted || '"' IN detail::text) > 0 OR position('/' || @quoted || '"' IN detail::text) > 0)
 					AND detail::text <> ` + unnamedDetail + `)`,
 			set: `remote = CASE subject WHEN @user THEN '' ELSE remote END, subject = CASE subject WHEN @user THEN @pseudonym ELSE subject END,
-				credential = ` + unnamed("credential") + `, resource = ` + unnamed("resource") + `, detail = ` + unnamedDetail + `::jsonb`,
+				credential = ` + withoutUser("credential") + `, resource = ` + withoutUser("resource") + `, detail = ` + unnamedDetail + `::jsonb`,
 		},
 	}
 }
 
-// spared lists the tables in which nothing goes, with the reason.
-func spared() [][2]string {
+// sparedTables returns the tables in which nothing is erased, with the reason.
+func sparedTables() [][2]string {
 	configured := "configuration of the tenant, no user's"
 	return [][2]string{
 		{"blob_collection", "how far the collection of content has come"},

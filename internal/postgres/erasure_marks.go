@@ -13,11 +13,11 @@ import (
 	"github.com/turnstone-run/turnstone/internal/erasure"
 )
 
-// erasureTx runs work in a transaction that has an erasure's row, which makes two who work on one take turns. [agent.CodeConflict] when the
-// erasure has ended.
-func (s *Store) erasureTx(ctx context.Context, op, tenant, id string, work func(tx pgx.Tx, args pgx.NamedArgs) error) error {
+// erasureTx runs work in a transaction that locks an erasure's row, so that two processes do not work on one erasure. The error is [agent.CodeConflict]
+// if the erasure has ended.
+func (s *ErasureStore) erasureTx(ctx context.Context, op, tenant, id string, work func(tx pgx.Tx, args pgx.NamedArgs) error) error {
 	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, forgetTimeout); err != nil {
+		if _, err := tx.Exec(ctx, deleteTimeout); err != nil {
 			return err
 		}
 		args, err := lockErasure(ctx, tx, tenant, id)
@@ -27,7 +27,7 @@ func (s *Store) erasureTx(ctx context.Context, op, tenant, id string, work func(
 		return work(tx, args)
 	})
 	if agent.CodeOf(mapError(op, err)) == agent.CodeNotFound && !isUnknownErasure(err) {
-		// A row came that refers to one which was to go: the next attempt sees both.
+		// A new row refers to one that was to be deleted: the next attempt finds both.
 		return &agent.Error{Code: agent.CodeUnavailable, Op: op, Err: err}
 	}
 	return mapError(op, err)
@@ -45,7 +45,7 @@ func lockErasure(ctx context.Context, tx pgx.Tx, tenant, id string) (pgx.NamedAr
 		round         int
 	)
 	err := tx.QueryRow(ctx, `SELECT user_id, salt, subject, round FROM erasures WHERE tenant = $1 AND erasure_id = $2 FOR UPDATE`,
-		tenant, plain(id)).Scan(&user, &salt, &subject, &round)
+		tenant, cleanText(id)).Scan(&user, &salt, &subject, &round)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return nil, unknownErasure(id)
@@ -59,13 +59,13 @@ func lockErasure(ctx context.Context, tx pgx.Tx, tenant, id string) (pgx.NamedAr
 		return nil, err
 	}
 	return pgx.NamedArgs{
-		"tenant": tenant, "user": *user, "quoted": unescaped(string(quoted[1 : len(quoted)-1])), "id": id,
+		"tenant": tenant, "user": *user, "quoted": unescapeHTML(string(quoted[1 : len(quoted)-1])), "id": id,
 		"pseudonym": erasure.Pseudonym(subject), "salt": salt, "round": round,
 	}, nil
 }
 
-// unescaped undoes what Go escapes in JSON for HTML's sake and PostgreSQL does not.
-func unescaped(s string) string {
+// unescapeHTML reverts the escapes for HTML in Go's JSON, which PostgreSQL does not have.
+func unescapeHTML(s string) string {
 	return strings.NewReplacer(`\u003c`, "<", `\u003e`, ">", `\u0026`, "&", `\u2028`, "\u2028", `\u2029`, "\u2029").Replace(s)
 }
 
@@ -73,34 +73,34 @@ const beginErasure = `
 UPDATE erasures SET status = 'running', started_at = coalesce(started_at, clock_timestamp())
 WHERE tenant = $1 AND erasure_id = $2 AND user_id IS NOT NULL`
 
-// BeginErasure says that an erasure is under way and returns it; one that has ended stays so.
-func (s *Store) BeginErasure(ctx context.Context, tenant, id string) (erasure.Erasure, error) {
-	if _, err := s.pool.Exec(ctx, beginErasure, tenant, plain(id)); err != nil {
+// BeginErasure sets an erasure's status to running, unless it has ended, and returns it.
+func (s *ErasureStore) BeginErasure(ctx context.Context, tenant, id string) (erasure.Erasure, error) {
+	if _, err := s.pool.Exec(ctx, beginErasure, tenant, cleanText(id)); err != nil {
 		return erasure.Erasure{}, mapError("begin erasure", err)
 	}
 	return s.Erasure(ctx, tenant, id)
 }
 
-// marking finds what is the user's. What was found before is found again only while it is there.
-func marking() []string {
+// markStatements returns the statements that find the user's data and mark it.
+func markStatements() []string {
 	mark := func(kind, from string) string {
 		return `INSERT INTO erasure_marks (erasure_id, kind, name) SELECT DISTINCT @id, '` + kind + `', m.name FROM (` + from + `) AS m (name)
 		ON CONFLICT (erasure_id, kind, name) DO UPDATE SET done = false`
 	}
-	strangers := func(in string) string {
+	hasOthers := func(in string) string {
 		return `EXISTS (SELECT FROM turns o WHERE o.tenant = @tenant AND o.session_id = ` + in + ` AND o.turn_id NOT` + ofTurns + `)`
 	}
-	visited := `SELECT t.session_id FROM turns t WHERE t.tenant = @tenant AND t.turn_id` + ofTurns
+	sessions := `SELECT t.session_id FROM turns t WHERE t.tenant = @tenant AND t.turn_id` + ofTurns
 	ofNotes := `SELECT 'note/' || n.session_id || '/' || n.name FROM session_notes n WHERE n.tenant = @tenant AND n.session_id` + ofVisited
 	return []string{
 		mark(erasure.MarkTurn, `WITH RECURSIVE own AS (
 			SELECT turn_id FROM turns WHERE tenant = @tenant AND user_id = @user
 			UNION SELECT c.turn_id FROM own JOIN turns c ON c.parent = own.turn_id AND c.parent <> '' WHERE c.tenant = @tenant
 		) SELECT turn_id FROM own`),
-		mark(erasure.MarkSession, visited+` AND NOT `+strangers("t.session_id")),
-		mark(erasure.MarkShared, visited+` AND `+strangers("t.session_id")),
-		// Somebody else may have come into a session since.
-		`DELETE FROM erasure_marks WHERE erasure_id = @id AND kind = 'session' AND ` + strangers("name"),
+		mark(erasure.MarkSession, sessions+` AND NOT `+hasOthers("t.session_id")),
+		mark(erasure.MarkShared, sessions+` AND `+hasOthers("t.session_id")),
+		// Somebody else may have used a session since it was marked.
+		`DELETE FROM erasure_marks WHERE erasure_id = @id AND kind = 'session' AND ` + hasOthers("name"),
 		mark(erasure.MarkRun, `SELECT run_id FROM workflow_runs WHERE tenant = @tenant AND user_id = @user`),
 		mark(erasure.MarkSchedule, `SELECT name FROM schedules WHERE `+runsAsUser),
 		mark(erasure.MarkChat, `SELECT c.channel || '/' || c.chat_id FROM (
@@ -118,13 +118,13 @@ func marking() []string {
 	}
 }
 
-// MarkErasure looks for everything of the user and remembers what it is, in one transaction; each call is a round.
-func (s *Store) MarkErasure(ctx context.Context, tenant, id string) error {
+// MarkErasure finds everything of the user and marks it, in one transaction. Each call is a round.
+func (s *ErasureStore) MarkErasure(ctx context.Context, tenant, id string) error {
 	return s.erasureTx(ctx, "mark erasure", tenant, id, func(tx pgx.Tx, args pgx.NamedArgs) error {
 		if _, err := tx.Exec(ctx, `UPDATE erasures SET round = round + 1 WHERE erasure_id = @id`, args); err != nil {
 			return err
 		}
-		for _, sql := range marking() {
+		for _, sql := range markStatements() {
 			if _, err := tx.Exec(ctx, sql, args); err != nil {
 				return err
 			}
@@ -137,13 +137,9 @@ const readLive = `
 SELECT t.turn_id FROM erasures e JOIN erasure_marks m ON m.erasure_id = e.erasure_id AND m.kind = 'turn' JOIN turns t ON t.turn_id = m.name
 WHERE e.tenant = $1 AND e.erasure_id = $2 AND t.state IN ('queued', 'running') ORDER BY t.turn_id LIMIT $3`
 
-// LiveTurns lists marked turns that run or wait, and what has begun since they were marked is marked by the next round.
-func (s *Store) LiveTurns(ctx context.Context, tenant, id string, limit int) ([]agent.TurnID, error) {
-	rows, err := s.pool.Query(ctx, readLive, tenant, plain(id), limit)
-	if err != nil {
-		return nil, mapError("list turns to erase", err)
-	}
-	live, err := pgx.CollectRows(rows, pgx.RowTo[agent.TurnID])
+// LiveTurns lists marked turns that run or wait. The next round marks turns that began since.
+func (s *ErasureStore) LiveTurns(ctx context.Context, tenant, id string, limit int) ([]agent.TurnID, error) {
+	live, err := queryRows(ctx, s.pool, pgx.RowTo[agent.TurnID], readLive, tenant, cleanText(id), limit)
 	return live, mapError("list turns to erase", err)
 }
 
@@ -151,13 +147,9 @@ const readMarks = `
 SELECT m.name FROM erasures e JOIN erasure_marks m USING (erasure_id)
 WHERE e.tenant = $1 AND e.erasure_id = $2 AND m.kind = $3 AND NOT m.done ORDER BY m.name LIMIT $4`
 
-// Marks lists marked things of a kind that are not done.
-func (s *Store) Marks(ctx context.Context, tenant, id, kind string, limit int) ([]string, error) {
-	rows, err := s.pool.Query(ctx, readMarks, tenant, plain(id), kind, limit)
-	if err != nil {
-		return nil, mapError("list marks of erasure", err)
-	}
-	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
+// Marks lists the marks of a kind that are not done.
+func (s *ErasureStore) Marks(ctx context.Context, tenant, id, kind string, limit int) ([]string, error) {
+	names, err := queryRows(ctx, s.pool, pgx.RowTo[string], readMarks, tenant, cleanText(id), kind, limit)
 	return names, mapError("list marks of erasure", err)
 }
 
@@ -174,21 +166,21 @@ ON CONFLICT (erasure_id, kind) DO UPDATE SET removed = c.removed + excluded.remo
 	bytes = c.bytes + excluded.bytes`
 )
 
-// MarkDone says that marked things are done, and counts how much of them was removed; of those that were done already nothing is counted.
-func (s *Store) MarkDone(ctx context.Context, tenant, id, kind string, names []string, removed, bytes int64) error {
+// MarkDone sets marks to done, and adds to the count of what was removed. Marks that were done before add nothing.
+func (s *ErasureStore) MarkDone(ctx context.Context, tenant, id, kind string, names []string, removed, bytes int64) error {
 	return s.erasureTx(ctx, "note erased", tenant, id, func(tx pgx.Tx, args pgx.NamedArgs) error {
 		args["kind"], args["names"] = kind, names
-		var fresh int
+		var newlyDone int
 		var found int64
-		if err := tx.QueryRow(ctx, markDone, args).Scan(&fresh, &found); err != nil || fresh == 0 {
+		if err := tx.QueryRow(ctx, markDone, args).Scan(&newlyDone, &found); err != nil || newlyDone == 0 {
 			return err
 		}
-		return count(ctx, tx, args, ":"+kind, max(removed, found), 0, bytes)
+		return addToCount(ctx, tx, args, ":"+kind, max(removed, found), 0, bytes)
 	})
 }
 
-// MarkFound remembers how much of a marked thing there was, for [Store.MarkDone] when it is gone: by then nobody can count it.
-func (s *Store) MarkFound(ctx context.Context, tenant, id, kind, name string, found int64) error {
+// MarkFound stores how much was found of a mark, for [ErasureStore.MarkDone]: once the data is deleted, nobody can count it.
+func (s *ErasureStore) MarkFound(ctx context.Context, tenant, id, kind, name string, found int64) error {
 	return s.erasureTx(ctx, "note found", tenant, id, func(tx pgx.Tx, args pgx.NamedArgs) error {
 		args["kind"], args["name"], args["found"] = kind, name, found
 		_, err := tx.Exec(ctx, markFound, args)
@@ -196,7 +188,7 @@ func (s *Store) MarkFound(ctx context.Context, tenant, id, kind, name string, fo
 	})
 }
 
-func count(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs, kind string, removed, unnamed, bytes int64) error {
+func addToCount(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs, kind string, removed, unnamed, bytes int64) error {
 	if removed == 0 && unnamed == 0 {
 		return nil
 	}
@@ -206,8 +198,8 @@ func count(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs, kind string, remo
 	return err
 }
 
-// Content that somebody holds stays, and so does what was never put. Of the rest that which was put since @settled ago waits; its row may be
-// young because somebody has put the same content and is about to refer to it.
+// Content with references stays, and so does content without a row. Content that was stored within @settled waits: somebody may have stored the same
+// content and be about to refer to it.
 const settleContent = `
 WITH next AS (
 	SELECT m.name, b.bytes, b.put_at, EXISTS (SELECT FROM blob_refs r WHERE r.tenant = @tenant AND r.digest = substr(m.name, 14)) AS held
@@ -228,16 +220,16 @@ SELECT (SELECT count(*) FROM settled WHERE shared),
 	(SELECT count(*) FROM next WHERE NOT held AND bytes IS NOT NULL AND put_at >= clock_timestamp() - @settled::interval),
 	coalesce((SELECT json_agg(json_build_object('Ref', ref, 'Bytes', bytes)) FROM aged), '[]')`
 
-// ReleaseContent makes marked content that nobody refers to free at once, without [Config.BlobGrace], unless somebody has put it since settled
-// ago: what is returned may be removed. pending is what may not yet. What others of the tenant refer to stays.
-func (s *Store) ReleaseContent(ctx context.Context, tenant, id string, settled time.Duration, limit int) (free []erasure.Object, pending int64, err error) {
+// ReleaseContent returns marked content that nobody refers to and nobody has stored within the duration settled, without waiting for [Config.BlobGrace]. It
+// may be removed. pending counts the content that somebody has stored since. Content that others of the tenant refer to stays.
+func (s *ErasureStore) ReleaseContent(ctx context.Context, tenant, id string, settled time.Duration, limit int) (free []erasure.Object, pending int64, err error) {
 	err = s.erasureTx(ctx, "release content of erasure", tenant, id, func(tx pgx.Tx, args pgx.NamedArgs) error {
 		args["settled"], args["limit"] = settled, limit
 		var shared int64
 		if err := tx.QueryRow(ctx, settleContent, args).Scan(&shared, &pending, &free); err != nil {
 			return err
 		}
-		return count(ctx, tx, args, ":shared", shared, 0, 0)
+		return addToCount(ctx, tx, args, ":shared", shared, 0, 0)
 	})
 	return free, pending, err
 }

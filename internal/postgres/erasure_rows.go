@@ -13,33 +13,34 @@ import (
 	"github.com/turnstone-run/turnstone/internal/erasure"
 )
 
-// eraseBatch is how many rows of a kind go in one transaction.
+// eraseBatch is the number of rows of a kind that one transaction erases.
 const eraseBatch = 1000
 
 const unnameAudit = `SELECT set_config('turnstone.unnaming_audit', 'yes', true)`
 
-func (k *erased) of() string { return cmp.Or(k.table, k.name) }
+func (k *erasedKind) tableName() string { return cmp.Or(k.table, k.name) }
 
-func (k *erased) count() string { return `SELECT count(*) FROM ` + k.of() + ` WHERE ` + k.where }
+func (k *erasedKind) count() string {
+	return `SELECT count(*) FROM ` + k.tableName() + ` WHERE ` + k.where
+}
 
-// erase is the statement that makes a batch of rows go.
-func (k *erased) erase() string {
+// statement returns the statement that erases a batch of rows.
+func (k *erasedKind) statement() string {
 	where := k.where
 	if k.ready != "" {
 		where += ` AND ` + k.ready
 	}
-	chosen := ` WHERE ctid = ANY (ARRAY(SELECT ctid FROM ` + k.of() + ` WHERE ` + where + ` LIMIT @limit FOR UPDATE))`
+	chosen := ` WHERE ctid = ANY (ARRAY(SELECT ctid FROM ` + k.tableName() + ` WHERE ` + where + ` LIMIT @limit FOR UPDATE))`
 	if k.set != "" {
-		return `UPDATE ` + k.of() + ` SET ` + k.set + chosen
+		return `UPDATE ` + k.tableName() + ` SET ` + k.set + chosen
 	}
-	return `DELETE FROM ` + k.of() + chosen
+	return `DELETE FROM ` + k.tableName() + chosen
 }
 
-// EraseRows takes away at most 1,000 rows of a kind, or of several while each has fewer, kind by kind in one order: what refers to others goes
-// first. Each kind is a transaction with its count, so that whoever dies half-way has counted what is gone. more is false once nothing is left
-// that can go.
-func (s *Store) EraseRows(ctx context.Context, tenant, id string) (more bool, err error) {
-	for _, k := range erasing() {
+// EraseRows erases kind by kind, rows that refer to others first, until a kind has had 1,000 rows. Each kind is a transaction with its count, so that the
+// count is right after a crash. more is false once nothing is left to erase.
+func (s *ErasureStore) EraseRows(ctx context.Context, tenant, id string) (more bool, err error) {
+	for _, k := range erasedKinds() {
 		var n int64
 		err := s.erasureTx(ctx, "erase "+k.name, tenant, id, func(tx pgx.Tx, args pgx.NamedArgs) (err error) {
 			n, err = k.batch(ctx, tx, args)
@@ -53,20 +54,24 @@ func (s *Store) EraseRows(ctx context.Context, tenant, id string) (more bool, er
 		}
 	}
 	return false, s.erasureTx(ctx, "erase notes", tenant, id, func(tx pgx.Tx, args pgx.NamedArgs) error {
-		// What is noted of these sessions from now on is made of what is left.
+		// New notes of these sessions no longer contain the data.
 		_, err := tx.Exec(ctx, `UPDATE erasure_marks SET done = true WHERE erasure_id = @id AND kind IN ('session', 'shared') AND NOT done`, args)
 		return err
 	})
 }
 
-func (k *erased) batch(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs) (n int64, err error) {
+func (k *erasedKind) batch(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs) (n int64, err error) {
 	args["limit"] = eraseBatch
-	if k.of() == "audit_log" {
+	if k.tableName() == "audit_log" {
 		if _, err := tx.Exec(ctx, unnameAudit); err != nil {
 			return 0, err
 		}
 	}
-	for _, sql := range k.statements() {
+	statements := k.sql
+	if statements == nil {
+		statements = []string{k.statement()}
+	}
+	for _, sql := range statements {
 		tag, err := tx.Exec(ctx, sql, args)
 		if err != nil {
 			return 0, err
@@ -74,22 +79,15 @@ func (k *erased) batch(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs) (n in
 		n = tag.RowsAffected()
 	}
 	if k.set == "" && k.sql == nil {
-		return n, count(ctx, tx, args, k.name, n, 0, 0)
+		return n, addToCount(ctx, tx, args, k.name, n, 0, 0)
 	}
-	return n, count(ctx, tx, args, k.name, 0, n, 0)
+	return n, addToCount(ctx, tx, args, k.name, 0, n, 0)
 }
 
-func (k *erased) statements() []string {
-	if k.sql != nil {
-		return k.sql
-	}
-	return []string{k.erase()}
-}
-
-// CheckErasure counts what is left of everything that was marked, and of the user's name.
-func (s *Store) CheckErasure(ctx context.Context, tenant, id string) (remaining int64, err error) {
+// CheckErasure counts what is left of the marked data and of the user's name.
+func (s *ErasureStore) CheckErasure(ctx context.Context, tenant, id string) (remaining int64, err error) {
 	err = s.erasureTx(ctx, "check erasure", tenant, id, func(tx pgx.Tx, args pgx.NamedArgs) error {
-		kinds, err := counted(ctx, tx, args)
+		kinds, err := countKinds(ctx, tx, args)
 		for i := range kinds {
 			remaining += kinds[i].Remaining
 		}
@@ -98,9 +96,9 @@ func (s *Store) CheckErasure(ctx context.Context, tenant, id string) (remaining 
 	return remaining, err
 }
 
-// counted asks for each kind how many rows there are.
-func counted(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs) ([]erasure.Kind, error) {
-	all := erasing()
+// countKinds counts the rows of each kind.
+func countKinds(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs) ([]erasure.Kind, error) {
+	all := erasedKinds()
 	kinds := make([]erasure.Kind, len(all))
 	for i := range all {
 		kinds[i] = erasure.Kind{Name: all[i].name, Kept: all[i].why}
@@ -131,11 +129,11 @@ INSERT INTO audit_log (at, tenant, subject, method, credential, action, resource
 VALUES (@finished, @tenant, '', '', '', @action, 'erasure/' || @id, @outcome, '', '', '', jsonb_build_object(
 	'status', @status::text, 'dry_run', @dry::boolean, 'digest', @digest::text, 'pseudonym', @pseudonym::text))`
 
-// FinishErasure looks once more and ends the erasure, in one transaction: the report with its digest is stored, the audit trail gets the same
-// digest, and the user's id and all marks are forgotten. One that has ended is returned as it is.
-func (s *Store) FinishErasure(ctx context.Context, tenant, id string) (erasure.Erasure, error) {
+// FinishErasure counts once more and ends the erasure, in one transaction: it stores the report with its digest, adds the digest to the audit trail, and
+// deletes the user's id and all marks. An erasure that has ended is returned unchanged.
+func (s *ErasureStore) FinishErasure(ctx context.Context, tenant, id string) (erasure.Erasure, error) {
 	err := s.erasureTx(ctx, "finish erasure", tenant, id, func(tx pgx.Tx, args pgx.NamedArgs) error {
-		r, err := prove(ctx, tx, args)
+		r, err := makeReport(ctx, tx, args)
 		if err != nil {
 			return err
 		}
@@ -162,8 +160,8 @@ func (s *Store) FinishErasure(ctx context.Context, tenant, id string) (erasure.E
 	return s.Erasure(ctx, tenant, id)
 }
 
-// prove is what has become of an erasure.
-func prove(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs) (*erasure.Report, error) {
+// makeReport returns the report of an erasure.
+func makeReport(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs) (*erasure.Report, error) {
 	r := &erasure.Report{Pseudonym: args["pseudonym"].(string)} //nolint:forcetypeassert // it is
 	err := tx.QueryRow(ctx, `SELECT erasure_id, tenant, subject, salt, requested_by, reason, dry_run, coalesce(started_at, created_at), round
 		FROM erasures WHERE erasure_id = @id`, args).
@@ -176,10 +174,10 @@ func prove(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs) (*erasure.Report,
 		&r.Content.Pending); err != nil {
 		return nil, err
 	}
-	if r.Kinds, err = counted(ctx, tx, args); err != nil {
+	if r.Kinds, err = countKinds(ctx, tx, args); err != nil {
 		return nil, err
 	}
-	for _, s := range spared() {
+	for _, s := range sparedTables() {
 		r.Kept = append(r.Kept, erasure.Kind{Name: s[0], Kept: s[1]})
 	}
 	r.Kept = append(r.Kept, erasure.Kind{

@@ -15,9 +15,8 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// mapError gives an error of pgx its [agent.Code]; it is the one place that knows SQLSTATE codes. What may work when tried again,
-// most of all trouble with the connection, is [agent.CodeUnavailable]. An [agent.Error] passes through, as do the errors that
-// the agent package names.
+// mapError returns an error of pgx with its [agent.Code]; only this file knows SQLSTATE codes. If a retry may help, as after a lost connection,
+// the code is [agent.CodeUnavailable]. An [agent.Error] and the errors of package agent are returned unchanged.
 func mapError(op string, err error) error {
 	if err == nil {
 		return nil
@@ -35,8 +34,8 @@ func mapError(op string, err error) error {
 	return e
 }
 
-// violates reports whether err is the violation of a constraint by its name.
-func violates(err error, constraint string) bool {
+// isViolation reports whether err says that a constraint was violated.
+func isViolation(err error, constraint string) bool {
 	var pg *pgconn.PgError
 	return errors.As(err, &pg) && pg.ConstraintName == constraint
 }
@@ -50,7 +49,7 @@ func codeOf(err error) agent.Code {
 		return agent.CodeNotFound
 	case errors.Is(err, context.Canceled):
 		return agent.CodeCancelled
-	case lostConnection(err):
+	case isConnectionLost(err):
 		return agent.CodeUnavailable
 	default:
 		return agent.CodeInternal
@@ -86,7 +85,7 @@ func codeOfState(state string) agent.Code {
 	}
 }
 
-func lostConnection(err error) bool {
+func isConnectionLost(err error) bool {
 	var (
 		netErr     net.Error
 		connectErr *pgconn.ConnectError

@@ -7,7 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -68,17 +72,19 @@ func TestUncertain(t *testing.T) {
 		"the statement's time": {&pgconn.PgError{Code: "57014"}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := uncertain(c.err)
+			err := markUncertain(c.err)
 			require.ErrorIs(t, err, c.err)
 			require.Equal(t, c.unknown, errors.Is(mapError("op", err), agent.ErrOutcomeUnknown))
 		})
 	}
 }
 
-func TestScrub(t *testing.T) {
+// TestReplaceUnstorable: whatever JSON goes in, jsonb can hold what comes out, and what it can hold does not change.
+func TestReplaceUnstorable(t *testing.T) {
 	for in, want := range map[string]string{
 		`{"a":"b\n\"\\"}`:               `{"a":"b\n\"\\"}`,
 		`"\u0000x"`:                     `"\ufffdx"`,
+		`{"a\u0000":["\u0000"]}`:        `{"a\ufffd":["\ufffd"]}`,
 		`"\\u0000"`:                     `"\\u0000"`,
 		`"\\\u0000"`:                    `"\\\ufffd"`,
 		`"\ud83d\ude00"`:                `"\ud83d\ude00"`,
@@ -86,14 +92,20 @@ func TestScrub(t *testing.T) {
 		`"\ud83d\u0000"`:                `"\ufffd\ufffd"`,
 		`"\ude00\ud83d\ude00"`:          `"\ufffd\ud83d\ude00"`,
 		`[1.50,-2e10,1e999999,1E-2000]`: `[1.50,-2e10,null,null]`,
-		`"1e999999"`:                    `"1e999999"`,
+		`[` + strings.Repeat("1", maxExponent+1) + `]`: `[null]`,
+		`"1e999999"`: `"1e999999"`,
 	} {
-		require.Equal(t, want, string(scrub([]byte(in))), in)
+		out, err := replaceUnstorable([]byte(in))
+		require.NoError(t, err)
+		require.JSONEq(t, want, string(out), in)
 	}
+	out, err := replaceUnstorable([]byte(`{"b":1.50,"a":1e5}`))
+	require.NoError(t, err)
+	require.Contains(t, string(out), "1.50", "numbers keep their digits")
 }
 
-// Whatever JSON comes in, what goes out is JSON, has nothing in it that jsonb refuses, and is left alone the second time.
-func FuzzScrub(f *testing.F) {
+// Whatever JSON comes in, what goes out is JSON that jsonb does not refuse, and does not change the second time.
+func FuzzReplaceUnstorable(f *testing.F) {
 	for _, seed := range []string{`{"a":["\u0000","\ud800\udc00",1e5,-0.1E+9999,true,null]}`, `"\\\\u0000\""`, `"\udc00\ud800"`} {
 		f.Add([]byte(seed))
 	}
@@ -101,21 +113,13 @@ func FuzzScrub(f *testing.F) {
 		if !json.Valid(in) {
 			return
 		}
-		out := scrub(in)
+		out, err := replaceUnstorable(in)
+		require.NoError(t, err)
 		require.True(t, json.Valid(out), "%q became %q", in, out)
-		require.Equal(t, string(out), string(scrub(out)))
-		tokens := json.NewDecoder(bytes.NewReader(out))
-		tokens.UseNumber()
-		for {
-			token, err := tokens.Token()
-			if errors.Is(err, io.EOF) {
-				break
-			}
-			require.NoError(t, err)
-			if text, ok := token.(string); ok {
-				require.NotContains(t, text, "\x00")
-			}
-		}
+		again, err := replaceUnstorable(out)
+		require.NoError(t, err)
+		require.Equal(t, string(out), string(again))
+		require.NotRegexp(t, `(^|[^\\])(\\\\)*\\u0000`, string(out))
 	})
 }
 
@@ -139,4 +143,64 @@ func TestEncodeRepairsRawValues(t *testing.T) {
 	b, err = encodeRaw(nil)
 	require.NoError(t, err)
 	require.Nil(t, b)
+}
+
+func TestJitter(t *testing.T) {
+	low, high := time.Hour, time.Duration(0)
+	for range 1000 {
+		d := withJitter(time.Second)
+		low, high = min(low, d), max(high, d)
+	}
+	require.Less(t, low, 850*time.Millisecond)
+	require.GreaterOrEqual(t, low, 800*time.Millisecond)
+	require.Greater(t, high, 1150*time.Millisecond)
+	require.LessOrEqual(t, high, 1200*time.Millisecond)
+	require.Zero(t, withJitter(0))
+}
+
+func TestTurnstilesLetOneThrough(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var (
+			all    turnstiles
+			wg     sync.WaitGroup
+			inside int
+			passed int
+		)
+		for range 50 {
+			wg.Go(func() {
+				leave, err := all.enter(t.Context(), "op", "acme")
+				if err != nil {
+					return
+				}
+				inside++ // for the race detector
+				passed += inside
+				inside--
+				leave()
+			})
+		}
+		wg.Wait()
+		require.Equal(t, 50, passed)
+		require.Empty(t, all.byTenant, "a tenant without requests has no turnstile")
+
+		leave, err := all.enter(t.Context(), "op", "acme")
+		require.NoError(t, err)
+		other, err := all.enter(t.Context(), "op", "other")
+		require.NoError(t, err)
+		other()
+		waiting, cancel := context.WithCancel(t.Context())
+		errs := make([]error, maxWaiting-1)
+		for i := range errs {
+			wg.Go(func() { _, errs[i] = all.enter(waiting, "op", "acme") })
+		}
+		synctest.Wait()
+		_, err = all.enter(t.Context(), "op", "acme")
+		require.Equal(t, agent.CodeUnavailable, agent.CodeOf(err), "the bound is reached")
+		cancel()
+		wg.Wait()
+		for _, err := range errs {
+			require.Equal(t, agent.CodeCancelled, agent.CodeOf(err))
+		}
+		leave()
+		require.Empty(t, all.byTenant)
+	})
 }

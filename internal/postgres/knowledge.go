@@ -2,9 +2,9 @@ package postgres
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -12,7 +12,14 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// Bounds of a document. Those of its texts follow from what an entry of an index and a tsvector can hold.
+// KnowledgeStore keeps collections of documents, and finds their chunks by words and by vectors.
+type KnowledgeStore struct {
+	*database
+
+	hasVectors atomic.Bool // false: the database was not asked yet, or has none
+}
+
+// Bounds of a document. Its texts have to fit into an entry of an index and into a tsvector.
 const (
 	maxDocumentIDBytes = 1 << 10
 	maxTitleBytes      = 4 << 10 // of the title, and of the source
@@ -21,10 +28,10 @@ const (
 	maxMetadataBytes   = 64 << 10
 	maxDimensions      = 16_000 // pgvector's own
 
-	chunksPerInsert = 500 // so that each statement stays far from the statement timeout
+	chunksPerInsert = 500 // so that no statement comes near the statement timeout
 )
 
-// Two writers of one collection's vectors must not both be the first, with vectors of different lengths.
+// Without the lock, two first writers of a collection could store vectors of different lengths.
 const lockCollection = `
 SELECT pg_advisory_xact_lock(hashtextextended('turnstone knowledge ' || $1 || ' ' || $2, 0))`
 
@@ -32,7 +39,7 @@ const readOtherDimensions = `
 SELECT dimensions FROM knowledge_documents
 WHERE tenant = $1 AND collection = $2 AND document_id <> $3 AND dimensions NOT IN (0, $4) LIMIT 1`
 
-// A document that was stored where there were no vectors is stored again once there are.
+// A document without vectors is stored again once the database has vectors.
 const putDocument = `
 INSERT INTO knowledge_documents AS d (tenant, collection, document_id, title, source, mime_type, hash, bytes, chunks, dimensions, metadata,
 	updated_at)
@@ -51,12 +58,12 @@ INSERT INTO knowledge_chunks (tenant, collection, document_id, title, position, 
 SELECT $1, $2, $3, $4, c.position, c.page, c.text
 FROM unnest($5::integer[], $6::integer[], $7::text[]) AS c (position, page, text)`
 
-// PutDocument replaces a document and its chunks in one transaction of two round trips. One of the same hash changes nothing. Vectors
-// are left out where the database cannot keep them ([Store.Vectors]); once it can, the same hash is a change.
+// PutDocument replaces a document and its chunks in one transaction of two round trips. A document with the stored hash changes nothing. Vectors are
+// left out if the database has no vectors ([KnowledgeStore.Vectors]); once it has, the same hash is a change.
 //
-// [agent.CodeInvalid] with the field for what cannot be stored, most of all a vector of another length than those of the collection's
-// other documents; [agent.CodeOverflow] for a document with too many chunks.
-func (s *Store) PutDocument(ctx context.Context, d agent.KnowledgeDocument, chunks []agent.KnowledgeChunk) (changed bool, err error) {
+// The error is [agent.CodeInvalid] with the field that cannot be stored, such as a vector whose length is not that of the collection's other
+// documents, or [agent.CodeOverflow] for too many chunks.
+func (s *KnowledgeStore) PutDocument(ctx context.Context, d agent.KnowledgeDocument, chunks []agent.KnowledgeChunk) (changed bool, err error) {
 	const op = "put document"
 	dimensions, err := checkDocument(&d, chunks)
 	if err != nil {
@@ -72,20 +79,20 @@ func (s *Store) PutDocument(ctx context.Context, d agent.KnowledgeDocument, chun
 	if d.UpdatedAt.IsZero() {
 		d.UpdatedAt = time.Now()
 	}
-	title, others := plain(d.Title), 0
-	err = transact(ctx, s.pool, func(b *pgx.Batch) {
+	title, otherDimensions := cleanText(d.Title), 0
+	err = s.transact(ctx, func(b *pgx.Batch) {
 		if dimensions > 0 {
 			b.Queue(lockCollection, d.Tenant, d.Collection)
 			b.Queue(readOtherDimensions, d.Tenant, d.Collection, d.ID, dimensions).QueryRow(func(row pgx.Row) error {
-				return optional(row.Scan(&others))
+				return optional(row.Scan(&otherDimensions))
 			})
 		}
-		b.Queue(putDocument, d.Tenant, d.Collection, d.ID, title, plain(d.Source), plain(d.MIMEType), plain(d.Hash), d.Bytes, len(chunks),
+		b.Queue(putDocument, d.Tenant, d.Collection, d.ID, title, cleanText(d.Source), cleanText(d.MIMEType), cleanText(d.Hash), d.Bytes, len(chunks),
 			dimensions, metadata, d.UpdatedAt).QueryRow(func(row pgx.Row) error { return optional(row.Scan(&changed)) })
 	}, func(b *pgx.Batch) error {
 		switch {
-		case others > 0:
-			return agent.Invalid("embedding", "has %d dimensions, the collection %q has %d", dimensions, d.Collection, others)
+		case otherDimensions > 0:
+			return agent.Invalid("embedding", "has %d dimensions, the collection %q has %d", dimensions, d.Collection, otherDimensions)
 		case !changed:
 			return nil
 		}
@@ -108,20 +115,20 @@ func (s *Store) PutDocument(ctx context.Context, d agent.KnowledgeDocument, chun
 func queueChunks(b *pgx.Batch, d *agent.KnowledgeDocument, title string, chunks []agent.KnowledgeChunk) {
 	positions, pages, texts := make([]int, len(chunks)), make([]int, len(chunks)), make([]string, len(chunks))
 	for i := range chunks {
-		positions[i], pages[i], texts[i] = chunks[i].Position, chunks[i].Page, plain(chunks[i].Text)
+		positions[i], pages[i], texts[i] = chunks[i].Position, chunks[i].Page, cleanText(chunks[i].Text)
 	}
 	b.Queue(insertChunks, d.Tenant, d.Collection, d.ID, title, positions, pages, texts)
 }
 
-// checkDocument refuses what cannot be stored, and returns the length of the chunks' vectors, 0 when they have none.
+// checkDocument returns an error if a document cannot be stored, else the length of the vectors of its chunks, 0 if they have none.
 func checkDocument(d *agent.KnowledgeDocument, chunks []agent.KnowledgeChunk) (dimensions int, err error) {
 	for _, text := range []struct {
 		field, value string
-		most         int
+		maxBytes     int
 	}{
 		{"tenant", d.Tenant, maxNameBytes}, {"collection", d.Collection, maxNameBytes}, {"id", d.ID, maxDocumentIDBytes},
 	} {
-		if err := checkText(text.field, text.value, text.most); err != nil {
+		if err := checkText(text.field, text.value, text.maxBytes); err != nil {
 			return 0, err
 		}
 		if text.value == "" {
@@ -138,21 +145,21 @@ func checkDocument(d *agent.KnowledgeDocument, chunks []agent.KnowledgeChunk) (d
 	case len(chunks) > maxChunks:
 		return 0, agent.Errorf(agent.CodeOverflow, "put document", "%d chunks, at most %d", len(chunks), maxChunks)
 	}
-	places := make(map[int]bool, len(chunks))
+	taken := make(map[int]bool, len(chunks))
 	for i := range chunks {
 		c := &chunks[i]
 		path := fmt.Sprintf("chunks[%d]", i)
 		switch {
 		case len(c.Text) > maxChunkBytes:
 			return 0, agent.Invalid(path+".text", "is longer than %d bytes", maxChunkBytes)
-		case places[c.Position], c.Position < 0, c.Position > math.MaxInt32:
+		case taken[c.Position], c.Position < 0, c.Position > math.MaxInt32:
 			return 0, agent.Invalid(path+".position", "%d is taken or no position", c.Position)
 		case c.Page < 0, c.Page > math.MaxInt32:
 			return 0, agent.Invalid(path+".page", "%d is no page", c.Page)
 		case len(c.Embedding) > 0 && dimensions > 0 && len(c.Embedding) != dimensions:
 			return 0, agent.Invalid(path+".embedding", "has %d dimensions, those before it have %d", len(c.Embedding), dimensions)
 		}
-		places[c.Position] = true
+		taken[c.Position] = true
 		if len(c.Embedding) > 0 {
 			dimensions = len(c.Embedding)
 			if err := checkEmbedding(path+".embedding", c.Embedding); err != nil {
@@ -164,31 +171,18 @@ func checkDocument(d *agent.KnowledgeDocument, chunks []agent.KnowledgeChunk) (d
 }
 
 const knowledgeColumns = `
-SELECT tenant, collection, document_id, title, source, mime_type, hash, bytes, chunks, metadata, updated_at FROM knowledge_documents`
+SELECT tenant, collection, document_id AS id, title, source, mime_type, hash, bytes, chunks, metadata, updated_at FROM knowledge_documents`
 
 const (
 	readKnowledge     = knowledgeColumns + ` WHERE tenant = $1 AND collection = $2 AND document_id = $3`
 	readKnowledgePage = knowledgeColumns + ` WHERE tenant = $1 AND collection = $2 AND document_id > $3 ORDER BY document_id LIMIT $4`
 )
 
-func scanKnowledge(row pgx.CollectableRow) (d agent.KnowledgeDocument, err error) {
-	err = row.Scan(&d.Tenant, &d.Collection, &d.ID, &d.Title, &d.Source, &d.MIMEType, &d.Hash, &d.Bytes, &d.Chunks, (*[]byte)(&d.Metadata),
-		&d.UpdatedAt)
-	d.UpdatedAt = d.UpdatedAt.UTC()
-	return d, err
-}
-
-// KnowledgeDocument returns a document of a collection; [agent.CodeNotFound] for one that is not there.
-func (s *Store) KnowledgeDocument(ctx context.Context, tenant, collection, id string) (agent.KnowledgeDocument, error) {
+// KnowledgeDocument returns a document of a collection. The error is [agent.CodeNotFound] if it does not exist.
+func (s *KnowledgeStore) KnowledgeDocument(ctx context.Context, tenant, collection, id string) (agent.KnowledgeDocument, error) {
 	const op = "read document"
-	rows, err := s.pool.Query(ctx, readKnowledge, tenant, collection, plain(id))
-	if err != nil {
-		return agent.KnowledgeDocument{}, mapError(op, err)
-	}
-	d, err := pgx.CollectExactlyOneRow(rows, scanKnowledge)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return agent.KnowledgeDocument{}, unknownDocument(op, collection, id)
-	}
+	d, err := queryRow(ctx, s.pool, unknownDocument(op, collection, id), pgx.RowToStructByName[agent.KnowledgeDocument], readKnowledge, tenant,
+		collection, cleanText(id))
 	return d, mapError(op, err)
 }
 
@@ -199,10 +193,10 @@ func unknownDocument(op, collection, id string) error {
 const deleteDocument = `
 DELETE FROM knowledge_documents WHERE tenant = $1 AND collection = $2 AND document_id = $3`
 
-// DeleteDocument removes a document with its chunks and vectors; [agent.CodeNotFound] for one that is not there.
-func (s *Store) DeleteDocument(ctx context.Context, tenant, collection, id string) error {
+// DeleteDocument removes a document with its chunks and vectors. The error is [agent.CodeNotFound] if it does not exist.
+func (s *KnowledgeStore) DeleteDocument(ctx context.Context, tenant, collection, id string) error {
 	const op = "delete document"
-	tag, err := s.pool.Exec(ctx, deleteDocument, tenant, collection, plain(id))
+	tag, err := s.pool.Exec(ctx, deleteDocument, tenant, collection, cleanText(id))
 	switch {
 	case err != nil:
 		return mapError(op, err)
@@ -212,20 +206,15 @@ func (s *Store) DeleteDocument(ctx context.Context, tenant, collection, id strin
 	return nil
 }
 
-// KnowledgeDocuments returns a page of the documents of a collection by id, those behind the id after, at most limit (100 by default,
-// 1,000 at most). A collection that is not known has none.
-func (s *Store) KnowledgeDocuments(ctx context.Context, tenant, collection, after string, limit int) (agent.KnowledgePage, error) {
-	const op = "list documents"
+// KnowledgeDocuments returns a page of the documents of a collection by id, those behind the id after, at most limit (100 by default, 1,000 at
+// most). An unknown collection has none.
+func (s *KnowledgeStore) KnowledgeDocuments(ctx context.Context, tenant, collection, after string, limit int) (page agent.KnowledgePage, err error) {
 	limit = pageSize(limit)
-	rows, err := s.pool.Query(ctx, readKnowledgePage, tenant, collection, plain(after), limit+1)
-	if err != nil {
-		return agent.KnowledgePage{}, mapError(op, err)
-	}
-	var page agent.KnowledgePage
-	page.Documents, err = pgx.CollectRows(rows, scanKnowledge)
+	page.Documents, err = queryRows(ctx, s.pool, pgx.RowToStructByName[agent.KnowledgeDocument], readKnowledgePage, tenant, collection,
+		cleanText(after), limit+1)
 	if len(page.Documents) > limit {
 		page.Documents = page.Documents[:limit]
 		page.Next = page.Documents[limit-1].ID
 	}
-	return page, mapError(op, err)
+	return page, mapError("list documents", err)
 }

@@ -1,8 +1,11 @@
 package postgres_test
 
 import (
+	"context"
 	"fmt"
+	"math"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -174,4 +177,177 @@ func TestSearchesUseTheIndex(t *testing.T) {
 	require.NoError(t, rows.Err())
 	require.Contains(t, plan, "Bitmap Index Scan on knowledge_chunks_search")
 	require.Regexp(t, `knowledge_chunks_search +\(.*\) \(actual time=\S+ rows=1 `, plan)
+}
+
+func TestNearestRefuses(t *testing.T) {
+	b := newBench(t, postgres.Config{})
+	for name, v := range map[string][]float32{
+		"empty": nil, "no direction": {0, 0}, "no number": {float32(math.NaN()), 1}, "too long": make([]float32, 16_001),
+	} {
+		_, err := b.Nearest(t.Context(), tenant, "docs", v, 3)
+		require.Equal(t, agent.CodeInvalid, agent.CodeOf(err), name)
+		requireField(t, "embedding", err)
+	}
+}
+
+// Where the server has pgvector these are its tests; where not, they say that nothing is lost without it.
+func TestVectorsOfOneLength(t *testing.T) {
+	b := newBench(t, postgres.Config{})
+	put := func(id, hash string, v ...float32) (bool, error) {
+		d, chunks := knowledge(id, "text of "+id)
+		d.Hash, chunks[0].Embedding = hash, v
+		return b.PutDocument(t.Context(), d, chunks)
+	}
+	for _, id := range []string{"a", "b"} {
+		changed, err := put(id, "1", 1, 0)
+		require.NoError(t, err)
+		require.True(t, changed)
+	}
+	changed, err := put("a", "1", 1, 0)
+	require.NoError(t, err)
+	require.False(t, changed, "the same hash")
+	_, mixed := put("c", "1", 1, 0, 0)
+	_, asked := b.Nearest(t.Context(), tenant, "docs", []float32{1, 0, 0}, 3)
+	if !b.Vectors() {
+		require.NoError(t, mixed)
+		requireCode(t, agent.CodeUnavailable, asked)
+		return
+	}
+	requireCode(t, agent.CodeInvalid, mixed)
+	requireField(t, "embedding", mixed)
+	requireCode(t, agent.CodeInvalid, asked)
+	requireField(t, "embedding", asked)
+	require.NoError(t, b.DeleteDocument(t.Context(), tenant, "docs", "b"))
+	changed, err = put("a", "2", 1, 0, 0)
+	require.NoError(t, err, "it was the only one: the collection has a new length")
+	require.True(t, changed)
+	require.Equal(t, 1, b.count("knowledge_vectors"))
+}
+
+// Of writers of two lengths that begin together, those of one length succeed.
+func TestVectorsOfOneLengthAtOnce(t *testing.T) {
+	b := newBench(t, postgres.Config{})
+	errs := make([]error, 8)
+	var wg sync.WaitGroup
+	for i := range errs {
+		wg.Go(func() {
+			d, chunks := knowledge(newID(), "text")
+			chunks[0].Embedding = make([]float32, 2+i%2)
+			chunks[0].Embedding[0] = 1
+			_, errs[i] = b.PutDocument(t.Context(), d, chunks)
+		})
+	}
+	wg.Wait()
+	want := 8
+	if b.Vectors() {
+		want = 4
+		require.Equal(t, 4, b.count("knowledge_vectors"))
+	}
+	require.Equal(t, want, b.count("knowledge_documents"))
+}
+
+// A document that was stored where there were no vectors is a change once there are.
+func TestVectorsThatComeLater(t *testing.T) {
+	b := newBench(t, postgres.Config{})
+	b.dropVectors()
+	d, chunks := knowledge("a", "text")
+	chunks[0].Embedding = []float32{1, 0}
+	for _, want := range []bool{true, false} {
+		changed, err := b.PutDocument(t.Context(), d, chunks)
+		require.NoError(t, err)
+		require.Equal(t, want, changed)
+	}
+	require.NoError(t, postgres.Migrate(t.Context(), b.pool))
+	changed, err := b.PutDocument(t.Context(), d, chunks)
+	require.NoError(t, err)
+	require.Equal(t, b.Vectors(), changed)
+}
+
+func TestRankTexts(t *testing.T) {
+	b := newBench(t, postgres.Config{})
+	titles := []string{"execute_pipeline", "patch_workflow", "send_email", "orderStatus", "search.pubmed", "who", "c++", "Größe"}
+	bodies := []string{
+		"Runs steps over data: fetches rows by HTTP, filters, sorts and joins them.", "Changes the definition of a workflow.",
+		"Sends a notification by mail; of a pipeline, too.", "Where an order stands.", "Finds articles about medicine.",
+		"The one and only.", "Compiles.", "Misst die Länge.",
+	}
+	rank := func(query string, n int) []int {
+		t.Helper()
+		indexes, scores, err := b.RankTexts(t.Context(), query, titles, bodies, n)
+		require.NoError(t, err)
+		require.Len(t, scores, len(indexes))
+		for i := 1; i < len(scores); i++ {
+			require.GreaterOrEqual(t, scores[i-1], scores[i])
+		}
+		return indexes
+	}
+	tests := map[string]struct {
+		query string
+		want  []int
+	}{
+		"a title counts more":            {"pipeline", []int{0, 2}},
+		"names are their words":          {"order status", []int{3}},
+		"a name as a query":              {"execute_pipeline", []int{0, 2}},
+		"camel case as a query":          {"orderStatus", []int{3}},
+		"points":                         {"pubmed", []int{4}},
+		"stems":                          {"filtering sorted", []int{0}},
+		"any word":                       {"email medicine", []int{2, 4}},
+		"the last word's beginning":      {"artic", []int{4}},
+		"not the first's":                {"artic notification", []int{2}},
+		"nor a short one's":              {"wo", nil},
+		"stop words do not count":        {"the pubmed of a", []int{4}},
+		"but alone they do":              {"who", []int{5}},
+		"stop words alone":               {"the", []int{1, 5}},
+		"no words":                       {" !? ", nil},
+		"nothing":                        {"", nil},
+		"no such word":                   {"zebra", nil},
+		"letters of elsewhere":           {"größe", []int{7}},
+		"a query's syntax is not obeyed": {`') | !pipeline & 'x:*`, []int{0, 2}},
+		"quotes, backslashes, NUL":       {"a'b \\ \x00pubmed", []int{4}},
+		"all words stand before some":    {"notification pipeline", []int{2, 0}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			require.Equal(t, test.want, rank(test.query, 10))
+		})
+	}
+	require.Equal(t, []int{0}, rank("pipeline", 1))
+	require.Empty(t, rank("pipeline", 0))
+
+	for range 3 {
+		indexes, _, err := b.RankTexts(t.Context(), "same", []string{"same", "same", "same"}, make([]string, 3), 10)
+		require.NoError(t, err)
+		require.Equal(t, []int{0, 1, 2}, indexes, "ties are in order")
+	}
+	_, _, err := b.RankTexts(t.Context(), "x", titles, nil, 1)
+	requireCode(t, agent.CodeInvalid, err)
+	_, _, err = b.RankTexts(t.Context(), "x", make([]string, 2001), make([]string, 2001), 1)
+	requireCode(t, agent.CodeOverflow, err)
+	_, _, err = b.RankTexts(t.Context(), "x", []string{"x"}, []string{strings.Repeat("x", 2<<20)}, 1)
+	requireCode(t, agent.CodeOverflow, err)
+	many := make([]string, 2000)
+	for i := range many {
+		many[i] = strings.Repeat("some words of a description ", 30)
+	}
+	indexes, _, err := b.RankTexts(t.Context(), strings.Repeat("words of ", 4000), many, many, 50)
+	require.Nil(t, indexes)
+	requireCode(t, agent.CodeOverflow, err)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, _, err = b.RankTexts(ended, "", titles, bodies, 1)
+	requireCode(t, agent.CodeCancelled, err)
+}
+
+func BenchmarkRankTexts(b *testing.B) {
+	s := newBench(b, postgres.Config{})
+	titles, bodies := make([]string, 500), make([]string, 500)
+	for i := range titles {
+		titles[i] = "tool_number_" + strings.Repeat("x", i%7)
+		bodies[i] = strings.Repeat("some words of a description that a tool has ", 10)
+	}
+	for b.Loop() {
+		if _, _, err := s.RankTexts(b.Context(), "find the flights description", titles, bodies, 10); err != nil {
+			b.Fatal(err)
+		}
+	}
 }

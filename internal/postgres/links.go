@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -9,21 +10,18 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
+// LinkStore keeps which user a chat is linked to, and the codes that link chats.
+type LinkStore struct{ *database }
+
 const (
 	defaultLinkPage = 50
 	maxLinkPage     = 500
-	sweepRows       = 1000 // that one write removes of what is too old
+	sweepRows       = 1000 // the number of old rows that one write removes
 )
 
 const linkColumns = `channel, chat_id, tenant, user_id, role, scopes, linked_by, linked_at`
 
-func scanLink(row pgx.CollectableRow) (l agent.Link, err error) {
-	err = row.Scan(&l.Channel, &l.ChatID, &l.Tenant, &l.UserID, &l.Role, &l.Scopes, &l.LinkedBy, &l.LinkedAt)
-	inUTC(&l.LinkedAt)
-	return l, err
-}
-
-// Old codes stay for a day: the chat that used one may say it again.
+// A used code stays for a day: the chat that used it may send it again.
 const sweepCodes = `
 DELETE FROM chat_link_codes WHERE hash IN (
 	SELECT hash FROM chat_link_codes WHERE expires_at < clock_timestamp() - interval '1 day' LIMIT $1 FOR UPDATE SKIP LOCKED)`
@@ -36,18 +34,17 @@ SELECT count(*) FROM (
 const insertCode = `
 INSERT INTO chat_link_codes (hash, channel, tenant, user_id, role, scopes, linked_by, expires_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`
 
-// CreateLinkCode records an offer. A tenant that has [agent.MaxLinkCodes] open ones is refused another with [agent.CodeRateLimited].
-func (s *Store) CreateLinkCode(ctx context.Context, c agent.LinkCode) error {
-	const op = "create link code"
+// CreateLinkCode stores a code. If the tenant has [agent.MaxLinkCodes] unused codes, the error is [agent.CodeRateLimited].
+func (s *LinkStore) CreateLinkCode(ctx context.Context, c agent.LinkCode) error {
 	l := &c.Link
-	if err := checkNames(named{"channel", l.Channel, true}, named{"tenant", l.Tenant, true}, named{"user_id", l.UserID, true},
-		named{"role", l.Role, false}, named{"linked_by", l.LinkedBy, false}); err != nil {
+	if err := checkNames(nameField{"channel", l.Channel, true}, nameField{"tenant", l.Tenant, true}, nameField{"user_id", l.UserID, true},
+		nameField{"role", l.Role, false}, nameField{"linked_by", l.LinkedBy, false}); err != nil {
 		return err
 	}
 	if len(l.Scopes) > agent.MaxLinkScopes {
 		return agent.FieldErrorf(agent.CodeOverflow, "scopes", "are %d, at most %d", len(l.Scopes), agent.MaxLinkScopes)
 	}
-	err := transact(ctx, s.pool, func(b *pgx.Batch) {
+	err := s.transact(ctx, func(b *pgx.Batch) {
 		b.Queue(sweepCodes, sweepRows)
 		b.Queue(countCodes, l.Tenant, agent.MaxLinkCodes).QueryRow(func(row pgx.Row) error {
 			var open int
@@ -60,17 +57,10 @@ func (s *Store) CreateLinkCode(ctx context.Context, c agent.LinkCode) error {
 			}
 		})
 	}, func(b *pgx.Batch) error {
-		b.Queue(insertCode, c.Hash, l.Channel, l.Tenant, l.UserID, l.Role, nonNil(l.Scopes), l.LinkedBy, c.ExpiresAt)
+		b.Queue(insertCode, c.Hash, l.Channel, l.Tenant, l.UserID, l.Role, append([]string{}, l.Scopes...), l.LinkedBy, c.ExpiresAt)
 		return nil
 	})
-	return mapError(op, err)
-}
-
-func nonNil(s []string) []string {
-	if s == nil {
-		return []string{}
-	}
-	return s
+	return mapError("create link code", err)
 }
 
 const sweepFailures = `
@@ -78,7 +68,7 @@ DELETE FROM chat_link_failures WHERE (channel, chat_id) IN (
 	SELECT channel, chat_id FROM chat_link_failures
 	WHERE since < clock_timestamp() - $1::interval AND (channel, chat_id) <> ($3, $4) LIMIT $2 FOR UPDATE SKIP LOCKED)`
 
-// Locks the row, and begins a new hour where the last one is over.
+// Locks the row, and begins a new hour if the last one has passed.
 const openFailures = `
 INSERT INTO chat_link_failures (channel, chat_id, since, failures) VALUES ($1, $2, clock_timestamp(), 0)
 ON CONFLICT (channel, chat_id) DO UPDATE SET
@@ -87,7 +77,7 @@ ON CONFLICT (channel, chat_id) DO UPDATE SET
 RETURNING failures, since + $3::interval - clock_timestamp()`
 
 const lockCode = `
-SELECT channel, '', tenant, user_id, role, scopes, linked_by, clock_timestamp(), used_by, expires_at > clock_timestamp()
+SELECT tenant, user_id, role, scopes, linked_by, used_by, expires_at > clock_timestamp()
 FROM chat_link_codes WHERE hash = $1 AND channel = $2 FOR UPDATE`
 
 const (
@@ -102,16 +92,16 @@ ON CONFLICT (channel, chat_id) DO UPDATE SET tenant = excluded.tenant, user_id =
 RETURNING ` + linkColumns
 )
 
-// RedeemLink links a chat with what a code offers, in place of an earlier link. The chat that used a code may say it again and is answered
-// with its link. A wrong code is [agent.CodeNotFound] and counted; after [agent.MaxLinkFailures] of them within [agent.LinkWindow] every code
-// is [agent.CodeRateLimited]. A user with [agent.MaxUserLinks] chats gets no more: [agent.CodeConflict].
-func (s *Store) RedeemLink(ctx context.Context, c agent.Chat, code string) (agent.Link, error) {
+// RedeemLink links a chat with the user of a code, in place of an earlier link. The chat that used a code may send it again and gets its
+// link. A wrong code is [agent.CodeNotFound] and counted; after [agent.MaxLinkFailures] wrong codes within [agent.LinkWindow] every code is
+// [agent.CodeRateLimited]. A user with [agent.MaxUserLinks] chats gets [agent.CodeConflict].
+func (s *LinkStore) RedeemLink(ctx context.Context, c agent.Chat, code string) (agent.Link, error) {
 	const op = "redeem link code"
-	if err := checkNames(named{"channel", c.Channel, true}, named{"chat_id", c.ChatID, true}); err != nil {
+	if err := checkNames(nameField{"channel", c.Channel, true}, nameField{"chat_id", c.ChatID, true}); err != nil {
 		return agent.Link{}, err
 	}
 	var (
-		made    agent.Link
+		link    agent.Link
 		refusal error
 	)
 	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
@@ -130,7 +120,7 @@ func (s *Store) RedeemLink(ctx context.Context, c agent.Chat, code string) (agen
 			return nil
 		}
 		var err error
-		made, refusal, err = redeem(ctx, tx, c, agent.HashLinkCode(code))
+		link, refusal, err = redeemCode(ctx, tx, c, agent.HashLinkCode(code))
 		if err == nil && agent.CodeOf(refusal) == agent.CodeNotFound {
 			_, err = tx.Exec(ctx, countFailure, c.Channel, c.ChatID)
 		}
@@ -139,26 +129,31 @@ func (s *Store) RedeemLink(ctx context.Context, c agent.Chat, code string) (agen
 	if err != nil {
 		return agent.Link{}, mapError(op, err)
 	}
-	return made, refusal
+	return link, refusal
 }
 
-func redeem(ctx context.Context, tx pgx.Tx, c agent.Chat, hash []byte) (made agent.Link, refusal, err error) {
+// redeemCode returns a refusal, after which the transaction is committed, or an error, after which it is not.
+func redeemCode(ctx context.Context, tx pgx.Tx, c agent.Chat, hash []byte) (link agent.Link, refusal, err error) {
 	unknown := &agent.Error{Code: agent.CodeNotFound, Op: "redeem link code", Err: agent.ErrLinkCode}
 	var (
 		offer  agent.Link
 		usedBy *string
-		good   bool
+		isOpen bool
 	)
-	err = tx.QueryRow(ctx, lockCode, hash, c.Channel).Scan(&offer.Channel, &offer.ChatID, &offer.Tenant, &offer.UserID, &offer.Role,
-		&offer.Scopes, &offer.LinkedBy, &offer.LinkedAt, &usedBy, &good)
+	err = tx.QueryRow(ctx, lockCode, hash, c.Channel).
+		Scan(&offer.Tenant, &offer.UserID, &offer.Role, &offer.Scopes, &offer.LinkedBy, &usedBy, &isOpen)
 	switch {
 	case codeOf(err) == agent.CodeNotFound:
 		return agent.Link{}, unknown, nil
 	case err != nil:
 		return agent.Link{}, nil, err
-	case usedBy != nil && *usedBy == c.ChatID:
-		return readAgain(ctx, tx, c, &offer, unknown)
-	case usedBy != nil || !good:
+	case usedBy != nil && *usedBy == c.ChatID: // again: the answer is the link, if the code made it
+		link, err := queryRow(ctx, tx, nil, pgx.RowToStructByName[agent.Link], readLink, c.Channel, c.ChatID)
+		if errors.Is(err, pgx.ErrNoRows) || err == nil && (link.Tenant != offer.Tenant || link.UserID != offer.UserID) {
+			return agent.Link{}, unknown, nil
+		}
+		return link, nil, err
+	case usedBy != nil || !isOpen:
 		return agent.Link{}, unknown, nil
 	}
 	var links int
@@ -171,57 +166,32 @@ func redeem(ctx context.Context, tx pgx.Tx, c agent.Chat, hash []byte) (made age
 	if _, err := tx.Exec(ctx, useCode, hash, c.ChatID); err != nil {
 		return agent.Link{}, nil, err
 	}
-	rows, err := tx.Query(ctx, putLink, c.Channel, c.ChatID, offer.Tenant, offer.UserID, offer.Role, offer.Scopes, offer.LinkedBy)
-	if err != nil {
-		return agent.Link{}, nil, err
-	}
-	made, err = pgx.CollectExactlyOneRow(rows, scanLink)
-	return made, nil, err
+	link, err = queryRow(ctx, tx, nil, pgx.RowToStructByName[agent.Link], putLink, c.Channel, c.ChatID, offer.Tenant, offer.UserID, offer.Role,
+		offer.Scopes, offer.LinkedBy)
+	return link, nil, err
 }
 
-// readAgain answers a chat that says its code again: with its link, if that is still the one that the code made.
-func readAgain(ctx context.Context, tx pgx.Tx, c agent.Chat, offer *agent.Link, unknown error) (made agent.Link, refusal, err error) {
-	rows, err := tx.Query(ctx, readLink, c.Channel, c.ChatID)
-	if err != nil {
-		return agent.Link{}, nil, err
-	}
-	made, err = pgx.CollectExactlyOneRow(rows, scanLink)
-	switch {
-	case codeOf(err) == agent.CodeNotFound, err == nil && (made.Tenant != offer.Tenant || made.UserID != offer.UserID):
-		return agent.Link{}, unknown, nil
-	default:
-		return made, nil, err
-	}
-}
-
-// ChatLink returns the link of a chat; [agent.CodeNotFound] when it has none.
-func (s *Store) ChatLink(ctx context.Context, c agent.Chat) (agent.Link, error) {
-	rows, err := s.pool.Query(ctx, readLink, c.Channel, c.ChatID)
-	if err != nil {
-		return agent.Link{}, mapError("read link", err)
-	}
-	l, err := pgx.CollectExactlyOneRow(rows, scanLink)
-	if codeOf(err) == agent.CodeNotFound && err != nil {
-		return agent.Link{}, noLink(c)
-	}
+// ChatLink returns the link of a chat. The error is [agent.CodeNotFound] if it has none.
+func (s *LinkStore) ChatLink(ctx context.Context, c agent.Chat) (agent.Link, error) {
+	l, err := queryRow(ctx, s.pool, unlinkedChat(c), pgx.RowToStructByName[agent.Link], readLink, c.Channel, c.ChatID)
 	return l, mapError("read link", err)
 }
 
-func noLink(c agent.Chat) error {
+func unlinkedChat(c agent.Chat) error {
 	return agent.Errorf(agent.CodeNotFound, "", "chat %.100q of %.100q is linked to no user", c.ChatID, c.Channel)
 }
 
-// Whoever speaks in the chat next is to begin anew.
+// The next person in the chat gets a new conversation.
 const deleteLink = `
 WITH gone AS (DELETE FROM chat_links WHERE tenant = $1 AND channel = $2 AND chat_id = $3 RETURNING channel, chat_id)
 INSERT INTO chat_threads (channel, chat_id, thread) SELECT channel, chat_id, 1 FROM gone
 ON CONFLICT (channel, chat_id) DO UPDATE SET thread = chat_threads.thread + 1`
 
-// Unlink takes a link of a tenant away and puts the chat into another conversation; [agent.CodeNotFound] when the tenant has no such link.
-func (s *Store) Unlink(ctx context.Context, tenant string, c agent.Chat) error {
-	tag, err := s.pool.Exec(ctx, deleteLink, tenant, plain(c.Channel), plain(c.ChatID))
+// Unlink removes a link of a tenant and moves the chat to a new conversation. The error is [agent.CodeNotFound] if the tenant has no such link.
+func (s *LinkStore) Unlink(ctx context.Context, tenant string, c agent.Chat) error {
+	tag, err := s.pool.Exec(ctx, deleteLink, tenant, cleanText(c.Channel), cleanText(c.ChatID))
 	if err == nil && tag.RowsAffected() == 0 {
-		return noLink(c)
+		return unlinkedChat(c)
 	}
 	return mapError("unlink", err)
 }
@@ -231,33 +201,25 @@ SELECT ` + linkColumns + ` FROM chat_links
 WHERE tenant = $1 AND ($2 = '' OR channel = $2) AND ($3 = '' OR user_id = $3) AND (channel, chat_id) > ($4, $5)
 ORDER BY channel, chat_id LIMIT $6`
 
-// Links lists links of a tenant, by channel and chat.
-func (s *Store) Links(ctx context.Context, q agent.LinkQuery) (agent.LinkPage, error) {
+// Links lists the links of a tenant by channel and chat.
+func (s *LinkStore) Links(ctx context.Context, q agent.LinkQuery) (page agent.LinkPage, err error) {
 	var after agent.Chat
-	err := readPageToken(q.PageToken, &after, func(c *agent.Chat) bool { return checkText("", c.Channel+c.ChatID, 2*maxNameBytes) == nil })
+	err = decodePageToken(q.PageToken, &after, func(c *agent.Chat) bool { return checkText("", c.Channel+c.ChatID, 2*maxNameBytes) == nil })
 	if err != nil {
-		return agent.LinkPage{}, err
+		return page, err
 	}
-	if err := checkNames(named{"channel", q.Channel, false}, named{"user_id", q.UserID, false}); err != nil {
-		return agent.LinkPage{}, err
+	if err := checkNames(nameField{"channel", q.Channel, false}, nameField{"user_id", q.UserID, false}); err != nil {
+		return page, err
 	}
 	size := q.PageSize
 	if size <= 0 {
 		size = defaultLinkPage
 	}
 	size = min(size, maxLinkPage)
-	rows, err := s.pool.Query(ctx, readLinks, q.Tenant, q.Channel, q.UserID, after.Channel, after.ChatID, size+1)
-	if err != nil {
-		return agent.LinkPage{}, mapError("list links", err)
+	page.Links, err = queryRows(ctx, s.pool, pgx.RowToStructByName[agent.Link], readLinks, q.Tenant, q.Channel, q.UserID, after.Channel,
+		after.ChatID, size+1)
+	if err == nil {
+		page.Links, page.Next, err = cutPage(page.Links, size, func(last *agent.Link) any { return last.Chat })
 	}
-	found, err := pgx.CollectRows(rows, scanLink)
-	if err != nil {
-		return agent.LinkPage{}, mapError("list links", err)
-	}
-	page := agent.LinkPage{Links: found}
-	if len(found) > size {
-		page.Links = found[:size]
-		page.Next, err = pageToken(found[size-1].Chat)
-	}
-	return page, err
+	return page, mapError("list links", err)
 }

@@ -32,8 +32,7 @@ func Migrate(ctx context.Context, pool *pgxpool.Pool) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, migrateTimeout)
 	defer cancel()
 
-	// A connection of its own: a migration, and the wait for another process to finish one, may take longer than the pool
-	// allows a statement.
+	// Not from the pool: a migration, or the wait for another process to finish one, may take longer than the pool allows a statement.
 	cfg := pool.Config().ConnConfig.Copy()
 	cfg.RuntimeParams["statement_timeout"] = "0"
 	cfg.RuntimeParams["lock_timeout"] = "0"

@@ -11,32 +11,29 @@ import (
 	"github.com/cenkalti/backoff/v5"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"go.uber.org/zap"
 
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// minMajor is the oldest PostgreSQL release in use: the event log needs multiranges.
+// minMajor is the oldest supported release of PostgreSQL: the event log needs multiranges.
 const minMajor = 14
 
-// Bounds that the server keeps for every connection, in the form of its settings; a setting in the URL wins. Statements take
-// milliseconds; the bounds are for what should never happen.
+// Bounds that the server enforces for every connection, in the form of its settings; a setting in the URL wins. Statements take milliseconds;
+// only a fault reaches a bound.
 const (
 	statementTimeout = "30s"
-	lockTimeout      = "15s" // a session's row is held for two round trips at a time
+	lockTimeout      = "15s" // a session's row is locked for two round trips
 	idleInTxTimeout  = "15s" // a client that died between its two batches keeps its session locked for so long
 )
 
-const (
-	defaultMaxConns       = 10
-	defaultConnectTimeout = 30 * time.Second
-	attemptTimeout        = 5 * time.Second
-)
+const attemptTimeout = 5 * time.Second
 
-// Open connects to PostgreSQL and waits, trying again, until a server answers that can be used: release 14 or newer, a database
-// in UTF-8. It gives up after [Config.ConnectTimeout] with [agent.CodeUnavailable], and at once when trying again cannot help
-// ([agent.CodeInvalid]: the URL, the credentials, the database name, the release, the encoding).
+// Open connects to PostgreSQL, and retries until a usable server answers: release 14 or newer, a database in UTF-8. It fails after
+// [Config.ConnectTimeout] with [agent.CodeUnavailable]. If a retry cannot help, it fails at once with [agent.CodeInvalid]: the URL, the
+// credentials, the database name, the release or the encoding is wrong. Times that a query returns are in UTC.
 func Open(ctx context.Context, c Config) (*pgxpool.Pool, error) {
 	c = c.withDefaults()
 	cfg, err := pgxpool.ParseConfig(c.URL)
@@ -55,34 +52,34 @@ func Open(ctx context.Context, c Config) (*pgxpool.Pool, error) {
 		"statement_timeout":                   statementTimeout,
 		"lock_timeout":                        lockTimeout,
 		"idle_in_transaction_session_timeout": idleInTxTimeout,
-		"default_transaction_isolation":       "read committed", // what every statement here is written for
-		"random_page_cost":                    "1.1",            // of a solid-state disk: with the default, small tables are read whole
-		"jit":                                 "off",            // compiling takes longer than any statement here
+		"default_transaction_isolation":       "read committed", // all statements rely on it
+		"random_page_cost":                    "1.1",            // for a solid-state disk: with the default, small tables are read without an index
+		"jit":                                 "off",            // to compile takes longer than any statement
 	} {
 		if _, given := cfg.ConnConfig.RuntimeParams[name]; !given {
 			cfg.ConnConfig.RuntimeParams[name] = value
 		}
 	}
-	cfg.AfterConnect = checkServer
+	cfg.AfterConnect = prepareConnection
 
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
 		return nil, mapError("open postgres", err)
 	}
-	if err := awaitServer(ctx, pool, c); err != nil {
+	if err := waitForServer(ctx, pool, c); err != nil {
 		pool.Close()
 		return nil, err
 	}
 	return pool, nil
 }
 
-func awaitServer(ctx context.Context, pool *pgxpool.Pool, c Config) error {
+func waitForServer(ctx context.Context, pool *pgxpool.Pool, c Config) error {
 	retry := backoff.NewExponentialBackOff()
 	retry.InitialInterval = 100 * time.Millisecond
 	retry.MaxInterval = 3 * time.Second
 	_, err := backoff.Retry(ctx, func() (struct{}, error) {
 		err := pool.Ping(ctx)
-		if err != nil && hopeless(err) {
+		if err != nil && isPermanent(err) {
 			return struct{}{}, backoff.Permanent(err)
 		}
 		return struct{}{}, err
@@ -96,16 +93,15 @@ func awaitServer(ctx context.Context, pool *pgxpool.Pool, c Config) error {
 	switch {
 	case err == nil:
 		return nil
-	case hopeless(err):
+	case isPermanent(err):
 		return &agent.Error{Code: agent.CodeInvalid, Op: "open postgres", Err: err}
 	default:
 		return &agent.Error{Code: agent.CodeUnavailable, Op: "open postgres", Err: err}
 	}
 }
 
-// hopeless reports whether the same attempt would fail for ever: the server said no to who we are or where we want to go, or
-// cannot serve us.
-func hopeless(err error) bool {
+// isPermanent reports whether a retry cannot help: the server refuses the credentials or the database, or its release is too old.
+func isPermanent(err error) bool {
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
 		switch {
 		case strings.HasPrefix(pg.Code, "28"), // authorization
@@ -119,7 +115,11 @@ func hopeless(err error) bool {
 
 var errUnusableServer = errors.New("this PostgreSQL cannot be used")
 
-func checkServer(_ context.Context, conn *pgx.Conn) error {
+// prepareConnection checks the server of a new connection, and makes times that it returns UTC.
+func prepareConnection(_ context.Context, conn *pgx.Conn) error {
+	conn.TypeMap().RegisterType(&pgtype.Type{
+		Name: "timestamptz", OID: pgtype.TimestamptzOID, Codec: &pgtype.TimestamptzCodec{ScanLocation: time.UTC},
+	})
 	version := conn.PgConn().ParameterStatus("server_version")
 	digits, _, _ := strings.Cut(version, ".")
 	digits, _, _ = strings.Cut(digits, " ")

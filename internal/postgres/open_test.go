@@ -1,13 +1,17 @@
 package postgres_test
 
 import (
+	"context"
+	"net"
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone/agent"
@@ -134,4 +138,270 @@ func TestAgentResultsIsTheSeedsTable(t *testing.T) {
 	require.NoError(t, b.pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_indexes WHERE indexname IN
 		('idx_agent_results_job_id', 'idx_agent_results_run_id', 'idx_agent_results_created_at')`).Scan(&indexes))
 	require.Equal(t, 3, indexes)
+}
+
+// killWhileBlocked runs work while lock is held by somebody else, kills the server's side of its connection once it waits for the
+// lock, and returns the error of work.
+func (b *bench) killWhileBlocked(lock string, work func() error) error {
+	b.t.Helper()
+	defer b.blocked(lock)()
+	failed := make(chan error, 1)
+	go func() { failed <- work() }()
+	require.Eventually(b.t, func() bool {
+		var killed int
+		err := b.pool.QueryRow(b.t.Context(), `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+			WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&killed)
+		return err == nil && killed == 1
+	}, 10*time.Second, 5*time.Millisecond)
+	return <-failed
+}
+
+// blocked runs a statement whose locks it holds until the function that it returns is called, at the latest until the test ends.
+// Row locks only: a table lock would hold up others while they prepare their statements, before they are in a transaction.
+func (b *bench) blocked(lock string) (release func()) {
+	b.t.Helper()
+	holder, err := b.pool.Begin(b.t.Context())
+	require.NoError(b.t, err)
+	release = sync.OnceFunc(func() { _ = holder.Rollback(context.WithoutCancel(b.t.Context())) })
+	b.t.Cleanup(release)
+	_, err = holder.Exec(b.t.Context(), lock)
+	require.NoError(b.t, err)
+	return release
+}
+
+const (
+	lockLedgerRow = `INSERT INTO usage_ledger VALUES ('t1', 1, 1, 'other', 'm', 0, 0, 0, 0, 0)`
+	lockTurnID    = `WITH s AS (INSERT INTO sessions (tenant, session_id) VALUES ('other', 'other') RETURNING *)
+		INSERT INTO turns (turn_id, tenant, session_id, seq, state, workflow_id, agent, instance_id, plan_hash, model, channel, user_id,
+			on_busy, history, input, context)
+		SELECT 't1', tenant, session_id, 1, 'queued', '', '', '', '', '', '', '', '', '', '[]', '{}' FROM s`
+	lockTurnRow   = `SELECT FROM turns WHERE turn_id = 't1' FOR UPDATE`
+	lockStreamRow = `SELECT FROM streams WHERE stream_id = 't1' FOR UPDATE`
+)
+
+// awaitWaiting waits until as many connections wait for locks.
+func (b *bench) awaitWaiting(want int) {
+	b.t.Helper()
+	require.Eventually(b.t, func() bool {
+		var waiting int
+		err := b.pool.QueryRow(b.t.Context(), `SELECT count(*) FROM pg_stat_activity
+			WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&waiting)
+		return err == nil && waiting == want
+	}, 10*time.Second, 5*time.Millisecond)
+}
+
+// A producer cannot begin again between the moment its older epoch was found valid and the moment its step is stored.
+func TestProducerWaitsForTheStepOfItsOlderEpoch(t *testing.T) {
+	b := newBench(t, postgres.Config{})
+	b.ready("t1", "s")
+	step := modelStep("t1", 1, b.epoch("t1", "model/1"), agent.Text("said"))
+	saved, begun := make(chan error, 1), make(chan error, 1)
+
+	release := b.blocked(lockLedgerRow)
+	go func() { saved <- b.SaveModelStep(t.Context(), step) }()
+	b.awaitWaiting(1)
+	go func() {
+		_, err := b.pool.Exec(t.Context(), beginProducer, "t1", "model/1")
+		begun <- err
+	}()
+	b.awaitWaiting(2)
+	release()
+	require.NoError(t, <-saved)
+	require.NoError(t, <-begun)
+}
+
+// A turn cannot queue behind a holder that is about to release the session without seeing that the queue has changed.
+func TestBeginWaitsForFinish(t *testing.T) {
+	b := newBench(t, postgres.Config{})
+	b.ready("t1", "s")
+	require.NoError(t, b.SaveModelStep(t.Context(), modelStep("t1", 1, 1, agent.Text("said"))))
+	finished := make(chan error, 1)
+	begun := make(chan agent.Begun, 1)
+
+	release := b.blocked(lockTurnRow)
+	go func() {
+		_, err := b.Finish(t.Context(), finish("t1", "s"))
+		finished <- err
+	}()
+	b.awaitWaiting(1)
+	go func() {
+		answer, err := b.Begin(t.Context(), turn("t2", "s"))
+		if err != nil {
+			t.Error(err)
+		}
+		begun <- answer
+	}()
+	b.awaitWaiting(2)
+	release()
+	require.NoError(t, <-finished)
+	answer := <-begun
+	require.Equal(t, agent.BeginReady, answer.Answer)
+	require.EqualValues(t, 3, answer.Cursor)
+}
+
+// A turn that begins again while its session is deleted, by somebody or by retention, waits for that and begins as a new one.
+func TestBeginWaitsForDeletedSession(t *testing.T) {
+	b := newBench(t, postgres.Config{})
+	b.ready("t1", "s")
+	b.finish(finish("t1", "s"))
+	deleted, begun := make(chan error, 1), make(chan error, 1)
+	var answer agent.Begun
+
+	release := b.blocked(lockTurnRow)
+	go func() {
+		_, err := b.DeleteSession(t.Context(), tenant, "s")
+		deleted <- err
+	}()
+	b.awaitWaiting(1)
+	go func() {
+		var err error
+		answer, err = b.Begin(t.Context(), turn("t1", "s"))
+		begun <- err
+	}()
+	b.awaitWaiting(2)
+	release()
+	require.NoError(t, <-deleted)
+	require.NoError(t, <-begun)
+	require.Equal(t, agent.BeginReady, answer.Answer)
+	require.True(t, answer.New)
+	require.EqualValues(t, 1, answer.Cursor, "the session counts from 1 again")
+}
+
+func TestKilledConnectionLeavesNothingHalfStored(t *testing.T) {
+	b := newBench(t, postgres.Config{})
+
+	requireCode(t, agent.CodeUnavailable, b.killWhileBlocked(lockTurnID, func() error {
+		_, err := b.Begin(t.Context(), turn("t1", "s"))
+		return err
+	}))
+	require.Zero(t, b.count("turns")+b.count("sessions")+b.count("messages"))
+	b.ready("t1", "s")
+	b.begin(turn("t2", "s"))
+
+	step := modelStep("t1", 1, 1, agent.Text("said"))
+	requireCode(t, agent.CodeUnavailable, b.killWhileBlocked(lockLedgerRow, func() error {
+		return b.SaveModelStep(t.Context(), step)
+	}))
+	require.Zero(t, b.count("turn_steps")+b.count("usage_ledger"), "a step and its bill are one")
+	require.NoError(t, b.SaveModelStep(t.Context(), step))
+
+	b.epoch("t1", "model/1") // so that the stream has a row to lock
+	requireCode(t, agent.CodeUnavailable, b.killWhileBlocked(lockStreamRow, func() error {
+		_, err := b.Finish(t.Context(), finish("t1", "s"))
+		return err
+	}))
+	require.Zero(t, b.count("agent_results")+b.count("events"))
+	require.Len(t, b.transcript("s"), 1)
+	require.Equal(t, 1, b.begin(turn("t2", "s")).Position, "the session is still held")
+
+	require.EqualValues(t, "t2", b.finish(finish("t1", "s")).Next)
+	require.Len(t, b.transcript("s"), 2)
+}
+
+func TestCancelledCallReleasesItsLocks(t *testing.T) {
+	b := newBench(t, postgres.Config{})
+	b.ready("t1", "s")
+	b.epoch("t1", "model/1")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	release := b.blocked(lockStreamRow)
+	failed := make(chan error, 1)
+	go func() {
+		_, err := b.Finish(ctx, finish("t1", "s"))
+		failed <- err
+	}()
+	b.awaitWaiting(1)
+	cancel()
+	requireCode(t, agent.CodeCancelled, <-failed)
+	release()
+	require.True(t, b.finish(finish("t1", "s")).Logged)
+}
+
+func TestStoreSurvivesARestart(t *testing.T) {
+	server := pgtest.Server(t)
+	pool, err := postgres.Open(t.Context(), postgres.Config{URL: server.DSN()})
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	require.NoError(t, postgres.Migrate(t.Context(), pool))
+	b := &bench{Store: postgres.NewStore(pool, postgres.Config{}), t: t, pool: pool}
+	b.ready("t1", "s")
+
+	require.NoError(t, server.Suspend(t.Context()))
+	_, err = b.Finish(t.Context(), finish("t1", "s"))
+	requireCode(t, agent.CodeUnavailable, err)
+	requireCode(t, agent.CodeUnavailable, b.SaveModelStep(t.Context(), modelStep("t1", 1, 1, agent.Text("x"))))
+
+	require.NoError(t, server.Resume(t.Context()))
+	require.Eventually(t, func() bool {
+		_, err := b.Finish(t.Context(), finish("t1", "s"))
+		return err == nil
+	}, 30*time.Second, 50*time.Millisecond)
+	require.Equal(t, agent.BeginDuplicate, b.begin(turn("t1", "s")).Answer)
+}
+
+// countingConn counts round trips: how often the client speaks after it has listened.
+type countingConn struct {
+	net.Conn
+	listened atomic.Bool
+	trips    *atomic.Int64
+}
+
+func (c *countingConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	c.listened.Store(true)
+	return n, err
+}
+
+func (c *countingConn) Write(p []byte) (int, error) {
+	if c.listened.Swap(false) {
+		c.trips.Add(1)
+	}
+	return c.Conn.Write(p)
+}
+
+// countTrips gives the store a connection of its own and returns what counts the round trips of a function on it.
+func (b *bench) countTrips() func(func()) int64 {
+	b.t.Helper()
+	var trips atomic.Int64
+	cfg := b.pool.Config()
+	cfg.MaxConns = 1
+	dial := cfg.ConnConfig.DialFunc
+	cfg.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := dial(ctx, network, addr)
+		return &countingConn{Conn: conn, trips: &trips}, err
+	}
+	pool, err := pgxpool.NewWithConfig(b.t.Context(), cfg)
+	require.NoError(b.t, err)
+	b.t.Cleanup(pool.Close)
+	b.Store = postgres.NewStore(pool, postgres.Config{})
+	return func(f func()) int64 {
+		before := trips.Load()
+		f()
+		return trips.Load() - before
+	}
+}
+
+func TestRoundTrips(t *testing.T) {
+	b := newBench(t, postgres.Config{})
+	measure := b.countTrips()
+	for _, id := range []string{"warm up", "measured"} { // the first turn prepares the statements
+		begin := measure(func() { b.ready(id, "s") })
+		queue := measure(func() { b.begin(turn(id+" next", "s")) })
+		again := measure(func() { b.ready(id, "s") })
+		model := measure(func() { require.NoError(t, b.SaveModelStep(t.Context(), modelStep(id, 1, 1, call("c1")))) })
+		tool := measure(func() { require.NoError(t, b.SaveToolStep(t.Context(), toolStep(id, 1, "c1", 1))) })
+		prompt := measure(func() {
+			_, _, err := b.Prompt(t.Context(), agent.PromptQuery{TurnID: agent.TurnID(id), Tenant: tenant, SessionID: "s", Cursor: 1, Step: 2})
+			require.NoError(t, err)
+		})
+		finished := measure(func() { b.finish(finish(id, "s")) })
+		b.ready(id+" next", "s")
+		require.NoError(t, b.SaveModelStep(t.Context(), modelStep(id+" next", 1, 1, agent.Text("said"))))
+		complete := b.complete(id+" next", "s")
+		last := measure(func() { b.finish(complete) })
+		if id == "measured" {
+			require.Equal(t, []int64{1, 3, 3, 1, 1, 1, 2, 1}, []int64{begin, queue, again, model, tool, prompt, finished, last},
+				"begin, begin behind, begin again, model step, tool step, prompt, finish with a turn behind, finish with nobody behind")
+		}
+	}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// Positions are contiguous, so the bound on messages is one on positions.
+// Positions are contiguous, so a bound on positions bounds the number of messages.
 const readPrompt = `
 SELECT position, role, blocks, size, turn_id = $3 FROM (
 	SELECT *, sum(size) OVER (ORDER BY position DESC ROWS UNBOUNDED PRECEDING) AS total
@@ -16,53 +16,44 @@ SELECT position, role, blocks, size, turn_id = $3 FROM (
 	WHERE tenant = $1 AND session_id = $2 AND position <= $4 AND position > $4::bigint - $6 AND (NOT $5 OR turn_id = $3)
 ) m WHERE total <= $7 OR turn_id = $3 ORDER BY position`
 
-// The steps before one ($3), and the model's reply of that one.
+// The steps before a step ($3), and the model's reply of that step.
 const readStepsUpTo = stepOutline + `
 WHERE s.turn_id = $1` + ofTenant + ` AND s.step <= $3 AND (s.step < $3 OR s.call_id = '') ORDER BY s.step, s.call_id`
 
-// promptMessage is a message on its way into a prompt.
+// promptMessage is a message of the transcript for a prompt.
 type promptMessage struct {
 	agent.Message
 	position int64
 	size     int  // bytes of its blocks as JSON
-	own      bool // of the turn that asks
+	isInput  bool // of the turn that asks
 }
 
-// Prompt returns what a model call sees: the session's transcript up to the cursor, or only the turn's own input with
-// [agent.HistoryFresh]; then the turn's steps before q.Step, each tool message directly behind the message that asked, and feedback
-// behind both. stored is the reply of q.Step if there is one already. It is one round trip, or none: a process reads the transcript of a turn,
-// which does not change while the turn runs, once, and steps only where it has not stored all of them itself.
+// Prompt returns the messages of a model call: the session's transcript up to the cursor, or with [agent.HistoryFresh] only the turn's own input; then
+// the turn's steps before q.Step, each tool message directly behind the message that asked, and feedback behind both. stored is the reply of q.Step if
+// there is one. It is one round trip or none: a process reads the transcript of a turn, which does not change while the turn runs, only once, and steps
+// only if another process may have stored some.
 //
-// Beyond [Config.PromptMessages] and [Config.PromptBytes] the oldest messages are left out, in whole exchanges: what is left of
-// the transcript starts with a user message. The turn's own input is always there, q.Aside with it, and of its steps the newest ones.
-func (s *Store) Prompt(ctx context.Context, q agent.PromptQuery) (messages []agent.Message, stored *agent.ModelStep, err error) {
+// If there is more than [Config.PromptMessages] and [Config.PromptBytes], the oldest messages are left out, in whole exchanges: the rest of the
+// transcript starts with a user message. The turn's own input with q.Aside, and the newest of its steps, are always there.
+func (s *StepStore) Prompt(ctx context.Context, q agent.PromptQuery) (messages []agent.Message, stored *agent.ModelStep, err error) {
 	const op = "load prompt"
 	var b pgx.Batch
-	steps, stepsKnown := s.kept.stepsBefore(q.TurnID, q.Tenant, q.Step)
-	past, known := s.kept.transcript(&q)
-	if !known {
-		b.Queue(readPrompt, q.Tenant, q.SessionID, q.TurnID, q.Cursor, q.History == agent.HistoryFresh, s.cfg.PromptMessages,
-			s.cfg.PromptBytes).Query(func(rows pgx.Rows) (err error) {
-			past, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (m promptMessage, err error) {
-				err = row.Scan(&m.position, &m.Role, &m.Blocks, &m.size, &m.own)
-				return m, err
-			})
-			return err
-		})
+	isFresh := q.History == agent.HistoryFresh
+	steps, hasSteps := s.cache.stepsBefore(q.TurnID, q.Tenant, q.Step)
+	past, hasPast := s.cache.transcript(&q)
+	if !hasPast {
+		queueRows(&b, &past, scanPromptMessage, readPrompt, q.Tenant, q.SessionID, q.TurnID, q.Cursor, isFresh, s.cfg.PromptMessages, s.cfg.PromptBytes)
 	}
-	if !stepsKnown {
-		b.Queue(readStepsUpTo, q.TurnID, q.Tenant, q.Step).Query(func(rows pgx.Rows) (err error) {
-			steps, err = pgx.CollectRows(rows, scanStep)
-			return err
-		})
+	if !hasSteps {
+		queueRows(&b, &steps, scanStep, readStepsUpTo, q.TurnID, q.Tenant, q.Step)
 	}
 	if b.Len() > 0 {
-		if err := s.pool.SendBatch(ctx, &b).Close(); err != nil {
+		if err := s.send(ctx, &b); err != nil {
 			return nil, nil, mapError(op, err)
 		}
 	}
-	if !known {
-		s.kept.keepTranscript(&q, past)
+	if !hasPast {
+		s.cache.addTranscript(&q, past)
 	}
 	models, tools, err := splitSteps(steps)
 	if err != nil {
@@ -72,17 +63,21 @@ func (s *Store) Prompt(ctx context.Context, q agent.PromptQuery) (messages []age
 		stored, models = &models[n-1], models[:n-1]
 	}
 	addAside(past, q.Aside)
-	cut := q.History != agent.HistoryFresh && len(past) > 0 && past[0].position > 1
-	return assemble(past, cut, exchanges(models, tools, steps), budget{messages: s.cfg.PromptMessages, bytes: s.cfg.PromptBytes}), stored, nil
+	isCut := !isFresh && len(past) > 0 && past[0].position > 1
+	return fitPrompt(past, isCut, exchanges(models, tools, steps), budget{messages: s.cfg.PromptMessages, bytes: s.cfg.PromptBytes}), stored, nil
 }
 
-// addAside puts a text behind the turn's own input: into its last message, or that of its user messages which comes last when it ends
-// with another role's. It counts as part of that message.
+func scanPromptMessage(row pgx.CollectableRow) (m promptMessage, err error) {
+	err = row.Scan(&m.position, &m.Role, &m.Blocks, &m.size, &m.isInput)
+	return m, err
+}
+
+// addAside appends a text to the last user message of the turn's own input. It counts as part of that message.
 func addAside(past []promptMessage, text string) {
 	if text == "" {
 		return
 	}
-	for i, found := len(past)-1, false; i >= 0 && past[i].own && !found; i-- {
+	for i, found := len(past)-1, false; i >= 0 && past[i].isInput && !found; i-- {
 		m := &past[i]
 		if found = m.Role == agent.RoleUser; found {
 			m.Blocks = append(m.Blocks, agent.Text(text))
@@ -91,7 +86,7 @@ func addAside(past []promptMessage, text string) {
 	}
 }
 
-// exchange is a model's reply with the results of its calls and the feedback: kept or left out as a whole.
+// exchange is a model's reply with the results of its calls and the feedback. A prompt has all of it or nothing.
 type exchange struct {
 	messages []agent.Message
 	size     int
@@ -102,50 +97,50 @@ func exchanges(models []agent.ModelStep, tools []agent.ToolStep, steps []step) [
 	for i := range steps {
 		sizes[steps[i].key.Step] += len(steps[i].content) + len(steps[i].feedback)
 	}
-	results := indexTools(tools)
+	results := toolsByKey(tools)
 	all := make([]exchange, len(models))
 	for i := range models {
-		all[i] = exchange{messages: promoteStep(&models[i], results), size: sizes[models[i].Key.Step]}
+		all[i] = exchange{messages: messagesOfStep(&models[i], results), size: sizes[models[i].Key.Step]}
 	}
 	return all
 }
 
-// budget is what is left of a prompt's bounds.
+// budget is the rest of a prompt's bounds.
 type budget struct{ messages, bytes int }
 
-// take uses the budget up, and reports whether it was enough.
+// take subtracts from the budget, and reports whether it was enough.
 func (b *budget) take(messages, bytes int) bool {
 	b.messages -= messages
 	b.bytes -= bytes
 	return b.messages >= 0 && b.bytes >= 0
 }
 
-// assemble fits a prompt into its budget, from the newest message to the oldest. past ends with the turn's own input; cut says that
-// its beginning has been left out already.
-func assemble(past []promptMessage, cut bool, steps []exchange, left budget) []agent.Message {
-	own := len(past)
-	for own > 0 && past[own-1].own {
-		own--
-		left.take(1, past[own].size)
+// fitPrompt returns the messages that fit into the budget, chosen from the newest to the oldest. past ends with the turn's own input; isCut says that its
+// beginning is missing already.
+func fitPrompt(past []promptMessage, isCut bool, steps []exchange, left budget) []agent.Message {
+	input := len(past)
+	for input > 0 && past[input-1].isInput {
+		input--
+		left.take(1, past[input].size)
 	}
-	first := len(steps)
-	for first > 0 && (left.take(len(steps[first-1].messages), steps[first-1].size) || first == len(steps)) {
-		first--
+	firstStep := len(steps)
+	for firstStep > 0 && (left.take(len(steps[firstStep-1].messages), steps[firstStep-1].size) || firstStep == len(steps)) {
+		firstStep--
 	}
-	start := own
+	start := input
 	for start > 0 && left.take(1, past[start-1].size) {
 		start--
 	}
-	if cut || start > 0 {
-		for start < own && past[start].Role != agent.RoleUser {
+	if isCut || start > 0 {
+		for start < input && past[start].Role != agent.RoleUser {
 			start++
 		}
 	}
-	messages := make([]agent.Message, 0, len(past)-start+2*(len(steps)-first))
+	messages := make([]agent.Message, 0, len(past)-start+2*(len(steps)-firstStep))
 	for _, m := range past[start:] {
 		messages = append(messages, m.Message)
 	}
-	for _, e := range steps[first:] {
+	for _, e := range steps[firstStep:] {
 		messages = append(messages, e.messages...)
 	}
 	return messages

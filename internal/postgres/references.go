@@ -14,9 +14,9 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// Bounds of a conversation's references.
+// Bounds of a session's references.
 const (
-	maxReferences     = 10_000 // of a conversation
+	maxReferences     = 10_000 // of a session
 	maxAdded          = 1_000  // at once
 	maxAliases        = 64
 	maxReferenceBytes = 256 << 10 // of an item
@@ -46,28 +46,17 @@ const writeNames = `
 INSERT INTO reference_names (tenant, session_id, name, number)
 SELECT $1, $2, n.name, n.number FROM unnest($3::text[], $4::integer[]) AS n (name, number)`
 
-func scanReference(row pgx.CollectableRow) (r agent.Reference, err error) {
-	err = row.Scan(&r.Number, &r.Key, &r.Aliases, &r.Source, (*[]byte)(&r.Item), &r.AddedAt)
-	inUTC(&r.AddedAt)
-	return r, err
+// References lists the sources that a session has found, by number.
+func (s *SessionStore) References(ctx context.Context, tenant string, id agent.SessionID) ([]agent.Reference, error) {
+	found, err := queryRows(ctx, s.pool, pgx.RowToStructByName[agent.Reference], referenceColumns+`ORDER BY number LIMIT $3`, tenant, id, maxReferences)
+	return found, mapError("list references", err)
 }
 
-// References lists the sources that a conversation has found, by number.
-func (s *Store) References(ctx context.Context, tenant string, id agent.SessionID) ([]agent.Reference, error) {
-	const op = "list references"
-	rows, err := s.pool.Query(ctx, referenceColumns+`ORDER BY number LIMIT $3`, tenant, id, maxReferences)
-	if err != nil {
-		return nil, mapError(op, err)
-	}
-	found, err := pgx.CollectRows(rows, scanReference)
-	return found, mapError(op, err)
-}
-
-// AddReferences keeps what is new, numbered on, and answers all of refs in their order as they are kept. A source is the same when a key or
-// an alias is; of two that a name fits, it is the one with the lower number, and both stay. A source that is kept gains the aliases that no
-// other has, and the members that its item lacks. [agent.CodeInvalid] with the field for what cannot be kept, [agent.CodeOverflow] for more
-// than 10,000 sources; then nothing is. One transaction of two round trips.
-func (s *Store) AddReferences(ctx context.Context, tenant string, id agent.SessionID, refs []agent.Reference) ([]agent.Reference, error) {
+// AddReferences stores new sources with the next numbers, and returns all of refs in their order as they are stored. Two sources are the same if they
+// share a key or an alias; if a name fits two stored sources, the one with the lower number counts, and both stay. A stored source gets the aliases that
+// no other source has, and the members that its item lacks. If a source cannot be stored, the error is [agent.CodeInvalid] with its field, and for more
+// than 10,000 sources [agent.CodeOverflow]; then nothing is stored. One transaction of two round trips.
+func (s *SessionStore) AddReferences(ctx context.Context, tenant string, id agent.SessionID, refs []agent.Reference) ([]agent.Reference, error) {
 	const op = "add references"
 	if len(refs) == 0 {
 		return nil, agent.Interrupted(ctx, op)
@@ -79,18 +68,16 @@ func (s *Store) AddReferences(ctx context.Context, tenant string, id agent.Sessi
 	for i := range refs {
 		names = append(append(names, refs[i].Key), refs[i].Aliases...)
 	}
-	list := bibliography{byName: map[string]int{}, byNumber: map[int]*agent.Reference{}, changed: map[int]bool{}}
+	list := referenceList{byName: map[string]int{}, byNumber: map[int]*agent.Reference{}, changed: map[int]bool{}}
 	numbers := make([]int, len(refs))
-	err := transact(ctx, s.pool, func(b *pgx.Batch) {
+	var stored []agent.Reference
+	err := s.transact(ctx, func(b *pgx.Batch) {
 		b.Queue(lockReferences, tenant, id).QueryRow(func(row pgx.Row) error { return row.Scan(&list.last, &list.now) })
-		b.Queue(readNamed, tenant, id, names).Query(func(rows pgx.Rows) error {
-			known, err := pgx.CollectRows(rows, scanReference)
-			for i := range known {
-				list.know(&known[i])
-			}
-			return err
-		})
+		queueRows(b, &stored, pgx.RowToStructByName[agent.Reference], readNamed, tenant, id, names)
 	}, func(b *pgx.Batch) (err error) {
+		for i := range stored {
+			list.addStored(&stored[i])
+		}
 		before := list.last
 		for i := range refs {
 			if numbers[i], err = list.add(&refs[i]); err != nil {
@@ -109,16 +96,16 @@ func (s *Store) AddReferences(ctx context.Context, tenant string, id agent.Sessi
 	if err != nil {
 		return nil, mapError(op, err)
 	}
-	kept := make([]agent.Reference, len(refs))
+	all := make([]agent.Reference, len(refs))
 	for i, n := range numbers {
-		kept[i] = *list.byNumber[n]
-		kept[i].Aliases, kept[i].Item = slices.Clone(kept[i].Aliases), slices.Clone(kept[i].Item)
+		all[i] = *list.byNumber[n]
+		all[i].Aliases, all[i].Item = slices.Clone(all[i].Aliases), slices.Clone(all[i].Item)
 	}
-	return kept, nil
+	return all, nil
 }
 
-// bibliography is what a call of AddReferences has to know of a conversation's.
-type bibliography struct {
+// referenceList is the part of a session's references that a call of AddReferences needs.
+type referenceList struct {
 	last     int // the highest number
 	now      time.Time
 	byName   map[string]int // keys and aliases
@@ -129,15 +116,15 @@ type bibliography struct {
 	numbers []int
 }
 
-func (l *bibliography) know(r *agent.Reference) {
+func (l *referenceList) addStored(r *agent.Reference) {
 	l.byNumber[r.Number] = r
 	for _, name := range append([]string{r.Key}, r.Aliases...) {
 		l.byName[name] = r.Number
 	}
 }
 
-// add keeps a source and returns its number.
-func (l *bibliography) add(r *agent.Reference) (int, error) {
+// add adds a source and returns its number.
+func (l *referenceList) add(r *agent.Reference) (int, error) {
 	names := append([]string{r.Key}, r.Aliases...)
 	number := 0
 	for _, name := range names {
@@ -152,7 +139,7 @@ func (l *bibliography) add(r *agent.Reference) (int, error) {
 			Number: number, Key: r.Key, Source: r.Source, Item: slices.Clone(r.Item), AddedAt: l.now.UTC().Truncate(time.Microsecond),
 		}
 		l.changed[number] = true
-	} else if err := l.enrich(number, r.Item); err != nil {
+	} else if err := l.mergeMissing(number, r.Item); err != nil {
 		return 0, err
 	}
 	kept := l.byNumber[number]
@@ -169,8 +156,8 @@ func (l *bibliography) add(r *agent.Reference) (int, error) {
 	return number, nil
 }
 
-// enrich adds the members that an item lacks.
-func (l *bibliography) enrich(number int, with json.RawMessage) error {
+// mergeMissing adds the members that an item lacks.
+func (l *referenceList) mergeMissing(number int, with json.RawMessage) error {
 	var (
 		kept         = l.byNumber[number]
 		item, others map[string]json.RawMessage
@@ -189,22 +176,18 @@ func (l *bibliography) enrich(number int, with json.RawMessage) error {
 		return nil
 	}
 	maps.Copy(item, others)
-	united, err := encode(item)
-	if err != nil || len(united) > maxReferenceBytes {
-		return err // what was kept first is enough
+	merged, err := encode(item)
+	if err != nil || len(merged) > maxReferenceBytes {
+		return err // the stored item is enough
 	}
-	kept.Item, l.changed[number] = united, true
+	kept.Item, l.changed[number] = merged, true
 	return nil
 }
 
-func (l *bibliography) queue(b *pgx.Batch, tenant string, id agent.SessionID) {
+func (l *referenceList) queue(b *pgx.Batch, tenant string, id agent.SessionID) {
 	for _, number := range slices.Sorted(maps.Keys(l.changed)) {
 		r := l.byNumber[number]
-		aliases := r.Aliases
-		if aliases == nil {
-			aliases = []string{}
-		}
-		b.Queue(writeReference, tenant, id, r.Number, r.Key, aliases, r.Source, []byte(r.Item), r.AddedAt)
+		b.Queue(writeReference, tenant, id, r.Number, r.Key, append([]string{}, r.Aliases...), r.Source, []byte(r.Item), r.AddedAt)
 	}
 	if len(l.names) > 0 {
 		b.Queue(writeNames, tenant, id, l.names, l.numbers)
@@ -217,21 +200,21 @@ func checkReferences(refs []agent.Reference) error {
 	}
 	for i := range refs {
 		if err := checkReference(&refs[i]); err != nil {
-			return within("references", i, err)
+			return inElement("references", i, err)
 		}
 	}
 	return nil
 }
 
 func checkReference(r *agent.Reference) *agent.Error {
-	if err := checkNames(named{"key", r.Key, true}, named{"source", r.Source, false}); err != nil {
+	if err := checkNames(nameField{"key", r.Key, true}, nameField{"source", r.Source, false}); err != nil {
 		return err
 	}
 	if len(r.Aliases) > maxAliases {
 		return agent.Invalid("aliases", "are %d, at most %d", len(r.Aliases), maxAliases)
 	}
 	for i, alias := range r.Aliases {
-		if err := checkNames(named{fmt.Sprintf("aliases[%d]", i), alias, true}); err != nil {
+		if err := checkNames(nameField{fmt.Sprintf("aliases[%d]", i), alias, true}); err != nil {
 			return err
 		}
 	}

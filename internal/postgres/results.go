@@ -15,10 +15,13 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
+// ResultStore keeps the results of turns, and the cache of results of calls.
+type ResultStore struct{ *database }
+
 const artifactScheme = "artifact://"
 
-// ResultRow is a stored result. Its content, the rows or the document of a result without rows, is Data or, if it was too large
-// for a row, in the blob store: see [ResultRow.ContentRef].
+// ResultRow is a stored result. Its content is its rows, or its document if it has no rows. The content is Data or, if it is too large, in the blob
+// store: see [ResultRow.ContentRef].
 type ResultRow struct {
 	ResultID        string
 	Tenant          string
@@ -34,13 +37,13 @@ type ResultRow struct {
 	TokensUsed      int64
 	CacheHit        bool // of the provider's prompt cache
 	ExecutionTimeMS int64
-	CreatedAt       time.Time // when the turn was first seen
+	CreatedAt       time.Time // when the turn was recorded
 	CompletedAt     time.Time
 	Output          agent.AgentStepOutput
-	Expired         bool // nothing of it is left but how the turn ended
+	Expired         bool // only how the turn ended is left
 }
 
-// ContentRef is where in the blob store the content is, cas:// first, then s3://; empty if it is in the row, or if there is none.
+// ContentRef returns the reference of the content in the blob store, cas:// or else s3://; "" if the content is in the row or there is none.
 func (r *ResultRow) ContentRef() string {
 	switch {
 	case len(r.Data) > 0:
@@ -63,17 +66,17 @@ func (r *ResultRow) Document() json.RawMessage {
 	return slices.Concat(bytes.TrimSuffix(bytes.TrimSpace(r.Answer), []byte("}")), []byte(`,"data":`), r.Data, []byte("}"))
 }
 
-// A result id, a turn id and a job's id may look alike; they come in this order, and of two turns of one job the newest.
+// An id may be that of a result, of a turn and of a job; they count in this order, and of two turns of one job the newest.
 const readResult = `
 SELECT result_id::text, tenant, job_id::text, run_id, node_id, turn_id, session_id, answer, result_data, coalesce(cas_id, ''), coalesce(s3_ref, ''),
 	tokens_used, cache_hit, execution_time_ms, created_at, completed_at, output, expired_at IS NOT NULL
 FROM agent_results WHERE (result_id = $2 OR turn_id = $3 OR job_key = $3) AND (tenant = $1 OR $1 = '*')
 ORDER BY result_id = $2 DESC NULLS LAST, turn_id = $3 DESC NULLS LAST, created_at DESC LIMIT 1`
 
-// Result resolves artifact://<result_id>, a bare result id, the id of a finished turn, or the id of a job that such a turn did. What the
-// tenant does not have, or has no longer, is [agent.CodeNotFound] ("*" is every tenant, for a system without authentication), another scheme
+// Result returns the result of artifact://<result_id>, of a bare result id, of a finished turn, or of the job of such a turn. A result that the tenant
+// does not have, or has no longer, is [agent.CodeNotFound]; "*" stands for every tenant, for a system without authentication. Another scheme is
 // [agent.CodeInvalid]: cas:// references are the blob store's.
-func (s *Store) Result(ctx context.Context, tenant, ref string) (ResultRow, error) {
+func (s *ResultStore) Result(ctx context.Context, tenant, ref string) (ResultRow, error) {
 	const op = "read result"
 	id, isArtifact := strings.CutPrefix(ref, artifactScheme)
 	if !isArtifact && strings.Contains(ref, "://") {
@@ -91,20 +94,15 @@ func (s *Store) Result(ctx context.Context, tenant, ref string) (ResultRow, erro
 	if !isArtifact {
 		turnID = &id
 	}
-	rows, err := s.pool.Query(ctx, readResult, tenant, resultID, turnID)
+	unknown := agent.Errorf(agent.CodeNotFound, op, "%q is not known", ref)
+	found, err := queryRow(ctx, s.pool, unknown, pgx.RowToStructByPos[ResultRow], readResult, tenant, resultID, turnID)
 	if err != nil {
 		return ResultRow{}, mapError(op, err)
 	}
-	found, err := pgx.CollectRows(rows, pgx.RowToStructByPos[ResultRow])
-	switch {
-	case err != nil:
-		return ResultRow{}, mapError(op, err)
-	case len(found) == 0:
-		return ResultRow{}, agent.Errorf(agent.CodeNotFound, op, "%q is not known", ref)
-	case found[0].Expired:
+	if found.Expired {
 		return ResultRow{}, agent.Errorf(agent.CodeNotFound, op, "%q has expired: results are kept for as long as the retention says", ref)
 	}
-	return found[0], nil
+	return found, nil
 }
 
 const readMetadata = `
@@ -114,15 +112,74 @@ SELECT coalesce(job_key, ''), CASE WHEN status = 'failed' AND output->>'status' 
 	coalesce('cas://' || cas_id, ''), pipeline_cache_hit
 FROM agent_results WHERE turn_id = $2 AND (tenant = $1 OR $1 = '*')`
 
-// ResultMetadata returns what the row of a finished turn says besides its output. Of large arguments the size stands in their place, and
-// behind the thousandth call how many more there were. A turn that the tenant does not have, or that has not finished, is
-// [agent.CodeNotFound].
-func (s *Store) ResultMetadata(ctx context.Context, tenant string, id agent.TurnID) (m agent.ResultMetadata, err error) {
+// ResultMetadata returns the row of a finished turn without its output. Large arguments are replaced by their size, and the calls after the thousandth
+// by their number. The error is [agent.CodeNotFound] if the tenant does not have the turn, or it has not finished.
+func (s *ResultStore) ResultMetadata(ctx context.Context, tenant string, id agent.TurnID) (m agent.ResultMetadata, err error) {
 	const op = "read result metadata"
 	err = s.pool.QueryRow(ctx, readMetadata, tenant, id, agent.JobExecutionError).
 		Scan(&m.JobID, &m.JobError, (*[]byte)(&m.ToolCalls), &m.TokensUsed, &m.CachedTokens, &m.CacheHit, &m.ContentRef, &m.PipelineCacheHit)
+	return m, mapError(op, ifNoRows(err, agent.Errorf(agent.CodeNotFound, op, "turn %q has no result", id)))
+}
+
+// Bounds of the cache of results.
+const (
+	maxCachedBytes = 1 << 20
+	maxCachedKey   = 256
+	maxCached      = 10_000 // of a tenant
+	maxCachedTime  = 30 * 24 * time.Hour
+)
+
+// A cached result counts only while its content is in the ledger of content.
+const recallResult = `
+SELECT c.body FROM result_cache c JOIN blobs b ON b.tenant = c.tenant AND b.digest = c.digest
+WHERE c.tenant = $1 AND c.key = $2 AND c.expires_at > clock_timestamp()`
+
+// RecallResult returns the JSON that is cached under a key; ok is false if there is none, its time is over, or its content is gone. The content stays
+// for at least [Config.BlobGrace] from now on. One query.
+func (s *ResultStore) RecallResult(ctx context.Context, tenant, key string) (body json.RawMessage, ok bool, err error) {
+	err = s.pool.QueryRow(ctx, recallResult, tenant, cleanText(key)).Scan((*[]byte)(&body))
 	if errors.Is(err, pgx.ErrNoRows) {
-		return m, agent.Errorf(agent.CodeNotFound, op, "turn %q has no result", id)
+		return nil, false, nil
 	}
-	return m, mapError(op, err)
+	return body, err == nil, mapError("recall result", err)
+}
+
+const rememberResult = `
+INSERT INTO result_cache (tenant, key, body, digest, remembered_at, expires_at)
+VALUES ($1, $2, $3, $4, clock_timestamp(), clock_timestamp() + $5::interval)
+ON CONFLICT (tenant, key) DO UPDATE
+SET body = excluded.body, digest = excluded.digest, remembered_at = excluded.remembered_at, expires_at = excluded.expires_at`
+
+// Two for each new one, so that a number above the bound shrinks to it again.
+const evictResults = `
+DELETE FROM result_cache WHERE tenant = $1 AND key = ANY (ARRAY(
+	SELECT key FROM result_cache WHERE tenant = $1 ORDER BY remembered_at DESC OFFSET $2 LIMIT 2))`
+
+// RememberResult caches up to 1 MiB of JSON under a key for a time, at most 30 days, and keeps the content of ref for that time. It replaces what was
+// cached under the key. The cache has the 10,000 newest results of a tenant. One round trip. An invalid key, reference or time is [agent.CodeInvalid]
+// with its field, more JSON is [agent.CodeOverflow].
+func (s *ResultStore) RememberResult(ctx context.Context, tenant, key string, body json.RawMessage, ref string, ttl time.Duration) error {
+	const op = "remember result"
+	if err := checkText("key", key, maxCachedKey); err != nil {
+		return err
+	}
+	digest, err := digestOf(ref)
+	switch {
+	case err != nil:
+		return err
+	case key == "":
+		return agent.Invalid("key", "is empty")
+	case ttl <= 0:
+		return agent.Invalid("ttl", "want a time above 0, got %s", ttl)
+	case len(body) > maxCachedBytes:
+		return agent.Errorf(agent.CodeOverflow, op, "%d bytes, at most %d", len(body), maxCachedBytes)
+	}
+	text, err := encode(body)
+	if err != nil {
+		return mapError(op, err)
+	}
+	var b pgx.Batch
+	b.Queue(rememberResult, tenant, key, text, digest, min(ttl, maxCachedTime))
+	b.Queue(evictResults, tenant, maxCached)
+	return mapError(op, s.send(ctx, &b))
 }

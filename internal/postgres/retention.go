@@ -11,6 +11,9 @@ import (
 	"github.com/turnstone-run/turnstone/internal/retention"
 )
 
+// RetentionStore removes old data, and counts what is kept.
+type RetentionStore struct{ *database }
+
 // The bits of turns.swept.
 const (
 	sweptEvents      = 1
@@ -22,43 +25,54 @@ const (
 )
 
 const (
-	// sweptRows bounds the rows that one transaction removes, sweptTurns the turns that it looks at.
+	// sweptRows bounds the rows that one transaction removes, sweptTurns the turns that it reads.
 	sweptRows  = 1000
 	sweptTurns = 200
 	sweptRuns  = 50
-	// sweepPatience is what a sweep waits for a row: a running turn matters more, and the next sweep comes.
-	sweepPatience = `SET LOCAL lock_timeout = '2s'`
+	// sweepLockTimeout bounds the wait for a row: a running turn is more important, and there will be another sweep.
+	sweepLockTimeout = `SET LOCAL lock_timeout = '2s'`
 )
 
-// stage does one transaction of a sweep. done: the stage has no more.
-type stage func(s *Store, ctx context.Context, w *retention.Sweep, at *retention.Cursor, out *retention.Batch) (done bool, err error)
+// stage does one transaction of a sweep, and reports whether the stage is done.
+type stage func(s *RetentionStore, ctx context.Context, w *retention.Sweep, at *retention.Cursor, out *retention.Batch) (done bool, err error)
 
-// stages lists what a sweep of a kind consists of, nil for what is no kind.
+// sweepStages returns the stages of a sweep, nil if its kind is unknown.
 func sweepStages(w *retention.Sweep) []stage {
 	switch {
 	case w.Tenant == "" && w.Kind == retention.Events:
-		return []stage{(*Store).sweepStreams}
+		return []stage{(*RetentionStore).sweepStreams}
 	case w.Kind == retention.Audit:
-		return []stage{(*Store).sweepAudit}
+		return []stage{(*RetentionStore).sweepAudit}
 	case w.Tenant == "":
 		return nil
 	}
 	switch w.Kind {
 	case retention.Events, retention.Transcripts, retention.Results, retention.Blobs, retention.Turns:
-		return []stage{(*Store).sweepTurns}
+		return []stage{(*RetentionStore).sweepTurns}
 	case retention.Traces:
-		return []stage{(*Store).sweepTurns, (*Store).sweepWorkflowRuns, statements(oldScheduleRuns()), statements(oldPipelines()...)}
+		return []stage{
+			(*RetentionStore).sweepTurns, (*RetentionStore).sweepWorkflowRuns, statements(deletionOfTenant("schedule_runs", "ended_at < $3")),
+			statements(
+				deletionOfTenant("pipeline_uses", "at < $3"), deletionOfTenant("pipeline_samples", "used_at < $3"),
+				deletionOfTenant("pipeline_shapes", `used_at < $3 AND NOT EXISTS (
+		SELECT FROM composites c WHERE c.tenant = pipeline_shapes.tenant AND c.shape = pipeline_shapes.shape)`), // they have become tools
+			),
+		}
 	case retention.Usage:
-		return []stage{statements(oldLedger()), statements(oldDays())}
+		return []stage{
+			statements(deletionOfTenant("usage_ledger", oldLedgerRows)),
+			statements(deletionOfTenant("usage_daily",
+				"kind IN ('tenant', 'user', 'agent', 'model') AND day < ($3::timestamptz AT TIME ZONE 'UTC')::date")),
+		}
 	default:
 		return nil
 	}
 }
 
-// SweepRetention removes some of what a sweep is about, in one short transaction of at most 1,000 rows, and says where to go on. It can be
-// ended anywhere and begun anew. Turns that have not ended are never touched; transcripts and content neither in a session in which a turn runs or
-// waits, nor what a child turn left before its parent has ended. What somebody else has locked is passed over until the next sweep.
-func (s *Store) SweepRetention(ctx context.Context, w retention.Sweep, at retention.Cursor) (retention.Batch, error) {
+// SweepRetention removes some of the data of a sweep, in one short transaction of at most 1,000 rows, and returns where to continue. It may be
+// interrupted and repeated. It never removes data of turns that have not ended. Transcripts and content also stay while a turn of the session runs or
+// waits, and content of a child turn until its parent has ended. Locked rows are left to the next sweep.
+func (s *RetentionStore) SweepRetention(ctx context.Context, w retention.Sweep, at retention.Cursor) (retention.Batch, error) {
 	const op = "sweep"
 	all := sweepStages(&w)
 	switch {
@@ -81,44 +95,64 @@ func (s *Store) SweepRetention(ctx context.Context, w retention.Sweep, at retent
 	return out, nil
 }
 
-// begin runs one transaction of a sweep.
-func (s *Store) begin(ctx context.Context, work func(tx *removal) error) error {
+// remove runs one transaction of a sweep.
+func (s *RetentionStore) remove(ctx context.Context, work func(r *removal) error) error {
 	return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, sweepPatience); err != nil {
+		if _, err := tx.Exec(ctx, sweepLockTimeout); err != nil {
 			return err
 		}
 		return work(&removal{tx: tx, left: sweptRows})
 	})
 }
 
-// removal is a transaction that may remove so many more rows.
+// removal is a transaction that removes a bounded number of rows.
 type removal struct {
-	tx    pgx.Tx
-	left  int
-	gone  int64
-	bytes int64
+	tx      pgx.Tx
+	left    int // rows that it may still remove
+	removed int64
+	bytes   int64
 }
 
-// errFull says that the transaction has removed as much as it may: it is committed, and another one goes on.
+// errFull is returned by a removal that has removed as many rows as it may. It is committed, and another one continues.
 var errFull = errors.New("full")
 
-// counted runs a statement that ends in LIMIT $1 and answers how many rows it removed, and how many bytes those had. errFull when it may have
-// left some.
-func (r *removal) counted(ctx context.Context, sql string, args ...any) error {
-	var gone, bytes int64
-	if err := r.tx.QueryRow(ctx, sql, append([]any{r.left}, args...)...).Scan(&gone, &bytes); err != nil {
+// delete runs a statement of [deletion] and counts rows and bytes. The error is errFull if the statement may have left some rows.
+func (r *removal) delete(ctx context.Context, sql string, args ...any) error {
+	var removed, bytes int64
+	if err := r.tx.QueryRow(ctx, sql, append([]any{r.left}, args...)...).Scan(&removed, &bytes); err != nil {
 		return err
 	}
-	r.left -= int(gone)
-	r.gone, r.bytes = r.gone+gone, r.bytes+bytes
+	r.left -= int(removed)
+	r.removed, r.bytes = r.removed+removed, r.bytes+bytes
 	if r.left <= 0 {
 		return errFull
 	}
 	return nil
 }
 
-// full forgives errFull.
-func full(err error) (bool, error) {
+// deletion returns a statement that deletes at most $1 rows that a condition chooses, and counts them and their bytes.
+func deletion(table, where string) string {
+	size := "0"
+	if table == "events" || table == "messages" {
+		size = "size"
+	}
+	return `WITH gone AS (
+	DELETE FROM ` + table + ` WHERE ctid = ANY (ARRAY(SELECT ctid FROM ` + table + ` WHERE ` + where + ` LIMIT $1)) RETURNING ` + size + ` AS size
+) SELECT count(*), coalesce(sum(size), 0)::bigint FROM gone`
+}
+
+// deleteFrom deletes the rows that a condition chooses from tables, in their order. The errors are those of delete.
+func (r *removal) deleteFrom(ctx context.Context, tables []string, where string, args ...any) error {
+	for _, table := range tables {
+		if err := r.delete(ctx, deletion(table, where), args...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// isFull reports whether err is errFull, and returns any other error.
+func isFull(err error) (bool, error) {
 	if errors.Is(err, errFull) {
 		return true, nil
 	}
@@ -132,11 +166,109 @@ const writeMark = `
 INSERT INTO retention_marks AS m (tenant, kind, at, id) VALUES ($1, $2, $3, $4)
 ON CONFLICT (tenant, kind) DO UPDATE SET at = excluded.at, id = excluded.id WHERE (m.at, m.id) < (excluded.at, excluded.id)`
 
-// from is where a stage over turns or streams begins.
-func (s *Store) from(ctx context.Context, w *retention.Sweep, at *retention.Cursor) error {
+// setStart sets a cursor without a time to where a stage over turns or streams begins.
+func (s *RetentionStore) setStart(ctx context.Context, w *retention.Sweep, at *retention.Cursor) error {
 	if !at.At.IsZero() {
 		return nil
 	}
 	at.At = time.Unix(0, 0)
 	return optional(s.pool.QueryRow(ctx, readMark, w.Tenant, w.Kind).Scan(&at.At, &at.ID))
+}
+
+// The next closed streams, and whether they have no turn. Such a stream belongs to a turn that was refused before it began.
+const readClosed = `
+SELECT p.stream_id, p.closed_at, t.turn_id IS NULL FROM (
+	SELECT s.stream_id, s.closed_at FROM streams s
+	WHERE s.closed_at IS NOT NULL AND NOT s.swept AND s.closed_at >= $1 AND s.closed_at < $3 AND (s.closed_at, s.stream_id) > ($1, $2)
+	ORDER BY s.closed_at, s.stream_id LIMIT $4
+) p LEFT JOIN LATERAL (SELECT turn_id FROM turns WHERE turn_id = p.stream_id LIMIT 1) t ON true ORDER BY p.closed_at, p.stream_id`
+
+// sweepStreams removes the next streams without a turn. A turn never gets a closed stream, so none is missed.
+func (s *RetentionStore) sweepStreams(ctx context.Context, w *retention.Sweep, at *retention.Cursor, out *retention.Batch) (done bool, err error) {
+	if err := s.setStart(ctx, w, at); err != nil {
+		return false, err
+	}
+	err = s.remove(ctx, func(r *removal) error {
+		rows, err := r.tx.Query(ctx, readClosed, at.At, at.ID, w.Before, sweptRows)
+		if err != nil {
+			return err
+		}
+		var (
+			next    = *at
+			isStray bool
+			found   int
+			ids     []string
+		)
+		_, err = pgx.ForEachRow(rows, []any{&next.ID, &next.At, &isStray}, func() error {
+			found++
+			if isStray {
+				ids = append(ids, next.ID)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		more, err := isFull(r.deleteFrom(ctx, []string{"events", "stream_producers", "streams"}, "stream_id = ANY ($2)", ids))
+		out.Removed, out.Bytes = r.removed, r.bytes
+		if err != nil || more {
+			out.Next = *at
+			return err
+		}
+		out.Next, done = next, found < sweptRows
+		_, err = r.tx.Exec(ctx, writeMark, w.Tenant, w.Kind, next.At, next.ID)
+		return err
+	})
+	return done, err
+}
+
+func (s *RetentionStore) sweepAudit(ctx context.Context, w *retention.Sweep, _ *retention.Cursor, out *retention.Batch) (done bool, err error) {
+	err = s.remove(ctx, func(r *removal) error {
+		return r.tx.QueryRow(ctx, `SELECT turnstone_expire_audit($1, $2, $3)`, w.Tenant, w.Before, sweptRows).Scan(&out.Removed)
+	})
+	return out.Removed < sweptRows, err
+}
+
+const readRuns = `
+SELECT run_id FROM workflow_runs WHERE tenant = $1 AND started_at < $2 AND finished_at < $2
+ORDER BY started_at LIMIT $3 FOR UPDATE SKIP LOCKED`
+
+// sweepWorkflowRuns removes the next runs of workflow definitions. A run may have very many steps.
+func (s *RetentionStore) sweepWorkflowRuns(ctx context.Context, w *retention.Sweep, at *retention.Cursor, out *retention.Batch) (done bool, err error) {
+	err = s.remove(ctx, func(r *removal) error {
+		ids, err := queryRows(ctx, r.tx, pgx.RowTo[string], readRuns, w.Tenant, w.Before, sweptRuns)
+		if err != nil || len(ids) == 0 {
+			done = len(ids) == 0
+			return err
+		}
+		more, err := isFull(r.deleteFrom(ctx, []string{"workflow_run_steps", "workflow_run_attempts", "workflow_runs"}, "run_id = ANY ($2)", ids))
+		out.Next, out.Removed, done = *at, r.removed, !more && len(ids) < sweptRuns
+		return err
+	})
+	return done, err
+}
+
+// oldLedgerRows chooses the oldest rows first, so that an index finds them.
+const oldLedgerRows = `created_at < $3 ORDER BY created_at`
+
+// deletionOfTenant returns a statement that deletes rows of a tenant ($2) that a condition with a time ($3) chooses.
+func deletionOfTenant(table, where string) string {
+	return deletion(table, "tenant = $2 AND "+where)
+}
+
+// statements returns a stage that runs statements.
+func statements(all ...string) stage {
+	return func(s *RetentionStore, ctx context.Context, w *retention.Sweep, at *retention.Cursor, out *retention.Batch) (done bool, err error) {
+		err = s.remove(ctx, func(r *removal) error {
+			for _, sql := range all {
+				if more, err := isFull(r.delete(ctx, sql, w.Tenant, w.Before)); err != nil || more {
+					out.Next, out.Removed = *at, r.removed
+					return err
+				}
+			}
+			out.Removed, done = r.removed, true
+			return nil
+		})
+		return done, err
+	}
 }

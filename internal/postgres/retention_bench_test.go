@@ -13,9 +13,9 @@ import (
 	"github.com/turnstone-run/turnstone/internal/retention"
 )
 
-// attic is a database with so many turns of one tenant that ended, an hour after each other, five events, two messages, a step, a call and a result
-// each, and a tenth of it of others.
-func attic(t testing.TB, turns int) *Store {
+// oldDatabase returns a store with a number of ended turns, a tenth of them of another tenant. Each has five events, two messages, a step, a call and a
+// result.
+func oldDatabase(t testing.TB, turns int) *Store {
 	t.Helper()
 	c := Config{URL: pgtest.New(t)}
 	pool, err := Open(t.Context(), c)
@@ -24,8 +24,8 @@ func attic(t testing.TB, turns int) *Store {
 	require.NoError(t, Migrate(t.Context(), pool))
 	tx, err := pool.Begin(t.Context())
 	require.NoError(t, err)
-	said := strings.Repeat("something was said. ", 20)
-	output := `{"turn_id":"x","session_id":"s","agent":"a","status":"completed","output":"` + said + `","blocks":[],"usage":{}}`
+	text := strings.Repeat("something was said. ", 20)
+	output := `{"turn_id":"x","session_id":"s","agent":"a","status":"completed","output":"` + text + `","blocks":[],"usage":{}}`
 	for _, sql := range []string{
 		`SET LOCAL statement_timeout = '10min'`, `SET LOCAL session_replication_role = replica`,
 		`CREATE TEMP TABLE g ON COMMIT DROP AS SELECT n, 't' || n AS id, CASE n % 11 WHEN 0 THEN 'evil' ELSE 'acme' END AS tenant, 's' || n / 11 AS session,
@@ -35,10 +35,10 @@ func attic(t testing.TB, turns int) *Store {
 			context, finished_at)
 			SELECT id, tenant, session, n, 'completed', '', 'a', '', '', '', '', '', '', '', '[]', '{}', at FROM g`,
 		`INSERT INTO streams (stream_id, last_index, closed_at) SELECT id, 5, at FROM g`,
-		`INSERT INTO events (stream_id, event_index, size, event) SELECT id, i, 400, '{"text":"` + said + `"}' FROM g, generate_series(1, 5) AS i`,
+		`INSERT INTO events (stream_id, event_index, size, event) SELECT id, i, 400, '{"text":"` + text + `"}' FROM g, generate_series(1, 5) AS i`,
 		`INSERT INTO messages (tenant, session_id, position, turn_id, role, blocks, size)
-			SELECT tenant, session, 2 * n + i, id, 'user', '[{"text":"` + said + `"}]', 400 FROM g, generate_series(0, 1) AS i`,
-		`INSERT INTO turn_steps (turn_id, step, call_id, producer, epoch, content, verdict) SELECT id, 1, '', '', 1, '[{"text":"` + said + `"}]', '{}' FROM g`,
+			SELECT tenant, session, 2 * n + i, id, 'user', '[{"text":"` + text + `"}]', 400 FROM g, generate_series(0, 1) AS i`,
+		`INSERT INTO turn_steps (turn_id, step, call_id, producer, epoch, content, verdict) SELECT id, 1, '', '', 1, '[{"text":"` + text + `"}]', '{}' FROM g`,
 		`INSERT INTO tool_calls (turn_id, step, call_id, tenant, name, status, ref, duration_ms) SELECT id, 1, 'c', tenant, 'x', 'success', '', 1 FROM g`,
 		`INSERT INTO agent_results (job_id, run_id, node_id, status, turn_id, tenant, session_id, output)
 			SELECT gen_random_uuid(), '', '', 'completed', id, tenant, session, '` + output + `' FROM g`,
@@ -62,7 +62,7 @@ func attic(t testing.TB, turns int) *Store {
 
 // BenchmarkRetention sweeps everything of 100,000 turns, 90 % of which are the tenant's, once: run it with -benchtime 1x.
 func BenchmarkRetention(b *testing.B) {
-	s := attic(b, 100_000)
+	s := oldDatabase(b, 100_000)
 	for _, kind := range []string{retention.Events, retention.Traces, retention.Results, retention.Transcripts, retention.Blobs, retention.Turns, retention.Audit, retention.Usage} {
 		b.Run(kind, func(b *testing.B) {
 			var (
@@ -92,9 +92,9 @@ func BenchmarkRetention(b *testing.B) {
 	}
 }
 
-// Sweeps find what is due by indexes, whatever else the tables hold.
+// TestSweepsUseIndexes: no statement of a sweep reads a whole table.
 func TestSweepsUseIndexes(t *testing.T) {
-	s := attic(t, 20_000)
+	s := oldDatabase(t, 20_000)
 	var ids []string
 	for n := range 20 {
 		ids = append(ids, fmt.Sprintf("t%d", 5000+n))
@@ -108,21 +108,19 @@ func TestSweepsUseIndexes(t *testing.T) {
 		"ended":     {readEnded, []any{"acme", ancient, "", soon, sweptTurns, sweptEvents, 0}},
 		"due":       {dueTurns, []any{"acme", soon, sweptEvents, 0, retention.Events}},
 		"stored":    {countStored + storedTurns + `) s`, []any{"acme", soon, 100, sweptEvents, retention.Events}},
-		"messages":  {removing("messages", "turn_id = ANY ($2)", "size"), []any{1000, ids}},
-		"steps":     {removing("turn_steps", "turn_id = ANY ($2)", "0"), []any{1000, ids}},
-		"calls":     {removing("tool_calls", "turn_id = ANY ($2)", "0"), []any{1000, ids}},
-		"events":    {removing("events", "stream_id = ANY ($2)", "size"), []any{1000, ids}},
+		"messages":  {deletion("messages", "turn_id = ANY ($2)"), []any{1000, ids}},
+		"steps":     {deletion("turn_steps", "turn_id = ANY ($2)"), []any{1000, ids}},
+		"calls":     {deletion("tool_calls", "turn_id = ANY ($2)"), []any{1000, ids}},
+		"events":    {deletion("events", "stream_id = ANY ($2)"), []any{1000, ids}},
 		"outputs":   {readOutputs, []any{ids}},
-		"silent":    {readSilent, []any{"acme", []string{"s1", "s2"}, soon}},
+		"inactive":  {readInactive, []any{"acme", []string{"s1", "s2"}, soon}},
 		"empty":     {emptySessions, []any{"acme", []string{"s1", "s2"}}},
 		"audit":     {dueAudit, []any{"acme", soon}},
-		"usage":     {oldLedger(), []any{1000, "acme", soon}},
+		"usage":     {deletionOfTenant("usage_ledger", oldLedgerRows), []any{1000, "acme", soon}},
 		"due usage": {dueUsage, []any{"acme", soon}},
 		"closed":    {readClosed, []any{ancient, "", soon, 200}},
 	} {
-		rows, err := s.pool.Query(t.Context(), "EXPLAIN "+query.sql, query.args...)
-		require.NoError(t, err, name)
-		plan, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		plan, err := queryRows(t.Context(), s.RetentionStore.pool, pgx.RowTo[string], "EXPLAIN "+query.sql, query.args...)
 		require.NoError(t, err, name)
 		for _, table := range []string{"turns", "messages", "turn_steps", "tool_calls", "events", "agent_results", "audit_log", "usage_ledger", "streams"} {
 			require.NotContains(t, strings.Join(plan, "\n"), "Seq Scan on "+table+" ", "%s\n%s", name, strings.Join(plan, "\n"))

@@ -11,7 +11,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/retention"
 )
 
-// Turns that ended, and have not been swept of $6 while they have been of $7, in the order in which they did.
+// Turns in the order in which they ended, without bit $6 in swept; due are those with the bits $7.
 const readEnded = `
 SELECT t.turn_id, t.session_id, t.finished_at, t.swept & $7 = $7 AND NOT (
 	t.parent <> '' AND EXISTS (SELECT FROM turns p WHERE p.turn_id = t.parent AND p.finished_at IS NULL))
@@ -19,7 +19,7 @@ FROM turns t
 WHERE t.tenant = $1 AND t.finished_at IS NOT NULL AND (t.finished_at, t.turn_id) > ($2, $3) AND t.finished_at < $4 AND t.swept & $6 = 0
 ORDER BY t.finished_at, t.turn_id LIMIT $5`
 
-// The order of locks is everybody's: sessions first. Who has one locked is at work there.
+// Sessions are locked first, as everywhere. A locked session is in use.
 const (
 	lockQuiet = `
 SELECT s.session_id, s.holder IS NULL AND NOT EXISTS (
@@ -31,10 +31,10 @@ FROM sessions s WHERE s.tenant = $1 AND s.session_id = ANY ($2) ORDER BY s.sessi
 
 // turnKind is how a kind that belongs to turns is swept.
 type turnKind struct {
-	bit    int16
-	needs  int16 // that have to be gone before
+	bit    int16 // in turns.swept
+	needs  int16 // bits of the kinds that must be swept before
 	quiet  bool  // not while a turn of the session runs or waits
-	remove func(r *removal, ctx context.Context, w *retention.Sweep, c *chosen) error
+	remove func(r *removal, ctx context.Context, w *retention.Sweep, c *chosenTurns) error
 }
 
 func turnKindOf(w *retention.Sweep) turnKind {
@@ -58,39 +58,33 @@ func turnKindOf(w *retention.Sweep) turnKind {
 	}
 }
 
-// ended is a turn that ended, as a sweep comes upon it.
-type ended struct {
-	id      string
-	session string
-	at      time.Time
-	due     bool
+// endedTurn is a turn that a sweep reads.
+type endedTurn struct {
+	ID      string
+	Session string
+	At      time.Time
+	Due     bool
 }
 
-// chosen are the turns of one transaction, and their sessions, which are locked.
-type chosen struct {
+// chosenTurns are the turns of one transaction, and their locked sessions.
+type chosenTurns struct {
 	turns    []string
 	sessions []string
 }
 
-// sweepTurns takes the next turns.
-func (s *Store) sweepTurns(ctx context.Context, w *retention.Sweep, at *retention.Cursor, out *retention.Batch) (done bool, err error) {
+// sweepTurns sweeps the next turns.
+func (s *RetentionStore) sweepTurns(ctx context.Context, w *retention.Sweep, at *retention.Cursor, out *retention.Batch) (done bool, err error) {
 	kind := turnKindOf(w)
 	if kind.bit != 0 {
-		if err := s.from(ctx, w, at); err != nil {
+		if err := s.setStart(ctx, w, at); err != nil {
 			return false, err
 		}
 	} else if at.At.IsZero() {
 		at.At = time.Unix(0, 0)
 	}
-	err = s.begin(ctx, func(r *removal) error {
-		rows, err := r.tx.Query(ctx, readEnded, w.Tenant, at.At, at.ID, w.Before, sweptTurns, kind.bit, kind.needs)
-		if err != nil {
-			return err
-		}
-		found, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (e ended, err error) {
-			err = row.Scan(&e.id, &e.session, &e.at, &e.due)
-			return e, err
-		})
+	err = s.remove(ctx, func(r *removal) error {
+		found, err := queryRows(ctx, r.tx, pgx.RowToStructByPos[endedTurn], readEnded, w.Tenant, at.At, at.ID, w.Before, sweptTurns, kind.bit,
+			kind.needs)
 		if err != nil || len(found) == 0 {
 			done = len(found) == 0
 			return err
@@ -100,8 +94,8 @@ func (s *Store) sweepTurns(ctx context.Context, w *retention.Sweep, at *retentio
 			return err
 		}
 		if len(c.turns) > 0 {
-			more, err := full(kind.remove(r, ctx, w, &c))
-			out.Removed, out.Bytes = r.gone, r.bytes
+			more, err := isFull(kind.remove(r, ctx, w, &c))
+			out.Removed, out.Bytes = r.removed, r.bytes
 			if err != nil || more {
 				out.Next = *at
 				return err
@@ -113,13 +107,13 @@ func (s *Store) sweepTurns(ctx context.Context, w *retention.Sweep, at *retentio
 	return done, err
 }
 
-// choose locks the sessions of what was found and chooses what may go now.
+// choose locks the sessions of turns, and returns those turns that may be swept now.
 func (r *removal) choose(
-	ctx context.Context, w *retention.Sweep, kind *turnKind, at *retention.Cursor, found []ended,
-) (next retention.Cursor, c chosen, err error) {
+	ctx context.Context, w *retention.Sweep, kind *turnKind, at *retention.Cursor, found []endedTurn,
+) (next retention.Cursor, c chosenTurns, err error) {
 	names := make([]string, len(found))
 	for i := range found {
-		names[i] = found[i].session
+		names[i] = found[i].Session
 	}
 	lock := lockQuiet + withoutKey
 	if kind.bit == 0 {
@@ -144,12 +138,12 @@ func (r *removal) choose(
 	next = retention.Cursor{Stage: at.Stage, At: at.At, ID: at.ID, Behind: at.Behind}
 	for i := range found {
 		e := &found[i]
-		next.At, next.ID = e.at, e.id
-		if !e.due || !free[e.session] {
+		next.At, next.ID = e.At, e.ID
+		if !e.Due || !free[e.Session] {
 			next.Behind = true
 			continue
 		}
-		c.turns = append(c.turns, e.id)
+		c.turns = append(c.turns, e.ID)
 	}
 	return next, c, err
 }
@@ -157,19 +151,19 @@ func (r *removal) choose(
 const (
 	markSwept = `
 UPDATE turns SET swept = swept | $2 WHERE turn_id = ANY ($1)`
-	// What was asked is part of what was said.
-	markSilent = `
+	// The input is part of the transcript.
+	markTranscripts = `
 UPDATE turns SET swept = swept | $2, input = '[]', context = '{}', output_schema = NULL, client_tools = NULL WHERE turn_id = ANY ($1)`
 )
 
-// mark notes what has been swept of the turns, and how far all of them have.
-func (r *removal) mark(ctx context.Context, w *retention.Sweep, kind *turnKind, at *retention.Cursor, c *chosen, found []ended) error {
+// mark records what has been swept of the turns, and up to which turn all have been swept.
+func (r *removal) mark(ctx context.Context, w *retention.Sweep, kind *turnKind, at *retention.Cursor, c *chosenTurns, found []endedTurn) error {
 	if kind.bit == 0 {
 		return nil
 	}
 	sql := markSwept
 	if kind.bit == sweptTranscripts {
-		sql = markSilent
+		sql = markTranscripts
 	}
 	if len(c.turns) > 0 {
 		if _, err := r.tx.Exec(ctx, sql, c.turns, kind.bit); err != nil {
@@ -180,56 +174,32 @@ func (r *removal) mark(ctx context.Context, w *retention.Sweep, kind *turnKind, 
 		return nil
 	}
 	n := 0
-	for n < len(found) && n < len(c.turns) && found[n].id == c.turns[n] {
+	for n < len(found) && n < len(c.turns) && found[n].ID == c.turns[n] {
 		n++
 	}
 	if n == 0 {
 		return nil
 	}
-	_, err := r.tx.Exec(ctx, writeMark, w.Tenant, w.Kind, found[n-1].at, found[n-1].id)
+	_, err := r.tx.Exec(ctx, writeMark, w.Tenant, w.Kind, found[n-1].At, found[n-1].ID)
 	return err
-}
-
-// removing is a statement that removes at most $1 rows that a condition chooses.
-func removing(table, where, size string) string {
-	return `WITH gone AS (
-	DELETE FROM ` + table + ` WHERE ctid = ANY (ARRAY(SELECT ctid FROM ` + table + ` WHERE ` + where + ` LIMIT $1)) RETURNING ` + size + ` AS size
-) SELECT count(*), coalesce(sum(size), 0)::bigint FROM gone`
-}
-
-// each removes the rows of the turns from tables, in their order.
-func (r *removal) each(ctx context.Context, c *chosen, tables ...string) error {
-	for _, table := range tables {
-		size := "0"
-		if table == "messages" {
-			size = "size"
-		}
-		if err := r.counted(ctx, removing(table, "turn_id = ANY ($2)", size), c.turns); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 const (
 	lockStreams = `
 SELECT FROM streams WHERE stream_id = ANY ($1) ORDER BY stream_id FOR UPDATE`
-	// From here on followers see a gap.
+	// Followers see a gap from now on.
 	hideEvents = `
 UPDATE streams SET first_index = last_index + 1 WHERE stream_id = ANY ($1) AND first_index <= last_index`
 	markStreams = `
 UPDATE streams SET swept = true WHERE stream_id = ANY ($1) AND closed_at IS NOT NULL AND NOT swept`
 )
 
-// events removes the events of the turns. The rows of their streams stay: followers are told of a gap, producers that it is closed.
-func (r *removal) events(ctx context.Context, _ *retention.Sweep, c *chosen) error {
+// events removes the events of the turns. The rows of their streams stay, so that followers see a gap and producers a closed stream.
+func (r *removal) events(ctx context.Context, _ *retention.Sweep, c *chosenTurns) error {
 	if err := r.exec(ctx, c.turns, lockStreams, hideEvents); err != nil {
 		return err
 	}
-	if err := r.counted(ctx, removing("events", "stream_id = ANY ($2)", "size"), c.turns); err != nil {
-		return err
-	}
-	if err := r.counted(ctx, removing("stream_producers", "stream_id = ANY ($2)", "0"), c.turns); err != nil {
+	if err := r.deleteFrom(ctx, []string{"events", "stream_producers"}, "stream_id = ANY ($2)", c.turns); err != nil {
 		return err
 	}
 	return r.exec(ctx, c.turns, markStreams)
@@ -244,44 +214,36 @@ func (r *removal) exec(ctx context.Context, ids []string, statements ...string) 
 	return nil
 }
 
-// Sessions whose newest turn is over for as long, too: what they keep besides turns goes with it.
-const readSilent = `
+// Sessions whose newest turn ended before that time, too. Their notes and the like are removed.
+const readInactive = `
 SELECT s.id FROM unnest($2::text[]) AS s (id)
 WHERE (SELECT t.finished_at FROM turns t WHERE t.tenant = $1 AND t.session_id = s.id ORDER BY t.seq DESC LIMIT 1) < $3`
 
-// transcripts removes what was said. The positions of what is left stay: a session goes on counting.
-func (r *removal) transcripts(ctx context.Context, w *retention.Sweep, c *chosen) error {
-	if err := r.each(ctx, c, "messages", "turn_steps"); err != nil {
+// transcripts removes messages and steps. The other messages keep their positions, and the session continues to count from them.
+func (r *removal) transcripts(ctx context.Context, w *retention.Sweep, c *chosenTurns) error {
+	if err := r.deleteFrom(ctx, []string{"messages", "turn_steps"}, "turn_id = ANY ($2)", c.turns); err != nil {
 		return err
 	}
-	rows, err := r.tx.Query(ctx, readSilent, w.Tenant, c.sessions, w.Before)
-	if err != nil {
+	inactive, err := queryRows(ctx, r.tx, pgx.RowTo[string], readInactive, w.Tenant, c.sessions, w.Before)
+	if err != nil || len(inactive) == 0 {
 		return err
 	}
-	silent, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil || len(silent) == 0 {
-		return err
-	}
-	for _, table := range []string{"session_notes", "remembered_decisions", "reference_names", "session_references", "reference_lists"} {
-		if err := r.counted(ctx, removing(table, "tenant = $2 AND session_id = ANY ($3)", "0"), w.Tenant, silent); err != nil {
-			return err
-		}
-	}
-	return nil
+	return r.deleteFrom(ctx, []string{"session_notes", "remembered_decisions", "reference_names", "session_references", "reference_lists"},
+		"tenant = $2 AND session_id = ANY ($3)", w.Tenant, inactive)
 }
 
-// traces removes what turns did, call by call.
-func (r *removal) traces(ctx context.Context, _ *retention.Sweep, c *chosen) error {
-	return r.each(ctx, c, "tool_calls", "approvals", "prepared", "turn_tools")
+// traces removes the records of what turns did, call by call.
+func (r *removal) traces(ctx context.Context, _ *retention.Sweep, c *chosenTurns) error {
+	return r.deleteFrom(ctx, []string{"tool_calls", "approvals", "prepared", "turn_tools"}, "turn_id = ANY ($2)", c.turns)
 }
 
-// refs lets go of content. The collection removes what nobody else holds.
-func (r *removal) refs(ctx context.Context, w *retention.Sweep, c *chosen) error {
+// refs removes references to content. The collection removes content without references.
+func (r *removal) refs(ctx context.Context, w *retention.Sweep, c *chosenTurns) error {
 	holders := make([]string, len(c.turns))
 	for i, id := range c.turns {
 		holders[i] = "turn/" + id
 	}
-	return r.counted(ctx, removing("blob_refs", "tenant = $2 AND holder = ANY ($3)", "0"), w.Tenant, holders)
+	return r.delete(ctx, deletion("blob_refs", "tenant = $2 AND holder = ANY ($3)"), w.Tenant, holders)
 }
 
 const (
@@ -294,8 +256,8 @@ UPDATE agent_results r SET output = e.output::json, answer = NULL, result_data =
 FROM unnest($1::text[], $2::text[]) AS e (turn_id, output) WHERE r.turn_id = e.turn_id`
 )
 
-// results empties the results. That there was one stays: without it the turn could be run again.
-func (r *removal) results(ctx context.Context, _ *retention.Sweep, c *chosen) error {
+// results empties the results. The rows stay: without them the turns could run again.
+func (r *removal) results(ctx context.Context, _ *retention.Sweep, c *chosenTurns) error {
 	rows, err := r.tx.Query(ctx, readOutputs, c.turns)
 	if err != nil {
 		return err
@@ -307,9 +269,9 @@ func (r *removal) results(ctx context.Context, _ *retention.Sweep, c *chosen) er
 		ids, stubs            []string
 	)
 	_, err = pgx.ForEachRow(rows, []any{&turn, &session, &status, &raw, &size}, func() error {
-		left, err := emptied(raw, turn, session, status)
+		left, err := emptyOutput(raw, turn, session, status)
 		ids, stubs = append(ids, turn), append(stubs, string(left))
-		r.gone, r.bytes = r.gone+1, r.bytes+size
+		r.removed, r.bytes = r.removed+1, r.bytes+size
 		return err
 	})
 	if err != nil || len(ids) == 0 {
@@ -319,19 +281,51 @@ func (r *removal) results(ctx context.Context, _ *retention.Sweep, c *chosen) er
 	return err
 }
 
-// emptied is what stays of an output: who, how it ended, what it took. Nothing that was said.
-func emptied(raw []byte, turn, session, status string) ([]byte, error) {
-	var was agent.AgentStepOutput
-	if err := json.Unmarshal(raw, &was); err != nil { // of a release that wrote it otherwise
-		was = agent.AgentStepOutput{TurnID: agent.TurnID(turn), SessionID: agent.SessionID(session), Status: agent.TurnStatus(status)}
+// emptyOutput returns an output without content: only how the turn ended and what it used.
+func emptyOutput(raw []byte, turn, session, status string) ([]byte, error) {
+	var full agent.AgentStepOutput
+	if err := json.Unmarshal(raw, &full); err != nil { // an older release wrote it in another form
+		full = agent.AgentStepOutput{TurnID: agent.TurnID(turn), SessionID: agent.SessionID(session), Status: agent.TurnStatus(status)}
 	}
 	left := agent.AgentStepOutput{
-		TurnID: was.TurnID, SessionID: was.SessionID, Agent: was.Agent, AgentInstanceID: was.AgentInstanceID, Status: was.Status,
-		Blocks: []agent.Block{}, ResultRef: was.ResultRef, ToolCalls: []agent.ToolCallNote{}, Usage: was.Usage, StopReason: was.StopReason,
-		StreamID: was.StreamID, ExecutionTimeMS: was.ExecutionTimeMS, Model: was.Model,
+		TurnID: full.TurnID, SessionID: full.SessionID, Agent: full.Agent, AgentInstanceID: full.AgentInstanceID, Status: full.Status,
+		Blocks: []agent.Block{}, ResultRef: full.ResultRef, ToolCalls: []agent.ToolCallNote{}, Usage: full.Usage, StopReason: full.StopReason,
+		StreamID: full.StreamID, ExecutionTimeMS: full.ExecutionTimeMS, Model: full.Model,
 	}
-	if was.Error != nil {
-		left.Error = &agent.Failure{Type: was.Error.Type}
+	if full.Error != nil {
+		left.Error = &agent.Failure{Type: full.Error.Type}
 	}
 	return encode(left)
+}
+
+// A session without turns is deleted: if it is used again, it starts from 1.
+const emptySessions = `
+SELECT s.id FROM unnest($2::text[]) AS s (id)
+WHERE NOT EXISTS (SELECT FROM turns t WHERE t.tenant = $1 AND t.session_id = s.id)`
+
+// turns removes turns whose data has all been swept, and sessions that have no other turns.
+func (r *removal) turns(ctx context.Context, w *retention.Sweep, c *chosenTurns) error {
+	for _, rows := range []string{
+		"events WHERE stream_id", "stream_producers WHERE stream_id", "streams WHERE stream_id", "agent_results WHERE turn_id", "prepared WHERE turn_id",
+		"approvals WHERE turn_id", "tool_calls WHERE turn_id", "turn_steps WHERE turn_id", "messages WHERE turn_id",
+	} {
+		if _, err := r.tx.Exec(ctx, `DELETE FROM `+rows+` = ANY ($1)`, c.turns); err != nil {
+			return err
+		}
+	}
+	tag, err := r.tx.Exec(ctx, `DELETE FROM turns WHERE turn_id = ANY ($1)`, c.turns)
+	if err != nil {
+		return err
+	}
+	r.removed += tag.RowsAffected()
+	empty, err := queryRows(ctx, r.tx, pgx.RowTo[string], emptySessions, w.Tenant, c.sessions)
+	if err != nil || len(empty) == 0 {
+		return err
+	}
+	for _, table := range []string{"session_notes", "remembered_decisions", "reference_lists", "sessions"} {
+		if _, err := r.tx.Exec(ctx, `DELETE FROM `+table+` WHERE tenant = $1 AND session_id = ANY ($2)`, w.Tenant, empty); err != nil {
+			return err
+		}
+	}
+	return nil
 }

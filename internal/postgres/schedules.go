@@ -3,44 +3,27 @@ package postgres
 import (
 	"cmp"
 	"context"
-	"encoding/json"
-	"errors"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/turnstone-run/turnstone/agent"
 )
 
+// ScheduleStore keeps the schedules of agents, and their runs with their notices.
+type ScheduleStore struct{ *database }
+
 // maxScheduleBytes bounds the document of a schedule.
 const maxScheduleBytes = 512 << 10
 
-const scheduleColumns = `tenant, name, revision, document, paused, note, principal, created_by, updated_by, created_at, updated_at`
+const scheduleColumns = `document, principal, tenant, name, revision, paused, note, created_by, updated_by, created_at, updated_at`
 
-func scanSchedule(row pgx.CollectableRow) (agent.StoredSchedule, error) {
-	var (
-		document, principal  []byte
-		s, read              agent.StoredSchedule
-		createdAt, updatedAt time.Time
-	)
-	err := row.Scan(&read.Tenant, &read.Name, &read.Revision, &document, &read.Paused, &read.Note, &principal, &read.CreatedBy,
-		&read.UpdatedBy, &createdAt, &updatedAt)
-	if err != nil {
-		return s, err
-	}
-	if err := json.Unmarshal(document, &s.Schedule); err != nil {
-		return s, agent.Errorf(agent.CodeInternal, "", "schedule %q of %q: %w", read.Name, read.Tenant, err)
-	}
-	if err := json.Unmarshal(principal, &s.Principal); err != nil {
-		return s, agent.Errorf(agent.CodeInternal, "", "principal of schedule %q of %q: %w", read.Name, read.Tenant, err)
-	}
-	s.Tenant, s.Name, s.Revision, s.Paused, s.Note = read.Tenant, read.Name, read.Revision, read.Paused, read.Note
-	s.CreatedBy, s.UpdatedBy = read.CreatedBy, read.UpdatedBy
-	s.CreatedAt, s.UpdatedAt = new(createdAt.UTC()), new(updatedAt.UTC())
-	return s, nil
+func scanSchedule(row pgx.CollectableRow) (s agent.StoredSchedule, err error) {
+	err = row.Scan(&s.Schedule, &s.Principal, &s.Tenant, &s.Name, &s.Revision, &s.Paused, &s.Note, &s.CreatedBy, &s.UpdatedBy, &s.CreatedAt,
+		&s.UpdatedAt)
+	return s, err
 }
 
-// Two that make a tenant's last schedule at once take turns.
+// Without the lock, two requests at the same time could exceed a tenant's number of schedules.
 const lockSchedules = `
 SELECT pg_advisory_xact_lock(hashtextextended('schedules/' || $1, 0))`
 
@@ -49,19 +32,20 @@ SELECT count(*), count(*) FILTER (WHERE name = $2) FROM schedules WHERE tenant =
 
 const putSchedule = `
 INSERT INTO schedules (` + scheduleColumns + `, kind)
-VALUES ($1, $2, 1, $3, $4, $5, $6, $7, $7, clock_timestamp(), clock_timestamp(), $8)
+VALUES ($3, $6, $1, $2, 1, $4, $5, $7, $7, clock_timestamp(), clock_timestamp(), $8)
 ON CONFLICT (tenant, name) DO UPDATE SET revision = schedules.revision + 1, document = $3, paused = $4, note = $5, principal = $6,
 	updated_by = $7, updated_at = clock_timestamp(), kind = $8
 RETURNING ` + scheduleColumns
 
-// PutSchedule stores a schedule with the rights of its UpdatedBy, and answers what is stored. With isNew one that is there is
-// [agent.CodeConflict] with Field "name"; a new one beyond most of its tenant is [agent.CodeOverflow]. Two round trips.
-func (s *Store) PutSchedule(ctx context.Context, in agent.StoredSchedule, isNew bool, most int) (agent.StoredSchedule, error) {
-	const op = "put schedule"
-	if err := checkNames(named{"tenant", in.Tenant, true}, named{"name", in.Name, true}, named{"updated_by", in.UpdatedBy, false}); err != nil {
+// PutSchedule stores a schedule with the rights of its UpdatedBy, and returns what is stored. If isNew, an existing schedule is
+// [agent.CodeConflict] with Field "name". A new one beyond maxSchedules of its tenant is [agent.CodeOverflow]. Two round trips.
+func (s *ScheduleStore) PutSchedule(ctx context.Context, in agent.StoredSchedule, isNew bool, maxSchedules int) (agent.StoredSchedule, error) {
+	if err := checkNames(
+		nameField{"tenant", in.Tenant, true}, nameField{"name", in.Name, true}, nameField{"updated_by", in.UpdatedBy, false},
+	); err != nil {
 		return agent.StoredSchedule{}, err
 	}
-	written := in.Schedule // without what has columns of its own, or is not written at all
+	written := in.Schedule // without the fields that have columns, or are not stored
 	written.Tenant, written.Name, written.Revision, written.Paused, written.Note, written.CreatedBy, written.UpdatedBy = "", "", 0, false, "", "", ""
 	written.CreatedAt, written.UpdatedAt, written.Next = nil, nil, nil
 	document, err := encode(&written)
@@ -75,66 +59,54 @@ func (s *Store) PutSchedule(ctx context.Context, in agent.StoredSchedule, isNew 
 	if err != nil {
 		return agent.StoredSchedule{}, err
 	}
-	kind := cmp.Or(in.Kind, agent.ScheduleRuns)
 	var (
-		all, known int
-		kept       agent.StoredSchedule
+		all, sameName int
+		stored        agent.StoredSchedule
 	)
-	err = transact(ctx, s.pool, func(b *pgx.Batch) {
+	err = s.transact(ctx, func(b *pgx.Batch) {
 		b.Queue(lockSchedules, in.Tenant)
-		b.Queue(countSchedules, in.Tenant, in.Name).QueryRow(func(row pgx.Row) error { return row.Scan(&all, &known) })
+		b.Queue(countSchedules, in.Tenant, in.Name).QueryRow(func(row pgx.Row) error { return row.Scan(&all, &sameName) })
 	}, func(b *pgx.Batch) error {
 		switch {
-		case known > 0 && isNew:
+		case sameName > 0 && isNew:
 			return agent.FieldErrorf(agent.CodeConflict, "name", "there is a schedule %q already", in.Name)
-		case known == 0 && most > 0 && all >= most:
+		case sameName == 0 && maxSchedules > 0 && all >= maxSchedules:
 			return agent.Errorf(agent.CodeOverflow, "", "there are %d schedules, and no more are allowed", all)
 		}
-		b.Queue(putSchedule, in.Tenant, in.Name, document, in.Paused, plain(in.Note), principal, in.UpdatedBy, kind).Query(func(rows pgx.Rows) (err error) {
-			kept, err = pgx.CollectExactlyOneRow(rows, scanSchedule)
-			return err
-		})
+		queueRow(b, &stored, nil, scanSchedule, putSchedule, in.Tenant, in.Name, document, in.Paused, cleanText(in.Note), principal, in.UpdatedBy,
+			cmp.Or(in.Kind, agent.ScheduleRuns))
 		return nil
 	})
-	return kept, mapError(op, err)
+	return stored, mapError("put schedule", err)
 }
 
 const pauseSchedule = `
 UPDATE schedules SET paused = $3, note = $4, revision = revision + 1, updated_at = clock_timestamp() WHERE tenant = $1 AND name = $2
 RETURNING ` + scheduleColumns
 
-// PauseSchedule pauses a schedule, or lets it go on; with whose rights it runs stays. [agent.CodeNotFound].
-func (s *Store) PauseSchedule(ctx context.Context, tenant, name string, paused bool, note string) (agent.StoredSchedule, error) {
-	return s.oneSchedule(ctx, "pause schedule", name, pauseSchedule, tenant, plain(name), paused, plain(note))
+// PauseSchedule pauses or resumes a schedule. It does not change with whose rights the schedule runs. The error is [agent.CodeNotFound] if the
+// tenant has no schedule of that name.
+func (s *ScheduleStore) PauseSchedule(ctx context.Context, tenant, name string, paused bool, note string) (agent.StoredSchedule, error) {
+	found, err := queryRow(ctx, s.pool, unknownSchedule(name), scanSchedule, pauseSchedule, tenant, cleanText(name), paused, cleanText(note))
+	return found, mapError("pause schedule", err)
 }
 
 const readSchedule = `
 SELECT ` + scheduleColumns + ` FROM schedules WHERE tenant = $1 AND name = $2`
 
-// Schedule returns a schedule. [agent.CodeNotFound] when the tenant has none of that name.
-func (s *Store) Schedule(ctx context.Context, tenant, name string) (agent.StoredSchedule, error) {
-	return s.oneSchedule(ctx, "read schedule", name, readSchedule, tenant, plain(name))
-}
-
-func (s *Store) oneSchedule(ctx context.Context, op, name, sql string, args ...any) (agent.StoredSchedule, error) {
-	rows, err := s.pool.Query(ctx, sql, args...)
-	if err != nil {
-		return agent.StoredSchedule{}, mapError(op, err)
-	}
-	found, err := pgx.CollectExactlyOneRow(rows, scanSchedule)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return agent.StoredSchedule{}, unknownSchedule(name)
-	}
-	return found, mapError(op, err)
+// Schedule returns a schedule. The error is [agent.CodeNotFound] if the tenant has none of that name.
+func (s *ScheduleStore) Schedule(ctx context.Context, tenant, name string) (agent.StoredSchedule, error) {
+	found, err := queryRow(ctx, s.pool, unknownSchedule(name), scanSchedule, readSchedule, tenant, cleanText(name))
+	return found, mapError("read schedule", err)
 }
 
 func unknownSchedule(name string) error {
 	return agent.FieldErrorf(agent.CodeNotFound, "name", "there is no schedule %.140q", name)
 }
 
-// DeleteSchedule forgets a schedule and its runs. [agent.CodeNotFound] when the tenant has none of that name.
-func (s *Store) DeleteSchedule(ctx context.Context, tenant, name string) error {
-	tag, err := s.pool.Exec(ctx, `DELETE FROM schedules WHERE tenant = $1 AND name = $2`, tenant, plain(name))
+// DeleteSchedule removes a schedule and its runs. The error is [agent.CodeNotFound] if the tenant has none of that name.
+func (s *ScheduleStore) DeleteSchedule(ctx context.Context, tenant, name string) error {
+	tag, err := s.pool.Exec(ctx, `DELETE FROM schedules WHERE tenant = $1 AND name = $2`, tenant, cleanText(name))
 	if err == nil && tag.RowsAffected() == 0 {
 		return unknownSchedule(name)
 	}
@@ -147,41 +119,26 @@ type schedulePlace struct {
 	Name   string `json:"n"`
 }
 
-func (p *schedulePlace) valid() bool {
-	return checkNames(named{value: p.Tenant}, named{value: p.Name}) == nil
-}
-
 const listSchedules = `
 SELECT ` + scheduleColumns + ` FROM schedules WHERE (tenant = $1 OR $1 = '*') AND (tenant, name) > ($2, $3)
 ORDER BY tenant, name LIMIT $4::integer + 1`
 
-// Schedules lists schedules by name; the tenant "*" is all of them. Next is empty on the last page. One query.
-func (s *Store) Schedules(ctx context.Context, tenant string, p agent.Page) (agent.SchedulePage, error) {
-	const op = "list schedules"
+// Schedules lists schedules by name; the tenant "*" stands for all tenants. Next is empty on the last page. One query.
+func (s *ScheduleStore) Schedules(ctx context.Context, tenant string, p agent.Page) (page agent.SchedulePage, err error) {
 	var from schedulePlace
-	if err := readPageToken(p.Token, &from, (*schedulePlace).valid); err != nil {
-		return agent.SchedulePage{}, err
+	if err := decodePageToken(p.Token, &from, func(p *schedulePlace) bool {
+		return checkNames(nameField{value: p.Tenant}, nameField{value: p.Name}) == nil
+	}); err != nil {
+		return page, err
 	}
-	limit := pageSize(p.Size)
-	rows, err := s.pool.Query(ctx, listSchedules, tenant, from.Tenant, from.Name, limit)
-	if err != nil {
-		return agent.SchedulePage{}, mapError(op, err)
-	}
-	found, err := pgx.CollectRows(rows, scanSchedule)
-	if err != nil {
-		return agent.SchedulePage{}, mapError(op, err)
-	}
-	var page agent.SchedulePage
-	if len(found) > limit {
-		found = found[:limit]
-		last := &found[limit-1]
-		if page.Next, err = pageToken(schedulePlace{last.Tenant, last.Name}); err != nil {
-			return agent.SchedulePage{}, mapError(op, err)
-		}
+	size := pageSize(p.Size)
+	found, err := queryRows(ctx, s.pool, scanSchedule, listSchedules, tenant, from.Tenant, from.Name, size)
+	if err == nil {
+		found, page.Next, err = cutPage(found, size, func(last *agent.StoredSchedule) any { return schedulePlace{last.Tenant, last.Name} })
 	}
 	page.Schedules = make([]agent.Schedule, len(found))
 	for i := range found {
 		page.Schedules[i] = found[i].Schedule
 	}
-	return page, nil
+	return page, mapError("list schedules", err)
 }

@@ -2,7 +2,7 @@ package postgres
 
 import (
 	"context"
-	"errors"
+	"encoding/json"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
@@ -10,12 +10,19 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// ofTenant compares the tenant of a turn t that is found by its id. The expression keeps the planner from an index that begins with the tenant: in
-// a database that was not analyzed yet it seems as good as the primary key, and reads all the tenant's turns.
+// StepStore keeps the steps of turns: finished calls of models and of tools. It also keeps what a turn prepares before its first step.
+type StepStore struct {
+	*database
+
+	cache *turnCache
+}
+
+// ofTenant compares the tenant of a turn t that is found by its id. The expression keeps the planner from an index that begins with the tenant: before
+// the database is analyzed, that index seems as good as the primary key, and reads all the tenant's turns.
 const ofTenant = ` AND t.tenant || '' = $2`
 
-// stepAllowed asks whether a producer may store a step: the turn has not ended (live) and no newer epoch of the producer has begun
-// (newest). Both stay true until the transaction ends, because their rows are locked.
+// stepAllowed finds whether a producer may store a step: the turn has not ended (live), and no newer epoch of the producer has begun (newest). Both stay
+// true until the transaction ends, because the rows are locked.
 const stepAllowed = `
 WITH turn AS (
 	SELECT state IN ('queued', 'running') AS live FROM turns t WHERE turn_id = $1` + ofTenant + ` FOR SHARE
@@ -25,7 +32,7 @@ WITH turn AS (
 	SELECT live, coalesce((SELECT epoch FROM producer), 0) <= $5::bigint AS newest FROM turn
 )`
 
-// stepAnswer reports what stepAllowed found, and whether the step is this writer's.
+// stepAnswer returns what stepAllowed found, and whether this statement stored the step.
 const stepAnswer = `
 SELECT live, newest, EXISTS (SELECT FROM step) FROM allowed`
 
@@ -49,48 +56,27 @@ const saveToolStep = stepAllowed + `, step AS (
 	ON CONFLICT DO NOTHING RETURNING step
 )` + stepAnswer
 
-// The ledger rows of a turn ($1) of a tenant ($2): between the parts stand the step, and the arrays of [billed].
-const (
-	chargeStep = `
-INSERT INTO usage_ledger
-	(turn_id, step, epoch, tenant, model, input_tokens, output_tokens, cached_tokens, reasoning_tokens, cost_usd, user_id, agent, session_id,
-	channel, estimated)
-SELECT $1, `
-	chargeAmounts = `::integer, u.epoch, $2, u.model, u.input, u.output, u.cached, u.reasoning, u.cost::numeric, t.user_id, t.agent, t.session_id,
-	t.channel, u.estimated
-FROM turns t, unnest(`
-	chargeTurn = `) AS u (epoch, model, input, output, cached, reasoning, cost, estimated)
-WHERE t.turn_id = $1` + ofTenant + `
-ON CONFLICT DO NOTHING`
-	chargeUsage = chargeStep + `$3` + chargeAmounts +
-		`$4::bigint[], $5::text[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[], $10::float8[], $11::boolean[]` + chargeTurn
-)
-
-// SaveModelStep stores a finished model call and its ledger rows. The first complete step stands: saving again changes nothing. A
-// writer that was overtaken by a newer epoch of its producer, or by the end of the turn, gets [agent.ErrFenced]; its ledger rows
-// are kept even so, because the money was spent.
-func (s *Store) SaveModelStep(ctx context.Context, m agent.ModelStep) error {
+// SaveModelStep stores a finished model call and its ledger rows. The first complete step wins: saving again changes nothing. If a newer epoch of the
+// producer has begun, or the turn has ended, the error is [agent.ErrFenced]. The ledger rows are stored even then, because the money was spent.
+func (s *StepStore) SaveModelStep(ctx context.Context, m agent.ModelStep) error {
 	const op = "save model step"
-	content, err := encode(m.Blocks)
-	if err != nil {
-		return mapError(op, err)
-	}
-	verdict, err := encode(m.Verdict)
-	if err != nil {
-		return mapError(op, err)
+	var e columnEncoder
+	content, verdict := e.json(m.Blocks), e.json(m.Verdict)
+	if e.err != nil {
+		return mapError(op, e.err)
 	}
 	sql := saveModelStep
 	args := []any{
-		m.Key.TurnID, m.Tenant, m.Fence.StreamID, m.Fence.Producer, m.Fence.Epoch, m.Key.Step, content, verdict, plain(m.Feedback),
+		m.Key.TurnID, m.Tenant, m.Fence.StreamID, m.Fence.Producer, m.Fence.Epoch, m.Key.Step, content, verdict, cleanText(m.Feedback),
 	}
 	if len(m.Calls) > 0 {
-		sql, args = saveBilledStep, append(args, billed(m.Calls)...)
+		sql, args = saveBilledStep, append(args, usageArrays(m.Calls)...)
 	}
-	inserted, err := saved(s.pool.QueryRow(ctx, sql, args...), m.Key.TurnID)
+	inserted, err := scanStepAnswer(s.pool.QueryRow(ctx, sql, args...), m.Key.TurnID)
 	if inserted {
-		s.kept.keepStep(keptStep{
+		s.cache.addStep(cachedStep{
 			step: step{
-				key: m.Key, fence: m.Fence, tenant: m.Tenant, content: content, verdict: verdict, feedback: plain(m.Feedback), calls: m.Calls,
+				key: m.Key, fence: m.Fence, tenant: m.Tenant, content: content, verdict: verdict, feedback: cleanText(m.Feedback), calls: m.Calls,
 			},
 			asks: callIDs(m.Blocks),
 		})
@@ -109,47 +95,36 @@ func callIDs(reply []agent.Block) []agent.CallID {
 	return ids
 }
 
-// SaveToolStep stores a finished tool call, under the rules of [Store.SaveModelStep].
-func (s *Store) SaveToolStep(ctx context.Context, t agent.ToolStep) error {
+// SaveToolStep stores a finished tool call, under the rules of [StepStore.SaveModelStep].
+func (s *StepStore) SaveToolStep(ctx context.Context, t agent.ToolStep) error {
 	const op = "save tool step"
 	if t.Key.CallID == "" {
 		return &agent.Error{Code: agent.CodeInvalid, Op: op, Field: "call_id", Err: fmt.Errorf("is empty")}
 	}
-	var columns [6][]byte
-	for i, encodeColumn := range []func() ([]byte, error){
-		func() ([]byte, error) { return encode(t.Result) },
-		func() ([]byte, error) { return encode(t.Verdict) },
-		func() ([]byte, error) { return encodeRaw(t.Args) },
-		func() ([]byte, error) { return encodeRaw(t.Data) },
-		func() ([]byte, error) { return encodeRaw(t.Preview) },
-		func() ([]byte, error) { return encodeOptional(t.Dataset) },
-	} {
-		var err error
-		if columns[i], err = encodeColumn(); err != nil {
-			return mapError(op, err)
-		}
+	var e columnEncoder
+	row := step{
+		key: t.Key, fence: t.Fence, tenant: t.Tenant, content: e.json(t.Result), verdict: e.json(t.Verdict), name: cleanText(t.Name),
+		args: e.raw(t.Args), data: e.raw(t.Data), preview: e.raw(t.Preview), duration: t.DurationMS, dataset: t.Dataset, cacheHit: t.CacheHit,
 	}
-	row := s.pool.QueryRow(ctx, saveToolStep, t.Key.TurnID, t.Tenant, t.Fence.StreamID, t.Fence.Producer, t.Fence.Epoch, t.Key.Step,
-		t.Key.CallID, columns[0], columns[1], plain(t.Name), columns[2], columns[3], columns[4], t.DurationMS, columns[5], t.CacheHit)
-	inserted, err := saved(row, t.Key.TurnID)
+	dataset := e.keep(encodeOptional(t.Dataset))
+	if e.err != nil {
+		return mapError(op, e.err)
+	}
+	inserted, err := scanStepAnswer(s.pool.QueryRow(ctx, saveToolStep, t.Key.TurnID, t.Tenant, t.Fence.StreamID, t.Fence.Producer, t.Fence.Epoch,
+		t.Key.Step, t.Key.CallID, row.content, row.verdict, row.name, row.args, row.data, row.preview, row.duration, dataset, row.cacheHit), t.Key.TurnID)
 	if inserted {
-		s.kept.keepStep(keptStep{step: step{
-			key: t.Key, fence: t.Fence, tenant: t.Tenant, content: columns[0], verdict: columns[1], name: plain(t.Name), args: columns[2],
-			data: columns[3], preview: columns[4], duration: t.DurationMS, dataset: t.Dataset, cacheHit: t.CacheHit,
-		}})
+		s.cache.addStep(cachedStep{step: row})
 	}
 	return mapError(op, err)
 }
 
-// saved reads a [stepAnswer].
-func saved(row pgx.Row, id agent.TurnID) (inserted bool, err error) {
+// scanStepAnswer scans a [stepAnswer].
+func scanStepAnswer(row pgx.Row, id agent.TurnID) (inserted bool, err error) {
 	var live, newest bool
 	err = row.Scan(&live, &newest, &inserted)
 	switch {
-	case errors.Is(err, pgx.ErrNoRows):
-		return false, unknownTurn("", id)
 	case err != nil:
-		return false, err
+		return false, ifNoRows(err, unknownTurn("", id))
 	case !live:
 		return false, fmt.Errorf("turn %q has ended: %w", id, agent.ErrFenced)
 	case !newest:
@@ -159,69 +134,129 @@ func saved(row pgx.Row, id agent.TurnID) (inserted bool, err error) {
 	}
 }
 
-// ChargeUsage adds ledger rows of model calls that were billed but stored no step. Keyed by turn, step and epoch: charging again
-// changes nothing.
-func (s *Store) ChargeUsage(ctx context.Context, key agent.StepKey, tenant string, rows []agent.UsageEntry) error {
-	if len(rows) == 0 {
-		return nil
-	}
-	var b pgx.Batch
-	queueCharge(&b, key, tenant, rows)
-	b.Queue(turnExists, key.TurnID, tenant).QueryRow(func(row pgx.Row) error {
-		err := row.Scan()
-		if errors.Is(err, pgx.ErrNoRows) {
-			return unknownTurn("", key.TurnID)
-		}
-		return err
-	})
-	return mapError("charge usage", s.pool.SendBatch(ctx, &b).Close())
-}
+// ledgerRows returns the rows l of the ledger of a step as one JSON array.
+const ledgerRows = `
+		SELECT json_agg(json_build_object('Epoch', l.epoch, 'Model', l.model, 'Usage', json_build_object(
+			'input_tokens', l.input_tokens, 'output_tokens', l.output_tokens, 'cached_tokens', l.cached_tokens,
+			'reasoning_tokens', l.reasoning_tokens, 'cost_usd', l.cost_usd, 'estimated', l.estimated)) ORDER BY l.epoch)
+		FROM usage_ledger l WHERE l.turn_id = s.turn_id AND l.step = `
 
-// The turn's own model is that of its last try; a child may have asked another.
-const readBilled = `
-WITH RECURSIVE family (turn_id) AS (
-	SELECT $1::text COLLATE "C"
-	UNION
-	SELECT c.turn_id FROM turns c JOIN family f ON c.parent = f.turn_id WHERE c.parent <> ''
+// stepColumns are what [scanStep] reads.
+const stepColumns = `
+SELECT s.turn_id, s.step, s.call_id, s.producer, s.epoch, t.tenant, s.content, s.verdict, s.feedback, s.name, s.args, s.data, s.preview,
+	s.duration_ms, s.dataset, s.cache_hit, CASE WHEN s.call_id = '' THEN (` + ledgerRows + `s.step) END
+FROM turn_steps s JOIN turns t ON t.turn_id = s.turn_id`
+
+// stepOutline has the columns of stepColumns, NULL for those that are large and not part of a transcript.
+const stepOutline = `
+SELECT s.turn_id, s.step, s.call_id, s.producer, s.epoch, t.tenant, s.content, s.verdict, s.feedback, s.name, NULL::json, NULL::json,
+	NULL::json, s.duration_ms, s.dataset, s.cache_hit, NULL::json
+FROM turn_steps s JOIN turns t ON t.turn_id = s.turn_id`
+
+const (
+	readCall  = stepColumns + ` WHERE s.turn_id = $1 AND s.step = $2 AND s.call_id IN ('', $3)`
+	readSteps = stepColumns + ` WHERE s.turn_id = $1 ORDER BY s.step, s.call_id`
 )
-SELECT coalesce(sum(turnstone_sound(l.input_tokens)), 0)::bigint, coalesce(sum(turnstone_sound(l.output_tokens)), 0)::bigint,
-	coalesce(sum(turnstone_sound(l.cached_tokens)), 0)::bigint, coalesce(sum(turnstone_sound(l.reasoning_tokens)), 0)::bigint,
-	coalesce(sum(turnstone_sound(l.cost_usd)), 0)::float8, coalesce(bool_or(l.estimated), false),
-	coalesce((SELECT model FROM usage_ledger WHERE turn_id = $1 ORDER BY step DESC, epoch DESC LIMIT 1), '')
-FROM usage_ledger l JOIN family f ON f.turn_id = l.turn_id`
 
-// BilledUsage adds up the ledger of a turn and of the turns that it asked for, and names the model that the turn was last billed for. A turn
-// without rows has zeros.
-func (s *Store) BilledUsage(ctx context.Context, id agent.TurnID) (u agent.Usage, model string, err error) {
-	err = s.pool.QueryRow(ctx, readBilled, id).Scan(&u.InputTokens, &u.OutputTokens, &u.CachedTokens, &u.ReasoningTokens, &u.CostUSD,
-		&u.Estimated, &model)
-	return u, model, mapError("add up what a turn was billed", err)
+// step is one row of turn_steps: a model's reply if its key has no call id, else the result of a tool.
+type step struct {
+	key      agent.StepKey
+	fence    agent.Fence
+	tenant   string
+	content  []byte
+	verdict  []byte
+	feedback string
+	name     string
+	args     []byte
+	data     []byte
+	preview  []byte
+	duration int64
+	dataset  *agent.Dataset
+	cacheHit bool
+	calls    []agent.UsageEntry
 }
 
-const turnExists = `
-SELECT FROM turns t WHERE turn_id = $1` + ofTenant
-
-func queueCharge(b *pgx.Batch, key agent.StepKey, tenant string, rows []agent.UsageEntry) {
-	if len(rows) > 0 {
-		b.Queue(chargeUsage, append([]any{key.TurnID, tenant, key.Step}, billed(rows)...)...)
-	}
+func scanStep(row pgx.CollectableRow) (s step, err error) {
+	err = row.Scan(&s.key.TurnID, &s.key.Step, &s.key.CallID, &s.fence.Producer, &s.fence.Epoch, &s.tenant, &s.content, &s.verdict,
+		&s.feedback, &s.name, &s.args, &s.data, &s.preview, &s.duration, &s.dataset, &s.cacheHit, &s.calls)
+	s.fence.StreamID = string(s.key.TurnID)
+	return s, err
 }
 
-// billed returns what calls were billed as columns.
-func billed(rows []agent.UsageEntry) []any {
-	var (
-		n                                = len(rows)
-		epochs                           = make([]int64, n)
-		models                           = make([]string, n)
-		input, output, cached, reasoning = make([]int64, n), make([]int64, n), make([]int64, n), make([]int64, n)
-		costs                            = make([]float64, n)
-		estimated                        = make([]bool, n)
-	)
-	for i, r := range rows {
-		epochs[i], models[i] = int64(r.Epoch), plain(r.Model)
-		input[i], output[i] = r.Usage.InputTokens, r.Usage.OutputTokens
-		cached[i], reasoning[i] = r.Usage.CachedTokens, r.Usage.ReasoningTokens
-		costs[i], estimated[i] = r.Usage.CostUSD, r.Usage.Estimated
+func (s *step) model() (agent.ModelStep, error) {
+	m := agent.ModelStep{Key: s.key, Fence: s.fence, Tenant: s.tenant, Calls: s.calls, Feedback: s.feedback}
+	if err := json.Unmarshal(s.content, &m.Blocks); err != nil {
+		return agent.ModelStep{}, err
 	}
-	return []any{epochs, models, input, output, cached, reasoning, costs, estimated}
+	return m, json.Unmarshal(s.verdict, &m.Verdict)
+}
+
+func (s *step) tool() (agent.ToolStep, error) {
+	t := agent.ToolStep{
+		Key: s.key, Fence: s.fence, Tenant: s.tenant, Name: s.name, Args: s.args, Data: s.data, Preview: s.preview,
+		Dataset: s.dataset, CacheHit: s.cacheHit, DurationMS: s.duration,
+	}
+	if err := json.Unmarshal(s.content, &t.Result); err != nil {
+		return agent.ToolStep{}, err
+	}
+	return t, json.Unmarshal(s.verdict, &t.Verdict)
+}
+
+// ModelStep returns the finished model call of a step; ok is false if there is none.
+func (s *StepStore) ModelStep(ctx context.Context, key agent.StepKey) (m agent.ModelStep, ok bool, err error) {
+	key.CallID = ""
+	reply, _, err := s.CallSteps(ctx, key)
+	if err != nil || reply == nil {
+		return agent.ModelStep{}, false, err
+	}
+	return *reply, true, nil
+}
+
+// CallSteps returns the reply of a step and the result of one of its calls, nil for a missing one. One round trip.
+func (s *StepStore) CallSteps(ctx context.Context, key agent.StepKey) (reply *agent.ModelStep, result *agent.ToolStep, err error) {
+	found, err := queryRows(ctx, s.pool, scanStep, readCall, key.TurnID, key.Step, key.CallID)
+	if err != nil {
+		return nil, nil, mapError("read call", err)
+	}
+	models, tools, err := splitSteps(found)
+	if len(models) > 0 {
+		reply = &models[0]
+	}
+	if len(tools) > 0 {
+		result = &tools[0]
+	}
+	return reply, result, mapError("decode call", err)
+}
+
+// Steps returns all finished steps of a turn: model calls by step, tool calls by step and call id. If this process has stored steps that end with a
+// reply without calls, it reads nothing; if another process has added a step since, [TurnStore.Finish] returns Stale.
+func (s *StepStore) Steps(ctx context.Context, id agent.TurnID) ([]agent.ModelStep, []agent.ToolStep, error) {
+	found, ok := s.cache.allSteps(id)
+	if !ok {
+		var err error
+		if found, err = queryRows(ctx, s.pool, scanStep, readSteps, id); err != nil {
+			return nil, nil, mapError("read steps", err)
+		}
+	}
+	models, tools, err := splitSteps(found)
+	return models, tools, mapError("decode steps", err)
+}
+
+func splitSteps(found []step) (models []agent.ModelStep, tools []agent.ToolStep, err error) {
+	for i := range found {
+		if found[i].key.CallID == "" {
+			m, err := found[i].model()
+			if err != nil {
+				return nil, nil, err
+			}
+			models = append(models, m)
+			continue
+		}
+		t, err := found[i].tool()
+		if err != nil {
+			return nil, nil, err
+		}
+		tools = append(tools, t)
+	}
+	return models, tools, nil
 }

@@ -5,9 +5,29 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/turnstone-run/turnstone/agent"
 )
+
+// TurnStore keeps turns in the queues of their sessions, from their beginning to their end. How others know that the driver of a turn is alive
+// depends on the mode of the turn:
+//
+//   - A workflow drives a durable turn. Temporal knows whether the workflow is closed; the turn has no lease.
+//   - A process drives a direct turn, and promises by lease_until to come back. While the turn waits in the queue, every Begin extends the lease; once it
+//     holds the session, Renew does. If the process dies while the turn waits, the turn is passed over when the lease of its last Begin has
+//     expired. A lease never gets shorter.
+//   - A direct turn becomes durable by HandOver, or when a workflow begins it. Its process finds out when it renews or begins again: both fail.
+type TurnStore struct {
+	*database
+
+	cache *turnCache
+}
+
+func unknownTurn(op string, id agent.TurnID) error {
+	return agent.Errorf(agent.CodeNotFound, op, "there is no record of turn %q: it was deleted, or the database was restored from an older backup", id)
+}
 
 const readTurn = `
 SELECT t.turn_id, t.tenant, t.session_id, t.state, coalesce(t.cursor, 0), t.workflow_id, t.agent, t.instance_id, t.plan_hash, t.model,
@@ -16,21 +36,11 @@ SELECT t.turn_id, t.tenant, t.session_id, t.state, coalesce(t.cursor, 0), t.work
 FROM turns t LEFT JOIN agent_results r ON r.turn_id = t.turn_id
 WHERE t.turn_id = $1`
 
-// Turn returns what is known of a turn; [agent.CodeNotFound] when nothing is. The tenant is for the caller to check.
-func (s *Store) Turn(ctx context.Context, id agent.TurnID) (agent.TurnState, error) {
+// Turn returns the state of a turn. The error is [agent.CodeNotFound] if it is unknown. The caller checks the tenant.
+func (s *TurnStore) Turn(ctx context.Context, id agent.TurnID) (agent.TurnState, error) {
 	const op = "read turn"
-	rows, err := s.pool.Query(ctx, readTurn, id)
-	if err != nil {
-		return agent.TurnState{}, mapError(op, err)
-	}
-	found, err := pgx.CollectRows(rows, scanTurn)
-	switch {
-	case err != nil:
-		return agent.TurnState{}, mapError(op, err)
-	case len(found) == 0:
-		return agent.TurnState{}, unknownTurn(op, id)
-	}
-	return found[0], nil
+	t, err := queryRow(ctx, s.pool, unknownTurn(op, id), scanTurn, readTurn, id)
+	return t, mapError(op, err)
 }
 
 func scanTurn(row pgx.CollectableRow) (t agent.TurnState, err error) {
@@ -41,43 +51,147 @@ func scanTurn(row pgx.CollectableRow) (t agent.TurnState, err error) {
 		(*[]byte)(&r.OutputSchema), &r.Limits, &r.Mode, &lease, &r.Parent, &r.Trace, &r.StartByID, &r.ClientTools, &r.Approvals, &r.Fallback,
 		&t.StartedAt, &t.Output)
 	if lease != nil {
-		r.LeaseUntil = lease.UTC()
-		t.Lease = r.LeaseUntil
+		r.LeaseUntil, t.Lease = *lease, *lease
 	}
 	return t, err
 }
 
-// SessionTurn is one turn of a session's list.
-type SessionTurn struct {
-	Seq        int64 // the order of the session's turns, ascending with gaps for none
-	TurnID     agent.TurnID
-	Agent      string
-	State      string // as in [agent.TurnState]
-	CreatedAt  time.Time
-	FinishedAt *time.Time // nil while it is queued or running
-	Holds      bool       // the session, now
+// driver returns who drives a turn after record t began it: its mode, and the lease of a direct turn.
+func (p *recordedTurn) driver(t *agent.TurnRecord) (agent.Mode, *time.Time) {
+	switch {
+	case t.Mode != agent.ModeDirect && p.exists && p.mode != agent.ModeDirect:
+		return p.mode, nil
+	case t.Mode != agent.ModeDirect:
+		return t.Mode, nil
+	case t.LeaseUntil.IsZero() || p.lease != nil && !t.LeaseUntil.After(*p.lease):
+		return t.Mode, p.lease
+	default:
+		until := t.LeaseUntil.UTC().Truncate(time.Microsecond) // as PostgreSQL stores it
+		return t.Mode, &until
+	}
 }
 
-const readTurns = `
-SELECT t.seq, t.turn_id, t.agent, t.state, t.created_at, t.finished_at, coalesce(t.turn_id = s.holder, false)
-FROM turns t JOIN sessions s USING (tenant, session_id)
-WHERE t.tenant = $1 AND t.session_id = $2 AND t.seq > $3
-ORDER BY t.seq LIMIT $4`
-
-// Turns returns a page of a session's turns in order, those behind the sequence number after, at most limit (100 by default, 1,000 at
-// most). A session that the tenant does not have is [agent.CodeNotFound].
-func (s *Store) Turns(ctx context.Context, tenant string, id agent.SessionID, after int64, limit int) ([]SessionTurn, error) {
-	var (
-		b    pgx.Batch
-		page []SessionTurn
-	)
-	b.Queue(sessionExists, tenant, id).QueryRow(func(row pgx.Row) error { return knownSession(row, id) })
-	b.Queue(readTurns, tenant, id, after, pageSize(limit)).Query(func(rows pgx.Rows) (err error) {
-		page, err = pgx.CollectRows(rows, pgx.RowToStructByPos[SessionTurn])
-		return err
-	})
-	if err := s.pool.SendBatch(ctx, &b).Close(); err != nil {
-		return nil, mapError("list turns", err)
+func sameTime(a, b *time.Time) bool {
+	if a == nil || b == nil {
+		return a == b
 	}
-	return page, nil
+	return a.Equal(*b)
+}
+
+// A locked row is renewed the next time, so that one turn does not delay the leases of all others.
+const renewLeases = `
+WITH held AS (
+	SELECT turn_id FROM turns WHERE turn_id = ANY ($1) AND mode = 'direct' AND state = 'running'
+), free AS (
+	SELECT t.turn_id FROM turns t JOIN held USING (turn_id) FOR NO KEY UPDATE OF t SKIP LOCKED
+), renewed AS (
+	UPDATE turns t SET lease_until = greatest(lease_until, $2) FROM free WHERE t.turn_id = free.turn_id AND mode = 'direct' AND state = 'running'
+)
+SELECT turn_id FROM held`
+
+// A turn that waits may be handed over too: its workflow then waits.
+const handOverTurn = `
+UPDATE turns SET mode = 'durable', lease_until = NULL, workflow_id = $2, fallback = coalesce(nullif(fallback, ''), $3)
+WHERE turn_id = $1 AND state IN ('queued', 'running') AND (mode = 'direct' OR workflow_id = $2)`
+
+const readState = `
+SELECT state FROM turns WHERE turn_id = $1`
+
+// Renew extends the leases of direct turns that hold their sessions, and returns those turns. The process of any other turn must stop: the turn waits, has
+// ended, is no longer direct, or is unknown.
+func (s *TurnStore) Renew(ctx context.Context, ids []agent.TurnID, until time.Time) ([]agent.TurnID, error) {
+	held, err := queryRows(ctx, s.pool, pgx.RowTo[agent.TurnID], renewLeases, ids, until)
+	return held, mapError("renew leases", err)
+}
+
+// HandOver makes a direct turn a durable one, which the workflow drives and which has no lease, and records why. Doing it again changes nothing. The
+// error is [agent.CodeConflict] if the turn has ended or another workflow drives it, and [agent.CodeNotFound] if it is unknown.
+func (s *TurnStore) HandOver(ctx context.Context, id agent.TurnID, workflowID string, why agent.Fallback) error {
+	const op = "hand over turn"
+	var (
+		b       pgx.Batch
+		applied bool
+		state   string
+	)
+	b.Queue(handOverTurn, id, workflowID, string(why)).Exec(func(tag pgconn.CommandTag) error {
+		applied = tag.RowsAffected() > 0
+		return nil
+	})
+	b.Queue(readState, id).QueryRow(func(row pgx.Row) error { return ifNoRows(row.Scan(&state), unknownTurn("", id)) })
+	err := s.send(ctx, &b)
+	switch {
+	case err != nil:
+		return mapError(op, err)
+	case applied:
+		return nil
+	case state != agent.StateQueued && state != agent.StateRunning:
+		return agent.Errorf(agent.CodeConflict, op, "turn %q has ended", id)
+	default:
+		return agent.Errorf(agent.CodeConflict, op, "turn %q is driven by another workflow", id)
+	}
+}
+
+const readChildrenAtWork = `
+WITH RECURSIVE below (turn_id) AS (
+	SELECT turn_id FROM turns WHERE parent = $1 AND parent <> '' AND state IN ('queued', 'running')
+	UNION
+	SELECT c.turn_id FROM turns c JOIN below b ON c.parent = b.turn_id WHERE c.parent <> '' AND c.state IN ('queued', 'running')
+)
+SELECT turn_id FROM below`
+
+// ChildrenAtWork returns the child turns of a turn, and theirs, that have not ended.
+func (s *TurnStore) ChildrenAtWork(ctx context.Context, id agent.TurnID) ([]agent.TurnID, error) {
+	found, err := queryRows(ctx, s.pool, pgx.RowTo[agent.TurnID], readChildrenAtWork, id)
+	return found, mapError("list children at work", err)
+}
+
+// In random order, so that turns which are only slow do not fill a bounded list for ever.
+const readStalled = `
+SELECT turn_id, workflow_id, reason FROM (
+	SELECT t.turn_id, t.workflow_id, 'decided' AS reason
+	FROM turns t CROSS JOIN LATERAL (
+		SELECT max(a.step) AS step, max(a.decided_at) AS at, bool_and(a.decision IS NOT NULL) AS decided
+		FROM approvals a WHERE a.turn_id = t.turn_id
+	) a
+	WHERE t.state = 'running' AND t.mode <> 'direct' AND a.decided AND a.at < clock_timestamp() - $1::interval
+		AND NOT EXISTS (SELECT FROM turn_steps s WHERE s.turn_id = t.turn_id AND s.step > a.step)
+	UNION ALL
+	SELECT t.turn_id, t.workflow_id, 'session' FROM turns t
+	WHERE t.state = 'running' AND t.mode <> 'direct' AND t.cursor IS NULL AND t.held_at < clock_timestamp() - $1::interval
+	UNION ALL
+	SELECT t.turn_id, t.workflow_id, 'cancelled'
+	FROM (SELECT * FROM turns WHERE state = 'running' UNION ALL SELECT * FROM turns WHERE state = 'queued') t
+		JOIN streams s ON s.stream_id = t.turn_id
+	WHERE t.mode <> 'direct' AND s.cancelled AND s.closed_at IS NULL
+) stalled WHERE workflow_id <> '' ORDER BY random() LIMIT $2`
+
+// StalledTurns returns at most limit turns that workflows drive, that have had a reason to continue for the duration quiet, and that have not. (A cancelled
+// turn is returned at once: when it was cancelled is not stored.) Some are only slow; their workflows know.
+func (s *TurnStore) StalledTurns(ctx context.Context, quiet time.Duration, limit int) ([]agent.StalledTurn, error) {
+	found, err := queryRows(ctx, s.pool, pgx.RowToStructByPos[agent.StalledTurn], readStalled, quiet, limit)
+	return found, mapError("find stalled turns", err)
+}
+
+// A turn that runs has written an event or a step. A queued turn counts once it holds its session: until then it has nothing to do.
+const readStranded = `
+SELECT t.turn_id FROM turns t
+WHERE t.state = 'running' AND t.mode = 'durable' AND t.start_by_id AND coalesce(t.held_at, t.created_at) < clock_timestamp() - $1::interval
+	AND NOT EXISTS (SELECT FROM streams s WHERE s.stream_id = t.turn_id) AND NOT EXISTS (SELECT FROM turn_steps p WHERE p.turn_id = t.turn_id)
+UNION ALL
+SELECT t.turn_id FROM turns t WHERE t.state IN ('queued', 'running') AND t.mode = 'direct' AND t.lease_until < clock_timestamp()
+LIMIT $2`
+
+// Stranded calls work with turns that nobody may be driving, at most limit (100 by default, 1,000 at most): a door recorded them longer than age ago and
+// they have not begun, or they are direct and their lease has expired. One process at a time does so; ran is false in the others.
+func (s *TurnStore) Stranded(
+	ctx context.Context, age time.Duration, limit int, work func(context.Context, []agent.TurnID) error,
+) (ran bool, err error) {
+	const op = "list stranded turns"
+	return s.withLock(ctx, op, "turnstone stranded turns", func(ctx context.Context, conn *pgxpool.Conn) error {
+		ids, err := queryRows(ctx, conn, pgx.RowTo[agent.TurnID], readStranded, age, pageSize(limit))
+		if err != nil {
+			return mapError(op, err)
+		}
+		return work(ctx, ids)
+	})
 }

@@ -9,16 +9,12 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// report makes the statement of a query. It only ever puts together what stands in this file; what the caller says is an argument.
+// report builds the statement of a query. Its SQL comes only from this file; what the caller provides is an argument.
 type report struct {
 	q      *agent.UsageQuery
 	kind   string   // of the daily sums that have the answer; empty: only the ledger has it
-	behind []string // keys of the last row of the page before; nil: this is the first
+	behind []string // keys of the last row of the page before; nil: this is the first page
 	args   []any
-}
-
-func newReport(q *agent.UsageQuery) *report {
-	return &report{q: q, kind: dailyKind(q)}
 }
 
 // The kinds of the daily sums.
@@ -29,24 +25,24 @@ const (
 	dailyModel  = "model"
 )
 
-// dailyKind says which of the daily sums have the answer, empty where none have.
+// dailyKind returns the kind of the daily sums that have the answer, "" if none have.
 func dailyKind(q *agent.UsageQuery) string {
-	if !midnight(q.Since) || (!q.Until.IsZero() && !midnight(q.Until)) || q.SessionID != "" || q.TurnID != "" || q.Channel != "" {
+	if !isMidnight(q.Since) || (!q.Until.IsZero() && !isMidnight(q.Until)) || q.SessionID != "" || q.TurnID != "" || q.Channel != "" {
 		return ""
 	}
 	kind := dailyTenant
-	for _, one := range []struct {
+	for _, d := range []struct {
 		key    agent.UsageKey
 		filter string
 		kind   string
 	}{{agent.UsageUser, q.UserID, dailyUser}, {agent.UsageAgent, q.Agent, dailyAgent}, {agent.UsageModel, q.Model, dailyModel}} {
-		if one.filter == "" && !slices.Contains(q.Group, one.key) {
+		if d.filter == "" && !slices.Contains(q.Group, d.key) {
 			continue
 		}
 		if kind != dailyTenant {
-			return "" // they know of one at a time
+			return "" // a daily sum has one name
 		}
-		kind = one.kind
+		kind = d.kind
 	}
 	for _, k := range q.Group {
 		switch k {
@@ -58,95 +54,78 @@ func dailyKind(q *agent.UsageQuery) string {
 	return kind
 }
 
-func midnight(t time.Time) bool { return t.Equal(t.UTC().Truncate(24 * time.Hour)) }
+func isMidnight(t time.Time) bool { return t.Equal(t.UTC().Truncate(24 * time.Hour)) }
 
-// arg adds an argument and returns its place.
+// arg adds an argument and returns its placeholder.
 func (r *report) arg(v any) string {
 	r.args = append(r.args, v)
 	return fmt.Sprintf("$%d", len(r.args))
 }
 
-// keySQL is a key of a row of the ledger l. Names are those of the daily sums, so that both ways to the answer have the same rows.
-func keySQL(k agent.UsageKey) string {
+// keySQL returns a key of a row of the ledger l, the same key of a row of the daily sums d with its name in n, and the type that the key has in a
+// page token. Names of the ledger are cut like those of the daily sums, so that both give the same rows.
+func keySQL(k agent.UsageKey) (ledger, daily, cast string) {
 	switch k {
 	case agent.UsageDay:
-		return `(l.created_at AT TIME ZONE 'UTC')::date`
+		return `(l.created_at AT TIME ZONE 'UTC')::date`, `d.day`, `::date`
 	case agent.UsageTenant:
-		return `l.tenant`
+		return `l.tenant`, `d.tenant`, `::text`
 	case agent.UsageUser:
-		return `turnstone_short_name(l.user_id) COLLATE "C"`
+		return `turnstone_short_name(l.user_id) COLLATE "C"`, `n.name`, `::text`
 	case agent.UsageAgent:
-		return `turnstone_short_name(l.agent) COLLATE "C"`
+		return `turnstone_short_name(l.agent) COLLATE "C"`, `n.name`, `::text`
 	case agent.UsageModel:
-		return `turnstone_short_name(l.model) COLLATE "C"`
+		return `turnstone_short_name(l.model) COLLATE "C"`, `n.name`, `::text`
 	case agent.UsageSession:
-		return `l.session_id COLLATE "C"`
+		return `l.session_id COLLATE "C"`, ``, `::text`
 	case agent.UsageTurn:
-		return `l.turn_id`
+		return `l.turn_id`, ``, `::text`
 	case agent.UsageStep:
-		return `l.step`
+		return `l.step`, ``, `::integer`
 	case agent.UsageEpoch:
-		return `l.epoch`
+		return `l.epoch`, ``, `::bigint`
 	default:
-		return `l.channel COLLATE "C"`
+		return `l.channel COLLATE "C"`, ``, `::text`
 	}
 }
 
-// dailyKeySQL is a key of a row of the daily sums d, whose name stands in n.
-func dailyKeySQL(k agent.UsageKey) string {
-	switch k {
-	case agent.UsageDay:
-		return `d.day`
-	case agent.UsageTenant:
-		return `d.tenant`
-	default:
-		return `n.name`
-	}
-}
-
-// castOf is the type that a key of a page token has.
-func castOf(k agent.UsageKey) string {
-	switch k {
-	case agent.UsageDay:
-		return "::date"
-	case agent.UsageStep:
-		return "::integer"
-	case agent.UsageEpoch:
-		return "::bigint"
-	default:
-		return "::text"
-	}
-}
-
-// selected are the keys of a source as k1, k2 and so on, each with a comma behind it.
-func (r *report) selected(sql func(agent.UsageKey) string) string {
-	var b strings.Builder
+// keyColumns returns the keys of rows of the ledger, and of the daily sums, as columns k1, k2 and so on, each followed by a comma.
+func (r *report) keyColumns() (ledger, daily string) {
 	for i, k := range r.q.Group {
-		fmt.Fprintf(&b, "%s AS k%d, ", sql(k), i+1)
+		l, d, _ := keySQL(k)
+		ledger += fmt.Sprintf("%s AS k%d, ", l, i+1)
+		daily += fmt.Sprintf("%s AS k%d, ", d, i+1)
 	}
-	return b.String()
+	return ledger, daily
 }
 
-// keys are the names of the keys.
-func (r *report) keys() []string {
+// keyNames returns k1, k2 and so on, each with a prefix.
+func (r *report) keyNames(prefix string) []string {
 	names := make([]string, len(r.q.Group))
 	for i := range names {
-		names[i] = fmt.Sprintf("k%d", i+1)
+		names[i] = fmt.Sprintf("%sk%d", prefix, i+1)
 	}
 	return names
 }
 
-func prefixed(prefix string, names []string) []string {
-	all := make([]string, len(names))
-	for i, name := range names {
-		all[i] = prefix + name
+// sums returns the sums of all amounts of a report, with their names if they are named.
+func sums(named bool) string {
+	var columns []string
+	for _, name := range []string{
+		"calls", "input", "output", "cached", "reasoning", "cost", "again_calls", "again_tokens", "again_cost", "estimated",
+	} {
+		column := "coalesce(sum(" + name + "), 0)"
+		if named {
+			column += " AS " + name
+		}
+		columns = append(columns, column)
 	}
-	return all
+	return strings.Join(columns, ", ")
 }
 
-// paidAgain are the tries of a step that a later try paid again. The first try of all is epoch 1, so a step has a later one where there is an epoch
-// above it; step 0 is the preparation, whose epochs are different questions; below zero are the calls of middleware, likewise. An overtaken try
-// may be written down behind the one that overtook it, within a day for sure.
+// paidAgain finds the tries of a step that a later try repeated at a cost. The first try has epoch 1, so a step with a higher epoch was repeated. The
+// epochs of step 0, the preparation, and of negative steps, the calls of middleware, are different calls. A try may be stored after the one that
+// repeated it, but within a day.
 const paidAgain = `
 wasted AS MATERIALIZED (
 	SELECT DISTINCT l.turn_id, l.step, l.epoch FROM usage_ledger later
@@ -154,25 +133,25 @@ wasted AS MATERIALIZED (
 	WHERE later.step > 0 AND later.epoch > 1 AND later.created_at >= %s::timestamptz - interval '1 day'%s
 )`
 
-// amounts are what a row of the ledger l adds to the sums, but for what was paid again.
+// amounts are what a row of the ledger l adds to the sums, without what was paid again.
 const amounts = `1::bigint AS calls, turnstone_sound(l.input_tokens) AS input, turnstone_sound(l.output_tokens) AS output,
 	turnstone_sound(l.cached_tokens) AS cached, turnstone_sound(l.reasoning_tokens) AS reasoning, turnstone_sound(l.cost_usd) AS cost`
 
 // tokens are the input and output of a row of the ledger l.
 const tokens = `turnstone_sound(l.input_tokens) + turnstone_sound(l.output_tokens)`
 
-// sql is the statement; its arguments are in r.args then.
+// sql returns the statement. Its arguments are in r.args.
 func (r *report) sql() string {
 	q := r.q
 	var tenant, turn string
 	if q.Tenant != agent.AnyTenant {
-		tenant = r.arg(plain(q.Tenant))
+		tenant = r.arg(cleanText(q.Tenant))
 	}
 	if q.TurnID != "" {
-		turn = r.arg(plain(string(q.TurnID)))
+		turn = r.arg(cleanText(string(q.TurnID)))
 	}
 	since := r.arg(q.Since)
-	of := func(table string) string { // whose rows of the ledger
+	scope := func(table string) string {
 		s := ""
 		if tenant != "" {
 			s += " AND " + table + ".tenant = " + tenant
@@ -182,8 +161,8 @@ func (r *report) sql() string {
 		}
 		return s
 	}
-	with := fmt.Sprintf(paidAgain, since, of("later"))
-	where := "l.created_at >= " + since + of("l")
+	with := fmt.Sprintf(paidAgain, since, scope("later"))
+	where := "l.created_at >= " + since + scope("l")
 	if !q.Until.IsZero() {
 		where += " AND l.created_at < " + r.arg(q.Until)
 	}
@@ -192,7 +171,7 @@ func (r *report) sql() string {
 		{"user_id", q.UserID}, {"agent", q.Agent}, {"model", q.Model}, {"channel", q.Channel}, {"session_id", string(q.SessionID)},
 	} {
 		if f.value != "" {
-			filters.WriteString(" AND l." + f.column + " = " + r.arg(plain(f.value)))
+			filters.WriteString(" AND l." + f.column + " = " + r.arg(cleanText(f.value)))
 		}
 	}
 	where += filters.String()
@@ -203,10 +182,11 @@ func (r *report) sql() string {
 	return "WITH" + with + ", source AS (" + source + "\n)," + r.grouped() + r.page()
 }
 
-// ledger reads every row.
+// ledger returns a query for every row of the ledger.
 func (r *report) ledger(where string) string {
+	keys, _ := r.keyColumns()
 	return `
-	SELECT ` + r.selected(keySQL) + amounts + `,
+	SELECT ` + keys + amounts + `,
 		CASE WHEN w.turn_id IS NULL THEN 0 ELSE 1 END AS again_calls,
 		CASE WHEN w.turn_id IS NULL THEN 0 ELSE ` + tokens + ` END AS again_tokens,
 		CASE WHEN w.turn_id IS NULL THEN 0 ELSE turnstone_sound(l.cost_usd) END AS again_cost,
@@ -215,8 +195,8 @@ func (r *report) ledger(where string) string {
 	WHERE ` + where
 }
 
-// daily reads sums, and of the ledger what was paid again and what is estimated. What belongs to nobody is in the sums of the tenant alone: it is
-// what these have more than the others together.
+// daily returns a query for the daily sums, with what was paid again and what is estimated from the ledger. Usage without a name is only in the sums
+// of the tenant: it is their difference to the sums of all names.
 func (r *report) daily(where, tenant, since string) string {
 	day := "d.day >= (" + since + "::timestamptz AT TIME ZONE 'UTC')::date"
 	if !r.q.Until.IsZero() {
@@ -230,78 +210,73 @@ func (r *report) daily(where, tenant, since string) string {
 	filter := r.q.UserID + r.q.Agent + r.q.Model // one of them at most
 	switch {
 	case filter != "":
-		day += " AND d.kind = " + kind + " AND d.name = turnstone_short_name(" + r.arg(plain(filter)) + ")"
+		day += " AND d.kind = " + kind + " AND d.name = turnstone_short_name(" + r.arg(cleanText(filter)) + ")"
 	case r.kind == dailyTenant:
 		day += " AND d.kind = " + kind
 	default:
 		day += " AND d.kind IN ('tenant', " + kind + ")"
 		names = `(VALUES (d.name, 1), (CASE d.kind WHEN 'tenant' THEN NULL ELSE '' END, -1)) AS n (name, sign)`
 	}
+	ledgerKeys, dailyKeys := r.keyColumns()
 	return `
-	SELECT ` + r.selected(dailyKeySQL) + `n.sign * d.calls AS calls, n.sign * d.input_tokens AS input, n.sign * d.output_tokens AS output,
+	SELECT ` + dailyKeys + `n.sign * d.calls AS calls, n.sign * d.input_tokens AS input, n.sign * d.output_tokens AS output,
 		n.sign * d.cached_tokens AS cached, n.sign * d.reasoning_tokens AS reasoning, n.sign * d.cost_usd AS cost,
 		0 AS again_calls, 0::bigint AS again_tokens, 0::numeric AS again_cost, 0::bigint AS estimated
 	FROM usage_by_day d, LATERAL ` + names + `
 	WHERE n.name IS NOT NULL AND ` + day + `
 	UNION ALL
-	SELECT ` + r.selected(keySQL) + `0, 0, 0, 0, 0, 0, 1, ` + tokens + `, turnstone_sound(l.cost_usd), 0
+	SELECT ` + ledgerKeys + `0, 0, 0, 0, 0, 0, 1, ` + tokens + `, turnstone_sound(l.cost_usd), 0
 	FROM wasted w JOIN usage_ledger l ON l.turn_id = w.turn_id AND l.step = w.step AND l.epoch = w.epoch
 	WHERE ` + where + `
 	UNION ALL
-	SELECT ` + r.selected(keySQL) + `0, 0, 0, 0, 0, 0, 0, 0, 0, ` + tokens + `
+	SELECT ` + ledgerKeys + `0, 0, 0, 0, 0, 0, 0, 0, 0, ` + tokens + `
 	FROM usage_ledger l WHERE l.estimated AND ` + where
 }
 
-// grouped adds up the source.
+// grouped returns the CTE that adds up the source.
 func (r *report) grouped() string {
 	keys, by := "", ""
 	if len(r.q.Group) > 0 {
-		list := strings.Join(r.keys(), ", ")
+		list := strings.Join(r.keyNames(""), ", ")
 		keys, by = list+", ", "\n	GROUP BY "+list+" HAVING sum(calls) > 0"
 	}
 	return `
 summed AS (
-	SELECT ` + keys + `coalesce(sum(calls), 0) AS calls, coalesce(sum(input), 0) AS input, coalesce(sum(output), 0) AS output,
-		coalesce(sum(cached), 0) AS cached, coalesce(sum(reasoning), 0) AS reasoning, coalesce(sum(cost), 0) AS cost,
-		coalesce(sum(again_calls), 0) AS again_calls, coalesce(sum(again_tokens), 0) AS again_tokens, coalesce(sum(again_cost), 0) AS again_cost,
-		coalesce(sum(estimated), 0) AS estimated
+	SELECT ` + keys + sums(true) + `
 	FROM source` + by + `
 )`
 }
 
-// page takes the rows of a page, one more to know whether there is one, and on the first page the totals.
+// page returns the query for the rows of a page, one more to know whether there is a next page, and on the first page the totals.
 func (r *report) page() string {
-	keys, behind, order := r.keys(), "", ""
+	keys, behind, order := r.keyNames(""), "", ""
 	if len(keys) > 0 {
 		order = " ORDER BY " + strings.Join(keys, ", ")
 	}
 	if r.behind != nil {
 		places := make([]string, len(keys))
 		for i, k := range r.q.Group {
-			places[i] = r.arg(r.behind[i]) + "::text" + castOf(k)
+			_, _, cast := keySQL(k)
+			places[i] = r.arg(r.behind[i]) + "::text" + cast
 		}
 		behind = " WHERE (" + strings.Join(keys, ", ") + ") > (" + strings.Join(places, ", ") + ")"
 	}
 	rows := "SELECT false AS total, * FROM (SELECT * FROM summed" + behind + order + " LIMIT " + r.arg(r.q.PageSize) + "::integer + 1) p"
 	if r.behind == nil {
-		nulls := strings.Repeat("NULL, ", len(keys))
-		rows += "\n	UNION ALL SELECT true, " + nulls + `coalesce(sum(calls), 0), coalesce(sum(input), 0), coalesce(sum(output), 0), coalesce(sum(cached), 0),
-		coalesce(sum(reasoning), 0), coalesce(sum(cost), 0), coalesce(sum(again_calls), 0), coalesce(sum(again_tokens), 0), coalesce(sum(again_cost), 0),
-		coalesce(sum(estimated), 0)
-	FROM summed`
+		rows += "\n	UNION ALL SELECT true, " + strings.Repeat("NULL, ", len(keys)) + sums(false) + " FROM summed"
 	}
-	var texts strings.Builder
+	texts := ""
 	for i, k := range r.q.Group {
 		if k == agent.UsageDay {
-			fmt.Fprintf(&texts, "to_char(k%d, 'YYYY-MM-DD'), ", i+1)
+			texts += fmt.Sprintf("to_char(k%d, 'YYYY-MM-DD'), ", i+1)
 		} else {
-			fmt.Fprintf(&texts, "k%d::text, ", i+1)
+			texts += fmt.Sprintf("k%d::text, ", i+1)
 		}
 	}
 	return `
-SELECT total, ` + texts.String() + `calls::bigint, input::bigint, output::bigint, cached::bigint, reasoning::bigint, cost::float8, again_calls::bigint,
+SELECT total, ` + texts + `calls::bigint, input::bigint, output::bigint, cached::bigint, reasoning::bigint, cost::float8, again_calls::bigint,
 	again_tokens::bigint, again_cost::float8, estimated::bigint
 FROM (
 	` + rows + `
-) AS r ORDER BY ` + strings.Join(append([]string{"r.total"}, prefixed("r.", keys)...), ", ") // the keys themselves, not their texts
+) AS r ORDER BY ` + strings.Join(append([]string{"r.total"}, r.keyNames("r.")...), ", ") // the keys themselves, not their texts
 }

@@ -2,10 +2,7 @@ package postgres
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"time"
-	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 
@@ -17,7 +14,7 @@ const (
 	maxOperationBytes  = 1 << 20
 )
 
-// A request that comes twice at once is one after the other, whatever it asks for.
+// Two requests with one idempotency key run one after the other.
 const lockRequest = `
 SELECT pg_advisory_xact_lock(hashtextextended('turnstone workflow request ' || $1 || ' ' || $2, 0))`
 
@@ -43,30 +40,25 @@ const insertRequest = `
 INSERT INTO workflow_requests (tenant, idempotency, request_hash, tag, owner, patch_id, version, base_version, hash, unchanged, at)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, clock_timestamp()) ON CONFLICT DO NOTHING`
 
-// Two, so that there is an end to them.
+// Two for each new one, so that their number shrinks.
 const forgetRequests = `
 DELETE FROM workflow_requests WHERE (tenant, idempotency) IN (
 	SELECT tenant, idempotency FROM workflow_requests WHERE at < now() - interval '90 days' ORDER BY at LIMIT 2 FOR UPDATE SKIP LOCKED)`
 
-// request is what a request under an idempotency key was answered before.
-type request struct {
+// answeredRequest is the stored answer to a request with an idempotency key.
+type answeredRequest struct {
 	agent.WorkflowPatchResult
 
-	requestHash string
+	RequestHash string
 }
 
-func (r *request) scan(row pgx.Row) (known bool, err error) {
-	err = row.Scan(&r.requestHash, &r.Tenant, &r.Owner, &r.Tag, &r.PatchID, &r.Version, &r.BaseVersion, &r.Hash, &r.Unchanged)
-	return err == nil, optional(err)
-}
-
-// CommitWorkflow stores the next version of a definition, with the change that made it, in one transaction of two round trips, and answers
-// what is stored. Of c.Stored the version counts only as c.Base + 1; without a time it gets the database's.
+// CommitWorkflow stores the next version of a definition, with the change that made it, in one transaction of two round trips, and returns what is
+// stored. It ignores the version in c.Stored: the new one is c.Base + 1. Without a time the version gets the database's.
 //
-// [agent.CodeConflict] with Field "base_version" when the newest is not c.Base, with Field "patch_id" when that is taken. With an
-// Idempotency that the tenant has used in the last 90 days it answers what was stored then, and stores nothing; when the RequestHash is
-// another one, [agent.CodeConflict] with Field "idempotency_key". The key is looked at before the base.
-func (s *Store) CommitWorkflow(ctx context.Context, c agent.WorkflowCommit) (agent.StoredWorkflow, error) {
+// The error is [agent.CodeConflict] with Field "base_version" if the newest version is not c.Base, and with Field "patch_id" if the id is taken. If
+// the tenant has used c.Idempotency in the last 90 days, the stored answer is returned and nothing is stored; with another RequestHash the error is
+// [agent.CodeConflict] with Field "idempotency_key". The key is checked before the base.
+func (s *WorkflowStore) CommitWorkflow(ctx context.Context, c agent.WorkflowCommit) (agent.StoredWorkflow, error) {
 	const op = "commit workflow"
 	w := c.Stored
 	w.Version = c.Base + 1
@@ -76,24 +68,20 @@ func (s *Store) CommitWorkflow(ctx context.Context, c agent.WorkflowCommit) (age
 	var (
 		newest int64
 		now    time.Time
-		before request
-		known  bool
+		before []answeredRequest
 	)
-	err := transact(ctx, s.pool, func(b *pgx.Batch) {
+	err := s.transact(ctx, func(b *pgx.Batch) {
 		if c.Idempotency != "" {
 			b.Queue(lockRequest, w.Tenant, c.Idempotency)
-			b.Queue(readRequest, w.Tenant, c.Idempotency).QueryRow(func(row pgx.Row) (err error) {
-				known, err = before.scan(row)
-				return err
-			})
+			queueRows(b, &before, pgx.RowToStructByName[answeredRequest], readRequest, w.Tenant, c.Idempotency)
 		}
 		b.Queue(ensureDefinition, w.Tenant, w.Tag, w.Owner)
 		b.Queue(lockDefinition, w.Tenant, w.Tag, w.Owner).QueryRow(func(row pgx.Row) error { return row.Scan(&newest, &now) })
 	}, func(b *pgx.Batch) error {
 		switch {
-		case known && before.requestHash != c.RequestHash:
+		case len(before) > 0 && before[0].RequestHash != c.RequestHash:
 			return agent.FieldErrorf(agent.CodeConflict, "idempotency_key", "was used for another request")
-		case known:
+		case len(before) > 0:
 			return nil
 		case newest != c.Base:
 			return agent.FieldErrorf(agent.CodeConflict, "base_version", "the newest version of %q is %d, the change was made for %d", w.Tag, newest, c.Base)
@@ -102,7 +90,7 @@ func (s *Store) CommitWorkflow(ctx context.Context, c agent.WorkflowCommit) (age
 			w.UpdatedAt = now
 		}
 		w.UpdatedAt = w.UpdatedAt.UTC().Truncate(time.Microsecond)
-		b.Queue(insertVersion, w.Tenant, w.Tag, w.Owner, w.Version, verbatim(w.Definition), w.Hash, w.Deleted, w.PatchID, verbatim(c.Operations),
+		b.Queue(insertVersion, w.Tenant, w.Tag, w.Owner, w.Version, rawColumn(w.Definition), w.Hash, w.Deleted, w.PatchID, rawColumn(c.Operations),
 			c.Description, c.Revert, w.UpdatedAt, w.UpdatedBy)
 		b.Queue(advanceDefinition, w.Tenant, w.Tag, w.Owner, w.Version, w.Deleted)
 		if c.Idempotency != "" {
@@ -112,22 +100,22 @@ func (s *Store) CommitWorkflow(ctx context.Context, c agent.WorkflowCommit) (age
 		return nil
 	})
 	switch {
-	case violates(err, "workflow_versions_tenant_patch_id_key"):
+	case isViolation(err, "workflow_versions_tenant_patch_id_key"):
 		return agent.StoredWorkflow{}, agent.FieldErrorf(agent.CodeConflict, "patch_id", "%q is taken", w.PatchID)
 	case err != nil:
 		return agent.StoredWorkflow{}, mapError(op, err)
-	case known:
-		return s.Workflow(ctx, before.WorkflowKey, before.Version)
+	case len(before) > 0:
+		return s.Workflow(ctx, before[0].WorkflowKey, before[0].Version)
 	}
 	return w, nil
 }
 
 func checkWorkflow(c *agent.WorkflowCommit) error {
 	w := &c.Stored
-	if err := checkNames(named{"tenant", w.Tenant, true}, named{"workflow_tag", w.Tag, true}, named{"workflow_owner", w.Owner, true},
-		named{"patch_id", w.PatchID, true}, named{"hash", w.Hash, false}, named{"revert_of", c.Revert, false},
-		named{"updated_by", w.UpdatedBy, false}, named{"idempotency_key", c.Idempotency, false},
-		named{"request_hash", c.RequestHash, false}); err != nil {
+	if err := checkNames(nameField{"tenant", w.Tenant, true}, nameField{"workflow_tag", w.Tag, true}, nameField{"workflow_owner", w.Owner, true},
+		nameField{"patch_id", w.PatchID, true}, nameField{"hash", w.Hash, false}, nameField{"revert_of", c.Revert, false},
+		nameField{"updated_by", w.UpdatedBy, false}, nameField{"idempotency_key", c.Idempotency, false},
+		nameField{"request_hash", c.RequestHash, false}); err != nil {
 		return err
 	}
 	if err := checkText("description", c.Description, maxTextBytes); err != nil {
@@ -150,51 +138,27 @@ func checkWorkflow(c *agent.WorkflowCommit) error {
 	return nil
 }
 
-// isJSON reports whether text is JSON that can be kept as it is.
-func isJSON(raw json.RawMessage) bool { return utf8.Valid(raw) && json.Valid(raw) }
-
-// RememberUnchanged keeps what a request that changed nothing was answered; the first stands.
-func (s *Store) RememberUnchanged(ctx context.Context, r agent.WorkflowPatchResult, idempotency, requestHash string) error {
-	if err := checkNames(named{"tenant", r.Tenant, true}, named{"workflow_tag", r.Tag, false}, named{"workflow_owner", r.Owner, false},
-		named{"patch_id", r.PatchID, false}, named{"hash", r.Hash, false}, named{"idempotency_key", idempotency, true},
-		named{"request_hash", requestHash, false}); err != nil {
+// RememberUnchanged stores the answer to a request that changed nothing, unless one is stored.
+func (s *WorkflowStore) RememberUnchanged(ctx context.Context, r agent.WorkflowPatchResult, idempotency, requestHash string) error {
+	if err := checkNames(nameField{"tenant", r.Tenant, true}, nameField{"workflow_tag", r.Tag, false}, nameField{"workflow_owner", r.Owner, false},
+		nameField{"patch_id", r.PatchID, false}, nameField{"hash", r.Hash, false}, nameField{"idempotency_key", idempotency, true},
+		nameField{"request_hash", requestHash, false}); err != nil {
 		return err
 	}
 	var b pgx.Batch
 	b.Queue(insertRequest, r.Tenant, idempotency, requestHash, r.Tag, r.Owner, r.PatchID, r.Version, r.BaseVersion, r.Hash, true)
 	b.Queue(forgetRequests)
-	return mapError("remember request", s.pool.SendBatch(ctx, &b).Close())
+	return mapError("remember request", s.send(ctx, &b))
 }
 
-// PatchedBefore returns what a request under an idempotency key of the tenant was answered in the last 90 days, and the hash of that
-// request; ok is false when the key is new.
-func (s *Store) PatchedBefore(ctx context.Context, tenant, idempotency string) (r agent.WorkflowPatchResult, requestHash string, ok bool, err error) {
-	var before request
-	ok, err = before.scan(s.pool.QueryRow(ctx, readRequest, tenant, plain(idempotency)))
-	return before.WorkflowPatchResult, before.requestHash, ok, mapError("read request", err)
-}
-
-const patchColumns = `
-SELECT tenant, owner, tag, patch_id, version, version - 1, hash, operations, description, revert_of, updated_at, updated_by
-FROM workflow_versions `
-
-func scanPatch(row pgx.CollectableRow) (p agent.WorkflowPatch, err error) {
-	err = row.Scan(&p.Tenant, &p.Owner, &p.Tag, &p.PatchID, &p.Version, &p.BaseVersion, &p.Hash, (*[]byte)(&p.Operations), &p.Description,
-		&p.Revert, &p.At, &p.By)
-	p.At = p.At.UTC()
-	return p, err
-}
-
-// WorkflowPatch returns one change of a definition; [agent.CodeNotFound] with Field "patch_id".
-func (s *Store) WorkflowPatch(ctx context.Context, tenant, patchID string) (agent.WorkflowPatch, error) {
-	const op = "load patch"
-	rows, err := s.pool.Query(ctx, patchColumns+`WHERE tenant = $1 AND patch_id = $2`, tenant, plain(patchID))
-	if err != nil {
-		return agent.WorkflowPatch{}, mapError(op, err)
+// PatchedBefore returns the stored answer to a request with an idempotency key of the tenant in the last 90 days, and the hash of that request; ok
+// is false if the key is new.
+func (s *WorkflowStore) PatchedBefore(
+	ctx context.Context, tenant, idempotency string,
+) (r agent.WorkflowPatchResult, requestHash string, ok bool, err error) {
+	before, err := queryRows(ctx, s.pool, pgx.RowToStructByName[answeredRequest], readRequest, tenant, cleanText(idempotency))
+	if err != nil || len(before) == 0 {
+		return r, "", false, mapError("read request", err)
 	}
-	p, err := pgx.CollectExactlyOneRow(rows, scanPatch)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return agent.WorkflowPatch{}, agent.FieldErrorf(agent.CodeNotFound, "patch_id", "there is no patch %q", patchID)
-	}
-	return p, mapError(op, err)
+	return before[0].WorkflowPatchResult, before[0].RequestHash, true, nil
 }

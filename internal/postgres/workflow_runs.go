@@ -9,35 +9,19 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
+// RunStore keeps the runs of workflow definitions, and the steps of those runs.
+type RunStore struct{ *database }
+
 // Bounds of a run.
 const (
 	maxRunInput   = 1 << 20
 	maxRunError   = 64 << 10
-	maxRunSteps   = 10_000  // that are shown
-	maxShownSteps = 8 << 20 // bytes of their outputs
+	maxStepOutput = 1 << 20
+	maxShownSteps = 10_000
+	maxShownBytes = 8 << 20 // of their outputs
 )
 
 const runColumns = `run_id, workflow_id, tenant, owner, tag, version, status, user_id, schedule, error, started_at, finished_at`
-
-func runInto(r *agent.Run) []any {
-	return []any{
-		&r.RunID, &r.WorkflowID, &r.Tenant, &r.Owner, &r.Tag, &r.Version, &r.Status, &r.UserID, &r.Schedule, &r.Error, &r.StartedAt, &r.FinishedAt,
-	}
-}
-
-func scanRun(row pgx.CollectableRow) (r agent.Run, err error) {
-	err = row.Scan(runInto(&r)...)
-	inUTC(&r.StartedAt, r.FinishedAt)
-	return r, err
-}
-
-func inUTC(times ...*time.Time) {
-	for _, t := range times {
-		if t != nil {
-			*t = t.UTC()
-		}
-	}
-}
 
 const insertRun = `
 INSERT INTO workflow_runs (run_id, workflow_id, tenant, owner, tag, version, status, user_id, schedule, input, started_at)
@@ -47,41 +31,34 @@ ON CONFLICT DO NOTHING`
 const readRun = `
 SELECT input, ` + runColumns + ` FROM workflow_runs WHERE run_id = $1`
 
-// BeginRun records a run once, by its id, as running, and answers what is recorded. Without StartedAt it began now. [agent.CodeConflict]
-// with Field "run_id" when another definition, or tenant, has a run of that id. One round trip.
-func (s *Store) BeginRun(ctx context.Context, r agent.Run) (agent.Run, error) {
-	const op = "begin run"
-	if err := checkNames(named{"run_id", r.RunID, true}, named{"workflow_id", r.WorkflowID, false}, named{"tenant", r.Tenant, true},
-		named{"workflow_tag", r.Tag, true}, named{"workflow_owner", r.Owner, true}, named{"user_id", r.UserID, false},
-		named{"schedule", r.Schedule, false}); err != nil {
+// BeginRun records a run once, by its id, as running, and returns what is recorded. Without StartedAt it began now. The error is
+// [agent.CodeConflict] with Field "run_id" if another definition or tenant has a run of that id. One round trip.
+func (s *RunStore) BeginRun(ctx context.Context, r agent.Run) (agent.Run, error) {
+	if err := checkNames(nameField{"run_id", r.RunID, true}, nameField{"workflow_id", r.WorkflowID, false}, nameField{"tenant", r.Tenant, true},
+		nameField{"workflow_tag", r.Tag, true}, nameField{"workflow_owner", r.Owner, true}, nameField{"user_id", r.UserID, false},
+		nameField{"schedule", r.Schedule, false}); err != nil {
 		return agent.Run{}, err
 	}
 	if len(r.Input) > maxRunInput {
 		return agent.Run{}, agent.FieldErrorf(agent.CodeOverflow, "input", "is %d bytes, at most %d", len(r.Input), maxRunInput)
 	}
-	var startedAt *time.Time
-	if !r.StartedAt.IsZero() {
-		startedAt = &r.StartedAt
-	}
 	var (
-		b    pgx.Batch
-		kept agent.Run
+		b      pgx.Batch
+		stored agent.Run
 	)
-	b.Queue(insertRun, r.RunID, r.WorkflowID, r.Tenant, r.Owner, r.Tag, r.Version, agent.RunRunning, r.UserID, r.Schedule, verbatim(r.Input), startedAt)
-	b.Queue(readRun, r.RunID).QueryRow(func(row pgx.Row) error {
-		return row.Scan(append([]any{(*[]byte)(&kept.Input)}, runInto(&kept)...)...)
-	})
-	if err := s.pool.SendBatch(ctx, &b).Close(); err != nil {
-		return agent.Run{}, mapError(op, err)
+	b.Queue(insertRun, r.RunID, r.WorkflowID, r.Tenant, r.Owner, r.Tag, r.Version, agent.RunRunning, r.UserID, r.Schedule, rawColumn(r.Input),
+		optionalTime(r.StartedAt))
+	queueRow(&b, &stored, nil, pgx.RowToStructByNameLax[agent.Run], readRun, r.RunID)
+	if err := s.send(ctx, &b); err != nil {
+		return agent.Run{}, mapError("begin run", err)
 	}
-	if kept.Tenant != r.Tenant { // of which nothing is said
+	if stored.Tenant != r.Tenant { // without a word about that tenant's run
 		return agent.Run{}, agent.FieldErrorf(agent.CodeConflict, "run_id", "cannot be used: choose another")
 	}
-	if kept.WorkflowKey != r.WorkflowKey {
+	if stored.WorkflowKey != r.WorkflowKey {
 		return agent.Run{}, agent.FieldErrorf(agent.CodeConflict, "run_id", "%q is taken", r.RunID)
 	}
-	inUTC(&kept.StartedAt, kept.FinishedAt)
-	return kept, nil
+	return stored, nil
 }
 
 const finishRun = `
@@ -90,9 +67,8 @@ UPDATE workflow_runs SET status = $3, error = $4, finished_at = $5 WHERE run_id 
 const runExists = `
 SELECT FROM workflow_runs WHERE run_id = $1 AND tenant = $2`
 
-// FinishRun ends a run; the first stands. [agent.CodeNotFound] with Field "run_id" when the tenant has none of that id. One round trip.
-func (s *Store) FinishRun(ctx context.Context, tenant, runID string, status agent.RunStatus, failure *agent.Failure, at time.Time) error {
-	const op = "finish run"
+// FinishRun ends a run, unless it has ended. The error is [agent.CodeNotFound] with Field "run_id" if the tenant has none of that id. One round trip.
+func (s *RunStore) FinishRun(ctx context.Context, tenant, runID string, status agent.RunStatus, failure *agent.Failure, at time.Time) error {
 	switch status {
 	case agent.RunCompleted, agent.RunFailed, agent.RunCancelled:
 	case agent.RunRunning:
@@ -105,23 +81,27 @@ func (s *Store) FinishRun(ctx context.Context, tenant, runID string, status agen
 		return err
 	}
 	var b pgx.Batch
-	b.Queue(finishRun, plain(runID), tenant, status, text, at)
-	b.Queue(runExists, plain(runID), tenant).QueryRow(func(row pgx.Row) error { return knownRun(row.Scan(), runID) })
-	return mapError(op, s.pool.SendBatch(ctx, &b).Close())
+	b.Queue(finishRun, cleanText(runID), tenant, status, text, at)
+	queueExists(&b, unknownRun(runID), runExists, cleanText(runID), tenant)
+	return mapError("finish run", s.send(ctx, &b))
 }
 
-// encodeFailure is the failure as JSON, without what makes it too long.
+func unknownRun(runID string) error {
+	return agent.FieldErrorf(agent.CodeNotFound, "run_id", "there is no run %q", runID)
+}
+
+// encodeFailure returns a failure as JSON. It shortens one that is too long.
 func encodeFailure(f *agent.Failure) ([]byte, error) {
 	text, err := encodeOptional(f)
 	if err != nil || len(text) <= maxRunError {
 		return text, err
 	}
 	short := *f
-	short.Message, short.Field, short.Faults = plain(f.Message[:min(len(f.Message), maxTextBytes)])+" …", "", nil
+	short.Message, short.Field, short.Faults = cleanText(f.Message[:min(len(f.Message), maxTextBytes)])+" …", "", nil
 	return encode(short)
 }
 
-// listRuns looks at one more run than the page may have, to know whether there are more.
+// One run more than the page may have, to know whether there are more.
 const listRuns = `
 SELECT ` + runColumns + `
 FROM workflow_runs
@@ -129,44 +109,109 @@ WHERE (tenant = $1 OR $1 = '*') AND ($2 = '' OR tag = $2) AND ($3 = '' OR owner 
 	AND (started_at, run_id) < ($5, $6)
 ORDER BY started_at DESC, run_id DESC LIMIT $7::integer + 1`
 
-// runPlace is the place of a run in a list.
-type runPlace struct {
-	StartedAt int64  `json:"s"` // microseconds since 1970
-	RunID     string `json:"r"`
-}
-
-func (p *runPlace) valid() bool {
-	return 0 < p.StartedAt && p.StartedAt <= maxTokenTime && checkNames(named{value: p.RunID}) == nil
-}
-
-// Runs lists runs, newest first, without their inputs and steps; the tenant "*" is all of them. Next is empty on the last page. One query.
-func (s *Store) Runs(ctx context.Context, q agent.RunQuery) (agent.RunPage, error) {
-	const op = "list runs"
+// Runs lists runs, newest first, without their inputs and steps; the tenant "*" stands for all tenants. Next is empty on the last page. One query.
+func (s *RunStore) Runs(ctx context.Context, q agent.RunQuery) (page agent.RunPage, err error) {
 	switch q.Status {
 	case "", agent.RunRunning, agent.RunCompleted, agent.RunFailed, agent.RunCancelled:
 	default:
-		return agent.RunPage{}, agent.Invalid("status", "want running, completed, failed or cancelled, got %.100q", string(q.Status))
+		return page, agent.Invalid("status", "want running, completed, failed or cancelled, got %.100q", string(q.Status))
 	}
-	from := runPlace{StartedAt: maxTokenTime}
-	if err := readPageToken(q.Token, &from, (*runPlace).valid); err != nil {
-		return agent.RunPage{}, err
-	}
-	limit := pageSize(q.Size)
-	// The filters differ so much in what they leave that no plan suits all of them: this mode makes one for the values at hand.
-	rows, err := s.pool.Query(ctx, listRuns, pgx.QueryExecModeCacheDescribe, q.Tenant, plain(q.Tag), plain(q.Owner), string(q.Status),
-		time.UnixMicro(from.StartedAt), from.RunID, limit)
+	at, id, err := decodeTimePlace(q.Token)
 	if err != nil {
-		return agent.RunPage{}, mapError(op, err)
+		return page, err
 	}
-	var page agent.RunPage
-	page.Runs, err = pgx.CollectRows(rows, scanRun)
-	if err == nil && len(page.Runs) > limit {
-		page.Runs = page.Runs[:limit]
-		last := &page.Runs[limit-1]
-		page.Next, err = pageToken(runPlace{last.StartedAt.UnixMicro(), last.RunID})
+	size := pageSize(q.Size)
+	// The filters leave many runs or few: this mode makes a plan for the values at hand.
+	page.Runs, err = queryRows(ctx, s.pool, pgx.RowToStructByNameLax[agent.Run], listRuns, pgx.QueryExecModeCacheDescribe, q.Tenant, cleanText(q.Tag),
+		cleanText(q.Owner), string(q.Status), at, id, size)
+	if err == nil {
+		page.Runs, page.Next, err = cutPage(page.Runs, size, func(last *agent.Run) any { return timePlace{last.StartedAt.UnixMicro(), last.RunID} })
 	}
+	return page, mapError("list runs", err)
+}
+
+const readShownRun = readRun + ` AND (tenant = $2 OR $2 IN ('', '*'))`
+
+const stepColumnsOfRun = `node_id, visit, type, status, outcome, output, ref, turn_id, error, started_at, finished_at`
+
+// The newest steps, without outputs beyond the bound on bytes, oldest first.
+const readRunSteps = `
+SELECT node_id, visit, type, status, outcome, CASE WHEN total <= $4 THEN output END AS output, ref, turn_id, error, started_at, finished_at
+FROM (
+	SELECT ` + stepColumnsOfRun + `, sum(coalesce(octet_length(output::text), 0)) OVER (
+		ORDER BY started_at DESC, visit DESC, node_id DESC ROWS UNBOUNDED PRECEDING) AS total
+	FROM workflow_run_steps
+	WHERE run_id = (SELECT run_id FROM workflow_runs WHERE run_id = $1 AND (tenant = $2 OR $2 IN ('', '*')))
+	ORDER BY started_at DESC, visit DESC, node_id DESC LIMIT $3
+) s ORDER BY started_at, visit, node_id`
+
+// Run returns a run with its finished steps in the order in which they began: the newest 10,000, and the newest 8 MiB of outputs. The tenant "" or
+// "*" is any. The error is [agent.CodeNotFound] with Field "run_id" if there is none. One round trip.
+func (s *RunStore) Run(ctx context.Context, tenant, runID string) (agent.Run, error) {
+	var (
+		r     agent.Run
+		steps []agent.RunStep
+	)
+	err := s.snapshot(ctx, func(b *pgx.Batch) {
+		queueRow(b, &r, unknownRun(runID), pgx.RowToStructByNameLax[agent.Run], readShownRun, cleanText(runID), tenant)
+		queueRows(b, &steps, pgx.RowToStructByName[agent.RunStep], readRunSteps, cleanText(runID), tenant, maxShownSteps, maxShownBytes)
+	})
 	if err != nil {
-		return agent.RunPage{}, mapError(op, err)
+		return agent.Run{}, mapError("load run", err)
 	}
-	return page, nil
+	r.Steps = steps
+	return r, nil
+}
+
+const insertRunStep = `
+INSERT INTO workflow_run_steps (run_id, ` + stepColumnsOfRun + `)
+SELECT run_id, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13 FROM workflow_runs WHERE run_id = $1 AND tenant = $2
+ON CONFLICT DO NOTHING`
+
+const readRunStep = `
+SELECT ` + stepColumnsOfRun + ` FROM workflow_run_steps WHERE run_id = $1 AND node_id = $2 AND visit = $3`
+
+// SaveStep stores a finished visit of a node, unless it is stored, and returns what is stored. The error is [agent.CodeNotFound] with Field "run_id"
+// if the tenant has no such run. One round trip.
+func (s *RunStore) SaveStep(ctx context.Context, tenant, runID string, step agent.RunStep) (stored agent.RunStep, err error) {
+	if err := checkNames(nameField{"run_id", runID, true}, nameField{"node_id", step.NodeID, true}, nameField{"type", step.Type, false},
+		nameField{"outcome", step.Outcome, false}, nameField{"ref", step.Ref, false},
+		nameField{"turn_id", string(step.TurnID), false}); err != nil {
+		return stored, err
+	}
+	if len(step.Output) > maxStepOutput {
+		return stored, agent.FieldErrorf(agent.CodeOverflow, "output", "is %d bytes, at most %d", len(step.Output), maxStepOutput)
+	}
+	failure, err := encodeFailure(step.Error)
+	if err != nil {
+		return stored, err
+	}
+	var b pgx.Batch
+	b.Queue(insertRunStep, runID, tenant, step.NodeID, step.Visit, step.Type, step.Status, step.Outcome, rawColumn(step.Output), step.Ref, step.TurnID,
+		failure, step.StartedAt, step.FinishedAt)
+	queueExists(&b, unknownRun(runID), runExists, runID, tenant)
+	queueRow(&b, &stored, nil, pgx.RowToStructByName[agent.RunStep], readRunStep, runID, step.NodeID, step.Visit)
+	return stored, mapError("save step", s.send(ctx, &b))
+}
+
+// Step returns one visit of a node; ok is false if it has not finished.
+func (s *RunStore) Step(ctx context.Context, runID, nodeID string, visit int) (step agent.RunStep, ok bool, err error) {
+	found, err := queryRows(ctx, s.pool, pgx.RowToStructByName[agent.RunStep], readRunStep, cleanText(runID), cleanText(nodeID), visit)
+	if err != nil || len(found) == 0 {
+		return step, false, mapError("load step", err)
+	}
+	return found[0], true, nil
+}
+
+const markAttempt = `
+INSERT INTO workflow_run_attempts (run_id, node_id, visit, at) VALUES ($1, $2, $3, clock_timestamp()) ON CONFLICT DO NOTHING`
+
+// Attempt records that an effect is about to be tried, and reports whether that was recorded before. The error is [agent.CodeNotFound] if there is no
+// such run.
+func (s *RunStore) Attempt(ctx context.Context, runID, nodeID string, visit int) (before bool, err error) {
+	if err := checkNames(nameField{"run_id", runID, true}, nameField{"node_id", nodeID, true}); err != nil {
+		return false, err
+	}
+	tag, err := s.pool.Exec(ctx, markAttempt, runID, nodeID, visit)
+	return err == nil && tag.RowsAffected() == 0, mapError("mark attempt", err)
 }

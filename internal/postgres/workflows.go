@@ -2,72 +2,46 @@ package postgres
 
 import (
 	"context"
-	"errors"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-const storedColumns = `v.tenant, v.owner, v.tag, v.version, v.definition, v.hash, v.patch_id, v.deleted, v.updated_at, v.updated_by`
+// WorkflowStore keeps workflow definitions with all their versions.
+type WorkflowStore struct{ *database }
 
-func scanStored(row pgx.CollectableRow) (w agent.StoredWorkflow, err error) {
-	err = row.Scan(storedInto(&w)...)
-	w.UpdatedAt = w.UpdatedAt.UTC()
-	return w, err
-}
-
-func storedInto(w *agent.StoredWorkflow) []any {
-	return []any{
-		&w.Tenant, &w.Owner, &w.Tag, &w.Version, (*[]byte)(&w.Definition), &w.Hash, &w.PatchID, &w.Deleted, &w.UpdatedAt, &w.UpdatedBy,
-	}
-}
-
-// Two owners are as many as it takes to know that there are several.
+// Two owners suffice to know that there are several.
 const readWorkflow = `
-SELECT h.owner, h.deleted, v.version, v.definition, v.hash, v.patch_id, v.deleted, v.updated_at, v.updated_by
+SELECT h.tenant, h.tag, h.owner, h.deleted AS gone, coalesce(v.version, 0) AS version, v.definition, coalesce(v.hash, '') AS hash,
+	coalesce(v.patch_id, '') AS patch_id, coalesce(v.deleted, false) AS deleted, coalesce(v.updated_at, now()) AS updated_at,
+	coalesce(v.updated_by, '') AS updated_by
 FROM (
-	SELECT owner, version, deleted FROM workflow_definitions
+	SELECT tenant, tag, owner, version, deleted FROM workflow_definitions
 	WHERE tenant = $1 AND tag = $2 AND (owner = $3 OR $3 = '' AND NOT deleted) LIMIT 2
 ) h LEFT JOIN workflow_versions v
 	ON v.tenant = $1 AND v.tag = $2 AND v.owner = h.owner AND v.version = CASE WHEN $4::bigint = 0 THEN h.version ELSE $4 END`
 
-// Workflow returns a version of a definition, 0 for the newest. Owner "" is the one owner of that tag who has not deleted it.
-// [agent.CodeNotFound] with Field "workflow_tag" when there is none, or the newest is asked for and says deleted, with Field "version" when
-// there is no such version; [agent.CodeConflict] with Field "workflow_owner" when Owner is empty and there are several. One query.
-func (s *Store) Workflow(ctx context.Context, key agent.WorkflowKey, version int64) (agent.StoredWorkflow, error) {
-	const op = "load workflow"
-	rows, err := s.pool.Query(ctx, readWorkflow, key.Tenant, plain(key.Tag), plain(key.Owner), version)
-	if err != nil {
-		return agent.StoredWorkflow{}, mapError(op, err)
+// Workflow returns a version of a definition, 0 for the newest. Owner "" stands for the one owner of that tag who has not deleted it. The error is
+// [agent.CodeNotFound] with Field "workflow_tag" if there is none, or the newest version is asked for and deleted; with Field "version" if there
+// is no such version. It is [agent.CodeConflict] with Field "workflow_owner" if Owner is empty and there are several. One query.
+func (s *WorkflowStore) Workflow(ctx context.Context, key agent.WorkflowKey, version int64) (agent.StoredWorkflow, error) {
+	type row struct {
+		agent.StoredWorkflow
+		Gone bool // the newest version is a deletion
 	}
-	var gone bool
-	found, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (agent.StoredWorkflow, error) {
-		var (
-			w                 = agent.StoredWorkflow{WorkflowKey: key}
-			number            *int64
-			hash, patchID, by *string
-			deleted           *bool
-			at                *time.Time
-			err               = row.Scan(&w.Owner, &gone, &number, (*[]byte)(&w.Definition), &hash, &patchID, &deleted, &at, &by)
-		)
-		if err == nil && number != nil {
-			w.Version, w.Hash, w.PatchID, w.Deleted, w.UpdatedAt, w.UpdatedBy = *number, *hash, *patchID, *deleted, at.UTC(), *by
-		}
-		return w, err
-	})
+	found, err := queryRows(ctx, s.pool, pgx.RowToStructByName[row], readWorkflow, key.Tenant, cleanText(key.Tag), cleanText(key.Owner), version)
 	switch {
 	case err != nil:
-		return agent.StoredWorkflow{}, mapError(op, err)
+		return agent.StoredWorkflow{}, mapError("load workflow", err)
 	case len(found) > 1:
-		return agent.StoredWorkflow{}, severalOwners(key, []string{found[0].Owner, found[1].Owner})
-	case len(found) == 0, gone && version == 0:
+		return agent.StoredWorkflow{}, severalOwners(key, found[0].Owner, found[1].Owner)
+	case len(found) == 0, found[0].Gone && version == 0:
 		return agent.StoredWorkflow{}, unknownWorkflow(key)
 	case found[0].Version == 0:
 		return agent.StoredWorkflow{}, agent.FieldErrorf(agent.CodeNotFound, "version", "workflow %q has no version %d", key.Tag, version)
 	}
-	return found[0], nil
+	return found[0].StoredWorkflow, nil
 }
 
 func unknownWorkflow(key agent.WorkflowKey) error {
@@ -77,32 +51,28 @@ func unknownWorkflow(key agent.WorkflowKey) error {
 	return agent.FieldErrorf(agent.CodeNotFound, "workflow_tag", "there is no workflow %q of owner %q", key.Tag, key.Owner)
 }
 
+func severalOwners(key agent.WorkflowKey, first, second string) error {
+	return agent.FieldErrorf(agent.CodeConflict, "workflow_owner", "several owners have a workflow %q: %s, %s, …", key.Tag, first, second)
+}
+
 const readNewest = `
 SELECT version, deleted FROM workflow_definitions WHERE tenant = $1 AND tag = $2 AND owner = $3`
 
-// NewestVersion says which version of a key is the newest, and whether it says deleted; 0 when there never was one.
-func (s *Store) NewestVersion(ctx context.Context, key agent.WorkflowKey) (version int64, deleted bool, err error) {
-	err = s.pool.QueryRow(ctx, readNewest, key.Tenant, plain(key.Tag), plain(key.Owner)).Scan(&version, &deleted)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return 0, false, nil
-	}
-	return version, deleted, mapError("read newest version", err)
+// NewestVersion returns the newest version of a key, 0 if there never was one, and whether it is a deletion.
+func (s *WorkflowStore) NewestVersion(ctx context.Context, key agent.WorkflowKey) (version int64, deleted bool, err error) {
+	err = s.pool.QueryRow(ctx, readNewest, key.Tenant, cleanText(key.Tag), cleanText(key.Owner)).Scan(&version, &deleted)
+	return version, deleted, mapError("read newest version", optional(err))
 }
 
-// One more definition than the page may have is looked at, to know whether there are more.
-const listWorkflows = `
-SELECT tenant, owner, tag, version, definition, hash, patch_id, deleted, updated_at, updated_by, found
-FROM (
-	SELECT l.*, row_number() OVER place AS n, count(*) OVER () AS found, sum(octet_length(definition::text)) OVER place AS total
-	FROM (
-		SELECT ` + storedColumns + `
+func listWorkflows() string {
+	return boundedPage(`tenant, owner, tag, version, definition, hash, patch_id, deleted, updated_at, updated_by`, `
+		SELECT v.tenant, v.owner, v.tag, v.version, v.definition, v.hash, v.patch_id, v.deleted, v.updated_at, v.updated_by
 		FROM workflow_definitions h JOIN workflow_versions v USING (tenant, tag, owner, version)
 		WHERE (h.tenant = $1 OR $1 = '*') AND ($2 = '' OR h.tag = $2) AND ($3 = '' OR h.owner = $3) AND NOT h.deleted
 			AND (h.tenant, h.tag, h.owner) > ($4, $5, $6)
 		ORDER BY h.tenant, h.tag, h.owner LIMIT $7::integer + 1
-	) l
-	WINDOW place AS (ORDER BY tenant, tag, owner ROWS UNBOUNDED PRECEDING)
-) p WHERE n <= $7 AND (n = 1 OR total <= $8) ORDER BY n`
+	`, `tenant, tag, owner`, `octet_length(definition::text)`, `$7`, `$8`)
+}
 
 // workflowPlace is the place of a definition in a list.
 type workflowPlace struct {
@@ -111,37 +81,78 @@ type workflowPlace struct {
 	Owner  string `json:"o"`
 }
 
-func (p *workflowPlace) valid() bool {
-	return p.Tenant != "" && p.Tag != "" && checkNames(named{value: p.Tenant}, named{value: p.Tag}, named{value: p.Owner}) == nil
+func (p *workflowPlace) isValid() bool {
+	return checkNames(nameField{"", p.Tenant, true}, nameField{"", p.Tag, true}, nameField{value: p.Owner}) == nil
 }
 
-// Workflows lists the newest versions by tag and owner, without those that say deleted; the tenant "*" is all of them, tenant by tenant. A
-// page has at most 8 MiB of definitions, yet at least one while there is one; Next is empty on the last page. One query.
-func (s *Store) Workflows(ctx context.Context, q agent.WorkflowQuery) (agent.WorkflowPage, error) {
-	const op = "list workflows"
+// Workflows lists the newest versions by tag and owner, without deleted ones; the tenant "*" stands for all tenants, tenant by tenant. A page has at
+// most 8 MiB of definitions, yet at least one. Next is empty on the last page. One query.
+func (s *WorkflowStore) Workflows(ctx context.Context, q agent.WorkflowQuery) (page agent.WorkflowPage, err error) {
 	var from workflowPlace
-	if err := readPageToken(q.Token, &from, (*workflowPlace).valid); err != nil {
-		return agent.WorkflowPage{}, err
+	if err := decodePageToken(q.Token, &from, (*workflowPlace).isValid); err != nil {
+		return page, err
 	}
-	// The filters differ so much in what they leave that no plan suits all of them: this mode makes one for the values at hand.
-	rows, err := s.pool.Query(ctx, listWorkflows, pgx.QueryExecModeCacheDescribe, q.Tenant, plain(q.Tag), plain(q.Owner),
-		from.Tenant, from.Tag, from.Owner, pageSize(q.Size), maxListBytes)
-	if err != nil {
-		return agent.WorkflowPage{}, mapError(op, err)
+	page.Workflows, page.Next, err = queryBoundedPage(ctx, s.pool, func(row pgx.CollectableRow) (w agent.StoredWorkflow, err error) {
+		err = row.Scan(&w.Tenant, &w.Owner, &w.Tag, &w.Version, &w.Definition, &w.Hash, &w.PatchID, &w.Deleted, &w.UpdatedAt, &w.UpdatedBy)
+		return w, err
+	}, func(last *agent.StoredWorkflow) any { return workflowPlace{last.Tenant, last.Tag, last.Owner} },
+		listWorkflows(), q.Tenant, cleanText(q.Tag), cleanText(q.Owner), from.Tenant, from.Tag, from.Owner, pageSize(q.Size), maxPageBytes)
+	return page, mapError("list workflows", err)
+}
+
+const patchColumns = `tenant, owner, tag, patch_id, version, version - 1 AS base_version, hash, operations, description, revert_of AS revert,
+	updated_at AS at, updated_by AS by`
+
+// WorkflowPatch returns one change of a definition. The error is [agent.CodeNotFound] with Field "patch_id" if the tenant has none of that id.
+func (s *WorkflowStore) WorkflowPatch(ctx context.Context, tenant, patchID string) (agent.WorkflowPatch, error) {
+	unknown := agent.FieldErrorf(agent.CodeNotFound, "patch_id", "there is no patch %q", patchID)
+	p, err := queryRow(ctx, s.pool, unknown, pgx.RowToStructByNameLax[agent.WorkflowPatch],
+		`SELECT `+patchColumns+` FROM workflow_versions WHERE tenant = $1 AND patch_id = $2`, tenant, cleanText(patchID))
+	return p, mapError("load patch", err)
+}
+
+// The owners of a tag: those who have not deleted it, if there are any, else all.
+const readOwners = `
+SELECT owner FROM workflow_definitions h
+WHERE tenant = $1 AND tag = $2 AND (owner = $3 OR $3 = '' AND (NOT deleted OR NOT EXISTS (
+	SELECT FROM workflow_definitions o WHERE o.tenant = $1 AND o.tag = $2 AND NOT o.deleted)))
+LIMIT 2`
+
+func listPatches() string {
+	return boundedPage(`tenant, owner, tag, patch_id, version, base_version, hash, operations, description, revert, at, by`, `
+		SELECT `+patchColumns+` FROM workflow_versions
+		WHERE tenant = $1 AND tag = $2 AND owner = $3 AND version < $4
+		ORDER BY version DESC LIMIT $5::integer + 1
+	`, `version DESC`, `coalesce(octet_length(operations::text), 0)`, `$5`, `$6`)
+}
+
+// patchPlace is the place of a change in a list.
+type patchPlace struct {
+	Version int64 `json:"v"`
+}
+
+// WorkflowPatches lists the changes of a definition, newest first, also of a deleted one. Owner "" stands for the one owner of the tag: the errors
+// are those of [WorkflowStore.Workflow]. A page has at most 8 MiB of operations, yet at least one change.
+func (s *WorkflowStore) WorkflowPatches(ctx context.Context, key agent.WorkflowKey, q agent.Page) (page agent.WorkflowPatchPage, err error) {
+	const op = "list patches"
+	from := patchPlace{Version: 1<<63 - 1}
+	if err := decodePageToken(q.Token, &from, func(p *patchPlace) bool { return p.Version > 0 }); err != nil {
+		return page, err
 	}
-	var (
-		page  agent.WorkflowPage
-		found int
-	)
-	page.Workflows, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (agent.StoredWorkflow, error) {
-		return scanStored(withColumn{row, &found})
-	})
-	if n := len(page.Workflows); err == nil && n < found {
-		last := &page.Workflows[n-1]
-		page.Next, err = pageToken(workflowPlace{last.Tenant, last.Tag, last.Owner})
+	owners, err := queryRows(ctx, s.pool, pgx.RowTo[string], readOwners, key.Tenant, cleanText(key.Tag), cleanText(key.Owner))
+	switch {
+	case err != nil:
+		return page, mapError(op, err)
+	case len(owners) == 0:
+		return page, unknownWorkflow(key)
+	case len(owners) > 1:
+		return page, severalOwners(key, owners[0], owners[1])
 	}
-	if err != nil {
-		return agent.WorkflowPage{}, mapError(op, err)
-	}
-	return page, nil
+	page.Patches, page.Next, err = queryBoundedPage(ctx, s.pool, func(row pgx.CollectableRow) (p agent.WorkflowPatch, err error) {
+		err = row.Scan(&p.Tenant, &p.Owner, &p.Tag, &p.PatchID, &p.Version, &p.BaseVersion, &p.Hash, &p.Operations, &p.Description, &p.Revert, &p.At,
+			&p.By)
+		return p, err
+	}, func(last *agent.WorkflowPatch) any { return patchPlace{last.Version} },
+		listPatches(), key.Tenant, key.Tag, owners[0], from.Version, pageSize(q.Size), maxPageBytes)
+	return page, mapError(op, err)
 }

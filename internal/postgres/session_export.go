@@ -1,0 +1,63 @@
+package postgres
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// maxExportBytes bounds the transcript and the results of an export, which is built in memory.
+const maxExportBytes = 256 << 20
+
+const readSession = `
+SELECT created_at, inactive_at FROM sessions WHERE tenant = $1 AND session_id = $2`
+
+const measureSession = `
+SELECT (SELECT coalesce(sum(size), 0) FROM messages WHERE tenant = $1 AND session_id = $2) +
+	(SELECT coalesce(sum(octet_length(r.output::text)), 0)
+	FROM turns t JOIN agent_results r ON r.turn_id = t.turn_id WHERE t.tenant = $1 AND t.session_id = $2)`
+
+const (
+	exportMessages = `
+SELECT position, turn_id, created_at, role, blocks FROM messages WHERE tenant = $1 AND session_id = $2 ORDER BY position`
+	exportTurns = `
+SELECT t.turn_id, t.state, t.agent, t.channel, t.user_id, t.created_at, t.finished_at, r.output
+FROM turns t LEFT JOIN agent_results r ON r.turn_id = t.turn_id
+WHERE t.tenant = $1 AND t.session_id = $2 ORDER BY t.seq`
+	exportApprovals = approvalColumns + ` WHERE t.tenant = $1 AND t.session_id = $2 ORDER BY a.created_at, a.turn_id, a.approval_id`
+	exportNotes     = `
+SELECT name, body, updated_at FROM session_notes WHERE tenant = $1 AND session_id = $2 ORDER BY name`
+	exportReferences = referenceColumns + `ORDER BY number`
+)
+
+// ExportSession returns everything that is stored of a session, as of one moment and in one round trip. The error is [agent.CodeNotFound] if the tenant
+// does not have the session, and [agent.CodeOverflow] for more than 256 MiB; [SessionStore.Messages] and [SessionStore.Turns] return the pages of it.
+func (s *SessionStore) ExportSession(ctx context.Context, tenant string, id agent.SessionID) (agent.SessionExport, error) {
+	e := agent.SessionExport{Tenant: tenant, SessionID: id}
+	err := s.snapshot(ctx, func(b *pgx.Batch) {
+		b.Queue(readSession, tenant, id).QueryRow(func(row pgx.Row) error {
+			return ifNoRows(row.Scan(&e.CreatedAt, &e.InactiveAt), unknownSession(id))
+		})
+		b.Queue(measureSession, tenant, id).QueryRow(func(row pgx.Row) error {
+			var size int64
+			if err := row.Scan(&size); err != nil {
+				return err
+			}
+			if size > maxExportBytes {
+				return agent.Errorf(agent.CodeOverflow, "", "session %q has %d bytes, an export at most %d", id, size, maxExportBytes)
+			}
+			return nil
+		})
+		queueRows(b, &e.Messages, pgx.RowToStructByNameLax[agent.ExportMessage], exportMessages, tenant, id)
+		queueRows(b, &e.Turns, pgx.RowToStructByName[agent.ExportTurn], exportTurns, tenant, id)
+		queueRows(b, &e.Approvals, scanApproval, exportApprovals, tenant, id)
+		queueRows(b, &e.Notes, pgx.RowToStructByName[agent.SessionNote], exportNotes, tenant, id)
+		queueRows(b, &e.References, pgx.RowToStructByName[agent.Reference], exportReferences, tenant, id)
+	})
+	if err != nil {
+		return agent.SessionExport{}, mapError("export session", err)
+	}
+	return e, nil
+}

@@ -1,0 +1,183 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// SessionStore keeps the transcripts of sessions, and the notes, references and datasets of their turns.
+type SessionStore struct{ *database }
+
+func unknownSession(id agent.SessionID) error {
+	return agent.Errorf(agent.CodeNotFound, "", "session %q is not known", id)
+}
+
+// SessionTurn is a turn in the list of a session.
+type SessionTurn struct {
+	Seq        int64 // the place in the order of the session's turns, from 1
+	TurnID     agent.TurnID
+	Agent      string
+	State      string // as in [agent.TurnState]
+	CreatedAt  time.Time
+	FinishedAt *time.Time // nil while it is queued or running
+	Holds      bool       // the turn holds the session now
+}
+
+const readTurns = `
+SELECT t.seq, t.turn_id, t.agent, t.state, t.created_at, t.finished_at, coalesce(t.turn_id = s.holder, false)
+FROM turns t JOIN sessions s USING (tenant, session_id)
+WHERE t.tenant = $1 AND t.session_id = $2 AND t.seq > $3
+ORDER BY t.seq LIMIT $4`
+
+// Turns returns a page of a session's turns in order, those after a sequence number, at most limit (100 by default, 1,000 at most). The error is
+// [agent.CodeNotFound] if the tenant does not have the session.
+func (s *SessionStore) Turns(ctx context.Context, tenant string, id agent.SessionID, after int64, limit int) (page []SessionTurn, err error) {
+	var b pgx.Batch
+	queueExists(&b, unknownSession(id), sessionExists, tenant, id)
+	queueRows(&b, &page, pgx.RowToStructByPos[SessionTurn], readTurns, tenant, id, after, pageSize(limit))
+	return page, mapError("list turns", s.send(ctx, &b))
+}
+
+// TranscriptMessage is a message of a session.
+type TranscriptMessage struct {
+	Position  int64 // contiguous from 1 within the session
+	TurnID    agent.TurnID
+	CreatedAt time.Time
+	Message   agent.Message
+}
+
+const sessionExists = `
+SELECT FROM sessions WHERE tenant = $1 AND session_id = $2`
+
+const readMessages = `
+SELECT position, turn_id, created_at, role, blocks FROM (
+	SELECT *, sum(size) OVER (ORDER BY position ROWS UNBOUNDED PRECEDING) AS total, row_number() OVER (ORDER BY position) AS n
+	FROM messages WHERE tenant = $1 AND session_id = $2 AND position > $3
+	ORDER BY position LIMIT $4
+) m WHERE n = 1 OR total <= $5 ORDER BY position`
+
+// Messages returns a page of a session's transcript: the messages after a position, oldest first, at most limit (100 by default, 1,000 at most) and at
+// most as many bytes as a prompt may have, yet at least one. The error is [agent.CodeNotFound] if the tenant does not have the session.
+func (s *SessionStore) Messages(
+	ctx context.Context, tenant string, id agent.SessionID, after int64, limit int,
+) (page []TranscriptMessage, err error) {
+	var b pgx.Batch
+	queueExists(&b, unknownSession(id), sessionExists, tenant, id)
+	queueRows(&b, &page, func(row pgx.CollectableRow) (m TranscriptMessage, err error) {
+		err = row.Scan(&m.Position, &m.TurnID, &m.CreatedAt, &m.Message.Role, &m.Message.Blocks)
+		return m, err
+	}, readMessages, tenant, id, after, pageSize(limit), s.cfg.PromptBytes)
+	return page, mapError("read transcript", s.send(ctx, &b))
+}
+
+const maxNoteBytes = 256 << 10
+
+const readNote = `
+SELECT body FROM session_notes WHERE tenant = $1 AND session_id = $2 AND name = $3`
+
+const writeNote = `
+INSERT INTO session_notes (tenant, session_id, name, body, updated_at)
+SELECT tenant, session_id, $3, $4::json, clock_timestamp() FROM sessions WHERE tenant = $1 AND session_id = $2
+ON CONFLICT (tenant, session_id, name) DO UPDATE SET body = excluded.body, updated_at = excluded.updated_at`
+
+// Note returns the JSON that is stored with a session under a name, nil if there is none or no such session.
+func (s *SessionStore) Note(ctx context.Context, tenant string, id agent.SessionID, name string) (json.RawMessage, error) {
+	var body []byte
+	err := s.pool.QueryRow(ctx, readNote, tenant, id, cleanText(name)).Scan(&body)
+	return body, mapError("read note", optional(err))
+}
+
+// SetNote stores up to 256 KiB of JSON with a session, and replaces what is stored under the name. More is [agent.CodeOverflow], what is not JSON
+// [agent.CodeInvalid], a session that the tenant does not have [agent.CodeNotFound].
+func (s *SessionStore) SetNote(ctx context.Context, tenant string, id agent.SessionID, name string, body json.RawMessage) error {
+	const op = "keep note"
+	if err := checkText("name", name, maxNameBytes); err != nil {
+		return err
+	}
+	if len(body) > maxNoteBytes {
+		return agent.Errorf(agent.CodeOverflow, op, "note %q is %d bytes, at most %d", name, len(body), maxNoteBytes)
+	}
+	text, err := encode(body)
+	if err != nil {
+		return mapError(op, err)
+	}
+	tag, err := s.pool.Exec(ctx, writeNote, tenant, id, name, text)
+	switch {
+	case err != nil:
+		return mapError(op, err)
+	case tag.RowsAffected() == 0:
+		return agent.Errorf(agent.CodeNotFound, op, "session %q is not known", id)
+	}
+	return nil
+}
+
+const countCalls = `
+WITH finished AS MATERIALIZED (
+	SELECT turn_id FROM turns WHERE tenant = $1 AND session_id = $2 AND state NOT IN ('queued', 'running')
+)
+SELECT NULL AS tool, count(*) FROM finished JOIN turn_steps s USING (turn_id) WHERE s.call_id = '' AND s.producer NOT LIKE 'answer/%'
+UNION ALL
+SELECT c.name, count(*) FROM finished JOIN tool_calls c USING (turn_id)
+LEFT JOIN turn_steps s ON s.turn_id = c.turn_id AND s.step = c.step AND s.call_id = c.call_id
+WHERE coalesce(s.verdict ->> 'refused', '') <> 'true'
+GROUP BY c.name ORDER BY tool`
+
+// CallCounts counts the model replies and the tool calls, by name, of a session's finished turns. Calls without a result count; replies that the runtime
+// gave instead of a model, and calls that were refused without running, do not. An unknown session has none.
+func (s *SessionStore) CallCounts(ctx context.Context, tenant string, id agent.SessionID) (agent.CallCounts, error) {
+	rows, err := s.pool.Query(ctx, countCalls, tenant, id)
+	if err != nil {
+		return agent.CallCounts{}, mapError("count calls", err)
+	}
+	var (
+		counts agent.CallCounts
+		tool   *string
+		calls  int
+	)
+	_, err = pgx.ForEachRow(rows, []any{&tool, &calls}, func() error {
+		if tool == nil {
+			counts.Model = calls
+			return nil
+		}
+		counts.Tools = append(counts.Tools, agent.ToolCount{Tool: *tool, Calls: calls})
+		return nil
+	})
+	return counts, mapError("count calls", err)
+}
+
+const (
+	datasetTurns   = 50 // of a session whose datasets are read
+	maxDatasets    = 50
+	maxDatasetArgs = 16 << 10 // bytes: longer arguments of a call are left out
+)
+
+const readDatasets = `
+SELECT c.turn_id, c.name, CASE WHEN octet_length(c.args::text) <= $5 THEN c.args END, c.dataset
+FROM (
+	SELECT turn_id, seq FROM turns
+	WHERE tenant = $1 AND session_id = $2 AND state NOT IN ('queued', 'running')
+		AND seq < (SELECT seq FROM turns WHERE turn_id = $3 AND tenant = $1 AND session_id = $2)
+	ORDER BY seq DESC LIMIT $6
+) t JOIN tool_calls c ON c.turn_id = t.turn_id
+WHERE c.dataset IS NOT NULL
+ORDER BY t.seq DESC, c.step DESC, c.call_id DESC LIMIT $4`
+
+// Datasets returns the newest datasets that the turns of a session stored before one of its turns, newest first, at most n and at most 50, of the last 50
+// finished turns. A turn of another session sees none. Arguments over 16 KiB are left out.
+func (s *SessionStore) Datasets(
+	ctx context.Context, tenant string, id agent.SessionID, before agent.TurnID, n int,
+) ([]agent.SessionDataset, error) {
+	if n <= 0 {
+		return nil, nil
+	}
+	found, err := queryRows(ctx, s.pool, func(row pgx.CollectableRow) (d agent.SessionDataset, err error) {
+		err = row.Scan(&d.TurnID, &d.Tool, &d.Args, &d.Dataset)
+		return d, err
+	}, readDatasets, tenant, id, before, min(n, maxDatasets), maxDatasetArgs, datasetTurns)
+	return found, mapError("read datasets", err)
+}
