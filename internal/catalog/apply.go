@@ -9,7 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/catalog/definition"
+	"github.com/turnstone-run/turnstone/internal/catalog/manifest"
 )
 
 // applyAttempts is how often a change is checked anew because another process committed first.
@@ -20,12 +20,12 @@ const applyAttempts = 20
 // changed since BaseRevision or is edited in a folder.
 func (r *Registry) Apply(ctx context.Context, req agent.ApplyRequest) (agent.ApplyResult, error) {
 	req.Source = cmp.Or(req.Source, agent.SourceAPI)
-	defs, faults := definition.Parse(req.Files)
-	faults = append(faults, twice(defs)...)
+	documents, faults := manifest.Parse(req.Files)
+	faults = append(faults, twice(documents)...)
 	if err := faults.Err(); err != nil {
 		return agent.ApplyResult{}, err
 	}
-	if req.Prune && len(defs) == 0 && req.Source == agent.SourceAPI {
+	if req.Prune && len(documents) == 0 && req.Source == agent.SourceAPI {
 		return agent.ApplyResult{}, agent.Invalid("prune", "there is no document in the files: nothing says what to keep")
 	}
 	if !req.DryRun {
@@ -42,7 +42,7 @@ func (r *Registry) Apply(ctx context.Context, req agent.ApplyRequest) (agent.App
 			return agent.ApplyResult{}, err
 		}
 		var out agent.ApplyResult
-		if out, err = r.apply(ctx, &req, defs); err == nil || agent.CodeOf(err) != agent.CodeConflict || !stale(err) {
+		if out, err = r.apply(ctx, &req, documents); err == nil || agent.CodeOf(err) != agent.CodeConflict || !stale(err) {
 			return out, err
 		}
 	}
@@ -70,10 +70,10 @@ func stale(err error) bool {
 }
 
 // twice finds documents that a request holds more than once.
-func twice(defs []*definition.Definition) agent.Faults {
+func twice(documents []*manifest.Document) agent.Faults {
 	var out agent.Faults
-	first := make(map[agent.DocumentKey]*definition.Definition, len(defs))
-	for _, d := range defs {
+	first := make(map[agent.DocumentKey]*manifest.Document, len(documents))
+	for _, d := range documents {
 		if other, ok := first[d.Key]; ok {
 			out = append(out, d.Fault("", "is given twice: the other one is at %s:%d", cmp.Or(other.File, "line"), other.Line))
 			continue
@@ -84,12 +84,12 @@ func twice(defs []*definition.Definition) agent.Faults {
 }
 
 // apply makes one attempt.
-func (r *Registry) apply(ctx context.Context, req *agent.ApplyRequest, defs []*definition.Definition) (agent.ApplyResult, error) {
+func (r *Registry) apply(ctx context.Context, req *agent.ApplyRequest, documents []*manifest.Document) (agent.ApplyResult, error) {
 	s := r.current.Load()
 	if req.BaseRevision > s.revision {
 		return agent.ApplyResult{}, agent.Invalid("base_revision", "is %d, but the newest revision is %d", req.BaseRevision, s.revision)
 	}
-	p, err := r.planChange(s, req, defs)
+	p, err := r.planChange(s, req, documents)
 	if err != nil {
 		return agent.ApplyResult{}, err
 	}
@@ -141,14 +141,14 @@ type planned struct {
 }
 
 // planChange compares what is wanted with what is there.
-func (r *Registry) planChange(s *snapshot, req *agent.ApplyRequest, defs []*definition.Definition) (*planned, error) {
+func (r *Registry) planChange(s *snapshot, req *agent.ApplyRequest, documents []*manifest.Document) (*planned, error) {
 	p := &planned{
 		change: change{revision: s.revision + 1, oldest: s.oldest, gone: map[agent.DocumentKey]int64{}},
 		commit: agent.CatalogCommit{At: s.revision, By: req.By, Source: req.Source, Comment: req.Comment},
 	}
-	wanted := make(map[agent.DocumentKey]bool, len(defs))
+	wanted := make(map[agent.DocumentKey]bool, len(documents))
 	tenants := map[string]bool{}
-	for _, d := range defs {
+	for _, d := range documents {
 		wanted[d.Key] = true
 		tenants[d.Key.Tenant] = true
 		if err := r.put(p, s, req, d); err != nil {
@@ -165,7 +165,7 @@ func (r *Registry) planChange(s *snapshot, req *agent.ApplyRequest, defs []*defi
 			}
 		}
 	}
-	if req.Source == agent.SourceFollow && len(defs) == 0 && len(remove) > 0 { // rather the wrong installation than one without documents
+	if req.Source == agent.SourceFollow && len(documents) == 0 && len(remove) > 0 { // rather the wrong installation than one without documents
 		return nil, agent.Invalid("catalog.follow", "the followed catalog is empty; the %d documents that were taken over from it are kept. "+
 			"Check catalog.follow.url. To remove them, unset it and use starter catalog delete", len(remove))
 	}
@@ -181,7 +181,7 @@ func (r *Registry) planChange(s *snapshot, req *agent.ApplyRequest, defs []*defi
 	return p, nil
 }
 
-func (r *Registry) put(p *planned, s *snapshot, req *agent.ApplyRequest, d *definition.Definition) error {
+func (r *Registry) put(p *planned, s *snapshot, req *agent.ApplyRequest, d *manifest.Document) error {
 	e, there := s.docs[d.Key]
 	there = there && e.stored()
 	c := agent.DocumentChange{DocumentKey: d.Key, Action: agent.ActionCreated, After: d.Body}
@@ -200,7 +200,7 @@ func (r *Registry) put(p *planned, s *snapshot, req *agent.ApplyRequest, d *defi
 		return err
 	}
 	doc := agent.Document{DocumentKey: d.Key, Body: d.Body, Revision: p.change.revision, Source: req.Source}
-	p.change.put = append(p.change.put, &entry{doc: doc, def: d})
+	p.change.put = append(p.change.put, &entry{doc: doc, parsed: d})
 	p.commit.Put = append(p.commit.Put, doc)
 	p.keys = append(p.keys, d.Key)
 	return nil

@@ -46,14 +46,14 @@ type checker struct {
 }
 
 func (c *checker) fault(e *entry, path, format string, args ...any) {
-	c.faults = append(c.faults, e.def.Fault(path, format, args...))
+	c.faults = append(c.faults, e.parsed.Fault(path, format, args...))
 }
 
 // holders checks the documents that name others and are not part of a plan by themselves: nobody may use them yet. Of one that did not
 // change only what the change took away is held against it.
 func (c *checker) holders() {
 	for k, e := range c.s.docs {
-		switch v := e.def.Value.(type) {
+		switch v := e.parsed.Value.(type) {
 		case *agent.ToolBinding:
 			c.binding(e, v)
 		case *agent.ModelProfile:
@@ -276,7 +276,7 @@ func (w *circles) report(circle []*entry) {
 		names = append(names, ring[(at%len(ring)+i)%len(ring)].doc.Name)
 	}
 	next := slices.Index(circle[at].instance().Delegates, names[1])
-	f := circle[at].def.Fault(fmt.Sprintf("delegates[%d]", next), "agents delegate in a circle: %s", strings.Join(names, " → "))
+	f := circle[at].parsed.Fault(fmt.Sprintf("delegates[%d]", next), "agents delegate in a circle: %s", strings.Join(names, " → "))
 	if !slices.Contains(w.c.faults, f) {
 		w.c.faults = append(w.c.faults, f)
 	}

@@ -24,6 +24,6 @@ func (r *Registry) Collection(_ context.Context, tenant, name string) (agent.Kno
 			Code: agent.CodeUnavailable, Op: fmt.Sprintf("embeddings of collection %q", name), Field: "collection", Err: c.out.faults,
 		}
 	}
-	k, _ := ref.entry.def.Value.(*agent.KnowledgeCollection)
+	k, _ := ref.entry.parsed.Value.(*agent.KnowledgeCollection)
 	return *k, model, nil
 }

@@ -97,7 +97,7 @@ func compile(parts *Parts, e *entry, in *inputs) *compiled {
 }
 
 func (c *compiler) fault(path, format string, args ...any) {
-	c.out.faults = append(c.out.faults, c.e.def.Fault(path, format, args...))
+	c.out.faults = append(c.out.faults, c.e.parsed.Fault(path, format, args...))
 }
 
 func (c *compiler) identity() {
@@ -181,7 +181,7 @@ func (c *compiler) parameters(node *entry, given json.RawMessage, path string) (
 	}
 	filled, faults := properties.Parameters(given)
 	if len(faults) > 0 {
-		c.out.faults = append(c.out.faults, c.e.def.Within(path, faults)...)
+		c.out.faults = append(c.out.faults, c.e.parsed.Within(path, faults)...)
 		return parameters{}, false
 	}
 	p, err := newParameters(filled)

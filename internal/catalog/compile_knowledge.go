@@ -64,7 +64,7 @@ func (c *compiler) collections() {
 			c.fault(path, "there is no knowledge collection %q", ref.name)
 			continue
 		}
-		k, _ := ref.entry.def.Value.(*agent.KnowledgeCollection)
+		k, _ := ref.entry.parsed.Value.(*agent.KnowledgeCollection)
 		step := agent.PlanStep{
 			Kind: agent.PrepareRetrieve, Collection: k.Name, Tenant: ref.entry.doc.Tenant, TopK: k.TopK, MinScore: k.MinScore,
 			Embedding: c.embedding(ref, path),

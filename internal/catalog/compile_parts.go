@@ -37,7 +37,7 @@ func (c *compiler) models() {
 
 // model is a profile with the key that its requests may use.
 func (c *compiler) model(ref *reference, path string) (agent.PlanModel, bool) {
-	p, _ := ref.entry.def.Value.(*agent.ModelProfile)
+	p, _ := ref.entry.parsed.Value.(*agent.ModelProfile)
 	m := c.parts.model(ref.entry)
 	for _, a := range ref.auth {
 		auth, ok := c.auth(&a, path)
@@ -60,8 +60,8 @@ func (c *compiler) model(ref *reference, path string) (agent.PlanModel, bool) {
 // sharedKeyLeaves reports whether a tenant's own model profile would send a shared key to an address that the tenant chose and the key's
 // profile does not list. A list of hosts is checked when the key is used.
 func sharedKeyLeaves(model, auth *entry) bool {
-	m, isModel := model.def.Value.(*agent.ModelProfile)
-	a, isAuth := auth.def.Value.(*agent.AuthProfile)
+	m, isModel := model.parsed.Value.(*agent.ModelProfile)
+	a, isAuth := auth.parsed.Value.(*agent.AuthProfile)
 	return isModel && isAuth && auth.doc.Tenant == agent.SharedTenant && model.doc.Tenant != agent.SharedTenant && m.BaseURL != "" && len(a.Hosts) == 0
 }
 
@@ -71,7 +71,7 @@ func sharedKeyFault(auth string) string {
 
 // model is a profile as plans have it, without its key.
 func (p *Parts) model(e *entry) agent.PlanModel {
-	v, _ := e.def.Value.(*agent.ModelProfile)
+	v, _ := e.parsed.Value.(*agent.ModelProfile)
 	m := agent.PlanModel{
 		Profile: v.Name, Provider: v.Provider, Model: v.Model, BaseURL: v.BaseURL, Temperature: v.Temperature, MaxTokens: v.MaxTokens,
 		TimeoutSec: v.TimeoutSec, InputPerMTok: v.Price.InputPerMTok, CachedPerMTok: v.Price.CachedPerMTok, OutputPerMTok: v.Price.OutputPerMTok,
@@ -88,7 +88,7 @@ func (c *compiler) auth(ref *reference, path string) (agent.PlanAuth, bool) {
 		c.fault(path, "there is no auth profile %q", ref.name)
 		return agent.PlanAuth{}, false
 	}
-	a, _ := ref.entry.def.Value.(*agent.AuthProfile)
+	a, _ := ref.entry.parsed.Value.(*agent.AuthProfile)
 	return agent.PlanAuth{
 		Tenant: ref.entry.doc.Tenant, Name: a.Name, Type: a.Type, Secret: a.Secret, Header: a.Header, Query: a.Query, Username: a.Username, Password: a.Password,
 		ClientID: a.ClientID, ClientSecret: a.ClientSecret, TokenURL: a.TokenURL, Issuer: a.Issuer, Scopes: a.Scopes, Hosts: a.Hosts,

@@ -90,7 +90,7 @@ func gather(parts *Parts, s *snapshot, e *entry) *inputs {
 func (g *gatherer) model(name string) reference {
 	m := g.find(agent.KindModel, name)
 	if m.entry != nil {
-		if p, ok := m.entry.def.Value.(*agent.ModelProfile); ok && p.Auth != "" {
+		if p, ok := m.entry.parsed.Value.(*agent.ModelProfile); ok && p.Auth != "" {
 			m.auth = []reference{g.find(agent.KindAuth, p.Auth)}
 		}
 	}
@@ -102,7 +102,7 @@ func (g *gatherer) model(name string) reference {
 func (g *gatherer) knowledge(name string) reference {
 	k := g.find(agent.KindKnowledge, name)
 	if k.entry != nil {
-		if v, ok := k.entry.def.Value.(*agent.KnowledgeCollection); ok && v.Embedding != "" {
+		if v, ok := k.entry.parsed.Value.(*agent.KnowledgeCollection); ok && v.Embedding != "" {
 			m := (&gatherer{s: g.s, tenant: k.entry.doc.Tenant, in: g.in}).model(v.Embedding)
 			k.model = &m
 		}
@@ -196,7 +196,7 @@ func (g *gatherer) grant(t agent.ToolGrant, path string) grant {
 	out.bound.NodeID, out.bound.NodeVersion, _ = strings.Cut(t.Toolkit, "@")
 	if b := g.find(agent.KindBinding, t.Toolkit); b.entry != nil {
 		out.binding = b.entry
-		out.bound, _ = b.entry.def.Value.(*agent.ToolBinding)
+		out.bound, _ = b.entry.parsed.Value.(*agent.ToolBinding)
 	}
 	if len(out.bound.ClientSide) > 0 {
 		return out

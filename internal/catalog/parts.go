@@ -8,7 +8,7 @@ import (
 	"sync"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/catalog/definition"
+	"github.com/turnstone-run/turnstone/internal/catalog/manifest"
 )
 
 // Tools knows the toolkits of this process.
@@ -107,12 +107,12 @@ func (p *Parts) digest() string {
 // base makes the lower layer: what is shipped, a node for each toolkit that no shipped document describes, a profile for each
 // configured model.
 func (p *Parts) base(shipped []agent.ManifestFile) (map[agent.DocumentKey]*entry, error) {
-	defs, faults := definition.Parse(shipped)
+	documents, faults := manifest.Parse(shipped)
 	if err := faults.Err(); err != nil {
 		return nil, fmt.Errorf("shipped catalog: %w", err)
 	}
-	out := make(map[agent.DocumentKey]*entry, len(defs))
-	for _, d := range defs {
+	out := make(map[agent.DocumentKey]*entry, len(documents))
+	for _, d := range documents {
 		if _, twice := out[d.Key]; twice {
 			return nil, fmt.Errorf("shipped catalog: %s is there twice", d.Key)
 		}
@@ -144,7 +144,7 @@ const derivedVersion = "1"
 
 // derive adds a document that this process made, unless a shipped one of the same key is there.
 func derive(to map[agent.DocumentKey]*entry, value any, source string) error {
-	d, faults := definition.New(value)
+	d, faults := manifest.New(value)
 	if err := faults.Err(); err != nil {
 		return err
 	}
@@ -154,6 +154,6 @@ func derive(to map[agent.DocumentKey]*entry, value any, source string) error {
 	return nil
 }
 
-func newEntry(d *definition.Definition, source string) *entry {
-	return &entry{def: d, doc: agent.Document{DocumentKey: d.Key, Body: d.Body, Source: source}}
+func newEntry(d *manifest.Document, source string) *entry {
+	return &entry{parsed: d, doc: agent.Document{DocumentKey: d.Key, Body: d.Body, Source: source}}
 }

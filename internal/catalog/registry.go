@@ -14,7 +14,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/catalog/definition"
+	"github.com/turnstone-run/turnstone/internal/catalog/manifest"
 )
 
 // refreshTimeout bounds one look at the store.
@@ -96,7 +96,7 @@ func baseEntries(base map[agent.DocumentKey]*entry) []agent.DocumentKey {
 func (r *Registry) empty() *snapshot {
 	s := &snapshot{docs: map[agent.DocumentKey]*entry{}, gone: map[agent.DocumentKey]int64{}, artifacts: map[agentKey]agent.Artifact{}, loadedAt: time.Now()}
 	for k, e := range r.base { // entries of its own: what is compiled of one belongs to its snapshot
-		s.set(k, &entry{doc: e.doc, def: e.def})
+		s.set(k, &entry{doc: e.doc, parsed: e.parsed})
 	}
 	s.routers = newRouters(s)
 	return s
@@ -181,12 +181,12 @@ func (r *Registry) changeOf(state *agent.CatalogState) *change {
 			c.gone[d.DocumentKey] = d.Revision
 			continue
 		}
-		def, err := definition.Decode(*d)
+		parsed, err := manifest.Decode(*d)
 		if err != nil {
 			c.faults[d.DocumentKey] = agent.Fault{Document: d.String(), Message: reason(err)}
 			continue
 		}
-		c.put = append(c.put, &entry{doc: *d, def: def})
+		c.put = append(c.put, &entry{doc: *d, parsed: parsed})
 	}
 	return c
 }

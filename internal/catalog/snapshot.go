@@ -10,7 +10,7 @@ import (
 	"golang.org/x/mod/semver"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/catalog/definition"
+	"github.com/turnstone-run/turnstone/internal/catalog/manifest"
 )
 
 // snapshot is the whole catalog at one revision. It does not change once made; what is compiled of it is kept in its entries.
@@ -34,8 +34,8 @@ type agentKey struct{ tenant, name string }
 
 // entry is a document in a snapshot. Snapshots share the entries that did not change between them.
 type entry struct {
-	doc agent.Document
-	def *definition.Definition
+	doc    agent.Document
+	parsed *manifest.Document
 
 	mu       sync.Mutex
 	compiled *compiled           // of an agent, once somebody asked
@@ -45,34 +45,34 @@ type entry struct {
 
 // properties is a node's property schema, compiled, or what keeps it from being so.
 type properties struct {
-	*definition.Properties
+	*manifest.Properties
 
 	faults agent.Faults
 }
 
 // properties compiles a node's property schema once: every agent of the node is checked against it.
-func (e *entry) properties() (*definition.Properties, agent.Faults) {
+func (e *entry) properties() (*manifest.Properties, agent.Faults) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.schema == nil {
-		p, faults := definition.NewProperties(e.node().Properties)
+		p, faults := manifest.NewProperties(e.node().Properties)
 		e.schema = &properties{p, faults}
 	}
 	return e.schema.Properties, e.schema.faults
 }
 
 func (e *entry) instance() *agent.AgentInstance {
-	a, _ := e.def.Value.(*agent.AgentInstance)
+	a, _ := e.parsed.Value.(*agent.AgentInstance)
 	return a
 }
 
 func (e *entry) node() *agent.NodeDefinition {
-	n, _ := e.def.Value.(*agent.NodeDefinition)
+	n, _ := e.parsed.Value.(*agent.NodeDefinition)
 	return n
 }
 
 func (e *entry) table() *agent.RouteTable {
-	t, _ := e.def.Value.(*agent.RouteTable)
+	t, _ := e.parsed.Value.(*agent.RouteTable)
 	return t
 }
 
@@ -113,7 +113,7 @@ func (s *snapshot) next(base map[agent.DocumentKey]*entry, c *change) *snapshot 
 	for k, revision := range c.gone {
 		var below *entry
 		if e, ok := base[k]; ok {
-			below = &entry{doc: e.doc, def: e.def} // what was compiled of it before was made of other documents
+			below = &entry{doc: e.doc, parsed: e.parsed} // what was compiled of it before was made of other documents
 		}
 		n.set(k, below)
 		n.gone[k] = revision
@@ -179,7 +179,7 @@ func (s *snapshot) list(k agent.Kind) *[]*entry {
 // renew gives a document a fresh entry: nothing is compiled of it.
 func (s *snapshot) renew(k agent.DocumentKey) {
 	if e, ok := s.docs[k]; ok {
-		s.set(k, &entry{doc: e.doc, def: e.def})
+		s.set(k, &entry{doc: e.doc, parsed: e.parsed})
 	}
 }
 

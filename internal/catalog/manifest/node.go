@@ -1,0 +1,264 @@
+package manifest
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// form is the kind of a value, in JSON's sense.
+type form int
+
+const (
+	formNull form = iota
+	formBool
+	formNumber
+	formText
+	formArray
+	formObject
+)
+
+// String names the form in the words of a fault.
+func (f form) String() string {
+	switch f {
+	case formBool:
+		return "a boolean"
+	case formNumber:
+		return "a number"
+	case formText:
+		return "a string"
+	case formArray:
+		return "an array"
+	case formObject:
+		return "an object"
+	case formNull:
+		return "nothing"
+	default:
+		return "nothing"
+	}
+}
+
+// place is where something stands in its file, both from 1; zero when it stands nowhere.
+type place struct{ line, column int }
+
+// node is one value of a document, and where it stands.
+type node struct {
+	form    form
+	text    string // of a string; of a number, in the decimal form of RFC 8785
+	whole   bool   // a number written without fraction and exponent
+	truth   bool
+	members []member // of an object, in the order of the file, each name once
+	items   []*node
+
+	key place // the name that it is the member of; zero for an item
+	at  place
+	bad bool // a fault is known: it is left out of what is checked next
+}
+
+type member struct {
+	name  string
+	value *node
+}
+
+func textNode(s string, at place) *node { return &node{form: formText, text: s, at: at, key: at} }
+
+// member returns the member of that name, nil when there is none.
+func (n *node) member(name string) *node {
+	if n == nil {
+		return nil
+	}
+	for i := range n.members {
+		if n.members[i].name == name {
+			return n.members[i].value
+		}
+	}
+	return nil
+}
+
+// where is the place that a fault of the value names: a scalar's own, and a container's name, which stands above it.
+func (n *node) where() place {
+	if (n.form == formArray || n.form == formObject) && n.key != (place{}) {
+		return n.key
+	}
+	return n.at
+}
+
+// count is the number of values, this one included.
+func (n *node) count() int {
+	c := 1
+	for i := range n.members {
+		c += n.members[i].value.count()
+	}
+	for _, item := range n.items {
+		c += item.count()
+	}
+	return c
+}
+
+// clone copies everything that filling in defaults may change.
+func (n *node) clone() *node {
+	c := *n
+	c.members = make([]member, len(n.members))
+	for i, m := range n.members {
+		c.members[i] = member{m.name, m.value.clone()}
+	}
+	c.items = make([]*node, len(n.items))
+	for i, item := range n.items {
+		c.items[i] = item.clone()
+	}
+	return &c
+}
+
+// value is the form that the schema validator takes. What is bad is left out; an item becomes nil, so that the others keep their index.
+func (n *node) value() any {
+	if n.bad {
+		return nil
+	}
+	switch n.form {
+	case formBool:
+		return n.truth
+	case formNumber:
+		return json.Number(n.text)
+	case formText:
+		return n.text
+	case formArray:
+		list := make([]any, len(n.items))
+		for i, item := range n.items {
+			list[i] = item.value()
+		}
+		return list
+	case formObject:
+		object := make(map[string]any, len(n.members))
+		for _, m := range n.members {
+			if !m.value.bad {
+				object[m.name] = m.value.value()
+			}
+		}
+		return object
+	case formNull:
+		return nil
+	default:
+		return nil
+	}
+}
+
+// appendJSON writes the value, what is bad left out as [node.value] does.
+func (n *node) appendJSON(b []byte) ([]byte, error) {
+	if n.bad {
+		return append(b, "null"...), nil
+	}
+	var err error
+	switch n.form {
+	case formBool:
+		return strconv.AppendBool(b, n.truth), nil
+	case formNumber:
+		return append(b, n.text...), nil
+	case formText:
+		return jsontext.AppendQuote(b, n.text)
+	case formArray:
+		b = append(b, '[')
+		for i, item := range n.items {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			if b, err = item.appendJSON(b); err != nil {
+				return nil, err
+			}
+		}
+		return append(b, ']'), nil
+	case formObject:
+		b = append(b, '{')
+		first := true
+		for _, m := range n.members {
+			if m.value.bad {
+				continue
+			}
+			if !first {
+				b = append(b, ',')
+			}
+			first = false
+			if b, err = jsontext.AppendQuote(b, m.name); err != nil {
+				return nil, err
+			}
+			if b, err = m.value.appendJSON(append(b, ':')); err != nil {
+				return nil, err
+			}
+		}
+		return append(b, '}'), nil
+	case formNull:
+		return append(b, "null"...), nil
+	default:
+		return append(b, "null"...), nil
+	}
+}
+
+// canonical is the value as canonical JSON (RFC 8785).
+func (n *node) canonical() (json.RawMessage, error) {
+	b, err := n.appendJSON(nil)
+	if err != nil {
+		return nil, err
+	}
+	v := jsontext.Value(b)
+	if err := v.Canonicalize(); err != nil {
+		return nil, err
+	}
+	return json.RawMessage(v), nil
+}
+
+// find follows a path such as rules[2].when.expression as far as it leads. bad: past a value with a fault. A name that holds dots is
+// found as well: of several the longest counts.
+func (n *node) find(path string) (last *node, bad bool) {
+	last = n
+	for {
+		bad = bad || last.bad
+		if path == "" {
+			return last, bad
+		}
+		next, rest := last.step(path)
+		if next == nil {
+			return last, bad
+		}
+		last, path = next, rest
+	}
+}
+
+func (n *node) step(path string) (next *node, rest string) {
+	if n.form == formArray {
+		digits, rest, ok := strings.Cut(strings.TrimPrefix(path, "["), "]")
+		i, err := strconv.Atoi(digits)
+		if !ok || err != nil || i < 0 || i >= len(n.items) {
+			return nil, ""
+		}
+		return n.items[i], rest
+	}
+	path = strings.TrimPrefix(path, ".")
+	longest := -1
+	for _, m := range n.members {
+		tail, ok := strings.CutPrefix(path, m.name)
+		if ok && len(m.name) > longest && (tail == "" || tail[0] == '.' || tail[0] == '[') {
+			next, rest, longest = m.value, tail, len(m.name)
+		}
+	}
+	return next, rest
+}
+
+// child extends a path by a name.
+func child(path, name string) string {
+	if path == "" {
+		return name
+	}
+	return path + "." + name
+}
+
+// item extends a path by an index.
+func item(path string, i int) string { return path + "[" + strconv.Itoa(i) + "]" }
+
+// join puts a path below another.
+func join(path, below string) string {
+	if strings.HasPrefix(below, "[") || below == "" {
+		return path + below
+	}
+	return child(path, below)
+}

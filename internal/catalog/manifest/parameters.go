@@ -1,0 +1,137 @@
+package manifest
+
+import (
+	"encoding/json"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// Properties is a node's property schema, compiled: for many parameters of one node. It is safe for concurrent use.
+type Properties struct{ schema *propertySchema }
+
+// NewProperties compiles a property schema; none at all means that the node takes no parameters. Faults have their path within it.
+func NewProperties(schema json.RawMessage) (*Properties, agent.Faults) {
+	if isNull(schema) {
+		schema = json.RawMessage(`{"type":"object","additionalProperties":false}`)
+	}
+	s, faults := newPropertySchema(schema)
+	if faults != nil {
+		return nil, faults
+	}
+	s.close()
+	if !s.compile() {
+		return nil, plainFaults(s.faults)
+	}
+	return &Properties{schema: s}, nil
+}
+
+// Parameters checks parameters against the schema and returns them with its defaults filled in, as canonical JSON. Faults have their path
+// within the parameters: temperature, tools[0].name.
+//
+// Defaults are filled in at every level that is there: an object that is left out and has no default stays out. A schema that lists
+// properties and says nothing of others takes no others, so that a slip in a name does not pass unseen; additionalProperties: true
+// opens it.
+func (p *Properties) Parameters(parameters json.RawMessage) (json.RawMessage, agent.Faults) {
+	if isNull(parameters) {
+		parameters = json.RawMessage("{}")
+	}
+	doc, faults := read(parameters)
+	switch {
+	case faults != nil:
+		return nil, faults
+	case len(doc.faults) > 0:
+		return nil, plainFaults(doc.faults)
+	}
+	f := &filler{propertySchema: p.schema, work: maxWork}
+	f.fill(doc.root, p.schema.root)
+	if f.work < p.schema.sizes[p.schema.root]*doc.root.count() {
+		return nil, agent.Faults{{Message: "are too many to be checked against this schema"}}
+	}
+	found, refused := p.schema.flaws(doc.root.value())
+	if refused {
+		if len(found) == 0 {
+			found = []flaw{{message: schemaRefuses}}
+		}
+		return nil, plainFaults(locate(doc.root, "", found))
+	}
+	out, err := doc.root.canonical()
+	if err != nil {
+		return nil, agent.Faults{{Message: "cannot be written as JSON: " + err.Error()}}
+	}
+	return out, nil
+}
+
+// close keeps out parameters that a schema does not list, unless it says something of others.
+func (s *propertySchema) close() {
+	if s.root.member("properties") == nil {
+		return
+	}
+	for _, name := range []string{
+		"additionalProperties", "unevaluatedProperties", "patternProperties", "allOf", "anyOf", "oneOf", "$ref", "if", "dependentSchemas", "dependencies",
+	} {
+		if s.root.member(name) != nil {
+			return
+		}
+	}
+	s.root.members = append(s.root.members, member{"additionalProperties", &node{form: formBool}})
+}
+
+// filler fills in the defaults of one call.
+type filler struct {
+	*propertySchema
+
+	work int // what may still be spent; below zero: too much
+}
+
+// fill adds the defaults that the schema n has for a value. Only what always holds counts: properties, items, $ref and allOf.
+func (f *filler) fill(value, n *node) {
+	if n == nil || n.form != formObject || f.work < 0 {
+		return
+	}
+	f.work--
+	if ref := n.member("$ref"); ref != nil {
+		f.fill(value, f.target(ref.text))
+	}
+	if all := n.member("allOf"); all != nil {
+		for _, part := range all.items {
+			f.fill(value, part)
+		}
+	}
+	if properties := n.member("properties"); properties != nil && value.form == formObject {
+		for _, p := range properties.members {
+			given := value.member(p.name)
+			if given == nil {
+				d := f.defaultOf(p.value)
+				if d == nil {
+					continue
+				}
+				if f.work -= d.count(); f.work < 0 {
+					return
+				}
+				given = d.clone()
+				value.members = append(value.members, member{p.name, given})
+			}
+			f.fill(given, p.value)
+		}
+	}
+	if items := n.member("items"); items != nil && value.form == formArray {
+		for _, item := range value.items {
+			f.fill(item, items)
+		}
+	}
+}
+
+// defaultOf is the default of a schema, or of the one that it refers to.
+func (s *propertySchema) defaultOf(n *node) *node {
+	for n != nil && n.form == formObject {
+		if d := n.member("default"); d != nil {
+			return d
+		}
+		ref := n.member("$ref")
+		if ref == nil {
+			return nil
+		}
+		n = s.target(ref.text)
+	}
+	return nil
+}
