@@ -55,6 +55,7 @@ func (c *checker) checkPrompt(path, text string) {
 	if properties.isBad() {
 		return
 	}
+	const maxListed = 20
 	var problems []string
 	for _, name := range names {
 		if properties.member("properties").member(name) == nil && len(problems) < maxListed {

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/clip"
+	"github.com/turnstone-run/turnstone/internal/schema"
 	"github.com/turnstone-run/turnstone/internal/strictjson"
 )
 
@@ -38,7 +40,7 @@ func (c *checker) check() (*Document, agent.Faults) {
 		c.addFault("", "cannot be checked: %s", err)
 		return nil, c.faultList()
 	}
-	refused := c.checkSchema(s)
+	valid := c.checkSchema(s)
 	key := c.key()
 	body, err := c.root.canonical()
 	if err != nil {
@@ -51,17 +53,14 @@ func (c *checker) check() (*Document, agent.Faults) {
 		return nil, c.faultList()
 	}
 	c.checkRules(value)
-	if refused && len(c.faults) == 0 {
-		c.addFault("", schemaRefuses)
+	if !valid && len(c.faults) == 0 {
+		c.addFault("", schema.NotSatisfied)
 	}
 	if len(c.faults) > 0 {
 		return nil, c.faultList()
 	}
 	return &Document{Key: key, Body: body, Value: value, File: c.file, Line: c.root.at.line, root: c.root}, nil
 }
-
-// schemaRefuses is for what has no better words.
-const schemaRefuses = "does not satisfy its schema"
 
 // undecodable is for a document that satisfies its schema and not its Go type: the two have come apart.
 func (c *checker) addDecodeFault(err error) {
@@ -81,7 +80,7 @@ func (c *checker) readKind() bool {
 		c.addFault("", "want an object with kind and name, got %s", c.root.form)
 		return false
 	}
-	kinds := make([]string, 0, len(agent.Kinds()))
+	var kinds []string
 	for _, k := range agent.Kinds() {
 		kinds = append(kinds, string(k))
 	}
@@ -94,11 +93,9 @@ func (c *checker) readKind() bool {
 	case n.form != formText:
 		c.addFault("kind", "%s, got %s", want, n.form)
 	default:
-		for _, k := range kinds {
-			if k == n.text {
-				c.kind = agent.Kind(k)
-				return true
-			}
+		if slices.Contains(kinds, n.text) {
+			c.kind = agent.Kind(n.text)
+			return true
 		}
 		c.addFault("kind", "unknown kind %q: %s", clip.Bytes(n.text, maxQuoted), want)
 	}
@@ -112,7 +109,7 @@ const maxQuoted = 64
 func (c *checker) normalize() {
 	kept := c.root.members[:0]
 	for _, m := range c.root.members {
-		if m.value.form == formNull && !m.value.bad && fieldOf(c.kind, m.name) {
+		if m.value.form == formNull && !m.value.bad && hasField(c.kind, m.name) {
 			continue // a field with nothing behind it is one that is left out
 		}
 		kept = append(kept, m)

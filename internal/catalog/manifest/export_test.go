@@ -30,3 +30,9 @@ func Schemas() (map[string][]byte, error) {
 	}
 	return out, nil
 }
+
+// PublishedSchema returns the published JSON Schema of a kind.
+func PublishedSchema(kind agent.Kind) []byte {
+	data, _ := schemaFiles.ReadFile("schemas/" + schemaNames()[kind] + ".json")
+	return data
+}

@@ -10,11 +10,11 @@ import (
 type Properties struct{ schema *propertySchema }
 
 // NewProperties compiles a property schema; none at all means that the node takes no parameters. Faults have their path within it.
-func NewProperties(schema json.RawMessage) (*Properties, agent.Faults) {
-	if isNull(schema) {
-		schema = json.RawMessage(`{"type":"object","additionalProperties":false}`)
+func NewProperties(text json.RawMessage) (*Properties, agent.Faults) {
+	if isNull(text) {
+		text = json.RawMessage(`{"type":"object","additionalProperties":false}`)
 	}
-	s, faults := newPropertySchema(schema)
+	s, faults := newPropertySchema(text)
 	if faults != nil {
 		return nil, faults
 	}
@@ -47,11 +47,7 @@ func (p *Properties) Parameters(parameters json.RawMessage) (json.RawMessage, ag
 	if f.work < p.schema.sizes[p.schema.root]*doc.root.count() {
 		return nil, agent.Faults{{Message: "are too many to be checked against this schema"}}
 	}
-	found, refused := p.schema.flaws(doc.root.value())
-	if refused {
-		if len(found) == 0 {
-			found = []flaw{{message: schemaRefuses}}
-		}
+	if found, valid := p.schema.Faults(doc.root.value(), p.schema.wording()); !valid {
 		return nil, plainFaults(locate(doc.root, "", found))
 	}
 	out, err := doc.root.canonical()

@@ -65,7 +65,7 @@ func TestParametersNamesTheField(t *testing.T) {
 		"lists":         {`{"model":"m","set":[2,2]}`, "set: entries 0 and 1 are the same"},
 		"contains":      {`{"model":"m","set":[2]}`, "set: lacks an entry that the schema asks for"},
 		"not":           {`{"model":"m","stop":"never"}`, "stop: is what the schema forbids"},
-		"enum":          {`{"model":"m","stop":"soon"}`, "stop: want one of now, later, never, <nil>, 4"},
+		"enum":          {`{"model":"m","stop":"soon"}`, "stop: want one of now, later, never, nothing, 4"},
 		"false":         {`{"model":"m","never":1}`, "never: is not allowed here"},
 		"null":          {`{"model":null}`, "model: want a string, got nothing"},
 		"no object":     {`[]`, "want one document"},

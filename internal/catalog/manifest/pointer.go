@@ -6,9 +6,8 @@ import (
 	"strings"
 )
 
-// pointer takes a JSON pointer in its form of a URL's fragment (#/$defs/a~1b) apart.
-func pointer(fragment string) []string {
-	fragment = strings.TrimPrefix(fragment, "#")
+// pointerTokens returns the tokens of a JSON Pointer in its form as a URL fragment, such as /$defs/a~1b.
+func pointerTokens(fragment string) []string {
 	if decoded, err := url.PathUnescape(fragment); err == nil {
 		fragment = decoded
 	}
@@ -22,23 +21,18 @@ func pointer(fragment string) []string {
 	return tokens
 }
 
-// fragment is the reverse of pointer, for one more token.
-func fragment(parent, token string) string {
-	return parent + "/" + url.PathEscape(strings.NewReplacer("~", "~0", "/", "~1").Replace(token))
+// appendToken returns a URL fragment with one more token.
+func appendToken(fragment, token string) string {
+	return fragment + "/" + url.PathEscape(strings.NewReplacer("~", "~0", "/", "~1").Replace(token))
 }
 
-func index(token string, length int) (int, bool) {
-	i, err := strconv.Atoi(token)
-	return i, err == nil && i >= 0 && i < length
-}
-
-// route follows the validator's tokens through a tree and writes them as a path.
+// route returns the node at the validator's tokens, nil if there is none, and their path.
 func (n *node) route(tokens []string) (last *node, way string) {
 	last = n
 	for _, token := range tokens {
 		var next *node
 		if last != nil && last.form == formArray {
-			if i, ok := index(token, len(last.items)); ok {
+			if i, err := strconv.Atoi(token); err == nil && i >= 0 && i < len(last.items) {
 				next = last.items[i]
 			}
 			way += "[" + token + "]"

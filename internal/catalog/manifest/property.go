@@ -2,14 +2,12 @@ package manifest
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
-	"github.com/santhosh-tekuri/jsonschema/v6"
-
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/schema"
 )
 
 // Bounds of the schemas that documents carry.
@@ -21,28 +19,25 @@ const (
 	maxWork = 2_000_000
 )
 
-const schemaURL = "turnstone:///schema"
-
 // propertySchema is a JSON Schema that a document carries.
 type propertySchema struct {
-	schema
+	*documentSchema // nil until it is compiled
 
-	root     *node
-	compiler *jsonschema.Compiler
-	sizes    map[*node]int // of schemas whose size is known; -1 while it is being counted
-	work     int           // what may still be spent on defaults
-	faults   []located
+	root   *node
+	sizes  map[*node]int // of the schemas that were measured; -1 while one is being measured
+	work   int           // what may still be spent on checks of defaults
+	faults []located
 }
 
 // CheckSchema says what keeps a JSON Schema of draft 2020-12, 2019-09 or 7 from being used: it must describe an object, compile, refer
 // to nothing outside and not to itself, be of bounded size, and its defaults must satisfy it. Paths are within the schema.
-func CheckSchema(schema json.RawMessage) agent.Faults {
-	s, faults := newPropertySchema(schema)
+func CheckSchema(text json.RawMessage) agent.Faults {
+	s, faults := newPropertySchema(text)
 	if faults != nil {
 		return faults
 	}
 	if s.compile() {
-		s.defaults(s.root, "", "#")
+		s.checkDefaults(s.root, "", "#")
 	}
 	return plainFaults(s.faults)
 }
@@ -56,7 +51,7 @@ func newPropertySchema(raw json.RawMessage) (*propertySchema, agent.Faults) {
 	if faults != nil {
 		return nil, faults
 	}
-	s := &propertySchema{schema: schema{url: schemaURL}, root: doc.root, sizes: map[*node]int{}, work: maxWork, faults: doc.faults}
+	s := &propertySchema{root: doc.root, sizes: map[*node]int{}, work: maxWork, faults: doc.faults}
 	if len(s.faults) == 0 && s.shape() && s.measure(s.root, "") > maxSchemaSize {
 		s.fault("", "is too large: more than %d values with what its references name", maxSchemaSize)
 	}
@@ -64,8 +59,8 @@ func newPropertySchema(raw json.RawMessage) (*propertySchema, agent.Faults) {
 }
 
 // spend takes the cost of checking values against a schema from what is left; false when it is not enough.
-func (s *propertySchema) spend(schema *node, values int) bool {
-	s.work -= s.sizes[schema] * values
+func (s *propertySchema) spend(n *node, values int) bool {
+	s.work -= s.sizes[n] * values
 	return s.work >= 0
 }
 
@@ -113,11 +108,11 @@ func (s *propertySchema) shape() bool {
 // subschemas calls visit with every schema directly within n, its path and its pointer.
 func subschemas(n *node, path, at string, visit func(sub *node, path, at string)) {
 	for _, m := range n.members {
-		where, to := child(path, m.name), fragment(at, m.name)
+		where, to := child(path, m.name), appendToken(at, m.name)
 		switch m.name {
 		case "properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies":
 			for _, sub := range m.value.members {
-				visit(sub.value, child(where, sub.name), fragment(to, sub.name))
+				visit(sub.value, child(where, sub.name), appendToken(to, sub.name))
 			}
 		case "items", "additionalItems", "additionalProperties", "unevaluatedItems", "unevaluatedProperties", "contains", "propertyNames",
 			"not", "if", "then", "else", "contentSchema", "allOf", "anyOf", "oneOf", "prefixItems":
@@ -167,103 +162,61 @@ func (s *propertySchema) target(ref string) *node {
 	if ref != "#" && !strings.HasPrefix(ref, "#/") {
 		return nil
 	}
-	n, _ := s.root.route(pointer(ref))
+	n, _ := s.root.route(pointerTokens(strings.TrimPrefix(ref, "#")))
 	return n
 }
 
 func (s *propertySchema) compile() bool {
-	s.source = s.root.value()
-	s.compiler = newCompiler(s.url, s.source)
-	var err error
-	if s.compiled, err = s.compiler.Compile(s.url); err == nil {
-		return true
-	}
-	broken, ok := errors.AsType[*jsonschema.SchemaValidationError](err)
-	if !ok {
-		s.fault("", "is no usable JSON Schema")
-		return false
-	}
-	if invalid, ok := errors.AsType[*jsonschema.ValidationError](broken.Err); ok {
-		meta := &schema{url: s.url}
-		s.add("", meta.flatten(invalid))
-	}
-	if len(s.faults) == 0 {
-		s.fault("", "is no valid JSON Schema")
-	}
-	return false
+	compiled, faults := newDocumentSchema(s.root.value(), false)
+	s.documentSchema = compiled
+	s.addFaults("", faults)
+	return len(faults) == 0
 }
 
-// add turns flaws of a part at path into faults, each field once.
-func (s *propertySchema) add(path string, found []flaw) {
-	at, _ := s.root.find(path)
-	s.faults = append(s.faults, locate(at, path, found)...)
+// addFaults adds faults of the value at path, one for each field.
+func (s *propertySchema) addFaults(path string, found []schema.Fault) {
+	n, _ := s.root.find(path)
+	s.faults = append(s.faults, locate(n, path, found)...)
 }
 
-// locate gives flaws of the value at path their places, each field once.
-func locate(n *node, path string, found []flaw) []located {
+// locate returns faults of the value at path with their places, one for each field.
+func locate(n *node, path string, found []schema.Fault) []located {
 	var out []located
 	known := map[string]bool{}
-	for _, f := range found {
-		last, way := n.route(f.tokens)
-		if f.lost {
-			last, way = n.owner(f.name, "")
-		}
+	for _, f := range sortFaults(found) {
+		last, way := n.route(f.Tokens)
 		if last == nil {
 			last, way = n, ""
 		}
 		at := last.where()
-		if f.name != "" {
-			if field := last.member(f.name); field != nil {
+		if f.Name != "" {
+			if field := last.member(f.Name); field != nil {
 				at = field.key
 			}
-			way = child(way, f.name)
+			way = child(way, f.Name)
 		}
 		if full := join(path, way); !known[full] {
 			known[full] = true
-			out = append(out, located{at, full, f.message})
+			out = append(out, located{at, full, f.Message()})
 		}
 	}
 	return out
 }
 
-// owner is the first object within n that has a member of that name. The validator gives no sure way to a member whose name is refused:
-// it goes on to change the one that it has given.
-func (n *node) owner(name, path string) (*node, string) {
-	if n.member(name) != nil {
-		return n, path
-	}
-	for _, m := range n.members {
-		if found, way := m.value.owner(name, child(path, m.name)); found != nil {
-			return found, way
-		}
-	}
-	for i, entry := range n.items {
-		if found, way := entry.owner(name, item(path, i)); found != nil {
-			return found, way
-		}
-	}
-	return nil, ""
-}
-
-// defaults checks every default against the schema that it stands in.
-func (s *propertySchema) defaults(n *node, path, at string) {
+// checkDefaults checks every default against its schema. fragment is the JSON Pointer of n.
+func (s *propertySchema) checkDefaults(n *node, path, fragment string) {
 	if value := n.member("default"); value != nil {
 		where := child(path, "default")
 		if !s.spend(n, value.count()) {
 			s.fault(where, "is too large to be checked")
 			return
 		}
-		part, err := s.compiler.Compile(s.url + at)
+		found, _, err := s.FaultsAt(fragment, value.value(), s.wording())
 		if err != nil {
 			s.fault(where, "cannot be checked: its schema is of no use")
 			return
 		}
-		sub := &schema{compiled: part, source: s.source, url: s.url}
-		found, refused := sub.flaws(value.value())
-		if refused && len(found) == 0 {
-			found = []flaw{{message: schemaRefuses}}
-		}
-		s.add(where, found)
+		s.addFaults(where, found)
 	}
-	subschemas(n, path, at, func(sub *node, path, at string) { s.defaults(sub, path, at) })
+	subschemas(n, path, fragment, s.checkDefaults)
 }

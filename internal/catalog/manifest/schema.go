@@ -3,14 +3,16 @@ package manifest
 import (
 	"bytes"
 	"embed"
-	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/schema"
 )
 
 // schemaFiles are the originals of docs/schemas; a test compares them, and with -update copies them there.
@@ -18,104 +20,78 @@ import (
 //go:embed schemas/*.json
 var schemaFiles embed.FS
 
-// schemaName is the name of a kind's schema, without its ending.
-func schemaName(kind agent.Kind) string {
-	switch kind {
-	case agent.KindNode:
-		return "node_definition"
-	case agent.KindAgent:
-		return "agent_instance"
-	case agent.KindBinding:
-		return "tool_binding"
-	case agent.KindModel:
-		return "model_profile"
-	case agent.KindRoutes:
-		return "route_table"
-	case agent.KindAuth:
-		return "auth_profile"
-	case agent.KindKnowledge:
-		return "knowledge_collection"
-	default:
-		return ""
+// schemaNames returns the file names of the schemas, without their ending.
+func schemaNames() map[agent.Kind]string {
+	return map[agent.Kind]string{
+		agent.KindNode: "node_definition", agent.KindAgent: "agent_instance", agent.KindBinding: "tool_binding", agent.KindModel: "model_profile",
+		agent.KindRoutes: "route_table", agent.KindAuth: "auth_profile", agent.KindKnowledge: "knowledge_collection",
 	}
 }
 
-// Schema returns the published JSON Schema (draft 2020-12) of a kind, nil for an unknown one. The bytes are the caller's.
-func Schema(kind agent.Kind) []byte {
-	data, err := schemaFiles.ReadFile("schemas/" + schemaName(kind) + ".json")
-	if err != nil {
-		return nil
-	}
-	return data
+// documentSchema is a compiled JSON Schema with its source, which has messages of its own.
+type documentSchema struct {
+	*schema.Schema
+
+	source    any
+	published bool // one of docs/schemas, not one that a document carries
 }
 
-// schema is a compiled JSON Schema beside its source, which has the words for faults.
-type schema struct {
-	compiled *jsonschema.Schema
-	source   any
-	url      string
-	own      bool // one of the published ones
+// newDocumentSchema compiles a schema.
+func newDocumentSchema(source any, published bool) (*documentSchema, []schema.Fault) {
+	compiled, faults := schema.Compile(source, &schema.Wording{Catalog: true})
+	return &documentSchema{Schema: compiled, source: source, published: published}, faults
 }
 
-// published holds the compiled schemas: they never change.
+// publishedSchemas holds the compiled schemas of all kinds, which never change.
 //
 //nolint:gochecknoglobals // a constant in all but syntax
-var published = sync.OnceValues(func() (map[agent.Kind]*schema, error) {
-	all := make(map[agent.Kind]*schema, len(agent.Kinds()))
-	for _, kind := range agent.Kinds() {
-		source, err := jsonschema.UnmarshalJSON(bytes.NewReader(Schema(kind)))
+var publishedSchemas = sync.OnceValues(func() (map[agent.Kind]*documentSchema, error) {
+	all := map[agent.Kind]*documentSchema{}
+	for kind, name := range schemaNames() {
+		data, err := schemaFiles.ReadFile("schemas/" + name + ".json")
+		if err != nil {
+			return nil, err
+		}
+		source, err := jsonschema.UnmarshalJSON(bytes.NewReader(data))
 		if err != nil {
 			return nil, fmt.Errorf("schema of %s: %w", kind, err)
 		}
-		s := &schema{source: source, url: "turnstone:///" + schemaName(kind) + ".json", own: true}
-		if s.compiled, err = newCompiler(s.url, source).Compile(s.url); err != nil {
-			return nil, fmt.Errorf("schema of %s: %w", kind, err)
+		s, faults := newDocumentSchema(source, true)
+		if len(faults) > 0 {
+			return nil, fmt.Errorf("schema of %s: %s", kind, faults[0].Message())
 		}
 		all[kind] = s
 	}
 	return all, nil
 })
 
-func schemaOf(kind agent.Kind) (*schema, error) {
-	all, err := published()
+// schemaOf returns the published schema of a kind.
+func schemaOf(kind agent.Kind) (*documentSchema, error) {
+	all, err := publishedSchemas()
 	return all[kind], err
 }
 
-// fieldOf reports whether the kind's documents have a field of that name.
-func fieldOf(kind agent.Kind, name string) bool {
+// hasField reports whether documents of the kind have a field of that name.
+func hasField(kind agent.Kind, name string) bool {
 	s, err := schemaOf(kind)
 	if err != nil {
 		return false
 	}
-	_, ok := s.at("")["properties"].(map[string]any)[name]
+	_, ok := s.objectAt("")["properties"].(map[string]any)[name]
 	return ok
 }
 
-var errRemote = errors.New("other documents are not read")
-
-// noLoader keeps the library from reading files and the network.
-type noLoader struct{}
-
-func (noLoader) Load(string) (any, error) { return nil, errRemote }
-
-func newCompiler(url string, source any) *jsonschema.Compiler {
-	c := jsonschema.NewCompiler()
-	c.DefaultDraft(jsonschema.Draft2020)
-	c.UseLoader(noLoader{})
-	_ = c.AddResource(url, source) // fails for an address that is taken or malformed: Compile says so as well
-	return c
-}
-
-// at is the source's object at an address that the validator gives; nil when it lies elsewhere.
-func (s *schema) at(url string) map[string]any {
+// objectAt returns the object of the source at a URL of the validator, nil if there is none.
+func (s *documentSchema) objectAt(url string) map[string]any {
 	v := s.source
-	for _, token := range pointer(strings.TrimPrefix(url, s.url)) {
+	_, fragment, _ := strings.Cut(url, "#")
+	for _, token := range pointerTokens(fragment) {
 		switch container := v.(type) {
 		case map[string]any:
 			v = container[token]
 		case []any:
-			i, ok := index(token, len(container))
-			if !ok {
+			i, err := strconv.Atoi(token)
+			if err != nil || i < 0 || i >= len(container) {
 				return nil
 			}
 			v = container[i]
@@ -125,4 +101,44 @@ func (s *schema) at(url string) map[string]any {
 	}
 	object, _ := v.(map[string]any)
 	return object
+}
+
+// wording returns the messages for values of this schema.
+func (s *documentSchema) wording() *schema.Wording {
+	w := &schema.Wording{Catalog: true, Message: s.ownMessage, Unknown: s.unknownField}
+	if s.published {
+		w.Ignore = isReportedElsewhere
+	}
+	return w
+}
+
+// isReportedElsewhere reports whether [checker.checkRules] has a better message for an error of a published schema: it says which entries
+// are equal, and what depends on the value of a field.
+func isReportedElsewhere(e *jsonschema.ValidationError) bool {
+	_, equalEntries := e.ErrorKind.(*kind.UniqueItems)
+	return equalEntries || strings.Contains(e.SchemaURL, "#/allOf/")
+}
+
+// ownMessage returns the message that the schema has for an error, empty if it has none.
+func (s *documentSchema) ownMessage(e *jsonschema.ValidationError) string {
+	message := ""
+	switch e.ErrorKind.(type) {
+	case *kind.Pattern:
+		message, _ = s.objectAt(e.SchemaURL)["patternErrorMessage"].(string)
+	case *kind.MinItems, *kind.MaxItems, *kind.UniqueItems, *kind.MinProperties, *kind.MaxProperties, *kind.Contains, *kind.MinContains, *kind.MaxContains, *kind.Not:
+		message, _ = s.objectAt(e.SchemaURL)["errorMessage"].(string)
+	}
+	return message
+}
+
+// unknownField returns the message for a field that a schema does not have, with the one that was probably meant.
+func (s *documentSchema) unknownField(url, name string) string {
+	source := s.objectAt(url)
+	if source["patternProperties"] != nil { // names follow a rule: there is none to suggest
+		if rule, _ := source["errorMessage"].(string); rule != "" {
+			return rule
+		}
+	}
+	fields, _ := source["properties"].(map[string]any)
+	return "unknown field" + suggestField(name, fields)
 }

@@ -39,9 +39,9 @@ func TestPublishedSchemas(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, files, len(schemas), "docs/schemas has what the binary has not")
 	for _, kind := range agent.Kinds() {
-		require.True(t, json.Valid(manifest.Schema(kind)), kind)
+		require.True(t, json.Valid(manifest.PublishedSchema(kind)), kind)
 	}
-	require.Nil(t, manifest.Schema("Agent"))
+	require.Nil(t, manifest.PublishedSchema("Agent"))
 }
 
 // compiled compiles what an editor would: the published catalog.json and the files that it names.
@@ -120,7 +120,7 @@ func TestSchemasHaveTheFieldsOfTheTypes(t *testing.T) {
 	} {
 		t.Run(string(kind), func(t *testing.T) {
 			var root map[string]any
-			require.NoError(t, json.Unmarshal(manifest.Schema(kind), &root))
+			require.NoError(t, json.Unmarshal(manifest.PublishedSchema(kind), &root))
 			sameFields(t, reflect.TypeOf(value), root, root)
 			sayWhatTheyAre(t, root, root)
 		})

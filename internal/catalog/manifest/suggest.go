@@ -1,27 +1,23 @@
 package manifest
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// suggestion names the field that an unknown one is a slip of, "" when none is near.
-func suggestion(name string, fields map[string]any) string {
+// suggestField returns a question about the field that was probably meant, empty if no name is similar.
+func suggestField(name string, fields map[string]any) string {
 	plain := func(s string) string {
 		return strings.NewReplacer("_", "", "-", "", " ", "").Replace(strings.ToLower(s))
 	}
-	best, least := "", 1+min(2, len(name)/3)
-	known := make([]string, 0, len(fields))
-	for field := range fields {
-		known = append(known, field)
-	}
-	slices.Sort(known)
-	for _, field := range known {
-		steps := distance(plain(name), plain(field))
-		if steps < least || steps == least && best != "" && off(field, name) < off(best, name) {
-			best, least = field, steps
+	best, bestEdits := "", 1+min(2, len(name)/3)
+	for _, field := range slices.Sorted(maps.Keys(fields)) {
+		edits := editDistance(plain(name), plain(field))
+		if edits < bestEdits || edits == bestEdits && best != "" && lengthDifference(field, name) < lengthDifference(best, name) {
+			best, bestEdits = field, edits
 		}
 	}
 	if best == "" {
@@ -30,11 +26,10 @@ func suggestion(name string, fields map[string]any) string {
 	return "; did you mean \"" + best + "\"?"
 }
 
-// off is how much longer or shorter one name is than another.
-func off(a, b string) int { return max(len(a)-len(b), len(b)-len(a)) }
+func lengthDifference(a, b string) int { return max(len(a)-len(b), len(b)-len(a)) }
 
-// distance counts the characters to add, remove, replace or swap with their neighbour. Names are short: they are bounded when read.
-func distance(a, b string) int {
+// editDistance returns how many characters must be added, removed, replaced or swapped with their neighbour. Names are short.
+func editDistance(a, b string) int {
 	s, t := []rune(a), []rune(b)
 	var before, previous []int
 	current := make([]int, len(t)+1)
@@ -58,8 +53,8 @@ func distance(a, b string) int {
 	return current[len(t)]
 }
 
-// hint says where a secret belongs that stands in a field of its own invention.
-func hint(kind agent.Kind, name, message string) string {
+// secretHint returns message, or where a secret belongs if the unknown field is named like one.
+func secretHint(kind agent.Kind, name, message string) string {
 	switch strings.NewReplacer("_", "", "-", "").Replace(strings.ToLower(name)) {
 	case "apikey", "key", "token", "accesstoken", "bearer", "bearertoken", "secret", "password", "passwd", "credentials", "clientsecret":
 	default:
