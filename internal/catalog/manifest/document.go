@@ -47,7 +47,7 @@ func (c *checker) check() (*Document, agent.Faults) {
 		c.addFault("", "cannot be written as JSON: %s", err)
 		return nil, c.faultList()
 	}
-	value := newValue(c.kind)
+	value := kinds()[c.kind].value
 	if err := strictjson.Decode(body, value); err != nil {
 		c.addDecodeFault(err)
 		return nil, c.faultList()
@@ -209,26 +209,4 @@ func (c *checker) faultList() agent.Faults {
 		out = append(out, agent.Fault{File: c.file, Line: f.at.line, Column: f.at.column, Document: label, Path: f.path, Message: f.message})
 	}
 	return out
-}
-
-// newValue is an empty value of the kind's type.
-func newValue(kind agent.Kind) any {
-	switch kind {
-	case agent.KindNode:
-		return &agent.NodeDefinition{}
-	case agent.KindAgent:
-		return &agent.AgentInstance{}
-	case agent.KindBinding:
-		return &agent.ToolBinding{}
-	case agent.KindModel:
-		return &agent.ModelProfile{}
-	case agent.KindRoutes:
-		return &agent.RouteTable{}
-	case agent.KindAuth:
-		return &agent.AuthProfile{}
-	case agent.KindKnowledge:
-		return &agent.KnowledgeCollection{}
-	default:
-		return nil
-	}
 }

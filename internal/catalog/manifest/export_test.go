@@ -33,6 +33,6 @@ func Schemas() (map[string][]byte, error) {
 
 // PublishedSchema returns the published JSON Schema of a kind.
 func PublishedSchema(kind agent.Kind) []byte {
-	data, _ := schemaFiles.ReadFile("schemas/" + schemaNames()[kind] + ".json")
+	data, _ := schemaFiles.ReadFile("schemas/" + kinds()[kind].schema + ".json")
 	return data
 }

@@ -13,6 +13,7 @@ package manifest
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
 
 	"github.com/turnstone-run/turnstone/agent"
 )
@@ -95,54 +96,15 @@ func New(value any) (*Document, agent.Faults) {
 	return withoutPlaces(doc.check())
 }
 
-// kindOf is the kind that a value is of, and the one that it says.
+// kindOf returns the kind of a value or of what it points to, and the kind in its field.
 func kindOf(value any) (kind, given agent.Kind, ok bool) {
-	switch v := value.(type) {
-	case agent.NodeDefinition:
-		return agent.KindNode, v.Kind, true
-	case agent.AgentInstance:
-		return agent.KindAgent, v.Kind, true
-	case agent.ToolBinding:
-		return agent.KindBinding, v.Kind, true
-	case agent.ModelProfile:
-		return agent.KindModel, v.Kind, true
-	case agent.RouteTable:
-		return agent.KindRoutes, v.Kind, true
-	case agent.AuthProfile:
-		return agent.KindAuth, v.Kind, true
-	case agent.KnowledgeCollection:
-		return agent.KindKnowledge, v.Kind, true
-	default:
-		return pointedTo(value)
+	v := reflect.Indirect(reflect.ValueOf(value))
+	for kind, k := range kinds() {
+		if v.IsValid() && v.Type() == reflect.TypeOf(k.value).Elem() {
+			return kind, agent.Kind(v.FieldByName("Kind").String()), true
+		}
 	}
-}
-
-func pointedTo(value any) (kind, given agent.Kind, ok bool) {
-	switch v := value.(type) {
-	case *agent.NodeDefinition:
-		return deref(v)
-	case *agent.AgentInstance:
-		return deref(v)
-	case *agent.ToolBinding:
-		return deref(v)
-	case *agent.ModelProfile:
-		return deref(v)
-	case *agent.RouteTable:
-		return deref(v)
-	case *agent.AuthProfile:
-		return deref(v)
-	case *agent.KnowledgeCollection:
-		return deref(v)
-	default:
-		return "", "", false
-	}
-}
-
-func deref[T any](v *T) (kind, given agent.Kind, ok bool) {
-	if v == nil {
-		return "", "", false
-	}
-	return kindOf(*v)
+	return "", "", false
 }
 
 // single reads the one document of a JSON text.

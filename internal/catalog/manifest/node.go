@@ -20,24 +20,9 @@ const (
 	formObject
 )
 
-// String names the form in the words of a fault.
+// String returns the form with its article.
 func (f form) String() string {
-	switch f {
-	case formBool:
-		return "a boolean"
-	case formNumber:
-		return "a number"
-	case formText:
-		return "a string"
-	case formArray:
-		return "an array"
-	case formObject:
-		return "an object"
-	case formNull:
-		return "nothing"
-	default:
-		return "nothing"
-	}
+	return [...]string{"nothing", "a boolean", "a number", "a string", "an array", "an object"}[f]
 }
 
 // place is where something stands in its file, both from 1; zero when it stands nowhere.
@@ -137,70 +122,18 @@ func (n *node) value() any {
 			}
 		}
 		return object
-	case formNull:
-		return nil
-	default:
+	default: // null
 		return nil
 	}
 }
 
-// appendJSON writes the value, what is bad left out as [node.value] does.
-func (n *node) appendJSON(b []byte) ([]byte, error) {
-	if n.bad {
-		return append(b, "null"...), nil
-	}
-	var err error
-	switch n.form {
-	case formBool:
-		return strconv.AppendBool(b, n.truth), nil
-	case formNumber:
-		return append(b, n.text...), nil
-	case formText:
-		return jsontext.AppendQuote(b, n.text)
-	case formArray:
-		b = append(b, '[')
-		for i, item := range n.items {
-			if i > 0 {
-				b = append(b, ',')
-			}
-			if b, err = item.appendJSON(b); err != nil {
-				return nil, err
-			}
-		}
-		return append(b, ']'), nil
-	case formObject:
-		b = append(b, '{')
-		first := true
-		for _, m := range n.members {
-			if m.value.bad {
-				continue
-			}
-			if !first {
-				b = append(b, ',')
-			}
-			first = false
-			if b, err = jsontext.AppendQuote(b, m.name); err != nil {
-				return nil, err
-			}
-			if b, err = m.value.appendJSON(append(b, ':')); err != nil {
-				return nil, err
-			}
-		}
-		return append(b, '}'), nil
-	case formNull:
-		return append(b, "null"...), nil
-	default:
-		return append(b, "null"...), nil
-	}
-}
-
-// canonical is the value as canonical JSON (RFC 8785).
+// canonical returns the value as canonical JSON (RFC 8785).
 func (n *node) canonical() (json.RawMessage, error) {
-	b, err := n.appendJSON(nil)
+	raw, err := json.Marshal(n.value())
 	if err != nil {
 		return nil, err
 	}
-	v := jsontext.Value(b)
+	v := jsontext.Value(raw)
 	if err := v.Canonicalize(); err != nil {
 		return nil, err
 	}

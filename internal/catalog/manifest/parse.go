@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/turnstone-run/turnstone/agent"
 )
@@ -60,8 +61,8 @@ func (p *parser) file(f *agent.ManifestFile) {
 		return
 	}
 	data := bytes.TrimPrefix(f.Data, []byte("\ufeff"))
-	if i := invalidUTF8(data); i >= 0 {
-		at := newPlacer(data).place(i)
+	if !utf8.Valid(data) {
+		at := newPlacer(data).place(bytes.IndexRune(data, utf8.RuneError))
 		p.add(agent.Fault{File: f.Name, Line: at.line, Column: at.column, Message: "is not UTF-8"})
 		return
 	}

@@ -157,18 +157,3 @@ func (p *placer) place(offset int) place {
 	p.at.column += utf8.RuneCount(part)
 	return p.at
 }
-
-// invalidUTF8 is the offset of the first byte that is no UTF-8, -1 when all is well.
-func invalidUTF8(data []byte) int {
-	if utf8.Valid(data) {
-		return -1
-	}
-	for i := 0; i < len(data); {
-		r, size := utf8.DecodeRune(data[i:])
-		if r == utf8.RuneError && size == 1 {
-			return i
-		}
-		i += size
-	}
-	return -1
-}

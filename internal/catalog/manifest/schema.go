@@ -20,11 +20,21 @@ import (
 //go:embed schemas/*.json
 var schemaFiles embed.FS
 
-// schemaNames returns the file names of the schemas, without their ending.
-func schemaNames() map[agent.Kind]string {
-	return map[agent.Kind]string{
-		agent.KindNode: "node_definition", agent.KindAgent: "agent_instance", agent.KindBinding: "tool_binding", agent.KindModel: "model_profile",
-		agent.KindRoutes: "route_table", agent.KindAuth: "auth_profile", agent.KindKnowledge: "knowledge_collection",
+// kindInfo is what the package knows about a kind of document.
+type kindInfo struct {
+	schema string // file name without its ending
+	value  any    // a new pointer to its type
+}
+
+func kinds() map[agent.Kind]kindInfo {
+	return map[agent.Kind]kindInfo{
+		agent.KindNode:      {"node_definition", &agent.NodeDefinition{}},
+		agent.KindAgent:     {"agent_instance", &agent.AgentInstance{}},
+		agent.KindBinding:   {"tool_binding", &agent.ToolBinding{}},
+		agent.KindModel:     {"model_profile", &agent.ModelProfile{}},
+		agent.KindRoutes:    {"route_table", &agent.RouteTable{}},
+		agent.KindAuth:      {"auth_profile", &agent.AuthProfile{}},
+		agent.KindKnowledge: {"knowledge_collection", &agent.KnowledgeCollection{}},
 	}
 }
 
@@ -47,8 +57,8 @@ func newDocumentSchema(source any, published bool) (*documentSchema, []schema.Fa
 //nolint:gochecknoglobals // a constant in all but syntax
 var publishedSchemas = sync.OnceValues(func() (map[agent.Kind]*documentSchema, error) {
 	all := map[agent.Kind]*documentSchema{}
-	for kind, name := range schemaNames() {
-		data, err := schemaFiles.ReadFile("schemas/" + name + ".json")
+	for kind, k := range kinds() {
+		data, err := schemaFiles.ReadFile("schemas/" + k.schema + ".json")
 		if err != nil {
 			return nil, err
 		}
