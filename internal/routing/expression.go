@@ -53,7 +53,7 @@ func (c *Compiler) expression(source string) (e *expression, problems []string) 
 }
 
 func (e *expression) test(f *facts, explain bool) (holds bool, reason string) {
-	if why := f.spent(); why != "" {
+	if why := f.limitReached(); why != "" {
 		return false, "expression was not evaluated: " + why
 	}
 	out, details, err := e.evaluate(f)

@@ -95,13 +95,6 @@ func TestHardTextIsFast(t *testing.T) {
 	}
 }
 
-func BenchmarkParseBrackets(b *testing.B) {
-	text := []byte(strings.Repeat("[", 1<<20))
-	for b.Loop() {
-		manifest.Parse([]agent.ManifestFile{{Name: "hard", Data: text}})
-	}
-}
-
 func BenchmarkParseThousandAgents(b *testing.B) {
 	var text strings.Builder
 	for i := range 1000 {

@@ -163,16 +163,3 @@ func BenchmarkPlanInMemory(b *testing.B) {
 		}
 	}
 }
-
-func BenchmarkPlanInMemoryParallel(b *testing.B) {
-	s, h := stored("a")
-	c := open(b, Config{Backend: s})
-	b.ReportAllocs()
-	b.RunParallel(func(pb *testing.PB) {
-		for pb.Next() {
-			if _, err := c.Plan(b.Context(), h[0]); err != nil {
-				b.Error(err)
-			}
-		}
-	})
-}
