@@ -12,7 +12,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// check adds what no schema can say. Fields that have a fault already are empty in value; faults about them are dropped.
+// checkRules adds the faults that no schema finds. Fields with a fault are empty in value, and further faults about them are dropped.
 func (c *checker) checkRules(value any) {
 	switch v := value.(type) {
 	case *agent.NodeDefinition:
@@ -56,7 +56,7 @@ func (c *checker) checkBinding(b *agent.ToolBinding) {
 	c.checkUnique("client_side", names)
 }
 
-// unique refuses the second of two equal entries.
+// checkUnique adds a fault for the second of two equal entries.
 func (c *checker) checkUnique(path string, list []string) {
 	first := make(map[string]int, len(list))
 	for i, s := range list {
@@ -95,13 +95,14 @@ func (c *checker) checkAgent(a *agent.AgentInstance) {
 	}
 }
 
+// require adds a fault if a value is empty.
 func (c *checker) require(path, value, message string) {
 	if value == "" {
 		c.addFault(path, "%s", message)
 	}
 }
 
-// within adds faults about a part.
+// addFaultsOf adds faults of the part at a path.
 func (c *checker) addFaultsOf(at string, faults agent.Faults) {
 	for _, f := range faults {
 		c.addFault(join(at, f.Path), "%s", f.Message)
@@ -120,7 +121,7 @@ func (c *checker) checkRoutes(t *agent.RouteTable) {
 	}
 }
 
-// The chunk size when none is given.
+// defaultChunkSize is the chunk size of a collection that sets none.
 const defaultChunkSize = 1000
 
 func (c *checker) checkKnowledge(k *agent.KnowledgeCollection) {
@@ -138,7 +139,7 @@ func (c *checker) checkKnowledge(k *agent.KnowledgeCollection) {
 
 func (n *node) isBad() bool { return n != nil && n.bad }
 
-// address wants an http or https URL without credentials, or nothing. What was given is not repeated.
+// checkURL accepts an http or https URL without credentials, or nothing. The fault does not repeat it.
 func (c *checker) checkURL(path, text string) {
 	if text == "" {
 		return
@@ -152,21 +153,21 @@ func (c *checker) checkURL(path, text string) {
 	}
 }
 
-// bare refuses what may carry a secret behind an address's path.
+// refuseQuery adds a fault for a query or a fragment, which may hold a secret.
 func (c *checker) refuseQuery(path, text string) {
 	if strings.ContainsAny(text, "?#") {
 		c.addFault(path, "want no query and no fragment: an AuthProfile says where keys are")
 	}
 }
 
-// hostLabels is a name in DNS: labels of letters, digits and dashes.
+// hostLabels matches a name in DNS: labels of letters, digits and dashes.
 var hostLabels = regexp.MustCompile(`^(?:[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\.)*[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\.?$`)
 
-// maxHost is the longest name that DNS has.
+// maxHost is the maximum length of a name in DNS.
 const maxHost = 253
 
-// hostRule reports whether s is a host, an address, or *.host, each with or without :port: the rules of internal/egress.
-func hostRule(s string) bool {
+// isHostRule reports whether s is a host, an address, or *.host, each with or without :port, as internal/egress takes it.
+func isHostRule(s string) bool {
 	s, wild := strings.CutPrefix(s, "*.")
 	host, port, hasPort := s, "", false
 	if rest, ok := strings.CutPrefix(s, "["); ok {

@@ -11,7 +11,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// authFields are the fields that a type of auth profile must and may have.
+// authFields returns the fields that a type of auth profile must and may have.
 func authFields(t agent.AuthType) (required, optional []string) {
 	switch t {
 	case agent.AuthBearer:
@@ -27,7 +27,7 @@ func authFields(t agent.AuthType) (required, optional []string) {
 	}
 }
 
-// auth never repeats a value: each may be a secret.
+// checkAuth checks an auth profile. Its faults repeat no value, because each may be a secret.
 func (c *checker) checkAuth(a *agent.AuthProfile) {
 	if a.Type != "" {
 		c.checkAuthFields(a.Type)
@@ -65,12 +65,13 @@ func (c *checker) checkAuth(a *agent.AuthProfile) {
 	c.checkUnique("scopes", a.Scopes)
 	c.checkUnique("hosts", a.Hosts)
 	for i, host := range a.Hosts {
-		if host != "" && !hostRule(host) {
+		if host != "" && !isHostRule(host) {
 			c.addFault(item("hosts", i), "want a host or *.host, with or without :port; no scheme, no path")
 		}
 	}
 }
 
+// checkAuthFields checks that a profile has the fields of its type and no others.
 func (c *checker) checkAuthFields(t agent.AuthType) {
 	required, optional := authFields(t)
 	for _, name := range []string{"secret", "header", "query", "username", "password", "client_id", "client_secret", "token_url", "issuer", "scopes"} {
@@ -86,7 +87,7 @@ func (c *checker) checkAuthFields(t agent.AuthType) {
 	}
 }
 
-// reference completes what the schema says of env:NAME and file:/path.
+// checkSecretReference checks the path of file:/path. The schema checks the rest of a reference.
 func (c *checker) checkSecretReference(field, ref string) {
 	file, ok := strings.CutPrefix(ref, "file:")
 	if ok && (path.Clean(file) != file || file == "/") {
@@ -94,7 +95,7 @@ func (c *checker) checkSecretReference(field, ref string) {
 	}
 }
 
-// tokenURL wants https, or http for this machine: what is sent there, or where it leads to, carries the client's secret.
+// checkTokenURL accepts https, or http for this machine, because the client's secret is sent there.
 func (c *checker) checkTokenURL(field, text string) {
 	if text == "" {
 		return
@@ -105,14 +106,14 @@ func (c *checker) checkTokenURL(field, text string) {
 		c.addFault(field, "want an https URL")
 	case u.User != nil:
 		c.addFault(field, "must not hold credentials: client_id and client_secret are for these")
-	case u.Scheme == "http" && !loopback(u.Hostname()):
+	case u.Scheme == "http" && !isLoopback(u.Hostname()):
 		c.addFault(field, "want https; http is for this machine alone")
 	default:
 		c.refuseQuery(field, text)
 	}
 }
 
-func loopback(host string) bool {
+func isLoopback(host string) bool {
 	a, err := netip.ParseAddr(host)
 	return strings.EqualFold(host, "localhost") || err == nil && a.IsLoopback()
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
-// placeholder is what may be meant as the name of a parameter.
+// placeholder matches what may be the name of a parameter.
 var placeholder = regexp.MustCompile(`^[A-Za-z0-9_.-]+$`)
 
 func (c *checker) checkNode(n *agent.NodeDefinition) {
@@ -29,7 +29,7 @@ func (c *checker) checkNode(n *agent.NodeDefinition) {
 	}
 }
 
-// ask checks the prompts of an ask agent.
+// checkAskPrompts checks the prompts of an ask agent.
 func (c *checker) checkAskPrompts(a *agent.AskPrompts) {
 	if c.root.member("prompt") != nil {
 		c.addFault("prompt", "belongs to a node without ask, whose prompts take its place")
@@ -44,9 +44,9 @@ func (c *checker) checkAskPrompts(a *agent.AskPrompts) {
 	c.checkPrompt("ask.conversational", a.Conversational)
 }
 
-// prompt checks that what stands in {{…}} is among the properties.
+// checkPrompt checks that the names in {{…}} are properties.
 func (c *checker) checkPrompt(path, text string) {
-	names, ok := Placeholders(text)
+	names, ok := placeholders(text)
 	if !ok {
 		c.addFault(path, "a {{ has no }} behind it")
 		return
@@ -67,7 +67,7 @@ func (c *checker) checkPrompt(path, text string) {
 	}
 }
 
-// placeholderProblem says what is wrong with a name that is not among the properties.
+// placeholderProblem says what is wrong with a name that is no property.
 func placeholderProblem(name string) string {
 	trimmed := strings.TrimSpace(name)
 	switch {
@@ -80,7 +80,7 @@ func placeholderProblem(name string) string {
 	}
 }
 
-// nodeFields refuses fields that belong to another type of node.
+// checkNodeFields adds faults for fields that belong to another type of node.
 func (c *checker) checkNodeFields(n *agent.NodeDefinition) {
 	only := func(path string, types ...agent.NodeType) {
 		words := make([]string, len(types))
@@ -104,8 +104,8 @@ func (c *checker) checkNodeFields(n *agent.NodeDefinition) {
 	}
 }
 
-// Placeholders lists the names that stand in {{…}} in a prompt, each once and as written. ok is false when a {{ has no }} behind it.
-func Placeholders(prompt string) (names []string, ok bool) {
+// placeholders returns the names in {{…}} in a prompt, each once and as written. ok is false if a {{ has no }} behind it.
+func placeholders(prompt string) (names []string, ok bool) {
 	if i := strings.LastIndex(prompt, "{{"); i >= 0 && !strings.Contains(prompt[i:], "}}") {
 		return nil, false
 	}
@@ -120,7 +120,7 @@ func Placeholders(prompt string) (names []string, ok bool) {
 	return names, err == nil
 }
 
-// isNull reports whether JSON says nothing.
+// isNull reports whether JSON is absent or null.
 func isNull(raw json.RawMessage) bool {
 	text := strings.TrimSpace(string(raw))
 	return text == "" || text == "null"

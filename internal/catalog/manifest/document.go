@@ -14,18 +14,17 @@ import (
 	"github.com/turnstone-run/turnstone/internal/strictjson"
 )
 
-// document is a draft on its way to a [Document]; it gathers what is wrong with it.
+// checker checks a draft and collects its faults.
 type checker struct {
 	*draft
 
 	file   string
-	tenant string // when the document names none
+	tenant string // of a document that names none
 	kind   agent.Kind
-	known  map[string]bool // paths that have a fault: one says enough
+	known  map[string]bool // paths with a fault: one for each is enough
 }
 
-// definition checks the document from the outside in. What has a fault is left out of the checks that follow, so that one mistake makes
-// one fault and yet all mistakes are found at once.
+// check returns the document, or all its faults. A value with a fault is left out of further checks, so that one mistake makes one fault.
 func (c *checker) check() (*Document, agent.Faults) {
 	c.known = make(map[string]bool, len(c.faults))
 	for _, f := range c.faults {
@@ -62,7 +61,7 @@ func (c *checker) check() (*Document, agent.Faults) {
 	return &Document{Key: key, Body: body, Value: value, File: c.file, Line: c.root.at.line, root: c.root}, nil
 }
 
-// undecodable is for a document that satisfies its schema and not its Go type: the two have come apart.
+// addDecodeFault adds the fault of a document that satisfies its schema but not its Go type, which differ by mistake.
 func (c *checker) addDecodeFault(err error) {
 	path, message := "", err.Error()
 	if e, ok := errors.AsType[*agent.Error](err); ok {
@@ -71,7 +70,7 @@ func (c *checker) addDecodeFault(err error) {
 	c.addFault(path, "%s", message)
 }
 
-// classify finds the kind; without one nothing else can be said.
+// readKind sets the kind, or adds a fault and returns false.
 func (c *checker) readKind() bool {
 	switch {
 	case c.root.bad:
@@ -102,15 +101,15 @@ func (c *checker) readKind() bool {
 	return false
 }
 
-// maxQuoted bounds what a fault repeats of a document, in bytes.
+// maxQuoted is how much of a name a fault repeats, in bytes.
 const maxQuoted = 64
 
-// normalise gives one form to what may be written in several.
+// normalize turns all ways to write a document into one.
 func (c *checker) normalize() {
 	kept := c.root.members[:0]
 	for _, m := range c.root.members {
 		if m.value.form == formNull && !m.value.bad && hasField(c.kind, m.name) {
-			continue // a field with nothing behind it is one that is left out
+			continue // a field without a value is absent
 		}
 		kept = append(kept, m)
 	}
@@ -135,6 +134,7 @@ func (c *checker) normalize() {
 	}
 }
 
+// fillTenant sets the tenant of a document that names none.
 func (c *checker) fillTenant() {
 	n := c.root.member("tenant")
 	switch {
@@ -145,7 +145,7 @@ func (c *checker) fillTenant() {
 	}
 }
 
-// grants turns a bare name in tools into an object.
+// normalizeGrants turns bare names in tools into objects.
 func (c *checker) normalizeGrants() {
 	tools := c.root.member("tools")
 	if tools == nil || tools.form != formArray {
@@ -163,7 +163,7 @@ var (
 	tenantPattern = regexp.MustCompile(`^([A-Za-z0-9._-]{1,128}|\*)$`)
 )
 
-// key is the document's key as far as it is right.
+// key returns the document's key, without the parts that are invalid.
 func (c *checker) key() agent.DocumentKey {
 	read := func(name string, pattern *regexp.Regexp) string {
 		if n := c.root.member(name); n != nil && n.form == formText && pattern.MatchString(n.text) {
@@ -177,7 +177,7 @@ func (c *checker) key() agent.DocumentKey {
 	return agent.DocumentKey{Kind: c.kind, Tenant: read("tenant", tenantPattern), Name: read("name", namePattern)}
 }
 
-// fault adds one about the field at path, unless one is known about that field or something around it.
+// addFault adds a fault about the field at path, unless the field or a value around it has one.
 func (c *checker) addFault(path, format string, args ...any) {
 	n, bad := c.root.find(path)
 	if !bad {
@@ -193,7 +193,7 @@ func (c *checker) addFaultAt(at place, path, message string) {
 	c.faults = append(c.faults, located{at, path, message})
 }
 
-// report is what was gathered, in the order of the text.
+// faultList returns the faults in the order of the text.
 func (c *checker) faultList() agent.Faults {
 	label := string(c.kind)
 	if key := c.key(); key.Kind != "" && key.Name != "" {

@@ -9,7 +9,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// jsonReader reads JSON with places. YAML's reader would not do: it knows no surrogate pairs, and names of at most 1,024 characters.
+// jsonReader reads JSON with places. The YAML library cannot read all JSON: it has no surrogate pairs, and its names are at most 1,024
+// characters long.
 type jsonReader struct {
 	*reader
 
@@ -17,7 +18,7 @@ type jsonReader struct {
 	places *placer
 }
 
-// json reads the JSON values of a file; it returns why it had to stop, nil at the end.
+// json reads the JSON values of a file. It returns the fault that stopped it, nil at the end.
 func (r *reader) json(data []byte) *located {
 	j := &jsonReader{reader: r, in: jsontext.NewDecoder(bytes.NewBuffer(data), jsontext.AllowDuplicateNames(true)), places: newPlacer(data)}
 	for {
@@ -66,7 +67,7 @@ func (j *jsonReader) document() error {
 	return err
 }
 
-// unexpectedEOF is what the end of the text is within a value.
+// unexpectedEOF turns the end of the text within a value into an error.
 func unexpectedEOF(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
@@ -85,7 +86,7 @@ func jsonSyntax(err error, data []byte) *located {
 	return &located{at: at, message: "malformed JSON: " + message}
 }
 
-// node reads a value. An error is one of the syntax: nothing after it can be read.
+// node reads a value. Its error is a syntax error: nothing after it can be read.
 func (j *jsonReader) node(t *trail, depth int) (*node, error) {
 	kind := j.in.PeekKind()
 	if kind != '{' && kind != '[' {
@@ -137,7 +138,7 @@ func (j *jsonReader) member(n *node, seen map[string]struct{}, t *trail, depth i
 		return err
 	}
 	name := string(unquoted)
-	if problem := named(name); problem != "" {
+	if problem := nameProblem(name); problem != "" {
 		j.fault(key, t.String(), problem)
 		_, err = j.skip()
 		return err
@@ -151,7 +152,7 @@ func (j *jsonReader) member(n *node, seen map[string]struct{}, t *trail, depth i
 	return nil
 }
 
-// raw reads a scalar or a name as it is written, and its place.
+// raw returns a scalar or a name as it is written, and its place.
 func (j *jsonReader) raw() (jsontext.Value, place, error) {
 	raw, err := j.in.ReadValue()
 	if err != nil {

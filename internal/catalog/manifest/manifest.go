@@ -1,13 +1,11 @@
-// Package definition turns YAML or JSON text into catalog documents that are known to be right: one validator for files
-// and for the API, which names every fault with file, line, column and path.
+// Package manifest reads catalog documents from YAML or JSON text, for files and for the API. Every fault has file, line, column and path.
 //
-// A text becomes a tree of values with places; the tree is checked against the JSON Schema of its kind (docs/schemas, embedded here),
-// what is left is decoded into the type of package agent, and rules that a schema cannot say are checked on that. Values are not
-// quoted in faults: any of them may be a secret in the wrong place.
+// A text becomes a tree of values with places. The tree is checked against the JSON Schema of its kind (docs/schemas, embedded here), then
+// decoded into the type of package agent, which is checked for what a schema cannot express. Faults repeat no values: any of them may be a
+// secret in the wrong place.
 //
-// YAML is go.yaml.in/yaml/v3's, not goccy's as in the configuration: documents come from the API as well, and the time that goccy's
-// parser takes grows with the square of the nesting (16 KiB of brackets: 0.11 s, four times that for twice the text), while this one
-// refuses 1 MiB of them in 10 ms.
+// The YAML library is go.yaml.in/yaml/v3, not goccy's as for the configuration. Documents come from the API as well, and the time of goccy's
+// parser grows with the square of the nesting: 0.11 s for 16 KiB of brackets. This one refuses 1 MiB of them in 10 ms.
 package manifest
 
 import (
@@ -18,21 +16,21 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// Document is a catalog document that passed every check which needs no other document.
+// Document is a catalog document that passed every check that needs no other document.
 type Document struct {
 	Key agent.DocumentKey // the tenant filled in, for all kinds but NodeDefinition
-	// Body is the document as canonical JSON (RFC 8785): as written, with the tenant filled in, a version that is a number turned into a
-	// string, the bare name of a tool grant into an object, and fields without a value left out.
+	// Body is the document as canonical JSON (RFC 8785), with the tenant filled in, a number as version turned into a string, the bare name
+	// of a tool grant into an object, and without fields that have no value.
 	Body  json.RawMessage
 	Value any    // a pointer: *agent.NodeDefinition, *agent.AgentInstance and so on by Key.Kind
-	File  string // where it comes from, when from a file
-	Line  int    // where it begins, from 1; 0: not known
+	File  string // empty: not from a file
+	Line  int    // where it begins, from 1; 0: unknown
 
-	root *node // with places; nil when it has none
+	root *node // with places; nil if they are unknown
 }
 
-// Fault is one about the field at path, such as rules[2].when.expression, with the place of that field or of the nearest one around it
-// that the document has. An empty path means the document.
+// Fault returns a fault about the field at path, such as rules[2].when.expression, with the place of that field or of the nearest one
+// around it. An empty path means the document.
 func (d *Document) Fault(path, format string, args ...any) agent.Fault {
 	f := agent.Fault{File: d.File, Document: d.Key.String(), Path: path, Message: fmt.Sprintf(format, args...)}
 	if d.root != nil {
@@ -42,7 +40,7 @@ func (d *Document) Fault(path, format string, args ...any) agent.Fault {
 	return f
 }
 
-// Within turns faults about a part of the document, such as those of [Parameters], into faults of the document. at is the part's path.
+// Within returns faults about a part of the document as faults of the document. at is the path of the part.
 func (d *Document) Within(at string, faults agent.Faults) agent.Faults {
 	out := make(agent.Faults, len(faults))
 	for i, f := range faults {
@@ -51,8 +49,8 @@ func (d *Document) Within(at string, faults agent.Faults) agent.Faults {
 	return out
 }
 
-// Decode reads a stored document. Its error is [agent.CodeInvalid] and holds [agent.Faults]; so is one about a body that belongs to
-// another key.
+// Decode reads a stored document. Its error is [agent.CodeInvalid] and wraps [agent.Faults]; it is [agent.CodeInvalid] too if the body
+// belongs to another key.
 func Decode(d agent.Document) (*Document, error) {
 	def, faults := single(d.Body)
 	if err := faults.Err(); err != nil {
@@ -64,8 +62,8 @@ func Decode(d agent.Document) (*Document, error) {
 	return def, nil
 }
 
-// New makes a definition of a value: an [agent.NodeDefinition] or another of the seven kinds, or a pointer to one. Its Kind may be
-// empty. Empty strings of fields that JSON cannot leave out count as left out.
+// New returns the document of a value: an [agent.NodeDefinition] or another of the seven kinds, or a pointer to one. Its Kind may be empty.
+// Empty strings of fields that JSON cannot leave out count as absent.
 func New(value any) (*Document, agent.Faults) {
 	kind, given, ok := kindOf(value)
 	if !ok {
@@ -107,7 +105,7 @@ func kindOf(value any) (kind, given agent.Kind, ok bool) {
 	return "", "", false
 }
 
-// single reads the one document of a JSON text.
+// single returns the only document of a JSON text.
 func single(body []byte) (*Document, agent.Faults) {
 	doc, faults := read(body)
 	if faults != nil {
@@ -116,7 +114,7 @@ func single(body []byte) (*Document, agent.Faults) {
 	return withoutPlaces(doc.check())
 }
 
-// withoutPlaces forgets lines and columns of a text that no person wrote.
+// withoutPlaces removes the lines and columns of a text that no person wrote.
 func withoutPlaces(d *Document, faults agent.Faults) (*Document, agent.Faults) {
 	for i := range faults {
 		faults[i].Line, faults[i].Column = 0, 0

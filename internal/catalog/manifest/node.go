@@ -8,7 +8,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// form is the kind of a value, in JSON's sense.
+// form is the JSON type of a value.
 type form int
 
 const (
@@ -25,21 +25,21 @@ func (f form) String() string {
 	return [...]string{"nothing", "a boolean", "a number", "a string", "an array", "an object"}[f]
 }
 
-// place is where something stands in its file, both from 1; zero when it stands nowhere.
+// place is a position in a file, both numbers from 1; zero: unknown.
 type place struct{ line, column int }
 
-// node is one value of a document, and where it stands.
+// node is one value of a document and its place.
 type node struct {
 	form    form
 	text    string // of a string; of a number, in the decimal form of RFC 8785
-	whole   bool   // a number written without fraction and exponent
+	whole   bool   // a number without fraction and exponent
 	truth   bool
 	members []member // of an object, in the order of the file, each name once
 	items   []*node
 
-	key place // the name that it is the member of; zero for an item
+	key place // of the name whose member it is; zero for an item
 	at  place
-	bad bool // a fault is known: it is left out of what is checked next
+	bad bool // it has a fault and is left out of further checks
 }
 
 type member struct {
@@ -49,7 +49,7 @@ type member struct {
 
 func textNode(s string, at place) *node { return &node{form: formText, text: s, at: at, key: at} }
 
-// member returns the member of that name, nil when there is none.
+// member returns the member of that name, nil if there is none.
 func (n *node) member(name string) *node {
 	if n == nil {
 		return nil
@@ -62,7 +62,7 @@ func (n *node) member(name string) *node {
 	return nil
 }
 
-// where is the place that a fault of the value names: a scalar's own, and a container's name, which stands above it.
+// where returns the place for a fault about the value: of a scalar itself, or of the name of a container, which is above it.
 func (n *node) where() place {
 	if (n.form == formArray || n.form == formObject) && n.key != (place{}) {
 		return n.key
@@ -70,7 +70,7 @@ func (n *node) where() place {
 	return n.at
 }
 
-// count is the number of values, this one included.
+// count returns the number of values, this one included.
 func (n *node) count() int {
 	c := 1
 	for i := range n.members {
@@ -82,7 +82,7 @@ func (n *node) count() int {
 	return c
 }
 
-// clone copies everything that filling in defaults may change.
+// clone returns a copy that defaults can be added to.
 func (n *node) clone() *node {
 	c := *n
 	c.members = make([]member, len(n.members))
@@ -96,7 +96,7 @@ func (n *node) clone() *node {
 	return &c
 }
 
-// value is the form that the schema validator takes. What is bad is left out; an item becomes nil, so that the others keep their index.
+// value returns the value for the schema validator, without bad members. A bad item becomes nil, so that the others keep their index.
 func (n *node) value() any {
 	if n.bad {
 		return nil
@@ -140,8 +140,8 @@ func (n *node) canonical() (json.RawMessage, error) {
 	return json.RawMessage(v), nil
 }
 
-// find follows a path such as rules[2].when.expression as far as it leads. bad: past a value with a fault. A name that holds dots is
-// found as well: of several the longest counts.
+// find follows a path such as rules[2].when.expression and returns the last node that exists. bad reports whether it passed a bad one. Names
+// may contain dots: the longest one that fits counts.
 func (n *node) find(path string) (last *node, bad bool) {
 	last = n
 	for {
@@ -177,7 +177,7 @@ func (n *node) step(path string) (next *node, rest string) {
 	return next, rest
 }
 
-// child extends a path by a name.
+// child returns the path of a member.
 func child(path, name string) string {
 	if path == "" {
 		return name
@@ -185,10 +185,10 @@ func child(path, name string) string {
 	return path + "." + name
 }
 
-// item extends a path by an index.
+// item returns the path of an item.
 func item(path string, i int) string { return path + "[" + strconv.Itoa(i) + "]" }
 
-// join puts a path below another.
+// join returns the path of something below another path.
 func join(path, below string) string {
 	if strings.HasPrefix(below, "[") || below == "" {
 		return path + below

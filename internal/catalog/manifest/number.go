@@ -8,12 +8,11 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// maxDigits bounds a number's text; the longest that a double needs has some 770 digits.
+// maxDigits bounds the text of a number. A double needs at most some 770 digits.
 const maxDigits = 1000
 
-// decimal turns the text of a number into the form that canonical JSON has (RFC 8785): a double. What would come out as another number
-// is refused, so that nothing is lost on the way: whole numbers beyond 2^53 with digits that a double does not keep, and numbers
-// beyond the largest double. problem is empty when it went well.
+// decimal returns a number as canonical JSON has it (RFC 8785): as a double. Numbers that would change are a problem: whole numbers with more
+// digits than a double keeps, and numbers beyond the largest double.
 func decimal(text string) (canonical string, whole bool, problem string) {
 	whole = !strings.ContainsAny(text, ".eE")
 	if len(text) > maxDigits {
@@ -40,7 +39,7 @@ func decimal(text string) (canonical string, whole bool, problem string) {
 	return canonical, whole, ""
 }
 
-// The plain scalars of YAML 1.2's core schema.
+// The numbers of YAML 1.2's core schema.
 var (
 	coreInteger = regexp.MustCompile(`^[-+]?[0-9]+$`)
 	coreBased   = regexp.MustCompile(`^0(?:o[0-7]+|x[0-9a-fA-F]+)$`)
@@ -48,9 +47,9 @@ var (
 	coreNoFloat = regexp.MustCompile(`^(?:[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$`)
 )
 
-// plain reads a scalar that stands without quotes, by the core schema of YAML 1.2: yes and no are strings, 010 is ten, and a date is a
-// string. problem is empty when it went well.
-func plain(text string, at place) (n *node, problem string) {
+// plainScalar reads a scalar without quotes by the core schema of YAML 1.2: yes, no and dates are strings, and 010 is ten. problem is
+// empty if it is valid.
+func plainScalar(text string, at place) (n *node, problem string) {
 	switch text {
 	case "", "~", "null", "Null", "NULL":
 		return &node{form: formNull, at: at}, ""

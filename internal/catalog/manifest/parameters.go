@@ -6,10 +6,10 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// Properties is a node's property schema, compiled: for many parameters of one node. It is safe for concurrent use.
+// Properties is a compiled property schema of a node. It is safe for concurrent use.
 type Properties struct{ schema *propertySchema }
 
-// NewProperties compiles a property schema; none at all means that the node takes no parameters. Faults have their path within it.
+// NewProperties compiles a property schema. A node without one takes no parameters. Paths of faults are within the schema.
 func NewProperties(text json.RawMessage) (*Properties, agent.Faults) {
 	if isNull(text) {
 		text = json.RawMessage(`{"type":"object","additionalProperties":false}`)
@@ -25,12 +25,11 @@ func NewProperties(text json.RawMessage) (*Properties, agent.Faults) {
 	return &Properties{schema: s}, nil
 }
 
-// Parameters checks parameters against the schema and returns them with its defaults filled in, as canonical JSON. Faults have their path
-// within the parameters: temperature, tools[0].name.
+// Parameters checks parameters against the schema and returns them with its defaults, as canonical JSON. Paths of faults are within the
+// parameters: temperature, tools[0].name.
 //
-// Defaults are filled in at every level that is there: an object that is left out and has no default stays out. A schema that lists
-// properties and says nothing of others takes no others, so that a slip in a name does not pass unseen; additionalProperties: true
-// opens it.
+// Defaults are added at every level that exists: an absent object without a default stays absent. A schema that lists properties takes no
+// others unless it allows them, so that a misspelt name is found.
 func (p *Properties) Parameters(parameters json.RawMessage) (json.RawMessage, agent.Faults) {
 	if isNull(parameters) {
 		parameters = json.RawMessage("{}")
@@ -57,7 +56,7 @@ func (p *Properties) Parameters(parameters json.RawMessage) (json.RawMessage, ag
 	return out, nil
 }
 
-// close keeps out parameters that a schema does not list, unless it says something of others.
+// close forbids parameters that the schema does not list, unless the schema has a rule for others.
 func (s *propertySchema) close() {
 	if s.root.member("properties") == nil {
 		return
@@ -72,14 +71,14 @@ func (s *propertySchema) close() {
 	s.root.members = append(s.root.members, member{"additionalProperties", &node{form: formBool}})
 }
 
-// filler fills in the defaults of one call.
+// filler adds the defaults of one call.
 type filler struct {
 	*propertySchema
 
-	work int // what may still be spent; below zero: too much
+	work int // that may still be done; below zero: too much
 }
 
-// fill adds the defaults that the schema n has for a value. Only what always holds counts: properties, items, $ref and allOf.
+// fill adds the defaults of the schema n to a value. It follows what always applies: properties, items, $ref and allOf.
 func (f *filler) fill(value, n *node) {
 	if n == nil || n.form != formObject || f.work < 0 {
 		return
@@ -117,7 +116,7 @@ func (f *filler) fill(value, n *node) {
 	}
 }
 
-// defaultOf is the default of a schema, or of the one that it refers to.
+// defaultOf returns the default of a schema or of the one that it refers to, nil if there is none.
 func (s *propertySchema) defaultOf(n *node) *node {
 	for n != nil && n.form == formObject {
 		if d := n.member("default"); d != nil {

@@ -12,15 +12,15 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// maxFaults bounds the faults of one call, maxDocumentFaults those of one document. The last one says how many more there are.
+// maxFaults bounds the faults of one call, maxDocumentFaults those of one document. One more fault has the number of the others.
 const (
 	maxFaults         = 1000
 	maxDocumentFaults = 100
 )
 
-// Parse reads every document of the files and reports every fault at once; a document with faults is left out of the result. A file is
-// a YAML stream, JSON values, or a list of documents in either; one whose name ends in .json, or whose text is JSON, is read as JSON.
-// At most 1 MiB per file, 64 MiB and 10,000 documents in all.
+// Parse returns the documents of the files that are valid, and the faults of all others. A file is a YAML stream, JSON values, or a list of
+// documents in either; it is read as JSON if its name ends in .json or its text is JSON. It may have 1 MiB; all files together 64 MiB and
+// 10,000 documents.
 func Parse(files []agent.ManifestFile) ([]*Document, agent.Faults) {
 	total := 0
 	for i := range files {
@@ -79,7 +79,7 @@ func (p *parser) file(f *agent.ManifestFile) {
 	}
 }
 
-// read tries JSON where the text looks like it, and YAML, of which JSON is a part, when that fails.
+// read reads a text that looks like JSON as JSON. It reads other texts, and those that are no valid JSON, as YAML.
 func (p *parser) read(name string, data []byte) ([]*draft, *located) {
 	left := p.left
 	named := strings.HasSuffix(name, ".json")
@@ -99,13 +99,13 @@ func (p *parser) read(name string, data []byte) ([]*draft, *located) {
 	return r.drafts, broken
 }
 
-// What may be JSON, and what is meant as JSON: names in quotes are rare in YAML.
+// jsonStart matches a text that may be JSON, jsonOnly one that is meant as JSON: names in quotes are rare in YAML.
 var (
 	jsonStart = regexp.MustCompile(`^[ \t\r\n]*[\[{]`)
 	jsonOnly  = regexp.MustCompile(`^[ \t\r\n]*(\[[ \t\r\n]*)?\{[ \t\r\n]*"`)
 )
 
-// read reads one JSON document that does not come from a file.
+// read returns a checker for one JSON document that does not come from a file.
 func read(body []byte) (*checker, agent.Faults) {
 	if len(body) > maxFileBytes {
 		return nil, agent.Faults{{Message: fmt.Sprintf("the document has %d bytes, at most %d are read", len(body), maxFileBytes)}}
@@ -122,7 +122,7 @@ func read(body []byte) (*checker, agent.Faults) {
 	return &checker{draft: r.drafts[0]}, nil
 }
 
-// sorted brings faults into the order of the text.
+// sorted sorts faults in the order of the text.
 func sorted(faults []located) []located {
 	slices.SortStableFunc(faults, func(a, b located) int {
 		return cmp.Or(cmp.Compare(a.at.line, b.at.line), cmp.Compare(a.at.column, b.at.column), cmp.Compare(a.path, b.path))

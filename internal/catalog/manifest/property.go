@@ -10,12 +10,12 @@ import (
 	"github.com/turnstone-run/turnstone/internal/schema"
 )
 
-// Bounds of the schemas that documents carry.
+// Bounds of the schemas in documents.
 const (
 	maxSchemaBytes = 256 << 10
-	// maxSchemaSize counts the values of a schema, those behind a $ref each time that it is named: what one value may cost to check.
+	// maxSchemaSize bounds the values of a schema, and with it the cost of checking one value. What a $ref names counts each time.
 	maxSchemaSize = 5_000
-	// maxWork bounds size of the schema times number of values: about a second.
+	// maxWork bounds the size of the schema times the number of values: about a second.
 	maxWork = 2_000_000
 )
 
@@ -29,8 +29,8 @@ type propertySchema struct {
 	faults []located
 }
 
-// CheckSchema says what keeps a JSON Schema of draft 2020-12, 2019-09 or 7 from being used: it must describe an object, compile, refer
-// to nothing outside and not to itself, be of bounded size, and its defaults must satisfy it. Paths are within the schema.
+// CheckSchema returns what is wrong with a JSON Schema of draft 2020-12, 2019-09 or 7: it must describe an object, compile, refer neither to
+// other documents nor to itself, have a bounded size, and its defaults must satisfy it. Paths are within the schema.
 func CheckSchema(text json.RawMessage) agent.Faults {
 	s, faults := newPropertySchema(text)
 	if faults != nil {
@@ -42,7 +42,7 @@ func CheckSchema(text json.RawMessage) agent.Faults {
 	return plainFaults(s.faults)
 }
 
-// newPropertySchema reads a schema and checks everything but its keywords and defaults.
+// newPropertySchema reads a schema and checks all but its keywords and defaults.
 func newPropertySchema(raw json.RawMessage) (*propertySchema, agent.Faults) {
 	if len(raw) > maxSchemaBytes {
 		return nil, agent.Faults{{Message: fmt.Sprintf("the schema has %d bytes, at most %d are allowed", len(raw), maxSchemaBytes)}}
@@ -52,19 +52,19 @@ func newPropertySchema(raw json.RawMessage) (*propertySchema, agent.Faults) {
 		return nil, faults
 	}
 	s := &propertySchema{root: doc.root, sizes: map[*node]int{}, work: maxWork, faults: doc.faults}
-	if len(s.faults) == 0 && s.shape() && s.measure(s.root, "") > maxSchemaSize {
+	if len(s.faults) == 0 && s.checkShape() && s.measure(s.root, "") > maxSchemaSize {
 		s.fault("", "is too large: more than %d values with what its references name", maxSchemaSize)
 	}
 	return s, plainFaults(s.faults)
 }
 
-// spend takes the cost of checking values against a schema from what is left; false when it is not enough.
+// spend subtracts the cost of checking values against a schema from the work that is left, and reports whether it was enough.
 func (s *propertySchema) spend(n *node, values int) bool {
 	s.work -= s.sizes[n] * values
 	return s.work >= 0
 }
 
-// plainFaults drops places: the text was not a person's.
+// plainFaults returns faults without places: no person wrote the text.
 func plainFaults(faults []located) agent.Faults {
 	var out agent.Faults
 	for i, f := range sorted(faults) {
@@ -81,7 +81,7 @@ func (s *propertySchema) fault(path, format string, args ...any) {
 	s.faults = append(s.faults, located{n.where(), path, fmt.Sprintf(format, args...)})
 }
 
-// drafts are the versions of JSON Schema that may be named.
+// drafts returns the versions of JSON Schema that a schema may name.
 func drafts() []string {
 	return []string{
 		"https://json-schema.org/draft/2020-12/schema", "https://json-schema.org/draft/2019-09/schema",
@@ -89,8 +89,8 @@ func drafts() []string {
 	}
 }
 
-// shape checks what must hold of the outermost schema.
-func (s *propertySchema) shape() bool {
+// checkShape checks the outermost schema.
+func (s *propertySchema) checkShape() bool {
 	if s.root.form != formObject {
 		s.fault("", "want a JSON Schema of an object, got %s", s.root.form)
 		return false
@@ -105,7 +105,7 @@ func (s *propertySchema) shape() bool {
 	return true
 }
 
-// subschemas calls visit with every schema directly within n, its path and its pointer.
+// subschemas calls visit for every schema directly within n, with its path and its pointer.
 func subschemas(n *node, path, at string, visit func(sub *node, path, at string)) {
 	for _, m := range n.members {
 		where, to := child(path, m.name), appendToken(at, m.name)
@@ -126,7 +126,8 @@ func subschemas(n *node, path, at string, visit func(sub *node, path, at string)
 	}
 }
 
-// measure counts the values of a schema, those behind references included, and refuses references that lead outside or in a circle.
+// measure returns the number of values of a schema, including those behind references. It adds faults for references to other documents and
+// for cycles.
 func (s *propertySchema) measure(n *node, path string) int {
 	if size, known := s.sizes[n]; known {
 		if size < 0 {
@@ -157,7 +158,7 @@ func (s *propertySchema) measure(n *node, path string) int {
 	return size
 }
 
-// target follows a reference within the schema.
+// target returns the schema that a reference leads to, nil if it leads outside.
 func (s *propertySchema) target(ref string) *node {
 	if ref != "#" && !strings.HasPrefix(ref, "#/") {
 		return nil
@@ -166,6 +167,7 @@ func (s *propertySchema) target(ref string) *node {
 	return n
 }
 
+// compile compiles the schema, or adds faults and returns false.
 func (s *propertySchema) compile() bool {
 	compiled, faults := newDocumentSchema(s.root.value(), false)
 	s.documentSchema = compiled

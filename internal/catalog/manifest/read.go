@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds of what is read.
+// Bounds of texts and documents.
 const (
 	maxFileBytes = 1 << 20
 	maxBytes     = 64 << 20 // of one call
@@ -18,31 +18,31 @@ const (
 	maxNameBytes = 256    // of a member's name
 )
 
-// draft is one document as it was read: a tree, and what was wrong with its text.
+// draft is a document that was read but not checked: a tree, and the faults of its text.
 type draft struct {
 	root   *node
 	faults []located
-	more   int // faults beyond maxDrafted
+	more   int // faults beyond maxDraftFaults
 }
 
-// maxDrafted bounds the faults that reading keeps of one document.
-const maxDrafted = 1000
+// maxDraftFaults bounds the faults that reading keeps of one document.
+const maxDraftFaults = 1000
 
-// located is a fault with its place, on the way to become an [agent.Fault].
+// located is a fault with its place, which becomes an [agent.Fault].
 type located struct {
 	at            place
 	path, message string
 }
 
-// reader builds the trees of one file.
+// reader reads the documents of one file.
 type reader struct {
 	drafts []*draft
-	left   *int // documents that the call may still have
+	left   *int // documents that the call may still read
 	doc    *draft
 	values int // of doc
 }
 
-// begin starts a document; false when there are too many.
+// begin starts a document, or returns false if there are too many.
 func (r *reader) begin() bool {
 	if *r.left == 0 {
 		return false
@@ -61,7 +61,7 @@ func tooMany() *located {
 	return &located{message: "more than " + strconv.Itoa(maxDocuments) + " documents: the rest is not read"}
 }
 
-// trail is the way to a value, kept on the stack: a path is written for faults only.
+// trail is the way to a value, a list on the stack. Only faults turn it into a path.
 type trail struct {
 	up    *trail
 	name  string
@@ -80,20 +80,20 @@ func (t *trail) String() string {
 }
 
 func (r *reader) fault(at place, path, message string) {
-	if len(r.doc.faults) == maxDrafted {
+	if len(r.doc.faults) == maxDraftFaults {
 		r.doc.more++
 		return
 	}
 	r.doc.faults = append(r.doc.faults, located{at, path, message})
 }
 
-// refuse is a value that cannot be read: its fault is known, and what would be said of its content is not.
+// refuse adds a fault and returns a bad node for a value that is not read.
 func (r *reader) refuse(at place, t *trail, message string) *node {
 	r.fault(at, t.String(), message)
 	return &node{at: at, key: at, bad: true}
 }
 
-// enter counts a value and bounds depth, of containers, and number. ok is false when it is not to be read; one fault says so.
+// enter counts a value and checks its depth and the number of values. ok is false if the value must not be read.
 func (r *reader) enter(at place, t *trail, container bool, depth int) (refused *node, ok bool) {
 	r.values++
 	switch {
@@ -107,8 +107,8 @@ func (r *reader) enter(at place, t *trail, container bool, depth int) (refused *
 	return nil, true
 }
 
-// named says what is wrong with the name of a member.
-func named(name string) (problem string) {
+// nameProblem says what is wrong with the name of a member, empty if nothing is.
+func nameProblem(name string) (problem string) {
 	switch {
 	case len(name) > maxNameBytes:
 		return "a name is longer than " + strconv.Itoa(maxNameBytes) + " bytes"
@@ -118,7 +118,7 @@ func named(name string) (problem string) {
 	return ""
 }
 
-// add puts a member into an object; seen are the names that it has. A second value of a name is a fault and left out.
+// add adds a member to an object; seen has the names of its members. A second value of a name is a fault.
 func (r *reader) add(n *node, seen map[string]struct{}, name string, key place, t *trail, value *node) {
 	if _, twice := seen[name]; twice {
 		r.fault(key, t.String(), "is given twice")
@@ -129,7 +129,7 @@ func (r *reader) add(n *node, seen map[string]struct{}, name string, key place, 
 	n.members = append(n.members, member{name, value})
 }
 
-// scalarProblem refuses text that a database cannot keep.
+// scalarProblem says why a database cannot store a text, empty if it can.
 func scalarProblem(s string) string {
 	if strings.IndexByte(s, 0) >= 0 {
 		return "holds a NUL character"
@@ -137,7 +137,7 @@ func scalarProblem(s string) string {
 	return ""
 }
 
-// placer turns growing offsets into places. Columns count characters.
+// placer returns the places of growing offsets. Columns count characters.
 type placer struct {
 	data []byte
 	seen int

@@ -12,7 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// yaml reads the documents of a YAML stream; it returns why it had to stop, nil at the end.
+// yaml reads the documents of a YAML stream. It returns the fault that stopped it, nil at the end.
 func (r *reader) yaml(data []byte) *located {
 	d := yaml.NewDecoder(bytes.NewReader(data))
 	for {
@@ -47,7 +47,7 @@ func (r *reader) yaml(data []byte) *located {
 	}
 }
 
-// decodeYAML turns a panic into an error: the library has some for what it takes for impossible.
+// decodeYAML decodes the next document. It turns a panic of the library into an error.
 func decodeYAML(d *yaml.Decoder, n *yaml.Node) (err error) {
 	defer func() {
 		if recover() != nil {
@@ -64,7 +64,7 @@ const (
 	noTags    = "tags other than those of YAML's core schema are not supported"
 )
 
-// yamlSyntax keeps what an error says of the syntax and drops what it quotes of the text: that may be a secret.
+// yamlSyntax returns a syntax error without the text that it quotes, which may be a secret.
 func yamlSyntax(err error, data []byte) *located {
 	message, at := err.Error(), place{}
 	if m := yamlError.FindStringSubmatch(message); m != nil {
@@ -73,7 +73,7 @@ func yamlSyntax(err error, data []byte) *located {
 	}
 	switch {
 	case strings.HasPrefix(message, "unknown anchor"):
-		// The error has no line, but the anchor's name.
+		// The error has the name of the anchor and no line.
 		alias := "*" + strings.TrimSuffix(strings.TrimPrefix(message, "unknown anchor '"), "' referenced")
 		if bytes.Count(data, []byte(alias)) == 1 {
 			at = newPlacer(data).place(bytes.Index(data, []byte(alias)))
@@ -85,7 +85,7 @@ func yamlSyntax(err error, data []byte) *located {
 	return &located{at: at, message: "malformed YAML: " + message}
 }
 
-// yamlNode turns a YAML node into a value. What JSON does not have is refused where it stands.
+// yamlNode turns a YAML node into a value. What JSON cannot express is a fault at its place.
 func (r *reader) yamlNode(y *yaml.Node, t *trail, depth int) *node {
 	at := place{y.Line, y.Column}
 	if refused, ok := r.enter(at, t, y.Kind != yaml.ScalarNode, depth); !ok {
@@ -94,7 +94,7 @@ func (r *reader) yamlNode(y *yaml.Node, t *trail, depth int) *node {
 	switch {
 	case y.Kind == yaml.AliasNode, y.Anchor != "":
 		return r.refuse(at, t, noAnchors)
-	case !coreTag(y):
+	case !hasCoreTag(y):
 		return r.refuse(at, t, noTags)
 	}
 	switch y.Kind {
@@ -138,7 +138,7 @@ func (r *reader) yamlMapping(y *yaml.Node, t *trail, depth int) *node {
 	return n
 }
 
-// yamlName reads the name of a member.
+// yamlName returns the name of a member.
 func yamlName(k *yaml.Node) (name, problem string) {
 	switch {
 	case k.Kind == yaml.AliasNode, k.Anchor != "":
@@ -147,7 +147,7 @@ func yamlName(k *yaml.Node) (name, problem string) {
 		return "", "merge keys are not supported"
 	case k.Kind != yaml.ScalarNode:
 		return "", "want a string as name, got " + map[yaml.Kind]form{yaml.MappingNode: formObject, yaml.SequenceNode: formArray}[k.Kind].String()
-	case !coreTag(k):
+	case !hasCoreTag(k):
 		return "", noTags
 	}
 	n, problem := yamlScalar(k, place{})
@@ -157,11 +157,11 @@ func yamlName(k *yaml.Node) (name, problem string) {
 	case n.form != formText:
 		return "", fmt.Sprintf("want a string as name, got %s: put it in quotes", n.form)
 	}
-	return n.text, named(n.text)
+	return n.text, nameProblem(n.text)
 }
 
-// coreTag reports whether a node has no tag of its own or one that JSON has a form for.
-func coreTag(y *yaml.Node) bool {
+// hasCoreTag reports whether a node has no explicit tag, or one of a JSON type.
+func hasCoreTag(y *yaml.Node) bool {
 	if y.Style&yaml.TaggedStyle == 0 {
 		return true
 	}
@@ -195,7 +195,7 @@ func tagForms(tag string) (form, bool) {
 	}
 }
 
-// yamlScalar reads a scalar: in quotes or as a block it is a string, else what the core schema says, or its tag.
+// yamlScalar reads a scalar: a string if it is quoted or a block, otherwise by its tag or the core schema.
 func yamlScalar(y *yaml.Node, at place) (n *node, problem string) {
 	const quoted = yaml.DoubleQuotedStyle | yaml.SingleQuotedStyle | yaml.LiteralStyle | yaml.FoldedStyle
 	tagged := y.Style&yaml.TaggedStyle != 0
@@ -203,7 +203,7 @@ func yamlScalar(y *yaml.Node, at place) (n *node, problem string) {
 	if y.Style&quoted != 0 && !tagged || tagged && want == formText {
 		return textNode(y.Value, at), scalarProblem(y.Value)
 	}
-	n, problem = plain(y.Value, at)
+	n, problem = plainScalar(y.Value, at)
 	if problem == "" && tagged && (n.form != want || y.Tag == "!!int" && !n.whole) {
 		problem = "is not what its tag says"
 	}
