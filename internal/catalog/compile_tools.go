@@ -16,29 +16,34 @@ func (c *compiler) addTools() {
 	}
 }
 
+// nodeProblem says why a grant has no tool node, empty if it has one.
+func (g *grant) nodeProblem() string {
+	switch {
+	case g.node == nil && g.binding == nil && g.needed:
+		return fmt.Sprintf("needs the toolkit %q, which this server does not have", g.bound.NodeID)
+	case g.node == nil && g.binding == nil:
+		return fmt.Sprintf("there is no tool binding and no tool node %q", g.Toolkit)
+	case g.node == nil:
+		return fmt.Sprintf("tool binding %q names node %s@%s, which does not exist", g.Toolkit, g.bound.NodeID, g.bound.NodeVersion)
+	case g.node.node().Type == agent.NodeAgent:
+		return fmt.Sprintf("node %s@%s is an agent, no tool", g.node.node().NodeID, g.node.node().Version)
+	default:
+		return ""
+	}
+}
+
 // addGrant adds the tools of one entry: of a binding, or of a node without one.
 func (c *compiler) addGrant(g *grant) {
-	at := g.pathOf("toolkit")
 	if len(g.bound.ClientSide) > 0 {
 		c.addClientSideTools(g)
 		return
 	}
-	switch {
-	case g.node == nil && g.binding == nil && g.needed:
-		c.addFault(at, "needs the toolkit %q, which this server does not have", g.bound.NodeID)
-		return
-	case g.node == nil && g.binding == nil:
-		c.addFault(at, "there is no tool binding and no tool node %q", g.Toolkit)
-		return
-	case g.node == nil:
-		c.addFault(at, "tool binding %q names node %s@%s, which does not exist", g.Toolkit, g.bound.NodeID, g.bound.NodeVersion)
+	at := g.pathOf("toolkit")
+	if problem := g.nodeProblem(); problem != "" {
+		c.addFault(at, "%s", problem)
 		return
 	}
 	n := g.node.node()
-	if n.Type == agent.NodeAgent {
-		c.addFault(at, "node %s@%s is an agent, no tool", n.NodeID, n.Version)
-		return
-	}
 	specs, err := c.parts.Tools.Specs(toolkitOf(n))
 	if err != nil {
 		c.addFault(at, "%s", reason(err))
