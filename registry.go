@@ -8,8 +8,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/client"
 	"github.com/turnstone-run/turnstone/internal/app"
-	"github.com/turnstone-run/turnstone/internal/catalog/folder"
-	"github.com/turnstone-run/turnstone/internal/catalog/follow"
+	"github.com/turnstone-run/turnstone/internal/catalog/source"
 	"github.com/turnstone-run/turnstone/internal/llm"
 	"github.com/turnstone-run/turnstone/internal/postgres"
 	"github.com/turnstone-run/turnstone/internal/results"
@@ -64,11 +63,11 @@ func (s *Service) followCatalog(background context.Context) error {
 	if err != nil {
 		return fmt.Errorf("catalog.follow: %w", err)
 	}
-	source := follow.New(follow.Config{
+	follower := source.NewFollower(source.FollowerConfig{
 		Catalog: remote, URL: set.Follow.URL, Apply: s.parts.Registry.ApplyFollowed, Poll: set.Poll, Logger: s.logger.Named("catalog"),
 	})
-	s.parts.Registry.WatchSource(source.Status)
-	s.tasks.Go(func() { source.Run(background) })
+	s.parts.Registry.WatchSource(follower.Status)
+	s.tasks.Go(func() { follower.Run(background) })
 	return nil
 }
 
@@ -100,19 +99,19 @@ func (s *Service) openCatalog(ctx, background context.Context, store *postgres.S
 	if set.Catalog.Folder == "" {
 		return nil
 	}
-	source, err := folder.New(folder.Config{Dir: set.Catalog.Folder, Logger: s.logger, Apply: registry.ApplyFolder})
+	folder, err := source.NewFolder(source.FolderConfig{Dir: set.Catalog.Folder, Logger: s.logger, Apply: registry.ApplyFolder})
 	if err != nil {
 		return err
 	}
-	registry.WatchSource(source.Status)
-	if err := source.Load(ctx); err != nil && agent.CodeOf(err) != agent.CodeInvalid && agent.CodeOf(err) != agent.CodeConflict {
+	registry.WatchSource(folder.Status)
+	if err := folder.Load(ctx); err != nil && agent.CodeOf(err) != agent.CodeInvalid && agent.CodeOf(err) != agent.CodeConflict {
 		return err
 	}
-	s.tasks.Go(func() { source.Run(background) })
+	s.tasks.Go(func() { folder.Run(background) })
 	s.tasks.Go(func() {
 		registry.Follow(background, func() {
-			if !source.Status().OK { // perhaps what it lacked came through the API
-				_ = source.Load(background) // its status says how that went
+			if !folder.Status().OK { // perhaps what it lacked came through the API
+				_ = folder.Load(background) // its status says how that went
 			}
 		})
 	})

@@ -11,7 +11,7 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/client"
-	"github.com/turnstone-run/turnstone/internal/catalog/definition"
+	"github.com/turnstone-run/turnstone/internal/catalog/manifest"
 	"github.com/turnstone-run/turnstone/internal/screen"
 )
 
@@ -46,8 +46,8 @@ func (a *app) validate(files []agent.ManifestFile) error {
 	for i := range files {
 		files[i].Tenant = a.tenant
 	}
-	documents, faults := definition.Parse(files)
-	first := map[agent.DocumentKey]*definition.Definition{}
+	documents, faults := manifest.Parse(files)
+	first := map[agent.DocumentKey]*manifest.Document{}
 	for _, d := range documents {
 		if known, twice := first[d.Key]; twice {
 			faults = append(faults, d.Fault("", "is there twice: first at %s:%d", known.File, known.Line))

@@ -15,7 +15,6 @@ import (
 	shipped "github.com/turnstone-run/turnstone/catalog"
 	"github.com/turnstone-run/turnstone/internal/catalog"
 	"github.com/turnstone-run/turnstone/internal/catalog/plancache"
-	"github.com/turnstone-run/turnstone/internal/catalog/plancache/redistier"
 	"github.com/turnstone-run/turnstone/internal/egress"
 	"github.com/turnstone-run/turnstone/internal/llm"
 	"github.com/turnstone-run/turnstone/internal/middleware"
@@ -165,7 +164,7 @@ func (p *lateCatalog) ListAgents(ctx context.Context, q agent.AgentQuery) (agent
 func (p *Parts) catalog(c *Config, w *World, parts *catalog.Parts) error {
 	var shared plancache.Shared
 	if to := c.Catalog.RedisURL.Reveal(); to != "" {
-		redis, err := redistier.New(redistier.Config{URL: to})
+		redis, err := plancache.OpenRedis(to)
 		if err != nil {
 			return fmt.Errorf("catalog.redis_url: %w", err)
 		}

@@ -9,23 +9,23 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/catalog/definition"
+	"github.com/turnstone-run/turnstone/internal/catalog/manifest"
 )
 
-// applyAttempts is how often a change is checked anew because another process committed first.
+// applyAttempts is how often a change is checked again because another process committed first.
 const applyAttempts = 20
 
-// Apply changes the catalog, all of it or nothing. The change is checked against the candidate: the newest revision with
-// the change in it. [agent.CodeInvalid] wrapping [agent.Faults] for what is wrong with it, [agent.CodeConflict] when a document
-// changed since BaseRevision or is edited in a folder.
+// Apply makes a change of the catalog, all of it or nothing. It checks the change against the candidate: the newest revision with the
+// change in it. Its error is [agent.CodeInvalid] and wraps [agent.Faults] for a bad change, [agent.CodeConflict] if a document changed
+// since BaseRevision or is edited elsewhere.
 func (r *Registry) Apply(ctx context.Context, req agent.ApplyRequest) (agent.ApplyResult, error) {
 	req.Source = cmp.Or(req.Source, agent.SourceAPI)
-	defs, faults := definition.Parse(req.Files)
-	faults = append(faults, twice(defs)...)
+	documents, faults := manifest.Parse(req.Files)
+	faults = append(faults, duplicateFaults(documents)...)
 	if err := faults.Err(); err != nil {
 		return agent.ApplyResult{}, err
 	}
-	if req.Prune && len(defs) == 0 && req.Source == agent.SourceAPI {
+	if req.Prune && len(documents) == 0 && req.Source == agent.SourceAPI {
 		return agent.ApplyResult{}, agent.Invalid("prune", "there is no document in the files: nothing says what to keep")
 	}
 	if !req.DryRun {
@@ -42,38 +42,38 @@ func (r *Registry) Apply(ctx context.Context, req agent.ApplyRequest) (agent.App
 			return agent.ApplyResult{}, err
 		}
 		var out agent.ApplyResult
-		if out, err = r.apply(ctx, &req, defs); err == nil || agent.CodeOf(err) != agent.CodeConflict || !stale(err) {
+		if out, err = r.apply(ctx, &req, documents); err == nil || agent.CodeOf(err) != agent.CodeConflict || !isStale(err) {
 			return out, err
 		}
 	}
 	return agent.ApplyResult{}, err
 }
 
-// ApplyFolder makes the catalog hold what a folder's files say, and no more of what they said before.
+// ApplyFolder makes the catalog hold the documents of a folder's files, and no others that came from the folder.
 func (r *Registry) ApplyFolder(ctx context.Context, files []agent.ManifestFile) (agent.ApplyResult, error) {
 	return r.Apply(ctx, agent.ApplyRequest{Files: files, Prune: true, Source: agent.SourceFolder, By: agent.SourceFolder})
 }
 
-// ApplyFollowed does the same with the documents of the installation that is followed.
+// ApplyFollowed makes the catalog hold the documents of the followed installation, and no others that came from it.
 func (r *Registry) ApplyFollowed(ctx context.Context, files []agent.ManifestFile) (agent.ApplyResult, error) {
 	return r.Apply(ctx, agent.ApplyRequest{Files: files, Prune: true, Source: agent.SourceFollow, By: agent.SourceFollow})
 }
 
-// staleError says that another commit came first: look again.
+// staleError is the error of a commit that another one preceded: the change must be checked again.
 type staleError struct{ error }
 
 func (e staleError) Unwrap() error { return e.error }
 
-func stale(err error) bool {
+func isStale(err error) bool {
 	_, ok := err.(staleError) //nolint:errorlint // only our own, unwrapped
 	return ok
 }
 
-// twice finds documents that a request holds more than once.
-func twice(defs []*definition.Definition) agent.Faults {
+// duplicateFaults returns a fault for each document that a request holds more than once.
+func duplicateFaults(documents []*manifest.Document) agent.Faults {
 	var out agent.Faults
-	first := make(map[agent.DocumentKey]*definition.Definition, len(defs))
-	for _, d := range defs {
+	first := make(map[agent.DocumentKey]*manifest.Document, len(documents))
+	for _, d := range documents {
 		if other, ok := first[d.Key]; ok {
 			out = append(out, d.Fault("", "is given twice: the other one is at %s:%d", cmp.Or(other.File, "line"), other.Line))
 			continue
@@ -84,12 +84,12 @@ func twice(defs []*definition.Definition) agent.Faults {
 }
 
 // apply makes one attempt.
-func (r *Registry) apply(ctx context.Context, req *agent.ApplyRequest, defs []*definition.Definition) (agent.ApplyResult, error) {
+func (r *Registry) apply(ctx context.Context, req *agent.ApplyRequest, documents []*manifest.Document) (agent.ApplyResult, error) {
 	s := r.current.Load()
 	if req.BaseRevision > s.revision {
 		return agent.ApplyResult{}, agent.Invalid("base_revision", "is %d, but the newest revision is %d", req.BaseRevision, s.revision)
 	}
-	p, err := r.planChange(s, req, defs)
+	p, err := r.planChange(s, req, documents)
 	if err != nil {
 		return agent.ApplyResult{}, err
 	}
@@ -125,47 +125,47 @@ func (r *Registry) commit(ctx context.Context, c *agent.CatalogCommit, out agent
 	if err != nil {
 		return agent.ApplyResult{}, err
 	}
-	// It is stored: that this process sees it a moment later is no failure.
+	// The change is stored. It is no failure that this process serves it a moment later.
 	if err := r.refresh(ctx); err != nil {
 		r.cfg.Logger.Warn("refresh after a change", zap.Error(err))
 	}
 	return out, nil
 }
 
-// planned is a change on its way: what to say, what to check, what to store.
-type planned struct {
+// plannedChange is a change before its commit.
+type plannedChange struct {
 	changes []agent.DocumentChange
-	keys    []agent.DocumentKey // what differs
+	keys    []agent.DocumentKey // of the documents that differ
 	change  change
 	commit  agent.CatalogCommit
 }
 
-// planChange compares what is wanted with what is there.
-func (r *Registry) planChange(s *snapshot, req *agent.ApplyRequest, defs []*definition.Definition) (*planned, error) {
-	p := &planned{
+// planChange compares a request with what the catalog holds.
+func (r *Registry) planChange(s *snapshot, req *agent.ApplyRequest, documents []*manifest.Document) (*plannedChange, error) {
+	p := &plannedChange{
 		change: change{revision: s.revision + 1, oldest: s.oldest, gone: map[agent.DocumentKey]int64{}},
 		commit: agent.CatalogCommit{At: s.revision, By: req.By, Source: req.Source, Comment: req.Comment},
 	}
-	wanted := make(map[agent.DocumentKey]bool, len(defs))
+	wanted := make(map[agent.DocumentKey]bool, len(documents))
 	tenants := map[string]bool{}
-	for _, d := range defs {
+	for _, d := range documents {
 		wanted[d.Key] = true
 		tenants[d.Key.Tenant] = true
-		if err := r.put(p, s, req, d); err != nil {
+		if err := r.planPut(p, s, req, d); err != nil {
 			return nil, err
 		}
 	}
 	remove := slices.Clone(req.Delete)
 	if req.Prune {
 		for k, e := range s.docs {
-			// Through the API, only of the tenants that the files have something of: a file of one must not empty the others.
+			// The API prunes only tenants that the files have documents of: a file of one tenant must not empty the others.
 			ours := req.Source != agent.SourceAPI || (tenants[k.Tenant] && (req.PruneTenant == "" || k.Tenant == req.PruneTenant))
 			if ours && e.stored() && e.doc.Source == req.Source && !wanted[k] && !slices.Contains(remove, k) {
 				remove = append(remove, k)
 			}
 		}
 	}
-	if req.Source == agent.SourceFollow && len(defs) == 0 && len(remove) > 0 { // rather the wrong installation than one without documents
+	if req.Source == agent.SourceFollow && len(documents) == 0 && len(remove) > 0 { // more likely the wrong installation than one without documents
 		return nil, agent.Invalid("catalog.follow", "the followed catalog is empty; the %d documents that were taken over from it are kept. "+
 			"Check catalog.follow.url. To remove them, unset it and use starter catalog delete", len(remove))
 	}
@@ -174,14 +174,15 @@ func (r *Registry) planChange(s *snapshot, req *agent.ApplyRequest, defs []*defi
 		if wanted[k] {
 			return nil, agent.Invalid("delete", "%s is given as a document as well", k)
 		}
-		if err := r.remove(p, s, req, k); err != nil {
+		if err := r.planDelete(p, s, req, k); err != nil {
 			return nil, err
 		}
 	}
 	return p, nil
 }
 
-func (r *Registry) put(p *planned, s *snapshot, req *agent.ApplyRequest, d *definition.Definition) error {
+// planPut adds a document of a request to the change, unless the catalog holds it already.
+func (r *Registry) planPut(p *plannedChange, s *snapshot, req *agent.ApplyRequest, d *manifest.Document) error {
 	e, there := s.docs[d.Key]
 	there = there && e.stored()
 	c := agent.DocumentChange{DocumentKey: d.Key, Action: agent.ActionCreated, After: d.Body}
@@ -196,17 +197,18 @@ func (r *Registry) put(p *planned, s *snapshot, req *agent.ApplyRequest, d *defi
 	if c.Action == agent.ActionUnchanged {
 		return nil
 	}
-	if err := r.mayChange(s, req, d.Key); err != nil {
+	if err := r.checkEditable(s, req, d.Key); err != nil {
 		return err
 	}
 	doc := agent.Document{DocumentKey: d.Key, Body: d.Body, Revision: p.change.revision, Source: req.Source}
-	p.change.put = append(p.change.put, &entry{doc: doc, def: d})
+	p.change.put = append(p.change.put, &entry{doc: doc, parsed: d})
 	p.commit.Put = append(p.commit.Put, doc)
 	p.keys = append(p.keys, d.Key)
 	return nil
 }
 
-func (r *Registry) remove(p *planned, s *snapshot, req *agent.ApplyRequest, k agent.DocumentKey) error {
+// planDelete adds the deletion of a document to the change.
+func (r *Registry) planDelete(p *plannedChange, s *snapshot, req *agent.ApplyRequest, k agent.DocumentKey) error {
 	e, there := s.docs[k]
 	switch {
 	case !there:
@@ -215,7 +217,7 @@ func (r *Registry) remove(p *planned, s *snapshot, req *agent.ApplyRequest, k ag
 		return agent.FieldErrorf(agent.CodeConflict, "name",
 			"%s is built in: apply a document of that name to replace it, an agent with disabled: true to hide it", k)
 	}
-	if err := r.mayChange(s, req, k); err != nil {
+	if err := r.checkEditable(s, req, k); err != nil {
 		return err
 	}
 	p.changes = append(p.changes, agent.DocumentChange{DocumentKey: k, Action: agent.ActionDeleted, Before: e.doc.Body})
@@ -225,8 +227,8 @@ func (r *Registry) remove(p *planned, s *snapshot, req *agent.ApplyRequest, k ag
 	return nil
 }
 
-// mayChange refuses edits of what changed since the editor looked, and of what is edited elsewhere.
-func (r *Registry) mayChange(s *snapshot, req *agent.ApplyRequest, k agent.DocumentKey) error {
+// checkEditable returns an error for a document that changed since BaseRevision or that is edited elsewhere.
+func (r *Registry) checkEditable(s *snapshot, req *agent.ApplyRequest, k agent.DocumentKey) error {
 	e, there := s.docs[k]
 	last := s.gone[k]
 	if there {
@@ -244,7 +246,7 @@ func (r *Registry) mayChange(s *snapshot, req *agent.ApplyRequest, k agent.Docum
 	return nil
 }
 
-// History pages through the audit trail.
+// History returns a page of the audit trail.
 func (r *Registry) History(ctx context.Context, q agent.HistoryQuery) (agent.HistoryPage, error) {
 	return r.cfg.Store.CatalogHistory(ctx, q)
 }

@@ -42,8 +42,7 @@ func TestApply(t *testing.T) {
 	out, err = w.try(agentDoc("acme", "c", ""), func(r *agent.ApplyRequest) { r.Prune = true })
 	require.NoError(t, err)
 	require.Equal(t, map[string]string{"AgentInstance acme/a": "deleted", "AgentInstance acme/b": "deleted", "AgentInstance acme/c": "created"}, actions(out))
-	_, _, err = w.Resolve(t.Context(), "acme", "a")
-	require.Equal(t, agent.CodeNotFound, agent.CodeOf(err))
+	w.requireNoAgent("acme", "a")
 }
 
 func TestApplyConflicts(t *testing.T) {
@@ -62,17 +61,16 @@ func TestApplyConflicts(t *testing.T) {
 	_, err = w.try(agentDoc("", "a", "description: future"), base(99))
 	require.ErrorContains(t, err, "base_revision: is 99, but the newest revision is 3")
 
-	key := agent.DocumentKey{Kind: agent.KindAgent, Tenant: "default", Name: "a"}
+	key := agentKey("default", "a")
 	_, err = w.Apply(t.Context(), agent.ApplyRequest{Delete: []agent.DocumentKey{key}, BaseRevision: first})
 	require.Equal(t, agent.CodeConflict, agent.CodeOf(err))
-	_, err = w.Apply(t.Context(), agent.ApplyRequest{Delete: []agent.DocumentKey{key}})
-	require.NoError(t, err)
+	require.NoError(t, w.delete(key))
 	_, err = w.try(agentDoc("", "a", ""), base(3))
 	require.Equal(t, agent.CodeConflict, agent.CodeOf(err), "deleted since")
-	_, err = w.Apply(t.Context(), agent.ApplyRequest{Delete: []agent.DocumentKey{key}})
+	err = w.delete(key)
 	require.Equal(t, agent.CodeNotFound, agent.CodeOf(err))
-	shipped := agent.DocumentKey{Kind: agent.KindAgent, Tenant: agent.SharedTenant, Name: "analyst"}
-	_, err = w.Apply(t.Context(), agent.ApplyRequest{Delete: []agent.DocumentKey{shipped}})
+	shipped := agentKey(agent.SharedTenant, "analyst")
+	err = w.delete(shipped)
 	require.ErrorContains(t, err, "is built in")
 }
 
@@ -87,11 +85,11 @@ func TestReferencesKeepWhatTheyName(t *testing.T) {
 		{Kind: agent.KindNode, Name: "support", Version: "2"},
 		{Kind: agent.KindNode, Name: "find_mail", Version: "1"},
 	} {
-		_, err := w.Apply(t.Context(), agent.ApplyRequest{Delete: []agent.DocumentKey{k}})
+		err := w.delete(k)
 		require.ErrorContains(t, err, "AgentInstance acme/helper", k.String())
 	}
 	w.apply("kind: RouteTable\ntenant: acme\nname: r\nrules: [{name: x, agent: helper}]\n")
-	_, err := w.Apply(t.Context(), agent.ApplyRequest{Delete: []agent.DocumentKey{{Kind: agent.KindAgent, Tenant: "acme", Name: "helper"}}})
+	err := w.delete(agentKey("acme", "helper"))
 	require.ErrorContains(t, err, `RouteTable acme/r: rules[0].agent: there is no agent "helper"`)
 
 	// What breaks others is refused, and what was broken by another build is nobody's fault here.
@@ -109,10 +107,8 @@ func TestShadowing(t *testing.T) {
 	require.Equal(t, "own", w.plan("acme", "help").Models[0].Model)
 	require.Equal(t, "shared", w.plan("other", "help").Models[0].Model)
 	w.apply(agentDoc("acme", "help", "disabled: true"))
-	_, _, err := w.Resolve(t.Context(), "acme", "help")
-	require.Equal(t, agent.CodeNotFound, agent.CodeOf(err), "its own, disabled, hides the shared one")
-	_, err = w.Apply(t.Context(), agent.ApplyRequest{Delete: []agent.DocumentKey{{Kind: agent.KindAgent, Tenant: "acme", Name: "help"}}})
-	require.NoError(t, err)
+	w.requireNoAgent("acme", "help", "its own, disabled, hides the shared one")
+	require.NoError(t, w.delete(agentKey("acme", "help")))
 	require.Equal(t, "shared", w.plan("acme", "help").Models[0].Model)
 }
 
@@ -124,8 +120,7 @@ func TestInFlightPlansStay(t *testing.T) {
 	w.apply("kind: AgentInstance\nname: a\nnode_id: agent\nnode_version: '1'\nparameters: {system_message: changed}\ntools: [mail]\n")
 	after := w.plan("default", "a")
 	require.Equal(t, "changed", after.System)
-	_, err = w.Apply(t.Context(), agent.ApplyRequest{Delete: []agent.DocumentKey{{Kind: agent.KindAgent, Tenant: "default", Name: "a"}}})
-	require.NoError(t, err)
+	require.NoError(t, w.delete(agentKey("default", "a")))
 	for _, r := range []*catalog.Registry{w.Registry, w.another()} { // also in a process that never compiled it
 		p, err := r.Plan(t.Context(), before)
 		require.NoError(t, err)
@@ -172,8 +167,7 @@ func TestFolder(t *testing.T) {
 	_ = w.plan("default", "b")
 	_, err = w.ApplyFolder(t.Context(), files(agentDoc("", "a", "")))
 	require.NoError(t, err)
-	_, _, err = w.Resolve(t.Context(), "default", "b")
-	require.Equal(t, agent.CodeNotFound, agent.CodeOf(err), "gone from the folder")
+	w.requireNoAgent("default", "b", "gone from the folder")
 	_ = w.plan("default", "c")
 }
 
@@ -194,8 +188,7 @@ func TestFollowedCatalogIsEmpty(t *testing.T) {
 	_ = w.plan("default", "a")
 	require.NoError(t, follow(agentDoc("", "a", "")))
 	require.NoError(t, follow(agentDoc("", "c", "")))
-	_, _, err := w.Resolve(t.Context(), "default", "a")
-	require.Equal(t, agent.CodeNotFound, agent.CodeOf(err))
+	w.requireNoAgent("default", "a")
 }
 
 func TestStoreAway(t *testing.T) {
@@ -223,15 +216,13 @@ func TestAnotherHistory(t *testing.T) {
 	_ = w.plan("default", "b")
 	w.store.docs, w.store.revision = backup, 1
 	require.NoError(t, w.Start(t.Context()))
-	_, _, err := w.Resolve(t.Context(), "default", "b")
-	require.Equal(t, agent.CodeNotFound, agent.CodeOf(err))
+	w.requireNoAgent("default", "b")
 	_ = w.plan("default", "a")
 
-	delete(w.store.docs, agent.DocumentKey{Kind: agent.KindAgent, Tenant: "default", Name: "a"}) // deleted at 2, pruned at 3
+	delete(w.store.docs, agentKey("default", "a")) // deleted at 2, pruned at 3
 	w.store.revision, w.store.oldest = 3, 2
 	require.NoError(t, w.Start(t.Context()))
-	_, _, err = w.Resolve(t.Context(), "default", "a")
-	require.Equal(t, agent.CodeNotFound, agent.CodeOf(err))
+	w.requireNoAgent("default", "a")
 	_ = w.plan("default", "analyst")
 }
 
@@ -242,9 +233,8 @@ func TestBuiltInAgain(t *testing.T) {
 	w.apply("kind: NodeDefinition\nnode_id: agent\nversion: '1'\ntype: agent\nproperties: {type: object, properties: {system_message: {type: string}}}\n" +
 		"prompt: 'New. {{system_message}}'\n")
 	w.apply(agentDoc("*", "analyst", ""))
-	key := agent.DocumentKey{Kind: agent.KindAgent, Tenant: agent.SharedTenant, Name: "analyst"}
-	_, err := w.Apply(t.Context(), agent.ApplyRequest{Delete: []agent.DocumentKey{key}})
-	require.NoError(t, err)
+	key := agentKey(agent.SharedTenant, "analyst")
+	require.NoError(t, w.delete(key))
 	after := w.plan("x", "analyst")
 	require.Equal(t, "New. "+before.System, after.System)
 	_, here, err := w.Resolve(t.Context(), "x", "analyst")
@@ -259,9 +249,8 @@ func TestHidden(t *testing.T) {
 	w := newWorld(t)
 	w.apply(agentDoc("*", "help", ""))
 	w.apply("kind: AgentInstance\ntenant: acme\nname: help\ndisabled: true\n")
-	_, _, err := w.Resolve(t.Context(), "acme", "help")
-	require.Equal(t, agent.CodeNotFound, agent.CodeOf(err))
-	_, err = w.try("kind: RouteTable\ntenant: acme\nname: r\ndefault_agent: help\n")
+	w.requireNoAgent("acme", "help")
+	_, err := w.try("kind: RouteTable\ntenant: acme\nname: r\ndefault_agent: help\n")
 	require.ErrorContains(t, err, `default_agent: there is no agent "help"`)
 	w.apply("kind: RouteTable\ntenant: '*'\nname: r\nrules: [{name: x, agent: help}]\n")
 	_, err = w.try("kind: AgentInstance\ntenant: '*'\nname: help\ndisabled: true\n")
@@ -281,7 +270,7 @@ func TestHoldersKeepWhatTheyName(t *testing.T) {
 		`KnowledgeCollection default/c: embedding: there is no model profile "m"`: {Kind: agent.KindModel, Tenant: "default", Name: "m"},
 		`ToolBinding default/b: node_id: there is no node post@1`:                 {Kind: agent.KindNode, Name: "post", Version: "1"},
 	} {
-		_, err := w.Apply(t.Context(), agent.ApplyRequest{Delete: []agent.DocumentKey{k}})
+		err := w.delete(k)
 		require.ErrorContains(t, err, want)
 	}
 }

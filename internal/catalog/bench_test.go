@@ -96,27 +96,6 @@ func heap() float64 {
 	return float64(m.HeapAlloc)
 }
 
-// BenchmarkCompileAll compiles every agent, as the first list of all of them does.
-func BenchmarkCompileAll(b *testing.B) {
-	sizes(b, func(b *testing.B, w *world, agents int) {
-		for b.Loop() {
-			b.StopTimer()
-			r := w.another()
-			b.StartTimer()
-			n := 0
-			for q := (agent.AgentQuery{Tenant: "*", Page: agent.Page{Size: 1000}}); ; {
-				page, err := r.ListAgents(b.Context(), q)
-				require.NoError(b, err)
-				n += len(page.Agents)
-				if q.Token = page.Next; q.Token == "" {
-					break
-				}
-			}
-			require.Equal(b, agents+1, n)
-		}
-	})
-}
-
 // BenchmarkReloadOne is what a change of one agent costs a process that is told of it.
 func BenchmarkReloadOne(b *testing.B) {
 	sizes(b, func(b *testing.B, w *world, _ int) {
@@ -127,25 +106,6 @@ func BenchmarkReloadOne(b *testing.B) {
 			require.NoError(b, err)
 			b.StartTimer()
 			require.NoError(b, other.Start(b.Context()))
-		}
-	})
-}
-
-// BenchmarkApplyOne changes one agent: parse, check, commit (in memory), reload.
-func BenchmarkApplyOne(b *testing.B) {
-	sizes(b, func(b *testing.B, w *world, _ int) {
-		for i := 0; b.Loop(); i++ {
-			_, err := w.try(agentDoc("tenant-00", "agent-00000", fmt.Sprintf("description: change %d\nmodels: [default]", i)))
-			require.NoError(b, err)
-		}
-	})
-}
-
-// BenchmarkApplyShared changes what every agent is made of.
-func BenchmarkApplyShared(b *testing.B) {
-	sizes(b, func(b *testing.B, w *world, _ int) {
-		for i := 0; b.Loop(); i++ {
-			w.apply(fmt.Sprintf("kind: ModelProfile\ntenant: '*'\nname: default\nprovider: offline\nmodel: m-%d\n", i))
 		}
 	})
 }

@@ -10,12 +10,12 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// maxCompiled bounds what the plans that one change makes may take together, in bytes.
+// maxCompiled bounds the plans that one change makes, in bytes of all together.
 const maxCompiled = 256 << 20
 
-// check says what a change would break: references that lead nowhere, agents that no longer compile, routes, circles. s is the
-// candidate, before the snapshot that is served (nil: none), changed what differs between them. What was broken before and is not
-// part of the change is not held against it.
+// check returns what a change would break: references to missing documents, agents that no longer compile, routes, cycles. s is the
+// candidate, before the snapshot that is served (nil: none), changed the documents that differ between them. A document that was broken
+// before and is not part of the change is no fault.
 func (r *Registry) check(before, s *snapshot, changed []agent.DocumentKey) agent.Faults {
 	c := checker{r: r, before: before, s: s, changed: map[agent.DocumentKey]bool{}}
 	for _, k := range changed {
@@ -25,11 +25,11 @@ func (r *Registry) check(before, s *snapshot, changed []agent.DocumentKey) agent
 		c.deep = c.deep || (k.Kind != agent.KindAgent && k.Kind != agent.KindRoutes)
 	}
 	if c.deep {
-		c.holders()
+		c.checkReferences()
 	}
-	c.compile()
-	c.delegation()
-	c.tables()
+	c.checkAgents()
+	c.checkDelegation()
+	c.checkRoutes()
 	slices.SortStableFunc(c.faults, func(a, b agent.Fault) int {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column),
 			cmp.Compare(a.Document, b.Document), cmp.Compare(a.Path, b.Path))
@@ -41,53 +41,53 @@ type checker struct {
 	r                    *Registry
 	before, s            *snapshot
 	changed              map[agent.DocumentKey]bool
-	agents, routes, deep bool // what kinds of documents changed; deep: what agents are made of
+	agents, routes, deep bool // the kinds of documents that changed; deep: those that agents are compiled from
 	faults               agent.Faults
 }
 
-func (c *checker) fault(e *entry, path, format string, args ...any) {
-	c.faults = append(c.faults, e.def.Fault(path, format, args...))
+func (c *checker) addFault(e *entry, path, format string, args ...any) {
+	c.faults = append(c.faults, e.parsed.Fault(path, format, args...))
 }
 
-// holders checks the documents that name others and are not part of a plan by themselves: nobody may use them yet. Of one that did not
-// change only what the change took away is held against it.
-func (c *checker) holders() {
+// checkReferences checks the documents that name others without being an agent: no agent may use them yet. A document that did not change
+// has a fault only for a reference that the change removed.
+func (c *checker) checkReferences() {
 	for k, e := range c.s.docs {
-		switch v := e.def.Value.(type) {
+		switch v := e.parsed.Value.(type) {
 		case *agent.ToolBinding:
-			c.binding(e, v)
+			c.checkBinding(e, v)
 		case *agent.ModelProfile:
-			c.refer(e, "auth", agent.KindAuth, v.Auth)
-			if c.changed[k] && e.doc.Source != agent.SourceConfig { // what the configuration names may be anywhere
-				c.model(e, v)
+			c.checkReference(e, "auth", agent.KindAuth, v.Auth)
+			if c.changed[k] && e.doc.Source != agent.SourceConfig { // models of the configuration may be anywhere
+				c.checkModel(e, v)
 			}
 		case *agent.KnowledgeCollection:
-			c.refer(e, "embedding", agent.KindModel, v.Embedding)
+			c.checkReference(e, "embedding", agent.KindModel, v.Embedding)
 		case *agent.NodeDefinition:
 			if c.changed[k] {
-				c.node(e, v)
+				c.checkNode(e, v)
 			}
 		case *agent.AuthProfile:
 			if c.changed[k] {
-				c.secrets(e, v)
-				c.address(e, "token_url", v.TokenURL)
-				c.address(e, "issuer", v.Issuer)
+				c.checkSecrets(e, v)
+				c.checkURL(e, "token_url", v.TokenURL)
+				c.checkURL(e, "issuer", v.Issuer)
 			}
 		}
 	}
 }
 
-// refer checks a name that may be empty.
-func (c *checker) refer(e *entry, path string, kind agent.Kind, name string) {
+// checkReference checks that a document of that name exists; the name may be empty.
+func (c *checker) checkReference(e *entry, path string, kind agent.Kind, name string) {
 	if name == "" || c.s.find(kind, e.doc.Tenant, name, nil) != nil {
 		return
 	}
 	if c.changed[e.doc.DocumentKey] || (c.before != nil && c.before.find(kind, e.doc.Tenant, name, nil) != nil) {
-		c.fault(e, path, "there is no %s %q", wordFor(kind), name)
+		c.addFault(e, path, "there is no %s %q", kindName(kind), name)
 	}
 }
 
-func wordFor(k agent.Kind) string {
+func kindName(k agent.Kind) string {
 	switch k {
 	case agent.KindAuth:
 		return "auth profile"
@@ -98,28 +98,28 @@ func wordFor(k agent.Kind) string {
 	}
 }
 
-func (c *checker) model(e *entry, m *agent.ModelProfile) {
+func (c *checker) checkModel(e *entry, m *agent.ModelProfile) {
 	if known := c.r.cfg.Parts.Providers; known != nil && !slices.Contains(known, m.Provider) {
-		c.fault(e, "provider", "unknown provider %q: want one of %s", m.Provider, strings.Join(known, ", "))
+		c.addFault(e, "provider", "unknown provider %q: want one of %s", m.Provider, strings.Join(known, ", "))
 	}
-	c.address(e, "base_url", m.BaseURL)
+	c.checkURL(e, "base_url", m.BaseURL)
 	if auth := c.s.find(agent.KindAuth, e.doc.Tenant, m.Auth, nil); auth != nil && sharedKeyLeaves(e, auth) {
-		c.fault(e, "auth", "%s", sharedKeyFault(m.Auth))
+		c.addFault(e, "auth", "%s", sharedKeyFault(m.Auth))
 	}
 }
 
-// address refuses a URL that no request would be sent to, whatever its host resolves to.
-func (c *checker) address(e *entry, path, url string) {
+// checkURL adds a fault for a URL that egress refuses whatever its host resolves to.
+func (c *checker) checkURL(e *entry, path, url string) {
 	if url == "" || c.r.cfg.Parts.Addresses == nil {
 		return
 	}
 	if err := c.r.cfg.Parts.Addresses.Check(url); err != nil {
 		_, message := fieldOf(err)
-		c.fault(e, path, "%s; egress.allow_hosts and egress.allow_private say where documents may lead", message)
+		c.addFault(e, path, "%s; egress.allow_hosts and egress.allow_private say where documents may lead", message)
 	}
 }
 
-func (c *checker) secrets(e *entry, a *agent.AuthProfile) {
+func (c *checker) checkSecrets(e *entry, a *agent.AuthProfile) {
 	if c.r.cfg.Parts.Secrets == nil {
 		return
 	}
@@ -128,14 +128,14 @@ func (c *checker) secrets(e *entry, a *agent.AuthProfile) {
 			continue
 		}
 		if err := c.r.cfg.Parts.Secrets.Allowed(e.doc.Tenant, ref); err != nil {
-			c.fault(e, path, "%s", err)
+			c.addFault(e, path, "%s", err)
 		}
 	}
 }
 
-func (c *checker) binding(e *entry, b *agent.ToolBinding) {
+func (c *checker) checkBinding(e *entry, b *agent.ToolBinding) {
 	for i, name := range b.Auth {
-		c.refer(e, fmt.Sprintf("auth[%d]", i), agent.KindAuth, name)
+		c.checkReference(e, fmt.Sprintf("auth[%d]", i), agent.KindAuth, name)
 	}
 	if len(b.ClientSide) > 0 {
 		return
@@ -144,56 +144,56 @@ func (c *checker) binding(e *entry, b *agent.ToolBinding) {
 	found, ok := c.s.docs[k]
 	switch {
 	case !ok && (c.changed[e.doc.DocumentKey] || c.changed[k]):
-		c.fault(e, "node_id", "there is no node %s@%s", b.NodeID, b.NodeVersion)
+		c.addFault(e, "node_id", "there is no node %s@%s", b.NodeID, b.NodeVersion)
 		return
 	case !ok || (!c.changed[e.doc.DocumentKey] && !c.changed[k]):
 		return
 	}
 	n := found.node()
 	if n.Type == agent.NodeAgent {
-		c.fault(e, "node_id", "node %s@%s is an agent, no tool", n.NodeID, n.Version)
+		c.addFault(e, "node_id", "node %s@%s is an agent, no tool", n.NodeID, n.Version)
 		return
 	}
 	try := compiler{parts: c.r.cfg.Parts, e: e, in: &inputs{}, out: &compiled{}}
-	try.parameters(found, b.Parameters, "parameters")
-	if specs, err := c.r.cfg.Parts.Tools.Specs(codeOf(n)); err == nil {
-		try.only(specs, b.Tools, c.r.cfg.Parts.Tools.Dynamic(codeOf(n)), "tools")
+	try.checkParameters(found, b.Parameters, "parameters")
+	if specs, err := c.r.cfg.Parts.Tools.Specs(toolkitOf(n)); err == nil {
+		try.selectTools(specs, b.Tools, c.r.cfg.Parts.Tools.Dynamic(toolkitOf(n)), "tools")
 	}
 	c.faults = append(c.faults, try.out.faults...)
 }
 
-func (c *checker) node(e *entry, n *agent.NodeDefinition) {
+func (c *checker) checkNode(e *entry, n *agent.NodeDefinition) {
 	if n.Type == agent.NodeAgent {
 		for i, m := range n.Middleware {
 			if m.Name == all {
 				continue
 			}
 			at := fmt.Sprintf("middleware[%d]", i)
-			if broken := fixedStack(m.Name); broken != "" {
-				c.fault(e, at+".name", "%s", broken)
+			if broken := fixedStackProblem(m.Name); broken != "" {
+				c.addFault(e, at+".name", "%s", broken)
 				continue
 			}
 			if err := c.r.cfg.Parts.Middleware.Check(m, nil); err != nil {
 				field, message := fieldOf(err)
-				c.fault(e, join(at, field), "%s", message)
+				c.addFault(e, join(at, field), "%s", message)
 			}
 		}
 		return
 	}
-	specs, err := c.r.cfg.Parts.Tools.Specs(codeOf(n))
+	specs, err := c.r.cfg.Parts.Tools.Specs(toolkitOf(n))
 	switch {
 	case err != nil:
-		c.fault(e, "toolkit", "%s", reason(err))
+		c.addFault(e, "toolkit", "%s", reason(err))
 	case n.Type == agent.NodeTool:
-		if !slices.ContainsFunc(specs, func(s agent.ToolSpec) bool { return s.Name == toolOf(n) }) {
-			c.fault(e, "tool", "toolkit %q has no tool %q: there are %s", codeOf(n), toolOf(n), nameList(specs))
+		if !slices.ContainsFunc(specs, func(s agent.ToolSpec) bool { return s.Name == toolNameOf(n) }) {
+			c.addFault(e, "tool", "toolkit %q has no tool %q: there are %s", toolkitOf(n), toolNameOf(n), joinToolNames(specs))
 		}
 	}
 }
 
-// compile compiles the agents that changed, or all when something changed that agents are made of. One that is disabled may be
-// anything: it hides a shared one of its name.
-func (c *checker) compile() {
+// checkAgents compiles the agents that changed, or all of them after a deep change. A disabled agent is not compiled: it only hides a shared
+// one of its name.
+func (c *checker) checkAgents() {
 	bytes := 0
 	for _, e := range c.s.agents {
 		k := e.doc.DocumentKey
@@ -202,17 +202,17 @@ func (c *checker) compile() {
 			continue
 		}
 		compiled := c.r.compiled(c.s, e)
-		if len(compiled.faults) > 0 && (c.changed[k] || !c.brokenBefore(k)) {
+		if len(compiled.faults) > 0 && (c.changed[k] || !c.wasBroken(k)) {
 			c.faults = append(c.faults, compiled.faults...)
 		}
 		if bytes += len(compiled.body); bytes > maxCompiled {
-			c.fault(e, "", "the change makes plans of more than %d bytes in all", maxCompiled)
+			c.addFault(e, "", "the change makes plans of more than %d bytes in all", maxCompiled)
 			return
 		}
 	}
 }
 
-func (c *checker) brokenBefore(k agent.DocumentKey) bool {
+func (c *checker) wasBroken(k agent.DocumentKey) bool {
 	if c.before == nil {
 		return false
 	}
@@ -220,8 +220,8 @@ func (c *checker) brokenBefore(k agent.DocumentKey) bool {
 	return ok && len(c.r.compiled(c.before, e).faults) > 0
 }
 
-// delegation refuses delegates that do not exist, and agents that hand work to one another in a circle, as any tenant sees them.
-func (c *checker) delegation() {
+// checkDelegation adds faults for delegates that do not exist, and for agents that delegate in a cycle, as any tenant sees them.
+func (c *checker) checkDelegation() {
 	if !c.agents {
 		return
 	}
@@ -230,31 +230,31 @@ func (c *checker) delegation() {
 		scopes[e.doc.Tenant] = true
 		for i, name := range e.instance().Delegates {
 			gone := c.s.agent(e.doc.Tenant, name) == nil
-			if gone && (c.changed[e.doc.DocumentKey] || c.wentAway(e.doc.Tenant, name)) {
-				c.fault(e, fmt.Sprintf("delegates[%d]", i), "there is no agent %q", name)
+			if gone && (c.changed[e.doc.DocumentKey] || c.existedBefore(e.doc.Tenant, name)) {
+				c.addFault(e, fmt.Sprintf("delegates[%d]", i), "there is no agent %q", name)
 			}
 		}
 	}
 	for _, tenant := range slices.Sorted(maps.Keys(scopes)) {
-		walk := circles{c: c, tenant: tenant, done: map[*entry]bool{}}
+		walk := cycleFinder{c: c, tenant: tenant, done: map[*entry]bool{}}
 		for _, e := range c.s.agents {
 			if e.doc.Tenant == tenant || (e.doc.Tenant == agent.SharedTenant && c.s.agent(tenant, e.doc.Name) == e) {
-				walk.from(e, nil)
+				walk.visit(e, nil)
 			}
 		}
 	}
 }
 
-// circles walks from delegate to delegate as one tenant finds them, each agent once.
-type circles struct {
+// cycleFinder visits the agents that a tenant sees, each once, along their delegates.
+type cycleFinder struct {
 	c      *checker
 	tenant string
 	done   map[*entry]bool
 }
 
-func (w *circles) from(e *entry, way []*entry) {
+func (w *cycleFinder) visit(e *entry, way []*entry) {
 	if at := slices.Index(way, e); at >= 0 {
-		w.report(append(slices.Clone(way[at:]), e))
+		w.addFault(append(slices.Clone(way[at:]), e))
 		return
 	}
 	if e == nil || w.done[e] {
@@ -262,13 +262,13 @@ func (w *circles) from(e *entry, way []*entry) {
 	}
 	way = append(way, e)
 	for _, name := range e.instance().Delegates {
-		w.from(w.c.s.agent(w.tenant, name), way)
+		w.visit(w.c.s.agent(w.tenant, name), way)
 	}
 	w.done[e] = true
 }
 
-// report names the circle at one of its agents that changed, if one did.
-func (w *circles) report(circle []*entry) {
+// addFault reports a cycle at one of its agents, one that changed if there is any.
+func (w *cycleFinder) addFault(circle []*entry) {
 	at := max(slices.IndexFunc(circle, func(e *entry) bool { return w.c.changed[e.doc.DocumentKey] }), 0)
 	names := []string{}
 	ring := circle[:len(circle)-1]
@@ -276,19 +276,19 @@ func (w *circles) report(circle []*entry) {
 		names = append(names, ring[(at%len(ring)+i)%len(ring)].doc.Name)
 	}
 	next := slices.Index(circle[at].instance().Delegates, names[1])
-	f := circle[at].def.Fault(fmt.Sprintf("delegates[%d]", next), "agents delegate in a circle: %s", strings.Join(names, " → "))
+	f := circle[at].parsed.Fault(fmt.Sprintf("delegates[%d]", next), "agents delegate in a circle: %s", strings.Join(names, " → "))
 	if !slices.Contains(w.c.faults, f) {
 		w.c.faults = append(w.c.faults, f)
 	}
 }
 
-// wentAway reports whether a name meant an agent before the change.
-func (c *checker) wentAway(tenant, name string) bool {
+// existedBefore reports whether the tenant saw an agent of that name before the change.
+func (c *checker) existedBefore(tenant, name string) bool {
 	return c.before != nil && c.before.agent(tenant, name) != nil
 }
 
-// tables checks routes: the rules compile, their agents exist and have the models that they name, and one default is enough.
-func (c *checker) tables() {
+// checkRoutes checks that rules compile, that their agents exist and have their models, and that a tenant has one default agent.
+func (c *checker) checkRoutes() {
 	if !c.agents && !c.routes {
 		return
 	}
@@ -298,21 +298,21 @@ func (c *checker) tables() {
 		mine := c.changed[e.doc.DocumentKey]
 		if mine {
 			for _, f := range c.r.cfg.Routes.Check(t) {
-				c.fault(e, f.Path, "%s", f.Message)
+				c.addFault(e, f.Path, "%s", f.Message)
 			}
 		}
 		if t.DefaultAgent != "" {
-			c.target(e, mine, "default_agent", t.DefaultAgent, "")
-			c.second(defaults, e, mine)
+			c.checkRouteTarget(e, mine, "default_agent", t.DefaultAgent, "")
+			c.checkSecondDefault(defaults, e, mine)
 		}
 		for i, rule := range t.Rules {
-			c.target(e, mine, fmt.Sprintf("rules[%d]", i), rule.Agent, rule.Model)
+			c.checkRouteTarget(e, mine, fmt.Sprintf("rules[%d]", i), rule.Agent, rule.Model)
 		}
 	}
 }
 
-// second refuses a second default agent for a tenant, at the document that brings it.
-func (c *checker) second(defaults map[string]*entry, e *entry, mine bool) {
+// checkSecondDefault adds a fault for the second default agent of a tenant, at the document that changed.
+func (c *checker) checkSecondDefault(defaults map[string]*entry, e *entry, mine bool) {
 	other := defaults[e.doc.Tenant]
 	defaults[e.doc.Tenant] = e
 	if other == nil || other.stored() != e.stored() || (!mine && !c.changed[other.doc.DocumentKey]) {
@@ -321,19 +321,19 @@ func (c *checker) second(defaults map[string]*entry, e *entry, mine bool) {
 	if !mine {
 		e, other = other, e
 	}
-	c.fault(e, "default_agent", "%s names a default agent for the same tenant: one is enough", other.doc.DocumentKey)
+	c.addFault(e, "default_agent", "%s names a default agent for the same tenant: one is enough", other.doc.DocumentKey)
 }
 
-// target checks the agent of a rule or of a default. What is shipped steps back when its agent is hidden.
-func (c *checker) target(e *entry, mine bool, path, name, model string) {
+// checkRouteTarget checks the agent of a rule or of a default. A shipped table may name an agent that is hidden.
+func (c *checker) checkRouteTarget(e *entry, mine bool, path, name, model string) {
 	at := path
 	if path != "default_agent" {
 		at += ".agent"
 	}
 	to := c.s.agent(e.doc.Tenant, name)
 	if to == nil {
-		if mine || (e.stored() && c.wentAway(e.doc.Tenant, name)) {
-			c.fault(e, at, "there is no agent %q", name)
+		if mine || (e.stored() && c.existedBefore(e.doc.Tenant, name)) {
+			c.addFault(e, at, "there is no agent %q", name)
 		}
 		return
 	}
@@ -342,9 +342,9 @@ func (c *checker) target(e *entry, mine bool, path, name, model string) {
 	}
 	compiled := c.r.compiled(c.s, to)
 	if len(compiled.faults) > 0 {
-		return // said elsewhere
+		return // checkAgents reports it
 	}
 	if _, err := compiled.plan.Model(model); err != nil {
-		c.fault(e, path+".model", "agent %q has no model %q", name, model)
+		c.addFault(e, path+".model", "agent %q has no model %q", name, model)
 	}
 }

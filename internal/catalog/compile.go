@@ -13,23 +13,23 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// maxPlan bounds a compiled plan, in bytes; what keeps plans takes twice as much.
+// maxPlan bounds a compiled plan, in bytes. The plan cache accepts twice as much.
 const maxPlan = 4 << 20
 
-// compiled is an agent's plan with what it was made of.
+// compiled is an agent's plan, or what is wrong with the agent.
 type compiled struct {
 	plan agent.Plan
 	hash string // sha256:<hex> of body
 	body []byte // canonical JSON
 
-	inputs   string              // digest of everything that it was made of
-	uses     []agent.DocumentKey // every key that was looked up, found or not
-	revision int64               // the newest of them
+	inputs   string              // digest of all inputs of the plan
+	uses     []agent.DocumentKey // all keys that were looked up, found or not
+	revision int64               // the newest revision of them
 	faults   agent.Faults        // why there is no plan
-	saved    atomic.Bool         // the plan can be found by its hash, in every process
+	saved    atomic.Bool         // every process can find the plan by its hash
 }
 
-// err is nil when there is a plan.
+// err returns the faults as an error, nil if there is a plan.
 func (c *compiled) err() error { return c.faults.Err() }
 
 // Encode returns the canonical JSON of a plan (RFC 8785) and its hash "sha256:<hex>". The same plan has the same hash.
@@ -46,7 +46,7 @@ func Encode(p *agent.Plan) (body []byte, hash string, err error) {
 	return canonical, "sha256:" + hex.EncodeToString(sum[:]), nil
 }
 
-// compiler makes the plan of one agent out of what gather found.
+// compiler makes the plan of one agent from its inputs.
 type compiler struct {
 	parts *Parts
 	e     *entry
@@ -54,53 +54,54 @@ type compiler struct {
 	in    *inputs
 	plan  agent.Plan
 	given parameters // of the instance, defaults filled in
-	alone []claim    // the models that invoke tools by themselves
+	alone []claim    // the models that claim to invoke tools by themselves
 
 	temperature           *float64 // given by a parameter
-	maxTokens, iterations int      // likewise; 0: not given
+	maxTokens, iterations int      // given by parameters; 0: not given
 
 	out *compiled
 }
 
-// compile makes the plan of an agent instance. It reads nothing but its inputs and the parts.
+// compile returns the plan of an agent instance. It reads only its inputs and the parts.
 func compile(parts *Parts, e *entry, in *inputs) *compiled {
 	c := compiler{parts: parts, e: e, inst: e.instance(), in: in}
 	c.out = &compiled{uses: in.uses, revision: in.revision, inputs: in.digest(parts)}
-	c.identity()
-	c.instructions()
-	c.models()
-	c.tools()
-	c.deferred()
-	c.delegates()
-	c.collections()
-	c.bounds()
-	c.wiring()
-	c.middleware() // sees all the rest of the plan
+	c.setIdentity()
+	c.setInstructions()
+	c.addModels()
+	c.addTools()
+	c.describeSearch()
+	c.addDelegates()
+	c.addCollections()
+	c.setLimits()
+	c.checkWiring()
+	c.addMiddleware() // checks against the rest of the plan
 	if len(c.out.faults) > 0 {
 		return c.out
 	}
 	var err error
 	if c.out.body, c.out.hash, err = Encode(&c.plan); err != nil {
-		c.fault("", "%s", err)
+		c.addFault("", "%s", err)
 		return c.out
 	}
 	if len(c.out.body) > maxPlan {
-		c.fault("", "its plan is %d bytes, at most %d", len(c.out.body), maxPlan)
+		c.addFault("", "its plan is %d bytes, at most %d", len(c.out.body), maxPlan)
 		c.out.body = nil
 		return c.out
 	}
-	// What turns are given is what a reader of the bytes would get.
+	// Turns get the plan that a reader of the bytes would get.
 	if err := json.Unmarshal(c.out.body, &c.out.plan); err != nil {
-		c.fault("", "%s", err)
+		c.addFault("", "%s", err)
 	}
 	return c.out
 }
 
-func (c *compiler) fault(path, format string, args ...any) {
-	c.out.faults = append(c.out.faults, c.e.def.Fault(path, format, args...))
+func (c *compiler) addFault(path, format string, args ...any) {
+	c.out.faults = append(c.out.faults, c.e.parsed.Fault(path, format, args...))
 }
 
-func (c *compiler) identity() {
+// setIdentity begins the plan with what the agent's document says itself.
+func (c *compiler) setIdentity() {
 	c.plan = agent.Plan{
 		Schema: agent.PlanSchema, Tenant: c.e.doc.Tenant, Agent: c.inst.Name, InstanceID: instanceID(c.e.doc.Tenant, c.inst),
 		Node: c.inst.NodeID + "@" + c.inst.NodeVersion, Models: []agent.PlanModel{}, Tools: []agent.PlanTool{},
@@ -109,7 +110,7 @@ func (c *compiler) identity() {
 	}
 }
 
-// instanceID is name@version of a shared agent, tenant/name@version of a tenant's.
+// instanceID returns name@version for a shared agent, tenant/name@version for a tenant's.
 func instanceID(tenant string, a *agent.AgentInstance) string {
 	id := a.Name + "@" + cmp.Or(a.Version, "1")
 	if tenant == agent.SharedTenant {
@@ -118,80 +119,81 @@ func instanceID(tenant string, a *agent.AgentInstance) string {
 	return tenant + "/" + id
 }
 
-// instructions checks the parameters against the agent's node and writes the system prompt.
-func (c *compiler) instructions() {
+// setInstructions checks the parameters against the agent's node and sets the system prompt.
+func (c *compiler) setInstructions() {
 	if c.in.node == nil {
-		c.fault("node_id", "there is no node %s@%s", c.inst.NodeID, c.inst.NodeVersion)
+		c.addFault("node_id", "there is no node %s@%s", c.inst.NodeID, c.inst.NodeVersion)
 		return
 	}
 	n := c.in.node.node()
 	if n.Type != agent.NodeAgent {
-		c.fault("node_id", "node %s@%s is a %s, no agent", n.NodeID, n.Version, n.Type)
+		c.addFault("node_id", "node %s@%s is a %s, no agent", n.NodeID, n.Version, n.Type)
 		return
 	}
 	var ok bool
-	if c.given, ok = c.parameters(c.in.node, c.inst.Parameters, "parameters"); !ok {
+	if c.given, ok = c.checkParameters(c.in.node, c.inst.Parameters, "parameters"); !ok {
 		return
 	}
 	if n.Ask != nil {
-		c.ask(n)
+		c.addAskPrompts(n)
 	} else {
-		c.system(n)
+		c.setSystemPrompt(n)
 	}
 	var err error
-	if c.temperature, err = c.special(paramTemperature, 0, 2); err != nil {
-		c.fault("parameters."+paramTemperature, "%s", err)
+	if c.temperature, err = c.optionalNumber(paramTemperature, 0, 2); err != nil {
+		c.addFault("parameters."+paramTemperature, "%s", err)
 	}
-	if c.plan.ReturnSteps, err = c.given.flag(paramReturnSteps); err != nil {
-		c.fault("parameters."+paramReturnSteps, "%s", err)
+	if c.plan.ReturnSteps, err = c.given.boolean(paramReturnSteps); err != nil {
+		c.addFault("parameters."+paramReturnSteps, "%s", err)
 	}
 	for name, to := range map[string]*int{paramMaxTokens: &c.maxTokens, paramMaxIterations: &c.iterations} {
-		if *to, _, err = special(c.given, name, 1, 1_000_000); err != nil {
-			c.fault("parameters."+name, "%s", err)
+		if *to, _, err = numberParameter(c.given, name, 1, 1_000_000); err != nil {
+			c.addFault("parameters."+name, "%s", err)
 		}
 	}
 }
 
-// system writes the system prompt of an agent that prepares nothing by prompts.
-func (c *compiler) system(n *agent.NodeDefinition) {
+// setSystemPrompt sets the system prompt of an agent without ask prompts.
+func (c *compiler) setSystemPrompt(n *agent.NodeDefinition) {
 	if n.Prompt == "" && !c.given.isText(paramSystemMessage) {
-		c.fault("parameters."+paramSystemMessage, "want a string: it is the system prompt")
+		c.addFault("parameters."+paramSystemMessage, "want a string: it is the system prompt")
 	}
 	var err error
-	if c.plan.System, err = c.given.fill(n.Prompt); err != nil {
-		c.fault("parameters", "%s", err)
+	if c.plan.System, err = c.given.fillPrompt(n.Prompt); err != nil {
+		c.addFault("parameters", "%s", err)
 	}
 }
 
-// special is a parameter as a pointer, nil when it is not given.
-func (c *compiler) special(name string, low, high float64) (*float64, error) {
-	value, ok, err := special(c.given, name, low, high)
+// optionalNumber returns a parameter as a pointer, nil if it is not given.
+func (c *compiler) optionalNumber(name string, low, high float64) (*float64, error) {
+	value, ok, err := numberParameter(c.given, name, low, high)
 	if !ok {
 		return nil, err
 	}
 	return &value, nil
 }
 
-// parameters checks what is given against a node's properties and fills in their defaults.
-func (c *compiler) parameters(node *entry, given json.RawMessage, path string) (parameters, bool) {
-	properties, faults := node.properties()
+// checkParameters returns parameters that satisfy a node's properties, with defaults; false after a fault.
+func (c *compiler) checkParameters(node *entry, given json.RawMessage, path string) (parameters, bool) {
+	properties, faults := node.propertySchema()
 	if len(faults) > 0 {
-		c.fault(path, "the properties of node %s@%s cannot be used: %s", node.doc.Name, node.doc.Version, faults[0].Message)
+		c.addFault(path, "the properties of node %s@%s cannot be used: %s", node.doc.Name, node.doc.Version, faults[0].Message)
 		return parameters{}, false
 	}
 	filled, faults := properties.Parameters(given)
 	if len(faults) > 0 {
-		c.out.faults = append(c.out.faults, c.e.def.Within(path, faults)...)
+		c.out.faults = append(c.out.faults, c.e.parsed.Within(path, faults)...)
 		return parameters{}, false
 	}
 	p, err := newParameters(filled)
 	if err != nil {
-		c.fault(path, "%s", err)
+		c.addFault(path, "%s", err)
 		return parameters{}, false
 	}
 	return p, true
 }
 
+// join returns the path of something below another path.
 func join(path, below string) string {
 	switch {
 	case below == "":

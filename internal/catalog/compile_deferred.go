@@ -6,14 +6,14 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// searchKit is the toolkit that finds deferred tools. Agents with such tools are granted it by themselves.
+// searchKit is the toolkit that finds deferred tools. Agents with deferred tools get it without a grant.
 const searchKit = "toolsearch"
 
-// searchWords is the prompt's explanation of search_tools. The schema itself is given by docs/requirements.md.
+// searchWords explains search_tools to the model. The schema itself is given by docs/requirements.md.
 const searchWords = "\n\nThere are tools beside those listed with this request. Search by what they do; a tool that was found can be called from then on."
 
-// deferred tells the model of an agent with deferred tools that there are more than it is told of.
-func (c *compiler) deferred() {
+// describeSearch adds to the description of search_tools that there are deferred tools, if there are any.
+func (c *compiler) describeSearch() {
 	hidden := slices.ContainsFunc(c.plan.Tools, func(t agent.PlanTool) bool { return t.Deferred }) ||
 		slices.ContainsFunc(c.plan.Sources, func(s agent.PlanSource) bool { return s.Deferred })
 	if !hidden {

@@ -6,24 +6,24 @@ import (
 	"strings"
 )
 
-// The toolkit that hands work to other agents, and its tool. Agents with delegates are granted it by themselves.
+// The toolkit that hands work to other agents, and its tool. Agents with delegates get it without a grant.
 const (
 	delegateKit  = "delegate"
 	delegateTool = "delegate_to_agent"
 )
 
-// delegateWords is the prompt's explanation of delegate_to_agent. The schema itself is given by docs/requirements.md.
+// delegateWords explains delegate_to_agent to the model. The schema itself is given by docs/requirements.md.
 const delegateWords = "\n\nWith agent_type langchain_agent the work is handed to one of the agents below: config.agent is its name, inputs.message " +
 	"what it shall do, with all that it needs to know."
 
-// Bounds of what the tool's description says of delegates: a model reads it with every request.
+// Bounds of the list of delegates in the tool's description, which a model reads with every request.
 const (
 	maxDelegateText = 200     // characters of one description
 	maxDelegateList = 8 << 10 // bytes of all lines
 )
 
-// delegates fills in the agents that this one hands work to, and tells the model of them in the tool's description.
-func (c *compiler) delegates() {
+// addDelegates adds the agents that this one may hand work to, and lists them in the tool's description.
+func (c *compiler) addDelegates() {
 	c.plan.Delegates = slices.Clone(c.inst.Delegates)
 	if len(c.in.delegates) == 0 {
 		return
@@ -35,11 +35,11 @@ func (c *compiler) delegates() {
 		}
 	}
 	if len(c.out.faults) == 0 {
-		c.fault("delegates", "need the tool %q of toolkit %q, which node %s@%s does not give", delegateTool, delegateKit, delegateKit, derivedVersion)
+		c.addFault("delegates", "need the tool %q of toolkit %q, which node %s@%s does not give", delegateTool, delegateKit, delegateKit, derivedVersion)
 	}
 }
 
-// delegateLines has a line for each delegate: "- name: description".
+// delegateLines returns a line for each delegate: "- name: description".
 func (c *compiler) delegateLines() string {
 	var out strings.Builder
 	for i := range c.in.delegates {
@@ -56,7 +56,7 @@ func (c *compiler) delegateLines() string {
 	return out.String()
 }
 
-// describe is an agent's description as one short line, empty when it has none.
+// describe returns an agent's description as one short line, empty if it has none.
 func (r *reference) describe() string {
 	if r.entry == nil {
 		return ""

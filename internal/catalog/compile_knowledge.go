@@ -7,16 +7,16 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// ask writes the prompts of an ask agent: which branch a message belongs to, what is searched for, and how each branch
-// answers. A prompt that the parameters leave empty is as if the node had none; where that leaves one branch, nothing is classified.
-func (c *compiler) ask(n *agent.NodeDefinition) {
+// addAskPrompts adds the prompts of an ask agent: which branch a message belongs to, what is searched for, and how each branch answers. A
+// prompt that the parameters leave empty counts as none. With one branch nothing is classified.
+func (c *compiler) addAskPrompts(n *agent.NodeDefinition) {
 	if len(c.inst.Knowledge) == 0 {
-		c.fault("knowledge", "is empty: agents of node %s@%s answer from knowledge collections", n.NodeID, n.Version)
+		c.addFault("knowledge", "is empty: agents of node %s@%s answer from knowledge collections", n.NodeID, n.Version)
 	}
 	before := len(c.out.faults)
 	c.plan.System = c.askPrompt("retrieval", n.Ask.Retrieval)
 	if c.plan.System == "" && len(c.out.faults) == before {
-		c.fault("parameters", "leave the retrieval prompt of node %s@%s empty: every answer may need it", n.NodeID, n.Version)
+		c.addFault("parameters", "leave the retrieval prompt of node %s@%s empty: every answer may need it", n.NodeID, n.Version)
 	}
 	step := agent.PlanStep{
 		Kind: agent.PrepareClassify, Prompt: c.askPrompt("classify", n.Ask.Classify),
@@ -36,14 +36,14 @@ func (c *compiler) ask(n *agent.NodeDefinition) {
 	}
 }
 
-// askPrompt fills a prompt; empty when it says nothing.
+// askPrompt returns a prompt with its parameters, empty if there is nothing in it.
 func (c *compiler) askPrompt(name, prompt string) string {
 	if prompt == "" {
 		return ""
 	}
-	text, err := c.given.fill(prompt)
+	text, err := c.given.fillPrompt(prompt)
 	if err != nil {
-		c.fault("parameters", "ask.%s: %s", name, err)
+		c.addFault("parameters", "ask.%s: %s", name, err)
 		return ""
 	}
 	if strings.TrimSpace(text) == "" {
@@ -52,22 +52,22 @@ func (c *compiler) askPrompt(name, prompt string) string {
 	return text
 }
 
-// defaultTopK is how many passages a search yields when the collection does not say.
+// defaultTopK is how many passages a search returns if the collection does not set it.
 const defaultTopK = 4
 
-// collections adds the search of each collection.
-func (c *compiler) collections() {
+// addCollections adds a search for each collection.
+func (c *compiler) addCollections() {
 	for i := range c.in.knowledge {
 		ref := &c.in.knowledge[i]
 		path := fmt.Sprintf("knowledge[%d]", i)
 		if ref.entry == nil {
-			c.fault(path, "there is no knowledge collection %q", ref.name)
+			c.addFault(path, "there is no knowledge collection %q", ref.name)
 			continue
 		}
-		k, _ := ref.entry.def.Value.(*agent.KnowledgeCollection)
+		k, _ := ref.entry.parsed.Value.(*agent.KnowledgeCollection)
 		step := agent.PlanStep{
 			Kind: agent.PrepareRetrieve, Collection: k.Name, Tenant: ref.entry.doc.Tenant, TopK: k.TopK, MinScore: k.MinScore,
-			Embedding: c.embedding(ref, path),
+			Embedding: c.embeddingModel(ref, path),
 		}
 		if step.TopK == 0 {
 			step.TopK = defaultTopK
@@ -76,16 +76,16 @@ func (c *compiler) collections() {
 	}
 }
 
-// embedding is the model that a collection's vectors are made by, nil when it has none.
-func (c *compiler) embedding(ref *reference, path string) *agent.PlanModel {
+// embeddingModel returns the model of a collection's vectors, nil if it has none.
+func (c *compiler) embeddingModel(ref *reference, path string) *agent.PlanModel {
 	switch {
 	case ref.model == nil:
 		return nil
 	case ref.model.entry == nil:
-		c.fault(path, "knowledge collection %q embeds with model profile %q, which does not exist", ref.name, ref.model.name)
+		c.addFault(path, "knowledge collection %q embeds with model profile %q, which does not exist", ref.name, ref.model.name)
 		return nil
 	}
-	m, ok := c.model(ref.model, path)
+	m, ok := c.planModel(ref.model, path)
 	if !ok {
 		return nil
 	}

@@ -7,18 +7,18 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// models are the agent's profiles, those of the configuration when it names none.
-func (c *compiler) models() {
+// addModels adds the agent's model profiles, or those of the configuration if it names none.
+func (c *compiler) addModels() {
 	if len(c.in.models) == 0 {
-		c.fault("models", "is empty, and the configuration names no model")
+		c.addFault("models", "is empty, and the configuration names no model")
 	}
 	for i, ref := range c.in.models {
 		path := fmt.Sprintf("models[%d]", i)
 		if ref.entry == nil {
-			c.fault(path, "there is no model profile %q", ref.name)
+			c.addFault(path, "there is no model profile %q", ref.name)
 			continue
 		}
-		m, ok := c.model(&ref, path)
+		m, ok := c.planModel(&ref, path)
 		if !ok {
 			continue
 		}
@@ -35,21 +35,21 @@ func (c *compiler) models() {
 	}
 }
 
-// model is a profile with the key that its requests may use.
-func (c *compiler) model(ref *reference, path string) (agent.PlanModel, bool) {
-	p, _ := ref.entry.def.Value.(*agent.ModelProfile)
-	m := c.parts.model(ref.entry)
+// planModel returns a profile with the key that its requests may use.
+func (c *compiler) planModel(ref *reference, path string) (agent.PlanModel, bool) {
+	p, _ := ref.entry.parsed.Value.(*agent.ModelProfile)
+	m := c.parts.planModel(ref.entry)
 	for _, a := range ref.auth {
-		auth, ok := c.auth(&a, path)
+		auth, ok := c.planAuth(&a, path)
 		if !ok {
 			return m, false
 		}
 		if auth.Type != agent.AuthBearer && auth.Type != agent.AuthAPIKey {
-			c.fault(path, "model profile %q uses auth profile %q of type %s, want bearer or api_key", p.Name, p.Auth, auth.Type)
+			c.addFault(path, "model profile %q uses auth profile %q of type %s, want bearer or api_key", p.Name, p.Auth, auth.Type)
 			return m, false
 		}
 		if sharedKeyLeaves(ref.entry, a.entry) {
-			c.fault(path, "model profile %q: %s", p.Name, sharedKeyFault(auth.Name))
+			c.addFault(path, "model profile %q: %s", p.Name, sharedKeyFault(auth.Name))
 			return m, false
 		}
 		m.Auth = &auth
@@ -57,11 +57,11 @@ func (c *compiler) model(ref *reference, path string) (agent.PlanModel, bool) {
 	return m, true
 }
 
-// sharedKeyLeaves reports whether a tenant's own model profile would send a shared key to an address that the tenant chose and the key's
-// profile does not list. A list of hosts is checked when the key is used.
+// sharedKeyLeaves reports whether a tenant's own model profile would send a shared key to an address of the tenant's choice. If the key's
+// profile lists hosts, they are checked when the key is used.
 func sharedKeyLeaves(model, auth *entry) bool {
-	m, isModel := model.def.Value.(*agent.ModelProfile)
-	a, isAuth := auth.def.Value.(*agent.AuthProfile)
+	m, isModel := model.parsed.Value.(*agent.ModelProfile)
+	a, isAuth := auth.parsed.Value.(*agent.AuthProfile)
 	return isModel && isAuth && auth.doc.Tenant == agent.SharedTenant && model.doc.Tenant != agent.SharedTenant && m.BaseURL != "" && len(a.Hosts) == 0
 }
 
@@ -69,9 +69,9 @@ func sharedKeyFault(auth string) string {
 	return fmt.Sprintf("auth profile %q is shared and lists no hosts: it is not sent to the base_url of a tenant's own profile", auth)
 }
 
-// model is a profile as plans have it, without its key.
-func (p *Parts) model(e *entry) agent.PlanModel {
-	v, _ := e.def.Value.(*agent.ModelProfile)
+// planModel returns a profile as plans have it, without its key.
+func (p *Parts) planModel(e *entry) agent.PlanModel {
+	v, _ := e.parsed.Value.(*agent.ModelProfile)
 	m := agent.PlanModel{
 		Profile: v.Name, Provider: v.Provider, Model: v.Model, BaseURL: v.BaseURL, Temperature: v.Temperature, MaxTokens: v.MaxTokens,
 		TimeoutSec: v.TimeoutSec, InputPerMTok: v.Price.InputPerMTok, CachedPerMTok: v.Price.CachedPerMTok, OutputPerMTok: v.Price.OutputPerMTok,
@@ -83,60 +83,60 @@ func (p *Parts) model(e *entry) agent.PlanModel {
 	return m
 }
 
-func (c *compiler) auth(ref *reference, path string) (agent.PlanAuth, bool) {
+func (c *compiler) planAuth(ref *reference, path string) (agent.PlanAuth, bool) {
 	if ref.entry == nil {
-		c.fault(path, "there is no auth profile %q", ref.name)
+		c.addFault(path, "there is no auth profile %q", ref.name)
 		return agent.PlanAuth{}, false
 	}
-	a, _ := ref.entry.def.Value.(*agent.AuthProfile)
+	a, _ := ref.entry.parsed.Value.(*agent.AuthProfile)
 	return agent.PlanAuth{
 		Tenant: ref.entry.doc.Tenant, Name: a.Name, Type: a.Type, Secret: a.Secret, Header: a.Header, Query: a.Query, Username: a.Username, Password: a.Password,
 		ClientID: a.ClientID, ClientSecret: a.ClientSecret, TokenURL: a.TokenURL, Issuer: a.Issuer, Scopes: a.Scopes, Hosts: a.Hosts,
 	}, true
 }
 
-// middleware is the node's, outermost, then the agent's own.
-func (c *compiler) middleware() {
+// addMiddleware adds the node's middleware, outermost, then the agent's own.
+func (c *compiler) addMiddleware() {
 	if c.in.node != nil {
 		for _, m := range c.in.node.node().Middleware {
-			c.wrap(m, "node_id")
+			c.addLayer(m, "node_id")
 		}
 	}
 	for i, m := range c.inst.Middleware {
-		c.wrap(m, fmt.Sprintf("middleware[%d]", i))
+		c.addLayer(m, fmt.Sprintf("middleware[%d]", i))
 	}
 }
 
-func (c *compiler) wrap(m agent.PlanMiddleware, path string) {
+func (c *compiler) addLayer(m agent.PlanMiddleware, path string) {
 	if m.Name == all {
 		for _, name := range c.parts.Middleware.Added() {
-			if broken := fixedStack(name); broken != "" {
-				c.fault(join(path, "name"), "%s", broken)
+			if broken := fixedStackProblem(name); broken != "" {
+				c.addFault(join(path, "name"), "%s", broken)
 				continue
 			}
 			c.plan.Middleware = append(c.plan.Middleware, agent.PlanMiddleware{Name: name})
 		}
 		return
 	}
-	if broken := fixedStack(m.Name); broken != "" {
-		c.fault(join(path, "name"), "%s", broken)
+	if broken := fixedStackProblem(m.Name); broken != "" {
+		c.addFault(join(path, "name"), "%s", broken)
 		return
 	}
 	if err := c.parts.Middleware.Check(m, &c.plan); err != nil {
 		field, message := fieldOf(err)
-		c.fault(join(path, field), "%s", message)
+		c.addFault(join(path, field), "%s", message)
 		return
 	}
 	c.plan.Middleware = append(c.plan.Middleware, m)
 }
 
-// bounds lowers the configuration's ceilings.
-func (c *compiler) bounds() {
+// setLimits sets the agent's limits, which lower those of the configuration.
+func (c *compiler) setLimits() {
 	c.plan.Limits = c.parts.Limits.Lower(&c.inst.Limits)
 	c.plan.Limits = c.plan.Limits.Lower(&agent.Limits{Iterations: c.iterations})
 }
 
-// fieldOf splits an error into the field that it names and the rest.
+// fieldOf returns the field and the message of an error.
 func fieldOf(err error) (field, message string) {
 	if e, ok := errors.AsType[*agent.Error](err); ok && e.Op == "" {
 		return e.Field, e.Err.Error()
@@ -144,7 +144,7 @@ func fieldOf(err error) (field, message string) {
 	return "", err.Error()
 }
 
-// reason is what an error says without the field that a fault's path names already.
+// reason returns the message of an error without its operation.
 func reason(err error) string {
 	if e, ok := errors.AsType[*agent.Error](err); ok && e.Op == "" {
 		if e.Field != "" {

@@ -166,8 +166,7 @@ func TestCompile(t *testing.T) {
 	require.JSONEq(t, `{"type":"object"}`, string(p.OutputSchema))
 	require.True(t, p.ReturnSteps)
 
-	_, _, err := w.Resolve(t.Context(), "other", "helper")
-	require.Equal(t, agent.CodeNotFound, agent.CodeOf(err), "a tenant's agent is its own")
+	w.requireNoAgent("other", "helper", "a tenant's agent is its own")
 }
 
 const editorBinding = "kind: ToolBinding\nname: editor\napproval: always\nclient_side:\n" +

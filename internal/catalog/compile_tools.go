@@ -9,64 +9,69 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// tools fills in what the agent is granted, in the order of its list. A name may come once: a model knows tools by name alone.
-func (c *compiler) tools() {
+// addTools adds the tools that the agent is granted, in the order of its list. Names are unique: a model knows tools by name only.
+func (c *compiler) addTools() {
 	for i := range c.in.grants {
-		c.grant(&c.in.grants[i])
+		c.addGrant(&c.in.grants[i])
 	}
 }
 
-// grant adds the tools of one entry: of a binding, or of a node as it is.
-func (c *compiler) grant(g *grant) {
-	at := g.at("toolkit")
-	if len(g.bound.ClientSide) > 0 {
-		c.clientSide(g)
-		return
-	}
+// nodeProblem says why a grant has no tool node, empty if it has one.
+func (g *grant) nodeProblem() string {
 	switch {
 	case g.node == nil && g.binding == nil && g.needed:
-		c.fault(at, "needs the toolkit %q, which this server does not have", g.bound.NodeID)
-		return
+		return fmt.Sprintf("needs the toolkit %q, which this server does not have", g.bound.NodeID)
 	case g.node == nil && g.binding == nil:
-		c.fault(at, "there is no tool binding and no tool node %q", g.Toolkit)
-		return
+		return fmt.Sprintf("there is no tool binding and no tool node %q", g.Toolkit)
 	case g.node == nil:
-		c.fault(at, "tool binding %q names node %s@%s, which does not exist", g.Toolkit, g.bound.NodeID, g.bound.NodeVersion)
+		return fmt.Sprintf("tool binding %q names node %s@%s, which does not exist", g.Toolkit, g.bound.NodeID, g.bound.NodeVersion)
+	case g.node.node().Type == agent.NodeAgent:
+		return fmt.Sprintf("node %s@%s is an agent, no tool", g.node.node().NodeID, g.node.node().Version)
+	default:
+		return ""
+	}
+}
+
+// addGrant adds the tools of one entry: of a binding, or of a node without one.
+func (c *compiler) addGrant(g *grant) {
+	if len(g.bound.ClientSide) > 0 {
+		c.addClientSideTools(g)
+		return
+	}
+	at := g.pathOf("toolkit")
+	if problem := g.nodeProblem(); problem != "" {
+		c.addFault(at, "%s", problem)
 		return
 	}
 	n := g.node.node()
-	if n.Type == agent.NodeAgent {
-		c.fault(at, "node %s@%s is an agent, no tool", n.NodeID, n.Version)
-		return
-	}
-	specs, err := c.parts.Tools.Specs(codeOf(n))
+	specs, err := c.parts.Tools.Specs(toolkitOf(n))
 	if err != nil {
-		c.fault(at, "%s", reason(err))
+		c.addFault(at, "%s", reason(err))
 		return
 	}
-	params, ok := c.parameters(g.node, g.bound.Parameters, at)
+	params, ok := c.checkParameters(g.node, g.bound.Parameters, at)
 	if !ok {
 		return
 	}
 	var auth []agent.PlanAuth
 	for i := range g.auth {
-		if a, ok := c.auth(&g.auth[i], at); ok {
+		if a, ok := c.planAuth(&g.auth[i], at); ok {
 			auth = append(auth, a)
 		}
 	}
 	if n.Type == agent.NodeTool {
-		specs = slices.DeleteFunc(slices.Clone(specs), func(s agent.ToolSpec) bool { return s.Name != toolOf(n) })
+		specs = slices.DeleteFunc(slices.Clone(specs), func(s agent.ToolSpec) bool { return s.Name != toolNameOf(n) })
 	}
-	dynamic := n.Type == agent.NodeToolkit && c.parts.Tools.Dynamic(codeOf(n))
-	specs, bound := c.only(specs, g.bound.Tools, dynamic, at)
-	specs, granted := c.only(specs, g.Tools, dynamic, g.at("tools"))
+	dynamic := n.Type == agent.NodeToolkit && c.parts.Tools.Dynamic(toolkitOf(n))
+	specs, bound := c.selectTools(specs, g.bound.Tools, dynamic, at)
+	specs, granted := c.selectTools(specs, g.Tools, dynamic, g.pathOf("tools"))
 	source := agent.PlanSource{
-		Toolkit: codeOf(n), Binding: g.bound.Name, Node: n.NodeID + "@" + n.Version, SourceNodeName: n.NodeID,
-		IsFromToolkit: n.Type == agent.NodeToolkit, Approval: approval(g.Approval, g.bound.Approval), Parameters: params.raw, Auth: auth,
+		Toolkit: toolkitOf(n), Binding: g.bound.Name, Node: n.NodeID + "@" + n.Version, SourceNodeName: n.NodeID,
+		IsFromToolkit: n.Type == agent.NodeToolkit, Approval: firstApproval(g.Approval, g.bound.Approval), Parameters: params.raw, Auth: auth,
 		Deferred: g.Deferred,
 	}
 	for _, spec := range specs {
-		c.add(agent.PlanTool{
+		c.addTool(agent.PlanTool{
 			Spec: spec, Toolkit: source.Toolkit, Binding: source.Binding, Node: source.Node, SourceNodeName: source.SourceNodeName,
 			IsFromToolkit: source.IsFromToolkit, Approval: source.Approval, Parameters: source.Parameters, Auth: source.Auth,
 			Deferred: source.Deferred && !spec.RevealsTools,
@@ -77,27 +82,27 @@ func (c *compiler) grant(g *grant) {
 	}
 }
 
-// clientSide adds the tools of a binding that run at the caller.
-func (c *compiler) clientSide(g *grant) {
+// addClientSideTools adds the tools of a binding that run at the caller.
+func (c *compiler) addClientSideTools(g *grant) {
 	specs := make([]agent.ToolSpec, len(g.bound.ClientSide))
 	for i := range g.bound.ClientSide {
 		specs[i].Name = g.bound.ClientSide[i].Name
 	}
-	specs, _ = c.only(specs, g.bound.Tools, false, g.at("toolkit"))
-	specs, _ = c.only(specs, g.Tools, false, g.at("tools"))
+	specs, _ = c.selectTools(specs, g.bound.Tools, false, g.pathOf("toolkit"))
+	specs, _ = c.selectTools(specs, g.Tools, false, g.pathOf("tools"))
 	for i := range g.bound.ClientSide {
 		tool := &g.bound.ClientSide[i]
 		if !slices.ContainsFunc(specs, func(s agent.ToolSpec) bool { return s.Name == tool.Name }) {
 			continue
 		}
 		granted := tool.Granted(g.bound.Name)
-		granted.Approval, granted.Deferred = approval(g.Approval, g.bound.Approval), g.Deferred
-		c.add(granted, g)
+		granted.Approval, granted.Deferred = firstApproval(g.Approval, g.bound.Approval), g.Deferred
+		c.addTool(granted, g)
 	}
 }
 
-// addSource adds a dynamic toolkit's grant. bound and granted are the names that binding and grant keep, none for all; a name that both
-// must keep and one does not is never there.
+// addSource adds a grant of a dynamic toolkit. bound and granted are the names that binding and grant select, nil for all; the plan has
+// those in both.
 func (c *compiler) addSource(s *agent.PlanSource, bound, granted []string) {
 	switch {
 	case bound == nil:
@@ -113,14 +118,14 @@ func (c *compiler) addSource(s *agent.PlanSource, bound, granted []string) {
 	c.plan.Sources = append(c.plan.Sources, *s)
 }
 
-// codeOf names the code behind a tool or toolkit node.
-func codeOf(n *agent.NodeDefinition) string { return cmp.Or(n.Toolkit, n.NodeID) }
+// toolkitOf returns the name of the toolkit behind a tool or toolkit node.
+func toolkitOf(n *agent.NodeDefinition) string { return cmp.Or(n.Toolkit, n.NodeID) }
 
-// toolOf names the tool of a tool node.
-func toolOf(n *agent.NodeDefinition) string { return cmp.Or(n.Tool, n.NodeID) }
+// toolNameOf returns the name of the tool of a tool node.
+func toolNameOf(n *agent.NodeDefinition) string { return cmp.Or(n.Tool, n.NodeID) }
 
-// approval is the first policy that says something.
-func approval(policies ...agent.Approve) agent.Approve {
+// firstApproval returns the first policy that is set and not the default.
+func firstApproval(policies ...agent.Approve) agent.Approve {
 	for _, p := range policies {
 		if p != "" && p != agent.ApproveDefault {
 			return p
@@ -129,9 +134,9 @@ func approval(policies ...agent.Approve) agent.Approve {
 	return ""
 }
 
-// only keeps the tools of a list of names; no names keep all. The names that are none of specs are faults, except of a dynamic toolkit:
-// there they are answered as others, which is nil for all.
-func (c *compiler) only(specs []agent.ToolSpec, names []string, dynamic bool, path string) (kept []agent.ToolSpec, others []string) {
+// selectTools returns the tools with these names; no names select all. Names without a tool are faults, or, for a dynamic toolkit, returned
+// as others; others is nil if all tools are selected.
+func (c *compiler) selectTools(specs []agent.ToolSpec, names []string, dynamic bool, path string) (kept []agent.ToolSpec, others []string) {
 	if len(names) == 0 {
 		return specs, nil
 	}
@@ -144,7 +149,7 @@ func (c *compiler) only(specs []agent.ToolSpec, names []string, dynamic bool, pa
 			continue
 		}
 		if at < 0 {
-			c.fault(fmt.Sprintf("%s[%d]", path, i), "there is no tool %q here: there are %s", name, nameList(specs))
+			c.addFault(fmt.Sprintf("%s[%d]", path, i), "there is no tool %q here: there are %s", name, joinToolNames(specs))
 			continue
 		}
 		out = append(out, specs[at])
@@ -152,7 +157,7 @@ func (c *compiler) only(specs []agent.ToolSpec, names []string, dynamic bool, pa
 	return out, others
 }
 
-func nameList(specs []agent.ToolSpec) string {
+func joinToolNames(specs []agent.ToolSpec) string {
 	names := make([]string, 0, len(specs))
 	for i := range specs {
 		names = append(names, specs[i].Name)
@@ -163,13 +168,13 @@ func nameList(specs []agent.ToolSpec) string {
 	return strings.Join(names, ", ")
 }
 
-func (c *compiler) add(t agent.PlanTool, g *grant) {
+func (c *compiler) addTool(t agent.PlanTool, g *grant) {
 	other, taken := c.plan.Tool(t.Spec.Name)
 	switch {
-	case taken && g.needed && other.Toolkit == t.Toolkit: // as the agent says itself
+	case taken && g.needed && other.Toolkit == t.Toolkit: // the agent's own grant counts
 		return
 	case taken:
-		c.fault(g.path, "tool %q comes from %q (node %s) and from %q (node %s): a model knows tools by name alone",
+		c.addFault(g.path, "tool %q comes from %q (node %s) and from %q (node %s): a model knows tools by name alone",
 			t.Spec.Name, other.Binding, other.Node, t.Binding, t.Node)
 		return
 	}

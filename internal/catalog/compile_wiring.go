@@ -14,11 +14,11 @@ const (
 	ruleFixedStack      = "fixed-stack"
 )
 
-// claim is a model that says that it invokes tools by itself.
+// claim is a model that claims to invoke tools by itself.
 type claim struct{ path, profile string }
 
-// invokesTools reports whether the model of a profile claims to invoke tools by itself; it is asked once, for all agents that may use it.
-// Where that cannot be said it is no claim: nor can the model be asked anything then, and the turn that tries says why.
+// invokesTools reports whether the model of a profile claims to invoke tools by itself. The answer is cached for all agents. An error is no
+// claim: the model cannot be used then, and the turn that tries reports why.
 func (p *Parts) invokesTools(e *entry) bool {
 	if p.Claims == nil {
 		return false
@@ -26,7 +26,7 @@ func (p *Parts) invokesTools(e *entry) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.claims == nil {
-		can, err := p.Claims.Capabilities(p.model(e))
+		can, err := p.Claims.Capabilities(p.planModel(e))
 		if err != nil {
 			can = agent.Capabilities{}
 		}
@@ -35,21 +35,21 @@ func (p *Parts) invokesTools(e *entry) bool {
 	return e.claims.InvokesTools
 }
 
-// wiring refuses models that invoke tools by themselves: here the runtime does, for every model, and knows of no other
-// calls. With tools the calls would never reach it; without, nothing that the claim speaks of is there.
-func (c *compiler) wiring() {
+// checkWiring adds a fault for each model that invokes tools by itself, because the runtime does that for every model. The rule depends on
+// whether the agent has tools.
+func (c *compiler) checkWiring() {
 	for _, m := range c.alone {
 		if len(c.in.grants) > 0 {
-			c.fault(m.path, "rule %s: model profile %q claims to invoke tools by itself, so calls of the tools granted here would never reach "+
+			c.addFault(m.path, "rule %s: model profile %q claims to invoke tools by itself, so calls of the tools granted here would never reach "+
 				"the runtime, its approvals and its limits", ruleNativeExecution, m.profile)
 			continue
 		}
-		c.fault(m.path, "rule %s: model profile %q claims to invoke tools by itself, and the agent has none", ruleNoExecution, m.profile)
+		c.addFault(m.path, "rule %s: model profile %q claims to invoke tools by itself, and the agent has none", ruleNoExecution, m.profile)
 	}
 }
 
-// fixedStack says why a name cannot stand in a list of middleware, "" when it can.
-func fixedStack(name string) string {
+// fixedStackProblem says why a name cannot be in a list of middleware, empty if it can.
+func fixedStackProblem(name string) string {
 	if name != "observability" && name != "tool_invocation" {
 		return ""
 	}

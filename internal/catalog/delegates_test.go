@@ -100,15 +100,14 @@ func TestDelegateIsReloaded(t *testing.T) {
 	w.apply(agentDoc("acme", "poet", "description: Shared."))
 	w.apply(agentDoc("acme", "poet", ""))
 	require.True(t, strings.HasSuffix(handover(t, w.plan("acme", "boss")), "\n- poet"), "without a word, and yet it hides the shared one")
-	_, err = w.Apply(t.Context(), agent.ApplyRequest{Delete: []agent.DocumentKey{{Kind: agent.KindAgent, Tenant: "acme", Name: "poet"}}})
-	require.NoError(t, err)
+	require.NoError(t, w.delete(agentKey("acme", "poet")))
 	require.Equal(t, first, hash(), "the shared one again")
 
 	_, err = w.try(agentDoc("acme", "poet", "disabled: true"))
 	require.ErrorContains(t, err, `delegates[0]: there is no agent "poet"`)
 
 	// Another release may have let it through.
-	key := agent.DocumentKey{Kind: agent.KindAgent, Tenant: "acme", Name: "poet"}
+	key := agentKey("acme", "poet")
 	_, err = w.store.CommitCatalog(t.Context(), agent.CatalogCommit{At: w.Status(t.Context()).Revision, Put: []agent.Document{{
 		DocumentKey: key, Body: []byte(`{"description":"Hidden.","disabled":true,"kind":"AgentInstance","name":"poet","tenant":"acme"}`),
 	}}})

@@ -10,10 +10,10 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// all stands for everything of its kind that this process has, in a list of tools or of middleware.
+// all, in a list of tools or of middleware, means everything of its kind that this process has.
 const all = "*"
 
-// inputs are the documents that an agent is made of, as its tenant sees them at one revision.
+// inputs are the documents that an agent is compiled from, as its tenant sees them at one revision.
 type inputs struct {
 	node      *entry // nil: there is none
 	models    []reference
@@ -21,12 +21,12 @@ type inputs struct {
 	knowledge []reference
 	delegates []reference
 
-	found    []*entry            // all of them, the agent itself first
+	found    []*entry            // all documents, the agent itself first
 	uses     []agent.DocumentKey // every key that was looked up, found or not
-	revision int64               // the newest of what was found, or is gone
+	revision int64               // the newest revision of what was found or is gone
 }
 
-// reference is a name with the document that it means, nil when there is none.
+// reference is a name and its document, nil if there is none.
 type reference struct {
 	name  string
 	entry *entry
@@ -39,79 +39,79 @@ type grant struct {
 	agent.ToolGrant
 
 	path    string
-	needed  bool               // it comes with what path names, and is in no list
+	needed  bool               // the document at path needs it; it is in no list
 	binding *entry             // nil: the grant names a node
 	bound   *agent.ToolBinding // the binding, or one without parameters for the node
 	node    *entry             // nil: there is none, or the tools run at the caller
 	auth    []reference
 }
 
-// at is the path of a field of the grant; of one that is in no list, of what needs it.
-func (g *grant) at(field string) string {
+// pathOf returns the path of a field of the grant, or of what needs a grant that is in no list.
+func (g *grant) pathOf(field string) string {
 	if g.needed {
 		return g.path
 	}
 	return join(g.path, field)
 }
 
-// gatherer looks up in one agent's scope.
+// gatherer looks documents up as one tenant sees them, and records what it finds.
 type gatherer struct {
 	s      *snapshot
 	tenant string
 	in     *inputs
 }
 
-// gather looks up everything that an agent names. It compiles nothing and checks nothing.
+// gather returns the inputs of an agent. It compiles nothing and checks nothing.
 func gather(parts *Parts, s *snapshot, e *entry) *inputs {
 	g := gatherer{s: s, tenant: e.doc.Tenant, in: &inputs{revision: e.doc.Revision, found: []*entry{e}}}
 	a := e.instance()
-	g.in.node = g.node(a.NodeID, a.NodeVersion)
+	g.in.node = g.findNode(a.NodeID, a.NodeVersion)
 	names := a.Models
 	if len(names) == 0 {
 		names = parts.profiles
 	}
 	for _, name := range names {
-		g.in.models = append(g.in.models, g.model(name))
+		g.in.models = append(g.in.models, g.findModel(name))
 	}
-	g.tools(parts, a.Tools)
-	g.needs(parts, a)
+	g.addGrants(parts, a.Tools)
+	g.addNeededGrants(parts, a)
 	for _, name := range a.Knowledge {
-		g.in.knowledge = append(g.in.knowledge, g.knowledge(name))
+		g.in.knowledge = append(g.in.knowledge, g.findKnowledge(name))
 	}
 	for _, name := range a.Delegates {
-		g.in.delegates = append(g.in.delegates, g.delegate(name))
+		g.in.delegates = append(g.in.delegates, g.findDelegate(name))
 	}
-	for _, k := range g.in.uses { // a document that is gone made a difference when it went
+	for _, k := range g.in.uses { // a deleted document changed the plan when it went
 		g.in.revision = max(g.in.revision, s.gone[k])
 	}
 	return g.in
 }
 
-func (g *gatherer) model(name string) reference {
+func (g *gatherer) findModel(name string) reference {
 	m := g.find(agent.KindModel, name)
 	if m.entry != nil {
-		if p, ok := m.entry.def.Value.(*agent.ModelProfile); ok && p.Auth != "" {
+		if p, ok := m.entry.parsed.Value.(*agent.ModelProfile); ok && p.Auth != "" {
 			m.auth = []reference{g.find(agent.KindAuth, p.Auth)}
 		}
 	}
 	return m
 }
 
-// knowledge looks a collection up, and its embedding model where the collection belongs: whoever searches it, its vectors were made by
-// that model, and with that key.
-func (g *gatherer) knowledge(name string) reference {
+// findKnowledge looks up a collection, and its embedding model as the collection's own tenant sees it: that model made the vectors,
+// whoever searches them.
+func (g *gatherer) findKnowledge(name string) reference {
 	k := g.find(agent.KindKnowledge, name)
 	if k.entry != nil {
-		if v, ok := k.entry.def.Value.(*agent.KnowledgeCollection); ok && v.Embedding != "" {
-			m := (&gatherer{s: g.s, tenant: k.entry.doc.Tenant, in: g.in}).model(v.Embedding)
+		if v, ok := k.entry.parsed.Value.(*agent.KnowledgeCollection); ok && v.Embedding != "" {
+			m := (&gatherer{s: g.s, tenant: k.entry.doc.Tenant, in: g.in}).findModel(v.Embedding)
 			k.model = &m
 		}
 	}
 	return k
 }
 
-// delegate looks another agent up. Of it a plan has the description alone, so it is not among what was found.
-func (g *gatherer) delegate(name string) reference {
+// findDelegate looks up another agent. It is no input: a plan has only its description.
+func (g *gatherer) findDelegate(name string) reference {
 	e := g.s.find(agent.KindAgent, g.tenant, name, &g.in.uses)
 	if e != nil {
 		g.in.revision = max(g.in.revision, e.doc.Revision)
@@ -119,16 +119,16 @@ func (g *gatherer) delegate(name string) reference {
 	return reference{name: name, entry: e}
 }
 
-// tools looks the grants up in their order; * stands for every toolkit that no other entry grants and that need not be asked for.
-func (g *gatherer) tools(parts *Parts, list []agent.ToolGrant) {
+// addGrants looks up the grants in order. * means every toolkit that no other entry grants, except those granted on request only.
+func (g *gatherer) addGrants(parts *Parts, list []agent.ToolGrant) {
 	named := map[string]bool{}
 	grants := make([][]grant, len(list))
 	for i, t := range list {
 		if t.Toolkit != all {
-			found := g.grant(t, fmt.Sprintf("tools[%d]", i))
+			found := g.findGrant(t, fmt.Sprintf("tools[%d]", i))
 			grants[i] = []grant{found}
 			if found.node != nil {
-				named[codeOf(found.node.node())] = true
+				named[toolkitOf(found.node.node())] = true
 			}
 		}
 	}
@@ -139,21 +139,21 @@ func (g *gatherer) tools(parts *Parts, list []agent.ToolGrant) {
 		for _, kit := range parts.kits {
 			if !named[kit] && !parts.Tools.OnRequest(kit) {
 				t.Toolkit = kit
-				grants[i] = append(grants[i], g.grant(t, fmt.Sprintf("tools[%d]", i)))
+				grants[i] = append(grants[i], g.findGrant(t, fmt.Sprintf("tools[%d]", i)))
 			}
 		}
 	}
 	g.in.grants = slices.Concat(grants...)
 }
 
-// needs looks up the tools that come with something else, as if they were listed last: delegates bring the tool that hands work over,
-// deferred tools the one that finds them, some middleware brings tools of its own.
-func (g *gatherer) needs(parts *Parts, a *agent.AgentInstance) {
+// addNeededGrants adds the tools that something else needs, as if they were listed last: delegates need the tool that hands work over,
+// deferred tools the one that finds them, some middleware tools of its own.
+func (g *gatherer) addNeededGrants(parts *Parts, a *agent.AgentInstance) {
 	need := func(t agent.ToolGrant, path string) {
 		if !strings.Contains(t.Toolkit, "@") {
-			t.Toolkit += "@" + derivedVersion // a node, and no binding: these have a tenant's names
+			t.Toolkit += "@" + derivedVersion // a node and no binding, whose names a tenant chooses
 		}
-		found := g.grant(t, path)
+		found := g.findGrant(t, path)
 		found.needed = true
 		found.bound.Name = found.bound.NodeID
 		g.in.grants = append(g.in.grants, found)
@@ -191,17 +191,17 @@ func (g *gatherer) needs(parts *Parts, a *agent.AgentInstance) {
 	}
 }
 
-func (g *gatherer) grant(t agent.ToolGrant, path string) grant {
+func (g *gatherer) findGrant(t agent.ToolGrant, path string) grant {
 	out := grant{ToolGrant: t, path: path, bound: &agent.ToolBinding{Name: t.Toolkit}}
 	out.bound.NodeID, out.bound.NodeVersion, _ = strings.Cut(t.Toolkit, "@")
 	if b := g.find(agent.KindBinding, t.Toolkit); b.entry != nil {
 		out.binding = b.entry
-		out.bound, _ = b.entry.def.Value.(*agent.ToolBinding)
+		out.bound, _ = b.entry.parsed.Value.(*agent.ToolBinding)
 	}
 	if len(out.bound.ClientSide) > 0 {
 		return out
 	}
-	out.node = g.node(out.bound.NodeID, out.bound.NodeVersion)
+	out.node = g.findNode(out.bound.NodeID, out.bound.NodeVersion)
 	for _, name := range out.bound.Auth {
 		out.auth = append(out.auth, g.find(agent.KindAuth, name))
 	}
@@ -210,33 +210,33 @@ func (g *gatherer) grant(t agent.ToolGrant, path string) grant {
 
 func (g *gatherer) find(kind agent.Kind, name string) reference {
 	e := g.s.find(kind, g.tenant, name, &g.in.uses)
-	g.take(e)
+	g.record(e)
 	return reference{name: name, entry: e}
 }
 
-// node looks a node up, its newest version when none is said.
-func (g *gatherer) node(id, version string) *entry {
+// findNode returns a node, its newest version if version is empty; nil if there is none.
+func (g *gatherer) findNode(id, version string) *entry {
 	k := agent.DocumentKey{Kind: agent.KindNode, Name: id, Version: version}
 	g.in.uses = append(g.in.uses, k)
 	e := g.s.docs[k]
 	if version == "" {
 		e = g.s.newestNode(id)
 	}
-	g.take(e)
+	g.record(e)
 	return e
 }
 
-func (g *gatherer) take(e *entry) {
+func (g *gatherer) record(e *entry) {
 	if e != nil {
 		g.in.found = append(g.in.found, e)
 		g.in.revision = max(g.in.revision, e.doc.Revision)
 	}
 }
 
-// compilerVersion changes when the same documents compile to another plan: published plans are then compiled anew.
+// compilerVersion changes when the same documents compile to another plan, so that published plans are compiled again.
 const compilerVersion = "2"
 
-// digest names everything that the plan is made of, so that a published plan can be told from a stale one without compiling.
+// digest returns a digest of all inputs of a plan. It tells whether a published plan is current without compiling it.
 func (in *inputs) digest(parts *Parts) string {
 	h := sha256.New()
 	fmt.Fprintf(h, "%s\n%s\n%s\n", agent.PlanSchema, compilerVersion, parts.digest())

@@ -337,3 +337,21 @@ func agentDoc(tenant, name, more string) string {
 	return fmt.Sprintf("kind: AgentInstance\ntenant: %q\nname: %s\nnode_id: agent\nnode_version: \"1\"\nparameters: {system_message: You are %s.}\n%s\n---\n",
 		cmp.Or(tenant, "default"), name, name, strings.TrimSpace(more))
 }
+
+// requireNoAgent checks that a tenant sees no agent under a name.
+func (w *world) requireNoAgent(tenant, name string, message ...any) {
+	w.t.Helper()
+	_, _, err := w.Resolve(w.t.Context(), tenant, name)
+	require.Equal(w.t, agent.CodeNotFound, agent.CodeOf(err), message...)
+}
+
+// delete deletes documents.
+func (w *world) delete(keys ...agent.DocumentKey) error {
+	_, err := w.Apply(w.t.Context(), agent.ApplyRequest{Delete: keys})
+	return err
+}
+
+// agentKey returns the key of an agent.
+func agentKey(tenant, name string) agent.DocumentKey {
+	return agent.DocumentKey{Kind: agent.KindAgent, Tenant: tenant, Name: name}
+}

@@ -15,7 +15,7 @@ func (r *Registry) ListNodes(_ context.Context, q agent.NodeQuery) (agent.NodePa
 	s := r.current.Load()
 	found, next, err := page(s.nodes, compareKeys, q.Page, []any{q.Type, q.NodeID, q.Labels}, func(e *entry) bool {
 		n := e.node()
-		return (q.Type == "" || n.Type == q.Type) && (q.NodeID == "" || n.NodeID == q.NodeID) && labelled(n.Labels, q.Labels)
+		return (q.Type == "" || n.Type == q.Type) && (q.NodeID == "" || n.NodeID == q.NodeID) && hasLabels(n.Labels, q.Labels)
 	})
 	if err != nil {
 		return agent.NodePage{}, err
@@ -27,7 +27,7 @@ func (r *Registry) ListNodes(_ context.Context, q agent.NodeQuery) (agent.NodePa
 	return out, nil
 }
 
-// ListAgents lists the agents that a tenant may name, by name, as their plans have them.
+// ListAgents lists the agents that a tenant sees, by name, with the tools and models of their plans.
 func (r *Registry) ListAgents(_ context.Context, q agent.AgentQuery) (agent.AgentPage, error) {
 	s := r.current.Load()
 	if q.Tenant == "" {
@@ -35,7 +35,7 @@ func (r *Registry) ListAgents(_ context.Context, q agent.AgentQuery) (agent.Agen
 	}
 	found, next, err := page(s.visible(q.Tenant), agentOrder(q.Tenant), q.Page, []any{q.Tenant, q.NodeID, q.Tool, q.Labels}, func(e *entry) bool {
 		a := e.instance()
-		if (q.NodeID != "" && a.NodeID != q.NodeID) || !labelled(a.Labels, q.Labels) {
+		if (q.NodeID != "" && a.NodeID != q.NodeID) || !hasLabels(a.Labels, q.Labels) {
 			return false
 		}
 		if q.Tool == "" {
@@ -49,7 +49,7 @@ func (r *Registry) ListAgents(_ context.Context, q agent.AgentQuery) (agent.Agen
 	}
 	out := agent.AgentPage{Agents: make([]agent.AgentInfo, 0, len(found)), Next: next, Revision: s.revision}
 	for _, e := range found {
-		out.Agents = append(out.Agents, r.info(s, e, q.Tenant))
+		out.Agents = append(out.Agents, r.agentInfo(s, e, q.Tenant))
 	}
 	return out, nil
 }
@@ -73,7 +73,7 @@ func (r *Registry) Documents(_ context.Context, q agent.DocumentQuery) (agent.Do
 	return out, nil
 }
 
-// agentOrder is the order of what a tenant sees: by name, which there is once.
+// agentOrder returns the order of the agents that a tenant sees: by name, which is unique.
 func agentOrder(tenant string) func(a, b agent.DocumentKey) int {
 	if tenant == agent.SharedTenant {
 		return compareKeys
@@ -81,7 +81,7 @@ func agentOrder(tenant string) func(a, b agent.DocumentKey) int {
 	return func(a, b agent.DocumentKey) int { return cmp.Compare(a.Name, b.Name) }
 }
 
-func labelled(labels, want map[string]string) bool {
+func hasLabels(labels, want map[string]string) bool {
 	for k, v := range want {
 		if got, ok := labels[k]; !ok || got != v {
 			return false
@@ -99,12 +99,12 @@ func (r *Registry) nodeInfo(e *entry) agent.NodeInfo {
 	if n.Type == agent.NodeAgent {
 		return info
 	}
-	specs, err := r.cfg.Parts.Tools.Specs(codeOf(n))
+	specs, err := r.cfg.Parts.Tools.Specs(toolkitOf(n))
 	if err != nil {
 		return info // this process does not have the code
 	}
 	for i := range specs {
-		if n.Type == agent.NodeTool && specs[i].Name != toolOf(n) {
+		if n.Type == agent.NodeTool && specs[i].Name != toolNameOf(n) {
 			continue
 		}
 		info.Tools = append(info.Tools, toolInfo(&agent.PlanTool{
@@ -121,8 +121,8 @@ func notNil(m map[string]string) map[string]string {
 	return m
 }
 
-// info describes an agent; tenant is who asks.
-func (r *Registry) info(s *snapshot, e *entry, tenant string) agent.AgentInfo {
+// agentInfo describes an agent as a tenant sees it.
+func (r *Registry) agentInfo(s *snapshot, e *entry, tenant string) agent.AgentInfo {
 	a := e.instance()
 	if tenant == agent.SharedTenant {
 		tenant = e.doc.Tenant
@@ -170,7 +170,7 @@ func toolInfo(t *agent.PlanTool) agent.ToolInfo {
 	return info
 }
 
-// capabilities says what an agent can do, in sorted words.
+// capabilities returns what an agent can do, as sorted words.
 func capabilities(p *agent.Plan) []string {
 	out := []string{"streaming"}
 	for name, has := range map[string]bool{

@@ -8,7 +8,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// metrics are the registry's. None has a label whose values users choose.
+// metrics are the metrics of a registry. No label has values that users choose.
 type metrics struct {
 	nodes     *prometheus.GaugeVec
 	agents    prometheus.Gauge
@@ -44,12 +44,12 @@ func newMetrics(to prometheus.Registerer) *metrics {
 	return m
 }
 
-func (m *metrics) reloaded(took time.Duration, s *snapshot) {
+func (m *metrics) observeReload(took time.Duration, s *snapshot) {
 	m.reload.Observe(took.Seconds())
-	m.count(s)
+	m.setGauges(s)
 }
 
-func (m *metrics) count(s *snapshot) {
+func (m *metrics) setGauges(s *snapshot) {
 	byType := map[agent.NodeType]int{agent.NodeAgent: 0, agent.NodeTool: 0, agent.NodeToolkit: 0}
 	for _, e := range s.nodes {
 		byType[e.node().Type]++
@@ -61,9 +61,9 @@ func (m *metrics) count(s *snapshot) {
 	m.revision.Set(float64(s.revision))
 }
 
-func (m *metrics) failed() { m.failures.Inc() }
+func (m *metrics) countFailure() { m.failures.Inc() }
 
-func (m *metrics) decided(d *agent.RouteDecision) {
+func (m *metrics) countDecision(d *agent.RouteDecision) {
 	reason := string(d.Reason)
 	if d.Agent == "" {
 		reason = "none"

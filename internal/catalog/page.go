@@ -16,13 +16,13 @@ const (
 	maxPage     = 1000
 )
 
-// token says where a page ended: behind a key, whatever has changed since.
+// token is where a page ended.
 type token struct {
 	After agent.DocumentKey `json:"after"`
 	Query string            `json:"query"` // digest of the query that it continues
 }
 
-// page takes the next entries that match out of a list in the order of compare.
+// page returns the next matching entries of a list in the order of compare, and the token of the page after.
 func page(
 	list []*entry, compare func(a, b agent.DocumentKey) int, p agent.Page, query []any, match func(*entry) bool,
 ) (found []*entry, next string, err error) {
@@ -75,7 +75,7 @@ func readToken(text, digest string) (agent.DocumentKey, error) {
 	return t.After, nil
 }
 
-// nodeOf splits id@version.
+// nodeOf returns the parts of id@version.
 func nodeOf(node string) (id, version string) {
 	id, version, _ = strings.Cut(node, "@")
 	return id, version

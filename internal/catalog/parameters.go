@@ -10,7 +10,7 @@ import (
 	"github.com/valyala/fasttemplate"
 )
 
-// The parameters of an agent's node that mean something to the runtime, where the node has them.
+// The parameters of an agent's node that the runtime uses.
 const (
 	paramSystemMessage = "system_message"
 	paramTemperature   = "temperature"
@@ -19,7 +19,7 @@ const (
 	paramReturnSteps   = "return_intermediate_steps"
 )
 
-// parameters are a node's, checked and with defaults filled in.
+// parameters are the checked parameters of a node, with defaults.
 type parameters struct {
 	raw    json.RawMessage // canonical
 	values map[string]json.RawMessage
@@ -34,39 +34,39 @@ func newParameters(raw json.RawMessage) (parameters, error) {
 	return p, err
 }
 
-// isText reports whether a parameter is a string, or not there.
+// isText reports whether a parameter is a string or absent.
 func (p parameters) isText(name string) bool {
 	raw, ok := p.values[name]
 	return !ok || (len(raw) > 0 && raw[0] == '"')
 }
 
-// into decodes a parameter; false when it is not given or null.
-func (p parameters) into(name string, v any) bool {
+// decode decodes a parameter into v; false if it is absent or null.
+func (p parameters) decode(name string, v any) bool {
 	raw, ok := p.values[name]
 	return ok && string(raw) != "null" && json.Unmarshal(raw, v) == nil
 }
 
-// maxPrompt bounds a system prompt, in bytes: what a node's prompt and an agent's parameters make together.
+// maxPrompt bounds a system prompt with its parameters, in bytes.
 const maxPrompt = 512 << 10
 
 var errPrompt = fmt.Errorf("the node's prompt and the parameters make a system prompt of more than %d bytes", maxPrompt)
 
-// bounded is a text that refuses to grow beyond maxPrompt.
-type bounded struct{ strings.Builder }
+// boundedText is a text of at most maxPrompt bytes.
+type boundedText struct{ strings.Builder }
 
-func (b *bounded) Write(p []byte) (int, error) {
+func (b *boundedText) Write(p []byte) (int, error) {
 	if b.Len()+len(p) > maxPrompt {
 		return 0, errPrompt
 	}
 	return b.Builder.Write(p)
 }
 
-// fill writes a prompt: {{name}} stands for a parameter, a text as it is, anything else as JSON. Nothing is evaluated: a prompt is
-// data of the catalog, and a template language would be code.
-func (p parameters) fill(prompt string) (string, error) {
+// fillPrompt returns a prompt with parameters in place of {{name}}: a text as it is, anything else as JSON. Nothing is evaluated, because a
+// prompt is data and a template language would be code.
+func (p parameters) fillPrompt(prompt string) (string, error) {
 	if prompt == "" {
 		var text string
-		p.into(paramSystemMessage, &text)
+		p.decode(paramSystemMessage, &text)
 		if len(text) > maxPrompt {
 			return "", errPrompt
 		}
@@ -76,7 +76,7 @@ func (p parameters) fill(prompt string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("prompt: %w", err)
 	}
-	var out bounded
+	var out boundedText
 	_, err = t.ExecuteFunc(&out, func(w io.Writer, name string) (int, error) {
 		raw, ok := p.values[name]
 		if !ok {
@@ -91,8 +91,8 @@ func (p parameters) fill(prompt string) (string, error) {
 	return out.String(), err
 }
 
-// flag reads a parameter that is true or false; false when it is not given.
-func (p parameters) flag(name string) (value bool, err error) {
+// boolean returns a parameter that is true or false; false if it is absent.
+func (p parameters) boolean(name string) (value bool, err error) {
 	raw, given := p.values[name]
 	if given && string(raw) != "null" && json.Unmarshal(raw, &value) != nil {
 		return false, errors.New("want true or false: the runtime takes it as such")
@@ -100,9 +100,8 @@ func (p parameters) flag(name string) (value bool, err error) {
 	return value, nil
 }
 
-// special reads a parameter that means something to the runtime. ok is false when it is not given; a value that the runtime cannot
-// take is an error.
-func special[T int | float64](p parameters, name string, low, high T) (value T, ok bool, err error) {
+// numberParameter returns a parameter that is a number within bounds; ok is false if it is absent.
+func numberParameter[T int | float64](p parameters, name string, low, high T) (value T, ok bool, err error) {
 	raw, given := p.values[name]
 	if !given || string(raw) == "null" {
 		return 0, false, nil

@@ -8,10 +8,10 @@ import (
 	"sync"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/catalog/definition"
+	"github.com/turnstone-run/turnstone/internal/catalog/manifest"
 )
 
-// Tools knows the toolkits of this process.
+// Tools has the toolkits of this process.
 type Tools interface {
 	// Kits lists their names in the order in which they were given.
 	Kits() []string
@@ -27,7 +27,7 @@ type Tools interface {
 	OnRequest(toolkit string) bool
 }
 
-// Middleware knows the middleware of this process.
+// Middleware has the middleware of this process.
 type Middleware interface {
 	// Added lists what the user added in Go, in order.
 	Added() []string
@@ -39,7 +39,7 @@ type Middleware interface {
 	Grants(m agent.PlanMiddleware) []agent.ToolGrant
 }
 
-// Models knows what models can do, without asking them.
+// Models has the capabilities of models.
 type Models interface {
 	// Capabilities of a model as its provider serves it; m has no Auth. An error means that it cannot be said here: nothing is claimed then.
 	Capabilities(m agent.PlanModel) (agent.Capabilities, error)
@@ -51,19 +51,19 @@ type ConfiguredModel struct {
 	Entry   string // the name of its provider entry: address and key stay in the configuration
 }
 
-// Secrets knows which references documents may use.
+// Secrets has the rules about references to secrets.
 type Secrets interface {
 	// Allowed returns why a document of tenant may not use a reference, nil if it may. Whether the secret exists is not asked.
 	Allowed(tenant, ref string) error
 }
 
-// Addresses knows where requests may go.
+// Addresses has the rules of egress.
 type Addresses interface {
 	// Check returns why a URL would be refused whatever its host resolves to, nil if it may be tried.
 	Check(url string) error
 }
 
-// Parts is what a process brings to every agent: it is not data of the catalog, but plans are compiled against it.
+// Parts is what a process has for all agents. It is no data of the catalog, but plans are compiled against it.
 type Parts struct {
 	Tools      Tools
 	Middleware Middleware
@@ -90,7 +90,7 @@ func (p *Parts) prepare() {
 	}
 }
 
-// digest changes when the same documents would compile to another plan in another build or under another configuration.
+// digest returns a digest that changes if the same documents compile to another plan in this build and configuration.
 func (p *Parts) digest() string {
 	p.once.Do(func() {
 		kits := map[string][]agent.ToolSpec{}
@@ -104,15 +104,15 @@ func (p *Parts) digest() string {
 	return p.sum
 }
 
-// base makes the lower layer: what is shipped, a node for each toolkit that no shipped document describes, a profile for each
+// baseLayer returns the lower layer: shipped documents, a node for each toolkit that no shipped document describes, and a profile for each
 // configured model.
-func (p *Parts) base(shipped []agent.ManifestFile) (map[agent.DocumentKey]*entry, error) {
-	defs, faults := definition.Parse(shipped)
+func (p *Parts) baseLayer(shipped []agent.ManifestFile) (map[agent.DocumentKey]*entry, error) {
+	documents, faults := manifest.Parse(shipped)
 	if err := faults.Err(); err != nil {
 		return nil, fmt.Errorf("shipped catalog: %w", err)
 	}
-	out := make(map[agent.DocumentKey]*entry, len(defs))
-	for _, d := range defs {
+	out := make(map[agent.DocumentKey]*entry, len(documents))
+	for _, d := range documents {
 		if _, twice := out[d.Key]; twice {
 			return nil, fmt.Errorf("shipped catalog: %s is there twice", d.Key)
 		}
@@ -121,7 +121,7 @@ func (p *Parts) base(shipped []agent.ManifestFile) (map[agent.DocumentKey]*entry
 	for i := range p.Models {
 		profile := p.Models[i].Profile
 		profile.Kind, profile.Tenant = agent.KindModel, agent.SharedTenant
-		if err := derive(out, &profile, agent.SourceConfig); err != nil {
+		if err := addDerived(out, &profile, agent.SourceConfig); err != nil {
 			return nil, fmt.Errorf("model profile %q of the configuration: %w", profile.Name, err)
 		}
 	}
@@ -132,19 +132,19 @@ func (p *Parts) base(shipped []agent.ManifestFile) (map[agent.DocumentKey]*entry
 		if p.Tools.Single(kit) {
 			node.Type = agent.NodeTool
 		}
-		if err := derive(out, &node, agent.SourceBuiltin); err != nil {
+		if err := addDerived(out, &node, agent.SourceBuiltin); err != nil {
 			return nil, fmt.Errorf("toolkit %q: %w", kit, err)
 		}
 	}
 	return out, nil
 }
 
-// derivedVersion is the version of the nodes that are made of toolkits.
+// derivedVersion is the version of the nodes of toolkits.
 const derivedVersion = "1"
 
-// derive adds a document that this process made, unless a shipped one of the same key is there.
-func derive(to map[agent.DocumentKey]*entry, value any, source string) error {
-	d, faults := definition.New(value)
+// addDerived adds a document that this process made, unless there is a shipped one of the same key.
+func addDerived(to map[agent.DocumentKey]*entry, value any, source string) error {
+	d, faults := manifest.New(value)
 	if err := faults.Err(); err != nil {
 		return err
 	}
@@ -154,6 +154,6 @@ func derive(to map[agent.DocumentKey]*entry, value any, source string) error {
 	return nil
 }
 
-func newEntry(d *definition.Definition, source string) *entry {
-	return &entry{def: d, doc: agent.Document{DocumentKey: d.Key, Body: d.Body, Source: source}}
+func newEntry(d *manifest.Document, source string) *entry {
+	return &entry{parsed: d, doc: agent.Document{DocumentKey: d.Key, Body: d.Body, Source: source}}
 }

@@ -6,13 +6,13 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// Store keeps the documents, their history and what was published.
+// Store keeps the documents, their history and the published plans.
 type Store interface {
 	// LoadCatalog returns everything that is current, without tombstones.
 	LoadCatalog(ctx context.Context) (agent.CatalogState, error)
-	// CatalogSince returns what changed behind a revision, each document once and as it is now, deleted ones as tombstones.
+	// CatalogSince returns the documents that changed after a revision, as they are now; deleted ones are tombstones.
 	CatalogSince(ctx context.Context, revision int64) (agent.CatalogState, error)
-	// CommitCatalog makes a change the newest revision and returns it. [agent.CodeConflict] when another came first.
+	// CommitCatalog makes a change the newest revision and returns it. Its error is [agent.CodeConflict] if another came first.
 	CommitCatalog(ctx context.Context, c agent.CatalogCommit) (revision int64, err error)
 	CatalogHistory(ctx context.Context, q agent.HistoryQuery) (agent.HistoryPage, error)
 	// ListenCatalog calls wake whenever the catalog may have changed, until ctx ends: on a notification, after a broken connection was

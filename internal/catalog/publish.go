@@ -8,8 +8,8 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// publishAll compiles and stores the agents that changed.
-func (r *Registry) publishAll(ctx context.Context, candidate *snapshot, p *planned) error {
+// publishAll compiles the agents that changed and stores their plans.
+func (r *Registry) publishAll(ctx context.Context, candidate *snapshot, p *plannedChange) error {
 	for _, c := range p.changes {
 		k := c.DocumentKey
 		e := candidate.docs[k]
@@ -52,7 +52,7 @@ func (r *Registry) artifact(ctx context.Context, s *snapshot, e *entry) (agent.A
 	}, nil
 }
 
-// Publish compiles an agent and stores its plan, so that runtimes take it by its hash. Publishing what is published changes nothing.
+// Publish compiles an agent and stores its plan, so that runtimes find it by its hash. It changes nothing if that plan is published already.
 func (r *Registry) Publish(ctx context.Context, tenant, name, by string) (agent.AgentInfo, error) {
 	select {
 	case r.applying <- struct{}{}:
@@ -70,7 +70,7 @@ func (r *Registry) Publish(ctx context.Context, tenant, name, by string) (agent.
 		if e == nil {
 			return agent.AgentInfo{}, unknownAgent(name)
 		}
-		if info := r.info(s, e, tenant); info.Artifact != nil {
+		if info := r.agentInfo(s, e, tenant); info.Artifact != nil {
 			return info, nil
 		}
 		var a agent.Artifact
@@ -83,9 +83,9 @@ func (r *Registry) Publish(ctx context.Context, tenant, name, by string) (agent.
 			if e = s.agent(tenant, name); e == nil {
 				return agent.AgentInfo{}, unknownAgent(name)
 			}
-			return r.info(s, e, tenant), nil
+			return r.agentInfo(s, e, tenant), nil
 		}
-		if !stale(err) {
+		if !isStale(err) {
 			return agent.AgentInfo{}, err
 		}
 	}

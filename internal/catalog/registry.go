@@ -14,10 +14,10 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/catalog/definition"
+	"github.com/turnstone-run/turnstone/internal/catalog/manifest"
 )
 
-// refreshTimeout bounds one look at the store.
+// refreshTimeout bounds one refresh from the store.
 const refreshTimeout = 30 * time.Second
 
 // Config is what [New] needs.
@@ -27,38 +27,38 @@ type Config struct {
 	Cache   Cache
 	Routes  Routes
 	Parts   *Parts
-	Shipped []agent.ManifestFile // the documents that come with the product; none: leave them out
-	Folder  bool                 // this process watches a folder: its documents are edited there
-	Follow  bool                 // another installation is followed: its documents are edited there
+	Shipped []agent.ManifestFile // the documents that come with the product; may be none
+	Folder  bool                 // this process watches a folder, whose documents are edited there only
+	Follow  bool                 // this process follows an installation, whose documents are edited there only
 	Metrics prometheus.Registerer
 	Logger  *zap.Logger
 }
 
-// Cache finds plans by hash, near before far.
+// Cache finds plans by hash.
 type Cache interface {
 	Plan(ctx context.Context, hash string) (*agent.Plan, error)
 	Bytes(ctx context.Context, hash string) ([]byte, error)
 	Add(hash string, p *agent.Plan, body []byte)
 }
 
-// Registry is the catalog as one process serves it: activities resolve agents and routes, doors list, watch and change. Its methods
-// may be called from any goroutine.
+// Registry is the catalog of one process: activities resolve agents and routes; the API lists, watches and changes them. It is safe for
+// concurrent use.
 type Registry struct {
 	cfg     Config
 	base    map[agent.DocumentKey]*entry
 	metrics *metrics
 
 	current    atomic.Pointer[snapshot]
-	refreshing chan struct{} // held by who makes the next snapshot
-	applying   chan struct{} // held by who changes the store
+	refreshing chan struct{} // holds one element while the next snapshot is made
+	applying   chan struct{} // holds one element while the store is changed
 
 	mu      sync.Mutex
-	changed chan struct{} // closed and replaced when current is
+	changed chan struct{} // closed and replaced whenever current is replaced
 	status  agent.SourceStatus
 	sources []func() agent.SourceStatus
 }
 
-// New compiles the lower layer and serves it; [Registry.Start] adds what is stored.
+// New returns a registry that serves the lower layer; [Registry.Start] adds the stored documents.
 func New(cfg Config) (*Registry, error) {
 	if cfg.Store == nil || cfg.Plans == nil || cfg.Cache == nil || cfg.Routes == nil || cfg.Parts == nil {
 		return nil, errors.New("catalog: a port is missing")
@@ -67,7 +67,7 @@ func New(cfg Config) (*Registry, error) {
 		cfg.Logger = zap.NewNop()
 	}
 	cfg.Parts.prepare()
-	base, err := cfg.Parts.base(cfg.Shipped)
+	base, err := cfg.Parts.baseLayer(cfg.Shipped)
 	if err != nil {
 		return nil, err
 	}
@@ -75,12 +75,12 @@ func New(cfg Config) (*Registry, error) {
 		cfg: cfg, base: base, metrics: newMetrics(cfg.Metrics), refreshing: make(chan struct{}, 1), applying: make(chan struct{}, 1),
 		changed: make(chan struct{}), status: agent.SourceStatus{Name: "store", Detail: "not read yet"},
 	}
-	s := r.empty()
+	s := r.baseSnapshot()
 	if faults := r.check(nil, s, baseEntries(base)); len(faults) > 0 {
 		return nil, fmt.Errorf("shipped catalog: %w", faults.Err())
 	}
 	r.current.Store(s)
-	r.metrics.count(s)
+	r.metrics.setGauges(s)
 	return r, nil
 }
 
@@ -92,27 +92,27 @@ func baseEntries(base map[agent.DocumentKey]*entry) []agent.DocumentKey {
 	return keys
 }
 
-// empty is the snapshot of the lower layer alone.
-func (r *Registry) empty() *snapshot {
+// baseSnapshot returns the snapshot of the lower layer.
+func (r *Registry) baseSnapshot() *snapshot {
 	s := &snapshot{docs: map[agent.DocumentKey]*entry{}, gone: map[agent.DocumentKey]int64{}, artifacts: map[agentKey]agent.Artifact{}, loadedAt: time.Now()}
-	for k, e := range r.base { // entries of its own: what is compiled of one belongs to its snapshot
-		s.set(k, &entry{doc: e.doc, def: e.def})
+	for k, e := range r.base { // new entries, because compiled plans belong to one snapshot
+		s.set(k, &entry{doc: e.doc, parsed: e.parsed})
 	}
 	s.routers = newRouters(s)
 	return s
 }
 
-// WatchSource makes the state of a folder or a followed installation part of [Registry.Status].
+// WatchSource adds the status of a folder or a followed installation to [Registry.Status].
 func (r *Registry) WatchSource(status func() agent.SourceStatus) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.sources = append(r.sources, status)
 }
 
-// Start loads what is stored.
+// Start loads the stored documents.
 func (r *Registry) Start(ctx context.Context) error { return r.refresh(ctx) }
 
-// Run keeps the catalog up to date until ctx ends. While the store is away, what was loaded last is served.
+// Run keeps the catalog up to date until ctx ends. While the store is away, the last snapshot is served.
 func (r *Registry) Run(ctx context.Context) {
 	r.cfg.Store.ListenCatalog(ctx, func() {
 		bounded, cancel := context.WithTimeout(ctx, refreshTimeout)
@@ -123,10 +123,10 @@ func (r *Registry) Run(ctx context.Context) {
 	})
 }
 
-// Follow calls changed after every change of what is served, until ctx ends. Changes that come during a call are one more call.
+// Follow calls changed after every change until ctx ends. Changes during a call cause one more call.
 func (r *Registry) Follow(ctx context.Context, changed func()) {
 	for {
-		_, next := r.now()
+		_, next := r.currentAndNext()
 		select {
 		case <-next:
 			changed()
@@ -144,7 +144,7 @@ func (r *Registry) refresh(ctx context.Context) (err error) {
 	case <-ctx.Done():
 		return agent.Interrupted(ctx, "refresh catalog")
 	}
-	defer func(started time.Time) { r.refreshed(started, err) }(time.Now())
+	defer func(started time.Time) { r.recordRefresh(started, err) }(time.Now())
 	s := r.current.Load()
 	state, err := r.cfg.Store.CatalogSince(ctx, s.revision)
 	if err != nil {
@@ -153,24 +153,24 @@ func (r *Registry) refresh(ctx context.Context) (err error) {
 	switch {
 	case state.Revision == s.revision:
 		return nil
-	case state.Revision < s.revision || state.Oldest > s.revision: // another database, or tombstones that we never saw
+	case state.Revision < s.revision || state.Oldest > s.revision: // another database, or tombstones that this process never saw
 		if state, err = r.cfg.Store.LoadCatalog(ctx); err != nil {
 			return err
 		}
-		s = r.empty()
+		s = r.baseSnapshot()
 	}
 	started := time.Now()
-	next := s.next(r.base, r.changeOf(&state))
+	next := s.next(r.base, r.decodeChange(&state))
 	r.swap(next)
-	r.metrics.reloaded(time.Since(started), next)
+	r.metrics.observeReload(time.Since(started), next)
 	r.cfg.Logger.Info("catalog loaded", zap.Int64("revision", next.revision), zap.Int("documents", len(state.Documents)),
 		zap.Duration("took", time.Since(started)))
 	return nil
 }
 
-// changeOf decodes what the store sent. A document that this process cannot read, such as a newer release's, leaves the one that was
-// there before in place.
-func (r *Registry) changeOf(state *agent.CatalogState) *change {
+// decodeChange decodes the documents of the store. A document that this process cannot read, such as a newer release's, is a fault and
+// leaves the previous one in place.
+func (r *Registry) decodeChange(state *agent.CatalogState) *change {
 	c := &change{
 		revision: state.Revision, oldest: state.Oldest, gone: map[agent.DocumentKey]int64{}, artifacts: state.Artifacts,
 		faults: map[agent.DocumentKey]agent.Fault{},
@@ -181,12 +181,12 @@ func (r *Registry) changeOf(state *agent.CatalogState) *change {
 			c.gone[d.DocumentKey] = d.Revision
 			continue
 		}
-		def, err := definition.Decode(*d)
+		parsed, err := manifest.Decode(*d)
 		if err != nil {
 			c.faults[d.DocumentKey] = agent.Fault{Document: d.String(), Message: reason(err)}
 			continue
 		}
-		c.put = append(c.put, &entry{doc: *d, def: def})
+		c.put = append(c.put, &entry{doc: *d, parsed: parsed})
 	}
 	return c
 }
@@ -199,15 +199,15 @@ func (r *Registry) swap(next *snapshot) {
 	r.changed = make(chan struct{})
 }
 
-// now returns the snapshot with a channel that is closed when there is a newer one.
-func (r *Registry) now() (*snapshot, <-chan struct{}) {
+// currentAndNext returns the snapshot and a channel that is closed when there is a newer one.
+func (r *Registry) currentAndNext() (*snapshot, <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.current.Load(), r.changed
 }
 
-// refreshed notes how a look at the store ended.
-func (r *Registry) refreshed(started time.Time, err error) {
+// recordRefresh sets the status of the store after a refresh.
+func (r *Registry) recordRefresh(started time.Time, err error) {
 	s := r.current.Load()
 	status := agent.SourceStatus{Name: "store", OK: true, At: started, Detail: fmt.Sprintf("revision %d", s.revision)}
 	for _, k := range slices.SortedFunc(maps.Keys(s.faults), compareKeys) {
@@ -215,7 +215,7 @@ func (r *Registry) refreshed(started time.Time, err error) {
 	}
 	switch {
 	case err != nil:
-		r.metrics.failed()
+		r.metrics.countFailure()
 		status.OK, status.Detail = false, fmt.Sprintf("serving revision %d: %s", s.revision, err)
 	case len(s.faults) > 0:
 		status.OK, status.Detail = false, fmt.Sprintf("revision %d without %d documents that this build cannot read", s.revision, len(s.faults))
@@ -225,7 +225,7 @@ func (r *Registry) refreshed(started time.Time, err error) {
 	r.status = status
 }
 
-// Status says what is served, from where, and what keeps newer things from being served.
+// Status returns what is served, from which sources, and why newer documents are not.
 func (r *Registry) Status(context.Context) agent.CatalogStatus {
 	s := r.current.Load()
 	out := agent.CatalogStatus{Revision: s.revision, LoadedAt: s.loadedAt, Counts: map[agent.Kind]int{}}

@@ -9,16 +9,15 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// Resolve returns the current plan of an agent and its hash, and makes sure that the plan can be found by hash later.
-// [agent.CodeNotFound] with Field "agent" for one that the tenant does not have; [agent.CodeUnavailable] for one that this process
-// cannot compile at present, as another release's worker may.
+// Resolve returns the current plan of an agent and its hash, after saving the plan under the hash. Its error is [agent.CodeNotFound] with
+// Field "agent" if the tenant has no such agent, [agent.CodeUnavailable] if this process cannot compile it; another release's worker may.
 func (r *Registry) Resolve(ctx context.Context, tenant, name string) (agent.Plan, string, error) {
 	s := r.current.Load()
 	e := s.agent(tenant, name)
 	if e == nil {
 		return agent.Plan{}, "", unknownAgent(name)
 	}
-	c := r.hydrated(ctx, s, e)
+	c := r.publishedOrCompiled(ctx, s, e)
 	if err := c.err(); err != nil {
 		return agent.Plan{}, "", &agent.Error{Code: agent.CodeUnavailable, Op: fmt.Sprintf("compile agent %q", name), Field: "agent", Err: c.faults}
 	}
@@ -36,7 +35,7 @@ func unknownAgent(name string) error {
 	return agent.FieldErrorf(agent.CodeNotFound, "agent", "there is no agent %q", name)
 }
 
-// compiled compiles an agent, once per entry.
+// compiled returns an agent's plan, which is compiled once per entry.
 func (r *Registry) compiled(s *snapshot, e *entry) *compiled {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -46,11 +45,11 @@ func (r *Registry) compiled(s *snapshot, e *entry) *compiled {
 	return e.compiled
 }
 
-// hydrated is compiled for a turn: it takes the published plan by its hash, and compiles only when there is none, when something that
-// it is made of changed since, or when its bytes are missing or are not what the hash says.
-func (r *Registry) hydrated(ctx context.Context, s *snapshot, e *entry) *compiled {
+// publishedOrCompiled returns the published plan of an agent. It compiles the agent if there is none, if an input has changed since, or if
+// the published bytes are missing or wrong.
+func (r *Registry) publishedOrCompiled(ctx context.Context, s *snapshot, e *entry) *compiled {
 	a, ok := s.artifacts[agentKey{e.doc.Tenant, e.doc.Name}]
-	if !ok || e.known() != nil {
+	if !ok || e.cached() != nil {
 		return r.compiled(s, e)
 	}
 	in := gather(r.cfg.Parts, s, e)
@@ -73,7 +72,7 @@ func (r *Registry) hydrated(ctx context.Context, s *snapshot, e *entry) *compile
 	return e.compiled
 }
 
-// Plan returns the plan of a hash, also when it is no longer current.
+// Plan returns the plan of a hash, which need not be current.
 func (r *Registry) Plan(ctx context.Context, hash string) (agent.Plan, error) {
 	p, err := r.cfg.Cache.Plan(ctx, hash)
 	if err != nil {

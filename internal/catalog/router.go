@@ -7,16 +7,16 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// routers holds the compiled routes of a snapshot: one per tenant that has tables of its own, one for all the others.
+// routers has the compiled routes of a snapshot: one router for each tenant with tables of its own, and one for all others.
 type routers struct {
 	own    map[string][]*agent.RouteTable
 	shared []*agent.RouteTable
 
 	mu       sync.Mutex
-	byTenant map[string]Router // "": those without tables of their own
+	byTenant map[string]Router // "": tenants without tables of their own
 }
 
-// newRouters sorts the tables. A default agent of the base layer steps back behind one that is stored.
+// newRouters groups the tables by tenant. A stored shared default agent replaces that of the base layer.
 func newRouters(s *snapshot) *routers {
 	r := &routers{own: map[string][]*agent.RouteTable{}, byTenant: map[string]Router{}}
 	override := false
@@ -39,8 +39,8 @@ func newRouters(s *snapshot) *routers {
 	return r
 }
 
-// of returns the router of a tenant, compiling it on first use.
-func (r *routers) of(routes Routes, tenant string) (Router, error) {
+// routerFor returns the router of a tenant, which is compiled on first use.
+func (r *routers) routerFor(routes Routes, tenant string) (Router, error) {
 	own := r.own[tenant]
 	if len(own) == 0 {
 		tenant = ""
@@ -57,7 +57,7 @@ func (r *routers) of(routes Routes, tenant string) (Router, error) {
 	return made, err
 }
 
-// defaultAgent is the agent that answers a tenant's requests when they name none and no rule matches.
+// defaultAgent returns the agent for requests of a tenant that name none and match no rule, empty if there is none.
 func (s *snapshot) defaultAgent(tenant string) string {
 	for _, tables := range [][]*agent.RouteTable{s.routers.own[tenant], s.routers.shared} {
 		for _, t := range tables {
@@ -69,8 +69,8 @@ func (s *snapshot) defaultAgent(tenant string) string {
 	return ""
 }
 
-// Choose decides which agent answers, without explaining the rules. When no rule matches and there is no default, it is
-// [agent.CodeNotFound] with Field "agent".
+// Choose returns which agent answers a request, without explanations. Its error is [agent.CodeNotFound] with Field "agent" if no rule
+// matches and there is no default.
 func (r *Registry) Choose(_ context.Context, c agent.RouteContext) (agent.RouteDecision, error) {
 	d, err := r.decide(c, false)
 	if err != nil {
@@ -82,10 +82,10 @@ func (r *Registry) Choose(_ context.Context, c agent.RouteContext) (agent.RouteD
 	return d, nil
 }
 
-// Routed counts a decision.
-func (r *Registry) Routed(d *agent.RouteDecision) { r.metrics.decided(d) }
+// Routed counts a decision in the metrics.
+func (r *Registry) Routed(d *agent.RouteDecision) { r.metrics.countDecision(d) }
 
-// Route is a dry run of Choose: every rule with the reason why it did or did not match. That there is no agent is no error.
+// Route is a dry run of Choose that explains every rule. It is no error if no agent is chosen.
 func (r *Registry) Route(_ context.Context, c agent.RouteContext) (agent.RouteDecision, error) {
 	if c.Agent != "" && r.current.Load().agent(c.TenantName(), c.Agent) == nil {
 		return agent.RouteDecision{}, unknownAgent(c.Agent)
@@ -93,7 +93,7 @@ func (r *Registry) Route(_ context.Context, c agent.RouteContext) (agent.RouteDe
 	return r.decide(c, true)
 }
 
-// available reports whether a tenant's requests can be routed to an agent, and to a model of it when one is named.
+// available reports whether a tenant has an agent, and whether the agent has the model if one is given.
 func (r *Registry) available(s *snapshot, tenant, name, model string) bool {
 	e := s.agent(tenant, name)
 	if e == nil || model == "" {
@@ -106,7 +106,7 @@ func (r *Registry) available(s *snapshot, tenant, name, model string) bool {
 func (r *Registry) decide(c agent.RouteContext, explain bool) (agent.RouteDecision, error) {
 	s := r.current.Load()
 	tenant := c.TenantName()
-	router, err := s.routers.of(r.cfg.Routes, tenant)
+	router, err := s.routers.routerFor(r.cfg.Routes, tenant)
 	if err != nil {
 		return agent.RouteDecision{}, err
 	}

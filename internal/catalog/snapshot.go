@@ -10,19 +10,19 @@ import (
 	"golang.org/x/mod/semver"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/catalog/definition"
+	"github.com/turnstone-run/turnstone/internal/catalog/manifest"
 )
 
-// snapshot is the whole catalog at one revision. It does not change once made; what is compiled of it is kept in its entries.
+// snapshot is the catalog at one revision. It is immutable; compiled plans are cached in its entries.
 type snapshot struct {
 	revision int64
-	oldest   int64 // changes behind this revision are complete
+	oldest   int64 // changes after this revision are complete
 	loadedAt time.Time
 
-	docs      map[agent.DocumentKey]*entry // both layers, the upper one's where both have one
+	docs      map[agent.DocumentKey]*entry // of both layers; the upper one hides the lower
 	gone      map[agent.DocumentKey]int64  // tombstones: the revision that deleted
 	artifacts map[agentKey]agent.Artifact
-	agents    []*entry // all of them, by tenant and name
+	agents    []*entry // by tenant and name
 	nodes     []*entry // by id and version
 	tables    []*entry // by tenant and name
 	routers   *routers
@@ -34,59 +34,59 @@ type agentKey struct{ tenant, name string }
 
 // entry is a document in a snapshot. Snapshots share the entries that did not change between them.
 type entry struct {
-	doc agent.Document
-	def *definition.Definition
+	doc    agent.Document
+	parsed *manifest.Document
 
 	mu       sync.Mutex
-	compiled *compiled           // of an agent, once somebody asked
-	schema   *properties         // of a node, likewise
-	claims   *agent.Capabilities // of a model, likewise
+	compiled *compiled           // of an agent; nil until first used
+	schema   *properties         // of a node; nil until first used
+	claims   *agent.Capabilities // of a model; nil until first used
 }
 
-// properties is a node's property schema, compiled, or what keeps it from being so.
+// properties is a node's compiled property schema, or its faults.
 type properties struct {
-	*definition.Properties
+	*manifest.Properties
 
 	faults agent.Faults
 }
 
-// properties compiles a node's property schema once: every agent of the node is checked against it.
-func (e *entry) properties() (*definition.Properties, agent.Faults) {
+// propertySchema returns a node's property schema, which is compiled once for all its agents.
+func (e *entry) propertySchema() (*manifest.Properties, agent.Faults) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.schema == nil {
-		p, faults := definition.NewProperties(e.node().Properties)
+		p, faults := manifest.NewProperties(e.node().Properties)
 		e.schema = &properties{p, faults}
 	}
 	return e.schema.Properties, e.schema.faults
 }
 
 func (e *entry) instance() *agent.AgentInstance {
-	a, _ := e.def.Value.(*agent.AgentInstance)
+	a, _ := e.parsed.Value.(*agent.AgentInstance)
 	return a
 }
 
 func (e *entry) node() *agent.NodeDefinition {
-	n, _ := e.def.Value.(*agent.NodeDefinition)
+	n, _ := e.parsed.Value.(*agent.NodeDefinition)
 	return n
 }
 
 func (e *entry) table() *agent.RouteTable {
-	t, _ := e.def.Value.(*agent.RouteTable)
+	t, _ := e.parsed.Value.(*agent.RouteTable)
 	return t
 }
 
-// known returns what is compiled of the entry, nil when nothing is.
-func (e *entry) known() *compiled {
+// cached returns the plan of the entry, nil if it is not compiled yet.
+func (e *entry) cached() *compiled {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.compiled
 }
 
-// stored reports whether the document is in the store, and not of the base layer.
+// stored reports whether the document is in the store rather than the base layer.
 func (e *entry) stored() bool { return e.doc.Revision > 0 }
 
-// change is what makes one snapshot out of another.
+// change is the difference between two snapshots.
 type change struct {
 	revision  int64
 	oldest    int64
@@ -96,7 +96,7 @@ type change struct {
 	faults    map[agent.DocumentKey]agent.Fault
 }
 
-// next makes the snapshot behind s. base holds the lower layer.
+// next returns the snapshot after a change. base is the lower layer.
 func (s *snapshot) next(base map[agent.DocumentKey]*entry, c *change) *snapshot {
 	n := &snapshot{
 		revision: c.revision, oldest: c.oldest, loadedAt: time.Now(), docs: maps.Clone(s.docs), gone: maps.Clone(s.gone),
@@ -113,7 +113,7 @@ func (s *snapshot) next(base map[agent.DocumentKey]*entry, c *change) *snapshot 
 	for k, revision := range c.gone {
 		var below *entry
 		if e, ok := base[k]; ok {
-			below = &entry{doc: e.doc, def: e.def} // what was compiled of it before was made of other documents
+			below = &entry{doc: e.doc, parsed: e.parsed} // its compiled plan may be made of other documents
 		}
 		n.set(k, below)
 		n.gone[k] = revision
@@ -130,8 +130,8 @@ func (s *snapshot) next(base map[agent.DocumentKey]*entry, c *change) *snapshot 
 		n.artifacts[agentKey{a.Tenant, a.Agent}] = a
 		n.renew(agent.DocumentKey{Kind: agent.KindAgent, Tenant: a.Tenant, Name: a.Agent})
 	}
-	n.forget(touched)
-	n.redescribe(s, touched)
+	n.renewDependents(touched)
+	n.renewDelegators(s, touched)
 	for k := range touched {
 		if k.Kind == agent.KindRoutes {
 			n.routers = newRouters(n)
@@ -141,14 +141,14 @@ func (s *snapshot) next(base map[agent.DocumentKey]*entry, c *change) *snapshot 
 	return n
 }
 
-// set replaces a document, or removes it when e is nil, also in the list of its kind.
+// set replaces a document in the snapshot, or removes it if e is nil.
 func (s *snapshot) set(k agent.DocumentKey, e *entry) {
 	if e == nil {
 		delete(s.docs, k)
 	} else {
 		s.docs[k] = e
 	}
-	list := s.list(k.Kind)
+	list := s.listOf(k.Kind)
 	if list == nil {
 		return
 	}
@@ -163,7 +163,7 @@ func (s *snapshot) set(k agent.DocumentKey, e *entry) {
 	}
 }
 
-func (s *snapshot) list(k agent.Kind) *[]*entry {
+func (s *snapshot) listOf(k agent.Kind) *[]*entry {
 	switch k {
 	case agent.KindAgent:
 		return &s.agents
@@ -176,21 +176,21 @@ func (s *snapshot) list(k agent.Kind) *[]*entry {
 	return nil
 }
 
-// renew gives a document a fresh entry: nothing is compiled of it.
+// renew gives a document a new entry without a compiled plan.
 func (s *snapshot) renew(k agent.DocumentKey) {
 	if e, ok := s.docs[k]; ok {
-		s.set(k, &entry{doc: e.doc, def: e.def})
+		s.set(k, &entry{doc: e.doc, parsed: e.parsed})
 	}
 }
 
-// forget renews the agents that were compiled from something that changed, and those that nobody compiled yet: an entry that two
-// snapshots share must mean the same in both.
-func (s *snapshot) forget(touched map[agent.DocumentKey]bool) {
-	deep := map[agent.DocumentKey]bool{} // agents are not made of agents or of routes
+// renewDependents renews the agents that were compiled from something that changed, and those that are not compiled yet: an entry that
+// two snapshots share must compile to the same plan in both.
+func (s *snapshot) renewDependents(touched map[agent.DocumentKey]bool) {
+	deep := map[agent.DocumentKey]bool{} // agents are not compiled from agents or routes
 	for k := range touched {
 		if k.Kind != agent.KindAgent && k.Kind != agent.KindRoutes {
 			deep[k] = true
-			k.Version = "" // who asked for the newest version of a node
+			k.Version = "" // for agents that use the newest version of a node
 			deep[k] = true
 		}
 	}
@@ -198,17 +198,17 @@ func (s *snapshot) forget(touched map[agent.DocumentKey]bool) {
 		return
 	}
 	for _, e := range slices.Clone(s.agents) {
-		if c := e.known(); c == nil || slices.ContainsFunc(c.uses, func(u agent.DocumentKey) bool { return deep[u] }) {
+		if c := e.cached(); c == nil || slices.ContainsFunc(c.uses, func(u agent.DocumentKey) bool { return deep[u] }) {
 			s.renew(e.doc.DocumentKey)
 		}
 	}
 }
 
-// redescribe renews the agents that hand work to one whose description changed, or which is now another, or none.
-func (s *snapshot) redescribe(before *snapshot, touched map[agent.DocumentKey]bool) {
+// renewDelegators renews the agents that delegate to an agent whose description changed, or that came or went.
+func (s *snapshot) renewDelegators(before *snapshot, touched map[agent.DocumentKey]bool) {
 	changed := map[agent.DocumentKey]bool{}
 	for k := range touched {
-		if k.Kind == agent.KindAgent && before.described(k) != s.described(k) {
+		if k.Kind == agent.KindAgent && before.delegateText(k) != s.delegateText(k) {
 			changed[k] = true
 		}
 	}
@@ -217,7 +217,7 @@ func (s *snapshot) redescribe(before *snapshot, touched map[agent.DocumentKey]bo
 	}
 	for _, e := range slices.Clone(s.agents) {
 		if slices.ContainsFunc(e.instance().Delegates, func(name string) bool {
-			return slices.ContainsFunc(scopes(e.doc.Tenant), func(tenant string) bool {
+			return slices.ContainsFunc(tenantScopes(e.doc.Tenant), func(tenant string) bool {
 				return changed[agent.DocumentKey{Kind: agent.KindAgent, Tenant: tenant, Name: name}]
 			})
 		}) {
@@ -226,13 +226,13 @@ func (s *snapshot) redescribe(before *snapshot, touched map[agent.DocumentKey]bo
 	}
 }
 
-// described is what others' plans have of an agent. One that is there hides a shared one, whatever it says.
+// described is what plans of other agents have of an agent. An existing agent hides a shared one, even without a description.
 type described struct {
 	there bool
 	text  string
 }
 
-func (s *snapshot) described(k agent.DocumentKey) described {
+func (s *snapshot) delegateText(k agent.DocumentKey) described {
 	e, ok := s.docs[k]
 	if !ok {
 		return described{}
@@ -240,7 +240,7 @@ func (s *snapshot) described(k agent.DocumentKey) described {
 	return described{there: true, text: e.description()}
 }
 
-// description is an agent's, empty when it is disabled.
+// description returns the description of an agent, empty if it is disabled.
 func (e *entry) description() string {
 	a := e.instance()
 	if a.Disabled {
@@ -253,7 +253,7 @@ func compareKeys(a, b agent.DocumentKey) int {
 	return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Name, b.Name), compareVersions(a.Version, b.Version))
 }
 
-// compareVersions orders semantic versions as such, whole or shortened (1, 1.2), before them whatever is none, by its text.
+// compareVersions orders semantic versions, which may be shortened (1, 1.2), behind all other texts.
 func compareVersions(a, b string) int {
 	va, vb := "v"+a, "v"+b
 	switch {
@@ -269,9 +269,10 @@ func compareVersions(a, b string) int {
 	}
 }
 
-// find looks a name up as a tenant sees it: its own document first, then the shared one. tried lists the keys that were asked for.
+// find returns the document that a tenant sees under a name: its own or the shared one, nil if there is none. It adds the keys that it
+// looked up to tried, unless that is nil.
 func (s *snapshot) find(kind agent.Kind, tenant, name string, tried *[]agent.DocumentKey) *entry {
-	for _, t := range scopes(tenant) {
+	for _, t := range tenantScopes(tenant) {
 		k := agent.DocumentKey{Kind: kind, Tenant: t, Name: name}
 		if tried != nil {
 			*tried = append(*tried, k)
@@ -283,14 +284,14 @@ func (s *snapshot) find(kind agent.Kind, tenant, name string, tried *[]agent.Doc
 	return nil
 }
 
-func scopes(tenant string) []string {
+func tenantScopes(tenant string) []string {
 	if tenant == agent.SharedTenant {
 		return []string{agent.SharedTenant}
 	}
 	return []string{tenant, agent.SharedTenant}
 }
 
-// agent returns the agent that a tenant means by a name, nil when there is none or it is disabled.
+// agent returns the agent that a tenant sees under a name, nil if there is none or it is disabled.
 func (s *snapshot) agent(tenant, name string) *entry {
 	e := s.find(agent.KindAgent, tenant, name, nil)
 	if e == nil || e.instance().Disabled {
@@ -299,12 +300,12 @@ func (s *snapshot) agent(tenant, name string) *entry {
 	return e
 }
 
-// visible lists the agents that a tenant may name, by name; [agent.SharedTenant] sees those of every tenant, by tenant and name.
+// visible returns the agents that a tenant sees, by name; [agent.SharedTenant] sees those of every tenant, by tenant and name.
 func (s *snapshot) visible(tenant string) []*entry {
 	if tenant == agent.SharedTenant {
 		return slices.DeleteFunc(slices.Clone(s.agents), func(e *entry) bool { return e.instance().Disabled })
 	}
-	own := s.of(tenant)
+	own := s.agentsOf(tenant)
 	hidden := make(map[string]bool, len(own))
 	var out []*entry
 	for _, e := range own {
@@ -313,7 +314,7 @@ func (s *snapshot) visible(tenant string) []*entry {
 			out = append(out, e)
 		}
 	}
-	for _, e := range s.of(agent.SharedTenant) {
+	for _, e := range s.agentsOf(agent.SharedTenant) {
 		if !hidden[e.doc.Name] && !e.instance().Disabled {
 			out = append(out, e)
 		}
@@ -322,8 +323,8 @@ func (s *snapshot) visible(tenant string) []*entry {
 	return out
 }
 
-// of lists the agents of one tenant, disabled ones included.
-func (s *snapshot) of(tenant string) []*entry {
+// agentsOf returns the agents of one tenant, disabled ones included.
+func (s *snapshot) agentsOf(tenant string) []*entry {
 	byTenant := func(e *entry, tenant string) int { return cmp.Compare(e.doc.Tenant, tenant) }
 	from, _ := slices.BinarySearchFunc(s.agents, tenant, byTenant)
 	to := from

@@ -9,17 +9,17 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// view is what one tenant sees of a snapshot. Entries that did not change between snapshots are the same pointers.
+// view is what one tenant sees of a snapshot. Entries that did not change are the same pointers in the next view.
 type view struct {
-	agents map[agentKey]*entry
-	nodes  map[agent.DocumentKey]*entry
-	usual  string // the default agent
+	agents       map[agentKey]*entry
+	nodes        map[agent.DocumentKey]*entry
+	defaultAgent string
 }
 
-func (s *snapshot) view(tenant string) view {
-	v := view{agents: map[agentKey]*entry{}, nodes: make(map[agent.DocumentKey]*entry, len(s.nodes)), usual: s.defaultAgent(tenant)}
+func (s *snapshot) viewOf(tenant string) view {
+	v := view{agents: map[agentKey]*entry{}, nodes: make(map[agent.DocumentKey]*entry, len(s.nodes)), defaultAgent: s.defaultAgent(tenant)}
 	for _, e := range s.visible(tenant) {
-		v.agents[seenAs(tenant, e)] = e
+		v.agents[agentKeyFor(tenant, e)] = e
 	}
 	for _, e := range s.nodes {
 		v.nodes[e.doc.DocumentKey] = e
@@ -27,23 +27,22 @@ func (s *snapshot) view(tenant string) view {
 	return v
 }
 
-// seenAs is the name under which a tenant knows an agent: its own name, whether it is shared or not.
-func seenAs(tenant string, e *entry) agentKey {
+// agentKeyFor returns the key of an agent in a tenant's view: its name, or tenant and name for [agent.SharedTenant].
+func agentKeyFor(tenant string, e *entry) agentKey {
 	if tenant == agent.SharedTenant {
 		return agentKey{e.doc.Tenant, e.doc.Name}
 	}
 	return agentKey{name: e.doc.Name}
 }
 
-// Watch yields the catalog as a tenant sees it, and then every change of it, nodes and agents, until ctx ends. It begins behind
-// q.After where that is still known, else with a snapshot. A consumer that is slow stalls only itself: nothing is kept for it, and
-// what changes meanwhile comes as one event.
+// Watch yields the nodes and agents that a tenant sees and then their changes until ctx ends. It begins after q.After if that is still
+// known, otherwise with a snapshot. A slow consumer delays only itself: it gets all changes since its last event as one event.
 func (r *Registry) Watch(ctx context.Context, q agent.WatchQuery) iter.Seq2[agent.CatalogEvent, error] {
 	return func(yield func(agent.CatalogEvent, error) bool) {
 		q.Tenant = cmp.Or(q.Tenant, agent.DefaultTenant)
-		s, changed := r.now()
-		before := s.view(q.Tenant)
-		first := r.begin(s, before, q)
+		s, changed := r.currentAndNext()
+		before := s.viewOf(q.Tenant)
+		first := r.firstEvent(s, before, q)
 		if (first.Snapshot || !isEmpty(&first)) && !yield(first, nil) {
 			return
 		}
@@ -53,9 +52,9 @@ func (r *Registry) Watch(ctx context.Context, q agent.WatchQuery) iter.Seq2[agen
 				return
 			case <-changed:
 			}
-			s, changed = r.now()
-			after := s.view(q.Tenant)
-			e := r.difference(s, before, after, q.Tenant)
+			s, changed = r.currentAndNext()
+			after := s.viewOf(q.Tenant)
+			e := r.eventBetween(s, before, after, q.Tenant)
 			before = after
 			if !isEmpty(&e) && !yield(e, nil) {
 				return
@@ -66,10 +65,10 @@ func (r *Registry) Watch(ctx context.Context, q agent.WatchQuery) iter.Seq2[agen
 
 func isEmpty(e *agent.CatalogEvent) bool { return len(e.Nodes)+len(e.Agents)+len(e.Removed) == 0 }
 
-// begin is the first event of a watch.
-func (r *Registry) begin(s *snapshot, v view, q agent.WatchQuery) agent.CatalogEvent {
-	if q.After <= 0 || q.After < s.oldest || q.After > s.revision || !r.resumable(s, q.After) {
-		e := r.difference(s, view{}, v, q.Tenant)
+// firstEvent returns the first event of a watch.
+func (r *Registry) firstEvent(s *snapshot, v view, q agent.WatchQuery) agent.CatalogEvent {
+	if q.After <= 0 || q.After < s.oldest || q.After > s.revision || !r.canResume(s, q.After) {
+		e := r.eventBetween(s, view{}, v, q.Tenant)
 		e.Snapshot = true
 		return e
 	}
@@ -80,28 +79,28 @@ func (r *Registry) begin(s *snapshot, v view, q agent.WatchQuery) agent.CatalogE
 		}
 	}
 	for _, a := range s.visible(q.Tenant) {
-		info := r.info(s, a, q.Tenant)
-		if info.Revision > q.After || s.uncovered(q.Tenant, a) > q.After {
+		info := r.agentInfo(s, a, q.Tenant)
+		if info.Revision > q.After || s.uncoveredAt(q.Tenant, a) > q.After {
 			e.Agents = append(e.Agents, info)
 		}
 	}
 	for k, revision := range s.gone {
 		if revision > q.After {
-			e.Removed = s.removed(e.Removed, k, q.Tenant, v)
+			e.Removed = s.appendRemoved(e.Removed, k, q.Tenant, v)
 		}
 	}
-	for _, a := range s.agents { // disabled since: gone for those who see it, shared ones of the name included
+	for _, a := range s.agents { // disabled since: removed for its tenant, with the shared agent of that name
 		if a.doc.Revision > q.After && a.instance().Disabled {
-			e.Removed = s.removed(e.Removed, a.doc.DocumentKey, q.Tenant, v)
+			e.Removed = s.appendRemoved(e.Removed, a.doc.DocumentKey, q.Tenant, v)
 		}
 	}
 	sortRemoved(e.Removed)
 	return e
 }
 
-// resumable reports whether what changed since a revision can be told from the documents alone. Which agent is the default, and what
-// came back from the base layer, cannot.
-func (r *Registry) resumable(s *snapshot, after int64) bool {
+// canResume reports whether the documents alone tell what changed since a revision. They do not tell which agent is the default, nor what
+// came back from the base layer.
+func (r *Registry) canResume(s *snapshot, after int64) bool {
 	for _, e := range s.tables {
 		if e.doc.Revision > after {
 			return false
@@ -115,16 +114,16 @@ func (r *Registry) resumable(s *snapshot, after int64) bool {
 	return true
 }
 
-// uncovered is when the tenant's own agent went that had hidden a shared one.
-func (s *snapshot) uncovered(tenant string, e *entry) int64 {
+// uncoveredAt returns the revision that deleted the tenant's own agent which had hidden a shared one, 0 if there was none.
+func (s *snapshot) uncoveredAt(tenant string, e *entry) int64 {
 	if e.doc.Tenant != agent.SharedTenant || tenant == agent.SharedTenant {
 		return 0
 	}
 	return s.gone[agent.DocumentKey{Kind: agent.KindAgent, Tenant: tenant, Name: e.doc.Name}]
 }
 
-// removed adds a key that is gone, unless the tenant never saw it or sees something else under the name.
-func (s *snapshot) removed(to []agent.RemovedEntry, k agent.DocumentKey, tenant string, v view) []agent.RemovedEntry {
+// appendRemoved appends a deleted key, unless the tenant never saw it or sees something else under its name.
+func (s *snapshot) appendRemoved(to []agent.RemovedEntry, k agent.DocumentKey, tenant string, v view) []agent.RemovedEntry {
 	switch k.Kind {
 	case agent.KindNode:
 		if _, there := v.nodes[k]; there {
@@ -151,8 +150,8 @@ func (s *snapshot) removed(to []agent.RemovedEntry, k agent.DocumentKey, tenant 
 	return append(to, r)
 }
 
-// difference is what changed between two views.
-func (r *Registry) difference(s *snapshot, before, after view, tenant string) agent.CatalogEvent {
+// eventBetween returns the changes between two views.
+func (r *Registry) eventBetween(s *snapshot, before, after view, tenant string) agent.CatalogEvent {
 	e := agent.CatalogEvent{Revision: s.revision, Nodes: []agent.NodeInfo{}, Agents: []agent.AgentInfo{}, Removed: []agent.RemovedEntry{}}
 	for _, n := range s.nodes {
 		if before.nodes[n.doc.DocumentKey] != n {
@@ -160,9 +159,9 @@ func (r *Registry) difference(s *snapshot, before, after view, tenant string) ag
 		}
 	}
 	for _, a := range s.visible(tenant) {
-		usual := before.usual != after.usual && (a.doc.Name == before.usual || a.doc.Name == after.usual)
-		if before.agents[seenAs(tenant, a)] != a || usual {
-			e.Agents = append(e.Agents, r.info(s, a, tenant))
+		defaultChanged := before.defaultAgent != after.defaultAgent && (a.doc.Name == before.defaultAgent || a.doc.Name == after.defaultAgent)
+		if before.agents[agentKeyFor(tenant, a)] != a || defaultChanged {
+			e.Agents = append(e.Agents, r.agentInfo(s, a, tenant))
 		}
 	}
 	for k := range before.nodes {

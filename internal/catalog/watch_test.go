@@ -88,9 +88,8 @@ func TestWatch(t *testing.T) {
 	require.Equal(t, []string{"analyst"}, names(e), "its list of tools names the newest version of every toolkit")
 	all.next()
 
-	_, err := w.Apply(t.Context(), agent.ApplyRequest{Delete: []agent.DocumentKey{{Kind: agent.KindAgent, Tenant: "acme", Name: "a"}}})
-	require.NoError(t, err)
-	require.Equal(t, []agent.RemovedEntry{{Kind: agent.KindAgent, Tenant: "acme", Name: "a"}}, acme.next().Removed)
+	require.NoError(t, w.delete(agentKey("acme", "a")))
+	require.Equal(t, []agent.RemovedEntry{agent.RemovedEntry(agentKey("acme", "a"))}, acme.next().Removed)
 	all.next()
 
 	info, err := w.Publish(t.Context(), "acme", "b", "")
@@ -106,9 +105,9 @@ func TestWatchResumes(t *testing.T) {
 	w.apply(agentDoc("acme", "c", "disabled: true"))
 	seen := w.Status(t.Context()).Revision
 	w.apply(agentDoc("acme", "a", "description: new"))
-	_, err := w.Apply(t.Context(), agent.ApplyRequest{Delete: []agent.DocumentKey{
-		{Kind: agent.KindAgent, Tenant: "acme", Name: "b"}, {Kind: agent.KindAgent, Tenant: "acme", Name: "c"},
-	}})
+	err := w.delete(
+		agentKey("acme", "b"), agentKey("acme", "c"),
+	)
 	require.NoError(t, err)
 
 	e := w.watch(t, agent.WatchQuery{Tenant: "acme", After: seen}).next()
@@ -116,7 +115,7 @@ func TestWatchResumes(t *testing.T) {
 	require.Equal(t, int64(4), e.Revision)
 	require.Equal(t, []string{"a", "c"}, names(e), "the shared c is in sight again")
 	require.Empty(t, e.Nodes)
-	require.Equal(t, []agent.RemovedEntry{{Kind: agent.KindAgent, Tenant: "acme", Name: "b"}}, e.Removed)
+	require.Equal(t, []agent.RemovedEntry{agent.RemovedEntry(agentKey("acme", "b"))}, e.Removed)
 
 	current := w.watch(t, agent.WatchQuery{Tenant: "acme", After: 4})
 	w.apply(agentDoc("acme", "d", ""))
@@ -178,8 +177,7 @@ func TestWatchBeginsAnew(t *testing.T) {
 	}
 	require.True(t, after(func() { w.apply("kind: RouteTable\nname: r\ndefault_agent: care\n") }).Snapshot, "another default agent")
 	require.True(t, after(func() {
-		_, err := w.Apply(t.Context(), agent.ApplyRequest{Delete: []agent.DocumentKey{{Kind: agent.KindAgent, Tenant: "*", Name: "analyst"}}})
-		require.NoError(t, err)
+		require.NoError(t, w.delete(agentKey("*", "analyst")))
 	}).Snapshot, "the built-in one is back")
 	require.False(t, after(func() { w.apply(agentDoc("", "d", "")) }).Snapshot)
 }

@@ -27,8 +27,6 @@ type Store interface {
 	Attempt(ctx context.Context, runID, nodeID string, visit int) (before bool, err error)
 	// FinishRun stores how a run ended; the first outcome is kept.
 	FinishRun(ctx context.Context, tenant, runID string, status agent.RunStatus, failure *agent.Failure, at time.Time) error
-	// Runs lists runs.
-	Runs(ctx context.Context, q agent.RunQuery) (agent.RunPage, error)
 }
 
 // Mailer sends mail.

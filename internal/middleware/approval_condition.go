@@ -10,11 +10,11 @@ import (
 	"time"
 
 	"cel.dev/cel-go/cel"
-	"cel.dev/cel-go/common/ast"
 	"cel.dev/cel-go/common/types"
 	lru "github.com/hashicorp/golang-lru/v2"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/celenv"
 	"github.com/turnstone-run/turnstone/internal/clip"
 	"github.com/turnstone-run/turnstone/internal/strictjson"
 )
@@ -26,10 +26,6 @@ const (
 	maxConditionSteps = 100_000 // CEL's measure of cost: a comparison is 1, reading ten characters is 1
 	maxConditionTime  = 100 * time.Millisecond
 	maxConditionArgs  = 1 << 20 // bytes of arguments
-	maxConditionValue = 20_000  // elements of lists and maps, ten bytes of text counting as one
-	maxConditionDepth = 32      // of values, in lists and maps
-	maxNesting        = 4       // comprehensions within one another
-	maxRegexProgram   = 200     // instructions: a step of matching costs up to as many
 	maxReason         = 200     // bytes of CEL's words in a rule
 	keptConditions    = 1_024   // compiled ones, about 10 KB each: chains are built for every call
 )
@@ -50,7 +46,8 @@ func newConditions() conditions {
 // newConditionEnv declares what a condition may look at. The parts of tool and user are variables of their own, so that a misspelt one is
 // found when the plan compiles.
 func newConditionEnv() (*cel.Env, error) {
-	return cel.NewEnv(
+	return cel.NewEnv(append(
+		celenv.Options(),
 		cel.Variable("args", cel.MapType(cel.StringType, cel.DynType)),
 		cel.Variable("tool.name", cel.StringType),
 		cel.Variable("tool.toolkit", cel.StringType),
@@ -60,13 +57,7 @@ func newConditionEnv() (*cel.Env, error) {
 		cel.Variable("user.id", cel.StringType),
 		cel.Variable("user.role", cel.StringType),
 		cel.Variable("effect_free", cel.BoolType),
-		cel.CrossTypeNumericComparisons(true), // JSON has one kind of number
-		cel.RegexProgramSizeLimit(maxRegexProgram),
-		cel.ASTValidators(
-			cel.ValidateDurationLiterals(), cel.ValidateTimestampLiterals(), cel.ValidateRegexLiterals(),
-			cel.ValidateComprehensionNestingLimit(maxNesting),
-		),
-	)
+	)...)
 }
 
 // condition is a compiled one.
@@ -99,17 +90,11 @@ func (c conditions) compile(source string) (*condition, error) {
 	if t := checked.OutputType(); t != cel.BoolType {
 		return nil, agent.Invalid(field, "is of type %s, want bool: compare it, such as with == true", cel.FormatCELType(t))
 	}
-	sizes := types.NewSizeCalculator(types.SizeCalculatorMaxDepth(maxConditionDepth), types.SizeCalculatorMaxTraversal(maxConditionValue))
-	program, err := env.Program(
-		checked,
-		cel.EvalOptions(cel.OptOptimize), cel.CostLimit(maxConditionSteps), cel.InterruptCheckFrequency(10),
-		cel.MemoryTracking(types.MemoryTrackerSizeCalculator(sizes), types.MemoryTrackerSampleInterval(20)), cel.MemoryLimit(maxConditionValue),
-	)
+	program, err := env.Program(checked, append(celenv.ProgramOptions(maxConditionSteps, 10), celenv.MemoryOptions()...)...)
 	if err != nil {
 		return nil, agent.Invalid(field, "%s", reasonOf(err))
 	}
-	loops := ast.MatchDescendants(ast.NavigateAST(checked.NativeRep()), ast.KindMatcher(ast.ComprehensionKind))
-	made := &condition{program: program, loops: len(loops) > 0}
+	made := &condition{program: program, loops: celenv.HasLoops(checked)}
 	cache.Add(source, made)
 	return made, nil
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/definitions/definitionstest"
 	"github.com/turnstone-run/turnstone/internal/definitions/library"
-	"github.com/turnstone-run/turnstone/internal/definitions/library/librarytest"
 	"github.com/turnstone-run/turnstone/internal/postgres"
 	"github.com/turnstone-run/turnstone/internal/tool"
 	"github.com/turnstone-run/turnstone/internal/tool/pipeline/compositetest"
@@ -36,7 +36,7 @@ func TestCompositesConform(t *testing.T) {
 
 func TestLibraryConforms(t *testing.T) {
 	open := emptied(t, "workflow_definitions, workflow_versions, workflow_requests")
-	librarytest.Exercise(t, func(t *testing.T) library.Store { return open(t) })
+	definitionstest.ExerciseLibraryStore(t, func(t *testing.T) library.Store { return open(t) })
 }
 
 func TestReferencesConform(t *testing.T) {

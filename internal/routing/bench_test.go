@@ -50,37 +50,3 @@ func BenchmarkDecide(b *testing.B) {
 		}
 	}
 }
-
-// BenchmarkCompile is one table for one tenant: with expressions that nobody has compiled yet, that are cached, or without any.
-func BenchmarkCompile(b *testing.B) {
-	for _, n := range []int{10, 100, 1_000} {
-		tables := []*agent.RouteTable{benchTable(n, 0, true)}
-		for _, kind := range []string{"new", "cached"} {
-			b.Run(fmt.Sprintf("rules=%d,%s", n, kind), func(b *testing.B) {
-				c := newCompiler(b)
-				_, err := c.Engine(tables, nil)
-				require.NoError(b, err)
-				round := 0
-				b.ReportAllocs()
-				for b.Loop() {
-					if kind == "new" {
-						round++
-						for i := range tables[0].Rules {
-							tables[0].Rules[i].When.Expression = fmt.Sprintf(`metadata.plan == "plan-%d" && percent(session) < %d`, i, round)
-						}
-					}
-					_, err := c.Engine(tables, nil)
-					require.NoError(b, err)
-				}
-			})
-		}
-		b.Run(fmt.Sprintf("rules=%d,plain", n), func(b *testing.B) {
-			c, plain := newCompiler(b), []*agent.RouteTable{benchTable(n, 0, false)}
-			b.ReportAllocs()
-			for b.Loop() {
-				_, err := c.Engine(plain, nil)
-				require.NoError(b, err)
-			}
-		})
-	}
-}

@@ -8,13 +8,12 @@ import (
 	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
-// condition is one thing that must hold for a rule to match. Its reason says for people why it does not; it is empty when it does,
-// or when nobody asked to explain.
+// condition must hold for a rule to match. Its reason says why it does not; it is empty if the condition holds or explain is not set.
 type condition interface {
 	test(f *facts, explain bool) (holds bool, reason string)
 }
 
-// word is one of the texts that lists are about.
+// word is a text of a request that a list may be about.
 type word int
 
 // The words.
@@ -41,7 +40,7 @@ func (w word) String() string {
 	}
 }
 
-// oneOf holds when a word is one of a list, or begins like an entry that ends in *.
+// oneOf holds if a word is in a list, or begins like an entry that ends in *.
 type oneOf struct {
 	word     word
 	entries  []string // as written
@@ -50,9 +49,10 @@ type oneOf struct {
 	set      map[string]struct{} // exact, when it is long
 }
 
-// shortList is up to where looking at each entry beats a map.
+// shortList is the length up to which a search of the list is faster than a map.
 const shortList = 8
 
+// index makes a set of a long list.
 func (o *oneOf) index() {
 	if len(o.exact) <= shortList {
 		return
@@ -88,7 +88,7 @@ func (o *oneOf) has(got string) bool {
 	return slices.Contains(o.exact, got)
 }
 
-// flagIs holds when a flag has a value.
+// flagIs holds if a flag has a value.
 type flagIs struct {
 	name string
 	want any
@@ -100,12 +100,12 @@ func (c *flagIs) test(f *facts, explain bool) (holds bool, reason string) {
 		return true, ""
 	}
 	if explain {
-		reason = fmt.Sprintf("flag %s is %s, want %s", clip.Bytes(c.name, maxShown), given(got), show(c.want))
+		reason = fmt.Sprintf("flag %s is %s, want %s", clip.Bytes(c.name, maxShown), showGiven(got), show(c.want))
 	}
 	return false, reason
 }
 
-// metadataIs holds when what is at a path is one of some values.
+// metadataIs holds if the value at a path is one of several.
 type metadataIs struct {
 	path string
 	want []any
@@ -123,20 +123,20 @@ func (c *metadataIs) test(f *facts, explain bool) (holds bool, reason string) {
 		if len(c.want) > 1 {
 			of = "one of "
 		}
-		reason = fmt.Sprintf("metadata %s is %s, want %s%s", clip.Bytes(c.path, maxShown), given(got), of, enumerate(c.want, show))
+		reason = fmt.Sprintf("metadata %s is %s, want %s%s", clip.Bytes(c.path, maxShown), showGiven(got), of, enumerate(c.want, show))
 	}
 	return false, reason
 }
 
-// given shows what a request holds.
-func given(v any) string {
+// showGiven returns a value of a request for people.
+func showGiven(v any) string {
 	if v == nil {
 		return "not given"
 	}
 	return show(v)
 }
 
-// maxListed bounds how much of a list an explanation tells.
+// maxListed is how many entries of a list an explanation has.
 const maxListed = 10
 
 func enumerate[T any](list []T, show func(T) string) string {

@@ -3,30 +3,28 @@ package routing
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"cel.dev/cel-go/cel"
-	"cel.dev/cel-go/common/ast"
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
 
-	"github.com/turnstone-run/turnstone/internal/clip"
+	"github.com/turnstone-run/turnstone/internal/celenv"
 )
 
 // Bounds of an expression.
 const (
 	maxExpressionBytes = 4_096
 	maxExpressionSteps = 100_000 // CEL's measure of cost: a comparison is 1, reading ten characters is 1
-	maxProblems        = 10      // told of one expression
+	maxProblems        = 10      // reported for one expression
 )
 
-// expression holds when a CEL program says true.
+// expression is a condition in CEL.
 type expression struct {
 	program cel.Program
-	loops   bool // it has comprehensions: only they can be interrupted, and only they can take long
+	loops   bool
 }
 
-// expression compiles a source, or takes it from the cache. Problems say, a line each, what is wrong: line:column: message.
+// expression returns the compiled source, from the cache if it has it, or what is wrong as "line:column: message".
 func (c *Compiler) expression(source string) (e *expression, problems []string) {
 	if len(source) > maxExpressionBytes {
 		return nil, []string{fmt.Sprintf("is %d bytes, at most %d", len(source), maxExpressionBytes)}
@@ -36,7 +34,7 @@ func (c *Compiler) expression(source string) (e *expression, problems []string) 
 	}
 	checked, issues := c.env.Compile(source)
 	if issues.Err() != nil {
-		return nil, describe(issues)
+		return nil, celenv.Problems(issues, maxProblems)
 	}
 	if t := checked.OutputType(); t != cel.BoolType {
 		hint := ""
@@ -47,46 +45,24 @@ func (c *Compiler) expression(source string) (e *expression, problems []string) 
 	}
 	program, err := c.env.Program(checked, programOptions()...)
 	if err != nil {
-		return nil, []string{"1:1: " + oneLine(err.Error())}
+		return nil, []string{"1:1: " + celenv.ShortLine(err.Error())}
 	}
-	loops := ast.MatchDescendants(ast.NavigateAST(checked.NativeRep()), ast.KindMatcher(ast.ComprehensionKind))
-	e = &expression{program: program, loops: len(loops) > 0}
+	e = &expression{program: program, loops: celenv.HasLoops(checked)}
 	c.cache.Add(source, e)
 	return e, nil
 }
 
-func describe(issues *cel.Issues) []string {
-	var out []string
-	for _, e := range issues.Errors() {
-		if len(out) == maxProblems {
-			break
-		}
-		message := oneLine(strings.ReplaceAll(e.Message, " (in container '')", ""))
-		if e.Location.Line() > 0 { // limits are passed nowhere in particular
-			message = fmt.Sprintf("%d:%d: %s", e.Location.Line(), e.Location.Column()+1, message)
-		}
-		out = append(out, message)
-	}
-	return out
-}
-
-// oneLine keeps a message of a library on one line, and short.
-func oneLine(s string) string {
-	const most = 300
-	return clip.Bytes(strings.Join(strings.Fields(s), " "), most)
-}
-
 func (e *expression) test(f *facts, explain bool) (holds bool, reason string) {
-	if why := f.spent(); why != "" {
+	if why := f.limitReached(); why != "" {
 		return false, "expression was not evaluated: " + why
 	}
 	out, details, err := e.evaluate(f)
 	if steps := details.ActualCost(); steps != nil {
-		f.steps += min(*steps, maxExpressionSteps) // the last step may be counted far beyond the limit, though it was refused
+		f.steps += min(*steps, maxExpressionSteps) // the cost of a step that was refused may be far beyond the limit
 	}
 	switch {
 	case err != nil && explain:
-		return false, "expression failed: " + oneLine(err.Error())
+		return false, "expression failed: " + celenv.ShortLine(err.Error())
 	case err != nil:
 		return false, ""
 	case out != types.True:

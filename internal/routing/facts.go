@@ -9,22 +9,22 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// bounds are what the expressions of one decision may cost. A thousand ordinary ones cost about 10,000 steps and 5 ms.
+// bounds limit what the expressions of one decision cost. A thousand ordinary ones cost about 10,000 steps and 5 ms.
 //
-// Time is for what steps do not count, such as measuring large values again and again. It is long: a decision must not depend on how
-// busy the machine is.
+// Time bounds what steps do not count, such as measuring large values again and again. It is long, because a decision must not depend on
+// how busy the machine is.
 type bounds struct {
 	steps          uint64        // all expressions together
 	time           time.Duration // all expressions together; checked between them
 	expressionTime time.Duration // one expression
 }
 
-func usual() bounds {
+func defaultBounds() bounds {
 	return bounds{steps: 1_000_000, time: 250 * time.Millisecond, expressionTime: 100 * time.Millisecond}
 }
 
-// facts is what the conditions of one decision look at. It is the activation of CEL programs: variables are made when first asked
-// for, and kept for the expressions that follow.
+// facts is the request of one decision as conditions read it. It is the activation of CEL programs: variables are made when they are
+// first read, and kept for the next expressions.
 type facts struct {
 	request *agent.RouteContext
 	bounds  bounds
@@ -75,8 +75,8 @@ func (f *facts) ResolveName(name string) (any, bool) {
 // Parent is nil: there are no other variables.
 func (f *facts) Parent() cel.Activation { return nil }
 
-// spent says why no further expression is evaluated; it is empty as long as there are steps and time left.
-func (f *facts) spent() string {
+// limitReached says why no further expression is evaluated, empty as long as steps and time are left.
+func (f *facts) limitReached() string {
 	switch {
 	case f.started.IsZero():
 		f.started = time.Now()

@@ -24,19 +24,19 @@ func percent(s string) int64 { return hash(s) % 100 }
 // salted keeps the salt apart from the text.
 func salted(s, salt string) string { return salt + "\x00" + s }
 
-// rollout declares hash and percent. They cost what reading their texts costs.
-func rollout() []cel.EnvOption {
+// rolloutFunctions declares hash and percent. They cost what reading their texts costs.
+func rolloutFunctions() []cel.EnvOption {
 	text := cel.StringType
 	scan := func(arg int) cost.QuantityExpr { return cost.StringScan(cost.Length(cost.Arg(arg))) }
 	call := cost.Const(cost.CallCost)
 	return []cel.EnvOption{
 		cel.Function("hash", cel.Overload("hash_string", []*cel.Type{text}, cel.IntType,
-			cel.UnaryBinding(func(s ref.Val) ref.Val { return types.Int(hash(str(s))) }))),
+			cel.UnaryBinding(func(s ref.Val) ref.Val { return types.Int(hash(textOf(s))) }))),
 		cel.Function("percent",
 			cel.Overload("percent_string", []*cel.Type{text}, cel.IntType,
-				cel.UnaryBinding(func(s ref.Val) ref.Val { return types.Int(percent(str(s))) })),
+				cel.UnaryBinding(func(s ref.Val) ref.Val { return types.Int(percent(textOf(s))) })),
 			cel.Overload("percent_string_string", []*cel.Type{text, text}, cel.IntType,
-				cel.BinaryBinding(func(s, salt ref.Val) ref.Val { return types.Int(percent(salted(str(s), str(salt)))) }))),
+				cel.BinaryBinding(func(s, salt ref.Val) ref.Val { return types.Int(percent(salted(textOf(s), textOf(salt)))) }))),
 		cel.CostModel(
 			cost.Overload("hash_string", cost.EvalCost(cost.Sum(call, scan(0)))),
 			cost.Overload("percent_string", cost.EvalCost(cost.Sum(call, scan(0)))),
@@ -45,16 +45,16 @@ func rollout() []cel.EnvOption {
 	}
 }
 
-// str is the text of a value that CEL checked to be one.
-func str(v ref.Val) string {
+// textOf returns the text of a value whose type CEL has checked.
+func textOf(v ref.Val) string {
 	s, _ := v.(types.String)
 	return string(s)
 }
 
-// maxWork bounds the product of the lengths of what a guarded function is given: a few milliseconds, a few megabytes.
+// maxWork bounds the product of the lengths of the arguments of a guarded function: a few milliseconds, a few megabytes.
 const maxWork = 1_000_000
 
-// guard binds an overload to its own code, unless what it is given is too long.
+// guard binds an overload to its own code behind a check of the lengths of its arguments.
 func guard(b *functions.Overload) []cel.OverloadOpt {
 	refuse := func(args ...ref.Val) ref.Val {
 		work := 1
@@ -91,7 +91,7 @@ func guard(b *functions.Overload) []cel.OverloadOpt {
 	}
 }
 
-// length is bytes of a text, entries of a list, 0 of anything else. CEL has bounded it already, so products do not overflow.
+// length returns the bytes of a text or the entries of a list, 0 for anything else. CEL has bounded it, so that products do not overflow.
 func length(v ref.Val) int {
 	switch v := v.(type) {
 	case types.String:

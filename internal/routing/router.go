@@ -20,9 +20,9 @@ type fallback struct {
 	agent string
 }
 
-// Decide chooses the agent of a request; see the package comment for how. available says which agents there are, nil that all are.
-// With explain the decision tells of every rule why it matched or not; without, evaluation stops where the decision is made. Both
-// decide alike. Agent is empty when nothing chooses one; the revision is for the caller to fill in.
+// Decide returns the agent of a request; the package comment has the rules. available reports which agents exist; nil: all do. With explain
+// the decision has a verdict on every rule; without, evaluation stops at the rule that decides. Both decide alike. Agent is empty if nothing
+// chooses one. The caller fills in the revision.
 func (r *Router) Decide(c agent.RouteContext, available func(name, model string) bool, explain bool) agent.RouteDecision {
 	d := r.choose(newFacts(&c, r.bounds), available, explain)
 	if c.Agent == "" {
@@ -68,7 +68,7 @@ func (r *Router) choose(f *facts, available func(name, model string) bool, expla
 		case usable:
 			reason = "matched, but a rule before it decided"
 		case matched:
-			reason = "matched, but " + rule.missing()
+			reason = "matched, but " + rule.unavailableReason()
 		}
 		d.Rules = append(d.Rules, agent.RuleVerdict{
 			Table: rule.table, Rule: rule.name, Priority: rule.priority, Matched: matched, Chosen: chosen, Reason: reason,
@@ -100,8 +100,8 @@ func (r *rule) matches(f *facts, explain bool) (matched bool, reason string) {
 	return true, ""
 }
 
-// missing says what a rule asks for in vain.
-func (r *rule) missing() string {
+// unavailableReason names the agent and the model that a rule asks for but that are not available.
+func (r *rule) unavailableReason() string {
 	if r.model != "" {
 		return fmt.Sprintf("agent %q with model %q is not available", clip.Bytes(r.agent, maxShown), clip.Bytes(r.model, maxShown))
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
-// scalar reports whether a decoded JSON value is one that values can be equal to.
-func scalar(v any) bool {
+// isScalar reports whether a decoded JSON value is null, a boolean, a number or a string.
+func isScalar(v any) bool {
 	switch v.(type) {
 	case nil, bool, float64, string:
 		return true
@@ -20,7 +20,7 @@ func scalar(v any) bool {
 	}
 }
 
-// equal compares a scalar with what a request holds.
+// equal reports whether a value of a request equals a scalar.
 func equal(want, got any) bool {
 	switch want := want.(type) {
 	case nil:
@@ -39,7 +39,7 @@ func equal(want, got any) bool {
 	}
 }
 
-// number takes the numbers that a decoder makes, and those that Go code writes.
+// number returns a number of a JSON decoder or of Go code, and false for anything else.
 func number(v any) (float64, bool) {
 	switch n := v.(type) {
 	case float64:
@@ -60,8 +60,8 @@ func number(v any) (float64, bool) {
 	}
 }
 
-// lookup finds a dotted path in nested maps. At every level a key that is all of the rest wins over one that is its first part. What
-// is not there is nil.
+// lookup returns the value at a dotted path in nested maps, nil if there is none. At every level a key that is the whole rest of the path
+// wins over one that is its first part.
 func lookup(m map[string]any, path string) any {
 	for {
 		if v, ok := m[path]; ok {
@@ -79,7 +79,7 @@ func lookup(m map[string]any, path string) any {
 	}
 }
 
-// show writes a value for people.
+// show returns a value for people.
 func show(v any) string {
 	switch v := v.(type) {
 	case nil:

@@ -11,33 +11,22 @@ import (
 // digest is the sha-256 of a schema's bytes.
 type digest [sha256.Size]byte
 
-// entry is what became of a schema: it is of use, or it has faults. Both are kept, so that a bad one is not compiled over and over.
+// entry is a compiled schema or its faults. Faults are kept too, so that a bad schema is not compiled again and again.
 type entry struct {
-	compiled *compiled
-	problem  *problem
-	bytes    int
+	schema *Schema
+	faults []Fault
+	bytes  int
 }
 
-// weight is about what an entry takes in memory, in bytes.
+// weight estimates the memory of an entry in bytes.
 func (e *entry) weight(source int) int {
-	if e.compiled == nil {
+	if e.schema == nil {
 		return 1 << 10
 	}
-	return 1<<10 + 4*source + 1000*len(e.compiled.byURL) + 100*e.compiled.instructions
+	return 1<<10 + 4*source + 1000*len(e.schema.byURL) + 100*e.schema.instructions
 }
 
-// problem says why a schema is of no use; places are within it.
-type problem struct{ faults []fault }
-
-func (p *problem) String() string {
-	at, words := sentence("", p.faults)
-	if at == "" {
-		return words
-	}
-	return at + ": " + words
-}
-
-// cache compiles each schema once, however many ask for it at a time, and keeps those used last.
+// cache compiles each schema once, also for callers at the same time, and keeps those used last.
 type cache struct {
 	flight singleflight.Group
 	limit  int // bytes
@@ -53,37 +42,37 @@ func newCache(size, limit int) *cache {
 	return c
 }
 
-func (c *cache) get(schema []byte) (*compiled, *problem) {
-	if len(schema) > MaxSchema { // before the sum: it would be taken over all of it
-		return nil, &problem{[]fault{tooLong(len(schema), MaxSchema)}}
+func (c *cache) get(text []byte) (*Schema, []Fault) {
+	if len(text) > MaxSchema { // before the digest, which would read all of it
+		return nil, []Fault{tooLong(len(text), MaxSchema)}
 	}
-	sum := digest(sha256.Sum256(schema))
-	if e := c.kept(sum); e != nil {
-		return e.compiled, e.problem
+	sum := digest(sha256.Sum256(text))
+	if e := c.lookup(sum); e != nil {
+		return e.schema, e.faults
 	}
 	made, _, _ := c.flight.Do(string(sum[:]), func() (any, error) {
-		if e := c.kept(sum); e != nil { // made between the look and the flight
+		if e := c.lookup(sum); e != nil { // compiled since the first lookup
 			return e, nil
 		}
 		e := &entry{}
-		e.compiled, e.problem = compile(schema)
-		e.bytes = e.weight(len(schema))
-		c.keep(sum, e)
+		e.schema, e.faults = compileText(text)
+		e.bytes = e.weight(len(text))
+		c.store(sum, e)
 		return e, nil
 	})
 	e, _ := made.(*entry)
-	return e.compiled, e.problem
+	return e.schema, e.faults
 }
 
-func (c *cache) kept(sum digest) *entry {
+func (c *cache) lookup(sum digest) *entry {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e, _ := c.lru.Get(sum)
 	return e
 }
 
-// keep lets go of what was used least while there is too much. The newest stays.
-func (c *cache) keep(sum digest, e *entry) {
+// store keeps an entry and drops those used least while there is too much. The newest stays.
+func (c *cache) store(sum digest, e *entry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.lru.Add(sum, e)

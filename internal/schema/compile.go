@@ -11,18 +11,19 @@ import (
 	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
-// address is what the library knows a schema by.
+// address is the URL of a schema within the library.
 const address = "turnstone:///schema"
 
-// maxInPlace bounds how many schemas may apply to one value by leading to each other: the validator calls itself for each.
+// maxInPlace bounds how many schemas may apply to one value through each other: the validator calls itself for each.
 const maxInPlace = 64
 
-// compiled is a schema that can be used. It does not change.
-type compiled struct {
-	root   *jsonschema.Schema
-	byURL  map[string]*jsonschema.Schema // by Location
-	facts  map[*jsonschema.Schema]*facts
-	uneval bool // some schema says unevaluated…: each visit copies the names of an object
+// Schema is a compiled JSON Schema. It is safe for concurrent use.
+type Schema struct {
+	compiler *jsonschema.Compiler
+	root     *jsonschema.Schema
+	byURL    map[string]*jsonschema.Schema // by Location
+	facts    map[*jsonschema.Schema]*facts
+	uneval   bool // a schema has unevaluated…: each visit copies the names of an object
 
 	instructions int // of its patterns
 }
@@ -34,44 +35,71 @@ type noLoader struct{}
 
 func (noLoader) Load(string) (any, error) { return nil, errRemote }
 
-func newCompiler(source any, p *patterns) *jsonschema.Compiler {
+// Compile returns the schema in decoded JSON, or what keeps it from being used.
+func Compile(source any, w *Wording) (*Schema, []Fault) {
+	p := &patterns{left: maxOfSchema}
 	c := jsonschema.NewCompiler()
 	c.DefaultDraft(jsonschema.Draft2020)
 	c.UseLoader(noLoader{})
 	c.UseRegexpEngine(p.compile)
-	_ = c.AddResource(address, source) // fails for an address that is taken or malformed
-	return c
+	_ = c.AddResource(address, source) // fails only for an address that is taken or malformed
+	root, err := c.Compile(address)
+	if err != nil {
+		return nil, compileFaults(err, source, w)
+	}
+	s := &Schema{
+		compiler: c, root: root, byURL: map[string]*jsonschema.Schema{}, facts: map[*jsonschema.Schema]*facts{}, instructions: maxOfSchema - p.left,
+	}
+	if f := s.survey(); f != nil {
+		return nil, []Fault{*f}
+	}
+	return s, nil
 }
 
-func compile(schema []byte) (*compiled, *problem) {
-	source, f := read(schema, bounds{bytes: MaxSchema, values: maxSchemaValues})
+// compileText compiles the JSON text of a schema.
+func compileText(text []byte) (*Schema, []Fault) {
+	source, f := read(text, bounds{bytes: MaxSchema, values: maxSchemaValues})
 	if f != nil {
-		return nil, &problem{[]fault{*f}}
+		return nil, []Fault{*f}
 	}
 	switch source.(type) {
 	case map[string]any, bool:
+		return Compile(source, &Wording{})
 	default:
-		return nil, &problem{[]fault{{message: "want a JSON Schema, got " + nameOf(source)}}}
+		return nil, []Fault{{message: "want a JSON Schema, got " + (&explainer{Wording: &Wording{}}).nameOf(source)}}
 	}
-	p := &patterns{left: maxOfSchema}
-	root, err := newCompiler(source, p).Compile(address)
-	if err != nil {
-		return nil, &problem{compileFaults(err, source)}
-	}
-	c := &compiled{root: root, byURL: map[string]*jsonschema.Schema{}, facts: map[*jsonschema.Schema]*facts{}, instructions: maxOfSchema - p.left}
-	if f := c.survey(); f != nil {
-		return nil, &problem{[]fault{*f}}
-	}
-	return c, nil
 }
 
-// compileFaults says what the library has against a schema.
-func compileFaults(err error, source any) []fault {
+// Faults returns what is wrong with a value, and whether it is valid. An invalid value may have no faults if w ignores some.
+func (s *Schema) Faults(value any, w *Wording) (found []Fault, valid bool) {
+	return s.faultsOf(s.root, value, w)
+}
+
+// FaultsAt does the same with the part of the schema at a JSON Pointer in its form as a URL fragment, such as #/properties/a. Its error
+// says that the part is no schema.
+func (s *Schema) FaultsAt(fragment string, value any, w *Wording) (found []Fault, valid bool, err error) {
+	part, err := s.compiler.Compile(address + fragment)
+	if err != nil {
+		return nil, false, err
+	}
+	found, valid = s.faultsOf(part, value, w)
+	return found, valid, nil
+}
+
+func (s *Schema) faultsOf(part *jsonschema.Schema, value any, w *Wording) (found []Fault, valid bool) {
+	if err := part.Validate(value); err != nil {
+		return explain(err, s.byURL, value, w), false
+	}
+	return nil, true
+}
+
+// compileFaults returns the library's error about a schema as faults.
+func compileFaults(err error, source any, w *Wording) []Fault {
 	if broken, ok := errors.AsType[*jsonschema.SchemaValidationError](err); ok {
-		return explain(broken.Err, nil, source)
+		return explain(broken.Err, nil, source, w)
 	}
 	if bad, ok := errors.AsType[*jsonschema.InvalidRegexError](err); ok {
-		return []fault{{tokens: tokensOf(bad.URL), message: bad.Err.Error()}}
+		return []Fault{{Tokens: tokensOf(bad.URL), message: bad.Err.Error()}}
 	}
 	message := "is no usable JSON Schema"
 	switch e, remote := errors.AsType[*jsonschema.LoadURLError](err); {
@@ -80,9 +108,9 @@ func compileFaults(err error, source any) []fault {
 	case is[*jsonschema.JSONPointerNotFoundError](err), is[*jsonschema.AnchorNotFoundError](err), is[*jsonschema.InvalidJsonPointerError](err):
 		message = "has a $ref to what is not there: " + clip.Runes(strings.ReplaceAll(err.Error(), address, ""), 2*maxEcho+1)
 	case is[*jsonschema.UnsupportedDraftError](err), is[*jsonschema.InvalidMetaSchemaURLError](err):
-		return []fault{{name: "$schema", message: "want https://json-schema.org/draft/2020-12/schema, or leave it out"}}
+		return []Fault{{Name: "$schema", message: "want https://json-schema.org/draft/2020-12/schema, or leave it out"}}
 	}
-	return []fault{{message: message}}
+	return []Fault{{message: message}}
 }
 
 func is[E error](err error) bool {
@@ -90,61 +118,61 @@ func is[E error](err error) bool {
 	return ok
 }
 
-// survey looks at every schema that can be reached, and refuses what cannot be bounded.
-func (c *compiled) survey() *fault {
-	pending := []*jsonschema.Schema{c.root}
-	c.byURL[c.root.Location] = c.root
+// survey records every schema that can be reached, and returns a fault for one whose work cannot be bounded.
+func (s *Schema) survey() *Fault {
+	pending := []*jsonschema.Schema{s.root}
+	s.byURL[s.root.Location] = s.root
 	for len(pending) > 0 {
-		s := pending[len(pending)-1]
+		part := pending[len(pending)-1]
 		pending = pending[:len(pending)-1]
-		if s.DynamicRef != nil || s.RecursiveRef != nil {
-			return &fault{tokens: tokensOf(s.Location), message: "$dynamicRef and $recursiveRef are not supported: use $ref"}
+		if part.DynamicRef != nil || part.RecursiveRef != nil {
+			return &Fault{Tokens: tokensOf(part.Location), message: "$dynamicRef and $recursiveRef are not supported: use $ref"}
 		}
-		f := factsOf(s)
-		c.facts[s] = f
-		c.uneval = c.uneval || s.UnevaluatedItems != nil || s.UnevaluatedProperties != nil
-		for _, sub := range slices.Concat(f.inPlace, below(s)) {
-			if c.byURL[sub.Location] == nil {
-				c.byURL[sub.Location] = sub
+		f := factsOf(part)
+		s.facts[part] = f
+		s.uneval = s.uneval || part.UnevaluatedItems != nil || part.UnevaluatedProperties != nil
+		for _, sub := range slices.Concat(f.inPlace, schemasBelow(part)) {
+			if s.byURL[sub.Location] == nil {
+				s.byURL[sub.Location] = sub
 				pending = append(pending, sub)
 			}
 		}
 	}
 	lengths := map[*jsonschema.Schema]int{}
-	for _, s := range c.byURL {
-		switch n := c.chain(s, lengths); {
+	for _, part := range s.byURL {
+		switch n := s.chainLength(part, lengths); {
 		case n == endless:
-			return &fault{message: "refers to itself without end"}
+			return &Fault{message: "refers to itself without end"}
 		case n > maxInPlace:
-			return &fault{message: fmt.Sprintf("applies more than %d schemas to one value, each through the other", maxInPlace)}
+			return &Fault{message: fmt.Sprintf("applies more than %d schemas to one value, each through the other", maxInPlace)}
 		}
 	}
 	return nil
 }
 
-// endless is the length of a chain that comes back to where it began.
+// endless is the length of a chain that returns to where it began.
 const endless = -1
 
-// chain is how many schemas apply to one value, one through the other, from s on.
-func (c *compiled) chain(s *jsonschema.Schema, lengths map[*jsonschema.Schema]int) int {
-	if n, known := lengths[s]; known {
+// chainLength returns how many schemas apply to one value through each other, part included.
+func (s *Schema) chainLength(part *jsonschema.Schema, lengths map[*jsonschema.Schema]int) int {
+	if n, known := lengths[part]; known {
 		return n
 	}
-	lengths[s] = endless // while it is being measured
+	lengths[part] = endless // while it is being measured
 	longest := 0
-	for _, sub := range c.facts[s].inPlace {
-		n := c.chain(sub, lengths)
+	for _, sub := range s.facts[part].inPlace {
+		n := s.chainLength(sub, lengths)
 		if n == endless {
 			return endless
 		}
 		longest = max(longest, n)
 	}
-	lengths[s] = longest + 1
+	lengths[part] = longest + 1
 	return longest + 1
 }
 
-// inPlace are the schemas that apply to the same value as s.
-func inPlace(s *jsonschema.Schema) []*jsonschema.Schema {
+// schemasInPlace returns the schemas that apply to the same value as s.
+func schemasInPlace(s *jsonschema.Schema) []*jsonschema.Schema {
 	var all []*jsonschema.Schema
 	for _, sub := range []*jsonschema.Schema{s.Ref, s.Not, s.If, s.Then, s.Else} {
 		if sub != nil {
@@ -163,8 +191,8 @@ func inPlace(s *jsonschema.Schema) []*jsonschema.Schema {
 	return all
 }
 
-// below are the schemas that apply to the members of an object, their names, or the entries of an array.
-func below(s *jsonschema.Schema) []*jsonschema.Schema {
+// schemasBelow returns the schemas that apply to members of an object, their names, or entries of an array.
+func schemasBelow(s *jsonschema.Schema) []*jsonschema.Schema {
 	all := append([]*jsonschema.Schema(nil), s.PrefixItems...)
 	for _, sub := range []*jsonschema.Schema{s.PropertyNames, s.UnevaluatedProperties, s.Contains, s.Items2020, s.UnevaluatedItems} {
 		if sub != nil {

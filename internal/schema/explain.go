@@ -2,6 +2,7 @@ package schema
 
 import (
 	"errors"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,56 +13,82 @@ import (
 	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
+// Wording adapts messages to the document. The zero value is for JSON that a program or a model wrote.
+type Wording struct {
+	// Catalog is for documents of the catalog: a person wrote them in YAML, and any text may be a secret, so that messages repeat none.
+	Catalog bool
+	// Message returns a message of the schema's own, empty if it has none; nil: no schema has.
+	Message func(e *jsonschema.ValidationError) string
+	// Unknown returns the message for a member that the schema does not know; nil: the names that it knows.
+	Unknown func(schemaURL, name string) string
+	// Ignore reports whether an error is left out, because the caller has a better one; nil: none is.
+	Ignore func(e *jsonschema.ValidationError) bool
+}
+
 // explainer turns the validator's tree of errors into faults.
 type explainer struct {
-	schemas map[string]*jsonschema.Schema // by address; those of the meta-schemas are not there
+	*Wording
+
+	schemas map[string]*jsonschema.Schema // by address, except those of the meta-schemas
 	value   any                           // the document
 }
 
-func (e *explainer) all(err error) []fault {
-	invalid, ok := errors.AsType[*jsonschema.ValidationError](err)
-	if !ok {
-		return nil
+// explain returns the faults that the validator found, never none.
+func explain(err error, schemas map[string]*jsonschema.Schema, value any, w *Wording) []Fault {
+	if invalid, ok := errors.AsType[*jsonschema.ValidationError](err); ok {
+		if found := (&explainer{Wording: w, schemas: schemas, value: value}).flatten(invalid); len(found) > 0 {
+			return found
+		}
+		if w.Ignore != nil {
+			return nil
+		}
 	}
-	return e.flatten(invalid)
+	return []Fault{{message: NotSatisfied}}
 }
 
-// flatten keeps the leaves of the tree. Of alternatives it keeps the one that the value comes closest to.
-func (e *explainer) flatten(v *jsonschema.ValidationError) []fault {
+// NotSatisfied is the message of a value that is wrong in a way without a better message.
+const NotSatisfied = "does not satisfy its schema"
+
+// flatten returns the leaves of the tree. Of alternatives it returns those of the one that comes closest to the value.
+func (e *explainer) flatten(v *jsonschema.ValidationError) []Fault {
+	if e.Ignore != nil && e.Ignore(v) {
+		return nil
+	}
 	at := v.InstanceLocation
 	switch k := v.ErrorKind.(type) {
 	case *kind.AnyOf:
 		return e.closest(v)
 	case *kind.OneOf:
 		if len(k.Subschemas) > 0 {
-			return []fault{{tokens: at, message: "matches several of the forms of which one is allowed"}}
+			return []Fault{{Tokens: at, message: "matches several of the forms of which one is allowed"}}
 		}
 		return e.closest(v)
 	case *kind.Required:
-		return missing(at, k.Missing, "is required")
+		return missingMembers(at, k.Missing, "is required")
 	case *kind.DependentRequired:
-		return missing(at, k.Missing, "is required when "+clip.Bytes(k.Prop, maxName)+" is given")
+		return missingMembers(at, k.Missing, "is required when "+clip.Bytes(k.Prop, maxName)+" is given")
 	case *kind.Dependency:
-		return missing(at, k.Missing, "is required when "+clip.Bytes(k.Prop, maxName)+" is given")
+		return missingMembers(at, k.Missing, "is required when "+clip.Bytes(k.Prop, maxName)+" is given")
 	case *kind.AdditionalProperties:
-		return missing(at, k.Properties, "unknown field"+e.known(v.SchemaURL))
+		return e.unknownMembers(at, k.Properties, v.SchemaURL)
 	case *kind.FalseSchema:
-		return []fault{{tokens: at, message: e.forbidden(v)}}
+		return []Fault{{Tokens: at, message: forbiddenMessage(v.SchemaURL)}}
 	case *kind.PropertyNames:
-		return []fault{{tokens: e.owner(at, k.Property), name: k.Property, message: "the name is not allowed" + e.rule(v)}}
-	case *kind.Contains, *kind.MinContains, *kind.MaxContains:
-		return []fault{{tokens: at, message: countWords(v.ErrorKind)}}
+		return []Fault{{Tokens: e.ownerOf(at, k.Property), Name: k.Property, Unknown: true, message: "the name is not allowed" + e.nameRule(v)}}
+	case *kind.Contains, *kind.MinContains, *kind.MaxContains, *kind.ContentSchema:
+		return []Fault{{Tokens: at, message: e.message(v)}}
 	}
 	if len(v.Causes) == 0 {
-		return []fault{{tokens: at, say: func() string { return e.words(v) }, other: isDiscriminator(v.ErrorKind)}}
+		return []Fault{{Tokens: at, lazy: func() string { return e.message(v) }, otherForm: isDiscriminator(v.ErrorKind)}}
 	}
-	var all []fault
+	var all []Fault
 	for _, cause := range v.Causes {
 		all = append(all, e.flatten(cause)...)
 	}
 	return all
 }
 
+// isDiscriminator reports whether an error of this kind in an alternative means that another alternative was meant.
 func isDiscriminator(k jsonschema.ErrorKind) bool {
 	switch k.(type) {
 	case *kind.Const, *kind.Enum:
@@ -71,79 +98,95 @@ func isDiscriminator(k jsonschema.ErrorKind) bool {
 	}
 }
 
-// missing are faults of members that are not there, or should not be.
-func missing(tokens, names []string, message string) []fault {
+func missingMembers(tokens, names []string, message string) []Fault {
 	names = slices.Sorted(slices.Values(names))
-	out := make([]fault, len(names))
+	out := make([]Fault, len(names))
 	for i, name := range names {
-		out[i] = fault{tokens: tokens, name: name, message: message}
-		if name == "" {
-			out[i].message = `"": ` + message
-		}
+		out[i] = memberFault(tokens, name, message)
 	}
 	return out
 }
 
-// known lists the fields of a schema.
-func (e *explainer) known(url string) string {
+func (e *explainer) unknownMembers(tokens, names []string, schemaURL string) []Fault {
+	names = slices.Sorted(slices.Values(names))
+	out := make([]Fault, len(names))
+	for i, name := range names {
+		message := ""
+		if e.Unknown != nil {
+			message = e.Unknown(schemaURL, name)
+		} else {
+			message = "unknown field" + e.knownMembers(schemaURL)
+		}
+		out[i] = memberFault(tokens, name, message)
+		out[i].Unknown = true
+	}
+	return out
+}
+
+// memberFault returns a fault about a member of the object at tokens.
+func memberFault(tokens []string, name, message string) Fault {
+	if name == "" {
+		message = `"": ` + message
+	}
+	return Fault{Tokens: tokens, Name: name, message: message}
+}
+
+// knownMembers lists the members that a schema knows, as the end of a message.
+func (e *explainer) knownMembers(url string) string {
 	s := e.schemas[url]
 	if s == nil || len(s.Properties) == 0 || len(s.PatternProperties) > 0 {
 		return ""
 	}
-	names := make([]string, 0, len(s.Properties))
-	for name := range s.Properties {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return ": want one of " + list(names)
+	return ": want one of " + joinNames(slices.Sorted(maps.Keys(s.Properties)))
 }
 
-// forbidden is for a value that its schema, false, takes in no form.
-func (e *explainer) forbidden(v *jsonschema.ValidationError) string {
-	if strings.HasSuffix(v.SchemaURL, "/unevaluatedProperties") || strings.HasSuffix(v.SchemaURL, "/additionalProperties") {
+// forbiddenMessage returns the message for a value whose schema is false.
+func forbiddenMessage(url string) string {
+	if strings.HasSuffix(url, "/unevaluatedProperties") || strings.HasSuffix(url, "/additionalProperties") {
 		return "unknown field"
 	}
 	return "is not allowed here"
 }
 
-// rule is why a name is refused.
-func (e *explainer) rule(v *jsonschema.ValidationError) string {
+// nameRule says why a name is refused, as the end of a message.
+func (e *explainer) nameRule(v *jsonschema.ValidationError) string {
+	names := &explainer{Wording: e.Wording, schemas: e.schemas} // the causes are about the name, which is no part of the document
 	for _, cause := range v.Causes {
-		for _, f := range (&explainer{schemas: e.schemas}).flatten(cause) {
-			return ": " + f.text()
+		for _, f := range names.flatten(cause) {
+			return ": " + f.Message()
 		}
 	}
 	return ""
 }
 
-// owner is the way to the object that has a member of that name. The validator's own way to a refused name may be wrong: it goes on to
-// change the one that it has given.
-func (e *explainer) owner(tokens []string, name string) []string {
-	if object, ok := at(e.value, tokens).(map[string]any); ok {
+// ownerOf returns the way to the object that has a member of that name. The validator's own way to a refused name may be wrong: the
+// validator goes on to change the slice.
+func (e *explainer) ownerOf(tokens []string, name string) []string {
+	if object, ok := valueAt(e.value, tokens).(map[string]any); ok {
 		if _, ok := object[name]; ok {
 			return slices.Clone(tokens)
 		}
 	}
-	way, _ := find(e.value, name, nil)
+	way, _ := findMember(e.value, name, nil)
 	return way
 }
 
-// find is the way to the first object that has a member of that name.
-func find(value any, name string, way []string) ([]string, bool) {
+// findMember returns the way to the first object that has a member of that name.
+func findMember(value any, name string, way []string) ([]string, bool) {
 	way = slices.Clip(way)
 	switch v := value.(type) {
 	case map[string]any:
 		if _, ok := v[name]; ok {
 			return way, true
 		}
-		for _, key := range sortedNames(v) {
-			if found, ok := find(v[key], name, append(way, key)); ok {
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			if found, ok := findMember(v[key], name, append(way, key)); ok {
 				return found, true
 			}
 		}
 	case []any:
 		for i, entry := range v {
-			if found, ok := find(entry, name, append(way, strconv.Itoa(i))); ok {
+			if found, ok := findMember(entry, name, append(way, strconv.Itoa(i))); ok {
 				return found, true
 			}
 		}
@@ -151,17 +194,8 @@ func find(value any, name string, way []string) ([]string, bool) {
 	return nil, false
 }
 
-func sortedNames(object map[string]any) []string {
-	names := make([]string, 0, len(object))
-	for name := range object {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
-}
-
-// at is the value at the end of a way, nil when it leads nowhere.
-func at(value any, tokens []string) any {
+// valueAt returns the value at the end of a way, nil if there is none.
+func valueAt(value any, tokens []string) any {
 	for _, token := range tokens {
 		switch v := value.(type) {
 		case map[string]any:
@@ -179,45 +213,46 @@ func at(value any, tokens []string) any {
 	return value
 }
 
-// closest picks among alternatives: one of the value's own type before the others, then one whose discriminator fits, then the one with
-// the fewest faults. When none is of its type, the types are what is wrong; when only discriminators are, what they may be.
-func (e *explainer) closest(v *jsonschema.ValidationError) []fault {
+// closest returns the faults of one alternative: of the value's type rather than another, then with a discriminator that fits, then with
+// the fewest faults. If none is of its type, the fault is about the types.
+func (e *explainer) closest(v *jsonschema.ValidationError) []Fault {
 	depth := len(v.InstanceLocation)
-	var best []fault
+	var best []Fault
 	var types []string
-	least := 0
+	bestDistance := 0
 	for _, cause := range v.Causes {
-		if t := mismatch(cause, depth); t != nil {
+		if t := typeError(cause, depth); t != nil {
 			types = append(types, t.Want...)
 			continue
 		}
 		found := e.flatten(cause)
-		if badness := badnessOf(found); len(found) > 0 && (best == nil || badness < least) {
-			best, least = found, badness
+		if d := distance(found); len(found) > 0 && (best == nil || d < bestDistance) {
+			best, bestDistance = found, d
 		}
 	}
 	switch {
 	case best != nil:
 		return best
 	case types != nil:
-		return []fault{{tokens: v.InstanceLocation, message: typeWords(types, at(e.value, v.InstanceLocation))}}
+		return []Fault{{Tokens: v.InstanceLocation, message: e.typeMessage(types, v.InstanceLocation)}}
 	default:
-		return []fault{{tokens: v.InstanceLocation, message: "matches none of the allowed forms"}}
+		return []Fault{{Tokens: v.InstanceLocation, message: "matches none of the allowed forms"}}
 	}
 }
 
-func badnessOf(faults []fault) int {
+// distance returns how far a value is from an alternative with these faults.
+func distance(faults []Fault) int {
 	n := 0
 	for i := range faults {
-		if n++; faults[i].other {
+		if n++; faults[i].otherForm {
 			n += 1000
 		}
 	}
 	return n
 }
 
-// mismatch is the error about the type of the value at depth itself, nil when there is none.
-func mismatch(v *jsonschema.ValidationError, depth int) *kind.Type {
+// typeError returns the error about the type of the value at depth itself, nil if there is none.
+func typeError(v *jsonschema.ValidationError, depth int) *kind.Type {
 	if len(v.InstanceLocation) != depth {
 		return nil
 	}
@@ -226,7 +261,7 @@ func mismatch(v *jsonschema.ValidationError, depth int) *kind.Type {
 		return k
 	case *kind.Reference, *kind.Group, *kind.AllOf:
 		for _, cause := range v.Causes {
-			if t := mismatch(cause, depth); t != nil {
+			if t := typeError(cause, depth); t != nil {
 				return t
 			}
 		}

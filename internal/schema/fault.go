@@ -11,81 +11,85 @@ import (
 	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
-// The bounds of an error.
+// Bounds of an error.
 const (
 	maxFaults  = 5
 	maxError   = 1 << 10 // bytes, Field included
-	maxPlace   = 200     // bytes
+	maxPath    = 200     // bytes
 	maxMessage = 320     // bytes
-	maxName    = 64      // bytes of a name in a place
+	maxName    = 64      // bytes of a name in a path
 	maxEcho    = 100     // runes of the document that an error repeats
 )
 
-// fault is one thing that is wrong with a document.
-type fault struct {
-	tokens  []string // the way to the value
-	name    string   // of a member that is missing or should not be there; empty: the value itself
-	message string
-	say     func() string // instead of message: there may be many faults, and few are told
-	other   bool          // the value is that of a discriminator: another alternative was meant
+// Fault is one thing that is wrong with a document.
+type Fault struct {
+	Tokens  []string // the way to the value
+	Name    string   // of a member that is missing or should not be there; empty: the fault is about the value itself
+	Unknown bool     // the member Name should not be there
+
+	message   string
+	lazy      func() string // instead of message: of many faults few are reported
+	otherForm bool          // the value is that of a discriminator: another alternative was meant
 }
 
-func (f *fault) way() []string {
-	if f.name == "" {
-		return f.tokens
-	}
-	return append(slices.Clone(f.tokens), f.name)
-}
-
-func (f *fault) text() string {
-	if f.say != nil {
-		return clip.Bytes(f.say(), maxMessage)
+// Message says what is wrong.
+func (f *Fault) Message() string {
+	if f.lazy != nil {
+		return clip.Bytes(f.lazy(), maxMessage)
 	}
 	return clip.Bytes(f.message, maxMessage)
 }
 
-// sentence makes the field and the words of an error out of faults: those of the first, and with their places those of some more.
-func sentence(path string, faults []fault) (field, words string) {
-	faults = slices.Clone(faults)
-	for i := range faults {
-		faults[i].tokens, faults[i].name = faults[i].way(), ""
+// way returns the way to the member or value that the fault is about.
+func (f *Fault) way() []string {
+	if f.Name == "" {
+		return f.Tokens
 	}
-	slices.SortStableFunc(faults, func(a, b fault) int { return compare(a.tokens, b.tokens) })
-	var places, said []string
-	left := 0
-	for i := range faults {
-		same := i > 0 && slices.Equal(faults[i].tokens, faults[i-1].tokens)
-		switch n := len(said) - 1; {
-		case same && left > 0:
-		case same: // of several things that are wrong with a field one will do, whatever the order in which they were found
-			said[n] = min(said[n], faults[i].text())
-		case len(said) == maxFaults:
-			left++
-		default:
-			places, said = append(places, place(path, faults[i].tokens)), append(said, faults[i].text())
-		}
-	}
-	words = said[0]
-	size := len(places[0]) + len(words)
-	for i, message := range said[1:] {
-		more := "; " + message
-		if at := places[i+1]; at != "" {
-			more = "; " + at + ": " + message
-		}
-		if size += len(more); size > maxError-32 { // what is left is for what follows
-			left += len(said) - 1 - i
-			break
-		}
-		words += more
-	}
-	if left > 0 {
-		words += fmt.Sprintf("; and %d more", left)
-	}
-	return places[0], words
+	return append(slices.Clone(f.Tokens), f.Name)
 }
 
-// compare orders ways by their tokens, numbers by value.
-func compare(a, b []string) int {
+// summarize returns the field and the message of an error about faults: those of the first, and more of them with their paths.
+func summarize(path string, faults []Fault) (field, message string) {
+	faults = slices.Clone(faults)
+	for i := range faults {
+		faults[i].Tokens, faults[i].Name = faults[i].way(), ""
+	}
+	slices.SortStableFunc(faults, func(a, b Fault) int { return compareWays(a.Tokens, b.Tokens) })
+	var paths, messages []string
+	omitted := 0
+	for i := range faults {
+		sameField := i > 0 && slices.Equal(faults[i].Tokens, faults[i-1].Tokens)
+		switch last := len(messages) - 1; {
+		case sameField && omitted > 0:
+		case sameField: // one message per field is enough, the same in whatever order the validator found them
+			messages[last] = min(messages[last], faults[i].Message())
+		case len(messages) == maxFaults:
+			omitted++
+		default:
+			paths, messages = append(paths, formatPath(path, faults[i].Tokens)), append(messages, faults[i].Message())
+		}
+	}
+	message = messages[0]
+	size := len(paths[0]) + len(message)
+	for i, next := range messages[1:] {
+		more := "; " + next
+		if paths[i+1] != "" {
+			more = "; " + paths[i+1] + ": " + next
+		}
+		if size += len(more); size > maxError-32 { // the rest is for the end
+			omitted += len(messages) - 1 - i
+			break
+		}
+		message += more
+	}
+	if omitted > 0 {
+		message += fmt.Sprintf("; and %d more", omitted)
+	}
+	return paths[0], message
+}
+
+// compareWays orders ways by their tokens, numbers by value.
+func compareWays(a, b []string) int {
 	return slices.CompareFunc(a, b, func(a, b string) int {
 		i, errI := strconv.Atoi(a)
 		j, errJ := strconv.Atoi(b)
@@ -96,17 +100,17 @@ func compare(a, b []string) int {
 	})
 }
 
-// place writes a way as a path: args.filters[0].op. A name that is no plain one stands in quotes.
-func place(path string, tokens []string) string {
+// formatPath returns a way as a path, such as args.filters[0].op. A name with special characters is quoted.
+func formatPath(path string, tokens []string) string {
 	var b strings.Builder
 	b.WriteString(path)
 	for _, token := range tokens {
 		switch {
-		case b.Len() > maxPlace:
+		case b.Len() > maxPath:
 			return b.String() + "…"
 		case isIndex(token):
 			b.WriteString("[" + token + "]")
-		case !isPlain(token):
+		case !isPlainName(token):
 			fmt.Fprintf(&b, "[%q]", clip.Bytes(token, maxName))
 		default:
 			if b.Len() > 0 {
@@ -118,12 +122,13 @@ func place(path string, tokens []string) string {
 	return b.String()
 }
 
-// isIndex: whether the container is an array is not known here; a name of digits reads well enough as an index.
+// isIndex reports whether a token reads as an index. Whether its container is an array is unknown here.
 func isIndex(token string) bool {
 	return token != "" && len(token) < 10 && strings.Trim(token, "0123456789") == ""
 }
 
-func isPlain(token string) bool {
+// isPlainName reports whether a name needs no quotes in a path.
+func isPlainName(token string) bool {
 	if token == "" {
 		return false
 	}
@@ -135,9 +140,9 @@ func isPlain(token string) bool {
 	return true
 }
 
-// tokensOf takes an address of the library apart: turnstone:///schema#/properties/a~1b. Other documents' have none.
-func tokensOf(at string) []string {
-	pointer, ok := strings.CutPrefix(at, address+"#/")
+// tokensOf returns the tokens of an address such as turnstone:///schema#/properties/a~1b, none for another document's.
+func tokensOf(schemaURL string) []string {
+	pointer, ok := strings.CutPrefix(schemaURL, address+"#/")
 	if !ok {
 		return nil
 	}

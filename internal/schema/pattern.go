@@ -11,7 +11,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
-// The bounds of a pattern: {1000} of a long one would fill the memory, and slow every match down.
+// Bounds of a pattern: repeating a long one {1000} times would fill the memory and slow down every match.
 const (
 	maxPattern      = 1_000 // bytes
 	maxInstructions = 5_000
@@ -28,7 +28,7 @@ type pattern struct {
 // patterns compiles the regular expressions of one schema.
 type patterns struct{ left int } // instructions
 
-// compile takes RE2, whose matches take a time linear in the text.
+// compile accepts RE2 only, which matches in a time linear in the text.
 func (p *patterns) compile(text string) (jsonschema.Regexp, error) {
 	if len(text) > maxPattern {
 		return nil, fmt.Errorf("a pattern has at most %d bytes", maxPattern)

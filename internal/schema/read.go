@@ -15,7 +15,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
-// The bounds of a number: beyond them its exact value costs more than it can mean. They hold every double and every 256-bit integer.
+// Bounds of a number, because exact arithmetic takes time. Every double and every 256-bit integer fits.
 const (
 	maxDigits   = 400
 	maxExponent = 400
@@ -23,15 +23,15 @@ const (
 
 type bounds struct{ bytes, values int }
 
-// reader reads one JSON value into what the validator takes: map[string]any, []any, string, json.Number, bool, nil.
+// reader decodes one JSON value for the validator: map[string]any, []any, string, json.Number, bool, nil.
 type reader struct {
 	in   *jsontext.Decoder
-	left int // values
-	at   []string
+	left int      // values
+	at   []string // the way to the current value
 }
 
-// read reads strictly: names given twice, invalid UTF-8 and trailing data are faults, as is what exceeds a bound.
-func read(data []byte, b bounds) (any, *fault) {
+// read decodes strictly: duplicate names, invalid UTF-8, trailing data and what exceeds a bound are faults.
+func read(data []byte, b bounds) (any, *Fault) {
 	if len(data) > b.bytes {
 		f := tooLong(len(data), b.bytes)
 		return nil, &f
@@ -42,25 +42,25 @@ func read(data []byte, b bounds) (any, *fault) {
 		return nil, f
 	}
 	if _, err := r.in.ReadToken(); !errors.Is(err, io.EOF) {
-		return nil, &fault{message: "malformed JSON: there is more after the value"}
+		return nil, &Fault{message: "malformed JSON: there is more after the value"}
 	}
 	return value, nil
 }
 
-func tooLong(length, bound int) fault {
-	return fault{message: fmt.Sprintf("has %d bytes, at most %d are allowed", length, bound)}
+func tooLong(length, bound int) Fault {
+	return Fault{message: fmt.Sprintf("has %d bytes, at most %d are allowed", length, bound)}
 }
 
-func (r *reader) fault(format string, args ...any) *fault {
-	return &fault{tokens: slices.Clone(r.at), message: fmt.Sprintf(format, args...)}
+func (r *reader) fault(format string, args ...any) *Fault {
+	return &Fault{Tokens: slices.Clone(r.at), message: fmt.Sprintf(format, args...)}
 }
 
-// syntax is the fault of a decoder's error.
-func (r *reader) syntax(err error) *fault {
+// syntaxFault returns a decoder's error as a fault.
+func (r *reader) syntaxFault(err error) *Fault {
 	switch s, ok := errors.AsType[*jsontext.SyntacticError](err); {
 	case errors.Is(err, jsontext.ErrDuplicateName) && ok:
 		f := r.fault("is given twice")
-		f.name = s.JSONPointer.LastToken()
+		f.Name = s.JSONPointer.LastToken()
 		return f
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return r.fault("malformed JSON: it ends too early")
@@ -71,14 +71,14 @@ func (r *reader) syntax(err error) *fault {
 	}
 }
 
-func (r *reader) value(depth int) (any, *fault) {
+func (r *reader) value(depth int) (any, *Fault) {
 	if r.left--; r.left < 0 {
 		r.at = nil
 		return nil, r.fault("has too many values")
 	}
 	t, err := r.in.ReadToken()
 	if err != nil {
-		return nil, r.syntax(err)
+		return nil, r.syntaxFault(err)
 	}
 	switch t.Kind() {
 	case jsontext.KindBeginObject, jsontext.KindBeginArray:
@@ -101,12 +101,12 @@ func (r *reader) value(depth int) (any, *fault) {
 	}
 }
 
-func (r *reader) object(depth int) (any, *fault) {
+func (r *reader) object(depth int) (any, *Fault) {
 	object := map[string]any{}
 	for r.in.PeekKind() != jsontext.KindEndObject {
 		t, err := r.in.ReadToken()
 		if err != nil {
-			return nil, r.syntax(err)
+			return nil, r.syntaxFault(err)
 		}
 		name := t.String()
 		r.at = append(r.at, name)
@@ -118,12 +118,12 @@ func (r *reader) object(depth int) (any, *fault) {
 		r.at = r.at[:len(r.at)-1]
 	}
 	if _, err := r.in.ReadToken(); err != nil {
-		return nil, r.syntax(err)
+		return nil, r.syntaxFault(err)
 	}
 	return object, nil
 }
 
-func (r *reader) array(depth int) (any, *fault) {
+func (r *reader) array(depth int) (any, *Fault) {
 	array := []any{}
 	for r.in.PeekKind() != jsontext.KindEndArray {
 		r.at = append(r.at, strconv.Itoa(len(array)))
@@ -135,13 +135,13 @@ func (r *reader) array(depth int) (any, *fault) {
 		r.at = r.at[:len(r.at)-1]
 	}
 	if _, err := r.in.ReadToken(); err != nil {
-		return nil, r.syntax(err)
+		return nil, r.syntaxFault(err)
 	}
 	return array, nil
 }
 
-// number keeps a number as it is written. The validator computes with its exact value, which must not fill the memory.
-func (r *reader) number(text string) (any, *fault) {
+// number returns a number as it is written. The validator computes with its exact value, which must not fill the memory.
+func (r *reader) number(text string) (any, *Fault) {
 	if len(text) > maxDigits {
 		return nil, r.fault("has more than %d digits", maxDigits)
 	}

@@ -14,31 +14,39 @@ import (
 	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
-// words says what a value should have been, and what it is.
-func (e *explainer) words(v *jsonschema.ValidationError) string {
+// message says what a value should have been and, except in the catalog, what it is.
+func (e *explainer) message(v *jsonschema.ValidationError) string {
+	if e.Wording.Message != nil {
+		if own := e.Wording.Message(v); own != "" {
+			return own
+		}
+	}
 	switch k := v.ErrorKind.(type) {
 	case *kind.Type:
-		return typeWords(k.Want, at(e.value, v.InstanceLocation))
+		return e.typeMessage(k.Want, v.InstanceLocation)
 	case *kind.Enum:
-		return oneOf(k.Want, k.Got)
+		return e.enumMessage(k.Want, k.Got)
 	case *kind.Const:
-		return oneOf([]any{k.Want}, k.Got)
+		return e.enumMessage([]any{k.Want}, k.Got)
 	case *kind.Pattern:
-		return "does not match the pattern " + clip.Runes(k.Want, maxEcho+1) + ", got " + got(k.Got)
+		return "does not match the pattern " + clip.Runes(k.Want, maxEcho+1) + e.gotText(k.Got)
 	case *kind.Format:
-		message := "is no " + clip.Runes(k.Want, maxEcho+1)
-		if k.Want == "regex" {
-			message += ": " + clip.Bytes(k.Err.Error(), maxMessage)
+		switch {
+		case k.Want != "regex":
+			return "is no " + clip.Runes(k.Want, maxEcho+1)
+		case e.Catalog:
+			return "is no regular expression"
+		default:
+			return "is no regular expression: " + clip.Bytes(k.Err.Error(), maxMessage)
 		}
-		return message
 	case *kind.Minimum:
-		return "want at least " + decimal(k.Want) + ", got " + decimal(k.Got)
+		return e.rangeMessage(v.SchemaURL, "at least "+decimal(k.Want), k.Got)
 	case *kind.Maximum:
-		return "want at most " + decimal(k.Want) + ", got " + decimal(k.Got)
+		return e.rangeMessage(v.SchemaURL, "at most "+decimal(k.Want), k.Got)
 	case *kind.ExclusiveMinimum:
-		return "want more than " + decimal(k.Want) + ", got " + decimal(k.Got)
+		return e.rangeMessage(v.SchemaURL, "more than "+decimal(k.Want), k.Got)
 	case *kind.ExclusiveMaximum:
-		return "want less than " + decimal(k.Want) + ", got " + decimal(k.Got)
+		return e.rangeMessage(v.SchemaURL, "less than "+decimal(k.Want), k.Got)
 	case *kind.MultipleOf:
 		return "want a multiple of " + decimal(k.Want) + ", got " + decimal(k.Got)
 	case *kind.MinLength:
@@ -47,19 +55,19 @@ func (e *explainer) words(v *jsonschema.ValidationError) string {
 		}
 		return fmt.Sprintf("has %d characters, want at least %d", k.Got, k.Want)
 	case *kind.MaxLength:
-		return fmt.Sprintf("has %d characters, want at most %d", k.Got, k.Want)
+		return fmt.Sprintf("has %d characters, at most %d are allowed", k.Got, k.Want)
 	default:
-		return countWords(v.ErrorKind)
+		return countMessage(v.ErrorKind)
 	}
 }
 
-// countWords are for arrays, objects and what has no better words.
-func countWords(k jsonschema.ErrorKind) string {
+// countMessage returns the message for arrays, for objects, and for what has no better one.
+func countMessage(k jsonschema.ErrorKind) string {
 	switch k := k.(type) {
 	case *kind.MinItems:
 		return fmt.Sprintf("has %d entries, want at least %d", k.Got, k.Want)
 	case *kind.MaxItems:
-		return fmt.Sprintf("has %d entries, want at most %d", k.Got, k.Want)
+		return fmt.Sprintf("has %d entries, at most %d are allowed", k.Got, k.Want)
 	case *kind.AdditionalItems:
 		return fmt.Sprintf("has %d entries too many", k.Count)
 	case *kind.UniqueItems:
@@ -67,7 +75,7 @@ func countWords(k jsonschema.ErrorKind) string {
 	case *kind.MinProperties:
 		return fmt.Sprintf("has %d fields, want at least %d", k.Got, k.Want)
 	case *kind.MaxProperties:
-		return fmt.Sprintf("has %d fields, want at most %d", k.Got, k.Want)
+		return fmt.Sprintf("has %d fields, at most %d are allowed", k.Got, k.Want)
 	case *kind.Contains, *kind.MinContains:
 		return "lacks an entry that the schema asks for"
 	case *kind.MaxContains:
@@ -75,40 +83,52 @@ func countWords(k jsonschema.ErrorKind) string {
 	case *kind.Not:
 		return "is what the schema forbids"
 	default:
-		return "does not satisfy its schema"
+		return NotSatisfied
 	}
 }
 
-func typeWords(want []string, value any) string {
-	var wants []string
+func (e *explainer) typeMessage(want []string, tokens []string) string {
+	value := valueAt(e.value, tokens)
+	var names []string
 	for _, w := range want {
-		if name := nameOfType(w); !slices.Contains(wants, name) {
-			wants = append(wants, name)
+		if name := e.typeName(w); !slices.Contains(names, name) {
+			names = append(names, name)
 		}
 	}
-	is := nameOf(value)
-	if n, ok := value.(json.Number); ok && slices.Contains(want, "integer") {
-		is = clip.Runes(n.String(), maxEcho+1) // a fraction
+	got := e.nameOf(value)
+	number, isNumber := value.(json.Number)
+	switch {
+	case isNumber && slices.Contains(want, "integer") && e.Catalog:
+		got = "a fraction"
+	case isNumber && slices.Contains(want, "integer"):
+		got = clip.Runes(number.String(), maxEcho+1)
 	}
-	return "want " + strings.Join(wants, " or ") + ", got " + is
+	message := "want " + strings.Join(names, " or ") + ", got " + got
+	if _, isBool := value.(bool); e.Catalog && (isNumber || isBool) && slices.Equal(want, []string{"string"}) {
+		message += ": put it in quotes"
+	}
+	return message
 }
 
-func nameOfType(t string) string {
-	switch t {
-	case "object", "array":
+// typeName returns a type of JSON Schema with its article.
+func (e *explainer) typeName(t string) string {
+	switch {
+	case t == "object", t == "array":
 		return "an " + t
-	case "integer":
+	case t == "integer":
 		return "a whole number"
-	case "boolean":
+	case t == "boolean":
 		return "true or false"
-	case "null":
+	case t == "null" && e.Catalog:
+		return "nothing"
+	case t == "null":
 		return "null"
 	default:
 		return "a " + t
 	}
 }
 
-// typeOf is the type of a value in the words of JSON Schema.
+// typeOf returns the type of a value as JSON Schema calls it.
 func typeOf(value any) string {
 	switch value.(type) {
 	case map[string]any:
@@ -126,55 +146,91 @@ func typeOf(value any) string {
 	}
 }
 
-func nameOf(value any) string {
+// nameOf returns the type of a value with its article.
+func (e *explainer) nameOf(value any) string {
 	if t := typeOf(value); t != "boolean" {
-		return nameOfType(t)
+		return e.typeName(t)
 	}
 	return "a boolean"
 }
 
-// got is a value as an error repeats it: text in quotes.
-func got(value any) string {
+// gotText repeats a value as the end of a message, except in the catalog.
+func (e *explainer) gotText(value any) string {
+	if e.Catalog {
+		return ""
+	}
+	return ", got " + e.valueText(value)
+}
+
+// valueText returns a value for a message; texts are quoted, except in the catalog.
+func (e *explainer) valueText(value any) string {
 	switch v := value.(type) {
 	case string:
+		if e.Catalog {
+			return clip.Bytes(v, maxName)
+		}
 		return strconv.Quote(clip.Runes(v, maxEcho+1))
 	case json.Number:
 		return clip.Runes(v.String(), maxEcho+1)
 	case bool:
 		return strconv.FormatBool(v)
 	default:
-		return nameOf(value)
+		return e.nameOf(value)
 	}
 }
 
-func oneOf(allowed []any, value any) string {
+// enumMessage lists the values that a schema allows.
+func (e *explainer) enumMessage(allowed []any, value any) string {
 	names := make([]string, len(allowed))
 	for i, a := range allowed {
 		switch a.(type) {
 		case map[string]any, []any:
 			return "is not one of the allowed values"
 		}
-		names[i] = got(a)
+		names[i] = e.valueText(a)
 	}
 	if len(names) == 1 {
-		return "want " + names[0] + ", got " + got(value)
+		return "want " + names[0] + e.gotText(value)
 	}
-	return "want one of " + list(names) + ", got " + got(value)
+	return "want one of " + joinNames(names) + e.gotText(value)
 }
 
-// list bounds what an error lists.
-func list(names []string) string {
-	const most, bytes = 20, 180
+// joinNames lists names up to a bound.
+func joinNames(names []string) string {
+	const maxNames, maxBytes = 20, 180
 	size := 0
 	for i, name := range names {
-		if size += len(name) + 2; i == most || i > 0 && size > bytes {
+		if size += len(name) + 2; i == maxNames || i > 0 && size > maxBytes {
 			return strings.Join(names[:i], ", ") + ", …"
 		}
 	}
 	return strings.Join(names, ", ")
 }
 
-// decimal writes a number exactly, as far as it is of bearable length.
+// rangeMessage names all bounds of a number; without the schema, the one that the number exceeds.
+func (e *explainer) rangeMessage(url, exceeded string, got *big.Rat) string {
+	want := []string{exceeded}
+	if s := e.schemas[url]; s != nil {
+		want = nil
+		switch {
+		case s.Minimum != nil && s.Maximum != nil:
+			want = append(want, decimal(s.Minimum)+" to "+decimal(s.Maximum))
+		case s.Minimum != nil:
+			want = append(want, "at least "+decimal(s.Minimum))
+		case s.Maximum != nil:
+			want = append(want, "at most "+decimal(s.Maximum))
+		}
+		if s.ExclusiveMinimum != nil {
+			want = append(want, "more than "+decimal(s.ExclusiveMinimum))
+		}
+		if s.ExclusiveMaximum != nil {
+			want = append(want, "less than "+decimal(s.ExclusiveMaximum))
+		}
+	}
+	return "want " + strings.Join(want, " and ") + ", got " + decimal(got)
+}
+
+// decimal returns a number exactly, unless that is too long.
 func decimal(r *big.Rat) string {
 	if digits, exact := r.FloatPrec(); exact && digits <= maxEcho {
 		if s := r.FloatString(digits); len(s) <= maxEcho {

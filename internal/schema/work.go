@@ -11,17 +11,17 @@ import (
 // maxWork bounds a check, in visits of a value by a schema: half a second and some 250 MB when each of them finds a fault.
 const maxWork = 400_000
 
-// facts are what the tally knows of a schema.
+// facts has what the tally needs to know about a schema.
 type facts struct {
-	cost    int      // of one visit, whatever the value
-	types   []string // of values that it looks at any closer; none: of any
+	cost    int      // of one visit of any value
+	types   []string // of the values that it examines; none: of all
 	inPlace []*jsonschema.Schema
-	below   bool // it says something of members or entries
+	below   bool // it has schemas for members or entries
 	exact   bool // it computes with a number
 }
 
 func factsOf(s *jsonschema.Schema) *facts {
-	f := &facts{cost: costOf(s), inPlace: inPlace(s), below: len(below(s)) > 0}
+	f := &facts{cost: costOf(s), inPlace: schemasInPlace(s), below: len(schemasBelow(s)) > 0}
 	if s.Types != nil {
 		f.types = s.Types.ToStrings()
 	}
@@ -30,7 +30,7 @@ func factsOf(s *jsonschema.Schema) *facts {
 	return f
 }
 
-// costOf is what one visit costs at least: the comparisons that do not depend on the value.
+// costOf returns the least cost of a visit: the comparisons that do not depend on the value.
 func costOf(s *jsonschema.Schema) int {
 	size := len(s.Required)
 	for _, names := range s.DependentRequired {
@@ -50,7 +50,7 @@ func costOf(s *jsonschema.Schema) int {
 	return 1 + size/8
 }
 
-// weigh counts the values in a value, long strings by their length.
+// weigh returns the number of values in a value; long strings count by their length.
 func weigh(v any) int {
 	n := 1
 	switch v := v.(type) {
@@ -68,18 +68,18 @@ func weigh(v any) int {
 	return n
 }
 
-// tally counts the work of a check before it is done: it goes wherever the validator could go, at a fraction of the cost, and gives up
-// when that is too far. The validator cannot be stopped, and a schema of a few lines can keep it busy for years.
+// tally counts the work of a check beforehand. It goes wherever the validator could go, at a fraction of the cost, and stops at the bound.
+// The validator cannot be stopped, and a schema of a few lines can keep it busy for years.
 type tally struct {
-	*compiled
+	*Schema
 
 	left int
 }
 
-// affordable reports whether the work of a check is within its bound.
-func (c *compiled) affordable(value any) bool {
-	t := &tally{compiled: c, left: maxWork}
-	t.visit(c.root, value)
+// isAffordable reports whether the work of a check is within its bound.
+func (s *Schema) isAffordable(value any) bool {
+	t := &tally{Schema: s, left: maxWork}
+	t.visit(s.root, value)
 	return t.left >= 0
 }
 
@@ -96,24 +96,24 @@ func (t *tally) visit(s *jsonschema.Schema, value any) {
 	}
 	switch v := value.(type) {
 	case map[string]any:
-		if t.container(len(v)); f.below {
-			t.object(s, v)
+		if t.addContainer(len(v)); f.below {
+			t.visitObject(s, v)
 		}
 	case []any:
-		if t.container(len(v)); f.below {
-			t.array(s, v)
+		if t.addContainer(len(v)); f.below {
+			t.visitArray(s, v)
 		}
 		if s.UniqueItems && len(v) > 1 {
-			t.unique(v)
+			t.addUniqueCheck(v)
 		}
 	case string:
-		t.text(s, v)
+		t.addText(s, v)
 	case json.Number:
-		t.number(s, f, string(v))
+		t.addNumber(s, f, string(v))
 	}
 }
 
-// looksAt reports whether a value is of a type that the schema allows: the validator does nothing more with others.
+// looksAt reports whether a value is of a type that the schema allows. The validator does not examine others.
 func (f *facts) looksAt(value any) bool {
 	if len(f.types) == 0 {
 		return true
@@ -122,7 +122,7 @@ func (f *facts) looksAt(value any) bool {
 	return slices.Contains(f.types, is) || is == "number" && slices.Contains(f.types, "integer")
 }
 
-func (t *tally) object(s *jsonschema.Schema, object map[string]any) {
+func (t *tally) visitObject(s *jsonschema.Schema, object map[string]any) {
 	for name, value := range object {
 		if t.left < 0 {
 			return
@@ -133,7 +133,7 @@ func (t *tally) object(s *jsonschema.Schema, object map[string]any) {
 			t.visit(sub, value)
 		}
 		for re, sub := range s.PatternProperties {
-			t.match(re, name)
+			t.addMatch(re, name)
 			if known = true; t.left >= 0 && re.MatchString(name) {
 				t.visit(sub, value)
 			}
@@ -146,7 +146,7 @@ func (t *tally) object(s *jsonschema.Schema, object map[string]any) {
 	}
 }
 
-func (t *tally) array(s *jsonschema.Schema, array []any) {
+func (t *tally) visitArray(s *jsonschema.Schema, array []any) {
 	items, _ := s.Items.(*jsonschema.Schema)
 	list, _ := s.Items.([]*jsonschema.Schema)
 	more, _ := s.AdditionalItems.(*jsonschema.Schema)
@@ -169,16 +169,16 @@ func (t *tally) array(s *jsonschema.Schema, array []any) {
 	}
 }
 
-// container is for going through members or entries, and for copying their names.
-func (t *tally) container(length int) {
+// addContainer counts a pass over members or entries, and copies of their names.
+func (t *tally) addContainer(length int) {
 	t.left -= length / 2
 	if t.uneval {
 		t.left -= length
 	}
 }
 
-// unique is for comparing all entries: short arrays by pairs, others by a hash, which arrays and objects can be made to share.
-func (t *tally) unique(array []any) {
+// addUniqueCheck counts the comparison of all entries: in pairs for short arrays, otherwise by a hash, which nested values can be made to share.
+func (t *tally) addUniqueCheck(array []any) {
 	nested := 0
 	for _, v := range array {
 		switch v.(type) {
@@ -194,17 +194,17 @@ func (t *tally) unique(array []any) {
 	}
 }
 
-func (t *tally) text(s *jsonschema.Schema, text string) {
+func (t *tally) addText(s *jsonschema.Schema, text string) {
 	if s.MinLength != nil || s.MaxLength != nil || s.Format != nil || s.Enum != nil || s.Const != nil {
 		t.left -= len(text) / 64
 	}
 	if s.Pattern != nil {
-		t.match(s.Pattern, text)
+		t.addMatch(s.Pattern, text)
 	}
 }
 
-// number is for exact arithmetic: of every digit, and of those that an exponent stands for.
-func (t *tally) number(s *jsonschema.Schema, f *facts, text string) {
+// addNumber counts exact arithmetic with all digits, including those that an exponent adds.
+func (t *tally) addNumber(s *jsonschema.Schema, f *facts, text string) {
 	if !f.exact {
 		return
 	}
@@ -218,8 +218,8 @@ func (t *tally) number(s *jsonschema.Schema, f *facts, text string) {
 	t.left -= cost
 }
 
-// match is for a pattern: linear in the text and in the pattern.
-func (t *tally) match(re jsonschema.Regexp, text string) {
+// addMatch counts a match, which is linear in the text and in the pattern.
+func (t *tally) addMatch(re jsonschema.Regexp, text string) {
 	instructions := maxInstructions
 	if p, ok := re.(*pattern); ok {
 		instructions = p.instructions

@@ -1,6 +1,6 @@
-// Package strictjson decodes JSON from outside: unknown fields, wrong types, duplicate names and trailing data are refused with the
-// path of the field. It is built on go-json-experiment, the coming encoding/json/v2, because encoding/json names a
-// field but not its path, and takes the last of two equal names.
+// Package strictjson decodes JSON from outside. Unknown fields, wrong types, duplicate names and trailing data are errors with the path of
+// the field. It uses go-json-experiment, the coming encoding/json/v2, because encoding/json reports a field without its path and accepts
+// duplicate names.
 package strictjson
 
 import (
@@ -23,7 +23,7 @@ func Decode(data []byte, v any) error {
 		return nil
 	}
 	if semantic, ok := errors.AsType[*json.SemanticError](err); ok {
-		return agent.Invalid(Path(string(semantic.JSONPointer)), "%s", reason(semantic))
+		return agent.Invalid(Path(string(semantic.JSONPointer)), "%s", semanticMessage(semantic))
 	}
 	if syntax, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
 		if errors.Is(err, jsontext.ErrDuplicateName) {
@@ -34,12 +34,13 @@ func Decode(data []byte, v any) error {
 	return agent.Invalid("", "malformed JSON: %w", err)
 }
 
-func reason(e *json.SemanticError) string {
+// semanticMessage says why a value does not fit its Go type.
+func semanticMessage(e *json.SemanticError) string {
 	if errors.Is(e, json.ErrUnknownName) {
 		return "unknown field"
 	}
 	if e.JSONKind != 0 && e.GoType != nil {
-		s := fmt.Sprintf("want %s, got %s", want(e.GoType.Kind().String()), kind(e.JSONKind))
+		s := fmt.Sprintf("want %s, got %s", goKindName(e.GoType.Kind().String()), jsonKindName(e.JSONKind))
 		if e.Err != nil {
 			s += ": " + e.Err.Error()
 		}
@@ -51,8 +52,8 @@ func reason(e *json.SemanticError) string {
 	return "wrong type"
 }
 
-// want names a Go kind in the words of JSON.
-func want(k string) string {
+// goKindName returns the name of a Go kind in JSON.
+func goKindName(k string) string {
 	switch {
 	case strings.HasPrefix(k, "int"), strings.HasPrefix(k, "uint"):
 		return "a whole number"
@@ -69,7 +70,8 @@ func want(k string) string {
 	}
 }
 
-func kind(k jsontext.Kind) string {
+// jsonKindName returns the name of a JSON type.
+func jsonKindName(k jsontext.Kind) string {
 	switch k {
 	case 'n':
 		return "null"
@@ -88,7 +90,7 @@ func kind(k jsontext.Kind) string {
 	}
 }
 
-// Path turns a JSON pointer (/messages/0/role) into the form that errors use (messages[0].role).
+// Path returns a JSON Pointer (/messages/0/role) as errors write it (messages[0].role).
 func Path(pointer string) string {
 	var b strings.Builder
 	for token := range strings.SplitSeq(strings.TrimPrefix(pointer, "/"), "/") {

@@ -1,4 +1,4 @@
-package plancache_test
+package plancache
 
 import (
 	"bytes"
@@ -20,7 +20,6 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/catalog/plancache"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -75,20 +74,20 @@ func stored(names ...string) (s *store, hashes []string) {
 	return s, hashes
 }
 
-func open(t testing.TB, cfg plancache.Config) *plancache.Cache {
+func open(t testing.TB, cfg Config) *Cache {
 	t.Helper()
-	c, err := plancache.New(cfg)
+	c, err := New(cfg)
 	require.NoError(t, err)
 	return c
 }
 
 func TestNewRefuses(t *testing.T) {
 	s, _ := stored()
-	for name, cfg := range map[string]plancache.Config{
-		"no backend": {}, "size": {Backend: s, Size: -1}, "bytes": {Backend: s, Bytes: -1}, "TTL": {Backend: s, TTL: -1}, "timeout": {Backend: s, Timeout: -1},
+	for name, cfg := range map[string]Config{
+		"no backend": {}, "size": {Backend: s, Size: -1}, "TTL": {Backend: s, TTL: -1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := plancache.New(cfg)
+			_, err := New(cfg)
 			require.Equal(t, agent.CodeInvalid, agent.CodeOf(err))
 		})
 	}
@@ -96,8 +95,8 @@ func TestNewRefuses(t *testing.T) {
 
 func TestPlanIsReadOnceAndShared(t *testing.T) {
 	s, h := stored("a")
-	var tiers []plancache.Tier
-	c := open(t, plancache.Config{Backend: s, Looked: func(tier plancache.Tier) { tiers = append(tiers, tier) }})
+	var tiers []Tier
+	c := open(t, Config{Backend: s, Looked: func(tier Tier) { tiers = append(tiers, tier) }})
 	want, body, _ := plan("a")
 	p, err := c.Plan(t.Context(), h[0])
 	require.NoError(t, err)
@@ -111,20 +110,20 @@ func TestPlanIsReadOnceAndShared(t *testing.T) {
 	require.Equal(t, int32(1), s.reads.Load())
 	_, err = c.Plan(t.Context(), sum([]byte("unknown")))
 	require.Equal(t, agent.CodeNotFound, agent.CodeOf(err))
-	require.Equal(t, []plancache.Tier{plancache.TierBackend, plancache.TierMemory, plancache.TierMemory, plancache.TierNone}, tiers)
+	require.Equal(t, []Tier{TierBackend, TierMemory, TierMemory, TierNone}, tiers)
 }
 
 func TestAPlanMayHaveFieldsOfALaterVersion(t *testing.T) {
 	body := []byte(`{"schema":"plan.v1","agent":"a","invented_later":{"x":1}}`)
 	s := &store{bodies: map[string][]byte{sum(body): body}}
-	p, err := open(t, plancache.Config{Backend: s}).Plan(t.Context(), sum(body))
+	p, err := open(t, Config{Backend: s}).Plan(t.Context(), sum(body))
 	require.NoError(t, err)
 	require.Equal(t, "a", p.Agent)
 }
 
 func TestWhatIsNoHash(t *testing.T) {
 	s, h := stored("a")
-	c := open(t, plancache.Config{Backend: s})
+	c := open(t, Config{Backend: s})
 	for name, hash := range map[string]string{
 		"empty": "", "another algorithm": "md5:" + h[0][7:], "no algorithm": h[0][7:], "a path": "../" + h[0], "too short": h[0][:70], "too long": h[0] + "0",
 		"upper case": strings.ToUpper(h[0][:7]) + h[0][7:], "upper case digits": "sha256:" + strings.Repeat("A", 64), "no digits": "sha256:" + strings.Repeat("g", 64),
@@ -147,7 +146,7 @@ func TestWhatIsNoHash(t *testing.T) {
 
 func TestWhatTheBackendMayNotHold(t *testing.T) {
 	_, body, hash := plan("a")
-	large := append(bytes.Repeat([]byte(" "), plancache.MaxPlan), body...)
+	large := append(bytes.Repeat([]byte(" "), MaxPlan), body...)
 	cases := map[string]struct {
 		hash    string
 		body    []byte
@@ -161,7 +160,7 @@ func TestWhatTheBackendMayNotHold(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			s := &store{bodies: map[string][]byte{tc.hash: tc.body}}
-			c := open(t, plancache.Config{Backend: s})
+			c := open(t, Config{Backend: s})
 			for range 2 {
 				_, err := c.Plan(t.Context(), tc.hash)
 				require.ErrorContains(t, err, tc.message)
@@ -175,7 +174,7 @@ func TestWhatTheBackendMayNotHold(t *testing.T) {
 func TestAdd(t *testing.T) {
 	s, _ := stored()
 	core, logs := observer.New(zapcore.ErrorLevel)
-	c := open(t, plancache.Config{Backend: s, Logger: zap.New(core)})
+	c := open(t, Config{Backend: s, Logger: zap.New(core)})
 	p, body, hash := plan("a")
 	c.Add(hash, p, body)
 	got, err := c.Plan(t.Context(), hash)
@@ -194,13 +193,14 @@ func TestAdd(t *testing.T) {
 func TestMemoryIsBounded(t *testing.T) {
 	names := []string{"a", "b", "c"}
 	_, body, _ := plan("a")
-	for name, cfg := range map[string]plancache.Config{
-		"by plans": {Size: 2}, "by bytes": {Bytes: int64(2*len(body) + 1)},
-	} {
+	for name, limit := range map[string]struct {
+		plans int
+		bytes int64
+	}{"by plans": {2, maxBytes}, "by bytes": {0, int64(2*len(body) + 1)}} {
 		t.Run(name, func(t *testing.T) {
 			s, h := stored(names...)
-			cfg.Backend = s
-			c := open(t, cfg)
+			c := open(t, Config{Backend: s, Size: limit.plans})
+			c.memory.limit = limit.bytes
 			ask := func(i int, reads int32) {
 				t.Helper()
 				_, err := c.Plan(t.Context(), h[i])
@@ -221,7 +221,8 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 	t.Run("one that is larger than all may be", func(t *testing.T) {
 		s, h := stored(names...)
-		c := open(t, plancache.Config{Backend: s, Bytes: 1})
+		c := open(t, Config{Backend: s})
+		c.memory.limit = 1
 		for range 2 {
 			_, err := c.Plan(t.Context(), h[0])
 			require.NoError(t, err)
@@ -233,7 +234,7 @@ func TestMemoryIsBounded(t *testing.T) {
 func TestPlansExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, h := stored("a")
-		c := open(t, plancache.Config{Backend: s, TTL: time.Minute})
+		c := open(t, Config{Backend: s, TTL: time.Minute})
 		ask := func(reads int32) {
 			t.Helper()
 			_, err := c.Plan(t.Context(), h[0])

@@ -10,12 +10,12 @@ import (
 )
 
 const (
-	failures    = 3               // in a row, after which the tier is not asked
-	rest        = 5 * time.Second // for this long; then one call tries
+	maxFailures = 3               // in a row, after which the tier is not called
+	pause       = 5 * time.Second // until one call tries again
 	logInterval = 10 * time.Second
 )
 
-// guard keeps a shared tier that is slow or gone from being felt: no error leaves it.
+// guard calls a shared tier for as long as it answers. It logs errors and returns none, so that a lookup goes on without the tier.
 type guard struct {
 	shared  Shared
 	timeout time.Duration
@@ -24,18 +24,18 @@ type guard struct {
 	log     rate.Sometimes
 }
 
-func newGuard(shared Shared, timeout time.Duration, logger *zap.Logger) *guard {
+func newGuard(shared Shared, logger *zap.Logger) *guard {
 	return &guard{
-		shared: shared, timeout: timeout, logger: logger, log: rate.Sometimes{First: 1, Interval: logInterval},
+		shared: shared, timeout: sharedTimeout, logger: logger, log: rate.Sometimes{First: 1, Interval: logInterval},
 		breaker: gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
-			MaxRequests: 1, Timeout: rest,
-			ReadyToTrip: func(n gobreaker.Counts) bool { return n.ConsecutiveFailures >= failures },
+			MaxRequests: 1, Timeout: pause,
+			ReadyToTrip: func(n gobreaker.Counts) bool { return n.ConsecutiveFailures >= maxFailures },
 		}),
 	}
 }
 
 func (g *guard) get(ctx context.Context, hash string) (body []byte, found, answers bool) {
-	answers = g.ask(ctx, "get", func(ctx context.Context) (err error) {
+	answers = g.do(ctx, "get", func(ctx context.Context) (err error) {
 		body, found, err = g.shared.Get(ctx, hash)
 		return err
 	})
@@ -43,15 +43,15 @@ func (g *guard) get(ctx context.Context, hash string) (body []byte, found, answe
 }
 
 func (g *guard) set(ctx context.Context, hash string, body []byte) {
-	g.ask(ctx, "set", func(ctx context.Context) error { return g.shared.Set(ctx, hash, body) })
+	g.do(ctx, "set", func(ctx context.Context) error { return g.shared.Set(ctx, hash, body) })
 }
 
 func (g *guard) drop(ctx context.Context, hash string) (answers bool) {
-	return g.ask(ctx, "drop", func(ctx context.Context) error { return g.shared.Drop(ctx, hash) })
+	return g.do(ctx, "drop", func(ctx context.Context) error { return g.shared.Drop(ctx, hash) })
 }
 
-// ask returns false when the tier failed, or is left alone because it did.
-func (g *guard) ask(ctx context.Context, what string, call func(ctx context.Context) error) bool {
+// do calls the tier and reports whether it answered. It does not call a tier that failed a moment ago.
+func (g *guard) do(ctx context.Context, what string, call func(ctx context.Context) error) bool {
 	done, err := g.breaker.Allow()
 	if err != nil {
 		return false

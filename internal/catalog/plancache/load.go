@@ -20,18 +20,19 @@ const loadTimeout = 15 * time.Second
 
 const prefix = "sha256:"
 
+// find returns the entry of a hash, from memory or by one load for all who ask at the same time.
 func (c *Cache) find(ctx context.Context, hash string) (*entry, error) {
 	if e := c.memory.get(hash); e != nil {
 		c.looked(TierMemory)
 		return e, nil
 	}
-	if !wellFormed(hash) {
+	if !isHash(hash) {
 		return nil, agent.Invalid("hash", "want sha256:<64 lower-case hex digits>, got %.80q", hash)
 	}
 	if err := agent.Interrupted(ctx, op); err != nil {
 		return nil, err
 	}
-	// The load is nobody's own: a caller who leaves must not end it for those who stay.
+	// All callers share the load: one that leaves must not end it for the others.
 	loaded := c.flight.DoChan(hash, func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), loadTimeout)
 		defer cancel()
@@ -50,7 +51,7 @@ func (c *Cache) find(ctx context.Context, hash string) (*entry, error) {
 }
 
 func (c *Cache) load(ctx context.Context, hash string) (*entry, error) {
-	if e := c.memory.get(hash); e != nil { // another load ended just before this one began
+	if e := c.memory.get(hash); e != nil { // another load has just ended
 		c.looked(TierMemory)
 		return e, nil
 	}
@@ -73,7 +74,7 @@ func (c *Cache) load(ctx context.Context, hash string) (*entry, error) {
 	return e, nil
 }
 
-// fromShared returns nil when the shared tier does not have the plan, and whether it answers at all.
+// fromShared returns the plan if the shared tier has it, and whether the tier answers at all.
 func (c *Cache) fromShared(ctx context.Context, hash string) (e *entry, answers bool) {
 	if c.shared == nil {
 		return nil, false
@@ -101,7 +102,7 @@ func (c *Cache) fromBackend(ctx context.Context, hash string) (*entry, error) {
 	return decode(hash, body)
 }
 
-// decode refuses bytes that are not the plan of a hash. A plan may have fields that this version does not know.
+// decode returns the plan in bytes that have the hash. It ignores fields of later versions.
 func decode(hash string, body []byte) (*entry, error) {
 	if err := verify(hash, body); err != nil {
 		return nil, err
@@ -110,37 +111,38 @@ func decode(hash string, body []byte) (*entry, error) {
 	if err := json.Unmarshal(body, plan); err != nil {
 		return nil, agent.Errorf(agent.CodeInternal, op, "stored plan %s: %w", hash, err)
 	}
-	nameTenants(plan)
+	setAuthTenants(plan)
 	return &entry{plan: plan, body: body}, nil
 }
 
-// nameTenants completes a plan of a release whose auth profiles did not say whose they are: they are taken for the plan's own.
-func nameTenants(plan *agent.Plan) {
-	name := func(auth *agent.PlanAuth) {
+// setAuthTenants completes a plan of an earlier release, whose auth profiles have no tenant: they belong to the plan's own.
+func setAuthTenants(plan *agent.Plan) {
+	set := func(auth *agent.PlanAuth) {
 		if auth != nil && auth.Tenant == "" {
 			auth.Tenant = plan.Tenant
 		}
 	}
 	for i := range plan.Models {
-		name(plan.Models[i].Auth)
+		set(plan.Models[i].Auth)
 	}
 	for i := range plan.Tools {
 		for j := range plan.Tools[i].Auth {
-			name(&plan.Tools[i].Auth[j])
+			set(&plan.Tools[i].Auth[j])
 		}
 	}
 	for i := range plan.Sources {
 		for j := range plan.Sources[i].Auth {
-			name(&plan.Sources[i].Auth[j])
+			set(&plan.Sources[i].Auth[j])
 		}
 	}
 	for i := range plan.Prepare {
 		if m := plan.Prepare[i].Embedding; m != nil {
-			name(m.Auth)
+			set(m.Auth)
 		}
 	}
 }
 
+// verify returns an error unless the bytes have the hash and are not too long.
 func verify(hash string, body []byte) error {
 	if len(body) > MaxPlan {
 		return agent.Errorf(agent.CodeOverflow, op, "stored plan %s is larger than %s bytes", hash, humanize.Comma(MaxPlan))
@@ -152,7 +154,8 @@ func verify(hash string, body []byte) error {
 	return nil
 }
 
-func wellFormed(hash string) bool {
+// isHash reports whether a text is sha256:<64 lower-case hex digits>.
+func isHash(hash string) bool {
 	digits, ok := strings.CutPrefix(hash, prefix)
 	return ok && len(digits) == hex.EncodedLen(sha256.Size) && strings.Trim(digits, "0123456789abcdef") == ""
 }

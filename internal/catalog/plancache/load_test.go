@@ -1,4 +1,4 @@
-package plancache_test
+package plancache
 
 import (
 	"context"
@@ -15,14 +15,13 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/catalog/plancache"
 )
 
 func TestManyWhoAskReadOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, h := stored("a")
 		s.before = func(context.Context) error { time.Sleep(time.Second); return nil }
-		c := open(t, plancache.Config{Backend: s})
+		c := open(t, Config{Backend: s})
 		var g errgroup.Group
 		for i := range 100 {
 			g.Go(func() error {
@@ -45,7 +44,7 @@ func TestOldPlansNameTheirTenant(t *testing.T) {
 		`"sources":[{"auth":[{"name":"k"}]}],"prepare":[{"kind":"retrieve","embedding":{"profile":"e","auth":{"name":"k"}}},{"kind":"classify"}]}`
 	sum := sha256.Sum256([]byte(body))
 	hash := "sha256:" + hex.EncodeToString(sum[:])
-	p, err := open(t, plancache.Config{Backend: &store{bodies: map[string][]byte{hash: []byte(body)}}}).Plan(t.Context(), hash)
+	p, err := open(t, Config{Backend: &store{bodies: map[string][]byte{hash: []byte(body)}}}).Plan(t.Context(), hash)
 	require.NoError(t, err)
 	for _, auth := range []agent.PlanAuth{*p.Models[0].Auth, p.Tools[0].Auth[0], p.Sources[0].Auth[0], *p.Prepare[0].Embedding.Auth} {
 		require.Equal(t, agent.PlanAuth{Tenant: "acme", Name: "k"}, auth)
@@ -65,7 +64,7 @@ func TestTheFirstWhoAskedLeaves(t *testing.T) {
 			return ctx.Err()
 		}
 	}
-	c := open(t, plancache.Config{Backend: s})
+	c := open(t, Config{Backend: s})
 	ctx, leave := context.WithCancel(t.Context())
 	first, second := make(chan error, 1), make(chan error, 1)
 	go func() { _, err := c.Plan(ctx, h[0]); first <- err }()
@@ -101,7 +100,7 @@ func (m *meanwhile) Err() error {
 
 func TestAPlanThatComesBetweenTheLookAndTheLoadIsNotReadAgain(t *testing.T) {
 	s, h := stored("a")
-	c := open(t, plancache.Config{Backend: s})
+	c := open(t, Config{Backend: s})
 	ctx := &meanwhile{Context: t.Context(), do: func() {
 		_, err := c.Plan(context.Background(), h[0])
 		require.NoError(t, err)
@@ -115,7 +114,7 @@ func TestABackendThatDoesNotAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, h := stored("a")
 		s.before = func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
-		c := open(t, plancache.Config{Backend: s})
+		c := open(t, Config{Backend: s})
 		_, err := c.Plan(t.Context(), h[0])
 		require.Equal(t, agent.CodeUnavailable, agent.CodeOf(err))
 		s.before = func(context.Context) error { return agent.Errorf(agent.CodeUnavailable, "read plan", "no connection") }
@@ -128,7 +127,7 @@ func TestABackendThatDoesNotAnswer(t *testing.T) {
 func TestConcurrentUse(t *testing.T) {
 	names := strings.Split("abcdefgh", "")
 	s, h := stored(names...)
-	c := open(t, plancache.Config{Backend: s, Size: 3})
+	c := open(t, Config{Backend: s, Size: 3})
 	var g errgroup.Group
 	for i := range 16 {
 		g.Go(func() error {
@@ -154,7 +153,7 @@ func TestConcurrentUse(t *testing.T) {
 
 func BenchmarkPlanInMemory(b *testing.B) {
 	s, h := stored("a")
-	c := open(b, plancache.Config{Backend: s})
+	c := open(b, Config{Backend: s})
 	_, err := c.Plan(b.Context(), h[0])
 	require.NoError(b, err)
 	b.ReportAllocs()
@@ -163,17 +162,4 @@ func BenchmarkPlanInMemory(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-}
-
-func BenchmarkPlanInMemoryParallel(b *testing.B) {
-	s, h := stored("a")
-	c := open(b, plancache.Config{Backend: s})
-	b.ReportAllocs()
-	b.RunParallel(func(pb *testing.PB) {
-		for pb.Next() {
-			if _, err := c.Plan(b.Context(), h[0]); err != nil {
-				b.Error(err)
-			}
-		}
-	})
 }

@@ -9,15 +9,15 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// entry is a plan that was found to have its hash.
+// entry is a plan whose bytes have its hash.
 type entry struct {
 	plan  *agent.Plan
 	body  []byte
 	until time.Time
 }
 
-// memory is an LRU whose entries also expire, and whose bytes are bounded. The library's expirable one starts a goroutine that cannot be
-// stopped, and counts entries alone.
+// memory is an LRU cache whose entries expire and whose bytes are bounded. The library's expirable one starts a goroutine that cannot be
+// stopped, and it bounds only the number of entries.
 type memory struct {
 	ttl   time.Duration
 	limit int64
@@ -34,7 +34,7 @@ func newMemory(size int, limit int64, ttl time.Duration) (*memory, error) {
 	return m, err
 }
 
-// get returns nil when there is none.
+// get returns the entry of a hash, nil if there is none.
 func (m *memory) get(hash string) *entry {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -49,7 +49,7 @@ func (m *memory) get(hash string) *entry {
 	return e
 }
 
-// add also lets go of what was used least, as far as it has expired or there is too much. The newest stays, whatever its size.
+// add keeps an entry and drops those used least, as long as they have expired or there is too much. The newest stays, whatever its size.
 func (m *memory) add(hash string, e *entry) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

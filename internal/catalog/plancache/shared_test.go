@@ -1,4 +1,4 @@
-package plancache_test
+package plancache
 
 import (
 	"bytes"
@@ -16,43 +16,40 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/catalog/plancache"
-	"github.com/turnstone-run/turnstone/internal/catalog/plancache/plancachetest"
-	"github.com/turnstone-run/turnstone/internal/catalog/plancache/redistier"
 )
 
 func TestASecondProcessReadsTheSharedTier(t *testing.T) {
 	s, h := stored("a")
-	shared := &plancachetest.Memory{}
-	_, err := open(t, plancache.Config{Backend: s, Shared: shared}).Plan(t.Context(), h[0])
+	shared := &fakeTier{}
+	_, err := open(t, Config{Backend: s, Shared: shared}).Plan(t.Context(), h[0])
 	require.NoError(t, err)
-	var tiers []plancache.Tier
-	second := open(t, plancache.Config{Backend: s, Shared: shared, Looked: func(tier plancache.Tier) { tiers = append(tiers, tier) }})
+	var tiers []Tier
+	second := open(t, Config{Backend: s, Shared: shared, Looked: func(tier Tier) { tiers = append(tiers, tier) }})
 	for range 2 {
 		p, err := second.Plan(t.Context(), h[0])
 		require.NoError(t, err)
 		require.Equal(t, "a", p.Agent)
 	}
 	require.Equal(t, int32(1), s.reads.Load())
-	require.Equal(t, []plancache.Tier{plancache.TierShared, plancache.TierMemory}, tiers)
+	require.Equal(t, []Tier{TierShared, TierMemory}, tiers)
 }
 
 func TestWhatTheSharedTierMayNotHold(t *testing.T) {
 	_, other, _ := plan("b")
 	for name, body := range map[string][]byte{
-		"another plan": other, "nothing": {}, "rubbish": []byte("x"), "too much": bytes.Repeat([]byte(" "), plancache.MaxPlan+1),
+		"another plan": other, "nothing": {}, "rubbish": []byte("x"), "too much": bytes.Repeat([]byte(" "), MaxPlan+1),
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, h := stored("a")
-			shared := &plancachetest.Memory{}
+			shared := &fakeTier{}
 			require.NoError(t, shared.Set(t.Context(), h[0], body))
 			var calls []string
-			shared.Before = func(_ context.Context, call string) error {
+			shared.before = func(_ context.Context, call string) error {
 				calls = append(calls, call)
 				return nil
 			}
 			core, logs := observer.New(zapcore.WarnLevel)
-			p, err := open(t, plancache.Config{Backend: s, Shared: shared, Logger: zap.New(core)}).Plan(t.Context(), h[0])
+			p, err := open(t, Config{Backend: s, Shared: shared, Logger: zap.New(core)}).Plan(t.Context(), h[0])
 			require.NoError(t, err)
 			require.Equal(t, "a", p.Agent)
 			require.Equal(t, []string{"get", "drop", "set"}, calls)
@@ -67,8 +64,8 @@ func TestWhatTheSharedTierMayNotHold(t *testing.T) {
 func TestNothingWrongReachesTheSharedTier(t *testing.T) {
 	s, h := stored("a")
 	s.bodies[h[0]] = []byte("{}")
-	shared := &plancachetest.Memory{}
-	_, err := open(t, plancache.Config{Backend: s, Shared: shared}).Plan(t.Context(), h[0])
+	shared := &fakeTier{}
+	_, err := open(t, Config{Backend: s, Shared: shared}).Plan(t.Context(), h[0])
 	require.Equal(t, agent.CodeInternal, agent.CodeOf(err))
 	_, ok, err := shared.Get(t.Context(), h[0])
 	require.NoError(t, err)
@@ -90,7 +87,7 @@ func TestASharedTierThatFailsIsLeftAlone(t *testing.T) {
 				s, h := stored("a", "b", "c", "d", "e", "f", "g", "h", "i")
 				asked := 0
 				failing := true
-				shared := &plancachetest.Memory{Before: func(ctx context.Context, call string) error {
+				shared := &fakeTier{before: func(ctx context.Context, call string) error {
 					asked++
 					if failing {
 						return c.before(ctx, call)
@@ -98,7 +95,7 @@ func TestASharedTierThatFailsIsLeftAlone(t *testing.T) {
 					return nil
 				}}
 				core, logs := observer.New(zapcore.WarnLevel)
-				cache := open(t, plancache.Config{Backend: s, Shared: shared, Logger: zap.New(core)})
+				cache := open(t, Config{Backend: s, Shared: shared, Logger: zap.New(core)})
 				ask := func(calls int, delay time.Duration) {
 					t.Helper()
 					before, began := asked, time.Now()
@@ -130,14 +127,14 @@ func TestASharedTierThatFailsIsLeftAlone(t *testing.T) {
 
 func TestRedisTier(t *testing.T) {
 	server := miniredis.RunT(t)
-	tier, err := redistier.New(redistier.Config{URL: "redis://" + server.Addr(), Timeout: 10 * time.Second})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, tier.Close()) })
+	tier := openTier(t, "redis://"+server.Addr(), redisTTL)
 	s, h := stored("a", "b", "c", "d", "e", "f")
-	process := func() *plancache.Cache {
-		return open(t, plancache.Config{Backend: s, Shared: tier, Timeout: 10 * time.Second})
+	process := func() *Cache {
+		c := open(t, Config{Backend: s, Shared: tier})
+		c.shared.timeout = 10 * time.Second
+		return c
 	}
-	ask := func(c *plancache.Cache, i int) {
+	ask := func(c *Cache, i int) {
 		t.Helper()
 		p, err := c.Plan(t.Context(), h[i])
 		require.NoError(t, err)

@@ -1,4 +1,4 @@
-// Package definitionstest has the ports of package definitions in memory, for tests.
+// Package definitionstest has the ports of workflow definitions in memory, and the suite that every [library.Store] passes.
 package definitionstest
 
 import (
@@ -14,10 +14,11 @@ import (
 
 // Store is a [definitions.Store] in memory.
 type Store struct {
-	mu          sync.Mutex
-	definitions map[string][]agent.StoredWorkflow // by tenant/owner/tag
-	runs        map[string]*agent.Run
-	attempts    map[string]bool
+	LibraryStore
+
+	runsMu   sync.Mutex
+	runs     map[string]*agent.Run
+	attempts map[string]bool
 
 	// Broken, if set, is called before every method with its name; its error fails the method.
 	Broken func(call string) error
@@ -25,7 +26,7 @@ type Store struct {
 
 // NewStore returns an empty store.
 func NewStore() *Store {
-	return &Store{definitions: map[string][]agent.StoredWorkflow{}, runs: map[string]*agent.Run{}, attempts: map[string]bool{}}
+	return &Store{runs: map[string]*agent.Run{}, attempts: map[string]bool{}}
 }
 
 // Put stores the next version of a definition.
@@ -34,12 +35,9 @@ func (s *Store) Put(key agent.WorkflowKey, d agent.WorkflowDefinition) (agent.St
 	if err != nil {
 		return agent.StoredWorkflow{}, err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	id := key.Tenant + "/" + key.Owner + "/" + key.Tag
-	w := agent.StoredWorkflow{WorkflowKey: key, Version: int64(len(s.definitions[id])) + 1, Definition: raw, UpdatedAt: time.Now()}
-	s.definitions[id] = append(s.definitions[id], w)
-	return w, nil
+	version, _, _ := s.NewestVersion(context.Background(), key)
+	w := agent.StoredWorkflow{WorkflowKey: key, Version: version + 1, Definition: raw, UpdatedAt: time.Now()}
+	return s.CommitWorkflow(context.Background(), agent.WorkflowCommit{Stored: w, Base: version})
 }
 
 // broken returns the error that Broken gives the method.
@@ -51,27 +49,11 @@ func (s *Store) broken(call string) error {
 }
 
 // Workflow implements [definitions.Store].
-func (s *Store) Workflow(_ context.Context, key agent.WorkflowKey, version int64) (agent.StoredWorkflow, error) {
+func (s *Store) Workflow(ctx context.Context, key agent.WorkflowKey, version int64) (agent.StoredWorkflow, error) {
 	if err := s.broken("Workflow"); err != nil {
 		return agent.StoredWorkflow{}, err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	owner := key.Owner
-	if owner == "" {
-		owner = agent.DefaultWorkflowOwner
-	}
-	all := s.definitions[key.Tenant+"/"+owner+"/"+key.Tag]
-	switch {
-	case len(all) == 0:
-		return agent.StoredWorkflow{}, agent.FieldErrorf(agent.CodeNotFound, "workflow_tag", "there is no workflow %q", key.Tag)
-	case version > int64(len(all)):
-		return agent.StoredWorkflow{}, agent.FieldErrorf(agent.CodeNotFound, "version", "workflow %q has no version %d", key.Tag, version)
-	case version == 0:
-		return all[len(all)-1], nil
-	default:
-		return all[version-1], nil
-	}
+	return s.LibraryStore.Workflow(ctx, key, version)
 }
 
 // BeginRun implements [definitions.Store].
@@ -79,8 +61,8 @@ func (s *Store) BeginRun(_ context.Context, r agent.Run) (agent.Run, error) {
 	if err := s.broken("BeginRun"); err != nil {
 		return agent.Run{}, err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.runsMu.Lock()
+	defer s.runsMu.Unlock()
 	if existing := s.runs[r.RunID]; existing != nil {
 		return *existing, nil
 	}
@@ -93,8 +75,8 @@ func (s *Store) Run(_ context.Context, tenant, runID string) (agent.Run, error) 
 	if err := s.broken("Run"); err != nil {
 		return agent.Run{}, err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.runsMu.Lock()
+	defer s.runsMu.Unlock()
 	r := s.runs[runID]
 	if r == nil || (tenant != "" && r.Tenant != tenant) {
 		return agent.Run{}, agent.FieldErrorf(agent.CodeNotFound, "run_id", "there is no run %q", runID)
@@ -112,8 +94,8 @@ func (s *Store) SaveStep(ctx context.Context, _, runID string, step agent.RunSte
 	if err := ctx.Err(); err != nil {
 		return agent.RunStep{}, err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.runsMu.Lock()
+	defer s.runsMu.Unlock()
 	r := s.runs[runID]
 	if r == nil {
 		return agent.RunStep{}, agent.FieldErrorf(agent.CodeNotFound, "run_id", "there is no run %q", runID)
@@ -132,8 +114,8 @@ func (s *Store) Step(_ context.Context, runID, nodeID string, visit int) (agent.
 	if err := s.broken("Step"); err != nil {
 		return agent.RunStep{}, false, err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.runsMu.Lock()
+	defer s.runsMu.Unlock()
 	if r := s.runs[runID]; r != nil {
 		for _, existing := range r.Steps {
 			if existing.NodeID == nodeID && existing.Visit == visit {
@@ -149,8 +131,8 @@ func (s *Store) Attempt(_ context.Context, runID, nodeID string, visit int) (boo
 	if err := s.broken("Attempt"); err != nil {
 		return false, err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.runsMu.Lock()
+	defer s.runsMu.Unlock()
 	key := fmt.Sprintf("%s\x00%s\x00%d", runID, nodeID, visit)
 	before := s.attempts[key]
 	s.attempts[key] = true
@@ -162,8 +144,8 @@ func (s *Store) FinishRun(_ context.Context, tenant, runID string, status agent.
 	if err := s.broken("FinishRun"); err != nil {
 		return err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.runsMu.Lock()
+	defer s.runsMu.Unlock()
 	r := s.runs[runID]
 	if r == nil || r.Tenant != tenant {
 		return agent.FieldErrorf(agent.CodeNotFound, "run_id", "there is no run %q", runID)
@@ -174,10 +156,10 @@ func (s *Store) FinishRun(_ context.Context, tenant, runID string, status agent.
 	return nil
 }
 
-// Runs implements [definitions.Store]: all of them, on one page.
+// Runs lists the runs that a query asks for, on one page.
 func (s *Store) Runs(_ context.Context, q agent.RunQuery) (agent.RunPage, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.runsMu.Lock()
+	defer s.runsMu.Unlock()
 	var page agent.RunPage
 	for _, r := range s.runs {
 		if r.Tenant == q.Tenant && (q.Tag == "" || r.Tag == q.Tag) && (q.Status == "" || r.Status == q.Status) {

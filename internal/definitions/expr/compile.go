@@ -10,7 +10,7 @@ import (
 	"cel.dev/cel-go/common/types/ref"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/clip"
+	"github.com/turnstone-run/turnstone/internal/celenv"
 )
 
 // MaxExpression is the maximum length of an expression in bytes.
@@ -47,39 +47,22 @@ func compile(env *cel.Env, source string) (*expression, error) {
 	}
 	env, err := env.Extend(variables...)
 	if err != nil {
-		return nil, agent.Invalid("", "%s", shortLine(err.Error()))
+		return nil, agent.Invalid("", "%s", celenv.ShortLine(err.Error()))
 	}
 	checked, issues := env.Check(parsed)
 	if issues.Err() != nil {
 		return nil, compileError(issues)
 	}
 	e.output = checked.OutputType()
-	if e.program, err = env.Program(checked, programOptions()...); err != nil {
-		return nil, agent.Invalid("", "%s", shortLine(err.Error()))
+	if e.program, err = env.Program(checked, celenv.ProgramOptions(maxCost, interruptEvery)...); err != nil {
+		return nil, agent.Invalid("", "%s", celenv.ShortLine(err.Error()))
 	}
 	return e, nil
 }
 
 // compileError returns the first errors of the compiler in one error.
 func compileError(issues *cel.Issues) error {
-	var out []string
-	for _, e := range issues.Errors() {
-		if len(out) == maxReportedErrors {
-			break
-		}
-		message := shortLine(strings.ReplaceAll(e.Message, " (in container '')", ""))
-		if e.Location.Line() > 0 { // errors about limits have no position
-			message = fmt.Sprintf("%d:%d: %s", e.Location.Line(), e.Location.Column()+1, message)
-		}
-		out = append(out, message)
-	}
-	return agent.Invalid("", "%s", strings.Join(out, "; "))
-}
-
-// shortLine returns a message of a library as one short line.
-func shortLine(s string) string {
-	const maxBytes = 300
-	return clip.Bytes(strings.Join(strings.Fields(s), " "), maxBytes)
+	return agent.Invalid("", "%s", strings.Join(celenv.Problems(issues, maxReportedErrors), "; "))
 }
 
 // errMissingValue means that an expression reads a value that is missing or null.
@@ -96,10 +79,10 @@ func (e *expression) eval(ctx context.Context, s *activation) (ref.Val, error) {
 	}
 	switch message := err.Error(); {
 	case strings.Contains(message, "no such attribute"), strings.Contains(message, "no such key"), strings.Contains(message, "index out of bounds"):
-		return nil, fmt.Errorf("%w: %s", errMissingValue, shortLine(message))
+		return nil, fmt.Errorf("%w: %s", errMissingValue, celenv.ShortLine(message))
 	case strings.Contains(message, "no such overload") && s.readsNull(e.variables.paths):
 		return nil, fmt.Errorf("%w: null is compared", errMissingValue)
 	default:
-		return nil, agent.Invalid("", "%s", shortLine(message))
+		return nil, agent.Invalid("", "%s", celenv.ShortLine(message))
 	}
 }

@@ -5,44 +5,30 @@ import (
 	"strings"
 
 	"cel.dev/cel-go/cel"
-	"cel.dev/cel-go/common/decls"
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
 	"cel.dev/cel-go/common/types/traits"
-	"cel.dev/cel-go/ext"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/celenv"
 )
 
 // Bounds of CEL programs.
 const (
-	maxNesting      = 4   // of comprehensions
-	maxRegexProgram = 200 // instructions; each step of matching may execute all of them
 	maxCost         = 1_000_000
 	maxRecursion    = 100
 	interruptEvery  = 100 // iterations of a comprehension
-	stringsVersion  = 5   // pinned, so that a new CEL library does not change which definitions are valid
 	maxFunctionText = 1 << 20
 )
 
 // newEnv returns the environment of expressions, without variables.
 func newEnv() (*cel.Env, error) {
-	texts, err := textFunctions()
+	// These functions of the string extensions have results and costs no larger than their arguments.
+	texts, err := celenv.StringFunctions("charAt", "format", "lowerAscii", "split", "substring", "trim", "upperAscii")
 	if err != nil {
-		return nil, err
+		return nil, agent.Errorf(agent.CodeInternal, "prepare expressions", "%w", err)
 	}
-	options := []cel.EnvOption{
-		cel.CrossTypeNumericComparisons(true), // JSON has one kind of number
-		cel.RegexProgramSizeLimit(maxRegexProgram),
-		cel.ParserRecursionLimit(maxRecursion),
-		cel.ASTValidators(
-			cel.ValidateDurationLiterals(),
-			cel.ValidateTimestampLiterals(),
-			cel.ValidateRegexLiterals(),
-			cel.ValidateComprehensionNestingLimit(maxNesting),
-		),
-		cel.FunctionDecls(texts...),
-	}
+	options := append(celenv.Options(), cel.ParserRecursionLimit(maxRecursion), cel.FunctionDecls(texts...))
 	options = append(options, growingFunctions()...)
 	options = append(options, numberOperators()...)
 	env, err := cel.NewEnv(options...)
@@ -50,27 +36,6 @@ func newEnv() (*cel.Env, error) {
 		return nil, agent.Errorf(agent.CodeInternal, "prepare expressions", "%w", err)
 	}
 	return env, nil
-}
-
-func programOptions() []cel.ProgramOption {
-	return []cel.ProgramOption{cel.EvalOptions(cel.OptOptimize), cel.CostLimit(maxCost), cel.InterruptCheckFrequency(interruptEvery)}
-}
-
-// textFunctions returns the functions of the string extensions whose result and cost are no larger than their arguments.
-func textFunctions() ([]*decls.FunctionDecl, error) {
-	env, err := cel.NewCustomEnv(ext.Strings(ext.StringsVersion(stringsVersion)))
-	if err != nil {
-		return nil, agent.Errorf(agent.CodeInternal, "prepare expressions", "%w", err)
-	}
-	var out []*decls.FunctionDecl
-	for _, name := range []string{"charAt", "format", "lowerAscii", "split", "substring", "trim", "upperAscii"} {
-		f, known := env.Functions()[name]
-		if !known {
-			return nil, agent.Errorf(agent.CodeInternal, "prepare expressions", "the string extensions have no function %q", name)
-		}
-		out = append(out, f)
-	}
-	return out, nil
 }
 
 // growingFunctions returns join and replace with a bound on their result. The string extensions would check the bound too late.

@@ -146,40 +146,27 @@ const maxListedElements = 40
 
 // listElements lists the elements of the list that a pointer begins with: nodes and schedules by id, edges by their ends.
 func listElements(document json.RawMessage, pointer string) string {
-	var d struct {
-		Nodes     []struct{ ID string }       `json:"nodes"`
-		Edges     []struct{ From, To string } `json:"edges"`
-		Schedules []struct{ ID string }       `json:"schedules"`
-	}
-	if json.Unmarshal(document, &d) != nil {
-		return ""
-	}
 	first, _, _ := strings.Cut(strings.TrimPrefix(pointer, "/"), "/")
-	var names []string
-	switch first {
-	case "nodes":
-		for _, n := range d.Nodes {
-			names = append(names, n.ID)
-		}
-	case "edges":
-		for _, e := range d.Edges {
-			names = append(names, e.From+" → "+e.To)
-		}
-	case "schedules":
-		for _, s := range d.Schedules {
-			names = append(names, s.ID)
-		}
-	default:
+	var lists map[string]json.RawMessage
+	if first != "nodes" && first != "edges" && first != "schedules" || json.Unmarshal(document, &lists) != nil {
 		return ""
 	}
-	if len(names) == 0 {
+	var elements []struct{ ID, From, To string }
+	if raw := lists[first]; !isNull(raw) && json.Unmarshal(raw, &elements) != nil {
+		return ""
+	}
+	if len(elements) == 0 {
 		return "; there are no " + first
 	}
 	var b strings.Builder
-	for i, name := range names {
+	for i, e := range elements {
 		if i == maxListedElements {
-			fmt.Fprintf(&b, " and %d more", len(names)-i)
+			fmt.Fprintf(&b, " and %d more", len(elements)-i)
 			break
+		}
+		name := e.ID
+		if first == "edges" {
+			name = e.From + " → " + e.To
 		}
 		if i > 0 {
 			b.WriteString(", ")

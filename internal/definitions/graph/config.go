@@ -13,46 +13,37 @@ import (
 
 // The actions of tasks.
 const (
-	ActionEmail    = "email"
-	ActionWebhook  = "webhook"
-	ActionPipeline = "pipeline"
+	actionEmail    = "email"
+	actionWebhook  = "webhook"
+	actionPipeline = "pipeline"
 )
 
-// Settings are the decoded config of a node. Exactly one member is set, according to the type of the node; none for a condition.
-type Settings struct {
-	Email    *Email
-	Webhook  *Webhook
-	Pipeline *Pipeline
-	Agent    *Agent
-	Timer    *Timer
-}
-
-// Attempts are the members of a config about retries and time. Zero values mean the defaults of the runtime.
-type Attempts struct {
-	Retries    *Retries `json:"retries,omitempty"`
+// attempts are the members of a config about retries and time. Zero values mean the defaults of the runtime.
+type attempts struct {
+	Retries    *retries `json:"retries,omitempty"`
 	TimeoutSec int64    `json:"timeout_sec,omitempty"` // of one attempt
 }
 
-// Retries says how often a task is attempted and how long it pauses in between.
-type Retries struct {
+// retries says how often a task is attempted and how long it pauses in between.
+type retries struct {
 	MaxAttempts    int   `json:"max_attempts"` // the first included
 	IntervalSec    int64 `json:"interval_sec,omitempty"`
 	MaxIntervalSec int64 `json:"max_interval_sec,omitempty"`
 }
 
-// Email is the config of a task that sends mail. Subject and Body are templates; for an empty Body the runtime sends the input.
-type Email struct {
+// email is the config of a task that sends mail. Subject and Body are templates; for an empty Body the runtime sends the input.
+type email struct {
 	Action  string    `json:"action"`
-	To      Addresses `json:"to,omitempty"` // empty: the runtime's default recipient
-	CC      Addresses `json:"cc,omitempty"`
+	To      addresses `json:"to,omitempty"` // empty: the runtime's default recipient
+	CC      addresses `json:"cc,omitempty"`
 	Subject string    `json:"subject,omitempty"`
 	Body    string    `json:"body,omitempty"`
 
-	Attempts
+	attempts
 }
 
-// Webhook is the config of a task that sends an HTTP request.
-type Webhook struct {
+// webhook is the config of a task that sends an HTTP request.
+type webhook struct {
 	Action  string            `json:"action"`
 	URL     string            `json:"url"`              // a template
 	Method  string            `json:"method,omitempty"` // empty: POST
@@ -62,52 +53,51 @@ type Webhook struct {
 	// Repeatable says that sending the request twice does no harm: an attempt with unknown outcome is repeated.
 	Repeatable bool `json:"repeatable,omitempty"`
 
-	Attempts
+	attempts
 }
 
-// Pipeline is the config of a task that runs the steps of execute_pipeline.
-type Pipeline struct {
+// pipeline is the config of a task that runs the steps of execute_pipeline.
+type pipeline struct {
 	Action   string            `json:"action"`
 	Pipeline []json.RawMessage `json:"pipeline"`
 	InputRef string            `json:"input_ref,omitempty"`
 
-	Attempts
+	attempts
 }
 
-// Agent is the config of a node that runs a turn of an agent. Message and Session are templates.
-type Agent struct {
+// agentTurn is the config of a node that runs a turn of an agent. Message and Session are templates.
+type agentTurn struct {
 	Agent        string          `json:"agent"`
 	Message      string          `json:"message"`
 	OutputSchema json.RawMessage `json:"output_schema,omitempty"` // a JSON Schema of an object
 	Session      string          `json:"session,omitempty"`       // empty: a new session for each visit
 
-	Attempts
+	attempts
 }
 
-// Timer is the config of a node that waits.
-type Timer struct {
+// timer is the config of a node that waits.
+type timer struct {
 	Duration string `json:"duration"`
 }
 
-// readConfig decodes and checks the members of a node that depend on its type. path is the path of the node; readConfig adds the number of
-// compiled expressions to expressions.
-func readConfig(path string, n *agent.WorkflowNode, expressions *int) (Settings, agent.Faults) {
-	var s Settings
+// checkConfig returns what is wrong with the members of a node that depend on its type. path is the path of the node; checkConfig adds the
+// number of compiled expressions to expressions.
+func checkConfig(path string, n *agent.WorkflowNode, expressions *int) agent.Faults {
 	r := configReader{path: path, node: n, expressions: expressions}
 	if n.Type != agent.WorkflowCondition && n.Expr != "" {
 		r.addFault("expr", "is for nodes of type %s", agent.WorkflowCondition)
 	}
 	if !isNull(n.Config) && n.Config[0] != '{' {
 		r.addFault("config", "want an object")
-		return s, r.faults
+		return r.faults
 	}
 	switch n.Type {
 	case agent.WorkflowTask:
-		s = r.readTask()
+		r.checkTask()
 	case agent.WorkflowAgent:
-		s.Agent = r.readAgent()
+		r.checkAgent()
 	case agent.WorkflowTimer:
-		s.Timer = r.readTimer()
+		r.checkTimer()
 	case agent.WorkflowCondition:
 		r.checkCondition()
 	case "":
@@ -115,12 +105,12 @@ func readConfig(path string, n *agent.WorkflowNode, expressions *int) (Settings,
 	default:
 		r.addFault("type", "want one of %s, got %q", nodeTypeNames, clip.Bytes(n.Type, maxQuoted))
 	}
-	return s, r.faults
+	return r.faults
 }
 
 const (
 	nodeTypeNames = agent.WorkflowTask + ", " + agent.WorkflowAgent + ", " + agent.WorkflowCondition + ", " + agent.WorkflowTimer
-	actionNames   = ActionEmail + ", " + ActionWebhook + ", " + ActionPipeline
+	actionNames   = actionEmail + ", " + actionWebhook + ", " + actionPipeline
 )
 
 // configReader decodes and checks the config of one node.
@@ -167,42 +157,39 @@ func (r *configReader) checkCondition() {
 	r.decodeConfig(&none)
 }
 
-func (r *configReader) readTask() Settings {
-	var s Settings
+func (r *configReader) checkTask() {
 	var action struct {
 		Action *string `json:"action"`
 	}
 	// The other members are decoded below, which also reports a config that is no object.
 	if err := json.Unmarshal(r.node.Config, &action); err != nil && !isNull(r.node.Config) {
 		r.addFault("config.action", "want a string")
-		return s
+		return
 	}
 	switch {
 	case action.Action == nil:
 		r.addFault("config.action", "is required: want one of %s", actionNames)
-	case *action.Action == ActionEmail:
-		s.Email = r.readEmail()
-	case *action.Action == ActionWebhook:
-		s.Webhook = r.readWebhook()
-	case *action.Action == ActionPipeline:
-		s.Pipeline = r.readPipeline()
+	case *action.Action == actionEmail:
+		r.checkEmail()
+	case *action.Action == actionWebhook:
+		r.checkWebhook()
+	case *action.Action == actionPipeline:
+		r.checkPipeline()
 	default:
 		r.addFault("config.action", "want one of %s, got %q", actionNames, clip.Bytes(*action.Action, maxQuoted))
 	}
-	return s
 }
 
 const maxWait = 366 * 24 * time.Hour
 
-func (r *configReader) readTimer() *Timer {
-	t := new(Timer)
-	if !r.decodeConfig(t) {
-		return nil
+func (r *configReader) checkTimer() {
+	var t timer
+	if !r.decodeConfig(&t) {
+		return
 	}
 	if d, err := time.ParseDuration(t.Duration); err != nil || d < time.Second || d > maxWait {
 		r.addFault("config.duration", `want 1s to %s, such as "90s" or "24h", got %q`, "8784h", clip.Bytes(t.Duration, maxQuoted))
 	}
-	return t
 }
 
 // Bounds of attempts. All attempts of a task and the pauses between them share the few minutes of its visit; the turn of an agent may take a day.
@@ -214,7 +201,7 @@ const (
 )
 
 // checkAttempts checks retries and timeout. maxSec is the maximum time of one attempt in seconds.
-func (r *configReader) checkAttempts(a *Attempts, maxSec int64) {
+func (r *configReader) checkAttempts(a *attempts, maxSec int64) {
 	if a.TimeoutSec < 0 || a.TimeoutSec > maxSec {
 		r.addFault("config.timeout_sec", "want 1 to %d, got %d", maxSec, a.TimeoutSec)
 	}

@@ -29,15 +29,15 @@ const (
 	maxRef        = 1_024
 )
 
-// Addresses is a list of mail addresses.
-type Addresses []string
+// addresses is a list of mail addresses.
+type addresses []string
 
 // UnmarshalJSON accepts a string or an array of strings.
-func (a *Addresses) UnmarshalJSON(raw []byte) error {
+func (a *addresses) UnmarshalJSON(raw []byte) error {
 	var single string
 	if json.Unmarshal(raw, &single) == nil {
 		if single != "" {
-			*a = Addresses{single}
+			*a = addresses{single}
 		}
 		return nil
 	}
@@ -49,7 +49,7 @@ func (a *Addresses) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-func (r *configReader) checkAddresses(member string, list Addresses) {
+func (r *configReader) checkAddresses(member string, list addresses) {
 	if len(list) > maxRecipients {
 		r.addFault(member, "are %d, at most %d", len(list), maxRecipients)
 		return
@@ -81,10 +81,10 @@ func (r *configReader) checkTemplate(member, text string) {
 	}
 }
 
-func (r *configReader) readEmail() *Email {
-	e := new(Email)
+func (r *configReader) checkEmail() {
+	e := new(email)
 	if !r.decodeConfig(e) {
-		return nil
+		return
 	}
 	r.checkAddresses("config.to", e.To)
 	r.checkAddresses("config.cc", e.CC)
@@ -95,8 +95,7 @@ func (r *configReader) readEmail() *Email {
 	}
 	r.checkTemplate("config.subject", e.Subject)
 	r.checkTemplate("config.body", e.Body)
-	r.checkAttempts(&e.Attempts, maxTaskSec)
-	return e
+	r.checkAttempts(&e.attempts, maxTaskSec)
 }
 
 // webhookMethods returns the methods that a webhook may use.
@@ -104,10 +103,10 @@ func webhookMethods() []string {
 	return []string{http.MethodPost, http.MethodGet, http.MethodPut, http.MethodPatch, http.MethodDelete}
 }
 
-func (r *configReader) readWebhook() *Webhook {
-	w := new(Webhook)
+func (r *configReader) checkWebhook() {
+	w := new(webhook)
 	if !r.decodeConfig(w) {
-		return nil
+		return
 	}
 	r.checkURL(w.URL)
 	if w.Method != "" && !slices.Contains(webhookMethods(), w.Method) {
@@ -120,8 +119,7 @@ func (r *configReader) readWebhook() *Webhook {
 	if text := ""; !isNull(w.Body) && json.Unmarshal(w.Body, &text) == nil {
 		r.checkTemplate("config.body", text)
 	}
-	r.checkAttempts(&w.Attempts, maxTaskSec)
-	return w
+	r.checkAttempts(&w.attempts, maxTaskSec)
 }
 
 // checkURL checks the part of a URL that does not depend on the values of its expressions.
@@ -182,10 +180,10 @@ func (r *configReader) checkHeaders(headers map[string]string) {
 	}
 }
 
-func (r *configReader) readPipeline() *Pipeline {
-	p := new(Pipeline)
+func (r *configReader) checkPipeline() {
+	p := new(pipeline)
 	if !r.decodeConfig(p) {
-		return nil
+		return
 	}
 	switch n := len(p.Pipeline); {
 	case n == 0:
@@ -206,14 +204,13 @@ func (r *configReader) readPipeline() *Pipeline {
 	if len(p.InputRef) > maxRef {
 		r.addFault("config.input_ref", "is %d bytes, at most %d", len(p.InputRef), maxRef)
 	}
-	r.checkAttempts(&p.Attempts, maxTaskSec)
-	return p
+	r.checkAttempts(&p.attempts, maxTaskSec)
 }
 
-func (r *configReader) readAgent() *Agent {
-	a := new(Agent)
+func (r *configReader) checkAgent() {
+	a := new(agentTurn)
 	if !r.decodeConfig(a) {
-		return nil
+		return
 	}
 	if a.Agent == "" {
 		r.addFault("config.agent", "is required")
@@ -228,6 +225,5 @@ func (r *configReader) readAgent() *Agent {
 	if !isNull(a.OutputSchema) && !bytes.HasPrefix(a.OutputSchema, []byte("{")) {
 		r.addFault("config.output_schema", "want an object")
 	}
-	r.checkAttempts(&a.Attempts, maxTurnSec)
-	return a
+	r.checkAttempts(&a.attempts, maxTurnSec)
 }

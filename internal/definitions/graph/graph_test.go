@@ -96,10 +96,6 @@ func TestGoodDefinitions(t *testing.T) {
 			require.NoError(t, err)
 			require.JSONEq(t, string(raw), string(canonical))
 			require.Regexp(t, `^sha256:[0-9a-f]{64}$`, graph.Hash(canonical))
-			for i := range d.Nodes {
-				_, err := graph.Read(&d.Nodes[i])
-				require.NoError(t, err)
-			}
 		})
 	}
 }
@@ -336,30 +332,4 @@ func TestEveryDayNames(t *testing.T) {
 		_, faults := graph.Parse(json.RawMessage(schedule(`"cron":"` + cron + `","time_zone":"Europe/Berlin"`)))
 		require.Empty(t, faults, cron)
 	}
-}
-
-func TestSettings(t *testing.T) {
-	raw, err := os.ReadFile("testdata/good/all.json")
-	require.NoError(t, err)
-	d, faults := graph.Parse(raw)
-	require.Empty(t, faults)
-	byID := map[string]graph.Settings{}
-	for i := range d.Nodes {
-		s, err := graph.Read(&d.Nodes[i])
-		require.NoError(t, err)
-		byID[d.Nodes[i].ID] = s
-	}
-	require.Equal(t, graph.Addresses{"ops@example.com"}, byID["mail"].Email.To)
-	require.Equal(t, graph.Addresses{"Ann <ann@example.com>", "b@example.com"}, byID["mail"].Email.CC)
-	require.Equal(t, 3, byID["hook"].Webhook.Retries.MaxAttempts)
-	require.EqualValues(t, 20, byID["hook"].Webhook.TimeoutSec)
-	require.JSONEq(t, `{"a":[1]}`, string(byID["hook"].Webhook.Body))
-	require.Len(t, byID["fetch"].Pipeline.Pipeline, 2)
-	require.Equal(t, "analyst", byID["ask"].Agent.Agent)
-	require.Equal(t, "1h30m0s", byID["wait"].Timer.Wait().String())
-	require.Zero(t, byID["check"])
-	require.Zero(t, (&graph.Timer{Duration: "x"}).Wait())
-	_, err = graph.Read(&agent.WorkflowNode{ID: "a", Type: "task", Config: json.RawMessage(`{"action":"sms"}`)})
-	require.Equal(t, agent.CodeInvalid, agent.CodeOf(err))
-	require.ErrorContains(t, err, "config.action: want one of email, webhook, pipeline")
 }

@@ -52,12 +52,6 @@ func (c *checker) addFault(path, format string, args ...any) {
 	}
 }
 
-func (c *checker) addFaults(faults agent.Faults) {
-	for _, f := range faults {
-		c.addFault(f.Path, "%s", f.Message)
-	}
-}
-
 func (c *checker) exceeds(path string, n, maxCount int) bool {
 	if n > maxCount {
 		c.addFault(path, "are %d, at most %d", n, maxCount)
@@ -96,8 +90,9 @@ func (c *checker) checkNodes() {
 		if len(n.Name) > maxName {
 			c.addFault(path+".name", "is %d bytes, at most %d", len(n.Name), maxName)
 		}
-		_, faults := readConfig(path, n, &c.expressions)
-		c.addFaults(faults)
+		for _, f := range checkConfig(path, n, &c.expressions) {
+			c.addFault(f.Path, "%s", f.Message)
+		}
 	}
 }
 

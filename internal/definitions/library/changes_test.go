@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/definitions/definitionstest"
 	"github.com/turnstone-run/turnstone/internal/definitions/library"
-	"github.com/turnstone-run/turnstone/internal/definitions/library/librarytest"
 )
 
 func TestWhoeverIsSlowerEachTimeIsToldToComeBack(t *testing.T) {
@@ -50,18 +50,18 @@ func TestWhoeverIsSlowerEachTimeIsToldToComeBack(t *testing.T) {
 
 // counted counts how often the newest version is read.
 type counted struct {
-	*librarytest.Memory
+	*definitionstest.LibraryStore
 
 	reads int
 }
 
 func (c *counted) Workflow(ctx context.Context, k agent.WorkflowKey, version int64) (agent.StoredWorkflow, error) {
 	c.reads++
-	return c.Memory.Workflow(ctx, k, version)
+	return c.LibraryStore.Workflow(ctx, k, version)
 }
 
 func TestAStaleBaseIsRefusedAtOnce(t *testing.T) {
-	store := &counted{Memory: new(librarytest.Memory)}
+	store := &counted{LibraryStore: new(definitionstest.LibraryStore)}
 	l, err := library.New(library.Config{Store: store})
 	require.NoError(t, err)
 	put(t, l, anns("main"), graphOf("a"))
@@ -90,7 +90,7 @@ func TestManyAtOnce(t *testing.T) {
 
 // late is a store whose first look for an earlier request finds nothing, as long as a change is under way.
 type late struct {
-	*librarytest.Memory
+	*definitionstest.LibraryStore
 
 	looked atomic.Int64
 	first  int64
@@ -98,7 +98,7 @@ type late struct {
 }
 
 func (s *late) PatchedBefore(ctx context.Context, tenant, key string) (agent.WorkflowPatchResult, string, bool, error) {
-	r, hash, ok, err := s.Memory.PatchedBefore(ctx, tenant, key)
+	r, hash, ok, err := s.LibraryStore.PatchedBefore(ctx, tenant, key)
 	switch n := s.looked.Add(1); {
 	case n == s.first:
 		close(s.gate) // all have looked, and nothing was there
@@ -133,7 +133,7 @@ func TestTheSameRequestManyTimesAtOnceIsAnsweredTheSame(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			store := &late{Memory: new(librarytest.Memory), first: many, gate: make(chan struct{})}
+			store := &late{LibraryStore: new(definitionstest.LibraryStore), first: many, gate: make(chan struct{})}
 			l, err := library.New(library.Config{Store: store})
 			require.NoError(t, err)
 			put(t, l, anns("main"), graphOf("a"))
@@ -158,7 +158,7 @@ func TestTheSameRequestManyTimesAtOnceIsAnsweredTheSame(t *testing.T) {
 }
 
 func TestAnotherRequestUnderTheKeyAtOnceIsAConflict(t *testing.T) {
-	store := &late{Memory: new(librarytest.Memory), first: 2, gate: make(chan struct{})}
+	store := &late{LibraryStore: new(definitionstest.LibraryStore), first: 2, gate: make(chan struct{})}
 	l, err := library.New(library.Config{Store: store})
 	require.NoError(t, err)
 	put(t, l, anns("main"), graphOf("a"))
@@ -260,7 +260,7 @@ func (s *schedules) Sync(ctx context.Context, w agent.StoredWorkflow) error {
 func TestSchedulesAreTold(t *testing.T) {
 	core, logs := observer.New(zap.WarnLevel)
 	told := new(schedules)
-	l, err := library.New(library.Config{Store: new(librarytest.Memory), Schedules: told, Logger: zap.New(core)})
+	l, err := library.New(library.Config{Store: new(definitionstest.LibraryStore), Schedules: told, Logger: zap.New(core)})
 	require.NoError(t, err)
 	put(t, l, anns("main"), json.RawMessage(`{"nodes":[`+mail("a")+`],"schedules":[{"id":"s","interval_sec":60}]}`))
 	require.Len(t, told.told, 1)
@@ -297,7 +297,7 @@ func TestTheCallerGoes(t *testing.T) {
 
 func TestAVersionWhoseSchedulesAreRefusedIsNotStored(t *testing.T) {
 	asked := new(schedules)
-	l, err := library.New(library.Config{Store: new(librarytest.Memory), Schedules: asked})
+	l, err := library.New(library.Config{Store: new(definitionstest.LibraryStore), Schedules: asked})
 	require.NoError(t, err)
 	put(t, l, anns("main"), graphOf("a"))
 	second := patched(t, l, anns("main"), string(addition("b")))

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/definitions/definitionstest"
 	"github.com/turnstone-run/turnstone/internal/definitions/library"
-	"github.com/turnstone-run/turnstone/internal/definitions/library/librarytest"
 	"github.com/turnstone-run/turnstone/internal/tool"
 )
 
@@ -21,9 +21,9 @@ var _ tool.Workflows = (*library.Library)(nil)
 func noon() time.Time { return time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC) }
 
 // shelf is a library on a store in memory.
-func shelf(t *testing.T) (*library.Library, *librarytest.Memory) {
+func shelf(t *testing.T) (*library.Library, *definitionstest.LibraryStore) {
 	t.Helper()
-	store := new(librarytest.Memory)
+	store := new(definitionstest.LibraryStore)
 	l, err := library.New(library.Config{Store: store, Now: noon})
 	require.NoError(t, err)
 	return l, store

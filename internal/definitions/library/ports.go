@@ -7,7 +7,7 @@ import (
 )
 
 // Store keeps the versions of definitions. The versions of a key are numbered from 1 without gaps and never change. Deleting adds a version that is
-// marked as deleted; later versions continue the numbers. Every write is atomic. The conformance suite is librarytest.Exercise.
+// marked as deleted; later versions continue the numbers. Every write is atomic. The conformance suite is definitionstest.ExerciseLibraryStore.
 type Store interface {
 	// Workflow returns a version, 0 for the newest. Owner "" means the only owner of the tag that has not deleted it. Its error is
 	// [agent.CodeNotFound] with Field "workflow_tag" if there is none or the newest is deleted, with Field "version" if the key has no such

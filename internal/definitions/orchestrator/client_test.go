@@ -18,8 +18,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/definitions/definitionstest"
 	"github.com/turnstone-run/turnstone/internal/definitions/library"
-	"github.com/turnstone-run/turnstone/internal/definitions/library/librarytest"
 	"github.com/turnstone-run/turnstone/internal/egress"
 	"github.com/turnstone-run/turnstone/internal/tool"
 	"github.com/turnstone-run/turnstone/internal/tool/authorize"
@@ -236,7 +236,7 @@ func TestWhatIsTriedAgain(t *testing.T) {
 
 // TestALostAnswer loses the answer of an orchestrator that has done what it was asked for: a turnstone's library.
 func TestALostAnswer(t *testing.T) {
-	l, err := library.New(library.Config{Store: new(librarytest.Memory)})
+	l, err := library.New(library.Config{Store: new(definitionstest.LibraryStore)})
 	require.NoError(t, err)
 	_, err = l.Put(t.Context(), library.PutRequest{
 		WorkflowKey: agent.WorkflowKey{Tag: "main", Owner: "ann"}, Definition: json.RawMessage(`{"nodes":[{"id":"a","type":"condition","expr":"true"}]}`),

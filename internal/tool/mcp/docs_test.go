@@ -11,7 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/turnstone-run/turnstone/agent"
-	"github.com/turnstone-run/turnstone/internal/catalog/definition"
+	"github.com/turnstone-run/turnstone/internal/catalog/manifest"
 )
 
 // What the page about the toolkit shows is a configuration, or documents of the catalog.
@@ -21,7 +21,7 @@ func TestDocs(t *testing.T) {
 	documents := 0
 	for _, block := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(string(page), -1) {
 		if strings.HasPrefix(block[1], "kind:") {
-			parsed, faults := definition.Parse([]agent.ManifestFile{{Name: "page.yaml", Data: []byte(block[1])}})
+			parsed, faults := manifest.Parse([]agent.ManifestFile{{Name: "page.yaml", Data: []byte(block[1])}})
 			require.Empty(t, faults, block[1])
 			documents += len(parsed)
 			for _, d := range parsed {

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/definitions/definitionstest"
 	"github.com/turnstone-run/turnstone/internal/definitions/library"
-	"github.com/turnstone-run/turnstone/internal/definitions/library/librarytest"
 	"github.com/turnstone-run/turnstone/internal/tool"
 	"github.com/turnstone-run/turnstone/internal/tool/patch"
 	"github.com/turnstone-run/turnstone/internal/tool/tooltest"
@@ -45,7 +45,7 @@ func (w *workflows) ListWorkflows(ctx context.Context, q agent.WorkflowQuery) (a
 // kept makes a library with the workflow main of some owners.
 func kept(t testing.TB, owners ...string) *workflows {
 	t.Helper()
-	l, err := library.New(library.Config{Store: new(librarytest.Memory)})
+	l, err := library.New(library.Config{Store: new(definitionstest.LibraryStore)})
 	require.NoError(t, err)
 	for _, owner := range owners {
 		_, err := l.Put(t.Context(), library.PutRequest{

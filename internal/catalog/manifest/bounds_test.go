@@ -1,0 +1,126 @@
+package manifest_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/catalog/manifest"
+)
+
+const model = "kind: ModelProfile\nprovider: offline\nmodel: m\nname: "
+
+// What is too large or too deep is refused with a word that says so.
+func TestTextIsBounded(t *testing.T) {
+	params := func(s string) string {
+		return "kind: AgentInstance\nname: a\nnode_id: n\nnode_version: 1\nparameters: " + s
+	}
+	cases := map[string]struct{ text, want string }{
+		"a file of 1 MiB and a byte": {strings.Repeat("#", 1<<20+1), "f.yaml: the file has 1048577 bytes, at most 1048576 are read"},
+		"deep flow":                  {params("{a: " + strings.Repeat("[", 63) + strings.Repeat("]", 63) + "}"), "f.yaml:5:79: AgentInstance default/a: parameters.a" + strings.Repeat("[0]", 62) + ": is nested deeper than 64 levels"},
+		"deep JSON":                  {`{"a":` + strings.Repeat("[", 65) + strings.Repeat("]", 65) + `,"kind":"X"}`, "f.yaml:1:69: a" + strings.Repeat("[0]", 63) + ": is nested deeper than 64 levels\nf.yaml:1:144: kind: unknown kind \"X\": want one of"},
+		"many values":                {params("{a: [" + strings.Repeat("1,", 60_000) + "]}"), "parameters.a[49993]: the document has more than 50000 values"},
+		"a long name":                {params("{" + strings.Repeat("n", 257) + ": 1}"), "f.yaml:5:14: AgentInstance default/a: parameters: a name is longer than 256 bytes"},
+		"a name with control":        {params(`{"a\e[31mb": 1}`), "f.yaml:5:14: AgentInstance default/a: parameters: a name holds a control character"},
+		"a long number":              {`{"kind":"AgentInstance","n":` + strings.Repeat("1", 1001) + `}`, "n: has too many digits"},
+		"a long kind":                {"kind: " + strings.Repeat("é", 100), `unknown kind "` + strings.Repeat("é", 32) + `…": want`},
+		"a long name of a document":  {model + strings.Repeat("x", 129), "name: has 129 characters, at most 128"},
+		"many labels":                {model + "x\nlabels: {" + manyMembers(65) + "}", "labels: want at most 64 labels"},
+		"many models":                {"kind: AgentInstance\nname: a\nnode_id: n\nnode_version: 1\nmodels: [" + strings.Repeat("m,", 101) + "]", "models: has 101 entries, at most 100 are allowed"},
+		"a long description":         {model + "x\ndescription: " + strings.Repeat("d", 4097), "description: has 4097 characters, at most 4096 are allowed"},
+		"YAML bomb":                  {"a: &a [x,x]\nb: &b [*a,*a]\nkind: [*b,*b]", "f.yaml:1:4: a: anchors and aliases are not supported\nf.yaml:2:4: b: anchors"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			require.Contains(t, strings.Join(faultsOf(c.text), "\n"), c.want)
+		})
+	}
+}
+
+func manyMembers(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "k%d: v, ", i)
+	}
+	return b.String()
+}
+
+func TestDepthThatIsAllowed(t *testing.T) {
+	one(t, "kind: AgentInstance\nname: a\nnode_id: n\nnode_version: 1\nparameters: {a: "+strings.Repeat("[", 62)+"1"+strings.Repeat("]", 62)+"}")
+}
+
+// Nothing is looked at once the lengths say no.
+func TestCallIsBounded(t *testing.T) {
+	huge := make([]byte, 100<<20)
+	allocated := testing.AllocsPerRun(1, func() {
+		defs, faults := manifest.Parse([]agent.ManifestFile{{Name: "ok", Data: []byte(model + "a")}, {Name: "huge", Data: huge}})
+		require.Empty(t, defs)
+		require.EqualError(t, faults, "huge: the files have more than 64 MiB in all")
+	})
+	require.Less(t, allocated, 100.0)
+
+	many := strings.Repeat("---\n", 5001)
+	_, faults := manifest.Parse([]agent.ManifestFile{{Name: "a", Data: []byte(many)}, {Name: "b", Data: []byte(many + model + "x")}})
+	require.EqualError(t, faults, "b: more than 10000 documents: the rest is not read")
+	list := "[" + strings.Repeat(`1,`, 10_000) + "1]"
+	_, faults = manifest.Parse([]agent.ManifestFile{{Name: "a.json", Data: []byte(list)}})
+	require.Len(t, faults, 1001)
+	require.Equal(t, "and 9001 more faults", faults[1000].String())
+
+	_, faults = manifest.Parse([]agent.ManifestFile{{Name: "a", Data: []byte(model + "x\nlabels: 7\n" + strings.ReplaceAll(manyMembers(150), ", ", "\n"))}})
+	require.Len(t, faults, 101)
+	require.Equal(t, "a: ModelProfile default/x: and 51 more faults", faults[100].String())
+}
+
+// What parsers find hard takes no longer than anything else: 1 MiB of brackets some 10 ms. The bound leaves room for the race detector
+// on a busy machine; a parser whose time grows with the square of the nesting needs minutes.
+func TestHardTextIsFast(t *testing.T) {
+	const bound = 20 * time.Second
+	for part, size := range map[string]int{
+		"[": 1 << 20, "{": 1 << 20, "- ": 1 << 20, "? ": 1 << 20, "{a: ": 1 << 20, "{\"a\":": 1 << 20, "[[": 1 << 20, "&a ": 1 << 20, "*a ": 1 << 20, "\"": 1 << 20,
+		"!!str ": 1 << 20, "%a\n": 1 << 20, "[[],": 1 << 16, "- |\n": 1 << 16, "a: #c\n": 1 << 16,
+	} {
+		t.Run(part, func(t *testing.T) {
+			text := []byte(strings.Repeat(part, size/len(part)))
+			start := time.Now()
+			defs, faults := manifest.Parse([]agent.ManifestFile{{Name: "hard", Data: text}})
+			require.Less(t, time.Since(start), bound)
+			require.Empty(t, defs)
+			require.NotEmpty(t, faults)
+		})
+	}
+}
+
+func BenchmarkParseThousandAgents(b *testing.B) {
+	var text strings.Builder
+	for i := range 1000 {
+		fmt.Fprintf(&text, `---
+kind: AgentInstance
+name: agent-%d
+version: 1
+description: An agent among many.
+labels: {team: core, tier: gold}
+node_id: agent
+node_version: 1
+parameters:
+  system_message: You analyse data and answer with tables.
+  temperature: 0.2
+models: [fast, slow]
+tools: [research, {toolkit: pipeline, tools: [execute_pipeline]}]
+middleware:
+  - {name: model_retry, options: {max_retries: 3}}
+limits: {model_calls: 20, tool_calls: 50}
+`, i)
+	}
+	files := []agent.ManifestFile{{Name: "agents.yaml", Data: []byte(text.String())}}
+	b.SetBytes(int64(text.Len()))
+	for b.Loop() {
+		if _, faults := manifest.Parse(files); faults != nil {
+			b.Fatal(faults)
+		}
+	}
+}

@@ -1,0 +1,119 @@
+package manifest
+
+import (
+	"net/netip"
+	"net/textproto"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// authFields returns the fields that a type of auth profile must and may have.
+func authFields(t agent.AuthType) (required, optional []string) {
+	switch t {
+	case agent.AuthBearer:
+		return []string{"secret"}, nil
+	case agent.AuthAPIKey:
+		return []string{"secret"}, []string{"header", "query"}
+	case agent.AuthBasic:
+		return []string{"username", "password"}, nil
+	case agent.AuthOAuth2:
+		return []string{"client_id", "client_secret"}, []string{"token_url", "issuer", "scopes"}
+	default:
+		return nil, nil
+	}
+}
+
+// checkAuth checks an auth profile. Its faults repeat no value, because each may be a secret.
+func (c *checker) checkAuth(a *agent.AuthProfile) {
+	if a.Type != "" {
+		c.checkAuthFields(a.Type)
+	}
+	if a.Type == agent.AuthAPIKey {
+		header, query := c.root.member("header") != nil, c.root.member("query") != nil
+		switch {
+		case header && query:
+			c.addFault("query", "want header or query, not both")
+		case !header && !query:
+			c.addFault("header", "is required for type api_key, or query")
+		}
+	}
+	if a.Type == agent.AuthOAuth2 {
+		tokenURL, issuer := c.root.member("token_url") != nil, c.root.member("issuer") != nil
+		switch {
+		case tokenURL && issuer:
+			c.addFault("issuer", "want token_url or issuer, not both")
+		case !tokenURL && !issuer:
+			c.addFault("token_url", "is required for type oauth2_client_credentials, or issuer")
+		}
+	}
+	c.checkSecretReference("secret", a.Secret)
+	c.checkSecretReference("password", a.Password)
+	c.checkSecretReference("client_secret", a.ClientSecret)
+	switch textproto.CanonicalMIMEHeaderKey(a.Header) {
+	case "Host", "Content-Length", "Content-Type", "Transfer-Encoding", "Connection", "Trailer", "Upgrade", "Te":
+		c.addFault("header", "is a header that the protocol itself sets")
+	}
+	if strings.ContainsFunc(a.Username, func(r rune) bool { return r == ':' || r < ' ' || r == 0x7f }) {
+		c.addFault("username", "must not hold a colon or a control character")
+	}
+	c.checkTokenURL("token_url", a.TokenURL)
+	c.checkTokenURL("issuer", a.Issuer)
+	c.checkUnique("scopes", a.Scopes)
+	c.checkUnique("hosts", a.Hosts)
+	for i, host := range a.Hosts {
+		if host != "" && !isHostRule(host) {
+			c.addFault(item("hosts", i), "want a host or *.host, with or without :port; no scheme, no path")
+		}
+	}
+}
+
+// checkAuthFields checks that a profile has the fields of its type and no others.
+func (c *checker) checkAuthFields(t agent.AuthType) {
+	required, optional := authFields(t)
+	for _, name := range []string{"secret", "header", "query", "username", "password", "client_id", "client_secret", "token_url", "issuer", "scopes"} {
+		given := c.root.member(name) != nil
+		switch {
+		case slices.Contains(required, name):
+			if !given {
+				c.addFault(name, "is required for type %s", t)
+			}
+		case given && !slices.Contains(optional, name):
+			c.addFault(name, "does not belong to type %s", t)
+		}
+	}
+}
+
+// checkSecretReference checks the path of file:/path. The schema checks the rest of a reference.
+func (c *checker) checkSecretReference(field, ref string) {
+	file, ok := strings.CutPrefix(ref, "file:")
+	if ok && (path.Clean(file) != file || file == "/") {
+		c.addFault(field, "want file: with the absolute path of a file, without . and ..")
+	}
+}
+
+// checkTokenURL accepts https, or http for this machine, because the client's secret is sent there.
+func (c *checker) checkTokenURL(field, text string) {
+	if text == "" {
+		return
+	}
+	u, err := url.Parse(text)
+	switch {
+	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
+		c.addFault(field, "want an https URL")
+	case u.User != nil:
+		c.addFault(field, "must not hold credentials: client_id and client_secret are for these")
+	case u.Scheme == "http" && !isLoopback(u.Hostname()):
+		c.addFault(field, "want https; http is for this machine alone")
+	default:
+		c.refuseQuery(field, text)
+	}
+}
+
+func isLoopback(host string) bool {
+	a, err := netip.ParseAddr(host)
+	return strings.EqualFold(host, "localhost") || err == nil && a.IsLoopback()
+}

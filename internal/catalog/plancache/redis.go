@@ -1,0 +1,79 @@
+package plancache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+const (
+	redisPrefix  = "turnstone:plan:" // of keys, before sha256:<hex>
+	redisTTL     = 24 * time.Hour    // of a plan, from when it was written last
+	redisTimeout = 200 * time.Millisecond
+)
+
+// Redis is a [Shared] tier in a Redis database.
+type Redis struct {
+	client *redis.Client
+	ttl    time.Duration
+}
+
+// OpenRedis returns a tier that connects when it is first asked. The URL is redis://user:password@host:6379/0, rediss:// for TLS, or
+// unix:///path/to/socket. The caller closes the tier.
+func OpenRedis(address string) (*Redis, error) { return openRedis(address, redisTTL, redisTimeout) }
+
+// openRedis does the same with the time that plans are kept, and the time to connect, to read and to write.
+func openRedis(address string, ttl, timeout time.Duration) (*Redis, error) {
+	options, err := redis.ParseURL(address)
+	if err != nil {
+		if _, ok := errors.AsType[*url.Error](err); ok {
+			err = errors.New("malformed URL") // the parser's own message may hold the password
+		}
+		return nil, agent.Errorf(agent.CodeInvalid, "open Redis", "%w", err)
+	}
+	options.DialTimeout, options.ReadTimeout, options.WriteTimeout, options.PoolTimeout = timeout, timeout, timeout, timeout
+	options.ContextTimeoutEnabled = true
+	options.MaxRetries, options.DialerRetries = -1, 1 // the caller has a backend to ask instead
+	options.DisableIdentity = true
+	options.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	return &Redis{client: redis.NewClient(options), ttl: ttl}, nil
+}
+
+// Get implements [Shared]. It never reads more than one byte beyond [MaxPlan], whatever the key holds.
+func (r *Redis) Get(ctx context.Context, hash string) ([]byte, bool, error) {
+	body, err := r.client.GetRange(ctx, redisPrefix+hash, 0, MaxPlan).Bytes()
+	switch {
+	case redis.HasErrorPrefix(err, "WRONGTYPE"):
+		return nil, true, nil // something is there, and it is no plan
+	case err != nil:
+		return nil, false, fmt.Errorf("get plan from Redis: %w", err)
+	default:
+		return body, len(body) > 0, nil
+	}
+}
+
+// Set implements [Shared].
+func (r *Redis) Set(ctx context.Context, hash string, body []byte) error {
+	if err := r.client.Set(ctx, redisPrefix+hash, body, r.ttl).Err(); err != nil {
+		return fmt.Errorf("set plan in Redis: %w", err)
+	}
+	return nil
+}
+
+// Drop implements [Shared].
+func (r *Redis) Drop(ctx context.Context, hash string) error {
+	if err := r.client.Del(ctx, redisPrefix+hash).Err(); err != nil {
+		return fmt.Errorf("drop plan from Redis: %w", err)
+	}
+	return nil
+}
+
+// Close ends the connections.
+func (r *Redis) Close() error { return r.client.Close() }

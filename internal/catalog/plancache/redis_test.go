@@ -1,0 +1,111 @@
+package plancache
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+const testHash = "sha256:00"
+
+// openTier returns a tier with a timeout that a busy machine does not exceed.
+func openTier(t *testing.T, url string, ttl time.Duration) *Redis {
+	t.Helper()
+	tier, err := openRedis(url, ttl, 10*time.Second)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, tier.Close()) })
+	return tier
+}
+
+func TestWhatIsStored(t *testing.T) {
+	server := miniredis.RunT(t)
+	server.RequireUserAuth("me", "secret")
+	tier := openTier(t, "redis://me:secret@"+server.Addr()+"/3", time.Minute)
+	require.NoError(t, tier.Set(t.Context(), testHash, []byte("body")))
+	db := server.DB(3)
+	require.Equal(t, []string{"turnstone:plan:sha256:00"}, db.Keys())
+	got, err := db.Get("turnstone:plan:sha256:00")
+	require.NoError(t, err)
+	require.Equal(t, "body", got)
+	require.Equal(t, time.Minute, db.TTL("turnstone:plan:sha256:00"))
+	server.FastForward(time.Minute)
+	_, ok, err := tier.Get(t.Context(), testHash)
+	require.NoError(t, err)
+	require.False(t, ok)
+}
+
+func TestWhatIsNoPlan(t *testing.T) {
+	server := miniredis.RunT(t)
+	tier := openTier(t, "redis://"+server.Addr(), redisTTL)
+	_, err := server.Lpush("turnstone:plan:"+testHash, "a list")
+	require.NoError(t, err)
+	body, ok, err := tier.Get(t.Context(), testHash)
+	require.NoError(t, err)
+	require.True(t, ok, "there is something to drop")
+	require.Empty(t, body)
+	require.NoError(t, tier.Drop(t.Context(), testHash))
+	require.False(t, server.Exists("turnstone:plan:"+testHash))
+
+	require.NoError(t, server.Set("turnstone:plan:"+testHash, string(bytes.Repeat([]byte("x"), 2*MaxPlan))))
+	body, ok, err = tier.Get(t.Context(), testHash)
+	require.NoError(t, err)
+	require.True(t, ok)
+	require.Len(t, body, MaxPlan+1)
+}
+
+func TestWhenRedisIsGone(t *testing.T) {
+	server := miniredis.RunT(t)
+	tier := openTier(t, "redis://"+server.Addr(), redisTTL)
+	require.NoError(t, tier.Set(t.Context(), testHash, []byte("body")))
+	server.Close()
+	_, _, err := tier.Get(t.Context(), testHash)
+	require.ErrorContains(t, err, "get plan from Redis: ")
+	require.ErrorContains(t, tier.Set(t.Context(), testHash, nil), "set plan in Redis: ")
+	require.ErrorContains(t, tier.Drop(t.Context(), testHash), "drop plan from Redis: ")
+	require.NoError(t, server.Restart())
+	require.NoError(t, tier.Set(t.Context(), testHash, []byte("body")))
+}
+
+// A server that takes connections and says nothing is given up on: after the tier's time, or the caller's when that is shorter.
+func TestWhenRedisIsSilent(t *testing.T) {
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, listener.Close()) })
+	for _, tier := range []struct{ timeout, context time.Duration }{{50 * time.Millisecond, time.Hour}, {time.Hour, 50 * time.Millisecond}} {
+		r, err := openRedis("redis://"+listener.Addr().String(), redisTTL, tier.timeout)
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), tier.context)
+		began := time.Now()
+		_, _, err = r.Get(ctx, testHash)
+		require.Error(t, err)
+		require.Less(t, time.Since(began), 5*time.Second)
+		cancel()
+		require.NoError(t, r.Close())
+	}
+}
+
+func TestOpenRedisRefuses(t *testing.T) {
+	for url, message := range map[string]string{
+		"":                           "open Redis: redis: invalid URL scheme: ",
+		"http://x":                   "open Redis: redis: invalid URL scheme: http",
+		"redis://x/y":                `open Redis: redis: invalid database number: "y"`,
+		"redis://me:secret/1@x:6379": "open Redis: malformed URL",
+	} {
+		_, err := OpenRedis(url)
+		require.EqualError(t, err, message)
+		require.Equal(t, agent.CodeInvalid, agent.CodeOf(err))
+	}
+	for _, url := range []string{"rediss://x:6380", "unix:///run/redis.sock?db=1"} {
+		tier, err := OpenRedis(url)
+		require.NoError(t, err)
+		require.Equal(t, 24*time.Hour, tier.ttl)
+		require.NoError(t, tier.Close())
+	}
+}

@@ -1,0 +1,327 @@
+package source
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+
+	"github.com/turnstone-run/turnstone/agent"
+)
+
+// Each step changes the folder and is done when Apply got that state. There is no polling here: every change is an event.
+func TestRunFollows(t *testing.T) {
+	type state = map[string]string
+	type step struct {
+		do   func(t *testing.T, dir string)
+		want state
+	}
+	put := func(name, text string) func(*testing.T, string) {
+		return func(t *testing.T, dir string) { write(t, dir, name, text) }
+	}
+	move := func(from, to string) func(*testing.T, string) {
+		return func(t *testing.T, dir string) {
+			require.NoError(t, os.Rename(filepath.Join(dir, from), filepath.Join(dir, to)))
+		}
+	}
+	remove := func(name string) func(*testing.T, string) {
+		return func(t *testing.T, dir string) { require.NoError(t, os.RemoveAll(filepath.Join(dir, name))) }
+	}
+	cases := map[string][]step{
+		"files": {
+			{put("a.yaml", "1"), state{"a.yaml": "1"}},
+			{put("a.yaml", "2"), state{"a.yaml": "2"}},
+			{move("a.yaml", "b.json"), state{"b.json": "2"}},
+			{remove("b.json"), state{}},
+		},
+		"an editor that writes beside and renames": {
+			{put("a.yaml", "1"), state{"a.yaml": "1"}},
+			{func(t *testing.T, dir string) {
+				write(t, dir, ".a.yaml.swp", "x")
+				write(t, dir, "4913", "")
+				require.NoError(t, os.Remove(filepath.Join(dir, "4913")))
+				move("a.yaml", "a.yaml~")(t, dir)
+				write(t, dir, "a.yaml.tmp", "2")
+				move("a.yaml.tmp", "a.yaml")(t, dir)
+			}, state{"a.yaml": "2"}},
+		},
+		"sub-folders made later": {
+			{put("a/b/c.yaml", "1"), state{"a/b/c.yaml": "1"}},
+			{put("a/b/c.yaml", "2"), state{"a/b/c.yaml": "2"}},
+			{put("a/d/e.yaml", "3"), state{"a/b/c.yaml": "2", "a/d/e.yaml": "3"}},
+			{move("a", "z"), state{"z/b/c.yaml": "2", "z/d/e.yaml": "3"}},
+			{put("z/d/e.yaml", "4"), state{"z/b/c.yaml": "2", "z/d/e.yaml": "4"}},
+			{remove("z/b"), state{"z/d/e.yaml": "4"}},
+			{put("z/b/c.yaml", "5"), state{"z/b/c.yaml": "5", "z/d/e.yaml": "4"}},
+			{put("z/b/c.yaml", "6"), state{"z/b/c.yaml": "6", "z/d/e.yaml": "4"}},
+		},
+		"the folder deleted and made again": {
+			{put("a.yaml", "1"), state{"a.yaml": "1"}},
+			{func(t *testing.T, dir string) {
+				remove("")(t, dir)
+				write(t, dir, "a.yaml", "2")
+			}, state{"a.yaml": "2"}},
+			{put("a.yaml", "3"), state{"a.yaml": "3"}},
+			{func(t *testing.T, dir string) {
+				write(t, dir+".new", "b.yaml", "4")
+				require.NoError(t, os.Rename(dir, dir+".old"))
+				require.NoError(t, os.Rename(dir+".new", dir))
+			}, state{"b.yaml": "4"}},
+			{put("b.yaml", "5"), state{"b.yaml": "5"}},
+		},
+		"a ConfigMap that is swapped": {
+			{func(t *testing.T, dir string) {
+				write(t, dir, "..1/a.yaml", "1")
+				write(t, dir, "..1/sub/b.yaml", "1")
+				for link, to := range map[string]string{"..data": "..1", "a.yaml": "..data/a.yaml", "sub": "..data/sub"} {
+					require.NoError(t, os.Symlink(to, filepath.Join(dir, link)))
+				}
+			}, state{"a.yaml": "1", "sub/b.yaml": "1"}},
+			{func(t *testing.T, dir string) {
+				write(t, dir, "..2/a.yaml", "2")
+				write(t, dir, "..2/sub/b.yaml", "2")
+				require.NoError(t, os.Symlink("..2", filepath.Join(dir, "..data_tmp")))
+				move("..data_tmp", "..data")(t, dir)
+				remove("..1")(t, dir)
+			}, state{"a.yaml": "2", "sub/b.yaml": "2"}},
+			{put("sub/b.yaml", "3"), state{"a.yaml": "2", "sub/b.yaml": "3"}},
+		},
+	}
+	for name, steps := range cases {
+		t.Run(name, func(t *testing.T) {
+			dir, c := filepath.Join(t.TempDir(), "catalog"), newCatalog(t)
+			require.NoError(t, os.Mkdir(dir, 0o750))
+			f := c.open(dir)
+			require.NoError(t, f.Load(t.Context()))
+			c.reach(state{})
+			run(t, f)
+			for _, s := range steps {
+				s.do(t, dir)
+				c.reach(s.want)
+			}
+			s := await(t, f, true)
+			require.Empty(t, s.Faults)
+		})
+	}
+}
+
+func TestRunKeepsTheLastGoodState(t *testing.T) {
+	dir, c := t.TempDir(), newCatalog(t)
+	write(t, dir, "a.yaml", "1")
+	f := c.open(dir)
+	run(t, f)
+	c.reach(map[string]string{"a.yaml": "1"})
+	write(t, dir, "a.yaml", "broken")
+	c.reach(map[string]string{"a.yaml": "broken"})
+	s := await(t, f, false)
+	require.Equal(t, []agent.Fault{{File: "a.yaml", Line: 1, Message: "is broken"}}, s.Faults)
+	require.Contains(t, s.Detail, "serving the last good state: 1 file, revision 1")
+	write(t, dir, "a.yaml", "2")
+	c.reach(map[string]string{"a.yaml": "2"})
+	require.Empty(t, await(t, f, true).Faults)
+}
+
+func TestRunAppliesABurstFewTimes(t *testing.T) {
+	dir, c := t.TempDir(), newCatalog(t)
+	f := c.open(dir, func(cfg *FolderConfig) { cfg.settle = 200 * time.Millisecond })
+	run(t, f)
+	c.reach(map[string]string{})
+	want := map[string]string{}
+	for i := range 200 {
+		name := fmt.Sprintf("%d.yaml", i%20)
+		want[name] = fmt.Sprint(i)
+		write(t, dir, name, want[name])
+	}
+	c.reach(want)
+	require.LessOrEqual(t, c.applied.Load(), int32(5))
+}
+
+// What happens between a read and the next shows in what is applied, and what happens then is applied first. A watcher is made
+// between two reads whenever the set of folders is another one, which is where these cases act.
+func TestRunReadsUntilNothingMoves(t *testing.T) {
+	cases := map[string]struct {
+		acts []func(t *testing.T, dir string)
+		want map[string]string
+	}{
+		"a file that is being written": {
+			[]func(*testing.T, string){
+				func(t *testing.T, dir string) { write(t, dir, "a.yaml", "whole") },
+			},
+			map[string]string{"a.yaml": "whole"},
+		},
+		"a file that is written slowly": {
+			[]func(*testing.T, string){
+				func(t *testing.T, dir string) {
+					write(t, dir, "a.yaml", "half")
+					require.NoError(t, os.Mkdir(filepath.Join(dir, "sub"), 0o750))
+				},
+				func(t *testing.T, dir string) { write(t, dir, "a.yaml", "whole") },
+			},
+			map[string]string{"a.yaml": "whole"},
+		},
+		"a folder that is filled before it is watched": {
+			[]func(*testing.T, string){
+				func(t *testing.T, dir string) { require.NoError(t, os.Mkdir(filepath.Join(dir, "sub"), 0o750)) },
+				func(t *testing.T, dir string) { write(t, dir, "sub/b.yaml", "1") },
+			},
+			map[string]string{"a.yaml": "", "sub/b.yaml": "1"},
+		},
+	}
+	for name, tc := range cases {
+		for _, loaded := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, loaded before: %t", name, loaded), func(t *testing.T) {
+				dir, c := t.TempDir(), newCatalog(t)
+				write(t, dir, "a.yaml", "")
+				f := c.open(dir)
+				if loaded {
+					require.NoError(t, f.Load(t.Context()))
+					c.reach(map[string]string{"a.yaml": ""})
+				}
+				acts := tc.acts
+				f.newWatcher = func() (*fsnotify.Watcher, error) {
+					if len(acts) > 0 {
+						acts[0](t, dir)
+						acts = acts[1:]
+					}
+					return fsnotify.NewWatcher()
+				}
+				run(t, f)
+				require.Equal(t, tc.want, c.next())
+			})
+		}
+	}
+}
+
+// A folder that never comes to rest is applied as it is in the end.
+func TestRunDoesNotReadForEver(t *testing.T) {
+	dir, c := t.TempDir(), newCatalog(t)
+	f := c.open(dir, func(cfg *FolderConfig) { cfg.settle = time.Millisecond })
+	n := 0
+	f.newWatcher = func() (*fsnotify.Watcher, error) {
+		if n++; n < 1000 {
+			write(t, dir, fmt.Sprintf("%d/a.yaml", n), "1")
+		}
+		return fsnotify.NewWatcher()
+	}
+	run(t, f)
+	require.Len(t, c.next(), maxReads)
+}
+
+func TestRunFindsAFolderThatComesBack(t *testing.T) {
+	dir, c := filepath.Join(t.TempDir(), "catalog"), newCatalog(t)
+	write(t, dir, "a.yaml", "1")
+	f := c.open(dir)
+	run(t, f)
+	c.reach(map[string]string{"a.yaml": "1"})
+	await(t, f, true)
+	require.NoError(t, os.RemoveAll(dir))
+	require.Contains(t, await(t, f, false).Detail, "serving the last good state: 1 file, ")
+	write(t, dir, "a.yaml", "2")
+	c.reach(map[string]string{"a.yaml": "2"})
+}
+
+func TestRunGetsOverLostEvents(t *testing.T) {
+	dir, c := t.TempDir(), newCatalog(t)
+	f := c.open(dir, func(cfg *FolderConfig) { cfg.poll = 20 * time.Millisecond })
+	made := make(chan *fsnotify.Watcher, 10)
+	f.newWatcher = func() (*fsnotify.Watcher, error) {
+		w, err := fsnotify.NewWatcher()
+		made <- w
+		return w, err
+	}
+	run(t, f)
+	c.reach(map[string]string{})
+	require.NoError(t, (<-made).Close())
+	write(t, dir, "a.yaml", "1")
+	c.reach(map[string]string{"a.yaml": "1"})
+	<-made // and watches again
+}
+
+func TestRunPollsWhereNothingCanBeWatched(t *testing.T) {
+	dir, c := t.TempDir(), newCatalog(t)
+	f := c.open(dir, func(cfg *FolderConfig) { cfg.poll = 20 * time.Millisecond })
+	f.newWatcher = func() (*fsnotify.Watcher, error) { return nil, syscall.EMFILE }
+	run(t, f)
+	c.reach(map[string]string{})
+	write(t, dir, "a.yaml", "1")
+	c.reach(map[string]string{"a.yaml": "1"})
+}
+
+func TestRunTriesAgainWhatPasses(t *testing.T) {
+	dir, c := t.TempDir(), newCatalog(t)
+	c.refuse = func(map[string]string) error {
+		if c.applied.Load() <= 3 {
+			return agent.Errorf(agent.CodeUnavailable, "commit", "no database")
+		}
+		return nil
+	}
+	f := c.open(dir)
+	require.Equal(t, agent.CodeUnavailable, agent.CodeOf(f.Load(t.Context())))
+	run(t, f)
+	for range 4 {
+		c.reach(map[string]string{})
+	}
+	await(t, f, true)
+}
+
+func TestALookAtTheSameStateChangesNothing(t *testing.T) {
+	dir, c := t.TempDir(), newCatalog(t)
+	f := c.open(dir)
+	w := &folderWatch{base: dir, create: fsnotify.NewWatcher, logger: zap.NewNop()}
+	t.Cleanup(w.close)
+	look := func(applied int32) time.Duration {
+		t.Helper()
+		wait := f.checkOnce(t.Context(), w)
+		require.Equal(t, applied, c.applied.Load())
+		return wait
+	}
+	require.Equal(t, time.Hour, look(1))
+	before := f.Status().At
+	write(t, dir, "notes.txt", "x")
+	look(1)
+	require.True(t, f.Status().At.After(before), "but it was read")
+
+	write(t, dir, "a.yaml", "broken")
+	require.Equal(t, time.Hour, look(2))
+	look(2)
+
+	f.retryDelays.InitialInterval = time.Hour // the failure that follows is not due again
+	f.retryDelays.Reset()
+	c.refuse = func(map[string]string) error { return agent.Errorf(agent.CodeUnavailable, "", "x") }
+	write(t, dir, "a.yaml", "1")
+	look(3)
+	look(3)
+	f.retryAt = time.Now()
+	look(4)
+	c.refuse = func(map[string]string) error { return nil }
+	write(t, dir, "a.yaml", "2")
+	require.Equal(t, time.Hour, look(5), "a change is tried at once")
+	require.True(t, f.Status().OK)
+}
+
+func TestRunEnds(t *testing.T) {
+	dir, c := t.TempDir(), newCatalog(t)
+	stop := run(t, c.open(dir))
+	c.reach(map[string]string{})
+	stop()
+	write(t, dir, "a.yaml", "1")
+	require.Equal(t, int32(1), c.applied.Load())
+
+	f := c.open(dir) // while it waits for the folder to come to rest
+	looked := make(chan struct{})
+	f.cfg.settle = time.Hour
+	f.newWatcher = func() (*fsnotify.Watcher, error) {
+		close(looked)
+		return fsnotify.NewWatcher()
+	}
+	stop = run(t, f)
+	<-looked
+	stop()
+	require.Equal(t, int32(1), c.applied.Load())
+}
