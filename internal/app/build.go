@@ -123,7 +123,7 @@ func (p *Parts) tools(c *Config, w *World) error {
 	if p.Patient, err = patient(c); err != nil {
 		return err
 	}
-	pool, err := clients(c.Tools.GRPCClients)
+	pool, err := newGRPCPool(c.Tools.GRPCClients)
 	if err != nil {
 		return err
 	}

@@ -162,16 +162,16 @@ func (l *loader) catalog() {
 	seen := map[string]bool{}
 	for i, entry := range l.cfg.Tools.GRPCClients {
 		path := fmt.Sprintf("tools.grpc_clients[%d]", i)
-		client, err := grpcClient(entry)
+		client, err := parseGRPCClient(entry)
 		switch {
 		case err != nil:
 			l.fault(path, "%s", err)
-		case seen[client.Name]:
-			l.fault(path, "%q is taken", client.Name)
+		case seen[client.name]:
+			l.fault(path, "%q is taken", client.name)
 		default:
-			l.address(path, client.Address, 1)
+			l.address(path, client.address, 1)
 		}
-		seen[client.Name] = true
+		seen[client.name] = true
 	}
 }
 

@@ -80,7 +80,7 @@ func delegation(c *Kubernetes, logger *zap.Logger) (delegate.Config, error) {
 		}
 		return delegate.Config{Manifests: manifests}, nil
 	}
-	client, _, err := kube.Connect(kube.Access{InCluster: c.Kubeconfig == "", Kubeconfig: c.Kubeconfig, Context: c.Context})
+	client, err := kube.Connect(c.Kubeconfig, c.Context)
 	if err != nil {
 		return delegate.Config{}, fmt.Errorf("tools.kubernetes: %w", err)
 	}

@@ -10,26 +10,18 @@ import (
 )
 
 const (
-	// shortestSecret is the length in bytes below which a credential is not looked for in responses: it would be found by chance.
-	shortestSecret = 6
+	// shortestSecret is the number of bytes below which a credential is not masked in responses: it would be found by chance.
+	shortestSecret = 4
 	masked         = "[redacted]"
 )
 
-// secretsOf are the values of a request's credentials.
+// secretsOf returns the values of a request's credentials.
 func secretsOf(ctx context.Context, req *http.Request) []string {
 	c, _ := ctx.Value(credentialsKey{}).(Credentials)
 	var values []string
 	for _, name := range c.Headers {
 		for _, v := range req.Header.Values(name) {
-			scheme, rest, two := strings.Cut(v, " ")
-			if !two {
-				rest = scheme
-			}
-			values = append(values, rest)
-			if plain, err := base64.StdEncoding.DecodeString(rest); err == nil && strings.EqualFold(scheme, "basic") {
-				_, password, _ := strings.Cut(string(plain), ":")
-				values = append(values, password)
-			}
+			values = append(values, secretsOfHeader(name, v)...)
 		}
 	}
 	query := req.URL.Query()
@@ -37,6 +29,31 @@ func secretsOf(ctx context.Context, req *http.Request) []string {
 		values = append(values, query[name]...)
 	}
 	return slices.DeleteFunc(values, func(v string) bool { return len(v) < shortestSecret })
+}
+
+// secretsOfHeader returns the secrets in the value of a header: each cookie, what follows the scheme of Authorization, or else all of it.
+func secretsOfHeader(name, value string) []string {
+	var secrets []string
+	if strings.EqualFold(name, "Cookie") {
+		for cookie := range strings.SplitSeq(value, ";") {
+			cookie = strings.TrimSpace(cookie)
+			_, secret, _ := strings.Cut(cookie, "=")
+			secrets = append(secrets, cookie, secret)
+		}
+		return secrets
+	}
+	scheme, credentials, hasScheme := strings.Cut(value, " ")
+	if !hasScheme || !strings.EqualFold(name, "Authorization") {
+		secrets = append(secrets, value)
+	}
+	if hasScheme {
+		secrets = append(secrets, credentials)
+	}
+	if decoded, err := base64.StdEncoding.DecodeString(credentials); err == nil && strings.EqualFold(scheme, "basic") {
+		_, password, _ := strings.Cut(string(decoded), ":")
+		secrets = append(secrets, password)
+	}
+	return secrets
 }
 
 // unecho keeps a server from telling a tool, and with it a model, the credentials that it was sent: what it repeats of them in its

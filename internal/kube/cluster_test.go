@@ -27,10 +27,10 @@ type world struct {
 	*fake.Clientset
 	*kube.Cluster
 
-	t    *testing.T
-	mu   sync.Mutex
-	told []string
-	logs string
+	t        *testing.T
+	mu       sync.Mutex
+	reported []string
+	logs     string
 }
 
 func newWorld(t *testing.T, change func(*kube.Config)) *world {
@@ -64,13 +64,13 @@ func newWorld(t *testing.T, change func(*kube.Config)) *world {
 }
 
 // ask is a call's container.
-func (w *world) ask() agent.Container {
+func (w *world) container() agent.Container {
 	return agent.Container{
 		Tenant: "acme", TurnID: "turn-1", Key: "turn-1/1/call", Attempt: 1, Image: "registry.example/tool:1", Input: json.RawMessage(`{"n":1}`),
 		Report: func(message string) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			w.told = append(w.told, message)
+			w.reported = append(w.reported, message)
 		},
 	}
 }
@@ -78,7 +78,7 @@ func (w *world) ask() agent.Container {
 func (w *world) reports() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return append([]string(nil), w.told...)
+	return append([]string(nil), w.reported...)
 }
 
 // answer is what Run returned.
@@ -144,19 +144,19 @@ func (w *world) pod(job *batchv1.Job, name string) *corev1.Pod {
 }
 
 // is changes a pod's container to a state.
-func (w *world) is(pod *corev1.Pod, state corev1.ContainerState) {
+func (w *world) setState(pod *corev1.Pod, state corev1.ContainerState) {
 	w.t.Helper()
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "agent", State: state}}
 	_, err := w.CoreV1().Pods(namespace).UpdateStatus(w.t.Context(), pod, metav1.UpdateOptions{})
 	require.NoError(w.t, err)
 }
 
-func (w *world) waits(pod *corev1.Pod, reason, message string) {
-	w.is(pod, corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}})
+func (w *world) setWaiting(pod *corev1.Pod, reason, message string) {
+	w.setState(pod, corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}})
 }
 
-func (w *world) ends(pod *corev1.Pod, code int32, reason, message string) {
-	w.is(pod, corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code, Reason: reason, Message: message}})
+func (w *world) setTerminated(pod *corev1.Pod, code int32, reason, message string) {
+	w.setState(pod, corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code, Reason: reason, Message: message}})
 }
 
 // finish ends a Job with a condition.
@@ -168,7 +168,7 @@ func (w *world) finish(job *batchv1.Job, kind batchv1.JobConditionType, reason s
 }
 
 // wrote says what the container has written.
-func (w *world) wrote(logs string) {
+func (w *world) setLogs(logs string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.logs = logs

@@ -1,8 +1,7 @@
 package kube
 
 import (
-	"maps"
-	"slices"
+	"cmp"
 	"strconv"
 	"time"
 
@@ -14,70 +13,63 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// The defaults of a [Config].
+// What every container has.
 const (
-	DefaultCPU              = "1"
-	DefaultMemory           = "512Mi"
-	DefaultEphemeralStorage = "1Gi"
-	DefaultTmp              = "256Mi"
-	DefaultDeadline         = 7 * time.Minute // below the 8 minutes that a tool call may take
-	DefaultTTL              = time.Hour
-	DefaultPullPatience     = 2 * time.Minute
-	DefaultUser             = 65532 // "nonroot" of the distroless images
-	DefaultPollInterval     = 5 * time.Second
+	tmpSize          = "256Mi" // of /tmp
+	containerUser    = 65532   // user and group "nonroot" of the distroless images
+	containerRetries = 0       // how often Kubernetes starts a failed container again
+)
+
+// The code interpreter runs one language.
+const (
+	interpreterLanguage = "python"
+	interpreterCommand  = "python3"
 )
 
 // MaxDeadline is the longest deadline: a tool call is cut off after 8 minutes.
 const MaxDeadline = 7*time.Minute + 30*time.Second
 
-// minTTL leaves the next attempt of a call the time to find a finished Job.
+// minTTL gives the next attempt of a call the time to find a finished Job.
 const (
 	minTTL = time.Minute
 	maxTTL = 30 * 24 * time.Hour
 )
 
-// Config says where containers run and what they may have. The resources are those of each container, and the most that a call can ask for.
+// Config says where containers run and what they may have. The resources are those of each container, and the maximum that a call can ask
+// for.
 type Config struct {
 	Client    kubernetes.Interface
 	Namespace string // default "default"
 	// Images may be run: "registry/repo" (any tag), "registry/repo:tag", "registry/repo@sha256:…", "registry/team/*" (any repository
 	// below). Names without a registry are Docker Hub's. The interpreter's image needs no entry.
 	Images []string
-	// Interpreter is the image that runs code. Empty: there is no code interpreter.
+	// Interpreter is the image that runs Python code. Empty: there is no code interpreter.
 	Interpreter string
-	// Languages are the commands that run code, by language; the path of the code's file is put behind. Empty: python with python3.
-	Languages map[string][]string
 
 	CPU              string // a quantity; default 1
 	Memory           string // default 512Mi
 	EphemeralStorage string // disk, logs and /tmp; default 1Gi
-	Tmp              string // of /tmp alone; default 256Mi
 
-	Deadline     time.Duration // of a run; default 7 min, at most [MaxDeadline]
+	Deadline     time.Duration // of a run; default 7 min, which is below the 8 minutes of a tool call; at most [MaxDeadline]
 	TTL          time.Duration // how long a finished Job is kept; default 1 h, 1 min to 30 days
 	PullPatience time.Duration // how long an image may fail to be pulled; default 2 min
-	PollInterval time.Duration // how often a Job is looked at without a watch's word; default 5 s
+	PollInterval time.Duration // how often a Job is read if no watch reports a change; default 5 s
 
-	User, Group    int64 // whom containers run as; default 65532, never 0
-	Retries        int32 // how often Kubernetes starts a failed container again; default 0
-	ServiceAccount string
-	RuntimeClass   string            // e.g. gvisor
-	NodeSelector   map[string]string // where pods go
-	PullSecrets    []string          // of private registries, in the namespace
-	Labels         map[string]string // put on all that is made
+	RuntimeClass string   // e.g. gvisor
+	PullSecrets  []string // of private registries, in the namespace
 
 	Logger *zap.Logger // nil: nothing is logged
 }
 
 // ceilings are the resources of a container.
-type ceilings struct {
+type resources struct {
 	cpu, memory, storage, tmp resource.Quantity
 }
 
 // Cluster runs containers. It is safe for concurrent use.
 type Cluster struct {
 	cfg      Config
-	max      ceilings
+	max      resources
 	images   []imageRule
 	anyImage bool // nothing runs, so no image need be allowed
 }
@@ -104,7 +96,7 @@ func build(cfg Config) (*Cluster, error) {
 		{"cpu", cfg.CPU, &c.max.cpu},
 		{"memory", cfg.Memory, &c.max.memory},
 		{"ephemeral_storage", cfg.EphemeralStorage, &c.max.storage},
-		{"tmp", cfg.Tmp, &c.max.tmp},
+		{"tmp", tmpSize, &c.max.tmp},
 	} {
 		v, err := quantity(q.field, q.text)
 		if err != nil {
@@ -113,7 +105,7 @@ func build(cfg Config) (*Cluster, error) {
 		*q.to = v
 	}
 	if c.max.tmp.Cmp(c.max.storage) > 0 {
-		return nil, agent.Invalid("tmp", "%s is more than ephemeral_storage, %s", cfg.Tmp, cfg.EphemeralStorage)
+		return nil, agent.Invalid("tmp", "%s is more than ephemeral_storage, %s", tmpSize, cfg.EphemeralStorage)
 	}
 	for i, text := range cfg.Images {
 		rule, err := parseImageRule(text)
@@ -126,28 +118,15 @@ func build(cfg Config) (*Cluster, error) {
 }
 
 func (c *Config) defaults() {
-	set(&c.Namespace, "default")
-	set(&c.CPU, DefaultCPU)
-	set(&c.Memory, DefaultMemory)
-	set(&c.EphemeralStorage, DefaultEphemeralStorage)
-	set(&c.Tmp, DefaultTmp)
-	set(&c.Deadline, DefaultDeadline)
-	set(&c.TTL, DefaultTTL)
-	set(&c.PullPatience, DefaultPullPatience)
-	set(&c.PollInterval, DefaultPollInterval)
-	set(&c.User, DefaultUser)
-	set(&c.Group, DefaultUser)
-	set(&c.Logger, zap.NewNop())
-	if len(c.Languages) == 0 {
-		c.Languages = map[string][]string{"python": {"python3"}}
-	}
-}
-
-func set[T comparable](to *T, fallback T) {
-	var zero T
-	if *to == zero {
-		*to = fallback
-	}
+	c.Namespace = cmp.Or(c.Namespace, "default")
+	c.CPU = cmp.Or(c.CPU, "1")
+	c.Memory = cmp.Or(c.Memory, "512Mi")
+	c.EphemeralStorage = cmp.Or(c.EphemeralStorage, "1Gi")
+	c.Deadline = cmp.Or(c.Deadline, 7*time.Minute)
+	c.TTL = cmp.Or(c.TTL, time.Hour)
+	c.PullPatience = cmp.Or(c.PullPatience, 2*time.Minute)
+	c.PollInterval = cmp.Or(c.PollInterval, 5*time.Second)
+	c.Logger = cmp.Or(c.Logger, zap.NewNop())
 }
 
 func (c *Config) check() error {
@@ -166,32 +145,16 @@ func (c *Config) check() error {
 		return agent.Invalid("pull_patience", "is negative")
 	case c.PollInterval < 0:
 		return agent.Invalid("poll_interval", "is negative")
-	case c.User < 1:
-		return agent.Invalid("user", "want a user that is not root")
-	case c.Group < 1:
-		return agent.Invalid("group", "want a group that is not root")
-	case c.Retries < 0:
-		return agent.Invalid("retries", "is negative")
 	}
 	if c.Interpreter != "" {
 		if _, err := parseImage(c.Interpreter); err != nil {
 			return agent.Invalid("interpreter", "%w", err)
 		}
 	}
-	for _, language := range slices.Sorted(maps.Keys(c.Languages)) {
-		if len(c.Languages[language]) == 0 {
-			return agent.Invalid("languages."+language, "has no command")
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(c.Labels)) {
-		if len(validation.IsQualifiedName(name)) > 0 || len(validation.IsValidLabelValue(c.Labels[name])) > 0 {
-			return agent.Invalid("labels."+name, "%.100q is no label", c.Labels[name])
-		}
-	}
 	return nil
 }
 
-// quantity reads an amount that is more than nothing.
+// quantity parses an amount that is more than 0.
 func quantity(field, text string) (resource.Quantity, error) {
 	if len(text) > 32 {
 		return resource.Quantity{}, agent.Invalid(field, "is no quantity such as 500m or 256Mi")

@@ -23,17 +23,11 @@ func TestNewRefuses(t *testing.T) {
 		"ttl ":              func(c *kube.Config) { c.TTL = 365 * 24 * time.Hour },
 		"pull_patience":     func(c *kube.Config) { c.PullPatience = -1 },
 		"poll_interval":     func(c *kube.Config) { c.PollInterval = -1 },
-		"user":              func(c *kube.Config) { c.User = -1 },
-		"group":             func(c *kube.Config) { c.Group = -1 },
-		"retries":           func(c *kube.Config) { c.Retries = -1 },
 		"cpu":               func(c *kube.Config) { c.CPU = "x" },
 		"memory":            func(c *kube.Config) { c.Memory = "0" },
 		"ephemeral_storage": func(c *kube.Config) { c.EphemeralStorage = "1Zi" },
-		"tmp":               func(c *kube.Config) { c.Tmp = "2Gi" },
+		"tmp":               func(c *kube.Config) { c.EphemeralStorage = "100Mi" },
 		"interpreter":       func(c *kube.Config) { c.Interpreter = "UPPER" },
-		"languages.x":       func(c *kube.Config) { c.Languages = map[string][]string{"x": nil} },
-		"labels.a b":        func(c *kube.Config) { c.Labels = map[string]string{"a b": ""} },
-		"labels.a":          func(c *kube.Config) { c.Labels = map[string]string{"a": "-"} },
 		"images[1]":         func(c *kube.Config) { c.Images = []string{"ok", "*"} },
 	} {
 		cfg := kube.Config{Client: fake.NewClientset()}
@@ -75,7 +69,7 @@ func TestImages(t *testing.T) {
 	}
 	for _, tt := range tests {
 		w := newWorld(t, func(c *kube.Config) { c.Images = []string{"unrelated/x", tt.rule} })
-		in := w.ask()
+		in := w.container()
 		in.Image, in.CPU = tt.image, "never" // the image is checked first
 		_, err := w.Run(t.Context(), in)
 		var e *agent.Error
@@ -100,24 +94,18 @@ contexts:
   - {name: one, context: {cluster: c, user: u, namespace: agents}}
   - {name: two, context: {cluster: c, user: u}}
 `), 0o600))
-	client, namespace, err := kube.Connect(kube.Access{Kubeconfig: file})
-	require.NoError(t, err)
-	require.NotNil(t, client)
-	require.Equal(t, "agents", namespace)
-	_, namespace, err = kube.Connect(kube.Access{Kubeconfig: file, Context: "two"})
-	require.NoError(t, err)
-	require.Equal(t, "default", namespace)
-
-	for field, access := range map[string][]kube.Access{
-		"kubeconfig": {{}, {Kubeconfig: file + "x"}, {Kubeconfig: file, Context: "three"}},
-		"in_cluster": {{InCluster: true}, {InCluster: true, Kubeconfig: file}},
+	for _, context := range []string{"", "two"} {
+		client, err := kube.Connect(file, context)
+		require.NoError(t, err)
+		require.NotNil(t, client)
+	}
+	for access, field := range map[[2]string]string{
+		{file + "x", ""}: "kubeconfig", {file, "three"}: "kubeconfig", {"", ""}: "in_cluster", {"", "one"}: "in_cluster",
 	} {
-		for _, a := range access {
-			_, _, err := kube.Connect(a)
-			var e *agent.Error
-			require.ErrorAs(t, err, &e, "%+v", a)
-			require.Equal(t, agent.CodeInvalid, e.Code)
-			require.Equal(t, field, e.Field)
-		}
+		_, err := kube.Connect(access[0], access[1])
+		var e *agent.Error
+		require.ErrorAs(t, err, &e, "%+v", access)
+		require.Equal(t, agent.CodeInvalid, e.Code)
+		require.Equal(t, field, e.Field)
 	}
 }

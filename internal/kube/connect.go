@@ -10,46 +10,44 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// Access says how the cluster is reached: from within it, with the pod's own service account, or as a kubeconfig file says.
-type Access struct {
-	InCluster  bool
-	Kubeconfig string // path of a file; credential plugins that it names are run
-	Context    string // of the file; empty: its current one
-}
-
-// A look at a running container is two requests every few seconds.
+// The limits of requests to the cluster. Reading the state of a running container is two requests every few seconds.
 const (
 	queriesPerSecond = 50
 	burst            = 100
 )
 
-// Connect makes a client. It connects with its first request. namespace is the kubeconfig context's own, empty within the cluster. The error
-// is [agent.CodeInvalid].
-func Connect(a Access) (client kubernetes.Interface, namespace string, err error) {
-	var cfg *rest.Config
-	switch {
-	case a.InCluster && (a.Kubeconfig != "" || a.Context != ""):
-		return nil, "", agent.Invalid("in_cluster", "excludes kubeconfig and context")
-	case a.InCluster:
-		if cfg, err = rest.InClusterConfig(); err != nil {
-			return nil, "", agent.Invalid("in_cluster", "%w", err)
-		}
-	case a.Kubeconfig == "":
-		return nil, "", agent.Invalid("kubeconfig", "is required, or in_cluster")
-	default:
-		file := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
-			&clientcmd.ClientConfigLoadingRules{ExplicitPath: a.Kubeconfig}, &clientcmd.ConfigOverrides{CurrentContext: a.Context})
-		if cfg, err = file.ClientConfig(); err != nil {
-			return nil, "", agent.Invalid("kubeconfig", "%w", err)
-		}
-		if namespace, _, err = file.Namespace(); err != nil {
-			return nil, "", agent.Invalid("kubeconfig", "%w", err)
-		}
+// Connect returns a client for the cluster that a kubeconfig file names, in the given context or its current one. Credential plugins that
+// the file names are run. Without a file it is the cluster of this pod, with its service account. The client connects with its first
+// request. The error is [agent.CodeInvalid].
+func Connect(kubeconfig, context string) (kubernetes.Interface, error) {
+	cfg, err := restConfig(kubeconfig, context)
+	if err != nil {
+		return nil, err
 	}
 	cfg.UserAgent, cfg.QPS, cfg.Burst = "turnstone", queriesPerSecond, burst
-	client, err = kubernetes.NewForConfig(cfg)
+	client, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
-		return nil, "", fmt.Errorf("cluster: %w", agent.Invalid("kubeconfig", "%w", err))
+		return nil, fmt.Errorf("cluster: %w", agent.Invalid("kubeconfig", "%w", err))
 	}
-	return client, namespace, nil
+	return client, nil
+}
+
+func restConfig(kubeconfig, context string) (*rest.Config, error) {
+	if kubeconfig == "" && context != "" {
+		return nil, agent.Invalid("in_cluster", "excludes kubeconfig and context")
+	}
+	if kubeconfig == "" {
+		cfg, err := rest.InClusterConfig()
+		if err != nil {
+			return nil, agent.Invalid("in_cluster", "%w", err)
+		}
+		return cfg, nil
+	}
+	file := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
+		&clientcmd.ClientConfigLoadingRules{ExplicitPath: kubeconfig}, &clientcmd.ConfigOverrides{CurrentContext: context})
+	cfg, err := file.ClientConfig()
+	if err != nil {
+		return nil, agent.Invalid("kubeconfig", "%w", err)
+	}
+	return cfg, nil
 }

@@ -17,43 +17,43 @@ import (
 	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
-// sight is what was seen of a Job at one time.
-type sight struct {
+// snapshot is the state of a Job at one time.
+type snapshot struct {
 	job *batchv1.Job
 	pod *corev1.Pod // the newest; nil: none yet
 }
 
-// follow looks at the Job until it has finished, and answers what became of it.
+// follow reads the Job until it has finished, and returns its result.
 func (r *run) follow(ctx context.Context) (agent.ContainerResult, error) {
 	changes := r.watch(ctx)
 	defer changes.stop()
 	tick := time.NewTicker(r.c.cfg.PollInterval)
 	defer tick.Stop()
-	var troubled time.Time // since when the image cannot be had
+	var troubled time.Time // since when the image cannot be pulled
 	for {
-		seen, err := r.look(ctx)
+		seen, err := r.read(ctx)
 		switch {
 		case apierrors.IsNotFound(err):
-			return agent.ContainerResult{Failure: gone()}, nil
-		case err != nil && definite(err):
+			return agent.ContainerResult{Failure: jobGoneFailure()}, nil
+		case err != nil && isFinal(err):
 			return agent.ContainerResult{}, agent.Errorf(agent.CodeUnavailable, op, "the cluster refuses: %s", clip.Bytes(err.Error(), maxAPIMessage))
 		case err != nil:
 			return agent.ContainerResult{}, &agent.Error{Code: agent.CodeUnavailable, Op: op, Err: err}
 		case seen.job.UID != r.job.UID:
-			return agent.ContainerResult{Failure: gone()}, nil
+			return agent.ContainerResult{Failure: jobGoneFailure()}, nil
 		}
-		if done, ok := finished(seen.job); ok {
+		if done, ok := endCondition(seen.job); ok {
 			return r.collect(ctx, seen, done)
 		}
-		what, trouble := progress(seen.pod)
+		what, problem := progress(seen.pod)
 		r.report(what)
 		switch {
-		case trouble == nil:
+		case problem == noProblem:
 			troubled = time.Time{}
 		case troubled.IsZero():
 			troubled = time.Now()
 		}
-		if trouble != nil && (trouble.final || time.Since(troubled) >= r.c.cfg.PullPatience) {
+		if problem == isPermanent || problem == mayRecover && time.Since(troubled) >= r.c.cfg.PullPatience {
 			r.remove(ctx)
 			return agent.ContainerResult{Failure: &agent.Failure{
 				Type: string(agent.CodeUnavailable), Message: what + "; the container did not start", Field: "image",
@@ -65,21 +65,21 @@ func (r *run) follow(ctx context.Context) (agent.ContainerResult, error) {
 	}
 }
 
-// look reads the Job and its pods.
-func (r *run) look(ctx context.Context) (sight, error) {
-	job, err := call(ctx, func(ctx context.Context) (*batchv1.Job, error) {
+// read returns the Job and its newest pod.
+func (r *run) read(ctx context.Context) (snapshot, error) {
+	job, err := retry(ctx, func(ctx context.Context) (*batchv1.Job, error) {
 		return r.c.cfg.Client.BatchV1().Jobs(r.c.cfg.Namespace).Get(ctx, r.job.Name, metav1.GetOptions{})
 	})
 	if err != nil {
-		return sight{}, err
+		return snapshot{}, err
 	}
-	pods, err := call(ctx, func(ctx context.Context) (*corev1.PodList, error) {
+	pods, err := retry(ctx, func(ctx context.Context) (*corev1.PodList, error) {
 		return r.c.cfg.Client.CoreV1().Pods(r.c.cfg.Namespace).List(ctx, metav1.ListOptions{LabelSelector: r.podSelector()})
 	})
 	if err != nil {
-		return sight{}, err
+		return snapshot{}, err
 	}
-	s := sight{job: job}
+	s := snapshot{job: job}
 	for i := range pods.Items {
 		p := &pods.Items[i]
 		if metav1.IsControlledBy(p, job) && (s.pod == nil || s.pod.CreationTimestamp.Before(&p.CreationTimestamp)) {
@@ -91,8 +91,8 @@ func (r *run) look(ctx context.Context) (sight, error) {
 
 func (r *run) podSelector() string { return batchv1.JobNameLabel + "=" + r.job.Name }
 
-// finished is the condition with which a Job has ended.
-func finished(job *batchv1.Job) (batchv1.JobCondition, bool) {
+// endCondition returns the condition with which a Job has ended; ok is false if it has not.
+func endCondition(job *batchv1.Job) (done batchv1.JobCondition, ok bool) {
 	i := slices.IndexFunc(job.Status.Conditions, func(c batchv1.JobCondition) bool {
 		return c.Status == corev1.ConditionTrue && (c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed)
 	})
@@ -102,50 +102,55 @@ func finished(job *batchv1.Job) (batchv1.JobCondition, bool) {
 	return job.Status.Conditions[i], true
 }
 
-// trouble keeps a container from starting; final when waiting mends nothing.
-type trouble struct{ final bool }
+// startProblem says whether something keeps a container from starting.
+type startProblem int
 
-// troubles are the reasons for which a container waits in vain.
-func troubles(reason string) *trouble {
+const (
+	noProblem startProblem = iota
+	mayRecover
+	isPermanent
+)
+
+func startProblemOf(reason string) startProblem {
 	switch reason {
 	case "InvalidImageName", "ErrImageNeverPull":
-		return &trouble{final: true}
+		return isPermanent
 	case "ErrImagePull", "ImagePullBackOff", "ImageInspectError", "RegistryUnavailable", "SignatureValidationFailed",
 		"CreateContainerConfigError", "CreateContainerError", "RunContainerError":
-		return &trouble{}
+		return mayRecover
 	default:
-		return nil
+		return noProblem
 	}
 }
 
-// progress says in a few words what a pod does.
-func progress(pod *corev1.Pod) (string, *trouble) {
+// progress describes in a few words what a pod does.
+func progress(pod *corev1.Pod) (string, startProblem) {
 	if pod == nil {
-		return "waiting for a pod", nil
+		return "waiting for a pod", noProblem
 	}
 	for i := range pod.Status.ContainerStatuses {
 		state := &pod.Status.ContainerStatuses[i].State
 		switch {
 		case state.Running != nil:
-			return "running", nil
+			return "running", noProblem
 		case state.Terminated != nil:
-			return "finishing", nil
+			return "finishing", noProblem
 		case state.Waiting != nil:
-			return reasoned("starting", state.Waiting.Reason, state.Waiting.Message), troubles(state.Waiting.Reason)
+			return withReason("starting", state.Waiting.Reason, state.Waiting.Message), startProblemOf(state.Waiting.Reason)
 		}
 	}
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
-			return reasoned("pending", c.Reason, c.Message), nil
+			return withReason("pending", c.Reason, c.Message), noProblem
 		}
 	}
 	if pod.Spec.NodeName != "" {
-		return "scheduled", nil
+		return "scheduled", noProblem
 	}
-	return "pending", nil
+	return "pending", noProblem
 }
 
-func reasoned(what, reason, message string) string {
+func withReason(what, reason, message string) string {
 	for _, more := range []string{reason, message} {
 		if more != "" {
 			what += ": " + strings.Join(strings.Fields(clip.Bytes(more, 300)), " ")
@@ -154,10 +159,10 @@ func reasoned(what, reason, message string) string {
 	return what
 }
 
-// changes tells that the Job or its pods may have changed. A watch that breaks off is opened again with the next tick.
+// changes reports that the Job or its pods may have changed. A watch that breaks off is opened again at the next tick.
 type changes struct {
-	open func() []watch.Interface
-	now  []watch.Interface
+	open    func() []watch.Interface
+	watches []watch.Interface
 }
 
 func (r *run) watch(ctx context.Context) *changes {
@@ -173,25 +178,25 @@ func (r *run) watch(ctx context.Context) *changes {
 		}
 		return opened
 	}}
-	c.now = c.open()
+	c.watches = c.open()
 	return c
 }
 
 func (c *changes) stop() {
-	for _, w := range c.now {
+	for _, w := range c.watches {
 		w.Stop()
 	}
-	c.now = nil
+	c.watches = nil
 }
 
-// wait returns when something may have changed, or at the tick.
+// wait returns if something may have changed, and at the tick.
 func (c *changes) wait(ctx context.Context, tick <-chan time.Time) error {
 	var first, second <-chan watch.Event
-	if len(c.now) > 0 {
-		first = c.now[0].ResultChan()
+	if len(c.watches) > 0 {
+		first = c.watches[0].ResultChan()
 	}
-	if len(c.now) > 1 {
-		second = c.now[1].ResultChan()
+	if len(c.watches) > 1 {
+		second = c.watches[1].ResultChan()
 	}
 	var ok bool
 	select {
@@ -200,9 +205,9 @@ func (c *changes) wait(ctx context.Context, tick <-chan time.Time) error {
 	case _, ok = <-first:
 	case _, ok = <-second:
 	case <-tick:
-		if len(c.now) < 2 { // one was refused or broke off
+		if len(c.watches) < 2 { // one was refused or broke off
 			c.stop()
-			c.now = c.open()
+			c.watches = c.open()
 		}
 		return nil
 	}
@@ -212,22 +217,22 @@ func (c *changes) wait(ctx context.Context, tick <-chan time.Time) error {
 	return nil
 }
 
-// collect answers what became of a finished Job.
-func (r *run) collect(ctx context.Context, seen sight, done batchv1.JobCondition) (agent.ContainerResult, error) {
+// collect returns the result of a finished Job.
+func (r *run) collect(ctx context.Context, seen snapshot, done batchv1.JobCondition) (agent.ContainerResult, error) {
 	var result agent.ContainerResult
-	ended := terminated(seen.pod)
+	ended := terminatedState(seen.pod)
 	var message string
 	if ended != nil {
 		result.ExitCode, message = ended.ExitCode, ended.Message
 	}
 	if seen.pod != nil {
-		out, err := call(ctx, func(ctx context.Context) (output, error) { return r.logs(ctx, seen.pod.Name) })
+		out, err := retry(ctx, func(ctx context.Context) (output, error) { return r.logs(ctx, seen.pod.Name) })
 		switch {
 		case err == nil:
 			result.Logs, result.LogsCut = out.text, out.cut
 		case ctx.Err() != nil:
 			return result, agent.Interrupted(ctx, op)
-		case !definite(err):
+		case !isFinal(err):
 			return result, &agent.Error{Code: agent.CodeUnavailable, Op: op, Err: err} // the next attempt reads them
 		}
 	}
@@ -238,11 +243,11 @@ func (r *run) collect(ctx context.Context, seen sight, done batchv1.JobCondition
 		}
 		return result, nil
 	}
-	result.Failure = r.failed(seen.pod, ended, done, result.Logs)
+	result.Failure = r.failure(seen.pod, ended, done, result.Logs)
 	return result, nil
 }
 
-func terminated(pod *corev1.Pod) *corev1.ContainerStateTerminated {
+func terminatedState(pod *corev1.Pod) *corev1.ContainerStateTerminated {
 	if pod == nil {
 		return nil
 	}
@@ -254,11 +259,11 @@ func terminated(pod *corev1.Pod) *corev1.ContainerStateTerminated {
 	return nil
 }
 
-// maxQuote is what a failure quotes of a container's logs, in bytes of their end.
+// maxQuote is the number of bytes that a failure quotes from the end of a container's logs.
 const maxQuote = 2 << 10
 
-// failed says why a container did not succeed.
-func (r *run) failed(pod *corev1.Pod, ended *corev1.ContainerStateTerminated, done batchv1.JobCondition, logs string) *agent.Failure {
+// failure says why a container did not succeed.
+func (r *run) failure(pod *corev1.Pod, ended *corev1.ContainerStateTerminated, done batchv1.JobCondition, logs string) *agent.Failure {
 	f := &agent.Failure{Type: string(agent.CodeInvalid)}
 	switch {
 	case done.Reason == batchv1.JobReasonDeadlineExceeded, pod != nil && pod.Status.Reason == "DeadlineExceeded":
@@ -269,11 +274,11 @@ func (r *run) failed(pod *corev1.Pod, ended *corev1.ContainerStateTerminated, do
 	case ended != nil && ended.Reason == "OOMKilled":
 		f.Type, f.Message = string(agent.CodeOverflow), fmt.Sprintf("the container used more than its %s of memory", r.req.memory.String())
 	case pod != nil && pod.Status.Reason == "Evicted":
-		f.Type, f.Message = string(agent.CodeOverflow), reasoned("the container was evicted", pod.Status.Message, "")
+		f.Type, f.Message = string(agent.CodeOverflow), withReason("the container was evicted", pod.Status.Message, "")
 	case ended != nil:
 		f.Message = fmt.Sprintf("the container exited with code %d", ended.ExitCode)
 	default:
-		f.Type, f.Message = string(agent.CodeUnavailable), reasoned("the job failed", done.Reason, done.Message)
+		f.Type, f.Message = string(agent.CodeUnavailable), withReason("the job failed", done.Reason, done.Message)
 	}
 	if end := strings.TrimSpace(tail(logs, maxQuote)); end != "" {
 		f.Message += ":\n" + end

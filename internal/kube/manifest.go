@@ -18,7 +18,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// What we put on Jobs and their inputs.
+// The labels and annotations of Jobs and their inputs.
 const (
 	labelManagedBy = "app.kubernetes.io/managed-by"
 	labelComponent = "app.kubernetes.io/component"
@@ -28,10 +28,10 @@ const (
 	noteTenant  = "turnstone.run/tenant"
 	noteTurn    = "turnstone.run/turn"
 	noteCall    = "turnstone.run/call"
-	noteRequest = "turnstone.run/request" // the digest of what was asked for
+	noteRequest = "turnstone.run/request" // the digest of the request
 )
 
-// Where a container finds what it was given.
+// Where a container finds its input.
 const (
 	containerName = "agent"
 	inputFolder   = "/turnstone"
@@ -41,31 +41,31 @@ const (
 	tmpFolder     = "/tmp"
 )
 
-// podGrace is how much longer a Job may take than its pod: a Job that is over its deadline takes the pod's logs with it.
+// podGrace is how much longer a Job may take than its pod. A Job over its deadline deletes the pod and its logs.
 const podGrace = 15 * time.Second
 
-// manifest is what is made for a call.
+// manifest holds the objects of a call.
 type manifest struct {
 	job   *batchv1.Job
 	input *corev1.Secret // its owner is set once the Job has a UID
 }
 
-// jobName is the one name of a call. It fits a label, and tells nothing of the tenant.
+// jobName returns the name of a call's Job. It fits a label, and does not show the tenant.
 func jobName(tenant, key string) string {
 	sum := sha256.Sum256([]byte(tenant + "\x00" + key))
 	return "turnstone-" + hex.EncodeToString(sum[:16])
 }
 
-// manifest makes the Job of a request, suspended, and its input.
+// manifest returns the suspended Job of a request, and its input.
 func (c *Cluster) manifest(r *request) (*manifest, error) {
 	asked, err := r.digest()
 	if err != nil {
 		return nil, err
 	}
 	meta := metav1.ObjectMeta{
-		Name: jobName(r.in.Tenant, r.in.Key), Namespace: c.cfg.Namespace, Labels: c.labels(&r.in),
+		Name: jobName(r.in.Tenant, r.in.Key), Namespace: c.cfg.Namespace, Labels: labels(&r.in),
 		Annotations: map[string]string{
-			noteTenant: note(r.in.Tenant), noteTurn: note(string(r.in.TurnID)), noteCall: note(r.in.Key), noteRequest: asked,
+			noteTenant: annotation(r.in.Tenant), noteTurn: annotation(string(r.in.TurnID)), noteCall: annotation(r.in.Key), noteRequest: asked,
 		},
 	}
 	seconds := int64(r.timeout / time.Second)
@@ -76,7 +76,7 @@ func (c *Cluster) manifest(r *request) (*manifest, error) {
 		job: &batchv1.Job{
 			ObjectMeta: *meta.DeepCopy(),
 			Spec: batchv1.JobSpec{
-				Suspend: new(true), Parallelism: new(int32(1)), Completions: new(int32(1)), BackoffLimit: new(c.cfg.Retries),
+				Suspend: new(true), Parallelism: new(int32(1)), Completions: new(int32(1)), BackoffLimit: new(int32(containerRetries)),
 				PodReplacementPolicy:    new(batchv1.Failed), // never two at a time
 				ActiveDeadlineSeconds:   new(seconds + int64(podGrace/time.Second)),
 				TTLSecondsAfterFinished: new(int32(c.cfg.TTL / time.Second)), //nolint:gosec // at most 30 days
@@ -92,10 +92,9 @@ func (c *Cluster) manifest(r *request) (*manifest, error) {
 func (c *Cluster) pod(r *request, input string, seconds int64) corev1.PodSpec {
 	pod := corev1.PodSpec{
 		RestartPolicy: corev1.RestartPolicyNever, ActiveDeadlineSeconds: new(seconds), TerminationGracePeriodSeconds: new(int64(5)),
-		AutomountServiceAccountToken: new(false), EnableServiceLinks: new(false), ServiceAccountName: c.cfg.ServiceAccount,
-		NodeSelector: maps.Clone(c.cfg.NodeSelector),
+		AutomountServiceAccountToken: new(false), EnableServiceLinks: new(false),
 		SecurityContext: &corev1.PodSecurityContext{
-			RunAsNonRoot: new(true), RunAsUser: new(c.cfg.User), RunAsGroup: new(c.cfg.Group), FSGroup: new(c.cfg.Group),
+			RunAsNonRoot: new(true), RunAsUser: new(int64(containerUser)), RunAsGroup: new(int64(containerUser)), FSGroup: new(int64(containerUser)),
 			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 		},
 		Volumes: []corev1.Volume{
@@ -118,7 +117,7 @@ func (c *Cluster) container(r *request) corev1.Container {
 		corev1.ResourceCPU: r.cpu.DeepCopy(), corev1.ResourceMemory: r.memory.DeepCopy(), corev1.ResourceEphemeralStorage: c.max.storage.DeepCopy(),
 	}
 	return corev1.Container{
-		Name: containerName, Image: r.image, Command: literal(r.command), Args: literal(r.args), Env: environment(r.in.Env),
+		Name: containerName, Image: r.image, Command: escapeAll(r.command), Args: escapeAll(r.args), Env: environment(r.in.Env),
 		Resources:                corev1.ResourceRequirements{Limits: has, Requests: has.DeepCopy()},
 		TerminationMessagePath:   corev1.TerminationMessagePathDefault,
 		TerminationMessagePolicy: corev1.TerminationMessageReadFile,
@@ -133,7 +132,7 @@ func (c *Cluster) container(r *request) corev1.Container {
 	}
 }
 
-// environment is what the model set, in an order that is always the same, behind what we set.
+// environment returns the runtime's variables, then those that the model set, in a fixed order.
 func environment(vars map[string]string) []corev1.EnvVar {
 	env := []corev1.EnvVar{
 		{Name: "HOME", Value: tmpFolder}, {Name: "TMPDIR", Value: tmpFolder}, {Name: inputVar, Value: inputFolder + "/" + inputFile},
@@ -147,7 +146,7 @@ func environment(vars map[string]string) []corev1.EnvVar {
 // escape keeps Kubernetes from replacing $(NAME) by the value of a variable.
 func escape(s string) string { return strings.ReplaceAll(s, "$", "$$") }
 
-func literal(words []string) []string {
+func escapeAll(words []string) []string {
 	var out []string
 	for _, w := range words {
 		out = append(out, escape(w))
@@ -155,12 +154,8 @@ func literal(words []string) []string {
 	return out
 }
 
-func (c *Cluster) labels(in *agent.Container) map[string]string {
-	labels := maps.Clone(c.cfg.Labels)
-	if labels == nil {
-		labels = map[string]string{}
-	}
-	labels[labelManagedBy], labels[labelComponent] = "turnstone", "container"
+func labels(in *agent.Container) map[string]string {
+	labels := map[string]string{labelManagedBy: "turnstone", labelComponent: "container"}
 	for name, value := range map[string]string{labelTenant: in.Tenant, labelTurn: string(in.TurnID)} {
 		if text := labelValue(value); text != "" {
 			labels[name] = text
@@ -174,7 +169,7 @@ const (
 	maxNote  = 256 // of an annotation, in bytes
 )
 
-// labelValue makes a label's value of any text: what it cannot have becomes a dash.
+// labelValue makes the value of a label from any text: other characters become a dash.
 func labelValue(s string) string {
 	s = strings.Map(func(r rune) rune {
 		switch {
@@ -190,14 +185,14 @@ func labelValue(s string) string {
 	return strings.Trim(s, "-_.")
 }
 
-func note(s string) string {
+func annotation(s string) string {
 	if len(s) > maxNote {
 		s = s[:maxNote]
 	}
 	return strings.ToValidUTF8(s, "")
 }
 
-// digest tells two requests apart by what was asked for; the configuration may have changed since.
+// digest identifies what was asked for, without the configuration, which may have changed since.
 func (r *request) digest() (string, error) {
 	in := r.in
 	text, err := json.Marshal([]any{in.Image, in.Language, in.Code, string(in.Input), in.Command, in.Args, in.Env, in.CPU, in.Memory, in.Timeout})
@@ -207,17 +202,17 @@ func (r *request) digest() (string, error) {
 	return fmt.Sprintf("sha256:%x", sha256.Sum256(text)), nil
 }
 
-// lowered is the quantity that a call asks for, or the ceiling.
-func lowered(field, text string, ceiling resource.Quantity) (resource.Quantity, error) {
+// requestedQuantity returns the quantity that a call asks for, or the maximum if it asks for none.
+func requestedQuantity(field, text string, maximum resource.Quantity) (resource.Quantity, error) {
 	if text == "" {
-		return ceiling, nil
+		return maximum, nil
 	}
 	q, err := quantity(field, text)
 	if err != nil {
 		return q, err
 	}
-	if q.Cmp(ceiling) > 0 {
-		return q, agent.FieldErrorf(agent.CodeDenied, field, "%s: at most %s", text, ceiling.String())
+	if q.Cmp(maximum) > 0 {
+		return q, agent.FieldErrorf(agent.CodeDenied, field, "%s: at most %s", text, maximum.String())
 	}
 	return q, nil
 }

@@ -22,10 +22,10 @@ import (
 var update = flag.Bool("update", false, "write the golden files anew")
 
 // made runs a call until its container may run, and returns what is on the cluster.
-func made(t *testing.T, change func(*kube.Config), in func(*agent.Container)) (*batchv1.Job, *corev1.Secret) {
+func startedObjects(t *testing.T, change func(*kube.Config), in func(*agent.Container)) (*batchv1.Job, *corev1.Secret) {
 	t.Helper()
 	w := newWorld(t, change)
-	ask := w.ask()
+	ask := w.container()
 	in(&ask)
 	done := w.run(t.Context(), ask)
 	job, _ := w.started()
@@ -55,15 +55,12 @@ func golden(t *testing.T, name string, objects ...any) {
 }
 
 func TestManifests(t *testing.T) {
-	job, secret := made(t, nil, func(*agent.Container) {})
+	job, secret := startedObjects(t, nil, func(*agent.Container) {})
 	golden(t, "custom", job, secret)
 
-	job, secret = made(t, func(c *kube.Config) {
-		c.CPU, c.Memory, c.EphemeralStorage, c.Tmp = "2", "1Gi", "2Gi", "1Gi"
-		c.User, c.Group, c.Retries, c.TTL, c.Deadline = 1000, 1001, 1, time.Minute, time.Minute
-		c.ServiceAccount, c.RuntimeClass, c.PullSecrets = "agents", "gvisor", []string{"registry"}
-		c.NodeSelector, c.Labels = map[string]string{"pool": "agents"}, map[string]string{"team": "a"}
-		c.Languages = map[string][]string{"python": {"python3", "-I"}, "sh": {"sh"}}
+	job, secret = startedObjects(t, func(c *kube.Config) {
+		c.CPU, c.Memory, c.EphemeralStorage = "2", "1Gi", "2Gi"
+		c.TTL, c.Deadline, c.RuntimeClass, c.PullSecrets = time.Minute, time.Minute, "gvisor", []string{"registry"}
 	}, func(c *agent.Container) {
 		c.Image, c.Language, c.Code = "", "python", "print(1)\n"
 		c.CPU, c.Memory, c.Timeout = "500m", "64Mi", 30*time.Second
@@ -77,7 +74,7 @@ func TestHostileNames(t *testing.T) {
 	for _, name := range []string{
 		"", strings.Repeat("x", 5000), "../../etc", "a\nb: c", "--", "\xff\xfe", "Ümlaut/…", "a=b,c!=d", "\x00", "'; DROP TABLE", strings.Repeat("-", 70) + "a",
 	} {
-		job, secret := made(t, nil, func(c *agent.Container) {
+		job, secret := startedObjects(t, nil, func(c *agent.Container) {
 			c.Tenant, c.TurnID, c.Key = name, agent.TurnID(name), name+"/1"
 			c.Command, c.Args = []string{"sh", "-c", "echo $(A) $A"}, []string{"--x=$(TURNSTONE_INPUT)"}
 		})
@@ -94,7 +91,7 @@ func TestHostileNames(t *testing.T) {
 	}
 	names := map[string]bool{}
 	for _, c := range [][2]string{{"a", "b/1"}, {"a", "b/2"}, {"b", "b/1"}, {"ab", "/1"}, {"a\x00b", "/1"}, {"a", "b\x00/1"}} {
-		job, _ := made(t, nil, func(in *agent.Container) { in.Tenant, in.Key = c[0], c[1] })
+		job, _ := startedObjects(t, nil, func(in *agent.Container) { in.Tenant, in.Key = c[0], c[1] })
 		names[job.Name] = true
 	}
 	require.Len(t, names, 5, "another tenant's or another call's job is another job") // the last two are one: no name has a NUL byte
@@ -152,7 +149,7 @@ func TestRefused(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, nil)
-			in := w.ask()
+			in := w.container()
 			tt.in(&in)
 			_, err := w.Run(t.Context(), in)
 			var e *agent.Error
@@ -165,7 +162,7 @@ func TestRefused(t *testing.T) {
 		})
 	}
 	w := newWorld(t, func(c *kube.Config) { c.Interpreter = "" })
-	in := w.ask()
+	in := w.container()
 	code(&in)
 	_, err := w.Run(t.Context(), in)
 	require.ErrorContains(t, err, "no code interpreter is configured")

@@ -12,29 +12,29 @@ import (
 )
 
 const (
-	// MaxLogs is what is kept of a container's output, in bytes of its end. A result on its last line is no longer.
+	// MaxLogs is how many bytes are kept from the end of a container's output. A result on its last line cannot be longer.
 	MaxLogs  = 256 << 10
-	maxLines = 20_000   // asked for of the end
-	maxRead  = 64 << 20 // bytes read of these
+	maxLines = 20_000   // asked for from the end
+	maxRead  = 64 << 20 // bytes that are read of these lines
 )
 
-// output is what a container wrote.
+// output is the end of what a container wrote.
 type output struct {
 	text string
-	cut  bool // text is the end of more
+	cut  bool // the container wrote more
 }
 
-// logs reads the end of what a pod's container wrote. The API gives ends by lines alone, so where these are long, fewer are asked for.
+// logs reads the end of what a pod's container wrote. The API counts lines only, so if they are long, fewer are asked for.
 func (r *run) logs(ctx context.Context, pod string) (output, error) {
 	for lines := int64(maxLines); lines > 0; lines /= 100 {
-		var end ending
+		var end tailBuffer
 		n, err := r.copyLogs(ctx, pod, lines, &end)
 		if err != nil {
 			return output{}, err
 		}
 		if n <= maxRead {
 			text := string(end.bytes())
-			return output{text: readable(text), cut: n > MaxLogs || lines < maxLines || strings.Count(text, "\n") >= maxLines}, nil
+			return output{text: cleanText(text), cut: n > MaxLogs || lines < maxLines || strings.Count(text, "\n") >= maxLines}, nil
 		}
 	}
 	return output{cut: true}, nil
@@ -51,10 +51,10 @@ func (r *run) copyLogs(ctx context.Context, pod string, lines int64, to io.Write
 	return io.Copy(to, io.LimitReader(stream, maxRead+1))
 }
 
-// ending keeps the last MaxLogs bytes that are written to it, and less than twice as many in memory.
-type ending struct{ buf []byte }
+// tailBuffer keeps the last MaxLogs bytes that are written to it, and at most twice as many in memory.
+type tailBuffer struct{ buf []byte }
 
-func (e *ending) Write(p []byte) (int, error) {
+func (e *tailBuffer) Write(p []byte) (int, error) {
 	n := len(p)
 	p = p[max(0, n-MaxLogs):]
 	if len(e.buf)+len(p) > 2*MaxLogs {
@@ -64,10 +64,10 @@ func (e *ending) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-func (e *ending) bytes() []byte { return e.buf[max(0, len(e.buf)-MaxLogs):] }
+func (e *tailBuffer) bytes() []byte { return e.buf[max(0, len(e.buf)-MaxLogs):] }
 
-// readable is text without what no terminal, database or model should be sent.
-func readable(s string) string {
+// cleanText returns a text without control characters and invalid UTF-8.
+func cleanText(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\n' || r == '\t' || !unicode.IsControl(r) {
 			return r
@@ -76,10 +76,10 @@ func readable(s string) string {
 	}, strings.ToValidUTF8(s, "\uFFFD"))
 }
 
-// resultOf finds the JSON that a container ended with: its termination message, or the last line of what it wrote, or all of that. What it
-// wrote besides is the rest.
+// resultOf returns the JSON that a container ended with: its termination message, the last line of its logs, or all of them. rest holds the
+// logs without it.
 func resultOf(message, logs string) (result json.RawMessage, rest string) {
-	if found := document(message); found != nil {
+	if found := jsonDocument(message); found != nil {
 		return found, logs
 	}
 	text := strings.TrimRight(logs, " \t\n")
@@ -87,16 +87,16 @@ func resultOf(message, logs string) (result json.RawMessage, rest string) {
 	if i := strings.LastIndexByte(text, '\n'); i >= 0 {
 		head, line = text[:i+1], text[i+1:]
 	}
-	if found := document(line); found != nil {
+	if found := jsonDocument(line); found != nil {
 		return found, head
 	}
-	if found := document(text); found != nil {
+	if found := jsonDocument(text); found != nil {
 		return found, ""
 	}
 	return nil, logs
 }
 
-func document(text string) json.RawMessage {
+func jsonDocument(text string) json.RawMessage {
 	doc := bytes.TrimSpace([]byte(strings.ToValidUTF8(text, "\uFFFD")))
 	if len(doc) == 0 || !json.Valid(doc) {
 		return nil
@@ -104,7 +104,7 @@ func document(text string) json.RawMessage {
 	return doc
 }
 
-// tail is the end of a text, whole runes of it.
+// tail returns the end of a text, in whole runes.
 func tail(s string, n int) string {
 	if len(s) <= n {
 		return s

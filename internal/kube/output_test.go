@@ -35,7 +35,7 @@ func TestResultOf(t *testing.T) {
 
 func TestEndingIsBounded(t *testing.T) {
 	for _, chunk := range []int{1, 1000, MaxLogs - 1, MaxLogs, 3 * MaxLogs} {
-		var e ending
+		var e tailBuffer
 		var all strings.Builder
 		for i := 0; all.Len() < 3*MaxLogs; i++ {
 			part := strings.Repeat(string(rune('a'+i%26)), chunk)
@@ -59,7 +59,7 @@ func FuzzOutput(f *testing.F) {
 	f.Add("{}", "\xff\x00\x1b[31m\n")
 	f.Add("", "[1,\n2]\n")
 	f.Fuzz(func(t *testing.T, message, logs string) {
-		clean := readable(logs)
+		clean := cleanText(logs)
 		require.True(t, utf8.ValidString(clean))
 		require.NotContains(t, clean, "\x00")
 		result, rest := resultOf(message, clean)

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"encoding/json"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -13,12 +14,12 @@ import (
 // DefaultInterpreter is the image that a [Renderer] without a configured interpreter names.
 const DefaultInterpreter = "python:3.13-slim"
 
-// Renderer writes the manifests of containers where there is no cluster to run them on.
+// Renderer writes the manifests of containers without a cluster to run them on.
 type Renderer struct{ c *Cluster }
 
-// NewRenderer checks the configuration, which needs no Client. Without Images any image may be named, because nothing runs.
+// NewRenderer returns a renderer. Its configuration needs no Client. Without Images any image may be named, because nothing runs.
 func NewRenderer(cfg Config) (*Renderer, error) {
-	set(&cfg.Interpreter, DefaultInterpreter)
+	cfg.Interpreter = cmp.Or(cfg.Interpreter, DefaultInterpreter)
 	c, err := build(cfg)
 	if err != nil {
 		return nil, err

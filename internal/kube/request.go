@@ -15,7 +15,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// op is what errors say was being done.
+// op is the operation that errors name.
 const op = "run container"
 
 // The bounds of what a call may ask for.
@@ -26,7 +26,7 @@ const (
 	maxText  = 32 << 10  // bytes of all variables, and of all words
 )
 
-// request is a call that was checked, with the defaults filled in.
+// request is a checked call with the defaults filled in.
 type request struct {
 	in            agent.Container
 	image         string
@@ -36,8 +36,8 @@ type request struct {
 	files         map[string][]byte
 }
 
-// request checks a call. Errors are [agent.CodeInvalid], [agent.CodeOverflow] beyond a bound of ours and [agent.CodeDenied] beyond one of the
-// configuration; Field is the member of [agent.Container] in snake case.
+// request checks a call and fills in the defaults. Errors are [agent.CodeInvalid], [agent.CodeOverflow] beyond a fixed bound and
+// [agent.CodeDenied] beyond one of the configuration; Field is the member of [agent.Container] in snake case.
 func (c *Cluster) request(in agent.Container) (*request, error) {
 	if in.Key == "" {
 		return nil, agent.Errorf(agent.CodeInternal, op, "the call has no idempotency key")
@@ -48,17 +48,17 @@ func (c *Cluster) request(in agent.Container) (*request, error) {
 	}
 	var err error
 	if in.Image == "" {
-		err = c.interpret(r)
+		err = c.useInterpreter(r)
 	} else {
-		err = c.custom(r)
+		err = c.useImage(r)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if r.cpu, err = lowered("cpu", in.CPU, c.max.cpu); err != nil {
+	if r.cpu, err = requestedQuantity("cpu", in.CPU, c.max.cpu); err != nil {
 		return nil, err
 	}
-	if r.memory, err = lowered("memory", in.Memory, c.max.memory); err != nil {
+	if r.memory, err = requestedQuantity("memory", in.Memory, c.max.memory); err != nil {
 		return nil, err
 	}
 	switch {
@@ -73,32 +73,25 @@ func (c *Cluster) request(in agent.Container) (*request, error) {
 	return r, r.check()
 }
 
-// interpret makes the request one for the interpreter.
-func (c *Cluster) interpret(r *request) error {
-	language := r.in.Language
-	if language == "" && len(c.cfg.Languages) == 1 {
-		for only := range c.cfg.Languages {
-			language = only
-		}
-	}
-	command, ok := c.cfg.Languages[language]
+// useInterpreter makes the request one for the code interpreter.
+func (c *Cluster) useInterpreter(r *request) error {
 	switch {
 	case c.cfg.Interpreter == "":
 		return agent.Errorf(agent.CodeDenied, "", "no code interpreter is configured")
-	case !ok:
-		return agent.Invalid("language", "%.50q: want one of %s", language, strings.Join(slices.Sorted(maps.Keys(c.cfg.Languages)), ", "))
+	case r.in.Language != "" && r.in.Language != interpreterLanguage:
+		return agent.Invalid("language", "%.50q: want one of %s", r.in.Language, interpreterLanguage)
 	case strings.TrimSpace(r.in.Code) == "":
 		return agent.Invalid("code", "is required")
 	case len(r.in.Command)+len(r.in.Args) > 0:
 		return agent.Invalid("command", "the interpreter's is configured")
 	}
-	r.image, r.command, r.args = c.cfg.Interpreter, command, []string{inputFolder + "/" + codeFile}
+	r.image, r.command, r.args = c.cfg.Interpreter, []string{interpreterCommand}, []string{inputFolder + "/" + codeFile}
 	r.files[codeFile] = []byte(r.in.Code)
 	return nil
 }
 
-// custom checks the image of a request.
-func (c *Cluster) custom(r *request) error {
+// useImage checks the image of a request.
+func (c *Cluster) useImage(r *request) error {
 	image, err := parseImage(r.in.Image)
 	switch {
 	case err != nil:
@@ -108,7 +101,7 @@ func (c *Cluster) custom(r *request) error {
 	case r.in.Code != "" || r.in.Language != "":
 		return agent.Invalid("code", "is for the interpreter alone")
 	}
-	r.image = image.String() // in full: what was allowed is what is pulled, whatever the nodes take short names for
+	r.image = image.String() // in full, so that nodes cannot read a short name as another image
 	return nil
 }
 
@@ -142,7 +135,7 @@ func checkWords(command, args []string) error {
 			if size += len(word); size > maxText {
 				return agent.FieldErrorf(agent.CodeOverflow, list.field, "command and args are more than %d bytes", maxText)
 			}
-			if !clean(word) {
+			if !isText(word) {
 				return agent.Invalid(list.field+"["+strconv.Itoa(i)+"]", "has a NUL byte or is no UTF-8")
 			}
 		}
@@ -162,9 +155,9 @@ func checkEnv(vars map[string]string) error {
 		switch size += len(name) + len(value); {
 		case !envName.MatchString(name):
 			return agent.Invalid("env", "%.50q is no name of a variable", name)
-		case reserved(name):
+		case isReservedEnv(name):
 			return agent.FieldErrorf(agent.CodeDenied, "env."+name, "is set by the runtime")
-		case !clean(value):
+		case !isText(value):
 			return agent.Invalid("env."+name, "has a NUL byte or is no UTF-8")
 		case size > maxText:
 			return agent.FieldErrorf(agent.CodeOverflow, "env", "is more than %d bytes", maxText)
@@ -173,10 +166,10 @@ func checkEnv(vars map[string]string) error {
 	return nil
 }
 
-// reserved are the variables that are ours, and those by which a model could put another program before the image's own.
-func reserved(name string) bool {
+// isReservedEnv reports whether a variable is set by the runtime, or could replace the image's own program.
+func isReservedEnv(name string) bool {
 	return name == "HOME" || name == "TMPDIR" || name == "PATH" || strings.HasPrefix(name, "TURNSTONE_") ||
 		strings.HasPrefix(name, "LD_") || strings.HasPrefix(name, "KUBERNETES_")
 }
 
-func clean(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }
+func isText(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }

@@ -30,14 +30,14 @@ type run struct {
 	req  *request
 	want *manifest
 	job  *batchv1.Job // as it was when we found or made it
-	told string       // the last progress
+	last string       // the last progress that was reported
 }
 
-// Run runs a container to its end, or follows the one that an earlier attempt has started. What the container does is data, a failure of it
-// included; so is a cluster that cannot be reached before anything has started.
+// Run runs a container to its end, or follows the one that an earlier attempt has started. The result says what the container did, or
+// that it failed, or that the cluster could not be reached before anything had started.
 //
-// Errors are [agent.Error]: those of a bad request with Field, [agent.CodeUnavailable] when a started Job cannot be followed any more, for the
-// next attempt to go on, and the context's own.
+// Errors are [agent.Error]: those of a bad request with Field, [agent.CodeUnavailable] when a started Job cannot be followed any more,
+// for the next attempt to go on, and the context's own.
 func (c *Cluster) Run(ctx context.Context, in agent.Container) (agent.ContainerResult, error) {
 	req, err := c.request(in)
 	if err != nil {
@@ -64,7 +64,7 @@ func (r *run) run(ctx context.Context) (agent.ContainerResult, error) {
 	return r.follow(ctx)
 }
 
-// start brings the Job to where its container may run, from wherever an earlier attempt has left it.
+// start makes the Job run its container, from wherever an earlier attempt has left it.
 func (r *run) start(ctx context.Context) (*agent.Failure, error) {
 	failure, err := r.find(ctx)
 	if failure != nil || err != nil {
@@ -74,26 +74,26 @@ func (r *run) start(ctx context.Context) (*agent.Failure, error) {
 		r.report("following the job that an earlier attempt has started")
 		return nil, nil //nolint:nilnil // neither a failure nor an error: it runs
 	}
-	if err := r.ready(ctx); err != nil {
+	if err := r.addInput(ctx); err != nil {
 		return r.notStarted(ctx, err)
 	}
 	jobs := r.c.cfg.Client.BatchV1().Jobs(r.c.cfg.Namespace)
-	_, err = call(ctx, func(ctx context.Context) (*batchv1.Job, error) {
+	_, err = retry(ctx, func(ctx context.Context) (*batchv1.Job, error) {
 		return jobs.Patch(ctx, r.job.Name, types.MergePatchType, []byte(`{"spec":{"suspend":false}}`), metav1.PatchOptions{})
 	})
 	switch {
 	case err == nil:
 		return nil, nil //nolint:nilnil // neither a failure nor an error: it runs
 	case apierrors.IsNotFound(err):
-		return gone(), nil
-	case definite(err):
+		return jobGoneFailure(), nil
+	case isFinal(err):
 		return r.notStarted(ctx, err)
-	default: // it may have been started all the same: the next attempt sees
+	default: // it may have been started all the same: the next attempt finds out
 		return nil, &agent.Error{Code: agent.CodeUnavailable, Op: op, Err: err}
 	}
 }
 
-// notStarted answers that nothing has run, and nothing will. A call that was interrupted is taken up by the next attempt.
+// notStarted deletes the Job and returns the failure that nothing has run. The next attempt continues a call that was interrupted.
 func (r *run) notStarted(ctx context.Context, err error) (*agent.Failure, error) {
 	if ctx.Err() != nil {
 		return nil, agent.Interrupted(ctx, op)
@@ -102,7 +102,7 @@ func (r *run) notStarted(ctx context.Context, err error) (*agent.Failure, error)
 	return apiFailure(err, "nothing was started"), nil
 }
 
-// find gets the Job, or makes it where no earlier attempt can have started one.
+// find gets the Job, or creates it if no earlier attempt can have started one.
 func (r *run) find(ctx context.Context) (*agent.Failure, error) {
 	jobs := r.c.cfg.Client.BatchV1().Jobs(r.c.cfg.Namespace)
 	get := func(ctx context.Context) (*batchv1.Job, error) {
@@ -111,9 +111,9 @@ func (r *run) find(ctx context.Context) (*agent.Failure, error) {
 	var job *batchv1.Job
 	var err error
 	if r.req.in.Attempt > 1 {
-		job, err = call(ctx, get)
+		job, err = retry(ctx, get)
 	} else {
-		job, err = call(ctx, func(ctx context.Context) (*batchv1.Job, error) {
+		job, err = retry(ctx, func(ctx context.Context) (*batchv1.Job, error) {
 			made, err := jobs.Create(ctx, r.want.job, metav1.CreateOptions{})
 			if apierrors.IsAlreadyExists(err) {
 				return get(ctx)
@@ -122,41 +122,41 @@ func (r *run) find(ctx context.Context) (*agent.Failure, error) {
 		})
 	}
 	switch {
-	case err == nil && !r.ours(job):
+	case err == nil && !r.isOurs(job):
 		return &agent.Failure{
 			Type: string(agent.CodeConflict), Message: "the cluster has a job of this call's name that is for something else: " + job.Name,
 		}, nil
 	case err == nil && job.DeletionTimestamp != nil, r.req.in.Attempt > 1 && apierrors.IsNotFound(err):
-		return gone(), nil
+		return jobGoneFailure(), nil
 	case err == nil:
 		r.job = job
 		return nil, nil //nolint:nilnil // neither a failure nor an error: r.job is there
-	case r.req.in.Attempt > 1 && !definite(err):
+	case r.req.in.Attempt > 1 && !isFinal(err):
 		return nil, &agent.Error{Code: agent.CodeUnavailable, Op: op, Err: err} // there may be one to follow
 	default:
 		return r.notStarted(ctx, err)
 	}
 }
 
-// ours reports whether a Job of the call's name is for what the call asks.
-func (r *run) ours(job *batchv1.Job) bool {
+// isOurs reports whether a Job of the call's name was made for the same request.
+func (r *run) isOurs(job *batchv1.Job) bool {
 	return job.Annotations[noteRequest] == r.want.job.Annotations[noteRequest]
 }
 
-// ready gives a suspended Job its input. The Job owns it, and takes it along when it goes.
-func (r *run) ready(ctx context.Context) error {
+// addInput gives a suspended Job its input. The Job owns it, so that it is deleted with the Job.
+func (r *run) addInput(ctx context.Context) error {
 	input := r.want.input.DeepCopy()
 	input.OwnerReferences = []metav1.OwnerReference{{
 		APIVersion: batchv1.SchemeGroupVersion.String(), Kind: "Job", Name: r.job.Name, UID: r.job.UID,
 		Controller: new(true), BlockOwnerDeletion: new(false),
 	}}
 	secrets := r.c.cfg.Client.CoreV1().Secrets(r.c.cfg.Namespace)
-	_, err := call(ctx, func(ctx context.Context) (*corev1.Secret, error) {
+	_, err := retry(ctx, func(ctx context.Context) (*corev1.Secret, error) {
 		made, err := secrets.Create(ctx, input, metav1.CreateOptions{})
 		if !apierrors.IsAlreadyExists(err) {
 			return made, err
 		}
-		// Ours, of an earlier attempt; or the last one's of a Job that is gone, which the cluster is about to take away.
+		// It is from an earlier attempt, or belongs to a Job that is gone and is about to be deleted.
 		made, err = secrets.Get(ctx, input.Name, metav1.GetOptions{})
 		if err == nil && !metav1.IsControlledBy(made, r.job) {
 			err = apierrors.NewTooManyRequestsError("the input of an earlier job is still there")
@@ -166,8 +166,8 @@ func (r *run) ready(ctx context.Context) error {
 	return err
 }
 
-// interrupted ends a run whose context has ended. Whoever cancelled wants the container gone; a worker that stops, or an attempt that was
-// overtaken, leaves it to the next.
+// interrupted ends a run whose context has ended. A cancelled turn deletes the container. If the worker stops, or another attempt has
+// begun, the container stays for the next attempt.
 func (r *run) interrupted(ctx context.Context, result agent.ContainerResult) (agent.ContainerResult, error) {
 	switch cause := context.Cause(ctx); {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
@@ -182,17 +182,18 @@ func (r *run) interrupted(ctx context.Context, result agent.ContainerResult) (ag
 	return result, agent.Interrupted(ctx, op)
 }
 
-// remove deletes the Job, its pods and its input. It outlives the call's context. A Job that cannot be deleted has a deadline of its own.
+// remove deletes the Job, its pods and its input, also after the call's context has ended. A Job that cannot be deleted ends at its
+// deadline.
 func (r *run) remove(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanPatience)
 	defer cancel()
 	jobs := r.c.cfg.Client.BatchV1().Jobs(r.c.cfg.Namespace)
-	_, err := call(ctx, func(ctx context.Context) (struct{}, error) {
+	_, err := retry(ctx, func(ctx context.Context) (struct{}, error) {
 		var none struct{}
 		job := r.job
-		if job == nil { // it may have been made, and nobody told us
+		if job == nil { // it may have been made although the answer was lost
 			var err error
-			if job, err = jobs.Get(ctx, r.want.job.Name, metav1.GetOptions{}); err != nil || !r.ours(job) {
+			if job, err = jobs.Get(ctx, r.want.job.Name, metav1.GetOptions{}); err != nil || !r.isOurs(job) {
 				return none, err
 			}
 		}
@@ -207,32 +208,32 @@ func (r *run) remove(ctx context.Context) {
 
 // report sends progress, each message once.
 func (r *run) report(message string) {
-	if message == r.told {
+	if message == r.last {
 		return
 	}
-	r.told = message
+	r.last = message
 	if r.req.in.Report != nil {
 		r.req.in.Report(message)
 	}
 }
 
-// call asks the cluster, again and again while it may be away.
-func call[T any](ctx context.Context, ask func(ctx context.Context) (T, error)) (T, error) {
+// retry asks the cluster, and again while it may be away.
+func retry[T any](ctx context.Context, ask func(ctx context.Context) (T, error)) (T, error) {
 	wait := backoff.NewExponentialBackOff()
 	wait.InitialInterval = firstDelay
 	return backoff.Retry(ctx, func() (T, error) {
 		bounded, cancel := context.WithTimeout(ctx, apiTimeout)
 		defer cancel()
 		v, err := ask(bounded)
-		if err != nil && (ctx.Err() != nil || definite(err)) {
+		if err != nil && (ctx.Err() != nil || isFinal(err)) {
 			return v, backoff.Permanent(err)
 		}
 		return v, err
 	}, backoff.WithBackOff(wait), backoff.WithMaxElapsedTime(apiPatience))
 }
 
-// definite reports whether the API has answered, and will not answer otherwise.
-func definite(err error) bool {
+// isFinal reports whether the API has answered, and would answer the same again.
+func isFinal(err error) bool {
 	status := apierrors.APIStatus(nil)
 	if !errors.As(err, &status) {
 		return false
@@ -246,16 +247,16 @@ func definite(err error) bool {
 	}
 }
 
-// maxAPIMessage bounds what a failure quotes of the cluster.
+// maxAPIMessage is the maximum number of bytes that a failure quotes of the cluster.
 const maxAPIMessage = 500
 
 func apiFailure(err error, so string) *agent.Failure {
-	f := &agent.Failure{Type: string(agent.CodeUnavailable), Retryable: !definite(err)}
+	f := &agent.Failure{Type: string(agent.CodeUnavailable), Retryable: !isFinal(err)}
 	switch {
 	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
 		f.Type = string(agent.CodeDenied)
 		f.Message = "the cluster refuses: " + clip.Bytes(err.Error(), maxAPIMessage) + "; " + so
-	case definite(err):
+	case isFinal(err):
 		f.Message = "the cluster refuses: " + clip.Bytes(err.Error(), maxAPIMessage) + "; " + so
 	default:
 		f.Message = "the cluster cannot be reached; " + so
@@ -263,8 +264,8 @@ func apiFailure(err error, so string) *agent.Failure {
 	return f
 }
 
-// gone is the failure of a Job that was there and is not.
-func gone() *agent.Failure {
+// jobGoneFailure returns the failure of a Job that is not there any more.
+func jobGoneFailure() *agent.Failure {
 	return &agent.Failure{
 		Type: agent.OutcomeUnknown, Message: "the job of this call is gone from the cluster; it may have run, and was not started again",
 	}

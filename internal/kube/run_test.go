@@ -26,7 +26,7 @@ import (
 
 func TestRunToTheEnd(t *testing.T) {
 	w := newWorld(t, nil)
-	done := w.run(t.Context(), w.ask())
+	done := w.run(t.Context(), w.container())
 	job, pod := w.started()
 	seen := func(message string) {
 		t.Helper()
@@ -36,14 +36,14 @@ func TestRunToTheEnd(t *testing.T) {
 		}, 10*time.Second, time.Millisecond, message)
 	}
 	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "0/3 nodes"}}
-	w.is(pod, corev1.ContainerState{})
+	w.setState(pod, corev1.ContainerState{})
 	seen("pending: Unschedulable: 0/3 nodes")
-	w.waits(pod, "ContainerCreating", "")
+	w.setWaiting(pod, "ContainerCreating", "")
 	seen("starting: ContainerCreating")
-	w.is(pod, corev1.ContainerState{Running: &corev1.ContainerStateRunning{}})
+	w.setState(pod, corev1.ContainerState{Running: &corev1.ContainerStateRunning{}})
 	seen("running")
-	w.wrote("hello\n{\"sum\": 3}\n")
-	w.ends(pod, 0, "Completed", "")
+	w.setLogs("hello\n{\"sum\": 3}\n")
+	w.setTerminated(pod, 0, "Completed", "")
 	w.finish(job, batchv1.JobComplete, "")
 
 	got := w.wait(done)
@@ -60,17 +60,17 @@ func TestRunToTheEnd(t *testing.T) {
 func TestNextAttempt(t *testing.T) {
 	w := newWorld(t, nil)
 	ctx, kill := context.WithCancel(t.Context())
-	done := w.run(ctx, w.ask())
+	done := w.run(ctx, w.container())
 	job, pod := w.started()
 	kill() // as when the worker stops
 	require.ErrorIs(t, w.wait(done).err, context.Canceled)
 	require.Equal(t, []string{"create", "patch"}, w.verbs("jobs"), "the job is left running")
 
-	again := w.ask()
+	again := w.container()
 	again.Attempt = 2
 	done = w.run(t.Context(), again)
-	w.ends(pod, 0, "Completed", `{"by":"message"}`)
-	w.wrote("log\n")
+	w.setTerminated(pod, 0, "Completed", `{"by":"message"}`)
+	w.setLogs("log\n")
 	w.finish(job, batchv1.JobComplete, "")
 	got := w.wait(done)
 	require.NoError(t, got.err)
@@ -118,9 +118,9 @@ func TestNextAttemptAfterDeath(t *testing.T) {
 				kill()
 				return true, nil, context.Canceled
 			})
-			require.ErrorIs(t, w.wait(w.run(ctx, w.ask())).err, context.Canceled)
+			require.ErrorIs(t, w.wait(w.run(ctx, w.container())).err, context.Canceled)
 
-			again := w.ask()
+			again := w.container()
 			again.Attempt = 2
 			done := w.run(t.Context(), again)
 			if stage.unknown {
@@ -131,7 +131,7 @@ func TestNextAttemptAfterDeath(t *testing.T) {
 				return
 			}
 			job, pod := w.started()
-			w.ends(pod, 0, "Completed", "1")
+			w.setTerminated(pod, 0, "Completed", "1")
 			w.finish(job, batchv1.JobComplete, "")
 			got := w.wait(done)
 			require.NoError(t, got.err)
@@ -142,7 +142,7 @@ func TestNextAttemptAfterDeath(t *testing.T) {
 
 func TestJobIsGone(t *testing.T) {
 	w := newWorld(t, nil)
-	again := w.ask()
+	again := w.container()
 	again.Attempt = 2
 	got := w.wait(w.run(t.Context(), again))
 	require.NoError(t, got.err)
@@ -151,7 +151,7 @@ func TestJobIsGone(t *testing.T) {
 
 	for _, another := range []bool{false, true} {
 		w := newWorld(t, nil)
-		done := w.run(t.Context(), w.ask())
+		done := w.run(t.Context(), w.container())
 		job, _ := w.started()
 		if another { // of the same name
 			job.UID = "z"
@@ -181,7 +181,7 @@ func TestInterrupted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, nil)
 			ctx, stop := context.WithCancelCause(t.Context())
-			done := w.run(ctx, w.ask())
+			done := w.run(ctx, w.container())
 			w.started()
 			stop(tt.cause)
 			got := w.wait(done)
@@ -199,7 +199,7 @@ func TestInterrupted(t *testing.T) {
 		w := newWorld(t, nil)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		got := w.wait(w.run(ctx, w.ask()))
+		got := w.wait(w.run(ctx, w.container()))
 		require.NoError(t, got.err)
 		require.Contains(t, got.Failure.Message, "the call's time was over")
 		require.False(t, got.Failure.Retryable, "a middleware must not run it twice")
@@ -251,11 +251,11 @@ func TestContainerFails(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, nil)
-			w.wrote(tt.logs)
-			done := w.run(t.Context(), w.ask())
+			w.setLogs(tt.logs)
+			done := w.run(t.Context(), w.container())
 			job, pod := w.started()
 			pod.Status.Reason, pod.Status.Message = tt.pod, "kubelet's words"
-			w.ends(pod, tt.code, tt.reason, "")
+			w.setTerminated(pod, tt.code, tt.reason, "")
 			w.finish(job, batchv1.JobFailed, tt.condition)
 			got := w.wait(done)
 			require.NoError(t, got.err)
@@ -265,7 +265,7 @@ func TestContainerFails(t *testing.T) {
 	}
 	t.Run("no pod", func(t *testing.T) {
 		w := newWorld(t, nil)
-		done := w.run(t.Context(), w.ask())
+		done := w.run(t.Context(), w.container())
 		job, pod := w.started()
 		require.NoError(t, w.CoreV1().Pods(namespace).Delete(t.Context(), pod.Name, metav1.DeleteOptions{}))
 		job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobSuspended, Status: corev1.ConditionFalse}}
@@ -274,7 +274,7 @@ func TestContainerFails(t *testing.T) {
 	})
 	t.Run("the pod of a success is gone", func(t *testing.T) {
 		w := newWorld(t, nil)
-		done := w.run(t.Context(), w.ask())
+		done := w.run(t.Context(), w.container())
 		job, pod := w.started()
 		require.NoError(t, w.CoreV1().Pods(namespace).Delete(t.Context(), pod.Name, metav1.DeleteOptions{}))
 		w.finish(job, batchv1.JobComplete, "")
@@ -286,9 +286,9 @@ func TestImageCannotBeHad(t *testing.T) {
 	for reason, patience := range map[string]time.Duration{"ImagePullBackOff": 50 * time.Millisecond, "InvalidImageName": time.Hour} {
 		t.Run(reason, func(t *testing.T) {
 			w := newWorld(t, func(c *kube.Config) { c.PullPatience = patience })
-			done := w.run(t.Context(), w.ask())
+			done := w.run(t.Context(), w.container())
 			_, pod := w.started()
-			w.waits(pod, reason, "no such\nimage")
+			w.setWaiting(pod, reason, "no such\nimage")
 			got := w.wait(done)
 			require.NoError(t, got.err)
 			require.Equal(t, &agent.Failure{
@@ -299,11 +299,11 @@ func TestImageCannotBeHad(t *testing.T) {
 	}
 	t.Run("it can be had after all", func(t *testing.T) {
 		w := newWorld(t, func(c *kube.Config) { c.PullPatience = time.Hour })
-		done := w.run(t.Context(), w.ask())
+		done := w.run(t.Context(), w.container())
 		job, pod := w.started()
-		w.waits(pod, "ErrImagePull", "later")
+		w.setWaiting(pod, "ErrImagePull", "later")
 		require.Eventually(t, func() bool { return strings.Contains(strings.Join(w.reports(), ""), "ErrImagePull: later") }, 10*time.Second, time.Millisecond)
-		w.ends(pod, 0, "", "true")
+		w.setTerminated(pod, 0, "", "true")
 		w.finish(job, batchv1.JobComplete, "")
 		require.JSONEq(t, "true", string(w.wait(done).Result))
 	})
@@ -323,19 +323,19 @@ func TestWatches(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, nil)
 			w.PrependWatchReactor("*", react)
-			done := w.run(t.Context(), w.ask())
+			done := w.run(t.Context(), w.container())
 			job, pod := w.started()
-			w.ends(pod, 0, "", "")
+			w.setTerminated(pod, 0, "", "")
 			w.finish(job, batchv1.JobComplete, "")
 			require.JSONEq(t, "{}", string(w.wait(done).Result))
 		})
 	}
 	t.Run("instead of polling", func(t *testing.T) {
 		w := newWorld(t, func(c *kube.Config) { c.PollInterval = time.Hour })
-		done := w.run(t.Context(), w.ask())
+		done := w.run(t.Context(), w.container())
 		job, pod := w.started()
 		require.Eventually(t, func() bool { return len(w.reports()) > 0 }, 10*time.Second, time.Millisecond)
-		w.ends(pod, 0, "", "")
+		w.setTerminated(pod, 0, "", "")
 		w.finish(job, batchv1.JobComplete, "")
 		require.JSONEq(t, "{}", string(w.wait(done).Result))
 	})
@@ -347,7 +347,7 @@ func TestClusterRefuses(t *testing.T) {
 		t.Run(at.verb+" "+at.resource, func(t *testing.T) {
 			w := newWorld(t, nil)
 			w.PrependReactor(at.verb, at.resource, func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, forbidden })
-			got := w.wait(w.run(t.Context(), w.ask()))
+			got := w.wait(w.run(t.Context(), w.container()))
 			require.NoError(t, got.err)
 			require.Equal(t, "denied", got.Failure.Type)
 			require.Contains(t, got.Failure.Message, "exceeded quota")
@@ -368,7 +368,7 @@ func TestClusterIsAway(t *testing.T) {
 		}
 		return false, nil, nil
 	})
-	done := w.run(t.Context(), w.ask())
+	done := w.run(t.Context(), w.container())
 	var job *batchv1.Job
 	require.Eventually(t, func() bool {
 		list, err := w.BatchV1().Jobs(namespace).List(t.Context(), metav1.ListOptions{})
@@ -388,9 +388,9 @@ func TestClusterIsAway(t *testing.T) {
 
 func TestAJobOfAnother(t *testing.T) {
 	w := newWorld(t, nil)
-	done := w.run(t.Context(), w.ask())
+	done := w.run(t.Context(), w.container())
 	w.started()
-	other := w.ask()
+	other := w.container()
 	other.Input = json.RawMessage(`{"n":2}`)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	got := w.wait(w.run(ctx, other))
@@ -406,11 +406,11 @@ func TestAJobOfAnother(t *testing.T) {
 // The manifest of a dry run is what a run creates, and nothing is created. Without a cluster and without a list, any image may be named.
 func TestRender(t *testing.T) {
 	w := newWorld(t, nil)
-	made, err := w.Render(w.ask())
+	made, err := w.Render(w.container())
 	require.NoError(t, err)
 	require.Empty(t, w.Actions(), "the cluster is not asked")
 	job, secret := rendered(t, made)
-	done := w.run(t.Context(), w.ask())
+	done := w.run(t.Context(), w.container())
 	run, _ := w.started()
 	w.finish(run.DeepCopy(), batchv1.JobFailed, "")
 	w.wait(done)
@@ -420,7 +420,7 @@ func TestRender(t *testing.T) {
 	require.Nil(t, job.Spec.Suspend, "it runs when it is created")
 	require.JSONEq(t, `{"n":1}`, string(secret.Data["input.json"]))
 
-	other := w.ask()
+	other := w.container()
 	other.Image = "elsewhere.example/tool:1"
 	_, err = w.Render(other)
 	require.Equal(t, agent.CodeDenied, agent.CodeOf(err))
@@ -452,9 +452,9 @@ func rendered(t *testing.T, m agent.ContainerManifest) (*batchv1.Job, *corev1.Se
 func TestStatus(t *testing.T) {
 	w := newWorld(t, nil)
 	ctx, stop := context.WithCancel(t.Context())
-	done := w.run(ctx, w.ask())
+	done := w.run(ctx, w.container())
 	job, pod := w.started()
-	w.is(pod, corev1.ContainerState{Running: &corev1.ContainerStateRunning{}})
+	w.setState(pod, corev1.ContainerState{Running: &corev1.ContainerStateRunning{}})
 	stop() // the worker stops, the Job goes on
 	w.wait(done)
 	got, err := w.Status(t.Context(), "acme", job.Name)
@@ -467,8 +467,8 @@ func TestStatus(t *testing.T) {
 	_, err = w.Status(t.Context(), "acme", "kube-proxy")
 	require.Equal(t, agent.CodeInvalid, agent.CodeOf(err))
 
-	w.wrote("hello\n{\"sum\": 3}\n")
-	w.ends(pod, 0, "Completed", "")
+	w.setLogs("hello\n{\"sum\": 3}\n")
+	w.setTerminated(pod, 0, "Completed", "")
 	w.finish(job.DeepCopy(), batchv1.JobComplete, "")
 	got, err = w.Status(t.Context(), "acme", job.Name)
 	require.NoError(t, err)
@@ -479,10 +479,10 @@ func TestStatus(t *testing.T) {
 
 func TestStatusOfAFailedJob(t *testing.T) {
 	w := newWorld(t, nil)
-	done := w.run(t.Context(), w.ask())
+	done := w.run(t.Context(), w.container())
 	job, pod := w.started()
-	w.wrote("")
-	w.ends(pod, 137, "OOMKilled", "")
+	w.setLogs("")
+	w.setTerminated(pod, 137, "OOMKilled", "")
 	w.finish(job, batchv1.JobFailed, "")
 	w.wait(done)
 	got, err := w.Status(t.Context(), "acme", job.Name)

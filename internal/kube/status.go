@@ -15,28 +15,28 @@ import (
 
 var jobPattern = regexp.MustCompile(`^turnstone-[0-9a-f]{32}$`)
 
-// Status looks at the Job of an earlier call of the tenant once, and fetches what it ended with. The error is [agent.CodeInvalid] for what is
-// no Job's name, [agent.CodeNotFound] for a Job that is gone or another tenant's, [agent.CodeDenied] when the cluster refuses, and
+// Status reads the Job of an earlier call of the tenant once, and its result if it has ended. The error is [agent.CodeInvalid] for a name
+// that is no Job's, [agent.CodeNotFound] for a Job that is gone or another tenant's, [agent.CodeDenied] when the cluster refuses, and
 // [agent.CodeUnavailable] when it cannot be reached.
 func (c *Cluster) Status(ctx context.Context, tenant, name string) (agent.ContainerStatus, error) {
 	if !jobPattern.MatchString(name) {
 		return agent.ContainerStatus{}, agent.Invalid("job", "%.80q is no job's name: want the job of an earlier answer of delegate_to_agent", name)
 	}
 	r := &run{c: c, job: &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: name}}}
-	seen, err := r.look(ctx)
+	seen, err := r.read(ctx)
 	switch {
 	case ctx.Err() != nil:
 		return agent.ContainerStatus{}, agent.Interrupted(ctx, op)
-	case apierrors.IsNotFound(err), err == nil && seen.job.Annotations[noteTenant] != note(tenant):
+	case apierrors.IsNotFound(err), err == nil && seen.job.Annotations[noteTenant] != annotation(tenant):
 		return agent.ContainerStatus{}, agent.FieldErrorf(agent.CodeNotFound, "job",
 			"there is no job %s; finished jobs are kept for %s", name, c.cfg.TTL)
-	case err != nil && definite(err):
+	case err != nil && isFinal(err):
 		return agent.ContainerStatus{}, agent.Errorf(agent.CodeDenied, "", "the cluster refuses: %s", clip.Bytes(err.Error(), maxAPIMessage))
 	case err != nil:
 		return agent.ContainerStatus{}, &agent.Error{Code: agent.CodeUnavailable, Op: op, Err: err}
 	}
 	status := agent.ContainerStatus{Job: name, State: agent.ContainerRunning}
-	done, ok := finished(seen.job)
+	done, ok := endCondition(seen.job)
 	if !ok {
 		status.Detail, _ = progress(seen.pod)
 		return status, nil
@@ -52,7 +52,7 @@ func (c *Cluster) Status(ctx context.Context, tenant, name string) (agent.Contai
 	return status, nil
 }
 
-// requestOf reads the limits of a Job, which say why it failed.
+// requestOf returns the limits of a Job, which say why it failed.
 func requestOf(job *batchv1.Job) *request {
 	r := &request{}
 	pod := &job.Spec.Template.Spec

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 
@@ -11,49 +12,53 @@ import (
 	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
-// content writes the body. rest are the parameters that are none of the address or headers.
-func (b *building) content(ctx context.Context, rest map[string]any) ([]byte, error) {
-	value, at, given := b.whole(rest)
+// writeBody returns the body. rest holds the parameters that are not part of the URL or the headers.
+func (b *requestBuilder) writeBody(ctx context.Context, rest map[string]any) ([]byte, error) {
+	value, field, given := b.findBody(rest)
 	body := b.op.body
 	if !given {
-		if body != nil && body.required && len(b.problems) == 0 {
-			b.wrong("params.body is required (" + body.names() + ")")
+		if body != nil && body.Required && len(b.problems) == 0 {
+			b.addProblem("params.body is required (" + body.mediaNames() + ")")
 		}
 		return nil, nil
 	}
-	m := body.choose(value)
-	b.out.Header.Set("Content-Type", m.sent())
+	m := body.chooseMedia(value)
+	b.out.Header.Set("Content-Type", m.contentType())
 	switch m.kind {
-	case mediaJSON:
-		b.check(m.schema, value, at)
-		return b.json(value)
-	case mediaForm:
-		b.check(m.schema, value, at)
-		return b.form(m, value, at)
 	case mediaMultipart:
-		b.check(m.schema, withoutFiles(value), at)
-		return b.multipart(ctx, m, value, at)
-	case mediaText:
-		b.check(m.schema, value, at)
-		text, err := textOf(value)
-		if err != nil {
-			b.wrong(at + ": " + err.Error() + ": give the text")
-		}
-		return []byte(text), nil
-	default:
-		f, ok, err := b.file(ctx, value, at, 0)
+		b.check(m.schema, withoutFiles(value), field)
+		return b.writeMultipart(ctx, m, value, field)
+	case mediaBytes:
+		f, ok, err := b.readFile(ctx, value, field, 0)
 		if err != nil || ok {
 			return f.data, err
 		}
 		text, err := textOf(value)
 		if err != nil {
-			b.wrong(at + `: give the content as text, {"ref":"cas://…"} or {"base64":"…"}`)
+			b.addProblem(field + `: give the content as text, {"ref":"cas://…"} or {"base64":"…"}`)
 		}
 		return []byte(text), nil
 	}
+	b.check(m.schema, value, field)
+	switch m.kind {
+	case mediaForm:
+		return b.writeForm(m, value, field)
+	case mediaText:
+		text, err := textOf(value)
+		if err != nil {
+			b.addProblem(field + ": " + err.Error() + ": give the text")
+		}
+		return []byte(text), nil
+	default:
+		text, err := EncodeJSON(value)
+		if err != nil {
+			return nil, agent.Invalid("params", "the body cannot be written as JSON: %w", err)
+		}
+		return limitBody(text)
+	}
 }
 
-func (b *body) names() string {
+func (b *body) mediaNames() string {
 	all := make([]string, len(b.media))
 	for i := range b.media {
 		all[i] = b.media[i].name
@@ -61,8 +66,8 @@ func (b *body) names() string {
 	return strings.Join(all[:min(5, len(all))], " or ")
 }
 
-// choose is the most preferred type; one that can carry files for a value that has some.
-func (b *body) choose(value any) *media {
+// chooseMedia returns the most preferred media type, or multipart if the value has files.
+func (b *body) chooseMedia(value any) *media {
 	best := &b.media[0]
 	object, _ := value.(map[string]any)
 	for _, v := range object {
@@ -78,41 +83,40 @@ func (b *body) choose(value any) *media {
 	return best
 }
 
-// whole finds the body among the parameters that are none: under its name, or spread.
-func (b *building) whole(rest map[string]any) (value any, at string, given bool) {
+// findBody finds the body in the parameters that are left: under its name, or as its members.
+func (b *requestBuilder) findBody(rest map[string]any) (value any, field string, given bool) {
 	body := b.op.body
 	for _, name := range []string{"body", "requestBody"} {
 		v, ok := rest[name]
 		if !ok || body == nil || len(body.media) == 0 {
 			continue
 		}
-		if m := &body.media[0]; m.members != nil && !isDocumentOf(v) {
-			if _, own := m.members[name]; own { // a property that happens to have that name
-				continue
-			}
+		if _, isMember := body.media[0].members[name]; isMember && !isNested(v) { // a property that happens to have that name
+			continue
 		}
 		delete(rest, name)
 		if given {
-			b.wrong("params." + name + ": the body is given as " + at + " already: give one of them")
+			b.addProblem("params." + name + ": the body is given as " + field + " already: give one of them")
 			continue
 		}
-		value, at, given = v, "params."+name, true
+		value, field, given = v, "params."+name, true
 	}
 	members := map[string]any{}
-	for _, name := range sorted(rest) {
-		if !given && b.takes(name) {
+	for _, name := range sortedKeys(rest) {
+		if !given && body.takesMember(name) {
 			members[name] = rest[name]
 			continue
 		}
-		b.wrong("params." + clip.Bytes(name, 100) + ": the operation has no such parameter" + didYouMean(near(name, b.op.names())))
+		b.addProblem(paramField(name) + ": the operation has no such parameter" + didYouMean(name, b.op.paramNames()))
 	}
-	if !given && (len(members) > 0 || body != nil && body.required && len(body.media) > 0 && body.media[0].members != nil) {
-		value, at, given = members, "params", true
+	if !given && (len(members) > 0 || body != nil && body.Required && len(body.media) > 0 && body.media[0].members != nil) {
+		value, field, given = members, "params", true
 	}
-	return value, at, given
+	return value, field, given
 }
 
-func isDocumentOf(v any) bool {
+// isNested reports whether a value is a list or an object.
+func isNested(v any) bool {
 	switch v.(type) {
 	case map[string]any, []any:
 		return true
@@ -121,109 +125,89 @@ func isDocumentOf(v any) bool {
 	}
 }
 
-// takes reports whether a name is one of the body's properties; of an object that names none, any is.
-func (b *building) takes(name string) bool {
-	if b.op.body == nil || len(b.op.body.media) == 0 {
-		return false
-	}
-	for i := range b.op.body.media {
-		m := &b.op.body.media[i]
-		if m.members == nil || m.kind > mediaMultipart {
-			continue
-		}
-		if _, own := m.members[name]; own || len(m.members) == 0 && m.open {
-			return true
-		}
-	}
-	return false
+// takesMember reports whether a name is one of the body's properties. An object that names no properties takes any.
+func (b *body) takesMember(name string) bool {
+	return b != nil && slices.ContainsFunc(b.media, func(m media) bool {
+		_, isMember := m.members[name]
+		return m.kind <= mediaMultipart && (isMember || m.members != nil && len(m.members) == 0 && m.open)
+	})
 }
 
-// names are those that a caller may give.
-func (o *Operation) names() []string {
+// paramNames returns the names that a caller may give.
+func (o *Operation) paramNames() []string {
 	var all []string
 	for _, p := range o.params {
-		if !o.reserved(p) {
+		if !o.isReserved(p) {
 			all = append(all, p.Name)
 		}
 	}
 	if o.body != nil && len(o.body.media) > 0 {
 		all = append(all, "body")
-		all = append(all, sorted(o.body.media[0].members)...)
+		all = append(all, sortedKeys(o.body.media[0].members)...)
 	}
 	return all
 }
 
-func (b *building) json(value any) ([]byte, error) {
-	text, err := encodeJSON(value)
-	if err != nil {
-		return nil, agent.Invalid("params", "the body cannot be written as JSON: %w", err)
-	}
-	return bounded(text)
-}
-
-func bounded(content []byte) ([]byte, error) {
+func limitBody(content []byte) ([]byte, error) {
 	if len(content) > MaxBody {
 		return nil, agent.Errorf(agent.CodeOverflow, "", "the body is %d bytes, at most %d", len(content), MaxBody)
 	}
 	return content, nil
 }
 
-// form writes application/x-www-form-urlencoded. What a style has no form for is written as JSON, as the specification has it.
-func (b *building) form(m *media, value any, at string) ([]byte, error) {
+// writeForm writes application/x-www-form-urlencoded. A value that its style cannot write is written as JSON, as OpenAPI says.
+func (b *requestBuilder) writeForm(m *media, value any, field string) ([]byte, error) {
 	object, ok := value.(map[string]any)
 	if !ok {
-		b.wrong(at + ": a form is an object")
+		b.addProblem(field + ": a form is an object")
 		return nil, nil
 	}
 	var parts []string
-	for _, name := range sorted(object) {
-		if object[name] == nil {
+	for _, name := range sortedKeys(object) {
+		v, e := object[name], m.encoding[name]
+		if v == nil {
 			continue
 		}
-		e := m.encoding[name]
-		sm := e.SerializationMethod()
-		v := object[name]
-		nested := isNested(v)
-		if _, isObject := v.(map[string]any); isObject && sm.Style != "deepObject" && (e == nil || e.Style == "") {
-			nested = true
-		}
-		if nested && sm.Style != "deepObject" || e != nil && e.Style == "" && strings.Contains(e.ContentType, "json") {
-			text, err := encodeJSON(v)
+		style, explode := serialization("query", e.Style, e.Explode)
+		if needsJSON(v, &e) {
+			text, err := EncodeJSON(v)
 			if err != nil {
 				return nil, agent.Invalid("params", "%s cannot be written as JSON: %w", clip.Bytes(name, 100), err)
 			}
 			v = string(text)
 		}
-		text, err := queryText(name, sm.Style, sm.Explode, e != nil && e.AllowReserved, v)
+		text, err := queryText(name, style, explode, e.AllowReserved, v)
 		if err != nil {
-			b.wrong(at + "." + clip.Bytes(name, 100) + errorText(err))
+			b.addProblem(field + "." + clip.Bytes(name, 100) + errorText(err))
 			continue
 		}
 		if text != "" {
 			parts = append(parts, text)
 		}
 	}
-	return bounded([]byte(strings.Join(parts, "&")))
+	return limitBody([]byte(strings.Join(parts, "&")))
 }
 
-// isNested reports whether a value has lists or objects within a list or object.
-func isNested(v any) bool {
-	compound := func(v any) bool { return isDocumentOf(v) || v == nil }
+// needsJSON reports whether a form writes a value as JSON: the document says so, or its style cannot write lists and objects within others.
+func needsJSON(v any, e *encoding) bool {
+	if e.Style == "deepObject" {
+		return false
+	}
+	if e.Style == "" && strings.Contains(e.ContentType, "json") {
+		return true
+	}
 	switch v := v.(type) {
 	case []any:
-		return slices.ContainsFunc(v, compound)
+		return slices.ContainsFunc(v, func(v any) bool { return isNested(v) || v == nil })
 	case map[string]any:
-		for _, member := range v {
-			if isDocumentOf(member) {
-				return true
-			}
-		}
+		return e.Style == "" || slices.ContainsFunc(slices.Collect(maps.Values(v)), isNested)
+	default:
+		return false
 	}
-	return false
 }
 
-// encodeJSON is json.Marshal without the escapes that are for web pages.
-func encodeJSON(v any) ([]byte, error) {
+// EncodeJSON is [json.Marshal] without the escapes for web pages.
+func EncodeJSON(v any) (json.RawMessage, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)

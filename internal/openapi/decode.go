@@ -33,7 +33,7 @@ func decode(data []byte) (any, error) {
 	case len(start) == 0:
 		return nil, agent.Errorf(agent.CodeInvalid, "", "is empty")
 	case start[0] == '{', start[0] == '[':
-		return decodeJSON(data)
+		return DecodeJSON(data)
 	case start[0] == '<':
 		return nil, agent.Errorf(agent.CodeInvalid, "", "is neither JSON nor YAML: it begins like a web page")
 	default:
@@ -41,22 +41,22 @@ func decode(data []byte) (any, error) {
 	}
 }
 
-// separators counts what stands between values: an upper bound of how many there are, seen before memory is spent on them.
-func separators(data []byte, marks string) int {
+// checkCount returns an error if the separators in a text allow more values than the maximum, before memory is spent on them.
+func checkCount(data []byte, separators string, maxValues int) error {
 	n := 1
-	for _, mark := range []byte(marks) {
-		n += bytes.Count(data, []byte{mark})
+	for _, c := range []byte(separators) {
+		n += bytes.Count(data, []byte{c})
 	}
-	return n
+	if n > maxValues {
+		return agent.Errorf(agent.CodeOverflow, "", "has more than %d values", maxValues)
+	}
+	return nil
 }
 
-func tooMany(most int) error {
-	return agent.Errorf(agent.CodeOverflow, "", "has more than %d values", most)
-}
-
-func decodeJSON(data []byte) (any, error) {
-	if separators(data, ",[{") > maxJSONValues {
-		return nil, tooMany(maxJSONValues)
+// DecodeJSON reads one JSON value; numbers are [json.Number]. Its errors continue a sentence: "is not well-formed JSON".
+func DecodeJSON(data []byte) (any, error) {
+	if err := checkCount(data, ",[{", maxJSONValues); err != nil {
+		return nil, err
 	}
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.UseNumber()
@@ -67,27 +67,27 @@ func decodeJSON(data []byte) (any, error) {
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return nil, agent.Errorf(agent.CodeInvalid, "", "is not well-formed JSON: there is something behind the first value")
 	}
-	if deeper(v, maxDepth) {
+	if isDeeper(v, maxDepth) {
 		return nil, agent.Errorf(agent.CodeOverflow, "", "is nested more than %d deep", maxDepth)
 	}
 	return v, nil
 }
 
-// deeper reports whether a value is nested more than a number of levels deep.
-func deeper(v any, levels int) bool {
+// isDeeper reports whether a value is nested more than a number of levels deep.
+func isDeeper(v any, levels int) bool {
 	if levels < 0 {
 		return true
 	}
 	switch v := v.(type) {
 	case map[string]any:
 		for _, member := range v {
-			if deeper(member, levels-1) {
+			if isDeeper(member, levels-1) {
 				return true
 			}
 		}
 	case []any:
 		for _, element := range v {
-			if deeper(element, levels-1) {
+			if isDeeper(element, levels-1) {
 				return true
 			}
 		}
@@ -96,8 +96,8 @@ func deeper(v any, levels int) bool {
 }
 
 func decodeYAML(data []byte) (v any, err error) {
-	if separators(data, ",[{\n") > maxYAMLValues {
-		return nil, tooMany(maxYAMLValues)
+	if err := checkCount(data, ",[{\n", maxYAMLValues); err != nil {
+		return nil, err
 	}
 	defer func() { // a fault of the parser is one of the document
 		if p := recover(); p != nil {
@@ -108,27 +108,27 @@ func decodeYAML(data []byte) (v any, err error) {
 	if err := yaml.Unmarshal(data, &doc); err != nil {
 		return nil, agent.Errorf(agent.CodeInvalid, "", "is not well-formed YAML: %s", clip.Bytes(err.Error(), 200))
 	}
-	r := yamlReader{anchors: map[*yaml.Node]sized{}}
+	r := yamlReader{anchors: map[*yaml.Node]yamlValue{}}
 	s, err := r.value(&doc, maxDepth)
 	return s.value, err
 }
 
-// yamlReader turns nodes into values. What an alias refers to is one value however often it is referred to, and its size counts each time:
-// a document of few bytes that stands for many is refused.
-type yamlReader struct{ anchors map[*yaml.Node]sized }
+// yamlReader turns nodes into values. All aliases of an anchor share one value, but its size counts each time, so that a short document
+// cannot expand into a large one.
+type yamlReader struct{ anchors map[*yaml.Node]yamlValue }
 
-type sized struct {
-	value any
-	size  int // values in it, itself included, aliases as if written out
-	open  bool
+type yamlValue struct {
+	value  any
+	size   int  // values in it, itself included, with aliases written out
+	unread bool // its anchor is being read
 }
 
-func (r *yamlReader) value(n *yaml.Node, levels int) (sized, error) {
+func (r *yamlReader) value(n *yaml.Node, levels int) (yamlValue, error) {
 	if levels < 0 {
-		return sized{}, agent.Errorf(agent.CodeOverflow, "", "line %d is nested more than %d deep", n.Line, maxDepth)
+		return yamlValue{}, agent.Errorf(agent.CodeOverflow, "", "line %d is nested more than %d deep", n.Line, maxDepth)
 	}
 	if n.Anchor != "" {
-		r.anchors[n] = sized{open: true}
+		r.anchors[n] = yamlValue{unread: true}
 	}
 	s, err := r.read(n, levels)
 	if err == nil && s.size > maxYAMLValues {
@@ -140,17 +140,17 @@ func (r *yamlReader) value(n *yaml.Node, levels int) (sized, error) {
 	return s, err
 }
 
-func (r *yamlReader) read(n *yaml.Node, levels int) (sized, error) {
+func (r *yamlReader) read(n *yaml.Node, levels int) (yamlValue, error) {
 	switch n.Kind {
 	case yaml.DocumentNode:
 		if len(n.Content) != 1 {
-			return sized{}, agent.Errorf(agent.CodeInvalid, "", "is no single YAML document")
+			return yamlValue{}, agent.Errorf(agent.CodeInvalid, "", "is no single YAML document")
 		}
 		return r.value(n.Content[0], levels)
 	case yaml.AliasNode:
 		s, known := r.anchors[n.Alias]
-		if !known || s.open {
-			return sized{}, agent.Errorf(agent.CodeInvalid, "", "line %d: the alias %q refers to what it is a part of", n.Line, clip.Bytes(n.Value, 60))
+		if !known || s.unread {
+			return yamlValue{}, agent.Errorf(agent.CodeInvalid, "", "line %d: the alias %q refers to what it is a part of", n.Line, clip.Bytes(n.Value, 60))
 		}
 		return s, nil
 	case yaml.SequenceNode:
@@ -158,21 +158,21 @@ func (r *yamlReader) read(n *yaml.Node, levels int) (sized, error) {
 		for i, element := range n.Content {
 			s, err := r.value(element, levels-1)
 			if err != nil {
-				return sized{}, err
+				return yamlValue{}, err
 			}
 			all[i], size = s.value, size+s.size
 		}
-		return sized{value: all, size: size}, nil
+		return yamlValue{value: all, size: size}, nil
 	case yaml.MappingNode:
 		return r.mapping(n, levels)
 	case yaml.ScalarNode:
-		return sized{value: scalar(n), size: 1}, nil
+		return yamlValue{value: scalar(n), size: 1}, nil
 	default:
-		return sized{}, agent.Errorf(agent.CodeInvalid, "", "is empty")
+		return yamlValue{}, agent.Errorf(agent.CodeInvalid, "", "is empty")
 	}
 }
 
-func (r *yamlReader) mapping(n *yaml.Node, levels int) (sized, error) {
+func (r *yamlReader) mapping(n *yaml.Node, levels int) (yamlValue, error) {
 	all, size := make(map[string]any, len(n.Content)/2), 1
 	merged := map[string]any{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
@@ -181,46 +181,42 @@ func (r *yamlReader) mapping(n *yaml.Node, levels int) (sized, error) {
 			key = key.Alias
 		}
 		if key.Kind != yaml.ScalarNode {
-			return sized{}, agent.Errorf(agent.CodeInvalid, "", "line %d: a key is no scalar", key.Line)
+			return yamlValue{}, agent.Errorf(agent.CodeInvalid, "", "line %d: a key is no scalar", key.Line)
 		}
 		s, err := r.value(n.Content[i+1], levels-1)
 		if err != nil {
-			return sized{}, err
+			return yamlValue{}, err
 		}
 		size += s.size
 		if key.ShortTag() == "!!merge" {
-			merge(merged, s.value)
+			mergeMissing(merged, s.value)
 			continue
 		}
 		all[key.Value] = s.value
 	}
-	for name, v := range merged {
-		if _, own := all[name]; !own {
-			all[name] = v
-		}
-	}
-	return sized{value: all, size: size}, nil
+	mergeMissing(all, merged)
+	return yamlValue{value: all, size: size}, nil
 }
 
-// merge is what << means: of several mappings the first that has a key.
-func merge(into map[string]any, from any) {
-	switch from := from.(type) {
+// mergeMissing copies into dst the members of a mapping, or of a list of mappings, that dst lacks: the meaning of "<<".
+func mergeMissing(dst map[string]any, src any) {
+	switch src := src.(type) {
 	case map[string]any:
-		for name, v := range from {
-			if _, there := into[name]; !there {
-				into[name] = v
+		for name, v := range src {
+			if _, has := dst[name]; !has {
+				dst[name] = v
 			}
 		}
 	case []any:
-		for _, one := range from {
+		for _, one := range src {
 			if m, ok := one.(map[string]any); ok {
-				merge(into, m)
+				mergeMissing(dst, m)
 			}
 		}
 	}
 }
 
-// scalar keeps what JSON has no form for, dates above all, as the text that stands there.
+// scalar returns the value of a scalar. What JSON cannot express, such as a date, stays the text of the document.
 func scalar(n *yaml.Node) any {
 	switch n.ShortTag() {
 	case "!!null":
@@ -254,6 +250,3 @@ func number(n *yaml.Node) any {
 	}
 	return json.Number(text)
 }
-
-// DecodeJSON reads one JSON value; numbers are [json.Number]. Errors continue a sentence: "is not well-formed JSON".
-func DecodeJSON(data []byte) (any, error) { return decodeJSON(data) }

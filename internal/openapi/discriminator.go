@@ -6,11 +6,10 @@ import (
 	"strings"
 )
 
-// discriminate replaces alternatives that a discriminator tells apart by a choice: what the property says is checked, and nothing else. An
-// error is then about the alternative that was meant. A discriminator whose alternatives are not all references says nothing that can be
-// relied on; they are tried as without it.
-func (s *schemas) discriminate(ctx context.Context, p place, _ access, out map[string]any, _ int) error {
-	d, _ := p.object()["discriminator"].(map[string]any)
+// applyDiscriminator replaces oneOf or anyOf by the alternative that the discriminator's property chooses, so that errors are about the
+// alternative that was meant. If some alternatives are no references, the discriminator is not reliable and all alternatives are tried.
+func (s *schemaSet) applyDiscriminator(ctx context.Context, n node, _ propertyUses, out map[string]any, _ int) error {
+	d, _ := n.object()["discriminator"].(map[string]any)
 	property, _ := d["propertyName"].(string)
 	if property == "" {
 		return nil
@@ -19,13 +18,12 @@ func (s *schemas) discriminate(ctx context.Context, p place, _ access, out map[s
 	if _, has := out[keyword]; !has {
 		keyword = "anyOf"
 	}
-	child, _ := p.child(keyword)
-	list, _ := child.node.([]any)
+	list := n.elements(keyword)
 	translated, _ := out[keyword].([]any)
 	if len(list) == 0 || len(list) != len(translated) {
 		return nil
 	}
-	chosen := s.choices(ctx, child, list, d)
+	chosen := s.chooseAlternatives(ctx, list, d)
 	if chosen == nil {
 		return nil
 	}
@@ -39,7 +37,7 @@ func (s *schemas) discriminate(ctx context.Context, p place, _ access, out map[s
 	all, _ := out["allOf"].([]any)
 	all = slices.Clone(all)
 	values := make([]any, 0, len(chosen.byValue))
-	for _, value := range sorted(chosen.byValue) {
+	for _, value := range sortedKeys(chosen.byValue) {
 		values = append(values, value)
 		all = append(all, map[string]any{
 			"if":   objectWith(property, map[string]any{"const": value}),
@@ -55,12 +53,13 @@ func (s *schemas) discriminate(ctx context.Context, p place, _ access, out map[s
 	return nil
 }
 
-// objectWith is a schema of objects that have a property.
+// objectWith returns a schema of objects that have a property.
 func objectWith(property string, schema map[string]any) map[string]any {
 	return map[string]any{"type": "object", "required": []any{property}, "properties": map[string]any{property: schema}}
 }
 
-// anyOf is a schema that one of several fits. Those that share a value of a discriminator may overlap, so oneOf would refuse what is right.
+// anyOf returns a schema that allows what one of several allows. oneOf would be wrong: alternatives with the same value of the
+// discriminator may overlap.
 func anyOf(all []any) map[string]any {
 	if len(all) == 1 {
 		if only, ok := all[0].(map[string]any); ok {
@@ -70,31 +69,30 @@ func anyOf(all []any) map[string]any {
 	return map[string]any{"anyOf": all}
 }
 
-// choices say which alternatives a discriminator's property chooses, by their index.
-type choices struct {
+// alternatives says which alternatives a discriminator's property chooses, by their index.
+type alternatives struct {
 	byValue map[string][]int
 	unnamed []int // those that a value without the property, or with null, may fit
 }
 
-// choices are found by the mapping, then by the const or enum that an alternative gives the property, and else by the last part of its
-// reference. nil: the alternatives cannot be told apart by the property.
-func (s *schemas) choices(ctx context.Context, listed place, list []any, d map[string]any) *choices {
+// chooseAlternatives finds the values of each alternative: by the mapping, by the const or enum that it gives the property, and else by the
+// last part of its reference. It returns nil if the property cannot tell the alternatives apart.
+func (s *schemaSet) chooseAlternatives(ctx context.Context, list []node, d map[string]any) *alternatives {
 	property, _ := d["propertyName"].(string)
 	mapping, _ := d["mapping"].(map[string]any)
-	chosen := &choices{byValue: map[string][]int{}}
-	mapped := s.mapped(ctx, listed.file, mapping)
-	for i, node := range list {
-		alternative, _ := node.(map[string]any)
-		ref, isRef := alternative["$ref"].(string)
+	chosen := &alternatives{byValue: map[string][]int{}}
+	mapped := s.mappedValues(ctx, list[0].file, mapping)
+	for i, alternative := range list {
+		ref, isRef := alternative.object()["$ref"].(string)
 		if !isRef {
 			return nil
 		}
-		target, err := s.r.target(ctx, listed.file, ref)
+		target, err := s.refs.target(ctx, alternative.file, ref)
 		if err != nil {
-			return nil // what the alternatives lack has been said when they were translated
+			return nil // reported when the alternatives were translated
 		}
 		tag := s.tagOf(ctx, target, property, maxTagDepth)
-		values := mapped[target.where()]
+		values := mapped[target.id()]
 		if len(values) == 0 && len(tag.values) == 0 {
 			tag.values = []string{unescapeToken(lastToken(ref))}
 		}
@@ -114,19 +112,19 @@ func (s *schemas) choices(ctx context.Context, listed place, list []any, d map[s
 	return chosen
 }
 
-// mapped lists the values of a mapping by the schema that each leads to. A value that leads nowhere chooses nothing.
-func (s *schemas) mapped(ctx context.Context, file string, mapping map[string]any) map[string][]string {
+// mappedValues returns the values of a mapping by the schema that each leads to. A value that leads nowhere chooses nothing.
+func (s *schemaSet) mappedValues(ctx context.Context, file string, mapping map[string]any) map[string][]string {
 	all := map[string][]string{}
-	for _, value := range sorted(mapping) {
+	for _, value := range sortedKeys(mapping) {
 		text, _ := mapping[value].(string)
-		if target, err := s.r.target(ctx, file, mappingRef(text)); err == nil {
-			all[target.where()] = append(all[target.where()], value)
+		if target, err := s.refs.target(ctx, file, mappingRef(text)); err == nil {
+			all[target.id()] = append(all[target.id()], value)
 		}
 	}
 	return all
 }
 
-// maxTagDepth bounds how deep the const or enum of a discriminator's property is looked for.
+// maxTagDepth is how deep the const or enum of a discriminator's property is looked for.
 const maxTagDepth = 12
 
 // tag is what an alternative says of a discriminator's property.
@@ -137,31 +135,29 @@ type tag struct {
 }
 
 // tagOf looks for the property in a schema, what it refers to, the parts of its allOf and all of its alternatives.
-func (s *schemas) tagOf(ctx context.Context, p place, property string, depth int) tag {
-	if s.looked++; depth == 0 || s.looked > maxLooked {
+func (s *schemaSet) tagOf(ctx context.Context, n node, property string, depth int) tag {
+	if s.inspected++; depth == 0 || s.inspected > maxInspected {
 		return tag{}
 	}
-	found := tag{required: slices.Contains(stringsOf(p.object()["required"]), any(property))}
-	if ref, isRef := p.object()["$ref"].(string); isRef {
-		if target, err := s.r.target(ctx, p.file, ref); err == nil {
+	found := tag{required: slices.Contains(uniqueStrings(n.object()["required"]), any(property))}
+	if ref, isRef := n.object()["$ref"].(string); isRef {
+		if target, err := s.refs.target(ctx, n.file, ref); err == nil {
 			found.join(s.tagOf(ctx, target, property, depth-1))
 		}
-		if s.r.doc.is30 {
+		if s.refs.doc.is30 {
 			return found
 		}
 	}
-	properties, _ := p.child("properties")
-	if of, has := properties.child(property); has {
-		values, null := s.constants(ctx, of, depth-1)
+	properties, _ := n.child("properties")
+	if schema, has := properties.child(property); has {
+		values, null := s.constants(ctx, schema, depth-1)
 		found.join(tag{values: values, null: null})
 	}
-	parts, _ := p.child("allOf")
-	list, _ := parts.node.([]any)
-	for i, node := range list {
-		found.join(s.tagOf(ctx, parts.element(i, node), property, depth-1))
+	for _, part := range n.elements("allOf") {
+		found.join(s.tagOf(ctx, part, property, depth-1))
 	}
 	if len(found.values) == 0 {
-		found.join(s.tagOfAlternatives(ctx, p, property, depth))
+		found.join(s.tagOfAlternatives(ctx, n, property, depth))
 	}
 	return found
 }
@@ -174,20 +170,16 @@ func (t *tag) join(part tag) {
 	}
 }
 
-// tagOfAlternatives has the values of all alternatives; none when one of them has none.
-func (s *schemas) tagOfAlternatives(ctx context.Context, p place, property string, depth int) tag {
+// tagOfAlternatives returns the values of all alternatives; none if one of them has none.
+func (s *schemaSet) tagOfAlternatives(ctx context.Context, n node, property string, depth int) tag {
 	all := tag{required: true}
-	for _, keyword := range []string{"oneOf", "anyOf"} {
-		child, _ := p.child(keyword)
-		list, _ := child.node.([]any)
-		for i, node := range list {
-			one := s.tagOf(ctx, child.element(i, node), property, depth-1)
-			if len(one.values) == 0 {
-				return tag{}
-			}
-			all.values = append(all.values, one.values...)
-			all.null, all.required = all.null || one.null, all.required && one.required
+	for _, alternative := range slices.Concat(n.elements("oneOf"), n.elements("anyOf")) {
+		one := s.tagOf(ctx, alternative, property, depth-1)
+		if len(one.values) == 0 {
+			return tag{}
 		}
+		all.values = append(all.values, one.values...)
+		all.null, all.required = all.null || one.null, all.required && one.required
 	}
 	if len(all.values) == 0 {
 		return tag{}
@@ -195,15 +187,15 @@ func (s *schemas) tagOfAlternatives(ctx context.Context, p place, property strin
 	return all
 }
 
-// constants are the texts that a schema allows by const or enum, and whether it allows null too.
-func (s *schemas) constants(ctx context.Context, p place, depth int) (values []string, null bool) {
-	if s.looked++; depth <= 0 || s.looked > maxLooked {
+// constants returns the texts that a schema allows by const or enum, and whether it allows null too.
+func (s *schemaSet) constants(ctx context.Context, n node, depth int) (values []string, null bool) {
+	if s.inspected++; depth <= 0 || s.inspected > maxInspected {
 		return nil, false
 	}
-	if target, err := s.r.follow(ctx, p); err == nil {
-		p = target
+	if target, err := s.refs.resolve(ctx, n); err == nil {
+		n = target
 	}
-	object := p.object()
+	object := n.object()
 	listed, _ := object["enum"].([]any)
 	if value, has := object["const"]; has {
 		listed = []any{value}
@@ -215,17 +207,15 @@ func (s *schemas) constants(ctx context.Context, p place, depth int) (values []s
 	}
 	null = object["nullable"] == true || slices.Contains(listed, nil) || slices.Contains(typeList(object["type"]), "null")
 	for _, keyword := range []string{"allOf", "anyOf", "oneOf"} {
-		child, _ := p.child(keyword)
-		list, _ := child.node.([]any)
-		for i, node := range list {
-			more, orNull := s.constants(ctx, child.element(i, node), depth-1)
+		for _, element := range n.elements(keyword) {
+			more, orNull := s.constants(ctx, element, depth-1)
 			values, null = append(values, more...), null || orNull
 		}
 	}
 	return values, null
 }
 
-// mappingRef is the reference that a value of a mapping stands for: it may be the name of a schema alone.
+// mappingRef returns the reference that a value of a mapping stands for: it may be only the name of a schema.
 func mappingRef(text string) string {
 	if strings.ContainsAny(text, "#/") || strings.HasSuffix(text, ".json") || strings.HasSuffix(text, ".yaml") {
 		return text

@@ -3,6 +3,8 @@ package openapi
 import (
 	"context"
 	"fmt"
+	"iter"
+	"maps"
 	"net/url"
 	"regexp"
 	"slices"
@@ -13,53 +15,53 @@ import (
 	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
-// The bounds of the operations that a document keeps: how many, and how many values their schemas have together, some 500 bytes each.
+// The bounds of the operations that a document caches: their number, and the values that their schemas have together, some 500 bytes each.
 const (
 	maxOperations = 64
 	maxWeight     = 100_000
 )
 
-// methods are those of a path item, in the order in which they are listed.
+// methods returns the methods of a path item, in the order in which they are listed.
 func methods() []string {
 	return []string{"get", "put", "post", "delete", "options", "head", "patch", "trace"}
 }
 
 // Document is an OpenAPI document. It is safe for concurrent use.
 type Document struct {
-	root  map[string]any
-	url   *url.URL
-	size  int
-	is30  bool
-	found []found
+	root    map[string]any
+	url     *url.URL
+	size    int
+	is30    bool
+	entries []operationEntry
 
-	making chan struct{} // held by who makes an operation
+	loading chan struct{} // held while an operation is read
 
 	mu     sync.Mutex
-	made   []kept // the last used first
+	cached []cachedOperation // the last used first
 	weight int
 }
 
-// kept is an operation that was made, by what it was asked for as.
-type kept struct {
+// cachedOperation is an operation by the id that a caller gave.
+type cachedOperation struct {
 	id string
 	op *Operation
 }
 
-// found is an operation of the index.
-type found struct {
+// operationEntry is an operation of the index.
+type operationEntry struct {
 	id, method, path string
-	item             place // of the path item
+	item             node // the path item
 }
 
-func (f *found) title() string { return strings.ToUpper(f.method) + " " + f.path }
+func (e *operationEntry) title() string { return strings.ToUpper(e.method) + " " + e.path }
 
 var (
 	version3  = regexp.MustCompile(`^3\.[012](\.\d|$)`)
 	version30 = regexp.MustCompile(`^3\.0(\.|$)`)
 )
 
-// Parse reads a document, JSON or YAML, at most [MaxBytes]. from is where it is from: relative addresses of servers and other files are
-// relative to it; nil when it is from nowhere. Only its version and its operations are looked at. Errors are [agent.CodeInvalid] and
+// Parse reads a document, JSON or YAML, at most [MaxBytes]. Relative addresses of servers and other files are relative to from, which is
+// nil for a document without an address. Only its version and its operations are looked at. Errors are [agent.CodeInvalid] and
 // [agent.CodeOverflow].
 func Parse(data []byte, from *url.URL) (*Document, error) {
 	v, err := decode(data)
@@ -83,74 +85,84 @@ func Parse(data []byte, from *url.URL) (*Document, error) {
 	if !version3.MatchString(version) {
 		return nil, agent.Errorf(agent.CodeInvalid, "", "the document is no OpenAPI 3 document: openapi is %q", clip.Bytes(version, 20))
 	}
-	d := &Document{root: root, url: from, size: len(data), is30: version30.MatchString(version), making: make(chan struct{}, 1)}
+	d := &Document{root: root, url: from, size: len(data), is30: version30.MatchString(version), loading: make(chan struct{}, 1)}
 	d.index()
 	return d, nil
 }
 
-// Size is the length of the document, in bytes.
+// Size returns the length of the document in bytes.
 func (d *Document) Size() int { return d.size }
 
-// index lists the operations; what a path item in another file has is found when it is looked for.
+// index lists the operations. A path item in another file is read when an operation is not found otherwise.
 func (d *Document) index() {
-	r := newResolver(d, nil)
-	paths := place{at: "/paths", node: d.root["paths"]}
-	for _, path := range sorted(paths.object()) {
-		item, _ := paths.child(path)
-		if resolved, err := r.follow(context.Background(), item); err == nil {
+	refs := newResolver(d, nil)
+	for path, item := range d.pathItems() {
+		if resolved, err := refs.resolve(context.Background(), item); err == nil {
 			item = resolved
 		}
-		d.found = append(d.found, operationsOf(context.Background(), r, path, item)...)
+		d.entries = append(d.entries, operationsOf(context.Background(), refs, path, item)...)
 	}
 }
 
-// operationsOf lists the operations of a path item. One that is a reference is allowed by no version of OpenAPI, but real documents have
-// them: it is listed with its id once its file is read, and by its method and path at once.
-func operationsOf(ctx context.Context, r *resolver, path string, item place) []found {
-	var all []found
+// pathItems yields the path items in the order of their paths.
+func (d *Document) pathItems() iter.Seq2[string, node] {
+	paths := node{pointer: "/paths", value: d.root["paths"]}
+	return func(yield func(string, node) bool) {
+		for _, path := range sortedKeys(paths.object()) {
+			if item, _ := paths.child(path); !yield(path, item) {
+				return
+			}
+		}
+	}
+}
+
+// operationsOf lists the operations of a path item. OpenAPI allows no reference in the place of an operation, but real documents have them.
+// Such an operation is listed with its method and path, and with its id if its file is read already.
+func operationsOf(ctx context.Context, refs *resolver, path string, item node) []operationEntry {
+	var all []operationEntry
 	for _, method := range methods() {
-		op, ok := item.child(method)
-		if op.object() == nil || !ok {
+		op, _ := item.child(method)
+		if op.object() == nil {
 			continue
 		}
-		if resolved, err := r.follow(ctx, op); err == nil {
+		if resolved, err := refs.resolve(ctx, op); err == nil {
 			op = resolved
 		}
 		id, _ := op.object()["operationId"].(string)
-		all = append(all, found{id: id, method: method, path: path, item: item})
+		all = append(all, operationEntry{id: id, method: method, path: path, item: item})
 	}
 	return all
 }
 
 // find returns the operation of an id, or of a method and path: "GET /users/{id}".
-func (d *Document) find(ctx context.Context, id string, r *resolver) (*found, error) {
-	candidates := d.found
-	hits := matching(candidates, id)
+func (d *Document) find(ctx context.Context, id string, refs *resolver) (*operationEntry, error) {
+	candidates := d.entries
+	hits := matchOperations(candidates, id)
 	if len(hits) == 0 {
-		more, err := d.elsewhere(ctx, r)
+		more, err := d.operationsInOtherFiles(ctx, refs)
 		if err != nil {
 			return nil, err
 		}
 		candidates = append(slices.Clip(candidates), more...)
-		hits = matching(candidates, id)
+		hits = matchOperations(candidates, id)
 	}
 	switch len(hits) {
 	case 1:
 		return &hits[0], nil
 	case 0:
-		return nil, d.unknown(id, candidates)
+		return nil, unknownOperationError(id, candidates)
 	default:
-		titles := make([]string, 0, maxNear)
-		for i := range hits[:min(maxNear, len(hits))] {
+		titles := make([]string, 0, maxSuggestions)
+		for i := range hits[:min(maxSuggestions, len(hits))] {
 			titles = append(titles, hits[i].title())
 		}
 		return nil, agent.Invalid("operation_id", "%q is the id of %d operations: name one by its method and path: %s",
-			clip.Bytes(id, 100), len(hits), quoted(titles))
+			clip.Bytes(id, 100), len(hits), quoteNames(titles))
 	}
 }
 
-func matching(all []found, id string) []found {
-	var hits []found
+func matchOperations(all []operationEntry, id string) []operationEntry {
+	var hits []operationEntry
 	for i := range all {
 		if all[i].id == id {
 			hits = append(hits, all[i])
@@ -166,39 +178,36 @@ func matching(all []found, id string) []found {
 	return hits
 }
 
-// elsewhere lists the operations of path items that are in other files, or have operations there.
-func (d *Document) elsewhere(ctx context.Context, r *resolver) ([]found, error) {
-	var all []found
-	paths := place{at: "/paths", node: d.root["paths"]}
-	for _, path := range sorted(paths.object()) {
-		item, _ := paths.child(path)
-		if !leadsElsewhere(item) {
+// operationsInOtherFiles lists the operations of path items that are in other files, or have operations there.
+func (d *Document) operationsInOtherFiles(ctx context.Context, refs *resolver) ([]operationEntry, error) {
+	var all []operationEntry
+	for path, item := range d.pathItems() {
+		if !refersToOtherFile(item) {
 			continue
 		}
-		resolved, err := r.follow(ctx, item)
+		resolved, err := refs.resolve(ctx, item)
 		if err != nil {
 			return nil, agent.Errorf(agent.CodeOf(err), "", "path %q: %w", clip.Bytes(path, 100), err)
 		}
-		all = append(all, operationsOf(ctx, r, path, resolved)...)
+		all = append(all, operationsOf(ctx, refs, path, resolved)...)
 	}
 	return all, nil
 }
 
-// leadsElsewhere reports whether a path item or one of its operations is a reference to another file.
-func leadsElsewhere(item place) bool {
-	for _, member := range append([]string{""}, methods()...) {
-		of := item
-		if member != "" {
-			of, _ = item.child(member)
-		}
-		if ref, ok := of.object()["$ref"].(string); ok && !strings.HasPrefix(ref, "#") {
-			return true
-		}
+// refersToOtherFile reports whether a path item or one of its operations is a reference to another file.
+func refersToOtherFile(item node) bool {
+	nodes := []node{item}
+	for _, method := range methods() {
+		op, _ := item.child(method)
+		nodes = append(nodes, op)
 	}
-	return false
+	return slices.ContainsFunc(nodes, func(n node) bool {
+		ref, ok := n.object()["$ref"].(string)
+		return ok && !strings.HasPrefix(ref, "#")
+	})
 }
 
-func (d *Document) unknown(id string, all []found) error {
+func unknownOperationError(id string, all []operationEntry) error {
 	if len(all) == 0 {
 		return agent.FieldErrorf(agent.CodeNotFound, "operation_id", "the document has no operations")
 	}
@@ -209,78 +218,72 @@ func (d *Document) unknown(id string, all []found) error {
 		}
 	}
 	return agent.FieldErrorf(agent.CodeNotFound, "operation_id",
-		"the document has no operation %q among its %d%s", clip.Bytes(id, 100), len(all), didYouMean(near(id, names)))
+		"the document has no operation %q among its %d%s", clip.Bytes(id, 100), len(all), didYouMean(id, names))
 }
 
-// Method is the method of an operation, "" when the document has none of that id, more than one, or one in a file that is not read yet.
+// Method returns the method of an operation in upper case. It is "" if the document has no such id, has it more than once, or has the
+// operation in a file that is not read yet.
 func (d *Document) Method(id string) string {
-	if hits := matching(d.found, id); len(hits) == 1 {
+	if hits := matchOperations(d.entries, id); len(hits) == 1 {
 		return strings.ToUpper(hits[0].method)
 	}
 	return ""
 }
 
-// Operation makes the operation of an id, or of a method and path: "GET /users/{id}". Its errors say what is wrong in the document, as far as
-// the operation reaches: [agent.CodeInvalid], [agent.CodeNotFound] with the ids that are most alike, [agent.CodeDenied] for references that
-// leave the origin, and those of fetch.
+// Operation returns the operation of an id, or of a method and path: "GET /users/{id}". Its errors say what is wrong in the part of the
+// document that the operation reaches: [agent.CodeInvalid], [agent.CodeNotFound] with the most similar ids, [agent.CodeDenied] for references
+// that leave the origin, and those of fetch.
 func (d *Document) Operation(ctx context.Context, id string, fetch Fetch) (*Operation, error) {
-	if op := d.again(id); op != nil {
+	if op := d.cachedOperation(id); op != nil {
 		return op, nil
 	}
 	select {
-	case d.making <- struct{}{}:
-		defer func() { <-d.making }()
+	case d.loading <- struct{}{}:
+		defer func() { <-d.loading }()
 	case <-ctx.Done():
 		return nil, agent.Interrupted(ctx, "read OpenAPI document")
 	}
-	if op := d.again(id); op != nil {
+	if op := d.cachedOperation(id); op != nil {
 		return op, nil
 	}
-	r := newResolver(d, fetch)
-	f, err := d.find(ctx, id, r)
+	refs := newResolver(d, fetch)
+	entry, err := d.find(ctx, id, refs)
 	if err != nil {
 		return nil, err
 	}
-	op, err := d.load(ctx, f, r)
+	op, err := d.load(ctx, entry, refs)
 	if err != nil {
 		return nil, fmt.Errorf("operation %q: %w", clip.Bytes(id, 100), err)
 	}
-	d.keep(id, op)
+	d.cache(id, op)
 	return op, nil
 }
 
-// again returns an operation that was made before, nil when it was not, or not lately.
-func (d *Document) again(id string) *Operation {
+// cachedOperation returns an operation that was used lately, nil if there is none of that id.
+func (d *Document) cachedOperation(id string) *Operation {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for i, k := range d.made {
-		if k.id == id {
-			copy(d.made[1:i+1], d.made[:i])
-			d.made[0] = k
-			return k.op
+	for i, c := range d.cached {
+		if c.id == id {
+			copy(d.cached[1:i+1], d.cached[:i])
+			d.cached[0] = c
+			return c.op
 		}
 	}
 	return nil
 }
 
-// keep makes room for an operation: those that were used longest ago go. The last one stays, whatever it weighs.
-func (d *Document) keep(id string, op *Operation) {
+// cache adds an operation and removes those that were used longest ago. The last one stays, whatever its weight.
+func (d *Document) cache(id string, op *Operation) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.made = slices.Insert(d.made, 0, kept{id, op})
+	d.cached = slices.Insert(d.cached, 0, cachedOperation{id, op})
 	d.weight += op.weight
-	for len(d.made) > 1 && (len(d.made) > maxOperations || d.weight > maxWeight) {
-		last := len(d.made) - 1
-		d.weight -= d.made[last].op.weight
-		d.made = slices.Delete(d.made, last, last+1)
+	for len(d.cached) > 1 && (len(d.cached) > maxOperations || d.weight > maxWeight) {
+		last := len(d.cached) - 1
+		d.weight -= d.cached[last].op.weight
+		d.cached = slices.Delete(d.cached, last, last+1)
 	}
 }
 
-func sorted[V any](m map[string]V) []string {
-	names := make([]string, 0, len(m))
-	for name := range m {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
-}
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -37,10 +37,10 @@ func FuzzDocument(f *testing.F) {
 		if v, err := DecodeJSON([]byte(params)); err == nil {
 			given, _ = v.(map[string]any)
 		}
-		for i := range d.found[:min(5, len(d.found))] {
-			id := d.found[i].id
+		for i := range d.entries[:min(5, len(d.entries))] {
+			id := d.entries[i].id
 			if id == "" {
-				id = d.found[i].title()
+				id = d.entries[i].title()
 			}
 			op, err := d.Operation(t.Context(), id, nil)
 			if err != nil {

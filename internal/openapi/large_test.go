@@ -51,7 +51,7 @@ func TestLargeDocument(t *testing.T) {
 	began := time.Now()
 	d := document(t, text)
 	require.Less(t, time.Since(began), 20*time.Second)
-	require.Len(t, d.found, 1500)
+	require.Len(t, d.entries, 1500)
 
 	op, err := d.Operation(t.Context(), "things/list-7", nil)
 	require.NoError(t, err)
@@ -99,7 +99,7 @@ func BenchmarkFirstRequest(b *testing.B) {
 	d, err := Parse([]byte(large()), nil)
 	require.NoError(b, err)
 	for b.Loop() {
-		d.made, d.weight = d.made[:0], 0
+		d.cached, d.weight = d.cached[:0], 0
 		op, err := d.Operation(b.Context(), "things/list-7", nil)
 		require.NoError(b, err)
 		_, err = op.Request(b.Context(), Input{Params: map[string]any{}})

@@ -1,6 +1,7 @@
 package openapi
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -8,311 +9,307 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/getkin/kin-openapi/openapi3"
-
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
-// schemaMark stands in the place of a schema in the part of a document that kin-openapi reads, with the schema's name.
-const schemaMark = "x-turnstone-schema"
-
-// maxParams bounds the parameters, media types, responses and alternatives of security of an operation, each.
+// maxParams is the maximum number of parameters, media types, responses and alternatives of security of an operation, each.
 const maxParams = 500
 
-const maxDescription = 200 // of a parameter, in bytes, where an error quotes it
+// maxDescription is the maximum number of bytes that an error quotes of a parameter's description.
+const maxDescription = 200
 
-// loading is the making of one operation.
-type loading struct {
+// operationLoader reads one operation and the schemas that it reaches.
+type operationLoader struct {
 	doc      *Document
-	r        *resolver
-	request  *schemas
-	response *schemas
+	refs     *resolver
+	request  *schemaSet
+	response *schemaSet
 	ignored  []string // names of header parameters
 }
 
-// load makes an operation: it cuts what the operation reaches out of the document, has kin-openapi read that, and reads the result.
-func (d *Document) load(ctx context.Context, f *found, r *resolver) (*Operation, error) {
-	l := &loading{doc: d, r: r, request: newSchemas(r, true), response: newSchemas(r, false)}
-	op, ok := f.item.child(f.method)
+// load reads an operation of the document. It looks only at what the operation reaches.
+func (d *Document) load(ctx context.Context, entry *operationEntry, refs *resolver) (*Operation, error) {
+	l := &operationLoader{doc: d, refs: refs, request: newSchemaSet(refs, true), response: newSchemaSet(refs, false)}
+	n, ok := entry.item.child(entry.method)
 	if !ok {
 		return nil, agent.Errorf(agent.CodeInternal, "", "is not where it was found")
 	}
-	op, err := r.follow(ctx, op)
+	n, err := refs.resolve(ctx, n)
 	switch {
 	case err != nil:
 		return nil, err
-	case op.object() == nil:
+	case n.object() == nil:
 		return nil, agent.Invalid("", "is a reference to something that is no operation")
 	}
-	params, err := l.params(ctx, f.item, op)
-	if err != nil {
+	o := &Operation{ID: entry.id, Method: strings.ToUpper(entry.method), Path: entry.path, base: d.url}
+	if o.params, err = l.params(ctx, entry.item, n); err != nil {
 		return nil, err
 	}
-	cut := map[string]any{"parameters": params}
-	if raw, has := op.child("requestBody"); has {
-		if cut["requestBody"], err = l.requestBody(ctx, raw); err != nil {
+	if body, has := n.child("requestBody"); has {
+		if o.body, err = l.requestBody(ctx, body); err != nil {
 			return nil, fmt.Errorf("requestBody: %w", err)
 		}
 	}
-	cut["responses"] = l.responses(ctx, op)
-	if err := ctx.Err(); err != nil {
+	o.responses = l.responses(ctx, n)
+	if ctx.Err() != nil {
 		return nil, agent.Interrupted(ctx, "read OpenAPI document")
 	}
-	cut["servers"] = l.servers(f.item, op)
-	security, declared := l.security(op)
-	if declared {
-		cut["security"] = security
-	}
-	schemes, err := l.schemes(ctx, security)
-	if err != nil {
+	if o.servers, err = l.servers(entry.item, n); err != nil {
 		return nil, err
 	}
-	read, err := readCut(cut, schemes)
-	if err != nil {
+	if o.Security, o.Declared, err = l.security(ctx, n); err != nil {
 		return nil, err
 	}
-	return l.operation(f, read, declared)
+	o.ignored = l.ignored
+	o.request, o.response = newValidator(l.request.defs), newValidator(l.response.defs)
+	o.weight = l.request.values + l.response.values
+	return o, nil
 }
 
-// readCut has kin-openapi read an operation and its security schemes.
-func readCut(cut, schemes map[string]any) (doc *openapi3.T, err error) {
-	defer func() { // a fault of the library is one of the document
-		if p := recover(); p != nil {
-			doc, err = nil, agent.Errorf(agent.CodeInvalid, "", "cannot be read")
-		}
-	}()
-	whole, err := json.Marshal(map[string]any{
-		"openapi": "3.1.0", "info": map[string]any{"title": "operation", "version": "1"},
-		"paths":      map[string]any{"/": map[string]any{"post": cut}},
-		"components": map[string]any{"securitySchemes": schemes},
-	})
-	if err != nil {
-		return nil, agent.Errorf(agent.CodeInternal, "", "encode the operation: %w", err)
-	}
-	doc, err = openapi3.NewLoader().LoadFromData(whole)
-	if err != nil {
-		return nil, agent.Errorf(agent.CodeInvalid, "", "is malformed: %s", clip.Bytes(err.Error(), 500))
-	}
-	return doc, nil
-}
-
-// pick copies members of an object.
-func pick(from map[string]any, names ...string) map[string]any {
-	out := map[string]any{}
+// decodeMembers decodes some members of an object into a struct. Members that are null count as missing.
+func decodeMembers(object map[string]any, to any, names ...string) error {
+	picked := map[string]any{}
 	for _, name := range names {
-		if v, ok := from[name]; ok && v != nil {
-			out[name] = v
+		if v, ok := object[name]; ok && v != nil {
+			picked[name] = v
 		}
 	}
-	return out
+	text, err := json.Marshal(picked)
+	if err != nil {
+		return agent.Errorf(agent.CodeInternal, "", "encode the operation: %w", err)
+	}
+	if err := json.Unmarshal(text, to); err != nil {
+		return agent.Errorf(agent.CodeInvalid, "", "is malformed: %s", clip.Bytes(err.Error(), 500))
+	}
+	return nil
 }
 
-// params are those of the operation, then those of its path that it does not override.
-func (l *loading) params(ctx context.Context, item, op place) ([]any, error) {
-	all, seen := []any{}, map[string]bool{}
-	for _, from := range []place{op, item} {
-		list, _ := from.child("parameters")
-		nodes, _ := list.node.([]any)
-		own := map[string]bool{}
-		for i, node := range nodes {
-			p, err := l.r.follow(ctx, list.element(i, node))
+// params returns the parameters of the operation, then those of its path that it does not override.
+func (l *operationLoader) params(ctx context.Context, item, op node) ([]*param, error) {
+	var all []*param
+	seen := map[string]bool{}
+	for _, parent := range []node{op, item} {
+		inParent := map[string]bool{}
+		for i, n := range parent.elements("parameters") {
+			n, err := l.refs.resolve(ctx, n)
 			if err != nil {
 				return nil, fmt.Errorf("parameters[%d]: %w", i, err)
 			}
-			name, _ := p.object()["name"].(string)
-			in, _ := p.object()["in"].(string)
+			name, _ := n.object()["name"].(string)
+			in, _ := n.object()["in"].(string)
 			if name == "" || !slices.Contains([]string{"path", "query", "header", "cookie"}, in) {
 				return nil, agent.Invalid("", "parameters[%d] has no name, or no place that is known", i)
 			}
-			if in == "header" && ignoredHeader(name) {
-				l.ignored = append(l.ignored, name)
-				continue
-			}
 			key := in + "." + name
 			if in == "header" {
+				if isIgnoredHeader(name) {
+					l.ignored = append(l.ignored, name)
+					continue
+				}
 				key = in + "." + textproto.CanonicalMIMEHeaderKey(name)
 			}
 			switch {
-			case own[key]:
+			case inParent[key]:
 				return nil, agent.Invalid("", "has two parameters %q in %s", clip.Bytes(name, 100), in)
 			case seen[key]:
 				continue
 			case len(all) >= maxParams:
 				return nil, agent.Errorf(agent.CodeOverflow, "", "has more than %d parameters", maxParams)
 			}
-			own[key], seen[key] = true, true
-			cut, err := l.param(ctx, p)
+			inParent[key], seen[key] = true, true
+			p, err := l.param(ctx, n)
 			if err != nil {
 				return nil, fmt.Errorf("parameter %q in %s: %w", clip.Bytes(name, 100), in, err)
 			}
-			all = append(all, cut)
+			all = append(all, p)
 		}
 	}
 	return all, nil
 }
 
-// ignoredHeader reports whether OpenAPI says that a parameter of that name shall be ignored: the media types of the document and its
+// isIgnoredHeader reports whether OpenAPI says to ignore a header parameter of that name: the document's media types and its
 // security set these headers.
-func ignoredHeader(name string) bool {
+func isIgnoredHeader(name string) bool {
 	return slices.Contains([]string{"Accept", "Content-Type", "Authorization"}, textproto.CanonicalMIMEHeaderKey(name))
 }
 
-func (l *loading) param(ctx context.Context, p place) (map[string]any, error) {
-	cut := pick(p.object(), "name", "in", "required", "style", "explode", "allowReserved", "allowEmptyValue")
-	if text, ok := p.object()["description"].(string); ok {
-		cut["description"] = clip.Bytes(text, maxDescription)
-	}
-	if schema, has := p.child("schema"); has {
-		mark, err := l.mark(ctx, l.request, schema)
-		if err != nil {
-			return nil, err
-		}
-		cut["schema"] = mark
-		return cut, nil
-	}
-	content, _ := p.child("content")
-	if names := sorted(content.object()); len(names) > 0 { // there is one only
-		of, _ := content.child(names[0])
-		m, err := l.media(ctx, l.request, of)
-		if err != nil {
-			return nil, err
-		}
-		cut["content"] = map[string]any{names[0]: m}
-	}
-	return cut, nil
-}
-
-// mark translates a schema and stands for it.
-func (l *loading) mark(ctx context.Context, side *schemas, p place) (map[string]any, error) {
-	name, err := side.add(ctx, p)
-	if err != nil {
+func (l *operationLoader) param(ctx context.Context, n node) (*param, error) {
+	p := &param{}
+	if err := decodeMembers(n.object(), p, "name", "in", "required", "style", "explode", "allowReserved"); err != nil {
 		return nil, err
 	}
-	return map[string]any{schemaMark: name}, nil
-}
-
-func (l *loading) media(ctx context.Context, side *schemas, p place) (map[string]any, error) {
-	p, err := l.r.follow(ctx, p)
-	if err != nil {
-		return nil, err
+	if text, ok := n.object()["description"].(string); ok {
+		p.Description = clip.Bytes(text, maxDescription)
 	}
-	cut := map[string]any{}
-	if schema, has := p.child("schema"); has {
-		if cut["schema"], err = l.mark(ctx, side, schema); err != nil {
-			return nil, err
+	var err error
+	if schema, has := n.child("schema"); has {
+		p.schema, err = l.request.add(ctx, schema)
+	} else {
+		content, _ := n.child("content")
+		if names := sortedKeys(content.object()); len(names) > 0 { // there is one only
+			p.media = names[0]
+			media, _ := content.child(p.media)
+			_, p.schema, err = l.mediaSchema(ctx, l.request, media)
 		}
 	}
-	if !side.request {
-		return cut, nil
-	}
-	encoding, _ := p.child("encoding")
-	all := map[string]any{}
-	for name, of := range encoding.object() {
-		if m, ok := of.(map[string]any); ok {
-			all[name] = pick(m, "contentType", "style", "explode", "allowReserved")
-		}
-	}
-	if len(all) > 0 {
-		cut["encoding"] = all
-	}
-	return cut, nil
+	p.types = l.request.typesAt(p.schema)
+	return p, err
 }
 
-func (l *loading) content(ctx context.Context, side *schemas, p place) (map[string]any, error) {
-	content, _ := p.child("content")
-	all := map[string]any{}
+// mediaSchema follows the reference that a media type may be, and returns the name of its schema, "" if it has none.
+func (l *operationLoader) mediaSchema(ctx context.Context, side *schemaSet, n node) (resolved node, name string, err error) {
+	if n, err = l.refs.resolve(ctx, n); err != nil {
+		return n, "", err
+	}
+	if schema, has := n.child("schema"); has {
+		name, err = side.add(ctx, schema)
+	}
+	return n, name, err
+}
+
+// eachMedia calls use for the media types of a request body or response, in the order of their names.
+func (l *operationLoader) eachMedia(ctx context.Context, side *schemaSet, n node, use func(name string, media node, schema string) error) error {
+	content, _ := n.child("content")
 	if len(content.object()) > maxParams {
-		return nil, agent.Errorf(agent.CodeOverflow, "", "has more than %d media types", maxParams)
+		return agent.Errorf(agent.CodeOverflow, "", "has more than %d media types", maxParams)
 	}
-	for _, name := range sorted(content.object()) {
-		of, _ := content.child(name)
-		m, err := l.media(ctx, side, of)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", clip.Bytes(name, 100), err)
+	for _, name := range sortedKeys(content.object()) {
+		n, _ := content.child(name)
+		media, schema, err := l.mediaSchema(ctx, side, n)
+		if err == nil {
+			err = use(name, media, schema)
 		}
-		all[name] = m
+		if err != nil {
+			return fmt.Errorf("%s: %w", clip.Bytes(name, 100), err)
+		}
 	}
-	return all, nil
+	return nil
 }
 
-func (l *loading) requestBody(ctx context.Context, p place) (map[string]any, error) {
-	p, err := l.r.follow(ctx, p)
+func (l *operationLoader) requestBody(ctx context.Context, n node) (*body, error) {
+	n, err := l.refs.resolve(ctx, n)
 	if err != nil {
 		return nil, err
 	}
-	cut := pick(p.object(), "required")
-	cut["content"], err = l.content(ctx, l.request, p)
-	return cut, err
+	b := &body{}
+	if err := decodeMembers(n.object(), b, "required"); err != nil {
+		return nil, err
+	}
+	var names []string
+	err = l.eachMedia(ctx, l.request, n, func(name string, n node, schema string) error {
+		names = append(names, name)
+		kind, ok := kindOf(name)
+		if !ok {
+			return nil
+		}
+		m := media{name: name, kind: kind, schema: schema, encoding: map[string]encoding{}}
+		encodings, _ := n.child("encoding")
+		for property, value := range encodings.object() {
+			var e encoding
+			object, _ := value.(map[string]any)
+			if err := decodeMembers(object, &e, "contentType", "style", "explode", "allowReserved"); err != nil {
+				return err
+			}
+			m.encoding[property] = e
+		}
+		m.members, m.open = l.request.membersOf(schema)
+		b.media = append(b.media, m)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if len(b.media) == 0 && len(names) > 0 {
+		return nil, agent.Invalid("", "is of types that are not written: %s", clip.Bytes(strings.Join(names, ", "), 300))
+	}
+	slices.SortStableFunc(b.media, func(x, y media) int {
+		return cmp.Or(cmp.Compare(x.kind, y.kind), cmp.Compare(strings.Count(x.name, "*"), strings.Count(y.name, "*")), len(x.name)-len(y.name))
+	})
+	return b, nil
 }
 
-// responses are never in the way of a request: what cannot be read of them is not checked.
-func (l *loading) responses(ctx context.Context, op place) map[string]any {
-	all := map[string]any{}
+// responses returns the schemas of the responses, by status in upper case and by media type. A response that cannot be read is not
+// checked: it must not be in the way of a request.
+func (l *operationLoader) responses(ctx context.Context, op node) map[string]map[string]string {
+	all := map[string]map[string]string{}
 	responses, _ := op.child("responses")
-	for _, status := range sorted(responses.object()) {
+	for _, status := range sortedKeys(responses.object()) {
 		if len(all) >= maxParams || strings.HasPrefix(status, "x-") {
 			continue
 		}
-		of, _ := responses.child(status)
-		cut := map[string]any{"description": ""}
-		of, err := l.r.follow(ctx, of)
+		n, _ := responses.child(status)
+		schemas := map[string]string{}
+		n, err := l.refs.resolve(ctx, n)
 		if err == nil {
-			cut["content"], err = l.content(ctx, l.response, of)
+			err = l.eachMedia(ctx, l.response, n, func(name string, _ node, schema string) error {
+				schemas[name] = schema
+				return nil
+			})
 		}
 		if err != nil {
-			delete(cut, "content")
-			l.response.fault("responses." + clip.Bytes(status, 20) + ": " + err.Error())
+			schemas = nil
 		}
-		all[strings.ToUpper(status)] = cut
-	}
-	if v, ok := all["DEFAULT"]; ok {
-		delete(all, "DEFAULT")
-		all["default"] = v
+		all[strings.ToUpper(status)] = schemas
 	}
 	return all
 }
 
-// servers are those of the operation, its path or the document.
-func (l *loading) servers(item, op place) []any {
-	for _, from := range []place{op, item, {node: l.doc.root}} {
-		list, _ := from.object()["servers"].([]any)
-		var all []any
+// servers returns the servers of the operation, its path or the document, whichever names some first.
+func (l *operationLoader) servers(item, op node) ([]server, error) {
+	for _, parent := range []node{op, item, {value: l.doc.root}} {
+		list, _ := parent.object()["servers"].([]any)
+		var all []server
 		for _, one := range list[:min(len(list), maxParams)] {
-			if m, ok := one.(map[string]any); ok {
-				all = append(all, pick(m, "url", "variables"))
+			if object, ok := one.(map[string]any); ok {
+				var s server
+				if err := decodeMembers(object, &s, "url", "variables"); err != nil {
+					return nil, err
+				}
+				all = append(all, s)
 			}
 		}
 		if len(all) > 0 {
-			return all
+			return all, nil
 		}
 	}
-	return []any{map[string]any{"url": "/"}}
+	return []server{{URL: "/"}}, nil
 }
 
-// security are the alternatives of the operation, or of the document.
-func (l *loading) security(op place) (all []any, declared bool) {
-	if all, declared = op.object()["security"].([]any); !declared {
-		all, declared = l.doc.root["security"].([]any)
+// security returns the alternatives of the operation, or else those of the document. declared is false if neither has any list.
+func (l *operationLoader) security(ctx context.Context, op node) (all []Requirement, declared bool, err error) {
+	list, declared := op.object()["security"].([]any)
+	if !declared {
+		list, declared = l.doc.root["security"].([]any)
 	}
-	return all[:min(len(all), maxParams)], declared
-}
-
-// schemes are those that the alternatives name.
-func (l *loading) schemes(ctx context.Context, alternatives []any) (map[string]any, error) {
-	all := map[string]any{}
-	for _, one := range alternatives {
-		names, _ := one.(map[string]any)
-		for name := range names {
-			p, err := l.r.target(ctx, "", "#/components/securitySchemes/"+escapeFragment(name))
-			if err == nil {
-				p, err = l.r.follow(ctx, p)
-			}
+	for _, one := range list[:min(len(list), maxParams)] {
+		names, ok := one.(map[string]any)
+		if !ok {
+			return nil, declared, agent.Errorf(agent.CodeInvalid, "", "is malformed: its security has an entry that is no object")
+		}
+		needed := Requirement{}
+		for _, name := range sortedKeys(names) {
+			scheme, err := l.scheme(ctx, name)
 			if err != nil {
-				return nil, agent.Invalid("", "its security names the scheme %q, which the document does not have", clip.Bytes(name, 100))
+				return nil, declared, err
 			}
-			all[name] = pick(p.object(), "type", "name", "in", "scheme")
+			needed = append(needed, scheme)
 		}
+		all = append(all, needed)
 	}
-	return all, nil
+	return all, declared, nil
+}
+
+// scheme reads a security scheme of the document.
+func (l *operationLoader) scheme(ctx context.Context, name string) (Scheme, error) {
+	n, err := l.refs.walk(ctx, node{value: l.doc.root}, "components", "securitySchemes", name)
+	if err == nil {
+		n, err = l.refs.resolve(ctx, n)
+	}
+	if err != nil {
+		return Scheme{}, agent.Invalid("", "its security names the scheme %q, which the document does not have", clip.Bytes(name, 100))
+	}
+	var in struct{ Type, Name, In, Scheme string }
+	err = decodeMembers(n.object(), &in, "type", "name", "in", "scheme")
+	return Scheme{Name: clip.Bytes(name, 100), Type: in.Type, In: in.In, Key: in.Name, Scheme: strings.ToLower(in.Scheme)}, err
 }

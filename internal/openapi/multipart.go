@@ -17,14 +17,14 @@ import (
 	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
-// file is the content of a part or body.
+// file is the content of a part or a body.
 type file struct {
 	data      []byte
 	name      string
 	mediaType string
 }
 
-// isFile reports whether a value says where content is.
+// isFile reports whether a value refers to content, or holds it in base64.
 func isFile(v any) bool {
 	switch v := v.(type) {
 	case string:
@@ -43,7 +43,7 @@ func isFile(v any) bool {
 	}
 }
 
-// withoutFiles is a form with texts in place of its files, for the check against a schema that calls a file a string.
+// withoutFiles returns a form with texts in place of its files, for the check against a schema that calls a file a string.
 func withoutFiles(value any) any {
 	switch value := value.(type) {
 	case map[string]any:
@@ -66,8 +66,8 @@ func withoutFiles(value any) any {
 	}
 }
 
-// file reads the content that a value refers to, ok false when it is no such value. used is how much of the body is written already.
-func (b *building) file(ctx context.Context, v any, at string, used int) (f file, ok bool, err error) {
+// readFile reads the content of a file; ok is false if the value is no file. used is the number of bytes of the body that are written already.
+func (b *requestBuilder) readFile(ctx context.Context, v any, field string, used int) (f file, ok bool, err error) {
 	if !isFile(v) {
 		return file{}, false, nil
 	}
@@ -80,38 +80,38 @@ func (b *building) file(ctx context.Context, v any, at string, used int) (f file
 	}
 	if encoded, isText := m["base64"].(string); isText {
 		if f.data, err = base64.StdEncoding.DecodeString(encoded); err != nil {
-			b.wrong(at + ".base64: is no base64")
+			b.addProblem(field + ".base64: is no base64")
 			return f, true, nil
 		}
-		f.data, err = bounded(f.data)
+		f.data, err = limitBody(f.data)
 		return f, true, err
 	}
 	if b.in.Open == nil {
-		return f, true, agent.Invalid("params", "%s: there is no stored content here", at)
+		return f, true, agent.Invalid("params", "%s: there is no stored content here", field)
 	}
 	content, err := b.in.Open(ctx, ref)
 	if err != nil {
-		return f, true, fmt.Errorf("%s: open %q: %w", at, clip.Bytes(ref, 100), err)
+		return f, true, fmt.Errorf("%s: open %q: %w", field, clip.Bytes(ref, 100), err)
 	}
 	defer content.Close() //nolint:errcheck // nothing is lost: it was read
 	f.data, err = io.ReadAll(io.LimitReader(content, int64(MaxBody-used+1)))
 	if err != nil {
-		return f, true, fmt.Errorf("%s: read %q: %w", at, clip.Bytes(ref, 100), err)
+		return f, true, fmt.Errorf("%s: read %q: %w", field, clip.Bytes(ref, 100), err)
 	}
-	f.data, err = bounded(f.data)
+	f.data, err = limitBody(f.data)
 	return f, true, err
 }
 
-// multipart writes multipart/form-data: files as they are, objects as JSON, each element of a list as a part of its own.
-func (b *building) multipart(ctx context.Context, m *media, value any, at string) ([]byte, error) {
+// writeMultipart writes multipart/form-data: objects as JSON, and each element of a list as its own part.
+func (b *requestBuilder) writeMultipart(ctx context.Context, m *media, value any, field string) ([]byte, error) {
 	object, ok := value.(map[string]any)
 	if !ok {
-		b.wrong(at + ": a form is an object")
+		b.addProblem(field + ": a form is an object")
 		return nil, nil
 	}
 	var out bytes.Buffer
 	w := multipart.NewWriter(&out)
-	for _, name := range sorted(object) {
+	for _, name := range sortedKeys(object) {
 		values := []any{object[name]}
 		if list, isList := object[name].([]any); isList {
 			values = list
@@ -120,11 +120,11 @@ func (b *building) multipart(ctx context.Context, m *media, value any, at string
 			if v == nil {
 				continue
 			}
-			if err := b.part(ctx, w, m, name, v, at+"."+clip.Bytes(name, 100), out.Len()); err != nil {
+			if err := b.writePart(ctx, w, m, name, v, field+"."+clip.Bytes(name, 100), out.Len()); err != nil {
 				return nil, err
 			}
 			if out.Len() > MaxBody {
-				return bounded(out.Bytes())
+				return limitBody(out.Bytes())
 			}
 		}
 	}
@@ -132,11 +132,11 @@ func (b *building) multipart(ctx context.Context, m *media, value any, at string
 		return nil, agent.Errorf(agent.CodeInternal, "", "write the form: %w", err)
 	}
 	b.out.Header.Set("Content-Type", w.FormDataContentType())
-	return bounded(out.Bytes())
+	return limitBody(out.Bytes())
 }
 
-func (b *building) part(ctx context.Context, w *multipart.Writer, m *media, name string, v any, at string, used int) error {
-	f, isFile, err := b.file(ctx, v, at, used)
+func (b *requestBuilder) writePart(ctx context.Context, w *multipart.Writer, m *media, name string, v any, field string, used int) error {
+	f, isFile, err := b.readFile(ctx, v, field, used)
 	if err != nil {
 		return err
 	}
@@ -144,46 +144,37 @@ func (b *building) part(ctx context.Context, w *multipart.Writer, m *media, name
 	case isFile && f.mediaType == "":
 		f.mediaType = "application/octet-stream"
 	case isFile:
-	case m.members[name].binary:
-		if isDocumentOf(v) {
-			b.wrong(at + `: give the file as {"ref":"cas://…"}, {"base64":"…"} or text`)
+	case m.members[name]:
+		if isNested(v) {
+			b.addProblem(field + `: give the file as {"ref":"cas://…"}, {"base64":"…"} or text`)
 		}
-		text, _ := textOf(v) // what is no text was told
+		text, _ := textOf(v) // a value that is no text is reported already
 		f, isFile = file{data: []byte(text), mediaType: "application/octet-stream"}, true
-	case isDocumentOf(v):
+	case isNested(v):
 		f.mediaType = "application/json"
-		if f.data, err = encodeJSON(v); err != nil {
+		if f.data, err = EncodeJSON(v); err != nil {
 			return agent.Invalid("params", "%s cannot be written as JSON: %w", clip.Bytes(name, 100), err)
 		}
 	default:
 		text, _ := textOf(v) // neither null nor nested: it is a text
 		f.data = []byte(text)
 	}
-	if wanted, isSet := partType(m, name); isSet && !given(v) {
+	// The first media type that the document names for the part counts, unless the file names its own.
+	wanted, _, _ := strings.Cut(m.encoding[name].ContentType, ",")
+	if wanted = strings.TrimSpace(wanted); wanted != "" && !strings.Contains(wanted, "*") && !hasContentType(v) {
 		f.mediaType = wanted
 	}
 	if isFile && f.name == "" {
 		f.name = name
 	}
-	return writePart(w, name, f, isFile)
+	return createPart(w, name, f, isFile)
 }
 
-// given reports whether a file says itself what it is.
-func given(v any) bool {
+// hasContentType reports whether a value is a file that names its media type.
+func hasContentType(v any) bool {
 	m, _ := v.(map[string]any)
 	_, ok := m["content_type"].(string)
 	return ok && isFile(v)
-}
-
-// partType is the first type that the document wants for a part, if it names one.
-func partType(m *media, name string) (string, bool) {
-	e := m.encoding[name]
-	if e == nil {
-		return "", false
-	}
-	first, _, _ := strings.Cut(e.ContentType, ",")
-	first = strings.TrimSpace(first)
-	return first, first != "" && !strings.Contains(first, "*")
 }
 
 // quotePartName writes a name as browsers do. Servers look for name and filename in this order, both in quotes, and know no other escapes
@@ -192,7 +183,7 @@ func quotePartName(name string) string {
 	return `"` + strings.NewReplacer(`"`, "%22", "\r", "%0D", "\n", "%0A").Replace(name) + `"`
 }
 
-func writePart(w *multipart.Writer, name string, f file, isFile bool) error {
+func createPart(w *multipart.Writer, name string, f file, isFile bool) error {
 	disposition := "form-data; name=" + quotePartName(name)
 	if isFile {
 		disposition += "; filename=" + quotePartName(f.name)

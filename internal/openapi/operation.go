@@ -5,17 +5,15 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-
-	"github.com/getkin/kin-openapi/openapi3"
 )
 
-// Operation is one operation of a document, with all that it refers to. It is not changed once made.
+// Operation is one operation of a document, with all that it refers to. It does not change.
 type Operation struct {
-	ID     string // "" when the document gives none
+	ID     string // "" if the document gives none
 	Method string // upper case
 	Path   string // the template
 
-	// Security are the alternatives, each of schemes that are all needed; an alternative of none needs nothing. Declared is false when the
+	// Security lists the alternatives. Each is a list of schemes that are all needed; an empty one needs nothing. Declared is false if the
 	// document says nothing of security.
 	Security []Requirement
 	Declared bool
@@ -23,16 +21,15 @@ type Operation struct {
 	params    []*param
 	ignored   []string // header parameters that OpenAPI says to ignore
 	body      *body
-	responses *openapi3.Responses
-	servers   []*openapi3.Server
+	responses map[string]map[string]string // names of schemas, by status and media type
+	servers   []server
 	base      *url.URL // of the document; nil: it has no address
 
 	request, response *validator
-	faults            []string // of the response's schemas
-	weight            int      // values of the schemas
+	weight            int // values of the schemas
 }
 
-// Requirement are schemes that are needed together.
+// Requirement is a list of schemes that are needed together.
 type Requirement []Scheme
 
 // Scheme is one way to authenticate.
@@ -44,7 +41,7 @@ type Scheme struct {
 	Scheme string // http: lower case: basic, bearer, …
 }
 
-// String says what the scheme wants, for people.
+// String describes the scheme to people.
 func (s Scheme) String() string {
 	switch s.Type {
 	case "apiKey":
@@ -56,7 +53,7 @@ func (s Scheme) String() string {
 	}
 }
 
-// String names what is needed together.
+// String names the schemes.
 func (r Requirement) String() string {
 	names := make([]string, len(r))
 	for i := range r {
@@ -78,19 +75,22 @@ func (o *Operation) Repeatable() bool {
 	return o.Safe() || o.Method == http.MethodPut || o.Method == http.MethodDelete
 }
 
-// param is a parameter. In and name together are unique.
+// param is a parameter. In and Name together are unique.
 type param struct {
-	*openapi3.Parameter
+	Name, In, Style         string
+	Required, AllowReserved bool
+	Explode                 *bool
+	Description             string
 
 	schema string // of the request's; "" for none
 	media  string // of a parameter that is written as content, "" otherwise
 	types  []string
 }
 
-func (p *param) qualified() string { return p.In + "." + p.Name }
+func (p *param) qualifiedName() string { return p.In + "." + p.Name }
 
-// about describes the parameter to who left it out.
-func (p *param) about() string {
+// describe returns the place, the types and the description of the parameter, for an error.
+func (p *param) describe() string {
 	text := p.In
 	if len(p.types) > 0 {
 		text += ", " + strings.Join(p.types, " or ")
@@ -101,27 +101,27 @@ func (p *param) about() string {
 	return text
 }
 
-// body are the media types that an operation takes, the most preferred first.
+// body lists the media types that an operation takes, the most preferred first.
 type body struct {
-	required bool
-	media    []media
+	Required bool
+
+	media []media
 }
 
 type media struct {
 	name     string // as the document has it
 	kind     mediaKind
 	schema   string
-	encoding openapi3.Encodings
-	// members are the properties that the schema names, read only ones left out, by name; nil when it is no object.
-	members map[string]member
-	open    bool // it takes members of any other name
+	encoding map[string]encoding // by property
+	members  map[string]bool     // as of [schemaSet.membersOf]
+	open     bool                // it takes members of any other name
 }
 
-// member is what the encoding of a form wants to know of a property.
-type member struct {
-	types  []string
-	binary bool // its content is bytes
-	items  bool // it is a list of such
+// encoding says how a form writes a property.
+type encoding struct {
+	ContentType, Style string
+	Explode            *bool
+	AllowReserved      bool
 }
 
 type mediaKind int
@@ -134,8 +134,8 @@ const (
 	mediaBytes
 )
 
-// kindOf says how a body of a media type, or range of such, is written.
-func kindOf(name string) (mediaKind, bool) {
+// kindOf returns how a body of a media type, or range of such, is written; ok is false if it cannot be.
+func kindOf(name string) (kind mediaKind, ok bool) {
 	base, _, _ := strings.Cut(strings.ToLower(name), ";")
 	base = strings.TrimSpace(base)
 	switch {
@@ -154,16 +154,16 @@ func kindOf(name string) (mediaKind, bool) {
 	}
 }
 
-// sent is the media type that a request names.
-func (m *media) sent() string {
-	if strings.Contains(m.name, "*") {
-		if m.kind == mediaJSON {
-			return "application/json"
-		}
-		if m.kind == mediaText {
-			return "text/plain"
-		}
+// contentType returns the media type that a request names.
+func (m *media) contentType() string {
+	switch {
+	case !strings.Contains(m.name, "*"):
+		return m.name
+	case m.kind == mediaJSON:
+		return "application/json"
+	case m.kind == mediaText:
+		return "text/plain"
+	default:
 		return "application/octet-stream"
 	}
-	return m.name
 }

@@ -2,6 +2,7 @@ package openapi
 
 import (
 	"context"
+	"errors"
 	"net/url"
 	"strconv"
 	"strings"
@@ -10,43 +11,49 @@ import (
 	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
-// The bounds of references from one operation.
+// The bounds of the references that one operation reaches.
 const (
 	maxHops      = 200 // of one chain
 	maxFiles     = 32
 	maxFileBytes = MaxBytes // of all other files together
 )
 
-// Fetch reads another file of a document, by its URL without a fragment, at most max bytes. It is asked only for URLs of the origin that the
-// document comes from.
-type Fetch func(ctx context.Context, u *url.URL, maximum int) ([]byte, error)
+// Fetch reads another file of a document, by its URL without a fragment, at most maxBytes. It is called only for URLs of the document's
+// own origin.
+type Fetch func(ctx context.Context, u *url.URL, maxBytes int) ([]byte, error)
 
-// place is a value in a file. at is the file and the JSON pointer, which make it the same place for references that are written differently.
-type place struct {
-	file string // its URL; "" for the document itself
-	at   string
-	node any
+// node is a value in a file of a document. Its file and JSON pointer identify it, however a reference to it is written.
+type node struct {
+	file    string // its URL; "" for the document itself
+	pointer string
+	value   any
 }
 
-func (p place) object() map[string]any {
-	m, _ := p.node.(map[string]any)
+func (n node) object() map[string]any {
+	m, _ := n.value.(map[string]any)
 	return m
 }
 
-// child is a member of an object, ok false when there is none.
-func (p place) child(name string) (place, bool) {
-	node, ok := p.object()[name]
-	return place{file: p.file, at: p.at + "/" + escapeToken(name), node: node}, ok
+// child returns a member of an object; ok is false if there is none.
+func (n node) child(name string) (child node, ok bool) {
+	value, ok := n.object()[name]
+	return node{file: n.file, pointer: n.pointer + "/" + escapeToken(name), value: value}, ok
 }
 
-// element is one of a list.
-func (p place) element(i int, node any) place {
-	return place{file: p.file, at: p.at + "/" + strconv.Itoa(i), node: node}
+// elements returns the elements of the list that a member of an object holds, nil if it is no list.
+func (n node) elements(name string) []node {
+	list, _ := n.child(name)
+	values, _ := list.value.([]any)
+	all := make([]node, len(values))
+	for i, value := range values {
+		all[i] = node{file: list.file, pointer: list.pointer + "/" + strconv.Itoa(i), value: value}
+	}
+	return all
 }
 
-func (p place) where() string { return p.file + "#" + p.at }
+func (n node) id() string { return n.file + "#" + n.pointer }
 
-// resolver follows references. It belongs to the making of one operation.
+// resolver follows references while one operation is read.
 type resolver struct {
 	doc   *Document
 	fetch Fetch
@@ -58,69 +65,84 @@ func newResolver(doc *Document, fetch Fetch) *resolver {
 	return &resolver{doc: doc, fetch: fetch, files: map[string]any{"": doc.root}}
 }
 
-// follow returns what a place refers to, through as many references as there are; a place that is no reference is returned as it is.
-func (r *resolver) follow(ctx context.Context, p place) (place, error) {
+// resolve returns what a node refers to, through any number of references. A node that is no reference is returned unchanged.
+func (r *resolver) resolve(ctx context.Context, n node) (node, error) {
 	seen := map[string]bool{}
 	for {
-		ref, ok := p.object()["$ref"].(string)
+		ref, ok := n.object()["$ref"].(string)
 		if !ok {
-			return p, nil
+			return n, nil
 		}
-		if seen[p.where()] || len(seen) >= maxHops {
-			return p, agent.Invalid("", "the reference %q leads to itself, or through more than %d others", clip.Bytes(ref, 200), maxHops)
+		if seen[n.id()] || len(seen) >= maxHops {
+			return n, agent.Invalid("", "the reference %q leads to itself, or through more than %d others", clip.Bytes(ref, 200), maxHops)
 		}
-		seen[p.where()] = true
-		next, err := r.target(ctx, p.file, ref)
+		seen[n.id()] = true
+		next, err := r.target(ctx, n.file, ref)
 		if err != nil {
-			return p, err
+			return n, err
 		}
-		p = next
+		n = next
 	}
 }
 
-// target is what a reference in a file points to; that may be a reference again.
-func (r *resolver) target(ctx context.Context, file, ref string) (place, error) {
+// target returns the node that a reference in a file points to; it may be a reference itself.
+func (r *resolver) target(ctx context.Context, file, ref string) (node, error) {
 	u, err := url.Parse(ref)
 	if err != nil {
-		return place{}, agent.Invalid("", "the reference %q is no URL", clip.Bytes(ref, 200))
+		return node{}, agent.Invalid("", "the reference %q is no URL", clip.Bytes(ref, 200))
 	}
 	pointer := u.Fragment
 	if u.Fragment, u.RawFragment = "", ""; u.String() != "" {
-		if file, err = r.open(ctx, file, u, ref); err != nil {
-			return place{}, err
+		if file, err = r.openFile(ctx, file, u, ref); err != nil {
+			return node{}, err
 		}
 	}
-	p := place{file: file, node: r.files[file]}
+	root := node{file: file, value: r.files[file]}
 	if pointer == "" {
-		return p, nil
+		return root, nil
 	}
 	if !strings.HasPrefix(pointer, "/") {
-		return place{}, agent.Invalid("", "the reference %q is to an anchor: only JSON pointers are read", clip.Bytes(ref, 200))
+		return node{}, agent.Invalid("", "the reference %q is to an anchor: only JSON pointers are read", clip.Bytes(ref, 200))
 	}
-	for token := range strings.SplitSeq(pointer[1:], "/") {
-		name := unescapeToken(token)
+	tokens := strings.Split(pointer[1:], "/")
+	for i := range tokens {
+		tokens[i] = unescapeToken(tokens[i])
+	}
+	n, err := r.walk(ctx, root, tokens...)
+	if errors.Is(err, errNoNode) {
+		err = agent.Invalid("", "the reference %q leads to nothing", clip.Bytes(ref, 200))
+	}
+	return n, err
+}
+
+var errNoNode = errors.New("there is no such member or element")
+
+// walk goes down from a node by names of members and indexes of elements. It returns [errNoNode] where there is none.
+func (r *resolver) walk(ctx context.Context, n node, tokens ...string) (node, error) {
+	for _, name := range tokens {
 		// A pointer may lead through a reference, as into the properties of a schema that is one.
-		if _, through := p.object()["$ref"].(string); through && name != "$ref" {
-			if p, err = r.follow(ctx, p); err != nil {
-				return place{}, err
+		if _, isRef := n.object()["$ref"].(string); isRef && name != "$ref" {
+			var err error
+			if n, err = r.resolve(ctx, n); err != nil {
+				return node{}, err
 			}
 		}
-		next, ok := p.child(name)
-		if list, isList := p.node.([]any); isList {
+		next, ok := n.child(name)
+		if list, isList := n.value.([]any); isList {
 			if i, err := strconv.Atoi(name); err == nil && i >= 0 && i < len(list) {
-				next, ok = p.element(i, list[i]), true
+				next, ok = node{file: n.file, pointer: n.pointer + "/" + strconv.Itoa(i), value: list[i]}, true
 			}
 		}
 		if !ok {
-			return place{}, agent.Invalid("", "the reference %q leads to nothing", clip.Bytes(ref, 200))
+			return node{}, errNoNode
 		}
-		p = next
+		n = next
 	}
-	return p, nil
+	return n, nil
 }
 
-// open returns the name of another file, read when it is met first.
-func (r *resolver) open(ctx context.Context, from string, u *url.URL, ref string) (string, error) {
+// openFile returns the name of another file, and reads it on its first use.
+func (r *resolver) openFile(ctx context.Context, from string, u *url.URL, ref string) (string, error) {
 	root := r.doc.url
 	if root == nil {
 		return "", agent.Errorf(agent.CodeDenied, "", "the reference %q is to another file, and the document has no address", clip.Bytes(ref, 200))
@@ -141,7 +163,7 @@ func (r *resolver) open(ctx context.Context, from string, u *url.URL, ref string
 	if name == root.String() {
 		return "", nil
 	}
-	if _, known := r.files[name]; known {
+	if _, isRead := r.files[name]; isRead {
 		return name, nil
 	}
 	switch {
@@ -172,17 +194,4 @@ func escapeToken(name string) string {
 
 func unescapeToken(name string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(name, "~1", "/"), "~0", "~")
-}
-
-// escapeFragment writes a name as a part of a JSON pointer that stands in a URL.
-func escapeFragment(name string) string {
-	var b strings.Builder
-	for _, c := range []byte(escapeToken(name)) {
-		if c == '%' || c == '"' || c <= ' ' || c >= 0x7f {
-			b.WriteString("%" + strings.ToUpper(strconv.FormatInt(0x100|int64(c), 16)[1:]))
-			continue
-		}
-		b.WriteByte(c)
-	}
-	return b.String()
 }

@@ -1,6 +1,7 @@
 package openapi
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"io"
@@ -22,51 +23,49 @@ const (
 	MaxBody   = 32 << 20 // bytes
 )
 
-// Input is what a request is made of.
+// Input holds what a request is made from.
 type Input struct {
-	// Params are values by the name of a parameter, or by in.name: path.id, query.id, header.id, cookie.id. "body", or "requestBody", is the
-	// body; without it the members that name properties of a body's object are that object's. Numbers are [json.Number].
+	// Params are values by the name of a parameter, or by in.name: path.id, query.id, header.id, cookie.id. "body" or "requestBody" is the
+	// body. Without it, members that are named like properties of the body are those properties. Numbers are [json.Number].
 	Params map[string]any
 	Server Server
-	// Unchecked leaves out the check against the schemas; what is required is required all the same.
+	// Unchecked leaves out the check against the schemas. Required parameters stay required.
 	Unchecked bool
-	// Open opens content by reference, for bodies and parts that are files; nil: there is none.
+	// Open opens content by reference, for bodies and parts that are files; nil: there is no stored content.
 	Open func(ctx context.Context, ref string) (io.ReadCloser, error)
 }
 
-// Request is what is to be sent. It has no credentials.
+// Request is a request without credentials.
 type Request struct {
 	Method   string
 	URL      *url.URL
 	Header   http.Header
-	Cookie   string // goes with those that credentials bring
+	Cookie   string // sent beside the cookies of credentials
 	Body     []byte // nil: none
 	Warnings []string
 }
 
-// Request makes the request of an operation. An error lists all that is wrong with the parameters, each by its name: [agent.CodeInvalid],
-// Field params or servers; [agent.CodeOverflow] for what is too large; and those of Open.
+// Request returns the request of an operation. An error lists everything that is wrong with the parameters, each by its name:
+// [agent.CodeInvalid] with Field params or servers, [agent.CodeOverflow] for what is too large, and those of Open.
 func (o *Operation) Request(ctx context.Context, in Input) (*Request, error) {
 	server, err := o.serverURL(in.Server)
 	if err != nil {
 		return nil, err
 	}
-	b := &building{op: o, in: in, values: map[string]string{}, out: &Request{Method: o.Method, Header: http.Header{}}}
-	placed, rest := b.place()
+	b := &requestBuilder{op: o, in: in, values: map[string]string{}, out: &Request{Method: o.Method, Header: http.Header{}}}
+	assigned, rest := b.assignParams()
 	for _, p := range o.params {
-		if v, given := placed[p.qualified()]; given {
-			b.write(p, v)
+		if v, given := assigned[p.qualifiedName()]; given {
+			b.writeParam(p, v)
 		}
 	}
-	content, err := b.content(ctx, rest)
-	if err != nil {
+	if b.out.Body, err = b.writeBody(ctx, rest); err != nil {
 		return nil, err
 	}
-	if err := b.fault(); err != nil {
-		return nil, err
+	if len(b.problems) > 0 {
+		return nil, agent.Invalid("params", "%s", clip.Bytes(strings.Join(b.problems, "; "), 3000))
 	}
-	b.out.Body = content
-	if err := b.address(server); err != nil {
+	if err := b.setURL(server); err != nil {
 		return nil, err
 	}
 	b.out.Header.Set("Accept", o.accept())
@@ -74,8 +73,8 @@ func (o *Operation) Request(ctx context.Context, in Input) (*Request, error) {
 	return b.out, nil
 }
 
-// building is one request on its way.
-type building struct {
+// requestBuilder builds one request.
+type requestBuilder struct {
 	op       *Operation
 	in       Input
 	values   map[string]string // of the path, escaped
@@ -86,75 +85,65 @@ type building struct {
 	out      *Request
 }
 
-func (b *building) wrong(text string) {
+func (b *requestBuilder) addProblem(text string) {
 	if len(b.problems) < maxProblems {
 		b.problems = append(b.problems, clip.Bytes(text, 600))
 	}
 }
 
-func (b *building) fault() error {
-	if len(b.problems) == 0 {
-		return nil
-	}
-	return agent.Invalid("params", "%s", clip.Bytes(strings.Join(b.problems, "; "), 3000))
-}
-
-// place gives each parameter its value; the rest is the body's.
-func (b *building) place() (placed, rest map[string]any) {
-	placed, rest = map[string]any{}, map[string]any{}
+// assignParams returns the value of each parameter by its qualified name; the rest belongs to the body.
+func (b *requestBuilder) assignParams() (assigned, rest map[string]any) {
+	assigned, rest = map[string]any{}, map[string]any{}
 	byName := map[string][]*param{}
 	for _, p := range b.op.params {
-		byName[p.qualified()] = append(byName[p.qualified()], p)
-		if p.qualified() != p.Name {
-			byName[p.Name] = append(byName[p.Name], p)
-		}
+		byName[p.qualifiedName()] = append(byName[p.qualifiedName()], p)
+		byName[p.Name] = append(byName[p.Name], p)
 	}
-	for _, name := range sorted(b.in.Params) {
+	for _, name := range sortedKeys(b.in.Params) {
 		v := b.in.Params[name]
 		candidates := byName[name]
+		shown := paramField(name)
 		switch {
-		case len(candidates) == 0 && b.op.ignores(name):
-			b.out.Warnings = append(b.out.Warnings, "params."+clip.Bytes(name, 100)+" is ignored: the runtime sets that header")
+		case len(candidates) == 0 && b.op.ignoresHeader(name):
+			b.out.Warnings = append(b.out.Warnings, shown+" is ignored: the runtime sets that header")
 		case len(candidates) == 0:
 			rest[name] = v
 		case len(candidates) > 1:
 			names := make([]string, len(candidates))
 			for i, p := range candidates {
-				names[i] = p.qualified()
+				names[i] = p.qualifiedName()
 			}
-			b.wrong("params." + clip.Bytes(name, 100) + ": there are several parameters of that name: give " + quoted(names))
-		case b.op.reserved(candidates[0]):
-			b.wrong("params." + clip.Bytes(name, 100) + ": is set by the runtime and may not be given")
+			b.addProblem(shown + ": there are several parameters of that name: give " + quoteNames(names))
+		case b.op.isReserved(candidates[0]):
+			b.addProblem(shown + ": is set by the runtime and may not be given")
 		case v == nil: // as if it were left out
 		default:
-			if _, twice := placed[candidates[0].qualified()]; twice {
-				b.wrong("params." + clip.Bytes(name, 100) + ": is given twice")
+			if _, twice := assigned[candidates[0].qualifiedName()]; twice {
+				b.addProblem(shown + ": is given twice")
 			}
-			placed[candidates[0].qualified()] = v
+			assigned[candidates[0].qualifiedName()] = v
 		}
 	}
 	for _, p := range b.op.params {
-		if _, given := placed[p.qualified()]; !given && p.Required && !b.op.reserved(p) && !b.given(p) {
-			b.wrong("params." + clip.Bytes(p.Name, 100) + " is required (" + p.about() + ")")
+		_, given := assigned[p.qualifiedName()]
+		if !given && p.Required && !b.op.isReserved(p) && b.in.Params[p.Name] == nil { // one that is given and wrong is reported already
+			b.addProblem(paramField(p.Name) + " is required (" + p.describe() + ")")
 		}
 	}
-	return placed, rest
+	return assigned, rest
 }
 
-// given reports whether a parameter was given in some form, for one problem to be told once.
-func (b *building) given(p *param) bool {
-	v, short := b.in.Params[p.Name]
-	return short && v != nil
-}
+// paramField returns the name of a parameter as errors show it.
+func paramField(name string) string { return "params." + clip.Bytes(name, 100) }
 
-// ignores reports whether a name is that of a header parameter that has no effect, whatever its value.
-func (o *Operation) ignores(name string) bool {
+// ignoresHeader reports whether a name is that of a header parameter that has no effect, whatever its value.
+func (o *Operation) ignoresHeader(name string) bool {
 	name = strings.TrimPrefix(name, "header.")
 	return slices.ContainsFunc(o.ignored, func(ignored string) bool { return strings.EqualFold(ignored, name) })
 }
 
-// reserved reports whether a parameter is not the caller's: what the connection, the credentials and the runtime need.
-func (o *Operation) reserved(p *param) bool {
+// isReserved reports whether a parameter is not the caller's: the connection, the credentials or the runtime set it.
+func (o *Operation) isReserved(p *param) bool {
 	if p.In == "header" && slices.Contains([]string{
 		"host", "content-length", "transfer-encoding", "connection", "cookie", "idempotency-key",
 		"proxy-authorization", "proxy-connection", "upgrade", "te", "trailer", "expect", "keep-alive",
@@ -171,32 +160,28 @@ func (o *Operation) reserved(p *param) bool {
 	return false
 }
 
-// write puts a value into its place.
-func (b *building) write(p *param, v any) {
-	at := "params." + clip.Bytes(p.Name, 100)
+// writeParam checks a value and writes it into the request.
+func (b *requestBuilder) writeParam(p *param, v any) {
+	field := paramField(p.Name)
 	v = coerce(v, p.types)
-	b.check(p.schema, v, at)
-	sm, err := p.SerializationMethod()
-	if err != nil {
-		b.wrong(at + ": " + err.Error())
-		return
-	}
+	b.check(p.schema, v, field)
 	if p.media != "" { // one text, whatever it holds
 		if kind, _ := kindOf(p.media); kind == mediaJSON {
-			text, err := encodeJSON(v)
+			text, err := EncodeJSON(v)
 			if err != nil {
-				b.wrong(at + ": cannot be written as JSON")
+				b.addProblem(field + ": cannot be written as JSON")
 				return
 			}
 			v = string(text)
 		}
 	}
-	if err := b.into(p, sm.Style, sm.Explode, v); err != nil {
-		b.wrong(at + errorText(err))
+	if err := b.placeParam(p, v); err != nil {
+		b.addProblem(field + errorText(err))
 	}
 }
 
-func (b *building) into(p *param, style string, explode bool, v any) error {
+func (b *requestBuilder) placeParam(p *param, v any) error {
+	style, explode := serialization(p.In, p.Style, p.Explode)
 	switch p.In {
 	case "path":
 		text, err := pathText(p.Name, style, explode, v)
@@ -206,7 +191,7 @@ func (b *building) into(p *param, style string, explode bool, v any) error {
 		if text == "" {
 			return agent.Errorf(agent.CodeInvalid, "", "is empty: the address would be another")
 		}
-		if climbs(text) {
+		if hasDotSegment(text) {
 			return agent.Errorf(agent.CodeInvalid, "", "has a segment . or ..: the address would be another")
 		}
 		b.values[p.Name] = text
@@ -244,21 +229,21 @@ func (b *building) into(p *param, style string, explode bool, v any) error {
 	return nil
 }
 
-// check compares a value with its schema. What cannot be checked is said, and sent.
-func (b *building) check(schema string, v any, at string) {
+// check compares a value with its schema. A value that cannot be checked is sent with a warning.
+func (b *requestBuilder) check(schema string, v any, field string) {
 	if schema == "" || b.in.Unchecked {
 		return
 	}
-	problems, err := b.op.request.check(schema, v, at)
+	problems, err := b.op.request.check(schema, v, field)
 	if err != nil {
 		b.out.Warnings = append(b.out.Warnings, err.Error())
 	}
 	for _, problem := range problems {
-		b.wrong(problem)
+		b.addProblem(problem)
 	}
 }
 
-// coerce forgives what models mix up, where a schema says what is meant and nothing is lost: "5" for 5, 5 for "5", 5 for [5].
+// coerce mends what models mix up if the schema says what is meant and nothing is lost: "5" for 5, 5 for "5", 5 for [5].
 func coerce(v any, types []string) any {
 	has := func(t string) bool { return slices.Contains(types, t) }
 	switch scalar := v.(type) {
@@ -285,13 +270,13 @@ func coerce(v any, types []string) any {
 	return v
 }
 
-// address puts the URL together.
-func (b *building) address(server *url.URL) error {
-	path, err := expand(b.op.Path, b.values)
+// setURL sets the URL of the request.
+func (b *requestBuilder) setURL(server *url.URL) error {
+	path, err := expandPath(b.op.Path, b.values)
 	if err != nil {
 		return err
 	}
-	if climbs(path) {
+	if hasDotSegment(path) {
 		return agent.Invalid("params", "make a path with a segment . or ..: the address would be another")
 	}
 	query := b.query
@@ -309,19 +294,19 @@ func (b *building) address(server *url.URL) error {
 	if err != nil || u.Host != server.Host {
 		return agent.Invalid("params", "make no valid address")
 	}
-	u.User = server.User // refused by who sends it, with the right words
+	u.User = server.User // the sender refuses it, with the right words
 	b.out.URL = u
 	return nil
 }
 
-// accept lists the types of the answers that the document promises, JSON first.
+// accept lists the media types of the answers that the document promises, JSON first.
 func (o *Operation) accept() string {
 	var wanted []string
-	for status, ref := range o.responses.Map() {
-		if !strings.HasPrefix(status, "2") && status != "default" || ref.Value == nil {
+	for status, content := range o.responses {
+		if !strings.HasPrefix(status, "2") && status != "DEFAULT" {
 			continue
 		}
-		for name := range ref.Value.Content {
+		for name := range content {
 			if !slices.Contains(wanted, name) && httpguts.ValidHeaderFieldValue(name) && len(name) < 100 {
 				wanted = append(wanted, name)
 			}
@@ -330,10 +315,7 @@ func (o *Operation) accept() string {
 	slices.SortFunc(wanted, func(a, b string) int {
 		x, _ := kindOf(a)
 		y, _ := kindOf(b)
-		if x != y {
-			return int(x) - int(y)
-		}
-		return strings.Compare(a, b)
+		return cmp.Or(cmp.Compare(x, y), strings.Compare(a, b))
 	})
 	if len(wanted) == 0 {
 		return "application/json, */*;q=0.5"
@@ -341,7 +323,7 @@ func (o *Operation) accept() string {
 	return strings.Join(wanted[:min(len(wanted), 10)], ", ")
 }
 
-// errorText continues a sentence that begins with the place of a value.
+// errorText returns the end of a sentence that begins with the name of a field.
 func errorText(err error) string {
 	if e, ok := err.(*agent.Error); ok { //nolint:errorlint // made here, not wrapped
 		return e.Field + ": " + e.Err.Error()

@@ -9,43 +9,43 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// maxSchemas bounds the values of the schemas that one operation reaches.
+// maxSchemas is the maximum number of values in the schemas that one operation reaches.
 const maxSchemas = 200_000
 
-// maxLooked bounds how many schemas are looked at ahead of their translation. Behind it, readOnly and discriminators are read of each schema alone.
-const maxLooked = 1_000_000
+// maxInspected is the maximum number of schemas that are inspected before they are translated. Beyond it, readOnly and discriminators are
+// read from each schema alone.
+const maxInspected = 1_000_000
 
-// schemas are those that one side of an operation reaches, translated to JSON Schema 2020-12, each under a name in $defs. They are the
-// same for both sides but for what only the other side may have: readOnly properties of requests, writeOnly ones of responses.
-type schemas struct {
-	r       *resolver
-	request bool
-	defs    map[string]any
-	names   map[string]string // by place and access
-	queue   []queued
-	values  int
-	looked  int      // schemas that accessOf has looked at
-	faults  []string // of responses: what could not be resolved is not checked
+// schemaSet holds the schemas that one side of an operation reaches, translated to JSON Schema 2020-12, each under a name in $defs. The two
+// sides differ in the properties that only the other side may have: readOnly ones of requests, writeOnly ones of responses.
+type schemaSet struct {
+	refs      *resolver
+	request   bool
+	defs      map[string]any
+	names     map[string]string // by node and uses
+	queue     []pendingSchema
+	values    int
+	inspected int
 }
 
-// queued is a schema that has a name and waits for its translation.
-type queued struct {
-	place  place
-	access access
-	name   string
+// pendingSchema is a schema that has a name and waits for its translation.
+type pendingSchema struct {
+	node node
+	uses propertyUses
+	name string
 }
 
-func newSchemas(r *resolver, request bool) *schemas {
-	return &schemas{r: r, request: request, defs: map[string]any{}, names: map[string]string{}}
+func newSchemaSet(refs *resolver, request bool) *schemaSet {
+	return &schemaSet{refs: refs, request: request, defs: map[string]any{}, names: map[string]string{}}
 }
 
 // add translates a schema and all that it reaches, and returns its name.
-func (s *schemas) add(ctx context.Context, p place) (string, error) {
-	name := s.name(p, nil)
+func (s *schemaSet) add(ctx context.Context, n node) (string, error) {
+	name := s.nameOf(n, nil)
 	for len(s.queue) > 0 {
 		next := s.queue[0]
 		s.queue = s.queue[1:]
-		translated, err := s.translate(ctx, next.place, next.access, maxDepth)
+		translated, err := s.translate(ctx, next.node, next.uses, maxDepth)
 		if err != nil {
 			return "", err
 		}
@@ -54,88 +54,91 @@ func (s *schemas) add(ctx context.Context, p place) (string, error) {
 	return name, nil
 }
 
-// name gives a schema its name, and sees to its translation. A part of an allOf is translated once for each access that it is a part with.
-func (s *schemas) name(p place, a access) string {
-	if len(a) == 0 {
-		a = nil
+// nameOf returns the name of a schema, and queues the translation of a new one. A part of an allOf has one translation for each set of uses.
+func (s *schemaSet) nameOf(n node, uses propertyUses) string {
+	if len(uses) == 0 {
+		uses = nil
 	}
-	key := p.where() + a.key()
+	key := n.id() + uses.key()
 	if name, known := s.names[key]; known {
 		return name
 	}
 	name := "s" + strconv.Itoa(len(s.names))
 	s.names[key] = name
-	s.queue = append(s.queue, queued{place: p, access: a, name: name})
+	s.queue = append(s.queue, pendingSchema{node: n, uses: uses, name: name})
 	return name
 }
 
-// reference translates a reference. What follows it is the target's own reference, so that a chain of any length is walked once.
-func (s *schemas) reference(ctx context.Context, p place, a access, ref string) (any, error) {
-	target, err := s.r.target(ctx, p.file, ref)
-	if err != nil {
-		if s.request || ctx.Err() != nil {
-			return nil, err
-		}
-		s.fault(err.Error())
+// reference translates a reference to the name of its target. If the target is a reference too, it is translated by itself, so that a chain
+// of any length is followed once. A broken reference of a response is not checked.
+func (s *schemaSet) reference(ctx context.Context, n node, uses propertyUses, ref string) (any, error) {
+	target, err := s.refs.target(ctx, n.file, ref)
+	switch {
+	case err == nil:
+		return map[string]any{"$ref": "#/$defs/" + s.nameOf(target, uses)}, nil
+	case s.request || ctx.Err() != nil:
+		return nil, err
+	default:
 		return true, nil
 	}
-	return map[string]any{"$ref": "#/$defs/" + s.name(target, a)}, nil
 }
 
-// translate keeps the keywords that are known and well-formed: a fault in a schema must not keep the rest from being checked. a is what was
-// collected of the object that the schema is a part of, nil for a schema that is a part of none.
-func (s *schemas) translate(ctx context.Context, p place, a access, levels int) (any, error) {
+// translate keeps the keywords that are known and well-formed: a fault in a schema must not keep the rest from being checked. uses were
+// collected of the object that the schema is a part of; nil for a schema that is no such part.
+func (s *schemaSet) translate(ctx context.Context, n node, uses propertyUses, levels int) (any, error) {
 	if s.values++; s.values > maxSchemas || levels < 0 {
 		return nil, agent.Errorf(agent.CodeOverflow, "", "the operation's schemas have more than %d parts, or are nested too deep", maxSchemas)
 	}
-	if flag, ok := p.node.(bool); ok {
+	if flag, ok := n.value.(bool); ok {
 		return flag, nil
 	}
-	in := p.object()
+	in := n.object()
 	if in == nil {
 		return true, nil
 	}
-	out := map[string]any{}
 	ref, isRef := in["$ref"].(string)
-	if isRef && s.r.doc.is30 { // siblings of a reference have no meaning, but for the one that many documents give one
-		target, err := s.reference(ctx, p, a, ref)
+	if isRef && s.refs.doc.is30 { // in 3.0 the siblings of a reference have no meaning; nullable has one all the same, since many documents use it
+		target, err := s.reference(ctx, n, uses, ref)
 		if err == nil && in["nullable"] == true {
-			target = orNull(target)
+			target = allowNull(target)
 		}
 		return target, err
 	}
-	if a == nil {
-		a = s.accessOf(ctx, p, nil)
+	if uses == nil {
+		uses = s.collectUses(ctx, n, nil)
 	}
+	out := map[string]any{}
 	if isRef {
-		target, err := s.reference(ctx, p, a, ref)
+		target, err := s.reference(ctx, n, uses, ref)
 		if err != nil {
 			return nil, err
 		}
 		out["allOf"] = []any{target}
 	}
 	copyAssertions(in, out)
-	a.dropRequired(out)
-	for _, step := range []func(context.Context, place, access, map[string]any, int) error{s.single, s.lists, s.maps, s.discriminate} {
-		if err := step(ctx, p, a, out, levels-1); err != nil {
+	uses.dropRequired(out)
+	for _, step := range []func(context.Context, node, propertyUses, map[string]any, int) error{
+		s.translateSingle, s.translateLists, s.translateMaps, s.applyDiscriminator,
+	} {
+		if err := step(ctx, n, uses, out, levels-1); err != nil {
 			return nil, err
 		}
 	}
 	if in["nullable"] == true {
-		return orNull(out), nil
+		return allowNull(out), nil
 	}
 	return out, nil
 }
 
-// orNull allows null as well. Where the type alone stands in its way that reads best in errors.
-func orNull(schema any) any {
+// allowNull returns a schema that allows null as well. If only the type forbids it, null is added to the type, which makes better errors.
+func allowNull(schema any) any {
 	if m, ok := schema.(map[string]any); ok {
-		simple := true
+		onlyType := true
 		for _, name := range []string{"$ref", "enum", "const", "allOf", "anyOf", "oneOf", "not", "if"} {
 			_, has := m[name]
-			simple = simple && !has
+			onlyType = onlyType && !has
 		}
-		if simple {
+		if onlyType {
 			if t, ok := m["type"].(string); ok {
 				m["type"] = []any{t, "null"}
 			} else if list, ok := m["type"].([]any); ok && !slices.Contains(list, any("null")) {
@@ -149,7 +152,7 @@ func orNull(schema any) any {
 
 // copyAssertions copies the keywords that hold no schemas.
 func copyAssertions(in, out map[string]any) {
-	if t := typesOf(in["type"]); t != nil {
+	if t := validTypes(in["type"]); t != nil {
 		out["type"] = t
 	}
 	if list, ok := in["enum"].([]any); ok && len(list) > 0 {
@@ -174,41 +177,42 @@ func copyAssertions(in, out map[string]any) {
 		out["uniqueItems"] = true
 	}
 	copyBounds(in, out)
-	if names := stringsOf(in["required"]); len(names) > 0 {
+	if names := uniqueStrings(in["required"]); len(names) > 0 {
 		out["required"] = names
 	}
 	if m, ok := in["dependentRequired"].(map[string]any); ok {
 		dependent := map[string]any{}
 		for name, list := range m {
-			dependent[name] = stringsOf(list)
+			dependent[name] = uniqueStrings(list)
 		}
 		out["dependentRequired"] = dependent
 	}
 }
 
-// copyBounds copies bounds of numbers; an exclusive one is a flag in 3.0 and a number in 3.1, and documents mix them up.
+// copyBounds copies bounds of numbers. An exclusive bound is a flag in 3.0 and a number in 3.1, and documents mix them up.
 func copyBounds(in, out map[string]any) {
 	for name, exclusive := range map[string]string{"minimum": "exclusiveMinimum", "maximum": "exclusiveMaximum"} {
 		bound, ok := in[name].(json.Number)
 		switch {
-		case ok && !sane(bound):
+		case ok && !isBoundedNumber(bound):
 		case ok && in[exclusive] == true:
 			out[exclusive] = bound
 		case ok:
 			out[name] = bound
 		}
-		if n, isNumber := in[exclusive].(json.Number); isNumber && sane(n) {
+		if n, isNumber := in[exclusive].(json.Number); isNumber && isBoundedNumber(n) {
 			out[exclusive] = n
 		}
 	}
-	if n, ok := in["multipleOf"].(json.Number); ok && sane(n) {
+	if n, ok := in["multipleOf"].(json.Number); ok && isBoundedNumber(n) {
 		if f, err := n.Float64(); err == nil && f > 0 {
 			out["multipleOf"] = n
 		}
 	}
 }
 
-func typesOf(v any) any {
+// validTypes returns the type or list of types if JSON Schema knows all of them, else nil.
+func validTypes(v any) any {
 	known := []string{"string", "number", "integer", "boolean", "array", "object", "null"}
 	switch v := v.(type) {
 	case string:
@@ -216,20 +220,17 @@ func typesOf(v any) any {
 			return v
 		}
 	case []any:
-		var list []any
-		for _, t := range v {
-			if name, ok := t.(string); ok && slices.Contains(known, name) && !slices.Contains(list, t) {
-				list = append(list, name)
-			}
-		}
-		if len(list) == len(v) && len(list) > 0 {
+		list := uniqueStrings(v)
+		isUnknown := func(t any) bool { name, _ := t.(string); return !slices.Contains(known, name) }
+		if len(list) == len(v) && len(list) > 0 && !slices.ContainsFunc(list, isUnknown) {
 			return list
 		}
 	}
 	return nil
 }
 
-func stringsOf(v any) []any {
+// uniqueStrings returns the strings of a list, each once.
+func uniqueStrings(v any) []any {
 	list, _ := v.([]any)
 	out := []any{}
 	for _, one := range list {
@@ -240,19 +241,20 @@ func stringsOf(v any) []any {
 	return out
 }
 
-func (s *schemas) single(ctx context.Context, p place, a access, out map[string]any, levels int) error {
+// translateSingle translates the keywords that hold one schema.
+func (s *schemaSet) translateSingle(ctx context.Context, n node, uses propertyUses, out map[string]any, levels int) error {
 	for _, name := range []string{
 		"items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames", "unevaluatedItems", "unevaluatedProperties",
 	} {
-		child, ok := p.child(name)
-		if _, isObject := child.node.(map[string]any); !ok || !isObject && child.node != true && child.node != false {
+		child, ok := n.child(name)
+		if _, isObject := child.value.(map[string]any); !ok || !isObject && child.value != true && child.value != false {
 			continue
 		}
-		var of access
-		if slices.Contains([]string{"not", "if", "then", "else"}, name) { // these say something of the same object
-			of = s.accessOf(ctx, child, a)
+		var childUses propertyUses
+		if slices.Contains([]string{"not", "if", "then", "else"}, name) { // these are about the same object
+			childUses = s.collectUses(ctx, child, uses)
 		}
-		translated, err := s.translate(ctx, child, of, levels)
+		translated, err := s.translate(ctx, child, childUses, levels)
 		if err != nil {
 			return err
 		}
@@ -261,19 +263,18 @@ func (s *schemas) single(ctx context.Context, p place, a access, out map[string]
 	return nil
 }
 
-func (s *schemas) lists(ctx context.Context, p place, a access, out map[string]any, levels int) error {
+// translateLists translates the keywords that hold a list of schemas.
+func (s *schemaSet) translateLists(ctx context.Context, n node, uses propertyUses, out map[string]any, levels int) error {
 	for _, name := range []string{"allOf", "anyOf", "oneOf", "prefixItems"} {
-		child, _ := p.child(name)
-		list, _ := child.node.([]any)
-		for i, node := range list {
-			of := a
+		for _, element := range n.elements(name) {
+			elementUses := uses
 			switch name {
 			case "anyOf", "oneOf":
-				of = s.accessOf(ctx, child.element(i, node), a)
+				elementUses = s.collectUses(ctx, element, uses)
 			case "prefixItems":
-				of = nil
+				elementUses = nil
 			}
-			translated, err := s.translate(ctx, child.element(i, node), of, levels)
+			translated, err := s.translate(ctx, element, elementUses, levels)
 			if err != nil {
 				return err
 			}
@@ -284,21 +285,22 @@ func (s *schemas) lists(ctx context.Context, p place, a access, out map[string]a
 	return nil
 }
 
-func (s *schemas) maps(ctx context.Context, p place, a access, out map[string]any, levels int) error {
+// translateMaps translates the keywords that hold schemas by name. A property that a request may not have becomes false.
+func (s *schemaSet) translateMaps(ctx context.Context, n node, uses propertyUses, out map[string]any, levels int) error {
 	for _, name := range []string{"properties", "patternProperties", "dependentSchemas"} {
-		child, _ := p.child(name)
+		child, _ := n.child(name)
 		members := child.object()
 		if members == nil {
 			continue
 		}
 		translated := make(map[string]any, len(members))
-		for _, member := range sorted(members) {
-			if s.request && name == "properties" && a.refused(member) {
+		for _, member := range sortedKeys(members) {
+			if s.request && name == "properties" && uses.isForbidden(member) {
 				translated[member] = false
 				continue
 			}
-			of, _ := child.child(member)
-			t, err := s.translate(ctx, of, nil, levels)
+			schema, _ := child.child(member)
+			t, err := s.translate(ctx, schema, nil, levels)
 			if err != nil {
 				return err
 			}
@@ -309,25 +311,18 @@ func (s *schemas) maps(ctx context.Context, p place, a access, out map[string]an
 	return nil
 }
 
-// foreign reports whether a property is of the other side alone.
-func (s *schemas) foreign(ctx context.Context, p place) bool {
+// isOfOtherSide reports whether the document marks a property as readOnly (in a request) or writeOnly (in a response).
+func (s *schemaSet) isOfOtherSide(ctx context.Context, n node) bool {
 	flag := "writeOnly"
 	if s.request {
 		flag = "readOnly"
 	}
-	if p.object()[flag] == true {
+	if n.object()[flag] == true {
 		return true
 	}
-	if _, isRef := p.object()["$ref"]; !isRef {
+	if _, isRef := n.object()["$ref"]; !isRef {
 		return false
 	}
-	target, err := s.r.follow(ctx, p)
+	target, err := s.refs.resolve(ctx, n)
 	return err == nil && target.object()[flag] == true
-}
-
-// fault remembers what cannot be checked.
-func (s *schemas) fault(text string) {
-	if len(s.faults) < maxProblems {
-		s.faults = append(s.faults, text)
-	}
 }

@@ -166,8 +166,8 @@ func TestExternalFiles(t *testing.T) {
 		"https://api.example.com/docs/item.json":       `{"get":{"operationId":"far","parameters":[{"$ref":"params.yaml#/Id"}]}}`,
 	}
 	var asked []string
-	fetch := func(_ context.Context, u *url.URL, most int) ([]byte, error) {
-		require.Positive(t, most)
+	fetch := func(_ context.Context, u *url.URL, maxBytes int) ([]byte, error) {
+		require.Positive(t, maxBytes)
 		asked = append(asked, u.String())
 		text, ok := files[u.String()]
 		if !ok {
@@ -257,11 +257,11 @@ func TestKeptOperations(t *testing.T) {
 		_, err = d.Operation(t.Context(), fmt.Sprintf("op%d", i), nil)
 		require.NoError(t, err)
 	}
-	require.Len(t, d.made, maxOperations)
+	require.Len(t, d.cached, maxOperations)
 	require.Equal(t, maxOperations*first.weight, d.weight)
-	d.keep("large", &Operation{weight: maxWeight - 1})
-	require.Len(t, d.made, 2)
-	d.keep("larger", &Operation{weight: 2 * maxWeight})
-	require.Len(t, d.made, 1, "the last one stays, whatever it weighs")
+	d.cache("large", &Operation{weight: maxWeight - 1})
+	require.Len(t, d.cached, 2)
+	d.cache("larger", &Operation{weight: 2 * maxWeight})
+	require.Len(t, d.cached, 1, "the last one stays, whatever it weighs")
 	require.Equal(t, 2*maxWeight, d.weight)
 }

@@ -10,39 +10,33 @@ import (
 	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
-// Server says which server is asked. The zero value is the document's first, with its variables' defaults.
+// Server says which server is asked. The zero value is the document's first, with the defaults of its variables.
 type Server struct {
 	URL       string            `json:"url,omitempty"`       // in place of those of the document
 	Variables map[string]string `json:"variables,omitempty"` // of the address
 }
 
-// braces are the variables of a server's address and the parameters of a path.
+// server is a server of the document.
+type server struct {
+	URL       string
+	Variables map[string]*struct {
+		Default string
+		Enum    []string
+	}
+}
+
+// braces matches the variables of a server's address and the parameters of a path.
 var braces = regexp.MustCompile(`\{([^{}]*)\}`)
 
-// serverURL is the absolute address of the server, without a slash at its end.
+// serverURL returns the absolute address of the server.
 func (o *Operation) serverURL(choice Server) (*url.URL, error) {
-	template := choice.URL
-	known := map[string]bool{}
-	values := map[string]string{}
-	if template == "" && len(o.servers) > 0 {
+	template, values := choice.URL, choice.Variables
+	if template == "" {
+		var err error
 		template = o.servers[0].URL
-		for name, v := range o.servers[0].Variables {
-			if v == nil {
-				continue
-			}
-			known[name], values[name] = true, v.Default
-			given, has := choice.Variables[name]
-			if has && len(v.Enum) > 0 && !slices.Contains(v.Enum, given) {
-				return nil, agent.Invalid("servers", "the variable %q is %q: want one of %s",
-					clip.Bytes(name, 60), clip.Bytes(given, 60), quoted(v.Enum[:min(20, len(v.Enum))]))
-			}
+		if values, err = o.servers[0].values(choice.Variables); err != nil {
+			return nil, err
 		}
-	}
-	for _, name := range sorted(choice.Variables) {
-		if choice.URL == "" && !known[name] {
-			return nil, agent.Invalid("servers", "the server %q has no variable %q", clip.Bytes(template, 200), clip.Bytes(name, 60))
-		}
-		values[name] = choice.Variables[name]
 	}
 	missing := ""
 	text := braces.ReplaceAllStringFunc(template, func(variable string) string {
@@ -72,47 +66,64 @@ func (o *Operation) serverURL(choice Server) (*url.URL, error) {
 	return u, nil
 }
 
-// expand fills a path's parameters with values that are escaped already.
-func expand(path string, values map[string]string) (string, error) {
+// values returns the values of the server's variables: those given, and else the defaults.
+func (s *server) values(given map[string]string) (map[string]string, error) {
+	values := map[string]string{}
+	for name, v := range s.Variables {
+		if v != nil {
+			values[name] = v.Default
+		}
+	}
+	for _, name := range sortedKeys(given) {
+		if _, known := values[name]; !known {
+			return nil, agent.Invalid("servers", "the server %q has no variable %q", clip.Bytes(s.URL, 200), clip.Bytes(name, 60))
+		}
+		if allowed := s.Variables[name].Enum; len(allowed) > 0 && !slices.Contains(allowed, given[name]) {
+			return nil, agent.Invalid("servers", "the variable %q is %q: want one of %s",
+				clip.Bytes(name, 60), clip.Bytes(given[name], 60), quoteNames(allowed[:min(20, len(allowed))]))
+		}
+		values[name] = given[name]
+	}
+	return values, nil
+}
+
+// expandPath fills the parameters of a path with values that are escaped already.
+func expandPath(path string, values map[string]string) (string, error) {
 	var missing []string
 	var b strings.Builder
-	rest := path
-	for {
-		at := braces.FindStringSubmatchIndex(rest)
-		if at == nil {
-			break
-		}
-		name := rest[at[2]:at[3]]
+	end := 0
+	for _, at := range braces.FindAllStringSubmatchIndex(path, -1) {
+		name := path[at[2]:at[3]]
 		value, ok := values[name]
 		if !ok {
 			missing = append(missing, "{"+clip.Bytes(name, 60)+"}")
 		}
-		b.WriteString(literal(rest[:at[0]]) + value)
-		rest = rest[at[1]:]
+		b.WriteString(escapePath(path[end:at[0]]) + value)
+		end = at[1]
 	}
-	b.WriteString(literal(rest))
+	b.WriteString(escapePath(path[end:]))
 	if missing != nil {
 		return "", agent.Invalid("", "the path %q has %s, but the operation no such parameter in its path", clip.Bytes(path, 200), strings.Join(missing, ", "))
 	}
 	return b.String(), nil
 }
 
-// literal escapes what stands in a path itself.
-func literal(text string) string { return (&url.URL{Path: text}).EscapedPath() }
+// escapePath escapes the parts of a path that are no parameters.
+func escapePath(text string) string { return (&url.URL{Path: text}).EscapedPath() }
 
-// climbs reports whether a path, escaped or not, has segments that lead elsewhere on the server.
-func climbs(text string) bool {
-	for range 3 { // escaped twice, it still climbs behind some proxies
+// hasDotSegment reports whether a path, escaped or not, has a segment "." or "..", which leads elsewhere on the server.
+func hasDotSegment(text string) bool {
+	for range 3 { // some proxies decode what is escaped twice
 		for _, segment := range strings.FieldsFunc(text, func(c rune) bool { return c == '/' || c == '\\' }) {
 			if segment == "." || segment == ".." {
 				return true
 			}
 		}
-		plain, err := url.PathUnescape(text)
-		if err != nil || plain == text {
+		decoded, err := url.PathUnescape(text)
+		if err != nil || decoded == text {
 			return false
 		}
-		text = plain
+		text = decoded
 	}
 	return false
 }

@@ -2,13 +2,13 @@ package openapi
 
 import "slices"
 
-// maxShape bounds how many references and alternatives are looked through for the shape of a schema.
-const maxShape = 500
+// maxVisited is the maximum number of references and alternatives that are visited for the shape of a schema.
+const maxVisited = 500
 
-// typesAt are the types that a schema of the request names, through references; nil when it names none.
-func (s *schemas) typesAt(name string) []string {
+// typesAt returns the types that a schema of the set names, through references; nil if it names none.
+func (s *schemaSet) typesAt(name string) []string {
 	var types []string
-	s.look(name, func(schema map[string]any) {
+	s.visitSchemas(s.defs[name], func(schema map[string]any) {
 		for _, t := range typeList(schema["type"]) {
 			if !slices.Contains(types, t) {
 				types = append(types, t)
@@ -35,23 +35,17 @@ func typeList(v any) []string {
 	}
 }
 
-// look shows each schema that says something of the same value, as far as it is not beneath "not" or a condition.
-func (s *schemas) look(name string, see func(schema map[string]any)) {
-	if name != "" {
-		s.lookAt(s.defs[name], see)
-	}
-}
-
-func (s *schemas) lookAt(schema any, see func(schema map[string]any)) {
-	queue, seen := []any{schema}, 0
-	for len(queue) > 0 && seen < maxShape {
+// visitSchemas calls visit for each schema that describes the same value, except those below "not" or "if".
+func (s *schemaSet) visitSchemas(schema any, visit func(schema map[string]any)) {
+	queue, visited := []any{schema}, 0
+	for len(queue) > 0 && visited < maxVisited {
 		schema, _ := queue[0].(map[string]any)
 		queue = queue[1:]
-		seen++
 		if schema == nil {
 			continue
 		}
-		see(schema)
+		visited++
+		visit(schema)
 		if ref, ok := schema["$ref"].(string); ok {
 			queue = append(queue, s.defs[lastToken(ref)])
 		}
@@ -59,58 +53,40 @@ func (s *schemas) lookAt(schema any, see func(schema map[string]any)) {
 			list, _ := schema[keyword].([]any)
 			queue = append(queue, list...)
 		}
-		for _, keyword := range []string{"then", "else"} { // the choice of a discriminator
-			if branch, ok := schema[keyword]; ok {
-				queue = append(queue, branch)
-			}
-		}
+		queue = append(queue, schema["then"], schema["else"]) // the alternatives of a discriminator
 	}
 }
 
-// membersOf are the properties that a schema of an object names, nil when it is none. open: it takes others as well.
-func (s *schemas) membersOf(name string) (members map[string]member, open bool) {
-	var object, other, closed bool
-	members = map[string]member{}
-	s.look(name, func(schema map[string]any) {
+// membersOf returns the properties that the schema of an object names, nil if it describes none. The value is true for a property whose
+// content is bytes, or a list of such. open reports whether the object takes other properties as well.
+func (s *schemaSet) membersOf(name string) (members map[string]bool, open bool) {
+	var isObject, isOther, isClosed bool
+	members = map[string]bool{}
+	s.visitSchemas(s.defs[name], func(schema map[string]any) {
 		types := typeList(schema["type"])
-		object = object || slices.Contains(types, "object")
-		other = other || len(types) > 0 && !slices.Contains(types, "object")
-		closed = closed || schema["additionalProperties"] == false || schema["unevaluatedProperties"] == false
+		isObject = isObject || slices.Contains(types, "object")
+		isOther = isOther || len(types) > 0 && !slices.Contains(types, "object")
+		isClosed = isClosed || schema["additionalProperties"] == false || schema["unevaluatedProperties"] == false
 		properties, _ := schema["properties"].(map[string]any)
 		for name, p := range properties {
-			object = true
-			if p == false { // read-only
-				if _, known := members[name]; !known {
-					members[name] = member{}
-				}
-				continue
+			isObject = true
+			if _, known := members[name]; !known || p != false { // false: read-only
+				members[name] = s.isBinary(p)
 			}
-			members[name] = s.memberOf(p)
 		}
 	})
-	if !object && other {
+	if !isObject && isOther {
 		return nil, false
 	}
-	return members, !closed
+	return members, !isClosed
 }
 
-func (s *schemas) memberOf(schema any) member {
-	var m member
-	s.lookAt(schema, func(schema map[string]any) {
-		m.types = append(m.types, typeList(schema["type"])...)
-		m.binary = m.binary || isBinary(schema)
-		if items, ok := schema["items"]; ok {
-			s.lookAt(items, func(item map[string]any) {
-				if isBinary(item) {
-					m.binary, m.items = true, true
-				}
-			})
-		}
+// isBinary reports whether a schema is that of a file or of a list of files.
+func (s *schemaSet) isBinary(schema any) bool {
+	found := false
+	s.visitSchemas(schema, func(schema map[string]any) {
+		found = found || schema["format"] == "binary"
+		s.visitSchemas(schema["items"], func(item map[string]any) { found = found || item["format"] == "binary" })
 	})
-	return m
-}
-
-// isBinary reports whether a schema is that of a file: format binary in 3.0, a media type of content in 3.1.
-func isBinary(schema map[string]any) bool {
-	return schema["format"] == "binary" || schema["contentMediaType"] != nil && schema["contentEncoding"] == nil
+	return found
 }

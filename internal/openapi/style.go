@@ -12,19 +12,44 @@ import (
 // pair is a name and value of a query, form or cookie, unescaped.
 type pair struct{ name, value string }
 
-// written is a value in one of the three forms that the styles know.
-type written struct {
+// flatValue is a value in one of the three forms that styles can write.
+type flatValue struct {
 	text  string
 	list  []string
 	pairs []pair
-	kind  byte // 's', 'l', 'o'
+	kind  flatKind
 }
 
-// flatten turns a value into texts. What is nested deeper has no form in any style but deepObject.
-func flatten(v any) (written, error) {
+type flatKind int
+
+const (
+	isText flatKind = iota
+	isList
+	isObject
+)
+
+// serialization returns the style and explode of a parameter or of a form's property: those of the document, or the defaults of OpenAPI.
+func serialization(in, style string, explode *bool) (string, bool) {
+	exploded := in == "query" || in == "cookie"
+	switch {
+	case style == "" && exploded:
+		style = "form"
+	case style == "":
+		style = "simple"
+	case style == "spaceDelimited", style == "pipeDelimited":
+		exploded = false
+	}
+	if explode != nil {
+		exploded = *explode
+	}
+	return style, exploded
+}
+
+// flatten turns a value into texts. Only the style deepObject can write values that are nested deeper.
+func flatten(v any) (flatValue, error) {
 	switch v := v.(type) {
 	case []any:
-		w := written{kind: 'l', list: make([]string, 0, len(v))}
+		w := flatValue{kind: isList, list: make([]string, 0, len(v))}
 		for i, element := range v {
 			text, err := textOf(element)
 			if err != nil {
@@ -34,8 +59,8 @@ func flatten(v any) (written, error) {
 		}
 		return w, nil
 	case map[string]any:
-		w := written{kind: 'o'}
-		for _, name := range sorted(v) {
+		w := flatValue{kind: isObject}
+		for _, name := range sortedKeys(v) {
 			if v[name] == nil {
 				continue
 			}
@@ -48,13 +73,12 @@ func flatten(v any) (written, error) {
 		return w, nil
 	default:
 		text, err := textOf(v)
-		return written{kind: 's', text: text}, err
+		return flatValue{text: text}, err
 	}
 }
 
-// apart refuses what would be read as more than was given, because a text holds what divides texts and is not escaped, or is escaped just as
-// the divider is.
-func (w *written) apart(divider string) error {
+// rejectDivider refuses texts that hold the divider where it is not escaped, or is escaped like a divider: a server would read several values.
+func (w *flatValue) rejectDivider(divider string) error {
 	divided := func(field string) error {
 		return agent.Invalid(field, "holds %q, which divides the values here: it would be read as several", divider)
 	}
@@ -94,12 +118,12 @@ func pathText(name, style string, explode bool, v any) (string, error) {
 	}
 	prefix, between := "", ","
 	switch style {
-	case "", "simple":
+	case "simple":
 	case "label":
 		prefix = "."
 		if explode {
 			between = "."
-			if err := w.apart(between); err != nil { // the others are escaped in a value, and only there
+			if err := w.rejectDivider(between); err != nil { // the other dividers are escaped in a value, and only there
 				return "", err
 			}
 		}
@@ -109,22 +133,22 @@ func pathText(name, style string, explode bool, v any) (string, error) {
 			between = ";"
 		}
 	default:
-		return "", unknownStyle(style, "path")
+		return "", unknownStyleError(style, "path")
 	}
 	var parts []string
 	switch {
-	case w.kind == 's' && style == "matrix" && w.text == "":
+	case w.kind == isText && style == "matrix" && w.text == "":
 		return prefix, nil
-	case w.kind == 's' && style == "matrix":
+	case w.kind == isText && style == "matrix":
 		return prefix + "=" + escape(w.text, false), nil
-	case w.kind == 's':
+	case w.kind == isText:
 		return prefix + escape(w.text, false), nil
-	case w.kind == 'l' && style == "matrix" && explode:
+	case w.kind == isList && style == "matrix" && explode:
 		for _, text := range w.list {
 			parts = append(parts, escape(name, false)+"="+escape(text, false))
 		}
 		prefix = ";"
-	case w.kind == 'l':
+	case w.kind == isList:
 		for _, text := range w.list {
 			parts = append(parts, escape(text, false))
 		}
@@ -152,12 +176,12 @@ func pathText(name, style string, explode bool, v any) (string, error) {
 // queryText writes a value into a query or form: name=value&name=value, escaped.
 func queryText(name, style string, explode, reserved bool, v any) (string, error) {
 	if style == "deepObject" {
-		pairs, err := deep(name, v, 0)
+		pairs, err := deepPairs(name, v)
 		return joinPairs(pairs, reserved), err
 	}
-	between, ok := map[string]string{"": ",", "form": ",", "spaceDelimited": " ", "pipeDelimited": "|"}[style]
+	between, ok := map[string]string{"form": ",", "spaceDelimited": " ", "pipeDelimited": "|"}[style]
 	if !ok {
-		return "", unknownStyle(style, "query")
+		return "", unknownStyleError(style, "query")
 	}
 	w, err := flatten(v)
 	if err != nil {
@@ -165,19 +189,19 @@ func queryText(name, style string, explode, reserved bool, v any) (string, error
 	}
 	key := escape(name, false) + "="
 	switch {
-	case w.kind == 's':
+	case w.kind == isText:
 		return key + escape(w.text, reserved), nil
-	case w.kind == 'l' && explode:
+	case w.kind == isList && explode:
 		pairs := make([]pair, len(w.list))
 		for i, text := range w.list {
 			pairs[i] = pair{name, text}
 		}
 		return joinPairs(pairs, reserved), nil
-	case w.kind == 'o' && explode:
+	case w.kind == isObject && explode:
 		return joinPairs(w.pairs, reserved), nil
 	}
-	if between != "," || reserved { // a comma that divides is not escaped, and one of a value is
-		if err := w.apart(between); err != nil {
+	if between != "," || reserved { // a dividing comma is not escaped, and one in a value is
+		if err := w.rejectDivider(between); err != nil {
 			return "", err
 		}
 	}
@@ -194,21 +218,21 @@ func queryText(name, style string, explode, reserved bool, v any) (string, error
 	return key + strings.Join(parts, between), nil
 }
 
-// deep writes name[member][0]=value: what servers that take nested values in a query understand. The specification has a form for one level
-// of an object alone.
-func deep(name string, v any, level int) ([]pair, error) {
+// deepPairs writes name[member][0]=value, which servers understand that take nested values in a query. OpenAPI defines only one level of an
+// object.
+func deepPairs(name string, v any) ([]pair, error) {
 	var all []pair
-	add := func(key string, of any) error {
-		if of == nil {
+	add := func(key string, value any) error {
+		if value == nil {
 			return nil
 		}
-		pairs, err := deep(name+"["+key+"]", of, level+1)
+		pairs, err := deepPairs(name+"["+key+"]", value)
 		all = append(all, pairs...)
 		return err
 	}
 	switch v := v.(type) {
 	case map[string]any:
-		for _, key := range sorted(v) {
+		for _, key := range sortedKeys(v) {
 			if err := add(key, v[key]); err != nil {
 				return nil, err
 			}
@@ -242,12 +266,12 @@ func headerText(explode bool, v any) (string, error) {
 		return "", err
 	}
 	switch w.kind {
-	case 's':
+	case isText:
 		return w.text, nil
-	case 'l':
-		return strings.Join(w.list, ","), w.apart(",")
+	case isList:
+		return strings.Join(w.list, ","), w.rejectDivider(",")
 	default:
-		if err := w.apart(","); err != nil {
+		if err := w.rejectDivider(","); err != nil {
 			return "", err
 		}
 		parts := make([]string, 0, len(w.pairs))
@@ -268,12 +292,12 @@ func cookieText(name string, explode bool, v any) (string, error) {
 	return strings.ReplaceAll(text, "&", "; "), err
 }
 
-func unknownStyle(style, in string) error {
+func unknownStyleError(style, in string) error {
 	return agent.Errorf(agent.CodeInvalid, "", "the document wants the style %q in the %s, which there is not", clip.Bytes(style, 40), in)
 }
 
-// escape writes all but unreserved characters as %XX. reserved leaves those that RFC 3986 reserves, except such as would end a value or be
-// read as something else: a value must not become two.
+// escape writes all but unreserved characters as %XX. reserved keeps the characters that RFC 3986 reserves, except those that would end a
+// value: a value must not become two.
 func escape(s string, reserved bool) string {
 	const hex = "0123456789ABCDEF"
 	var b strings.Builder

@@ -9,44 +9,44 @@ import (
 	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
-// maxNear is how many names an error suggests; maxCompared bounds a name that is compared letter by letter.
+// maxSuggestions is how many names an error suggests; maxCompared is the number of bytes of a name that are compared.
 const (
-	maxNear     = 10
-	maxCompared = 100
+	maxSuggestions = 10
+	maxCompared    = 100
 )
 
-// near lists the names that are most like a wrong one, the best first: those with few letters between them, then those that share words.
-func near(name string, known []string) []string {
-	type scored struct {
+// similarNames returns the names that are most like a wrong one, the best first: those that share words with it or differ in few letters.
+func similarNames(name string, known []string) []string {
+	type candidate struct {
 		name  string
 		score int
 	}
-	var all []scored
-	wanted := words(name)
-	for _, candidate := range known {
-		shared := 0
-		for _, w := range words(candidate) {
+	var all []candidate
+	wanted := splitWords(name)
+	for _, other := range known {
+		words, shared := splitWords(other), 0
+		for _, w := range words {
 			if slices.Contains(wanted, w) {
 				shared++
 			}
 		}
-		steps := distance(plain(name), plain(candidate))
+		steps := editDistance(strings.Join(wanted, ""), strings.Join(words, ""))
 		if steps <= 1+len(name)/4 || shared > 0 {
-			all = append(all, scored{candidate, 4*shared - steps})
+			all = append(all, candidate{other, 4*shared - steps})
 		}
 	}
-	slices.SortStableFunc(all, func(a, b scored) int {
+	slices.SortStableFunc(all, func(a, b candidate) int {
 		return cmp.Or(cmp.Compare(b.score, a.score), strings.Compare(a.name, b.name))
 	})
-	names := make([]string, 0, maxNear)
-	for _, s := range all[:min(maxNear, len(all))] {
-		names = append(names, clip.Bytes(s.name, maxCompared))
+	names := make([]string, 0, maxSuggestions)
+	for _, c := range all[:min(maxSuggestions, len(all))] {
+		names = append(names, clip.Bytes(c.name, maxCompared))
 	}
 	return names
 }
 
-// words splits a name where letters change case and at what is no letter or digit.
-func words(name string) []string {
+// splitWords splits a name where letters change case and at what is no letter or digit.
+func splitWords(name string) []string {
 	var b strings.Builder
 	before := ' '
 	for _, c := range clip.Bytes(name, maxCompared) {
@@ -62,10 +62,8 @@ func words(name string) []string {
 	return strings.Fields(b.String())
 }
 
-func plain(name string) string { return strings.Join(words(name), "") }
-
-// distance counts the characters to add, remove or replace.
-func distance(a, b string) int {
+// editDistance returns the number of characters to add, remove or replace.
+func editDistance(a, b string) int {
 	s, t := []rune(a), []rune(b)
 	row := make([]int, len(t)+1)
 	for j := range row {
@@ -86,18 +84,18 @@ func distance(a, b string) int {
 	return row[len(t)]
 }
 
-// didYouMean ends an error with a suggestion, if there is one.
-func didYouMean(names []string) string {
+// didYouMean returns the end of an error that suggests the names most like a wrong one, "" if none is.
+func didYouMean(name string, known []string) string {
+	names := similarNames(name, known)
 	if len(names) == 0 {
 		return ""
 	}
-	return "; did you mean " + quoted(names) + "?"
+	return "; did you mean " + quoteNames(names) + "?"
 }
 
-func quoted(names []string) string {
-	all := make([]string, len(names))
-	for i, n := range names {
-		all[i] = `"` + n + `"`
+func quoteNames(names []string) string {
+	if len(names) == 0 {
+		return ""
 	}
-	return strings.Join(all, ", ")
+	return `"` + strings.Join(names, `", "`) + `"`
 }

@@ -35,28 +35,29 @@ func newValidator(defs map[string]any) *validator {
 	return &validator{defs: defs, compiled: map[string]*jsonschema.Schema{}}
 }
 
-// check says what is wrong with a value, each problem with its place: at, at.member, at[3]. An error says why it cannot be checked.
-func (v *validator) check(name string, value any, at string) (problems []string, err error) {
+// check returns what is wrong with a value, each problem with its place: field, field.member, field[3]. An error says why the value cannot
+// be checked.
+func (v *validator) check(name string, value any, field string) (problems []string, err error) {
 	defer func() { // a fault of the library is one of the schema
 		if p := recover(); p != nil {
-			problems, err = nil, agent.Errorf(agent.CodeInvalid, "", "the schema of %s cannot be checked", at)
+			problems, err = nil, agent.Errorf(agent.CodeInvalid, "", "the schema of %s cannot be checked", field)
 		}
 	}()
-	work := &visits{defs: v.defs, left: maxVisits}
-	if !work.plain(value) || !work.of(v.defs[name], value) {
-		return nil, agent.Errorf(agent.CodeOverflow, "", "to check %s against its schema is too much work, or it has a number that is out of all bounds", at)
+	work := &workLimit{defs: v.defs, left: maxVisits}
+	if !work.allowsValue(value) || !work.allows(v.defs[name], value) {
+		return nil, agent.Errorf(agent.CodeOverflow, "", "to check %s against its schema is too much work, or it has a number that is out of all bounds", field)
 	}
 	schema, err := v.compile(name)
 	if err != nil {
-		return nil, agent.Errorf(agent.CodeInvalid, "", "the schema of %s cannot be used: %s", at, clip.Bytes(err.Error(), 300))
+		return nil, agent.Errorf(agent.CodeInvalid, "", "the schema of %s cannot be used: %s", field, clip.Bytes(err.Error(), 300))
 	}
 	err = schema.Validate(value)
 	failed, ok := errors.AsType[*jsonschema.ValidationError](err)
 	if err != nil && !ok {
-		return nil, agent.Errorf(agent.CodeInvalid, "", "%s cannot be checked: %s", at, clip.Bytes(err.Error(), 300))
+		return nil, agent.Errorf(agent.CodeInvalid, "", "%s cannot be checked: %s", field, clip.Bytes(err.Error(), 300))
 	}
 	if ok {
-		problems = describe(failed, at, message.NewPrinter(language.English))
+		problems = problemsOf(failed, field, message.NewPrinter(language.English))
 	}
 	return problems, nil
 }
@@ -71,10 +72,9 @@ func (v *validator) compile(name string) (*jsonschema.Schema, error) {
 		c := jsonschema.NewCompiler()
 		c.DefaultDraft(jsonschema.Draft2020)
 		c.UseLoader(noFiles{})
-		c.UseRegexpEngine(pattern)
-		for _, f := range formats() {
-			c.RegisterFormat(f)
-		}
+		c.UseRegexpEngine(compilePattern)
+		c.RegisterFormat(intFormat("int32", 32))
+		c.RegisterFormat(intFormat("int64", 64))
 		c.AssertFormat()
 		if err := c.AddResource(schemaFile, map[string]any{"$defs": v.defs}); err != nil {
 			return nil, err
@@ -95,39 +95,34 @@ func (noFiles) Load(string) (any, error) {
 	return nil, agent.Errorf(agent.CodeDenied, "", "a schema refers to a file")
 }
 
-// anything takes the place of a pattern that Go has no form for, such as one that looks ahead: it is not checked.
-type anything struct{ source string }
+// uncheckedPattern matches everything. It replaces a pattern that Go's regular expressions cannot express, such as one that looks ahead.
+type uncheckedPattern struct{ source string }
 
-func (a anything) MatchString(string) bool { return true }
-func (a anything) String() string          { return a.source }
+func (uncheckedPattern) MatchString(string) bool { return true }
+func (p uncheckedPattern) String() string        { return p.source }
 
-func pattern(source string) (jsonschema.Regexp, error) {
+func compilePattern(source string) (jsonschema.Regexp, error) {
 	re, err := regexp.Compile(source)
 	if err != nil {
-		return anything{source}, nil //nolint:nilerr // see there
+		return uncheckedPattern{source}, nil //nolint:nilerr // it is not checked
 	}
 	return re, nil
 }
 
-// formats are those that OpenAPI adds.
-func formats() []*jsonschema.Format {
-	whole := func(bits int) func(any) error {
-		return func(v any) error {
-			n, ok := v.(json.Number)
-			if !ok {
-				return nil
-			}
+// intFormat returns a format that OpenAPI adds: a number of so many bits.
+func intFormat(name string, bits int) *jsonschema.Format {
+	return &jsonschema.Format{Name: name, Validate: func(v any) error {
+		if n, ok := v.(json.Number); ok {
 			if _, err := strconv.ParseInt(n.String(), 10, bits); errors.Is(err, strconv.ErrRange) {
 				return fmt.Errorf("does not fit into %d bits", bits)
 			}
-			return nil
 		}
-	}
-	return []*jsonschema.Format{{Name: "int32", Validate: whole(32)}, {Name: "int64", Validate: whole(64)}}
+		return nil
+	}}
 }
 
-// describe lists the innermost causes: those above only say that something below is wrong.
-func describe(e *jsonschema.ValidationError, at string, p *message.Printer) []string {
+// problemsOf lists the innermost causes: those above only say that something below is wrong.
+func problemsOf(e *jsonschema.ValidationError, field string, p *message.Printer) []string {
 	var all []string
 	var walk func(e *jsonschema.ValidationError)
 	walk = func(e *jsonschema.ValidationError) {
@@ -136,12 +131,12 @@ func describe(e *jsonschema.ValidationError, at string, p *message.Printer) []st
 		}
 		switch e.ErrorKind.(type) {
 		case *kind.AnyOf, *kind.OneOf:
-			all = append(all, locate(at, e.InstanceLocation)+": fits none of the alternatives"+alternatives(e, at, p))
+			all = append(all, fieldPath(field, e.InstanceLocation)+": fits none of the alternatives"+alternativesReason(e, field, p))
 			return
 		default:
 		}
 		if len(e.Causes) == 0 {
-			all = append(all, locate(at, e.InstanceLocation)+": "+reasonOf(e.ErrorKind, p))
+			all = append(all, fieldPath(field, e.InstanceLocation)+": "+reasonOf(e.ErrorKind, p))
 		}
 		for _, cause := range e.Causes {
 			walk(cause)
@@ -151,14 +146,14 @@ func describe(e *jsonschema.ValidationError, at string, p *message.Printer) []st
 	return all
 }
 
-// alternatives says of the first few what speaks against them.
-func alternatives(e *jsonschema.ValidationError, at string, p *message.Printer) string {
+// alternativesReason says why the first few alternatives do not fit.
+func alternativesReason(e *jsonschema.ValidationError, field string, p *message.Printer) string {
 	if one, ok := e.ErrorKind.(*kind.OneOf); ok && len(one.Subschemas) > 0 {
 		return fmt.Sprintf(" alone, but %d of them", len(one.Subschemas))
 	}
 	var all []string
 	for _, cause := range e.Causes[:min(3, len(e.Causes))] {
-		if problems := describe(cause, at, p); len(problems) > 0 {
+		if problems := problemsOf(cause, field, p); len(problems) > 0 {
 			all = append(all, clip.Bytes(problems[0], 200))
 		}
 	}
@@ -186,10 +181,10 @@ func reasonOf(k jsonschema.ErrorKind, p *message.Printer) string {
 	}
 }
 
-// locate writes a place as errors do.
-func locate(at string, location []string) string {
+// fieldPath returns the path of a value as errors show it: field.member[3].
+func fieldPath(field string, location []string) string {
 	var b strings.Builder
-	b.WriteString(at)
+	b.WriteString(field)
 	for _, token := range location {
 		if _, err := strconv.Atoi(token); err == nil {
 			b.WriteString("[" + token + "]")

@@ -15,20 +15,20 @@ import (
 
 const maxPath = 1024 // bytes
 
-// folder is where files may be. Below hidden there is none.
+// folder is a folder with secret files. Those below hidden are not granted.
 type folder struct {
 	path   string
 	hidden []string
 }
 
-// defaultFolders are where Docker and Kubernetes mount secrets. What Kubernetes and clouds put there by themselves is who this process
-// is, and not for documents; a folder that is configured by its own name is.
+// defaultFolders are where Docker and Kubernetes mount secrets. The identity of this process, which Kubernetes and clouds put there, is not for
+// documents, unless the operator grants its folder by name.
 func defaultFolders() []folder {
 	identities := []string{"kubernetes.io", "eks.amazonaws.com", "azure", "tokens"}
 	return []folder{{"/run/secrets", identities}, {"/var/run/secrets", identities}}
 }
 
-// grantedFolders returns the folders of each tenant, the innermost first: it says what is hidden.
+// grantedFolders returns the folders of each tenant, the innermost first, since it decides what is hidden.
 func grantedFolders(grants []string) (map[string][]folder, error) {
 	all := map[string][]folder{agent.DefaultTenant: defaultFolders(), agent.SharedTenant: defaultFolders()}
 	for _, entry := range grants {
@@ -46,8 +46,8 @@ func grantedFolders(grants []string) (map[string][]folder, error) {
 	return all, nil
 }
 
-func (r *Resolver) file(tenant, path string) (Value, error) {
-	f, name, err := r.place(tenant, path)
+func (r *Resolver) readFile(tenant, path string) (string, error) {
+	f, name, err := r.findFile(tenant, path)
 	if err != nil {
 		return "", err
 	}
@@ -56,11 +56,11 @@ func (r *Resolver) file(tenant, path string) (Value, error) {
 	if err != nil {
 		return "", agent.Errorf(codeOf(err), op, "%s", reason(err))
 	}
-	return bounded(op, content)
+	return trimSecret(op, content)
 }
 
-// place finds the folder of a tenant that a path is in, and its name there.
-func (r *Resolver) place(tenant, path string) (folder, string, error) {
+// findFile returns the folder of a tenant that a path is in, and its name there.
+func (r *Resolver) findFile(tenant, path string) (folder, string, error) {
 	if !filepath.IsAbs(path) || filepath.Clean(path) != path || strings.ContainsRune(path, 0) || len(path) > maxPath {
 		return folder{}, "", agent.Errorf(agent.CodeInvalid, "read secret", "want an absolute path of at most %d bytes, without . and .., behind file:", maxPath)
 	}
@@ -116,7 +116,7 @@ func codeOf(err error) agent.Code {
 	}
 }
 
-// reason is an error of the file system without the path: the reference has it.
+// reason returns an error of the file system without the path, which the reference has.
 func reason(err error) string {
 	if at, ok := errors.AsType[*fs.PathError](err); ok {
 		err = at.Err

@@ -1,6 +1,6 @@
-// Package secret turns references that a catalog document may hold into secrets: env:NAME and file:/path. Whoever writes a
-// document chooses the reference, and where the secret is sent. So the documents of a tenant may name only the variables and folders that
-// the operator grants to that tenant, and never the runtime's own credentials. Errors name the reference and never the secret.
+// Package secret returns the secrets that references in catalog documents mean: env:NAME and file:/path. The author of a document chooses the
+// reference, and where the secret is sent. So the documents of a tenant may name only the variables and folders that the operator grants to that
+// tenant, and never the runtime's own credentials. Errors name the reference and never the secret.
 package secret
 
 import (
@@ -21,8 +21,8 @@ const (
 	schemeFile = "file:"
 )
 
-// Config says which secrets there are, and which tenant's documents may refer to them. A grant may begin with "tenant=": it is for the
-// documents of that tenant. One that does not is the operator's: for the documents of [agent.DefaultTenant] and [agent.SharedTenant].
+// Config says which secrets there are, and which tenant's documents may refer to them. A grant that begins with "tenant=" is for the documents
+// of that tenant. Any other is for the operator's documents, which are those of [agent.DefaultTenant] and [agent.SharedTenant].
 type Config struct {
 	Env      []string // as in os.Environ; nil: none
 	AllowEnv []string // grants of variables: NAME or PREFIX*
@@ -36,7 +36,7 @@ type Resolver struct {
 	folders map[string][]folder // tenant → folders, the innermost first
 }
 
-// New checks the configuration. The error is [agent.CodeInvalid] and names the entry.
+// New returns a resolver. The error is [agent.CodeInvalid] and names the entry.
 func New(cfg Config) (*Resolver, error) {
 	r := &Resolver{env: make(map[string]string, len(cfg.Env)), allow: map[string][]string{}}
 	for _, entry := range cfg.Env {
@@ -59,7 +59,7 @@ func New(cfg Config) (*Resolver, error) {
 	return r, err
 }
 
-// splitGrant returns the tenants that a grant is for, and what it grants.
+// splitGrant returns the tenants of a grant, and what it grants.
 func splitGrant(entry string) (tenants []string, granted string, err error) {
 	tenant, rest, named := strings.Cut(entry, "=")
 	switch {
@@ -72,37 +72,32 @@ func splitGrant(entry string) (tenants []string, granted string, err error) {
 	}
 }
 
-// Resolve returns the secret that a reference in a document of tenant means. Files are read each time, so a secret that was replaced is
-// the new one from then on.
+// Reveal returns the secret that a reference in a document of a tenant means. Files are read each time, so a replaced secret counts at once.
 //
-// Errors: [agent.CodeInvalid] for what is no reference; [agent.CodeDenied] for one that the tenant was not granted; [agent.CodeNotFound]
-// when there is no such variable or file, or it is empty; [agent.CodeOverflow] above [MaxBytes]; [agent.CodeUnavailable] when a file
-// cannot be read.
-func (r *Resolver) Resolve(ctx context.Context, tenant, ref string) (Value, error) {
+// Errors: [agent.CodeInvalid] for what is no reference; [agent.CodeDenied] for one that the tenant was not granted; [agent.CodeNotFound] if
+// there is no such variable or file, or it is empty; [agent.CodeOverflow] above [MaxBytes]; [agent.CodeUnavailable] if a file cannot be read.
+func (r *Resolver) Reveal(ctx context.Context, tenant, ref string) (string, error) {
 	if err := agent.Interrupted(ctx, "read secret"); err != nil {
 		return "", err
 	}
 	if name, ok := strings.CutPrefix(ref, schemeEnv); ok {
-		return r.variable(tenant, name)
+		if err := r.allowVariable(tenant, name); err != nil {
+			return "", err
+		}
+		return trimSecret("read secret "+ref, []byte(r.env[name]))
 	}
 	if path, ok := strings.CutPrefix(ref, schemeFile); ok {
-		return r.file(tenant, path)
+		return r.readFile(tenant, path)
 	}
-	// Not quoted: somebody may have put the secret where its reference belongs.
+	// The reference is not quoted: it may be the secret itself, in the wrong place.
 	return "", agent.Errorf(agent.CodeInvalid, "read secret", "want a reference, env:NAME or file:/path")
 }
 
-// Reveal is [Resolver.Resolve] for the one who sends the secret.
-func (r *Resolver) Reveal(ctx context.Context, tenant, ref string) (string, error) {
-	v, err := r.Resolve(ctx, tenant, ref)
-	return v.Reveal(), err
-}
-
-// envName is what a variable is called; what does not match may be a secret in the wrong place and is not quoted.
+// envName matches the name of a variable. What does not match may be a secret in the wrong place, and is not quoted.
 var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
 
-// ownEnv are the runtime's own credentials and settings, and those of the libraries that it reaches databases, stores and collectors with.
-// No grant covers them.
+// ownEnv lists the variables of the runtime's own credentials and settings, and of the libraries with which it reaches databases, stores and
+// collectors. No grant covers them.
 func ownEnv() []string {
 	return []string{
 		"DATABASE_URL", "TEMPORAL_*", "TURNSTONE_*", "PG*", "REDIS_*", "OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OTEL_*", "LANGFUSE_*",
@@ -110,59 +105,50 @@ func ownEnv() []string {
 	}
 }
 
-// Allowed returns why a document of tenant may not use a reference, nil if it may. Whether the secret exists is not asked: another process
-// may have it.
+// Allowed returns why a document of a tenant may not use a reference, nil if it may. The secret need not exist in this process.
 func (r *Resolver) Allowed(tenant, ref string) error {
 	if name, ok := strings.CutPrefix(ref, schemeEnv); ok {
-		return r.allowedVariable(tenant, name)
+		return r.allowVariable(tenant, name)
 	}
 	if path, ok := strings.CutPrefix(ref, schemeFile); ok {
-		_, _, err := r.place(tenant, path)
+		_, _, err := r.findFile(tenant, path)
 		return err
 	}
 	return agent.Errorf(agent.CodeInvalid, "read secret", "want env:NAME or file:/path")
 }
 
-// givenEnv begins the variables that exist to be named in documents.
+// givenEnv is the prefix of the variables that exist to be named in documents.
 const givenEnv = "TURNSTONE_SECRET_"
 
-func (r *Resolver) variable(tenant, name string) (Value, error) {
-	if err := r.allowedVariable(tenant, name); err != nil {
-		return "", err
-	}
-	return bounded("read secret "+schemeEnv+name, []byte(r.env[name]))
-}
-
-func (r *Resolver) allowedVariable(tenant, name string) error {
+func (r *Resolver) allowVariable(tenant, name string) error {
 	if !envName.MatchString(name) {
 		return agent.Errorf(agent.CodeInvalid, "read secret", "want the name of a variable behind env:")
 	}
 	op := "read secret " + schemeEnv + name
-	own := matches(ownEnv(), name) && !strings.HasPrefix(name, givenEnv)
 	switch {
-	case own:
+	case matchesAny(ownEnv(), name) && !strings.HasPrefix(name, givenEnv):
 		return agent.Errorf(agent.CodeDenied, op, "the variable is the runtime's own; one that begins with %s is not", givenEnv)
-	case !matches(r.allow[tenant], name):
+	case !matchesAny(r.allow[tenant], name):
 		return agent.Errorf(agent.CodeDenied, op, "catalog.secret_env grants no such variable to documents of tenant %q", tenant)
 	}
 	return nil
 }
 
-func matches(patterns []string, name string) bool {
+func matchesAny(patterns []string, name string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool {
 		prefix, wild := strings.CutSuffix(p, "*")
 		return name == p || wild && strings.HasPrefix(name, prefix)
 	})
 }
 
-// bounded makes a secret out of content, without the line break that editors leave at its end.
-func bounded(op string, content []byte) (Value, error) {
+// trimSecret returns content as a secret, without the line break that editors leave at its end.
+func trimSecret(op string, content []byte) (string, error) {
 	if len(content) > MaxBytes {
 		return "", agent.Errorf(agent.CodeOverflow, op, "larger than %d bytes", MaxBytes)
 	}
-	v := Value(strings.TrimRight(string(content), "\r\n"))
-	if v == "" {
+	secret := strings.TrimRight(string(content), "\r\n")
+	if secret == "" {
 		return "", agent.Errorf(agent.CodeNotFound, op, "not set, or empty")
 	}
-	return v, nil
+	return secret, nil
 }

@@ -31,9 +31,9 @@ func resolver(t *testing.T, cfg Config) *Resolver {
 // refused checks an error's code, and that it shows no secret.
 func refused(t *testing.T, r *Resolver, ref string, code agent.Code) {
 	t.Helper()
-	v, err := r.Resolve(t.Context(), owner, ref)
+	v, err := r.Reveal(t.Context(), owner, ref)
 	require.Equal(t, code, agent.CodeOf(err), "%s: %v", ref, err)
-	require.Empty(t, v.Reveal())
+	require.Empty(t, v)
 	require.NotContains(t, err.Error(), precious)
 }
 
@@ -49,12 +49,9 @@ func TestVariables(t *testing.T) {
 		AllowEnv: []string{owner + "=*"},
 	})
 	for ref, want := range map[string]string{"env:CRM_KEY": precious, "env:TURNSTONE_SECRET_X": "x=y", "env:MINE_A": "a"} {
-		v, err := r.Resolve(t.Context(), owner, ref)
+		v, err := r.Reveal(t.Context(), owner, ref)
 		require.NoError(t, err)
-		require.Equal(t, want, v.Reveal())
-		text, err := r.Reveal(t.Context(), owner, ref)
-		require.NoError(t, err)
-		require.Equal(t, want, text)
+		require.Equal(t, want, v)
 	}
 	for _, name := range []string{
 		"DATABASE_URL", "TEMPORAL_API_KEY", "TURNSTONE_LLM_API_KEY", "TURNSTONE_SECRET", "PGPASSWORD", "AWS_SECRET_ACCESS_KEY", "REDIS_URL",
@@ -70,7 +67,7 @@ func TestVariables(t *testing.T) {
 		refused(t, r, ref, agent.CodeInvalid)
 	}
 	refused(t, r, "env:BIG", agent.CodeOverflow)
-	_, err := r.Resolve(t.Context(), owner, "env:ABSENT")
+	_, err := r.Reveal(t.Context(), owner, "env:ABSENT")
 	require.EqualError(t, err, "read secret env:ABSENT: not set, or empty")
 }
 
@@ -95,19 +92,19 @@ func TestGrants(t *testing.T) {
 			"env:ACME_A", "env:ACME", "env:GLOBEX_A", "env:TURNSTONE_SECRET_A", "env:DATABASE_URL", "env:ONE", "env:ABSENT", "env:PATH",
 			"file:" + dir + "/key", "file:" + theirs + "/key", "file:/run/../etc/passwd", "file:/etc/passwd",
 		} {
-			v, err := r.Resolve(t.Context(), tenant, ref)
+			v, err := r.Reveal(t.Context(), tenant, ref)
 			require.Equal(t, slices.Contains(may, ref), err == nil, "%q %s: %v", tenant, ref, err)
 			require.Equal(t, err == nil, r.Allowed(tenant, ref) == nil, "%q %s: publishing and use agree", tenant, ref)
 			require.Equal(t, err == nil, v != "", "%q %s", tenant, ref)
 		}
 	}
 	for tenant, code := range map[string]agent.Code{"acme": agent.CodeDenied, agent.DefaultTenant: agent.CodeNotFound, agent.SharedTenant: agent.CodeNotFound} {
-		_, err := r.Resolve(t.Context(), tenant, "file:/run/secrets/absent/for/certain")
+		_, err := r.Reveal(t.Context(), tenant, "file:/run/secrets/absent/for/certain")
 		require.Equal(t, code, agent.CodeOf(err), "%q: %v", tenant, err)
 	}
-	_, err := r.Resolve(t.Context(), "acme", "env:GLOBEX_A")
+	_, err := r.Reveal(t.Context(), "acme", "env:GLOBEX_A")
 	require.EqualError(t, err, `read secret env:GLOBEX_A: catalog.secret_env grants no such variable to documents of tenant "acme"`)
-	_, err = r.Resolve(t.Context(), "acme", "file:/etc/passwd")
+	_, err = r.Reveal(t.Context(), "acme", "file:/etc/passwd")
 	require.EqualError(t, err, `read secret file:/etc/passwd: the file is in no folder that catalog.secret_folders grants to documents of tenant "acme"`)
 }
 
@@ -155,9 +152,9 @@ func TestFiles(t *testing.T) {
 	for name, want := range map[string]string{
 		"key": precious, "deep/er/key": " two\nlines ", "linked": "kubernetes", "full": strings.Repeat("x", MaxBytes),
 	} {
-		v, err := r.Resolve(t.Context(), owner, "file:"+at(name))
+		v, err := r.Reveal(t.Context(), owner, "file:"+at(name))
 		require.NoError(t, err)
-		require.Equal(t, want, v.Reveal())
+		require.Equal(t, want, v)
 	}
 	for name, code := range map[string]agent.Code{
 		"absent": agent.CodeNotFound, "empty": agent.CodeNotFound, "deep": agent.CodeNotFound, "pipe": agent.CodeNotFound,
@@ -170,9 +167,9 @@ func TestFiles(t *testing.T) {
 	refused(t, r, "file:"+dir+"/../"+filepath.Base(dir)+"/key", agent.CodeInvalid)
 	refused(t, r, "file:/"+strings.Repeat("x", maxPath), agent.CodeInvalid)
 	refused(t, r, "file:/a\x00", agent.CodeInvalid)
-	_, err := r.Resolve(t.Context(), owner, "file:"+at("absent"))
+	_, err := r.Reveal(t.Context(), owner, "file:"+at("absent"))
 	require.EqualError(t, err, "read secret file:"+at("absent")+": no such file or directory")
-	_, err = r.Resolve(t.Context(), owner, "file:"+at("pipe"))
+	_, err = r.Reveal(t.Context(), owner, "file:"+at("pipe"))
 	require.EqualError(t, err, "read secret file:"+at("pipe")+": not a regular file")
 }
 
@@ -186,9 +183,9 @@ func TestFilesAreReadAgain(t *testing.T) {
 		next := filepath.Join(dir, "next")
 		write(t, next, want)
 		require.NoError(t, os.Rename(next, path))
-		v, err := r.Resolve(t.Context(), owner, "file:"+path)
+		v, err := r.Reveal(t.Context(), owner, "file:"+path)
 		require.NoError(t, err)
-		require.Equal(t, want, v.Reveal())
+		require.Equal(t, want, v)
 	}
 }
 
@@ -202,9 +199,9 @@ func TestIdentitiesAreHidden(t *testing.T) {
 	hidden := folder{path: dir, hidden: []string{"kubernetes.io"}}
 	r := &Resolver{folders: map[string][]folder{owner: {hidden, {path: filepath.Dir(dir)}}}}
 	refused(t, r, "file:"+token, agent.CodeDenied)
-	v, err := r.Resolve(t.Context(), owner, "file:"+filepath.Join(dir, "key"))
+	v, err := r.Reveal(t.Context(), owner, "file:"+filepath.Join(dir, "key"))
 	require.NoError(t, err)
-	require.Equal(t, "mine", v.Reveal())
+	require.Equal(t, "mine", v)
 
 	all, err := grantedFolders([]string{"/var/run/secrets/kubernetes.io/mine/", "/etc/keys"})
 	require.NoError(t, err)
@@ -216,7 +213,7 @@ func TestIdentitiesAreHidden(t *testing.T) {
 		require.Equal(t, strings.HasSuffix(f.path, "run/secrets"), len(f.hidden) > 0)
 	}
 	require.Equal(t, []string{"/var/run/secrets/kubernetes.io/mine", "/var/run/secrets", "/run/secrets", "/etc/keys"}, paths)
-	_, err = resolver(t, Config{}).Resolve(t.Context(), agent.DefaultTenant, "file:/run/secrets/kubernetes.io/serviceaccount/token")
+	_, err = resolver(t, Config{}).Reveal(t.Context(), agent.DefaultTenant, "file:/run/secrets/kubernetes.io/serviceaccount/token")
 	require.Equal(t, agent.CodeDenied, agent.CodeOf(err))
 }
 
@@ -224,7 +221,7 @@ func TestCancelled(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := resolver(t, Config{Env: []string{"A=a"}}).Resolve(ctx, owner, "env:A")
+	_, err := resolver(t, Config{Env: []string{"A=a"}}).Reveal(ctx, owner, "env:A")
 	require.Equal(t, agent.CodeCancelled, agent.CodeOf(err))
 }
 

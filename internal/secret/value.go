@@ -5,16 +5,16 @@ import (
 	"strconv"
 )
 
-// Redacted stands for a secret in everything that a person or a log can read.
+// Redacted replaces a secret in everything that a person or a log can read.
 const Redacted = "[redacted]"
 
-// Value is a secret that only [Value.Reveal] shows: printed, logged or encoded it is "[redacted]", or empty when it is empty.
+// Value is a secret that only [Value.Reveal] shows. Printed, logged or encoded it is "[redacted]", or empty if it is empty.
 type Value string
 
-// Reveal is the secret itself, for the one call that needs it.
+// Reveal returns the secret itself.
 func (v Value) Reveal() string { return string(v) }
 
-// String is "[redacted]", or empty.
+// String returns "[redacted]", or "" for an empty secret.
 func (v Value) String() string {
 	if v == "" {
 		return ""
@@ -22,7 +22,7 @@ func (v Value) String() string {
 	return Redacted
 }
 
-// GoString is String quoted, for %#v.
+// GoString returns String in quotes, for %#v.
 func (v Value) GoString() string { return strconv.Quote(v.String()) }
 
 // Format keeps every verb from showing the secret; %x of a string type would.
@@ -31,11 +31,11 @@ func (v Value) Format(f fmt.State, verb rune) {
 	if verb == 'q' || verb == 'v' && f.Flag('#') {
 		text = v.GoString()
 	}
-	_, _ = f.Write([]byte(text)) // fmt collects in memory: nothing can go wrong
+	_, _ = f.Write([]byte(text)) // fmt writes to memory, which cannot fail
 }
 
-// MarshalText is String, for JSON, YAML and slog's text form.
+// MarshalText returns String, for JSON, YAML and slog's text form.
 func (v Value) MarshalText() ([]byte, error) { return []byte(v.String()), nil }
 
-// MarshalYAML is String.
+// MarshalYAML returns String.
 func (v Value) MarshalYAML() (any, error) { return v.String(), nil }

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -15,7 +16,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/tool"
 )
 
-// Secrets finds the secret that a reference in a document of tenant means.
+// Secrets returns the secret of a reference in a document of a tenant.
 type Secrets interface {
 	Reveal(ctx context.Context, tenant, ref string) (string, error)
 }
@@ -29,28 +30,28 @@ type Config struct {
 // Authoriser is a [tool.Auth]. It is safe for concurrent use.
 type Authoriser struct {
 	secrets Secrets
-	tokens  *tokens
+	tokens  *tokenSource
 }
 
-// New checks the configuration.
+// New returns an authoriser.
 func New(cfg Config) (*Authoriser, error) {
 	if cfg.Secrets == nil {
 		return nil, agent.Invalid("secrets", "is required")
 	}
-	return &Authoriser{secrets: cfg.Secrets, tokens: newTokens(cfg.HTTP)}, nil
+	return &Authoriser{secrets: cfg.Secrets, tokens: newTokenSource(cfg.HTTP)}, nil
 }
 
-// Authorise changes the request: its headers or query, and its context, which tells [egress] what to protect. Without a profile that fits
-// it stays as it is, and so it does with an error.
+// Authorise adds credentials to the headers or the query of a request, and tells [egress] in its context what to protect. The request does not
+// change if no profile fits, or if there is an error.
 //
-// Errors are [agent.Error] values: denied when a secret or token cannot be had, or would go unencrypted; unavailable when the token
-// endpoint is; the context's own.
+// Errors are [agent.Error] values: denied if there is no secret or token, or it would go unencrypted; unavailable if the token endpoint is; the
+// context's own.
 func (a *Authoriser) Authorise(req *http.Request, profiles []agent.PlanAuth) error {
 	p, err := profileFor(req, profiles)
 	if p == nil || err != nil {
 		return err
 	}
-	return a.add(req, p)
+	return a.addCredentials(req, p)
 }
 
 // profileFor returns the first profile that may be sent to a request's host, nil if there is none.
@@ -61,7 +62,7 @@ func profileFor(req *http.Request, profiles []agent.PlanAuth) (*agent.PlanAuth, 
 		if !fits {
 			continue
 		}
-		if !encrypted(req, withPort) {
+		if !mayCarryCredentials(req.URL, withPort) {
 			return nil, denied(p, "is for https alone, and the URL is http")
 		}
 		return p, nil
@@ -69,21 +70,21 @@ func profileFor(req *http.Request, profiles []agent.PlanAuth) (*agent.PlanAuth, 
 	return nil, nil //nolint:nilnil // no profile is no fault
 }
 
-// encrypted reports whether credentials may go over a request's connection.
-func encrypted(req *http.Request, portNamed bool) bool {
-	switch req.URL.Scheme {
+// mayCarryCredentials reports whether a request to a URL may carry credentials: over https, to this machine, or to a port that a rule names.
+func mayCarryCredentials(u *url.URL, portNamed bool) bool {
+	switch u.Scheme {
 	case "https":
 		return true
 	case "http":
-		host := req.URL.Hostname()
+		host := u.Hostname()
 		ip, err := netip.ParseAddr(host)
-		return strings.EqualFold(host, "localhost") || err == nil && ip.IsLoopback() || portNamed && req.URL.Port() != "443"
+		return strings.EqualFold(host, "localhost") || err == nil && ip.IsLoopback() || portNamed && u.Port() != "443"
 	default:
 		return false
 	}
 }
 
-func (a *Authoriser) add(req *http.Request, p *agent.PlanAuth) error {
+func (a *Authoriser) addCredentials(req *http.Request, p *agent.PlanAuth) error {
 	ctx := req.Context()
 	switch p.Type {
 	case agent.AuthBearer:
@@ -137,26 +138,26 @@ func (a *Authoriser) addKey(req *http.Request, p *agent.PlanAuth) error {
 	query := u.Query()
 	query.Set(p.Query, secret)
 	u.RawQuery = query.Encode()
-	mark(req, egress.Credentials{Query: []string{p.Query}})
+	markCredentials(req, egress.Credentials{Query: []string{p.Query}})
 	req.URL = &u
 	return nil
 }
 
-// secret never lets on where a secret is: the error may be shown to a model.
+// secret returns the secret of a reference. Its error does not say where the secret is, since a model may see it.
 func (a *Authoriser) secret(ctx context.Context, p *agent.PlanAuth, ref string) (string, error) {
 	secret, err := a.secrets.Reveal(ctx, p.Tenant, ref)
 	switch {
 	case ctx.Err() != nil:
 		return "", agent.Interrupted(ctx, "authorise request")
 	case err != nil:
-		return "", denied(p, "cannot be used: its secret is %s", words(agent.CodeOf(err)))
+		return "", denied(p, "cannot be used: its secret is %s", secretProblem(agent.CodeOf(err)))
 	case secret == "":
 		return "", denied(p, "cannot be used: its secret is empty")
 	}
 	return secret, nil
 }
 
-func words(c agent.Code) string {
+func secretProblem(c agent.Code) string {
 	switch c {
 	case agent.CodeNotFound:
 		return "not set"
@@ -174,7 +175,7 @@ func setHeader(req *http.Request, p *agent.PlanAuth, name, value string) error {
 	if !httpguts.ValidHeaderFieldValue(value) {
 		return denied(p, "cannot be used: its secret has characters that no header may have")
 	}
-	mark(req, egress.Credentials{Headers: []string{name}})
+	markCredentials(req, egress.Credentials{Headers: []string{name}})
 	if req.Header == nil {
 		req.Header = http.Header{}
 	}
@@ -182,12 +183,12 @@ func setHeader(req *http.Request, p *agent.PlanAuth, name, value string) error {
 	return nil
 }
 
-// markedKey is where a request's context says what earlier profiles have added.
+// markedKey is the context key of what earlier profiles have added to a request.
 type markedKey struct{}
 
-// mark changes the request in place, as its caller holds it. A request may be authorised more than once, with profiles that are needed
-// together: all that they add is protected.
-func mark(req *http.Request, c egress.Credentials) {
+// markCredentials tells egress which credentials a request has. It changes the request in place, since its caller holds it. If a request needs
+// several profiles, everything that they add is protected.
+func markCredentials(req *http.Request, c egress.Credentials) {
 	ctx := req.Context()
 	if before, ok := ctx.Value(markedKey{}).(egress.Credentials); ok {
 		c.Headers = slices.Concat(before.Headers, c.Headers)

@@ -23,11 +23,11 @@ const (
 	maxMetadata  = 256 << 10 // bytes of a metadata document
 	maxChallenge = 4 << 10   // bytes of the WWW-Authenticate headers
 	maxScopes    = 100
-	// rediscovery is how long a token that was refused is not replaced again: a server that refuses every token costs no more than this.
+	// rediscovery is the minimum time between two replacements of a refused token, for a server that refuses every token.
 	rediscovery = 30 * time.Second
 )
 
-// scopeName is what OAuth 2.0 allows in a scope.
+// scopeName matches the scopes that OAuth 2.0 allows.
 var scopeName = regexp.MustCompile(`^[!#-\[\]-~]{1,256}$`)
 
 // server authorises the requests to one MCP server. A profile with an issuer gets its token as the server's metadata says (RFC 9728, RFC
@@ -36,15 +36,15 @@ type server struct {
 	auth     *Authoriser
 	endpoint *url.URL // what the token is for
 
-	turn  chan struct{} // held while the metadata is read
+	turn  chan struct{} // taken while the metadata is read
 	mu    sync.Mutex
-	grant *grant    // nil: nothing was discovered yet
+	grant *grant    // nil: not discovered yet
 	asked time.Time // when it was discovered
 }
 
-// grant says where and how a token for the server is had.
+// grant says how to get a token for the server.
 type grant struct {
-	profile  agent.PlanAuth // with the token endpoint and scopes that were found
+	profile  agent.PlanAuth // with the discovered token endpoint and scopes
 	resource string
 }
 
@@ -55,23 +55,23 @@ func (a *Authoriser) ForServer(endpoint *url.URL) tool.ServerAuth {
 	return &server{auth: a, endpoint: endpoint, turn: make(chan struct{}, 1)}
 }
 
-// Authorise is [Authoriser.Authorise]; a profile with an issuer adds nothing until the server was asked for its metadata.
+// Authorise is [Authoriser.Authorise], but a profile with an issuer adds nothing before its token endpoint is discovered.
 func (s *server) Authorise(req *http.Request, profiles []agent.PlanAuth) error {
 	p, err := profileFor(req, profiles)
 	if p == nil || err != nil {
 		return err
 	}
 	if p.Issuer == "" {
-		return s.auth.add(req, p)
+		return s.auth.addCredentials(req, p)
 	}
-	g, _ := s.found()
+	g, _ := s.discovered()
 	if g == nil {
 		return nil
 	}
 	return s.auth.addToken(req, &g.profile, g.resource)
 }
 
-func (s *server) found() (*grant, time.Time) {
+func (s *server) discovered() (*grant, time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.grant, s.asked
@@ -91,9 +91,9 @@ func (s *server) Discover(sent *http.Request, answer *http.Response, profiles []
 	case <-ctx.Done():
 		return false, agent.Interrupted(ctx, "authorise request")
 	}
-	if g, asked := s.found(); g != nil {
+	if g, asked := s.discovered(); g != nil {
 		switch {
-		case sent.Header.Get("Authorization") == "": // it was sent before another request had discovered
+		case sent.Header.Get("Authorization") == "": // it was sent before the discovery of another request
 			return true, nil
 		case s.auth.tokens.now().Sub(asked) < rediscovery:
 			return false, nil
@@ -110,10 +110,10 @@ func (s *server) Discover(sent *http.Request, answer *http.Response, profiles []
 	return true, nil
 }
 
-// forgetToken has the next request fetch a new token.
+// forgetToken makes the next request fetch a new token.
 func (s *server) forgetToken(ctx context.Context, g *grant) {
 	if secret, err := s.auth.secret(ctx, &g.profile, g.profile.ClientSecret); err == nil {
-		s.auth.tokens.kept.Remove(keyOf(&g.profile, g.resource, secret))
+		s.auth.tokens.cache.Remove(tokenKeyOf(&g.profile, g.resource, secret))
 	}
 }
 
@@ -138,7 +138,7 @@ func (s *server) discover(ctx context.Context, p *agent.PlanAuth, header http.He
 	return g, nil
 }
 
-// challengeOf reads what a 401 says of the server's metadata and of the scopes that are wanted.
+// challengeOf returns the address of the server's metadata and the scopes that a 401 names.
 func challengeOf(header http.Header) (metadata string, scopes []string) {
 	var lines []string
 	size := 0
@@ -160,7 +160,7 @@ func challengeOf(header http.Header) (metadata string, scopes []string) {
 	return "", nil
 }
 
-// protectedResource reads the metadata of the server: from where its challenge says, or else from its well-known places.
+// protectedResource reads the metadata of the server, at the address of its challenge or else at its well-known addresses.
 func (s *server) protectedResource(ctx context.Context, p *agent.PlanAuth, metadata string) (*oauthex.ProtectedResourceMetadata, error) {
 	candidates := []string{metadata}
 	if metadata == "" {
@@ -184,7 +184,7 @@ func (s *server) protectedResource(ctx context.Context, p *agent.PlanAuth, metad
 	return nil, denied(p, "got no token: the server wants one and has no metadata that says from where; give the profile a token_url")
 }
 
-// covers reports whether a resource is the server, or what the server is a part of.
+// covers reports whether a resource is the server, or contains it.
 func (s *server) covers(resource string) bool {
 	u, err := url.Parse(resource)
 	if err != nil || u.Scheme != s.endpoint.Scheme || !strings.EqualFold(u.Host, s.endpoint.Host) || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
@@ -194,7 +194,7 @@ func (s *server) covers(resource string) bool {
 	return parent == strings.TrimRight(s.endpoint.Path, "/") || strings.HasPrefix(s.endpoint.Path, parent+"/")
 }
 
-// tokenEndpoint reads it from the metadata of the profile's issuer.
+// tokenEndpoint returns the token endpoint in the metadata of the profile's issuer.
 func (s *server) tokenEndpoint(ctx context.Context, p *agent.PlanAuth) (string, error) {
 	issuer, err := url.Parse(p.Issuer)
 	if err != nil {
@@ -226,7 +226,7 @@ func (s *server) tokenEndpoint(ctx context.Context, p *agent.PlanAuth) (string, 
 // sameIssuer compares two issuers; a slash at the end makes no difference.
 func sameIssuer(a, b string) bool { return strings.TrimSuffix(a, "/") == strings.TrimSuffix(b, "/") }
 
-// wellKnown lists where the metadata of a URL is: with its path behind the well-known part, then without.
+// wellKnown lists the addresses of the metadata of a URL: with its path after the well-known part, then without it.
 func wellKnown(u *url.URL, name string) []string {
 	root := u.Scheme + "://" + u.Host + "/.well-known/" + name
 	if path := strings.Trim(u.EscapedPath(), "/"); path != "" {
@@ -235,13 +235,13 @@ func wellKnown(u *url.URL, name string) []string {
 	return []string{root}
 }
 
-// fetch reads a metadata document; exists is false if there is none. No redirect is followed to it, and nothing of it is quoted.
+// fetch reads a metadata document; exists is false if there is none. It follows no redirect, and quotes nothing of the document.
 func (s *server) fetch(ctx context.Context, p *agent.PlanAuth, whose, at string, into any) (exists bool, err error) {
 	fault := func(code agent.Code, format string, args ...any) (bool, error) {
 		return false, profileError(code, p, "got no token: "+whose+" metadata "+format, args...)
 	}
 	u, err := url.Parse(at)
-	if err != nil || u.Host == "" || u.User != nil || !encrypted(&http.Request{URL: u}, false) {
+	if err != nil || u.Host == "" || u.User != nil || !mayCarryCredentials(u, false) {
 		return fault(agent.CodeDenied, "is at no https URL")
 	}
 	if s.auth.tokens.http == nil {

@@ -22,60 +22,60 @@ import (
 
 const (
 	maxTokens = 1_000
-	// maxAge is how long a token is kept at most, also one that says nothing of its end: whoever revokes it waits no longer.
+	// maxAge is how long a token is cached at most, also one without an expiry, so that a revoked one is not used for longer.
 	maxAge = time.Hour
-	// margin is how long before its end a token is not used any more, or a tenth of its life when that is less.
+	// margin is how long before its expiry a token is not used any more, or a tenth of its life if that is less.
 	margin = 30 * time.Second
-	// fetchTimeout bounds a request to a token endpoint, which may be for many that wait.
+	// fetchTimeout is the timeout of a request to a token endpoint, for which many requests may wait.
 	fetchTimeout = 30 * time.Second
 )
 
-// key is what a token was given for. It is a hash, so that no secret stays in memory longer than a request.
-type key [sha256.Size]byte
+// tokenKey identifies what a token was given for. It is a hash, so that no secret stays in memory longer than a request.
+type tokenKey [sha256.Size]byte
 
-type entry struct {
+type cachedToken struct {
 	header string // "Bearer …"
 	until  time.Time
 }
 
-// tokens keeps access tokens.
-type tokens struct {
+// tokenSource fetches and caches access tokens.
+type tokenSource struct {
 	http    *http.Client // nil: there is none
-	kept    *lru.Cache[key, entry]
+	cache   *lru.Cache[tokenKey, cachedToken]
 	flights singleflight.Group
 	now     func() time.Time
 }
 
-func newTokens(h tool.HTTP) *tokens {
-	t := &tokens{now: time.Now}
-	t.kept, _ = lru.New[key, entry](maxTokens) // fails for a size below 1 alone
+func newTokenSource(h tool.HTTP) *tokenSource {
+	t := &tokenSource{now: time.Now}
+	t.cache, _ = lru.New[tokenKey, cachedToken](maxTokens) // fails only for a size below 1
 	if h != nil {
 		t.http = &http.Client{Transport: roundTripper{h}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	}
 	return t
 }
 
-// roundTripper sends requests to token endpoints by the rules of egress.
+// roundTripper sends requests to token endpoints through the egress client.
 type roundTripper struct{ http tool.HTTP }
 
 func (r roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return r.http.Do(req) }
 
 // get returns the Authorization header of a profile's token.
-func (t *tokens) get(ctx context.Context, p *agent.PlanAuth, resource, secret string) (string, error) {
+func (t *tokenSource) get(ctx context.Context, p *agent.PlanAuth, resource, secret string) (string, error) {
 	if t.http == nil {
 		return "", denied(p, "cannot be used: nothing may be sent to token endpoints")
 	}
-	k := keyOf(p, resource, secret)
-	if e, ok := t.kept.Get(k); ok && t.now().Before(e.until) {
+	k := tokenKeyOf(p, resource, secret)
+	if e, ok := t.cache.Get(k); ok && t.now().Before(e.until) {
 		return e.header, nil
 	}
 	flight := t.flights.DoChan(string(k[:]), func() (any, error) {
-		// Others may wait for it who live longer than the one who asked first.
+		// Others may wait for it longer than the request that asked first.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fetchTimeout)
 		defer cancel()
 		e, err := t.fetch(ctx, p, resource, secret)
 		if err == nil {
-			t.kept.Add(k, e)
+			t.cache.Add(k, e)
 		}
 		return e.header, err
 	})
@@ -88,15 +88,15 @@ func (t *tokens) get(ctx context.Context, p *agent.PlanAuth, resource, secret st
 	}
 }
 
-func keyOf(p *agent.PlanAuth, resource, secret string) key {
+func tokenKeyOf(p *agent.PlanAuth, resource, secret string) tokenKey {
 	parts := append([]string{p.TokenURL, p.ClientID, resource, secret}, p.Scopes...)
 	return sha256.Sum256([]byte(strings.Join(parts, "\x00")))
 }
 
-func (t *tokens) fetch(ctx context.Context, p *agent.PlanAuth, resource, secret string) (entry, error) {
+func (t *tokenSource) fetch(ctx context.Context, p *agent.PlanAuth, resource, secret string) (cachedToken, error) {
 	endpoint, err := url.Parse(p.TokenURL)
-	if err != nil || endpoint.Host == "" || !encrypted(&http.Request{URL: endpoint}, false) {
-		return entry{}, denied(p, "cannot be used: its token_url is no https URL")
+	if err != nil || endpoint.Host == "" || !mayCarryCredentials(endpoint, false) {
+		return cachedToken{}, denied(p, "cannot be used: its token_url is no https URL")
 	}
 	cfg := clientcredentials.Config{ClientID: p.ClientID, ClientSecret: secret, TokenURL: p.TokenURL, Scopes: p.Scopes}
 	if resource != "" {
@@ -106,13 +106,13 @@ func (t *tokens) fetch(ctx context.Context, p *agent.PlanAuth, resource, secret 
 	asked := t.now()
 	token, err := cfg.Token(context.WithValue(ctx, oauth2.HTTPClient, t.http))
 	if err != nil {
-		return entry{}, refused(p, err)
+		return cachedToken{}, tokenError(p, err)
 	}
-	return entry{header: token.Type() + " " + token.AccessToken, until: until(asked, token.Expiry)}, nil
+	return cachedToken{header: token.Type() + " " + token.AccessToken, until: usableUntil(asked, token.Expiry)}, nil
 }
 
-// until is when a token is not used any more.
-func until(asked, expiry time.Time) time.Time {
+// usableUntil returns when a token is not used any more.
+func usableUntil(asked, expiry time.Time) time.Time {
 	life := maxAge
 	if !expiry.IsZero() {
 		life = min(life, expiry.Sub(asked))
@@ -120,11 +120,12 @@ func until(asked, expiry time.Time) time.Time {
 	return asked.Add(life - min(margin, life/10))
 }
 
-// errorCode is what OAuth 2.0 calls an error: words that say nothing else.
+// errorCode matches the error codes of OAuth 2.0, which hold no secrets.
 var errorCode = regexp.MustCompile(`^[a-z_]{1,40}$`)
 
-// refused tells an endpoint that says no from one that is away, without its answer: some answer with what they were sent.
-func refused(p *agent.PlanAuth, err error) error {
+// tokenError returns denied for an endpoint that refuses and unavailable for one that is away. It does not quote the answer, since some
+// endpoints answer with what they were sent.
+func tokenError(p *agent.PlanAuth, err error) error {
 	if answer, ok := errors.AsType[*oauth2.RetrieveError](err); ok && answer.Response != nil {
 		status, code := answer.Response.StatusCode, agent.CodeDenied
 		if status >= http.StatusInternalServerError || status == http.StatusTooManyRequests {

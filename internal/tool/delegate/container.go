@@ -13,22 +13,22 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// Containers runs containers somewhere. What a container does is in its result, a failure of it included. An error of
-// [agent.CodeInvalid], [agent.CodeDenied] or [agent.CodeOverflow] refuses what was asked for, and its Field is the member of
-// [agent.Container] in snake case; any other error is for the runtime to try again, and the same Key then means the same container.
+// Containers runs containers. The result says what a container did, also if it failed. An error of [agent.CodeInvalid], [agent.CodeDenied] or
+// [agent.CodeOverflow] refuses the request, and its Field is the member of [agent.Container] in snake case. The runtime repeats a call after any
+// other error; the same Key then means the same container.
 type Containers interface {
 	Manifests
 	Run(ctx context.Context, c agent.Container) (agent.ContainerResult, error)
-	// Status says how far a Job of the tenant's is. A Job that is not there is [agent.CodeNotFound].
+	// Status returns the state of a Job of the tenant. A Job that is not there is [agent.CodeNotFound].
 	Status(ctx context.Context, tenant, job string) (agent.ContainerStatus, error)
 }
 
-// Manifests writes what a cluster would be given for a container. It sends nothing. What it refuses has the errors of [Containers].
+// Manifests writes the manifests of containers. It sends nothing. Its errors are those of [Containers].
 type Manifests interface {
 	Render(c agent.Container) (agent.ContainerManifest, error)
 }
 
-// resources is what a container's config may ask for, within what the cluster's configuration allows.
+// resources are the members of config for all containers. The cluster's configuration bounds them.
 type resources struct {
 	CPU        amount            `json:"cpu"`
 	Memory     amount            `json:"memory"`
@@ -37,7 +37,7 @@ type resources struct {
 	DryRun     bool              `json:"dry_run"`
 }
 
-// amount is a quantity of Kubernetes; a number is one as well.
+// amount is a quantity of Kubernetes, as a string or a number.
 type amount string
 
 // UnmarshalJSON takes a string, a number or null.
@@ -59,8 +59,8 @@ func (a *amount) UnmarshalJSON(raw []byte) error {
 
 var errAmount = errors.New("want a quantity such as 1, 500m or 256Mi")
 
-// contain reads what the container is to be.
-func (a *arguments) contain(image string, raw json.RawMessage) error {
+// parseContainer reads the container from the image, inputs and config.
+func (a *arguments) parseContainer(image string, raw json.RawMessage) error {
 	var in struct {
 		resources
 
@@ -70,7 +70,7 @@ func (a *arguments) contain(image string, raw json.RawMessage) error {
 	a.container.Image, a.container.Input = image, a.inputs
 	var err error
 	switch interpreter := a.agentType == codeInterpreter; {
-	case isNull(raw):
+	case isMissing(raw):
 	case interpreter:
 		err = decodeConfig(raw, &in.resources)
 	default:
@@ -89,14 +89,14 @@ func (a *arguments) contain(image string, raw json.RawMessage) error {
 		c.Timeout = time.Duration(*in.TimeoutSec) * time.Second
 	}
 	if a.agentType == codeInterpreter {
-		return a.interpret()
+		return a.parseCode()
 	}
 	return nil
 }
 
-// interpret takes code and language out of inputs; the rest is the code's input.
-func (a *arguments) interpret() error {
-	members, err := read(a.inputs)
+// parseCode takes code and language out of inputs; the rest is the code's input.
+func (a *arguments) parseCode() error {
+	members, err := readMembers(a.inputs)
 	if err != nil {
 		return agent.Invalid("inputs", "malformed JSON: %w", err)
 	}
@@ -126,7 +126,7 @@ func (a *arguments) interpret() error {
 	}
 	a.container.Input = json.RawMessage("{}")
 	if len(members) > 0 {
-		rest, err := compact(members)
+		rest, err := encodeMembers(members)
 		if err != nil {
 			return err
 		}
@@ -137,31 +137,31 @@ func (a *arguments) interpret() error {
 
 // run runs the container of a call.
 func (d delegate) run(ctx context.Context, inv agent.Invocation, in *arguments) (agent.ToolResult, error) {
-	result, err := d.cfg.Containers.Run(ctx, in.of(inv))
+	result, err := d.cfg.Containers.Run(ctx, in.containerFor(&inv))
 	if err != nil {
-		return in.refused(err)
+		return in.refusedResult(err)
 	}
 	if result.Failure != nil {
 		f := *result.Failure
-		f.Field = in.argument(f.Field)
+		f.Field = in.argumentName(f.Field)
 		return failed(&f)
 	}
 	return d.answer(ctx, inv, &result)
 }
 
-// of is the container of a call.
-func (a *arguments) of(inv agent.Invocation) agent.Container {
+// containerFor returns the container of a call.
+func (a *arguments) containerFor(inv *agent.Invocation) agent.Container {
 	c := a.container
 	c.Tenant, c.TurnID, c.Key, c.Attempt, c.Report = inv.Tenant, inv.TurnID, inv.IdempotencyKey, inv.Attempt, inv.Report
 	return c
 }
 
-// refused tells the model of a request that was refused; any other error is for the runtime.
-func (a *arguments) refused(err error) (agent.ToolResult, error) {
+// refusedResult returns the failed result of a request that was refused; any other error is for the runtime.
+func (a *arguments) refusedResult(err error) (agent.ToolResult, error) {
 	switch agent.CodeOf(err) {
 	case agent.CodeInvalid, agent.CodeDenied, agent.CodeOverflow:
 		f := agent.FailureOf(err)
-		f.Field = a.argument(f.Field)
+		f.Field = a.argumentName(f.Field)
 		f.Message = err.Error()
 		if e, ok := errors.AsType[*agent.Error](err); ok {
 			f.Message = e.Err.Error()
@@ -172,7 +172,7 @@ func (a *arguments) refused(err error) (agent.ToolResult, error) {
 	}
 }
 
-// render answers the manifest of a call's container, which is not run.
+// render returns the manifest of a call's container without running it.
 func (d delegate) render(inv agent.Invocation, in *arguments) (agent.ToolResult, error) {
 	manifests, why := d.cfg.Manifests, "no cluster is configured: nothing was run"
 	if d.cfg.Containers != nil {
@@ -183,9 +183,9 @@ func (d delegate) render(inv agent.Invocation, in *arguments) (agent.ToolResult,
 			Type: string(agent.CodeUnavailable), Message: "no cluster is configured to run agents of type " + in.agentType, Field: "agent_type",
 		})
 	}
-	made, err := manifests.Render(in.of(inv))
+	made, err := manifests.Render(in.containerFor(&inv))
 	if err != nil {
-		return in.refused(err)
+		return in.refusedResult(err)
 	}
 	out, err := json.Marshal(map[string]any{"dry_run": true, "message": why, "job": made.Job, "manifest": made.Manifest})
 	if err != nil {
@@ -194,8 +194,8 @@ func (d delegate) render(inv agent.Invocation, in *arguments) (agent.ToolResult,
 	return agent.ToolResult{Output: out}, nil
 }
 
-// argument is the argument that a member of [agent.Container] was made of.
-func (a *arguments) argument(field string) string {
+// argumentName returns the argument that a member of [agent.Container] comes from.
+func (a *arguments) argumentName(field string) string {
 	name, _, _ := strings.Cut(field, ".")
 	name, _, _ = strings.Cut(name, "[")
 	switch name {
@@ -217,13 +217,13 @@ func (a *arguments) argument(field string) string {
 	}
 }
 
-// What the model sees of a container's logs, in bytes of their end: the result is what matters, where there is one.
+// How many bytes of the end of a container's logs the model sees.
 const (
-	logsBesides = 2 << 10
-	logsAlone   = 16 << 10
+	maxLogsBesideResult = 2 << 10
+	maxLogsAlone        = 16 << 10
 )
 
-// shownResult is what the model sees of a container's end.
+// shownResult is the end of a container, as the model sees it.
 type shownResult struct {
 	Result  json.RawMessage `json:"result"`
 	Logs    string          `json:"logs,omitempty"`
@@ -231,23 +231,23 @@ type shownResult struct {
 	Job     string          `json:"job"`
 }
 
-// show shortens logs that are too long to show, and stores them.
+// show returns a result with shortened logs, and stores logs that are too long to show.
 func (d delegate) show(ctx context.Context, inv agent.Invocation, r *agent.ContainerResult) (shownResult, error) {
-	most := logsBesides
+	maxLogs := maxLogsBesideResult
 	if r.Result == nil {
-		most = logsAlone
+		maxLogs = maxLogsAlone
 	}
 	out := shownResult{r.Result, r.Logs, "", r.Job}
-	if len(r.Logs) <= most && !r.LogsCut {
+	if len(r.Logs) <= maxLogs && !r.LogsCut {
 		return out, nil
 	}
-	out.Logs = "…" + strings.ToValidUTF8(r.Logs[max(0, len(r.Logs)-most):], "")
+	out.Logs = "…" + strings.ToValidUTF8(r.Logs[max(0, len(r.Logs)-maxLogs):], "")
 	var err error
-	out.LogsRef, err = d.keep(ctx, inv, r)
+	out.LogsRef, err = d.storeLogs(ctx, inv, r)
 	return out, err
 }
 
-// answer is what the model sees of a container that has succeeded.
+// answer returns the result of a container that has succeeded.
 func (d delegate) answer(ctx context.Context, inv agent.Invocation, r *agent.ContainerResult) (agent.ToolResult, error) {
 	out, err := d.show(ctx, inv, r)
 	if err != nil {
@@ -260,8 +260,8 @@ func (d delegate) answer(ctx context.Context, inv agent.Invocation, r *agent.Con
 	return agent.ToolResult{Output: raw}, nil
 }
 
-// keep stores logs that are too long to show, as {"job","logs"}, and returns their reference.
-func (d delegate) keep(ctx context.Context, inv agent.Invocation, r *agent.ContainerResult) (string, error) {
+// storeLogs stores logs as {"job","logs"}, and returns their reference.
+func (d delegate) storeLogs(ctx context.Context, inv agent.Invocation, r *agent.ContainerResult) (string, error) {
 	if d.cfg.Blobs == nil {
 		return "", nil
 	}
@@ -271,7 +271,7 @@ func (d delegate) keep(ctx context.Context, inv agent.Invocation, r *agent.Conta
 	}
 	if inv.Redact != nil {
 		if raw, err = inv.Redact(raw); err != nil {
-			return "", nil //nolint:nilerr // what may not be stored is not; the answer is there without it
+			return "", nil //nolint:nilerr // logs that may not be stored are left out
 		}
 	}
 	return d.cfg.Blobs.Put(ctx, inv.Tenant, strings.NewReader(string(raw)))

@@ -11,25 +11,24 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// member is one of an object, in its order.
+// member is a member of an object.
 type member struct {
 	name  string
 	value jsontext.Value
 }
 
-// message makes the message of inputs, an object: the first of message, task and input that is a string, and behind it, as JSON, what
-// else was given. Nothing of inputs is lost.
-func message(inputs json.RawMessage) (string, error) {
-	members, err := read(inputs)
+// messageOf returns the message of inputs: the first of message, task and input that is a string, followed by the other members as JSON.
+func messageOf(inputs json.RawMessage) (string, error) {
+	members, err := readMembers(inputs)
 	if err != nil {
 		return "", agent.Invalid("inputs", "malformed JSON: %w", err)
 	}
 	if len(members) == 0 {
 		return "", agent.Invalid("inputs", "is empty: give the task as inputs.message")
 	}
-	at := find(members)
+	at := messageIndex(members)
 	if at < 0 {
-		return compact(members)
+		return encodeMembers(members)
 	}
 	text, err := jsontext.AppendUnquote(nil, members[at].value)
 	if err != nil {
@@ -42,12 +41,12 @@ func message(inputs json.RawMessage) (string, error) {
 	if len(rest) == 0 {
 		return string(text), nil
 	}
-	more, err := compact(rest)
+	more, err := encodeMembers(rest)
 	return string(text) + "\n\n" + more, err
 }
 
-// find is where the message is, -1 when nowhere.
-func find(members []member) int {
+// messageIndex returns the index of the message, -1 if there is none.
+func messageIndex(members []member) int {
 	for _, name := range []string{"message", "task", "input"} {
 		for i, m := range members {
 			if m.name == name && m.value.Kind() == jsontext.KindString {
@@ -58,7 +57,8 @@ func find(members []member) int {
 	return -1
 }
 
-func read(object json.RawMessage) ([]member, error) {
+// readMembers returns the members of an object in their order.
+func readMembers(object json.RawMessage) ([]member, error) {
 	d := jsontext.NewDecoder(bytes.NewReader(object))
 	if _, err := d.ReadToken(); err != nil {
 		return nil, err
@@ -80,8 +80,8 @@ func read(object json.RawMessage) ([]member, error) {
 	return members, nil
 }
 
-// compact writes members as an object without spaces; numbers keep their digits.
-func compact(members []member) (string, error) {
+// encodeMembers returns members as a JSON object without spaces; numbers keep their digits.
+func encodeMembers(members []member) (string, error) {
 	var b bytes.Buffer
 	for i, m := range members {
 		b.WriteByte("{,"[min(i, 1)])

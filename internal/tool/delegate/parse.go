@@ -17,16 +17,16 @@ const (
 	langchainAgent  = "langchain_agent"
 )
 
-// arguments are a call's, checked as far as that is possible without the delegates.
+// arguments are the arguments of a call, checked as far as that is possible without the delegates.
 type arguments struct {
 	agentType string
 	inputs    json.RawMessage // an object
 	config    config          // of langchain_agent
-	container agent.Container // of the others: what was asked for, without whose call it is
-	dryRun    bool            // the container is not to run: its manifest is asked for
+	container agent.Container // of the other types: what was asked for, without the fields of the invocation
+	dryRun    bool            // only the manifest of the container is asked for
 }
 
-// config is what langchain_agent can be told.
+// config is the config of langchain_agent.
 type config struct {
 	Agent  string        `json:"agent"`
 	Limits *agent.Limits `json:"limits"`
@@ -48,11 +48,11 @@ func parse(args json.RawMessage) (*arguments, error) {
 	switch {
 	case in.AgentType == nil:
 		return nil, agent.Invalid("agent_type", "is required")
-	case isNull(in.Inputs):
+	case isMissing(in.Inputs):
 		return nil, agent.Invalid("inputs", "is required")
 	case in.Inputs[0] != '{':
 		return nil, agent.Invalid("inputs", "want an object")
-	case !isNull(in.Config) && in.Config[0] != '{':
+	case !isMissing(in.Config) && in.Config[0] != '{':
 		return nil, agent.Invalid("config", "want an object")
 	}
 	out := &arguments{agentType: *in.AgentType, inputs: in.Inputs}
@@ -68,9 +68,9 @@ func parse(args json.RawMessage) (*arguments, error) {
 		return nil, agent.Invalid("container_image", "is for %s alone", customContainer)
 	}
 	if out.agentType != langchainAgent {
-		return out, out.contain(in.ContainerImage, in.Config)
+		return out, out.parseContainer(in.ContainerImage, in.Config)
 	}
-	if !isNull(in.Config) {
+	if !isMissing(in.Config) {
 		return out, out.config.decode(in.Config)
 	}
 	return out, nil
@@ -86,7 +86,7 @@ func (c *config) decode(raw json.RawMessage) error {
 	return nil
 }
 
-// decodeConfig decodes config strictly; its errors name the field from the top.
+// decodeConfig decodes config strictly. Its errors name the field with its path in the arguments.
 func decodeConfig(raw json.RawMessage, to any) error {
 	err := strictjson.Decode(raw, to)
 	if e, ok := errors.AsType[*agent.Error](err); ok {
@@ -95,23 +95,23 @@ func decodeConfig(raw json.RawMessage, to any) error {
 	return err
 }
 
-func isNull(raw json.RawMessage) bool { return len(raw) == 0 || raw[0] == 'n' }
+func isMissing(raw json.RawMessage) bool { return len(raw) == 0 || raw[0] == 'n' }
 
-// request makes the turn that is asked for.
+// request returns the turn that is asked for.
 func (a *arguments) request(delegates []string) (agent.DelegateRequest, error) {
-	name, err := choose(a.config.Agent, delegates)
+	name, err := chooseDelegate(a.config.Agent, delegates)
 	if err != nil {
 		return agent.DelegateRequest{}, err
 	}
-	text, err := message(a.inputs)
+	text, err := messageOf(a.inputs)
 	if err != nil {
 		return agent.DelegateRequest{}, err
 	}
 	return agent.DelegateRequest{Agent: name, Message: text, Limits: a.config.Limits}, nil
 }
 
-// choose finds the delegate of a name; none at all means the only one.
-func choose(name string, delegates []string) (string, error) {
+// chooseDelegate returns the delegate of a name. An empty name means the only delegate.
+func chooseDelegate(name string, delegates []string) (string, error) {
 	const field = "config.agent"
 	switch {
 	case len(delegates) == 0:
@@ -119,18 +119,18 @@ func choose(name string, delegates []string) (string, error) {
 	case name == "" && len(delegates) == 1:
 		return delegates[0], nil
 	case name == "":
-		return "", agent.Invalid(field, "is required: want one of %s", listed(delegates))
+		return "", agent.Invalid(field, "is required: want one of %s", listNames(delegates))
 	case !slices.Contains(delegates, name):
-		return "", agent.FieldErrorf(agent.CodeDenied, field, "%.100q is not a delegate of this agent: want one of %s", name, listed(delegates))
+		return "", agent.FieldErrorf(agent.CodeDenied, field, "%.100q is not a delegate of this agent: want one of %s", name, listNames(delegates))
 	default:
 		return name, nil
 	}
 }
 
-// maxListed bounds how many names an error lists.
+// maxListed is how many names an error lists.
 const maxListed = 20
 
-func listed(names []string) string {
+func listNames(names []string) string {
 	if len(names) > maxListed {
 		return strings.Join(names[:maxListed], ", ") + ", …"
 	}

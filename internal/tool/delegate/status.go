@@ -9,12 +9,13 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/clip"
 	"github.com/turnstone-run/turnstone/internal/strictjson"
+	"github.com/turnstone-run/turnstone/internal/tool"
 )
 
 //go:embed status_schema.json
 var statusSchema []byte
 
-// status is the tool get_delegated_job: it looks at the Job of an earlier call.
+// status is the tool get_delegated_job, which reads the Job of an earlier call.
 type status struct{ cfg Config }
 
 var _ agent.Summarizer = status{}
@@ -42,7 +43,7 @@ func parseStatus(args json.RawMessage) (job string, err error) {
 	return in.Job, nil
 }
 
-// Summarize names the job.
+// Summarize returns the name of the job.
 func (status) Summarize(args json.RawMessage) string {
 	job, err := parseStatus(args)
 	if err != nil {
@@ -51,17 +52,17 @@ func (status) Summarize(args json.RawMessage) string {
 	return clip.Bytes(job, maxName)
 }
 
-// Call looks once; it does not wait for the Job.
+// Call reads the Job once; it does not wait for it.
 func (s status) Call(ctx context.Context, inv agent.Invocation, call agent.ToolCall) (agent.ToolResult, error) {
 	if err := agent.Interrupted(ctx, "call "+StatusTool); err != nil {
 		return agent.ToolResult{}, err
 	}
 	job, err := parseStatus(call.Args)
 	if err != nil {
-		return failedAs(StatusTool, agent.FailureOf(err))
+		return tool.FailedResult(StatusTool, agent.FailureOf(err))
 	}
 	if s.cfg.Containers == nil {
-		return failedAs(StatusTool, &agent.Failure{Type: string(agent.CodeUnavailable), Message: "no cluster is configured, so no jobs run"})
+		return tool.FailedResult(StatusTool, &agent.Failure{Type: string(agent.CodeUnavailable), Message: "no cluster is configured, so no jobs run"})
 	}
 	got, err := s.cfg.Containers.Status(ctx, inv.Tenant, job)
 	switch agent.CodeOf(err) {
@@ -72,13 +73,13 @@ func (s status) Call(ctx context.Context, inv agent.Invocation, call agent.ToolC
 		if e, ok := errors.AsType[*agent.Error](err); ok {
 			f.Message = e.Err.Error()
 		}
-		return failedAs(StatusTool, f)
+		return tool.FailedResult(StatusTool, f)
 	default:
 		return agent.ToolResult{}, err
 	}
 }
 
-// answer is what the model sees of a Job. That the container failed is no failure of this call.
+// answer returns the state of a Job. A container that failed is no failure of this call.
 func (s status) answer(ctx context.Context, inv agent.Invocation, got *agent.ContainerStatus) (agent.ToolResult, error) {
 	var out any = map[string]string{"job": got.Job, "status": got.State, "detail": got.Detail}
 	if got.State != agent.ContainerRunning {

@@ -10,14 +10,14 @@ import (
 	"github.com/turnstone-run/turnstone/internal/tool"
 )
 
-// The names under which the catalog finds us.
+// The names of the toolkit and its tools in the catalog.
 const (
 	ToolkitName = "delegate"
 	ToolName    = "delegate_to_agent"
 	StatusTool  = "get_delegated_job"
 )
 
-// MaxArgs bounds the arguments, in bytes.
+// MaxArgs is the maximum length of the arguments, in bytes.
 const MaxArgs = 256 << 10
 
 //go:embed schema.json
@@ -25,18 +25,18 @@ var schema []byte
 
 // Config holds what the toolkit needs.
 type Config struct {
-	Containers Containers // nil: containers are not run, their manifests are answered
-	Manifests  Manifests  // writes the manifests; nil: Containers does
-	Blobs      tool.Blobs // takes what containers log; nil: the end of it is in the answer, and that is all
+	Containers Containers // nil: containers do not run, and the answer is their manifest
+	Manifests  Manifests  // writes the manifests if there are no Containers
+	Blobs      tool.Blobs // stores long logs of containers; nil: only their end is in the answer
 }
 
-// New makes the toolkit without a cluster.
+// New returns the toolkit without a cluster.
 func New() agent.Toolkit { return With(Config{}) }
 
-// With makes the toolkit.
+// With returns the toolkit.
 func With(cfg Config) agent.Toolkit { return toolkit{cfg} }
 
-// Factory makes the toolkit out of the runtime's dependencies, which take the place of those in cfg.
+// Factory returns the factory of the toolkit. The runtime's blob store replaces the one in cfg.
 func Factory(cfg Config) tool.Factory {
 	return tool.Factory{
 		Name: ToolkitName, Needs: []tool.Need{tool.NeedBlobs},
@@ -74,17 +74,17 @@ func (delegate) Spec() agent.ToolSpec {
 	}
 }
 
-// EffectFree is true for the turn of another agent: asking for it changes nothing, and what its tools do passes that turn's own gates.
-// A container may do anything when it runs: without a cluster, and with dry_run, it does not.
+// EffectFree reports whether the call changes nothing. Asking for the turn of another agent changes nothing: its tools pass the gates of that
+// turn. A container may do anything if it runs, which it does not without a cluster or with dry_run.
 func (d delegate) EffectFree(args json.RawMessage) bool {
 	in, err := parse(args)
 	return err != nil || in.agentType == langchainAgent || in.dryRun || d.cfg.Containers == nil
 }
 
-// maxName is what a summary shows of a name, in bytes.
+// maxName is the maximum number of bytes of a name in a summary.
 const maxName = 60
 
-// Summarize names who is asked, or what runs.
+// Summarize returns the agent that is asked, or the image that runs.
 func (delegate) Summarize(args json.RawMessage) string {
 	in, err := parse(args)
 	if err != nil {
@@ -100,7 +100,7 @@ func (delegate) Summarize(args json.RawMessage) string {
 	return clip.Bytes(name, maxName)
 }
 
-// Delegate says which of the delegates is asked. Its error is [agent.CodeInvalid], [agent.CodeOverflow] beyond a bound, or
+// Delegate returns the request for another agent's turn. Its error is [agent.CodeInvalid], [agent.CodeOverflow] beyond a bound, or
 // [agent.CodeDenied] for an agent that is not a delegate; it names the field.
 func (delegate) Delegate(args json.RawMessage, delegates []string) (agent.DelegateRequest, bool, error) {
 	in, err := parse(args)
@@ -111,7 +111,7 @@ func (delegate) Delegate(args json.RawMessage, delegates []string) (agent.Delega
 	return r, err == nil, err
 }
 
-// Call runs a container, or answers its manifest. What the runtime runs as a turn does not come here.
+// Call runs a container, or returns its manifest. The runtime runs turns of other agents without this call.
 func (d delegate) Call(ctx context.Context, inv agent.Invocation, call agent.ToolCall) (agent.ToolResult, error) {
 	if err := agent.Interrupted(ctx, "call "+ToolName); err != nil {
 		return agent.ToolResult{}, err
@@ -131,13 +131,4 @@ func (d delegate) Call(ctx context.Context, inv agent.Invocation, call agent.Too
 	}
 }
 
-func failed(f *agent.Failure) (agent.ToolResult, error) { return failedAs(ToolName, f) }
-
-func failedAs(tool string, f *agent.Failure) (agent.ToolResult, error) {
-	f.Tool = tool
-	out, err := json.Marshal(map[string]*agent.Failure{"error": f})
-	if err != nil {
-		return agent.ToolResult{}, agent.Errorf(agent.CodeInternal, "call "+tool, "encode failure: %w", err)
-	}
-	return agent.ToolResult{Output: out, Failure: f}, nil
-}
+func failed(f *agent.Failure) (agent.ToolResult, error) { return tool.FailedResult(ToolName, f) }

@@ -381,11 +381,11 @@ func TestDocs(t *testing.T) {
 	blocks := regexp.MustCompile("(?s)```json call\n(.*?)```").FindAllStringSubmatch(string(page), -1)
 	require.NotEmpty(t, blocks)
 	for _, block := range blocks {
-		_, err := parse(json.RawMessage(block[1]))
+		_, err := parseArguments(json.RawMessage(block[1]))
 		require.NoError(t, err, block[1])
 	}
 	for _, block := range regexp.MustCompile("(?s)```json parameters\n(.*?)```").FindAllStringSubmatch(string(page), -1) {
-		_, err := bindingOf(json.RawMessage(block[1]))
+		_, err := parseBinding(json.RawMessage(block[1]))
 		require.NoError(t, err, block[1])
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/clip"
 	"github.com/turnstone-run/turnstone/internal/openapi"
+	"github.com/turnstone-run/turnstone/internal/tool"
 )
 
 const (
@@ -22,7 +23,7 @@ const (
 	sampleSize = 4 << 10 // bytes
 )
 
-// output is what the model sees.
+// output is the result that the model sees.
 type output struct {
 	Status      int               `json:"status"`
 	Operation   string            `json:"operation"`
@@ -31,52 +32,52 @@ type output struct {
 	Headers     map[string]string `json:"headers,omitempty"`
 	Body        json.RawMessage   `json:"body,omitempty"`
 	Text        *string           `json:"text,omitempty"`
-	Bytes       int               `json:"bytes,omitempty"` // of content that is not shown
+	Bytes       int               `json:"bytes,omitempty"` // length of content that is not shown
 	Warnings    []string          `json:"warnings,omitempty"`
 }
 
-// answer is the result of a response that is a success.
-func (c *exchange) answer(resp *http.Response, body []byte) (agent.ToolResult, error) {
+// successResult returns the result of a response with a status of success.
+func (c *exchange) successResult(resp *http.Response, body []byte) (agent.ToolResult, error) {
 	contentType := resp.Header.Get("Content-Type")
 	o := output{
-		Status: resp.StatusCode, Operation: c.title, URL: clip.Bytes(c.shown(), openapi.MaxURL), ContentType: clip.Bytes(contentType, 200),
-		Headers: c.headers(resp.Header),
+		Status: resp.StatusCode, Operation: c.title, URL: clip.Bytes(c.publicURL(), openapi.MaxURL), ContentType: clip.Bytes(contentType, 200),
+		Headers: shownHeaders(resp.Header),
 	}
 	var value any
 	isJSON := false
 	media, _, _ := mime.ParseMediaType(contentType)
 	switch {
 	case len(bytes.TrimSpace(body)) == 0:
-	case likelyJSON(media):
+	case mayBeJSON(media):
 		var err error
 		if value, err = openapi.DecodeJSON(body); err != nil {
-			c.warn("the body " + err.Error())
-			o.Text = text(body)
+			c.addWarning("the body " + err.Error())
+			o.Text = clipText(body)
 			break
 		}
 		isJSON = true
 		var compact bytes.Buffer
 		if err := json.Compact(&compact, bytes.ToValidUTF8(body, []byte("�"))); err != nil {
-			return failed(agent.Errorf(agent.CodeInternal, "", "the body cannot be shown: %w", err))
+			return errorResult(agent.Errorf(agent.CodeInternal, "", "the body cannot be shown: %w", err))
 		}
 		o.Body = compact.Bytes()
 	case strings.HasPrefix(media, "text/"), strings.HasSuffix(media, "xml"), strings.HasSuffix(media, "yaml"), media == "application/javascript",
 		media == "application/x-ndjson", media == "application/x-www-form-urlencoded":
-		o.Text = text(body)
+		o.Text = clipText(body)
 	default:
 		o.Bytes = len(body)
-		c.warn("the content is binary and not shown")
+		c.addWarning("the content is binary and not shown")
 	}
 	if len(body) > maxText && o.Text != nil {
-		c.warn(fmt.Sprintf("the text is cut off: it has %d bytes", len(body)))
+		c.addWarning(fmt.Sprintf("the text is cut off: it has %d bytes", len(body)))
 	}
-	if c.checks {
+	if c.checksResponse {
 		for _, w := range c.op.Check(resp.StatusCode, contentType, value, isJSON, len(body) == 0) {
-			c.warn(w)
+			c.addWarning(w)
 		}
 	}
 	o.Warnings = c.warnings
-	out, err := encode(o)
+	out, err := tool.EncodeJSON(o)
 	if err != nil {
 		return agent.ToolResult{}, agent.Errorf(agent.CodeInternal, "call "+ToolName, "encode the answer: %w", err)
 	}
@@ -87,45 +88,45 @@ func (c *exchange) answer(resp *http.Response, body []byte) (agent.ToolResult, e
 	return res, nil
 }
 
-// likelyJSON reports whether a body may be JSON: a server that says nothing, or something of its own, is tried.
-func likelyJSON(media string) bool {
+// mayBeJSON reports whether a body of a media type may be JSON; one without a type may be.
+func mayBeJSON(media string) bool {
 	return media == "" || media == "application/json" || media == "text/json" || strings.HasSuffix(media, "+json")
 }
 
-func text(body []byte) *string {
+func clipText(body []byte) *string {
 	s := clip.Bytes(strings.ToValidUTF8(string(body), "�"), maxText)
 	return &s
 }
 
-// headers are the few that say something to a model.
-func (c *exchange) headers(h http.Header) map[string]string {
+// shownHeaders returns the headers that a model can use.
+func shownHeaders(h http.Header) map[string]string {
 	out := map[string]string{}
 	for _, name := range []string{
 		"Location", "Link", "Retry-After", "ETag", "Last-Modified", "X-Request-Id", "X-Total-Count", "X-RateLimit-Remaining", "RateLimit",
 	} {
 		if v := h.Get(name); v != "" {
-			out[strings.ToLower(name)] = clip.Bytes(strings.ToValidUTF8(string(c.scrub([]byte(v))), "�"), maxHeader)
+			out[strings.ToLower(name)] = clip.Bytes(strings.ToValidUTF8(v, "�"), maxHeader)
 		}
 	}
 	return out
 }
 
-// rowsOf is the list of objects that a body is, or has as its only one: the turn's data. nil when there is none.
+// rowsOf returns the list of objects that a body is, or the only one that it has; nil if there is none. It becomes the turn's data.
 func rowsOf(body json.RawMessage, value any) json.RawMessage {
 	switch value := value.(type) {
 	case []any:
-		if isRows(value) {
+		if isRowList(value) {
 			return body
 		}
 	case map[string]any:
 		name, found := "", 0
 		for member, v := range value {
-			if list, ok := v.([]any); ok && isRows(list) {
+			if list, ok := v.([]any); ok && isRowList(list) {
 				name, found = member, found+1
 			}
 		}
 		for _, usual := range []string{"data", "items", "results", "value", "records"} {
-			if list, ok := value[usual].([]any); ok && isRows(list) && found > 1 {
+			if list, ok := value[usual].([]any); ok && isRowList(list) && found > 1 {
 				name, found = usual, 1
 			}
 		}
@@ -141,14 +142,14 @@ func rowsOf(body json.RawMessage, value any) json.RawMessage {
 	return nil
 }
 
-func isRows(list []any) bool {
+func isRowList(list []any) bool {
 	return len(list) > 0 && !slices.ContainsFunc(list, func(v any) bool {
 		_, ok := v.(map[string]any)
 		return !ok
 	})
 }
 
-// preview is {type,row_count,sample}.
+// preview returns {type,row_count,sample}.
 func preview(rows json.RawMessage) json.RawMessage {
 	var all []json.RawMessage
 	if json.Unmarshal(rows, &all) != nil {
@@ -161,7 +162,7 @@ func preview(rows json.RawMessage) json.RawMessage {
 		}
 		sample = append(sample, row)
 	}
-	out, err := encode(struct {
+	out, err := tool.EncodeJSON(struct {
 		Type     string            `json:"type"`
 		RowCount int               `json:"row_count"`
 		Sample   []json.RawMessage `json:"sample"`
@@ -172,23 +173,23 @@ func preview(rows json.RawMessage) json.RawMessage {
 	return out
 }
 
-// refused is the failure of a status that is no success. It is retryable where the request may be sent again without doing anything twice: of
-// another, the server has had it and may have acted on a part of it, whatever it says.
-func (c *exchange) refused(resp *http.Response, body []byte) (agent.ToolResult, error) {
+// statusResult returns the failed result of a status that is no success. It is retryable if the request may be sent again. Any other request
+// has reached the server, which may have acted on a part of it.
+func (c *exchange) statusResult(resp *http.Response, body []byte) (agent.ToolResult, error) {
 	status := resp.StatusCode
-	f := agent.Failure{Type: string(agent.CodeInvalid)}
+	f := &agent.Failure{Type: string(agent.CodeInvalid)}
 	switch {
-	case redirects(status):
+	case isRedirect(status):
 		f.Message = "it redirects to another place, which is not followed"
 		if !c.op.Repeatable() && status <= http.StatusSeeOther { // 307 and 308 ask for the request again: nothing was done
-			f.Message += "; whether the " + c.made.Method + " took effect is unknown"
+			f.Message += "; whether the " + c.request.Method + " took effect is unknown"
 		}
 	case status == http.StatusTooManyRequests:
 		f.Type, f.Retryable = string(agent.CodeRateLimited), c.op.Repeatable()
 	case status == http.StatusServiceUnavailable:
 		f.Type, f.Retryable = string(agent.CodeUnavailable), c.op.Repeatable()
 	case status >= 500 && !c.op.Repeatable() && (status == http.StatusBadGateway || status == http.StatusGatewayTimeout):
-		f.Type, f.Message = agent.OutcomeUnknown, "whether the "+c.made.Method+" took effect is unknown"
+		f.Type, f.Message = agent.OutcomeUnknown, "whether the "+c.request.Method+" took effect is unknown"
 	case status >= 500, status == http.StatusRequestTimeout, status == http.StatusTooEarly:
 		f.Type, f.Retryable = string(agent.CodeUnavailable), c.op.Repeatable()
 	case status == http.StatusUnauthorized, status == http.StatusForbidden:
@@ -198,7 +199,7 @@ func (c *exchange) refused(resp *http.Response, body []byte) (agent.ToolResult, 
 	case status == http.StatusConflict:
 		f.Type = string(agent.CodeConflict)
 	}
-	message := fmt.Sprintf("%s: %s answered %s", c.title, c.made.URL.Host, strings.TrimSpace(fmt.Sprintf("%d %s", status, http.StatusText(status))))
+	message := fmt.Sprintf("%s: %s answered %s", c.title, c.request.URL.Host, strings.TrimSpace(fmt.Sprintf("%d %s", status, http.StatusText(status))))
 	if after := resp.Header.Get("Retry-After"); after != "" {
 		message += " (retry after " + clip.Bytes(after, 60) + ")"
 	}
@@ -206,17 +207,17 @@ func (c *exchange) refused(resp *http.Response, body []byte) (agent.ToolResult, 
 		message += "; " + f.Message
 	}
 	media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
-	if likelyJSON(media) || media == "text/plain" {
-		if said := saying(body); said != "" {
-			message += ": " + said
+	if mayBeJSON(media) || media == "text/plain" {
+		if text := errorMessage(body); text != "" {
+			message += ": " + text
 		}
 	}
 	f.Message = message
-	return failed(&fault{f})
+	return failureResult(f)
 }
 
-// redirects reports whether a status sends the caller elsewhere; 300, 304 and others below 400 do not.
-func redirects(status int) bool {
+// isRedirect reports whether a status sends the caller elsewhere; 300, 304 and others below 400 do not.
+func isRedirect(status int) bool {
 	switch status {
 	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
 		return true
@@ -225,8 +226,8 @@ func redirects(status int) bool {
 	}
 }
 
-// saying is what a server has to say of an error: the text that the usual shapes have it in (RFC 9457 and others), or all.
-func saying(body []byte) string {
+// errorMessage returns a server's message about an error: the text of the usual shapes (RFC 9457 and others), or the whole body.
+func errorMessage(body []byte) string {
 	body = body[:min(len(body), 64<<10)]
 	if v, err := openapi.DecodeJSON(body); err == nil {
 		if m, ok := v.(map[string]any); ok {
@@ -240,7 +241,7 @@ func saying(body []byte) string {
 				case string:
 					parts = append(parts, v)
 				default:
-					if text, err := encode(v); err == nil {
+					if text, err := tool.EncodeJSON(v); err == nil {
 						parts = append(parts, string(text))
 					}
 				}
@@ -255,15 +256,4 @@ func saying(body []byte) string {
 
 func oneLine(s string) string {
 	return clip.Bytes(strings.Join(strings.Fields(strings.ToValidUTF8(s, "")), " "), maxQuoted)
-}
-
-// encode is json.Marshal without the escapes that are for web pages: they only cost tokens.
-func encode(v any) (json.RawMessage, error) {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
-		return nil, fmt.Errorf("encode JSON: %w", err)
-	}
-	return bytes.TrimRight(b.Bytes(), "\n"), nil
 }

@@ -15,9 +15,9 @@ import (
 )
 
 // answerer answers without a network: what is measured is ours.
-type answerer struct{ doc string }
+type fixedHTTP struct{ doc string }
 
-func (a answerer) Do(req *http.Request) (*http.Response, error) {
+func (a fixedHTTP) Do(req *http.Request) (*http.Response, error) {
 	body := `{"temp":1}`
 	if strings.HasSuffix(req.URL.Path, "openapi.json") {
 		body = a.doc
@@ -28,7 +28,7 @@ func (a answerer) Do(req *http.Request) (*http.Response, error) {
 }
 
 // many is the weather with 1,500 more operations: 5 MB.
-func many() string {
+func largeDocument() string {
 	var b strings.Builder
 	filler := strings.Repeat("Told at length. ", 210)
 	for i := range 1500 {
@@ -39,9 +39,9 @@ func many() string {
 
 // A call of an operation of a document of 5 MB that is kept.
 func BenchmarkCallFromCache(b *testing.B) {
-	doc := many()
+	doc := largeDocument()
 	require.Greater(b, len(doc), 5_000_000)
-	kit, ok := New(Config{HTTP: answerer{doc}, Freshness: time.Hour}).(*toolkit)
+	kit, ok := New(Config{HTTP: fixedHTTP{doc}, Freshness: time.Hour}).(*toolkit)
 	require.True(b, ok)
 	call := agent.ToolCall{Args: json.RawMessage(`{"openapi_url":"https://api.example.com/openapi.json","operation_id":"getWeather","params":{"city":"x"}}`)}
 	_, err := kit.tool.Call(b.Context(), agent.Invocation{}, call)

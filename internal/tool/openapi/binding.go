@@ -19,16 +19,16 @@ const (
 	catalogPrefix = "catalog:"
 )
 
-// arguments are a call's, checked.
+// arguments are the checked arguments of a call.
 type arguments struct {
 	url       string
 	operation string
 	params    map[string]any // numbers are json.Number
-	profile   string         // "": that which fits
+	profile   string         // "": the one that fits
 }
 
-// parse reads arguments strictly.
-func parse(args json.RawMessage) (arguments, error) {
+// parseArguments decodes arguments strictly.
+func parseArguments(args json.RawMessage) (arguments, error) {
 	var a arguments
 	if len(args) > MaxArgs {
 		return a, agent.FieldErrorf(agent.CodeOverflow, "", "the arguments are %d bytes, at most %d", len(args), MaxArgs)
@@ -74,7 +74,7 @@ func decodeParams(raw json.RawMessage) (map[string]any, error) {
 	return params, nil
 }
 
-// binding are the parameters of the tool's binding.
+// binding holds the parameters of the tool's binding.
 type binding struct {
 	Documents   map[string]documentSource `json:"documents"`
 	AllowHosts  []string                  `json:"allow_hosts"`
@@ -94,8 +94,8 @@ type validation struct {
 	Response *bool `json:"response"`
 }
 
-// bindingOf reads the parameters. Those that are not as Properties say fail the call: the bound that somebody meant to set is unknown.
-func bindingOf(parameters json.RawMessage) (binding, error) {
+// parseBinding decodes the parameters. Unknown ones fail the call: somebody may have meant to set a limit.
+func parseBinding(parameters json.RawMessage) (binding, error) {
 	var b binding
 	if len(parameters) == 0 {
 		return b, nil
@@ -126,19 +126,19 @@ func (b *binding) checksResponses() bool {
 	return b.Validate == nil || b.Validate.Response == nil || *b.Validate.Response
 }
 
-// source says where a document is.
-type source struct {
+// documentLocation says where a document is. One of its fields is set.
+type documentLocation struct {
 	url    *url.URL
 	ref    string
 	inline []byte
 }
 
-// source finds the document that a call names.
-func (b *binding) source(name string) (source, error) {
+// findDocument returns the location of the document that a call names.
+func (b *binding) findDocument(name string) (documentLocation, error) {
 	short, isNamed := strings.CutPrefix(name, catalogPrefix)
 	if !isNamed {
 		u, err := parseURL(name)
-		return source{url: u}, err
+		return documentLocation{url: u}, err
 	}
 	d, ok := b.Documents[short]
 	switch {
@@ -147,18 +147,18 @@ func (b *binding) source(name string) (source, error) {
 		for n := range b.Documents {
 			known = append(known, catalogPrefix+n)
 		}
-		return source{}, agent.FieldErrorf(agent.CodeNotFound, "openapi_url", "there is no document %q: %s", clip.Bytes(name, 100), list("the catalog has", known))
+		return documentLocation{}, agent.FieldErrorf(agent.CodeNotFound, "openapi_url", "there is no document %q: %s", clip.Bytes(name, 100), listNames("the catalog has", known))
 	case d.Ref != "":
-		return source{ref: d.Ref}, nil
+		return documentLocation{ref: d.Ref}, nil
 	case len(d.Document) > 0:
-		return source{inline: d.Document}, nil
+		return documentLocation{inline: d.Document}, nil
 	default:
 		u, err := parseURL(d.URL)
-		return source{url: u}, err
+		return documentLocation{url: u}, err
 	}
 }
 
-// parseURL reads the address of a document; one without a scheme is https.
+// parseURL parses the address of a document; the default scheme is https.
 func parseURL(text string) (*url.URL, error) {
 	if !strings.Contains(text, "://") {
 		text = "https://" + text

@@ -24,89 +24,89 @@ import (
 
 const (
 	maxDocuments = 500
-	maxFreshness = time.Hour // whatever a server says
-	maxStale     = time.Hour // how long a document is used after that when its server is away
+	maxFreshness = time.Hour // even if a server allows more
+	maxStale     = time.Hour // how long a document is used after that if its server is away
 	loadTimeout  = 60 * time.Second
 	maxParses    = 2 // at once: they cost a processor each, and memory
 )
 
-// kept is a document with what is needed to ask for it again.
-type kept struct {
+// cachedDocument is a document with what is needed to ask for it again.
+type cachedDocument struct {
 	doc        *openapi.Document
 	etag, date string
-	fresh      time.Time // until when it is not asked for again; the zero time: always fresh, it cannot change
+	fresh      time.Time // until when it is not asked for again; zero: it cannot change
 }
 
-// documents keeps parsed documents, by where they are from. Those from a URL are fetched without credentials and are the same for all.
+// documents caches parsed documents by their location. Those with a URL are fetched without credentials and are the same for all tenants.
 type documents struct {
 	http      tool.HTTP
 	log       *zap.Logger
-	most      int64
+	maxBytes  int64
 	freshness time.Duration
 	now       func() time.Time
 	flights   singleflight.Group
 	parses    chan struct{}
 
-	mu    sync.Mutex
-	bytes int64
-	kept  *simplelru.LRU[string, *kept]
+	mu     sync.Mutex
+	bytes  int64
+	cached *simplelru.LRU[string, *cachedDocument]
 }
 
 func newDocuments(cfg Config) *documents {
 	d := &documents{
-		http: cfg.HTTP, log: cfg.Logger, most: cfg.CacheBytes, freshness: cfg.Freshness, now: cfg.now, parses: make(chan struct{}, maxParses),
+		http: cfg.HTTP, log: cfg.Logger, maxBytes: cfg.CacheBytes, freshness: cfg.Freshness, now: cfg.now, parses: make(chan struct{}, maxParses),
 	}
-	d.kept, _ = simplelru.NewLRU(maxDocuments, func(_ string, k *kept) { d.bytes -= int64(k.doc.Size()) }) // fails for a size below 1 alone
+	d.cached, _ = simplelru.NewLRU(maxDocuments, func(_ string, k *cachedDocument) { d.bytes -= int64(k.doc.Size()) }) // fails for a size below 1 alone
 	return d
 }
 
-func (d *documents) look(key string) *kept {
+func (d *documents) lookUp(key string) *cachedDocument {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	k, _ := d.kept.Get(key)
+	k, _ := d.cached.Get(key)
 	return k
 }
 
-// keep makes room for a document, unless it is larger than all there is.
-func (d *documents) keep(key string, k *kept) {
+// cache adds a document, unless it is larger than the cache, and removes those that were used longest ago.
+func (d *documents) cache(key string, k *cachedDocument) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.kept.Remove(key)
+	d.cached.Remove(key)
 	size := int64(k.doc.Size())
-	if size > d.most {
+	if size > d.maxBytes {
 		return
 	}
-	for d.bytes+size > d.most {
-		if _, _, ok := d.kept.RemoveOldest(); !ok {
+	for d.bytes+size > d.maxBytes {
+		if _, _, ok := d.cached.RemoveOldest(); !ok {
 			break
 		}
 	}
-	d.kept.Add(key, k)
+	d.cached.Add(key, k)
 	d.bytes += size
 }
 
-// method is that of an operation of a document that is kept, "" when it is not known. It waits for nothing.
+// method returns the method of an operation of a cached document, "" if it is not known. It does not wait.
 func (d *documents) method(u *url.URL, operation string) string {
-	if k := d.look(u.String()); k != nil {
+	if k := d.lookUp(u.String()); k != nil {
 		return k.doc.Method(operation)
 	}
 	return ""
 }
 
 // get returns a document. Errors are [agent.Error] values; unavailable may be tried again.
-func (d *documents) get(ctx context.Context, inv *agent.Invocation, s source) (*openapi.Document, error) {
+func (d *documents) get(ctx context.Context, inv *agent.Invocation, s documentLocation) (*openapi.Document, error) {
 	switch {
 	case s.url != nil:
 		return d.fromURL(ctx, s.url)
 	case s.ref != "":
-		return d.once(ctx, "cas:"+inv.Tenant+":"+s.ref, func() ([]byte, error) { return read(ctx, inv, s.ref) })
+		return d.immutable(ctx, "cas:"+inv.Tenant+":"+s.ref, func() ([]byte, error) { return readStored(ctx, inv, s.ref) })
 	default:
 		sum := sha256.Sum256(s.inline)
-		return d.once(ctx, "inline:"+hex.EncodeToString(sum[:]), func() ([]byte, error) { return s.inline, nil })
+		return d.immutable(ctx, "inline:"+hex.EncodeToString(sum[:]), func() ([]byte, error) { return s.inline, nil })
 	}
 }
 
-func read(ctx context.Context, inv *agent.Invocation, ref string) ([]byte, error) {
+func readStored(ctx context.Context, inv *agent.Invocation, ref string) ([]byte, error) {
 	content, err := inv.OpenBinary(ctx, ref)
 	if err != nil {
 		return nil, fmt.Errorf("open the document: %w", err)
@@ -119,9 +119,9 @@ func read(ctx context.Context, inv *agent.Invocation, ref string) ([]byte, error
 	return data, nil
 }
 
-// once reads a document that cannot change.
-func (d *documents) once(ctx context.Context, key string, data func() ([]byte, error)) (*openapi.Document, error) {
-	if k := d.look(key); k != nil {
+// immutable returns a document that cannot change.
+func (d *documents) immutable(ctx context.Context, key string, data func() ([]byte, error)) (*openapi.Document, error) {
+	if k := d.lookUp(key); k != nil {
 		return k.doc, nil
 	}
 	content, err := data()
@@ -130,7 +130,7 @@ func (d *documents) once(ctx context.Context, key string, data func() ([]byte, e
 	}
 	doc, err := d.parse(ctx, content, nil)
 	if err == nil {
-		d.keep(key, &kept{doc: doc})
+		d.cache(key, &cachedDocument{doc: doc})
 	}
 	return doc, err
 }
@@ -147,14 +147,14 @@ func (d *documents) parse(ctx context.Context, data []byte, from *url.URL) (*ope
 
 func (d *documents) fromURL(ctx context.Context, u *url.URL) (*openapi.Document, error) {
 	key := u.String()
-	if k := d.look(key); k != nil && d.now().Before(k.fresh) {
+	if k := d.lookUp(key); k != nil && d.now().Before(k.fresh) {
 		return k.doc, nil
 	}
 	flight := d.flights.DoChan(key, func() (any, error) {
-		// Others may wait for it who live longer than the one who asked first.
+		// Others may wait for it longer than the call that asked first.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), loadTimeout)
 		defer cancel()
-		return d.load(ctx, u)
+		return d.refresh(ctx, u)
 	})
 	select {
 	case done := <-flight:
@@ -165,15 +165,15 @@ func (d *documents) fromURL(ctx context.Context, u *url.URL) (*openapi.Document,
 	}
 }
 
-// load asks for a document, with what is known of the one that is kept. When its server is away that one serves for a while.
-func (d *documents) load(ctx context.Context, u *url.URL) (*openapi.Document, error) {
-	old := d.look(u.String())
+// refresh asks for a document, or whether the cached one has changed. If the server is away, the cached one serves for a while.
+func (d *documents) refresh(ctx context.Context, u *url.URL) (*openapi.Document, error) {
+	old := d.lookUp(u.String())
 	if old != nil && d.now().Before(old.fresh) {
 		return old.doc, nil
 	}
 	fetched, err := d.fetch(ctx, u, old)
 	if err == nil {
-		d.keep(u.String(), fetched)
+		d.cache(u.String(), fetched)
 		return fetched.doc, nil
 	}
 	if old != nil && agent.CodeOf(err) == agent.CodeUnavailable && d.now().Before(old.fresh.Add(maxStale)) {
@@ -183,8 +183,8 @@ func (d *documents) load(ctx context.Context, u *url.URL) (*openapi.Document, er
 	return nil, err
 }
 
-func (d *documents) fetch(ctx context.Context, u *url.URL, old *kept) (*kept, error) {
-	req, err := request(ctx, u)
+func (d *documents) fetch(ctx context.Context, u *url.URL, old *cachedDocument) (*cachedDocument, error) {
+	req, err := newRequest(ctx, u)
 	if err != nil {
 		return nil, err
 	}
@@ -201,9 +201,9 @@ func (d *documents) fetch(ctx context.Context, u *url.URL, old *kept) (*kept, er
 	defer resp.Body.Close() //nolint:errcheck // nothing is lost: it was read
 	fresh := d.now().Add(d.freshFor(resp.Header))
 	if resp.StatusCode == http.StatusNotModified && old != nil {
-		return &kept{doc: old.doc, etag: old.etag, date: old.date, fresh: fresh}, nil
+		return &cachedDocument{doc: old.doc, etag: old.etag, date: old.date, fresh: fresh}, nil
 	}
-	data, err := content(resp, u, openapi.MaxBytes)
+	data, err := readDocument(resp, u, openapi.MaxBytes)
 	if err != nil {
 		return nil, err
 	}
@@ -215,10 +215,10 @@ func (d *documents) fetch(ctx context.Context, u *url.URL, old *kept) (*kept, er
 	if err != nil {
 		return nil, err
 	}
-	return &kept{doc: doc, etag: resp.Header.Get("ETag"), date: resp.Header.Get("Last-Modified"), fresh: fresh}, nil
+	return &cachedDocument{doc: doc, etag: resp.Header.Get("ETag"), date: resp.Header.Get("Last-Modified"), fresh: fresh}, nil
 }
 
-func request(ctx context.Context, u *url.URL) (*http.Request, error) {
+func newRequest(ctx context.Context, u *url.URL) (*http.Request, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
 		return nil, agent.Invalid("openapi_url", "is not a valid URL")
@@ -227,8 +227,8 @@ func request(ctx context.Context, u *url.URL) (*http.Request, error) {
 	return req, nil
 }
 
-// content reads a document or a file of one.
-func content(resp *http.Response, u *url.URL, most int) ([]byte, error) {
+// readDocument reads a document or a file that it refers to.
+func readDocument(resp *http.Response, u *url.URL, maxBytes int) ([]byte, error) {
 	if resp.StatusCode != http.StatusOK {
 		code := agent.CodeInvalid
 		switch {
@@ -241,17 +241,17 @@ func content(resp *http.Response, u *url.URL, most int) ([]byte, error) {
 		}
 		return nil, agent.Errorf(code, "", "%s answered %d to the request for the document", u.Host, resp.StatusCode)
 	}
-	data, err := io.ReadAll(io.LimitReader(resp.Body, int64(most)+1))
+	data, err := io.ReadAll(io.LimitReader(resp.Body, int64(maxBytes)+1))
 	if err != nil {
 		return nil, agent.Errorf(codeOr(err, agent.CodeUnavailable), "", "read the document: %w", err)
 	}
-	if len(data) > most {
-		return nil, agent.Errorf(agent.CodeOverflow, "", "the document is larger than %d bytes", most)
+	if len(data) > maxBytes {
+		return nil, agent.Errorf(agent.CodeOverflow, "", "the document is larger than %d bytes", maxBytes)
 	}
 	return data, nil
 }
 
-// codeOr is the code of an error that has one.
+// codeOr returns the code of an error, or another if it has none.
 func codeOr(err error, otherwise agent.Code) agent.Code {
 	if code := agent.CodeOf(err); code != agent.CodeInternal {
 		return code
@@ -259,9 +259,9 @@ func codeOr(err error, otherwise agent.Code) agent.Code {
 	return otherwise
 }
 
-// other reads a file that a document refers to. The caller has seen to it that it is of the document's origin; a redirect may not leave it.
-func (d *documents) other(ctx context.Context, u *url.URL, most int) ([]byte, error) {
-	req, err := request(ctx, u)
+// fetchFile reads a file that a document refers to. The caller has checked that its origin is the document's; no redirect may leave it.
+func (d *documents) fetchFile(ctx context.Context, u *url.URL, maxBytes int) ([]byte, error) {
+	req, err := newRequest(ctx, u)
 	if err != nil {
 		return nil, err
 	}
@@ -273,10 +273,10 @@ func (d *documents) other(ctx context.Context, u *url.URL, most int) ([]byte, er
 	if r := resp.Request; r != nil && r.URL != nil && (r.URL.Scheme != u.Scheme || r.URL.Host != u.Host) {
 		return nil, agent.Errorf(agent.CodeDenied, "", "a file that the document refers to is redirected to another origin")
 	}
-	return content(resp, u, most)
+	return readDocument(resp, u, maxBytes)
 }
 
-// freshFor is how long a server lets its document be used unasked.
+// freshFor returns how long a server lets its document be used without being asked again.
 func (d *documents) freshFor(h http.Header) time.Duration {
 	fresh := d.freshness
 	for directive := range strings.SplitSeq(strings.ToLower(h.Get("Cache-Control")), ",") {

@@ -40,7 +40,7 @@ func newLibrary(t *testing.T) *library {
 	return l
 }
 
-func (l *library) says(h http.HandlerFunc) { l.answer.Store(&h) }
+func (l *library) answerWith(h http.HandlerFunc) { l.answer.Store(&h) }
 
 func (l *library) args() string {
 	return `{"openapi_url":"` + l.URL + `/doc.json","operation_id":"getWeather","params":{"city":"x"}}`
@@ -77,7 +77,7 @@ func TestCache(t *testing.T) {
 		t.Helper()
 		require.Equal(t, n, l.fetched.Swap(0), why)
 	}
-	l.says(fine("ETag", `"v1"`))
+	l.answerWith(fine("ETag", `"v1"`))
 	use("")
 	use("")
 	asked(1, "it is kept")
@@ -85,7 +85,7 @@ func TestCache(t *testing.T) {
 	use("")
 	asked(0, "for five minutes")
 	now.Add(2)
-	l.says(func(w http.ResponseWriter, r *http.Request) {
+	l.answerWith(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("If-None-Match") == `"v1"` {
 			w.WriteHeader(http.StatusNotModified)
 			return
@@ -96,8 +96,8 @@ func TestCache(t *testing.T) {
 	use("")
 	asked(1, "then it is asked whether it has changed")
 	now.Add(301)
-	l.says(fine("Last-Modified", "Mon, 02 Jan 2006 15:04:05 GMT", "Cache-Control", "public, max-age=60"))
-	a.documents.kept.Purge()
+	l.answerWith(fine("Last-Modified", "Mon, 02 Jan 2006 15:04:05 GMT", "Cache-Control", "public, max-age=60"))
+	a.documents.cached.Purge()
 	use("")
 	now.Add(59)
 	use("")
@@ -107,23 +107,23 @@ func TestCache(t *testing.T) {
 	asked(1, "and then by its date")
 
 	now.Add(61)
-	l.says(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) })
+	l.answerWith(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) })
 	use("")
 	asked(1, "its server is away: the kept one is used")
 	now.Add(3600)
 	use("unavailable")
-	l.says(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) })
+	l.answerWith(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) })
 	use("not_found")
-	l.says(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"swagger":"2.0"}`) })
+	l.answerWith(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"swagger":"2.0"}`) })
 	use("Swagger 2.0")
-	l.says(fine("Cache-Control", "no-cache"))
+	l.answerWith(fine("Cache-Control", "no-cache"))
 	l.fetched.Store(0)
-	a.documents.kept.Purge()
+	a.documents.cached.Purge()
 	use("")
 	use("")
 	asked(2, "it wants to be asked each time")
-	l.says(fine("Cache-Control", "max-age=31536000"))
-	a.documents.kept.Purge()
+	l.answerWith(fine("Cache-Control", "max-age=31536000"))
+	a.documents.cached.Purge()
 	use("")
 	now.Add(3601)
 	use("")
@@ -136,14 +136,14 @@ func TestStaleOnlyWhenAway(t *testing.T) {
 	var now atomic.Int64
 	l := newLibrary(t)
 	a := kitFor(t, Config{now: func() time.Time { return time.Unix(now.Load(), 0) }}, l.site)
-	l.says(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, weather) })
+	l.answerWith(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, weather) })
 	res, _ := call(t, a, invocation(), l.args())
 	require.Nil(t, res.Failure)
 	now.Add(301)
-	l.says(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusGone) })
+	l.answerWith(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusGone) })
 	res, _ = call(t, a, invocation(), l.args())
 	require.Equal(t, "not_found", res.Failure.Type)
-	l.says(breaking)
+	l.answerWith(breaking)
 	res, _ = call(t, a, invocation(), l.args())
 	require.Nil(t, res.Failure, "%+v", res.Failure)
 }
@@ -153,7 +153,7 @@ func TestSingleFlight(t *testing.T) {
 	l := newLibrary(t)
 	a := kitFor(t, Config{}, l.site)
 	begun, release := make(chan struct{}), make(chan struct{})
-	l.says(func(w http.ResponseWriter, _ *http.Request) {
+	l.answerWith(func(w http.ResponseWriter, _ *http.Request) {
 		close(begun)
 		<-release
 		fmt.Fprint(w, weather)
@@ -185,13 +185,13 @@ func TestSingleFlight(t *testing.T) {
 func TestCacheIsBounded(t *testing.T) {
 	t.Parallel()
 	l := newLibrary(t)
-	l.says(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, weather) })
+	l.answerWith(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, weather) })
 	a := kitFor(t, Config{CacheBytes: int64(len(weather))*2 + 10}, l.site)
 	for i := range 5 {
 		res, _ := call(t, a, invocation(), strings.Replace(l.args(), "/doc", fmt.Sprintf("/doc%d", i), 1))
 		require.Nil(t, res.Failure)
 	}
-	require.Equal(t, 2, a.documents.kept.Len())
+	require.Equal(t, 2, a.documents.cached.Len())
 	require.Equal(t, int64(len(weather))*2, a.documents.bytes)
 	l.fetched.Store(0)
 	_, _ = call(t, a, invocation(), strings.Replace(l.args(), "/doc", "/doc4", 1))
@@ -208,7 +208,7 @@ func TestOtherFiles(t *testing.T) {
 	t.Parallel()
 	evil := newSite(t, `{"name":"city","in":"query"}`, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"name":"city","in":"query"}`) })
 	l := newLibrary(t)
-	l.says(func(w http.ResponseWriter, r *http.Request) {
+	l.answerWith(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/params.yaml":
 			fmt.Fprint(w, "name: city\nin: query\nrequired: true\n")

@@ -21,13 +21,13 @@ import (
 type site struct {
 	*httptest.Server
 
-	mu    sync.Mutex
-	doc   string
-	asked []seen
-	api   http.HandlerFunc
+	mu       sync.Mutex
+	doc      string
+	requests []request
+	api      http.HandlerFunc
 }
 
-type seen struct {
+type request struct {
 	method, uri, body string
 	header            http.Header
 }
@@ -39,7 +39,7 @@ func newSite(t *testing.T, doc string, api http.HandlerFunc) *site {
 		var body strings.Builder
 		_, _ = body.WriteString(readAll(r))
 		s.mu.Lock()
-		s.asked = append(s.asked, seen{r.Method, r.RequestURI, body.String(), r.Header})
+		s.requests = append(s.requests, request{r.Method, r.RequestURI, body.String(), r.Header})
 		doc, api := s.doc, s.api
 		s.mu.Unlock()
 		if strings.HasPrefix(r.URL.Path, "/openapi") {
@@ -74,11 +74,11 @@ func (s *site) serve(api http.HandlerFunc) {
 func (s *site) host() string { return strings.TrimPrefix(s.URL, "http://") }
 
 // calls are the requests to the API.
-func (s *site) calls() []seen {
+func (s *site) calls() []request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var all []seen
-	for _, r := range s.asked {
+	var all []request
+	for _, r := range s.requests {
 		if !strings.HasPrefix(r.uri, "/openapi") {
 			all = append(all, r)
 		}
@@ -89,12 +89,12 @@ func (s *site) calls() []seen {
 func (s *site) fetches() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.asked) - s.countCalls()
+	return len(s.requests) - s.countCalls()
 }
 
 func (s *site) countCalls() int {
 	n := 0
-	for _, r := range s.asked {
+	for _, r := range s.requests {
 		if !strings.HasPrefix(r.uri, "/openapi") {
 			n++
 		}

@@ -1,7 +1,6 @@
 package openapi
 
 import (
-	"net/http"
 	"net/url"
 	"slices"
 	"strings"
@@ -12,16 +11,16 @@ import (
 	"github.com/turnstone-run/turnstone/internal/openapi"
 )
 
-// choose picks the auth profiles that a request goes with. A document says in its schemes what is needed; one that says nothing is treated as
-// any request is: the first profile that may be sent to the host.
-func choose(op *openapi.Operation, u *url.URL, granted []agent.PlanAuth, name string) ([]agent.PlanAuth, error) {
+// chooseProfiles returns the auth profiles of a request. The document's security schemes say which are needed. If it has none, it is the first
+// profile that may be sent to the host, as for any request.
+func chooseProfiles(op *openapi.Operation, u *url.URL, granted []agent.PlanAuth, name string) ([]agent.PlanAuth, error) {
 	fitting := slices.DeleteFunc(slices.Clone(granted), func(p agent.PlanAuth) bool {
 		fits, _ := egress.HostFits(p.Hosts, u)
 		return !fits
 	})
 	if name != "" {
 		var err error
-		if fitting, err = named(u, granted, fitting, name); err != nil {
+		if fitting, err = findProfile(u, granted, fitting, name); err != nil {
 			return nil, err
 		}
 	}
@@ -34,17 +33,17 @@ func choose(op *openapi.Operation, u *url.URL, granted []agent.PlanAuth, name st
 			optional = true
 			continue
 		}
-		if chosen, ok := satisfy(needed, fitting); ok {
+		if chosen, ok := satisfySchemes(needed, fitting); ok {
 			return chosen, nil
 		}
 	}
 	if optional && name == "" {
 		return nil, nil
 	}
-	return nil, unsatisfied(op, u, fitting, name)
+	return nil, missingProfileError(op, u, fitting, name)
 }
 
-func named(u *url.URL, granted, fitting []agent.PlanAuth, name string) ([]agent.PlanAuth, error) {
+func findProfile(u *url.URL, granted, fitting []agent.PlanAuth, name string) ([]agent.PlanAuth, error) {
 	is := func(p agent.PlanAuth) bool { return p.Name == name }
 	if i := slices.IndexFunc(fitting, is); i >= 0 {
 		return fitting[i : i+1 : i+1], nil
@@ -56,14 +55,13 @@ func named(u *url.URL, granted, fitting []agent.PlanAuth, name string) ([]agent.
 	for i := range granted {
 		known[i] = granted[i].Name
 	}
-	return nil, agent.FieldErrorf(agent.CodeDenied, "auth_profile", "the profile %q is not granted: %s", clip.Bytes(name, 100), list("granted are", known))
+	return nil, agent.FieldErrorf(agent.CodeDenied, "auth_profile", "the profile %q is not granted: %s", clip.Bytes(name, 100), listNames("granted are", known))
 }
 
-// satisfy finds a profile for each scheme.
-func satisfy(needed openapi.Requirement, profiles []agent.PlanAuth) ([]agent.PlanAuth, bool) {
-	var chosen []agent.PlanAuth
+// satisfySchemes returns a profile for each scheme; ok is false if one has none.
+func satisfySchemes(needed openapi.Requirement, profiles []agent.PlanAuth) (chosen []agent.PlanAuth, ok bool) {
 	for _, scheme := range needed {
-		i := slices.IndexFunc(profiles, func(p agent.PlanAuth) bool { return serves(&p, scheme) })
+		i := slices.IndexFunc(profiles, func(p agent.PlanAuth) bool { return servesScheme(&p, scheme) })
 		if i < 0 {
 			return nil, false
 		}
@@ -74,9 +72,9 @@ func satisfy(needed openapi.Requirement, profiles []agent.PlanAuth) ([]agent.Pla
 	return chosen, true
 }
 
-// serves reports whether a profile is what a scheme wants. Documents that call a bearer token an API key in the header Authorization are
-// many, and so are those that give OAuth 2.0 for what takes any bearer token.
-func serves(p *agent.PlanAuth, s openapi.Scheme) bool {
+// servesScheme reports whether a profile fits a scheme. Many documents call a bearer token an API key in the header Authorization, or name
+// OAuth 2.0 for a server that takes any bearer token.
+func servesScheme(p *agent.PlanAuth, s openapi.Scheme) bool {
 	switch s.Type {
 	case "apiKey":
 		switch s.In {
@@ -104,28 +102,28 @@ func serves(p *agent.PlanAuth, s openapi.Scheme) bool {
 	}
 }
 
-// maxTold is how many things an error lists.
-const maxTold = 10
+// maxListed is how many names an error lists.
+const maxListed = 10
 
-func unsatisfied(op *openapi.Operation, u *url.URL, profiles []agent.PlanAuth, name string) error {
+func missingProfileError(op *openapi.Operation, u *url.URL, profiles []agent.PlanAuth, name string) error {
 	var needs, has []string
-	for _, needed := range op.Security[:min(maxTold, len(op.Security))] {
+	for _, needed := range op.Security[:min(maxListed, len(op.Security))] {
 		if len(needed) > 0 {
 			needs = append(needs, clip.Bytes(needed.String(), 300))
 		}
 	}
 	for i := range profiles {
-		has = append(has, profiles[i].Name+" ("+describe(&profiles[i])+")")
+		has = append(has, profiles[i].Name+" ("+describeProfile(&profiles[i])+")")
 	}
 	field := ""
 	if name != "" {
 		field = "auth_profile"
 	}
 	return agent.FieldErrorf(agent.CodeDenied, field, "the operation needs %s, and no auth profile is one: %s",
-		strings.Join(needs, ", or "), list("those for "+u.Host+" are", has))
+		strings.Join(needs, ", or "), listNames("those for "+u.Host+" are", has))
 }
 
-func describe(p *agent.PlanAuth) string {
+func describeProfile(p *agent.PlanAuth) string {
 	switch {
 	case p.Type == agent.AuthAPIKey && p.Header != "":
 		return "api_key in the header " + p.Header
@@ -136,52 +134,8 @@ func describe(p *agent.PlanAuth) string {
 	}
 }
 
-// secrets are the values that authorising has put into a request, to be taken out of what comes back: servers that tell what they were sent
-// are common.
-func secrets(before, after *http.Request) []string {
-	var all []string
-	add := func(text string) {
-		if len(text) >= minSecret && !slices.Contains(all, text) {
-			all = append(all, text)
-		}
-	}
-	for name, values := range after.Header {
-		for _, v := range values {
-			if slices.Contains(before.Header[name], v) {
-				continue
-			}
-			add(v)
-			if _, credentials, ok := strings.Cut(v, " "); ok {
-				add(credentials)
-			}
-			if user, password, ok := after.BasicAuth(); ok && name == "Authorization" {
-				add(password)
-				add(user + ":" + password)
-			}
-			if name == "Cookie" {
-				_, value, _ := strings.Cut(v, "=")
-				add(value)
-			}
-		}
-	}
-	query := before.URL.Query()
-	for name, values := range after.URL.Query() {
-		for _, v := range values {
-			if !slices.Contains(query[name], v) {
-				add(v)
-				add(url.QueryEscape(v))
-			}
-		}
-	}
-	slices.SortFunc(all, func(a, b string) int { return len(b) - len(a) }) // the longer first: one may be a part of another
-	return all
-}
-
-// minSecret is how long a secret is at least: to take "1" out of an answer would spoil it, and hide nothing.
-const minSecret = 4
-
-// list continues a sentence with names, or says that there are none.
-func list(begin string, names []string) string {
+// listNames continues a sentence with names, or with "none".
+func listNames(begin string, names []string) string {
 	if len(names) == 0 {
 		return begin + " none"
 	}
@@ -189,8 +143,8 @@ func list(begin string, names []string) string {
 	for i, n := range names {
 		names[i] = clip.Bytes(n, 100)
 	}
-	if more := len(names) - maxTold; more > 0 {
-		names = append(names[:maxTold:maxTold], "…")
+	if more := len(names) - maxListed; more > 0 {
+		names = append(names[:maxListed:maxListed], "…")
 	}
 	return begin + " " + strings.Join(names, ", ")
 }

@@ -119,7 +119,7 @@ func TestSecurity(t *testing.T) {
 }
 
 // credentialsOf lists what a request has of them.
-func credentialsOf(r seen) string {
+func credentialsOf(r request) string {
 	var all []string
 	for _, name := range []string{"Authorization", "X-Key", "X-Other", "Cookie"} {
 		if v := r.header.Get(name); v != "" {
@@ -149,7 +149,7 @@ func TestUndeclaredSecurity(t *testing.T) {
 	require.Nil(t, res.Failure)
 	require.Equal(t, "X-Key: "+secret, credentialsOf(s.calls()[0]))
 	s.mu.Lock()
-	fetched := s.asked[0]
+	fetched := s.requests[0]
 	s.mu.Unlock()
 	require.Equal(t, "-", credentialsOf(fetched), "the request for the document has no credentials")
 }

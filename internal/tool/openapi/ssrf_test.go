@@ -31,18 +31,18 @@ const (
 )
 
 // trip is one call, and the requests that it made.
-type trip struct {
-	web   tool.HTTP
-	asked atomic.Int64
+type countingHTTP struct {
+	next     tool.HTTP
+	requests atomic.Int64
 }
 
-func (p *trip) Do(req *http.Request) (*http.Response, error) {
-	p.asked.Add(1)
-	return p.web.Do(req)
+func (p *countingHTTP) Do(req *http.Request) (*http.Response, error) {
+	p.requests.Add(1)
+	return p.next.Do(req)
 }
 
 // attack calls an operation; most is how many requests a refusal may take.
-func attack(t *testing.T, ctx context.Context, web tool.HTTP, target, document, operation string, parameters any, most int64) error {
+func attack(t *testing.T, ctx context.Context, web tool.HTTP, target, document, operation string, parameters any, maxRequests int64) error {
 	t.Helper()
 	params := map[string]any{"key": quietQuery}
 	if operation == "post" {
@@ -55,8 +55,8 @@ func attack(t *testing.T, ctx context.Context, web tool.HTTP, target, document, 
 		inv.Parameters, err = json.Marshal(parameters)
 		require.NoError(t, err)
 	}
-	way := &trip{web: web}
-	res, err := New(Config{HTTP: way}).Tools()[0].Call(ctx, inv, agent.ToolCall{ID: "c", Name: ToolName, Args: args})
+	counter := &countingHTTP{next: web}
+	res, err := New(Config{HTTP: counter}).Tools()[0].Call(ctx, inv, agent.ToolCall{ID: "c", Name: ToolName, Args: args})
 	require.NoError(t, err)
 	tooltest.CheckResult(t, res)
 	require.Less(t, len(res.Output), 512<<10)
@@ -67,10 +67,10 @@ func attack(t *testing.T, ctx context.Context, web tool.HTTP, target, document, 
 		}
 		return nil
 	}
-	said := res.Failure.Message + string(res.Output)
+	shown := res.Failure.Message + string(res.Output)
 	// A document that is wrong may be quoted; what is asked for, and where that leads, may not.
 	for _, hidden := range []string{"quiet-path", quietQuery, quietBody, "meta-data", "/redirect/"} {
-		require.NotContains(t, said, hidden)
+		require.NotContains(t, shown, hidden)
 	}
 	failure := *res.Failure
 	if failure.Type == agent.OutcomeUnknown { // of a POST that a server has had: what became of it is another question than what was refused
@@ -81,7 +81,7 @@ func attack(t *testing.T, ctx context.Context, web tool.HTTP, target, document, 
 		}
 	}
 	if code := agent.Code(failure.Type); (code == agent.CodeDenied || code == agent.CodeInvalid) && !egresstest.Costly(target) {
-		require.LessOrEqual(t, way.asked.Load(), most, "a refusal is not tried again")
+		require.LessOrEqual(t, counter.requests.Load(), maxRequests, "a refusal is not tried again")
 		require.False(t, failure.Retryable)
 	}
 	return failure.AsError()
@@ -123,20 +123,20 @@ func TestAttackedReference(t *testing.T) {
 		ref, err := json.Marshal(at + "#/components/parameters/key")
 		require.NoError(t, err)
 		text := strings.ReplaceAll(attacked, `"#/components/parameters/key"`, string(ref))
-		return attack(t, ctx, &given{text: text, then: c}, at, document, "get", nil, 3)
+		return attack(t, ctx, &firstAnswer{text: text, next: c}, at, document, "get", nil, 3)
 	}})
 }
 
 // given answers the first request with a document; what comes then goes its way.
-type given struct {
+type firstAnswer struct {
 	text string
-	then tool.HTTP
+	next tool.HTTP
 	done atomic.Bool
 }
 
-func (g *given) Do(req *http.Request) (*http.Response, error) {
+func (g *firstAnswer) Do(req *http.Request) (*http.Response, error) {
 	if g.done.Swap(true) {
-		return g.then.Do(req)
+		return g.next.Do(req)
 	}
 	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(g.text)), Request: req}, nil
 }

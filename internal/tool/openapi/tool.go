@@ -10,10 +10,9 @@ import (
 	"github.com/turnstone-run/turnstone/internal/openapi"
 )
 
-// maxSummary is the longest text that a turn's history takes of a call.
+// maxSummary is the maximum number of bytes of a summary.
 const maxSummary = 100
 
-// The tool says of each call whether it has effects, and what it does.
 var (
 	_ agent.EffectFree    = (*action)(nil)
 	_ agent.EffectChecker = (*action)(nil)
@@ -35,10 +34,10 @@ func (*action) Spec() agent.ToolSpec {
 	}
 }
 
-// EffectFree is true for GET, HEAD and OPTIONS operations of documents that are known already: it may fetch nothing, as CheckEffects may.
-// Call refuses the other methods when it was told that the call has none. A document of the binding has no known name here.
+// EffectFree reports whether the operation is a GET, HEAD or OPTIONS of a cached document. It may not fetch anything, unlike CheckEffects. Call
+// refuses other methods if the runtime believes that the call has no effects. Documents of the binding are not known here.
 func (t *action) EffectFree(args json.RawMessage) bool {
-	a, err := parse(args)
+	a, err := parseArguments(args)
 	if err != nil {
 		return true
 	}
@@ -52,9 +51,9 @@ func (t *action) EffectFree(args json.RawMessage) bool {
 	return openapi.SafeMethod(t.documents.method(u, a.operation))
 }
 
-// CheckEffects reads the document, and is true for its GET, HEAD and OPTIONS operations and for calls that are refused without a request.
+// CheckEffects reads the document and reports whether the operation is a GET, HEAD or OPTIONS, or is refused without a request.
 func (t *action) CheckEffects(ctx context.Context, inv agent.Invocation, args json.RawMessage) bool {
-	a, from, _, err := t.locate(&inv, args)
+	a, from, _, err := t.locateDocument(&inv, args)
 	if err != nil {
 		return true
 	}
@@ -62,62 +61,62 @@ func (t *action) CheckEffects(ctx context.Context, inv agent.Invocation, args js
 	if err != nil {
 		return false
 	}
-	op, err := doc.Operation(ctx, a.operation, t.documents.other)
+	op, err := doc.Operation(ctx, a.operation, t.documents.fetchFile)
 	if err != nil {
 		return agent.CodeOf(err) == agent.CodeNotFound
 	}
 	return op.Safe()
 }
 
-// Summarize names the operation.
+// Summarize returns the id of the operation.
 func (*action) Summarize(args json.RawMessage) string {
-	a, err := parse(args)
+	a, err := parseArguments(args)
 	if err != nil {
 		return "invalid arguments"
 	}
 	return clip.Bytes(strings.Join(strings.Fields(a.operation), " "), maxSummary-len("…"))
 }
 
-// Call sends an operation's request; see the package comment for what is a failure and what an error.
+// Call sends an operation's request. The package comment says what is a failure and what an error.
 func (t *action) Call(ctx context.Context, inv agent.Invocation, call agent.ToolCall) (agent.ToolResult, error) {
 	if ctx.Err() != nil {
-		return agent.ToolResult{}, ended(ctx)
+		return agent.ToolResult{}, cancelledError(ctx)
 	}
 	c, err := t.prepare(ctx, &inv, call.Args)
 	if err != nil {
-		return unsent(ctx, &inv, err)
+		return unsentResult(ctx, &inv, err)
 	}
-	return c.do(ctx)
+	return c.send(ctx)
 }
 
-// locate reads the arguments and says where their document is. It fetches nothing.
-func (t *action) locate(inv *agent.Invocation, args json.RawMessage) (a arguments, from source, b binding, err error) {
-	if a, err = parse(args); err != nil {
+// locateDocument parses the arguments and returns where their document is. It fetches nothing.
+func (t *action) locateDocument(inv *agent.Invocation, args json.RawMessage) (a arguments, from documentLocation, b binding, err error) {
+	if a, err = parseArguments(args); err != nil {
 		return a, from, b, err
 	}
-	if b, err = bindingOf(inv.Parameters); err != nil {
+	if b, err = parseBinding(inv.Parameters); err != nil {
 		return a, from, b, err
 	}
 	if t.cfg.HTTP == nil {
 		return a, from, b, agent.Errorf(agent.CodeDenied, "", "outbound requests are not configured")
 	}
-	from, err = b.source(a.url)
+	from, err = b.findDocument(a.url)
 	return a, from, b, err
 }
 
-// prepare makes the request. Nothing that may have an effect is sent.
+// prepare returns the exchange of a call. It sends nothing that may have an effect.
 func (t *action) prepare(ctx context.Context, inv *agent.Invocation, args json.RawMessage) (*exchange, error) {
-	a, from, b, err := t.locate(inv, args)
+	a, from, b, err := t.locateDocument(inv, args)
 	if err != nil {
 		return nil, err
 	}
 	doc, err := t.documents.get(ctx, inv, from)
 	if err != nil {
-		return nil, about("openapi_url", err)
+		return nil, withField("openapi_url", err)
 	}
-	op, err := doc.Operation(ctx, a.operation, t.documents.other)
+	op, err := doc.Operation(ctx, a.operation, t.documents.fetchFile)
 	if err != nil {
-		return nil, about("operation_id", err)
+		return nil, withField("operation_id", err)
 	}
 	if inv.Repeatable && !op.Safe() {
 		return nil, agent.FieldErrorf(agent.CodeConflict, "operation_id",
@@ -130,18 +129,18 @@ func (t *action) prepare(ctx context.Context, inv *agent.Invocation, args json.R
 	if err != nil {
 		return nil, err
 	}
-	c := &exchange{cfg: t.cfg, inv: inv, op: op, made: req, warnings: req.Warnings, checks: b.checksResponses(), hosts: b.AllowHosts, most: t.cfg.MaxResponse}
+	c := &exchange{cfg: t.cfg, inv: inv, op: op, request: req, warnings: req.Warnings, checksResponse: b.checksResponses(), hosts: b.AllowHosts, maxBytes: t.cfg.MaxResponse}
 	if c.title = op.ID; c.title == "" {
 		c.title = op.Method + " " + op.Path
 	}
 	if b.MaxResponse != nil {
-		c.most = min(c.most, *b.MaxResponse)
+		c.maxBytes = min(c.maxBytes, *b.MaxResponse)
 	}
 	return c, c.authorise(ctx, a.profile)
 }
 
-// about names the field at fault unless the error does.
-func about(field string, err error) error {
+// withField adds the field at fault to an error that does not name one.
+func withField(field string, err error) error {
 	if has := agent.FailureOf(err).Field; has != "" && has != "url" {
 		return err
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/tool"
 )
 
-// The names under which the catalog finds us.
+// The names of the toolkit and its tool in the catalog.
 const (
 	ToolkitName = "openapi"
 	ToolName    = "openapi_action"
@@ -43,7 +43,7 @@ type Config struct {
 	now func() time.Time
 }
 
-// Factory makes the toolkit out of the runtime's dependencies, which take the place of those in cfg.
+// Factory returns the factory of the toolkit. The runtime's dependencies replace those in cfg.
 func Factory(cfg Config) tool.Factory {
 	return tool.Factory{
 		Name:  ToolkitName,
@@ -60,7 +60,7 @@ type toolkit struct{ tool *action }
 
 var _ agent.Configurable = (*toolkit)(nil)
 
-// New makes the toolkit.
+// New returns the toolkit.
 func New(cfg Config) agent.Toolkit {
 	if cfg.CacheBytes <= 0 {
 		cfg.CacheBytes = DefaultCache
@@ -84,7 +84,7 @@ func New(cfg Config) agent.Toolkit {
 func (k *toolkit) Name() string        { return ToolkitName }
 func (k *toolkit) Tools() []agent.Tool { return []agent.Tool{k.tool} }
 
-// Properties are the parameters of a binding.
+// Properties returns the JSON Schema of a binding's parameters.
 func (*toolkit) Properties() json.RawMessage {
 	return fmt.Appendf(nil, `{"type":"object","additionalProperties":false,"properties":{`+
 		`"documents":{"type":"object","maxProperties":%d,"description":"OpenAPI documents by name; a model asks for them as catalog:<name>",`+

@@ -1,0 +1,125 @@
+package openapi
+
+import (
+	"encoding/json"
+	"math"
+)
+
+// isBoundedNumber reports whether arithmetic with a number is cheap.
+func isBoundedNumber(n json.Number) bool {
+	f, err := n.Float64()
+	return err == nil && !math.IsInf(f, 0) && len(n) < 400 && (f == 0 || math.Abs(f) > 1e-300)
+}
+
+const (
+	maxVisits     = 1_000_000 // of schemas and values, in one validation
+	maxVisitDepth = 5_000     // levels: a schema may contain itself without end
+)
+
+// workLimit walks a schema and a value as the validator will, and gives up when that is too much work. The validator cannot be stopped, and
+// alternatives within alternatives multiply at each level.
+type workLimit struct {
+	defs  map[string]any
+	left  int
+	depth int
+}
+
+// allows reports whether the validation of a value against a schema is within the limit.
+func (w *workLimit) allows(schema, value any) bool {
+	s, ok := schema.(map[string]any)
+	if !ok {
+		return true
+	}
+	w.left--
+	w.depth++
+	defer func() { w.depth-- }()
+	if w.left < 0 || w.depth > maxVisitDepth {
+		return false
+	}
+	if ref, ok := s["$ref"].(string); ok && !w.allows(w.defs[lastToken(ref)], value) {
+		return false
+	}
+	for _, name := range []string{"allOf", "anyOf", "oneOf"} {
+		list, _ := s[name].([]any)
+		for _, one := range list {
+			if !w.allows(one, value) {
+				return false
+			}
+		}
+	}
+	for _, name := range []string{"not", "if", "then", "else"} {
+		if !w.allows(s[name], value) {
+			return false
+		}
+	}
+	switch value := value.(type) {
+	case map[string]any:
+		return w.allowsObject(s, value)
+	case []any:
+		return w.allowsArray(s, value)
+	}
+	return true
+}
+
+func (w *workLimit) allowsObject(s, value map[string]any) bool {
+	properties, _ := s["properties"].(map[string]any)
+	patterns, _ := s["patternProperties"].(map[string]any)
+	for name, member := range value {
+		for _, one := range []any{properties[name], s["additionalProperties"], s["unevaluatedProperties"]} {
+			if !w.allows(one, member) {
+				return false
+			}
+		}
+		for _, one := range patterns {
+			if !w.allows(one, member) {
+				return false
+			}
+		}
+	}
+	dependent, _ := s["dependentSchemas"].(map[string]any)
+	for name, one := range dependent {
+		if _, has := value[name]; has && !w.allows(one, value) {
+			return false
+		}
+	}
+	return true
+}
+
+func (w *workLimit) allowsArray(s map[string]any, value []any) bool {
+	prefix, _ := s["prefixItems"].([]any)
+	for i, element := range value {
+		if i < len(prefix) && !w.allows(prefix[i], element) {
+			return false
+		}
+		for _, keyword := range []string{"items", "contains", "unevaluatedItems"} {
+			if !w.allows(s[keyword], element) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// allowsValue counts a value and reports whether it has only numbers that enum and uniqueItems can compare cheaply.
+func (w *workLimit) allowsValue(value any) bool {
+	if w.left--; w.left < 0 {
+		return false
+	}
+	switch value := value.(type) {
+	case json.Number:
+		return isBoundedNumber(value)
+	case map[string]any:
+		for _, member := range value {
+			if !w.allowsValue(member) {
+				return false
+			}
+		}
+	case []any:
+		for _, element := range value {
+			if !w.allowsValue(element) {
+				return false
+			}
+		}
+	}
+	return true
+}
