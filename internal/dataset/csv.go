@@ -201,43 +201,9 @@ func (t *tape) cut(to int64) []byte {
 
 // isPlainNumber reports whether a value is a number in JSON's syntax that a float64 holds without loss.
 func isPlainNumber(s string) bool {
-	const most = 15 // significant digits
 	if s == "" || len(s) > 40 || s[0] != '-' && (s[0] < '0' || s[0] > '9') {
 		return false
 	}
-	digits, i := 0, 0
-	count := func() bool {
-		from := i
-		for ; i < len(s) && s[i] >= '0' && s[i] <= '9'; i++ {
-			if digits > 0 || s[i] != '0' {
-				digits++
-			}
-		}
-		return i > from
-	}
-	if s[0] == '-' {
-		i++
-	}
-	whole := i
-	if !count() || s[whole] == '0' && i > whole+1 {
-		return false
-	}
-	if i < len(s) && s[i] == '.' {
-		i++
-		if !count() {
-			return false
-		}
-	}
-	significant := digits
-	exponent := i < len(s) && s[i]|0x20 == 'e'
-	if exponent {
-		i++
-		if i < len(s) && (s[i] == '+' || s[i] == '-') {
-			i++
-		}
-		if !count() {
-			return false
-		}
-	}
-	return i == len(s) && significant <= most && (!exponent || !beyond([]byte(s)))
+	digits, hasExponent, ok := ScanNumber(s)
+	return ok && digits <= ExactDigits && (!hasExponent || !overflowsFloat(s))
 }

@@ -55,15 +55,14 @@ func (t *totals) write(b []byte, g int) ([]byte, string) {
 	if all.count == 0 {
 		return append(b, null()...), ""
 	}
-	d := all.sum
+	d := &all.sum
 	if t.mean {
-		d = all.mean
+		d = all.mean()
 	}
-	out := d()
-	if beyondFloat(out) {
+	if overflowsFloat(d) {
 		return b, "is beyond what a 64-bit float holds"
 	}
-	return appendDecimal(b, out), ""
+	return appendDecimal(b, d), ""
 }
 
 // extremes finds the least or greatest value, in the order of table_sort; the first of equal ones.

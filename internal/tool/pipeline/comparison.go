@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/turnstone-run/turnstone/internal/clip"
+	"github.com/turnstone-run/turnstone/internal/dataset"
 )
 
 const maxIn = 1000 // values of "in"
@@ -156,8 +157,8 @@ func (t *test) contains(raw json.RawMessage, v value) bool {
 	case v.kind == kindString:
 		return bytes.Contains(v.text, t.value.text)
 	case v.kind == kindOther && raw[0] == '[':
-		for c := elementsOf(raw); ; {
-			from, to, ok := c.next()
+		for c := dataset.ElementsOf(raw); ; {
+			from, to, ok := c.Next()
 			if !ok || equal(valueOf(raw[from:to]), t.value) {
 				return ok
 			}

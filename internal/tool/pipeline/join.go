@@ -7,6 +7,7 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/clip"
+	"github.com/turnstone-run/turnstone/internal/dataset"
 )
 
 const maxKeys = 10
@@ -173,7 +174,7 @@ func (w *writer) pair(left row, right []byte) error {
 	body := left[:len(left)-1] // without the brace
 	w.buf = append(w.buf, body...)
 	if len(right) > 0 {
-		if i := skipSpace(body, 1); i == len(body) { // {}: no comma
+		if i := dataset.SkipSpace(body, 1); i == len(body) { // {}: no comma
 			right = right[1:]
 		}
 		w.buf = append(w.buf, right...)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/clip"
+	"github.com/turnstone-run/turnstone/internal/dataset"
 )
 
 // maxColumns bounds the different fields of the rows of one side.
@@ -106,24 +107,20 @@ func (s *side) hash(ctx context.Context, left int64, numeric []bool) (*table, er
 func (s *side) names(ctx context.Context) ([]string, error) {
 	var list []string
 	known := map[string]bool{}
-	var m member
+	var m dataset.Member
 	for i, r := range s.rows {
 		if err := alive(ctx, i); err != nil {
 			return nil, err
 		}
-		for c := membersOf(r); c.next(&m); {
-			if !m.escaped && known[string(m.name)] {
-				continue
-			}
-			name := m.text()
-			if known[name] {
+		for c := dataset.MembersOf(r); c.Next(&m); {
+			if seen, _ := dataset.Lookup(&m, known); seen {
 				continue
 			}
 			if len(list) == maxColumns {
 				return nil, tooManyNames(s.name)
 			}
-			known[name] = true
-			list = append(list, name)
+			known[m.Name()] = true
+			list = append(list, m.Name())
 		}
 	}
 	return list, nil
@@ -175,14 +172,10 @@ func (p *parts) of(n int) []byte {
 		return p.made[n]
 	}
 	part := make([]byte, 0, len(p.rows[n])+16)
-	var m member
-	for c := membersOf(p.rows[n]); c.next(&m); {
-		label, ok := p.labels[string(m.name)]
-		if m.escaped {
-			label, ok = p.labels[m.text()]
-		}
-		if ok {
-			part = append(append(append(part, ','), label...), p.rows[n][m.from:m.to]...)
+	var m dataset.Member
+	for c := dataset.MembersOf(p.rows[n]); c.Next(&m); {
+		if label, ok := dataset.Lookup(&m, p.labels); ok {
+			part = append(append(append(part, ','), label...), p.rows[n][m.From:m.To]...)
 		}
 	}
 	p.made[n] = part

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/turnstone-run/turnstone/internal/clip"
+	"github.com/turnstone-run/turnstone/internal/dataset"
 )
 
 const maxPath = 500 // bytes
@@ -66,13 +67,13 @@ func (p *path) span(v []byte) (from, to int, ok bool) {
 	case len(v) == 0:
 		return 0, 0, false
 	case v[0] == '{':
-		var m member
-		for c := membersOf(v); c.next(&m); {
-			if m.is(p.text) {
-				return m.from, m.to, true
+		var m dataset.Member
+		for c := dataset.MembersOf(v); c.Next(&m); {
+			if m.Is(p.text) {
+				return m.From, m.To, true
 			}
-			if p.rest != nil && m.is(p.head) {
-				from, to, ok = m.from, m.to, true
+			if p.rest != nil && m.Is(p.head) {
+				from, to, ok = m.From, m.To, true
 			}
 		}
 	case v[0] == '[' && p.index >= 0:
@@ -90,8 +91,8 @@ func (p *path) span(v []byte) (from, to int, ok bool) {
 
 // nth says where an element of an array is.
 func nth(array []byte, n int) (from, to int, ok bool) {
-	for c := elementsOf(array); ; n-- {
-		from, to, ok = c.next()
+	for c := dataset.ElementsOf(array); ; n-- {
+		from, to, ok = c.Next()
 		if !ok || n == 0 {
 			return from, to, ok
 		}
@@ -119,9 +120,9 @@ func noSuchField(field string, p *path, rows []row) error {
 func fieldsOf(rows []row) string {
 	var names []string
 	if len(rows) > 0 && rows[0][0] == '{' {
-		var m member
-		for c := membersOf(rows[0]); len(names) < 30 && c.next(&m); {
-			names = append(names, clip.Bytes(m.text(), maxQuote))
+		var m dataset.Member
+		for c := dataset.MembersOf(rows[0]); len(names) < 30 && c.Next(&m); {
+			names = append(names, clip.Bytes(m.Name(), maxQuote))
 		}
 	}
 	if len(names) == 0 {

@@ -84,7 +84,7 @@ func beginning(v *value) uint64 {
 	switch v.kind {
 	case kindNumber:
 		f := v.float
-		if !v.exact {
+		if !v.isExact {
 			f, _ = v.decimal().Float64() // out of range it is infinite, or zero
 		}
 		bits := math.Float64bits(f + 0) // no -0

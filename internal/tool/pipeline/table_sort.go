@@ -116,7 +116,7 @@ func (s *tableSort) read(ctx context.Context, j int, key *path, rows []row) ([]v
 // allExact reports whether floats hold all of the values that are there.
 func allExact(values []value) bool {
 	for i := range values {
-		if !values[i].exact && !values[i].absent() {
+		if !values[i].isExact && !values[i].absent() {
 			return false
 		}
 	}

@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"strconv"
 
 	"github.com/cockroachdb/apd/v3"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/turnstone-run/turnstone/internal/clip"
+	"github.com/turnstone-run/turnstone/internal/dataset"
 )
 
 // valueKind is what a value is, in the order in which kinds sort.
@@ -26,11 +28,11 @@ const (
 
 // value is a JSON value, ready to compare.
 type value struct {
-	kind  valueKind
-	exact bool // float is all of the number
-	float float64
-	text  []byte       // string: its content; number: its literal; else the compact JSON. Often a part of the row: not to be changed
-	dec   *apd.Decimal // when it is needed and float is not enough
+	kind    valueKind
+	isExact bool // float is exactly the number
+	float   float64
+	text    []byte       // string: its content; number: its literal; else the compact JSON. Often a part of the row: not to be changed
+	dec     *apd.Decimal // set when it is needed
 }
 
 // shown is how a message quotes the value: as JSON, not too long.
@@ -78,25 +80,46 @@ func unquote(raw json.RawMessage) []byte {
 	return text
 }
 
+// listOf splits an array of at most maxValues elements.
+func listOf(array []byte, maxValues int) ([]json.RawMessage, error) {
+	list := []json.RawMessage{}
+	for c := dataset.ElementsOf(array); ; {
+		from, to, ok := c.Next()
+		if !ok {
+			return list, nil
+		}
+		if len(list) == maxValues {
+			return nil, fmt.Errorf("has more than %d values", maxValues)
+		}
+		list = append(list, array[from:to:to])
+	}
+}
+
 // isNumeric reports whether the value is a number, or a string that is one.
 func (v *value) isNumeric() bool {
-	return v.kind == kindNumber || v.kind == kindString && isNumber(v.text)
+	if v.kind != kindString || len(v.text) > maxNumber {
+		return v.kind == kindNumber
+	}
+	_, _, ok := dataset.ScanNumber(v.text)
+	return ok
 }
 
 // toNumber turns a numeric string into a number; anything else stays as it is.
 func (v *value) toNumber() {
-	if v.kind != kindString || !isNumber(v.text) {
+	if v.kind != kindString {
 		return
 	}
-	if n, ok := plain(v.text); ok {
-		v.kind, v.exact, v.float = kindNumber, true, n.float()
-		return
+	f, isExact, isNumber := parseFloat(v.text)
+	switch {
+	case isExact:
+		v.kind, v.isExact, v.float = kindNumber, true, f
+	case isNumber:
+		d, _, err := apd.NewFromString(string(v.text))
+		if err != nil {
+			return // an exponent beyond all reason: it stays a string
+		}
+		v.kind, v.dec = kindNumber, d
 	}
-	d, _, err := apd.NewFromString(string(v.text))
-	if err != nil {
-		return // an exponent beyond all reason: it stays a string
-	}
-	v.kind, v.dec = kindNumber, d
 }
 
 func (v *value) decimal() *apd.Decimal {
@@ -111,7 +134,7 @@ func (v *value) decimal() *apd.Decimal {
 }
 
 func compareNumbers(a, b *value) int {
-	if a.exact && b.exact {
+	if a.isExact && b.isExact {
 		return cmp.Compare(a.float, b.float)
 	}
 	return a.decimal().Cmp(b.decimal())
@@ -169,18 +192,4 @@ func (v *value) appendKey(key []byte) []byte {
 		key = append(append(key, 'o'), v.text...)
 	}
 	return key
-}
-
-// appendNumber writes a number so that 1, 1.0 and 1e0 are the same.
-func (v *value) appendNumber(key []byte) []byte {
-	if n, ok := plain(v.text); ok {
-		return n.reduced().append(key)
-	}
-	d, _ := new(apd.Decimal).Reduce(v.decimal())
-	if e := d.NumDigits() + int64(d.Exponent); e <= exactDigits && d.Exponent >= -exactDigits {
-		if n, ok := plain([]byte(d.Text('f'))); ok {
-			return n.reduced().append(key)
-		}
-	}
-	return d.Append(key, 'E')
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/dataset"
 )
 
 // The sizes of the pieces of memory that hold a step's new rows: the first, and the most; each is twice the one before.
@@ -87,19 +88,16 @@ func (w *writer) with(from row, columns []column, values []json.RawMessage) erro
 		w.written = make([]bool, len(columns))
 	}
 	clear(w.written)
-	var m member
-	for c := membersOf(from); ; {
-		start := skipSpace(from, c.i)
-		if !c.next(&m) {
+	var m dataset.Member
+	for c := dataset.MembersOf(from); ; {
+		start := c.Start()
+		if !c.Next(&m) {
 			break
 		}
-		if start < len(from) && from[start] == ',' {
-			start = skipSpace(from, start+1)
-		}
-		j := slices.IndexFunc(columns, func(c column) bool { return m.is(c.name) })
+		j := slices.IndexFunc(columns, func(c column) bool { return m.Is(c.name) })
 		if j < 0 {
 			w.separate()
-			w.buf = append(w.buf, from[start:m.to]...)
+			w.buf = append(w.buf, from[start:m.To]...)
 			continue
 		}
 		w.written[j] = true
