@@ -23,7 +23,7 @@ func (b brave) Search(ctx context.Context, q WebQuery, fetch Fetch) (WebPages, e
 	if q.Recency != "" {
 		p.Set("freshness", "p"+q.Recency[:1]) // pd, pw, pm, py
 	}
-	_, body, err := fetch(ctx, at(b.base, "res/v1/web/search", p), "application/json")
+	_, body, err := fetch(ctx, withQuery(b.base, "res/v1/web/search", p), "application/json")
 	if err != nil {
 		return WebPages{}, err
 	}

@@ -26,7 +26,7 @@ func (d duckDuckGo) Search(ctx context.Context, q WebQuery, fetch Fetch) (WebPag
 	if q.Recency != "" {
 		p.Set("df", q.Recency[:1]) // d, w, m, y
 	}
-	status, body, err := fetch(ctx, at(d.base, "html/", p), "text/html")
+	status, body, err := fetch(ctx, withQuery(d.base, "html/", p), "text/html")
 	if err != nil {
 		return WebPages{}, err
 	}

@@ -2,7 +2,6 @@ package research
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,15 +11,6 @@ import (
 
 	"github.com/turnstone-run/turnstone/agent"
 )
-
-// search is a query to one source, read from arguments.
-type search interface {
-	source() string // the name of the source
-	title() string  // for people
-	wants() int     // results at most
-	words() string  // the query
-	run(ctx context.Context, x *exchange) (*found, error)
-}
 
 // found is what a source answers.
 type found struct {

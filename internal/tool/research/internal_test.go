@@ -209,5 +209,5 @@ func TestMixIsFair(t *testing.T) {
 func TestAddressesKeepTheirPath(t *testing.T) {
 	base, err := url.Parse("https://example.org/a/b/")
 	require.NoError(t, err)
-	require.Equal(t, "https://example.org/a/b/c.fcgi?q=a+b%26c", at(base, "c.fcgi", url.Values{"q": {"a b&c"}}).String())
+	require.Equal(t, "https://example.org/a/b/c.fcgi?q=a+b%26c", withQuery(base, "c.fcgi", url.Values{"q": {"a b&c"}}).String())
 }

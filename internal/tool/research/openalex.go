@@ -11,11 +11,6 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-const (
-	openAlexName  = "openalex"
-	openAlexTitle = "OpenAlex"
-)
-
 const openAlexFields = "id,doi,display_name,type,publication_year,publication_date,language,ids,authorships,primary_location,open_access,biblio," +
 	"cited_by_count,abstract_inverted_index"
 
@@ -35,7 +30,7 @@ func openAlexTypes() []string {
 	}
 }
 
-func parseOpenAlex(args json.RawMessage) (search, error) {
+func parseOpenAlex(args json.RawMessage) (*search, error) {
 	var in struct {
 		common
 		FromYear   *int    `json:"from_year"`
@@ -57,22 +52,19 @@ func parseOpenAlex(args json.RawMessage) (search, error) {
 	if s.kind, err = choice("type", in.Type, openAlexTypes()); err != nil {
 		return nil, err
 	}
-	return &s, nil
+	return s.search(), nil
 }
 
-func (*openAlexSearch) source() string  { return openAlexName }
-func (*openAlexSearch) title() string   { return openAlexTitle }
-func (s *openAlexSearch) wants() int    { return s.max }
-func (s *openAlexSearch) words() string { return s.query }
+func (s *openAlexSearch) search() *search {
+	return &search{source: openAlexName, title: openAlexTitle, query: s.query, max: s.max, run: s.run}
+}
 
 func (s *openAlexSearch) run(ctx context.Context, x *exchange) (*found, error) {
 	p := s.parameters()
 	if x.kit.cfg.Contact != "" {
 		p.Set("mailto", x.kit.cfg.Contact)
 	}
-	resp, err := x.get(ctx, &request{
-		source: openAlexName, title: openAlexTitle, url: at(x.kit.openAlex, "works", p), accept: "application/json", pace: perSecond(10),
-	})
+	resp, err := x.ask(ctx, openAlexName, "works", "application/json", p)
 	if err != nil {
 		return nil, err
 	}

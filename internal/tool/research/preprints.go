@@ -12,11 +12,8 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-const (
-	preprintsName  = "preprints"
-	preprintsTitle = "Europe PMC"
-	preprintSource = "PPR" // Europe PMC's own name for its preprints
-)
+// preprintSource is Europe PMC's name for its preprints.
+const preprintSource = "PPR"
 
 // preprintsSearch asks Europe PMC for preprints and papers: bioRxiv, medRxiv, arXiv and others, and what journals have published.
 type preprintsSearch struct {
@@ -26,7 +23,7 @@ type preprintsSearch struct {
 	alone bool // preprints without papers
 }
 
-func parsePreprints(args json.RawMessage) (search, error) {
+func parsePreprints(args json.RawMessage) (*search, error) {
 	var in struct {
 		common
 		DateFrom *string `json:"date_from"`
@@ -43,11 +40,19 @@ func parsePreprints(args json.RawMessage) (search, error) {
 	if s.span, err = spanOf(in.DateFrom, in.DateTo); err != nil {
 		return nil, err
 	}
-	return &s, balanced(s.query)
+	return s.search(), checkBalance(s.query)
 }
 
-// balanced refuses a query that would not stay within the parentheses that are put around it.
-func balanced(query string) error {
+// broadPreprints searches for preprints alone: papers are found by PubMed and OpenAlex.
+func broadPreprints(query string, n int, years span) *search {
+	if checkBalance(query) != nil { // only Europe PMC minds
+		query = strings.NewReplacer("(", " ", ")", " ", `"`, " ").Replace(query)
+	}
+	return (&preprintsSearch{query: query, max: n, span: years, alone: true}).search()
+}
+
+// checkBalance refuses a query that would not stay within the parentheses that are put around it.
+func checkBalance(query string) error {
 	depth, quoted := 0, false
 	for _, r := range query {
 		switch {
@@ -73,19 +78,16 @@ func balanced(query string) error {
 	}
 }
 
-func (*preprintsSearch) source() string  { return preprintsName }
-func (*preprintsSearch) title() string   { return preprintsTitle }
-func (s *preprintsSearch) wants() int    { return s.max }
-func (s *preprintsSearch) words() string { return s.query }
+func (s *preprintsSearch) search() *search {
+	return &search{source: preprintsName, title: preprintsTitle, query: s.query, max: s.max, run: s.run}
+}
 
 func (s *preprintsSearch) run(ctx context.Context, x *exchange) (*found, error) {
 	p := url.Values{"query": {s.expression()}, "format": {"json"}, "resultType": {"core"}, "pageSize": {strconv.Itoa(s.max)}}
 	if x.kit.cfg.Contact != "" {
 		p.Set("email", x.kit.cfg.Contact)
 	}
-	resp, err := x.get(ctx, &request{
-		source: preprintsName, title: preprintsTitle, url: at(x.kit.preprints, "search", p), accept: "application/json", pace: perSecond(10),
-	})
+	resp, err := x.ask(ctx, preprintsName, "search", "application/json", p)
 	if err != nil {
 		return nil, err
 	}

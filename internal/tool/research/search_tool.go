@@ -15,7 +15,7 @@ type searchTool struct {
 	name        string
 	description string
 	schema      json.RawMessage
-	parse       func(args json.RawMessage) (search, error)
+	parse       func(args json.RawMessage) (*search, error)
 }
 
 var (
@@ -43,7 +43,7 @@ func (t *searchTool) Summarize(args json.RawMessage) string {
 	if err != nil {
 		return "invalid arguments"
 	}
-	return fmt.Sprintf("%d at most", s.wants())
+	return fmt.Sprintf("%d at most", s.max)
 }
 
 // Call searches. What a service refuses, and a service that cannot be reached, is a failed result; the end of the caller's time, and a
@@ -65,7 +65,7 @@ func (t *searchTool) Call(ctx context.Context, inv agent.Invocation, call agent.
 	if err != nil {
 		return agent.ToolResult{}, err
 	}
-	a := answer{Source: s.source(), Query: s.words(), Total: got.total, Failed: got.failed, Warnings: got.warnings}
+	a := answer{Source: s.source, Query: s.query, Total: got.total, Failed: got.failed, Warnings: got.warnings}
 	for i := range got.works {
 		a.Results = append(a.Results, shown(&got.works[i], numbers[i]))
 	}

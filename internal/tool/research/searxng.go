@@ -21,7 +21,7 @@ func (s searXNG) Search(ctx context.Context, q WebQuery, fetch Fetch) (WebPages,
 	if q.Recency != "" {
 		p.Set("time_range", q.Recency)
 	}
-	_, body, err := fetch(ctx, at(s.base, "search", p), "application/json")
+	_, body, err := fetch(ctx, withQuery(s.base, "search", p), "application/json")
 	if e, ok := errors.AsType[*agent.Error](err); ok && e.Code == agent.CodeDenied {
 		return WebPages{}, agent.Errorf(e.Code, "", "%w (does the instance allow the format json?)", e)
 	}

@@ -79,10 +79,8 @@ type toolkit struct {
 	auth      tool.Auth
 	userAgent string
 
-	pubmed, trials, preprints, openAlex *url.URL
-
-	web     WebSearch // nil: none
-	webPace pace
+	sources []*source // in the order of their tools
+	byName  map[string]*source
 
 	limits  *limits
 	rates   map[string]pace
@@ -131,37 +129,42 @@ func New(cfg Config) (agent.Toolkit, error) {
 	if t.limits, err = newLimits(); err != nil {
 		return nil, err
 	}
-	if err := t.addresses(); err != nil {
+	if err := t.addSources(); err != nil {
 		return nil, err
 	}
-	if err := t.provider(); err != nil {
+	if err := t.setRates(); err != nil {
 		return nil, err
 	}
-	if err := t.paces(); err != nil {
-		return nil, err
-	}
-	t.tools, err = t.make()
+	t.tools, err = t.makeTools()
 	return t, err
 }
 
-func (t *toolkit) addresses() error {
-	for _, base := range []struct {
-		field, given, real string
-		to                 **url.URL
-	}{
-		{"pubmed_url", t.cfg.PubMedURL, DefaultPubMedURL, &t.pubmed},
-		{"trials_url", t.cfg.TrialsURL, DefaultTrialsURL, &t.trials},
-		{"preprints_url", t.cfg.PreprintsURL, DefaultPreprintsURL, &t.preprints},
-		{"openalex_url", t.cfg.OpenAlexURL, DefaultOpenAlexURL, &t.openAlex},
-	} {
+func (t *toolkit) addSources() error {
+	configured := map[string]string{
+		"pubmed_url": t.cfg.PubMedURL, "trials_url": t.cfg.TrialsURL, "preprints_url": t.cfg.PreprintsURL, "openalex_url": t.cfg.OpenAlexURL,
+	}
+	t.sources = literature()
+	for _, s := range t.sources {
 		var err error
-		if *base.to, err = address(base.field, base.given, base.real); err != nil {
+		if s.base, err = address(s.setting, configured[s.setting], s.defaultURL); err != nil {
 			return err
 		}
+	}
+	web, err := webSource(&t.cfg)
+	if err != nil {
+		return err
+	}
+	if web != nil {
+		t.sources = append(t.sources, web)
+	}
+	t.byName = map[string]*source{}
+	for _, s := range t.sources {
+		t.byName[s.name] = s
 	}
 	return nil
 }
 
+// address returns the configured address of a source, or the fallback.
 func address(name, given, fallback string) (*url.URL, error) {
 	if given == "" {
 		given = fallback
@@ -176,46 +179,16 @@ func address(name, given, fallback string) (*url.URL, error) {
 	return u, nil
 }
 
-func (t *toolkit) provider() error {
-	if t.cfg.Web != nil {
-		t.web, t.webPace = t.cfg.Web, perSecond(1)
-		return nil
-	}
-	var usual string
-	switch t.cfg.WebProvider {
-	case "":
-		return nil
-	case DuckDuckGo:
-		usual = DefaultDuckDuckGoURL
-	case Brave:
-		usual = DefaultBraveURL
-	case SearXNG:
-		if t.cfg.WebURL == "" {
-			return agent.Invalid("web_url", "is required for %s", SearXNG)
-		}
-	default:
-		return agent.Invalid("web_provider", "want one of %s, %s, %s, got %.50q", DuckDuckGo, SearXNG, Brave, t.cfg.WebProvider)
-	}
-	base, err := address("web_url", t.cfg.WebURL, usual)
-	if err != nil {
-		return err
-	}
-	t.web, t.webPace = builtin(t.cfg.WebProvider, base)
-	return nil
-}
-
-func (t *toolkit) paces() error {
+func (t *toolkit) setRates() error {
 	t.rates = map[string]pace{}
-	for source, rate := range t.cfg.Rates {
+	for name, rate := range t.cfg.Rates {
 		if rate < 0.001 || rate > 1000 {
-			return agent.Invalid("rates."+source, "want 0.001 to 1,000 requests per second")
+			return agent.Invalid("rates."+name, "want 0.001 to 1,000 requests per second")
 		}
-		switch source {
-		case pubmedName, trialsName, preprintsName, openAlexName, webName:
-			t.rates[source] = perSecond(rate)
-		default:
-			return agent.Invalid("rates."+source, "there is no such source")
+		if t.byName[name] == nil && name != webName {
+			return agent.Invalid("rates."+name, "there is no such source")
 		}
+		t.rates[name] = perSecond(rate)
 	}
 	return nil
 }
@@ -238,21 +211,15 @@ func schemaOf(name string) (json.RawMessage, error) {
 	return raw, nil
 }
 
-// withoutWeb takes the web off the sources that a model may name.
+// withoutWeb removes the web from the sources that a model may name.
 func withoutWeb(schema json.RawMessage) json.RawMessage {
 	return json.RawMessage(strings.Replace(string(schema), `, "web"]`, "]", 1))
 }
 
-// make makes the tools.
-func (t *toolkit) make() ([]agent.Tool, error) {
-	searches := []*searchTool{
-		{name: "search_pubmed", description: pubmedDescription, parse: parsePubMed},
-		{name: "search_clinical_trials", description: trialsDescription, parse: parseTrials},
-		{name: "search_preprints", description: preprintsDescription, parse: parsePreprints},
-		{name: "search_openalex", description: openAlexDescription, parse: parseOpenAlex},
-	}
-	if t.web != nil {
-		searches = append(searches, &searchTool{name: "search_web", description: webDescription, parse: t.parseWeb})
+func (t *toolkit) makeTools() ([]agent.Tool, error) {
+	var searches []*searchTool
+	for _, s := range t.sources {
+		searches = append(searches, &searchTool{name: s.tool, description: s.description, parse: s.parse})
 	}
 	searches = append(searches, &searchTool{name: togetherTool, description: togetherDescription, parse: t.parseTogether})
 	var tools []agent.Tool
@@ -261,7 +228,7 @@ func (t *toolkit) make() ([]agent.Tool, error) {
 		if s.schema, err = schemaOf(s.name); err != nil {
 			return nil, err
 		}
-		if s.name == togetherTool && t.web == nil {
+		if s.name == togetherTool && t.byName[webName] == nil {
 			s.schema = withoutWeb(s.schema)
 		}
 		s.kit = t

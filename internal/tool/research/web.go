@@ -10,8 +10,6 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-const webName = "web"
-
 // The providers of search_web.
 const (
 	DuckDuckGo = "duckduckgo" // its page without scripts; needs no key
@@ -62,16 +60,24 @@ type WebPage struct {
 	Published string // as 2024-05-17, empty when not known
 }
 
-// webSearch asks the provider that is configured.
-type webSearch struct {
+// web is a search of the web by the provider that is configured.
+type web struct {
 	provider WebSearch
-	pace     pace
-	q        WebQuery
+	source   *source
+}
+
+// newWeb returns the source web.
+func newWeb(provider WebSearch, p pace) *source {
+	s := &source{name: webName, title: provider.Name(), tool: "search_web", description: webDescription, pace: p}
+	w := &web{provider: provider, source: s}
+	s.parse = w.parse
+	s.broad = func(query string, n int, _ span) *search { return w.search(WebQuery{Words: query, Max: n}) }
+	return s
 }
 
 var sitePattern = regexp.MustCompile(`^([A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.)+[A-Za-z]{2,63}$`)
 
-func (t *toolkit) parseWeb(args json.RawMessage) (search, error) {
+func (w *web) parse(args json.RawMessage) (*search, error) {
 	var in struct {
 		common
 		Site    *string `json:"site"`
@@ -80,34 +86,35 @@ func (t *toolkit) parseWeb(args json.RawMessage) (search, error) {
 	if err := decode(args, &in); err != nil {
 		return nil, err
 	}
-	s := webSearch{provider: t.web, pace: t.webPace}
+	var q WebQuery
 	var err error
-	if s.q.Words, s.q.Max, err = in.wanted(DefaultResults); err != nil {
+	if q.Words, q.Max, err = in.wanted(DefaultResults); err != nil {
 		return nil, err
 	}
-	if s.q.Site = deref(in.Site); s.q.Site != "" && (len(s.q.Site) > 253 || !sitePattern.MatchString(s.q.Site)) {
-		return nil, agent.Invalid("site", "want a host as example.org, got %.50q", s.q.Site)
+	if q.Site = deref(in.Site); q.Site != "" && (len(q.Site) > 253 || !sitePattern.MatchString(q.Site)) {
+		return nil, agent.Invalid("site", "want a host as example.org, got %.50q", q.Site)
 	}
-	if s.q.Recency, err = choice("recency", in.Recency, []string{"day", "week", "month", "year"}); err != nil {
+	if q.Recency, err = choice("recency", in.Recency, []string{"day", "week", "month", "year"}); err != nil {
 		return nil, err
 	}
-	return &s, nil
+	return w.search(q), nil
 }
 
-func (*webSearch) source() string  { return webName }
-func (s *webSearch) title() string { return s.provider.Name() }
-func (s *webSearch) wants() int    { return s.q.Max }
-func (s *webSearch) words() string { return s.q.Words }
+func (w *web) search(q WebQuery) *search {
+	return &search{source: webName, title: w.source.title, query: q.Words, max: q.Max, run: func(ctx context.Context, x *exchange) (*found, error) {
+		return w.run(ctx, x, q)
+	}}
+}
 
-func (s *webSearch) run(ctx context.Context, x *exchange) (*found, error) {
+func (w *web) run(ctx context.Context, x *exchange, q WebQuery) (*found, error) {
 	fetch := func(ctx context.Context, u *url.URL, accept string) (int, []byte, error) {
-		resp, err := x.get(ctx, &request{source: webName, title: s.provider.Name(), url: u, accept: accept, pace: s.pace})
+		resp, err := x.get(ctx, w.source, u, accept)
 		if err != nil {
 			return 0, nil, err
 		}
 		return resp.status, resp.body, nil
 	}
-	pages, err := s.provider.Search(ctx, s.q, fetch)
+	pages, err := w.provider.Search(ctx, q, fetch)
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +125,7 @@ func (s *webSearch) run(ctx context.Context, x *exchange) (*found, error) {
 	seen := map[string]bool{}
 	for i := range pages.Pages {
 		w := pages.Pages[i].work(x.kit.now())
-		if len(out.works) == s.q.Max || w.url == "" || seen[urlKey(w.url)] {
+		if len(out.works) == q.Max || w.url == "" || seen[urlKey(w.url)] {
 			continue
 		}
 		seen[urlKey(w.url)] = true
@@ -143,16 +150,33 @@ func (p *WebPage) work(now time.Time) work {
 	return w
 }
 
-// builtin makes a provider by its name.
-func builtin(name string, base *url.URL) (WebSearch, pace) {
-	switch name {
-	case DuckDuckGo:
-		return duckDuckGo{base}, perSecond(0.5)
-	case SearXNG:
-		return searXNG{base}, perSecond(5)
-	case Brave:
-		return brave{base}, perSecond(1)
-	default:
-		return nil, pace{}
+// webSource returns the source web as it is configured, nil if it is not.
+func webSource(cfg *Config) (*source, error) {
+	if cfg.Web != nil {
+		return newWeb(cfg.Web, perSecond(1)), nil
 	}
+	if cfg.WebProvider == "" {
+		return nil, nil //nolint:nilnil // there is no search of the web
+	}
+	providers := map[string]struct {
+		defaultURL string
+		pace       pace
+		at         func(base *url.URL) WebSearch
+	}{
+		DuckDuckGo: {DefaultDuckDuckGoURL, perSecond(0.5), func(base *url.URL) WebSearch { return duckDuckGo{base} }},
+		SearXNG:    {"", perSecond(5), func(base *url.URL) WebSearch { return searXNG{base} }},
+		Brave:      {DefaultBraveURL, perSecond(1), func(base *url.URL) WebSearch { return brave{base} }},
+	}
+	p, ok := providers[cfg.WebProvider]
+	switch {
+	case !ok:
+		return nil, agent.Invalid("web_provider", "want one of %s, %s, %s, got %.50q", DuckDuckGo, SearXNG, Brave, cfg.WebProvider)
+	case p.defaultURL == "" && cfg.WebURL == "":
+		return nil, agent.Invalid("web_url", "is required for %s", cfg.WebProvider)
+	}
+	base, err := address("web_url", cfg.WebURL, p.defaultURL)
+	if err != nil {
+		return nil, err
+	}
+	return newWeb(p.at(base), p.pace), nil
 }
