@@ -143,17 +143,15 @@ func FuzzWorks(f *testing.F) {
 func FuzzWeb(f *testing.F) {
 	seed(f, "duckduckgo.html", "duckduckgo_none.html", "duckduckgo_challenge.html", "searxng.json", "brave.json")
 	f.Fuzz(func(t *testing.T, body []byte) {
-		for _, parse := range []func([]byte) (WebPages, error){
-			func(b []byte) (WebPages, error) { return parseDuckDuckGo(200, b) }, parseSearXNG, parseBrave,
-		} {
-			pages, err := parse(body)
+		for _, parse := range []func(*response) (webPages, error){parseDuckDuckGo, parseSearXNG, parseBrave} {
+			pages, err := parse(&response{status: 200, body: body})
 			if err != nil {
 				continue
 			}
-			require.LessOrEqual(t, len(pages.Pages), MaxResults)
-			got := &found{total: pages.Total}
-			for i := range pages.Pages {
-				w := pages.Pages[i].work(noon())
+			require.LessOrEqual(t, len(pages.pages), MaxResults)
+			got := &found{total: pages.total}
+			for i := range pages.pages {
+				w := pages.pages[i].work(noon())
 				if w.url != "" {
 					got.add(&w)
 				}

@@ -84,7 +84,7 @@ func TestIdentify(t *testing.T) {
 		"https://pubmed.ncbi.nlm.nih.gov/00000000/":          "url:https://pubmed.ncbi.nlm.nih.gov/00000000",
 		"https://pubmed.ncbi.nlm.nih.gov/123/citations/?a=1": "url:https://pubmed.ncbi.nlm.nih.gov/123/citations?a=1",
 	} {
-		w := (&WebPage{Title: "T", URL: in}).work(noon())
+		w := (&webPage{title: "T", url: in}).work(noon())
 		require.Equal(t, want, w.keys()[0])
 		require.Equal(t, date{2026, 1, 2}, w.seen)
 	}

@@ -87,7 +87,7 @@ func (s *pubmedSearch) parameters() url.Values {
 // askNCBI sends a request to the E-utilities with what NCBI asks of every caller: tool and email.
 func (x *exchange) askNCBI(ctx context.Context, path, accept string, p url.Values) (*response, error) {
 	p.Set("db", "pubmed")
-	p.Set("tool", x.kit.cfg.Tool)
+	p.Set("tool", callerName)
 	if x.kit.cfg.Contact != "" {
 		p.Set("email", x.kit.cfg.Contact)
 	}

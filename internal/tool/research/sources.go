@@ -30,7 +30,7 @@ type source struct {
 	tool, description string
 	setting           string // the field of the configuration with its address
 	defaultURL        string
-	base              *url.URL // its address; nil for the web
+	base              *url.URL // its address
 	pace              pace     // of requests without credentials
 	keyedPace         pace     // of requests with credentials; zero: the same
 
@@ -80,7 +80,7 @@ type search struct {
 	run    func(ctx context.Context, x *exchange) (*found, error)
 }
 
-// ask sends a request to a source of the literature.
+// ask sends a request to a path of a source.
 func (x *exchange) ask(ctx context.Context, name, path, accept string, query url.Values) (*response, error) {
 	s := x.kit.byName[name]
 	return x.get(ctx, s, withQuery(s.base, path, query), accept)

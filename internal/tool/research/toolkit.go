@@ -25,9 +25,11 @@ const (
 	DefaultBraveURL      = "https://api.search.brave.com"
 )
 
+// callerName is the name that the services are given: in the User-Agent, and as NCBI's parameter tool.
+const callerName = "turnstone"
+
 // The defaults of a [Config].
 const (
-	DefaultTool          = "turnstone"
 	DefaultMaxWait       = 10 * time.Second
 	DefaultSourceTimeout = 20 * time.Second
 )
@@ -44,11 +46,9 @@ type Config struct {
 	PreprintsURL string
 	OpenAlexURL  string
 
-	WebProvider string    // of search_web: "duckduckgo", "searxng" or "brave"; empty: there is no search_web
-	WebURL      string    // the provider's address; empty: the real one. SearXNG has none
-	Web         WebSearch // a provider of one's own, in place of WebProvider
+	WebProvider string // of search_web: "duckduckgo", "searxng" or "brave"; empty: there is no search_web
+	WebURL      string // the provider's address; empty: the real one. SearXNG has none
 
-	Tool    string // says who asks: part of the User-Agent and of requests to NCBI. Empty: "turnstone"
 	Contact string // an email address at which the services reach whoever operates this; empty: none is given
 
 	// Rates are requests per second by source (pubmed, clinical_trials, preprints, openalex, web), in place of what the services allow:
@@ -89,10 +89,7 @@ type toolkit struct {
 	tools   []agent.Tool
 }
 
-var (
-	namePattern  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
-	emailPattern = regexp.MustCompile(`^[A-Za-z0-9.!#$%&'*+/=?^_{|}~-]{1,64}@[A-Za-z0-9.-]{1,253}$`)
-)
+var emailPattern = regexp.MustCompile(`^[A-Za-z0-9.!#$%&'*+/=?^_{|}~-]{1,64}@[A-Za-z0-9.-]{1,253}$`)
 
 // New makes the toolkit. The error is [agent.CodeInvalid] and names the field of the configuration.
 func New(cfg Config) (agent.Toolkit, error) {
@@ -106,19 +103,13 @@ func New(cfg Config) (agent.Toolkit, error) {
 	case cfg.SourceTimeout < 0:
 		return nil, agent.Invalid("source_timeout", "is negative")
 	}
-	if cfg.Tool == "" {
-		cfg.Tool = DefaultTool
-	}
 	if cfg.MaxWait == 0 {
 		cfg.MaxWait = DefaultMaxWait
 	}
 	if cfg.SourceTimeout == 0 {
 		cfg.SourceTimeout = DefaultSourceTimeout
 	}
-	if !namePattern.MatchString(cfg.Tool) {
-		return nil, agent.Invalid("tool", "%.100q: want a name of letters, digits and . _ -, at most 64", cfg.Tool)
-	}
-	t := &toolkit{cfg: cfg, http: cfg.HTTP, auth: cfg.Auth, maxWait: cfg.MaxWait, now: time.Now, userAgent: cfg.Tool + "/1"}
+	t := &toolkit{cfg: cfg, http: cfg.HTTP, auth: cfg.Auth, maxWait: cfg.MaxWait, now: time.Now, userAgent: callerName + "/1"}
 	if cfg.Contact != "" {
 		if !emailPattern.MatchString(cfg.Contact) {
 			return nil, agent.Invalid("contact", "%.100q is no email address", cfg.Contact)
