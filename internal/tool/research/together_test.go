@@ -14,7 +14,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/tool"
 	"github.com/turnstone-run/turnstone/internal/tool/research"
-	"github.com/turnstone-run/turnstone/internal/tool/research/referencestest"
+	"github.com/turnstone-run/turnstone/internal/tool/tooltest"
 )
 
 func TestTogether(t *testing.T) {
@@ -124,7 +124,7 @@ func TestTogetherWaitsForNoneTooLong(t *testing.T) {
 					w.WriteHeader(http.StatusTeapot)
 				}
 			})},
-			References: &referencestest.Memory{}, SourceTimeout: 8 * time.Second,
+			References: &tooltest.ReferenceStore{}, SourceTimeout: 8 * time.Second,
 		})
 		require.NoError(t, err)
 		began := time.Now()
@@ -186,7 +186,7 @@ func TestArguments(t *testing.T) {
 }
 
 func TestConfigurationIsChecked(t *testing.T) {
-	good := research.Config{HTTP: plainHTTP{}, References: &referencestest.Memory{}}
+	good := research.Config{HTTP: plainHTTP{}, References: &tooltest.ReferenceStore{}}
 	for field, change := range map[string]func(cfg *research.Config){
 		"http":           func(cfg *research.Config) { cfg.HTTP = nil },
 		"references":     func(cfg *research.Config) { cfg.References = nil },

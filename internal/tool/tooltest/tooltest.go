@@ -1,5 +1,7 @@
-// Package tooltest is the suite that every toolkit passes. It knows nothing of what a tool does; it holds tools to the contract of
-// [agent.Tool]: whatever a model sends is answered, a bad call by a failed result and not by an error, and nothing panics.
+// Package tooltest has the suite that every toolkit passes, and the suites and fakes of the stores that toolkits use.
+//
+// The suite of toolkits holds tools to the contract of [agent.Tool], whatever they do: every call of a model is answered, a bad one by a
+// failed result and not by an error, and nothing panics.
 package tooltest
 
 import (
