@@ -13,7 +13,7 @@ import (
 // valueColumn holds rows that are no objects.
 const valueColumn = "value"
 
-// csvWriter writes rows under columns that it has learned before.
+// csvWriter writes rows. It learns the columns from all rows first.
 type csvWriter struct {
 	w      *bufio.Writer
 	names  []string

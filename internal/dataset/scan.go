@@ -15,11 +15,12 @@ import (
 
 // Everything here takes JSON that jsontext has found well-formed: no slice ends within a value.
 
-// longInteger is how many bytes a number without exponent may have that needs no look: 308 digits are below float64's greatest.
+// longInteger is the most bytes of a number without exponent that surely fits into a float64.
 const longInteger = 308
 
-// check finds what jsontext lets pass: the offset of a number beyond float64, or of a bracket too deep.
-func check(v []byte) (at int, what string) {
+// findUnreadable returns the offset of a number beyond float64 or of a bracket too deep, which jsontext accepts, and what is wrong. what
+// is empty for a value that can be read.
+func findUnreadable(v []byte) (at int, what string) {
 	depth := 0
 	for i := 0; i < len(v); i++ {
 		switch c := v[i]; c {
@@ -66,7 +67,7 @@ func appendCompact(dst, v []byte) []byte {
 	return append(dst, v[start:]...)
 }
 
-// pointerAt is the path of what is at an offset of a value, as a JSON pointer.
+// pointerAt returns the JSON pointer of what is at an offset of a value.
 func pointerAt(v []byte, at int) string {
 	dec := jsontext.NewDecoder(bytes.NewReader(v))
 	for dec.InputOffset() <= int64(at) {
@@ -77,16 +78,16 @@ func pointerAt(v []byte, at int) string {
 	return string(dec.StackPointer())
 }
 
-// place writes a JSON pointer behind a prefix: place("row 12", "/price/0") is "row 12.price[0]".
-func place(prefix, pointer string) string {
-	const most = 150
+// fieldPath returns a JSON pointer behind a prefix: fieldPath("row 12", "/price/0") is "row 12.price[0]".
+func fieldPath(prefix, pointer string) string {
+	const maxBytes = 150
 	b := strings.Builder{}
 	b.WriteString(prefix)
 	for token := range strings.SplitSeq(pointer, "/") {
 		switch _, err := strconv.Atoi(token); {
 		case token == "":
 			continue
-		case b.Len() > most:
+		case b.Len() > maxBytes:
 			return b.String() + "…"
 		case err == nil && b.Len() > 0:
 			b.WriteString("[" + token + "]")
@@ -99,8 +100,9 @@ func place(prefix, pointer string) string {
 	return b.String()
 }
 
-// malformed says where and why jsontext refused a value: where is given the JSON pointer. Errors of the reader stay themselves.
-func malformed(err error, where func(pointer string) string) error {
+// syntaxError returns the error of a value that jsontext refused. where turns a JSON pointer into the error's field. Errors of the reader
+// are returned as they are.
+func syntaxError(err error, where func(pointer string) string) error {
 	if syntax, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
 		field := where(string(syntax.JSONPointer))
 		switch {

@@ -134,7 +134,8 @@ func (d *decoder) spend(n int) error {
 	return nil
 }
 
-// number returns a short integer as an int, and any other number as its text, so that every digit is kept until the program computes with it.
+// number returns a short integer as an int, and any other number as its text, so that every digit is kept until the program computes with
+// it.
 func number(s string) any {
 	const maxDigits = 15
 	if len(s) <= maxDigits && s != "-0" {

@@ -8,8 +8,8 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// The bounds of what one instruction works on. Values of gojq share their parts, so a value that is small in memory can take forever to walk:
-// these count what is walked.
+// The bounds of what one instruction works on. Values of gojq share their parts, so a value that is small in memory can take forever to
+// walk: these count what is walked.
 const (
 	maxNodes = 5_000_000 // values in a tree
 	maxText  = 2 << 20   // bytes of a string

@@ -85,8 +85,8 @@ func (m *meter) Err() error {
 	return nil
 }
 
-// checkBounds stops the run at the end of its context or time, or above its memory. Only the goroutine of the program calls it, so that nothing
-// is allocated meanwhile.
+// checkBounds stops the run at the end of its context or time, or above its memory. Only the goroutine of the program calls it, so that
+// nothing is allocated meanwhile.
 func (m *meter) checkBounds() {
 	m.checkDue.Store(false)
 	m.giveWay()
@@ -103,8 +103,8 @@ func (m *meter) checkBounds() {
 
 // giveWay pauses the program if it has had its time slice and another one waits. The pause does not count as its time.
 //
-// Only one program runs at a time, so the heap grows by what the running one makes. Above the memory of one program for all together, garbage is
-// collected around each pause, so that a program is charged with its own growth only.
+// Only one program runs at a time, so the heap grows by what the running one makes. Above the memory of one program for all together,
+// garbage is collected around each pause, so that a program is charged with its own growth only.
 func (m *meter) giveWay() {
 	if !m.seat.isSliceOver() {
 		return

@@ -69,8 +69,8 @@ func parseError(query string, err error) error {
 	return invalid("line %d, column %d: %s", line, column, clip.Bytes(err.Error(), maxQuoted))
 }
 
-// findRowQuery returns f of the programs .[] | f, map(f) and [.[] | f], which can be given the values of an array one by one. It returns any
-// other program as it is.
+// findRowQuery returns f of the programs .[] | f, map(f) and [.[] | f], which can be given the values of an array one by one. It returns
+// any other program as it is.
 func (p *Program) findRowQuery(q *gojq.Query) *gojq.Query {
 	if rest, ok := afterIter(q); ok {
 		p.byRow = true

@@ -161,8 +161,9 @@ func (r *rewriter) interpolation(s *gojq.String, sc *scope) {
 	}
 }
 
-// guardOperator replaces an operator that can make or walk large values. isShort says that the left operand was a short path before it was
-// rewritten. Any other path may become as long as the program likes, and gojq follows it on Go's stack: so it is computed and checked first.
+// guardOperator replaces an operator that can make or walk large values. isShort says that the left operand was a short path before it
+// was rewritten. Any other path may become as long as the program likes, and gojq follows it on Go's stack: so it is computed and checked
+// first.
 func guardOperator(q *gojq.Query, isShort bool) {
 	switch q.Op { //nolint:exhaustive // the others do nothing by themselves
 	case gojq.OpAssign, gojq.OpModify, gojq.OpUpdateAdd, gojq.OpUpdateSub, gojq.OpUpdateMul, gojq.OpUpdateDiv, gojq.OpUpdateMod, gojq.OpUpdateAlt:

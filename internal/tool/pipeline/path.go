@@ -36,15 +36,15 @@ func parsePath(field, text string) (*path, error) {
 
 func newPath(text string) *path {
 	head, rest, dotted := strings.Cut(text, ".")
-	p := &path{text: text, head: head, index: position(head)}
+	p := &path{text: text, head: head, index: arrayPosition(head)}
 	if dotted {
 		p.rest = newPath(rest)
 	}
 	return p
 }
 
-// position reads a position in an array, digits without zeros before them; -1 for anything else.
-func position(text string) int {
+// arrayPosition returns a position in an array, digits without zeros before them; -1 for anything else.
+func arrayPosition(text string) int {
 	i, err := strconv.Atoi(text)
 	if err != nil || strconv.Itoa(i) != text {
 		return -1
@@ -99,9 +99,9 @@ func nth(array []byte, n int) (from, to int, ok bool) {
 	}
 }
 
-// object returns a row that has to be an object, and now and then looks whether the call's context has ended.
-func object(ctx context.Context, rows []row, i int) (row, error) {
-	if err := alive(ctx, i); err != nil {
+// objectRow returns a row that must be an object. Now and then it checks the context.
+func objectRow(ctx context.Context, rows []row, i int) (row, error) {
+	if err := checkContext(ctx, i); err != nil {
 		return nil, err
 	}
 	r := rows[i]
@@ -132,10 +132,10 @@ func fieldsOf(rows []row) string {
 	return strings.Join(names, ", ")
 }
 
-// indexed names an element of a list.
-func indexed(field string, i int) string { return fmt.Sprintf("%s[%d]", field, i) }
+// elementName names an element of a list.
+func elementName(field string, i int) string { return fmt.Sprintf("%s[%d]", field, i) }
 
-// inCell is the fault of one value: the argument that led there, the row, counted from 0, and its field.
-func inCell(argument string, i int, p *path, format string, args ...any) *fault {
+// cellFault returns the fault of one value: the argument that led there, the row, counted from 0, and its field.
+func cellFault(argument string, i int, p *path, format string, args ...any) *fault {
 	return invalid(argument, "row %d, field %q: %s", i, clip.Bytes(p.text, maxQuote), fmt.Sprintf(format, args...))
 }

@@ -108,7 +108,7 @@ func TestKeysAreEqualAsValuesAre(t *testing.T) {
 	for _, x := range someValues() {
 		for _, y := range someValues() {
 			a, b := valueOf(x), valueOf(y)
-			want := a.kind == b.kind && equal(a, b)
+			want := a.kind == b.kind && equalValues(a, b)
 			require.Equal(t, want, string(a.appendKey(nil)) == string(b.appendKey(nil)), "%s %s", x, y)
 		}
 	}

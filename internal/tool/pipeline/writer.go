@@ -52,14 +52,14 @@ func (w *writer) end() error {
 	return nil
 }
 
-// member appends a member of the object under way.
-func (w *writer) member(label, value []byte) {
-	w.separate()
+// appendMember appends a member to the present object.
+func (w *writer) appendMember(label, value []byte) {
+	w.appendSeparator()
 	w.buf = append(append(w.buf, label...), value...)
 }
 
-// separate appends the brace or comma that stands before a member.
-func (w *writer) separate() {
+// appendSeparator appends the brace or comma that stands before a member.
+func (w *writer) appendSeparator() {
 	switch len(w.buf) - w.from {
 	case 0:
 		w.buf = append(w.buf, '{')
@@ -77,8 +77,8 @@ func (w *writer) close() {
 	w.buf = append(w.buf, '}')
 }
 
-// with writes a row that has some more fields: those that it has already are replaced where they are, the others follow at its end.
-func (w *writer) with(from row, columns []column, values []json.RawMessage) error {
+// setMembers writes a row with some fields set: those that it has are replaced where they are, the others follow at its end.
+func (w *writer) setMembers(from row, columns []column, values []json.RawMessage) error {
 	size := len(from)
 	for j := range values {
 		size += len(columns[j].label) + len(values[j]) + 1
@@ -96,16 +96,16 @@ func (w *writer) with(from row, columns []column, values []json.RawMessage) erro
 		}
 		j := slices.IndexFunc(columns, func(c column) bool { return m.Is(c.name) })
 		if j < 0 {
-			w.separate()
+			w.appendSeparator()
 			w.buf = append(w.buf, from[start:m.To]...)
 			continue
 		}
 		w.written[j] = true
-		w.member(columns[j].label, values[j])
+		w.appendMember(columns[j].label, values[j])
 	}
 	for j := range columns {
 		if !w.written[j] {
-			w.member(columns[j].label, values[j])
+			w.appendMember(columns[j].label, values[j])
 		}
 	}
 	w.close()

@@ -59,13 +59,13 @@ func (x *exchange) get(ctx context.Context, s *source, u *url.URL, accept string
 	}
 	resp, err := backoff.Retry(ctx, func() (*response, error) {
 		if err := x.kit.limits.wait(ctx, key, p, x.kit.maxWait); err != nil {
-			return nil, backoff.Permanent(named(s.title, err))
+			return nil, backoff.Permanent(withSource(s.title, err))
 		}
 		resp, err := x.send(ctx, s.title, u, accept)
 		if err == nil {
 			return resp, nil
 		}
-		return nil, x.again(ctx, err)
+		return nil, x.retryError(ctx, err)
 	}, backoff.WithMaxTries(2), backoff.WithMaxElapsedTime(0))
 	switch coded, ok := errors.AsType[*agent.Error](err); {
 	case err == nil:
@@ -79,22 +79,22 @@ func (x *exchange) get(ctx context.Context, s *source, u *url.URL, accept string
 	}
 }
 
-// again decides whether an error is worth a second attempt, and when.
-func (x *exchange) again(ctx context.Context, err error) error {
+// retryError marks an error as permanent, or with the time after which a second attempt is worth it.
+func (x *exchange) retryError(ctx context.Context, err error) error {
 	put, ok := errors.AsType[*putOff](err)
 	switch {
 	case !ok:
 		return backoff.Permanent(err)
 	case put.after > x.kit.maxWait:
 		return backoff.Permanent(put.err)
-	case !fits(ctx, put.after):
-		return backoff.Permanent(hurry(ctx))
+	case !endsInTime(ctx, put.after):
+		return backoff.Permanent(timeTooShort(ctx))
 	default:
 		return errors.Join(put.err, &backoff.RetryAfterError{Duration: put.after})
 	}
 }
 
-// putOff is an error of a service that may do better soon.
+// putOff is an error of a service that may succeed soon.
 type putOff struct {
 	after time.Duration
 	err   *agent.Error
@@ -103,7 +103,7 @@ type putOff struct {
 func (p *putOff) Error() string { return p.err.Error() }
 func (p *putOff) Unwrap() error { return p.err }
 
-// credential names the profile whose credentials a request to an address carries, "" when none does.
+// credential returns the name of the profile whose credentials a request to an address carries, empty if none does.
 func (x *exchange) credential(u *url.URL) string {
 	if x.kit.auth == nil {
 		return ""
@@ -127,12 +127,12 @@ func (x *exchange) send(ctx context.Context, title string, u *url.URL, accept st
 	bare := req.Clone(ctx)
 	if x.kit.auth != nil && len(x.inv.Auth) > 0 {
 		if err := x.kit.auth.Authorise(req, x.inv.Auth); err != nil {
-			return nil, named(title, err)
+			return nil, withSource(title, err)
 		}
 	}
 	resp, err := x.kit.http.Do(req)
 	if err != nil {
-		return nil, named(title, err)
+		return nil, withSource(title, err)
 	}
 	defer resp.Body.Close() //nolint:errcheck // nothing is lost: it was read
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxBody+1))
@@ -141,17 +141,17 @@ func (x *exchange) send(ctx context.Context, title string, u *url.URL, accept st
 	case err != nil && ctx.Err() != nil:
 		return nil, interrupted(ctx)
 	case resp.StatusCode < 200 || resp.StatusCode > 299:
-		return nil, refused(title, resp, complaint(body, media, secretsOf(bare, req)))
+		return nil, statusError(title, resp, errorText(body, media, secretsOf(bare, req)))
 	case err != nil:
-		return nil, named(title, err)
+		return nil, withSource(title, err)
 	case len(body) > maxBody:
 		return nil, agent.Errorf(agent.CodeOverflow, "", "%s answered with more than %d MiB", title, maxBody>>20)
 	}
 	return &response{status: resp.StatusCode, media: media, body: body}, nil
 }
 
-// named says which source an error is about; its code stays.
-func named(title string, err error) error {
+// withSource adds the title of the source to an error; its code stays.
+func withSource(title string, err error) error {
 	e, ok := errors.AsType[*agent.Error](err)
 	if !ok {
 		return agent.Errorf(agent.CodeUnavailable, "", "%s: the connection broke off", title)
@@ -161,8 +161,8 @@ func named(title string, err error) error {
 	return named
 }
 
-// refused is the error of a status that is not a success.
-func refused(title string, resp *http.Response, words string) error {
+// statusError returns the error of a status that is not a success.
+func statusError(title string, resp *http.Response, words string) error {
 	code := agent.CodeInvalid
 	switch status := resp.StatusCode; {
 	case status == http.StatusTooManyRequests, status == http.StatusForbidden && strings.Contains(strings.ToLower(words), "rate limit"):

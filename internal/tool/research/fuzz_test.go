@@ -59,7 +59,7 @@ func check(t *testing.T, got *found, err error) {
 			readable(t, markdown(entries, k))
 			require.True(t, balancedBraces(bibTeX(&entries[k])), text)
 		}
-		_, err = encode(shown(w, 1))
+		_, err = encode(resultOf(w, 1))
 		require.NoError(t, err)
 	}
 }
@@ -164,7 +164,7 @@ func FuzzWeb(f *testing.F) {
 func FuzzComplaint(f *testing.F) {
 	seed(f, "pubmed_empty.json", "duckduckgo_challenge.html")
 	f.Fuzz(func(t *testing.T, body []byte) {
-		text := complaint(body, "text/plain", []string{"x"})
+		text := errorText(body, "text/plain", []string{"x"})
 		readable(t, text)
 		require.NotContains(t, text, "x")
 	})

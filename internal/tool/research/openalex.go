@@ -43,7 +43,7 @@ func parseOpenAlex(args json.RawMessage) (*search, error) {
 	}
 	s := openAlexSearch{openAccess: in.OpenAccess}
 	var err error
-	if s.query, s.max, err = in.wanted(DefaultResults); err != nil {
+	if s.query, s.max, err = in.queryAndMax(DefaultResults); err != nil {
 		return nil, err
 	}
 	if s.span, err = years(in.FromYear, in.ToYear); err != nil {
@@ -162,10 +162,10 @@ func parseWorks(resp *response, limit int) (*found, error) {
 
 func (o *openWork) work() work {
 	w := work{source: openAlexName, kind: openAlexKind(o.Type), title: titleOf(o.Title), doi: normalDOI(o.DOI)}
-	w.openAlex = matching(openAlexPattern, lastPart(o.ID))
-	w.pmid = matching(pmidPattern, lastPart(o.IDs.PMID))
+	w.openAlex = matchID(openAlexPattern, lastPart(o.ID))
+	w.pmid = matchID(pmidPattern, lastPart(o.IDs.PMID))
 	if id := lastPart(o.IDs.PMCID); id != "" {
-		w.pmcid = matching(pmcidPattern, "PMC"+strings.TrimPrefix(id, "PMC"))
+		w.pmcid = matchID(pmcidPattern, "PMC"+strings.TrimPrefix(id, "PMC"))
 	}
 	if w.kind == kindPreprint {
 		w.genre = "Preprint"
@@ -187,7 +187,7 @@ func (o *openWork) work() work {
 			w.authors = append(w.authors, p)
 		}
 	}
-	w.abstract = plain(uninvert(o.Abstract))
+	w.abstract = plain(joinAbstract(o.Abstract))
 	w.more = details{CitedBy: int(o.CitedBy), OpenAccessURL: pageURL(o.OpenAccess.URL)}
 	switch {
 	case w.doi != "":
@@ -223,8 +223,8 @@ func openAlexKind(t string) string {
 // maxPosition bounds the words of an abstract.
 const maxPosition = 20_000
 
-// uninvert puts an abstract together that is given as {"word":[positions]}.
-func uninvert(index map[string][]int) string {
+// joinAbstract puts an abstract together that is given as {"word":[positions]}.
+func joinAbstract(index map[string][]int) string {
 	type placed struct {
 		at   int
 		word string

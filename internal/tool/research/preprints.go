@@ -34,7 +34,7 @@ func parsePreprints(args json.RawMessage) (*search, error) {
 	}
 	var s preprintsSearch
 	var err error
-	if s.query, s.max, err = in.wanted(DefaultResults); err != nil {
+	if s.query, s.max, err = in.queryAndMax(DefaultResults); err != nil {
 		return nil, err
 	}
 	if s.span, err = spanOf(in.DateFrom, in.DateTo); err != nil {
@@ -102,8 +102,8 @@ func (s *preprintsSearch) expression() string {
 	return q
 }
 
-// kinds are the sources within Europe PMC: of preprints, and of papers PubMed, PubMed Central, Agricola and the Chinese Biological Abstracts.
-// Patents, theses and guidelines are left out.
+// kinds are the sources within Europe PMC: of preprints, and of papers PubMed, PubMed Central, Agricola and the Chinese Biological
+// Abstracts. Patents, theses and guidelines are left out.
 func (s *preprintsSearch) kinds() []string {
 	if s.alone {
 		return []string{preprintSource}
@@ -201,7 +201,7 @@ func (r *europeRecord) work() work {
 	} else {
 		r.asPaper(&w)
 	}
-	switch id := matching(europeID, r.ID); {
+	switch id := matchID(europeID, r.ID); {
 	case w.doi != "":
 		w.url = doiURL(w.doi)
 	case id != "":
@@ -212,17 +212,17 @@ func (r *europeRecord) work() work {
 
 func (r *europeRecord) asPreprint(w *work) {
 	w.kind, w.genre, w.more.Type = kindPreprint, "Preprint", "preprint"
-	w.europe, w.journal = matching(europePattern, r.ID), field(r.Details.Publisher)
+	w.europe, w.journal = matchID(europePattern, r.ID), field(r.Details.Publisher)
 	for _, c := range r.Comments.List {
 		if c.Source == "MED" && strings.EqualFold(c.Type, "Preprint of") {
-			w.more.PublishedPMID = matching(pmidPattern, c.ID)
+			w.more.PublishedPMID = matchID(pmidPattern, c.ID)
 		}
 	}
 }
 
 func (r *europeRecord) asPaper(w *work) {
 	w.kind, w.more.Type = kindArticle, "paper"
-	w.pmid, w.pmcid = matching(pmidPattern, r.PMID), matching(pmcidPattern, r.PMCID)
+	w.pmid, w.pmcid = matchID(pmidPattern, r.PMID), matchID(pmcidPattern, r.PMCID)
 	j := &r.Journal
 	w.journal, w.short, w.volume, w.issue, w.pages = field(j.Journal.Title), field(j.Journal.Short), field(j.Volume), field(j.Issue), field(r.Pages)
 }
@@ -250,14 +250,14 @@ func (r *europeRecord) authors() []person {
 	}
 	for text := range strings.SplitSeq(strings.TrimSuffix(plain(r.Authors), "."), ", ") {
 		if text = name(text); text != "" && len(out) < maxAuthors+1 {
-			out = append(out, initialled(text))
+			out = append(out, personWithInitials(text))
 		}
 	}
 	return out
 }
 
-// initialled reads "Nguyen TK".
-func initialled(text string) person {
+// personWithInitials reads "Nguyen TK".
+func personWithInitials(text string) person {
 	at := strings.LastIndexByte(text, ' ')
 	if at < 0 || strings.ToUpper(text[at:]) != text[at:] || len(text[at:]) > 5 {
 		return person{literal: text}

@@ -30,7 +30,7 @@ func parsePubMed(args json.RawMessage) (*search, error) {
 	}
 	var s pubmedSearch
 	var err error
-	if s.query, s.max, err = in.wanted(DefaultResults); err != nil {
+	if s.query, s.max, err = in.queryAndMax(DefaultResults); err != nil {
 		return nil, err
 	}
 	if s.span, err = spanOf(in.DateFrom, in.DateTo); err != nil {
@@ -146,7 +146,7 @@ func parseESearch(resp *response) ([]string, *found, error) {
 	}
 	var ids []string
 	for _, id := range r.IDs {
-		if id = matching(pmidPattern, id); id != "" {
+		if id = matchID(pmidPattern, id); id != "" {
 			ids = append(ids, id)
 		}
 	}

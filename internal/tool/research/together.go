@@ -37,7 +37,7 @@ func (t *toolkit) parseTogether(args json.RawMessage) (*search, error) {
 	if err := decode(args, &in); err != nil {
 		return nil, err
 	}
-	query, n, err := in.wanted(defaultTogether)
+	query, n, err := in.queryAndMax(defaultTogether)
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +98,7 @@ func searchAll(ctx context.Context, x *exchange, searches []*search, maxResults 
 	if len(lists) == 0 {
 		return nil, allFailed(errs, out.failed)
 	}
-	out.works = mix(lists, maxResults)
+	out.works = interleave(lists, maxResults)
 	return out, nil
 }
 
@@ -125,7 +125,7 @@ func progress(one *search, f *found, err error) string {
 	return fmt.Sprintf("%s: %d results", one.title, len(f.works))
 }
 
-// allFailed is one error for all: retryable when any of them is.
+// allFailed returns one error for all, retryable if any of them is.
 func allFailed(errs []error, failures []failure) error {
 	code := agent.CodeOf(errs[0])
 	var texts []string
@@ -140,8 +140,8 @@ func allFailed(errs []error, failures []failure) error {
 
 const maxQuoted = 1800 // characters of what several sources have said
 
-// mix makes one list of several: the first of each, then the second of each and so on, each work once.
-func mix(lists [][]work, limit int) []work {
+// interleave returns one list of several: the first of each, then the second of each and so on, each work once.
+func interleave(lists [][]work, limit int) []work {
 	var all []work
 	longest := 0
 	for _, l := range lists {
@@ -154,14 +154,14 @@ func mix(lists [][]work, limit int) []work {
 			}
 		}
 	}
-	for before := -1; before != len(all); { // what was united may be the same as another
-		before, all = len(all), once(all)
+	for before := -1; before != len(all); { // a merged work may share a key with another
+		before, all = len(all), mergeDuplicates(all)
 	}
 	return all[:min(limit, len(all))]
 }
 
-// once unites works that share a key: what is known best of each stands where the first of them stood.
-func once(all []work) []work {
+// mergeDuplicates merges works that share a key. A merged work is where the first of them was.
+func mergeDuplicates(all []work) []work {
 	var out []work
 	for i := range all {
 		w := &all[i]
@@ -176,7 +176,7 @@ func once(all []work) []work {
 		}
 		merged := *a
 		merged.also = slices.Clone(a.also)
-		unite(&merged, b)
+		mergeWork(&merged, b)
 		out[same] = merged
 	}
 	return out

@@ -49,7 +49,7 @@ func parseTrials(args json.RawMessage) (*search, error) {
 	}
 	var s trialsSearch
 	var err error
-	if s.query, s.max, err = in.wanted(DefaultResults); err != nil {
+	if s.query, s.max, err = in.queryAndMax(DefaultResults); err != nil {
 		return nil, err
 	}
 	if s.status, err = choices("status", in.Status, trialStatuses()); err != nil {
@@ -58,10 +58,10 @@ func parseTrials(args json.RawMessage) (*search, error) {
 	if s.phase, err = choices("phase", in.Phase, trialPhases()); err != nil {
 		return nil, err
 	}
-	if s.condition, err = words("condition", in.Condition); err != nil {
+	if s.condition, err = textArgument("condition", in.Condition); err != nil {
 		return nil, err
 	}
-	if s.intervention, err = words("intervention", in.Intervention); err != nil {
+	if s.intervention, err = textArgument("intervention", in.Intervention); err != nil {
 		return nil, err
 	}
 	return s.search(), nil
@@ -172,7 +172,7 @@ func parseStudies(resp *response, limit int) (*found, error) {
 func (s *study) work() work {
 	p := &s.Protocol
 	w := work{source: trialsName, kind: kindReport, genre: "Clinical trial registration", journal: "", publish: trialsTitle}
-	w.nct = matching(nctPattern, p.Identification.NCT)
+	w.nct = matchID(nctPattern, p.Identification.NCT)
 	if w.nct == "" {
 		return w
 	}

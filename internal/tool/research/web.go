@@ -17,7 +17,7 @@ const (
 	Brave      = "brave"      // needs a key
 )
 
-// provider is a search engine of the web. Its errors are [agent.Error] values that a model may be shown.
+// provider is a search engine. Its errors are [agent.Error] values that a model may be shown.
 type provider struct {
 	title      string
 	defaultURL string // empty: the configuration must give one
@@ -101,10 +101,10 @@ func (p *provider) parse(args json.RawMessage) (*search, error) {
 	}
 	var q webQuery
 	var err error
-	if q.words, q.max, err = in.wanted(DefaultResults); err != nil {
+	if q.words, q.max, err = in.queryAndMax(DefaultResults); err != nil {
 		return nil, err
 	}
-	if q.site = deref(in.Site); q.site != "" && (len(q.site) > 253 || !sitePattern.MatchString(q.site)) {
+	if q.site = valueOf(in.Site); q.site != "" && (len(q.site) > 253 || !sitePattern.MatchString(q.site)) {
 		return nil, agent.Invalid("site", "want a host as example.org, got %.50q", q.site)
 	}
 	if q.recency, err = choice("recency", in.Recency, []string{"day", "week", "month", "year"}); err != nil {
@@ -154,6 +154,6 @@ func (p *webPage) work(now time.Time) work {
 		w.title = clip(w.url, maxTitle)
 	}
 	w.seen = date{now.Year(), int(now.Month()), now.Day()}
-	w.identify()
+	w.readIdentifiers()
 	return w
 }

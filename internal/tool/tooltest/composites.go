@@ -14,8 +14,8 @@ import (
 	"github.com/turnstone-run/turnstone/internal/tool"
 )
 
-// ExerciseComposites runs the suite of stores of composite tools. newStore returns a store in which [Tenant] and [OtherTenant] have none. If
-// the store has a method ChangeComposite(ctx, tenant, nameOrID, change), what a person changed must stay.
+// ExerciseComposites runs the suite of stores of composite tools. newStore returns a store in which [Tenant] and [OtherTenant] have none.
+// If the store has a method ChangeComposite(ctx, tenant, nameOrID, change), what a person changed must stay.
 //
 // Besides the port's own words the suite wants:
 //

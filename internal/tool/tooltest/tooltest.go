@@ -53,8 +53,8 @@ func Exercise(t *testing.T, kit agent.Toolkit) {
 	}
 }
 
-// ExerciseListed runs the suite on what a dynamic toolkit lists for a scope, which must be at least one tool. Each tool must refuse arguments
-// without members: the test's server or store has to see to it that there is one which wants some.
+// ExerciseListed runs the suite on what a dynamic toolkit lists for a scope, which must be at least one tool. Each tool must refuse
+// arguments without members: the test's server or store has to see to it that there is one which wants some.
 func ExerciseListed(t *testing.T, kit agent.DynamicToolkit, scope agent.ToolScope) {
 	t.Helper()
 	listed, err := kit.List(t.Context(), scope)
